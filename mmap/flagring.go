@@ -1,0 +1,125 @@
+package mmap
+
+import "fmt"
+
+// Valid is the bit of an element's word that hands it to the consumer: the
+// producer sets it, the consumer clears it.
+const Valid uint32 = 1
+
+// flagRing is an array of elements, each with a word that says who owns it.
+type flagRing[T any] struct {
+	slots []T
+	word  uintptr // offset of the word in an element
+	mask  uint32
+	count uint32 // elements this side has passed on; free-running, private
+}
+
+func newFlagRing[T any](r *Region, n uint32, wordOffset uintptr) (flagRing[T], error) {
+	memory, size := r.Bytes(), sizeOf[T]()
+	if err := checkArray[T](memory, 0, n, uint32(size)); err != nil {
+		return flagRing[T]{}, err
+	}
+	if wordOffset%4 != 0 || alignOf[T]()%4 != 0 || uint64(wordOffset)+4 > size {
+		return flagRing[T]{}, fmt.Errorf("mmap: no aligned word at offset %d of an element of %d bytes", wordOffset, size)
+	}
+	return flagRing[T]{slots: slotsOf[T](memory, n), word: wordOffset, mask: n - 1}, nil
+}
+
+// A FlagProducer fills a ring whose elements carry their own ownership word, as
+// siw's send and receive queues do. An element is the producer's while its word
+// has [Valid] clear. One goroutine at a time may use it.
+type FlagProducer[T any] struct{ ring flagRing[T] }
+
+// NewFlagProducer returns the producing side of n elements at the start of r, each
+// with its word at wordOffset. n usually comes from the other side; a number that
+// is no power of two or doesn't fit in r is an error.
+func NewFlagProducer[T any](r *Region, n uint32, wordOffset uintptr) (*FlagProducer[T], error) {
+	ring, err := newFlagRing[T](r, n, wordOffset)
+	if err != nil {
+		return nil, err
+	}
+	return &FlagProducer[T]{ring}, nil
+}
+
+// Next returns the element to fill, or nil when the ring is full. Everything but
+// the word may be written; nothing is seen before Publish. Calling it again
+// without Publish returns the same element.
+func (p *FlagProducer[T]) Next() *T {
+	e := &p.ring.slots[p.ring.count&p.ring.mask]
+	if wordIn(e, p.ring.word).Load()&Valid != 0 {
+		return nil
+	}
+	return e
+}
+
+// Publish hands the element that Next returned to the consumer by storing word,
+// which must have [Valid] set. All that was written before is seen by whoever
+// sees the word.
+func (p *FlagProducer[T]) Publish(word uint32) {
+	wordIn(&p.ring.slots[p.ring.count&p.ring.mask], p.ring.word).Store(word)
+	p.ring.count++
+}
+
+// Behind reports whether the consumer has yet to take the element published
+// before the last n. If so it is bound to see those n without a doorbell: the
+// publishing stores and this load, and the consumer's clearing store and its
+// load of the next word, are sequentially consistent, so one side sees the other.
+// When those n fill the whole ring there is no such element: false.
+func (p *FlagProducer[T]) Behind(n uint32) bool {
+	if n > p.ring.mask {
+		return false
+	}
+	return wordIn(&p.ring.slots[(p.ring.count-n-1)&p.ring.mask], p.ring.word).Load()&Valid != 0
+}
+
+// Retract takes back, oldest first, the elements that the consumer has not taken:
+//
+//	for e := range p.Retract { … }
+//
+// An element is free for Next once it was yielded. A consumer that is still at
+// work may take the same element: retract only from one that has stopped.
+func (p *FlagProducer[T]) Retract(yield func(*T) bool) {
+	for i := range uint32(len(p.ring.slots)) {
+		e := &p.ring.slots[(p.ring.count+i)&p.ring.mask]
+		if w := wordIn(e, p.ring.word); w.Load()&Valid != 0 {
+			w.Store(0)
+			if !yield(e) {
+				return
+			}
+		}
+	}
+}
+
+// A FlagConsumer empties a ring whose elements carry their own ownership word,
+// as siw's completion queues do. An element is the consumer's while its word has
+// [Valid] set. One goroutine at a time may use it.
+type FlagConsumer[T any] struct{ ring flagRing[T] }
+
+// NewFlagConsumer returns the consuming side; arguments as for [NewFlagProducer].
+func NewFlagConsumer[T any](r *Region, n uint32, wordOffset uintptr) (*FlagConsumer[T], error) {
+	ring, err := newFlagRing[T](r, n, wordOffset)
+	if err != nil {
+		return nil, err
+	}
+	return &FlagConsumer[T]{ring}, nil
+}
+
+// Next returns the oldest element and its word, or nil when there is none.
+// Use the returned word, not the bytes behind it, and read every other field
+// once: the other side may still write. Calling it again without Release returns
+// the same element.
+func (c *FlagConsumer[T]) Next() (*T, uint32) {
+	e := &c.ring.slots[c.ring.count&c.ring.mask]
+	w := wordIn(e, c.ring.word).Load()
+	if w&Valid == 0 {
+		return nil, 0
+	}
+	return e, w
+}
+
+// Release gives the element that Next returned back to the producer. Copy what
+// is needed first.
+func (c *FlagConsumer[T]) Release() {
+	wordIn(&c.ring.slots[c.ring.count&c.ring.mask], c.ring.word).Store(0)
+	c.ring.count++
+}

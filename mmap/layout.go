@@ -1,0 +1,58 @@
+package mmap
+
+import (
+	"fmt"
+	"reflect"
+	"sync/atomic"
+)
+
+// Word returns the control word at a byte offset, for loads and stores that
+// order the memory around them. It must lie in the region, at a multiple of 4.
+// The word is valid until Close.
+func (r *Region) Word(offset int) (*atomic.Uint32, error) {
+	memory := r.Bytes()
+	if offset < 0 || offset > len(memory)-4 {
+		return nil, fmt.Errorf("mmap: word at offset %d lies outside a region of %d bytes", offset, len(memory))
+	}
+	if (uint64(address(memory))+uint64(offset))%4 != 0 {
+		return nil, fmt.Errorf("mmap: word at offset %d is not aligned to 4 bytes", offset)
+	}
+	return wordAt(memory, uint64(offset)), nil
+}
+
+// checkArray says why n elements of T, stride bytes apart from offset on, can't
+// stand in memory. All numbers but T come from the other side.
+func checkArray[T any](memory []byte, offset int, n, stride uint32) error {
+	size, align := sizeOf[T](), alignOf[T]()
+	switch t := reflect.TypeFor[T](); {
+	case !plain(t):
+		return fmt.Errorf("mmap: elements of type %v are not plain integers", t)
+	case n == 0 || n&(n-1) != 0:
+		return fmt.Errorf("mmap: a ring of %d elements: the number must be a power of two", n)
+	case uint64(stride) < size || size == 0:
+		return fmt.Errorf("mmap: elements of %d bytes can't stand %d bytes apart", size, stride)
+	case offset < 0 || offset > len(memory) || uint64(n)*uint64(stride) > uint64(len(memory)-offset):
+		return fmt.Errorf("mmap: %d elements of %d bytes from offset %d don't fit in a region of %d bytes",
+			n, stride, offset, len(memory))
+	case uint64(stride)%align != 0 || (uint64(address(memory))+uint64(offset))%align != 0:
+		return fmt.Errorf("mmap: elements at offset %d, %d bytes apart, are not aligned to %d bytes", offset, stride, align)
+	}
+	return nil
+}
+
+// plain holds for types that any bytes are a valid value of: neither pointers
+// nor bools may be read from memory somebody else writes.
+func plain(t reflect.Type) bool {
+	switch t.Kind() {
+	case reflect.Array:
+		return plain(t.Elem())
+	case reflect.Struct:
+		for i := range t.NumField() {
+			if !plain(t.Field(i).Type) {
+				return false
+			}
+		}
+		return true
+	}
+	return t.Kind() >= reflect.Int && t.Kind() <= reflect.Uint64
+}

@@ -1,0 +1,34 @@
+package mmap
+
+import (
+	"sync/atomic"
+	"unsafe"
+)
+
+// Everything here relies on checks made once, by the constructors in layout.go.
+
+func address(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) }
+
+func sizeOf[T any]() uint64 { return uint64(unsafe.Sizeof(*new(T))) }
+
+func alignOf[T any]() uint64 { return uint64(unsafe.Alignof(*new(T))) }
+
+// slotsOf views the first n elements of memory.
+func slotsOf[T any](memory []byte, n uint32) []T {
+	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(memory))), n)
+}
+
+// elementAt views the element at offset.
+func elementAt[T any](memory []byte, offset uint64) *T {
+	return (*T)(unsafe.Pointer(&memory[offset]))
+}
+
+// wordAt views the control word at offset.
+func wordAt(memory []byte, offset uint64) *atomic.Uint32 {
+	return (*atomic.Uint32)(unsafe.Pointer(&memory[offset]))
+}
+
+// wordIn views the word at offset inside an element.
+func wordIn[T any](element *T, offset uintptr) *atomic.Uint32 {
+	return (*atomic.Uint32)(unsafe.Add(unsafe.Pointer(element), offset))
+}

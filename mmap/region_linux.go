@@ -1,0 +1,40 @@
+package mmap
+
+import (
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+// Every page size of amd64 and arm64 offers 2 MiB huge pages; asking for them
+// by size spares a look into /proc, which a container may lack, for the default.
+const (
+	hugePage      = 2 << 20
+	mapHuge2MByte = 21 << unix.MAP_HUGE_SHIFT
+)
+
+func mapFile(fd int, offset int64, size int, prot Prot) ([]byte, error) {
+	p := unix.PROT_NONE
+	if prot&ProtRead != 0 {
+		p |= unix.PROT_READ
+	}
+	if prot&ProtWrite != 0 {
+		p |= unix.PROT_WRITE
+	}
+	return unix.Mmap(fd, offset, size, p, unix.MAP_SHARED)
+}
+
+func mapAnonymous(size int, huge bool) ([]byte, error) {
+	flags := unix.MAP_ANONYMOUS | unix.MAP_PRIVATE
+	if huge {
+		flags |= unix.MAP_HUGETLB | mapHuge2MByte
+	}
+	data, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, flags)
+	if huge && errors.Is(err, unix.ENOMEM) {
+		return nil, fmt.Errorf("%w (too few free 2 MiB pages: raise vm.nr_hugepages by %d)", err, size/hugePage)
+	}
+	return data, err
+}
+
+func unmapMemory(data []byte) error { return unix.Munmap(data) }
