@@ -1,0 +1,81 @@
+package netlinkrdma
+
+import (
+	"errors"
+	"fmt"
+	"syscall"
+
+	"github.com/goverbs/goverbs/internal/abi"
+)
+
+// Client asks the kernel about RDMA devices and tells it to add and delete
+// links. The zero value is ready to use, holds no resources and may be used
+// by several goroutines at once. A call takes no context: the kernel answers
+// inside the send, which nothing can interrupt.
+type Client struct {
+	// Kernel answers the requests. Nil means the running kernel; tests put
+	// one of their own here (see the nltest package).
+	Kernel Kernel
+}
+
+// Kernel is the seam below [Client]: something that answers NETLINK_RDMA
+// requests of the NLDEV client. Replies are never trusted: a Kernel that
+// returns nonsense makes calls fail with [ErrMalformed], not panic.
+type Kernel interface {
+	// Execute sends one request and returns the payload of each reply to it.
+	// An errno the kernel answered with, in an acknowledgement or at the end
+	// of a dump, is returned as an error that wraps the syscall.Errno; a dump
+	// that was disturbed while it ran returns EINTR.
+	Execute(req Request) ([][]byte, error)
+}
+
+// Request is one NLDEV request.
+type Request struct {
+	Op    uint16 // RDMA_NLDEV_CMD_…
+	Dump  bool   // ask for all objects (NLM_F_DUMP)
+	Attrs []Attr
+}
+
+// Attr is one attribute of a request: its value is laid out as the kernel
+// wants it, in native byte order, strings with their NUL.
+type Attr struct {
+	Type  uint16 // RDMA_NLDEV_ATTR_…
+	Value []byte
+}
+
+// dumpAttempts bounds how often a disturbed dump is asked for again.
+const dumpAttempts = 10
+
+// call executes req and explains its failure; what names the operation.
+func (c *Client) call(what string, req Request) ([][]byte, error) {
+	k := c.Kernel
+	if k == nil {
+		k = runningKernel{}
+	}
+	for attempt := 1; ; attempt++ {
+		replies, err := k.Execute(req)
+		if err == nil {
+			return replies, nil
+		}
+		if !req.Dump || !errors.Is(err, syscall.EINTR) || attempt == dumpAttempts {
+			return nil, explain(what, err)
+		}
+	}
+}
+
+// callOne executes a request that has exactly one reply.
+func (c *Client) callOne(what string, req Request) ([]byte, error) {
+	replies, err := c.call(what, req)
+	if err != nil {
+		return nil, err
+	}
+	if len(replies) != 1 {
+		return nil, fmt.Errorf("netlinkrdma: %s: %w: %d replies, want 1", what, ErrMalformed, len(replies))
+	}
+	return replies[0], nil
+}
+
+// byIndex is the attribute that names a device.
+func byIndex(index uint32) Attr {
+	return Attr{abi.RDMA_NLDEV_ATTR_DEV_INDEX, uint32Value(index)}
+}

@@ -1,0 +1,27 @@
+// Package netlinkrdma speaks the kernel's NETLINK_RDMA family: it lists RDMA
+// devices, their ports, character devices and resource counts, and adds and
+// deletes the links of the software drivers (siw, rxe). It needs no /sys, no
+// /proc and no device node.
+//
+// A [Client] does all of it; its zero value talks to the running kernel:
+//
+//	var c netlinkrdma.Client
+//	devices, err := c.Devices()
+//
+// # Network namespaces
+//
+// Every call opens a socket of its own and closes it. The socket belongs to
+// the network namespace of the calling thread: a program that moves between
+// namespaces must hold its thread (runtime.LockOSThread) around the call.
+// What the kernel shows depends on it: in exclusive mode only the devices of
+// that namespace, in shared mode all of them, but a port's netdev only when
+// it lives there too.
+//
+// # Errors
+//
+// The kernel's errno is kept: errors.Is(err, syscall.EPERM) works. Beside it
+// stand [ErrNotFound], [ErrNotSupported], [ErrPermission] and [ErrMalformed].
+//
+// Only linux has NETLINK_RDMA. Elsewhere every call fails with
+// [ErrNotSupported].
+package netlinkrdma

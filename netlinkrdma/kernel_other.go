@@ -1,0 +1,7 @@
+//go:build !linux
+
+package netlinkrdma
+
+type runningKernel struct{}
+
+func (runningKernel) Execute(Request) ([][]byte, error) { return nil, ErrNotSupported }

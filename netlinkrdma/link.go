@@ -1,0 +1,81 @@
+package netlinkrdma
+
+import (
+	"fmt"
+	"strings"
+	"syscall"
+
+	"github.com/goverbs/goverbs/internal/abi"
+)
+
+// Longest names the kernel keeps, without the NUL. It would cut longer ones.
+const (
+	maxDeviceName = 63 // IB_DEVICE_NAME_MAX
+	maxNetdevName = 15 // IFNAMSIZ, which bounds link types too
+)
+
+// AddLink makes a software RDMA device called name on the network device
+// netdev. typ is its driver, "siw" or "rxe"; the kernel tries to load module
+// rdma-link-TYPE when it does not know the driver. It needs CAP_NET_ADMIN in
+// the initial user namespace.
+//
+// What the errnos mean: ENODEV, no such netdev in this network namespace;
+// EINVAL, an unknown type whose module did not load, or a netdev the driver
+// does not take; ENFILE or EEXIST, the name is taken, or EEXIST, the netdev
+// has a device of this type already; ENOENT from rxe, module crc32_generic
+// is not loaded.
+//
+// siw takes its GID from the netdev's hardware address when it is added: on
+// lo, whose address is zero, the link comes up but rdma_cm can't use it.
+//
+// C: rdma link add NAME type TYPE netdev NETDEV
+func (c *Client) AddLink(name, typ, netdev string) error {
+	what := fmt.Sprintf("add link %s type %s netdev %s", name, typ, netdev)
+	if err := checkLinkNames(name, typ, netdev); err != nil {
+		return fmt.Errorf("netlinkrdma: %s: %w", what, err)
+	}
+	_, err := c.call(what, Request{
+		Op: abi.RDMA_NLDEV_CMD_NEWLINK,
+		Attrs: []Attr{
+			{abi.RDMA_NLDEV_ATTR_DEV_NAME, stringValue(name)},
+			{abi.RDMA_NLDEV_ATTR_LINK_TYPE, stringValue(typ)},
+			{abi.RDMA_NLDEV_ATTR_NDEV_NAME, stringValue(netdev)},
+		},
+	})
+	return err
+}
+
+// checkLinkNames refuses what the kernel would cut short or not explain.
+func checkLinkNames(name, typ, netdev string) error {
+	for _, n := range []struct {
+		kind, value string
+		longest     int
+	}{
+		{"name", name, maxDeviceName},
+		{"type", typ, maxNetdevName},
+		{"netdev", netdev, maxNetdevName},
+	} {
+		switch {
+		case n.value == "":
+			return fmt.Errorf("the %s is empty: %w", n.kind, syscall.EINVAL)
+		case len(n.value) > n.longest:
+			return fmt.Errorf("the %s has %d bytes, the kernel takes %d: %w", n.kind, len(n.value), n.longest, syscall.EINVAL)
+		case strings.ContainsAny(n.value, "%/\x00"):
+			return fmt.Errorf("the %s holds a percent sign, a slash or a NUL: %w", n.kind, syscall.EINVAL)
+		}
+	}
+	return nil
+}
+
+// DeleteLink deletes the software RDMA device with this index. It needs
+// CAP_NET_ADMIN in the initial user namespace, fails with EINVAL when the
+// device is gone or belongs to hardware, and blocks, beyond the reach of
+// signals, until every process has closed the device.
+//
+// C: rdma link delete NAME
+func (c *Client) DeleteLink(device uint32) error {
+	_, err := c.call(fmt.Sprintf("delete link of RDMA device %d", device), Request{
+		Op: abi.RDMA_NLDEV_CMD_DELLINK, Attrs: []Attr{byIndex(device)},
+	})
+	return err
+}
