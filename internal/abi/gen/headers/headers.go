@@ -1,0 +1,121 @@
+// Package headers finds the kernel's RDMA uapi headers for the generator and for the layout test.
+package headers
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// Series is the kernel whose headers are generated from. It is the newest one tested; its structs are those of 6.1, with more ids.
+const Series = "6.12"
+
+// Env names the variable that overrides the cache: an include directory that holds rdma/.
+const Env = "GOVERBS_UAPI"
+
+// ErrMissing is returned by Dir where no headers are at hand.
+var ErrMissing = errors.New("no RDMA uapi headers of Linux " + Series)
+
+// Dir returns the include directory that holds rdma/, without touching the network.
+func Dir() (string, error) {
+	dir := os.Getenv(Env)
+	if dir == "" {
+		cache, err := os.UserCacheDir()
+		if err != nil {
+			return "", err
+		}
+		dir = filepath.Join(cache, "goverbs", "uapi-"+Series)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "rdma", "ib_user_verbs.h")); err != nil {
+		return "", fmt.Errorf("%w in %s: run `go run ./internal/abi/gen -fetch` or set %s", ErrMissing, dir, Env)
+	}
+	return dir, nil
+}
+
+// Fetch puts the headers of Debian's linux-headers package where Dir looks for them, unless they are there.
+func Fetch() (string, error) {
+	dir, err := Dir()
+	if !errors.Is(err, ErrMissing) || os.Getenv(Env) != "" {
+		return dir, err
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", err
+	}
+	tmp, err := os.MkdirTemp("", "goverbs-uapi")
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(tmp)
+	from, err := unpack(tmp)
+	if err != nil {
+		return "", err
+	}
+	to := filepath.Join(cache, "goverbs", "uapi-"+Series)
+	if err := os.RemoveAll(to); err != nil {
+		return "", err
+	}
+	if err := os.CopyFS(filepath.Join(to, "rdma"), os.DirFS(from)); err != nil {
+		return "", err
+	}
+	return Dir()
+}
+
+// unpack downloads the newest headers package of the series into tmp and returns its include/uapi/rdma.
+func unpack(tmp string) (string, error) {
+	pkg, err := newest()
+	if err != nil {
+		return "", err
+	}
+	if _, err := run(tmp, "apt-get", "-qq", "download", pkg); err != nil {
+		return "", err
+	}
+	debs, err := filepath.Glob(filepath.Join(tmp, "*.deb"))
+	if err != nil || len(debs) != 1 {
+		return "", fmt.Errorf("apt-get download %s left %d packages, want 1", pkg, len(debs))
+	}
+	if _, err := run(tmp, "dpkg-deb", "-x", debs[0], "root"); err != nil {
+		return "", err
+	}
+	dirs, err := filepath.Glob(filepath.Join(tmp, "root/usr/src/*/include/uapi/rdma"))
+	if err != nil || len(dirs) != 1 {
+		return "", fmt.Errorf("%s holds %d directories include/uapi/rdma, want 1", pkg, len(dirs))
+	}
+	return dirs[0], nil
+}
+
+var packageName = regexp.MustCompile(`(?m)^linux-headers-` + regexp.QuoteMeta(Series) + `\.(\d+)\S*-common `)
+
+// newest names the common headers package with the highest point release that apt knows.
+func newest() (string, error) {
+	out, err := run("", "apt-cache", "search", "--names-only", `^linux-headers-`+Series+`\.`)
+	if err != nil {
+		return "", err
+	}
+	name, best := "", -1
+	for _, m := range packageName.FindAllStringSubmatch(out, -1) {
+		if n, err := strconv.Atoi(m[1]); err == nil && n > best {
+			name, best = strings.TrimSpace(m[0]), n
+		}
+	}
+	if name == "" {
+		return "", fmt.Errorf("apt knows no linux-headers-%s.*-common: run `apt-get update` on Debian 12 or 13", Series)
+	}
+	return name, nil
+}
+
+func run(dir, name string, args ...string) (string, error) {
+	var stdout, stderr bytes.Buffer
+	cmd := exec.Command(name, args...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		return "", fmt.Errorf("%s: %w: %s", strings.Join(cmd.Args, " "), err, stderr.String())
+	}
+	return stdout.String(), nil
+}
