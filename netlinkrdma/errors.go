@@ -6,31 +6,36 @@ import (
 	"syscall"
 )
 
-// Errors to compare with errors.Is. Those that come from an errno wrap it.
+// Errors to compare with errors.Is. Where an errno is behind one, that errno
+// is in the chain too.
 var (
 	// ErrNotFound: there is no such device.
 	ErrNotFound = errors.New("no such RDMA device")
 	// ErrNotSupported: this kernel, or this operating system, has no
 	// NETLINK_RDMA. It is also an errors.ErrUnsupported.
-	ErrNotSupported = fmt.Errorf("NETLINK_RDMA is not supported here (%w)", errors.ErrUnsupported)
+	ErrNotSupported error = notSupported{}
 	// ErrPermission: the kernel wants CAP_NET_ADMIN.
 	ErrPermission = errors.New("needs CAP_NET_ADMIN in the initial user namespace (run as root, or setcap cap_net_admin+ep)")
 	// ErrMalformed: a reply breaks the rules of the protocol.
 	ErrMalformed = errors.New("malformed netlink reply")
 )
 
+type notSupported struct{}
+
+func (notSupported) Error() string        { return "no NETLINK_RDMA here (on linux: modprobe ib_core)" }
+func (notSupported) Is(target error) bool { return target == errors.ErrUnsupported }
+
 // explain wraps what the kernel answered with the operation and the remedy.
 func explain(what string, err error) error {
 	var errno syscall.Errno
-	if !errors.As(err, &errno) {
-		return fmt.Errorf("netlinkrdma: %s: %w", what, err)
-	}
-	switch errno {
-	case syscall.EPERM, syscall.EACCES:
-		return fmt.Errorf("netlinkrdma: %s: %w: %w", what, ErrPermission, err)
-	case syscall.EPROTONOSUPPORT, syscall.EAFNOSUPPORT, syscall.ECONNREFUSED:
-		// No ib_core: the socket can't be made, or nobody listens on it.
-		return fmt.Errorf("netlinkrdma: %s: %w: is the ib_core module loaded (modprobe ib_core)?: %w", what, ErrNotSupported, err)
+	if errors.As(err, &errno) {
+		switch errno {
+		case syscall.EPERM, syscall.EACCES:
+			err = fmt.Errorf("%w: %w", ErrPermission, err)
+		case syscall.EPROTONOSUPPORT, syscall.EAFNOSUPPORT, syscall.ECONNREFUSED:
+			// Without ib_core the socket can't be made, or nobody listens on it.
+			err = fmt.Errorf("%w: %w", ErrNotSupported, err)
+		}
 	}
 	return fmt.Errorf("netlinkrdma: %s: %w", what, err)
 }

@@ -1,0 +1,145 @@
+// Package nltest stands in for the kernel's side of NETLINK_RDMA, so that
+// programs which list devices or add links can be tested without privileges,
+// without a kernel that has RDMA, and for every errno.
+package nltest
+
+import (
+	"encoding/binary"
+	"slices"
+	"syscall"
+
+	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/netlinkrdma"
+)
+
+// Kernel answers requests from the lists it holds; added and deleted links
+// change them. Not safe for concurrent use.
+type Kernel struct {
+	Devices  []netlinkrdma.Device
+	Ports    []netlinkrdma.Port
+	CharDevs map[uint32]netlinkrdma.CharDev // by device index
+	CM       netlinkrdma.CharDev
+	// Resources are what every device answers with.
+	Resources []netlinkrdma.Resource
+	// Netdevs are the network devices a link may be added on.
+	Netdevs []string
+	// Types are the link types whose driver is loaded or loads.
+	Types []string
+	// Fail makes an operation (RDMA_NLDEV_CMD_…) fail with this error.
+	Fail map[uint16]error
+	// Requests are those that came, oldest first.
+	Requests []netlinkrdma.Request
+}
+
+var _ netlinkrdma.Kernel = (*Kernel)(nil)
+
+// Execute answers one request.
+func (k *Kernel) Execute(req netlinkrdma.Request) ([][]byte, error) {
+	k.Requests = append(k.Requests, req)
+	if err := k.Fail[req.Op]; err != nil {
+		return nil, err
+	}
+	switch req.Op {
+	case abi.RDMA_NLDEV_CMD_GET:
+		return all(k.Devices, EncodeDevice), nil
+	case abi.RDMA_NLDEV_CMD_PORT_GET:
+		return k.portGet(req)
+	case abi.RDMA_NLDEV_CMD_NEWLINK:
+		return nil, k.newLink(req)
+	case abi.RDMA_NLDEV_CMD_DELLINK:
+		return nil, k.delLink(req)
+	case abi.RDMA_NLDEV_CMD_GET_CHARDEV:
+		return k.charDev(req)
+	case abi.RDMA_NLDEV_CMD_RES_GET:
+		return k.resGet(req)
+	}
+	return nil, syscall.EINVAL
+}
+
+func (k *Kernel) portGet(req netlinkrdma.Request) ([][]byte, error) {
+	i, err := k.device(req)
+	if err != nil {
+		return nil, err
+	}
+	ports := slices.DeleteFunc(slices.Clone(k.Ports), func(p netlinkrdma.Port) bool {
+		return p.DeviceIndex != k.Devices[i].Index
+	})
+	return all(ports, EncodePort), nil
+}
+
+// newLink refuses in the order the kernel does.
+func (k *Kernel) newLink(req netlinkrdma.Request) error {
+	name := text(req, abi.RDMA_NLDEV_ATTR_DEV_NAME)
+	netdev := text(req, abi.RDMA_NLDEV_ATTR_NDEV_NAME)
+	if !slices.Contains(k.Netdevs, netdev) {
+		return syscall.ENODEV
+	}
+	if !slices.Contains(k.Types, text(req, abi.RDMA_NLDEV_ATTR_LINK_TYPE)) {
+		return syscall.EINVAL
+	}
+	if slices.ContainsFunc(k.Ports, func(p netlinkrdma.Port) bool { return p.NetdevName == netdev }) {
+		return syscall.EEXIST
+	}
+	if slices.ContainsFunc(k.Devices, func(d netlinkrdma.Device) bool { return d.Name == name }) {
+		return syscall.ENFILE
+	}
+	index := uint32(len(k.Requests))
+	k.Devices = append(k.Devices, netlinkrdma.Device{
+		Index: index, Name: name, Ports: 1, NodeType: netlinkrdma.NodeRNIC, Protocol: "iw",
+	})
+	k.Ports = append(k.Ports, netlinkrdma.Port{
+		DeviceIndex: index, DeviceName: name, Index: 1, State: netlinkrdma.PortActive,
+		PhysState: netlinkrdma.PhysLinkUp, NetdevIndex: 1, NetdevName: netdev,
+	})
+	return nil
+}
+
+func (k *Kernel) delLink(req netlinkrdma.Request) error {
+	i, err := k.device(req)
+	if err != nil {
+		return err
+	}
+	index := k.Devices[i].Index
+	k.Devices = slices.Delete(k.Devices, i, i+1)
+	k.Ports = slices.DeleteFunc(k.Ports, func(p netlinkrdma.Port) bool { return p.DeviceIndex == index })
+	return nil
+}
+
+func (k *Kernel) charDev(req netlinkrdma.Request) ([][]byte, error) {
+	if text(req, abi.RDMA_NLDEV_ATTR_CHARDEV_TYPE) == "rdma_cm" {
+		return [][]byte{EncodeCharDev(k.CM)}, nil
+	}
+	i, err := k.device(req)
+	if err != nil {
+		return nil, err
+	}
+	d, ok := k.CharDevs[k.Devices[i].Index]
+	if !ok {
+		return nil, syscall.EOPNOTSUPP
+	}
+	return [][]byte{EncodeCharDev(d)}, nil
+}
+
+func (k *Kernel) resGet(req netlinkrdma.Request) ([][]byte, error) {
+	i, err := k.device(req)
+	if err != nil {
+		return nil, err
+	}
+	return [][]byte{EncodeResources(k.Devices[i], k.Resources)}, nil
+}
+
+// device finds the position of the device a request names. An unknown one is
+// EINVAL: that is what the kernel says, not ENODEV.
+func (k *Kernel) device(req netlinkrdma.Request) (int, error) {
+	for _, a := range req.Attrs {
+		if a.Type == abi.RDMA_NLDEV_ATTR_DEV_INDEX && len(a.Value) == 4 {
+			index := binary.NativeEndian.Uint32(a.Value)
+			for i, d := range k.Devices {
+				if d.Index == index {
+					return i, nil
+				}
+			}
+		}
+	}
+	return 0, syscall.EINVAL
+}
