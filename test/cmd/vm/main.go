@@ -1,0 +1,136 @@
+//go:build linux
+
+// Command vm runs a program on a stock Debian kernel in QEMU, with the host's
+// files at the same paths: go test -exec 'vm run -kernel 6.12 --' ./...
+//
+// Started as pid 1 it is the guest's init.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/goverbs/goverbs/test/rig"
+	"github.com/goverbs/goverbs/test/rig/guest"
+)
+
+const usage = `usage:
+  vm fetch [-kernel SERIES]                     get tools, kernels and siw with apt (root or sudo)
+  vm run [-kernel SERIES] [-mem MIB] [-timeout D] -- CMD [ARG...]
+                                                run CMD in a guest; its exit code is the result
+
+SERIES is %s or all; fetch gets all, run takes %s, if none is named.
+Exit code 124: CMD ran longer than the timeout. 125: the guest did not boot, died or hung.
+`
+
+// exitRig tells a failure of the guest from one of the command, as in docker.
+const exitRig = 125
+
+func main() {
+	if os.Getpid() == 1 {
+		guest.Main()
+	}
+	// The emulator is to die with the thread that started it.
+	runtime.LockOSThread()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
+	defer stop()
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	if len(args) == 0 {
+		fmt.Fprintf(stderr, usage, strings.Join(rig.Series, ", "), rig.Series[0])
+		return 2
+	}
+	var code int
+	var err error
+	switch args[0] {
+	case "fetch":
+		err = fetch(ctx, args[1:], stderr)
+	case "run":
+		code, err = runGuest(ctx, args[1:], stdout, stderr)
+	default:
+		fmt.Fprintf(stderr, usage, strings.Join(rig.Series, ", "), rig.Series[0])
+		return 2
+	}
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return 2
+	case err != nil:
+		fmt.Fprintln(stderr, "vm:", err)
+		return exitRig
+	}
+	return code
+}
+
+func fetch(ctx context.Context, args []string, stderr io.Writer) error {
+	fs := flag.NewFlagSet("vm fetch", flag.ContinueOnError)
+	fs.SetOutput(stderr)
+	kernel := fs.String("kernel", "all", "kernel series")
+	if err := fs.Parse(args); err != nil {
+		return err
+	}
+	series, err := rig.CheckSeries(*kernel)
+	if err != nil {
+		return err
+	}
+	return rig.Fetch(ctx, stderr, series...)
+}
+
+func runGuest(ctx context.Context, args []string, stdout, stderr io.Writer) (int, error) {
+	fs := flag.NewFlagSet("vm run", flag.ContinueOnError)
+	fs.SetOutput(stderr)
+	kernel := fs.String("kernel", rig.Series[0], "kernel series, or all, one after another")
+	mem := fs.Int("mem", 2048, "memory in MiB")
+	timeout := fs.Duration("timeout", 10*time.Minute, "how long the command may run")
+	if err := fs.Parse(args); err != nil {
+		return 0, err
+	}
+	if fs.NArg() == 0 {
+		return 0, errors.New("run: no command: expected vm run [flags] -- CMD [ARG...]")
+	}
+	series, err := rig.CheckSeries(*kernel)
+	if err != nil {
+		return 0, err
+	}
+	dir, err := os.Getwd()
+	if err != nil {
+		return 0, err
+	}
+	worst := 0
+	for _, s := range series {
+		k, err := rig.Open(s)
+		if err != nil {
+			return 0, err
+		}
+		if len(series) > 1 {
+			fmt.Fprintln(stderr, "vm: linux", k.Release)
+		}
+		code, err := rig.Run(ctx, k, rig.Config{
+			Args: fs.Args(), Dir: dir, Env: environ(), Memory: *mem, Timeout: *timeout,
+			Stdout: stdout, Stderr: stderr,
+		})
+		if err != nil {
+			return 0, err
+		}
+		if worst == 0 {
+			worst = code
+		}
+	}
+	return worst, nil
+}
+
+// environ is the caller's environment; an ordinary user's PATH lacks the
+// directories of ip, rdma and modprobe, and in the guest everybody is root.
+func environ() []string {
+	return append(os.Environ(), "PATH="+os.Getenv("PATH")+":/usr/local/sbin:/usr/sbin:/sbin:/usr/bin:/bin")
+}

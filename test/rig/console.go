@@ -1,0 +1,48 @@
+package rig
+
+import (
+	"bufio"
+	"io"
+	"regexp"
+	"strings"
+)
+
+// console is the end of what the kernel wrote to its serial line.
+type console struct {
+	lines  []string
+	faults int
+}
+
+const consoleKeep = 200
+
+// faultLine matches how the kernel opens a report about itself.
+var faultLine = regexp.MustCompile(`WARNING: (CPU|possible)|BUG: |BUG at |Oops|Kernel panic|general protection fault|blocked for more than|rcu: INFO|refcount_t: `)
+
+// read collects until the console closes.
+func (c *console) read(r io.Reader) {
+	br := bufio.NewReader(r)
+	for {
+		line, err := br.ReadString('\n')
+		if line = strings.TrimRight(line, "\r\n"); line != "" {
+			c.add(line)
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (c *console) add(line string) {
+	if faultLine.MatchString(line) {
+		c.faults++
+	}
+	c.lines = append(c.lines, line)
+	if len(c.lines) > consoleKeep {
+		c.lines = c.lines[1:]
+	}
+}
+
+func (c *console) tail(n int) string {
+	lines := c.lines[max(0, len(c.lines)-n):]
+	return "  | " + strings.Join(lines, "\n  | ") + "\n"
+}

@@ -1,0 +1,135 @@
+package rig
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"time"
+)
+
+// Config says what to run in the guest.
+type Config struct {
+	Args    []string      // program and arguments, looked up in the guest
+	Dir     string        // working directory, the same path in the guest
+	Env     []string      // environment; GOVERBS_VM=RELEASE is added
+	Memory  int           // MiB; zero means 2048
+	Timeout time.Duration // for the command, boot not counted; zero means 10 minutes
+	Stdout  io.Writer
+	Stderr  io.Writer // also gets the rig's own messages
+}
+
+const (
+	bootTimeout = 2 * time.Minute
+	lastWords   = 15 * time.Second // for a guest to report its own timeout
+)
+
+// Run boots k and runs one command in it. The exit code is the command's; err
+// means that the guest did not get to tell one: it did not boot, died, or hung.
+// Cancelling ctx kills the guest. What the kernel says about itself (a warning,
+// a bug, a stall) goes to Stderr even where the command succeeded.
+func Run(ctx context.Context, k Kernel, c Config) (code int, err error) {
+	bin, err := lookQemu()
+	if err != nil {
+		return 0, err
+	}
+	if c.Memory == 0 {
+		c.Memory = 2048
+	}
+	if c.Timeout == 0 {
+		c.Timeout = 10 * time.Minute
+	}
+	tmp, err := os.MkdirTemp("", "goverbs-vm-")
+	if err != nil {
+		return 0, err
+	}
+	defer os.RemoveAll(tmp)
+	initrd := filepath.Join(tmp, "initramfs")
+	job := Job{
+		Args: c.Args, Dir: c.Dir, Env: append(c.Env, "GOVERBS_VM="+k.Release), Timeout: c.Timeout,
+		Modules: k.Modules(), Load: []string{"ib_uverbs", "rdma_ucm"},
+	}
+	if err := writeInitramfs(initrd, k, job); err != nil {
+		return 0, fmt.Errorf("make the guest's initramfs: %w", err)
+	}
+	limit := bootTimeout + c.Timeout + lastWords
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no answer within %s", limit))
+	defer cancel()
+	return boot(ctx, exec.CommandContext(ctx, bin, qemuArgs(k, initrd, c.Memory)...), k, c)
+}
+
+// boot starts the emulator and listens until the guest has told its exit code
+// or is gone.
+func boot(ctx context.Context, cmd *exec.Cmd, k Kernel, c Config) (int, error) {
+	consoleR, consoleW, err := os.Pipe()
+	if err != nil {
+		return 0, err
+	}
+	defer consoleR.Close()
+	framesR, framesW, err := os.Pipe()
+	if err != nil {
+		consoleW.Close()
+		return 0, err
+	}
+	defer framesR.Close()
+	cmd.ExtraFiles = []*os.File{consoleW, framesW}
+	cmd.Stderr = c.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	err = cmd.Start()
+	consoleW.Close()
+	framesW.Close()
+	if err != nil {
+		return 0, fmt.Errorf("start %s: %w", qemu, err)
+	}
+	var con console
+	done := make(chan struct{})
+	go func() { con.read(consoleR); close(done) }()
+	code, err := listen(framesR, c)
+	cmd.Process.Kill()
+	cmd.Wait()
+	<-done
+	if cause := context.Cause(ctx); cause != nil && err != nil {
+		err = cause
+	}
+	switch {
+	case err != nil:
+		fmt.Fprintf(c.Stderr, "vm: linux %s: console:\n%s", k.Release, con.tail(60))
+		return 0, fmt.Errorf("linux %s: %w", k.Release, err)
+	case con.faults > 0:
+		fmt.Fprintf(c.Stderr, "vm: linux %s: the kernel complained:\n%s", k.Release, con.tail(consoleKeep))
+	}
+	return code, nil
+}
+
+// listen passes the command's output on and returns its exit code.
+func listen(r io.Reader, c Config) (int, error) {
+	for {
+		kind, payload, err := readFrame(r)
+		if errors.Is(err, io.EOF) {
+			return 0, errors.New("the guest died before it told an exit code")
+		}
+		if err != nil {
+			return 0, err
+		}
+		switch kind {
+		case FrameStdout:
+			_, err = c.Stdout.Write(payload)
+		case FrameStderr:
+			_, err = c.Stderr.Write(payload)
+		case FrameFailed:
+			return 0, fmt.Errorf("in the guest: %s", payload)
+		case FrameExit:
+			return strconv.Atoi(string(payload))
+		default:
+			err = fmt.Errorf("unknown frame %q from the guest", kind)
+		}
+		if err != nil {
+			return 0, fmt.Errorf("pass the guest's output on: %w", err)
+		}
+	}
+}
