@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+
+	"github.com/goverbs/goverbs/internal/abi/gen/headers"
 )
 
 // goField is a field as godefs names and types it.
@@ -49,7 +51,7 @@ func godefs(tmp, include, preamble string, c *cHeaders) (*goDefs, error) {
 	if err := os.WriteFile(filepath.Join(tmp, "types.go"), []byte(in.String()), 0o644); err != nil {
 		return nil, err
 	}
-	args := append([]string{"tool", "cgo", "-godefs", "-objdir", tmp, "--"}, flags(include)...)
+	args := append([]string{"tool", "cgo", "-godefs", "-objdir", tmp, "--"}, headers.Flags(include)...)
 	var stderr bytes.Buffer
 	cmd := exec.Command("go", append(args, "types.go")...)
 	cmd.Dir, cmd.Stderr = tmp, &stderr

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+
+	"github.com/goverbs/goverbs/internal/abi/gen/headers"
 )
 
 // cField is a member of a C struct; Go is the field it becomes.
@@ -44,13 +46,11 @@ type cHeaders struct {
 var wanted = map[string]bool{
 	"ib_user_sa.h": true, "ib_user_verbs.h": true, "ib_user_ioctl_cmds.h": true, "ib_user_ioctl_verbs.h": true,
 	"rdma_user_ioctl_cmds.h": true, "rdma_user_cm.h": true, "rdma_netlink.h": true, "siw-abi.h": true, "rdma_user_rxe.h": true,
+	"kernel_enums.h": true,
 }
 
 // extra are structs of other headers that members of the wanted ones are made of.
 var extra = map[string]bool{"sockaddr_in": true, "sockaddr_in6": true, "in_addr": true, "in6_addr": true}
-
-// flags are given to every C compiler. Plain char differs between amd64 and arm64 unless it is fixed.
-func flags(include string) []string { return []string{"-I", include, "-funsigned-char"} }
 
 func compiler() string {
 	if cc := os.Getenv("CC"); cc != "" {
@@ -62,7 +62,7 @@ func compiler() string {
 // scan lists what the preamble's headers declare.
 func scan(tmp, include, preamble string) (*cHeaders, error) {
 	src := filepath.Join(tmp, "scan.c")
-	if err := os.WriteFile(src, []byte(cText(preamble)), 0o644); err != nil {
+	if err := os.WriteFile(src, []byte(headers.CText(preamble)), 0o644); err != nil {
 		return nil, err
 	}
 	obj := filepath.Join(tmp, "scan.o")
@@ -81,16 +81,9 @@ func scan(tmp, include, preamble string) (*cHeaders, error) {
 	return c, nil
 }
 
-// cText is the C part of types.go.in.
-func cText(preamble string) string {
-	_, rest, _ := strings.Cut(preamble, "/*")
-	text, _, _ := strings.Cut(rest, "*/")
-	return text
-}
-
 func cc(include string, args ...string) ([]byte, error) {
 	var stderr bytes.Buffer
-	cmd := exec.Command(compiler(), append(flags(include), args...)...)
+	cmd := exec.Command(compiler(), append(headers.Flags(include), args...)...)
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package headers finds the kernel's RDMA uapi headers for the generator and for the layout test.
+// Package headers finds the kernel's RDMA uapi headers for the generator and for the layout test, and fetches them from Debian.
 package headers
 
 import (
@@ -16,24 +16,18 @@ import (
 // Series is the kernel whose headers are generated from. It is the newest one tested; its structs are those of 6.1, with more ids.
 const Series = "6.12"
 
-// Env names the variable that overrides the cache: an include directory that holds rdma/.
-const Env = "GOVERBS_UAPI"
-
 // ErrMissing is returned by Dir where no headers are at hand.
 var ErrMissing = errors.New("no RDMA uapi headers of Linux " + Series)
 
-// Dir returns the include directory that holds rdma/, without touching the network.
+// Dir returns the include directory in the user's cache that holds rdma/, without touching the network.
 func Dir() (string, error) {
-	dir := os.Getenv(Env)
-	if dir == "" {
-		cache, err := os.UserCacheDir()
-		if err != nil {
-			return "", err
-		}
-		dir = filepath.Join(cache, "goverbs", "uapi-"+Series)
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", err
 	}
-	if _, err := os.Stat(filepath.Join(dir, "rdma", "ib_user_verbs.h")); err != nil {
-		return "", fmt.Errorf("%w in %s: run `go run ./internal/abi/gen -fetch` or set %s", ErrMissing, dir, Env)
+	dir := filepath.Join(cache, "goverbs", "uapi-"+Series)
+	if _, err := os.Stat(filepath.Join(dir, "rdma", enumsFile)); err != nil {
+		return dir, fmt.Errorf("%w in %s: run `go run ./internal/abi/gen -fetch`", ErrMissing, dir)
 	}
 	return dir, nil
 }
@@ -41,12 +35,8 @@ func Dir() (string, error) {
 // Fetch puts the headers of Debian's linux-headers package where Dir looks for them, unless they are there.
 func Fetch() (string, error) {
 	dir, err := Dir()
-	if !errors.Is(err, ErrMissing) || os.Getenv(Env) != "" {
+	if !errors.Is(err, ErrMissing) {
 		return dir, err
-	}
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		return "", err
 	}
 	tmp, err := os.MkdirTemp("", "goverbs-uapi")
 	if err != nil {
@@ -57,17 +47,30 @@ func Fetch() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	to := filepath.Join(cache, "goverbs", "uapi-"+Series)
-	if err := os.RemoveAll(to); err != nil {
+	text, err := enums(filepath.Join(from, "rdma"))
+	if err != nil {
 		return "", err
 	}
-	if err := os.CopyFS(filepath.Join(to, "rdma"), os.DirFS(from)); err != nil {
+	if err := os.RemoveAll(dir); err != nil {
 		return "", err
 	}
-	return Dir()
+	if err := os.CopyFS(filepath.Join(dir, "rdma"), os.DirFS(filepath.Join(from, "uapi", "rdma"))); err != nil {
+		return "", err
+	}
+	return dir, os.WriteFile(filepath.Join(dir, "rdma", enumsFile), text, 0o644)
 }
 
-// unpack downloads the newest headers package of the series into tmp and returns its include/uapi/rdma.
+// CText is the C part of types.go.in.
+func CText(types string) string {
+	_, rest, _ := strings.Cut(types, "/*")
+	text, _, _ := strings.Cut(rest, "*/")
+	return text
+}
+
+// Flags are given to every C compiler. Plain char differs between amd64 and arm64 unless it is fixed.
+func Flags(include string) []string { return []string{"-I", include, "-funsigned-char"} }
+
+// unpack downloads the newest headers package of the series into tmp and returns its include directory.
 func unpack(tmp string) (string, error) {
 	pkg, err := newest()
 	if err != nil {
@@ -83,9 +86,9 @@ func unpack(tmp string) (string, error) {
 	if _, err := run(tmp, "dpkg-deb", "-x", debs[0], "root"); err != nil {
 		return "", err
 	}
-	dirs, err := filepath.Glob(filepath.Join(tmp, "root/usr/src/*/include/uapi/rdma"))
+	dirs, err := filepath.Glob(filepath.Join(tmp, "root/usr/src/*/include"))
 	if err != nil || len(dirs) != 1 {
-		return "", fmt.Errorf("%s holds %d directories include/uapi/rdma, want 1", pkg, len(dirs))
+		return "", fmt.Errorf("%s holds %d include directories, want 1", pkg, len(dirs))
 	}
 	return dirs[0], nil
 }

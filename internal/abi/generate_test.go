@@ -1,0 +1,46 @@
+package abi
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/goverbs/goverbs/internal/abi/gen/headers"
+)
+
+// TestGeneratedIsCurrent runs the generator and compares with what is committed.
+func TestGeneratedIsCurrent(t *testing.T) {
+	if _, err := headers.Dir(); err != nil {
+		missing(t, err)
+	}
+	if _, err := exec.LookPath("gcc"); err != nil {
+		missing(t, err)
+	}
+	dir := t.TempDir()
+	if out, err := exec.Command("go", "run", "./gen", "-o", dir).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if diff := cmp.Diff(readAll(t, dir), readAll(t, ".")); diff != "" {
+		t.Errorf("run `go generate ./internal/abi` (-generated +committed):\n%s", diff)
+	}
+}
+
+func readAll(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	names, err := filepath.Glob(filepath.Join(dir, "z*.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	texts := map[string]string{}
+	for _, name := range names {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		texts[filepath.Base(name)] = string(text)
+	}
+	return texts
+}
