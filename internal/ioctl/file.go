@@ -1,0 +1,32 @@
+package ioctl
+
+import (
+	"io"
+	"time"
+
+	"github.com/goverbs/goverbs/mmap"
+)
+
+// File is one open uverbs device: a user context's worth of kernel.
+//
+// Ioctl, Map and Events may be called from several goroutines at once; Close
+// only after all of them returned.
+type File interface {
+	// Ioctl carries out r and fills in its outputs. The error is a plain
+	// syscall.Errno, so that the failing path allocates nothing either.
+	Ioctl(r *Request) error
+	// Map maps length bytes of device memory at offset.
+	Map(offset int64, length int, prot mmap.Prot) (*mmap.Region, error)
+	// Events takes over a descriptor that the kernel handed out: a completion
+	// channel or the asynchronous events.
+	Events(fd int32) (EventFile, error)
+	Close() error
+}
+
+// EventFile delivers one event record a Read. Read parks the goroutine in
+// Go's netpoller; a read deadline in the past makes it return
+// os.ErrDeadlineExceeded.
+type EventFile interface {
+	io.ReadCloser
+	SetReadDeadline(t time.Time) error
+}

@@ -1,0 +1,74 @@
+package ioctl
+
+import (
+	"errors"
+	"os"
+	"runtime"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/mmap"
+)
+
+// device is the real kernel behind a descriptor.
+type device struct {
+	fd int
+}
+
+// Open opens a uverbs character device. rdev, when not 0, is the device number
+// it must have: names under /dev/infiniband are reused, numbers tell them apart.
+func Open(path string, rdev uint64) (File, error) {
+	fd, err := retry(func() (int, error) { return unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC, 0) })
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		unix.Close(fd)
+		return nil, &os.PathError{Op: "stat", Path: path, Err: err}
+	}
+	if rdev != 0 && st.Rdev != rdev {
+		unix.Close(fd)
+		return nil, &os.PathError{Op: "open", Path: path, Err: ErrStaleNode}
+	}
+	return &device{fd}, nil
+}
+
+func (d *device) Ioctl(r *Request) error {
+	p := r.pointer()
+	for {
+		_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(d.fd), abi.RDMA_VERBS_IOCTL, uintptr(p))
+		if errno == 0 {
+			runtime.KeepAlive(r)
+			return nil
+		}
+		if errno != unix.EINTR {
+			runtime.KeepAlive(r)
+			return errno
+		}
+	}
+}
+
+func (d *device) Map(offset int64, length int, prot mmap.Prot) (*mmap.Region, error) {
+	return mmap.Map(d.fd, offset, length, prot)
+}
+
+func (d *device) Events(fd int32) (EventFile, error) {
+	if err := unix.SetNonblock(int(fd), true); err != nil {
+		return nil, errors.Join(err, unix.Close(int(fd)))
+	}
+	return os.NewFile(uintptr(fd), "infinibandevent"), nil
+}
+
+func (d *device) Close() error { return unix.Close(d.fd) }
+
+func retry(f func() (int, error)) (int, error) {
+	for {
+		n, err := f()
+		if !errors.Is(err, syscall.EINTR) {
+			return n, err
+		}
+	}
+}

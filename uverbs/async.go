@@ -1,0 +1,157 @@
+package uverbs
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"sync"
+
+	"github.com/goverbs/goverbs/internal/abi"
+)
+
+// AsyncEvent is something that happened to a device, a port or an object
+// without a work request asking for it. At most one of CQ, QP and SRQ is set.
+//
+// C: struct ibv_async_event
+type AsyncEvent struct {
+	Type EventType
+	CQ   *CQ
+	QP   *QP
+	SRQ  *SRQ
+	Port uint32 // for port events, counted from 1
+}
+
+// EventType is the kind of an asynchronous event.
+//
+// C: enum ibv_event_type
+type EventType uint32
+
+// The events of the verbs specification.
+const (
+	EventCQErr            EventType = 0
+	EventQPFatal          EventType = 1
+	EventQPReqErr         EventType = 2
+	EventQPAccessErr      EventType = 3
+	EventCommEst          EventType = 4
+	EventSQDrained        EventType = 5
+	EventPathMig          EventType = 6
+	EventPathMigErr       EventType = 7
+	EventDeviceFatal      EventType = 8
+	EventPortActive       EventType = 9
+	EventPortErr          EventType = 10
+	EventLIDChange        EventType = 11
+	EventPKeyChange       EventType = 12
+	EventSMChange         EventType = 13
+	EventSRQErr           EventType = 14
+	EventSRQLimitReached  EventType = 15
+	EventQPLastWQEReached EventType = 16
+	EventClientReregister EventType = 17
+	EventGIDChange        EventType = 18
+	EventWQFatal          EventType = 19
+)
+
+var eventNames = [...]string{
+	"CQ error", "QP fatal error", "QP request error", "QP access error", "communication established",
+	"SQ drained", "path migrated", "path migration error", "device fatal error", "port active", "port error",
+	"LID change", "P_Key change", "SM change", "SRQ error", "SRQ limit reached", "last WQE reached",
+	"client reregister", "GID change", "WQ fatal error",
+}
+
+func (t EventType) String() string {
+	if int(t) < len(eventNames) {
+		return eventNames[t]
+	}
+	return fmt.Sprintf("EventType(%d)", uint32(t))
+}
+
+func (t EventType) ofPort() bool {
+	switch t {
+	case EventPortActive, EventPortErr, EventLIDChange, EventPKeyChange, EventSMChange, EventClientReregister, EventGIDChange:
+		return true
+	}
+	return false
+}
+
+// asyncEvents is a device's event descriptor, and who its cookies stand for.
+type asyncEvents struct {
+	reader  *eventReader
+	mu      sync.Mutex
+	objects map[uint64]AsyncEvent
+}
+
+// openAsyncEvents makes the descriptor that all objects report to: the first
+// one allocated is the kernel's default.
+func (d *Device) openAsyncEvents() (*asyncEvents, error) {
+	r := d.request(abi.UVERBS_OBJECT_ASYNC_EVENT, abi.UVERBS_METHOD_ASYNC_EVENT_ALLOC)
+	r.NewObject(abi.UVERBS_ATTR_ASYNC_EVENT_ALLOC_FD_HANDLE)
+	if err := r.Do(d.file); err != nil {
+		return nil, d.fail("get the async events of", err, "")
+	}
+	f, err := d.file.Events(int32(r.Created(abi.UVERBS_ATTR_ASYNC_EVENT_ALLOC_FD_HANDLE)))
+	if err != nil {
+		return nil, d.fail("get the async events of", err, "")
+	}
+	return &asyncEvents{reader: newEventReader(f), objects: make(map[uint64]AsyncEvent)}, nil
+}
+
+func (a *asyncEvents) add(cookie uint64, e AsyncEvent) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.objects[cookie] = e
+}
+
+func (a *asyncEvents) remove(cookie uint64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.objects, cookie)
+}
+
+func (a *asyncEvents) close() error { return a.reader.file.Close() }
+
+// AsyncEvent waits for the next asynchronous event. Several goroutines may wait;
+// each event goes to one of them. An event whose object is closed meanwhile is
+// skipped.
+//
+// C: ibv_get_async_event and ibv_ack_async_event
+func (d *Device) AsyncEvent(ctx context.Context) (AsyncEvent, error) {
+	select {
+	case <-ctx.Done():
+		return AsyncEvent{}, ctx.Err()
+	case <-d.events.reader.turn:
+	}
+	defer d.events.reader.pass()
+	var record [asyncEventSize]byte
+	for ctx.Err() == nil {
+		kicked, err := d.events.reader.read(ctx, record[:])
+		if err != nil {
+			return AsyncEvent{}, d.fail("wait for an event of", err, "")
+		}
+		if kicked {
+			continue
+		}
+		if e, ok := d.events.decode(record); ok {
+			return e, nil
+		}
+	}
+	return AsyncEvent{}, ctx.Err()
+}
+
+// asyncEventSize is the size of struct ib_uverbs_async_event_desc: the element
+// (a cookie, or a port number), the type, and a reserved word.
+const asyncEventSize = 16
+
+func (a *asyncEvents) decode(record [asyncEventSize]byte) (AsyncEvent, bool) {
+	element := binary.NativeEndian.Uint64(record[:])
+	typ := EventType(binary.NativeEndian.Uint32(record[8:]))
+	switch {
+	case typ == EventDeviceFatal:
+		return AsyncEvent{Type: typ}, true
+	case typ.ofPort():
+		return AsyncEvent{Type: typ, Port: uint32(element)}, true
+	}
+	a.mu.Lock()
+	e, ok := a.objects[element]
+	a.mu.Unlock()
+	e.Type = typ
+	return e, ok
+}

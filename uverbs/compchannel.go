@@ -1,0 +1,136 @@
+package uverbs
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"sync"
+
+	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/ioctl"
+)
+
+// CompChannel is where the events of CQs arrive. Any number of CQs may share
+// one; waiting for them ([CQ.Wait]) takes no goroutine of the channel's own:
+// one waiter reads for all.
+//
+// C: struct ibv_comp_channel
+type CompChannel struct {
+	node
+	dev    *Device
+	fd     int32
+	reader *eventReader
+	mu     sync.Mutex
+	cqs    map[uint64]*CQ // by cookie
+}
+
+// CreateCompChannel makes a completion channel.
+//
+// C: ibv_create_comp_channel
+func (d *Device) CreateCompChannel() (*CompChannel, error) {
+	ch := &CompChannel{dev: d, cqs: make(map[uint64]*CQ)}
+	if err := ch.attach("completion channel", &d.node); err != nil {
+		return nil, err
+	}
+	if err := ch.open(); err != nil {
+		ch.detach()
+		return nil, ch.fail("create", err, createHint(err))
+	}
+	ch.rename(fmt.Sprintf("completion channel %d", ch.fd))
+	return ch, nil
+}
+
+func (ch *CompChannel) open() error {
+	var resp abi.IbUverbsCreateCompChannelResp
+	r := writeCommand(ch.dev, abi.IB_USER_VERBS_CMD_CREATE_COMP_CHANNEL, &abi.IbUverbsCreateCompChannel{})
+	ioctl.Out(r, abi.UVERBS_ATTR_CORE_OUT, &resp)
+	if err := r.Do(ch.dev.file); err != nil {
+		return err
+	}
+	ch.fd = int32(resp.Fd)
+	f, err := ch.dev.file.Events(ch.fd)
+	if err != nil {
+		return err
+	}
+	ch.reader = newEventReader(f)
+	return nil
+}
+
+// Close closes the channel. Its CQs must be closed before.
+//
+// C: ibv_destroy_comp_channel
+func (ch *CompChannel) Close() error {
+	return ch.close(func() error { return ch.destroyed(ch.reader.file.Close()) })
+}
+
+func (ch *CompChannel) add(cq *CQ) {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	ch.cqs[cq.cookie] = cq
+}
+
+func (ch *CompChannel) remove(cq *CQ) {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	delete(ch.cqs, cq.cookie)
+}
+
+// wait returns when cq had an event or was closed, or ctx is done. Waiters of
+// all CQs of the channel compete for the turn to read; who reads hands the
+// others' events to them.
+func (ch *CompChannel) wait(ctx context.Context, cq *CQ) error {
+	for {
+		select {
+		case <-cq.event:
+			return nil
+		case <-cq.gone:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-ch.reader.turn:
+		}
+		err := ch.readFor(ctx, cq)
+		ch.reader.pass()
+		if err != nil {
+			return cq.fail("wait for", err, "")
+		}
+	}
+}
+
+// readFor reads until there is something for cq to look at.
+func (ch *CompChannel) readFor(ctx context.Context, cq *CQ) error {
+	var record [compEventSize]byte
+	for len(cq.event) == 0 && !cq.isGone() && ctx.Err() == nil {
+		kicked, err := ch.reader.read(ctx, record[:])
+		if err != nil {
+			return err
+		}
+		if !kicked {
+			ch.deliver(binary.NativeEndian.Uint64(record[:]))
+		}
+	}
+	return nil
+}
+
+// compEventSize is the size of struct ib_uverbs_comp_event_desc, whose only
+// field is the CQ's cookie.
+const compEventSize = 8
+
+// deliver notes an event. One for a CQ that was just destroyed finds nobody,
+// which is why destroying one need not wait for events to be acknowledged.
+func (ch *CompChannel) deliver(cookie uint64) {
+	ch.mu.Lock()
+	cq := ch.cqs[cookie]
+	ch.mu.Unlock()
+	if cq != nil {
+		cq.signal()
+	}
+}
+
+// asNode lets a nil channel stand for none.
+func (ch *CompChannel) asNode() *node {
+	if ch == nil {
+		return nil
+	}
+	return &ch.node
+}

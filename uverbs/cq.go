@@ -1,0 +1,208 @@
+package uverbs
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/ioctl"
+)
+
+// CQ is a completion queue: where work requests report how they ended.
+//
+// C: struct ibv_cq
+type CQ struct {
+	node
+	dev     *Device
+	channel *CompChannel
+	handle  uint32
+	cookie  uint64
+	cqe     int
+
+	event chan struct{} // holds a token after an event
+	gone  chan struct{} // closed with the CQ
+
+	mu     sync.Mutex // guards what follows
+	ring   CQRing
+	memory queueMemory
+	made   []WC // completions that a provider made itself, behind the device's
+	qps    map[uint32]*QP
+	closed bool
+}
+
+// CQOptions refine [Device.CreateCQ]. Nil and the zero value mean a CQ to poll.
+type CQOptions struct {
+	Channel    *CompChannel // where events go; needed for Wait and Arm
+	CompVector uint32       // completion vector, below Device.CompVectors
+}
+
+// CreateCQ makes a completion queue with room for at least entries completions.
+// Overrunning it loses completions, so size it for all work requests that can be
+// outstanding on the QPs that use it.
+//
+// C: ibv_create_cq
+func (d *Device) CreateCQ(entries int, opts *CQOptions) (*CQ, error) {
+	if d.provider == nil {
+		return nil, d.noProvider("create", "CQ")
+	}
+	if opts == nil {
+		opts = &CQOptions{}
+	}
+	cq := &CQ{dev: d, channel: opts.Channel, cookie: d.cookie(), qps: make(map[uint32]*QP),
+		event: make(chan struct{}, 1), gone: make(chan struct{})}
+	if err := cq.attach("CQ", &d.node, opts.Channel.asNode()); err != nil {
+		return nil, err
+	}
+	if err := cq.create(entries, opts); err != nil {
+		cq.detach()
+		return nil, cq.fail("create", err, createHint(err))
+	}
+	cq.rename(fmt.Sprintf("CQ %d", cq.handle))
+	return cq, nil
+}
+
+func (cq *CQ) create(entries int, opts *CQOptions) error {
+	r := &CQRequest{CQE: uint32(max(entries, 1))}
+	r.creation = cq.dev.creation(func(u UHW) error { return cq.issueCreate(r, opts.CompVector, u) })
+	cq.dev.events.add(cq.cookie, AsyncEvent{CQ: cq})
+	if cq.channel != nil {
+		cq.channel.add(cq)
+	}
+	ring, err := cq.dev.provider.CreateCQ(r)
+	if err != nil {
+		return cq.abandonCreate(r, err)
+	}
+	cq.handle, cq.cqe, cq.ring, cq.memory = r.Handle, int(r.CQE), ring, r.queueMemory
+	return nil
+}
+
+func (cq *CQ) issueCreate(r *CQRequest, vector uint32, u UHW) error {
+	var granted uint32
+	q := cq.dev.request(abi.UVERBS_OBJECT_CQ, abi.UVERBS_METHOD_CQ_CREATE)
+	q.NewObject(abi.UVERBS_ATTR_CREATE_CQ_HANDLE)
+	q.U32(abi.UVERBS_ATTR_CREATE_CQ_CQE, r.CQE)
+	q.U64(abi.UVERBS_ATTR_CREATE_CQ_USER_HANDLE, cq.cookie)
+	q.U32(abi.UVERBS_ATTR_CREATE_CQ_COMP_VECTOR, vector)
+	if cq.channel != nil {
+		q.FD(abi.UVERBS_ATTR_CREATE_CQ_COMP_CHANNEL, cq.channel.fd)
+	}
+	ioctl.Out(q, abi.UVERBS_ATTR_CREATE_CQ_RESP_CQE, &granted)
+	q.Driver(u)
+	if err := q.Do(cq.dev.file); err != nil {
+		return err
+	}
+	r.Handle, r.CQE = q.Created(abi.UVERBS_ATTR_CREATE_CQ_HANDLE), granted
+	return nil
+}
+
+func (cq *CQ) abandonCreate(r *CQRequest, err error) error {
+	cq.unlist()
+	return r.abandon(err, func() error { return cq.issueDestroy(r.Handle) })
+}
+
+// Device returns the device that the CQ belongs to.
+func (cq *CQ) Device() *Device { return cq.dev }
+
+// Cap is the number of completions that the CQ has room for.
+func (cq *CQ) Cap() int { return cq.cqe }
+
+// Poll takes completions off the CQ, without a system call, and says how many
+// it stored in wcs. An empty CQ is 0 and no error.
+//
+// C: ibv_poll_cq
+func (cq *CQ) Poll(wcs []WC) (int, error) {
+	cq.mu.Lock()
+	if cq.closed {
+		cq.mu.Unlock()
+		return 0, cq.fail("poll", ErrClosed, "")
+	}
+	n, err := cq.ring.Poll(wcs)
+	if n < len(wcs) && len(cq.made) > 0 {
+		n += cq.takeMade(wcs[n:])
+	}
+	cq.mu.Unlock()
+	for i := range wcs[:n] {
+		if wcs[i].Status != StatusSuccess {
+			cq.failed(wcs[i].QPN)
+		}
+	}
+	return n, err
+}
+
+func (cq *CQ) takeMade(wcs []WC) int {
+	n := copy(wcs, cq.made)
+	cq.made = cq.made[:copy(cq.made, cq.made[n:])]
+	return n
+}
+
+// failed passes on that a QP's work request ended in an error, which no QP of a
+// connected type survives.
+func (cq *CQ) failed(qpn uint32) {
+	cq.mu.Lock()
+	qp := cq.qps[qpn]
+	cq.mu.Unlock()
+	if qp != nil {
+		qp.failed()
+	}
+}
+
+// complete adds a completion made in user space.
+func (cq *CQ) complete(wc WC) {
+	cq.mu.Lock()
+	cq.made = append(cq.made, wc)
+	cq.mu.Unlock()
+	cq.signal()
+	if cq.channel != nil {
+		cq.channel.reader.kick()
+	}
+}
+
+// signal wakes one waiter, or lets the next one not wait.
+func (cq *CQ) signal() {
+	select {
+	case cq.event <- struct{}{}:
+	default:
+	}
+}
+
+// Arm asks for an event at the next completion, or with solicitedOnly at the
+// next solicited or failed one. Completions that are there already raise none:
+// poll once more after arming. [CQ.Wait] does all that.
+//
+// C: ibv_req_notify_cq
+func (cq *CQ) Arm(solicitedOnly bool) error {
+	cq.mu.Lock()
+	defer cq.mu.Unlock()
+	if cq.closed {
+		return cq.fail("arm", ErrClosed, "")
+	}
+	if cq.channel == nil {
+		return cq.fail("arm", ErrNotSupported, "it was created without a CompChannel")
+	}
+	if err := cq.ring.Arm(solicitedOnly); err != nil {
+		return cq.fail("arm", err, "")
+	}
+	return nil
+}
+
+// Wait takes completions off the CQ, waiting until there is at least one, ctx is
+// done or the CQ is closed. It parks the goroutine.
+//
+// C: ibv_req_notify_cq, ibv_get_cq_event, ibv_ack_cq_events and ibv_poll_cq
+func (cq *CQ) Wait(ctx context.Context, wcs []WC) (int, error) {
+	for {
+		if n, err := cq.Poll(wcs); n > 0 || err != nil {
+			return n, err
+		}
+		if err := cq.Arm(false); err != nil {
+			return 0, err
+		}
+		if n, err := cq.Poll(wcs); n > 0 || err != nil {
+			return n, err
+		}
+		if err := cq.channel.wait(ctx, cq); err != nil {
+			return 0, err
+		}
+	}
+}

@@ -1,0 +1,156 @@
+package uverbs
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"sync/atomic"
+
+	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/ioctl"
+)
+
+// Device is an open RDMA device.
+//
+// C: struct ibv_context
+type Device struct {
+	node
+	info        DeviceInfo
+	file        *deviceFile
+	provider    ProviderContext // nil when the program links none
+	compVectors uint32
+	cookies     atomic.Uint64
+	events      *asyncEvents
+	cleanup     runtime.Cleanup
+}
+
+// Open opens the RDMA device of that name, such as "siw0".
+//
+// C: ibv_open_device
+func Open(name string) (*Device, error) {
+	infos, err := Devices()
+	if err != nil {
+		return nil, err
+	}
+	for _, info := range infos {
+		if info.Name == name {
+			return info.Open()
+		}
+	}
+	return nil, &Error{Op: "open", Object: name, Err: ErrNoDevice, Hint: haveDevices(infos)}
+}
+
+// OpenIndex opens the RDMA device with that kernel index, which is how
+// connection management names the device it chose.
+func OpenIndex(index uint32) (*Device, error) {
+	infos, err := Devices()
+	if err != nil {
+		return nil, err
+	}
+	for _, info := range infos {
+		if info.Index == index {
+			return info.Open()
+		}
+	}
+	return nil, &Error{Op: "open", Object: fmt.Sprintf("device index %d", index), Err: ErrNoDevice, Hint: haveDevices(infos)}
+}
+
+// NewDevice makes a Device of an open uverbs file, the kernel's or one that
+// stands in for it. The Device owns file from then on, also when this fails.
+func NewDevice(info DeviceInfo, file ioctl.File) (*Device, error) {
+	d := &Device{info: info, file: newDeviceFile(file)}
+	d.root(info.Name)
+	if err := d.start(); err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	d.cleanup = runtime.AddCleanup(d, (*deviceFile).abandon, d.file)
+	return d, nil
+}
+
+func (d *Device) start() error {
+	if err := d.getContext(); err != nil {
+		return err
+	}
+	events, err := d.openAsyncEvents()
+	if err != nil {
+		return err
+	}
+	d.events = events
+	return nil
+}
+
+func (d *Device) getContext() error {
+	p := providerFor(d.info.Driver)
+	if p == nil {
+		return d.getContextBare()
+	}
+	if low, high := p.ABI(); d.info.ABI < low || d.info.ABI > high {
+		return d.fail("open", ErrNotSupported, fmt.Sprintf("the kernel's %v driver speaks ABI %d, this provider %d to %d", d.info.Driver, d.info.ABI, low, high))
+	}
+	r := &ContextRequest{creation: d.creation(d.issueGetContext), Info: d.info}
+	ctx, err := p.OpenContext(r)
+	if err != nil {
+		return d.fail("open", err, contextHint(err))
+	}
+	d.provider = ctx
+	return nil
+}
+
+// getContextBare opens the device for what needs no provider. Some drivers
+// insist on room for their answer; none of it is read here.
+func (d *Device) getContextBare() error {
+	err := d.issueGetContext(UHW{})
+	if err != nil {
+		err = d.issueGetContext(UHW{Out: make([]byte, 256)})
+	}
+	if err != nil {
+		return d.fail("open", err, contextHint(err))
+	}
+	return nil
+}
+
+func (d *Device) issueGetContext(u UHW) error {
+	r := d.request(abi.UVERBS_OBJECT_DEVICE, abi.UVERBS_METHOD_GET_CONTEXT)
+	ioctl.Out(r, abi.UVERBS_ATTR_GET_CONTEXT_NUM_COMP_VECTORS, &d.compVectors)
+	r.Driver(u)
+	return r.Do(d.file)
+}
+
+// Info returns what discovery found out about the device.
+func (d *Device) Info() DeviceInfo { return d.info }
+
+// CompVectors is the number of completion vectors a CQ can choose from.
+func (d *Device) CompVectors() uint32 { return d.compVectors }
+
+// Close closes the device. Everything made from it must be closed before.
+//
+// C: ibv_close_device
+func (d *Device) Close() error {
+	return d.close(func() error {
+		d.cleanup.Stop()
+		return errors.Join(d.events.close(), d.file.Close())
+	})
+}
+
+func (d *Device) creation(issue func(UHW) error) creation {
+	return creation{queueMemory: queueMemory{file: d.file}, issue: issue}
+}
+
+// cookie is a number that stands for an object in the kernel's events: never 0,
+// never used again, and harmless when it arrives late.
+func (d *Device) cookie() uint64 { return d.cookies.Add(1) }
+
+func (d *Device) request(object, method uint16) *ioctl.Request {
+	return ioctl.New(uint32(d.info.Driver), object, method)
+}
+
+// noProvider explains why an object with queues can't be made.
+func (d *Device) noProvider(op, object string) error {
+	return &Error{Op: op, Object: object, Device: d.info.Name, Err: ErrNoProvider,
+		Hint: fmt.Sprintf("import _ %q, if it exists for this driver", fmt.Sprintf("github.com/goverbs/goverbs/provider/%v", d.info.Driver))}
+}
+
+// writeCommand begins a command from before the ioctl interface.
+func writeCommand[T any](d *Device, command uint32, in *T) *ioctl.Request {
+	return ioctl.Write(uint32(d.info.Driver), command, in)
+}

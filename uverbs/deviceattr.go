@@ -1,0 +1,75 @@
+package uverbs
+
+import (
+	"math/bits"
+
+	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/ioctl"
+)
+
+// DeviceAttr is what a device can do. Counts are limits of one device.
+//
+// C: struct ibv_device_attr_ex
+type DeviceAttr struct {
+	FWVer                         uint64
+	NodeGUID, SysImageGUID        GUID
+	MaxMRSize                     uint64 // bytes
+	PageSizeCap                   uint64 // a bit a page size
+	VendorID, VendorPartID, HWVer uint32
+	CapFlags                      uint64 // IB_DEVICE_… bits, all 64
+	MaxQP, MaxQPWR                uint32
+	MaxSGE, MaxSGERead            uint32
+	MaxCQ, MaxCQE                 uint32
+	MaxMR, MaxPD, MaxMW, MaxAH    uint32
+	MaxQPRDAtom, MaxResRDAtom     uint32 // reads and atomics in flight, as responder
+	MaxQPInitRDAtom               uint32 // and as initiator
+	AtomicCap                     uint32 // 0 none, 1 within the device, 2 global
+	MaxMcastGrp, MaxMcastQPAttach uint32
+	MaxTotalMcastQPAttach         uint32
+	MaxSRQ, MaxSRQWR, MaxSRQSGE   uint32
+	MaxPKeys                      uint16
+	LocalCAAckDelay               uint8
+	PhysPortCnt                   uint8
+	TimestampMask, HCACoreClock   uint64 // of completion timestamps; the clock in kHz
+	MaxDMSize                     uint64 // bytes of device memory
+	CQModerationMaxCount          uint16
+	CQModerationMaxPeriod         uint16 // µs
+}
+
+// Query asks the kernel what the device can do.
+//
+// C: ibv_query_device_ex
+func (d *Device) Query() (*DeviceAttr, error) {
+	var resp abi.IbUverbsExQueryDeviceResp
+	r := writeCommand(d, ioctl.Extended(abi.IB_USER_VERBS_EX_CMD_QUERY_DEVICE), &abi.IbUverbsExQueryDevice{})
+	ioctl.Out(r, abi.UVERBS_ATTR_CORE_OUT, &resp)
+	if err := r.Do(d.file); err != nil {
+		return nil, d.fail("query", err, "")
+	}
+	return newDeviceAttr(&resp), nil
+}
+
+func newDeviceAttr(resp *abi.IbUverbsExQueryDeviceResp) *DeviceAttr {
+	b := &resp.Base
+	a := &DeviceAttr{
+		FWVer: b.FwVer, NodeGUID: guidFromBE(b.NodeGuid), SysImageGUID: guidFromBE(b.SysImageGuid),
+		MaxMRSize: b.MaxMrSize, PageSizeCap: b.PageSizeCap,
+		VendorID: b.VendorId, VendorPartID: b.VendorPartId, HWVer: b.HwVer,
+		CapFlags: uint64(b.DeviceCapFlags) | resp.DeviceCapFlagsEx,
+		MaxQP:    b.MaxQp, MaxQPWR: b.MaxQpWr, MaxSGE: b.MaxSge, MaxSGERead: b.MaxSgeRd,
+		MaxCQ: b.MaxCq, MaxCQE: b.MaxCqe, MaxMR: b.MaxMr, MaxPD: b.MaxPd, MaxMW: b.MaxMw, MaxAH: b.MaxAh,
+		MaxQPRDAtom: b.MaxQpRdAtom, MaxResRDAtom: b.MaxResRdAtom, MaxQPInitRDAtom: b.MaxQpInitRdAtom,
+		AtomicCap: b.AtomicCap, MaxMcastGrp: b.MaxMcastGrp, MaxMcastQPAttach: b.MaxMcastQpAttach,
+		MaxTotalMcastQPAttach: b.MaxTotalMcastQpAttach,
+		MaxSRQ:                b.MaxSrq, MaxSRQWR: b.MaxSrqWr, MaxSRQSGE: b.MaxSrqSge,
+		MaxPKeys: b.MaxPkeys, LocalCAAckDelay: b.LocalCaAckDelay, PhysPortCnt: b.PhysPortCnt,
+		TimestampMask: resp.TimestampMask, HCACoreClock: resp.HcaCoreClock, MaxDMSize: resp.MaxDmSize,
+	}
+	a.CQModerationMaxCount = resp.CqModerationCaps.MaxCqModerationCount
+	a.CQModerationMaxPeriod = resp.CqModerationCaps.MaxCqModerationPeriod
+	return a
+}
+
+// guidFromBE turns a GUID as the kernel stores it, most significant byte first,
+// into a number. Both platforms are little-endian.
+func guidFromBE(v uint64) GUID { return GUID(bits.ReverseBytes64(v)) }

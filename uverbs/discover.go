@@ -1,0 +1,104 @@
+package uverbs
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/netlinkrdma"
+)
+
+// DeviceInfo is what can be told of a device without opening it.
+type DeviceInfo struct {
+	Name     string   // siw0
+	Index    uint32   // the kernel's number for it, 0 if only sysfs could be asked
+	Driver   DriverID // DriverUnknown if only sysfs could be asked; Open finds out
+	ABI      uint32   // version of the driver's private ABI
+	NodeType netlinkrdma.NodeType
+	NodeGUID GUID
+	Ports    uint32 // 0 if only sysfs could be asked
+	Node     string // path of the device node
+	rdev     uint64 // number the node must have
+}
+
+// Devices lists the RDMA devices that can be opened. It asks the kernel over
+// netlink, which needs no file system but /dev; where netlink can't tell, sysfs
+// is read instead.
+//
+// C: ibv_get_device_list
+func Devices() ([]DeviceInfo, error) {
+	infos, err := devicesFromNetlink()
+	if err == nil {
+		return infos, nil
+	}
+	infos, sysErr := devicesFromSysfs("/sys")
+	if sysErr != nil {
+		return nil, &Error{Op: "list", Object: "devices", Err: errors.Join(err, sysErr), Hint: "is the RDMA core loaded? (`modprobe ib_uverbs`)"}
+	}
+	return infos, nil
+}
+
+func devicesFromNetlink() ([]DeviceInfo, error) {
+	var nl netlinkrdma.Client
+	devices, err := nl.Devices()
+	if err != nil {
+		return nil, err
+	}
+	infos := make([]DeviceInfo, 0, len(devices))
+	var firstErr error
+	for _, d := range devices {
+		c, err := nl.UverbsCharDev(d.Index)
+		if err != nil {
+			firstErr = errors.Join(firstErr, err)
+			continue // no uverbs node, such as an InfiniBand SMI device; or gone since
+		}
+		infos = append(infos, DeviceInfo{
+			Name: d.Name, Index: d.Index, Driver: DriverID(c.DriverID), ABI: uint32(c.ABI),
+			NodeType: d.NodeType, NodeGUID: d.NodeGUID, Ports: d.Ports,
+			Node: "/dev/infiniband/" + c.Name, rdev: makedev(c.Major, c.Minor),
+		})
+	}
+	if len(infos) == 0 && firstErr != nil {
+		return nil, firstErr
+	}
+	return infos, nil
+}
+
+// Open opens the device.
+//
+// C: ibv_open_device
+func (info DeviceInfo) Open() (*Device, error) {
+	f, err := ioctl.Open(info.Node, info.rdev)
+	if err != nil {
+		return nil, &Error{Op: "open", Object: "device", Device: info.Name, Err: err, Hint: nodeHint(err, info)}
+	}
+	if info.Driver == DriverUnknown {
+		info.Driver = probeDriver(f)
+	}
+	return NewDevice(info, f)
+}
+
+// probeDriver finds a driver id that only netlink tells: the kernel looks at a
+// request's driver id before it looks at the object, so a request for an object
+// that can't exist gets another error when the id is right.
+func probeDriver(f ioctl.File) DriverID {
+	const noObject = 0xfff
+	for id := DriverUnknown; id < maxKnownDriver; id++ {
+		if err := ioctl.New(uint32(id), noObject, 0).Do(f); ioctl.Unsupported(err) {
+			return id
+		}
+	}
+	return DriverUnknown
+}
+
+func haveDevices(infos []DeviceInfo) string {
+	if len(infos) == 0 {
+		return "there is none; `rdmalink add siw0 type siw netdev eth0` makes a software one"
+	}
+	names := make([]string, len(infos))
+	for i, info := range infos {
+		names[i] = fmt.Sprintf("%s (%v, index %d)", info.Name, info.Driver, info.Index)
+	}
+	return "there are " + strings.Join(names, ", ")
+}

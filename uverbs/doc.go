@@ -1,0 +1,31 @@
+// Package uverbs is the RDMA verbs over the Linux kernel's own interface,
+// /dev/infiniband/uverbs*, without C and without libibverbs.
+//
+// [Open] a [Device]; from it come a [PD], and from that memory regions ([MR]),
+// queue pairs ([QP]) and shared receive queues ([SRQ]), and completion queues
+// ([CQ]). Posting and polling run in user space on queues shared with the
+// device, through a provider: a package that knows one driver's queues. Name
+// the providers a program needs with blank imports,
+//
+//	import _ "github.com/goverbs/goverbs/provider/siw"
+//
+// What needs no queues (query, GID table, PD, async events) works without one.
+//
+// # Ownership
+//
+// Every object keeps its parents reachable, and Close of an object still in use
+// is refused with [ErrInUse]. Objects must be closed, children first; only a
+// Device that became unreachable with all it owns is closed by the runtime.
+//
+// # Concurrency
+//
+// All methods may be called from several goroutines. Posts to one send queue
+// take turns, as do posts to one receive queue and polls of one CQ; different
+// queues never wait for each other. Waiting parks a goroutine, not a thread.
+//
+// # Errors
+//
+// Errors name the operation, the object, the device and, where it is known,
+// the remedy. They match the kernel's errno and this package's sentinels with
+// errors.Is. A completion's [Status] is an error as well.
+package uverbs

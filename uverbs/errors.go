@@ -1,0 +1,60 @@
+package uverbs
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/goverbs/goverbs/internal/ioctl"
+)
+
+var (
+	// ErrNotSupported matches every way in which the kernel, the driver or the
+	// provider says that it lacks a feature.
+	ErrNotSupported = errors.New("not supported")
+	// ErrInUse refuses to close an object that others still use.
+	ErrInUse = errors.New("in use")
+	// ErrClosed is the result of using a closed object.
+	ErrClosed = errors.New("closed")
+	// ErrNoProvider means that the program links no provider for the driver.
+	ErrNoProvider = errors.New("no provider")
+	// ErrNoDevice means that there is no such RDMA device.
+	ErrNoDevice = errors.New("no such RDMA device")
+	// ErrQueueFull means that a queue has no room for another work request.
+	ErrQueueFull = errors.New("queue full")
+	// ErrInvalidWR refuses a work request that the device could not carry out.
+	ErrInvalidWR = errors.New("invalid work request")
+)
+
+// Error is a verb that failed.
+type Error struct {
+	Op     string // what was attempted: "create"
+	Object string // on which object: "QP", "CQ 3"
+	Device string // of which device: "siw0"
+	Err    error  // why: a syscall.Errno or one of the sentinels
+	Hint   string // what to do about it; may be empty
+}
+
+func (e *Error) Error() string {
+	var b strings.Builder
+	b.WriteString("uverbs: ")
+	b.WriteString(e.Op)
+	if e.Object != "" {
+		b.WriteString(" " + e.Object)
+	}
+	if e.Device != "" {
+		b.WriteString(" on " + e.Device)
+	}
+	b.WriteString(": " + e.Err.Error())
+	if e.Hint != "" {
+		b.WriteString(": " + e.Hint)
+	}
+	return b.String()
+}
+
+// Unwrap gives errors.Is and errors.As the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Is makes the several errnos that mean "not supported" match ErrNotSupported.
+func (e *Error) Is(target error) bool {
+	return target == ErrNotSupported && ioctl.Unsupported(e.Err)
+}

@@ -1,0 +1,96 @@
+package uverbs
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/ioctl"
+)
+
+// GID is a port's global identifier, an IPv6 address by form. It prints as one.
+//
+// C: union ibv_gid
+type GID [16]byte
+
+func (g GID) String() string { return netip.AddrFrom16(g).String() }
+
+// GIDType tells what kind of packets go out from a GID.
+type GIDType uint32
+
+// The kinds of GID.
+const (
+	GIDTypeIB     GIDType = 0
+	GIDTypeRoCEv1 GIDType = 1
+	GIDTypeRoCEv2 GIDType = 2
+)
+
+func (t GIDType) String() string {
+	switch t {
+	case GIDTypeIB:
+		return "IB"
+	case GIDTypeRoCEv1:
+		return "RoCE v1"
+	case GIDTypeRoCEv2:
+		return "RoCE v2"
+	}
+	return fmt.Sprintf("GIDType(%d)", uint32(t))
+}
+
+// GIDEntry is a used slot of a GID table.
+//
+// C: struct ibv_gid_entry
+type GIDEntry struct {
+	GID         GID
+	Type        GIDType
+	Port        uint32 // from 1
+	Index       uint32 // in the port's table
+	NetdevIndex uint32 // network device behind it; 0 means none
+}
+
+// maxGIDEntries is what fits behind the 16-bit length of a request's attribute.
+const maxGIDEntries = (1<<16 - 1) / gidEntrySize
+
+const gidEntrySize = 32
+
+// GIDTable lists the used GIDs of all ports.
+//
+// C: ibv_query_gid_table
+func (d *Device) GIDTable() ([]GIDEntry, error) {
+	var n uint64
+	entries := make([]abi.IbUverbsGidEntry, maxGIDEntries)
+	r := d.request(abi.UVERBS_OBJECT_DEVICE, abi.UVERBS_METHOD_QUERY_GID_TABLE)
+	r.Const(abi.UVERBS_ATTR_QUERY_GID_TABLE_ENTRY_SIZE, gidEntrySize)
+	r.Flags(abi.UVERBS_ATTR_QUERY_GID_TABLE_FLAGS, 0)
+	ioctl.OutSlice(r, abi.UVERBS_ATTR_QUERY_GID_TABLE_RESP_ENTRIES, entries)
+	ioctl.Out(r, abi.UVERBS_ATTR_QUERY_GID_TABLE_RESP_NUM_ENTRIES, &n)
+	if err := r.Do(d.file); err != nil {
+		return nil, d.fail("query the GID table of", err, "")
+	}
+	table := make([]GIDEntry, min(n, maxGIDEntries))
+	for i := range table {
+		table[i] = newGIDEntry(&entries[i])
+	}
+	return table, nil
+}
+
+// QueryGID returns one slot of a port's GID table. An empty slot is ENODATA.
+//
+// C: ibv_query_gid_ex
+func (d *Device) QueryGID(port, index uint32) (*GIDEntry, error) {
+	var entry abi.IbUverbsGidEntry
+	r := d.request(abi.UVERBS_OBJECT_DEVICE, abi.UVERBS_METHOD_QUERY_GID_ENTRY)
+	r.Const(abi.UVERBS_ATTR_QUERY_GID_ENTRY_PORT, uint64(port))
+	r.Const(abi.UVERBS_ATTR_QUERY_GID_ENTRY_GID_INDEX, uint64(index))
+	r.Flags(abi.UVERBS_ATTR_QUERY_GID_ENTRY_FLAGS, 0)
+	ioctl.Out(r, abi.UVERBS_ATTR_QUERY_GID_ENTRY_RESP_ENTRY, &entry)
+	if err := r.Do(d.file); err != nil {
+		return nil, d.fail(fmt.Sprintf("query GID %d of port %d of", index, port), err, "")
+	}
+	e := newGIDEntry(&entry)
+	return &e, nil
+}
+
+func newGIDEntry(e *abi.IbUverbsGidEntry) GIDEntry {
+	return GIDEntry{GID: gidBytes(&e.Gid), Type: GIDType(e.GidType), Port: e.PortNum, Index: e.GidIndex, NetdevIndex: e.NetdevIfindex}
+}

@@ -1,0 +1,5 @@
+//go:build !linux
+
+package uverbs
+
+func mrHint(error, Access, int) string { return "" }

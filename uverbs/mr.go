@@ -1,0 +1,146 @@
+package uverbs
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"syscall"
+
+	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/mmap"
+)
+
+// MR is a memory region: memory that the device may use, pinned in place.
+//
+// C: struct ibv_mr
+type MR struct {
+	node
+	pd         *PD
+	handle     uint32
+	lkey, rkey uint32
+	data       []byte
+	own        *mmap.Region   // memory that came with the region
+	pinner     runtime.Pinner // holds a caller's slice in place
+}
+
+// MROptions refine [PD.AllocMR]. Nil and the zero value ask for ordinary pages.
+type MROptions struct {
+	Huge bool // 2 MiB pages, from the pool that vm.nr_hugepages sets aside
+}
+
+// AllocMR registers size bytes of fresh, zeroed memory outside the Go heap,
+// rounded up to whole pages. The memory is unmapped when the region is closed:
+// no slice of it may be used afterwards.
+func (pd *PD) AllocMR(size int, access Access, opts *MROptions) (*MR, error) {
+	if opts == nil {
+		opts = &MROptions{}
+	}
+	region, err := mmap.Anonymous(size, &mmap.AnonymousOptions{Huge: opts.Huge})
+	if err != nil {
+		return nil, &Error{Op: "allocate memory for", Object: "MR", Device: pd.dev.info.Name, Err: err}
+	}
+	mr := &MR{pd: pd, data: region.Bytes()[:size:size], own: region}
+	if err := mr.register(access); err != nil {
+		return nil, errors.Join(err, region.Close())
+	}
+	return mr, nil
+}
+
+// RegMR registers the caller's memory: a mapping of its own, or a Go slice,
+// which stays pinned until the region is closed. The memory must not be empty.
+// A caller's mapping must outlive the region.
+//
+// C: ibv_reg_mr
+func (pd *PD) RegMR(b []byte, access Access) (*MR, error) {
+	if len(b) == 0 {
+		return nil, &Error{Op: "create", Object: "MR", Device: pd.dev.info.Name, Err: syscall.EINVAL, Hint: "the memory is empty"}
+	}
+	mr := &MR{pd: pd, data: b}
+	mr.pinner.Pin(&b[0])
+	if err := mr.register(access); err != nil {
+		mr.pinner.Unpin()
+		return nil, err
+	}
+	return mr, nil
+}
+
+func (mr *MR) register(access Access) error {
+	pd := mr.pd
+	if err := mr.attach("MR", &pd.node); err != nil {
+		return err
+	}
+	err := mr.create(access)
+	if err != nil {
+		mr.detach()
+		return mr.fail("create", err, mrHint(err, access, len(mr.data)))
+	}
+	mr.rename(fmt.Sprintf("MR %d", mr.handle))
+	return nil
+}
+
+func (mr *MR) create(access Access) error {
+	issue := func(u UHW) error { return mr.issueCreate(access, u) }
+	if p := mr.pd.dev.provider; p != nil {
+		return p.RegMR(&MRRequest{mr.pd.dev.creation(issue)})
+	}
+	return issue(UHW{})
+}
+
+func (mr *MR) issueCreate(access Access, u UHW) error {
+	addr := mr.Addr()
+	in := &abi.IbUverbsRegMr{
+		Start: addr, Length: uint64(len(mr.data)), HcaVa: addr,
+		PdHandle: mr.pd.handle, AccessFlags: uint32(access),
+	}
+	var resp abi.IbUverbsRegMrResp
+	r := writeCommand(mr.pd.dev, abi.IB_USER_VERBS_CMD_REG_MR, in)
+	ioctl.Out(r, abi.UVERBS_ATTR_CORE_OUT, &resp)
+	r.Driver(u)
+	if err := r.Do(mr.pd.dev.file); err != nil {
+		return err
+	}
+	mr.handle, mr.lkey, mr.rkey = resp.MrHandle, resp.Lkey, resp.Rkey
+	return nil
+}
+
+// PD returns the protection domain of the region.
+func (mr *MR) PD() *PD { return mr.pd }
+
+// Bytes returns the registered memory.
+func (mr *MR) Bytes() []byte { return mr.data }
+
+// Len is the size of the region in bytes.
+func (mr *MR) Len() int { return len(mr.data) }
+
+// LKey is the key for local use, in an [SGE].
+func (mr *MR) LKey() uint32 { return mr.lkey }
+
+// RKey is the key to give to a peer that may read or write the region.
+func (mr *MR) RKey() uint32 { return mr.rkey }
+
+// SGE names n bytes of the region from off on, for a work request. The device
+// checks the bounds when it carries the request out.
+func (mr *MR) SGE(off, n int) SGE {
+	return SGE{Addr: mr.Addr() + uint64(off), Length: uint32(n), LKey: mr.lkey}
+}
+
+// Close ends the registration and frees memory that came with the region. Work
+// requests that still use it complete with an error.
+//
+// C: ibv_dereg_mr
+func (mr *MR) Close() error {
+	err := mr.close(func() error {
+		r := mr.pd.dev.request(abi.UVERBS_OBJECT_MR, abi.UVERBS_METHOD_MR_DESTROY)
+		r.Handle(abi.UVERBS_ATTR_DESTROY_MR_HANDLE, mr.handle)
+		return mr.destroyed(r.Do(mr.pd.dev.file))
+	})
+	if err != nil {
+		return err
+	}
+	mr.pinner.Unpin()
+	if mr.own != nil {
+		return mr.own.Close()
+	}
+	return nil
+}

@@ -1,0 +1,126 @@
+package uverbs
+
+import (
+	"slices"
+	"strings"
+	"sync"
+)
+
+// node is an object's place in the ownership graph of one device. Its fields
+// are guarded by the graph's lock.
+type node struct {
+	graph   *sync.Mutex
+	device  string
+	name    string // "PD 3"
+	parents []*node
+	users   map[*node]struct{}
+	state   nodeState
+}
+
+type nodeState int
+
+const (
+	nodeOpen nodeState = iota
+	nodeClosing
+	nodeClosed
+)
+
+// root makes n the top of a new graph.
+func (n *node) root(device string) {
+	n.graph, n.device, n.name = new(sync.Mutex), device, "device"
+}
+
+// attach makes n a user of its parents, so that none of them can be closed
+// before n. It fails when one of them is closed already. Nil parents are
+// skipped.
+func (n *node) attach(name string, parents ...*node) error {
+	parents = slices.DeleteFunc(parents, func(p *node) bool { return p == nil })
+	n.graph, n.device, n.name = parents[0].graph, parents[0].device, name
+	n.graph.Lock()
+	defer n.graph.Unlock()
+	for _, p := range parents {
+		if p.state != nodeOpen || p.graph != n.graph {
+			return n.fail("create", ErrClosed, p.name+" is closed or belongs to another device")
+		}
+	}
+	for _, p := range parents {
+		if p.users == nil {
+			p.users = make(map[*node]struct{})
+		}
+		p.users[n] = struct{}{}
+	}
+	n.parents = parents
+	return nil
+}
+
+func (n *node) detach() {
+	n.graph.Lock()
+	defer n.graph.Unlock()
+	n.detachLocked()
+}
+
+func (n *node) detachLocked() {
+	for _, p := range n.parents {
+		delete(p.users, n)
+	}
+	n.parents = nil
+	n.state = nodeClosed
+}
+
+// rename gives n the number it got from the kernel.
+func (n *node) rename(name string) {
+	n.graph.Lock()
+	defer n.graph.Unlock()
+	n.name = name
+}
+
+// close takes n out of the graph if nothing uses it and destroy agrees. When
+// destroy fails the object stays alive, as it does in the kernel.
+func (n *node) close(destroy func() error) error {
+	if err := n.beginClose(); err != nil {
+		return err
+	}
+	err := destroy()
+	n.graph.Lock()
+	defer n.graph.Unlock()
+	if err != nil {
+		n.state = nodeOpen
+		return err
+	}
+	n.detachLocked()
+	return nil
+}
+
+func (n *node) beginClose() error {
+	n.graph.Lock()
+	defer n.graph.Unlock()
+	switch {
+	case n.state != nodeOpen:
+		return n.fail("close", ErrClosed, "")
+	case len(n.users) > 0:
+		return n.fail("close", ErrInUse, "close "+n.holders()+" first")
+	}
+	n.state = nodeClosing
+	return nil
+}
+
+func (n *node) holders() string {
+	names := make([]string, 0, len(n.users))
+	for u := range n.users {
+		names = append(names, u.name)
+	}
+	slices.Sort(names)
+	return strings.Join(names, ", ")
+}
+
+func (n *node) fail(op string, err error, hint string) error {
+	return &Error{Op: op, Object: n.name, Device: n.device, Err: err, Hint: hint}
+}
+
+// destroyed turns what a destroy call returned into an error.
+func (n *node) destroyed(err error) error {
+	if err == nil {
+		return nil
+	}
+	return n.fail("close", err, destroyHint(err))
+}

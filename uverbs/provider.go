@@ -1,0 +1,80 @@
+package uverbs
+
+import (
+	"sync"
+
+	"github.com/goverbs/goverbs/internal/ioctl"
+)
+
+// Provider knows the queues of one kernel driver. It is asked for the user-space
+// half of every object that has one; the kernel's half is this package's. A
+// provider never makes a system call: it calls Create of the request it got,
+// with the bytes that only its kernel driver understands, maps what the kernel
+// offers or allocates what the kernel asks for, and returns the queue.
+// ARCHITECTURE.md tells how to add one.
+type Provider interface {
+	// DriverID is the kernel driver that the provider belongs to.
+	DriverID() DriverID
+	// ABI is the range of the driver's uverbs ABI versions that it speaks.
+	ABI() (lowest, highest uint32)
+	// OpenContext carries out r (GET_CONTEXT).
+	OpenContext(r *ContextRequest) (ProviderContext, error)
+}
+
+// ProviderContext is a provider's view of one open device. Its methods may be
+// called concurrently.
+type ProviderContext interface {
+	CreateCQ(r *CQRequest) (CQRing, error)
+	CreateQP(r *QPRequest) (QPRing, error)
+	CreateSRQ(r *SRQRequest) (SRQRing, error)
+	RegMR(r *MRRequest) error
+}
+
+// CQRing is the user-space half of a CQ. The CQ serialises the calls.
+type CQRing interface {
+	// Poll fills wcs from its start with what is ready and says how many.
+	Poll(wcs []WC) (int, error)
+	// Arm asks for one event at the next completion.
+	Arm(solicitedOnly bool) error
+}
+
+// QPRing is the user-space half of a QP. The QP serialises PostSend, serialises
+// PostRecv, and calls Fail with both held off.
+type QPRing interface {
+	PostSend(wrs []SendWR) (int, error)
+	PostRecv(wrs []RecvWR) (int, error)
+	// Fail tells that the QP went, or is going, to the error state. A provider
+	// whose device leaves work requests of such a QP uncompleted completes them.
+	Fail()
+}
+
+// SRQRing is the user-space half of an SRQ. The SRQ serialises the calls.
+type SRQRing interface {
+	PostRecv(wrs []RecvWR) (int, error)
+}
+
+// UHW is what a create call carries between a provider and its kernel driver.
+type UHW = ioctl.UHW
+
+var providers struct {
+	sync.RWMutex
+	byID map[DriverID]Provider
+}
+
+// Register makes a provider known; a provider's package does so when it is
+// imported. A later provider for the same driver replaces an earlier one, for
+// devices opened from then on.
+func Register(p Provider) {
+	providers.Lock()
+	defer providers.Unlock()
+	if providers.byID == nil {
+		providers.byID = make(map[DriverID]Provider)
+	}
+	providers.byID[p.DriverID()] = p
+}
+
+func providerFor(id DriverID) Provider {
+	providers.RLock()
+	defer providers.RUnlock()
+	return providers.byID[id]
+}

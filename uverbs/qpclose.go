@@ -1,0 +1,43 @@
+package uverbs
+
+import (
+	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/ioctl"
+)
+
+// Close destroys the QP. Completions that it left on its CQs may still be
+// polled.
+//
+// C: ibv_destroy_qp
+func (qp *QP) Close() error {
+	return qp.close(qp.destroy)
+}
+
+func (qp *QP) destroy() error {
+	qp.shut(true)
+	if err := qp.issueDestroy(qp.handle); err != nil {
+		qp.shut(false)
+		return qp.destroyed(err)
+	}
+	qp.sendCQ.removeQP(qp)
+	qp.recvCQ.removeQP(qp)
+	qp.dev.events.remove(qp.cookie)
+	return qp.memory.free()
+}
+
+// shut keeps posts off the queues that are about to be unmapped.
+func (qp *QP) shut(closed bool) {
+	qp.sq.Lock()
+	defer qp.sq.Unlock()
+	qp.rq.Lock()
+	defer qp.rq.Unlock()
+	qp.closed = closed
+}
+
+func (qp *QP) issueDestroy(handle uint32) error {
+	var resp abi.IbUverbsDestroyQpResp
+	r := qp.dev.request(abi.UVERBS_OBJECT_QP, abi.UVERBS_METHOD_QP_DESTROY)
+	r.Handle(abi.UVERBS_ATTR_DESTROY_QP_HANDLE, handle)
+	ioctl.Out(r, abi.UVERBS_ATTR_DESTROY_QP_RESP, &resp)
+	return r.Do(qp.dev.file)
+}

@@ -1,0 +1,52 @@
+package uverbs
+
+// PostSend queues work requests for sending and tells the device once. It
+// returns how many it queued; when that is less than all, err says why the next
+// one was refused, and the ones before it are on their way. A full queue is
+// ErrQueueFull. It allocates nothing.
+//
+// C: ibv_post_send
+func (qp *QP) PostSend(wrs []SendWR) (int, error) {
+	qp.sq.Lock()
+	defer qp.sq.Unlock()
+	if qp.closed {
+		return 0, qp.fail("post a send to", ErrClosed, "")
+	}
+	n, err := qp.ring.PostSend(wrs)
+	if err != nil {
+		return n, qp.fail("post a send to", err, postHint(err))
+	}
+	return n, nil
+}
+
+// PostRecv queues buffers for incoming sends, with the rules of PostSend. A QP
+// that was created with an SRQ takes none.
+//
+// C: ibv_post_recv
+func (qp *QP) PostRecv(wrs []RecvWR) (int, error) {
+	qp.rq.Lock()
+	defer qp.rq.Unlock()
+	if qp.closed {
+		return 0, qp.fail("post a receive to", ErrClosed, "")
+	}
+	n, err := qp.ring.PostRecv(wrs)
+	if err != nil {
+		return n, qp.fail("post a receive to", err, "")
+	}
+	return n, nil
+}
+
+// failed lets the provider complete what the device will not. The first sign of
+// the error state triggers it: a failed completion, or a move to that state.
+func (qp *QP) failed() {
+	if qp.failing.Swap(true) {
+		return
+	}
+	qp.sq.Lock()
+	defer qp.sq.Unlock()
+	qp.rq.Lock()
+	defer qp.rq.Unlock()
+	if !qp.closed {
+		qp.ring.Fail()
+	}
+}

@@ -1,0 +1,121 @@
+package uverbs
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/ioctl"
+)
+
+// SRQ is a shared receive queue: receives that any of its QPs may use.
+//
+// C: struct ibv_srq
+type SRQ struct {
+	node
+	dev           *Device
+	pd            *PD
+	handle        uint32
+	cookie        uint64
+	maxWR, maxSGE uint32
+
+	mu     sync.Mutex // guards what follows
+	ring   SRQRing
+	memory queueMemory
+	closed bool
+}
+
+// SRQOptions describe a new SRQ.
+//
+// C: struct ibv_srq_init_attr
+type SRQOptions struct {
+	MaxWR  uint32 // receives that can be outstanding
+	MaxSGE uint32 // SGEs in one
+	Limit  uint32 // raise EventSRQLimitReached when fewer are left; 0 means never
+}
+
+// CreateSRQ makes a shared receive queue.
+//
+// C: ibv_create_srq
+func (pd *PD) CreateSRQ(opts *SRQOptions) (*SRQ, error) {
+	dev := pd.dev
+	if dev.provider == nil {
+		return nil, dev.noProvider("create", "SRQ")
+	}
+	if opts == nil {
+		opts = &SRQOptions{}
+	}
+	s := &SRQ{dev: dev, pd: pd, cookie: dev.cookie()}
+	if err := s.attach("SRQ", &pd.node); err != nil {
+		return nil, err
+	}
+	if err := s.create(opts); err != nil {
+		s.detach()
+		return nil, s.fail("create", err, createHint(err))
+	}
+	s.rename(fmt.Sprintf("SRQ %d", s.handle))
+	return s, nil
+}
+
+func (s *SRQ) create(opts *SRQOptions) error {
+	r := &SRQRequest{MaxWR: opts.MaxWR, MaxSGE: opts.MaxSGE}
+	r.creation = s.dev.creation(func(u UHW) error { return s.issueCreate(r, opts.Limit, u) })
+	s.dev.events.add(s.cookie, AsyncEvent{SRQ: s})
+	ring, err := s.dev.provider.CreateSRQ(r)
+	if err != nil {
+		s.dev.events.remove(s.cookie)
+		return r.abandon(err, func() error { return s.issueDestroy(r.Handle) })
+	}
+	s.handle, s.maxWR, s.maxSGE = r.Handle, r.MaxWR, r.MaxSGE
+	s.ring, s.memory = ring, r.queueMemory
+	return nil
+}
+
+func (s *SRQ) issueCreate(r *SRQRequest, limit uint32, u UHW) error {
+	q := s.dev.request(abi.UVERBS_OBJECT_SRQ, abi.UVERBS_METHOD_SRQ_CREATE)
+	q.NewObject(abi.UVERBS_ATTR_CREATE_SRQ_HANDLE)
+	q.Handle(abi.UVERBS_ATTR_CREATE_SRQ_PD_HANDLE, s.pd.handle)
+	q.U64(abi.UVERBS_ATTR_CREATE_SRQ_USER_HANDLE, s.cookie)
+	q.U32(abi.UVERBS_ATTR_CREATE_SRQ_MAX_WR, r.MaxWR)
+	q.U32(abi.UVERBS_ATTR_CREATE_SRQ_MAX_SGE, r.MaxSGE)
+	q.U32(abi.UVERBS_ATTR_CREATE_SRQ_LIMIT, limit)
+	q.Const(abi.UVERBS_ATTR_CREATE_SRQ_TYPE, uint64(abi.IB_UVERBS_SRQT_BASIC))
+	ioctl.Out(q, abi.UVERBS_ATTR_CREATE_SRQ_RESP_MAX_WR, &r.MaxWR)
+	ioctl.Out(q, abi.UVERBS_ATTR_CREATE_SRQ_RESP_MAX_SGE, &r.MaxSGE)
+	q.Driver(u)
+	if err := q.Do(s.dev.file); err != nil {
+		return err
+	}
+	r.Handle = q.Created(abi.UVERBS_ATTR_CREATE_SRQ_HANDLE)
+	return nil
+}
+
+// MaxWR is the number of receives that the SRQ has room for.
+func (s *SRQ) MaxWR() uint32 { return s.maxWR }
+
+// MaxSGE is the number of SGEs that a receive may have.
+func (s *SRQ) MaxSGE() uint32 { return s.maxSGE }
+
+// PostRecv queues buffers, with the rules of [QP.PostSend].
+//
+// C: ibv_post_srq_recv
+func (s *SRQ) PostRecv(wrs []RecvWR) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return 0, s.fail("post a receive to", ErrClosed, "")
+	}
+	n, err := s.ring.PostRecv(wrs)
+	if err != nil {
+		return n, s.fail("post a receive to", err, "")
+	}
+	return n, nil
+}
+
+// asNode lets a nil SRQ stand for none.
+func (s *SRQ) asNode() *node {
+	if s == nil {
+		return nil
+	}
+	return &s.node
+}

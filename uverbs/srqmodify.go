@@ -1,0 +1,68 @@
+package uverbs
+
+import (
+	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/ioctl"
+)
+
+// SRQAttr is the state of an SRQ.
+//
+// C: struct ibv_srq_attr
+type SRQAttr struct {
+	MaxWR, MaxSGE uint32
+	Limit         uint32 // 0 when no limit event is armed
+}
+
+// Query asks the kernel for the SRQ's state.
+//
+// C: ibv_query_srq
+func (s *SRQ) Query() (*SRQAttr, error) {
+	var resp abi.IbUverbsQuerySrqResp
+	r := writeCommand(s.dev, abi.IB_USER_VERBS_CMD_QUERY_SRQ, &abi.IbUverbsQuerySrq{SrqHandle: s.handle})
+	ioctl.Out(r, abi.UVERBS_ATTR_CORE_OUT, &resp)
+	if err := r.Do(s.dev.file); err != nil {
+		return nil, s.fail("query", err, "")
+	}
+	return &SRQAttr{MaxWR: resp.MaxWr, MaxSGE: resp.MaxSge, Limit: resp.SrqLimit}, nil
+}
+
+// SetLimit arms one EventSRQLimitReached for when fewer than limit receives are
+// left; 0 disarms.
+//
+// C: ibv_modify_srq with IBV_SRQ_LIMIT
+func (s *SRQ) SetLimit(limit uint32) error {
+	in := &abi.IbUverbsModifySrq{SrqHandle: s.handle, AttrMask: srqLimit, SrqLimit: limit}
+	if err := writeCommand(s.dev, abi.IB_USER_VERBS_CMD_MODIFY_SRQ, in).Do(s.dev.file); err != nil {
+		return s.fail("set the limit of", err, "")
+	}
+	return nil
+}
+
+// srqLimit is IB_SRQ_LIMIT of enum ib_srq_attr_mask, which no uapi header has.
+const srqLimit = 2
+
+// Close destroys the SRQ. QPs that use it must be closed before.
+//
+// C: ibv_destroy_srq
+func (s *SRQ) Close() error {
+	return s.close(s.destroy)
+}
+
+func (s *SRQ) destroy() error {
+	if err := s.issueDestroy(s.handle); err != nil {
+		return s.destroyed(err)
+	}
+	s.dev.events.remove(s.cookie)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	return s.memory.free()
+}
+
+func (s *SRQ) issueDestroy(handle uint32) error {
+	var resp abi.IbUverbsDestroySrqResp
+	r := s.dev.request(abi.UVERBS_OBJECT_SRQ, abi.UVERBS_METHOD_SRQ_DESTROY)
+	r.Handle(abi.UVERBS_ATTR_DESTROY_SRQ_HANDLE, handle)
+	ioctl.Out(r, abi.UVERBS_ATTR_DESTROY_SRQ_RESP, &resp)
+	return r.Do(s.dev.file)
+}

@@ -1,0 +1,20 @@
+package uverbs
+
+import (
+	"unsafe"
+
+	"github.com/goverbs/goverbs/internal/abi"
+)
+
+// sendWRSize is the least size of a work request that POST_SEND will hear of,
+// even when it carries none.
+const sendWRSize = uint32(unsafe.Sizeof(abi.IbUverbsSendWr{}))
+
+// Addr is the region's address, as work requests and peers name it.
+func (mr *MR) Addr() uint64 {
+	return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(mr.data))))
+}
+
+// gidBytes views a GID, which the header declares as two words, as its bytes in
+// network order.
+func gidBytes(words *[2]uint64) GID { return *(*GID)(unsafe.Pointer(words)) }
