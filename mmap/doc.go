@@ -1,3 +1,48 @@
 // Package mmap holds memory that a program shares with a kernel or a device:
-// regions outside the Go heap, and the two kinds of rings built in them.
+// a [Region] outside the Go heap, and the two kinds of rings built in one.
+//
+// # Rings
+//
+// A flag ring ([FlagProducer], [FlagConsumer]; siw) has a 32-bit word in each
+// element, and that word's [Valid] bit says whose the element is. Positions are
+// private free-running counters; the number of elements is a power of two.
+//
+// An indexed ring ([IndexedProducer], [IndexedConsumer]; rxe) has two 32-bit
+// index words, one written by each side, always masked to 0 … slots-1. Equal
+// means empty, producer one before consumer means full, so one slot stays empty.
+//
+//	             producer writes        consumer writes
+//	flag ring    element, word|Valid    word = 0
+//	indexed      element, producer      consumer
+//
+// # Ordering
+//
+//   - What hands an element over is one atomic store, after every plain store to
+//     the element (producer) or after the last plain load from it (consumer). It
+//     is a release: whoever loads the new value sees what came before it.
+//   - What accepts an element is an atomic load, before any access to it: an acquire.
+//   - An element is touched only between the accepting load and the handing store.
+//   - Go's atomics are sequentially consistent: stronger than the two rules need,
+//     as strong as [FlagProducer.Behind] needs. The price is an XCHG on amd64,
+//     some 20 plain stores. On amd64 a plain store would already be a release, but
+//     Go promises that for atomics only: the compiler may move a plain store, and
+//     arm64 does. So publication is never a plain store; instead an indexed ring
+//     publishes once a batch, and keeps the other side's index until it runs out.
+//   - Go has no 8- or 16-bit atomics. Where the C struct has a u8 or u16 flag, the
+//     word is the aligned 32 bits around it, and its neighbours go with it: put
+//     them in the published word, take them from the loaded one.
+//
+// # The other side is hostile
+//
+// Counts, strides, offsets and indexes that come through shared memory are checked
+// before use: a constructor refuses a ring that doesn't fit in its region, and an
+// index out of range is [ErrIndex], never an address. What an element holds is
+// the caller's to check: read a field once, into a variable.
+//
+// # Concurrency and the race detector
+//
+// A ring has two sides, and each may be used by one goroutine at a time. The race
+// detector ignores mapped memory, and atomics in it order nothing for it, so
+// goroutines that meet through a mapped ring seem to race. A test that plays the
+// kernel uses memory from the heap, by [Wrap].
 package mmap

@@ -19,7 +19,7 @@ func newFlagRing[T any](r *Region, n uint32, wordOffset uintptr) (flagRing[T], e
 	if err := checkArray[T](memory, 0, n, uint32(size)); err != nil {
 		return flagRing[T]{}, err
 	}
-	if wordOffset%4 != 0 || alignOf[T]()%4 != 0 || uint64(wordOffset)+4 > size {
+	if wordOffset%4 != 0 || alignOf[T]()%4 != 0 || uint64(wordOffset) > size-4 {
 		return flagRing[T]{}, fmt.Errorf("mmap: no aligned word at offset %d of an element of %d bytes", wordOffset, size)
 	}
 	return flagRing[T]{slots: slotsOf[T](memory, n), word: wordOffset, mask: n - 1}, nil

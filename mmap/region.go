@@ -54,10 +54,13 @@ func Map(fd int, offset int64, length int, prot Prot) (*Region, error) {
 // Anonymous returns length bytes of zeroed memory, rounded up to the page,
 // readable and writable; opts may be nil. It is private (MAP_PRIVATE), so it
 // can use transparent huge pages and is not charged as shared memory. That is
-// sound under a device that has pinned it: a Go process forks only to exec, on
-// the parent's own page tables, and for other forks the kernel copies pinned
-// pages for the child at once (the uverbs attribute COPY_ON_FORK). Memory that
-// two processes work on is a file's: use [Map] on a memfd.
+// sound under a device that has pinned it: a Go process forks only to exec, as a
+// rule on the parent's own page tables, and when a fork does copy them the kernel
+// gives the child copies of pinned pages at once (what uverbs reports as
+// COPY_ON_FORK), so the parent and the device keep theirs. Memory that two
+// processes work on is a file's: use [Map] on a memfd. Errors match the errno of
+// mmap(2); ENOMEM with Huge means that the pool is too small, and says so.
+// C: mmap.
 func Anonymous(length int, opts *AnonymousOptions) (*Region, error) {
 	huge := opts != nil && opts.Huge
 	unit := os.Getpagesize()

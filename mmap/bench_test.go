@@ -1,0 +1,87 @@
+package mmap
+
+import (
+	"testing"
+	"unsafe"
+)
+
+func within(e, first, last *element) bool {
+	at, low, high := uintptr(unsafe.Pointer(e)), uintptr(unsafe.Pointer(first)), uintptr(unsafe.Pointer(last))
+	return at >= low && at <= high && (at-low)%indexedStride == 0
+}
+
+func TestNoAllocations(t *testing.T) {
+	r := heap(t, 8*elementSize)
+	p := must[*FlagProducer[element]](t)(NewFlagProducer[element](r, 8, elementWord))
+	c := must[*FlagConsumer[element]](t)(NewFlagConsumer[element](r, 8, elementWord))
+	ri := indexedRegion(t)
+	ip := must[*IndexedProducer[element]](t)(NewIndexedProducer[element](ri, indexedLayout))
+	ic := must[*IndexedConsumer[element]](t)(NewIndexedConsumer[element](ri, indexedLayout))
+	if n := testing.AllocsPerRun(100, func() {
+		flagOnce(p, c)
+		indexedBatch(ip, ic, 4)
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+func flagOnce(p *FlagProducer[element], c *FlagConsumer[element]) uint64 {
+	if e := p.Next(); e != nil {
+		e.ID++
+		p.Publish(Valid)
+	}
+	e, _ := c.Next()
+	id := e.ID
+	c.Release()
+	return id
+}
+
+func indexedBatch(p *IndexedProducer[element], c *IndexedConsumer[element], n int) (sum uint64) {
+	for range n {
+		if e, err := p.Next(); e != nil && err == nil {
+			e.ID++
+			p.Advance()
+		}
+	}
+	p.Publish()
+	for range n {
+		if e, err := c.Next(); e != nil && err == nil {
+			sum += e.ID
+			c.Advance()
+		}
+	}
+	c.Release()
+	return sum
+}
+
+func BenchmarkFlagEmpty(b *testing.B) {
+	c := must[*FlagConsumer[element]](b)(NewFlagConsumer[element](anonymous(b, 8*elementSize), 8, elementWord))
+	b.ReportAllocs()
+	for b.Loop() {
+		if e, _ := c.Next(); e != nil {
+			b.Fatal(e)
+		}
+	}
+}
+
+// One element published and taken: two publications.
+func BenchmarkFlagOnce(b *testing.B) {
+	r := anonymous(b, 8*elementSize)
+	p := must[*FlagProducer[element]](b)(NewFlagProducer[element](r, 8, elementWord))
+	c := must[*FlagConsumer[element]](b)(NewFlagConsumer[element](r, 8, elementWord))
+	b.ReportAllocs()
+	for b.Loop() {
+		flagOnce(p, c)
+	}
+}
+
+// Seven elements published and taken in one batch: two publications.
+func BenchmarkIndexedBatch7(b *testing.B) {
+	r := anonymous(b, 128+indexedSlots*indexedStride)
+	p := must[*IndexedProducer[element]](b)(NewIndexedProducer[element](r, indexedLayout))
+	c := must[*IndexedConsumer[element]](b)(NewIndexedConsumer[element](r, indexedLayout))
+	b.ReportAllocs()
+	for b.Loop() {
+		indexedBatch(p, c, 7)
+	}
+}
