@@ -4,6 +4,9 @@
 // Names follow C mechanically. A struct or field is its C name with every segment capitalised: struct ib_uverbs_qp_cap is IbUverbsQpCap,
 // max_send_wr is MaxSendWr. A constant keeps its C name. Where C has no name for it, outer and member make one: IbUverbsSendWrRdma.
 //
+// The IB_* and RDMA_CM_EVENT_* enums that no uapi header defines, although their numbers cross the boundary, come from the kernel's own
+// include/rdma.
+//
 // The layout is the same on amd64 and arm64; layout_test.go asks a C compiler for both. Three things differ from the headers:
 //
 //   - An array without a length at a struct's end is left out. Its elements follow the struct in memory.

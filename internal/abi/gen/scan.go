@@ -128,11 +128,14 @@ func scanTypes(obj string, c *cHeaders) error {
 	}
 }
 
+// armsOf stands for a header's name where types.go.in names the arms of unions.
+const armsOf = "unions"
+
 // scanType takes one top-level declaration.
 func scanType(d *dwarf.Data, e *dwarf.Entry, file string, c *cHeaders) error {
 	tag, _ := e.Val(dwarf.AttrName).(string)
 	header := filepath.Base(file)
-	arm := header == "scan.c" && e.Tag == dwarf.TagTypedef
+	arm := header == "scan.c" && e.Tag == dwarf.TagTypedef // an ARM line of types.go.in
 	if !wanted[header] && !extra[tag] && !arm {
 		return nil
 	}
@@ -147,10 +150,13 @@ func scanType(d *dwarf.Data, e *dwarf.Entry, file string, c *cHeaders) error {
 		}
 	case *dwarf.TypedefType:
 		if s, ok := t.Type.(*dwarf.StructType); ok && arm {
-			c.Structs = append(c.Structs, newStruct(tag, "unions", s))
+			c.Structs = append(c.Structs, newStruct(tag, armsOf, s))
 		}
 	case *dwarf.EnumType:
-		k := &cConsts{Title: strings.TrimSpace("enum " + tag), Header: header}
+		k := &cConsts{Title: "enum " + tag, Header: header}
+		if tag == "" {
+			k.Title = "An enum without a name."
+		}
 		for _, v := range t.Val {
 			k.Names = append(k.Names, v.Name)
 		}
