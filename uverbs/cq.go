@@ -158,6 +158,12 @@ func (cq *CQ) complete(wc WC) {
 	}
 }
 
+func (cq *CQ) madeFull() bool {
+	cq.mu.Lock()
+	defer cq.mu.Unlock()
+	return len(cq.made) >= cq.cqe
+}
+
 // signal wakes one waiter, or lets the next one not wait.
 func (cq *CQ) signal() {
 	select {

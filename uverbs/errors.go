@@ -21,6 +21,10 @@ var (
 	ErrNoDevice = errors.New("no such RDMA device")
 	// ErrQueueFull means that a queue has no room for another work request.
 	ErrQueueFull = errors.New("queue full")
+	// ErrQPFailing is how a provider's PostSend says that the device is letting
+	// go of the QP; what was posted will be flushed. PostSend of a QP never
+	// returns it.
+	ErrQPFailing = errors.New("QP is going to the error state")
 	// ErrInvalidWR refuses a work request that the device could not carry out.
 	ErrInvalidWR = errors.New("invalid work request")
 )

@@ -7,16 +7,26 @@ package uverbs
 //
 // C: ibv_post_send
 func (qp *QP) PostSend(wrs []SendWR) (int, error) {
-	qp.sq.Lock()
-	defer qp.sq.Unlock()
-	if qp.closed {
-		return 0, qp.fail("post a send to", ErrClosed, "")
+	n, err := qp.postSend(wrs)
+	if err == ErrQPFailing {
+		qp.failed()
+		var rest int
+		rest, err = qp.postSend(wrs[n:]) // to be flushed
+		n += rest
 	}
-	n, err := qp.ring.PostSend(wrs)
 	if err != nil {
 		return n, qp.fail("post a send to", err, postHint(err))
 	}
 	return n, nil
+}
+
+func (qp *QP) postSend(wrs []SendWR) (int, error) {
+	qp.sq.Lock()
+	defer qp.sq.Unlock()
+	if qp.closed {
+		return 0, ErrClosed
+	}
+	return qp.ring.PostSend(wrs)
 }
 
 // PostRecv queues buffers for incoming sends, with the rules of PostSend. A QP

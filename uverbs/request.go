@@ -73,7 +73,7 @@ type CQRequest struct {
 	// CQE is the number of entries asked for; the provider may raise it before
 	// Create. After Create it is what the kernel granted.
 	CQE uint32
-	// Handle and Number of the CQ, known after Create.
+	// Handle of the kernel's CQ, known after Create.
 	Handle uint32
 }
 
@@ -124,6 +124,10 @@ type Flusher struct {
 func (f Flusher) Flush(wrID uint64, op WCOpcode, qpn uint32) {
 	f.cq.complete(WC{WRID: wrID, Opcode: op, QPN: qpn, Status: StatusWRFlushErr})
 }
+
+// Full tells that nobody polls the CQ, which holds as many completions made by
+// providers as it has entries.
+func (f Flusher) Full() bool { return f.cq.madeFull() }
 
 // abandon undoes a creation that the provider gave up with err: the kernel's
 // object goes if it was made, then the memory.

@@ -1,0 +1,8 @@
+package abi
+
+import "unsafe"
+
+// Bytes is the memory of *v, for the calls that carry a struct as bytes.
+func Bytes[T any](v *T) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(v)), unsafe.Sizeof(*v))
+}

@@ -1,0 +1,6 @@
+// Package all links every provider of the module into a program.
+package all
+
+import (
+	_ "github.com/goverbs/goverbs/provider/siw" // soft iWARP
+)

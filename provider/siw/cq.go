@@ -1,0 +1,77 @@
+package siw
+
+import (
+	"sync/atomic"
+
+	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/mmap"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// cq reads completions. Behind the entries stands a control word with which
+// user space asks for an event; the kernel clears it when it raises one.
+type cq struct {
+	ring   *mmap.FlagConsumer[abi.SiwCqe]
+	notify *atomic.Uint32
+}
+
+func (siwContext) CreateCQ(r *uverbs.CQRequest) (uverbs.CQRing, error) {
+	var resp abi.SiwUrespCreateCq
+	if err := r.Create(uverbs.UHW{Out: abi.Bytes(&resp)}); err != nil {
+		return nil, err
+	}
+	region, err := mapQueue(r, resp.CqKey, resp.NumCqe, cqeSize, ctrlSize)
+	if err != nil {
+		return nil, err
+	}
+	r.CQE = resp.NumCqe
+	return newCQ(region, resp.NumCqe)
+}
+
+func newCQ(region *mmap.Region, n uint32) (*cq, error) {
+	ring, err := mmap.NewFlagConsumer[abi.SiwCqe](region, n, ownerWord)
+	if err != nil {
+		return nil, err
+	}
+	notify, err := region.Word(int(n) * cqeSize)
+	if err != nil {
+		return nil, err
+	}
+	return &cq{ring: ring, notify: notify}, nil
+}
+
+func (q *cq) Poll(wcs []uverbs.WC) (int, error) {
+	for i := range wcs {
+		e, word := q.ring.Next()
+		if e == nil {
+			return i, nil
+		}
+		readCQE(e, word, &wcs[i])
+		q.ring.Release()
+	}
+	return len(wcs), nil
+}
+
+// readCQE copies an entry out of shared memory, each field once. Opcode and
+// status come from the word, which was loaded whole.
+func readCQE(e *abi.SiwCqe, word uint32, wc *uverbs.WC) {
+	opcode, status := uint8(word>>8), uint16(word>>16)
+	*wc = uverbs.WC{
+		WRID:      e.Id,
+		Status:    statusOf(status),
+		Opcode:    opcodeOf(opcode),
+		VendorErr: uint32(status),
+		ByteLen:   e.Bytes,
+		QPN:       uint32(e.QpId),
+	}
+}
+
+// Arm asks for an event at the next completion of any kind: of solicited ones
+// siw forgets the receives, which are the ones that matter.
+func (q *cq) Arm(solicitedOnly bool) error {
+	if solicitedOnly {
+		return errSolicited
+	}
+	q.notify.Store(abi.SIW_NOTIFY_SOLICITED | abi.SIW_NOTIFY_NEXT_COMPLETION)
+	return nil
+}

@@ -1,0 +1,19 @@
+// Package siw is the provider for soft iWARP, the Linux driver that speaks RDMA
+// over TCP on any network device. Import it for its side effect:
+//
+//	import _ "github.com/goverbs/goverbs/provider/siw"
+//
+// What siw offers: RC queue pairs that rdma_cm connects; SEND, SEND_WITH_INV,
+// RDMA_WRITE, RDMA_READ, RDMA_READ_WITH_INV; inline data of up to 80 bytes for
+// SEND and RDMA_WRITE; up to 6 SGEs, but 1 for reads; SRQ with limit event.
+// It has no immediate data, atomics, memory windows or datagrams.
+//
+// What is particular: a SEND that finds no receive posted ends the connection,
+// for iWARP has no receiver-not-ready. Solicited-only events are not supported;
+// the kernel loses them for receives. Work requests posted after a QP failed are
+// completed by this provider, as the kernel never does.
+//
+// All queues are arrays in kernel memory whose entries carry a word that says
+// whose they are; package mmap has the rules. The doorbell is a system call,
+// left out while the kernel is still busy with earlier entries.
+package siw

@@ -1,0 +1,47 @@
+package siw
+
+import "github.com/goverbs/goverbs/uverbs"
+
+// Fail completes what the kernel will not. siw flushes its queues when a QP goes
+// to the error state and never looks at them again, so whatever was posted after
+// that is taken back here, and what comes later goes straight to the CQ.
+//
+// The move to the error state comes first: it returns with the kernel's flush
+// done, even if the QP was on its way there by itself.
+func (q *qp) Fail() {
+	q.failed = true
+	_ = q.request.MoveToError() // fails only when the QP is past caring
+	for e := range q.sq.Retract {
+		q.request.SendFlush.Flush(e.Id, opcodeOf(e.Opcode), q.num)
+	}
+	if q.rq == nil {
+		return
+	}
+	for e := range q.rq.ring.Retract {
+		q.request.RecvFlush.Flush(e.Id, uverbs.WCRecv, q.num)
+	}
+}
+
+func (q *qp) flushSends(wrs []uverbs.SendWR) (int, error) {
+	for i := range wrs {
+		op, err := q.check(&wrs[i])
+		if err != nil {
+			return i, err
+		}
+		if q.request.SendFlush.Full() {
+			return i, uverbs.ErrQueueFull
+		}
+		q.request.SendFlush.Flush(wrs[i].WRID, opcodeOf(op), q.num)
+	}
+	return len(wrs), nil
+}
+
+func (q *qp) flushRecvs(wrs []uverbs.RecvWR) (int, error) {
+	for i := range wrs {
+		if q.request.RecvFlush.Full() {
+			return i, uverbs.ErrQueueFull
+		}
+		q.request.RecvFlush.Flush(wrs[i].WRID, uverbs.WCRecv, q.num)
+	}
+	return len(wrs), nil
+}

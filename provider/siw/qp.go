@@ -1,0 +1,76 @@
+package siw
+
+import (
+	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/mmap"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// qp is a QP's two queues. The receive queue is nil with an SRQ.
+type qp struct {
+	sq        *mmap.FlagProducer[abi.SiwSqe]
+	rq        *recvQueue
+	doorbell  doorbell
+	request   *uverbs.QPRequest
+	num       uint32
+	maxSGE    int
+	maxInline int
+	signalAll bool
+	connected bool // the kernel once took a doorbell, so it has been in RTS
+	failed    bool // the kernel takes no more work; written with both queues held
+}
+
+type doorbell interface{ Ring() error }
+
+func (siwContext) CreateQP(r *uverbs.QPRequest) (uverbs.QPRing, error) {
+	r.Cap.MaxSendWR = max(r.Cap.MaxSendWR, 1) // siw knows no QP without a send queue
+	var resp abi.SiwUrespCreateQp
+	if err := r.Create(uverbs.UHW{Out: abi.Bytes(&resp)}); err != nil {
+		return nil, err
+	}
+	q := &qp{request: r, doorbell: r.Doorbell(), num: r.Num, signalAll: r.SignalAll}
+	if err := q.mapSend(r, &resp); err != nil {
+		return nil, err
+	}
+	if !r.HasSRQ && resp.NumRqe > 0 {
+		if err := q.mapRecv(r, &resp); err != nil {
+			return nil, err
+		}
+	}
+	return q, nil
+}
+
+func (q *qp) mapSend(r *uverbs.QPRequest, resp *abi.SiwUrespCreateQp) error {
+	region, err := mapQueue(r, resp.SqKey, resp.NumSqe, sqeSize, 0)
+	if err != nil {
+		return err
+	}
+	q.sq, err = mmap.NewFlagProducer[abi.SiwSqe](region, resp.NumSqe, ownerWord)
+	r.Cap.MaxSendWR = resp.NumSqe
+	r.Cap.MaxSendSGE = min(r.Cap.MaxSendSGE, abi.SIW_MAX_SGE)
+	r.Cap.MaxInline = abi.SIW_MAX_INLINE
+	q.maxSGE, q.maxInline = int(r.Cap.MaxSendSGE), int(r.Cap.MaxInline)
+	return err
+}
+
+func (q *qp) mapRecv(r *uverbs.QPRequest, resp *abi.SiwUrespCreateQp) error {
+	region, err := mapQueue(r, resp.RqKey, resp.NumRqe, rqeSize, 0)
+	if err != nil {
+		return err
+	}
+	r.Cap.MaxRecvWR = resp.NumRqe
+	r.Cap.MaxRecvSGE = min(r.Cap.MaxRecvSGE, abi.SIW_MAX_SGE)
+	q.rq, err = newRecvQueue(region, resp.NumRqe, r.Cap.MaxRecvSGE)
+	return err
+}
+
+// PostRecv needs no doorbell: the kernel looks when data arrives.
+func (q *qp) PostRecv(wrs []uverbs.RecvWR) (int, error) {
+	switch {
+	case q.rq == nil:
+		return 0, errNoRecvQueue
+	case q.failed:
+		return q.flushRecvs(wrs)
+	}
+	return q.rq.post(wrs)
+}

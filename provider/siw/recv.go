@@ -1,0 +1,70 @@
+package siw
+
+import (
+	"fmt"
+
+	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/mmap"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+var errNoRecvQueue = fmt.Errorf("%w: the QP has no receive queue of its own (it uses an SRQ, or MaxRecvWR was 0)", uverbs.ErrInvalidWR)
+
+// recvQueue is a receive queue, of one QP or shared.
+type recvQueue struct {
+	ring   *mmap.FlagProducer[abi.SiwRqe]
+	maxSGE int
+}
+
+func newRecvQueue(region *mmap.Region, n, maxSGE uint32) (*recvQueue, error) {
+	ring, err := mmap.NewFlagProducer[abi.SiwRqe](region, n, ownerWord)
+	if err != nil {
+		return nil, err
+	}
+	return &recvQueue{ring: ring, maxSGE: int(maxSGE)}, nil
+}
+
+func (q *recvQueue) post(wrs []uverbs.RecvWR) (int, error) {
+	for i := range wrs {
+		if err := q.recv(&wrs[i]); err != nil {
+			return i, err
+		}
+	}
+	return len(wrs), nil
+}
+
+func (q *recvQueue) recv(wr *uverbs.RecvWR) error {
+	if len(wr.SGL) > q.maxSGE {
+		return fmt.Errorf("%w: %d SGEs, the queue takes %d", uverbs.ErrInvalidWR, len(wr.SGL), q.maxSGE)
+	}
+	e := q.ring.Next()
+	if e == nil {
+		return uverbs.ErrQueueFull
+	}
+	e.Id = wr.WRID
+	for i := range wr.SGL {
+		e.Sge[i] = sgeOf(&wr.SGL[i])
+	}
+	// The kernel ignores an entry with any flag but this one.
+	q.ring.Publish(abi.SIW_WQE_VALID | uint32(len(wr.SGL))<<16)
+	return nil
+}
+
+// srq is a shared receive queue.
+type srq struct{ *recvQueue }
+
+func (siwContext) CreateSRQ(r *uverbs.SRQRequest) (uverbs.SRQRing, error) {
+	var resp abi.SiwUrespCreateSrq
+	if err := r.Create(uverbs.UHW{Out: abi.Bytes(&resp)}); err != nil {
+		return nil, err
+	}
+	region, err := mapQueue(r, resp.SrqKey, resp.NumRqe, rqeSize, 0)
+	if err != nil {
+		return nil, err
+	}
+	r.MaxWR, r.MaxSGE = resp.NumRqe, min(r.MaxSGE, abi.SIW_MAX_SGE)
+	q, err := newRecvQueue(region, resp.NumRqe, r.MaxSGE)
+	return srq{q}, err
+}
+
+func (s srq) PostRecv(wrs []uverbs.RecvWR) (int, error) { return s.post(wrs) }
