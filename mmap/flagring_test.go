@@ -175,9 +175,9 @@ func TestFlagProducerAgainstKernel(t *testing.T) {
 			i++
 		}
 	}()
-	for i := 0; i < transfers; {
+	for i, round := 0, uint32(0); i < transfers; round++ {
 		batch := uint32(0)
-		for ; batch < uint32(i%n)+1 && i < transfers; batch++ {
+		for ; batch <= round%n && i < transfers; batch++ {
 			e := p.Next()
 			if e == nil {
 				break

@@ -141,8 +141,8 @@ func TestIndexedProducerAgainstKernel(t *testing.T) {
 			i++
 		}
 	}()
-	for i := 0; i < transfers; {
-		for range i%indexedSlots + 1 {
+	for i, round := 0, 0; i < transfers; round++ {
+		for range round%indexedSlots + 1 {
 			e, err := p.Next()
 			if err != nil {
 				t.Fatal(err)
