@@ -1,0 +1,123 @@
+package rdmacm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+
+	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// EventChannel carries the events of the IDs created on it.
+// All methods may be called concurrently.
+type EventChannel struct {
+	file kernelFile
+	// getting holds one token: one goroutine at a time waits for events.
+	getting chan struct{}
+
+	mu  sync.Mutex
+	ids map[uint64]*ID
+}
+
+// lastUID numbers IDs over all channels, because Migrate moves them with their
+// number. The kernel discards the events of number 0.
+var lastUID atomic.Uint64
+
+// NewEventChannel opens /dev/infiniband/rdma_cm. It needs no privilege, but
+// commands are refused once the process's credentials change.
+//
+// C: rdma_create_event_channel
+func NewEventChannel() (*EventChannel, error) {
+	file, err := openFile()
+	if err != nil {
+		return nil, err
+	}
+	return newEventChannel(file), nil
+}
+
+func newEventChannel(file kernelFile) *EventChannel {
+	return &EventChannel{file: file, getting: make(chan struct{}, 1), ids: make(map[uint64]*ID)}
+}
+
+// Close closes the channel; a waiting Get returns net.ErrClosed. While IDs
+// remain on the channel it changes nothing and returns uverbs.ErrInUse.
+//
+// C: rdma_destroy_event_channel
+func (c *EventChannel) Close() error {
+	c.mu.Lock()
+	n := len(c.ids)
+	c.mu.Unlock()
+	if n > 0 {
+		return &OpError{Op: "close event channel", Err: uverbs.ErrInUse,
+			Hint: fmt.Sprintf("%d IDs remain on it; destroy or migrate them first", n)}
+	}
+	return closedError(c.file.close())
+}
+
+// Get waits for the next event and returns ctx.Err() if ctx ends first.
+// Destroy of the event's ID waits until the event is acknowledged, so
+// Ack each one. Like librdmacm, Get itself takes the queue pair of an ID that
+// has one attached through the rest of connection set-up, and into the error
+// state on disconnect or rejection.
+//
+// C: rdma_get_cm_event
+func (c *EventChannel) Get(ctx context.Context) (*Event, error) {
+	select {
+	case c.getting <- struct{}{}:
+		defer func() { <-c.getting }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	for {
+		r := newRequest[abi.RdmaUcmGetEvent, abi.RdmaUcmEventResp](abi.RDMA_USER_CM_CMD_GET_EVENT)
+		r.body.Response = r.respAddr()
+		if err := c.file.await(ctx, r.in(), r.out()); err != nil {
+			return nil, getError(ctx, err)
+		}
+		if ev := c.event(&r.resp); ev != nil {
+			return ev, nil
+		}
+	}
+}
+
+func getError(ctx context.Context, err error) error {
+	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		return ctx.Err()
+	}
+	if err := closedError(err); errors.Is(err, net.ErrClosed) {
+		return err
+	}
+	return commandError("get event", "", err)
+}
+
+// closedError translates: a file says os.ErrClosed where a network object,
+// which a channel is to its users, says net.ErrClosed.
+func closedError(err error) error {
+	if errors.Is(err, os.ErrClosed) {
+		return net.ErrClosed
+	}
+	return err
+}
+
+func (c *EventChannel) add(id *ID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ids[id.uid] = id
+}
+
+func (c *EventChannel) remove(id *ID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.ids, id.uid)
+}
+
+func (c *EventChannel) lookup(uid uint64) *ID {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.ids[uid]
+}

@@ -1,0 +1,118 @@
+package rdmacm
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/goverbs/goverbs/internal/abi"
+)
+
+// ConnParam is what two sides tell each other as they connect. In Connect and
+// Accept nil stands for the zero value.
+//
+// C: struct rdma_conn_param
+type ConnParam struct {
+	// PrivateData is handed to the peer program. Limits: on InfiniBand and
+	// RoCE 56 bytes to connect, 196 to accept, 148 to reject; for datagrams
+	// 180 and 136; on iWARP 255.
+	PrivateData []byte
+	// ResponderResources is how many RDMA READs and atomics of the peer the
+	// queue pair serves at a time. Zero: as many as the device can and, when
+	// accepting, the peer will use. Negative: none.
+	ResponderResources int
+	// InitiatorDepth is how many the queue pair issues at a time; likewise.
+	InitiatorDepth int
+	FlowControl    bool
+	// RetryCount and RNRRetryCount, 1 to 7, say how often a message that got
+	// no answer, or found no receive posted, is sent again; for RNR, 7 is
+	// without end. Zero: 7. Negative: not at all. iWARP has neither.
+	RetryCount    int
+	RNRRetryCount int
+	// QPNum and SRQ describe the queue pair of an ID that has none attached,
+	// and in events the peer's.
+	QPNum uint32
+	SRQ   bool
+}
+
+// maxPrivateData is as much as the kernel's interface carries: the length is a
+// byte.
+const maxPrivateData = math.MaxUint8
+
+type privateLimit struct{ connected, datagram int }
+
+var (
+	limitConnect = privateLimit{56, 180}
+	limitAccept  = privateLimit{196, 136}
+	limitReject  = privateLimit{148, 136}
+)
+
+// of gives the limit for id, knowing its transport only once the kernel has
+// been asked; before that the kernel's own check has to do.
+func (l privateLimit) of(id *ID) int {
+	switch {
+	case id.transport != transportIB:
+		return maxPrivateData
+	case id.datagram:
+		return l.datagram
+	}
+	return l.connected
+}
+
+func checkPrivate(op string, id *ID, private []byte, limit privateLimit) error {
+	if limit := limit.of(id); len(private) > limit {
+		return &OpError{Op: op, Object: id.String(), Err: errPrivateData,
+			Hint: fmt.Sprintf("%d bytes given, %d allowed", len(private), limit)}
+	}
+	return nil
+}
+
+// wire fills the kernel's struct; resources and depth have been decided.
+func (p *ConnParam) wire(w *abi.RdmaUcmConnParam, resources, depth uint8) {
+	w.QpNum = p.QPNum
+	w.PrivateDataLen = uint8(copy(w.PrivateData[:maxPrivateData], p.PrivateData))
+	w.Srq = flag(p.SRQ)
+	w.ResponderResources = resources
+	w.InitiatorDepth = depth
+	w.FlowControl = flag(p.FlowControl)
+	w.RetryCount = retries(p.RetryCount)
+	w.RnrRetryCount = retries(p.RNRRetryCount)
+	w.Valid = 1
+}
+
+func decodeConn(p *ConnParam, w abi.RdmaUcmConnParam) {
+	*p = ConnParam{
+		PrivateData:        private(w.PrivateData[:], w.PrivateDataLen),
+		ResponderResources: int(w.ResponderResources),
+		InitiatorDepth:     int(w.InitiatorDepth),
+		FlowControl:        w.FlowControl != 0,
+		RetryCount:         int(w.RetryCount),
+		RNRRetryCount:      int(w.RnrRetryCount),
+		QPNum:              w.QpNum,
+		SRQ:                w.Srq != 0,
+	}
+}
+
+// private copies what the length, as far as it can be believed, says is there.
+func private(b []byte, n uint8) []byte {
+	if n == 0 {
+		return nil
+	}
+	return append([]byte(nil), b[:min(int(n), len(b))]...)
+}
+
+func retries(n int) uint8 {
+	switch {
+	case n == 0:
+		return 7
+	case n < 0:
+		return 0
+	}
+	return uint8(min(n, 7))
+}
+
+func flag(b bool) uint8 {
+	if b {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,36 @@
+// Package rdmacm connects RDMA queue pairs by IP address, through the kernel's
+// /dev/infiniband/rdma_cm and without librdmacm.
+//
+// Most programs need only the upper half, which looks like package net:
+//
+//	l, err := rdmacm.Listen(":7471", nil)          // both address families
+//	conn, err := l.Accept(ctx)                     // or l.Next(ctx), look, then Accept or Reject
+//	conn, err := rdmacm.Dial(ctx, "10.0.0.1:7471", &rdmacm.Config{PrivateData: hello})
+//
+// A [Conn] carries a connected queue pair with its protection domain and its
+// completion queues; work is posted through package uverbs. The program names
+// the drivers it wants with a blank import, such as
+// github.com/goverbs/goverbs/provider/all.
+//
+// On iWARP a message that finds no receive posted ends the connection. Post the
+// first receives in [Config.Prepare], which runs before the peer may send.
+//
+// There is no SetDeadline: whatever waits takes a context, and posted work is
+// bounded by the queue pair's own retry counters and by closing the Conn.
+//
+// The lower half follows librdmacm call by call: [EventChannel], [ID] and
+// [Event], each with its C twin named.
+//
+// # Threads and network namespaces
+//
+// The kernel gives an ID the network namespace of the thread that creates it.
+// A goroutine runs in the process's namespace unless the caller locked it to a
+// thread that was moved; such a caller may call [Dial], [Listen] and
+// [EventChannel.NewID] from that locked goroutine and gets that namespace,
+// because all three create their IDs on the calling goroutine.
+//
+// # Credentials
+//
+// The kernel refuses commands on a channel whose opener had other credentials
+// (EACCES). Open channels after setuid, and don't pass them on.
+package rdmacm

@@ -1,0 +1,139 @@
+package rdmacm
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"syscall"
+)
+
+// OpError says which connection manager operation failed, on what, and, where
+// that is known, what to do about it. errors.Is finds the errno or sentinel.
+type OpError struct {
+	Op     string // "resolve address", "connect", …
+	Object string // the address, ID or device concerned; may be empty
+	Hint   string // the remedy; may be empty
+	Err    error
+}
+
+func (e *OpError) Error() string {
+	s := "rdmacm: " + e.Op
+	if e.Object != "" {
+		s += " " + e.Object
+	}
+	s += ": " + e.Err.Error()
+	if e.Hint != "" {
+		s += " (" + e.Hint + ")"
+	}
+	return s
+}
+
+func (e *OpError) Unwrap() error { return e.Err }
+
+// Timeout lets net-style callers tell a timeout from a refusal.
+func (e *OpError) Timeout() bool { return errors.Is(e.Err, syscall.ETIMEDOUT) }
+
+// ErrDisconnected is what [Conn.Err] holds once the peer has disconnected.
+var ErrDisconnected = errors.New("peer disconnected")
+
+// ErrDeviceRemoved is what [Conn.Err] holds once the RDMA device has gone.
+var ErrDeviceRemoved = errors.New("RDMA device removed")
+
+// RejectReason is why the peer refused a connection, numbered as in the
+// InfiniBand architecture, 12.6.7.2.
+type RejectReason uint16
+
+// The reasons that programs act upon.
+const (
+	RejectNoQP             RejectReason = 1
+	RejectTimeout          RejectReason = 4
+	RejectInvalidServiceID RejectReason = 8 // nobody listens on that port
+	RejectStaleConn        RejectReason = 10
+	RejectConsumer         RejectReason = 28 // the program over there said no
+)
+
+func (r RejectReason) String() string {
+	switch r {
+	case RejectNoQP:
+		return "no QP"
+	case RejectTimeout:
+		return "timeout"
+	case RejectInvalidServiceID:
+		return "nobody listens on that port"
+	case RejectStaleConn:
+		return "stale connection"
+	case RejectConsumer:
+		return "rejected by the peer program"
+	}
+	return fmt.Sprintf("RejectReason(%d)", uint16(r))
+}
+
+// RejectedError is a connection refused by the peer. errors.Is matches
+// syscall.ECONNREFUSED for each reason.
+type RejectedError struct {
+	// Reason is 0 on iWARP, which has no reasons.
+	Reason RejectReason
+	// Errno is what iWARP gives in its place, and 0 on InfiniBand and RoCE.
+	Errno syscall.Errno
+	// PrivateData is what the peer gave to Reject. InfiniBand and RoCE pad
+	// it with zeros to 148 bytes.
+	PrivateData []byte
+}
+
+func (e *RejectedError) Error() string {
+	if e.Errno != 0 {
+		return "connection rejected: " + e.Errno.Error()
+	}
+	return "connection rejected: " + e.Reason.String()
+}
+
+// Is makes a rejection a refused connection, as over TCP.
+func (e *RejectedError) Is(target error) bool {
+	return target == syscall.ECONNREFUSED || e.Errno != 0 && target == e.Errno
+}
+
+func openError(err error) error {
+	e := &OpError{Op: "open", Object: devicePath, Err: err}
+	if path := new(fs.PathError); errors.As(err, &path) {
+		e.Err = path.Err
+	}
+	switch {
+	case errors.Is(err, syscall.ENOENT), errors.Is(err, syscall.ENODEV), errors.Is(err, syscall.ENXIO):
+		e.Hint = "run modprobe rdma_ucm; in a container also pass the device node in, --device " + devicePath
+	case errors.Is(err, syscall.EACCES), errors.Is(err, syscall.EPERM):
+		e.Hint = "the device node is normally mode 0666: check its mode, and in a container that the devices cgroup allows it"
+	}
+	return e
+}
+
+// commandError explains what a command's errno means for every command.
+func commandError(op, object string, err error) error {
+	if err == nil {
+		return nil
+	}
+	e := &OpError{Op: op, Object: object, Err: err}
+	switch err {
+	case syscall.EACCES:
+		e.Hint = "the process's credentials changed since the channel was opened; open a new one"
+	case syscall.ENOENT, syscall.ENXIO:
+		e.Hint = "the kernel has dropped this ID: destroyed, or its device was removed"
+	case syscall.EFAULT, syscall.ENOSPC:
+		e.Hint = "the kernel refused the memory passed to it; please report this"
+	case syscall.ENOSYS:
+		e.Hint = "this kernel does not have it"
+	}
+	return e
+}
+
+// hinted is commandError with hints that hold for one command only.
+func hinted(op, object string, err error, hints map[syscall.Errno]string) error {
+	if err == nil {
+		return nil
+	}
+	e := commandError(op, object, err).(*OpError)
+	var errno syscall.Errno
+	if errors.As(err, &errno) && hints[errno] != "" {
+		e.Hint = hints[errno]
+	}
+	return e
+}

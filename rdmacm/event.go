@@ -1,0 +1,101 @@
+package rdmacm
+
+import (
+	"sync/atomic"
+	"syscall"
+
+	"github.com/goverbs/goverbs/internal/abi"
+)
+
+// Event is one report from the kernel. It holds copies only and stays valid
+// after Ack.
+//
+// C: struct rdma_cm_event
+type Event struct {
+	Type EventType
+	// ID is what the event is about; for EventConnectRequest the new ID,
+	// which the receiver now owns and must accept or destroy.
+	ID *ID
+	// Listener is where a connect request came in, else nil.
+	Listener *ID
+	// Err is nil for success, else a syscall.Errno, a *RejectedError, or, when
+	// Get itself failed to set up the queue pair, that error.
+	Err error
+	// Param holds the peer's side of the connection: its private data, which
+	// InfiniBand and RoCE pad with zeros to the maximum, and its limits.
+	Param ConnParam
+	// UD is how to reach the peer of a datagram ID, else nil.
+	UD *UDParam
+
+	account *ID // whose acknowledgements the kernel's count waits for
+	acked   atomic.Bool
+}
+
+// Ack tells that the event has been dealt with. Further calls do nothing.
+//
+// C: rdma_ack_cm_event
+func (e *Event) Ack() {
+	if !e.acked.Swap(true) {
+		e.account.ack()
+	}
+}
+
+// event makes an Event of what the kernel wrote, and does what librdmacm does
+// before its users see it. It returns nil for events that users don't see.
+func (c *EventChannel) event(resp *abi.RdmaUcmEventResp) *Event {
+	typ := EventType(resp.Event)
+	account := c.lookup(resp.Uid)
+	if account == nil {
+		if typ == EventConnectRequest {
+			// Its listener is gone and nobody else can own the new ID.
+			c.destroyKernelID(resp.Id)
+		}
+		return nil
+	}
+	ev := decodeEvent(resp, account.datagram)
+	ev.ID, ev.account = account, account
+	if typ == EventConnectRequest {
+		ev.Listener = account
+		ev.ID = c.adopt(account, resp.Id, &ev.Param)
+		return ev
+	}
+	if !account.react(ev) {
+		ev.Ack()
+		return nil
+	}
+	return ev
+}
+
+func decodeEvent(resp *abi.RdmaUcmEventResp, datagram bool) *Event {
+	ev := &Event{Type: EventType(resp.Event)}
+	if datagram {
+		ev.UD = new(UDParam)
+		ev.Param.PrivateData = decodeUD(ev.UD, view[abi.RdmaUcmUdParam](resp.Param[:]))
+	} else {
+		decodeConn(&ev.Param, view[abi.RdmaUcmConnParam](resp.Param[:]))
+	}
+	ev.Err = statusError(ev.Type, int32(resp.Status), ev.Param.PrivateData)
+	return ev
+}
+
+// statusError reads the status, which is a negative errno, but a reason of the
+// InfiniBand architecture where a peer rejected.
+func statusError(typ EventType, status int32, private []byte) error {
+	switch {
+	case typ == EventRejected && status < 0:
+		return &RejectedError{Errno: errno(status), PrivateData: private}
+	case typ == EventRejected:
+		return &RejectedError{Reason: RejectReason(status), PrivateData: private}
+	case status == 0:
+		return nil
+	}
+	return errno(status)
+}
+
+// errno is made for hostile input: the most negative status has no opposite.
+func errno(status int32) syscall.Errno {
+	if status < 0 {
+		return syscall.Errno(-int64(status))
+	}
+	return syscall.Errno(status)
+}

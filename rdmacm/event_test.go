@@ -1,0 +1,302 @@
+package rdmacm
+
+import (
+	"context"
+	"errors"
+	"math"
+	"net"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+func TestConnectRequest(t *testing.T) {
+	k := newFake()
+	listener := newTestID(t, k)
+	ch := listener.ch
+	k.report(listener.handle, EventConnectRequest, func(ev *abi.RdmaUcmEventResp) {
+		ev.Id = 77
+		p := abi.RdmaUcmConnParam{PrivateDataLen: 3, ResponderResources: 5, InitiatorDepth: 6, QpNum: 9}
+		copy(p.PrivateData[:], "abcdef")
+		copy(ev.Param[:], bytesOf(&p))
+	})
+	ev := mustGet(t, ch)
+	if ev.Type != EventConnectRequest || ev.Listener != listener || ev.ID == listener || ev.ID.handle != 77 {
+		t.Fatalf("%+v", ev)
+	}
+	want := ConnParam{PrivateData: []byte("abc"), ResponderResources: 5, InitiatorDepth: 6, QPNum: 9}
+	if diff := cmp.Diff(want, ev.Param); diff != "" {
+		t.Error(diff)
+	}
+	ev.Ack()
+	ev.Ack() // counts once
+	// What is reported under the uid given to accept is the new ID's.
+	if err := ev.ID.Accept(nil); err != nil {
+		t.Fatal(err)
+	}
+	k.report(77, EventEstablished, nil)
+	if got := mustGet(t, ch); got.ID != ev.ID {
+		t.Error("event of another ID")
+	} else {
+		got.Ack()
+	}
+	for _, id := range []*ID{ev.ID, listener} {
+		if err := id.Destroy(); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := ch.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestDestroyWaitsForAck(t *testing.T) {
+	k := newFake()
+	id := newTestID(t, k)
+	k.report(id.handle, EventAddrResolved, nil)
+	ev := mustGet(t, id.ch)
+	destroyed := make(chan error)
+	go func() { destroyed <- id.Destroy() }()
+	select {
+	case <-destroyed:
+		t.Fatal("destroyed with an event not acknowledged")
+	case <-time.After(20 * time.Millisecond):
+	}
+	ev.Ack()
+	if err := <-destroyed; err != nil {
+		t.Error(err)
+	}
+	if err := id.Destroy(); !errors.Is(err, uverbs.ErrClosed) {
+		t.Error("second destroy:", err)
+	}
+}
+
+func TestMigrateWaitsForAck(t *testing.T) {
+	k := newFake()
+	id := newTestID(t, k)
+	from, to := id.ch, newEventChannel(k)
+	k.report(id.handle, EventAddrResolved, nil)
+	ev := mustGet(t, from)
+	migrated := make(chan error)
+	go func() { migrated <- id.Migrate(to) }()
+	select {
+	case <-migrated:
+		t.Fatal("migrated with an event not acknowledged")
+	case <-time.After(20 * time.Millisecond):
+	}
+	ev.Ack()
+	if err := <-migrated; err != nil {
+		t.Fatal(err)
+	}
+	if len(from.ids) != 0 || len(to.ids) != 1 || body[abi.RdmaUcmMigrateId](k, abi.RDMA_USER_CM_CMD_MIGRATE_ID).Fd != 7 {
+		t.Error("not moved")
+	}
+	k.report(id.handle, EventRouteResolved, nil)
+	if ev := mustGet(t, to); ev.ID != id {
+		t.Error("event lost")
+	}
+}
+
+func TestUnknownUIDIsDropped(t *testing.T) {
+	k := newFake()
+	id := newTestID(t, k)
+	k.events <- abi.RdmaUcmEventResp{Uid: 1 << 60, Id: 5, Event: uint32(EventEstablished)}
+	k.events <- abi.RdmaUcmEventResp{Uid: 0, Id: 5, Event: uint32(EventDisconnected)}
+	k.events <- abi.RdmaUcmEventResp{Uid: 1 << 60, Id: 99, Event: uint32(EventConnectRequest)}
+	k.report(id.handle, EventAddrResolved, nil)
+	if ev := mustGet(t, id.ch); ev.ID != id || ev.Type != EventAddrResolved {
+		t.Errorf("%+v", ev)
+	}
+	if b := body[abi.RdmaUcmDestroyId](k, abi.RDMA_USER_CM_CMD_DESTROY_ID); b.Id != 99 {
+		t.Error("the connect request nobody can own was not destroyed, but", b.Id)
+	}
+}
+
+func TestEventStatus(t *testing.T) {
+	tests := []struct {
+		typ    EventType
+		status int32
+		want   error
+	}{
+		{EventAddrResolved, 0, nil},
+		{EventAddrError, -int32(syscall.ETIMEDOUT), syscall.ETIMEDOUT},
+		{EventRouteError, int32(syscall.EINVAL), syscall.EINVAL},
+		{EventUnreachable, -int32(syscall.ETIMEDOUT), syscall.ETIMEDOUT},
+		{EventRejected, 28, syscall.ECONNREFUSED},
+		{EventRejected, -int32(syscall.ECONNRESET), syscall.ECONNREFUSED},
+		{EventRejected, -int32(syscall.ECONNRESET), syscall.ECONNRESET},
+		{EventConnectError, math.MinInt32, syscall.Errno(1 << 31)},
+	}
+	for _, test := range tests {
+		k := newFake()
+		id := newTestID(t, k)
+		k.report(id.handle, test.typ, func(ev *abi.RdmaUcmEventResp) { ev.Status = uint32(test.status) })
+		if ev := mustGet(t, id.ch); !errors.Is(ev.Err, test.want) {
+			t.Errorf("%v %d: %v, want %v", test.typ, test.status, ev.Err, test.want)
+		}
+	}
+}
+
+func TestRejectionText(t *testing.T) {
+	for reason, want := range map[RejectReason]string{
+		RejectInvalidServiceID: "connection rejected: nobody listens on that port",
+		RejectReason(99):       "connection rejected: RejectReason(99)",
+	} {
+		if got := (&RejectedError{Reason: reason}).Error(); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	if got := EventType(27).String(); got != "Event(27)" {
+		t.Error(got)
+	}
+	if got := EventTimewaitExit.String(); got != "TIMEWAIT_EXIT" {
+		t.Error(got)
+	}
+}
+
+// The active side on InfiniBand and RoCE.
+func TestConnectResponse(t *testing.T) {
+	k := newFake()
+	id, qp := newTestID(t, k), new(fakeQP)
+	if err := id.attach(qp, readLimits{16, 16}); err != nil {
+		t.Fatal(err)
+	}
+	k.report(id.handle, EventConnectResponse, nil)
+	ev := mustGet(t, id.ch)
+	if ev.Type != EventEstablished || ev.Err != nil {
+		t.Fatalf("%+v", ev)
+	}
+	want := []uverbs.QPState{uverbs.QPStateInit, uverbs.QPStateInit, uverbs.QPStateRTR, uverbs.QPStateRTS}
+	if diff := cmp.Diff(want, qp.states); diff != "" {
+		t.Error(diff)
+	}
+	if qp.attrs[2].MaxDestRDAtomic != 9 {
+		t.Error("the kernel's number was replaced")
+	}
+	if a := body[abi.RdmaUcmAccept](k, abi.RDMA_USER_CM_CMD_ACCEPT); a.ConnParam.Valid != 0 {
+		t.Error("not a ready-to-use")
+	}
+	ev.Ack()
+	k.report(id.handle, EventDisconnected, nil)
+	if ev := mustGet(t, id.ch); ev.Type != EventDisconnected {
+		t.Errorf("%+v", ev)
+	}
+	if last := qp.states[len(qp.states)-1]; last != uverbs.QPStateErr {
+		t.Error("QP left in", last)
+	}
+}
+
+func TestConnectResponseWithoutQP(t *testing.T) {
+	k := newFake()
+	id := newTestID(t, k)
+	k.report(id.handle, EventConnectResponse, nil)
+	if ev := mustGet(t, id.ch); ev.Type != EventConnectResponse {
+		t.Errorf("%+v", ev)
+	}
+}
+
+// A failure after the peer's answer is told once; what the kernel says about
+// the same connection afterwards is not.
+func TestConnectResponseFailure(t *testing.T) {
+	k := newFake()
+	id := newTestID(t, k)
+	qp := &fakeQP{fail: map[uverbs.QPState]error{uverbs.QPStateRTR: syscall.EINVAL}}
+	if err := id.attach(qp, readLimits{16, 16}); err != nil {
+		t.Fatal(err)
+	}
+	k.report(id.handle, EventConnectResponse, nil)
+	ev := mustGet(t, id.ch)
+	if ev.Type != EventConnectError || !errors.Is(ev.Err, syscall.EINVAL) {
+		t.Fatalf("%+v", ev)
+	}
+	ev.Ack()
+	k.report(id.handle, EventRejected, nil)
+	k.report(id.handle, EventTimewaitExit, nil)
+	if ev := mustGet(t, id.ch); ev.Type != EventTimewaitExit {
+		t.Errorf("%+v", ev)
+	} else {
+		ev.Ack()
+	}
+	if err := id.Destroy(); err != nil { // would hang if the muted event were not acknowledged
+		t.Error(err)
+	}
+}
+
+func TestGetEnds(t *testing.T) {
+	k := newFake()
+	ch := newEventChannel(k)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	if _, err := ch.Get(ctx); err != context.DeadlineExceeded {
+		t.Error(err)
+	}
+	got := make(chan error)
+	go func() { _, err := ch.Get(t.Context()); got <- err }()
+	if err := ch.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := <-got; !errors.Is(err, net.ErrClosed) {
+		t.Error(err)
+	}
+	if err := ch.Close(); !errors.Is(err, net.ErrClosed) {
+		t.Error(err)
+	}
+}
+
+func TestGetErrno(t *testing.T) {
+	k := newFake()
+	k.fail(abi.RDMA_USER_CM_CMD_GET_EVENT, syscall.EACCES)
+	if _, err := newEventChannel(k).Get(t.Context()); !errors.Is(err, syscall.EACCES) {
+		t.Error(err)
+	}
+}
+
+func TestCloseInUse(t *testing.T) {
+	k := newFake()
+	id := newTestID(t, k)
+	if err := id.ch.Close(); !errors.Is(err, uverbs.ErrInUse) {
+		t.Error(err)
+	}
+}
+
+// FuzzEvent feeds whatever a kernel might write.
+func FuzzEvent(f *testing.F) {
+	seed := func(change func(*abi.RdmaUcmEventResp)) {
+		var ev abi.RdmaUcmEventResp
+		change(&ev)
+		f.Add(bytesOf(&ev), false)
+		f.Add(bytesOf(&ev), true)
+	}
+	seed(func(ev *abi.RdmaUcmEventResp) {})
+	seed(func(ev *abi.RdmaUcmEventResp) { ev.Event = 27; ev.Status = 1 << 31 })
+	seed(func(ev *abi.RdmaUcmEventResp) {
+		ev.Event = uint32(EventRejected)
+		p := abi.RdmaUcmConnParam{PrivateDataLen: 255}
+		copy(ev.Param[:], bytesOf(&p))
+	})
+	seed(func(ev *abi.RdmaUcmEventResp) {
+		for i := range ev.Param {
+			ev.Param[i] = 0xff
+		}
+	})
+	f.Add([]byte{1}, false)
+	f.Fuzz(func(t *testing.T, data []byte, datagram bool) {
+		resp := view[abi.RdmaUcmEventResp](data)
+		ev := decodeEvent(&resp, datagram)
+		if len(ev.Param.PrivateData) > maxPrivateData {
+			t.Error("private data of", len(ev.Param.PrivateData))
+		}
+		_ = ev.Type.String()
+		if ev.Err != nil {
+			_ = ev.Err.Error()
+		}
+		if (ev.UD != nil) != datagram {
+			t.Error("UD", ev.UD)
+		}
+	})
+}

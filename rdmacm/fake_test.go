@@ -1,0 +1,207 @@
+package rdmacm
+
+import (
+	"context"
+	"os"
+	"sync"
+	"syscall"
+	"testing"
+	"unsafe"
+
+	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// fakeKernel answers commands: with an errno set for one, else with success
+// and what a handler writes. Events come from the test.
+type fakeKernel struct {
+	mu       sync.Mutex
+	errnos   map[uint32]syscall.Errno
+	calls    []uint32
+	bodies   map[uint32][]byte // the last body of each command
+	handles  uint32
+	reported map[uint32]uint32 // events got, by handle
+	uids     map[uint32]uint64 // by handle
+	iwarp    bool
+	onCall   func(cmd uint32, body []byte)
+
+	events chan abi.RdmaUcmEventResp
+	closed chan struct{}
+}
+
+func newFake() *fakeKernel {
+	return &fakeKernel{
+		errnos: map[uint32]syscall.Errno{}, bodies: map[uint32][]byte{},
+		reported: map[uint32]uint32{}, uids: map[uint32]uint64{},
+		events: make(chan abi.RdmaUcmEventResp, 16), closed: make(chan struct{}),
+	}
+}
+
+func bytesOf[T any](t *T) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(t)), unsafe.Sizeof(*t))
+}
+
+func (k *fakeKernel) command(in, out []byte) error {
+	hdr := view[abi.RdmaUcmCmdHdr](in)
+	body := append([]byte(nil), in[8:]...)
+	if int(hdr.In) != len(body) || int(hdr.Out) > len(out) {
+		return syscall.EFAULT
+	}
+	k.mu.Lock()
+	hook := k.onCall
+	k.mu.Unlock()
+	if hook != nil {
+		hook(hdr.Cmd, body)
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.calls = append(k.calls, hdr.Cmd)
+	k.bodies[hdr.Cmd] = body
+	if errno := k.errnos[hdr.Cmd]; errno != 0 {
+		return errno
+	}
+	k.answer(hdr.Cmd, body, out)
+	return nil
+}
+
+func (k *fakeKernel) answer(cmd uint32, body, out []byte) {
+	switch cmd {
+	case abi.RDMA_USER_CM_CMD_CREATE_ID:
+		k.handles++
+		k.uids[k.handles] = view[abi.RdmaUcmCreateId](body).Uid
+		copy(out, bytesOf(&abi.RdmaUcmCreateIdResp{Id: k.handles}))
+	case abi.RDMA_USER_CM_CMD_DESTROY_ID:
+		n := k.reported[view[abi.RdmaUcmDestroyId](body).Id]
+		copy(out, bytesOf(&abi.RdmaUcmDestroyIdResp{EventsReported: n}))
+	case abi.RDMA_USER_CM_CMD_MIGRATE_ID:
+		n := k.reported[view[abi.RdmaUcmMigrateId](body).Id]
+		copy(out, bytesOf(&abi.RdmaUcmMigrateResp{EventsReported: n}))
+	case abi.RDMA_USER_CM_CMD_INIT_QP_ATTR:
+		copy(out, bytesOf(k.qpAttr(view[abi.RdmaUcmInitQpAttr](body).QpState)))
+	case abi.RDMA_USER_CM_CMD_ACCEPT:
+		if a := view[abi.RdmaUcmAccept](body); a.ConnParam.Valid != 0 {
+			k.uids[a.Id] = a.Uid
+		}
+	}
+}
+
+// qpAttr has the masks that kernels give.
+func (k *fakeKernel) qpAttr(state uint32) *abi.IbUverbsQpAttr {
+	const iwarpInit = uverbs.QPAttrState | uverbs.QPAttrAccess | uverbs.QPAttrPort
+	a := &abi.IbUverbsQpAttr{QpState: state, PortNum: 1, MaxDestRdAtomic: 9, MaxRdAtomic: 9}
+	switch s := uverbs.QPState(state); {
+	case k.iwarp:
+		a.QpAttrMask = uint32(iwarpInit)
+	case s == uverbs.QPStateInit:
+		a.QpAttrMask = uint32(iwarpInit | uverbs.QPAttrPKeyIndex)
+	case s == uverbs.QPStateRTR:
+		a.QpAttrMask = uint32(uverbs.QPAttrState|uverbs.QPAttrAV|uverbs.QPAttrMaxDestRDAtomic) | 0xe00000
+	case s == uverbs.QPStateRTS:
+		a.QpAttrMask = uint32(uverbs.QPAttrState | uverbs.QPAttrMaxQPRDAtomic)
+	}
+	return a
+}
+
+func (k *fakeKernel) await(ctx context.Context, in, out []byte) error {
+	k.mu.Lock()
+	errno := k.errnos[abi.RDMA_USER_CM_CMD_GET_EVENT]
+	k.mu.Unlock()
+	if errno != 0 {
+		return errno
+	}
+	select {
+	case ev := <-k.events:
+		copy(out, bytesOf(&ev))
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-k.closed:
+		return os.ErrClosed
+	}
+}
+
+func (k *fakeKernel) descriptor(use func(uint32)) error { use(7); return nil }
+
+func (k *fakeKernel) close() error {
+	select {
+	case <-k.closed:
+		return os.ErrClosed
+	default:
+		close(k.closed)
+		return nil
+	}
+}
+
+// report queues an event for handle, counting it as the kernel does.
+func (k *fakeKernel) report(handle uint32, typ EventType, change func(*abi.RdmaUcmEventResp)) {
+	k.mu.Lock()
+	ev := abi.RdmaUcmEventResp{Uid: k.uids[handle], Id: handle, Event: uint32(typ)}
+	k.reported[handle]++
+	k.mu.Unlock()
+	if change != nil {
+		change(&ev)
+	}
+	k.events <- ev
+}
+
+func (k *fakeKernel) fail(cmd uint32, errno syscall.Errno) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.errnos[cmd] = errno
+}
+
+func (k *fakeKernel) count(cmd uint32) (n int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, c := range k.calls {
+		if c == cmd {
+			n++
+		}
+	}
+	return n
+}
+
+func body[T any](k *fakeKernel, cmd uint32) T {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return view[T](k.bodies[cmd])
+}
+
+// fakeQP records the states it is moved to.
+type fakeQP struct {
+	mu     sync.Mutex
+	states []uverbs.QPState
+	attrs  []uverbs.QPAttr
+	masks  []uverbs.QPAttrMask
+	fail   map[uverbs.QPState]error
+}
+
+func (q *fakeQP) Num() uint32 { return 42 }
+
+func (q *fakeQP) Modify(a *uverbs.QPAttr, m uverbs.QPAttrMask) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if err := q.fail[a.State]; err != nil {
+		return err
+	}
+	q.states, q.attrs, q.masks = append(q.states, a.State), append(q.attrs, *a), append(q.masks, m)
+	return nil
+}
+
+func newTestID(t *testing.T, k *fakeKernel) *ID {
+	t.Helper()
+	id, err := newEventChannel(k).NewID(PortSpaceTCP, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+func mustGet(t *testing.T, ch *EventChannel) *Event {
+	t.Helper()
+	ev, err := ch.Get(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ev
+}

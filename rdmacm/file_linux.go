@@ -1,0 +1,99 @@
+package rdmacm
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"runtime"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// cmFile is the kernel's file. It has no read(): an event is fetched by a
+// write, which is why os.File's own Read and Write don't serve.
+type cmFile struct {
+	f   *os.File
+	raw syscall.RawConn
+}
+
+func openFile() (kernelFile, error) {
+	f, err := os.OpenFile(devicePath, unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, openError(err)
+	}
+	// A file outside the netpoller would block a thread for each waiter.
+	if err := f.SetReadDeadline(time.Time{}); err != nil {
+		f.Close()
+		return nil, &OpError{Op: "open", Object: devicePath, Err: err,
+			Hint: "the file cannot be polled: is it the rdma_cm device node?"}
+	}
+	raw, err := f.SyscallConn()
+	if err != nil {
+		f.Close()
+		return nil, &OpError{Op: "open", Object: devicePath, Err: err}
+	}
+	return &cmFile{f: f, raw: raw}, nil
+}
+
+func (f *cmFile) command(in, out []byte) error {
+	var errno error
+	// Control takes no lock: a slow CONNECT must not hold up other IDs.
+	err := f.raw.Control(func(fd uintptr) { errno = writeCommand(int(fd), in) })
+	runtime.KeepAlive(out)
+	if err != nil {
+		return err
+	}
+	return errno
+}
+
+func (f *cmFile) await(ctx context.Context, in, out []byte) error {
+	defer runtime.KeepAlive(out)
+	stop := context.AfterFunc(ctx, func() { f.f.SetReadDeadline(time.Unix(1, 0)) })
+	defer stop()
+	for {
+		// An earlier context may have left its deadline behind, even just
+		// now; so clear it, then look at our own context, then wait.
+		if err := f.f.SetReadDeadline(time.Time{}); err != nil {
+			return err
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		var errno error
+		err := f.raw.Read(func(fd uintptr) bool {
+			errno = writeCommand(int(fd), in)
+			return errno != unix.EAGAIN
+		})
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		return errno
+	}
+}
+
+func (f *cmFile) descriptor(use func(fd uint32)) error {
+	return f.raw.Control(func(fd uintptr) { use(uint32(fd)) })
+}
+
+func (f *cmFile) close() error { return f.f.Close() }
+
+func writeCommand(fd int, in []byte) error {
+	for {
+		n, err := unix.Write(fd, in)
+		switch {
+		case err == unix.EINTR:
+		case err != nil:
+			return err
+		case n != len(in):
+			return io.ErrShortWrite
+		default:
+			return nil
+		}
+	}
+}

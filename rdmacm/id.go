@@ -1,0 +1,160 @@
+package rdmacm
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// PortSpace keeps the port numbers of different uses apart.
+//
+// C: enum rdma_port_space
+type PortSpace uint16
+
+// PortSpaceTCP connects reliable queue pairs, PortSpaceUDP and PortSpaceIPoIB
+// find datagram ones, PortSpaceIB serves any kind.
+const (
+	PortSpaceIPoIB PortSpace = abi.RDMA_PS_IPOIB
+	PortSpaceIB    PortSpace = abi.RDMA_PS_IB
+	PortSpaceTCP   PortSpace = abi.RDMA_PS_TCP
+	PortSpaceUDP   PortSpace = abi.RDMA_PS_UDP
+)
+
+// transport is learned from the kernel: see AttachQP.
+type transport int
+
+const (
+	transportUnknown transport = iota
+	transportIB                // InfiniBand and RoCE
+	transportIWARP
+)
+
+// ID is one end of a connection, or a listener; an RDMA socket, so to speak.
+// All methods may be called concurrently, but the kernel accepts each only in
+// the state for it and answers EINVAL else.
+//
+// C: struct rdma_cm_id
+type ID struct {
+	ch       *EventChannel
+	uid      uint64 // the kernel's name for us in events
+	handle   uint32 // our name for the kernel's object
+	ps       PortSpace
+	datagram bool
+	deliver  func(*Event) // who among Dial, Listen and Accept waits for events
+
+	mu        sync.Mutex
+	settled   sync.Cond // acked or destroyed changed
+	acked     uint32
+	destroyed bool
+	transport transport
+	qp        queuePair
+	limits    connLimits
+	failed    bool // set-up failed after the peer's answer: mute what follows
+}
+
+// NewID makes an ID. qpType is RC or UD; zero stands for the port space's own,
+// which is RC for PortSpaceIB. See the package comment on network namespaces.
+//
+// C: rdma_create_id
+func (c *EventChannel) NewID(ps PortSpace, qpType uverbs.QPType) (*ID, error) {
+	if qpType == 0 {
+		qpType = uverbs.QPTypeRC
+		if ps == PortSpaceUDP || ps == PortSpaceIPoIB {
+			qpType = uverbs.QPTypeUD
+		}
+	}
+	id := c.newID(ps, qpType == uverbs.QPTypeUD)
+	c.add(id)
+	r := newRequest[abi.RdmaUcmCreateId, abi.RdmaUcmCreateIdResp](abi.RDMA_USER_CM_CMD_CREATE_ID)
+	r.body.Uid, r.body.Response = id.uid, r.respAddr()
+	r.body.Ps, r.body.QpType = uint16(ps), uint8(qpType)
+	if err := c.file.command(r.in(), r.out()); err != nil {
+		c.remove(id)
+		return nil, commandError("create ID", "", closedError(err))
+	}
+	id.handle = r.resp.Id
+	return id, nil
+}
+
+func (c *EventChannel) newID(ps PortSpace, datagram bool) *ID {
+	id := &ID{ch: c, uid: lastUID.Add(1), ps: ps, datagram: datagram}
+	id.settled.L = &id.mu
+	return id
+}
+
+// adopt makes an ID of the one that the kernel made for a connect request.
+// The kernel learns its uid in Accept and reports nothing about it until then.
+func (c *EventChannel) adopt(listener *ID, handle uint32, peer *ConnParam) *ID {
+	id := c.newID(listener.ps, listener.datagram)
+	id.handle = handle
+	id.limits.peer = &readLimits{clamp(uint(peer.ResponderResources)), clamp(uint(peer.InitiatorDepth))}
+	c.add(id)
+	return id
+}
+
+func (id *ID) String() string { return fmt.Sprintf("ID %d", id.handle) }
+
+// Destroy ends the connection, if there is one, and frees the ID. It waits
+// until each event that Get has returned for it is acknowledged; so don't call
+// it while holding one. A second call returns uverbs.ErrClosed. Close the queue
+// pair first.
+//
+// C: rdma_destroy_id
+func (id *ID) Destroy() error {
+	id.mu.Lock()
+	if id.destroyed {
+		id.mu.Unlock()
+		return &OpError{Op: "destroy", Object: id.String(), Err: uverbs.ErrClosed}
+	}
+	id.destroyed = true
+	id.mu.Unlock()
+
+	ch := id.channel()
+	reported, err := ch.destroyKernelID(id.handle)
+	if err != nil {
+		id.mu.Lock()
+		id.destroyed = false
+		id.mu.Unlock()
+		return commandError("destroy", id.String(), closedError(err))
+	}
+	id.waitAcked(reported)
+	ch.remove(id)
+	return nil
+}
+
+func (c *EventChannel) destroyKernelID(handle uint32) (reported uint32, err error) {
+	r := newRequest[abi.RdmaUcmDestroyId, abi.RdmaUcmDestroyIdResp](abi.RDMA_USER_CM_CMD_DESTROY_ID)
+	r.body.Response, r.body.Id = r.respAddr(), handle
+	err = c.file.command(r.in(), r.out())
+	return r.resp.EventsReported, err
+}
+
+func (id *ID) channel() *EventChannel {
+	id.mu.Lock()
+	defer id.mu.Unlock()
+	return id.ch
+}
+
+func (id *ID) ack() {
+	id.mu.Lock()
+	defer id.mu.Unlock()
+	id.acked++
+	id.settled.Broadcast()
+}
+
+func (id *ID) waitAcked(reported uint32) {
+	id.mu.Lock()
+	defer id.mu.Unlock()
+	for id.acked < reported {
+		id.settled.Wait()
+	}
+}
+
+// command issues a command that has no answer.
+func command[B any](id *ID, cmd uint32, fill func(*B)) error {
+	r := newRequest[B, struct{}](cmd)
+	fill(&r.body)
+	return closedError(id.channel().file.command(r.in(), nil))
+}

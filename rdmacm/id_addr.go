@@ -1,0 +1,101 @@
+package rdmacm
+
+import (
+	"net/netip"
+	"syscall"
+	"time"
+
+	"github.com/goverbs/goverbs/internal/abi"
+)
+
+var bindHints = map[syscall.Errno]string{
+	syscall.EACCES:        "ports below 1024 need CAP_NET_BIND_SERVICE",
+	syscall.EADDRINUSE:    "another listener has that address and port",
+	syscall.EADDRNOTAVAIL: "no interface here has that address, or the port is taken by a wildcard listener",
+	syscall.ENODEV:        "no RDMA device on the interface with that address; rdmalink show lists the devices",
+}
+
+// Bind gives the ID its local address. The unspecified address (0.0.0.0, ::)
+// stands for all devices, port 0 for one of the kernel's choice; QueryAddr
+// tells which.
+//
+// C: rdma_bind_addr
+func (id *ID) Bind(addr netip.AddrPort) error {
+	var err error
+	errno := command(id, abi.RDMA_USER_CM_CMD_BIND, func(b *abi.RdmaUcmBind) {
+		b.Id = id.handle
+		b.AddrSize, err = putSockaddr(&b.Addr, addr)
+	})
+	if err != nil {
+		return &OpError{Op: "bind", Object: addr.String(), Err: err}
+	}
+	return hinted("bind", addr.String(), errno, bindHints)
+}
+
+// Listen lets connect requests come in, as events of type EventConnectRequest.
+// The kernel queues backlog of them; 0 or too many stand for the limit, sysctl
+// net.rdma_ucm.max_backlog.
+//
+// C: rdma_listen
+func (id *ID) Listen(backlog int) error {
+	err := command(id, abi.RDMA_USER_CM_CMD_LISTEN, func(b *abi.RdmaUcmListen) {
+		b.Id, b.Backlog = id.handle, uint32(max(backlog, 0))
+	})
+	return hinted("listen", id.String(), err, bindHints)
+}
+
+// ResolveAddr finds the RDMA device and the addresses for a destination. src
+// may be the zero value. EventAddrResolved or EventAddrError follows, the
+// latter with ETIMEDOUT when timeout, in steps of a millisecond, has passed.
+//
+// C: rdma_resolve_addr
+func (id *ID) ResolveAddr(src, dst netip.AddrPort, timeout time.Duration) error {
+	var err1, err2 error
+	errno := command(id, abi.RDMA_USER_CM_CMD_RESOLVE_ADDR, func(b *abi.RdmaUcmResolveAddr) {
+		b.Id, b.TimeoutMs = id.handle, milliseconds(timeout)
+		b.SrcSize, err1 = putSockaddr(&b.SrcAddr, src)
+		b.DstSize, err2 = putSockaddr(&b.DstAddr, dst)
+	})
+	for _, err := range []error{err1, err2} {
+		if err != nil {
+			return &OpError{Op: "resolve address", Object: dst.String(), Err: err}
+		}
+	}
+	return resolveError("resolve address", dst, errno)
+}
+
+// ResolveRoute finds the path to the destination. EventRouteResolved or
+// EventRouteError follows.
+//
+// C: rdma_resolve_route
+func (id *ID) ResolveRoute(timeout time.Duration) error {
+	err := command(id, abi.RDMA_USER_CM_CMD_RESOLVE_ROUTE, func(b *abi.RdmaUcmResolveRoute) {
+		b.Id, b.TimeoutMs = id.handle, milliseconds(timeout)
+	})
+	return commandError("resolve route", id.String(), err)
+}
+
+// resolveError explains why the kernel finds no RDMA way to dst. It serves the
+// command and the event.
+func resolveError(op string, dst netip.AddrPort, err error) error {
+	none := "no RDMA device on the interface that routes to " + dst.Addr().String() +
+		"; rdmalink show lists the devices, ip route get the interface"
+	if dst.Addr().IsLoopback() {
+		none = "over lo a link works only if lo had a MAC address when the link was added" +
+			" (ip link set lo address 02:00:00:00:00:01) and has an address outside 127/8;" +
+			" rdmalink add does both on request"
+	}
+	return hinted(op, dst.String(), err, map[syscall.Errno]string{
+		syscall.ENODEV:        none,
+		syscall.ENOENT:        none,
+		syscall.EADDRNOTAVAIL: "the source address belongs to no interface here, or is in use",
+		syscall.ENETUNREACH:   "no route; ip route get shows what the kernel would do",
+		syscall.EHOSTUNREACH:  "the neighbour does not answer",
+		syscall.ETIMEDOUT:     "the neighbour, or the subnet manager, did not answer in time",
+		syscall.EACCES:        "a source port below 1024 needs CAP_NET_BIND_SERVICE, or the process's credentials changed since the channel was opened",
+	})
+}
+
+func milliseconds(d time.Duration) uint32 {
+	return uint32(min(max(d.Milliseconds(), 1), 1<<31-1))
+}

@@ -1,0 +1,36 @@
+package rdmacm
+
+import (
+	"github.com/goverbs/goverbs/internal/abi"
+)
+
+// Migrate moves id, and the events still queued for it, to another channel. It
+// waits until the events already got for it are acknowledged.
+//
+// C: rdma_migrate_id
+func (id *ID) Migrate(to *EventChannel) error {
+	from := id.channel()
+	if from == to {
+		return nil
+	}
+	to.add(id) // before the kernel may report there
+	r := newRequest[abi.RdmaUcmMigrateId, abi.RdmaUcmMigrateResp](abi.RDMA_USER_CM_CMD_MIGRATE_ID)
+	r.body.Response, r.body.Id = r.respAddr(), id.handle
+	var err error
+	if lent := from.file.descriptor(func(fd uint32) {
+		r.body.Fd = fd
+		err = to.file.command(r.in(), r.out())
+	}); lent != nil {
+		err = lent
+	}
+	if err != nil {
+		to.remove(id)
+		return commandError("migrate", id.String(), closedError(err))
+	}
+	id.mu.Lock()
+	id.ch = to
+	id.mu.Unlock()
+	id.waitAcked(r.resp.EventsReported)
+	from.remove(id)
+	return nil
+}

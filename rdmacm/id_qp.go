@@ -1,0 +1,184 @@
+package rdmacm
+
+import (
+	"fmt"
+	"syscall"
+
+	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// queuePair is what an ID needs of a *uverbs.QP.
+type queuePair interface {
+	Modify(*uverbs.QPAttr, uverbs.QPAttrMask) error
+	Num() uint32
+}
+
+// unusedMask are bits of the kernel's answer that can't be passed on: some it
+// sets for its own use and refuses in modify, and alternate paths.
+const unusedMask = uverbs.QPAttrMask(0xe00000) | uverbs.QPAttrAltPath | uverbs.QPAttrPathMigState
+
+// AttachQP hands the queue pair's states to the ID: INIT now (datagram queue
+// pairs go to RTS), the rest as the connection progresses, the error state
+// when it ends. The ID must be bound to the queue pair's device, so attach
+// after EventAddrResolved or to the ID of a connect request.
+//
+// C: rdma_create_qp, without the creation
+func (id *ID) AttachQP(qp *uverbs.QP) error {
+	dev, err := qp.PD().Device().Query()
+	if err != nil {
+		return err
+	}
+	return id.attach(qp, readLimits{clamp(dev.MaxQPRDAtom), clamp(dev.MaxQPInitRDAtom)})
+}
+
+func (id *ID) attach(qp queuePair, limits readLimits) error {
+	if err := id.move(qp, uverbs.QPStateInit, nil); err != nil {
+		return err
+	}
+	if id.datagram {
+		if err := datagramToRTS(qp); err != nil {
+			return err
+		}
+	}
+	id.mu.Lock()
+	defer id.mu.Unlock()
+	id.qp = qp
+	id.limits.device = &limits
+	return nil
+}
+
+func datagramToRTS(qp queuePair) error {
+	rtr := &uverbs.QPAttr{State: uverbs.QPStateRTR}
+	if err := qp.Modify(rtr, uverbs.QPAttrState); err != nil {
+		return err
+	}
+	return qp.Modify(&uverbs.QPAttr{State: uverbs.QPStateRTS}, uverbs.QPAttrState|uverbs.QPAttrSQPSN)
+}
+
+// InitQPAttr asks the kernel for the attributes that bring the connection's
+// queue pair to state, which is INIT, RTR or RTS.
+//
+// C: rdma_init_qp_attr
+func (id *ID) InitQPAttr(state uverbs.QPState) (*uverbs.QPAttr, uverbs.QPAttrMask, error) {
+	r := newRequest[abi.RdmaUcmInitQpAttr, abi.IbUverbsQpAttr](abi.RDMA_USER_CM_CMD_INIT_QP_ATTR)
+	r.body.Response, r.body.Id, r.body.QpState = r.respAddr(), id.handle, uint32(state)
+	if err := id.channel().file.command(r.in(), r.out()); err != nil {
+		return nil, 0, hinted("init QP attributes for "+state.String(), id.String(), closedError(err),
+			map[syscall.Errno]string{syscall.EINVAL: "the ID has no device yet, or the connection is not that far"})
+	}
+	attr, mask := qpAttr(&r.resp), uverbs.QPAttrMask(r.resp.QpAttrMask)&^unusedMask
+	attr.State = state // the iWARP kernel code leaves it to us
+	if state == uverbs.QPStateInit {
+		id.setTransport(mask)
+	}
+	return attr, mask, nil
+}
+
+// setTransport: only iWARP has no P_Keys.
+func (id *ID) setTransport(initMask uverbs.QPAttrMask) {
+	id.mu.Lock()
+	defer id.mu.Unlock()
+	id.transport = transportIB
+	if initMask&uverbs.QPAttrPKeyIndex == 0 {
+		id.transport = transportIWARP
+	}
+}
+
+// learnTransport asks if nothing has asked yet; failing is no harm.
+func (id *ID) learnTransport() {
+	id.mu.Lock()
+	known := id.transport != transportUnknown
+	id.mu.Unlock()
+	if !known {
+		_, _, _ = id.InitQPAttr(uverbs.QPStateInit)
+	}
+}
+
+func (id *ID) move(qp queuePair, state uverbs.QPState, adjust func(*uverbs.QPAttr)) error {
+	attr, mask, err := id.InitQPAttr(state)
+	if err != nil || mask == 0 {
+		return err
+	}
+	if adjust != nil {
+		adjust(attr)
+	}
+	return qp.Modify(attr, mask)
+}
+
+// readyQP takes an InfiniBand or RoCE queue pair to RTS. resources and depth,
+// where not nil, replace what the kernel negotiated.
+func (id *ID) readyQP(resources, depth *uint8) error {
+	id.mu.Lock()
+	qp, skip := id.qp, id.qp == nil || id.datagram || id.transport == transportIWARP
+	id.mu.Unlock()
+	if skip {
+		return nil
+	}
+	// INIT once more: its access flags depend on what the peer asked for.
+	if err := id.move(qp, uverbs.QPStateInit, nil); err != nil {
+		return err
+	}
+	err := id.move(qp, uverbs.QPStateRTR, func(a *uverbs.QPAttr) {
+		if resources != nil {
+			a.MaxDestRDAtomic = *resources
+		}
+	})
+	if err != nil {
+		return err
+	}
+	return id.move(qp, uverbs.QPStateRTS, func(a *uverbs.QPAttr) {
+		if depth != nil {
+			a.MaxRDAtomic = *depth
+		}
+	})
+}
+
+// failQP flushes what is posted. It may come late, when the queue pair is
+// closed or in the error state already, so its failure says nothing.
+func (id *ID) failQP() {
+	id.mu.Lock()
+	qp := id.qp
+	id.mu.Unlock()
+	if qp != nil {
+		_ = qp.Modify(&uverbs.QPAttr{State: uverbs.QPStateErr}, uverbs.QPAttrState)
+	}
+}
+
+// react does an attached queue pair's share of ev, and may change what ev
+// says. It reports whether the user is to see ev.
+func (id *ID) react(ev *Event) bool {
+	id.mu.Lock()
+	qp, failed := id.qp, id.failed
+	id.mu.Unlock()
+	if qp == nil {
+		return true
+	}
+	switch ev.Type {
+	case EventConnectResponse:
+		ev.Type = EventEstablished
+		if ev.Err = id.finish(); ev.Err != nil {
+			ev.Type = EventConnectError
+		}
+	case EventRejected, EventDisconnected:
+		id.failQP()
+		return !failed // the user was told of the failure
+	}
+	return true
+}
+
+// finish is the active side's last step on InfiniBand and RoCE.
+func (id *ID) finish() error {
+	err := id.readyQP(nil, nil)
+	if err == nil {
+		err = id.Establish()
+	}
+	if err != nil {
+		id.failQP()
+		id.mu.Lock()
+		id.failed = true
+		id.mu.Unlock()
+		return fmt.Errorf("after the peer accepted: %w", err)
+	}
+	return nil
+}

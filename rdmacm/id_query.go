@@ -1,0 +1,60 @@
+package rdmacm
+
+import (
+	"net/netip"
+
+	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// Addr is where an ID is. Before it is bound to a device, Port is 0 and
+// DeviceIndex and NodeGUID mean nothing.
+type Addr struct {
+	Local, Remote netip.AddrPort
+	DeviceIndex   uint32
+	NodeGUID      uverbs.GUID
+	Port          uint8
+	PKey          uint16
+}
+
+// QueryAddr asks the kernel for the ID's addresses and device.
+//
+// C: rdma_get_local_addr, rdma_get_peer_addr, id->verbs, id->port_num
+func (id *ID) QueryAddr() (*Addr, error) {
+	resp, err := id.query(abi.RDMA_USER_CM_QUERY_ADDR)
+	if err != nil {
+		return nil, err
+	}
+	return &Addr{
+		Local:       sockaddr(&resp.SrcAddr),
+		Remote:      sockaddr(&resp.DstAddr),
+		DeviceIndex: resp.IbdevIndex,
+		NodeGUID:    nodeGUID(resp.NodeGuid),
+		Port:        resp.PortNum,
+		PKey:        resp.Pkey,
+	}, nil
+}
+
+// QueryGID asks for the GIDs at both ends of the path.
+//
+// C: id->route.addr.addr.ibaddr
+func (id *ID) QueryGID() (local, remote uverbs.GID, err error) {
+	resp, err := id.query(abi.RDMA_USER_CM_QUERY_GID)
+	if err != nil {
+		return local, remote, err
+	}
+	return sockaddrGID(&resp.SrcAddr), sockaddrGID(&resp.DstAddr), nil
+}
+
+func (id *ID) query(option uint32) (*abi.RdmaUcmQueryAddrResp, error) {
+	r := newRequest[abi.RdmaUcmQuery, abi.RdmaUcmQueryAddrResp](abi.RDMA_USER_CM_CMD_QUERY)
+	r.body.Response, r.body.Id, r.body.Option = r.respAddr(), id.handle, option
+	err := id.channel().file.command(r.in(), r.out())
+	if err != nil {
+		return nil, commandError("query", id.String(), closedError(err))
+	}
+	return &r.resp, nil
+}
+
+// sockaddrGID finds the GID in a struct sockaddr_ib.
+func sockaddrGID(b *[128]byte) uverbs.GID { return uverbs.GID(b[8:24]) }

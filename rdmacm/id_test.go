@@ -1,0 +1,286 @@
+package rdmacm
+
+import (
+	"bytes"
+	"errors"
+	"net/netip"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+var (
+	addr4 = netip.MustParseAddrPort("10.1.2.3:7471")
+	addr6 = netip.MustParseAddrPort("[2001:db8::1]:7471")
+)
+
+// commands is every command an ID can issue.
+var commands = []struct {
+	name string
+	cmd  uint32
+	do   func(*ID) error
+}{
+	{"bind", abi.RDMA_USER_CM_CMD_BIND, func(id *ID) error { return id.Bind(addr4) }},
+	{"listen", abi.RDMA_USER_CM_CMD_LISTEN, func(id *ID) error { return id.Listen(0) }},
+	{"resolve address", abi.RDMA_USER_CM_CMD_RESOLVE_ADDR, func(id *ID) error {
+		return id.ResolveAddr(netip.AddrPort{}, addr6, time.Second)
+	}},
+	{"resolve route", abi.RDMA_USER_CM_CMD_RESOLVE_ROUTE, func(id *ID) error { return id.ResolveRoute(time.Second) }},
+	{"connect", abi.RDMA_USER_CM_CMD_CONNECT, func(id *ID) error { return id.Connect(nil) }},
+	{"accept", abi.RDMA_USER_CM_CMD_ACCEPT, func(id *ID) error { return id.Accept(nil) }},
+	{"establish", abi.RDMA_USER_CM_CMD_ACCEPT, (*ID).Establish},
+	{"reject", abi.RDMA_USER_CM_CMD_REJECT, func(id *ID) error { return id.Reject(nil) }},
+	{"disconnect", abi.RDMA_USER_CM_CMD_DISCONNECT, (*ID).Disconnect},
+	{"set option TOS", abi.RDMA_USER_CM_CMD_SET_OPTION, func(id *ID) error { return id.SetTOS(8) }},
+	{"set option REUSEADDR", abi.RDMA_USER_CM_CMD_SET_OPTION, func(id *ID) error { return id.SetReuseAddr(true) }},
+	{"set option AFONLY", abi.RDMA_USER_CM_CMD_SET_OPTION, func(id *ID) error { return id.SetAFOnly(true) }},
+	{"set option ACK_TIMEOUT", abi.RDMA_USER_CM_CMD_SET_OPTION, func(id *ID) error { return id.SetAckTimeout(14) }},
+	{"init QP attributes for RTR", abi.RDMA_USER_CM_CMD_INIT_QP_ATTR, func(id *ID) error {
+		_, _, err := id.InitQPAttr(uverbs.QPStateRTR)
+		return err
+	}},
+	{"query", abi.RDMA_USER_CM_CMD_QUERY, func(id *ID) error { _, err := id.QueryAddr(); return err }},
+	{"query", abi.RDMA_USER_CM_CMD_QUERY, func(id *ID) error { _, _, err := id.QueryGID(); return err }},
+	{"migrate", abi.RDMA_USER_CM_CMD_MIGRATE_ID, func(id *ID) error { return id.Migrate(newEventChannel(id.ch.file)) }},
+	{"destroy", abi.RDMA_USER_CM_CMD_DESTROY_ID, (*ID).Destroy},
+}
+
+func TestEveryCommandEveryErrno(t *testing.T) {
+	for _, c := range commands {
+		for errno := syscall.Errno(1); errno < 134; errno++ {
+			k := newFake()
+			id := newTestID(t, k)
+			k.fail(c.cmd, errno)
+			err := c.do(id)
+			if !errors.Is(err, errno) {
+				t.Fatalf("%s: %v answered as %v", c.name, errno, err)
+			}
+			if want := "rdmacm: " + c.name; !strings.HasPrefix(err.Error(), want) {
+				t.Errorf("%q should begin with %q", err, want)
+			}
+			k.fail(c.cmd, 0)
+			if c.cmd != abi.RDMA_USER_CM_CMD_DESTROY_ID {
+				if err := c.do(id); err != nil {
+					t.Errorf("%s after %v: %v", c.name, errno, err)
+				}
+			}
+			if err := id.Destroy(); err != nil {
+				t.Errorf("destroy after %s: %v", c.name, err)
+			}
+		}
+	}
+}
+
+func TestCreateErrno(t *testing.T) {
+	k := newFake()
+	k.fail(abi.RDMA_USER_CM_CMD_CREATE_ID, syscall.EACCES)
+	ch := newEventChannel(k)
+	_, err := ch.NewID(PortSpaceTCP, 0)
+	if !errors.Is(err, syscall.EACCES) || !strings.Contains(err.Error(), "credentials changed") {
+		t.Error(err)
+	}
+	if err := ch.Close(); err != nil {
+		t.Error("the failed ID is still held:", err)
+	}
+}
+
+func TestWireFormats(t *testing.T) {
+	k := newFake()
+	id := newTestID(t, k)
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(id.Bind(addr4))
+	b := body[abi.RdmaUcmBind](k, abi.RDMA_USER_CM_CMD_BIND)
+	want := []byte{2, 0, 0x1d, 0x2f, 10, 1, 2, 3}
+	if b.AddrSize != 16 || !bytes.Equal(b.Addr[:8], want) || b.Id != id.handle {
+		t.Errorf("bind: size %d, % x", b.AddrSize, b.Addr[:8])
+	}
+	must(id.ResolveAddr(netip.AddrPort{}, netip.MustParseAddrPort("[fe80::1%7]:1"), 2*time.Second))
+	r := body[abi.RdmaUcmResolveAddr](k, abi.RDMA_USER_CM_CMD_RESOLVE_ADDR)
+	if r.SrcSize != 0 || r.DstSize != 28 || r.TimeoutMs != 2000 || r.DstAddr[24] != 7 {
+		t.Errorf("resolve: %+v", r)
+	}
+	must(id.SetTOS(0x20))
+	if o := body[abi.RdmaUcmSetOption](k, abi.RDMA_USER_CM_CMD_SET_OPTION); o.Optlen != 1 || o.Optval == 0 {
+		t.Errorf("option: %+v", o)
+	}
+	must(id.Connect(&ConnParam{PrivateData: []byte("hello"), ResponderResources: -1, InitiatorDepth: 3}))
+	c := body[abi.RdmaUcmConnect](k, abi.RDMA_USER_CM_CMD_CONNECT).ConnParam
+	if c.Valid != 1 || c.PrivateDataLen != 5 || string(c.PrivateData[:5]) != "hello" ||
+		c.ResponderResources != 0 || c.InitiatorDepth != 3 || c.RetryCount != 7 || c.RnrRetryCount != 7 {
+		t.Errorf("connect: %+v", c)
+	}
+	must(id.Establish())
+	if a := body[abi.RdmaUcmAccept](k, abi.RDMA_USER_CM_CMD_ACCEPT); a.ConnParam.Valid != 0 || a.Uid != 0 {
+		t.Errorf("establish: %+v", a)
+	}
+	must(id.Accept(nil))
+	if a := body[abi.RdmaUcmAccept](k, abi.RDMA_USER_CM_CMD_ACCEPT); a.ConnParam.Valid != 1 || a.Uid != id.uid {
+		t.Errorf("accept: %+v", a)
+	}
+}
+
+func TestSockaddr(t *testing.T) {
+	for _, s := range []string{"10.1.2.3:7471", "[2001:db8::1]:7471", "0.0.0.0:0", "[::]:65535", "[fe80::1%999999]:1"} {
+		addr, b := netip.MustParseAddrPort(s), [128]byte{}
+		if _, err := putSockaddr(&b, addr); err != nil {
+			t.Fatal(err)
+		}
+		if got := sockaddr(&b); got != addr {
+			t.Errorf("%v came back as %v", addr, got)
+		}
+	}
+	var b [128]byte
+	if got := sockaddr(&b); got.IsValid() {
+		t.Error("no address became", got)
+	}
+	if _, err := putSockaddr(&b, netip.MustParseAddrPort("[fe80::1]:1")); err == nil {
+		t.Error("a link-local address without interface was accepted")
+	}
+	if _, err := putSockaddr(&b, netip.MustParseAddrPort("[fe80::1%nosuchinterface]:1")); err == nil {
+		t.Error("an unknown interface was accepted")
+	}
+}
+
+func TestPrivateDataLimits(t *testing.T) {
+	tests := []struct {
+		name    string
+		iwarp   bool
+		do      func(*ID, []byte) error
+		allowed int
+	}{
+		{"connect IB", false, func(id *ID, b []byte) error { return id.Connect(&ConnParam{PrivateData: b}) }, 56},
+		{"accept IB", false, func(id *ID, b []byte) error { return id.Accept(&ConnParam{PrivateData: b}) }, 196},
+		{"reject IB", false, (*ID).Reject, 148},
+		{"connect iWARP", true, func(id *ID, b []byte) error { return id.Connect(&ConnParam{PrivateData: b}) }, 255},
+		{"reject iWARP", true, (*ID).Reject, 255},
+	}
+	for _, test := range tests {
+		k := newFake()
+		k.iwarp = test.iwarp
+		id := newTestID(t, k)
+		if err := id.attach(&fakeQP{}, readLimits{16, 16}); err != nil {
+			t.Fatal(err)
+		}
+		if err := test.do(id, make([]byte, test.allowed)); err != nil {
+			t.Errorf("%s: %v", test.name, err)
+		}
+		if err := test.do(id, make([]byte, test.allowed+1)); !errors.Is(err, errPrivateData) {
+			t.Errorf("%s, one more: %v", test.name, err)
+		}
+	}
+}
+
+func TestReadLimits(t *testing.T) {
+	tests := []struct {
+		name         string
+		limits       connLimits
+		param        ConnParam
+		res, depth   uint8
+		wantRejected bool
+	}{
+		{"nothing known", connLimits{}, ConnParam{}, 0, 0, false},
+		{"the device's", connLimits{device: &readLimits{16, 8}}, ConnParam{}, 16, 8, false},
+		{"the peer's", connLimits{peer: &readLimits{4, 2}}, ConnParam{}, 4, 2, false},
+		{"the lesser", connLimits{&readLimits{16, 2}, &readLimits{4, 8}}, ConnParam{}, 4, 2, false},
+		{"none", connLimits{device: &readLimits{16, 8}}, ConnParam{ResponderResources: -1, InitiatorDepth: -1}, 0, 0, false},
+		{"given", connLimits{device: &readLimits{16, 8}}, ConnParam{ResponderResources: 3, InitiatorDepth: 5}, 3, 5, false},
+		{"too many", connLimits{device: &readLimits{16, 8}}, ConnParam{InitiatorDepth: 9}, 0, 0, true},
+	}
+	for _, test := range tests {
+		res, depth, err := test.limits.settle(&test.param)
+		if (err != nil) != test.wantRejected || errors.Is(err, syscall.EINVAL) != test.wantRejected {
+			t.Errorf("%s: %v", test.name, err)
+		}
+		if res != test.res || depth != test.depth {
+			t.Errorf("%s: %d, %d", test.name, res, depth)
+		}
+	}
+}
+
+func TestQPStates(t *testing.T) {
+	k := newFake()
+	id, qp := newTestID(t, k), new(fakeQP)
+	id.limits.peer = &readLimits{4, 3}
+	if err := id.attach(qp, readLimits{16, 16}); err != nil {
+		t.Fatal(err)
+	}
+	if err := id.Accept(nil); err != nil {
+		t.Fatal(err)
+	}
+	want := []uverbs.QPState{uverbs.QPStateInit, uverbs.QPStateInit, uverbs.QPStateRTR, uverbs.QPStateRTS}
+	if diff := cmp.Diff(want, qp.states); diff != "" {
+		t.Error("RoCE accept:", diff)
+	}
+	if qp.attrs[2].MaxDestRDAtomic != 4 || qp.attrs[3].MaxRDAtomic != 3 {
+		t.Errorf("limits not applied: %+v", qp.attrs[2:])
+	}
+	if qp.masks[2]&unusedMask != 0 {
+		t.Error("reserved bits were passed on:", qp.masks[2])
+	}
+	if n := body[abi.RdmaUcmAccept](k, abi.RDMA_USER_CM_CMD_ACCEPT).ConnParam.QpNum; n != 42 {
+		t.Error("QP number", n)
+	}
+
+	k.iwarp = true
+	id, qp = newTestID(t, k), new(fakeQP)
+	if err := id.attach(qp, readLimits{16, 16}); err != nil {
+		t.Fatal(err)
+	}
+	if err := id.Accept(nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := id.Disconnect(); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]uverbs.QPState{uverbs.QPStateInit}, qp.states); diff != "" {
+		t.Error("iWARP accept:", diff)
+	}
+	if qp.masks[0] != 0x29 {
+		t.Error("mask not passed as given:", qp.masks[0])
+	}
+}
+
+func TestDatagramQPStates(t *testing.T) {
+	k := newFake()
+	id, err := newEventChannel(k).NewID(PortSpaceUDP, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if typ := body[abi.RdmaUcmCreateId](k, abi.RDMA_USER_CM_CMD_CREATE_ID).QpType; uverbs.QPType(typ) != uverbs.QPTypeUD {
+		t.Error("QP type", typ)
+	}
+	qp := new(fakeQP)
+	if err := id.attach(qp, readLimits{}); err != nil {
+		t.Fatal(err)
+	}
+	want := []uverbs.QPState{uverbs.QPStateInit, uverbs.QPStateRTR, uverbs.QPStateRTS}
+	if diff := cmp.Diff(want, qp.states); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestAcceptFailureFailsQP(t *testing.T) {
+	k := newFake()
+	id, qp := newTestID(t, k), new(fakeQP)
+	if err := id.attach(qp, readLimits{16, 16}); err != nil {
+		t.Fatal(err)
+	}
+	k.fail(abi.RDMA_USER_CM_CMD_ACCEPT, syscall.ENOTCONN)
+	if err := id.Accept(nil); !errors.Is(err, syscall.ENOTCONN) {
+		t.Error(err)
+	}
+	if last := qp.states[len(qp.states)-1]; last != uverbs.QPStateErr {
+		t.Error("QP left in", last)
+	}
+}

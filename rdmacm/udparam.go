@@ -1,0 +1,21 @@
+package rdmacm
+
+import (
+	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// UDParam is how to reach the peer of a datagram ID.
+//
+// C: struct rdma_ud_param
+type UDParam struct {
+	QPNum uint32
+	QKey  uint32
+	AH    uverbs.AHAttr
+}
+
+// decodeUD returns the private data, which an Event keeps in one place.
+func decodeUD(p *UDParam, w abi.RdmaUcmUdParam) []byte {
+	*p = UDParam{QPNum: w.QpNum, QKey: w.Qkey, AH: ahAttr(&w.AhAttr)}
+	return private(w.PrivateData[:], w.PrivateDataLen)
+}
