@@ -20,7 +20,8 @@
 // # Errors
 //
 // The kernel's errno is kept: errors.Is(err, syscall.EPERM) works. Beside it
-// stand [ErrNotFound], [ErrNotSupported], [ErrPermission] and [ErrMalformed].
+// stand [ErrNotFound], [ErrNotSupported], [ErrPermission], [ErrInvalidName] and
+// [ErrMalformed].
 //
 // Only linux has NETLINK_RDMA. Elsewhere every call fails with
 // [ErrNotSupported].

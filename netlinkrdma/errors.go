@@ -16,6 +16,8 @@ var (
 	ErrNotSupported error = notSupported{}
 	// ErrPermission: the kernel wants CAP_NET_ADMIN.
 	ErrPermission = errors.New("needs CAP_NET_ADMIN in the initial user namespace (run as root, or setcap cap_net_admin+ep)")
+	// ErrInvalidName: the kernel would refuse this name, or cut it short.
+	ErrInvalidName = errors.New("invalid name")
 	// ErrMalformed: a reply breaks the rules of the protocol.
 	ErrMalformed = errors.New("malformed netlink reply")
 )

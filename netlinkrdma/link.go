@@ -57,11 +57,11 @@ func checkLinkNames(name, typ, netdev string) error {
 	} {
 		switch {
 		case n.value == "":
-			return fmt.Errorf("the %s is empty: %w", n.kind, syscall.EINVAL)
+			return fmt.Errorf("%w: the %s is empty (%w)", ErrInvalidName, n.kind, syscall.EINVAL)
 		case len(n.value) > n.longest:
-			return fmt.Errorf("the %s has %d bytes, the kernel takes %d: %w", n.kind, len(n.value), n.longest, syscall.EINVAL)
+			return fmt.Errorf("%w: the %s has %d bytes, the kernel takes %d (%w)", ErrInvalidName, n.kind, len(n.value), n.longest, syscall.EINVAL)
 		case strings.ContainsAny(n.value, "%/\x00"):
-			return fmt.Errorf("the %s holds a percent sign, a slash or a NUL: %w", n.kind, syscall.EINVAL)
+			return fmt.Errorf("%w: the %s holds a percent sign, a slash or a NUL (%w)", ErrInvalidName, n.kind, syscall.EINVAL)
 		}
 	}
 	return nil

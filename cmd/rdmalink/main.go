@@ -1,0 +1,17 @@
+// Rdmalink adds, deletes and shows RDMA links, as iproute2's rdma does, from
+// one static binary that needs nothing but the kernel.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}

@@ -1,0 +1,52 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/goverbs/goverbs/netlinkrdma"
+)
+
+// Exit codes.
+const (
+	exitOK     = 0
+	exitFailed = 1 // the kernel, the network or a peer said no
+	exitUsage  = 2 // the command line makes no sense
+)
+
+// tool is what a command works with: its streams, the options given, and the
+// kernel it speaks to.
+type tool struct {
+	stdin          io.Reader
+	stdout, stderr io.Writer
+	rdma           *netlinkrdma.Client
+	net            netdevs
+
+	help, version, json, pretty, fixNetdev bool
+}
+
+// run is the program without its process: it returns the exit code.
+func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	t := &tool{stdin: stdin, stdout: stdout, stderr: stderr, rdma: &netlinkrdma.Client{}, net: kernelNetdevs{}}
+	return t.run(ctx, args)
+}
+
+func (t *tool) run(ctx context.Context, args []string) int {
+	err := t.dispatch(ctx, root(), nil, &words{list: args})
+	if err == nil {
+		return exitOK
+	}
+	fmt.Fprintf(t.stderr, "rdmalink: %s\n", strings.ReplaceAll(err.Error(), "netlinkrdma: ", ""))
+	if errors.As(err, new(usageError)) {
+		return exitUsage
+	}
+	return exitFailed
+}
+
+// note tells what the user should know although the command did its work.
+func (t *tool) note(format string, args ...any) {
+	fmt.Fprintf(t.stderr, "rdmalink: note: "+format+"\n", args...)
+}

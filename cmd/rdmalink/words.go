@@ -1,0 +1,57 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+)
+
+// words is a cursor over the words of the command line.
+type words struct {
+	list []string
+	pos  int
+}
+
+// peek is the next word, or empty at the end.
+func (w *words) peek() string {
+	if w.pos < len(w.list) {
+		return w.list[w.pos]
+	}
+	return ""
+}
+
+func (w *words) advance() { w.pos++ }
+
+// rest takes all words that are left.
+func (w *words) rest() []string {
+	rest := w.list[min(w.pos, len(w.list)):]
+	w.pos = len(w.list)
+	return rest
+}
+
+// value takes a word the user chose; what names it.
+func (w *words) value(what string) (string, error) {
+	word := w.peek()
+	if word == "" {
+		return "", expected("", what)
+	}
+	w.advance()
+	return word, nil
+}
+
+// keyword takes a fixed word, or the beginning of it.
+func (w *words) keyword(want string) error {
+	word := w.peek()
+	if word == "" || !strings.HasPrefix(want, word) {
+		return expected(word, want)
+	}
+	w.advance()
+	return nil
+}
+
+// end wants no word to be left.
+func (w *words) end() error {
+	if w.pos < len(w.list) {
+		return usageError{text: fmt.Sprintf("%q is one word too many", w.list[w.pos])}
+	}
+	return nil
+}
