@@ -74,16 +74,17 @@ func (p *FlagProducer[T]) Behind(n uint32) bool {
 
 // Retract takes back, oldest first, the elements that the consumer has not taken:
 //
-//	for e := range p.Retract { … }
+//	for e, word := range p.Retract { … }
 //
-// An element is free for Next once it was yielded. A consumer that is still at
+// with the word they were published with. An element is free for Next once it was yielded. A consumer that is still at
 // work may take the same element: retract only from one that has stopped.
-func (p *FlagProducer[T]) Retract(yield func(*T) bool) {
+func (p *FlagProducer[T]) Retract(yield func(*T, uint32) bool) {
 	for i := range uint32(len(p.ring.slots)) {
 		e := &p.ring.slots[(p.ring.count+i)&p.ring.mask]
-		if w := wordIn(e, p.ring.word); w.Load()&Valid != 0 {
+		w := wordIn(e, p.ring.word)
+		if word := w.Load(); word&Valid != 0 {
 			w.Store(0)
-			if !yield(e) {
+			if !yield(e, word) {
 				return
 			}
 		}

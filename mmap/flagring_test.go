@@ -123,9 +123,9 @@ func TestFlagProducerRetract(t *testing.T) {
 		}
 	}
 	next := 3
-	for e := range p.Retract {
-		if !e.holds(next) {
-			t.Errorf("retracted %d, want %d", e.ID, next)
+	for e, word := range p.Retract {
+		if !e.holds(next) || word != Valid {
+			t.Errorf("retracted %d with word %#x, want %d", e.ID, word, next)
 		}
 		if next++; next == 5 {
 			break

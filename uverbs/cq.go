@@ -3,7 +3,9 @@ package uverbs
 import (
 	"context"
 	"fmt"
+	"math"
 	"sync"
+	"sync/atomic"
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/ioctl"
@@ -20,12 +22,14 @@ type CQ struct {
 	cookie  uint64
 	cqe     int
 
-	event chan struct{} // holds a token after an event
+	waiters atomic.Int32
+	event   chan struct{} // holds a token after an event
 	gone  chan struct{} // closed with the CQ
 
 	mu     sync.Mutex // guards what follows
 	ring   CQRing
 	memory queueMemory
+	old    []WC // completions taken off the ring when a QP was closed, before the device's
 	made   []WC // completions that a provider made itself, behind the device's
 	qps    map[uint32]*QP
 	closed bool
@@ -63,7 +67,7 @@ func (d *Device) CreateCQ(entries int, opts *CQOptions) (*CQ, error) {
 }
 
 func (cq *CQ) create(entries int, opts *CQOptions) error {
-	r := &CQRequest{CQE: uint32(max(entries, 1))}
+	r := &CQRequest{CQE: uint32(min(max(entries, 1), math.MaxInt32))}
 	r.creation = cq.dev.creation(func(u UHW) error { return cq.issueCreate(r, opts.CompVector, u) })
 	cq.dev.events.add(cq.cookie, AsyncEvent{CQ: cq})
 	if cq.channel != nil {
@@ -117,22 +121,26 @@ func (cq *CQ) Poll(wcs []WC) (int, error) {
 		cq.mu.Unlock()
 		return 0, cq.fail("poll", ErrClosed, "")
 	}
-	n, err := cq.ring.Poll(wcs)
-	if n < len(wcs) && len(cq.made) > 0 {
-		n += cq.takeMade(wcs[n:])
-	}
+	old := take(wcs, &cq.old)
+	n, err := cq.ring.Poll(wcs[old:])
+	n += old
+	made := take(wcs[n:], &cq.made)
 	cq.mu.Unlock()
-	for i := range wcs[:n] {
-		if wcs[i].Status != StatusSuccess {
-			cq.failed(wcs[i].QPN)
+	for i := range wcs[old:n] {
+		if wc := &wcs[old+i]; wc.Status != StatusSuccess {
+			cq.failed(wc.QPN)
 		}
 	}
-	return n, err
+	return n + made, err
 }
 
-func (cq *CQ) takeMade(wcs []WC) int {
-	n := copy(wcs, cq.made)
-	cq.made = cq.made[:copy(cq.made, cq.made[n:])]
+// take moves the oldest completions of a list to wcs.
+func take(wcs []WC, list *[]WC) int {
+	if len(*list) == 0 {
+		return 0
+	}
+	n := copy(wcs, *list)
+	*list = (*list)[:copy(*list, (*list)[n:])]
 	return n
 }
 
@@ -152,6 +160,11 @@ func (cq *CQ) complete(wc WC) {
 	cq.mu.Lock()
 	cq.made = append(cq.made, wc)
 	cq.mu.Unlock()
+	cq.wake()
+}
+
+// wake gives a waiter a reason to look at the CQ, wherever it waits.
+func (cq *CQ) wake() {
 	cq.signal()
 	if cq.channel != nil {
 		cq.channel.reader.kick()
@@ -197,6 +210,8 @@ func (cq *CQ) Arm(solicitedOnly bool) error {
 //
 // C: ibv_req_notify_cq, ibv_get_cq_event, ibv_ack_cq_events and ibv_poll_cq
 func (cq *CQ) Wait(ctx context.Context, wcs []WC) (int, error) {
+	cq.waiters.Add(1)
+	defer cq.leave()
 	for {
 		if n, err := cq.Poll(wcs); n > 0 || err != nil {
 			return n, err
@@ -210,5 +225,14 @@ func (cq *CQ) Wait(ctx context.Context, wcs []WC) (int, error) {
 		if err := cq.channel.wait(ctx, cq); err != nil {
 			return 0, err
 		}
+	}
+}
+
+// leave wakes the next of several waiters. One event wakes one of them, who may
+// have left completions behind and has not armed the CQ again; the chain ends
+// with a waiter that finds nothing, arms and parks.
+func (cq *CQ) leave() {
+	if cq.waiters.Add(-1) > 0 {
+		cq.wake()
 	}
 }

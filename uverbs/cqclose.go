@@ -1,6 +1,8 @@
 package uverbs
 
 import (
+	"slices"
+
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/ioctl"
 )
@@ -62,10 +64,33 @@ func (cq *CQ) addQP(qp *QP) {
 	cq.qps[qp.num] = qp
 }
 
+// removeQP forgets a QP that is gone in the kernel, which may give its number to
+// another one at once. So that the old one's failed completions do not speak for
+// the new one, everything completed until now leaves the ring.
 func (cq *CQ) removeQP(qp *QP) {
 	cq.mu.Lock()
-	defer cq.mu.Unlock()
 	if cq.qps[qp.num] == qp {
 		delete(cq.qps, qp.num)
 	}
+	drained := cq.drain()
+	cq.mu.Unlock()
+	for i := range drained {
+		if drained[i].Status != StatusSuccess && drained[i].QPN != qp.num {
+			cq.failed(drained[i].QPN)
+		}
+	}
+}
+
+// drain moves completions from the ring to old, no more than the ring can hold.
+func (cq *CQ) drain() []WC {
+	start := len(cq.old)
+	var batch [16]WC
+	for len(cq.old) < cq.cqe {
+		n, err := cq.ring.Poll(batch[:])
+		cq.old = append(cq.old, batch[:n]...)
+		if n < len(batch) || err != nil {
+			break
+		}
+	}
+	return slices.Clone(cq.old[start:])
 }

@@ -61,7 +61,7 @@ func NewDevice(info DeviceInfo, file ioctl.File) (*Device, error) {
 	d := &Device{info: info, file: newDeviceFile(file)}
 	d.root(info.Name)
 	if err := d.start(); err != nil {
-		return nil, errors.Join(err, file.Close())
+		return nil, errors.Join(err, d.file.Close())
 	}
 	d.cleanup = runtime.AddCleanup(d, (*deviceFile).abandon, d.file)
 	return d, nil

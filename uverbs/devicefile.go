@@ -1,7 +1,10 @@
 package uverbs
 
 import (
+	"errors"
+	"runtime"
 	"sync"
+	"sync/atomic"
 
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/mmap"
@@ -13,12 +16,23 @@ import (
 // close. It may: who still had a queue would keep its Device reachable.
 type deviceFile struct {
 	ioctl.File
+	closed atomic.Bool
 	mu     sync.Mutex
 	queues map[*mmap.Region]struct{}
+	pins   map[*runtime.Pinner]struct{} // of registered Go memory; a Pinner forgotten while it pins ends the process
 }
 
 func newDeviceFile(f ioctl.File) *deviceFile {
-	return &deviceFile{File: f, queues: make(map[*mmap.Region]struct{})}
+	return &deviceFile{File: f, queues: make(map[*mmap.Region]struct{}), pins: make(map[*runtime.Pinner]struct{})}
+}
+
+// Ioctl refuses calls after Close, when the descriptor's number may be another
+// file's.
+func (f *deviceFile) Ioctl(r *ioctl.Request) error {
+	if f.closed.Load() {
+		return ErrClosed
+	}
+	return f.File.Ioctl(r)
 }
 
 func (f *deviceFile) hold(r *mmap.Region) {
@@ -34,10 +48,42 @@ func (f *deviceFile) release(r *mmap.Region) error {
 	return r.Close()
 }
 
-// abandon frees everything, for a Device that nobody can reach any more.
-func (f *deviceFile) abandon() {
-	for r := range f.queues {
-		_ = r.Close() // nobody is left to tell
-	}
-	_ = f.Close()
+// pin holds b in place until unpin.
+func (f *deviceFile) pin(b []byte) *runtime.Pinner {
+	p := new(runtime.Pinner)
+	p.Pin(&b[0])
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.pins[p] = struct{}{}
+	return p
 }
+
+func (f *deviceFile) unpin(p *runtime.Pinner) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.pins, p)
+	p.Unpin()
+}
+
+// Close lets go of the kernel: of queues first, for a mapping keeps the kernel's
+// context alive. The objects have returned theirs; what a provider mapped for the
+// whole device is still there.
+func (f *deviceFile) Close() error {
+	f.closed.Store(true)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var errs []error
+	for r := range f.queues {
+		errs = append(errs, r.Close())
+	}
+	clear(f.queues)
+	errs = append(errs, f.File.Close())
+	for p := range f.pins {
+		p.Unpin()
+	}
+	clear(f.pins)
+	return errors.Join(errs...)
+}
+
+// abandon frees everything, for a Device that nobody can reach any more.
+func (f *deviceFile) abandon() { _ = f.Close() } // nobody is left to tell

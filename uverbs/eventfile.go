@@ -33,6 +33,8 @@ func (r *eventReader) read(ctx context.Context, buf []byte) (kicked bool, err er
 		// A kick that comes between here and the reset is lost, so the caller
 		// looks at what it could have been about only after this returned.
 		return true, r.file.SetReadDeadline(time.Time{})
+	case errors.Is(err, os.ErrClosed):
+		return false, ErrClosed
 	case err != nil:
 		return false, err
 	case n != len(buf):

@@ -20,8 +20,8 @@ type MR struct {
 	handle     uint32
 	lkey, rkey uint32
 	data       []byte
-	own        *mmap.Region   // memory that came with the region
-	pinner     runtime.Pinner // holds a caller's slice in place
+	own        *mmap.Region    // memory that came with the region
+	pin        *runtime.Pinner // holds a caller's slice in place
 }
 
 // MROptions refine [PD.AllocMR]. Nil and the zero value ask for ordinary pages.
@@ -56,10 +56,9 @@ func (pd *PD) RegMR(b []byte, access Access) (*MR, error) {
 	if len(b) == 0 {
 		return nil, &Error{Op: "create", Object: "MR", Device: pd.dev.info.Name, Err: syscall.EINVAL, Hint: "the memory is empty"}
 	}
-	mr := &MR{pd: pd, data: b}
-	mr.pinner.Pin(&b[0])
+	mr := &MR{pd: pd, data: b, pin: pd.dev.file.pin(b)}
 	if err := mr.register(access); err != nil {
-		mr.pinner.Unpin()
+		pd.dev.file.unpin(mr.pin)
 		return nil, err
 	}
 	return mr, nil
@@ -138,9 +137,9 @@ func (mr *MR) Close() error {
 	if err != nil {
 		return err
 	}
-	mr.pinner.Unpin()
 	if mr.own != nil {
 		return mr.own.Close()
 	}
+	mr.pd.dev.file.unpin(mr.pin)
 	return nil
 }

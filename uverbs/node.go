@@ -39,7 +39,7 @@ func (n *node) attach(name string, parents ...*node) error {
 	n.graph.Lock()
 	defer n.graph.Unlock()
 	for _, p := range parents {
-		if p.state != nodeOpen || p.graph != n.graph {
+		if p.graph != n.graph || p.state != nodeOpen {
 			return n.fail("create", ErrClosed, p.name+" is closed or belongs to another device")
 		}
 	}
@@ -101,6 +101,17 @@ func (n *node) beginClose() error {
 		return n.fail("close", ErrInUse, "close "+n.holders()+" first")
 	}
 	n.state = nodeClosing
+	return nil
+}
+
+// usable refuses an operation on a closed object, whose number in the kernel may
+// belong to another one by now.
+func (n *node) usable(op string) error {
+	n.graph.Lock()
+	defer n.graph.Unlock()
+	if n.state == nodeClosed {
+		return n.fail(op, ErrClosed, "")
+	}
 	return nil
 }
 

@@ -1,10 +1,10 @@
 package uverbs
 
 import (
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"syscall"
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/ioctl"
@@ -23,7 +23,7 @@ type QP struct {
 	cap            QPCap
 	cookie         uint64
 	state          atomic.Uint32 // as far as this process moved it
-	failing        atomic.Bool   // set once, by the first sign of the error state
+	failing        atomic.Bool   // the provider was told of the error state
 
 	// sq and rq guard the two queues. Whoever takes both takes sq first.
 	sq, rq sync.Mutex
@@ -85,7 +85,7 @@ func (pd *PD) CreateQP(opts *QPOptions) (*QP, error) {
 		return nil, dev.noProvider("create", "QP")
 	}
 	if opts == nil || opts.SendCQ == nil || opts.RecvCQ == nil {
-		return nil, &Error{Op: "create", Object: "QP", Device: dev.info.Name, Err: errors.ErrUnsupported, Hint: "QPOptions must name SendCQ and RecvCQ"}
+		return nil, &Error{Op: "create", Object: "QP", Device: dev.info.Name, Err: syscall.EINVAL, Hint: "QPOptions must name SendCQ and RecvCQ"}
 	}
 	qp := &QP{dev: dev, pd: pd, sendCQ: opts.SendCQ, recvCQ: opts.RecvCQ, typ: opts.Type, cap: opts.Cap}
 	if qp.typ == 0 {

@@ -15,6 +15,9 @@ import (
 //
 // C: ibv_modify_qp
 func (qp *QP) Modify(attr *QPAttr, mask QPAttrMask) error {
+	if err := qp.usable("modify"); err != nil {
+		return err
+	}
 	if err := qp.issueModify(attr, mask); err != nil {
 		return qp.fail("modify", err, qp.explain(err, attr, mask))
 	}
@@ -70,6 +73,9 @@ func (qp *QP) explain(err error, attr *QPAttr, mask QPAttrMask) string {
 //
 // C: ibv_query_qp
 func (qp *QP) Query() (*QPAttr, error) {
+	if err := qp.usable("query"); err != nil {
+		return nil, err
+	}
 	var resp abi.IbUverbsQueryQpResp
 	in := &abi.IbUverbsQueryQp{QpHandle: qp.handle, AttrMask: uint32(QPAttrDestQPN<<1 - 1)}
 	r := writeCommand(qp.dev, abi.IB_USER_VERBS_CMD_QUERY_QP, in)

@@ -48,15 +48,19 @@ func (qp *QP) PostRecv(wrs []RecvWR) (int, error) {
 
 // failed lets the provider complete what the device will not. The first sign of
 // the error state triggers it: a failed completion, or a move to that state.
+//
+// It returns when that is done, also when another goroutine does it: who comes
+// here from a refused post goes on to post to the provider's flush.
 func (qp *QP) failed() {
-	if qp.failing.Swap(true) {
+	if qp.failing.Load() {
 		return
 	}
 	qp.sq.Lock()
 	defer qp.sq.Unlock()
 	qp.rq.Lock()
 	defer qp.rq.Unlock()
-	if !qp.closed {
+	if !qp.closed && !qp.failing.Load() {
 		qp.ring.Fail()
+		qp.failing.Store(true)
 	}
 }

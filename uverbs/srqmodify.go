@@ -17,6 +17,9 @@ type SRQAttr struct {
 //
 // C: ibv_query_srq
 func (s *SRQ) Query() (*SRQAttr, error) {
+	if err := s.usable("query"); err != nil {
+		return nil, err
+	}
 	var resp abi.IbUverbsQuerySrqResp
 	r := writeCommand(s.dev, abi.IB_USER_VERBS_CMD_QUERY_SRQ, &abi.IbUverbsQuerySrq{SrqHandle: s.handle})
 	ioctl.Out(r, abi.UVERBS_ATTR_CORE_OUT, &resp)
@@ -31,6 +34,9 @@ func (s *SRQ) Query() (*SRQAttr, error) {
 //
 // C: ibv_modify_srq with IBV_SRQ_LIMIT
 func (s *SRQ) SetLimit(limit uint32) error {
+	if err := s.usable("set the limit of"); err != nil {
+		return err
+	}
 	in := &abi.IbUverbsModifySrq{SrqHandle: s.handle, AttrMask: srqLimit, SrqLimit: limit}
 	if err := writeCommand(s.dev, abi.IB_USER_VERBS_CMD_MODIFY_SRQ, in).Do(s.dev.file); err != nil {
 		return s.fail("set the limit of", err, "")

@@ -11,8 +11,8 @@ import "github.com/goverbs/goverbs/uverbs"
 func (q *qp) Fail() {
 	q.failed = true
 	_ = q.request.MoveToError() // fails only when the QP is past caring
-	for e := range q.sq.Retract {
-		q.request.SendFlush.Flush(e.Id, opcodeOf(e.Opcode), q.num)
+	for e, word := range q.sq.Retract {
+		q.request.SendFlush.Flush(e.Id, opcodeOf(uint8(word>>24)), q.num)
 	}
 	if q.rq == nil {
 		return
