@@ -39,6 +39,8 @@ var ErrDisconnected = errors.New("peer disconnected")
 // ErrDeviceRemoved is what [Conn.Err] holds once the RDMA device has gone.
 var ErrDeviceRemoved = errors.New("RDMA device removed")
 
+var errUnexpected = errors.New("unexpected event")
+
 // RejectReason is why the peer refused a connection, numbered as in the
 // InfiniBand architecture, 12.6.7.2.
 type RejectReason uint16

@@ -42,7 +42,8 @@ type ID struct {
 	handle   uint32 // our name for the kernel's object
 	ps       PortSpace
 	datagram bool
-	deliver  func(*Event) // who among Dial, Listen and Accept waits for events
+
+	qpMu sync.Mutex // held while qp is being moved; taken before mu
 
 	mu        sync.Mutex
 	settled   sync.Cond // acked or destroyed changed
@@ -51,6 +52,7 @@ type ID struct {
 	transport transport
 	qp        queuePair
 	limits    connLimits
+	to        sink // who among Dial, Listen and Accept takes the events
 	failed    bool // set-up failed after the peer's answer: mute what follows
 }
 

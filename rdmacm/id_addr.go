@@ -78,22 +78,22 @@ func (id *ID) ResolveRoute(timeout time.Duration) error {
 // resolveError explains why the kernel finds no RDMA way to dst. It serves the
 // command and the event.
 func resolveError(op string, dst netip.AddrPort, err error) error {
-	none := "no RDMA device on the interface that routes to " + dst.Addr().String() +
-		"; rdmalink show lists the devices, ip route get the interface"
-	if dst.Addr().IsLoopback() {
-		none = "over lo a link works only if lo had a MAC address when the link was added" +
-			" (ip link set lo address 02:00:00:00:00:01) and has an address outside 127/8;" +
-			" rdmalink add does both on request"
-	}
-	return hinted(op, dst.String(), err, map[syscall.Errno]string{
-		syscall.ENODEV:        none,
-		syscall.ENOENT:        none,
+	hints := map[syscall.Errno]string{
 		syscall.EADDRNOTAVAIL: "the source address belongs to no interface here, or is in use",
 		syscall.ENETUNREACH:   "no route; ip route get shows what the kernel would do",
 		syscall.EHOSTUNREACH:  "the neighbour does not answer",
 		syscall.ETIMEDOUT:     "the neighbour, or the subnet manager, did not answer in time",
 		syscall.EACCES:        "a source port below 1024 needs CAP_NET_BIND_SERVICE, or the process's credentials changed since the channel was opened",
-	})
+	}
+	none := "no RDMA device on the interface that routes to " + dst.Addr().String() +
+		"; rdmalink show lists the devices, ip route get the interface"
+	if dst.Addr().IsLoopback() {
+		none = "over lo a link works only if lo had a MAC address when the link was added" +
+			" (ip link set lo address 02:00:00:00:00:01) and has an address outside 127/8 to dial from"
+		hints[syscall.EINVAL] = none // the kernel's loopback path and a device without P_Keys
+	}
+	hints[syscall.ENODEV], hints[syscall.ENOENT] = none, none
+	return hinted(op, dst.String(), err, hints)
 }
 
 func milliseconds(d time.Duration) uint32 {

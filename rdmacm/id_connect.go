@@ -83,10 +83,7 @@ func (id *ID) Reject(private []byte) error {
 //
 // C: rdma_disconnect
 func (id *ID) Disconnect() error {
-	id.mu.Lock()
-	iwarp := id.transport == transportIWARP
-	id.mu.Unlock()
-	if !iwarp {
+	if !id.isIWARP() {
 		id.failQP()
 	}
 	err := command(id, abi.RDMA_USER_CM_CMD_DISCONNECT, func(b *abi.RdmaUcmDisconnect) {

@@ -106,43 +106,70 @@ func (id *ID) move(qp queuePair, state uverbs.QPState, adjust func(*uverbs.QPAtt
 	return qp.Modify(attr, mask)
 }
 
-// readyQP takes an InfiniBand or RoCE queue pair to RTS. resources and depth,
-// where not nil, replace what the kernel negotiated.
-func (id *ID) readyQP(resources, depth *uint8) error {
+// DetachQP takes the queue pair back from the ID. When it returns no event can
+// move the queue pair any more; so detach before closing it. Close of a Conn
+// does.
+func (id *ID) DetachQP() {
+	id.qpMu.Lock()
+	defer id.qpMu.Unlock()
 	id.mu.Lock()
-	qp, skip := id.qp, id.qp == nil || id.datagram || id.transport == transportIWARP
-	id.mu.Unlock()
-	if skip {
-		return nil
-	}
-	// INIT once more: its access flags depend on what the peer asked for.
-	if err := id.move(qp, uverbs.QPStateInit, nil); err != nil {
-		return err
-	}
-	err := id.move(qp, uverbs.QPStateRTR, func(a *uverbs.QPAttr) {
-		if resources != nil {
-			a.MaxDestRDAtomic = *resources
-		}
-	})
-	if err != nil {
-		return err
-	}
-	return id.move(qp, uverbs.QPStateRTS, func(a *uverbs.QPAttr) {
-		if depth != nil {
-			a.MaxRDAtomic = *depth
-		}
-	})
+	defer id.mu.Unlock()
+	id.qp = nil
 }
 
-// failQP flushes what is posted. It may come late, when the queue pair is
-// closed or in the error state already, so its failure says nothing.
-func (id *ID) failQP() {
+// lendQP calls use with the attached queue pair, if there is one, and lets
+// nobody detach it meanwhile.
+func (id *ID) lendQP(use func(queuePair) error) error {
+	id.qpMu.Lock()
+	defer id.qpMu.Unlock()
 	id.mu.Lock()
 	qp := id.qp
 	id.mu.Unlock()
-	if qp != nil {
-		_ = qp.Modify(&uverbs.QPAttr{State: uverbs.QPStateErr}, uverbs.QPAttrState)
+	if qp == nil {
+		return nil
 	}
+	return use(qp)
+}
+
+// readyQP takes an InfiniBand or RoCE queue pair to RTS. resources and depth,
+// where not nil, replace what the kernel negotiated.
+func (id *ID) readyQP(resources, depth *uint8) error {
+	if id.datagram || id.isIWARP() {
+		return nil
+	}
+	return id.lendQP(func(qp queuePair) error {
+		// INIT once more: its access flags depend on what the peer asked for.
+		if err := id.move(qp, uverbs.QPStateInit, nil); err != nil {
+			return err
+		}
+		err := id.move(qp, uverbs.QPStateRTR, func(a *uverbs.QPAttr) {
+			if resources != nil {
+				a.MaxDestRDAtomic = *resources
+			}
+		})
+		if err != nil {
+			return err
+		}
+		return id.move(qp, uverbs.QPStateRTS, func(a *uverbs.QPAttr) {
+			if depth != nil {
+				a.MaxRDAtomic = *depth
+			}
+		})
+	})
+}
+
+// failQP flushes what is posted. It may come late, when the queue pair is in
+// the error state already, so its failure says nothing.
+func (id *ID) failQP() {
+	_ = id.lendQP(func(qp queuePair) error {
+		return qp.Modify(&uverbs.QPAttr{State: uverbs.QPStateErr}, uverbs.QPAttrState)
+	})
+}
+
+func (id *ID) isIWARP() bool {
+	id.mu.Lock()
+	defer id.mu.Unlock()
+	return id.transport == transportIWARP
 }
 
 // react does an attached queue pair's share of ev, and may change what ev

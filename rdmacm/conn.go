@@ -1,0 +1,144 @@
+package rdmacm
+
+import (
+	"context"
+	"io"
+	"net/netip"
+	"sync"
+
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// Conn is a connected queue pair with what it needs: a protection domain and
+// two completion queues to wait on, on a device shared with other connections.
+// Work is posted to QP; the methods of Conn may be called concurrently.
+type Conn struct {
+	hub *hub
+	id  *ID
+
+	pd          *uverbs.PD
+	qp          *uverbs.QP
+	local       netip.AddrPort
+	remote      netip.AddrPort
+	privateData []byte
+
+	setup   chan *Event // what comes before the connection stands
+	done    chan struct{}
+	endOnce sync.Once
+	endErr  error // set before done is closed
+
+	closing     sync.Mutex
+	established bool  // and not disconnected by us
+	link        owned // hub, ID, QP
+	verbs       owned // device, PD, completion channel, CQs
+}
+
+func newConn(h *hub) *Conn {
+	return &Conn{hub: h, setup: make(chan *Event, 8), done: make(chan struct{})}
+}
+
+// QP is the queue pair to post work to. The Conn owns it: don't close it.
+func (c *Conn) QP() *uverbs.QP { return c.qp }
+
+// PD is the protection domain to register memory in. Close what is made in it
+// before the Conn.
+func (c *Conn) PD() *uverbs.PD { return c.pd }
+
+// SendCQ is where posted sends complete; its Wait parks until they do.
+func (c *Conn) SendCQ() *uverbs.CQ { return c.qp.SendCQ() }
+
+// RecvCQ is where receives complete.
+func (c *Conn) RecvCQ() *uverbs.CQ { return c.qp.RecvCQ() }
+
+// Device is the device the connection runs over.
+func (c *Conn) Device() *uverbs.Device { return c.pd.Device() }
+
+// LocalAddr is this end's address and port.
+func (c *Conn) LocalAddr() netip.AddrPort { return c.local }
+
+// RemoteAddr is the peer's.
+func (c *Conn) RemoteAddr() netip.AddrPort { return c.remote }
+
+// PrivateData is what the peer sent with its request, or with its answer.
+// InfiniBand and RoCE fill it up with zeros, to 56 or 196 bytes.
+func (c *Conn) PrivateData() []byte { return c.privateData }
+
+// Own hands something made in PD, such as a memory region, to the Conn: Close
+// closes it after the queue pair and before PD. What Prepare makes has to be
+// handed over, because nobody else can free the Conn if the attempt fails.
+func (c *Conn) Own(child io.Closer) {
+	c.closing.Lock()
+	defer c.closing.Unlock()
+	c.verbs.add(child.Close)
+}
+
+// Done is closed when the connection has ended: the peer disconnected or died,
+// the device was removed, or Close was called. Err tells which.
+func (c *Conn) Done() <-chan struct{} { return c.done }
+
+// Err is nil while the connection lives, then ErrDisconnected,
+// ErrDeviceRemoved or, after Close, net.ErrClosed.
+func (c *Conn) Err() error {
+	select {
+	case <-c.done:
+		return c.endErr
+	default:
+		return nil
+	}
+}
+
+// event runs on the hub's goroutine.
+func (c *Conn) event(ev *Event) {
+	switch ev.Type {
+	case EventDisconnected:
+		if !c.id.isIWARP() {
+			_ = c.id.Disconnect() // else the peer asks again until it gives up
+		}
+		c.end(ErrDisconnected)
+	case EventDeviceRemoval:
+		c.end(ErrDeviceRemoved)
+	case EventAddrChange, EventTimewaitExit:
+		// Nothing to do: the connection stays as it is, or is over already.
+	default:
+		select {
+		case c.setup <- ev:
+		default: // more than any kernel sends
+		}
+	}
+}
+
+func (c *Conn) broken(err error) { c.end(err) }
+
+func (c *Conn) end(err error) {
+	c.endOnce.Do(func() {
+		c.endErr = err
+		close(c.done)
+	})
+}
+
+// await waits for the outcome of the step of connection set-up under way.
+func (c *Conn) await(ctx context.Context, want EventType) (*Event, error) {
+	select {
+	case ev := <-c.setup:
+		return c.outcome(ev, want)
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-c.done:
+	}
+	select {
+	case ev := <-c.setup: // it came first
+		return c.outcome(ev, want)
+	default:
+		return nil, c.endErr
+	}
+}
+
+func (c *Conn) outcome(ev *Event, want EventType) (*Event, error) {
+	switch {
+	case ev.Err != nil:
+		return nil, ev.Err
+	case ev.Type != want:
+		return nil, &OpError{Op: "wait for " + want.String(), Object: c.id.String(), Err: errUnexpected, Hint: ev.Type.String() + " came"}
+	}
+	return ev, nil
+}

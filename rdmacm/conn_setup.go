@@ -1,0 +1,109 @@
+package rdmacm
+
+import (
+	"fmt"
+	"math/bits"
+	"syscall"
+
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// prepare makes the queue pair on the device that the ID is bound to, and lets
+// the caller post to it. What it made before failing, Close frees.
+func (c *Conn) prepare(cfg *Config) error {
+	addr, err := c.id.QueryAddr()
+	if err != nil {
+		return err
+	}
+	c.local, c.remote = addr.Local, addr.Remote
+	if err := c.openPD(addr, cfg.PD); err != nil {
+		return err
+	}
+	opts := cfg.QP
+	if err := c.makeCQs(&opts, cfg.RecvCQEntries); err != nil {
+		return err
+	}
+	if c.qp, err = c.pd.CreateQP(&opts); err != nil {
+		return err
+	}
+	c.link.add(func() error {
+		c.id.DetachQP()
+		return c.qp.Close()
+	})
+	if err := c.id.AttachQP(c.qp); err != nil {
+		return err
+	}
+	if cfg.Prepare != nil {
+		return cfg.Prepare(c)
+	}
+	return nil
+}
+
+// openPD uses the caller's protection domain, or makes one.
+func (c *Conn) openPD(addr *Addr, shared *uverbs.PD) error {
+	if shared != nil {
+		if info := shared.Device().Info(); info.NodeGUID != addr.NodeGUID || info.Index != addr.DeviceIndex {
+			return &OpError{Op: "use Config.PD of", Object: info.Name, Err: syscall.EXDEV,
+				Hint: fmt.Sprintf("the connection runs over the RDMA device with index %d", addr.DeviceIndex)}
+		}
+		c.pd = shared
+		return nil
+	}
+	device, err := devices.get(addr.DeviceIndex, addr.NodeGUID)
+	if err != nil {
+		return err
+	}
+	c.verbs.add(device.put)
+	if c.pd, err = device.dev.AllocPD(); err != nil {
+		return err
+	}
+	c.verbs.add(c.pd.Close)
+	return nil
+}
+
+// makeCQs completes opts with CQs that share one completion channel.
+func (c *Conn) makeCQs(opts *uverbs.QPOptions, recvEntries int) error {
+	if opts.SendCQ != nil && opts.RecvCQ != nil {
+		return nil
+	}
+	channel, err := c.Device().CreateCompChannel()
+	if err != nil {
+		return err
+	}
+	c.verbs.add(channel.Close)
+	for _, want := range []struct {
+		cq      **uverbs.CQ
+		entries int
+	}{
+		{&opts.SendCQ, int(opts.Cap.MaxSendWR)},
+		{&opts.RecvCQ, recvEntries},
+	} {
+		if *want.cq != nil {
+			continue
+		}
+		cq, err := c.Device().CreateCQ(roomFor(want.entries), &uverbs.CQOptions{Channel: channel})
+		if err != nil {
+			return err
+		}
+		c.verbs.add(cq.Close)
+		*want.cq = cq
+	}
+	return nil
+}
+
+// roomFor rounds up as drivers round up queues: a caller may use all the work
+// requests that the queue pair turned out to have.
+func roomFor(wrs int) int { return 1 << bits.Len(uint(max(wrs, 1)-1)) }
+
+// connected notes what holds from now on.
+func (c *Conn) connected() error {
+	addr, err := c.id.QueryAddr()
+	if err != nil {
+		return err
+	}
+	c.local, c.remote = addr.Local, addr.Remote
+	c.closing.Lock()
+	defer c.closing.Unlock()
+	c.established = true
+	return nil
+}

@@ -1,0 +1,165 @@
+package rdmacm
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"syscall"
+	"time"
+)
+
+// Dial connects to an address such as "10.0.0.1:7471", "[fe80::1%eth0]:7471" or
+// "host:7471"; of a name's addresses it takes the first that answers. It
+// returns ctx.Err() as soon as ctx ends; what it had under way is then freed in
+// the background, which on iWARP can take 10 seconds.
+//
+// A loopback address without Config.Source is dialled from an address outside
+// 127/8 of the loopback interface if an RDMA link lies on that: the kernel's
+// own choice does not work over siw.
+func Dial(ctx context.Context, address string, cfg *Config) (*Conn, error) {
+	addrs, err := lookup(ctx, address)
+	if err != nil {
+		return nil, &OpError{Op: "dial", Object: address, Err: err}
+	}
+	var errs []error
+	for _, addr := range addrs {
+		c, err := DialAddrPort(ctx, addr, cfg)
+		if err == nil {
+			return c, nil
+		}
+		if ctx.Err() != nil {
+			return nil, err
+		}
+		errs = append(errs, err)
+	}
+	return nil, errors.Join(errs...)
+}
+
+// DialAddrPort is Dial for an address that is known already.
+func DialAddrPort(ctx context.Context, addr netip.AddrPort, cfg *Config) (*Conn, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	h, err := newHub()
+	if err != nil {
+		return nil, err
+	}
+	c := newConn(h)
+	c.link.add(h.release)
+	settings := cfg.withDefaults()
+	if err := c.dial(ctx, addr, &settings); err != nil {
+		return nil, c.abandon(ctx, "dial", addr, err)
+	}
+	return c, nil
+}
+
+// abandon frees c after a failed attempt and says why it failed. The kernel
+// lets no iWARP connection go before the peer's answer, or the 10 seconds it
+// waits for that; a cancelled caller shall not wait with it.
+func (c *Conn) abandon(ctx context.Context, op string, peer netip.AddrPort, err error) error {
+	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		go c.Close()
+		return ctx.Err()
+	}
+	if closeErr := c.Close(); closeErr != nil {
+		err = errors.Join(err, closeErr)
+	}
+	return attemptError(op, peer, err)
+}
+
+// attemptError puts the peer's address where so far only an ID was named.
+func attemptError(op string, peer netip.AddrPort, err error) error {
+	if inner, ok := err.(*OpError); ok {
+		return &OpError{Op: op + ": " + inner.Op, Object: peer.String(), Err: inner.Err, Hint: inner.Hint}
+	}
+	return &OpError{Op: op, Object: peer.String(), Err: err}
+}
+
+func (c *Conn) dial(ctx context.Context, dst netip.AddrPort, cfg *Config) error {
+	if err := c.resolve(ctx, dst, cfg); err != nil {
+		return err
+	}
+	if err := c.prepare(cfg); err != nil {
+		return err
+	}
+	if err := c.id.connect(ctx, cfg.param()); err != nil {
+		return err
+	}
+	ev, err := c.await(ctx, EventEstablished)
+	if err != nil {
+		return err
+	}
+	c.privateData = ev.Param.PrivateData
+	return c.connected()
+}
+
+// resolve finds the device and the way to dst.
+func (c *Conn) resolve(ctx context.Context, dst netip.AddrPort, cfg *Config) error {
+	id, err := c.hub.newID(c)
+	if err != nil {
+		return err
+	}
+	c.id = id
+	c.link.add(id.Destroy)
+	src := cfg.Source
+	if !src.IsValid() && dst.Addr().IsLoopback() {
+		src = loopbackSource(dst.Addr())
+	}
+	err = c.try(ctx, EventAddrResolved, func(timeout time.Duration) error {
+		return id.ResolveAddr(src, dst, timeout)
+	}, cfg.ResolveTimeout)
+	if err != nil {
+		return explain("resolve address", dst, err)
+	}
+	err = c.try(ctx, EventRouteResolved, id.ResolveRoute, cfg.ResolveTimeout)
+	return explain("resolve route", dst, err)
+}
+
+// explain treats an event's errno as the command's.
+func explain(op string, dst netip.AddrPort, err error) error {
+	if errno, ok := err.(syscall.Errno); ok {
+		return resolveError(op, dst, errno)
+	}
+	return err
+}
+
+// try repeats what timed out.
+func (c *Conn) try(ctx context.Context, want EventType, step func(time.Duration) error, timeout time.Duration) error {
+	for n := 1; ; n++ {
+		err := step(timeout)
+		if err == nil {
+			_, err = c.await(ctx, want)
+		}
+		if err == nil || n == resolveTries || !errors.Is(err, syscall.ETIMEDOUT) {
+			return err
+		}
+	}
+}
+
+// lookup understands what package net does.
+func lookup(ctx context.Context, address string) ([]netip.AddrPort, error) {
+	if addr, err := netip.ParseAddrPort(address); err == nil {
+		return []netip.AddrPort{addr}, nil
+	}
+	host, service, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
+	port, err := net.DefaultResolver.LookupPort(ctx, "tcp", service)
+	if err != nil {
+		return nil, err
+	}
+	if host == "" {
+		host = "localhost"
+	}
+	ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+	if err != nil {
+		return nil, err
+	}
+	addrs := make([]netip.AddrPort, len(ips))
+	for i, ip := range ips {
+		addrs[i] = netip.AddrPortFrom(ip.Unmap(), uint16(port))
+	}
+	return addrs, nil
+}

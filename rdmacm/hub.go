@@ -1,0 +1,117 @@
+package rdmacm
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+)
+
+// sink is who takes an ID's events. Its methods run on the hub's goroutine and
+// must not wait.
+type sink interface {
+	event(*Event)
+	// broken tells that no more events will come.
+	broken(error)
+}
+
+// hub is an event channel with the goroutine that deals out its events. A
+// dialled connection has one of its own; a listener shares one with the
+// connections it accepted, which may outlive it.
+type hub struct {
+	ch      *EventChannel
+	stopped chan struct{}
+
+	mu   sync.Mutex
+	refs int
+}
+
+// openChannel is replaced by tests, to have a kernel that fails as they wish.
+var openChannel = NewEventChannel
+
+func newHub() (*hub, error) {
+	ch, err := openChannel()
+	if err != nil {
+		return nil, err
+	}
+	h := &hub{ch: ch, stopped: make(chan struct{}), refs: 1}
+	go h.run()
+	return h, nil
+}
+
+func (h *hub) run() {
+	defer close(h.stopped)
+	for {
+		ev, err := h.ch.Get(context.Background())
+		if err != nil {
+			if !errors.Is(err, net.ErrClosed) {
+				h.ch.broken(err)
+			}
+			return
+		}
+		if s := ev.account.sink(); s != nil {
+			s.event(ev)
+		}
+		ev.Ack()
+	}
+}
+
+// newID makes an ID whose events go to s.
+func (h *hub) newID(s sink) (*ID, error) {
+	id, err := h.ch.NewID(PortSpaceTCP, 0)
+	if err != nil {
+		return nil, err
+	}
+	id.setSink(s)
+	return id, nil
+}
+
+func (h *hub) hold() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.refs++
+}
+
+// release closes the channel with the last user and waits for the goroutine,
+// so it must not run on it.
+func (h *hub) release() error {
+	h.mu.Lock()
+	h.refs--
+	last := h.refs == 0
+	h.mu.Unlock()
+	if !last {
+		return nil
+	}
+	err := h.ch.Close()
+	if err == nil {
+		<-h.stopped
+	}
+	return err
+}
+
+// broken tells the owners of all IDs.
+func (c *EventChannel) broken(err error) {
+	c.mu.Lock()
+	var sinks []sink
+	for _, id := range c.ids {
+		if s := id.sink(); s != nil {
+			sinks = append(sinks, s)
+		}
+	}
+	c.mu.Unlock()
+	for _, s := range sinks {
+		s.broken(err)
+	}
+}
+
+func (id *ID) setSink(s sink) {
+	id.mu.Lock()
+	defer id.mu.Unlock()
+	id.to = s
+}
+
+func (id *ID) sink() sink {
+	id.mu.Lock()
+	defer id.mu.Unlock()
+	return id.to
+}

@@ -1,0 +1,196 @@
+package rdmacm
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"sync"
+	"syscall"
+)
+
+// Listener takes connect requests. Its methods may be called concurrently.
+type Listener struct {
+	hub      *hub
+	cfg      Config
+	ids      []*ID // one an address family
+	addr     netip.AddrPort
+	requests chan *Event
+	done     chan struct{}
+	endOnce  sync.Once
+	endErr   error // set before done is closed
+	close    func() error
+}
+
+// Listen listens on an address such as "10.0.0.1:7471" or "[fe80::1%eth0]:7471",
+// or on all addresses of both families of all RDMA devices, ":7471". Port 0
+// lets the kernel choose. cfg serves Accept; later changes to it don't count.
+//
+// An address must belong to an interface with an RDMA link. Peers on this host
+// that dial 127.0.0.1 need a listener on all addresses.
+func Listen(address string, cfg *Config) (*Listener, error) {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, &OpError{Op: "listen", Object: address, Err: err}
+	}
+	var addrs []netip.AddrPort
+	if host == "" {
+		address = "0.0.0.0" + address
+	}
+	if addrs, err = lookup(context.Background(), address); err != nil {
+		return nil, &OpError{Op: "listen", Object: address, Err: err}
+	}
+	addrs = addrs[:1]
+	if host == "" {
+		addrs = append(addrs, netip.AddrPortFrom(netip.IPv6Unspecified(), addrs[0].Port()))
+	}
+	h, err := newHub()
+	if err != nil {
+		return nil, err
+	}
+	l := &Listener{hub: h, cfg: cfg.withDefaults(), done: make(chan struct{})}
+	l.requests = make(chan *Event, l.cfg.Backlog)
+	l.close = sync.OnceValue(l.free)
+	if err := l.listen(addrs); err != nil {
+		l.Close()
+		return nil, err
+	}
+	return l, nil
+}
+
+// listen gives each family an ID of its own: an IPv6 wildcard that stands for
+// IPv4 too gets requests whose addresses the kernel then finds no device for.
+func (l *Listener) listen(addrs []netip.AddrPort) error {
+	for i, addr := range addrs {
+		if i > 0 {
+			addr = netip.AddrPortFrom(addr.Addr(), l.addr.Port())
+		}
+		id, err := l.listenOn(addr)
+		switch {
+		case err == nil && i == 0:
+			bound, err := id.QueryAddr()
+			if err != nil {
+				return err
+			}
+			l.addr = bound.Local
+		case err != nil && i > 0 && noIPv6(err):
+		case err != nil:
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *Listener) listenOn(addr netip.AddrPort) (*ID, error) {
+	id, err := l.hub.newID(l)
+	if err != nil {
+		return nil, err
+	}
+	if err = id.SetAFOnly(true); err == nil {
+		if err = id.Bind(addr); err == nil {
+			err = id.Listen(l.cfg.Backlog)
+		}
+	}
+	if err != nil {
+		_ = id.Destroy()
+		return nil, attemptError("listen", addr, err)
+	}
+	l.ids = append(l.ids, id)
+	return id, nil
+}
+
+func noIPv6(err error) bool {
+	e, ok := err.(*OpError)
+	return ok && (e.Err == syscall.EAFNOSUPPORT || e.Err == syscall.EADDRNOTAVAIL)
+}
+
+// Addr is the address listened on, with the port that the kernel chose; for a
+// listener on both families the IPv4 one.
+func (l *Listener) Addr() netip.AddrPort { return l.addr }
+
+// Accept waits for a connect request and accepts it as the listener's Config
+// says. An error other than ctx.Err() and net.ErrClosed concerns that one peer,
+// and the listener goes on.
+func (l *Listener) Accept(ctx context.Context) (*Conn, error) {
+	r, err := l.Next(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return r.Accept(ctx, &l.cfg)
+}
+
+// Next waits for a connect request and leaves it to the caller to accept or to
+// reject it. It returns ctx.Err() when ctx ends, net.ErrClosed after Close; other
+// errors as Accept.
+func (l *Listener) Next(ctx context.Context) (*Request, error) {
+	select {
+	case <-l.done:
+		return nil, l.endErr
+	default:
+	}
+	select {
+	case ev := <-l.requests:
+		return l.request(ev)
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-l.done:
+		return nil, l.endErr
+	}
+}
+
+// event runs on the hub's goroutine.
+func (l *Listener) event(ev *Event) {
+	switch ev.Type {
+	case EventConnectRequest:
+		l.hub.hold() // for the request, whoever will have it
+		select {
+		case l.requests <- ev:
+		default:
+			l.refuse(ev.ID)
+		}
+	case EventDeviceRemoval:
+		l.broken(ErrDeviceRemoved)
+	}
+}
+
+func (l *Listener) broken(err error) {
+	l.endOnce.Do(func() {
+		l.endErr = err
+		close(l.done)
+	})
+}
+
+// refuse gets rid of a request that nobody will see. The listener itself still
+// holds the hub, so this may run on the hub's goroutine.
+func (l *Listener) refuse(id *ID) {
+	_ = id.Reject(nil)
+	_ = id.Destroy()
+	_ = l.hub.release()
+}
+
+// Close stops listening and rejects the requests that wait. Accepted
+// connections and requests from Next stay as they are.
+func (l *Listener) Close() error { return l.close() }
+
+func (l *Listener) free() error {
+	l.broken(net.ErrClosed)
+	var first error
+	for _, id := range l.ids {
+		if err := id.Destroy(); err != nil && first == nil {
+			first = err
+		}
+	}
+	// The IDs are gone, so no more requests come.
+	for {
+		select {
+		case ev := <-l.requests:
+			l.refuse(ev.ID)
+			continue
+		default:
+		}
+		break
+	}
+	if err := l.hub.release(); first == nil {
+		first = err
+	}
+	return first
+}
