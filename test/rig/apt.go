@@ -1,3 +1,5 @@
+//go:build linux
+
 package rig
 
 import (
@@ -15,7 +17,7 @@ import (
 // Tools are the Debian packages a kernel build and a guest need. The last two
 // lines are the C peers of the tests; the guest finds them on the host's root.
 var Tools = []string{
-	"qemu-system-x86", "make", "gcc-12", "binutils", "libc6-dev", "xz-utils", "kmod",
+	"qemu-system-x86", "make", "gcc", "gcc-12", "binutils", "libc6-dev", "xz-utils", "kmod",
 	"iproute2", "rdmacm-utils", "ibverbs-utils", "ibverbs-providers", "librdmacm1", "perftest",
 }
 

@@ -1,3 +1,5 @@
+//go:build linux
+
 // Package rig boots stock Debian kernels in QEMU and runs a program of this
 // repository in them, because most machines have no RDMA in their kernel.
 //

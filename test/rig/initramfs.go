@@ -1,3 +1,5 @@
+//go:build linux
+
 package rig
 
 import (
@@ -5,13 +7,35 @@ import (
 	"debug/elf"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 )
 
-// writeInitramfs writes pid 1 (this very program), the early modules and the
-// job to path.
-func writeInitramfs(path string, k Kernel, job Job) error {
+// makeInitramfs writes pid 1 (this very program), the early modules and the
+// job to a file that has no name any more, so that nothing is ever left behind.
+func makeInitramfs(k Kernel, job Job) (*os.File, error) {
+	f, err := os.CreateTemp("", "goverbs-initramfs-")
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Remove(f.Name()); err != nil {
+		f.Close()
+		return nil, err
+	}
+	buf := bufio.NewWriter(f)
+	if err := writeInitramfs(buf, k, job); err != nil {
+		f.Close()
+		return nil, err
+	}
+	if err := buf.Flush(); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+func writeInitramfs(w io.Writer, k Kernel, job Job) error {
 	dep, err := os.ReadFile(filepath.Join(k.Modules(), "modules.dep"))
 	if err != nil {
 		return err
@@ -20,13 +44,7 @@ func writeInitramfs(path string, k Kernel, job Job) error {
 	if err != nil {
 		return err
 	}
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	buf := bufio.NewWriter(f)
-	c := &cpioWriter{w: buf}
+	c := &cpioWriter{w: w}
 	for _, d := range []string{"dev", "proc", "sys", "host", "rw", "root", "modules"} {
 		c.dir(d)
 	}
@@ -46,10 +64,7 @@ func writeInitramfs(path string, k Kernel, job Job) error {
 	}
 	c.file(JobFile[1:], 0o600, text)
 	c.file("init", 0o755, init)
-	if err := c.close(); err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	return buf.Flush()
+	return c.close()
 }
 
 // staticSelf reads this program, which is also the guest's first process and

@@ -1,3 +1,5 @@
+//go:build linux
+
 package rig
 
 import (
@@ -19,13 +21,13 @@ func lookQemu() (string, error) {
 
 // qemuArgs describes the guest: two CPUs, emulated, so that two busy-polling
 // processes do not take turns; the kernel's console on descriptor 3 and the
-// frames of pid 1 on descriptor 4, both pipes.
-func qemuArgs(k Kernel, initrd string, mem int) []string {
+// frames of pid 1 on descriptor 4, both pipes; the initramfs on descriptor 5.
+func qemuArgs(k Kernel, mem int) []string {
 	return []string{
 		"-M", "q35", "-cpu", "max", "-smp", "2", "-m", strconv.Itoa(mem),
 		"-accel", "tcg,thread=multi",
 		"-nodefaults", "-no-user-config", "-no-reboot", "-display", "none",
-		"-kernel", k.Image(), "-initrd", initrd,
+		"-kernel", k.Image(), "-initrd", "/dev/fd/5",
 		"-append", "console=ttyS0 loglevel=5 panic=-1 oops=panic",
 		"-chardev", "file,id=console,path=/dev/fd/3", "-serial", "chardev:console",
 		"-device", "virtio-serial-pci", "-chardev", "file,id=frames,path=/dev/fd/4",

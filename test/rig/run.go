@@ -1,3 +1,5 @@
+//go:build linux
+
 package rig
 
 import (
@@ -7,8 +9,8 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -44,28 +46,24 @@ func Run(ctx context.Context, k Kernel, c Config) (code int, err error) {
 	if c.Timeout == 0 {
 		c.Timeout = 10 * time.Minute
 	}
-	tmp, err := os.MkdirTemp("", "goverbs-vm-")
-	if err != nil {
-		return 0, err
-	}
-	defer os.RemoveAll(tmp)
-	initrd := filepath.Join(tmp, "initramfs")
 	job := Job{
 		Args: c.Args, Dir: c.Dir, Env: append(c.Env, "GOVERBS_VM="+k.Release), Timeout: c.Timeout,
 		Modules: k.Modules(), Load: []string{"ib_uverbs", "rdma_ucm"},
 	}
-	if err := writeInitramfs(initrd, k, job); err != nil {
+	initrd, err := makeInitramfs(k, job)
+	if err != nil {
 		return 0, fmt.Errorf("make the guest's initramfs: %w", err)
 	}
+	defer initrd.Close()
 	limit := bootTimeout + c.Timeout + lastWords
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no answer within %s", limit))
 	defer cancel()
-	return boot(ctx, exec.CommandContext(ctx, bin, qemuArgs(k, initrd, c.Memory)...), k, c)
+	return boot(ctx, exec.CommandContext(ctx, bin, qemuArgs(k, c.Memory)...), initrd, k, c)
 }
 
 // boot starts the emulator and listens until the guest has told its exit code
 // or is gone.
-func boot(ctx context.Context, cmd *exec.Cmd, k Kernel, c Config) (int, error) {
+func boot(ctx context.Context, cmd *exec.Cmd, initrd *os.File, k Kernel, c Config) (int, error) {
 	consoleR, consoleW, err := os.Pipe()
 	if err != nil {
 		return 0, err
@@ -77,7 +75,8 @@ func boot(ctx context.Context, cmd *exec.Cmd, k Kernel, c Config) (int, error) {
 		return 0, err
 	}
 	defer framesR.Close()
-	cmd.ExtraFiles = []*os.File{consoleW, framesW}
+	cmd.ExtraFiles = []*os.File{consoleW, framesW, initrd} // descriptors 3, 4, 5
+	c.Stderr = &lockedWriter{w: c.Stderr}                  // the emulator's messages and the guest's
 	cmd.Stderr = c.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	err = cmd.Start()
@@ -97,6 +96,8 @@ func boot(ctx context.Context, cmd *exec.Cmd, k Kernel, c Config) (int, error) {
 		err = cause
 	}
 	switch {
+	case errors.Is(ctx.Err(), context.Canceled) && err != nil:
+		return 0, err
 	case err != nil:
 		fmt.Fprintf(c.Stderr, "vm: linux %s: console:\n%s", k.Release, con.tail(60))
 		return 0, fmt.Errorf("linux %s: %w", k.Release, err)
@@ -132,4 +133,15 @@ func listen(r io.Reader, c Config) (int, error) {
 			return 0, fmt.Errorf("pass the guest's output on: %w", err)
 		}
 	}
+}
+
+type lockedWriter struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+func (l *lockedWriter) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.w.Write(p)
 }

@@ -4,7 +4,6 @@ package guest
 
 import (
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"strings"
@@ -22,6 +21,8 @@ const (
 	drainTime = time.Second
 	// exitTimeout is what timeout(1) returns.
 	exitTimeout = 124
+	// exitNoCommand is what a shell returns for a program it cannot start.
+	exitNoCommand = 127
 )
 
 // run runs the job's command as a child of pid 1 and reaps every other process
@@ -37,7 +38,7 @@ func run(job rig.Job, frames *rig.FrameWriter) (int, error) {
 	}
 	path, err := exec.LookPath(job.Args[0])
 	if err != nil {
-		return 0, err
+		return exitNoCommand, frames.Write(rig.FrameStderr, fmt.Appendln(nil, "vm:", err))
 	}
 	var copies sync.WaitGroup
 	stdout, err := forward(&copies, frames, rig.FrameStdout)
@@ -59,7 +60,7 @@ func run(job rig.Job, frames *rig.FrameWriter) (int, error) {
 	stdout.Close()
 	stderr.Close()
 	if err != nil {
-		return 0, fmt.Errorf("start %s: %w", path, err)
+		return exitNoCommand, frames.Write(rig.FrameStderr, fmt.Appendf(nil, "vm: start %s: %v\n", path, err))
 	}
 	code := wait(pid, job.Timeout, frames)
 	drained := make(chan struct{})
@@ -84,7 +85,7 @@ func forward(copies *sync.WaitGroup, frames *rig.FrameWriter, kind byte) (*os.Fi
 			if n > 0 {
 				frames.Write(kind, buf[:n])
 			}
-			if err == io.EOF || err != nil {
+			if err != nil {
 				return
 			}
 		}
@@ -95,10 +96,9 @@ func forward(copies *sync.WaitGroup, frames *rig.FrameWriter, kind byte) (*os.Fi
 // wait returns the exit code as a shell would tell it. After limit the command
 // gets SIGQUIT, then SIGKILL, and the code is that of timeout(1).
 func wait(pid int, limit time.Duration, frames *rig.FrameWriter) int {
-	var late sync.Once
 	expired := make(chan struct{})
 	quit := time.AfterFunc(limit, func() {
-		late.Do(func() { close(expired) })
+		close(expired)
 		frames.Write(rig.FrameStderr, fmt.Appendf(nil, "\nvm: still running after %s: SIGQUIT\n", limit))
 		syscall.Kill(-pid, syscall.SIGQUIT)
 	})

@@ -1,0 +1,89 @@
+# Everything that runs here needs Linux on amd64, Go, and for the kernel tests
+# Debian 12's apt with root or sudo; those install what is missing by themselves.
+
+GO ?= go
+FUZZTIME ?= 10s
+# Added to every go test, for instance TESTFLAGS='-v -run Dial'.
+TESTFLAGS ?=
+# Kernel series to test on, and the packages with kernel tests. Each package
+# costs a boot, so there is one.
+KERNELS ?= 6.12 6.1
+VM_PACKAGES ?= ./test
+
+STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
+SUDO = $(if $(filter 0,$(shell id -u)),,sudo)
+
+# Nothing of ours uses cgo; only the race detector asks for it.
+export CGO_ENABLED = 0
+
+.DEFAULT_GOAL := help
+.PHONY: help build generate lint unit race fuzz abi cross fetch vm rig test demo clean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+build: ## build the static bin/rdmalink
+	$(GO) build -trimpath -o bin/rdmalink ./cmd/rdmalink
+
+generate: cross ## generate internal/abi again from the kernel's headers
+	$(GO) generate ./...
+
+lint: ## gofmt, go vet on every platform, staticcheck, no cgo
+	@out=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$out" || { echo "run gofmt -w on:"; echo "$$out"; exit 1; }
+	$(GO) vet ./...
+	$(GO) vet -tags vm,vmhost ./...
+	GOARCH=arm64 $(GO) vet ./...
+	GOOS=darwin $(GO) vet ./...
+	GOOS=windows $(GO) vet ./...
+	$(GO) run $(STATICCHECK) -tags vm,vmhost ./...
+	@out=$$(CGO_ENABLED=1 $(GO) list -f '{{if .CgoFiles}}{{.ImportPath}}{{end}}' ./... && \
+		$(GO) list -deps -f '{{if .CgoFiles}}{{.ImportPath}}{{end}}' ./...); \
+		test -z "$$out" || { echo "these use cgo:"; echo "$$out"; exit 1; }
+
+unit: ## tests and fuzz seeds that need no kernel, no root and no network
+	$(GO) test $(TESTFLAGS) ./...
+
+race: fetch ## the same under the race detector, and with pointer checks
+	CGO_ENABLED=1 $(GO) test -race $(TESTFLAGS) ./...
+	$(GO) test -gcflags=all=-d=checkptr $(TESTFLAGS) ./...
+
+fuzz: ## run every fuzz target for FUZZTIME (10s)
+	@set -e; for dir in $$(grep -rl --include='*_test.go' '^func Fuzz' . | xargs -r -n1 dirname | sort -u); do \
+		for target in $$($(GO) test -list '^Fuzz' $$dir | grep '^Fuzz'); do \
+			echo "fuzz $$dir $$target"; \
+			$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$dir; \
+		done; \
+	done
+
+abi: cross ## compare every kernel struct with the C compilers' layout, amd64 and arm64
+	CI=true $(GO) test -count=1 $(TESTFLAGS) ./internal/abi/...
+
+cross: fetch
+	@command -v aarch64-linux-gnu-gcc >/dev/null || { \
+		echo "installing the arm64 cross compiler"; \
+		$(SUDO) apt-get -o DPkg::Lock::Timeout=300 install -y -q --no-install-recommends gcc-aarch64-linux-gnu libc6-dev-arm64-cross; }
+
+bin/vm: FORCE
+	@$(GO) build -o bin/vm ./test/cmd/vm
+FORCE:
+
+fetch: bin/vm ## get kernels, siw, QEMU and rdma-core's tools with apt
+	@bin/vm fetch
+
+vm: fetch ## kernel tests in QEMU, on KERNELS (6.12 6.1)
+	@set -e; for k in $(KERNELS); do \
+		echo "== kernel $$k"; \
+		$(GO) test -tags vm -count=1 -p 1 -timeout 15m $(TESTFLAGS) \
+			-exec "$(CURDIR)/bin/vm run -kernel $$k -timeout 16m --" $(VM_PACKAGES); \
+	done
+
+rig: fetch ## test the test machine itself: output, exit code, crash, hang, cancel
+	$(GO) test -tags vmhost -count=1 $(TESTFLAGS) ./test/cmd/vm
+
+test: lint unit race abi rig vm ## everything
+
+demo: build ## a Go server and client move data over siw, here or in QEMU
+	$(GO) run ./test/cmd/demo
+
+clean: ## remove what was built; kernels stay in ~/.cache/goverbs
+	rm -rf bin
