@@ -1,0 +1,88 @@
+package exchange
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"time"
+
+	"github.com/goverbs/goverbs/rdmacm"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// Result is what a client measured.
+type Result struct {
+	Size        int
+	Write, Read time.Duration // from post to completion
+	CRC         uint32        // IEEE, of the pattern
+}
+
+// ErrCorrupt means that what came back is not what went out.
+var ErrCorrupt = errors.New("data came back changed")
+
+// Client writes size bytes into the memory of the server at addr, reads them
+// back and compares.
+func Client(ctx context.Context, addr string, size int) (*Result, error) {
+	var s session
+	conn, err := rdmacm.Dial(ctx, addr, &rdmacm.Config{Prepare: s.prepare})
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	out, err := conn.PD().AllocMR(size, uverbs.AccessLocalWrite, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer out.Close()
+	back, err := conn.PD().AllocMR(size, uverbs.AccessLocalWrite|uverbs.AccessRemoteWrite, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer back.Close()
+	fill(out.Bytes())
+	if err := s.send(ctx, Buffer{back.Addr(), uint32(size), back.RKey()}); err != nil {
+		return nil, err
+	}
+	theirs, err := s.receive(ctx)
+	if err != nil {
+		return nil, err
+	}
+	res := &Result{Size: size, CRC: crc32.ChecksumIEEE(out.Bytes())}
+	if res.Write, err = s.move(ctx, uverbs.OpRDMAWrite, out, theirs); err != nil {
+		return nil, err
+	}
+	if res.Read, err = s.move(ctx, uverbs.OpRDMARead, back, theirs); err != nil {
+		return nil, err
+	}
+	if !bytes.Equal(out.Bytes(), back.Bytes()) {
+		return nil, fmt.Errorf("%w: %d bytes, first difference at %d", ErrCorrupt, size, firstDifference(out.Bytes(), back.Bytes()))
+	}
+	return res, conn.Disconnect()
+}
+
+// move writes a whole region to the peer's buffer, or reads it from there.
+func (s *session) move(ctx context.Context, op uverbs.Opcode, mr *uverbs.MR, peer Buffer) (time.Duration, error) {
+	start := time.Now()
+	err := s.do(ctx, uverbs.SendWR{Opcode: op, SGL: []uverbs.SGE{mr.SGE(0, mr.Len())}, RemoteAddr: peer.Addr, RKey: peer.RKey})
+	return time.Since(start), err
+}
+
+// fill makes a pattern in which no short stretch repeats at a power of two.
+func fill(b []byte) {
+	x := uint32(1)
+	for i := range b {
+		x = x*1664525 + 1013904223
+		b[i] = byte(x >> 24)
+	}
+}
+
+func firstDifference(a, b []byte) int {
+	for i := range a {
+		if a[i] != b[i] {
+			return i
+		}
+	}
+	return len(a)
+}
