@@ -22,8 +22,8 @@ export CGO_ENABLED = 0
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-build: ## build the static bin/rdmalink
-	$(GO) build -trimpath -o bin/rdmalink ./cmd/rdmalink
+build: ## build the static bin/rdmalink, and the demo's programs
+	$(GO) build -trimpath -o bin/ ./cmd/rdmalink ./test/cmd/exchange ./test/cmd/demo ./test/cmd/vm
 
 generate: cross ## generate internal/abi again from the kernel's headers
 	$(GO) generate ./...
@@ -70,11 +70,11 @@ FORCE:
 fetch: bin/vm ## get kernels, siw, QEMU and rdma-core's tools with apt
 	@bin/vm fetch
 
-vm: fetch ## kernel tests in QEMU, on KERNELS (6.12 6.1)
+vm: fetch build ## kernel tests in QEMU, on KERNELS (6.12 6.1)
 	@set -e; for k in $(KERNELS); do \
 		echo "== kernel $$k"; \
-		$(GO) test -tags vm -count=1 -p 1 -timeout 15m $(TESTFLAGS) \
-			-exec "$(CURDIR)/bin/vm run -kernel $$k -timeout 16m --" $(VM_PACKAGES); \
+		$(GO) test -tags vm -count=1 -p 1 -timeout 10m $(TESTFLAGS) \
+			-exec "$(CURDIR)/bin/vm run -kernel $$k -timeout 11m --" $(VM_PACKAGES); \
 	done
 
 rig: fetch ## test the test machine itself: output, exit code, crash, hang, cancel
@@ -83,7 +83,7 @@ rig: fetch ## test the test machine itself: output, exit code, crash, hang, canc
 test: lint unit race abi rig vm ## everything
 
 demo: build ## a Go server and client move data over siw, here or in QEMU
-	$(GO) run ./test/cmd/demo
+	@bin/demo
 
 clean: ## remove what was built; kernels stay in ~/.cache/goverbs
 	rm -rf bin
