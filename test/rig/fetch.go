@@ -17,6 +17,8 @@ import (
 // is. Progress goes to log; the first run needs root or sudo, about 1 GB of
 // disk while it works, and two minutes.
 func Fetch(ctx context.Context, log io.Writer, series ...string) error {
+	// depmod is not on an ordinary user's path.
+	os.Setenv("PATH", os.Getenv("PATH")+":/usr/sbin:/sbin")
 	cache, err := CacheDir()
 	if err != nil {
 		return err

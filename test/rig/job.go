@@ -27,6 +27,7 @@ const JobFile = "/job.json"
 // Kinds of frames. Everything the guest says goes through one serial port, so
 // that the exit code cannot overtake the output.
 const (
+	FrameReady  = 'r' // the machine is up, the command starts
 	FrameStdout = 'o'
 	FrameStderr = 'e'
 	FrameExit   = 'x' // payload: the exit code in decimal

@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
-	"sync"
 	"syscall"
 	"time"
 )
@@ -25,11 +24,6 @@ type Config struct {
 	Stdout  io.Writer
 	Stderr  io.Writer // also gets the rig's own messages
 }
-
-const (
-	bootTimeout = 2 * time.Minute
-	lastWords   = 15 * time.Second // for a guest to report its own timeout
-)
 
 // Run boots k and runs one command in it. The exit code is the command's; err
 // means that the guest did not get to tell one: it did not boot, died, or hung.
@@ -55,15 +49,14 @@ func Run(ctx context.Context, k Kernel, c Config) (code int, err error) {
 		return 0, fmt.Errorf("make the guest's initramfs: %w", err)
 	}
 	defer initrd.Close()
-	limit := bootTimeout + c.Timeout + lastWords
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no answer within %s", limit))
-	defer cancel()
-	return boot(ctx, exec.CommandContext(ctx, bin, qemuArgs(k, c.Memory)...), initrd, k, c)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	return boot(ctx, exec.CommandContext(ctx, bin, qemuArgs(k, c.Memory)...), initrd, k, c, newWatchdog(c.Timeout, cancel))
 }
 
 // boot starts the emulator and listens until the guest has told its exit code
 // or is gone.
-func boot(ctx context.Context, cmd *exec.Cmd, initrd *os.File, k Kernel, c Config) (int, error) {
+func boot(ctx context.Context, cmd *exec.Cmd, initrd *os.File, k Kernel, c Config, dog *watchdog) (int, error) {
 	consoleR, consoleW, err := os.Pipe()
 	if err != nil {
 		return 0, err
@@ -88,7 +81,8 @@ func boot(ctx context.Context, cmd *exec.Cmd, initrd *os.File, k Kernel, c Confi
 	var con console
 	done := make(chan struct{})
 	go func() { con.read(consoleR); close(done) }()
-	code, err := listen(framesR, c)
+	code, err := listen(framesR, c, dog)
+	dog.stop()
 	cmd.Process.Kill()
 	cmd.Wait()
 	<-done
@@ -96,7 +90,7 @@ func boot(ctx context.Context, cmd *exec.Cmd, initrd *os.File, k Kernel, c Confi
 		err = cause
 	}
 	switch {
-	case errors.Is(ctx.Err(), context.Canceled) && err != nil:
+	case errors.Is(err, context.Canceled):
 		return 0, err
 	case err != nil:
 		fmt.Fprintf(c.Stderr, "vm: linux %s: console:\n%s", k.Release, con.tail(60))
@@ -108,7 +102,7 @@ func boot(ctx context.Context, cmd *exec.Cmd, initrd *os.File, k Kernel, c Confi
 }
 
 // listen passes the command's output on and returns its exit code.
-func listen(r io.Reader, c Config) (int, error) {
+func listen(r io.Reader, c Config, dog *watchdog) (int, error) {
 	for {
 		kind, payload, err := readFrame(r)
 		if errors.Is(err, io.EOF) {
@@ -118,6 +112,8 @@ func listen(r io.Reader, c Config) (int, error) {
 			return 0, err
 		}
 		switch kind {
+		case FrameReady:
+			dog.ready()
 		case FrameStdout:
 			_, err = c.Stdout.Write(payload)
 		case FrameStderr:
@@ -133,15 +129,4 @@ func listen(r io.Reader, c Config) (int, error) {
 			return 0, fmt.Errorf("pass the guest's output on: %w", err)
 		}
 	}
-}
-
-type lockedWriter struct {
-	mu sync.Mutex
-	w  io.Writer
-}
-
-func (l *lockedWriter) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.w.Write(p)
 }

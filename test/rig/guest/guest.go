@@ -28,14 +28,22 @@ func Main() {
 	frames := rig.NewFrameWriter(port)
 	if err := prepare(job); err != nil {
 		frames.Write(rig.FrameFailed, []byte(err.Error()))
-	} else if code, err := run(job, frames); err != nil {
-		frames.Write(rig.FrameFailed, []byte(err.Error()))
 	} else {
-		frames.Write(rig.FrameExit, []byte(strconv.Itoa(code)))
+		frames.Write(rig.FrameReady, nil)
+		report(frames, job)
 	}
 	// The host ends the machine when it has read the last frame.
 	time.Sleep(10 * time.Second)
 	powerOff()
+}
+
+func report(frames *rig.FrameWriter, job rig.Job) {
+	code, err := run(job, frames)
+	if err != nil {
+		frames.Write(rig.FrameFailed, []byte(err.Error()))
+		return
+	}
+	frames.Write(rig.FrameExit, []byte(strconv.Itoa(code)))
 }
 
 func powerOff() {
