@@ -24,7 +24,7 @@ type CQ struct {
 
 	waiters atomic.Int32
 	event   chan struct{} // holds a token after an event
-	gone  chan struct{} // closed with the CQ
+	gone    chan struct{} // closed with the CQ
 
 	mu     sync.Mutex // guards what follows
 	ring   CQRing

@@ -11,6 +11,13 @@ func (r *Request) Method() (object, method uint16) {
 	return r.wire.hdr.ObjectId, r.wire.hdr.MethodId
 }
 
+// Header returns the header as it was issued.
+func (r *Request) Header() abi.IbUverbsIoctlHdr { return r.wire.hdr }
+
+// Attrs returns the attributes as they were issued. What one points at is
+// [Request.Bytes].
+func (r *Request) Attrs() []abi.IbUverbsAttr { return r.wire.attrs[:r.n] }
+
 // Command returns the command that an INVOKE_WRITE carries.
 func (r *Request) Command() (uint32, bool) {
 	if r.wire.hdr.ObjectId != abi.UVERBS_OBJECT_DEVICE || r.wire.hdr.MethodId != abi.UVERBS_METHOD_INVOKE_WRITE {

@@ -1,0 +1,93 @@
+package fakeverbs
+
+import (
+	"os"
+
+	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/ioctl"
+)
+
+// channel is an event descriptor: a pipe, so that the reading end sits in Go's
+// netpoller as the real one does.
+type channel struct {
+	k           *Kernel
+	fd          int32
+	read, write *os.File
+}
+
+// eventFile is the user's end.
+type eventFile struct {
+	*os.File
+	k *Kernel
+	c *channel
+}
+
+func (f eventFile) Close() error {
+	f.k.mu.Lock()
+	defer f.k.mu.Unlock()
+	delete(f.k.files, f.c.fd)
+	_ = f.c.write.Close()
+	return f.File.Close()
+}
+
+// firstFD keeps the fake descriptors apart from real ones.
+const firstFD = 1 << 20
+
+func (k *Kernel) newChannel() (*channel, error) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	c := &channel{k: k, fd: firstFD, read: r, write: w}
+	for k.files[c.fd] != nil {
+		c.fd++
+	}
+	k.files[c.fd] = c
+	return c, nil
+}
+
+func (c *channel) close() {
+	delete(c.k.files, c.fd)
+	_ = c.read.Close()
+	_ = c.write.Close()
+}
+
+func (c *channel) send(record []byte) {
+	if c != nil {
+		_, _ = c.write.Write(record) // nobody listens any more
+	}
+}
+
+func (k *Kernel) createCompChannel(r *ioctl.Request) error {
+	c, err := k.newChannel()
+	if err != nil {
+		return err
+	}
+	return respond(r, abi.IbUverbsCreateCompChannelResp{Fd: uint32(c.fd)})
+}
+
+func (k *Kernel) asyncEventAlloc(r *ioctl.Request) error {
+	c, err := k.newChannel()
+	if err != nil {
+		return err
+	}
+	if k.async == nil {
+		k.async = c
+	}
+	r.SetObject(abi.UVERBS_ATTR_ASYNC_EVENT_ALLOC_FD_HANDLE, uint32(c.fd))
+	return nil
+}
+
+// Async raises an asynchronous event. Element is an object's cookie or a port.
+func (k *Kernel) Async(element uint64, typ uint32) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.raise(element, typ)
+}
+
+// AsyncBytes delivers any bytes as an asynchronous event.
+func (k *Kernel) AsyncBytes(record []byte) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.async.send(record)
+}

@@ -1,0 +1,173 @@
+package fakeverbs
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"sync"
+	"syscall"
+
+	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/mmap"
+)
+
+// Kernel is one open uverbs file of one device, and the kernel behind it. Its
+// exported methods may be called concurrently.
+type Kernel struct {
+	// Tamper, when set, sees every request that succeeded before its caller
+	// does, and may change the answer. Set it before use.
+	Tamper func(call string, r *ioctl.Request)
+
+	mu      sync.Mutex
+	driver  uint32
+	model   model
+	context bool
+	closed  bool
+	objects map[uint32]*object
+	files   map[int32]*channel
+	memory  map[int64][]byte
+	faults  []fault
+	calls   map[string]int
+	left    []string // what was alive when the file was closed
+	async   *channel
+}
+
+// New returns the kernel side of a fresh file of a device that driver runs. A
+// driver other than siw has no queues.
+func New(driver uint32) *Kernel {
+	k := &Kernel{
+		driver: driver, model: bare{}, objects: make(map[uint32]*object),
+		files: make(map[int32]*channel), memory: make(map[int64][]byte), calls: make(map[string]int),
+	}
+	if driver == abi.RDMA_DRIVER_SIW {
+		k.model = siw{}
+	}
+	return k
+}
+
+// Ioctl carries out a request.
+func (k *Kernel) Ioctl(r *ioctl.Request) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.closed {
+		return syscall.EBADF
+	}
+	m, err := k.method(r)
+	if err != nil {
+		return err
+	}
+	name := m.name
+	if c, ok := r.Command(); ok {
+		name = commands[c].name
+	}
+	if err := k.fault(name); err != nil {
+		return err
+	}
+	if err := m.run(k, r); err != nil {
+		return err
+	}
+	if k.Tamper != nil {
+		k.Tamper(name, r)
+	}
+	return nil
+}
+
+func (k *Kernel) method(r *ioctl.Request) (*method, error) {
+	h := r.Header()
+	if h.Length != 24+16*h.NumAttrs || h.DriverId != k.driver {
+		return nil, syscall.EINVAL
+	}
+	m := methods[[2]uint16{h.ObjectId, h.MethodId}]
+	if h.Reserved1 != 0 || h.Reserved2 != 0 || m == nil {
+		return nil, syscall.EPROTONOSUPPORT
+	}
+	return m, m.check(r)
+}
+
+// Map maps what a create call offered. As siw, it wants the exact length.
+func (k *Kernel) Map(offset int64, length int, _ mmap.Prot) (*mmap.Region, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if err := k.fault("MMAP"); err != nil {
+		return nil, err
+	}
+	memory, ok := k.memory[offset]
+	if !ok || roundUp(length) != len(memory) {
+		return nil, syscall.EINVAL
+	}
+	return mmap.Wrap(memory)
+}
+
+// Events hands over the reading end of a channel.
+func (k *Kernel) Events(fd int32) (ioctl.EventFile, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	c, ok := k.files[fd]
+	if !ok {
+		return nil, syscall.EBADF
+	}
+	if err := k.fault("EVENTS"); err != nil {
+		c.close()
+		return nil, err
+	}
+	return eventFile{c.read, k, c}, nil
+}
+
+// Close destroys what is left, as closing the last descriptor does.
+func (k *Kernel) Close() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.closed {
+		return os.ErrClosed
+	}
+	k.left = k.alive()
+	k.closed = true
+	for _, o := range k.objects {
+		o.free()
+	}
+	clear(k.objects)
+	return nil
+}
+
+// Closed tells whether the file was closed.
+func (k *Kernel) Closed() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.closed
+}
+
+// Leaks lists the objects that exist, or did so when the file was closed, the
+// event descriptors that are open, and the file itself if it is.
+func (k *Kernel) Leaks() []string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	leaks := append(slices.Clone(k.left), k.alive()...)
+	for fd := range k.files {
+		leaks = append(leaks, fmt.Sprintf("descriptor %d", fd))
+	}
+	if !k.closed {
+		leaks = append(leaks, "the file")
+	}
+	return leaks
+}
+
+// Alive lists the objects that exist.
+func (k *Kernel) Alive() []string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.alive()
+}
+
+func (k *Kernel) alive() []string {
+	var names []string
+	for h, o := range k.objects {
+		names = append(names, fmt.Sprintf("%s %d", o.kind, h))
+	}
+	slices.Sort(names)
+	return names
+}
+
+func roundUp(n int) int { return (n + pageSize - 1) / pageSize * pageSize }
+
+var pageSize = os.Getpagesize()

@@ -1,0 +1,74 @@
+package fakeverbs
+
+import "syscall"
+
+// object is what a handle stands for.
+type object struct {
+	kind string
+	uses []*object
+	refs int
+	body any
+	free func()
+}
+
+func (k *Kernel) add(kind string, body any, free func(), uses ...*object) uint32 {
+	h := uint32(0)
+	for k.objects[h] != nil {
+		h++
+	}
+	k.objects[h] = &object{kind: kind, body: body, free: free, uses: uses}
+	for _, u := range uses {
+		u.refs++
+	}
+	return h
+}
+
+func (k *Kernel) remove(kind string, handle uint32) error {
+	o, err := k.find(kind, handle)
+	if err != nil {
+		return err
+	}
+	if o.refs > 0 {
+		return syscall.EBUSY
+	}
+	for _, u := range o.uses {
+		u.refs--
+	}
+	o.free()
+	delete(k.objects, handle)
+	return nil
+}
+
+func (k *Kernel) find(kind string, handle uint32) (*object, error) {
+	o := k.objects[handle]
+	if o == nil || o.kind != kind {
+		return nil, syscall.ENOENT
+	}
+	return o, nil
+}
+
+func find[T any](k *Kernel, kind string, handle uint32) (*object, T, error) {
+	o, err := k.find(kind, handle)
+	if err != nil {
+		var none T
+		return nil, none, err
+	}
+	return o, o.body.(T), nil
+}
+
+// bodies returns all objects of a kind's type.
+func bodies[T any](k *Kernel) []T {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	var all []T
+	for h := range uint32(1 << 16) {
+		if o := k.objects[h]; o != nil {
+			if b, ok := o.body.(T); ok {
+				all = append(all, b)
+			}
+		}
+	}
+	return all
+}
+
+func nothing() {}

@@ -1,0 +1,134 @@
+package fakeverbs
+
+import (
+	"syscall"
+
+	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/mmap"
+)
+
+// QP is the kernel's side of a queue pair.
+type QP struct {
+	Num            uint32
+	Cookie         uint64
+	SendCQ, RecvCQ *CQ
+	Cap            abi.IbUverbsQpCap
+	Type           uint64
+	Flags          uint64
+
+	k      *Kernel
+	id     uint32
+	state  uint8
+	last   abi.IbUverbsModifyQp
+	srq    *SRQ
+	sq     *mmap.FlagConsumer[abi.SiwSqe]
+	rq     *mmap.FlagConsumer[abi.SiwRqe]
+	memory memory
+}
+
+func (k *Kernel) createQP(r *ioctl.Request) error {
+	value := func(id uint16) uint32 { v, _ := r.Value(id); return uint32(v) }
+	parent, err := k.find("PD", value(abi.UVERBS_ATTR_CREATE_QP_PD_HANDLE))
+	if err != nil {
+		return err
+	}
+	sendCQ, send, err := find[*CQ](k, "CQ", value(abi.UVERBS_ATTR_CREATE_QP_SEND_CQ_HANDLE))
+	if err != nil {
+		return err
+	}
+	recvCQ, recv, err := find[*CQ](k, "CQ", value(abi.UVERBS_ATTR_CREATE_QP_RECV_CQ_HANDLE))
+	if err != nil {
+		return err
+	}
+	uses := []*object{parent, sendCQ, recvCQ}
+	qp := &QP{k: k, SendCQ: send, RecvCQ: recv, Flags: uint64(value(abi.UVERBS_ATTR_CREATE_QP_FLAGS))}
+	if h, ok := r.Value(abi.UVERBS_ATTR_CREATE_QP_SRQ_HANDLE); ok {
+		o, srq, err := find[*SRQ](k, "SRQ", uint32(h))
+		if err != nil {
+			return err
+		}
+		uses, qp.srq = append(uses, o), srq
+	}
+	qp.Cookie, _ = r.Value(abi.UVERBS_ATTR_CREATE_QP_USER_HANDLE)
+	qp.Type, _ = r.Value(abi.UVERBS_ATTR_CREATE_QP_TYPE)
+	ioctl.Argument(r, abi.UVERBS_ATTR_CREATE_QP_CAP, &qp.Cap)
+	qp.Num = k.freeQPN()
+	qp.id = k.add("QP", qp, func() { qp.fail(); qp.memory.free() }, uses...)
+	if err := k.model.createQP(qp, r); err != nil {
+		_ = k.remove("QP", qp.id)
+		return err
+	}
+	r.SetObject(abi.UVERBS_ATTR_CREATE_QP_HANDLE, qp.id)
+	if err := answer(r, abi.UVERBS_ATTR_CREATE_QP_RESP_QP_NUM, qp.Num); err != nil {
+		return err
+	}
+	return answer(r, abi.UVERBS_ATTR_CREATE_QP_RESP_CAP, qp.Cap)
+}
+
+func (k *Kernel) freeQPN() uint32 {
+	used := make(map[uint32]bool)
+	for _, o := range k.objects {
+		if qp, ok := o.body.(*QP); ok {
+			used[qp.Num] = true
+		}
+	}
+	n := uint32(1)
+	for used[n] {
+		n++
+	}
+	return n
+}
+
+func (k *Kernel) destroyQP(r *ioctl.Request) error {
+	h, _ := r.Value(abi.UVERBS_ATTR_DESTROY_QP_HANDLE)
+	if err := k.remove("QP", uint32(h)); err != nil {
+		return err
+	}
+	return answer(r, abi.UVERBS_ATTR_DESTROY_QP_RESP, abi.IbUverbsDestroyQpResp{})
+}
+
+func (k *Kernel) modifyQP(r *ioctl.Request) error {
+	in := request[abi.IbUverbsModifyQp](r)
+	_, qp, err := find[*QP](k, "QP", in.QpHandle)
+	if err != nil {
+		return err
+	}
+	qp.last = in
+	if in.AttrMask&1 == 0 {
+		return nil
+	}
+	return k.model.modifyQP(qp, in.QpState)
+}
+
+func (k *Kernel) queryQP(r *ioctl.Request) error {
+	_, qp, err := find[*QP](k, "QP", request[abi.IbUverbsQueryQp](r).QpHandle)
+	if err != nil {
+		return err
+	}
+	in := &qp.last
+	return respond(r, abi.IbUverbsQueryQpResp{
+		Dest: in.Dest, QpState: qp.state, CurQpState: qp.state, PathMtu: in.PathMtu, Qkey: in.Qkey, RqPsn: in.RqPsn,
+		SqPsn: in.SqPsn, DestQpNum: in.DestQpNum, QpAccessFlags: in.QpAccessFlags, PkeyIndex: in.PkeyIndex,
+		MaxRdAtomic: in.MaxRdAtomic, MaxDestRdAtomic: in.MaxDestRdAtomic, MinRnrTimer: in.MinRnrTimer,
+		PortNum: in.PortNum, Timeout: in.Timeout, RetryCnt: in.RetryCnt, RnrRetry: in.RnrRetry,
+	})
+}
+
+// postSend is the doorbell. It allocates nothing.
+func (k *Kernel) postSend(r *ioctl.Request) error {
+	var in abi.IbUverbsPostSend
+	ioctl.Argument(r, abi.UVERBS_ATTR_CORE_IN, &in)
+	o := k.objects[in.QpHandle]
+	if o == nil {
+		return syscall.EINVAL
+	}
+	qp, ok := o.body.(*QP)
+	if !ok || in.WqeSize < 56 || in.WrCount != 0 {
+		return syscall.EINVAL
+	}
+	return k.model.doorbell(qp)
+}
+
+// QPs returns the queue pairs, lowest handle first.
+func (k *Kernel) QPs() []*QP { return bodies[*QP](k) }

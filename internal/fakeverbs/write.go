@@ -1,0 +1,62 @@
+package fakeverbs
+
+import (
+	"syscall"
+
+	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/ioctl"
+)
+
+// command is one of those that came before the ioctl interface.
+type command struct {
+	name    string
+	in, out int
+	run     func(*Kernel, *ioctl.Request) error
+}
+
+const extended = abi.IB_USER_VERBS_CMD_FLAG_EXTENDED
+
+var commands = map[uint32]command{
+	abi.IB_USER_VERBS_CMD_ALLOC_PD:                   {"ALLOC_PD", 8, 4, (*Kernel).allocPD},
+	abi.IB_USER_VERBS_CMD_REG_MR:                     {"REG_MR", 40, 12, (*Kernel).regMR},
+	abi.IB_USER_VERBS_CMD_CREATE_COMP_CHANNEL:        {"CREATE_COMP_CHANNEL", 8, 4, (*Kernel).createCompChannel},
+	abi.IB_USER_VERBS_CMD_QUERY_QP:                   {"QUERY_QP", 16, 128, (*Kernel).queryQP},
+	abi.IB_USER_VERBS_CMD_MODIFY_QP:                  {"MODIFY_QP", 112, 0, (*Kernel).modifyQP},
+	abi.IB_USER_VERBS_CMD_POST_SEND:                  {"POST_SEND", 24, 4, (*Kernel).postSend},
+	abi.IB_USER_VERBS_CMD_MODIFY_SRQ:                 {"MODIFY_SRQ", 16, 0, (*Kernel).modifySRQ},
+	abi.IB_USER_VERBS_CMD_QUERY_SRQ:                  {"QUERY_SRQ", 16, 16, (*Kernel).querySRQ},
+	abi.IB_USER_VERBS_EX_CMD_QUERY_DEVICE | extended: {"QUERY_DEVICE", 8, 304, (*Kernel).queryDevice},
+}
+
+func (k *Kernel) invokeWrite(r *ioctl.Request) error {
+	id, _ := r.Command()
+	c, ok := commands[id]
+	if !ok {
+		return syscall.EOPNOTSUPP
+	}
+	if !k.context {
+		return syscall.EINVAL
+	}
+	in, _ := r.Bytes(abi.UVERBS_ATTR_CORE_IN)
+	out, _ := r.Bytes(abi.UVERBS_ATTR_CORE_OUT)
+	if len(in) < c.in || len(out) < c.out {
+		return syscall.ENOSPC
+	}
+	return c.run(k, r)
+}
+
+// request reads a command's input.
+func request[T any](r *ioctl.Request) (v T) {
+	ioctl.Argument(r, abi.UVERBS_ATTR_CORE_IN, &v)
+	return v
+}
+
+func respond[T any](r *ioctl.Request, v T) error { return answer(r, abi.UVERBS_ATTR_CORE_OUT, v) }
+
+// answer writes an output, or returns EINVAL when there is no room for it.
+func answer[T any](r *ioctl.Request, id uint16, v T) error {
+	if !ioctl.Answer(r, id, &v) {
+		return syscall.EINVAL
+	}
+	return nil
+}
