@@ -137,6 +137,9 @@ func FuzzReply(f *testing.F) {
 	} {
 		f.Add([]byte(seed))
 	}
+	for _, r := range recorded {
+		f.Add([]byte(r.reply))
+	}
 	f.Fuzz(func(t *testing.T, reply []byte) {
 		around := attr(4000, "?")
 		again := []byte(around + string(reply))

@@ -43,6 +43,12 @@ type Attr struct {
 	Value []byte
 }
 
+// readsDevice tells whether req asks about one device, which the kernel answers
+// with EINVAL, not ENODEV, when the device is gone.
+func (r Request) readsDevice() bool {
+	return r.Op != abi.RDMA_NLDEV_CMD_DELLINK && len(r.Attrs) > 0 && r.Attrs[0].Type == abi.RDMA_NLDEV_ATTR_DEV_INDEX
+}
+
 // dumpAttempts bounds how often a disturbed dump is asked for again.
 const dumpAttempts = 10
 
@@ -58,7 +64,7 @@ func (c *Client) call(what string, req Request) ([][]byte, error) {
 			return replies, nil
 		}
 		if !req.Dump || !errors.Is(err, syscall.EINTR) || attempt == dumpAttempts {
-			return nil, explain(what, err)
+			return nil, explain(what, req, err)
 		}
 	}
 }

@@ -173,6 +173,23 @@ func TestEveryCallEveryErrno(t *testing.T) {
 	}
 }
 
+func TestDeviceGone(t *testing.T) {
+	c := netlinkrdma.Client{Kernel: kernel()}
+	for name, call := range map[string]func() error{
+		"Ports":         func() error { _, err := c.Ports(77); return err },
+		"UverbsCharDev": func() error { _, err := c.UverbsCharDev(77); return err },
+		"Resources":     func() error { _, err := c.Resources(77); return err },
+	} {
+		if err := call(); !errors.Is(err, netlinkrdma.ErrNotFound) || !errors.Is(err, syscall.EINVAL) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	// A device that can't be deleted is there all the same.
+	if err := c.DeleteLink(77); !errors.Is(err, syscall.EINVAL) || errors.Is(err, netlinkrdma.ErrNotFound) {
+		t.Errorf("DeleteLink: %v", err)
+	}
+}
+
 // replies answers every request with the same bytes.
 type replies [][]byte
 

@@ -27,8 +27,9 @@ type notSupported struct{}
 func (notSupported) Error() string        { return "no NETLINK_RDMA here (on linux: modprobe ib_core)" }
 func (notSupported) Is(target error) bool { return target == errors.ErrUnsupported }
 
-// explain wraps what the kernel answered with the operation and the remedy.
-func explain(what string, err error) error {
+// explain wraps what the kernel answered to req with the operation and the
+// remedy.
+func explain(what string, req Request, err error) error {
 	var errno syscall.Errno
 	if errors.As(err, &errno) {
 		switch errno {
@@ -37,6 +38,10 @@ func explain(what string, err error) error {
 		case syscall.EPROTONOSUPPORT, syscall.EAFNOSUPPORT, syscall.ECONNREFUSED:
 			// Without ib_core the socket can't be made, or nobody listens on it.
 			err = fmt.Errorf("%w: %w", ErrNotSupported, err)
+		case syscall.EINVAL:
+			if req.readsDevice() {
+				err = fmt.Errorf("%w: %w", ErrNotFound, err)
+			}
 		}
 	}
 	return fmt.Errorf("netlinkrdma: %s: %w", what, err)

@@ -16,6 +16,7 @@ func root() command {
 			delCommand(),
 			showCommand(),
 			linkCommand(),
+			rpingCommand(),
 			helpCommand(),
 			versionCommand(),
 		},

@@ -7,7 +7,6 @@ import (
 	"io"
 	"strconv"
 	"strings"
-	"syscall"
 
 	"github.com/goverbs/goverbs/netlinkrdma"
 )
@@ -87,10 +86,8 @@ func (t *tool) allPorts() ([]netlinkrdma.Port, error) {
 	var all []netlinkrdma.Port
 	for _, d := range devices {
 		ports, err := t.rdma.Ports(d.Index)
-		if errors.Is(err, syscall.EINVAL) {
-			if _, err := t.rdma.DeviceByName(d.Name); errors.Is(err, netlinkrdma.ErrNotFound) {
-				continue // it went away since it was listed
-			}
+		if errors.Is(err, netlinkrdma.ErrNotFound) {
+			continue // it went away since it was listed
 		}
 		if err != nil {
 			return nil, err

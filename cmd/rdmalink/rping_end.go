@@ -1,0 +1,160 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"time"
+
+	"github.com/goverbs/goverbs/rdmacm"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// rpingEnd is one end of a connection, with the memory that the protocol needs.
+type rpingEnd struct {
+	conn     *rdmacm.Conn
+	poll     bool
+	dataSize int
+	messages *uverbs.MR // one to send, then one to receive
+	data     *uverbs.MR // what the client sends from, or the server's copy
+	sink     *uverbs.MR // where the client's data comes back
+}
+
+// On iWARP memory has to be open to the peer's writes also to read into it.
+const rpingAccess = uverbs.AccessLocalWrite | uverbs.AccessRemoteRead | uverbs.AccessRemoteWrite
+
+// config prepares the end while it connects.
+func (e *rpingEnd) config() *rdmacm.Config {
+	return &rdmacm.Config{
+		Prepare:            e.prepare,
+		QP:                 uverbs.QPOptions{Cap: uverbs.QPCap{MaxSendWR: 16, MaxRecvWR: 2, MaxSendSGE: 1, MaxRecvSGE: 1}},
+		ResponderResources: 1,
+		InitiatorDepth:     1,
+	}
+}
+
+func (e *rpingEnd) prepare(c *rdmacm.Conn) error {
+	e.conn = c
+	for _, m := range []struct {
+		mr   **uverbs.MR
+		size int
+	}{{&e.messages, 2 * rpingInfoSize}, {&e.data, e.dataSize}, {&e.sink, e.dataSize}} {
+		mr, err := c.PD().AllocMR(m.size, rpingAccess, nil)
+		if err != nil {
+			return err
+		}
+		c.Own(mr)
+		*m.mr = mr
+	}
+	return e.postRecv()
+}
+
+func (e *rpingEnd) postRecv() error {
+	_, err := e.conn.QP().PostRecv([]uverbs.RecvWR{{SGL: []uverbs.SGE{e.messages.SGE(rpingInfoSize, rpingInfoSize)}}})
+	return err
+}
+
+// tell posts a message; flags say whether it reports to the send CQ.
+func (e *rpingEnd) tell(info rpingInfo, flags uverbs.SendFlags) error {
+	info.encode(e.messages.Bytes())
+	wr := uverbs.SendWR{Opcode: uverbs.OpSend, Flags: flags, SGL: []uverbs.SGE{e.messages.SGE(0, rpingInfoSize)}}
+	return e.post(wr)
+}
+
+func (e *rpingEnd) post(wr uverbs.SendWR) error {
+	_, err := e.conn.QP().PostSend([]uverbs.SendWR{wr})
+	return err
+}
+
+// hear waits for a message. The next one comes only after an answer, so one
+// receive at a time is enough.
+func (e *rpingEnd) hear(ctx context.Context) (rpingInfo, error) {
+	wc, err := e.wait(ctx, e.conn.RecvCQ())
+	if err != nil {
+		return rpingInfo{}, err
+	}
+	if wc.ByteLen != rpingInfoSize {
+		return rpingInfo{}, fmt.Errorf("the peer sent a message of %d bytes, not rping's %d", wc.ByteLen, rpingInfoSize)
+	}
+	info := decodeRpingInfo(e.messages.Bytes()[rpingInfoSize:])
+	return info, e.postRecv()
+}
+
+// move carries out one RDMA operation.
+func (e *rpingEnd) move(ctx context.Context, op uverbs.Opcode, peer rpingInfo, size int) error {
+	err := e.post(uverbs.SendWR{
+		Opcode: op, Flags: uverbs.SendSignaled, SGL: []uverbs.SGE{e.data.SGE(0, size)},
+		RemoteAddr: peer.addr, RKey: peer.rkey,
+	})
+	if err != nil {
+		return err
+	}
+	_, err = e.wait(ctx, e.conn.SendCQ())
+	return err
+}
+
+// wait takes the next completion, until ctx or the connection ends.
+func (e *rpingEnd) wait(ctx context.Context, cq *uverbs.CQ) (uverbs.WC, error) {
+	var wcs [1]uverbs.WC
+	n, err := e.take(ctx, cq, wcs[:])
+	switch wc := wcs[0]; {
+	case n == 0:
+		return wc, err
+	case wc.Status == uverbs.StatusWRFlushErr:
+		return wc, e.whyFlushed(&wc)
+	default:
+		return wc, wc.Err()
+	}
+}
+
+func (e *rpingEnd) take(ctx context.Context, cq *uverbs.CQ, wcs []uverbs.WC) (n int, err error) {
+	next := cq.Wait
+	if e.poll {
+		next = func(ctx context.Context, wcs []uverbs.WC) (int, error) { return pollCQ(ctx, cq, wcs) }
+	}
+	n, err = next(ctx, wcs)
+	if n == 0 && ctx.Err() != nil {
+		// What the peer did before it disconnected is in the CQ by now.
+		if n, err = cq.Poll(wcs); n == 0 {
+			err = context.Cause(ctx)
+		}
+	}
+	return n, err
+}
+
+func pollCQ(ctx context.Context, cq *uverbs.CQ, wcs []uverbs.WC) (int, error) {
+	for {
+		if n, err := cq.Poll(wcs); n > 0 || err != nil {
+			return n, err
+		}
+		if err := ctx.Err(); err != nil {
+			return 0, err
+		}
+		runtime.Gosched()
+	}
+}
+
+// whyFlushed finds the reason for which a work request was dropped; the flush
+// comes a little before the event.
+func (e *rpingEnd) whyFlushed(wc *uverbs.WC) error {
+	select {
+	case <-e.conn.Done():
+		return e.conn.Err()
+	case <-time.After(5 * time.Second):
+		return wc.Err()
+	}
+}
+
+// whileConnected is ctx, ended also by the end of the connection, which is then
+// its cause.
+func (e *rpingEnd) whileConnected(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	go func() {
+		select {
+		case <-e.conn.Done():
+			cancel(e.conn.Err())
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() { cancel(nil) }
+}

@@ -1,0 +1,122 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/goverbs/goverbs/rdmacm"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// serve is the server.
+func (r *rping) serve(ctx context.Context) error {
+	l, err := rdmacm.Listen(r.listenAddress(), nil)
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	if r.persistent {
+		return r.serveAll(ctx, l)
+	}
+	request, err := l.Next(ctx)
+	if err != nil {
+		return interrupted(err)
+	}
+	if err := l.Close(); err != nil { // others shall hear that nobody serves them
+		return errors.Join(err, request.Reject(nil))
+	}
+	return r.serveOne(ctx, request)
+}
+
+// listenAddress has no host to mean both address families.
+func (r *rping) listenAddress() string {
+	if r.addr == "" {
+		return fmt.Sprintf(":%d", r.port)
+	}
+	return r.address()
+}
+
+// serveAll serves clients side by side; a failure is the matter of one of them.
+func (r *rping) serveAll(ctx context.Context, l *rdmacm.Listener) error {
+	var clients sync.WaitGroup
+	defer clients.Wait()
+	for {
+		request, err := l.Next(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, rdmacm.ErrDeviceRemoved):
+			return err
+		case err != nil:
+			r.note("%v", err)
+			continue
+		}
+		clients.Go(func() {
+			if err := r.serveOne(ctx, request); err != nil && ctx.Err() == nil {
+				r.note("client %s: %v", request.RemoteAddr, err)
+			}
+		})
+	}
+}
+
+func (r *rping) serveOne(ctx context.Context, request *rdmacm.Request) error {
+	end := &rpingEnd{poll: r.poll, dataSize: rpingMaxSize}
+	conn, err := request.Accept(ctx, end.config())
+	if err != nil {
+		return interrupted(err)
+	}
+	report := r.begin("server", conn)
+	err = r.answers(ctx, end, report)
+	return report.finish(err, conn.Close())
+}
+
+// answers serves one client until it disconnects.
+func (r *rping) answers(ctx context.Context, end *rpingEnd, report *rpingReport) error {
+	ctx, leave := end.whileConnected(ctx)
+	defer leave()
+	for n := 0; ; n++ {
+		source, err := end.hear(ctx)
+		switch {
+		case errors.Is(err, rdmacm.ErrDisconnected) && n < r.count:
+			return fmt.Errorf("the client disconnected after %d of %d pings", n, r.count)
+		case errors.Is(err, rdmacm.ErrDisconnected):
+			return nil
+		case err == nil:
+			err = r.answer(ctx, end, source)
+		}
+		if err != nil {
+			return fmt.Errorf("ping %d: %w", n, interrupted(err))
+		}
+		report.add(int(source.size))
+	}
+}
+
+// answer reads the client's data and writes it back. The messages to the client
+// report nothing unless they fail, which the operation after them brings up.
+func (r *rping) answer(ctx context.Context, end *rpingEnd, source rpingInfo) error {
+	if source.size > rpingMaxSize {
+		return fmt.Errorf("the client offers %d bytes, %d is the limit", source.size, rpingMaxSize)
+	}
+	size := int(source.size)
+	if err := end.move(ctx, uverbs.OpRDMARead, source, size); err != nil {
+		return fmt.Errorf("RDMA READ of %d bytes: %w", size, err)
+	}
+	data := end.data.Bytes()[:size]
+	if err := r.show("server ping data", data); err != nil {
+		return err
+	}
+	if err := end.tell(rpingInfo{}, 0); err != nil {
+		return err
+	}
+	sink, err := end.hear(ctx)
+	if err != nil {
+		return fmt.Errorf("waiting to be told where to write: %w", err)
+	}
+	size = echoSize(data)
+	if err := end.move(ctx, uverbs.OpRDMAWrite, sink, size); err != nil {
+		return fmt.Errorf("RDMA WRITE of %d bytes: %w", size, err)
+	}
+	return end.tell(rpingInfo{}, 0)
+}
