@@ -1,0 +1,29 @@
+// Command hello sends a greeting to whoever serves at the address it is given.
+package main
+
+import (
+	"context"
+	"log"
+	"os"
+
+	_ "github.com/goverbs/goverbs/provider/all" // siw, and what else there is
+	"github.com/goverbs/goverbs/rdmacm"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+func main() {
+	conn, err := rdmacm.Dial(context.Background(), os.Args[1], nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer conn.Close()
+	hello := uverbs.SendWR{Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled, Inline: []byte("hello, RDMA")}
+	if _, err := conn.QP().PostSend([]uverbs.SendWR{hello}); err != nil {
+		log.Fatal(err)
+	}
+	var done [1]uverbs.WC
+	if _, err := conn.SendCQ().Wait(context.Background(), done[:]); err != nil {
+		log.Fatal(err)
+	}
+	log.Print("sent: ", done[0].Status)
+}
