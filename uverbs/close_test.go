@@ -1,0 +1,192 @@
+package uverbs_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/goverbs/goverbs/internal/fakeverbs"
+	"github.com/goverbs/goverbs/mmap"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+func TestCloseNamesHolders(t *testing.T) {
+	w := newWorld(t)
+	for _, c := range []struct {
+		name    string
+		object  closer
+		holders string
+	}{
+		{"PD", w.pd, "close MR 1, QP 1, SRQ 3 first"},
+		{"CQ", w.cq, "close QP 1 first"},
+		{"channel", w.channel, "close CQ 2 first"},
+		{"device", w.dev, "close CQ 2, PD 0, completion channel "},
+	} {
+		if err := c.object.Close(); !errors.Is(err, uverbs.ErrInUse) || !strings.Contains(err.Error(), c.holders) {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+	if n := len(w.k.Alive()); n != 5 {
+		t.Errorf("a refused close destroyed something: %q", w.k.Alive())
+	}
+}
+
+func TestUseAfterClose(t *testing.T) {
+	w := newWorld(t)
+	w.close(t)
+	if err := w.dev.Close(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, wcs := context.Background(), make([]uverbs.WC, 1)
+	for name, err := range map[string]error{
+		"AllocPD": failed(w.dev.AllocPD()), "CreateCompChannel": failed(w.dev.CreateCompChannel()),
+		"CreateCQ": failed(w.dev.CreateCQ(1, nil)), "AllocMR": failed(w.pd.AllocMR(1, 0, nil)),
+		"RegMR": failed(w.pd.RegMR(make([]byte, 1), 0)), "CreateQP": failed(w.pd.CreateQP(w.qpOptions())),
+		"CreateSRQ": failed(w.pd.CreateSRQ(&uverbs.SRQOptions{MaxWR: 1})), "PostSend": failed(w.qp.PostSend(nil)),
+		"PostRecv": failed(w.qp.PostRecv(nil)), "SRQ.PostRecv": failed(w.srq.PostRecv(nil)), "Poll": failed(w.cq.Poll(wcs)),
+		"Arm": w.cq.Arm(false), "Wait": failed(w.cq.Wait(ctx, wcs)), "Modify": w.qp.Modify(&uverbs.QPAttr{}, 0),
+		"QP.Query": failed(w.qp.Query()), "SRQ.Query": failed(w.srq.Query()), "SetLimit": w.srq.SetLimit(1),
+		"Device.Query": failed(w.dev.Query()), "QueryPort": failed(w.dev.QueryPort(1)), "GIDTable": failed(w.dev.GIDTable()),
+		"QueryGID": failed(w.dev.QueryGID(1, 0)), "AsyncEvent": failed(w.dev.AsyncEvent(ctx)),
+		"QP": w.qp.Close(), "SRQ": w.srq.Close(), "CQ": w.cq.Close(), "channel": w.channel.Close(), "MR": w.mr.Close(),
+		"PD": w.pd.Close(), "device": w.dev.Close(),
+	} {
+		if !errors.Is(err, uverbs.ErrClosed) {
+			t.Errorf("%s after close: %v", name, err)
+		}
+	}
+}
+
+// TestNumberUsedAgain has a closed QP's handle belong to another one.
+func TestNumberUsedAgain(t *testing.T) {
+	w := newWorld(t)
+	old := w.qp
+	if err := old.Close(); err != nil {
+		t.Fatal(err)
+	}
+	w.qp = must[*uverbs.QP](t)(w.pd.CreateQP(w.qpOptions()))
+	if err := old.Modify(&uverbs.QPAttr{State: uverbs.QPStateErr}, uverbs.QPAttrState); !errors.Is(err, uverbs.ErrClosed) {
+		t.Error(err)
+	}
+	if s := w.kqp().State(); s != uint8(uverbs.QPStateReset) {
+		t.Errorf("modifying a closed QP moved its successor to %v", uverbs.QPState(s))
+	}
+}
+
+func TestOtherDevice(t *testing.T) {
+	w, other := newWorld(t), newWorld(t)
+	opts := w.qpOptions()
+	opts.RecvCQ = other.cq
+	if _, err := w.pd.CreateQP(opts); !errors.Is(err, uverbs.ErrClosed) || !strings.Contains(err.Error(), "another device") {
+		t.Error(err)
+	}
+	if _, err := w.dev.CreateCQ(1, &uverbs.CQOptions{Channel: other.channel}); err == nil {
+		t.Error("a CQ on another device's channel")
+	}
+}
+
+// TestConcurrentUse has everything happen at once; the race detector judges.
+func TestConcurrentUse(t *testing.T) {
+	w := newWorld(t)
+	w.kqp().Connect()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	var wg sync.WaitGroup
+	spawn := func(f func() error) {
+		wg.Go(func() {
+			for {
+				if err := f(); errors.Is(err, uverbs.ErrClosed) || errors.Is(err, context.Canceled) {
+					return
+				}
+				runtime.Gosched()
+			}
+		})
+	}
+	kqp := w.kqp()
+	done := make(chan struct{})
+	wg.Go(func() {
+		for {
+			select {
+			case <-done:
+				return
+			default:
+				kqp.Carry(0)
+				kqp.Receive(1)
+				runtime.Gosched()
+			}
+		}
+	})
+	for range 2 {
+		spawn(func() error {
+			return failed(w.qp.PostSend([]uverbs.SendWR{{Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled}}))
+		})
+		spawn(func() error { return failed(w.qp.PostRecv([]uverbs.RecvWR{{}, {}})) })
+		spawn(func() error { return failed(w.cq.Poll(make([]uverbs.WC, 3))) })
+		spawn(func() error { return failed(w.cq.Wait(ctx, make([]uverbs.WC, 1))) })
+		spawn(func() error { return failed(w.qp.Query()) })
+		spawn(func() error { return failed(w.dev.AsyncEvent(ctx)) })
+	}
+	time.Sleep(100 * time.Millisecond)
+	close(done)
+	if err := w.qp.Close(); err != nil {
+		t.Error(err)
+	}
+	time.Sleep(10 * time.Millisecond)
+	if err := w.cq.Close(); err != nil {
+		t.Error(err)
+	}
+	w.close(t)
+	if err := w.dev.Close(); err != nil {
+		t.Error(err)
+	}
+	cancel()
+	wg.Wait()
+}
+
+// TestConcurrentClose has many close one object: one succeeds.
+func TestConcurrentClose(t *testing.T) {
+	w := newWorld(t)
+	results := make(chan error, 8)
+	for range cap(results) {
+		go func() { results <- w.qp.Close() }()
+	}
+	ok := 0
+	for range cap(results) {
+		if err := <-results; err == nil {
+			ok++
+		} else if !errors.Is(err, uverbs.ErrClosed) {
+			t.Error(err)
+		}
+	}
+	if ok != 1 {
+		t.Errorf("%d closes succeeded", ok)
+	}
+}
+
+// TestForgottenDevice drops a device with all it owns: the runtime closes the
+// file, unmaps the queues and lets go of pinned memory.
+func TestForgottenDevice(t *testing.T) {
+	k := fakeverbs.New(uint32(uverbs.DriverSIW))
+	live := mmap.Live()
+	func() {
+		dev := must[*uverbs.Device](t)(uverbs.NewDevice(siw0, k))
+		pd := must[*uverbs.PD](t)(dev.AllocPD())
+		must[*uverbs.MR](t)(pd.RegMR(make([]byte, 1000), 0))
+		ch := must[*uverbs.CompChannel](t)(dev.CreateCompChannel())
+		cq := must[*uverbs.CQ](t)(dev.CreateCQ(4, &uverbs.CQOptions{Channel: ch}))
+		must[*uverbs.QP](t)(pd.CreateQP(&uverbs.QPOptions{SendCQ: cq, RecvCQ: cq, Cap: uverbs.QPCap{MaxSendWR: 1, MaxRecvWR: 1}}))
+	}()
+	for i := 0; !k.Closed() || mmap.Live() != live; i++ {
+		if i == 100 {
+			t.Fatalf("closed %v, %d regions live, %d at the start", k.Closed(), mmap.Live(), live)
+		}
+		runtime.GC()
+		time.Sleep(10 * time.Millisecond)
+	}
+	runtime.GC() // a Pinner forgotten while it pins would end the process here
+	runtime.GC()
+}

@@ -1,0 +1,170 @@
+package uverbs_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/goverbs/goverbs/internal/fakeverbs"
+	"github.com/goverbs/goverbs/mmap"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+var errnos = []syscall.Errno{
+	syscall.EINVAL, syscall.ENOMEM, syscall.EPERM, syscall.EACCES, syscall.EAGAIN, syscall.EBUSY, syscall.ENOENT, syscall.EIO,
+	syscall.ENODEV, syscall.EPROTONOSUPPORT, syscall.EOPNOTSUPP, syscall.ENOSYS, syscall.EINTR,
+}
+
+func notSupported(errno syscall.Errno) bool {
+	return errno == syscall.EPROTONOSUPPORT || errno == syscall.EOPNOTSUPP || errno == syscall.ENOSYS
+}
+
+type closer interface{ Close() error }
+
+// closing closes what a call made.
+func closing[T closer](v T, err error) error {
+	if err != nil {
+		return err
+	}
+	return v.Close()
+}
+
+func failed[T any](_ T, err error) error { return err }
+
+// verbs are all calls that reach the kernel, and what they call there.
+var verbs = []struct {
+	name  string
+	calls []string // each of which is made to fail; "MMAP+1" is the second one
+	text  string   // what the error must say
+	do    func(*world) error
+}{
+	{"AllocPD", []string{"ALLOC_PD"}, "create PD on siw0", func(w *world) error { return closing(w.dev.AllocPD()) }},
+	{"AllocMR", []string{"REG_MR"}, "create MR on siw0", func(w *world) error { return closing(w.pd.AllocMR(100, 0, nil)) }},
+	{"RegMR", []string{"REG_MR"}, "create MR on siw0", func(w *world) error { return closing(w.pd.RegMR(make([]byte, 100), 0)) }},
+	{"CreateCompChannel", []string{"CREATE_COMP_CHANNEL", "EVENTS"}, "create completion channel on siw0", func(w *world) error {
+		return closing(w.dev.CreateCompChannel())
+	}},
+	{"CreateCQ", []string{"CQ_CREATE", "MMAP"}, "create CQ on siw0", func(w *world) error {
+		return closing(w.dev.CreateCQ(1, &uverbs.CQOptions{Channel: w.channel}))
+	}},
+	{"CreateSRQ", []string{"SRQ_CREATE", "MMAP"}, "create SRQ on siw0", func(w *world) error {
+		return closing(w.pd.CreateSRQ(&uverbs.SRQOptions{MaxWR: 1, MaxSGE: 1}))
+	}},
+	{"CreateQP", []string{"QP_CREATE", "MMAP", "MMAP+1"}, "create QP on siw0", func(w *world) error {
+		return closing(w.pd.CreateQP(w.qpOptions()))
+	}},
+	{"QP.Close", []string{"QP_DESTROY"}, "close QP 1 on siw0", func(w *world) error { return w.qp.Close() }},
+	{"SRQ.Close", []string{"SRQ_DESTROY"}, "close SRQ ", func(w *world) error { return w.srq.Close() }},
+	{"CQ.Close", []string{"CQ_DESTROY"}, "close CQ ", func(w *world) error {
+		if err := w.qp.Close(); err != nil && !errors.Is(err, uverbs.ErrClosed) {
+			return err
+		}
+		return w.cq.Close()
+	}},
+	{"MR.Close", []string{"MR_DESTROY"}, "close MR ", func(w *world) error { return w.mr.Close() }},
+	{"PD.Close", []string{"PD_DESTROY"}, "close PD 0 on siw0", func(w *world) error {
+		for _, c := range []closer{w.qp, w.srq, w.mr} {
+			if err := c.Close(); err != nil && !errors.Is(err, uverbs.ErrClosed) {
+				return err
+			}
+		}
+		return w.pd.Close()
+	}},
+	{"QP.Modify", []string{"MODIFY_QP"}, "modify QP 1 on siw0", func(w *world) error {
+		return w.qp.Modify(&uverbs.QPAttr{State: uverbs.QPStateInit}, uverbs.QPAttrState)
+	}},
+	{"QP.Query", []string{"QUERY_QP"}, "query QP 1 on siw0", func(w *world) error { return failed(w.qp.Query()) }},
+	{"SRQ.Query", []string{"QUERY_SRQ"}, "query SRQ ", func(w *world) error { return failed(w.srq.Query()) }},
+	{"SRQ.SetLimit", []string{"MODIFY_SRQ"}, "set the limit of SRQ ", func(w *world) error { return w.srq.SetLimit(1) }},
+	{"Device.Query", []string{"QUERY_DEVICE"}, "query device on siw0", func(w *world) error { return failed(w.dev.Query()) }},
+	{"QueryPort", []string{"QUERY_PORT"}, "query port 1 of device on siw0", func(w *world) error { return failed(w.dev.QueryPort(1)) }},
+	{"GIDTable", []string{"QUERY_GID_TABLE"}, "query the GID table of device on siw0", func(w *world) error { return failed(w.dev.GIDTable()) }},
+	{"QueryGID", []string{"QUERY_GID_ENTRY"}, "query GID 0 of port 1 of device on siw0", func(w *world) error { return failed(w.dev.QueryGID(1, 0)) }},
+	{"PostSend", []string{"POST_SEND"}, "post a send to QP 1 on siw0", func(w *world) error {
+		w.kqp().Connect()
+		return failed(w.qp.PostSend([]uverbs.SendWR{{}}))
+	}},
+}
+
+// TestEveryErrno has every kernel call of every verb fail with every errno: the
+// error says so, nothing leaks, nothing breaks, and the verb works afterwards.
+func TestEveryErrno(t *testing.T) {
+	for _, v := range verbs {
+		for _, call := range v.calls {
+			for _, errno := range errnos {
+				t.Run(fmt.Sprintf("%s/%s/%d", v.name, call, int(errno)), func(t *testing.T) {
+					w := newWorld(t)
+					alive, live := w.k.Alive(), mmap.Live()
+					name, second := strings.CutSuffix(call, "+1")
+					w.k.Fail(name, map[bool]int{true: 1}[second], errno)
+					err := v.do(w)
+					if !errors.Is(err, errno) || !strings.HasPrefix(fmt.Sprint(err), "uverbs: "+v.text) || !strings.Contains(fmt.Sprint(err), " on siw0: ") {
+						t.Errorf("error is %q", err)
+					}
+					if errors.Is(err, uverbs.ErrNotSupported) != notSupported(errno) {
+						t.Errorf("not supported: %v", err)
+					}
+					if strings.HasPrefix(v.text, "create") && (!slices.Equal(w.k.Alive(), alive) || mmap.Live() != live) {
+						t.Errorf("%q and %d regions, before %q and %d", w.k.Alive(), mmap.Live(), alive, live)
+					}
+					if err := v.do(w); err != nil {
+						t.Errorf("after the failure: %v", err)
+					}
+				})
+			}
+		}
+	}
+}
+
+// TestOpenEveryErrno does the same with the three steps of opening a device.
+func TestOpenEveryErrno(t *testing.T) {
+	for _, call := range []string{"GET_CONTEXT", "ASYNC_EVENT_ALLOC", "EVENTS"} {
+		for _, errno := range errnos {
+			k := fakeverbs.New(uint32(uverbs.DriverSIW))
+			k.Fail(call, 0, errno)
+			_, err := uverbs.NewDevice(siw0, k)
+			if !errors.Is(err, errno) || !strings.Contains(err.Error(), "device on siw0: ") {
+				t.Errorf("%s: %v", call, err)
+			}
+			if errors.Is(err, uverbs.ErrNotSupported) != notSupported(errno) {
+				t.Errorf("%s: not supported: %v", call, err)
+			}
+			if leaks := k.Leaks(); len(leaks) > 0 {
+				t.Errorf("%s: %v leaves %q", call, errno, leaks)
+			}
+		}
+	}
+}
+
+func TestHints(t *testing.T) {
+	for _, c := range []struct {
+		call  string
+		errno syscall.Errno
+		hint  string
+		do    func(*world) error
+	}{
+		{"ALLOC_PD", syscall.EAGAIN, "rdma.max", func(w *world) error { return closing(w.dev.AllocPD()) }},
+		{"QP_CREATE", syscall.EPERM, "CAP_NET_RAW", func(w *world) error { return closing(w.pd.CreateQP(w.qpOptions())) }},
+		{"REG_MR", syscall.EAGAIN, "rdma.max", func(w *world) error { return closing(w.pd.AllocMR(1, 0, nil)) }},
+		{"REG_MR", syscall.EFAULT, "not mapped", func(w *world) error { return closing(w.pd.AllocMR(1, 0, nil)) }},
+		{"MR_DESTROY", syscall.EBUSY, "the kernel still uses it", func(w *world) error { return w.mr.Close() }},
+	} {
+		w := newWorld(t)
+		w.k.Fail(c.call, 0, c.errno)
+		if err := c.do(w); err == nil || !strings.Contains(err.Error(), c.hint) {
+			t.Errorf("%s, %v: %v", c.call, c.errno, err)
+		}
+	}
+	for errno, hint := range map[syscall.Errno]string{
+		syscall.EAGAIN: "rdma.max", syscall.EPERM: "network namespace", syscall.EACCES: "0666",
+	} {
+		k := fakeverbs.New(uint32(uverbs.DriverSIW))
+		k.Fail("GET_CONTEXT", 0, errno)
+		if _, err := uverbs.NewDevice(siw0, k); err == nil || !strings.Contains(err.Error(), hint) {
+			t.Errorf("open, %v: %v", errno, err)
+		}
+	}
+}

@@ -1,0 +1,95 @@
+package uverbs_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/goverbs/goverbs/internal/fakeverbs"
+	"github.com/goverbs/goverbs/mmap"
+	"github.com/goverbs/goverbs/netlinkrdma"
+	_ "github.com/goverbs/goverbs/provider/siw"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+var siw0 = uverbs.DeviceInfo{Name: "siw0", Index: 3, Driver: uverbs.DriverSIW, ABI: 1, NodeType: netlinkrdma.NodeRNIC, Ports: 1}
+
+// world is a device with one of everything.
+type world struct {
+	k       *fakeverbs.Kernel
+	dev     *uverbs.Device
+	pd      *uverbs.PD
+	mr      *uverbs.MR
+	channel *uverbs.CompChannel
+	cq      *uverbs.CQ
+	srq     *uverbs.SRQ
+	qp      *uverbs.QP
+}
+
+func must[T any](t testing.TB) func(T, error) T {
+	return func(v T, err error) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+// noLeaks fails the test when it ends with anything of k, or a region, not given
+// back.
+func noLeaks(t testing.TB, k *fakeverbs.Kernel) {
+	live := mmap.Live()
+	t.Cleanup(func() {
+		if leaks := k.Leaks(); len(leaks) > 0 {
+			t.Errorf("the kernel still has %q", leaks)
+		}
+		if n := mmap.Live(); n != live {
+			t.Errorf("%d regions live, %d at the start", n, live)
+		}
+	})
+}
+
+// openSIW opens a device that is closed at the test's end, and checked for leaks.
+func openSIW(t testing.TB) (*fakeverbs.Kernel, *uverbs.Device) {
+	t.Helper()
+	k := fakeverbs.New(uint32(uverbs.DriverSIW))
+	noLeaks(t, k)
+	dev := must[*uverbs.Device](t)(uverbs.NewDevice(siw0, k))
+	t.Cleanup(func() {
+		if err := dev.Close(); err != nil && !errors.Is(err, uverbs.ErrClosed) {
+			t.Error(err)
+		}
+	})
+	return k, dev
+}
+
+func newWorld(t testing.TB) *world {
+	t.Helper()
+	k, dev := openSIW(t)
+	w := &world{k: k, dev: dev}
+	w.pd = must[*uverbs.PD](t)(dev.AllocPD())
+	w.mr = must[*uverbs.MR](t)(w.pd.AllocMR(4096, uverbs.AccessLocalWrite, nil))
+	w.channel = must[*uverbs.CompChannel](t)(dev.CreateCompChannel())
+	w.cq = must[*uverbs.CQ](t)(dev.CreateCQ(16, &uverbs.CQOptions{Channel: w.channel}))
+	w.srq = must[*uverbs.SRQ](t)(w.pd.CreateSRQ(&uverbs.SRQOptions{MaxWR: 4, MaxSGE: 1}))
+	w.qp = must[*uverbs.QP](t)(w.pd.CreateQP(w.qpOptions()))
+	t.Cleanup(func() { w.close(t) })
+	return w
+}
+
+func (w *world) qpOptions() *uverbs.QPOptions {
+	return &uverbs.QPOptions{SendCQ: w.cq, RecvCQ: w.cq, Cap: uverbs.QPCap{MaxSendWR: 4, MaxRecvWR: 4, MaxSendSGE: 2, MaxRecvSGE: 2}}
+}
+
+// kqp and kcq are the kernel's sides of qp and cq.
+func (w *world) kqp() *fakeverbs.QP { return w.k.QPs()[0] }
+func (w *world) kcq() *fakeverbs.CQ { return w.k.CQs()[0] }
+
+// close closes everything, children first, except what the test closed.
+func (w *world) close(t testing.TB) {
+	for _, c := range []interface{ Close() error }{w.qp, w.srq, w.cq, w.channel, w.mr, w.pd} {
+		if err := c.Close(); err != nil && !errors.Is(err, uverbs.ErrClosed) {
+			t.Error(err)
+		}
+	}
+}
