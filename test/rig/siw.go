@@ -11,6 +11,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
+	"strconv"
 	"strings"
 )
 
@@ -35,7 +37,7 @@ func buildSiw(ctx context.Context, log io.Writer, tmp, series, release string) (
 	if err := os.Remove(archive); err != nil {
 		return "", err
 	}
-	if err := command(ctx, log, tmp, "make", "--no-print-directory", "-C", headers, "M="+siw, "CONFIG_RDMA_SIW=m", "modules"); err != nil {
+	if err := command(ctx, log, tmp, "make", "-j", strconv.Itoa(runtime.NumCPU()), "--no-print-directory", "-C", headers, "M="+siw, "CONFIG_RDMA_SIW=m", "modules"); err != nil {
 		return "", fmt.Errorf("build siw.ko: %w", err)
 	}
 	ko := filepath.Join(siw, "siw.ko")
