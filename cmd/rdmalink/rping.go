@@ -52,7 +52,7 @@ func runRping(ctx context.Context, t *tool, w *words) error {
 	if err != nil {
 		return err
 	}
-	t.json = t.json || o.json
+	t.json = t.json || o.asJSON
 	r := &rping{tool: t, rpingOptions: o}
 	if o.server {
 		return r.serve(ctx)

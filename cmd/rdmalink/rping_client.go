@@ -18,7 +18,7 @@ const rpingGrace = 2 * time.Second
 
 // ping is the client.
 func (r *rping) ping(ctx context.Context) error {
-	end := &rpingEnd{poll: r.poll, dataSize: r.size}
+	end := &rpingEnd{client: true, poll: r.poll, size: r.size}
 	cfg := end.config()
 	var err error
 	if cfg.Source, err = r.sourceAddr(ctx); err != nil {

@@ -14,10 +14,11 @@ import (
 type rpingEnd struct {
 	conn     *rdmacm.Conn
 	poll     bool
-	dataSize int
+	size     int        // of data and sink
 	messages *uverbs.MR // one to send, then one to receive
 	data     *uverbs.MR // what the client sends from, or the server's copy
-	sink     *uverbs.MR // where the client's data comes back
+	sink     *uverbs.MR // where the client's data comes back; the server has none
+	client   bool
 }
 
 // On iWARP memory has to be open to the peer's writes also to read into it.
@@ -35,18 +36,27 @@ func (e *rpingEnd) config() *rdmacm.Config {
 
 func (e *rpingEnd) prepare(c *rdmacm.Conn) error {
 	e.conn = c
-	for _, m := range []struct {
-		mr   **uverbs.MR
-		size int
-	}{{&e.messages, 2 * rpingInfoSize}, {&e.data, e.dataSize}, {&e.sink, e.dataSize}} {
-		mr, err := c.PD().AllocMR(m.size, rpingAccess, nil)
-		if err != nil {
+	var err error
+	if e.messages, err = e.alloc(2 * rpingInfoSize); err != nil {
+		return err
+	}
+	if e.data, err = e.alloc(e.size); err != nil {
+		return err
+	}
+	if e.client {
+		if e.sink, err = e.alloc(e.size); err != nil {
 			return err
 		}
-		c.Own(mr)
-		*m.mr = mr
 	}
 	return e.postRecv()
+}
+
+func (e *rpingEnd) alloc(size int) (*uverbs.MR, error) {
+	mr, err := e.conn.PD().AllocMR(size, rpingAccess, nil)
+	if err == nil {
+		e.conn.Own(mr)
+	}
+	return mr, err
 }
 
 func (e *rpingEnd) postRecv() error {

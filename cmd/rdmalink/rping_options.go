@@ -23,7 +23,7 @@ type rpingOptions struct {
 	count, size       int
 	verbose, validate bool
 	persistent, poll  bool
-	json              bool
+	asJSON            bool
 }
 
 // address is what to dial or to listen on.
@@ -42,7 +42,7 @@ func parseRping(args []string) (rpingOptions, error) {
 		case word == "--poll":
 			o.poll = true
 		case word == "--json":
-			o.json = true
+			o.asJSON = true
 		case len(word) < 2 || word[0] != '-' || word[1] == '-':
 			return o, badRpingWord(word)
 		default:
@@ -62,7 +62,7 @@ func badRpingWord(word string) error {
 // letters applies the options of one word and returns the words not used up.
 func (o *rpingOptions) letters(word string, args []string) ([]string, error) {
 	flags := map[byte]*bool{
-		's': &o.server, 'c': &o.client, 'v': &o.verbose, 'V': &o.validate, 'P': &o.persistent, 'j': &o.json,
+		's': &o.server, 'c': &o.client, 'v': &o.verbose, 'V': &o.validate, 'P': &o.persistent, 'j': &o.asJSON,
 	}
 	for i := range len(word) {
 		if flag := flags[word[i]]; flag != nil {

@@ -62,7 +62,7 @@ func (r *rping) serveAll(ctx context.Context, l *rdmacm.Listener) error {
 }
 
 func (r *rping) serveOne(ctx context.Context, request *rdmacm.Request) error {
-	end := &rpingEnd{poll: r.poll, dataSize: rpingMaxSize}
+	end := &rpingEnd{poll: r.poll, size: rpingMaxSize}
 	conn, err := request.Accept(ctx, end.config())
 	if err != nil {
 		return interrupted(err)
