@@ -1,0 +1,103 @@
+package siw
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/mmap"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+func TestStatuses(t *testing.T) {
+	for status, want := range map[uint16]uverbs.Status{
+		0: uverbs.StatusSuccess, 1: uverbs.StatusLocLenErr, 2: uverbs.StatusLocProtErr, 3: uverbs.StatusLocQPOpErr,
+		4: uverbs.StatusWRFlushErr, 5: uverbs.StatusBadRespErr, 6: uverbs.StatusLocAccessErr, 7: uverbs.StatusRemAccessErr,
+		8: uverbs.StatusRemInvReqErr, 9: uverbs.StatusGeneralErr, 10: uverbs.StatusGeneralErr, 0xffff: uverbs.StatusGeneralErr,
+	} {
+		if got := statusOf(status); got != want {
+			t.Errorf("%d: %v, want %v", status, got, want)
+		}
+	}
+}
+
+func TestCompletions(t *testing.T) {
+	w := newWorld(t, nil)
+	for _, c := range []struct {
+		cqe  abi.SiwCqe
+		want uverbs.WC
+	}{
+		{abi.SiwCqe{Id: 1, Opcode: abi.SIW_OP_SEND, QpId: 9}, uverbs.WC{WRID: 1, Opcode: uverbs.WCSend, QPN: 9}},
+		{abi.SiwCqe{Id: 2, Opcode: abi.SIW_OP_SEND_REMOTE_INV}, uverbs.WC{WRID: 2, Opcode: uverbs.WCSend}},
+		{abi.SiwCqe{Id: 3, Opcode: abi.SIW_OP_WRITE}, uverbs.WC{WRID: 3, Opcode: uverbs.WCRDMAWrite}},
+		{abi.SiwCqe{Id: 4, Opcode: abi.SIW_OP_READ, Bytes: 5}, uverbs.WC{WRID: 4, Opcode: uverbs.WCRDMARead, ByteLen: 5}},
+		{abi.SiwCqe{Id: 5, Opcode: abi.SIW_OP_READ_LOCAL_INV}, uverbs.WC{WRID: 5, Opcode: uverbs.WCRDMARead}},
+		{abi.SiwCqe{Id: 6, Opcode: abi.SIW_OP_RECEIVE, Bytes: 1 << 31}, uverbs.WC{WRID: 6, Opcode: uverbs.WCRecv, ByteLen: 1 << 31}},
+		{abi.SiwCqe{Id: 7, Opcode: 200, Status: 77}, uverbs.WC{WRID: 7, Opcode: 1<<16 | 200, Status: uverbs.StatusGeneralErr, VendorErr: 77}},
+	} {
+		if !w.kcq.Complete(c.cqe) {
+			t.Fatal("no room")
+		}
+		if diff := cmp.Diff([]uverbs.WC{c.want}, w.poll(t)); diff != "" {
+			t.Error(diff)
+		}
+	}
+	if s := opcodeOf(200).String(); s != "WCOpcode(65736)" {
+		t.Error(s)
+	}
+}
+
+// TestPollBatches goes around the ring with batches that do not divide it.
+func TestPollBatches(t *testing.T) {
+	w := newWorld(t, nil)
+	sent, seen := uint64(0), uint64(0)
+	for range 20 {
+		for range 7 {
+			if !w.kcq.Complete(abi.SiwCqe{Id: sent}) {
+				t.Fatal("no room")
+			}
+			sent++
+		}
+		for seen < sent {
+			wcs := make([]uverbs.WC, 3)
+			n := must[int](t)(w.cq.Poll(wcs))
+			for _, wc := range wcs[:n] {
+				if wc.WRID != seen {
+					t.Fatalf("completion %d, want %d", wc.WRID, seen)
+				}
+				seen++
+			}
+		}
+	}
+}
+
+// FuzzReadCQE has the kernel's side of a completion queue be any bytes.
+func FuzzReadCQE(f *testing.F) {
+	f.Add([]byte{})
+	f.Add([]byte("12345678\x01\x08\x00\x00\x10\x00\x00\x00imm-datasqp-nums"))
+	f.Add([]byte("12345678\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"))
+	f.Add([]byte("12345678\x01\x03\x04\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x07\x00\x00\x00\x00\x00\x00\x00"))
+	f.Fuzz(func(t *testing.T, ring []byte) {
+		const n = 4
+		memory := make([]byte, n*cqeSize+ctrlSize)
+		copy(memory, ring)
+		region := must[*mmap.Region](t)(mmap.Wrap(memory))
+		defer region.Close()
+		q := must[*cq](t)(newCQ(region, n))
+		wcs := make([]uverbs.WC, 2*n)
+		got := must[int](t)(q.Poll(wcs))
+		if got > n {
+			t.Fatalf("%d completions in a ring of %d", got, n)
+		}
+		for i := range wcs[:got] {
+			wc := &wcs[i]
+			if wc.Status.String() == "" || wc.Opcode.String() == "" || (wc.Err() == nil) != (wc.Status == uverbs.StatusSuccess) {
+				t.Errorf("%+v", wc)
+			}
+			if memory[i*cqeSize+ownerWord]&1 != 0 {
+				t.Errorf("entry %d was not given back", i)
+			}
+		}
+	})
+}
