@@ -37,35 +37,47 @@ func parseMadison(text string) []offer {
 	return offers
 }
 
-// installTools installs those Tools that are missing, and nothing else.
-func installTools(ctx context.Context, log io.Writer) error {
-	missing := slices.DeleteFunc(slices.Clone(Tools), installed)
+// missingTools lists those Tools that are not installed.
+func missingTools() []string {
+	return slices.DeleteFunc(slices.Clone(Tools), installed)
+}
+
+// becomeRoot is what to put before a command that needs root.
+func becomeRoot() ([]string, error) {
+	if os.Geteuid() == 0 {
+		return nil, nil
+	}
+	if _, err := exec.LookPath("sudo"); err != nil {
+		return nil, fmt.Errorf("not root: %w", err)
+	}
+	return []string{"sudo", "DEBIAN_FRONTEND=noninteractive"}, nil
+}
+
+// refresh makes apt know its newest packages and installs missing tools, and
+// nothing else. Without root that is only an error if a tool is missing.
+func refresh(ctx context.Context, log io.Writer, missing []string) error {
+	sudo, err := becomeRoot()
+	if err != nil {
+		if len(missing) == 0 {
+			return nil
+		}
+		return fmt.Errorf("%w: run as root: apt-get update && apt-get install %s", err, strings.Join(missing, " "))
+	}
+	// apt waits for another apt's lock rather than fail.
+	apt := append(sudo, "apt-get", "-q", "-o", "DPkg::Lock::Timeout=300", "-o", "Acquire::Retries=3")
+	if err := command(ctx, log, "", append(apt, "update")...); err != nil {
+		return err
+	}
 	if len(missing) == 0 {
 		return nil
 	}
 	fmt.Fprintln(log, "vm: installing", strings.Join(missing, " "))
-	args := append([]string{"install", "-y", "-q", "--no-install-recommends"}, missing...)
-	if err := aptGet(ctx, log, args...); err != nil {
-		return fmt.Errorf("install the test machine's tools: %w", err)
-	}
-	return nil
+	return command(ctx, log, "", slices.Concat(apt, []string{"install", "-y", "--no-install-recommends"}, missing)...)
 }
 
 func installed(pkg string) bool {
 	out, err := exec.Command("dpkg-query", "-W", "-f", "${db:Status-Abbrev}", pkg).Output()
 	return err == nil && strings.HasPrefix(string(out), "ii")
-}
-
-// aptGet runs apt-get as root. apt waits for another apt's lock rather than fail.
-func aptGet(ctx context.Context, log io.Writer, args ...string) error {
-	argv := append([]string{"apt-get", "-o", "DPkg::Lock::Timeout=300", "-o", "Acquire::Retries=3"}, args...)
-	if os.Geteuid() != 0 {
-		if _, err := exec.LookPath("sudo"); err != nil {
-			return fmt.Errorf("need root and there is no sudo: run as root: %s", strings.Join(argv, " "))
-		}
-		argv = append([]string{"sudo", "DEBIAN_FRONTEND=noninteractive"}, argv...)
-	}
-	return command(ctx, log, "", argv...)
 }
 
 // findKernel asks apt for the newest kernel of a series.

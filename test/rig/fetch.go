@@ -34,13 +34,10 @@ func Fetch(ctx context.Context, log io.Writer, series ...string) error {
 			missing = append(missing, s)
 		}
 	}
-	if len(missing) > 0 || !allInstalled() {
-		if err := aptGet(ctx, log, "update", "-q"); err != nil {
-			return err
+	if tools := missingTools(); len(missing) > 0 || len(tools) > 0 {
+		if err := refresh(ctx, log, tools); err != nil {
+			return fmt.Errorf("set up the test machine: %w", err)
 		}
-	}
-	if err := installTools(ctx, log); err != nil {
-		return err
 	}
 	for _, s := range missing {
 		if err := fetchKernel(ctx, log, cache, s); err != nil {
@@ -59,15 +56,6 @@ func Fetch(ctx context.Context, log io.Writer, series ...string) error {
 		fmt.Fprintf(log, "vm: kernel %s is %s, from\n%s", s, k.Release, version)
 	}
 	return nil
-}
-
-func allInstalled() bool {
-	for _, t := range Tools {
-		if !installed(t) {
-			return false
-		}
-	}
-	return true
 }
 
 func fetchKernel(ctx context.Context, log io.Writer, cache, series string) error {
