@@ -97,13 +97,13 @@ func roomFor(wrs int) int { return 1 << bits.Len(uint(max(wrs, 1)-1)) }
 
 // connected notes what holds from now on.
 func (c *Conn) connected() error {
+	c.closing.Lock()
+	c.established = true
+	c.closing.Unlock()
 	addr, err := c.id.QueryAddr()
 	if err != nil {
 		return err
 	}
 	c.local, c.remote = addr.Local, addr.Remote
-	c.closing.Lock()
-	defer c.closing.Unlock()
-	c.established = true
 	return nil
 }

@@ -83,7 +83,7 @@ func (c *Conn) dial(ctx context.Context, dst netip.AddrPort, cfg *Config) error 
 	if err := c.prepare(cfg); err != nil {
 		return err
 	}
-	if err := c.id.connect(ctx, cfg.param()); err != nil {
+	if err := c.id.Connect(ctx, cfg.param()); err != nil {
 		return err
 	}
 	ev, err := c.await(ctx, EventEstablished)
@@ -91,7 +91,10 @@ func (c *Conn) dial(ctx context.Context, dst netip.AddrPort, cfg *Config) error 
 		return err
 	}
 	c.privateData = ev.Param.PrivateData
-	return c.connected()
+	if err := c.connected(); err != nil {
+		return err
+	}
+	return c.settle(ctx, cfg, ev)
 }
 
 // resolve finds the device and the way to dst.

@@ -1,6 +1,7 @@
 package rdmacm
 
 import (
+	"context"
 	"bytes"
 	"errors"
 	"net/netip"
@@ -32,7 +33,7 @@ var commands = []struct {
 		return id.ResolveAddr(netip.AddrPort{}, addr6, time.Second)
 	}},
 	{"resolve route", abi.RDMA_USER_CM_CMD_RESOLVE_ROUTE, func(id *ID) error { return id.ResolveRoute(time.Second) }},
-	{"connect", abi.RDMA_USER_CM_CMD_CONNECT, func(id *ID) error { return id.Connect(nil) }},
+	{"connect", abi.RDMA_USER_CM_CMD_CONNECT, func(id *ID) error { return id.Connect(context.Background(), nil) }},
 	{"accept", abi.RDMA_USER_CM_CMD_ACCEPT, func(id *ID) error { return id.Accept(nil) }},
 	{"establish", abi.RDMA_USER_CM_CMD_ACCEPT, (*ID).Establish},
 	{"reject", abi.RDMA_USER_CM_CMD_REJECT, func(id *ID) error { return id.Reject(nil) }},
@@ -114,7 +115,7 @@ func TestWireFormats(t *testing.T) {
 	if o := body[abi.RdmaUcmSetOption](k, abi.RDMA_USER_CM_CMD_SET_OPTION); o.Optlen != 1 || o.Optval == 0 {
 		t.Errorf("option: %+v", o)
 	}
-	must(id.Connect(&ConnParam{PrivateData: []byte("hello"), ResponderResources: -1, InitiatorDepth: 3}))
+	must(id.Connect(context.Background(), &ConnParam{PrivateData: []byte("hello"), ResponderResources: -1, InitiatorDepth: 3}))
 	c := body[abi.RdmaUcmConnect](k, abi.RDMA_USER_CM_CMD_CONNECT).ConnParam
 	if c.Valid != 1 || c.PrivateDataLen != 5 || string(c.PrivateData[:5]) != "hello" ||
 		c.ResponderResources != 0 || c.InitiatorDepth != 3 || c.RetryCount != 7 || c.RnrRetryCount != 7 {
@@ -159,10 +160,10 @@ func TestPrivateDataLimits(t *testing.T) {
 		do      func(*ID, []byte) error
 		allowed int
 	}{
-		{"connect IB", false, func(id *ID, b []byte) error { return id.Connect(&ConnParam{PrivateData: b}) }, 56},
+		{"connect IB", false, func(id *ID, b []byte) error { return id.Connect(context.Background(), &ConnParam{PrivateData: b}) }, 56},
 		{"accept IB", false, func(id *ID, b []byte) error { return id.Accept(&ConnParam{PrivateData: b}) }, 196},
 		{"reject IB", false, (*ID).Reject, 148},
-		{"connect iWARP", true, func(id *ID, b []byte) error { return id.Connect(&ConnParam{PrivateData: b}) }, 255},
+		{"connect iWARP", true, func(id *ID, b []byte) error { return id.Connect(context.Background(), &ConnParam{PrivateData: b}) }, 255},
 		{"reject iWARP", true, (*ID).Reject, 255},
 	}
 	for _, test := range tests {

@@ -209,6 +209,7 @@ func TestCMNoLeak(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer l.Close()
 	served := cmEcho(t, l)
 	addr := netip.AddrPortFrom(netip.MustParseAddr("10.78.0.1"), l.Addr().Port()).String()
 	if err := cmPing(t.Context(), addr, "warm up"); err != nil {

@@ -1,0 +1,109 @@
+package rdmacm
+
+import (
+	"errors"
+	"syscall"
+
+	"github.com/goverbs/goverbs/internal/abi"
+)
+
+var errPrivateData = errors.New("private data too long")
+
+var connectHints = map[syscall.Errno]string{
+	syscall.EINVAL:       "wrong state for it, or, unless the transport is iWARP, private data too long",
+	syscall.ENOMEM:       "more responder resources or initiator depth than the device has, or out of memory",
+	syscall.ECONNREFUSED: "nobody listens on that port",
+	syscall.ENOTCONN:     "the connection is gone",
+	syscall.ENOENT:       "the peer gave up meanwhile, or the ID is destroyed",
+}
+
+// Accept answers a connect request with yes. With a queue pair attached it
+// brings that to RTS first, except on iWARP, where the kernel does so.
+// EventEstablished follows.
+//
+// C: rdma_accept
+func (id *ID) Accept(p *ConnParam) error {
+	const op = "accept"
+	w, err := id.connParam(op, p, limitAccept)
+	if err != nil {
+		return err
+	}
+	if err := id.readyQP(&w.ResponderResources, &w.InitiatorDepth); err != nil {
+		return err
+	}
+	err = command(id, abi.RDMA_USER_CM_CMD_ACCEPT, func(b *abi.RdmaUcmAccept) {
+		b.Uid, b.Id, b.ConnParam = id.uid, id.handle, *w
+	})
+	if err != nil {
+		id.failQP()
+	}
+	return hinted(op, id.String(), err, connectHints)
+}
+
+// Reject answers a connect request with no. The ID must still be destroyed.
+//
+// C: rdma_reject
+func (id *ID) Reject(private []byte) error {
+	const op = "reject"
+	id.learnTransport()
+	id.mu.Lock()
+	err := checkPrivate(op, id, private, limitReject)
+	id.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	err = command(id, abi.RDMA_USER_CM_CMD_REJECT, func(b *abi.RdmaUcmReject) {
+		b.Id = id.handle
+		b.PrivateDataLen = uint8(copy(b.PrivateData[:], private))
+	})
+	return hinted(op, id.String(), err, connectHints)
+}
+
+// Disconnect ends the connection and, except on iWARP, moves an attached queue
+// pair to the error state, so that outstanding work is flushed. Both sides get
+// EventDisconnected.
+//
+// C: rdma_disconnect
+func (id *ID) Disconnect() error {
+	if !id.isIWARP() {
+		id.failQP()
+	}
+	err := command(id, abi.RDMA_USER_CM_CMD_DISCONNECT, func(b *abi.RdmaUcmDisconnect) {
+		b.Id = id.handle
+	})
+	return hinted("disconnect", id.String(), err, connectHints)
+}
+
+// Establish completes a connection on the active side after
+// EventConnectResponse, for an ID without attached queue pair: its owner has
+// brought the queue pair to RTS.
+//
+// C: rdma_establish
+func (id *ID) Establish() error {
+	err := command(id, abi.RDMA_USER_CM_CMD_ACCEPT, func(b *abi.RdmaUcmAccept) {
+		b.Id = id.handle // conn_param.valid stays 0: ready to use
+	})
+	return hinted("establish", id.String(), err, connectHints)
+}
+
+// connParam decides what goes to the peer and checks it.
+func (id *ID) connParam(op string, p *ConnParam, limit privateLimit) (*abi.RdmaUcmConnParam, error) {
+	if p == nil {
+		p = new(ConnParam)
+	}
+	id.mu.Lock()
+	defer id.mu.Unlock()
+	if err := checkPrivate(op, id, p.PrivateData, limit); err != nil {
+		return nil, err
+	}
+	resources, depth, err := id.limits.settle(p)
+	if err != nil {
+		return nil, &OpError{Op: op, Object: id.String(), Err: err}
+	}
+	w := new(abi.RdmaUcmConnParam)
+	p.wire(w, resources, depth)
+	if id.qp != nil {
+		w.QpNum = id.qp.Num()
+	}
+	return w, nil
+}
