@@ -1,7 +1,6 @@
 package exchange
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -56,8 +55,8 @@ func Client(ctx context.Context, addr string, size int) (*Result, error) {
 	if res.Read, err = s.move(ctx, uverbs.OpRDMARead, back, theirs); err != nil {
 		return nil, err
 	}
-	if !bytes.Equal(out.Bytes(), back.Bytes()) {
-		return nil, fmt.Errorf("%w: %d bytes, first difference at %d", ErrCorrupt, size, firstDifference(out.Bytes(), back.Bytes()))
+	if at := firstDifference(out.Bytes(), back.Bytes()); at < size {
+		return nil, fmt.Errorf("%w: %d bytes, first difference at %d", ErrCorrupt, size, at)
 	}
 	return res, conn.Disconnect()
 }
@@ -78,6 +77,8 @@ func fill(b []byte) {
 	}
 }
 
+// firstDifference is a plain loop: an emulated CPU takes ten times as long over
+// the vector instructions of bytes.Equal.
 func firstDifference(a, b []byte) int {
 	for i := range a {
 		if a[i] != b[i] {

@@ -1,0 +1,83 @@
+//go:build vm
+
+package test
+
+import (
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// The fabric is what most tests run on: siw on a dummy interface, and on both
+// ends of a veth pair whose other end is in a network namespace. The first test
+// that needs it makes it; making it costs more than most tests. siw fits its
+// packets to the MTU: over veth they are large on IPv4, which would take its time
+// otherwise, and small on IPv6. Listening on all addresses, siw binds to each
+// device's interface by number, whatever its namespace; an interface that was
+// made here and moved keeps a number that is no other's.
+const (
+	dummyLink = "gvsiw0"
+	dummyIPv4 = "10.81.0.1"
+	dummyIPv6 = "fd81::1"
+	vethIPv4  = "10.82.0.1" // here
+	vethIPv6  = "fd82::1"
+	farIPv4   = "10.82.0.2" // in farSpace
+	farIPv6   = "fd82::2"
+	farSpace  = "gvfar"
+)
+
+var fabricUp bool
+
+func fabric(t *testing.T) {
+	t.Helper()
+	if fabricUp {
+		return
+	}
+	sh(t, `set -e
+		ip netns add gvfar
+		ip -batch - <<-END
+			link add gvdummy type dummy
+			addr add 10.81.0.1/24 dev gvdummy
+			addr add fd81::1/64 dev gvdummy nodad
+			link set gvdummy up
+			link add gvhere mtu 65535 type veth peer name gvthere mtu 65535
+			link set gvthere netns gvfar
+			addr add 10.82.0.1/24 dev gvhere
+			addr add fd82::1/64 dev gvhere nodad
+			link set gvhere up
+			route replace fd82::/64 dev gvhere mtu 1500
+			netns exec gvfar ip addr add 10.82.0.2/24 dev gvthere
+			netns exec gvfar ip addr add fd82::2/64 dev gvthere nodad
+			netns exec gvfar ip link set gvthere up
+			netns exec gvfar ip route replace fd82::/64 dev gvthere mtu 1500
+		END
+		../bin/rdmalink add gvsiw0 type siw netdev gvdummy
+		../bin/rdmalink add gvsiw1 type siw netdev gvhere
+		ip netns exec gvfar ../bin/rdmalink add gvsiw2 type siw netdev gvthere`)
+	fabricUp = true
+}
+
+// noFabric takes it down, for a test that unloads modules.
+func noFabric(t *testing.T) {
+	t.Helper()
+	if fabricUp {
+		sh(t, `for link in gvsiw0 gvsiw1 gvsiw2; do ../bin/rdmalink del $link || exit; done
+			ip link del gvdummy && ip link del gvhere && ip netns del gvfar`)
+		fabricUp = false
+	}
+}
+
+// inFarSpace is a command that runs in the other network namespace.
+func inFarSpace(cmd *exec.Cmd) *exec.Cmd {
+	far := exec.Command("ip", append([]string{"netns", "exec", farSpace}, cmd.Args...)...)
+	far.Env = cmd.Env
+	return far
+}
+
+// hostPort puts an address of the fabric and a port together.
+func hostPort(host, port string) string {
+	if strings.Contains(host, ":") {
+		return "[" + host + "]:" + port
+	}
+	return host + ":" + port
+}

@@ -1,0 +1,135 @@
+//go:build vm
+
+package test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/goverbs/goverbs/rdmacm"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// roles are what a child can play.
+var roles = map[string]func(args []string) error{"victim": victim}
+
+const (
+	killAfter = 100 * time.Millisecond // into the transfer
+	killWait  = 15 * time.Second       // for the survivor to notice
+	killSize  = 1 << 20                // bytes a work request
+	idle      = uverbs.OpLocalInv      // stands for no transfer
+)
+
+// TestPeerKilled kills a process in the middle of a transfer. The other one sees
+// the connection end, and all its own work requests complete.
+func TestPeerKilled(t *testing.T) {
+	fabric(t)
+	for _, test := range []struct {
+		name             string
+		victim, survivor uverbs.Opcode
+	}{
+		{"it writes", uverbs.OpRDMAWrite, idle},
+		{"it reads", uverbs.OpRDMARead, idle},
+		{"we write", idle, uverbs.OpRDMAWrite},
+		{"we read", idle, uverbs.OpRDMARead},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			noLeak(t)
+			ln := must(rdmacm.Listen(dummyIPv4+":0", nil))(t)
+			closeLater(t, ln)
+			p := start(t, child("victim", ln.Addr().String(), strconv.Itoa(int(test.victim))))
+			ctx, cancel := context.WithTimeout(t.Context(), killWait)
+			defer cancel()
+			e := &end{t: t}
+			e.Conn = must(must(ln.Next(ctx))(t).Accept(ctx, e.config(setup{size: killSize, recvs: 2})))(t)
+			closeLater(t, e)
+			p.line(t) // it is under way
+			killed := make(chan time.Time, 1)
+			time.AfterFunc(killAfter, func() {
+				killed <- time.Now()
+				p.Process.Kill()
+			})
+			if test.survivor != idle {
+				if status, err := e.stream(ctx, test.survivor); status != uverbs.StatusWRFlushErr || err != nil {
+					t.Errorf("the stream ended with %v, %v", status, err)
+				}
+			}
+			at := <-killed
+			if err := e.ended(); !errors.Is(err, rdmacm.ErrDisconnected) {
+				t.Error(err)
+			}
+			t.Logf("noticed after %v", time.Since(at))
+			for i := range 2 {
+				e.got(fmt.Sprintf("%d RECV work request flushed", 1000+i))
+			}
+		})
+	}
+}
+
+// victim connects and transfers until it is killed.
+func victim(args []string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	e := new(end)
+	conn, err := rdmacm.Dial(ctx, args[0], e.config(setup{size: killSize}))
+	if err != nil {
+		return err
+	}
+	fmt.Println("connected")
+	if op, _ := strconv.Atoi(args[1]); uverbs.Opcode(op) != idle {
+		_, err = e.stream(ctx, uverbs.Opcode(op))
+		return err
+	}
+	<-conn.Done()
+	return conn.Err()
+}
+
+// stream keeps the peer's memory busy until a work request fails, and says how,
+// when all of them have completed.
+func (e *end) stream(ctx context.Context, op uverbs.Opcode) (status uverbs.Status, err error) {
+	wr := e.peer(uverbs.SendWR{Opcode: op, Flags: uverbs.SendSignaled, SGL: []uverbs.SGE{e.mr.SGE(0, e.mr.Len())}})
+	var wcs [8]uverbs.WC
+	for inFlight := 0; status == uverbs.StatusSuccess || inFlight > 0; {
+		for ; status == uverbs.StatusSuccess && inFlight < len(wcs); inFlight++ {
+			if _, err := e.QP().PostSend([]uverbs.SendWR{wr}); err != nil {
+				return status, err
+			}
+		}
+		n, err := e.SendCQ().Wait(ctx, wcs[:])
+		if err != nil {
+			return status, err
+		}
+		for _, wc := range wcs[:n] {
+			status = max(status, wc.Status)
+		}
+		inFlight -= n
+	}
+	return status, nil
+}
+
+// TestWaitsEnd: each wait for a kernel that stays silent ends with its context.
+// Others of rdmacm's are in TestCMCancel.
+func TestWaitsEnd(t *testing.T) {
+	noLeak(t)
+	k := newKit(t)
+	// The far end gets what is sent to this address, and drops it.
+	sh(t, `ip neigh replace 10.82.0.77 dev gvhere nud permanent lladdr $(ip netns exec gvfar cat /sys/class/net/gvthere/address)`)
+	for name, wait := range map[string]func(context.Context) error{
+		"CQ":                     func(ctx context.Context) error { _, err := k.cq.Wait(ctx, make([]uverbs.WC, 1)); return err },
+		"async event":            func(ctx context.Context) error { _, err := k.dev.AsyncEvent(ctx); return err },
+		"dial, no answer to TCP": func(ctx context.Context) error { _, err := rdmacm.Dial(ctx, "10.82.0.77:1", nil); return err },
+		"dial, no answer to ARP": func(ctx context.Context) error { _, err := rdmacm.Dial(ctx, "10.82.0.99:1", nil); return err },
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		begin := time.Now()
+		err := wait(ctx)
+		if took := time.Since(begin); !errors.Is(err, context.DeadlineExceeded) || took > 2*time.Second {
+			t.Errorf("%s: %v after %v", name, err, took)
+		}
+		cancel()
+	}
+}

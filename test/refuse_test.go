@@ -1,0 +1,128 @@
+//go:build vm
+
+package test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// TestPostRefused pins the error of each work request that PostSend refuses. None
+// of them harms the connection.
+func TestPostRefused(t *testing.T) {
+	fabric(t)
+	noLeak(t)
+	c, s := connect(t, setup{}, setup{recvs: 1})
+	sge := c.mr.SGE(sendFrom, 8)
+	for _, test := range []struct {
+		wr   uverbs.SendWR
+		is   error
+		want string
+	}{
+		{uverbs.SendWR{Opcode: uverbs.OpSend, SGL: []uverbs.SGE{sge, sge}}, uverbs.ErrInvalidWR,
+			"invalid work request: 2 SGEs, the QP takes 1"},
+		{uverbs.SendWR{Opcode: uverbs.OpRDMARead}, uverbs.ErrInvalidWR,
+			"invalid work request: a read on siw takes exactly one SGE"},
+		{uverbs.SendWR{Opcode: uverbs.OpRDMARead, Flags: uverbs.SendFence, SGL: []uverbs.SGE{sge}}, uverbs.ErrInvalidWR,
+			"invalid work request: siw can't fence a read"},
+		{uverbs.SendWR{Opcode: uverbs.OpSend, Inline: make([]byte, 81)}, uverbs.ErrInvalidWR,
+			"invalid work request: 81 bytes inline, siw takes 80"},
+		{uverbs.SendWR{Opcode: uverbs.OpSend, Inline: make([]byte, 8), SGL: []uverbs.SGE{sge}}, uverbs.ErrInvalidWR,
+			"invalid work request: both SGL and Inline are set"},
+		{uverbs.SendWR{Opcode: uverbs.OpSendWithInv, Inline: make([]byte, 8)}, uverbs.ErrInvalidWR,
+			"invalid work request: siw takes inline data for SEND and RDMA_WRITE only"},
+		{uverbs.SendWR{Opcode: uverbs.OpSendImm, SGL: []uverbs.SGE{sge}}, uverbs.ErrNotSupported,
+			"not supported: siw has no SEND_WITH_IMM"},
+		{uverbs.SendWR{Opcode: uverbs.OpCompareSwap, SGL: []uverbs.SGE{sge}}, uverbs.ErrNotSupported,
+			"not supported: siw has no ATOMIC_CMP_AND_SWP"},
+		{uverbs.SendWR{Opcode: 99, SGL: []uverbs.SGE{sge}}, uverbs.ErrNotSupported,
+			"not supported: siw has no Opcode(99)"},
+	} {
+		n, err := c.QP().PostSend([]uverbs.SendWR{test.wr})
+		want := fmt.Sprintf("uverbs: post a send to QP %d on %s: %s", c.QP().Num(), dummyLink, test.want)
+		if n != 0 || err == nil || err.Error() != want || !errors.Is(err, test.is) {
+			t.Errorf("%d posted, %v\nwant %s", n, err, want)
+		}
+	}
+	c.post(uverbs.SendWR{WRID: 1, Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled, SGL: []uverbs.SGE{sge}})
+	c.sent("1 SEND success")
+	s.got("1000 RECV success 8")
+}
+
+func TestReadWithTwoSGEs(t *testing.T) {
+	fabric(t)
+	noLeak(t)
+	var two setup
+	two.cfg.QP.Cap.MaxSendSGE = 2
+	c, s := connect(t, two, setup{})
+	sge := c.mr.SGE(0, 8)
+	_, err := c.QP().PostSend([]uverbs.SendWR{{Opcode: uverbs.OpRDMARead, SGL: []uverbs.SGE{sge, sge}, RemoteAddr: s.mr.Addr(), RKey: s.mr.RKey()}})
+	if !errors.Is(err, uverbs.ErrInvalidWR) || !strings.HasSuffix(err.Error(), "a read on siw takes exactly one SGE") {
+		t.Error(err)
+	}
+}
+
+// TestQueueFull: of a batch that is too long as much is posted as there is room
+// for, and all of that completes.
+func TestQueueFull(t *testing.T) {
+	fabric(t)
+	noLeak(t)
+	c, s := connect(t, setup{}, setup{})
+	room := int(s.QP().Cap().MaxRecvWR)
+	recvs := make([]uverbs.RecvWR, room+1)
+	for i := range recvs {
+		recvs[i] = s.recv(0)
+	}
+	n, err := s.QP().PostRecv(recvs)
+	want := fmt.Sprintf("uverbs: post a receive to QP %d on %s: queue full", s.QP().Num(), dummyLink)
+	if n != room || !errors.Is(err, uverbs.ErrQueueFull) || err.Error() != want {
+		t.Errorf("%d receives posted of %d: %v", n, room, err)
+	}
+	room = int(c.QP().Cap().MaxSendWR)
+	sends := make([]uverbs.SendWR, room+1)
+	for i := range sends {
+		sends[i] = uverbs.SendWR{WRID: uint64(i), Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled, SGL: []uverbs.SGE{c.mr.SGE(0, 8)}}
+	}
+	// The kernel has not been told of the queue yet, so none leaves it meanwhile.
+	n, err = c.QP().PostSend(sends)
+	want = fmt.Sprintf("uverbs: post a send to QP %d on %s: queue full", c.QP().Num(), dummyLink)
+	if n != room || !errors.Is(err, uverbs.ErrQueueFull) || err.Error() != want {
+		t.Errorf("%d sends posted of %d: %v", n, room, err)
+	}
+	for i := range room {
+		c.sent(fmt.Sprintf("%d SEND success", i))
+		s.got("1000 RECV success 8")
+	}
+}
+
+// TestNotConnected: a QP takes receives before it is connected, but no sends.
+func TestNotConnected(t *testing.T) {
+	fabric(t)
+	noLeak(t)
+	o := newKit(t)
+	qp := o.qp(t)
+	sge := []uverbs.SGE{o.mr.SGE(0, 8)}
+	n, err := qp.PostSend([]uverbs.SendWR{{Opcode: uverbs.OpSend, SGL: sge}})
+	want := fmt.Sprintf("uverbs: post a send to QP %d on %s: transport endpoint is not connected: the QP is not connected", qp.Num(), dummyLink)
+	if n != 0 || !errors.Is(err, syscall.ENOTCONN) || err.Error() != want {
+		t.Errorf("%d posted, %v\nwant %s", n, err, want)
+	}
+	if n, err := qp.PostRecv([]uverbs.RecvWR{{SGL: sge}}); n != 1 || err != nil {
+		t.Errorf("%d receives posted, %v", n, err)
+	}
+	if _, err := qp.PostRecv([]uverbs.RecvWR{{SGL: []uverbs.SGE{sge[0], sge[0]}}}); !errors.Is(err, uverbs.ErrInvalidWR) {
+		t.Error(err)
+	}
+	err = qp.Modify(&uverbs.QPAttr{State: uverbs.QPStateRTS}, uverbs.QPAttrState)
+	want = fmt.Sprintf("uverbs: modify QP %d on %s: invalid argument: an iWARP QP goes to RTS only by connecting it: use package rdmacm", qp.Num(), dummyLink)
+	if err == nil || cmp.Diff(want, err.Error()) != "" {
+		t.Errorf("%v\nwant %s", err, want)
+	}
+}
