@@ -63,7 +63,7 @@ func writeInitramfs(w io.Writer, k Kernel, job Job) error {
 		return err
 	}
 	c.file(JobFile[1:], 0o600, text)
-	c.file("init", 0o755, init)
+	c.file(InitFile[1:], 0o755, init)
 	return c.close()
 }
 

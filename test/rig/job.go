@@ -21,8 +21,11 @@ type Job struct {
 	Load    []string // modules to load by name once the root is there
 }
 
-// JobFile is where the initramfs holds the [Job].
-const JobFile = "/job.json"
+// Where the initramfs holds the [Job] and this program.
+const (
+	JobFile  = "/job.json"
+	InitFile = "/init"
+)
 
 // Kinds of frames. Everything the guest says goes through one serial port, so
 // that the exit code cannot overtake the output.

@@ -3,7 +3,7 @@
 // Command vm runs a program on a stock Debian kernel in QEMU, with the host's
 // files at the same paths: go test -exec 'vm run -kernel 6.12 --' ./...
 //
-// Started as pid 1 it is the guest's init.
+// In the guest it is pid 1.
 package main
 
 import (
@@ -36,9 +36,7 @@ Exit code 124: CMD ran longer than the timeout. 125: the guest did not boot, die
 const exitRig = 125
 
 func main() {
-	if os.Getpid() == 1 {
-		guest.Main()
-	}
+	guest.Enter()
 	// The emulator is to die with the thread that started it.
 	runtime.LockOSThread()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)

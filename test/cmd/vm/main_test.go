@@ -14,9 +14,7 @@ import (
 
 // The test binary is pid 1 of the guests it boots, as the command is.
 func TestMain(m *testing.M) {
-	if os.Getpid() == 1 {
-		guest.Main()
-	}
+	guest.Enter()
 	os.Exit(m.Run())
 }
 

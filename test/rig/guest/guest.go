@@ -18,8 +18,16 @@ import (
 	"github.com/goverbs/goverbs/test/rig"
 )
 
-// Main is pid 1. It does not return.
-func Main() {
+// Enter turns the process into the guest's init, and does not return, if it was
+// started as that. A program that boots guests calls it first in main. Being
+// pid 1 is not enough: in a container every program may be.
+func Enter() {
+	if os.Getpid() != 1 || os.Args[0] != rig.InitFile {
+		return
+	}
+	if _, err := os.Stat(rig.JobFile); err != nil {
+		return
+	}
 	job, port, err := start()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "vm: init:", err)
