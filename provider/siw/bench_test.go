@@ -1,0 +1,123 @@
+package siw
+
+import (
+	"testing"
+
+	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// hot returns the calls that stand in a program's loops, as users make them, on
+// queues in plain memory. The fake kernel's part in them allocates nothing either.
+func hot(t testing.TB) (w *world, calls map[string]func()) {
+	w = connected(t)
+	sgl := []uverbs.SGE{{Addr: 1, Length: 2, LKey: 3}}
+	send := []uverbs.SendWR{{WRID: 1, Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled, SGL: sgl}}
+	recv := []uverbs.RecvWR{{WRID: 1, SGL: sgl}}
+	wcs := make([]uverbs.WC, 8)
+	check := func(n, want int, err error) {
+		if n != want || err != nil {
+			t.Fatal(n, err)
+		}
+	}
+	return w, map[string]func(){
+		"PostSend": func() {
+			n, err := w.qp.PostSend(send)
+			check(n, 1, err)
+			w.kqp.TakeSend()
+		},
+		"PostRecv": func() {
+			n, err := w.qp.PostRecv(recv)
+			check(n, 1, err)
+			w.kqp.TakeRecv()
+		},
+		"PostRecv to an SRQ": func() {
+			n, err := w.srq.PostRecv(recv)
+			check(n, 1, err)
+			w.ksrq.TakeRecv()
+		},
+		"Poll": func() {
+			w.kcq.Complete(abi.SiwCqe{QpId: 1})
+			n, err := w.cq.Poll(wcs)
+			check(n, 1, err)
+		},
+		"Poll of nothing": func() {
+			n, err := w.cq.Poll(wcs)
+			check(n, 0, err)
+		},
+		"Arm": func() { check(0, 0, w.cq.Arm(false)) },
+	}
+}
+
+func TestNoAllocations(t *testing.T) {
+	_, calls := hot(t)
+	delete(calls, "Arm") // an armed CQ writes an event for the next completion
+	for name, call := range calls {
+		if n := testing.AllocsPerRun(200, call); n != 0 {
+			t.Errorf("%s allocates %v times", name, n)
+		}
+	}
+	_, calls = hot(t)
+	if n := testing.AllocsPerRun(200, calls["Arm"]); n != 0 {
+		t.Errorf("Arm allocates %v times", n)
+	}
+}
+
+func BenchmarkPostRecv(b *testing.B) {
+	w := deep(b)
+	recv := []uverbs.RecvWR{{WRID: 1, SGL: []uverbs.SGE{{Addr: 1, Length: 2, LKey: 3}}}}
+	filling(b, func() (int, error) { return w.qp.PostRecv(recv) }, func() bool { _, ok := w.kqp.TakeRecv(); return ok })
+}
+
+// BenchmarkPostSend posts to a queue that the kernel is busy with: no doorbell.
+func BenchmarkPostSend(b *testing.B) {
+	w := deep(b)
+	send := []uverbs.SendWR{{WRID: 1, Opcode: uverbs.OpSend, SGL: []uverbs.SGE{{Addr: 1, Length: 2, LKey: 3}}}}
+	filling(b, func() (int, error) { return w.qp.PostSend(send) }, func() bool { _, ok := w.kqp.TakeSend(); return ok })
+}
+
+// BenchmarkPostSendIdle includes the fake kernel's doorbell and taking the send.
+func BenchmarkPostSendIdle(b *testing.B) { bench(b, "PostSend") }
+
+func BenchmarkPollEmpty(b *testing.B) { bench(b, "Poll of nothing") }
+
+func BenchmarkArm(b *testing.B) { bench(b, "Arm") }
+
+func bench(b *testing.B, name string) {
+	_, calls := hot(b)
+	call := calls[name]
+	b.ReportAllocs()
+	for b.Loop() {
+		call()
+	}
+}
+
+const deepQueue = 8192
+
+func deep(b *testing.B) *world {
+	w := newWorld(b, func(o *uverbs.QPOptions) { o.Cap.MaxSendWR, o.Cap.MaxRecvWR = deepQueue, deepQueue })
+	w.kqp.Connect()
+	if _, err := w.qp.PostSend(nil); err != nil {
+		b.Fatal(err)
+	}
+	return w
+}
+
+// filling measures post alone: the queue is emptied off the clock.
+func filling(b *testing.B, post func() (int, error), take func() bool) {
+	b.ReportAllocs()
+	room := deepQueue
+	for b.Loop() {
+		if room == 0 {
+			b.StopTimer()
+			for take() {
+				room++
+			}
+			b.StartTimer()
+		}
+		if n, err := post(); n != 1 || err != nil {
+			b.Fatal(n, err)
+		}
+		room--
+	}
+}

@@ -1,0 +1,219 @@
+package siw
+
+import (
+	"errors"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// flushed returns the WRIDs and checks that all were flushed.
+func flushed(t *testing.T, wcs []uverbs.WC) (ids []uint64) {
+	t.Helper()
+	for _, wc := range wcs {
+		if wc.Status != uverbs.StatusWRFlushErr || wc.QPN != 1 {
+			t.Errorf("%+v", wc)
+		}
+		ids = append(ids, wc.WRID)
+	}
+	return ids
+}
+
+// TestFlush posts before and after the connection breaks. The kernel flushes what
+// was posted before, we what came after, in that order, signalled or not.
+func TestFlush(t *testing.T) {
+	w := connected(t)
+	send := func(id uint64, op uverbs.Opcode) {
+		t.Helper()
+		wr := uverbs.SendWR{WRID: id, Opcode: op}
+		if op == uverbs.OpRDMARead {
+			wr.SGL = sgl[:1]
+		}
+		if n, err := w.qp.PostSend([]uverbs.SendWR{wr}); n != 1 || err != nil {
+			t.Fatal(id, n, err)
+		}
+	}
+	recv := func(id uint64) {
+		t.Helper()
+		if n, err := w.qp.PostRecv([]uverbs.RecvWR{{WRID: id}}); n != 1 || err != nil {
+			t.Fatal(id, n, err)
+		}
+	}
+	send(1, uverbs.OpSend)
+	recv(2)
+	w.kqp.Break()
+	// Nobody knows yet: these lie on queues that the kernel has left.
+	send(3, uverbs.OpRDMARead)
+	send(4, uverbs.OpSend)
+	recv(5)
+	if ids := flushed(t, w.poll(t)); !cmp.Equal(ids, []uint64{1, 2}) {
+		t.Errorf("the kernel's: %v", ids)
+	}
+	wcs := w.poll(t)
+	if ids := flushed(t, wcs); !cmp.Equal(ids, []uint64{3, 4, 5}) {
+		t.Errorf("ours: %v", ids)
+	}
+	for i, op := range []uverbs.WCOpcode{uverbs.WCRDMARead, uverbs.WCSend, uverbs.WCRecv} {
+		if i < len(wcs) && wcs[i].Opcode != op {
+			t.Errorf("%v, want %v", wcs[i].Opcode, op)
+		}
+	}
+	send(6, uverbs.OpRDMAWrite)
+	recv(7)
+	if ids := flushed(t, w.poll(t)); !cmp.Equal(ids, []uint64{6, 7}) {
+		t.Errorf("after the failure: %v", ids)
+	}
+}
+
+// TestFlushOrder polls one at a time: the kernel's completions come before ours.
+func TestFlushOrder(t *testing.T) {
+	w := connected(t)
+	post := func(id uint64) {
+		if _, err := w.qp.PostRecv([]uverbs.RecvWR{{WRID: id}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for id := range uint64(3) {
+		post(id)
+	}
+	w.kqp.Break()
+	post(3)
+	for want := range uint64(4) {
+		wcs := make([]uverbs.WC, 1)
+		if n := must[int](t)(w.cq.Poll(wcs)); n != 1 || wcs[0].WRID != want {
+			t.Errorf("%d completions, %d, want %d", n, wcs[0].WRID, want)
+		}
+	}
+}
+
+// TestFlushBounded posts to a failed QP while nobody polls.
+func TestFlushBounded(t *testing.T) {
+	w := connected(t)
+	if err := w.qp.Modify(&uverbs.QPAttr{State: uverbs.QPStateErr}, uverbs.QPAttrState); err != nil {
+		t.Fatal(err)
+	}
+	n, err := w.qp.PostRecv(make([]uverbs.RecvWR, 1000))
+	if n != w.cq.Cap() || !errors.Is(err, uverbs.ErrQueueFull) {
+		t.Errorf("%d receives, %v", n, err)
+	}
+	if n, err := w.qp.PostSend(make([]uverbs.SendWR, 1)); n != 0 || !errors.Is(err, uverbs.ErrQueueFull) {
+		t.Errorf("%d sends, %v", n, err)
+	}
+	if got := len(flushed(t, w.poll(t))); got != n {
+		t.Errorf("%d completions", got)
+	}
+	if n, err := w.qp.PostSend([]uverbs.SendWR{{Opcode: uverbs.OpFetchAdd}}); n != 0 || !errors.Is(err, uverbs.ErrNotSupported) {
+		t.Errorf("a bad one: %d, %v", n, err)
+	}
+}
+
+// TestDoorbellFails has the kernel refuse the doorbell of a QP that was
+// connected: what was posted, and what was still to post, is flushed.
+func TestDoorbellFails(t *testing.T) {
+	for _, errno := range []syscall.Errno{syscall.ENOTCONN, syscall.EINVAL, syscall.EIO} {
+		w := connected(t)
+		w.k.Fail("POST_SEND", 0, errno)
+		wrs := make([]uverbs.SendWR, depth+2)
+		for i := range wrs {
+			wrs[i].WRID = uint64(i)
+		}
+		if n, err := w.qp.PostSend(wrs); n != len(wrs) || err != nil {
+			t.Errorf("%v: %d, %v", errno, n, err)
+		}
+		if ids := flushed(t, w.poll(t)); len(ids) != len(wrs) {
+			t.Errorf("%v: %v", errno, ids)
+		}
+	}
+}
+
+// TestFlushRace has many posts meet the first sign of failure: each work request
+// posted completes exactly once, and none is told of the provider's own error.
+func TestFlushRace(t *testing.T) {
+	for range 100 {
+		w := connected(t)
+		posted, wg := make([]int, 4), sync.WaitGroup{}
+		for i := range 8 {
+			w.k.Fail("POST_SEND", i, syscall.ENOTCONN)
+		}
+		for g := range posted {
+			wg.Go(func() {
+				for range 3 {
+					n, err := w.qp.PostSend(make([]uverbs.SendWR, 1))
+					if err != nil && !errors.Is(err, uverbs.ErrQueueFull) {
+						t.Error(err)
+					}
+					posted[g] += n
+				}
+			})
+		}
+		wg.Wait()
+		sum := 0
+		for _, n := range posted {
+			sum += n
+		}
+		if got := len(flushed(t, w.poll(t))); got != sum {
+			t.Fatalf("%d posted, %d completed", sum, got)
+		}
+	}
+}
+
+// TestStaleCompletions leaves a failed QP's completions on the CQ and makes a QP
+// that gets its number: they must not speak for the new one.
+func TestStaleCompletions(t *testing.T) {
+	w := connected(t)
+	for id := range uint64(2) {
+		if _, err := w.qp.PostRecv([]uverbs.RecvWR{{WRID: id}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.kqp.Break()
+	if err := w.qp.Close(); err != nil {
+		t.Fatal(err)
+	}
+	w.qp = must[*uverbs.QP](t)(w.pd.CreateQP(&uverbs.QPOptions{SendCQ: w.cq, RecvCQ: w.cq, Cap: uverbs.QPCap{MaxSendWR: 1, MaxRecvWR: 1}}))
+	if w.qp.Num() != 1 {
+		t.Fatalf("QP number %d", w.qp.Num())
+	}
+	kqp := w.k.QPs()[0]
+	kqp.Connect()
+	w.kcq.Complete(abi.SiwCqe{Id: 2, Opcode: abi.SIW_OP_RECEIVE, QpId: 99})
+	for want := range uint64(3) {
+		wcs := make([]uverbs.WC, 1)
+		if n := must[int](t)(w.cq.Poll(wcs)); n != 1 || wcs[0].WRID != want {
+			t.Errorf("%d completions, %d, want %d", n, wcs[0].WRID, want)
+		}
+	}
+	if s := kqp.State(); s != abi.IB_QPS_RTS {
+		t.Errorf("the new QP is in state %v", uverbs.QPState(s))
+	}
+	// One of the new QP's own still counts.
+	w.kcq.Complete(abi.SiwCqe{Status: abi.SIW_WC_LOC_LEN_ERR, QpId: 1})
+	w.poll(t)
+	if s := kqp.State(); s != abi.IB_QPS_ERR {
+		t.Errorf("the failed QP is in state %v", uverbs.QPState(s))
+	}
+}
+
+// TestDrainedFailure closes one QP while another's failure stands on the CQ.
+func TestDrainedFailure(t *testing.T) {
+	w := connected(t)
+	other := must[*uverbs.QP](t)(w.pd.CreateQP(&uverbs.QPOptions{SendCQ: w.cq, RecvCQ: w.cq, Cap: uverbs.QPCap{MaxSendWR: 1, MaxRecvWR: 1}}))
+	if _, err := w.qp.PostRecv([]uverbs.RecvWR{{WRID: 1}}); err != nil {
+		t.Fatal(err)
+	}
+	w.kqp.Break()
+	if _, err := w.qp.PostRecv([]uverbs.RecvWR{{WRID: 2}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := other.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if ids := flushed(t, w.poll(t)); !cmp.Equal(ids, []uint64{1, 2}) {
+		t.Error(ids)
+	}
+}
