@@ -18,6 +18,7 @@ type CQ struct {
 	k       *Kernel
 	id      uint32
 	channel *channel
+	overrun bool
 	ring    *mmap.FlagProducer[abi.SiwCqe]
 	notify  *atomic.Uint32
 	memory  memory
@@ -68,7 +69,10 @@ func (cq *CQ) Complete(e abi.SiwCqe) bool {
 func (cq *CQ) complete(e abi.SiwCqe) bool {
 	slot := cq.ring.Next()
 	if slot == nil {
-		cq.k.raise(cq.Cookie, abi.IB_EVENT_CQ_ERR)
+		if !cq.overrun { // once: nobody may be reading
+			cq.overrun = true
+			cq.k.raise(cq.Cookie, abi.IB_EVENT_CQ_ERR)
+		}
 		return false
 	}
 	slot.Id, slot.Bytes, slot.ImmData, slot.QpId = e.Id, e.Bytes, e.ImmData, e.QpId
