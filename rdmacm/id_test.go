@@ -1,8 +1,8 @@
 package rdmacm
 
 import (
-	"context"
 	"bytes"
+	"context"
 	"errors"
 	"net/netip"
 	"strings"

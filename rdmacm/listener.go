@@ -25,8 +25,7 @@ type Listener struct {
 // or on all addresses of both families of all RDMA devices, ":7471". Port 0
 // lets the kernel choose. cfg serves Accept; later changes to it don't count.
 //
-// An address must belong to an interface with an RDMA link. Peers on this host
-// that dial 127.0.0.1 need a listener on all addresses.
+// An address must belong to an interface with an RDMA link.
 func Listen(address string, cfg *Config) (*Listener, error) {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
