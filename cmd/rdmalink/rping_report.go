@@ -46,7 +46,7 @@ func (p *rpingReport) finish(errs ...error) error {
 	}
 	p.Seconds = time.Since(p.start).Seconds()
 	if err != nil {
-		p.Error = err.Error()
+		p.Error = plain(err)
 	}
 	line, encodeErr := json.Marshal(p)
 	if encodeErr == nil {

@@ -50,12 +50,12 @@ func (r *rping) serveAll(ctx context.Context, l *rdmacm.Listener) error {
 		case errors.Is(err, rdmacm.ErrDeviceRemoved):
 			return err
 		case err != nil:
-			r.note("%v", err)
+			r.note("%s", plain(err))
 			continue
 		}
 		clients.Go(func() {
 			if err := r.serveOne(ctx, request); err != nil && ctx.Err() == nil {
-				r.note("client %s: %v", request.RemoteAddr, err)
+				r.note("client %s: %s", request.RemoteAddr, plain(err))
 			}
 		})
 	}

@@ -39,11 +39,16 @@ func (t *tool) run(ctx context.Context, args []string) int {
 	if err == nil {
 		return exitOK
 	}
-	fmt.Fprintf(t.stderr, "rdmalink: %s\n", strings.ReplaceAll(err.Error(), "netlinkrdma: ", ""))
+	fmt.Fprintf(t.stderr, "rdmalink: %s\n", plain(err))
 	if errors.As(err, new(usageError)) {
 		return exitUsage
 	}
 	return exitFailed
+}
+
+// plain leaves out which package an error comes from: the operation says enough.
+func plain(err error) string {
+	return strings.NewReplacer("netlinkrdma: ", "", "rdmacm: ", "", "uverbs: ", "").Replace(err.Error())
 }
 
 // note tells what the user should know although the command did its work.

@@ -1,0 +1,297 @@
+//go:build vm
+
+package test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// rpings are the programs that have to understand each other.
+var rpings = map[string][]string{
+	"C":       {"rping"},
+	"Go":      {"../bin/rdmalink", "rping"},
+	"Go poll": {"../bin/rdmalink", "rping", "--poll"},
+}
+
+func rping(program, line string) *exec.Cmd {
+	words := append(rpings[program], strings.Fields(line)...)
+	return exec.Command(words[0], words[1:]...)
+}
+
+// rpingPort is 7174 as the kernel's tables of TCP connections show it.
+const rpingPort = ":1C06 "
+
+// serveRping starts a server and waits until its port listens, in its network
+// namespace: siw listens with TCP.
+func serveRping(t *testing.T, cmd *exec.Cmd) *running {
+	t.Helper()
+	server := launch(t, cmd)
+	for range 2000 {
+		for _, table := range []string{"tcp", "tcp6"} {
+			text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/net/%s", server.Process.Pid, table))
+			for _, line := range strings.Split(string(text), "\n") {
+				if before, after, ok := strings.Cut(line, rpingPort); ok && len(before) < 40 && strings.Contains(after, " 0A ") {
+					return server
+				}
+			}
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	t.Fatalf("%v does not listen: %+v", cmd.Args, server.end())
+	return nil
+}
+
+// pinged are the two ends of a run; C prints its farewell on stderr, we nothing.
+func pinged(t *testing.T, server, client *running) (serverOut, clientOut output) {
+	t.Helper()
+	clientOut, serverOut = client.end(), server.end()
+	if serverOut.Code != 0 || clientOut.Code != 0 {
+		t.Errorf("%s\n%s", server.brief(serverOut), client.brief(clientOut))
+	}
+	for _, r := range []struct {
+		end *running
+		out output
+	}{{server, serverOut}, {client, clientOut}} {
+		if r.end.Args[0] != "rping" && r.end.Args[0] != "ip" && r.out.Err != "" {
+			t.Errorf("%v: %s", r.end.Args, r.out.Err)
+		}
+	}
+	return serverOut, clientOut
+}
+
+// TestRping is every pair of programs over every kind of link.
+func TestRping(t *testing.T) {
+	fabric(t)
+	for _, pair := range []struct{ server, client string }{
+		{"C", "Go"}, {"Go", "C"}, {"Go", "Go"},
+		{"C", "Go poll"}, {"Go poll", "C"}, {"Go poll", "Go poll"},
+	} {
+		for _, at := range []struct {
+			name, addr string
+			far        bool
+		}{
+			{"dummy IPv4", dummyIPv4, false}, {"dummy IPv6", dummyIPv6, false},
+			{"veth IPv4", farIPv4, true}, {"veth IPv6", farIPv6, true},
+		} {
+			t.Run(fmt.Sprintf("%s serves %s, %s", pair.server, pair.client, at.name), func(t *testing.T) {
+				noLeak(t)
+				cmd := rping(pair.server, "-s -a "+at.addr)
+				if at.far {
+					cmd = inFarSpace(cmd)
+				}
+				server := serveRping(t, cmd)
+				client := launch(t, rping(pair.client, "-c -V -C 1000 -a "+at.addr))
+				pinged(t, server, client)
+			})
+		}
+	}
+}
+
+// TestRpingText: what -v prints is the same whoever prints it, for each size at
+// and between the limits.
+func TestRpingText(t *testing.T) {
+	fabric(t)
+	for _, line := range []string{"-C 60 -S 64", "-C 3 -S 23", "-C 12 -S 4096", "-C 12 -S 65535"} {
+		var wantServer, wantClient string
+		for _, pair := range []struct{ server, client string }{
+			{"C", "C"}, {"C", "Go"}, {"Go", "C"}, {"Go", "Go"},
+		} {
+			t.Run(fmt.Sprintf("%s serves %s %s", pair.server, pair.client, line), func(t *testing.T) {
+				noLeak(t)
+				server := serveRping(t, rping(pair.server, "-s -v "+line))
+				client := launch(t, rping(pair.client, "-c -v -V "+line+" -a "+dummyIPv4))
+				serverOut, clientOut := pinged(t, server, client)
+				if wantServer == "" {
+					wantServer, wantClient = serverOut.Out, clientOut.Out
+				}
+				if serverOut.Out == "" || serverOut.Out != wantServer || clientOut.Out != wantClient {
+					t.Errorf("not the same:\n%s\n%s", server.brief(serverOut), client.brief(clientOut))
+				}
+			})
+		}
+	}
+}
+
+// TestRpingWildcard: a server on all addresses serves either family, and a
+// client may choose where it comes from.
+func TestRpingWildcard(t *testing.T) {
+	fabric(t)
+	for _, test := range []struct{ server, listen, client, dial string }{
+		{"Go", "", "C", dummyIPv4},
+		{"Go", "", "C", dummyIPv6},
+		{"Go", "-a 0.0.0.0", "Go", dummyIPv4},
+		{"Go", "-a ::", "Go", dummyIPv6},
+		{"C", "", "Go", vethIPv4 + " -I " + vethIPv4},
+		{"C", "-a ::0", "Go", dummyIPv6 + " -I " + dummyIPv6},
+	} {
+		t.Run(strings.Join([]string{test.server, test.listen, test.client, test.dial}, " "), func(t *testing.T) {
+			noLeak(t)
+			server := serveRping(t, rping(test.server, "-s "+test.listen))
+			pinged(t, server, launch(t, rping(test.client, "-c -V -C 20 -a "+test.dial)))
+		})
+	}
+}
+
+// TestRpingJSON holds the report of either end.
+func TestRpingJSON(t *testing.T) {
+	fabric(t)
+	noLeak(t)
+	server := serveRping(t, rping("Go", "-s -j"))
+	client := launch(t, rping("Go", "-c -j -v -C 7 -S 100 -I "+dummyIPv4+" -a "+dummyIPv4))
+	serverOut, clientOut := pinged(t, server, client)
+	type report struct {
+		Role, Local, Peer, Device string
+		Pings, Bytes              int
+		Seconds                   float64
+	}
+	read := func(text string) (r report) {
+		d := json.NewDecoder(strings.NewReader(text))
+		d.DisallowUnknownFields()
+		if err := d.Decode(&r); err != nil || r.Seconds <= 0 || r.Seconds > 60 || strings.Count(text, "\n") != 1 {
+			t.Errorf("%v: %s", err, text)
+		}
+		r.Seconds = 0
+		return r
+	}
+	gotServer, gotClient := read(serverOut.Out), read(clientOut.Out)
+	here := gotClient.Local // a port of the kernel's choice
+	want := report{Role: "client", Local: here, Peer: dummyIPv4 + ":7174", Device: dummyLink, Pings: 7, Bytes: 1400}
+	if diff := cmp.Diff(want, gotClient); diff != "" || !strings.HasPrefix(here, dummyIPv4+":") {
+		t.Error(diff)
+	}
+	want.Role, want.Local, want.Peer = "server", want.Peer, want.Local
+	if diff := cmp.Diff(want, gotServer); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestRpingPersistent: clients side by side, one that breaks off, and an
+// interrupt at the end.
+func TestRpingPersistent(t *testing.T) {
+	fabric(t)
+	noLeak(t)
+	server := serveRping(t, rping("Go", "-s -P"))
+	var clients []*running
+	for _, program := range []string{"C", "Go", "Go poll"} {
+		clients = append(clients, launch(t, rping(program, "-c -V -C 50 -S 1000 -a "+dummyIPv4)))
+	}
+	for _, c := range clients {
+		if out := c.end(); out.Code != 0 {
+			t.Error(c.brief(out))
+		}
+	}
+	breaks := launch(t, rping("Go", "-c -v -a "+dummyIPv4))
+	breaks.until("ping data: rdma-ping-5:")
+	breaks.Process.Kill()
+	breaks.end()
+	if out := launch(t, rping("Go", "-c -V -C 5 -a "+dummyIPv4)).end(); out.Code != 0 {
+		t.Errorf("after a client was killed: %+v", out)
+	}
+	server.Process.Signal(syscall.SIGTERM)
+	server.within(10 * time.Second)
+	if out := server.end(); out.Code != 0 || out.Out != "" {
+		t.Errorf("%+v", out)
+	}
+}
+
+// TestRpingInterrupt: a client without a count ends well, and so does its
+// server; one with a count has failed.
+func TestRpingInterrupt(t *testing.T) {
+	fabric(t)
+	for _, test := range []struct {
+		server, client, line, want string
+	}{
+		{"C", "Go", "", ""},
+		{"Go", "Go", "", ""},
+		{"Go poll", "Go poll", "", ""},
+		{"Go", "Go", "-C 1000000", "rdmalink: interrupted after "},
+	} {
+		t.Run(fmt.Sprintf("%s serves %s %s", test.server, test.client, test.line), func(t *testing.T) {
+			noLeak(t)
+			server := serveRping(t, rping(test.server, "-s"))
+			client := launch(t, rping(test.client, "-c -v -a "+dummyIPv4+" "+test.line))
+			client.until("ping data: rdma-ping-10:")
+			client.Process.Signal(syscall.SIGINT)
+			client.within(10 * time.Second)
+			server.within(10 * time.Second)
+			out, serverOut := client.end(), server.end()
+			if !strings.HasPrefix(out.Err, test.want) || (out.Err == "") != (test.want == "") || (out.Code == 0) != (test.want == "") {
+				t.Error(client.brief(out))
+			}
+			if serverOut.Code != 0 {
+				t.Error(server.brief(serverOut))
+			}
+		})
+	}
+	t.Run("before any client", func(t *testing.T) {
+		noLeak(t)
+		server := serveRping(t, rping("Go", "-s"))
+		server.Process.Signal(syscall.SIGINT)
+		server.within(10 * time.Second)
+		if diff := cmp.Diff(output{Err: "rdmalink: interrupted\n", Code: 1}, server.end()); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+// TestRpingKill: whoever loses its peer in the middle says so, and soon.
+func TestRpingKill(t *testing.T) {
+	fabric(t)
+	for _, test := range []struct{ server, client, dies string }{
+		{"Go", "C", "client"}, {"Go", "Go", "client"}, {"Go poll", "Go", "client"},
+		{"C", "Go", "server"}, {"Go", "Go", "server"}, {"Go", "Go poll", "server"},
+		{"C", "Go", "client"}, {"Go", "C", "server"},
+	} {
+		t.Run(fmt.Sprintf("%s serves %s, the %s dies", test.server, test.client, test.dies), func(t *testing.T) {
+			noLeak(t)
+			const line = " -v -S 20000 -C 1000000"
+			server := serveRping(t, rping(test.server, "-s"+line))
+			client := launch(t, rping(test.client, "-c -a "+dummyIPv4+line))
+			victim, survivor, program := server, client, test.client
+			if test.dies == "client" {
+				victim, survivor, program = client, server, test.server
+			}
+			survivor.until("ping data: rdma-ping-0")
+			victim.Process.Kill()
+			begin := time.Now()
+			survivor.within(15 * time.Second)
+			out := survivor.end()
+			t.Logf("the survivor ended after %v with %d: %s", time.Since(begin).Round(time.Millisecond), out.Code, out.Err)
+			if program != "C" && (out.Code != 1 || !strings.Contains(out.Err, "disconnected")) {
+				t.Error(survivor.brief(out))
+			}
+			victim.late.Stop()
+		})
+	}
+}
+
+// TestRpingRefused holds the words for servers that are not there.
+func TestRpingRefused(t *testing.T) {
+	fabric(t)
+	noLeak(t)
+	for line, want := range map[string]string{
+		"-c -a " + dummyIPv4:                    "refused",
+		"-c -a 192.0.2.77":                      "unreachable",
+		"-c -a " + dummyIPv4 + " -I 192.0.2.77": "assign",
+		"-s -a 192.0.2.77":                      "assign",
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		words := append(rpings["Go"][1:], strings.Fields(line)...)
+		out := runCommand(t, exec.CommandContext(ctx, rpings["Go"][0], words...))
+		cancel()
+		t.Logf("%s: %s", line, out.Err)
+		if out.Code != 1 || !strings.Contains(out.Err, want) {
+			t.Errorf("%s: %+v", line, out)
+		}
+	}
+}
