@@ -1,7 +1,9 @@
 package uverbs
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -24,6 +26,9 @@ func devicesFromSysfs(root string) ([]DeviceInfo, error) {
 			continue // the directory has attributes too
 		}
 		info, err := deviceFromSysfs(root, filepath.Join(class, e.Name()))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // unplugged meanwhile
+		}
 		if err != nil {
 			return nil, err
 		}

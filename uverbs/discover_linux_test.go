@@ -1,0 +1,137 @@
+package uverbs
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/goverbs/goverbs/internal/fakeverbs"
+	"github.com/goverbs/goverbs/netlinkrdma"
+)
+
+func sysfs(t *testing.T, files map[string]string) string {
+	t.Helper()
+	root := t.TempDir()
+	for name, text := range files {
+		path := filepath.Join(root, "class", name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text+"\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return root
+}
+
+func siw0Files() map[string]string {
+	return map[string]string{
+		"infiniband_verbs/abi_version": "6", "infiniband_verbs/uverbs0/ibdev": "siw0", "infiniband_verbs/uverbs0/abi_version": "1",
+		"infiniband_verbs/uverbs0/dev": "231:192", "infiniband/siw0/node_type": "4: RNIC", "infiniband/siw0/node_guid": "0c76:80ff:febf:e77b",
+	}
+}
+
+func TestSysfs(t *testing.T) {
+	infos, err := devicesFromSysfs(sysfs(t, siw0Files()))
+	want := DeviceInfo{Name: "siw0", ABI: 1, NodeType: netlinkrdma.NodeRNIC, NodeGUID: 0x0c7680fffebfe77b,
+		Node: "/dev/infiniband/uverbs0", rdev: unix.Mkdev(231, 192)}
+	if err != nil || len(infos) != 1 || infos[0] != want {
+		t.Errorf("%+v, %v", infos, err)
+	}
+}
+
+func TestSysfsDamaged(t *testing.T) {
+	for name, text := range map[string]string{
+		"infiniband_verbs/uverbs0/abi_version": "one", "infiniband_verbs/uverbs0/dev": "231", "infiniband_verbs/uverbs0/ibdev": "",
+	} {
+		files := siw0Files()
+		files[name] = text
+		if text == "" {
+			delete(files, name)
+		}
+		if infos, err := devicesFromSysfs(sysfs(t, files)); err == nil && len(infos) > 0 {
+			t.Errorf("%s is %q: %+v", name, text, infos)
+		}
+	}
+	if _, err := devicesFromSysfs(t.TempDir()); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("no sysfs: %v", err)
+	}
+}
+
+// TestSysfsUnplugged has one of two devices vanish while they are listed.
+func TestSysfsUnplugged(t *testing.T) {
+	files := siw0Files()
+	files["infiniband_verbs/uverbs1/dev"] = "231:193"
+	infos, err := devicesFromSysfs(sysfs(t, files))
+	if err != nil || len(infos) != 1 || infos[0].Name != "siw0" {
+		t.Errorf("%+v, %v", infos, err)
+	}
+}
+
+func TestProbeDriver(t *testing.T) {
+	for _, id := range []DriverID{DriverSIW, DriverRXE, DriverMLX5, DriverMANA, maxKnownDriver - 1} {
+		k := fakeverbs.New(uint32(id))
+		if got := probeDriver(k); got != id {
+			t.Errorf("%v, want %v", got, id)
+		}
+	}
+	if got := probeDriver(fakeverbs.New(maxKnownDriver)); got != DriverUnknown {
+		t.Errorf("beyond what is known: %v", got)
+	}
+}
+
+func TestNodeHints(t *testing.T) {
+	info := DeviceInfo{Name: "siw0", Node: filepath.Join(t.TempDir(), "uverbs3"), rdev: unix.Mkdev(231, 195), Driver: DriverSIW}
+	if _, err := info.Open(); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "mknod -m 666 "+info.Node+" c 231 195") {
+		t.Error(err)
+	}
+	info.Node = "/dev/null"
+	if _, err := info.Open(); err == nil || !strings.Contains(err.Error(), "stale node") {
+		t.Error(err)
+	}
+	for err, want := range map[error]string{
+		syscall.EACCES: "chmod 666 /dev/null", syscall.EPERM: "chmod 666", syscall.EAGAIN: "rdma.max", syscall.EIO: "",
+	} {
+		if got := nodeHint(err, info); !strings.Contains(got, want) || want == "" && got != "" {
+			t.Errorf("%v: %q", err, got)
+		}
+	}
+}
+
+func TestMRHints(t *testing.T) {
+	var old unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_MEMLOCK, &old); err != nil {
+		t.Fatal(err)
+	}
+	low := unix.Rlimit{Cur: min(64<<10, old.Max), Max: old.Max}
+	if err := unix.Setrlimit(unix.RLIMIT_MEMLOCK, &low); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = unix.Setrlimit(unix.RLIMIT_MEMLOCK, &old) }()
+	const memlock = "RLIMIT_MEMLOCK allows this process 64 KiB of pinned memory and the region needs 128 KiB"
+	for _, c := range []struct {
+		err    error
+		access Access
+		want   string
+	}{
+		{syscall.ENOMEM, 0, memlock},
+		{syscall.EPERM, 0, memlock},
+		{syscall.EAGAIN, 0, "rdma.max"},
+		{syscall.EFAULT, AccessLocalWrite, "not mapped, or not writable"},
+		{syscall.EINVAL, AccessRemoteWrite, "need AccessLocalWrite too"},
+		{syscall.EINVAL, AccessRemoteAtomic, "need AccessLocalWrite too"},
+		{syscall.EINVAL, AccessRemoteWrite | AccessLocalWrite, ""},
+		{syscall.EINVAL, AccessRemoteRead, ""},
+		{syscall.EIO, 0, ""},
+	} {
+		if got := mrHint(c.err, c.access, 128<<10); !strings.Contains(got, c.want) || c.want == "" && got != "" {
+			t.Errorf("%v: %q", c.err, got)
+		}
+	}
+}
