@@ -1,0 +1,243 @@
+//go:build vm
+
+package test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/goverbs/goverbs/netlinkrdma"
+)
+
+// output is what a command did.
+type output struct {
+	Out, Err string
+	Code     int
+}
+
+func runCommand(t *testing.T, cmd *exec.Cmd) output {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil && !errors.As(err, new(*exec.ExitError)) {
+		t.Fatal(err)
+	}
+	return output{stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()}
+}
+
+func rdmalink(t *testing.T, line string) output {
+	t.Helper()
+	return runCommand(t, exec.Command(rdmalinkPath(t), strings.Fields(line)...))
+}
+
+func iproute2(t *testing.T, line string) output {
+	t.Helper()
+	return runCommand(t, exec.Command("rdma", strings.Fields(line)...))
+}
+
+func TestShowAsIproute2(t *testing.T) {
+	same := func(line string) {
+		t.Helper()
+		want := iproute2(t, line)
+		if diff := cmp.Diff(want, rdmalink(t, line)); diff != "" || want.Code != 0 {
+			t.Errorf("%s (-iproute2 +rdmalink):\n%s", line, diff)
+		}
+	}
+	all := []string{"link", "link show", "-j link", "-jp link show", "-p link"}
+	for _, line := range all {
+		same(line) // no link at all
+	}
+	dummy(t, "show0", "10.1.1.1/24")
+	dummy(t, "show1", "10.1.2.1/24")
+	link(t, "siwshow", "siw", "show0")
+	link(t, "rxeshow", "rxe", "show1")
+	sh(t, "ip link set show1 down")
+	// iproute2 wants the port too, in "link show NAME/PORT"; we do not.
+	for _, line := range append(all, "-j link show rxeshow/1", "link show siwshow/1") {
+		same(line)
+	}
+	if got := rdmalink(t, "link show siwshow"); got != iproute2(t, "link show siwshow/1") {
+		t.Errorf("without the port: %+v", got)
+	}
+	t.Run("elsewhere", func(t *testing.T) {
+		newNetns(t) // shared mode: devices are seen, their netdevs are not
+		for _, line := range all {
+			same(line)
+		}
+	})
+}
+
+func TestAddAndDelete(t *testing.T) {
+	dummy(t, "add0", "10.1.1.1/24")
+	for _, line := range []string{"add siwadd type siw netdev add0", "link add siwadd type siw netdev add0"} {
+		if diff := cmp.Diff(output{}, rdmalink(t, line)); diff != "" {
+			t.Fatalf("%s:\n%s", line, diff)
+		}
+		const want = "link siwadd/1 state ACTIVE physical_state LINK_UP netdev add0 \n"
+		if diff := cmp.Diff(output{Out: want}, iproute2(t, "link show siwadd/1")); diff != "" {
+			t.Error(diff)
+		}
+		del := strings.Replace(strings.Fields(line)[0], "add", "del", 1)
+		if del == "link" {
+			del = "link delete"
+		}
+		if diff := cmp.Diff(output{}, rdmalink(t, del+" siwadd")); diff != "" {
+			t.Error(diff)
+		}
+	}
+	if out := iproute2(t, "link").Out; strings.Contains(out, "siwadd") {
+		t.Errorf("still there: %s", out)
+	}
+}
+
+// TestLinkErrors pins the words to the errnos real kernels give.
+func TestLinkErrors(t *testing.T) {
+	dummy(t, "err0", "10.1.1.1/24")
+	dummy(t, "err1", "10.1.2.1/24")
+	link(t, "siwerr", "siw", "err0")
+	sh(t, "ip link add link err1 name err1.5 type vlan id 5 && ip link set err1.5 up && ip addr add 10.1.3.1/24 dev err1.5")
+	t.Cleanup(func() { sh(t, "ip link del err1.5") })
+	for line, want := range map[string]string{
+		"add siwx type siw netdev err0":    "add siwx: err0 already has a link of type siw, and can have one only; on it there is siwerr (file exists)",
+		"add siwerr type siw netdev err1":  "add siwerr: the name siwerr is taken: choose another, or rdmalink del siwerr (too many open files in system)",
+		"add siwerr type rxe netdev err1":  "add siwerr: the name siwerr is taken: choose another, or rdmalink del siwerr (too many open files in system)",
+		"add siwx type siw netdev nodev":   `add siwx: no network device "nodev" in this network namespace (there are: lo, err0, err1, err1.5)`,
+		"add siwx type nosuch netdev err1": `add siwx: the kernel has no link type "nosuch" and found no module rdma-link-nosuch for it, or the driver does not take err1. The types are siw and rxe (invalid argument)`,
+		"add rxex type rxe netdev err1.5":  "add rxex: rxe takes no VLAN device such as err1.5: add it on the device below (operation not permitted)",
+		"del nosuch":                       `delete nosuch: no such RDMA device: "nosuch" (there are: siwerr)`,
+	} {
+		if diff := cmp.Diff(output{Err: "rdmalink: " + want + "\n", Code: 1}, rdmalink(t, line)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", line, diff)
+		}
+	}
+}
+
+func TestLinkWithoutPrivilege(t *testing.T) {
+	dummy(t, "priv0", "10.1.1.1/24")
+	d := link(t, "siwpriv", "siw", "priv0")
+	nobody := func(args ...string) output {
+		cmd := exec.Command(rdmalinkPath(t), args...)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+		return runCommand(t, cmd)
+	}
+	const remedy = "needs CAP_NET_ADMIN in the initial user namespace (run as root, or setcap cap_net_admin+ep): operation not permitted\n"
+	want := output{Err: "rdmalink: add link x type siw netdev priv0: " + remedy, Code: 1}
+	if diff := cmp.Diff(want, nobody("add", "x", "type", "siw", "netdev", "priv0")); diff != "" {
+		t.Error(diff)
+	}
+	got := nobody("del", "siwpriv")
+	if got.Code != 1 || !strings.HasPrefix(got.Err, "rdmalink: delete link of RDMA device ") || !strings.HasSuffix(got.Err, remedy) {
+		t.Errorf("delete device %d: %+v", d.Index, got)
+	}
+	if diff := cmp.Diff(iproute2(t, "link"), nobody("show")); diff != "" {
+		t.Errorf("show needs no privilege:\n%s", diff)
+	}
+}
+
+// TestLinkWithoutModule hides the kernel's modules, so that its own request
+// for siw fails.
+func TestLinkWithoutModule(t *testing.T) {
+	dummy(t, "mod0", "10.1.1.1/24")
+	exec.Command("rmmod", "siw").Run() // loaded or not, depending on what ran before
+	modules := "/lib/modules/" + strings.TrimSpace(sh(t, "uname -r"))
+	if err := os.Rename(modules, modules+".hidden"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.Rename(modules+".hidden", modules); err != nil {
+			t.Error(err)
+		}
+	})
+	const want = `rdmalink: add x: the kernel has no link type "siw" and found no module rdma-link-siw for it, or the driver does not take mod0. ` +
+		"Try: modprobe siw. Some kernels, Debian's among them, are built without it (CONFIG_RDMA_SIW) (invalid argument)\n"
+	if diff := cmp.Diff(output{Err: want, Code: 1}, rdmalink(t, "add x type siw netdev mod0")); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestLinkInChroot: rdmalink needs no /sys, /proc, /dev or /etc.
+func TestLinkInChroot(t *testing.T) {
+	dummy(t, "jail0", "10.1.1.1/24")
+	root := t.TempDir()
+	binary, err := os.ReadFile(rdmalinkPath(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(root, "rdmalink"), binary, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct{ line, want string }{
+		{"add siwjail type siw netdev jail0", ""},
+		{"show siwjail", "link siwjail/1 state ACTIVE physical_state LINK_UP netdev jail0 \n"},
+		{"del siwjail", ""},
+	} {
+		cmd := exec.Command("/rdmalink", strings.Fields(step.line)...)
+		cmd.Dir, cmd.Env = "/", []string{}
+		cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: root}
+		if diff := cmp.Diff(output{Out: step.want}, runCommand(t, cmd)); diff != "" {
+			t.Errorf("%s:\n%s", step.line, diff)
+		}
+	}
+}
+
+// TestNetlinkAsSysfs compares what the client reads with the kernel's files.
+func TestNetlinkAsSysfs(t *testing.T) {
+	dummy(t, "sys0", "10.1.1.1/24")
+	dummy(t, "sys1", "10.1.2.1/24")
+	link(t, "siwsys", "siw", "sys0")
+	link(t, "rxesys", "rxe", "sys1")
+	var c netlinkrdma.Client
+	devices, err := c.Devices()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(devices) != 2 {
+		t.Errorf("%d devices, want 2", len(devices))
+	}
+	for _, d := range devices {
+		sysfs := "/sys/class/infiniband/" + d.Name + "/"
+		same(t, sysfs+"node_guid", d.NodeGUID.String())
+		same(t, sysfs+"sys_image_guid", d.SysImageGUID.String())
+		u, err := c.UverbsCharDev(d.Index)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sameCharDev(t, "/sys/class/infiniband_verbs/"+u.Name+"/", u)
+		same(t, "/sys/class/infiniband_verbs/"+u.Name+"/ibdev", d.Name)
+	}
+	cm, err := c.CMCharDev()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sameCharDev(t, "/sys/class/misc/rdma_cm/", cm)
+	if _, err := c.Ports(4711); !errors.Is(err, netlinkrdma.ErrNotFound) {
+		t.Errorf("ports of no device: %v", err)
+	}
+}
+
+func same(t *testing.T, file, got string) {
+	t.Helper()
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.TrimSpace(string(want)) != got {
+		t.Errorf("%s: %q, netlink says %q", file, want, got)
+	}
+}
+
+func sameCharDev(t *testing.T, sysfs string, d netlinkrdma.CharDev) {
+	t.Helper()
+	same(t, sysfs+"dev", fmt.Sprintf("%d:%d", d.Major, d.Minor))
+	same(t, sysfs+"abi_version", strconv.FormatUint(d.ABI, 10))
+}

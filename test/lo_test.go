@@ -1,0 +1,116 @@
+//go:build vm
+
+package test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestLinkOnLo: in a fresh network namespace, as a container has it, rdmalink
+// refuses a link that could not connect; with --fix-netdev rping runs over lo.
+func TestLinkOnLo(t *testing.T) {
+	newNetns(t)
+	refused := rdmalink(t, "add siwlo type siw netdev lo")
+	for _, want := range []string{"lo has no hardware address", "ip link set lo address 02:00:00:00:00:01", "ip addr add 192.0.2.1/32 dev lo", "--fix-netdev"} {
+		if refused.Code != 1 || !strings.Contains(refused.Err, want) {
+			t.Errorf("no %q in %+v", want, refused)
+		}
+	}
+	if out := iproute2(t, "link").Out; strings.Contains(out, "siwlo") {
+		t.Errorf("the link was added all the same: %s", out)
+	}
+
+	fixed := rdmalink(t, "add --fix-netdev siwlo type siw netdev lo")
+	if fixed.Code != 0 || strings.Count(fixed.Err, "rdmalink: note: lo: ") != 3 {
+		t.Fatalf("%+v", fixed)
+	}
+	t.Cleanup(func() {
+		if out := rdmalink(t, "del siwlo"); out.Code != 0 {
+			t.Errorf("%+v", out)
+		}
+	})
+	const want = "link siwlo/1 state ACTIVE physical_state LINK_UP netdev lo \n"
+	if got := rdmalink(t, "show siwlo"); got.Out != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	rpingOver(t, "192.0.2.1")
+	if again := rdmalink(t, "add --fix-netdev siwlo2 type siw netdev lo"); again.Code != 1 || strings.Contains(again.Err, "note") {
+		t.Errorf("fixing what is fixed: %+v", again)
+	}
+}
+
+// rpingOver lets rdma-core's rping talk to itself over an address. The server
+// has to listen first: a client that is refused never ends.
+func rpingOver(t *testing.T, addr string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	server := exec.CommandContext(ctx, "rping", "-s", "-C", "10", "-V")
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for !listening(t, 7174) && ctx.Err() == nil {
+		time.Sleep(50 * time.Millisecond)
+	}
+	out, err := exec.CommandContext(ctx, "rping", "-c", "-a", addr, "-C", "10", "-V", "-v").CombinedOutput()
+	if n := strings.Count(string(out), "ping data: rdma-ping-"); err != nil || n != 10 {
+		cancel()
+		t.Errorf("%d pings, want 10: %v\n%s", n, err, out)
+	}
+	if err := server.Wait(); err != nil {
+		t.Errorf("server: %v", err)
+	}
+}
+
+// listening tells whether a TCP port is open in this thread's namespace; those
+// of siw are among them.
+func listening(t *testing.T, port int) bool {
+	t.Helper()
+	sockets, err := os.ReadFile("/proc/thread-self/net/tcp")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Contains(string(sockets), fmt.Sprintf(":%04X 00000000:0000 0A", port))
+}
+
+// TestRemedyForLo runs the commands the refusal names.
+func TestRemedyForLo(t *testing.T) {
+	newNetns(t)
+	for _, line := range strings.Split(rdmalink(t, "add siwlo type siw netdev lo").Err, "\n") {
+		if command, ok := strings.CutPrefix(line, "  ip "); ok {
+			sh(t, "ip "+command)
+		}
+	}
+	sh(t, "ip link set lo up")
+	if diff := rdmalink(t, "add siwlo type siw netdev lo"); diff != (output{}) {
+		t.Fatalf("%+v", diff)
+	}
+	if out := rdmalink(t, "del siwlo"); out != (output{}) {
+		t.Errorf("%+v", out)
+	}
+}
+
+// TestLoNeedsMAC is why rdmalink refuses: the link iproute2 adds on lo looks
+// healthy, and no address on it can be resolved. If a kernel mends this one
+// day, the refusal has to go.
+func TestLoNeedsMAC(t *testing.T) {
+	newNetns(t)
+	sh(t, "ip link set lo up && ip addr add 192.0.2.1/32 dev lo")
+	sh(t, "rdma link add siwlo type siw netdev lo")
+	t.Cleanup(func() { sh(t, "rdma link del siwlo") })
+	if out := iproute2(t, "link show siwlo/1").Out; !strings.Contains(out, "state ACTIVE") {
+		t.Errorf("link: %s", out)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, "rping", "-c", "-a", "192.0.2.1", "-C", "1").CombinedOutput()
+	if text := string(out); err == nil || !strings.Contains(text, "addr") && !strings.Contains(text, "ADDR") {
+		t.Errorf("rping over lo without a hardware address: %v\n%s", err, out)
+	}
+}
