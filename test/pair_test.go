@@ -126,6 +126,14 @@ func (e *end) post(wrs ...uverbs.SendWR) {
 	}
 }
 
+// postRecv queues a receive, which has to be taken.
+func (e *end) postRecv(wr uverbs.RecvWR) {
+	e.t.Helper()
+	if _, err := e.QP().PostRecv([]uverbs.RecvWR{wr}); err != nil {
+		e.t.Fatal(err)
+	}
+}
+
 // next waits for one completion.
 func (e *end) next(cq *uverbs.CQ) uverbs.WC {
 	e.t.Helper()

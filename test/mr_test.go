@@ -1,0 +1,127 @@
+//go:build vm
+
+package test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"regexp"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// TestMemory has the peer write to and read from each kind of memory.
+func TestMemory(t *testing.T) {
+	fabric(t)
+	sh(t, "sysctl -q vm.nr_hugepages=4")
+	t.Cleanup(func() { sh(t, "sysctl -q vm.nr_hugepages=0") })
+	const size = 100_000
+	for name, register := range map[string]func(*testing.T, *uverbs.PD) *uverbs.MR{
+		"own": func(t *testing.T, pd *uverbs.PD) *uverbs.MR {
+			return must(pd.AllocMR(size, allAccess, nil))(t)
+		},
+		"huge pages": func(t *testing.T, pd *uverbs.PD) *uverbs.MR {
+			mr := must(pd.AllocMR(size, allAccess, &uverbs.MROptions{Huge: true}))(t)
+			if mr.Addr()%(2<<20) != 0 || !strings.Contains(sh(t, "cat /proc/meminfo"), "HugePages_Free:        3") {
+				t.Error("not in huge pages")
+			}
+			return mr
+		},
+		"Go slice": func(t *testing.T, pd *uverbs.PD) *uverbs.MR {
+			return must(pd.RegMR(make([]byte, size), allAccess))(t)
+		},
+		"part of a Go slice": func(t *testing.T, pd *uverbs.PD) *uverbs.MR {
+			return must(pd.RegMR(make([]byte, 2*size)[333:size+333], allAccess))(t)
+		},
+		"caller's mapping": func(t *testing.T, pd *uverbs.PD) *uverbs.MR {
+			b := must(syscall.Mmap(-1, 0, size, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED|syscall.MAP_ANON))(t)
+			t.Cleanup(func() { syscall.Munmap(b) })
+			return must(pd.RegMR(b, allAccess))(t)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			noLeak(t)
+			wide := setup{size: 2 * size}
+			c, s := connect(t, wide, setup{})
+			mr := register(t, s.PD())
+			closeLater(t, mr)
+			runtime.GC() // which neither frees nor moves it
+			pattern(c.mr.Bytes()[:size], 7)
+			c.post(uverbs.SendWR{WRID: 1, Opcode: uverbs.OpRDMAWrite, SGL: []uverbs.SGE{c.mr.SGE(0, size)}, RemoteAddr: mr.Addr(), RKey: mr.RKey()},
+				uverbs.SendWR{WRID: 2, Opcode: uverbs.OpRDMARead, Flags: uverbs.SendSignaled, SGL: []uverbs.SGE{c.mr.SGE(size, size)}, RemoteAddr: mr.Addr(), RKey: mr.RKey()})
+			c.sent("2 RDMA_READ success")
+			if !bytes.Equal(mr.Bytes(), c.mr.Bytes()[:size]) || !bytes.Equal(c.mr.Bytes()[size:], c.mr.Bytes()[:size]) {
+				t.Error("the data changed")
+			}
+		})
+	}
+}
+
+// TestMemoryRefused pins what registering says when it can't.
+func TestMemoryRefused(t *testing.T) {
+	noLeak(t)
+	k := newKit(t)
+	readOnly := must(syscall.Mmap(-1, 0, 4096, syscall.PROT_READ, syscall.MAP_PRIVATE|syscall.MAP_ANON))(t)
+	defer syscall.Munmap(readOnly)
+	for _, test := range []struct {
+		register func() (*uverbs.MR, error)
+		is       error
+		want     string
+	}{
+		{func() (*uverbs.MR, error) { return k.pd.RegMR(nil, allAccess) }, syscall.EINVAL,
+			"create MR on gvsiw0: invalid argument: the memory is empty"},
+		{func() (*uverbs.MR, error) { return k.pd.RegMR(make([]byte, 8), uverbs.AccessRemoteWrite) }, syscall.EINVAL,
+			"create MR on gvsiw0: invalid argument: remote write and remote atomic need AccessLocalWrite too"},
+		{func() (*uverbs.MR, error) { return k.pd.RegMR(readOnly, uverbs.AccessLocalWrite) }, syscall.EFAULT,
+			"create MR on gvsiw0: bad address: the memory is not mapped, or not writable although the access flags say so"},
+		{func() (*uverbs.MR, error) { return k.pd.AllocMR(8, 0, &uverbs.MROptions{Huge: true}) }, syscall.ENOMEM, ""},
+	} {
+		_, err := test.register()
+		if !errors.Is(err, test.is) || err.Error() != "uverbs: "+test.want {
+			t.Errorf("%v\nwant %s", err, test.want)
+		}
+	}
+}
+
+// TestCloseOrder: what is in use does not close, and says who uses it.
+func TestCloseOrder(t *testing.T) {
+	noLeak(t)
+	k := newKit(t)
+	qp := k.qp(t)
+	srq := must(k.pd.CreateSRQ(&uverbs.SRQOptions{MaxWR: 1, MaxSGE: 1}))(t)
+	closeLater(t, srq)
+	more := [3]*uverbs.PD{}
+	for i := range more {
+		more[i] = must(k.dev.AllocPD())(t)
+	}
+	for object, holders := range map[interface{ Close() error }]string{
+		k.pd:      fmt.Sprintf("close MR, QP %d, SRQ first", qp.Num()),
+		k.channel: "close CQ first",
+		k.cq:      fmt.Sprintf("close QP %d first", qp.Num()),
+		k.dev:     "close CQ, PD, PD, PD, PD, completion channel first",
+	} {
+		err := object.Close()
+		if !errors.Is(err, uverbs.ErrInUse) || !strings.HasSuffix(number.ReplaceAllString(err.Error(), "$1"), ": in use: "+holders) {
+			t.Errorf("%v\nwant %s", err, holders)
+		}
+	}
+	for _, pd := range more {
+		if err := pd.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := pd.Close(); !errors.Is(err, uverbs.ErrClosed) {
+			t.Error(err)
+		}
+		if _, err := pd.RegMR(make([]byte, 8), 0); !errors.Is(err, uverbs.ErrClosed) {
+			t.Error(err)
+		}
+	}
+}
+
+// number is the kernel's number of an object that no test knows.
+var number = regexp.MustCompile(`\b(completion channel|MR|SRQ|CQ|PD) \d+`)
