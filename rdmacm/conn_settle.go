@@ -23,7 +23,9 @@ const (
 // peer's kernel listens, and WRITEs of nothing remind it while it does not.
 // Neither touches memory or the peer's program.
 //
-// It needs a READ to be allowed, and a send CQ that nobody else reads.
+// It needs a READ to be allowed, and a send CQ that nobody else reads. When the
+// connection ends meanwhile that is for the caller to find, as it would be
+// without all this; so the only error is the context's.
 func (c *Conn) settle(ctx context.Context, cfg *Config, ev *Event) error {
 	// The kernel reports the READs that this side may issue as the other
 	// number.
@@ -36,18 +38,18 @@ func (c *Conn) settle(ctx context.Context, cfg *Config, ev *Event) error {
 		wait, cancel := context.WithTimeout(ctx, settleKick)
 		_, err = c.SendCQ().Wait(wait, wcs[:])
 		cancel()
-		if err == nil {
-			return wcs[0].Err()
-		}
-		if ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
-			return err
+		if !errors.Is(err, context.DeadlineExceeded) {
+			break
 		}
 		// A full queue will do too: then there is enough under way.
 		if err = c.postNothing(uverbs.OpRDMAWrite, 0); errors.Is(err, uverbs.ErrQueueFull) {
 			err = nil
 		}
+		if ctx.Err() != nil {
+			break
+		}
 	}
-	return err
+	return ctx.Err()
 }
 
 func (c *Conn) postNothing(op uverbs.Opcode, flags uverbs.SendFlags) error {

@@ -13,7 +13,9 @@
 // github.com/goverbs/goverbs/provider/all.
 //
 // On iWARP a message that finds no receive posted ends the connection. Post the
-// first receives in [Config.Prepare], which runs before the peer may send.
+// first receives in [Config.Prepare], which runs before the peer may send. Also
+// on iWARP the side that dialled has to send first, be it an RDMA WRITE or READ:
+// what the other side sends before may break the connection.
 //
 // There is no SetDeadline: whatever waits takes a context, and posted work is
 // bounded by the queue pair's own retry counters and by closing the Conn.
@@ -31,6 +33,8 @@
 //
 // # Credentials
 //
-// The kernel refuses commands on a channel whose opener had other credentials
-// (EACCES). Open channels after setuid, and don't pass them on.
+// The kernel refuses commands on a channel from a thread whose credentials are
+// not the very ones it was opened with (EACCES). After syscall.Setuid and its
+// like each thread has credentials of its own, equal but not the same; so change
+// the user before the program starts, or have it start itself again.
 package rdmacm

@@ -108,6 +108,8 @@ func openError(err error) error {
 	return e
 }
 
+const newCredentials = "the credentials changed since the channel was opened: open a new one, after setuid only in a program started anew"
+
 // commandError explains what a command's errno means for every command.
 func commandError(op, object string, err error) error {
 	if err == nil {
@@ -116,7 +118,7 @@ func commandError(op, object string, err error) error {
 	e := &OpError{Op: op, Object: object, Err: err}
 	switch err {
 	case syscall.EACCES:
-		e.Hint = "the process's credentials changed since the channel was opened; open a new one"
+		e.Hint = newCredentials
 	case syscall.ENOENT, syscall.ENXIO:
 		e.Hint = "the kernel has dropped this ID: destroyed, or its device was removed"
 	case syscall.EFAULT, syscall.ENOSPC:

@@ -82,10 +82,10 @@ func (h *hub) release() error {
 	if !last {
 		return nil
 	}
-	err := h.ch.Close()
-	if err == nil {
-		<-h.stopped
-	}
+	// Not the channel's Close: an ID that the kernel would not destroy goes
+	// with the file.
+	err := closedError(h.ch.file.close())
+	<-h.stopped
 	return err
 }
 

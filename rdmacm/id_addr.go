@@ -8,8 +8,10 @@ import (
 	"github.com/goverbs/goverbs/internal/abi"
 )
 
+const needPrivilege = "ports below 1024 need CAP_NET_BIND_SERVICE; with any port, " + newCredentials
+
 var bindHints = map[syscall.Errno]string{
-	syscall.EACCES:        "ports below 1024 need CAP_NET_BIND_SERVICE",
+	syscall.EACCES:        needPrivilege,
 	syscall.EADDRINUSE:    "another listener has that address and port",
 	syscall.EADDRNOTAVAIL: "no interface here has that address, or the port is taken by a wildcard listener",
 	syscall.ENODEV:        "no RDMA device on the interface with that address; rdmalink show lists the devices",
@@ -83,7 +85,7 @@ func resolveError(op string, dst netip.AddrPort, err error) error {
 		syscall.ENETUNREACH:   "no route; ip route get shows what the kernel would do",
 		syscall.EHOSTUNREACH:  "the neighbour does not answer",
 		syscall.ETIMEDOUT:     "the neighbour, or the subnet manager, did not answer in time",
-		syscall.EACCES:        "a source port below 1024 needs CAP_NET_BIND_SERVICE, or the process's credentials changed since the channel was opened",
+		syscall.EACCES:        needPrivilege,
 	}
 	none := "no RDMA device on the interface that routes to " + dst.Addr().String() +
 		"; rdmalink show lists the devices, ip route get the interface"
