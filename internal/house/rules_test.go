@@ -1,0 +1,179 @@
+package house
+
+import (
+	"bytes"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/goverbs/goverbs/"
+
+// source is one Go file of the module.
+type source struct {
+	path, pkg string // from the top, with slashes
+	text      []byte
+	syntax    *ast.File
+	imports   []string
+}
+
+func (s source) test() bool      { return strings.HasSuffix(s.path, "_test.go") }
+func (s source) generated() bool { return ast.IsGenerated(s.syntax) }
+
+func sources(t *testing.T) []source {
+	t.Helper()
+	var all []source
+	err := filepath.WalkDir(top, func(p string, d fs.DirEntry, err error) error {
+		switch name := d.Name(); {
+		case err != nil:
+			return err
+		case d.IsDir() && p != top && (strings.HasPrefix(name, ".") || name == "testdata"):
+			return filepath.SkipDir
+		case d.IsDir() || !strings.HasSuffix(name, ".go"):
+			return nil
+		}
+		s := source{}
+		if s.text, err = os.ReadFile(p); err != nil {
+			return err
+		}
+		if s.syntax, err = parser.ParseFile(token.NewFileSet(), p, s.text, parser.ParseComments); err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(top, p)
+		s.path = filepath.ToSlash(rel)
+		s.pkg = path.Dir(s.path)
+		for _, i := range s.syntax.Imports {
+			name, err := strconv.Unquote(i.Path.Value)
+			if err != nil {
+				return err
+			}
+			s.imports = append(s.imports, name)
+		}
+		all = append(all, s)
+		return err
+	})
+	if err != nil || len(all) < 100 {
+		t.Fatalf("%d files, %v", len(all), err)
+	}
+	return all
+}
+
+// TestImports: no cgo; unsafe in one file a package, which says so in its name.
+func TestImports(t *testing.T) {
+	unsafeFile := make(map[string]string)
+	for _, s := range sources(t) {
+		for _, i := range s.imports {
+			switch {
+			case i == "C":
+				t.Errorf("%s uses cgo", s.path)
+			case i != "unsafe" || s.test() || s.pkg == "internal/abi":
+			case !strings.HasSuffix(s.path, "_unsafe.go"):
+				t.Errorf("%s imports unsafe, which only *_unsafe.go may", s.path)
+			case unsafeFile[s.pkg] != "":
+				t.Errorf("%s and %s both import unsafe", unsafeFile[s.pkg], s.path)
+			default:
+				unsafeFile[s.pkg] = s.path
+			}
+		}
+	}
+}
+
+// mayImport is the direction of imports: for each package, or for all below a
+// folder, which of the module's own it may use.
+var mayImport = map[string][]string{
+	"internal/abi":       nil,
+	"mmap":               {"internal/abi"},
+	"netlinkrdma":        {"internal/abi"},
+	"netlinkrdma/nltest": {"internal/abi", "netlinkrdma"},
+	"internal/ioctl":     {"internal/abi", "mmap"},
+	"internal/fakeverbs": {"internal/abi", "internal/ioctl", "mmap"},
+	"uverbs":             {"internal/abi", "internal/ioctl", "mmap", "netlinkrdma"},
+	"provider/":          {"internal/abi", "mmap", "uverbs"},
+	"provider/all":       {"provider/"},
+	"rdmacm":             {"internal/abi", "netlinkrdma", "uverbs"},
+	"cmd/":               {"mmap", "netlinkrdma", "provider/all", "rdmacm", "uverbs"},
+	"test/":              {"mmap", "netlinkrdma", "provider/", "rdmacm", "uverbs", "test/"},
+	"internal/abi/gen/":  {"internal/abi/gen/"},
+	"internal/house":     nil,
+}
+
+func matches(pkg, pattern string) bool {
+	return pkg == pattern || strings.HasSuffix(pattern, "/") && strings.HasPrefix(pkg+"/", pattern)
+}
+
+// rule finds the most particular entry of mayImport.
+func rule(pkg string) (allowed []string, ok bool) {
+	best := ""
+	for pattern, a := range mayImport {
+		if matches(pkg, pattern) && len(pattern) >= len(best) {
+			best, allowed, ok = pattern, a, true
+		}
+	}
+	return allowed, ok
+}
+
+func TestImportDirection(t *testing.T) {
+	for _, s := range sources(t) {
+		allowed, ok := rule(s.pkg)
+		if !ok {
+			t.Errorf("%s: say in mayImport what %s may import", s.path, s.pkg)
+		}
+		if s.test() {
+			continue
+		}
+	next:
+		for _, i := range s.imports {
+			own, ok := strings.CutPrefix(i, module)
+			if !ok {
+				continue
+			}
+			for _, a := range allowed {
+				if matches(own, a) {
+					continue next
+				}
+			}
+			t.Errorf("%s imports %s", s.path, own)
+		}
+	}
+}
+
+// TestFileSize: small rooms.
+func TestFileSize(t *testing.T) {
+	for _, s := range sources(t) {
+		if n := bytes.Count(s.text, []byte("\n")); n > 400 && !s.generated() {
+			t.Errorf("%s has %d lines, 400 are allowed", s.path, n)
+		}
+	}
+}
+
+// TestNoLooseEnds: what is not done is not in the code.
+func TestNoLooseEnds(t *testing.T) {
+	loose := regexp.MustCompile(`(?i)\b(todo|fixme|xxx|for now|hack)\b`)
+	for _, s := range sources(t) {
+		for _, group := range s.syntax.Comments {
+			if m := loose.FindString(group.Text()); m != "" && !s.generated() && s.pkg != "internal/house" {
+				t.Errorf("%s: %q in a comment", s.path, m)
+			}
+		}
+	}
+}
+
+// TestRulesHold has the checks see what they look for.
+func TestRulesHold(t *testing.T) {
+	for pkg, want := range map[string]bool{"uverbs": true, "provider/siw": true, "mmap/sub": false, "cmd/rdmalink": true, "elsewhere": false} {
+		if _, ok := rule(pkg); ok != want {
+			t.Errorf("%s: %v", pkg, ok)
+		}
+	}
+	if a, _ := rule("provider/siw"); matches("internal/ioctl", a[0]) || matches("provider/all", a[0]) {
+		t.Error("a provider may import too much")
+	}
+}
