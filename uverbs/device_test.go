@@ -1,0 +1,118 @@
+package uverbs_test
+
+import (
+	"errors"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/goverbs/goverbs/internal/fakeverbs"
+	"github.com/goverbs/goverbs/netlinkrdma"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+func TestQueries(t *testing.T) {
+	w := newWorld(t)
+	attr := must[*uverbs.DeviceAttr](t)(w.dev.Query())
+	if attr.NodeGUID != fakeverbs.NodeGUID || attr.MaxQP != fakeverbs.MaxQP || attr.CapFlags != 0x200000 || attr.MaxMRSize != 1<<64-1 || attr.PhysPortCnt != 1 {
+		t.Errorf("%+v", attr)
+	}
+	port := must[*uverbs.PortAttr](t)(w.dev.QueryPort(1))
+	want := &uverbs.PortAttr{State: netlinkrdma.PortState(4), PhysState: netlinkrdma.PhysState(5), LinkLayer: uverbs.LinkEthernet,
+		MaxMTU: uverbs.MTU4096, ActiveMTU: uverbs.MTU1024, MaxMsgSize: 1<<31 - 1, GIDTableLen: 1, ActiveWidth: 1, ActiveSpeed: 1}
+	if diff := cmp.Diff(want, port); diff != "" {
+		t.Error(diff)
+	}
+	gid := uverbs.GIDEntry{GID: fakeverbs.GID, Port: 1, NetdevIndex: fakeverbs.Netdev}
+	if diff := cmp.Diff([]uverbs.GIDEntry{gid}, must[[]uverbs.GIDEntry](t)(w.dev.GIDTable())); diff != "" {
+		t.Error(diff)
+	}
+	if e := must[*uverbs.GIDEntry](t)(w.dev.QueryGID(1, 0)); *e != gid {
+		t.Errorf("%+v", e)
+	}
+	if w.dev.CompVectors() != fakeverbs.CompVectors {
+		t.Error(w.dev.CompVectors())
+	}
+	for name, err := range map[string]error{
+		"port 2": failed(w.dev.QueryPort(2)), "GID of port 2": failed(w.dev.QueryGID(2, 0)), "P_Key": failed(w.dev.QueryPKey(1, 0)),
+		"vector": failed(w.dev.CreateCQ(1, &uverbs.CQOptions{CompVector: fakeverbs.CompVectors})),
+		"no CQ":  failed(w.pd.CreateQP(&uverbs.QPOptions{})), "nil": failed(w.pd.CreateQP(nil)),
+	} {
+		if !errors.Is(err, syscall.EINVAL) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := w.dev.QueryGID(1, 1); !errors.Is(err, syscall.ENODATA) {
+		t.Errorf("an empty slot: %v", err)
+	}
+}
+
+// TestModify carries every attribute to the kernel and back.
+func TestModify(t *testing.T) {
+	w := newWorld(t)
+	attr := &uverbs.QPAttr{
+		State: uverbs.QPStateInit, CurState: uverbs.QPStateInit, PathMTU: uverbs.MTU2048, QKey: 1, RQPSN: 2, SQPSN: 3, DestQPN: 4,
+		Access: uverbs.AccessRemoteRead, PKeyIndex: 5, MaxRDAtomic: 6, MaxDestRDAtomic: 7, MinRNRTimer: 8, Port: 9, Timeout: 10,
+		RetryCnt: 11, RNRRetry: 12,
+		AH: uverbs.AHAttr{DGID: fakeverbs.GID, FlowLabel: 13, SGIDIndex: 14, HopLimit: 15, TrafficClass: 16, Global: true,
+			DLID: 17, SL: 18, SrcPathBits: 19, StaticRate: 20, Port: 21},
+	}
+	if err := w.qp.Modify(attr, uverbs.QPAttrState); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(attr, must[*uverbs.QPAttr](t)(w.qp.Query())); diff != "" {
+		t.Error(diff)
+	}
+	err := w.qp.Modify(&uverbs.QPAttr{State: uverbs.QPStateRTR}, uverbs.QPAttrState)
+	if !errors.Is(err, syscall.EINVAL) || !strings.Contains(err.Error(), "an iWARP QP goes to RTR only by connecting it") {
+		t.Error(err)
+	}
+}
+
+func TestSRQ(t *testing.T) {
+	w := newWorld(t)
+	if err := w.srq.SetLimit(3); err != nil {
+		t.Fatal(err)
+	}
+	if got := must[*uverbs.SRQAttr](t)(w.srq.Query()); *got != (uverbs.SRQAttr{MaxWR: 4, MaxSGE: 1, Limit: 3}) {
+		t.Errorf("%+v", got)
+	}
+	if err := w.srq.SetLimit(5); !errors.Is(err, syscall.EINVAL) {
+		t.Error(err)
+	}
+}
+
+// TestNoProvider uses a device whose driver has no provider here, and says so
+// where one is needed. The kernel's driver may insist on room for its answer.
+func TestNoProvider(t *testing.T) {
+	k := fakeverbs.New(uint32(uverbs.DriverERDMA))
+	noLeaks(t, k)
+	k.Fail("GET_CONTEXT", 0, syscall.EINVAL)
+	dev := must[*uverbs.Device](t)(uverbs.NewDevice(uverbs.DeviceInfo{Name: "erdma0", Driver: uverbs.DriverERDMA}, k))
+	defer dev.Close()
+	pd := must[*uverbs.PD](t)(dev.AllocPD())
+	defer pd.Close()
+	mr := must[*uverbs.MR](t)(pd.AllocMR(1, 0, nil))
+	defer mr.Close()
+	if _, err := dev.Query(); err != nil {
+		t.Error(err)
+	}
+	for _, err := range []error{failed(dev.CreateCQ(1, nil)), failed(pd.CreateQP(nil)), failed(pd.CreateSRQ(nil))} {
+		if !errors.Is(err, uverbs.ErrNoProvider) || !strings.Contains(err.Error(), `import _ "github.com/goverbs/goverbs/provider/erdma"`) {
+			t.Error(err)
+		}
+	}
+}
+
+func TestOtherABI(t *testing.T) {
+	k := fakeverbs.New(uint32(uverbs.DriverSIW))
+	noLeaks(t, k)
+	info := siw0
+	info.ABI = 2
+	_, err := uverbs.NewDevice(info, k)
+	if !errors.Is(err, uverbs.ErrNotSupported) || !strings.Contains(err.Error(), "siw driver speaks ABI 2, this provider 1 to 1") {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,114 @@
+package uverbs_test
+
+import (
+	"errors"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// TestRegMRKeepsSlice has nobody but a region know of a slice while the collector
+// runs and the stack moves.
+func TestRegMRKeepsSlice(t *testing.T) {
+	w := newWorld(t)
+	mr := must[*uverbs.MR](t)(w.pd.RegMR(make([]byte, 3*4096), uverbs.AccessLocalWrite))
+	addr := mr.Addr()
+	for i := range mr.Bytes() {
+		mr.Bytes()[i] = 0xa5
+	}
+	for range 3 {
+		grow(1000)
+		runtime.GC()
+		_ = make([]byte, 3*4096)
+	}
+	if mr.Addr() != addr {
+		t.Errorf("moved from %#x to %#x", addr, mr.Addr())
+	}
+	for i, b := range mr.Bytes() {
+		if b != 0xa5 {
+			t.Fatalf("byte %d is %#x", i, b)
+		}
+	}
+	k := w.k.MRs()[1]
+	if k.Start != addr || k.Length != 3*4096 || k.Access != uint32(uverbs.AccessLocalWrite) || mr.LKey() != k.Key || mr.RKey() != k.Key {
+		t.Errorf("the kernel has %+v", k)
+	}
+	if sge := mr.SGE(10, 20); sge != (uverbs.SGE{Addr: addr + 10, Length: 20, LKey: k.Key}) {
+		t.Errorf("%+v", sge)
+	}
+	if err := mr.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func grow(n int) int {
+	var room [128]byte
+	if n == 0 {
+		return int(room[0])
+	}
+	return grow(n-1) + int(room[n%128])
+}
+
+// TestRegMRLetsGo has a slice be collected once its region is closed, or was
+// refused.
+func TestRegMRLetsGo(t *testing.T) {
+	w := newWorld(t)
+	for _, refuse := range []bool{false, true} {
+		collected := make(chan struct{})
+		func() {
+			b := new([4096]byte)
+			runtime.SetFinalizer(b, func(*[4096]byte) { close(collected) })
+			if refuse {
+				w.k.Fail("REG_MR", 0, syscall.ENOMEM)
+			}
+			mr, err := w.pd.RegMR(b[:], 0)
+			if refuse != (err != nil) {
+				t.Error(err)
+			}
+			if err == nil {
+				if err := mr.Close(); err != nil {
+					t.Error(err)
+				}
+			}
+		}()
+		_ = within(t, "the collector", run(func() error {
+			for {
+				runtime.GC()
+				select {
+				case <-collected:
+					return nil
+				default:
+				}
+			}
+		}))
+	}
+}
+
+func TestRefusedMemory(t *testing.T) {
+	w := newWorld(t)
+	for name, err := range map[string]error{
+		"nil":      failed(w.pd.RegMR(nil, 0)),
+		"empty":    failed(w.pd.RegMR([]byte{}, 0)),
+		"size 0":   failed(w.pd.AllocMR(0, 0, nil)),
+		"negative": failed(w.pd.AllocMR(-1, 0, nil)),
+	} {
+		if !errors.Is(err, syscall.EINVAL) && !strings.Contains(err.Error(), "invalid") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := w.pd.AllocMR(1, uverbs.AccessRemoteWrite, nil); !errors.Is(err, syscall.EINVAL) || !strings.Contains(err.Error(), "AccessLocalWrite") {
+		t.Error(err)
+	}
+}
+
+func TestAllocMRSize(t *testing.T) {
+	w := newWorld(t)
+	mr := must[*uverbs.MR](t)(w.pd.AllocMR(5, 0, nil))
+	defer mr.Close()
+	if mr.Len() != 5 || len(mr.Bytes()) != 5 || cap(mr.Bytes()) != 5 {
+		t.Errorf("%d bytes, room for %d", len(mr.Bytes()), cap(mr.Bytes()))
+	}
+}
