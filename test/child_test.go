@@ -15,6 +15,14 @@ import (
 // roleVariable tells this test binary to be something else than a test.
 const roleVariable = "GOVERBS_TEST_ROLE"
 
+// roles are what a child can play.
+var roles = map[string]func(args []string) error{
+	"victim":         victim,
+	"memory too big": registerTooMuch,
+	"new user":       changeUser,
+	"open":           openBoth,
+}
+
 // play carries out a role, with the arguments of the process.
 func play(role string) int {
 	if err := roles[role](os.Args[1:]); err != nil {

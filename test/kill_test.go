@@ -14,9 +14,6 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// roles are what a child can play.
-var roles = map[string]func(args []string) error{"victim": victim}
-
 const (
 	killAfter = 100 * time.Millisecond // into the transfer
 	killWait  = 15 * time.Second       // for the survivor to notice

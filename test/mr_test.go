@@ -79,7 +79,8 @@ func TestMemoryRefused(t *testing.T) {
 			"create MR on gvsiw0: invalid argument: remote write and remote atomic need AccessLocalWrite too"},
 		{func() (*uverbs.MR, error) { return k.pd.RegMR(readOnly, uverbs.AccessLocalWrite) }, syscall.EFAULT,
 			"create MR on gvsiw0: bad address: the memory is not mapped, or not writable although the access flags say so"},
-		{func() (*uverbs.MR, error) { return k.pd.AllocMR(8, 0, &uverbs.MROptions{Huge: true}) }, syscall.ENOMEM, ""},
+		{func() (*uverbs.MR, error) { return k.pd.AllocMR(8, 0, &uverbs.MROptions{Huge: true}) }, syscall.ENOMEM,
+			"allocate memory for MR on gvsiw0: mmap: 2097152 bytes of anonymous memory: cannot allocate memory (too few free 2 MiB pages: raise vm.nr_hugepages by 1)"},
 	} {
 		_, err := test.register()
 		if !errors.Is(err, test.is) || err.Error() != "uverbs: "+test.want {
