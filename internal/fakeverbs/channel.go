@@ -26,8 +26,9 @@ func (f eventFile) Close() error {
 	f.k.mu.Lock()
 	defer f.k.mu.Unlock()
 	delete(f.k.files, f.c.fd)
+	err := f.File.Close() // first, so that a reader sees this and not the end of a pipe
 	_ = f.c.write.Close()
-	return f.File.Close()
+	return err
 }
 
 // firstFD keeps the fake descriptors apart from real ones.

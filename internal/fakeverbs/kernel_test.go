@@ -1,0 +1,56 @@
+package fakeverbs
+
+import (
+	"errors"
+	"syscall"
+	"testing"
+
+	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/ioctl"
+)
+
+// TestStrict sends requests that the kernel would refuse.
+func TestStrict(t *testing.T) {
+	const siw = abi.RDMA_DRIVER_SIW
+	cq := func(change func(r *ioctl.Request)) *ioctl.Request {
+		r := ioctl.New(siw, abi.UVERBS_OBJECT_CQ, abi.UVERBS_METHOD_CQ_CREATE)
+		r.NewObject(abi.UVERBS_ATTR_CREATE_CQ_HANDLE)
+		r.U32(abi.UVERBS_ATTR_CREATE_CQ_CQE, 1)
+		r.U64(abi.UVERBS_ATTR_CREATE_CQ_USER_HANDLE, 1)
+		ioctl.Out(r, abi.UVERBS_ATTR_CREATE_CQ_RESP_CQE, new(uint32))
+		r.Driver(ioctl.UHW{Out: make([]byte, 16)})
+		change(r)
+		return r
+	}
+	vector := func(r *ioctl.Request) { r.U32(abi.UVERBS_ATTR_CREATE_CQ_COMP_VECTOR, 0) }
+	for _, c := range []struct {
+		name string
+		r    *ioctl.Request
+		want error
+	}{
+		{"good", cq(vector), nil},
+		{"attribute missing", cq(func(*ioctl.Request) {}), syscall.EINVAL},
+		{"attribute twice", cq(func(r *ioctl.Request) { vector(r); vector(r) }), syscall.EINVAL},
+		{"attribute too long", cq(func(r *ioctl.Request) { r.U64(abi.UVERBS_ATTR_CREATE_CQ_COMP_VECTOR, 0) }), syscall.EINVAL},
+		{"unknown attribute", cq(func(r *ioctl.Request) { vector(r); r.U32(77, 0) }), syscall.EPROTONOSUPPORT},
+		{"no such channel", cq(func(r *ioctl.Request) { vector(r); r.FD(abi.UVERBS_ATTR_CREATE_CQ_COMP_CHANNEL, 5) }), syscall.EBADF},
+		{"handle with a length", cq(func(r *ioctl.Request) { vector(r); r.U32(abi.UVERBS_ATTR_CREATE_CQ_COMP_CHANNEL, 5) }), syscall.EINVAL},
+		{"other driver", ioctl.New(siw+1, abi.UVERBS_OBJECT_CQ, abi.UVERBS_METHOD_CQ_CREATE), syscall.EINVAL},
+		{"no such object", ioctl.New(siw, 0xfff, 0), syscall.EPROTONOSUPPORT},
+		{"no such command", ioctl.Write(siw, 40, new(uint64)), syscall.EOPNOTSUPP},
+		{"short command", ioctl.Write(siw, abi.IB_USER_VERBS_CMD_REG_MR, new(uint64)), syscall.ENOSPC},
+	} {
+		k := New(siw)
+		context := ioctl.New(siw, abi.UVERBS_OBJECT_DEVICE, abi.UVERBS_METHOD_GET_CONTEXT)
+		context.Driver(ioctl.UHW{Out: make([]byte, 8)})
+		if err := context.Do(k); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.r.Do(k); !errors.Is(err, c.want) {
+			t.Errorf("%s: %v, want %v", c.name, err, c.want)
+		}
+		if err := k.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
