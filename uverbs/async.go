@@ -58,11 +58,13 @@ var eventNames = [...]string{
 }
 
 func (t EventType) String() string {
-	if int(t) < len(eventNames) {
+	if t.known() {
 		return eventNames[t]
 	}
 	return fmt.Sprintf("EventType(%d)", uint32(t))
 }
+
+func (t EventType) known() bool { return t < EventType(len(eventNames)) }
 
 func (t EventType) ofPort() bool {
 	switch t {
@@ -144,7 +146,7 @@ func (a *asyncEvents) decode(record [asyncEventSize]byte) (AsyncEvent, bool) {
 	element := binary.NativeEndian.Uint64(record[:])
 	typ := EventType(binary.NativeEndian.Uint32(record[8:]))
 	switch {
-	case typ == EventDeviceFatal:
+	case typ == EventDeviceFatal, !typ.known(): // what an unknown type's element names is unknown too
 		return AsyncEvent{Type: typ}, true
 	case typ.ofPort():
 		return AsyncEvent{Type: typ, Port: uint32(element)}, true

@@ -96,7 +96,7 @@ func TestNodeHints(t *testing.T) {
 		t.Error(err)
 	}
 	for err, want := range map[error]string{
-		syscall.EACCES: "chmod 666 /dev/null", syscall.EPERM: "chmod 666", syscall.EAGAIN: "rdma.max", syscall.EIO: "",
+		syscall.EACCES: "chmod 666 /dev/null", syscall.EPERM: "device cgroup", syscall.EAGAIN: "rdma.max", syscall.EIO: "",
 	} {
 		if got := nodeHint(err, info); !strings.Contains(got, want) || want == "" && got != "" {
 			t.Errorf("%v: %q", err, got)

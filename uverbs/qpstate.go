@@ -21,7 +21,7 @@ const (
 var stateNames = [...]string{"RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR"}
 
 func (s QPState) String() string {
-	if int(s) < len(stateNames) {
+	if s < QPState(len(stateNames)) {
 		return stateNames[s]
 	}
 	return fmt.Sprintf("QPState(%d)", uint32(s))

@@ -273,6 +273,7 @@ func TestAsyncEvents(t *testing.T) {
 		{w.kqp().Cookie, uverbs.EventQPAccessErr, uverbs.AsyncEvent{Type: uverbs.EventQPAccessErr, QP: w.qp}},
 		{w.k.SRQs()[0].Cookie, uverbs.EventSRQLimitReached, uverbs.AsyncEvent{Type: uverbs.EventSRQLimitReached, SRQ: w.srq}},
 		{1, uverbs.EventPortActive, uverbs.AsyncEvent{Type: uverbs.EventPortActive, Port: 1}},
+		{1, 99, uverbs.AsyncEvent{Type: 99}}, // of a newer kernel, with a number that is also a cookie
 		{0, uverbs.EventDeviceFatal, uverbs.AsyncEvent{Type: uverbs.EventDeviceFatal}},
 	} {
 		w.k.Async(1<<40, uint32(uverbs.EventQPFatal)) // of an object that is gone: skipped
