@@ -35,6 +35,9 @@ var eventNames = [...]string{
 	"MULTICAST_JOIN", "MULTICAST_ERROR", "ADDR_CHANGE", "TIMEWAIT_EXIT",
 }
 
+// String names the event; a number that this package does not know prints as
+// Event(27).
+//
 // C: rdma_event_str
 func (t EventType) String() string {
 	if int(t) < len(eventNames) {

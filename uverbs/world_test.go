@@ -82,7 +82,7 @@ func (w *world) qpOptions() *uverbs.QPOptions {
 }
 
 // kqp and kcq are the kernel's sides of qp and cq.
-func (w *world) kqp() *fakeverbs.QP { return w.k.QPs()[0] }
+func (w *world) kqp() *fakeverbs.QP { return w.k.QueuePairs()[0] }
 func (w *world) kcq() *fakeverbs.CQ { return w.k.CQs()[0] }
 
 // close closes everything, children first, except what the test closed.

@@ -130,5 +130,5 @@ func (k *Kernel) postSend(r *ioctl.Request) error {
 	return k.model.doorbell(qp)
 }
 
-// QPs returns the queue pairs, lowest handle first.
-func (k *Kernel) QPs() []*QP { return bodies[*QP](k) }
+// QueuePairs returns the queue pairs, lowest handle first.
+func (k *Kernel) QueuePairs() []*QP { return bodies[*QP](k) }

@@ -179,7 +179,7 @@ func TestStaleCompletions(t *testing.T) {
 	if w.qp.Num() != 1 {
 		t.Fatalf("QP number %d", w.qp.Num())
 	}
-	kqp := w.k.QPs()[0]
+	kqp := w.k.QueuePairs()[0]
 	kqp.Connect()
 	w.kcq.Complete(abi.SiwCqe{Id: 2, Opcode: abi.SIW_OP_RECEIVE, QpId: 99})
 	for want := range uint64(3) {

@@ -93,7 +93,7 @@ func TestHostileCaps(t *testing.T) {
 	}
 	qp := must[*uverbs.QP](t)(w.pd.CreateQP(&uverbs.QPOptions{SendCQ: w.cq, RecvCQ: w.cq, Cap: uverbs.QPCap{MaxSendWR: 1, MaxRecvWR: 1}}))
 	srq := must[*uverbs.SRQ](t)(w.pd.CreateSRQ(&uverbs.SRQOptions{MaxWR: 1}))
-	w.k.QPs()[1].Connect()
+	w.k.QueuePairs()[1].Connect()
 	many := make([]uverbs.SGE, 100)
 	for name, err := range map[string]error{
 		"send":   second(qp.PostSend([]uverbs.SendWR{{Opcode: uverbs.OpSend, SGL: many}})),

@@ -52,7 +52,7 @@ func newWorld(t testing.TB, change func(*uverbs.QPOptions)) *world {
 		change(opts)
 	}
 	w.qp = must[*uverbs.QP](t)(w.pd.CreateQP(opts))
-	w.kqp, w.kcq, w.ksrq = k.QPs()[0], k.CQs()[0], k.SRQs()[0]
+	w.kqp, w.kcq, w.ksrq = k.QueuePairs()[0], k.CQs()[0], k.SRQs()[0]
 	t.Cleanup(func() {
 		for _, c := range []interface{ Close() error }{w.qp, w.srq, w.cq, w.ch, w.pd, w.dev} {
 			if err := c.Close(); err != nil && !errors.Is(err, uverbs.ErrClosed) {
