@@ -8,7 +8,7 @@ import (
 	"github.com/goverbs/goverbs/internal/abi"
 )
 
-const needPrivilege = "ports below 1024 need CAP_NET_BIND_SERVICE; with any port, " + newCredentials
+const needPrivilege = "a port below 1024 needs CAP_NET_BIND_SERVICE; with any other, " + newCredentials
 
 var bindHints = map[syscall.Errno]string{
 	syscall.EACCES:        needPrivilege,
@@ -23,15 +23,15 @@ var bindHints = map[syscall.Errno]string{
 //
 // C: rdma_bind_addr
 func (id *ID) Bind(addr netip.AddrPort) error {
-	var err error
-	errno := command(id, abi.RDMA_USER_CM_CMD_BIND, func(b *abi.RdmaUcmBind) {
-		b.Id = id.handle
-		b.AddrSize, err = putSockaddr(&b.Addr, addr)
-	})
+	var sa [128]byte
+	size, err := putSockaddr(&sa, addr)
 	if err != nil {
 		return &OpError{Op: "bind", Object: addr.String(), Err: err}
 	}
-	return hinted("bind", addr.String(), errno, bindHints)
+	err = command(id, abi.RDMA_USER_CM_CMD_BIND, func(b *abi.RdmaUcmBind) {
+		b.Id, b.AddrSize, b.Addr = id.handle, size, sa
+	})
+	return hinted("bind", addr.String(), err, bindHints)
 }
 
 // Listen lets connect requests come in, as events of type EventConnectRequest.
@@ -52,18 +52,17 @@ func (id *ID) Listen(backlog int) error {
 //
 // C: rdma_resolve_addr
 func (id *ID) ResolveAddr(src, dst netip.AddrPort, timeout time.Duration) error {
-	var err1, err2 error
-	errno := command(id, abi.RDMA_USER_CM_CMD_RESOLVE_ADDR, func(b *abi.RdmaUcmResolveAddr) {
-		b.Id, b.TimeoutMs = id.handle, milliseconds(timeout)
-		b.SrcSize, err1 = putSockaddr(&b.SrcAddr, src)
-		b.DstSize, err2 = putSockaddr(&b.DstAddr, dst)
-	})
-	for _, err := range []error{err1, err2} {
-		if err != nil {
-			return &OpError{Op: "resolve address", Object: dst.String(), Err: err}
-		}
+	const op = "resolve address"
+	body := abi.RdmaUcmResolveAddr{Id: id.handle, TimeoutMs: milliseconds(timeout)}
+	var err error
+	if body.SrcSize, err = putSockaddr(&body.SrcAddr, src); err != nil {
+		return &OpError{Op: op, Object: src.String(), Err: err}
 	}
-	return resolveError("resolve address", dst, errno)
+	if body.DstSize, err = putSockaddr(&body.DstAddr, dst); err != nil {
+		return &OpError{Op: op, Object: dst.String(), Err: err}
+	}
+	err = command(id, abi.RDMA_USER_CM_CMD_RESOLVE_ADDR, func(b *abi.RdmaUcmResolveAddr) { *b = body })
+	return resolveError(op, dst, err)
 }
 
 // ResolveRoute finds the path to the destination. EventRouteResolved or

@@ -29,6 +29,7 @@ func cmLink(t *testing.T, typ string) {
 		ip link set cmdummy up
 		ip addr add 10.78.0.1/24 dev cmdummy
 		ip addr add fd78::1/64 dev cmdummy nodad
+		ip addr add fe80::78/64 dev cmdummy nodad
 		rdma link add cmlink type `+typ+` netdev cmdummy`)
 	t.Cleanup(func() {
 		out := sh(t, "rdma resource show cm_id; rdma resource show qp; rdma resource show pd")
@@ -164,6 +165,8 @@ func TestCMPing(t *testing.T) {
 	for _, test := range []struct{ listen, host string }{
 		{"10.78.0.1:0", "10.78.0.1"},
 		{"[fd78::1]:0", "fd78::1"},
+		{"[fe80::78%cmdummy]:0", "fe80::78%cmdummy"},
+		{":0", "fe80::78%cmdummy"},
 		{":0", "10.78.0.1"},
 		{":0", "fd78::1"},
 		{"0.0.0.0:0", "10.78.0.1"},
