@@ -82,7 +82,7 @@ func TestWithoutPermission(t *testing.T) {
 	uverbsNode := node(t)
 	deny(uverbsNode)
 	says(t, nobody(child("open")), "open: uverbs: open device on gvsiw0: open "+uverbsNode+": permission denied: "+
-		"allow reading and writing it (`chmod 666 "+uverbsNode+"`) and, in a container, its device cgroup")
+		"allow reading and writing it (`chmod 666 "+uverbsNode+"`)")
 	deny("/dev/infiniband/rdma_cm")
 	says(t, nobody(child("open")), "open: rdmacm: open /dev/infiniband/rdma_cm: permission denied "+
 		"(the device node is normally mode 0666: check its mode, and in a container that the devices cgroup allows it)")

@@ -46,10 +46,12 @@ func fabric(t *testing.T) {
 			addr add fd82::1/64 dev gvhere nodad
 			link set gvhere up
 			route replace fd82::/64 dev gvhere mtu 1500
-			netns exec gvfar ip addr add 10.82.0.2/24 dev gvthere
-			netns exec gvfar ip addr add fd82::2/64 dev gvthere nodad
-			netns exec gvfar ip link set gvthere up
-			netns exec gvfar ip route replace fd82::/64 dev gvthere mtu 1500
+		END
+		ip -n gvfar -batch - <<-END
+			addr add 10.82.0.2/24 dev gvthere
+			addr add fd82::2/64 dev gvthere nodad
+			link set gvthere up
+			route replace fd82::/64 dev gvthere mtu 1500
 		END
 		../bin/rdmalink add gvsiw0 type siw netdev gvdummy
 		../bin/rdmalink add gvsiw1 type siw netdev gvhere

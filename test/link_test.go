@@ -102,6 +102,7 @@ func TestAddAndDelete(t *testing.T) {
 
 // TestLinkErrors pins the words to the errnos real kernels give.
 func TestLinkErrors(t *testing.T) {
+	noFabric(t) // of which the errors would tell
 	dummy(t, "err0", "10.1.1.1/24")
 	dummy(t, "err1", "10.1.2.1/24")
 	link(t, "siwerr", "siw", "err0")

@@ -8,6 +8,8 @@ import (
 	"runtime/pprof"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/goverbs/goverbs/mmap"
 )
 
@@ -16,6 +18,12 @@ import (
 func TestMain(m *testing.M) {
 	if role := os.Getenv(roleVariable); role != "" {
 		os.Exit(play(role))
+	}
+	// Linux 6.1's siw holds even root to the limit, which is 8 MiB.
+	forever := unix.Rlimit{Cur: unix.RLIM_INFINITY, Max: unix.RLIM_INFINITY}
+	if err := unix.Setrlimit(unix.RLIMIT_MEMLOCK, &forever); err != nil {
+		fmt.Fprintln(os.Stderr, "raise RLIMIT_MEMLOCK:", err)
+		os.Exit(1)
 	}
 	code := m.Run()
 	if n := mmap.Live(); n > 0 {

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"os/exec"
 	"regexp"
 	"runtime"
 	"strings"
@@ -38,6 +39,9 @@ func TestMemory(t *testing.T) {
 		"part of a Go slice": func(t *testing.T, pd *uverbs.PD) *uverbs.MR {
 			return must(pd.RegMR(make([]byte, 2*size)[333:size+333], allAccess))(t)
 		},
+		"relaxed ordering": func(t *testing.T, pd *uverbs.PD) *uverbs.MR {
+			return must(pd.AllocMR(size, allAccess|uverbs.AccessRelaxedOrdering, nil))(t)
+		},
 		"caller's mapping": func(t *testing.T, pd *uverbs.PD) *uverbs.MR {
 			b := must(syscall.Mmap(-1, 0, size, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED|syscall.MAP_ANON))(t)
 			t.Cleanup(func() { syscall.Munmap(b) })
@@ -59,6 +63,24 @@ func TestMemory(t *testing.T) {
 				t.Error("the data changed")
 			}
 		})
+	}
+}
+
+// TestMemoryAndFork: while other processes are started, and copies of this one's
+// memory with them, the device goes on to use the memory that this one sees.
+func TestMemoryAndFork(t *testing.T) {
+	fabric(t)
+	noLeak(t)
+	c, s := connect(t, setup{}, setup{})
+	slice := make([]byte, 4096)
+	mr := must(s.PD().RegMR(slice, allAccess))(t)
+	closeLater(t, mr)
+	start(t, exec.Command("sleep", "10")) // ends with the test
+	pattern(slice, 5)
+	c.post(uverbs.SendWR{WRID: 1, Opcode: uverbs.OpRDMARead, Flags: uverbs.SendSignaled, SGL: []uverbs.SGE{c.mr.SGE(0, 4096)}, RemoteAddr: mr.Addr(), RKey: mr.RKey()})
+	c.sent("1 RDMA_READ success")
+	if !bytes.Equal(slice, c.mr.Bytes()[:4096]) {
+		t.Error("the device reads other memory")
 	}
 }
 

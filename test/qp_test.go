@@ -1,0 +1,79 @@
+//go:build vm
+
+package test
+
+import (
+	"errors"
+	"syscall"
+	"testing"
+
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// TestCreateQP: a QP can hold at least what was asked for, and what it says.
+func TestCreateQP(t *testing.T) {
+	noLeak(t)
+	k := newKit(t)
+	for _, asked := range []uverbs.QPCap{
+		{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1},
+		{MaxSendWR: 100, MaxRecvWR: 200, MaxSendSGE: 6, MaxRecvSGE: 6, MaxInline: 80},
+		{MaxRecvWR: 4, MaxRecvSGE: 1}, // siw wants a send queue all the same
+		{MaxSendWR: 4, MaxSendSGE: 1},
+	} {
+		qp := must(k.pd.CreateQP(&uverbs.QPOptions{SendCQ: k.cq, RecvCQ: k.cq, Cap: asked}))(t)
+		got := qp.Cap()
+		if got.MaxSendWR < asked.MaxSendWR || got.MaxRecvWR < asked.MaxRecvWR || got.MaxSendSGE < asked.MaxSendSGE ||
+			got.MaxRecvSGE < asked.MaxRecvSGE || got.MaxInline < asked.MaxInline {
+			t.Errorf("asked for %+v, got %+v", asked, got)
+		}
+		recvs := make([]uverbs.RecvWR, got.MaxRecvWR+1)
+		if n, err := qp.PostRecv(recvs); n != int(got.MaxRecvWR) || err == nil {
+			t.Errorf("%+v: %d receives posted, %v", got, n, err)
+		}
+		if qp.Type() != uverbs.QPTypeRC {
+			t.Errorf("it is %v", qp.Type())
+		}
+		if err := qp.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := qp.Close(); !errors.Is(err, uverbs.ErrClosed) {
+			t.Error(err)
+		}
+	}
+}
+
+// TestCreateQPRefused: what siw has not got.
+func TestCreateQPRefused(t *testing.T) {
+	noLeak(t)
+	k := newKit(t)
+	fair := uverbs.QPCap{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}
+	huge := fair
+	huge.MaxSendWR = must(k.dev.Query())(t).MaxQPWR + 1
+	wide := fair
+	wide.MaxRecvSGE = 7
+	for _, test := range []struct {
+		opts uverbs.QPOptions
+		want error
+	}{
+		{uverbs.QPOptions{SendCQ: k.cq, RecvCQ: k.cq, Cap: huge}, syscall.EINVAL},
+		{uverbs.QPOptions{SendCQ: k.cq, RecvCQ: k.cq, Cap: wide}, syscall.EINVAL},
+		{uverbs.QPOptions{SendCQ: k.cq, Cap: fair}, syscall.EINVAL},
+		{uverbs.QPOptions{SendCQ: k.cq, RecvCQ: k.cq, Cap: fair, Type: uverbs.QPTypeUD}, uverbs.ErrNotSupported},
+		{uverbs.QPOptions{SendCQ: k.cq, RecvCQ: k.cq, Cap: fair, Type: uverbs.QPTypeUC}, uverbs.ErrNotSupported},
+	} {
+		if _, err := k.pd.CreateQP(&test.opts); !errors.Is(err, test.want) {
+			t.Errorf("%+v: %v, want %v", test.opts, err, test.want)
+		}
+	}
+}
+
+// TestSignalAll: every send of such a QP completes.
+func TestSignalAll(t *testing.T) {
+	fabric(t)
+	noLeak(t)
+	var all setup
+	all.cfg.QP.SignalAll = true
+	c, _ := connect(t, all, setup{})
+	c.post(c.peer(uverbs.SendWR{WRID: 1, Opcode: uverbs.OpRDMAWrite, SGL: []uverbs.SGE{c.mr.SGE(0, 8)}}))
+	c.sent("1 RDMA_WRITE success")
+}
