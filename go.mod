@@ -3,8 +3,9 @@ module github.com/goverbs/goverbs
 go 1.25.0
 
 require (
-	github.com/google/go-cmp v0.7.0 // indirect
-	github.com/vishvananda/netlink v1.3.1 // indirect
-	github.com/vishvananda/netns v0.0.5 // indirect
-	golang.org/x/sys v0.46.0 // indirect
+	github.com/google/go-cmp v0.7.0
+	github.com/vishvananda/netlink v1.3.1
+	golang.org/x/sys v0.46.0
 )
+
+require github.com/vishvananda/netns v0.0.5 // indirect
