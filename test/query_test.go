@@ -29,6 +29,8 @@ func devinfo(t *testing.T, device string) map[string]string {
 	return fields
 }
 
+func onLinux61() bool { return strings.HasPrefix(os.Getenv("GOVERBS_VM"), "6.1.") }
+
 // TestQueryDevice compares with rdma-core.
 func TestQueryDevice(t *testing.T) {
 	noLeak(t)
@@ -78,7 +80,11 @@ func TestQueryGID(t *testing.T) {
 	netdev := must(net.InterfaceByName("gvdummy"))(t)
 	var want uverbs.GID
 	copy(want[:], netdev.HardwareAddr)
-	if diff := cmp.Diff([]uverbs.GIDEntry{{GID: want, Port: 1, NetdevIndex: uint32(netdev.Index)}}, table); diff != "" {
+	behind := uint32(netdev.Index)
+	if onLinux61() {
+		behind = 0 // it tells no interface for iWARP
+	}
+	if diff := cmp.Diff([]uverbs.GIDEntry{{GID: want, Port: 1, NetdevIndex: behind}}, table); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff(&table[0], must(k.dev.QueryGID(1, 0))(t)); diff != "" {
@@ -106,7 +112,7 @@ func TestQueryQP(t *testing.T) {
 	c, s := connect(t, setup{}, setup{})
 	tells := func(want uverbs.QPState) {
 		t.Helper()
-		if strings.HasPrefix(os.Getenv("GOVERBS_VM"), "6.1.") {
+		if onLinux61() {
 			want = uverbs.QPStateReset // 6.1's siw leaves the field alone
 		}
 		if attr := must(c.QP().Query())(t); attr.State != want {
