@@ -28,19 +28,20 @@ func rping(program, line string) *exec.Cmd {
 	return exec.Command(words[0], words[1:]...)
 }
 
-// rpingPort is 7174 as the kernel's tables of TCP connections show it.
-const rpingPort = ":1C06 "
-
 // serveRping starts a server and waits until its port listens, in its network
-// namespace: siw listens with TCP.
-func serveRping(t *testing.T, cmd *exec.Cmd) *running {
+// namespace: siw listens with TCP. A client that comes too early is refused, and
+// C's then never ends.
+func serveRping(t *testing.T, cmd *exec.Cmd) *running { return servePort(t, cmd, 7174) }
+
+func servePort(t *testing.T, cmd *exec.Cmd, port int) *running {
 	t.Helper()
 	server := launch(t, cmd)
+	local := fmt.Sprintf(":%04X ", port)
 	for range 2000 {
 		for _, table := range []string{"tcp", "tcp6"} {
 			text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/net/%s", server.Process.Pid, table))
 			for _, line := range strings.Split(string(text), "\n") {
-				if before, after, ok := strings.Cut(line, rpingPort); ok && len(before) < 40 && strings.Contains(after, " 0A ") {
+				if before, after, ok := strings.Cut(line, local); ok && len(before) < 40 && strings.Contains(after, " 0A ") {
 					return server
 				}
 			}
@@ -54,7 +55,9 @@ func serveRping(t *testing.T, cmd *exec.Cmd) *running {
 // pinged are the two ends of a run; C prints its farewell on stderr, we nothing.
 func pinged(t *testing.T, server, client *running) (serverOut, clientOut output) {
 	t.Helper()
-	clientOut, serverOut = client.end(), server.end()
+	clientOut = client.end()
+	server.within(20 * time.Second)
+	serverOut = server.end()
 	if serverOut.Code != 0 || clientOut.Code != 0 {
 		t.Errorf("%s\n%s", server.brief(serverOut), client.brief(clientOut))
 	}
@@ -69,31 +72,39 @@ func pinged(t *testing.T, server, client *running) (serverOut, clientOut output)
 	return serverOut, clientOut
 }
 
-// TestRping is every pair of programs over every kind of link.
+// TestRping is every pair of programs over every kind of link. Four connections
+// go on side by side unless they poll: there are two CPUs.
 func TestRping(t *testing.T) {
 	fabric(t)
-	for _, pair := range []struct{ server, client string }{
-		{"C", "Go"}, {"Go", "C"}, {"Go", "Go"},
-		{"C", "Go poll"}, {"Go poll", "C"}, {"Go poll", "Go poll"},
+	for _, pair := range []struct {
+		server, client string
+		sideBySide     bool
+	}{
+		{"C", "Go", true}, {"Go", "C", true}, {"Go", "Go", true},
+		{"C", "Go poll", false}, {"Go poll", "C", false}, {"Go poll", "Go poll", false},
 	} {
-		for _, at := range []struct {
-			name, addr string
-			far        bool
-		}{
-			{"dummy IPv4", dummyIPv4, false}, {"dummy IPv6", dummyIPv6, false},
-			{"veth IPv4", farIPv4, true}, {"veth IPv6", farIPv6, true},
-		} {
-			t.Run(fmt.Sprintf("%s serves %s, %s", pair.server, pair.client, at.name), func(t *testing.T) {
-				noLeak(t)
-				cmd := rping(pair.server, "-s -a "+at.addr)
-				if at.far {
+		t.Run(fmt.Sprintf("%s serves %s", pair.server, pair.client), func(t *testing.T) {
+			noLeak(t)
+			var ends [][2]*running
+			for i, addr := range []string{dummyIPv4, dummyIPv6, farIPv4, farIPv6} {
+				port := 7174 + i
+				line := fmt.Sprintf(" -p %d -a %s", port, addr)
+				cmd := rping(pair.server, "-s"+line)
+				if addr == farIPv4 || addr == farIPv6 {
 					cmd = inFarSpace(cmd)
 				}
-				server := serveRping(t, cmd)
-				client := launch(t, rping(pair.client, "-c -V -C 1000 -a "+at.addr))
-				pinged(t, server, client)
-			})
-		}
+				server := servePort(t, cmd, port)
+				client := launch(t, rping(pair.client, "-c -V -C 1000"+line))
+				if ends = append(ends, [2]*running{server, client}); !pair.sideBySide {
+					pinged(t, server, client)
+				}
+			}
+			for _, end := range ends {
+				if pair.sideBySide {
+					pinged(t, end[0], end[1])
+				}
+			}
+		})
 	}
 }
 
@@ -293,5 +304,21 @@ func TestRpingRefused(t *testing.T) {
 		if out.Code != 1 || !strings.Contains(out.Err, want) {
 			t.Errorf("%s: %+v", line, out)
 		}
+	}
+}
+
+// TestRpingLo: over lo as rdmalink makes it ready, to the address it gave lo and
+// to 127.0.0.1, which C can't reach.
+func TestRpingLo(t *testing.T) {
+	newNetns(t)
+	if out := rdmalink(t, "add --fix-netdev siwlo type siw netdev lo"); out.Code != 0 {
+		t.Fatalf("%+v", out)
+	}
+	t.Cleanup(func() { rdmalink(t, "del siwlo") })
+	for _, test := range []struct{ server, client, addr string }{
+		{"Go", "Go", "192.0.2.1"}, {"Go", "Go", "127.0.0.1"}, {"C", "Go", "127.0.0.1"}, {"Go", "C", "192.0.2.1"},
+	} {
+		server := serveRping(t, rping(test.server, "-s"))
+		pinged(t, server, launch(t, rping(test.client, "-c -V -C 20 -a "+test.addr)))
 	}
 }

@@ -32,7 +32,7 @@ func launch(t *testing.T, cmd *exec.Cmd) *running {
 		t.Fatal(err)
 	}
 	r.out, r.err = newTranscript(stdout), newTranscript(stderr)
-	r.within(2 * time.Minute)
+	r.within(3 * time.Minute)
 	t.Cleanup(func() {
 		r.late.Stop()
 		cmd.Process.Kill()
