@@ -1,5 +1,6 @@
-// Rdmalink adds, deletes and shows RDMA links, as iproute2's rdma does, from
-// one static binary that needs nothing but the kernel.
+// Rdmalink adds, deletes and shows RDMA links, as iproute2's rdma does, and pings
+// over them, as librdmacm's rping does, from one static binary that needs nothing
+// but the kernel.
 package main
 
 import (
