@@ -33,20 +33,28 @@ func (c *Conn) settle(ctx context.Context, cfg *Config, ev *Event) error {
 		return nil
 	}
 	err := c.postNothing(uverbs.OpRDMARead, uverbs.SendSignaled)
-	for err == nil {
+	for due, silent := 1, 0; err == nil && due > 0; {
 		var wcs [1]uverbs.WC
 		wait, cancel := context.WithTimeout(ctx, settleKick)
 		_, err = c.SendCQ().Wait(wait, wcs[:])
 		cancel()
-		if !errors.Is(err, context.DeadlineExceeded) {
+		if err == nil {
+			due--
+			if wcs[0].Status != uverbs.StatusSuccess { // then the WRITEs complete too
+				due, silent = due+silent, 0
+			}
+			continue
+		}
+		if !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
 			break
 		}
-		// A full queue will do too: then there is enough under way.
-		if err = c.postNothing(uverbs.OpRDMAWrite, 0); errors.Is(err, uverbs.ErrQueueFull) {
-			err = nil
-		}
-		if ctx.Err() != nil {
-			break
+		switch err = c.postNothing(uverbs.OpRDMAWrite, 0); {
+		case errors.Is(err, uverbs.ErrQueueFull):
+			err = nil // there is enough under way
+		case cfg.QP.SignalAll:
+			due++
+		default:
+			silent++
 		}
 	}
 	return ctx.Err()
