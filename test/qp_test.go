@@ -67,13 +67,16 @@ func TestCreateQPRefused(t *testing.T) {
 	}
 }
 
-// TestSignalAll: every send of such a QP completes.
+// TestSignalAll: every send of such a QP completes, and nothing else does, of
+// all that Dial may have to send before.
 func TestSignalAll(t *testing.T) {
 	fabric(t)
 	noLeak(t)
 	var all setup
 	all.cfg.QP.SignalAll = true
-	c, _ := connect(t, all, setup{})
-	c.post(c.peer(uverbs.SendWR{WRID: 1, Opcode: uverbs.OpRDMAWrite, SGL: []uverbs.SGE{c.mr.SGE(0, 8)}}))
-	c.sent("1 RDMA_WRITE success")
+	for range 20 {
+		c, _ := connect(t, all, setup{})
+		c.post(c.peer(uverbs.SendWR{WRID: 1, Opcode: uverbs.OpRDMAWrite, SGL: []uverbs.SGE{c.mr.SGE(0, 8)}}))
+		c.sent("1 RDMA_WRITE success")
+	}
 }
