@@ -64,7 +64,7 @@ func failures() []failure {
 	wrongRKey := func(wr *uverbs.SendWR) { wr.RKey ^= 0x5500 }
 	beyond := func(wr *uverbs.SendWR) { wr.RemoteAddr += memorySize - 4 }
 	wrongLKey := func(wr *uverbs.SendWR) { wr.SGL[0].LKey ^= 0x5500 }
-	tooFar := func(wr *uverbs.SendWR) { wr.SGL[0].Length = memorySize }
+	tooFar := func(wr *uverbs.SendWR) { wr.SGL[0].Addr += memorySize - sendFrom - 4 }
 	return []failure{
 		{"SEND, no receive posted", setup{}, setup{}, wrong(uverbs.OpSend, 8, nil),
 			"1 SEND success", ""},
