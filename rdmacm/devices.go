@@ -12,7 +12,7 @@ import (
 var devices = deviceTable{open: uverbs.OpenIndex, shared: make(map[uint32]*sharedDevice)}
 
 type deviceTable struct {
-	open func(index uint32) (*uverbs.Device, error)
+	open func(index uint32, guid uverbs.GUID) (*uverbs.Device, error)
 
 	mu     sync.Mutex
 	shared map[uint32]*sharedDevice
@@ -34,7 +34,7 @@ func (t *deviceTable) get(index uint32, guid uverbs.GUID) (*sharedDevice, error)
 		s.refs++
 		return s, nil
 	}
-	dev, err := t.open(index)
+	dev, err := t.open(index, guid)
 	if err != nil {
 		return nil, err
 	}

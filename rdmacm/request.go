@@ -6,6 +6,8 @@ import (
 	"net"
 	"net/netip"
 	"sync/atomic"
+
+	"github.com/goverbs/goverbs/uverbs"
 )
 
 // Request is a peer's wish to connect. Exactly one of Accept and Reject has to
@@ -16,8 +18,9 @@ type Request struct {
 	// LocalAddr and RemoteAddr are the two ends.
 	LocalAddr, RemoteAddr netip.AddrPort
 	// DeviceIndex is the kernel's number of the RDMA device that the request
-	// came in over, as uverbs.OpenIndex takes it: to choose a Config.PD.
+	// came in over, as uverbs.OpenIndex takes it, with the device's GUID: to choose a Config.PD.
 	DeviceIndex uint32
+	NodeGUID    uverbs.GUID
 
 	hub      *hub
 	id       *ID
@@ -33,8 +36,8 @@ func (l *Listener) request(ev *Event) (*Request, error) {
 	return &Request{
 		PrivateData: ev.Param.PrivateData,
 		LocalAddr:   addr.Local, RemoteAddr: addr.Remote,
-		DeviceIndex: addr.DeviceIndex,
-		hub:         l.hub, id: ev.ID,
+		DeviceIndex: addr.DeviceIndex, NodeGUID: addr.NodeGUID,
+		hub: l.hub, id: ev.ID,
 	}, nil
 }
 

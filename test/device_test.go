@@ -24,7 +24,7 @@ func TestDevices(t *testing.T) {
 		if !strings.Contains(theirs, info.Name) || info.Driver != uverbs.DriverSIW {
 			t.Errorf("%+v\n%s", info, theirs)
 		}
-		for _, dev := range []*uverbs.Device{must(uverbs.Open(info.Name))(t), must(uverbs.OpenIndex(info.Index))(t)} {
+		for _, dev := range []*uverbs.Device{must(uverbs.Open(info.Name))(t), must(uverbs.OpenIndex(info.Index, info.NodeGUID))(t)} {
 			if dev.Info() != info {
 				t.Errorf("%+v, listed as %+v", dev.Info(), info)
 			}

@@ -57,7 +57,7 @@ func TestQueryPort(t *testing.T) {
 	noLeak(t)
 	k := newKit(t)
 	port := must(k.dev.QueryPort(1))(t)
-	got := []any{port.State, port.LinkLayer, port.GIDTableLen, port.PKeyTabLen, port.ActiveMTU.Bytes()}
+	got := []any{port.State, port.LinkLayer, port.GIDTableLen, port.PKeyTableLen, port.ActiveMTU.Bytes()}
 	if diff := cmp.Diff([]any{netlinkrdma.PortActive, uverbs.LinkEthernet, uint32(1), uint32(0), 1024}, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -74,6 +74,11 @@ func (t EventType) ofPort() bool {
 	return false
 }
 
+// endsQP holds for the events that a QP of a connected type does not survive.
+func (t EventType) endsQP() bool {
+	return t == EventQPFatal || t == EventQPReqErr || t == EventQPAccessErr
+}
+
 // asyncEvents is a device's event descriptor, and who its cookies stand for.
 type asyncEvents struct {
 	reader  *eventReader
@@ -132,6 +137,9 @@ func (d *Device) AsyncEvent(ctx context.Context) (AsyncEvent, error) {
 			continue
 		}
 		if e, ok := d.events.decode(record); ok {
+			if e.QP != nil && e.Type.endsQP() {
+				e.QP.failed()
+			}
 			return e, nil
 		}
 	}

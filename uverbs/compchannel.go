@@ -60,7 +60,7 @@ func (ch *CompChannel) open() error {
 //
 // C: ibv_destroy_comp_channel
 func (ch *CompChannel) Close() error {
-	return ch.close(func() error { return ch.destroyed(ch.reader.file.Close()) })
+	return ch.close(nothing, ch.reader.file.Close)
 }
 
 func (ch *CompChannel) add(cq *CQ) {

@@ -69,15 +69,15 @@ func (d *Device) CreateCQ(entries int, opts *CQOptions) (*CQ, error) {
 func (cq *CQ) create(entries int, opts *CQOptions) error {
 	r := &CQRequest{CQE: uint32(min(max(entries, 1), math.MaxInt32))}
 	r.creation = cq.dev.creation(func(u UHW) error { return cq.issueCreate(r, opts.CompVector, u) })
+	ring, err := cq.dev.provider.CreateCQ(r)
+	if err != nil {
+		return r.abandon(err, func() error { return cq.issueDestroy(r.Handle) })
+	}
+	cq.handle, cq.cqe, cq.ring, cq.memory = r.Handle, int(r.CQE), ring, r.queueMemory
 	cq.dev.events.add(cq.cookie, AsyncEvent{CQ: cq})
 	if cq.channel != nil {
 		cq.channel.add(cq)
 	}
-	ring, err := cq.dev.provider.CreateCQ(r)
-	if err != nil {
-		return cq.abandonCreate(r, err)
-	}
-	cq.handle, cq.cqe, cq.ring, cq.memory = r.Handle, int(r.CQE), ring, r.queueMemory
 	return nil
 }
 
@@ -100,11 +100,6 @@ func (cq *CQ) issueCreate(r *CQRequest, vector uint32, u UHW) error {
 	return nil
 }
 
-func (cq *CQ) abandonCreate(r *CQRequest, err error) error {
-	cq.unlist()
-	return r.abandon(err, func() error { return cq.issueDestroy(r.Handle) })
-}
-
 // Device returns the device that the CQ belongs to.
 func (cq *CQ) Device() *Device { return cq.dev }
 
@@ -125,11 +120,10 @@ func (cq *CQ) Poll(wcs []WC) (int, error) {
 	n, err := cq.ring.Poll(wcs[old:])
 	n += old
 	made := take(wcs[n:], &cq.made)
+	failed := cq.failedQPs(wcs[old:n])
 	cq.mu.Unlock()
-	for i := range wcs[old:n] {
-		if wc := &wcs[old+i]; wc.Status != StatusSuccess {
-			cq.failed(wc.QPN)
-		}
+	for _, qp := range failed {
+		qp.failed()
 	}
 	return n + made, err
 }
@@ -142,17 +136,6 @@ func take(wcs []WC, list *[]WC) int {
 	n := copy(wcs, *list)
 	*list = (*list)[:copy(*list, (*list)[n:])]
 	return n
-}
-
-// failed passes on that a QP's work request ended in an error, which no QP of a
-// connected type survives.
-func (cq *CQ) failed(qpn uint32) {
-	cq.mu.Lock()
-	qp := cq.qps[qpn]
-	cq.mu.Unlock()
-	if qp != nil {
-		qp.failed()
-	}
 }
 
 // complete adds a completion made in user space.

@@ -1,8 +1,6 @@
 package uverbs
 
 import (
-	"slices"
-
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/ioctl"
 )
@@ -12,13 +10,10 @@ import (
 //
 // C: ibv_destroy_cq
 func (cq *CQ) Close() error {
-	return cq.close(cq.destroy)
+	return cq.close(func() error { return cq.issueDestroy(cq.handle) }, cq.release)
 }
 
-func (cq *CQ) destroy() error {
-	if err := cq.issueDestroy(cq.handle); err != nil {
-		return cq.destroyed(err)
-	}
+func (cq *CQ) release() error {
 	cq.mu.Lock()
 	cq.closed = true
 	err := cq.memory.free()
@@ -58,39 +53,53 @@ func (cq *CQ) isGone() bool {
 	}
 }
 
+// addQP makes qp the one that completions with its number speak of. The kernel
+// gives the numbers of destroyed QPs to new ones at once, so what the ring holds
+// by now, before qp had any work, is another one's and leaves the ring first.
 func (cq *CQ) addQP(qp *QP) {
 	cq.mu.Lock()
-	defer cq.mu.Unlock()
+	delete(cq.qps, qp.num)
+	failed := cq.drain()
 	cq.qps[qp.num] = qp
+	cq.mu.Unlock()
+	for _, other := range failed {
+		other.failed()
+	}
 }
 
-// removeQP forgets a QP that is gone in the kernel, which may give its number to
-// another one at once. So that the old one's failed completions do not speak for
-// the new one, everything completed until now leaves the ring.
 func (cq *CQ) removeQP(qp *QP) {
 	cq.mu.Lock()
+	defer cq.mu.Unlock()
 	if cq.qps[qp.num] == qp {
 		delete(cq.qps, qp.num)
 	}
-	drained := cq.drain()
-	cq.mu.Unlock()
-	for i := range drained {
-		if drained[i].Status != StatusSuccess && drained[i].QPN != qp.num {
-			cq.failed(drained[i].QPN)
-		}
-	}
 }
 
-// drain moves completions from the ring to old, no more than the ring can hold.
-func (cq *CQ) drain() []WC {
-	start := len(cq.old)
+// drain moves completions from the ring to old, no more than the ring can hold,
+// and tells whose failed.
+func (cq *CQ) drain() (failed []*QP) {
 	var batch [16]WC
 	for len(cq.old) < cq.cqe {
 		n, err := cq.ring.Poll(batch[:])
 		cq.old = append(cq.old, batch[:n]...)
+		failed = append(failed, cq.failedQPs(batch[:n])...)
 		if n < len(batch) || err != nil {
 			break
 		}
 	}
-	return slices.Clone(cq.old[start:])
+	return failed
+}
+
+// failedQPs finds the QPs of completions that were no success. It is called with
+// the lock held that the completions were taken under, for the numbers may be
+// other QPs' later.
+func (cq *CQ) failedQPs(wcs []WC) (failed []*QP) {
+	for i := range wcs {
+		if wcs[i].Status != StatusSuccess {
+			if qp := cq.qps[wcs[i].QPN]; qp != nil {
+				failed = append(failed, qp)
+			}
+		}
+	}
+	return failed
 }

@@ -17,42 +17,12 @@ type Device struct {
 	node
 	info        DeviceInfo
 	file        *deviceFile
-	provider    ProviderContext // nil when the program links none
+	provider    ProviderContext // nil when the program links none that fits
+	foreign     string          // why a provider that is linked does not
 	compVectors uint32
 	cookies     atomic.Uint64
 	events      *asyncEvents
 	cleanup     runtime.Cleanup
-}
-
-// Open opens the RDMA device of that name, such as "siw0".
-//
-// C: ibv_open_device
-func Open(name string) (*Device, error) {
-	infos, err := Devices()
-	if err != nil {
-		return nil, err
-	}
-	for _, info := range infos {
-		if info.Name == name {
-			return info.Open()
-		}
-	}
-	return nil, &Error{Op: "open", Object: name, Err: ErrNoDevice, Hint: haveDevices(infos)}
-}
-
-// OpenIndex opens the RDMA device with that kernel index, which is how
-// connection management names the device it chose.
-func OpenIndex(index uint32) (*Device, error) {
-	infos, err := Devices()
-	if err != nil {
-		return nil, err
-	}
-	for _, info := range infos {
-		if info.Index == index {
-			return info.Open()
-		}
-	}
-	return nil, &Error{Op: "open", Object: fmt.Sprintf("device index %d", index), Err: ErrNoDevice, Hint: haveDevices(infos)}
 }
 
 // NewDevice makes a Device of an open uverbs file, the kernel's or one that
@@ -85,7 +55,8 @@ func (d *Device) getContext() error {
 		return d.getContextBare()
 	}
 	if low, high := p.ABI(); d.info.ABI < low || d.info.ABI > high {
-		return d.fail("open", ErrNotSupported, fmt.Sprintf("the kernel's %v driver speaks ABI %d, this provider %d to %d", d.info.Driver, d.info.ABI, low, high))
+		d.foreign = fmt.Sprintf("the kernel's %v driver speaks ABI %d, the provider linked in %d to %d", d.info.Driver, d.info.ABI, low, high)
+		return d.getContextBare()
 	}
 	r := &ContextRequest{creation: d.creation(d.issueGetContext), Info: d.info}
 	ctx, err := p.OpenContext(r)
@@ -126,7 +97,7 @@ func (d *Device) CompVectors() uint32 { return d.compVectors }
 //
 // C: ibv_close_device
 func (d *Device) Close() error {
-	return d.close(func() error {
+	return d.close(nothing, func() error {
 		d.cleanup.Stop()
 		return errors.Join(d.events.close(), d.file.Close())
 	})
@@ -146,6 +117,9 @@ func (d *Device) request(object, method uint16) *ioctl.Request {
 
 // noProvider explains why an object with queues can't be made.
 func (d *Device) noProvider(op, object string) error {
+	if d.foreign != "" {
+		return &Error{Op: op, Object: object, Device: d.info.Name, Err: ErrNoProvider, Hint: d.foreign}
+	}
 	return &Error{Op: op, Object: object, Device: d.info.Name, Err: ErrNoProvider,
 		Hint: fmt.Sprintf("import _ %q, if it exists for this driver", fmt.Sprintf("github.com/goverbs/goverbs/provider/%v", d.info.Driver))}
 }

@@ -111,8 +111,13 @@ func TestOtherABI(t *testing.T) {
 	noLeaks(t, k)
 	info := siw0
 	info.ABI = 2
-	_, err := uverbs.NewDevice(info, k)
-	if !errors.Is(err, uverbs.ErrNotSupported) || !strings.Contains(err.Error(), "siw driver speaks ABI 2, this provider 1 to 1") {
+	dev := must[*uverbs.Device](t)(uverbs.NewDevice(info, k))
+	defer dev.Close()
+	if _, err := dev.Query(); err != nil {
+		t.Error(err)
+	}
+	_, err := dev.CreateCQ(1, nil)
+	if !errors.Is(err, uverbs.ErrNoProvider) || !strings.Contains(err.Error(), "siw driver speaks ABI 2, the provider linked in 1 to 1") {
 		t.Error(err)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"runtime"
 	"sync"
-	"sync/atomic"
 
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/mmap"
@@ -16,8 +15,9 @@ import (
 // close. It may: who still had a queue would keep its Device reachable.
 type deviceFile struct {
 	ioctl.File
-	closed atomic.Bool
-	mu     sync.Mutex
+	life   sync.RWMutex // held for reading by calls, for writing by Close
+	closed bool
+	mu     sync.Mutex // guards what follows
 	queues map[*mmap.Region]struct{}
 	pins   map[*runtime.Pinner]struct{} // of registered Go memory; a Pinner forgotten while it pins ends the process
 }
@@ -29,7 +29,9 @@ func newDeviceFile(f ioctl.File) *deviceFile {
 // Ioctl refuses calls after Close, when the descriptor's number may be another
 // file's.
 func (f *deviceFile) Ioctl(r *ioctl.Request) error {
-	if f.closed.Load() {
+	f.life.RLock()
+	defer f.life.RUnlock()
+	if f.closed {
 		return ErrClosed
 	}
 	return f.File.Ioctl(r)
@@ -69,7 +71,9 @@ func (f *deviceFile) unpin(p *runtime.Pinner) {
 // context alive. The objects have returned theirs; what a provider mapped for the
 // whole device is still there.
 func (f *deviceFile) Close() error {
-	f.closed.Store(true)
+	f.life.Lock()
+	defer f.life.Unlock()
+	f.closed = true
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var errs []error

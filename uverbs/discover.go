@@ -28,29 +28,33 @@ type DeviceInfo struct {
 //
 // C: ibv_get_device_list
 func Devices() ([]DeviceInfo, error) {
-	infos, err := devicesFromNetlink()
+	infos, _, err := list()
+	return infos, err
+}
+
+// list also tells why it left devices out.
+func list() (infos []DeviceInfo, skipped, err error) {
+	infos, skipped, err = devicesFromNetlink()
 	if err == nil {
-		return infos, nil
+		return infos, skipped, nil
 	}
 	infos, sysErr := devicesFromSysfs("/sys")
 	if sysErr != nil {
-		return nil, &Error{Op: "list", Object: "devices", Err: errors.Join(err, sysErr), Hint: "is the RDMA core loaded? (`modprobe ib_uverbs`)"}
+		return nil, nil, &Error{Op: "list", Object: "devices", Err: errors.Join(err, sysErr), Hint: "is the RDMA core loaded? (`modprobe ib_uverbs`)"}
 	}
-	return infos, nil
+	return infos, nil, nil
 }
 
-func devicesFromNetlink() ([]DeviceInfo, error) {
+func devicesFromNetlink() (infos []DeviceInfo, skipped, err error) {
 	var nl netlinkrdma.Client
 	devices, err := nl.Devices()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	infos := make([]DeviceInfo, 0, len(devices))
-	var firstErr error
 	for _, d := range devices {
 		c, err := nl.UverbsCharDev(d.Index)
 		if err != nil {
-			firstErr = errors.Join(firstErr, err)
+			skipped = errors.Join(skipped, err)
 			continue // no uverbs node, such as an InfiniBand SMI device; or gone since
 		}
 		infos = append(infos, DeviceInfo{
@@ -59,10 +63,10 @@ func devicesFromNetlink() ([]DeviceInfo, error) {
 			Node: "/dev/infiniband/" + c.Name, rdev: makedev(c.Major, c.Minor),
 		})
 	}
-	if len(infos) == 0 && firstErr != nil {
-		return nil, firstErr
+	if len(infos) == 0 && skipped != nil {
+		return nil, nil, skipped
 	}
-	return infos, nil
+	return infos, skipped, nil
 }
 
 // Open opens the device.

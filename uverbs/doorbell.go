@@ -16,7 +16,8 @@ func newDoorbell(dev *Device, qpHandle uint32) *Doorbell {
 	in := &abi.IbUverbsPostSend{QpHandle: qpHandle, WqeSize: sendWRSize}
 	r := writeCommand(dev, abi.IB_USER_VERBS_CMD_POST_SEND, in)
 	ioctl.Out(r, abi.UVERBS_ATTR_CORE_OUT, new(abi.IbUverbsPostSendResp))
-	return &Doorbell{file: dev.file, req: r}
+	// Straight to the kernel: a QP is closed before its device.
+	return &Doorbell{file: dev.file.File, req: r}
 }
 
 // Ring issues the doorbell and allocates nothing. The error is a syscall.Errno.

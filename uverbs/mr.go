@@ -3,6 +3,7 @@ package uverbs
 import (
 	"errors"
 	"fmt"
+	"math"
 	"runtime"
 	"syscall"
 
@@ -119,9 +120,15 @@ func (mr *MR) LKey() uint32 { return mr.lkey }
 func (mr *MR) RKey() uint32 { return mr.rkey }
 
 // SGE names n bytes of the region from off on, for a work request. The device
-// checks the bounds when it carries the request out.
+// checks the bounds when it carries the request out; an SGE can't name more than
+// 4 GiB less one byte, nor less than nothing, and such an n is named as the most,
+// never as something shorter.
 func (mr *MR) SGE(off, n int) SGE {
-	return SGE{Addr: mr.Addr() + uint64(off), Length: uint32(n), LKey: mr.lkey}
+	length := uint32(math.MaxUint32)
+	if n >= 0 && uint64(n) < math.MaxUint32 {
+		length = uint32(n)
+	}
+	return SGE{Addr: mr.Addr() + uint64(off), Length: length, LKey: mr.lkey}
 }
 
 // Close ends the registration and frees memory that came with the region. Work
@@ -129,14 +136,16 @@ func (mr *MR) SGE(off, n int) SGE {
 //
 // C: ibv_dereg_mr
 func (mr *MR) Close() error {
-	err := mr.close(func() error {
-		r := mr.pd.dev.request(abi.UVERBS_OBJECT_MR, abi.UVERBS_METHOD_MR_DESTROY)
-		r.Handle(abi.UVERBS_ATTR_DESTROY_MR_HANDLE, mr.handle)
-		return mr.destroyed(r.Do(mr.pd.dev.file))
-	})
-	if err != nil {
-		return err
-	}
+	return mr.close(mr.destroy, mr.release)
+}
+
+func (mr *MR) destroy() error {
+	r := mr.pd.dev.request(abi.UVERBS_OBJECT_MR, abi.UVERBS_METHOD_MR_DESTROY)
+	r.Handle(abi.UVERBS_ATTR_DESTROY_MR_HANDLE, mr.handle)
+	return r.Do(mr.pd.dev.file)
+}
+
+func (mr *MR) release() error {
 	if mr.own != nil {
 		return mr.own.Close()
 	}

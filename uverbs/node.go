@@ -15,6 +15,10 @@ type node struct {
 	parents []*node
 	users   map[*node]struct{}
 	state   nodeState
+
+	// life is held for reading by calls that name the object to the kernel, and
+	// for writing by Close, after which the number may be another object's.
+	life sync.RWMutex
 }
 
 type nodeState int
@@ -75,19 +79,25 @@ func (n *node) rename(name string) {
 }
 
 // close takes n out of the graph if nothing uses it and destroy agrees. When
-// destroy fails the object stays alive, as it does in the kernel.
-func (n *node) close(destroy func() error) error {
+// destroy fails the object stays alive, as it does in the kernel; when it
+// succeeds the object is gone, whatever release then has to say.
+func (n *node) close(destroy, release func() error) error {
+	n.life.Lock()
+	defer n.life.Unlock()
 	if err := n.beginClose(); err != nil {
 		return err
 	}
-	err := destroy()
-	n.graph.Lock()
-	defer n.graph.Unlock()
-	if err != nil {
+	if err := destroy(); err != nil {
+		n.graph.Lock()
+		defer n.graph.Unlock()
 		n.state = nodeOpen
-		return err
+		return n.fail("close", err, destroyHint(err))
 	}
-	n.detachLocked()
+	err := release()
+	n.detach()
+	if err != nil {
+		return n.fail("close", err, "")
+	}
 	return nil
 }
 
@@ -104,16 +114,23 @@ func (n *node) beginClose() error {
 	return nil
 }
 
-// usable refuses an operation on a closed object, whose number in the kernel may
-// belong to another one by now.
-func (n *node) usable(op string) error {
+// using carries out an operation while n can't be closed, or refuses it because
+// n is closed.
+func (n *node) using(op string, f func() error) error {
+	n.life.RLock()
+	defer n.life.RUnlock()
 	n.graph.Lock()
-	defer n.graph.Unlock()
-	if n.state == nodeClosed {
+	closed := n.state == nodeClosed
+	n.graph.Unlock()
+	if closed {
 		return n.fail(op, ErrClosed, "")
 	}
-	return nil
+	return f()
 }
+
+// nothing is what an object has to release, or to destroy, that has only the
+// other.
+func nothing() error { return nil }
 
 func (n *node) holders() string {
 	names := make([]string, 0, len(n.users))
@@ -126,12 +143,4 @@ func (n *node) holders() string {
 
 func (n *node) fail(op string, err error, hint string) error {
 	return &Error{Op: op, Object: n.name, Device: n.device, Err: err, Hint: hint}
-}
-
-// destroyed turns what a destroy call returned into an error.
-func (n *node) destroyed(err error) error {
-	if err == nil {
-		return nil
-	}
-	return n.fail("close", err, destroyHint(err))
 }

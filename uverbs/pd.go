@@ -47,6 +47,6 @@ func (pd *PD) Close() error {
 	return pd.close(func() error {
 		r := pd.dev.request(abi.UVERBS_OBJECT_PD, abi.UVERBS_METHOD_PD_DESTROY)
 		r.Handle(abi.UVERBS_ATTR_DESTROY_PD_HANDLE, pd.handle)
-		return pd.destroyed(r.Do(pd.dev.file))
-	})
+		return r.Do(pd.dev.file)
+	}, nothing)
 }

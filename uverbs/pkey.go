@@ -18,8 +18,8 @@ func (d *Device) QueryPKey(port, index uint32) (uint16, error) {
 	if err != nil {
 		return 0, err
 	}
-	if index >= attr.PKeyTabLen {
-		return 0, d.fail(op, syscall.EINVAL, fmt.Sprintf("the table has %d entries", attr.PKeyTabLen))
+	if index >= attr.PKeyTableLen {
+		return 0, d.fail(op, syscall.EINVAL, fmt.Sprintf("the table has %d entries", attr.PKeyTableLen))
 	}
 	var sys sysfsReader
 	text := sys.text("/sys/class/infiniband", d.info.Name, "ports", strconv.FormatUint(uint64(port), 10),

@@ -12,23 +12,23 @@ import (
 //
 // C: struct ibv_port_attr
 type PortAttr struct {
-	State                   netlinkrdma.PortState
-	PhysState               netlinkrdma.PhysState
-	LinkLayer               LinkLayer
-	MaxMTU, ActiveMTU       MTU
-	MaxMsgSize              uint32 // bytes
-	GIDTableLen, PKeyTabLen uint32
-	ActiveWidth             uint8  // IB encoding: 1, 2, 4, 8, 16 for 1x, 4x, 8x, 12x, 2x
-	ActiveSpeed             uint32 // IB encoding
-	CapFlags                uint32
-	CapFlags2               uint16
-	LID, SMLID              uint16
-	LMC, MaxVLNum, SMSL     uint8
-	SubnetTimeout           uint8
-	InitTypeReply           uint8
-	BadPKeyCounter          uint32
-	QKeyViolationCounter    uint32
-	GRHRequired             bool // addresses need a GID, as on RoCE
+	State                     netlinkrdma.PortState
+	PhysState                 netlinkrdma.PhysState
+	LinkLayer                 LinkLayer
+	MaxMTU, ActiveMTU         MTU
+	MaxMsgSize                uint32 // bytes
+	GIDTableLen, PKeyTableLen uint32
+	ActiveWidth               uint8  // IB encoding: 1, 2, 4, 8, 16 for 1x, 4x, 8x, 12x, 2x
+	ActiveSpeed               uint32 // IB encoding
+	CapFlags                  uint32
+	CapFlags2                 uint16
+	LID, SMLID                uint16
+	LMC, MaxVLNum, SMSL       uint8
+	SubnetTimeout             uint8
+	InitTypeReply             uint8
+	BadPKeyCounter            uint32
+	QKeyViolationCounter      uint32
+	GRHRequired               bool // addresses need a GID, as on RoCE
 }
 
 // LinkLayer is what a port's packets travel on.
@@ -92,7 +92,7 @@ func newPortAttr(resp *abi.IbUverbsQueryPortRespEx) *PortAttr {
 	a := &PortAttr{
 		State: netlinkrdma.PortState(p.State), PhysState: netlinkrdma.PhysState(p.PhysState),
 		LinkLayer: LinkLayer(p.LinkLayer), MaxMTU: MTU(p.MaxMtu), ActiveMTU: MTU(p.ActiveMtu),
-		MaxMsgSize: p.MaxMsgSz, GIDTableLen: p.GidTblLen, PKeyTabLen: uint32(p.PkeyTblLen),
+		MaxMsgSize: p.MaxMsgSz, GIDTableLen: p.GidTblLen, PKeyTableLen: uint32(p.PkeyTblLen),
 		ActiveWidth: p.ActiveWidth, ActiveSpeed: uint32(p.ActiveSpeed),
 		CapFlags: p.PortCapFlags, CapFlags2: resp.PortCapFlags2, LID: p.Lid, SMLID: p.SmLid,
 		LMC: p.Lmc, MaxVLNum: p.MaxVlNum, SMSL: p.SmSl, SubnetTimeout: p.SubnetTimeout,

@@ -107,15 +107,14 @@ func (qp *QP) create(opts *QPOptions) error {
 	r := &QPRequest{Type: qp.typ, HasSRQ: opts.SRQ != nil, Cap: opts.Cap, SignalAll: opts.SignalAll,
 		SendFlush: Flusher{opts.SendCQ}, RecvFlush: Flusher{opts.RecvCQ}, qp: qp}
 	r.creation = qp.dev.creation(func(u UHW) error { return qp.issueCreate(r, opts, cookie, u) })
-	qp.dev.events.add(cookie, AsyncEvent{QP: qp})
 	ring, err := qp.dev.provider.CreateQP(r)
 	if err != nil {
-		qp.dev.events.remove(cookie)
 		return r.abandon(err, func() error { return qp.issueDestroy(r.Handle) })
 	}
 	qp.ring, qp.memory, qp.cap, qp.cookie = ring, r.queueMemory, r.Cap, cookie
 	qp.sendCQ.addQP(qp)
 	qp.recvCQ.addQP(qp)
+	qp.dev.events.add(cookie, AsyncEvent{QP: qp})
 	return nil
 }
 

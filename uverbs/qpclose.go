@@ -10,15 +10,19 @@ import (
 //
 // C: ibv_destroy_qp
 func (qp *QP) Close() error {
-	return qp.close(qp.destroy)
+	return qp.close(qp.destroy, qp.release)
 }
 
 func (qp *QP) destroy() error {
 	qp.shut(true)
-	if err := qp.issueDestroy(qp.handle); err != nil {
+	err := qp.issueDestroy(qp.handle)
+	if err != nil {
 		qp.shut(false)
-		return qp.destroyed(err)
 	}
+	return err
+}
+
+func (qp *QP) release() error {
 	qp.sendCQ.removeQP(qp)
 	qp.recvCQ.removeQP(qp)
 	qp.dev.events.remove(qp.cookie)

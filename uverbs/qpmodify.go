@@ -15,16 +15,18 @@ import (
 //
 // C: ibv_modify_qp
 func (qp *QP) Modify(attr *QPAttr, mask QPAttrMask) error {
-	if err := qp.usable("modify"); err != nil {
-		return err
+	if attr == nil {
+		return qp.fail("modify", syscall.EINVAL, "no attributes")
 	}
-	if err := qp.issueModify(attr, mask); err != nil {
-		return qp.fail("modify", err, qp.explain(err, attr, mask))
-	}
-	if mask&QPAttrState != 0 {
-		qp.moved(attr.State)
-	}
-	return nil
+	return qp.using("modify", func() error {
+		if err := qp.issueModify(attr, mask); err != nil {
+			return qp.fail("modify", err, qp.explain(err, attr, mask))
+		}
+		if mask&QPAttrState != 0 {
+			qp.moved(attr.State)
+		}
+		return nil
+	})
 }
 
 // moved notes a state that the kernel agreed to.
@@ -73,15 +75,18 @@ func (qp *QP) explain(err error, attr *QPAttr, mask QPAttrMask) string {
 //
 // C: ibv_query_qp
 func (qp *QP) Query() (*QPAttr, error) {
-	if err := qp.usable("query"); err != nil {
-		return nil, err
-	}
 	var resp abi.IbUverbsQueryQpResp
 	in := &abi.IbUverbsQueryQp{QpHandle: qp.handle, AttrMask: uint32(QPAttrDestQPN<<1 - 1)}
 	r := writeCommand(qp.dev, abi.IB_USER_VERBS_CMD_QUERY_QP, in)
 	ioctl.Out(r, abi.UVERBS_ATTR_CORE_OUT, &resp)
-	if err := r.Do(qp.dev.file); err != nil {
-		return nil, qp.fail("query", err, "")
+	err := qp.using("query", func() error {
+		if err := r.Do(qp.dev.file); err != nil {
+			return qp.fail("query", err, "")
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
 	return &QPAttr{
 		State: QPState(resp.QpState), CurState: QPState(resp.CurQpState), PathMTU: MTU(resp.PathMtu),

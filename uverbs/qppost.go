@@ -3,7 +3,7 @@ package uverbs
 // PostSend queues work requests for sending and tells the device once. It
 // returns how many it queued; when that is less than all, err says why the next
 // one was refused, and the ones before it are on their way. A full queue is
-// ErrQueueFull. It allocates nothing.
+// ErrQueueFull. What is accepted allocates nothing.
 //
 // C: ibv_post_send
 func (qp *QP) PostSend(wrs []SendWR) (int, error) {

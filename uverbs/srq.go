@@ -60,14 +60,13 @@ func (pd *PD) CreateSRQ(opts *SRQOptions) (*SRQ, error) {
 func (s *SRQ) create(opts *SRQOptions) error {
 	r := &SRQRequest{MaxWR: opts.MaxWR, MaxSGE: opts.MaxSGE}
 	r.creation = s.dev.creation(func(u UHW) error { return s.issueCreate(r, opts.Limit, u) })
-	s.dev.events.add(s.cookie, AsyncEvent{SRQ: s})
 	ring, err := s.dev.provider.CreateSRQ(r)
 	if err != nil {
-		s.dev.events.remove(s.cookie)
 		return r.abandon(err, func() error { return s.issueDestroy(r.Handle) })
 	}
 	s.handle, s.maxWR, s.maxSGE = r.Handle, r.MaxWR, r.MaxSGE
 	s.ring, s.memory = ring, r.queueMemory
+	s.dev.events.add(s.cookie, AsyncEvent{SRQ: s})
 	return nil
 }
 

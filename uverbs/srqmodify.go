@@ -17,14 +17,11 @@ type SRQAttr struct {
 //
 // C: ibv_query_srq
 func (s *SRQ) Query() (*SRQAttr, error) {
-	if err := s.usable("query"); err != nil {
-		return nil, err
-	}
 	var resp abi.IbUverbsQuerySrqResp
 	r := writeCommand(s.dev, abi.IB_USER_VERBS_CMD_QUERY_SRQ, &abi.IbUverbsQuerySrq{SrqHandle: s.handle})
 	ioctl.Out(r, abi.UVERBS_ATTR_CORE_OUT, &resp)
-	if err := r.Do(s.dev.file); err != nil {
-		return nil, s.fail("query", err, "")
+	if err := s.command("query", r); err != nil {
+		return nil, err
 	}
 	return &SRQAttr{MaxWR: resp.MaxWr, MaxSGE: resp.MaxSge, Limit: resp.SrqLimit}, nil
 }
@@ -34,14 +31,17 @@ func (s *SRQ) Query() (*SRQAttr, error) {
 //
 // C: ibv_modify_srq with IBV_SRQ_LIMIT
 func (s *SRQ) SetLimit(limit uint32) error {
-	if err := s.usable("set the limit of"); err != nil {
-		return err
-	}
 	in := &abi.IbUverbsModifySrq{SrqHandle: s.handle, AttrMask: srqLimit, SrqLimit: limit}
-	if err := writeCommand(s.dev, abi.IB_USER_VERBS_CMD_MODIFY_SRQ, in).Do(s.dev.file); err != nil {
-		return s.fail("set the limit of", err, "")
-	}
-	return nil
+	return s.command("set the limit of", writeCommand(s.dev, abi.IB_USER_VERBS_CMD_MODIFY_SRQ, in))
+}
+
+func (s *SRQ) command(op string, r *ioctl.Request) error {
+	return s.using(op, func() error {
+		if err := r.Do(s.dev.file); err != nil {
+			return s.fail(op, err, "")
+		}
+		return nil
+	})
 }
 
 // srqLimit is IB_SRQ_LIMIT of enum ib_srq_attr_mask, which no uapi header has.
@@ -51,13 +51,10 @@ const srqLimit = 2
 //
 // C: ibv_destroy_srq
 func (s *SRQ) Close() error {
-	return s.close(s.destroy)
+	return s.close(func() error { return s.issueDestroy(s.handle) }, s.release)
 }
 
-func (s *SRQ) destroy() error {
-	if err := s.issueDestroy(s.handle); err != nil {
-		return s.destroyed(err)
-	}
+func (s *SRQ) release() error {
 	s.dev.events.remove(s.cookie)
 	s.mu.Lock()
 	defer s.mu.Unlock()
