@@ -7,7 +7,8 @@ import "github.com/goverbs/goverbs/uverbs"
 // that is taken back here, and what comes later goes straight to the CQ.
 //
 // The move to the error state comes first: it returns with the kernel's flush
-// done, even if the QP was on its way there by itself.
+// done. Only a QP that the caller had moved to SQD or SQE is flushed once more
+// later, and an entry that this takes back at that moment would complete twice.
 func (q *qp) Fail() {
 	q.failed = true
 	_ = q.request.MoveToError() // fails only when the QP is past caring

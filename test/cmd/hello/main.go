@@ -25,5 +25,7 @@ func main() {
 	if _, err := conn.SendCQ().Wait(context.Background(), done[:]); err != nil {
 		log.Fatal(err)
 	}
-	log.Print("sent: ", done[0].Status)
+	if err := done[0].Err(); err != nil {
+		log.Fatal(err)
+	}
 }

@@ -1,0 +1,42 @@
+// Command greeted prints the greeting of the first client that connects to the
+// address it is given, such as :7471.
+package main
+
+import (
+	"context"
+	"log"
+	"os"
+
+	_ "github.com/goverbs/goverbs/provider/all"
+	"github.com/goverbs/goverbs/rdmacm"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+func main() {
+	var inbox *uverbs.MR
+	ln, err := rdmacm.Listen(os.Args[1], &rdmacm.Config{Prepare: func(c *rdmacm.Conn) (err error) {
+		if inbox, err = c.PD().AllocMR(4096, uverbs.AccessLocalWrite, nil); err != nil {
+			return err
+		}
+		c.Own(inbox)
+		_, err = c.QP().PostRecv([]uverbs.RecvWR{{SGL: []uverbs.SGE{inbox.SGE(0, inbox.Len())}}})
+		return err
+	}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer ln.Close()
+	conn, err := ln.Accept(context.Background())
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer conn.Close()
+	var got [1]uverbs.WC
+	if _, err := conn.RecvCQ().Wait(context.Background(), got[:]); err != nil {
+		log.Fatal(err)
+	}
+	if err := got[0].Err(); err != nil {
+		log.Fatal(err)
+	}
+	log.Printf("%v says %q", conn.RemoteAddr(), inbox.Bytes()[:got[0].ByteLen])
+}
