@@ -17,7 +17,9 @@ type Config struct {
 	// Prepare runs when the protection domain, the completion queues and the
 	// queue pair exist, and before the peer may send: the place to register
 	// memory and to post receives. Its error ends the attempt. It must not
-	// close the Conn.
+	// close the Conn, nor have anybody read SendCQ before Dial has returned:
+	// over siw Dial itself does, to prove the connection, and would miss what
+	// another takes (see QP).
 	Prepare func(*Conn) error
 
 	// PD is a protection domain to share among connections, on a device that
@@ -28,6 +30,11 @@ type Config struct {
 	// QP describes the queue pair. Zero capacities stand for 64 work requests
 	// and 1 SGE; nil CQs for CQs of the connection's own with room for all of
 	// the QP's work requests; Type must be 0 or RC.
+	//
+	// With a SendCQ of the caller's Dial does not prove the connection, nor
+	// where no READs are agreed on (InitiatorDepth here or ResponderResources
+	// there is negative): over siw the first message after Dial may then wait
+	// in the peer's kernel until another follows.
 	QP uverbs.QPOptions
 
 	// RecvCQEntries sizes the connection's own receive CQ. Zero: as many as

@@ -3,16 +3,20 @@ package rdmacm
 import (
 	"context"
 	"errors"
+	"syscall"
 	"time"
 
 	"github.com/goverbs/goverbs/uverbs"
 )
 
 const (
-	// settleWRID marks the one completion that settle takes off the CQ.
+	// settleWRID marks the completions that settle takes off the CQ.
 	settleWRID = 1<<64 - 1
 	// settleKick is how long the peer's kernel is given before it is reminded.
 	settleKick = 2 * time.Millisecond
+	// settlePatience is how long without its answer a connection counts as
+	// alive. TCP has sent a lost segment five times again by then.
+	settlePatience = 10 * time.Second
 )
 
 // settle works round a race in the siw driver: the accepting side takes its TCP
@@ -23,44 +27,53 @@ const (
 // peer's kernel listens, and WRITEs of nothing remind it while it does not.
 // Neither touches memory or the peer's program.
 //
-// It needs a READ to be allowed, and a send CQ that nobody else reads. When the
-// connection ends meanwhile that is for the caller to find, as it would be
-// without all this; so the only error is the context's.
+// It needs a READ to be allowed, and a send CQ that nobody else reads.
 func (c *Conn) settle(ctx context.Context, cfg *Config, ev *Event) error {
 	// The kernel reports the READs that this side may issue as the other
 	// number.
 	if c.Device().Info().Driver != uverbs.DriverSIW || cfg.QP.SendCQ != nil || ev.Param.ResponderResources == 0 {
 		return nil
 	}
-	err := c.postNothing(uverbs.OpRDMARead, uverbs.SendSignaled)
-	for due, silent := 1, 0; err == nil && due > 0; {
-		var wcs [1]uverbs.WC
-		wait, cancel := context.WithTimeout(ctx, settleKick)
-		_, err = c.SendCQ().Wait(wait, wcs[:])
-		cancel()
-		if err == nil {
-			due--
-			if wcs[0].Status != uverbs.StatusSuccess { // then the WRITEs complete too
-				due, silent = due+silent, 0
-			}
-			continue
-		}
-		if !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
-			break
-		}
-		switch err = c.postNothing(uverbs.OpRDMAWrite, 0); {
-		case errors.Is(err, uverbs.ErrQueueFull):
-			err = nil // there is enough under way
-		case cfg.QP.SignalAll:
-			due++
+	return c.prove(ctx, settlePatience)
+}
+
+// prove takes all that it posts off the CQ again. Each is signalled, so that
+// each completes once, also when the connection ends meanwhile and all are
+// flushed; that end is for the caller to find, as it would be without all this.
+func (c *Conn) prove(ctx context.Context, patience time.Duration) error {
+	due := c.postNothing(uverbs.OpRDMARead)
+	for start := time.Now(); due > 0; {
+		// The flush is over when the end becomes known: one look more finds
+		// all of it.
+		over := c.Err() != nil
+		got, err := c.takeNothing(ctx)
+		due -= got
+		switch {
+		case got > 0:
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case over || !errors.Is(err, context.DeadlineExceeded):
+			return nil
+		case time.Since(start) > patience:
+			return &OpError{Op: "prove the connection to", Object: c.remote.String(), Err: syscall.ETIMEDOUT,
+				Hint: "the peer's kernel does not answer a READ, or Config.Prepare has begun to read SendCQ, which nobody may before Dial returns"}
 		default:
-			silent++
+			due += c.postNothing(uverbs.OpRDMAWrite)
 		}
 	}
 	return ctx.Err()
 }
 
-func (c *Conn) postNothing(op uverbs.Opcode, flags uverbs.SendFlags) error {
-	_, err := c.qp.PostSend([]uverbs.SendWR{{WRID: settleWRID, Opcode: op, Flags: flags, SGL: make([]uverbs.SGE, 1)}})
-	return err
+// postNothing says how many it posted: 0 when the queue is full, which is
+// enough under way, or closed.
+func (c *Conn) postNothing(op uverbs.Opcode) int {
+	n, _ := c.qp.PostSend([]uverbs.SendWR{{WRID: settleWRID, Opcode: op, Flags: uverbs.SendSignaled, SGL: make([]uverbs.SGE, 1)}})
+	return n
+}
+
+func (c *Conn) takeNothing(ctx context.Context) (int, error) {
+	ctx, cancel := context.WithTimeout(ctx, settleKick)
+	defer cancel()
+	var wcs [1]uverbs.WC
+	return c.SendCQ().Wait(ctx, wcs[:])
 }

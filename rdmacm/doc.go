@@ -17,6 +17,11 @@
 // on iWARP the side that dialled has to send first, be it an RDMA WRITE or READ:
 // what the other side sends before may break the connection.
 //
+// Over siw the accepting kernel may overlook a first message that comes too
+// soon, until another follows. [Dial] returns when an RDMA READ of nothing has
+// proved that the peer listens, which takes a completion queue of the Conn's own
+// and at least one READ agreed on; see [Config].
+//
 // There is no SetDeadline: whatever waits takes a context, and posted work is
 // bounded by the queue pair's own retry counters and by closing the Conn.
 //
