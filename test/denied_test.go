@@ -49,7 +49,7 @@ func TestWithoutMemlock(t *testing.T) {
 	noLeak(t)
 	says(t, nobody(child("memory too big")), "memory too big: uverbs: create MR on gvsiw0: cannot allocate memory: "+
 		"RLIMIT_MEMLOCK allows this process 64 KiB of pinned memory and the region needs 1024 KiB on top of what is pinned: "+
-		"raise it (`ulimit -l`, LimitMEMLOCK=, --ulimit memlock=-1) or give CAP_IPC_LOCK")
+		"raise it (`ulimit -l`, LimitMEMLOCK=, --ulimit memlock=-1) or give CAP_IPC_LOCK (siw of Linux 6.1 wants the limit raised all the same)")
 }
 
 func registerTooMuch([]string) error {

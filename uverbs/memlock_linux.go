@@ -29,6 +29,6 @@ func memlockHint(size int) string {
 	if unix.Getrlimit(unix.RLIMIT_MEMLOCK, &lim) != nil || lim.Cur == unix.RLIM_INFINITY {
 		return ""
 	}
-	return fmt.Sprintf("RLIMIT_MEMLOCK allows this process %d KiB of pinned memory and the region needs %d KiB on top of what is pinned: raise it (`ulimit -l`, LimitMEMLOCK=, --ulimit memlock=-1) or give CAP_IPC_LOCK",
+	return fmt.Sprintf("RLIMIT_MEMLOCK allows this process %d KiB of pinned memory and the region needs %d KiB on top of what is pinned: raise it (`ulimit -l`, LimitMEMLOCK=, --ulimit memlock=-1) or give CAP_IPC_LOCK (siw of Linux 6.1 wants the limit raised all the same)",
 		lim.Cur>>10, (size+1023)>>10)
 }

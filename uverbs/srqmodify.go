@@ -10,7 +10,7 @@ import (
 // C: struct ibv_srq_attr
 type SRQAttr struct {
 	MaxWR, MaxSGE uint32
-	Limit         uint32 // 0 when no limit event is armed
+	Limit         uint32 // as last set; some drivers put it to 0 when the event was raised
 }
 
 // Query asks the kernel for the SRQ's state.

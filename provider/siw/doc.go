@@ -8,6 +8,10 @@
 // SEND and RDMA_WRITE; up to 6 SGEs, but 1 for reads; SRQ with limit event.
 // It has no immediate data, atomics, memory windows or datagrams.
 //
+// The kernel serves reads from regions without AccessRemoteRead, does not end a
+// key on RDMA_READ_WITH_INV of a user, and does not tell the receiver which key a
+// SEND_WITH_INV ended.
+//
 // What is particular: a SEND that finds no receive posted ends the connection,
 // for iWARP has no receiver-not-ready. Solicited-only events are not supported;
 // the kernel loses them for receives. Work requests posted after a QP failed are

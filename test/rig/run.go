@@ -44,6 +44,20 @@ func Run(ctx context.Context, k Kernel, c Config) (code int, err error) {
 		Args: c.Args, Dir: c.Dir, Env: append(c.Env, "GOVERBS_VM="+k.Release), Timeout: c.Timeout,
 		Modules: k.Modules(), Load: []string{"ib_uverbs", "rdma_ucm"},
 	}
+	code, err = attempt(ctx, bin, k, c, job)
+	if errors.Is(err, errDiedBooting) && ctx.Err() == nil {
+		// One boot in a hundred dies in early kernel code under emulation.
+		// Nothing of the command has run yet, so another try hides nothing.
+		fmt.Fprintf(c.Stderr, "vm: %v: booting once more\n", err)
+		code, err = attempt(ctx, bin, k, c, job)
+	}
+	return code, err
+}
+
+var errDiedBooting = errors.New("the guest died before its init ran")
+
+// attempt boots k once.
+func attempt(ctx context.Context, bin string, k Kernel, c Config, job Job) (int, error) {
 	initrd, err := makeInitramfs(k, job)
 	if err != nil {
 		return 0, fmt.Errorf("make the guest's initramfs: %w", err)
@@ -103,8 +117,12 @@ func boot(ctx context.Context, cmd *exec.Cmd, initrd *os.File, k Kernel, c Confi
 
 // listen passes the command's output on and returns its exit code.
 func listen(r io.Reader, c Config, dog *watchdog) (int, error) {
+	ready := false
 	for {
 		kind, payload, err := readFrame(r)
+		if errors.Is(err, io.EOF) && !ready {
+			return 0, errDiedBooting
+		}
 		if errors.Is(err, io.EOF) {
 			return 0, errors.New("the guest died before it told an exit code")
 		}
@@ -113,6 +131,7 @@ func listen(r io.Reader, c Config, dog *watchdog) (int, error) {
 		}
 		switch kind {
 		case FrameReady:
+			ready = true
 			dog.ready()
 		case FrameStdout:
 			_, err = c.Stdout.Write(payload)

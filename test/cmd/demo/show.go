@@ -34,6 +34,10 @@ func show(ctx context.Context, bin string) (err error) {
 		return err
 	}
 	fmt.Printf("Linux %s\n\n", unix.ByteSliceToString(uts.Release[:]))
+	// siw of Linux 6.1 holds even root to the limit on pinned memory.
+	if err := unix.Setrlimit(unix.RLIMIT_MEMLOCK, &unix.Rlimit{Cur: unix.RLIM_INFINITY, Max: unix.RLIM_INFINITY}); err != nil {
+		return fmt.Errorf("raise RLIMIT_MEMLOCK: %w", err)
+	}
 	if err := addNetdev(); err != nil {
 		return err
 	}
