@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"syscall"
 )
 
@@ -36,8 +37,17 @@ func (e *OpError) Timeout() bool { return errors.Is(e.Err, syscall.ETIMEDOUT) }
 // ErrDisconnected is what [Conn.Err] holds once the peer has disconnected.
 var ErrDisconnected = errors.New("peer disconnected")
 
-// ErrDeviceRemoved is what [Conn.Err] holds once the RDMA device has gone.
+// ErrDeviceRemoved is what [Conn.Err] holds once the RDMA device has gone, and
+// what [Listener.Accept] then returns, as the cause.
 var ErrDeviceRemoved = errors.New("RDMA device removed")
+
+// listenerEnd is the end of a listener that nobody closed. To errors.Is it is
+// closed all the same, so that no accepting loop goes on without end.
+type listenerEnd struct{ cause error }
+
+func (e *listenerEnd) Error() string        { return "rdmacm: the listener has ended: " + e.cause.Error() }
+func (e *listenerEnd) Unwrap() error        { return e.cause }
+func (e *listenerEnd) Is(target error) bool { return target == net.ErrClosed }
 
 var errUnexpected = errors.New("unexpected event")
 

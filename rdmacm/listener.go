@@ -107,8 +107,10 @@ func noIPv6(err error) bool {
 func (l *Listener) Addr() netip.AddrPort { return l.addr }
 
 // Accept waits for a connect request and accepts it as the listener's Config
-// says. An error other than ctx.Err() and net.ErrClosed concerns that one peer,
-// and the listener goes on.
+// says. It returns ctx.Err() when ctx ends. An error that matches net.ErrClosed
+// means that the listener has ended, by Close, or else by the cause that the
+// error names and matches too, such as ErrDeviceRemoved; close it then. Any
+// other error concerns one peer, and the listener goes on.
 func (l *Listener) Accept(ctx context.Context) (*Conn, error) {
 	r, err := l.Next(ctx)
 	if err != nil {
@@ -118,8 +120,7 @@ func (l *Listener) Accept(ctx context.Context) (*Conn, error) {
 }
 
 // Next waits for a connect request and leaves it to the caller to accept or to
-// reject it. It returns ctx.Err() when ctx ends, net.ErrClosed after Close; other
-// errors as Accept.
+// reject it. Errors as Accept.
 func (l *Listener) Next(ctx context.Context) (*Request, error) {
 	select {
 	case <-l.done:
@@ -151,7 +152,9 @@ func (l *Listener) event(ev *Event) {
 	}
 }
 
-func (l *Listener) broken(err error) {
+func (l *Listener) broken(cause error) { l.end(&listenerEnd{cause}) }
+
+func (l *Listener) end(err error) {
 	l.endOnce.Do(func() {
 		l.endErr = err
 		close(l.done)
@@ -171,7 +174,7 @@ func (l *Listener) refuse(id *ID) {
 func (l *Listener) Close() error { return l.close() }
 
 func (l *Listener) free() error {
-	l.broken(net.ErrClosed)
+	l.end(net.ErrClosed)
 	var first error
 	for _, id := range l.ids {
 		if err := id.Destroy(); err != nil && first == nil {

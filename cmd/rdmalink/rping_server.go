@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"sync"
 
 	"github.com/goverbs/goverbs/rdmacm"
@@ -38,7 +39,8 @@ func (r *rping) listenAddress() string {
 	return r.address()
 }
 
-// serveAll serves clients side by side; a failure is the matter of one of them.
+// serveAll serves clients side by side; a failure is the matter of one of them,
+// unless it is the listener's.
 func (r *rping) serveAll(ctx context.Context, l *rdmacm.Listener) error {
 	var clients sync.WaitGroup
 	defer clients.Wait()
@@ -47,7 +49,7 @@ func (r *rping) serveAll(ctx context.Context, l *rdmacm.Listener) error {
 		switch {
 		case ctx.Err() != nil:
 			return nil
-		case errors.Is(err, rdmacm.ErrDeviceRemoved):
+		case errors.Is(err, net.ErrClosed): // and the error tells why
 			return err
 		case err != nil:
 			r.note("%s", plain(err))
