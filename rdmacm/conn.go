@@ -30,7 +30,9 @@ type Conn struct {
 	closing     sync.Mutex
 	established bool  // and not disconnected by us
 	link        owned // hub, ID, QP
-	verbs       owned // device, PD, completion channel, CQs
+	verbs       owned // PD, completion channel, CQs, what Own was given
+	device      owned // goes when verbs has gone
+	closed      bool
 }
 
 func newConn(h *hub) *Conn {
@@ -65,10 +67,14 @@ func (c *Conn) PrivateData() []byte { return c.privateData }
 
 // Own hands something made in PD, such as a memory region, to the Conn: Close
 // closes it after the queue pair and before PD. What Prepare makes has to be
-// handed over, because nobody else can free the Conn if the attempt fails.
+// handed over, because nobody else can free the Conn if the attempt fails. After
+// Close it is closed at once.
 func (c *Conn) Own(child io.Closer) {
 	c.closing.Lock()
 	defer c.closing.Unlock()
+	if c.closed && child.Close() == nil {
+		return
+	}
 	c.verbs.add(child.Close)
 }
 

@@ -3,6 +3,7 @@ package rdmacm
 import (
 	"errors"
 	"net"
+	"slices"
 
 	"github.com/goverbs/goverbs/uverbs"
 )
@@ -28,15 +29,20 @@ func (c *Conn) disconnect() error {
 // lost: wait for its completions before. Memory regions and whatever else the
 // caller made from PD, CQs or Device must be closed before, or given to Own; if
 // not, the error matches uverbs.ErrInUse and names them, the connection is down
-// all the same, and another Close frees the rest. Closing a closed Conn does
-// nothing.
+// all the same, and another Close frees the rest; so it does after any other
+// error. Closing a closed Conn does nothing.
 func (c *Conn) Close() error {
 	c.closing.Lock()
 	defer c.closing.Unlock()
 	// The peer may have disconnected already, so no failure matters.
 	_ = c.disconnect()
 	c.end(net.ErrClosed)
-	return errors.Join(c.link.free(), c.verbs.free())
+	c.closed = true
+	errs := []error{c.link.free(), c.verbs.free()}
+	if len(c.verbs) == 0 {
+		errs = append(errs, c.device.free())
+	}
+	return errors.Join(errs...)
 }
 
 // owned is what a Conn has to free, in the order of making.
@@ -44,21 +50,21 @@ type owned []func() error
 
 func (o *owned) add(free func() error) { *o = append(*o, free) }
 
-// free frees all, last first. It stops at what is in use, because then all
-// made before it is so too; the next call goes on from there. Other failures
-// don't stop it.
+// free frees all, last first, and keeps for the next call what would not go. It
+// stops at what is in use, because then all made before it is so too. Other
+// failures don't stop it: what doesn't depend on them shall go.
 func (o *owned) free() error {
 	var errs []error
-	for len(*o) > 0 {
-		last := len(*o) - 1
-		err := (*o)[last]()
+	for i, free := range slices.Backward(*o) {
+		err := free()
+		if err == nil || errors.Is(err, uverbs.ErrClosed) || errors.Is(err, net.ErrClosed) {
+			*o = slices.Delete(*o, i, i+1)
+			continue
+		}
+		errs = append(errs, err)
 		if errors.Is(err, uverbs.ErrInUse) {
-			return errors.Join(append(errs, err)...)
+			break
 		}
-		if err != nil && !errors.Is(err, uverbs.ErrClosed) {
-			errs = append(errs, err)
-		}
-		*o = (*o)[:last]
 	}
 	return errors.Join(errs...)
 }

@@ -22,7 +22,7 @@ func connOnFake(t *testing.T, signalAll bool) (*Conn, *fakeverbs.QP) {
 		t.Fatal(err)
 	}
 	c := newConn(nil)
-	c.verbs.add(dev.Close)
+	c.device.add(dev.Close)
 	t.Cleanup(func() {
 		if err := c.Close(); err != nil {
 			t.Error(err)

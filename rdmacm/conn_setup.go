@@ -53,7 +53,7 @@ func (c *Conn) openPD(addr *Addr, shared *uverbs.PD) error {
 	if err != nil {
 		return err
 	}
-	c.verbs.add(device.put)
+	c.device.add(device.put)
 	if c.pd, err = device.dev.AllocPD(); err != nil {
 		return err
 	}

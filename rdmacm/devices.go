@@ -1,6 +1,7 @@
 package rdmacm
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 
@@ -52,7 +53,7 @@ func (s *sharedDevice) put() error {
 		s.refs--
 		return nil
 	}
-	if err := s.dev.Close(); err != nil {
+	if err := s.dev.Close(); err != nil && !errors.Is(err, uverbs.ErrClosed) {
 		return fmt.Errorf("rdmacm: %w", err)
 	}
 	if s.table.shared[s.index] == s {

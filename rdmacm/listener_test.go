@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -319,28 +320,56 @@ func TestPickSource(t *testing.T) {
 
 func TestOwnedFree(t *testing.T) {
 	var freed []int
-	busy := true
+	fails := map[int]error{0: net.ErrClosed, 1: uverbs.ErrInUse, 3: syscall.EBUSY}
 	var o owned
-	for i := range 4 {
+	for i := range 5 {
 		o.add(func() error {
-			if i == 1 && busy {
-				return uverbs.ErrInUse
-			}
 			freed = append(freed, i)
-			if i == 2 {
-				return syscall.EIO
-			}
-			return nil
+			return fails[i]
 		})
 	}
-	if err := o.free(); !errors.Is(err, uverbs.ErrInUse) || !errors.Is(err, syscall.EIO) {
+	if err := o.free(); !errors.Is(err, uverbs.ErrInUse) || !errors.Is(err, syscall.EBUSY) {
 		t.Error(err)
 	}
-	busy = false
-	if err := o.free(); err != nil {
+	delete(fails, 1)
+	if err := o.free(); !errors.Is(err, syscall.EBUSY) || errors.Is(err, net.ErrClosed) {
 		t.Error(err)
 	}
-	if len(freed) != 4 || freed[0] != 3 || freed[3] != 0 {
-		t.Error(freed)
+	delete(fails, 3)
+	for range 2 {
+		if err := o.free(); err != nil {
+			t.Error(err)
+		}
+	}
+	if want := []int{4, 3, 2, 1, 3, 1, 0, 3}; !slices.Equal(freed, want) {
+		t.Errorf("freed %v, want %v", freed, want)
+	}
+}
+
+type closer func() error
+
+func (c closer) Close() error { return c() }
+
+// What a closed Conn is given it closes at once, or, failing that, when closed
+// again.
+func TestOwnAfterClose(t *testing.T) {
+	c, _ := connOnFake(t, false)
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	var calls int
+	fail := error(nil)
+	child := closer(func() error { calls++; return fail })
+	if c.Own(child); calls != 1 {
+		t.Error("closed", calls, "times")
+	}
+	fail = syscall.EBUSY
+	c.Own(child)
+	if err := c.Close(); !errors.Is(err, syscall.EBUSY) {
+		t.Error(err)
+	}
+	fail = nil
+	if err := c.Close(); err != nil || calls != 4 {
+		t.Error(err, calls)
 	}
 }
