@@ -3,7 +3,9 @@ package rdmacm
 import (
 	"context"
 	"errors"
+	"maps"
 	"net"
+	"slices"
 	"sync"
 )
 
@@ -89,18 +91,17 @@ func (h *hub) release() error {
 	return err
 }
 
-// broken tells the owners of all IDs.
+// broken tells the owners of all IDs. No event will flush their queue pairs any
+// more, so that happens here, and first: who learns of the end finds all flushed.
 func (c *EventChannel) broken(err error) {
 	c.mu.Lock()
-	var sinks []sink
-	for _, id := range c.ids {
-		if s := id.sink(); s != nil {
-			sinks = append(sinks, s)
-		}
-	}
+	ids := slices.Collect(maps.Values(c.ids))
 	c.mu.Unlock()
-	for _, s := range sinks {
-		s.broken(err)
+	for _, id := range ids {
+		if s := id.sink(); s != nil {
+			id.failQP()
+			s.broken(err)
+		}
 	}
 }
 

@@ -183,6 +183,24 @@ func ended(t *testing.T, l *Listener, cause error) {
 	}
 }
 
+// Nobody would flush the queue pairs of a channel without events.
+func TestChannelBreaksConn(t *testing.T) {
+	k := newFake()
+	id, qp := newTestID(t, k), new(fakeQP)
+	c := newConn(nil)
+	id.setSink(c)
+	if err := id.attach(qp, readLimits{16, 16}); err != nil {
+		t.Fatal(err)
+	}
+	id.ch.broken(syscall.EACCES)
+	if err := c.Err(); !errors.Is(err, syscall.EACCES) {
+		t.Error(err)
+	}
+	if last := qp.states[len(qp.states)-1]; last != uverbs.QPStateErr {
+		t.Error("QP left in", last)
+	}
+}
+
 func TestListenerLosesDevice(t *testing.T) {
 	k := newFake()
 	l := mustListen(t, k, "10.0.0.1:1", nil)
