@@ -42,7 +42,7 @@ func (c *Conn) prepare(cfg *Config) error {
 // openPD uses the caller's protection domain, or makes one.
 func (c *Conn) openPD(addr *Addr, shared *uverbs.PD) error {
 	if shared != nil {
-		if info := shared.Device().Info(); info.NodeGUID != addr.NodeGUID || info.Index != addr.DeviceIndex {
+		if info := shared.Device().Info(); !addr.isOn(info) {
 			return &OpError{Op: "use Config.PD of", Object: info.Name, Err: syscall.EXDEV,
 				Hint: fmt.Sprintf("the connection runs over the RDMA device with index %d", addr.DeviceIndex)}
 		}
@@ -59,6 +59,12 @@ func (c *Conn) openPD(addr *Addr, shared *uverbs.PD) error {
 	}
 	c.verbs.add(c.pd.Close)
 	return nil
+}
+
+// isOn compares indexes unless the device has none because only sysfs could be
+// asked about it.
+func (a *Addr) isOn(info uverbs.DeviceInfo) bool {
+	return a.NodeGUID == info.NodeGUID && (a.DeviceIndex == info.Index || info.Index == 0)
 }
 
 // makeCQs completes opts with CQs that share one completion channel.

@@ -285,3 +285,22 @@ func TestAcceptFailureFailsQP(t *testing.T) {
 		t.Error("QP left in", last)
 	}
 }
+
+// A device that only sysfs told of has no index.
+func TestAddrIsOn(t *testing.T) {
+	a := &Addr{DeviceIndex: 3, NodeGUID: 7}
+	for _, test := range []struct {
+		info uverbs.DeviceInfo
+		want bool
+	}{
+		{uverbs.DeviceInfo{Index: 3, NodeGUID: 7}, true},
+		{uverbs.DeviceInfo{Index: 0, NodeGUID: 7}, true},
+		{uverbs.DeviceInfo{Index: 2, NodeGUID: 7}, false},
+		{uverbs.DeviceInfo{Index: 3, NodeGUID: 8}, false},
+		{uverbs.DeviceInfo{Index: 0, NodeGUID: 8}, false},
+	} {
+		if got := a.isOn(test.info); got != test.want {
+			t.Errorf("%+v: %v", test.info, got)
+		}
+	}
+}
