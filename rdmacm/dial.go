@@ -12,7 +12,10 @@ import (
 // Dial connects to an address such as "10.0.0.1:7471", "[fe80::1%eth0]:7471" or
 // "host:7471"; of a name's addresses it takes the first that answers. It
 // returns ctx.Err() as soon as ctx ends; what it had under way is then freed in
-// the background, which on iWARP can take 10 seconds.
+// the background, which on iWARP can take 10 seconds; a test for leaked
+// goroutines has to wait that long. An iWARP connect in the kernel is interrupted
+// by SIGWINCH: where the program ignores that signal (signal.Ignore) Dial returns
+// only when the kernel gives up, after two minutes at most.
 //
 // A loopback address without Config.Source is dialled from an address outside
 // 127/8 of the loopback interface if an RDMA link lies on that: the kernel's
