@@ -112,12 +112,32 @@ func TestFlushBounded(t *testing.T) {
 	}
 }
 
+// refuseDoorbells refuses as many doorbells in a row as the provider tries.
+func refuseDoorbells(w *world, errno syscall.Errno) {
+	for range 8 {
+		w.k.Fail("POST_SEND", 0, errno)
+	}
+}
+
+// TestDoorbellBusy has the kernel refuse one doorbell because somebody else has
+// the QP's lock: nothing comes of it.
+func TestDoorbellBusy(t *testing.T) {
+	w := connected(t)
+	w.k.Fail("POST_SEND", 0, syscall.ENOTCONN)
+	if n, err := w.qp.PostSend(make([]uverbs.SendWR, 1)); n != 1 || err != nil {
+		t.Errorf("%d, %v", n, err)
+	}
+	if s := w.kqp.State(); s != abi.IB_QPS_RTS {
+		t.Errorf("the QP is in state %v", uverbs.QPState(s))
+	}
+}
+
 // TestDoorbellFails has the kernel refuse the doorbell of a QP that was
 // connected: what was posted, and what was still to post, is flushed.
 func TestDoorbellFails(t *testing.T) {
 	for _, errno := range []syscall.Errno{syscall.ENOTCONN, syscall.EINVAL, syscall.EIO} {
 		w := connected(t)
-		w.k.Fail("POST_SEND", 0, errno)
+		refuseDoorbells(w, errno)
 		wrs := make([]uverbs.SendWR, depth+2)
 		for i := range wrs {
 			wrs[i].WRID = uint64(i)
@@ -137,9 +157,7 @@ func TestFlushRace(t *testing.T) {
 	for range 100 {
 		w := connected(t)
 		posted, wg := make([]int, 4), sync.WaitGroup{}
-		for i := range 8 {
-			w.k.Fail("POST_SEND", i, syscall.ENOTCONN)
-		}
+		refuseDoorbells(w, syscall.ENOTCONN)
 		for g := range posted {
 			wg.Go(func() {
 				for range 3 {

@@ -2,6 +2,7 @@ package siw
 
 import (
 	"fmt"
+	"runtime"
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/uverbs"
@@ -34,11 +35,26 @@ func (q *qp) ring(n int, err error) (int, error) {
 	if n == 0 || q.sq.Behind(uint32(n)) {
 		return n, err
 	}
-	if errno := q.doorbell.Ring(); errno != nil {
+	if q.ringOut() != nil {
 		return n, uverbs.ErrQPFailing
 	}
 	return n, err
 }
+
+// ringOut rings again when the kernel says ENOTCONN, which it also does while
+// somebody changes the QP's attributes. One that is still not there after that
+// is on its way out.
+func (q *qp) ringOut() (err error) {
+	for range doorbellTries {
+		if err = q.doorbell.Ring(); err == nil {
+			return nil
+		}
+		runtime.Gosched()
+	}
+	return err
+}
+
+const doorbellTries = 8
 
 func (q *qp) send(wr *uverbs.SendWR) error {
 	op, err := q.check(wr)
