@@ -120,7 +120,7 @@ func (cq *CQ) Poll(wcs []WC) (int, error) {
 	n, err := cq.ring.Poll(wcs[old:])
 	n += old
 	made := take(wcs[n:], &cq.made)
-	failed := cq.failedQPs(wcs[old:n])
+	failed := cq.failures(wcs[old:n])
 	cq.mu.Unlock()
 	for _, qp := range failed {
 		qp.failed()

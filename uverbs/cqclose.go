@@ -82,7 +82,7 @@ func (cq *CQ) drain() (failed []*QP) {
 	for len(cq.old) < cq.cqe {
 		n, err := cq.ring.Poll(batch[:])
 		cq.old = append(cq.old, batch[:n]...)
-		failed = append(failed, cq.failedQPs(batch[:n])...)
+		failed = append(failed, cq.failures(batch[:n])...)
 		if n < len(batch) || err != nil {
 			break
 		}
@@ -90,10 +90,10 @@ func (cq *CQ) drain() (failed []*QP) {
 	return failed
 }
 
-// failedQPs finds the QPs of completions that were no success. It is called with
+// failures finds the QPs of completions that were no success. It is called with
 // the lock held that the completions were taken under, for the numbers may be
 // other QPs' later.
-func (cq *CQ) failedQPs(wcs []WC) (failed []*QP) {
+func (cq *CQ) failures(wcs []WC) (failed []*QP) {
 	for i := range wcs {
 		if wcs[i].Status != StatusSuccess {
 			if qp := cq.qps[wcs[i].QPN]; qp != nil {
