@@ -126,8 +126,12 @@ func TestLinkErrors(t *testing.T) {
 func TestLinkWithoutPrivilege(t *testing.T) {
 	dummy(t, "priv0", "10.1.1.1/24")
 	d := link(t, "siwpriv", "siw", "priv0")
+	// The checkout may lie in a home that nobody may look into.
+	const everybodys = "/tmp/everybodys/rdmalink"
+	sh(t, "install -D -m 755 "+rdmalinkPath(t)+" "+everybodys)
+	t.Cleanup(func() { sh(t, "rm -r /tmp/everybodys") })
 	nobody := func(args ...string) output {
-		cmd := exec.Command(rdmalinkPath(t), args...)
+		cmd := exec.Command(everybodys, args...)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 		return runCommand(t, cmd)
 	}

@@ -5,6 +5,7 @@ package test
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"runtime/pprof"
 	"testing"
 
@@ -23,6 +24,12 @@ func TestMain(m *testing.M) {
 	forever := unix.Rlimit{Cur: unix.RLIM_INFINITY, Max: unix.RLIM_INFINITY}
 	if err := unix.Setrlimit(unix.RLIMIT_MEMLOCK, &forever); err != nil {
 		fmt.Fprintln(os.Stderr, "raise RLIMIT_MEMLOCK:", err)
+		os.Exit(1)
+	}
+	// The module makes a dummy0 of its own accord unless told otherwise, which
+	// systemd's modprobe.d does where it is installed.
+	if out, err := exec.Command("modprobe", "dummy", "numdummies=0").CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "modprobe dummy: %v: %s\n", err, out)
 		os.Exit(1)
 	}
 	code := m.Run()

@@ -19,8 +19,9 @@ import (
 // TestMemory has the peer write to and read from each kind of memory.
 func TestMemory(t *testing.T) {
 	fabric(t)
-	sh(t, "sysctl -q vm.nr_hugepages=4")
-	t.Cleanup(func() { sh(t, "sysctl -q vm.nr_hugepages=0") })
+	const pool = " >/proc/sys/vm/nr_hugepages"
+	sh(t, "echo 4"+pool)
+	t.Cleanup(func() { sh(t, "echo 0"+pool) })
 	const size = 100_000
 	for name, register := range map[string]func(*testing.T, *uverbs.PD) *uverbs.MR{
 		"own": func(t *testing.T, pd *uverbs.PD) *uverbs.MR {
