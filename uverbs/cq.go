@@ -29,7 +29,7 @@ type CQ struct {
 	mu     sync.Mutex // guards what follows
 	ring   CQRing
 	memory queueMemory
-	old    []WC // completions taken off the ring when a QP was closed, before the device's
+	old    []WC // completions taken off the ring when a QP was made, before the device's
 	made   []WC // completions that a provider made itself, behind the device's
 	qps    map[uint32]*QP
 	closed bool

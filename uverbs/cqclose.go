@@ -19,19 +19,12 @@ func (cq *CQ) release() error {
 	err := cq.memory.free()
 	cq.mu.Unlock()
 	close(cq.gone)
-	cq.unlist()
-	if cq.channel != nil {
-		cq.channel.reader.kick()
-	}
-	return err
-}
-
-// unlist takes the CQ off the lists of who gets events.
-func (cq *CQ) unlist() {
 	cq.dev.events.remove(cq.cookie)
 	if cq.channel != nil {
 		cq.channel.remove(cq)
+		cq.channel.reader.kick()
 	}
+	return err
 }
 
 // issueDestroy destroys the kernel's CQ. The answer counts the events that were

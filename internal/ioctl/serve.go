@@ -6,11 +6,6 @@ import "github.com/goverbs/goverbs/internal/abi"
 // a test, or a software NIC in this process, reads and answers with them what
 // the real kernel copies from and to user memory.
 
-// Method returns the object and method that the request calls.
-func (r *Request) Method() (object, method uint16) {
-	return r.wire.hdr.ObjectId, r.wire.hdr.MethodId
-}
-
 // Header returns the header as it was issued.
 func (r *Request) Header() abi.IbUverbsIoctlHdr { return r.wire.hdr }
 
