@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"go/ast"
 	"go/parser"
-	"go/printer"
 	"go/token"
+	"go/types"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -81,9 +81,9 @@ func parseGodefs(text []byte) (*goDefs, error) {
 				if !ok {
 					return nil, fmt.Errorf("godefs made %s something other than a struct", s.Name)
 				}
-				g.Structs[s.Name.Name] = goFields(fset, t)
+				g.Structs[s.Name.Name] = goFields(t)
 			case *ast.ValueSpec:
-				g.Consts[s.Names[0].Name] = source(fset, s.Values[0])
+				g.Consts[s.Names[0].Name] = types.ExprString(s.Values[0])
 			}
 		}
 	}
@@ -92,10 +92,10 @@ func parseGodefs(text []byte) (*goDefs, error) {
 
 var cStructRef = regexp.MustCompile(`_Ctype_struct_(\w+)`)
 
-func goFields(fset *token.FileSet, t *ast.StructType) []goField {
+func goFields(t *ast.StructType) []goField {
 	var fields []goField
 	for _, f := range t.Fields.List {
-		typ := cStructRef.ReplaceAllStringFunc(source(fset, f.Type), func(ref string) string {
+		typ := cStructRef.ReplaceAllStringFunc(types.ExprString(f.Type), func(ref string) string {
 			return camel(strings.TrimPrefix(ref, "_Ctype_struct_"))
 		})
 		for _, n := range f.Names {
@@ -103,12 +103,4 @@ func goFields(fset *token.FileSet, t *ast.StructType) []goField {
 		}
 	}
 	return fields
-}
-
-func source(fset *token.FileSet, e ast.Expr) string {
-	var b bytes.Buffer
-	if err := printer.Fprint(&b, fset, e); err != nil {
-		panic(err) // the buffer takes everything and e comes from the parser
-	}
-	return b.String()
 }
