@@ -20,13 +20,13 @@ type CQ struct {
 	channel *CompChannel
 	handle  uint32
 	cookie  uint64
-	cqe     int
 
 	waiters atomic.Int32
 	event   chan struct{} // holds a token after an event
 	gone    chan struct{} // closed with the CQ
 
 	mu     sync.Mutex // guards what follows
+	cqe    int
 	ring   CQRing
 	memory queueMemory
 	old    []WC // completions taken off the ring when a QP was made, before the device's
@@ -67,7 +67,7 @@ func (d *Device) CreateCQ(entries int, opts *CQOptions) (*CQ, error) {
 }
 
 func (cq *CQ) create(entries int, opts *CQOptions) error {
-	r := &CQRequest{CQE: uint32(min(max(entries, 1), math.MaxInt32))}
+	r := &CQRequest{CQE: entryCount(entries), dev: cq.dev}
 	r.creation = cq.dev.creation(func(u UHW) error { return cq.issueCreate(r, opts.CompVector, u) })
 	ring, err := cq.dev.provider.CreateCQ(r)
 	if err != nil {
@@ -80,6 +80,8 @@ func (cq *CQ) create(entries int, opts *CQOptions) error {
 	}
 	return nil
 }
+
+func entryCount(n int) uint32 { return uint32(min(max(n, 1), math.MaxInt32)) }
 
 func (cq *CQ) issueCreate(r *CQRequest, vector uint32, u UHW) error {
 	var granted uint32
@@ -104,7 +106,11 @@ func (cq *CQ) issueCreate(r *CQRequest, vector uint32, u UHW) error {
 func (cq *CQ) Device() *Device { return cq.dev }
 
 // Cap is the number of completions that the CQ has room for.
-func (cq *CQ) Cap() int { return cq.cqe }
+func (cq *CQ) Cap() int {
+	cq.mu.Lock()
+	defer cq.mu.Unlock()
+	return cq.cqe
+}
 
 // Poll takes completions off the CQ, without a system call, and says how many
 // it stored in wcs. An empty CQ is 0 and no error.

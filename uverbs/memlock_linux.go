@@ -16,8 +16,8 @@ func mrHint(err error, access Access, size int) string {
 		return limitHint
 	case errors.Is(err, unix.EFAULT):
 		return "the memory is not mapped, or not writable although the access flags say so"
-	case errors.Is(err, unix.EINVAL) && access&(AccessRemoteWrite|AccessRemoteAtomic) != 0 && access&AccessLocalWrite == 0:
-		return "remote write and remote atomic need AccessLocalWrite too"
+	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.EOPNOTSUPP):
+		return accessHint(access)
 	}
 	return ""
 }

@@ -48,10 +48,7 @@ func (n *node) attach(name string, parents ...*node) error {
 		}
 	}
 	for _, p := range parents {
-		if p.users == nil {
-			p.users = make(map[*node]struct{})
-		}
-		p.users[n] = struct{}{}
+		p.use(n)
 	}
 	n.parents = parents
 	return nil

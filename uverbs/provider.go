@@ -28,6 +28,9 @@ type ProviderContext interface {
 	CreateQP(r *QPRequest) (QPRing, error)
 	CreateSRQ(r *SRQRequest) (SRQRing, error)
 	RegMR(r *MRRequest) error
+	// CreateAH returns what PostSend will want to know of the address; it finds
+	// it with Driver of the AH.
+	CreateAH(r *AHRequest) (any, error)
 }
 
 // CQRing is the user-space half of a CQ. The CQ serialises the calls.
@@ -36,6 +39,10 @@ type CQRing interface {
 	Poll(wcs []WC) (int, error)
 	// Arm asks for one event at the next completion.
 	Arm(solicitedOnly bool) error
+	// Resize carries out r and goes on with the queue that comes of it, in which
+	// are the completions that were not polled yet. An error after r's Create is
+	// the end of the queue.
+	Resize(r *CQRequest) error
 }
 
 // QPRing is the user-space half of a QP. The QP serialises PostSend, serialises
@@ -51,6 +58,10 @@ type QPRing interface {
 // SRQRing is the user-space half of an SRQ. The SRQ serialises the calls.
 type SRQRing interface {
 	PostRecv(wrs []RecvWR) (int, error)
+	// Modify carries out r and goes on with the queue that comes of it, in which
+	// are the receives that were not used yet. An error after r's Create is the
+	// end of the queue.
+	Modify(r *SRQModifyRequest) error
 }
 
 // UHW is what a create call carries between a provider and its kernel driver.

@@ -65,6 +65,9 @@ func (h hardware) CreateSRQ(r *uverbs.SRQRequest) (uverbs.SRQRing, error) {
 	return idle{}, h.create("SRQ", r)
 }
 func (h hardware) RegMR(r *uverbs.MRRequest) error { return r.Create(uverbs.UHW{}) }
+func (h hardware) CreateAH(r *uverbs.AHRequest) (any, error) {
+	return idle{}, h.create("AH", r)
+}
 
 type idle struct{}
 
@@ -73,6 +76,10 @@ func (idle) Arm(bool) error                        { return nil }
 func (idle) PostSend([]uverbs.SendWR) (int, error) { return 0, nil }
 func (idle) PostRecv([]uverbs.RecvWR) (int, error) { return 0, nil }
 func (idle) Fail()                                 {}
+func (idle) Resize(r *uverbs.CQRequest) error      { return r.Create(uverbs.UHW{}) }
+func (idle) Modify(r *uverbs.SRQModifyRequest) error {
+	return r.Create(uverbs.UHW{})
+}
 
 // TestProviderGivesUp has a provider fail before and after the kernel made the
 // object: both halves go, and the parents can be closed.

@@ -67,7 +67,7 @@ type ContextRequest struct {
 	Info DeviceInfo
 }
 
-// CQRequest asks a provider for a CQ.
+// CQRequest asks a provider for a CQ, or for another size of it.
 type CQRequest struct {
 	creation
 	// CQE is the number of entries asked for; the provider may raise it before
@@ -75,7 +75,13 @@ type CQRequest struct {
 	CQE uint32
 	// Handle of the kernel's CQ, known after Create.
 	Handle uint32
+
+	dev *Device
 }
+
+// Notifier returns the way to arm the CQ of drivers that are told with a system
+// call (REQ_NOTIFY_CQ), after Create. Use it with the CQ held.
+func (r *CQRequest) Notifier() *Notifier { return newNotifier(r.dev, r.Handle) }
 
 // SRQRequest asks a provider for an SRQ.
 type SRQRequest struct {
@@ -85,49 +91,22 @@ type SRQRequest struct {
 	Handle        uint32
 }
 
+// SRQModifyRequest asks a provider to change an SRQ.
+type SRQModifyRequest struct {
+	creation
+	// MaxWR is the number of receives asked for, and after Create granted; 0
+	// leaves the size as it is.
+	MaxWR uint32
+}
+
+// AHRequest asks a provider for an address handle.
+type AHRequest struct {
+	creation
+	Attr AHAttr
+}
+
 // MRRequest asks a provider to register memory.
 type MRRequest struct{ creation }
-
-// QPRequest asks a provider for a QP.
-type QPRequest struct {
-	creation
-	// Type of the QP. It has a receive queue of its own unless HasSRQ.
-	Type   QPType
-	HasSRQ bool
-	// Cap as asked for, after Create as the kernel granted it. The provider
-	// lowers or raises what its queues really hold.
-	Cap QPCap
-	// SignalAll is set when every send completes with a CQE.
-	SignalAll bool
-	// Handle and Num are known after Create.
-	Handle, Num uint32
-	// SendFlush and RecvFlush take completions that the provider makes itself.
-	SendFlush, RecvFlush Flusher
-
-	qp *QP
-}
-
-// Doorbell returns the doorbell of drivers whose doorbell is a system call
-// (POST_SEND without work requests). Ring it with the send queue held, after
-// Create. It allocates nothing.
-func (r *QPRequest) Doorbell() *Doorbell { return newDoorbell(r.qp.dev, r.Handle) }
-
-// MoveToError puts the QP into the error state in the kernel.
-func (r *QPRequest) MoveToError() error { return r.qp.modifyState(QPStateErr) }
-
-// Flusher adds completions to a CQ behind those that the device wrote.
-type Flusher struct {
-	cq *CQ
-}
-
-// Flush completes a work request that will never be carried out.
-func (f Flusher) Flush(wrID uint64, op WCOpcode, qpn uint32) {
-	f.cq.complete(WC{WRID: wrID, Opcode: op, QPN: qpn, Status: StatusWRFlushErr})
-}
-
-// Full tells that nobody polls the CQ, which holds as many completions made by
-// providers as it has entries.
-func (f Flusher) Full() bool { return f.cq.madeFull() }
 
 // abandon undoes a creation that the provider gave up with err: the kernel's
 // object goes if it was made, then the memory.

@@ -13,13 +13,14 @@ import (
 // C: struct ibv_srq
 type SRQ struct {
 	node
-	dev           *Device
-	pd            *PD
-	handle        uint32
-	cookie        uint64
-	maxWR, maxSGE uint32
+	dev    *Device
+	pd     *PD
+	handle uint32
+	cookie uint64
+	maxSGE uint32
 
 	mu     sync.Mutex // guards what follows
+	maxWR  uint32
 	ring   SRQRing
 	memory queueMemory
 	closed bool
@@ -90,7 +91,11 @@ func (s *SRQ) issueCreate(r *SRQRequest, limit uint32, u UHW) error {
 }
 
 // MaxWR is the number of receives that the SRQ has room for.
-func (s *SRQ) MaxWR() uint32 { return s.maxWR }
+func (s *SRQ) MaxWR() uint32 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.maxWR
+}
 
 // MaxSGE is the number of SGEs that a receive may have.
 func (s *SRQ) MaxSGE() uint32 { return s.maxSGE }

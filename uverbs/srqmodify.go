@@ -1,6 +1,8 @@
 package uverbs
 
 import (
+	"errors"
+
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/ioctl"
 )
@@ -31,8 +33,46 @@ func (s *SRQ) Query() (*SRQAttr, error) {
 //
 // C: ibv_modify_srq with IBV_SRQ_LIMIT
 func (s *SRQ) SetLimit(limit uint32) error {
+	return s.modify("set the limit of", &SRQModifyRequest{}, limit)
+}
+
+// Resize gives the SRQ room for at least maxWR receives. Those posted stay; a
+// limit that was set is disarmed by some drivers. Where the driver can't, the
+// error matches ErrNotSupported and nothing has changed.
+//
+// C: ibv_modify_srq with IBV_SRQ_MAX_WR
+func (s *SRQ) Resize(maxWR uint32) error {
+	return s.modify("resize", &SRQModifyRequest{MaxWR: maxWR}, 0)
+}
+
+func (s *SRQ) modify(op string, r *SRQModifyRequest, limit uint32) error {
+	return s.using(op, func() error {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.closed {
+			return s.fail(op, ErrClosed, "")
+		}
+		r.creation = s.dev.creation(func(u UHW) error { return s.issueModify(r, limit, u) })
+		if err := s.ring.Modify(r); err != nil {
+			return s.fail(op, errors.Join(err, r.free()), "")
+		}
+		if r.MaxWR == 0 {
+			return nil
+		}
+		old := s.memory
+		s.maxWR, s.memory = r.MaxWR, r.queueMemory
+		return old.free()
+	})
+}
+
+func (s *SRQ) issueModify(r *SRQModifyRequest, limit uint32, u UHW) error {
 	in := &abi.IbUverbsModifySrq{SrqHandle: s.handle, AttrMask: srqLimit, SrqLimit: limit}
-	return s.command("set the limit of", writeCommand(s.dev, abi.IB_USER_VERBS_CMD_MODIFY_SRQ, in))
+	if r.MaxWR > 0 {
+		in.AttrMask, in.MaxWr = srqMaxWR, r.MaxWR
+	}
+	q := writeCommand(s.dev, abi.IB_USER_VERBS_CMD_MODIFY_SRQ, in)
+	q.Driver(u)
+	return q.Do(s.dev.file)
 }
 
 func (s *SRQ) command(op string, r *ioctl.Request) error {
@@ -44,8 +84,12 @@ func (s *SRQ) command(op string, r *ioctl.Request) error {
 	})
 }
 
-// srqLimit is IB_SRQ_LIMIT of enum ib_srq_attr_mask, which no uapi header has.
-const srqLimit = 2
+// IB_SRQ_MAX_WR and IB_SRQ_LIMIT of enum ib_srq_attr_mask, which no uapi header
+// has.
+const (
+	srqMaxWR = 1
+	srqLimit = 2
+)
 
 // Close destroys the SRQ. QPs that use it must be closed before.
 //

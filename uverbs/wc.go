@@ -3,7 +3,8 @@ package uverbs
 import "fmt"
 
 // WC is a work completion. When Status is not StatusSuccess only WRID, Status,
-// QPN and VendorErr mean anything.
+// QPN and VendorErr mean anything, and the rest is 0; so is what the driver
+// can't tell.
 //
 // C: struct ibv_wc
 type WC struct {
@@ -11,9 +12,33 @@ type WC struct {
 	Status    Status   // how it ended
 	Opcode    WCOpcode // what it was
 	VendorErr uint32   // the driver's own code for the error
-	ByteLen   uint32   // bytes received or read
+	ByteLen   uint32   // bytes received or read; of UD with the 40 bytes in front
 	QPN       uint32   // the local QP
+
+	Flags           WCFlags
+	Imm             uint32 // with WCWithImm: the number that the sender gave (C: ntohl of imm_data)
+	InvalidatedRKey uint32 // with WCWithInv: the key that the sender ended
+	SrcQP           uint32 // UD: the sender's QP
+	PKeyIndex       uint16 // UD on a GSI QP
+	SLID            uint16 // UD: the sender's LID, 0 on RoCE
+	SL              uint8  // UD
+	DLIDPathBits    uint8  // UD
 }
+
+// WCFlags say what else a completed receive carries.
+//
+// C: enum ibv_wc_flags
+type WCFlags uint32
+
+const (
+	// WCGRH: the message came with a global route header. Only on UD QPs does it
+	// stand in the buffer, in the first 40 bytes.
+	WCGRH WCFlags = 1 << 0
+	// WCWithImm: Imm is valid.
+	WCWithImm WCFlags = 1 << 1
+	// WCWithInv: InvalidatedRKey is valid.
+	WCWithInv WCFlags = 1 << 3
+)
 
 // Err returns nil for success, otherwise an error that matches the Status.
 func (wc *WC) Err() error {
@@ -47,6 +72,8 @@ const (
 	WCFetchAdd    WCOpcode = 4
 	WCBindMW      WCOpcode = 5
 	WCLocalInv    WCOpcode = 6
+	WCFlush       WCOpcode = 8
+	WCAtomicWrite WCOpcode = 9
 	WCRecv        WCOpcode = 128
 	WCRecvImm     WCOpcode = 129
 )
@@ -54,6 +81,7 @@ const (
 var wcOpcodeNames = map[WCOpcode]string{
 	WCSend: "SEND", WCRDMAWrite: "RDMA_WRITE", WCRDMARead: "RDMA_READ", WCCompareSwap: "COMP_SWAP",
 	WCFetchAdd: "FETCH_ADD", WCBindMW: "BIND_MW", WCLocalInv: "LOCAL_INV",
+	WCFlush: "FLUSH", WCAtomicWrite: "ATOMIC_WRITE",
 	WCRecv: "RECV", WCRecvImm: "RECV_RDMA_WITH_IMM",
 }
 

@@ -1,7 +1,5 @@
 package uverbs
 
-import "fmt"
-
 // SGE names a piece of registered memory.
 //
 // C: struct ibv_sge
@@ -11,46 +9,13 @@ type SGE struct {
 	LKey   uint32
 }
 
-// Opcode is what a send work request asks for.
-//
-// C: enum ibv_wr_opcode
-type Opcode uint32
-
-// Which of them a QP takes depends on its type and on the driver.
-const (
-	OpRDMAWrite    Opcode = 0
-	OpRDMAWriteImm Opcode = 1
-	OpSend         Opcode = 2
-	OpSendImm      Opcode = 3
-	OpRDMARead     Opcode = 4
-	OpCompareSwap  Opcode = 5
-	OpFetchAdd     Opcode = 6
-	OpLocalInv     Opcode = 7
-	OpBindMW       Opcode = 8
-	OpSendWithInv  Opcode = 9
-	OpReadWithInv  Opcode = 11
-)
-
-var opcodeNames = map[Opcode]string{
-	OpRDMAWrite: "RDMA_WRITE", OpRDMAWriteImm: "RDMA_WRITE_WITH_IMM", OpSend: "SEND", OpSendImm: "SEND_WITH_IMM",
-	OpRDMARead: "RDMA_READ", OpCompareSwap: "ATOMIC_CMP_AND_SWP", OpFetchAdd: "ATOMIC_FETCH_AND_ADD",
-	OpLocalInv: "LOCAL_INV", OpBindMW: "BIND_MW", OpSendWithInv: "SEND_WITH_INV", OpReadWithInv: "RDMA_READ_WITH_INV",
-}
-
-func (o Opcode) String() string {
-	if s, ok := opcodeNames[o]; ok {
-		return s
-	}
-	return fmt.Sprintf("Opcode(%d)", uint32(o))
-}
-
 // SendFlags refine a send work request; the values combine with |.
 //
 // C: enum ibv_send_flags
 type SendFlags uint32
 
 const (
-	// SendFence holds the request back until earlier reads are done.
+	// SendFence holds the request back until earlier reads and atomics are done.
 	SendFence SendFlags = 1 << iota
 	// SendSignaled asks for a completion even of a success.
 	SendSignaled
@@ -58,20 +23,37 @@ const (
 	SendSolicited
 )
 
-// SendWR is a work request for the send queue. Its slices are read before
-// PostSend returns and may be reused then; the memory that SGL names belongs to
-// the device until the request completed.
+// SendWR is a work request for the send queue. Its slices, and what its pointers
+// lead to, are read before PostSend returns and may be reused then; the memory
+// that SGL names belongs to the device until the request completed, and so does
+// the AH.
 //
 // C: struct ibv_send_wr
 type SendWR struct {
-	WRID           uint64 // comes back in the completion
-	Opcode         Opcode
-	Flags          SendFlags
-	SGL            []SGE
-	Inline         []byte // data taken into the request itself, instead of SGL (C: IBV_SEND_INLINE)
-	RemoteAddr     uint64 // RDMA read and write
-	RKey           uint32 // RDMA read and write
-	InvalidateRKey uint32 // OpSendWithInv: the peer's key that ends
+	WRID   uint64 // comes back in the completion
+	Opcode Opcode
+	Flags  SendFlags
+	SGL    []SGE
+	Inline []byte // data taken into the request itself, instead of SGL (C: IBV_SEND_INLINE)
+
+	RemoteAddr uint64 // RDMA read and write, atomics, flush
+	RKey       uint32 // with RemoteAddr
+	// Imm is for OpSendImm and OpRDMAWriteImm: a number, which travels most
+	// significant byte first (C: imm_data is htonl of it).
+	Imm            uint32
+	InvalidateRKey uint32 // OpSendWithInv: the peer's key that ends; OpLocalInv: the own one
+
+	// CompareAdd is what OpCompareSwap compares with, and what OpFetchAdd adds;
+	// Swap is what OpCompareSwap stores. Both in the peers' own byte order. The
+	// old value, 8 bytes, goes to SGL.
+	CompareAdd, Swap uint64
+
+	AH         *AH    // UD: the way to the peer
+	RemoteQPN  uint32 // UD: the peer's QP
+	RemoteQKey uint32 // UD: its Q_Key; with the top bit set, the own QP's is sent
+
+	Flush Flush   // OpFlush
+	Bind  *BindMW // OpBindMW
 }
 
 // RecvWR is a work request for a receive queue, with the rules of [SendWR].

@@ -75,3 +75,6 @@ func (q *cq) Arm(solicitedOnly bool) error {
 	q.notify.Store(abi.SIW_NOTIFY_SOLICITED | abi.SIW_NOTIFY_NEXT_COMPLETION)
 	return nil
 }
+
+// Resize is not in siw's kernel.
+func (q *cq) Resize(*uverbs.CQRequest) error { return uverbs.ErrNotSupported }

@@ -33,3 +33,6 @@ func (siwContext) RegMR(r *uverbs.MRRequest) error {
 	var resp abi.SiwUrespRegMr
 	return r.Create(uverbs.UHW{In: abi.Bytes(&req), Out: abi.Bytes(&resp)})
 }
+
+// CreateAH has nothing to make: iWARP has no datagrams.
+func (siwContext) CreateAH(*uverbs.AHRequest) (any, error) { return nil, uverbs.ErrNotSupported }

@@ -68,3 +68,11 @@ func (siwContext) CreateSRQ(r *uverbs.SRQRequest) (uverbs.SRQRing, error) {
 }
 
 func (s srq) PostRecv(wrs []uverbs.RecvWR) (int, error) { return s.post(wrs) }
+
+// Modify sets the limit, which is all that siw can change.
+func (s srq) Modify(r *uverbs.SRQModifyRequest) error {
+	if r.MaxWR != 0 {
+		return uverbs.ErrNotSupported
+	}
+	return r.Create(uverbs.UHW{})
+}

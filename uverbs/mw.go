@@ -1,0 +1,79 @@
+package uverbs
+
+import (
+	"fmt"
+	"sync/atomic"
+
+	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/ioctl"
+)
+
+// MW is a memory window: a key for part of a region, bound and ended by work
+// requests and so in order with the traffic.
+//
+// C: struct ibv_mw
+type MW struct {
+	node
+	pd     *PD
+	typ    MWType
+	handle uint32
+	rkey   atomic.Uint32
+}
+
+// MWType tells who chooses a window's key.
+//
+// C: enum ibv_mw_type
+type MWType uint8
+
+const (
+	// MWType1 windows are bound with [MW.Bind] only, which chooses the key.
+	MWType1 MWType = 1
+	// MWType2 windows are bound with OpBindMW to a key that the caller makes with
+	// [IncRKey], and end with OpLocalInv or a peer's OpSendWithInv.
+	MWType2 MWType = 2
+)
+
+func (t MWType) String() string { return fmt.Sprintf("type %d", uint8(t)) }
+
+// AllocMW makes a memory window that is bound to nothing.
+//
+// C: ibv_alloc_mw
+func (pd *PD) AllocMW(typ MWType) (*MW, error) {
+	mw := &MW{pd: pd, typ: typ}
+	if err := mw.attach("MW", &pd.node); err != nil {
+		return nil, err
+	}
+	var resp abi.IbUverbsAllocMwResp
+	r := writeCommand(pd.dev, abi.IB_USER_VERBS_CMD_ALLOC_MW, &abi.IbUverbsAllocMw{PdHandle: pd.handle, MwType: uint8(typ)})
+	ioctl.Out(r, abi.UVERBS_ATTR_CORE_OUT, &resp)
+	if err := r.Do(pd.dev.file); err != nil {
+		mw.detach()
+		return nil, mw.fail("create", err, createHint(err))
+	}
+	mw.handle = resp.MwHandle
+	mw.rkey.Store(resp.Rkey)
+	mw.rename(fmt.Sprintf("MW %d", mw.handle))
+	return mw, nil
+}
+
+// PD returns the protection domain of the window.
+func (mw *MW) PD() *PD { return mw.pd }
+
+// Type tells who chooses the window's key.
+func (mw *MW) Type() MWType { return mw.typ }
+
+// RKey is the window's key: as the kernel first made it, of a type 1 window as
+// Bind last changed it. The key of a bound type 2 window is the one that the
+// caller put into BindMW.
+func (mw *MW) RKey() uint32 { return mw.rkey.Load() }
+
+// Close frees the window. A peer that still uses its key gets an error.
+//
+// C: ibv_dealloc_mw
+func (mw *MW) Close() error {
+	return mw.close(func() error {
+		r := mw.pd.dev.request(abi.UVERBS_OBJECT_MW, abi.UVERBS_METHOD_MW_DESTROY)
+		r.Handle(abi.UVERBS_ATTR_DESTROY_MW_HANDLE, mw.handle)
+		return r.Do(mw.pd.dev.file)
+	}, nothing)
+}

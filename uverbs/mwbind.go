@@ -1,0 +1,41 @@
+package uverbs
+
+import (
+	"fmt"
+	"syscall"
+)
+
+// BindMW is what OpBindMW makes of a window.
+//
+// C: struct ibv_mw_bind_info, with the window and the key
+type BindMW struct {
+	MW     *MW
+	RKey   uint32 // the window's key from then on
+	MR     *MR    // must have AccessMWBind; nil and a Length of 0 end a type 1 binding
+	Addr   uint64 // start of the window, in the region
+	Length uint64 // bytes
+	Access Access // what the peer may do
+}
+
+// IncRKey returns the key that follows key: the next tag in the low byte, the
+// same index above.
+//
+// C: ibv_inc_rkey
+func IncRKey(key uint32) uint32 { return key&^0xff | (key+1)&0xff }
+
+// Bind posts the binding of a type 1 window to qp. Its key changes at once; the
+// peer may use the new one when the work request has completed. b.MW and b.RKey
+// are filled in.
+//
+// C: ibv_bind_mw
+func (mw *MW) Bind(qp *QP, wrID uint64, flags SendFlags, b BindMW) error {
+	if mw.typ != MWType1 {
+		return mw.fail("bind", syscall.EINVAL, fmt.Sprintf("it is of %v: post OpBindMW", mw.typ))
+	}
+	b.MW, b.RKey = mw, IncRKey(mw.RKey())
+	if _, err := qp.PostSend([]SendWR{{WRID: wrID, Opcode: OpBindMW, Flags: flags, Bind: &b}}); err != nil {
+		return err
+	}
+	mw.rkey.Store(b.RKey)
+	return nil
+}

@@ -1,0 +1,28 @@
+package uverbs
+
+// QPRequest asks a provider for a QP.
+type QPRequest struct {
+	creation
+	// Type of the QP. It has a receive queue of its own unless HasSRQ.
+	Type   QPType
+	HasSRQ bool
+	// Cap as asked for, after Create as the kernel granted it. The provider
+	// lowers or raises what its queues really hold.
+	Cap QPCap
+	// SignalAll is set when every send completes with a CQE.
+	SignalAll bool
+	// Handle and Num are known after Create.
+	Handle, Num uint32
+	// SendFlush and RecvFlush take completions that the provider makes itself.
+	SendFlush, RecvFlush Flusher
+
+	qp *QP
+}
+
+// Doorbell returns the doorbell of drivers whose doorbell is a system call
+// (POST_SEND without work requests). Ring it with the send queue held, after
+// Create. It allocates nothing.
+func (r *QPRequest) Doorbell() *Doorbell { return newDoorbell(r.qp.dev, r.Handle) }
+
+// MoveToError puts the QP into the error state in the kernel.
+func (r *QPRequest) MoveToError() error { return r.qp.modifyState(QPStateErr) }
