@@ -12,6 +12,7 @@ import (
 // Over lo a link works if lo has a MAC and an address outside 127/8; Dial finds
 // that address by itself.
 func TestCMLoopback(t *testing.T) {
+	needSiw(t)
 	sh(t, `ip link set lo address 02:00:00:00:00:01
 		ip addr add 10.9.9.9/32 dev lo
 		ip addr add fd09::9/128 dev lo nodad

@@ -23,6 +23,9 @@ import (
 // each family.
 func cmLink(t *testing.T, typ string) {
 	t.Helper()
+	if typ == "siw" {
+		needSiw(t)
+	}
 	sh(t, `ip link add cmdummy type dummy
 		ip link set cmdummy up
 		ip addr add 10.78.0.1/24 dev cmdummy

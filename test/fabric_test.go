@@ -30,6 +30,7 @@ var fabricUp bool
 
 func fabric(t *testing.T) {
 	t.Helper()
+	needSiw(t)
 	if fabricUp {
 		return
 	}

@@ -13,6 +13,7 @@ import (
 // rping moves verified data over a siw link, and the kernel loaded the driver by
 // itself when iproute2 asked for the link.
 func TestGuestPeers(t *testing.T) {
+	needSiw(t)
 	if os.Getenv("GOVERBS_VM") == "" {
 		t.Fatal("this is not the test machine: run it with go test -exec 'bin/vm run --'")
 	}

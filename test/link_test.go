@@ -57,17 +57,20 @@ func TestShowAsIproute2(t *testing.T) {
 	for _, line := range all {
 		same(line) // no link at all
 	}
-	dummy(t, "show0", "10.1.1.1/24")
-	dummy(t, "show1", "10.1.2.1/24")
-	link(t, "siwshow", "siw", "show0")
-	link(t, "rxeshow", "rxe", "show1")
-	sh(t, "ip link set show1 down")
-	// iproute2 wants the port too, in "link show NAME/PORT"; we do not.
-	for _, line := range append(all, "-j link show rxeshow/1", "link show siwshow/1") {
+	for i, typ := range linkTypes() {
+		dummy(t, typ+"netdev", fmt.Sprintf("10.1.%d.1/24", i+1))
+		link(t, typ+"show", typ, typ+"netdev")
+	}
+	sh(t, "ip link set rxenetdev down")
+	for _, line := range append(all, "-j link show rxeshow/1") {
 		same(line)
 	}
-	if got := rdmalink(t, "link show siwshow"); got != iproute2(t, "link show siwshow/1") {
-		t.Errorf("without the port: %+v", got)
+	// iproute2 wants the port too, in "link show NAME/PORT"; we do not.
+	for _, typ := range linkTypes() {
+		same("link show " + typ + "show/1")
+		if got := rdmalink(t, "link show "+typ+"show"); got != iproute2(t, "link show "+typ+"show/1") {
+			t.Errorf("without the port: %+v", got)
+		}
 	}
 	t.Run("elsewhere", func(t *testing.T) {
 		newNetns(t) // shared mode: devices are seen, their netdevs are not
@@ -78,6 +81,7 @@ func TestShowAsIproute2(t *testing.T) {
 }
 
 func TestAddAndDelete(t *testing.T) {
+	needSiw(t)
 	dummy(t, "add0", "10.1.1.1/24")
 	for _, line := range []string{"add siwadd type siw netdev add0", "link add siwadd type siw netdev add0"} {
 		if diff := cmp.Diff(output{}, rdmalink(t, line)); diff != "" {
@@ -173,6 +177,7 @@ func TestLinkWithoutModule(t *testing.T) {
 
 // TestLinkInChroot: rdmalink needs no /sys, /proc, /dev or /etc.
 func TestLinkInChroot(t *testing.T) {
+	needSiw(t)
 	dummy(t, "jail0", "10.1.1.1/24")
 	root := t.TempDir()
 	binary, err := os.ReadFile(rdmalinkPath(t))
@@ -198,17 +203,17 @@ func TestLinkInChroot(t *testing.T) {
 
 // TestNetlinkAsSysfs compares what the client reads with the kernel's files.
 func TestNetlinkAsSysfs(t *testing.T) {
-	dummy(t, "sys0", "10.1.1.1/24")
-	dummy(t, "sys1", "10.1.2.1/24")
-	link(t, "siwsys", "siw", "sys0")
-	link(t, "rxesys", "rxe", "sys1")
+	for i, typ := range linkTypes() {
+		dummy(t, typ+"netdev", fmt.Sprintf("10.1.%d.1/24", i+1))
+		link(t, typ+"sys", typ, typ+"netdev")
+	}
 	var c netlinkrdma.Client
 	devices, err := c.Devices()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(devices) != 2 {
-		t.Errorf("%d devices, want 2", len(devices))
+	if len(devices) != len(linkTypes()) {
+		t.Errorf("%d devices, want those of %v", len(devices), linkTypes())
 	}
 	for _, d := range devices {
 		sysfs := "/sys/class/infiniband/" + d.Name + "/"

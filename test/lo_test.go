@@ -15,6 +15,7 @@ import (
 // TestLinkOnLo: in a fresh network namespace, as a container has it, rdmalink
 // refuses a link that could not connect; with --fix-netdev rping runs over lo.
 func TestLinkOnLo(t *testing.T) {
+	needSiw(t)
 	newNetns(t)
 	refused := rdmalink(t, "add siwlo type siw netdev lo")
 	for _, want := range []string{"lo has no hardware address", "ip link set lo address 02:00:00:00:00:01", "ip addr add 192.0.2.1/32 dev lo", "--fix-netdev"} {
@@ -81,6 +82,7 @@ func listening(t *testing.T, port int) bool {
 
 // TestRemedyForLo runs the commands the refusal names.
 func TestRemedyForLo(t *testing.T) {
+	needSiw(t)
 	newNetns(t)
 	for _, line := range strings.Split(rdmalink(t, "add siwlo type siw netdev lo").Err, "\n") {
 		if command, ok := strings.CutPrefix(line, "  ip "); ok {
@@ -100,6 +102,7 @@ func TestRemedyForLo(t *testing.T) {
 // healthy, and no address on it can be resolved. If a kernel mends this one
 // day, the refusal has to go.
 func TestLoNeedsMAC(t *testing.T) {
+	needSiw(t)
 	newNetns(t)
 	sh(t, "ip link set lo up && ip addr add 192.0.2.1/32 dev lo")
 	sh(t, "rdma link add siwlo type siw netdev lo")

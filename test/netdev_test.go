@@ -47,6 +47,9 @@ func dummy(t *testing.T, name string, addrs ...string) {
 // are left on it then.
 func link(t *testing.T, name, typ, netdev string) netlinkrdma.Device {
 	t.Helper()
+	if typ == "siw" {
+		needSiw(t)
+	}
 	var c netlinkrdma.Client
 	if err := c.AddLink(name, typ, netdev); err != nil {
 		t.Fatal(err)

@@ -310,6 +310,7 @@ func TestRpingRefused(t *testing.T) {
 // TestRpingLo: over lo as rdmalink makes it ready, to the address it gave lo and
 // to 127.0.0.1, which C can't reach.
 func TestRpingLo(t *testing.T) {
+	needSiw(t)
 	newNetns(t)
 	if out := rdmalink(t, "add --fix-netdev siwlo type siw netdev lo"); out.Code != 0 {
 		t.Fatalf("%+v", out)
