@@ -7,7 +7,7 @@ FUZZTIME ?= 10s
 TESTFLAGS ?=
 # Kernel series to test on, and the packages with kernel tests. Each package
 # costs a boot, so there is one.
-KERNELS ?= 6.12 6.1
+KERNELS ?= 6.12 6.1 7.2
 VM_PACKAGES ?= ./test
 
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
@@ -72,10 +72,10 @@ bin/vm: FORCE
 	@$(GO) build -o bin/vm ./test/cmd/vm
 FORCE:
 
-fetch: bin/vm ## get kernels, siw, QEMU and rdma-core's tools with apt
-	@bin/vm fetch
+fetch: bin/vm ## get KERNELS, siw, QEMU and rdma-core's tools with apt
+	@bin/vm fetch -kernel "$(KERNELS)"
 
-vm: fetch build ## kernel tests in QEMU, on KERNELS (6.12 6.1)
+vm: fetch build ## kernel tests in QEMU, on KERNELS (6.12 6.1 7.2)
 	@set -e; for k in $(KERNELS); do \
 		echo "== kernel $$k"; \
 		$(GO) test -tags vm -count=1 -p 1 -timeout 10m $(TESTFLAGS) \

@@ -3,7 +3,6 @@
 package rig
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -20,6 +19,18 @@ var Tools = []string{
 	"qemu-system-x86", "make", "gcc", "gcc-12", "binutils", "libc6-dev", "xz-utils", "kmod",
 	"iproute2", "rdmacm-utils", "ibverbs-utils", "ibverbs-providers", "librdmacm1", "perftest",
 }
+
+// apt is a configuration of apt: the options that make it, given to each of its
+// commands. None is the system's.
+type apt []string
+
+func (a apt) get(args ...string) []string {
+	// apt drops to its own user for downloads and warns where that user cannot
+	// write; "sandbox" root keeps it quiet and works for any caller.
+	return slices.Concat([]string{"apt-get", "-q", "-o", "APT::Sandbox::User=root", "-o", "Acquire::Retries=3"}, a, args)
+}
+
+func (a apt) cache(args ...string) []string { return slices.Concat([]string{"apt-cache"}, a, args) }
 
 // offer is one version of one package that apt can get.
 type offer struct{ name, version string }
@@ -81,53 +92,39 @@ func installed(pkg string) bool {
 }
 
 // findKernel asks apt for the newest kernel of a series.
-func findKernel(ctx context.Context, series string) (packageSet, error) {
-	names, err := output(ctx, "apt-cache", "pkgnames", "linux-image-"+series+".")
+func findKernel(ctx context.Context, a apt, series string) (packageSet, error) {
+	names, err := output(ctx, a.cache("pkgnames", "linux-image-"+series+".")...)
 	if err != nil {
 		return packageSet{}, err
 	}
 	images := imageNames(strings.Fields(names), series)
-	var ask []string
+	ask := []string{"linux-image-amd64"}
 	for _, image := range images {
-		p, _ := partners(image, series)
-		ask = append(ask, p...)
+		ask = slices.Concat(append(partners(image, series), ask)...)
 	}
 	slices.Sort(ask)
-	text, err := output(ctx, append([]string{"apt-cache", "madison"}, slices.Compact(ask)...)...)
+	text, err := output(ctx, a.cache(append([]string{"madison"}, slices.Compact(ask)...)...)...)
 	if err != nil {
 		return packageSet{}, err
 	}
-	return choose(parseMadison(text), images, series)
+	offers := parseMadison(text)
+	p, err := choose(offers, images, series)
+	if errors.Is(err, errIncomplete) {
+		return p, fmt.Errorf("%w: %s", err, whereTo(offers, series))
+	}
+	return p, err
 }
 
-// command runs a program with its output on log; a failure names it.
-func command(ctx context.Context, log io.Writer, dir string, argv ...string) error {
-	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
-	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, log, log
-	cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive", "LC_ALL=C.UTF-8")
-	if err := cmd.Run(); err != nil {
-		return explain(argv, err, "")
+// whereTo says what to do about a series that is not on offer. A suite of
+// backports moves on: it keeps a series for some months after the next.
+func whereTo(offers []offer, series string) string {
+	suite := foreign[series]
+	if suite == "" {
+		return "check that /etc/apt names bookworm and bookworm-security, then run apt-get update"
 	}
-	return nil
-}
-
-func output(ctx context.Context, argv ...string) (string, error) {
-	var out, errs bytes.Buffer
-	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
-	cmd.Stdout, cmd.Stderr = &out, &errs
-	if err := cmd.Run(); err != nil {
-		return "", explain(argv, err, errs.String())
+	has := "nothing"
+	if i := slices.IndexFunc(offers, func(o offer) bool { return o.name == "linux-image-amd64" }); i >= 0 {
+		has = offers[i].version
 	}
-	return out.String(), nil
-}
-
-func explain(argv []string, err error, text string) error {
-	line := strings.Join(argv, " ")
-	if len(line) > 200 {
-		line = line[:200] + " …"
-	}
-	if errors.Is(err, exec.ErrNotFound) {
-		return fmt.Errorf("%s: not found: the test machine is set up with apt, on Debian 12: %w", argv[0], err)
-	}
-	return fmt.Errorf("%s: %w %s", line, err, strings.TrimSpace(text))
+	return fmt.Sprintf("%s has moved on to %s: name a newer series in test/rig/series.go, or leave this one out (make KERNELS=...)", suite, has)
 }

@@ -13,12 +13,9 @@ import (
 
 // assemble makes the directory that stays in the cache: the kernel, the few
 // modules, uncompressed so that anything can load them, and modprobe's tables.
-func assemble(ctx context.Context, log io.Writer, image, ready, ko string, pkgs packageSet) error {
+func assemble(ctx context.Context, log io.Writer, image, ready, series string, pkgs packageSet) error {
 	from := filepath.Join(image, "lib/modules", pkgs.Release)
 	to := filepath.Join(ready, "lib/modules", pkgs.Release)
-	if err := copyFile(ko, filepath.Join(from, "kernel/drivers/infiniband/sw/siw/siw.ko")); err != nil {
-		return err
-	}
 	if err := command(ctx, log, "", "depmod", "-b", image, pkgs.Release); err != nil {
 		return err
 	}
@@ -31,11 +28,10 @@ func assemble(ctx context.Context, log io.Writer, image, ready, ko string, pkgs 
 		return err
 	}
 	m := parseModulesDep(string(dep))
-	wanted := append(append([]string{}, early...), late...)
-	if err := m.required(wanted, string(builtin)); err != nil {
+	if err := m.required(wanted(series), string(builtin)); err != nil {
 		return err
 	}
-	files, _ := m.order(wanted)
+	files, _ := m.order(wanted(series))
 	for _, f := range files {
 		if err := copyModule(ctx, log, filepath.Join(from, f), filepath.Join(to, f)); err != nil {
 			return err
@@ -46,14 +42,23 @@ func assemble(ctx context.Context, log io.Writer, image, ready, ko string, pkgs 
 			return err
 		}
 	}
-	if err := copyFile(filepath.Join(image, "boot/vmlinuz-"+pkgs.Release), filepath.Join(ready, "vmlinuz")); err != nil {
+	if err := copyFile(kernelFile(image, pkgs.Release), filepath.Join(ready, "vmlinuz")); err != nil {
 		return err
 	}
-	record := fmt.Sprintf("  %s\n", strings.Join(pkgs.all(), "\n  "))
+	record := fmt.Sprintf("  %s\n", strings.Join(pkgs.Packages, "\n  "))
 	if err := os.WriteFile(filepath.Join(ready, "packages"), []byte(record), 0o644); err != nil {
 		return err
 	}
 	return command(ctx, log, "", "depmod", "-b", ready, pkgs.Release)
+}
+
+// kernelFile is the compressed kernel, which newer packages keep beside the modules.
+func kernelFile(image, release string) string {
+	file := filepath.Join(image, "boot/vmlinuz-"+release)
+	if _, err := os.Stat(file); err == nil {
+		return file
+	}
+	return filepath.Join(image, "lib/modules", release, "vmlinuz")
 }
 
 func copyModule(ctx context.Context, log io.Writer, from, to string) error {

@@ -12,7 +12,8 @@ import (
 )
 
 // Kernel is a kernel ready to boot: its directory holds vmlinuz and
-// lib/modules/RELEASE with the modules the tests need, siw.ko among them.
+// lib/modules/RELEASE with the modules the tests need, siw.ko among them
+// unless the kernel lacks it.
 type Kernel struct {
 	Series  string
 	Release string // what uname -r says

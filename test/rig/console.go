@@ -17,8 +17,9 @@ type console struct {
 
 const consoleKeep = 200
 
-// faultLine matches how the kernel opens a report about itself.
-var faultLine = regexp.MustCompile(`WARNING: (CPU|possible)|BUG: |BUG at |Oops|Kernel panic|general protection fault|blocked for more than|rcu: INFO|refcount_t: `)
+// faultLine matches how the kernel opens a report about itself. A warning begins
+// with the CPU up to 6.12, and with the place on 7.2.
+var faultLine = regexp.MustCompile(`WARNING: (CPU|possible|.* CPU#)|BUG: |BUG at |Oops|Kernel panic|general protection fault|blocked.* for more than|rcu: INFO|refcount_t: `)
 
 // read collects until the console closes.
 func (c *console) read(r io.Reader) {

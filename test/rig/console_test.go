@@ -12,6 +12,9 @@ func TestConsoleFaults(t *testing.T) {
 	for line, want := range map[string]int{
 		"[ 1.0] siw: loading out-of-tree module taints kernel.":                       0,
 		"[ 1.0] WARNING: CPU: 0 PID: 1 at net/core/dev.c:1 f+0x1/0x2":                 1,
+		"[ 1.0] WARNING: net/core/dev.c:1 at f+0x1/0x2, CPU#0: rping/77":              1,
+		"[ 1.0] WARNING: Flushing system-wide workqueues will be prohibited soon.":    0,
+		"[ 1.0] INFO: task rping:77 blocked in I/O wait for more than 120 seconds.":   1,
 		"[ 1.0] BUG: kernel NULL pointer dereference, address: 0000000000000008":      1,
 		"[ 1.0] Oops: 0000 [#1] PREEMPT SMP PTI":                                      1,
 		"[ 1.0] watchdog: BUG: soft lockup - CPU#1 stuck for 26s!":                    1,

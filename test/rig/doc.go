@@ -3,7 +3,8 @@
 // Package rig boots stock Debian kernels in QEMU and runs a program of this
 // repository in them, because most machines have no RDMA in their kernel.
 //
-// [Fetch] gets everything with apt and builds siw.ko, which Debian leaves out.
+// [Fetch] gets everything with apt and builds siw.ko, which Debian leaves out;
+// a kernel too new for Debian 12's compiler goes without ([Kernel.Lacks]).
 // [Run] boots a kernel with the host's root as a read-only file system under a
 // tmpfs overlay, so the guest sees the same paths, and runs one command there.
 // The command test/cmd/vm is both: on the host the tool, in the guest pid 1

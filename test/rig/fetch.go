@@ -12,8 +12,8 @@ import (
 )
 
 // Fetch makes every given series ready to boot: installs missing tools,
-// downloads the kernel packages without installing them, builds siw.ko, and
-// keeps what a boot needs. A series that is in the cache already stays as it
+// downloads the kernel packages without installing them, builds siw.ko where
+// the compiler can, and keeps what a boot needs. A series that is in the cache already stays as it
 // is. Progress goes to log; the first run needs root or sudo, about 1 GB of
 // disk while it works, and two minutes.
 func Fetch(ctx context.Context, log io.Writer, series ...string) error {
@@ -45,41 +45,57 @@ func Fetch(ctx context.Context, log io.Writer, series ...string) error {
 		}
 	}
 	for _, s := range series {
-		k, err := Open(s)
-		if err != nil {
+		if err := tell(log, s); err != nil {
 			return err
 		}
-		version, err := os.ReadFile(filepath.Join(k.Dir, "packages"))
-		if err != nil {
-			return err
-		}
-		fmt.Fprintf(log, "vm: kernel %s is %s, from\n%s", s, k.Release, version)
 	}
+	return nil
+}
+
+// tell says what a kernel is and what it is made from.
+func tell(log io.Writer, series string) error {
+	k, err := Open(series)
+	if err != nil {
+		return err
+	}
+	packages, err := os.ReadFile(filepath.Join(k.Dir, "packages"))
+	if err != nil {
+		return err
+	}
+	without := ""
+	if k.Lacks() != "" {
+		without = " without " + k.Lacks()
+	}
+	fmt.Fprintf(log, "vm: kernel %s is %s%s, from\n%s", series, k.Release, without, packages)
 	return nil
 }
 
 func fetchKernel(ctx context.Context, log io.Writer, cache, series string) error {
 	start := time.Now()
-	pkgs, err := findKernel(ctx, series)
-	if err != nil {
-		return err
-	}
 	tmp, err := os.MkdirTemp(cache, "fetch-")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(tmp)
-	fmt.Fprintf(log, "vm: kernel %s: downloading %s\n", series, pkgs.Release)
-	if err := download(ctx, log, tmp, pkgs); err != nil {
-		return err
+	var a apt
+	if suite := foreign[series]; suite != "" {
+		if a, err = openSuite(ctx, log, tmp, suite); err != nil {
+			return err
+		}
 	}
-	fmt.Fprintf(log, "vm: kernel %s: unpacking and building siw.ko\n", series)
-	ko, err := buildSiw(ctx, log, tmp, series, pkgs.Release)
+	pkgs, err := findKernel(ctx, a, series)
 	if err != nil {
 		return err
 	}
-	ready := filepath.Join(tmp, "ready")
-	if err := assemble(ctx, log, filepath.Join(tmp, "image"), ready, ko, pkgs); err != nil {
+	fmt.Fprintf(log, "vm: kernel %s: downloading %s\n", series, pkgs.Release)
+	if err := download(ctx, log, a, tmp, pkgs); err != nil {
+		return err
+	}
+	image, ready := filepath.Join(tmp, "image"), filepath.Join(tmp, "ready")
+	if err := addSiw(ctx, log, tmp, image, series, pkgs.Release); err != nil {
+		return err
+	}
+	if err := assemble(ctx, log, image, ready, series, pkgs); err != nil {
 		return err
 	}
 	if err := publish(cache, ready, series, pkgs.Release); err != nil {
@@ -89,29 +105,15 @@ func fetchKernel(ctx context.Context, log io.Writer, cache, series string) error
 	return nil
 }
 
-// download unpacks the image to tmp/image, the rest to tmp/build. apt drops to
-// its own user for downloads and warns where that user cannot write; "sandbox"
-// root keeps it quiet and works for any caller.
-func download(ctx context.Context, log io.Writer, tmp string, pkgs packageSet) error {
-	argv := append([]string{"apt-get", "-o", "APT::Sandbox::User=root", "-o", "Acquire::Retries=3", "-q", "download"}, pkgs.all()...)
-	if err := command(ctx, log, tmp, argv...); err != nil {
-		return err
+// addSiw builds siw.ko, for a series that can have it, into the unpacked image.
+func addSiw(ctx context.Context, log io.Writer, tmp, image, series, release string) error {
+	if !hasSiw(series) {
+		return nil
 	}
-	debs, err := filepath.Glob(filepath.Join(tmp, "*.deb"))
+	fmt.Fprintf(log, "vm: kernel %s: building siw.ko\n", series)
+	ko, err := buildSiw(ctx, log, tmp, series, release)
 	if err != nil {
 		return err
 	}
-	for _, deb := range debs {
-		into := "build"
-		if ok, _ := filepath.Match("linux-image-*", filepath.Base(deb)); ok {
-			into = "image"
-		}
-		if err := command(ctx, log, tmp, "dpkg-deb", "-x", deb, into); err != nil {
-			return err
-		}
-		if err := os.Remove(deb); err != nil {
-			return err
-		}
-	}
-	return nil
+	return copyFile(ko, filepath.Join(image, "lib/modules", release, "kernel/drivers/infiniband/sw/siw/siw.ko"))
 }

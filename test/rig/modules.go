@@ -17,9 +17,20 @@ var early = []string{"virtio_pci", "virtio_console", "9pnet_virtio", "9p", "over
 // the kernel's own request. ib_uverbs and rdma_ucm are loaded at boot; siw and
 // rdma_rxe are left to be asked for, as on a real machine.
 var late = []string{
-	"ib_uverbs", "ib_umad", "rdma_ucm", "siw", "rdma_rxe",
-	"crc32_generic", "crc32c_generic", "crc32_pclmul", "crc32c_intel", "libcrc32c",
+	"ib_uverbs", "ib_umad", "rdma_ucm", "rdma_rxe",
 	"dummy", "veth", "bridge", "8021q", "macvlan", "bonding", "sch_netem",
+}
+
+// native are siw, and the checksums that it and rxe ask for; newer kernels have
+// those in a library that is built in.
+var native = []string{"siw", "crc32_generic", "crc32c_generic", "crc32_pclmul", "crc32c_intel", "libcrc32c"}
+
+// wanted are the modules that a series has to have.
+func wanted(series string) []string {
+	if foreign[series] != "" {
+		return slices.Concat(early, late)
+	}
+	return slices.Concat(early, late, native)
 }
 
 // modules is modules.dep: for each module's path the paths it depends on.

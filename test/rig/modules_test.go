@@ -3,6 +3,7 @@
 package rig
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -37,5 +38,14 @@ func TestModulesRequired(t *testing.T) {
 	}
 	if err := m.required([]string{"siw"}, builtin); err == nil {
 		t.Error("a module that is nowhere was not missed")
+	}
+}
+
+// TestWanted: a 6.x without siw is not to be published.
+func TestWanted(t *testing.T) {
+	for series, siw := range map[string]bool{"6.12": true, "6.1": true, "7.2": false} {
+		if got := slices.Contains(wanted(series), "siw"); got != siw {
+			t.Errorf("series %s wants siw: %v", series, got)
+		}
 	}
 }

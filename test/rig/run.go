@@ -18,7 +18,7 @@ import (
 type Config struct {
 	Args    []string      // program and arguments, looked up in the guest
 	Dir     string        // working directory, the same path in the guest
-	Env     []string      // environment; GOVERBS_VM=RELEASE is added
+	Env     []string      // environment; GOVERBS_VM=RELEASE and GOVERBS_LACKS=DRIVERS are added
 	Memory  int           // MiB; zero means 2048
 	Timeout time.Duration // for the command, boot not counted; zero means 10 minutes
 	Stdout  io.Writer
@@ -41,7 +41,7 @@ func Run(ctx context.Context, k Kernel, c Config) (code int, err error) {
 		c.Timeout = 10 * time.Minute
 	}
 	job := Job{
-		Args: c.Args, Dir: c.Dir, Env: append(c.Env, "GOVERBS_VM="+k.Release), Timeout: c.Timeout,
+		Args: c.Args, Dir: c.Dir, Env: append(c.Env, "GOVERBS_VM="+k.Release, "GOVERBS_LACKS="+k.Lacks()), Timeout: c.Timeout,
 		Modules: k.Modules(), Load: []string{"ib_uverbs", "rdma_ucm"},
 	}
 	code, err = attempt(ctx, bin, k, c, job)

@@ -14,7 +14,7 @@ import (
 	"github.com/goverbs/goverbs/test/rig"
 )
 
-// inGuest boots the newest series; tests of the rig itself need no other.
+// inGuest boots the first series, unless flags name another.
 func inGuest(ctx context.Context, flags, script string) (code int, stdout, stderr string) {
 	args := append([]string{"run"}, strings.Fields(flags)...)
 	var out, errs bytes.Buffer
@@ -50,6 +50,40 @@ func TestOutputAndExitCode(t *testing.T) {
 	}
 	if text, err := os.ReadFile("file"); err != nil || string(text) != "from the host" {
 		t.Errorf("the guest changed a file of the host: %q, %v", text, err)
+	}
+}
+
+// TestEverySeries proves each machine: RDMA over rxe, over siw unless the rig says
+// that this kernel has none, and the network that tests build on.
+func TestEverySeries(t *testing.T) {
+	for _, series := range rig.Series {
+		t.Run(series, func(t *testing.T) {
+			k, err := rig.Open(series)
+			if err != nil {
+				t.Fatal(err)
+			}
+			code, out, errs := inGuest(t.Context(), "-kernel "+series, `set -e
+				uname -r
+				ip link add d0 type dummy
+				ip link set d0 up
+				rdma link add rxe0 type rxe netdev d0
+				test "$GOVERBS_LACKS" = siw || rdma link add siw0 type siw netdev d0
+				if modprobe --dry-run --quiet siw; then echo siw; fi
+				rdma link | cut -d " " -f 2,4
+				for type in veth bridge; do ip link add $type type $type; done
+				ip link add link d0 name d0.5 type vlan id 5
+				ip link add link d0 name m0 type macvlan
+				ip link add b0 type bond
+				tc qdisc add dev d0 root netem loss 1%
+				tc qdisc show dev d0 | cut -d " " -f 2`)
+			want := k.Release + "\nsiw\nrxe0/1 ACTIVE\nsiw0/1 ACTIVE\nnetem\n"
+			if series == "7.2" {
+				want = k.Release + "\nrxe0/1 ACTIVE\nnetem\n"
+			}
+			if code != 0 || out != want || errs != "" {
+				t.Errorf("code %d, stdout %q, want %q, stderr %q", code, out, want, errs)
+			}
+		})
 	}
 }
 

@@ -28,7 +28,7 @@ const usage = `usage:
   vm run [-kernel SERIES] [-mem MIB] [-timeout D] -- CMD [ARG...]
                                                 run CMD in a guest; its exit code is the result
 
-SERIES is %s or all; fetch gets all, run takes %s, if none is named.
+SERIES is %s, some of them in quotes, or all; fetch gets all, run takes %s, if none is named.
 Exit code 124: CMD ran longer than the timeout. 125: the guest did not boot, died or hung.
 `
 
@@ -87,7 +87,7 @@ func fetch(ctx context.Context, args []string, stderr io.Writer) error {
 func runGuest(ctx context.Context, args []string, stdout, stderr io.Writer) (int, error) {
 	fs := flag.NewFlagSet("vm run", flag.ContinueOnError)
 	fs.SetOutput(stderr)
-	kernel := fs.String("kernel", rig.Series[0], "kernel series, or all, one after another")
+	kernel := fs.String("kernel", rig.Series[0], "kernel series; several, or all, one after another")
 	mem := fs.Int("mem", 2048, "memory in MiB")
 	timeout := fs.Duration("timeout", 10*time.Minute, "how long the command may run")
 	if err := fs.Parse(args); err != nil {
