@@ -21,6 +21,7 @@ type Device struct {
 	foreign     string          // why a provider that is linked does not
 	compVectors uint32
 	cookies     atomic.Uint64
+	attr        atomic.Pointer[DeviceAttr] // once somebody asked
 	events      *asyncEvents
 	cleanup     runtime.Cleanup
 }
@@ -58,7 +59,7 @@ func (d *Device) getContext() error {
 		d.foreign = fmt.Sprintf("the kernel's %v driver speaks ABI %d, the provider linked in %d to %d", d.info.Driver, d.info.ABI, low, high)
 		return d.getContextBare()
 	}
-	r := &ContextRequest{creation: d.creation(d.issueGetContext), Info: d.info}
+	r := &ContextRequest{creation: d.creation(d.issueGetContext), Info: d.info, dev: d}
 	ctx, err := p.OpenContext(r)
 	if err != nil {
 		return d.fail("open", err, contextHint(err))

@@ -16,7 +16,7 @@ type DeviceAttr struct {
 	MaxMRSize                     uint64 // bytes
 	PageSizeCap                   uint64 // a bit a page size
 	VendorID, VendorPartID, HWVer uint32
-	CapFlags                      uint64 // IB_DEVICE_… bits, all 64
+	CapFlags                      DeviceCap
 	MaxQP, MaxQPWR                uint32
 	MaxSGE, MaxSGERead            uint32
 	MaxCQ, MaxCQE                 uint32
@@ -32,6 +32,7 @@ type DeviceAttr struct {
 	PhysPortCnt                   uint8
 	TimestampMask, HCACoreClock   uint64 // of completion timestamps; the clock in kHz
 	MaxDMSize                     uint64 // bytes of device memory
+	ODP                           ODPCaps
 	CQModerationMaxCount          uint16
 	CQModerationMaxPeriod         uint16 // µs
 }
@@ -49,13 +50,25 @@ func (d *Device) Query() (*DeviceAttr, error) {
 	return newDeviceAttr(&resp), nil
 }
 
+// attributes is Query for those who ask often; none of what they look at changes.
+func (d *Device) attributes() (*DeviceAttr, error) {
+	if a := d.attr.Load(); a != nil {
+		return a, nil
+	}
+	a, err := d.Query()
+	if err == nil {
+		d.attr.Store(a)
+	}
+	return a, err
+}
+
 func newDeviceAttr(resp *abi.IbUverbsExQueryDeviceResp) *DeviceAttr {
 	b := &resp.Base
 	a := &DeviceAttr{
 		FWVer: b.FwVer, NodeGUID: guidFromBE(b.NodeGuid), SysImageGUID: guidFromBE(b.SysImageGuid),
 		MaxMRSize: b.MaxMrSize, PageSizeCap: b.PageSizeCap,
 		VendorID: b.VendorId, VendorPartID: b.VendorPartId, HWVer: b.HwVer,
-		CapFlags: uint64(b.DeviceCapFlags) | resp.DeviceCapFlagsEx,
+		CapFlags: DeviceCap(b.DeviceCapFlags) | DeviceCap(resp.DeviceCapFlagsEx),
 		MaxQP:    b.MaxQp, MaxQPWR: b.MaxQpWr, MaxSGE: b.MaxSge, MaxSGERead: b.MaxSgeRd,
 		MaxCQ: b.MaxCq, MaxCQE: b.MaxCqe, MaxMR: b.MaxMr, MaxPD: b.MaxPd, MaxMW: b.MaxMw, MaxAH: b.MaxAh,
 		MaxQPRDAtom: b.MaxQpRdAtom, MaxResRDAtom: b.MaxResRdAtom, MaxQPInitRDAtom: b.MaxQpInitRdAtom,
@@ -64,6 +77,7 @@ func newDeviceAttr(resp *abi.IbUverbsExQueryDeviceResp) *DeviceAttr {
 		MaxSRQ:                b.MaxSrq, MaxSRQWR: b.MaxSrqWr, MaxSRQSGE: b.MaxSrqSge,
 		MaxPKeys: b.MaxPkeys, LocalCAAckDelay: b.LocalCaAckDelay, PhysPortCnt: b.PhysPortCnt,
 		TimestampMask: resp.TimestampMask, HCACoreClock: resp.HcaCoreClock, MaxDMSize: resp.MaxDmSize,
+		ODP: newODPCaps(resp),
 	}
 	a.CQModerationMaxCount = resp.CqModerationCaps.MaxCqModerationCount
 	a.CQModerationMaxPeriod = resp.CqModerationCaps.MaxCqModerationPeriod

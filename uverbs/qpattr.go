@@ -1,10 +1,5 @@
 package uverbs
 
-import (
-	"fmt"
-	"strings"
-)
-
 // QPAttr is the state of a QP, as far as a mask says.
 //
 // C: struct ibv_qp_attr
@@ -56,20 +51,11 @@ const (
 	QPAttrDestQPN         QPAttrMask = 1 << 20
 )
 
-var attrNames = [...]string{
-	"State", "CurState", "EnSQDAsync", "Access", "PKeyIndex", "Port", "QKey", "AV", "PathMTU", "Timeout", "RetryCnt",
-	"RNRRetry", "RQPSN", "MaxQPRDAtomic", "AltPath", "MinRNRTimer", "SQPSN", "MaxDestRDAtomic", "PathMigState", "Cap", "DestQPN",
+var attrNames = map[int]string{
+	0: "State", 1: "CurState", 2: "EnSQDAsync", 3: "Access", 4: "PKeyIndex", 5: "Port", 6: "QKey", 7: "AV", 8: "PathMTU",
+	9: "Timeout", 10: "RetryCnt", 11: "RNRRetry", 12: "RQPSN", 13: "MaxQPRDAtomic", 14: "AltPath", 15: "MinRNRTimer",
+	16: "SQPSN", 17: "MaxDestRDAtomic", 18: "PathMigState", 19: "Cap", 20: "DestQPN",
 }
 
-func (m QPAttrMask) String() string {
-	var names []string
-	for i, name := range attrNames {
-		if m&(1<<i) != 0 {
-			names = append(names, name)
-		}
-	}
-	if rest := m &^ (1<<len(attrNames) - 1); rest != 0 {
-		names = append(names, fmt.Sprintf("%#x", uint32(rest)))
-	}
-	return strings.Join(names, "|")
-}
+// String names the bits.
+func (m QPAttrMask) String() string { return bitNames(uint64(m), attrNames) }

@@ -24,5 +24,9 @@ type QPRequest struct {
 // Create. It allocates nothing.
 func (r *QPRequest) Doorbell() *Doorbell { return newDoorbell(r.qp.dev, r.Handle) }
 
+// DeviceAttr tells what the device can do, as [ContextRequest.DeviceAttr] does:
+// which of the newer opcodes, for one.
+func (r *QPRequest) DeviceAttr() (*DeviceAttr, error) { return r.qp.dev.attributes() }
+
 // MoveToError puts the QP into the error state in the kernel.
 func (r *QPRequest) MoveToError() error { return r.qp.modifyState(QPStateErr) }

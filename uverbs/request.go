@@ -65,7 +65,13 @@ func (c *creation) Create(u UHW) error {
 type ContextRequest struct {
 	creation
 	Info DeviceInfo
+
+	dev *Device
 }
+
+// DeviceAttr tells what the device can do, after Create. The kernel is asked
+// once a device; the provider must not change the answer.
+func (r *ContextRequest) DeviceAttr() (*DeviceAttr, error) { return r.dev.attributes() }
 
 // CQRequest asks a provider for a CQ, or for another size of it.
 type CQRequest struct {
