@@ -18,6 +18,8 @@ type QP struct {
 	dev            *Device
 	pd             *PD
 	sendCQ, recvCQ *CQ
+	srq            *SRQ
+	signalAll      bool
 	typ            QPType
 	handle, num    uint32
 	cap            QPCap
@@ -87,7 +89,8 @@ func (pd *PD) CreateQP(opts *QPOptions) (*QP, error) {
 	if opts == nil || opts.SendCQ == nil || opts.RecvCQ == nil {
 		return nil, &Error{Op: "create", Object: "QP", Device: dev.info.Name, Err: syscall.EINVAL, Hint: "QPOptions must name SendCQ and RecvCQ"}
 	}
-	qp := &QP{dev: dev, pd: pd, sendCQ: opts.SendCQ, recvCQ: opts.RecvCQ, typ: opts.Type, cap: opts.Cap}
+	qp := &QP{dev: dev, pd: pd, sendCQ: opts.SendCQ, recvCQ: opts.RecvCQ, srq: opts.SRQ,
+		signalAll: opts.SignalAll, typ: opts.Type, cap: opts.Cap}
 	if qp.typ == 0 {
 		qp.typ = QPTypeRC
 	}
@@ -166,3 +169,9 @@ func (qp *QP) SendCQ() *CQ { return qp.sendCQ }
 
 // RecvCQ returns the CQ that receives complete on.
 func (qp *QP) RecvCQ() *CQ { return qp.recvCQ }
+
+// SRQ returns the shared receive queue, or nil when the QP has its own.
+func (qp *QP) SRQ() *SRQ { return qp.srq }
+
+// SignalAll tells whether every send makes a completion.
+func (qp *QP) SignalAll() bool { return qp.signalAll }

@@ -41,8 +41,9 @@ const (
 	retries     = QPAttrTimeout | QPAttrRetryCnt | QPAttrRNRRetry | QPAttrMaxQPRDAtomic
 )
 
-// transitions is the table of the InfiniBand specification (volume 1, 10.3.1).
-// RESET and ERR can be reached from everywhere and need nothing.
+// transitions is the table of the InfiniBand specification (volume 1, 10.3.1) as
+// the kernel has it (qp_state_table). RESET can be reached from everywhere, ERR
+// from everywhere but RESET; they take nothing else.
 var transitions = map[QPType]map[transition]rule{
 	QPTypeRC: {
 		{QPStateReset, QPStateInit}: {required: initAttrs | QPAttrAccess},
@@ -82,15 +83,12 @@ var transitions = map[QPType]map[transition]rule{
 // explainTransition tells what is wrong with a transition that the kernel
 // refused, or "" if the table finds nothing wrong with it.
 func explainTransition(typ QPType, from, to QPState, mask QPAttrMask) string {
-	if to == QPStateReset || to == QPStateErr {
-		return ""
-	}
 	table, known := transitions[typ]
 	if !known {
 		return ""
 	}
 	r, ok := table[transition{from, to}]
-	if !ok {
+	if !ok && to != QPStateReset && (to != QPStateErr || from == QPStateReset) {
 		return fmt.Sprintf("no %v QP goes from %v to %v%s", typ, from, to, reachable(table, from))
 	}
 	mask &^= QPAttrState

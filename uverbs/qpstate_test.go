@@ -46,7 +46,7 @@ func TestTransitions(t *testing.T) {
 		for from := QPStateReset; from <= QPStateErr; from++ {
 			for to := QPStateReset; to <= QPStateErr; to++ {
 				r, ok := want[transition{from, to}]
-				anyway := to == QPStateReset || to == QPStateErr
+				anyway := to == QPStateReset || to == QPStateErr && from != QPStateReset
 				if got := explainTransition(typ, from, to, QPAttrState|r.required); (got == "") != (ok || anyway) {
 					t.Errorf("%v %v to %v: %q", typ, from, to, got)
 				}
@@ -94,7 +94,7 @@ func TestUnknownNumbers(t *testing.T) {
 		{Status(27).String(), "Status(27)"}, {WCOpcode(27).String(), "WCOpcode(27)"}, {Opcode(27).String(), "Opcode(27)"},
 		{QPState(27).String(), "QPState(27)"}, {QPType(27).String(), "QPType(27)"}, {EventType(1<<32 - 1).String(), "EventType(4294967295)"},
 		{DriverID(99).String(), "DriverID(99)"}, {GIDType(27).String(), "GIDType(27)"}, {LinkLayer(27).String(), "LinkLayer(27)"},
-		{QPAttrMask(1<<25 | 1).String(), "State|0x2000000"},
+		{QPAttrMask(1<<26 | 1).String(), "State|0x4000000"},
 	} {
 		if c.got != c.want {
 			t.Errorf("%q, want %q", c.got, c.want)

@@ -1,0 +1,136 @@
+package uverbs_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/fakeverbs"
+	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// bare0 is a device whose kernel driver agrees to everything, and whose provider
+// does nothing.
+var bare0 = uverbs.DeviceInfo{Name: "bare0", Driver: uverbs.DriverHNS, Ports: 1}
+
+type bareProvider struct{ hardware }
+
+func (bareProvider) DriverID() uverbs.DriverID { return uverbs.DriverHNS }
+
+// openBare opens bare0 with a QP on it, all of which are closed at the test's end.
+func openBare(t *testing.T, k *fakeverbs.Kernel, typ uverbs.QPType) *uverbs.QP {
+	t.Helper()
+	uverbs.Register(bareProvider{hardware{new(string)}})
+	noLeaks(t, k)
+	dev := must[*uverbs.Device](t)(uverbs.NewDevice(bare0, k))
+	pd := must[*uverbs.PD](t)(dev.AllocPD())
+	cq := must[*uverbs.CQ](t)(dev.CreateCQ(1, nil))
+	qp := must[*uverbs.QP](t)(pd.CreateQP(&uverbs.QPOptions{Type: typ, SendCQ: cq, RecvCQ: cq, SignalAll: true}))
+	t.Cleanup(func() {
+		for _, c := range []closer{qp, cq, pd, dev} {
+			if err := c.Close(); err != nil && !errors.Is(err, uverbs.ErrClosed) {
+				t.Error(err)
+			}
+		}
+	})
+	return qp
+}
+
+// modifications records every MODIFY_QP that k agrees to.
+func modifications(k *fakeverbs.Kernel) *[]abi.IbUverbsModifyQp {
+	var all []abi.IbUverbsModifyQp
+	k.Tamper = func(call string, r *ioctl.Request) {
+		if call == "MODIFY_QP" {
+			var in abi.IbUverbsModifyQp
+			ioctl.Argument(r, abi.UVERBS_ATTR_CORE_IN, &in)
+			in.QpHandle = 0
+			all = append(all, in)
+		}
+	}
+	return &all
+}
+
+// TestConnect compares the three moves of each type with what C programs ask for.
+func TestConnect(t *testing.T) {
+	const init = uverbs.QPAttrState | uverbs.QPAttrPKeyIndex | uverbs.QPAttrPort
+	const rtr = uverbs.QPAttrState | uverbs.QPAttrAV | uverbs.QPAttrPathMTU | uverbs.QPAttrDestQPN | uverbs.QPAttrRQPSN
+	const rts = uverbs.QPAttrState | uverbs.QPAttrSQPSN
+	masks := map[uverbs.QPType][]uverbs.QPAttrMask{
+		uverbs.QPTypeRC: {init | uverbs.QPAttrAccess, rtr | uverbs.QPAttrMaxDestRDAtomic | uverbs.QPAttrMinRNRTimer,
+			rts | uverbs.QPAttrTimeout | uverbs.QPAttrRetryCnt | uverbs.QPAttrRNRRetry | uverbs.QPAttrMaxQPRDAtomic},
+		uverbs.QPTypeUC: {init | uverbs.QPAttrAccess, rtr, rts},
+		uverbs.QPTypeUD: {init | uverbs.QPAttrQKey, uverbs.QPAttrState, rts},
+	}
+	attr := &uverbs.QPAttr{Access: uverbs.AccessRemoteWrite, QKey: 7, DestQPN: 8, RQPSN: 9, SQPSN: 10,
+		AH: uverbs.AHAttr{DGID: uverbs.GID{1}, Global: true, SGIDIndex: 2}, RetryCnt: 3}
+	before := *attr
+	for typ, want := range masks {
+		k := fakeverbs.New(uint32(uverbs.DriverHNS))
+		got := modifications(k)
+		qp := openBare(t, k, typ)
+		if err := qp.Init(attr); err != nil {
+			t.Fatal(err)
+		}
+		if err := qp.Connect(attr); err != nil {
+			t.Fatal(err)
+		}
+		var moves []uverbs.QPAttrMask
+		for i, m := range *got {
+			moves = append(moves, uverbs.QPAttrMask(m.AttrMask))
+			if m.QpState != uint8(i+1) {
+				t.Errorf("%v: move %d goes to %v", typ, i, uverbs.QPState(m.QpState))
+			}
+		}
+		if !slices.Equal(moves, want) {
+			t.Errorf("%v: moves with %v, want %v", typ, moves, want)
+		}
+		last := (*got)[2]
+		if last.PortNum != 1 || last.Dest.PortNum != 1 || last.RetryCnt != 3 || last.RnrRetry != 7 || last.Timeout != 14 ||
+			last.MinRnrTimer != 12 || last.MaxRdAtomic != 1 || last.MaxDestRdAtomic != 1 || last.DestQpNum != 8 || last.Qkey != 7 {
+			t.Errorf("%v: %+v", typ, last)
+		}
+		if typ != uverbs.QPTypeUD && last.PathMtu != uint8(uverbs.MTU1024) {
+			t.Errorf("%v: MTU %d", typ, last.PathMtu)
+		}
+		if qp.SRQ() != nil || !qp.SignalAll() {
+			t.Error("SRQ or SignalAll")
+		}
+	}
+	if *attr != before {
+		t.Error("the caller's attributes changed")
+	}
+}
+
+// TestConnectRefused has the kernel refuse each move; the error tells which.
+func TestConnectRefused(t *testing.T) {
+	for skip, want := range []string{"", "check AH.Port", "check MaxRDAtomic"} {
+		k := fakeverbs.New(uint32(uverbs.DriverHNS))
+		qp := openBare(t, k, uverbs.QPTypeRC)
+		k.Fail("MODIFY_QP", skip, syscall.EINVAL)
+		attr := &uverbs.QPAttr{AH: uverbs.AHAttr{Global: true}}
+		err := qp.Init(attr)
+		if skip > 0 && err == nil {
+			err = qp.Connect(attr)
+		}
+		if !errors.Is(err, syscall.EINVAL) || !strings.Contains(err.Error(), want) {
+			t.Errorf("move %d: %v", skip, err)
+		}
+	}
+	k := fakeverbs.New(uint32(uverbs.DriverHNS))
+	qp := openBare(t, k, uverbs.QPTypeRC)
+	k.Fail("QUERY_PORT", 0, syscall.EIO)
+	if err := qp.Init(nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := qp.Connect(nil); !errors.Is(err, syscall.EIO) {
+		t.Error(err)
+	}
+	k.Fail("MODIFY_QP", 0, syscall.ENETUNREACH)
+	if err := qp.Connect(nil); !errors.Is(err, syscall.ENETUNREACH) || !strings.Contains(err.Error(), "ip neigh") {
+		t.Error(err)
+	}
+}

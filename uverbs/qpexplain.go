@@ -1,0 +1,107 @@
+package uverbs
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"syscall"
+
+	"github.com/goverbs/goverbs/netlinkrdma"
+)
+
+// explain tells why the kernel refused a change.
+func (qp *QP) explain(err error, attr *QPAttr, mask QPAttrMask) string {
+	switch {
+	case errors.Is(err, syscall.EPERM) && mask&QPAttrQKey != 0:
+		return "a Q_Key with its top bit set needs CAP_NET_RAW"
+	case mask&(QPAttrAV|QPAttrAltPath) != 0 && unreachable(err):
+		return noWayHint
+	case !errors.Is(err, syscall.EINVAL):
+		return ""
+	}
+	from, draining := qp.stateNow()
+	if mask&QPAttrCurState != 0 {
+		from = attr.CurState
+	}
+	to := attr.State
+	if mask&QPAttrState == 0 {
+		to = from
+	}
+	if qp.dev.info.NodeType == netlinkrdma.NodeRNIC && (to == QPStateRTR || to == QPStateRTS) {
+		return fmt.Sprintf("an iWARP QP goes to %v only by connecting it: use package rdmacm", to)
+	}
+	if why := explainTransition(qp.typ, from, to, mask); why != "" {
+		return why
+	}
+	if draining && mask&QPAttrState != 0 {
+		return "the send queue is still draining: wait for EventSQDrained (EnSQDAsyncNotify)"
+	}
+	return qp.explainValues(attr, mask)
+}
+
+// stateNow is the QP's state as the kernel sees it, who moves it as well. Where
+// it can't say, or says nothing (siw before Linux 6.12), it is what this process
+// made of it.
+func (qp *QP) stateNow() (s QPState, draining bool) {
+	attr, err := qp.issueQuery()
+	if err != nil || attr.State == QPStateReset {
+		return QPState(qp.state.Load()), false
+	}
+	return attr.State, attr.SQDraining
+}
+
+// explainValues finds what is out of range in attributes that the transition
+// allows, or names what may be.
+func (qp *QP) explainValues(a *QPAttr, mask QPAttrMask) string {
+	for _, v := range []struct {
+		bit  QPAttrMask
+		bad  bool
+		hint string
+	}{
+		{QPAttrPort, a.Port == 0, "Port counts from 1"},
+		{QPAttrAV, a.AH.Port == 0, "AH.Port must be the QP's port"},
+		{QPAttrAltPath, a.AltPort == 0 || a.AltPort != a.AltAH.Port, "AltPort counts from 1, and AltAH.Port must be the same"},
+		{QPAttrAV, !a.AH.Global, "RoCE needs a Global AH: DGID and SGIDIndex"},
+		{QPAttrTimeout, a.Timeout > 31, "Timeout is at most 31"},
+		{QPAttrRetryCnt, a.RetryCnt > 7, "RetryCnt is at most 7"},
+		{QPAttrRNRRetry, a.RNRRetry > 7, "RNRRetry is at most 7"},
+		{QPAttrMinRNRTimer, a.MinRNRTimer > 31, "MinRNRTimer is at most 31"},
+		{QPAttrPathMTU, a.PathMTU.Bytes() == 0, "PathMTU is none of MTU256 to MTU4096"},
+	} {
+		if mask&v.bit != 0 && v.bad {
+			return v.hint
+		}
+	}
+	var suspects []string
+	for _, v := range []struct {
+		bit  QPAttrMask
+		must string
+	}{
+		{QPAttrPort, "Port (DeviceInfo.Ports)"},
+		{QPAttrAV, "AH.Port (the QP's), AH.SGIDIndex (a used slot of the port's GID table, see Device.ChooseGID)"},
+		{QPAttrPathMTU, "PathMTU (up to PortAttr.MaxMTU)"},
+		{QPAttrMaxQPRDAtomic, "MaxRDAtomic (up to DeviceAttr.MaxQPRDAtom)"},
+		{QPAttrMaxDestRDAtomic, "MaxDestRDAtomic (up to DeviceAttr.MaxQPRDAtom)"},
+	} {
+		if mask&v.bit != 0 {
+			suspects = append(suspects, v.must)
+		}
+	}
+	if suspects == nil {
+		return ""
+	}
+	return "check " + strings.Join(suspects, ", ")
+}
+
+// unreachable tells that the kernel looked for the way to an IP address and
+// found none.
+func unreachable(err error) bool {
+	for _, errno := range []syscall.Errno{syscall.ENETUNREACH, syscall.EHOSTUNREACH, syscall.ETIMEDOUT, syscall.EADDRNOTAVAIL} {
+		if errors.Is(err, errno) {
+			return true
+		}
+	}
+	return false
+}
+
+const noWayHint = "no way to DGID from the network device behind SGIDIndex: is the address right, and of the same family, and does the peer answer (`ip neigh`)?"
