@@ -19,6 +19,8 @@ var (
 	ErrNoProvider = errors.New("no provider")
 	// ErrNoDevice means that there is no such RDMA device.
 	ErrNoDevice = errors.New("no such RDMA device")
+	// ErrNoGID means that a port has no such GID.
+	ErrNoGID = errors.New("no such GID")
 	// ErrQueueFull means that a queue has no room for another work request.
 	ErrQueueFull = errors.New("queue full")
 	// ErrQPFailing is how a provider's PostSend says that the device is letting

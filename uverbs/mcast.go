@@ -42,8 +42,8 @@ func (qp *QP) mcastHint(err error, gid GID) string {
 		return ""
 	case qp.typ != QPTypeUD:
 		return "only UD QPs take part in multicast"
-	case gid[0] != 0xff:
-		return "a multicast GID begins with ff"
+	case !gid.IsMulticast():
+		return "a multicast GID begins with ff, or stands for an IPv4 group (GIDFromAddr)"
 	}
 	return ""
 }
