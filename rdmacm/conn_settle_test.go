@@ -54,7 +54,7 @@ func peerKernel(ctx context.Context, qp *fakeverbs.QP, writes, status int) {
 	tick := time.NewTicker(100 * time.Microsecond)
 	defer tick.Stop()
 	for ctx.Err() == nil {
-		if _, ok := qp.TakeSend(); ok {
+		if _, ok := qp.SIW.TakeSend(); ok {
 			break
 		}
 		<-tick.C
@@ -69,7 +69,7 @@ func peerKernel(ctx context.Context, qp *fakeverbs.QP, writes, status int) {
 	if status < 0 || ctx.Err() != nil {
 		return
 	}
-	qp.SendCQ.Complete(abi.SiwCqe{Id: settleWRID, Opcode: abi.SIW_OP_READ, Status: uint16(status), QpId: uint64(qp.Num)})
+	qp.SendCQ.SIW.Complete(abi.SiwCqe{Id: settleWRID, Opcode: abi.SIW_OP_READ, Status: uint16(status), QpId: uint64(qp.Num)})
 }
 
 // Whatever proves the connection, none of it is left for the user to find.

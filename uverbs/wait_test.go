@@ -52,7 +52,7 @@ func TestWaitReturnsCompletion(t *testing.T) {
 	n := 0
 	done := run(func() (err error) { n, err = w.cq.Wait(context.Background(), wcs); return err })
 	untilArmed(t, w.kcq())
-	w.kcq().Complete(abi.SiwCqe{Id: 7, Opcode: abi.SIW_OP_RECEIVE, Bytes: 3, QpId: 1})
+	w.kcq().SIW.Complete(abi.SiwCqe{Id: 7, Opcode: abi.SIW_OP_RECEIVE, Bytes: 3, QpId: 1})
 	if err := within(t, "wait", done); err != nil || n != 1 {
 		t.Fatal(n, err)
 	}
@@ -116,7 +116,7 @@ func TestWaitAfterCancel(t *testing.T) {
 		cancel()
 	}
 	done := run(func() error { return failed(w.cq.Wait(context.Background(), make([]uverbs.WC, 1))) })
-	w.kcq().Complete(abi.SiwCqe{})
+	w.kcq().SIW.Complete(abi.SiwCqe{})
 	if err := within(t, "wait", done); err != nil {
 		t.Error(err)
 	}
@@ -134,7 +134,7 @@ func TestEventsOfNobody(t *testing.T) {
 	untilArmed(t, w.kcq())
 	w.kcq().EventBytes([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff})
 	w.kcq().Event() // for the right CQ, which has nothing
-	w.kcq().Complete(abi.SiwCqe{})
+	w.kcq().SIW.Complete(abi.SiwCqe{})
 	if err := within(t, "wait", done); err != nil {
 		t.Error(err)
 	}
@@ -168,7 +168,7 @@ func TestOneEventManyWaiters(t *testing.T) {
 		}
 		untilArmed(t, w.kcq())
 		for i := range waiters {
-			w.kcq().Complete(abi.SiwCqe{Id: uint64(i)})
+			w.kcq().SIW.Complete(abi.SiwCqe{Id: uint64(i)})
 		}
 		if err := within(t, "waiters", run(func() error { wg.Wait(); return nil })); err != nil {
 			t.Error(err)
@@ -208,7 +208,7 @@ func TestNoLostWakeup(t *testing.T) {
 			for round := range rounds {
 				batch := 1 + round%4
 				for range batch {
-					kcq.Complete(abi.SiwCqe{})
+					kcq.SIW.Complete(abi.SiwCqe{})
 				}
 				for batch > 0 {
 					batch -= <-taken

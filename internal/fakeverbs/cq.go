@@ -2,12 +2,10 @@ package fakeverbs
 
 import (
 	"encoding/binary"
-	"sync/atomic"
 	"syscall"
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/ioctl"
-	"github.com/goverbs/goverbs/mmap"
 )
 
 // CQ is the kernel's side of a completion queue.
@@ -15,12 +13,14 @@ type CQ struct {
 	Cookie  uint64
 	Entries uint32
 
+	// The queue itself, of the device's driver.
+	SIW *SIWCQ
+	RXE *RXECQ
+
 	k       *Kernel
 	id      uint32
 	channel *channel
 	overrun bool
-	ring    *mmap.FlagProducer[abi.SiwCqe]
-	notify  *atomic.Uint32
 	memory  memory
 }
 
@@ -57,35 +57,50 @@ func (k *Kernel) destroyCQ(r *ioctl.Request) error {
 // CQs returns the completion queues, lowest handle first.
 func (k *Kernel) CQs() []*CQ { return bodies[*CQ](k) }
 
-// Complete writes an entry, of which the caller fills all but Flags, and raises
-// an event if user space asked for one. It reports whether there was room; a CQ
-// that overflows says so by an asynchronous event.
-func (cq *CQ) Complete(e abi.SiwCqe) bool {
-	cq.k.mu.Lock()
-	defer cq.k.mu.Unlock()
-	return cq.complete(e)
+// resizeCQ needs no room checked here: the driver knows what is in the queue.
+func (k *Kernel) resizeCQ(r *ioctl.Request) error {
+	in := request[abi.IbUverbsResizeCq](r)
+	_, cq, err := find[*CQ](k, "CQ", in.CqHandle)
+	if err != nil {
+		return err
+	}
+	if err := k.model.resizeCQ(cq, in.Cqe, r); err != nil {
+		return err
+	}
+	return respond(r, abi.IbUverbsResizeCqResp{Cqe: cq.Entries})
 }
 
-func (cq *CQ) complete(e abi.SiwCqe) bool {
-	slot := cq.ring.Next()
-	if slot == nil {
-		if !cq.overrun { // once: nobody may be reading
-			cq.overrun = true
-			cq.k.raise(cq.Cookie, abi.IB_EVENT_CQ_ERR)
-		}
-		return false
+// reqNotifyCQ allocates nothing.
+func (k *Kernel) reqNotifyCQ(r *ioctl.Request) error {
+	var in abi.IbUverbsReqNotifyCq
+	ioctl.Argument(r, abi.UVERBS_ATTR_CORE_IN, &in)
+	_, cq, err := find[*CQ](k, "CQ", in.CqHandle)
+	if err != nil {
+		return err
 	}
-	slot.Id, slot.Bytes, slot.ImmData, slot.QpId = e.Id, e.Bytes, e.ImmData, e.QpId
-	cq.ring.Publish(mmap.Valid | uint32(e.Opcode)<<8 | uint32(e.Status)<<16)
-	if cq.notify.Load()&abi.SIW_NOTIFY_NEXT_COMPLETION != 0 {
-		cq.notify.Store(abi.SIW_NOTIFY_NOT)
-		cq.event()
+	if in.SolicitedOnly != 0 {
+		return k.model.notify(cq, abi.IB_CQ_SOLICITED)
 	}
-	return true
+	return k.model.notify(cq, abi.IB_CQ_NEXT_COMP)
 }
 
 // Armed tells whether user space asked for an event.
-func (cq *CQ) Armed() bool { return cq.notify.Load() != abi.SIW_NOTIFY_NOT }
+func (cq *CQ) Armed() bool {
+	if cq.RXE != nil {
+		cq.k.mu.Lock()
+		defer cq.k.mu.Unlock()
+		return cq.RXE.notify != 0
+	}
+	return cq.SIW.notify.Load() != abi.SIW_NOTIFY_NOT
+}
+
+// overflow tells once of a lost completion: nobody may be reading.
+func (cq *CQ) overflow() {
+	if !cq.overrun {
+		cq.overrun = true
+		cq.k.raise(cq.Cookie, abi.IB_EVENT_CQ_ERR)
+	}
+}
 
 // Event raises an event whether one was asked for or not.
 func (cq *CQ) Event() {

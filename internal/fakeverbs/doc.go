@@ -1,14 +1,16 @@
 // Package fakeverbs is a kernel for tests: it answers the requests that package
-// ioctl builds as the uverbs core and the siw driver do, without a kernel, a
-// module or root.
+// ioctl builds as the uverbs core and the siw and rxe drivers do, without a kernel,
+// a module or root.
 //
 // It is as strict as the kernel: attributes must be of the kind and length that
-// the method asks for, handles must exist, objects in use refuse to go. Numbers
-// are used again at once, lowest first, as the kernel's are. Any call can be told
-// to fail ([Kernel.Fail]), any answer can be falsified ([Kernel.Tamper]), and
-// [Kernel.Leaks] tells what was not given back.
+// the method asks for, handles must exist, objects in use refuse to go, and what a
+// driver lacks is not supported. Numbers are used again at once, lowest first, as
+// the kernel's are. Any call can be told to fail ([Kernel.Fail]), any answer can be
+// falsified ([Kernel.Tamper]), and [Kernel.Leaks] tells what was not given back.
 //
-// Queues are siw's, on Go memory so that the race detector sees both sides. Nothing
-// moves by itself: a test, or a goroutine of it, plays the driver with [QP.Connect],
-// [QP.TakeSend], [CQ.Complete] and their like.
+// Queues are the driver's own, on Go memory so that the race detector sees both
+// sides: the SIW and RXE fields of [CQ], [QP] and [SRQ]. Nothing moves by itself: a
+// test, or a goroutine of it, plays the driver with [QP.Carry], [RXEQP.TakeSend],
+// [SIWCQ.Complete] and their like. A driver other than these two has no queues and
+// agrees to everything.
 package fakeverbs

@@ -18,6 +18,8 @@ type Kernel struct {
 	// Tamper, when set, sees every request that succeeded before its caller
 	// does, and may change the answer. Set it before use.
 	Tamper func(call string, r *ioctl.Request)
+	// GIDs is the GID table of port 1. Change it before use.
+	GIDs []abi.IbUverbsGidEntry
 
 	mu      sync.Mutex
 	driver  uint32
@@ -34,15 +36,19 @@ type Kernel struct {
 }
 
 // New returns the kernel side of a fresh file of a device that driver runs. A
-// driver other than siw has no queues.
+// driver other than siw and rxe has no queues.
 func New(driver uint32) *Kernel {
 	k := &Kernel{
 		driver: driver, model: bare{}, objects: make(map[uint32]*object),
 		files: make(map[int32]*channel), memory: make(map[int64][]byte), calls: make(map[string]int),
 	}
-	if driver == abi.RDMA_DRIVER_SIW {
+	switch driver {
+	case abi.RDMA_DRIVER_SIW:
 		k.model = siw{}
+	case abi.RDMA_DRIVER_RXE:
+		k.model = &rxe{k: k}
 	}
+	k.GIDs = k.model.limits().gids
 	return k
 }
 
@@ -79,24 +85,20 @@ func (k *Kernel) method(r *ioctl.Request) (*method, error) {
 		return nil, syscall.EINVAL
 	}
 	m := methods[[2]uint16{h.ObjectId, h.MethodId}]
-	if h.Reserved1 != 0 || h.Reserved2 != 0 || m == nil {
+	if h.Reserved1 != 0 || h.Reserved2 != 0 || m == nil || !k.model.has(m.name) {
 		return nil, syscall.EPROTONOSUPPORT
 	}
 	return m, m.check(r)
 }
 
-// Map maps what a create call offered. As siw, it wants the exact length.
+// Map maps what a create call offered.
 func (k *Kernel) Map(offset int64, length int, _ mmap.Prot) (*mmap.Region, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if err := k.fault("MMAP"); err != nil {
 		return nil, err
 	}
-	memory, ok := k.memory[offset]
-	if !ok || roundUp(length) != len(memory) {
-		return nil, syscall.EINVAL
-	}
-	return mmap.Wrap(memory)
+	return k.model.mmap(k, offset, length)
 }
 
 // Events hands over the reading end of a channel.
@@ -167,7 +169,3 @@ func (k *Kernel) alive() []string {
 	slices.Sort(names)
 	return names
 }
-
-func roundUp(n int) int { return (n + pageSize - 1) / pageSize * pageSize }
-
-var pageSize = os.Getpagesize()

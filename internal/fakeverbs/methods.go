@@ -35,6 +35,14 @@ var methods = map[[2]uint16]*method{
 	}},
 	{abi.UVERBS_OBJECT_PD, abi.UVERBS_METHOD_PD_DESTROY}: {"PD_DESTROY", (*Kernel).destroyPD, destroys(abi.UVERBS_ATTR_DESTROY_PD_HANDLE)},
 	{abi.UVERBS_OBJECT_MR, abi.UVERBS_METHOD_MR_DESTROY}: {"MR_DESTROY", (*Kernel).destroyMR, destroys(abi.UVERBS_ATTR_DESTROY_MR_HANDLE)},
+	{abi.UVERBS_OBJECT_MR, abi.UVERBS_METHOD_ADVISE_MR}: {"ADVISE_MR", (*Kernel).adviseMR, []attr{
+		obj(abi.UVERBS_ATTR_ADVISE_MR_PD_HANDLE),
+		enum(abi.UVERBS_ATTR_ADVISE_MR_ADVICE),
+		flags(abi.UVERBS_ATTR_ADVISE_MR_FLAGS),
+		inMin(abi.UVERBS_ATTR_ADVISE_MR_SGE_LIST, 16),
+	}},
+	{abi.UVERBS_OBJECT_AH, abi.UVERBS_METHOD_AH_DESTROY}: {"AH_DESTROY", (*Kernel).destroyAH, destroys(abi.UVERBS_ATTR_DESTROY_AH_HANDLE)},
+	{abi.UVERBS_OBJECT_MW, abi.UVERBS_METHOD_MW_DESTROY}: {"MW_DESTROY", (*Kernel).destroyMW, destroys(abi.UVERBS_ATTR_DESTROY_MW_HANDLE)},
 	{abi.UVERBS_OBJECT_CQ, abi.UVERBS_METHOD_CQ_CREATE}: {"CQ_CREATE", (*Kernel).createCQ, udata(
 		obj(abi.UVERBS_ATTR_CREATE_CQ_HANDLE),
 		in(abi.UVERBS_ATTR_CREATE_CQ_CQE, 4),

@@ -3,64 +3,68 @@ package fakeverbs
 import (
 	"syscall"
 
+	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/mmap"
 )
 
-// model is a driver: it answers what the core passes on unread.
+// model is a driver: it answers what the core passes on unread, and says what it
+// can't do.
 type model interface {
+	has(call string) bool
+	limits() limits
 	context(*ioctl.Request) error
+	mmap(k *Kernel, offset int64, length int) (*mmap.Region, error)
 	createCQ(*CQ, *ioctl.Request) error
+	resizeCQ(cq *CQ, entries uint32, r *ioctl.Request) error
+	notify(cq *CQ, flags uint32) error
 	createQP(*QP, *ioctl.Request) error
-	createSRQ(*SRQ, *ioctl.Request) error
-	regMR(handle uint32, r *ioctl.Request) (key uint32, err error)
-	modifyQP(qp *QP, state uint8) error
+	modifyQP(*QP, *abi.IbUverbsModifyQp) error
+	destroyQP(*QP)
 	doorbell(*QP) error
+	createSRQ(*SRQ, *ioctl.Request) error
+	modifySRQ(*SRQ, *abi.IbUverbsModifySrq, *ioctl.Request) error
+	regMR(handle uint32, r *ioctl.Request) (key uint32, err error)
+	createAH(*ioctl.Request) error
 }
 
 // bare is a driver without queues in shared memory: it agrees to everything.
 type bare struct{}
 
-func (bare) context(*ioctl.Request) error         { return nil }
+func (bare) has(string) bool              { return true }
+func (bare) context(*ioctl.Request) error { return nil }
+
+func (bare) mmap(*Kernel, int64, int) (*mmap.Region, error) { return nil, syscall.EINVAL }
+
 func (bare) createCQ(*CQ, *ioctl.Request) error   { return nil }
+func (bare) notify(*CQ, uint32) error             { return nil }
 func (bare) createQP(*QP, *ioctl.Request) error   { return nil }
-func (bare) createSRQ(*SRQ, *ioctl.Request) error { return nil }
+func (bare) destroyQP(*QP)                        {}
 func (bare) doorbell(*QP) error                   { return nil }
+func (bare) createSRQ(*SRQ, *ioctl.Request) error { return nil }
+func (bare) createAH(*ioctl.Request) error        { return nil }
 
-func (bare) regMR(h uint32, _ *ioctl.Request) (uint32, error) { return h<<8 | 1, nil }
-
-func (bare) modifyQP(qp *QP, state uint8) error {
-	qp.state = state
+func (bare) resizeCQ(cq *CQ, entries uint32, _ *ioctl.Request) error {
+	cq.Entries = entries
 	return nil
 }
 
-// memory is what one object's queues take up.
-type memory struct {
-	k       *Kernel
-	keys    []int64
-	regions []*mmap.Region
+func (bare) regMR(h uint32, _ *ioctl.Request) (uint32, error) { return h<<8 | 1, nil }
+
+func (bare) modifyQP(qp *QP, in *abi.IbUverbsModifyQp) error {
+	qp.attr = *in
+	if in.AttrMask&abi.IB_QP_STATE != 0 {
+		qp.state = in.QpState
+	}
+	return nil
 }
 
-// alloc makes room for a queue, at the lowest free offset, as the kernel's view of it.
-func (m *memory) alloc(k *Kernel, size int) (int64, *mmap.Region, error) {
-	key := int64(0)
-	for k.memory[key] != nil {
-		key += int64(pageSize)
+func (bare) modifySRQ(srq *SRQ, in *abi.IbUverbsModifySrq, _ *ioctl.Request) error {
+	if in.AttrMask&abi.IB_SRQ_MAX_WR != 0 {
+		srq.MaxWR = in.MaxWr
 	}
-	b := make([]byte, roundUp(size))
-	r, err := mmap.Wrap(b)
-	if err != nil {
-		return 0, nil, syscall.ENOMEM
+	if in.AttrMask&abi.IB_SRQ_LIMIT != 0 {
+		srq.Limit = in.SrqLimit
 	}
-	k.memory[key] = b
-	m.k, m.keys, m.regions = k, append(m.keys, key), append(m.regions, r)
-	return key, r, nil
-}
-
-func (m *memory) free() {
-	for i, r := range m.regions {
-		delete(m.k.memory, m.keys[i])
-		_ = r.Close()
-	}
-	*m = memory{}
+	return nil
 }

@@ -20,6 +20,7 @@ func (k *Kernel) destroyPD(r *ioctl.Request) error {
 
 // MR is a memory region as the kernel was told of it.
 type MR struct {
+	PD            uint32 // handle
 	Start, Length uint64
 	Access        uint32
 	Key           uint32
@@ -31,18 +32,89 @@ func (k *Kernel) regMR(r *ioctl.Request) error {
 	if err != nil {
 		return err
 	}
-	const remote = abi.IB_UVERBS_ACCESS_REMOTE_WRITE | abi.IB_UVERBS_ACCESS_REMOTE_ATOMIC
-	if in.Length == 0 || (in.Start^in.HcaVa)&uint64(pageSize-1) != 0 ||
-		in.AccessFlags&remote != 0 && in.AccessFlags&abi.IB_UVERBS_ACCESS_LOCAL_WRITE == 0 {
+	if in.Length == 0 || (in.Start^in.HcaVa)&uint64(pageSize-1) != 0 {
 		return syscall.EINVAL
 	}
-	mr := &MR{Start: in.Start, Length: in.Length, Access: in.AccessFlags}
+	if err := k.checkAccess(in.AccessFlags); err != nil {
+		return err
+	}
+	mr := &MR{PD: in.PdHandle, Start: in.Start, Length: in.Length, Access: in.AccessFlags}
 	h := k.add("MR", mr, nothing, parent)
 	if mr.Key, err = k.model.regMR(h, r); err != nil {
 		_ = k.remove("MR", h)
 		return err
 	}
 	return respond(r, abi.IbUverbsRegMrResp{MrHandle: h, Lkey: mr.Key, Rkey: mr.Key})
+}
+
+// checkAccess is ib_check_mr_access, and what rxe adds to it. No device here has
+// on-demand paging.
+func (k *Kernel) checkAccess(access uint32) error {
+	const (
+		remote = abi.IB_UVERBS_ACCESS_REMOTE_WRITE | abi.IB_UVERBS_ACCESS_REMOTE_ATOMIC
+		known  = 0x3ff | rxeOptional
+	)
+	caps := k.model.limits().caps
+	rxe := k.driver == abi.RDMA_DRIVER_RXE
+	switch {
+	case access&remote != 0 && access&abi.IB_UVERBS_ACCESS_LOCAL_WRITE == 0, access&^known != 0:
+		return syscall.EINVAL
+	case access&abi.IB_UVERBS_ACCESS_ON_DEMAND != 0, rxe && access&^rxeAccess != 0,
+		access&abi.IB_UVERBS_ACCESS_FLUSH_GLOBAL != 0 && caps&(1<<38) == 0,
+		access&abi.IB_UVERBS_ACCESS_FLUSH_PERSISTENT != 0 && caps&(1<<39) == 0:
+		return syscall.EOPNOTSUPP
+	}
+	return nil
+}
+
+// reregMR does what rxe can: another PD, other access.
+func (k *Kernel) reregMR(r *ioctl.Request) error {
+	in := request[abi.IbUverbsReregMr](r)
+	switch {
+	case in.Flags == 0:
+		return syscall.EINVAL
+	case in.Flags&^(abi.IB_MR_REREG_PD|abi.IB_MR_REREG_ACCESS) != 0:
+		return syscall.EOPNOTSUPP
+	}
+	o, mr, err := find[*MR](k, "MR", in.MrHandle)
+	if err != nil {
+		return err
+	}
+	if in.Flags&abi.IB_MR_REREG_ACCESS != 0 {
+		if err := k.checkAccess(in.AccessFlags); err != nil {
+			return err
+		}
+	}
+	if in.Flags&abi.IB_MR_REREG_PD != 0 {
+		pd, err := k.find("PD", in.PdHandle)
+		if err != nil {
+			return err
+		}
+		o.uses[0].refs--
+		pd.refs++
+		o.uses[0], mr.PD = pd, in.PdHandle
+	}
+	if in.Flags&abi.IB_MR_REREG_ACCESS != 0 {
+		mr.Access = in.AccessFlags
+	}
+	return respond(r, abi.IbUverbsReregMrResp{Lkey: mr.Key, Rkey: mr.Key})
+}
+
+// adviseMR is in the core for all drivers; neither siw nor rxe carries it out.
+func (k *Kernel) adviseMR(r *ioctl.Request) error {
+	pd, _ := r.Value(abi.UVERBS_ATTR_ADVISE_MR_PD_HANDLE)
+	if _, err := k.find("PD", uint32(pd)); err != nil {
+		return err
+	}
+	if k.driver == abi.RDMA_DRIVER_SIW || k.driver == abi.RDMA_DRIVER_RXE {
+		return syscall.EOPNOTSUPP
+	}
+	advice, _ := r.Value(abi.UVERBS_ATTR_ADVISE_MR_ADVICE)
+	sges, _ := r.Bytes(abi.UVERBS_ATTR_ADVISE_MR_SGE_LIST)
+	if advice > abi.IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT || len(sges)%16 != 0 {
+		return syscall.EINVAL
+	}
+	return nil
 }
 
 func (k *Kernel) destroyMR(r *ioctl.Request) error {

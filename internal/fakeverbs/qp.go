@@ -5,7 +5,6 @@ import (
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/ioctl"
-	"github.com/goverbs/goverbs/mmap"
 )
 
 // QP is the kernel's side of a queue pair.
@@ -17,13 +16,16 @@ type QP struct {
 	Type           uint64
 	Flags          uint64
 
+	// The queues themselves, of the device's driver.
+	SIW *SIWQP
+	RXE *RXEQP
+
 	k      *Kernel
 	id     uint32
 	state  uint8
-	last   abi.IbUverbsModifyQp
+	attr   abi.IbUverbsModifyQp
+	groups []group
 	srq    *SRQ
-	sq     *mmap.FlagConsumer[abi.SiwSqe]
-	rq     *mmap.FlagConsumer[abi.SiwRqe]
 	memory memory
 }
 
@@ -54,7 +56,7 @@ func (k *Kernel) createQP(r *ioctl.Request) error {
 	qp.Type, _ = r.Value(abi.UVERBS_ATTR_CREATE_QP_TYPE)
 	ioctl.Argument(r, abi.UVERBS_ATTR_CREATE_QP_CAP, &qp.Cap)
 	qp.Num = k.freeQPN()
-	qp.id = k.add("QP", qp, func() { qp.fail(); qp.memory.free() }, uses...)
+	qp.id = k.add("QP", qp, func() { k.model.destroyQP(qp); qp.memory.free() }, uses...)
 	if err := k.model.createQP(qp, r); err != nil {
 		_ = k.remove("QP", qp.id)
 		return err
@@ -74,6 +76,9 @@ func (k *Kernel) freeQPN() uint32 {
 		}
 	}
 	n := uint32(1)
+	if k.driver == abi.RDMA_DRIVER_RXE {
+		n = firstRXEQPN
+	}
 	for used[n] {
 		n++
 	}
@@ -82,37 +87,17 @@ func (k *Kernel) freeQPN() uint32 {
 
 func (k *Kernel) destroyQP(r *ioctl.Request) error {
 	h, _ := r.Value(abi.UVERBS_ATTR_DESTROY_QP_HANDLE)
+	_, qp, err := find[*QP](k, "QP", uint32(h))
+	if err != nil {
+		return err
+	}
+	if len(qp.groups) > 0 {
+		return syscall.EBUSY
+	}
 	if err := k.remove("QP", uint32(h)); err != nil {
 		return err
 	}
 	return answer(r, abi.UVERBS_ATTR_DESTROY_QP_RESP, abi.IbUverbsDestroyQpResp{})
-}
-
-func (k *Kernel) modifyQP(r *ioctl.Request) error {
-	in := request[abi.IbUverbsModifyQp](r)
-	_, qp, err := find[*QP](k, "QP", in.QpHandle)
-	if err != nil {
-		return err
-	}
-	qp.last = in
-	if in.AttrMask&1 == 0 {
-		return nil
-	}
-	return k.model.modifyQP(qp, in.QpState)
-}
-
-func (k *Kernel) queryQP(r *ioctl.Request) error {
-	_, qp, err := find[*QP](k, "QP", request[abi.IbUverbsQueryQp](r).QpHandle)
-	if err != nil {
-		return err
-	}
-	in := &qp.last
-	return respond(r, abi.IbUverbsQueryQpResp{
-		Dest: in.Dest, QpState: qp.state, CurQpState: qp.state, PathMtu: in.PathMtu, Qkey: in.Qkey, RqPsn: in.RqPsn,
-		SqPsn: in.SqPsn, DestQpNum: in.DestQpNum, QpAccessFlags: in.QpAccessFlags, PkeyIndex: in.PkeyIndex,
-		MaxRdAtomic: in.MaxRdAtomic, MaxDestRdAtomic: in.MaxDestRdAtomic, MinRnrTimer: in.MinRnrTimer,
-		PortNum: in.PortNum, Timeout: in.Timeout, RetryCnt: in.RetryCnt, RnrRetry: in.RnrRetry,
-	})
 }
 
 // postSend is the doorbell. It allocates nothing.

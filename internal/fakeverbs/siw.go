@@ -9,7 +9,7 @@ import (
 )
 
 // siw answers as the soft iWARP driver.
-type siw struct{}
+type siw struct{ bare }
 
 // The word that says whose an entry is, and the sizes of entries.
 const (
@@ -23,17 +23,45 @@ const (
 // uhw writes a driver's answer; siw insists on room for all of it.
 func uhw[T any](r *ioctl.Request, v T) error { return answer(r, abi.UVERBS_ATTR_UHW_OUT, v) }
 
+// has leaves out what siw has no functions for.
+func (siw) has(call string) bool {
+	switch call {
+	case "CREATE_AH", "AH_DESTROY", "ALLOC_MW", "MW_DESTROY", "RESIZE_CQ", "REQ_NOTIFY_CQ", "ATTACH_MCAST", "DETACH_MCAST", "REREG_MR":
+		return false
+	}
+	return true
+}
+
+// mmap wants the exact length, and maps as often as it is asked to.
+func (siw) mmap(k *Kernel, offset int64, length int) (*mmap.Region, error) {
+	memory, ok := k.memory[offset]
+	if !ok || roundUp(length) != len(memory) {
+		return nil, syscall.EINVAL
+	}
+	return mmap.Wrap(memory)
+}
+
+// siwAlloc makes room for a queue at the lowest free offset.
+func siwAlloc(k *Kernel, m *memory, size int) (key int64, r *mmap.Region, err error) {
+	for k.memory[key] != nil {
+		key += int64(pageSize)
+	}
+	r, err = m.alloc(k, key, size)
+	return key, r, err
+}
+
 func (siw) context(r *ioctl.Request) error { return uhw(r, abi.SiwUrespAllocCtx{DevId: 1}) }
 
 func (siw) createCQ(cq *CQ, r *ioctl.Request) error {
-	key, region, err := cq.memory.alloc(cq.k, int(cq.Entries)*cqeSize+ctrlSize)
+	key, region, err := siwAlloc(cq.k, &cq.memory, int(cq.Entries)*cqeSize+ctrlSize)
 	if err != nil {
 		return err
 	}
-	if cq.ring, err = mmap.NewFlagProducer[abi.SiwCqe](region, cq.Entries, ownerWord); err != nil {
+	cq.SIW = &SIWCQ{cq: cq}
+	if cq.SIW.ring, err = mmap.NewFlagProducer[abi.SiwCqe](region, cq.Entries, ownerWord); err != nil {
 		return syscall.EINVAL
 	}
-	if cq.notify, err = region.Word(int(cq.Entries) * cqeSize); err != nil {
+	if cq.SIW.notify, err = region.Word(int(cq.Entries) * cqeSize); err != nil {
 		return syscall.EINVAL
 	}
 	return uhw(r, abi.SiwUrespCreateCq{CqId: cq.id, NumCqe: cq.Entries, CqKey: uint64(key)})
@@ -47,17 +75,18 @@ func (siw) createQP(qp *QP, r *ioctl.Request) error {
 		return syscall.EINVAL
 	}
 	resp := abi.SiwUrespCreateQp{QpId: qp.Num, NumSqe: roundPow2(qp.Cap.MaxSendWr)}
-	key, region, err := qp.memory.alloc(qp.k, int(resp.NumSqe)*sqeSize)
+	key, region, err := siwAlloc(qp.k, &qp.memory, int(resp.NumSqe)*sqeSize)
 	if err != nil {
 		return err
 	}
 	resp.SqKey = uint64(key)
-	if qp.sq, err = mmap.NewFlagConsumer[abi.SiwSqe](region, resp.NumSqe, ownerWord); err != nil {
+	qp.SIW = &SIWQP{qp: qp}
+	if qp.SIW.sq, err = mmap.NewFlagConsumer[abi.SiwSqe](region, resp.NumSqe, ownerWord); err != nil {
 		return syscall.EINVAL
 	}
 	if qp.srq == nil && qp.Cap.MaxRecvWr > 0 {
 		resp.NumRqe = roundPow2(qp.Cap.MaxRecvWr)
-		if key, qp.rq, err = recvRing(qp.k, &qp.memory, resp.NumRqe); err != nil {
+		if key, qp.SIW.rq, err = recvRing(qp.k, &qp.memory, resp.NumRqe); err != nil {
 			return err
 		}
 		resp.RqKey = uint64(key)
@@ -71,12 +100,12 @@ func (siw) createSRQ(srq *SRQ, r *ioctl.Request) error {
 	if err != nil {
 		return err
 	}
-	srq.rq = rq
+	srq.SIW = &SIWSRQ{srq: srq, rq: rq}
 	return uhw(r, abi.SiwUrespCreateSrq{NumRqe: n, SrqKey: uint64(key)})
 }
 
 func recvRing(k *Kernel, m *memory, n uint32) (int64, *mmap.FlagConsumer[abi.SiwRqe], error) {
-	key, region, err := m.alloc(k, int(n)*rqeSize)
+	key, region, err := siwAlloc(k, m, int(n)*rqeSize)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -96,15 +125,31 @@ func (siw) regMR(h uint32, r *ioctl.Request) (uint32, error) {
 	return stag, uhw(r, abi.SiwUrespRegMr{Stag: stag})
 }
 
-func (siw) modifyQP(qp *QP, state uint8) error {
-	switch {
+func (siw) modifyQP(qp *QP, in *abi.IbUverbsModifyQp) error {
+	qp.attr = *in
+	switch state := in.QpState; {
+	case in.AttrMask&abi.IB_QP_STATE == 0:
 	case state == abi.IB_QPS_ERR:
-		qp.fail()
+		qp.SIW.fail()
 	case state == abi.IB_QPS_RTR || state == abi.IB_QPS_RTS || qp.state == abi.IB_QPS_ERR:
 		return syscall.EINVAL // only the connection manager moves it there
 	default:
 		qp.state = state
 	}
+	return nil
+}
+
+func (siw) destroyQP(qp *QP) {
+	if qp.SIW != nil {
+		qp.SIW.fail()
+	}
+}
+
+func (siw) modifySRQ(srq *SRQ, in *abi.IbUverbsModifySrq, _ *ioctl.Request) error {
+	if in.AttrMask != abi.IB_SRQ_LIMIT || in.SrqLimit > srq.MaxWR {
+		return syscall.EINVAL
+	}
+	srq.Limit = in.SrqLimit
 	return nil
 }
 

@@ -1,94 +1,127 @@
 package fakeverbs
 
 import (
+	"sync/atomic"
+
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/mmap"
 )
 
-// Connect puts the QP into RTS, as the connection manager does.
-func (qp *QP) Connect() {
-	qp.k.mu.Lock()
-	defer qp.k.mu.Unlock()
-	qp.state = abi.IB_QPS_RTS
+// SIWCQ is siw's side of a completion queue.
+type SIWCQ struct {
+	cq     *CQ
+	ring   *mmap.FlagProducer[abi.SiwCqe]
+	notify *atomic.Uint32
 }
 
-// Break puts the QP into the error state, as a lost peer does: all that is on the
-// queues is flushed, and what comes later is never looked at.
-func (qp *QP) Break() {
-	qp.k.mu.Lock()
-	defer qp.k.mu.Unlock()
-	qp.fail()
+// Complete writes an entry, of which the caller fills all but Flags, and raises
+// an event if user space asked for one. It reports whether there was room; a CQ
+// that overflows says so by an asynchronous event.
+func (q *SIWCQ) Complete(e abi.SiwCqe) bool {
+	q.cq.k.mu.Lock()
+	defer q.cq.k.mu.Unlock()
+	return q.complete(e)
 }
 
-func (qp *QP) fail() {
-	if qp.state != abi.IB_QPS_ERR {
-		qp.state = abi.IB_QPS_ERR
-		qp.flush()
+func (q *SIWCQ) complete(e abi.SiwCqe) bool {
+	slot := q.ring.Next()
+	if slot == nil {
+		q.cq.overflow()
+		return false
+	}
+	slot.Id, slot.Bytes, slot.ImmData, slot.QpId = e.Id, e.Bytes, e.ImmData, e.QpId
+	q.ring.Publish(mmap.Valid | uint32(e.Opcode)<<8 | uint32(e.Status)<<16)
+	if q.notify.Load()&abi.SIW_NOTIFY_NEXT_COMPLETION != 0 {
+		q.notify.Store(abi.SIW_NOTIFY_NOT)
+		q.cq.event()
+	}
+	return true
+}
+
+// SIWQP is siw's side of a QP's queues.
+type SIWQP struct {
+	qp *QP
+	sq *mmap.FlagConsumer[abi.SiwSqe]
+	rq *mmap.FlagConsumer[abi.SiwRqe]
+}
+
+func (q *SIWQP) fail() {
+	if q.qp.state != abi.IB_QPS_ERR {
+		q.qp.state = abi.IB_QPS_ERR
+		q.flush()
 	}
 }
 
-func (qp *QP) flush() {
-	for qp.sq != nil {
-		e, ok := takeSend(qp.sq)
+func (q *SIWQP) flush() {
+	for q.sq != nil {
+		e, ok := takeSend(q.sq)
 		if !ok {
 			break
 		}
-		qp.SendCQ.complete(abi.SiwCqe{Id: e.Id, Opcode: e.Opcode, Status: abi.SIW_WC_WR_FLUSH_ERR, QpId: uint64(qp.Num)})
+		q.sent(&e, abi.SIW_WC_WR_FLUSH_ERR)
 	}
-	for qp.rq != nil {
-		e, ok := takeRecv(qp.rq)
+	for q.rq != nil {
+		e, ok := takeRecv(q.rq)
 		if !ok {
 			break
 		}
-		qp.RecvCQ.complete(abi.SiwCqe{Id: e.Id, Opcode: abi.SIW_OP_RECEIVE, Status: abi.SIW_WC_WR_FLUSH_ERR, QpId: uint64(qp.Num)})
+		q.received(e.Id, 0, abi.SIW_WC_WR_FLUSH_ERR)
 	}
 }
 
-// State is the QP's state, an IB_QPS_ number.
-func (qp *QP) State() uint8 {
-	qp.k.mu.Lock()
-	defer qp.k.mu.Unlock()
-	return qp.state
+func (q *SIWQP) sent(e *abi.SiwSqe, status uint16) {
+	q.qp.SendCQ.SIW.complete(abi.SiwCqe{Id: e.Id, Opcode: e.Opcode, Status: status, QpId: uint64(q.qp.Num)})
+}
+
+func (q *SIWQP) received(id uint64, n uint32, status uint16) {
+	q.qp.RecvCQ.SIW.complete(abi.SiwCqe{Id: id, Opcode: abi.SIW_OP_RECEIVE, Bytes: n, Status: status, QpId: uint64(q.qp.Num)})
 }
 
 // TakeSend takes the oldest send, as the driver does when it starts on it.
-func (qp *QP) TakeSend() (e abi.SiwSqe, ok bool) {
-	qp.k.mu.Lock()
-	defer qp.k.mu.Unlock()
-	return takeSend(qp.sq)
+func (q *SIWQP) TakeSend() (e abi.SiwSqe, ok bool) {
+	q.qp.k.mu.Lock()
+	defer q.qp.k.mu.Unlock()
+	return takeSend(q.sq)
 }
 
 // TakeRecv takes the oldest receive, as for an arriving SEND.
-func (qp *QP) TakeRecv() (e abi.SiwRqe, ok bool) {
-	qp.k.mu.Lock()
-	defer qp.k.mu.Unlock()
-	return takeRecv(qp.rq)
+func (q *SIWQP) TakeRecv() (e abi.SiwRqe, ok bool) {
+	q.qp.k.mu.Lock()
+	defer q.qp.k.mu.Unlock()
+	return takeRecv(q.rq)
 }
 
-// Carry takes the oldest send and completes it with status; a success only if it
-// was signalled. It reports whether there was one.
-func (qp *QP) Carry(status uint16) bool {
-	qp.k.mu.Lock()
-	defer qp.k.mu.Unlock()
-	e, ok := takeSend(qp.sq)
+func (q *SIWQP) carry(status uint32) bool {
+	e, ok := takeSend(q.sq)
 	if ok && (status != 0 || e.Flags&abi.SIW_WQE_SIGNALLED != 0) {
-		qp.SendCQ.complete(abi.SiwCqe{Id: e.Id, Opcode: e.Opcode, Status: status, QpId: uint64(qp.Num)})
+		q.sent(&e, uint16(status))
 	}
 	return ok
 }
 
-// Receive takes the oldest receive and completes it with n bytes. Without one
-// the connection breaks.
-func (qp *QP) Receive(n uint32) bool {
-	qp.k.mu.Lock()
-	defer qp.k.mu.Unlock()
-	e, ok := takeRecv(qp.rq)
+// receive breaks the connection when there is no receive: iWARP has no
+// receiver-not-ready.
+func (q *SIWQP) receive(n uint32) bool {
+	e, ok := takeRecv(q.rq)
 	if !ok {
-		qp.fail()
+		q.fail()
 		return false
 	}
-	qp.RecvCQ.complete(abi.SiwCqe{Id: e.Id, Opcode: abi.SIW_OP_RECEIVE, Bytes: n, QpId: uint64(qp.Num)})
+	q.received(e.Id, n, 0)
 	return true
+}
+
+// SIWSRQ is siw's side of a shared receive queue.
+type SIWSRQ struct {
+	srq *SRQ
+	rq  *mmap.FlagConsumer[abi.SiwRqe]
+}
+
+// TakeRecv takes the oldest receive, as for an arriving SEND.
+func (q *SIWSRQ) TakeRecv() (e abi.SiwRqe, ok bool) {
+	q.srq.k.mu.Lock()
+	defer q.srq.k.mu.Unlock()
+	return takeRecv(q.rq)
 }
 
 func takeSend(q *mmap.FlagConsumer[abi.SiwSqe]) (abi.SiwSqe, bool) {

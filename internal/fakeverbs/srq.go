@@ -5,7 +5,6 @@ import (
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/ioctl"
-	"github.com/goverbs/goverbs/mmap"
 )
 
 // SRQ is the kernel's side of a shared receive queue.
@@ -13,8 +12,11 @@ type SRQ struct {
 	Cookie               uint64
 	MaxWR, MaxSGE, Limit uint32
 
+	// The queue itself, of the device's driver.
+	SIW *SIWSRQ
+	RXE *RXESRQ
+
 	k      *Kernel
-	rq     *mmap.FlagConsumer[abi.SiwRqe]
 	memory memory
 }
 
@@ -26,7 +28,10 @@ func (k *Kernel) createSRQ(r *ioctl.Request) error {
 	}
 	srq := &SRQ{k: k, MaxWR: value(abi.UVERBS_ATTR_CREATE_SRQ_MAX_WR), MaxSGE: value(abi.UVERBS_ATTR_CREATE_SRQ_MAX_SGE),
 		Limit: value(abi.UVERBS_ATTR_CREATE_SRQ_LIMIT)}
-	if srq.MaxWR == 0 || value(abi.UVERBS_ATTR_CREATE_SRQ_TYPE) != abi.IB_UVERBS_SRQT_BASIC {
+	switch {
+	case value(abi.UVERBS_ATTR_CREATE_SRQ_TYPE) != abi.IB_UVERBS_SRQT_BASIC:
+		return syscall.EOPNOTSUPP
+	case srq.MaxWR == 0:
 		return syscall.EINVAL
 	}
 	srq.Cookie, _ = r.Value(abi.UVERBS_ATTR_CREATE_SRQ_USER_HANDLE)
@@ -56,11 +61,7 @@ func (k *Kernel) modifySRQ(r *ioctl.Request) error {
 	if err != nil {
 		return err
 	}
-	if in.AttrMask != 2 || in.SrqLimit > srq.MaxWR {
-		return syscall.EINVAL
-	}
-	srq.Limit = in.SrqLimit
-	return nil
+	return k.model.modifySRQ(srq, &in, r)
 }
 
 func (k *Kernel) querySRQ(r *ioctl.Request) error {
@@ -73,10 +74,3 @@ func (k *Kernel) querySRQ(r *ioctl.Request) error {
 
 // SRQs returns the shared receive queues, lowest handle first.
 func (k *Kernel) SRQs() []*SRQ { return bodies[*SRQ](k) }
-
-// TakeRecv takes the oldest receive, as for an arriving SEND.
-func (s *SRQ) TakeRecv() (e abi.SiwRqe, ok bool) {
-	s.k.mu.Lock()
-	defer s.k.mu.Unlock()
-	return takeRecv(s.rq)
-}

@@ -24,20 +24,20 @@ func hot(t testing.TB) (w *world, calls map[string]func()) {
 		"PostSend": func() {
 			n, err := w.qp.PostSend(send)
 			check(n, 1, err)
-			w.kqp.TakeSend()
+			w.kqp.SIW.TakeSend()
 		},
 		"PostRecv": func() {
 			n, err := w.qp.PostRecv(recv)
 			check(n, 1, err)
-			w.kqp.TakeRecv()
+			w.kqp.SIW.TakeRecv()
 		},
 		"PostRecv to an SRQ": func() {
 			n, err := w.srq.PostRecv(recv)
 			check(n, 1, err)
-			w.ksrq.TakeRecv()
+			w.ksrq.SIW.TakeRecv()
 		},
 		"Poll": func() {
-			w.kcq.Complete(abi.SiwCqe{QpId: 1})
+			w.kcq.SIW.Complete(abi.SiwCqe{QpId: 1})
 			n, err := w.cq.Poll(wcs)
 			check(n, 1, err)
 		},
@@ -66,14 +66,14 @@ func TestNoAllocations(t *testing.T) {
 func BenchmarkPostRecv(b *testing.B) {
 	w := deep(b)
 	recv := []uverbs.RecvWR{{WRID: 1, SGL: []uverbs.SGE{{Addr: 1, Length: 2, LKey: 3}}}}
-	filling(b, func() (int, error) { return w.qp.PostRecv(recv) }, func() bool { _, ok := w.kqp.TakeRecv(); return ok })
+	filling(b, func() (int, error) { return w.qp.PostRecv(recv) }, func() bool { _, ok := w.kqp.SIW.TakeRecv(); return ok })
 }
 
 // BenchmarkPostSend posts to a queue that the kernel is busy with: no doorbell.
 func BenchmarkPostSend(b *testing.B) {
 	w := deep(b)
 	send := []uverbs.SendWR{{WRID: 1, Opcode: uverbs.OpSend, SGL: []uverbs.SGE{{Addr: 1, Length: 2, LKey: 3}}}}
-	filling(b, func() (int, error) { return w.qp.PostSend(send) }, func() bool { _, ok := w.kqp.TakeSend(); return ok })
+	filling(b, func() (int, error) { return w.qp.PostSend(send) }, func() bool { _, ok := w.kqp.SIW.TakeSend(); return ok })
 }
 
 // BenchmarkPostSendIdle includes the fake kernel's doorbell and taking the send.

@@ -36,7 +36,7 @@ func TestCompletions(t *testing.T) {
 		{abi.SiwCqe{Id: 6, Opcode: abi.SIW_OP_RECEIVE, Bytes: 1 << 31}, uverbs.WC{WRID: 6, Opcode: uverbs.WCRecv, ByteLen: 1 << 31}},
 		{abi.SiwCqe{Id: 7, Opcode: 200, Status: 77}, uverbs.WC{WRID: 7, Opcode: 1<<16 | 200, Status: uverbs.StatusGeneralErr, VendorErr: 77}},
 	} {
-		if !w.kcq.Complete(c.cqe) {
+		if !w.kcq.SIW.Complete(c.cqe) {
 			t.Fatal("no room")
 		}
 		if diff := cmp.Diff([]uverbs.WC{c.want}, w.poll(t)); diff != "" {
@@ -54,7 +54,7 @@ func TestPollBatches(t *testing.T) {
 	sent, seen := uint64(0), uint64(0)
 	for range 20 {
 		for range 7 {
-			if !w.kcq.Complete(abi.SiwCqe{Id: sent}) {
+			if !w.kcq.SIW.Complete(abi.SiwCqe{Id: sent}) {
 				t.Fatal("no room")
 			}
 			sent++

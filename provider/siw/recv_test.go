@@ -23,7 +23,7 @@ func TestRecvEntry(t *testing.T) {
 		}
 		want := abi.SiwRqe{Id: uint64(n), Flags: abi.SIW_WQE_VALID, NumSge: uint8(n)}
 		sge := sges(n)
-		for _, take := range []func() (abi.SiwRqe, bool){w.kqp.TakeRecv, w.ksrq.TakeRecv} {
+		for _, take := range []func() (abi.SiwRqe, bool){w.kqp.SIW.TakeRecv, w.ksrq.SIW.TakeRecv} {
 			got, _ := take()
 			if diff := cmp.Diff(sge[:n], got.Sge[:n]); diff != "" {
 				t.Error(diff)

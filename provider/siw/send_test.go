@@ -55,7 +55,7 @@ func TestSendEntry(t *testing.T) {
 			if n, err := w.qp.PostSend([]uverbs.SendWR{c.wr}); n != 1 || err != nil {
 				t.Fatal(n, err)
 			}
-			got, ok := w.kqp.TakeSend()
+			got, ok := w.kqp.SIW.TakeSend()
 			if !ok {
 				t.Fatal("nothing was posted")
 			}
@@ -72,7 +72,7 @@ func TestSignalAll(t *testing.T) {
 	if _, err := w.qp.PostSend([]uverbs.SendWR{{Opcode: uverbs.OpSend}}); err != nil {
 		t.Fatal(err)
 	}
-	if e, _ := w.kqp.TakeSend(); e.Flags&abi.SIW_WQE_SIGNALLED == 0 {
+	if e, _ := w.kqp.SIW.TakeSend(); e.Flags&abi.SIW_WQE_SIGNALLED == 0 {
 		t.Errorf("flags %#x", e.Flags)
 	}
 }
@@ -85,7 +85,7 @@ func TestInline(t *testing.T) {
 		if _, err := w.qp.PostSend([]uverbs.SendWR{{Opcode: uverbs.OpRDMAWrite, Inline: data[:n], RKey: 3}}); err != nil {
 			t.Fatal(err)
 		}
-		e, ok := w.kqp.TakeSend()
+		e, ok := w.kqp.SIW.TakeSend()
 		got := abi.Bytes(&e.Sge)[16:]
 		if !ok || e.Flags != abi.SIW_WQE_VALID|abi.SIW_WQE_INLINE || e.Sge[0].Length != uint32(n) || e.Sge[0].Laddr != 0 || !bytes.Equal(got[:n], data[:n]) {
 			t.Fatalf("%d bytes: %+v", n, e)
@@ -127,10 +127,10 @@ func TestRefusedSends(t *testing.T) {
 			if n != 1 || !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.text) || !strings.Contains(err.Error(), "post a send to QP 1 on siw0") {
 				t.Errorf("%d, %v", n, err)
 			}
-			if _, ok := w.kqp.TakeSend(); !ok {
+			if _, ok := w.kqp.SIW.TakeSend(); !ok {
 				t.Error("the one before was not posted")
 			}
-			if _, ok := w.kqp.TakeSend(); ok {
+			if _, ok := w.kqp.SIW.TakeSend(); ok {
 				t.Error("more was posted")
 			}
 		})
@@ -148,7 +148,7 @@ func TestSendQueueFull(t *testing.T) {
 			t.Fatal(n, err)
 		}
 		for i := range depth {
-			if e, ok := w.kqp.TakeSend(); !ok || e.Id != uint64(i) {
+			if e, ok := w.kqp.SIW.TakeSend(); !ok || e.Id != uint64(i) {
 				t.Fatalf("entry %d: %+v", i, e)
 			}
 		}
@@ -175,7 +175,7 @@ func TestDoorbell(t *testing.T) {
 		{0, 0, 3},
 	} {
 		for range step.take {
-			w.kqp.TakeSend()
+			w.kqp.SIW.TakeSend()
 		}
 		post(step.post)
 		if rings() != step.rings {
@@ -192,7 +192,7 @@ func TestNotConnected(t *testing.T) {
 			t.Errorf("%d, %v", n, err)
 		}
 	}
-	if _, ok := w.kqp.TakeSend(); ok {
+	if _, ok := w.kqp.SIW.TakeSend(); ok {
 		t.Error("an entry lies in wait for the connection")
 	}
 	w.kqp.Connect()

@@ -1,0 +1,45 @@
+package fakeverbs
+
+import (
+	"syscall"
+
+	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/ioctl"
+)
+
+// AH is an address handle as the kernel was told of it.
+type AH struct {
+	Attr abi.IbUverbsAhAttr
+}
+
+// createAH wants a global address, as the core does of RoCE ports.
+func (k *Kernel) createAH(r *ioctl.Request) error {
+	in := request[abi.IbUverbsCreateAh](r)
+	if in.Attr.PortNum != 1 {
+		return syscall.EINVAL
+	}
+	parent, err := k.find("PD", in.PdHandle)
+	if err != nil {
+		return err
+	}
+	if in.Attr.IsGlobal == 0 {
+		return syscall.EINVAL
+	}
+	if _, err := k.gid(uint32(in.Attr.Grh.SgidIndex)); err != nil {
+		return err
+	}
+	h := k.add("AH", &AH{in.Attr}, nothing, parent)
+	if err := k.model.createAH(r); err != nil {
+		_ = k.remove("AH", h)
+		return err
+	}
+	return respond(r, abi.IbUverbsCreateAhResp{AhHandle: h})
+}
+
+func (k *Kernel) destroyAH(r *ioctl.Request) error {
+	h, _ := r.Value(abi.UVERBS_ATTR_DESTROY_AH_HANDLE)
+	return k.remove("AH", uint32(h))
+}
+
+// AddressHandles returns the address handles, lowest handle first.
+func (k *Kernel) AddressHandles() []*AH { return bodies[*AH](k) }
