@@ -63,6 +63,7 @@ func fabric(t *testing.T) {
 // noFabric takes it down, for a test that unloads modules.
 func noFabric(t *testing.T) {
 	t.Helper()
+	noRxeFabric(t)
 	if fabricUp {
 		sh(t, `for link in gvsiw0 gvsiw1 gvsiw2; do ../bin/rdmalink del $link || exit; done
 			ip link del gvdummy && ip link del gvhere && ip netns del gvfar`)

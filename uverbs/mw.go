@@ -62,10 +62,14 @@ func (mw *MW) PD() *PD { return mw.pd }
 // Type tells who chooses the window's key.
 func (mw *MW) Type() MWType { return mw.typ }
 
-// RKey is the window's key: as the kernel first made it, of a type 1 window as
-// Bind last changed it. The key of a bound type 2 window is the one that the
-// caller put into BindMW.
+// RKey is the window's key: as the kernel first made it, then as the binding
+// posted last makes it.
 func (mw *MW) RKey() uint32 { return mw.rkey.Load() }
+
+// Bound tells which key the window has. Providers call it when they take a
+// binding; when that fails in the end, the window still has its earlier key, and
+// who wants to bind it again says so here.
+func (mw *MW) Bound(rkey uint32) { mw.rkey.Store(rkey) }
 
 // Close frees the window. A peer that still uses its key gets an error.
 //

@@ -33,9 +33,6 @@ func (mw *MW) Bind(qp *QP, wrID uint64, flags SendFlags, b BindMW) error {
 		return mw.fail("bind", syscall.EINVAL, fmt.Sprintf("it is of %v: post OpBindMW", mw.typ))
 	}
 	b.MW, b.RKey = mw, IncRKey(mw.RKey())
-	if _, err := qp.PostSend([]SendWR{{WRID: wrID, Opcode: OpBindMW, Flags: flags, Bind: &b}}); err != nil {
-		return err
-	}
-	mw.rkey.Store(b.RKey)
-	return nil
+	_, err := qp.PostSend([]SendWR{{WRID: wrID, Opcode: OpBindMW, Flags: flags, Bind: &b}})
+	return err
 }

@@ -28,5 +28,12 @@ func (r *QPRequest) Doorbell() *Doorbell { return newDoorbell(r.qp.dev, r.Handle
 // which of the newer opcodes, for one.
 func (r *QPRequest) DeviceAttr() (*DeviceAttr, error) { return r.qp.dev.attributes() }
 
+// State is where the QP is, as far as this process moved it. A QP that failed by
+// itself may still seem to be in RTS.
+func (r *QPRequest) State() QPState { return QPState(r.qp.state.Load()) }
+
+// PD is the protection domain of the QP.
+func (r *QPRequest) PD() *PD { return r.qp.pd }
+
 // MoveToError puts the QP into the error state in the kernel.
 func (r *QPRequest) MoveToError() error { return r.qp.modifyState(QPStateErr) }

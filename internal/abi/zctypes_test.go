@@ -203,5 +203,6 @@ var cTypes = []cType{
 	{"RxeSendWrAtomic", "rxe_send_wr_atomic", []cField{{"RemoteAddr", "remote_addr"}, {"CompareAdd", "compare_add"}, {"Swap", "swap"}, {"Rkey", "rkey"}, {"Reserved", "reserved"}}},
 	{"RxeSendWrUd", "rxe_send_wr_ud", []cField{{"RemoteQpn", "remote_qpn"}, {"RemoteQkey", "remote_qkey"}, {"PkeyIndex", "pkey_index"}, {"Reserved", "reserved"}, {"AhNum", "ah_num"}, {"Pad", "pad"}, {"Av", "av"}}},
 	{"RxeSendWrMw", "rxe_send_wr_mw", []cField{{"Addr", "addr"}, {"Length", "length"}, {"MrLkey", "mr_lkey"}, {"MwRkey", "mw_rkey"}, {"Rkey", "rkey"}, {"Access", "access"}}},
+	{"RxeSendWrFlush", "rxe_send_wr_flush", []cField{{"RemoteAddr", "remote_addr"}, {"Length", "length"}, {"Rkey", "rkey"}, {"Type", "type"}, {"Level", "level"}}},
 	{"IbUverbsOdpCapsPerTransportCaps", "ib_uverbs_odp_caps_per_transport_caps", []cField{{"RcOdpCaps", "rc_odp_caps"}, {"UcOdpCaps", "uc_odp_caps"}, {"UdOdpCaps", "ud_odp_caps"}}},
 }

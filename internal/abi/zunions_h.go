@@ -72,6 +72,17 @@ type RxeSendWrMw struct {
 	Access uint32
 }
 
+// RxeSendWrFlush is C's rxe_send_wr_flush, 24 bytes.
+type RxeSendWrFlush struct {
+	_          structs.HostLayout
+	RemoteAddr uint64
+	Length     uint32
+	Rkey       uint32
+	Type       uint8
+	Level      uint8
+	_          [6]byte
+}
+
 // IbUverbsOdpCapsPerTransportCaps is C's ib_uverbs_odp_caps_per_transport_caps, 12 bytes.
 type IbUverbsOdpCapsPerTransportCaps struct {
 	_         structs.HostLayout

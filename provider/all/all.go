@@ -2,5 +2,6 @@
 package all
 
 import (
+	_ "github.com/goverbs/goverbs/provider/rxe" // soft RoCE
 	_ "github.com/goverbs/goverbs/provider/siw" // soft iWARP
 )

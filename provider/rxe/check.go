@@ -1,0 +1,109 @@
+package rxe
+
+import (
+	"fmt"
+
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+const allSendFlags = uverbs.SendFence | uverbs.SendSignaled | uverbs.SendSolicited
+
+// check refuses what the kernel would answer with a QP in the error state, or
+// with silence, and tells the length of the message.
+func (q *qp) check(wr *uverbs.SendWR) (o opcode, length uint32, err error) {
+	if o, err = q.opcodeOf(wr.Opcode); err != nil {
+		return o, 0, err
+	}
+	if wr.Flags&^allSendFlags != 0 {
+		return o, 0, fmt.Errorf("%w: unknown flags %#x", uverbs.ErrInvalidWR, uint32(wr.Flags&^allSendFlags))
+	}
+	if length, err = q.checkData(wr, o.has); err != nil {
+		return o, 0, err
+	}
+	switch {
+	case q.typ == uverbs.QPTypeUD:
+		err = q.checkDatagram(wr, length)
+	case o.has&withAtomic != 0 && length != atomicSize:
+		err = fmt.Errorf("%w: the result of %v takes %d bytes, SGL names %d", uverbs.ErrInvalidWR, wr.Opcode, atomicSize, length)
+	case o.has&withAtomic != 0 || wr.Opcode == uverbs.OpAtomicWrite:
+		err = checkAligned(wr)
+	case o.has&withBind != 0:
+		err = checkBind(wr.Bind)
+	case o.has&withFlush != 0:
+		err = q.checkFlush(&wr.Flush)
+	}
+	return o, length, err
+}
+
+const atomicSize = 8
+
+func (q *qp) checkData(wr *uverbs.SendWR, has parts) (uint32, error) {
+	switch {
+	case wr.Opcode == uverbs.OpAtomicWrite && (len(wr.Inline) != atomicSize || len(wr.SGL) > 0):
+		return 0, fmt.Errorf("%w: %v takes its %d bytes from Inline", uverbs.ErrInvalidWR, wr.Opcode, atomicSize)
+	case has&withSGL == 0 && len(wr.SGL) > 0, has&withInline == 0 && wr.Inline != nil:
+		return 0, fmt.Errorf("%w: %v takes no %s", uverbs.ErrInvalidWR, wr.Opcode, dataName(wr))
+	case wr.Inline == nil:
+		return lengthOf(wr.SGL, q.maxSGE)
+	case len(wr.SGL) > 0:
+		return 0, fmt.Errorf("%w: both SGL and Inline are set", uverbs.ErrInvalidWR)
+	case wr.Opcode != uverbs.OpAtomicWrite && len(wr.Inline) > q.maxInline:
+		return 0, fmt.Errorf("%w: %d bytes inline, the QP takes %d", uverbs.ErrInvalidWR, len(wr.Inline), q.maxInline)
+	}
+	return uint32(len(wr.Inline)), nil
+}
+
+func dataName(wr *uverbs.SendWR) string {
+	if wr.Inline != nil {
+		return "Inline"
+	}
+	return "SGL"
+}
+
+// maxDatagram is the largest MTU that a port can have. The kernel drops what is
+// longer than the port's MTU, and completes it as if it had been sent.
+const maxDatagram = 4096
+
+func (q *qp) checkDatagram(wr *uverbs.SendWR, length uint32) error {
+	switch {
+	case wr.AH == nil:
+		return fmt.Errorf("%w: a UD QP sends to an AH, and there is none", uverbs.ErrInvalidWR)
+	case wr.AH.PD() != q.request.PD():
+		return fmt.Errorf("%w: the AH and the QP belong to different PDs", uverbs.ErrInvalidWR)
+	case wr.AH.Driver() == nil:
+		return fmt.Errorf("%w: the AH is closed", uverbs.ErrInvalidWR)
+	case length > maxDatagram:
+		return fmt.Errorf("%w: %d bytes on a UD QP, no port's MTU is above %d", uverbs.ErrInvalidWR, length, maxDatagram)
+	}
+	return nil
+}
+
+func checkAligned(wr *uverbs.SendWR) error {
+	if wr.RemoteAddr%atomicSize != 0 {
+		return fmt.Errorf("%w: %v at %#x, which is no multiple of %d", uverbs.ErrInvalidWR, wr.Opcode, wr.RemoteAddr, atomicSize)
+	}
+	return nil
+}
+
+func checkBind(b *uverbs.BindMW) error {
+	switch {
+	case b == nil || b.MW == nil:
+		return fmt.Errorf("%w: there is no window to bind", uverbs.ErrInvalidWR)
+	case b.MR == nil && b.Length > 0:
+		return fmt.Errorf("%w: a window of %d bytes needs an MR", uverbs.ErrInvalidWR, b.Length)
+	}
+	return nil
+}
+
+func (q *qp) checkFlush(f *uverbs.Flush) error {
+	switch {
+	case f.Type == 0 || f.Type&^(uverbs.FlushGlobal|uverbs.FlushPersistent) != 0:
+		return fmt.Errorf("%w: unknown type of flush %#x", uverbs.ErrInvalidWR, uint8(f.Type))
+	case f.Level > uverbs.FlushMR:
+		return fmt.Errorf("%w: unknown level of flush %#x", uverbs.ErrInvalidWR, uint8(f.Level))
+	case f.Type&uverbs.FlushGlobal != 0 && q.caps&uverbs.DeviceCapFlushGlobal == 0,
+		f.Type&uverbs.FlushPersistent != 0 && q.caps&uverbs.DeviceCapFlushPersistent == 0:
+		return fmt.Errorf("%w: this kernel's rxe has no flush of type %#x", uverbs.ErrNotSupported, uint8(f.Type))
+	}
+	return nil
+}

@@ -1,0 +1,118 @@
+package rxe
+
+import (
+	"fmt"
+	"math/bits"
+
+	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/mmap"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+var (
+	errCorrupt = fmt.Errorf("%w: the queue is lost, close what it belongs to", mmap.ErrIndex)
+	errLost    = fmt.Errorf("%w: the CQ was lost when it was resized, close it", uverbs.ErrClosed)
+)
+
+// cq reads completions and is armed with a system call.
+type cq struct {
+	ring *mmap.IndexedConsumer[abi.IbUverbsWc] // nil when it was lost
+	arm  notifier
+}
+
+type notifier interface {
+	Arm(solicitedOnly bool) error
+}
+
+func (*rxeContext) CreateCQ(r *uverbs.CQRequest) (uverbs.CQRing, error) {
+	var resp abi.RxeCreateCqResp
+	if err := r.Create(uverbs.UHW{Out: abi.Bytes(&resp)}); err != nil {
+		return nil, err
+	}
+	q := &cq{arm: r.Notifier()}
+	return q, q.adopt(r, &resp.Mi)
+}
+
+// adopt makes the queue that the kernel offers the one to poll.
+func (q *cq) adopt(r *uverbs.CQRequest, mi *abi.Mminfo) error {
+	memory, err := mapQueue(r, mi)
+	if err != nil {
+		return err
+	}
+	q.ring, err = mmap.NewIndexedConsumer[abi.IbUverbsWc](memory.region, memory.layout)
+	r.CQE = memory.room()
+	return err
+}
+
+// Poll gives the entries back with one store a batch.
+func (q *cq) Poll(wcs []uverbs.WC) (n int, err error) {
+	if q.ring == nil {
+		return 0, errLost
+	}
+	for n < len(wcs) {
+		e, bad := q.ring.Next()
+		if bad != nil {
+			err = errCorrupt
+		}
+		if e == nil {
+			break
+		}
+		readCQE(e, &wcs[n])
+		q.ring.Advance()
+		n++
+	}
+	if n > 0 {
+		q.ring.Release()
+	}
+	return n, err
+}
+
+// Flags of a completion as the kernel counts them (enum ib_wc_flags), which no
+// uapi header has. The third differs from libibverbs's.
+const (
+	wcGRH            = 1 << 0
+	wcWithImm        = 1 << 1
+	wcWithInvalidate = 1 << 2
+)
+
+// readCQE copies an entry out of shared memory, each field once. The kernel
+// clears an entry before it fills it, but says of a failed one only whose it is,
+// and of a send that had immediate data only that it had.
+func readCQE(e *abi.IbUverbsWc, wc *uverbs.WC) {
+	*wc = uverbs.WC{WRID: e.WrId, Status: uverbs.Status(e.Status), QPN: e.QpNum, VendorErr: e.VendorErr}
+	if wc.Status != uverbs.StatusSuccess {
+		return
+	}
+	wc.Opcode, wc.ByteLen = uverbs.WCOpcode(e.Opcode), e.ByteLen
+	if wc.Opcode&uverbs.WCRecv == 0 {
+		return
+	}
+	wc.SrcQP, wc.PKeyIndex, wc.SLID = e.SrcQp, e.PkeyIndex, e.Slid
+	wc.SL, wc.DLIDPathBits = e.Sl, e.DlidPathBits
+	flags := e.WcFlags
+	if flags&wcGRH != 0 {
+		wc.Flags |= uverbs.WCGRH
+	}
+	switch {
+	case flags&wcWithImm != 0:
+		wc.Flags |= uverbs.WCWithImm
+		wc.Imm = bits.ReverseBytes32(e.Ex) // most significant byte first; both platforms are little-endian
+	case flags&wcWithInvalidate != 0:
+		wc.Flags |= uverbs.WCWithInv
+		wc.InvalidatedRKey = e.Ex
+	}
+}
+
+func (q *cq) Arm(solicitedOnly bool) error { return q.arm.Arm(solicitedOnly) }
+
+// Resize goes over to the kernel's new queue, into which the kernel has copied
+// what was not polled yet; the kernel knows what was, for Poll tells it before it
+// returns.
+func (q *cq) Resize(r *uverbs.CQRequest) error {
+	var resp abi.RxeResizeCqResp
+	if err := r.Create(uverbs.UHW{Out: abi.Bytes(&resp)}); err != nil {
+		return err
+	}
+	q.ring = nil
+	return q.adopt(r, &resp.Mi)
+}

@@ -1,0 +1,24 @@
+// Package rxe is the provider for soft RoCE, the Linux driver that speaks RoCE v2
+// on any Ethernet device. Import it for its side effect:
+//
+//	import _ "github.com/goverbs/goverbs/provider/rxe"
+//
+// What rxe offers: RC, UC and UD queue pairs, connected by hand or with rdma_cm;
+// on RC SEND, SEND_WITH_IMM, SEND_WITH_INV, RDMA_WRITE, RDMA_WRITE_WITH_IMM,
+// RDMA_READ, COMPARE_SWAP, FETCH_ADD, LOCAL_INV and BIND_MW, and FLUSH and
+// ATOMIC_WRITE since Linux 6.2 or so, which is asked of the kernel, not guessed;
+// on UC those of SEND, RDMA_WRITE and BIND_MW that have no invalidation; on UD
+// SEND and SEND_WITH_IMM. Up to 512 bytes of inline data for sends and writes, up
+// to 32 SGEs; memory windows of both types; SRQ with limit event; SRQs and CQs
+// can be resized.
+//
+// What is particular: a datagram that is longer than the port's MTU completes as
+// if it had been sent. RDMA_READ_WITH_INV, and SEND_WITH_INV on UC, are in the
+// kernel's tables but not in its packets, so they are refused. A Q_Key with its
+// top bit set is sent as it is.
+//
+// All queues are rings in kernel memory with an index a side; package mmap has
+// the rules. The doorbell of a send queue and the arming of a CQ are system
+// calls, one a batch; receive queues have no doorbell. The kernel trusts much of
+// what it finds in a send queue, so what it can't carry out never gets there.
+package rxe

@@ -1,0 +1,82 @@
+package rxe
+
+import (
+	"fmt"
+
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// opcode says what a work request of some opcode may be and have.
+type opcode struct {
+	types services
+	has   parts
+	needs uverbs.DeviceCap // one of these tells that the kernel knows it; 0: all do
+}
+
+type services uint8
+
+const (
+	onRC services = 1 << iota
+	onUC
+	onUD
+)
+
+type parts uint8
+
+const (
+	withSGL    parts = 1 << iota // data named by SGL
+	withInline                   // or in Inline
+	withRemote                   // RemoteAddr and RKey
+	withImm
+	withInv    // InvalidateRKey
+	withAtomic // CompareAdd and Swap
+	withBind
+	withFlush
+)
+
+// opcodes is what the kernel carries out. RDMA_READ_WITH_INV, and SEND_WITH_INV
+// on UC, are in the kernel's table, but there is no packet for them: it would
+// answer with an error and a QP in the error state.
+var opcodes = [...]opcode{
+	uverbs.OpRDMAWrite:    {types: onRC | onUC, has: withSGL | withInline | withRemote},
+	uverbs.OpRDMAWriteImm: {types: onRC | onUC, has: withSGL | withInline | withRemote | withImm},
+	uverbs.OpSend:         {types: onRC | onUC | onUD, has: withSGL | withInline},
+	uverbs.OpSendImm:      {types: onRC | onUC | onUD, has: withSGL | withInline | withImm},
+	uverbs.OpSendWithInv:  {types: onRC, has: withSGL | withInline | withInv},
+	uverbs.OpRDMARead:     {types: onRC, has: withSGL | withRemote},
+	uverbs.OpCompareSwap:  {types: onRC, has: withSGL | withRemote | withAtomic},
+	uverbs.OpFetchAdd:     {types: onRC, has: withSGL | withRemote | withAtomic},
+	uverbs.OpLocalInv:     {types: onRC, has: withInv},
+	uverbs.OpBindMW:       {types: onRC | onUC, has: withBind},
+	uverbs.OpFlush: {types: onRC, has: withRemote | withFlush,
+		needs: uverbs.DeviceCapFlushGlobal | uverbs.DeviceCapFlushPersistent},
+	uverbs.OpAtomicWrite: {types: onRC, has: withInline | withRemote, needs: uverbs.DeviceCapAtomicWrite},
+}
+
+// opcodeOf finds an opcode that the QP can be trusted with. The kernel must never
+// see any other: it takes the number for an index.
+func (q *qp) opcodeOf(op uverbs.Opcode) (opcode, error) {
+	var o opcode
+	if int64(op) < int64(len(opcodes)) {
+		o = opcodes[op]
+	}
+	switch {
+	case o.types&service(q.typ) == 0:
+		return o, fmt.Errorf("%w: rxe has no %v on %v QPs", uverbs.ErrNotSupported, op, q.typ)
+	case o.needs != 0 && o.needs&q.caps == 0:
+		return o, fmt.Errorf("%w: this kernel's rxe has no %v", uverbs.ErrNotSupported, op)
+	}
+	return o, nil
+}
+
+func service(t uverbs.QPType) services {
+	switch t {
+	case uverbs.QPTypeRC:
+		return onRC
+	case uverbs.QPTypeUC:
+		return onUC
+	case uverbs.QPTypeUD:
+		return onUD
+	}
+	return 0
+}

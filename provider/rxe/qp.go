@@ -1,0 +1,98 @@
+package rxe
+
+import (
+	"fmt"
+
+	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/mmap"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// qp is a QP's two queues. The receive queue is nil with an SRQ.
+type qp struct {
+	sq        *mmap.IndexedProducer[abi.RxeSendWqe]
+	rq        *recvQueue
+	doorbell  doorbell
+	request   request
+	typ       uverbs.QPType
+	caps      uverbs.DeviceCap
+	maxSGE    int
+	maxInline int
+}
+
+type doorbell interface{ Ring() error }
+
+// request is what a QP goes on asking of uverbs.QPRequest.
+type request interface {
+	State() uverbs.QPState
+	PD() *uverbs.PD
+	MoveToError() error
+}
+
+func (c *rxeContext) CreateQP(r *uverbs.QPRequest) (uverbs.QPRing, error) {
+	// Without an SGE the kernel takes no payload of another kind either.
+	r.Cap.MaxSendSGE = max(r.Cap.MaxSendSGE, 1)
+	var resp abi.RxeCreateQpResp
+	if err := r.Create(uverbs.UHW{Out: abi.Bytes(&resp)}); err != nil {
+		return nil, err
+	}
+	q := &qp{request: r, doorbell: r.Doorbell(), typ: r.Type, caps: c.caps}
+	if err := q.mapSend(r, &resp.SqMi); err != nil {
+		return nil, err
+	}
+	if !r.HasSRQ {
+		if err := q.mapRecv(r, &resp.RqMi); err != nil {
+			return nil, err
+		}
+	}
+	return q, nil
+}
+
+// mapSend takes the queue's depth from its header: Linux 6.1 answers with the
+// one asked for, though the queue has more.
+func (q *qp) mapSend(r *uverbs.QPRequest, mi *abi.Mminfo) error {
+	memory, err := mapQueue(r, mi)
+	if err != nil {
+		return err
+	}
+	payload := max(uint64(r.Cap.MaxSendSGE)*sgeSize, uint64(r.Cap.MaxInline))
+	if err := memory.fits(sendWQESize + payload); err != nil {
+		return err
+	}
+	q.sq, err = mmap.NewIndexedProducer[abi.RxeSendWqe](memory.region, memory.layout)
+	r.Cap.MaxSendWR = memory.room()
+	q.maxSGE, q.maxInline = int(r.Cap.MaxSendSGE), int(r.Cap.MaxInline)
+	return err
+}
+
+func (q *qp) mapRecv(r *uverbs.QPRequest, mi *abi.Mminfo) error {
+	memory, err := mapQueue(r, mi)
+	if err != nil {
+		return err
+	}
+	q.rq, err = newRecvQueue(memory, r.Cap.MaxRecvSGE)
+	r.Cap.MaxRecvWR = memory.room()
+	return err
+}
+
+// PostRecv needs no doorbell: the kernel looks when a packet arrives. In RESET it
+// would throw the receives away.
+func (q *qp) PostRecv(wrs []uverbs.RecvWR) (int, error) {
+	switch {
+	case q.rq == nil:
+		return 0, errNoRecvQueue
+	case q.request.State() == uverbs.QPStateReset:
+		return 0, errReset
+	}
+	return q.rq.post(wrs)
+}
+
+// Fail has the kernel flush the receives that were posted after it flushed them
+// by itself: a QP that is told to go where it is looks again.
+func (q *qp) Fail() {
+	if q.rq != nil {
+		_ = q.request.MoveToError() // fails only when the QP is past caring
+	}
+}
+
+var errNoRecvQueue = fmt.Errorf("%w: the QP uses an SRQ", uverbs.ErrInvalidWR)

@@ -1,0 +1,67 @@
+package rxe
+
+import (
+	"encoding/binary"
+
+	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// srq is a shared receive queue.
+type srq struct {
+	*recvQueue // nil when it was lost
+	maxSGE     uint32
+}
+
+func (*rxeContext) CreateSRQ(r *uverbs.SRQRequest) (uverbs.SRQRing, error) {
+	var resp abi.RxeCreateSrqResp
+	if err := r.Create(uverbs.UHW{Out: abi.Bytes(&resp)}); err != nil {
+		return nil, err
+	}
+	memory, err := mapQueue(r, &resp.Mi)
+	if err != nil {
+		return nil, err
+	}
+	r.MaxWR = memory.room()
+	s := &srq{maxSGE: r.MaxSGE}
+	s.recvQueue, err = newRecvQueue(memory, s.maxSGE)
+	return s, err
+}
+
+func (s *srq) PostRecv(wrs []uverbs.RecvWR) (int, error) {
+	if s.recvQueue == nil {
+		return 0, errLost
+	}
+	return s.post(wrs)
+}
+
+// Modify sets the limit, or goes over to the kernel's new queue, into which the
+// kernel has copied the receives that were not used yet. The kernel tells where
+// that queue is in memory of ours, whose address it is told: struct mminfo.
+func (s *srq) Modify(r *uverbs.SRQModifyRequest) error {
+	var cmd abi.RxeModifySrqCmd
+	if r.MaxWR == 0 {
+		return r.Create(uverbs.UHW{In: abi.Bytes(&cmd)})
+	}
+	answer, err := r.Alloc(mminfoSize)
+	if err != nil {
+		return err
+	}
+	cmd.MmapInfoAddr = answer.Addr()
+	if err := r.Create(uverbs.UHW{In: abi.Bytes(&cmd)}); err != nil {
+		return err
+	}
+	s.recvQueue = nil
+	memory, err := mapQueue(r, &abi.Mminfo{
+		Offset: binary.NativeEndian.Uint64(answer.Bytes()),
+		Size:   binary.NativeEndian.Uint32(answer.Bytes()[8:]),
+	})
+	if err != nil {
+		return err
+	}
+	r.MaxWR = memory.room()
+	s.recvQueue, err = newRecvQueue(memory, s.maxSGE)
+	return err
+}
+
+const mminfoSize = 16

@@ -1,0 +1,281 @@
+//go:build vm
+
+package test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// The rxe fabric is one rxe link on a dummy interface with an IPv4 and an IPv6
+// address. Both ends of a pair are QPs of it. The first test that needs it makes
+// it, and it stays.
+const (
+	rxeLink = "gvrxe0"
+	rxeIPv4 = "10.83.0.1"
+	rxeIPv6 = "fd83::1"
+)
+
+var rxeFabricUp bool
+
+func rxeFabric(t *testing.T) {
+	t.Helper()
+	if rxeFabricUp {
+		return
+	}
+	sh(t, `set -e
+		ip -batch - <<-END
+			link add gvroce type dummy
+			addr add 10.83.0.1/24 dev gvroce
+			addr add fd83::1/64 dev gvroce nodad
+			link set gvroce up
+		END
+		../bin/rdmalink add gvrxe0 type rxe netdev gvroce`)
+	rxeFabricUp = true
+}
+
+// noRxeFabric takes it down, for a test that counts links or unloads modules.
+func noRxeFabric(t *testing.T) {
+	t.Helper()
+	if rxeFabricUp {
+		sh(t, "../bin/rdmalink del gvrxe0 && ip link del gvroce")
+		rxeFabricUp = false
+	}
+}
+
+// rxeDevice is the open device, with a PD and the GID to send from. It is
+// closed when the test ends.
+type rxeDevice struct {
+	*uverbs.Device
+	t    *testing.T
+	pd   *uverbs.PD
+	attr *uverbs.DeviceAttr
+	gid  uverbs.GIDEntry // of rxeIPv4
+}
+
+func openRxe(t *testing.T) *rxeDevice {
+	t.Helper()
+	rxeFabric(t)
+	d := &rxeDevice{Device: must(uverbs.Open(rxeLink))(t), t: t}
+	closeLater(t, d.Device)
+	d.pd = must(d.AllocPD())(t)
+	closeLater(t, d.pd)
+	d.attr = must(d.Query())(t)
+	d.gid = d.gidOf(rxeIPv4)
+	return d
+}
+
+// gidOf finds the GID that an address of the link has.
+func (d *rxeDevice) gidOf(addr string) uverbs.GIDEntry {
+	d.t.Helper()
+	want := addr
+	if addr == rxeIPv4 {
+		want = "::ffff:" + addr
+	}
+	for _, e := range must(d.GIDTable())(d.t) {
+		if e.GID.String() == want {
+			return e
+		}
+	}
+	d.t.Fatalf("%s has no GID for %s", rxeLink, addr)
+	return uverbs.GIDEntry{}
+}
+
+// access is everything that the device lets a peer do.
+func (d *rxeDevice) access() uverbs.Access {
+	a := allAccess | uverbs.AccessRemoteAtomic | uverbs.AccessMWBind
+	if d.has(uverbs.DeviceCapFlushGlobal) {
+		a |= uverbs.AccessFlushGlobal // a persistent one wants persistent memory
+	}
+	return a
+}
+
+func (d *rxeDevice) has(c uverbs.DeviceCap) bool { return d.attr.CapFlags&c == c }
+
+// rxeSetup describes one end. The zero value will do.
+type rxeSetup struct {
+	cap    uverbs.QPCap  // zero fields: 16 work requests, 1 SGE
+	access uverbs.Access // to its memory; zero: all there is
+	size   int           // of its memory; zero: memorySize
+	srq    *uverbs.SRQ
+	all    bool // signal all sends
+}
+
+// rxeEnd is a QP with CQs, memory and, when it is connected, a peer.
+type rxeEnd struct {
+	t              *testing.T
+	dev            *rxeDevice
+	qp             *uverbs.QP
+	sendCQ, recvCQ *uverbs.CQ
+	mr             *uverbs.MR
+	peer           *rxeEnd
+	ah             *uverbs.AH // UD: the way to the peer
+}
+
+const rxeQKey = 0x1234
+
+// end makes an end in RESET.
+func (d *rxeDevice) end(t *testing.T, typ uverbs.QPType, s rxeSetup) *rxeEnd {
+	t.Helper()
+	e := &rxeEnd{t: t, dev: d}
+	e.sendCQ, e.recvCQ = d.cq(t, 128), d.cq(t, 128)
+	if s.access == 0 {
+		s.access = d.access()
+	}
+	e.mr = must(d.pd.AllocMR(max(s.size, memorySize), s.access, nil))(t)
+	closeLater(t, e.mr)
+	for _, n := range []*uint32{&s.cap.MaxSendWR, &s.cap.MaxRecvWR} {
+		if *n == 0 {
+			*n = 16
+		}
+	}
+	s.cap.MaxSendSGE, s.cap.MaxRecvSGE = max(s.cap.MaxSendSGE, 1), max(s.cap.MaxRecvSGE, 1)
+	e.qp = must(d.pd.CreateQP(&uverbs.QPOptions{Type: typ, SendCQ: e.sendCQ, RecvCQ: e.recvCQ, SRQ: s.srq, Cap: s.cap, SignalAll: s.all}))(t)
+	closeLater(t, e.qp)
+	return e
+}
+
+// cq makes a CQ with a CompChannel of its own.
+func (d *rxeDevice) cq(t *testing.T, entries int) *uverbs.CQ {
+	t.Helper()
+	channel := must(d.CreateCompChannel())(t)
+	closeLater(t, channel)
+	cq := must(d.CreateCQ(entries, &uverbs.CQOptions{Channel: channel}))(t)
+	closeLater(t, cq)
+	return cq
+}
+
+// pair makes two ends that are connected to each other, by hand.
+func (d *rxeDevice) pair(t *testing.T, typ uverbs.QPType, s rxeSetup) (*rxeEnd, *rxeEnd) {
+	t.Helper()
+	a, b := d.end(t, typ, s), d.end(t, typ, s)
+	a.connect(b)
+	b.connect(a)
+	return a, b
+}
+
+// connect takes an end from RESET to RTS.
+func (e *rxeEnd) connect(peer *rxeEnd) {
+	e.t.Helper()
+	e.toInit()
+	e.toRTR(peer)
+	e.toRTS()
+}
+
+func (e *rxeEnd) modify(attr uverbs.QPAttr, mask uverbs.QPAttrMask) {
+	e.t.Helper()
+	if err := e.qp.Modify(&attr, mask|uverbs.QPAttrState); err != nil {
+		e.t.Fatal(err)
+	}
+}
+
+func (e *rxeEnd) toInit() {
+	e.t.Helper()
+	attr := uverbs.QPAttr{State: uverbs.QPStateInit, Port: 1, QKey: rxeQKey, Access: e.dev.access() &^ uverbs.AccessMWBind}
+	mask := uverbs.QPAttrPKeyIndex | uverbs.QPAttrPort | uverbs.QPAttrAccess
+	if e.qp.Type() == uverbs.QPTypeUD {
+		mask = uverbs.QPAttrPKeyIndex | uverbs.QPAttrPort | uverbs.QPAttrQKey
+	}
+	e.modify(attr, mask)
+}
+
+// address is the way to an end.
+func (e *rxeEnd) address() uverbs.AHAttr {
+	return uverbs.AHAttr{Global: true, DGID: e.dev.gid.GID, SGIDIndex: uint8(e.dev.gid.Index), HopLimit: 64, Port: 1}
+}
+
+func (e *rxeEnd) toRTR(peer *rxeEnd) {
+	e.t.Helper()
+	e.peer = peer
+	attr := uverbs.QPAttr{State: uverbs.QPStateRTR, PathMTU: uverbs.MTU1024, DestQPN: peer.qp.Num(), RQPSN: 0x123456,
+		AH: peer.address(), MaxDestRDAtomic: 4, MinRNRTimer: 12}
+	mask := uverbs.QPAttrAV | uverbs.QPAttrPathMTU | uverbs.QPAttrDestQPN | uverbs.QPAttrRQPSN
+	switch e.qp.Type() {
+	case uverbs.QPTypeRC:
+		mask |= uverbs.QPAttrMaxDestRDAtomic | uverbs.QPAttrMinRNRTimer
+	case uverbs.QPTypeUD:
+		mask = 0
+		to := peer.address()
+		e.ah = must(e.dev.pd.CreateAH(&to))(e.t)
+		closeLater(e.t, e.ah)
+	}
+	e.modify(attr, mask)
+}
+
+func (e *rxeEnd) toRTS() {
+	e.t.Helper()
+	attr := uverbs.QPAttr{State: uverbs.QPStateRTS, SQPSN: 0x123456, Timeout: 14, RetryCnt: 7, RNRRetry: 7, MaxRDAtomic: 4}
+	mask := uverbs.QPAttrSQPSN
+	if e.qp.Type() == uverbs.QPTypeRC {
+		mask |= uverbs.QPAttrTimeout | uverbs.QPAttrRetryCnt | uverbs.QPAttrRNRRetry | uverbs.QPAttrMaxQPRDAtomic
+	}
+	e.modify(attr, mask)
+}
+
+// to makes wr go to the peer: to its QP, or to the start of its memory.
+func (e *rxeEnd) to(wr uverbs.SendWR) uverbs.SendWR {
+	wr.RemoteAddr, wr.RKey = e.peer.mr.Addr(), e.peer.mr.RKey()
+	wr.AH, wr.RemoteQPN, wr.RemoteQKey = e.ah, e.peer.qp.Num(), rxeQKey
+	return wr
+}
+
+// send is a signaled send of some memory.
+func (e *rxeEnd) send(id uint64, offset, length int) uverbs.SendWR {
+	return e.to(uverbs.SendWR{WRID: id, Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled, SGL: []uverbs.SGE{e.mr.SGE(offset, length)}})
+}
+
+// post queues sends, all of which have to be taken.
+func (e *rxeEnd) post(wrs ...uverbs.SendWR) {
+	e.t.Helper()
+	if n, err := e.qp.PostSend(wrs); n != len(wrs) || err != nil {
+		e.t.Fatalf("posted %d of %d sends: %v", n, len(wrs), err)
+	}
+}
+
+// postRecv queues a receive into some memory.
+func (e *rxeEnd) postRecv(id uint64, offset, length int) {
+	e.t.Helper()
+	if _, err := e.qp.PostRecv([]uverbs.RecvWR{{WRID: id, SGL: []uverbs.SGE{e.mr.SGE(offset, length)}}}); err != nil {
+		e.t.Fatal(err)
+	}
+}
+
+// next waits for one completion.
+func (e *rxeEnd) next(cq *uverbs.CQ) uverbs.WC {
+	e.t.Helper()
+	ctx, cancel := context.WithTimeout(e.t.Context(), patience)
+	defer cancel()
+	var wcs [1]uverbs.WC
+	if _, err := cq.Wait(ctx, wcs[:]); err != nil {
+		e.t.Fatal(err)
+	}
+	return wcs[0]
+}
+
+// sent waits for a send to complete as told: "7 SEND success".
+func (e *rxeEnd) sent(want string) {
+	e.t.Helper()
+	if got := brief(e.next(e.sendCQ)); got != want {
+		e.t.Errorf("send completion %q, want %q", got, want)
+	}
+}
+
+// got waits for a receive to complete as told: "1000 RECV success 5".
+func (e *rxeEnd) got(want string) uverbs.WC {
+	e.t.Helper()
+	wc := e.next(e.recvCQ)
+	if got := brief(wc); got != want {
+		e.t.Errorf("receive completion %q, want %q", got, want)
+	}
+	return wc
+}
+
+// forAllTypes runs a test once a service.
+func forAllTypes(t *testing.T, test func(*testing.T, uverbs.QPType)) {
+	for _, typ := range []uverbs.QPType{uverbs.QPTypeRC, uverbs.QPTypeUC, uverbs.QPTypeUD} {
+		t.Run(fmt.Sprint(typ), func(t *testing.T) { test(t, typ) })
+	}
+}
