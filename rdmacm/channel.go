@@ -20,12 +20,13 @@ type EventChannel struct {
 	// getting holds one token: one goroutine at a time waits for events.
 	getting chan struct{}
 
-	mu  sync.Mutex
-	ids map[uint64]*ID
+	mu         sync.Mutex
+	ids        map[uint64]*ID
+	multicasts map[uint64]*Multicast // of these IDs
 }
 
-// lastUID numbers IDs over all channels, because Migrate moves them with their
-// number. The kernel discards the events of number 0.
+// lastUID numbers IDs and memberships over all channels, because Migrate moves
+// them with their number. The kernel discards the events of number 0.
 var lastUID atomic.Uint64
 
 // NewEventChannel opens /dev/infiniband/rdma_cm. It needs no privilege, but
@@ -41,7 +42,8 @@ func NewEventChannel() (*EventChannel, error) {
 }
 
 func newEventChannel(file kernelFile) *EventChannel {
-	return &EventChannel{file: file, getting: make(chan struct{}, 1), ids: make(map[uint64]*ID)}
+	return &EventChannel{file: file, getting: make(chan struct{}, 1),
+		ids: make(map[uint64]*ID), multicasts: make(map[uint64]*Multicast)}
 }
 
 // Close closes the channel; a waiting Get returns net.ErrClosed. While IDs
@@ -104,20 +106,36 @@ func closedError(err error) error {
 	return err
 }
 
-func (c *EventChannel) add(id *ID) {
+func (c *EventChannel) add(id *ID, multicasts ...*Multicast) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.ids[id.uid] = id
+	for _, m := range multicasts {
+		c.multicasts[m.uid] = m
+	}
 }
 
-func (c *EventChannel) remove(id *ID) {
+func (c *EventChannel) remove(id *ID, multicasts ...*Multicast) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.ids, id.uid)
+	for _, m := range multicasts {
+		delete(c.multicasts, m.uid)
+	}
 }
 
-func (c *EventChannel) lookup(uid uint64) *ID {
+func (c *EventChannel) forget(m *Multicast) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.ids[uid]
+	delete(c.multicasts, m.uid)
+}
+
+// lookup finds whom an event concerns: an ID, or its membership in a group.
+func (c *EventChannel) lookup(uid uint64) (*ID, *Multicast) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if m := c.multicasts[uid]; m != nil {
+		return m.id, m
+	}
+	return c.ids[uid], nil
 }

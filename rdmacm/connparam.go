@@ -50,10 +50,10 @@ var (
 // been asked; before that the kernel's own check has to do.
 func (l privateLimit) of(id *ID) int {
 	switch {
+	case id.datagram: // iWARP has none
+		return l.datagram
 	case id.transport != transportIB:
 		return maxPrivateData
-	case id.datagram:
-		return l.datagram
 	}
 	return l.connected
 }

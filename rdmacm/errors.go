@@ -6,6 +6,8 @@ import (
 	"io/fs"
 	"net"
 	"syscall"
+
+	"github.com/goverbs/goverbs/uverbs"
 )
 
 // OpError says which connection manager operation failed, on what, and, where
@@ -30,6 +32,11 @@ func (e *OpError) Error() string {
 }
 
 func (e *OpError) Unwrap() error { return e.Err }
+
+// Is makes the errnos that mean "not supported" match uverbs.ErrNotSupported.
+func (e *OpError) Is(target error) bool {
+	return target == uverbs.ErrNotSupported && errors.Is(e.Err, errors.ErrUnsupported)
+}
 
 // Timeout lets net-style callers tell a timeout from a refusal.
 func (e *OpError) Timeout() bool { return errors.Is(e.Err, syscall.ETIMEDOUT) }
@@ -80,6 +87,20 @@ func (r RejectReason) String() string {
 	return fmt.Sprintf("RejectReason(%d)", uint16(r))
 }
 
+// lookupReason finds the reason that says the same as a status of the answer to
+// a lookup (SIDR, 12.11 there). What has none becomes a number that is no reason.
+func lookupReason(status int32) RejectReason {
+	switch status {
+	case 1: // no service there
+		return RejectInvalidServiceID
+	case 2:
+		return RejectConsumer
+	case 3:
+		return RejectNoQP
+	}
+	return RejectReason(uint8(status)) + 256
+}
+
 // RejectedError is a connection refused by the peer. errors.Is matches
 // syscall.ECONNREFUSED for each reason.
 type RejectedError struct {
@@ -88,7 +109,7 @@ type RejectedError struct {
 	// Errno is what iWARP gives in its place, and 0 on InfiniBand and RoCE.
 	Errno syscall.Errno
 	// PrivateData is what the peer gave to Reject. InfiniBand and RoCE pad
-	// it with zeros to 148 bytes.
+	// it with zeros to 148 bytes, or 136 for datagrams.
 	PrivateData []byte
 }
 

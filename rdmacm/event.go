@@ -24,8 +24,12 @@ type Event struct {
 	// Param holds the peer's side of the connection: its private data, which
 	// InfiniBand and RoCE pad with zeros to the maximum, and its limits.
 	Param ConnParam
-	// UD is how to reach the peer of a datagram ID, else nil.
+	// UD is how to reach the peer of a datagram ID, or the multicast group, else
+	// nil.
 	UD *UDParam
+	// Multicast is the membership that EventMulticastJoin and
+	// EventMulticastError are about, else nil.
+	Multicast *Multicast
 
 	account *ID // whose acknowledgements the kernel's count waits for
 	acked   atomic.Bool
@@ -36,7 +40,7 @@ type Event struct {
 // C: rdma_ack_cm_event
 func (e *Event) Ack() {
 	if !e.acked.Swap(true) {
-		e.account.ack()
+		e.account.ack(e.Multicast)
 	}
 }
 
@@ -44,7 +48,7 @@ func (e *Event) Ack() {
 // before its users see it. It returns nil for events that users don't see.
 func (c *EventChannel) event(resp *abi.RdmaUcmEventResp) *Event {
 	typ := EventType(resp.Event)
-	account := c.lookup(resp.Uid)
+	account, membership := c.lookup(resp.Uid)
 	if account == nil {
 		if typ == EventConnectRequest {
 			// Its listener is gone and nobody else can own the new ID.
@@ -53,7 +57,7 @@ func (c *EventChannel) event(resp *abi.RdmaUcmEventResp) *Event {
 		return nil
 	}
 	ev := decodeEvent(resp, account.datagram)
-	ev.ID, ev.account = account, account
+	ev.ID, ev.account, ev.Multicast = account, account, membership
 	if typ == EventConnectRequest {
 		ev.Listener = account
 		ev.ID = c.adopt(account, resp.Id, &ev.Param)
@@ -79,13 +83,16 @@ func decodeEvent(resp *abi.RdmaUcmEventResp, datagram bool) *Event {
 }
 
 // statusError reads the status, which is a negative errno, but a reason of the
-// InfiniBand architecture where a peer rejected.
+// InfiniBand architecture where a peer rejected. Who looks up a datagram service
+// gets that as UNREACHABLE, with another numbering.
 func statusError(typ EventType, status int32, private []byte) error {
 	switch {
 	case typ == EventRejected && status < 0:
 		return &RejectedError{Errno: errno(status), PrivateData: private}
 	case typ == EventRejected:
 		return &RejectedError{Reason: RejectReason(status), PrivateData: private}
+	case typ == EventUnreachable && status > 0:
+		return &RejectedError{Reason: lookupReason(status), PrivateData: private}
 	case status == 0:
 		return nil
 	}

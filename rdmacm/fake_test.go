@@ -3,6 +3,7 @@ package rdmacm
 import (
 	"context"
 	"os"
+	"slices"
 	"sync"
 	"syscall"
 	"testing"
@@ -22,6 +23,7 @@ type fakeKernel struct {
 	handles  uint32
 	reported map[uint32]uint32 // events got, by handle
 	uids     map[uint32]uint64 // by handle
+	members  map[uint32]uint32 // the ID's handle, by the membership's
 	iwarp    bool
 	onCall   func(cmd uint32, body []byte)
 
@@ -32,7 +34,7 @@ type fakeKernel struct {
 func newFake() *fakeKernel {
 	return &fakeKernel{
 		errnos: map[uint32]syscall.Errno{}, bodies: map[uint32][]byte{},
-		reported: map[uint32]uint32{}, uids: map[uint32]uint64{},
+		reported: map[uint32]uint32{}, uids: map[uint32]uint64{}, members: map[uint32]uint32{},
 		events: make(chan abi.RdmaUcmEventResp, 16), closed: make(chan struct{}),
 	}
 }
@@ -71,6 +73,14 @@ func (k *fakeKernel) answer(cmd uint32, body, out []byte) {
 		k.uids[k.handles] = view[abi.RdmaUcmCreateId](body).Uid
 		copy(out, bytesOf(&abi.RdmaUcmCreateIdResp{Id: k.handles}))
 	case abi.RDMA_USER_CM_CMD_DESTROY_ID:
+		n := k.reported[view[abi.RdmaUcmDestroyId](body).Id]
+		copy(out, bytesOf(&abi.RdmaUcmDestroyIdResp{EventsReported: n}))
+	case abi.RDMA_USER_CM_CMD_JOIN_MCAST:
+		join := view[abi.RdmaUcmJoinMcast](body)
+		k.handles++
+		k.uids[k.handles], k.members[k.handles] = join.Uid, join.Id
+		copy(out, bytesOf(&abi.RdmaUcmCreateIdResp{Id: k.handles}))
+	case abi.RDMA_USER_CM_CMD_LEAVE_MCAST:
 		n := k.reported[view[abi.RdmaUcmDestroyId](body).Id]
 		copy(out, bytesOf(&abi.RdmaUcmDestroyIdResp{EventsReported: n}))
 	case abi.RDMA_USER_CM_CMD_MIGRATE_ID:
@@ -132,11 +142,15 @@ func (k *fakeKernel) close() error {
 	}
 }
 
-// report queues an event for handle, counting it as the kernel does.
+// report queues an event for handle, counting it as the kernel does; those of a
+// membership count for its ID too.
 func (k *fakeKernel) report(handle uint32, typ EventType, change func(*abi.RdmaUcmEventResp)) {
 	k.mu.Lock()
 	ev := abi.RdmaUcmEventResp{Uid: k.uids[handle], Id: handle, Event: uint32(typ)}
 	k.reported[handle]++
+	if id, ok := k.members[handle]; ok {
+		k.reported[id]++
+	}
 	k.mu.Unlock()
 	if change != nil {
 		change(&ev)
@@ -174,6 +188,9 @@ type fakeQP struct {
 	attrs  []uverbs.QPAttr
 	masks  []uverbs.QPAttrMask
 	fail   map[uverbs.QPState]error
+
+	groups    []uverbs.GID // attached to
+	groupFail error
 }
 
 func (q *fakeQP) Num() uint32 { return 42 }
@@ -188,9 +205,36 @@ func (q *fakeQP) Modify(a *uverbs.QPAttr, m uverbs.QPAttrMask) error {
 	return nil
 }
 
+func (q *fakeQP) AttachMcast(gid uverbs.GID, lid uint16) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.groupFail == nil {
+		q.groups = append(q.groups, gid)
+	}
+	return q.groupFail
+}
+
+func (q *fakeQP) DetachMcast(gid uverbs.GID, lid uint16) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.groupFail == nil {
+		q.groups = slices.DeleteFunc(q.groups, func(g uverbs.GID) bool { return g == gid })
+	}
+	return q.groupFail
+}
+
 func newTestID(t *testing.T, k *fakeKernel) *ID {
 	t.Helper()
 	id, err := newEventChannel(k).NewID(PortSpaceTCP, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+func newDatagramID(t *testing.T, k *fakeKernel) *ID {
+	t.Helper()
+	id, err := newEventChannel(k).NewID(PortSpaceUDP, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package rdmacm
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/goverbs/goverbs/internal/abi"
@@ -43,10 +44,15 @@ type ID struct {
 	ps       PortSpace
 	datagram bool
 
+	// joins is held while the kernel is told to join or leave a group, to
+	// migrate or to destroy; taken before mu.
+	joins  sync.Mutex
+	groups []*Multicast
+
 	qpMu sync.Mutex // held while qp is being moved; taken before mu
 
 	mu        sync.Mutex
-	settled   sync.Cond // acked or destroyed changed
+	settled   sync.Cond // acked, or that of a membership, changed
 	acked     uint32
 	destroyed bool
 	transport transport
@@ -101,7 +107,7 @@ func (id *ID) String() string { return fmt.Sprintf("ID %d", id.handle) }
 // Destroy ends the connection, if there is one, and frees the ID. It waits
 // until each event that Get has returned for it is acknowledged; so don't call
 // it while holding one. A second call returns uverbs.ErrClosed. Close the queue
-// pair first.
+// pair first. The ID's memberships in multicast groups end with it.
 //
 // C: rdma_destroy_id
 func (id *ID) Destroy() error {
@@ -113,8 +119,11 @@ func (id *ID) Destroy() error {
 	id.destroyed = true
 	id.mu.Unlock()
 
+	id.joins.Lock()
 	ch := id.channel()
 	reported, err := ch.destroyKernelID(id.handle)
+	groups := slices.Clone(id.groups)
+	id.joins.Unlock()
 	if err != nil {
 		id.mu.Lock()
 		id.destroyed = false
@@ -122,7 +131,7 @@ func (id *ID) Destroy() error {
 		return commandError("destroy", id.String(), closedError(err))
 	}
 	id.waitAcked(reported)
-	ch.remove(id)
+	ch.remove(id, groups...)
 	return nil
 }
 
@@ -133,23 +142,36 @@ func (c *EventChannel) destroyKernelID(handle uint32) (reported uint32, err erro
 	return r.resp.EventsReported, err
 }
 
+func (id *ID) isDestroyed() bool {
+	id.mu.Lock()
+	defer id.mu.Unlock()
+	return id.destroyed
+}
+
 func (id *ID) channel() *EventChannel {
 	id.mu.Lock()
 	defer id.mu.Unlock()
 	return id.ch
 }
 
-func (id *ID) ack() {
+// ack counts an event; those of a membership count for that and for its ID.
+func (id *ID) ack(m *Multicast) {
 	id.mu.Lock()
 	defer id.mu.Unlock()
 	id.acked++
+	if m != nil {
+		m.acked++
+	}
 	id.settled.Broadcast()
 }
 
-func (id *ID) waitAcked(reported uint32) {
+func (id *ID) waitAcked(reported uint32) { id.waitCount(&id.acked, reported) }
+
+// waitCount waits for a count that mu guards.
+func (id *ID) waitCount(acked *uint32, reported uint32) {
 	id.mu.Lock()
 	defer id.mu.Unlock()
-	for id.acked < reported {
+	for *acked < reported {
 		id.settled.Wait()
 	}
 }

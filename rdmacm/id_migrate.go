@@ -1,6 +1,8 @@
 package rdmacm
 
 import (
+	"slices"
+
 	"github.com/goverbs/goverbs/internal/abi"
 )
 
@@ -9,11 +11,13 @@ import (
 //
 // C: rdma_migrate_id
 func (id *ID) Migrate(to *EventChannel) error {
-	from := id.channel()
+	id.joins.Lock()
+	from, groups := id.channel(), slices.Clone(id.groups)
 	if from == to {
+		id.joins.Unlock()
 		return nil
 	}
-	to.add(id) // before the kernel may report there
+	to.add(id, groups...) // before the kernel may report there
 	r := newRequest[abi.RdmaUcmMigrateId, abi.RdmaUcmMigrateResp](abi.RDMA_USER_CM_CMD_MIGRATE_ID)
 	r.body.Response, r.body.Id = r.respAddr(), id.handle
 	var err error
@@ -24,13 +28,15 @@ func (id *ID) Migrate(to *EventChannel) error {
 		err = lent
 	}
 	if err != nil {
-		to.remove(id)
+		to.remove(id, groups...)
+		id.joins.Unlock()
 		return commandError("migrate", id.String(), closedError(err))
 	}
 	id.mu.Lock()
 	id.ch = to
 	id.mu.Unlock()
+	id.joins.Unlock()
 	id.waitAcked(r.resp.EventsReported)
-	from.remove(id)
+	from.remove(id, groups...)
 	return nil
 }

@@ -11,6 +11,8 @@ import (
 // queuePair is what an ID needs of a *uverbs.QP.
 type queuePair interface {
 	Modify(*uverbs.QPAttr, uverbs.QPAttrMask) error
+	AttachMcast(gid uverbs.GID, lid uint16) error
+	DetachMcast(gid uverbs.GID, lid uint16) error
 	Num() uint32
 }
 
@@ -19,7 +21,7 @@ type queuePair interface {
 const unusedMask = uverbs.QPAttrMask(0xe00000) | uverbs.QPAttrAltPath | uverbs.QPAttrPathMigState
 
 // AttachQP hands the queue pair's states to the ID: INIT now (datagram queue
-// pairs go to RTS), the rest as the connection progresses, the error state
+// pairs go to RTS, with Q_Key 0x01234567), the rest as the connection progresses, the error state
 // when it ends. The ID must be bound to the queue pair's device, so attach
 // after EventAddrResolved or to the ID of a connect request.
 //
@@ -107,8 +109,8 @@ func (id *ID) move(qp queuePair, state uverbs.QPState, adjust func(*uverbs.QPAtt
 }
 
 // DetachQP takes the queue pair back from the ID. When it returns no event can
-// move the queue pair any more; so detach before closing it. Close of a Conn
-// does.
+// move the queue pair any more; so detach before closing it, and leave multicast
+// groups before detaching. Close of a Conn does.
 func (id *ID) DetachQP() {
 	id.qpMu.Lock()
 	defer id.qpMu.Unlock()
@@ -190,6 +192,10 @@ func (id *ID) react(ev *Event) bool {
 	case EventRejected, EventDisconnected:
 		id.failQP()
 		return !failed // the user was told of the failure
+	case EventMulticastJoin:
+		if ev.Err = ev.Multicast.attach(ev.UD); ev.Err != nil {
+			ev.Type = EventMulticastError
+		}
 	}
 	return true
 }

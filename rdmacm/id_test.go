@@ -19,6 +19,8 @@ import (
 var (
 	addr4 = netip.MustParseAddrPort("10.1.2.3:7471")
 	addr6 = netip.MustParseAddrPort("[2001:db8::1]:7471")
+
+	group4 = netip.MustParseAddr("239.1.2.3")
 )
 
 // commands is every command an ID can issue.
@@ -48,6 +50,11 @@ var commands = []struct {
 	}},
 	{"query", abi.RDMA_USER_CM_CMD_QUERY, func(id *ID) error { _, err := id.QueryAddr(); return err }},
 	{"query", abi.RDMA_USER_CM_CMD_QUERY, func(id *ID) error { _, _, err := id.QueryGID(); return err }},
+	{"join multicast group", abi.RDMA_USER_CM_CMD_JOIN_MCAST, func(id *ID) error {
+		_, err := id.JoinMulticast(group4, JoinFullMember)
+		return err
+	}},
+	{"leave multicast group", abi.RDMA_USER_CM_CMD_LEAVE_MCAST, leaveGroup},
 	{"migrate", abi.RDMA_USER_CM_CMD_MIGRATE_ID, func(id *ID) error { return id.Migrate(newEventChannel(id.ch.file)) }},
 	{"destroy", abi.RDMA_USER_CM_CMD_DESTROY_ID, (*ID).Destroy},
 }
@@ -182,6 +189,26 @@ func TestPrivateDataLimits(t *testing.T) {
 	}
 }
 
+// A datagram ID's limits hold before the transport is known.
+func TestDatagramPrivateDataLimits(t *testing.T) {
+	for name, test := range map[string]struct {
+		do      func(*ID, []byte) error
+		allowed int
+	}{
+		"connect": {func(id *ID, b []byte) error { return id.Connect(context.Background(), &ConnParam{PrivateData: b}) }, 180},
+		"accept":  {func(id *ID, b []byte) error { return id.Accept(&ConnParam{PrivateData: b}) }, 136},
+		"reject":  {(*ID).Reject, 136},
+	} {
+		id := newDatagramID(t, newFake())
+		if err := test.do(id, make([]byte, test.allowed)); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err := test.do(id, make([]byte, test.allowed+1)); !errors.Is(err, errPrivateData) {
+			t.Errorf("%s, one more: %v", name, err)
+		}
+	}
+}
+
 func TestReadLimits(t *testing.T) {
 	tests := []struct {
 		name         string
@@ -254,10 +281,7 @@ func TestQPStates(t *testing.T) {
 
 func TestDatagramQPStates(t *testing.T) {
 	k := newFake()
-	id, err := newEventChannel(k).NewID(PortSpaceUDP, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	id := newDatagramID(t, k)
 	if typ := body[abi.RdmaUcmCreateId](k, abi.RDMA_USER_CM_CMD_CREATE_ID).QpType; uverbs.QPType(typ) != uverbs.QPTypeUD {
 		t.Error("QP type", typ)
 	}

@@ -311,7 +311,7 @@ func TestConnectCancelled(t *testing.T) {
 	if err := id.Connect(ctx, nil); err != context.DeadlineExceeded {
 		t.Error(err)
 	}
-	eventually(t, "destroying the ID", func() bool { return id.ch.lookup(id.uid) == nil })
+	eventually(t, "destroying the ID", func() bool { found, _ := id.ch.lookup(id.uid); return found == nil })
 }
 
 func TestPickSource(t *testing.T) {
