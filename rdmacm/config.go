@@ -29,7 +29,7 @@ type Config struct {
 
 	// QP describes the queue pair. Zero capacities stand for 64 work requests
 	// and 1 SGE; nil CQs for CQs of the connection's own with room for all of
-	// the QP's work requests; Type must be 0 or RC.
+	// the QP's work requests; Type must be 0, RC, or, for datagrams, UD.
 	//
 	// With a SendCQ of the caller's Dial does not prove the connection, nor
 	// where no READs are agreed on (InitiatorDepth here or ResponderResources
@@ -42,7 +42,7 @@ type Config struct {
 	RecvCQEntries int
 
 	// ResponderResources, InitiatorDepth, RetryCount and RNRRetryCount: see
-	// ConnParam.
+	// ConnParam. Datagrams have none of this.
 	ResponderResources int
 	InitiatorDepth     int
 	RetryCount         int
@@ -97,6 +97,13 @@ func setDefault[T comparable](field *T, value T) {
 	if *field == zero {
 		*field = value
 	}
+}
+
+func (c *Config) portSpace() PortSpace {
+	if c.QP.Type == uverbs.QPTypeUD {
+		return PortSpaceUDP
+	}
+	return PortSpaceTCP
 }
 
 func (c *Config) param() *ConnParam {

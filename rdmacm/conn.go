@@ -11,7 +11,8 @@ import (
 
 // Conn is a connected queue pair with what it needs: a protection domain and
 // two completion queues to wait on, on a device shared with other connections.
-// Work is posted to QP; the methods of Conn may be called concurrently.
+// Or it is a datagram queue pair, which is connected to nobody. Work is posted
+// to QP; the methods of Conn may be called concurrently.
 type Conn struct {
 	hub *hub
 	id  *ID
@@ -21,6 +22,7 @@ type Conn struct {
 	local       netip.AddrPort
 	remote      netip.AddrPort
 	privateData []byte
+	peer        *Peer
 
 	setup   chan *Event // what comes before the connection stands
 	done    chan struct{}
@@ -28,7 +30,8 @@ type Conn struct {
 	endErr  error // set before done is closed
 
 	closing     sync.Mutex
-	established bool  // and not disconnected by us
+	established bool // and not disconnected by us
+	groups      []*Group
 	link        owned // hub, ID, QP
 	verbs       owned // PD, completion channel, CQs, what Own was given
 	device      owned // goes when verbs has gone
@@ -58,11 +61,12 @@ func (c *Conn) Device() *uverbs.Device { return c.pd.Device() }
 // LocalAddr is this end's address and port.
 func (c *Conn) LocalAddr() netip.AddrPort { return c.local }
 
-// RemoteAddr is the peer's.
+// RemoteAddr is the peer's; without a peer it is invalid.
 func (c *Conn) RemoteAddr() netip.AddrPort { return c.remote }
 
 // PrivateData is what the peer sent with its request, or with its answer.
-// InfiniBand and RoCE fill it up with zeros, to 56 or 196 bytes.
+// InfiniBand and RoCE fill it up with zeros, to 56 or 196 bytes, for datagrams
+// to 180 or 136.
 func (c *Conn) PrivateData() []byte { return c.privateData }
 
 // Own hands something made in PD, such as a memory region, to the Conn: Close

@@ -10,7 +10,7 @@ import (
 
 // Disconnect ends the connection in order; both sides' Done is closed. Work
 // not yet complete is flushed, so wait for its completions before. The Conn
-// must still be closed.
+// must still be closed. A datagram Conn has no connection to end: net.ErrClosed.
 func (c *Conn) Disconnect() error {
 	c.closing.Lock()
 	defer c.closing.Unlock()
@@ -25,7 +25,7 @@ func (c *Conn) disconnect() error {
 	return c.id.Disconnect()
 }
 
-// Close disconnects and frees all that the Conn made. Work not yet complete is
+// Close disconnects, leaves the groups joined, and frees all that the Conn made. Work not yet complete is
 // lost: wait for its completions before. Memory regions and whatever else the
 // caller made from PD, CQs or Device must be closed before, or given to Own; if
 // not, the error matches uverbs.ErrInUse and names them, the connection is down
@@ -38,7 +38,7 @@ func (c *Conn) Close() error {
 	_ = c.disconnect()
 	c.end(net.ErrClosed)
 	c.closed = true
-	errs := []error{c.link.free(), c.verbs.free()}
+	errs := []error{c.leaveAll(), c.link.free(), c.verbs.free()}
 	if len(c.verbs) == 0 {
 		errs = append(errs, c.device.free())
 	}

@@ -1,9 +1,7 @@
 package rdmacm
 
 import (
-	"fmt"
 	"math/bits"
-	"syscall"
 
 	"github.com/goverbs/goverbs/uverbs"
 )
@@ -20,6 +18,9 @@ func (c *Conn) prepare(cfg *Config) error {
 		return err
 	}
 	opts := cfg.QP
+	if c.id.datagram {
+		opts.Type = uverbs.QPTypeUD
+	}
 	if err := c.makeCQs(&opts, cfg.RecvCQEntries); err != nil {
 		return err
 	}
@@ -42,9 +43,8 @@ func (c *Conn) prepare(cfg *Config) error {
 // openPD uses the caller's protection domain, or makes one.
 func (c *Conn) openPD(addr *Addr, shared *uverbs.PD) error {
 	if shared != nil {
-		if info := shared.Device().Info(); !addr.isOn(info) {
-			return &OpError{Op: "use Config.PD of", Object: info.Name, Err: syscall.EXDEV,
-				Hint: fmt.Sprintf("the connection runs over the RDMA device with index %d", addr.DeviceIndex)}
+		if err := addr.mustBeOn(shared.Device().Info(), "Config.PD of"); err != nil {
+			return err
 		}
 		c.pd = shared
 		return nil
@@ -59,12 +59,6 @@ func (c *Conn) openPD(addr *Addr, shared *uverbs.PD) error {
 	}
 	c.verbs.add(c.pd.Close)
 	return nil
-}
-
-// isOn compares indexes unless the device has none because only sysfs could be
-// asked about it.
-func (a *Addr) isOn(info uverbs.DeviceInfo) bool {
-	return a.NodeGUID == info.NodeGUID && (a.DeviceIndex == info.Index || info.Index == 0)
 }
 
 // makeCQs completes opts with CQs that share one completion channel.
@@ -104,7 +98,7 @@ func roomFor(wrs int) int { return 1 << bits.Len(uint(max(wrs, 1)-1)) }
 // connected notes what holds from now on.
 func (c *Conn) connected() error {
 	c.closing.Lock()
-	c.established = true
+	c.established = !c.id.datagram
 	c.closing.Unlock()
 	addr, err := c.id.QueryAddr()
 	if err != nil {

@@ -17,6 +17,9 @@ import (
 // by SIGWINCH: where the program ignores that signal (signal.Ignore) Dial returns
 // only when the kernel gives up, after two minutes at most.
 //
+// With Config.QP.Type UD it looks up a datagram service instead and returns a
+// Conn that has a [Conn.Peer].
+//
 // A loopback address without Config.Source is dialled from an address outside
 // 127/8 of the loopback interface if an RDMA link lies on that: the kernel's
 // own choice does not work over siw.
@@ -25,18 +28,23 @@ func Dial(ctx context.Context, address string, cfg *Config) (*Conn, error) {
 	if err != nil {
 		return nil, &OpError{Op: "dial", Object: address, Err: err}
 	}
+	return firstOf(ctx, addrs, func(addr netip.AddrPort) (*Conn, error) { return DialAddrPort(ctx, addr, cfg) })
+}
+
+// firstOf goes through the addresses of a name.
+func firstOf[T any](ctx context.Context, addrs []netip.AddrPort, try func(netip.AddrPort) (T, error)) (none T, _ error) {
 	var errs []error
 	for _, addr := range addrs {
-		c, err := DialAddrPort(ctx, addr, cfg)
+		found, err := try(addr)
 		if err == nil {
-			return c, nil
+			return found, nil
 		}
 		if ctx.Err() != nil {
-			return nil, err
+			return none, err
 		}
 		errs = append(errs, err)
 	}
-	return nil, errors.Join(errs...)
+	return none, errors.Join(errs...)
 }
 
 // DialAddrPort is Dial for an address that is known already.
@@ -52,7 +60,7 @@ func DialAddrPort(ctx context.Context, addr netip.AddrPort, cfg *Config) (*Conn,
 	c.link.add(h.release)
 	settings := cfg.withDefaults()
 	if err := c.dial(ctx, addr, &settings); err != nil {
-		return nil, c.abandon(ctx, "dial", addr, err)
+		return nil, attemptError("dial", addr, c.abandon(ctx, err))
 	}
 	return c, nil
 }
@@ -60,7 +68,7 @@ func DialAddrPort(ctx context.Context, addr netip.AddrPort, cfg *Config) (*Conn,
 // abandon frees c after a failed attempt and says why it failed. The kernel
 // lets no iWARP connection go before the peer's answer, or the 10 seconds it
 // waits for that; a cancelled caller shall not wait with it.
-func (c *Conn) abandon(ctx context.Context, op string, peer netip.AddrPort, err error) error {
+func (c *Conn) abandon(ctx context.Context, err error) error {
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		go c.Close()
 		return ctx.Err()
@@ -68,11 +76,15 @@ func (c *Conn) abandon(ctx context.Context, op string, peer netip.AddrPort, err 
 	if closeErr := c.Close(); closeErr != nil {
 		err = errors.Join(err, closeErr)
 	}
-	return attemptError(op, peer, err)
+	return err
 }
 
-// attemptError puts the peer's address where so far only an ID was named.
+// attemptError puts the peer's address where so far only an ID was named. The
+// end of a context it leaves as it is.
 func attemptError(op string, peer netip.AddrPort, err error) error {
+	if err == context.Canceled || err == context.DeadlineExceeded {
+		return err
+	}
 	if inner, ok := err.(*OpError); ok {
 		return &OpError{Op: op + ": " + inner.Op, Object: peer.String(), Err: inner.Err, Hint: inner.Hint}
 	}
@@ -97,12 +109,15 @@ func (c *Conn) dial(ctx context.Context, dst netip.AddrPort, cfg *Config) error 
 	if err := c.connected(); err != nil {
 		return err
 	}
+	if c.id.datagram {
+		return c.meet(ev)
+	}
 	return c.settle(ctx, cfg, ev)
 }
 
 // resolve finds the device and the way to dst.
 func (c *Conn) resolve(ctx context.Context, dst netip.AddrPort, cfg *Config) error {
-	id, err := c.hub.newID(c)
+	id, err := c.hub.newID(c, cfg.portSpace())
 	if err != nil {
 		return err
 	}

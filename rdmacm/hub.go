@@ -59,8 +59,8 @@ func (h *hub) run() {
 }
 
 // newID makes an ID whose events go to s.
-func (h *hub) newID(s sink) (*ID, error) {
-	id, err := h.ch.NewID(PortSpaceTCP, 0)
+func (h *hub) newID(s sink, ps PortSpace) (*ID, error) {
+	id, err := h.ch.NewID(ps, 0)
 	if err != nil {
 		return nil, err
 	}

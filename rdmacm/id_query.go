@@ -1,7 +1,9 @@
 package rdmacm
 
 import (
+	"fmt"
 	"net/netip"
+	"syscall"
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/uverbs"
@@ -33,6 +35,20 @@ func (id *ID) QueryAddr() (*Addr, error) {
 		Port:        resp.PortNum,
 		PKey:        resp.Pkey,
 	}, nil
+}
+
+// isOn compares indexes unless the device has none because only sysfs could be
+// asked about it.
+func (a *Addr) isOn(info uverbs.DeviceInfo) bool {
+	return a.NodeGUID == info.NodeGUID && (a.DeviceIndex == info.Index || info.Index == 0)
+}
+
+func (a *Addr) mustBeOn(info uverbs.DeviceInfo, what string) error {
+	if a.isOn(info) {
+		return nil
+	}
+	return &OpError{Op: "use the " + what, Object: info.Name, Err: syscall.EXDEV,
+		Hint: fmt.Sprintf("needed is one on the RDMA device with index %d", a.DeviceIndex)}
 }
 
 // QueryGID asks for the GIDs at both ends of the path.

@@ -25,6 +25,9 @@ type Listener struct {
 // or on all addresses of both families of all RDMA devices, ":7471". Port 0
 // lets the kernel choose. cfg serves Accept; later changes to it don't count.
 //
+// With Config.QP.Type UD it listens for those who look up a datagram service,
+// in a port space of its own.
+//
 // An address must belong to an interface with an RDMA link.
 func Listen(address string, cfg *Config) (*Listener, error) {
 	host, _, err := net.SplitHostPort(address)
@@ -80,7 +83,7 @@ func (l *Listener) listen(addrs []netip.AddrPort) error {
 }
 
 func (l *Listener) listenOn(addr netip.AddrPort) (*ID, error) {
-	id, err := l.hub.newID(l)
+	id, err := l.hub.newID(l, l.cfg.portSpace())
 	if err != nil {
 		return nil, err
 	}

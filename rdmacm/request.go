@@ -6,12 +6,13 @@ import (
 	"net"
 	"net/netip"
 	"sync/atomic"
+	"syscall"
 
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// Request is a peer's wish to connect. Exactly one of Accept and Reject has to
-// be called, once.
+// Request is a peer's wish to connect, or to know where datagrams go. Exactly one
+// of Accept, AcceptOn and Reject has to be called, once.
 type Request struct {
 	// PrivateData is what the peer sent along; see Conn.PrivateData.
 	PrivateData []byte
@@ -43,6 +44,10 @@ func (l *Listener) request(ev *Event) (*Request, error) {
 
 // Accept makes a queue pair and connects it. It returns once the peer has
 // confirmed, or with ctx.Err(). When it fails the peer has been rejected.
+//
+// A datagram request is answered with a datagram queue pair of its own, as
+// Config.QP says but for the type. Nothing tells when its peer has gone; so a
+// server of many had better have one queue pair for all, and AcceptOn.
 func (r *Request) Accept(ctx context.Context, cfg *Config) (*Conn, error) {
 	if r.answered.Swap(true) {
 		return nil, &OpError{Op: "accept", Object: r.RemoteAddr.String(), Err: net.ErrClosed}
@@ -54,7 +59,7 @@ func (r *Request) Accept(ctx context.Context, cfg *Config) (*Conn, error) {
 	r.id.setSink(c)
 	settings := cfg.withDefaults()
 	if err := c.accept(ctx, &settings); err != nil {
-		return nil, c.abandon(ctx, "accept", r.RemoteAddr, err)
+		return nil, attemptError("accept", r.RemoteAddr, c.abandon(ctx, err))
 	}
 	return c, nil
 }
@@ -66,6 +71,9 @@ func (c *Conn) accept(ctx context.Context, cfg *Config) error {
 	if err := c.id.Accept(cfg.param()); err != nil {
 		return err
 	}
+	if c.id.datagram { // the peer has what it wanted to know
+		return c.connected()
+	}
 	if _, err := c.await(ctx, EventEstablished); err != nil {
 		return err
 	}
@@ -73,10 +81,44 @@ func (c *Conn) accept(ctx context.Context, cfg *Config) error {
 }
 
 // Reject tells the peer no, with a word of explanation if private is not empty
-// (at most 148 bytes on InfiniBand and RoCE, 255 on iWARP).
+// (at most 148 bytes on InfiniBand and RoCE, 136 for datagrams, 255 on iWARP).
 func (r *Request) Reject(private []byte) error {
 	if r.answered.Swap(true) {
 		return &OpError{Op: "reject", Object: r.RemoteAddr.String(), Err: net.ErrClosed}
 	}
 	return errors.Join(r.id.Reject(private), r.id.Destroy(), r.hub.release())
+}
+
+// AcceptOn answers a datagram request with c's queue pair, which any number of
+// peers may share, and with private, at most 136 bytes. The kernel keeps nothing
+// of it. c must be a datagram Conn on the request's device.
+//
+// C: rdma_accept with struct rdma_conn_param's qp_num
+func (r *Request) AcceptOn(c *Conn, private []byte) error {
+	if r.answered.Swap(true) {
+		return &OpError{Op: "accept", Object: r.RemoteAddr.String(), Err: net.ErrClosed}
+	}
+	err := r.acceptOn(c, private)
+	if err != nil {
+		_ = r.id.Reject(nil)
+	}
+	return errors.Join(err, r.id.Destroy(), r.hub.release())
+}
+
+func (r *Request) acceptOn(c *Conn, private []byte) error {
+	const op = "accept on a shared queue pair"
+	c.closing.Lock() // a closed queue pair's number may be another's
+	defer c.closing.Unlock()
+	switch {
+	case c.closed:
+		return &OpError{Op: op, Object: r.RemoteAddr.String(), Err: net.ErrClosed}
+	case !r.id.datagram || c.qp.Type() != uverbs.QPTypeUD:
+		return &OpError{Op: op, Object: r.RemoteAddr.String(), Err: syscall.EINVAL,
+			Hint: "the listener's Config.QP.Type and the Conn's must be UD"}
+	}
+	addr := Addr{DeviceIndex: r.DeviceIndex, NodeGUID: r.NodeGUID}
+	if err := addr.mustBeOn(c.Device().Info(), "queue pair on"); err != nil {
+		return err
+	}
+	return r.id.Accept(&ConnParam{QPNum: c.qp.Num(), PrivateData: private})
 }

@@ -1,0 +1,165 @@
+package rdmacm
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"syscall"
+
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// Peer is where datagrams can be sent: what a SendWR's AH, RemoteQPN and
+// RemoteQKey are.
+type Peer struct {
+	AH   *uverbs.AH
+	QPN  uint32
+	QKey uint32
+	// PrivateData is what the peer answered with; see Conn.PrivateData. A
+	// multicast group has none.
+	PrivateData []byte
+}
+
+// OpenUD makes a datagram queue pair at a local address of an RDMA device, with
+// the Q_Key that the connection manager gives to all, 0x01234567. It is ready to
+// send and receive: to whom [Conn.Lookup] finds, from whom [Request.AcceptOn]
+// lets know of it, and to and from the groups of [Conn.JoinMulticast].
+// A Conn from Dial or Accept with Config.QP.Type UD can do the same.
+//
+// A datagram has at most the path MTU's bytes, and its receive needs 40 bytes
+// more, for the header in front. It can be lost; with no receive posted, it is.
+// Answer who sent one by means of its completion: PD.CreateAHFromWC.
+//
+// C: rdma_bind_addr, rdma_create_qp
+func OpenUD(local netip.Addr, cfg *Config) (*Conn, error) {
+	h, err := newHub()
+	if err != nil {
+		return nil, err
+	}
+	c := newConn(h)
+	c.link.add(h.release)
+	settings := cfg.withDefaults()
+	settings.QP.Type = uverbs.QPTypeUD
+	if err := c.openUD(local, &settings); err != nil {
+		return nil, c.abandon(context.Background(), err)
+	}
+	return c, nil
+}
+
+func (c *Conn) openUD(local netip.Addr, cfg *Config) error {
+	if err := c.bind(local); err != nil {
+		return err
+	}
+	return c.prepare(cfg)
+}
+
+// bind makes the ID, on the device that has the address.
+func (c *Conn) bind(local netip.Addr) error {
+	if !local.IsValid() || local.IsUnspecified() {
+		return &OpError{Op: "bind", Object: local.String(), Err: syscall.EINVAL, Hint: "a queue pair is on one device: give an address of that"}
+	}
+	id, err := c.hub.newID(c, PortSpaceUDP)
+	if err != nil {
+		return err
+	}
+	c.id = id
+	c.link.add(id.Destroy)
+	return id.Bind(netip.AddrPortFrom(local, 0))
+}
+
+// Peer is where a datagram Conn from Dial sends to; nil for others. The Conn
+// owns its AH: don't close it.
+func (c *Conn) Peer() *Peer { return c.peer }
+
+// meet makes the peer of an answered lookup the Conn's own.
+func (c *Conn) meet(ev *Event) error {
+	peer, err := newPeer(c.pd, ev)
+	if err != nil {
+		return err
+	}
+	c.verbs.add(peer.AH.Close)
+	c.peer = peer
+	return nil
+}
+
+func newPeer(pd *uverbs.PD, ev *Event) (*Peer, error) {
+	ah, err := pd.CreateAH(&ev.UD.AH)
+	if err != nil {
+		return nil, err
+	}
+	return &Peer{AH: ah, QPN: ev.UD.QPNum, QKey: ev.UD.QKey, PrivateData: ev.Param.PrivateData}, nil
+}
+
+// Lookup finds the datagram service at an address as Dial takes it, for c's
+// queue pair to send to; any number of peers will do. private, at most 180
+// bytes, goes to the service with the question. The service must be reached over
+// c's device, else the error matches syscall.EXDEV. The caller closes the Peer's
+// AH, before c.
+//
+// C: rdma_resolve_addr, rdma_resolve_route, rdma_connect, ibv_create_ah
+func (c *Conn) Lookup(ctx context.Context, address string, private []byte) (*Peer, error) {
+	addrs, err := lookup(ctx, address)
+	if err != nil {
+		return nil, &OpError{Op: "look up", Object: address, Err: err}
+	}
+	return firstOf(ctx, addrs, func(addr netip.AddrPort) (*Peer, error) { return c.lookup(ctx, addr, private) })
+}
+
+func (c *Conn) lookup(ctx context.Context, dst netip.AddrPort, private []byte) (*Peer, error) {
+	s, err := c.side("look up", dst.String())
+	if err != nil {
+		return nil, err
+	}
+	cfg := (&Config{PrivateData: private, QP: uverbs.QPOptions{Type: uverbs.QPTypeUD}}).withDefaults()
+	if src := c.local.Addr(); src.Is4() == dst.Addr().Unmap().Is4() {
+		cfg.Source = netip.AddrPortFrom(src, 0)
+	}
+	peer, err := s.find(ctx, dst, &cfg, c)
+	if err != nil {
+		return nil, attemptError("look up", dst, s.abandon(ctx, err))
+	}
+	return peer, s.Close()
+}
+
+func (c *Conn) find(ctx context.Context, dst netip.AddrPort, cfg *Config, main *Conn) (*Peer, error) {
+	if err := c.resolve(ctx, dst, cfg); err != nil {
+		return nil, err
+	}
+	if err := c.sameDevice(main); err != nil {
+		return nil, err
+	}
+	if err := c.id.Connect(ctx, cfg.param()); err != nil {
+		return nil, err
+	}
+	ev, err := c.await(ctx, EventEstablished)
+	if err != nil {
+		return nil, err
+	}
+	return newPeer(main.pd, ev)
+}
+
+// side is a Conn beside c, on the same hub, with an ID of its own and without a
+// queue pair.
+func (c *Conn) side(op, object string) (*Conn, error) {
+	c.closing.Lock()
+	defer c.closing.Unlock()
+	if c.closed {
+		return nil, &OpError{Op: op, Object: object, Err: net.ErrClosed}
+	}
+	if c.qp.Type() != uverbs.QPTypeUD {
+		return nil, &OpError{Op: op, Object: object, Err: syscall.EINVAL, Hint: "only a datagram Conn can"}
+	}
+	c.hub.hold()
+	s := newConn(c.hub)
+	s.link.add(c.hub.release)
+	return s, nil
+}
+
+// sameDevice checks that c's ID is on main's device.
+func (c *Conn) sameDevice(main *Conn) error {
+	addr, err := c.id.QueryAddr()
+	if err != nil {
+		return err
+	}
+	return addr.mustBeOn(main.Device().Info(), "queue pair on")
+}
