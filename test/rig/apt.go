@@ -27,10 +27,10 @@ type apt []string
 func (a apt) get(args ...string) []string {
 	// apt drops to its own user for downloads and warns where that user cannot
 	// write; "sandbox" root keeps it quiet and works for any caller.
-	return slices.Concat([]string{"apt-get", "-q", "-o", "APT::Sandbox::User=root", "-o", "Acquire::Retries=3"}, a, args)
+	return slices.Concat([]string{"apt-get"}, args, []string{"-q", "-o", "APT::Sandbox::User=root", "-o", "Acquire::Retries=3"}, a)
 }
 
-func (a apt) cache(args ...string) []string { return slices.Concat([]string{"apt-cache"}, a, args) }
+func (a apt) cache(args ...string) []string { return slices.Concat([]string{"apt-cache"}, args, a) }
 
 // offer is one version of one package that apt can get.
 type offer struct{ name, version string }

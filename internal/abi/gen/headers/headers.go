@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// Series is the kernel whose headers are generated from. It is the newest one tested; its structs are those of 6.1, with more ids.
+// Series is the kernel whose headers are generated from. It is the newest one of Debian 12; its structs are those of 6.1, with more ids.
 const Series = "6.12"
 
 // ErrMissing is returned by Dir where no headers are at hand.
