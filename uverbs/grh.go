@@ -1,0 +1,87 @@
+package uverbs
+
+import (
+	"encoding/binary"
+	"syscall"
+)
+
+// GRH is what a received message tells of its way: the global route header of
+// InfiniBand and RoCE v1, or the IP header of RoCE v2.
+//
+// C: struct ibv_grh
+type GRH struct {
+	SGID, DGID   GID     // of the sender, and whom it sent to
+	Type         GIDType // GIDTypeRoCEv2, or GIDTypeIB for InfiniBand and RoCE v1 alike
+	FlowLabel    uint32  // 20 bits; IPv4 has none
+	TrafficClass uint8
+	HopLimit     uint8 // that is left
+}
+
+// GRHSize is the number of bytes that stand in front of a message in the receive
+// buffer of a UD QP.
+const GRHSize = 40
+
+// ParseGRH reads the first 40 bytes of a receive buffer, when the completion has
+// WCGRH. What a header says is up to who sent it.
+func ParseGRH(b []byte) (GRH, error) {
+	g, why := parseGRH(b)
+	if why != "" {
+		return GRH{}, &Error{Op: "read", Object: "GRH", Err: syscall.EINVAL, Hint: why}
+	}
+	return g, nil
+}
+
+// An IPv4 header is the second half of the 40 bytes; the first is anybody's.
+const ipv4Offset = 20
+
+func parseGRH(b []byte) (g GRH, why string) {
+	if len(b) < GRHSize {
+		return g, "it has 40 bytes, the first of the receive buffer"
+	}
+	b = b[:GRHSize]
+	switch ip4 := b[ipv4Offset:]; {
+	case b[0]>>4 == 6 && !(ip4[0]&0xf == 5 && checksumOK(ip4)): // an IPv6 header may look like one half IPv4
+		return parseIPv6(b)
+	case b[0]>>4 == 6, ip4[0]>>4 == 4:
+		return parseIPv4(ip4), ""
+	}
+	return g, "this is neither an IPv6 nor an IPv4 header"
+}
+
+func parseIPv4(b []byte) GRH {
+	g := GRH{Type: GIDTypeRoCEv2, TrafficClass: b[1], HopLimit: b[8]}
+	for i, gid := range []*GID{&g.SGID, &g.DGID} {
+		gid[10], gid[11] = 0xff, 0xff
+		copy(gid[12:], b[12+4*i:])
+	}
+	return g
+}
+
+func parseIPv6(b []byte) (g GRH, why string) {
+	const udp, ib = 17, 0x1b
+	switch b[6] {
+	case udp:
+		g.Type = GIDTypeRoCEv2
+	case ib:
+		g.Type = GIDTypeIB
+	default:
+		return g, "the next header of the IPv6 header is neither UDP nor InfiniBand"
+	}
+	word := binary.BigEndian.Uint32(b)
+	g.FlowLabel, g.TrafficClass, g.HopLimit = word&0xfffff, uint8(word>>20), b[7]
+	copy(g.SGID[:], b[8:])
+	copy(g.DGID[:], b[24:])
+	return g, ""
+}
+
+// checksumOK tells whether 20 bytes have the checksum of an IPv4 header.
+func checksumOK(b []byte) bool {
+	var sum uint32
+	for i := 0; i < len(b); i += 2 {
+		sum += uint32(binary.BigEndian.Uint16(b[i:]))
+	}
+	for sum>>16 != 0 {
+		sum = sum&0xffff + sum>>16
+	}
+	return sum == 0xffff
+}
