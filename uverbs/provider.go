@@ -50,9 +50,11 @@ type CQRing interface {
 type QPRing interface {
 	PostSend(wrs []SendWR) (int, error)
 	PostRecv(wrs []RecvWR) (int, error)
-	// Fail tells that the QP went, or is going, to the error state. A provider
-	// whose device leaves work requests of such a QP uncompleted completes them.
-	Fail()
+	// Fail tells that the QP seems to be in the error state: it was moved there, or
+	// a completion with an error was polled. A provider whose device leaves work
+	// requests of such a QP uncompleted has them completed. False says that the QP
+	// lives, and wants to be told again.
+	Fail() bool
 }
 
 // SRQRing is the user-space half of an SRQ. The SRQ serialises the calls.

@@ -15,26 +15,37 @@ func (qp *QP) Modify(attr *QPAttr, mask QPAttrMask) error {
 	if attr == nil {
 		return qp.fail("modify", syscall.EINVAL, "no attributes")
 	}
+	move := qp.issueModify
+	if mask&QPAttrState != 0 && attr.State == QPStateReset {
+		move = qp.issueReset
+	}
 	return qp.using("modify", func() error {
-		if err := qp.issueModify(attr, mask); err != nil {
+		if err := move(attr, mask); err != nil {
 			return qp.fail("modify", err, qp.explain(err, attr, mask))
 		}
 		if mask&QPAttrState != 0 {
-			qp.moved(attr.State)
+			qp.state.Store(uint32(attr.State))
+			if attr.State == QPStateErr {
+				qp.failed()
+			}
 		}
 		return nil
 	})
 }
 
-// moved notes a state that the kernel agreed to.
-func (qp *QP) moved(s QPState) {
-	qp.state.Store(uint32(s))
-	switch s {
-	case QPStateErr:
-		qp.failed()
-	case QPStateReset:
-		qp.failing.Store(false)
+// issueReset lets nobody post meanwhile: what comes to a queue that the kernel is
+// emptying would be left for the QP's next life.
+func (qp *QP) issueReset(a *QPAttr, mask QPAttrMask) error {
+	qp.sq.Lock()
+	defer qp.sq.Unlock()
+	qp.rq.Lock()
+	defer qp.rq.Unlock()
+	if err := qp.issueModify(a, mask); err != nil {
+		return err
 	}
+	qp.state.Store(uint32(QPStateReset))
+	qp.failing.Store(false)
+	return nil
 }
 
 // modifyState moves the QP without telling it.

@@ -60,7 +60,6 @@ func (qp *QP) failed() {
 	qp.rq.Lock()
 	defer qp.rq.Unlock()
 	if !qp.closed && !qp.failing.Load() {
-		qp.ring.Fail()
-		qp.failing.Store(true)
+		qp.failing.Store(qp.ring.Fail())
 	}
 }

@@ -25,8 +25,10 @@ type doorbell interface{ Ring() error }
 // request is what a QP goes on asking of uverbs.QPRequest.
 type request interface {
 	State() uverbs.QPState
-	PD() *uverbs.PD
+	QueryState() (uverbs.QPState, error)
+	Failed() bool
 	MoveToError() error
+	PD() *uverbs.PD
 }
 
 func (c *rxeContext) CreateQP(r *uverbs.QPRequest) (uverbs.QPRing, error) {
@@ -73,26 +75,6 @@ func (q *qp) mapRecv(r *uverbs.QPRequest, mi *abi.Mminfo) error {
 	q.rq, err = newRecvQueue(memory, r.Cap.MaxRecvSGE)
 	r.Cap.MaxRecvWR = memory.room()
 	return err
-}
-
-// PostRecv needs no doorbell: the kernel looks when a packet arrives. In RESET it
-// would throw the receives away.
-func (q *qp) PostRecv(wrs []uverbs.RecvWR) (int, error) {
-	switch {
-	case q.rq == nil:
-		return 0, errNoRecvQueue
-	case q.request.State() == uverbs.QPStateReset:
-		return 0, errReset
-	}
-	return q.rq.post(wrs)
-}
-
-// Fail has the kernel flush the receives that were posted after it flushed them
-// by itself: a QP that is told to go where it is looks again.
-func (q *qp) Fail() {
-	if q.rq != nil {
-		_ = q.request.MoveToError() // fails only when the QP is past caring
-	}
 }
 
 var errNoRecvQueue = fmt.Errorf("%w: the QP uses an SRQ", uverbs.ErrInvalidWR)
