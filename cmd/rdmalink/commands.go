@@ -17,6 +17,7 @@ func root() command {
 			showCommand(),
 			linkCommand(),
 			rpingCommand(),
+			pingpongCommand(),
 			helpCommand(),
 			versionCommand(),
 		},

@@ -1,0 +1,94 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/goverbs/goverbs/netlinkrdma"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// errOnlyCM is for devices that leave connecting to rdma_cm.
+var errOnlyCM = errors.New("iWARP connects QPs through rdma_cm only: use rdmalink rping there")
+
+// open makes ready the device of -d, or the first that can do this.
+func (p *pingpong) open() (*pingpongEnd, error) {
+	if p.device != "" {
+		dev, err := uverbs.Open(p.device)
+		if err != nil {
+			return nil, err
+		}
+		return p.prepare(dev)
+	}
+	infos, err := uverbs.Devices()
+	if err != nil {
+		return nil, err
+	}
+	var why []error
+	for _, info := range infos {
+		dev, err := info.Open()
+		if err != nil {
+			return nil, err
+		}
+		e, err := p.prepare(dev)
+		if err == nil || !unable(err) {
+			return e, err
+		}
+		why = append(why, err)
+	}
+	if len(why) == 0 {
+		return nil, errors.New("there is no RDMA device; rdmalink add rxe0 type rxe netdev eth0 makes one")
+	}
+	return nil, fmt.Errorf("no device can do this; rdmalink add rxe0 type rxe netdev eth0 makes one that can: %w", errors.Join(why...))
+}
+
+// unable tells a device that can't from one that could.
+func unable(err error) bool {
+	return errors.Is(err, errOnlyCM) || errors.Is(err, uverbs.ErrNoProvider) || errors.Is(err, uverbs.ErrNotSupported)
+}
+
+// fits compares what is asked for with what device and port have.
+func (p *pingpong) fits(e *pingpongEnd) (err error) {
+	name := e.dev.Info().Name
+	if e.dev.Info().NodeType == netlinkrdma.NodeRNIC {
+		return fmt.Errorf("%s: %w", name, errOnlyCM)
+	}
+	attr, err := e.dev.Query()
+	if err != nil {
+		return err
+	}
+	if e.port, err = e.dev.QueryPort(uint32(p.ibPort)); err != nil {
+		return fmt.Errorf("-i %d (%s has %d): %w", p.ibPort, name, attr.PhysPortCnt, err)
+	}
+	mtu := e.port.ActiveMTU.Bytes()
+	switch most := p.mostReceives(attr); {
+	case e.port.State != netlinkrdma.PortActive:
+		return fmt.Errorf("port %d of %s is %v: is the link up (ip link set up)?", p.ibPort, name, e.port.State)
+	case p.kind.qpType == uverbs.QPTypeUD && p.size > mtu:
+		return fmt.Errorf("-s %d: a datagram over %s holds %d bytes, its port's MTU", p.size, name, mtu)
+	case p.kind.qpType != uverbs.QPTypeUD && p.mtu > e.port.ActiveMTU:
+		return fmt.Errorf("-m %d: the MTU of %s's port is %d; give -m %[3]d, here and to the peer", p.mtu.Bytes(), name, mtu)
+	case p.size > int(e.port.MaxMsgSize):
+		return fmt.Errorf("-s %d: %s sends %d bytes at most", p.size, name, e.port.MaxMsgSize)
+	case p.rxDepth > most:
+		return fmt.Errorf("-r %d: %s takes %d receives at most", p.rxDepth, name, most)
+	case p.odp && !p.canODP(attr.ODP):
+		return fmt.Errorf("-o: %s has no on-demand paging for this: %w", name, uverbs.ErrNotSupported)
+	}
+	return nil
+}
+
+func (p *pingpong) mostReceives(attr *uverbs.DeviceAttr) int {
+	if p.kind.srq {
+		return int(min(attr.MaxSRQWR, attr.MaxCQE)) - p.qpCount
+	}
+	return int(min(attr.MaxQPWR, attr.MaxCQE)) - p.qpCount
+}
+
+func (p *pingpong) canODP(caps uverbs.ODPCaps) bool {
+	need := uverbs.ODPSend | uverbs.ODPRecv
+	if p.kind.srq {
+		need = uverbs.ODPSend | uverbs.ODPSRQRecv
+	}
+	return caps.General&uverbs.ODPSupport != 0 && caps.RC&need == need
+}

@@ -1,0 +1,162 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// talks are the two ends of a TCP connection, as meet makes them.
+func talks(t *testing.T, ctx context.Context) (client, server *pingpongTalk) {
+	t.Helper()
+	p := &pingpong{kind: pingpongKindOf("rc"), pingpongOptions: pingpongOptions{tcpPort: freePort(t)}}
+	met := make(chan *pingpongTalk)
+	go func() {
+		conn, err := p.meet(ctx)
+		if err != nil {
+			t.Error(err)
+		}
+		met <- conn
+	}()
+	toServer := *p
+	toServer.host = "127.0.0.1"
+	var err error
+	for range 1000 {
+		if client, err = toServer.meet(ctx); err == nil {
+			break
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	server = <-met
+	t.Cleanup(func() { client.Close(); server.Close() })
+	return client, server
+}
+
+// freePort is one that nobody listened on a moment ago.
+func freePort(t *testing.T) int {
+	t.Helper()
+	l, err := net.Listen("tcp", ":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+func TestPingpongExchange(t *testing.T) {
+	for _, k := range pingpongKinds {
+		client, server := talks(t, t.Context())
+		if at := client.local().String(); at != "127.0.0.1" || server.local() != client.local() {
+			t.Errorf("the ends are at %v and %v", at, server.local())
+		}
+		want := []pingpongAddr{cAddressRead, {lid: 1, qpn: 2, psn: 3}, {qpn: 0xffffff}}[:min(3, k.records)]
+		for _, way := range [][2]*pingpongTalk{{client, server}, {server, client}} {
+			if err := way[0].tell(want, k.records); err != nil {
+				t.Fatal(err)
+			}
+			if got, err := way[1].hear(len(want), k.records); err != nil || !slices.Equal(got, want) {
+				t.Errorf("%s: %+v, %v", k.name, got, err)
+			}
+		}
+		if err := client.ready(); err != nil {
+			t.Error(err)
+		}
+		if err := server.awaitReady(); err != nil {
+			t.Error(err)
+		}
+		client.Close()
+		if rest, err := io.ReadAll(server); len(rest) > 0 || err != nil {
+			t.Errorf("%q behind the exchange, %v", rest, err)
+		}
+	}
+}
+
+// TestPingpongHostile: whatever the other end says, this one tells what came.
+func TestPingpongHostile(t *testing.T) {
+	const told = "receive the peer's address (127.0.0.1:"
+	srq := pingpongKindOf("srq")
+	for _, test := range []struct {
+		says    string
+		records int
+		want    []string
+	}{
+		{"", 1, []string{told, "closed the connection, and should have said there why (EOF)"}},
+		{cAddress[:30], 1, []string{told, `"0000:000011:2ab3f9:00000000000": not what a pingpong program says (unexpected EOF)`}},
+		{strings.Repeat("x", 1000), 1, []string{told, `"` + strings.Repeat("x", 52) + `": not what`}},
+		{"0000:000000" + cAddress[11:], 1, []string{told, "QPs of the peer: 0, of this end: 1"}},
+		{cAddress, srq.records, []string{told, "(EOF)"}},
+		{strings.Repeat(cAddress, srq.records), srq.records, []string{told, "QPs of the peer: 256, of this end: 1; -q must be the same"}},
+	} {
+		client, server := talks(t, t.Context())
+		if _, err := io.WriteString(client, test.says); err != nil {
+			t.Fatal(err)
+		}
+		client.Conn.(*net.TCPConn).CloseWrite()
+		got, err := server.hear(1, test.records)
+		for _, want := range test.want {
+			if got != nil || err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%.60q: %v, %v, want %s", test.says, got, err, want)
+			}
+		}
+	}
+	for says, want := range map[string]string{"": "(EOF)", "done": `"done": not what`, "gone\x00": `"gone\x00": not what`} {
+		client, server := talks(t, t.Context())
+		if _, err := io.WriteString(client, says); err != nil {
+			t.Fatal(err)
+		}
+		client.Close()
+		if err := server.awaitReady(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v", says, err)
+		}
+	}
+}
+
+// TestPingpongInterrupted: every wait for the other end is over with the context.
+func TestPingpongInterrupted(t *testing.T) {
+	for name, wait := range map[string]func(ctx context.Context, client, server *pingpongTalk) error{
+		"server hears":      func(_ context.Context, _, server *pingpongTalk) error { _, err := server.hear(1, 1); return err },
+		"server waits":      func(_ context.Context, _, server *pingpongTalk) error { return server.awaitReady() },
+		"client hears":      func(_ context.Context, client, _ *pingpongTalk) error { _, err := client.hear(1, 1); return err },
+		"nobody to talk to": func(ctx context.Context, _, _ *pingpongTalk) error { return meetNobody(t, ctx, "") },
+		"server is far away": func(ctx context.Context, _, _ *pingpongTalk) error {
+			<-ctx.Done()
+			return meetNobody(t, ctx, "192.0.2.1")
+		},
+	} {
+		ctx, cancel := context.WithCancel(t.Context())
+		client, server := talks(t, ctx)
+		time.AfterFunc(10*time.Millisecond, cancel)
+		if err := wait(ctx, client, server); !errors.Is(err, errInterrupted) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func meetNobody(t *testing.T, ctx context.Context, host string) error {
+	p := &pingpong{pingpongOptions: pingpongOptions{tcpPort: freePort(t), host: host}}
+	_, err := p.meet(ctx)
+	return err
+}
+
+// TestPingpongPortTaken: the error names the port.
+func TestPingpongPortTaken(t *testing.T) {
+	l, err := net.Listen("tcp", ":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	port := l.Addr().(*net.TCPAddr).Port
+	p := &pingpong{pingpongOptions: pingpongOptions{tcpPort: port}}
+	if _, err := p.meet(t.Context()); err == nil || !strings.Contains(err.Error(), ":"+strconv.Itoa(port)+": bind: address already in use") {
+		t.Error(err)
+	}
+}

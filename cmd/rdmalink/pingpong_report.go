@@ -1,0 +1,104 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// pingpongReport is how a run went: in C's words, or as -j prints it.
+type pingpongReport struct {
+	Kind      string          `json:"kind"`
+	Role      string          `json:"role"`
+	Device    string          `json:"device"`
+	Local     []pingpongPlace `json:"local"` // a QP each
+	Remote    []pingpongPlace `json:"remote"`
+	Size      int             `json:"size"`
+	Exchanges int             `json:"exchanges"`
+	Bytes     int64           `json:"bytes"` // there and back
+	Seconds   float64         `json:"seconds"`
+	Error     string          `json:"error,omitempty"`
+
+	pingpong *pingpong
+	began    time.Time
+}
+
+// pingpongPlace is an address for readers.
+type pingpongPlace struct {
+	LID uint16 `json:"lid"`
+	QPN uint32 `json:"qpn"`
+	PSN uint32 `json:"psn"`
+	GID string `json:"gid"`
+}
+
+func (p *pingpong) begin(e *pingpongEnd) *pingpongReport {
+	role := "client"
+	if p.host == "" {
+		role = "server"
+	}
+	return &pingpongReport{
+		Kind: p.kind.name, Role: role, Device: e.dev.Info().Name, Size: p.size, pingpong: p,
+		Local: []pingpongPlace{}, Remote: []pingpongPlace{},
+	}
+}
+
+// print writes what JSON has no place for.
+func (r *pingpongReport) print(format string, args ...any) error {
+	if r.pingpong.json {
+		return nil
+	}
+	_, err := fmt.Fprintf(r.pingpong.stdout, format, args...)
+	return err
+}
+
+func (r *pingpongReport) local(addrs []pingpongAddr) error {
+	separator := ","
+	if r.pingpong.kind.front > 0 {
+		separator = ":" // so does ibv_ud_pingpong
+	}
+	return r.addresses(&r.Local, "  local address:  ", separator, addrs)
+}
+
+func (r *pingpongReport) remote(addrs []pingpongAddr) error {
+	return r.addresses(&r.Remote, "  remote address: ", ",", addrs)
+}
+
+func (r *pingpongReport) addresses(to *[]pingpongPlace, what, separator string, addrs []pingpongAddr) error {
+	for _, a := range addrs {
+		*to = append(*to, pingpongPlace{a.lid, a.qpn, a.psn, a.gid.String()})
+		if err := r.print("%sLID 0x%04x, QPN 0x%06x, PSN 0x%06x%s GID %v\n", what, a.lid, a.qpn, a.psn, separator, a.gid); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *pingpongReport) start() { r.began = time.Now() }
+
+func (r *pingpongReport) stop(exchanges int) {
+	r.Seconds = time.Since(r.began).Seconds()
+	r.Exchanges = min(exchanges, r.pingpong.iters)
+	r.Bytes = 2 * int64(r.Size) * int64(r.Exchanges)
+}
+
+func (r *pingpongReport) times() error {
+	usec := 1e6 * r.Seconds
+	err := r.print("%d bytes in %.2f seconds = %.2f Mbit/sec\n", r.Bytes, r.Seconds, float64(r.Bytes)*8/usec)
+	return errors.Join(err, r.print("%d iters in %.2f seconds = %.2f usec/iter\n", r.Exchanges, r.Seconds, usec/float64(r.Exchanges)))
+}
+
+// finish prints the report if it was asked for, and returns the failures.
+func (r *pingpongReport) finish(err error) error {
+	if !r.pingpong.json {
+		return err
+	}
+	if err != nil {
+		r.Error = plain(err)
+	}
+	line, encodeErr := json.Marshal(r)
+	if encodeErr == nil {
+		_, encodeErr = r.pingpong.stdout.Write(append(line, '\n'))
+	}
+	return errors.Join(err, encodeErr)
+}

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// run is a whole run of either side.
+func (p *pingpong) run(ctx context.Context) (err error) {
+	e, err := p.open()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, e.Close()) }()
+	g := p.newGame(e)
+	if err := g.refill(); err != nil {
+		return err
+	}
+	report := p.begin(e)
+	err = p.course(ctx, g, report)
+	return report.finish(err)
+}
+
+// course is what happens once the objects are made.
+func (p *pingpong) course(ctx context.Context, g *pingpongGame, report *pingpongReport) error {
+	if err := p.introduce(ctx, g, report); err != nil {
+		return err
+	}
+	if p.validate && p.host != "" {
+		markPingpong(g.message())
+	}
+	report.start()
+	err := g.play(ctx)
+	report.stop(min(g.sent, g.received))
+	if err != nil {
+		return err
+	}
+	if err := report.times(); err != nil || !p.validate {
+		return err
+	}
+	return report.check(g.message())
+}
+
+// introduce has the ends meet, tell their addresses and connect their QPs. The
+// client's address comes first, so that the server can choose a GID that fits.
+// The client connects before it says that it is ready: C does so after, and a
+// client that can't then leaves its server waiting.
+func (p *pingpong) introduce(ctx context.Context, g *pingpongGame, report *pingpongReport) error {
+	t, err := p.meet(ctx)
+	if err != nil {
+		return err
+	}
+	defer t.Close()
+	server := p.host == ""
+	var remote []pingpongAddr
+	peer := t.local()
+	if server {
+		if remote, err = t.hear(p.qpCount, p.kind.records); err != nil {
+			return err
+		}
+		peer = remote[0].gid.Addr()
+	}
+	gid, err := p.sourceGID(g.pingpongEnd, t.local(), peer)
+	if err != nil {
+		return err
+	}
+	local := g.addrs(gid.GID)
+	if err := report.local(local); err != nil {
+		return err
+	}
+	if !server {
+		if err := t.tell(local, p.kind.records); err != nil {
+			return err
+		}
+		if remote, err = t.hear(p.qpCount, p.kind.records); err != nil {
+			return err
+		}
+	}
+	if err := report.remote(remote); err != nil {
+		return err
+	}
+	if err := p.connect(g.pingpongEnd, local, remote, gid.Index); err != nil {
+		return err
+	}
+	g.meetPeer(remote)
+	if !server {
+		return t.ready()
+	}
+	if err := t.tell(local, p.kind.records); err != nil {
+		return err
+	}
+	return t.awaitReady()
+}
+
+// addrs are the addresses of the QPs of this end.
+func (e *pingpongEnd) addrs(gid uverbs.GID) []pingpongAddr {
+	all := make([]pingpongAddr, len(e.qps))
+	for i, qp := range e.qps {
+		all[i] = pingpongAddr{lid: e.port.LID, qpn: qp.Num(), psn: rand.Uint32N(1 << 24), gid: gid}
+	}
+	return all
+}
