@@ -105,10 +105,14 @@ func ahHint(err error, attr *AHAttr) string {
 	switch {
 	case unreachable(err):
 		return noWayHint
+	case errors.Is(err, syscall.ENODATA):
+		return emptySlotHint
 	case !errors.Is(err, syscall.EINVAL):
 		return createHint(err)
 	case !attr.Global:
 		return "RoCE needs a Global address: DGID and SGIDIndex"
 	}
-	return "no such port, or no such GID: SGIDIndex must be a used slot of the port's GID table (Device.ChooseGID)"
+	return "no such port, or " + emptySlotHint
 }
+
+const emptySlotHint = "no such GID: SGIDIndex must be a used slot of the port's GID table (Device.ChooseGID)"

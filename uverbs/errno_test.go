@@ -34,13 +34,16 @@ func closing[T closer](v T, err error) error {
 
 func failed[T any](_ T, err error) error { return err }
 
-// verbs are all calls that reach the kernel, and what they call there.
-var verbs = []struct {
+// verb is a call that reaches the kernel, and what it calls there.
+type verb[W any] struct {
 	name  string
 	calls []string // each of which is made to fail; "MMAP+1" is the second one
 	text  string   // what the error must say
-	do    func(*world) error
-}{
+	do    func(W) error
+}
+
+// verbs are the calls that all devices have.
+var verbs = []verb[*world]{
 	{"AllocPD", []string{"ALLOC_PD"}, "create PD on siw0", func(w *world) error { return closing(w.dev.AllocPD()) }},
 	{"AllocMR", []string{"REG_MR"}, "create MR on siw0", func(w *world) error { return closing(w.pd.AllocMR(100, 0, nil)) }},
 	{"RegMR", []string{"REG_MR"}, "create MR on siw0", func(w *world) error { return closing(w.pd.RegMR(make([]byte, 100), 0)) }},
@@ -91,24 +94,27 @@ var verbs = []struct {
 
 // TestEveryErrno has every kernel call of every verb fail with every errno: the
 // error says so, nothing leaks, nothing breaks, and the verb works afterwards.
-func TestEveryErrno(t *testing.T) {
+func TestEveryErrno(t *testing.T) { everyErrno(t, "siw0", newWorld, verbs) }
+
+func everyErrno[W interface{ kernel() *fakeverbs.Kernel }](t *testing.T, device string, newWorld func(testing.TB) W, verbs []verb[W]) {
 	for _, v := range verbs {
 		for _, call := range v.calls {
 			for _, errno := range errnos {
 				t.Run(fmt.Sprintf("%s/%s/%d", v.name, call, int(errno)), func(t *testing.T) {
 					w := newWorld(t)
-					alive, live := w.k.Alive(), mmap.Live()
+					k := w.kernel()
+					alive, live := k.Alive(), mmap.Live()
 					name, second := strings.CutSuffix(call, "+1")
-					w.k.Fail(name, map[bool]int{true: 1}[second], errno)
+					k.Fail(name, map[bool]int{true: 1}[second], errno)
 					err := v.do(w)
-					if !errors.Is(err, errno) || !strings.HasPrefix(fmt.Sprint(err), "uverbs: "+v.text) || !strings.Contains(fmt.Sprint(err), " on siw0: ") {
+					if !errors.Is(err, errno) || !strings.HasPrefix(fmt.Sprint(err), "uverbs: "+v.text) || !strings.Contains(fmt.Sprint(err), " on "+device+": ") {
 						t.Errorf("error is %q", err)
 					}
 					if errors.Is(err, uverbs.ErrNotSupported) != notSupported(errno) {
 						t.Errorf("not supported: %v", err)
 					}
-					if strings.HasPrefix(v.text, "create") && (!slices.Equal(w.k.Alive(), alive) || mmap.Live() != live) {
-						t.Errorf("%q and %d regions, before %q and %d", w.k.Alive(), mmap.Live(), alive, live)
+					if strings.HasPrefix(v.text, "create") && (!slices.Equal(k.Alive(), alive) || mmap.Live() != live) {
+						t.Errorf("%q and %d regions, before %q and %d", k.Alive(), mmap.Live(), alive, live)
 					}
 					if err := v.do(w); err != nil {
 						t.Errorf("after the failure: %v", err)
@@ -119,21 +125,29 @@ func TestEveryErrno(t *testing.T) {
 	}
 }
 
-// TestOpenEveryErrno does the same with the three steps of opening a device.
+// TestOpenEveryErrno does the same with the steps of opening a device.
 func TestOpenEveryErrno(t *testing.T) {
-	for _, call := range []string{"GET_CONTEXT", "ASYNC_EVENT_ALLOC", "EVENTS"} {
-		for _, errno := range errnos {
-			k := fakeverbs.New(uint32(uverbs.DriverSIW))
-			k.Fail(call, 0, errno)
-			_, err := uverbs.NewDevice(siw0, k)
-			if !errors.Is(err, errno) || !strings.Contains(err.Error(), "device on siw0: ") {
-				t.Errorf("%s: %v", call, err)
-			}
-			if errors.Is(err, uverbs.ErrNotSupported) != notSupported(errno) {
-				t.Errorf("%s: not supported: %v", call, err)
-			}
-			if leaks := k.Leaks(); len(leaks) > 0 {
-				t.Errorf("%s: %v leaves %q", call, errno, leaks)
+	for _, c := range []struct {
+		info  uverbs.DeviceInfo
+		calls []string
+	}{
+		{siw0, []string{"GET_CONTEXT", "ASYNC_EVENT_ALLOC", "EVENTS"}},
+		{rxe0, []string{"GET_CONTEXT", "QUERY_DEVICE", "ASYNC_EVENT_ALLOC", "EVENTS"}},
+	} {
+		for _, call := range c.calls {
+			for _, errno := range errnos {
+				k := fakeverbs.New(uint32(c.info.Driver))
+				k.Fail(call, 0, errno)
+				_, err := uverbs.NewDevice(c.info, k)
+				if !errors.Is(err, errno) || !strings.Contains(fmt.Sprint(err), "device on "+c.info.Name+": ") {
+					t.Errorf("%s: %v", call, err)
+				}
+				if errors.Is(err, uverbs.ErrNotSupported) != notSupported(errno) {
+					t.Errorf("%s: not supported: %v", call, err)
+				}
+				if leaks := k.Leaks(); len(leaks) > 0 {
+					t.Errorf("%s: %v leaves %q", call, errno, leaks)
+				}
 			}
 		}
 	}

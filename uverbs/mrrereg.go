@@ -51,15 +51,18 @@ func (mr *MR) rereg(in *abi.IbUverbsReregMr) error {
 	r := writeCommand(mr.pd.dev, abi.IB_USER_VERBS_CMD_REREG_MR, in)
 	ioctl.Out(r, abi.UVERBS_ATTR_CORE_OUT, &resp)
 	if err := r.Do(mr.pd.dev.file); err != nil {
-		return mr.fail("change", err, reregHint(err, Access(in.AccessFlags)))
+		return mr.fail("change", err, reregHint(err, in))
 	}
 	mr.lkey, mr.rkey = resp.Lkey, resp.Rkey
 	return nil
 }
 
-func reregHint(err error, access Access) string {
-	if errors.Is(err, syscall.EINVAL) {
-		return accessHint(access)
+func reregHint(err error, in *abi.IbUverbsReregMr) string {
+	switch {
+	case !errors.Is(err, syscall.EINVAL):
+		return ""
+	case in.Flags == 0:
+		return "neither PD nor Access is to change"
 	}
-	return ""
+	return accessHint(Access(in.AccessFlags))
 }

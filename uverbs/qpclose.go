@@ -1,16 +1,24 @@
 package uverbs
 
 import (
+	"errors"
+	"syscall"
+
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/ioctl"
 )
 
-// Close destroys the QP. Completions that it left on its CQs may still be
-// polled.
+// Close destroys the QP, which must have left its multicast groups. Completions
+// that it left on its CQs may still be polled.
 //
 // C: ibv_destroy_qp
 func (qp *QP) Close() error {
-	return qp.close(qp.destroy, qp.release)
+	err := qp.close(qp.destroy, qp.release)
+	var e *Error
+	if qp.typ == QPTypeUD && errors.Is(err, syscall.EBUSY) && errors.As(err, &e) {
+		e.Hint = "it is attached to a multicast group: DetachMcast first"
+	}
+	return err
 }
 
 func (qp *QP) destroy() error {

@@ -7,13 +7,17 @@ import (
 	"github.com/goverbs/goverbs/internal/fakeverbs"
 	"github.com/goverbs/goverbs/mmap"
 	"github.com/goverbs/goverbs/netlinkrdma"
+	_ "github.com/goverbs/goverbs/provider/rxe"
 	_ "github.com/goverbs/goverbs/provider/siw"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-var siw0 = uverbs.DeviceInfo{Name: "siw0", Index: 3, Driver: uverbs.DriverSIW, ABI: 1, NodeType: netlinkrdma.NodeRNIC, Ports: 1}
+var (
+	siw0 = uverbs.DeviceInfo{Name: "siw0", Index: 3, Driver: uverbs.DriverSIW, ABI: 1, NodeType: netlinkrdma.NodeRNIC, Ports: 1}
+	rxe0 = uverbs.DeviceInfo{Name: "rxe0", Index: 4, Driver: uverbs.DriverRXE, ABI: 2, NodeType: netlinkrdma.NodeCA, Ports: 1}
+)
 
-// world is a device with one of everything.
+// world is a device with one of everything that all devices have.
 type world struct {
 	k       *fakeverbs.Kernel
 	dev     *uverbs.Device
@@ -49,12 +53,14 @@ func noLeaks(t testing.TB, k *fakeverbs.Kernel) {
 	})
 }
 
-// openSIW opens a device that is closed at the test's end, and checked for leaks.
-func openSIW(t testing.TB) (*fakeverbs.Kernel, *uverbs.Device) {
+func openSIW(t testing.TB) (*fakeverbs.Kernel, *uverbs.Device) { return open(t, siw0) }
+
+// open opens a device that is closed at the test's end, and checked for leaks.
+func open(t testing.TB, info uverbs.DeviceInfo) (*fakeverbs.Kernel, *uverbs.Device) {
 	t.Helper()
-	k := fakeverbs.New(uint32(uverbs.DriverSIW))
+	k := fakeverbs.New(uint32(info.Driver))
 	noLeaks(t, k)
-	dev := must[*uverbs.Device](t)(uverbs.NewDevice(siw0, k))
+	dev := must[*uverbs.Device](t)(uverbs.NewDevice(info, k))
 	t.Cleanup(func() {
 		if err := dev.Close(); err != nil && !errors.Is(err, uverbs.ErrClosed) {
 			t.Error(err)
@@ -63,9 +69,12 @@ func openSIW(t testing.TB) (*fakeverbs.Kernel, *uverbs.Device) {
 	return k, dev
 }
 
-func newWorld(t testing.TB) *world {
+// newWorld is one of siw, newRoCE one of rxe.
+func newWorld(t testing.TB) *world { return worldOn(t, siw0) }
+
+func worldOn(t testing.TB, info uverbs.DeviceInfo) *world {
 	t.Helper()
-	k, dev := openSIW(t)
+	k, dev := open(t, info)
 	w := &world{k: k, dev: dev}
 	w.pd = must[*uverbs.PD](t)(dev.AllocPD())
 	w.mr = must[*uverbs.MR](t)(w.pd.AllocMR(4096, uverbs.AccessLocalWrite, nil))
@@ -85,9 +94,14 @@ func (w *world) qpOptions() *uverbs.QPOptions {
 func (w *world) kqp() *fakeverbs.QP { return w.k.QueuePairs()[0] }
 func (w *world) kcq() *fakeverbs.CQ { return w.k.CQs()[0] }
 
+func (w *world) kernel() *fakeverbs.Kernel { return w.k }
+
 // close closes everything, children first, except what the test closed.
-func (w *world) close(t testing.TB) {
-	for _, c := range []interface{ Close() error }{w.qp, w.srq, w.cq, w.channel, w.mr, w.pd} {
+func (w *world) close(t testing.TB) { closeAll(t, w.qp, w.srq, w.cq, w.channel, w.mr, w.pd) }
+
+func closeAll(t testing.TB, all ...closer) {
+	t.Helper()
+	for _, c := range all {
 		if err := c.Close(); err != nil && !errors.Is(err, uverbs.ErrClosed) {
 			t.Error(err)
 		}

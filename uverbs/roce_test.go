@@ -1,0 +1,63 @@
+package uverbs_test
+
+import (
+	"testing"
+
+	"github.com/goverbs/goverbs/internal/fakeverbs"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// roce is a world of rxe, with what RoCE has besides.
+type roce struct {
+	*world
+	other *uverbs.PD
+	mw    *uverbs.MW
+	ah    *uverbs.AH
+	ud    *uverbs.QP
+}
+
+var (
+	group   = uverbs.GID{0xff, 0x0e, 15: 1}
+	address = &uverbs.AHAttr{DGID: fakeverbs.IPv4GID, SGIDIndex: 1, HopLimit: 64, Global: true, Port: 1}
+)
+
+func newRoCE(t testing.TB) *roce {
+	t.Helper()
+	w := &roce{world: worldOn(t, rxe0)}
+	w.other = must[*uverbs.PD](t)(w.dev.AllocPD())
+	w.mw = must[*uverbs.MW](t)(w.pd.AllocMW(uverbs.MWType1))
+	w.ah = must[*uverbs.AH](t)(w.pd.CreateAH(address))
+	opts := w.qpOptions()
+	opts.Type = uverbs.QPTypeUD
+	w.ud = must[*uverbs.QP](t)(w.pd.CreateQP(opts))
+	t.Cleanup(func() { w.closeRoCE(t) })
+	return w
+}
+
+func (w *roce) closeRoCE(t testing.TB) { closeAll(t, w.ud, w.ah, w.mw, w.mr, w.other) }
+
+// connected is a world whose QPs are in RTS.
+func connected(t testing.TB) *roce {
+	t.Helper()
+	w := newRoCE(t)
+	for _, qp := range []*uverbs.QP{w.qp, w.ud} {
+		attr := &uverbs.QPAttr{DestQPN: qp.Num(), AH: *address, QKey: 1, Access: uverbs.AccessRemoteWrite}
+		if err := qp.Init(attr); err != nil {
+			t.Fatal(err)
+		}
+		if err := qp.Connect(attr); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return w
+}
+
+// kud is the kernel's side of ud.
+func (w *roce) kud() *fakeverbs.QP { return w.k.QueuePairs()[1] }
+
+var send = []uverbs.SendWR{{WRID: 7, Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled}}
+
+// datagram is a send of ud's.
+func (w *roce) datagram() []uverbs.SendWR {
+	return []uverbs.SendWR{{WRID: 8, Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled, AH: w.ah, RemoteQPN: 9, RemoteQKey: 10}}
+}

@@ -1,0 +1,115 @@
+package uverbs_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/goverbs/goverbs/internal/fakeverbs"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// roceVerbs are the calls of a device with RoCE, as far as they are not carried
+// out as on others.
+var roceVerbs = []verb[*roce]{
+	{"CreateAH", []string{"CREATE_AH"}, "create AH on rxe0", func(w *roce) error { return closing(w.pd.CreateAH(address)) }},
+	{"AH.Close", []string{"AH_DESTROY"}, "close AH ", func(w *roce) error { return w.ah.Close() }},
+	{"AllocMW", []string{"ALLOC_MW"}, "create MW on rxe0", func(w *roce) error { return closing(w.pd.AllocMW(uverbs.MWType2)) }},
+	{"MW.Close", []string{"MW_DESTROY"}, "close MW ", func(w *roce) error { return w.mw.Close() }},
+	{"CreateCQ", []string{"CQ_CREATE", "MMAP"}, "create CQ on rxe0", func(w *roce) error { return closing(w.dev.CreateCQ(1, nil)) }},
+	{"CreateSRQ", []string{"SRQ_CREATE", "MMAP"}, "create SRQ on rxe0", func(w *roce) error {
+		return closing(w.pd.CreateSRQ(&uverbs.SRQOptions{MaxWR: 1, MaxSGE: 1}))
+	}},
+	{"CreateQP", []string{"QP_CREATE", "MMAP", "MMAP+1"}, "create QP on rxe0", func(w *roce) error {
+		return closing(w.pd.CreateQP(w.qpOptions()))
+	}},
+	{"CQ.Resize", []string{"RESIZE_CQ"}, "resize CQ ", func(w *roce) error { return w.cq.Resize(100) }},
+	{"CQ.Arm", []string{"REQ_NOTIFY_CQ"}, "arm CQ ", func(w *roce) error { return w.cq.Arm(false) }},
+	{"CQ.Arm solicited", []string{"REQ_NOTIFY_CQ"}, "arm CQ ", func(w *roce) error { return w.cq.Arm(true) }},
+	{"SRQ.Resize", []string{"MODIFY_SRQ"}, "resize SRQ ", func(w *roce) error { return w.srq.Resize(100) }},
+	{"SRQ.SetLimit", []string{"MODIFY_SRQ"}, "set the limit of SRQ ", func(w *roce) error { return w.srq.SetLimit(1) }},
+	{"AttachMcast", []string{"ATTACH_MCAST"}, "attach to multicast group ff0e::1 QP 18 on rxe0", func(w *roce) error {
+		if err := w.ud.AttachMcast(group, 0); err != nil {
+			return err
+		}
+		return w.ud.DetachMcast(group, 0)
+	}},
+	{"DetachMcast", []string{"DETACH_MCAST"}, "detach from multicast group ff0e::1 QP 18 on rxe0", func(w *roce) error {
+		return errors.Join(w.ud.AttachMcast(group, 0), w.ud.DetachMcast(group, 0))
+	}},
+	{"MR.Rereg access", []string{"REREG_MR"}, "change MR ", func(w *roce) error {
+		access := uverbs.AccessLocalWrite
+		return w.mr.Rereg(uverbs.ReregOptions{Access: &access})
+	}},
+	{"MR.Rereg PD", []string{"REREG_MR"}, "change MR ", func(w *roce) error { return w.mr.Rereg(uverbs.ReregOptions{PD: w.other}) }},
+	{"QP.Init", []string{"MODIFY_QP"}, "modify QP 17 on rxe0", func(w *roce) error { return w.qp.Init(nil) }},
+}
+
+func TestRoCEEveryErrno(t *testing.T) { everyErrno(t, "rxe0", newRoCE, roceVerbs) }
+
+// TestConnectedEveryErrno does it with what needs a QP in RTS.
+func TestConnectedEveryErrno(t *testing.T) {
+	everyErrno(t, "rxe0", connected, []verb[*roce]{
+		{"PostSend", []string{"POST_SEND"}, "post a send to QP 17 on rxe0", func(w *roce) error { return failed(w.qp.PostSend(send)) }},
+		{"PostSend UD", []string{"POST_SEND"}, "post a send to QP 18 on rxe0", func(w *roce) error { return failed(w.ud.PostSend(w.datagram())) }},
+	})
+}
+
+// TestLacking asks siw for what only RoCE has. Nothing changes.
+func TestLacking(t *testing.T) {
+	w := newWorld(t)
+	access := uverbs.AccessLocalWrite
+	alive, calls := w.k.Alive(), w.k.Calls("MODIFY_SRQ")
+	for name, err := range map[string]error{
+		"CreateAH": failed(w.pd.CreateAH(address)), "AllocMW": failed(w.pd.AllocMW(uverbs.MWType1)), "CQ.Resize": w.cq.Resize(100),
+		"SRQ.Resize": w.srq.Resize(100), "AttachMcast": w.qp.AttachMcast(group, 0), "DetachMcast": w.qp.DetachMcast(group, 0),
+		"Rereg": w.mr.Rereg(uverbs.ReregOptions{Access: &access}),
+	} {
+		if !errors.Is(err, uverbs.ErrNotSupported) || !strings.Contains(err.Error(), " on siw0: ") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if !slices.Equal(w.k.Alive(), alive) || w.k.Calls("MODIFY_SRQ") != calls || w.cq.Cap() != 16 || w.srq.MaxWR() != 4 {
+		t.Errorf("%q, before %q; CQ of %d, SRQ of %d", w.k.Alive(), alive, w.cq.Cap(), w.srq.MaxWR())
+	}
+}
+
+// TestRoCEHints has the kernel refuse what is wrong with a request.
+func TestRoCEHints(t *testing.T) {
+	w := newRoCE(t)
+	with := func(change func(*uverbs.AHAttr)) *uverbs.AHAttr {
+		a := *address
+		change(&a)
+		return &a
+	}
+	writable := uverbs.AccessRemoteWrite
+	for _, c := range []struct {
+		err   error
+		errno syscall.Errno
+		hint  string
+	}{
+		{failed(w.pd.CreateAH(nil)), syscall.EINVAL, "no address"},
+		{failed(w.pd.CreateAH(with(func(a *uverbs.AHAttr) { a.Global = false }))), syscall.EINVAL, "RoCE needs a Global address"},
+		{failed(w.pd.CreateAH(with(func(a *uverbs.AHAttr) { a.Port = 2 }))), syscall.EINVAL, "no such port"},
+		{failed(w.pd.CreateAH(with(func(a *uverbs.AHAttr) { a.SGIDIndex = 5 }))), syscall.ENODATA, "SGIDIndex must be a used slot"},
+		{w.qp.Modify(&uverbs.QPAttr{AH: uverbs.AHAttr{Global: true, SGIDIndex: 5, Port: 1}}, uverbs.QPAttrAV), syscall.ENODATA, "SGIDIndex must be a used slot"},
+		{failed(w.pd.AllocMW(3)), syscall.EINVAL, ""},
+		{w.qp.AttachMcast(group, 0), syscall.EINVAL, "only UD QPs take part in multicast"},
+		{w.ud.AttachMcast(fakeverbs.IPv4GID, 0), syscall.EINVAL, "a multicast GID begins with ff"},
+		{w.ud.DetachMcast(group, 0), syscall.EINVAL, ""},
+		{w.cq.Resize(1 << 20), syscall.EINVAL, "1048576 is more than the device allows"},
+		{w.srq.SetLimit(1000), syscall.EINVAL, ""},
+		{w.srq.Resize(1 << 21), syscall.EINVAL, ""},
+		{w.mr.Rereg(uverbs.ReregOptions{Access: &writable}), syscall.EINVAL, "need AccessLocalWrite too"},
+		{w.mr.Rereg(uverbs.ReregOptions{}), syscall.EINVAL, "neither PD nor Access"},
+	} {
+		if !errors.Is(c.err, c.errno) || !strings.Contains(c.err.Error(), c.hint) {
+			t.Errorf("%v, want %v: %q", c.err, c.errno, c.hint)
+		}
+	}
+	if n := len(w.k.AddressHandles()) + len(w.k.MWs()); n != 2 {
+		t.Errorf("%q", w.k.Alive())
+	}
+}
