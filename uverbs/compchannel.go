@@ -4,31 +4,36 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/ioctl"
 )
 
 // CompChannel is where the events of CQs arrive. Any number of CQs may share
-// one; waiting for them ([CQ.Wait]) takes no goroutine of the channel's own:
-// one waiter reads for all.
+// one; waiting for them ([CQ.Wait], [CompChannel.Get]) takes no goroutine of the
+// channel's own: one waiter reads for all.
 //
 // C: struct ibv_comp_channel
 type CompChannel struct {
 	node
-	dev    *Device
-	fd     int32
-	reader *eventReader
-	mu     sync.Mutex
-	cqs    map[uint64]*CQ // by cookie
+	dev     *Device
+	fd      int32
+	reader  *eventReader
+	getters atomic.Int32
+	some    chan struct{}  // holds a token when CQs were noted
+	mu      sync.Mutex     // guards what follows, and the noted of CQs
+	cqs     map[uint64]*CQ // by cookie
+	noted   []*CQ          // that had an event, each once
 }
 
 // CreateCompChannel makes a completion channel.
 //
 // C: ibv_create_comp_channel
 func (d *Device) CreateCompChannel() (*CompChannel, error) {
-	ch := &CompChannel{dev: d, cqs: make(map[uint64]*CQ)}
+	ch := &CompChannel{dev: d, cqs: make(map[uint64]*CQ), some: make(chan struct{}, 1)}
 	if err := ch.attach("completion channel", &d.node); err != nil {
 		return nil, err
 	}
@@ -73,6 +78,9 @@ func (ch *CompChannel) remove(cq *CQ) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
 	delete(ch.cqs, cq.cookie)
+	if cq.noted {
+		ch.forget(slices.Index(ch.noted, cq))
+	}
 }
 
 // wait returns when cq had an event or was closed, or ctx is done. Waiters of

@@ -24,6 +24,7 @@ type CQ struct {
 	waiters atomic.Int32
 	event   chan struct{} // holds a token after an event
 	gone    chan struct{} // closed with the CQ
+	noted   bool          // among the channel's noted; guarded by its lock
 
 	mu     sync.Mutex // guards what follows
 	cqe    int
@@ -172,11 +173,24 @@ func (cq *CQ) signal() {
 	case cq.event <- struct{}{}:
 	default:
 	}
+	if cq.channel != nil {
+		cq.channel.note(cq)
+	}
+}
+
+func (cq *CQ) takeEvent() bool {
+	select {
+	case <-cq.event:
+		return true
+	default:
+		return false
+	}
 }
 
 // Arm asks for an event at the next completion, or with solicitedOnly at the
 // next solicited or failed one. Completions that are there already raise none:
-// poll once more after arming. [CQ.Wait] does all that.
+// poll once more after arming. [CQ.Wait] does all that but for solicitedOnly, for
+// which there is [CompChannel.Get].
 //
 // C: ibv_req_notify_cq
 func (cq *CQ) Arm(solicitedOnly bool) error {
@@ -223,5 +237,7 @@ func (cq *CQ) Wait(ctx context.Context, wcs []WC) (int, error) {
 func (cq *CQ) leave() {
 	if cq.waiters.Add(-1) > 0 {
 		cq.wake()
+	} else if cq.channel != nil && len(cq.event) > 0 {
+		cq.channel.renote(cq)
 	}
 }

@@ -32,7 +32,10 @@ func (r *eventReader) read(ctx context.Context, buf []byte) (kicked bool, err er
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		// A kick that comes between here and the reset is lost, so the caller
 		// looks at what it could have been about only after this returned.
-		return true, r.file.SetReadDeadline(time.Time{})
+		if r.file.SetReadDeadline(time.Time{}) != nil {
+			return false, ErrClosed // nothing else stops it
+		}
+		return true, nil
 	case errors.Is(err, os.ErrClosed):
 		return false, ErrClosed
 	case err != nil:
