@@ -101,7 +101,8 @@ type rxeSetup struct {
 	access uverbs.Access // to its memory; zero: all there is
 	size   int           // of its memory; zero: memorySize
 	srq    *uverbs.SRQ
-	all    bool // signal all sends
+	all    bool           // signal all sends
+	peer   *uverbs.Access // what the QP lets the peer do; nil: all there is
 }
 
 // rxeEnd is a QP with CQs, memory and, when it is connected, a peer.
@@ -111,6 +112,7 @@ type rxeEnd struct {
 	qp             *uverbs.QP
 	sendCQ, recvCQ *uverbs.CQ
 	mr             *uverbs.MR
+	access         uverbs.Access // of the peer
 	peer           *rxeEnd
 	ah             *uverbs.AH // UD: the way to the peer
 }
@@ -120,7 +122,10 @@ const rxeQKey = 0x1234
 // end makes an end in RESET.
 func (d *rxeDevice) end(t *testing.T, typ uverbs.QPType, s rxeSetup) *rxeEnd {
 	t.Helper()
-	e := &rxeEnd{t: t, dev: d}
+	e := &rxeEnd{t: t, dev: d, access: d.access() &^ uverbs.AccessMWBind}
+	if s.peer != nil {
+		e.access = *s.peer
+	}
 	e.sendCQ, e.recvCQ = d.cq(t, 128), d.cq(t, 128)
 	if s.access == 0 {
 		s.access = d.access()
@@ -174,7 +179,7 @@ func (e *rxeEnd) modify(attr uverbs.QPAttr, mask uverbs.QPAttrMask) {
 
 func (e *rxeEnd) toInit() {
 	e.t.Helper()
-	attr := uverbs.QPAttr{State: uverbs.QPStateInit, Port: 1, QKey: rxeQKey, Access: e.dev.access() &^ uverbs.AccessMWBind}
+	attr := uverbs.QPAttr{State: uverbs.QPStateInit, Port: 1, QKey: rxeQKey, Access: e.access}
 	mask := uverbs.QPAttrPKeyIndex | uverbs.QPAttrPort | uverbs.QPAttrAccess
 	if e.qp.Type() == uverbs.QPTypeUD {
 		mask = uverbs.QPAttrPKeyIndex | uverbs.QPAttrPort | uverbs.QPAttrQKey

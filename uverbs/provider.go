@@ -46,7 +46,7 @@ type CQRing interface {
 }
 
 // QPRing is the user-space half of a QP. The QP serialises PostSend, serialises
-// PostRecv, and calls Fail with both held off.
+// PostRecv, and calls Fail and Reset with both held off.
 type QPRing interface {
 	PostSend(wrs []SendWR) (int, error)
 	PostRecv(wrs []RecvWR) (int, error)
@@ -55,6 +55,9 @@ type QPRing interface {
 	// requests of such a QP uncompleted has them completed. False says that the QP
 	// lives, and wants to be told again.
 	Fail() bool
+	// Reset has the kernel put the QP into RESET, by calling move, and does what
+	// the queues need for another life.
+	Reset(move func() error) error
 }
 
 // SRQRing is the user-space half of an SRQ. The SRQ serialises the calls.

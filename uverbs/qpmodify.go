@@ -40,7 +40,7 @@ func (qp *QP) issueReset(a *QPAttr, mask QPAttrMask) error {
 	defer qp.sq.Unlock()
 	qp.rq.Lock()
 	defer qp.rq.Unlock()
-	if err := qp.issueModify(a, mask); err != nil {
+	if err := qp.ring.Reset(func() error { return qp.issueModify(a, mask) }); err != nil {
 		return err
 	}
 	qp.state.Store(uint32(QPStateReset))

@@ -41,3 +41,13 @@ func (q *qp) flushRecvs() {
 		_ = q.request.MoveToError() // fails only when the QP is past caring
 	}
 }
+
+// Reset moves twice. Since Linux 6.2 the kernel notes where the send queue begins
+// before it empties the queue: what was on it would be sent, as the zeroes it has
+// become, by the QP's next life. The second time there is nothing on it.
+func (q *qp) Reset(move func() error) error {
+	if err := move(); err != nil {
+		return err
+	}
+	return move()
+}

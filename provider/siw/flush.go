@@ -24,6 +24,9 @@ func (q *qp) Fail() bool {
 	return true
 }
 
+// Reset leaves a QP that failed as it is: siw lets none live again.
+func (q *qp) Reset(move func() error) error { return move() }
+
 func (q *qp) flushSends(wrs []uverbs.SendWR) (int, error) {
 	for i := range wrs {
 		op, err := q.check(&wrs[i])
