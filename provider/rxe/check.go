@@ -25,8 +25,6 @@ func (q *qp) check(wr *uverbs.SendWR) (o opcode, length uint32, err error) {
 		err = q.checkDatagram(wr, length)
 	case o.has&withAtomic != 0 && length != atomicSize:
 		err = fmt.Errorf("%w: the result of %v takes %d bytes, SGL names %d", uverbs.ErrInvalidWR, wr.Opcode, atomicSize, length)
-	case o.has&withAtomic != 0 || wr.Opcode == uverbs.OpAtomicWrite:
-		err = checkAligned(wr)
 	case o.has&withBind != 0:
 		err = checkBind(wr.Bind)
 	case o.has&withFlush != 0:
@@ -74,13 +72,6 @@ func (q *qp) checkDatagram(wr *uverbs.SendWR, length uint32) error {
 		return fmt.Errorf("%w: the AH is closed", uverbs.ErrInvalidWR)
 	case length > maxDatagram:
 		return fmt.Errorf("%w: %d bytes on a UD QP, no port's MTU is above %d", uverbs.ErrInvalidWR, length, maxDatagram)
-	}
-	return nil
-}
-
-func checkAligned(wr *uverbs.SendWR) error {
-	if wr.RemoteAddr%atomicSize != 0 {
-		return fmt.Errorf("%w: %v at %#x, which is no multiple of %d", uverbs.ErrInvalidWR, wr.Opcode, wr.RemoteAddr, atomicSize)
 	}
 	return nil
 }
