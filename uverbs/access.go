@@ -18,9 +18,11 @@ const (
 	AccessMWBind = Access(abi.IB_UVERBS_ACCESS_MW_BIND)
 	// AccessZeroBased has peers count addresses from the start of the region or window.
 	AccessZeroBased = Access(abi.IB_UVERBS_ACCESS_ZERO_BASED)
-	// AccessOnDemand does not pin the region: the device faults pages in.
+	// AccessOnDemand does not pin the region: the device faults pages in, see
+	// [PD.RegMR]. DeviceAttr.ODP tells where it works.
 	AccessOnDemand = Access(abi.IB_UVERBS_ACCESS_ON_DEMAND)
-	// AccessHugeTLB says that the region is of huge pages.
+	// AccessHugeTLB tells a driver that asks for it that the region is of huge
+	// pages; most want it left out.
 	AccessHugeTLB = Access(abi.IB_UVERBS_ACCESS_HUGETLB)
 	// AccessFlushGlobal and AccessFlushPersistent allow OpFlush of that type.
 	AccessFlushGlobal     = Access(abi.IB_UVERBS_ACCESS_FLUSH_GLOBAL)
@@ -30,15 +32,18 @@ const (
 	AccessRelaxedOrdering = Access(abi.IB_UVERBS_ACCESS_RELAXED_ORDERING)
 )
 
-// accessHint tells why the kernel might refuse these flags.
+var accessNames = map[int]string{
+	0: "LocalWrite", 1: "RemoteWrite", 2: "RemoteRead", 3: "RemoteAtomic", 4: "MWBind", 5: "ZeroBased", 6: "OnDemand",
+	7: "HugeTLB", 8: "FlushGlobal", 9: "FlushPersistent", 20: "RelaxedOrdering",
+}
+
+// String names the bits; one without a name prints as a number.
+func (a Access) String() string { return bitNames(uint64(a), accessNames) }
+
+// accessHint tells which flags are missing.
 func accessHint(access Access) string {
-	switch {
-	case access&(AccessRemoteWrite|AccessRemoteAtomic) != 0 && access&AccessLocalWrite == 0:
+	if access&(AccessRemoteWrite|AccessRemoteAtomic) != 0 && access&AccessLocalWrite == 0 {
 		return "remote write and remote atomic need AccessLocalWrite too"
-	case access&AccessOnDemand != 0:
-		return "the device has no on-demand paging, or not for such a region (DeviceAttr.ODP)"
-	case access&(AccessFlushGlobal|AccessFlushPersistent) != 0:
-		return "the device has no such flush (DeviceAttr.CapFlags)"
 	}
 	return ""
 }

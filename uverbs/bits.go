@@ -9,6 +9,9 @@ import (
 // bitNames prints a set of bits, of which names tells those that have one by
 // their position.
 func bitNames(v uint64, names map[int]string) string {
+	if v == 0 {
+		return "0"
+	}
 	var parts []string
 	var rest uint64
 	for v != 0 {
@@ -20,7 +23,7 @@ func bitNames(v uint64, names map[int]string) string {
 		}
 		rest |= 1 << bit
 	}
-	if rest != 0 || len(parts) == 0 {
+	if rest != 0 {
 		parts = append(parts, fmt.Sprintf("%#x", rest))
 	}
 	return strings.Join(parts, "|")

@@ -52,6 +52,14 @@ func (pd *PD) AllocMR(size int, access Access, opts *MROptions) (*MR, error) {
 // which stays pinned until the region is closed. The memory must not be empty.
 // A caller's mapping must outlive the region.
 //
+// With AccessOnDemand the pages are not pinned: they count against no limit, may
+// be swapped out, and cost a page fault each when the device first touches them
+// ([PD.AdviseMR] spares it that). Memory that the caller unmaps under such a region
+// is a protection error, where a pinned one goes on with the old pages. A Go slice
+// is kept alive and in place as it is without; but it shares its pages with other
+// objects, and whatever the runtime and the kernel do to those pages makes the
+// device fault again. AllocMR's pages are the region's own.
+//
 // C: ibv_reg_mr
 func (pd *PD) RegMR(b []byte, access Access) (*MR, error) {
 	if len(b) == 0 {
@@ -73,7 +81,11 @@ func (mr *MR) register(access Access) error {
 	err := mr.create(access)
 	if err != nil {
 		mr.detach()
-		return mr.fail("create", err, mrHint(err, access, len(mr.data)))
+		hint := mrHint(err, access, len(mr.data))
+		if hint == "" {
+			hint, err = pd.dev.lack(err, access)
+		}
+		return mr.fail("create", err, hint)
 	}
 	mr.rename(fmt.Sprintf("MR %d", mr.handle))
 	return nil

@@ -51,7 +51,11 @@ func (mr *MR) rereg(in *abi.IbUverbsReregMr) error {
 	r := writeCommand(mr.pd.dev, abi.IB_USER_VERBS_CMD_REREG_MR, in)
 	ioctl.Out(r, abi.UVERBS_ATTR_CORE_OUT, &resp)
 	if err := r.Do(mr.pd.dev.file); err != nil {
-		return mr.fail("change", err, reregHint(err, in))
+		hint := reregHint(err, in)
+		if hint == "" {
+			hint, err = mr.pd.dev.lack(err, Access(in.AccessFlags))
+		}
+		return mr.fail("change", err, hint)
 	}
 	mr.lkey, mr.rkey = resp.Lkey, resp.Rkey
 	return nil
