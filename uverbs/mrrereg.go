@@ -21,7 +21,7 @@ type ReregOptions struct {
 //
 // C: ibv_rereg_mr with IBV_REREG_MR_CHANGE_PD and IBV_REREG_MR_CHANGE_ACCESS
 func (mr *MR) Rereg(opts ReregOptions) error {
-	return mr.using("change", func() error {
+	return mr.alone("change", func() error {
 		in := &abi.IbUverbsReregMr{MrHandle: mr.handle}
 		if opts.Access != nil {
 			in.Flags, in.AccessFlags = in.Flags|reregAccess, uint32(*opts.Access)

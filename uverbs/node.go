@@ -17,7 +17,8 @@ type node struct {
 	state   nodeState
 
 	// life is held for reading by calls that name the object to the kernel, and
-	// for writing by Close, after which the number may be another object's.
+	// for writing by those that change what it is, above all by Close, after which
+	// the number may be another object's.
 	life sync.RWMutex
 }
 
@@ -116,6 +117,17 @@ func (n *node) beginClose() error {
 func (n *node) using(op string, f func() error) error {
 	n.life.RLock()
 	defer n.life.RUnlock()
+	return n.whileOpen(op, f)
+}
+
+// alone is using with every other call held off, for what changes the object.
+func (n *node) alone(op string, f func() error) error {
+	n.life.Lock()
+	defer n.life.Unlock()
+	return n.whileOpen(op, f)
+}
+
+func (n *node) whileOpen(op string, f func() error) error {
 	n.graph.Lock()
 	closed := n.state == nodeClosed
 	n.graph.Unlock()

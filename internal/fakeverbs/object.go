@@ -1,6 +1,10 @@
 package fakeverbs
 
-import "syscall"
+import (
+	"maps"
+	"slices"
+	"syscall"
+)
 
 // object is what a handle stands for.
 type object struct {
@@ -56,16 +60,14 @@ func find[T any](k *Kernel, kind string, handle uint32) (*object, T, error) {
 	return o, o.body.(T), nil
 }
 
-// bodies returns all objects of a kind's type.
+// bodies returns all objects of a kind's type, lowest handle first.
 func bodies[T any](k *Kernel) []T {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	var all []T
-	for h := range uint32(1 << 16) {
-		if o := k.objects[h]; o != nil {
-			if b, ok := o.body.(T); ok {
-				all = append(all, b)
-			}
+	for _, h := range slices.Sorted(maps.Keys(k.objects)) {
+		if b, ok := k.objects[h].body.(T); ok {
+			all = append(all, b)
 		}
 	}
 	return all

@@ -1,0 +1,186 @@
+package uverbs_test
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/mmap"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// complete writes completions with ids from first on.
+func (w *roce) complete(t testing.TB, first, n uint64) {
+	t.Helper()
+	for id := first; id < first+n; id++ {
+		if !w.kcq().RXE.Complete(abi.IbUverbsWc{WrId: id, QpNum: 99}) {
+			t.Fatal("the CQ is full")
+		}
+	}
+}
+
+// polled checks that the next n completions are those from first on.
+func (w *roce) polled(t testing.TB, first, n uint64) {
+	t.Helper()
+	wcs := make([]uverbs.WC, n)
+	if got, err := w.cq.Poll(wcs); uint64(got) != n || err != nil {
+		t.Fatalf("%d of %d completions, %v", got, n, err)
+	}
+	for i := range wcs {
+		if wcs[i].WRID != first+uint64(i) {
+			t.Fatalf("completion %d, want %d", wcs[i].WRID, first+uint64(i))
+		}
+	}
+}
+
+// TestResizeCQ makes a CQ larger and smaller again, while it holds completions
+// from round the corner of its ring.
+func TestResizeCQ(t *testing.T) {
+	w := newRoCE(t)
+	id := uint64(0)
+	for _, entries := range []int{100, 7, 31, 3} {
+		room := uint64(w.cq.Cap())
+		w.complete(t, id, room)
+		w.polled(t, id, room-2)
+		w.complete(t, id+room, 1)
+		live := mmap.Live()
+		if err := w.cq.Resize(entries); err != nil {
+			t.Fatal(err)
+		}
+		if got := w.cq.Cap(); got < entries || got > 2*entries || uint32(got) != w.kcq().Entries {
+			t.Errorf("room for %d, asked for %d, the kernel has %d", got, entries, w.kcq().Entries)
+		}
+		if n := mmap.Live(); n != live {
+			t.Errorf("%d regions, %d before", n, live)
+		}
+		w.polled(t, id+room-2, 3)
+		w.complete(t, id+room+1, 1)
+		w.polled(t, id+room+1, 1)
+		id += room + 2
+	}
+}
+
+// TestResizeRefused asks for less than the CQ holds: it keeps it.
+func TestResizeRefused(t *testing.T) {
+	w := newRoCE(t)
+	w.complete(t, 0, 5)
+	for _, entries := range []int{4, 0, -1} {
+		err := w.cq.Resize(entries)
+		if !errors.Is(err, syscall.EINVAL) || !strings.Contains(err.Error(), fmt.Sprintf("%d is more than the device allows (DeviceAttr.MaxCQE), or less than the CQ holds", entries)) {
+			t.Error(err)
+		}
+	}
+	w.polled(t, 0, 5)
+}
+
+// TestResizeKeepsOld has completions of an earlier QP off the ring when it is
+// resized: they come first.
+func TestResizeKeepsOld(t *testing.T) {
+	w := newRoCE(t)
+	w.complete(t, 0, 4)
+	if err := w.qp.Close(); err != nil {
+		t.Fatal(err)
+	}
+	w.qp = must[*uverbs.QP](t)(w.pd.CreateQP(w.qpOptions())) // takes the four off the ring
+	w.complete(t, 4, 2)
+	if err := w.cq.Resize(2); err != nil {
+		t.Fatal(err)
+	}
+	w.polled(t, 0, 6)
+}
+
+// TestResizeFails fails before and after the kernel has resized. Before, nothing
+// has changed; after, the queue is gone for good, but nothing else.
+func TestResizeFails(t *testing.T) {
+	w := newRoCE(t)
+	alive, live := w.k.Alive(), mmap.Live()
+	w.complete(t, 0, 3)
+	w.k.Fail("RESIZE_CQ", 0, syscall.ENOMEM)
+	if err := w.cq.Resize(100); !errors.Is(err, syscall.ENOMEM) || w.cq.Cap() != 31 {
+		t.Errorf("%v, room for %d", err, w.cq.Cap())
+	}
+	w.polled(t, 0, 3)
+	w.k.Fail("MMAP", 0, syscall.ENOMEM)
+	if err := w.cq.Resize(100); !errors.Is(err, syscall.ENOMEM) {
+		t.Error(err)
+	}
+	for range 2 {
+		if n, err := w.cq.Poll(make([]uverbs.WC, 1)); n != 0 || err == nil || !strings.Contains(err.Error(), "close it") {
+			t.Errorf("%d completions, %v", n, err)
+		}
+	}
+	if !slices.Equal(w.k.Alive(), alive) || mmap.Live() != live {
+		t.Errorf("%q and %d regions, before %q and %d", w.k.Alive(), mmap.Live(), alive, live)
+	}
+	closeAll(t, w.ud, w.qp)
+	if err := w.cq.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestResizeWhilePolled resizes all the time while completions are written and
+// polled: each arrives once, in order.
+func TestResizeWhilePolled(t *testing.T) {
+	w := newRoCE(t)
+	const total = 10000
+	kcq := w.kcq()
+	var others sync.WaitGroup
+	taken, tick := make(chan uint64, 1), make(chan struct{}, 1)
+	taken <- 0
+	others.Go(func() {
+		for id := uint64(0); id < total; { // never more than the smallest size holds
+			for end := <-taken + 3; id < end && id < total; id++ {
+				kcq.RXE.Complete(abi.IbUverbsWc{WrId: id})
+			}
+		}
+	})
+	others.Go(func() {
+		n := 3
+		for range tick {
+			if err := w.cq.Resize(n); err != nil {
+				t.Error(err)
+			}
+			n = 3 + (n+17)%50
+		}
+	})
+	next := uint64(0)
+	err := within(t, "the poller", run(func() error {
+		for wcs := make([]uverbs.WC, 2); next < total; {
+			n, err := w.cq.Poll(wcs)
+			if err != nil {
+				return err
+			}
+			for _, wc := range wcs[:n] {
+				if wc.WRID != next {
+					return fmt.Errorf("completion %d, want %d", wc.WRID, next)
+				}
+				next++
+			}
+			if n == 0 {
+				runtime.Gosched()
+				continue
+			}
+			select {
+			case <-taken:
+			default:
+			}
+			taken <- next
+			select {
+			case tick <- struct{}{}:
+			default:
+			}
+		}
+		return nil
+	}))
+	close(tick)
+	if err != nil {
+		t.Error(err)
+	}
+	others.Wait()
+}
