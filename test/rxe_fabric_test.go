@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/goverbs/goverbs/uverbs"
 )
@@ -111,6 +112,7 @@ type rxeEnd struct {
 	dev            *rxeDevice
 	qp             *uverbs.QP
 	sendCQ, recvCQ *uverbs.CQ
+	recvChannel    *uverbs.CompChannel
 	mr             *uverbs.MR
 	access         uverbs.Access // of the peer
 	peer           *rxeEnd
@@ -126,7 +128,8 @@ func (d *rxeDevice) end(t *testing.T, typ uverbs.QPType, s rxeSetup) *rxeEnd {
 	if s.peer != nil {
 		e.access = *s.peer
 	}
-	e.sendCQ, e.recvCQ = d.cq(t, 128), d.cq(t, 128)
+	e.sendCQ, _ = d.cq(t, 128)
+	e.recvCQ, e.recvChannel = d.cq(t, 128)
 	if s.access == 0 {
 		s.access = d.access()
 	}
@@ -144,13 +147,13 @@ func (d *rxeDevice) end(t *testing.T, typ uverbs.QPType, s rxeSetup) *rxeEnd {
 }
 
 // cq makes a CQ with a CompChannel of its own.
-func (d *rxeDevice) cq(t *testing.T, entries int) *uverbs.CQ {
+func (d *rxeDevice) cq(t *testing.T, entries int) (*uverbs.CQ, *uverbs.CompChannel) {
 	t.Helper()
 	channel := must(d.CreateCompChannel())(t)
 	closeLater(t, channel)
 	cq := must(d.CreateCQ(entries, &uverbs.CQOptions{Channel: channel}))(t)
 	closeLater(t, cq)
-	return cq
+	return cq, channel
 }
 
 // pair makes two ends that are connected to each other, by hand.
@@ -187,23 +190,23 @@ func (e *rxeEnd) toInit() {
 	e.modify(attr, mask)
 }
 
-// address is the way to an end.
-func (e *rxeEnd) address() uverbs.AHAttr {
-	return uverbs.AHAttr{Global: true, DGID: e.dev.gid.GID, SGIDIndex: uint8(e.dev.gid.Index), HopLimit: 64, Port: 1}
+// address is the way to a peer, which may be on another device.
+func (e *rxeEnd) address(peer *rxeEnd) uverbs.AHAttr {
+	return uverbs.AHAttr{Global: true, DGID: peer.dev.gid.GID, SGIDIndex: uint8(e.dev.gid.Index), HopLimit: 64, Port: 1}
 }
 
 func (e *rxeEnd) toRTR(peer *rxeEnd) {
 	e.t.Helper()
 	e.peer = peer
 	attr := uverbs.QPAttr{State: uverbs.QPStateRTR, PathMTU: uverbs.MTU1024, DestQPN: peer.qp.Num(), RQPSN: 0x123456,
-		AH: peer.address(), MaxDestRDAtomic: 4, MinRNRTimer: 12}
+		AH: e.address(peer), MaxDestRDAtomic: 4, MinRNRTimer: 12}
 	mask := uverbs.QPAttrAV | uverbs.QPAttrPathMTU | uverbs.QPAttrDestQPN | uverbs.QPAttrRQPSN
 	switch e.qp.Type() {
 	case uverbs.QPTypeRC:
 		mask |= uverbs.QPAttrMaxDestRDAtomic | uverbs.QPAttrMinRNRTimer
 	case uverbs.QPTypeUD:
 		mask = 0
-		to := peer.address()
+		to := e.address(peer)
 		e.ah = must(e.dev.pd.CreateAH(&to))(e.t)
 		closeLater(e.t, e.ah)
 	}
@@ -282,5 +285,15 @@ func (e *rxeEnd) got(want string) uverbs.WC {
 func forAllTypes(t *testing.T, test func(*testing.T, uverbs.QPType)) {
 	for _, typ := range []uverbs.QPType{uverbs.QPTypeRC, uverbs.QPTypeUC, uverbs.QPTypeUD} {
 		t.Run(fmt.Sprint(typ), func(t *testing.T) { test(t, typ) })
+	}
+}
+
+// waitFor tries until a condition holds.
+func (e *rxeEnd) waitFor(holds func() bool) {
+	e.t.Helper()
+	for start := time.Now(); !holds(); time.Sleep(time.Millisecond) {
+		if time.Since(start) > patience {
+			e.t.Fatal("it did not happen")
+		}
 	}
 }

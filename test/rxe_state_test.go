@@ -1,0 +1,148 @@
+//go:build vm
+
+package test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"syscall"
+	"testing"
+
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// TestRxeWrongState posts where nothing may be posted, and nothing of it is left.
+func TestRxeWrongState(t *testing.T) {
+	forAllTypes(t, func(t *testing.T, typ uverbs.QPType) {
+		rxeFabric(t)
+		noLeak(t)
+		d := openRxe(t)
+		a, b := d.end(t, typ, rxeSetup{}), d.end(t, typ, rxeSetup{})
+		b.connect(a)
+		b.postRecv(1, 0, 100)
+		refused := func(state string) {
+			t.Helper()
+			if n, err := a.qp.PostSend([]uverbs.SendWR{{WRID: 66, Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled}}); n != 0 || !errors.Is(err, syscall.EINVAL) {
+				t.Errorf("%s: %d, %v", state, n, err)
+			}
+		}
+		refused("RESET")
+		if n, err := a.qp.PostRecv(make([]uverbs.RecvWR, 1)); n != 0 || !errors.Is(err, syscall.EINVAL) {
+			t.Errorf("receive: %d, %v", n, err)
+		}
+		a.toInit()
+		refused("INIT")
+		a.postRecv(2, 0, 100)
+		a.toRTR(b)
+		refused("RTR")
+		a.toRTS()
+		a.post(a.send(3, sendFrom, 10))
+		a.sent("3 SEND success")
+		if wc := b.next(b.recvCQ); wc.WRID != 1 || wc.Status != uverbs.StatusSuccess {
+			t.Errorf("%+v", wc)
+		}
+	})
+}
+
+// TestRxeFlush has everything that is posted to a failed QP come back once, before
+// and after anybody knows, and has the QP live again after RESET, though the CQs
+// still hold what is left of its first life.
+func TestRxeFlush(t *testing.T) {
+	forAllTypes(t, func(t *testing.T, typ uverbs.QPType) {
+		rxeFabric(t)
+		noLeak(t)
+		a, b := openRxe(t).pair(t, typ, rxeSetup{})
+		for id := range uint64(3) {
+			a.postRecv(id, 0, 100)
+		}
+		if err := a.qp.Modify(&uverbs.QPAttr{State: uverbs.QPStateErr}, uverbs.QPAttrState); err != nil {
+			t.Fatal(err)
+		}
+		for id := uint64(3); id < 6; id++ {
+			a.postRecv(id, 0, 100)
+		}
+		a.post(a.send(10, sendFrom, 10), a.send(11, sendFrom, 10))
+		flushed := func(cq *uverbs.CQ, n int) (ids []uint64) {
+			for range n {
+				wc := a.next(cq)
+				if wc.Status != uverbs.StatusWRFlushErr || wc.QPN != a.qp.Num() {
+					t.Errorf("%+v", wc)
+				}
+				ids = append(ids, wc.WRID)
+			}
+			return ids
+		}
+		if ids := flushed(a.recvCQ, 6); !slices.Equal(ids, []uint64{0, 1, 2, 3, 4, 5}) {
+			t.Errorf("receives %v", ids)
+		}
+		if ids := flushed(a.sendCQ, 2); !slices.Equal(ids, []uint64{10, 11}) {
+			t.Errorf("sends %v", ids)
+		}
+		// Who has seen one completion of a batch knows that the others are there.
+		if _, err := a.qp.PostRecv([]uverbs.RecvWR{{WRID: 5}, {WRID: 6}}); err != nil {
+			t.Fatal(err)
+		}
+		a.post(a.send(11, sendFrom, 10), a.send(12, sendFrom, 10))
+		flushed(a.recvCQ, 1)
+		flushed(a.sendCQ, 1)
+		for _, e := range []*rxeEnd{a, b} { // both, for the numbers of packets
+			e.modify(uverbs.QPAttr{State: uverbs.QPStateReset}, 0)
+			e.connect(e.peer)
+		}
+		if ids := flushed(a.recvCQ, 1); ids[0] != 6 {
+			t.Errorf("receives %v", ids)
+		}
+		if ids := flushed(a.sendCQ, 1); ids[0] != 12 {
+			t.Errorf("sends %v", ids)
+		}
+		b.postRecv(7, 0, 100)
+		a.post(a.send(13, sendFrom, 10))
+		a.sent("13 SEND success")
+		if wc := b.next(b.recvCQ); wc.WRID != 7 || wc.Status != uverbs.StatusSuccess {
+			t.Errorf("%+v", wc)
+		}
+	})
+}
+
+// TestRxeReset has RESET throw away what was posted, sends and receives, so that
+// the next life begins with nothing.
+func TestRxeReset(t *testing.T) {
+	forAllTypes(t, func(t *testing.T, typ uverbs.QPType) {
+		rxeFabric(t)
+		noLeak(t)
+		d := openRxe(t)
+		a, b := d.pair(t, typ, rxeSetup{peer: new(uverbs.Access)})
+		a.modify(uverbs.QPAttr{State: uverbs.QPStateSQD}, 0)
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		if ev, err := d.AsyncEvent(ctx); err != nil || ev.Type != uverbs.EventSQDrained || ev.QP != a.qp {
+			t.Fatalf("%+v, %v", ev, err)
+		}
+		room := int(a.qp.Cap().MaxSendWR)
+		for range room {
+			a.post(a.send(66, sendFrom, 10))
+		}
+		for id := range uint64(3) {
+			a.postRecv(id, 0, 100)
+		}
+		for _, e := range []*rxeEnd{a, b} {
+			e.modify(uverbs.QPAttr{State: uverbs.QPStateReset}, 0)
+			e.connect(e.peer)
+		}
+		for range 3 {
+			b.postRecv(7, 0, 100)
+			a.post(a.send(13, sendFrom, 10))
+			a.sent("13 SEND success")
+			if wc := b.next(b.recvCQ); wc.WRID != 7 || wc.Status != uverbs.StatusSuccess {
+				t.Errorf("%+v", wc)
+			}
+			a.postRecv(8, 0, 100)
+			b.post(b.send(14, sendFrom, 10))
+			b.sent("14 SEND success")
+			if wc := a.next(a.recvCQ); wc.WRID != 8 || wc.Status != uverbs.StatusSuccess {
+				t.Errorf("%+v", wc)
+			}
+		}
+	})
+}
