@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"sync"
 	"sync/atomic"
 
 	"github.com/goverbs/goverbs/internal/abi"
@@ -22,6 +23,7 @@ type Device struct {
 	compVectors uint32
 	cookies     atomic.Uint64
 	attr        atomic.Pointer[DeviceAttr] // once somebody asked
+	onDemand    sync.Map                   // local keys of regions that are
 	events      *asyncEvents
 	cleanup     runtime.Cleanup
 }

@@ -23,6 +23,7 @@ type MR struct {
 	data       []byte
 	own        *mmap.Region    // memory that came with the region
 	pin        *runtime.Pinner // holds a caller's slice in place
+	onDemand   bool            // its pages are not pinned
 }
 
 // MROptions refine [PD.AllocMR]. Nil and the zero value ask for ordinary pages.
@@ -87,6 +88,8 @@ func (mr *MR) register(access Access) error {
 		}
 		return mr.fail("create", err, hint)
 	}
+	mr.onDemand = access&AccessOnDemand != 0
+	mr.enlist()
 	mr.rename(fmt.Sprintf("MR %d", mr.handle))
 	return nil
 }
@@ -152,9 +155,14 @@ func (mr *MR) Close() error {
 }
 
 func (mr *MR) destroy() error {
+	mr.delist()
 	r := mr.pd.dev.request(abi.UVERBS_OBJECT_MR, abi.UVERBS_METHOD_MR_DESTROY)
 	r.Handle(abi.UVERBS_ATTR_DESTROY_MR_HANDLE, mr.handle)
-	return r.Do(mr.pd.dev.file)
+	err := r.Do(mr.pd.dev.file)
+	if err != nil {
+		mr.enlist()
+	}
+	return err
 }
 
 func (mr *MR) release() error {

@@ -15,9 +15,10 @@ type ReregOptions struct {
 }
 
 // Rereg changes a region in place. Its keys may change with it. No work request
-// may use the region meanwhile. Drivers that can't, and kernels before 6.3 on
-// rxe, return an error that matches ErrNotSupported; register the memory anew
-// then. The memory itself stays what it is.
+// may use the region meanwhile, and nobody read its keys or its PD. Drivers that
+// can't, and kernels before 6.3 on rxe, return an error that matches
+// ErrNotSupported; register the memory anew then. The memory itself stays what it
+// is.
 //
 // C: ibv_rereg_mr with IBV_REREG_MR_CHANGE_PD and IBV_REREG_MR_CHANGE_ACCESS
 func (mr *MR) Rereg(opts ReregOptions) error {
@@ -57,7 +58,9 @@ func (mr *MR) rereg(in *abi.IbUverbsReregMr) error {
 		}
 		return mr.fail("change", err, hint)
 	}
+	mr.delist()
 	mr.lkey, mr.rkey = resp.Lkey, resp.Rkey
+	mr.enlist()
 	return nil
 }
 

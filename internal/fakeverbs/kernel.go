@@ -18,6 +18,8 @@ type Kernel struct {
 	// Tamper, when set, sees every request that succeeded before its caller
 	// does, and may change the answer. Set it before use.
 	Tamper func(call string, r *ioctl.Request)
+	// OnDemand gives the device on-demand paging. Set it before use.
+	OnDemand bool
 	// GIDs is the GID table of port 1. Change it before use.
 	GIDs []abi.IbUverbsGidEntry
 

@@ -47,21 +47,19 @@ func (k *Kernel) regMR(r *ioctl.Request) error {
 	return respond(r, abi.IbUverbsRegMrResp{MrHandle: h, Lkey: mr.Key, Rkey: mr.Key})
 }
 
-// checkAccess is ib_check_mr_access, and what rxe adds to it. No device here has
-// on-demand paging.
+// checkAccess is ib_check_mr_access, and what rxe adds to it. Neither siw nor rxe
+// has on-demand paging.
 func (k *Kernel) checkAccess(access uint32) error {
 	const (
 		remote = abi.IB_UVERBS_ACCESS_REMOTE_WRITE | abi.IB_UVERBS_ACCESS_REMOTE_ATOMIC
 		known  = 0x3ff | rxeOptional
+		lacked = abi.IB_UVERBS_ACCESS_ON_DEMAND
 	)
-	caps := k.model.limits().caps
-	rxe := k.driver == abi.RDMA_DRIVER_RXE
+	siw, rxe := k.driver == abi.RDMA_DRIVER_SIW, k.driver == abi.RDMA_DRIVER_RXE
 	switch {
 	case access&remote != 0 && access&abi.IB_UVERBS_ACCESS_LOCAL_WRITE == 0, access&^known != 0:
 		return syscall.EINVAL
-	case access&abi.IB_UVERBS_ACCESS_ON_DEMAND != 0, rxe && access&^rxeAccess != 0,
-		access&abi.IB_UVERBS_ACCESS_FLUSH_GLOBAL != 0 && caps&(1<<38) == 0,
-		access&abi.IB_UVERBS_ACCESS_FLUSH_PERSISTENT != 0 && caps&(1<<39) == 0:
+	case siw && access&(lacked|rxeFlush) != 0, rxe && access&^rxeAccess != 0:
 		return syscall.EOPNOTSUPP
 	}
 	return nil

@@ -46,6 +46,11 @@ func (r *Request) OutBytes(id uint16, b []byte) {
 	}
 }
 
+// InSlice adds a slice of records as an input.
+func InSlice[T any](r *Request, id uint16, s []T) {
+	r.in(id, unsafe.Pointer(unsafe.SliceData(s)), len(s)*int(unsafe.Sizeof(*new(T))))
+}
+
 // OutSlice adds a slice of records as the place for an output.
 func OutSlice[T any](r *Request, id uint16, s []T) {
 	r.out(id, unsafe.Pointer(unsafe.SliceData(s)), len(s)*int(unsafe.Sizeof(*new(T))))

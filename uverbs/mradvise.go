@@ -1,0 +1,106 @@
+package uverbs
+
+import (
+	"errors"
+	"fmt"
+	"syscall"
+
+	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/ioctl"
+)
+
+// MRAdvice is what [PD.AdviseMR] tells of memory.
+//
+// C: enum ibv_advise_mr_advice
+type MRAdvice uint32
+
+const (
+	// MRPrefetch: the device will read the memory.
+	MRPrefetch = MRAdvice(abi.IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH)
+	// MRPrefetchWrite: the device will write it.
+	MRPrefetchWrite = MRAdvice(abi.IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_WRITE)
+	// MRPrefetchNoFault: as MRPrefetch, but only of what is in memory already.
+	MRPrefetchNoFault = MRAdvice(abi.IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT)
+)
+
+func (a MRAdvice) String() string {
+	switch a {
+	case MRPrefetch:
+		return "PREFETCH"
+	case MRPrefetchWrite:
+		return "PREFETCH_WRITE"
+	case MRPrefetchNoFault:
+		return "PREFETCH_NO_FAULT"
+	}
+	return fmt.Sprintf("MRAdvice(%d)", uint32(a))
+}
+
+// AdviseMR tells the device of a use to come of regions with AccessOnDemand, by
+// local key, so that it need not wait for page faults then. With flush it returns
+// when that is done, or with the reason why not; without, it is a hint that may
+// come to nothing. Devices without on-demand paging return an error that matches
+// ErrNotSupported.
+//
+// C: ibv_advise_mr, with IBV_ADVISE_MR_FLAG_FLUSH for flush
+func (pd *PD) AdviseMR(advice MRAdvice, flush bool, sgl []SGE) error {
+	const op = "advise on memory of"
+	if len(sgl) == 0 || len(sgl) > maxAdvised {
+		return pd.fail(op, syscall.EINVAL, fmt.Sprintf("the list has 1 to %d entries", maxAdvised))
+	}
+	for _, s := range sgl {
+		if _, ok := pd.dev.onDemand.Load(s.LKey); !ok {
+			return pd.fail(op, syscall.EINVAL, fmt.Sprintf("the region of LKey %#x has no AccessOnDemand", s.LKey))
+		}
+	}
+	return pd.using(op, func() error {
+		if err := pd.issueAdvise(advice, flush, sgl); err != nil {
+			return pd.fail(op, err, adviseHint(err))
+		}
+		return nil
+	})
+}
+
+// maxAdvised is what fits behind the 16-bit length of a request's attribute.
+const maxAdvised = (1<<16 - 1) / 16
+
+func (pd *PD) issueAdvise(advice MRAdvice, flush bool, sgl []SGE) error {
+	list := make([]abi.IbUverbsSge, len(sgl))
+	for i, s := range sgl {
+		list[i] = abi.IbUverbsSge{Addr: s.Addr, Length: s.Length, Lkey: s.LKey}
+	}
+	var flags uint32
+	if flush {
+		flags = abi.IB_UVERBS_ADVISE_MR_FLAG_FLUSH
+	}
+	r := pd.dev.request(abi.UVERBS_OBJECT_MR, abi.UVERBS_METHOD_ADVISE_MR)
+	r.Handle(abi.UVERBS_ATTR_ADVISE_MR_PD_HANDLE, pd.handle)
+	r.Const(abi.UVERBS_ATTR_ADVISE_MR_ADVICE, uint64(advice))
+	r.Flags(abi.UVERBS_ATTR_ADVISE_MR_FLAGS, flags)
+	ioctl.InSlice(r, abi.UVERBS_ATTR_ADVISE_MR_SGE_LIST, list)
+	return r.Do(pd.dev.file)
+}
+
+// enlist makes the region one that may be advised on. The kernel's rxe does not
+// look (Linux 7.2): it takes any region for one with on-demand paging, and then
+// random memory for pointers.
+func (mr *MR) enlist() {
+	if mr.onDemand {
+		mr.pd.dev.onDemand.Store(mr.lkey, nil)
+	}
+}
+
+func (mr *MR) delist() { mr.pd.dev.onDemand.Delete(mr.lkey) }
+
+func adviseHint(err error) string {
+	switch {
+	case errors.Is(err, syscall.EINVAL), errors.Is(err, syscall.ENOENT):
+		return "an LKey is of another PD's region"
+	case errors.Is(err, syscall.EPERM):
+		return "the region is not writable"
+	case errors.Is(err, syscall.EFAULT):
+		return "memory of the list is outside its region, or not mapped"
+	case ioctl.Unsupported(err):
+		return "the device has no on-demand paging, or no such advice (DeviceAttr.ODP)"
+	}
+	return ""
+}
