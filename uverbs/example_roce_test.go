@@ -1,0 +1,128 @@
+package uverbs_test
+
+import (
+	"context"
+	"encoding/gob"
+	"fmt"
+	"log"
+	"net"
+
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// endpoint is what the ends of a connection made by hand tell each other.
+type endpoint struct {
+	GID      uverbs.GID
+	QPN, PSN uint32
+}
+
+// Connect two QPs on RoCE by hand. Both ends do the same; what they must know of
+// each other goes over a TCP connection. Package rdmacm does all this by itself.
+func ExampleQP_Connect() {
+	var (
+		dev  *uverbs.Device
+		qp   *uverbs.QP // in RESET
+		mr   *uverbs.MR // to receive into
+		conn net.Conn   // to the other end's program
+	)
+	gid, err := dev.ChooseGID(1, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := qp.Init(&uverbs.QPAttr{Port: 1, Access: uverbs.AccessRemoteWrite}); err != nil {
+		log.Fatal(err)
+	}
+	// Receives go in before the other end can send.
+	if _, err := qp.PostRecv([]uverbs.RecvWR{{WRID: 1, SGL: []uverbs.SGE{mr.SGE(0, mr.Len())}}}); err != nil {
+		log.Fatal(err)
+	}
+	own, peer := endpoint{GID: gid.GID, QPN: qp.Num(), PSN: 0x123456}, endpoint{}
+	if err := gob.NewEncoder(conn).Encode(own); err != nil {
+		log.Fatal(err)
+	}
+	if err := gob.NewDecoder(conn).Decode(&peer); err != nil {
+		log.Fatal(err)
+	}
+	err = qp.Connect(&uverbs.QPAttr{
+		AH:      uverbs.AHAttr{Global: true, DGID: peer.GID, SGIDIndex: uint8(gid.Index), HopLimit: 64},
+		DestQPN: peer.QPN, RQPSN: peer.PSN, SQPSN: own.PSN,
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	// The other end may not be this far: tell each other before the first send.
+}
+
+// Answer a message that a UD QP received, to whoever sent it.
+func ExamplePD_AHFromWC() {
+	var (
+		qp *uverbs.QP // of QPTypeUD, in RTS, with a receive posted for mr
+		mr *uverbs.MR
+	)
+	var wcs [1]uverbs.WC
+	if _, err := qp.RecvCQ().Wait(context.Background(), wcs[:]); err != nil {
+		log.Fatal(err)
+	}
+	wc := &wcs[0]
+	if err := wc.Err(); err != nil {
+		log.Fatal(err)
+	}
+	grh, message := mr.Bytes()[:uverbs.GRHSize], mr.Bytes()[uverbs.GRHSize:wc.ByteLen]
+	ah, err := qp.PD().AHFromWC(1, wc, grh)
+	if err != nil {
+		log.Fatal(err)
+	}
+	_, err = qp.PostSend([]uverbs.SendWR{{
+		Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled, Inline: message,
+		AH: ah, RemoteQPN: wc.SrcQP, RemoteQKey: 0x11111111, // as the peers agreed
+	}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if _, err := qp.SendCQ().Wait(context.Background(), wcs[:]); err != nil {
+		log.Fatal(err)
+	}
+	if err := ah.Close(); err != nil { // not before the send is done
+		log.Fatal(err)
+	}
+}
+
+// Serve many CQs in one goroutine, which sleeps until a peer wants it awake: only
+// messages with SendSolicited, and failures, raise an event. Others are polled
+// along with those. For all completions use Arm(false).
+func ExampleCompChannel_Get() {
+	var (
+		channel *uverbs.CompChannel
+		all     []*uverbs.CQ
+	)
+	wcs := make([]uverbs.WC, 16)
+	// rearm empties a CQ, so that what comes next raises an event.
+	rearm := func(cq *uverbs.CQ) error {
+		for {
+			if err := cq.Arm(true); err != nil {
+				return err
+			}
+			n, err := cq.Poll(wcs) // what came before it was armed raised no event
+			if n == 0 || err != nil {
+				return err
+			}
+			for _, wc := range wcs[:n] {
+				fmt.Println(wc.WRID, wc.Status)
+			}
+		}
+	}
+	for _, cq := range all {
+		if err := rearm(cq); err != nil {
+			log.Fatal(err)
+		}
+	}
+	for {
+		cq, err := channel.Get(context.Background())
+		if err != nil {
+			log.Fatal(err)
+		}
+		if err := rearm(cq); err != nil {
+			log.Fatal(err)
+		}
+	}
+}
