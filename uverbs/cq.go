@@ -132,6 +132,9 @@ func (cq *CQ) Poll(wcs []WC) (int, error) {
 	for _, qp := range failed {
 		qp.failed()
 	}
+	if err != nil {
+		err = cq.fail("poll", err, "")
+	}
 	return n + made, err
 }
 

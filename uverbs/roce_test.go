@@ -3,6 +3,7 @@ package uverbs_test
 import (
 	"testing"
 
+	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/fakeverbs"
 	"github.com/goverbs/goverbs/uverbs"
 )
@@ -61,3 +62,6 @@ var send = []uverbs.SendWR{{WRID: 7, Opcode: uverbs.OpSend, Flags: uverbs.SendSi
 func (w *roce) datagram() []uverbs.SendWR {
 	return []uverbs.SendWR{{WRID: 8, Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled, AH: w.ah, RemoteQPN: 9, RemoteQKey: 10}}
 }
+
+// rxeBind is what a send says of a window.
+func rxeBind(s *fakeverbs.RXESend) abi.RxeSendWrMw { return fakeverbs.RXEWR[abi.RxeSendWrMw](s) }

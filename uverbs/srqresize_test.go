@@ -80,7 +80,7 @@ func TestResizeSRQFails(t *testing.T) {
 	if err := w.srq.Resize(100); !errors.Is(err, syscall.ENOMEM) {
 		t.Error(err)
 	}
-	if n, err := w.srq.PostRecv([]uverbs.RecvWR{{}}); n != 0 || err == nil || !strings.Contains(err.Error(), "close it") {
+	if n, err := w.srq.PostRecv([]uverbs.RecvWR{{}}); n != 0 || err == nil || !strings.Contains(err.Error(), "lost when it was resized") {
 		t.Errorf("%d receives, %v", n, err)
 	}
 	if !slices.Equal(w.k.Alive(), alive) || mmap.Live() != live {

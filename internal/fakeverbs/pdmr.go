@@ -47,19 +47,18 @@ func (k *Kernel) regMR(r *ioctl.Request) error {
 	return respond(r, abi.IbUverbsRegMrResp{MrHandle: h, Lkey: mr.Key, Rkey: mr.Key})
 }
 
-// checkAccess is ib_check_mr_access, and what rxe adds to it. Neither siw nor rxe
-// has on-demand paging.
+// checkAccess is ib_check_mr_access, and what rxe adds to it.
 func (k *Kernel) checkAccess(access uint32) error {
 	const (
-		remote = abi.IB_UVERBS_ACCESS_REMOTE_WRITE | abi.IB_UVERBS_ACCESS_REMOTE_ATOMIC
-		known  = 0x3ff | rxeOptional
-		lacked = abi.IB_UVERBS_ACCESS_ON_DEMAND
+		remote   = abi.IB_UVERBS_ACCESS_REMOTE_WRITE | abi.IB_UVERBS_ACCESS_REMOTE_ATOMIC
+		known    = 0x3ff | rxeOptional
+		onDemand = abi.IB_UVERBS_ACCESS_ON_DEMAND
 	)
 	siw, rxe := k.driver == abi.RDMA_DRIVER_SIW, k.driver == abi.RDMA_DRIVER_RXE
 	switch {
 	case access&remote != 0 && access&abi.IB_UVERBS_ACCESS_LOCAL_WRITE == 0, access&^known != 0:
 		return syscall.EINVAL
-	case siw && access&(lacked|rxeFlush) != 0, rxe && access&^rxeAccess != 0:
+	case access&onDemand != 0 && !k.OnDemand, siw && access&rxeFlush != 0, rxe && access&^(rxeAccess|onDemand) != 0:
 		return syscall.EOPNOTSUPP
 	}
 	return nil
@@ -98,13 +97,13 @@ func (k *Kernel) reregMR(r *ioctl.Request) error {
 	return respond(r, abi.IbUverbsReregMrResp{Lkey: mr.Key, Rkey: mr.Key})
 }
 
-// adviseMR is in the core for all drivers; neither siw nor rxe carries it out.
+// adviseMR is in the core for all drivers, whether they carry it out or not.
 func (k *Kernel) adviseMR(r *ioctl.Request) error {
 	pd, _ := r.Value(abi.UVERBS_ATTR_ADVISE_MR_PD_HANDLE)
 	if _, err := k.find("PD", uint32(pd)); err != nil {
 		return err
 	}
-	if k.driver == abi.RDMA_DRIVER_SIW || k.driver == abi.RDMA_DRIVER_RXE {
+	if !k.OnDemand {
 		return syscall.EOPNOTSUPP
 	}
 	advice, _ := r.Value(abi.UVERBS_ATTR_ADVISE_MR_ADVICE)

@@ -1,0 +1,202 @@
+package uverbs_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// TestRoCEWait waits for a completion of each kind. A solicited-only event is
+// asked for with Arm, and comes with the second completion.
+func TestRoCEWait(t *testing.T) {
+	w := newRoCE(t)
+	kcq := w.kcq()
+	done := run(func() error { return failed(w.cq.Wait(context.Background(), make([]uverbs.WC, 1))) })
+	untilArmed(t, kcq)
+	kcq.RXE.Complete(abi.IbUverbsWc{})
+	if err := within(t, "wait", done); err != nil || kcq.Armed() {
+		t.Error(err, kcq.Armed())
+	}
+	if err := w.cq.Arm(true); err != nil {
+		t.Fatal(err)
+	}
+	kcq.RXE.Complete(abi.IbUverbsWc{})
+	if !kcq.Armed() {
+		t.Error("a completion that was not solicited raised the event")
+	}
+	kcq.RXE.CompleteSolicited(abi.IbUverbsWc{})
+	if kcq.Armed() {
+		t.Error("a solicited completion raised no event")
+	}
+	w.polled(t, 0, 1)
+}
+
+// TestArmAfterResize has the request for an event outlive the queue.
+func TestArmAfterResize(t *testing.T) {
+	w := newRoCE(t)
+	done := run(func() error { return failed(w.cq.Wait(context.Background(), make([]uverbs.WC, 1))) })
+	untilArmed(t, w.kcq())
+	if err := w.cq.Resize(100); err != nil {
+		t.Fatal(err)
+	}
+	w.kcq().RXE.Complete(abi.IbUverbsWc{})
+	if err := within(t, "wait", done); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestConnected reads back what connecting a QP asked for.
+func TestConnected(t *testing.T) {
+	w := connected(t)
+	want := &uverbs.QPAttr{State: uverbs.QPStateRTS, CurState: uverbs.QPStateRTS, PathMTU: uverbs.MTU1024, DestQPN: 17,
+		Access: uverbs.AccessRemoteWrite, AH: *address, MaxRDAtomic: 1, MaxDestRDAtomic: 1, MinRNRTimer: 12, Port: 1, Timeout: 14,
+		RetryCnt: 7, RNRRetry: 7, Cap: uverbs.QPCap{MaxSendWR: 7, MaxRecvWR: 7, MaxSendSGE: 2, MaxRecvSGE: 2, MaxInline: 32}}
+	if diff := cmp.Diff(want, must[*uverbs.QPAttr](t)(w.qp.Query())); diff != "" {
+		t.Error(diff)
+	}
+	want = &uverbs.QPAttr{State: uverbs.QPStateRTS, CurState: uverbs.QPStateRTS, QKey: 1, Port: 1, Cap: want.Cap}
+	if diff := cmp.Diff(want, must[*uverbs.QPAttr](t)(w.ud.Query())); diff != "" {
+		t.Error(diff)
+	}
+	if _, err := w.dev.QueryGID(1, 2); !errors.Is(err, syscall.ENODATA) {
+		t.Errorf("an empty slot: %v", err)
+	}
+}
+
+// TestBindMW chooses a window's key with every binding that is accepted.
+func TestBindMW(t *testing.T) {
+	w := connected(t)
+	kmw := w.k.MWs()[0]
+	if w.mw.RKey() != kmw.RKey || w.mw.Type() != uverbs.MWType1 || w.mw.PD() != w.pd {
+		t.Errorf("key %#x, the kernel has %#x", w.mw.RKey(), kmw.RKey)
+	}
+	b := uverbs.BindMW{MR: w.mr, Addr: w.mr.Addr(), Length: 8, Access: uverbs.AccessRemoteRead}
+	key := kmw.RKey
+	for range 300 { // once round the low byte
+		if err := w.mw.Bind(w.qp, 5, uverbs.SendSignaled, b); err != nil {
+			t.Fatal(err)
+		}
+		s, _ := w.kqp().RXE.TakeSend()
+		wr := rxeBind(&s)
+		next := key&^0xff | (key+1)&0xff
+		if s.Wr.Opcode != uint32(uverbs.OpBindMW) || wr.MwRkey != key || wr.Rkey != next || wr.MrLkey != w.mr.LKey() || w.mw.RKey() != next {
+			t.Fatalf("%+v, then key %#x; want %#x to %#x", wr, w.mw.RKey(), key, next)
+		}
+		key = next
+	}
+	if err := w.qp.Modify(&uverbs.QPAttr{State: uverbs.QPStateReset}, uverbs.QPAttrState); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.mw.Bind(w.qp, 5, 0, b); err == nil || w.mw.RKey() != key {
+		t.Errorf("%v, key %#x, before %#x", err, w.mw.RKey(), key)
+	}
+	second := must[*uverbs.MW](t)(w.pd.AllocMW(uverbs.MWType2))
+	if err := second.Bind(w.qp, 5, 0, b); !errors.Is(err, syscall.EINVAL) {
+		t.Errorf("type 2: %v", err)
+	}
+	if err := second.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestConcurrentRoCE has everything happen at once; the race detector judges.
+func TestConcurrentRoCE(t *testing.T) {
+	w := connected(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	var wg sync.WaitGroup
+	stop := make(chan struct{})
+	spawn := func(name string, f func() error, may ...error) {
+		wg.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				err := f()
+				for _, m := range may {
+					if errors.Is(err, m) {
+						err = nil
+					}
+				}
+				if err != nil {
+					t.Errorf("%s: %v", name, err)
+					return
+				}
+				runtime.Gosched()
+			}
+		})
+	}
+	kqp, kud, access := w.kqp(), w.kud(), uverbs.AccessLocalWrite
+	bound := must[*uverbs.MR](t)(w.pd.AllocMR(8, uverbs.AccessMWBind, nil))
+	defer bound.Close()
+	spawn("the kernel", func() error { kqp.Carry(0); kqp.Receive(1); kud.Carry(0); return nil })
+	full := uverbs.ErrQueueFull
+	for range 2 {
+		spawn("PostSend", func() error { return failed(w.qp.PostSend(send)) }, full)
+		spawn("datagram", func() error { return failed(w.ud.PostSend(w.datagram())) }, full)
+		spawn("PostRecv", func() error { return failed(w.qp.PostRecv([]uverbs.RecvWR{{}})) }, full)
+		spawn("Poll", func() error { return failed(w.cq.Poll(make([]uverbs.WC, 3))) })
+		spawn("Wait", func() error { return failed(w.cq.Wait(ctx, make([]uverbs.WC, 1))) }, context.Canceled)
+		spawn("Resize", func() error { return w.cq.Resize(100) }, syscall.EINVAL)
+		spawn("SRQ.Resize", func() error { return w.srq.Resize(20) })
+		spawn("SetLimit", func() error { return w.srq.SetLimit(0) })
+		spawn("Rereg", func() error { return w.mr.Rereg(uverbs.ReregOptions{PD: w.pd, Access: &access}) })
+		spawn("AH", func() error { return closing(w.pd.CreateAH(address)) })
+		spawn("MW", func() error { return closing(w.pd.AllocMW(uverbs.MWType1)) })
+		spawn("Mcast", func() error { return w.ud.AttachMcast(group, 0) })
+		spawn("Bind", func() error { return w.mw.Bind(w.qp, 1, 0, uverbs.BindMW{MR: bound, Length: 1}) }, full)
+		spawn("Query", func() error { return failed(w.qp.Query()) })
+	}
+	time.Sleep(200 * time.Millisecond)
+	cancel()
+	close(stop)
+	wg.Wait()
+	if err := w.ud.DetachMcast(group, 0); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestClosingRoCE closes what others are using, until each is refused.
+func TestClosingRoCE(t *testing.T) {
+	for range 10 {
+		w := connected(t)
+		var users sync.WaitGroup
+		for _, f := range []func() error{
+			func() error { return failed(w.ud.PostSend(w.datagram())) },
+			func() error { return w.ud.DetachMcast(group, 0) },
+			func() error { return w.cq.Resize(9) },
+			func() error { return w.cq.Arm(false) },
+			func() error { return w.srq.Resize(9) },
+			func() error { return w.mr.Rereg(uverbs.ReregOptions{PD: w.other}) },
+			func() error { return closing(w.pd.CreateAH(address)) },
+			func() error { return closing(w.other.AllocMW(uverbs.MWType1)) },
+		} {
+			users.Go(func() {
+				for err := error(nil); !errors.Is(err, uverbs.ErrClosed) && !errors.Is(err, uverbs.ErrInvalidWR); err = f() {
+					runtime.Gosched()
+				}
+			})
+		}
+		time.Sleep(time.Millisecond)
+		closeAll(t, w.ah, w.ud, w.mw, w.mr, w.qp, w.srq, w.cq)
+		for _, pd := range []*uverbs.PD{w.pd, w.other} {
+			for err := uverbs.ErrInUse; errors.Is(err, uverbs.ErrInUse); err = pd.Close() {
+				runtime.Gosched()
+			}
+		}
+		if err := within(t, "a user", run(func() error { users.Wait(); return nil })); err != nil {
+			t.Error(err)
+		}
+	}
+}
