@@ -44,8 +44,40 @@ var roceVerbs = []verb[*roce]{
 		return w.mr.Rereg(uverbs.ReregOptions{Access: &access})
 	}},
 	{"MR.Rereg PD", []string{"REREG_MR"}, "change MR ", func(w *roce) error { return w.mr.Rereg(uverbs.ReregOptions{PD: w.other}) }},
-	{"QP.Init", []string{"MODIFY_QP"}, "modify QP 17 on rxe0", func(w *roce) error { return w.qp.Init(nil) }},
+	{"AHFromWC", []string{"QUERY_GID_TABLE"}, "query the GID table of device on rxe0", answering},
+	{"AHFromWC's AH", []string{"CREATE_AH"}, "create AH on rxe0", answering},
+	{"ChooseGID", []string{"QUERY_PORT"}, "query port 1 of device on rxe0", choosing},
+	{"ChooseGID's table", []string{"QUERY_GID_TABLE"}, "query the GID table of device on rxe0", choosing},
+	{"AdviseMR", []string{"ADVISE_MR"}, "advise on memory of PD 0 on rxe0", func(w *roce) error {
+		w.k.OnDemand = true
+		mr, err := w.pd.AllocMR(1, uverbs.AccessOnDemand, nil)
+		if err != nil {
+			return err
+		}
+		return errors.Join(w.pd.AdviseMR(uverbs.MRPrefetch, false, []uverbs.SGE{mr.SGE(0, 1)}), mr.Close())
+	}},
+	{"QP.Connect", []string{"MODIFY_QP", "MODIFY_QP+1", "MODIFY_QP+2"}, "modify QP 19 on rxe0", connecting},
+	{"QP.Connect's port", []string{"QUERY_PORT"}, "query port 1 of device on rxe0", connecting},
 }
+
+// answering makes an address handle to answer a message with.
+func answering(w *roce) error {
+	return closing(w.pd.AHFromWC(1, &uverbs.WC{Flags: uverbs.WCGRH}, ipv4GRH(0, "10.0.0.9", "10.9.9.9")))
+}
+
+// connecting takes a new QP to RTS.
+func connecting(w *roce) error {
+	qp, err := w.pd.CreateQP(w.qpOptions())
+	if err != nil {
+		return err
+	}
+	if err = qp.Init(nil); err == nil {
+		err = qp.Connect(&uverbs.QPAttr{AH: *address})
+	}
+	return errors.Join(err, qp.Close())
+}
+
+func choosing(w *roce) error { return failed(w.dev.ChooseGID(1, nil)) }
 
 func TestRoCEEveryErrno(t *testing.T) { everyErrno(t, "rxe0", newRoCE, roceVerbs) }
 
