@@ -11,7 +11,7 @@ import (
 
 var (
 	errCorrupt = fmt.Errorf("%w: the queue is lost, close what it belongs to", mmap.ErrIndex)
-	errLost    = fmt.Errorf("%w: the CQ was lost when it was resized, close it", uverbs.ErrClosed)
+	errLost    = fmt.Errorf("%w: the queue was lost when it was resized, close what it belongs to", uverbs.ErrClosed)
 )
 
 // cq reads completions and is armed with a system call.
@@ -67,14 +67,6 @@ func (q *cq) Poll(wcs []uverbs.WC) (n int, err error) {
 	return n, err
 }
 
-// Flags of a completion as the kernel counts them (enum ib_wc_flags), which no
-// uapi header has. The third differs from libibverbs's.
-const (
-	wcGRH            = 1 << 0
-	wcWithImm        = 1 << 1
-	wcWithInvalidate = 1 << 2
-)
-
 // readCQE copies an entry out of shared memory, each field once. The kernel
 // clears an entry before it fills it, but says of a failed one only whose it is,
 // and of a send that had immediate data only that it had.
@@ -90,14 +82,14 @@ func readCQE(e *abi.IbUverbsWc, wc *uverbs.WC) {
 	wc.SrcQP, wc.PKeyIndex, wc.SLID = e.SrcQp, e.PkeyIndex, e.Slid
 	wc.SL, wc.DLIDPathBits = e.Sl, e.DlidPathBits
 	flags := e.WcFlags
-	if flags&wcGRH != 0 {
+	if flags&abi.IB_WC_GRH != 0 {
 		wc.Flags |= uverbs.WCGRH
 	}
 	switch {
-	case flags&wcWithImm != 0:
+	case flags&abi.IB_WC_WITH_IMM != 0:
 		wc.Flags |= uverbs.WCWithImm
 		wc.Imm = bits.ReverseBytes32(e.Ex) // most significant byte first; both platforms are little-endian
-	case flags&wcWithInvalidate != 0:
+	case flags&abi.IB_WC_WITH_INVALIDATE != 0:
 		wc.Flags |= uverbs.WCWithInv
 		wc.InvalidatedRKey = e.Ex
 	}

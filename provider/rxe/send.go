@@ -58,16 +58,12 @@ func (q *qp) send(wr *uverbs.SendWR) error {
 	return nil
 }
 
-// sendInline is IB_SEND_INLINE of the kernel's enum ib_send_flags, which no uapi
-// header has.
-const sendInline = 1 << 3
-
 // entry makes the fixed part of an entry. All of it counts: the kernel leaves in
 // the queue what it noted about an earlier request, and believes what it finds.
 func (q *qp) entry(wr *uverbs.SendWR, o opcode, length uint32) (w abi.RxeSendWqe) {
 	w.Wr.WrId, w.Wr.Opcode, w.Wr.SendFlags = wr.WRID, uint32(wr.Opcode), uint32(wr.Flags)
 	if wr.Inline != nil && o.has&withSGL != 0 {
-		w.Wr.SendFlags |= sendInline
+		w.Wr.SendFlags |= abi.IB_SEND_INLINE
 	}
 	switch {
 	case o.has&withImm != 0:

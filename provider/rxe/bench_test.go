@@ -1,0 +1,112 @@
+package rxe
+
+import (
+	"testing"
+
+	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// hot returns the calls that stand in a program's loops, as users make them, on
+// queues in plain memory. The fake kernel's part in them allocates nothing either.
+func hot(t testing.TB) map[string]func() {
+	w, ud := ready(t, uverbs.QPTypeRC), ready(t, uverbs.QPTypeUD)
+	sgl := []uverbs.SGE{{Addr: 1, Length: 2, LKey: 3}}
+	recv := []uverbs.RecvWR{{WRID: 1, SGL: sgl}}
+	wcs := make([]uverbs.WC, 8)
+	check := func(n, want int, err error) {
+		if n != want || err != nil {
+			t.Fatal(n, err)
+		}
+	}
+	send := func(w *world, wr uverbs.SendWR) func() {
+		wrs := []uverbs.SendWR{wr}
+		return func() {
+			n, err := w.qp.PostSend(wrs)
+			check(n, 1, err)
+			w.kqp.RXE.TakeSend()
+		}
+	}
+	return map[string]func(){
+		"PostSend":          send(w, uverbs.SendWR{Opcode: uverbs.OpSend, SGL: sgl}),
+		"PostSend, inline":  send(w, uverbs.SendWR{Opcode: uverbs.OpRDMAWriteImm, Inline: make([]byte, 48)}),
+		"PostSend, atomic":  send(w, uverbs.SendWR{Opcode: uverbs.OpFetchAdd, SGL: []uverbs.SGE{{Length: 8}}}),
+		"PostSend, flush":   send(w, uverbs.SendWR{Opcode: uverbs.OpFlush, Flush: uverbs.Flush{Type: uverbs.FlushGlobal}}),
+		"PostSend, binding": send(w, uverbs.SendWR{Opcode: uverbs.OpBindMW, Bind: &uverbs.BindMW{MW: w.mw, MR: w.mr, Length: 1}}),
+		"PostSend on UD":    send(ud, uverbs.SendWR{Opcode: uverbs.OpSend, SGL: sgl, AH: ud.ah}),
+		"PostRecv": func() {
+			n, err := w.qp.PostRecv(recv)
+			check(n, 1, err)
+			w.kqp.RXE.TakeRecv()
+		},
+		"PostRecv to an SRQ": func() {
+			n, err := w.srq.PostRecv(recv)
+			check(n, 1, err)
+			w.ksrq.RXE.TakeRecv()
+		},
+		"Poll": func() {
+			w.kcq.RXE.Complete(abi.IbUverbsWc{Opcode: abi.IB_WC_RECV, WcFlags: 7})
+			n, err := w.cq.Poll(wcs)
+			check(n, 1, err)
+		},
+		"Poll of nothing": func() {
+			n, err := w.cq.Poll(wcs)
+			check(n, 0, err)
+		},
+		"Arm": func() { check(0, 0, w.cq.Arm(true)) },
+	}
+}
+
+func TestNoAllocations(t *testing.T) {
+	for name, call := range hot(t) {
+		if n := testing.AllocsPerRun(200, call); n != 0 {
+			t.Errorf("%s allocates %v times", name, n)
+		}
+	}
+}
+
+// BenchmarkPostSend includes the fake kernel's doorbell and taking the send.
+func BenchmarkPostSend(b *testing.B) { bench(b, "PostSend") }
+
+func BenchmarkPostSendUD(b *testing.B) { bench(b, "PostSend on UD") }
+
+func BenchmarkPostRecv(b *testing.B) { bench(b, "PostRecv") }
+
+func BenchmarkPoll(b *testing.B) { bench(b, "Poll") }
+
+func BenchmarkPollEmpty(b *testing.B) { bench(b, "Poll of nothing") }
+
+func BenchmarkArm(b *testing.B) { bench(b, "Arm") }
+
+func bench(b *testing.B, name string) {
+	call := hot(b)[name]
+	b.ReportAllocs()
+	for b.Loop() {
+		call()
+	}
+}
+
+const batch = 64
+
+// BenchmarkPostSendBatch posts 64 at a time; the queue is emptied off the clock.
+func BenchmarkPostSendBatch(b *testing.B) {
+	w := newWorld(b, uverbs.QPTypeRC, func(_ *world, o *uverbs.QPOptions) { o.Cap.MaxSendWR = 128 * batch })
+	w.connect(b)
+	wrs := make([]uverbs.SendWR, batch)
+	for i := range wrs {
+		wrs[i] = uverbs.SendWR{WRID: uint64(i), Opcode: uverbs.OpSend, SGL: []uverbs.SGE{{Addr: 1, Length: 2, LKey: 3}}}
+	}
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		if i%127 == 0 {
+			b.StopTimer()
+			for _, ok := w.kqp.RXE.TakeSend(); ok; _, ok = w.kqp.RXE.TakeSend() {
+			}
+			b.StartTimer()
+		}
+		if n, err := w.qp.PostSend(wrs); n != batch || err != nil {
+			b.Fatal(n, err)
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/batch, "ns/WR")
+}

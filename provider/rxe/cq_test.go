@@ -1,0 +1,215 @@
+package rxe
+
+import (
+	"encoding/binary"
+	"errors"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/mmap"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// TestCompletions: everything rxe tells is in the WC, and nothing else.
+func TestCompletions(t *testing.T) {
+	w := newWorld(t, uverbs.QPTypeRC, nil)
+	junk := abi.IbUverbsWc{WrId: 1, Opcode: 2, VendorErr: 3, ByteLen: 4, Ex: 5, QpNum: 6, SrcQp: 7, WcFlags: 1<<32 - 1, PkeyIndex: 8, Slid: 9,
+		Sl: 10, DlidPathBits: 11, PortNum: 12, Reserved: 13}
+	with := func(change func(*abi.IbUverbsWc)) abi.IbUverbsWc { e := junk; change(&e); return e }
+	recv := uverbs.WC{WRID: 1, Opcode: uverbs.WCRecv, VendorErr: 3, ByteLen: 4, QPN: 6, SrcQP: 7, PKeyIndex: 8, SLID: 9, SL: 10, DLIDPathBits: 11}
+	want := func(change func(*uverbs.WC)) uverbs.WC { c := recv; change(&c); return c }
+	for _, c := range []struct {
+		cqe  abi.IbUverbsWc
+		want uverbs.WC
+	}{
+		{junk, uverbs.WC{WRID: 1, Opcode: uverbs.WCRDMARead, VendorErr: 3, ByteLen: 4, QPN: 6}},
+		{with(func(e *abi.IbUverbsWc) { e.Status = 5 }), uverbs.WC{WRID: 1, Status: uverbs.StatusWRFlushErr, VendorErr: 3, QPN: 6}},
+		{with(func(e *abi.IbUverbsWc) { e.Status, e.Opcode = 99, 128 }), uverbs.WC{WRID: 1, Status: 99, VendorErr: 3, QPN: 6}},
+		{with(func(e *abi.IbUverbsWc) { e.Opcode, e.WcFlags = 128, 0 }), recv},
+		{with(func(e *abi.IbUverbsWc) { e.Opcode, e.WcFlags = 128, 1 }), want(func(c *uverbs.WC) { c.Flags = uverbs.WCGRH })},
+		{with(func(e *abi.IbUverbsWc) { e.Opcode, e.WcFlags = 129, 1|2 }),
+			want(func(c *uverbs.WC) {
+				c.Opcode, c.Flags, c.Imm = uverbs.WCRecvImm, uverbs.WCGRH|uverbs.WCWithImm, 5<<24
+			})},
+		{with(func(e *abi.IbUverbsWc) { e.Opcode, e.WcFlags = 128, 1|4 }),
+			want(func(c *uverbs.WC) { c.Flags, c.InvalidatedRKey = uverbs.WCGRH|uverbs.WCWithInv, 5 })},
+		{with(func(e *abi.IbUverbsWc) { e.Opcode, e.WcFlags = 128, 8 }), recv}, // libibverbs's number is not the kernel's
+		{with(func(e *abi.IbUverbsWc) { e.Opcode = 77 }), uverbs.WC{WRID: 1, Opcode: 77, VendorErr: 3, ByteLen: 4, QPN: 6}},
+	} {
+		if !w.kcq.RXE.Complete(c.cqe) {
+			t.Fatal("no room")
+		}
+		if diff := cmp.Diff([]uverbs.WC{c.want}, w.poll(t)); diff != "" {
+			t.Error(diff)
+		}
+	}
+}
+
+// TestPollBatches goes around the ring with batches that do not divide it, and
+// gives the kernel its room back once a batch.
+func TestPollBatches(t *testing.T) {
+	w := newWorld(t, uverbs.QPTypeRC, nil)
+	var sent, seen uint64
+	for range 20 {
+		for w.kcq.RXE.Complete(abi.IbUverbsWc{WrId: sent}) {
+			sent++
+		}
+		for seen < sent {
+			wcs := make([]uverbs.WC, 7)
+			n := must[int](t)(w.cq.Poll(wcs))
+			for _, wc := range wcs[:n] {
+				if wc.WRID != seen {
+					t.Fatalf("completion %d, want %d", wc.WRID, seen)
+				}
+				seen++
+			}
+		}
+	}
+}
+
+// TestLostIndex: the kernel's index is nowhere in the ring.
+func TestLostIndex(t *testing.T) {
+	w := newWorld(t, uverbs.QPTypeRC, nil)
+	w.kcq.RXE.Complete(abi.IbUverbsWc{WrId: 1})
+	if n := len(w.poll(t)); n != 1 {
+		t.Fatal(n)
+	}
+	w.kcq.RXE.SetProducer(1 << 20)
+	for range 2 {
+		if n, err := w.cq.Poll(make([]uverbs.WC, 1)); n != 0 || !errors.Is(err, mmap.ErrIndex) {
+			t.Errorf("%d, %v", n, err)
+		}
+	}
+}
+
+func TestArm(t *testing.T) {
+	w := newWorld(t, uverbs.QPTypeRC, nil)
+	if err := w.cq.Arm(true); err != nil || !w.kcq.Armed() {
+		t.Fatal(err)
+	}
+	w.kcq.RXE.Complete(abi.IbUverbsWc{})
+	if !w.kcq.Armed() {
+		t.Error("an unsolicited completion raised an event")
+	}
+	w.kcq.RXE.CompleteSolicited(abi.IbUverbsWc{})
+	if w.kcq.Armed() {
+		t.Error("a solicited completion raised no event")
+	}
+	if err := w.cq.Arm(false); err != nil {
+		t.Fatal(err)
+	}
+	w.kcq.RXE.Complete(abi.IbUverbsWc{})
+	if w.kcq.Armed() {
+		t.Error("a completion raised no event")
+	}
+	w.k.Fail("REQ_NOTIFY_CQ", 0, syscall.EIO)
+	if err := w.cq.Arm(false); !errors.Is(err, syscall.EIO) {
+		t.Error(err)
+	}
+}
+
+// TestResizeCQ takes completions over from every position.
+func TestResizeCQ(t *testing.T) {
+	w := newWorld(t, uverbs.QPTypeRC, nil)
+	var sent, seen uint64
+	complete := func(n int) {
+		t.Helper()
+		for range n {
+			if !w.kcq.RXE.Complete(abi.IbUverbsWc{WrId: sent}) {
+				t.Fatal("no room")
+			}
+			sent++
+		}
+	}
+	poll := func(n int) {
+		t.Helper()
+		wcs := make([]uverbs.WC, n)
+		if got := must[int](t)(w.cq.Poll(wcs)); got != n {
+			t.Fatalf("%d of %d", got, n)
+		}
+		for _, wc := range wcs {
+			if wc.WRID != seen {
+				t.Fatalf("%d, want %d", wc.WRID, seen)
+			}
+			seen++
+		}
+	}
+	for round := range 20 {
+		complete(3)
+		poll(round % 4)
+		if err := w.cq.Resize(40); err != nil || w.cq.Cap() != 63 {
+			t.Fatal(w.cq.Cap(), err)
+		}
+		complete(40)
+		poll(40)
+		if err := w.cq.Resize(3); err != nil || w.cq.Cap() != 3 {
+			t.Fatal(w.cq.Cap(), err)
+		}
+		poll(3 - round%4)
+		complete(round % 4)
+		poll(round % 4)
+	}
+	complete(3)
+	if err := w.cq.Resize(2); !errors.Is(err, syscall.EINVAL) {
+		t.Error(err)
+	}
+	poll(3) // nothing has changed
+	w.k.Fail("MMAP", 0, errGone)
+	if err := w.cq.Resize(10); !errors.Is(err, errGone) {
+		t.Error(err)
+	}
+	if n, err := w.cq.Poll(make([]uverbs.WC, 1)); n != 0 || !errors.Is(err, uverbs.ErrClosed) {
+		t.Errorf("a queue that was lost: %d, %v", n, err)
+	}
+}
+
+// FuzzReadCQE has the memory of a completion queue be any bytes, header and all,
+// and has the kernel move its index about while it is polled.
+func FuzzReadCQE(f *testing.F) {
+	f.Add([]byte{}, uint32(0))
+	good := make([]byte, queueData+4*128)
+	copy(good, []byte{7, 0, 0, 0, 3})
+	good[producerIndex] = 2
+	f.Add(good, uint32(3))
+	f.Add(good, uint32(4))
+	bad := append([]byte{}, good...)
+	bad[0] = 200
+	f.Add(bad, uint32(0))
+	f.Fuzz(func(t *testing.T, memory []byte, next uint32) {
+		region, err := mmap.Wrap(memory)
+		if err != nil {
+			return
+		}
+		defer region.Close()
+		q, err := readHeader(region)
+		if err != nil {
+			return
+		}
+		ring, err := mmap.NewIndexedConsumer[abi.IbUverbsWc](region, q.layout)
+		if err != nil {
+			return
+		}
+		cq := &cq{ring: ring}
+		room := int(q.room())
+		for range 3 {
+			wcs := make([]uverbs.WC, 8)
+			n, err := cq.Poll(wcs)
+			if n > room {
+				t.Fatalf("%d completions of a queue of %d", n, room)
+			}
+			if err != nil && !errors.Is(err, mmap.ErrIndex) {
+				t.Fatal(err)
+			}
+			for _, wc := range wcs[:n] {
+				_, _, _ = wc.Err(), wc.Status.String(), wc.Opcode.String()
+				if wc.Status != uverbs.StatusSuccess && (wc.Flags != 0 || wc.Imm != 0 || wc.Opcode != 0) {
+					t.Errorf("%+v", wc)
+				}
+			}
+			binary.NativeEndian.PutUint32(memory[producerIndex:], next)
+		}
+	})
+}

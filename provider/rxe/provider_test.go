@@ -1,0 +1,40 @@
+package rxe
+
+import (
+	"errors"
+	"syscall"
+	"testing"
+
+	"github.com/goverbs/goverbs/internal/fakeverbs"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// TestOpenFails: what a device can do is not guessed.
+func TestOpenFails(t *testing.T) {
+	for _, call := range []string{"GET_CONTEXT", "QUERY_DEVICE"} {
+		k := fakeverbs.New(uint32(uverbs.DriverRXE))
+		k.Fail(call, 0, syscall.EIO)
+		if _, err := uverbs.NewDevice(info, k); !errors.Is(err, syscall.EIO) {
+			t.Errorf("%s: %v", call, err)
+		}
+		if leaks := k.Leaks(); len(leaks) > 0 {
+			t.Errorf("%s: %q", call, leaks)
+		}
+	}
+}
+
+// TestAddressHandles have numbers of their own, which sends carry.
+func TestAddressHandles(t *testing.T) {
+	w := ready(t, uverbs.QPTypeUD)
+	two := must[*uverbs.AH](t)(w.pd.CreateAH(&uverbs.AHAttr{Global: true, SGIDIndex: 1, DGID: fakeverbs.IPv4GID, Port: 1}))
+	if w.ah.Driver() != ahNum(1) || two.Driver() != ahNum(2) {
+		t.Errorf("%v, %v", w.ah.Driver(), two.Driver())
+	}
+	if err := two.Close(); err != nil {
+		t.Error(err)
+	}
+	w.k.Fail("CREATE_AH", 0, syscall.ENOMEM)
+	if _, err := w.pd.CreateAH(&uverbs.AHAttr{Global: true, SGIDIndex: 1, Port: 1}); !errors.Is(err, syscall.ENOMEM) {
+		t.Error(err)
+	}
+}

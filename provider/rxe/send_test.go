@@ -1,0 +1,208 @@
+package rxe
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/fakeverbs"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+var sgl = []uverbs.SGE{{Addr: 0x1111111111111111, Length: 0x100, LKey: 0x22222222}, {Addr: 0x3333333333333333, Length: 0x23, LKey: 0x44444444}}
+
+// at is a number at an offset of struct rxe_send_wqe.
+type at struct {
+	offset, size int
+	value        uint64
+}
+
+func image(parts []at) []byte {
+	b := make([]byte, sendWQESize)
+	for _, p := range parts {
+		copy(b[p.offset:], binary.LittleEndian.AppendUint64(nil, p.value)[:p.size])
+	}
+	return b
+}
+
+const signaled = 2 // IB_SEND_SIGNALED
+
+// sends is each opcode with all that it can have, and the bytes that the kernel
+// then finds; offsets and numbers are those of the C headers.
+func sends(w *world) []struct {
+	wr   uverbs.SendWR
+	want []at
+} {
+	const remote, rkey = 0x5555555555555558, 0x66666666
+	wr := uverbs.SendWR{WRID: 0x7777777777777777, Flags: uverbs.SendSignaled, SGL: sgl, RemoteAddr: remote, RKey: rkey,
+		Imm: 0x01020304, InvalidateRKey: 0x88888888, CompareAdd: 0x99, Swap: 0xaa}
+	with := func(op uverbs.Opcode, change func(*uverbs.SendWR)) uverbs.SendWR {
+		c := wr
+		c.Opcode = op
+		if change != nil {
+			change(&c)
+		}
+		return c
+	}
+	all := func(op uint64, length, sges uint64, rest ...at) []at {
+		return append(rest, at{0, 8, wr.WRID}, at{12, 4, op}, at{184, 4, length}, at{188, 4, length}, at{196, 4, sges})
+	}
+	flags := at{16, 4, signaled}
+	imm, inv := at{20, 4, 0x04030201}, at{20, 4, 0x88888888}
+	to, key, iova := at{24, 8, remote}, at{32, 4, rkey}, at{152, 8, remote}
+	eight := func(c *uverbs.SendWR) { c.SGL = []uverbs.SGE{{Addr: 1, Length: 8, LKey: 2}} }
+	nothing := func(c *uverbs.SendWR) { c.SGL = nil }
+	type list = []struct {
+		wr   uverbs.SendWR
+		want []at
+	}
+	if w.qp.Type() == uverbs.QPTypeUD {
+		wr.AH, wr.RemoteQPN, wr.RemoteQKey = w.ah, 0xbbbbbb, 0xcccccccc
+		ud := []at{flags, {24, 4, 0xbbbbbb}, {28, 4, 0xcccccccc}, {36, 4, 1}}
+		return list{
+			{with(uverbs.OpSend, nil), all(2, 0x123, 2, ud...)},
+			{with(uverbs.OpSendImm, nil), all(3, 0x123, 2, append(ud, imm)...)},
+		}
+	}
+	l := list{
+		{with(uverbs.OpRDMAWrite, nil), all(0, 0x123, 2, flags, to, key, iova)},
+		{with(uverbs.OpRDMAWriteImm, nil), all(1, 0x123, 2, flags, to, key, iova, imm)},
+		{with(uverbs.OpSend, nil), all(2, 0x123, 2, flags)},
+		{with(uverbs.OpSend, func(c *uverbs.SendWR) { c.SGL, c.Inline = nil, []byte("inline") }), all(2, 6, 0, at{16, 4, signaled | 8})},
+		{with(uverbs.OpSend, func(c *uverbs.SendWR) { c.SGL, c.Inline = nil, []byte{} }), all(2, 0, 0, at{16, 4, signaled | 8})},
+		{with(uverbs.OpRDMAWrite, func(c *uverbs.SendWR) { c.SGL, c.Inline = nil, bytes.Repeat([]byte("x"), 48) }), all(0, 48, 0, at{16, 4, signaled | 8}, to, key, iova)},
+		{with(uverbs.OpSend, func(c *uverbs.SendWR) { c.Flags = uverbs.SendFence | uverbs.SendSolicited }), all(2, 0x123, 2, at{16, 4, 1 | 4})},
+		{with(uverbs.OpSendImm, nil), all(3, 0x123, 2, flags, imm)},
+		{with(uverbs.OpBindMW, func(c *uverbs.SendWR) {
+			nothing(c)
+			c.Bind = &uverbs.BindMW{MW: w.mw, RKey: 0xdd, MR: w.mr, Addr: 0xee, Length: 0xff, Access: 2}
+		}), all(8, 0, 0, flags, at{24, 8, 0xee}, at{32, 8, 0xff}, at{40, 4, uint64(w.mr.LKey())}, at{44, 4, uint64(w.mw.RKey())}, at{48, 4, 0xdd}, at{52, 4, 2})},
+		{with(uverbs.OpBindMW, func(c *uverbs.SendWR) { nothing(c); c.Bind = &uverbs.BindMW{MW: w.mw, RKey: 0xde} }),
+			all(8, 0, 0, flags, at{44, 4, 0xdd}, at{48, 4, 0xde})},
+	}
+	if w.qp.Type() == uverbs.QPTypeUC {
+		return l
+	}
+	key48 := at{48, 4, rkey}
+	return append(l, list{
+		{with(uverbs.OpRDMARead, nil), all(4, 0x123, 2, flags, to, key, iova)},
+		{with(uverbs.OpRDMARead, nothing), all(4, 0, 0, flags, to, key, iova)},
+		{with(uverbs.OpCompareSwap, eight), all(5, 8, 1, flags, to, iova, at{32, 8, 0x99}, at{40, 8, 0xaa}, key48)},
+		{with(uverbs.OpFetchAdd, eight), all(6, 8, 1, flags, to, iova, at{32, 8, 0x99}, at{40, 8, 0xaa}, key48)},
+		{with(uverbs.OpLocalInv, nothing), all(7, 0, 0, flags, inv)},
+		{with(uverbs.OpSendWithInv, nil), all(9, 0x123, 2, flags, inv)},
+		{with(uverbs.OpFlush, func(c *uverbs.SendWR) {
+			nothing(c)
+			c.Flush = uverbs.Flush{Length: 0x77, Type: uverbs.FlushGlobal | uverbs.FlushPersistent, Level: uverbs.FlushMR}
+		}), all(14, 0x77, 0, flags, to, iova, at{32, 4, 0x77}, at{36, 4, rkey}, at{40, 1, 3}, at{41, 1, 1})},
+		{with(uverbs.OpAtomicWrite, func(c *uverbs.SendWR) { c.SGL, c.Inline = nil, []byte("12345678") }), all(15, 8, 0, flags, to, key, iova)},
+	}...)
+}
+
+// TestEntries compares every byte of what each opcode becomes, in slots that held
+// something else before.
+func TestEntries(t *testing.T) {
+	for _, typ := range []uverbs.QPType{uverbs.QPTypeRC, uverbs.QPTypeUC, uverbs.QPTypeUD} {
+		t.Run(typ.String(), func(t *testing.T) {
+			w := ready(t, typ)
+			for range 2 * (depth + 1) {
+				w.post(t, uverbs.SendWR{Opcode: uverbs.OpSend, WRID: 1<<64 - 1, SGL: sgl, Imm: 1<<32 - 1, AH: w.ah, RemoteQPN: 1<<32 - 1, RemoteQKey: 1<<32 - 1})
+				w.take(t)
+			}
+			for i, c := range sends(w) {
+				w.post(t, c.wr)
+				s := w.take(t)
+				if diff := cmp.Diff(image(c.want), abi.Bytes(&s.RxeSendWqe)); diff != "" {
+					t.Errorf("%d, %v: (-want +got)\n%s", i, c.wr.Opcode, diff)
+				}
+				checkPayload(t, &c.wr, &s)
+			}
+		})
+	}
+}
+
+func checkPayload(t *testing.T, wr *uverbs.SendWR, s *fakeverbs.RXESend) {
+	t.Helper()
+	if !bytes.Equal(s.Payload[:len(wr.Inline)], wr.Inline) {
+		t.Errorf("%v: inline %q", wr.Opcode, s.Payload[:len(wr.Inline)])
+	}
+	for i, sge := range wr.SGL {
+		want := binary.LittleEndian.AppendUint64(nil, sge.Addr)
+		want = binary.LittleEndian.AppendUint32(want, sge.Length)
+		want = binary.LittleEndian.AppendUint32(want, sge.LKey)
+		if got := s.Payload[16*i:][:16]; !bytes.Equal(got, want) {
+			t.Errorf("%v: SGE %d is %x, want %x", wr.Opcode, i, got, want)
+		}
+	}
+}
+
+// TestWindowKey follows a window's key through bindings in one batch.
+func TestWindowKey(t *testing.T) {
+	w := ready(t, uverbs.QPTypeRC)
+	first := w.mw.RKey()
+	bind := func(key uint32) uverbs.SendWR {
+		return uverbs.SendWR{Opcode: uverbs.OpBindMW, Bind: &uverbs.BindMW{MW: w.mw, RKey: key, MR: w.mr, Length: 1}}
+	}
+	w.post(t, bind(first+1), bind(first+2))
+	for i := range uint32(2) {
+		s := w.take(t)
+		if mw := fakeverbs.RXEWR[abi.RxeSendWrMw](&s); mw.MwRkey != first+i || mw.Rkey != first+i+1 {
+			t.Errorf("from %#x to %#x", mw.MwRkey, mw.Rkey)
+		}
+	}
+	if w.mw.RKey() != first+2 {
+		t.Errorf("%#x", w.mw.RKey())
+	}
+}
+
+// TestSendQueueFull fills the queue from every position, and finds its slots free
+// when the kernel has taken what was in them: nothing else tells of an unsignaled
+// send. A batch rings once.
+func TestSendQueueFull(t *testing.T) {
+	w := ready(t, uverbs.QPTypeRC)
+	var next, want uint64
+	for range 3 * (depth + 1) {
+		wrs := make([]uverbs.SendWR, depth+2)
+		for i := range wrs {
+			wrs[i] = uverbs.SendWR{WRID: next + uint64(i), Opcode: uverbs.OpSend}
+		}
+		rings := w.k.Calls("POST_SEND")
+		if n, err := w.qp.PostSend(wrs); n != depth || !errors.Is(err, uverbs.ErrQueueFull) {
+			t.Fatalf("%d, %v", n, err)
+		}
+		if n, err := w.qp.PostSend(wrs[:1]); n != 0 || !errors.Is(err, uverbs.ErrQueueFull) {
+			t.Fatalf("%d, %v", n, err)
+		}
+		if n := w.k.Calls("POST_SEND") - rings; n != 1 {
+			t.Errorf("%d doorbells", n)
+		}
+		next += depth
+		for ; want < next; want++ {
+			if s := w.take(t); s.Wr.WrId != want {
+				t.Errorf("%d, want %d", s.Wr.WrId, want)
+			}
+		}
+		w.post(t, uverbs.SendWR{WRID: next, Opcode: uverbs.OpSend}) // moves on by one
+		next++
+		if s := w.take(t); s.Wr.WrId != want {
+			t.Errorf("%d, want %d", s.Wr.WrId, want)
+		}
+		want++
+	}
+}
+
+// TestDoorbellFails leaves no doubt about what is on the queue.
+func TestDoorbellFails(t *testing.T) {
+	w := ready(t, uverbs.QPTypeRC)
+	w.k.Fail("POST_SEND", 0, errGone)
+	if n, err := w.qp.PostSend(make([]uverbs.SendWR, 2)); n != 2 || !errors.Is(err, errGone) {
+		t.Errorf("%d, %v", n, err)
+	}
+}
+
+var errGone = fmt.Errorf("the device is gone")

@@ -1,0 +1,194 @@
+package rxe
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// TestWrongState refuses what would lie in wait, or be thrown away, and says why.
+func TestWrongState(t *testing.T) {
+	w := newWorld(t, uverbs.QPTypeUD, nil)
+	refused := func(err error, text string) {
+		t.Helper()
+		if !errors.Is(err, syscall.EINVAL) || !strings.Contains(err.Error(), text) {
+			t.Errorf("%v, want %q", err, text)
+		}
+	}
+	send := func() error { return second(w.qp.PostSend([]uverbs.SendWR{{Opcode: uverbs.OpSend, AH: w.ah}})) }
+	recv := func() error { return second(w.qp.PostRecv(make([]uverbs.RecvWR, 1))) }
+	for range 2 {
+		refused(send(), "the QP is in RESET, sends can be posted from RTS on")
+		refused(recv(), "the QP is in RESET, receives can be posted from INIT on")
+		if err := w.qp.Init(&uverbs.QPAttr{QKey: 1}); err != nil {
+			t.Fatal(err)
+		}
+		refused(send(), "in INIT")
+		if err := recv(); err != nil {
+			t.Error(err)
+		}
+		w.modify(t, uverbs.QPStateRTR)
+		refused(send(), "in RTR")
+		if _, ok := w.kqp.RXE.TakeSend(); ok || w.k.Calls("POST_SEND") != 0 {
+			t.Error("the kernel was told")
+		}
+		w.modify(t, uverbs.QPStateReset)
+	}
+	w.connect(t)
+	w.modify(t, uverbs.QPStateSQD)
+	if err := send(); err != nil {
+		t.Error(err)
+	}
+}
+
+func flushed(t *testing.T, wcs []uverbs.WC) (ids []uint64) {
+	t.Helper()
+	for _, wc := range wcs {
+		if wc.Status != uverbs.StatusWRFlushErr || wc.QPN != 17 {
+			t.Errorf("%+v", wc)
+		}
+		ids = append(ids, wc.WRID)
+	}
+	return ids
+}
+
+// TestFlush: every work request of a failed QP completes once, whenever it was
+// posted: the kernel looks at receives only when it is made to.
+func TestFlush(t *testing.T) {
+	w := ready(t, uverbs.QPTypeRC)
+	recv := func(id uint64) {
+		t.Helper()
+		if _, err := w.qp.PostRecv([]uverbs.RecvWR{{WRID: id}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	send := func(id uint64) { t.Helper(); w.post(t, uverbs.SendWR{WRID: id, Opcode: uverbs.OpSend}) }
+	recv(1)
+	w.kqp.Break()
+	recv(2) // nobody knows yet
+	send(3)
+	if ids := flushed(t, w.poll(t)); !cmp.Equal(ids, []uint64{1, 3}) {
+		t.Errorf("%v", ids)
+	}
+	if ids := flushed(t, w.poll(t)); !cmp.Equal(ids, []uint64{2}) {
+		t.Errorf("%v", ids)
+	}
+	recv(4)
+	send(5)
+	recv(6)
+	if ids := flushed(t, w.poll(t)); !cmp.Equal(ids, []uint64{4, 5, 6}) {
+		t.Errorf("%v", ids)
+	}
+	if n := len(w.poll(t)); n != 0 {
+		t.Errorf("%d more", n)
+	}
+}
+
+// TestNewLife leaves the completions of a QP's first life on the CQ: they don't
+// speak for its second.
+func TestNewLife(t *testing.T) {
+	w := ready(t, uverbs.QPTypeRC)
+	if _, err := w.qp.PostRecv([]uverbs.RecvWR{{WRID: 1}, {WRID: 2}}); err != nil {
+		t.Fatal(err)
+	}
+	w.modify(t, uverbs.QPStateErr)
+	w.post(t, uverbs.SendWR{WRID: 3, Opcode: uverbs.OpSend})
+	if _, err := w.qp.PostRecv([]uverbs.RecvWR{{WRID: 4}}); err != nil {
+		t.Fatal(err)
+	}
+	w.modify(t, uverbs.QPStateReset)
+	w.connect(t)
+	if ids := flushed(t, w.poll(t)); !cmp.Equal(ids, []uint64{1, 2, 3, 4}) {
+		t.Errorf("%v", ids)
+	}
+	if s := w.kqp.State(); s != abi.IB_QPS_RTS {
+		t.Fatalf("the QP is in %v", uverbs.QPState(s))
+	}
+	moves := w.k.Calls("MODIFY_QP")
+	if _, err := w.qp.PostRecv([]uverbs.RecvWR{{WRID: 5}}); err != nil {
+		t.Fatal(err)
+	}
+	w.post(t, uverbs.SendWR{WRID: 6, Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled})
+	if !w.kqp.Receive(0) || !w.kqp.Carry(abi.IB_WC_SUCCESS) || w.k.Calls("MODIFY_QP") != moves {
+		t.Error("it is not like new")
+	}
+	for i, wc := range w.poll(t) {
+		if wc.Err() != nil || wc.WRID != uint64(5+i) {
+			t.Errorf("%+v", wc)
+		}
+	}
+	w.kqp.Break() // and it fails like new
+	if _, err := w.qp.PostRecv([]uverbs.RecvWR{{WRID: 7}}); err != nil {
+		t.Fatal(err)
+	}
+	w.post(t, uverbs.SendWR{WRID: 8, Opcode: uverbs.OpSend})
+	if ids := append(flushed(t, w.poll(t)), flushed(t, w.poll(t))...); !cmp.Equal(ids, []uint64{8, 7}) {
+		t.Errorf("%v", ids)
+	}
+}
+
+// TestResetEmpties: RESET throws away what was posted, and the rings go on where
+// they are; the kernel is told twice, for its own sake.
+func TestResetEmpties(t *testing.T) {
+	w := ready(t, uverbs.QPTypeRC)
+	for round := range uint64(6) {
+		w.post(t, make([]uverbs.SendWR, depth)...)
+		if _, err := w.qp.PostRecv(make([]uverbs.RecvWR, 2)); err != nil {
+			t.Fatal(err)
+		}
+		moves := w.k.Calls("MODIFY_QP")
+		w.modify(t, uverbs.QPStateReset)
+		if n := w.k.Calls("MODIFY_QP") - moves; n != 2 {
+			t.Errorf("told %d times", n)
+		}
+		w.connect(t)
+		w.post(t, uverbs.SendWR{WRID: round, Opcode: uverbs.OpSend})
+		if s := w.take(t); s.Wr.WrId != round {
+			t.Errorf("%d, want %d", s.Wr.WrId, round)
+		}
+		if n := len(w.poll(t)); n != 0 {
+			t.Errorf("%d completions", n)
+		}
+	}
+	w.k.Fail("MODIFY_QP", 0, syscall.EIO)
+	if err := w.qp.Modify(&uverbs.QPAttr{State: uverbs.QPStateReset}, uverbs.QPAttrState); !errors.Is(err, syscall.EIO) {
+		t.Error(err)
+	}
+	w.post(t, uverbs.SendWR{Opcode: uverbs.OpSend}) // still in RTS
+}
+
+// TestHarmlessError: a message that was too long for a receive of the SRQ fails
+// the receive, not the QP; when the QP does fail later, that is noticed.
+func TestHarmlessError(t *testing.T) {
+	w := newWorld(t, uverbs.QPTypeUD, func(w *world, o *uverbs.QPOptions) { o.SRQ = w.srq })
+	w.connect(t)
+	w.kcq.RXE.Complete(abi.IbUverbsWc{Status: abi.IB_WC_REM_INV_REQ_ERR, QpNum: 17})
+	if wcs := w.poll(t); len(wcs) != 1 || wcs[0].Status != uverbs.StatusRemInvReqErr {
+		t.Errorf("%+v", wcs)
+	}
+	if s := w.kqp.State(); s != abi.IB_QPS_RTS {
+		t.Fatalf("the QP is in %v", uverbs.QPState(s))
+	}
+	// The SRQ's receives are not the QP's, and the event for that comes once.
+	if _, err := w.srq.PostRecv(make([]uverbs.RecvWR, 2)); err != nil {
+		t.Fatal(err)
+	}
+	w.modify(t, uverbs.QPStateErr)
+	w.post(t, uverbs.SendWR{WRID: 1, Opcode: uverbs.OpSend, AH: w.ah})
+	if ids := flushed(t, w.poll(t)); !cmp.Equal(ids, []uint64{1}) {
+		t.Errorf("%v", ids)
+	}
+	if n := w.k.Calls("MODIFY_QP"); n != 4 { // INIT, RTR, RTS, ERR
+		t.Errorf("%d moves", n)
+	}
+	if ev, err := w.dev.AsyncEvent(context.Background()); err != nil || ev.Type != uverbs.EventQPLastWQEReached || ev.QP != w.qp {
+		t.Errorf("%+v, %v", ev, err)
+	}
+}

@@ -1,0 +1,132 @@
+package rxe
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/goverbs/goverbs/internal/fakeverbs"
+	"github.com/goverbs/goverbs/mmap"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+func must[T any](t testing.TB) func(T, error) T {
+	return func(v T, err error) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+// world is a QP and what it needs, on the fake kernel.
+type world struct {
+	k    *fakeverbs.Kernel
+	dev  *uverbs.Device
+	pd   *uverbs.PD
+	ch   *uverbs.CompChannel
+	cq   *uverbs.CQ
+	srq  *uverbs.SRQ
+	ah   *uverbs.AH
+	mr   *uverbs.MR
+	mw   *uverbs.MW
+	qp   *uverbs.QP
+	kqp  *fakeverbs.QP
+	kcq  *fakeverbs.CQ
+	ksrq *fakeverbs.SRQ
+}
+
+const depth = 3 // of each work queue, in slots 4
+
+var info = uverbs.DeviceInfo{Name: "rxe0", Driver: uverbs.DriverRXE, ABI: 2}
+
+// newWorld makes a world whose QP is in RESET. It has a receive queue of its own
+// unless change gives it an SRQ.
+func newWorld(t testing.TB, typ uverbs.QPType, change func(*world, *uverbs.QPOptions)) *world {
+	t.Helper()
+	return newWorldOn(t, fakeverbs.New(uint32(uverbs.DriverRXE)), typ, change)
+}
+
+func newWorldOn(t testing.TB, k *fakeverbs.Kernel, typ uverbs.QPType, change func(*world, *uverbs.QPOptions)) *world {
+	t.Helper()
+	live := mmap.Live()
+	w := &world{k: k}
+	w.dev = must[*uverbs.Device](t)(uverbs.NewDevice(info, k))
+	w.pd = must[*uverbs.PD](t)(w.dev.AllocPD())
+	w.ch = must[*uverbs.CompChannel](t)(w.dev.CreateCompChannel())
+	w.cq = must[*uverbs.CQ](t)(w.dev.CreateCQ(16, &uverbs.CQOptions{Channel: w.ch}))
+	w.srq = must[*uverbs.SRQ](t)(w.pd.CreateSRQ(&uverbs.SRQOptions{MaxWR: depth, MaxSGE: 2}))
+	w.ah = must[*uverbs.AH](t)(w.pd.CreateAH(&uverbs.AHAttr{Global: true, SGIDIndex: 1, DGID: fakeverbs.IPv4GID, Port: 1}))
+	w.mr = must[*uverbs.MR](t)(w.pd.AllocMR(4096, uverbs.AccessLocalWrite|uverbs.AccessMWBind, nil))
+	w.mw = must[*uverbs.MW](t)(w.pd.AllocMW(uverbs.MWType2))
+	opts := &uverbs.QPOptions{Type: typ, SendCQ: w.cq, RecvCQ: w.cq,
+		Cap: uverbs.QPCap{MaxSendWR: depth, MaxRecvWR: depth, MaxSendSGE: 3, MaxRecvSGE: 3}}
+	if change != nil {
+		change(w, opts)
+	}
+	w.qp = must[*uverbs.QP](t)(w.pd.CreateQP(opts))
+	w.kqp, w.kcq, w.ksrq = k.QueuePairs()[0], k.CQs()[0], k.SRQs()[0]
+	t.Cleanup(func() {
+		for _, c := range []interface{ Close() error }{w.qp, w.mw, w.mr, w.ah, w.srq, w.cq, w.ch, w.pd, w.dev} {
+			if err := c.Close(); err != nil && !errors.Is(err, uverbs.ErrClosed) {
+				t.Error(err)
+			}
+		}
+		if leaks := k.Leaks(); len(leaks) > 0 || mmap.Live() != live {
+			t.Errorf("the kernel still has %q; %d regions live, %d at the start", leaks, mmap.Live(), live)
+		}
+	})
+	return w
+}
+
+// ready is a world whose QP is in RTS.
+func ready(t testing.TB, typ uverbs.QPType) *world {
+	t.Helper()
+	w := newWorld(t, typ, nil)
+	w.connect(t)
+	return w
+}
+
+func (w *world) connect(t testing.TB) {
+	t.Helper()
+	if err := w.qp.Init(&uverbs.QPAttr{QKey: 1}); err != nil {
+		t.Fatal(err)
+	}
+	to := uverbs.AHAttr{Global: true, SGIDIndex: 1, DGID: fakeverbs.IPv4GID, Port: 1}
+	if err := w.qp.Connect(&uverbs.QPAttr{DestQPN: 17, AH: to}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (w *world) modify(t testing.TB, s uverbs.QPState) {
+	t.Helper()
+	if err := w.qp.Modify(&uverbs.QPAttr{State: s}, uverbs.QPAttrState); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (w *world) poll(t testing.TB) []uverbs.WC {
+	t.Helper()
+	wcs := make([]uverbs.WC, 64)
+	return wcs[:must[int](t)(w.cq.Poll(wcs))]
+}
+
+// post queues sends, all of which have to be taken.
+func (w *world) post(t testing.TB, wrs ...uverbs.SendWR) {
+	t.Helper()
+	if n, err := w.qp.PostSend(wrs); n != len(wrs) || err != nil {
+		t.Fatal(n, err)
+	}
+}
+
+// take returns the oldest send as the kernel finds it.
+func (w *world) take(t testing.TB) fakeverbs.RXESend {
+	t.Helper()
+	s, ok := w.kqp.RXE.TakeSend()
+	if !ok {
+		t.Fatal("nothing was sent")
+	}
+	return s
+}
+
+func second[T any](_ T, err error) error { return err }
