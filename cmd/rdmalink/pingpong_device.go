@@ -60,16 +60,21 @@ func (p *pingpong) fits(e *pingpongEnd) (err error) {
 	if e.port, err = e.dev.QueryPort(uint32(p.ibPort)); err != nil {
 		return fmt.Errorf("-i %d (%s has %d): %w", p.ibPort, name, attr.PhysPortCnt, err)
 	}
-	mtu := e.port.ActiveMTU.Bytes()
+	return p.misfit(name, e.port, attr)
+}
+
+// misfit says what of the command line is too much for a device or its port.
+func (p *pingpong) misfit(name string, port *uverbs.PortAttr, attr *uverbs.DeviceAttr) error {
+	mtu := port.ActiveMTU.Bytes()
 	switch most := p.mostReceives(attr); {
-	case e.port.State != netlinkrdma.PortActive:
-		return fmt.Errorf("port %d of %s is %v: is the link up (ip link set up)?", p.ibPort, name, e.port.State)
+	case port.State != netlinkrdma.PortActive:
+		return fmt.Errorf("port %d of %s is %v: is the link up (ip link set up)?", p.ibPort, name, port.State)
 	case p.kind.qpType == uverbs.QPTypeUD && p.size > mtu:
 		return fmt.Errorf("-s %d: a datagram over %s holds %d bytes, its port's MTU", p.size, name, mtu)
-	case p.kind.qpType != uverbs.QPTypeUD && p.mtu > e.port.ActiveMTU:
+	case p.kind.qpType != uverbs.QPTypeUD && p.mtu > port.ActiveMTU:
 		return fmt.Errorf("-m %d: the MTU of %s's port is %d; give -m %[3]d, here and to the peer", p.mtu.Bytes(), name, mtu)
-	case p.size > int(e.port.MaxMsgSize):
-		return fmt.Errorf("-s %d: %s sends %d bytes at most", p.size, name, e.port.MaxMsgSize)
+	case int64(p.size) > int64(port.MaxMsgSize):
+		return fmt.Errorf("-s %d: %s sends %d bytes at most", p.size, name, port.MaxMsgSize)
 	case p.rxDepth > most:
 		return fmt.Errorf("-r %d: %s takes %d receives at most", p.rxDepth, name, most)
 	case p.odp && !p.canODP(attr.ODP):
@@ -78,11 +83,14 @@ func (p *pingpong) fits(e *pingpongEnd) (err error) {
 	return nil
 }
 
+// mostReceives is bounded by the CQ as well, which has a place for a send of
+// each QP.
 func (p *pingpong) mostReceives(attr *uverbs.DeviceAttr) int {
+	most := attr.MaxQPWR
 	if p.kind.srq {
-		return int(min(attr.MaxSRQWR, attr.MaxCQE)) - p.qpCount
+		most = attr.MaxSRQWR
 	}
-	return int(min(attr.MaxQPWR, attr.MaxCQE)) - p.qpCount
+	return min(int(most), int(attr.MaxCQE)-p.qpCount)
 }
 
 func (p *pingpong) canODP(caps uverbs.ODPCaps) bool {

@@ -69,8 +69,8 @@ func explainWC(wc *uverbs.WC) error {
 	switch wc.Status {
 	case uverbs.StatusRetryExcErr:
 		return fmt.Errorf("%w: the peer is gone, or its GID can't be reached from this one (-g)", wc.Err())
-	case uverbs.StatusLocLenErr, uverbs.StatusRemInvReqErr:
-		return fmt.Errorf("%w: start both ends with the same -s", wc.Err())
+	case uverbs.StatusLocLenErr, uverbs.StatusLocQPOpErr, uverbs.StatusRemInvReqErr, uverbs.StatusRemOpErr:
+		return fmt.Errorf("%w: do both ends have the same -s?", wc.Err()) // which of them depends on the kernel
 	}
 	return wc.Err()
 }
