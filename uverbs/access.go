@@ -19,7 +19,9 @@ const (
 	// AccessZeroBased has peers count addresses from the start of the region or window.
 	AccessZeroBased = Access(abi.IB_UVERBS_ACCESS_ZERO_BASED)
 	// AccessOnDemand does not pin the region: the device faults pages in, see
-	// [PD.RegMR]. DeviceAttr.ODP tells where it works.
+	// [PD.RegMR]. DeviceAttr.ODP tells where it works. The rxe of Linux 7.2 says it
+	// does, but corrupts data: it takes each packet to or from the start of a page,
+	// wherever in the page it belongs.
 	AccessOnDemand = Access(abi.IB_UVERBS_ACCESS_ON_DEMAND)
 	// AccessHugeTLB tells a driver that asks for it that the region is of huge
 	// pages; most want it left out.

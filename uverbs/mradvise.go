@@ -94,7 +94,7 @@ func (mr *MR) delist() { mr.pd.dev.onDemand.Delete(mr.lkey) }
 func adviseHint(err error) string {
 	switch {
 	case errors.Is(err, syscall.EINVAL), errors.Is(err, syscall.ENOENT):
-		return "an LKey is of another PD's region"
+		return "an LKey is of another PD's region, or of one without AccessLocalWrite"
 	case errors.Is(err, syscall.EPERM):
 		return "the region is not writable"
 	case errors.Is(err, syscall.EFAULT):
