@@ -25,6 +25,8 @@ func (d *Device) lack(err error, access Access) (hint string, _ error) {
 		hint = fmt.Sprintf("the device, or this kernel, has no %v (see DeviceAttr)", missing)
 	case odd != 0 && ioctl.Unsupported(err): // no capability tells of these
 		hint = fmt.Sprintf("the driver takes no %v", odd)
+	case access&AccessFlushPersistent != 0 && errors.Is(err, syscall.EINVAL):
+		return "FlushPersistent wants persistent memory", err
 	default:
 		return "", err
 	}

@@ -112,7 +112,7 @@ func ahHint(err error, attr *AHAttr) string {
 	case !attr.Global:
 		return "RoCE needs a Global address: DGID and SGIDIndex"
 	}
-	return "no such port, or " + emptySlotHint
+	return "no such port, or " + emptySlotHint + ", of DGID's family"
 }
 
 const emptySlotHint = "no such GID: SGIDIndex must be a used slot of the port's GID table (Device.ChooseGID)"

@@ -151,7 +151,12 @@ func (mr *MR) SGE(off, n int) SGE {
 //
 // C: ibv_dereg_mr
 func (mr *MR) Close() error {
-	return mr.close(mr.destroy, mr.release)
+	err := mr.close(mr.destroy, mr.release)
+	var e *Error
+	if errors.Is(err, syscall.EINVAL) && errors.As(err, &e) {
+		e.Hint = "a memory window is bound to it: end that or close it first"
+	}
+	return err
 }
 
 func (mr *MR) destroy() error {

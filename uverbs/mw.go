@@ -1,8 +1,10 @@
 package uverbs
 
 import (
+	"errors"
 	"fmt"
 	"sync/atomic"
+	"syscall"
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/ioctl"
@@ -18,6 +20,7 @@ type MW struct {
 	typ    MWType
 	handle uint32
 	rkey   atomic.Uint32
+	holds  *node // the QP that can't be closed before; guarded by the graph's lock
 }
 
 // MWType tells who chooses a window's key.
@@ -29,7 +32,8 @@ const (
 	// MWType1 windows are bound with [MW.Bind] only, which chooses the key.
 	MWType1 MWType = 1
 	// MWType2 windows are bound with OpBindMW to a key that the caller makes with
-	// [IncRKey], and end with OpLocalInv or a peer's OpSendWithInv.
+	// [IncRKey], and end with OpLocalInv or a peer's OpSendWithInv. On rxe they are
+	// to be closed before the QP that they were bound through.
 	MWType2 MWType = 2
 )
 
@@ -48,7 +52,7 @@ func (pd *PD) AllocMW(typ MWType) (*MW, error) {
 	ioctl.Out(r, abi.UVERBS_ATTR_CORE_OUT, &resp)
 	if err := r.Do(pd.dev.file); err != nil {
 		mw.detach()
-		return nil, mw.fail("create", err, createHint(err))
+		return nil, mw.fail("create", err, mwHint(err, typ))
 	}
 	mw.handle = resp.MwHandle
 	mw.rkey.Store(resp.Rkey)
@@ -80,4 +84,11 @@ func (mw *MW) Close() error {
 		r.Handle(abi.UVERBS_ATTR_DESTROY_MW_HANDLE, mw.handle)
 		return r.Do(mw.pd.dev.file)
 	}, nothing)
+}
+
+func mwHint(err error, typ MWType) string {
+	if errors.Is(err, syscall.EINVAL) && typ != MWType1 && typ != MWType2 {
+		return "windows are of type 1 or 2"
+	}
+	return createHint(err)
 }

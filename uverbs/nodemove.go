@@ -18,9 +18,13 @@ func (n *node) move(from, to *node, f func() error) error {
 	if err != nil {
 		left = to
 	}
-	delete(left.users, n)
-	n.parents = slices.DeleteFunc(n.parents, func(p *node) bool { return p == left })
+	n.leaveLocked(left)
 	return err
+}
+
+func (n *node) leaveLocked(parent *node) {
+	delete(parent.users, n)
+	n.parents = slices.DeleteFunc(n.parents, func(p *node) bool { return p == parent })
 }
 
 func (n *node) join(p *node) error {

@@ -26,7 +26,7 @@ func (q *qp) check(wr *uverbs.SendWR) (o opcode, length uint32, err error) {
 	case o.has&withAtomic != 0 && length != atomicSize:
 		err = fmt.Errorf("%w: the result of %v takes %d bytes, SGL names %d", uverbs.ErrInvalidWR, wr.Opcode, atomicSize, length)
 	case o.has&withBind != 0:
-		err = checkBind(wr.Bind)
+		err = q.checkBind(wr.Bind)
 	case o.has&withFlush != 0:
 		err = q.checkFlush(&wr.Flush)
 	}
@@ -76,12 +76,14 @@ func (q *qp) checkDatagram(wr *uverbs.SendWR, length uint32) error {
 	return nil
 }
 
-func checkBind(b *uverbs.BindMW) error {
+func (q *qp) checkBind(b *uverbs.BindMW) error {
 	switch {
 	case b == nil || b.MW == nil:
 		return fmt.Errorf("%w: there is no window to bind", uverbs.ErrInvalidWR)
 	case b.MR == nil && b.Length > 0:
 		return fmt.Errorf("%w: a window of %d bytes needs an MR", uverbs.ErrInvalidWR, b.Length)
+	case b.MW.PD() != q.request.PD() || b.MR != nil && b.MR.PD() != q.request.PD():
+		return fmt.Errorf("%w: the window, its MR and the QP must be of one PD", uverbs.ErrInvalidWR)
 	}
 	return nil
 }

@@ -29,6 +29,7 @@ type request interface {
 	Failed() bool
 	MoveToError() error
 	PD() *uverbs.PD
+	HeldBy(*uverbs.MW) error
 }
 
 func (c *rxeContext) CreateQP(r *uverbs.QPRequest) (uverbs.QPRing, error) {

@@ -34,6 +34,9 @@ func (q *qp) PostSend(wrs []uverbs.SendWR) (n int, err error) {
 
 func (q *qp) send(wr *uverbs.SendWR) error {
 	o, length, err := q.check(wr)
+	if err == nil && o.has&withBind != 0 {
+		err = q.held(wr.Bind.MW)
+	}
 	if err != nil {
 		return err
 	}
@@ -56,6 +59,16 @@ func (q *qp) send(wr *uverbs.SendWR) error {
 		wr.Bind.MW.Bound(wr.Bind.RKey)
 	}
 	return nil
+}
+
+// held keeps the QP from being closed before a window of type 2. Such a window
+// counts among the references to the QP, for which the kernel waits when it
+// destroys the QP: 50 seconds, and then frees it all the same.
+func (q *qp) held(mw *uverbs.MW) error {
+	if mw.Type() != uverbs.MWType2 {
+		return nil
+	}
+	return q.request.HeldBy(mw)
 }
 
 // entry makes the fixed part of an entry. All of it counts: the kernel leaves in

@@ -67,7 +67,7 @@ func newWorldOn(t testing.TB, k *fakeverbs.Kernel, typ uverbs.QPType, change fun
 	w.qp = must[*uverbs.QP](t)(w.pd.CreateQP(opts))
 	w.kqp, w.kcq, w.ksrq = k.QueuePairs()[0], k.CQs()[0], k.SRQs()[0]
 	t.Cleanup(func() {
-		for _, c := range []interface{ Close() error }{w.qp, w.mw, w.mr, w.ah, w.srq, w.cq, w.ch, w.pd, w.dev} {
+		for _, c := range []interface{ Close() error }{w.mw, w.qp, w.mr, w.ah, w.srq, w.cq, w.ch, w.pd, w.dev} {
 			if err := c.Close(); err != nil && !errors.Is(err, uverbs.ErrClosed) {
 				t.Error(err)
 			}

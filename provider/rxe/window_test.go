@@ -1,0 +1,74 @@
+package rxe
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/goverbs/goverbs/internal/fakeverbs"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+func bindOn(qp *uverbs.QP, mw *uverbs.MW, mr *uverbs.MR) error {
+	b := &uverbs.BindMW{MW: mw, RKey: uverbs.IncRKey(mw.RKey()), MR: mr, Addr: mr.Addr(), Length: 8}
+	_, err := qp.PostSend([]uverbs.SendWR{{Opcode: uverbs.OpBindMW, Bind: b}})
+	return err
+}
+
+// TestWindowHoldsQP: the kernel hangs when it destroys a QP with a window of type
+// 2, so it is not asked to.
+func TestWindowHoldsQP(t *testing.T) {
+	w := ready(t, uverbs.QPTypeRC)
+	second := must[*uverbs.QP](t)(w.pd.CreateQP(&uverbs.QPOptions{SendCQ: w.cq, RecvCQ: w.cq, Cap: uverbs.QPCap{MaxSendWR: 1, MaxSendSGE: 1}}))
+	if err := errors.Join(second.Init(&uverbs.QPAttr{}), second.Connect(&uverbs.QPAttr{AH: uverbs.AHAttr{Global: true, SGIDIndex: 1, DGID: fakeverbs.IPv4GID}})); err != nil {
+		t.Fatal(err)
+	}
+	one := must[*uverbs.MW](t)(w.pd.AllocMW(uverbs.MWType1))
+	for _, err := range []error{bindOn(w.qp, w.mw, w.mr), bindOn(w.qp, w.mw, w.mr), one.Bind(w.qp, 1, 0, uverbs.BindMW{})} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.qp.Close(); !errors.Is(err, uverbs.ErrInUse) || !strings.Contains(err.Error(), "close MW 5 first") {
+		t.Errorf("%v", err)
+	}
+	if err := bindOn(second, w.mw, w.mr); err != nil {
+		t.Error(err)
+	}
+	if err := w.qp.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := second.Close(); !errors.Is(err, uverbs.ErrInUse) {
+		t.Errorf("%v", err)
+	}
+	for _, c := range []interface{ Close() error }{w.mw, one} {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := bindOn(second, w.mw, w.mr); !errors.Is(err, uverbs.ErrClosed) {
+		t.Errorf("bound a closed window: %v", err)
+	}
+	if err := second.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestWindowPD: kernels do not agree on what may be bound across PDs, so nothing
+// may.
+func TestWindowPD(t *testing.T) {
+	w := ready(t, uverbs.QPTypeRC)
+	other := must[*uverbs.PD](t)(w.dev.AllocPD())
+	mw := must[*uverbs.MW](t)(other.AllocMW(uverbs.MWType1))
+	mr := must[*uverbs.MR](t)(other.AllocMR(1, uverbs.AccessMWBind, nil))
+	for _, err := range []error{bindOn(w.qp, mw, w.mr), bindOn(w.qp, w.mw, mr)} {
+		if !errors.Is(err, uverbs.ErrInvalidWR) || !strings.HasSuffix(err.Error(), "the window, its MR and the QP must be of one PD") {
+			t.Errorf("%v", err)
+		}
+	}
+	for _, c := range []interface{ Close() error }{mw, mr, other} {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
