@@ -138,7 +138,7 @@ func (d *Device) AsyncEvent(ctx context.Context) (AsyncEvent, error) {
 		}
 		if e, ok := d.events.decode(record); ok {
 			if e.QP != nil && e.Type.endsQP() {
-				e.QP.failed()
+				e.QP.failed(e.QP.life.Load())
 			}
 			return e, nil
 		}

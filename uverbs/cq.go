@@ -129,9 +129,7 @@ func (cq *CQ) Poll(wcs []WC) (int, error) {
 	made := take(wcs[n:], &cq.made)
 	failed := cq.failures(wcs[old:n])
 	cq.mu.Unlock()
-	for _, qp := range failed {
-		qp.failed()
-	}
+	tell(failed)
 	if err != nil {
 		err = cq.fail("poll", err, "")
 	}

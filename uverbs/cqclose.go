@@ -55,9 +55,14 @@ func (cq *CQ) addQP(qp *QP) {
 	failed := cq.drain()
 	cq.qps[qp.num] = qp
 	cq.mu.Unlock()
-	for _, other := range failed {
-		other.failed()
-	}
+	tell(failed)
+}
+
+// settle takes off the ring what tells of QPs as they are by now.
+func (cq *CQ) settle() []failure {
+	cq.mu.Lock()
+	defer cq.mu.Unlock()
+	return cq.drain()
 }
 
 func (cq *CQ) removeQP(qp *QP) {
@@ -70,9 +75,9 @@ func (cq *CQ) removeQP(qp *QP) {
 
 // drain moves completions from the ring to old, no more than the ring can hold,
 // and tells whose failed.
-func (cq *CQ) drain() (failed []*QP) {
+func (cq *CQ) drain() (failed []failure) {
 	var batch [16]WC
-	for len(cq.old) < cq.cqe {
+	for all := 0; all < cq.cqe; all += len(batch) {
 		n, err := cq.ring.Poll(batch[:])
 		cq.old = append(cq.old, batch[:n]...)
 		failed = append(failed, cq.failures(batch[:n])...)
@@ -86,11 +91,11 @@ func (cq *CQ) drain() (failed []*QP) {
 // failures finds the QPs of completions that were no success. It is called with
 // the lock held that the completions were taken under, for the numbers may be
 // other QPs' later.
-func (cq *CQ) failures(wcs []WC) (failed []*QP) {
+func (cq *CQ) failures(wcs []WC) (failed []failure) {
 	for i := range wcs {
 		if wcs[i].Status != StatusSuccess {
 			if qp := cq.qps[wcs[i].QPN]; qp != nil {
-				failed = append(failed, qp)
+				failed = append(failed, failure{qp, qp.life.Load()})
 			}
 		}
 	}

@@ -50,11 +50,11 @@ type CQRing interface {
 type QPRing interface {
 	PostSend(wrs []SendWR) (int, error)
 	PostRecv(wrs []RecvWR) (int, error)
-	// Fail tells that the QP seems to be in the error state: it was moved there, or
-	// a completion with an error was polled. A provider whose device leaves work
-	// requests of such a QP uncompleted has them completed. False says that the QP
-	// lives, and wants to be told again.
-	Fail() bool
+	// Fail tells that the QP is in the error state or going there, or that a
+	// completion with an error was polled, which is the same on most QPs. A provider
+	// whose device leaves work requests of a failed QP uncompleted has them
+	// completed.
+	Fail()
 	// Reset has the kernel put the QP into RESET, by calling move, and does what
 	// the queues need for another life.
 	Reset(move func() error) error

@@ -75,7 +75,7 @@ func (idle) Poll([]uverbs.WC) (int, error)         { return 0, nil }
 func (idle) Arm(bool) error                        { return nil }
 func (idle) PostSend([]uverbs.SendWR) (int, error) { return 0, nil }
 func (idle) PostRecv([]uverbs.RecvWR) (int, error) { return 0, nil }
-func (idle) Fail() bool                            { return true }
+func (idle) Fail()                                 {}
 func (idle) Reset(move func() error) error         { return move() }
 func (idle) Resize(r *uverbs.CQRequest) error      { return r.Create(uverbs.UHW{}) }
 func (idle) Modify(r *uverbs.SRQModifyRequest) error {

@@ -26,6 +26,7 @@ type QP struct {
 	cookie         uint64
 	state          atomic.Uint32 // as far as this process moved it
 	failing        atomic.Bool   // the provider was told of the error state
+	life           atomic.Uint32 // how often it was put into RESET
 
 	// sq and rq guard the two queues. Whoever takes both takes sq first.
 	sq, rq sync.Mutex

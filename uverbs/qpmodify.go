@@ -26,26 +26,11 @@ func (qp *QP) Modify(attr *QPAttr, mask QPAttrMask) error {
 		if mask&QPAttrState != 0 {
 			qp.state.Store(uint32(attr.State))
 			if attr.State == QPStateErr {
-				qp.failed()
+				qp.failed(qp.life.Load())
 			}
 		}
 		return nil
 	})
-}
-
-// issueReset lets nobody post meanwhile: what comes to a queue that the kernel is
-// emptying would be left for the QP's next life.
-func (qp *QP) issueReset(a *QPAttr, mask QPAttrMask) error {
-	qp.sq.Lock()
-	defer qp.sq.Unlock()
-	qp.rq.Lock()
-	defer qp.rq.Unlock()
-	if err := qp.ring.Reset(func() error { return qp.issueModify(a, mask) }); err != nil {
-		return err
-	}
-	qp.state.Store(uint32(QPStateReset))
-	qp.failing.Store(false)
-	return nil
 }
 
 // modifyState moves the QP without telling it.

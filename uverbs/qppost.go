@@ -9,7 +9,7 @@ package uverbs
 func (qp *QP) PostSend(wrs []SendWR) (int, error) {
 	n, err := qp.postSend(wrs)
 	if err == ErrQPFailing {
-		qp.failed()
+		qp.failed(qp.life.Load())
 		var rest int
 		rest, err = qp.postSend(wrs[n:]) // to be flushed
 		n += rest
@@ -44,22 +44,4 @@ func (qp *QP) PostRecv(wrs []RecvWR) (int, error) {
 		return n, qp.fail("post a receive to", err, "")
 	}
 	return n, nil
-}
-
-// failed lets the provider complete what the device will not. The first sign of
-// the error state triggers it: a failed completion, or a move to that state.
-//
-// It returns when that is done, also when another goroutine does it: who comes
-// here from a refused post goes on to post to the provider's flush.
-func (qp *QP) failed() {
-	if qp.failing.Load() {
-		return
-	}
-	qp.sq.Lock()
-	defer qp.sq.Unlock()
-	qp.rq.Lock()
-	defer qp.rq.Unlock()
-	if !qp.closed && !qp.failing.Load() {
-		qp.failing.Store(qp.ring.Fail())
-	}
 }

@@ -32,17 +32,8 @@ func (r *QPRequest) DeviceAttr() (*DeviceAttr, error) { return r.qp.dev.attribut
 // itself may still seem to be in RTS.
 func (r *QPRequest) State() QPState { return QPState(r.qp.state.Load()) }
 
-// QueryState asks the kernel where the QP is.
-func (r *QPRequest) QueryState() (QPState, error) {
-	attr, err := r.qp.issueQuery()
-	if err != nil {
-		return 0, err
-	}
-	return attr.State, nil
-}
-
-// Failed tells that Fail was called and agreed, and that the QP was not put into
-// RESET since. Ask with one of the queues held.
+// Failed tells that Fail was called, and that the QP was not put into RESET since.
+// Ask with one of the queues held.
 func (r *QPRequest) Failed() bool { return r.qp.failing.Load() }
 
 // PD is the protection domain of the QP.

@@ -22,24 +22,18 @@ func (q *qp) PostRecv(wrs []uverbs.RecvWR) (int, error) {
 // Fail has the kernel flush the receives that were posted after it flushed the
 // queue by itself. Sends it flushes at every doorbell.
 //
-// A completion with an error may be of a QP that lives: a message that was too
-// long for a receive of an SRQ does a UC or UD QP no harm, and what is polled may
-// be from before a RESET. So the kernel is asked.
-func (q *qp) Fail() bool {
-	if s, err := q.request.QueryState(); err == nil && s != uverbs.QPStateErr {
-		return false
+// With an SRQ there is nothing to do, and it may not even be true: a message that
+// was too long for the receive that the SRQ gave does a UC or UD QP no harm.
+func (q *qp) Fail() {
+	if q.rq != nil {
+		q.flushRecvs()
 	}
-	q.flushRecvs()
-	return true
 }
 
 // flushRecvs tells a QP that is in the error state to go there, upon which it
-// looks at its receive queue again. With an SRQ it has none, and would only raise
-// another event.
+// looks at its receive queue again.
 func (q *qp) flushRecvs() {
-	if q.rq != nil {
-		_ = q.request.MoveToError() // fails only when the QP is past caring
-	}
+	_ = q.request.MoveToError() // fails only when the QP is past caring
 }
 
 // Reset moves twice. Since Linux 6.2 the kernel notes where the send queue begins

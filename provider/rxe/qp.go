@@ -25,7 +25,6 @@ type doorbell interface{ Ring() error }
 // request is what a QP goes on asking of uverbs.QPRequest.
 type request interface {
 	State() uverbs.QPState
-	QueryState() (uverbs.QPState, error)
 	Failed() bool
 	MoveToError() error
 	PD() *uverbs.PD

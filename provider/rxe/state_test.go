@@ -6,10 +6,12 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -131,6 +133,36 @@ func TestNewLife(t *testing.T) {
 	w.post(t, uverbs.SendWR{WRID: 8, Opcode: uverbs.OpSend})
 	if ids := append(flushed(t, w.poll(t)), flushed(t, w.poll(t))...); !cmp.Equal(ids, []uint64{8, 7}) {
 		t.Errorf("%v", ids)
+	}
+}
+
+// TestNewLifeRace has somebody poll the signs of a QP's end at the moment when
+// somebody else gives it a new life, which they must not end.
+func TestNewLifeRace(t *testing.T) {
+	w := ready(t, uverbs.QPTypeRC)
+	if _, err := w.qp.PostRecv(make([]uverbs.RecvWR, 2)); err != nil {
+		t.Fatal(err)
+	}
+	w.kqp.Break()
+	polled := make(chan int)
+	w.k.Tamper = func(call string, _ *ioctl.Request) {
+		w.k.Tamper = nil
+		go func() {
+			n, _ := w.cq.Poll(make([]uverbs.WC, 1))
+			polled <- n
+		}()
+		time.Sleep(20 * time.Millisecond) // for it to have polled, and to wait for the QP
+	}
+	w.modify(t, uverbs.QPStateReset)
+	if n := <-polled + len(w.poll(t)); n != 2 {
+		t.Errorf("%d completions", n)
+	}
+	w.connect(t)
+	if _, err := w.qp.PostRecv(make([]uverbs.RecvWR, 1)); err != nil {
+		t.Fatal(err)
+	}
+	if s := w.kqp.State(); s != abi.IB_QPS_RTS {
+		t.Errorf("the QP is in %v", uverbs.QPState(s))
 	}
 }
 

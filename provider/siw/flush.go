@@ -9,19 +9,18 @@ import "github.com/goverbs/goverbs/uverbs"
 // The move to the error state comes first: it returns with the kernel's flush
 // done. Only a QP that the caller had moved to SQD or SQE is flushed once more
 // later, and an entry that this takes back at that moment would complete twice.
-func (q *qp) Fail() bool {
+func (q *qp) Fail() {
 	q.failed = true
 	_ = q.request.MoveToError() // fails only when the QP is past caring
 	for e, word := range q.sq.Retract {
 		q.request.SendFlush.Flush(e.Id, opcodeOf(uint8(word>>24)), q.num)
 	}
 	if q.rq == nil {
-		return true
+		return
 	}
 	for e := range q.rq.ring.Retract {
 		q.request.RecvFlush.Flush(e.Id, uverbs.WCRecv, q.num)
 	}
-	return true
 }
 
 // Reset leaves a QP that failed as it is: siw lets none live again.
