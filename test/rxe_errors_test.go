@@ -1,0 +1,241 @@
+//go:build vm
+
+package test
+
+import (
+	"encoding/binary"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// rxeFailure is a send, posted as number 1 by a requester to a responder that
+// has two receives, 1000 and 1001. Each end is told by what became of its work
+// requests, and by the state that its QP is in then.
+type rxeFailure struct {
+	name                 string // begins with the type of the QPs
+	ends                 ends
+	wrong                func(a, b *rxeEnd) uverbs.SendWR
+	requester, responder string
+	differs              differs
+}
+
+// TestRxeErrors pins what each kind of failure looks like.
+//
+// What is wrong at the requester's own end is told by Linux 6.1 only. Since then
+// the kernel puts the QP into the error state before it completes the request, so
+// that it is flushed like the others. What a responder finds wrong with a request
+// ends both RC QPs, while UC and UD drop it; what it finds wrong with its own
+// receive ends the QP of all three.
+func TestRxeErrors(t *testing.T) {
+	for _, f := range rxeFailures() {
+		onRxe(t, f.name, func(t *testing.T, d *rxeDevice) { f.run(t, d) })
+	}
+}
+
+func (f *rxeFailure) run(t *testing.T, d *rxeDevice) (a, b *rxeEnd) {
+	typ := map[string]uverbs.QPType{"RC": uverbs.QPTypeRC, "UC": uverbs.QPTypeUC, "UD": uverbs.QPTypeUD}[f.name[:2]]
+	a, b = d.end(t, typ, f.ends[0]), d.end(t, typ, f.ends[1])
+	a.connect(b)
+	b.connect(a)
+	for i := range 2 {
+		b.postRecv(uint64(1000+i), i*recvSize, recvSize)
+	}
+	wr := f.wrong(a, b)
+	wr.WRID, wr.Flags = 1, uverbs.SendSignaled
+	if !d.has(f.differs.needs) {
+		if n, err := a.qp.PostSend([]uverbs.SendWR{wr}); n != 0 || !errors.Is(err, uverbs.ErrNotSupported) {
+			t.Errorf("%d, %v", n, err)
+		}
+		return a, b
+	}
+	a.post(wr)
+	f.compare(t, a, b)
+	return a, b
+}
+
+func (f *rxeFailure) compare(t *testing.T, a, b *rxeEnd) {
+	t.Helper()
+	wantA, wantB := f.want()
+	sent, got := []string{outcome(a.next(a.sendCQ))}, []string(nil)
+	a.reaches(stateIn(wantA))
+	b.reaches(stateIn(wantB))
+	if a.qp.Type() != uverbs.QPTypeRC && alive(wantA) && alive(wantB) {
+		got = a.knock(b) // what went before has arrived by then, if ever
+	}
+	stateA, stateB := a.state().String(), b.state().String()
+	events := a.dev.eventsOf(a.qp, b.qp)
+	if diff := cmp.Diff(wantA, a.story(sent, stateA, events[0])); diff != "" {
+		t.Errorf("requester (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(wantB, b.story(got, stateB, events[1])); diff != "" {
+		t.Errorf("responder (-want +got):\n%s", diff)
+	}
+}
+
+func (f *rxeFailure) want() (requester, responder string) {
+	requester, responder = f.requester, f.responder
+	if onLinux61() && f.differs.requester != "" {
+		requester = f.differs.requester
+	}
+	if onLinux61() && f.differs.responder != "" {
+		responder = f.differs.responder
+	}
+	if f.differs.access && !onLinux61() && !onLinux612() {
+		responder += ", QP access error"
+	}
+	return requester, responder
+}
+
+func alive(want string) bool { return strings.Contains(want, "; RTS") }
+
+func stateIn(want string) uverbs.QPState {
+	if alive(want) {
+		return uverbs.QPStateRTS
+	}
+	return uverbs.QPStateErr
+}
+
+// story tells all that became of an end, whose life this ends.
+func (e *rxeEnd) story(so []string, state string, events []string) string {
+	e.t.Helper()
+	sends, recvs := e.drain()
+	so = append(append(so, sends...), recvs...)
+	return strings.Join(so, ", ") + "; " + strings.Join(append([]string{state}, events...), ", ")
+}
+
+// knock sends a message that arrives, and tells all that the peer got up to it.
+func (e *rxeEnd) knock(peer *rxeEnd) (got []string) {
+	e.t.Helper()
+	e.post(e.send(2, sendFrom, 8))
+	e.sent("2 SEND success")
+	for {
+		wc := peer.next(peer.recvCQ)
+		got = append(got, outcome(wc))
+		if wc.Status == uverbs.StatusSuccess {
+			return got
+		}
+	}
+}
+
+// TestRxeAtomicsRefused has atomics fail in each way there is; the responder's
+// memory changes only when it is the requester that has nowhere to put the result.
+func TestRxeAtomicsRefused(t *testing.T) {
+	const plain = uverbs.AccessLocalWrite | uverbs.AccessRemoteRead | uverbs.AccessRemoteWrite
+	odd := func(wr *uverbs.SendWR) { wr.RemoteAddr += 4 }
+	for op, name := range map[uverbs.Opcode]string{uverbs.OpCompareSwap: "RC COMPARE_SWAP", uverbs.OpFetchAdd: "RC FETCH_ADD"} {
+		atomic := func(change func(*uverbs.SendWR)) func(a, b *rxeEnd) uverbs.SendWR {
+			return flawed(op, 8, func(wr *uverbs.SendWR) {
+				wr.CompareAdd, wr.Swap = 40, 80
+				if change != nil {
+					change(wr)
+				}
+			})
+		}
+		for _, f := range []rxeFailure{
+			{"local key", alike, atomic(wrongLKey), protection, untouched, differs{}},
+			{"local range", alike, atomic(tooFar), protection, untouched, differs{}},
+			{"local access", ends{{access: uverbs.AccessRemoteRead}}, atomic(nil), protection, untouched, differs{}},
+			{"remote key", alike, atomic(wrongRKey), refused, lost, event},
+			{"remote range", alike, atomic(beyond), refused, lost, event},
+			{"access of the MR", hisMR(plain), atomic(nil), refused, lost, event},
+			{"access of the QP", hisQP(plain &^ uverbs.AccessLocalWrite), atomic(nil), invalid, lost, differs{}},
+			{"misaligned", alike, atomic(odd), invalid, lost, differs{}},
+		} {
+			want := uint64(40)
+			if f.requester == protection {
+				want = 80 // 40 swapped, or doubled
+			}
+			f.name = name + ", " + f.name
+			onRxe(t, f.name, func(t *testing.T, d *rxeDevice) {
+				wrong := f.wrong
+				f.wrong = func(a, b *rxeEnd) uverbs.SendWR {
+					binary.NativeEndian.PutUint64(b.mr.Bytes(), 40)
+					return wrong(a, b)
+				}
+				_, b := f.run(t, d)
+				if got := binary.NativeEndian.Uint64(b.mr.Bytes()); got != want {
+					t.Errorf("%d in memory, want %d", got, want)
+				}
+			})
+		}
+	}
+	t.Run("ATOMIC_WRITE", atomicWriteRefused)
+}
+
+func atomicWriteRefused(t *testing.T) {
+	const op = uverbs.OpAtomicWrite
+	since, noEvent := differs{access: true, needs: uverbs.DeviceCapAtomicWrite}, differs{needs: uverbs.DeviceCapAtomicWrite}
+	for _, f := range []rxeFailure{
+		{"RC remote range", alike, flawed(op, 8, beyond), refused, lost, since},
+		{"RC access of the MR", hisMR(uverbs.AccessLocalWrite | uverbs.AccessRemoteRead), flawed(op, 8, nil), refused, lost, since},
+		{"RC access of the QP", hisQP(uverbs.AccessRemoteRead), flawed(op, 8, nil), invalid, lost, noEvent},
+		{"RC misaligned", alike, flawed(op, 8, func(wr *uverbs.SendWR) { wr.RemoteAddr += 4 }), invalid, lost, noEvent},
+	} {
+		onRxe(t, f.name, func(t *testing.T, d *rxeDevice) { f.run(t, d) })
+	}
+}
+
+// TestRxeRetries: a peer that has no receive, and one that is not there, are
+// waited for as often as was said. The peer that was not ready comes to no harm.
+func TestRxeRetries(t *testing.T) {
+	short := uverbs.QPAttr{State: uverbs.QPStateRTS, SQPSN: 0x123456, Timeout: 8, RetryCnt: 1, RNRRetry: 7}
+	const all = uverbs.QPAttrSQPSN | uverbs.QPAttrTimeout | uverbs.QPAttrRetryCnt | uverbs.QPAttrRNRRetry | uverbs.QPAttrMaxQPRDAtomic
+	impatient := func(t *testing.T, d *rxeDevice, retries uverbs.QPAttr) (a, b *rxeEnd) {
+		a, b = d.end(t, uverbs.QPTypeRC, rxeSetup{}), d.end(t, uverbs.QPTypeRC, rxeSetup{})
+		b.connect(a)
+		a.toInit()
+		a.toRTR(b)
+		a.modify(retries, all)
+		return a, b
+	}
+	fails := func(a *rxeEnd, want string) {
+		a.t.Helper()
+		a.post(a.send(1, sendFrom, 8), a.send(2, sendFrom, 8))
+		first := outcome(a.next(a.sendCQ))
+		a.reaches(uverbs.QPStateErr)
+		if got := a.story([]string{first}, "ERR", nil); got != want {
+			a.t.Errorf("%q, want %q", got, want)
+		}
+	}
+	onRxe(t, "no receive", func(t *testing.T, d *rxeDevice) {
+		a, b := impatient(t, d, uverbs.QPAttr{SQPSN: 0x123456, Timeout: 14, RetryCnt: 7, RNRRetry: 1, State: uverbs.QPStateRTS})
+		fails(a, "1 receiver-not-ready retries exceeded, 2 work request flushed; ERR")
+		if s := b.state(); s != uverbs.QPStateRTS {
+			t.Errorf("the peer is in %v", s)
+		}
+	})
+	onRxe(t, "a receive in time", func(t *testing.T, d *rxeDevice) {
+		a, b := d.pair(t, uverbs.QPTypeRC, rxeSetup{}) // which wait for ever
+		a.post(a.send(1, sendFrom, 8))
+		b.postRecv(1000, 0, 8)
+		a.sent("1 SEND success")
+		b.got("1000 RECV success 8")
+	})
+	const gone = "1 transport retries exceeded, 2 work request flushed; ERR"
+	onRxe(t, "peer in RESET", func(t *testing.T, d *rxeDevice) {
+		a, b := impatient(t, d, short)
+		b.modify(uverbs.QPAttr{State: uverbs.QPStateReset}, 0)
+		fails(a, gone)
+	})
+	onRxe(t, "peer in ERR", func(t *testing.T, d *rxeDevice) {
+		a, b := impatient(t, d, short)
+		b.modify(uverbs.QPAttr{State: uverbs.QPStateErr}, 0)
+		fails(a, gone)
+	})
+	onRxe(t, "peer closed", func(t *testing.T, d *rxeDevice) {
+		a := d.end(t, uverbs.QPTypeRC, rxeSetup{})
+		b := must(d.pd.CreateQP(&uverbs.QPOptions{SendCQ: a.sendCQ, RecvCQ: a.recvCQ, Cap: a.qp.Cap()}))(t)
+		a.toInit()
+		a.toRTR(&rxeEnd{t: t, dev: d, qp: b, mr: a.mr})
+		a.modify(short, all)
+		if err := b.Close(); err != nil {
+			t.Fatal(err)
+		}
+		fails(a, gone)
+	})
+}

@@ -1,0 +1,123 @@
+//go:build vm
+
+package test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+func onLinux612() bool { return strings.HasPrefix(os.Getenv("GOVERBS_VM"), "6.12.") }
+
+// outcome is how a work request ended: "1 SEND success", "1 remote access error".
+func outcome(wc uverbs.WC) string {
+	if wc.Status != uverbs.StatusSuccess {
+		return fmt.Sprintf("%d %v", wc.WRID, wc.Status)
+	}
+	return brief(wc)
+}
+
+func (e *rxeEnd) state() uverbs.QPState {
+	e.t.Helper()
+	return must(e.qp.Query())(e.t).State
+}
+
+// drain ends a QP's life and tells how all came out whose completion nobody has
+// polled. Two marks are posted behind it: that they are flushed, and nothing
+// comes after them, tells that this was all.
+func (e *rxeEnd) drain() (sends, recvs []string) {
+	e.t.Helper()
+	e.modify(uverbs.QPAttr{State: uverbs.QPStateErr}, 0)
+	e.post(e.send(mark, 0, 1))
+	sends = e.upToMark(e.sendCQ)
+	if e.qp.SRQ() == nil {
+		if _, err := e.qp.PostRecv([]uverbs.RecvWR{{WRID: mark}}); err != nil {
+			e.t.Fatal(err)
+		}
+		recvs = e.upToMark(e.recvCQ)
+	}
+	return sends, recvs
+}
+
+func (e *rxeEnd) upToMark(cq *uverbs.CQ) (all []string) {
+	e.t.Helper()
+	for {
+		wc := e.next(cq)
+		if wc.WRID == mark {
+			if wc.Status != uverbs.StatusWRFlushErr {
+				e.t.Errorf("posted after the end: %s", outcome(wc))
+			}
+			break
+		}
+		all = append(all, outcome(wc))
+	}
+	if n, err := cq.Poll(make([]uverbs.WC, 1)); n > 0 || err != nil {
+		e.t.Errorf("behind the mark: %d, %v", n, err)
+	}
+	return all
+}
+
+// events are the asynchronous events so far. The last is one that this makes
+// happen, so that nobody has to wait for what may not come.
+func (d *rxeDevice) eventsOf(of ...*uverbs.QP) [][]string {
+	d.t.Helper()
+	end := d.end(d.t, uverbs.QPTypeUD, rxeSetup{})
+	end.connect(end)
+	end.modify(uverbs.QPAttr{State: uverbs.QPStateSQD}, 0)
+	ctx, cancel := context.WithTimeout(d.t.Context(), patience)
+	defer cancel()
+	all := make([][]string, len(of))
+	for {
+		ev, err := d.AsyncEvent(ctx)
+		if err != nil {
+			d.t.Fatal(err)
+		}
+		if ev.QP == end.qp {
+			return all
+		}
+		for i, qp := range of {
+			if ev.QP == qp {
+				all[i] = append(all[i], ev.Type.String())
+			}
+		}
+	}
+}
+
+// reaches waits for the kernel to put the QP into a state.
+func (e *rxeEnd) reaches(want uverbs.QPState) {
+	e.t.Helper()
+	if s, ok := e.within(func() (uverbs.QPState, bool) { s := e.state(); return s, s == want }); !ok {
+		e.t.Errorf("the QP is in %v, want %v", s, want)
+	}
+}
+
+// within asks again and again until it likes the answer, or patience ends.
+func (e *rxeEnd) within(ask func() (uverbs.QPState, bool)) (s uverbs.QPState, ok bool) {
+	ctx, cancel := context.WithTimeout(e.t.Context(), patience)
+	defer cancel()
+	for s, ok = ask(); !ok && ctx.Err() == nil; s, ok = ask() {
+	}
+	return s, ok
+}
+
+// each runs f with a device of its own and checks that nothing is left.
+func onRxe(t *testing.T, name string, f func(t *testing.T, d *rxeDevice)) {
+	t.Run(name, func(t *testing.T) {
+		rxeFabric(t)
+		noLeak(t)
+		f(t, openRxe(t))
+	})
+}
+
+// event waits for the next asynchronous event.
+func (d *rxeDevice) event() uverbs.AsyncEvent {
+	d.t.Helper()
+	ctx, cancel := context.WithTimeout(d.t.Context(), patience)
+	defer cancel()
+	return must(d.AsyncEvent(ctx))(d.t)
+}
