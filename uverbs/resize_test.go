@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/mmap"
 	"github.com/goverbs/goverbs/uverbs"
 )
@@ -106,6 +107,16 @@ func TestResizeFails(t *testing.T) {
 		t.Errorf("%v, room for %d", err, w.cq.Cap())
 	}
 	w.polled(t, 0, 3)
+	w.k.Tamper = func(call string, r *ioctl.Request) { // offer less than the queue takes up
+		var resp abi.RxeResizeCqResp
+		ioctl.Argument(r, abi.UVERBS_ATTR_UHW_OUT, &resp)
+		resp.Mi.Size = 1
+		ioctl.Answer(r, abi.UVERBS_ATTR_UHW_OUT, &resp)
+	}
+	if err := w.cq.Resize(100); err == nil || mmap.Live() != live {
+		t.Errorf("%v, %d regions, %d before", err, mmap.Live(), live)
+	}
+	w.k.Tamper = nil
 	w.k.Fail("MMAP", 0, syscall.ENOMEM)
 	if err := w.cq.Resize(100); !errors.Is(err, syscall.ENOMEM) {
 		t.Error(err)

@@ -6,6 +6,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -74,9 +75,15 @@ func TestClosedAH(t *testing.T) {
 	if _, ok := w.kud().RXE.TakeSend(); !ok {
 		t.Fatal("nothing was sent")
 	}
+	w.k.Tamper = func(call string, _ *ioctl.Request) {
+		if w.ah.Driver() != nil {
+			t.Error("the number of a destroyed AH can still be posted")
+		}
+	}
 	if err := w.ah.Close(); err != nil {
 		t.Fatal(err)
 	}
+	w.k.Tamper = nil
 	n, err := w.ud.PostSend(w.datagram())
 	if _, ok := w.kud().RXE.TakeSend(); ok || n != 0 || !errors.Is(err, uverbs.ErrInvalidWR) || !strings.Contains(err.Error(), "the AH is closed") {
 		t.Errorf("%d sent, %v, %v", n, ok, err)
@@ -96,8 +103,8 @@ func TestMcast(t *testing.T) {
 		if err := w.ud.Close(); !errors.Is(err, syscall.EBUSY) || !strings.Contains(err.Error(), "DetachMcast") {
 			t.Error(err)
 		}
-		if n, err := w.ud.PostRecv([]uverbs.RecvWR{{}}); n != 0 && errors.Is(err, uverbs.ErrClosed) {
-			t.Errorf("the QP that could not be closed: %v", err)
+		if _, err := w.ud.PostRecv([]uverbs.RecvWR{{}}); errors.Is(err, uverbs.ErrClosed) {
+			t.Errorf("a QP that could not be closed: %v", err)
 		}
 		if err := w.ud.DetachMcast(g, 0); err != nil {
 			t.Error(err)

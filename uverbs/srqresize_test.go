@@ -95,8 +95,9 @@ func TestResizeSRQFails(t *testing.T) {
 func TestSRQLimit(t *testing.T) {
 	w := newRoCE(t)
 	w.postSRQ(t, 0, 5)
-	if err := w.srq.SetLimit(4); err != nil {
-		t.Fatal(err)
+	live := mmap.Live()
+	if err := w.srq.SetLimit(4); err != nil || w.srq.MaxWR() != 7 || mmap.Live() != live {
+		t.Fatalf("%v, room for %d, %d regions, %d before", err, w.srq.MaxWR(), mmap.Live(), live)
 	}
 	takeSRQ(t, w.ksrq(), 0, 3)
 	want := uverbs.AsyncEvent{Type: uverbs.EventSRQLimitReached, SRQ: w.srq}
