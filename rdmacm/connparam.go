@@ -25,7 +25,9 @@ type ConnParam struct {
 	FlowControl    bool
 	// RetryCount and RNRRetryCount, 1 to 7, say how often a message that got
 	// no answer, or found no receive posted, is sent again; for RNR, 7 is
-	// without end. Zero: 7. Negative: not at all. iWARP has neither.
+	// without end. Zero: 7. Negative: not at all. What Connect says of
+	// RetryCount holds for both sides; RNRRetryCount is for what the peer sends.
+	// iWARP has neither.
 	RetryCount    int
 	RNRRetryCount int
 	// QPNum and SRQ describe the queue pair of an ID that has none attached,

@@ -28,7 +28,7 @@ type Peer struct {
 //
 // A datagram has at most the path MTU's bytes, and its receive needs 40 bytes
 // more, for the header in front. It can be lost; with no receive posted, it is.
-// Answer who sent one by means of its completion: PD.CreateAHFromWC.
+// Answer who sent one by means of its completion: [uverbs.PD.AHFromWC].
 //
 // C: rdma_bind_addr, rdma_create_qp
 func OpenUD(local netip.Addr, cfg *Config) (*Conn, error) {
@@ -55,8 +55,8 @@ func (c *Conn) openUD(local netip.Addr, cfg *Config) error {
 
 // bind makes the ID, on the device that has the address.
 func (c *Conn) bind(local netip.Addr) error {
-	if !local.IsValid() || local.IsUnspecified() {
-		return &OpError{Op: "bind", Object: local.String(), Err: syscall.EINVAL, Hint: "a queue pair is on one device: give an address of that"}
+	if !local.IsValid() || local.IsUnspecified() || local.IsLoopback() {
+		return &OpError{Op: "bind", Object: local.String(), Err: syscall.EINVAL, Hint: "a queue pair is on one device: give an address of an interface with an RDMA link"}
 	}
 	id, err := c.hub.newID(c, PortSpaceUDP)
 	if err != nil {

@@ -61,7 +61,8 @@ func (id *ID) Reject(private []byte) error {
 
 // Disconnect ends the connection and, except on iWARP, moves an attached queue
 // pair to the error state, so that outstanding work is flushed. Both sides get
-// EventDisconnected.
+// EventDisconnected; except on iWARP this side gets it when the peer has answered
+// its own with Disconnect too.
 //
 // C: rdma_disconnect
 func (id *ID) Disconnect() error {

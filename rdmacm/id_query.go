@@ -10,7 +10,8 @@ import (
 )
 
 // Addr is where an ID is. Before it is bound to a device, Port is 0 and
-// DeviceIndex and NodeGUID mean nothing.
+// DeviceIndex and NodeGUID mean nothing. PKey is InfiniBand's; the kernel leaves it
+// 0 for RoCE, where all goes with 0xffff.
 type Addr struct {
 	Local, Remote netip.AddrPort
 	DeviceIndex   uint32
