@@ -45,10 +45,16 @@ type end struct {
 func connect(t *testing.T, client, server setup) (*end, *end) {
 	t.Helper()
 	fabric(t)
+	return connectAt(t, dummyIPv4+":0", client, server)
+}
+
+// connectAt does so at an address of any link.
+func connectAt(t *testing.T, address string, client, server setup) (*end, *end) {
+	t.Helper()
 	a, b := &end{t: t}, &end{t: t}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	ln, err := rdmacm.Listen(dummyIPv4+":0", nil)
+	ln, err := rdmacm.Listen(address, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,275 @@
+//go:build vm
+
+package test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/goverbs/goverbs/rdmacm"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+var (
+	cmGroup    = netip.MustParseAddr("239.83.1.2")
+	cmGroupGID = "::ffff:239.83.1.2"
+)
+
+func addr(s string) netip.Addr { return netip.MustParseAddr(s) }
+
+// joinGroup joins the group until the test ends.
+func joinGroup(t *testing.T, e *udEnd, flags rdmacm.JoinFlags) *rdmacm.Group {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	g := must(e.JoinMulticast(ctx, cmGroup, flags))(t)
+	if g.QPN != 0xffffff || g.QKey != cmQKey || g.Addr != cmGroup {
+		t.Errorf("%+v", g)
+	}
+	return g
+}
+
+// mckey starts a C program that joins the group. It then waits for 3 seconds
+// before it sends or looks what came.
+func mckey(t *testing.T, options string) *running {
+	t.Helper()
+	r := launch(t, exec.Command("mckey", strings.Fields("-m "+cmGroup.String()+" -b "+rxeIPv4+" "+options)...))
+	return r
+}
+
+func mckeyed(t *testing.T, r *running) {
+	t.Helper()
+	out := r.end()
+	if out.Code != 0 || !strings.Contains(out.Out, "joined dgid: "+cmGroupGID) || !strings.HasSuffix(out.Out, "data transfers complete\ntest complete\nreturn status 0\n") {
+		t.Errorf("%+v", out)
+	}
+}
+
+// TestMckeySender: what C sends to the group two of our queue pairs receive. It
+// closes its own without looking whether all has left, so it may need to run again.
+func TestMckeySender(t *testing.T) {
+	rxeFabric(t)
+	noLeak(t)
+	ends := []*udEnd{openUD(t, rxeIPv4, 700, 20), openUD(t, rxeIPv4, 700, 20)}
+	for _, e := range ends {
+		joinGroup(t, e, rdmacm.JoinFullMember)
+	}
+	var came [2]int
+	for run := 0; run < 5 && (came[0] == 0 || came[1] == 0); run++ {
+		mckeyed(t, mckey(t, "-s -C 4 -S 700"))
+		for i, e := range ends {
+			for _, wc := range e.whatCame() {
+				if wc.Status != uverbs.StatusSuccess || wc.ByteLen != grhSize+700 || wc.Imm != wc.SrcQP || wc.Flags&uverbs.WCGRH == 0 {
+					t.Errorf("%+v", wc)
+				}
+				came[i]++
+			}
+		}
+	}
+	if t.Log(came, "of 4 a run"); came[0] == 0 || came[1] == 0 {
+		t.Error("nothing came")
+	}
+}
+
+// whatCame are the receives that have completed, or do so within a while.
+func (e *udEnd) whatCame() []uverbs.WC {
+	e.t.Helper()
+	ctx, cancel := context.WithTimeout(e.t.Context(), 200*time.Millisecond)
+	defer cancel()
+	var all []uverbs.WC
+	for {
+		var wcs [8]uverbs.WC
+		n, err := e.RecvCQ().Wait(ctx, wcs[:])
+		all = append(all, wcs[:n]...)
+		if err != nil && !errors.Is(err, context.DeadlineExceeded) {
+			e.t.Fatal(err)
+		}
+		if err != nil || ctx.Err() != nil {
+			return all
+		}
+	}
+}
+
+// TestMckeyReceiver: what we send, as full members or to send only, two of C's
+// programs receive.
+func TestMckeyReceiver(t *testing.T) {
+	rxeFabric(t)
+	for name, flags := range map[string]rdmacm.JoinFlags{"full member": rdmacm.JoinFullMember, "send only": rdmacm.JoinSendOnly} {
+		t.Run(name, func(t *testing.T) {
+			noLeak(t)
+			var receivers []*running
+			for range 2 {
+				receivers = append(receivers, mckey(t, "-C 10 -S 500"))
+			}
+			e := openUD(t, rxeIPv4, 500, 20)
+			g := joinGroup(t, e, flags)
+			waitAttached(t, 2)
+			for range 10 {
+				e.send(&g.Peer, strings.Repeat("m", 500))
+			}
+			for _, r := range receivers {
+				mckeyed(t, r)
+			}
+			// A full member hears itself as well.
+			want := 10
+			if flags == rdmacm.JoinSendOnly {
+				want = 0
+			}
+			var wcs [32]uverbs.WC
+			if n, err := e.RecvCQ().Poll(wcs[:]); n != want || err != nil {
+				t.Errorf("%d of its own messages, %v, want %d", n, err, want)
+			}
+		})
+	}
+}
+
+// waitAttached waits until so many mckeys have printed that they joined; they
+// post their receives before.
+func waitAttached(t *testing.T, receivers int) {
+	t.Helper()
+	begin := time.Now()
+	for time.Since(begin) < patience {
+		n := 0
+		for _, id := range cmIDs(t) {
+			if id.Space == "UDP" && id.Command == "mckey" && id.State == "ADDR_RESOLVED" {
+				n++
+			}
+		}
+		if n == receivers {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Fatal("mckey did not join")
+}
+
+// TestMulticastLeave: no message comes in after leaving, and the group can be
+// joined again.
+func TestMulticastLeave(t *testing.T) {
+	rxeFabric(t)
+	noLeak(t)
+	sender, e := openUD(t, rxeIPv4, 64, 0), openUD(t, rxeIPv4, 64, 8)
+	to := joinGroup(t, sender, rdmacm.JoinSendOnly)
+	stays := openUD(t, rxeIPv4, 64, 8)
+	joinGroup(t, stays, rdmacm.JoinFullMember)
+	for round := range 2 {
+		g := joinGroup(t, e, rdmacm.JoinFullMember)
+		text := fmt.Sprint("round ", round)
+		sender.send(&to.Peer, text)
+		for _, member := range []*udEnd{e, stays} {
+			if got, _ := member.receive(); got != text {
+				t.Errorf("%q", got)
+			}
+		}
+		for range 2 { // leaving twice is as leaving once
+			if err := g.Leave(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		sender.send(&to.Peer, "after")
+		if got, _ := stays.receive(); got != "after" {
+			t.Errorf("%q", got)
+		}
+		// Who stayed has it, so who left would have it too, or nearly.
+		silent(t, e.RecvCQ())
+	}
+}
+
+// silent: nothing comes for a while.
+func silent(t *testing.T, cq *uverbs.CQ) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if n, err := cq.Wait(ctx, make([]uverbs.WC, 1)); n != 0 || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("%d messages came, %v", n, err)
+	}
+}
+
+// TestMulticastClose: closing the Conn leaves.
+func TestMulticastClose(t *testing.T) {
+	rxeFabric(t)
+	noLeak(t)
+	e := openUD(t, rxeIPv4, 64, 1)
+	g := joinGroup(t, e, rdmacm.JoinFullMember)
+	if n := igmpUsers(t); n != 1 {
+		t.Error("members of the group on the interface:", n)
+	}
+	if err := e.Close(); err != nil {
+		t.Error(err)
+	}
+	if n := igmpUsers(t); n != 0 {
+		t.Error("members of the group on the interface:", n)
+	}
+	if err := g.Leave(); err != nil {
+		t.Error(err)
+	}
+	if _, err := e.JoinMulticast(t.Context(), cmGroup, rdmacm.JoinFullMember); err == nil {
+		t.Error("a closed Conn has joined")
+	}
+}
+
+// igmpUsers counts who has joined the group on some interface: 239.83.1.2 in the
+// kernel's spelling.
+func igmpUsers(t *testing.T) int {
+	t.Helper()
+	return strings.Count(sh(t, "cat /proc/net/igmp"), "020153EF")
+}
+
+// TestMulticastIPv6: there is none over RoCE v2, and the error says so.
+func TestMulticastIPv6(t *testing.T) {
+	rxeFabric(t)
+	noLeak(t)
+	e := openUD(t, rxeIPv6, 64, 0)
+	_, err := e.JoinMulticast(t.Context(), addr("ff15::8312"), rdmacm.JoinFullMember)
+	want := "rdmacm: join multicast group ff15::8312: operation not supported (the kernel has no IPv6 multicast over RoCE v2)"
+	if !errors.Is(err, uverbs.ErrNotSupported) || err.Error() != want {
+		t.Error(err)
+	}
+}
+
+// TestMulticastEvents joins call by call: the attached queue pair takes part by
+// itself, as with librdmacm, until it leaves.
+func TestMulticastEvents(t *testing.T) {
+	d := openRxe(t)
+	for name, flags := range map[string]rdmacm.JoinFlags{"full member": rdmacm.JoinFullMember, "send only": rdmacm.JoinSendOnly} {
+		t.Run(name, func(t *testing.T) {
+			noLeak(t)
+			ch := newChannel(t)
+			id := newID(t, ch, rdmacm.PortSpaceUDP)
+			// The way to the group leads over the source's device.
+			ok(t, id.ResolveAddr(netip.MustParseAddrPort(rxeIPv4+":0"), netip.AddrPortFrom(cmGroup, 0), patience))
+			expect(t, ch, rdmacm.EventAddrResolved)
+			e := d.end(t, uverbs.QPTypeUD, rxeSetup{})
+			attachLater(t, id, e.qp)
+			m := must(id.JoinMulticast(cmGroup, flags))(t)
+			ev := expect(t, ch, rdmacm.EventMulticastJoin)
+			if ev.ID != id || ev.Multicast != m || ev.UD.QPNum != 0xffffff || ev.UD.QKey != cmQKey || ev.UD.AH.DGID.String() != cmGroupGID {
+				t.Errorf("%+v %+v", ev, ev.UD)
+			}
+			ah := must(d.pd.CreateAH(&ev.UD.AH))(t)
+			defer ah.Close()
+			e.postRecv(7, 0, recvSize)
+			send := uverbs.SendWR{Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled, SGL: []uverbs.SGE{e.mr.SGE(sendFrom, 100)},
+				AH: ah, RemoteQPN: ev.UD.QPNum, RemoteQKey: ev.UD.QKey}
+			e.post(send)
+			e.sent("0 SEND success")
+			if flags == rdmacm.JoinFullMember {
+				e.got("7 RECV success 140")
+			}
+			ok(t, m.Leave())
+			if err := m.Leave(); !errors.Is(err, uverbs.ErrClosed) {
+				t.Error("left twice:", err)
+			}
+			e.postRecv(8, 0, recvSize)
+			e.post(send)
+			e.sent("0 SEND success")
+			silent(t, e.recvCQ)
+		})
+	}
+}

@@ -1,0 +1,333 @@
+//go:build vm
+
+package test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/goverbs/goverbs/rdmacm"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// cmQKey is the Q_Key of all that rdma_cm sets up.
+const cmQKey = 0x01234567
+
+// udEnd is a datagram Conn with memory and receives.
+type udEnd struct {
+	*end
+	size int // of a message
+}
+
+// udConfig makes a datagram Conn with receives for so many messages.
+func (e *udEnd) udConfig(recvs int) *rdmacm.Config {
+	return &rdmacm.Config{
+		QP: uverbs.QPOptions{Type: uverbs.QPTypeUD, Cap: uverbs.QPCap{MaxSendWR: 64, MaxRecvWR: uint32(max(recvs, 1)), MaxSendSGE: 1, MaxRecvSGE: 1}},
+		Prepare: func(c *rdmacm.Conn) (err error) {
+			e.Conn = c
+			if e.mr, err = c.PD().AllocMR((recvs+1)*(grhSize+e.size), uverbs.AccessLocalWrite, nil); err != nil {
+				return err
+			}
+			c.Own(e.mr)
+			for i := range recvs {
+				if _, err := c.QP().PostRecv([]uverbs.RecvWR{e.slot(i)}); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+}
+
+// slot is the receive into slot i, which is also its number. The slot after the
+// last is for sending from.
+func (e *udEnd) slot(i int) uverbs.RecvWR {
+	return uverbs.RecvWR{WRID: uint64(i), SGL: []uverbs.SGE{e.mr.SGE(i*(grhSize+e.size), grhSize+e.size)}}
+}
+
+// send sends a message, with the own QP's number as immediate data like udaddy.
+func (e *udEnd) send(to *rdmacm.Peer, text string) {
+	e.t.Helper()
+	from := e.mr.Len() - e.size
+	copy(e.mr.Bytes()[from:], text)
+	e.post(uverbs.SendWR{Opcode: uverbs.OpSendImm, Flags: uverbs.SendSignaled, Imm: e.QP().Num(),
+		SGL: []uverbs.SGE{e.mr.SGE(from, len(text))}, AH: to.AH, RemoteQPN: to.QPN, RemoteQKey: to.QKey})
+	e.sent("0 SEND success")
+}
+
+// receive waits for a message and returns it with its completion.
+func (e *udEnd) receive() (string, uverbs.WC) {
+	e.t.Helper()
+	wc := e.next(e.RecvCQ())
+	if err := wc.Err(); err != nil || wc.ByteLen < grhSize {
+		e.t.Fatalf("%+v", wc)
+	}
+	return string(e.message(wc)[grhSize:]), wc
+}
+
+// message is what was received, header first.
+func (e *udEnd) message(wc uverbs.WC) []byte {
+	return e.mr.Bytes()[int(wc.WRID)*(grhSize+e.size):][:wc.ByteLen]
+}
+
+// sender finds the way back, as udaddy does.
+func (e *udEnd) sender(wc uverbs.WC) *rdmacm.Peer {
+	e.t.Helper()
+	ah := must(e.PD().AHFromWC(1, &wc, e.message(wc)[:grhSize]))(e.t)
+	e.Own(ah)
+	return &rdmacm.Peer{AH: ah, QPN: wc.Imm, QKey: cmQKey}
+}
+
+// dialUD looks up a service at an address of the rxe fabric.
+func dialUD(t *testing.T, address string, size, recvs int) (*udEnd, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	e := &udEnd{&end{t: t}, size}
+	_, err := rdmacm.Dial(ctx, address, e.udConfig(recvs))
+	if err == nil {
+		closeLater(t, e)
+	}
+	return e, err
+}
+
+// openUD makes a datagram Conn at an address of the rxe fabric.
+func openUD(t *testing.T, local string, size, recvs int) *udEnd {
+	t.Helper()
+	e := &udEnd{&end{t: t}, size}
+	must(rdmacm.OpenUD(addr(local), e.udConfig(recvs)))(t)
+	closeLater(t, e)
+	return e
+}
+
+// udaddied says what udaddy should have printed.
+func udaddied(t *testing.T, r *running) {
+	t.Helper()
+	if out := r.end(); out.Code != 0 || !strings.HasSuffix(out.Out, "data transfers complete\ntest complete\nreturn status 0\n") {
+		t.Errorf("%+v", out)
+	}
+}
+
+var udaddySizes = []struct{ count, size int }{{10, 100}, {1, 1}, {40, 1024}}
+
+// TestUdaddyServer has C's server: it counts what it gets and sends as much back.
+func TestUdaddyServer(t *testing.T) {
+	rxeFabric(t)
+	for _, host := range []string{rxeIPv4, rxeIPv6} {
+		for _, n := range udaddySizes {
+			t.Run(fmt.Sprint(host, n), func(t *testing.T) {
+				noLeak(t)
+				server := serveCM(t, exec.Command("udaddy", "-b", host, "-C", fmt.Sprint(n.count), "-S", fmt.Sprint(n.size)), "7174")
+				e := must(dialUD(t, hostPort(host, "7174"), n.size, n.count))(t)
+				if p := e.Peer(); p.QKey != cmQKey || p.QPN == 0 {
+					t.Errorf("%+v", p)
+				}
+				for range n.count {
+					e.send(e.Peer(), strings.Repeat("x", n.size))
+				}
+				for range n.count {
+					if text, wc := e.receive(); len(text) != n.size || wc.Imm != e.Peer().QPN || wc.SrcQP != e.Peer().QPN {
+						t.Errorf("%d bytes, %+v", len(text), wc)
+					}
+				}
+				udaddied(t, server)
+			})
+		}
+	}
+}
+
+// TestUdaddyClient has C's clients, all of which one queue pair serves.
+func TestUdaddyClient(t *testing.T) {
+	rxeFabric(t)
+	for _, host := range []string{rxeIPv4, rxeIPv6} {
+		for _, n := range udaddySizes {
+			t.Run(fmt.Sprint(host, n), func(t *testing.T) {
+				noLeak(t)
+				const clients = 3
+				e := openUD(t, host, n.size, clients*n.count)
+				l := must(rdmacm.Listen(hostPort(host, "7174"), &rdmacm.Config{QP: uverbs.QPOptions{Type: uverbs.QPTypeUD}}))(t)
+				closeLater(t, l)
+				client := launch(t, exec.Command("udaddy", "-s", host, "-c", fmt.Sprint(clients), "-C", fmt.Sprint(n.count), "-S", fmt.Sprint(n.size)))
+				ctx, cancel := context.WithTimeout(t.Context(), patience)
+				defer cancel()
+				for range clients {
+					r := must(l.Next(ctx))(t)
+					if err := r.AcceptOn(e.Conn, []byte("hello")); err != nil {
+						t.Fatal(err)
+					}
+				}
+				way := make(map[uint32]*rdmacm.Peer)
+				for range clients * n.count {
+					text, wc := e.receive()
+					if len(text) != n.size || wc.Imm != wc.SrcQP {
+						t.Errorf("%d bytes, %+v", len(text), wc)
+					}
+					if way[wc.SrcQP] == nil {
+						way[wc.SrcQP] = e.sender(wc)
+					}
+				}
+				if len(way) != clients {
+					t.Error(len(way), "clients")
+				}
+				for _, peer := range way {
+					for range n.count {
+						e.send(peer, strings.Repeat("y", n.size))
+					}
+				}
+				udaddied(t, client)
+			})
+		}
+	}
+}
+
+// TestUDOneToOne: a queue pair for each client, with its receives posted before
+// the client knows of it; data, private data and Q_Key arrive.
+func TestUDOneToOne(t *testing.T) {
+	rxeFabric(t)
+	for _, host := range []string{rxeIPv4, rxeIPv6} {
+		t.Run(host, func(t *testing.T) {
+			noLeak(t)
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			l := must(rdmacm.Listen(hostPort(host, "0"), &rdmacm.Config{QP: uverbs.QPOptions{Type: uverbs.QPTypeUD}}))(t)
+			closeLater(t, l)
+			server := &udEnd{&end{t: t}, 1024}
+			served := make(chan error, 1)
+			go func() {
+				r, err := l.Next(ctx)
+				if err == nil && string(r.PrivateData) != "who are you?"+strings.Repeat("\x00", 180-12) {
+					err = fmt.Errorf("private data %q", r.PrivateData)
+				}
+				if err == nil {
+					cfg := server.udConfig(4)
+					cfg.QP.Type, cfg.PrivateData = 0, []byte("me")
+					_, err = r.Accept(ctx, cfg)
+				}
+				served <- err
+			}()
+			client := &udEnd{&end{t: t}, 1024}
+			cfg := client.udConfig(4)
+			cfg.PrivateData = []byte("who are you?")
+			must(rdmacm.DialAddrPort(ctx, l.Addr(), cfg))(t)
+			closeLater(t, client)
+			ok(t, <-served)
+			closeLater(t, server)
+			if got := string(client.PrivateData()); got != "me"+strings.Repeat("\x00", 136-2) {
+				t.Errorf("answer %q", got)
+			}
+			if p := client.Peer(); p.QPN != server.QP().Num() || p.QKey != cmQKey || server.Peer() != nil {
+				t.Errorf("%+v", p)
+			}
+			for _, text := range []string{"hello", strings.Repeat("0123456789abcdef", 64)} {
+				client.send(client.Peer(), text)
+				got, wc := server.receive()
+				if got != text {
+					t.Errorf("%.20q arrived", got)
+				}
+				server.send(server.sender(wc), "re: "+text[:5])
+				if got, _ := client.receive(); got != "re: "+text[:5] {
+					t.Errorf("%.20q came back", got)
+				}
+			}
+			if err := client.Disconnect(); err == nil {
+				t.Error("disconnected what is not connected")
+			}
+		})
+	}
+}
+
+// TestUDLookup: one queue pair finds several services.
+func TestUDLookup(t *testing.T) {
+	rxeFabric(t)
+	noLeak(t)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	e := openUD(t, rxeIPv4, 64, 0)
+	server := openUD(t, rxeIPv4, 64, 2)
+	cfg := &rdmacm.Config{QP: uverbs.QPOptions{Type: uverbs.QPTypeUD}}
+	for i := range 2 {
+		l := must(rdmacm.Listen(rxeIPv4+":0", cfg))(t)
+		closeLater(t, l)
+		accepted := make(chan error, 1)
+		go func() {
+			r, err := l.Next(ctx)
+			if err == nil {
+				err = r.AcceptOn(server.Conn, []byte("it's me"))
+			}
+			accepted <- err
+		}()
+		peer := must(e.Lookup(ctx, l.Addr().String(), nil))(t)
+		ok(t, <-accepted)
+		if got := strings.TrimRight(string(peer.PrivateData), "\x00"); got != "it's me" || peer.QPN != server.QP().Num() {
+			t.Errorf("%q, %+v", got, peer)
+		}
+		text := fmt.Sprint("message ", i)
+		e.send(peer, text)
+		if got, _ := server.receive(); got != text {
+			t.Errorf("%q", got)
+		}
+		if err := peer.AH.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestUDRefused: a service that nobody offers, one whose program says no, and C's
+// udaddy, which refuses when its messages do not fit.
+func TestUDRefused(t *testing.T) {
+	rxeFabric(t)
+	noLeak(t)
+	_, err := dialUD(t, rxeIPv4+":9", 64, 0)
+	var rejected *rdmacm.RejectedError
+	if !errors.As(err, &rejected) || !errors.Is(err, syscall.ECONNREFUSED) || rejected.Reason != rdmacm.RejectInvalidServiceID {
+		t.Error(err)
+	}
+	l := must(rdmacm.Listen(rxeIPv4+":0", &rdmacm.Config{QP: uverbs.QPOptions{Type: uverbs.QPTypeUD}}))(t)
+	closeLater(t, l)
+	refused := make(chan error, 1)
+	go func() {
+		r, err := l.Next(t.Context())
+		if err == nil {
+			err = r.Reject([]byte("no"))
+		}
+		refused <- err
+	}()
+	_, err = dialUD(t, l.Addr().String(), 64, 0)
+	if !errors.As(err, &rejected) || rejected.Reason != rdmacm.RejectConsumer || string(rejected.PrivateData) != "no"+strings.Repeat("\x00", 134) {
+		t.Error(err)
+	}
+	ok(t, <-refused)
+
+	server := serveCM(t, exec.Command("udaddy", "-S", "10000"), "7174")
+	if _, err = dialUD(t, rxeIPv4+":7174", 64, 0); !errors.As(err, &rejected) || rejected.Reason != rdmacm.RejectConsumer {
+		t.Error(err)
+	}
+	server.end()
+}
+
+// TestUDMisuse: what can't be is refused with a reason.
+func TestUDMisuse(t *testing.T) {
+	rxeFabric(t)
+	noLeak(t)
+	for local, want := range map[string]error{"0.0.0.0": syscall.EINVAL, "192.0.2.1": syscall.EADDRNOTAVAIL, "127.0.0.1": nil} {
+		c, err := rdmacm.OpenUD(addr(local), nil)
+		if t.Log(err); err == nil || want != nil && !errors.Is(err, want) {
+			t.Errorf("%s: %v", local, err)
+		}
+		if err == nil {
+			c.Close()
+		}
+	}
+	a, _ := cmPair(t, setup{}, setup{})
+	if _, err := a.Lookup(t.Context(), rxeIPv4+":9", nil); !errors.Is(err, syscall.EINVAL) {
+		t.Error(err)
+	}
+	if _, err := a.JoinMulticast(t.Context(), cmGroup, rdmacm.JoinFullMember); !errors.Is(err, syscall.EINVAL) {
+		t.Error(err)
+	}
+}
