@@ -104,6 +104,10 @@ func (p *IndexedProducer[T]) Tail() []byte {
 	return p.ring.data[start+sizeOf[T]() : start+uint64(p.ring.stride)]
 }
 
+// Spare returns the element behind those accepted, which is Next's unless the ring
+// is full, and this side's in any case.
+func (p *IndexedProducer[T]) Spare() *T { return p.ring.slot() }
+
 // Advance accepts the element that Next returned, to go out with the next Publish.
 func (p *IndexedProducer[T]) Advance() { p.ring.next = (p.ring.next + 1) & p.ring.mask }
 

@@ -234,3 +234,17 @@ func FuzzIndexedOtherSide(f *testing.F) {
 		}
 	})
 }
+
+func TestIndexedProducerSpare(t *testing.T) {
+	r := indexedRegion(t)
+	p := must[*IndexedProducer[element]](t)(NewIndexedProducer[element](r, indexedLayout))
+	for i := range uint32(indexedSlots - 1) {
+		if e, _ := p.Next(); e != p.Spare() || e != kernelSlot(r, i) {
+			t.Errorf("slot %d: %p, %p", i, e, p.Spare())
+		}
+		p.Advance()
+	}
+	if e, _ := p.Next(); e != nil || p.Spare() != kernelSlot(r, indexedSlots-1) {
+		t.Errorf("full: %p, %p", e, p.Spare())
+	}
+}

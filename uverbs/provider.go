@@ -46,7 +46,7 @@ type CQRing interface {
 }
 
 // QPRing is the user-space half of a QP. The QP serialises PostSend, serialises
-// PostRecv, and calls Fail and Reset with both held off.
+// PostRecv, and calls Fail and Move with both held off.
 type QPRing interface {
 	PostSend(wrs []SendWR) (int, error)
 	PostRecv(wrs []RecvWR) (int, error)
@@ -55,9 +55,9 @@ type QPRing interface {
 	// whose device leaves work requests of a failed QP uncompleted has them
 	// completed.
 	Fail()
-	// Reset has the kernel put the QP into RESET, by calling move, and does what
-	// the queues need for another life.
-	Reset(move func() error) error
+	// Move has the kernel put the QP into a state, by calling move, and does what
+	// the queues need there: for another life in RESET, for one.
+	Move(to QPState, move func() error) error
 }
 
 // SRQRing is the user-space half of an SRQ. The SRQ serialises the calls.

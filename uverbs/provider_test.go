@@ -71,13 +71,13 @@ func (h hardware) CreateAH(r *uverbs.AHRequest) (any, error) {
 
 type idle struct{}
 
-func (idle) Poll([]uverbs.WC) (int, error)         { return 0, nil }
-func (idle) Arm(bool) error                        { return nil }
-func (idle) PostSend([]uverbs.SendWR) (int, error) { return 0, nil }
-func (idle) PostRecv([]uverbs.RecvWR) (int, error) { return 0, nil }
-func (idle) Fail()                                 {}
-func (idle) Reset(move func() error) error         { return move() }
-func (idle) Resize(r *uverbs.CQRequest) error      { return r.Create(uverbs.UHW{}) }
+func (idle) Poll([]uverbs.WC) (int, error)                  { return 0, nil }
+func (idle) Arm(bool) error                                 { return nil }
+func (idle) PostSend([]uverbs.SendWR) (int, error)          { return 0, nil }
+func (idle) PostRecv([]uverbs.RecvWR) (int, error)          { return 0, nil }
+func (idle) Fail()                                          {}
+func (idle) Move(_ uverbs.QPState, move func() error) error { return move() }
+func (idle) Resize(r *uverbs.CQRequest) error               { return r.Create(uverbs.UHW{}) }
 func (idle) Modify(r *uverbs.SRQModifyRequest) error {
 	return r.Create(uverbs.UHW{})
 }

@@ -48,7 +48,7 @@ func (qp *QP) reset(a *QPAttr, mask QPAttrMask) ([]failure, error) {
 	defer qp.sq.Unlock()
 	qp.rq.Lock()
 	defer qp.rq.Unlock()
-	if err := qp.ring.Reset(func() error { return qp.issueModify(a, mask) }); err != nil {
+	if err := qp.ring.Move(QPStateReset, func() error { return qp.issueModify(a, mask) }); err != nil {
 		return nil, err
 	}
 	qp.state.Store(uint32(QPStateReset))

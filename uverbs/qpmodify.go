@@ -16,8 +16,12 @@ func (qp *QP) Modify(attr *QPAttr, mask QPAttrMask) error {
 		return qp.fail("modify", syscall.EINVAL, "no attributes")
 	}
 	move := qp.issueModify
-	if mask&QPAttrState != 0 && attr.State == QPStateReset {
+	switch {
+	case mask&QPAttrState == 0:
+	case attr.State == QPStateReset:
 		move = qp.issueReset
+	default:
+		move = qp.issueMove
 	}
 	return qp.using("modify", func() error {
 		if err := move(attr, mask); err != nil {
@@ -31,6 +35,15 @@ func (qp *QP) Modify(attr *QPAttr, mask QPAttrMask) error {
 		}
 		return nil
 	})
+}
+
+// issueMove lets nobody post while the QP goes to another state.
+func (qp *QP) issueMove(a *QPAttr, mask QPAttrMask) error {
+	qp.sq.Lock()
+	defer qp.sq.Unlock()
+	qp.rq.Lock()
+	defer qp.rq.Unlock()
+	return qp.ring.Move(a.State, func() error { return qp.issueModify(a, mask) })
 }
 
 // modifyState moves the QP without telling it.

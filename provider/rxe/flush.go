@@ -36,10 +36,42 @@ func (q *qp) flushRecvs() {
 	_ = q.request.MoveToError() // fails only when the QP is past caring
 }
 
-// Reset moves twice. Since Linux 6.2 the kernel notes where the send queue begins
+// Move takes part where the kernel's own part is not enough.
+func (q *qp) Move(to uverbs.QPState, move func() error) error {
+	switch {
+	case to == uverbs.QPStateReset:
+		return q.reset(move)
+	case to == uverbs.QPStateSQD:
+		return q.drain(move)
+	case to == uverbs.QPStateRTS && q.request.State() == uverbs.QPStateSQD:
+		return q.resume(move)
+	}
+	return move()
+}
+
+// drain makes the slot behind the sends look like one that was never used. To see
+// whether the oldest send has begun, kernels newer than 6.1 look at its slot also
+// where there is none: a queue that is empty, and has been around once, would be
+// draining for ever, and a QP that is can go to ERR only.
+func (q *qp) drain(move func() error) error {
+	q.sq.Spare().State = 0
+	return move()
+}
+
+// resume tells the kernel of the sends that were posted in SQD, at which it does
+// not look by itself.
+func (q *qp) resume(move func() error) error {
+	if err := move(); err != nil {
+		return err
+	}
+	_ = q.doorbell.Ring() // refused only when the QP was moved again meanwhile
+	return nil
+}
+
+// reset moves twice. Since Linux 6.2 the kernel notes where the send queue begins
 // before it empties the queue: what was on it would be sent, as the zeroes it has
 // become, by the QP's next life. The second time there is nothing on it.
-func (q *qp) Reset(move func() error) error {
+func (q *qp) reset(move func() error) error {
 	if err := move(); err != nil {
 		return err
 	}

@@ -23,8 +23,8 @@ func (q *qp) Fail() {
 	}
 }
 
-// Reset leaves a QP that failed as it is: siw lets none live again.
-func (q *qp) Reset(move func() error) error { return move() }
+// Move leaves a QP that failed as it is: siw lets none live again.
+func (q *qp) Move(_ uverbs.QPState, move func() error) error { return move() }
 
 func (q *qp) flushSends(wrs []uverbs.SendWR) (int, error) {
 	for i := range wrs {
