@@ -61,7 +61,7 @@ func (d *Device) CreateCQ(entries int, opts *CQOptions) (*CQ, error) {
 	}
 	if err := cq.create(entries, opts); err != nil {
 		cq.detach()
-		return nil, cq.fail("create", err, createHint(err))
+		return nil, cq.fail("create", err, cq.createHint(err, entries, opts.CompVector))
 	}
 	cq.rename(fmt.Sprintf("CQ %d", cq.handle))
 	return cq, nil

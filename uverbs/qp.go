@@ -100,7 +100,7 @@ func (pd *PD) CreateQP(opts *QPOptions) (*QP, error) {
 	}
 	if err := qp.create(opts); err != nil {
 		qp.detach()
-		return nil, qp.fail("create", err, createHint(err))
+		return nil, qp.fail("create", err, qp.createHint(err, opts.Cap))
 	}
 	qp.rename(fmt.Sprintf("QP %d", qp.num))
 	return qp, nil

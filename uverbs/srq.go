@@ -52,7 +52,7 @@ func (pd *PD) CreateSRQ(opts *SRQOptions) (*SRQ, error) {
 	}
 	if err := s.create(opts); err != nil {
 		s.detach()
-		return nil, s.fail("create", err, createHint(err))
+		return nil, s.fail("create", err, s.createHint(err, opts))
 	}
 	s.rename(fmt.Sprintf("SRQ %d", s.handle))
 	return s, nil

@@ -32,6 +32,9 @@ type request interface {
 }
 
 func (c *rxeContext) CreateQP(r *uverbs.QPRequest) (uverbs.QPRing, error) {
+	if service(r.Type) == 0 {
+		return nil, fmt.Errorf("%w: rxe has RC, UC and UD QPs", uverbs.ErrNotSupported)
+	}
 	// Without an SGE the kernel takes no payload of another kind either.
 	r.Cap.MaxSendSGE = max(r.Cap.MaxSendSGE, 1)
 	var resp abi.RxeCreateQpResp
