@@ -6,7 +6,7 @@
 // What rxe offers: RC, UC and UD queue pairs, connected by hand or with rdma_cm;
 // on RC SEND, SEND_WITH_IMM, SEND_WITH_INV, RDMA_WRITE, RDMA_WRITE_WITH_IMM,
 // RDMA_READ, COMPARE_SWAP, FETCH_ADD, LOCAL_INV and BIND_MW, and FLUSH and
-// ATOMIC_WRITE since Linux 6.2 or so, which is asked of the kernel, not guessed;
+// ATOMIC_WRITE on newer kernels (6.12 has them, 6.1 not: the kernel is asked);
 // on UC those of SEND, RDMA_WRITE and BIND_MW that have no invalidation; on UD
 // SEND and SEND_WITH_IMM. Up to 512 bytes of inline data for sends and writes, up
 // to 32 SGEs; memory windows of both types; SRQ with limit event; SRQs and CQs
@@ -15,7 +15,13 @@
 // What is particular: a datagram that is longer than the port's MTU completes as
 // if it had been sent. RDMA_READ_WITH_INV, and SEND_WITH_INV on UC, are in the
 // kernel's tables but not in its packets, so they are refused. A Q_Key with its
-// top bit set is sent as it is.
+// top bit set is sent as it is. Sends are refused before RTS, and receives in
+// RESET, with EINVAL.
+//
+// The receives of a failed QP are flushed whenever they were posted, once the
+// failure is known: by a failed completion that was polled, or by a move to ERR.
+// The kernel tells of it in no other way, so a QP that a peer's bad request ended
+// while it had no receive posted keeps later ones until something is sent.
 //
 // All queues are rings in kernel memory with an index a side; package mmap has
 // the rules. The doorbell of a send queue and the arming of a CQ are system
