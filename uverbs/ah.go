@@ -105,7 +105,7 @@ func ahHint(err error, attr *AHAttr) string {
 	switch {
 	case unreachable(err):
 		return noWayHint
-	case errors.Is(err, syscall.ENODATA):
+	case errors.Is(err, errNoData):
 		return emptySlotHint
 	case !errors.Is(err, syscall.EINVAL):
 		return createHint(err)

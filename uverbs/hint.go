@@ -46,3 +46,7 @@ func postHint(err error) string {
 	}
 	return ""
 }
+
+// errNoData is Linux's ENODATA, of an empty slot of a GID table; not every system
+// that this package must compile on has one.
+const errNoData = syscall.Errno(61)

@@ -16,7 +16,7 @@ func (qp *QP) explain(err error, attr *QPAttr, mask QPAttrMask) string {
 		return "a Q_Key with its top bit set needs CAP_NET_RAW"
 	case mask&(QPAttrAV|QPAttrAltPath) != 0 && unreachable(err):
 		return noWayHint
-	case mask&(QPAttrAV|QPAttrAltPath) != 0 && errors.Is(err, syscall.ENODATA):
+	case mask&(QPAttrAV|QPAttrAltPath) != 0 && errors.Is(err, errNoData):
 		return emptySlotHint
 	case !errors.Is(err, syscall.EINVAL):
 		return ""
