@@ -17,10 +17,11 @@ const roleVariable = "GOVERBS_TEST_ROLE"
 
 // roles are what a child can play.
 var roles = map[string]func(args []string) error{
-	"victim":         victim,
-	"memory too big": registerTooMuch,
-	"new user":       changeUser,
-	"open":           openBoth,
+	"victim":           victim,
+	"memory too big":   registerTooMuch,
+	"memory on demand": registerOnDemand,
+	"new user":         changeUser,
+	"open":             openBoth,
 }
 
 // play carries out a role, with the arguments of the process.

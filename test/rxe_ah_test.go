@@ -1,0 +1,213 @@
+//go:build vm
+
+package test
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// ah makes an address handle that is closed with the test.
+func (d *rxeDevice) ah(t *testing.T, attr uverbs.AHAttr) *uverbs.AH {
+	t.Helper()
+	ah := must(d.pd.CreateAH(&attr))(t)
+	closeLater(t, ah)
+	return ah
+}
+
+// way is the way from the device's GID of an address to another address.
+func (d *rxeDevice) way(from, to string) uverbs.AHAttr {
+	d.t.Helper()
+	source := must(d.ChooseGID(1, &uverbs.GIDChoice{Addr: netip.MustParseAddr(from)}))(d.t)
+	return uverbs.AHAttr{Global: true, DGID: uverbs.GIDFromAddr(netip.MustParseAddr(to)), SGIDIndex: uint8(source.Index), Port: 1}
+}
+
+// sendGRH sends a message along a way and returns what the receiver learns of it.
+func sendGRH(t *testing.T, a, b *rxeEnd, ah *uverbs.AH) (uverbs.GRH, uverbs.WC) {
+	t.Helper()
+	clear(b.mr.Bytes()[:grhSize])
+	b.postRecv(1, 0, 100)
+	wr := a.send(2, sendFrom, 8)
+	wr.AH = ah
+	a.post(wr)
+	a.sent("2 SEND success")
+	wc := b.got("1 RECV success 48")
+	if wc.Flags != uverbs.WCGRH || wc.SrcQP != a.qp.Num() || wc.PKeyIndex != 0 || wc.SLID != 0 || wc.SL != 0 || wc.DLIDPathBits != 0 {
+		t.Errorf("%+v", wc)
+	}
+	return must(uverbs.ParseGRH(b.mr.Bytes()))(t), wc
+}
+
+// TestRxeAH has the receiver see what the sender said of the way. The kernel takes
+// the hop limit from its own route, and rxe sends no flow label; see
+// TestRxeMulticast for a hop limit that counts.
+func TestRxeAH(t *testing.T) {
+	rxeFabric(t)
+	noLeak(t)
+	d := openRxe(t)
+	a, b := d.pair(t, uverbs.QPTypeUD, rxeSetup{})
+	for _, addr := range []string{rxeIPv4, rxeIPv6} {
+		for _, class := range []uint8{0, 0x20, 0xfc} {
+			for _, asked := range []uverbs.AHAttr{{}, {HopLimit: 3}, {FlowLabel: 0xfffff}, {HopLimit: 255, FlowLabel: 1, SL: 7, StaticRate: 3}} {
+				attr := d.way(addr, addr)
+				attr.TrafficClass, attr.HopLimit, attr.FlowLabel, attr.SL, attr.StaticRate = class, asked.HopLimit, asked.FlowLabel, asked.SL, asked.StaticRate
+				got, _ := sendGRH(t, a, b, d.ah(t, attr))
+				want := uverbs.GRH{SGID: attr.DGID, DGID: attr.DGID, Type: uverbs.GIDTypeRoCEv2, TrafficClass: class, HopLimit: 64}
+				if got != want {
+					t.Errorf("%+v: came as %+v, want %+v", attr, got, want)
+				}
+			}
+		}
+	}
+}
+
+// TestRxeAHSource: the source index decides the sender's address, and the family.
+func TestRxeAHSource(t *testing.T) {
+	rxeFabric(t)
+	noLeak(t)
+	second := []string{"10.83.0.7", "fd83::7"}
+	sh(t, "ip addr add 10.83.0.7/24 dev gvroce && ip addr add fd83::7/64 dev gvroce nodad")
+	t.Cleanup(func() { sh(t, "ip addr del 10.83.0.7/24 dev gvroce && ip addr del fd83::7/64 dev gvroce") })
+	d := openRxe(t)
+	if !eventually(func() bool { return len(must(d.GIDTable())(t)) == 5 }) {
+		t.Fatalf("%+v", must(d.GIDTable())(t))
+	}
+	a, b := d.pair(t, uverbs.QPTypeUD, rxeSetup{})
+	for i, first := range []string{rxeIPv4, rxeIPv6} {
+		for _, way := range [][2]string{{first, second[i]}, {second[i], first}, {second[i], second[i]}} {
+			got, _ := sendGRH(t, a, b, d.ah(t, d.way(way[0], way[1])))
+			if from, to := got.SGID.Addr().String(), got.DGID.Addr().String(); from != way[0] || to != way[1] {
+				t.Errorf("%s to %s came from %s to %s", way[0], way[1], from, to)
+			}
+		}
+	}
+}
+
+// TestRxeAHRefused: which addresses are none, and why.
+func TestRxeAHRefused(t *testing.T) {
+	rxeFabric(t)
+	noLeak(t)
+	d := openRxe(t)
+	good := d.way(rxeIPv4, rxeIPv4)
+	for name, test := range map[string]struct {
+		change func(*uverbs.AHAttr)
+		is     error
+		want   string
+	}{
+		"not global": {func(a *uverbs.AHAttr) { a.Global = false }, syscall.EINVAL, "RoCE needs a Global address: DGID and SGIDIndex"},
+		"empty slot": {func(a *uverbs.AHAttr) { a.SGIDIndex = 200 }, syscall.ENODATA, "SGIDIndex must be a used slot"},
+		"no port":    {func(a *uverbs.AHAttr) { a.Port = 2 }, syscall.EINVAL, "no such port"},
+		"port 0":     {func(a *uverbs.AHAttr) { a.Port = 0 }, syscall.EINVAL, "no such port"},
+		"no way":     {func(a *uverbs.AHAttr) { *a = d.way(rxeIPv6, "2001:db8::1") }, syscall.ENETUNREACH, "no way to DGID"},
+		"families":   {func(a *uverbs.AHAttr) { a.DGID = uverbs.GIDFromAddr(netip.MustParseAddr(rxeIPv6)) }, syscall.EINVAL, "of DGID's family"},
+	} {
+		attr := good
+		test.change(&attr)
+		ah, err := d.pd.CreateAH(&attr)
+		if err == nil {
+			t.Errorf("%s: made", name)
+			closeLater(t, ah)
+			continue
+		}
+		if !errors.Is(err, test.is) || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: %v, want %v, %q", name, err, test.is, test.want)
+		}
+	}
+	if _, err := d.pd.CreateAH(nil); !errors.Is(err, syscall.EINVAL) {
+		t.Error(err)
+	}
+}
+
+// TestRxeAHClosed: a handle that is gone, or another PD's, takes no message, and
+// the QP is none the worse for it.
+func TestRxeAHClosed(t *testing.T) {
+	rxeFabric(t)
+	noLeak(t)
+	d := openRxe(t)
+	a, b := d.pair(t, uverbs.QPTypeUD, rxeSetup{})
+	attr := d.way(rxeIPv4, rxeIPv4)
+	gone := must(d.pd.CreateAH(&attr))(t)
+	if err := gone.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := gone.Close(); !errors.Is(err, uverbs.ErrClosed) {
+		t.Error(err)
+	}
+	other := must(d.AllocPD())(t)
+	closeLater(t, other)
+	foreign := must(other.CreateAH(&attr))(t)
+	closeLater(t, foreign)
+	for want, ah := range map[string]*uverbs.AH{"the AH is closed": gone, "different PDs": foreign, "there is none": nil} {
+		wr := a.send(1, sendFrom, 8)
+		wr.AH = ah
+		if n, err := a.qp.PostSend([]uverbs.SendWR{wr}); n != 0 || !errors.Is(err, uverbs.ErrInvalidWR) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%d, %v, want %q", n, err, want)
+		}
+	}
+	sendGRH(t, a, b, a.ah)
+}
+
+// TestRxeManyAHs: as many as the program likes, each with its own way.
+func TestRxeManyAHs(t *testing.T) {
+	rxeFabric(t)
+	noLeak(t)
+	d := openRxe(t)
+	a, b := d.pair(t, uverbs.QPTypeUD, rxeSetup{})
+	var all []*uverbs.AH
+	for class := range 256 {
+		attr := d.way(rxeIPv6, rxeIPv6)
+		attr.TrafficClass = uint8(class) &^ 3 // the rest is the network's, for congestion
+		all = append(all, d.ah(t, attr))
+	}
+	for _, i := range []int{255, 128, 4, 0} {
+		if got, _ := sendGRH(t, a, b, all[i]); got.TrafficClass != uint8(i)&^3 {
+			t.Errorf("handle %d: %+v", i, got)
+		}
+	}
+}
+
+// TestRxeAHFromWC answers messages, knowing of the sender only what they tell.
+func TestRxeAHFromWC(t *testing.T) {
+	rxeFabric(t)
+	noLeak(t)
+	d := openRxe(t)
+	a, b := d.pair(t, uverbs.QPTypeUD, rxeSetup{})
+	for i, addr := range []string{rxeIPv4, rxeIPv6} {
+		attr := d.way(addr, addr)
+		attr.TrafficClass = 0x40
+		_, wc := sendGRH(t, a, b, d.ah(t, attr))
+		grh := b.mr.Bytes()[:grhSize]
+		back := must(d.AHAttrFromWC(1, &wc, grh))(t)
+		if back.DGID != attr.DGID || back.SGIDIndex != attr.SGIDIndex || back.TrafficClass != 0x40 || !back.Global || back.Port != 1 {
+			t.Errorf("%+v", back)
+		}
+		ah := must(d.pd.AHFromWC(1, &wc, grh))(t)
+		closeLater(t, ah)
+		a.postRecv(uint64(i), 0, 100)
+		answer := b.send(3, sendFrom, 5)
+		answer.AH, answer.RemoteQPN = ah, wc.SrcQP
+		b.post(answer)
+		b.sent("3 SEND success")
+		a.got(fmt.Sprintf("%d RECV success 45", i))
+		if got := must(uverbs.ParseGRH(a.mr.Bytes()))(t); got.DGID != attr.DGID || got.TrafficClass != 0x40 {
+			t.Errorf("%+v", got)
+		}
+		for name, try := range map[string]func() (*uverbs.AH, error){
+			"short": func() (*uverbs.AH, error) { return d.pd.AHFromWC(1, &wc, grh[:39]) },
+			"zeros": func() (*uverbs.AH, error) { return d.pd.AHFromWC(1, &wc, make([]byte, grhSize)) },
+			"port":  func() (*uverbs.AH, error) { return d.pd.AHFromWC(2, &wc, grh) },
+			"none":  func() (*uverbs.AH, error) { return d.pd.AHFromWC(1, &uverbs.WC{}, grh) },
+			"nil":   func() (*uverbs.AH, error) { return d.pd.AHFromWC(1, nil, grh) },
+		} {
+			if _, err := try(); !errors.Is(err, syscall.EINVAL) && !errors.Is(err, uverbs.ErrNoGID) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	}
+}

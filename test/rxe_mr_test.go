@@ -1,0 +1,236 @@
+//go:build vm
+
+package test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os/exec"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// writtenAndRead has the peer write to a region and read it back.
+func writtenAndRead(t *testing.T, a *rxeEnd, mr *uverbs.MR, size int) {
+	t.Helper()
+	pattern(a.mr.Bytes()[:size], 7)
+	clear(a.mr.Bytes()[size : 2*size])
+	a.post(uverbs.SendWR{WRID: 1, Opcode: uverbs.OpRDMAWrite, SGL: []uverbs.SGE{a.mr.SGE(0, size)}, RemoteAddr: mr.Addr(), RKey: mr.RKey()},
+		uverbs.SendWR{WRID: 2, Opcode: uverbs.OpRDMARead, Flags: uverbs.SendSignaled, SGL: []uverbs.SGE{a.mr.SGE(size, size)}, RemoteAddr: mr.Addr(), RKey: mr.RKey()})
+	a.sent("2 RDMA_READ success")
+	if !bytes.Equal(mr.Bytes()[:size], a.mr.Bytes()[:size]) || !bytes.Equal(a.mr.Bytes()[size:2*size], a.mr.Bytes()[:size]) {
+		t.Error("the data changed")
+	}
+}
+
+// TestRxeMemory has the peer write to and read from each kind of memory.
+func TestRxeMemory(t *testing.T) {
+	rxeFabric(t)
+	const pool = " >/proc/sys/vm/nr_hugepages"
+	sh(t, "echo 4"+pool)
+	t.Cleanup(func() { sh(t, "echo 0"+pool) })
+	const size = 100_000
+	for name, register := range map[string]func(*testing.T, *uverbs.PD) *uverbs.MR{
+		"own": func(t *testing.T, pd *uverbs.PD) *uverbs.MR {
+			return must(pd.AllocMR(size, allAccess, nil))(t)
+		},
+		"huge pages": func(t *testing.T, pd *uverbs.PD) *uverbs.MR {
+			mr := must(pd.AllocMR(size, allAccess, &uverbs.MROptions{Huge: true}))(t)
+			if mr.Addr()%(2<<20) != 0 || !strings.Contains(sh(t, "cat /proc/meminfo"), "HugePages_Free:        3") {
+				t.Error("not in huge pages")
+			}
+			return mr
+		},
+		"Go slice": func(t *testing.T, pd *uverbs.PD) *uverbs.MR {
+			return must(pd.RegMR(make([]byte, size), allAccess))(t)
+		},
+		"part of a Go slice": func(t *testing.T, pd *uverbs.PD) *uverbs.MR {
+			return must(pd.RegMR(make([]byte, 2*size)[333:size+333], allAccess))(t)
+		},
+		"caller's mapping": func(t *testing.T, pd *uverbs.PD) *uverbs.MR {
+			b := must(syscall.Mmap(-1, 0, size, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED|syscall.MAP_ANON))(t)
+			t.Cleanup(func() { syscall.Munmap(b) })
+			return must(pd.RegMR(b, allAccess))(t)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			noLeak(t)
+			d := openRxe(t)
+			a, _ := d.pair(t, uverbs.QPTypeRC, rxeSetup{size: 2 * size})
+			mr := register(t, d.pd)
+			closeLater(t, mr)
+			runtime.GC() // which neither frees nor moves it
+			writtenAndRead(t, a, mr, size)
+		})
+	}
+}
+
+// TestRxeMemorySizes: from one byte, anywhere in a page, to 64 MiB.
+func TestRxeMemorySizes(t *testing.T) {
+	rxeFabric(t)
+	noLeak(t)
+	d := openRxe(t)
+	a, _ := d.pair(t, uverbs.QPTypeRC, rxeSetup{})
+	memory := must(syscall.Mmap(-1, 0, 3*4096, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_PRIVATE|syscall.MAP_ANON))(t)
+	t.Cleanup(func() { syscall.Munmap(memory) })
+	for _, part := range [][2]int{{0, 1}, {4095, 1}, {4095, 2}, {0, 4096}, {1, 4096}, {0, 4097}, {1, 3*4096 - 2}} {
+		mr := must(d.pd.RegMR(memory[part[0]:][:part[1]], allAccess))(t)
+		writtenAndRead(t, a, mr, part[1])
+		if err := mr.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	large := must(d.pd.AllocMR(64<<20, allAccess, nil))(t)
+	closeLater(t, large)
+	copy(large.Bytes()[64<<20-4:], "tail")
+	a.post(uverbs.SendWR{WRID: 3, Opcode: uverbs.OpRDMARead, Flags: uverbs.SendSignaled, SGL: []uverbs.SGE{a.mr.SGE(0, 4)}, RemoteAddr: large.Addr() + 64<<20 - 4, RKey: large.RKey()})
+	a.sent("3 RDMA_READ success")
+	if got := string(a.mr.Bytes()[:4]); got != "tail" {
+		t.Errorf("%q", got)
+	}
+}
+
+// TestRxeFork: while other processes are started, and copies of this one's memory
+// with them, the device goes on to use the memory that this one sees, its queues
+// included.
+func TestRxeFork(t *testing.T) {
+	rxeFabric(t)
+	noLeak(t)
+	d := openRxe(t)
+	a, _ := d.pair(t, uverbs.QPTypeRC, rxeSetup{})
+	mr := must(d.pd.RegMR(make([]byte, 4096), allAccess))(t)
+	closeLater(t, mr)
+	start(t, exec.Command("sleep", "10")) // ends with the test
+	for range 3 {
+		writtenAndRead(t, a, mr, 4096)
+	}
+}
+
+// TestRxeAccessFlags: which access flags each kernel takes, and what is said of the
+// others.
+func TestRxeAccessFlags(t *testing.T) {
+	rxeFabric(t)
+	noLeak(t)
+	d := openRxe(t)
+	const local = uverbs.AccessLocalWrite
+	lacks := func(what uverbs.Access) string {
+		return fmt.Sprintf("the device, or this kernel, has no %v (see DeviceAttr)", what)
+	}
+	flush, odp, odd := "", "", "the driver takes no "
+	if onLinux61() {
+		flush, odd = lacks(uverbs.AccessFlushGlobal), ""
+	}
+	if !sinceLinux7() {
+		odp = lacks(uverbs.AccessOnDemand)
+	}
+	refused := func(odd string, what uverbs.Access) string {
+		if odd == "" {
+			return ""
+		}
+		return odd + what.String()
+	}
+	for access, want := range map[uverbs.Access]string{
+		0:                                  "",
+		local:                              "",
+		uverbs.AccessRemoteRead:            "",
+		allAccess:                          "",
+		local | uverbs.AccessRemoteAtomic:  "",
+		uverbs.AccessMWBind:                "",
+		uverbs.AccessRelaxedOrdering:       "",
+		uverbs.Access(1 << 29):             "", // optional, and known to none
+		d.access():                         "",
+		local | uverbs.AccessFlushGlobal:   flush,
+		local | uverbs.AccessOnDemand:      odp,
+		local | uverbs.AccessHugeTLB:       refused(odd, uverbs.AccessHugeTLB),
+		local | uverbs.AccessZeroBased:     refused(odd, uverbs.AccessZeroBased),
+		uverbs.Access(1 << 10):             lacks(1 << 10),
+		local | uverbs.Access(1<<31|1<<15): lacks(1<<31 | 1<<15),
+	} {
+		mr, err := d.pd.AllocMR(100, access, nil)
+		if err == nil {
+			closeLater(t, mr)
+			if want != "" {
+				t.Errorf("%v: registered, want %q", access, want)
+			}
+			continue
+		}
+		if want == "" || !errors.Is(err, uverbs.ErrNotSupported) || !strings.HasSuffix(err.Error(), want) {
+			t.Errorf("%v: %v, want %q", access, err, want)
+		}
+	}
+	mr := must(d.pd.AllocMR(100, local, nil))(t)
+	closeLater(t, mr)
+	if want := mr.LKey(); mr.RKey() != want && (mr.RKey() != 0 || !onLinux61()) {
+		t.Errorf("keys %#x and %#x", mr.LKey(), mr.RKey())
+	}
+}
+
+// TestRxeMemoryRefused pins what registering says when it can't.
+func TestRxeMemoryRefused(t *testing.T) {
+	rxeFabric(t)
+	noLeak(t)
+	d := openRxe(t)
+	readOnly := must(syscall.Mmap(-1, 0, 4096, syscall.PROT_READ, syscall.MAP_PRIVATE|syscall.MAP_ANON))(t)
+	defer syscall.Munmap(readOnly)
+	const needsLocal = "create MR on gvrxe0: invalid argument: remote write and remote atomic need AccessLocalWrite too"
+	for _, test := range []struct {
+		register func() (*uverbs.MR, error)
+		is       error
+		want     string
+	}{
+		{func() (*uverbs.MR, error) { return d.pd.RegMR(nil, allAccess) }, syscall.EINVAL,
+			"create MR on gvrxe0: invalid argument: the memory is empty"},
+		{func() (*uverbs.MR, error) { return d.pd.RegMR(make([]byte, 8), uverbs.AccessRemoteWrite) }, syscall.EINVAL, needsLocal},
+		{func() (*uverbs.MR, error) { return d.pd.RegMR(make([]byte, 8), uverbs.AccessRemoteAtomic) }, syscall.EINVAL, needsLocal},
+		{func() (*uverbs.MR, error) {
+			return d.pd.RegMR(make([]byte, 8), uverbs.AccessRemoteAtomic|uverbs.AccessRemoteWrite|uverbs.AccessRemoteRead)
+		}, syscall.EINVAL, needsLocal},
+		{func() (*uverbs.MR, error) { return d.pd.RegMR(readOnly, uverbs.AccessLocalWrite) }, syscall.EFAULT,
+			"create MR on gvrxe0: bad address: the memory is not mapped, or not writable although the access flags say so"},
+		{func() (*uverbs.MR, error) { return d.pd.AllocMR(8, 0, &uverbs.MROptions{Huge: true}) }, syscall.ENOMEM,
+			"allocate memory for MR on gvrxe0: mmap: 2097152 bytes of anonymous memory: cannot allocate memory (too few free 2 MiB pages: raise vm.nr_hugepages by 1)"},
+	} {
+		_, err := test.register()
+		if !errors.Is(err, test.is) || err.Error() != "uverbs: "+test.want {
+			t.Errorf("%v\nwant %s", err, test.want)
+		}
+	}
+	mr, err := d.pd.RegMR(make([]byte, 8), uverbs.AccessLocalWrite|uverbs.AccessFlushPersistent)
+	if err == nil {
+		closeLater(t, mr)
+	}
+	want := "invalid argument: FlushPersistent wants persistent memory"
+	if onLinux61() {
+		want = "has no FlushPersistent (see DeviceAttr)"
+	}
+	if err == nil || !strings.HasSuffix(err.Error(), want) {
+		t.Errorf("%v\nwant %s", err, want)
+	}
+}
+
+// TestRxeRelaxedOrdering moves messages from and to memory that is registered so.
+func TestRxeRelaxedOrdering(t *testing.T) {
+	for typ, front := range map[uverbs.QPType]int{uverbs.QPTypeRC: 0, uverbs.QPTypeUD: grhSize} {
+		t.Run(fmt.Sprint(typ), func(t *testing.T) {
+			rxeFabric(t)
+			noLeak(t)
+			a, b := openRxe(t).pair(t, typ, rxeSetup{access: uverbs.AccessLocalWrite | uverbs.AccessRelaxedOrdering})
+			for i := range uint64(100) {
+				message := pattern(a.mr.Bytes()[sendFrom:][:1024], byte(i))
+				b.postRecv(i, 0, front+1024)
+				a.post(a.send(i, sendFrom, 1024))
+				a.sent(fmt.Sprintf("%d SEND success", i))
+				b.got(fmt.Sprintf("%d RECV success %d", i, front+1024))
+				if !bytes.Equal(b.mr.Bytes()[front:][:1024], message) {
+					t.Fatalf("message %d: not what was sent", i)
+				}
+				a, b = b, a
+			}
+		})
+	}
+}

@@ -1,0 +1,326 @@
+//go:build vm
+
+package test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// odp is a device with on-demand paging, or nil after a test that there is none,
+// as it has to be before Linux 7.
+func odp(t *testing.T) *rxeDevice {
+	t.Helper()
+	d := openRxe(t)
+	if d.attr.ODP.General&uverbs.ODPSupport != 0 {
+		return d
+	}
+	if sinceLinux7() {
+		t.Errorf("%+v", d.attr.ODP)
+	}
+	_, err := d.pd.AllocMR(4096, uverbs.AccessLocalWrite|uverbs.AccessOnDemand, nil)
+	if !errors.Is(err, uverbs.ErrNotSupported) || !strings.HasSuffix(err.Error(), "the device, or this kernel, has no OnDemand (see DeviceAttr)") {
+		t.Errorf("%v", err)
+	}
+	return nil
+}
+
+// fresh is a mapping of which no page was touched yet.
+func fresh(t *testing.T, size int) []byte {
+	t.Helper()
+	b := must(syscall.Mmap(-1, 0, size, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_PRIVATE|syscall.MAP_ANON))(t)
+	t.Cleanup(func() { syscall.Munmap(b) })
+	return b
+}
+
+// onDemand registers such a mapping.
+func (d *rxeDevice) onDemand(t *testing.T, size int) *uverbs.MR {
+	t.Helper()
+	mr := must(d.pd.RegMR(fresh(t, size), (d.access()|uverbs.AccessOnDemand)&^uverbs.AccessMWBind))(t)
+	closeLater(t, mr)
+	return mr
+}
+
+// dropPages has the kernel take the pages of a mapping away. Of a private one the
+// next look finds zeros.
+func dropPages(t *testing.T, b []byte) {
+	t.Helper()
+	if err := unix.Madvise(b, unix.MADV_DONTNEED); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// pages counts those of a region that are in memory.
+func pages(t *testing.T, mr *uverbs.MR) (n int) {
+	t.Helper()
+	const present = 1 << 63
+	f := must(os.Open("/proc/self/pagemap"))(t)
+	defer f.Close()
+	entries := make([]uint64, mr.Len()/4096)
+	at := io.NewSectionReader(f, int64(mr.Addr()/4096*8), int64(len(entries)*8))
+	if err := binary.Read(at, binary.NativeEndian, entries); err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if e&present != 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// odpPair is a connection both ends of which have their memory on demand.
+func (d *rxeDevice) odpPair(t *testing.T, typ uverbs.QPType, s rxeSetup) (a, b *rxeEnd) {
+	t.Helper()
+	a, b = d.pair(t, typ, s)
+	a.mr, b.mr = d.onDemand(t, memorySize), d.onDemand(t, memorySize)
+	return a, b
+}
+
+// TestRxeODP carries each operation over memory that is not pinned, and whose
+// pages are taken away before each.
+func TestRxeODP(t *testing.T) {
+	rxeFabric(t)
+	noLeak(t)
+	d := odp(t)
+	if d == nil {
+		return
+	}
+	// What a kernel with that fault gets right: a packet, from the start of a page.
+	size, start := 1024, sendFrom
+	if d.findsOffsets(t) {
+		size, start = 8192, sendFrom+100
+	}
+	drop := func(a, b *rxeEnd) {
+		t.Helper()
+		dropPages(t, a.mr.Bytes())
+		dropPages(t, b.mr.Bytes())
+	}
+	messages := func(t *testing.T, a, b *rxeEnd, post func(id uint64, e *rxeEnd)) {
+		t.Helper()
+		for i := range uint64(20) {
+			drop(a, b)
+			want := pattern(make([]byte, size), byte(i))
+			copy(a.mr.Bytes()[start:], want)
+			post(i, b)
+			a.post(a.send(i, start, size))
+			a.sent(fmt.Sprintf("%d SEND success", i))
+			b.got(fmt.Sprintf("%d RECV success %d", i, size))
+			if !bytes.Equal(b.mr.Bytes()[:size], want) {
+				t.Fatalf("message %d: not what was sent", i)
+			}
+			a, b = b, a
+		}
+	}
+	t.Run("send", func(t *testing.T) {
+		a, b := d.odpPair(t, uverbs.QPTypeRC, rxeSetup{})
+		messages(t, a, b, func(id uint64, e *rxeEnd) { e.postRecv(id, 0, size) })
+	})
+	t.Run("datagram", func(t *testing.T) {
+		a, b := d.odpPair(t, uverbs.QPTypeUD, rxeSetup{cap: uverbs.QPCap{MaxRecvSGE: 2}})
+		// The header goes elsewhere, so that the message begins a page.
+		header := must(d.pd.AllocMR(grhSize, uverbs.AccessLocalWrite, nil))(t)
+		closeLater(t, header)
+		for i := range uint64(20) {
+			drop(a, b)
+			if _, err := b.qp.PostRecv([]uverbs.RecvWR{{WRID: i, SGL: []uverbs.SGE{header.SGE(0, grhSize), b.mr.SGE(0, 1024)}}}); err != nil {
+				t.Fatal(err)
+			}
+			want := pattern(a.mr.Bytes()[sendFrom:][:1024], byte(i))
+			a.post(a.send(i, sendFrom, 1024))
+			a.sent(fmt.Sprintf("%d SEND success", i))
+			b.got(fmt.Sprintf("%d RECV success %d", i, grhSize+1024))
+			if !bytes.Equal(b.mr.Bytes()[:1024], want) {
+				t.Fatalf("message %d: not what was sent", i)
+			}
+			a, b = b, a
+		}
+	})
+	t.Run("SRQ", func(t *testing.T) {
+		srq := must(d.pd.CreateSRQ(&uverbs.SRQOptions{MaxWR: 4, MaxSGE: 1}))(t)
+		closeLater(t, srq)
+		a, b := d.odpPair(t, uverbs.QPTypeRC, rxeSetup{srq: srq})
+		messages(t, a, b, func(id uint64, e *rxeEnd) {
+			if _, err := srq.PostRecv([]uverbs.RecvWR{{WRID: id, SGL: []uverbs.SGE{e.mr.SGE(0, size)}}}); err != nil {
+				t.Fatal(err)
+			}
+		})
+	})
+	t.Run("write and read", func(t *testing.T) {
+		a, b := d.odpPair(t, uverbs.QPTypeRC, rxeSetup{})
+		sgl := []uverbs.SGE{a.mr.SGE(start, size)}
+		for i := range byte(20) {
+			drop(a, b)
+			want := pattern(make([]byte, size), i)
+			copy(a.mr.Bytes()[start:], want)
+			a.post(a.to(uverbs.SendWR{WRID: 1, Opcode: uverbs.OpRDMAWrite, Flags: uverbs.SendSignaled, SGL: sgl}))
+			a.sent("1 RDMA_WRITE success")
+			if !bytes.Equal(b.mr.Bytes()[:size], want) {
+				t.Fatalf("write %d: not what was written", i)
+			}
+			dropPages(t, a.mr.Bytes())
+			a.post(a.to(uverbs.SendWR{WRID: 2, Opcode: uverbs.OpRDMARead, Flags: uverbs.SendSignaled, SGL: sgl}))
+			a.sent("2 RDMA_READ success")
+			if !bytes.Equal(a.mr.Bytes()[start:][:size], want) {
+				t.Fatalf("read %d: not what is there", i)
+			}
+		}
+	})
+	t.Run("atomics", func(t *testing.T) {
+		a, b := d.odpPair(t, uverbs.QPTypeRC, rxeSetup{})
+		word := func(e *rxeEnd) uint64 { return binary.NativeEndian.Uint64(e.mr.Bytes()) }
+		value := binary.NativeEndian.AppendUint64(nil, 99)
+		result := []uverbs.SGE{a.mr.SGE(0, 8)}
+		for _, c := range []struct {
+			wr   uverbs.SendWR
+			want string
+			was  uint64 // at the initiator
+			is   uint64 // at the responder, whose word was 0
+		}{
+			{uverbs.SendWR{Opcode: uverbs.OpFetchAdd, CompareAdd: 5, SGL: result}, "0 FETCH_ADD success", 0, 5},
+			{uverbs.SendWR{Opcode: uverbs.OpCompareSwap, CompareAdd: 0, Swap: 7, SGL: result}, "0 COMP_SWAP success", 0, 7},
+			{uverbs.SendWR{Opcode: uverbs.OpCompareSwap, CompareAdd: 1, Swap: 7, SGL: result}, "0 COMP_SWAP success", 0, 0},
+			{uverbs.SendWR{Opcode: uverbs.OpAtomicWrite, Inline: value}, "0 ATOMIC_WRITE success", 42, 99},
+			{uverbs.SendWR{Opcode: uverbs.OpFlush, Flush: uverbs.Flush{Length: 8192, Type: uverbs.FlushGlobal}}, "0 FLUSH success", 42, 0},
+		} {
+			drop(a, b)
+			binary.NativeEndian.PutUint64(a.mr.Bytes(), 42)
+			c.wr.Flags = uverbs.SendSignaled
+			a.post(a.to(c.wr))
+			a.sent(c.want)
+			if word(a) != c.was || word(b) != c.is {
+				t.Errorf("%v: %d and %d, want %d and %d", c.wr.Opcode, word(a), word(b), c.was, c.is)
+			}
+		}
+	})
+}
+
+// TestRxeODPPages: registering takes no page; prefetching and using do; and when
+// the kernel took pages away, the device uses those that came in their place.
+func TestRxeODPPages(t *testing.T) {
+	rxeFabric(t)
+	noLeak(t)
+	d := odp(t)
+	if d == nil {
+		return
+	}
+	const size = 1 << 20
+	a, _ := d.pair(t, uverbs.QPTypeRC, rxeSetup{})
+	pinned := pinnedMemory(t)
+	mr := d.onDemand(t, size)
+	if n, more := pages(t, mr), pinnedMemory(t)-pinned; n != 0 || more != 0 {
+		t.Errorf("%d pages in memory, %d kB pinned", n, more)
+	}
+	if err := d.pd.AdviseMR(uverbs.MRPrefetchWrite, true, []uverbs.SGE{mr.SGE(0, size/2)}); err != nil {
+		t.Error(err)
+	}
+	if n := pages(t, mr); n != size/2/4096 {
+		t.Errorf("%d pages in memory after a prefetch of %d", n, size/2/4096)
+	}
+	if err := d.pd.AdviseMR(uverbs.MRPrefetchNoFault, true, []uverbs.SGE{mr.SGE(size/2, size/2)}); err != nil {
+		t.Error(err)
+	}
+	if n := pages(t, mr); n != size/2/4096 {
+		t.Errorf("%d pages in memory after a prefetch of those that are", n)
+	}
+	last := func(op uverbs.Opcode, want string) {
+		t.Helper()
+		a.post(uverbs.SendWR{WRID: 1, Opcode: op, Flags: uverbs.SendSignaled, SGL: []uverbs.SGE{a.mr.SGE(0, 8)}, RemoteAddr: mr.Addr() + size - 4096, RKey: mr.RKey()})
+		a.sent(want)
+	}
+	copy(a.mr.Bytes(), "one word")
+	last(uverbs.OpRDMAWrite, "1 RDMA_WRITE success")
+	if n := pages(t, mr); n != size/2/4096+1 || string(mr.Bytes()[size-4096:][:8]) != "one word" {
+		t.Errorf("%d pages, %q", n, mr.Bytes()[size-4096:][:8])
+	}
+	dropPages(t, mr.Bytes())
+	last(uverbs.OpRDMARead, "1 RDMA_READ success")
+	if got := a.mr.Bytes()[:8]; !bytes.Equal(got, make([]byte, 8)) {
+		t.Errorf("read %q out of a page that is gone", got)
+	}
+	copy(mr.Bytes()[size-4096:][:8], "new page")
+	last(uverbs.OpRDMARead, "1 RDMA_READ success")
+	if got := string(a.mr.Bytes()[:8]); got != "new page" {
+		t.Errorf("read %q", got)
+	}
+}
+
+// TestRxeODPOffset: a page's own start is not all that the device finds.
+func TestRxeODPOffset(t *testing.T) {
+	rxeFabric(t)
+	noLeak(t)
+	if d := odp(t); d != nil {
+		t.Log("it finds the middle of a page:", d.findsOffsets(t))
+	}
+}
+
+// findsOffsets tells whether this kernel's rxe is free of a fault: it takes each
+// address in such a region for the start of the page, and of what goes on in the
+// next page it copies the start again.
+func (d *rxeDevice) findsOffsets(t *testing.T) bool {
+	t.Helper()
+	a, _ := d.pair(t, uverbs.QPTypeRC, rxeSetup{})
+	mr := d.onDemand(t, 8192)
+	copy(a.mr.Bytes(), "0123456789abcdef")
+	a.post(uverbs.SendWR{WRID: 1, Opcode: uverbs.OpRDMAWrite, Flags: uverbs.SendSignaled, SGL: []uverbs.SGE{a.mr.SGE(0, 16)}, RemoteAddr: mr.Addr() + 4088, RKey: mr.RKey()})
+	a.sent("1 RDMA_WRITE success")
+	right, wrong := make([]byte, 8192), make([]byte, 8192)
+	copy(right[4088:], "0123456789abcdef")
+	copy(wrong, "01234567")
+	copy(wrong[4096:], "01234567")
+	got := mr.Bytes()
+	if !bytes.Equal(got, right) && !bytes.Equal(got, wrong) {
+		t.Errorf("a third way to be: %q, %q, %q", got[:16], got[4088:4096], got[4096:][:16])
+	}
+	return bytes.Equal(got, right)
+}
+
+// pinnedMemory is what this process has pinned, in kB.
+func pinnedMemory(t *testing.T) (kB int) {
+	t.Helper()
+	status := string(must(os.ReadFile("/proc/self/status"))(t))
+	_, after, _ := strings.Cut(status, "\nVmPin:")
+	if _, err := fmt.Sscanf(after, "%d kB", &kB); err != nil {
+		t.Fatal(err)
+	}
+	return kB
+}
+
+// TestRxeODPNoLimit: what is not pinned counts against no limit.
+func TestRxeODPNoLimit(t *testing.T) {
+	rxeFabric(t)
+	noLeak(t)
+	if odp(t) != nil {
+		start(t, nobody(child("memory on demand"))).finish(t)
+	}
+}
+
+func registerOnDemand([]string) error {
+	if err := unix.Setrlimit(unix.RLIMIT_MEMLOCK, &unix.Rlimit{Cur: 64 << 10, Max: 64 << 10}); err != nil {
+		return err
+	}
+	dev, err := uverbs.Open(rxeLink)
+	if err != nil {
+		return err
+	}
+	pd, err := dev.AllocPD()
+	if err != nil {
+		return err
+	}
+	if _, err := pd.AllocMR(1<<20, 0, nil); !errors.Is(err, syscall.ENOMEM) {
+		return fmt.Errorf("pinned all the same: %v", err)
+	}
+	_, err = pd.AllocMR(1<<30, uverbs.AccessLocalWrite|uverbs.AccessOnDemand, nil)
+	return err
+}
