@@ -44,6 +44,8 @@ func TestAHAttrFromWC(t *testing.T) {
 	wc := &uverbs.WC{Flags: uverbs.WCGRH, SLID: 5, SL: 6, DLIDPathBits: 7}
 	v4 := uverbs.AHAttr{Global: true, DGID: mapped("10.0.0.9"), SGIDIndex: 5, HopLimit: 63, TrafficClass: 0xb8, DLID: 5, SL: 6, SrcPathBits: 7, Port: 1}
 	v6 := uverbs.AHAttr{Global: true, DGID: mapped("2001:db8::9"), SGIDIndex: 3, HopLimit: 62, TrafficClass: 0x12, FlowLabel: 0x34567, DLID: 5, SL: 6, SrcPathBits: 7, Port: 1}
+	far := v4
+	far.DGID = mapped("192.168.255.250")
 	v1 := v6
 	v1.SGIDIndex = 2
 	for _, c := range []struct {
@@ -53,6 +55,7 @@ func TestAHAttrFromWC(t *testing.T) {
 	}{
 		{"IPv4", ipv4GRH(0, "10.0.0.9", "10.0.0.1"), v4},
 		{"IPv4 behind what looks like IPv6", ipv4GRH(0x60, "10.0.0.9", "10.0.0.1"), v4},
+		{"IPv4 with a carry in its checksum", ipv4GRH(0x6f, "192.168.255.250", "10.0.0.1"), far},
 		{"IPv6", ipv6GRH(17, "2001:db8::9", "2001:db8::1"), v6},
 		{"RoCE v1", ipv6GRH(0x1b, "2001:db8::9", "2001:db8::1"), v1},
 		{"with the message", append(ipv6GRH(17, "2001:db8::9", "2001:db8::1"), "hello"...), v6},
@@ -139,7 +142,7 @@ func FuzzParseGRH(f *testing.F) {
 		if g.SGID.Addr().Is4() && string(g.SGID[:]) != string(src) {
 			src, dst = b[32:36], b[36:40]
 		}
-		if !strings.HasSuffix(string(g.SGID[:]), string(src)) || !strings.HasSuffix(string(g.DGID[:]), string(dst)) || g.FlowLabel > 1<<20-1 {
+		if !strings.HasSuffix(string(g.SGID[:]), string(src)) || !strings.HasSuffix(string(g.DGID[:]), string(dst)) || g.FlowLabel >= 1<<20 {
 			t.Errorf("%x: %+v", b, g)
 		}
 	})
