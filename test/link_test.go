@@ -81,46 +81,55 @@ func TestShowAsIproute2(t *testing.T) {
 }
 
 func TestAddAndDelete(t *testing.T) {
-	needSiw(t)
 	dummy(t, "add0", "10.1.1.1/24")
-	for _, line := range []string{"add siwadd type siw netdev add0", "link add siwadd type siw netdev add0"} {
-		if diff := cmp.Diff(output{}, rdmalink(t, line)); diff != "" {
-			t.Fatalf("%s:\n%s", line, diff)
-		}
-		const want = "link siwadd/1 state ACTIVE physical_state LINK_UP netdev add0 \n"
-		if diff := cmp.Diff(output{Out: want}, iproute2(t, "link show siwadd/1")); diff != "" {
-			t.Error(diff)
-		}
-		del := strings.Replace(strings.Fields(line)[0], "add", "del", 1)
-		if del == "link" {
-			del = "link delete"
-		}
-		if diff := cmp.Diff(output{}, rdmalink(t, del+" siwadd")); diff != "" {
-			t.Error(diff)
+	for _, typ := range linkTypes() {
+		for _, line := range []string{"add gvadd type " + typ + " netdev add0", "link add gvadd type " + typ + " netdev add0"} {
+			if diff := cmp.Diff(output{}, rdmalink(t, line)); diff != "" {
+				t.Fatalf("%s:\n%s", line, diff)
+			}
+			const want = "link gvadd/1 state ACTIVE physical_state LINK_UP netdev add0 \n"
+			if diff := cmp.Diff(output{Out: want}, iproute2(t, "link show gvadd/1")); diff != "" {
+				t.Error(diff)
+			}
+			del := strings.Replace(strings.Fields(line)[0], "add", "del", 1)
+			if del == "link" {
+				del = "link delete"
+			}
+			if diff := cmp.Diff(output{}, rdmalink(t, del+" gvadd")); diff != "" {
+				t.Error(diff)
+			}
 		}
 	}
-	if out := iproute2(t, "link").Out; strings.Contains(out, "siwadd") {
+	if out := iproute2(t, "link").Out; strings.Contains(out, "gvadd") {
 		t.Errorf("still there: %s", out)
 	}
 }
 
 // TestLinkErrors pins the words to the errnos real kernels give.
 func TestLinkErrors(t *testing.T) {
+	for _, typ := range linkTypes() {
+		t.Run(typ, func(t *testing.T) { linkErrors(t, typ) })
+	}
+}
+
+func linkErrors(t *testing.T, typ string) {
 	noFabric(t) // of which the errors would tell
 	dummy(t, "err0", "10.1.1.1/24")
 	dummy(t, "err1", "10.1.2.1/24")
-	link(t, "siwerr", "siw", "err0")
+	link(t, "gverr", typ, "err0")
 	sh(t, "ip link add link err1 name err1.5 type vlan id 5 && ip link set err1.5 up && ip addr add 10.1.3.1/24 dev err1.5")
 	t.Cleanup(func() { sh(t, "ip link del err1.5") })
-	for line, want := range map[string]string{
-		"add siwx type siw netdev err0":    "add siwx: err0 already has a link of type siw, and can have one only; on it there is siwerr (file exists)",
-		"add siwerr type siw netdev err1":  "add siwerr: the name siwerr is taken: choose another, or rdmalink del siwerr (too many open files in system)",
-		"add siwerr type rxe netdev err1":  "add siwerr: the name siwerr is taken: choose another, or rdmalink del siwerr (too many open files in system)",
-		"add siwx type siw netdev nodev":   `add siwx: no network device "nodev" in this network namespace (there are: lo, err0, err1, err1.5)`,
-		"add siwx type nosuch netdev err1": `add siwx: the kernel has no link type "nosuch" and found no module rdma-link-nosuch for it, or the driver does not take err1. The types are siw and rxe (invalid argument)`,
-		"add rxex type rxe netdev err1.5":  "add rxex: rxe takes no VLAN device such as err1.5: add it on the device below (operation not permitted)",
-		"del nosuch":                       `delete nosuch: no such RDMA device: "nosuch" (there are: siwerr)`,
-	} {
+	wants := map[string]string{
+		"add gvx type " + typ + " netdev err0":  "add gvx: err0 already has a link of type " + typ + ", and can have one only; on it there is gverr (file exists)",
+		"add gvx type " + typ + " netdev nodev": `add gvx: no network device "nodev" in this network namespace (there are: lo, err0, err1, err1.5)`,
+		"add gvx type nosuch netdev err1":       `add gvx: the kernel has no link type "nosuch" and found no module rdma-link-nosuch for it, or the driver does not take err1. The types are siw and rxe (invalid argument)`,
+		"add gvx type rxe netdev err1.5":        "add gvx: rxe takes no VLAN device such as err1.5: add it on the device below (operation not permitted)",
+		"del nosuch":                            `delete nosuch: no such RDMA device: "nosuch" (there are: gverr)`,
+	}
+	for _, other := range linkTypes() {
+		wants["add gverr type "+other+" netdev err1"] = "add gverr: the name gverr is taken: choose another, or rdmalink del gverr (too many open files in system)"
+	}
+	for line, want := range wants {
 		if diff := cmp.Diff(output{Err: "rdmalink: " + want + "\n", Code: 1}, rdmalink(t, line)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", line, diff)
 		}
@@ -129,36 +138,36 @@ func TestLinkErrors(t *testing.T) {
 
 func TestLinkWithoutPrivilege(t *testing.T) {
 	dummy(t, "priv0", "10.1.1.1/24")
-	d := link(t, "siwpriv", "siw", "priv0")
 	// The checkout may lie in a home that nobody may look into.
 	const everybodys = "/tmp/everybodys/rdmalink"
 	sh(t, "install -D -m 755 "+rdmalinkPath(t)+" "+everybodys)
 	t.Cleanup(func() { sh(t, "rm -r /tmp/everybodys") })
-	nobody := func(args ...string) output {
-		cmd := exec.Command(everybodys, args...)
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
-		return runCommand(t, cmd)
-	}
+	unprivileged := func(args ...string) output { return runCommand(t, nobody(exec.Command(everybodys, args...))) }
 	const remedy = "needs CAP_NET_ADMIN in the initial user namespace (run as root, or setcap cap_net_admin+ep): operation not permitted\n"
-	want := output{Err: "rdmalink: add link x type siw netdev priv0: " + remedy, Code: 1}
-	if diff := cmp.Diff(want, nobody("add", "x", "type", "siw", "netdev", "priv0")); diff != "" {
-		t.Error(diff)
+	for _, typ := range linkTypes() {
+		d := link(t, "gvpriv"+typ, typ, "priv0")
+		want := output{Err: "rdmalink: add link x type " + typ + " netdev priv0: " + remedy, Code: 1}
+		if diff := cmp.Diff(want, unprivileged("add", "x", "type", typ, "netdev", "priv0")); diff != "" {
+			t.Error(diff)
+		}
+		got := unprivileged("del", "gvpriv"+typ)
+		if got.Code != 1 || !strings.HasPrefix(got.Err, "rdmalink: delete link of RDMA device ") || !strings.HasSuffix(got.Err, remedy) {
+			t.Errorf("delete device %d: %+v", d.Index, got)
+		}
 	}
-	got := nobody("del", "siwpriv")
-	if got.Code != 1 || !strings.HasPrefix(got.Err, "rdmalink: delete link of RDMA device ") || !strings.HasSuffix(got.Err, remedy) {
-		t.Errorf("delete device %d: %+v", d.Index, got)
-	}
-	if diff := cmp.Diff(iproute2(t, "link"), nobody("show")); diff != "" {
+	if diff := cmp.Diff(iproute2(t, "link"), unprivileged("show")); diff != "" {
 		t.Errorf("show needs no privilege:\n%s", diff)
 	}
 }
 
-// TestLinkWithoutModule hides the kernel's modules, so that its own request
-// for siw fails.
+// TestLinkWithoutModule hides the kernel's modules, so that its own request for
+// the driver fails.
 func TestLinkWithoutModule(t *testing.T) {
 	dummy(t, "mod0", "10.1.1.1/24")
 	noFabric(t)
-	exec.Command("rmmod", "siw").Run() // loaded or not, depending on what ran before
+	for _, module := range []string{"siw", "rdma_rxe"} {
+		exec.Command("rmmod", module).Run() // loaded or not, depending on what ran before
+	}
 	modules := "/lib/modules/" + strings.TrimSpace(sh(t, "uname -r"))
 	if err := os.Rename(modules, modules+".hidden"); err != nil {
 		t.Fatal(err)
@@ -168,16 +177,20 @@ func TestLinkWithoutModule(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	const want = `rdmalink: add x: the kernel has no link type "siw" and found no module rdma-link-siw for it, or the driver does not take mod0. ` +
-		"Try: modprobe siw. Some kernels, Debian's among them, are built without it (CONFIG_RDMA_SIW) (invalid argument)\n"
-	if diff := cmp.Diff(output{Err: want, Code: 1}, rdmalink(t, "add x type siw netdev mod0")); diff != "" {
-		t.Error(diff)
+	for typ, module := range map[string]string{
+		"siw": "modprobe siw. Some kernels, Debian's among them, are built without it (CONFIG_RDMA_SIW)",
+		"rxe": "modprobe rdma_rxe. Cloud kernels are often built without it (CONFIG_RDMA_RXE)",
+	} {
+		want := fmt.Sprintf("rdmalink: add x: the kernel has no link type %q and found no module rdma-link-%s for it, or the driver does not take mod0. "+
+			"Try: %s (invalid argument)\n", typ, typ, module)
+		if diff := cmp.Diff(output{Err: want, Code: 1}, rdmalink(t, "add x type "+typ+" netdev mod0")); diff != "" {
+			t.Error(diff)
+		}
 	}
 }
 
 // TestLinkInChroot: rdmalink needs no /sys, /proc, /dev or /etc.
 func TestLinkInChroot(t *testing.T) {
-	needSiw(t)
 	dummy(t, "jail0", "10.1.1.1/24")
 	root := t.TempDir()
 	binary, err := os.ReadFile(rdmalinkPath(t))
@@ -187,16 +200,18 @@ func TestLinkInChroot(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(root, "rdmalink"), binary, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for _, step := range []struct{ line, want string }{
-		{"add siwjail type siw netdev jail0", ""},
-		{"show siwjail", "link siwjail/1 state ACTIVE physical_state LINK_UP netdev jail0 \n"},
-		{"del siwjail", ""},
-	} {
-		cmd := exec.Command("/rdmalink", strings.Fields(step.line)...)
-		cmd.Dir, cmd.Env = "/", []string{}
-		cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: root}
-		if diff := cmp.Diff(output{Out: step.want}, runCommand(t, cmd)); diff != "" {
-			t.Errorf("%s:\n%s", step.line, diff)
+	for _, typ := range linkTypes() {
+		for _, step := range []struct{ line, want string }{
+			{"add gvjail type " + typ + " netdev jail0", ""},
+			{"show gvjail", "link gvjail/1 state ACTIVE physical_state LINK_UP netdev jail0 \n"},
+			{"del gvjail", ""},
+		} {
+			cmd := exec.Command("/rdmalink", strings.Fields(step.line)...)
+			cmd.Dir, cmd.Env = "/", []string{}
+			cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: root}
+			if diff := cmp.Diff(output{Out: step.want}, runCommand(t, cmd)); diff != "" {
+				t.Errorf("%s:\n%s", step.line, diff)
+			}
 		}
 	}
 }
