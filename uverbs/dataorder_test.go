@@ -1,0 +1,53 @@
+package uverbs_test
+
+import (
+	"runtime"
+	"testing"
+
+	"github.com/goverbs/goverbs/internal/fakeverbs"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// orderly is a driver whose device writes messages in order, and reads by blocks.
+type orderly struct{ hardware }
+
+func (orderly) DriverID() uverbs.DriverID { return uverbs.DriverMANA }
+
+func (o orderly) OpenContext(r *uverbs.ContextRequest) (uverbs.ProviderContext, error) {
+	return o, r.Create(uverbs.UHW{})
+}
+
+func (o orderly) CreateQP(r *uverbs.QPRequest) (uverbs.QPRing, error) {
+	return orderlyQP{}, r.Create(uverbs.UHW{})
+}
+
+type orderlyQP struct{ idle }
+
+func (orderlyQP) DataOrder(op uverbs.Opcode) uverbs.DataOrder {
+	switch op {
+	case uverbs.OpRDMAWrite:
+		return uverbs.DataOrderWholeMessage
+	case uverbs.OpRDMARead:
+		return uverbs.DataOrderAligned128
+	}
+	return 0
+}
+
+func TestDataOrder(t *testing.T) {
+	var giveUp string
+	uverbs.Register(orderly{hardware{&giveUp}})
+	k := fakeverbs.New(uint32(uverbs.DriverMANA))
+	dev := must[*uverbs.Device](t)(uverbs.NewDevice(uverbs.DeviceInfo{Name: "mana0", Driver: uverbs.DriverMANA}, k))
+	pd := must[*uverbs.PD](t)(dev.AllocPD())
+	cq := must[*uverbs.CQ](t)(dev.CreateCQ(1, nil))
+	qp := must[*uverbs.QP](t)(pd.CreateQP(&uverbs.QPOptions{SendCQ: cq, RecvCQ: cq}))
+	for op, want := range map[uverbs.Opcode]string{uverbs.OpRDMAWrite: "WholeMessage|Aligned128", uverbs.OpRDMARead: "Aligned128", uverbs.OpSend: "0"} {
+		if runtime.GOARCH != "amd64" {
+			want = "0"
+		}
+		if got := qp.DataOrder(op).String(); got != want {
+			t.Errorf("%v: %s, want %s", op, got, want)
+		}
+	}
+	closeAll(t, qp, cq, pd, dev)
+}
