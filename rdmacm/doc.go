@@ -22,6 +22,22 @@
 // proved that the peer listens, which takes a completion queue of the Conn's own
 // and at least one READ agreed on; see [Config].
 //
+// Over InfiniBand and RoCE a side that closes as soon as it has received may do so
+// before its acknowledgement is out; the peer's send is then flushed although it
+// has arrived. Let the side that sends last also disconnect.
+//
+// # Datagrams and multicast
+//
+// With [Config.QP]'s Type UD, Dial looks up a datagram service (in librdmacm: port
+// space UDP) and returns a Conn with a [Conn.Peer] to send to; a Listener tells
+// those who look where to send, a queue pair each with [Request.Accept], or one
+// for all of them with [Request.AcceptOn]. [OpenUD] makes a datagram Conn without
+// a peer, [Conn.Lookup] finds more peers for one, and [Conn.JoinMulticast] takes
+// it into multicast groups. None of this connects anything: nobody hears of a
+// peer's end, messages of at most the path MTU may be lost, and each receive
+// needs 40 bytes more than the message has, for the header in front. iWARP has no
+// datagrams.
+//
 // There is no SetDeadline: whatever waits takes a context, and posted work is
 // bounded by the queue pair's own retry counters and by closing the Conn.
 //

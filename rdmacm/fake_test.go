@@ -25,7 +25,9 @@ type fakeKernel struct {
 	uids     map[uint32]uint64 // by handle
 	members  map[uint32]uint32 // the ID's handle, by the membership's
 	iwarp    bool
+	datagram bool // the IDs are; the last one made says
 	onCall   func(cmd uint32, body []byte)
+	onDone   func(cmd uint32, body []byte) // when it has succeeded
 
 	events chan abi.RdmaUcmEventResp
 	closed chan struct{}
@@ -50,19 +52,29 @@ func (k *fakeKernel) command(in, out []byte) error {
 		return syscall.EFAULT
 	}
 	k.mu.Lock()
-	hook := k.onCall
+	before, after := k.onCall, k.onDone
 	k.mu.Unlock()
-	if hook != nil {
-		hook(hdr.Cmd, body)
+	if before != nil {
+		before(hdr.Cmd, body)
 	}
+	if err := k.carryOut(hdr.Cmd, body, out); err != nil {
+		return err
+	}
+	if after != nil {
+		after(hdr.Cmd, body)
+	}
+	return nil
+}
+
+func (k *fakeKernel) carryOut(cmd uint32, body, out []byte) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.calls = append(k.calls, hdr.Cmd)
-	k.bodies[hdr.Cmd] = body
-	if errno := k.errnos[hdr.Cmd]; errno != 0 {
+	k.calls = append(k.calls, cmd)
+	k.bodies[cmd] = body
+	if errno := k.errnos[cmd]; errno != 0 {
 		return errno
 	}
-	k.answer(hdr.Cmd, body, out)
+	k.answer(cmd, body, out)
 	return nil
 }
 
@@ -70,11 +82,17 @@ func (k *fakeKernel) answer(cmd uint32, body, out []byte) {
 	switch cmd {
 	case abi.RDMA_USER_CM_CMD_CREATE_ID:
 		k.handles++
-		k.uids[k.handles] = view[abi.RdmaUcmCreateId](body).Uid
+		create := view[abi.RdmaUcmCreateId](body)
+		k.uids[k.handles], k.datagram = create.Uid, uverbs.QPType(create.QpType) == uverbs.QPTypeUD
 		copy(out, bytesOf(&abi.RdmaUcmCreateIdResp{Id: k.handles}))
 	case abi.RDMA_USER_CM_CMD_DESTROY_ID:
 		n := k.reported[view[abi.RdmaUcmDestroyId](body).Id]
 		copy(out, bytesOf(&abi.RdmaUcmDestroyIdResp{EventsReported: n}))
+	case abi.RDMA_USER_CM_CMD_QUERY:
+		var resp abi.RdmaUcmQueryAddrResp
+		resp.SrcSize, _ = putSockaddr(&resp.SrcAddr, addr4)
+		resp.DstSize, _ = putSockaddr(&resp.DstAddr, addr4)
+		copy(out, bytesOf(&resp))
 	case abi.RDMA_USER_CM_CMD_JOIN_MCAST:
 		join := view[abi.RdmaUcmJoinMcast](body)
 		k.handles++
@@ -102,6 +120,9 @@ func (k *fakeKernel) qpAttr(state uint32) *abi.IbUverbsQpAttr {
 	switch s := uverbs.QPState(state); {
 	case k.iwarp:
 		a.QpAttrMask = uint32(iwarpInit)
+	case k.datagram:
+		a.QpAttrMask = uint32(uverbs.QPAttrState | uverbs.QPAttrPKeyIndex | uverbs.QPAttrPort | uverbs.QPAttrQKey)
+		a.Qkey = 0x01234567
 	case s == uverbs.QPStateInit:
 		a.QpAttrMask = uint32(iwarpInit | uverbs.QPAttrPKeyIndex)
 	case s == uverbs.QPStateRTR:

@@ -2,11 +2,9 @@ package rdmacm
 
 import (
 	"net/netip"
-	"slices"
 	"syscall"
 
 	"github.com/goverbs/goverbs/internal/abi"
-	"github.com/goverbs/goverbs/uverbs"
 )
 
 // JoinFlags say how to take part in a multicast group.
@@ -109,72 +107,4 @@ func (m *Multicast) attach(to *UDParam) error {
 		}
 		return err
 	})
-}
-
-func (m *Multicast) detach() error {
-	return m.id.lendQP(func(qp queuePair) error {
-		to := m.attached
-		if to == nil {
-			return nil
-		}
-		err := qp.DetachMcast(to.AH.DGID, to.AH.DLID)
-		if err == nil {
-			m.attached = nil
-		}
-		return err
-	})
-}
-
-// Leave ends the membership. What is on its way to the queue pair may still come
-// in. Like Destroy it waits until the events that Get has returned for the
-// membership are acknowledged. A second call returns uverbs.ErrClosed.
-//
-// C: rdma_leave_multicast
-func (m *Multicast) Leave() error {
-	const op = "leave multicast group"
-	if m.setLeft(true) {
-		return &OpError{Op: op, Object: m.group.String(), Err: uverbs.ErrClosed}
-	}
-	err := m.detach()
-	if err == nil {
-		err = m.leave()
-	}
-	if err != nil {
-		m.setLeft(false)
-	}
-	return commandError(op, m.group.String(), err)
-}
-
-func (m *Multicast) leave() error {
-	ch, reported, err := m.leaveKernel()
-	if err != nil {
-		return err
-	}
-	m.id.waitCount(&m.acked, reported)
-	ch.forget(m)
-	return nil
-}
-
-func (m *Multicast) leaveKernel() (ch *EventChannel, reported uint32, err error) {
-	id := m.id
-	id.joins.Lock()
-	defer id.joins.Unlock()
-	if id.isDestroyed() { // and the number may be another membership's
-		return nil, 0, uverbs.ErrClosed
-	}
-	ch = id.channel()
-	r := newRequest[abi.RdmaUcmDestroyId, abi.RdmaUcmDestroyIdResp](abi.RDMA_USER_CM_CMD_LEAVE_MCAST)
-	r.body.Response, r.body.Id = r.respAddr(), m.handle
-	if err := ch.file.command(r.in(), r.out()); err != nil {
-		return nil, 0, closedError(err)
-	}
-	id.groups = slices.DeleteFunc(id.groups, func(other *Multicast) bool { return other == m })
-	return ch, r.resp.EventsReported, nil
-}
-
-func (m *Multicast) setLeft(left bool) (before bool) {
-	m.id.qpMu.Lock()
-	defer m.id.qpMu.Unlock()
-	before, m.left = m.left, left
-	return before
 }

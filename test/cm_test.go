@@ -122,7 +122,9 @@ func cmAnswer(r *rdmacm.Request) error {
 	if err != nil {
 		return fmt.Errorf("receive: %w", err)
 	}
-	if err := p.send(ctx, c, "re: "+text); err != nil {
+	// Over RoCE the client may have the answer, and close, before its kernel has
+	// acknowledged it. That it has, the client tells.
+	if err := p.send(ctx, c, "re: "+text); err != nil && !errors.Is(err, uverbs.StatusWRFlushErr) {
 		return fmt.Errorf("send: %w", err)
 	}
 	select {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os/exec"
 	"strings"
 	"syscall"
@@ -308,6 +309,23 @@ func TestUDRefused(t *testing.T) {
 		t.Error(err)
 	}
 	server.end()
+}
+
+// TestUDOnSiw: iWARP has neither datagrams nor multicast.
+func TestUDOnSiw(t *testing.T) {
+	needSiw(t)
+	fabric(t)
+	noLeak(t)
+	if _, err := rdmacm.OpenUD(addr(dummyIPv4), nil); !errors.Is(err, uverbs.ErrNotSupported) {
+		t.Error(err)
+	}
+	id := newID(t, newChannel(t), rdmacm.PortSpaceUDP)
+	ok(t, id.Bind(netip.MustParseAddrPort(dummyIPv4+":0")))
+	_, err := id.JoinMulticast(cmGroup, rdmacm.JoinFullMember)
+	want := "rdmacm: join multicast group " + cmGroup.String() + ": function not implemented (iWARP has no multicast)"
+	if !errors.Is(err, uverbs.ErrNotSupported) || err.Error() != want {
+		t.Error(err)
+	}
 }
 
 // TestUDMisuse: what can't be is refused with a reason.

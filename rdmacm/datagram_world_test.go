@@ -1,0 +1,120 @@
+package rdmacm
+
+import (
+	"net/netip"
+	"syscall"
+	"testing"
+
+	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/fakeverbs"
+	_ "github.com/goverbs/goverbs/provider/rxe"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// datagramWorld is a machine with one soft RoCE device. There all lookups and
+// joins succeed, unless a command was told to fail.
+type datagramWorld struct {
+	t     *testing.T
+	verbs *fakeverbs.Kernel
+	cms   []*fakeKernel // one a channel
+	fails map[uint32]syscall.Errno
+	event func(*abi.RdmaUcmEventResp) // changes what is reported
+}
+
+func newDatagramWorld(t *testing.T) *datagramWorld {
+	w := &datagramWorld{t: t, fails: make(map[uint32]syscall.Errno)}
+	oldOpen, oldDevice := openChannel, devices.open
+	openChannel = func() (*EventChannel, error) { return newEventChannel(w.channel()), nil }
+	devices.open = func(uint32, uverbs.GUID) (*uverbs.Device, error) {
+		w.verbs = fakeverbs.New(uint32(uverbs.DriverRXE))
+		return uverbs.NewDevice(uverbs.DeviceInfo{Name: "rxe0", Driver: uverbs.DriverRXE, ABI: 2}, w.verbs)
+	}
+	t.Cleanup(func() { openChannel, devices.open = oldOpen, oldDevice })
+	return w
+}
+
+func (w *datagramWorld) channel() *fakeKernel {
+	k := newFake()
+	for cmd, errno := range w.fails {
+		k.fail(cmd, errno)
+	}
+	k.onDone = func(cmd uint32, body []byte) { w.report(k, cmd, body) }
+	w.cms = append(w.cms, k)
+	return k
+}
+
+// report sends the event that a command is followed by.
+func (w *datagramWorld) report(k *fakeKernel, cmd uint32, body []byte) {
+	address := func(ev *abi.RdmaUcmEventResp) {
+		p := abi.RdmaUcmUdParam{QpNum: 77, Qkey: 0x01234567, PrivateDataLen: 2}
+		copy(p.PrivateData[:], "me")
+		p.AhAttr.Grh.Dgid, p.AhAttr.Grh.SgidIndex, p.AhAttr.IsGlobal, p.AhAttr.PortNum = fakeverbs.IPv4GID, 1, 1, 1
+		if cmd == abi.RDMA_USER_CM_CMD_JOIN_MCAST {
+			p.AhAttr.Grh.Dgid = groupGID
+		}
+		copy(ev.Param[:], bytesOf(&p))
+		if w.event != nil {
+			w.event(ev)
+		}
+	}
+	switch cmd {
+	case abi.RDMA_USER_CM_CMD_RESOLVE_ADDR:
+		k.report(view[abi.RdmaUcmResolveAddr](body).Id, EventAddrResolved, nil)
+	case abi.RDMA_USER_CM_CMD_RESOLVE_ROUTE:
+		k.report(view[abi.RdmaUcmResolveRoute](body).Id, EventRouteResolved, nil)
+	case abi.RDMA_USER_CM_CMD_CONNECT:
+		k.report(view[abi.RdmaUcmConnect](body).Id, EventEstablished, address)
+	case abi.RDMA_USER_CM_CMD_JOIN_MCAST:
+		k.mu.Lock()
+		member := k.handles
+		k.mu.Unlock()
+		k.report(member, EventMulticastJoin, address)
+	}
+}
+
+// fail has a command fail on all channels from now on.
+func (w *datagramWorld) fail(cmd uint32, errno syscall.Errno) {
+	w.fails[cmd] = errno
+	for _, k := range w.cms {
+		k.fail(cmd, errno)
+	}
+}
+
+// empty fails the test if something is left.
+func (w *datagramWorld) empty() {
+	w.t.Helper()
+	for i, k := range w.cms {
+		select {
+		case <-k.closed:
+		default:
+			w.t.Errorf("channel %d was left open", i)
+		}
+	}
+	if w.verbs != nil {
+		if leaks := w.verbs.Leaks(); len(leaks) > 0 {
+			w.t.Error("left:", leaks)
+		}
+	}
+	w.cms, w.verbs = nil, nil
+}
+
+var (
+	udConfig = Config{QP: uverbs.QPOptions{Type: uverbs.QPTypeUD}, PrivateData: []byte("hello")}
+	local4   = netip.MustParseAddr("10.1.2.3")
+)
+
+func (w *datagramWorld) openUD() *Conn {
+	w.t.Helper()
+	c, err := OpenUD(local4, nil)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return c
+}
+
+func closeConn(t *testing.T, c *Conn) {
+	t.Helper()
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+}
