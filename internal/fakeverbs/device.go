@@ -31,13 +31,13 @@ func (k *Kernel) queryGIDTable(r *ioctl.Request) error {
 	const id = abi.UVERBS_ATTR_QUERY_GID_TABLE_RESP_ENTRIES
 	room, _ := r.Bytes(id)
 	size, _ := r.Value(abi.UVERBS_ATTR_QUERY_GID_TABLE_ENTRY_SIZE)
-	if size != gidEntrySize || len(room) < gidEntrySize*len(k.GIDs) {
+	if size != gidEntrySize || len(room) < gidEntrySize*len(k.gids) {
 		return syscall.EINVAL
 	}
-	for i := range k.GIDs {
-		room = room[copy(room, abi.Bytes(&k.GIDs[i])):]
+	for i := range k.gids {
+		room = room[copy(room, abi.Bytes(&k.gids[i])):]
 	}
-	return answer(r, abi.UVERBS_ATTR_QUERY_GID_TABLE_RESP_NUM_ENTRIES, uint64(len(k.GIDs)))
+	return answer(r, abi.UVERBS_ATTR_QUERY_GID_TABLE_RESP_NUM_ENTRIES, uint64(len(k.gids)))
 }
 
 func (k *Kernel) queryGIDEntry(r *ioctl.Request) error {
@@ -58,9 +58,9 @@ func (k *Kernel) gid(index uint32) (*abi.IbUverbsGidEntry, error) {
 	if index >= k.model.limits().port.GidTblLen {
 		return nil, syscall.EINVAL
 	}
-	for i := range k.GIDs {
-		if k.GIDs[i].GidIndex == index {
-			return &k.GIDs[i], nil
+	for i := range k.gids {
+		if k.gids[i].GidIndex == index {
+			return &k.gids[i], nil
 		}
 	}
 	return nil, syscall.ENODATA

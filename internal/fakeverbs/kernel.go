@@ -20,8 +20,6 @@ type Kernel struct {
 	Tamper func(call string, r *ioctl.Request)
 	// OnDemand gives the device on-demand paging. Set it before use.
 	OnDemand bool
-	// GIDs is the GID table of port 1. Change it before use.
-	GIDs []abi.IbUverbsGidEntry
 
 	mu      sync.Mutex
 	driver  uint32
@@ -35,6 +33,7 @@ type Kernel struct {
 	calls   map[string]int
 	left    []string // what was alive when the file was closed
 	async   *channel
+	gids    []abi.IbUverbsGidEntry // of port 1
 }
 
 // New returns the kernel side of a fresh file of a device that driver runs. A
@@ -50,7 +49,7 @@ func New(driver uint32) *Kernel {
 	case abi.RDMA_DRIVER_RXE:
 		k.model = &rxe{k: k}
 	}
-	k.GIDs = k.model.limits().gids
+	k.gids = k.model.limits().gids
 	return k
 }
 

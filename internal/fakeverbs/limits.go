@@ -45,12 +45,12 @@ func (bare) limits() limits {
 			MaxMsgSz: 1<<31 - 1, GidTblLen: 1, State: 4, MaxMtu: 5, ActiveMtu: 3, PhysState: 5, LinkLayer: 2,
 			ActiveWidth: 1, ActiveSpeed: 1,
 		},
-		gids: []abi.IbUverbsGidEntry{GIDEntry(GID, 0, 0)},
+		gids: []abi.IbUverbsGidEntry{gidEntry(GID, 0, 0)},
 	}
 }
 
-// GIDEntry is a slot of port 1's GID table; typ is 2 for RoCE v2.
-func GIDEntry(gid [16]byte, index, typ uint32) abi.IbUverbsGidEntry {
+// gidEntry is a slot of port 1's GID table; typ is 2 for RoCE v2.
+func gidEntry(gid [16]byte, index, typ uint32) abi.IbUverbsGidEntry {
 	return abi.IbUverbsGidEntry{
 		Gid:      [2]uint64{binary.NativeEndian.Uint64(gid[:]), binary.NativeEndian.Uint64(gid[8:])},
 		GidIndex: index, GidType: typ, PortNum: 1, NetdevIfindex: Netdev,

@@ -43,8 +43,8 @@ func (*rxe) limits() limits {
 	l.device.MaxMcastGrp, l.device.MaxMcastQpAttach, l.device.MaxTotalMcastQpAttach = 8192, 56, 0x70000
 	l.device.MaxQpRdAtom, l.device.MaxQpInitRdAtom, l.device.MaxPkeys = maxRXERDAtom, maxRXERDAtom, 64
 	l.port.MaxMsgSz, l.port.GidTblLen, l.port.PkeyTblLen, l.port.Flags = maxRXEMessage, maxRXEGIDs, 1, 1
-	l.gids = []abi.IbUverbsGidEntry{GIDEntry(LinkLocalGID, 0, abi.IB_UVERBS_GID_TYPE_ROCE_V2),
-		GIDEntry(IPv4GID, 1, abi.IB_UVERBS_GID_TYPE_ROCE_V2)}
+	l.gids = []abi.IbUverbsGidEntry{gidEntry(LinkLocalGID, 0, abi.IB_UVERBS_GID_TYPE_ROCE_V2),
+		gidEntry(IPv4GID, 1, abi.IB_UVERBS_GID_TYPE_ROCE_V2)}
 	return l
 }
 

@@ -9,15 +9,6 @@ type RXESend struct {
 	Payload [maxRXEInline]byte
 }
 
-// SGL reads the payload as SGEs.
-func (s *RXESend) SGL() []abi.RxeSge {
-	sgl := make([]abi.RxeSge, min(s.Dma.NumSge, maxRXESGE))
-	for i := range sgl {
-		copy(abi.Bytes(&sgl[i]), s.Payload[i*rxeSGESize:])
-	}
-	return sgl
-}
-
 // RXEWR reads the part of a send that depends on the opcode.
 func RXEWR[T any](s *RXESend) (wr T) {
 	copy(abi.Bytes(&wr), s.Wr.Wr[:])

@@ -81,7 +81,7 @@ func lengthOf(sgl []uverbs.SGE, maxSGE int) (uint32, error) {
 		sum += uint64(sgl[i].Length)
 	}
 	if sum > maxMessage {
-		return 0, fmt.Errorf("%w: %d bytes in all, a message has at most %d", uverbs.ErrInvalidWR, sum, maxMessage)
+		return 0, fmt.Errorf("%w: %d bytes in all, a message has at most %d", uverbs.ErrInvalidWR, sum, uint32(maxMessage))
 	}
 	return uint32(sum), nil
 }
