@@ -2,6 +2,8 @@ package uverbs
 
 import (
 	"errors"
+	"fmt"
+	"syscall"
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/ioctl"
@@ -42,6 +44,9 @@ func (s *SRQ) SetLimit(limit uint32) error {
 //
 // C: ibv_modify_srq with IBV_SRQ_MAX_WR
 func (s *SRQ) Resize(maxWR uint32) error {
+	if maxWR == 0 { // which would be no resizing
+		return s.fail("resize", syscall.EINVAL, "maxWR is 0")
+	}
 	return s.modify("resize", &SRQModifyRequest{MaxWR: maxWR}, 0)
 }
 
@@ -54,7 +59,7 @@ func (s *SRQ) modify(op string, r *SRQModifyRequest, limit uint32) error {
 		}
 		r.creation = s.dev.creation(func(u UHW) error { return s.issueModify(r, limit, u) })
 		if err := s.ring.Modify(r); err != nil {
-			return s.fail(op, errors.Join(err, r.free()), "")
+			return s.fail(op, errors.Join(err, r.free()), s.modifyHint(err, r.MaxWR, limit))
 		}
 		if r.MaxWR == 0 {
 			return nil
@@ -63,6 +68,16 @@ func (s *SRQ) modify(op string, r *SRQModifyRequest, limit uint32) error {
 		s.maxWR, s.memory = r.MaxWR, r.queueMemory
 		return old.free()
 	})
+}
+
+func (s *SRQ) modifyHint(err error, maxWR, limit uint32) string {
+	switch {
+	case !errors.Is(err, syscall.EINVAL):
+		return ""
+	case maxWR > 0:
+		return fmt.Sprintf("%d is more than the device allows (DeviceAttr.MaxSRQWR), or less than the receives posted or the limit", maxWR)
+	}
+	return fmt.Sprintf("%d is more than the SRQ has room for, which is %d", limit, s.maxWR)
 }
 
 func (s *SRQ) issueModify(r *SRQModifyRequest, limit uint32, u UHW) error {
