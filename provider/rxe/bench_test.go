@@ -32,7 +32,7 @@ func hot(t testing.TB) map[string]func() {
 		"PostSend, inline":  send(w, uverbs.SendWR{Opcode: uverbs.OpRDMAWriteImm, Inline: make([]byte, 48)}),
 		"PostSend, atomic":  send(w, uverbs.SendWR{Opcode: uverbs.OpFetchAdd, SGL: []uverbs.SGE{{Length: 8}}}),
 		"PostSend, flush":   send(w, uverbs.SendWR{Opcode: uverbs.OpFlush, Flush: uverbs.Flush{Type: uverbs.FlushGlobal}}),
-		"PostSend, binding": send(w, uverbs.SendWR{Opcode: uverbs.OpBindMW, Bind: &uverbs.BindMW{MW: w.mw, MR: w.mr, Length: 1}}),
+		"PostSend, binding": send(w, uverbs.SendWR{Opcode: uverbs.OpBindMW, Bind: &uverbs.BindMW{MW: w.mw, RKey: w.mw.RKey(), MR: w.mr, Length: 1}}),
 		"PostSend on UD":    send(ud, uverbs.SendWR{Opcode: uverbs.OpSend, SGL: sgl, AH: ud.ah}),
 		"PostRecv": func() {
 			n, err := w.qp.PostRecv(recv)

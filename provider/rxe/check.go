@@ -84,6 +84,8 @@ func (q *qp) checkBind(b *uverbs.BindMW) error {
 		return fmt.Errorf("%w: a window of %d bytes needs an MR", uverbs.ErrInvalidWR, b.Length)
 	case b.MW.PD() != q.request.PD() || b.MR != nil && b.MR.PD() != q.request.PD():
 		return fmt.Errorf("%w: the window, its MR and the QP must be of one PD", uverbs.ErrInvalidWR)
+	case (b.RKey^b.MW.RKey())>>8 != 0: // the kernel would take the low byte and leave the rest
+		return fmt.Errorf("%w: %#x is no key of the window, which has %#x: IncRKey makes the next", uverbs.ErrInvalidWR, b.RKey, b.MW.RKey())
 	}
 	return nil
 }

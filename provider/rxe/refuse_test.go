@@ -112,6 +112,7 @@ func TestRefusals(t *testing.T) {
 		{rc, uverbs.SendWR{Opcode: uverbs.OpBindMW, Bind: &uverbs.BindMW{}}, "no window to bind"},
 		{rc, uverbs.SendWR{Opcode: uverbs.OpBindMW, Bind: &uverbs.BindMW{MW: rc.mw, Length: 1}}, "a window of 1 bytes needs an MR"},
 		{rc, uverbs.SendWR{Opcode: uverbs.OpBindMW, Bind: &uverbs.BindMW{MW: rc.mw}, SGL: eight}, "BIND_MW takes no SGL"},
+		{rc, uverbs.SendWR{Opcode: uverbs.OpBindMW, Bind: &uverbs.BindMW{MW: rc.mw, RKey: rc.mw.RKey() + 256}}, "is no key of the window"},
 		{rc, uverbs.SendWR{Opcode: uverbs.OpFetchAdd}, "takes 8 bytes, SGL names 0"},
 		{rc, uverbs.SendWR{Opcode: uverbs.OpCompareSwap, SGL: huge[1:]}, "takes 8 bytes, SGL names 1"},
 		{rc, uverbs.SendWR{Opcode: uverbs.OpAtomicWrite, Inline: make([]byte, 7)}, "ATOMIC_WRITE takes its 8 bytes from Inline"},

@@ -34,9 +34,6 @@ func (q *qp) PostSend(wrs []uverbs.SendWR) (n int, err error) {
 
 func (q *qp) send(wr *uverbs.SendWR) error {
 	o, length, err := q.check(wr)
-	if err == nil && o.has&withBind != 0 {
-		err = q.held(wr.Bind.MW)
-	}
 	if err != nil {
 		return err
 	}
@@ -46,6 +43,11 @@ func (q *qp) send(wr *uverbs.SendWR) error {
 		return errCorrupt
 	case e == nil:
 		return uverbs.ErrQueueFull
+	}
+	if o.has&withBind != 0 { // last, for it ends what another QP held
+		if err := q.held(wr.Bind.MW); err != nil {
+			return err
+		}
 	}
 	w := q.entry(wr, o, length)
 	*e = w

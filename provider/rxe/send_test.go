@@ -69,6 +69,7 @@ func sends(w *world) []struct {
 			{with(uverbs.OpSendImm, nil), all(3, 0x123, 2, append(ud, imm)...)},
 		}
 	}
+	window := w.mw.RKey() &^ 0xff
 	l := list{
 		{with(uverbs.OpRDMAWrite, nil), all(0, 0x123, 2, flags, to, key, iova)},
 		{with(uverbs.OpRDMAWriteImm, nil), all(1, 0x123, 2, flags, to, key, iova, imm)},
@@ -80,10 +81,10 @@ func sends(w *world) []struct {
 		{with(uverbs.OpSendImm, nil), all(3, 0x123, 2, flags, imm)},
 		{with(uverbs.OpBindMW, func(c *uverbs.SendWR) {
 			nothing(c)
-			c.Bind = &uverbs.BindMW{MW: w.mw, RKey: 0xdd, MR: w.mr, Addr: 0xee, Length: 0xff, Access: 2}
-		}), all(8, 0, 0, flags, at{24, 8, 0xee}, at{32, 8, 0xff}, at{40, 4, uint64(w.mr.LKey())}, at{44, 4, uint64(w.mw.RKey())}, at{48, 4, 0xdd}, at{52, 4, 2})},
-		{with(uverbs.OpBindMW, func(c *uverbs.SendWR) { nothing(c); c.Bind = &uverbs.BindMW{MW: w.mw, RKey: 0xde} }),
-			all(8, 0, 0, flags, at{44, 4, 0xdd}, at{48, 4, 0xde})},
+			c.Bind = &uverbs.BindMW{MW: w.mw, RKey: window | 0xdd, MR: w.mr, Addr: 0xee, Length: 0xff, Access: 2}
+		}), all(8, 0, 0, flags, at{24, 8, 0xee}, at{32, 8, 0xff}, at{40, 4, uint64(w.mr.LKey())}, at{44, 4, uint64(w.mw.RKey())}, at{48, 4, uint64(window | 0xdd)}, at{52, 4, 2})},
+		{with(uverbs.OpBindMW, func(c *uverbs.SendWR) { nothing(c); c.Bind = &uverbs.BindMW{MW: w.mw, RKey: window | 0xde} }),
+			all(8, 0, 0, flags, at{44, 4, uint64(window | 0xdd)}, at{48, 4, uint64(window | 0xde)})},
 	}
 	if w.qp.Type() == uverbs.QPTypeUC {
 		return l

@@ -32,6 +32,17 @@ func TestWindowHoldsQP(t *testing.T) {
 	if err := w.qp.Close(); !errors.Is(err, uverbs.ErrInUse) || !strings.Contains(err.Error(), "close MW 5 first") {
 		t.Errorf("%v", err)
 	}
+	if n, err := second.PostSend([]uverbs.SendWR{{Opcode: uverbs.OpSend}}); n != 1 || err != nil {
+		t.Fatal(n, err)
+	}
+	if err := bindOn(second, w.mw, w.mr); !errors.Is(err, uverbs.ErrQueueFull) {
+		t.Errorf("%v", err)
+	}
+	if err := w.qp.Close(); !errors.Is(err, uverbs.ErrInUse) {
+		t.Errorf("a refused binding let the QP go: %v", err)
+	}
+	ksecond := w.k.QueuePairs()[1].RXE
+	ksecond.TakeSend()
 	if err := bindOn(second, w.mw, w.mr); err != nil {
 		t.Error(err)
 	}
@@ -46,6 +57,7 @@ func TestWindowHoldsQP(t *testing.T) {
 			t.Error(err)
 		}
 	}
+	ksecond.TakeSend()
 	if err := bindOn(second, w.mw, w.mr); !errors.Is(err, uverbs.ErrClosed) {
 		t.Errorf("bound a closed window: %v", err)
 	}
