@@ -49,7 +49,7 @@ tell each other their addresses over TCP, and then pass one message to and fro.
 	b.WriteString(`
 Without -g the GID is one for RoCE v2: that of the address which TCP uses, if the
 device has it, else one of the same address family. C needs its -g on RoCE. C's
--j (device memory) is JSON here; C's -t, -N, -O, -P and -U there are not.
+-j (device memory) is JSON here; C's -t, -N, -O and -U there are not.
 
 An interrupt ends either side. The exit code is 0 after all exchanges; 1 after a
 failure, also if -c finds wrong data; 2 for a command line that makes no sense.`)

@@ -63,6 +63,9 @@ func (p *pingpong) makeMemory(e *pingpongEnd) (err error) {
 	}
 	e.own(e.mr)
 	fillPingpong(e.mr.Bytes())
+	if p.prefetch {
+		return e.pd.AdviseMR(uverbs.MRPrefetchWrite, true, []uverbs.SGE{e.mr.SGE(0, e.mr.Len())})
+	}
 	return nil
 }
 

@@ -17,11 +17,11 @@ type pingpongKind struct {
 var pingpongKinds = []*pingpongKind{
 	{name: "rc", summary: "over a reliable connection", without: "q",
 		size: 4096, qpType: uverbs.QPTypeRC, records: 1},
-	{name: "uc", summary: "over an unreliable connection", without: "qo",
+	{name: "uc", summary: "over an unreliable connection", without: "qoP",
 		size: 4096, qpType: uverbs.QPTypeUC, records: 1},
-	{name: "ud", summary: "with datagrams", without: "mqo",
+	{name: "ud", summary: "with datagrams", without: "mqoP",
 		size: 1024, qpType: uverbs.QPTypeUD, records: 1, front: grhSize},
-	{name: "srq", summary: "over several reliable connections, with one shared receive queue",
+	{name: "srq", summary: "over several reliable connections, with one shared receive queue", without: "P",
 		size: 4096, qpType: uverbs.QPTypeRC, records: pingpongMaxQP, srq: true},
 }
 

@@ -18,7 +18,8 @@ type pingpongOptions struct {
 	sl, gid          int // gid is -1 unless given
 	mtu              uverbs.MTU
 	events, validate bool
-	odp, asJSON      bool
+	odp, prefetch    bool
+	asJSON           bool
 }
 
 // pingpongOption is a row of the table from which come -h, the parser and its
@@ -50,6 +51,7 @@ var pingpongTable = []pingpongOption{
 	{'e', "events", "", "sleep until a completion event (default: poll)", flag(func(o *pingpongOptions) *bool { return &o.events })},
 	{'g', "gid-idx", "INDEX", "index of the own GID (default: see below)", number("GID index", 0, math.MaxUint8, func(o *pingpongOptions) *int { return &o.gid })},
 	{'o', "odp", "", "memory that is paged in on demand", flag(func(o *pingpongOptions) *bool { return &o.odp })},
+	{'P', "prefetch", "", "with -o: page it in beforehand", flag(func(o *pingpongOptions) *bool { return &o.prefetch })},
 	{'c', "chk", "", "check what arrived, at either end (C: the server)", flag(func(o *pingpongOptions) *bool { return &o.validate })},
 	{'j', "json", "", "print one line of JSON, at the end", flag(func(o *pingpongOptions) *bool { return &o.asJSON })},
 }

@@ -26,8 +26,8 @@ func TestPingpongOptions(t *testing.T) {
 		"rc fd81::1":    with(func(o *pingpongOptions) { o.host = "fd81::1" }),
 		"rc -- host":    with(func(o *pingpongOptions) { o.host = "host" }),
 		"uc -p 1 h -s2": with(func(o *pingpongOptions) { o.host, o.tcpPort, o.size = "h", 1, 2 }),
-		"rc -ecoj -d rxe0 -i 2 -m 4096 -r 0x10 -n 5 -l 15 -g 0": with(func(o *pingpongOptions) {
-			o.events, o.validate, o.odp, o.asJSON, o.device, o.ibPort = true, true, true, true, "rxe0", 2
+		"rc -ecoPj -d rxe0 -i 2 -m 4096 -r 0x10 -n 5 -l 15 -g 0": with(func(o *pingpongOptions) {
+			o.events, o.validate, o.odp, o.prefetch, o.asJSON, o.device, o.ibPort = true, true, true, true, true, "rxe0", 2
 			o.mtu, o.rxDepth, o.iters, o.sl, o.gid = uverbs.MTU4096, 16, 5, 15, 0
 		}),
 		"ud -ecg1 h": with(func(o *pingpongOptions) { o.size, o.events, o.validate, o.gid, o.host = 1024, true, true, 1, "h" }),
@@ -68,7 +68,9 @@ func TestPingpongUsageErrors(t *testing.T) {
 		"srq --events=1":       `"--events=1": ` + srqWords,
 		"srq --dm":             `"--dm": ` + srqWords,
 		"srq -eN":              `"-N": ` + srqWords,
-		"rc -q 2":              `"-q": ` + strings.Replace(srqWords, " -q,", "", 1),
+		"rc -q 2":              `"-q": ` + strings.NewReplacer(" -q,", "", " -o,", " -o, -P,").Replace(srqWords),
+		"rc -P":                "-P is for memory that is paged in on demand: -o",
+		"srq -oP":              `"-P": ` + srqWords,
 		"uc -o":                `"-o": ` + strings.NewReplacer(" -q,", "", " -o,", "").Replace(srqWords),
 		"ud -m 1024":           `"-m": ` + strings.NewReplacer(" -q,", "", " -o,", "", " -m,", "").Replace(srqWords),
 		"srq --num-qp 1 --num": `"--num": ` + srqWords,

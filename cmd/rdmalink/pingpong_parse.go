@@ -112,8 +112,11 @@ func (k *pingpongKind) badWord(word string) error {
 
 // check refuses what makes no sense together.
 func (o *pingpongOptions) check() error {
-	if o.qpCount > o.rxDepth {
+	switch {
+	case o.qpCount > o.rxDepth:
 		return usageError{text: fmt.Sprintf("-r %d is too little for %d QPs: each needs a receive", o.rxDepth, o.qpCount)}
+	case o.prefetch && !o.odp:
+		return usageError{text: "-P is for memory that is paged in on demand: -o"}
 	}
 	return nil
 }
