@@ -20,6 +20,7 @@ var roles = map[string]func(args []string) error{
 	"victim":           victim,
 	"memory too big":   registerTooMuch,
 	"memory on demand": registerOnDemand,
+	"privileged Q_Key": takePrivilegedQKey,
 	"new user":         changeUser,
 	"open":             openBoth,
 }

@@ -13,6 +13,27 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
+// TestRxeManyPDs: there are as many as the program likes, and they come and go.
+func TestRxeManyPDs(t *testing.T) {
+	rxeFabric(t)
+	noLeak(t)
+	d := openRxe(t)
+	var pds [200]*uverbs.PD
+	for range 3 {
+		for i := range pds {
+			pds[i] = must(d.AllocPD())(t)
+		}
+		for _, pd := range pds {
+			if err := pd.Close(); err != nil {
+				t.Error(err)
+			}
+			if err := pd.Close(); !errors.Is(err, uverbs.ErrClosed) {
+				t.Error(err)
+			}
+		}
+	}
+}
+
 // TestRxeCloseOrder: what is in use does not close, and says who uses it; what is
 // closed closes no second time, and is of no more use.
 func TestRxeCloseOrder(t *testing.T) {

@@ -50,7 +50,7 @@ type SendWR struct {
 
 	AH         *AH    // UD: the way to the peer
 	RemoteQPN  uint32 // UD: the peer's QP
-	RemoteQKey uint32 // UD: its Q_Key; with the top bit set, the own QP's is sent
+	RemoteQKey uint32 // UD: its Q_Key; with the top bit set, the own QP's is sent, but not by rxe
 
 	Flush Flush   // OpFlush
 	Bind  *BindMW // OpBindMW
