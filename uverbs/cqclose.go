@@ -10,12 +10,20 @@ import (
 //
 // C: ibv_destroy_cq
 func (cq *CQ) Close() error {
-	return cq.close(func() error { return cq.issueDestroy(cq.handle) }, cq.release)
+	return cq.close(cq.destroy, cq.release)
+}
+
+// destroy keeps Arm from naming a CQ that is gone to the kernel.
+func (cq *CQ) destroy() error {
+	cq.mu.Lock()
+	defer cq.mu.Unlock()
+	err := cq.issueDestroy(cq.handle)
+	cq.closed = err == nil
+	return err
 }
 
 func (cq *CQ) release() error {
 	cq.mu.Lock()
-	cq.closed = true
 	err := cq.memory.free()
 	cq.mu.Unlock()
 	close(cq.gone)
