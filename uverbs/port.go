@@ -1,7 +1,9 @@
 package uverbs
 
 import (
+	"errors"
 	"fmt"
+	"syscall"
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/ioctl"
@@ -82,9 +84,16 @@ func (d *Device) QueryPort(port uint32) (*PortAttr, error) {
 	r.Const(abi.UVERBS_ATTR_QUERY_PORT_PORT_NUM, uint64(port))
 	ioctl.Out(r, abi.UVERBS_ATTR_QUERY_PORT_RESP, &resp)
 	if err := r.Do(d.file); err != nil {
-		return nil, d.fail(fmt.Sprintf("query port %d of", port), err, "ports count from 1")
+		return nil, d.fail(fmt.Sprintf("query port %d of", port), err, portHint(err))
 	}
 	return newPortAttr(&resp), nil
+}
+
+func portHint(err error) string {
+	if errors.Is(err, syscall.ENODEV) {
+		return "its network device is gone: close the device"
+	}
+	return "ports count from 1"
 }
 
 func newPortAttr(resp *abi.IbUverbsQueryPortRespEx) *PortAttr {
