@@ -24,6 +24,7 @@ type Device struct {
 	cookies     atomic.Uint64
 	attr        atomic.Pointer[DeviceAttr] // once somebody asked
 	onDemand    sync.Map                   // local keys of regions that are
+	windows     map[uint32]*MW             // by the upper 24 bits of their keys; guarded by graph
 	events      *asyncEvents
 	cleanup     runtime.Cleanup
 }

@@ -20,7 +20,10 @@ type MW struct {
 	typ    MWType
 	handle uint32
 	rkey   atomic.Uint32
-	holds  *node // the QP that can't be closed before; guarded by the graph's lock
+
+	// Guarded by the graph's lock, of type 2 where the provider tells.
+	holds *node // the QP that can't be closed before
+	bound bool  // as far as is known
 }
 
 // MWType tells who chooses a window's key.
@@ -33,7 +36,9 @@ const (
 	MWType1 MWType = 1
 	// MWType2 windows are bound with OpBindMW to a key that the caller makes with
 	// [IncRKey], and end with OpLocalInv or a peer's OpSendWithInv. On rxe they are
-	// to be closed before the QP that they were bound through.
+	// to be closed before the QP that they were bound through, and must not be
+	// ended when they are not bound: its kernel crashes. OpLocalInv is refused then,
+	// as far as is known here; what a peer sends is not.
 	MWType2 MWType = 2
 )
 
@@ -56,6 +61,7 @@ func (pd *PD) AllocMW(typ MWType) (*MW, error) {
 	}
 	mw.handle = resp.MwHandle
 	mw.rkey.Store(resp.Rkey)
+	mw.enlist()
 	mw.rename(fmt.Sprintf("MW %d", mw.handle))
 	return mw, nil
 }
@@ -83,7 +89,7 @@ func (mw *MW) Close() error {
 		r := mw.pd.dev.request(abi.UVERBS_OBJECT_MW, abi.UVERBS_METHOD_MW_DESTROY)
 		r.Handle(abi.UVERBS_ATTR_DESTROY_MW_HANDLE, mw.handle)
 		return r.Do(mw.pd.dev.file)
-	}, nothing)
+	}, mw.delist)
 }
 
 func mwHint(err error, typ MWType) string {

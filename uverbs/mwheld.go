@@ -2,7 +2,7 @@ package uverbs
 
 // HeldBy has QP.Close refuse until mw is closed, or bound through another QP. It
 // is for drivers that can't destroy a QP through which a window is bound. Who ends
-// such a binding, and when, is not followed: the window counts as bound. Call it
+// such a binding, and when, is not followed: the QP goes on being held. Call it
 // with the send queue held, before the binding is queued; an error forbids that.
 func (r *QPRequest) HeldBy(mw *MW) error {
 	qp := &r.qp.node
@@ -13,6 +13,7 @@ func (r *QPRequest) HeldBy(mw *MW) error {
 			return n.fail("bind", ErrClosed, "")
 		}
 	}
+	mw.bound = true
 	if mw.holds == qp {
 		return nil
 	}
@@ -22,5 +23,46 @@ func (r *QPRequest) HeldBy(mw *MW) error {
 	mw.parents = append(mw.parents, qp)
 	qp.use(&mw.node)
 	mw.holds = qp
+	return nil
+}
+
+// Unbind tells whether an open window of type 2 has the key and counts as bound,
+// which it does no more then. It is for drivers that believe who tells them to end
+// a binding: ask before OpLocalInv is queued.
+func (r *QPRequest) Unbind(rkey uint32) bool { return r.qp.dev.unbind(rkey) }
+
+// Unbind is for completions that tell of a binding that the peer ended.
+func (r *CQRequest) Unbind(rkey uint32) bool { return r.dev.unbind(rkey) }
+
+func (d *Device) unbind(rkey uint32) bool {
+	d.graph.Lock()
+	defer d.graph.Unlock()
+	mw := d.windows[rkey>>8]
+	if mw == nil || !mw.bound || mw.RKey() != rkey {
+		return false
+	}
+	mw.bound = false
+	return true
+}
+
+// enlist makes the window known by the part of its key that never changes.
+func (mw *MW) enlist() {
+	d := mw.pd.dev
+	d.graph.Lock()
+	defer d.graph.Unlock()
+	if d.windows == nil {
+		d.windows = make(map[uint32]*MW)
+	}
+	d.windows[mw.RKey()>>8] = mw
+}
+
+// delist goes by identity: a key that was freed may be another window's.
+func (mw *MW) delist() error {
+	d := mw.pd.dev
+	d.graph.Lock()
+	defer d.graph.Unlock()
+	if index := mw.RKey() >> 8; d.windows[index] == mw {
+		delete(d.windows, index)
+	}
 	return nil
 }

@@ -16,8 +16,9 @@ var (
 
 // cq reads completions and is armed with a system call.
 type cq struct {
-	ring *mmap.IndexedConsumer[abi.IbUverbsWc] // nil when it was lost
-	arm  notifier
+	ring    *mmap.IndexedConsumer[abi.IbUverbsWc] // nil when it was lost
+	arm     notifier
+	windows interface{ Unbind(rkey uint32) bool }
 }
 
 type notifier interface {
@@ -29,7 +30,7 @@ func (*rxeContext) CreateCQ(r *uverbs.CQRequest) (uverbs.CQRing, error) {
 	if err := r.Create(uverbs.UHW{Out: abi.Bytes(&resp)}); err != nil {
 		return nil, err
 	}
-	q := &cq{arm: r.Notifier()}
+	q := &cq{arm: r.Notifier(), windows: r}
 	return q, q.adopt(r, &resp.Mi)
 }
 
@@ -58,6 +59,9 @@ func (q *cq) Poll(wcs []uverbs.WC) (n int, err error) {
 			break
 		}
 		readCQE(e, &wcs[n])
+		if wcs[n].Flags&uverbs.WCWithInv != 0 {
+			q.windows.Unbind(wcs[n].InvalidatedRKey)
+		}
 		q.ring.Advance()
 		n++
 	}

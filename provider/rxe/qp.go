@@ -29,6 +29,7 @@ type request interface {
 	MoveToError() error
 	PD() *uverbs.PD
 	HeldBy(*uverbs.MW) error
+	Unbind(rkey uint32) bool
 }
 
 func (c *rxeContext) CreateQP(r *uverbs.QPRequest) (uverbs.QPRing, error) {

@@ -44,10 +44,8 @@ func (q *qp) send(wr *uverbs.SendWR) error {
 	case e == nil:
 		return uverbs.ErrQueueFull
 	}
-	if o.has&withBind != 0 { // last, for it ends what another QP held
-		if err := q.held(wr.Bind.MW); err != nil {
-			return err
-		}
+	if err := q.checkWindow(wr); err != nil {
+		return err
 	}
 	w := q.entry(wr, o, length)
 	*e = w
@@ -61,16 +59,6 @@ func (q *qp) send(wr *uverbs.SendWR) error {
 		wr.Bind.MW.Bound(wr.Bind.RKey)
 	}
 	return nil
-}
-
-// held keeps the QP from being closed before a window of type 2. Such a window
-// counts among the references to the QP, for which the kernel waits when it
-// destroys the QP: 50 seconds, and then frees it all the same.
-func (q *qp) held(mw *uverbs.MW) error {
-	if mw.Type() != uverbs.MWType2 {
-		return nil
-	}
-	return q.request.HeldBy(mw)
 }
 
 // entry makes the fixed part of an entry. All of it counts: the kernel leaves in

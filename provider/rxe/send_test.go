@@ -40,7 +40,7 @@ func sends(w *world) []struct {
 } {
 	const remote, rkey = 0x5555555555555558, 0x66666666
 	wr := uverbs.SendWR{WRID: 0x7777777777777777, Flags: uverbs.SendSignaled, SGL: sgl, RemoteAddr: remote, RKey: rkey,
-		Imm: 0x01020304, InvalidateRKey: 0x88888888, CompareAdd: 0x99, Swap: 0xaa}
+		Imm: 0x01020304, InvalidateRKey: 0x07890abc, CompareAdd: 0x99, Swap: 0xaa}
 	with := func(op uverbs.Opcode, change func(*uverbs.SendWR)) uverbs.SendWR {
 		c := wr
 		c.Opcode = op
@@ -53,7 +53,7 @@ func sends(w *world) []struct {
 		return append(rest, at{0, 8, wr.WRID}, at{12, 4, op}, at{184, 4, length}, at{188, 4, length}, at{196, 4, sges})
 	}
 	flags := at{16, 4, signaled}
-	imm, inv := at{20, 4, 0x04030201}, at{20, 4, 0x88888888}
+	imm, inv := at{20, 4, 0x04030201}, at{20, 4, 0x07890abc}
 	to, key, iova := at{24, 8, remote}, at{32, 4, rkey}, at{152, 8, remote}
 	eight := func(c *uverbs.SendWR) { c.SGL = []uverbs.SGE{{Addr: 1, Length: 8, LKey: 2}} }
 	nothing := func(c *uverbs.SendWR) { c.SGL = nil }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/fakeverbs"
 	"github.com/goverbs/goverbs/uverbs"
 )
@@ -62,6 +63,56 @@ func TestWindowHoldsQP(t *testing.T) {
 		t.Errorf("bound a closed window: %v", err)
 	}
 	if err := second.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestWindowEnds: the kernel crashes when it is told to end what is not bound, so
+// it is not told.
+func TestWindowEnds(t *testing.T) {
+	w := ready(t, uverbs.QPTypeRC)
+	one := must[*uverbs.MW](t)(w.pd.AllocMW(uverbs.MWType1))
+	end := func(key uint32) error {
+		_, err := w.qp.PostSend([]uverbs.SendWR{{Opcode: uverbs.OpLocalInv, InvalidateRKey: key}})
+		w.kqp.RXE.TakeSend()
+		return err
+	}
+	bind := func() {
+		t.Helper()
+		if err := bindOn(w.qp, w.mw, w.mr); err != nil {
+			t.Fatal(err)
+		}
+		w.take(t)
+	}
+	refused := func(when string, key uint32) {
+		t.Helper()
+		if err := end(key); !errors.Is(err, uverbs.ErrInvalidWR) || !strings.HasSuffix(err.Error(), "is the key of no window of type 2 that is bound") {
+			t.Errorf("%s: %v", when, err)
+		}
+	}
+	refused("never bound", w.mw.RKey())
+	refused("type 1", one.RKey())
+	refused("nobody's", w.mw.RKey()+512)
+	for range 2 {
+		bind()
+		refused("the key before", w.mw.RKey()-1)
+		if err := end(w.mw.RKey()); err != nil {
+			t.Error(err)
+		}
+		refused("ended already", w.mw.RKey())
+	}
+	bind()
+	w.kcq.RXE.Complete(abi.IbUverbsWc{Opcode: abi.IB_WC_RECV, WcFlags: abi.IB_WC_WITH_INVALIDATE, Ex: w.mw.RKey()})
+	w.poll(t)
+	refused("ended by the peer", w.mw.RKey())
+	bind()
+	for _, c := range []interface{ Close() error }{w.mw, one} {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	refused("closed", w.mw.RKey())
+	if err := end(w.mr.RKey()); err != nil { // which the kernel refuses by itself
 		t.Error(err)
 	}
 }
