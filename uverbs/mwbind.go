@@ -10,7 +10,7 @@ import (
 // C: struct ibv_mw_bind_info, with the window and the key
 type BindMW struct {
 	MW     *MW
-	RKey   uint32 // the window's key from then on
+	RKey   uint32 // the window's key from then on: IncRKey of the one before
 	MR     *MR    // must have AccessMWBind; nil and a Length of 0 end a type 1 binding
 	Addr   uint64 // start of the window, in the region
 	Length uint64 // bytes
@@ -32,7 +32,9 @@ func (mw *MW) Bind(qp *QP, wrID uint64, flags SendFlags, b BindMW) error {
 	if mw.typ != MWType1 {
 		return mw.fail("bind", syscall.EINVAL, fmt.Sprintf("it is of %v: post OpBindMW", mw.typ))
 	}
-	b.MW, b.RKey = mw, IncRKey(mw.RKey())
-	_, err := qp.PostSend([]SendWR{{WRID: wrID, Opcode: OpBindMW, Flags: flags, Bind: &b}})
-	return err
+	return mw.using("bind", func() error {
+		b.MW, b.RKey = mw, IncRKey(mw.RKey())
+		_, err := qp.PostSend([]SendWR{{WRID: wrID, Opcode: OpBindMW, Flags: flags, Bind: &b}})
+		return err
+	})
 }

@@ -62,6 +62,9 @@ func TestWindowHoldsQP(t *testing.T) {
 	if err := bindOn(second, w.mw, w.mr); !errors.Is(err, uverbs.ErrClosed) {
 		t.Errorf("bound a closed window: %v", err)
 	}
+	if err := one.Bind(second, 1, 0, uverbs.BindMW{}); !errors.Is(err, uverbs.ErrClosed) {
+		t.Errorf("bound a closed window of type 1: %v", err)
+	}
 	if err := second.Close(); err != nil {
 		t.Error(err)
 	}
