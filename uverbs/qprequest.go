@@ -24,10 +24,6 @@ type QPRequest struct {
 // Create. It allocates nothing.
 func (r *QPRequest) Doorbell() *Doorbell { return newDoorbell(r.qp.dev, r.Handle) }
 
-// DeviceAttr tells what the device can do, as [ContextRequest.DeviceAttr] does:
-// which of the newer opcodes, for one.
-func (r *QPRequest) DeviceAttr() (*DeviceAttr, error) { return r.qp.dev.attributes() }
-
 // State is where the QP is, as far as this process moved it. A QP that failed by
 // itself may still seem to be in RTS.
 func (r *QPRequest) State() QPState { return QPState(r.qp.state.Load()) }
