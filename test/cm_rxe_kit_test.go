@@ -56,12 +56,9 @@ func serveCM(t *testing.T, cmd *exec.Cmd, port string) *running {
 
 // cmID is an ID as iproute2 sees it.
 type cmID struct {
-	Device  string `json:"ifname"`
-	State   string `json:"state"`
-	Space   string `json:"ps"`
-	Thread  int    `json:"pid"` // that made it; one of the process's
-	Command string `json:"comm"`
-	Local   string `json:"src-addr"`
+	State  string `json:"state"`
+	Thread int    `json:"pid"` // that made it; one of the process's
+	Local  string `json:"src-addr"`
 }
 
 func (id *cmID) of(pid int) bool {
