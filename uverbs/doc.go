@@ -2,12 +2,12 @@
 // /dev/infiniband/uverbs*, without C and without libibverbs.
 //
 // [Open] a [Device]; from it come a [PD], and from that memory regions ([MR]),
-// queue pairs ([QP]) and shared receive queues ([SRQ]), and completion queues
-// ([CQ]). Posting and polling run in user space on queues shared with the
+// and windows on them ([MW]), queue pairs ([QP]), shared receive queues ([SRQ])
+// and addresses for datagrams ([AH]); and completion queues ([CQ]). Posting and polling run in user space on queues shared with the
 // device, through a provider: a package that knows one driver's queues. Name
 // the providers a program needs with blank imports,
 //
-//	import _ "github.com/goverbs/goverbs/provider/siw"
+//	import _ "github.com/goverbs/goverbs/provider/rxe"
 //
 // What needs no queues (query, GID table, PD, async events) works without one.
 //

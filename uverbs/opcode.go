@@ -7,7 +7,8 @@ import "fmt"
 // C: enum ibv_wr_opcode
 type Opcode uint32
 
-// Which of them a QP takes depends on its type and on the driver.
+// Which of them a QP takes depends on its type and on the driver; of the newer
+// ones [DeviceCap] tells.
 const (
 	OpRDMAWrite    Opcode = 0
 	OpRDMAWriteImm Opcode = 1
@@ -21,7 +22,7 @@ const (
 	OpSendWithInv  Opcode = 9
 	OpReadWithInv  Opcode = 11
 	OpFlush        Opcode = 14
-	OpAtomicWrite  Opcode = 15
+	OpAtomicWrite  Opcode = 15 // the 8 bytes of Inline, all at once, to a multiple of 8
 )
 
 var opcodeNames = map[Opcode]string{
