@@ -59,7 +59,9 @@ func (pd *PD) AllocMR(size int, access Access, opts *MROptions) (*MR, error) {
 // is a protection error, where a pinned one goes on with the old pages. A Go slice
 // is kept alive and in place as it is without; but it shares its pages with other
 // objects, and whatever the runtime and the kernel do to those pages makes the
-// device fault again. AllocMR's pages are the region's own.
+// device fault again. AllocMR's pages are the region's own. With rxe of Linux 7.2
+// each packet of such memory must begin and end in one page, at its start: it takes
+// every other offset for 0.
 //
 // C: ibv_reg_mr
 func (pd *PD) RegMR(b []byte, access Access) (*MR, error) {
