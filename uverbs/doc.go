@@ -1,11 +1,12 @@
 // Package uverbs is the RDMA verbs over the Linux kernel's own interface,
 // /dev/infiniband/uverbs*, without C and without libibverbs.
 //
-// [Open] a [Device]; from it come a [PD], and from that memory regions ([MR]),
-// and windows on them ([MW]), queue pairs ([QP]), shared receive queues ([SRQ])
-// and addresses for datagrams ([AH]); and completion queues ([CQ]). Posting and polling run in user space on queues shared with the
-// device, through a provider: a package that knows one driver's queues. Name
-// the providers a program needs with blank imports,
+// [Open] a [Device]; from it come completion queues ([CQ]) and a [PD], and from
+// that memory regions ([MR]) and windows on them ([MW]), queue pairs ([QP]), shared
+// receive queues ([SRQ]) and addresses for datagrams ([AH]). Posting and polling
+// run in user space on queues shared with the device, through a provider: a package
+// that knows one driver's queues. Name the providers a program needs with blank
+// imports,
 //
 //	import _ "github.com/goverbs/goverbs/provider/rxe"
 //
