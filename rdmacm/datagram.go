@@ -2,6 +2,7 @@ package rdmacm
 
 import (
 	"context"
+	"errors"
 	"net"
 	"net/netip"
 	"syscall"
@@ -118,7 +119,10 @@ func (c *Conn) lookup(ctx context.Context, dst netip.AddrPort, private []byte) (
 	if err != nil {
 		return nil, attemptError("look up", dst, s.abandon(ctx, err))
 	}
-	return peer, s.Close()
+	if err := s.Close(); err != nil {
+		return nil, errors.Join(err, peer.AH.Close())
+	}
+	return peer, nil
 }
 
 func (c *Conn) find(ctx context.Context, dst netip.AddrPort, cfg *Config, main *Conn) (*Peer, error) {
