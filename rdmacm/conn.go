@@ -72,7 +72,8 @@ func (c *Conn) PrivateData() []byte { return c.privateData }
 // Own hands something made in PD, such as a memory region, to the Conn: Close
 // closes it after the queue pair and before PD. What Prepare makes has to be
 // handed over, because nobody else can free the Conn if the attempt fails. After
-// Close it is closed at once.
+// Close it is closed at once. A memory window of type 2 has to go before the queue
+// pair, so it is the caller's to close.
 func (c *Conn) Own(child io.Closer) {
 	c.closing.Lock()
 	defer c.closing.Unlock()

@@ -25,12 +25,12 @@ func (c *Conn) disconnect() error {
 	return c.id.Disconnect()
 }
 
-// Close disconnects, leaves the groups joined, and frees all that the Conn made. Work not yet complete is
-// lost: wait for its completions before. Memory regions and whatever else the
-// caller made from PD, CQs or Device must be closed before, or given to Own; if
-// not, the error matches uverbs.ErrInUse and names them, the connection is down
-// all the same, and another Close frees the rest; so it does after any other
-// error. Closing a closed Conn does nothing.
+// Close disconnects, leaves the groups that were joined, and frees all that the
+// Conn made. Work not yet complete is lost: wait for its completions before.
+// Memory regions and whatever else the caller made from PD, CQs or Device must be
+// closed before, or given to Own; if not, the error matches uverbs.ErrInUse and
+// names them, the connection is down all the same, and another Close frees the
+// rest; so it does after any other error. Closing a closed Conn does nothing.
 func (c *Conn) Close() error {
 	c.closing.Lock()
 	defer c.closing.Unlock()

@@ -19,7 +19,8 @@ type Request struct {
 	// LocalAddr and RemoteAddr are the two ends.
 	LocalAddr, RemoteAddr netip.AddrPort
 	// DeviceIndex is the kernel's number of the RDMA device that the request
-	// came in over, as uverbs.OpenIndex takes it, with the device's GUID: to choose a Config.PD.
+	// came in over, as uverbs.OpenIndex takes it, with the device's GUID: to
+	// choose a Config.PD.
 	DeviceIndex uint32
 	NodeGUID    uverbs.GUID
 
