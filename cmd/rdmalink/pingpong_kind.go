@@ -20,13 +20,12 @@ var pingpongKinds = []*pingpongKind{
 	{name: "uc", summary: "over an unreliable connection", without: "qoP",
 		size: 4096, qpType: uverbs.QPTypeUC, records: 1},
 	{name: "ud", summary: "with datagrams", without: "mqoP",
-		size: 1024, qpType: uverbs.QPTypeUD, records: 1, front: grhSize},
+		size: 1024, qpType: uverbs.QPTypeUD, records: 1, front: uverbs.GRHSize},
 	{name: "srq", summary: "over several reliable connections, with one shared receive queue", without: "P",
 		size: 4096, qpType: uverbs.QPTypeRC, records: pingpongMaxQP, srq: true},
 }
 
 const (
-	grhSize       = 40  // what a UD receive begins with
 	pingpongMaxQP = 256 // C: MAX_QP; an SRQ end tells this many addresses
 	pingpongQKey  = 0x11111111
 )
