@@ -166,6 +166,10 @@ func TestResizeCQ(t *testing.T) {
 	}
 }
 
+type noWindows struct{}
+
+func (noWindows) Unbind(uint32) bool { return false }
+
 // FuzzReadCQE has the memory of a completion queue be any bytes, header and all,
 // and has the kernel move its index about while it is polled.
 func FuzzReadCQE(f *testing.F) {
@@ -173,6 +177,7 @@ func FuzzReadCQE(f *testing.F) {
 	good := make([]byte, queueData+4*128)
 	copy(good, []byte{7, 0, 0, 0, 3})
 	good[producerIndex] = 2
+	copy(good[queueData:], abi.Bytes(&abi.IbUverbsWc{Opcode: abi.IB_WC_RECV, WcFlags: abi.IB_WC_WITH_INVALIDATE, Ex: 1 << 31}))
 	f.Add(good, uint32(3))
 	f.Add(good, uint32(4))
 	bad := append([]byte{}, good...)
@@ -192,7 +197,7 @@ func FuzzReadCQE(f *testing.F) {
 		if err != nil {
 			return
 		}
-		cq := &cq{ring: ring}
+		cq := &cq{ring: ring, windows: noWindows{}}
 		room := int(q.room())
 		for range 3 {
 			wcs := make([]uverbs.WC, 8)
