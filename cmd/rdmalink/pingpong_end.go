@@ -41,7 +41,7 @@ func (e *pingpongEnd) Close() error {
 func (p *pingpong) prepare(dev *uverbs.Device) (*pingpongEnd, error) {
 	e := &pingpongEnd{dev: dev}
 	e.own(dev)
-	for _, step := range []func(*pingpongEnd) error{p.fits, p.makeMemory, p.makeCQ, p.makeSRQ, p.makeQPs} {
+	for _, step := range []func(*pingpongEnd) error{p.fits, p.makeMemory, p.makeCQ, p.makeSRQ, p.makePairs} {
 		if err := step(e); err != nil {
 			return nil, errors.Join(err, e.Close())
 		}
@@ -95,7 +95,7 @@ func (p *pingpong) makeSRQ(e *pingpongEnd) (err error) {
 	return nil
 }
 
-func (p *pingpong) makeQPs(e *pingpongEnd) error {
+func (p *pingpong) makePairs(e *pingpongEnd) error {
 	opts := &uverbs.QPOptions{Type: p.kind.qpType, SendCQ: e.cq, RecvCQ: e.cq, SRQ: e.srq,
 		Cap: uverbs.QPCap{MaxSendWR: 1, MaxSendSGE: 1}}
 	if e.srq == nil {
