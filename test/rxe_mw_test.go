@@ -143,6 +143,10 @@ func TestRxeWindow2(t *testing.T) {
 					t.Errorf("key %#x after %#x", key, old)
 				}
 				end(w, key)
+				again := []uverbs.SendWR{{Opcode: uverbs.OpLocalInv, InvalidateRKey: key}}
+				if n, err := w.owner.qp.PostSend(again); n != 0 || !errors.Is(err, uverbs.ErrInvalidWR) { // it would be the end of the kernel
+					t.Errorf("ended again: %d, %v", n, err)
+				}
 				old = key
 			}
 			if got := w.peer.attempt(write, w.mr.Addr()+4096, old); got != denied {
