@@ -86,6 +86,30 @@ func TestCQArmRefused(t *testing.T) {
 	}
 }
 
+// TestCreateCQ: of one entry, of many, of all there can be, on each vector, with
+// and without a channel.
+func TestCreateCQ(t *testing.T) {
+	noLeak(t)
+	k := newKit(t)
+	most := int(must(k.dev.Query())(t).MaxCQE)
+	for _, entries := range []int{1, most / 2, most} {
+		for vector := range k.dev.CompVectors() {
+			for _, channel := range []*uverbs.CompChannel{nil, k.channel} {
+				cq := must(k.dev.CreateCQ(entries, &uverbs.CQOptions{Channel: channel, CompVector: vector}))(t)
+				if cq.Cap() < entries {
+					t.Errorf("room for %d, asked for %d", cq.Cap(), entries)
+				}
+				if n, err := cq.Poll(make([]uverbs.WC, 1)); n != 0 || err != nil {
+					t.Errorf("%d, %v", n, err)
+				}
+				if err := cq.Close(); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+	}
+}
+
 // TestCQRefused: sizes and vectors that are not to be had.
 func TestCQRefused(t *testing.T) {
 	noLeak(t)
