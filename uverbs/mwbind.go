@@ -32,7 +32,7 @@ func (mw *MW) Bind(qp *QP, wrID uint64, flags SendFlags, b BindMW) error {
 	if mw.typ != MWType1 {
 		return mw.fail("bind", syscall.EINVAL, fmt.Sprintf("it is of %v: post OpBindMW", mw.typ))
 	}
-	return mw.using("bind", func() error {
+	return mw.alone("bind", func() error {
 		b.MW, b.RKey = mw, IncRKey(mw.RKey())
 		_, err := qp.PostSend([]SendWR{{WRID: wrID, Opcode: OpBindMW, Flags: flags, Bind: &b}})
 		return err
