@@ -62,30 +62,34 @@ func (e *rxeEnd) upToMark(cq *uverbs.CQ) (all []string) {
 	return all
 }
 
-// events are the asynchronous events so far. The last is one that this makes
-// happen, so that nobody has to wait for what may not come.
-func (d *rxeDevice) eventsOf(of ...*uverbs.QP) [][]string {
+// eventsSoFar are the asynchronous events that came. Behind them is one that this
+// makes happen, so that nobody has to wait for what may not come.
+func (d *rxeDevice) eventsSoFar() (all []uverbs.AsyncEvent) {
 	d.t.Helper()
 	end := d.end(d.t, uverbs.QPTypeUD, rxeSetup{})
 	end.connect(end)
 	end.modify(uverbs.QPAttr{State: uverbs.QPStateSQD}, 0)
-	ctx, cancel := context.WithTimeout(d.t.Context(), patience)
-	defer cancel()
-	all := make([][]string, len(of))
 	for {
-		ev, err := d.AsyncEvent(ctx)
-		if err != nil {
-			d.t.Fatal(err)
-		}
+		ev := d.event()
 		if ev.QP == end.qp {
 			return all
 		}
+		all = append(all, ev)
+	}
+}
+
+// eventsOf names those of some QPs.
+func (d *rxeDevice) eventsOf(of ...*uverbs.QP) [][]string {
+	d.t.Helper()
+	all := make([][]string, len(of))
+	for _, ev := range d.eventsSoFar() {
 		for i, qp := range of {
 			if ev.QP == qp {
 				all[i] = append(all[i], ev.Type.String())
 			}
 		}
 	}
+	return all
 }
 
 // reaches waits for the kernel to put the QP into a state.

@@ -1,0 +1,116 @@
+//go:build vm
+
+package test
+
+import (
+	"testing"
+
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// TestRxeCQOverrun: a CQ that nobody polls loses completions, tells of it, and
+// keeps those it has. A QP whose send was lost goes on; one whose receive was lost
+// ends, whatever its type. Both CQs and, after RESET, the QP are as good as new.
+func TestRxeCQOverrun(t *testing.T) {
+	overrun := func(d *rxeDevice, cq *uverbs.CQ) {
+		d.t.Helper()
+		if ev := d.event(); ev.Type != uverbs.EventCQErr || ev.CQ != cq {
+			d.t.Errorf("%+v", ev)
+		}
+	}
+	holds := func(e *rxeEnd, cq *uverbs.CQ, first uint64) {
+		e.t.Helper()
+		var wcs [8]uverbs.WC
+		n, err := cq.Poll(wcs[:])
+		if n != cq.Cap() || err != nil {
+			e.t.Errorf("%d completions, %v; want %d", n, err, cq.Cap())
+		}
+		for i, wc := range wcs[:n] {
+			if wc.WRID != first+uint64(i) || wc.Status != uverbs.StatusSuccess {
+				e.t.Errorf("completion %d: %+v", i, wc)
+			}
+		}
+	}
+	again := func(a, b *rxeEnd) {
+		a.t.Helper()
+		b.postRecv(2000, 0, 100)
+		a.post(a.send(20, sendFrom, 8))
+		if wc := a.next(a.sendCQ); wc.WRID != 20 || wc.Status != uverbs.StatusSuccess {
+			a.t.Errorf("afterwards: sent %+v", wc)
+		}
+		if wc := b.next(b.recvCQ); wc.WRID != 2000 || wc.Status != uverbs.StatusSuccess {
+			a.t.Errorf("afterwards: received %+v", wc)
+		}
+	}
+	shrink := func(e *rxeEnd, cq *uverbs.CQ) {
+		e.t.Helper()
+		if err := cq.Resize(3); err != nil || cq.Cap() != 3 {
+			e.t.Fatalf("%d entries, %v", cq.Cap(), err)
+		}
+	}
+	exchange := func(a, b *rxeEnd) {
+		a.t.Helper()
+		for i := range uint64(4) {
+			b.postRecv(1000+i, 0, 100)
+			a.post(a.send(i, sendFrom, 8))
+		}
+	}
+	forAllTypes(t, func(t *testing.T, typ uverbs.QPType) {
+		onRxe(t, "sends", func(t *testing.T, d *rxeDevice) {
+			a, b := d.pair(t, typ, rxeSetup{})
+			shrink(a, a.sendCQ)
+			exchange(a, b)
+			overrun(d, a.sendCQ)
+			holds(a, a.sendCQ, 0)
+			for i := range uint64(4) {
+				if wc := b.next(b.recvCQ); wc.WRID != 1000+i || wc.Status != uverbs.StatusSuccess {
+					t.Errorf("received %+v", wc)
+				}
+			}
+			if s := a.state(); s != uverbs.QPStateRTS {
+				t.Errorf("the QP is in %v", s)
+			}
+			again(a, b)
+		})
+		onRxe(t, "receives", func(t *testing.T, d *rxeDevice) {
+			a, b := d.end(t, typ, rxeSetup{}), d.end(t, typ, rxeSetup{})
+			b.connect(a)
+			a.toInit()
+			a.toRTR(b)
+			a.toRTSFor(6)
+			shrink(b, b.recvCQ)
+			exchange(a, b)
+			overrun(d, b.recvCQ)
+			b.reaches(uverbs.QPStateErr)
+			holds(b, b.recvCQ, 1000)
+			var want []string
+			for i := range 4 {
+				want = append(want, brief(uverbs.WC{WRID: uint64(i), Opcode: uverbs.WCSend}))
+			}
+			if typ == uverbs.QPTypeRC { // it was not acknowledged
+				want[3] = "3 transport retries exceeded"
+			}
+			for _, w := range want {
+				if got := outcome(a.next(a.sendCQ)); got != w {
+					t.Errorf("sent %q, want %q", got, w)
+				}
+			}
+			for _, e := range []*rxeEnd{a, b} {
+				e.modify(uverbs.QPAttr{State: uverbs.QPStateReset}, 0)
+				e.connect(e.peer)
+			}
+			again(a, b)
+		})
+	})
+}
+
+// toRTSFor tries so many times, a few milliseconds each, to reach the peer.
+func (e *rxeEnd) toRTSFor(retries uint8) {
+	e.t.Helper()
+	if e.qp.Type() != uverbs.QPTypeRC {
+		e.toRTS()
+		return
+	}
+	e.modify(uverbs.QPAttr{State: uverbs.QPStateRTS, SQPSN: 0x123456, Timeout: 10, RetryCnt: retries, RNRRetry: 7, MaxRDAtomic: 4},
+		uverbs.QPAttrSQPSN|uverbs.QPAttrTimeout|uverbs.QPAttrRetryCnt|uverbs.QPAttrRNRRetry|uverbs.QPAttrMaxQPRDAtomic)
+}

@@ -1,0 +1,295 @@
+//go:build vm
+
+package test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// TestRxeQPStates takes QPs through all states and into a second life, which is as
+// good as the first. The kernel agrees about where they are.
+func TestRxeQPStates(t *testing.T) {
+	forAllTypes(t, func(t *testing.T, typ uverbs.QPType) {
+		rxeFabric(t)
+		noLeak(t)
+		d := openRxe(t)
+		a, b := d.end(t, typ, rxeSetup{}), d.end(t, typ, rxeSetup{})
+		is := func(e *rxeEnd, want uverbs.QPState) {
+			t.Helper()
+			if s := e.state(); s != want {
+				t.Errorf("the QP is in %v, want %v", s, want)
+			}
+		}
+		for life := range 3 {
+			is(a, uverbs.QPStateReset)
+			a.toInit()
+			is(a, uverbs.QPStateInit)
+			a.toInit() // with other attributes, for all that the kernel cares
+			a.postRecv(0, 0, 100)
+			a.toRTR(b)
+			is(a, uverbs.QPStateRTR)
+			a.toRTS()
+			is(a, uverbs.QPStateRTS)
+			b.connect(a)
+			a.swap(b, 0)
+			a.toSQD()
+			is(a, uverbs.QPStateSQD)
+			a.waits(b)
+			a.swap(b, 1)
+			a.modify(uverbs.QPAttr{State: uverbs.QPStateErr}, 0)
+			is(a, uverbs.QPStateErr)
+			a.modify(uverbs.QPAttr{State: uverbs.QPStateErr}, 0) // once more does no harm
+			if sends, recvs := a.drain(); len(sends)+len(recvs) > 0 {
+				t.Errorf("life %d left %v, %v", life, sends, recvs)
+			}
+			for _, e := range []*rxeEnd{a, b} {
+				e.modify(uverbs.QPAttr{State: uverbs.QPStateReset}, 0)
+			}
+		}
+	})
+}
+
+// swap has a message go each way. The receive of the first is there already.
+func (e *rxeEnd) swap(peer *rxeEnd, id uint64) {
+	e.t.Helper()
+	if id > 0 {
+		e.postRecv(id, 0, 100)
+	}
+	peer.postRecv(1000+id, 0, 100)
+	e.post(e.send(id, sendFrom, 10))
+	peer.post(peer.send(id, sendFrom, 10))
+	for _, end := range []*rxeEnd{e, peer} {
+		if wc := end.next(end.sendCQ); wc.WRID != id || wc.Status != uverbs.StatusSuccess {
+			e.t.Errorf("sent %+v", wc)
+		}
+		if wc := end.next(end.recvCQ); wc.WRID%1000 != id || wc.Status != uverbs.StatusSuccess {
+			e.t.Errorf("received %+v", wc)
+		}
+	}
+}
+
+// waits posts sends in SQD, which stay where they are, while the QP goes on
+// receiving, until it is back in RTS.
+func (e *rxeEnd) waits(peer *rxeEnd) {
+	e.t.Helper()
+	for id := range uint64(3) {
+		peer.postRecv(1010+id, 0, 100)
+		e.post(e.send(10+id, sendFrom, 10))
+	}
+	e.postRecv(10, 0, 100)
+	peer.post(peer.send(10, sendFrom, 10)) // by when it arrives, the sends would have
+	if wc := e.next(e.recvCQ); wc.WRID != 10 || wc.Status != uverbs.StatusSuccess {
+		e.t.Errorf("received in SQD: %+v", wc)
+	}
+	if wc := peer.next(peer.sendCQ); wc.WRID != 10 || wc.Status != uverbs.StatusSuccess {
+		e.t.Errorf("sent to who is in SQD: %+v", wc)
+	}
+	for name, cq := range map[string]*uverbs.CQ{"sent": e.sendCQ, "arrived": peer.recvCQ} {
+		if n, err := cq.Poll(make([]uverbs.WC, 1)); n > 0 || err != nil {
+			e.t.Errorf("%s from SQD: %d, %v", name, n, err)
+		}
+	}
+	e.modify(uverbs.QPAttr{State: uverbs.QPStateRTS}, 0)
+	for id := range uint64(3) {
+		if wc := e.next(e.sendCQ); wc.WRID != 10+id || wc.Status != uverbs.StatusSuccess {
+			e.t.Errorf("sent %+v", wc)
+		}
+		if wc := peer.next(peer.recvCQ); wc.WRID != 1010+id || wc.Status != uverbs.StatusSuccess {
+			e.t.Errorf("received %+v", wc)
+		}
+	}
+}
+
+// TestRxeQPTransitions tries every way that a QP can't go, from each state, with
+// too little and with too much. The error tells why, and the QP stays where it is.
+func TestRxeQPTransitions(t *testing.T) {
+	states := []uverbs.QPState{uverbs.QPStateReset, uverbs.QPStateInit, uverbs.QPStateRTR, uverbs.QPStateRTS, uverbs.QPStateSQD, uverbs.QPStateSQE, uverbs.QPStateErr}
+	next := map[uverbs.QPState]string{uverbs.QPStateReset: "INIT", uverbs.QPStateInit: "RTR", uverbs.QPStateRTR: "RTS", uverbs.QPStateRTS: "SQD",
+		uverbs.QPStateSQD: "RTS"}
+	forAllTypes(t, func(t *testing.T, typ uverbs.QPType) {
+		rxeFabric(t)
+		noLeak(t)
+		e := openRxe(t).end(t, typ, rxeSetup{})
+		refuses := func(attr uverbs.QPAttr, mask uverbs.QPAttrMask, why string) {
+			t.Helper()
+			before := e.state()
+			err := e.qp.Modify(&attr, mask|uverbs.QPAttrState)
+			if !errors.Is(err, syscall.EINVAL) || !strings.Contains(err.Error(), why) {
+				t.Errorf("%v to %v: %v; want %q", before, attr.State, err, why)
+			}
+			if after := e.state(); after != before {
+				t.Errorf("%v to %v: now in %v", before, attr.State, after)
+			}
+		}
+		// all that can't come after a state, which is one of these
+		tries := func(can ...uverbs.QPState) {
+			t.Helper()
+			from := e.state()
+			for _, to := range states {
+				if !slices.Contains(can, to) {
+					why := fmt.Sprintf("no %v QP goes from %v to %v", typ, from, to)
+					if next[from] != "" {
+						why += fmt.Sprintf("; from %v the next is %s", from, next[from])
+					}
+					refuses(uverbs.QPAttr{State: to}, 0, why)
+				}
+			}
+		}
+		const reset, erring = uverbs.QPStateReset, uverbs.QPStateErr
+		tries(reset, uverbs.QPStateInit)
+		refuses(uverbs.QPAttr{State: uverbs.QPStateInit}, 0, "RESET to INIT of a "+typ.String()+" QP also needs ")
+		e.toInit()
+		tries(reset, erring, uverbs.QPStateInit, uverbs.QPStateRTR)
+		if typ != uverbs.QPTypeUD {
+			refuses(uverbs.QPAttr{State: uverbs.QPStateRTR}, 0, "INIT to RTR of a "+typ.String()+" QP also needs ")
+		}
+		refuses(uverbs.QPAttr{State: uverbs.QPStateRTR}, allOf(e)|uverbs.QPAttrTimeout, "can't take Timeout")
+		e.toRTR(e)
+		tries(reset, erring, uverbs.QPStateRTS)
+		refuses(uverbs.QPAttr{State: uverbs.QPStateRTS}, 0, "RTR to RTS of a "+typ.String()+" QP also needs ")
+		e.toRTS()
+		tries(reset, erring, uverbs.QPStateRTS, uverbs.QPStateSQD)
+		refuses(uverbs.QPAttr{State: uverbs.QPStateRTS}, uverbs.QPAttrPort, "can't take Port")
+		e.toSQD()
+		tries(reset, erring, uverbs.QPStateRTS, uverbs.QPStateSQD)
+		e.modify(uverbs.QPAttr{State: uverbs.QPStateErr}, 0)
+		tries(reset, erring)
+		e.modify(uverbs.QPAttr{State: uverbs.QPStateReset}, 0)
+	})
+}
+
+// allOf are the attributes that the move of toRTR has.
+func allOf(e *rxeEnd) uverbs.QPAttrMask {
+	all := uverbs.QPAttrAV | uverbs.QPAttrPathMTU | uverbs.QPAttrDestQPN | uverbs.QPAttrRQPSN
+	return map[uverbs.QPType]uverbs.QPAttrMask{
+		uverbs.QPTypeRC: all | uverbs.QPAttrMaxDestRDAtomic | uverbs.QPAttrMinRNRTimer, uverbs.QPTypeUC: all}[e.qp.Type()]
+}
+
+// TestRxeSQD: a QP is drained when the sends that it had begun are done; those
+// behind them, posted before or after, wait. That the event comes whether or not
+// it is asked for is how all kernels have it.
+func TestRxeSQD(t *testing.T) {
+	for _, ask := range []bool{false, true} {
+		onRxe(t, fmt.Sprint("event asked for: ", ask), func(t *testing.T, d *rxeDevice) {
+			a, b := d.pair(t, uverbs.QPTypeRC, rxeSetup{})
+			for round := range uint64(20) { // around the ring
+				a.post(a.send(10*round+1, sendFrom, 20000)) // waits for a receive
+				a.post(a.send(10*round+2, sendFrom, 20000))
+				a.modify(uverbs.QPAttr{State: uverbs.QPStateSQD, EnSQDAsyncNotify: ask}, uverbs.QPAttrEnSQDAsync)
+				a.post(a.send(10*round+3, sendFrom, 8))
+				for i := range uint64(3) {
+					b.postRecv(10*round+i, 0, 20000)
+				}
+				a.drained()
+				if attr := must(a.qp.Query())(t); attr.State != uverbs.QPStateSQD || attr.SQDraining {
+					t.Fatalf("round %d: %v, draining %v", round, attr.State, attr.SQDraining)
+				}
+				a.modify(uverbs.QPAttr{State: uverbs.QPStateRTS}, 0)
+				for i := range uint64(3) {
+					if got, want := outcome(a.next(a.sendCQ)), fmt.Sprintf("%d SEND success", 10*round+i+1); got != want {
+						t.Fatalf("%q, want %q", got, want)
+					}
+					if wc := b.next(b.recvCQ); wc.WRID != 10*round+i || wc.Status != uverbs.StatusSuccess {
+						t.Fatalf("round %d: received %+v", round, wc)
+					}
+				}
+			}
+		})
+	}
+	onRxe(t, "nothing to drain", func(t *testing.T, d *rxeDevice) {
+		a, b := d.pair(t, uverbs.QPTypeRC, rxeSetup{})
+		for id := range uint64(a.qp.Cap().MaxSendWR) + 3 { // around the ring
+			b.postRecv(id, 0, 8)
+			a.post(a.send(id, sendFrom, 8))
+			a.sent(fmt.Sprintf("%d SEND success", id))
+			b.got(fmt.Sprintf("%d RECV success 8", id))
+			a.toSQD()
+			a.modify(uverbs.QPAttr{State: uverbs.QPStateRTS}, 0)
+		}
+	})
+	onRxe(t, "draining", func(t *testing.T, d *rxeDevice) {
+		a, _ := d.pair(t, uverbs.QPTypeRC, rxeSetup{})
+		a.post(a.send(1, sendFrom, 8))           // nobody receives it
+		a.within(func() (uverbs.QPState, bool) { // until it has begun
+			n := must(a.qp.Query())(t).SQPSN
+			return 0, n != 0x123456
+		})
+		a.modify(uverbs.QPAttr{State: uverbs.QPStateSQD}, 0)
+		if attr := must(a.qp.Query())(t); attr.State != uverbs.QPStateSQD || !attr.SQDraining {
+			t.Errorf("%v, draining %v", attr.State, attr.SQDraining)
+		}
+		err := a.qp.Modify(&uverbs.QPAttr{State: uverbs.QPStateRTS}, uverbs.QPAttrState)
+		if !errors.Is(err, syscall.EINVAL) || !strings.Contains(err.Error(), "the send queue is still draining: wait for EventSQDrained") {
+			t.Error(err)
+		}
+		a.post(a.send(2, sendFrom, 8))
+		if sends, _ := a.drain(); cmp.Diff(sends, []string{"1 work request flushed", "2 work request flushed"}) != "" {
+			t.Errorf("%q", sends)
+		}
+	})
+}
+
+// TestRxeFlushAll: what is on a failed QP comes back, each once, signalled or not,
+// whether it was posted before, by several goroutines meanwhile, or after.
+func TestRxeFlushAll(t *testing.T) {
+	forAllTypes(t, func(t *testing.T, typ uverbs.QPType) {
+		rxeFabric(t)
+		noLeak(t)
+		a, _ := openRxe(t).pair(t, typ, rxeSetup{cap: uverbs.QPCap{MaxSendWR: 63, MaxRecvWR: 63}})
+		a.toSQD()
+		unsignaled := func(id uint64) uverbs.SendWR {
+			wr := a.send(id, sendFrom, 8)
+			wr.Flags = 0
+			return wr
+		}
+		for id := uint64(100); id < 120; id++ {
+			a.post(unsignaled(id))
+			a.postRecv(id, 0, 8)
+		}
+		done := make(chan error, 2)
+		go func() {
+			for id := uint64(120); id < 150; id++ {
+				if _, err := a.qp.PostSend([]uverbs.SendWR{unsignaled(id)}); err != nil {
+					done <- err
+					return
+				}
+			}
+			done <- nil
+		}()
+		go func() {
+			for id := uint64(120); id < 150; id++ {
+				if _, err := a.qp.PostRecv([]uverbs.RecvWR{{WRID: id}}); err != nil {
+					done <- err
+					return
+				}
+			}
+			done <- nil
+		}()
+		a.modify(uverbs.QPAttr{State: uverbs.QPStateErr}, 0)
+		for range 2 {
+			if err := <-done; err != nil {
+				t.Fatal(err)
+			}
+		}
+		var want []string
+		for id := 100; id < 150; id++ {
+			want = append(want, fmt.Sprintf("%d work request flushed", id))
+		}
+		sends, recvs := a.drain()
+		if diff := cmp.Diff(want, sends); diff != "" {
+			t.Errorf("sends (-want +got):\n%s", diff)
+		}
+		if diff := cmp.Diff(want, recvs); diff != "" {
+			t.Errorf("receives (-want +got):\n%s", diff)
+		}
+	})
+}
