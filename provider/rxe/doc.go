@@ -23,6 +23,13 @@
 // The kernel tells of it in no other way, so a QP that a peer's bad request ended
 // while it had no receive posted keeps later ones until something is sent.
 //
+// Kernels newer than 6.1 complete a send that has something wrong at its own end,
+// such as a key, as flushed, and keep the reason to themselves. A SEND_WITH_INV of
+// a key that the peer has not is a success, and the end of the peer's QP. A CQ
+// armed for solicited completions gets no event of a failed send, nor, on those
+// kernels, of a failed receive. A CQ that is full loses completions and raises
+// EventCQErr; a QP whose receive was lost fails.
+//
 // All queues are rings in kernel memory with an index a side; package mmap has
 // the rules. The doorbell of a send queue and the arming of a CQ are system
 // calls, one a batch; receive queues have no doorbell. The kernel trusts much of
