@@ -5,6 +5,7 @@ package test
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"testing"
 	"time"
 
@@ -54,18 +55,23 @@ type rxeDevice struct {
 	t    *testing.T
 	pd   *uverbs.PD
 	attr *uverbs.DeviceAttr
-	gid  uverbs.GIDEntry // of rxeIPv4
+	gid  uverbs.GIDEntry // of its IPv4 address
 }
 
 func openRxe(t *testing.T) *rxeDevice {
 	t.Helper()
 	rxeFabric(t)
-	d := &rxeDevice{Device: must(uverbs.Open(rxeLink))(t), t: t}
+	return openRxeLink(t, rxeLink, rxeIPv4)
+}
+
+func openRxeLink(t *testing.T, name, addr string) *rxeDevice {
+	t.Helper()
+	d := &rxeDevice{Device: must(uverbs.Open(name))(t), t: t}
 	closeLater(t, d.Device)
 	d.pd = must(d.AllocPD())(t)
 	closeLater(t, d.pd)
 	d.attr = must(d.Query())(t)
-	d.gid = d.gidOf(rxeIPv4)
+	d.gid = *must(d.ChooseGID(1, &uverbs.GIDChoice{Addr: netip.MustParseAddr(addr)}))(t)
 	return d
 }
 
@@ -101,6 +107,7 @@ type rxeSetup struct {
 	cap    uverbs.QPCap  // zero fields: 16 work requests, 1 SGE
 	access uverbs.Access // to its memory; zero: all there is
 	size   int           // of its memory; zero: memorySize
+	cqe    int           // entries of its CQs; zero: 128
 	srq    *uverbs.SRQ
 	all    bool           // signal all sends
 	peer   *uverbs.Access // what the QP lets the peer do; nil: all there is
@@ -128,8 +135,11 @@ func (d *rxeDevice) end(t *testing.T, typ uverbs.QPType, s rxeSetup) *rxeEnd {
 	if s.peer != nil {
 		e.access = *s.peer
 	}
-	e.sendCQ, _ = d.cq(t, 128)
-	e.recvCQ, e.recvChannel = d.cq(t, 128)
+	if s.cqe == 0 {
+		s.cqe = 128
+	}
+	e.sendCQ, _ = d.cq(t, s.cqe)
+	e.recvCQ, e.recvChannel = d.cq(t, s.cqe)
 	if s.access == 0 {
 		s.access = d.access()
 	}
