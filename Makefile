@@ -9,6 +9,8 @@ TESTFLAGS ?=
 # costs a boot, so there is one.
 KERNELS ?= 6.12 6.1 7.2
 VM_PACKAGES ?= ./test
+# The tests with many goroutines on one object.
+RACE_TESTS ?= TestRxeManyPosters|TestRxeClosedUnderUse
 
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 SUDO = $(if $(filter 0,$(shell id -u)),,sudo)
@@ -19,7 +21,7 @@ export CGO_ENABLED = 0
 export GOFLAGS := $(GOFLAGS) -buildvcs=false
 
 .DEFAULT_GOAL := help
-.PHONY: help build generate lint unit race fuzz abi cross fetch vm rig test demo clean
+.PHONY: help build generate lint unit race fuzz abi cross fetch vm vmrace rig test demo clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -82,10 +84,17 @@ vm: fetch build ## kernel tests in QEMU, on KERNELS (6.12 6.1 7.2)
 			-exec "$(CURDIR)/bin/vm run -kernel $$k -timeout 11m --" $(VM_PACKAGES); \
 	done
 
+VMRACE = test -count=1 -timeout 10m $(TESTFLAGS) -run '$(RACE_TESTS)' \
+	-exec "$(CURDIR)/bin/vm run -kernel $(firstword $(KERNELS)) -timeout 11m --" $(VM_PACKAGES)
+
+vmrace: fetch build ## RACE_TESTS under the race detector, and with pointer checks, on one kernel
+	CGO_ENABLED=1 $(GO) $(VMRACE) -race -tags vm,netgo,osusergo -ldflags '-linkmode=external -extldflags=-static'
+	$(GO) $(VMRACE) -gcflags=all=-d=checkptr -tags vm
+
 rig: fetch ## test the test machine itself: output, exit code, crash, hang, cancel
 	$(GO) test -tags vmhost -count=1 $(TESTFLAGS) ./test/cmd/vm
 
-test: lint unit race abi rig vm ## everything
+test: lint unit race abi rig vm vmrace ## everything
 
 demo: build ## a Go server and client move data over siw, here or in QEMU
 	@bin/demo
