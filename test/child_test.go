@@ -23,6 +23,7 @@ var roles = map[string]func(args []string) error{
 	"privileged Q_Key": takePrivilegedQKey,
 	"new user":         changeUser,
 	"open":             openBoth,
+	"rxe victim":       rxeVictim,
 }
 
 // play carries out a role, with the arguments of the process.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -25,6 +26,20 @@ const (
 // the connection end, and all its own work requests complete.
 func TestPeerKilled(t *testing.T) {
 	fabric(t)
+	// Flushed, unless the kernel was sending just then and met the reset.
+	peerKilled(t, dummyIPv4+":0", uverbs.StatusWRFlushErr, uverbs.StatusLocQPOpErr)
+}
+
+// TestRxeCMPeerKilled is the same over RoCE, where the kernel says goodbye for the
+// dead process. Before, a request may find its memory gone.
+func TestRxeCMPeerKilled(t *testing.T) {
+	rxeFabric(t)
+	peerKilled(t, rxeIPv4+":0", uverbs.StatusWRFlushErr, uverbs.StatusRemAccessErr)
+}
+
+// peerKilled does so at an address. The worst end of the survivor's work requests
+// is one of those.
+func peerKilled(t *testing.T, address string, ends ...uverbs.Status) {
 	for _, test := range []struct {
 		name             string
 		victim, survivor uverbs.Opcode
@@ -36,7 +51,7 @@ func TestPeerKilled(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			noLeak(t)
-			ln := must(rdmacm.Listen(dummyIPv4+":0", nil))(t)
+			ln := must(rdmacm.Listen(address, nil))(t)
 			closeLater(t, ln)
 			p := start(t, child("victim", ln.Addr().String(), strconv.Itoa(int(test.victim))))
 			ctx, cancel := context.WithTimeout(t.Context(), killWait)
@@ -51,9 +66,8 @@ func TestPeerKilled(t *testing.T) {
 				p.Process.Kill()
 			})
 			if test.survivor != idle {
-				// Flushed, unless the kernel was sending just then and met the reset.
 				status, err := e.stream(ctx, test.survivor)
-				if status != uverbs.StatusWRFlushErr && status != uverbs.StatusLocQPOpErr || err != nil {
+				if !slices.Contains(ends, status) || err != nil {
 					t.Errorf("the stream ended with %v, %v", status, err)
 				}
 			}
@@ -62,8 +76,10 @@ func TestPeerKilled(t *testing.T) {
 				t.Error(err)
 			}
 			t.Logf("noticed after %v", time.Since(at))
-			for i := range 2 {
-				e.got(fmt.Sprintf("%d RECV work request flushed", 1000+i))
+			for i := range uint64(2) { // of a failed one rxe does not say that it is a receive
+				if wc := e.next(e.RecvCQ()); wc.WRID != 1000+i || wc.Status != uverbs.StatusWRFlushErr {
+					t.Errorf("receive %d: %+v", i, wc)
+				}
 			}
 		})
 	}

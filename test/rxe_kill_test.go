@@ -1,0 +1,164 @@
+//go:build vm
+
+package test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// TestRxePeerKilled kills a process in the middle of a transfer between QPs that
+// were connected by hand. Nobody tells the other one, who finds out by sending;
+// then all its work requests complete, and nothing of the dead process is left.
+func TestRxePeerKilled(t *testing.T) {
+	for _, who := range []string{"it", "we", "both"} {
+		t.Run(who+" write", func(t *testing.T) {
+			rxeFabric(t)
+			noLeak(t)
+			d := openRxe(t)
+			q := must(newTalker(d.Device))(t)
+			closeLater(t, q)
+			p := start(t, child("rxe victim", who, q.String()))
+			if err := q.connect(p.line(t)); err != nil {
+				t.Fatal(err)
+			}
+			for i := range uint64(2) {
+				if _, err := q.qp.PostRecv([]uverbs.RecvWR{{WRID: i}}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			p.line(t) // it is under way
+			time.AfterFunc(killAfter, func() { p.Process.Kill() })
+			if who == "it" {
+				p.Wait()
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), killWait)
+			defer cancel()
+			status, err := q.write(ctx)
+			if err != nil || len(status) != cap(q.wcs) || status[0] != uverbs.StatusRetryExcErr {
+				t.Errorf("the writes ended with %v, %v", status, err)
+			}
+			for _, s := range status[1:] {
+				if s != uverbs.StatusWRFlushErr {
+					t.Errorf("the writes ended with %v", status)
+				}
+			}
+			for i := range uint64(2) {
+				n, err := q.recvCQ.Wait(ctx, q.wcs[:1])
+				if wc := q.wcs[0]; n != 1 || err != nil || wc.WRID != i || wc.Status != uverbs.StatusWRFlushErr {
+					t.Errorf("receive %d: %+v, %v", i, wc, err)
+				}
+			}
+		})
+	}
+}
+
+// rxeVictim is connected to by hand, and writes, or not, until it is killed.
+func rxeVictim(args []string) error {
+	d, err := uverbs.Open(rxeLink)
+	if err != nil {
+		return err
+	}
+	q, err := newTalker(d)
+	if err != nil {
+		return err
+	}
+	fmt.Println(q)
+	if err := q.connect(args[1]); err != nil {
+		return err
+	}
+	fmt.Println("connected")
+	if args[0] != "we" {
+		status, err := q.write(context.Background())
+		return fmt.Errorf("outlived its peer: %v, %w", status, err)
+	}
+	time.Sleep(time.Minute)
+	return errors.New("was not killed")
+}
+
+// talker is an RC QP that two processes connect by hand.
+type talker struct {
+	pd             *uverbs.PD
+	mr             *uverbs.MR
+	channel        *uverbs.CompChannel
+	sendCQ, recvCQ *uverbs.CQ
+	qp             *uverbs.QP
+	gid            *uverbs.GIDEntry
+	wcs            []uverbs.WC
+	addr           uint64 // of the peer's memory
+	rkey           uint32
+}
+
+func newTalker(d *uverbs.Device) (q *talker, err error) {
+	q = &talker{wcs: make([]uverbs.WC, 8)}
+	if q.gid, err = d.ChooseGID(1, nil); err != nil {
+		return q, err
+	}
+	if q.pd, err = d.AllocPD(); err != nil {
+		return q, err
+	}
+	if q.mr, err = q.pd.AllocMR(killSize, allAccess, nil); err != nil {
+		return q, err
+	}
+	if q.channel, err = d.CreateCompChannel(); err != nil {
+		return q, err
+	}
+	for _, cq := range []**uverbs.CQ{&q.sendCQ, &q.recvCQ} {
+		if *cq, err = d.CreateCQ(2*len(q.wcs), &uverbs.CQOptions{Channel: q.channel}); err != nil {
+			return q, err
+		}
+	}
+	q.qp, err = q.pd.CreateQP(&uverbs.QPOptions{SendCQ: q.sendCQ, RecvCQ: q.recvCQ,
+		Cap: uverbs.QPCap{MaxSendWR: uint32(len(q.wcs)), MaxRecvWR: 2, MaxSendSGE: 1, MaxRecvSGE: 1}})
+	return q, err
+}
+
+func (q *talker) Close() error {
+	return errors.Join(q.qp.Close(), q.sendCQ.Close(), q.recvCQ.Close(), q.channel.Close(), q.mr.Close(), q.pd.Close())
+}
+
+// String is what the peer needs to know.
+func (q *talker) String() string {
+	return fmt.Sprintf("%d %d %d", q.qp.Num(), q.mr.Addr(), q.mr.RKey())
+}
+
+// connect takes half a second and a retry for the end of the peer: 7 retries would
+// be without end, to rxe.
+func (q *talker) connect(peer string) error {
+	attr := &uverbs.QPAttr{Access: allAccess, Timeout: 17, RetryCnt: 1,
+		AH: uverbs.AHAttr{Global: true, DGID: q.gid.GID, SGIDIndex: uint8(q.gid.Index), HopLimit: 1}}
+	if _, err := fmt.Sscan(peer, &attr.DestQPN, &q.addr, &q.rkey); err != nil {
+		return err
+	}
+	return errors.Join(q.qp.Init(attr), q.qp.Connect(attr))
+}
+
+// write writes to the peer's memory until a write fails, and tells the status of
+// each that did when all have completed.
+func (q *talker) write(ctx context.Context) (failed []uverbs.Status, err error) {
+	wr := uverbs.SendWR{Opcode: uverbs.OpRDMAWrite, Flags: uverbs.SendSignaled, RemoteAddr: q.addr, RKey: q.rkey,
+		SGL: []uverbs.SGE{q.mr.SGE(0, q.mr.Len())}}
+	for inFlight := 0; len(failed) == 0 || inFlight > 0; {
+		for ; len(failed) == 0 && inFlight < len(q.wcs); inFlight++ {
+			if _, err := q.qp.PostSend([]uverbs.SendWR{wr}); err != nil {
+				return failed, err
+			}
+		}
+		n, err := q.sendCQ.Wait(ctx, q.wcs)
+		if err != nil {
+			return failed, err
+		}
+		for _, wc := range q.wcs[:n] {
+			if wc.Status != uverbs.StatusSuccess {
+				failed = append(failed, wc.Status)
+			}
+		}
+		inFlight -= n
+	}
+	return failed, nil
+}
