@@ -30,6 +30,14 @@
 // kernels, of a failed receive. A CQ that is full loses completions and raises
 // EventCQErr; a QP whose receive was lost fails.
 //
+// 7 retries (RetryCnt) are without end: a QP with as many waits for ever for a peer
+// that has died, unless rdma_cm tells it. Where packets get lost, messages of one
+// packet each are safe; when longer ones are sent again some kernels, 6.12 among
+// them, now and then lose their place: the QP fails, or stands still.
+//
+// The kernel deletes a link, or the network device below it, when all have closed
+// the device, and has no event for that. Without the network device sends fail.
+//
 // All queues are rings in kernel memory with an index a side; package mmap has
 // the rules. The doorbell of a send queue and the arming of a CQ are system
 // calls, one a batch; receive queues have no doorbell. The kernel trusts much of
