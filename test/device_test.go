@@ -17,11 +17,12 @@ func TestDevices(t *testing.T) {
 	noLeak(t)
 	infos := must(uverbs.Devices())(t)
 	theirs := sh(t, "ibv_devices")
-	if n := strings.Count(theirs, "gvsiw"); n != 3 || len(infos) != n {
+	if n := strings.Count(theirs, "gv"); n < 3 || len(infos) != n {
 		t.Errorf("%+v\n%s", infos, theirs)
 	}
 	for _, info := range infos {
-		if !strings.Contains(theirs, info.Name) || info.Driver != uverbs.DriverSIW {
+		siw := strings.HasPrefix(info.Name, "gvsiw")
+		if !strings.Contains(theirs, info.Name) || siw != (info.Driver == uverbs.DriverSIW) {
 			t.Errorf("%+v\n%s", info, theirs)
 		}
 		for _, dev := range []*uverbs.Device{must(uverbs.Open(info.Name))(t), must(uverbs.OpenIndex(info.Index, info.NodeGUID))(t)} {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -82,7 +83,8 @@ func TestRxeGet(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 3*patience)
 	defer cancel()
-	go func() {
+	sender := sync.WaitGroup{}
+	sender.Go(func() {
 		for range rounds {
 			for _, qp := range to {
 				wr := a.send(1, 0, 8)
@@ -97,7 +99,7 @@ func TestRxeGet(t *testing.T) {
 				}
 			}
 		}
-	}()
+	})
 	wcs := make([]uverbs.WC, 16)
 	for left := ends * rounds; left > 0; {
 		cq, err := channel.Get(ctx)
@@ -115,6 +117,7 @@ func TestRxeGet(t *testing.T) {
 			cqs[cq] += n
 		}
 	}
+	sender.Wait()
 	for _, n := range cqs {
 		if n != rounds {
 			t.Errorf("%d completions, want %d", n, rounds)
