@@ -27,7 +27,7 @@ func TestCMRxeRping(t *testing.T) {
 		pings          int
 		sideBySide     bool
 	}{
-		{"C", "Go", 1000, true}, {"Go", "C", 1000, true}, {"Go", "Go", 20, true},
+		{"C", "Go", 200, true}, {"Go", "C", 200, true}, {"Go", "Go", 20, true},
 		{"C", "Go poll", 20, false}, {"Go poll", "C", 20, false}, {"Go poll", "Go poll", 20, false},
 	} {
 		t.Run(fmt.Sprintf("%s serves %s", pair.server, pair.client), func(t *testing.T) {
