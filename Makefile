@@ -80,8 +80,8 @@ fetch: bin/vm ## get KERNELS, siw, QEMU and rdma-core's tools with apt
 vm: fetch build ## kernel tests in QEMU, on KERNELS (6.12 6.1 7.2)
 	@set -e; for k in $(KERNELS); do \
 		echo "== kernel $$k"; \
-		$(GO) test -tags vm -count=1 -p 1 -timeout 10m $(TESTFLAGS) \
-			-exec "$(CURDIR)/bin/vm run -kernel $$k -timeout 11m --" $(VM_PACKAGES); \
+		$(GO) test -tags vm -count=1 -p 1 -timeout 20m $(TESTFLAGS) \
+			-exec "$(CURDIR)/bin/vm run -kernel $$k -timeout 21m --" $(VM_PACKAGES); \
 	done
 
 VMRACE = test -count=1 -timeout 10m $(TESTFLAGS) -run '$(RACE_TESTS)' \
