@@ -4,46 +4,11 @@ package test
 
 import (
 	"context"
-	"errors"
 	"slices"
-	"syscall"
 	"testing"
 
 	"github.com/goverbs/goverbs/uverbs"
 )
-
-// TestRxeWrongState posts where nothing may be posted, and nothing of it is left.
-func TestRxeWrongState(t *testing.T) {
-	forAllTypes(t, func(t *testing.T, typ uverbs.QPType) {
-		rxeFabric(t)
-		noLeak(t)
-		d := openRxe(t)
-		a, b := d.end(t, typ, rxeSetup{}), d.end(t, typ, rxeSetup{})
-		b.connect(a)
-		b.postRecv(1, 0, 100)
-		refused := func(state string) {
-			t.Helper()
-			if n, err := a.qp.PostSend([]uverbs.SendWR{{WRID: 66, Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled}}); n != 0 || !errors.Is(err, syscall.EINVAL) {
-				t.Errorf("%s: %d, %v", state, n, err)
-			}
-		}
-		refused("RESET")
-		if n, err := a.qp.PostRecv(make([]uverbs.RecvWR, 1)); n != 0 || !errors.Is(err, syscall.EINVAL) {
-			t.Errorf("receive: %d, %v", n, err)
-		}
-		a.toInit()
-		refused("INIT")
-		a.postRecv(2, 0, 100)
-		a.toRTR(b)
-		refused("RTR")
-		a.toRTS()
-		a.post(a.send(3, sendFrom, 10))
-		a.sent("3 SEND success")
-		if wc := b.next(b.recvCQ); wc.WRID != 1 || wc.Status != uverbs.StatusSuccess {
-			t.Errorf("%+v", wc)
-		}
-	})
-}
 
 // TestRxeFlush has everything that is posted to a failed QP come back once, before
 // and after anybody knows, and has the QP live again after RESET, though the CQs
