@@ -56,6 +56,7 @@ func TestOutputAndExitCode(t *testing.T) {
 // TestEverySeries proves each machine: RDMA over rxe, over siw unless the rig says
 // that this kernel has none, and the network that tests build on.
 func TestEverySeries(t *testing.T) {
+	t.Parallel()
 	for _, series := range rig.Series {
 		t.Run(series, func(t *testing.T) {
 			k, err := rig.Open(series)
@@ -88,6 +89,7 @@ func TestEverySeries(t *testing.T) {
 }
 
 func TestPanicIsAFailure(t *testing.T) {
+	t.Parallel()
 	code, out, errs := inGuest(t.Context(), "", "echo before; sleep 1; echo c > /proc/sysrq-trigger; sleep 60")
 	if code != exitRig || out != "before\n" {
 		t.Errorf("code %d, want %d; stdout %q", code, exitRig, out)
@@ -100,6 +102,7 @@ func TestPanicIsAFailure(t *testing.T) {
 }
 
 func TestTimeoutShowsStacks(t *testing.T) {
+	t.Parallel()
 	code, _, errs := inGuest(t.Context(), "-timeout 2s", "trap 'echo stacks >&2' QUIT; while :; do sleep 0.1; done")
 	if code != 124 || !strings.Contains(errs, "stacks") || !strings.Contains(errs, "still running after 2s") {
 		t.Errorf("code %d, want 124; stderr %q", code, errs)
@@ -107,6 +110,7 @@ func TestTimeoutShowsStacks(t *testing.T) {
 }
 
 func TestCancelKillsTheGuest(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
 	defer cancel()
 	start := time.Now()
