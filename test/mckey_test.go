@@ -65,7 +65,7 @@ func TestMckeySender(t *testing.T) {
 		mckeyed(t, mckey(t, "-s -C 4 -S 700"))
 		for i, e := range ends {
 			for _, wc := range e.whatCame() {
-				if wc.Status != uverbs.StatusSuccess || wc.ByteLen != grhSize+700 || wc.Imm != wc.SrcQP || wc.Flags&uverbs.WCGRH == 0 {
+				if wc.Status != uverbs.StatusSuccess || wc.ByteLen != uverbs.GRHSize+700 || wc.Imm != wc.SrcQP || wc.Flags&uverbs.WCGRH == 0 {
 					t.Errorf("%+v", wc)
 				}
 				came[i]++

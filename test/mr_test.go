@@ -19,50 +19,15 @@ import (
 // TestMemory has the peer write to and read from each kind of memory.
 func TestMemory(t *testing.T) {
 	fabric(t)
-	const pool = " >/proc/sys/vm/nr_hugepages"
-	sh(t, "echo 4"+pool)
-	t.Cleanup(func() { sh(t, "echo 0"+pool) })
-	const size = 100_000
-	for name, register := range map[string]func(*testing.T, *uverbs.PD) *uverbs.MR{
-		"own": func(t *testing.T, pd *uverbs.PD) *uverbs.MR {
-			return must(pd.AllocMR(size, allAccess, nil))(t)
-		},
-		"huge pages": func(t *testing.T, pd *uverbs.PD) *uverbs.MR {
-			mr := must(pd.AllocMR(size, allAccess, &uverbs.MROptions{Huge: true}))(t)
-			if mr.Addr()%(2<<20) != 0 || !strings.Contains(sh(t, "cat /proc/meminfo"), "HugePages_Free:        3") {
-				t.Error("not in huge pages")
-			}
-			return mr
-		},
-		"Go slice": func(t *testing.T, pd *uverbs.PD) *uverbs.MR {
-			return must(pd.RegMR(make([]byte, size), allAccess))(t)
-		},
-		"part of a Go slice": func(t *testing.T, pd *uverbs.PD) *uverbs.MR {
-			return must(pd.RegMR(make([]byte, 2*size)[333:size+333], allAccess))(t)
-		},
-		"relaxed ordering": func(t *testing.T, pd *uverbs.PD) *uverbs.MR {
-			return must(pd.AllocMR(size, allAccess|uverbs.AccessRelaxedOrdering, nil))(t)
-		},
-		"caller's mapping": func(t *testing.T, pd *uverbs.PD) *uverbs.MR {
-			b := must(syscall.Mmap(-1, 0, size, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED|syscall.MAP_ANON))(t)
-			t.Cleanup(func() { syscall.Munmap(b) })
-			return must(pd.RegMR(b, allAccess))(t)
-		},
-	} {
+	hugePages(t)
+	for name, register := range memoryKinds {
 		t.Run(name, func(t *testing.T) {
 			noLeak(t)
-			wide := setup{size: 2 * size}
-			c, s := connect(t, wide, setup{})
+			c, s := connect(t, setup{size: 2 * kindSize}, setup{})
 			mr := register(t, s.PD())
 			closeLater(t, mr)
 			runtime.GC() // which neither frees nor moves it
-			pattern(c.mr.Bytes()[:size], 7)
-			c.post(uverbs.SendWR{WRID: 1, Opcode: uverbs.OpRDMAWrite, SGL: []uverbs.SGE{c.mr.SGE(0, size)}, RemoteAddr: mr.Addr(), RKey: mr.RKey()},
-				uverbs.SendWR{WRID: 2, Opcode: uverbs.OpRDMARead, Flags: uverbs.SendSignaled, SGL: []uverbs.SGE{c.mr.SGE(size, size)}, RemoteAddr: mr.Addr(), RKey: mr.RKey()})
-			c.sent("2 RDMA_READ success")
-			if !bytes.Equal(mr.Bytes(), c.mr.Bytes()[:size]) || !bytes.Equal(c.mr.Bytes()[size:], c.mr.Bytes()[:size]) {
-				t.Error("the data changed")
-			}
+			writtenAndRead(t, c, c.mr, mr, kindSize)
 		})
 	}
 }

@@ -143,11 +143,16 @@ func (e *end) postRecv(wr uverbs.RecvWR) {
 // next waits for one completion.
 func (e *end) next(cq *uverbs.CQ) uverbs.WC {
 	e.t.Helper()
-	ctx, cancel := context.WithTimeout(e.t.Context(), patience)
+	return next(e.t, cq)
+}
+
+func next(t *testing.T, cq *uverbs.CQ) uverbs.WC {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	var wcs [1]uverbs.WC
 	if _, err := cq.Wait(ctx, wcs[:]); err != nil {
-		e.t.Fatal(err)
+		t.Fatal(err)
 	}
 	return wcs[0]
 }

@@ -31,7 +31,7 @@ func (d *rxeDevice) way(from, to string) uverbs.AHAttr {
 // sendGRH sends a message along a way and returns what the receiver learns of it.
 func sendGRH(t *testing.T, a, b *rxeEnd, ah *uverbs.AH) (uverbs.GRH, uverbs.WC) {
 	t.Helper()
-	clear(b.mr.Bytes()[:grhSize])
+	clear(b.mr.Bytes()[:uverbs.GRHSize])
 	b.postRecv(1, 0, 100)
 	wr := a.send(2, sendFrom, 8)
 	wr.AH = ah
@@ -182,7 +182,7 @@ func TestRxeAHFromWC(t *testing.T) {
 		attr := d.way(addr, addr)
 		attr.TrafficClass = 0x40
 		_, wc := sendGRH(t, a, b, d.ah(t, attr))
-		grh := b.mr.Bytes()[:grhSize]
+		grh := b.mr.Bytes()[:uverbs.GRHSize]
 		back := must(d.AHAttrFromWC(1, &wc, grh))(t)
 		if back.DGID != attr.DGID || back.SGIDIndex != attr.SGIDIndex || back.TrafficClass != 0x40 || !back.Global || back.Port != 1 {
 			t.Errorf("%+v", back)
@@ -200,7 +200,7 @@ func TestRxeAHFromWC(t *testing.T) {
 		}
 		for name, try := range map[string]func() (*uverbs.AH, error){
 			"short": func() (*uverbs.AH, error) { return d.pd.AHFromWC(1, &wc, grh[:39]) },
-			"zeros": func() (*uverbs.AH, error) { return d.pd.AHFromWC(1, &wc, make([]byte, grhSize)) },
+			"zeros": func() (*uverbs.AH, error) { return d.pd.AHFromWC(1, &wc, make([]byte, uverbs.GRHSize)) },
 			"port":  func() (*uverbs.AH, error) { return d.pd.AHFromWC(2, &wc, grh) },
 			"none":  func() (*uverbs.AH, error) { return d.pd.AHFromWC(1, &uverbs.WC{}, grh) },
 			"nil":   func() (*uverbs.AH, error) { return d.pd.AHFromWC(1, nil, grh) },

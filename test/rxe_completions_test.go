@@ -26,7 +26,7 @@ func TestRxeCompletions(t *testing.T) {
 		}
 		front, src := uint32(0), uint32(0)
 		if typ == uverbs.QPTypeUD {
-			front, src = grhSize, a.qp.Num()
+			front, src = uverbs.GRHSize, a.qp.Num()
 		}
 		for id, c := range []completion{
 			{wr: uverbs.SendWR{Opcode: uverbs.OpSendImm, Imm: 0x01020304}, sent: uverbs.WCSend, got: uverbs.WCRecv, flags: uverbs.WCWithImm, size: 100},

@@ -3,7 +3,6 @@
 package test
 
 import (
-	"context"
 	"fmt"
 	"net/netip"
 	"testing"
@@ -264,13 +263,7 @@ func (e *rxeEnd) postRecv(id uint64, offset, length int) {
 // next waits for one completion.
 func (e *rxeEnd) next(cq *uverbs.CQ) uverbs.WC {
 	e.t.Helper()
-	ctx, cancel := context.WithTimeout(e.t.Context(), patience)
-	defer cancel()
-	var wcs [1]uverbs.WC
-	if _, err := cq.Wait(ctx, wcs[:]); err != nil {
-		e.t.Fatal(err)
-	}
-	return wcs[0]
+	return next(e.t, cq)
 }
 
 // sent waits for a send to complete as told: "7 SEND success".

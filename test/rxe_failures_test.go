@@ -104,7 +104,7 @@ func rxeFailures() []rxeFailure {
 		{"UD SEND, local key", alike, flawed(send, 8, wrongLKey), flushedSend, untouched, localKey},
 		{"UD SEND, Q_Key", alike, flawed(send, 8, func(wr *uverbs.SendWR) { wr.RemoteQKey++ }), sentIt, droppedUD, differs{}},
 		{"UD SEND, QP number", alike, flawed(send, 8, func(wr *uverbs.SendWR) { wr.RemoteQPN += 1000 }), sentIt, droppedUD, differs{}},
-		{"UD SEND, receive too short", alike, flawed(send, recvSize-grhSize+1, nil), sentIt, droppedUD, differs{responder: broken}},
+		{"UD SEND, receive too short", alike, flawed(send, recvSize-uverbs.GRHSize+1, nil), sentIt, droppedUD, differs{responder: broken}},
 		{"UD SEND, longer than the MTU", alike, flawed(send, 1025, nil), sentIt, droppedUD, differs{}},
 		{"UD SEND, receive not writable", hisMR(mayRead), flawed(send, 8, nil), sentIt, broken, differs{}},
 	}

@@ -123,7 +123,7 @@ func fillBoth(t *testing.T, a, b *rxeEnd, srq *uverbs.SRQ) {
 	a.modify(uverbs.QPAttr{State: uverbs.QPStateRTS}, 0)
 	front := 0
 	if a.qp.Type() == uverbs.QPTypeUD {
-		front = grhSize
+		front = uverbs.GRHSize
 	}
 	for i := range depth {
 		a.sent(fmt.Sprintf("%d SEND success", i))

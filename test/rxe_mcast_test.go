@@ -90,7 +90,7 @@ func TestRxeMulticast(t *testing.T) {
 				}
 			}
 			wc := uverbs.WC{Flags: uverbs.WCGRH}
-			if _, err := d.pd.AHFromWC(1, &wc, b.mr.Bytes()[:grhSize]); !errors.Is(err, syscall.EINVAL) || !strings.Contains(err.Error(), group) {
+			if _, err := d.pd.AHFromWC(1, &wc, b.mr.Bytes()[:uverbs.GRHSize]); !errors.Is(err, syscall.EINVAL) || !strings.Contains(err.Error(), group) {
 				t.Errorf("answered a group: %v", err)
 			}
 			detach(c)

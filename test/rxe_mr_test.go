@@ -15,57 +15,19 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// writtenAndRead has the peer write to a region and read it back.
-func writtenAndRead(t *testing.T, a *rxeEnd, mr *uverbs.MR, size int) {
-	t.Helper()
-	pattern(a.mr.Bytes()[:size], 7)
-	clear(a.mr.Bytes()[size : 2*size])
-	a.post(uverbs.SendWR{WRID: 1, Opcode: uverbs.OpRDMAWrite, SGL: []uverbs.SGE{a.mr.SGE(0, size)}, RemoteAddr: mr.Addr(), RKey: mr.RKey()},
-		uverbs.SendWR{WRID: 2, Opcode: uverbs.OpRDMARead, Flags: uverbs.SendSignaled, SGL: []uverbs.SGE{a.mr.SGE(size, size)}, RemoteAddr: mr.Addr(), RKey: mr.RKey()})
-	a.sent("2 RDMA_READ success")
-	if !bytes.Equal(mr.Bytes()[:size], a.mr.Bytes()[:size]) || !bytes.Equal(a.mr.Bytes()[size:2*size], a.mr.Bytes()[:size]) {
-		t.Error("the data changed")
-	}
-}
-
 // TestRxeMemory has the peer write to and read from each kind of memory.
 func TestRxeMemory(t *testing.T) {
 	rxeFabric(t)
-	const pool = " >/proc/sys/vm/nr_hugepages"
-	sh(t, "echo 4"+pool)
-	t.Cleanup(func() { sh(t, "echo 0"+pool) })
-	const size = 100_000
-	for name, register := range map[string]func(*testing.T, *uverbs.PD) *uverbs.MR{
-		"own": func(t *testing.T, pd *uverbs.PD) *uverbs.MR {
-			return must(pd.AllocMR(size, allAccess, nil))(t)
-		},
-		"huge pages": func(t *testing.T, pd *uverbs.PD) *uverbs.MR {
-			mr := must(pd.AllocMR(size, allAccess, &uverbs.MROptions{Huge: true}))(t)
-			if mr.Addr()%(2<<20) != 0 || !strings.Contains(sh(t, "cat /proc/meminfo"), "HugePages_Free:        3") {
-				t.Error("not in huge pages")
-			}
-			return mr
-		},
-		"Go slice": func(t *testing.T, pd *uverbs.PD) *uverbs.MR {
-			return must(pd.RegMR(make([]byte, size), allAccess))(t)
-		},
-		"part of a Go slice": func(t *testing.T, pd *uverbs.PD) *uverbs.MR {
-			return must(pd.RegMR(make([]byte, 2*size)[333:size+333], allAccess))(t)
-		},
-		"caller's mapping": func(t *testing.T, pd *uverbs.PD) *uverbs.MR {
-			b := must(syscall.Mmap(-1, 0, size, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED|syscall.MAP_ANON))(t)
-			t.Cleanup(func() { syscall.Munmap(b) })
-			return must(pd.RegMR(b, allAccess))(t)
-		},
-	} {
+	hugePages(t)
+	for name, register := range memoryKinds {
 		t.Run(name, func(t *testing.T) {
 			noLeak(t)
 			d := openRxe(t)
-			a, _ := d.pair(t, uverbs.QPTypeRC, rxeSetup{size: 2 * size})
+			a, _ := d.pair(t, uverbs.QPTypeRC, rxeSetup{size: 2 * kindSize})
 			mr := register(t, d.pd)
 			closeLater(t, mr)
 			runtime.GC() // which neither frees nor moves it
-			writtenAndRead(t, a, mr, size)
+			writtenAndRead(t, a, a.mr, mr, kindSize)
 		})
 	}
 }
@@ -80,7 +42,7 @@ func TestRxeMemorySizes(t *testing.T) {
 	t.Cleanup(func() { syscall.Munmap(memory) })
 	for _, part := range [][2]int{{0, 1}, {4095, 1}, {4095, 2}, {0, 4096}, {1, 4096}, {0, 4097}, {1, 3*4096 - 2}} {
 		mr := must(d.pd.RegMR(memory[part[0]:][:part[1]], allAccess))(t)
-		writtenAndRead(t, a, mr, part[1])
+		writtenAndRead(t, a, a.mr, mr, part[1])
 		if err := mr.Close(); err != nil {
 			t.Error(err)
 		}
@@ -107,7 +69,7 @@ func TestRxeFork(t *testing.T) {
 	closeLater(t, mr)
 	start(t, exec.Command("sleep", "10")) // ends with the test
 	for range 3 {
-		writtenAndRead(t, a, mr, 4096)
+		writtenAndRead(t, a, a.mr, mr, 4096)
 	}
 }
 
@@ -215,7 +177,7 @@ func TestRxeMemoryRefused(t *testing.T) {
 
 // TestRxeRelaxedOrdering moves messages from and to memory that is registered so.
 func TestRxeRelaxedOrdering(t *testing.T) {
-	for typ, front := range map[uverbs.QPType]int{uverbs.QPTypeRC: 0, uverbs.QPTypeUD: grhSize} {
+	for typ, front := range map[uverbs.QPType]int{uverbs.QPTypeRC: 0, uverbs.QPTypeUD: uverbs.GRHSize} {
 		t.Run(fmt.Sprint(typ), func(t *testing.T) {
 			rxeFabric(t)
 			noLeak(t)

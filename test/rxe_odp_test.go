@@ -130,17 +130,17 @@ func TestRxeODP(t *testing.T) {
 	t.Run("datagram", func(t *testing.T) {
 		a, b := d.odpPair(t, uverbs.QPTypeUD, rxeSetup{cap: uverbs.QPCap{MaxRecvSGE: 2}})
 		// The header goes elsewhere, so that the message begins a page.
-		header := must(d.pd.AllocMR(grhSize, uverbs.AccessLocalWrite, nil))(t)
+		header := must(d.pd.AllocMR(uverbs.GRHSize, uverbs.AccessLocalWrite, nil))(t)
 		closeLater(t, header)
 		for i := range uint64(20) {
 			drop(a, b)
-			if _, err := b.qp.PostRecv([]uverbs.RecvWR{{WRID: i, SGL: []uverbs.SGE{header.SGE(0, grhSize), b.mr.SGE(0, 1024)}}}); err != nil {
+			if _, err := b.qp.PostRecv([]uverbs.RecvWR{{WRID: i, SGL: []uverbs.SGE{header.SGE(0, uverbs.GRHSize), b.mr.SGE(0, 1024)}}}); err != nil {
 				t.Fatal(err)
 			}
 			want := pattern(a.mr.Bytes()[sendFrom:][:1024], byte(i))
 			a.post(a.send(i, sendFrom, 1024))
 			a.sent(fmt.Sprintf("%d SEND success", i))
-			b.got(fmt.Sprintf("%d RECV success %d", i, grhSize+1024))
+			b.got(fmt.Sprintf("%d RECV success %d", i, uverbs.GRHSize+1024))
 			if !bytes.Equal(b.mr.Bytes()[:1024], want) {
 				t.Fatalf("message %d: not what was sent", i)
 			}

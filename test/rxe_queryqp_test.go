@@ -225,7 +225,7 @@ func TestRxeModifyUD(t *testing.T) {
 		}
 		keyed(2, rxeQKey) // of before
 		keyed(uint64(id), key)
-		if wc := b.next(b.recvCQ); wc.Status != uverbs.StatusSuccess || wc.ByteLen != uint32(grhSize+id) {
+		if wc := b.next(b.recvCQ); wc.Status != uverbs.StatusSuccess || wc.ByteLen != uint32(uverbs.GRHSize+id) {
 			t.Errorf("Q_Key %#x: %+v", key, wc)
 		}
 	}

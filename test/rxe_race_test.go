@@ -41,7 +41,7 @@ func TestRxeManyPosters(t *testing.T) {
 			recv := post(ctx, t, &work, func(ids []uint64) (int, error) {
 				wrs := make([]uverbs.RecvWR, len(ids))
 				for i, id := range ids {
-					wrs[i] = uverbs.RecvWR{WRID: id, SGL: []uverbs.SGE{b.mr.SGE(0, grhSize+8)}}
+					wrs[i] = uverbs.RecvWR{WRID: id, SGL: []uverbs.SGE{b.mr.SGE(0, uverbs.GRHSize+8)}}
 				}
 				return b.qp.PostRecv(wrs)
 			})

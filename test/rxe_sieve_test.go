@@ -20,7 +20,7 @@ func (l *lossy) unreliable(t *testing.T, typ uverbs.QPType, n int, sizes []int) 
 	const more = 1000 // to tell that those have ended, until one arrives
 	s := &sieve{lossy: l, sizes: sizes, seen: make(map[int]bool)}
 	if typ == uverbs.QPTypeUD {
-		s.front = grhSize
+		s.front = uverbs.GRHSize
 	}
 	s.slot = s.front + slices.Max(sizes)
 	s.from, s.to = l.pair(t, typ, 0, rxeSetup{size: (n + more) * s.slot, cqe: n + more,

@@ -31,7 +31,7 @@ func (e *udEnd) udConfig(recvs int) *rdmacm.Config {
 		QP: uverbs.QPOptions{Type: uverbs.QPTypeUD, Cap: uverbs.QPCap{MaxSendWR: 64, MaxRecvWR: uint32(max(recvs, 1)), MaxSendSGE: 1, MaxRecvSGE: 1}},
 		Prepare: func(c *rdmacm.Conn) (err error) {
 			e.Conn = c
-			if e.mr, err = c.PD().AllocMR((recvs+1)*(grhSize+e.size), uverbs.AccessLocalWrite, nil); err != nil {
+			if e.mr, err = c.PD().AllocMR((recvs+1)*(uverbs.GRHSize+e.size), uverbs.AccessLocalWrite, nil); err != nil {
 				return err
 			}
 			c.Own(e.mr)
@@ -48,7 +48,7 @@ func (e *udEnd) udConfig(recvs int) *rdmacm.Config {
 // slot is the receive into slot i, which is also its number. The slot after the
 // last is for sending from.
 func (e *udEnd) slot(i int) uverbs.RecvWR {
-	return uverbs.RecvWR{WRID: uint64(i), SGL: []uverbs.SGE{e.mr.SGE(i*(grhSize+e.size), grhSize+e.size)}}
+	return uverbs.RecvWR{WRID: uint64(i), SGL: []uverbs.SGE{e.mr.SGE(i*(uverbs.GRHSize+e.size), uverbs.GRHSize+e.size)}}
 }
 
 // send sends a message, with the own QP's number as immediate data like udaddy.
@@ -65,21 +65,21 @@ func (e *udEnd) send(to *rdmacm.Peer, text string) {
 func (e *udEnd) receive() (string, uverbs.WC) {
 	e.t.Helper()
 	wc := e.next(e.RecvCQ())
-	if err := wc.Err(); err != nil || wc.ByteLen < grhSize {
+	if err := wc.Err(); err != nil || wc.ByteLen < uverbs.GRHSize {
 		e.t.Fatalf("%+v", wc)
 	}
-	return string(e.message(wc)[grhSize:]), wc
+	return string(e.message(wc)[uverbs.GRHSize:]), wc
 }
 
 // message is what was received, header first.
 func (e *udEnd) message(wc uverbs.WC) []byte {
-	return e.mr.Bytes()[int(wc.WRID)*(grhSize+e.size):][:wc.ByteLen]
+	return e.mr.Bytes()[int(wc.WRID)*(uverbs.GRHSize+e.size):][:wc.ByteLen]
 }
 
 // sender finds the way back, as udaddy does.
 func (e *udEnd) sender(wc uverbs.WC) *rdmacm.Peer {
 	e.t.Helper()
-	ah := must(e.PD().AHFromWC(1, &wc, e.message(wc)[:grhSize]))(e.t)
+	ah := must(e.PD().AHFromWC(1, &wc, e.message(wc)[:uverbs.GRHSize]))(e.t)
 	e.Own(ah)
 	return &rdmacm.Peer{AH: ah, QPN: wc.Imm, QKey: cmQKey}
 }

@@ -8,29 +8,37 @@ import (
 
 const allSendFlags = uverbs.SendFence | uverbs.SendSignaled | uverbs.SendSolicited
 
+// checked is what the check of a work request found out about it.
+type checked struct {
+	opcode
+	length uint32 // of the message, in bytes
+	ah     ahNum  // UD
+}
+
 // check refuses what the kernel would answer with a QP in the error state, or
-// with silence, and tells the length of the message.
-func (q *qp) check(wr *uverbs.SendWR) (o opcode, length uint32, err error) {
-	if o, err = q.opcodeOf(wr.Opcode); err != nil {
-		return o, 0, err
+// with silence.
+func (q *qp) check(wr *uverbs.SendWR) (c checked, err error) {
+	if c.opcode, err = q.opcodeOf(wr.Opcode); err != nil {
+		return c, err
 	}
 	if wr.Flags&^allSendFlags != 0 {
-		return o, 0, fmt.Errorf("%w: unknown flags %#x", uverbs.ErrInvalidWR, uint32(wr.Flags&^allSendFlags))
+		return c, fmt.Errorf("%w: unknown flags %#x", uverbs.ErrInvalidWR, uint32(wr.Flags&^allSendFlags))
 	}
-	if length, err = q.checkData(wr, o.has); err != nil {
-		return o, 0, err
+	if c.length, err = q.checkData(wr, c.has); err != nil {
+		return c, err
 	}
 	switch {
 	case q.typ == uverbs.QPTypeUD:
-		err = q.checkDatagram(wr, length)
-	case o.has&withAtomic != 0 && length != atomicSize:
-		err = fmt.Errorf("%w: the result of %v takes %d bytes, SGL names %d", uverbs.ErrInvalidWR, wr.Opcode, atomicSize, length)
-	case o.has&withBind != 0:
+		c.ah, err = q.checkDatagram(wr, c.length)
+	case c.has&withAtomic != 0 && c.length != atomicSize:
+		err = fmt.Errorf("%w: the result of %v takes %d bytes, SGL names %d", uverbs.ErrInvalidWR, wr.Opcode, atomicSize, c.length)
+	case c.has&withBind != 0:
 		err = q.checkBind(wr.Bind)
-	case o.has&withFlush != 0:
+	case c.has&withFlush != 0:
 		err = q.checkFlush(&wr.Flush)
+		c.length = wr.Flush.Length
 	}
-	return o, length, err
+	return c, err
 }
 
 const atomicSize = 8
@@ -62,18 +70,21 @@ func dataName(wr *uverbs.SendWR) string {
 // longer than the port's MTU, and completes it as if it had been sent.
 const maxDatagram = 4096
 
-func (q *qp) checkDatagram(wr *uverbs.SendWR, length uint32) error {
+// checkDatagram asks the AH once: it may be closed at any time.
+func (q *qp) checkDatagram(wr *uverbs.SendWR, length uint32) (ahNum, error) {
 	switch {
 	case wr.AH == nil:
-		return fmt.Errorf("%w: a UD QP sends to an AH, and there is none", uverbs.ErrInvalidWR)
+		return 0, fmt.Errorf("%w: a UD QP sends to an AH, and there is none", uverbs.ErrInvalidWR)
 	case wr.AH.PD() != q.request.PD():
-		return fmt.Errorf("%w: the AH and the QP belong to different PDs", uverbs.ErrInvalidWR)
-	case wr.AH.Driver() == nil:
-		return fmt.Errorf("%w: the AH is closed", uverbs.ErrInvalidWR)
+		return 0, fmt.Errorf("%w: the AH and the QP belong to different PDs", uverbs.ErrInvalidWR)
 	case length > maxDatagram:
-		return fmt.Errorf("%w: %d bytes on a UD QP, no port's MTU is above %d", uverbs.ErrInvalidWR, length, maxDatagram)
+		return 0, fmt.Errorf("%w: %d bytes on a UD QP, no port's MTU is above %d", uverbs.ErrInvalidWR, length, maxDatagram)
 	}
-	return nil
+	ah, open := wr.AH.Driver().(ahNum)
+	if !open {
+		return 0, fmt.Errorf("%w: the AH is closed", uverbs.ErrInvalidWR)
+	}
+	return ah, nil
 }
 
 func (q *qp) checkBind(b *uverbs.BindMW) error {

@@ -33,7 +33,7 @@ func (q *qp) PostSend(wrs []uverbs.SendWR) (n int, err error) {
 }
 
 func (q *qp) send(wr *uverbs.SendWR) error {
-	o, length, err := q.check(wr)
+	c, err := q.check(wr)
 	if err != nil {
 		return err
 	}
@@ -47,62 +47,57 @@ func (q *qp) send(wr *uverbs.SendWR) error {
 	if err := q.checkWindow(wr); err != nil {
 		return err
 	}
-	w := q.entry(wr, o, length)
-	*e = w
+	q.fill(e, wr, &c)
 	if wr.Inline != nil {
 		copy(q.sq.Tail(), wr.Inline)
 	} else {
 		putSGL(q.sq.Tail(), wr.SGL)
 	}
 	q.sq.Advance()
-	if o.has&withBind != 0 {
+	if c.has&withBind != 0 {
 		wr.Bind.MW.Bound(wr.Bind.RKey)
 	}
 	return nil
 }
 
-// entry makes the fixed part of an entry. All of it counts: the kernel leaves in
+// fill makes the fixed part of an entry. All of it counts: the kernel leaves in
 // the queue what it noted about an earlier request, and believes what it finds.
-func (q *qp) entry(wr *uverbs.SendWR, o opcode, length uint32) (w abi.RxeSendWqe) {
-	w.Wr.WrId, w.Wr.Opcode, w.Wr.SendFlags = wr.WRID, uint32(wr.Opcode), uint32(wr.Flags)
-	if wr.Inline != nil && o.has&withSGL != 0 {
-		w.Wr.SendFlags |= abi.IB_SEND_INLINE
+func (q *qp) fill(e *abi.RxeSendWqe, wr *uverbs.SendWR, c *checked) {
+	*e = abi.RxeSendWqe{}
+	e.Wr.WrId, e.Wr.Opcode, e.Wr.SendFlags = wr.WRID, uint32(wr.Opcode), uint32(wr.Flags)
+	if wr.Inline != nil && c.has&withSGL != 0 {
+		e.Wr.SendFlags |= abi.IB_SEND_INLINE
 	}
 	switch {
-	case o.has&withImm != 0:
-		w.Wr.Ex = bits.ReverseBytes32(wr.Imm) // most significant byte first; both platforms are little-endian
-	case o.has&withInv != 0:
-		w.Wr.Ex = wr.InvalidateRKey
+	case c.has&withImm != 0:
+		e.Wr.Ex = bits.ReverseBytes32(wr.Imm) // most significant byte first; both platforms are little-endian
+	case c.has&withInv != 0:
+		e.Wr.Ex = wr.InvalidateRKey
 	}
-	q.putArm(w.Wr.Wr[:], wr, o)
-	if o.has&withRemote != 0 {
-		w.Iova = wr.RemoteAddr // the address that goes into the packet
+	q.putArm(e.Wr.Wr[:], wr, c)
+	if c.has&withRemote != 0 {
+		e.Iova = wr.RemoteAddr // the address that goes into the packet
 	}
-	if o.has&withFlush != 0 {
-		length = wr.Flush.Length
-	}
-	w.Dma = abi.RxeDmaInfo{Length: length, Resid: length, NumSge: uint32(len(wr.SGL))}
-	return w
+	e.Dma = abi.RxeDmaInfo{Length: c.length, Resid: c.length, NumSge: uint32(len(wr.SGL))}
 }
 
 // putArm fills the union in struct rxe_send_wr.
-func (q *qp) putArm(to []byte, wr *uverbs.SendWR, o opcode) {
+func (q *qp) putArm(to []byte, wr *uverbs.SendWR, c *checked) {
 	switch {
 	case q.typ == uverbs.QPTypeUD:
-		ah, _ := wr.AH.Driver().(ahNum)
-		ud := abi.RxeSendWrUd{RemoteQpn: wr.RemoteQPN, RemoteQkey: wr.RemoteQKey, AhNum: uint32(ah)}
+		ud := abi.RxeSendWrUd{RemoteQpn: wr.RemoteQPN, RemoteQkey: wr.RemoteQKey, AhNum: uint32(c.ah)}
 		copy(to, abi.Bytes(&ud))
-	case o.has&withAtomic != 0:
+	case c.has&withAtomic != 0:
 		atomic := abi.RxeSendWrAtomic{RemoteAddr: wr.RemoteAddr, Rkey: wr.RKey, CompareAdd: wr.CompareAdd, Swap: wr.Swap}
 		copy(to, abi.Bytes(&atomic))
-	case o.has&withFlush != 0:
+	case c.has&withFlush != 0:
 		flush := abi.RxeSendWrFlush{RemoteAddr: wr.RemoteAddr, Rkey: wr.RKey,
 			Length: wr.Flush.Length, Type: uint8(wr.Flush.Type), Level: uint8(wr.Flush.Level)}
 		copy(to, abi.Bytes(&flush))
-	case o.has&withRemote != 0:
+	case c.has&withRemote != 0:
 		rdma := abi.RxeSendWrRdma{RemoteAddr: wr.RemoteAddr, Rkey: wr.RKey}
 		copy(to, abi.Bytes(&rdma))
-	case o.has&withBind != 0:
+	case c.has&withBind != 0:
 		mw := bindArm(wr.Bind)
 		copy(to, abi.Bytes(&mw))
 	}

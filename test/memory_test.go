@@ -1,0 +1,71 @@
+//go:build vm
+
+package test
+
+import (
+	"bytes"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// kindSize is the size of the regions that memoryKinds makes, in bytes.
+const kindSize = 100_000
+
+// memoryKinds registers each kind of memory. The huge one needs hugePages.
+var memoryKinds = map[string]func(*testing.T, *uverbs.PD) *uverbs.MR{
+	"own": func(t *testing.T, pd *uverbs.PD) *uverbs.MR {
+		return must(pd.AllocMR(kindSize, allAccess, nil))(t)
+	},
+	"huge pages": func(t *testing.T, pd *uverbs.PD) *uverbs.MR {
+		mr := must(pd.AllocMR(kindSize, allAccess, &uverbs.MROptions{Huge: true}))(t)
+		if mr.Addr()%(2<<20) != 0 || !strings.Contains(sh(t, "cat /proc/meminfo"), "HugePages_Free:        3") {
+			t.Error("not in huge pages")
+		}
+		return mr
+	},
+	"Go slice": func(t *testing.T, pd *uverbs.PD) *uverbs.MR {
+		return must(pd.RegMR(make([]byte, kindSize), allAccess))(t)
+	},
+	"part of a Go slice": func(t *testing.T, pd *uverbs.PD) *uverbs.MR {
+		return must(pd.RegMR(make([]byte, 2*kindSize)[333:kindSize+333], allAccess))(t)
+	},
+	"relaxed ordering": func(t *testing.T, pd *uverbs.PD) *uverbs.MR {
+		return must(pd.AllocMR(kindSize, allAccess|uverbs.AccessRelaxedOrdering, nil))(t)
+	},
+	"caller's mapping": func(t *testing.T, pd *uverbs.PD) *uverbs.MR {
+		b := must(syscall.Mmap(-1, 0, kindSize, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED|syscall.MAP_ANON))(t)
+		t.Cleanup(func() { syscall.Munmap(b) })
+		return must(pd.RegMR(b, allAccess))(t)
+	},
+}
+
+// hugePages fills the pool for the length of a test.
+func hugePages(t *testing.T) {
+	t.Helper()
+	const pool = " >/proc/sys/vm/nr_hugepages"
+	sh(t, "echo 4"+pool)
+	t.Cleanup(func() { sh(t, "echo 0"+pool) })
+}
+
+// poster is one end of a connection, over siw or rxe.
+type poster interface {
+	post(wrs ...uverbs.SendWR)
+	sent(want string)
+}
+
+// writtenAndRead writes the first bytes of local, which has room for twice as
+// many, to the peer's region, and reads them back.
+func writtenAndRead(t *testing.T, e poster, local, mr *uverbs.MR, size int) {
+	t.Helper()
+	pattern(local.Bytes()[:size], 7)
+	clear(local.Bytes()[size : 2*size])
+	e.post(uverbs.SendWR{WRID: 1, Opcode: uverbs.OpRDMAWrite, SGL: []uverbs.SGE{local.SGE(0, size)}, RemoteAddr: mr.Addr(), RKey: mr.RKey()},
+		uverbs.SendWR{WRID: 2, Opcode: uverbs.OpRDMARead, Flags: uverbs.SendSignaled, SGL: []uverbs.SGE{local.SGE(size, size)}, RemoteAddr: mr.Addr(), RKey: mr.RKey()})
+	e.sent("2 RDMA_READ success")
+	if !bytes.Equal(mr.Bytes()[:size], local.Bytes()[:size]) || !bytes.Equal(local.Bytes()[size:2*size], local.Bytes()[:size]) {
+		t.Error("the data changed")
+	}
+}

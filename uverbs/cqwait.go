@@ -1,0 +1,37 @@
+package uverbs
+
+import "context"
+
+// Wait takes completions off the CQ, waiting until there is at least one, ctx is
+// done or the CQ is closed. It parks the goroutine.
+//
+// C: ibv_req_notify_cq, ibv_get_cq_event, ibv_ack_cq_events and ibv_poll_cq
+func (cq *CQ) Wait(ctx context.Context, wcs []WC) (int, error) {
+	cq.waiters.Add(1)
+	defer cq.leave()
+	for {
+		if n, err := cq.Poll(wcs); n > 0 || err != nil {
+			return n, err
+		}
+		if err := cq.Arm(false); err != nil {
+			return 0, err
+		}
+		if n, err := cq.Poll(wcs); n > 0 || err != nil {
+			return n, err
+		}
+		if err := cq.channel.wait(ctx, cq); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// leave wakes the next of several waiters. One event wakes one of them, who may
+// have left completions behind and has not armed the CQ again; the chain ends
+// with a waiter that finds nothing, arms and parks.
+func (cq *CQ) leave() {
+	if cq.waiters.Add(-1) > 0 {
+		cq.wake()
+	} else if cq.channel != nil && len(cq.event) > 0 {
+		cq.channel.renote(cq)
+	}
+}
