@@ -1,0 +1,52 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"path/filepath"
+
+	"github.com/goverbs/goverbs/test/bench/result"
+)
+
+// bench is what a suite is given: what to do and where to tell it.
+type bench struct {
+	ctx     context.Context
+	runs    int    // how often each entrant runs
+	quick   bool   // fewer rows, shorter runs
+	check   bool   // only what does not depend on the machine; runs is 1 then
+	icount  bool   // the vehicle's clock counts instructions
+	vehicle string // goes into each sample
+	bin     string // where rdmalink is
+	suite   string // the one that runs
+
+	out   *json.Encoder
+	log   io.Writer
+	links map[string]*link // by driver
+}
+
+// program is the path of rdmalink, or of a measuring program: ring and scale are
+// Go's, c-NAME is test/bench/c/NAME.c, cgo is test/bench/cgo.
+func (b *bench) program(name string) string {
+	if name == "rdmalink" {
+		return filepath.Join(b.bin, name)
+	}
+	return filepath.Join(b.bin, "bench", name)
+}
+
+// tell says on the way what is being done.
+func (b *bench) tell(format string, args ...any) {
+	fmt.Fprintf(b.log, "bench: %s: %s\n", b.suite, fmt.Sprintf(format, args...))
+}
+
+// emit prints a sample, with the suite and the vehicle filled in.
+func (b *bench) emit(s result.Sample) error {
+	s.Suite, s.Vehicle = b.suite, b.vehicle
+	if b.icount && s.Unit == "ns" {
+		s.Unit = "instructions"
+	}
+	return b.out.Encode(s)
+}

@@ -1,0 +1,94 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"strings"
+
+	"github.com/goverbs/goverbs/test/bench/result"
+)
+
+// An entrant is one implementation of what is measured. Its run gives samples;
+// what the entrant, the suite and the vehicle say of them need not be filled in.
+type entrant struct {
+	impl string
+	run  func() ([]result.Sample, error)
+}
+
+// interleave runs all entrants once, then all of them once more, and so on, so
+// that what disturbs the machine for a while disturbs them all. An entrant that
+// fails is left out from then on, and is told of at the end.
+func (b *bench) interleave(entrants ...entrant) error {
+	failed := make(map[string]error)
+	for run := 1; run <= b.runs; run++ {
+		for _, e := range entrants {
+			if failed[e.impl] != nil {
+				continue
+			}
+			samples, err := e.run()
+			if err != nil {
+				failed[e.impl] = fmt.Errorf("%s: run %d: %w", e.impl, run, err)
+				continue
+			}
+			for _, s := range samples {
+				s.Run = run
+				if s.Impl == "" {
+					s.Impl = e.impl
+				}
+				if err := b.emit(s); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	var all []error
+	for _, e := range entrants {
+		if err := failed[e.impl]; err != nil {
+			all = append(all, err)
+		}
+	}
+	return errors.Join(all...)
+}
+
+// printer is an entrant that is a program which prints its samples.
+func (b *bench) printer(impl, program string, args ...string) entrant {
+	return entrant{impl, func() ([]result.Sample, error) {
+		text, err := b.output(b.program(program), args...)
+		if err != nil {
+			return nil, err
+		}
+		return parseSamples(text)
+	}}
+}
+
+// output runs a command and returns what it printed; an error holds what it said.
+func (b *bench) output(argv0 string, args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(b.ctx, argv0, args...)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := cmd.Run(); err != nil {
+		said := strings.TrimSpace(errs.String() + out.String())
+		return nil, fmt.Errorf("%s: %w: %s", strings.Join(cmd.Args, " "), err, said)
+	}
+	return out.Bytes(), nil
+}
+
+func parseSamples(text []byte) ([]result.Sample, error) {
+	var samples []result.Sample
+	for dec := json.NewDecoder(bytes.NewReader(text)); ; {
+		var s result.Sample
+		switch err := dec.Decode(&s); {
+		case errors.Is(err, io.EOF):
+			return samples, nil
+		case err != nil:
+			return nil, fmt.Errorf("sample %d of the output: %w", len(samples)+1, err)
+		}
+		samples = append(samples, s)
+	}
+}

@@ -1,0 +1,70 @@
+//go:build linux
+
+// Command guest is the part of the benchmark that runs inside a vehicle: it
+// makes the links, runs the measuring programs of the named suites side by side
+// and prints their samples, one JSON object a line. What it does goes to standard
+// error. The host's part, ../, builds the programs first.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+)
+
+// suites are the groups of rows that a vehicle can fill.
+var suites = map[string]func(*bench) error{
+	"ring":  ring,
+	"calls": calls,
+	"perf":  perf,
+	"scale": scale,
+	"cli":   cli,
+}
+
+func main() {
+	b := &bench{ctx: context.Background(), out: json.NewEncoder(os.Stdout), log: os.Stderr}
+	fs := flag.NewFlagSet("guest", flag.ContinueOnError)
+	fs.IntVar(&b.runs, "runs", 5, "how often each program runs")
+	fs.BoolVar(&b.quick, "quick", false, "fewer rows, shorter runs")
+	fs.BoolVar(&b.check, "check", false, "only what does not depend on the machine, once")
+	fs.StringVar(&b.bin, "bin", "bin", "directory of rdmalink; the benchmark's programs are in bench below it")
+	fs.StringVar(&b.vehicle, "vehicle", "", "name of the vehicle, for the samples")
+	fs.BoolVar(&b.icount, "icount", false, "in this vehicle a nanosecond is an instruction")
+	if err := fs.Parse(os.Args[1:]); err != nil {
+		os.Exit(2)
+	}
+	if err := run(b, fs.Args()); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+// run goes on after a suite that failed: the others are worth having.
+func run(b *bench, names []string) error {
+	var all []error
+	for _, name := range names {
+		suite, ok := suites[name]
+		if !ok {
+			return fmt.Errorf("no suite %q: expected one of %s", name, strings.Join(suiteNames(), ", "))
+		}
+		b.suite = name
+		if err := suite(b); err != nil {
+			all = append(all, fmt.Errorf("suite %s: %w", name, err))
+		}
+	}
+	return errors.Join(all...)
+}
+
+func suiteNames() []string {
+	var names []string
+	for name := range suites {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}

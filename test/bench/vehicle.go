@@ -1,0 +1,96 @@
+//go:build linux
+
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"time"
+
+	"github.com/goverbs/goverbs/test/bench/result"
+)
+
+// A vehicle is what a suite can run in.
+type vehicle struct {
+	name   string
+	args   []string // of vm run
+	icount bool     // its nanoseconds are instructions
+}
+
+var (
+	qemu   = vehicle{name: "qemu 6.12", args: []string{"-kernel", "6.12"}}
+	icount = vehicle{name: "qemu icount 6.12", args: []string{"-kernel", "6.12", "-icount"}, icount: true}
+	uml    = vehicle{name: "uml 6.12", args: []string{"-kernel", "uml-6.12"}}
+)
+
+// A trip is one suite in one vehicle.
+type trip struct {
+	suite   string
+	vehicle vehicle
+	mem     int // MiB
+	checked bool
+}
+
+// trips are all there are. QEMU emulates, so what a program costs in ns is
+// measured under User Mode Linux, at native speed, and what it costs in
+// instructions in a QEMU that counts them; the kernel's part is QEMU's.
+var trips = []trip{
+	{suite: "ring", vehicle: uml, mem: 1024},
+	{suite: "ring", vehicle: icount, mem: 2048, checked: true},
+	{suite: "calls", vehicle: qemu, mem: 2048, checked: true},
+	{suite: "perf", vehicle: qemu, mem: 2048, checked: true},
+	{suite: "scale", vehicle: qemu, mem: 6144, checked: true},
+	{suite: "cli", vehicle: qemu, mem: 4096, checked: true},
+}
+
+func suiteNames() []string {
+	var names []string
+	for _, t := range trips {
+		if len(names) == 0 || names[len(names)-1] != t.suite {
+			names = append(names, t.suite)
+		}
+	}
+	return names
+}
+
+// limit is how long a trip may take before it is taken for hung.
+const limit = 30 * time.Minute
+
+// travel makes a trip and hands on its samples as they come. An error of the
+// suite comes after the samples that it has.
+func travel(ctx context.Context, t trip, o options, got func(result.Sample)) error {
+	args := append([]string{"run", "-timeout", limit.String(), "-mem", strconv.Itoa(t.mem)}, t.vehicle.args...)
+	args = append(args, "--", "bin/bench/guest", "-vehicle", t.vehicle.name, "-runs", strconv.Itoa(o.runs))
+	for name, on := range map[string]bool{"-quick": o.quick, "-check": o.check, "-icount": t.vehicle.icount} {
+		if on {
+			args = append(args, name)
+		}
+	}
+	cmd := exec.CommandContext(ctx, "bin/vm", append(args, t.suite)...)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	var bad error
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		var s result.Sample
+		if err := json.Unmarshal(lines.Bytes(), &s); err != nil {
+			bad = fmt.Errorf("output %q: %w", lines.Text(), err)
+			continue
+		}
+		got(s)
+	}
+	if err := cmd.Wait(); err != nil {
+		return fmt.Errorf("%s in %s: %w", t.suite, t.vehicle.name, err)
+	}
+	return bad
+}
