@@ -96,6 +96,7 @@ var mayImport = map[string][]string{
 	"internal/ioctl":     {"internal/abi", "mmap"},
 	"internal/fakeverbs": {"internal/abi", "internal/ioctl", "mmap"},
 	"uverbs":             {"internal/abi", "internal/ioctl", "mmap", "netlinkrdma"},
+	"internal/perftest":  {"uverbs"},
 	"provider/":          {"internal/abi", "mmap", "uverbs"},
 	"provider/all":       {"provider/"},
 	"rdmacm":             {"internal/abi", "netlinkrdma", "uverbs"},

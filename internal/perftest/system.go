@@ -1,0 +1,92 @@
+package perftest
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"fmt"
+	"strconv"
+
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// Version is what perftest 4.5 of Debian 12 calls itself on the wire.
+const Version = "6.06"
+
+// oldest is the first version whose messages are these.
+const oldest = 5.70
+
+const versionSize = 16
+
+// System is what the ends tell each other about themselves first.
+type System struct {
+	// Version is a number in text, at most 15 bytes; "" says Version.
+	Version string
+	// CycleBuffer is in bytes how far a bandwidth test walks through the
+	// peer's buffer before it begins again at the front: the page size.
+	// A buffer must be as large, even for smaller messages.
+	CycleBuffer int
+	// CacheLine is in bytes the distance of two messages in a buffer.
+	CacheLine int
+	// MTU is the port's active one, or less if asked for (-m).
+	MTU uverbs.MTU
+}
+
+// agree is what both ends go on with: the larger buffer and cache line, the
+// smaller MTU, and in Version the peer's.
+func (own System) agree(peer System) System {
+	agreed := System{
+		Version:     peer.Version,
+		CycleBuffer: max(own.CycleBuffer, peer.CycleBuffer),
+		CacheLine:   max(own.CacheLine, peer.CacheLine),
+		MTU:         own.MTU,
+	}
+	if peer.MTU.Bytes() != 0 {
+		agreed.MTU = min(own.MTU, peer.MTU)
+	}
+	return agreed
+}
+
+func appendVersion(b []byte, version string) []byte {
+	var field [versionSize]byte
+	copy(field[:versionSize-1], cmp.Or(version, Version))
+	return append(b, field[:]...)
+}
+
+func parseVersion(b []byte) (string, error) {
+	text, _, nul := bytes.Cut(b, []byte{0})
+	number, err := strconv.ParseFloat(string(text), 64)
+	switch {
+	case len(b) != versionSize || !nul || err != nil || number < 0 || number > 1e6:
+		return "", fmt.Errorf("got %.60q, want a version number in %d bytes", b, versionSize)
+	case number < oldest:
+		return "", fmt.Errorf("the peer's perftest calls itself %s; %.2f is the oldest that speaks like this", text, oldest)
+	}
+	return string(text), nil
+}
+
+// maxStep bounds the two sizes: they become those of buffers.
+const maxStep = 1 << 24
+
+func appendStep(b []byte, bytes int) []byte { return binary.BigEndian.AppendUint32(b, uint32(bytes)) }
+
+func parseStep(b []byte) (int, error) {
+	if len(b) != 4 {
+		return 0, fmt.Errorf("got %.60q, want 4 bytes", b)
+	}
+	n := binary.BigEndian.Uint32(b)
+	if n == 0 || n > maxStep {
+		return 0, fmt.Errorf("got %d bytes, want 1 to %d", n, maxStep)
+	}
+	return int(n), nil
+}
+
+// appendMTU: a digit and a NUL.
+func appendMTU(b []byte, m uverbs.MTU) []byte { return append(b, '0'+byte(m), 0) }
+
+func parseMTU(b []byte) (uverbs.MTU, error) {
+	if len(b) != 2 || b[0] < '1' || b[0] > '5' || b[1] != 0 {
+		return 0, fmt.Errorf(`got %.60q, want an MTU's code, "1\x00" to "5\x00"`, b)
+	}
+	return uverbs.MTU(b[0] - '0'), nil
+}
