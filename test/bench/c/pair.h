@@ -1,0 +1,158 @@
+/*
+ * A device connected to itself through rdma_cm, with memory to send from and to
+ * receive into, for programs that measure what its queues cost. A doorbell is a
+ * write(2), which these programs can hold back: write below stands in for the C
+ * library's, also in libibverbs and in its providers. Included by ring.c and, as C
+ * code, by ../cgo.
+ */
+#ifndef PAIR_H
+#define PAIR_H
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <infiniband/verbs.h>
+#include <rdma/ib_user_verbs.h>
+#include <rdma/rdma_cma.h>
+
+enum { DEPTH = 256, MESSAGE = 64, PATIENCE_MS = 10000 };
+
+struct pair {
+	struct rdma_event_channel *channel;
+	struct rdma_cm_id *active, *passive;
+	struct ibv_mr *mr; /* DEPTH messages to send from, and as many to receive into */
+	struct ibv_cq *send_cq, *recv_cq;
+};
+
+/* With hold_doorbell set a write is not made, only counted. */
+static int hold_doorbell;
+static unsigned long held_doorbells;
+
+ssize_t write(int fd, const void *buf, size_t n)
+{
+	if (hold_doorbell) {
+		held_doorbells++;
+		return n;
+	}
+	return syscall(SYS_write, fd, buf, n);
+}
+
+static inline void die(const char *what)
+{
+	fprintf(stderr, "%s: %s\n", what, strerror(errno));
+	exit(1);
+}
+
+/* need ends the program when a call failed that sets errno. */
+static inline void need(int ok, const char *what)
+{
+	if (!ok)
+		die(what);
+}
+
+/* pair_doorbell makes the system call that was held back. */
+static inline int pair_doorbell(struct pair *p)
+{
+	struct ib_uverbs_post_send_resp resp;
+	struct {
+		struct ib_uverbs_cmd_hdr hdr;
+		struct ib_uverbs_post_send body;
+	} cmd = {
+		.hdr = { IB_USER_VERBS_CMD_POST_SEND, sizeof(cmd) / 4, sizeof(resp) / 4 },
+		.body = { .response = (uintptr_t)&resp, .qp_handle = p->active->qp->handle,
+			  .wqe_size = sizeof(struct ibv_send_wr) },
+	};
+
+	return syscall(SYS_write, p->active->verbs->cmd_fd, &cmd, sizeof(cmd)) == sizeof(cmd) ? 0 : -1;
+}
+
+/* pair_event waits for an event, which must be that one, and returns its id. */
+static inline struct rdma_cm_id *pair_event(struct pair *p, enum rdma_cm_event_type want)
+{
+	struct rdma_cm_event *event;
+	struct rdma_cm_id *id;
+
+	need(!rdma_get_cm_event(p->channel, &event), "rdma_get_cm_event");
+	if (event->event != want) {
+		fprintf(stderr, "%s (status %d) instead of %s\n", rdma_event_str(event->event),
+			event->status, rdma_event_str(want));
+		exit(1);
+	}
+	id = event->id;
+	rdma_ack_cm_event(event);
+	return id;
+}
+
+/* pair_qp makes one end's queue pair. */
+static inline void pair_qp(struct pair *p, struct rdma_cm_id *id, struct ibv_cq *cq)
+{
+	struct ibv_qp_init_attr attr = {
+		.send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_RC,
+		.cap = { .max_send_wr = DEPTH, .max_recv_wr = DEPTH, .max_send_sge = 1,
+			 .max_recv_sge = 1, .max_inline_data = MESSAGE },
+	};
+
+	need(!rdma_create_qp(id, p->mr->pd, &attr), "rdma_create_qp");
+}
+
+/* pair_objects makes what both ends share. */
+static inline void pair_objects(struct pair *p, struct ibv_context *verbs, const char *dev)
+{
+	size_t size = 2 * DEPTH * MESSAGE;
+	struct ibv_comp_channel *events;
+	struct ibv_pd *pd;
+	void *memory;
+
+	if (strcmp(ibv_get_device_name(verbs->device), dev)) {
+		fprintf(stderr, "the address belongs to %s, not to %s\n", ibv_get_device_name(verbs->device), dev);
+		exit(1);
+	}
+	need((pd = ibv_alloc_pd(verbs)) != NULL, "ibv_alloc_pd");
+	need(!(errno = posix_memalign(&memory, 4096, size)), "posix_memalign");
+	memset(memory, 0, size);
+	need((p->mr = ibv_reg_mr(pd, memory, size, IBV_ACCESS_LOCAL_WRITE)) != NULL, "ibv_reg_mr");
+	need((events = ibv_create_comp_channel(verbs)) != NULL, "ibv_create_comp_channel");
+	need((p->send_cq = ibv_create_cq(verbs, DEPTH, NULL, events, 0)) != NULL, "ibv_create_cq");
+	need((p->recv_cq = ibv_create_cq(verbs, DEPTH, NULL, events, 0)) != NULL, "ibv_create_cq");
+}
+
+/* pair_connect connects the device of an IPv4 address to itself. */
+static inline void pair_connect(struct pair *p, const char *dev, const char *addr)
+{
+	struct sockaddr_in sin = { .sin_family = AF_INET };
+	struct rdma_conn_param param = { .retry_count = 7, .rnr_retry_count = 7 };
+	struct timespec settle = { .tv_nsec = 50 * 1000 * 1000 };
+	struct rdma_cm_id *listener;
+
+	errno = EINVAL;
+	need(inet_pton(AF_INET, addr, &sin.sin_addr) == 1, addr);
+	need((p->channel = rdma_create_event_channel()) != NULL, "rdma_create_event_channel");
+	need(!rdma_create_id(p->channel, &listener, NULL, RDMA_PS_TCP), "rdma_create_id");
+	need(!rdma_bind_addr(listener, (struct sockaddr *)&sin), "rdma_bind_addr");
+	need(!rdma_listen(listener, 1), "rdma_listen");
+	sin.sin_port = rdma_get_src_port(listener);
+
+	need(!rdma_create_id(p->channel, &p->active, NULL, RDMA_PS_TCP), "rdma_create_id");
+	need(!rdma_resolve_addr(p->active, NULL, (struct sockaddr *)&sin, PATIENCE_MS), "rdma_resolve_addr");
+	pair_event(p, RDMA_CM_EVENT_ADDR_RESOLVED);
+	pair_objects(p, p->active->verbs, dev);
+	pair_qp(p, p->active, p->send_cq);
+	need(!rdma_resolve_route(p->active, PATIENCE_MS), "rdma_resolve_route");
+	pair_event(p, RDMA_CM_EVENT_ROUTE_RESOLVED);
+	need(!rdma_connect(p->active, &param), "rdma_connect");
+
+	p->passive = pair_event(p, RDMA_CM_EVENT_CONNECT_REQUEST);
+	pair_qp(p, p->passive, p->recv_cq);
+	need(!rdma_accept(p->passive, &param), "rdma_accept");
+	pair_event(p, RDMA_CM_EVENT_ESTABLISHED);
+	pair_event(p, RDMA_CM_EVENT_ESTABLISHED);
+	nanosleep(&settle, NULL); /* siw can overlook what comes in while it takes over the socket */
+}
+
+#endif

@@ -1,0 +1,263 @@
+/*
+ * What posting, polling and arming cost with rdma-core: the C twin of ../ring,
+ * whose package rounds says what is measured and how.
+ *
+ *	gcc -O2 -Wall -o c-ring ring.c -lrdmacm -libverbs
+ *	c-ring -driver siw -dev siw0 -addr 10.0.0.1 -n 100 -clock ns
+ */
+#include "clock.h"
+#include "pair.h"
+
+static const int lists[] = { 1, 16, 64 };
+enum { LISTS = 3, CALLS = 256, GRACE_US = 200 };
+
+static const char *driver, *dev, *addr;
+static int rounds = 100, instructions;
+static double unit; /* of a tick */
+
+static struct pair pair;
+static struct ibv_send_wr sends[DEPTH], inlines[DEPTH];
+static struct ibv_recv_wr recvs[DEPTH];
+static struct ibv_sge from[DEPTH], to[DEPTH];
+static struct ibv_wc wcs[DEPTH];
+
+/* A series is the ticks that each round took for one thing. */
+struct series {
+	uint64_t *ticks;
+	int n;
+};
+
+static struct series new_series(void)
+{
+	struct series s = { calloc(2 * rounds, sizeof(*s.ticks)), 0 };
+
+	need(s.ticks != NULL, "calloc");
+	return s;
+}
+
+static void add(struct series *s, uint64_t ticks) { s->ticks[s->n++] = ticks; }
+
+static int compare(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* print prints the median for one of the n elements or calls of a round. */
+static void print(struct series *s, const char *measure, int list, int n)
+{
+	char params[32] = "";
+
+	if (s->n < rounds / 2) {
+		fprintf(stderr, "%s: only %d rounds went well\n", measure, s->n);
+		exit(1);
+	}
+	qsort(s->ticks, s->n, sizeof(*s->ticks), compare);
+	if (list)
+		snprintf(params, sizeof(params), "list %d", list);
+	printf("{\"suite\":\"ring\",\"measure\":\"%s\",\"driver\":\"%s\",\"params\":\"%s\",\"impl\":\"rdma-core\","
+	       "\"unit\":\"%s\",\"value\":%.3f}\n", measure, driver, params,
+	       instructions ? "instructions" : "ns", s->ticks[s->n / 2] * unit / n);
+	free(s->ticks);
+}
+
+/* prepare makes the requests, linked into lists of that length. */
+static void prepare(int list)
+{
+	for (int i = 0; i < DEPTH; i++) {
+		int last = i % list == list - 1;
+		uint64_t base = (uintptr_t)pair.mr->addr + i * MESSAGE;
+
+		from[i] = (struct ibv_sge){ base, MESSAGE, pair.mr->lkey };
+		to[i] = (struct ibv_sge){ base + DEPTH * MESSAGE, MESSAGE, pair.mr->lkey };
+		sends[i] = (struct ibv_send_wr){ .wr_id = i, .next = last ? NULL : &sends[i + 1],
+			.sg_list = &from[i], .num_sge = 1, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED };
+		inlines[i] = sends[i];
+		inlines[i].next = last ? NULL : &inlines[i + 1];
+		inlines[i].send_flags |= IBV_SEND_INLINE;
+		recvs[i] = (struct ibv_recv_wr){ .wr_id = i, .next = last ? NULL : &recvs[i + 1],
+			.sg_list = &to[i], .num_sge = 1 };
+	}
+}
+
+static uint64_t time_recv(int list)
+{
+	struct ibv_qp *qp = pair.passive->qp;
+	struct ibv_recv_wr *bad;
+	uint64_t start = clock_ticks();
+
+	for (int i = 0; i < DEPTH; i += list)
+		if ((errno = ibv_post_recv(qp, &recvs[i], &bad)))
+			die("ibv_post_recv");
+	return clock_ticks() - start;
+}
+
+static uint64_t time_send(struct ibv_send_wr *wrs, int list)
+{
+	struct ibv_qp *qp = pair.active->qp;
+	struct ibv_send_wr *bad;
+	uint64_t start;
+
+	hold_doorbell = 1;
+	start = clock_ticks();
+	for (int i = 0; i < DEPTH; i += list)
+		if ((errno = ibv_post_send(qp, &wrs[i], &bad)))
+			die("ibv_post_send");
+	start = clock_ticks() - start;
+	hold_doorbell = 0;
+	return start;
+}
+
+/* check looks at completions, outside of the measured time. */
+static void check(int n)
+{
+	for (int i = 0; i < n; i++)
+		if (wcs[i].status != IBV_WC_SUCCESS) {
+			fprintf(stderr, "completion: %s\n", ibv_wc_status_str(wcs[i].status));
+			exit(1);
+		}
+}
+
+static void pause_us(long us)
+{
+	struct timespec t = { .tv_nsec = us * 1000 };
+
+	nanosleep(&t, NULL);
+}
+
+/* take waits for n completions. */
+static void take(struct ibv_cq *cq, int n)
+{
+	double end = clock_monotonic_ns() + PATIENCE_MS * 1e6;
+
+	while (n > 0) {
+		int got = ibv_poll_cq(cq, n, wcs);
+
+		need(got >= 0, "ibv_poll_cq");
+		check(got);
+		n -= got;
+		if (got == 0)
+			pause_us(50);
+		errno = ETIMEDOUT;
+		need(clock_monotonic_ns() < end, "wait for completions");
+	}
+}
+
+/* time_poll polls in lists; where fewer are there than were sent, the time does not count. */
+static void time_poll(struct series *s, int list)
+{
+	int n = 0, got = list;
+	uint64_t start = clock_ticks();
+
+	while (n < DEPTH && got == list)
+		n += got = ibv_poll_cq(pair.send_cq, list, wcs);
+	start = clock_ticks() - start;
+	need(got >= 0, "ibv_poll_cq");
+	check(got);
+	if (n == DEPTH)
+		add(s, start);
+	else
+		take(pair.send_cq, DEPTH - n);
+}
+
+struct costs { struct series recv, send, send_inline, poll; };
+
+static void one_round(struct costs *c, int list, int is_inline)
+{
+	add(&c->recv, time_recv(list));
+	if (is_inline)
+		add(&c->send_inline, time_send(inlines, list));
+	else
+		add(&c->send, time_send(sends, list));
+	errno = ENOSYS;
+	need(held_doorbells > 0, "hold back the doorbell");
+	need(!pair_doorbell(&pair), "doorbell");
+	take(pair.recv_cq, DEPTH);
+	pause_us(GRACE_US);
+	time_poll(&c->poll, list);
+}
+
+static void measure_list(int list)
+{
+	struct costs c = { new_series(), new_series(), new_series(), new_series() };
+
+	prepare(list);
+	for (int i = -rounds / 10 - 1; i < rounds; i++) {
+		if (i == 0) /* warm now */
+			c.recv.n = c.send.n = c.send_inline.n = c.poll.n = 0;
+		one_round(&c, list, 0);
+		one_round(&c, list, 1);
+	}
+	print(&c.recv, "post_recv", list, DEPTH);
+	print(&c.send, "post_send", list, DEPTH);
+	print(&c.send_inline, "post_send_inline", list, DEPTH);
+	print(&c.poll, "poll_full", list, DEPTH);
+}
+
+static void measure_empty(void)
+{
+	struct series s = new_series();
+
+	for (int i = 0; i < rounds; i++) {
+		int n = 0;
+		uint64_t start = clock_ticks();
+
+		for (int j = 0; j < CALLS; j++)
+			n += ibv_poll_cq(pair.send_cq, 16, wcs);
+		add(&s, clock_ticks() - start);
+		errno = EIO;
+		need(n == 0, "poll an empty CQ");
+	}
+	print(&s, "poll_empty", 0, CALLS);
+}
+
+static void measure_arm(void)
+{
+	struct series s = new_series();
+
+	for (int i = 0; i < rounds; i++) {
+		uint64_t start = clock_ticks();
+
+		for (int j = 0; j < CALLS; j++)
+			if ((errno = ibv_req_notify_cq(pair.send_cq, 0)))
+				die("ibv_req_notify_cq");
+		add(&s, clock_ticks() - start);
+	}
+	print(&s, "arm", 0, CALLS);
+}
+
+static int usage(void)
+{
+	fprintf(stderr, "usage: c-ring -driver siw|rxe -dev NAME -addr IPv4 [-n ROUNDS] [-clock ns|insn]\n");
+	return 2;
+}
+
+int main(int argc, char **argv)
+{
+	for (int i = 1; i < argc; i += 2) {
+		if (i + 1 == argc)
+			return usage();
+		if (!strcmp(argv[i], "-driver"))
+			driver = argv[i + 1];
+		else if (!strcmp(argv[i], "-dev"))
+			dev = argv[i + 1];
+		else if (!strcmp(argv[i], "-addr"))
+			addr = argv[i + 1];
+		else if (!strcmp(argv[i], "-n"))
+			rounds = atoi(argv[i + 1]);
+		else if (!strcmp(argv[i], "-clock"))
+			instructions = !strcmp(argv[i + 1], "insn");
+		else
+			return usage();
+	}
+	if (!driver || !dev || !addr || rounds < 1)
+		return usage();
+	unit = instructions ? 1 : clock_ns_per_tick();
+	pair_connect(&pair, dev, addr);
+	for (int i = 0; i < LISTS; i++)
+		measure_list(lists[i]);
+	measure_empty();
+	measure_arm();
+	return 0;
+}

@@ -1,0 +1,151 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/goverbs/goverbs/rdmacm"
+	"github.com/goverbs/goverbs/test/bench/ring/rounds"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// pair is a device connected to itself through rdma_cm, with memory to send from
+// and, behind that, to receive into.
+type pair struct {
+	channel                  *rdmacm.EventChannel
+	mr                       *uverbs.MR
+	active, passive          *uverbs.QP
+	sendCQ, recvCQ           *uverbs.CQ
+	listener, dialed, called *rdmacm.ID
+}
+
+const memorySize = 2 * rounds.Depth * rounds.Message
+
+// connect makes a pair on dev, whose interface has the address.
+func connect(dev *uverbs.Device, addr netip.Addr) (*pair, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	p := &pair{}
+	for _, step := range []func() error{
+		func() error { return p.objects(dev) },
+		func() error { return p.listen(addr) },
+		func() error { return p.resolve(ctx) },
+		func() error { return p.call(ctx) },
+		func() error { return p.answer(ctx) },
+	} {
+		if err := step(); err != nil {
+			return nil, err
+		}
+	}
+	time.Sleep(settle)
+	return p, nil
+}
+
+const (
+	patience = 10 * time.Second
+	settle   = 50 * time.Millisecond // siw can overlook what comes in while it takes over the socket
+)
+
+func (p *pair) objects(dev *uverbs.Device) error {
+	pd, err := dev.AllocPD()
+	if err != nil {
+		return err
+	}
+	if p.mr, err = pd.AllocMR(memorySize, uverbs.AccessLocalWrite, nil); err != nil {
+		return err
+	}
+	events, err := dev.CreateCompChannel()
+	if err != nil {
+		return err
+	}
+	if p.sendCQ, err = dev.CreateCQ(rounds.Depth, &uverbs.CQOptions{Channel: events}); err != nil {
+		return err
+	}
+	if p.recvCQ, err = dev.CreateCQ(rounds.Depth, &uverbs.CQOptions{Channel: events}); err != nil {
+		return err
+	}
+	if p.active, err = queues(pd, p.sendCQ); err != nil {
+		return err
+	}
+	p.passive, err = queues(pd, p.recvCQ)
+	return err
+}
+
+func queues(pd *uverbs.PD, cq *uverbs.CQ) (*uverbs.QP, error) {
+	return pd.CreateQP(&uverbs.QPOptions{SendCQ: cq, RecvCQ: cq, Cap: uverbs.QPCap{MaxSendWR: rounds.Depth,
+		MaxRecvWR: rounds.Depth, MaxSendSGE: 1, MaxRecvSGE: 1, MaxInline: rounds.Message}})
+}
+
+func (p *pair) listen(addr netip.Addr) (err error) {
+	if p.channel, err = rdmacm.NewEventChannel(); err != nil {
+		return err
+	}
+	if p.listener, err = p.channel.NewID(rdmacm.PortSpaceTCP, 0); err != nil {
+		return err
+	}
+	if err := p.listener.Bind(netip.AddrPortFrom(addr, 0)); err != nil {
+		return err
+	}
+	return p.listener.Listen(1)
+}
+
+func (p *pair) resolve(ctx context.Context) error {
+	at, err := p.listener.QueryAddr()
+	if err != nil {
+		return err
+	}
+	if p.dialed, err = p.channel.NewID(rdmacm.PortSpaceTCP, 0); err != nil {
+		return err
+	}
+	if err := p.dialed.ResolveAddr(netip.AddrPort{}, at.Local, patience); err != nil {
+		return err
+	}
+	if _, err := p.expect(ctx, rdmacm.EventAddrResolved); err != nil {
+		return err
+	}
+	if err := p.dialed.ResolveRoute(patience); err != nil {
+		return err
+	}
+	_, err = p.expect(ctx, rdmacm.EventRouteResolved)
+	return err
+}
+
+func (p *pair) call(ctx context.Context) error {
+	if err := p.dialed.AttachQP(p.active); err != nil {
+		return err
+	}
+	return p.dialed.Connect(ctx, nil)
+}
+
+func (p *pair) answer(ctx context.Context) (err error) {
+	if p.called, err = p.expect(ctx, rdmacm.EventConnectRequest); err != nil {
+		return err
+	}
+	if err := p.called.AttachQP(p.passive); err != nil {
+		return err
+	}
+	if err := p.called.Accept(nil); err != nil {
+		return err
+	}
+	for range 2 { // one of either end
+		if _, err := p.expect(ctx, rdmacm.EventEstablished); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// expect waits for an event, which must be of that type, and returns its ID.
+func (p *pair) expect(ctx context.Context, want rdmacm.EventType) (*rdmacm.ID, error) {
+	ev, err := p.channel.Get(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("wait for %v: %w", want, err)
+	}
+	defer ev.Ack()
+	if ev.Type != want {
+		return nil, fmt.Errorf("%v (%w) instead of %v", ev.Type, ev.Err, want)
+	}
+	return ev.ID, ev.Err
+}

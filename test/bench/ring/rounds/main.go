@@ -1,0 +1,119 @@
+package rounds
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"maps"
+	"net/netip"
+	"os"
+	"runtime"
+	"slices"
+
+	"github.com/goverbs/goverbs/test/bench/result"
+	"github.com/goverbs/goverbs/test/bench/ring/clock"
+)
+
+// Main is the program of an implementation: it measures the rings that open
+// makes on the device and the address of the command line, and prints samples.
+func Main(impl string, open func(dev string, addr netip.Addr) (Rings, error)) {
+	o := options{impl: impl}
+	switch err := o.parse(os.Args[1:]); {
+	case err == flag.ErrHelp:
+		return
+	case err != nil:
+		os.Exit(2)
+	}
+	runtime.LockOSThread()
+	rings, err := open(o.dev, o.addr)
+	if err == nil {
+		err = o.run(rings, os.Stdout)
+	}
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "%s on %s: %v\n", impl, o.dev, err)
+		os.Exit(1)
+	}
+}
+
+type options struct {
+	impl, driver, dev string
+	addr              netip.Addr
+	rounds            int
+	instructions      bool
+}
+
+func (o *options) parse(args []string) error {
+	fs := flag.NewFlagSet("ring", flag.ContinueOnError)
+	fs.StringVar(&o.driver, "driver", "", "`name` of the driver, for the samples: siw or rxe")
+	fs.StringVar(&o.dev, "dev", "", "`name` of the device")
+	fs.TextVar(&o.addr, "addr", netip.Addr{}, "IPv4 `address` of its interface")
+	fs.IntVar(&o.rounds, "n", 100, "rounds")
+	fs.Func("clock", "what the processor's clock counts: `ns|insn` (default ns)", func(s string) error {
+		o.instructions = s == "insn"
+		if s != "ns" && s != "insn" {
+			return fmt.Errorf("expected ns or insn")
+		}
+		return nil
+	})
+	if err := fs.Parse(args); err != nil {
+		return err
+	}
+	if o.driver == "" || o.dev == "" || !o.addr.Is4() || o.rounds < 1 || fs.NArg() > 0 {
+		fs.Usage()
+		return fmt.Errorf("incomplete")
+	}
+	return nil
+}
+
+// allocRounds is enough to count allocations, which are the same every time.
+const allocRounds = 5
+
+func (o *options) run(rings Rings, to io.Writer) error {
+	unit, perTick := "instructions", 1.0
+	if !o.instructions {
+		unit, perTick = "ns", clock.NsPerTick()
+	}
+	cost := func(sum int64, n int) float64 { return float64(sum) * perTick / float64(n) }
+	if err := o.measure(&meter{rings: rings, clock: clock.Ticks}, o.rounds, "", unit, cost, to); err != nil {
+		return err
+	}
+	count := func(sum int64, n int) float64 { return float64(sum) / float64(n) }
+	return o.measure(&meter{rings: rings, clock: mallocs}, allocRounds, "_allocs", "allocs", count, to)
+}
+
+func mallocs() int64 {
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.Mallocs)
+}
+
+// measure prints what cost makes of the median of the rounds.
+func (o *options) measure(m *meter, n int, suffix, unit string, cost func(sum int64, n int) float64, to io.Writer) error {
+	print := func(params string, elements int) error {
+		for _, measure := range slices.Sorted(maps.Keys(m.costs)) {
+			costs := m.costs[measure]
+			if len(costs) < n/2 {
+				return fmt.Errorf("%s: only %d rounds went well", measure, len(costs))
+			}
+			slices.Sort(costs)
+			err := result.Write(to, result.Sample{Suite: "ring", Measure: measure + suffix, Driver: o.driver, Params: params,
+				Impl: o.impl, Unit: unit, Value: cost(costs[len(costs)/2], elements)})
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	for _, list := range Lists {
+		if err := m.lists(list, n); err != nil {
+			return fmt.Errorf("list %d: %w", list, err)
+		}
+		if err := print(fmt.Sprintf("list %d", list), Depth); err != nil {
+			return err
+		}
+	}
+	if err := m.calls(n); err != nil {
+		return err
+	}
+	return print("", Calls)
+}

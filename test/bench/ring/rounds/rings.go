@@ -1,0 +1,33 @@
+// Package rounds measures what posting, polling and arming cost in user space,
+// of any implementation that gives it its rings. A round fills the receive queue
+// of one end and the send queue of the other, with the doorbell held back, then
+// rings it, waits until everything has arrived, and polls. What counts is the
+// median of the rounds, so that an interrupt does not.
+package rounds
+
+const (
+	Depth   = 256 // work requests that a queue holds
+	Message = 64  // bytes of each
+	Calls   = 256 // of what is measured a call: polling an empty CQ, and arming
+)
+
+// Lists are how many requests go into a call.
+var Lists = []int{1, 16, 64}
+
+// Rings are a device's, connected to itself. Each method that is measured does a
+// whole queue's worth, so that the call to the method itself does not count.
+type Rings interface {
+	PostRecv(list int) error   // fills the receive queue, list requests a call
+	PostSend(list int) error   // fills the send queue, and leaves out the doorbell
+	PostInline(list int) error // the same with inline data
+	// Poll takes send completions, list a call, until a call returns fewer or
+	// Depth have come.
+	Poll(list int) (int, error)
+	PollEmpty() error // polls the CQ of sends Calls times, which must be empty
+	Arm() error       // arms the CQ of sends Calls times
+
+	// Not measured:
+	Doorbell() error                   // rings what PostSend and PostInline left out
+	TakeSends(atMost int) (int, error) // send completions that are there
+	TakeRecvs(atMost int) (int, error)
+}
