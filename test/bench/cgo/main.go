@@ -1,0 +1,16 @@
+// Command cgo tells what posting, polling and arming cost with rdma-core called
+// from Go: what test/bench/ring and test/bench/c/ring.c tell of goverbs and of
+// rdma-core alone. It is a module of its own because goverbs has no cgo in it.
+//
+//	CGO_ENABLED=1 go build -o cgo .
+package main
+
+import (
+	"net/netip"
+
+	"github.com/goverbs/goverbs/test/bench/ring/rounds"
+)
+
+func main() {
+	rounds.Main("cgo", func(dev string, addr netip.Addr) (rounds.Rings, error) { return open(dev, addr), nil })
+}
