@@ -28,7 +28,8 @@ func TestNoAllocations(t *testing.T) {
 func flagOnce(p *FlagProducer[element], c *FlagConsumer[element]) uint64 {
 	if e := p.Next(); e != nil {
 		e.ID++
-		p.Publish(Valid)
+		p.Stage(Valid)
+		p.Publish()
 	}
 	e, _ := c.Next()
 	id := e.ID

@@ -1,6 +1,9 @@
 package mmap
 
-import "fmt"
+import (
+	"fmt"
+	"sync/atomic"
+)
 
 // Valid is the bit of an element's word that hands it to the consumer: the
 // producer sets it, the consumer clears it.
@@ -25,10 +28,22 @@ func newFlagRing[T any](r *Region, n uint32, wordOffset uintptr) (flagRing[T], e
 	return flagRing[T]{slots: slotsOf[T](memory, n), word: wordOffset, mask: n - 1}, nil
 }
 
+// at is the element i places behind those this side has passed on.
+func (r *flagRing[T]) at(i uint32) *T { return &r.slots[(r.count+i)&r.mask] }
+
+func (r *flagRing[T]) wordOf(e *T) *atomic.Uint32 { return wordIn(e, r.word) }
+
 // A FlagProducer fills a ring whose elements carry their own ownership word, as
 // siw's send and receive queues do. An element is the producer's while its word
 // has [Valid] clear. One goroutine at a time may use it.
-type FlagProducer[T any] struct{ ring flagRing[T] }
+//
+// A batch is handed over with one store: [FlagProducer.Stage] stores the words of
+// all elements but the first, which the consumer looks at first.
+type FlagProducer[T any] struct {
+	ring   flagRing[T]
+	staged uint32
+	first  uint32 // the word of the first element staged
+}
 
 // NewFlagProducer returns the producing side of n elements at the start of r, each
 // with its word at wordOffset. n usually comes from the other side; a number that
@@ -38,38 +53,54 @@ func NewFlagProducer[T any](r *Region, n uint32, wordOffset uintptr) (*FlagProdu
 	if err != nil {
 		return nil, err
 	}
-	return &FlagProducer[T]{ring}, nil
+	return &FlagProducer[T]{ring: ring}, nil
 }
 
 // Next returns the element to fill, or nil when the ring is full. Everything but
-// the word may be written; nothing is seen before Publish. Calling it again
-// without Publish returns the same element.
+// the word may be written; nothing is seen before the batch is published. Calling
+// it again without Stage returns the same element.
 func (p *FlagProducer[T]) Next() *T {
-	e := &p.ring.slots[p.ring.count&p.ring.mask]
-	if wordIn(e, p.ring.word).Load()&Valid != 0 {
+	e := p.ring.at(p.staged)
+	if p.ring.wordOf(e).Load()&Valid != 0 || p.staged > p.ring.mask {
 		return nil
 	}
 	return e
 }
 
-// Publish hands the element that Next returned to the consumer by storing word,
-// which must have [Valid] set. All that was written before is seen by whoever
-// sees the word.
-func (p *FlagProducer[T]) Publish(word uint32) {
-	wordIn(&p.ring.slots[p.ring.count&p.ring.mask], p.ring.word).Store(word)
-	p.ring.count++
+// Stage adds the element that Next returned to the batch. Publishing will store
+// word, which must have [Valid] set.
+func (p *FlagProducer[T]) Stage(word uint32) {
+	if p.staged == 0 {
+		p.first = word
+	} else {
+		StoreRelease(p.ring.wordOf(p.ring.at(p.staged)), word)
+	}
+	p.staged++
 }
 
-// Behind reports whether the consumer has yet to take the element published
-// before the last n. If so it is bound to see those n without a doorbell: the
-// publishing stores and this load, and the consumer's clearing store and its
-// load of the next word, are sequentially consistent, so one side sees the other.
-// When those n fill the whole ring there is no such element: false.
-func (p *FlagProducer[T]) Behind(n uint32) bool {
-	if n > p.ring.mask {
-		return false
+// Publish hands the batch to a consumer that takes elements in their order and
+// needs no doorbell. All that was written before is seen by whoever sees a word.
+func (p *FlagProducer[T]) Publish() {
+	if p.staged > 0 {
+		StoreRelease(p.ring.wordOf(p.ring.at(0)), p.first)
+		p.ring.count, p.staged = p.ring.count+p.staged, 0
 	}
-	return wordIn(&p.ring.slots[(p.ring.count-n-1)&p.ring.mask], p.ring.word).Load()&Valid != 0
+}
+
+// PublishBehind publishes the batch, and reports whether the consumer has yet to
+// take the element before it. If so it is bound to see the batch without a
+// doorbell: this store and this load, and the consumer's clearing store and its
+// load of the next word, are sequentially consistent, so one side sees the other.
+// When the batch is the whole ring there is no such element: false.
+func (p *FlagProducer[T]) PublishBehind() bool {
+	n := p.staged
+	if n == 0 {
+		return true
+	}
+	p.ring.wordOf(p.ring.at(0)).Store(p.first)
+	before := p.ring.at(^uint32(0))
+	p.ring.count, p.staged = p.ring.count+n, 0
+	return n <= p.ring.mask && p.ring.wordOf(before).Load()&Valid != 0
 }
 
 // Retract takes back, oldest first, the elements that the consumer has not taken:
@@ -80,8 +111,8 @@ func (p *FlagProducer[T]) Behind(n uint32) bool {
 // work may take the same element: retract only from one that has stopped.
 func (p *FlagProducer[T]) Retract(yield func(*T, uint32) bool) {
 	for i := range uint32(len(p.ring.slots)) {
-		e := &p.ring.slots[(p.ring.count+i)&p.ring.mask]
-		w := wordIn(e, p.ring.word)
+		e := p.ring.at(i)
+		w := p.ring.wordOf(e)
 		if word := w.Load(); word&Valid != 0 {
 			w.Store(0)
 			if !yield(e, word) {
@@ -110,8 +141,8 @@ func NewFlagConsumer[T any](r *Region, n uint32, wordOffset uintptr) (*FlagConsu
 // once: the other side may still write. Calling it again without Release returns
 // the same element.
 func (c *FlagConsumer[T]) Next() (*T, uint32) {
-	e := &c.ring.slots[c.ring.count&c.ring.mask]
-	w := wordIn(e, c.ring.word).Load()
+	e := c.ring.at(0)
+	w := c.ring.wordOf(e).Load()
 	if w&Valid == 0 {
 		return nil, 0
 	}
@@ -121,6 +152,6 @@ func (c *FlagConsumer[T]) Next() (*T, uint32) {
 // Release gives the element that Next returned back to the producer. Copy what
 // is needed first.
 func (c *FlagConsumer[T]) Release() {
-	wordIn(&c.ring.slots[c.ring.count&c.ring.mask], c.ring.word).Store(0)
+	StoreRelease(c.ring.wordOf(c.ring.at(0)), 0)
 	c.ring.count++
 }

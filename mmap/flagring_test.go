@@ -28,7 +28,11 @@ func TestFlagProducerFullAndFree(t *testing.T) {
 		if load() != 0 {
 			t.Errorf("element %d is visible before Publish", i)
 		}
-		p.Publish(Valid | 0xab000000 | uint32(i)<<16)
+		p.Stage(Valid | 0xab000000 | uint32(i)<<16)
+		if load()&Valid != 0 {
+			t.Errorf("element %d, the first of a batch, is visible before Publish", i)
+		}
+		p.Publish()
 		if got := load(); got != Valid|0xab000000|uint32(i)<<16 {
 			t.Errorf("element %d: word %#x", i, got)
 		}
@@ -83,6 +87,7 @@ func TestFlagProducerBehind(t *testing.T) {
 		taken         int // of those before
 		want          bool
 	}{
+		{"no batch", 1, 0, 1, true},
 		{"first batch ever", 0, 1, 0, false},
 		{"nothing taken", 1, 1, 0, true},
 		{"all taken", 1, 1, 1, false},
@@ -95,7 +100,8 @@ func TestFlagProducerBehind(t *testing.T) {
 		p := must[*FlagProducer[element]](t)(NewFlagProducer[element](r, 4, elementWord))
 		for i := range c.before {
 			p.Next()
-			p.Publish(Valid)
+			p.Stage(Valid)
+			p.Publish()
 			if i < c.taken {
 				_, set := wordOf(t, r, i%4)
 				set(0)
@@ -103,9 +109,9 @@ func TestFlagProducerBehind(t *testing.T) {
 		}
 		for range c.batch {
 			p.Next()
-			p.Publish(Valid)
+			p.Stage(Valid)
 		}
-		if got := p.Behind(uint32(c.batch)); got != c.want {
+		if got := p.PublishBehind(); got != c.want {
 			t.Errorf("%s: %v", c.name, got)
 		}
 	}
@@ -116,7 +122,8 @@ func TestFlagProducerRetract(t *testing.T) {
 	p := must[*FlagProducer[element]](t)(NewFlagProducer[element](r, 4, elementWord))
 	for i := range 6 {
 		p.Next().fill(i)
-		p.Publish(Valid)
+		p.Stage(Valid)
+		p.Publish()
 		if i < 3 { // the kernel takes 0, 1 and 2, then stops
 			_, set := wordOf(t, r, i%4)
 			set(0)
@@ -144,7 +151,10 @@ func TestFlagProducerRetract(t *testing.T) {
 		if p.Next() == nil {
 			t.Fatal("a retracted element is not free")
 		}
-		p.Publish(Valid)
+		p.Stage(Valid)
+	}
+	if p.Next() != nil {
+		t.Error("a batch larger than the ring")
 	}
 }
 
@@ -175,25 +185,24 @@ func TestFlagProducerAgainstKernel(t *testing.T) {
 			i++
 		}
 	}()
-	for i, round := 0, uint32(0); i < transfers; round++ {
-		batch := uint32(0)
-		for ; batch <= round%n && i < transfers; batch++ {
+	for i, round := 0, 0; i < transfers; round++ {
+		before := i
+		for ; i-before <= round%n && i < transfers; i++ {
 			e := p.Next()
 			if e == nil {
 				break
 			}
 			e.fill(i)
-			p.Publish(Valid | uint32(uint8(i))<<16)
-			i++
+			p.Stage(Valid | uint32(uint8(i))<<16)
 		}
 		switch {
-		case batch == 0:
-			runtime.Gosched()
-		case !p.Behind(batch):
+		case !p.PublishBehind():
 			select {
 			case doorbell <- struct{}{}:
 			default:
 			}
+		case i == before:
+			runtime.Gosched()
 		}
 	}
 	<-done

@@ -114,7 +114,7 @@ func (p *IndexedProducer[T]) Advance() { p.ring.next = (p.ring.next + 1) & p.rin
 // Publish hands every element accepted so far to the consumer with one store:
 // call it once a batch. All that was written before is seen by whoever sees the
 // index.
-func (p *IndexedProducer[T]) Publish() { p.ring.own.Store(p.ring.next) }
+func (p *IndexedProducer[T]) Publish() { StoreRelease(p.ring.own, p.ring.next) }
 
 // An IndexedConsumer empties a ring with one index a side, as rxe's completion
 // queues. One goroutine at a time may use it.
@@ -149,4 +149,4 @@ func (c *IndexedConsumer[T]) Advance() { c.ring.next = (c.ring.next + 1) & c.rin
 
 // Release gives every element done with back to the producer with one store: call
 // it once a batch.
-func (c *IndexedConsumer[T]) Release() { c.ring.own.Store(c.ring.next) }
+func (c *IndexedConsumer[T]) Release() { StoreRelease(c.ring.own, c.ring.next) }

@@ -32,3 +32,6 @@ func wordAt(memory []byte, offset uint64) *atomic.Uint32 {
 func wordIn[T any](element *T, offset uintptr) *atomic.Uint32 {
 	return (*atomic.Uint32)(unsafe.Add(unsafe.Pointer(element), offset))
 }
+
+// plainWord is the number inside an atomic one.
+func plainWord(w *atomic.Uint32) *uint32 { return (*uint32)(unsafe.Pointer(w)) }

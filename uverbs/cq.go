@@ -3,7 +3,6 @@ package uverbs
 import (
 	"fmt"
 	"math"
-	"sync"
 	"sync/atomic"
 
 	"github.com/goverbs/goverbs/internal/abi"
@@ -25,7 +24,7 @@ type CQ struct {
 	gone    chan struct{} // closed with the CQ
 	noted   bool          // among the channel's noted; guarded by its lock
 
-	mu     sync.Mutex // guards what follows
+	mu     queueLock // guards what follows
 	cqe    int
 	ring   CQRing
 	memory queueMemory
@@ -122,17 +121,37 @@ func (cq *CQ) Poll(wcs []WC) (int, error) {
 		cq.mu.Unlock()
 		return 0, cq.fail("poll", ErrClosed, "")
 	}
+	if len(cq.old)+len(cq.made) > 0 {
+		return cq.pollAll(wcs)
+	}
+	n, bad, err := cq.ring.Poll(wcs)
+	if bad || err != nil {
+		return cq.polledBad(wcs, 0, n, err)
+	}
+	cq.mu.Unlock()
+	return n, nil
+}
+
+// pollAll is Poll when there are completions beside the ring's.
+func (cq *CQ) pollAll(wcs []WC) (int, error) {
 	old := take(wcs, &cq.old)
-	n, err := cq.ring.Poll(wcs[old:])
+	n, _, err := cq.ring.Poll(wcs[old:])
 	n += old
 	made := take(wcs[n:], &cq.made)
-	failed := cq.failures(wcs[old:n])
+	n, err = cq.polledBad(wcs, old, n, err)
+	return n + made, err
+}
+
+// polledBad ends a Poll with failures among wcs[from:n], or an error. It gives the
+// lock back.
+func (cq *CQ) polledBad(wcs []WC, from, n int, err error) (int, error) {
+	failed := cq.failures(wcs[from:n])
 	cq.mu.Unlock()
 	tell(failed)
 	if err != nil {
 		err = cq.fail("poll", err, "")
 	}
-	return n + made, err
+	return n, err
 }
 
 // take moves the oldest completions of a list to wcs.
@@ -195,15 +214,21 @@ func (cq *CQ) takeEvent() bool {
 // C: ibv_req_notify_cq
 func (cq *CQ) Arm(solicitedOnly bool) error {
 	cq.mu.Lock()
-	defer cq.mu.Unlock()
-	if cq.closed {
-		return cq.fail("arm", ErrClosed, "")
+	if cq.closed || cq.channel == nil {
+		cq.mu.Unlock()
+		return cq.cannotArm()
 	}
-	if cq.channel == nil {
-		return cq.fail("arm", ErrNotSupported, "it was created without a CompChannel")
-	}
-	if err := cq.ring.Arm(solicitedOnly); err != nil {
+	err := cq.ring.Arm(solicitedOnly)
+	cq.mu.Unlock()
+	if err != nil {
 		return cq.fail("arm", err, "")
 	}
 	return nil
+}
+
+func (cq *CQ) cannotArm() error {
+	if cq.channel == nil {
+		return cq.fail("arm", ErrNotSupported, "it was created without a CompChannel")
+	}
+	return cq.fail("arm", ErrClosed, "")
 }

@@ -86,7 +86,7 @@ func (cq *CQ) removeQP(qp *QP) {
 func (cq *CQ) drain() (failed []failure) {
 	var batch [16]WC
 	for all := 0; all < cq.cqe; all += len(batch) {
-		n, err := cq.ring.Poll(batch[:])
+		n, _, err := cq.ring.Poll(batch[:])
 		cq.old = append(cq.old, batch[:n]...)
 		failed = append(failed, cq.failures(batch[:n])...)
 		if n < len(batch) || err != nil {

@@ -35,9 +35,11 @@ type ProviderContext interface {
 
 // CQRing is the user-space half of a CQ. The CQ serialises the calls.
 type CQRing interface {
-	// Poll fills wcs from its start with what is ready and says how many.
-	Poll(wcs []WC) (int, error)
-	// Arm asks for one event at the next completion.
+	// Poll fills wcs from its start with what is ready, and says how many there are
+	// and whether one of them is bad: anything but a success.
+	Poll(wcs []WC) (n int, bad bool, err error)
+	// Arm asks for one event at the next completion. The CQ's lock is taken after it
+	// by whoever polls, and is a barrier.
 	Arm(solicitedOnly bool) error
 	// Resize carries out r and goes on with the queue that comes of it, in which
 	// are the completions that were not polled yet. An error after r's Create is

@@ -71,7 +71,7 @@ func (h hardware) CreateAH(r *uverbs.AHRequest) (any, error) {
 
 type idle struct{}
 
-func (idle) Poll([]uverbs.WC) (int, error)                  { return 0, nil }
+func (idle) Poll([]uverbs.WC) (int, bool, error)            { return 0, false, nil }
 func (idle) Arm(bool) error                                 { return nil }
 func (idle) PostSend([]uverbs.SendWR) (int, error)          { return 0, nil }
 func (idle) PostRecv([]uverbs.RecvWR) (int, error)          { return 0, nil }

@@ -2,7 +2,6 @@ package uverbs
 
 import (
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"syscall"
 
@@ -29,7 +28,7 @@ type QP struct {
 	life           atomic.Uint32 // how often it was put into RESET
 
 	// sq and rq guard the two queues. Whoever takes both takes sq first.
-	sq, rq sync.Mutex
+	sq, rq queueLock
 	ring   QPRing
 	memory queueMemory
 	closed bool // written with both held

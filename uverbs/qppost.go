@@ -22,11 +22,13 @@ func (qp *QP) PostSend(wrs []SendWR) (int, error) {
 
 func (qp *QP) postSend(wrs []SendWR) (int, error) {
 	qp.sq.Lock()
-	defer qp.sq.Unlock()
 	if qp.closed {
+		qp.sq.Unlock()
 		return 0, ErrClosed
 	}
-	return qp.ring.PostSend(wrs)
+	n, err := qp.ring.PostSend(wrs)
+	qp.sq.Unlock()
+	return n, err
 }
 
 // PostRecv queues buffers for incoming sends, with the rules of PostSend. A QP
@@ -35,11 +37,12 @@ func (qp *QP) postSend(wrs []SendWR) (int, error) {
 // C: ibv_post_recv
 func (qp *QP) PostRecv(wrs []RecvWR) (int, error) {
 	qp.rq.Lock()
-	defer qp.rq.Unlock()
 	if qp.closed {
+		qp.rq.Unlock()
 		return 0, qp.fail("post a receive to", ErrClosed, "")
 	}
 	n, err := qp.ring.PostRecv(wrs)
+	qp.rq.Unlock()
 	if err != nil {
 		return n, qp.fail("post a receive to", err, "")
 	}

@@ -2,7 +2,6 @@ package uverbs
 
 import (
 	"fmt"
-	"sync"
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/ioctl"
@@ -19,7 +18,7 @@ type SRQ struct {
 	cookie uint64
 	maxSGE uint32
 
-	mu     sync.Mutex // guards what follows
+	mu     queueLock // guards what follows
 	maxWR  uint32
 	ring   SRQRing
 	memory queueMemory
@@ -105,11 +104,12 @@ func (s *SRQ) MaxSGE() uint32 { return s.maxSGE }
 // C: ibv_post_srq_recv
 func (s *SRQ) PostRecv(wrs []RecvWR) (int, error) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	if s.closed {
+		s.mu.Unlock()
 		return 0, s.fail("post a receive to", ErrClosed, "")
 	}
 	n, err := s.ring.PostRecv(wrs)
+	s.mu.Unlock()
 	if err != nil {
 		return n, s.fail("post a receive to", err, "")
 	}

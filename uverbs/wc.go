@@ -4,7 +4,8 @@ import "fmt"
 
 // WC is a work completion. When Status is not StatusSuccess only WRID, Status,
 // QPN and VendorErr mean anything, and the rest is 0; so is what the driver
-// can't tell.
+// can't tell. Up to SL the fields stand as in struct ib_uverbs_wc, so that a
+// provider whose queue is made of those can copy one as it is.
 //
 // C: struct ibv_wc
 type WC struct {
@@ -13,16 +14,17 @@ type WC struct {
 	Opcode    WCOpcode // what it was
 	VendorErr uint32   // the driver's own code for the error
 	ByteLen   uint32   // bytes received or read; of UD with the 40 bytes in front
+	Imm       uint32   // with WCWithImm: the number that the sender gave (C: ntohl of imm_data)
 	QPN       uint32   // the local QP
-
-	Flags           WCFlags
-	Imm             uint32 // with WCWithImm: the number that the sender gave (C: ntohl of imm_data)
+	SrcQP     uint32   // UD: the sender's QP
+	Flags     WCFlags
+	PKeyIndex uint16 // UD on a GSI QP
+	SLID      uint16 // UD: the sender's LID, 0 on RoCE
+	SL        uint8  // UD
+	// UD: the path bits of the local LID.
+	DLIDPathBits    uint8
+	_               [2]uint8
 	InvalidatedRKey uint32 // with WCWithInv: the key that the sender ended
-	SrcQP           uint32 // UD: the sender's QP
-	PKeyIndex       uint16 // UD on a GSI QP
-	SLID            uint16 // UD: the sender's LID, 0 on RoCE
-	SL              uint8  // UD
-	DLIDPathBits    uint8  // UD
 }
 
 // WCFlags say what else a completed receive carries.

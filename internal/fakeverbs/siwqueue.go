@@ -30,7 +30,8 @@ func (q *SIWCQ) complete(e abi.SiwCqe) bool {
 		return false
 	}
 	slot.Id, slot.Bytes, slot.ImmData, slot.QpId = e.Id, e.Bytes, e.ImmData, e.QpId
-	q.ring.Publish(mmap.Valid | uint32(e.Opcode)<<8 | uint32(e.Status)<<16)
+	q.ring.Stage(mmap.Valid | uint32(e.Opcode)<<8 | uint32(e.Status)<<16)
+	q.ring.Publish()
 	if q.notify.Load()&abi.SIW_NOTIFY_NEXT_COMPLETION != 0 {
 		q.notify.Store(abi.SIW_NOTIFY_NOT)
 		q.cq.event()

@@ -8,49 +8,47 @@ import (
 
 const allSendFlags = uverbs.SendFence | uverbs.SendSignaled | uverbs.SendSolicited
 
-// checked is what the check of a work request found out about it.
-type checked struct {
-	opcode
-	length uint32 // of the message, in bytes
-	ah     ahNum  // UD
-}
-
 // check refuses what the kernel would answer with a QP in the error state, or
-// with silence.
-func (q *qp) check(wr *uverbs.SendWR) (c checked, err error) {
-	if c.opcode, err = q.opcodeOf(wr.Opcode); err != nil {
-		return c, err
+// with silence. It tells what the request has, and the length of its message in
+// bytes.
+func (q *qp) check(wr *uverbs.SendWR) (has parts, length uint32, err error) {
+	if int64(wr.Opcode) < int64(len(q.parts)) {
+		has = q.parts[wr.Opcode]
+	}
+	if has == 0 {
+		_, err = opcodeOf(wr.Opcode, q.typ, q.caps)
+		return 0, 0, err
 	}
 	if wr.Flags&^allSendFlags != 0 {
-		return c, fmt.Errorf("%w: unknown flags %#x", uverbs.ErrInvalidWR, uint32(wr.Flags&^allSendFlags))
+		return 0, 0, fmt.Errorf("%w: unknown flags %#x", uverbs.ErrInvalidWR, uint32(wr.Flags&^allSendFlags))
 	}
-	if c.length, err = q.checkData(wr, c.has); err != nil {
-		return c, err
+	if length, err = q.checkData(wr, has); err != nil {
+		return 0, 0, err
 	}
 	switch {
-	case q.typ == uverbs.QPTypeUD:
-		c.ah, err = q.checkDatagram(wr, c.length)
-	case c.has&withAtomic != 0 && c.length != atomicSize:
-		err = fmt.Errorf("%w: the result of %v takes %d bytes, SGL names %d", uverbs.ErrInvalidWR, wr.Opcode, atomicSize, c.length)
-	case c.has&withBind != 0:
+	case has&(withAtomic|withBind|withFlush) == 0:
+	case has&withAtomic != 0 && length != atomicSize:
+		err = fmt.Errorf("%w: the result of %v takes %d bytes, SGL names %d", uverbs.ErrInvalidWR, wr.Opcode, atomicSize, length)
+	case has&withBind != 0:
 		err = q.checkBind(wr.Bind)
-	case c.has&withFlush != 0:
+	case has&withFlush != 0:
 		err = q.checkFlush(&wr.Flush)
-		c.length = wr.Flush.Length
+		length = wr.Flush.Length
 	}
-	return c, err
+	return has, length, err
 }
 
 const atomicSize = 8
 
 func (q *qp) checkData(wr *uverbs.SendWR, has parts) (uint32, error) {
+	if wr.Inline == nil && has&withSGL != 0 {
+		return lengthOf(wr.SGL, q.maxSGE)
+	}
 	switch {
 	case wr.Opcode == uverbs.OpAtomicWrite && (len(wr.Inline) != atomicSize || len(wr.SGL) > 0):
 		return 0, fmt.Errorf("%w: %v takes its %d bytes from Inline", uverbs.ErrInvalidWR, wr.Opcode, atomicSize)
 	case has&withSGL == 0 && len(wr.SGL) > 0, has&withInline == 0 && wr.Inline != nil:
 		return 0, fmt.Errorf("%w: %v takes no %s", uverbs.ErrInvalidWR, wr.Opcode, dataName(wr))
-	case wr.Inline == nil:
-		return lengthOf(wr.SGL, q.maxSGE)
 	case len(wr.SGL) > 0:
 		return 0, fmt.Errorf("%w: both SGL and Inline are set", uverbs.ErrInvalidWR)
 	case wr.Opcode != uverbs.OpAtomicWrite && len(wr.Inline) > q.maxInline:

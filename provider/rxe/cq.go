@@ -46,21 +46,21 @@ func (q *cq) adopt(r *uverbs.CQRequest, mi *abi.Mminfo) error {
 }
 
 // Poll gives the entries back with one store a batch.
-func (q *cq) Poll(wcs []uverbs.WC) (n int, err error) {
+func (q *cq) Poll(wcs []uverbs.WC) (n int, bad bool, err error) {
 	if q.ring == nil {
-		return 0, errLost
+		return 0, false, errLost
 	}
 	for n < len(wcs) {
-		e, bad := q.ring.Next()
-		if bad != nil {
+		e, corrupt := q.ring.Next()
+		if corrupt != nil {
 			err = errCorrupt
 		}
 		if e == nil {
 			break
 		}
-		readCQE(e, &wcs[n])
-		if wcs[n].Flags&uverbs.WCWithInv != 0 {
-			q.windows.Unbind(wcs[n].InvalidatedRKey)
+		wc := &wcs[n]
+		if copyCQE(e, wc); uint32(wc.Status)|uint32(wc.Flags)|wc.Imm != 0 {
+			bad = q.refine(wc) || bad
 		}
 		q.ring.Advance()
 		n++
@@ -68,35 +68,33 @@ func (q *cq) Poll(wcs []uverbs.WC) (n int, err error) {
 	if n > 0 {
 		q.ring.Release()
 	}
-	return n, err
+	return n, bad, err
 }
 
-// readCQE copies an entry out of shared memory, each field once. The kernel
-// clears an entry before it fills it, but says of a failed one only whose it is,
-// and of a send that had immediate data only that it had.
-func readCQE(e *abi.IbUverbsWc, wc *uverbs.WC) {
-	*wc = uverbs.WC{WRID: e.WrId, Status: uverbs.Status(e.Status), QPN: e.QpNum, VendorErr: e.VendorErr}
+// refine makes what was copied mean what it says, and tells whether it is bad. The
+// kernel clears an entry before it fills it, but says of a failed one only whose it
+// is, and of a send that had immediate data only that it had.
+func (q *cq) refine(wc *uverbs.WC) (bad bool) {
 	if wc.Status != uverbs.StatusSuccess {
-		return
+		*wc = uverbs.WC{WRID: wc.WRID, Status: wc.Status, VendorErr: wc.VendorErr, QPN: wc.QPN}
+		return true
 	}
-	wc.Opcode, wc.ByteLen = uverbs.WCOpcode(e.Opcode), e.ByteLen
 	if wc.Opcode&uverbs.WCRecv == 0 {
-		return
+		*wc = uverbs.WC{WRID: wc.WRID, Opcode: wc.Opcode, VendorErr: wc.VendorErr, ByteLen: wc.ByteLen, QPN: wc.QPN}
+		return false
 	}
-	wc.SrcQP, wc.PKeyIndex, wc.SLID = e.SrcQp, e.PkeyIndex, e.Slid
-	wc.SL, wc.DLIDPathBits = e.Sl, e.DlidPathBits
-	flags := e.WcFlags
-	if flags&abi.IB_WC_GRH != 0 {
-		wc.Flags |= uverbs.WCGRH
-	}
+	ex, flags := wc.Imm, uint32(wc.Flags)
+	wc.Imm, wc.Flags = 0, wc.Flags&uverbs.WCGRH
 	switch {
 	case flags&abi.IB_WC_WITH_IMM != 0:
 		wc.Flags |= uverbs.WCWithImm
-		wc.Imm = bits.ReverseBytes32(e.Ex) // most significant byte first; both platforms are little-endian
-	case flags&abi.IB_WC_WITH_INVALIDATE != 0:
+		wc.Imm = bits.ReverseBytes32(ex) // most significant byte first; both platforms are little-endian
+	case flags&abi.IB_WC_WITH_INVALIDATE != 0: // another bit than libibverbs's
 		wc.Flags |= uverbs.WCWithInv
-		wc.InvalidatedRKey = e.Ex
+		wc.InvalidatedRKey = ex
+		q.windows.Unbind(ex)
 	}
+	return false
 }
 
 func (q *cq) Arm(solicitedOnly bool) error { return q.arm.Arm(solicitedOnly) }

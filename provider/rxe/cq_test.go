@@ -3,6 +3,7 @@ package rxe
 import (
 	"encoding/binary"
 	"errors"
+	"slices"
 	"syscall"
 	"testing"
 
@@ -201,12 +202,15 @@ func FuzzReadCQE(f *testing.F) {
 		room := int(q.room())
 		for range 3 {
 			wcs := make([]uverbs.WC, 8)
-			n, err := cq.Poll(wcs)
+			n, bad, err := cq.Poll(wcs)
 			if n > room {
 				t.Fatalf("%d completions of a queue of %d", n, room)
 			}
 			if err != nil && !errors.Is(err, mmap.ErrIndex) {
 				t.Fatal(err)
+			}
+			if failed := slices.ContainsFunc(wcs[:n], func(wc uverbs.WC) bool { return wc.Err() != nil }); bad != failed {
+				t.Errorf("bad: %v, but %+v", bad, wcs[:n])
 			}
 			for _, wc := range wcs[:n] {
 				_, _, _ = wc.Err(), wc.Status.String(), wc.Opcode.String()

@@ -53,17 +53,26 @@ var opcodes = [...]opcode{
 	uverbs.OpAtomicWrite: {types: onRC, has: withInline | withRemote, needs: uverbs.DeviceCapAtomicWrite},
 }
 
-// opcodeOf finds an opcode that the QP can be trusted with. The kernel must never
-// see any other: it takes the number for an index.
-func (q *qp) opcodeOf(op uverbs.Opcode) (opcode, error) {
+// partsOf lists what a QP can be trusted with: the parts of each opcode, 0 for
+// none. The kernel must never see any other: it takes the number for an index.
+func partsOf(t uverbs.QPType, caps uverbs.DeviceCap) (all [len(opcodes)]parts) {
+	for op := range all {
+		if o, err := opcodeOf(uverbs.Opcode(op), t, caps); err == nil {
+			all[op] = o.has
+		}
+	}
+	return all
+}
+
+func opcodeOf(op uverbs.Opcode, t uverbs.QPType, caps uverbs.DeviceCap) (opcode, error) {
 	var o opcode
 	if int64(op) < int64(len(opcodes)) {
 		o = opcodes[op]
 	}
 	switch {
-	case o.types&service(q.typ) == 0:
-		return o, fmt.Errorf("%w: rxe has no %v on %v QPs", uverbs.ErrNotSupported, op, q.typ)
-	case o.needs != 0 && o.needs&q.caps == 0:
+	case o.types&service(t) == 0:
+		return o, fmt.Errorf("%w: rxe has no %v on %v QPs", uverbs.ErrNotSupported, op, t)
+	case o.needs != 0 && o.needs&caps == 0:
 		return o, fmt.Errorf("%w: this kernel's rxe has no %v", uverbs.ErrNotSupported, op)
 	}
 	return o, nil

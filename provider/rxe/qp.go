@@ -15,6 +15,7 @@ type qp struct {
 	doorbell  doorbell
 	request   request
 	typ       uverbs.QPType
+	parts     [len(opcodes)]parts
 	caps      uverbs.DeviceCap
 	maxSGE    int
 	maxInline int
@@ -42,7 +43,7 @@ func (c *rxeContext) CreateQP(r *uverbs.QPRequest) (uverbs.QPRing, error) {
 	if err := r.Create(uverbs.UHW{Out: abi.Bytes(&resp)}); err != nil {
 		return nil, err
 	}
-	q := &qp{request: r, doorbell: r.Doorbell(), typ: r.Type, caps: c.caps}
+	q := &qp{request: r, doorbell: r.Doorbell(), typ: r.Type, caps: c.caps, parts: partsOf(r.Type, c.caps)}
 	if err := q.mapSend(r, &resp.SqMi); err != nil {
 		return nil, err
 	}

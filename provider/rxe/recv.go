@@ -1,7 +1,6 @@
 package rxe
 
 import (
-	"encoding/binary"
 	"fmt"
 	"syscall"
 
@@ -88,10 +87,8 @@ func lengthOf(sgl []uverbs.SGE, maxSGE int) (uint32, error) {
 
 // putSGL writes an array of struct rxe_sge.
 func putSGL(to []byte, sgl []uverbs.SGE) {
+	sges := sgesIn(to)
 	for i := range sgl {
-		e := to[i*sgeSize : (i+1)*sgeSize]
-		binary.NativeEndian.PutUint64(e, sgl[i].Addr)
-		binary.NativeEndian.PutUint32(e[8:], sgl[i].Length)
-		binary.NativeEndian.PutUint32(e[12:], sgl[i].LKey)
+		sges[i] = abi.RxeSge{Addr: sgl[i].Addr, Length: sgl[i].Length, Lkey: sgl[i].LKey}
 	}
 }

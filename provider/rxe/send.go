@@ -33,7 +33,7 @@ func (q *qp) PostSend(wrs []uverbs.SendWR) (n int, err error) {
 }
 
 func (q *qp) send(wr *uverbs.SendWR) error {
-	c, err := q.check(wr)
+	has, length, err := q.check(wr)
 	if err != nil {
 		return err
 	}
@@ -44,62 +44,67 @@ func (q *qp) send(wr *uverbs.SendWR) error {
 	case e == nil:
 		return uverbs.ErrQueueFull
 	}
-	if err := q.checkWindow(wr); err != nil {
-		return err
+	if has&(withBind|withInv) != 0 {
+		if err := q.checkWindow(wr); err != nil {
+			return err
+		}
 	}
-	q.fill(e, wr, &c)
+	fill(e, wr, length)
+	if has&^(withSGL|withInline) != 0 {
+		putParts(e, wr, has)
+	}
+	if q.typ == uverbs.QPTypeUD {
+		ah, err := q.checkDatagram(wr, length)
+		if err != nil {
+			return err
+		}
+		*arm[abi.RxeSendWrUd](&e.Wr) = abi.RxeSendWrUd{RemoteQpn: wr.RemoteQPN, RemoteQkey: wr.RemoteQKey, AhNum: uint32(ah)}
+	}
+	if wr.Inline != nil && has&withSGL != 0 {
+		e.Wr.SendFlags |= abi.IB_SEND_INLINE
+	}
 	if wr.Inline != nil {
 		copy(q.sq.Tail(), wr.Inline)
 	} else {
 		putSGL(q.sq.Tail(), wr.SGL)
 	}
 	q.sq.Advance()
-	if c.has&withBind != 0 {
+	if has&withBind != 0 {
 		wr.Bind.MW.Bound(wr.Bind.RKey)
 	}
 	return nil
 }
 
-// fill makes the fixed part of an entry. All of it counts: the kernel leaves in
-// the queue what it noted about an earlier request, and believes what it finds.
-func (q *qp) fill(e *abi.RxeSendWqe, wr *uverbs.SendWR, c *checked) {
-	*e = abi.RxeSendWqe{}
-	e.Wr.WrId, e.Wr.Opcode, e.Wr.SendFlags = wr.WRID, uint32(wr.Opcode), uint32(wr.Flags)
-	if wr.Inline != nil && c.has&withSGL != 0 {
-		e.Wr.SendFlags |= abi.IB_SEND_INLINE
-	}
-	switch {
-	case c.has&withImm != 0:
-		e.Wr.Ex = bits.ReverseBytes32(wr.Imm) // most significant byte first; both platforms are little-endian
-	case c.has&withInv != 0:
-		e.Wr.Ex = wr.InvalidateRKey
-	}
-	q.putArm(e.Wr.Wr[:], wr, c)
-	if c.has&withRemote != 0 {
-		e.Iova = wr.RemoteAddr // the address that goes into the packet
-	}
-	e.Dma = abi.RxeDmaInfo{Length: c.length, Resid: c.length, NumSge: uint32(len(wr.SGL))}
+// fill makes the fixed part of an entry, but for the union, of which the kernel
+// reads only what belongs to the opcode. All else counts: the kernel leaves in the
+// queue what it noted about an earlier request, and believes what it finds.
+func fill(e *abi.RxeSendWqe, wr *uverbs.SendWR, length uint32) {
+	e.Wr.WrId, e.Wr.Reserved, e.Wr.Opcode, e.Wr.SendFlags, e.Wr.Ex = wr.WRID, 0, uint32(wr.Opcode), uint32(wr.Flags), 0
+	e.Status, e.State, e.Iova, e.Mask, e.FirstPsn, e.LastPsn, e.AckLength, e.Ssn, e.HasRdAtomic = 0, 0, 0, 0, 0, 0, 0, 0, 0
+	e.Dma = abi.RxeDmaInfo{Length: length, Resid: length, NumSge: uint32(len(wr.SGL))}
 }
 
-// putArm fills the union in struct rxe_send_wr.
-func (q *qp) putArm(to []byte, wr *uverbs.SendWR, c *checked) {
+// putParts fills in what some opcodes have.
+func putParts(e *abi.RxeSendWqe, wr *uverbs.SendWR, has parts) {
 	switch {
-	case q.typ == uverbs.QPTypeUD:
-		ud := abi.RxeSendWrUd{RemoteQpn: wr.RemoteQPN, RemoteQkey: wr.RemoteQKey, AhNum: uint32(c.ah)}
-		copy(to, abi.Bytes(&ud))
-	case c.has&withAtomic != 0:
-		atomic := abi.RxeSendWrAtomic{RemoteAddr: wr.RemoteAddr, Rkey: wr.RKey, CompareAdd: wr.CompareAdd, Swap: wr.Swap}
-		copy(to, abi.Bytes(&atomic))
-	case c.has&withFlush != 0:
-		flush := abi.RxeSendWrFlush{RemoteAddr: wr.RemoteAddr, Rkey: wr.RKey,
+	case has&withImm != 0:
+		e.Wr.Ex = bits.ReverseBytes32(wr.Imm) // most significant byte first; both platforms are little-endian
+	case has&withInv != 0:
+		e.Wr.Ex = wr.InvalidateRKey
+	}
+	switch {
+	case has&withAtomic != 0:
+		*arm[abi.RxeSendWrAtomic](&e.Wr) = abi.RxeSendWrAtomic{RemoteAddr: wr.RemoteAddr, Rkey: wr.RKey, CompareAdd: wr.CompareAdd, Swap: wr.Swap}
+	case has&withFlush != 0:
+		*arm[abi.RxeSendWrFlush](&e.Wr) = abi.RxeSendWrFlush{RemoteAddr: wr.RemoteAddr, Rkey: wr.RKey,
 			Length: wr.Flush.Length, Type: uint8(wr.Flush.Type), Level: uint8(wr.Flush.Level)}
-		copy(to, abi.Bytes(&flush))
-	case c.has&withRemote != 0:
-		rdma := abi.RxeSendWrRdma{RemoteAddr: wr.RemoteAddr, Rkey: wr.RKey}
-		copy(to, abi.Bytes(&rdma))
-	case c.has&withBind != 0:
-		mw := bindArm(wr.Bind)
-		copy(to, abi.Bytes(&mw))
+	case has&withRemote != 0:
+		*arm[abi.RxeSendWrRdma](&e.Wr) = abi.RxeSendWrRdma{RemoteAddr: wr.RemoteAddr, Rkey: wr.RKey}
+	case has&withBind != 0:
+		*arm[abi.RxeSendWrMw](&e.Wr) = bindArm(wr.Bind)
+	}
+	if has&withRemote != 0 {
+		e.Iova = wr.RemoteAddr // the address that goes into the packet
 	}
 }
 

@@ -40,21 +40,22 @@ func newCQ(region *mmap.Region, n uint32) (*cq, error) {
 	return &cq{ring: ring, notify: notify}, nil
 }
 
-func (q *cq) Poll(wcs []uverbs.WC) (int, error) {
-	for i := range wcs {
+func (q *cq) Poll(wcs []uverbs.WC) (n int, bad bool, err error) {
+	for n < len(wcs) {
 		e, word := q.ring.Next()
 		if e == nil {
-			return i, nil
+			break
 		}
-		readCQE(e, word, &wcs[i])
+		bad = readCQE(e, word, &wcs[n]) != uverbs.StatusSuccess || bad
 		q.ring.Release()
+		n++
 	}
-	return len(wcs), nil
+	return n, bad, nil
 }
 
 // readCQE copies an entry out of shared memory, each field once. Opcode and
 // status come from the word, which was loaded whole.
-func readCQE(e *abi.SiwCqe, word uint32, wc *uverbs.WC) {
+func readCQE(e *abi.SiwCqe, word uint32, wc *uverbs.WC) uverbs.Status {
 	opcode, status := uint8(word>>8), uint16(word>>16)
 	*wc = uverbs.WC{
 		WRID:      e.Id,
@@ -64,6 +65,7 @@ func readCQE(e *abi.SiwCqe, word uint32, wc *uverbs.WC) {
 		ByteLen:   e.Bytes,
 		QPN:       uint32(e.QpId),
 	}
+	return wc.Status
 }
 
 // Arm asks for an event at the next completion of any kind: of solicited ones
@@ -72,7 +74,7 @@ func (q *cq) Arm(solicitedOnly bool) error {
 	if solicitedOnly {
 		return errSolicited
 	}
-	q.notify.Store(abi.SIW_NOTIFY_SOLICITED | abi.SIW_NOTIFY_NEXT_COMPLETION)
+	mmap.StoreRelease(q.notify, abi.SIW_NOTIFY_SOLICITED|abi.SIW_NOTIFY_NEXT_COMPLETION)
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package siw
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -86,7 +87,10 @@ func FuzzReadCQE(f *testing.F) {
 		defer region.Close()
 		q := must[*cq](t)(newCQ(region, n))
 		wcs := make([]uverbs.WC, 2*n)
-		got := must[int](t)(q.Poll(wcs))
+		got, bad, err := q.Poll(wcs)
+		if err != nil || bad != slices.ContainsFunc(wcs[:got], func(wc uverbs.WC) bool { return wc.Err() != nil }) {
+			t.Errorf("bad: %v, but %+v, %v", bad, wcs[:got], err)
+		}
 		if got > n {
 			t.Fatalf("%d completions in a ring of %d", got, n)
 		}

@@ -27,9 +27,11 @@ func newRecvQueue(region *mmap.Region, n, maxSGE uint32) (*recvQueue, error) {
 func (q *recvQueue) post(wrs []uverbs.RecvWR) (int, error) {
 	for i := range wrs {
 		if err := q.recv(&wrs[i]); err != nil {
+			q.ring.Publish()
 			return i, err
 		}
 	}
+	q.ring.Publish()
 	return len(wrs), nil
 }
 
@@ -46,7 +48,7 @@ func (q *recvQueue) recv(wr *uverbs.RecvWR) error {
 		e.Sge[i] = sgeOf(&wr.SGL[i])
 	}
 	// The kernel ignores an entry with any flag but this one.
-	q.ring.Publish(abi.SIW_WQE_VALID | uint32(len(wr.SGL))<<16)
+	q.ring.Stage(abi.SIW_WQE_VALID | uint32(len(wr.SGL))<<16)
 	return nil
 }
 

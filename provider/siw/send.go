@@ -8,8 +8,8 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// PostSend fills entries, each of which the kernel may take as soon as its word
-// is stored, and rings the doorbell unless the kernel is still at work.
+// PostSend fills entries, hands them to the kernel with one store, and rings the
+// doorbell unless the kernel is still at work.
 func (q *qp) PostSend(wrs []uverbs.SendWR) (int, error) {
 	if q.failed {
 		return q.flushSends(wrs)
@@ -24,15 +24,15 @@ func (q *qp) PostSend(wrs []uverbs.SendWR) (int, error) {
 	}
 	for i := range wrs {
 		if err := q.send(&wrs[i]); err != nil {
-			return q.ring(i, err)
+			return q.publish(i, err)
 		}
 	}
-	return q.ring(len(wrs), nil)
+	return q.publish(len(wrs), nil)
 }
 
-// ring tells the kernel of the n entries just published.
-func (q *qp) ring(n int, err error) (int, error) {
-	if n == 0 || q.sq.Behind(uint32(n)) {
+// publish hands the n entries just staged to the kernel.
+func (q *qp) publish(n int, err error) (int, error) {
+	if q.sq.PublishBehind() {
 		return n, err
 	}
 	if q.ringOut() != nil {
@@ -82,7 +82,7 @@ func (q *qp) send(wr *uverbs.SendWR) error {
 			e.Sge[i] = sgeOf(&wr.SGL[i])
 		}
 	}
-	q.sq.Publish(flags | uint32(n)<<16 | uint32(op)<<24)
+	q.sq.Stage(flags | uint32(n)<<16 | uint32(op)<<24)
 	return nil
 }
 

@@ -1,0 +1,178 @@
+package all_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/fakeverbs"
+	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// rig is a connected RC QP on the fake kernel, whose doorbells cost nothing.
+type rig struct {
+	quiet quietFile
+	qp    *uverbs.QP
+	cq    *uverbs.CQ
+	kqp   *fakeverbs.QP
+	kcq   *fakeverbs.CQ
+}
+
+// quietFile answers what the hot path asks of the kernel without asking.
+type quietFile struct {
+	ioctl.File
+	on atomic.Bool
+}
+
+func (f *quietFile) Ioctl(r *ioctl.Request) error {
+	if f.on.Load() {
+		return nil
+	}
+	return f.File.Ioctl(r)
+}
+
+const (
+	queueDepth = 2047
+	perRound   = 1024 // work requests or completions between two looks at the clock
+)
+
+func must[T any](b *testing.B) func(T, error) T {
+	return func(v T, err error) T {
+		b.Helper()
+		if err != nil {
+			b.Fatal(err)
+		}
+		return v
+	}
+}
+
+func newRig(b *testing.B, driver uverbs.DriverID, version uint32) *rig {
+	k := fakeverbs.New(uint32(driver))
+	r := &rig{quiet: quietFile{File: k}}
+	dev := must[*uverbs.Device](b)(uverbs.NewDevice(uverbs.DeviceInfo{Name: driver.String() + "0", Driver: driver, ABI: version}, &r.quiet))
+	pd := must[*uverbs.PD](b)(dev.AllocPD())
+	ch := must[*uverbs.CompChannel](b)(dev.CreateCompChannel())
+	r.cq = must[*uverbs.CQ](b)(dev.CreateCQ(queueDepth, &uverbs.CQOptions{Channel: ch}))
+	r.qp = must[*uverbs.QP](b)(pd.CreateQP(&uverbs.QPOptions{SendCQ: r.cq, RecvCQ: r.cq,
+		Cap: uverbs.QPCap{MaxSendWR: queueDepth, MaxRecvWR: queueDepth, MaxSendSGE: 4, MaxRecvSGE: 1, MaxInline: 64}}))
+	r.kqp, r.kcq = k.QueuePairs()[0], k.CQs()[0]
+	r.connect(b, driver)
+	b.Cleanup(func() {
+		r.quiet.on.Store(false)
+		for _, c := range []interface{ Close() error }{r.qp, r.cq, ch, pd, dev} {
+			if err := c.Close(); err != nil {
+				b.Error(err)
+			}
+		}
+	})
+	r.quiet.on.Store(true)
+	return r
+}
+
+func (r *rig) connect(b *testing.B, driver uverbs.DriverID) {
+	if driver == uverbs.DriverSIW {
+		r.kqp.Connect()
+		if _, err := r.qp.PostSend(nil); err != nil { // which finds out
+			b.Fatal(err)
+		}
+		return
+	}
+	to := uverbs.AHAttr{Global: true, SGIDIndex: 1, DGID: fakeverbs.IPv4GID, Port: 1}
+	if err := errors.Join(r.qp.Init(nil), r.qp.Connect(&uverbs.QPAttr{DestQPN: 17, AH: to})); err != nil {
+		b.Fatal(err)
+	}
+}
+
+func (r *rig) takeSends() {
+	for ok := true; ok; {
+		if r.kqp.SIW != nil {
+			_, ok = r.kqp.SIW.TakeSend()
+		} else {
+			_, ok = r.kqp.RXE.TakeSend()
+		}
+	}
+}
+
+func (r *rig) takeRecvs() {
+	for ok := true; ok; {
+		if r.kqp.SIW != nil {
+			_, ok = r.kqp.SIW.TakeRecv()
+		} else {
+			_, ok = r.kqp.RXE.TakeRecv()
+		}
+	}
+}
+
+func (r *rig) complete() {
+	for i := range uint64(perRound) {
+		if r.kcq.SIW != nil {
+			r.kcq.SIW.Complete(abi.SiwCqe{Id: i, Bytes: 64, QpId: 1})
+		} else {
+			r.kcq.RXE.Complete(abi.IbUverbsWc{WrId: i, ByteLen: 64, QpNum: 1, Opcode: abi.IB_WC_RECV})
+		}
+	}
+}
+
+// BenchmarkHotPath tells what a program pays in user space for an element, in
+// lists of 1, 16 and 64, on rings in plain memory. The figure is the median of
+// rounds; filling and emptying the rings happens off the clock.
+func BenchmarkHotPath(b *testing.B) {
+	for _, driver := range []struct {
+		id  uverbs.DriverID
+		abi uint32
+	}{{uverbs.DriverSIW, 1}, {uverbs.DriverRXE, 2}} {
+		for _, list := range []int{1, 16, 64} {
+			b.Run(fmt.Sprintf("%v/list=%d", driver.id, list), func(b *testing.B) {
+				benchHotPath(b, newRig(b, driver.id, driver.abi), list)
+			})
+		}
+	}
+}
+
+func benchHotPath(b *testing.B, r *rig, list int) {
+	sgl := []uverbs.SGE{{Addr: 1 << 32, Length: 64, LKey: 7}}
+	sends, inline, recvs := make([]uverbs.SendWR, list), make([]uverbs.SendWR, list), make([]uverbs.RecvWR, list)
+	for i := range list {
+		sends[i] = uverbs.SendWR{WRID: uint64(i), Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled, SGL: sgl}
+		inline[i] = uverbs.SendWR{WRID: uint64(i), Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled, Inline: make([]byte, 64)}
+		recvs[i] = uverbs.RecvWR{WRID: uint64(i), SGL: sgl}
+	}
+	wcs := make([]uverbs.WC, list)
+	nothing := func() {}
+	r.bench(b, "PostSend", list, func() (int, error) { return r.qp.PostSend(sends) }, nothing, r.takeSends)
+	r.bench(b, "PostSendInline", list, func() (int, error) { return r.qp.PostSend(inline) }, nothing, r.takeSends)
+	r.bench(b, "PostRecv", list, func() (int, error) { return r.qp.PostRecv(recvs) }, nothing, r.takeRecvs)
+	r.bench(b, "Poll", list, func() (int, error) { return r.cq.Poll(wcs) }, r.complete, nothing)
+	if list > 1 {
+		return
+	}
+	r.bench(b, "PollEmpty", 1, func() (int, error) { n, err := r.cq.Poll(wcs); return n + 1, err }, nothing, nothing)
+	r.bench(b, "Arm", 1, func() (int, error) { return 1, r.cq.Arm(false) }, nothing, nothing)
+}
+
+// bench has call do perRound elements in each round, list of them a call.
+func (r *rig) bench(b *testing.B, name string, list int, call func() (int, error), before, after func()) {
+	b.Run(name, func(b *testing.B) {
+		b.ReportAllocs()
+		var rounds []float64
+		for b.Loop() {
+			before()
+			start := time.Now()
+			for range perRound / list {
+				if n, err := call(); n != list || err != nil {
+					b.Fatal(n, err)
+				}
+			}
+			rounds = append(rounds, float64(time.Since(start).Nanoseconds())/perRound)
+			after()
+		}
+		slices.Sort(rounds)
+		b.ReportMetric(0, "ns/op") // would be a round's, with what is off the clock
+		b.ReportMetric(rounds[len(rounds)/2], "ns/element")
+	})
+}
