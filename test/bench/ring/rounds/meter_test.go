@@ -1,0 +1,90 @@
+package rounds
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// fake counts what is on its way, and has a clock of its own that a step moves
+// by as much as it costs.
+type fake struct {
+	ticks         int64
+	recvs         int // posted
+	arrived, done int // completions
+	held, late    int // sends without a doorbell; completions that Poll does not see
+}
+
+func (f *fake) clock() int64 { return f.ticks }
+
+func (f *fake) PostRecv(list int) error   { f.recvs += Depth; f.ticks += 2 * Depth; return nil }
+func (f *fake) PostSend(list int) error   { f.held += Depth; f.ticks += 3 * Depth; return nil }
+func (f *fake) PostInline(list int) error { f.held += Depth; f.ticks += 4 * Depth; return nil }
+func (f *fake) Doorbell() error {
+	if f.recvs < f.held {
+		return errors.New("no receives")
+	}
+	f.arrived, f.done, f.held, f.recvs = f.arrived+f.held, f.done+f.held, 0, f.recvs-f.held
+	f.ticks += 1e6
+	return nil
+}
+func (f *fake) Poll(list int) (int, error) {
+	n := f.done - f.late
+	f.done, f.late, f.ticks = f.late, 0, f.ticks+5*Depth
+	return n, nil
+}
+func (f *fake) PollEmpty() error { f.ticks += 6 * Calls; return nil }
+func (f *fake) Arm() error       { f.ticks += 7 * Calls; return nil }
+func (f *fake) TakeSends(atMost int) (n int, err error) {
+	n = min(f.done, atMost, 100)
+	f.done -= n
+	return n, nil
+}
+func (f *fake) TakeRecvs(atMost int) (n int, err error) {
+	n = min(f.arrived, atMost, 100)
+	f.arrived -= n
+	return n, nil
+}
+
+// TestMeasure has every step cost another number of ticks, and nothing else.
+func TestMeasure(t *testing.T) {
+	f := &fake{}
+	var out strings.Builder
+	o := options{impl: "fake", driver: "siw"}
+	cost := func(sum int64, n int) float64 { return float64(sum) / float64(n) }
+	if err := o.measure(&meter{rings: f, clock: f.clock}, 3, "", "ticks", cost, &out); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{`"arm","driver":"siw","impl":"fake","unit":"ticks","value":7`}
+	for _, list := range []string{"1", "16", "64"} {
+		for measure, value := range map[string]string{"poll_full": "5", "post_recv": "2", "post_send": "3", "post_send_inline": "4"} {
+			want = append(want, `"`+measure+`","driver":"siw","params":"list `+list+`","impl":"fake","unit":"ticks","value":`+value)
+		}
+	}
+	want = append(want, `"poll_empty","driver":"siw","impl":"fake","unit":"ticks","value":6`)
+	got := strings.Split(strings.TrimSpace(out.String()), "\n")
+	for i, line := range got {
+		got[i] = strings.TrimSuffix(strings.TrimPrefix(line, `{"suite":"ring","measure":`), "}")
+	}
+	slices.Sort(want)
+	slices.Sort(got)
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// TestLate: a poll that did not find everything does not count, and the next
+// round begins with empty queues.
+func TestLate(t *testing.T) {
+	f := &fake{late: 10}
+	m := &meter{rings: f, clock: f.clock, costs: make(map[string][]int64)}
+	for range 2 {
+		if err := m.round(16, "post_send", f.PostSend); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if f.done != 0 || !slices.Equal(m.costs["poll_full"], []int64{5 * Depth}) || len(m.costs["post_send"]) != 2 {
+		t.Error(f.done, m.costs)
+	}
+}
