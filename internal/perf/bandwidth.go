@@ -1,0 +1,76 @@
+package perf
+
+import (
+	"github.com/goverbs/goverbs/internal/perftest"
+)
+
+// Bandwidth is the result of a bandwidth test of one size. In a test in both
+// directions it is the sum of both ends.
+type Bandwidth struct {
+	Size     int
+	Messages int64   // of all QPs; of one direction
+	Peak     float64 // bytes a second between any two completions; 0 if not looked for
+	Average  float64 // bytes a second
+	Rate     float64 // messages a second
+}
+
+// newBandwidth is what messages in a time make.
+func newBandwidth(size int, messages, ns int64) *Bandwidth {
+	b := &Bandwidth{Size: size, Messages: messages}
+	if ns > 0 {
+		b.Rate = float64(messages) / float64(ns) * 1e9
+	}
+	b.Average = b.Rate * float64(size)
+	return b
+}
+
+// findPeak looks for the messages, from one to another, that took the least time
+// each. Completed[i] is set where the i-th message, of all, was known to be done.
+//
+// C: print_report_bw
+func (b *Bandwidth) findPeak(posted, completed []int64, postList int) {
+	var known []int
+	for j, at := range completed {
+		if at != 0 {
+			known = append(known, j)
+		}
+	}
+	best, first := 0.0, 0
+	for i := 0; i < len(posted); i += postList {
+		for first < len(known) && known[first] < i {
+			first++
+		}
+		for _, j := range known[first:] {
+			best = max(best, float64(j-i+1)/float64(completed[j]-posted[i]))
+		}
+	}
+	b.Peak = best * 1e9 * float64(b.Size)
+}
+
+// unit is how many bytes a second the ends of perftest call 1.
+func (o *Options) unit() float64 {
+	if o.Gbits {
+		return 1e9 / 8
+	}
+	return 1 << 20
+}
+
+// report is b for the peer.
+func (b *Bandwidth) report(unit float64) perftest.Report {
+	return perftest.Report{Size: uint64(b.Size), Iterations: uint64(b.Messages),
+		Peak: b.Peak / unit, Average: b.Average / unit, Rate: b.Rate / 1e6}
+}
+
+// add counts the peer's direction in.
+func (b *Bandwidth) add(peer *perftest.Report, unit float64) {
+	b.Peak += peer.Peak * unit
+	b.Average += peer.Average * unit
+	b.Rate += peer.Rate * 1e6
+}
+
+// fromReport is what a server prints that only lent its memory.
+func fromReport(r *perftest.Report, unit float64) *Bandwidth {
+	b := &Bandwidth{Size: int(r.Size), Messages: int64(r.Iterations)}
+	b.add(r, unit)
+	return b
+}

@@ -1,0 +1,155 @@
+package perf
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"syscall"
+	"time"
+
+	"github.com/goverbs/goverbs/internal/perftest"
+	"github.com/goverbs/goverbs/rdmacm"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// CM is the way to a peer that rdma_cm finds: a connection for what there is to
+// say, and then one for each QP.
+type CM struct {
+	control  *control
+	address  string           // of the server, for a client
+	source   netip.AddrPort   // to dial from
+	listener *rdmacm.Listener // of a server
+	conns    []*rdmacm.Conn
+}
+
+// DialCM is the way of a client to a server at an address such as
+// "10.0.0.1:18515", from a local address if source is valid.
+func DialCM(ctx context.Context, address string, source netip.AddrPort) (*CM, error) {
+	w := &CM{control: &control{}, address: address, source: source}
+	cfg := w.control.config()
+	cfg.Source = source
+	_, err := rdmacm.Dial(ctx, address, cfg)
+	if err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
+// AcceptCM is the way of a server to the first client that comes to an address.
+func AcceptCM(ctx context.Context, address string) (*CM, error) {
+	w := &CM{control: &control{}}
+	var err error
+	if w.listener, err = rdmacm.Listen(address, nil); err != nil {
+		return nil, err
+	}
+	request, err := w.listener.Next(ctx)
+	if err == nil {
+		_, err = request.Accept(ctx, w.control.config())
+	}
+	if err != nil {
+		return nil, errors.Join(err, w.listener.Close())
+	}
+	return w, nil
+}
+
+// Close ends all connections.
+func (w *CM) Close() error {
+	err := w.control.conn.Close()
+	if w.listener != nil {
+		err = errors.Join(err, w.listener.Close())
+	}
+	return err
+}
+
+func (w *CM) device() *uverbs.Device { return w.control.conn.Device() }
+
+func (w *CM) session(o *Options) *perftest.Session {
+	test := o.Test
+	test.CM = true
+	return perftest.OverCM(w.control, w.control.conn.RemoteAddr().String(), o.Role, test)
+}
+
+func (w *CM) endpoints(e *end) []perftest.Endpoint { return e.endpoints(nil) }
+
+// connect: the QPs are connected before their addresses are told.
+func (w *CM) connect(*end, []perftest.Endpoint, []perftest.Endpoint) error { return nil }
+
+// makePairs makes the QPs, connected.
+//
+// C: create_rdma_cm_connection
+func (w *CM) makePairs(ctx context.Context, session *perftest.Session, e *end) error {
+	if err := session.SyncCM(ctx); err != nil {
+		return err
+	}
+	for _, f := range e.flows {
+		conn, err := w.next(ctx, w.config(e))
+		if err != nil {
+			return fmt.Errorf("connect QP %d of %d: %w", f.index+1, e.QPs, err)
+		}
+		f.qp, f.close = conn.QP(), conn.Close
+		if err := w.patience(e, f.qp); err != nil {
+			return err
+		}
+	}
+	return session.SyncCM(ctx)
+}
+
+func (w *CM) config(e *end) *rdmacm.Config {
+	depth := -1 // none
+	if e.Verb == perftest.Read || e.Verb == perftest.Atomic {
+		depth = e.OutReads
+	}
+	return &rdmacm.Config{PD: e.pd, QP: e.qpOptions(), ResponderResources: depth, InitiatorDepth: depth, Source: w.source}
+}
+
+// patience shortens the time that a message without a receive waits, which
+// rdma_cm sets to the longest there is. iWARP does not know it.
+func (w *CM) patience(e *end, qp *uverbs.QP) error {
+	if e.iWARP() || e.Type != uverbs.QPTypeRC {
+		return nil
+	}
+	return qp.Modify(&uverbs.QPAttr{MinRNRTimer: 12}, uverbs.QPAttrMinRNRTimer)
+}
+
+// How often, and how long after a refusal, a client asks again: the server may
+// not listen yet.
+const (
+	dialTries = 20
+	dialPause = 100 * time.Millisecond
+)
+
+// next makes the next connection.
+func (w *CM) next(ctx context.Context, cfg *rdmacm.Config) (*rdmacm.Conn, error) {
+	if w.listener != nil {
+		request, err := w.listener.Next(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return request.Accept(ctx, cfg)
+	}
+	for n := 1; ; n++ {
+		conn, err := rdmacm.Dial(ctx, w.address, cfg)
+		if err == nil || n == dialTries || !errors.Is(err, syscall.ECONNREFUSED) {
+			return conn, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(dialPause):
+		}
+	}
+}
+
+// watch: of the control connection it can only be seen whether it stands.
+func (w *CM) watch(heard func(error)) (stop func()) {
+	over := make(chan struct{})
+	go func() {
+		select {
+		case <-over:
+		case <-w.control.conn.Done():
+			heard(w.control.conn.Err())
+		}
+	}()
+	return func() { close(over) }
+}

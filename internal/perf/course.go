@@ -1,0 +1,180 @@
+package perf
+
+import (
+	"context"
+	"errors"
+
+	"github.com/goverbs/goverbs/internal/perftest"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// Way is how the ends reach each other: [ByHand], [DialCM] or [ListenCM].
+type Way interface {
+	device() *uverbs.Device
+	session(*Options) *perftest.Session
+	makePairs(context.Context, *perftest.Session, *end) error
+	endpoints(*end) []perftest.Endpoint
+	connect(e *end, local, remote []perftest.Endpoint) error
+	watch(heard func(error)) (stop func())
+}
+
+// Run is a whole run of either end, over all its sizes.
+func Run(ctx context.Context, o Options, way Way, reporter Reporter) (err error) {
+	asked := o.Size > 0
+	o.setDefaults()
+	dev := way.device()
+	port, err := o.fit(dev)
+	if err != nil {
+		return err
+	}
+	session := way.session(&o)
+	sys, err := session.Greet(ctx, o.system())
+	if err != nil {
+		return err
+	}
+	if err := o.agree(sys, asked && !o.AllSizes); err != nil {
+		return err
+	}
+	e, err := newEnd(&o, dev, port, sys)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, e.Close()) }()
+	c := &course{end: e, way: way, session: session, reporter: reporter}
+	if err := c.meet(ctx, sys.Version); err != nil {
+		return err
+	}
+	if o.ServerIdle() && !o.client() {
+		return c.lend(ctx)
+	}
+	return c.measureAll(ctx)
+}
+
+// course is a run under way.
+type course struct {
+	*end
+	way      Way
+	session  *perftest.Session
+	reporter Reporter
+}
+
+// meet connects the QPs.
+func (c *course) meet(ctx context.Context, version string) error {
+	if err := c.way.makePairs(ctx, c.session, c.end); err != nil {
+		return err
+	}
+	local := c.way.endpoints(c.end)
+	remote, err := c.session.Meet(ctx, local)
+	if err != nil {
+		return err
+	}
+	for i, f := range c.flows {
+		f.peer = remote[i]
+	}
+	if err := c.way.connect(c.end, local, remote); err != nil {
+		return err
+	}
+	if err := c.session.Ready(ctx); err != nil {
+		return err
+	}
+	info := c.dev.Info()
+	return c.reporter.Start(&Setting{Options: *c.Options, Device: info.Name, Driver: info.Driver, Link: c.port.LinkLayer,
+		Local: local, Remote: remote, Version: version})
+}
+
+// lend waits until the client has had enough of this end's memory.
+func (c *course) lend(ctx context.Context) error {
+	report, err := c.session.Finish(ctx, perftest.Report{})
+	if err != nil || report == nil {
+		return err
+	}
+	return c.reporter.Bandwidth(fromReport(report, c.unit()))
+}
+
+func (c *course) measureAll(ctx context.Context) error {
+	var last perftest.Report
+	for _, size := range c.sizes() {
+		var err error
+		if last, err = c.measureSize(ctx, size); err != nil {
+			return err
+		}
+	}
+	_, err := c.session.Finish(ctx, last)
+	return err
+}
+
+// measureSize measures one size and says so.
+func (c *course) measureSize(ctx context.Context, size int) (perftest.Report, error) {
+	progress := new(Progress)
+	r := newRun(ctx, c.end, size, progress)
+	defer r.cancel(nil)
+	if err := c.prepare(r); err != nil {
+		return perftest.Report{}, err
+	}
+	if err := c.session.Begin(r.ctx); err != nil {
+		return perftest.Report{}, err
+	}
+	for _, f := range c.flows {
+		if c.creditMR != nil {
+			f.credit.got.Store(0)
+		}
+	}
+	c.reporter.Size(size, int64(c.total()), progress)
+	if err := c.guarded(r); err != nil {
+		return perftest.Report{}, err
+	}
+	if c.Latency {
+		return perftest.Report{}, c.reportLatency(r)
+	}
+	return c.reportBandwidth(ctx, r)
+}
+
+// prepare posts the receives, and warms up.
+func (c *course) prepare(r *run) error {
+	for _, f := range c.flows {
+		f.prepare(c.end, r.size)
+		if c.creditMR != nil {
+			f.prepareCredit(c.end)
+		}
+		if c.Verb == perftest.Send && (c.Latency || !c.client() || c.Bidirectional) {
+			if err := f.postRecvs(c.RxDepth); err != nil {
+				return err
+			}
+		}
+	}
+	if c.WarmUp && !c.Latency && c.Verb != perftest.Send {
+		return r.warmUp()
+	}
+	return nil
+}
+
+func (c *course) reportLatency(r *run) error {
+	perSample := 2
+	if c.Verb == perftest.Read || c.Verb == perftest.Atomic {
+		perSample = 1
+	}
+	if c.Test.Duration {
+		return c.reporter.Latency(timedLatency(r.size, r.watch.counted, r.watch.ns(), perSample))
+	}
+	return c.reporter.Latency(newLatency(r.size, r.stamps, perSample))
+}
+
+// reportBandwidth tells the peer, where it wants to know, and adds what it says.
+func (c *course) reportBandwidth(ctx context.Context, r *run) (perftest.Report, error) {
+	b := newBandwidth(r.size, int64(c.total()), r.ended-r.began)
+	if c.Test.Duration {
+		b = newBandwidth(r.size, r.watch.counted, r.watch.ns())
+	}
+	if r.completed != nil {
+		b.findPeak(r.stamps, r.completed, c.PostList)
+	}
+	own := b.report(c.unit())
+	peer, err := c.session.End(ctx, own)
+	if err != nil {
+		return own, err
+	}
+	if peer != nil {
+		b.add(peer, c.unit())
+	}
+	return own, c.reporter.Bandwidth(b)
+}

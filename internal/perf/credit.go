@@ -1,0 +1,63 @@
+package perf
+
+import (
+	"sync/atomic"
+
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// credit is what the ends of a flow know of the receives at the other end.
+type credit struct {
+	given *atomic.Uint32 // what this end has received, written to the peer from here
+	got   *atomic.Uint32 // what the peer has received, written by it
+	wr    [1]uverbs.SendWR
+	sge   [1]uverbs.SGE
+	every int // messages
+	due   int // messages until the next
+	busy  int // credits that have not completed
+}
+
+const (
+	creditSize = 4
+	creditRoom = 4 // credits under way
+)
+
+// prepareCredit: the peer hears of every third of its depth.
+//
+// C: ctx_set_credit_wqes
+func (f *flow) prepareCredit(e *end) {
+	c := &f.credit
+	c.every = max(e.RxDepth/3, 1)
+	c.due = c.every
+	c.given.Store(0)
+	c.sge[0] = e.creditMR.SGE(f.index*creditSize, creditSize)
+	c.wr[0] = uverbs.SendWR{WRID: uint64(f.index) | isCredit, Opcode: uverbs.OpRDMAWrite, Flags: uverbs.SendSignaled,
+		SGL: c.sge[:], RemoteAddr: f.peer.VAddr, RKey: f.peer.RKey}
+}
+
+// hasCredit tells whether the peer surely has a receive for the next list.
+func (f *flow) hasCredit(e *end) bool {
+	return e.creditMR == nil || f.sent+len(f.sends)-int(f.credit.got.Load()) < e.RxDepth
+}
+
+// give tells the peer what has been received, when it is time. Which count gets
+// there, depends on when the device reads it; it is this one or a later one.
+func (r *run) give(f *flow) error {
+	c := &f.credit
+	if c.due > 0 || c.busy == creditRoom {
+		return nil
+	}
+	c.due = c.every
+	c.given.Store(uint32(f.got))
+	if _, err := f.qp.PostSend(c.wr[:]); err != nil {
+		return err
+	}
+	c.busy++
+	return nil
+}
+
+// gave notes that a credit got there, and gives the next if it had to wait.
+func (r *run) gave(f *flow) error {
+	f.credit.busy--
+	return r.give(f)
+}

@@ -1,0 +1,156 @@
+package perf
+
+import (
+	"errors"
+	"io"
+	"slices"
+	"sync/atomic"
+
+	"github.com/goverbs/goverbs/internal/perftest"
+	"github.com/goverbs/goverbs/mmap"
+	"github.com/goverbs/goverbs/netlinkrdma"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// end is one end of a run: the objects that it works with.
+//
+// C: struct pingpong_context
+type end struct {
+	*Options
+	memory
+	dev    *uverbs.Device
+	port   *uverbs.PortAttr
+	pd     *uverbs.PD
+	mr     *uverbs.MR
+	words  *mmap.Region // mr's memory, to look at while the peer writes
+	sendCQ *uverbs.CQ
+	recvCQ *uverbs.CQ // the same one where both directions are measured
+	flows  []*flow
+
+	creditMR *uverbs.MR // nil unless credits are needed
+	rest     []io.Closer
+}
+
+func (e *end) own(c io.Closer) { e.rest = append(e.rest, c) }
+
+// Close closes the QPs first: what they still do ends with them.
+func (e *end) Close() error {
+	var err error
+	for _, f := range e.flows {
+		if f.close != nil {
+			err = errors.Join(err, f.close())
+		}
+	}
+	for _, c := range slices.Backward(e.rest) {
+		err = errors.Join(err, c.Close())
+	}
+	return err
+}
+
+func (e *end) iWARP() bool { return e.dev.Info().NodeType == netlinkrdma.NodeRNIC }
+
+// newEnd makes what all QPs share.
+func newEnd(o *Options, dev *uverbs.Device, port *uverbs.PortAttr, sys perftest.System) (*end, error) {
+	e := &end{Options: o, memory: o.layout(sys), dev: dev, port: port}
+	for i := range o.QPs {
+		e.flows = append(e.flows, &flow{index: i})
+	}
+	for _, step := range []func() error{e.makeMemory, e.makeCredits, e.makeCQs} {
+		if err := step(); err != nil {
+			return nil, errors.Join(err, e.Close())
+		}
+	}
+	return e, nil
+}
+
+// makeMemory leaves the buffer zero where WRITE is timed: the peer's counter is
+// looked for there.
+func (e *end) makeMemory() (err error) {
+	if e.pd, err = e.dev.AllocPD(); err != nil {
+		return err
+	}
+	e.own(e.pd)
+	if e.mr, err = e.pd.AllocMR(2*e.front, e.access(e.iWARP()), nil); err != nil {
+		return err
+	}
+	e.own(e.mr)
+	if e.words, err = mmap.Wrap(e.mr.Bytes()); err != nil {
+		return err
+	}
+	if !e.Latency || e.Verb != perftest.Write {
+		for i, b := 0, e.mr.Bytes(); i < len(b); i++ {
+			b[i] = byte(i * 7)
+		}
+	}
+	return nil
+}
+
+// makeCredits: iWARP ends a connection on which a message finds no receive, so
+// the receiving end writes to the sending one how many messages it has received.
+//
+// C: ctx_alloc_credit
+func (e *end) makeCredits() (err error) {
+	if !e.iWARP() || e.Verb != perftest.Send || e.Latency {
+		return nil
+	}
+	if e.creditMR, err = e.pd.AllocMR(2*creditSize*e.QPs, uverbs.AccessLocalWrite|uverbs.AccessRemoteWrite, nil); err != nil {
+		return err
+	}
+	e.own(e.creditMR)
+	region, err := mmap.Wrap(e.creditMR.Bytes())
+	if err != nil {
+		return err
+	}
+	for i, f := range e.flows {
+		if f.credit.given, err = region.Word(i * creditSize); err != nil {
+			return err
+		}
+		if f.credit.got, err = region.Word((e.QPs + i) * creditSize); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// makeCQs makes one for both where sends and receives complete as they like.
+func (e *end) makeCQs() (err error) {
+	var opts uverbs.CQOptions
+	if e.Events {
+		if opts.Channel, err = e.dev.CreateCompChannel(); err != nil {
+			return err
+		}
+		e.own(opts.Channel)
+	}
+	sends, recvs := (e.TxDepth+creditRoom)*e.QPs, e.RxDepth*e.QPs
+	shared := e.Bidirectional || e.creditMR != nil
+	if shared {
+		sends += recvs
+	}
+	if e.sendCQ, err = e.dev.CreateCQ(sends, &opts); err != nil {
+		return err
+	}
+	e.own(e.sendCQ)
+	if e.recvCQ = e.sendCQ; shared || e.Verb != perftest.Send {
+		return nil
+	}
+	if e.recvCQ, err = e.dev.CreateCQ(recvs, &opts); err != nil {
+		return err
+	}
+	e.own(e.recvCQ)
+	return nil
+}
+
+// qpOptions describe each QP.
+func (e *end) qpOptions() uverbs.QPOptions {
+	return uverbs.QPOptions{Type: e.Type, SendCQ: e.sendCQ, RecvCQ: e.recvCQ, Cap: uverbs.QPCap{
+		MaxSendWR: uint32(e.TxDepth + creditRoom), MaxRecvWR: uint32(e.RxDepth),
+		MaxSendSGE: 1, MaxRecvSGE: 1, MaxInline: uint32(e.Inline)}}
+}
+
+// lastByte is the word with the byte that the peer's WRITE of a size changes
+// last, and where in the word the byte is.
+func (e *end) lastByte(size int) (word *atomic.Uint32, shift uint, err error) {
+	at := e.front + size - 1
+	word, err = e.words.Word(at &^ 3)
+	return word, uint(at&3) * 8, err
+}

@@ -1,0 +1,83 @@
+package perf
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/goverbs/goverbs/internal/perftest"
+	"github.com/goverbs/goverbs/netlinkrdma"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// cacheLine is how far apart small messages are, in bytes.
+const cacheLine = 64
+
+// fit completes the options with what a device and its port can do, and says
+// what of them is too much.
+func (o *Options) fit(dev *uverbs.Device) (*uverbs.PortAttr, error) {
+	name := dev.Info().Name
+	attr, err := dev.Query()
+	if err != nil {
+		return nil, err
+	}
+	port, err := dev.QueryPort(uint32(o.Port))
+	if err != nil {
+		return nil, fmt.Errorf("-i %d (%s has %d): %w", o.Port, name, attr.PhysPortCnt, err)
+	}
+	if port.State != netlinkrdma.PortActive {
+		return nil, fmt.Errorf("port %d of %s is %v: is the link up (ip link set up)?", o.Port, name, port.State)
+	}
+	if o.MTU > port.ActiveMTU {
+		return nil, fmt.Errorf("-m %d: the MTU of %s's port is %d", o.MTU.Bytes(), name, port.ActiveMTU.Bytes())
+	}
+	or(&o.MTU, port.ActiveMTU)
+	if o.Type != uverbs.QPTypeUD && int64(o.Size) > int64(port.MaxMsgSize) {
+		return nil, fmt.Errorf("-s %d: %s sends %d bytes at most", o.Size, name, port.MaxMsgSize)
+	}
+	return port, o.within(name, attr)
+}
+
+// within compares with the limits of the device.
+func (o *Options) within(name string, attr *uverbs.DeviceAttr) error {
+	mostWRs := int(attr.MaxQPWR) - creditRoom
+	switch {
+	case o.Verb == perftest.Atomic && attr.AtomicCap == 0:
+		return fmt.Errorf("%s has no atomics: %w", name, uverbs.ErrNotSupported)
+	case o.TxDepth > mostWRs:
+		return fmt.Errorf("-t %d: %s takes %d sends of a QP at most", o.TxDepth, name, mostWRs)
+	case o.RxDepth > mostWRs && o.Type != uverbs.QPTypeRC:
+		o.RxDepth = mostWRs // not what was asked for, but what lossy services get by default
+	case o.RxDepth > mostWRs:
+		return fmt.Errorf("-r %d: %s takes %d receives of a QP at most", o.RxDepth, name, mostWRs)
+	}
+	most := int(min(attr.MaxQPRDAtom, attr.MaxQPInitRDAtom, 255))
+	switch {
+	case o.Verb != perftest.Read && o.Verb != perftest.Atomic:
+		o.OutReads = 1
+	case o.OutReads > most:
+		return fmt.Errorf("-o %d: %s has %d READs and atomics in flight at most", o.OutReads, name, most)
+	case o.OutReads == 0:
+		o.OutReads = most
+	}
+	return nil
+}
+
+// system is what the peer has to know of this one.
+func (o *Options) system() perftest.System {
+	return perftest.System{CycleBuffer: os.Getpagesize(), CacheLine: cacheLine, MTU: o.MTU}
+}
+
+// agree takes what both ends can do. A datagram is one packet.
+//
+// C: check_mtu
+func (o *Options) agree(sys perftest.System, asked bool) error {
+	o.MTU = sys.MTU
+	if o.Type != uverbs.QPTypeUD || o.Size <= o.MTU.Bytes() {
+		return nil
+	}
+	if asked {
+		return fmt.Errorf("-s %d: a datagram holds %d bytes, the smaller MTU of the two ports", o.Size, o.MTU.Bytes())
+	}
+	o.Size = o.MTU.Bytes()
+	return nil
+}

@@ -1,0 +1,177 @@
+package perf
+
+import (
+	"fmt"
+
+	"github.com/goverbs/goverbs/internal/perftest"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// flow is one QP and how far it has got with the messages of a size.
+type flow struct {
+	index int
+	qp    *uverbs.QP
+	close func() error
+	peer  perftest.Endpoint
+	to    datagramPeer
+
+	sends []uverbs.SendWR // posted together
+	recvs []uverbs.RecvWR
+	place []place // of sends: SGE and data
+
+	step, slots   int
+	slot          int // of the next message, if they are sent one by one
+	silent        int // sent since the last that makes a completion
+	sent, done    int
+	got, received int // messages of the peer; and receives posted for them
+	credit        credit
+}
+
+// datagramPeer is the way to a peer that the QP is not connected with.
+type datagramPeer struct {
+	ah        *uverbs.AH
+	qpn, qkey uint32
+}
+
+// place is where the messages of a work request are.
+type place struct {
+	sge   [1]uverbs.SGE
+	data  []byte // the whole part, for inline data
+	local uint64
+}
+
+// WRIDs are the index of the flow and what it was.
+const (
+	isRecv   = 1 << 32
+	isCredit = 1 << 33
+)
+
+// recvBatch is how many receives are posted at a time, at most: as many as
+// completions are polled.
+const recvBatch = pollBatch
+
+// prepare sets up the work requests for messages of a size.
+//
+// C: ctx_set_send_reg_wqes, ctx_set_recv_wqes
+func (f *flow) prepare(e *end, size int) {
+	f.step, f.slots, f.slot, f.silent = 0, 1, 0, 0
+	f.sent, f.done, f.got, f.received = 0, 0, 0, 0
+	if !e.Latency {
+		f.step, f.slots = e.walk(size)
+	}
+	f.sends, f.place = make([]uverbs.SendWR, e.PostList), make([]place, e.PostList)
+	for j := range f.sends {
+		f.prepareSend(e, j, size)
+	}
+	if e.Verb == perftest.Send {
+		f.prepareRecvs(e, size)
+	}
+}
+
+func (f *flow) prepareSend(e *end, j, size int) {
+	offset := f.index * e.part
+	p := &f.place[j]
+	p.sge[0], p.local = e.mr.SGE(offset, size), e.mr.Addr()+uint64(offset)
+	wr := uverbs.SendWR{WRID: uint64(f.index), Opcode: e.opcode(), SGL: p.sge[:],
+		RemoteAddr: f.peer.VAddr, RKey: f.peer.RKey,
+		AH: f.to.ah, RemoteQPN: f.to.qpn, RemoteQKey: f.to.qkey}
+	if e.Verb == perftest.Atomic {
+		wr.CompareAdd, wr.Swap = 1, 1
+	}
+	if size <= e.Inline {
+		p.data = e.mr.Bytes()[offset : offset+e.part]
+		wr.SGL, wr.Inline = nil, p.data[:size]
+	}
+	if (j+1)%e.CQMod == 0 {
+		wr.Flags = uverbs.SendSignaled
+	}
+	f.sends[j] = wr
+	f.aim(j, j%f.slots)
+}
+
+// aim points the j-th work request to the message of a slot.
+func (f *flow) aim(j, slot int) {
+	wr, p, offset := &f.sends[j], &f.place[j], slot*f.step
+	p.sge[0].Addr = p.local + uint64(offset)
+	if p.data != nil {
+		wr.Inline = p.data[offset : offset+len(wr.Inline)]
+	}
+	wr.RemoteAddr = f.peer.VAddr + uint64(offset)
+}
+
+func (e *end) opcode() uverbs.Opcode {
+	switch e.Verb {
+	case perftest.Write:
+		return uverbs.OpRDMAWrite
+	case perftest.Read:
+		return uverbs.OpRDMARead
+	case perftest.Atomic:
+		return e.Atomic
+	}
+	return uverbs.OpSend
+}
+
+func (f *flow) prepareRecvs(e *end, size int) {
+	if e.Type == uverbs.QPTypeUD {
+		size += uverbs.GRHSize
+	}
+	step, slots := 0, 1
+	if !e.Latency {
+		step, slots = e.walk(size)
+	}
+	f.recvs = make([]uverbs.RecvWR, recvBatch)
+	for i := range f.recvs {
+		at := e.front + f.index*e.part + i%slots*step
+		f.recvs[i] = uverbs.RecvWR{WRID: uint64(f.index) | isRecv, SGL: []uverbs.SGE{e.mr.SGE(at, size)}}
+	}
+}
+
+// postRecvs posts n receives.
+func (f *flow) postRecvs(n int) error {
+	for n > 0 {
+		batch := min(n, len(f.recvs))
+		if _, err := f.qp.PostRecv(f.recvs[:batch]); err != nil {
+			return err
+		}
+		f.received += batch
+		n -= batch
+	}
+	return nil
+}
+
+// send posts the next list of messages; last is the number of all, or 0 when
+// nobody knows.
+func (f *flow) send(e *end, last int) error {
+	if len(f.sends) == 1 {
+		f.aimNext(e.CQMod, last)
+	}
+	if _, err := f.qp.PostSend(f.sends); err != nil {
+		return fmt.Errorf("message %d: %w", f.sent+1, err)
+	}
+	f.sent += len(f.sends)
+	return nil
+}
+
+// aimNext has one message in so many make a completion, and the last one.
+func (f *flow) aimNext(cqMod, last int) {
+	f.aim(0, f.slot)
+	if f.slot++; f.slot == f.slots {
+		f.slot = 0
+	}
+	wr := &f.sends[0]
+	wr.Flags = 0
+	if f.silent++; f.silent == cqMod || f.sent+1 == last {
+		f.silent, wr.Flags = 0, uverbs.SendSignaled
+	}
+}
+
+// hasRoom tells whether another list fits into the send queue.
+func (f *flow) hasRoom(e *end) bool { return f.sent-f.done+len(f.sends) <= e.TxDepth }
+
+// complete notes a completion, which stands for the silent ones before it too,
+// and says for how many messages.
+func (f *flow) complete(cqMod int) int {
+	n := min(cqMod, f.sent-f.done)
+	f.done += n
+	return n
+}

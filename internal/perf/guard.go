@@ -1,0 +1,85 @@
+package perf
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// Why a run may end early.
+var (
+	errPeerGone = errors.New("the peer went away in the middle of the test, and should have said there why")
+	errStalled  = errors.New("nothing has moved for a minute")
+	errLost     = errors.New("the peer is done, but not all that it sent has arrived: this service loses what finds no receive (-r here, -t there)")
+)
+
+const (
+	// peerGrace is for what the peer did before it went: its last messages
+	// are in the CQs or in memory by then.
+	peerGrace = time.Second
+	// stallLimit is how long a run may make no progress.
+	stallLimit = time.Minute
+)
+
+// guarded measures while it watches that the peer is there and something moves.
+func (c *course) guarded(r *run) error {
+	after := func(d time.Duration, why error) {
+		time.AfterFunc(d, func() { r.cancel(why) })
+	}
+	stop := c.way.watch(func(err error) {
+		switch {
+		case err != nil:
+			after(peerGrace, fmt.Errorf("%w (%w)", errPeerGone, err))
+		case c.Type != uverbs.QPTypeRC && !c.Latency && !c.client() && !c.Test.Duration:
+			after(3*peerGrace, errLost)
+		}
+	})
+	defer stop()
+	go r.watchProgress()
+	err := r.measure()
+	if errors.Is(err, errTimeUp) {
+		return nil
+	}
+	return err
+}
+
+// watchProgress ends a run that does not move.
+func (r *run) watchProgress() {
+	for last := int64(-1); ; {
+		select {
+		case <-r.ctx.Done():
+			return
+		case <-time.After(stallLimit):
+		}
+		n := r.done.Done()
+		if n == last {
+			r.cancel(errStalled)
+		}
+		last = n
+	}
+}
+
+// warmUp sends some messages that don't count.
+//
+// C: perform_warm_up
+func (r *run) warmUp() error {
+	for _, f := range r.flows {
+		for f.hasRoom(r.end) {
+			if err := f.send(r.end, r.TxDepth); err != nil {
+				return err
+			}
+		}
+		for f.done < f.sent {
+			n, err := r.next(r.sendCQ, r.one[:])
+			if err != nil {
+				return fmt.Errorf("warm up: %w", err)
+			}
+			f.complete(n * r.CQMod)
+		}
+		f.prepare(r.end, r.size)
+	}
+	return context.Cause(r.ctx)
+}

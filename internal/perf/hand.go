@@ -1,0 +1,150 @@
+package perf
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"time"
+
+	"github.com/goverbs/goverbs/internal/perftest"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// qKey is that of perftest's datagram QPs.
+//
+// C: DEF_QKEY
+const qKey = 0x11111111
+
+// Hand is the way to a peer with which QPs are connected by hand: what there is
+// to say goes over a TCP connection.
+type Hand struct {
+	conn *watchedConn
+	dev  *uverbs.Device
+	gid  *uverbs.GIDEntry // nil on InfiniBand, which has its LID
+}
+
+// ByHand is the way over conn, from a device's port with this GID. Device and
+// connection stay the caller's.
+func ByHand(conn net.Conn, dev *uverbs.Device, gid *uverbs.GIDEntry) *Hand {
+	return &Hand{conn: &watchedConn{Conn: conn, in: bufio.NewReader(conn)}, dev: dev, gid: gid}
+}
+
+func (h *Hand) device() *uverbs.Device { return h.dev }
+
+func (h *Hand) session(o *Options) *perftest.Session {
+	test := o.Test
+	test.LIDOnly = h.gid == nil
+	return perftest.OverTCP(h.conn, o.Role, test)
+}
+
+// makePairs makes the QPs, in INIT.
+func (h *Hand) makePairs(_ context.Context, _ *perftest.Session, e *end) error {
+	opts := e.qpOptions()
+	for _, f := range e.flows {
+		qp, err := e.pd.CreateQP(&opts)
+		if err != nil {
+			return err
+		}
+		f.qp, f.close = qp, qp.Close
+		access := e.access(false) &^ uverbs.AccessLocalWrite
+		if err := qp.Init(&uverbs.QPAttr{Port: e.Port, QKey: qKey, Access: access}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// endpoints are what the peer has to know of the QPs.
+func (e *end) endpoints(gid *uverbs.GIDEntry) []perftest.Endpoint {
+	all := make([]perftest.Endpoint, len(e.flows))
+	for i, f := range e.flows {
+		all[i] = perftest.Endpoint{LID: e.port.LID, OutReads: uint16(e.OutReads), QPN: f.qp.Num(), PSN: rand.Uint32N(1 << 24),
+			RKey: e.mr.RKey(), VAddr: e.mr.Addr() + uint64(e.front+i*e.part)}
+		if gid != nil {
+			all[i].GID = gid.GID
+		}
+		if e.creditMR != nil {
+			all[i].RKey, all[i].VAddr = e.creditMR.RKey(), e.creditMR.Addr()+uint64((e.QPs+i)*creditSize)
+		}
+	}
+	return all
+}
+
+func (h *Hand) endpoints(e *end) []perftest.Endpoint { return e.endpoints(h.gid) }
+
+// connect makes each QP ready to talk with its counterpart.
+//
+// C: ctx_connect
+func (h *Hand) connect(e *end, local, remote []perftest.Endpoint) error {
+	if err := h.sameFamily(remote[0].GID); err != nil {
+		return err
+	}
+	for i, f := range e.flows {
+		path := h.path(e, &remote[i])
+		attr := &uverbs.QPAttr{PathMTU: e.MTU, DestQPN: remote[i].QPN, RQPSN: remote[i].PSN, SQPSN: local[i].PSN, AH: path,
+			MaxDestRDAtomic: uint8(local[i].OutReads), MaxRDAtomic: uint8(remote[i].OutReads), Timeout: e.QPTimeout}
+		if err := f.qp.Connect(attr); err != nil {
+			return err
+		}
+		if e.Type != uverbs.QPTypeUD {
+			continue
+		}
+		ah, err := e.pd.CreateAH(&path)
+		if err != nil {
+			return err
+		}
+		e.own(ah)
+		f.to = datagramPeer{ah, remote[i].QPN, qKey}
+	}
+	return nil
+}
+
+// sameFamily: RoCE sends no IPv4 packet to an IPv6 address.
+//
+// C: ctx_check_gid_compatibility
+func (h *Hand) sameFamily(remote uverbs.GID) error {
+	if h.gid == nil || h.gid.GID.Addr().Is4() == remote.Addr().Is4() {
+		return nil
+	}
+	return fmt.Errorf("the own GID %v and the peer's %v are of different address families: give -x to this end or to the other", h.gid.GID, remote)
+}
+
+func (h *Hand) path(e *end, remote *perftest.Endpoint) uverbs.AHAttr {
+	attr := uverbs.AHAttr{DLID: remote.LID, SL: e.SL, Port: e.Port}
+	if h.gid != nil {
+		attr.Global, attr.DGID, attr.SGIDIndex, attr.HopLimit, attr.TrafficClass = true, remote.GID, uint8(h.gid.Index), 0xff, e.TrafficClass
+	}
+	return attr
+}
+
+// watchedConn is a connection on which one can wait for the peer to say
+// something, without taking it.
+type watchedConn struct {
+	net.Conn
+	in *bufio.Reader
+}
+
+func (c *watchedConn) Read(b []byte) (int, error) { return c.in.Read(b) }
+
+// watch calls heard when the peer says something (nil) or goes away, until the
+// returned function is called.
+func (h *Hand) watch(heard func(error)) (stop func()) {
+	over, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		_, err := h.conn.in.Peek(1)
+		select {
+		case <-over:
+		default:
+			heard(err)
+		}
+	}()
+	return func() {
+		close(over)
+		_ = h.conn.SetReadDeadline(time.Unix(1, 0))
+		<-ended
+		_ = h.conn.SetReadDeadline(time.Time{})
+	}
+}

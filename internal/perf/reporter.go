@@ -1,0 +1,27 @@
+package perf
+
+import (
+	"github.com/goverbs/goverbs/internal/perftest"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// Reporter hears how a run goes.
+type Reporter interface {
+	// Start comes when both ends are ready.
+	Start(*Setting) error
+	// Size comes before a size is measured; the messages that this end will
+	// count are 0 when the time decides.
+	Size(bytes int, messages int64, done *Progress)
+	Latency(*Latency) error
+	Bandwidth(*Bandwidth) error
+}
+
+// Setting is what was made of the options, and between whom the run is.
+type Setting struct {
+	Options       // completed
+	Device        string
+	Driver        uverbs.DriverID
+	Link          uverbs.LinkLayer
+	Local, Remote []perftest.Endpoint // a QP each
+	Version       string              // of the peer's perftest
+}
