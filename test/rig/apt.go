@@ -48,9 +48,16 @@ func parseMadison(text string) []offer {
 	return offers
 }
 
-// missingTools lists those Tools that are not installed.
-func missingTools() []string {
-	return slices.DeleteFunc(slices.Clone(Tools), installed)
+// umlTools are what the build of [UML] needs besides.
+var umlTools = []string{"flex", "bison", "bc"}
+
+// missingTools lists those that the series need and that are not installed.
+func missingTools(series []string) []string {
+	tools := slices.Clone(Tools)
+	if slices.Contains(series, UML) {
+		tools = append(tools, umlTools...)
+	}
+	return slices.DeleteFunc(tools, installed)
 }
 
 // becomeRoot is what to put before a command that needs root.

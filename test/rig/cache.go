@@ -20,8 +20,13 @@ type Kernel struct {
 	Dir     string
 }
 
-// Image is the compressed kernel.
-func (k Kernel) Image() string { return filepath.Join(k.Dir, "vmlinuz") }
+// Image is the compressed kernel; for [UML] the program that is one.
+func (k Kernel) Image() string {
+	if k.uml() {
+		return filepath.Join(k.Dir, "linux")
+	}
+	return filepath.Join(k.Dir, "vmlinuz")
+}
 
 // Modules is the directory modprobe expects under /lib/modules.
 func (k Kernel) Modules() string { return filepath.Join(k.Dir, "lib/modules", k.Release) }
@@ -44,14 +49,17 @@ func Open(series string) (Kernel, error) {
 	target, err := os.Readlink(filepath.Join(dir, series))
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
-			return Kernel{}, fmt.Errorf("no kernel %s in %s: run `go run ./test/cmd/vm fetch`: %w", series, dir, err)
+			return Kernel{}, fmt.Errorf("no kernel %s in %s: run `go run ./test/cmd/vm fetch -kernel %s`: %w", series, dir, series, err)
 		}
 		return Kernel{}, err
 	}
 	k := Kernel{Series: series, Release: target, Dir: filepath.Join(dir, target)}
+	if err := checkUML(k); err != nil {
+		return Kernel{}, err
+	}
 	for _, f := range []string{k.Image(), filepath.Join(k.Modules(), "modules.dep")} {
 		if _, err := os.Stat(f); err != nil {
-			return Kernel{}, fmt.Errorf("kernel %s is incomplete (%w): delete %s and run `go run ./test/cmd/vm fetch`", series, err, dir)
+			return Kernel{}, fmt.Errorf("kernel %s is incomplete (%w): delete %s and run `go run ./test/cmd/vm fetch -kernel %s`", series, err, dir, series)
 		}
 	}
 	return k, nil

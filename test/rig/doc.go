@@ -10,6 +10,8 @@
 // The command test/cmd/vm is both: on the host the tool, in the guest pid 1
 // (package guest).
 //
+// [UML] is another machine to the same end, for measuring.
+//
 // No KVM is needed, nothing leaves the guest over a network, and nothing the
 // guest writes survives it: what a test has to say goes through its output and
 // its exit code.

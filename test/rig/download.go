@@ -32,7 +32,7 @@ func download(ctx context.Context, log io.Writer, a apt, tmp string, pkgs packag
 			return err
 		}
 	}
-	return mergeUsr(filepath.Join(tmp, "image"))
+	return nil
 }
 
 var buildDeb = regexp.MustCompile(`^linux-(headers|kbuild|source)-`)

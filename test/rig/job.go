@@ -19,6 +19,7 @@ type Job struct {
 	Insmod  []string // modules in the initramfs, in the order to load them
 	Modules string   // the directory that becomes /lib/modules/RELEASE
 	Load    []string // modules to load by name once the root is there
+	UML     bool     // the machine is not QEMU's
 }
 
 // Where the initramfs holds the [Job] and this program.

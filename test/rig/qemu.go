@@ -23,10 +23,9 @@ func lookQemu() (string, error) {
 // processes do not take turns, of the plainest kind and unprotected, which emulate
 // a tenth faster; the kernel's console on descriptor 3 and the frames of pid 1 on
 // descriptor 4, both pipes; the initramfs on descriptor 5.
-func qemuArgs(k Kernel, mem int) []string {
-	return []string{
-		"-M", "q35", "-cpu", "qemu64", "-smp", "2", "-m", strconv.Itoa(mem),
-		"-accel", "tcg,thread=multi",
+func qemuArgs(k Kernel, c Config) []string {
+	return append(qemuCPUs(c.ICount),
+		"-M", "q35", "-cpu", "qemu64", "-m", strconv.Itoa(c.Memory),
 		"-nodefaults", "-no-user-config", "-no-reboot", "-display", "none",
 		"-kernel", k.Image(), "-initrd", "/dev/fd/5",
 		"-append", "console=ttyS0 loglevel=5 panic=-1 oops=panic mitigations=off",
@@ -35,5 +34,15 @@ func qemuArgs(k Kernel, mem int) []string {
 		"-device", "virtserialport,chardev=frames,name=frames",
 		"-fsdev", "local,id=root,path=/,security_model=none,readonly=on,multidevs=remap",
 		"-device", "virtio-9p-pci,fsdev=root,mount_tag=root",
+	)
+}
+
+// qemuCPUs are two, or one that takes a nanosecond of the guest's time for each
+// instruction. With sleep=off in addition, a guest that waits for the host's files
+// would find its timers expired.
+func qemuCPUs(icount bool) []string {
+	if icount {
+		return []string{"-smp", "1", "-accel", "tcg,thread=single", "-icount", "shift=0"}
 	}
+	return []string{"-smp", "2", "-accel", "tcg,thread=multi"}
 }

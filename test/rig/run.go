@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -21,6 +22,7 @@ type Config struct {
 	Env     []string      // environment; GOVERBS_VM=RELEASE and GOVERBS_LACKS=DRIVERS are added
 	Memory  int           // MiB; zero means 2048
 	Timeout time.Duration // for the command, boot not counted; zero means 10 minutes
+	ICount  bool          // one CPU, whose clock counts instructions: one a nanosecond
 	Stdout  io.Writer
 	Stderr  io.Writer // also gets the rig's own messages
 }
@@ -30,9 +32,8 @@ type Config struct {
 // Cancelling ctx kills the guest. What the kernel says about itself (a warning,
 // a bug, a stall) goes to Stderr even where the command succeeded.
 func Run(ctx context.Context, k Kernel, c Config) (code int, err error) {
-	bin, err := lookQemu()
-	if err != nil {
-		return 0, err
+	if k.uml() && c.ICount {
+		return 0, fmt.Errorf("%s runs on the host's CPU, which does not count instructions for its clock: name one of %s", k.Series, strings.Join(Series, ", "))
 	}
 	if c.Memory == 0 {
 		c.Memory = 2048
@@ -42,14 +43,14 @@ func Run(ctx context.Context, k Kernel, c Config) (code int, err error) {
 	}
 	job := Job{
 		Args: c.Args, Dir: c.Dir, Env: append(c.Env, "GOVERBS_VM="+k.Release, "GOVERBS_LACKS="+k.Lacks()), Timeout: c.Timeout,
-		Modules: k.Modules(), Load: []string{"ib_uverbs", "rdma_ucm"},
+		Modules: k.Modules(), Load: []string{"ib_uverbs", "rdma_ucm"}, UML: k.uml(),
 	}
-	code, err = attempt(ctx, bin, k, c, job)
+	code, err = attempt(ctx, k, c, job)
 	if errors.Is(err, errDiedBooting) && ctx.Err() == nil {
 		// One boot in a hundred dies in early kernel code under emulation.
 		// Nothing of the command has run yet, so another try hides nothing.
 		fmt.Fprintf(c.Stderr, "vm: %v: booting once more\n", err)
-		code, err = attempt(ctx, bin, k, c, job)
+		code, err = attempt(ctx, k, c, job)
 	}
 	return code, err
 }
@@ -57,7 +58,7 @@ func Run(ctx context.Context, k Kernel, c Config) (code int, err error) {
 var errDiedBooting = errors.New("the guest died before its init ran")
 
 // attempt boots k once.
-func attempt(ctx context.Context, bin string, k Kernel, c Config, job Job) (int, error) {
+func attempt(ctx context.Context, k Kernel, c Config, job Job) (int, error) {
 	initrd, err := makeInitramfs(k, job)
 	if err != nil {
 		return 0, fmt.Errorf("make the guest's initramfs: %w", err)
@@ -65,10 +66,14 @@ func attempt(ctx context.Context, bin string, k Kernel, c Config, job Job) (int,
 	defer initrd.Close()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	return boot(ctx, exec.CommandContext(ctx, bin, qemuArgs(k, c.Memory)...), initrd, k, c, newWatchdog(c.Timeout, cancel))
+	cmd, err := machine(ctx, k, c)
+	if err != nil {
+		return 0, err
+	}
+	return boot(ctx, cmd, initrd, k, c, newWatchdog(c.Timeout, cancel))
 }
 
-// boot starts the emulator and listens until the guest has told its exit code
+// boot starts the machine and listens until the guest has told its exit code
 // or is gone.
 func boot(ctx context.Context, cmd *exec.Cmd, initrd *os.File, k Kernel, c Config, dog *watchdog) (int, error) {
 	consoleR, consoleW, err := os.Pipe()
@@ -83,14 +88,17 @@ func boot(ctx context.Context, cmd *exec.Cmd, initrd *os.File, k Kernel, c Confi
 	}
 	defer framesR.Close()
 	cmd.ExtraFiles = []*os.File{consoleW, framesW, initrd} // descriptors 3, 4, 5
-	c.Stderr = &lockedWriter{w: c.Stderr}                  // the emulator's messages and the guest's
+	c.Stderr = &lockedWriter{w: c.Stderr}                  // the machine's messages and the guest's
 	cmd.Stderr = c.Stderr
+	if k.uml() {
+		cmd.Stdout, cmd.Stderr = consoleW, consoleW // it says there what the kernel would say of a CPU
+	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	err = cmd.Start()
 	consoleW.Close()
 	framesW.Close()
 	if err != nil {
-		return 0, fmt.Errorf("start %s: %w", qemu, err)
+		return 0, fmt.Errorf("start %s: %w", cmd.Path, err)
 	}
 	var con console
 	done := make(chan struct{})

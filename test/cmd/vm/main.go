@@ -1,7 +1,8 @@
 //go:build linux
 
-// Command vm runs a program on a stock Debian kernel in QEMU, with the host's
-// files at the same paths: go test -exec 'vm run -kernel 6.12 --' ./...
+// Command vm runs a program on a stock Debian kernel in QEMU, or on User Mode
+// Linux, with the host's files at the same paths:
+// go test -exec 'vm run -kernel 6.12 --' ./...
 //
 // In the guest it is pid 1.
 package main
@@ -25,10 +26,12 @@ import (
 
 const usage = `usage:
   vm fetch [-kernel SERIES]                     get tools, kernels and siw with apt (root or sudo)
-  vm run [-kernel SERIES] [-mem MIB] [-timeout D] -- CMD [ARG...]
+  vm run [-kernel SERIES] [-mem MIB] [-timeout D] [-icount] -- CMD [ARG...]
                                                 run CMD in a guest; its exit code is the result
 
 SERIES is %s, some of them in quotes, or all; fetch gets all, run takes %s, if none is named.
+It may also be %s: User Mode Linux, which fetch compiles for five minutes, and which
+runs programs at the speed of the host. With -icount a nanosecond of the guest's clock is one instruction.
 Exit code 124: CMD ran longer than the timeout. 125: the guest did not boot, died or hung.
 `
 
@@ -46,7 +49,7 @@ func main() {
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if len(args) == 0 {
-		fmt.Fprintf(stderr, usage, strings.Join(rig.Series, ", "), rig.Series[0])
+		fmt.Fprintf(stderr, usage, strings.Join(rig.Series, ", "), rig.Series[0], rig.UML)
 		return 2
 	}
 	var code int
@@ -57,7 +60,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	case "run":
 		code, err = runGuest(ctx, args[1:], stdout, stderr)
 	default:
-		fmt.Fprintf(stderr, usage, strings.Join(rig.Series, ", "), rig.Series[0])
+		fmt.Fprintf(stderr, usage, strings.Join(rig.Series, ", "), rig.Series[0], rig.UML)
 		return 2
 	}
 	switch {
@@ -90,6 +93,7 @@ func runGuest(ctx context.Context, args []string, stdout, stderr io.Writer) (int
 	kernel := fs.String("kernel", rig.Series[0], "kernel series; several, or all, one after another")
 	mem := fs.Int("mem", 2048, "memory in MiB")
 	timeout := fs.Duration("timeout", 10*time.Minute, "how long the command may run")
+	icount := fs.Bool("icount", false, "one CPU, whose clock counts instructions: one a nanosecond")
 	if err := fs.Parse(args); err != nil {
 		return 0, err
 	}
@@ -114,7 +118,7 @@ func runGuest(ctx context.Context, args []string, stdout, stderr io.Writer) (int
 			fmt.Fprintln(stderr, "vm: linux", k.Release)
 		}
 		code, err := rig.Run(ctx, k, rig.Config{
-			Args: fs.Args(), Dir: dir, Env: environ(), Memory: *mem, Timeout: *timeout,
+			Args: fs.Args(), Dir: dir, Env: environ(), Memory: *mem, Timeout: *timeout, ICount: *icount,
 			Stdout: stdout, Stderr: stderr,
 		})
 		if err != nil {

@@ -83,7 +83,7 @@ func start() (rig.Job, *os.File, error) {
 			return job, nil, err
 		}
 	}
-	port, err := openPort()
+	port, err := openPort(job)
 	return job, port, err
 }
 
@@ -100,7 +100,10 @@ func insmod(file string) error {
 }
 
 // openPort waits for the serial port: its driver probes in the background.
-func openPort() (*os.File, error) {
+func openPort(job rig.Job) (*os.File, error) {
+	if job.UML {
+		return openLine("/dev/ttyS0")
+	}
 	for range 1000 {
 		if ports, _ := filepath.Glob("/dev/vport*"); len(ports) > 0 {
 			return os.OpenFile(ports[0], os.O_WRONLY, 0)
@@ -110,9 +113,27 @@ func openPort() (*os.File, error) {
 	return nil, fmt.Errorf("no serial port to the host appeared in /dev")
 }
 
+// openLine opens a terminal to the host, and has it pass every byte as it is.
+func openLine(name string) (*os.File, error) {
+	f, err := os.OpenFile(name, os.O_WRONLY|unix.O_NOCTTY, 0)
+	if err != nil {
+		return nil, err
+	}
+	t, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
+	if err == nil {
+		t.Oflag &^= unix.OPOST
+		err = unix.IoctlSetTermios(int(f.Fd()), unix.TCSETS, t)
+	}
+	if err != nil {
+		f.Close()
+		return nil, fmt.Errorf("set up %s: %w", name, err)
+	}
+	return f, nil
+}
+
 // prepare makes the guest a machine: root, modules, loopback, name.
 func prepare(job rig.Job) error {
-	if err := mountRoot(); err != nil {
+	if err := mountRoot(job); err != nil {
 		return err
 	}
 	if err := linkModules(job.Modules); err != nil {

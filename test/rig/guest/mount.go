@@ -7,6 +7,8 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/goverbs/goverbs/test/rig"
 )
 
 type mount struct {
@@ -27,9 +29,13 @@ func (m mount) do() error {
 
 // mountRoot lays a tmpfs over the host's root and moves there. /tmp stays the
 // host's, below the overlay: `go test` puts its binaries there.
-func mountRoot() error {
+func mountRoot(job rig.Job) error {
+	host := mount{"root", "/host", "9p", unix.MS_RDONLY, "trans=virtio,version=9p2000.L,msize=512000,cache=loose"}
+	if job.UML {
+		host = mount{"none", "/host", "hostfs", unix.MS_RDONLY, "/"}
+	}
 	for _, m := range []mount{
-		{"root", "/host", "9p", unix.MS_RDONLY, "trans=virtio,version=9p2000.L,msize=512000,cache=loose"},
+		host,
 		{"tmpfs", "/rw", "tmpfs", 0, "size=75%"},
 	} {
 		if err := m.do(); err != nil {

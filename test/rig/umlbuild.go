@@ -1,0 +1,180 @@
+//go:build linux
+
+package rig
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// umlSource is the package that [UML] is built from.
+const umlSource = "linux-source-6.12"
+
+// fetchUML builds [UML] from the newest source on offer, which takes minutes.
+func fetchUML(ctx context.Context, log io.Writer, cache string) error {
+	start := time.Now()
+	tmp, err := os.MkdirTemp(cache, "fetch-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(tmp)
+	version, err := newestSource(ctx)
+	if err != nil {
+		return err
+	}
+	pkgs := packageSet{Release: umlRelease(version, umlConfig), Version: version, Packages: []string{umlSource + "=" + version}}
+	fmt.Fprintf(log, "vm: kernel %s: downloading %s\n", UML, pkgs.Packages[0])
+	if err := download(ctx, log, nil, tmp, pkgs); err != nil {
+		return err
+	}
+	out, err := buildUML(ctx, log, tmp, pkgs.Release)
+	if err != nil {
+		return err
+	}
+	ready := filepath.Join(tmp, "ready")
+	if err := assembleUML(ctx, log, out, ready, pkgs); err != nil {
+		return err
+	}
+	if err := publish(cache, ready, UML, pkgs.Release); err != nil {
+		return err
+	}
+	fmt.Fprintf(log, "vm: kernel %s: ready after %s\n", UML, time.Since(start).Round(time.Second))
+	return nil
+}
+
+// newestSource is the newest version of [umlSource].
+func newestSource(ctx context.Context) (string, error) {
+	text, err := output(ctx, apt(nil).cache("madison", umlSource)...)
+	if err != nil {
+		return "", err
+	}
+	version := ""
+	for _, o := range parseMadison(text) {
+		if version == "" || newer(o.version, version) {
+			version = o.version
+		}
+	}
+	if version == "" {
+		return "", fmt.Errorf("apt knows no %s: check that /etc/apt names bookworm-security, then run apt-get update", umlSource)
+	}
+	return version, nil
+}
+
+// buildUML returns the directory with what make made.
+func buildUML(ctx context.Context, log io.Writer, tmp, release string) (string, error) {
+	fmt.Fprintf(log, "vm: kernel %s: unpacking the source\n", UML)
+	source, out := filepath.Join(tmp, "source"), filepath.Join(tmp, "out")
+	for _, d := range []string{source, out} {
+		if err := os.Mkdir(d, 0o755); err != nil {
+			return "", err
+		}
+	}
+	archive := filepath.Join(tmp, "build/usr/src", umlSource+".tar.xz")
+	if err := command(ctx, log, tmp, "tar", "-x", "-I", "xz -T0", "-f", archive, "-C", source, "--strip-components=1"); err != nil {
+		return "", err
+	}
+	if err := widenRegisters(filepath.Join(source, "arch/x86/um/user-offsets.c")); err != nil {
+		return "", err
+	}
+	if err := configure(ctx, tmp, source, out); err != nil {
+		return "", err
+	}
+	fmt.Fprintf(log, "vm: kernel %s: compiling, about five minutes on two CPUs\n", UML)
+	suffix := release[strings.Index(release, "-"):]
+	if err := makeUML(ctx, log, source, out, "-j", strconv.Itoa(runtime.NumCPU()), "LOCALVERSION="+suffix, "linux"); err != nil {
+		return "", err
+	}
+	made, err := os.ReadFile(filepath.Join(out, "include/config/kernel.release"))
+	if err == nil && strings.TrimSpace(string(made)) != release {
+		err = fmt.Errorf("built %s, expected %s", strings.TrimSpace(string(made)), release)
+	}
+	return out, err
+}
+
+// widenRegisters makes room for a CPU's registers, which ptrace takes all at
+// once or not at all: 6.12 knows of 2696 bytes, AVX-512; with AMX they are 11008.
+func widenRegisters(file string) error {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	old, wide := "DEFINE_LONGS(HOST_FP_SIZE, 2696)", "DEFINE_LONGS(HOST_FP_SIZE, 12288)"
+	if strings.Count(string(text), old) != 1 {
+		return fmt.Errorf("%s has not one %s: see whether this kernel still needs more", file, old)
+	}
+	return os.WriteFile(file, []byte(strings.Replace(string(text), old, wide, 1)), 0o644)
+}
+
+// configure makes the .config, and sees that it holds what was asked for: an
+// option whose conditions are not met is dropped without a word.
+func configure(ctx context.Context, tmp, source, out string) error {
+	fragment := filepath.Join(tmp, "uml.config")
+	if err := os.WriteFile(fragment, []byte(umlConfig), 0o644); err != nil {
+		return err
+	}
+	if err := makeUML(ctx, io.Discard, source, out, "KCONFIG_ALLCONFIG="+fragment, "allnoconfig"); err != nil {
+		return err
+	}
+	got, err := os.ReadFile(filepath.Join(out, ".config"))
+	if err != nil {
+		return err
+	}
+	if dropped := missingOptions(umlConfig, string(got)); len(dropped) > 0 {
+		return fmt.Errorf("the kernel's configuration refused %s", strings.Join(dropped, " "))
+	}
+	return nil
+}
+
+// missingOptions lists what is asked for and not there.
+func missingOptions(want, got string) []string {
+	have := strings.Split(got, "\n")
+	var missing []string
+	for line := range strings.Lines(want) {
+		line = strings.TrimSpace(line)
+		if strings.HasPrefix(line, "CONFIG_") && !slices.Contains(have, line) {
+			missing = append(missing, line)
+		}
+	}
+	return missing
+}
+
+func makeUML(ctx context.Context, log io.Writer, source, out string, args ...string) error {
+	p := &progress{log: log}
+	err := command(ctx, p, "", slices.Concat([]string{"make", "--no-print-directory", "-C", source, "ARCH=um", "O=" + out}, args)...)
+	if err != nil {
+		return errors.Join(err, fmt.Errorf("the end of what make said:\n%s", p.tail))
+	}
+	return nil
+}
+
+// assembleUML makes the directory that stays: the kernel, which has all its
+// drivers built in, and tables that tell modprobe so.
+func assembleUML(ctx context.Context, log io.Writer, out, ready string, pkgs packageSet) error {
+	modules := filepath.Join(ready, "lib/modules", pkgs.Release)
+	for _, f := range []string{"modules.builtin", "modules.builtin.modinfo"} {
+		if err := copyFile(filepath.Join(out, f), filepath.Join(modules, f)); err != nil {
+			return err
+		}
+	}
+	for file, text := range map[string]string{
+		filepath.Join(modules, "modules.order"): "",
+		filepath.Join(ready, "packages"):        "  " + strings.Join(pkgs.Packages, "\n  ") + "\n",
+	} {
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			return err
+		}
+	}
+	if err := command(ctx, log, "", "strip", "--strip-debug", "-o", filepath.Join(ready, "linux"), filepath.Join(out, "linux")); err != nil {
+		return err
+	}
+	return command(ctx, log, "", "depmod", "-b", ready, pkgs.Release)
+}
