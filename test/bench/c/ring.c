@@ -9,7 +9,8 @@
 #include "pair.h"
 
 static const int lists[] = { 1, 16, 64 };
-enum { LISTS = 3, CALLS = 256, GRACE_US = 200 };
+enum { LISTS = 3, CALLS = 256 };
+enum { GRACE_US = 200 }; /* on siw the peer may have a message before the kernel has noted that it is sent */
 
 static const char *driver, *dev, *addr;
 static int rounds = 100, instructions;
@@ -246,8 +247,10 @@ int main(int argc, char **argv)
 			addr = argv[i + 1];
 		else if (!strcmp(argv[i], "-n"))
 			rounds = atoi(argv[i + 1]);
-		else if (!strcmp(argv[i], "-clock"))
-			instructions = !strcmp(argv[i + 1], "insn");
+		else if (!strcmp(argv[i], "-clock") && !strcmp(argv[i + 1], "insn"))
+			instructions = 1;
+		else if (!strcmp(argv[i], "-clock") && !strcmp(argv[i + 1], "ns"))
+			instructions = 0;
 		else
 			return usage();
 	}

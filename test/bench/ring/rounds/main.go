@@ -4,13 +4,10 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"maps"
 	"net/netip"
 	"os"
 	"runtime"
-	"slices"
 
-	"github.com/goverbs/goverbs/test/bench/result"
 	"github.com/goverbs/goverbs/test/bench/ring/clock"
 )
 
@@ -69,51 +66,18 @@ func (o *options) parse(args []string) error {
 const allocRounds = 5
 
 func (o *options) run(rings Rings, to io.Writer) error {
-	unit, perTick := "instructions", 1.0
+	tick := unit{name: "instructions", tick: 1}
 	if !o.instructions {
-		unit, perTick = "ns", clock.NsPerTick()
+		tick = unit{name: "ns", tick: clock.NsPerTick()}
 	}
-	cost := func(sum int64, n int) float64 { return float64(sum) * perTick / float64(n) }
-	if err := o.measure(&meter{rings: rings, clock: clock.Ticks}, o.rounds, "", unit, cost, to); err != nil {
+	if err := o.measure(&meter{rings: rings, clock: clock.Ticks}, o.rounds, tick, to); err != nil {
 		return err
 	}
-	count := func(sum int64, n int) float64 { return float64(sum) / float64(n) }
-	return o.measure(&meter{rings: rings, clock: mallocs}, allocRounds, "_allocs", "allocs", count, to)
+	return o.measure(&meter{rings: rings, clock: mallocs}, allocRounds, unit{name: "allocs", tick: 1, suffix: "_allocs"}, to)
 }
 
 func mallocs() int64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int64(m.Mallocs)
-}
-
-// measure prints what cost makes of the median of the rounds.
-func (o *options) measure(m *meter, n int, suffix, unit string, cost func(sum int64, n int) float64, to io.Writer) error {
-	print := func(params string, elements int) error {
-		for _, measure := range slices.Sorted(maps.Keys(m.costs)) {
-			costs := m.costs[measure]
-			if len(costs) < n/2 {
-				return fmt.Errorf("%s: only %d rounds went well", measure, len(costs))
-			}
-			slices.Sort(costs)
-			err := result.Write(to, result.Sample{Suite: "ring", Measure: measure + suffix, Driver: o.driver, Params: params,
-				Impl: o.impl, Unit: unit, Value: cost(costs[len(costs)/2], elements)})
-			if err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	for _, list := range Lists {
-		if err := m.lists(list, n); err != nil {
-			return fmt.Errorf("list %d: %w", list, err)
-		}
-		if err := print(fmt.Sprintf("list %d", list), Depth); err != nil {
-			return err
-		}
-	}
-	if err := m.calls(n); err != nil {
-		return err
-	}
-	return print("", Calls)
 }

@@ -52,8 +52,7 @@ func TestMeasure(t *testing.T) {
 	f := &fake{}
 	var out strings.Builder
 	o := options{impl: "fake", driver: "siw"}
-	cost := func(sum int64, n int) float64 { return float64(sum) / float64(n) }
-	if err := o.measure(&meter{rings: f, clock: f.clock}, 3, "", "ticks", cost, &out); err != nil {
+	if err := o.measure(&meter{rings: f, clock: f.clock}, 3, unit{name: "ticks", tick: 1}, &out); err != nil {
 		t.Fatal(err)
 	}
 	want := []string{`"arm","driver":"siw","impl":"fake","unit":"ticks","value":7`}
