@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -17,16 +18,14 @@ func build(ctx context.Context) error {
 	if err := os.MkdirAll("bin/bench", 0o777); err != nil {
 		return err
 	}
-	goes := [][]string{
+	programs, err := mains(ctx)
+	if err != nil {
+		return err
+	}
+	for _, args := range [][]string{
 		{"build", "-trimpath", "-o", "bin/", "./cmd/rdmalink", "./test/cmd/vm"},
-		{"build", "-trimpath", "-o", "bin/bench/", "./test/bench/guest"},
-	}
-	for _, dir := range []string{"./test/bench/ring", "./test/bench/scale"} {
-		if _, err := os.Stat(dir); err == nil {
-			goes[1] = append(goes[1], dir)
-		}
-	}
-	for _, args := range goes {
+		append([]string{"build", "-trimpath", "-o", "bin/bench/"}, programs...),
+	} {
 		if err := command(ctx, ".", []string{"CGO_ENABLED=0"}, "go", args...); err != nil {
 			return err
 		}
@@ -41,14 +40,22 @@ func build(ctx context.Context) error {
 			return err
 		}
 	}
-	if _, err := os.Stat("test/bench/cgo/go.mod"); err != nil {
-		return nil
-	}
 	bin, err := filepath.Abs("bin/bench/cgo")
 	if err != nil {
 		return err
 	}
 	return command(ctx, "test/bench/cgo", []string{"CGO_ENABLED=1"}, "go", "build", "-trimpath", "-o", bin, ".")
+}
+
+// mains are the packages below this one that make programs.
+func mains(ctx context.Context) ([]string, error) {
+	cmd := exec.CommandContext(ctx, "go", "list", "-f", `{{if eq .Name "main"}}{{.ImportPath}}{{end}}`, "./test/bench/...")
+	cmd.Stderr = os.Stderr
+	text, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", strings.Join(cmd.Args, " "), err)
+	}
+	return slices.DeleteFunc(strings.Fields(string(text)), func(path string) bool { return strings.HasSuffix(path, "test/bench") }), nil
 }
 
 // command runs a program with its output on standard error.

@@ -2,5 +2,64 @@
 
 package main
 
-// calls is to be filled in by its owner.
-func calls(b *bench) error { return nil }
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/goverbs/goverbs/test/bench/result"
+)
+
+// calls counts system calls a message, at both ends together: what an exchange
+// takes, without starting and ending, is the difference between a long one and a
+// short one.
+func calls(b *bench) error {
+	c, err := openCounter()
+	if err != nil {
+		return err
+	}
+	return forEach(b, callRows(b), func(r callRow, l *link) error {
+		var entrants []entrant
+		for _, impl := range r.impls {
+			entrants = append(entrants, entrant{impl, func() ([]result.Sample, error) { return b.countCalls(c, r, impl, l) }})
+		}
+		return b.interleave(entrants...)
+	})
+}
+
+// countCalls plays a row twice, and tells the calls of the difference.
+func (b *bench) countCalls(c *counter, r callRow, impl string, l *link) ([]result.Sample, error) {
+	var counts [2]map[string]int
+	var messages [2]int
+	for i := range counts {
+		p, n := r.exchange(b, impl, l, i == 1)
+		messages[i] = n
+		var err error
+		counts[i], err = c.during(comm(p.server), func() error { _, err := b.play(p); return err })
+		if err != nil {
+			return nil, err
+		}
+	}
+	per := float64(messages[1] - messages[0])
+	tell := func(measure, params string, calls int) result.Sample {
+		return result.Sample{Measure: measure, Driver: l.driver, Params: params, Unit: "a " + r.unit, Value: float64(calls) / per}
+	}
+	var samples []result.Sample
+	sum := 0
+	for _, name := range slices.Sorted(maps.Keys(counts[1])) {
+		more := counts[1][name] - counts[0][name]
+		sum += more
+		if float64(more) >= per/200 { // what is rarer is chance
+			samples = append(samples, tell("system_calls_named", fmt.Sprintf("%s: %s", r.name, name), more))
+		}
+	}
+	samples = append(samples, tell("system_calls", r.name, sum))
+	if r.polled {
+		rings := 0 // a doorbell is a write to rdma-core, an ioctl here
+		for _, name := range []string{"write", "ioctl"} {
+			rings += counts[1][name] - counts[0][name]
+		}
+		samples = append(samples, tell("doorbells", r.name, rings))
+	}
+	return samples, nil
+}

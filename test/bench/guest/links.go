@@ -45,6 +45,19 @@ func (b *bench) link(driver string) (*link, error) {
 	return l, nil
 }
 
+// ids is how many rdma_cm ids are on the link.
+func (b *bench) ids(l *link) (n int, err error) {
+	text, err := b.output("rdma", "resource", "show", l.name)
+	if err != nil {
+		return 0, err
+	}
+	_, after, _ := strings.Cut(string(text), " cm_id ")
+	if _, err := fmt.Sscan(after, &n); err != nil {
+		return 0, fmt.Errorf("count the cm_ids in %q: %w", text, err)
+	}
+	return n, nil
+}
+
 // findGID looks for the GID that l's address has; iWARP's GIDs have none in them.
 func (b *bench) findGID(l *link) error {
 	if l.driver == "siw" {

@@ -1,0 +1,122 @@
+//go:build linux
+
+package main
+
+import (
+	"fmt"
+	"strconv"
+)
+
+// A callRow is one exchange whose system calls are counted.
+type callRow struct {
+	name     string
+	unit     string // message or ping
+	drivers  []string
+	impls    []string
+	polled   bool                                                            // so that all system calls are doorbells
+	exchange func(b *bench, impl string, l *link, long bool) (p pair, n int) // and its messages
+}
+
+func (r callRow) String() string   { return r.name }
+func (r callRow) runsOn() []string { return r.drivers }
+func perftestRow(t test) callRow {
+	return callRow{
+		name: t.String(), unit: "message", drivers: t.runsOn(), impls: []string{"perftest", "goverbs"}, polled: !t.events,
+		exchange: func(b *bench, impl string, l *link, long bool) (pair, int) {
+			t := t
+			if long {
+				t.iters *= 4
+			}
+			return b.pairOf(impl, l, t), t.messages()
+		},
+	}
+}
+
+// callRows are the exchanges of the suite calls.
+func callRows(b *bench) []callRow {
+	var rows []callRow
+	for _, op := range []string{"send", "write", "read", "atomic"} {
+		rows = append(rows, perftestRow(test{op: op, kind: "lat", size: 2, iters: 200}))
+		if op != "write" { // perftest's knows no events
+			rows = append(rows, perftestRow(test{op: op, kind: "lat", size: 2, iters: 100, events: true}))
+		}
+	}
+	for _, list := range []int{1, 16, 64} {
+		for _, op := range []string{"send", "write"} {
+			rows = append(rows, perftestRow(test{op: op, kind: "bw", size: 64, iters: 640, list: list}))
+		}
+	}
+	rows = append(rows, perftestRow(test{op: "send", kind: "bw", size: 64, iters: 640, events: true}))
+	rows = append(rows, rpingRow(), pingpongRow(false), pingpongRow(true))
+	switch {
+	case b.check:
+		return pick(rows, "send lat 2 B", "send lat 2 B, events", "write bw 64 B, list 16")
+	case b.quick:
+		return pick(rows, "send lat 2 B", "send lat 2 B, events", "write bw 64 B, list 16", "rping")
+	}
+	return rows
+}
+
+func pick(rows []callRow, names ...string) (some []callRow) {
+	for _, r := range rows {
+		for _, name := range names {
+			if r.name == name {
+				some = append(some, r)
+			}
+		}
+	}
+	return some
+}
+
+// count is how many pings to play.
+func count(long bool) int {
+	if long {
+		return 400
+	}
+	return 100
+}
+
+// rpingRow is librdmacm's rping and ours: a ping is a message, a read, a write
+// and what goes between them.
+func rpingRow() callRow {
+	return callRow{
+		name: "rping", unit: "ping", drivers: drivers, impls: []string{"rdma-core", "goverbs"},
+		exchange: func(b *bench, impl string, l *link, long bool) (pair, int) {
+			argv := []string{"rping"}
+			if impl == "goverbs" {
+				argv = []string{b.program("rdmalink"), "rping"}
+			}
+			n := count(long)
+			common := append(argv, "-a", l.addr, "-C", strconv.Itoa(n))
+			return pair{server: with(common, "-s"), client: with(common, "-c"), cm: l}, n
+		},
+	}
+}
+
+// pingpongRow is ibv_rc_pingpong and ours, which siw can't: it has no
+// connections but rdma_cm's.
+func pingpongRow(events bool) callRow {
+	const port = 18600
+	name := "rc_pingpong"
+	if events {
+		name += ", events"
+	}
+	return callRow{
+		name: name, unit: "message", drivers: []string{"rxe"}, impls: []string{"rdma-core", "goverbs"}, polled: !events,
+		exchange: func(b *bench, impl string, l *link, long bool) (pair, int) {
+			argv := []string{"ibv_rc_pingpong"}
+			if impl == "goverbs" {
+				argv = []string{b.program("rdmalink"), "pingpong", "rc"}
+			}
+			n := count(long)
+			argv = append(argv, "-d", l.name, "-g", l.gid, "-p", fmt.Sprint(port), "-n", strconv.Itoa(n))
+			if events {
+				argv = append(argv, "-e")
+			}
+			return pair{server: argv, client: with(argv, l.addr), port: port}, 2 * n
+		},
+	}
+}
+
+// with is a copy of a command with more at its end.
+func with(argv []string, more ...string) []string { return append(argv[:len(argv):len(argv)], more...) }

@@ -1,0 +1,121 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// A pair is two ends of one exchange, both on this machine.
+type pair struct {
+	server, client []string
+	port           int   // TCP's where the server listens, unless
+	cm             *link // it listens through rdma_cm, on this link
+}
+
+// An outcome is what a pair said and used.
+type outcome struct {
+	client, server []byte
+	cpu            time.Duration // of both ends, in user space and in the kernel
+}
+
+// pairPatience is for an exchange that takes a few seconds at most. Some of
+// perftest's never end: with -e on rxe an event gets lost now and then.
+const pairPatience = 40 * time.Second
+
+// tries is how often a pair is started before its failure counts.
+const tries = 3
+
+// play runs a pair. One that fails or hangs is played again, and told of.
+func (b *bench) play(p pair) (o outcome, err error) {
+	for try := range tries {
+		if try > 0 {
+			b.tell("once more: %v", err)
+		}
+		if o, err = b.playOnce(p); err == nil {
+			return o, nil
+		}
+	}
+	return o, err
+}
+
+func (b *bench) playOnce(p pair) (outcome, error) {
+	ctx, cancel := context.WithTimeout(b.ctx, pairPatience)
+	defer cancel()
+	up, err := b.listening(p)
+	if err != nil {
+		return outcome{}, err
+	}
+	server, serverOut := end(ctx, p.server)
+	if err := server.Start(); err != nil {
+		return outcome{}, err
+	}
+	for start := time.Now(); !up() && time.Since(start) < startPatience; {
+		time.Sleep(5 * time.Millisecond)
+	}
+	client, clientOut := end(ctx, p.client)
+	err = client.Run()
+	if err != nil {
+		cancel() // the server would wait for a client
+	}
+	err = errors.Join(err, server.Wait())
+	if err != nil {
+		return outcome{}, fmt.Errorf("%s: %w: %s", strings.Join(client.Args, " "), err, lastLine(clientOut.String(), serverOut.String()))
+	}
+	return outcome{clientOut.Bytes(), serverOut.Bytes(), used(client.ProcessState) + used(server.ProcessState)}, nil
+}
+
+// end is a command with its output and complaints in one buffer, killed with ctx.
+func end(ctx context.Context, argv []string) (*exec.Cmd, *bytes.Buffer) {
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	out := new(bytes.Buffer)
+	cmd.Stdout, cmd.Stderr = out, out
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	return cmd, out
+}
+
+func used(p *os.ProcessState) time.Duration { return p.UserTime() + p.SystemTime() }
+
+// startPatience is for a server to start and listen.
+const startPatience = 10 * time.Second
+
+// listening tells how to see that p's server listens, once it is started.
+func (b *bench) listening(p pair) (func() bool, error) {
+	if p.cm == nil {
+		v4 := fmt.Sprintf(":%04X 00000000:0000 0A", p.port)
+		v6 := fmt.Sprintf(":%04X %s:0000 0A", p.port, strings.Repeat("0", 32))
+		return func() bool { return holds("/proc/net/tcp", v4) || holds("/proc/net/tcp6", v6) }, nil
+	}
+	before, err := b.ids(p.cm)
+	return func() bool { now, err := b.ids(p.cm); return err == nil && now > before }, err
+}
+
+func holds(file, text string) bool {
+	all, err := os.ReadFile(file)
+	return err == nil && bytes.Contains(all, []byte(text))
+}
+
+// lastLine is the end of what was said, for an error.
+func lastLine(texts ...string) string {
+	var last []string
+	for _, text := range texts {
+		text = strings.TrimSpace(text)
+		last = append(last, fmt.Sprintf("%q", text[strings.LastIndexByte(text, '\n')+1:]))
+	}
+	return strings.Join(last, ", ")
+}
+
+// comm is the name that the kernel knows a program's threads by.
+func comm(argv []string) string {
+	name := filepath.Base(argv[0])
+	return name[:min(len(name), 15)]
+}

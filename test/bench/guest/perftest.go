@@ -1,0 +1,102 @@
+//go:build linux
+
+package main
+
+import (
+	"fmt"
+	"strconv"
+)
+
+// A test is a run of perftest, by its own programs or by rdmalink perf.
+type test struct {
+	op     string // send, write, read, atomic
+	kind   string // lat or bw
+	size   int    // bytes
+	iters  int    // of each QP
+	events bool
+	depth  int  // sends outstanding; 0: the default
+	list   int  // sends posted at a time; 0: one
+	qps    int  // 0: one
+	each   bool // report each latency
+}
+
+// perfPort is where the servers listen; perftest's own.
+const perfPort = 18515
+
+// pairOf is a test as two commands.
+func (b *bench) pairOf(impl string, l *link, t test) pair {
+	argv := []string{fmt.Sprintf("ib_%s_%s", t.op, t.kind), "-F"}
+	if impl == "goverbs" {
+		argv = []string{b.program("rdmalink"), "perf", t.op, t.kind}
+	}
+	p := pair{port: perfPort}
+	argv = append(argv, "-d", l.name, "-n", strconv.Itoa(t.iters))
+	if t.op != "atomic" {
+		argv = append(argv, "-s", strconv.Itoa(t.size))
+	}
+	if l.driver == "siw" {
+		argv = append(argv, "-R")
+		p.cm = l
+	} else {
+		argv = append(argv, "-x", l.gid)
+	}
+	for flag, n := range map[string]int{"-t": t.depth, "-l": t.list, "-q": t.qps} {
+		if n > 0 {
+			argv = append(argv, flag, strconv.Itoa(n))
+		}
+	}
+	if t.events {
+		argv = append(argv, "-e")
+	}
+	if t.each {
+		argv = append(argv, "-H")
+	}
+	p.server, p.client = argv, with(argv, l.addr)
+	return p
+}
+
+// String names the test in tables.
+func (t test) String() string {
+	name := fmt.Sprintf("%s %s %s", t.op, t.kind, sizeText(t.size))
+	if t.depth > 0 {
+		name += fmt.Sprintf(", %d outstanding", t.depth)
+	}
+	if t.qps > 0 {
+		name += fmt.Sprintf(", %d QPs", t.qps)
+	}
+	if t.list > 0 {
+		name += fmt.Sprintf(", list %d", t.list)
+	}
+	if t.events {
+		name += ", events"
+	}
+	return name
+}
+
+// runsOn: siw has no atomics.
+func (t test) runsOn() []string {
+	if t.op == "atomic" {
+		return []string{"rxe"}
+	}
+	return drivers
+}
+
+// messages is how many messages the test moves, both ways counted.
+func (t test) messages() int {
+	n := t.iters * max(t.qps, 1)
+	if t.kind == "lat" && (t.op == "send" || t.op == "write") {
+		n *= 2 // and back
+	}
+	return n
+}
+
+// sizeText says a size as tables do.
+func sizeText(n int) string {
+	switch {
+	case n >= 1<<20 && n%(1<<20) == 0:
+		return fmt.Sprintf("%d MiB", n>>20)
+	case n >= 1<<10 && n%(1<<10) == 0:
+		return fmt.Sprintf("%d KiB", n>>10)
+	}
+	return fmt.Sprintf("%d B", n)
+}

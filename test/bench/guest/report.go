@@ -1,0 +1,74 @@
+//go:build linux
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// A report is what perftest's programs print, and rdmalink perf in the same
+// columns: the last row of figures, and with -H every latency.
+type report struct {
+	row     []float64
+	latency []float64 // µs, in order
+}
+
+func parseReport(text []byte) (r report, err error) {
+	inTable := false
+	for line := range strings.Lines(string(text)) {
+		line = strings.TrimSpace(line)
+		switch {
+		case strings.HasPrefix(line, "#bytes"):
+			inTable = true
+		case strings.HasPrefix(line, "#,"):
+			inTable, r.latency = false, nil
+		case strings.HasPrefix(line, "--"):
+			inTable = false
+		case inTable:
+			if row := figures(strings.Fields(line)); row != nil {
+				r.row = row
+			}
+		default:
+			if _, us, ok := strings.Cut(line, ","); ok {
+				if row := figures([]string{strings.TrimSpace(us)}); row != nil {
+					r.latency = append(r.latency, row[0])
+				}
+			}
+		}
+	}
+	if len(r.row) < 5 {
+		return r, fmt.Errorf("no row of figures in the report: %s", lastLine(string(text)))
+	}
+	slices.Sort(r.latency)
+	return r, nil
+}
+
+// figures are the numbers of a row; nil if something else is in it.
+func figures(words []string) []float64 {
+	var row []float64
+	for _, w := range words {
+		x, err := strconv.ParseFloat(w, 64)
+		if err != nil {
+			return nil
+		}
+		row = append(row, x)
+	}
+	return row
+}
+
+// percentile is the latency that p in a hundred do not exceed.
+func (r report) percentile(p float64) (float64, error) {
+	n := len(r.latency)
+	if n == 0 {
+		return 0, errors.New("no latencies in the report: is -H missing?")
+	}
+	return r.latency[min(n-1, int(float64(n)*p/100))], nil
+}
+
+// The columns of a bandwidth report.
+func (r report) average() float64 { return r.row[3] } // MiB/s
+func (r report) rate() float64    { return r.row[4] } // million messages a second
