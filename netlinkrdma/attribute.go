@@ -84,6 +84,19 @@ func (a *attributes) nested(f func(in *attributes)) {
 	}
 }
 
+// inside reads the attributes within this one; adopt ends that. Unlike nested
+// they cost no allocation.
+func (a *attributes) inside() attributes { return attributes{rest: a.value} }
+
+// adopt takes over the fault of what was read inside, and tells whether there
+// is none.
+func (a *attributes) adopt(in *attributes) bool {
+	if a.err == nil && in.err != nil {
+		a.err = fmt.Errorf("in %s: %w", attrName(a.typ), in.err)
+	}
+	return a.err == nil
+}
+
 // require faults unless ok: the reply lacks an attribute it must have.
 func (a *attributes) require(ok bool, typ uint16) {
 	if a.err == nil && !ok {

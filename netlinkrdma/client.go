@@ -3,6 +3,7 @@ package netlinkrdma
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"syscall"
 
 	"github.com/goverbs/goverbs/internal/abi"
@@ -43,10 +44,20 @@ type Attr struct {
 	Value []byte
 }
 
+// nldevType is the type of NLDEV messages, without their operation.
+//
+// C: RDMA_NL_GET_TYPE
+const nldevType = abi.RDMA_NL_NLDEV << 10
+
 // readsDevice tells whether req asks about one device, which the kernel answers
 // with EINVAL, not ENODEV, when the device is gone.
 func (r Request) readsDevice() bool {
 	return r.Op != abi.RDMA_NLDEV_CMD_DELLINK && len(r.Attrs) > 0 && r.Attrs[0].Type == abi.RDMA_NLDEV_ATTR_DEV_INDEX
+}
+
+// readsRaw tells whether req asks for what only some drivers give.
+func (r Request) readsRaw() bool {
+	return slices.ContainsFunc(rawResources[:], func(k tracked[[]byte]) bool { return k.op == r.Op })
 }
 
 // dumpAttempts bounds how often a disturbed dump is asked for again.
@@ -67,6 +78,43 @@ func (c *Client) call(what string, req Request) ([][]byte, error) {
 			return nil, explain(what, req, err)
 		}
 	}
+}
+
+// streamer is what the running kernel is besides: it hands out the replies of
+// a dump one by one. A reply is gone when f returns; false ends the dump.
+type streamer interface {
+	stream(req Request, f func(reply []byte) bool) error
+}
+
+// stream is call for a dump that may be long: replies are given to f. Before a
+// disturbed dump is asked for again, again is called, and may refuse.
+func (c *Client) stream(what string, req Request, f func(reply []byte) bool, again func() bool) error {
+	k := c.Kernel
+	if k == nil {
+		k = runningKernel{}
+	}
+	for attempt := 1; ; attempt++ {
+		err := streamFrom(k, req, f)
+		switch {
+		case err == nil:
+			return nil
+		case !errors.Is(err, syscall.EINTR) || attempt == dumpAttempts || !again():
+			return explain(what, req, err)
+		}
+	}
+}
+
+func streamFrom(k Kernel, req Request, f func(reply []byte) bool) error {
+	if s, ok := k.(streamer); ok {
+		return s.stream(req, f)
+	}
+	replies, err := k.Execute(req)
+	for _, reply := range replies {
+		if !f(reply) {
+			return nil
+		}
+	}
+	return err
 }
 
 // callOne executes a request that has exactly one reply.

@@ -60,7 +60,7 @@ func TestClientReads(t *testing.T) {
 		{"ib ports", func() (any, error) { return c.Ports(7) }, []netlinkrdma.Port{ibPort}},
 		{"uverbs", func() (any, error) { return c.UverbsCharDev(3) }, kernel().CharDevs[3]},
 		{"rdma_cm", func() (any, error) { return c.CMCharDev() }, kernel().CM},
-		{"resources", func() (any, error) { return c.Resources(3) }, kernel().Resources},
+		{"resources", func() (any, error) { return c.Resources(3, nil) }, kernel().Resources},
 	} {
 		got, err := test.call()
 		if err != nil {
@@ -143,7 +143,7 @@ func calls(c *netlinkrdma.Client) map[string]struct {
 		"DeleteLink":    {abi.RDMA_NLDEV_CMD_DELLINK, func() error { return c.DeleteLink(3) }},
 		"UverbsCharDev": {abi.RDMA_NLDEV_CMD_GET_CHARDEV, func() error { _, err := c.UverbsCharDev(3); return err }},
 		"CMCharDev":     {abi.RDMA_NLDEV_CMD_GET_CHARDEV, func() error { _, err := c.CMCharDev(); return err }},
-		"Resources":     {abi.RDMA_NLDEV_CMD_RES_GET, func() error { _, err := c.Resources(3); return err }},
+		"Resources":     {abi.RDMA_NLDEV_CMD_RES_GET, func() error { _, err := c.Resources(3, nil); return err }},
 	}
 }
 
@@ -178,7 +178,7 @@ func TestDeviceGone(t *testing.T) {
 	for name, call := range map[string]func() error{
 		"Ports":         func() error { _, err := c.Ports(77); return err },
 		"UverbsCharDev": func() error { _, err := c.UverbsCharDev(77); return err },
-		"Resources":     func() error { _, err := c.Resources(77); return err },
+		"Resources":     func() error { _, err := c.Resources(77, nil); return err },
 	} {
 		if err := call(); !errors.Is(err, netlinkrdma.ErrNotFound) || !errors.Is(err, syscall.EINVAL) {
 			t.Errorf("%s: %v", name, err)

@@ -11,6 +11,11 @@ import (
 var (
 	// ErrNotFound: there is no such device.
 	ErrNotFound = errors.New("no such RDMA device")
+	// ErrNoObject: the device has no such object any more, or never had.
+	ErrNoObject = errors.New("no such object")
+	// ErrNoRaw: this driver, or this kernel, does not tell what the device holds
+	// of its objects, or the device went away.
+	ErrNoRaw = errors.New("the driver gives no raw data of its objects")
 	// ErrNotSupported: this kernel, or this operating system, has no
 	// NETLINK_RDMA. It is also an errors.ErrUnsupported.
 	ErrNotSupported error = notSupported{}
@@ -39,7 +44,10 @@ func explain(what string, req Request, err error) error {
 			// Without ib_core the socket can't be made, or nobody listens on it.
 			err = fmt.Errorf("%w: %w", ErrNotSupported, err)
 		case syscall.EINVAL:
-			if req.readsDevice() {
+			switch {
+			case req.readsRaw():
+				err = fmt.Errorf("%w: %w", ErrNoRaw, err)
+			case req.readsDevice():
 				err = fmt.Errorf("%w: %w", ErrNotFound, err)
 			}
 		}

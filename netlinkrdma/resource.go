@@ -14,13 +14,13 @@ type Resource struct {
 }
 
 // Resources counts the objects that live on the device with this index, in
-// the kernel's order.
+// the kernel's order. With o.DriverDetails the driver's own are counted too.
 //
 // C: rdma resource show
-func (c *Client) Resources(device uint32) ([]Resource, error) {
+func (c *Client) Resources(device uint32, o *DumpOptions) ([]Resource, error) {
 	what := fmt.Sprintf("count resources of RDMA device %d", device)
 	reply, err := c.callOne(what, Request{
-		Op: abi.RDMA_NLDEV_CMD_RES_GET, Attrs: []Attr{byIndex(device)},
+		Op: abi.RDMA_NLDEV_CMD_RES_GET, Attrs: o.attrs(device),
 	})
 	if err != nil {
 		return nil, err

@@ -75,7 +75,7 @@ func kernelObjects(t *testing.T) map[string]uint64 {
 	}
 	objects := make(map[string]uint64)
 	for _, d := range devices {
-		resources, err := nl.Resources(d.Index)
+		resources, err := nl.Resources(d.Index, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -73,7 +73,7 @@ func link(t *testing.T, name, typ, netdev string) netlinkrdma.Device {
 // objects counts what lives on an RDMA device.
 func objects(t *testing.T, device uint32) (n uint64) {
 	t.Helper()
-	resources, err := new(netlinkrdma.Client).Resources(device)
+	resources, err := new(netlinkrdma.Client).Resources(device, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,6 +16,9 @@ type command struct {
 	details string   // further lines for its own -h
 	options []option
 	sub     []command
+	// leads makes a beginning that others share mean this command, where it is
+	// the first of them: iproute2's rule for its own words.
+	leads bool
 	// raw leaves every word after the name to run, options too, except a
 	// leading -h.
 	raw bool
@@ -33,7 +36,7 @@ type option struct {
 func (c command) name() string { return c.names[0] }
 
 // find picks the sub-command a word means: one of its names, or a beginning
-// that no other one shares; names go before aliases.
+// that no other one shares, or that it leads; names go before aliases.
 func (c command) find(word string) (command, error) {
 	begins := func(name string) bool { return strings.HasPrefix(name, word) }
 	for _, means := range []func(command) bool{
@@ -47,7 +50,7 @@ func (c command) find(word string) (command, error) {
 				found = append(found, s)
 			}
 		}
-		if len(found) == 1 {
+		if len(found) == 1 || len(found) > 1 && found[0].leads {
 			return found[0], nil
 		}
 	}

@@ -10,12 +10,15 @@ func root() command {
 			{"-V", "--version", "print the version", func(t *tool) { t.version = true }},
 			{"-j", "--json", "print JSON", func(t *tool) { t.json = true }},
 			{"-p", "--pretty", "with -j: on many lines, indented", func(t *tool) { t.pretty = true }},
+			{"-d", "--details", "print more; given twice, also what the driver adds", func(t *tool) { t.details++ }},
+			{"-r", "--raw", "print what the device itself holds of its objects", func(t *tool) { t.raw = true }},
 		},
 		sub: []command{
 			addCommand(),
 			delCommand(),
 			showCommand(),
 			linkCommand(),
+			resourceCommand(),
 			rpingCommand(),
 			pingpongCommand(),
 			helpCommand(),
@@ -29,7 +32,7 @@ func linkCommand() command {
 	return command{
 		names:   []string{"link"},
 		summary: "the same three, spelled as iproute2 does (rdma link add …)",
-		sub:     []command{addCommand(), delCommand(), showCommand(), helpCommand()},
+		sub:     []command{addCommand(), delCommand(), showCommand(), helpCommand("link")},
 		run:     showLinks,
 	}
 }

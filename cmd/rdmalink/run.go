@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
 	"strings"
 
 	"github.com/goverbs/goverbs/netlinkrdma"
@@ -24,13 +26,16 @@ type tool struct {
 	stdout, stderr io.Writer
 	rdma           *netlinkrdma.Client
 	net            netdevs
+	proc           fs.FS // /proc
 
-	help, version, json, pretty, fixNetdev bool
+	help, version, json, pretty, raw, fixNetdev bool
+
+	details int // how often they were asked for
 }
 
 // run is the program without its process: it returns the exit code.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	t := &tool{stdin: stdin, stdout: stdout, stderr: stderr, rdma: &netlinkrdma.Client{}, net: kernelNetdevs{}}
+	t := &tool{stdin: stdin, stdout: stdout, stderr: stderr, rdma: &netlinkrdma.Client{}, net: kernelNetdevs{}, proc: os.DirFS("/proc")}
 	return t.run(ctx, args)
 }
 

@@ -91,14 +91,15 @@ func comma(o option) string {
 	return ","
 }
 
-func helpCommand() command {
+// helpCommand tells about what follows it, as words below above.
+func helpCommand(above ...string) command {
 	return command{
 		names:   []string{"help"},
 		summary: "what -h says",
 		args:    "[COMMAND]",
 		run: func(_ context.Context, t *tool, w *words) error {
 			path := []command{root()}
-			for _, word := range w.rest() {
+			for _, word := range append(above, w.rest()...) {
 				next, err := path[len(path)-1].find(word)
 				if err != nil {
 					return err

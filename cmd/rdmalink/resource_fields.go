@@ -1,0 +1,93 @@
+package main
+
+import (
+	"fmt"
+	"io/fs"
+	"strings"
+
+	"github.com/goverbs/goverbs/netlinkrdma"
+)
+
+// optional prints a number that the kernel may leave out.
+func (s *resourceShow) optional(key string, v netlinkrdma.Opt[uint32]) {
+	if v.Known {
+		s.p.uint(key, uint64(v.Value))
+	}
+}
+
+// key prints a key of memory.
+func (s *resourceShow) key(name string, v netlinkrdma.Opt[uint32]) {
+	if v.Known {
+		s.p.hex(name, uint64(v.Value))
+	}
+}
+
+// pass tells whether a number that the kernel may leave out passes its filter.
+func (s *resourceShow) pass(key string, v netlinkrdma.Opt[uint32]) bool {
+	return s.f.number(key, uint64(v.Value), v.Known)
+}
+
+func (s *resourceShow) passOwner(o netlinkrdma.Owner) bool {
+	return s.f.number("pid", uint64(o.PID), o.PID != 0)
+}
+
+// owner prints the process, with the name it has now, or the kernel's module.
+func (s *resourceShow) owner(o netlinkrdma.Owner) {
+	comm := o.Kernel
+	if o.PID != 0 {
+		s.p.uint("pid", uint64(o.PID))
+		comm = s.comm(o.PID)
+	} else if comm != "" && !s.p.json {
+		comm = "[" + comm + "]"
+	}
+	if comm != "" {
+		s.p.word("comm", comm)
+	}
+}
+
+// comm is the name of a process, empty when it is gone or hidden. It is asked
+// for once: most objects have few owners.
+func (s *resourceShow) comm(pid uint32) string {
+	name, ok := s.comms[pid]
+	if !ok {
+		text, err := fs.ReadFile(s.t.proc, fmt.Sprintf("%d/comm", pid))
+		if err == nil {
+			name, _, _ = strings.Cut(string(text), "\n")
+		}
+		s.comms[pid] = name
+	}
+	return name
+}
+
+const driverLine = 80 // iproute2 breaks the driver's part after so much
+
+// driver prints the driver's own attributes on lines of their own.
+func (s *resourceShow) driver(attrs []netlinkrdma.DriverAttr) {
+	if s.t.details < 2 || len(attrs) == 0 {
+		return
+	}
+	s.p.text("\n    ")
+	length := 0
+	for _, d := range attrs {
+		if length > driverLine {
+			s.p.text("\n    ")
+			length = 0
+		}
+		before := len(s.p.b)
+		s.driverAttr("drv_"+d.Name, d)
+		if d.Kind != netlinkrdma.DriverString { // iproute2 does not count those
+			length += len(s.p.b) - before
+		}
+	}
+}
+
+func (s *resourceShow) driverAttr(key string, d netlinkrdma.DriverAttr) {
+	switch {
+	case d.Kind == netlinkrdma.DriverString || !s.p.json:
+		s.p.word(key, d.String())
+	case d.Kind == netlinkrdma.DriverS32 || d.Kind == netlinkrdma.DriverS64:
+		s.p.int(key, int64(d.Number))
+	default:
+		s.p.uint(key, d.Number)
+	}
+}

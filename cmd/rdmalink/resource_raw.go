@@ -1,0 +1,38 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/goverbs/goverbs/netlinkrdma"
+)
+
+// showRaw prints what the device holds of its objects: bytes in hexadecimal
+// or, as JSON, an array of numbers.
+func (s *resourceShow) showRaw() error {
+	var get func(uint32) ([]byte, error)
+	if s.kind.raw != netlinkrdma.RawQP || s.port != 0 {
+		get = func(number uint32) ([]byte, error) {
+			return s.t.rdma.GetRaw(s.dev.Index, s.kind.raw, s.port, number)
+		}
+	}
+	err := forEach(s, s.kind.number, s.t.rdma.DumpRaw(s.dev.Index, s.kind.raw, s.options()), get, s.rawData)
+	if errors.Is(err, netlinkrdma.ErrNoRaw) {
+		return fmt.Errorf("%s: %w", s.dev.Name, err)
+	}
+	return err
+}
+
+func (s *resourceShow) rawData(raw []byte) {
+	if s.kind.raw == netlinkrdma.RawQP {
+		s.beginOnLink(0)
+	} else {
+		s.beginOnDevice()
+	}
+	if s.p.json {
+		s.p.list("data", len(raw), func(i int) { s.p.number(uint64(raw[i])) })
+	} else {
+		s.p.word("data", fmt.Sprintf("%x", raw))
+	}
+	s.p.end(0)
+}

@@ -1,0 +1,57 @@
+package netlinkrdma
+
+import (
+	"bytes"
+	"iter"
+
+	"github.com/goverbs/goverbs/internal/abi"
+)
+
+// RawKind is a kind of objects of which drivers may give what the device
+// itself holds of one, in a form only its vendor knows.
+type RawKind uint8
+
+// The kinds; SRQs from Linux 6.5 on.
+const (
+	RawQP RawKind = iota
+	RawCQ
+	RawMR
+	RawSRQ
+)
+
+var rawResources = [...]tracked[[]byte]{
+	RawQP:  rawOf("QP", abi.RDMA_NLDEV_CMD_RES_QP_GET_RAW, qpResource.table, qpResource.entry, qpResource.id),
+	RawCQ:  rawOf("CQ", abi.RDMA_NLDEV_CMD_RES_CQ_GET_RAW, cqResource.table, cqResource.entry, cqResource.id),
+	RawMR:  rawOf("MR", abi.RDMA_NLDEV_CMD_RES_MR_GET_RAW, mrResource.table, mrResource.entry, mrResource.id),
+	RawSRQ: rawOf("SRQ", abi.RDMA_NLDEV_CMD_RES_SRQ_GET_RAW, srqResource.table, srqResource.entry, srqResource.id),
+}
+
+func rawOf(name string, op, table, entry, id uint16) tracked[[]byte] {
+	return tracked[[]byte]{name: "raw " + name, op: op, table: table, entry: entry, id: id, parse: parseRaw}
+}
+
+// DumpRaw goes through what the device holds of its objects of this kind. The
+// kernel tells no number with them. It needs CAP_NET_ADMIN, and is
+// [ErrNoRaw] on drivers without, which siw and rxe are. After an error there
+// are no more.
+//
+// C: rdma resource show qp -r
+func (c *Client) DumpRaw(device uint32, kind RawKind, o *DumpOptions) iter.Seq2[[]byte, error] {
+	return rawResources[kind].dump(c, device, o)
+}
+
+// GetRaw asks for what the device holds of the object with this number. Port
+// is that of a QP, and 0 for the other kinds.
+func (c *Client) GetRaw(device uint32, kind RawKind, port, number uint32) ([]byte, error) {
+	return rawResources[kind].get(c, device, port, number)
+}
+
+func parseRaw(a *attributes, raw *[]byte) {
+	found := false
+	for a.next() {
+		if a.typ == abi.RDMA_NLDEV_ATTR_RES_RAW {
+			*raw, found = bytes.Clone(a.value), true
+		}
+	}
+	a.require(found, abi.RDMA_NLDEV_ATTR_RES_RAW)
+}
