@@ -37,21 +37,17 @@ func flagOnce(p *FlagProducer[element], c *FlagConsumer[element]) uint64 {
 	return id
 }
 
-func indexedBatch(p *IndexedProducer[element], c *IndexedConsumer[element], n int) (sum uint64) {
-	for range n {
-		if e, err := p.Next(); e != nil && err == nil {
-			e.ID++
-			p.Advance()
-		}
+func indexedBatch(p *IndexedProducer[element], c *IndexedConsumer[element], want int) (sum uint64) {
+	slots, n, _ := p.Room(want)
+	for i := range n {
+		slots.At(i).ID++
 	}
-	p.Publish()
-	for range n {
-		if e, err := c.Next(); e != nil && err == nil {
-			sum += e.ID
-			c.Advance()
-		}
+	p.Publish(n)
+	slots, n, _ = c.Ready(want)
+	for i := range n {
+		sum += slots.At(i).ID
 	}
-	c.Release()
+	c.Release(n)
 	return sum
 }
 

@@ -23,13 +23,25 @@ type IndexedLayout struct {
 // indexedRing is an array of elements and two index words. Indexes never leave
 // 0 … mask: equal means empty, and producer one before consumer means full.
 type indexedRing[T any] struct {
-	data   []byte
-	stride uint32
+	slots Slots[T]
+	own   *atomic.Uint32 // written by this side, never read again
+	other *atomic.Uint32 // written by the other side, who may write anything
+	seen  uint32         // *other when last loaded, checked
+}
+
+// Slots is a ring's elements as seen from one side's index, by value: it costs
+// registers where the ring would cost a load for every field. It holds until the
+// side publishes or releases.
+type Slots[T any] struct {
+	start  slotsStart
+	next   uint32 // the side's index
 	mask   uint32
-	own    *atomic.Uint32 // written by this side, never read again
-	other  *atomic.Uint32 // written by the other side, who may write anything
-	next   uint32         // this side's index, ahead of *own until published
-	seen   uint32         // *other when last loaded, checked
+	stride uint32
+}
+
+// At returns the element i places from the side's index.
+func (s Slots[T]) At(i int) *T {
+	return elementFrom[T](s.start, uint64((s.next+uint32(i))&s.mask)*uint64(s.stride))
 }
 
 func newIndexedRing[T any](r *Region, l IndexedLayout, own, other int) (indexedRing[T], error) {
@@ -46,14 +58,10 @@ func newIndexedRing[T any](r *Region, l IndexedLayout, own, other int) (indexedR
 	if err != nil {
 		return none, err
 	}
-	ring := indexedRing[T]{
-		data:   memory[l.Data : l.Data+int(l.Slots)*int(l.Stride)],
-		stride: l.Stride, mask: l.Slots - 1,
-		own: ownWord, other: otherWord,
-		next: ownWord.Load(),
-	}
-	if ring.next > ring.mask {
-		return none, fmt.Errorf("%w: it starts at %d of %d", ErrIndex, ring.next, l.Slots)
+	ring := indexedRing[T]{own: ownWord, other: otherWord,
+		slots: Slots[T]{startOf(memory, l.Data), ownWord.Load(), l.Slots - 1, l.Stride}}
+	if ring.slots.next > ring.slots.mask {
+		return none, fmt.Errorf("%w: it starts at %d of %d", ErrIndex, ring.slots.next, l.Slots)
 	}
 	return ring, ring.refresh()
 }
@@ -61,14 +69,18 @@ func newIndexedRing[T any](r *Region, l IndexedLayout, own, other int) (indexedR
 // refresh loads the other side's index.
 func (r *indexedRing[T]) refresh() error {
 	i := r.other.Load()
-	if i > r.mask {
+	if i > r.slots.mask {
 		return ErrIndex
 	}
 	r.seen = i
 	return nil
 }
 
-func (r *indexedRing[T]) slot() *T { return elementAt[T](r.data, uint64(r.next)*uint64(r.stride)) }
+// advance moves this side's index by n elements with one store.
+func (r *indexedRing[T]) advance(n int) {
+	r.slots.next = (r.slots.next + uint32(n)) & r.slots.mask
+	StoreRelease(r.own, r.slots.next)
+}
 
 // An IndexedProducer fills a ring with one index a side, as rxe's work queues.
 // One goroutine at a time may use it.
@@ -85,36 +97,25 @@ func NewIndexedProducer[T any](r *Region, l IndexedLayout) (*IndexedProducer[T],
 	return &IndexedProducer[T]{ring}, nil
 }
 
-// Next returns the element to fill, or nil when the ring is full. The consumer's
-// index is loaded only when the ring looks full. Calling it again without Advance
-// returns the same element. The error is [ErrIndex].
-func (p *IndexedProducer[T]) Next() (*T, error) {
-	r := &p.ring
-	if full := (r.next + 1) & r.mask; full == r.seen {
-		if err := r.refresh(); err != nil || full == r.seen {
-			return nil, err
-		}
+// Room tells how many elements can be filled, at most want, and where they are;
+// the one behind them is this side's as well, though it can't be published yet. The
+// consumer's index is loaded only when there seem to be fewer. The error is
+// [ErrIndex].
+func (p *IndexedProducer[T]) Room(want int) (Slots[T], int, error) {
+	if p.room() >= want {
+		return p.ring.slots, want, nil
 	}
-	return r.slot(), nil
+	err := p.ring.refresh()
+	return p.ring.slots, min(p.room(), want), err
 }
 
-// Tail returns what follows T in the element that Next returned, up to the stride.
-func (p *IndexedProducer[T]) Tail() []byte {
-	start := uint64(p.ring.next) * uint64(p.ring.stride)
-	return p.ring.data[start+sizeOf[T]() : start+uint64(p.ring.stride)]
+func (p *IndexedProducer[T]) room() int {
+	return int((p.ring.seen - p.ring.slots.next - 1) & p.ring.slots.mask)
 }
 
-// Spare returns the element behind those accepted, which is Next's unless the ring
-// is full, and this side's in any case.
-func (p *IndexedProducer[T]) Spare() *T { return p.ring.slot() }
-
-// Advance accepts the element that Next returned, to go out with the next Publish.
-func (p *IndexedProducer[T]) Advance() { p.ring.next = (p.ring.next + 1) & p.ring.mask }
-
-// Publish hands every element accepted so far to the consumer with one store:
-// call it once a batch. All that was written before is seen by whoever sees the
-// index.
-func (p *IndexedProducer[T]) Publish() { StoreRelease(p.ring.own, p.ring.next) }
+// Publish hands the first n elements to the consumer with one store: call it once
+// a batch. All that was written before is seen by whoever sees the index.
+func (p *IndexedProducer[T]) Publish(n int) { p.ring.advance(n) }
 
 // An IndexedConsumer empties a ring with one index a side, as rxe's completion
 // queues. One goroutine at a time may use it.
@@ -129,24 +130,21 @@ func NewIndexedConsumer[T any](r *Region, l IndexedLayout) (*IndexedConsumer[T],
 	return &IndexedConsumer[T]{ring}, nil
 }
 
-// Next returns the oldest element, or nil when there is none. The producer's index
-// is loaded only when the ring looks empty. Read every field once: the other side
-// may still write. Calling it again without Advance returns the same element. The
-// error is [ErrIndex].
-func (c *IndexedConsumer[T]) Next() (*T, error) {
-	r := &c.ring
-	if r.next == r.seen {
-		if err := r.refresh(); err != nil || r.next == r.seen {
-			return nil, err
-		}
+// Ready tells how many elements there are to read, at most want, and where they
+// are. Read every field once: the other side may still write. The producer's index
+// is loaded only when there seem to be fewer. The error is [ErrIndex].
+func (c *IndexedConsumer[T]) Ready(want int) (Slots[T], int, error) {
+	if c.ready() >= want {
+		return c.ring.slots, want, nil
 	}
-	return r.slot(), nil
+	err := c.ring.refresh()
+	return c.ring.slots, min(c.ready(), want), err
 }
 
-// Advance is done with the element that Next returned, which goes back to the
-// producer with the next Release. Copy what is needed first.
-func (c *IndexedConsumer[T]) Advance() { c.ring.next = (c.ring.next + 1) & c.ring.mask }
+func (c *IndexedConsumer[T]) ready() int {
+	return int((c.ring.seen - c.ring.slots.next) & c.ring.slots.mask)
+}
 
-// Release gives every element done with back to the producer with one store: call
-// it once a batch.
-func (c *IndexedConsumer[T]) Release() { StoreRelease(c.ring.own, c.ring.next) }
+// Release gives the n oldest elements back to the producer with one store: call
+// it once a batch. Copy what is needed first.
+func (c *IndexedConsumer[T]) Release(n int) { c.ring.advance(n) }

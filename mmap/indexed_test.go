@@ -17,7 +17,7 @@ var indexedLayout = IndexedLayout{Slots: indexedSlots, Stride: indexedStride, Da
 func indexedRegion(t testing.TB) *Region { return heap(t, 128+indexedSlots*indexedStride) }
 
 func kernelSlot(r *Region, i uint32) *element {
-	return elementAt[element](r.Bytes(), 128+uint64(i)*indexedStride)
+	return elementFrom[element](startOf(r.Bytes(), 128), uint64(i)*indexedStride)
 }
 
 func TestIndexedProducerFullAndBatch(t *testing.T) {
@@ -28,41 +28,30 @@ func TestIndexedProducerFullAndBatch(t *testing.T) {
 	p := must[*IndexedProducer[element]](t)(NewIndexedProducer[element](r, indexedLayout))
 	fill := func(want int) {
 		t.Helper()
-		for i := range want {
-			e, err := p.Next()
-			if again, _ := p.Next(); e == nil || err != nil || e != again {
-				t.Fatalf("element %d: %p, %p, %v", i, e, again, err)
-			}
-			p.Advance()
+		if _, n, err := p.Room(want - 1); n != want-1 || err != nil {
+			t.Fatalf("room for %d of %d, %v", n, want-1, err)
 		}
-		if e, err := p.Next(); e != nil || err != nil {
-			t.Fatalf("a full ring gave %p, %v", e, err)
+		if _, n, err := p.Room(2 * indexedSlots); n != want || err != nil {
+			t.Fatalf("room for %d, %v; want %d", n, err, want)
 		}
 	}
 	fill(indexedSlots - 1)
 	if producer.Load() != 6 {
 		t.Errorf("index %d before Publish", producer.Load())
 	}
-	p.Publish()
+	p.Publish(indexedSlots - 1)
+	if _, n, err := p.Room(1); n != 0 || err != nil {
+		t.Errorf("a full ring has room for %d, %v", n, err)
+	}
 	if producer.Load() != 5 {
 		t.Errorf("index %d after Publish, want 5", producer.Load())
 	}
 	consumer.Store(1) // took 6, 7, 0
 	producer.Store(3) // scribbling on our word changes nothing
 	fill(3)
-	p.Publish()
+	p.Publish(3)
 	if producer.Load() != 0 {
 		t.Errorf("index %d, want 0", producer.Load())
-	}
-}
-
-func TestIndexedProducerTail(t *testing.T) {
-	r := indexedRegion(t)
-	p := must[*IndexedProducer[element]](t)(NewIndexedProducer[element](r, indexedLayout))
-	p.Advance()
-	tail := p.Tail()
-	if len(tail) != indexedStride-elementSize || &tail[0] != &r.Bytes()[128+indexedStride+elementSize] {
-		t.Errorf("tail of %d bytes at %p", len(tail), &tail[0])
 	}
 }
 
@@ -72,23 +61,26 @@ func TestIndexedConsumerEmptyAndBatch(t *testing.T) {
 	producer.Store(7)
 	consumer.Store(7)
 	c := must[*IndexedConsumer[element]](t)(NewIndexedConsumer[element](r, indexedLayout))
-	if e, err := c.Next(); e != nil || err != nil {
-		t.Fatalf("an empty ring gave %p, %v", e, err)
+	if _, n, err := c.Ready(1); n != 0 || err != nil {
+		t.Fatalf("an empty ring gave %d, %v", n, err)
 	}
 	producer.Store(2)
-	for _, i := range []uint32{7, 0, 1} {
-		if e, err := c.Next(); e != kernelSlot(r, i) || err != nil {
-			t.Fatalf("slot %d: %p, %v", i, e, err)
+	if _, n, err := c.Ready(2); n != 2 || err != nil {
+		t.Errorf("2 of 3: %d, %v", n, err)
+	}
+	slots, n, err := c.Ready(4)
+	if n != 3 || err != nil {
+		t.Errorf("4 of 3: %d, %v", n, err)
+	}
+	for i, slot := range []uint32{7, 0, 1} {
+		if e := slots.At(i); e != kernelSlot(r, slot) {
+			t.Fatalf("slot %d: %p", slot, e)
 		}
-		c.Advance()
 	}
 	if consumer.Load() != 7 {
 		t.Errorf("index %d before Release", consumer.Load())
 	}
-	if e, err := c.Next(); e != nil || err != nil {
-		t.Errorf("beyond the last: %p, %v", e, err)
-	}
-	c.Release()
+	c.Release(3)
 	if consumer.Load() != 2 {
 		t.Errorf("index %d after Release, want 2", consumer.Load())
 	}
@@ -101,15 +93,14 @@ func TestIndexedHostileIndex(t *testing.T) {
 		p := must[*IndexedProducer[element]](t)(NewIndexedProducer[element](r, indexedLayout))
 		c := must[*IndexedConsumer[element]](t)(NewIndexedConsumer[element](r, indexedLayout))
 		producer.Store(bad)
-		if e, err := c.Next(); e != nil || !errors.Is(err, ErrIndex) {
-			t.Errorf("producer at %d: %p, %v", bad, e, err)
+		if _, n, err := c.Ready(1); n != 0 || !errors.Is(err, ErrIndex) {
+			t.Errorf("producer at %d: %d, %v", bad, n, err)
 		}
 		consumer.Store(bad)
-		for range indexedSlots - 1 {
-			p.Advance()
-		}
-		if e, err := p.Next(); e != nil || !errors.Is(err, ErrIndex) {
-			t.Errorf("consumer at %d: %p, %v", bad, e, err)
+		p.Publish(indexedSlots - 1)
+		producer.Store(bad)
+		if _, n, err := p.Room(1); n != 0 || !errors.Is(err, ErrIndex) {
+			t.Errorf("consumer at %d: %d, %v", bad, n, err)
 		}
 		consumer.Store(0)
 		if _, err := NewIndexedProducer[element](r, indexedLayout); !errors.Is(err, ErrIndex) {
@@ -142,19 +133,15 @@ func TestIndexedProducerAgainstKernel(t *testing.T) {
 		}
 	}()
 	for i, round := 0, 0; i < transfers; round++ {
-		for range round%indexedSlots + 1 {
-			e, err := p.Next()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if e == nil || i == transfers {
-				break
-			}
-			e.fill(i)
-			p.Advance()
-			i++
+		slots, n, err := p.Room(min(round%indexedSlots+1, transfers-i))
+		if err != nil {
+			t.Fatal(err)
 		}
-		p.Publish()
+		for k := range n {
+			slots.At(k).fill(i + k)
+		}
+		p.Publish(n)
+		i += n
 		runtime.Gosched()
 	}
 	<-done
@@ -178,20 +165,18 @@ func TestIndexedConsumerAgainstKernel(t *testing.T) {
 		}
 	}()
 	for i := 0; i < transfers; {
-		e, err := c.Next()
+		slots, n, err := c.Ready(3)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if e == nil {
-			c.Release()
-			runtime.Gosched()
-			continue
+		for k := range n {
+			if e := slots.At(k); !e.holds(i + k) {
+				t.Fatalf("element %d holds %+v", i+k, *e)
+			}
 		}
-		if !e.holds(i) {
-			t.Fatalf("element %d holds %+v", i, *e)
-		}
-		c.Advance()
-		i++
+		c.Release(n)
+		i += n
+		runtime.Gosched()
 	}
 }
 
@@ -209,19 +194,16 @@ func FuzzIndexedOtherSide(f *testing.F) {
 		for _, step := range steps {
 			var e *element
 			switch step % 6 {
-			case 0:
-				if e, _ = p.Next(); e != nil {
-					p.Tail()[0] = step
-					p.Advance()
+			case 0, 1:
+				if slots, n, _ := p.Room(int(step)); n > 0 {
+					e = slots.At(n - 1)
+					p.Publish(n)
 				}
-			case 1:
-				p.Publish()
-			case 2:
-				if e, _ = c.Next(); e != nil {
-					c.Advance()
+			case 2, 3:
+				if slots, n, _ := c.Ready(int(step)); n > 0 {
+					e = slots.At(n - 1)
+					c.Release(n)
 				}
-			case 3:
-				c.Release()
 			case 4:
 				mustWord(t, r, 0).Store(index)
 			case 5:
@@ -235,16 +217,12 @@ func FuzzIndexedOtherSide(f *testing.F) {
 	})
 }
 
+// The element behind the last that may be filled is there as well.
 func TestIndexedProducerSpare(t *testing.T) {
 	r := indexedRegion(t)
 	p := must[*IndexedProducer[element]](t)(NewIndexedProducer[element](r, indexedLayout))
-	for i := range uint32(indexedSlots - 1) {
-		if e, _ := p.Next(); e != p.Spare() || e != kernelSlot(r, i) {
-			t.Errorf("slot %d: %p, %p", i, e, p.Spare())
-		}
-		p.Advance()
-	}
-	if e, _ := p.Next(); e != nil || p.Spare() != kernelSlot(r, indexedSlots-1) {
-		t.Errorf("full: %p, %p", e, p.Spare())
+	p.Publish(indexedSlots - 1)
+	if slots, n, _ := p.Room(1); n != 0 || slots.At(0) != kernelSlot(r, indexedSlots-1) {
+		t.Errorf("room for %d, %p", n, slots.At(0))
 	}
 }

@@ -18,9 +18,15 @@ func slotsOf[T any](memory []byte, n uint32) []T {
 	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(memory))), n)
 }
 
-// elementAt views the element at offset.
-func elementAt[T any](memory []byte, offset uint64) *T {
-	return (*T)(unsafe.Pointer(&memory[offset]))
+// slotsStart is where a checked array starts.
+type slotsStart unsafe.Pointer
+
+func startOf(memory []byte, offset int) slotsStart { return slotsStart(&memory[offset]) }
+
+// elementFrom views the element at an offset that is below the array's length: a
+// masked index times the stride.
+func elementFrom[T any](start slotsStart, offset uint64) *T {
+	return (*T)(unsafe.Add(unsafe.Pointer(start), offset))
 }
 
 // wordAt views the control word at offset.

@@ -50,25 +50,28 @@ func (q *cq) Poll(wcs []uverbs.WC) (n int, bad bool, err error) {
 	if q.ring == nil {
 		return 0, false, errLost
 	}
-	for n < len(wcs) {
-		e, corrupt := q.ring.Next()
-		if corrupt != nil {
-			err = errCorrupt
-		}
-		if e == nil {
-			break
-		}
-		wc := &wcs[n]
-		if copyCQE(e, wc); uint32(wc.Status)|uint32(wc.Flags)|wc.Imm != 0 {
+	slots, n, err := q.ring.Ready(len(wcs))
+	if n == 0 {
+		return 0, false, corrupt(err)
+	}
+	ready := wcs[:n]
+	for i := range ready {
+		wc := &ready[i]
+		copyCQE(slots.At(i), wc)
+		if uint32(wc.Status)|uint32(wc.Flags)|wc.Imm != 0 {
 			bad = q.refine(wc) || bad
 		}
-		q.ring.Advance()
-		n++
 	}
-	if n > 0 {
-		q.ring.Release()
+	q.ring.Release(n)
+	return n, bad, corrupt(err)
+}
+
+// corrupt is err in this package's words.
+func corrupt(err error) error {
+	if err != nil {
+		return errCorrupt
 	}
-	return n, bad, err
+	return nil
 }
 
 // refine makes what was copied mean what it says, and tells whether it is bad. The

@@ -54,7 +54,8 @@ func (q *qp) Move(to uverbs.QPState, move func() error) error {
 // where there is none: a queue that is empty, and has been around once, would be
 // draining for ever, and a QP that is can go to ERR only.
 func (q *qp) drain(move func() error) error {
-	q.sq.Spare().State = 0
+	slots, _, _ := q.sq.Room(0)
+	slots.At(0).State = 0
 	return move()
 }
 

@@ -40,38 +40,40 @@ func newRecvQueue(memory queue, maxSGE uint32) (*recvQueue, error) {
 
 // post hands receives to the kernel with one store.
 func (q *recvQueue) post(wrs []uverbs.RecvWR) (n int, err error) {
+	slots, room, err := q.ring.Room(len(wrs))
+	if err != nil {
+		return 0, errCorrupt
+	}
 	for n < len(wrs) {
-		if err = q.recv(&wrs[n]); err != nil {
+		wr := &wrs[n]
+		var length uint32
+		if length, err = lengthOf(wr.SGL, q.maxSGE); err != nil {
 			break
 		}
+		if n == room {
+			err = uverbs.ErrQueueFull
+			break
+		}
+		e := slots.At(n)
+		e.WrId, e.Reserved, e.Padding = wr.WRID, 0, 0
+		putDMA(&e.Dma, length, wr.SGL)
 		n++
 	}
 	if n > 0 {
-		q.ring.Publish()
+		q.ring.Publish(n)
 	}
 	return n, err
 }
 
-func (q *recvQueue) recv(wr *uverbs.RecvWR) error {
-	length, err := lengthOf(wr.SGL, q.maxSGE)
-	if err != nil {
-		return err
-	}
-	e, err := q.ring.Next()
-	switch {
-	case err != nil:
-		return errCorrupt
-	case e == nil:
-		return uverbs.ErrQueueFull
-	}
-	*e = abi.RxeRecvWqe{WrId: wr.WRID, Dma: abi.RxeDmaInfo{Length: length, Resid: length, NumSge: uint32(len(wr.SGL))}}
-	putSGL(q.ring.Tail(), wr.SGL)
-	q.ring.Advance()
-	return nil
-}
-
 // lengthOf is the number of bytes that an SGL names.
 func lengthOf(sgl []uverbs.SGE, maxSGE int) (uint32, error) {
+	if len(sgl) == 1 && maxSGE > 0 && sgl[0].Length <= maxMessage {
+		return sgl[0].Length, nil
+	}
+	return sumOf(sgl, maxSGE)
+}
+
+func sumOf(sgl []uverbs.SGE, maxSGE int) (uint32, error) {
 	if len(sgl) > maxSGE {
 		return 0, fmt.Errorf("%w: %d SGEs, the queue takes %d", uverbs.ErrInvalidWR, len(sgl), maxSGE)
 	}
@@ -85,9 +87,11 @@ func lengthOf(sgl []uverbs.SGE, maxSGE int) (uint32, error) {
 	return uint32(sum), nil
 }
 
-// putSGL writes an array of struct rxe_sge.
-func putSGL(to []byte, sgl []uverbs.SGE) {
-	sges := sgesIn(to)
+// putDMA tells of a message what it is made of: struct rxe_dma_info with the array
+// of struct rxe_sge behind it, for which the queue has room.
+func putDMA(dma *abi.RxeDmaInfo, length uint32, sgl []uverbs.SGE) {
+	dma.Length, dma.Resid, dma.CurSge, dma.NumSge, dma.SgeOffset, dma.Reserved = length, length, 0, uint32(len(sgl)), 0, 0
+	sges := sgesBehind(dma, len(sgl))
 	for i := range sgl {
 		sges[i] = abi.RxeSge{Addr: sgl[i].Addr, Length: sgl[i].Length, Lkey: sgl[i].LKey}
 	}

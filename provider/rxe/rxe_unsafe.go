@@ -17,11 +17,19 @@ func copyCQE(e *abi.IbUverbsWc, wc *uverbs.WC) {
 	wc.InvalidatedRKey = 0
 }
 
-// sgesIn views the part of an entry behind its fixed part as SGEs; an entry starts
-// at a multiple of 8, and so does what follows.
-func sgesIn(tail []byte) []abi.RxeSge {
-	return unsafe.Slice((*abi.RxeSge)(unsafe.Pointer(unsafe.SliceData(tail))), len(tail)/sgeSize)
+// behind is where an entry's fixed part ends: struct rxe_dma_info is its last field.
+func behind(dma *abi.RxeDmaInfo) unsafe.Pointer {
+	return unsafe.Add(unsafe.Pointer(dma), unsafe.Sizeof(*dma))
 }
+
+// sgesBehind views the n SGEs of an entry, no more than its queue has room for.
+func sgesBehind(dma *abi.RxeDmaInfo, n int) []abi.RxeSge {
+	return unsafe.Slice((*abi.RxeSge)(behind(dma)), n)
+}
+
+// bytesBehind views the n bytes of inline data of an entry, no more than its queue
+// has room for.
+func bytesBehind(dma *abi.RxeDmaInfo, n int) []byte { return unsafe.Slice((*byte)(behind(dma)), n) }
 
 // arm views the union in struct rxe_send_wr as one of its arms, none of which is
 // larger.

@@ -16,32 +16,36 @@ func (q *qp) PostSend(wrs []uverbs.SendWR) (n int, err error) {
 	if s := q.request.State(); s < uverbs.QPStateRTS {
 		return 0, fmt.Errorf("%w: the QP is in %v, sends can be posted from RTS on", syscall.EINVAL, s)
 	}
-	for n < len(wrs) {
-		if err = q.send(&wrs[n]); err != nil {
-			break
+	slots, room, err := q.sq.Room(len(wrs))
+	if err != nil {
+		return 0, errCorrupt
+	}
+	for n < len(wrs) && err == nil {
+		var e *abi.RxeSendWqe
+		if n < room {
+			e = slots.At(n)
 		}
-		n++
+		if err = q.send(e, &wrs[n]); err == nil {
+			n++
+		}
 	}
 	if n == 0 {
 		return 0, err
 	}
-	q.sq.Publish()
+	q.sq.Publish(n)
 	if e := q.doorbell.Ring(); e != nil {
 		return n, fmt.Errorf("%w: the kernel was not told of the %d queued", e, n)
 	}
 	return n, err
 }
 
-func (q *qp) send(wr *uverbs.SendWR) error {
+// send fills e, which is nil when the queue is full.
+func (q *qp) send(e *abi.RxeSendWqe, wr *uverbs.SendWR) error {
 	has, length, err := q.check(wr)
 	if err != nil {
 		return err
 	}
-	e, err := q.sq.Next()
-	switch {
-	case err != nil:
-		return errCorrupt
-	case e == nil:
+	if e == nil {
 		return uverbs.ErrQueueFull
 	}
 	if has&(withBind|withInv) != 0 {
@@ -60,15 +64,9 @@ func (q *qp) send(wr *uverbs.SendWR) error {
 		}
 		*arm[abi.RxeSendWrUd](&e.Wr) = abi.RxeSendWrUd{RemoteQpn: wr.RemoteQPN, RemoteQkey: wr.RemoteQKey, AhNum: uint32(ah)}
 	}
-	if wr.Inline != nil && has&withSGL != 0 {
-		e.Wr.SendFlags |= abi.IB_SEND_INLINE
-	}
 	if wr.Inline != nil {
-		copy(q.sq.Tail(), wr.Inline)
-	} else {
-		putSGL(q.sq.Tail(), wr.SGL)
+		putInline(e, wr.Inline, has)
 	}
-	q.sq.Advance()
 	if has&withBind != 0 {
 		wr.Bind.MW.Bound(wr.Bind.RKey)
 	}
@@ -81,7 +79,16 @@ func (q *qp) send(wr *uverbs.SendWR) error {
 func fill(e *abi.RxeSendWqe, wr *uverbs.SendWR, length uint32) {
 	e.Wr.WrId, e.Wr.Reserved, e.Wr.Opcode, e.Wr.SendFlags, e.Wr.Ex = wr.WRID, 0, uint32(wr.Opcode), uint32(wr.Flags), 0
 	e.Status, e.State, e.Iova, e.Mask, e.FirstPsn, e.LastPsn, e.AckLength, e.Ssn, e.HasRdAtomic = 0, 0, 0, 0, 0, 0, 0, 0, 0
-	e.Dma = abi.RxeDmaInfo{Length: length, Resid: length, NumSge: uint32(len(wr.SGL))}
+	putDMA(&e.Dma, length, wr.SGL)
+}
+
+// putInline stores the data where the SGEs would be. ATOMIC_WRITE has it there too,
+// but does not say so.
+func putInline(e *abi.RxeSendWqe, data []byte, has parts) {
+	if has&withSGL != 0 {
+		e.Wr.SendFlags |= abi.IB_SEND_INLINE
+	}
+	copy(bytesBehind(&e.Dma, len(data)), data)
 }
 
 // putParts fills in what some opcodes have.

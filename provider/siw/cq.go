@@ -57,14 +57,10 @@ func (q *cq) Poll(wcs []uverbs.WC) (n int, bad bool, err error) {
 // status come from the word, which was loaded whole.
 func readCQE(e *abi.SiwCqe, word uint32, wc *uverbs.WC) uverbs.Status {
 	opcode, status := uint8(word>>8), uint16(word>>16)
-	*wc = uverbs.WC{
-		WRID:      e.Id,
-		Status:    statusOf(status),
-		Opcode:    opcodeOf(opcode),
-		VendorErr: uint32(status),
-		ByteLen:   e.Bytes,
-		QPN:       uint32(e.QpId),
-	}
+	*wc = uverbs.WC{}
+	wc.WRID, wc.ByteLen, wc.QPN = e.Id, e.Bytes, uint32(e.QpId)
+	wc.Status, wc.VendorErr = statusOf(status), uint32(status)
+	wc.Opcode = opcodeOf(opcode)
 	return wc.Status
 }
 
