@@ -39,13 +39,7 @@ Without HOST: serve one client. With it: the client of the server there. The two
 tell each other their addresses over TCP, and then pass one message to and fro.
 
 `)
-	for _, o := range k.options() {
-		long := "--" + o.long
-		if o.value != "" {
-			long += "=" + o.value
-		}
-		fmt.Fprintf(&b, "  -%c, %-18s %s\n", o.letter, long, o.summary(k))
-	}
+	b.WriteString(k.options().help())
 	b.WriteString(`
 Without -g the GID is one for RoCE v2: that of the address which TCP uses, if the
 device has it, else one of the same address family. C needs its -g on RoCE. C's

@@ -9,37 +9,41 @@ import (
 )
 
 // errOnlyCM is for devices that leave connecting to rdma_cm.
-var errOnlyCM = errors.New("iWARP connects QPs through rdma_cm only: use rdmalink rping there")
+var errOnlyCM = errors.New("iWARP connects QPs through rdma_cm only")
 
 // open makes ready the device of -d, or the first that can do this.
-func (p *pingpong) open() (*pingpongEnd, error) {
-	if p.device != "" {
-		dev, err := uverbs.Open(p.device)
+func (p *pingpong) open() (*pingpongEnd, error) { return openDevice(p.device, p.prepare) }
+
+// openDevice opens the device of a name, or without one the first with which
+// prepare has no reason to be unable; prepare closes those that it refuses.
+func openDevice[T any](name string, prepare func(*uverbs.Device) (T, error)) (none T, _ error) {
+	if name != "" {
+		dev, err := uverbs.Open(name)
 		if err != nil {
-			return nil, err
+			return none, err
 		}
-		return p.prepare(dev)
+		return prepare(dev)
 	}
 	infos, err := uverbs.Devices()
 	if err != nil {
-		return nil, err
+		return none, err
 	}
 	var why []error
 	for _, info := range infos {
 		dev, err := info.Open()
 		if err != nil {
-			return nil, err
+			return none, err
 		}
-		e, err := p.prepare(dev)
+		e, err := prepare(dev)
 		if err == nil || !unable(err) {
 			return e, err
 		}
 		why = append(why, err)
 	}
 	if len(why) == 0 {
-		return nil, errors.New("there is no RDMA device; rdmalink add rxe0 type rxe netdev eth0 makes one")
+		return none, errors.New("there is no RDMA device; rdmalink add rxe0 type rxe netdev eth0 makes one")
 	}
-	return nil, fmt.Errorf("no device can do this; rdmalink add rxe0 type rxe netdev eth0 makes one that can: %w", errors.Join(why...))
+	return none, fmt.Errorf("no device can do this; rdmalink add rxe0 type rxe netdev eth0 makes one that can: %w", errors.Join(why...))
 }
 
 // unable tells a device that can't from one that could.
@@ -51,7 +55,7 @@ func unable(err error) bool {
 func (p *pingpong) fits(e *pingpongEnd) (err error) {
 	name := e.dev.Info().Name
 	if e.dev.Info().NodeType == netlinkrdma.NodeRNIC {
-		return fmt.Errorf("%s: %w", name, errOnlyCM)
+		return fmt.Errorf("%s: %w: use rdmalink rping there", name, errOnlyCM)
 	}
 	attr, err := e.dev.Query()
 	if err != nil {

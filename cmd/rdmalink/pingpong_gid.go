@@ -8,20 +8,18 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// sourceGID picks the own GID: the one of -g, or one that fits. own is the own
-// address of the TCP connection, peer one that the peer can be reached from.
-func (p *pingpong) sourceGID(e *pingpongEnd, own, peer netip.Addr) (gid *uverbs.GIDEntry, err error) {
-	if p.gid >= 0 {
-		if gid, err = e.dev.QueryGID(uint32(p.ibPort), uint32(p.gid)); err != nil {
-			return nil, fmt.Errorf("-g %d: %w", p.gid, err)
+// sourceGID picks the own GID of a port: the one with the index that was given
+// (flag), or, with a negative one, one that fits. own is the own address of the TCP
+// connection, peer one that the peer can be reached from.
+func sourceGID(dev *uverbs.Device, port uint32, flag string, index int, own, peer netip.Addr) (gid *uverbs.GIDEntry, err error) {
+	if index >= 0 {
+		if gid, err = dev.QueryGID(port, uint32(index)); err != nil {
+			return nil, fmt.Errorf("%s %d: %w", flag, index, err)
 		}
 		return gid, nil
 	}
-	if !e.port.GRHRequired {
-		return &uverbs.GIDEntry{}, nil // InfiniBand has its LID
-	}
 	for _, choice := range gidChoices(own, peer) {
-		if gid, err = e.dev.ChooseGID(uint32(p.ibPort), &choice); !errors.Is(err, uverbs.ErrNoGID) {
+		if gid, err = dev.ChooseGID(port, &choice); !errors.Is(err, uverbs.ErrNoGID) {
 			break
 		}
 	}

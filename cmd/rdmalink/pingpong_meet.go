@@ -7,19 +7,23 @@ import (
 	"strconv"
 )
 
-// meet finds the other end: the server at the host, or without one a client.
+// meet finds the other end.
 func (p *pingpong) meet(ctx context.Context) (*pingpongTalk, error) {
-	var conn net.Conn
-	var err error
-	if p.host != "" {
-		conn, err = new(net.Dialer).DialContext(ctx, "tcp", net.JoinHostPort(p.host, strconv.Itoa(p.tcpPort)))
-	} else {
-		conn, err = acceptOne(ctx, p.tcpPort)
-	}
+	conn, err := meetOverTCP(ctx, p.host, p.tcpPort)
 	if err != nil {
-		return nil, interrupted(err)
+		return nil, err
 	}
 	return talk(ctx, conn), nil
+}
+
+// meetOverTCP finds the server at the host, or without one a client.
+func meetOverTCP(ctx context.Context, host string, port int) (conn net.Conn, err error) {
+	if host != "" {
+		conn, err = new(net.Dialer).DialContext(ctx, "tcp", net.JoinHostPort(host, strconv.Itoa(port)))
+	} else {
+		conn, err = acceptOne(ctx, port)
+	}
+	return conn, interrupted(err)
 }
 
 // acceptOne listens for one client only: others shall hear that nobody serves them.

@@ -63,9 +63,11 @@ func (p *pingpong) introduce(ctx context.Context, g *pingpongGame, report *pingp
 		}
 		peer = remote[0].gid.Addr()
 	}
-	gid, err := p.sourceGID(g.pingpongEnd, t.local(), peer)
-	if err != nil {
-		return err
+	gid := &uverbs.GIDEntry{} // InfiniBand has its LID
+	if p.gid >= 0 || g.port.GRHRequired {
+		if gid, err = sourceGID(g.dev, uint32(p.ibPort), "-g", p.gid, t.local(), peer); err != nil {
+			return err
+		}
 	}
 	local := g.addrs(gid.GID)
 	if err := report.local(local); err != nil {
