@@ -1,0 +1,74 @@
+package perftest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"time"
+)
+
+// stream is a TCP connection: messages have no bounds, but C reads each with
+// one read(2), so each is one write.
+type stream struct {
+	net.Conn
+	gid bool
+}
+
+func (s stream) endpoint(e Endpoint) []byte       { return e.append(nil, s.gid) }
+func (s stream) parse(b []byte) (Endpoint, error) { return parseEndpoint(b, s.gid) }
+
+// until has the connection give up when the context ends.
+func (s stream) until(ctx context.Context) (stop func()) {
+	_ = s.SetDeadline(time.Time{})
+	halt := context.AfterFunc(ctx, func() { _ = s.SetDeadline(time.Unix(1, 0)) })
+	return func() { halt() }
+}
+
+func (s stream) send(ctx context.Context, message []byte) error {
+	defer s.until(ctx)()
+	_, err := s.Write(message)
+	return err
+}
+
+func (s stream) receive(ctx context.Context, message []byte) error {
+	defer s.until(ctx)()
+	if len(message) < gidSize {
+		return s.fill(message, 0, len(message))
+	}
+	return s.receiveGID(message)
+}
+
+// receiveGID looks, where an address without a GID would end, whether it was
+// one, instead of waiting for more.
+func (s stream) receiveGID(message []byte) error {
+	if err := s.fill(message, 0, plainSize); err != nil {
+		return err
+	}
+	short := message[:plainSize]
+	if _, err := parseEndpoint(short, false); err != nil {
+		return s.fill(message, plainSize, gidSize)
+	}
+	_, err := parseEndpoint(short, true)
+	return err
+}
+
+// fill receives the bytes of a message from one place up to another.
+func (s stream) fill(message []byte, from, to int) error {
+	n, err := io.ReadFull(s, message[from:to])
+	n += from
+	switch {
+	case err == nil:
+		return nil
+	case n > 0:
+		return fmt.Errorf("got %.120q, which is %d of %d bytes: %w", message[:n], n, len(message), err)
+	case errors.Is(err, io.EOF):
+		return fmt.Errorf("the peer closed the connection, and should have said there why: %w", err)
+	}
+	return err
+}
+
+// last: perftest sends a word that nobody reads, and may have closed the
+// connection before ours gets there.
+func (s stream) last(ctx context.Context) { _ = s.send(ctx, []byte("done\x00")) }
