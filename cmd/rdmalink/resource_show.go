@@ -107,13 +107,13 @@ func (s *resourceShow) beginOnLink(port uint32) {
 	}
 	s.p.name("link")
 	s.p.text(s.dev.Name)
-	if port == 0 {
-		s.p.text("/- ")
-		return
-	}
 	s.p.text("/")
-	s.p.number(uint64(port))
-	s.p.text(" ")
+	if port == 0 {
+		s.p.text("-")
+	} else {
+		s.p.number(uint64(port))
+	}
+	s.p.done()
 }
 
 // hasPort tells whether objects of this port were asked for.

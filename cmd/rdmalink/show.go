@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"strconv"
 	"strings"
 
@@ -34,14 +33,11 @@ func showLinks(_ context.Context, t *tool, w *words) error {
 	if err != nil {
 		return err
 	}
-	if !t.json {
-		return writeLinks(t.stdout, ports)
+	p := t.printer()
+	for _, port := range ports {
+		p.link(port)
 	}
-	objects := make([]object, len(ports))
-	for i, p := range ports {
-		objects[i] = linkObject(p)
-	}
-	return writeJSON(t.stdout, objects, t.pretty)
+	return p.close()
 }
 
 // splitLink takes NAME/PORT apart; port 0 stands for all of them.
@@ -97,33 +93,29 @@ func (t *tool) allPorts() ([]netlinkrdma.Port, error) {
 	return all, nil
 }
 
-// writeLinks prints iproute2's lines, with the blank it leaves at their end.
-func writeLinks(out io.Writer, ports []netlinkrdma.Port) error {
-	var b strings.Builder
-	for _, p := range ports {
-		fmt.Fprintf(&b, "link %s/%d ", p.DeviceName, p.Index)
-		if p.InfiniBand {
-			fmt.Fprintf(&b, "subnet_prefix %s lid %d sm_lid %d lmc %d ", p.SubnetPrefix, p.LID, p.SMLID, p.LMC)
+// link prints a port as iproute2 does: a netdev's index is in JSON alone.
+func (p *printer) link(port netlinkrdma.Port) {
+	p.begin()
+	if p.json {
+		p.uint("ifindex", uint64(port.DeviceIndex))
+		p.word("ifname", port.DeviceName)
+		p.uint("port", uint64(port.Index))
+	} else {
+		p.word("link", fmt.Sprintf("%s/%d", port.DeviceName, port.Index))
+	}
+	if port.InfiniBand {
+		p.word("subnet_prefix", port.SubnetPrefix.String())
+		p.uint("lid", uint64(port.LID))
+		p.uint("sm_lid", uint64(port.SMLID))
+		p.uint("lmc", uint64(port.LMC))
+	}
+	p.word("state", port.State.String())
+	p.word("physical_state", port.PhysState.String())
+	if port.NetdevIndex != 0 {
+		p.word("netdev", port.NetdevName)
+		if p.json {
+			p.uint("netdev_index", uint64(port.NetdevIndex))
 		}
-		fmt.Fprintf(&b, "state %s physical_state %s ", p.State, p.PhysState)
-		if p.NetdevIndex != 0 {
-			fmt.Fprintf(&b, "netdev %s ", p.NetdevName)
-		}
-		b.WriteByte('\n')
 	}
-	_, err := io.WriteString(out, b.String())
-	return err
-}
-
-func linkObject(p netlinkrdma.Port) object {
-	o := object{{"ifindex", p.DeviceIndex}, {"ifname", p.DeviceName}, {"port", p.Index}}
-	if p.InfiniBand {
-		o = append(o, field{"subnet_prefix", p.SubnetPrefix.String()}, field{"lid", p.LID},
-			field{"sm_lid", p.SMLID}, field{"lmc", p.LMC})
-	}
-	o = append(o, field{"state", p.State.String()}, field{"physical_state", p.PhysState.String()})
-	if p.NetdevIndex != 0 {
-		o = append(o, field{"netdev", p.NetdevName}, field{"netdev_index", p.NetdevIndex})
-	}
-	return o
+	p.end(0)
 }
