@@ -42,6 +42,9 @@ const atomicSize = 8
 
 func (q *qp) checkData(wr *uverbs.SendWR, has parts) (uint32, error) {
 	if wr.Inline == nil && has&withSGL != 0 {
+		if length, ok := lengthOfOne(wr.SGL, q.maxSGE); ok {
+			return length, nil
+		}
 		return lengthOf(wr.SGL, q.maxSGE)
 	}
 	switch {

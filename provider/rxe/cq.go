@@ -17,12 +17,8 @@ var (
 // cq reads completions and is armed with a system call.
 type cq struct {
 	ring    *mmap.IndexedConsumer[abi.IbUverbsWc] // nil when it was lost
-	arm     notifier
+	arm     *uverbs.Notifier
 	windows interface{ Unbind(rkey uint32) bool }
-}
-
-type notifier interface {
-	Arm(solicitedOnly bool) error
 }
 
 func (*rxeContext) CreateCQ(r *uverbs.CQRequest) (uverbs.CQRing, error) {

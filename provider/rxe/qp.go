@@ -12,25 +12,13 @@ import (
 type qp struct {
 	sq        *mmap.IndexedProducer[abi.RxeSendWqe]
 	rq        *recvQueue
-	doorbell  doorbell
-	request   request
+	doorbell  *uverbs.Doorbell
+	request   *uverbs.QPRequest
 	typ       uverbs.QPType
 	parts     [len(opcodes)]parts
 	caps      uverbs.DeviceCap
 	maxSGE    int
 	maxInline int
-}
-
-type doorbell interface{ Ring() error }
-
-// request is what a QP goes on asking of uverbs.QPRequest.
-type request interface {
-	State() uverbs.QPState
-	Failed() bool
-	MoveToError() error
-	PD() *uverbs.PD
-	HeldBy(*uverbs.MW) error
-	Unbind(rkey uint32) bool
 }
 
 func (c *rxeContext) CreateQP(r *uverbs.QPRequest) (uverbs.QPRing, error) {

@@ -46,9 +46,11 @@ func (q *recvQueue) post(wrs []uverbs.RecvWR) (n int, err error) {
 	}
 	for n < len(wrs) {
 		wr := &wrs[n]
-		var length uint32
-		if length, err = lengthOf(wr.SGL, q.maxSGE); err != nil {
-			break
+		length, ok := lengthOfOne(wr.SGL, q.maxSGE)
+		if !ok {
+			if length, err = lengthOf(wr.SGL, q.maxSGE); err != nil {
+				break
+			}
 		}
 		if n == room {
 			err = uverbs.ErrQueueFull
@@ -65,15 +67,16 @@ func (q *recvQueue) post(wrs []uverbs.RecvWR) (n int, err error) {
 	return n, err
 }
 
-// lengthOf is the number of bytes that an SGL names.
-func lengthOf(sgl []uverbs.SGE, maxSGE int) (uint32, error) {
+// lengthOfOne is lengthOf where nothing can be wrong, without a call.
+func lengthOfOne(sgl []uverbs.SGE, maxSGE int) (n uint32, ok bool) {
 	if len(sgl) == 1 && maxSGE > 0 && sgl[0].Length <= maxMessage {
-		return sgl[0].Length, nil
+		return sgl[0].Length, true
 	}
-	return sumOf(sgl, maxSGE)
+	return 0, false
 }
 
-func sumOf(sgl []uverbs.SGE, maxSGE int) (uint32, error) {
+// lengthOf is the number of bytes that an SGL names.
+func lengthOf(sgl []uverbs.SGE, maxSGE int) (uint32, error) {
 	if len(sgl) > maxSGE {
 		return 0, fmt.Errorf("%w: %d SGEs, the queue takes %d", uverbs.ErrInvalidWR, len(sgl), maxSGE)
 	}

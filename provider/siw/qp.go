@@ -10,7 +10,7 @@ import (
 type qp struct {
 	sq        *mmap.FlagProducer[abi.SiwSqe]
 	rq        *recvQueue
-	doorbell  doorbell
+	doorbell  *uverbs.Doorbell
 	request   *uverbs.QPRequest
 	num       uint32
 	maxSGE    int
@@ -19,8 +19,6 @@ type qp struct {
 	connected bool // the kernel once took a doorbell, so it has been in RTS
 	failed    bool // the kernel takes no more work; written with both queues held
 }
-
-type doorbell interface{ Ring() error }
 
 func (siwContext) CreateQP(r *uverbs.QPRequest) (uverbs.QPRing, error) {
 	r.Cap.MaxSendWR = max(r.Cap.MaxSendWR, 1) // siw knows no QP without a send queue
