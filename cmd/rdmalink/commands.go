@@ -21,6 +21,7 @@ func root() command {
 			resourceCommand(),
 			rpingCommand(),
 			pingpongCommand(),
+			perfCommand(),
 			helpCommand(),
 			versionCommand(),
 		},

@@ -137,8 +137,8 @@ func TestErrors(t *testing.T) {
 func TestUsageErrors(t *testing.T) {
 	const add = "\nUsage: rdmalink add NAME type TYPE netdev NETDEV (rdmalink add -h tells more)\n"
 	for line, want := range map[string]string{
-		"":                              "expected one of add, del, show, link, resource, rping, pingpong, help, version\nUsage: rdmalink [OPTIONS] COMMAND (rdmalink -h tells more)\n",
-		"frob":                          "\"frob\": expected one of add, del, show, link, resource, rping, pingpong, help, version\nUsage: rdmalink [OPTIONS] COMMAND (rdmalink -h tells more)\n",
+		"":                              "expected one of add, del, show, link, resource, rping, pingpong, perf, help, version\nUsage: rdmalink [OPTIONS] COMMAND (rdmalink -h tells more)\n",
+		"frob":                          "\"frob\": expected one of add, del, show, link, resource, rping, pingpong, perf, help, version\nUsage: rdmalink [OPTIONS] COMMAND (rdmalink -h tells more)\n",
 		"link frob":                     "\"frob\": expected one of add, del, show, help\nUsage: rdmalink link [OPTIONS] COMMAND (rdmalink link -h tells more)\n",
 		"add":                           "expected NAME" + add,
 		"add siw0":                      "expected type" + add,

@@ -47,8 +47,8 @@ func (b *Bandwidth) findPeak(posted, completed []int64, postList int) {
 	b.Peak = best * 1e9 * float64(b.Size)
 }
 
-// unit is how many bytes a second the ends of perftest call 1.
-func (o *Options) unit() float64 {
+// Unit is how many bytes a second the ends of perftest call 1.
+func (o *Options) Unit() float64 {
 	if o.Gbits {
 		return 1e9 / 8
 	}

@@ -1,6 +1,7 @@
 package perf
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,11 +17,11 @@ import (
 // CM is the way to a peer that rdma_cm finds: a connection for what there is to
 // say, and then one for each QP.
 type CM struct {
-	control  *control
-	address  string           // of the server, for a client
-	source   netip.AddrPort   // to dial from
-	listener *rdmacm.Listener // of a server
-	conns    []*rdmacm.Conn
+	control *control
+	address string         // of the server, for a client
+	source  netip.AddrPort // to dial from
+	// Of a server; datagrams is nil unless the QPs are for these.
+	listener, datagrams *rdmacm.Listener
 }
 
 // DialCM is the way of a client to a server at an address such as
@@ -37,27 +38,39 @@ func DialCM(ctx context.Context, address string, source netip.AddrPort) (*CM, er
 }
 
 // AcceptCM is the way of a server to the first client that comes to an address.
-func AcceptCM(ctx context.Context, address string) (*CM, error) {
-	w := &CM{control: &control{}}
-	var err error
-	if w.listener, err = rdmacm.Listen(address, nil); err != nil {
+// Datagrams have ports of their own, where the client looks for the QPs.
+func AcceptCM(ctx context.Context, address string, typ uverbs.QPType) (*CM, error) {
+	l, err := rdmacm.Listen(address, nil)
+	if err != nil {
 		return nil, err
 	}
-	request, err := w.listener.Next(ctx)
+	w := &CM{control: &control{}, listener: l}
+	request, err := l.Next(ctx)
 	if err == nil {
 		_, err = request.Accept(ctx, w.control.config())
 	}
+	if err == nil && typ == uverbs.QPTypeUD {
+		w.datagrams, err = rdmacm.Listen(address, &rdmacm.Config{QP: uverbs.QPOptions{Type: uverbs.QPTypeUD}})
+	}
 	if err != nil {
-		return nil, errors.Join(err, w.listener.Close())
+		return nil, errors.Join(err, w.Close())
 	}
 	return w, nil
 }
 
+// Device is the name of the device that rdma_cm chose.
+func (w *CM) Device() string { return w.device().Info().Name }
+
 // Close ends all connections.
 func (w *CM) Close() error {
-	err := w.control.conn.Close()
-	if w.listener != nil {
-		err = errors.Join(err, w.listener.Close())
+	var err error
+	if w.control.conn != nil {
+		err = w.control.conn.Close()
+	}
+	for _, l := range []*rdmacm.Listener{w.listener, w.datagrams} {
+		if l != nil {
+			err = errors.Join(err, l.Close())
+		}
 	}
 	return err
 }
@@ -121,8 +134,8 @@ const (
 
 // next makes the next connection.
 func (w *CM) next(ctx context.Context, cfg *rdmacm.Config) (*rdmacm.Conn, error) {
-	if w.listener != nil {
-		request, err := w.listener.Next(ctx)
+	if l := cmp.Or(w.datagrams, w.listener); l != nil {
+		request, err := l.Next(ctx)
 		if err != nil {
 			return nil, err
 		}

@@ -88,7 +88,7 @@ func (c *course) lend(ctx context.Context) error {
 	if err != nil || report == nil {
 		return err
 	}
-	return c.reporter.Bandwidth(fromReport(report, c.unit()))
+	return c.reporter.Bandwidth(fromReport(report, c.Unit()))
 }
 
 func (c *course) measureAll(ctx context.Context) error {
@@ -168,13 +168,13 @@ func (c *course) reportBandwidth(ctx context.Context, r *run) (perftest.Report, 
 	if r.completed != nil {
 		b.findPeak(r.stamps, r.completed, c.PostList)
 	}
-	own := b.report(c.unit())
+	own := b.report(c.Unit())
 	peer, err := c.session.End(ctx, own)
 	if err != nil {
 		return own, err
 	}
 	if peer != nil {
-		b.add(peer, c.unit())
+		b.add(peer, c.Unit())
 	}
 	return own, c.reporter.Bandwidth(b)
 }

@@ -136,3 +136,9 @@ func (o *Options) sizes() (all []int) {
 
 // client tells the end that begins.
 func (o *Options) client() bool { return o.Role == perftest.Client }
+
+// Completed is o with defaults for what is 0.
+func Completed(o Options) Options {
+	o.setDefaults()
+	return o
+}

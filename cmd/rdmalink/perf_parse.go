@@ -1,0 +1,92 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/goverbs/goverbs/internal/perf"
+	"github.com/goverbs/goverbs/internal/perftest"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+func parsePerf(k perfKind, w *words) (perfOptions, error) {
+	o := perfOptions{tcpPort: 18515, ibPort: 1, gid: -1, given: make(map[string]bool)}
+	o.Verb, o.Latency = k.verb, k.latency
+	if err := k.options().parse(&o, w, o.setHost); err != nil {
+		return o, err
+	}
+	o.complete()
+	return o, o.check()
+}
+
+func (o *perfOptions) setHost(word string) error {
+	if o.host != "" || word == "" {
+		return usageError{text: fmt.Sprintf("%q is one word too many", word)}
+	}
+	o.host = word
+	return nil
+}
+
+// check refuses what makes no sense together.
+func (o *perfOptions) check() error {
+	if why := o.conflict(); why != "" {
+		return usageError{text: why}
+	}
+	return nil
+}
+
+func (o *perfOptions) conflict() string {
+	both := func(a, b string) bool { return o.given[a] && o.given[b] }
+	switch {
+	case both("duration", "iters"):
+		return "-D and -n: either the time decides or the number"
+	case both("duration", "all"):
+		return "-D and -a: one size at a time"
+	case both("size", "all"):
+		return "-s and -a: either one size or all"
+	case both("report-histogram", "report-unsorted"):
+		return "-H and -U: either sorted or not"
+	case o.given["duration"] && (o.sorted || o.unsorted):
+		return "-H and -U are for -n: with -D no message is timed by itself"
+	case o.Type == uverbs.QPTypeUD && o.Verb != perftest.Send:
+		return "-c UD: datagrams can do SEND only"
+	}
+	if why := o.cmConflict(); why != "" {
+		return why
+	}
+	return o.listConflict()
+}
+
+// cmConflict: rdma_cm decides some things itself.
+func (o *perfOptions) cmConflict() string {
+	if !o.CM {
+		if o.given["source_ip"] {
+			return "--source_ip is for -R"
+		}
+		return ""
+	}
+	if o.Type == uverbs.QPTypeUC {
+		return "-R and -c UC: rdma_cm connects RC and UD only"
+	}
+	for _, row := range perfTable {
+		switch row.long {
+		case "gid-index", "sl", "tclass", "qp-timeout", "mtu", "ib-port":
+			if o.given[row.long] {
+				return fmt.Sprintf("%s and -R: rdma_cm decides that", row.name())
+			}
+		}
+	}
+	return ""
+}
+
+func (o *perfOptions) listConflict() string {
+	full := perf.Completed(o.Options)
+	switch list := full.PostList; {
+	case list > full.TxDepth:
+		return fmt.Sprintf("-l %d: longer than the send queue, -t %d", list, full.TxDepth)
+	case !o.given["duration"] && full.Iters%list != 0 && list > 1:
+		return fmt.Sprintf("-n %d is no multiple of -l %d", full.Iters, list)
+	case list > 1 && list%full.CQMod != 0:
+		return fmt.Sprintf("-l %d is no multiple of -Q %d", list, full.CQMod)
+	}
+	return ""
+}

@@ -1,0 +1,130 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"strconv"
+
+	"github.com/goverbs/goverbs/internal/perf"
+	"github.com/goverbs/goverbs/internal/perftest"
+	"github.com/goverbs/goverbs/netlinkrdma"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// perfRun is one run of the command.
+type perfRun struct {
+	*tool
+	perfOptions
+	kind perfKind
+}
+
+func (p *perfRun) run(ctx context.Context) error {
+	report := p.newReport()
+	go report.progress.show()
+	way := p.byHand
+	if p.CM {
+		way = p.byCM
+	}
+	err := way(ctx, report)
+	report.progress.end()
+	return report.finish(interrupted(err))
+}
+
+// byHand has the ends tell each other over TCP what they need to know.
+func (p *perfRun) byHand(ctx context.Context, report *perfReport) (err error) {
+	dev, err := openDevice(p.device, p.suits)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, dev.Close()) }()
+	conn, err := meetOverTCP(ctx, p.host, p.tcpPort)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	gid, err := p.chooseGID(dev, conn)
+	if err != nil {
+		return err
+	}
+	return perf.Run(ctx, p.Options, perf.ByHand(conn, dev, gid), report)
+}
+
+// suits closes a device that can't do this.
+func (p *perfRun) suits(dev *uverbs.Device) (*uverbs.Device, error) {
+	err := p.misfit(dev)
+	if err != nil {
+		return nil, errors.Join(err, dev.Close())
+	}
+	return dev, nil
+}
+
+func (p *perfRun) misfit(dev *uverbs.Device) error {
+	name := dev.Info().Name
+	if dev.Info().NodeType == netlinkrdma.NodeRNIC {
+		return fmt.Errorf("%s: %w: give -R, and as HOST the server's address there", name, errOnlyCM)
+	}
+	attr, err := dev.Query()
+	if err == nil && p.Verb == perftest.Atomic && attr.AtomicCap == 0 {
+		err = fmt.Errorf("%s has no atomics: %w", name, uverbs.ErrNotSupported)
+	}
+	if err != nil {
+		return err
+	}
+	cq, err := dev.CreateCQ(1, nil) // says whether there is a provider
+	if err != nil {
+		return err
+	}
+	return cq.Close()
+}
+
+// chooseGID finds none on InfiniBand unless one is asked for: it has its LID.
+func (p *perfRun) chooseGID(dev *uverbs.Device, conn net.Conn) (*uverbs.GIDEntry, error) {
+	port, err := dev.QueryPort(uint32(p.ibPort))
+	if err != nil {
+		return nil, fmt.Errorf("-i %d: %w", p.ibPort, err)
+	}
+	if p.gid < 0 && !port.GRHRequired {
+		return nil, nil
+	}
+	return sourceGID(dev, uint32(p.ibPort), "-x", p.gid, addrOf(conn.LocalAddr()), addrOf(conn.RemoteAddr()))
+}
+
+func addrOf(a net.Addr) netip.Addr {
+	at, err := netip.ParseAddrPort(a.String())
+	if err != nil {
+		return netip.Addr{}
+	}
+	return at.Addr().Unmap()
+}
+
+// byCM leaves finding the device, and the peer, to rdma_cm.
+func (p *perfRun) byCM(ctx context.Context, report *perfReport) (err error) {
+	way, err := p.meetOverCM(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, way.Close()) }()
+	if name := way.Device(); p.device != "" && p.device != name {
+		return fmt.Errorf("-d %s: rdma_cm took %s; give as HOST an address of the server's %[1]s, and --source_ip here", p.device, name)
+	}
+	return perf.Run(ctx, p.Options, way, report)
+}
+
+func (p *perfRun) meetOverCM(ctx context.Context) (*perf.CM, error) {
+	port := strconv.Itoa(p.tcpPort)
+	if p.host == "" {
+		return perf.AcceptCM(ctx, net.JoinHostPort(p.source, port), p.Type)
+	}
+	var source netip.AddrPort
+	if p.source != "" {
+		addr, err := netip.ParseAddr(p.source)
+		if err != nil {
+			return nil, usageError{text: fmt.Sprintf("--source_ip: %v", err)}
+		}
+		source = netip.AddrPortFrom(addr, 0)
+	}
+	return perf.DialCM(ctx, net.JoinHostPort(p.host, port), source)
+}
