@@ -21,7 +21,7 @@ export CGO_ENABLED = 0
 export GOFLAGS := $(GOFLAGS) -buildvcs=false
 
 .DEFAULT_GOAL := help
-.PHONY: help build generate lint unit race fuzz abi cross fetch vm vmrace rig test demo clean
+.PHONY: help build generate lint unit race fuzz abi cross fetch vm vmrace rig uml test demo clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -35,11 +35,11 @@ generate: cross ## generate internal/abi again from the kernel's headers
 lint: ## gofmt, go vet on every platform, staticcheck, no cgo
 	@out=$$(gofmt -l .); test -z "$$out" || { echo "run gofmt -w on:"; echo "$$out"; exit 1; }
 	$(GO) vet ./...
-	$(GO) vet -tags vm,vmhost ./...
+	$(GO) vet -tags vm,vmhost,uml ./...
 	GOARCH=arm64 $(GO) vet ./...
 	GOOS=darwin $(GO) vet ./...
 	GOOS=windows $(GO) vet ./...
-	$(GO) run $(STATICCHECK) -tags vm,vmhost ./...
+	$(GO) run $(STATICCHECK) -tags vm,vmhost,uml ./...
 	@out=$$(CGO_ENABLED=1 $(GO) list -f '{{if .CgoFiles}}{{.ImportPath}}{{end}}' ./... && \
 		$(GO) list -deps -f '{{if .CgoFiles}}{{.ImportPath}}{{end}}' ./...); \
 		test -z "$$out" || { echo "these use cgo:"; echo "$$out"; exit 1; }
@@ -93,6 +93,10 @@ vmrace: fetch build ## RACE_TESTS under the race detector, and with pointer chec
 
 rig: fetch ## test the test machine itself: output, exit code, crash, hang, cancel
 	$(GO) test -tags vmhost -count=1 $(TESTFLAGS) ./test/cmd/vm
+
+uml: bin/vm ## compile User Mode Linux, the fast machine of make bench, and test it
+	@bin/vm fetch -kernel uml-6.12
+	$(GO) test -tags vmhost,uml -run UML -count=1 $(TESTFLAGS) ./test/cmd/vm
 
 test: lint unit race abi rig vm vmrace ## everything
 

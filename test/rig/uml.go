@@ -43,7 +43,7 @@ func umlArgs(mem int) []string {
 	return []string{
 		"mem=" + strconv.Itoa(mem) + "M", "initrd=/dev/fd/5", "uml_dir=/proc/",
 		"con=null", "con0=null,fd:3", "ssl=null", "ssl0=null,fd:4",
-		"loglevel=5", "panic=-1", "oops=panic",
+		"loglevel=5", "panic=-1", "oops=panic", "dummy.numdummies=0",
 	}
 }
 

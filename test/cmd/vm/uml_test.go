@@ -53,7 +53,7 @@ func TestUMLDevices(t *testing.T) {
 		rdma link add rxe0 type rxe netdev d0
 		rdma link add siw0 type siw netdev d0
 		rdma link | cut -d " " -f 2,4
-		rping -s -a 10.0.0.1 -C 3 & sleep 0.5
+		rping -s -a 10.0.0.1 -C 3 2> /dev/null & sleep 0.5
 		rping -c -a 10.0.0.1 -C 3
 		wait`)
 	const want = "lo: <LOOPBACK,UP,LOWER_UP>\nrxe0/1 ACTIVE\nsiw0/1 ACTIVE\n"
