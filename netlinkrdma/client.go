@@ -80,10 +80,11 @@ func (c *Client) call(what string, req Request) ([][]byte, error) {
 	}
 }
 
-// streamer is what the running kernel is besides: it hands out the replies of
-// a dump one by one. A reply is gone when f returns; false ends the dump.
-type streamer interface {
-	stream(req Request, f func(reply []byte) bool) error
+// Streamer is what a [Kernel] may be besides, as the running one is.
+type Streamer interface {
+	// Stream is Execute that hands out the replies one by one. A reply may be
+	// overwritten when f has returned; when it returns false that is the end.
+	Stream(req Request, f func(reply []byte) bool) error
 }
 
 // stream is call for a dump that may be long: replies are given to f. Before a
@@ -105,8 +106,8 @@ func (c *Client) stream(what string, req Request, f func(reply []byte) bool, aga
 }
 
 func streamFrom(k Kernel, req Request, f func(reply []byte) bool) error {
-	if s, ok := k.(streamer); ok {
-		return s.stream(req, f)
+	if s, ok := k.(Streamer); ok {
+		return s.Stream(req, f)
 	}
 	replies, err := k.Execute(req)
 	for _, reply := range replies {

@@ -20,7 +20,7 @@ var sequence atomic.Uint32
 
 func (k runningKernel) Execute(req Request) ([][]byte, error) {
 	var replies [][]byte
-	err := k.stream(req, func(reply []byte) bool {
+	err := k.Stream(req, func(reply []byte) bool {
 		replies = append(replies, bytes.Clone(reply))
 		return true
 	})
@@ -30,11 +30,11 @@ func (k runningKernel) Execute(req Request) ([][]byte, error) {
 	return replies, nil
 }
 
-// stream hands out the replies as they come; each is overwritten by the next.
+// Stream hands out the replies as they come; each is overwritten by the next.
 // Replies are matched by sequence number only: the kernel answers some
 // operations under the name of another. The acknowledgement is asked for so
 // that an operation without a reply reports its errno too.
-func (runningKernel) stream(req Request, f func(reply []byte) bool) error {
+func (runningKernel) Stream(req Request, f func(reply []byte) bool) error {
 	fd, err := openSocket()
 	if err != nil {
 		return err

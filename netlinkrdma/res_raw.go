@@ -2,7 +2,9 @@ package netlinkrdma
 
 import (
 	"bytes"
+	"fmt"
 	"iter"
+	"syscall"
 
 	"github.com/goverbs/goverbs/internal/abi"
 )
@@ -37,13 +39,27 @@ func rawOf(name string, op, table, entry, id uint16) tracked[[]byte] {
 //
 // C: rdma resource show qp -r
 func (c *Client) DumpRaw(device uint32, kind RawKind, o *DumpOptions) iter.Seq2[[]byte, error] {
+	if err := kind.check(); err != nil {
+		return func(yield func([]byte, error) bool) { yield(nil, err) }
+	}
 	return rawResources[kind].dump(c, device, o)
 }
 
 // GetRaw asks for what the device holds of the object with this number. Port
 // is that of a QP, and 0 for the other kinds.
 func (c *Client) GetRaw(device uint32, kind RawKind, port, number uint32) ([]byte, error) {
+	if err := kind.check(); err != nil {
+		return nil, err
+	}
 	return rawResources[kind].get(c, device, port, number)
+}
+
+// check refuses what is no kind.
+func (k RawKind) check() error {
+	if int(k) < len(rawResources) {
+		return nil
+	}
+	return fmt.Errorf("netlinkrdma: RawKind(%d): %w: %w", k, ErrNoRaw, syscall.EINVAL)
 }
 
 func parseRaw(a *attributes, raw *[]byte) {

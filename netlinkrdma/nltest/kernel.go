@@ -21,6 +21,8 @@ type Kernel struct {
 	CM       netlinkrdma.CharDev
 	// Resources are what every device answers with.
 	Resources []netlinkrdma.Resource
+	// Objects are what lives on a device, by its index.
+	Objects map[uint32]Objects
 	// Netdevs are the network devices a link may be added on.
 	Netdevs []string
 	// Types are the link types whose driver is loaded or loads.
@@ -52,6 +54,9 @@ func (k *Kernel) Execute(req netlinkrdma.Request) ([][]byte, error) {
 		return k.charDev(req)
 	case abi.RDMA_NLDEV_CMD_RES_GET:
 		return k.resGet(req)
+	}
+	if kind, ok := objectKinds[req.Op]; ok {
+		return k.objectGet(req, kind)
 	}
 	return nil, syscall.EINVAL
 }

@@ -1,0 +1,118 @@
+package netlinkrdma
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/goverbs/goverbs/internal/abi"
+)
+
+// msg lays out one message of the answer to request 7.
+func msg(typ, flags uint16, body string) string { return msgOf(7, typ, flags, body) }
+
+func msgOf(seq uint32, typ, flags uint16, body string) string {
+	b := binary.NativeEndian.AppendUint32(nil, uint32(messageHeader+len(body)))
+	b = binary.NativeEndian.AppendUint16(b, typ)
+	b = binary.NativeEndian.AppendUint16(b, flags)
+	b = binary.NativeEndian.AppendUint32(b, seq)
+	b = binary.NativeEndian.AppendUint32(b, 4711)
+	return string(b) + body + strings.Repeat("\x00", -len(body)&3)
+}
+
+func errorCode(errno syscall.Errno) string { return u32(uint32(-int32(errno))) }
+
+const reply = nldevType | abi.RDMA_NLDEV_CMD_RES_QP_GET
+
+var (
+	extack  = attr(2, u32(20)) + attr(extackText, "no such port\x00")
+	request = msg(reply, flagRequest|flagAck, "1234")
+)
+
+func TestAnswer(t *testing.T) {
+	for what, test := range map[string]struct {
+		datagrams string
+		replies   []string
+		done      bool
+		want      string // of the error
+	}{
+		"nothing":             {"", nil, false, ""},
+		"a reply":             {msg(reply, 0, "abcd"), []string{"abcd"}, false, ""},
+		"reply and ack":       {msg(reply, 0, "abcd") + msg(messageError, flagCapped, errorCode(0)+"requestrequest12"), []string{"abcd"}, true, ""},
+		"two replies":         {msg(reply, 2, "abc") + msg(reply, 2, "d"), []string{"abc", "d"}, false, ""},
+		"end of a dump":       {msg(reply, 2, "abcd") + msg(messageDone, 2, errorCode(0)), []string{"abcd"}, true, ""},
+		"end without errno":   {msg(messageDone, 2, ""), nil, true, ""},
+		"after the end":       {msg(messageDone, 2, "") + msg(reply, 0, "abcd"), nil, true, ""},
+		"another request's":   {msgOf(8, reply, 0, "abcd") + msgOf(8, messageError, 0, errorCode(1)), nil, false, ""},
+		"nothing to say":      {msg(1, 0, "") + msg(15, 0, "abcd"), nil, false, ""},
+		"errno":               {msg(messageError, flagCapped, errorCode(syscall.EPERM)+request[:16]), nil, true, "operation not permitted"},
+		"errno of a dump":     {msg(messageDone, 2, errorCode(syscall.EINVAL)), nil, true, "invalid argument"},
+		"errno without sign":  {msg(messageError, 0, u32(1)), nil, true, "operation not permitted"},
+		"text":                {msg(messageError, flagCapped|flagExtended, errorCode(syscall.EINVAL)+request[:16]+extack), nil, true, "no such port: invalid argument"},
+		"text, whole request": {msg(messageError, flagExtended, errorCode(syscall.EINVAL)+request+extack), nil, true, "no such port: invalid argument"},
+		"text of a dump":      {msg(messageDone, flagExtended, errorCode(syscall.EINVAL)+extack), nil, true, "no such port: invalid argument"},
+		"text cut off":        {msg(messageError, flagCapped|flagExtended, errorCode(syscall.EINVAL)+request[:16]+extack[:12]), nil, true, "invalid argument"},
+		"request cut off":     {msg(messageError, flagExtended, errorCode(syscall.EINVAL)+request[:8]), nil, true, "invalid argument"},
+		"stray bytes":         {msg(reply, 0, "abcd") + "123", []string{"abcd"}, false, "3 bytes where a message should start"},
+		"length 0":            {"\x00\x00\x00\x00" + request[4:], nil, false, "a message says it has 0 bytes, of 20 left"},
+		"length past the end": {"\xff\xff\xff\xff" + request[4:], nil, false, "a message says it has 4294967295 bytes"},
+		"ack cut off":         {msg(messageError, 0, "ab"), nil, true, "2 bytes for an errno"},
+	} {
+		a := answer{seq: 7}
+		var got []string
+		err := a.read([]byte(test.datagrams), func(r []byte) bool { got = append(got, string(r)); return true })
+		if diff := cmp.Diff(test.replies, got); diff != "" || a.done != test.done {
+			t.Errorf("%s: done %v (-want +got):\n%s", what, a.done, diff)
+		}
+		if text := fmt.Sprint(err); (err == nil) != (test.want == "") || err != nil && !strings.Contains(text, test.want) {
+			t.Errorf("%s: %v, want %q", what, err, test.want)
+		}
+		if err != nil && !errors.Is(err, ErrMalformed) && !errors.As(err, new(syscall.Errno)) {
+			t.Errorf("%s: strange error %v", what, err)
+		}
+	}
+}
+
+func TestAnswerInterrupted(t *testing.T) {
+	dump := msg(reply, 2|flagInterrupted, "abcd") + msg(reply, 2, "efgh")
+	a := answer{seq: 7}
+	if err := a.read([]byte(dump), func([]byte) bool { return true }); err != nil || !a.interrupted {
+		t.Errorf("%v, interrupted %v", err, a.interrupted)
+	}
+	a, n := answer{seq: 7}, 0
+	if err := a.read([]byte(dump), func([]byte) bool { n++; return false }); err != nil || !a.done || a.interrupted || n != 1 {
+		t.Errorf("%v, %+v after %d replies, though nobody wants the rest", err, a, n)
+	}
+}
+
+func TestRequestMessage(t *testing.T) {
+	r := Request{Op: 10, Dump: true, Attrs: []Attr{byIndex(3), {2, []byte("siw0\x00")}}}
+	want := msgOf(7, reply, flagRequest|flagAck|flagDump, attr(1, u32(3))+attr(2, "siw0\x00"))
+	want = want[:12] + u32(0) + want[16:]
+	if diff := cmp.Diff(want, string(r.message(7))); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// FuzzAnswer lets any bytes answer: nothing may panic or stand outside them.
+func FuzzAnswer(f *testing.F) {
+	f.Add([]byte(request))
+	f.Add([]byte(msg(reply, 2, "abcd") + msg(messageDone, 2, errorCode(0))))
+	f.Add([]byte(msg(messageError, flagCapped|flagExtended, errorCode(syscall.EINVAL)+request[:16]+extack)))
+	f.Add([]byte(msg(messageError, flagExtended, errorCode(syscall.EINVAL)+request+extack)))
+	f.Fuzz(func(t *testing.T, datagram []byte) {
+		a, sum := answer{seq: 7}, 0
+		err := a.read(datagram, func(r []byte) bool { sum += messageHeader + len(r); return true })
+		if sum > len(datagram) {
+			t.Fatalf("%d bytes out of %d", sum, len(datagram))
+		}
+		if err != nil && !errors.Is(err, ErrMalformed) && !errors.As(err, new(syscall.Errno)) {
+			t.Fatal(err)
+		}
+	})
+}
