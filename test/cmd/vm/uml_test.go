@@ -54,7 +54,7 @@ func TestUMLDevices(t *testing.T) {
 		rdma link add siw0 type siw netdev d0
 		rdma link | cut -d " " -f 2,4
 		rping -s -a 10.0.0.1 -C 3 2> /dev/null & sleep 0.5
-		rping -c -a 10.0.0.1 -C 3
+		rping -c -a 10.0.0.1 -C 3 2> /dev/null
 		wait`)
 	const want = "lo: <LOOPBACK,UP,LOWER_UP>\nrxe0/1 ACTIVE\nsiw0/1 ACTIVE\n"
 	if code != 0 || out != want || errs != "" {
