@@ -7,10 +7,11 @@
  */
 #include "clock.h"
 #include "pair.h"
+#include <sched.h>
 
 static const int lists[] = { 1, 16, 64 };
 enum { LISTS = 3, CALLS = 256 };
-enum { GRACE_US = 200 }; /* on siw the peer may have a message before the kernel has noted that it is sent */
+enum { GRACE = 20 }; /* yields; on siw the peer may have a message before the kernel has noted that it is sent */
 
 static const char *driver, *dev, *addr;
 static int rounds = 100, instructions;
@@ -120,13 +121,6 @@ static void check(int n)
 		}
 }
 
-static void pause_us(long us)
-{
-	struct timespec t = { .tv_nsec = us * 1000 };
-
-	nanosleep(&t, NULL);
-}
-
 /* take waits for n completions. */
 static void take(struct ibv_cq *cq, int n)
 {
@@ -139,7 +133,7 @@ static void take(struct ibv_cq *cq, int n)
 		check(got);
 		n -= got;
 		if (got == 0)
-			pause_us(50);
+			sched_yield();
 		errno = ETIMEDOUT;
 		need(clock_monotonic_ns() < end, "wait for completions");
 	}
@@ -175,7 +169,8 @@ static void one_round(struct costs *c, int list, int is_inline)
 	need(held_doorbells > 0, "hold back the doorbell");
 	need(!pair_doorbell(&pair), "doorbell");
 	take(pair.recv_cq, DEPTH);
-	pause_us(GRACE_US);
+	for (int i = 0; i < GRACE; i++)
+		sched_yield();
 	time_poll(&c->poll, list);
 }
 

@@ -1,0 +1,7 @@
+//go:build !linux
+
+package rounds
+
+import "runtime"
+
+func yield() { runtime.Gosched() }
