@@ -166,7 +166,7 @@ func check[T any](t *testing.T, parse func([]byte) (T, error), reply, again []by
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(first, second); diff != "" {
+	if diff := cmp.Diff(first, second, sameAddr); diff != "" {
 		t.Fatal(diff)
 	}
 }

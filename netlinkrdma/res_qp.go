@@ -9,7 +9,7 @@ import (
 // QP is a queue pair as the kernel keeps track of it.
 type QP struct {
 	Owner
-	Port         uint32 // 0: it has none yet; those of siw never get one
+	Port         uint32 // 0: it has none yet
 	LQPN         uint32 // its number
 	Type         QPType
 	Subtype      string // of a DRIVER QP; what it is called depends on the driver
