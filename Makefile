@@ -9,6 +9,8 @@ TESTFLAGS ?=
 # costs a boot, so there is one.
 KERNELS ?= 6.12 6.1 7.2
 VM_PACKAGES ?= ./test
+# Options of make bench.
+BENCH ?=
 # The tests with many goroutines on one object.
 RACE_TESTS ?= TestRxeManyPosters|TestRxeClosedUnderUse
 
@@ -21,10 +23,10 @@ export CGO_ENABLED = 0
 export GOFLAGS := $(GOFLAGS) -buildvcs=false
 
 .DEFAULT_GOAL := help
-.PHONY: help build generate lint unit race fuzz abi cross fetch vm vmrace rig uml test demo clean
+.PHONY: help build generate lint unit race fuzz abi cross fetch vm vmrace rig uml test demo clean bench bench-check
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## build the static bin/rdmalink, and the demo's programs
 	$(GO) build -trimpath -o bin/ ./cmd/rdmalink ./test/cmd/exchange ./test/cmd/demo ./test/cmd/vm
@@ -97,6 +99,13 @@ rig: fetch ## test the test machine itself: output, exit code, crash, hang, canc
 uml: bin/vm ## compile User Mode Linux, the fast machine of make bench, and test it
 	@bin/vm fetch -kernel uml-6.12
 	$(GO) test -tags vmhost,uml -run UML -count=1 $(TESTFLAGS) ./test/cmd/vm
+
+# BENCH='-quick', '-suites calls,perf -runs 3': go run ./test/bench -h tells more.
+bench: bin/vm ## measure beside rdma-core, perftest and cgo; writes docs/performance.md
+	$(GO) run ./test/bench $(BENCH)
+
+bench-check: bin/vm ## run the benchmark briefly; allocations, system calls, instructions may not grow
+	$(GO) run ./test/bench -check
 
 test: lint unit race abi rig vm vmrace ## everything
 

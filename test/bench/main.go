@@ -23,8 +23,8 @@ type options struct {
 	runs   int
 	quick  bool
 	check  bool
+	accept bool   // check, and make what came out the limits
 	docs   string // where the results go
-	from   string // raw figures to use in place of new ones
 }
 
 func main() {
@@ -43,12 +43,12 @@ func main() {
 func parse(args []string) (options, error) {
 	var o options
 	fs := flag.NewFlagSet("bench", flag.ContinueOnError)
-	names := fs.String("suites", strings.Join(suiteNames(), ","), "which groups of rows to measure; of the others the figures there are stay")
+	names := fs.String("suites", strings.Join(suiteNames(), ","), "which groups of rows to measure, or none; the others keep the figures they have")
 	fs.IntVar(&o.runs, "runs", 5, "how often each program runs")
 	fs.BoolVar(&o.quick, "quick", false, "fewer rows and shorter runs")
-	fs.BoolVar(&o.check, "check", false, "run everything once, briefly, and compare what does not depend on the machine with limits.json")
+	fs.BoolVar(&o.check, "check", false, "run everything once, briefly, and hold what does not depend on the machine to test/bench/limits.json")
+	fs.BoolVar(&o.accept, "accept", false, "with -check: write test/bench/limits.json anew")
 	fs.StringVar(&o.docs, "docs", "docs", "directory to write performance.md, performance.json and the plots to")
-	fs.StringVar(&o.from, "from", "", "write tables and plots from this performance.json; measure nothing")
 	if err := fs.Parse(args); err != nil {
 		return o, err
 	}
@@ -59,6 +59,9 @@ func parse(args []string) (options, error) {
 			fmt.Fprintln(os.Stderr, "bench:", err)
 			return o, err
 		}
+	}
+	if o.check {
+		o.runs = 1
 	}
 	if o.runs < 1 || fs.NArg() > 0 {
 		err := errors.New("expected options only, and -runs of at least 1")

@@ -7,6 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/goverbs/goverbs/test/bench/result"
@@ -14,41 +17,62 @@ import (
 
 // run does what the command line asks for.
 func run(ctx context.Context, o options) error {
+	if err := install(ctx, o.trips()); err != nil {
+		return err
+	}
 	if err := build(ctx); err != nil {
 		return err
 	}
-	samples, err := measure(ctx, o)
-	fmt.Fprintf(os.Stderr, "bench: %d samples\n", len(samples))
-	return err
-}
-
-// measure makes all trips that the options ask for.
-func measure(ctx context.Context, o options) ([]result.Sample, error) {
-	var samples []result.Sample
+	if o.check {
+		return check(ctx, o)
+	}
+	d, err := readDocument(filepath.Join(o.docs, "performance.json"))
+	if err != nil {
+		return err
+	}
+	d.Machine = thisMachine(ctx)
 	var failed []error
-	for _, t := range trips {
-		if !wanted(t, o) || ctx.Err() != nil {
-			continue
+	for _, t := range o.trips() {
+		p, rows, err := measure(ctx, t, o)
+		if ctx.Err() != nil {
+			return ctx.Err()
 		}
-		start := time.Now()
-		fmt.Fprintf(os.Stderr, "bench: %s in %s\n", t.suite, t.vehicle.name)
-		err := travel(ctx, t, o, func(s result.Sample) { samples = append(samples, s) })
 		if err != nil {
 			failed = append(failed, err)
 		}
-		fmt.Fprintf(os.Stderr, "bench: %s in %s took %s\n", t.suite, t.vehicle.name, time.Since(start).Round(time.Second))
-	}
-	return samples, errors.Join(append(failed, ctx.Err())...)
-}
-
-func wanted(t trip, o options) bool {
-	if o.check && !t.checked {
-		return false
-	}
-	for _, s := range o.suites {
-		if s == t.suite {
-			return true
+		d.replace(p, rows)
+		// After each, so that what comes next can't take it away.
+		if err := publish(d, o.docs); err != nil {
+			return err
 		}
 	}
-	return false
+	fmt.Fprintln(os.Stderr, "bench: wrote", filepath.Join(o.docs, "performance.md"))
+	return errors.Join(failed...)
+}
+
+// measure makes a trip and says what came of it.
+func measure(ctx context.Context, t trip, o options) (part, []*row, error) {
+	fmt.Fprintf(os.Stderr, "bench: %s in %s\n", t.suite, t.vehicle.name)
+	start := time.Now()
+	p := part{Suite: t.suite, Vehicle: t.vehicle.name, Runs: o.runs, Commit: commit(ctx),
+		Date: start.UTC().Format(time.DateOnly), Command: "go run ./test/bench " + strings.Join(os.Args[1:], " ")}
+	var samples []result.Sample
+	err := travel(ctx, t, o, func(s result.Sample) { samples = append(samples, s) })
+	if err != nil {
+		p.Failed = err.Error()
+	}
+	took := time.Since(start)
+	p.Seconds = int(took.Seconds())
+	fmt.Fprintf(os.Stderr, "bench: %s in %s: %d figures in %s\n", t.suite, t.vehicle.name, len(samples), took.Round(time.Second))
+	return p, rowsOf(samples), err
+}
+
+// trips are those that are asked for.
+func (o options) trips() (some []trip) {
+	for _, t := range trips {
+		if slices.Contains(o.suites, t.suite) && (t.checked || !o.check) {
+			some = append(some, t)
+		}
+	}
+	return some
 }

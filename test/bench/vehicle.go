@@ -9,31 +9,32 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"time"
 
 	"github.com/goverbs/goverbs/test/bench/result"
+	"github.com/goverbs/goverbs/test/rig"
 )
 
 // A vehicle is what a suite can run in.
 type vehicle struct {
-	name   string
-	args   []string // of vm run
-	icount bool     // its nanoseconds are instructions
+	name, series string
+	icount       bool // its clock counts instructions
 }
 
 var (
-	qemu   = vehicle{name: "qemu 6.12", args: []string{"-kernel", "6.12"}}
-	icount = vehicle{name: "qemu icount 6.12", args: []string{"-kernel", "6.12", "-icount"}, icount: true}
-	uml    = vehicle{name: "uml 6.12", args: []string{"-kernel", "uml-6.12"}}
+	qemu   = vehicle{name: "qemu 6.12", series: "6.12"}
+	icount = vehicle{name: "qemu icount 6.12", series: "6.12", icount: true}
+	uml    = vehicle{name: "uml 6.12", series: rig.UML}
 )
 
 // A trip is one suite in one vehicle.
 type trip struct {
 	suite   string
 	vehicle vehicle
-	mem     int // MiB
-	checked bool
+	mem     int  // MiB
+	checked bool // part of the check
 }
 
 // trips are all there are. QEMU emulates, so what a program costs in ns is
@@ -64,14 +65,18 @@ const limit = 30 * time.Minute
 // travel makes a trip and hands on its samples as they come. An error of the
 // suite comes after the samples that it has.
 func travel(ctx context.Context, t trip, o options, got func(result.Sample)) error {
-	args := append([]string{"run", "-timeout", limit.String(), "-mem", strconv.Itoa(t.mem)}, t.vehicle.args...)
-	args = append(args, "--", "bin/bench/guest", "-vehicle", t.vehicle.name, "-runs", strconv.Itoa(o.runs))
-	for name, on := range map[string]bool{"-quick": o.quick, "-check": o.check, "-icount": t.vehicle.icount} {
-		if on {
-			args = append(args, name)
-		}
+	args := []string{"run", "-timeout", limit.String(), "-mem", strconv.Itoa(t.mem), "-kernel", t.vehicle.series}
+	guest := []string{"--", "bin/bench/guest", "-vehicle", t.vehicle.name, "-runs", strconv.Itoa(o.runs)}
+	if t.vehicle.icount {
+		args, guest = append(args, "-icount"), append(guest, "-icount")
 	}
-	cmd := exec.CommandContext(ctx, "bin/vm", append(args, t.suite)...)
+	if o.quick {
+		guest = append(guest, "-quick")
+	}
+	if o.check {
+		guest = append(guest, "-check")
+	}
+	cmd := exec.CommandContext(ctx, "bin/vm", slices.Concat(args, guest, []string{t.suite})...)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {

@@ -4,7 +4,7 @@ package main
 
 import "testing"
 
-const latencies = `---------------------------------------------------------------------------------------
+const latencyReport = `---------------------------------------------------------------------------------------
                     Send Latency Test
  TX depth        : 1
 ---------------------------------------------------------------------------------------
@@ -20,14 +20,14 @@ const latencies = `-------------------------------------------------------------
 ---------------------------------------------------------------------------------------
 `
 
-const bandwidth = `---------------------------------------------------------------------------------------
+const bandwidthReport = `---------------------------------------------------------------------------------------
  #bytes     #iterations    BW peak[MB/sec]    BW average[MB/sec]   MsgRate[Mpps]
  65536      64000            639.86             638.87 		   0.010222
 ---------------------------------------------------------------------------------------
 `
 
 func TestReport(t *testing.T) {
-	r, err := parseReport([]byte(latencies))
+	r, err := parseReport([]byte(latencyReport))
 	if err != nil || len(r.latency) != 4 || len(r.row) != 9 {
 		t.Fatal(r, err)
 	}
@@ -36,7 +36,7 @@ func TestReport(t *testing.T) {
 			t.Errorf("percentile %v: %v, %v, want %v", p, got, err, want)
 		}
 	}
-	r, err = parseReport([]byte(bandwidth))
+	r, err = parseReport([]byte(bandwidthReport))
 	if err != nil || r.average() != 638.87 || r.rate() != 0.010222 {
 		t.Error(r, err)
 	}

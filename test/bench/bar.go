@@ -1,0 +1,85 @@
+//go:build linux
+
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// A bar is a ratio to reach, ours over another's.
+type bar struct {
+	measures []string // an end of * stands for anything
+	params   string   // what the row's parameters begin with
+	not      string   // and what they do not
+	against  []string // implementations; none: the value itself is held to the limit
+	limit    float64
+	least    bool // the limit is from below: more is better
+	spread   bool // within the spread of the runs will do
+}
+
+var hot = []string{"post_recv", "post_send", "post_send_inline", "poll_full", "poll_empty", "arm"}
+
+// bars are those of the project's goals.
+var bars = []bar{
+	{measures: []string{"*_allocs"}, limit: 0},
+	{measures: hot, against: []string{"cgo"}, limit: 0.3},
+	{measures: hot, params: "list 1", not: "list 16", against: []string{"rdma-core"}, limit: 1.3},
+	{measures: []string{"poll_empty", "arm"}, against: []string{"rdma-core"}, limit: 1.3},
+	{measures: hot, params: "list", against: []string{"rdma-core"}, limit: 1},
+	{measures: []string{"system_calls", "doorbells"}, against: []string{"rdma-core", "perftest"}, limit: 1},
+	{measures: []string{"event_latency_*"}, against: []string{"perftest"}, limit: 1.1},
+	{measures: []string{"latency_p50"}, against: []string{"perftest"}, limit: 1, spread: true},
+	{measures: []string{"bandwidth", "message_rate"}, against: []string{"perftest"}, limit: 1, least: true, spread: true},
+	{measures: []string{"connect rate"}, against: []string{"cmtime", "rdma-core"}, limit: 1, least: true},
+	{measures: []string{"memory per connection"}, against: []string{"rdma-core"}, limit: 1.5},
+}
+
+// barOf is the bar of a row against another implementation, "" for none.
+func barOf(k key, other string) *bar {
+	for i, b := range bars {
+		if b.holdsFor(k) && (slices.Contains(b.against, other) || other == "" && len(b.against) == 0) {
+			return &bars[i]
+		}
+	}
+	return nil
+}
+
+func (b bar) holdsFor(k key) bool {
+	fits := func(pattern string) bool {
+		if suffix, ok := strings.CutPrefix(pattern, "*"); ok {
+			return strings.HasSuffix(k.Measure, suffix)
+		}
+		if prefix, ok := strings.CutSuffix(pattern, "*"); ok {
+			return strings.HasPrefix(k.Measure, prefix)
+		}
+		return pattern == k.Measure
+	}
+	return slices.ContainsFunc(b.measures, fits) && strings.HasPrefix(k.Params, b.params) && (b.not == "" || !strings.HasPrefix(k.Params, b.not))
+}
+
+// reached says whether a ratio, or a value, is on the right side.
+func (b bar) reached(s spread) string {
+	within := func(x float64) bool { return x <= b.limit }
+	best := s.min
+	if b.least {
+		within = func(x float64) bool { return x >= b.limit }
+		best = s.max
+	}
+	switch {
+	case within(s.median):
+		return "yes"
+	case b.spread && within(best):
+		return "within the spread"
+	}
+	return "no"
+}
+
+func (b bar) String() string {
+	sign := "≤"
+	if b.least {
+		sign = "≥"
+	}
+	return fmt.Sprintf("%s %g", sign, b.limit)
+}

@@ -1,0 +1,117 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+)
+
+// limitsFile holds what was measured last time that does not depend on the
+// machine, and how much worse it may get.
+const limitsFile = "test/bench/limits.json"
+
+type limits struct {
+	// Tolerance is by how much more instructions may be than those below:
+	// another compiler makes other code.
+	Tolerance float64
+	// Instructions of an element, or of a call.
+	Instructions map[string]float64
+	// Slack is by how many more system calls a message may take than C's: on siw
+	// a few depend on when the kernel gets to the queue.
+	Slack float64
+	// Calls are goals of our own where C's number is not to be had.
+	Calls map[string]float64
+}
+
+// check makes short trips and holds their figures to the limits.
+func check(ctx context.Context, o options) error {
+	text, err := os.ReadFile(limitsFile)
+	if err != nil {
+		return err
+	}
+	var l limits
+	if err := json.Unmarshal(text, &l); err != nil {
+		return fmt.Errorf("%s: %w", limitsFile, err)
+	}
+	var rows []*row
+	for _, t := range o.trips() {
+		_, more, err := measure(ctx, t, o)
+		if err != nil {
+			return err
+		}
+		rows = append(rows, more...)
+	}
+	if o.accept {
+		return l.accept(rows)
+	}
+	return l.hold(rows)
+}
+
+func (r *row) checkName() string { return strings.TrimSpace(r.name() + " on " + r.Driver) }
+
+// hold tells of each figure that is beyond its limit.
+func (l limits) hold(rows []*row) error {
+	var bad []error
+	fail := func(r *row, format string, args ...any) {
+		bad = append(bad, fmt.Errorf("%s: %s", r.checkName(), fmt.Sprintf(format, args...)))
+	}
+	for _, r := range rows {
+		v, ok := r.value(ours)
+		switch {
+		case !ok:
+		case strings.HasSuffix(r.Measure, "_allocs"):
+			if v.max > 0 {
+				fail(r, "%s allocations, want none", figure(v.max))
+			}
+		case r.Measure == "system_calls":
+			if most := l.callLimit(r); v.median > most {
+				fail(r, "%.2f %s, at most %.2f are allowed", v.median, r.Unit, most)
+			}
+		case r.Unit == "instructions":
+			most, ok := l.Instructions[r.checkName()]
+			if !ok {
+				fail(r, "no limit in %s", limitsFile)
+			} else if v.median > most*l.Tolerance {
+				fail(r, "%.1f instructions, at most %.1f are allowed", v.median, most*l.Tolerance)
+			}
+		}
+	}
+	if len(bad) > 0 {
+		bad = append(bad, fmt.Errorf("if that is meant to be so: go run ./test/bench -check -accept, and commit %s", limitsFile))
+	}
+	return errors.Join(bad...)
+}
+
+// callLimit is what C takes in the same run, or a goal of our own.
+func (l limits) callLimit(r *row) float64 {
+	if own, ok := l.Calls[r.checkName()]; ok {
+		return own
+	}
+	most := 0.0
+	for _, other := range r.inC() {
+		v, _ := r.value(other)
+		most = max(most, v.median)
+	}
+	return most + l.Slack
+}
+
+// accept makes the figures of now the limits.
+func (l limits) accept(rows []*row) error {
+	l.Instructions = make(map[string]float64)
+	for _, r := range rows {
+		if v, ok := r.value(ours); ok && r.Unit == "instructions" {
+			l.Instructions[r.checkName()] = v.median
+		}
+	}
+	text, err := json.MarshalIndent(l, "", "\t")
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(os.Stderr, "bench: wrote", limitsFile)
+	return os.WriteFile(limitsFile, append(text, '\n'), 0o666)
+}

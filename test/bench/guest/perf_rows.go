@@ -1,0 +1,76 @@
+//go:build linux
+
+package main
+
+// A perfRow is one test. With cpu it is the CPU time that counts.
+type perfRow struct {
+	test
+	cpu bool
+}
+
+func (t test) bytes() int { return t.iters * max(t.qps, 1) * t.size }
+
+// latency is a test of latency; large messages need fewer to be measured.
+func latency(op string, size int, events bool) perfRow {
+	t := test{op: op, kind: "lat", size: size, iters: 1000, events: events, each: true}
+	switch {
+	case size >= 1<<20:
+		t.iters = 50
+	case size >= 1<<16:
+		t.iters = 300
+	case events:
+		t.iters = 400
+	}
+	return perfRow{test: t}
+}
+
+// bandwidth is a test of bandwidth, of 64 MiB or 3000 messages, whichever is less.
+func bandwidth(op string, size, depth, qps int) perfRow {
+	t := test{op: op, kind: "bw", size: size, depth: depth, qps: qps}
+	t.iters = max(min(64<<20/size, 3000)/max(qps, 1), 16)
+	return perfRow{test: t}
+}
+
+// perfRows are the tests of the suite perf.
+func perfRows(b *bench) []perfRow {
+	var rows []perfRow
+	add := func(r ...perfRow) { rows = append(rows, r...) }
+	if b.check || b.quick {
+		add(latency("send", 2, false), latency("send", 2, true), bandwidth("write", 64<<10, 128, 1))
+		if b.check {
+			for i := range rows {
+				rows[i].iters = 50
+			}
+		}
+		return rows
+	}
+	for _, size := range []int{2, 64, 1 << 10, 4 << 10, 64 << 10, 1 << 20} {
+		add(latency("send", size, false))
+	}
+	for _, size := range []int{2, 4 << 10, 1 << 20} {
+		add(latency("write", size, false), latency("read", size, false))
+	}
+	add(latency("atomic", 8, false), latency("atomic", 8, true), latency("read", 2, true))
+	for _, size := range []int{2, 4 << 10, 64 << 10} {
+		add(latency("send", size, true))
+	}
+	for _, size := range []int{2, 64, 1 << 10, 4 << 10, 64 << 10, 1 << 20} {
+		add(bandwidth("send", size, 128, 1))
+	}
+	for _, size := range []int{2, 4 << 10, 64 << 10, 1 << 20} {
+		add(bandwidth("write", size, 128, 1))
+	}
+	add(bandwidth("read", 64<<10, 16, 1), bandwidth("atomic", 8, 16, 1))
+	for _, depth := range []int{1, 16} {
+		add(bandwidth("send", 4<<10, depth, 1), bandwidth("send", 64<<10, depth, 1))
+	}
+	for _, qps := range []int{4, 16, 64} {
+		add(bandwidth("write", 64<<10, 128, qps))
+	}
+	for _, op := range []string{"send", "write"} {
+		r := bandwidth(op, 64<<10, 128, 1)
+		r.cpu, r.events = true, true
+		add(r)
+	}
+	return rows
+}

@@ -1,0 +1,63 @@
+//go:build linux
+
+package main
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+	"time"
+
+	_ "github.com/goverbs/goverbs/provider/all"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// manyQPs measures the list of a device's QPs while there are thousands.
+func (b *bench) manyQPs() error {
+	n := 5000
+	if b.quick || b.check {
+		n = 200
+	}
+	l, err := b.link("rxe")
+	if err != nil {
+		return err
+	}
+	b.tell("making %d QPs", n)
+	name := fmt.Sprintf("resource show qp, %d QPs", n)
+	device, err := uverbs.Open(l.name)
+	if err != nil {
+		return err
+	}
+	// The QPs go away with the process, not before.
+	defer runtime.KeepAlive(device)
+	if err := makeQPs(device, n); err != nil {
+		return err
+	}
+	args := []string{"resource", "show", "qp"}
+	b.tell("%s", name)
+	return b.interleave(b.commandRun("rdma", name, args), b.commandRun("rdmalink", name, args))
+}
+
+func makeQPs(device *uverbs.Device, n int) error {
+	pd, err := device.AllocPD()
+	if err != nil {
+		return err
+	}
+	cq, err := device.CreateCQ(16, nil)
+	if err != nil {
+		return err
+	}
+	for i := range n {
+		options := uverbs.QPOptions{Type: uverbs.QPTypeRC, SendCQ: cq, RecvCQ: cq,
+			Cap: uverbs.QPCap{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}}
+		if _, err := pd.CreateQP(&options); err != nil {
+			return fmt.Errorf("QP %d of %d: %w", i+1, n, err)
+		}
+	}
+	return nil
+}
+
+func median(of []time.Duration) time.Duration {
+	slices.Sort(of)
+	return of[len(of)/2]
+}

@@ -1,0 +1,29 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"os"
+	"slices"
+
+	"github.com/goverbs/goverbs/test/rig"
+)
+
+// needed are the Debian packages that the benchmark needs beside the test
+// machine's own: to build programs against rdma-core.
+var needed = []string{"libibverbs-dev", "librdmacm-dev"}
+
+// install gets what is missing for the trips, kernels too.
+func install(ctx context.Context, trips []trip) error {
+	var series []string
+	for _, t := range trips {
+		if !slices.Contains(series, t.vehicle.series) {
+			series = append(series, t.vehicle.series)
+		}
+	}
+	if err := rig.Fetch(ctx, os.Stderr, series...); err != nil {
+		return err
+	}
+	return rig.Install(ctx, os.Stderr, needed...)
+}

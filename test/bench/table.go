@@ -1,0 +1,77 @@
+//go:build linux
+
+package main
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/goverbs/goverbs/test/bench/result"
+)
+
+// key is what a row of the table stands for.
+type key struct {
+	Suite   string `json:"suite"`
+	Measure string `json:"measure"`
+	Driver  string `json:"driver,omitempty"`
+	Params  string `json:"params,omitempty"`
+	Vehicle string `json:"vehicle"`
+	Unit    string `json:"unit"`
+}
+
+// A row holds, for each implementation, the value of each run.
+type row struct {
+	key
+	Values map[string]map[int]float64 `json:"values"`
+}
+
+// rowsOf puts samples that differ only in implementation and run into a row; rows
+// stay in the order in which they were measured.
+func rowsOf(samples []result.Sample) (rows []*row) {
+	byKey := make(map[key]*row)
+	for _, s := range samples {
+		k := key{s.Suite, s.Measure, s.Driver, s.Params, s.Vehicle, s.Unit}
+		r := byKey[k]
+		if r == nil {
+			r = &row{key: k, Values: make(map[string]map[int]float64)}
+			byKey[k] = r
+			rows = append(rows, r)
+		}
+		if r.Values[s.Impl] == nil {
+			r.Values[s.Impl] = make(map[int]float64)
+		}
+		r.Values[s.Impl][s.Run] = s.Value
+	}
+	return rows
+}
+
+// value is the spread of an implementation; false if it has none.
+func (r *row) value(impl string) (spread, bool) {
+	runs := r.Values[impl]
+	if len(runs) == 0 {
+		return spread{}, false
+	}
+	return spreadOf(slices.Collect(maps.Values(runs))), true
+}
+
+// ours is the implementation that all others are compared with.
+const ours = "goverbs"
+
+// ratio is ours over another's.
+func (r *row) ratio(other string) (spread, bool) {
+	all := ratios(r.Values[ours], r.Values[other])
+	if len(all) == 0 {
+		return spread{}, false
+	}
+	return spreadOf(all), true
+}
+
+// inC are the others of the row that are written in C, in order.
+func (r *row) inC() (all []string) {
+	for _, impl := range slices.Sorted(maps.Keys(r.Values)) {
+		if impl != ours && impl != "cgo" {
+			all = append(all, impl)
+		}
+	}
+	return all
+}
