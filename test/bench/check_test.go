@@ -1,0 +1,41 @@
+//go:build linux
+
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/goverbs/goverbs/test/bench/result"
+)
+
+// TestHold has each kind of figure get worse.
+func TestHold(t *testing.T) {
+	l := limits{Tolerance: 1.1, Slack: 0.05, Instructions: map[string]float64{"post send: list 16 on siw": 100}, Calls: map[string]float64{"system calls: rping on rxe": 9}}
+	sample := func(measure, driver, params, impl, unit string, value float64) result.Sample {
+		return result.Sample{Measure: measure, Driver: driver, Params: params, Impl: impl, Unit: unit, Value: value, Run: 1}
+	}
+	for _, c := range []struct {
+		name    string
+		samples []result.Sample
+		want    string
+	}{
+		{"as fast", []result.Sample{sample("post_send", "siw", "list 16", ours, "instructions", 109)}, ""},
+		{"slower", []result.Sample{sample("post_send", "siw", "list 16", ours, "instructions", 111)}, "111.0 instructions, at most 110.0"},
+		{"unknown", []result.Sample{sample("post_send", "rxe", "list 16", ours, "instructions", 1)}, "no limit"},
+		{"C is slower", []result.Sample{sample("post_send", "siw", "list 16", "rdma-core", "instructions", 111)}, ""},
+		{"no allocation", []result.Sample{sample("arm_allocs", "siw", "", ours, "allocs", 0)}, ""},
+		{"allocation", []result.Sample{sample("arm_allocs", "siw", "", ours, "allocs", 0.01)}, "arm allocs on siw: 0.01 allocations"},
+		{"as many calls", []result.Sample{
+			sample("system_calls", "siw", "send", ours, "a message", 1.04), sample("system_calls", "siw", "send", "perftest", "a message", 1)}, ""},
+		{"more calls", []result.Sample{
+			sample("system_calls", "siw", "send", ours, "a message", 1.06), sample("system_calls", "siw", "send", "perftest", "a message", 1)}, "1.06 a message"},
+		{"our own goal", []result.Sample{
+			sample("system_calls", "rxe", "rping", ours, "a ping", 8.5), sample("system_calls", "rxe", "rping", "rdma-core", "a ping", 8)}, ""},
+	} {
+		err := l.hold(rowsOf(c.samples))
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s: %v, want %q", c.name, err, c.want)
+		}
+	}
+}
