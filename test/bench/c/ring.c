@@ -51,7 +51,7 @@ static void print(struct series *s, const char *measure, int list, int n)
 {
 	char params[32] = "";
 
-	if (s->n < rounds / 2) {
+	if (s->n == 0 || s->n < rounds / 2) {
 		fprintf(stderr, "%s: only %d rounds went well\n", measure, s->n);
 		exit(1);
 	}

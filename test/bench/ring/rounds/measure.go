@@ -34,11 +34,11 @@ func (o *options) measure(m *meter, n int, u unit, to io.Writer) error {
 }
 
 // print prints the median, for one of the elements of a round, of what the meter
-// noted: least rounds of it at least.
+// noted, which must be of least rounds at least.
 func (o *options) print(m *meter, least int, params string, elements int, u unit, to io.Writer) error {
 	for _, measure := range slices.Sorted(maps.Keys(m.costs)) {
 		costs := m.costs[measure]
-		if len(costs) < least {
+		if len(costs) < max(least, 1) {
 			return fmt.Errorf("%s: only %d rounds went well", measure, len(costs))
 		}
 		slices.Sort(costs)

@@ -87,3 +87,15 @@ func TestLate(t *testing.T) {
 		t.Error(f.done, m.costs)
 	}
 }
+
+// TestNeverRight: what never went well is an error, not a missing row.
+func TestNeverRight(t *testing.T) {
+	f := &fake{}
+	o := options{impl: "fake", driver: "siw"}
+	always := func() int64 { f.late = 10; return f.ticks }
+	var out strings.Builder
+	err := o.measure(&meter{rings: f, clock: always}, 3, unit{name: "ticks", tick: 1}, &out)
+	if err == nil || !strings.Contains(err.Error(), "poll_full") {
+		t.Error(err)
+	}
+}
