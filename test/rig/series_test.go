@@ -8,11 +8,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
+// TestCheckSeries: [UML] is taken by name, and is none of all.
 func TestCheckSeries(t *testing.T) {
 	for names, want := range map[string][]string{
 		"all":       Series,
 		"6.1":       {"6.1"},
 		"7.2  6.12": {"7.2", "6.12"},
+		"uml-6.12":  {UML},
+		"uml-6.1":   nil,
 		"5.10":      nil,
 		"6.1 5.10":  nil,
 		"all 6.1":   nil,
@@ -28,7 +31,7 @@ func TestCheckSeries(t *testing.T) {
 // TestLacks: the tests of siw are left out on what this says, so it says it of
 // few.
 func TestLacks(t *testing.T) {
-	for series, want := range map[string]string{"6.12": "", "6.1": "", "7.2": "siw"} {
+	for series, want := range map[string]string{"6.12": "", "6.1": "", UML: "", "7.2": "siw"} {
 		if got := (Kernel{Series: series}).Lacks(); got != want {
 			t.Errorf("series %s lacks %q, want %q", series, got, want)
 		}
