@@ -68,7 +68,7 @@ func (l limits) hold(rows []*row) error {
 			if v.max > 0 {
 				fail(r, "%s allocations, want none", figure(v.max))
 			}
-		case r.Measure == "system_calls":
+		case r.Measure == "system_calls_but_runtime":
 			if most := l.callLimit(r); v.median > most {
 				fail(r, "%.2f %s, at most %.2f are allowed", v.median, r.Unit, most)
 			}

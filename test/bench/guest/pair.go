@@ -28,12 +28,12 @@ type outcome struct {
 	cpu            time.Duration // of both ends, in user space and in the kernel
 }
 
-// pairPatience is for an exchange that takes a few seconds at most. Some of
-// perftest's never end: with -e on rxe an event gets lost now and then.
-const pairPatience = 40 * time.Second
-
-// tries is how often a pair is started before its failure counts.
-const tries = 3
+// Some of perftest's exchanges never end: with -e on rxe an event gets lost now
+// and then. So a pair has ten times the time that it needs, and several tries.
+const (
+	pairPatience = 20 * time.Second
+	tries        = 4
+)
 
 // play runs a pair. One that fails or hangs is played again, and told of.
 func (b *bench) play(p pair) (o outcome, err error) {

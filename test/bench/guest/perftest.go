@@ -14,10 +14,11 @@ type test struct {
 	size   int    // bytes
 	iters  int    // of each QP
 	events bool
-	depth  int  // sends outstanding; 0: the default
-	list   int  // sends posted at a time; 0: one
-	qps    int  // 0: one
-	each   bool // report each latency
+	depth  int    // sends outstanding; 0: the default
+	list   int    // sends posted at a time; 0: one
+	qps    int    // 0: one
+	each   bool   // report each latency
+	only   string // driver; "": all that can
 }
 
 // perfPort is where the servers listen; perftest's own.
@@ -61,7 +62,7 @@ func (t test) String() string {
 	if t.depth > 0 {
 		name += fmt.Sprintf(", %d outstanding", t.depth)
 	}
-	if t.qps > 0 {
+	if t.qps > 1 {
 		name += fmt.Sprintf(", %d QPs", t.qps)
 	}
 	if t.list > 0 {
@@ -75,6 +76,9 @@ func (t test) String() string {
 
 // runsOn: siw has no atomics.
 func (t test) runsOn() []string {
+	if t.only != "" {
+		return []string{t.only}
+	}
 	if t.op == "atomic" {
 		return []string{"rxe"}
 	}
