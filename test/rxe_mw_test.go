@@ -121,7 +121,7 @@ func TestRxeWindow2(t *testing.T) {
 			w.owner.postRecv(7, 0, 8)
 			w.peer.post(uverbs.SendWR{WRID: 7, Opcode: uverbs.OpSendWithInv, Flags: uverbs.SendSignaled, InvalidateRKey: key})
 			w.peer.sent("7 SEND success")
-			if wc := w.owner.got("7 RECV success 0"); wc.Flags&uverbs.WCWithInv == 0 || wc.InvalidatedRKey != key {
+			if wc := w.owner.got("7 RECV success 0"); wc.Flags&uverbs.WCWithInv == 0 || wc.InvalidatedRKey() != key {
 				w.t.Errorf("%+v", wc)
 			}
 		},

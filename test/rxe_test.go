@@ -236,7 +236,7 @@ func TestRxeWindow(t *testing.T) {
 	b.postRecv(9, 0, 8)
 	a.post(uverbs.SendWR{WRID: 9, Opcode: uverbs.OpSendWithInv, Flags: uverbs.SendSignaled, InvalidateRKey: key})
 	a.sent("9 SEND success")
-	if wc := b.got("9 RECV success 0"); wc.Flags != uverbs.WCGRH|uverbs.WCWithInv || wc.InvalidatedRKey != key || wc.Imm != 0 {
+	if wc := b.got("9 RECV success 0"); wc.Flags != uverbs.WCGRH|uverbs.WCWithInv || wc.InvalidatedRKey() != key {
 		t.Errorf("%+v", wc)
 	}
 	a.post(uverbs.SendWR{WRID: 10, Opcode: uverbs.OpRDMAWrite, RemoteAddr: part.Addr, RKey: key, SGL: []uverbs.SGE{a.mr.SGE(0, 8)}})

@@ -4,8 +4,8 @@ import "fmt"
 
 // WC is a work completion. When Status is not StatusSuccess only WRID, Status,
 // QPN and VendorErr mean anything, and the rest is 0; so is what the driver
-// can't tell. Up to SL the fields stand as in struct ib_uverbs_wc, so that a
-// provider whose queue is made of those can copy one as it is.
+// can't tell. The fields stand as in struct ib_uverbs_wc, so that a provider whose
+// queue is made of those can copy one as it is.
 //
 // C: struct ibv_wc
 type WC struct {
@@ -14,17 +14,27 @@ type WC struct {
 	Opcode    WCOpcode // what it was
 	VendorErr uint32   // the driver's own code for the error
 	ByteLen   uint32   // bytes received or read; of UD with the 40 bytes in front
-	Imm       uint32   // with WCWithImm: the number that the sender gave (C: ntohl of imm_data)
-	QPN       uint32   // the local QP
-	SrcQP     uint32   // UD: the sender's QP
-	Flags     WCFlags
-	PKeyIndex uint16 // UD on a GSI QP
-	SLID      uint16 // UD: the sender's LID, 0 on RoCE
-	SL        uint8  // UD
-	// UD: the path bits of the local LID.
-	DLIDPathBits    uint8
-	_               [2]uint8
-	InvalidatedRKey uint32 // with WCWithInv: the key that the sender ended
+	// Imm is, with WCWithImm, the number that the sender gave (C: ntohl of
+	// imm_data); with WCWithInv, the key that he ended: InvalidatedRKey.
+	Imm          uint32
+	QPN          uint32 // the local QP
+	SrcQP        uint32 // UD: the sender's QP
+	Flags        WCFlags
+	PKeyIndex    uint16 // UD on a GSI QP
+	SLID         uint16 // UD: the sender's LID, 0 on RoCE
+	SL           uint8  // UD
+	DLIDPathBits uint8  // UD: the path bits of the local LID
+	_            [2]uint8
+}
+
+// InvalidatedRKey is the own key that the sender ended, with WCWithInv, else 0.
+//
+// C: invalidated_rkey of struct ibv_wc
+func (wc *WC) InvalidatedRKey() uint32 {
+	if wc.Flags&WCWithInv == 0 {
+		return 0
+	}
+	return wc.Imm
 }
 
 // WCFlags say what else a completed receive carries.
@@ -38,7 +48,7 @@ const (
 	WCGRH WCFlags = 1 << 0
 	// WCWithImm: Imm is valid.
 	WCWithImm WCFlags = 1 << 1
-	// WCWithInv: InvalidatedRKey is valid.
+	// WCWithInv: InvalidatedRKey is valid, Imm is not.
 	WCWithInv WCFlags = 1 << 3
 )
 

@@ -90,7 +90,7 @@ func (q *cq) refine(wc *uverbs.WC) (bad bool) {
 		wc.Imm = bits.ReverseBytes32(ex) // most significant byte first; both platforms are little-endian
 	case flags&abi.IB_WC_WITH_INVALIDATE != 0: // another bit than libibverbs's
 		wc.Flags |= uverbs.WCWithInv
-		wc.InvalidatedRKey = ex
+		wc.Imm = ex
 		q.windows.Unbind(ex)
 	}
 	return false

@@ -36,7 +36,7 @@ func TestCompletions(t *testing.T) {
 				c.Opcode, c.Flags, c.Imm = uverbs.WCRecvImm, uverbs.WCGRH|uverbs.WCWithImm, 5<<24
 			})},
 		{with(func(e *abi.IbUverbsWc) { e.Opcode, e.WcFlags = 128, 1|4 }),
-			want(func(c *uverbs.WC) { c.Flags, c.InvalidatedRKey = uverbs.WCGRH|uverbs.WCWithInv, 5 })},
+			want(func(c *uverbs.WC) { c.Flags, c.Imm = uverbs.WCGRH|uverbs.WCWithInv, 5 })},
 		{with(func(e *abi.IbUverbsWc) { e.Opcode, e.WcFlags = 128, 8 }), recv}, // libibverbs's number is not the kernel's
 		{with(func(e *abi.IbUverbsWc) { e.Opcode = 77 }), uverbs.WC{WRID: 1, Opcode: 77, VendorErr: 3, ByteLen: 4, QPN: 6}},
 	} {

@@ -7,15 +7,12 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// An entry has the layout of the start of a WC; this compiles only then.
+// An entry has the layout of a WC; this compiles only then.
 const _ = -(unsafe.Offsetof(uverbs.WC{}.DLIDPathBits) ^ unsafe.Offsetof(abi.IbUverbsWc{}.DlidPathBits)) -
-	(unsafe.Offsetof(uverbs.WC{}.InvalidatedRKey) ^ unsafe.Sizeof(abi.IbUverbsWc{}))
+	(unsafe.Sizeof(uverbs.WC{}) ^ unsafe.Sizeof(abi.IbUverbsWc{}))
 
 // copyCQE copies an entry out of shared memory, each byte once.
-func copyCQE(e *abi.IbUverbsWc, wc *uverbs.WC) {
-	*(*abi.IbUverbsWc)(unsafe.Pointer(wc)) = *e
-	wc.InvalidatedRKey = 0
-}
+func copyCQE(e *abi.IbUverbsWc, wc *uverbs.WC) { *(*abi.IbUverbsWc)(unsafe.Pointer(wc)) = *e }
 
 // behind is where an entry's fixed part ends: struct rxe_dma_info is its last field.
 func behind(dma *abi.RxeDmaInfo) unsafe.Pointer {
