@@ -96,12 +96,14 @@ func (w *CM) makePairs(ctx context.Context, session *perftest.Session, e *end) e
 		return err
 	}
 	for _, f := range e.flows {
-		conn, err := w.next(ctx, w.config(e))
+		cfg := w.config(e)
+		cfg.Prepare = func(conn *rdmacm.Conn) error { return e.expectClient(f, conn) }
+		conn, err := w.next(ctx, cfg)
 		if err != nil {
 			return fmt.Errorf("connect QP %d of %d: %w", f.index+1, e.QPs, err)
 		}
 		f.qp, f.close = conn.QP(), conn.Close
-		if err := w.patience(e, f.qp); err != nil {
+		if err := errors.Join(w.patience(e, f.qp), e.acquaint(ctx, f, conn)); err != nil {
 			return err
 		}
 	}

@@ -1,0 +1,99 @@
+package perf
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+
+	"github.com/goverbs/goverbs/rdmacm"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// Of a datagram service rdma_cm tells the client only where it is. Where the
+// server sends too, the client sends it a first datagram, with its QP's number as
+// immediate data.
+
+// answered tells whether the server sends.
+func (o *Options) answered() bool { return o.Latency || o.Bidirectional }
+
+const introduction = 4 // bytes, which nobody looks at
+
+// expectClient posts the receive for a client's first datagram.
+//
+// C: rdma_cm_request_ud_connection_parameters
+func (e *end) expectClient(f *flow, conn *rdmacm.Conn) error {
+	if e.Type != uverbs.QPTypeUD || !e.answered() || e.client() {
+		return nil
+	}
+	sge := e.mr.SGE(e.front+f.index*e.part, uverbs.GRHSize+introduction)
+	_, err := conn.QP().PostRecv([]uverbs.RecvWR{{WRID: uint64(f.index), SGL: []uverbs.SGE{sge}}})
+	return err
+}
+
+// acquaint has each end of a flow know where to send.
+func (e *end) acquaint(ctx context.Context, f *flow, conn *rdmacm.Conn) error {
+	switch {
+	case e.Type != uverbs.QPTypeUD:
+		return nil
+	case e.client():
+		p := conn.Peer()
+		f.to = datagramPeer{p.AH, p.QPN, p.QKey}
+		if !e.answered() {
+			return nil
+		}
+		return e.introduce(ctx, f)
+	case e.answered():
+		return e.meetClient(ctx, f)
+	}
+	return nil
+}
+
+// C: rdma_cm_send_ud_connection_parameters
+func (e *end) introduce(ctx context.Context, f *flow) error {
+	wr := uverbs.SendWR{WRID: uint64(f.index), Opcode: uverbs.OpSendImm, Flags: uverbs.SendSignaled, Imm: f.qp.Num(),
+		SGL: []uverbs.SGE{e.mr.SGE(f.index*e.part, introduction)}, AH: f.to.ah, RemoteQPN: f.to.qpn, RemoteQKey: f.to.qkey}
+	if _, err := f.qp.PostSend([]uverbs.SendWR{wr}); err != nil {
+		return err
+	}
+	_, err := e.await(ctx, e.sendCQ)
+	return err
+}
+
+// C: rdma_cm_initialize_ud_connection_parameters
+func (e *end) meetClient(ctx context.Context, f *flow) error {
+	wc, err := e.await(ctx, e.recvCQ)
+	if err != nil {
+		return fmt.Errorf("wait for the client's first datagram: %w", err)
+	}
+	if wc.Flags&uverbs.WCWithImm == 0 {
+		return fmt.Errorf("the client's first datagram has no immediate data, which should be the number of its QP")
+	}
+	ah, err := e.pd.AHFromWC(uint32(e.Port), &wc, e.mr.Bytes()[e.front+f.index*e.part:][:uverbs.GRHSize])
+	if err != nil {
+		return err
+	}
+	e.own(ah)
+	attr, err := f.qp.Query()
+	if err != nil {
+		return err
+	}
+	f.to = datagramPeer{ah, wc.Imm, attr.QKey}
+	return nil
+}
+
+// await takes one completion, before the test.
+func (e *end) await(ctx context.Context, cq *uverbs.CQ) (uverbs.WC, error) {
+	var wcs [1]uverbs.WC
+	for {
+		n, err := cq.Poll(wcs[:])
+		switch {
+		case err != nil:
+			return wcs[0], err
+		case n > 0:
+			return wcs[0], wcs[0].Err()
+		case ctx.Err() != nil:
+			return wcs[0], ctx.Err()
+		}
+		runtime.Gosched()
+	}
+}
