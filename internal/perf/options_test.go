@@ -1,0 +1,79 @@
+package perf
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/goverbs/goverbs/internal/perftest"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// TestDefaults are perftest's, as it prints them for the same options.
+func TestDefaults(t *testing.T) {
+	lat := func(v perftest.Verb) perftest.Test { return perftest.Test{Verb: v, Latency: true} }
+	bw := func(v perftest.Verb) perftest.Test { return perftest.Test{Verb: v} }
+	type result struct{ Size, Iters, Tx, Rx, List, CQMod int }
+	for name, test := range map[string]struct {
+		o    Options
+		want result
+	}{
+		"send lat":                {Options{Test: lat(perftest.Send)}, result{2, 1000, 1, 512, 1, 1}},
+		"send bw":                 {Options{Test: bw(perftest.Send)}, result{65536, 1000, 128, 512, 1, 1}},
+		"write bw":                {Options{Test: bw(perftest.Write)}, result{65536, 5000, 128, 1, 1, 1}},
+		"write bw -s 8192":        {Options{Test: bw(perftest.Write), Size: 8192}, result{8192, 5000, 128, 1, 1, 100}},
+		"write bw -e":             {Options{Test: bw(perftest.Write), Events: true}, result{65536, 5000, 128, 1, 1, 100}},
+		"read bw -Q 7":            {Options{Test: bw(perftest.Read), CQMod: 7}, result{65536, 1000, 128, 1, 1, 7}},
+		"read bw -l 16":           {Options{Test: bw(perftest.Read), PostList: 16}, result{65536, 1000, 128, 1, 16, 16}},
+		"read bw -t 3 -s 1":       {Options{Test: bw(perftest.Read), TxDepth: 3, Size: 1}, result{1, 1000, 3, 1, 1, 3}},
+		"atomic bw":               {Options{Test: bw(perftest.Atomic), Size: 100}, result{8, 1000, 128, 1, 1, 100}},
+		"send bw -n 25":           {Options{Test: bw(perftest.Send), Iters: 25}, result{65536, 25, 25, 26, 1, 1}},
+		"send bw -a -n 25":        {Options{Test: perftest.Test{AllSizes: true}, Iters: 25}, result{8 << 20, 25, 25, 25, 1, 25}},
+		"send bw -c UD":           {Options{Test: bw(perftest.Send), Type: uverbs.QPTypeUD}, result{65536, 1000, 128, 1000, 1, 100}},
+		"send bw -c UC -n 100000": {Options{Test: bw(perftest.Send), Type: uverbs.QPTypeUC, Iters: 100000}, result{65536, 100000, 128, 16000, 1, 1}},
+		"send bw -c UC -r 600":    {Options{Test: bw(perftest.Send), Type: uverbs.QPTypeUC, RxDepth: 600}, result{65536, 1000, 128, 600, 1, 1}},
+		"send bw -D 1 -c UD":      {Options{Test: bw(perftest.Send), Type: uverbs.QPTypeUD, Time: time.Second}, result{65536, 1000, 128, 512, 1, 100}},
+	} {
+		o := Completed(test.o)
+		if diff := cmp.Diff(test.want, result{o.Size, o.Iters, o.TxDepth, o.RxDepth, o.PostList, o.CQMod}); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+}
+
+func TestSizes(t *testing.T) {
+	o := Completed(Options{Test: perftest.Test{AllSizes: true}})
+	if all := o.sizes(); len(all) != 23 || all[0] != 2 || all[22] != 1<<23 {
+		t.Error(all)
+	}
+	o.Size = 1024 // an MTU
+	if all := o.sizes(); len(all) != 10 || all[9] != 1024 {
+		t.Error(all)
+	}
+	if o = Completed(Options{Size: 7}); !slices.Equal(o.sizes(), []int{7}) {
+		t.Error(o.sizes())
+	}
+}
+
+// TestWalk: no message reaches beyond the part that the peer has.
+func TestWalk(t *testing.T) {
+	for _, cycle := range []int{4096, 65536} {
+		for size := 1; size < 3*cycle; size = size*5/4 + 1 {
+			m := (&Options{Size: size, QPs: 2}).layout(perftest.System{CycleBuffer: cycle, CacheLine: cacheLine})
+			step, slots := m.walk(size)
+			if end := (slots-1)*step + size; end > m.part || end > max(size, cycle) || slots > 1 && step < size {
+				t.Errorf("cycle %d, size %d: %+v, %d slots of %d", cycle, size, m, slots, step)
+			}
+		}
+	}
+}
+
+// TestPlaces: nothing overlaps that is used at the same time.
+func TestPlaces(t *testing.T) {
+	m := (&Options{Size: 5000, QPs: 3, Type: uverbs.QPTypeUD}).layout(perftest.System{CycleBuffer: 4096, CacheLine: cacheLine})
+	if m.part < 5000+uverbs.GRHSize || m.front != 3*m.part {
+		t.Errorf("%+v", m)
+	}
+}
