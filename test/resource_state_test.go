@@ -1,0 +1,150 @@
+//go:build vm
+
+package test
+
+import (
+	"os/exec"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/goverbs/goverbs/netlinkrdma"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// resourceState makes a link of each type, with objects that stay as they are:
+// rping's two processes are stopped when they are connected.
+func resourceState(t *testing.T) (links []string) {
+	for _, typ := range linkTypes() {
+		name, addr := "gvres"+typ, resourceAddr(typ)
+		dummy(t, name+"net", addr+"/24")
+		d := link(t, name, typ, name+"net")
+		left := objects(t, d.Index)
+		t.Cleanup(func() { until(t, "objects freed", func() bool { return objects(t, d.Index) == left }) })
+		holdRping(t, d.Index, addr)
+		holdObjects(t, name, typ == "rxe")
+		links = append(links, name)
+	}
+	return links
+}
+
+func resourceAddr(typ string) string {
+	if typ == "siw" {
+		return "10.84.1.1"
+	}
+	return "10.84.2.1"
+}
+
+// holdRping connects two of them on this device, and stops them.
+func holdRping(t *testing.T, device uint32, addr string) {
+	t.Helper()
+	inState := func(state string, n int) bool {
+		for id, err := range new(netlinkrdma.Client).DumpCMID(device, nil) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if id.State.String() == state {
+				n--
+			}
+		}
+		return n == 0
+	}
+	ping := []string{"rping", "-a", addr, "-C", "1000000000"}
+	server := launch(t, exec.Command(ping[0], append(ping[1:], "-s")...))
+	until(t, "listening", func() bool { return inState("LISTEN", 1) })
+	client := launch(t, exec.Command(ping[0], append(ping[1:], "-c")...))
+	until(t, "connected", func() bool { return inState("CONNECT", 2) })
+	for _, p := range []*running{client, server} {
+		p.within(15 * time.Minute) // stopped, they end with the test
+		if err := p.Process.Signal(syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// holdObjects makes objects of this process; on rxe such as siw has not, too.
+func holdObjects(t *testing.T, name string, rxe bool) {
+	t.Helper()
+	dev := must(uverbs.Open(name))(t)
+	closeLater(t, dev)
+	pd := must(dev.AllocPD())(t)
+	closeLater(t, pd)
+	for _, size := range []int{4096, 8192} {
+		closeLater(t, must(pd.AllocMR(size, allAccess, nil))(t))
+	}
+	cq := must(dev.CreateCQ(16, nil))(t)
+	closeLater(t, cq)
+	create := func(typ uverbs.QPType, srq *uverbs.SRQ) *uverbs.QP {
+		qp := must(pd.CreateQP(&uverbs.QPOptions{Type: typ, SendCQ: cq, RecvCQ: cq, SRQ: srq,
+			Cap: uverbs.QPCap{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}}))(t)
+		closeLater(t, qp)
+		return qp
+	}
+	create(uverbs.QPTypeRC, nil)
+	srq := must(pd.CreateSRQ(&uverbs.SRQOptions{MaxWR: 4, MaxSGE: 1}))(t)
+	closeLater(t, srq)
+	for range 3 { // two runs, 3 and 1, and one between that uses it not
+		create(uverbs.QPTypeRC, srq)
+	}
+	create(uverbs.QPTypeRC, nil)
+	create(uverbs.QPTypeRC, srq)
+	if rxe {
+		create(uverbs.QPTypeUC, nil)
+		ud := create(uverbs.QPTypeUD, nil)
+		if err := ud.Modify(&uverbs.QPAttr{State: uverbs.QPStateInit, Port: 1, QKey: 0x111}, uverbs.QPAttrState|uverbs.QPAttrPort|uverbs.QPAttrQKey|uverbs.QPAttrPKeyIndex); err != nil {
+			t.Fatal(err)
+		}
+	}
+	closeLater(t, must(dev.AllocPD())(t))
+}
+
+// until waits for what the kernel, or another process, does in its own time.
+func until(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	for begin := time.Now(); !done(); time.Sleep(10 * time.Millisecond) {
+		if time.Since(begin) > patience {
+			t.Fatalf("not %s after %v", what, patience)
+		}
+	}
+}
+
+// resourcePick has numbers that pick something on a link.
+type resourcePick struct {
+	addr                                  string
+	pid, lqpn, pdn, cqn, ctxn, mrn, cmidn uint32
+	mrlen                                 uint64
+}
+
+func resourceNumbers(t *testing.T, name string) resourcePick {
+	t.Helper()
+	var c netlinkrdma.Client
+	d := must(c.DeviceByName(name))(t)
+	s := resourcePick{addr: resourceAddr(name[len("gvres"):])}
+	for q, err := range c.DumpQP(d.Index, nil) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if q.PID != 0 && q.Port != 0 {
+			s.pid, s.lqpn, s.pdn = q.PID, q.LQPN, q.PDN.Value
+		}
+	}
+	for q, err := range c.DumpCQ(d.Index, nil) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.cqn, s.ctxn = q.CQN, q.CTXN.Value
+	}
+	for m, err := range c.DumpMR(d.Index, nil) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.mrn, s.mrlen = m.MRN, m.Length
+	}
+	for m, err := range c.DumpCMID(d.Index, nil) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.cmidn = m.CMIDN
+	}
+	return s
+}
