@@ -1,0 +1,60 @@
+//go:build vm
+
+package test
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// perftestRow is a line of the table that perftest and rdmalink perf print.
+type perftestRow struct {
+	size, iters int
+	figures     []float64
+}
+
+// perftestRows are those of an end's output.
+func perftestRows(t *testing.T, text string) (rows []perftestRow) {
+	t.Helper()
+	table := false
+	for line := range strings.Lines(text) {
+		switch {
+		case strings.HasPrefix(line, " #bytes"):
+			table = true
+		case strings.HasPrefix(line, "----"):
+			table = false
+		case table:
+			rows = append(rows, parsePerftestRow(t, line))
+		}
+	}
+	return rows
+}
+
+func parsePerftestRow(t *testing.T, line string) perftestRow {
+	t.Helper()
+	var numbers []float64
+	for _, word := range strings.Fields(line) {
+		n, err := strconv.ParseFloat(strings.TrimPrefix(word, "-"), 64) // C's deviation is -nan at times
+		if err != nil {
+			t.Fatalf("%q: %v", line, err)
+		}
+		numbers = append(numbers, n)
+	}
+	if len(numbers) < 4 {
+		t.Fatalf("%q is no row of the table", line)
+	}
+	return perftestRow{int(numbers[0]), int(numbers[1]), numbers[2:]}
+}
+
+// figure is an average: of a latency, or of a message rate, because a bandwidth
+// may be 0.00 for small messages.
+func (r perftestRow) figure() float64 {
+	switch len(r.figures) {
+	case 3: // peak, average, rate
+		return r.figures[2]
+	case 7: // min, max, typical, average, deviation, 99 %, 99.9 %
+		return r.figures[3]
+	}
+	return r.figures[0] // -D: average, rate
+}

@@ -1,0 +1,183 @@
+//go:build vm
+
+package test
+
+import (
+	"fmt"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// perftestRun is a test that an end of perftest and one of rdmalink play.
+type perftestRun struct {
+	what  string // verb and measure
+	line  string // options of both
+	onlyC string // of C's end alone
+	rows  int    // 0: one
+}
+
+// perftestByHand are the runs without rdma_cm. UC and UD bandwidth sends no more
+// than the server has receives for; rxe drops what is beyond. No message is
+// longer than 64 packets (see TestPingpong), but with -a.
+var perftestByHand = []perftestRun{
+	{what: "send lat", line: "-n 30"},
+	{what: "send lat", line: "-n 20 -c UC -s 5000", onlyC: "-m 512"},
+	{what: "send lat", line: "-n 5 -c UD -a", rows: 10},
+	{what: "send lat", line: "-D 1"},
+	{what: "send bw", line: "-n 300 -s 4096 -q 2"},
+	{what: "send bw", line: "-n 200 -s 2000 -c UC"},
+	{what: "send bw", line: "-n 20 -c UD -a -b", rows: 10},
+	{what: "send bw", line: "-n 300 -s 100 -b -q 3"},
+	{what: "write lat", line: "-n 30"},
+	{what: "write lat", line: "-n 30 -c UC -s 3000"},
+	{what: "write bw", line: "-n 300 -s 1000"},
+	{what: "write bw", line: "-n 5 -a", rows: 23},
+	{what: "write bw", line: "-n 200 -s 1000 -c UC -q 2"},
+	{what: "write bw", line: "-n 200 -s 1000 -b", onlyC: "-N"},
+	{what: "read lat", line: "-n 30 -s 5000"},
+	{what: "read bw", line: "-n 200 -s 4096 -q 2", onlyC: "-o 3"},
+	{what: "read bw", line: "-n 200 -s 64 -b"},
+	{what: "atomic lat", line: "-n 30"},
+	{what: "atomic bw", line: "-n 200 -q 2"},
+	{what: "atomic bw", line: "-n 200 -b -A CMP_AND_SWAP"},
+}
+
+// perftestByCM are those with it that iWARP has as well.
+var perftestByCM = []perftestRun{
+	{what: "send lat", line: "-n 30"},
+	{what: "send bw", line: "-n 2000 -s 500 -q 2"},
+	{what: "send bw", line: "-n 1000 -s 100 -b"},
+	{what: "write lat", line: "-n 30 -s 5000"},
+	{what: "write bw", line: "-n 300 -s 1000 -q 2"},
+	{what: "write bw", line: "-n 300 -s 1000 -b"},
+	{what: "read lat", line: "-n 30"},
+	{what: "read bw", line: "-n 200 -s 4096"},
+}
+
+// perftestByRoCE are those that only rxe has.
+var perftestByRoCE = []perftestRun{
+	{what: "send lat", line: "-n 20 -c UD"},
+	{what: "send bw", line: "-n 200 -s 1000 -c UD"},
+	{what: "send bw", line: "-n 100 -s 1000 -c UD -b -q 2"},
+	{what: "atomic lat", line: "-n 30"},
+	{what: "atomic bw", line: "-n 200 -q 2 -b"},
+}
+
+// TestPerftest has perftest as server and as client, its QPs connected by hand.
+func TestPerftest(t *testing.T) {
+	rxeFabric(t)
+	index := fmt.Sprint(" -x ", rxeGIDIndex(t, rxeIPv4))
+	for _, r := range perftestByHand {
+		r.onlyC += index
+		r.bothWays(t, rxeLink, "127.0.0.1")
+	}
+}
+
+// TestPerftestCM has it connect with rdma_cm, which carries the ends' words too.
+func TestPerftestCM(t *testing.T) {
+	rxeFabric(t)
+	for _, r := range append(append([]perftestRun(nil), perftestByCM...), perftestByRoCE...) {
+		r.line += " -R"
+		r.bothWays(t, rxeLink, rxeIPv4)
+	}
+}
+
+// TestPerftestSiw is the same on iWARP, where ib_send_bw's receiver tells the
+// sender how far it is.
+func TestPerftestSiw(t *testing.T) {
+	fabric(t)
+	for _, r := range perftestByCM {
+		r.line += " -R"
+		r.bothWays(t, dummyLink, dummyIPv4)
+	}
+}
+
+// bothWays has each of the two be server.
+func (r perftestRun) bothWays(t *testing.T, link, address string) {
+	t.Helper()
+	for _, server := range []string{"C", "Go"} {
+		client := map[string]string{"C": "Go", "Go": "C"}[server]
+		t.Run(fmt.Sprintf("%s %s: %s serves %s", r.what, r.line, server, client), func(t *testing.T) {
+			noLeak(t)
+			for tries := 5; ; tries-- {
+				serverOut, clientOut := r.play(t, r.end(server, link), r.end(client, link, address))
+				if tries == 1 || !strings.Contains(serverOut.Err+clientOut.Err, perftestClock) {
+					r.check(t, serverOut, clientOut)
+					return
+				}
+			}
+		})
+	}
+}
+
+// perftestClock is what perftest says that gives up because it could not find out
+// how fast the CPU's clock is: it was interrupted too much, as happens in a busy
+// virtual machine. It tries that for each row.
+const perftestClock = "Correlation coefficient"
+
+// end is the command of one side.
+func (r perftestRun) end(program, link string, more ...string) *exec.Cmd {
+	words := append([]string{"../bin/rdmalink", "perf"}, strings.Fields(r.what)...)
+	if program == "C" {
+		words = append([]string{"ib_" + strings.ReplaceAll(r.what, " ", "_")}, strings.Fields(r.onlyC)...)
+	}
+	words = append(append(words, strings.Fields("-d "+link+" "+r.line)...), more...)
+	return exec.Command(words[0], words[1:]...)
+}
+
+// play runs both ends to their end.
+func (r perftestRun) play(t *testing.T, server, client *exec.Cmd) (serverOut, clientOut output) {
+	t.Helper()
+	var serving *running
+	if strings.Contains(r.line, "-R") {
+		serving = serveCM(t, server, strconv.Itoa(perftestPort))
+	} else {
+		serving = servePort(t, server, perftestPort)
+	}
+	asking := launch(t, client)
+	asking.within(time.Minute)
+	clientOut = asking.end()
+	serving.within(20 * time.Second)
+	return serving.end(), clientOut
+}
+
+// check wants both ends to have ended well and printed as many rows as they
+// should, of the same sizes and counts; an idle server has none.
+func (r perftestRun) check(t *testing.T, serverOut, clientOut output) {
+	t.Helper()
+	if serverOut.Code != 0 || clientOut.Code != 0 {
+		t.Fatalf("server: %+v\nclient: %+v", serverOut, clientOut)
+	}
+	clientRows, serverRows := perftestRows(t, clientOut.Out), perftestRows(t, serverOut.Out)
+	want := max(r.rows, 1)
+	served := want
+	switch r.what {
+	case "read lat", "atomic lat":
+		served = 0
+	case "write bw", "read bw", "atomic bw":
+		if !strings.Contains(r.line, "-b") {
+			served = 1 // the client's last
+		}
+	}
+	if len(clientRows) != want || len(serverRows) != served {
+		t.Fatalf("%d and %d rows, want %d and %d:\n%s\n%s", len(serverRows), len(clientRows), served, want, serverOut.Out, clientOut.Out)
+	}
+	r.compare(t, serverRows, clientRows[want-served:])
+}
+
+// compare finds no figure missing, and both ends at the same.
+func (r perftestRun) compare(t *testing.T, server, client []perftestRow) {
+	t.Helper()
+	for i, c := range client {
+		s := server[i]
+		if c.size != s.size || c.iters != s.iters && !strings.Contains(r.line, "-D") {
+			t.Errorf("%d messages of %d bytes at the server, %d of %d at the client", s.iters, s.size, c.iters, c.size)
+		}
+		if s.iters <= 0 || c.iters <= 0 || s.figure() <= 0 || c.figure() <= 0 {
+			t.Errorf("server %v, client %v", s, c)
+		}
+	}
+}
