@@ -23,11 +23,15 @@
 //   - What accepts an element is an atomic load, before any access to it: an acquire.
 //   - An element is touched only between the accepting load and the handing store.
 //   - Go's atomics are sequentially consistent: stronger than the two rules need,
-//     as strong as [FlagProducer.Behind] needs. The price is an XCHG on amd64,
-//     some 20 plain stores. On amd64 a plain store would already be a release, but
-//     Go promises that for atomics only: the compiler may move a plain store, and
-//     arm64 does. So publication is never a plain store; instead an indexed ring
-//     publishes once a batch, and keeps the other side's index until it runs out.
+//     as strong as [FlagProducer.PublishBehind] needs. The price is an XCHG on
+//     amd64, some 20 plain stores, so all others publish with [StoreRelease]: a
+//     plain store where that is one, on amd64 with Go's own compiler. The processor
+//     keeps stores behind earlier loads and stores; the compiler threads all that
+//     touches memory on one chain, and moves no store along it. The language
+//     promises neither, and so arm64, other compilers and the race detector get the
+//     atomic.
+//   - A batch is handed over with one store. On a flag ring the words of all but its
+//     first element are stored before: the consumer takes elements in order.
 //   - Go has no 8- or 16-bit atomics. Where the C struct has a u8 or u16 flag, the
 //     word is the aligned 32 bits around it, and its neighbours go with it: put
 //     them in the published word, take them from the loaded one.

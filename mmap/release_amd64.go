@@ -1,4 +1,4 @@
-//go:build !race
+//go:build gc && !race
 
 package mmap
 
@@ -8,7 +8,8 @@ import "sync/atomic"
 // written before; what is read or written after may come first. Where that is
 // enough it is cheaper than Store of sync/atomic, which also waits until others
 // can see v: on amd64 a locked instruction, about 5 ns. amd64 keeps stores behind
-// earlier loads and stores by itself, and so does Go's compiler.
+// earlier loads and stores by itself, and so does Go's compiler; the package's
+// documentation says more.
 //
 // C: atomic_store_explicit with memory_order_release
 func StoreRelease(w *atomic.Uint32, v uint32) { *plainWord(w) = v }

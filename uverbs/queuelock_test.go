@@ -1,0 +1,37 @@
+package uverbs
+
+import (
+	"sync"
+	"testing"
+	"time"
+)
+
+// TestQueueLock has many goroutines change what the lock guards, and one that holds
+// it longer than others care to yield.
+func TestQueueLock(t *testing.T) {
+	const goroutines, rounds = 8, 20000
+	var l queueLock
+	var guarded [4]int
+	var all sync.WaitGroup
+	for g := range goroutines {
+		all.Go(func() {
+			for i := range rounds {
+				l.Lock()
+				for k := range guarded {
+					guarded[k]++
+				}
+				if guarded[0] != guarded[3] {
+					t.Error("two were inside")
+				}
+				if g == 0 && i%1000 == 0 {
+					time.Sleep(time.Millisecond)
+				}
+				l.Unlock()
+			}
+		})
+	}
+	all.Wait()
+	if guarded[3] != goroutines*rounds {
+		t.Errorf("%d, want %d", guarded[3], goroutines*rounds)
+	}
+}
