@@ -1,0 +1,92 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/goverbs/goverbs/test/bench/result"
+)
+
+// cmtimeMost is how many connections cmtime can have over siw: libsiw takes
+// the queue that comes after 144 pages of them for a failure (../c/peer.h).
+const cmtimeMost = 71
+
+// measureLow goes with all connections through each step before the next: librdmacm's
+// cmtime, and what does the same with EventChannel and ID.
+func measureLow(b *bench, r scaleRow, l *link) error {
+	at := l.addr + ":" + scalePort
+	entrants := []entrant{{"goverbs", func() (samples []result.Sample, err error) {
+		err = b.serving([]string{b.program("scale"), "low-serve", at}, func(*companion) (err error) {
+			samples, err = b.samples(l, twin{"goverbs", []string{b.program("scale"), "low", strconv.Itoa(r.n), at}})
+			return err
+		})
+		return samples, err
+	}}}
+	if l.driver == "siw" && r.n > cmtimeMost {
+		b.tell("cmtime can't have more than %d connections over siw", cmtimeMost)
+	} else {
+		entrants = append(entrants, entrant{"cmtime", func() ([]result.Sample, error) { return b.cmtime(r.n, l) }})
+	}
+	return b.interleave(entrants...)
+}
+
+// cmtime's server never ends, and does not say when it listens.
+func (b *bench) cmtime(n int, l *link) ([]result.Sample, error) {
+	before, err := b.ids(l)
+	if err != nil {
+		return nil, err
+	}
+	server, err := b.start([]string{"cmtime", "-b", l.addr, "-p", scalePort})
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		server.cmd.Process.Kill()
+		_ = server.end() // killed
+	}()
+	for start := time.Now(); time.Since(start) < startPatience; time.Sleep(5 * time.Millisecond) {
+		if now, err := b.ids(l); err != nil || now > before {
+			break
+		}
+	}
+	text, err := b.output("timeout", "60", "cmtime", "-b", l.addr, "-s", l.addr, "-p", scalePort, "-c", strconv.Itoa(n))
+	if err != nil {
+		return nil, err
+	}
+	samples, err := cmtimeSamples(text, n)
+	return of(l, "cmtime", samples), err
+}
+
+// cmtimeSamples reads the table that cmtime ends with: step, total, longest and
+// shortest in ms, µs a connection. Before that it tells of failures, and goes on.
+func cmtimeSamples(text []byte, n int) ([]result.Sample, error) {
+	var samples []result.Sample
+	var connect, disconnect float64 // ms
+	_, table, ok := bytes.Cut(text, []byte("us / conn\n"))
+	if at := bytes.Index(text, []byte("ail")); !ok || at >= 0 || bytes.Contains(text, []byte("error:")) {
+		return nil, fmt.Errorf("cmtime: %s", lastLine(string(text)))
+	}
+	all := fmt.Sprintf("all at once, %d connections", n)
+	for line := range strings.Lines(string(table)) {
+		step, numbers, ok := strings.Cut(line, ":")
+		step = strings.TrimSpace(step)
+		var total, longest, shortest, each float64
+		if _, err := fmt.Sscan(numbers, &total, &longest, &shortest, &each); !ok || err != nil {
+			return nil, fmt.Errorf("cmtime: line %q: %w", line, err)
+		}
+		if step == "disconnect" || step == "destroy" {
+			disconnect += total
+		} else {
+			connect += total
+		}
+		samples = append(samples, result.Sample{Measure: "connect step", Params: step + ", " + all, Unit: "µs/connection", Value: each})
+	}
+	return append(samples,
+		result.Sample{Measure: "connect rate", Params: all, Unit: "connections/s", Value: float64(n) / connect * 1e3},
+		result.Sample{Measure: "disconnect rate", Params: all, Unit: "connections/s", Value: float64(n) / disconnect * 1e3}), nil
+}

@@ -1,0 +1,135 @@
+//go:build linux
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/goverbs/goverbs/test/bench/result"
+)
+
+// memory is what a process has in main memory, in bytes.
+type memory struct {
+	private float64 // its own
+	queues  float64 // mapped files: programs, which don't grow, and queues, which the kernel made
+}
+
+func (m memory) minus(o memory) memory { return memory{m.private - o.private, m.queues - o.queues} }
+
+func memoryOf(p *companion) (memory, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
+	if err != nil {
+		return memory{}, err
+	}
+	return memory{kib(text, "RssAnon:"), kib(text, "RssFile:") + kib(text, "RssShmem:")}, nil
+}
+
+// freeMemory is what the kernel has not given to anybody.
+func freeMemory() (float64, error) {
+	text, err := os.ReadFile("/proc/meminfo")
+	return kib(text, "MemFree:") + kib(text, "Buffers:") + kib(text, "Cached:"), err
+}
+
+// kib finds a line such as "RssAnon:   2032 kB", and gives bytes.
+func kib(text []byte, name string) float64 {
+	_, rest, _ := strings.Cut(string(text), "\n"+name)
+	var n float64
+	if _, err := fmt.Sscan(rest, &n); err != nil {
+		return 0
+	}
+	return n * 1024
+}
+
+// samplesOf tells what each of n objects of a kind takes: all, and its parts.
+func (m memory) samplesOf(kind, params string, n int) []result.Sample {
+	each := func(part string, bytes float64) result.Sample {
+		return result.Sample{Measure: part + kind, Params: params, Unit: "bytes", Value: bytes / float64(n)}
+	}
+	return []result.Sample{
+		each("memory per ", m.private+m.queues),
+		each("private memory per ", m.private),
+		each("queue memory per ", m.queues),
+	}
+}
+
+// measurePairs counts the memory of queue pairs that nothing is done with.
+func measurePairs(b *bench, r scaleRow, l *link) error {
+	n := strconv.Itoa(r.n)
+	var entrants []entrant
+	for _, t := range b.twins([]string{"qps", n, l.name}, []string{"c-scale", "qps", n, l.name}) {
+		entrants = append(entrants, entrant{t.impl, func() ([]result.Sample, error) {
+			grown, kernel, err := b.grow(t)
+			return of(l, t.impl, append(grown[0].samplesOf("QP", fmt.Sprintf("%d QPs", r.n), r.n), result.Sample{
+				Measure: "kernel memory per QP", Params: fmt.Sprintf("%d QPs", r.n), Unit: "bytes", Value: kernel / float64(r.n)})), err
+		}})
+	}
+	return b.interleave(entrants...)
+}
+
+// measureIdle counts the memory of connections that wait for a message, at both
+// ends.
+func measureIdle(b *bench, r scaleRow, l *link) error {
+	at, n := l.addr+":"+scalePort, strconv.Itoa(r.n)
+	servers := b.twins([]string{"serve", at}, []string{"c-scale", "serve", at})
+	var entrants []entrant
+	for i, t := range b.twins([]string{"conns", n, at}, []string{"c-scale", "conns", n, at}) {
+		entrants = append(entrants, entrant{t.impl, func() (samples []result.Sample, err error) {
+			err = b.serving(servers[i].argv, func(server *companion) error {
+				grown, kernel, err := b.grow(t, server)
+				params := fmt.Sprintf("%d connections", r.n)
+				samples = append(grown[0].samplesOf("connection", "dialled, "+params, r.n), grown[1].samplesOf("connection", "accepted, "+params, r.n)...)
+				samples = append(samples, result.Sample{Measure: "kernel memory per connection", Params: "both ends, " + params, Unit: "bytes", Value: kernel / float64(r.n)})
+				return err
+			})
+			return of(l, t.impl, samples), err
+		}})
+	}
+	return b.interleave(entrants...)
+}
+
+// grow runs a program that makes objects, and tells by how much it, the others
+// and the kernel have grown between the first object and the last. What the
+// kernel has is all that went but the processes' own, so queues are in it.
+func (b *bench) grow(t twin, others ...*companion) (grown []memory, kernel float64, err error) {
+	p, err := b.start(t.argv)
+	if err != nil {
+		return make([]memory, 2), 0, err
+	}
+	all := append([]*companion{p}, others...)
+	before, free, err := b.look(p, all)
+	if err != nil {
+		return make([]memory, 2), 0, err
+	}
+	after, left, err := b.look(p, all)
+	if err != nil {
+		return make([]memory, 2), 0, err
+	}
+	kernel = free - left
+	for i := range all {
+		grown = append(grown, after[i].minus(before[i]))
+		kernel -= grown[i].private
+	}
+	return grown, kernel, p.end()
+}
+
+// look waits for p to have its objects, looks at all and lets p go on.
+func (b *bench) look(p *companion, all []*companion) (seen []memory, free float64, err error) {
+	if _, err := p.says(); err != nil {
+		return nil, 0, err
+	}
+	for _, c := range all {
+		m, err := memoryOf(c)
+		if err != nil {
+			return nil, 0, err
+		}
+		seen = append(seen, m)
+	}
+	if free, err = freeMemory(); err != nil {
+		return nil, 0, err
+	}
+	_, err = fmt.Fprintln(p.in)
+	return seen, free, err
+}

@@ -1,0 +1,67 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"net/netip"
+
+	"github.com/goverbs/goverbs/rdmacm"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// An end of a connection has a buffer of a page and a receive posted for it.
+type end struct {
+	conn *rdmacm.Conn
+	mr   *uverbs.MR
+}
+
+const bufferSize = 4096
+
+func (e *end) prepare(c *rdmacm.Conn) (err error) {
+	if e.mr, err = c.PD().AllocMR(bufferSize, uverbs.AccessLocalWrite, nil); err != nil {
+		return err
+	}
+	c.Own(e.mr)
+	e.conn = c
+	return e.postReceive()
+}
+
+func (e *end) postReceive() error {
+	_, err := e.conn.QP().PostRecv([]uverbs.RecvWR{{SGL: []uverbs.SGE{e.mr.SGE(0, bufferSize)}}})
+	return err
+}
+
+// sendByte waits until it is out.
+func (e *end) sendByte(ctx context.Context) error {
+	wr := uverbs.SendWR{Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled, SGL: []uverbs.SGE{e.mr.SGE(0, 1)}}
+	if _, err := e.conn.QP().PostSend([]uverbs.SendWR{wr}); err != nil {
+		return err
+	}
+	return take(ctx, e.conn.SendCQ())
+}
+
+// receive waits for one message.
+func (e *end) receive(ctx context.Context) error { return take(ctx, e.conn.RecvCQ()) }
+
+// take waits for one completion, which must be a success.
+func take(ctx context.Context, cq *uverbs.CQ) error {
+	var wcs [1]uverbs.WC
+	if _, err := cq.Wait(ctx, wcs[:]); err != nil {
+		return err
+	}
+	if wcs[0].Status != uverbs.StatusSuccess {
+		return wcs[0].Status
+	}
+	return nil
+}
+
+// dial connects with a Config that says no more than it must.
+func dial(ctx context.Context, addr netip.AddrPort) (*end, error) {
+	e := new(end)
+	_, err := rdmacm.DialAddrPort(ctx, addr, &rdmacm.Config{Prepare: e.prepare})
+	if err != nil {
+		return nil, err
+	}
+	return e, nil
+}

@@ -1,0 +1,83 @@
+//go:build linux
+
+// Command scale is goverbs's side of the benchmark's suite of that name; the C
+// sides are ../c/scale.c, ../c/setup.c and librdmacm's cmtime. Rates it prints as
+// samples. Memory is looked at from outside, while the program holds still.
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"net/netip"
+	"os"
+	"strconv"
+
+	_ "github.com/goverbs/goverbs/provider/all"
+	"github.com/goverbs/goverbs/test/bench/result"
+)
+
+const usage = `usage: scale serve ADDRESS:PORT          accept connections, answer each message with a byte; SIGTERM ends it
+       scale dial N C ADDRESS:PORT       Dial N times, C at a time, then close; prints rates
+       scale low-serve ADDRESS:PORT      accept as cmtime's server does; SIGTERM ends it
+       scale low N ADDRESS:PORT          connect N times at once, as cmtime does
+       scale conns N ADDRESS:PORT        hold N idle connections more than one
+       scale qps N DEVICE                hold N bare QPs more than one
+       scale setup ADDRESS:PORT          from before the device is opened to the first byte received`
+
+func main() {
+	if err := run(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "scale:", err)
+		os.Exit(1)
+	}
+}
+
+func run(args []string) error {
+	if len(args) == 0 {
+		return fmt.Errorf("no command\n%s", usage)
+	}
+	switch name, numbers, last := args[0], numbers(args[1:]), args[len(args)-1]; {
+	case name == "qps" && len(numbers) == 1 && len(args) == 3:
+		return holdPairs(numbers[0], last)
+	case name == "serve" && len(args) == 2:
+		return serve(last)
+	case name == "dial" && len(numbers) == 2 && len(args) == 4:
+		return dialMany(numbers[0], numbers[1], last)
+	case name == "low-serve" && len(args) == 2:
+		return lowServe(last)
+	case name == "low" && len(numbers) == 1 && len(args) == 3:
+		return low(numbers[0], last)
+	case name == "conns" && len(numbers) == 1 && len(args) == 3:
+		return holdConns(numbers[0], last)
+	case name == "setup" && len(args) == 2:
+		return setup(last)
+	}
+	return fmt.Errorf("what %q means is not known\n%s", args, usage)
+}
+
+// numbers reads the positive numbers that args begin with.
+func numbers(args []string) (all []int) {
+	for _, a := range args {
+		n, err := strconv.Atoi(a)
+		if err != nil || n < 1 {
+			break
+		}
+		all = append(all, n)
+	}
+	return all
+}
+
+// address is for what takes no names.
+func address(text string) (netip.AddrPort, error) { return netip.ParseAddrPort(text) }
+
+func tell(measure, params, unit string, value float64) error {
+	return result.Write(os.Stdout, result.Sample{Suite: "scale", Measure: measure, Params: params, Impl: "goverbs", Unit: unit, Value: value})
+}
+
+var lines = bufio.NewReader(os.Stdin)
+
+// hold says how many there are and waits for a line.
+func hold(n int) error {
+	fmt.Println(n)
+	_, err := lines.ReadString('\n')
+	return err
+}

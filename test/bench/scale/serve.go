@@ -1,0 +1,77 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+
+	"github.com/goverbs/goverbs/mmap"
+	"github.com/goverbs/goverbs/rdmacm"
+)
+
+// serve has a goroutine for each connection, parked while its peer is silent.
+func serve(addr string) error {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	l, err := rdmacm.Listen(addr, &rdmacm.Config{Backlog: 1024})
+	if err != nil {
+		return err
+	}
+	fmt.Println("ready")
+	var open sync.WaitGroup
+	for {
+		r, err := l.Next(ctx)
+		if err != nil {
+			err = errors.Join(ignore(err, context.Canceled), l.Close())
+			open.Wait()
+			return errors.Join(err, noneLeft())
+		}
+		open.Go(func() { must(func() error { return answer(r) }) })
+	}
+}
+
+func ignore(err, ignored error) error {
+	if errors.Is(err, ignored) {
+		return nil
+	}
+	return err
+}
+
+// must ends the process when a goroutine of a server fails.
+func must(serve func() error) {
+	if err := serve(); err != nil {
+		fmt.Fprintln(os.Stderr, "scale: serve:", err)
+		os.Exit(1)
+	}
+}
+
+// answer fails where a connection does before its peer ends it.
+func answer(r *rdmacm.Request) error {
+	var e end
+	ctx := context.Background()
+	conn, err := r.Accept(ctx, &rdmacm.Config{Prepare: e.prepare})
+	if err != nil {
+		return err
+	}
+	for e.receive(ctx) == nil {
+		if err := errors.Join(e.postReceive(), e.sendByte(ctx)); err != nil {
+			return err
+		}
+	}
+	<-conn.Done()
+	return errors.Join(ignore(conn.Err(), rdmacm.ErrDisconnected), conn.Close())
+}
+
+// noneLeft tells of queues that are still mapped when all is closed.
+func noneLeft() error {
+	if n := mmap.Live(); n > 0 {
+		return fmt.Errorf("%d mappings are left", n)
+	}
+	return nil
+}
