@@ -127,18 +127,18 @@ func (k *Kernel) objectGet(req netlinkrdma.Request, kind objectKind) ([][]byte, 
 
 const entriesAReply = 20
 
-func (kind objectKind) dump(d netlinkrdma.Device, list []object, port uint32) [][]byte {
+func (k objectKind) dump(d netlinkrdma.Device, list []object, port uint32) [][]byte {
 	var replies [][]byte
 	for len(list) > 0 {
 		var table []byte
 		n := min(len(list), entriesAReply)
 		for _, one := range list[:n] {
-			if port == 0 || !kind.perPort || one.port == port {
-				table = put(table, kind.entry, one.attrs)
+			if port == 0 || !k.perPort || one.port == port {
+				table = put(table, k.entry, one.attrs)
 			}
 		}
 		list = list[n:]
-		replies = append(replies, put(handle(d), kind.table, table))
+		replies = append(replies, put(handle(d), k.table, table))
 	}
 	return replies
 }
