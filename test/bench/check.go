@@ -47,7 +47,9 @@ func check(ctx context.Context, o options) error {
 		rows = append(rows, more...)
 	}
 	if o.accept {
-		return l.accept(rows)
+		if err := l.accept(rows); err != nil {
+			return err
+		}
 	}
 	return l.hold(rows)
 }
@@ -100,8 +102,8 @@ func (l limits) callLimit(r *row) float64 {
 	return most + l.Slack
 }
 
-// accept makes the figures of now the limits.
-func (l limits) accept(rows []*row) error {
+// accept makes the instructions of now the limits, in the file too.
+func (l *limits) accept(rows []*row) error {
 	l.Instructions = make(map[string]float64)
 	for _, r := range rows {
 		if v, ok := r.value(ours); ok && r.Unit == "instructions" {
