@@ -101,10 +101,10 @@ uml: bin/vm ## compile User Mode Linux, the fast machine of make bench, and test
 	$(GO) test -tags vmhost,uml -run UML -count=1 $(TESTFLAGS) ./test/cmd/vm
 
 # BENCH='-quick', '-suites calls,perf -runs 3': go run ./test/bench -h tells more.
-bench: bin/vm ## measure beside rdma-core, perftest and cgo; writes docs/performance.md
+bench: ## measure beside rdma-core, perftest and cgo; writes docs/performance.md
 	$(GO) run ./test/bench $(BENCH)
 
-bench-check: bin/vm ## run the benchmark briefly; allocations, system calls, instructions may not grow
+bench-check: ## run the benchmark briefly; allocations, system calls, instructions may not grow
 	$(GO) run ./test/bench -check
 
 test: lint unit race abi rig vm vmrace ## everything

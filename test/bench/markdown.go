@@ -97,9 +97,10 @@ func (p page) Table(suite, vehicle string, measures ...string) string {
 	return b.String()
 }
 
-// apart are the rows that have a table of their own, or are summed up.
+// apart are the rows that have a table of their own, are summed up, or are in the
+// plots and the raw figures only.
 func apart(r *row) bool {
-	return r.Measure == namedCalls || strings.HasSuffix(r.Measure, "_allocs")
+	return r.Measure == namedCalls || strings.HasSuffix(r.Measure, "_allocs") || strings.HasSuffix(r.Measure, "_p90") || strings.HasSuffix(r.Measure, "_p99.9")
 }
 
 func beginsWith(s string, prefixes []string) bool {

@@ -30,7 +30,11 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	d.Machine = thisMachine(ctx)
+	if len(o.trips()) > 0 {
+		d.Machine = thisMachine(ctx)
+	} else if err := publish(d, o.docs); err != nil {
+		return err
+	}
 	var failed []error
 	for _, t := range o.trips() {
 		p, rows, err := measure(ctx, t, o)

@@ -32,7 +32,7 @@ func cli(b *bench) error {
 			return err
 		}
 	}
-	if err := b.manyQPs(); err != nil {
+	if err := b.manyQueuePairs(); err != nil {
 		return err
 	}
 	return b.interleave(entrant{"goverbs", func() ([]result.Sample, error) {

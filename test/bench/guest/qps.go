@@ -12,8 +12,8 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// manyQPs measures the list of a device's QPs while there are thousands.
-func (b *bench) manyQPs() error {
+// manyQueuePairs measures the list of a device's QPs while there are thousands.
+func (b *bench) manyQueuePairs() error {
 	n := 5000
 	if b.quick || b.check {
 		n = 200
@@ -30,7 +30,7 @@ func (b *bench) manyQPs() error {
 	}
 	// The QPs go away with the process, not before.
 	defer runtime.KeepAlive(device)
-	if err := makeQPs(device, n); err != nil {
+	if err := makeQueuePairs(device, n); err != nil {
 		return err
 	}
 	args := []string{"resource", "show", "qp"}
@@ -38,7 +38,7 @@ func (b *bench) manyQPs() error {
 	return b.interleave(b.commandRun("rdma", name, args), b.commandRun("rdmalink", name, args))
 }
 
-func makeQPs(device *uverbs.Device, n int) error {
+func makeQueuePairs(device *uverbs.Device, n int) error {
 	pd, err := device.AllocPD()
 	if err != nil {
 		return err
