@@ -14,6 +14,10 @@
 //
 //	for qp, err := range c.DumpQP(devices[0].Index, nil) {
 //
+// A dump is no snapshot. The kernel fills one datagram at a time and goes on at
+// the same position: what is made meanwhile may be missing, and when an object
+// goes away, another one may be.
+//
 // What the kernel may leave out is an [Opt]. An attribute of a newer kernel is
 // ignored, and a value without a name prints as QPState(27).
 //

@@ -7,8 +7,12 @@ import "fmt"
 // C: enum ib_qp_type
 type QPType uint8
 
-// QPTypeDriver is the type of QPs that only their driver understands.
-const QPTypeDriver QPType = 255
+const (
+	qpTypeSMI QPType = 0
+	qpTypeGSI QPType = 1
+	// QPTypeDriver is the type of QPs that only their driver understands.
+	QPTypeDriver QPType = 255
+)
 
 var qpTypeNames = [...]string{
 	"SMI", "GSI", "RC", "UC", "UD", "RAW_IPV6", "RAW_ETHERTYPE", "", "RAW_PACKET", "XRC_INI", "XRC_TGT",

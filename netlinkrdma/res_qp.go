@@ -1,6 +1,7 @@
 package netlinkrdma
 
 import (
+	"errors"
 	"iter"
 
 	"github.com/goverbs/goverbs/internal/abi"
@@ -25,8 +26,19 @@ type QP struct {
 var qpResource = tracked[QP]{
 	name: "QP", op: abi.RDMA_NLDEV_CMD_RES_QP_GET,
 	table: abi.RDMA_NLDEV_ATTR_RES_QP, entry: abi.RDMA_NLDEV_ATTR_RES_QP_ENTRY, id: abi.RDMA_NLDEV_ATTR_RES_LQPN,
-	parse: parseQP, number: func(q *QP) uint32 { return q.LQPN },
+	parse: parseQP, number: func(q *QP) uint32 {
+		if q.Type == qpTypeSMI || q.Type == qpTypeGSI {
+			return specialQP(q.Port, q.LQPN)
+		}
+		return q.LQPN
+	},
 }
+
+// specialQP is what the kernel keeps the QPs of management under: each port
+// has one of the same number.
+//
+// C: rdma_restrack_add
+func specialQP(port, lqpn uint32) uint32 { return lqpn | port<<24 }
 
 // DumpQP goes through the queue pairs of the device with this index, while the
 // kernel lists them. After an error there are no more.
@@ -39,7 +51,18 @@ func (c *Client) DumpQP(device uint32, o *DumpOptions) iter.Seq2[QP, error] {
 // GetQP asks for the queue pair with this number. The kernel wants to know its
 // port too, so that one without a port can't be had in this way.
 func (c *Client) GetQP(device, port, lqpn uint32) (QP, error) {
-	return qpResource.get(c, device, port, lqpn)
+	return getQP(c, &qpResource, device, port, lqpn)
+}
+
+// getQP asks for a QP, of the management ones by the number they have there.
+func getQP[T any](c *Client, k *tracked[T], device, port, lqpn uint32) (T, error) {
+	v, err := k.get(c, device, port, lqpn)
+	if lqpn <= 1 && errors.Is(err, ErrNoObject) {
+		if special, err := k.get(c, device, port, specialQP(port, lqpn)); err == nil {
+			return special, nil
+		}
+	}
+	return v, err
 }
 
 func parseQP(a *attributes, q *QP) {

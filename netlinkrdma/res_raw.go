@@ -51,6 +51,9 @@ func (c *Client) GetRaw(device uint32, kind RawKind, port, number uint32) ([]byt
 	if err := kind.check(); err != nil {
 		return nil, err
 	}
+	if kind == RawQP {
+		return getQP(c, &rawResources[kind], device, port, number)
+	}
 	return rawResources[kind].get(c, device, port, number)
 }
 

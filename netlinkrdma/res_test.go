@@ -106,6 +106,8 @@ func resCalls(c *netlinkrdma.Client) []resCall {
 			return all(c.DumpRaw(d, netlinkrdma.RawQP, &netlinkrdma.DumpOptions{Port: 2}))
 		}},
 		{"GetQP", abi.RDMA_NLDEV_CMD_RES_QP_GET, objects.QP[0], func(d uint32) (any, error) { return c.GetQP(d, 2, 17) }},
+		{"GetQP of management", abi.RDMA_NLDEV_CMD_RES_QP_GET, objects.QP[1], func(d uint32) (any, error) { return c.GetQP(d, 1, 1) }},
+		{"GetRaw of management", abi.RDMA_NLDEV_CMD_RES_QP_GET_RAW, objects.Raw, func(d uint32) (any, error) { return c.GetRaw(d, netlinkrdma.RawQP, 1, 1) }},
 		{"GetCMID", abi.RDMA_NLDEV_CMD_RES_CM_ID_GET, objects.CMID[0], func(d uint32) (any, error) { return c.GetCMID(d, 2, 3) }},
 		{"GetCQ", abi.RDMA_NLDEV_CMD_RES_CQ_GET, objects.CQ[1], func(d uint32) (any, error) { return c.GetCQ(d, 0) }},
 		{"GetMR", abi.RDMA_NLDEV_CMD_RES_MR_GET, objects.MR[0], func(d uint32) (any, error) { return c.GetMR(d, 1) }},
@@ -215,7 +217,10 @@ func many(n int) *nltest.Kernel {
 	k := kernel()
 	list := make([]netlinkrdma.QP, n)
 	for i := range list {
-		list[i] = netlinkrdma.QP{Owner: process, Port: 1, LQPN: uint32(i), RQPN: opt(uint32(i)), PDN: opt[uint32](1)}
+		list[i] = netlinkrdma.QP{Owner: process, Port: 1, LQPN: uint32(i), Type: 2, RQPN: opt(uint32(i)), PDN: opt[uint32](1)}
+	}
+	for i := range 2 { // QP 1 of each port
+		list[i] = netlinkrdma.QP{Owner: module, Port: uint32(i) + 1, LQPN: 1, Type: 1}
 	}
 	k.Objects = map[uint32]nltest.Objects{7: {QP: list}}
 	return k
@@ -264,6 +269,19 @@ func (h *halfway) Stream(req netlinkrdma.Request, f func([]byte) bool) error {
 		return fmt.Errorf("dump: %w", syscall.EINTR)
 	}
 	return nil
+}
+
+// TestDisturbedAtManagement: the QP 1 of port 1 is not that of port 2.
+func TestDisturbedAtManagement(t *testing.T) {
+	k := many(60)
+	o := k.Objects[7]
+	o.QP = append([]netlinkrdma.QP{o.QP[0]}, append(o.QP[2:22], o.QP[1])...)
+	k.Objects[7] = o
+	h := &halfway{Kernel: k, n: 1, replies: 1}
+	list, err := all((&netlinkrdma.Client{Kernel: h}).DumpQP(7, nil))
+	if diff := cmp.Diff(o.QP, list); err != nil || diff != "" || h.asked != 2 {
+		t.Errorf("%v after %d dumps\n%s", err, h.asked, diff)
+	}
 }
 
 func TestDisturbedDumpGivesEachOnce(t *testing.T) {

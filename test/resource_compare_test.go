@@ -62,7 +62,7 @@ func resourceLines(t *testing.T, name string) []string {
 		"res show qp link nosuch", "res show cq dev nosuch",
 		fmt.Sprintf("res show qp pid %d", s.pid), fmt.Sprintf("res show mr pid %d,%d", s.pid, s.pid+1), fmt.Sprintf("res show cm_id pid %d", s.pid),
 		fmt.Sprintf("res show qp lqpn %d", s.lqpn), fmt.Sprintf("res show qp link %s/1 lqpn %d", name, s.lqpn), fmt.Sprintf("res show qp rqpn 0-%d", s.lqpn+3),
-		fmt.Sprintf("res show qp lqpn %d-%d,1", s.lqpn, s.lqpn+2), fmt.Sprintf("res show qp pdn %d", s.pdn), "res show qp lqpn 16777215",
+		fmt.Sprintf("res show qp lqpn %d-%d,1", s.lqpn, s.lqpn+2), fmt.Sprintf("res show qp pdn %d", s.pdn), "res show qp lqpn 16777215", "res show qp link %s/1 lqpn 1",
 		fmt.Sprintf("res show cq dev %s cqn %d", name, s.cqn), fmt.Sprintf("res show cq ctxn %d", s.ctxn), "res show cq users 1-1000",
 		fmt.Sprintf("res show mr dev %s mrn %d", name, s.mrn), fmt.Sprintf("res show mr mrlen %d", s.mrlen), "res show mr mrlen 0-63",
 		fmt.Sprintf("res show pd dev %s pdn %d", name, s.pdn), fmt.Sprintf("res show ctx dev %s ctxn %d", name, s.ctxn), "res show cq dev %s cqn 4000000",

@@ -133,6 +133,7 @@ func TestResourceText(t *testing.T) {
 		"res show qp lqpn 17":                       qp17,
 		"res show qp link mlx5_0/1 lqpn 17":         qp17,
 		"res show qp link mlx5_0/1 lqpn 99":         "",
+		"res show qp link mlx5_0/1 lqpn 1":          qp1,
 		"res show qp lq 1,18-30":                    qp18 + qp19 + qp1 + qp2,
 		"res show qp lqpn ,17,":                     qp17,
 		"res show qp lqpn 0x11":                     qp17,

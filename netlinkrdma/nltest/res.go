@@ -48,7 +48,7 @@ type objectKind struct {
 
 var (
 	qpKind = objectKind{abi.RDMA_NLDEV_ATTR_RES_QP, abi.RDMA_NLDEV_ATTR_RES_QP_ENTRY, abi.RDMA_NLDEV_ATTR_RES_LQPN, true, false, func(o Objects) []object {
-		return objectsOf(o.QP, EncodeQP, func(q netlinkrdma.QP) (uint32, uint32) { return q.LQPN, q.Port })
+		return objectsOf(o.QP, EncodeQP, qpNumber)
 	}}
 	cmIDKind = objectKind{abi.RDMA_NLDEV_ATTR_RES_CM_ID, abi.RDMA_NLDEV_ATTR_RES_CM_ID_ENTRY, abi.RDMA_NLDEV_ATTR_RES_CM_IDN, true, false, func(o Objects) []object {
 		return objectsOf(o.CMID, EncodeCMID, func(m netlinkrdma.CMID) (uint32, uint32) { return m.CMIDN, m.Port })
@@ -69,6 +69,14 @@ var (
 		return objectsOf(o.SRQ, EncodeSRQ, func(s netlinkrdma.SRQ) (uint32, uint32) { return s.SRQN, 0 })
 	}}
 )
+
+// qpNumber: each port has a QP 0 and a QP 1 of its own, for management.
+func qpNumber(q netlinkrdma.QP) (number, port uint32) {
+	if q.Type <= 1 {
+		return q.LQPN | q.Port<<24, q.Port
+	}
+	return q.LQPN, q.Port
+}
 
 // objectKinds are all, under the operations that ask for them.
 var objectKinds = map[uint16]objectKind{
