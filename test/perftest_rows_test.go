@@ -31,6 +31,16 @@ func perftestRows(t *testing.T, text string) (rows []perftestRow) {
 	return rows
 }
 
+// perftestColumns are the names of the columns, with single spaces.
+func perftestColumns(text string) string {
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(line, " #bytes") {
+			return strings.Join(strings.Fields(line), " ")
+		}
+	}
+	return ""
+}
+
 func parsePerftestRow(t *testing.T, line string) perftestRow {
 	t.Helper()
 	var numbers []float64

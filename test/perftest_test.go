@@ -5,6 +5,7 @@ package test
 import (
 	"fmt"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -27,13 +28,13 @@ var perftestByHand = []perftestRun{
 	{what: "send lat", line: "-n 20 -c UC -s 5000", onlyC: "-m 512"},
 	{what: "send lat", line: "-n 5 -c UD -a", rows: 10},
 	{what: "send lat", line: "-D 1"},
-	{what: "send bw", line: "-n 300 -s 4096 -q 2"},
+	{what: "send bw", line: "-n 300 -s 4096 -q 2 -Q 5"},
 	{what: "send bw", line: "-n 200 -s 2000 -c UC"},
 	{what: "send bw", line: "-n 20 -c UD -a -b", rows: 10},
 	{what: "send bw", line: "-n 300 -s 100 -b -q 3"},
 	{what: "write lat", line: "-n 30"},
 	{what: "write lat", line: "-n 30 -c UC -s 3000"},
-	{what: "write bw", line: "-n 300 -s 1000"},
+	{what: "write bw", line: "-n 300 -s 1000 -l 10 --report_gbits"},
 	{what: "write bw", line: "-n 5 -a", rows: 23},
 	{what: "write bw", line: "-n 200 -s 1000 -c UC -q 2"},
 	{what: "write bw", line: "-n 200 -s 1000 -b", onlyC: "-N"},
@@ -55,6 +56,12 @@ var perftestByCM = []perftestRun{
 	{what: "write bw", line: "-n 300 -s 1000 -b"},
 	{what: "read lat", line: "-n 30"},
 	{what: "read bw", line: "-n 200 -s 4096"},
+}
+
+// perftestByIWARP is what means something else there: with few receives the
+// sender waits for the count of those that the receiver has posted again.
+var perftestByIWARP = []perftestRun{
+	{what: "send bw", line: "-n 300 -s 100 -r 6 -t 10"},
 }
 
 // perftestByRoCE are those that only rxe has.
@@ -79,7 +86,7 @@ func TestPerftest(t *testing.T) {
 // TestPerftestCM has it connect with rdma_cm, which carries the ends' words too.
 func TestPerftestCM(t *testing.T) {
 	rxeFabric(t)
-	for _, r := range append(append([]perftestRun(nil), perftestByCM...), perftestByRoCE...) {
+	for _, r := range slices.Concat(perftestByCM, perftestByRoCE) {
 		r.line += " -R"
 		r.bothWays(t, rxeLink, rxeIPv4)
 	}
@@ -89,7 +96,7 @@ func TestPerftestCM(t *testing.T) {
 // sender how far it is.
 func TestPerftestSiw(t *testing.T) {
 	fabric(t)
-	for _, r := range perftestByCM {
+	for _, r := range slices.Concat(perftestByCM, perftestByIWARP) {
 		r.line += " -R"
 		r.bothWays(t, dummyLink, dummyIPv4)
 	}
@@ -164,6 +171,9 @@ func (r perftestRun) check(t *testing.T, serverOut, clientOut output) {
 	}
 	if len(clientRows) != want || len(serverRows) != served {
 		t.Fatalf("%d and %d rows, want %d and %d:\n%s\n%s", len(serverRows), len(clientRows), served, want, serverOut.Out, clientOut.Out)
+	}
+	if s, c := perftestColumns(serverOut.Out), perftestColumns(clientOut.Out); served > 0 && (s == "" || s != c) {
+		t.Errorf("columns %q and %q", s, c)
 	}
 	r.compare(t, serverRows, clientRows[want-served:])
 }
