@@ -9,7 +9,6 @@ import (
 	"strconv"
 
 	"github.com/goverbs/goverbs/internal/perf"
-	"github.com/goverbs/goverbs/internal/perftest"
 	"github.com/goverbs/goverbs/netlinkrdma"
 	"github.com/goverbs/goverbs/uverbs"
 )
@@ -66,11 +65,7 @@ func (p *perfRun) misfit(dev *uverbs.Device) error {
 	if dev.Info().NodeType == netlinkrdma.NodeRNIC {
 		return fmt.Errorf("%s: %w: give -R, and as HOST the server's address there", name, errOnlyCM)
 	}
-	attr, err := dev.Query()
-	if err == nil && p.Verb == perftest.Atomic && attr.AtomicCap == 0 {
-		err = fmt.Errorf("%s has no atomics: %w", name, uverbs.ErrNotSupported)
-	}
-	if err != nil {
+	if err := perf.Fits(p.Options, dev); err != nil {
 		return err
 	}
 	cq, err := dev.CreateCQ(1, nil) // says whether there is a provider
@@ -84,7 +79,7 @@ func (p *perfRun) misfit(dev *uverbs.Device) error {
 func (p *perfRun) chooseGID(dev *uverbs.Device, conn net.Conn) (*uverbs.GIDEntry, error) {
 	port, err := dev.QueryPort(uint32(p.ibPort))
 	if err != nil {
-		return nil, fmt.Errorf("-i %d: %w", p.ibPort, err)
+		return nil, err
 	}
 	if p.gid < 0 && !port.GRHRequired {
 		return nil, nil

@@ -1,7 +1,6 @@
 package perf
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,11 +16,10 @@ import (
 // CM is the way to a peer that rdma_cm finds: a connection for what there is to
 // say, and then one for each QP.
 type CM struct {
-	control *control
-	address string         // of the server, for a client
-	source  netip.AddrPort // to dial from
-	// Of a server; datagrams is nil unless the QPs are for these.
-	listener, datagrams *rdmacm.Listener
+	control  *control
+	address  string           // of the server, for a client
+	source   netip.AddrPort   // to dial from
+	listener *rdmacm.Listener // of a server
 }
 
 // DialCM is the way of a client to a server at an address such as
@@ -38,7 +36,7 @@ func DialCM(ctx context.Context, address string, source netip.AddrPort) (*CM, er
 }
 
 // AcceptCM is the way of a server to the first client that comes to an address.
-// Datagrams have ports of their own, where the client looks for the QPs.
+// QPs of that type it will be asked for; datagrams have ports of their own.
 func AcceptCM(ctx context.Context, address string, typ uverbs.QPType) (*CM, error) {
 	l, err := rdmacm.Listen(address, nil)
 	if err != nil {
@@ -50,12 +48,23 @@ func AcceptCM(ctx context.Context, address string, typ uverbs.QPType) (*CM, erro
 		_, err = request.Accept(ctx, w.control.config())
 	}
 	if err == nil && typ == uverbs.QPTypeUD {
-		w.datagrams, err = rdmacm.Listen(address, &rdmacm.Config{QP: uverbs.QPOptions{Type: uverbs.QPTypeUD}})
+		err = w.listenForDatagrams(address)
 	}
 	if err != nil {
 		return nil, errors.Join(err, w.Close())
 	}
 	return w, nil
+}
+
+// listenForDatagrams takes the place of the first listener: an iWARP device, if
+// there is one too, lets one of them have the port only.
+func (w *CM) listenForDatagrams(address string) error {
+	if err := w.listener.Close(); err != nil {
+		return err
+	}
+	l, err := rdmacm.Listen(address, &rdmacm.Config{QP: uverbs.QPOptions{Type: uverbs.QPTypeUD}})
+	w.listener = l
+	return err
 }
 
 // Device is the name of the device that rdma_cm chose.
@@ -67,10 +76,8 @@ func (w *CM) Close() error {
 	if w.control.conn != nil {
 		err = w.control.conn.Close()
 	}
-	for _, l := range []*rdmacm.Listener{w.listener, w.datagrams} {
-		if l != nil {
-			err = errors.Join(err, l.Close())
-		}
+	if w.listener != nil {
+		err = errors.Join(err, w.listener.Close())
 	}
 	return err
 }
@@ -136,8 +143,8 @@ const (
 
 // next makes the next connection.
 func (w *CM) next(ctx context.Context, cfg *rdmacm.Config) (*rdmacm.Conn, error) {
-	if l := cmp.Or(w.datagrams, w.listener); l != nil {
-		request, err := l.Next(ctx)
+	if w.listener != nil {
+		request, err := w.listener.Next(ctx)
 		if err != nil {
 			return nil, err
 		}

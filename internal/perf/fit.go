@@ -12,6 +12,13 @@ import (
 // cacheLine is how far apart small messages are, in bytes.
 const cacheLine = 64
 
+// Fits says what of the options is too much for a device.
+func Fits(o Options, dev *uverbs.Device) error {
+	o.setDefaults()
+	_, err := o.fit(dev)
+	return err
+}
+
 // fit completes the options with what a device and its port can do, and says
 // what of them is too much.
 func (o *Options) fit(dev *uverbs.Device) (*uverbs.PortAttr, error) {

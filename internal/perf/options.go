@@ -63,6 +63,9 @@ func (o *Options) setDefaults() {
 	or(&o.QPTimeout, 14)
 	or(&o.QPs, 1)
 	or(&o.PostList, 1)
+	if o.Verb == perftest.Read || o.Verb == perftest.Atomic {
+		o.Inline = 0 // there is nothing to take along
+	}
 	o.setDepths()
 	asked := o.CQMod > 0
 	or(&o.CQMod, 100)

@@ -75,7 +75,7 @@ func (o *Options) more(n int) bool { return n < o.Iters || o.Test.Duration }
 func (r *run) next(cq *uverbs.CQ, wcs []uverbs.WC) (int, error) {
 	if r.Events {
 		n, err := cq.Wait(r.ctx, wcs)
-		if err != nil && r.stopped.Load() {
+		if err != nil && r.ctx.Err() != nil {
 			err = context.Cause(r.ctx)
 		}
 		return n, check(wcs[:n], err)
@@ -111,11 +111,11 @@ func check(wcs []uverbs.WC, err error) error {
 
 // explainWC says what else a failed completion may mean.
 func explainWC(wc *uverbs.WC) error {
-	err := fmt.Errorf("QP %#x: %w", wc.QPN, wc.Err())
+	err := wc.Err()
 	switch wc.Status {
 	case uverbs.StatusRetryExcErr:
 		return fmt.Errorf("%w: the peer is gone, or its GID can't be reached from this one (-x)", err)
-	case uverbs.StatusLocLenErr, uverbs.StatusRemInvReqErr, uverbs.StatusRemOpErr, uverbs.StatusRemAccessErr:
+	case uverbs.StatusLocLenErr, uverbs.StatusLocQPOpErr, uverbs.StatusRemInvReqErr, uverbs.StatusRemOpErr, uverbs.StatusRemAccessErr:
 		return fmt.Errorf("%w: do both ends have the same options?", err)
 	}
 	return err

@@ -1,0 +1,173 @@
+package perf
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/goverbs/goverbs/internal/perftest"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+var allTests = []perftest.Test{
+	{Verb: perftest.Send, Latency: true}, {Verb: perftest.Write, Latency: true}, {Verb: perftest.Read, Latency: true}, {Verb: perftest.Atomic, Latency: true},
+	{Verb: perftest.Send}, {Verb: perftest.Write}, {Verb: perftest.Read}, {Verb: perftest.Atomic},
+	{Verb: perftest.Send, Bidirectional: true}, {Verb: perftest.Write, Bidirectional: true},
+}
+
+func nameOf(test perftest.Test, more string) string {
+	return fmt.Sprintf("%v %v %s", test, test.Bidirectional, more)
+}
+
+// TestLoops carries out every test: each end has sent and got what it should.
+func TestLoops(t *testing.T) {
+	for _, test := range allTests {
+		for _, o := range []Options{{}, {Events: true}, {Inline: 64}, {QPs: 3, CQMod: 7, RxDepth: 4}, {PostList: 5, TxDepth: 10, CQMod: 5, NoPeak: true}} {
+			if test.Latency && (o.QPs > 0 || o.PostList > 0) || o.Events && test.Latency && test.Verb == perftest.Write {
+				continue
+			}
+			o.Test, o.Iters, o.Size = test, 20, 60
+			t.Run(nameOf(test, fmt.Sprintf("%+v", o)), func(t *testing.T) {
+				w := newWorld(t, o)
+				runs := w.measure(w.ends[0].Size)
+				for i, e := range w.ends {
+					for _, f := range e.flows {
+						checkFlow(t, &e.Options.Test, i, f)
+					}
+				}
+				checkRun(t, runs[0])
+			})
+		}
+	}
+}
+
+// checkFlow: end 0 is the client.
+func checkFlow(t *testing.T, test *perftest.Test, end int, f *flow) {
+	t.Helper()
+	sends := end == 0 || test.Bidirectional || test.Latency && !test.ServerIdle()
+	takes := test.Verb == perftest.Send && (test.Latency || test.Bidirectional || end == 1)
+	if want := map[bool]int{true: 20}[sends]; f.sent != want {
+		t.Errorf("end %d: %d sent, want %d", end, f.sent, want)
+	}
+	if want := map[bool]int{true: 20}[takes]; test.Verb == perftest.Send && f.got != want {
+		t.Errorf("end %d: %d got, want %d", end, f.got, want)
+	}
+	if takes && f.received < 20 {
+		t.Errorf("end %d: %d receives", end, f.received)
+	}
+	if sends && !test.Latency && f.done != 20 {
+		t.Errorf("end %d: %d of 20 done", end, f.done)
+	}
+}
+
+func checkRun(t *testing.T, r *run) {
+	t.Helper()
+	if want := int64(20 * r.QPs); r.done.Done() != want {
+		t.Errorf("progress %d, want %d", r.done.Done(), want)
+	}
+	for i, at := range r.stamps {
+		if (at == 0 && i%r.PostList == 0) || i > 0 && at < r.stamps[i-1] && at != 0 {
+			t.Fatalf("stamps %v", r.stamps)
+		}
+	}
+	if r.Latency != (r.completed == nil && !r.NoPeak) && !r.NoPeak {
+		t.Errorf("%d completions noted", len(r.completed))
+	}
+	if r.completed != nil && r.completed[len(r.completed)-1] == 0 {
+		t.Errorf("the last completion: %v", r.completed)
+	}
+}
+
+// TestLoopsAllocateNothing: a run that polls allocates no more than starting the
+// other end takes. (To sleep takes some, see uverbs.CQ.Wait.)
+func TestLoopsAllocateNothing(t *testing.T) {
+	for _, test := range allTests {
+		t.Run(nameOf(test, ""), func(t *testing.T) {
+			w := newWorld(t, Options{Test: test, Iters: 40, Size: 8, RxDepth: 16})
+			runs := w.newRuns(8)
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			w.play(runs)
+			runtime.ReadMemStats(&after)
+			if n := after.Mallocs - before.Mallocs; n > 30 {
+				t.Errorf("%d allocations in 40 messages", n)
+			}
+		})
+	}
+}
+
+// TestTimeUp: the time ends a run in good order, and the middle half counts.
+func TestTimeUp(t *testing.T) {
+	for _, test := range allTests {
+		t.Run(nameOf(test, ""), func(t *testing.T) {
+			w := newWorld(t, Options{Test: test, Size: 8, Time: 400 * time.Millisecond})
+			runs := w.newRuns(8)
+			served := make(chan error, 1)
+			go func() {
+				if w.ends[1].ServerIdle() {
+					served <- errTimeUp
+				} else {
+					served <- runs[1].measure()
+				}
+			}()
+			if err := runs[0].measure(); !errors.Is(err, errTimeUp) {
+				t.Error(err)
+			}
+			if err := <-served; !errors.Is(err, errTimeUp) {
+				t.Error(err)
+			}
+			if r := runs[0]; r.watch.counted == 0 || r.watch.ns() <= 0 {
+				t.Errorf("%d messages in %d ns", r.watch.counted, r.watch.ns())
+			}
+		})
+	}
+}
+
+// TestWarmUp leaves the flow as it found it.
+func TestWarmUp(t *testing.T) {
+	for _, o := range []Options{{TxDepth: 30, CQMod: 7}, {TxDepth: 30, PostList: 5, CQMod: 5}} {
+		o.Test, o.WarmUp, o.Iters, o.Size = perftest.Test{Verb: perftest.Write}, true, 100, 8
+		w := newWorld(t, o)
+		w.measure(8)
+		if f := w.ends[0].flows[0]; f.sent != 100 || f.done != 100 {
+			t.Errorf("%d sent, %d done", f.sent, f.done)
+		}
+	}
+}
+
+// TestInterrupted: an end that waits in vain stops with the reason.
+func TestInterrupted(t *testing.T) {
+	why := errors.New("why")
+	for _, o := range []Options{{Test: allTests[0]}, {Test: allTests[0], Events: true}, {Test: allTests[1]}, {Test: allTests[4]}, {Test: allTests[8]}} {
+		w := newWorld(t, o)
+		r := newRun(t.Context(), w.ends[1], 8, new(Progress))
+		w.ok((&course{end: w.ends[1]}).prepare(r))
+		time.AfterFunc(5*time.Millisecond, func() { r.cancel(why) })
+		if o.Verb == perftest.Write {
+			r.Role = perftest.Client // the one that waits first
+		}
+		if err := r.measure(); !errors.Is(err, why) {
+			t.Errorf("%v: %v", o.Test, err)
+		}
+	}
+}
+
+// TestFit says what a device can't do.
+func TestFit(t *testing.T) {
+	w := newWorld(t, Options{Iters: 5})
+	for want, o := range map[string]Options{
+		"-i 2":                     {Port: 2},
+		"-m 4096":                  {MTU: uverbs.MTU4096},
+		"-t 2000000":               {TxDepth: 2000000, Iters: 2000000},
+		"-r 2000000":               {RxDepth: 2000000, Iters: 2000000},
+		"-o 200: rxe0 has 128":     {Test: perftest.Test{Verb: perftest.Read}, OutReads: 200},
+		"-s 2147483649: rxe0 send": {Size: 1<<31 + 1},
+	} {
+		if err := Fits(o, w.ends[0].dev); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}
