@@ -5,7 +5,6 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"unicode/utf8"
 )
 
 // printer prints objects in the exact shape of iproute2: in text a line of
@@ -196,43 +195,4 @@ func (p *printer) syntax(line, pretty string) {
 	default:
 		p.b = append(p.b, line...)
 	}
-}
-
-const hexDigits = "0123456789abcdef"
-
-// appendJSON appends a string in quotes. Bytes that are no UTF-8, which JSON
-// can't hold, become U+FFFD.
-func appendJSON(b []byte, s string) []byte {
-	b = append(b, '"')
-	for i := 0; i < len(s); {
-		c, size := utf8.DecodeRuneInString(s[i:])
-		switch {
-		case c == utf8.RuneError && size == 1:
-			b = append(b, "\ufffd"...)
-		case c == '"' || c == '\\':
-			b = append(b, '\\', byte(c))
-		case c < ' ' || c == 0x7f:
-			b = appendControl(b, byte(c))
-		default:
-			b = append(b, s[i:i+size]...)
-		}
-		i += size
-	}
-	return append(b, '"')
-}
-
-func appendControl(b []byte, c byte) []byte {
-	switch c {
-	case '\t':
-		return append(b, `\t`...)
-	case '\n':
-		return append(b, `\n`...)
-	case '\r':
-		return append(b, `\r`...)
-	case '\f':
-		return append(b, `\f`...)
-	case '\b':
-		return append(b, `\b`...)
-	}
-	return append(b, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&15])
 }
