@@ -113,7 +113,7 @@ func (c *control) explain(wc *uverbs.WC) error {
 	}
 	select {
 	case <-c.conn.Done():
-		return errors.Join(c.conn.Err(), wc.Err())
+		return c.conn.Err()
 	case <-time.After(5 * time.Second):
 		return wc.Err()
 	}

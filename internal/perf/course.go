@@ -149,6 +149,9 @@ func (c *course) prepare(r *run) error {
 }
 
 func (c *course) reportLatency(r *run) error {
+	if err := r.counted(); err != nil {
+		return err
+	}
 	perSample := 2
 	if c.Verb == perftest.Read || c.Verb == perftest.Atomic {
 		perSample = 1
@@ -161,6 +164,9 @@ func (c *course) reportLatency(r *run) error {
 
 // reportBandwidth tells the peer, where it wants to know, and adds what it says.
 func (c *course) reportBandwidth(ctx context.Context, r *run) (perftest.Report, error) {
+	if err := r.counted(); err != nil {
+		return perftest.Report{}, err
+	}
 	b := newBandwidth(r.size, int64(c.total()), r.ended-r.began)
 	if c.Test.Duration {
 		b = newBandwidth(r.size, r.watch.counted, r.watch.ns())

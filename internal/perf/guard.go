@@ -24,6 +24,14 @@ const (
 	stallLimit = time.Minute
 )
 
+// counted tells when there is nothing to tell.
+func (r *run) counted() error {
+	if r.Test.Duration && r.watch.counted == 0 {
+		return fmt.Errorf("no message was completed in the half of %v that counts: give -D more time", r.Time)
+	}
+	return nil
+}
+
 // guarded measures while it watches that the peer is there and something moves.
 func (c *course) guarded(r *run) error {
 	after := func(d time.Duration, why error) {

@@ -1,0 +1,102 @@
+//go:build vm
+
+package test
+
+import (
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// TestPerfPeerKilled: an end whose peer dies in the middle says so and leaves.
+func TestPerfPeerKilled(t *testing.T) {
+	for _, test := range []struct {
+		link       perfLink
+		name, line string
+	}{
+		{perfRxe, "send lat", ""}, {perfRxe, "send lat", "-e"}, {perfRxe, "write lat", ""}, {perfRxe, "send bw", "-c UD -s 100"},
+		{perfRxe, "read bw", ""}, {perfSiwCM, "send bw", "-e"}, {perfSiwCM, "write lat", ""}, {perfSiwCM, "send bw", "-b"},
+		{perfRxeCM, "write bw", "-b"},
+	} {
+		for _, victim := range []string{"client", "server"} {
+			t.Run(test.link.name+" "+test.name+" "+test.line+" "+victim, func(t *testing.T) {
+				test.link.up(t)
+				noLeak(t)
+				line := test.line + " -D 60"
+				server := test.link.serve(t, test.link.perf("Go", test.name, line))
+				cmd := test.link.perf("Go", test.name, line)
+				cmd.Args = append(cmd.Args, test.link.host)
+				client := launch(t, cmd)
+				client.until("#bytes")
+				victims := map[string]*running{"client": client, "server": server}
+				survivor := victims[map[string]string{"client": "server", "server": "client"}[victim]]
+				victims[victim].Process.Kill()
+				victims[victim].end()
+				out := survivor.end()
+				if out.Code != 1 || !strings.HasPrefix(out.Err, "rdmalink: ") || strings.Count(out.Err, "\n") != 1 {
+					t.Errorf("%+v", out)
+				}
+			})
+		}
+	}
+}
+
+// TestPerfInterrupt ends either side, before and in the middle.
+func TestPerfInterrupt(t *testing.T) {
+	for _, l := range []perfLink{perfRxe, perfSiwCM} {
+		t.Run(l.name, func(t *testing.T) {
+			l.up(t)
+			noLeak(t)
+			alone := l.serve(t, l.perf("Go", "send lat", ""))
+			alone.Process.Signal(syscall.SIGINT)
+			failed(t, alone.end(), "interrupted")
+
+			server := l.serve(t, l.perf("Go", "send lat", "-D 60"))
+			cmd := l.perf("Go", "send lat", "-D 60")
+			cmd.Args = append(cmd.Args, l.host)
+			client := launch(t, cmd)
+			client.until("#bytes")
+			client.Process.Signal(syscall.SIGTERM)
+			failed(t, client.end(), "interrupted")
+			failed(t, server.end(), "message")
+		})
+	}
+}
+
+// TestPerfUnlike: ends that were told different things find out.
+func TestPerfUnlike(t *testing.T) {
+	rxeFabric(t)
+	for _, test := range []struct{ name, server, client, serverSays, clientSays string }{
+		{"number of QPs", "send bw -n 20 -q 2", "send bw -n 20 -q 3", "were both given the same options?", "were both given the same options?"},
+		{"size", "send bw -n 20 -s 100", "send bw -n 20 -s 200", "do both ends have the same options?", "do both ends have the same options?"},
+		{"address family", fmt.Sprint("send lat -n 20 -x ", rxeGIDIndex(t, rxeIPv6)), "send lat -n 20", "are of different address families", "are of different address families"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			noLeak(t)
+			command := func(line string) (name, rest string) {
+				words := strings.Fields(line)
+				return strings.Join(words[:2], " "), strings.Join(words[2:], " ")
+			}
+			serverName, serverLine := command(test.server)
+			clientName, clientLine := command(test.client)
+			serverOut, clientOut := perfRxe.play(t, perfRxe.perf("Go", serverName, serverLine), perfRxe.perf("Go", clientName, clientLine))
+			failed(t, serverOut, test.serverSays)
+			failed(t, clientOut, test.clientSays)
+		})
+	}
+}
+
+// TestPerfDevices: what a device or its port can't do is said before anybody waits.
+func TestPerfDevices(t *testing.T) {
+	fabric(t)
+	rxeFabric(t)
+	noLeak(t)
+	for line, want := range map[string]string{
+		"send lat -d " + dummyLink:                  dummyLink + ": iWARP connects QPs through rdma_cm only: give -R",
+		"send lat -d nothere":                       "nothere",
+		"send bw -i 9 -d " + rxeLink + " 127.0.0.1": "-i 9",
+	} {
+		failed(t, rdmalink(t, "perf "+line), want)
+	}
+}
