@@ -107,7 +107,7 @@ bench: ## measure beside rdma-core, perftest and cgo; writes docs/performance.md
 bench-check: ## run the benchmark briefly; allocations, system calls, instructions may not grow
 	$(GO) run ./test/bench -check
 
-test: lint unit race abi rig vm vmrace ## everything
+test: lint unit race abi rig vm vmrace bench-check ## everything
 
 demo: build ## a Go server and client move data over siw, here or in QEMU
 	@bin/demo

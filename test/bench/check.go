@@ -84,7 +84,7 @@ func (l limits) hold(rows []*row) error {
 		}
 	}
 	if len(bad) > 0 {
-		bad = append(bad, fmt.Errorf("if that is meant to be so: go run ./test/bench -check -accept, and commit %s", limitsFile))
+		bad = append(bad, fmt.Errorf("if that is meant to be so, say so in %s: go run ./test/bench -check -accept writes the instructions, Calls is yours to change", limitsFile))
 	}
 	return errors.Join(bad...)
 }

@@ -68,8 +68,8 @@ func perfRows(b *bench) []perfRow {
 	for _, qps := range []int{4, 16, 64} {
 		add(bandwidth("write", 64<<10, 128, qps))
 	}
-	for _, op := range []string{"send", "write"} {
-		r := bandwidth(op, 64<<10, 128, 1)
+	for _, size := range []int{4 << 10, 64 << 10} {
+		r := bandwidth("send", size, 128, 1)
 		r.cpu, r.events = true, true
 		add(r)
 	}
