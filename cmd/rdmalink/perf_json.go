@@ -18,7 +18,7 @@ type perfJSON struct {
 	CM            bool           `json:"rdma_cm"`
 	Events        bool           `json:"events"`
 	Bidirectional bool           `json:"bidirectional,omitempty"`
-	QPs           int            `json:"qps,omitempty"`
+	QPCount       int            `json:"qps,omitempty"`
 	MTU           int            `json:"mtu_bytes,omitempty"`
 	TxDepth       int            `json:"tx_depth,omitempty"`
 	RxDepth       int            `json:"rx_depth,omitempty"`
@@ -64,7 +64,7 @@ type perfJSONBandwidth struct {
 func (j *perfJSON) start(p *perfRun, s *perf.Setting) {
 	j.Device, j.Driver, j.Connection = s.Device, s.Driver.String(), s.Type.String()
 	j.CM, j.Events, j.Bidirectional = s.CM, s.Events, s.Bidirectional
-	j.QPs, j.MTU, j.TxDepth, j.RxDepth = s.QPs, s.MTU.Bytes(), s.TxDepth, s.RxDepth
+	j.QPCount, j.MTU, j.TxDepth, j.RxDepth = s.QPCount, s.MTU.Bytes(), s.TxDepth, s.RxDepth
 	j.PostList, j.CQMod, j.Inline, j.OutReads = s.PostList, s.CQMod, s.Inline, s.OutReads
 	j.Local, j.Remote = perfJSONAddrs(s.Local), perfJSONAddrs(s.Remote)
 }

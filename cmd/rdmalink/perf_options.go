@@ -66,7 +66,7 @@ var perfTable = []perfRow{
 	{perfOption{'N', "noPeak", "", "don't look for the peak", flag(func(o *perfOptions) *bool { return &o.NoPeak })}, isBandwidth},
 	{perfOption{'o', "outs", "N", "READs or atomics in flight (default: what the device can)", number("number of outstanding reads", 1, math.MaxUint8, func(o *perfOptions) *int { return &o.OutReads })}, verbs(perftest.Read, perftest.Atomic)},
 	{perfOption{'p', "port", "PORT", "port to listen on or connect to (default 18515)", number("port", 1, math.MaxUint16, func(o *perfOptions) *int { return &o.tcpPort })}, nil},
-	{perfOption{'q', "qp", "N", "QPs (default 1)", number("number of QPs", 1, 16384, func(o *perfOptions) *int { return &o.QPs })}, isBandwidth},
+	{perfOption{'q', "qp", "N", "QPs (default 1)", number("number of QPs", 1, 16384, func(o *perfOptions) *int { return &o.QPCount })}, isBandwidth},
 	{perfOption{'Q', "cq-mod", "N", "a completion for so many messages (default 100; 1 beyond 8192 bytes)", number("number of messages to a completion", 1, 1024, func(o *perfOptions) *int { return &o.CQMod })}, isBandwidth},
 	{perfOption{'r', "rx-depth", "N", "receives posted (default 512; UC and UD: up to 16000)", number("number of receives", 1, 16384, func(o *perfOptions) *int { return &o.RxDepth })}, verbs(perftest.Send)},
 	{perfOption{'R', "rdma_cm", "", "connect with rdma_cm; HOST is an address of the server's device", flag(func(o *perfOptions) *bool { return &o.CM })}, nil},

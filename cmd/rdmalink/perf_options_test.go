@@ -35,7 +35,7 @@ func TestPerfOptions(t *testing.T) {
 		"send lat host": engine(perftest.Send, func(o *perf.Options) { o.Latency, o.Role = true, perftest.Client }),
 		"send bw -abeNR -c UD -d rxe0 -I 64 -l 8 -n 16 -p 7 -q 64 -Q 4 -r 32 -t 16 --report_gbits -j h": engine(perftest.Send, func(o *perf.Options) {
 			o.AllSizes, o.Bidirectional, o.Events, o.NoPeak, o.CM, o.Gbits, o.Role = true, true, true, true, true, true, perftest.Client
-			o.Type, o.Inline, o.PostList, o.Iters, o.QPs, o.CQMod, o.RxDepth, o.TxDepth = uverbs.QPTypeUD, 64, 8, 16, 64, 4, 32, 16
+			o.Type, o.Inline, o.PostList, o.Iters, o.QPCount, o.CQMod, o.RxDepth, o.TxDepth = uverbs.QPTypeUD, 64, 8, 16, 64, 4, 32, 16
 		}),
 		"write bw --size=64K --iters 10 --connection UC -i 2 -m 256 -S 3 --tclass 4 -u 5 -x 6 --perform_warm_up": engine(perftest.Write, func(o *perf.Options) {
 			o.Size, o.Iters, o.Type, o.Port, o.MTU, o.SL, o.TrafficClass, o.QPTimeout, o.WarmUp = 64<<10, 10, uverbs.QPTypeUC, 2, uverbs.MTU256, 3, 4, 5, true

@@ -47,7 +47,7 @@ func (r *perfReport) Start(s *perf.Setting) error {
 	b.WriteString(perfLine)
 	fmt.Fprintf(&b, "                    %s\n", r.title(s))
 	fmt.Fprintf(&b, " Device          : %s (%v)\tConnection type : %v\n", s.Device, s.Driver, s.Type)
-	fmt.Fprintf(&b, " Number of qps   : %d\t\trdma_cm QPs     : %s\n", s.QPs, onOff(s.CM))
+	fmt.Fprintf(&b, " Number of qps   : %d\t\trdma_cm QPs     : %s\n", s.QPCount, onOff(s.CM))
 	fmt.Fprintf(&b, " Mtu             : %d[B]\tLink type       : %v\n", s.MTU.Bytes(), s.Link)
 	fmt.Fprintf(&b, " TX depth        : %d\t\tCQ Moderation   : %d\n", s.TxDepth, s.CQMod)
 	if s.PostList > 1 {

@@ -107,7 +107,7 @@ func (w *CM) makePairs(ctx context.Context, session *perftest.Session, e *end) e
 		cfg.Prepare = func(conn *rdmacm.Conn) error { return e.expectClient(f, conn) }
 		conn, err := w.next(ctx, cfg)
 		if err != nil {
-			return fmt.Errorf("connect QP %d of %d: %w", f.index+1, e.QPs, err)
+			return fmt.Errorf("connect QP %d of %d: %w", f.index+1, e.QPCount, err)
 		}
 		f.qp, f.close = conn.QP(), conn.Close
 		if err := errors.Join(w.patience(e, f.qp), e.acquaint(ctx, f, conn)); err != nil {

@@ -52,7 +52,7 @@ func (e *end) iWARP() bool { return e.dev.Info().NodeType == netlinkrdma.NodeRNI
 // newEnd makes what all QPs share.
 func newEnd(o *Options, dev *uverbs.Device, port *uverbs.PortAttr, sys perftest.System) (*end, error) {
 	e := &end{Options: o, memory: o.layout(sys), dev: dev, port: port}
-	for i := range o.QPs {
+	for i := range o.QPCount {
 		e.flows = append(e.flows, &flow{index: i})
 	}
 	for _, step := range []func() error{e.makeMemory, e.makeCredits, e.makeCQs} {
@@ -93,7 +93,7 @@ func (e *end) makeCredits() (err error) {
 	if !e.iWARP() || e.Verb != perftest.Send || e.Latency {
 		return nil
 	}
-	if e.creditMR, err = e.pd.AllocMR(2*creditSize*e.QPs, uverbs.AccessLocalWrite|uverbs.AccessRemoteWrite, nil); err != nil {
+	if e.creditMR, err = e.pd.AllocMR(2*creditSize*e.QPCount, uverbs.AccessLocalWrite|uverbs.AccessRemoteWrite, nil); err != nil {
 		return err
 	}
 	e.own(e.creditMR)
@@ -105,7 +105,7 @@ func (e *end) makeCredits() (err error) {
 		if f.credit.given, err = region.Word(i * creditSize); err != nil {
 			return err
 		}
-		if f.credit.got, err = region.Word((e.QPs + i) * creditSize); err != nil {
+		if f.credit.got, err = region.Word((e.QPCount + i) * creditSize); err != nil {
 			return err
 		}
 	}
@@ -121,7 +121,7 @@ func (e *end) makeCQs() (err error) {
 		}
 		e.own(opts.Channel)
 	}
-	sends, recvs := (e.TxDepth+creditRoom)*e.QPs, e.RxDepth*e.QPs
+	sends, recvs := (e.TxDepth+creditRoom)*e.QPCount, e.RxDepth*e.QPCount
 	shared := e.Bidirectional || e.creditMR != nil
 	if shared {
 		sends += recvs

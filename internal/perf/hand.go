@@ -66,7 +66,7 @@ func (e *end) endpoints(gid *uverbs.GIDEntry) []perftest.Endpoint {
 			all[i].GID = gid.GID
 		}
 		if e.creditMR != nil {
-			all[i].RKey, all[i].VAddr = e.creditMR.RKey(), e.creditMR.Addr()+uint64((e.QPs+i)*creditSize)
+			all[i].RKey, all[i].VAddr = e.creditMR.RKey(), e.creditMR.Addr()+uint64((e.QPCount+i)*creditSize)
 		}
 	}
 	return all

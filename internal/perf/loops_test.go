@@ -25,8 +25,8 @@ func nameOf(test perftest.Test, more string) string {
 // TestLoops carries out every test: each end has sent and got what it should.
 func TestLoops(t *testing.T) {
 	for _, test := range allTests {
-		for _, o := range []Options{{}, {Events: true}, {Inline: 64}, {QPs: 3, CQMod: 7, RxDepth: 4}, {PostList: 5, TxDepth: 10, CQMod: 5, NoPeak: true}} {
-			if test.Latency && (o.QPs > 0 || o.PostList > 0) || o.Events && test.Latency && test.Verb == perftest.Write {
+		for _, o := range []Options{{}, {Events: true}, {Inline: 64}, {QPCount: 3, CQMod: 7, RxDepth: 4}, {PostList: 5, TxDepth: 10, CQMod: 5, NoPeak: true}} {
+			if test.Latency && (o.QPCount > 0 || o.PostList > 0) || o.Events && test.Latency && test.Verb == perftest.Write {
 				continue
 			}
 			o.Test, o.Iters, o.Size = test, 20, 60
@@ -65,7 +65,7 @@ func checkFlow(t *testing.T, test *perftest.Test, end int, f *flow) {
 
 func checkRun(t *testing.T, r *run) {
 	t.Helper()
-	if want := int64(20 * r.QPs); r.done.Done() != want {
+	if want := int64(20 * r.QPCount); r.done.Done() != want {
 		t.Errorf("progress %d, want %d", r.done.Done(), want)
 	}
 	for i, at := range r.stamps {

@@ -20,7 +20,7 @@ func (o *Options) layout(sys perftest.System) memory {
 	if o.Type == uverbs.QPTypeUD {
 		m.part = roundUp(max(o.Size+uverbs.GRHSize, m.cycle), m.line)
 	}
-	m.front = o.QPs * m.part
+	m.front = o.QPCount * m.part
 	return m
 }
 

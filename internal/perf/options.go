@@ -20,7 +20,7 @@ type Options struct {
 	Iters int           // messages of each QP
 	Time  time.Duration // how long, instead of Iters; the first and the last quarter don't count
 
-	QPs      int
+	QPCount  int
 	TxDepth  int // sends outstanding, of each QP
 	RxDepth  int // receives posted
 	PostList int // sends posted at a time
@@ -61,7 +61,7 @@ func (o *Options) setDefaults() {
 	or(&o.Atomic, uverbs.OpFetchAdd)
 	or(&o.Port, 1)
 	or(&o.QPTimeout, 14)
-	or(&o.QPs, 1)
+	or(&o.QPCount, 1)
 	or(&o.PostList, 1)
 	if o.Verb == perftest.Read || o.Verb == perftest.Atomic {
 		o.Inline = 0 // there is nothing to take along
@@ -76,7 +76,7 @@ func (o *Options) setDefaults() {
 		o.CQMod = 1
 	}
 	o.CQMod = min(o.CQMod, o.TxDepth)
-	o.NoPeak = o.NoPeak || o.Test.Duration || o.Iters*o.QPs > peakLimit
+	o.NoPeak = o.NoPeak || o.Test.Duration || o.Iters*o.QPCount > peakLimit
 }
 
 func (o *Options) setDepths() {

@@ -61,7 +61,7 @@ func TestSizes(t *testing.T) {
 func TestWalk(t *testing.T) {
 	for _, cycle := range []int{4096, 65536} {
 		for size := 1; size < 3*cycle; size = size*5/4 + 1 {
-			m := (&Options{Size: size, QPs: 2}).layout(perftest.System{CycleBuffer: cycle, CacheLine: cacheLine})
+			m := (&Options{Size: size, QPCount: 2}).layout(perftest.System{CycleBuffer: cycle, CacheLine: cacheLine})
 			step, slots := m.walk(size)
 			if end := (slots-1)*step + size; end > m.part || end > max(size, cycle) || slots > 1 && step < size {
 				t.Errorf("cycle %d, size %d: %+v, %d slots of %d", cycle, size, m, slots, step)
@@ -72,7 +72,7 @@ func TestWalk(t *testing.T) {
 
 // TestPlaces: nothing overlaps that is used at the same time.
 func TestPlaces(t *testing.T) {
-	m := (&Options{Size: 5000, QPs: 3, Type: uverbs.QPTypeUD}).layout(perftest.System{CycleBuffer: 4096, CacheLine: cacheLine})
+	m := (&Options{Size: 5000, QPCount: 3, Type: uverbs.QPTypeUD}).layout(perftest.System{CycleBuffer: 4096, CacheLine: cacheLine})
 	if m.part < 5000+uverbs.GRHSize || m.front != 3*m.part {
 		t.Errorf("%+v", m)
 	}

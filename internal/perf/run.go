@@ -57,7 +57,7 @@ func (o *Options) total() int {
 	if o.Test.Duration {
 		return 0
 	}
-	return o.Iters * o.QPs
+	return o.Iters * o.QPCount
 }
 
 // last is the number of a flow's last message, 0 if the time decides.
