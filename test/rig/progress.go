@@ -26,7 +26,7 @@ func (p *progress) Write(b []byte) (int, error) {
 	before := p.lines
 	p.lines += bytes.Count(b, []byte("\n"))
 	if p.lines/progressEvery > before/progressEvery {
-		fmt.Fprintf(p.log, "vm: %d files, of about 1300\n", p.lines)
+		fmt.Fprintf(p.log, "vm: %d files, of about 1400\n", p.lines)
 	}
 	p.tail = append(p.tail, b...)
 	p.tail = p.tail[max(0, len(p.tail)-progressKeep):]

@@ -103,7 +103,7 @@ func TestProgress(t *testing.T) {
 		p.Write([]byte("  CC      a.o\n"))
 	}
 	p.Write([]byte("a.c:1: error\n"))
-	if got, want := log.String(), "vm: 200 files, of about 1300\nvm: 400 files, of about 1300\n"; got != want {
+	if got, want := log.String(), "vm: 200 files, of about 1400\nvm: 400 files, of about 1400\n"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 	if len(p.tail) > progressKeep || !strings.HasSuffix(string(p.tail), "a.o\na.c:1: error\n") {
