@@ -70,6 +70,8 @@ func TestPerfUnlike(t *testing.T) {
 	for _, test := range []struct{ name, server, client, serverSays, clientSays string }{
 		{"number of QPs", "send bw -n 20 -q 2", "send bw -n 20 -q 3", "were both given the same options?", "were both given the same options?"},
 		{"size", "send bw -n 20 -s 100", "send bw -n 20 -s 200", "do both ends have the same options?", "do both ends have the same options?"},
+		{"number of messages received", "send bw -n 30", "send bw -n 20", "the peer is done, but this end is not: were both given the same options?", "were both given the same options?"},
+		{"lost datagrams", "send bw -n 30 -c UD -r 30", "send bw -n 20 -c UD -r 30", "the peer is done, but not all that it sent has arrived", ""},
 		{"address family", fmt.Sprint("send lat -n 20 -x ", rxeGIDIndex(t, rxeIPv6)), "send lat -n 20", "are of different address families", "are of different address families"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -84,6 +86,19 @@ func TestPerfUnlike(t *testing.T) {
 			failed(t, serverOut, test.serverSays)
 			failed(t, clientOut, test.clientSays)
 		})
+	}
+}
+
+// TestPerfUnable: what the device that rdma_cm found can't do.
+func TestPerfUnable(t *testing.T) {
+	fabric(t)
+	for test, want := range map[string]string{"atomic lat": dummyLink + " has no atomics", "send bw -c UD": dummyLink + " is iWARP, which has RC only"} {
+		noLeak(t)
+		words := strings.Fields(test)
+		name, line := strings.Join(words[:2], " "), strings.Join(words[2:], " ")
+		serverOut, clientOut := perfSiwCM.play(t, perfSiwCM.perf("Go", name, line), perfSiwCM.perf("Go", name, line))
+		failed(t, serverOut, want)
+		failed(t, clientOut, want)
 	}
 }
 

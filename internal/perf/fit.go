@@ -41,13 +41,15 @@ func (o *Options) fit(dev *uverbs.Device) (*uverbs.PortAttr, error) {
 	if o.Type != uverbs.QPTypeUD && int64(o.Size) > int64(port.MaxMsgSize) {
 		return nil, fmt.Errorf("-s %d: %s sends %d bytes at most", o.Size, name, port.MaxMsgSize)
 	}
-	return port, o.within(name, attr)
+	return port, o.within(name, attr, dev.Info().NodeType == netlinkrdma.NodeRNIC)
 }
 
 // within compares with the limits of the device.
-func (o *Options) within(name string, attr *uverbs.DeviceAttr) error {
+func (o *Options) within(name string, attr *uverbs.DeviceAttr, iWARP bool) error {
 	mostWRs := int(attr.MaxQPWR) - creditRoom
 	switch {
+	case iWARP && o.Type != uverbs.QPTypeRC:
+		return fmt.Errorf("-c %v: %s is iWARP, which has RC only: %w", o.Type, name, uverbs.ErrNotSupported)
 	case o.Verb == perftest.Atomic && attr.AtomicCap == 0:
 		return fmt.Errorf("%s has no atomics: %w", name, uverbs.ErrNotSupported)
 	case o.TxDepth > mostWRs:

@@ -14,14 +14,18 @@ var (
 	errPeerGone = errors.New("the peer went away in the middle of the test, and should have said there why")
 	errStalled  = errors.New("nothing has moved for a minute")
 	errLost     = errors.New("the peer is done, but not all that it sent has arrived: this service loses what finds no receive (-r here, -t there)")
+	errUnlike   = errors.New("the peer is done, but this end is not: were both given the same options?")
 )
 
 const (
 	// peerGrace is for what the peer did before it went: its last messages
 	// are in the CQs or in memory by then.
 	peerGrace = time.Second
-	// stallLimit is how long a run may make no progress.
+	// stallLimit is how long a run may make no progress, and doneLimit when
+	// the peer is done.
 	stallLimit = time.Minute
+	doneLimit  = 10 * time.Second
+	lostLimit  = 3 * time.Second
 )
 
 // counted tells when there is nothing to tell.
@@ -34,19 +38,19 @@ func (r *run) counted() error {
 
 // guarded measures while it watches that the peer is there and something moves.
 func (c *course) guarded(r *run) error {
-	after := func(d time.Duration, why error) {
-		time.AfterFunc(d, func() { r.cancel(why) })
-	}
 	stop := c.way.watch(func(err error) {
 		switch {
 		case err != nil:
-			after(peerGrace, fmt.Errorf("%w (%w)", errPeerGone, err))
-		case c.Type != uverbs.QPTypeRC && !c.Latency && !c.client() && !c.Test.Duration:
-			after(3*peerGrace, errLost)
+			time.AfterFunc(peerGrace, func() { r.cancel(fmt.Errorf("%w (%w)", errPeerGone, err)) })
+		case c.Test.Duration: // the peer's time is up sooner
+		case c.Type == uverbs.QPTypeRC:
+			go r.watchProgress(doneLimit, errUnlike)
+		default:
+			go r.watchProgress(lostLimit, errLost)
 		}
 	})
 	defer stop()
-	go r.watchProgress()
+	go r.watchProgress(stallLimit, errStalled)
 	err := r.measure()
 	if errors.Is(err, errTimeUp) {
 		return nil
@@ -54,17 +58,17 @@ func (c *course) guarded(r *run) error {
 	return err
 }
 
-// watchProgress ends a run that does not move.
-func (r *run) watchProgress() {
+// watchProgress ends a run that has not moved for so long.
+func (r *run) watchProgress(limit time.Duration, why error) {
 	for last := int64(-1); ; {
 		select {
 		case <-r.ctx.Done():
 			return
-		case <-time.After(stallLimit):
+		case <-time.After(limit):
 		}
 		n := r.done.Done()
 		if n == last {
-			r.cancel(errStalled)
+			r.cancel(why)
 		}
 		last = n
 	}
