@@ -40,9 +40,12 @@ func check(ctx context.Context, o options) error {
 	}
 	var rows []*row
 	for _, t := range o.trips() {
-		_, more, err := measure(ctx, t, o)
+		p, more, err := measure(ctx, t, o)
 		if err != nil {
 			return err
+		}
+		if len(p.Missing) > 0 {
+			return fmt.Errorf("%s in %s: no figures: %s", t.suite, t.vehicle.name, strings.Join(p.Missing, "\n"))
 		}
 		rows = append(rows, more...)
 	}

@@ -22,14 +22,14 @@ type document struct {
 
 // A part is one trip's story.
 type part struct {
-	Suite   string `json:"suite"`
-	Vehicle string `json:"vehicle"`
-	Date    string `json:"date"`
-	Command string `json:"command"`
-	Commit  string `json:"commit"`
-	Runs    int    `json:"runs"`
-	Seconds int    `json:"seconds"`
-	Failed  string `json:"failed,omitempty"` // what has no figures, and why
+	Suite   string   `json:"suite"`
+	Vehicle string   `json:"vehicle"`
+	Date    string   `json:"date"`
+	Command string   `json:"command"`
+	Commit  string   `json:"commit"`
+	Runs    int      `json:"runs"`
+	Seconds int      `json:"seconds"`
+	Missing []string `json:"missing,omitempty"` // what has no figures, and why
 }
 
 // readDocument gives an empty one where there is none.

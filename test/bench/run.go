@@ -61,9 +61,10 @@ func measure(ctx context.Context, t trip, o options) (part, []*row, error) {
 	p := part{Suite: t.suite, Vehicle: t.vehicle.name, Runs: o.runs, Commit: commit(ctx),
 		Date: start.UTC().Format(time.DateOnly), Command: "go run ./test/bench " + strings.Join(os.Args[1:], " ")}
 	var samples []result.Sample
-	err := travel(ctx, t, o, func(s result.Sample) { samples = append(samples, s) })
+	missing, err := travel(ctx, t, o, func(s result.Sample) { samples = append(samples, s) })
+	p.Missing = missing
 	if err != nil {
-		p.Failed = err.Error()
+		p.Missing = append(p.Missing, err.Error())
 	}
 	took := time.Since(start)
 	p.Seconds = int(took.Seconds())

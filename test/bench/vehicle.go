@@ -4,13 +4,16 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/goverbs/goverbs/test/bench/result"
@@ -62,9 +65,9 @@ func suiteNames() []string {
 // limit is how long a trip may take before it is taken for hung.
 const limit = 30 * time.Minute
 
-// travel makes a trip and hands on its samples as they come. An error of the
-// suite comes after the samples that it has.
-func travel(ctx context.Context, t trip, o options, got func(result.Sample)) error {
+// travel makes a trip and hands on its samples as they come. What the suite has no
+// samples of is missing; err is of the vehicle.
+func travel(ctx context.Context, t trip, o options, got func(result.Sample)) (missing []string, err error) {
 	args := []string{"run", "-timeout", limit.String(), "-mem", strconv.Itoa(t.mem), "-kernel", t.vehicle.series}
 	guest := []string{"--", "bin/bench/guest", "-vehicle", t.vehicle.name, "-runs", strconv.Itoa(o.runs)}
 	if t.vehicle.icount {
@@ -77,13 +80,14 @@ func travel(ctx context.Context, t trip, o options, got func(result.Sample)) err
 		guest = append(guest, "-check")
 	}
 	cmd := exec.CommandContext(ctx, "bin/vm", slices.Concat(args, guest, []string{t.suite})...)
-	cmd.Stderr = os.Stderr
+	var said bytes.Buffer
+	cmd.Stderr = io.MultiWriter(os.Stderr, &said)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := cmd.Start(); err != nil {
-		return err
+		return nil, err
 	}
 	var bad error
 	for lines := bufio.NewScanner(out); lines.Scan(); {
@@ -94,8 +98,14 @@ func travel(ctx context.Context, t trip, o options, got func(result.Sample)) err
 		}
 		got(s)
 	}
-	if err := cmd.Wait(); err != nil {
-		return fmt.Errorf("%s in %s: %w", t.suite, t.vehicle.name, err)
+	err = cmd.Wait()
+	for line := range strings.Lines(said.String()) {
+		if what, ok := strings.CutPrefix(line, result.Missing); ok {
+			missing = append(missing, strings.TrimSpace(what))
+		}
 	}
-	return bad
+	if err != nil && len(missing) == 0 {
+		return nil, fmt.Errorf("%s in %s: %w", t.suite, t.vehicle.name, err)
+	}
+	return missing, bad
 }

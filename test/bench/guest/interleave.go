@@ -23,17 +23,17 @@ type entrant struct {
 
 // interleave runs all entrants once, then all of them once more, and so on, so
 // that what disturbs the machine for a while disturbs them all. An entrant that
-// fails is left out from then on, and is told of at the end.
+// failed twice is left out from then on.
 func (b *bench) interleave(entrants ...entrant) error {
-	failed := make(map[string]error)
+	failures := make(map[string][]error)
 	for run := 1; run <= b.runs; run++ {
 		for _, e := range entrants {
-			if failed[e.impl] != nil {
+			if len(failures[e.impl]) == 2 {
 				continue
 			}
 			samples, err := e.run()
 			if err != nil {
-				failed[e.impl] = fmt.Errorf("%s: run %d: %w", e.impl, run, err)
+				failures[e.impl] = append(failures[e.impl], fmt.Errorf("%s: run %d: %w", e.impl, run, err))
 				continue
 			}
 			for _, s := range samples {
@@ -49,9 +49,7 @@ func (b *bench) interleave(entrants ...entrant) error {
 	}
 	var all []error
 	for _, e := range entrants {
-		if err := failed[e.impl]; err != nil {
-			all = append(all, err)
-		}
+		all = append(all, failures[e.impl]...)
 	}
 	return errors.Join(all...)
 }

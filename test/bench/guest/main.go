@@ -15,6 +15,8 @@ import (
 	"os"
 	"slices"
 	"strings"
+
+	"github.com/goverbs/goverbs/test/bench/result"
 )
 
 // suites are the groups of rows that a vehicle can fill.
@@ -39,7 +41,9 @@ func main() {
 		os.Exit(2)
 	}
 	if err := run(b, fs.Args()); err != nil {
-		fmt.Fprintln(os.Stderr, "bench:", err)
+		for line := range strings.Lines(err.Error()) {
+			fmt.Fprintln(os.Stderr, result.Missing+strings.TrimSpace(line))
+		}
 		os.Exit(1)
 	}
 }
@@ -54,7 +58,7 @@ func run(b *bench, names []string) error {
 		}
 		b.suite = name
 		if err := suite(b); err != nil {
-			all = append(all, fmt.Errorf("suite %s: %w", name, err))
+			all = append(all, err)
 		}
 	}
 	return errors.Join(all...)

@@ -36,16 +36,31 @@ const (
 )
 
 // play runs a pair. One that fails or hangs is played again, and told of.
-func (b *bench) play(p pair) (o outcome, err error) {
-	for try := range tries {
-		if try > 0 {
+func (b *bench) play(p pair) (outcome, error) {
+	return again(b, func() (outcome, error) { return b.playOnce(p) })
+}
+
+// playReport runs a pair whose client reports as perftest does.
+func (b *bench) playReport(p pair) (report, error) {
+	return again(b, func() (report, error) {
+		o, err := b.playOnce(p)
+		if err != nil {
+			return report{}, err
+		}
+		return parseReport(o.client)
+	})
+}
+
+func again[T any](b *bench, try func() (T, error)) (got T, err error) {
+	for n := range tries {
+		if n > 0 {
 			b.tell("once more: %v", err)
 		}
-		if o, err = b.playOnce(p); err == nil {
-			return o, nil
+		if got, err = try(); err == nil {
+			return got, nil
 		}
 	}
-	return o, err
+	return got, err
 }
 
 func (b *bench) playOnce(p pair) (outcome, error) {

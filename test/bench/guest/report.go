@@ -43,6 +43,9 @@ func parseReport(text []byte) (r report, err error) {
 	if len(r.row) < 5 {
 		return r, fmt.Errorf("no row of figures in the report: %s", lastLine(string(text)))
 	}
+	if r.rate() <= 0 {
+		return r, fmt.Errorf("a report of nothing: %v", r.row)
+	}
 	slices.Sort(r.latency)
 	return r, nil
 }
@@ -69,6 +72,6 @@ func (r report) percentile(p float64) (float64, error) {
 	return r.latency[min(n-1, int(float64(n)*p/100))], nil
 }
 
-// The columns of a bandwidth report.
-func (r report) average() float64 { return r.row[3] } // MiB/s
-func (r report) rate() float64    { return r.row[4] } // million messages a second
+// rate is how many million messages a second a report of bandwidth has, in the
+// column where one of latency has the typical one.
+func (r report) rate() float64 { return r.row[4] }

@@ -21,5 +21,9 @@ type Sample struct {
 	Run     int     `json:"run,omitempty"`     // which of the interleaved runs, from 1
 }
 
+// Missing begins the lines, on standard error, that tell what there are no
+// samples of, and why.
+const Missing = "bench: no figures: "
+
 // Write writes s as a line.
 func Write(w io.Writer, s Sample) error { return json.NewEncoder(w).Encode(s) }
