@@ -77,6 +77,12 @@ func TestPerfPeers(t *testing.T) {
 func perfMeets(t *testing.T, l perfLink, name, line string, pair [2]string) {
 	t.Helper()
 	serverOut, clientOut := l.play(t, l.perf(pair[0], name, line), l.perf(pair[1], name, line))
+	if l == perfSiwCM && pair[1] == "C" && strings.Contains(serverOut.Err, "receive the version") {
+		// siw's accepting side can overlook what a client says at once, and C's
+		// can't be told to prove the connection (rdmacm/conn_settle.go).
+		t.Logf("once more: %s", serverOut.Err)
+		serverOut, clientOut = l.play(t, l.perf(pair[0], name, line), l.perf(pair[1], name, line))
+	}
 	if serverOut.Code != 0 || clientOut.Code != 0 {
 		t.Fatalf("server %+v\nclient %+v", serverOut, clientOut)
 	}

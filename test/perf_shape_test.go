@@ -48,8 +48,6 @@ func TestPerfBandwidthShapes(t *testing.T) {
 
 // TestPerfAllSizes: -a goes through the sizes; datagrams to the MTU.
 func TestPerfAllSizes(t *testing.T) {
-	fabric(t)
-	rxeFabric(t)
 	for _, test := range []struct {
 		link       perfLink
 		name, line string
@@ -59,6 +57,7 @@ func TestPerfAllSizes(t *testing.T) {
 		{perfSiwCM, "send bw", "-q 2", 1 << 23}, {perfSiwCM, "write lat", "", 1 << 23}, {perfSiwCM, "read bw", "-b", 1 << 23},
 	} {
 		t.Run(test.link.name+" "+test.name+" "+test.line, func(t *testing.T) {
+			test.link.up(t)
 			_, client := perfed(t, test.link, test.name, "-n 5 -a "+test.line)
 			want := 2.0
 			for _, r := range client.Results {
