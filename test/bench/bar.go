@@ -11,6 +11,7 @@ import (
 // A bar is a ratio to reach, ours over another's.
 type bar struct {
 	measures []string // an end of * stands for anything
+	unit     string   // "": any
 	params   string   // what the row's parameters begin with
 	not      string   // and what they do not
 	against  []string // implementations; none: the value itself is held to the limit
@@ -24,10 +25,10 @@ var hot = []string{"post_recv", "post_send", "post_send_inline", "poll_full", "p
 // bars are those of the project's goals.
 var bars = []bar{
 	{measures: []string{"*_allocs"}, limit: 0},
-	{measures: hot, against: []string{"cgo"}, limit: 0.3},
-	{measures: hot, params: "list 1", not: "list 16", against: []string{"rdma-core"}, limit: 1.3},
-	{measures: []string{"poll_empty", "arm"}, against: []string{"rdma-core"}, limit: 1.3},
-	{measures: hot, params: "list", against: []string{"rdma-core"}, limit: 1},
+	{measures: hot, unit: "ns", against: []string{"cgo"}, limit: 0.3},
+	{measures: hot, unit: "ns", params: "list 1", not: "list 16", against: []string{"rdma-core"}, limit: 1.3},
+	{measures: []string{"poll_empty", "arm"}, unit: "ns", against: []string{"rdma-core"}, limit: 1.3},
+	{measures: hot, unit: "ns", params: "list", against: []string{"rdma-core"}, limit: 1},
 	{measures: []string{"system_calls", "system_calls_but_runtime", "doorbells"}, against: []string{"rdma-core", "perftest"}, limit: 1},
 	{measures: []string{"event_latency_p50"}, against: []string{"perftest"}, limit: 1.1},
 	{measures: []string{"latency_p50"}, against: []string{"perftest"}, limit: 1, spread: true},
@@ -56,7 +57,7 @@ func (b bar) holdsFor(k key) bool {
 		}
 		return pattern == k.Measure
 	}
-	return slices.ContainsFunc(b.measures, fits) && strings.HasPrefix(k.Params, b.params) && (b.not == "" || !strings.HasPrefix(k.Params, b.not))
+	return slices.ContainsFunc(b.measures, fits) && (b.unit == "" || b.unit == k.Unit) && strings.HasPrefix(k.Params, b.params) && (b.not == "" || !strings.HasPrefix(k.Params, b.not))
 }
 
 // reached says whether a ratio, or a value, is on the right side.

@@ -24,12 +24,19 @@ func TestBarOf(t *testing.T) {
 		{"post_send", "list 1", "perftest", ""},
 	} {
 		got := ""
-		if b := barOf(key{Measure: c.measure, Params: c.params}, c.other); b != nil {
+		if b := barOf(key{Measure: c.measure, Params: c.params, Unit: "ns"}, c.other); b != nil {
 			got = b.String()
 		}
 		if got != c.want {
 			t.Errorf("%s %s beside %s: %q, want %q", c.measure, c.params, c.other, got, c.want)
 		}
+	}
+}
+
+// TestNotInInstructions: they are measured to be watched.
+func TestNotInInstructions(t *testing.T) {
+	if b := barOf(key{Measure: "post_send", Params: "list 16", Unit: "instructions"}, "rdma-core"); b != nil {
+		t.Error(b)
 	}
 }
 
