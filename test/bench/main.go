@@ -48,9 +48,15 @@ func parse(args []string) (options, error) {
 	fs.BoolVar(&o.quick, "quick", false, "fewer rows and shorter runs")
 	fs.BoolVar(&o.check, "check", false, "run everything once, briefly, and hold what does not depend on the machine to test/bench/limits.json")
 	fs.BoolVar(&o.accept, "accept", false, "with -check: write test/bench/limits.json anew")
-	fs.StringVar(&o.docs, "docs", "docs", "directory to write performance.md, performance.json and the plots to")
+	fs.StringVar(&o.docs, "docs", "", "directory to write performance.md, performance.json and the plots to (default docs; with -quick bin/bench/docs)")
 	if err := fs.Parse(args); err != nil {
 		return o, err
+	}
+	if o.docs == "" {
+		o.docs = "docs"
+		if o.quick {
+			o.docs = "bin/bench/docs"
+		}
 	}
 	o.suites = strings.FieldsFunc(*names, func(r rune) bool { return r == ',' || r == ' ' })
 	for _, s := range o.suites {
