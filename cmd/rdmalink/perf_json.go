@@ -14,7 +14,8 @@ type perfJSON struct {
 	Role          string         `json:"role"`
 	Device        string         `json:"device,omitempty"`
 	Driver        string         `json:"driver,omitempty"`
-	Connection    string         `json:"connection,omitempty"` // RC, UC, UD
+	PeerVersion   string         `json:"peer_version,omitempty"` // of its perftest, or the one we call ourselves
+	Connection    string         `json:"connection,omitempty"`   // RC, UC, UD
 	CM            bool           `json:"rdma_cm"`
 	Events        bool           `json:"events"`
 	Bidirectional bool           `json:"bidirectional,omitempty"`
@@ -63,6 +64,7 @@ type perfJSONBandwidth struct {
 
 func (j *perfJSON) start(p *perfRun, s *perf.Setting) {
 	j.Device, j.Driver, j.Connection = s.Device, s.Driver.String(), s.Type.String()
+	j.PeerVersion = s.Version
 	j.CM, j.Events, j.Bidirectional = s.CM, s.Events, s.Bidirectional
 	j.QPCount, j.MTU, j.TxDepth, j.RxDepth = s.QPCount, s.MTU.Bytes(), s.TxDepth, s.RxDepth
 	j.PostList, j.CQMod, j.Inline, j.OutReads = s.PostList, s.CQMod, s.Inline, s.OutReads
