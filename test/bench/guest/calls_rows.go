@@ -25,7 +25,7 @@ func perftestRow(t test) callRow {
 		exchange: func(b *bench, impl string, l *link, long bool) (pair, int) {
 			t := t
 			if long {
-				t.iters *= longer
+				t.iters *= 4
 			}
 			return b.pairOf(impl, l, t), t.messages()
 		},
