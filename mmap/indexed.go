@@ -131,18 +131,14 @@ func NewIndexedConsumer[T any](r *Region, l IndexedLayout) (*IndexedConsumer[T],
 }
 
 // Ready tells how many elements there are to read, at most want, and where they
-// are. Read every field once: the other side may still write. The producer's index
-// is loaded only when there seem to be fewer. The error is [ErrIndex].
+// are. Read every field once: the other side may still write. The error is
+// [ErrIndex].
 func (c *IndexedConsumer[T]) Ready(want int) (Slots[T], int, error) {
-	if c.ready() >= want {
-		return c.ring.slots, want, nil
+	s, end := c.ring.slots, c.ring.other.Load()
+	if end > s.mask {
+		return s, 0, ErrIndex
 	}
-	err := c.ring.refresh()
-	return c.ring.slots, min(c.ready(), want), err
-}
-
-func (c *IndexedConsumer[T]) ready() int {
-	return int((c.ring.seen - c.ring.slots.next) & c.ring.slots.mask)
+	return s, min(int((end-s.next)&s.mask), want), nil
 }
 
 // Release gives the n oldest elements back to the producer with one store: call

@@ -32,6 +32,7 @@ type CQ struct {
 	made   []WC // completions that a provider made itself, behind the device's
 	qps    map[uint32]*QP
 	closed bool
+	odd    bool // closed, or old or made is not empty: Poll goes the long way
 }
 
 // CQOptions refine [Device.CreateCQ]. Nil and the zero value mean a CQ to poll.
@@ -117,11 +118,7 @@ func (cq *CQ) Cap() int {
 // C: ibv_poll_cq
 func (cq *CQ) Poll(wcs []WC) (int, error) {
 	cq.mu.Lock()
-	if cq.closed {
-		cq.mu.Unlock()
-		return 0, cq.fail("poll", ErrClosed, "")
-	}
-	if len(cq.old)+len(cq.made) > 0 {
+	if cq.odd {
 		return cq.pollAll(wcs)
 	}
 	n, bad, err := cq.ring.Poll(wcs)
@@ -132,12 +129,20 @@ func (cq *CQ) Poll(wcs []WC) (int, error) {
 	return n, nil
 }
 
-// pollAll is Poll when there are completions beside the ring's.
+// setOdd has Poll see what changed beside the ring. It is called with the lock held.
+func (cq *CQ) setOdd() { cq.odd = cq.closed || len(cq.old)+len(cq.made) > 0 }
+
+// pollAll is Poll when the ring is not all there is.
 func (cq *CQ) pollAll(wcs []WC) (int, error) {
+	if cq.closed {
+		cq.mu.Unlock()
+		return 0, cq.fail("poll", ErrClosed, "")
+	}
 	old := take(wcs, &cq.old)
 	n, _, err := cq.ring.Poll(wcs[old:])
 	n += old
 	made := take(wcs[n:], &cq.made)
+	cq.setOdd()
 	n, err = cq.polledBad(wcs, old, n, err)
 	return n + made, err
 }
@@ -168,6 +173,7 @@ func take(wcs []WC, list *[]WC) int {
 func (cq *CQ) complete(wc WC) {
 	cq.mu.Lock()
 	cq.made = append(cq.made, wc)
+	cq.setOdd()
 	cq.mu.Unlock()
 	cq.wake()
 }

@@ -19,6 +19,7 @@ func (cq *CQ) destroy() error {
 	defer cq.mu.Unlock()
 	err := cq.issueDestroy(cq.handle)
 	cq.closed = err == nil
+	cq.setOdd()
 	return err
 }
 
@@ -93,6 +94,7 @@ func (cq *CQ) drain() (failed []failure) {
 			break
 		}
 	}
+	cq.setOdd()
 	return failed
 }
 

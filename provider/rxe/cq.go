@@ -48,26 +48,21 @@ func (q *cq) Poll(wcs []uverbs.WC) (n int, bad bool, err error) {
 	}
 	slots, n, err := q.ring.Ready(len(wcs))
 	if n == 0 {
-		return 0, false, corrupt(err)
+		if err != nil {
+			err = errCorrupt
+		}
+		return 0, false, err
 	}
 	ready := wcs[:n]
 	for i := range ready {
 		wc := &ready[i]
 		copyCQE(slots.At(i), wc)
-		if uint32(wc.Status)|uint32(wc.Flags)|wc.Imm != 0 {
+		if uint32(wc.Status)|uint32(wc.Flags) != 0 {
 			bad = q.refine(wc) || bad
 		}
 	}
 	q.ring.Release(n)
-	return n, bad, corrupt(err)
-}
-
-// corrupt is err in this package's words.
-func corrupt(err error) error {
-	if err != nil {
-		return errCorrupt
-	}
-	return nil
+	return n, bad, nil
 }
 
 // refine makes what was copied mean what it says, and tells whether it is bad. The

@@ -29,7 +29,7 @@ func TestCompletions(t *testing.T) {
 		{junk, uverbs.WC{WRID: 1, Opcode: uverbs.WCRDMARead, VendorErr: 3, ByteLen: 4, QPN: 6}},
 		{with(func(e *abi.IbUverbsWc) { e.Status = 5 }), uverbs.WC{WRID: 1, Status: uverbs.StatusWRFlushErr, VendorErr: 3, QPN: 6}},
 		{with(func(e *abi.IbUverbsWc) { e.Status, e.Opcode = 99, 128 }), uverbs.WC{WRID: 1, Status: 99, VendorErr: 3, QPN: 6}},
-		{with(func(e *abi.IbUverbsWc) { e.Opcode, e.WcFlags = 128, 0 }), recv},
+		{with(func(e *abi.IbUverbsWc) { e.Opcode, e.WcFlags, e.Ex = 128, 0, 0 }), recv},
 		{with(func(e *abi.IbUverbsWc) { e.Opcode, e.WcFlags = 128, 1 }), want(func(c *uverbs.WC) { c.Flags = uverbs.WCGRH })},
 		{with(func(e *abi.IbUverbsWc) { e.Opcode, e.WcFlags = 129, 1|2 }),
 			want(func(c *uverbs.WC) {

@@ -16,7 +16,7 @@ type rings struct {
 	file           *held
 	sends, inlines [rounds.Depth]uverbs.SendWR
 	recvs          [rounds.Depth]uverbs.RecvWR
-	wcs            [rounds.Depth]uverbs.WC
+	wcs            []uverbs.WC
 }
 
 func open(name string, addr netip.Addr) (rounds.Rings, error) {
@@ -28,7 +28,7 @@ func open(name string, addr netip.Addr) (rounds.Rings, error) {
 	if err != nil {
 		return nil, err
 	}
-	q := &rings{file: &held{File: file}}
+	q := &rings{file: &held{File: file}, wcs: make([]uverbs.WC, rounds.Depth)}
 	dev, err := uverbs.NewDevice(info, q.file)
 	if err != nil {
 		return nil, err
