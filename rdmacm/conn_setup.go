@@ -13,6 +13,11 @@ func (c *Conn) prepare(cfg *Config) error {
 	if err != nil {
 		return err
 	}
+	return c.prepareAt(addr, cfg)
+}
+
+// prepareAt is prepare for who knows where the ID is.
+func (c *Conn) prepareAt(addr *Addr, cfg *Config) (err error) {
 	c.local, c.remote = addr.Local, addr.Remote
 	if err := c.openPD(addr, cfg.PD); err != nil {
 		return err
@@ -96,10 +101,14 @@ func (c *Conn) makeCQs(opts *uverbs.QPOptions, recvEntries int) error {
 func roomFor(wrs int) int { return 1 << bits.Len(uint(max(wrs, 1)-1)) }
 
 // connected notes what holds from now on.
-func (c *Conn) connected() error {
+func (c *Conn) connected() {
 	c.closing.Lock()
+	defer c.closing.Unlock()
 	c.established = !c.id.datagram
-	c.closing.Unlock()
+}
+
+// whereabouts asks once more, because connecting may have changed them.
+func (c *Conn) whereabouts() error {
 	addr, err := c.id.QueryAddr()
 	if err != nil {
 		return err

@@ -33,7 +33,7 @@ type Peer struct {
 //
 // C: rdma_bind_addr, rdma_create_qp
 func OpenUD(local netip.Addr, cfg *Config) (*Conn, error) {
-	h, err := newHub()
+	h, err := dialHub.join()
 	if err != nil {
 		return nil, err
 	}

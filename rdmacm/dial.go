@@ -52,7 +52,7 @@ func DialAddrPort(ctx context.Context, addr netip.AddrPort, cfg *Config) (*Conn,
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	h, err := newHub()
+	h, err := dialHub.join()
 	if err != nil {
 		return nil, err
 	}
@@ -106,7 +106,8 @@ func (c *Conn) dial(ctx context.Context, dst netip.AddrPort, cfg *Config) error 
 		return err
 	}
 	c.privateData = ev.Param.PrivateData
-	if err := c.connected(); err != nil {
+	c.connected()
+	if err := c.whereabouts(); err != nil {
 		return err
 	}
 	if c.id.datagram {

@@ -17,15 +17,16 @@ type sink interface {
 	broken(error)
 }
 
-// hub is an event channel with the goroutine that deals out its events. A
-// dialled connection has one of its own; a listener shares one with the
+// hub is an event channel with the goroutine that deals out its events. All
+// connections that were dialled share one; a listener shares one with the
 // connections it accepted, which may outlive it.
 type hub struct {
 	ch      *EventChannel
 	stopped chan struct{}
 
-	mu   sync.Mutex
-	refs int
+	mu     sync.Mutex
+	refs   int
+	failed error // why no more events come
 }
 
 // openChannel is replaced by tests, to have a kernel that fails as they wish.
@@ -47,6 +48,7 @@ func (h *hub) run() {
 		ev, err := h.ch.Get(context.Background())
 		if err != nil {
 			if !errors.Is(err, net.ErrClosed) {
+				h.fail(err)
 				h.ch.broken(err)
 			}
 			return
@@ -65,7 +67,22 @@ func (h *hub) newID(s sink, ps PortSpace) (*ID, error) {
 		return nil, err
 	}
 	id.setSink(s)
+	if err := h.failure(); err != nil { // it may have come before the sink
+		s.broken(err)
+	}
 	return id, nil
+}
+
+func (h *hub) fail(err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.failed = err
+}
+
+func (h *hub) failure() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.failed
 }
 
 func (h *hub) hold() {
@@ -84,6 +101,7 @@ func (h *hub) release() error {
 	if !last {
 		return nil
 	}
+	dialHub.forget(h)
 	// Not the channel's Close: an ID that the kernel would not destroy goes
 	// with the file.
 	err := closedError(h.ch.file.close())

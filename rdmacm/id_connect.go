@@ -22,18 +22,25 @@ func (id *ID) Connect(ctx context.Context, p *ConnParam) error {
 	if err != nil {
 		return err
 	}
+	connect := func() error {
+		err := command(id, abi.RDMA_USER_CM_CMD_CONNECT, func(b *abi.RdmaUcmConnect) {
+			b.Id, b.ConnParam = id.handle, *w
+		})
+		return hinted(op, id.String(), err, connectHints)
+	}
+	if id.isIB() { // this only sends a message
+		return connect()
+	}
 	thread, result := make(chan interrupter, 1), make(chan error, 1)
 	go func() {
 		interrupt, done := interruptible()
 		defer done()
 		thread <- interrupt
-		result <- command(id, abi.RDMA_USER_CM_CMD_CONNECT, func(b *abi.RdmaUcmConnect) {
-			b.Id, b.ConnParam = id.handle, *w
-		})
+		result <- connect()
 	}()
 	select {
 	case err := <-result:
-		return hinted(op, id.String(), err, connectHints)
+		return err
 	case <-ctx.Done():
 		id.destroyUnder(<-thread, result)
 		return ctx.Err()

@@ -168,10 +168,14 @@ func (id *ID) failQP() {
 	})
 }
 
-func (id *ID) isIWARP() bool {
+func (id *ID) isIWARP() bool { return id.isOver(transportIWARP) }
+
+func (id *ID) isIB() bool { return id.isOver(transportIB) }
+
+func (id *ID) isOver(t transport) bool {
 	id.mu.Lock()
 	defer id.mu.Unlock()
-	return id.transport == transportIWARP
+	return id.transport == t
 }
 
 // react does an attached queue pair's share of ev, and may change what ev

@@ -26,6 +26,7 @@ type Request struct {
 
 	hub      *hub
 	id       *ID
+	at       *Addr
 	answered atomic.Bool
 }
 
@@ -39,7 +40,7 @@ func (l *Listener) request(ev *Event) (*Request, error) {
 		PrivateData: ev.Param.PrivateData,
 		LocalAddr:   addr.Local, RemoteAddr: addr.Remote,
 		DeviceIndex: addr.DeviceIndex, NodeGUID: addr.NodeGUID,
-		hub: l.hub, id: ev.ID,
+		hub: l.hub, id: ev.ID, at: addr,
 	}, nil
 }
 
@@ -59,26 +60,27 @@ func (r *Request) Accept(ctx context.Context, cfg *Config) (*Conn, error) {
 	c.link.add(r.id.Destroy)
 	r.id.setSink(c)
 	settings := cfg.withDefaults()
-	if err := c.accept(ctx, &settings); err != nil {
+	if err := c.accept(ctx, r.at, &settings); err != nil {
 		return nil, attemptError("accept", r.RemoteAddr, c.abandon(ctx, err))
 	}
 	return c, nil
 }
 
-func (c *Conn) accept(ctx context.Context, cfg *Config) error {
-	if err := c.prepare(cfg); err != nil {
+func (c *Conn) accept(ctx context.Context, addr *Addr, cfg *Config) error {
+	if err := c.prepareAt(addr, cfg); err != nil {
 		return err
 	}
 	if err := c.id.Accept(cfg.param()); err != nil {
 		return err
 	}
 	if c.id.datagram { // the peer has what it wanted to know
-		return c.connected()
+		return nil
 	}
 	if _, err := c.await(ctx, EventEstablished); err != nil {
 		return err
 	}
-	return c.connected()
+	c.connected()
+	return nil
 }
 
 // Reject tells the peer no, with a word of explanation if private is not empty
