@@ -55,6 +55,15 @@ func (m memory) samplesOf(kind, params string, n int) []result.Sample {
 	}
 }
 
+// kernelSamples leaves out small numbers of objects, beside which what else the
+// kernel does meanwhile is too much.
+func kernelSamples(kind, params string, n int, bytes float64) []result.Sample {
+	if n < 1000 {
+		return nil
+	}
+	return []result.Sample{{Measure: "kernel memory per " + kind, Params: params, Unit: "bytes", Value: bytes / float64(n)}}
+}
+
 // measurePairs counts the memory of queue pairs that nothing is done with.
 func measurePairs(b *bench, r scaleRow, l *link) error {
 	n := strconv.Itoa(r.n)
@@ -62,8 +71,9 @@ func measurePairs(b *bench, r scaleRow, l *link) error {
 	for _, t := range b.twins([]string{"qps", n, l.name}, []string{"c-scale", "qps", n, l.name}) {
 		entrants = append(entrants, entrant{t.impl, func() ([]result.Sample, error) {
 			grown, kernel, err := b.grow(t)
-			return of(l, t.impl, append(grown[0].samplesOf("QP", fmt.Sprintf("%d QPs", r.n), r.n), result.Sample{
-				Measure: "kernel memory per QP", Params: fmt.Sprintf("%d QPs", r.n), Unit: "bytes", Value: kernel / float64(r.n)})), err
+			params := fmt.Sprintf("%d QPs", r.n)
+			samples := grown[0].samplesOf("QP", params, r.n)
+			return of(l, t.impl, append(samples, kernelSamples("QP", params, r.n, kernel)...)), err
 		}})
 	}
 	return b.interleave(entrants...)
@@ -81,7 +91,7 @@ func measureIdle(b *bench, r scaleRow, l *link) error {
 				grown, kernel, err := b.grow(t, server)
 				params := fmt.Sprintf("%d connections", r.n)
 				samples = append(grown[0].samplesOf("connection", "dialled, "+params, r.n), grown[1].samplesOf("connection", "accepted, "+params, r.n)...)
-				samples = append(samples, result.Sample{Measure: "kernel memory per connection", Params: "both ends, " + params, Unit: "bytes", Value: kernel / float64(r.n)})
+				samples = append(samples, kernelSamples("connection", "both ends, "+params, r.n, kernel)...)
 				return err
 			})
 			return of(l, t.impl, samples), err
