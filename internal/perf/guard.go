@@ -52,7 +52,7 @@ func (c *course) guarded(r *run) error {
 	defer stop()
 	go r.watchProgress(stallLimit, errStalled)
 	err := r.measure()
-	if errors.Is(err, errTimeUp) {
+	if errors.Is(err, errTimeUp) || r.watch.over() && !errors.Is(err, context.Canceled) {
 		return nil
 	}
 	return err

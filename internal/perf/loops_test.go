@@ -1,6 +1,7 @@
 package perf
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"runtime"
@@ -181,6 +182,31 @@ func TestFit(t *testing.T) {
 	} {
 		if err := Fits(o, w.ends[0].dev); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}
+
+// quietWay is a way on which nothing is heard.
+type quietWay struct{ Way }
+
+func (quietWay) watch(func(error)) func() { return func() {} }
+
+// TestGuardedAfterTime: what goes wrong when the peer's time was up sooner counts
+// for nothing; before, and an interrupt, it does.
+func TestGuardedAfterTime(t *testing.T) {
+	why := errors.New("why")
+	for _, test := range []struct {
+		ended     int64
+		why, want error
+	}{{0, why, why}, {1, why, nil}, {1, context.Canceled, context.Canceled}, {0, errTimeUp, nil}} {
+		w := newWorld(t, Options{Test: allTests[0], Time: time.Hour})
+		c := &course{end: w.ends[1], way: quietWay{}}
+		r := newRun(t.Context(), c.end, 8, new(Progress))
+		w.ok(c.prepare(r))
+		r.watch.ended.Store(test.ended)
+		time.AfterFunc(5*time.Millisecond, func() { r.cancel(test.why) })
+		if err := c.guarded(r); !errors.Is(err, test.want) || test.want == nil && err != nil {
+			t.Errorf("%+v: %v", test, err)
 		}
 	}
 }
