@@ -31,7 +31,7 @@ type outcome struct {
 // Some of perftest's exchanges never end: with -e on rxe an event gets lost now
 // and then. So a pair has ten times the time that it needs, and several tries.
 const (
-	pairPatience = 20 * time.Second
+	pairPatience = 15 * time.Second
 	tries        = 4
 )
 
