@@ -44,7 +44,7 @@ func parse(args []string) (options, error) {
 	var o options
 	fs := flag.NewFlagSet("bench", flag.ContinueOnError)
 	names := fs.String("suites", strings.Join(suiteNames(), ","), "which groups of rows to measure, or none; the others keep the figures they have")
-	fs.IntVar(&o.runs, "runs", 5, "how often each program runs")
+	fs.IntVar(&o.runs, "runs", 3, "how often each program runs")
 	fs.BoolVar(&o.quick, "quick", false, "fewer rows and shorter runs")
 	fs.BoolVar(&o.check, "check", false, "run everything once, briefly, and hold what does not depend on the machine to test/bench/limits.json")
 	fs.BoolVar(&o.accept, "accept", false, "with -check: write test/bench/limits.json anew")

@@ -19,7 +19,7 @@ func calls(b *bench) error {
 		return err
 	}
 	some := *b
-	some.runs = min(b.runs, 3) // they differ little
+	some.runs = min(b.runs, 3) // they differ less
 	return forEach(b, callRows(b), func(r callRow, l *link) error {
 		var entrants []entrant
 		for _, impl := range r.impls {

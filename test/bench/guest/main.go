@@ -31,7 +31,7 @@ var suites = map[string]func(*bench) error{
 func main() {
 	b := &bench{ctx: context.Background(), out: json.NewEncoder(os.Stdout), log: os.Stderr}
 	fs := flag.NewFlagSet("guest", flag.ContinueOnError)
-	fs.IntVar(&b.runs, "runs", 5, "how often each program runs")
+	fs.IntVar(&b.runs, "runs", 3, "how often each program runs")
 	fs.BoolVar(&b.quick, "quick", false, "fewer rows, shorter runs")
 	fs.BoolVar(&b.check, "check", false, "only what does not depend on the machine, once")
 	fs.StringVar(&b.bin, "bin", "bin", "directory of rdmalink; the benchmark's programs are in bench below it")
