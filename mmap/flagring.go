@@ -57,7 +57,7 @@ func NewFlagProducer[T any](r *Region, n uint32, wordOffset uintptr) (*FlagProdu
 }
 
 // Next returns the element to fill, or nil when the ring is full. Everything but
-// the word may be written; nothing is seen before the batch is published. Calling
+// the word may be written; nothing is taken before the batch is published. Calling
 // it again without Stage returns the same element.
 func (p *FlagProducer[T]) Next() *T {
 	e := p.ring.at(p.staged)
@@ -67,8 +67,9 @@ func (p *FlagProducer[T]) Next() *T {
 	return e
 }
 
-// Stage adds the element that Next returned to the batch. Publishing will store
-// word, which must have [Valid] set.
+// Stage adds the element that Next returned to the batch, with the word to store,
+// which must have [Valid] set. Who looks beyond the first element may see it before
+// the batch is published, as siw does for the limit of an SRQ.
 func (p *FlagProducer[T]) Stage(word uint32) {
 	if p.staged == 0 {
 		p.first = word
@@ -150,7 +151,8 @@ func (c *FlagConsumer[T]) Next() (*T, uint32) {
 }
 
 // Release gives the element that Next returned back to the producer. Copy what
-// is needed first.
+// is needed first. The element is free at some time after: a producer that relies
+// on [FlagProducer.PublishBehind] needs a consumer with a barrier behind this.
 func (c *FlagConsumer[T]) Release() {
 	StoreRelease(c.ring.wordOf(c.ring.at(0)), 0)
 	c.ring.count++
