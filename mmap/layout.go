@@ -3,6 +3,7 @@ package mmap
 import (
 	"fmt"
 	"reflect"
+	"sync"
 	"sync/atomic"
 )
 
@@ -25,7 +26,7 @@ func (r *Region) Word(offset int) (*atomic.Uint32, error) {
 func checkArray[T any](memory []byte, offset int, n, stride uint32) error {
 	size, align := sizeOf[T](), alignOf[T]()
 	switch t := reflect.TypeFor[T](); {
-	case !plain(t):
+	case !isPlain(t):
 		return fmt.Errorf("mmap: elements of type %v are not plain integers", t)
 	case n == 0 || n&(n-1) != 0:
 		return fmt.Errorf("mmap: a ring of %d elements: the number must be a power of two", n)
@@ -38,6 +39,19 @@ func checkArray[T any](memory []byte, offset int, n, stride uint32) error {
 		return fmt.Errorf("mmap: elements at offset %d, %d bytes apart, are not aligned to %d bytes", offset, stride, align)
 	}
 	return nil
+}
+
+// known holds what plain found out; making rings takes time that connecting does not
+// have.
+var known sync.Map // reflect.Type to bool
+
+func isPlain(t reflect.Type) bool {
+	if is, ok := known.Load(t); ok {
+		return is.(bool)
+	}
+	is := plain(t)
+	known.Store(t, is)
+	return is
 }
 
 // plain holds for types that any bytes are a valid value of: neither pointers

@@ -109,7 +109,7 @@ func (r *Region) Close() error {
 	if r.closed.Swap(true) {
 		return fmt.Errorf("mmap: close region %#x: %w", r.Addr(), os.ErrClosed)
 	}
-	untrack(r)
+	live.Add(-1)
 	if r.unmap == nil {
 		return nil
 	}

@@ -33,7 +33,6 @@ func noLeak(t *testing.T) {
 			}
 		}
 		var profiles bytes.Buffer
-		pprof.Lookup(mmap.LiveProfile).WriteTo(&profiles, 1)
 		pprof.Lookup("goroutine").WriteTo(&profiles, 1)
 		t.Errorf("left behind: %v\n%s", left, &profiles)
 	})

@@ -15,7 +15,7 @@ func (d *Device) lack(err error, access Access) (hint string, _ error) {
 	if !errors.Is(err, syscall.EINVAL) && !errors.Is(err, syscall.EOPNOTSUPP) {
 		return "", err
 	}
-	attr, queryErr := d.attributes()
+	attr, queryErr := d.Attr()
 	if queryErr != nil {
 		return "", err
 	}

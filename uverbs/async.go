@@ -98,7 +98,7 @@ func (d *Device) openAsyncEvents() (*asyncEvents, error) {
 	if err != nil {
 		return nil, d.fail("get the async events of", err, "")
 	}
-	return &asyncEvents{reader: newEventReader(f), objects: make(map[uint64]AsyncEvent)}, nil
+	return &asyncEvents{reader: newEventReader(f, asyncEventSize), objects: make(map[uint64]AsyncEvent)}, nil
 }
 
 func (a *asyncEvents) add(cookie uint64, e AsyncEvent) {
@@ -113,7 +113,7 @@ func (a *asyncEvents) remove(cookie uint64) {
 	delete(a.objects, cookie)
 }
 
-func (a *asyncEvents) close() error { return a.reader.file.Close() }
+func (a *asyncEvents) close() error { return a.reader.close() }
 
 // AsyncEvent waits for the next asynchronous event. Several goroutines may wait;
 // each event goes to one of them. An event whose object is closed meanwhile is
@@ -127,16 +127,15 @@ func (d *Device) AsyncEvent(ctx context.Context) (AsyncEvent, error) {
 	case <-d.events.reader.turn:
 	}
 	defer d.events.reader.pass()
-	var record [asyncEventSize]byte
 	for ctx.Err() == nil {
-		kicked, err := d.events.reader.read(ctx, record[:])
+		record, kicked, err := d.events.reader.read(ctx)
 		if err != nil {
 			return AsyncEvent{}, d.fail("wait for an event of", err, "")
 		}
 		if kicked {
 			continue
 		}
-		if e, ok := d.events.decode(record); ok {
+		if e, ok := d.events.decode([asyncEventSize]byte(record)); ok {
 			if e.QP != nil && e.Type.endsQP() {
 				e.QP.failed(e.QP.life.Load())
 			}

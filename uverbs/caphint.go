@@ -19,7 +19,7 @@ func (d *Device) capHint(err error, limits func(*DeviceAttr) []limit) string {
 	if !errors.Is(err, syscall.EINVAL) {
 		return createHint(err)
 	}
-	attr, err := d.attributes()
+	attr, err := d.Attr()
 	if err != nil {
 		return ""
 	}

@@ -57,7 +57,7 @@ func (ch *CompChannel) open() error {
 	if err != nil {
 		return err
 	}
-	ch.reader = newEventReader(f)
+	ch.reader = newEventReader(f, compEventSize)
 	return nil
 }
 
@@ -65,7 +65,7 @@ func (ch *CompChannel) open() error {
 //
 // C: ibv_destroy_comp_channel
 func (ch *CompChannel) Close() error {
-	return ch.close(nothing, ch.reader.file.Close)
+	return ch.close(nothing, ch.reader.close)
 }
 
 func (ch *CompChannel) add(cq *CQ) {
@@ -107,14 +107,13 @@ func (ch *CompChannel) wait(ctx context.Context, cq *CQ) error {
 
 // readFor reads until there is something for cq to look at.
 func (ch *CompChannel) readFor(ctx context.Context, cq *CQ) error {
-	var record [compEventSize]byte
 	for len(cq.event) == 0 && !cq.isGone() && ctx.Err() == nil {
-		kicked, err := ch.reader.read(ctx, record[:])
+		record, kicked, err := ch.reader.read(ctx)
 		if err != nil {
 			return err
 		}
 		if !kicked {
-			ch.deliver(binary.NativeEndian.Uint64(record[:]))
+			ch.deliver(binary.NativeEndian.Uint64(record))
 		}
 	}
 	return nil

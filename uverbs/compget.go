@@ -41,14 +41,13 @@ func (ch *CompChannel) Get(ctx context.Context) (*CQ, error) {
 
 // readAny reads until there is a CQ to return.
 func (ch *CompChannel) readAny(ctx context.Context) error {
-	var record [compEventSize]byte
 	for !ch.hasNoted() && ctx.Err() == nil {
-		kicked, err := ch.reader.read(ctx, record[:])
+		record, kicked, err := ch.reader.read(ctx)
 		if err != nil {
 			return err
 		}
 		if !kicked {
-			ch.deliver(binary.NativeEndian.Uint64(record[:]))
+			ch.deliver(binary.NativeEndian.Uint64(record))
 		}
 	}
 	return nil

@@ -1,6 +1,8 @@
 package uverbs
 
 import (
+	"sync"
+
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/ioctl"
 )
@@ -82,10 +84,14 @@ func (cq *CQ) removeQP(qp *QP) {
 	}
 }
 
+// batches are for drain, which every new QP needs twice.
+var batches = sync.Pool{New: func() any { return new([16]WC) }}
+
 // drain moves completions from the ring to old, no more than the ring can hold,
 // and tells whose failed.
 func (cq *CQ) drain() (failed []failure) {
-	var batch [16]WC
+	batch := batches.Get().(*[16]WC)
+	defer batches.Put(batch)
 	for all := 0; all < cq.cqe; all += len(batch) {
 		n, _, err := cq.ring.Poll(batch[:])
 		cq.old = append(cq.old, batch[:n]...)

@@ -50,8 +50,11 @@ func (d *Device) Query() (*DeviceAttr, error) {
 	return newDeviceAttr(&resp), nil
 }
 
-// attributes is Query for those who ask often; none of what they look at changes.
-func (d *Device) attributes() (*DeviceAttr, error) {
+// Attr is what the first Query told. Most of it never changes, and to ask again is
+// a system call.
+//
+// C: what verbs_context keeps for its providers and librdmacm
+func (d *Device) Attr() (*DeviceAttr, error) {
 	if a := d.attr.Load(); a != nil {
 		return a, nil
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/goverbs/goverbs/internal/ioctl"
@@ -12,38 +13,67 @@ import (
 // eventReader reads event records for one goroutine at a time, parked in Go's
 // netpoller while there are none.
 type eventReader struct {
-	file ioctl.EventFile
-	turn chan struct{} // holds a token while nobody reads
+	file   ioctl.EventFile
+	turn   chan struct{} // holds a token while nobody reads
+	record []byte        // the turn's
+	kicked func()        // kick, made once
+
+	mu   sync.Mutex      // guards what follows
+	done <-chan struct{} // of the context that kicks when it is done
+	stop func() bool     // ends that
 }
 
-func newEventReader(f ioctl.EventFile) *eventReader {
-	r := &eventReader{file: f, turn: make(chan struct{}, 1)}
+func newEventReader(f ioctl.EventFile, recordSize int) *eventReader {
+	r := &eventReader{file: f, turn: make(chan struct{}, 1), record: make([]byte, recordSize)}
+	r.kicked = r.kick
 	r.turn <- struct{}{}
 	return r
 }
 
-// read returns one record into buf. The caller holds the turn. kicked is true
-// when somebody asked it to look around; ctx being done is one such reason.
-func (r *eventReader) read(ctx context.Context, buf []byte) (kicked bool, err error) {
-	stop := context.AfterFunc(ctx, r.kick)
-	defer stop()
-	n, err := r.file.Read(buf)
+// watch has ctx, and no other context, kick when it is done. Who waits again with
+// the same one, as a loop does, finds that done already, and allocates nothing.
+func (r *eventReader) watch(ctx context.Context) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if ctx.Done() == r.done {
+		return
+	}
+	if r.stop != nil {
+		r.stop()
+	}
+	if r.done, r.stop = ctx.Done(), nil; r.done != nil {
+		r.stop = context.AfterFunc(ctx, r.kicked)
+	}
+}
+
+// close lets go of the context as well.
+func (r *eventReader) close() error {
+	r.watch(context.Background())
+	return r.file.Close()
+}
+
+// read returns one record, which is good until the next. The caller holds the turn.
+// kicked is true when somebody asked it to look around; ctx being done is one such
+// reason.
+func (r *eventReader) read(ctx context.Context) (record []byte, kicked bool, err error) {
+	r.watch(ctx)
+	n, err := r.file.Read(r.record)
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		// A kick that comes between here and the reset is lost, so the caller
 		// looks at what it could have been about only after this returned.
 		if r.file.SetReadDeadline(time.Time{}) != nil {
-			return false, ErrClosed // nothing else stops it
+			return nil, false, ErrClosed // nothing else stops it
 		}
-		return true, nil
+		return nil, true, nil
 	case errors.Is(err, os.ErrClosed):
-		return false, ErrClosed
+		return nil, false, ErrClosed
 	case err != nil:
-		return false, err
-	case n != len(buf):
-		return false, errShortEvent
+		return nil, false, err
+	case n != len(r.record):
+		return nil, false, errShortEvent
 	}
-	return false, nil
+	return r.record, false, nil
 }
 
 // kick makes the reader of the moment return, or the next one if there is none.

@@ -71,7 +71,7 @@ type ContextRequest struct {
 
 // DeviceAttr tells what the device can do, after Create. The kernel is asked
 // once a device; the provider must not change the answer.
-func (r *ContextRequest) DeviceAttr() (*DeviceAttr, error) { return r.dev.attributes() }
+func (r *ContextRequest) DeviceAttr() (*DeviceAttr, error) { return r.dev.Attr() }
 
 // CQRequest asks a provider for a CQ, or for another size of it.
 type CQRequest struct {

@@ -63,30 +63,29 @@ func (r *Request) in(id uint16, p unsafe.Pointer, n int) {
 	}
 	var v [inlineSize]byte
 	copy(v[:], unsafe.Slice((*byte)(p), n))
-	r.add(id, uint16(n), attrMandatory, *(*uint64)(unsafe.Pointer(&v)))
+	r.add(id, uint16(n), attrMandatory, *(*uint64)(unsafe.Pointer(&v)), ref{})
 }
 
 func (r *Request) out(id uint16, p unsafe.Pointer, n int) {
-	if r.n < MaxAttrs && n <= maxLen {
-		r.refs[r.n] = ref{p, n}
-		r.add(id, uint16(n), attrMandatory, uint64(uintptr(p)))
+	if n > maxLen {
+		r.hdr.Reserved1 = 1
 		return
 	}
-	r.wire.hdr.Reserved1 = 1
+	r.add(id, uint16(n), attrMandatory, uint64(uintptr(p)), ref{p, n})
 }
 
 // maxLen is the largest buffer an attribute's u16 length can tell.
 const maxLen = 1<<16 - 1
 
-func (r *Request) pointer() unsafe.Pointer { return unsafe.Pointer(&r.wire) }
+func (r *Request) pointer() unsafe.Pointer { return unsafe.Pointer(r.hdr) }
 
 // bytes is the memory behind attribute i, as the other side of the call sees it.
 func (r *Request) bytes(i int) []byte {
 	if r.refs[i].ptr != nil {
 		return unsafe.Slice((*byte)(r.refs[i].ptr), r.refs[i].len)
 	}
-	n := min(int(r.wire.attrs[i].Len), inlineSize)
-	return unsafe.Slice((*byte)(unsafe.Pointer(&r.wire.attrs[i].Data)), n)
+	n := min(int(r.attrs[i].Len), inlineSize)
+	return unsafe.Slice((*byte)(unsafe.Pointer(&r.attrs[i].Data)), n)
 }
 
 func put[T any](b []byte, v *T) bool {

@@ -14,84 +14,101 @@ const attrMandatory = uint16(abi.UVERBS_ATTR_F_MANDATORY)
 // attributes, issue it with [Request.Do]. A request may be issued again as it
 // is, which is how a doorbell avoids building one a batch.
 //
-// A Request must not be copied after its first attribute was added, nor be
-// issued by two goroutines at once.
+// A Request must not be issued by two goroutines at once.
 type Request struct {
-	wire wire
-	refs [MaxAttrs]ref
-	n    int
+	hdr   *abi.IbUverbsIoctlHdr // what the kernel reads: the header …
+	attrs []abi.IbUverbsAttr    // … with these right behind
+	refs  []ref                 // what each attribute points at
+	few   wire[[fewAttrs]abi.IbUverbsAttr, [fewAttrs]ref]
 }
 
-// wire is what the kernel reads: the header with the attributes right behind.
-type wire struct {
+// wire is room for a request: attributes, and what they point at.
+type wire[A, R any] struct {
 	hdr   abi.IbUverbsIoctlHdr
-	attrs [MaxAttrs]abi.IbUverbsAttr
+	attrs A
+	refs  R
 }
+
+// fewAttrs is as many as most requests have, a doorbell among them.
+const fewAttrs = 5
 
 // New begins a request for a method of an object. driver must be the device's
 // own driver id: the kernel answers EINVAL to any other.
 func New(driver uint32, object, method uint16) *Request {
 	r := &Request{}
-	r.wire.hdr.DriverId = driver
-	r.wire.hdr.ObjectId = object
-	r.wire.hdr.MethodId = method
+	r.hdr, r.attrs, r.refs = &r.few.hdr, r.few.attrs[:0], r.few.refs[:0]
+	r.hdr.DriverId = driver
+	r.hdr.ObjectId = object
+	r.hdr.MethodId = method
 	return r
 }
 
-// add reserves the next attribute. One too many is a bug of this module that
-// the kernel would see as a truncated request, so it is left out and the header
-// is made one that the kernel refuses.
-func (r *Request) add(id, length, flags uint16, data uint64) *abi.IbUverbsAttr {
-	if r.n == MaxAttrs {
-		r.wire.hdr.Reserved1 = 1
-		return &abi.IbUverbsAttr{}
+// grow makes room for as many attributes as there can be.
+func (r *Request) grow() {
+	many := new(wire[[MaxAttrs]abi.IbUverbsAttr, [MaxAttrs]ref])
+	many.hdr = *r.hdr
+	r.hdr, r.attrs, r.refs = &many.hdr, append(many.attrs[:0], r.attrs...), append(many.refs[:0], r.refs...)
+}
+
+// add adds an attribute, which may point at something. One too many is a bug of
+// this module that the kernel would see as a truncated request, so it is left out
+// and the header is made one that the kernel refuses.
+func (r *Request) add(id, length, flags uint16, data uint64, to ref) {
+	switch len(r.attrs) {
+	case MaxAttrs:
+		r.hdr.Reserved1 = 1
+		return
+	case fewAttrs:
+		if cap(r.attrs) == fewAttrs {
+			r.grow()
+		}
 	}
-	a := &r.wire.attrs[r.n]
-	*a = abi.IbUverbsAttr{AttrId: id, Len: length, Flags: flags, Data: data}
-	r.n++
-	return a
+	r.attrs = append(r.attrs, abi.IbUverbsAttr{AttrId: id, Len: length, Flags: flags, Data: data})
+	r.refs = append(r.refs, to)
 }
 
 // U32 adds a 4-byte input, carried by value.
-func (r *Request) U32(id uint16, v uint32) { r.add(id, 4, attrMandatory, uint64(v)) }
+func (r *Request) U32(id uint16, v uint32) { r.add(id, 4, attrMandatory, uint64(v), ref{}) }
 
 // U64 adds an 8-byte input, carried by value.
-func (r *Request) U64(id uint16, v uint64) { r.add(id, 8, attrMandatory, v) }
+func (r *Request) U64(id uint16, v uint64) { r.add(id, 8, attrMandatory, v, ref{}) }
 
 // Const adds an enumerated input (UVERBS_ATTR_CONST_IN): always 8 bytes.
-func (r *Request) Const(id uint16, v uint64) { r.add(id, 8, attrMandatory, v) }
+func (r *Request) Const(id uint16, v uint64) { r.add(id, 8, attrMandatory, v, ref{}) }
 
 // Flags adds a bit set (UVERBS_ATTR_FLAGS_IN).
-func (r *Request) Flags(id uint16, v uint32) { r.add(id, 4, attrMandatory, uint64(v)) }
+func (r *Request) Flags(id uint16, v uint32) { r.add(id, 4, attrMandatory, uint64(v), ref{}) }
 
 // Handle adds an existing object (UVERBS_ATTR_IDR).
-func (r *Request) Handle(id uint16, handle uint32) { r.add(id, 0, attrMandatory, uint64(handle)) }
+func (r *Request) Handle(id uint16, handle uint32) {
+	r.add(id, 0, attrMandatory, uint64(handle), ref{})
+}
 
 // FD adds an existing descriptor object (UVERBS_ATTR_FD).
-func (r *Request) FD(id uint16, fd int32) { r.add(id, 0, attrMandatory, uint64(int64(fd))) }
+func (r *Request) FD(id uint16, fd int32) { r.add(id, 0, attrMandatory, uint64(int64(fd)), ref{}) }
 
 // NewObject adds the place where the kernel writes the handle, or the
 // descriptor, of what it creates; read it with [Request.Created].
-func (r *Request) NewObject(id uint16) { r.add(id, 0, attrMandatory, 0) }
+func (r *Request) NewObject(id uint16) { r.add(id, 0, attrMandatory, 0, ref{}) }
 
 // Created returns what the kernel wrote to the attribute added by NewObject.
 func (r *Request) Created(id uint16) uint32 {
 	if i, ok := r.index(id); ok {
-		return uint32(r.wire.attrs[i].Data)
+		return uint32(r.attrs[i].Data)
 	}
 	return ^uint32(0)
 }
 
 // Do issues the request. The error is a syscall.Errno.
 func (r *Request) Do(f File) error {
-	r.wire.hdr.NumAttrs = uint16(r.n)
-	r.wire.hdr.Length = uint16(hdrSize + r.n*attrSize)
+	r.hdr.NumAttrs = uint16(len(r.attrs))
+	r.hdr.Length = uint16(hdrSize + len(r.attrs)*attrSize)
 	return f.Ioctl(r)
 }
 
 func (r *Request) index(id uint16) (int, bool) {
-	for i := range r.n {
-		if r.wire.attrs[i].AttrId == id {
+	for i := range r.attrs {
+		if r.attrs[i].AttrId == id {
 			return i, true
 		}
 	}

@@ -20,7 +20,14 @@ func (file) Map(int64, int, mmap.Prot) (*mmap.Region, error) { return nil, sysca
 func (file) Events(int32) (EventFile, error)                 { return nil, syscall.EBADF }
 func (file) Close() error                                    { return nil }
 func accept(*Request) error                                  { return nil }
-func wireBytes(r *Request) []byte                            { return abi.Bytes(&r.wire)[:r.wire.hdr.Length] }
+func wireBytes(r *Request) []byte {
+	b := bytes.Clone(abi.Bytes(r.hdr))
+	for i := range r.attrs {
+		b = append(b, abi.Bytes(&r.attrs[i])...)
+	}
+	return b[:r.hdr.Length]
+}
+
 func attrBytes(id, length, flags uint16, data uint64) (b []byte) {
 	b = binary.NativeEndian.AppendUint16(b, id)
 	b = binary.NativeEndian.AppendUint16(b, length)
@@ -35,7 +42,7 @@ func TestWire(t *testing.T) {
 	five := [5]byte{1, 2, 3, 4, 5}
 	eight := uint64(0x0102030405060708)
 	four := uint32(7)
-	addr := func(b []byte) uint64 { r := New(0, 0, 0); r.InBytes(0, b); return r.wire.attrs[0].Data }
+	addr := func(b []byte) uint64 { r := New(0, 0, 0); r.InBytes(0, b); return r.attrs[0].Data }
 	for _, c := range []struct {
 		name  string
 		build func(*Request)
@@ -64,8 +71,8 @@ func TestWire(t *testing.T) {
 		}
 		got := bytes.Clone(wireBytes(r))
 		if c.name == "Out of 4 bytes" { // always by address
-			if r.wire.attrs[0].Data == 0 || r.wire.attrs[0].Data == 7 {
-				t.Errorf("%s: data %#x", c.name, r.wire.attrs[0].Data)
+			if r.attrs[0].Data == 0 || r.attrs[0].Data == 7 {
+				t.Errorf("%s: data %#x", c.name, r.attrs[0].Data)
 			}
 			clear(got[hdrSize+8:])
 		}
@@ -125,7 +132,7 @@ func TestTooMuch(t *testing.T) {
 	for i := range MaxAttrs {
 		many.U32(uint16(i), 1)
 	}
-	if many.wire.hdr.Reserved1 != 0 {
+	if many.hdr.Reserved1 != 0 {
 		t.Error("a full request is refused")
 	}
 	many.U32(MaxAttrs, 1)
@@ -136,7 +143,7 @@ func TestTooMuch(t *testing.T) {
 		pointers.OutBytes(uint16(i), make([]byte, 9))
 	}
 	for _, r := range []*Request{many, wide, pointers} {
-		if r.wire.hdr.Reserved1 == 0 {
+		if r.hdr.Reserved1 == 0 {
 			t.Error("too much goes out")
 		}
 	}

@@ -7,15 +7,15 @@ import "github.com/goverbs/goverbs/internal/abi"
 // the real kernel copies from and to user memory.
 
 // Header returns the header as it was issued.
-func (r *Request) Header() abi.IbUverbsIoctlHdr { return r.wire.hdr }
+func (r *Request) Header() abi.IbUverbsIoctlHdr { return *r.hdr }
 
 // Attrs returns the attributes as they were issued. What one points at is
 // [Request.Bytes].
-func (r *Request) Attrs() []abi.IbUverbsAttr { return r.wire.attrs[:r.n] }
+func (r *Request) Attrs() []abi.IbUverbsAttr { return r.attrs }
 
 // Command returns the command that an INVOKE_WRITE carries.
 func (r *Request) Command() (uint32, bool) {
-	if r.wire.hdr.ObjectId != abi.UVERBS_OBJECT_DEVICE || r.wire.hdr.MethodId != abi.UVERBS_METHOD_INVOKE_WRITE {
+	if r.hdr.ObjectId != abi.UVERBS_OBJECT_DEVICE || r.hdr.MethodId != abi.UVERBS_METHOD_INVOKE_WRITE {
 		return 0, false
 	}
 	v, ok := r.Value(abi.UVERBS_ATTR_WRITE_CMD)
@@ -28,7 +28,7 @@ func (r *Request) Value(id uint16) (uint64, bool) {
 	if !ok {
 		return 0, false
 	}
-	return r.wire.attrs[i].Data, true
+	return r.attrs[i].Data, true
 }
 
 // Bytes returns the memory of an attribute, inline or pointed at.
@@ -43,7 +43,7 @@ func (r *Request) Bytes(id uint16) ([]byte, bool) {
 // SetObject answers a create call with the new object's handle or descriptor.
 func (r *Request) SetObject(id uint16, handle uint32) {
 	if i, ok := r.index(id); ok {
-		r.wire.attrs[i].Data = uint64(handle)
+		r.attrs[i].Data = uint64(handle)
 	}
 }
 
