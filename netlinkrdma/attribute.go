@@ -13,6 +13,7 @@ const (
 	// attrTypeMask strips NLA_F_NESTED and NLA_F_NET_BYTEORDER: whether the
 	// kernel sets them differs from attribute to attribute.
 	attrTypeMask = 0x3fff
+	flagNested   = 0x8000 // NLA_F_NESTED
 )
 
 // attributes walks the attributes of one reply. The first fault sticks: next
@@ -106,3 +107,28 @@ func (a *attributes) require(ok bool, typ uint16) {
 
 func uint32Value(v uint32) []byte { return binary.NativeEndian.AppendUint32(nil, v) }
 func stringValue(s string) []byte { return append([]byte(s), 0) }
+
+func boolValue(v bool) []byte {
+	if v {
+		return []byte{1}
+	}
+	return []byte{0}
+}
+
+// nestedAttr is an attribute that has others inside. Where the kernel changes
+// things it wants NLA_F_NESTED.
+func nestedAttr(typ uint16, in ...Attr) Attr {
+	var value []byte
+	for _, a := range in {
+		value = a.append(value)
+	}
+	return Attr{flagNested | typ, value}
+}
+
+// append lays the attribute out behind b.
+func (a Attr) append(b []byte) []byte {
+	b = binary.NativeEndian.AppendUint16(b, uint16(attrHeader+len(a.Value)))
+	b = binary.NativeEndian.AppendUint16(b, a.Type)
+	b = append(b, a.Value...)
+	return append(b, make([]byte, -len(a.Value)&3)...)
+}

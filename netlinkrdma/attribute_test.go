@@ -123,36 +123,6 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// FuzzReply lets every parser read any bytes: none may panic, and what one
-// accepts it must accept again with unknown attributes around it.
-func FuzzReply(f *testing.F) {
-	entry := attr(abi.RDMA_NLDEV_ATTR_RES_SUMMARY_ENTRY_NAME, "qp\x00") + attr(0, "") + attr(abi.RDMA_NLDEV_ATTR_RES_SUMMARY_ENTRY_CURR, u64(3))
-	for _, seed := range []string{
-		"",
-		index + name,
-		index + name + attr(abi.RDMA_NLDEV_ATTR_PORT_INDEX, u32(1)) + attr(abi.RDMA_NLDEV_ATTR_PORT_STATE, "\x04"),
-		attr(abi.RDMA_NLDEV_ATTR_CHARDEV_NAME, "uverbs0\x00") + attr(abi.RDMA_NLDEV_ATTR_CHARDEV, u64(0xe7c0)),
-		index + attr(abi.RDMA_NLDEV_ATTR_RES_SUMMARY, attr(abi.RDMA_NLDEV_ATTR_RES_SUMMARY_ENTRY, entry)),
-		index + "\xff\xff\x02\x00siw0",
-	} {
-		f.Add([]byte(seed))
-	}
-	for _, r := range recorded {
-		f.Add([]byte(r.reply))
-	}
-	f.Fuzz(func(t *testing.T, reply []byte) {
-		around := attr(4000, "?")
-		again := []byte(around + string(reply))
-		if len(reply)%4 == 0 {
-			again = append(again, around...)
-		}
-		check(t, parseDevice, reply, again)
-		check(t, parsePort, reply, again)
-		check(t, parseCharDev, reply, again)
-		check(t, parseResources, reply, again)
-	})
-}
-
 func check[T any](t *testing.T, parse func([]byte) (T, error), reply, again []byte) {
 	t.Helper()
 	first, err := parse(reply)

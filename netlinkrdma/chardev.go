@@ -10,17 +10,29 @@ import (
 // /dev/infiniband/Name; compare the node's device number (st_rdev) with Major
 // and Minor before trusting it, since names are used again.
 type CharDev struct {
-	Name     string // uverbs0, rdma_cm
+	Name     string // uverbs0, umad0, rdma_cm
 	ABI      uint64 // of the driver for uverbs (siw 1, rxe 2), of rdma_cm itself
 	Major    uint32
 	Minor    uint32
-	DriverID uint32 // RDMA_DRIVER_…, picks the provider; 0 for rdma_cm
+	DriverID uint32 // RDMA_DRIVER_…, picks the provider; 0 for all but uverbs
 }
 
 // UverbsCharDev tells the verbs node of the device with this index. The
 // kernel loads ib_uverbs for it when need be.
 func (c *Client) UverbsCharDev(device uint32) (CharDev, error) {
 	return c.charDev("uverbs", byIndex(device))
+}
+
+// UmadCharDev tells the node for management datagrams of this port, which
+// InfiniBand, OmniPath and RoCE have. The kernel loads ib_umad for it when need be.
+func (c *Client) UmadCharDev(device, port uint32) (CharDev, error) {
+	return c.charDev("umad", byPort(device, port)...)
+}
+
+// IssmCharDev tells the node by which a subnet manager says that it manages
+// the subnet of this port.
+func (c *Client) IssmCharDev(device, port uint32) (CharDev, error) {
+	return c.charDev("issm", byPort(device, port)...)
 }
 
 // CMCharDev tells the node of the connection manager, of which there is one

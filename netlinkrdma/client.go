@@ -9,8 +9,7 @@ import (
 	"github.com/goverbs/goverbs/internal/abi"
 )
 
-// Client asks the kernel about RDMA devices and tells it to add and delete
-// links. The zero value is ready to use, holds no resources and may be used
+// Client asks the kernel about RDMA devices and changes them. The zero value is ready to use, holds no resources and may be used
 // by several goroutines at once. A call takes no context: the kernel answers
 // inside the send, which nothing can interrupt.
 type Client struct {
@@ -49,26 +48,38 @@ type Attr struct {
 // C: RDMA_NL_GET_TYPE
 const nldevType = abi.RDMA_NL_NLDEV << 10
 
-// readsDevice tells whether req asks about one device, which the kernel answers
-// with EINVAL, not ENODEV, when the device is gone.
-func (r Request) readsDevice() bool {
-	return r.Op != abi.RDMA_NLDEV_CMD_DELLINK && len(r.Attrs) > 0 && r.Attrs[0].Type == abi.RDMA_NLDEV_ATTR_DEV_INDEX
-}
-
-// readsRaw tells whether req asks for what only some drivers give.
-func (r Request) readsRaw() bool {
-	return slices.ContainsFunc(rawResources[:], func(k tracked[[]byte]) bool { return k.op == r.Op })
+// invalid tells what EINVAL means in answer to req, if that is known. The
+// kernel says it, not ENODEV, when a device is gone.
+func (r Request) invalid() error {
+	switch r.Op {
+	case abi.RDMA_NLDEV_CMD_DELLINK, abi.RDMA_NLDEV_CMD_NEWDEV, abi.RDMA_NLDEV_CMD_DELDEV,
+		abi.RDMA_NLDEV_CMD_STAT_SET, abi.RDMA_NLDEV_CMD_STAT_DEL:
+		return nil // there are other reasons
+	case abi.RDMA_NLDEV_CMD_STAT_GET, abi.RDMA_NLDEV_CMD_STAT_GET_STATUS:
+		return ErrNoStatistics
+	}
+	switch {
+	case slices.ContainsFunc(rawResources[:], func(k tracked[[]byte]) bool { return k.op == r.Op }):
+		return ErrNoRaw
+	case len(r.Attrs) > 0 && r.Attrs[0].Type == abi.RDMA_NLDEV_ATTR_DEV_INDEX:
+		return ErrNotFound
+	}
+	return nil
 }
 
 // dumpAttempts bounds how often a disturbed dump is asked for again.
 const dumpAttempts = 10
 
+func (c *Client) kernel() Kernel {
+	if c.Kernel == nil {
+		return runningKernel{}
+	}
+	return c.Kernel
+}
+
 // call executes req and explains its failure; what names the operation.
 func (c *Client) call(what string, req Request) ([][]byte, error) {
-	k := c.Kernel
-	if k == nil {
-		k = runningKernel{}
-	}
+	k := c.kernel()
 	for attempt := 1; ; attempt++ {
 		replies, err := k.Execute(req)
 		if err == nil {
@@ -90,10 +101,7 @@ type Streamer interface {
 // stream is call for a dump that may be long: replies are given to f. Before a
 // disturbed dump is asked for again, again is called, and may refuse.
 func (c *Client) stream(what string, req Request, f func(reply []byte) bool, again func() bool) error {
-	k := c.Kernel
-	if k == nil {
-		k = runningKernel{}
-	}
+	k := c.kernel()
 	for attempt := 1; ; attempt++ {
 		err := streamFrom(k, req, f)
 		switch {
@@ -133,4 +141,9 @@ func (c *Client) callOne(what string, req Request) ([]byte, error) {
 // byIndex is the attribute that names a device.
 func byIndex(index uint32) Attr {
 	return Attr{abi.RDMA_NLDEV_ATTR_DEV_INDEX, uint32Value(index)}
+}
+
+// byPort are the attributes that name a port of a device.
+func byPort(device, port uint32) []Attr {
+	return []Attr{byIndex(device), {abi.RDMA_NLDEV_ATTR_PORT_INDEX, uint32Value(port)}}
 }

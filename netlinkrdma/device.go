@@ -18,6 +18,12 @@ type Device struct {
 	SysImageGUID GUID
 	NodeType     NodeType
 	Protocol     string // ib, roce, iw, opa or usnic; empty on kernels before 4.20
+	// AdaptiveModeration: whether the interrupts of the kernel's own CQs are
+	// moderated as the load has it.
+	AdaptiveModeration Opt[bool]
+	Type               DeviceType          // DeviceOrdinary unless it is a sub-device
+	Parent             string              // the device a sub-device belongs to
+	NameAssign         Opt[NameAssignType] // Linux 6.1 doesn't tell
 }
 
 // Devices lists the RDMA devices the calling thread's network namespace sees,
@@ -39,6 +45,20 @@ func (c *Client) Devices() ([]Device, error) {
 		devices = append(devices, d)
 	}
 	return devices, nil
+}
+
+// Device asks for the device with this index.
+func (c *Client) Device(index uint32) (Device, error) {
+	what := fmt.Sprintf("find RDMA device %d", index)
+	reply, err := c.callOne(what, Request{Op: abi.RDMA_NLDEV_CMD_GET, Attrs: []Attr{byIndex(index)}})
+	if err != nil {
+		return Device{}, err
+	}
+	d, err := parseDevice(reply)
+	if err != nil {
+		return Device{}, fmt.Errorf("netlinkrdma: %s: %w", what, err)
+	}
+	return d, nil
 }
 
 // DeviceByName finds a device by its name. When there is none the error is an
@@ -85,6 +105,8 @@ func parseDevice(reply []byte) (Device, error) {
 			d.NodeType = NodeType(a.uint8())
 		case abi.RDMA_NLDEV_ATTR_DEV_PROTOCOL:
 			d.Protocol = a.string()
+		default:
+			parseDeviceOrigin(&d, &a)
 		}
 	}
 	a.require(index, abi.RDMA_NLDEV_ATTR_DEV_INDEX)
@@ -93,4 +115,20 @@ func parseDevice(reply []byte) (Device, error) {
 		return Device{}, a.err
 	}
 	return d, nil
+}
+
+// parseDeviceOrigin reads how the device came about, and its moderation.
+func parseDeviceOrigin(d *Device, a *attributes) {
+	switch a.typ {
+	case abi.RDMA_NLDEV_ATTR_DEV_DIM:
+		if v := a.uint8(); v <= 1 {
+			d.AdaptiveModeration = known(v == 1)
+		}
+	case abi.RDMA_NLDEV_ATTR_DEV_TYPE:
+		d.Type = DeviceType(a.uint8())
+	case abi.RDMA_NLDEV_ATTR_PARENT_NAME:
+		d.Parent = a.string()
+	case abi.RDMA_NLDEV_ATTR_NAME_ASSIGN_TYPE:
+		d.NameAssign = known(NameAssignType(a.uint8()))
+	}
 }

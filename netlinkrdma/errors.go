@@ -3,6 +3,7 @@ package netlinkrdma
 import (
 	"errors"
 	"fmt"
+	"os"
 	"syscall"
 )
 
@@ -16,8 +17,14 @@ var (
 	// ErrNoRaw: this driver, or this kernel, does not tell what the device holds
 	// of its objects, or the device went away.
 	ErrNoRaw = errors.New("the driver gives no raw data of its objects")
+	// ErrNoStatistics: the driver does not count this, or there is no such device
+	// or port.
+	ErrNoStatistics = errors.New("the driver has no such statistics, or there is no such device or port")
+	// ErrEventsLost: events came faster than they were read, and some are gone.
+	// Those that follow can be read; list the devices and ports again first.
+	ErrEventsLost = errors.New("events were lost (list the devices and ports again)")
 	// ErrNotSupported: this kernel, or this operating system, has no
-	// NETLINK_RDMA. It is also an errors.ErrUnsupported.
+	// NETLINK_RDMA, or sends no events. It is also an errors.ErrUnsupported.
 	ErrNotSupported error = notSupported{}
 	// ErrPermission: the kernel wants CAP_NET_ADMIN.
 	ErrPermission = errors.New("needs CAP_NET_ADMIN in the initial user namespace (run as root, or setcap cap_net_admin+ep)")
@@ -32,11 +39,31 @@ type notSupported struct{}
 func (notSupported) Error() string        { return "no NETLINK_RDMA here (on linux: modprobe ib_core)" }
 func (notSupported) Is(target error) bool { return target == errors.ErrUnsupported }
 
+// noEvents is the ErrNotSupported of kernels that have NETLINK_RDMA.
+type noEvents struct{}
+
+func (noEvents) Error() string {
+	return "this kernel sends no events of RDMA devices, Linux 6.12 does (list the devices and ports from time to time instead)"
+}
+
+func (noEvents) Is(target error) bool {
+	return target == errors.ErrUnsupported || target == ErrNotSupported
+}
+
+// remedy adds what to do to an error that errno is behind.
+func remedy(err error, errno syscall.Errno, text string) error {
+	if errors.Is(err, errno) {
+		return fmt.Errorf("%w (%s)", err, text)
+	}
+	return err
+}
+
 // explain wraps what the kernel answered to req with the operation and the
 // remedy.
 func explain(what string, req Request, err error) error {
 	var errno syscall.Errno
-	if errors.As(err, &errno) {
+	var enter *os.PathError // a namespace was not entered, and the kernel not asked
+	if errors.As(err, &errno) && !errors.As(err, &enter) {
 		switch errno {
 		case syscall.EPERM, syscall.EACCES:
 			err = fmt.Errorf("%w: %w", ErrPermission, err)
@@ -44,11 +71,8 @@ func explain(what string, req Request, err error) error {
 			// Without ib_core the socket can't be made, or nobody listens on it.
 			err = fmt.Errorf("%w: %w", ErrNotSupported, err)
 		case syscall.EINVAL:
-			switch {
-			case req.readsRaw():
-				err = fmt.Errorf("%w: %w", ErrNoRaw, err)
-			case req.readsDevice():
-				err = fmt.Errorf("%w: %w", ErrNotFound, err)
+			if meaning := req.invalid(); meaning != nil {
+				err = fmt.Errorf("%w: %w", meaning, err)
 			}
 		}
 	}

@@ -31,14 +31,19 @@ func (k runningKernel) Execute(req Request) ([][]byte, error) {
 }
 
 // Stream hands out the replies as they come; each is overwritten by the next.
-// Replies are matched by sequence number only: the kernel answers some
-// operations under the name of another. The acknowledgement is asked for so
-// that an operation without a reply reports its errno too.
 func (runningKernel) Stream(req Request, f func(reply []byte) bool) error {
 	fd, err := openSocket()
 	if err != nil {
 		return err
 	}
+	return exchange(fd, req, f)
+}
+
+// exchange sends one request, reads the answer and closes the socket. Replies
+// are matched by sequence number only: the kernel answers some operations under
+// the name of another. The acknowledgement is asked for so that an operation
+// without a reply reports its errno too.
+func exchange(fd int, req Request, f func(reply []byte) bool) error {
 	defer unix.Close(fd)
 	a := answer{seq: sequence.Add(1)}
 	if err := unix.Sendto(fd, req.message(a.seq), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {

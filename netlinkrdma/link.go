@@ -55,14 +55,21 @@ func checkLinkNames(name, typ, netdev string) error {
 		{"type", typ, maxNetdevName},
 		{"netdev", netdev, maxNetdevName},
 	} {
-		switch {
-		case n.value == "":
-			return fmt.Errorf("%w: the %s is empty (%w)", ErrInvalidName, n.kind, syscall.EINVAL)
-		case len(n.value) > n.longest:
-			return fmt.Errorf("%w: the %s has %d bytes, the kernel takes %d (%w)", ErrInvalidName, n.kind, len(n.value), n.longest, syscall.EINVAL)
-		case strings.ContainsAny(n.value, "%/\x00"):
-			return fmt.Errorf("%w: the %s holds a percent sign, a slash or a NUL (%w)", ErrInvalidName, n.kind, syscall.EINVAL)
+		if err := checkName(n.kind, n.value, n.longest); err != nil {
+			return err
 		}
+	}
+	return nil
+}
+
+func checkName(kind, name string, longest int) error {
+	switch {
+	case name == "":
+		return fmt.Errorf("%w: the %s is empty (%w)", ErrInvalidName, kind, syscall.EINVAL)
+	case len(name) > longest:
+		return fmt.Errorf("%w: the %s has %d bytes, the kernel takes %d (%w)", ErrInvalidName, kind, len(name), longest, syscall.EINVAL)
+	case strings.ContainsAny(name, "%/\x00"):
+		return fmt.Errorf("%w: the %s holds a percent sign, a slash or a NUL (%w)", ErrInvalidName, kind, syscall.EINVAL)
 	}
 	return nil
 }

@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"syscall"
+
+	"github.com/goverbs/goverbs/internal/abi"
 )
 
 // The fixed parts of netlink: headers and flags that no operating system but
@@ -36,21 +38,47 @@ type answer struct {
 // f, until f returns false. Messages of other requests are skipped.
 func (a *answer) read(datagram []byte, f func(reply []byte) bool) error {
 	for len(datagram) > 0 && !a.done {
-		if len(datagram) < messageHeader {
-			return fmt.Errorf("%w: %d bytes where a message should start", ErrMalformed, len(datagram))
+		m, rest, err := nextMessage(datagram)
+		if err != nil {
+			return err
 		}
-		length := uint64(binary.NativeEndian.Uint32(datagram))
-		if length < messageHeader || length > uint64(len(datagram)) {
-			return fmt.Errorf("%w: a message says it has %d bytes, of %d left", ErrMalformed, length, len(datagram))
-		}
-		if binary.NativeEndian.Uint32(datagram[8:]) == a.seq {
-			if err := a.message(datagram[:length], f); err != nil {
+		if binary.NativeEndian.Uint32(m[8:]) == a.seq {
+			if err := a.message(m, f); err != nil {
 				return err
 			}
 		}
-		datagram = datagram[min(int(length+3)&^3, len(datagram)):]
+		datagram = rest
 	}
 	return nil
+}
+
+// nextMessage takes the first message off a datagram.
+func nextMessage(datagram []byte) (m, rest []byte, err error) {
+	if len(datagram) < messageHeader {
+		return nil, nil, fmt.Errorf("%w: %d bytes where a message should start", ErrMalformed, len(datagram))
+	}
+	length := uint64(binary.NativeEndian.Uint32(datagram))
+	if length < messageHeader || length > uint64(len(datagram)) {
+		return nil, nil, fmt.Errorf("%w: a message says it has %d bytes, of %d left", ErrMalformed, length, len(datagram))
+	}
+	return datagram[:length], datagram[min(int(length+3)&^3, len(datagram)):], nil
+}
+
+// nextNotification takes the attributes of the first notification off a
+// datagram, passing over other messages; nil when there is none. Malformed
+// bytes leave nothing.
+func nextNotification(datagram []byte) (body, rest []byte, err error) {
+	for len(datagram) > 0 {
+		m, rest, err := nextMessage(datagram)
+		if err != nil {
+			return nil, nil, err
+		}
+		if binary.NativeEndian.Uint16(m[4:]) == nldevType|abi.RDMA_NLDEV_CMD_MONITOR {
+			return m[messageHeader:], rest, nil
+		}
+		datagram = rest
+	}
+	return nil, nil, nil
 }
 
 func (a *answer) message(m []byte, f func(reply []byte) bool) error {
@@ -122,10 +150,7 @@ func (r Request) message(seq uint32) []byte {
 	b = binary.NativeEndian.AppendUint32(b, seq)
 	b = binary.NativeEndian.AppendUint32(b, 0) // the kernel's port
 	for _, a := range r.Attrs {
-		b = binary.NativeEndian.AppendUint16(b, uint16(attrHeader+len(a.Value)))
-		b = binary.NativeEndian.AppendUint16(b, a.Type)
-		b = append(b, a.Value...)
-		b = append(b, make([]byte, -len(a.Value)&3)...)
+		b = a.append(b)
 	}
 	return b
 }

@@ -45,6 +45,20 @@ func (c *Client) Ports(device uint32) ([]Port, error) {
 	return ports, nil
 }
 
+// Port asks for one port of the device with this index; ports are numbered from 1.
+func (c *Client) Port(device, port uint32) (Port, error) {
+	what := fmt.Sprintf("find port %d of RDMA device %d", port, device)
+	reply, err := c.callOne(what, Request{Op: abi.RDMA_NLDEV_CMD_PORT_GET, Attrs: byPort(device, port)})
+	if err != nil {
+		return Port{}, err
+	}
+	p, err := parsePort(reply)
+	if err != nil {
+		return Port{}, fmt.Errorf("netlinkrdma: %s: %w", what, err)
+	}
+	return p, nil
+}
+
 func parsePort(reply []byte) (Port, error) {
 	var p Port
 	var device bool

@@ -12,7 +12,7 @@ import (
 
 // DumpOptions narrow or widen a dump of objects. Nil means the zero value.
 type DumpOptions struct {
-	// Port leaves only the QPs or CM ids of this port; 0 is all of them, those
+	// Port leaves only the QPs, CM ids or counters of this port; 0 is all of them, those
 	// of no port yet included. Objects of other kinds belong to no port, and
 	// the kernel takes no notice of it.
 	Port uint32
@@ -42,10 +42,20 @@ type tracked[T any] struct {
 	op           uint16
 	table, entry uint16 // the two attributes around an object in a dump
 	id           uint16 // the attribute that names one
+	stat         uint16 // of statistics: the attribute that names what is counted
 	parse        func(a *attributes, v *T)
 	// number is what the kernel keeps it under; nil where it does not say, and
 	// then a dump can't be asked for again once something was given out.
 	number func(v *T) uint32
+}
+
+// request is what asks for objects of this kind.
+func (k *tracked[T]) request(device uint32, o *DumpOptions, dump bool) Request {
+	attrs := o.attrs(device)
+	if k.stat != 0 {
+		attrs = append(attrs, counted(k.stat))
+	}
+	return Request{Op: k.op, Dump: dump, Attrs: attrs}
 }
 
 // dump asks for all objects and gives them out as they come. When the kernel
@@ -55,7 +65,7 @@ func (k *tracked[T]) dump(c *Client, device uint32, o *DumpOptions) iter.Seq2[T,
 	return func(yield func(T, error) bool) {
 		what := fmt.Sprintf("list the %ss of RDMA device %d", k.name, device)
 		d := dumping[T]{tracked: k, yield: yield}
-		err := c.stream(what, Request{Op: k.op, Dump: true, Attrs: o.attrs(device)}, d.reply, d.again)
+		err := c.stream(what, k.request(device, o, true), d.reply, d.again)
 		if d.err != nil {
 			err = fmt.Errorf("netlinkrdma: %s: %w", what, d.err)
 		}
@@ -131,10 +141,9 @@ func (d *dumping[T]) again() bool {
 func (k *tracked[T]) get(c *Client, device, port, number uint32) (T, error) {
 	var v T
 	what := fmt.Sprintf("find %s %d of RDMA device %d", k.name, number, device)
-	o := DumpOptions{Port: port, DriverDetails: true}
-	reply, err := c.callOne(what, Request{
-		Op: k.op, Attrs: append(o.attrs(device), Attr{k.id, uint32Value(number)}),
-	})
+	req := k.request(device, &DumpOptions{Port: port, DriverDetails: true}, false)
+	req.Attrs = append(req.Attrs, Attr{k.id, uint32Value(number)})
+	reply, err := c.callOne(what, req)
 	if errors.Is(err, syscall.ENOENT) {
 		return v, fmt.Errorf("netlinkrdma: %s: %w: %w", what, ErrNoObject, syscall.ENOENT)
 	}

@@ -9,14 +9,51 @@ import (
 	"github.com/goverbs/goverbs/internal/abi"
 )
 
-func FuzzQP(f *testing.F)      { fuzzObject(f, parseQP) }
-func FuzzCMID(f *testing.F)    { fuzzObject(f, parseCMID) }
-func FuzzCQ(f *testing.F)      { fuzzObject(f, parseCQ) }
-func FuzzMR(f *testing.F)      { fuzzObject(f, parseMR) }
-func FuzzPD(f *testing.F)      { fuzzObject(f, parsePD) }
-func FuzzContext(f *testing.F) { fuzzObject(f, parseContext) }
-func FuzzSRQ(f *testing.F)     { fuzzObject(f, parseSRQ) }
-func FuzzRaw(f *testing.F)     { fuzzObject(f, parseRaw) }
+func FuzzQP(f *testing.F)         { fuzzObject(f, parseQP) }
+func FuzzCMID(f *testing.F)       { fuzzObject(f, parseCMID) }
+func FuzzCQ(f *testing.F)         { fuzzObject(f, parseCQ) }
+func FuzzMR(f *testing.F)         { fuzzObject(f, parseMR) }
+func FuzzPD(f *testing.F)         { fuzzObject(f, parsePD) }
+func FuzzContext(f *testing.F)    { fuzzObject(f, parseContext) }
+func FuzzSRQ(f *testing.F)        { fuzzObject(f, parseSRQ) }
+func FuzzRaw(f *testing.F)        { fuzzObject(f, parseRaw) }
+func FuzzQPCounter(f *testing.F)  { fuzzObject(f, parseQPCounter) }
+func FuzzMRCounters(f *testing.F) { fuzzObject(f, parseMRCounters) }
+
+func FuzzDevice(f *testing.F)         { fuzzReply(f, parseDevice) }
+func FuzzPort(f *testing.F)           { fuzzReply(f, parsePort) }
+func FuzzCharDev(f *testing.F)        { fuzzReply(f, parseCharDev) }
+func FuzzResources(f *testing.F)      { fuzzReply(f, parseResources) }
+func FuzzSystem(f *testing.F)         { fuzzReply(f, parseSystem) }
+func FuzzPortCounters(f *testing.F)   { fuzzReply(f, parsePortCounters) }
+func FuzzCounterSetting(f *testing.F) { fuzzReply(f, parseCounterSetting) }
+func FuzzCounterID(f *testing.F)      { fuzzReply(f, parseCounterID) }
+func FuzzCounterStatus(f *testing.F)  { fuzzReply(f, parseCounterStatus) }
+func FuzzEvent(f *testing.F)          { fuzzReply(f, parseEvent) }
+
+// FuzzNotification lets any bytes be a datagram of notifications: all of it is
+// read, and nothing outside.
+func FuzzNotification(f *testing.F) {
+	event := attr(102, "\x00")
+	f.Add([]byte(msgOf(0, notification, 0, event) + msgOf(0, notification, 0, event)))
+	f.Add([]byte(msgOf(0, reply, 0, event) + msgOf(0, notification, 0, "")))
+	f.Add([]byte(msgOf(0, notification, 0, event)[:18]))
+	f.Fuzz(func(t *testing.T, datagram []byte) {
+		sum := 0
+		for left := datagram; ; {
+			body, rest, err := nextNotification(left)
+			if err != nil && !errors.Is(err, ErrMalformed) || err != nil && len(rest) > 0 {
+				t.Fatal(err, len(rest))
+			}
+			if sum += len(body); len(body) > 0 && len(rest) >= len(left) || sum > len(datagram) {
+				t.Fatalf("%d bytes out of %d", sum, len(datagram))
+			}
+			if left = rest; len(left) == 0 {
+				return
+			}
+		}
+	})
+}
 
 // FuzzDriver reads any bytes as the driver's own attributes.
 func FuzzDriver(f *testing.F) {
@@ -38,11 +75,14 @@ func FuzzDriver(f *testing.F) {
 // fuzzObject lets a decoder read any bytes: it may not panic, and what it
 // accepts it must accept again with unknown attributes around it.
 func fuzzObject[T any](f *testing.F, parse func(*attributes, *T)) {
-	for _, g := range goldens {
+	fuzzReply(f, parses(parse))
+}
+
+func fuzzReply[T any](f *testing.F, decode func([]byte) (T, error)) {
+	for _, g := range allGoldens {
 		f.Add([]byte(g.attrs))
 		f.Add([]byte(g.attrs)[:len(g.attrs)/2])
 	}
-	decode := parses(parse)
 	f.Fuzz(func(t *testing.T, attrs []byte) {
 		around := attr(4000, "?")
 		again := []byte(around + string(attrs))

@@ -20,12 +20,18 @@ type Owner struct {
 
 // parseCommon reads what objects of all kinds have.
 func parseCommon(a *attributes, o *Owner, d *[]DriverAttr) {
+	if a.typ == abi.RDMA_NLDEV_ATTR_DRIVER {
+		*d = parseDriver(a)
+		return
+	}
+	parseOwner(a, o)
+}
+
+func parseOwner(a *attributes, o *Owner) {
 	switch a.typ {
 	case abi.RDMA_NLDEV_ATTR_RES_PID:
 		o.PID = a.uint32()
 	case abi.RDMA_NLDEV_ATTR_RES_KERN_NAME:
 		o.Kernel = a.string()
-	case abi.RDMA_NLDEV_ATTR_DRIVER:
-		*d = parseDriver(a)
 	}
 }

@@ -21,6 +21,16 @@ func EncodeDevice(d netlinkrdma.Device) []byte {
 	b = putUint64(b, abi.RDMA_NLDEV_ATTR_NODE_GUID, uint64(d.NodeGUID))
 	b = putUint64(b, abi.RDMA_NLDEV_ATTR_SYS_IMAGE_GUID, uint64(d.SysImageGUID))
 	b = putUint8(b, abi.RDMA_NLDEV_ATTR_DEV_NODE_TYPE, uint8(d.NodeType))
+	b = putOptBool(b, abi.RDMA_NLDEV_ATTR_DEV_DIM, d.AdaptiveModeration)
+	if d.Type != netlinkrdma.DeviceOrdinary {
+		b = putUint8(b, abi.RDMA_NLDEV_ATTR_DEV_TYPE, uint8(d.Type))
+	}
+	if d.Parent != "" {
+		b = putString(b, abi.RDMA_NLDEV_ATTR_PARENT_NAME, d.Parent)
+	}
+	if d.NameAssign.Known {
+		b = putUint8(b, abi.RDMA_NLDEV_ATTR_NAME_ASSIGN_TYPE, uint8(d.NameAssign.Value))
+	}
 	return putString(b, abi.RDMA_NLDEV_ATTR_DEV_PROTOCOL, d.Protocol)
 }
 
@@ -82,6 +92,20 @@ func put(b []byte, typ uint16, value []byte) []byte {
 }
 
 func putUint8(b []byte, typ uint16, v uint8) []byte { return put(b, typ, []byte{v}) }
+
+func putBool(b []byte, typ uint16, v bool) []byte {
+	if v {
+		return putUint8(b, typ, 1)
+	}
+	return putUint8(b, typ, 0)
+}
+
+func putOptBool(b []byte, typ uint16, v netlinkrdma.Opt[bool]) []byte {
+	if !v.Known {
+		return b
+	}
+	return putBool(b, typ, v.Value)
+}
 
 func putUint32(b []byte, typ uint16, v uint32) []byte {
 	return put(b, typ, binary.NativeEndian.AppendUint32(nil, v))

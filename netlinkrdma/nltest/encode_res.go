@@ -57,13 +57,7 @@ func EncodeCQ(q netlinkrdma.CQ) []byte {
 	if q.PollContext.Known {
 		b = putUint8(b, abi.RDMA_NLDEV_ATTR_RES_POLL_CTX, uint8(q.PollContext.Value))
 	}
-	if q.AdaptiveModeration.Known {
-		var on uint8
-		if q.AdaptiveModeration.Value {
-			on = 1
-		}
-		b = putUint8(b, abi.RDMA_NLDEV_ATTR_DEV_DIM, on)
-	}
+	b = putOptBool(b, abi.RDMA_NLDEV_ATTR_DEV_DIM, q.AdaptiveModeration)
 	b = putUint32(b, abi.RDMA_NLDEV_ATTR_RES_CQN, q.CQN)
 	b = putOpt(b, abi.RDMA_NLDEV_ATTR_RES_CTXN, q.CTXN)
 	return putDriver(putOwner(b, q.Owner), q.Driver)
@@ -107,8 +101,13 @@ func EncodeSRQ(s netlinkrdma.SRQ) []byte {
 	b = putUint8(b, abi.RDMA_NLDEV_ATTR_RES_TYPE, uint8(s.Type))
 	b = putOpt(b, abi.RDMA_NLDEV_ATTR_RES_PDN, s.PDN)
 	b = putOpt(b, abi.RDMA_NLDEV_ATTR_RES_CQN, s.CQN)
+	b = putQPRanges(b, s.LQPN)
+	return putDriver(putOwner(b, s.Owner), s.Driver)
+}
+
+func putQPRanges(b []byte, ranges []netlinkrdma.QPRange) []byte {
 	var table []byte
-	for _, r := range s.LQPN {
+	for _, r := range ranges {
 		entry := putUint32(nil, abi.RDMA_NLDEV_ATTR_RES_LQPN, r.First)
 		if r.First != r.Last {
 			entry = putUint32(nil, abi.RDMA_NLDEV_ATTR_MIN_RANGE, r.First)
@@ -116,8 +115,7 @@ func EncodeSRQ(s netlinkrdma.SRQ) []byte {
 		}
 		table = put(table, nested|abi.RDMA_NLDEV_ATTR_RES_QP_ENTRY, entry)
 	}
-	b = put(b, nested|abi.RDMA_NLDEV_ATTR_RES_QP, table)
-	return putDriver(putOwner(b, s.Owner), s.Driver)
+	return put(b, nested|abi.RDMA_NLDEV_ATTR_RES_QP, table)
 }
 
 const nested = 0x8000 // NLA_F_NESTED

@@ -1,5 +1,5 @@
 // Package nltest stands in for the kernel's side of NETLINK_RDMA, so that
-// programs which list devices or add links can be tested without privileges,
+// programs which list or change devices can be tested without privileges,
 // without a kernel that has RDMA, and for every errno.
 package nltest
 
@@ -12,17 +12,22 @@ import (
 	"github.com/goverbs/goverbs/netlinkrdma"
 )
 
-// Kernel answers requests from the lists it holds; added and deleted links
-// change them. Not safe for concurrent use.
+// Kernel answers requests from the lists it holds; requests that change
+// something change them. Not safe for concurrent use.
 type Kernel struct {
 	Devices  []netlinkrdma.Device
 	Ports    []netlinkrdma.Port
-	CharDevs map[uint32]netlinkrdma.CharDev // by device index
+	CharDevs map[uint32]netlinkrdma.CharDev // by device index; what is asked for does not matter
 	CM       netlinkrdma.CharDev
 	// Resources are what every device answers with.
 	Resources []netlinkrdma.Resource
 	// Objects are what lives on a device, by its index.
 	Objects map[uint32]Objects
+	// Statistics are what is counted of a port.
+	Statistics map[PortID]Statistics
+	System     netlinkrdma.System
+	// Moved are the devices that were moved to another network namespace.
+	Moved []netlinkrdma.Device
 	// Netdevs are the network devices a link may be added on.
 	Netdevs []string
 	// Types are the link types whose driver is loaded or loads.
@@ -31,6 +36,8 @@ type Kernel struct {
 	Fail map[uint16]error
 	// Requests are those that came, oldest first.
 	Requests []netlinkrdma.Request
+
+	subscriptions []*subscription
 }
 
 var _ netlinkrdma.Kernel = (*Kernel)(nil)
@@ -43,7 +50,25 @@ func (k *Kernel) Execute(req netlinkrdma.Request) ([][]byte, error) {
 	}
 	switch req.Op {
 	case abi.RDMA_NLDEV_CMD_GET:
-		return all(k.Devices, EncodeDevice), nil
+		return k.get(req)
+	case abi.RDMA_NLDEV_CMD_SET:
+		return nil, k.set(req)
+	case abi.RDMA_NLDEV_CMD_NEWDEV:
+		return nil, k.newDev(req)
+	case abi.RDMA_NLDEV_CMD_DELDEV:
+		return nil, k.delDev(req)
+	case abi.RDMA_NLDEV_CMD_SYS_GET:
+		return [][]byte{EncodeSystem(k.System)}, nil
+	case abi.RDMA_NLDEV_CMD_SYS_SET:
+		return nil, k.sysSet(req)
+	case abi.RDMA_NLDEV_CMD_STAT_GET:
+		return k.statGet(req)
+	case abi.RDMA_NLDEV_CMD_STAT_SET:
+		return k.statSet(req)
+	case abi.RDMA_NLDEV_CMD_STAT_DEL:
+		return k.statDel(req)
+	case abi.RDMA_NLDEV_CMD_STAT_GET_STATUS:
+		return k.statStatus(req)
 	case abi.RDMA_NLDEV_CMD_PORT_GET:
 		return k.portGet(req)
 	case abi.RDMA_NLDEV_CMD_NEWLINK:
@@ -61,14 +86,29 @@ func (k *Kernel) Execute(req netlinkrdma.Request) ([][]byte, error) {
 	return nil, syscall.EINVAL
 }
 
+func (k *Kernel) get(req netlinkrdma.Request) ([][]byte, error) {
+	if req.Dump {
+		return all(k.Devices, EncodeDevice), nil
+	}
+	i, err := k.device(req)
+	if err != nil {
+		return nil, err
+	}
+	return [][]byte{EncodeDevice(k.Devices[i])}, nil
+}
+
 func (k *Kernel) portGet(req netlinkrdma.Request) ([][]byte, error) {
 	i, err := k.device(req)
 	if err != nil {
 		return nil, err
 	}
+	port := number(req, abi.RDMA_NLDEV_ATTR_PORT_INDEX)
 	ports := slices.DeleteFunc(slices.Clone(k.Ports), func(p netlinkrdma.Port) bool {
-		return p.DeviceIndex != k.Devices[i].Index
+		return p.DeviceIndex != k.Devices[i].Index || !req.Dump && p.Index != port
 	})
+	if !req.Dump && len(ports) == 0 {
+		return nil, syscall.EINVAL
+	}
 	return all(ports, EncodePort), nil
 }
 
@@ -104,9 +144,7 @@ func (k *Kernel) delLink(req netlinkrdma.Request) error {
 	if err != nil {
 		return err
 	}
-	index := k.Devices[i].Index
-	k.Devices = slices.Delete(k.Devices, i, i+1)
-	k.Ports = slices.DeleteFunc(k.Ports, func(p netlinkrdma.Port) bool { return p.DeviceIndex == index })
+	k.remove(i)
 	return nil
 }
 

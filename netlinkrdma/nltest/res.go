@@ -10,13 +10,16 @@ import (
 
 // Objects are what lives on a device.
 type Objects struct {
-	QP      []netlinkrdma.QP
-	CMID    []netlinkrdma.CMID
-	CQ      []netlinkrdma.CQ
-	MR      []netlinkrdma.MR
-	PD      []netlinkrdma.PD
-	Context []netlinkrdma.Context
-	SRQ     []netlinkrdma.SRQ
+	QP        []netlinkrdma.QP
+	CMID      []netlinkrdma.CMID
+	CQ        []netlinkrdma.CQ
+	MR        []netlinkrdma.MR
+	PD        []netlinkrdma.PD
+	Context   []netlinkrdma.Context
+	SRQ       []netlinkrdma.SRQ
+	QPCounter []netlinkrdma.QPCounter
+	// MRCounters are what is counted of MRs.
+	MRCounters []netlinkrdma.MRCounters
 	// Raw is what every object of a QP, CQ, MR or SRQ is to the device; nil on
 	// a driver that does not tell.
 	Raw []byte
@@ -67,6 +70,12 @@ var (
 	}}
 	srqKind = objectKind{abi.RDMA_NLDEV_ATTR_RES_SRQ, abi.RDMA_NLDEV_ATTR_RES_SRQ_ENTRY, abi.RDMA_NLDEV_ATTR_RES_SRQN, false, false, func(o Objects) []object {
 		return objectsOf(o.SRQ, EncodeSRQ, func(s netlinkrdma.SRQ) (uint32, uint32) { return s.SRQN, 0 })
+	}}
+	qpCounterKind = objectKind{abi.RDMA_NLDEV_ATTR_STAT_COUNTER, abi.RDMA_NLDEV_ATTR_STAT_COUNTER_ENTRY, abi.RDMA_NLDEV_ATTR_STAT_COUNTER_ID, true, false, func(o Objects) []object {
+		return objectsOf(o.QPCounter, EncodeQPCounter, func(q netlinkrdma.QPCounter) (uint32, uint32) { return q.ID, q.Port })
+	}}
+	mrCountersKind = objectKind{abi.RDMA_NLDEV_ATTR_RES_MR, abi.RDMA_NLDEV_ATTR_RES_MR_ENTRY, abi.RDMA_NLDEV_ATTR_RES_MRN, false, false, func(o Objects) []object {
+		return objectsOf(o.MRCounters, EncodeMRCounters, func(m netlinkrdma.MRCounters) (uint32, uint32) { return m.MRN, 0 })
 	}}
 )
 

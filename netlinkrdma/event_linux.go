@@ -1,0 +1,106 @@
+package netlinkrdma
+
+import (
+	"context"
+	"errors"
+	"os"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/goverbs/goverbs/internal/abi"
+)
+
+// Subscribe joins the group in the network namespace of the calling thread.
+func (runningKernel) Subscribe() (Subscription, error) { return joinNotifications() }
+
+// notifications is a socket in the group.
+type notifications struct {
+	f    *os.File
+	raw  syscall.RawConn
+	buf  []byte
+	left []byte // of the last datagram
+}
+
+// joinNotifications opens a socket in the group. Only one with a port gets what
+// is sent to it, which bind gives.
+func joinNotifications() (*notifications, error) {
+	fd, err := openSocket()
+	if err != nil {
+		return nil, err
+	}
+	group := &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Groups: 1 << (abi.RDMA_NL_GROUP_NOTIFY - 1)}
+	if err := unix.Bind(fd, group); err != nil {
+		unix.Close(fd)
+		return nil, err
+	}
+	return notificationsOf(fd)
+}
+
+// notificationsOf puts the socket into the netpoller. A file outside it would
+// block a thread.
+func notificationsOf(fd int) (*notifications, error) {
+	if err := unix.SetNonblock(fd, true); err != nil {
+		unix.Close(fd)
+		return nil, err
+	}
+	f := os.NewFile(uintptr(fd), "NETLINK_RDMA")
+	raw, err := f.SyscallConn()
+	if err == nil {
+		err = f.SetReadDeadline(time.Time{})
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return &notifications{f: f, raw: raw, buf: make([]byte, receiveSize)}, nil
+}
+
+func (n *notifications) Close() error { return n.f.Close() }
+
+func (n *notifications) Receive(ctx context.Context) ([]byte, error) {
+	for {
+		body, rest, err := nextNotification(n.left)
+		n.left = rest
+		if body != nil || err != nil {
+			return body, err
+		}
+		if n.left, err = n.datagram(ctx); err != nil {
+			n.left = nil
+			return nil, err
+		}
+	}
+}
+
+// datagram waits for one.
+func (n *notifications) datagram(ctx context.Context) ([]byte, error) {
+	stop := context.AfterFunc(ctx, func() { n.f.SetReadDeadline(time.Unix(1, 0)) })
+	defer stop()
+	for {
+		// An earlier context may have left its deadline behind, even just
+		// now; so clear it, then look at our own context, then wait. The file
+		// itself fails for one reason: it was closed.
+		if n.f.SetReadDeadline(time.Time{}) != nil {
+			return nil, os.ErrClosed
+		}
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		var size int
+		var received error
+		err := n.raw.Read(func(fd uintptr) bool {
+			size, received = receive(int(fd), n.buf)
+			return received != unix.EAGAIN
+		})
+		switch {
+		case errors.Is(err, os.ErrDeadlineExceeded):
+		case err != nil:
+			return nil, os.ErrClosed
+		case received != nil:
+			return nil, received
+		default:
+			return n.buf[:size], nil
+		}
+	}
+}

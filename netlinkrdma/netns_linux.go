@@ -1,0 +1,80 @@
+package netlinkrdma
+
+import (
+	"os"
+	"runtime"
+
+	"golang.org/x/sys/unix"
+)
+
+// Execute asks from a thread in the namespace: the kernel looks not only at
+// where the socket was made when it moves a device.
+func (n Netns) Execute(req Request) (replies [][]byte, err error) {
+	err = n.in(func() error {
+		replies, err = runningKernel{}.Execute(req)
+		return err
+	})
+	return replies, err
+}
+
+// Stream only makes its socket there: f runs where its caller is.
+func (n Netns) Stream(req Request, f func(reply []byte) bool) error {
+	var fd int
+	err := n.in(func() (err error) {
+		fd, err = openSocket()
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return exchange(fd, req, f)
+}
+
+// Subscribe joins the group of that namespace.
+func (n Netns) Subscribe() (s Subscription, err error) {
+	err = n.in(func() error {
+		s, err = joinNotifications()
+		return err
+	})
+	return s, err
+}
+
+// in runs f on a thread in the namespace, which ends with it.
+func (n Netns) in(f func() error) error {
+	done := make(chan error)
+	go onSpareThread(func() { done <- n.enter(f) })
+	return <-done
+}
+
+func (n Netns) enter(f func() error) error {
+	defer runtime.KeepAlive(n.File)
+	if err := unix.Setns(int(n.File.Fd()), unix.CLONE_NEWNET); err != nil {
+		return remedy(&os.PathError{Op: "setns", Path: n.name(), Err: err}, unix.EPERM, "needs CAP_SYS_ADMIN")
+	}
+	return f()
+}
+
+func (n Netns) name() string {
+	if n.File == nil {
+		return "of no file"
+	}
+	return n.File.Name()
+}
+
+// onSpareThread runs f on a thread that ends with this goroutine, for it stays
+// locked. The main thread can't end, and what /proc/PID/ns says is where it is,
+// so it is held while another one does the work.
+func onSpareThread(f func()) {
+	runtime.LockOSThread()
+	if unix.Gettid() != unix.Getpid() {
+		f()
+		return
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		onSpareThread(f)
+	}()
+	<-done
+	runtime.UnlockOSThread()
+}

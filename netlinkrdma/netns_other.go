@@ -1,0 +1,12 @@
+//go:build !linux
+
+package netlinkrdma
+
+// Execute fails with ErrNotSupported.
+func (Netns) Execute(Request) ([][]byte, error) { return nil, ErrNotSupported }
+
+// Stream fails with ErrNotSupported.
+func (Netns) Stream(Request, func([]byte) bool) error { return ErrNotSupported }
+
+// Subscribe fails with ErrNotSupported.
+func (Netns) Subscribe() (Subscription, error) { return nil, ErrNotSupported }

@@ -1,0 +1,65 @@
+package nltest
+
+import (
+	"context"
+	"os"
+	"sync"
+	"syscall"
+
+	"github.com/goverbs/goverbs/netlinkrdma"
+)
+
+var _ netlinkrdma.Subscriber = (*Kernel)(nil)
+
+// subscription keeps as much as a socket would, after a fashion.
+type subscription struct {
+	messages chan []byte
+	lost     chan struct{}
+	closed   chan struct{}
+	once     sync.Once
+}
+
+const eventsKept = 16
+
+// Subscribe joins those that [Kernel.Notify] tells.
+func (k *Kernel) Subscribe() (netlinkrdma.Subscription, error) {
+	s := &subscription{messages: make(chan []byte, eventsKept), lost: make(chan struct{}, 1), closed: make(chan struct{})}
+	k.subscriptions = append(k.subscriptions, s)
+	return s, nil
+}
+
+// Notify sends an event to all subscribers. One that does not read loses what
+// comes after the first 16.
+func (k *Kernel) Notify(e netlinkrdma.Event) {
+	for _, s := range k.subscriptions {
+		select {
+		case s.messages <- EncodeEvent(e):
+		default:
+			select {
+			case s.lost <- struct{}{}:
+			default:
+			}
+		}
+	}
+}
+
+func (s *subscription) Receive(ctx context.Context) ([]byte, error) {
+	select {
+	case <-s.lost:
+		return nil, syscall.ENOBUFS
+	default:
+	}
+	select {
+	case <-s.closed:
+		return nil, os.ErrClosed
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case m := <-s.messages:
+		return m, nil
+	}
+}
+
+func (s *subscription) Close() error {
+	s.once.Do(func() { close(s.closed) })
+	return nil
+}

@@ -1,0 +1,138 @@
+package nltest
+
+import (
+	"encoding/binary"
+	"slices"
+	"syscall"
+
+	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/netlinkrdma"
+)
+
+// PortID names a port.
+type PortID struct{ Device, Port uint32 }
+
+// Statistics are what is counted of a port. The counters of QPs and MRs are
+// among the [Objects].
+type Statistics struct {
+	Counters []netlinkrdma.Counter
+	Status   []netlinkrdma.CounterStatus
+	Setting  netlinkrdma.CounterSetting
+}
+
+// statistics finds those of the port that a request names.
+func (k *Kernel) statistics(req netlinkrdma.Request) (PortID, netlinkrdma.Device, error) {
+	i, err := k.device(req)
+	if err != nil {
+		return PortID{}, netlinkrdma.Device{}, err
+	}
+	port := PortID{k.Devices[i].Index, number(req, abi.RDMA_NLDEV_ATTR_PORT_INDEX)}
+	if _, ok := k.Statistics[port]; !ok {
+		return PortID{}, netlinkrdma.Device{}, syscall.EINVAL
+	}
+	return port, k.Devices[i], nil
+}
+
+func (k *Kernel) statGet(req netlinkrdma.Request) ([][]byte, error) {
+	switch number(req, abi.RDMA_NLDEV_ATTR_STAT_RES) {
+	case abi.RDMA_NLDEV_ATTR_RES_MR:
+		return k.objectGet(req, mrCountersKind)
+	case abi.RDMA_NLDEV_ATTR_RES_QP:
+		if req.Dump || has(req, abi.RDMA_NLDEV_ATTR_STAT_COUNTER_ID) {
+			return k.objectGet(req, qpCounterKind)
+		}
+		if !has(req, abi.RDMA_NLDEV_ATTR_STAT_MODE) {
+			return nil, syscall.EINVAL
+		}
+	}
+	id, d, err := k.statistics(req)
+	if err != nil {
+		return nil, err
+	}
+	b, s := portHandle(d, id.Port), k.Statistics[id]
+	if !has(req, abi.RDMA_NLDEV_ATTR_STAT_RES) {
+		return [][]byte{append(b, EncodeCounters(s.Counters)...)}, nil
+	}
+	b = putUint32(b, abi.RDMA_NLDEV_ATTR_STAT_MODE, uint32(s.Setting.Mode))
+	if s.Setting.Mode == netlinkrdma.CountersAuto {
+		b = putUint32(b, abi.RDMA_NLDEV_ATTR_STAT_AUTO_MODE_MASK, uint32(s.Setting.By))
+	}
+	return [][]byte{b}, nil
+}
+
+func (k *Kernel) statStatus(req netlinkrdma.Request) ([][]byte, error) {
+	id, d, err := k.statistics(req)
+	if err != nil {
+		return nil, err
+	}
+	return [][]byte{append(portHandle(d, id.Port), EncodeCounterStatus(k.Statistics[id].Status)...)}, nil
+}
+
+func (k *Kernel) statSet(req netlinkrdma.Request) ([][]byte, error) {
+	id, d, err := k.statistics(req)
+	if err != nil {
+		return nil, err
+	}
+	b := portHandle(d, id.Port)
+	switch {
+	case !has(req, abi.RDMA_NLDEV_ATTR_STAT_MODE):
+		err = k.setOptional(req, id)
+	case number(req, abi.RDMA_NLDEV_ATTR_STAT_RES) != abi.RDMA_NLDEV_ATTR_RES_QP:
+		err = syscall.EINVAL
+	case number(req, abi.RDMA_NLDEV_ATTR_STAT_MODE) == abi.RDMA_COUNTER_MODE_AUTO:
+		err = k.setAuto(id, netlinkrdma.CounterMask(number(req, abi.RDMA_NLDEV_ATTR_STAT_AUTO_MODE_MASK)))
+	default:
+		var counter uint32
+		counter, err = k.bind(req, id)
+		b = putUint32(b, abi.RDMA_NLDEV_ATTR_STAT_COUNTER_ID, counter)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return [][]byte{b}, nil
+}
+
+// setOptional reads what must be a nested table of numbers.
+func (k *Kernel) setOptional(req netlinkrdma.Request, id PortID) error {
+	i := slices.IndexFunc(req.Attrs, func(a netlinkrdma.Attr) bool { return a.Type == nested|abi.RDMA_NLDEV_ATTR_STAT_HWCOUNTERS })
+	if i < 0 || len(req.Attrs[i].Value)%8 != 0 {
+		return syscall.EINVAL
+	}
+	on := make(map[uint32]bool)
+	for entry := range slices.Chunk(req.Attrs[i].Value, 8) {
+		on[binary.NativeEndian.Uint32(entry[4:])] = true
+	}
+	s := k.Statistics[id]
+	s.Status = slices.Clone(s.Status)
+	for i := range s.Status {
+		if s.Status[i].Optional {
+			s.Status[i].Enabled = on[s.Status[i].Index]
+		} else if on[s.Status[i].Index] {
+			return syscall.EINVAL
+		}
+	}
+	k.Statistics[id] = s
+	return nil
+}
+
+func (k *Kernel) setAuto(id PortID, by netlinkrdma.CounterMask) error {
+	s := k.Statistics[id]
+	bound := slices.ContainsFunc(k.Objects[id.Device].QPCounter, func(q netlinkrdma.QPCounter) bool { return q.Port == id.Port })
+	switch {
+	case by != 0 && bound:
+		return syscall.EBUSY
+	case by != 0:
+		s.Setting = netlinkrdma.CounterSetting{Mode: netlinkrdma.CountersAuto, By: by}
+	case bound:
+		s.Setting = netlinkrdma.CounterSetting{Mode: netlinkrdma.CountersManual}
+	default:
+		s.Setting = netlinkrdma.CounterSetting{}
+	}
+	k.Statistics[id] = s
+	return nil
+}
+
+// portHandle is what a reply about a port begins with.
+func portHandle(d netlinkrdma.Device, port uint32) []byte {
+	return putUint32(handle(d), abi.RDMA_NLDEV_ATTR_PORT_INDEX, port)
+}
