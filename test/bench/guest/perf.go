@@ -65,7 +65,7 @@ func (r perfRow) latencies(report report, l *link) (samples []result.Sample, err
 }
 
 // longer is how much longer the long one of two exchanges is.
-const longer = 6
+const longer = 10
 
 // measureCPU plays a test twice: what a GiB costs is the difference. The time is
 // that of the two processes; what kernel threads do for them is not in it.
