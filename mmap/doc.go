@@ -27,8 +27,9 @@
 //     amd64, some 20 plain stores, so all others publish with [StoreRelease]: a
 //     plain store where that is one, on amd64 with Go's own compiler. The processor
 //     keeps stores behind earlier loads and stores; the compiler threads all that
-//     touches memory on one chain, and moves no store along it. The language
-//     promises neither, and so arm64, other compilers and the race detector get the
+//     touches memory on one chain; what it may do there, join adjacent stores and drop
+//     one that another covers, never shows a word before what belongs to it. The
+//     language promises neither, and so arm64, other compilers and the race detector get the
 //     atomic.
 //   - A batch is handed over with one store. On a flag ring the words of all but its
 //     first element are stored before: the consumer takes elements in order.

@@ -220,9 +220,9 @@ func (cq *CQ) takeEvent() bool {
 // C: ibv_req_notify_cq
 func (cq *CQ) Arm(solicitedOnly bool) error {
 	cq.mu.Lock()
-	if cq.closed || cq.channel == nil {
+	if closed := cq.closed; closed || cq.channel == nil {
 		cq.mu.Unlock()
-		return cq.cannotArm()
+		return cq.cannotArm(closed)
 	}
 	err := cq.ring.Arm(solicitedOnly)
 	cq.mu.Unlock()
@@ -232,9 +232,9 @@ func (cq *CQ) Arm(solicitedOnly bool) error {
 	return nil
 }
 
-func (cq *CQ) cannotArm() error {
-	if cq.channel == nil {
-		return cq.fail("arm", ErrNotSupported, "it was created without a CompChannel")
+func (cq *CQ) cannotArm(closed bool) error {
+	if closed {
+		return cq.fail("arm", ErrClosed, "")
 	}
-	return cq.fail("arm", ErrClosed, "")
+	return cq.fail("arm", ErrNotSupported, "it was created without a CompChannel")
 }

@@ -2,6 +2,7 @@ package uverbs
 
 import (
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -12,11 +13,14 @@ import (
 // for a system call where one belongs to it: the doorbell of a send, rxe's arming,
 // a QP that is moved, a queue that is replaced. Taking and giving it back costs one
 // locked instruction; sync.Mutex needs two, which was most of the price of a poll of
-// nothing. Those who wait have no order: goroutines that all ring one QP's doorbell
-// share it less evenly than with sync.Mutex.
+// nothing. Those who wait stand in line, but who comes at the right moment is let
+// in before them.
 //
 // C: the pthread_spinlock_t of every provider
-type queueLock struct{ held atomic.Uint32 }
+type queueLock struct {
+	held atomic.Uint32
+	line sync.Mutex // held by the first of those who wait
+}
 
 func (l *queueLock) Lock() {
 	if !l.held.CompareAndSwap(0, 1) {
@@ -27,10 +31,12 @@ func (l *queueLock) Lock() {
 func (l *queueLock) Unlock() { mmap.StoreRelease(&l.held, 0) }
 
 // wait leaves the processor to others, who may be the holder, and sleeps longer and
-// longer when the holder is in a system call.
+// longer when the holder stays in a system call.
 func (l *queueLock) wait() {
-	const yields, longest = 32, 256 * time.Microsecond
-	pause := time.Microsecond
+	const yields, longest = 256, time.Millisecond
+	l.line.Lock()
+	defer l.line.Unlock()
+	pause := 16 * time.Microsecond
 	for i := 0; !l.held.CompareAndSwap(0, 1); i++ {
 		if i < yields {
 			runtime.Gosched()

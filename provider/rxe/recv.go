@@ -58,7 +58,7 @@ func (q *recvQueue) post(wrs []uverbs.RecvWR) (n int, err error) {
 		}
 		e := slots.At(n)
 		e.WrId, e.Reserved, e.Padding = wr.WRID, 0, 0
-		putDMA(&e.Dma, length, wr.SGL)
+		putDMA(&e.Dma, length, wr.SGL, q.maxSGE)
 		n++
 	}
 	if n > 0 {
@@ -91,10 +91,10 @@ func lengthOf(sgl []uverbs.SGE, maxSGE int) (uint32, error) {
 }
 
 // putDMA tells of a message what it is made of: struct rxe_dma_info with the array
-// of struct rxe_sge behind it, for which the queue has room.
-func putDMA(dma *abi.RxeDmaInfo, length uint32, sgl []uverbs.SGE) {
+// of struct rxe_sge behind it, for maxSGE of which the queue has room.
+func putDMA(dma *abi.RxeDmaInfo, length uint32, sgl []uverbs.SGE, maxSGE int) {
 	dma.Length, dma.Resid, dma.CurSge, dma.NumSge, dma.SgeOffset, dma.Reserved = length, length, 0, uint32(len(sgl)), 0, 0
-	sges := sgesBehind(dma, len(sgl))
+	sges := sgesBehind(dma, maxSGE)
 	for i := range sgl {
 		sges[i] = abi.RxeSge{Addr: sgl[i].Addr, Length: sgl[i].Length, Lkey: sgl[i].LKey}
 	}

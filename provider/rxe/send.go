@@ -53,7 +53,7 @@ func (q *qp) send(e *abi.RxeSendWqe, wr *uverbs.SendWR) error {
 			return err
 		}
 	}
-	fill(e, wr, length)
+	q.fill(e, wr, length)
 	if has&^(withSGL|withInline) != 0 {
 		putParts(e, wr, has)
 	}
@@ -65,7 +65,7 @@ func (q *qp) send(e *abi.RxeSendWqe, wr *uverbs.SendWR) error {
 		*arm[abi.RxeSendWrUd](&e.Wr) = abi.RxeSendWrUd{RemoteQpn: wr.RemoteQPN, RemoteQkey: wr.RemoteQKey, AhNum: uint32(ah)}
 	}
 	if wr.Inline != nil {
-		putInline(e, wr.Inline, has)
+		q.putInline(e, wr.Inline, has)
 	}
 	if has&withBind != 0 {
 		wr.Bind.MW.Bound(wr.Bind.RKey)
@@ -76,19 +76,19 @@ func (q *qp) send(e *abi.RxeSendWqe, wr *uverbs.SendWR) error {
 // fill makes the fixed part of an entry, but for the union, of which the kernel
 // reads only what belongs to the opcode. All else counts: the kernel leaves in the
 // queue what it noted about an earlier request, and believes what it finds.
-func fill(e *abi.RxeSendWqe, wr *uverbs.SendWR, length uint32) {
+func (q *qp) fill(e *abi.RxeSendWqe, wr *uverbs.SendWR, length uint32) {
 	e.Wr.WrId, e.Wr.Reserved, e.Wr.Opcode, e.Wr.SendFlags, e.Wr.Ex = wr.WRID, 0, uint32(wr.Opcode), uint32(wr.Flags), 0
 	e.Status, e.State, e.Iova, e.Mask, e.FirstPsn, e.LastPsn, e.AckLength, e.Ssn, e.HasRdAtomic = 0, 0, 0, 0, 0, 0, 0, 0, 0
-	putDMA(&e.Dma, length, wr.SGL)
+	putDMA(&e.Dma, length, wr.SGL, q.maxSGE)
 }
 
 // putInline stores the data where the SGEs would be. ATOMIC_WRITE has it there too,
 // but does not say so.
-func putInline(e *abi.RxeSendWqe, data []byte, has parts) {
+func (q *qp) putInline(e *abi.RxeSendWqe, data []byte, has parts) {
 	if has&withSGL != 0 {
 		e.Wr.SendFlags |= abi.IB_SEND_INLINE
 	}
-	copy(bytesBehind(&e.Dma, len(data)), data)
+	copy(bytesBehind(&e.Dma, max(q.maxInline, atomicSize)), data)
 }
 
 // putParts fills in what some opcodes have.
