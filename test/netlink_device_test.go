@@ -1,0 +1,130 @@
+//go:build vm
+
+package test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/goverbs/goverbs/netlinkrdma"
+)
+
+// onKernel tells whether this is a kernel of the series, as 6.12.
+func onKernel(series string) bool { return strings.HasPrefix(os.Getenv("GOVERBS_VM"), series+".") }
+
+// change is for what has to succeed.
+func change(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestNldevSetDevice(t *testing.T) {
+	for _, typ := range linkTypes() {
+		netdev := "gvset" + typ
+		dummy(t, netdev, "10.87.0.1/24")
+		index := link(t, "gvold"+typ, typ, netdev).Index
+		var c netlinkrdma.Client
+		for _, d := range must(c.Devices())(t) {
+			if diff := cmp.Diff(d, must(c.Device(d.Index))(t)); diff != "" {
+				t.Errorf("(-listed +asked for):\n%s", diff)
+			}
+		}
+		if diff := cmp.Diff(must(c.Ports(index))(t)[0], must(c.Port(index, 1))(t)); diff != "" {
+			t.Errorf("(-listed +asked for):\n%s", diff)
+		}
+		change(t, c.RenameDevice(index, "gvnew"+typ))
+		same(t, "/sys/class/infiniband/gvnew"+typ+"/node_guid", must(c.DeviceByName("gvnew"+typ))(t).NodeGUID.String())
+		for _, on := range []bool{true, false} {
+			change(t, c.SetAdaptiveModeration(index, on))
+			if d := must(c.Device(index))(t); d.AdaptiveModeration != (netlinkrdma.Opt[bool]{Value: on, Known: true}) {
+				t.Errorf("%s moderation %+v, want %t", d.Name, d.AdaptiveModeration, on)
+			}
+		}
+		if err := c.RenameDevice(4711, "gvnone"); !errors.Is(err, netlinkrdma.ErrNotFound) {
+			t.Error(err)
+		}
+		if err := c.AddSubDevice(index, "gvsub", netlinkrdma.DeviceSMI); onKernel("6.1") && !errors.Is(err, syscall.EINVAL) || !onKernel("6.1") && !errors.Is(err, syscall.EOPNOTSUPP) {
+			t.Error(err)
+		}
+		if err := c.DeleteSubDevice(index); onKernel("6.1") && !errors.Is(err, syscall.EINVAL) || !onKernel("6.1") && !errors.Is(err, syscall.EOPNOTSUPP) {
+			t.Error(err)
+		}
+	}
+}
+
+func TestNldevRenameToAnother(t *testing.T) {
+	dummy(t, "gvtwo1")
+	dummy(t, "gvtwo2")
+	link(t, "gvtwinA", "rxe", "gvtwo1")
+	d := link(t, "gvtwinB", "rxe", "gvtwo2")
+	if err := new(netlinkrdma.Client).RenameDevice(d.Index, "gvtwinA"); !errors.Is(err, syscall.EEXIST) {
+		t.Error(err)
+	}
+}
+
+func TestNldevPrivilegedQKey(t *testing.T) {
+	var c netlinkrdma.Client
+	for _, on := range []bool{true, false} {
+		change(t, c.SetPrivilegedQKey(on))
+		if s := must(c.System())(t); s.PrivilegedQKey != (netlinkrdma.Opt[bool]{Value: on, Known: true}) || !s.CopyOnFork || s.Monitor == onKernel("6.1") {
+			t.Errorf("%+v, want %t", s, on)
+		}
+	}
+	if err := c.SetNetnsMode(2); !errors.Is(err, syscall.EINVAL) {
+		t.Error(err)
+	}
+}
+
+// TestNldevEvents follows a device through its life.
+func TestNldevEvents(t *testing.T) {
+	var c netlinkrdma.Client
+	events, err := c.Subscribe()
+	if onKernel("6.1") {
+		if !errors.Is(err, netlinkrdma.ErrNotSupported) || !strings.Contains(err.Error(), "list the devices and ports") {
+			t.Error(err)
+		}
+		return
+	}
+	change(t, err)
+	closeLater(t, events)
+	dummy(t, "gvevents")
+	change(t, c.AddLink("gvborn", "rxe", "gvevents"))
+	d := must(c.DeviceByName("gvborn"))(t)
+	netdev := must(c.Port(d.Index, 1))(t).NetdevIndex
+	change(t, c.RenameDevice(d.Index, "gvgrown"))
+	change(t, c.DeleteLink(d.Index))
+
+	want := []netlinkrdma.Event{
+		{Type: netlinkrdma.EventRegister, DeviceIndex: d.Index, DeviceName: "gvborn"},
+		{Type: netlinkrdma.EventNetdevAttach, DeviceIndex: d.Index, DeviceName: "gvborn", Port: 1, NetdevIndex: netdev, NetdevName: "gvevents"},
+	}
+	if !onKernel("6.12") {
+		want = append(want, netlinkrdma.Event{Type: netlinkrdma.EventRename, DeviceIndex: d.Index, DeviceName: "gvgrown"})
+	}
+	want = append(want, netlinkrdma.Event{Type: netlinkrdma.EventUnregister, DeviceIndex: d.Index, DeviceName: "gvgrown"})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var got []netlinkrdma.Event
+	for len(got) < len(want) {
+		if e := must(events.Next(ctx))(t); e.DeviceIndex == d.Index {
+			got = append(got, e)
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	soon, stop := context.WithTimeout(t.Context(), time.Millisecond)
+	defer stop()
+	if e, err := events.Next(soon); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("%+v, %v, after the last event", e, err)
+	}
+}

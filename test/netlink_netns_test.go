@@ -1,0 +1,121 @@
+//go:build vm
+
+package test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"github.com/goverbs/goverbs/netlinkrdma"
+)
+
+// otherNetns makes a network namespace that goes away with the test.
+func otherNetns(t *testing.T) *os.File {
+	t.Helper()
+	sh(t, "ip netns add gvother")
+	t.Cleanup(func() { sh(t, "ip netns del gvother") })
+	f := must(os.Open("/run/netns/gvother"))(t)
+	closeLater(t, f)
+	return f
+}
+
+// noThreadIn fails when a thread of this process is in the namespace.
+func noThreadIn(t *testing.T, netns *os.File) {
+	t.Helper()
+	var st unix.Stat_t
+	change(t, unix.Fstat(int(netns.Fd()), &st))
+	tasks := must(filepath.Glob("/proc/self/task/*/ns/net"))(t)
+	for _, task := range tasks {
+		where, err := os.Readlink(task)
+		if err == nil && where == fmt.Sprintf("net:[%d]", st.Ino) {
+			t.Errorf("%s is there", task)
+		}
+	}
+	if len(tasks) == 0 {
+		t.Error("no threads")
+	}
+}
+
+// TestNldevNetns looks at the same devices from two namespaces, in shared mode.
+func TestNldevNetns(t *testing.T) {
+	netns := otherNetns(t)
+	here, there := netlinkrdma.Client{}, netlinkrdma.Client{Kernel: netlinkrdma.Netns{File: netns}}
+	dummy(t, "gvhereonly")
+	index := link(t, "gvrxehere", "rxe", "gvhereonly").Index
+	if diff := cmp.Diff(must(here.Devices())(t), must(there.Devices())(t)); diff != "" {
+		t.Errorf("(-here +there):\n%s", diff)
+	}
+	if diff := cmp.Diff(dumped(t, here.DumpPD(index, nil)), dumped(t, there.DumpPD(index, nil))); diff != "" {
+		t.Errorf("(-here +there):\n%s", diff)
+	}
+	if a, b := must(here.Port(index, 1))(t), must(there.Port(index, 1))(t); a.NetdevName != "gvhereonly" || b.NetdevIndex != 0 {
+		t.Errorf("here %+v, there %+v", a, b)
+	}
+	sh(t, "ip -n gvother link add gvthereonly type dummy")
+	change(t, there.AddLink("gvrxethere", "rxe", "gvthereonly"))
+	d := must(here.DeviceByName("gvrxethere"))(t)
+	if a, b := must(here.Port(d.Index, 1))(t), must(there.Port(d.Index, 1))(t); a.NetdevIndex != 0 || b.NetdevName != "gvthereonly" {
+		t.Errorf("here %+v, there %+v", a, b)
+	}
+	change(t, there.DeleteLink(d.Index))
+	if err := here.MoveDevice(index, netns); !errors.Is(err, syscall.EOPNOTSUPP) || !strings.Contains(err.Error(), "in shared mode") {
+		t.Error(err)
+	}
+	if err := here.SetNetnsMode(netlinkrdma.NetnsExclusive); !errors.Is(err, syscall.EBUSY) {
+		t.Errorf("though there is a namespace: %v", err)
+	}
+	noThreadIn(t, netns)
+}
+
+// TestNldevExclusive: devices belong to one namespace, and the soft ones stay
+// there, for their drivers can't take them from their users.
+func TestNldevExclusive(t *testing.T) {
+	noFabric(t)
+	var here netlinkrdma.Client
+	setNetnsMode(t, netlinkrdma.NetnsExclusive)
+	t.Cleanup(func() { setNetnsMode(t, netlinkrdma.NetnsShared) })
+	netns := otherNetns(t)
+	there := netlinkrdma.Client{Kernel: netlinkrdma.Netns{File: netns}}
+	dummy(t, "gvalone")
+	index := link(t, "gvrxealone", "rxe", "gvalone").Index
+	if list := must(there.Devices())(t); len(list) != 0 {
+		t.Errorf("there: %+v", list)
+	}
+	if _, err := there.Device(index); !errors.Is(err, netlinkrdma.ErrNotFound) {
+		t.Error(err)
+	}
+	if err := here.MoveDevice(index, netns); !errors.Is(err, syscall.EOPNOTSUPP) {
+		t.Error(err)
+	}
+	if _, err := here.Device(index); err != nil {
+		t.Error(err)
+	}
+	noThreadIn(t, netns)
+}
+
+// setNetnsMode waits for namespaces that are on their way out.
+func setNetnsMode(t *testing.T, mode netlinkrdma.NetnsMode) {
+	t.Helper()
+	var c netlinkrdma.Client
+	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		err := c.SetNetnsMode(mode)
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, syscall.EBUSY) || time.Now().After(end) {
+			t.Fatal(err)
+		}
+	}
+	if s := must(c.System())(t); s.NetnsMode != mode {
+		t.Errorf("%+v, want %v", s, mode)
+	}
+}
