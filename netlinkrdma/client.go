@@ -59,6 +59,8 @@ func (r Request) invalid() error {
 		return ErrNoStatistics
 	}
 	switch {
+	case slices.ContainsFunc(r.Attrs, func(a Attr) bool { return a.Type == abi.RDMA_NLDEV_NET_NS_FD }):
+		return nil // it may be no namespace
 	case slices.ContainsFunc(rawResources[:], func(k tracked[[]byte]) bool { return k.op == r.Op }):
 		return ErrNoRaw
 	case len(r.Attrs) > 0 && r.Attrs[0].Type == abi.RDMA_NLDEV_ATTR_DEV_INDEX:

@@ -49,6 +49,7 @@ func (c *Client) MoveDevice(device uint32, to *os.File) error {
 	what := fmt.Sprintf("move RDMA device %d to network namespace %s", device, to.Name())
 	err := c.setDevice(what, device, Attr{abi.RDMA_NLDEV_NET_NS_FD, uint32Value(uint32(to.Fd()))})
 	runtime.KeepAlive(to)
+	err = remedy(err, syscall.EINVAL, "there is no such device here, or this file is no network namespace")
 	return remedy(err, syscall.EOPNOTSUPP,
 		"in shared mode devices belong to all namespaces: rdma system set netns exclusive; in exclusive mode it is the driver that can't, as siw and rxe")
 }

@@ -3,6 +3,7 @@ package netlinkrdma_test
 import (
 	"errors"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"syscall"
@@ -87,6 +88,7 @@ func setCalls(c *netlinkrdma.Client) map[string]resCall {
 		"SetOptionalCounters":   change(set, func(d uint32) error { return c.SetOptionalCounters(d, 1) }),
 		"RenameDevice":          change(abi.RDMA_NLDEV_CMD_SET, func(d uint32) error { return c.RenameDevice(d, "a") }),
 		"SetAdaptiveModeration": change(abi.RDMA_NLDEV_CMD_SET, func(d uint32) error { return c.SetAdaptiveModeration(d, true) }),
+		"MoveDevice":            change(abi.RDMA_NLDEV_CMD_SET, func(d uint32) error { return c.MoveDevice(d, os.Stdin) }),
 		"Device":                change(abi.RDMA_NLDEV_CMD_GET, func(d uint32) error { _, err := c.Device(d); return err }),
 		"Port":                  change(abi.RDMA_NLDEV_CMD_PORT_GET, func(d uint32) error { _, err := c.Port(d, 1); return err }),
 		"AddSubDevice":          change(abi.RDMA_NLDEV_CMD_NEWDEV, func(d uint32) error { return c.AddSubDevice(d, "a", netlinkrdma.DeviceSMI) }),

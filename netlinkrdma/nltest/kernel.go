@@ -17,7 +17,7 @@ import (
 type Kernel struct {
 	Devices  []netlinkrdma.Device
 	Ports    []netlinkrdma.Port
-	CharDevs map[uint32]netlinkrdma.CharDev // by device index; what is asked for does not matter
+	CharDevs map[uint32]netlinkrdma.CharDev // by device index, of whatever kind
 	CM       netlinkrdma.CharDev
 	// Resources are what every device answers with.
 	Resources []netlinkrdma.Resource
