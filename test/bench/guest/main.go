@@ -15,6 +15,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/goverbs/goverbs/test/bench/result"
 )
@@ -56,12 +57,26 @@ func run(b *bench, names []string) error {
 		if !ok {
 			return fmt.Errorf("no suite %q: expected one of %s", name, strings.Join(suiteNames(), ", "))
 		}
-		b.suite = name
-		if err := suite(b); err != nil {
+		if err := b.run(name, suite); err != nil {
 			all = append(all, err)
 		}
 	}
 	return errors.Join(all...)
+}
+
+// checkPatience is for a suite that takes half a minute: what hangs is named then.
+const checkPatience = 5 * time.Minute
+
+func (b *bench) run(name string, suite func(*bench) error) error {
+	b.suite = name
+	if !b.check {
+		return suite(b)
+	}
+	some := *b
+	var cancel context.CancelFunc
+	some.ctx, cancel = context.WithTimeout(b.ctx, checkPatience)
+	defer cancel()
+	return suite(&some)
 }
 
 func suiteNames() []string {
