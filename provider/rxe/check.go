@@ -11,7 +11,7 @@ const allSendFlags = uverbs.SendFence | uverbs.SendSignaled | uverbs.SendSolicit
 // check refuses what the kernel would answer with a QP in the error state, or
 // with silence. It tells what the request has, and the length of its message in
 // bytes.
-func (q *qp) check(wr *uverbs.SendWR) (has parts, length uint32, err error) {
+func (q *qp) check(wr *uverbs.SendWR, sgl []uverbs.SGE, inline []byte) (has parts, length uint32, err error) {
 	if int64(wr.Opcode) < int64(len(q.parts)) {
 		has = q.parts[wr.Opcode]
 	}
@@ -22,7 +22,7 @@ func (q *qp) check(wr *uverbs.SendWR) (has parts, length uint32, err error) {
 	if wr.Flags&^allSendFlags != 0 {
 		return 0, 0, fmt.Errorf("%w: unknown flags %#x", uverbs.ErrInvalidWR, uint32(wr.Flags&^allSendFlags))
 	}
-	if length, err = q.checkData(wr, has); err != nil {
+	if length, err = q.checkData(wr.Opcode, has, sgl, inline); err != nil {
 		return 0, 0, err
 	}
 	switch {
@@ -40,31 +40,26 @@ func (q *qp) check(wr *uverbs.SendWR) (has parts, length uint32, err error) {
 
 const atomicSize = 8
 
-func (q *qp) checkData(wr *uverbs.SendWR, has parts) (uint32, error) {
-	if wr.Inline == nil && has&withSGL != 0 {
-		if length, ok := lengthOfOne(wr.SGL, q.maxSGE); ok {
+func (q *qp) checkData(op uverbs.Opcode, has parts, sgl []uverbs.SGE, inline []byte) (uint32, error) {
+	if inline == nil && has&withSGL != 0 {
+		if length, ok := lengthOfOne(sgl, q.maxSGE); ok {
 			return length, nil
 		}
-		return lengthOf(wr.SGL, q.maxSGE)
+		return lengthOf(sgl, q.maxSGE)
 	}
 	switch {
-	case wr.Opcode == uverbs.OpAtomicWrite && (len(wr.Inline) != atomicSize || len(wr.SGL) > 0):
-		return 0, fmt.Errorf("%w: %v takes its %d bytes from Inline", uverbs.ErrInvalidWR, wr.Opcode, atomicSize)
-	case has&withSGL == 0 && len(wr.SGL) > 0, has&withInline == 0 && wr.Inline != nil:
-		return 0, fmt.Errorf("%w: %v takes no %s", uverbs.ErrInvalidWR, wr.Opcode, dataName(wr))
-	case len(wr.SGL) > 0:
+	case op == uverbs.OpAtomicWrite && (len(inline) != atomicSize || len(sgl) > 0):
+		return 0, fmt.Errorf("%w: %v takes its %d bytes from Inline", uverbs.ErrInvalidWR, op, atomicSize)
+	case has&withSGL == 0 && len(sgl) > 0:
+		return 0, fmt.Errorf("%w: %v takes no SGL", uverbs.ErrInvalidWR, op)
+	case has&withInline == 0 && inline != nil:
+		return 0, fmt.Errorf("%w: %v takes no Inline", uverbs.ErrInvalidWR, op)
+	case len(sgl) > 0 && inline != nil:
 		return 0, fmt.Errorf("%w: both SGL and Inline are set", uverbs.ErrInvalidWR)
-	case wr.Opcode != uverbs.OpAtomicWrite && len(wr.Inline) > q.maxInline:
-		return 0, fmt.Errorf("%w: %d bytes inline, the QP takes %d", uverbs.ErrInvalidWR, len(wr.Inline), q.maxInline)
+	case op != uverbs.OpAtomicWrite && len(inline) > q.maxInline:
+		return 0, fmt.Errorf("%w: %d bytes inline, the QP takes %d", uverbs.ErrInvalidWR, len(inline), q.maxInline)
 	}
-	return uint32(len(wr.Inline)), nil
-}
-
-func dataName(wr *uverbs.SendWR) string {
-	if wr.Inline != nil {
-		return "Inline"
-	}
-	return "SGL"
+	return uint32(len(inline)), nil
 }
 
 // maxDatagram is the largest MTU that a port can have. The kernel drops what is

@@ -46,9 +46,10 @@ func (q *recvQueue) post(wrs []uverbs.RecvWR) (n int, err error) {
 	}
 	for n < len(wrs) {
 		wr := &wrs[n]
-		length, ok := lengthOfOne(wr.SGL, q.maxSGE)
+		sgl := wr.SGL // what is checked is what is used
+		length, ok := lengthOfOne(sgl, q.maxSGE)
 		if !ok {
-			if length, err = lengthOf(wr.SGL, q.maxSGE); err != nil {
+			if length, err = lengthOf(sgl, q.maxSGE); err != nil {
 				break
 			}
 		}
@@ -58,7 +59,7 @@ func (q *recvQueue) post(wrs []uverbs.RecvWR) (n int, err error) {
 		}
 		e := slots.At(n)
 		e.WrId, e.Reserved, e.Padding = wr.WRID, 0, 0
-		putDMA(&e.Dma, length, wr.SGL, q.maxSGE)
+		putDMA(&e.Dma, length, sgl)
 		n++
 	}
 	if n > 0 {
@@ -91,10 +92,10 @@ func lengthOf(sgl []uverbs.SGE, maxSGE int) (uint32, error) {
 }
 
 // putDMA tells of a message what it is made of: struct rxe_dma_info with the array
-// of struct rxe_sge behind it, for maxSGE of which the queue has room.
-func putDMA(dma *abi.RxeDmaInfo, length uint32, sgl []uverbs.SGE, maxSGE int) {
+// of struct rxe_sge behind it, for which the queue has room.
+func putDMA(dma *abi.RxeDmaInfo, length uint32, sgl []uverbs.SGE) {
 	dma.Length, dma.Resid, dma.CurSge, dma.NumSge, dma.SgeOffset, dma.Reserved = length, length, 0, uint32(len(sgl)), 0, 0
-	sges := sgesBehind(dma, maxSGE)
+	sges := sgesBehind(dma, len(sgl))
 	for i := range sgl {
 		sges[i] = abi.RxeSge{Addr: sgl[i].Addr, Length: sgl[i].Length, Lkey: sgl[i].LKey}
 	}

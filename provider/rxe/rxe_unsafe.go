@@ -19,13 +19,13 @@ func behind(dma *abi.RxeDmaInfo) unsafe.Pointer {
 	return unsafe.Add(unsafe.Pointer(dma), unsafe.Sizeof(*dma))
 }
 
-// sgesBehind views the n SGEs that an entry of the queue has room for.
+// sgesBehind views the n SGEs of an entry, no more than its queue has room for.
 func sgesBehind(dma *abi.RxeDmaInfo, n int) []abi.RxeSge {
 	return unsafe.Slice((*abi.RxeSge)(behind(dma)), n)
 }
 
-// bytesBehind views the n bytes of inline data that an entry of the queue has room
-// for.
+// bytesBehind views the n bytes of inline data of an entry, no more than its queue
+// has room for.
 func bytesBehind(dma *abi.RxeDmaInfo, n int) []byte { return unsafe.Slice((*byte)(behind(dma)), n) }
 
 // arm views the union in struct rxe_send_wr as one of its arms, none of which is

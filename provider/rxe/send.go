@@ -41,7 +41,8 @@ func (q *qp) PostSend(wrs []uverbs.SendWR) (n int, err error) {
 
 // send fills e, which is nil when the queue is full.
 func (q *qp) send(e *abi.RxeSendWqe, wr *uverbs.SendWR) error {
-	has, length, err := q.check(wr)
+	sgl, inline := wr.SGL, wr.Inline // what is checked is what is used
+	has, length, err := q.check(wr, sgl, inline)
 	if err != nil {
 		return err
 	}
@@ -53,7 +54,7 @@ func (q *qp) send(e *abi.RxeSendWqe, wr *uverbs.SendWR) error {
 			return err
 		}
 	}
-	q.fill(e, wr, length)
+	fill(e, wr, length, sgl)
 	if has&^(withSGL|withInline) != 0 {
 		putParts(e, wr, has)
 	}
@@ -64,8 +65,8 @@ func (q *qp) send(e *abi.RxeSendWqe, wr *uverbs.SendWR) error {
 		}
 		*arm[abi.RxeSendWrUd](&e.Wr) = abi.RxeSendWrUd{RemoteQpn: wr.RemoteQPN, RemoteQkey: wr.RemoteQKey, AhNum: uint32(ah)}
 	}
-	if wr.Inline != nil {
-		q.putInline(e, wr.Inline, has)
+	if inline != nil {
+		putInline(e, inline, has)
 	}
 	if has&withBind != 0 {
 		wr.Bind.MW.Bound(wr.Bind.RKey)
@@ -76,19 +77,19 @@ func (q *qp) send(e *abi.RxeSendWqe, wr *uverbs.SendWR) error {
 // fill makes the fixed part of an entry, but for the union, of which the kernel
 // reads only what belongs to the opcode. All else counts: the kernel leaves in the
 // queue what it noted about an earlier request, and believes what it finds.
-func (q *qp) fill(e *abi.RxeSendWqe, wr *uverbs.SendWR, length uint32) {
+func fill(e *abi.RxeSendWqe, wr *uverbs.SendWR, length uint32, sgl []uverbs.SGE) {
 	e.Wr.WrId, e.Wr.Reserved, e.Wr.Opcode, e.Wr.SendFlags, e.Wr.Ex = wr.WRID, 0, uint32(wr.Opcode), uint32(wr.Flags), 0
 	e.Status, e.State, e.Iova, e.Mask, e.FirstPsn, e.LastPsn, e.AckLength, e.Ssn, e.HasRdAtomic = 0, 0, 0, 0, 0, 0, 0, 0, 0
-	putDMA(&e.Dma, length, wr.SGL, q.maxSGE)
+	putDMA(&e.Dma, length, sgl)
 }
 
 // putInline stores the data where the SGEs would be. ATOMIC_WRITE has it there too,
 // but does not say so.
-func (q *qp) putInline(e *abi.RxeSendWqe, data []byte, has parts) {
+func putInline(e *abi.RxeSendWqe, data []byte, has parts) {
 	if has&withSGL != 0 {
 		e.Wr.SendFlags |= abi.IB_SEND_INLINE
 	}
-	copy(bytesBehind(&e.Dma, max(q.maxInline, atomicSize)), data)
+	copy(bytesBehind(&e.Dma, len(data)), data)
 }
 
 // putParts fills in what some opcodes have.
