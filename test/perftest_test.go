@@ -79,29 +79,31 @@ var perftestByRoCE = []perftestRun{
 func TestPerftest(t *testing.T) {
 	rxeFabric(t)
 	index := fmt.Sprint(" -x ", rxeGIDIndex(t, rxeIPv4))
-	for _, r := range onEveryKernel(perftestByHand, 2) {
-		r.onlyC += index
-		r.bothWays(t, rxeLink, "127.0.0.1")
+	runs := slices.Clone(onEveryKernel(perftestByHand, 2))
+	for i := range runs {
+		runs[i].onlyC += index
 	}
+	playPerftest(t, runs, rxeLink, "127.0.0.1")
 }
 
 // TestPerftestCM has it connect with rdma_cm, which carries the ends' words too.
 func TestPerftestCM(t *testing.T) {
 	rxeFabric(t)
-	for _, r := range onEveryKernel(slices.Concat(perftestByCM, perftestByRoCE), 1) {
-		r.line += " -R"
-		r.bothWays(t, rxeLink, rxeIPv4)
+	playPerftest(t, withCM(onEveryKernel(slices.Concat(perftestByCM, perftestByRoCE), 1)), rxeLink, rxeIPv4)
+}
+
+func withCM(runs []perftestRun) []perftestRun {
+	for i := range runs {
+		runs[i].line += " -R"
 	}
+	return runs
 }
 
 // TestPerftestSiw is the same on iWARP, where ib_send_bw's receiver tells the
 // sender how far it is.
 func TestPerftestSiw(t *testing.T) {
 	fabric(t)
-	for _, r := range onEveryKernel(slices.Concat(perftestByCM, perftestByIWARP), 1) {
-		r.line += " -R"
-		r.bothWays(t, dummyLink, dummyIPv4)
-	}
+	playPerftest(t, withCM(onEveryKernel(slices.Concat(perftestByCM, perftestByIWARP), 1)), dummyLink, dummyIPv4)
 }
 
 // onEveryKernel leaves the first few for kernels other than 6.12: what the two ends
@@ -113,10 +115,23 @@ func onEveryKernel(runs []perftestRun, few int) []perftestRun {
 	return runs[:few]
 }
 
-// bothWays has each of the two be server.
-func (r perftestRun) bothWays(t *testing.T, link, address string) {
+// playPerftest has each be server once with the runs that tell most, and then in turns.
+func playPerftest(t *testing.T, runs []perftestRun, link, address string) {
 	t.Helper()
-	for _, server := range []string{"C", "Go"} {
+	servers := []string{"C", "Go"}
+	for i, r := range runs {
+		if i < 2 {
+			r.serve(t, link, address, servers...)
+		} else {
+			r.serve(t, link, address, servers[i%2])
+		}
+	}
+}
+
+// serve has each of servers be server, and the other client.
+func (r perftestRun) serve(t *testing.T, link, address string, servers ...string) {
+	t.Helper()
+	for _, server := range servers {
 		client := map[string]string{"C": "Go", "Go": "C"}[server]
 		t.Run(fmt.Sprintf("%s %s: %s serves %s", r.what, r.line, server, client), func(t *testing.T) {
 			noLeak(t)
