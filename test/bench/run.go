@@ -11,8 +11,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/goverbs/goverbs/test/bench/result"
 )
 
 // run does what the command line asks for.
@@ -60,8 +58,11 @@ func measure(ctx context.Context, t trip, o options) (part, []*row, error) {
 	start := time.Now()
 	p := part{Suite: t.suite, Vehicle: t.vehicle.name, Runs: o.runs, Commit: commit(ctx),
 		Date: start.UTC().Format(time.DateOnly), Command: "go run ./test/bench " + strings.Join(os.Args[1:], " ")}
-	var samples []result.Sample
-	missing, err := travel(ctx, t, o, func(s result.Sample) { samples = append(samples, s) })
+	samples, missing, err := travel(ctx, t, o)
+	if died(err) {
+		fmt.Fprintln(os.Stderr, "bench: the machine died, which QEMU's do now and then; once more")
+		samples, missing, err = travel(ctx, t, o)
+	}
 	p.Missing = missing
 	if err != nil {
 		p.Missing = append(p.Missing, err.Error())

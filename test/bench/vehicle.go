@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -65,9 +66,17 @@ func suiteNames() []string {
 // limit is how long a trip may take before it is taken for hung.
 const limit = 30 * time.Minute
 
-// travel makes a trip and hands on its samples as they come. What the suite has no
-// samples of is missing; err is of the vehicle.
-func travel(ctx context.Context, t trip, o options, got func(result.Sample)) (missing []string, err error) {
+// exitDied is bin/vm's exit code when the machine died under the command.
+const exitDied = 125
+
+func died(err error) bool {
+	var exit *exec.ExitError
+	return errors.As(err, &exit) && exit.ExitCode() == exitDied
+}
+
+// travel makes a trip and brings its samples. What the suite has no samples of is
+// missing; err is of the vehicle.
+func travel(ctx context.Context, t trip, o options) (samples []result.Sample, missing []string, err error) {
 	args := []string{"run", "-timeout", limit.String(), "-mem", strconv.Itoa(t.mem), "-kernel", t.vehicle.series}
 	guest := []string{"--", "bin/bench/guest", "-vehicle", t.vehicle.name, "-runs", strconv.Itoa(o.runs)}
 	if t.vehicle.icount {
@@ -84,10 +93,10 @@ func travel(ctx context.Context, t trip, o options, got func(result.Sample)) (mi
 	cmd.Stderr = io.MultiWriter(os.Stderr, &said)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if err := cmd.Start(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	var bad error
 	for lines := bufio.NewScanner(out); lines.Scan(); {
@@ -96,7 +105,7 @@ func travel(ctx context.Context, t trip, o options, got func(result.Sample)) (mi
 			bad = fmt.Errorf("output %q: %w", lines.Text(), err)
 			continue
 		}
-		got(s)
+		samples = append(samples, s)
 	}
 	err = cmd.Wait()
 	for line := range strings.Lines(said.String()) {
@@ -104,8 +113,8 @@ func travel(ctx context.Context, t trip, o options, got func(result.Sample)) (mi
 			missing = append(missing, strings.TrimSpace(what))
 		}
 	}
-	if err != nil && len(missing) == 0 {
-		return nil, fmt.Errorf("%s in %s: %w", t.suite, t.vehicle.name, err)
+	if err != nil && (len(missing) == 0 || died(err)) {
+		return samples, missing, fmt.Errorf("%s in %s: %w", t.suite, t.vehicle.name, err)
 	}
-	return missing, bad
+	return samples, missing, bad
 }
