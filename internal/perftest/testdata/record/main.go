@@ -111,7 +111,8 @@ type said struct {
 func newProxy(address string) *proxy {
 	l, err := net.Listen("tcp4", address+":"+proxyPort)
 	if err != nil {
-		panic(err)
+		fmt.Fprintln(os.Stderr, "record:", err)
+		os.Exit(1)
 	}
 	p := &proxy{Listener: l}
 	go func() {
