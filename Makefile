@@ -70,6 +70,7 @@ cross: fetch
 	@command -v aarch64-linux-gnu-gcc >/dev/null || { \
 		echo "installing the arm64 cross compiler"; \
 		$(SUDO) apt-get -o DPkg::Lock::Timeout=300 install -y -q --no-install-recommends gcc-aarch64-linux-gnu libc6-dev-arm64-cross; }
+	@bin/vm headers
 	@$(GO) run ./internal/abi/gen -fetch
 
 bin/vm: FORCE

@@ -20,8 +20,8 @@ const (
 	EventUnregister   EventType = abi.RDMA_UNREGISTER_EVENT
 	EventNetdevAttach EventType = abi.RDMA_NETDEV_ATTACH_EVENT // a port has a network device
 	EventNetdevDetach EventType = abi.RDMA_NETDEV_DETACH_EVENT
-	EventRename       EventType = 4 // the event has the new name
-	EventNetdevRename EventType = 5 // the event has the new name of the network device, and nothing else
+	EventRename       EventType = abi.RDMA_RENAME_EVENT        // the event has the new name
+	EventNetdevRename EventType = abi.RDMA_NETDEV_RENAME_EVENT // the event has the new name of the network device, and nothing else
 )
 
 var eventTypeNames = [...]string{"REGISTER", "UNREGISTER", "NETDEV_ATTACH", "NETDEV_DETACH", "RENAME", "NETDEV_RENAME"}

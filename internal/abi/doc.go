@@ -1,5 +1,5 @@
 // Package abi holds the kernel's RDMA structs and ids, generated from the Linux 6.12 headers: the ioctl and write commands of uverbs,
-// the commands and events of rdma_cm, the ids of NETLINK_RDMA, and the queues of siw and rxe.
+// the commands and events of rdma_cm, the ids of NETLINK_RDMA, and the queues of siw and rxe. Those of NETLINK_RDMA are of Linux 7.2.
 //
 // Names follow C mechanically. A struct or field is its C name with every segment capitalised: struct ib_uverbs_qp_cap is IbUverbsQpCap,
 // max_send_wr is MaxSendWr. A constant keeps its C name. Where C has no name for it, outer and member make one: IbUverbsSendWrRdma.
@@ -17,5 +17,6 @@
 //     A struct __kernel_sockaddr_storage is 128 bytes, too.
 package abi
 
+//go:generate go run ../../test/cmd/vm headers
 //go:generate go run ./gen -fetch
 //go:generate go run ./gen -o .

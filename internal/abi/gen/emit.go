@@ -29,7 +29,7 @@ func emit(c *cHeaders, g *goDefs) (map[string][]byte, error) {
 	}
 	for h := range consts {
 		var b bytes.Buffer
-		fmt.Fprintf(&b, banner, headers.Series, h)
+		fmt.Fprintf(&b, banner, headers.SeriesOf(h), h)
 		if s := structs[h]; s != nil {
 			b.WriteString("import \"structs\"\n\n")
 			b.Write(s.Bytes())

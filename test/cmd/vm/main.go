@@ -26,6 +26,7 @@ import (
 
 const usage = `usage:
   vm fetch [-kernel SERIES]                     get tools, kernels and siw with apt (root or sudo)
+  vm headers                                    get rdma_netlink.h of the newest kernel with apt
   vm run [-kernel SERIES] [-mem MIB] [-timeout D] [-icount] -- CMD [ARG...]
                                                 run CMD in a guest; its exit code is the result
 
@@ -57,6 +58,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	switch args[0] {
 	case "fetch":
 		err = fetch(ctx, args[1:], stderr)
+	case "headers":
+		err = rig.FetchHeaders(ctx, stderr)
 	case "run":
 		code, err = runGuest(ctx, args[1:], stdout, stderr)
 	default:

@@ -16,10 +16,23 @@ import (
 // Series is the kernel whose headers are generated from. It is the newest one of Debian 12; its structs are those of 6.1, with more ids.
 const Series = "6.12"
 
+// Newest is the kernel whose ids of NETLINK_RDMA are taken: a family whose ids only grow, and whose attributes older kernels leave out.
+const Newest = "7.2"
+
+const netlinkHeader = "rdma_netlink.h"
+
+// SeriesOf says which kernel a header is from.
+func SeriesOf(header string) string {
+	if header == netlinkHeader {
+		return Newest
+	}
+	return Series
+}
+
 // ErrMissing is returned by Dir where no headers are at hand.
 var ErrMissing = errors.New("no RDMA uapi headers of Linux " + Series)
 
-// Dir returns the include directory in the user's cache that holds rdma/, without touching the network.
+// Dir returns the include directory in the user's cache that holds rdma/, without touching the network. The newest kernel's stands beside it.
 func Dir() (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
@@ -29,10 +42,16 @@ func Dir() (string, error) {
 	if _, err := os.Stat(filepath.Join(dir, "rdma", enumsFile)); err != nil {
 		return dir, fmt.Errorf("%w in %s: run `go run ./internal/abi/gen -fetch`", ErrMissing, dir)
 	}
+	if _, err := os.Stat(filepath.Join(newest(dir), "rdma", netlinkHeader)); err != nil {
+		return dir, fmt.Errorf("no %s of Linux %s: %w: run `go run ./test/cmd/vm headers`", netlinkHeader, Newest, err)
+	}
 	return dir, nil
 }
 
-// Fetch puts the headers of Debian's linux-headers package where Dir looks for them, unless they are there.
+// newest is the include directory of the newest kernel, beside that of Series.
+func newest(include string) string { return filepath.Join(filepath.Dir(include), "uapi-"+Newest) }
+
+// Fetch puts the headers of Debian's linux-headers package where Dir looks for them, unless they are there. The test rig fetches the newest.
 func Fetch() (string, error) {
 	dir, err := Dir()
 	if !errors.Is(err, ErrMissing) {
@@ -68,11 +87,13 @@ func CText(types string) string {
 }
 
 // Flags are given to every C compiler. Plain char differs between amd64 and arm64 unless it is fixed.
-func Flags(include string) []string { return []string{"-I", include, "-funsigned-char"} }
+func Flags(include string) []string {
+	return []string{"-I", newest(include), "-I", include, "-funsigned-char"}
+}
 
 // unpack downloads the newest headers package of the series into tmp and returns its include directory.
 func unpack(tmp string) (string, error) {
-	pkg, err := newest()
+	pkg, err := newestPackage()
 	if err != nil {
 		return "", err
 	}
@@ -95,8 +116,8 @@ func unpack(tmp string) (string, error) {
 
 var packageName = regexp.MustCompile(`(?m)^linux-headers-` + regexp.QuoteMeta(Series) + `\.(\d+)\S*-common `)
 
-// newest names the common headers package with the highest point release that apt knows.
-func newest() (string, error) {
+// newestPackage names the common headers package with the highest point release that apt knows.
+func newestPackage() (string, error) {
 	out, err := run("", "apt-cache", "search", "--names-only", `^linux-headers-`+Series+`\.`)
 	if err != nil {
 		return "", err

@@ -1,0 +1,76 @@
+//go:build linux
+
+package rig
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// FetchHeaders keeps rdma_netlink.h of the series that Debian 12 does not have
+// in uapi-SERIES/rdma of the cache, for internal/abi/gen. What is there stays.
+func FetchHeaders(ctx context.Context, log io.Writer) error {
+	cache, err := CacheDir()
+	if err != nil {
+		return err
+	}
+	unlock, err := lock(cache)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	for series, suite := range foreign {
+		header := filepath.Join(cache, "uapi-"+series, "rdma", "rdma_netlink.h")
+		if _, err := os.Stat(header); !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		if err := fetchHeader(ctx, log, cache, series, suite, header); err != nil {
+			return fmt.Errorf("fetch the headers of kernel %s: %w", series, err)
+		}
+	}
+	return nil
+}
+
+// libcDev is Debian's package of a kernel's uapi headers.
+const libcDev = "linux-libc-dev"
+
+func fetchHeader(ctx context.Context, log io.Writer, cache, series, suite, header string) error {
+	tmp, err := os.MkdirTemp(cache, "headers-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(tmp)
+	a, err := openSuite(ctx, log, tmp, suite)
+	if err != nil {
+		return err
+	}
+	version, err := headersVersion(ctx, a, series)
+	if err != nil {
+		return err
+	}
+	if err := download(ctx, log, a, tmp, packageSet{Packages: []string{libcDev + "=" + version}}); err != nil {
+		return err
+	}
+	return copyFile(filepath.Join(tmp, "image/usr/include/rdma/rdma_netlink.h"), header)
+}
+
+// headersVersion is the newest version of the series on offer.
+func headersVersion(ctx context.Context, a apt, series string) (string, error) {
+	text, err := output(ctx, a.cache("madison", libcDev, "linux-image-amd64")...)
+	if err != nil {
+		return "", err
+	}
+	offers := parseMadison(text)
+	for _, o := range offers {
+		if o.name == libcDev && strings.HasPrefix(o.version, series+".") {
+			return o.version, nil
+		}
+	}
+	return "", fmt.Errorf("no %s of %s: %s", libcDev, series, whereTo(offers, series))
+}
