@@ -61,6 +61,8 @@ func (m CounterMask) String() string {
 type CounterSetting struct {
 	Mode CounterMode
 	By   CounterMask // in automatic mode
+	// Optional: in automatic mode, the QPs' counters count what is optional too.
+	Optional bool
 }
 
 // CounterMode asks how QPs of this port come to be bound to counters.
@@ -93,6 +95,8 @@ func parseCounterSetting(reply []byte) (CounterSetting, error) {
 			s.Mode, mode = CounterMode(a.uint32()), true
 		case abi.RDMA_NLDEV_ATTR_STAT_AUTO_MODE_MASK:
 			s.By = CounterMask(a.uint32())
+		case abi.RDMA_NLDEV_ATTR_STAT_OPCOUNTER_ENABLED:
+			s.Optional = a.uint8() != 0
 		}
 	}
 	a.require(mode, abi.RDMA_NLDEV_ATTR_STAT_MODE)
@@ -102,19 +106,28 @@ func parseCounterSetting(reply []byte) (CounterSetting, error) {
 	return s, nil
 }
 
+// AutoOptions widen what is counted automatically. Nil means the zero value.
+type AutoOptions struct {
+	// Optional has the QPs' counters count what is optional too. Linux 7.2 can;
+	// 6.12 fails with EINVAL.
+	Optional bool
+}
+
 // SetAutoCounters has QPs of this port bound from then on, those with the same
 // traits to the same counter; no traits turn it off. It needs CAP_NET_ADMIN,
 // and fails with EBUSY while a QP is bound.
 //
-// C: rdma statistic qp set link DEV/PORT auto type,pid on
-func (c *Client) SetAutoCounters(device, port uint32, by CounterMask) error {
+// C: rdma statistic qp set link DEV/PORT auto type,pid on [optional-counters on]
+func (c *Client) SetAutoCounters(device, port uint32, by CounterMask, o *AutoOptions) error {
 	what := fmt.Sprintf("set automatic counters of port %d of RDMA device %d by %q", port, device, by)
-	_, err := c.callOne(what, Request{
-		Op: abi.RDMA_NLDEV_CMD_STAT_SET,
-		Attrs: append(byPort(device, port), counted(abi.RDMA_NLDEV_ATTR_RES_QP),
-			Attr{abi.RDMA_NLDEV_ATTR_STAT_MODE, uint32Value(abi.RDMA_COUNTER_MODE_AUTO)},
-			Attr{abi.RDMA_NLDEV_ATTR_STAT_AUTO_MODE_MASK, uint32Value(uint32(by))}),
-	})
+	attrs := append(byPort(device, port), counted(abi.RDMA_NLDEV_ATTR_RES_QP),
+		Attr{abi.RDMA_NLDEV_ATTR_STAT_MODE, uint32Value(abi.RDMA_COUNTER_MODE_AUTO)},
+		Attr{abi.RDMA_NLDEV_ATTR_STAT_AUTO_MODE_MASK, uint32Value(uint32(by))})
+	// To the kernel, off is the same as left out, and an older one takes no more.
+	if o != nil && o.Optional {
+		attrs = append(attrs, Attr{abi.RDMA_NLDEV_ATTR_STAT_OPCOUNTER_ENABLED, boolValue(true)})
+	}
+	_, err := c.callOne(what, Request{Op: abi.RDMA_NLDEV_CMD_STAT_SET, Attrs: attrs})
 	return remedy(statRemedy(err), syscall.EBUSY, "unbind the QPs first, or turn the other mode off")
 }
 

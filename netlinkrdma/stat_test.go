@@ -81,7 +81,7 @@ func setCalls(c *netlinkrdma.Client) map[string]resCall {
 		return resCall{op: op, call: func(d uint32) (any, error) { return nil, f(d) }}
 	}
 	return map[string]resCall{
-		"SetAutoCounters":       change(set, func(d uint32) error { return c.SetAutoCounters(d, 1, netlinkrdma.CountByType) }),
+		"SetAutoCounters":       change(set, func(d uint32) error { return c.SetAutoCounters(d, 1, netlinkrdma.CountByType, nil) }),
 		"BindCounter":           change(set, func(d uint32) error { _, err := c.BindCounter(d, 1, 17); return err }),
 		"BindToCounter":         change(set, func(d uint32) error { return c.BindToCounter(d, 1, 17, 9) }),
 		"UnbindCounter":         change(del, func(d uint32) error { return c.UnbindCounter(d, 1, 17, 9) }),
@@ -135,20 +135,23 @@ func TestStatisticsEveryErrno(t *testing.T) {
 func TestAutoCounters(t *testing.T) {
 	k := statKernel()
 	c := netlinkrdma.Client{Kernel: k}
-	if err := c.SetAutoCounters(7, 1, netlinkrdma.CountByType|netlinkrdma.CountByPID); err != nil {
-		t.Fatal(err)
+	for _, optional := range []bool{true, false} {
+		err := c.SetAutoCounters(7, 1, netlinkrdma.CountByType|netlinkrdma.CountByPID, &netlinkrdma.AutoOptions{Optional: optional})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := netlinkrdma.CounterSetting{Mode: netlinkrdma.CountersAuto, By: netlinkrdma.CountByType | netlinkrdma.CountByPID, Optional: optional}
+		if got, err := c.CounterMode(7, 1); err != nil || got != want {
+			t.Error(got, err)
+		}
 	}
-	want := netlinkrdma.CounterSetting{Mode: netlinkrdma.CountersAuto, By: netlinkrdma.CountByType | netlinkrdma.CountByPID}
-	if got, err := c.CounterMode(7, 1); err != nil || got != want {
-		t.Error(got, err)
-	}
-	if err := c.SetAutoCounters(7, 1, 0); err != nil {
+	if err := c.SetAutoCounters(7, 1, 0, nil); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := c.CounterMode(7, 1); err != nil || got != (netlinkrdma.CounterSetting{}) {
 		t.Error(got, err)
 	}
-	if err := c.SetAutoCounters(7, 2, netlinkrdma.CountByType); !errors.Is(err, syscall.EBUSY) || !strings.Contains(err.Error(), "unbind the QPs first") {
+	if err := c.SetAutoCounters(7, 2, netlinkrdma.CountByType, nil); !errors.Is(err, syscall.EBUSY) || !strings.Contains(err.Error(), "unbind the QPs first") {
 		t.Error(err)
 	}
 }

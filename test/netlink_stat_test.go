@@ -28,7 +28,7 @@ func TestNldevCounters(t *testing.T) {
 		counters, err := c.PortCounters(index, 1)
 		list, err2 := c.CounterStatus(index, 1)
 		err3 := c.SetOptionalCounters(index, 1)
-		err4 := c.SetAutoCounters(index, 1, netlinkrdma.CountByType)
+		err4 := c.SetAutoCounters(index, 1, netlinkrdma.CountByType, nil)
 		if typ == "siw" {
 			if !errors.Is(err, netlinkrdma.ErrNoStatistics) || !errors.Is(err2, netlinkrdma.ErrNoStatistics) ||
 				!errors.Is(err3, syscall.EINVAL) || !errors.Is(err4, syscall.EOPNOTSUPP) {
@@ -90,7 +90,7 @@ func TestNldevCounterMode(t *testing.T) {
 		{Mode: netlinkrdma.CountersAuto, By: netlinkrdma.CountByType | netlinkrdma.CountByPID},
 		{},
 	} {
-		change(t, c.SetAutoCounters(d, 1, want.By))
+		change(t, c.SetAutoCounters(d, 1, want.By, nil))
 		if got := must(c.CounterMode(d, 1))(t); got != want {
 			t.Errorf("%+v, want %+v", got, want)
 		}
@@ -98,7 +98,7 @@ func TestNldevCounterMode(t *testing.T) {
 			t.Errorf("bind in mode %v: %v", want.Mode, err)
 		}
 	}
-	if err := c.SetAutoCounters(d, 1, 1<<5); !errors.Is(err, syscall.EINVAL) {
+	if err := c.SetAutoCounters(d, 1, 1<<5, nil); !errors.Is(err, syscall.EINVAL) {
 		t.Errorf("an unknown trait: %v", err)
 	}
 }

@@ -56,6 +56,7 @@ func (k *Kernel) statGet(req netlinkrdma.Request) ([][]byte, error) {
 	b = putUint32(b, abi.RDMA_NLDEV_ATTR_STAT_MODE, uint32(s.Setting.Mode))
 	if s.Setting.Mode == netlinkrdma.CountersAuto {
 		b = putUint32(b, abi.RDMA_NLDEV_ATTR_STAT_AUTO_MODE_MASK, uint32(s.Setting.By))
+		b = putBool(b, abi.RDMA_NLDEV_ATTR_STAT_OPCOUNTER_ENABLED, s.Setting.Optional)
 	}
 	return [][]byte{b}, nil
 }
@@ -80,7 +81,8 @@ func (k *Kernel) statSet(req netlinkrdma.Request) ([][]byte, error) {
 	case number(req, abi.RDMA_NLDEV_ATTR_STAT_RES) != abi.RDMA_NLDEV_ATTR_RES_QP:
 		err = syscall.EINVAL
 	case number(req, abi.RDMA_NLDEV_ATTR_STAT_MODE) == abi.RDMA_COUNTER_MODE_AUTO:
-		err = k.setAuto(id, netlinkrdma.CounterMask(number(req, abi.RDMA_NLDEV_ATTR_STAT_AUTO_MODE_MASK)))
+		optional, _ := byteOf(req, abi.RDMA_NLDEV_ATTR_STAT_OPCOUNTER_ENABLED)
+		err = k.setAuto(id, netlinkrdma.CounterMask(number(req, abi.RDMA_NLDEV_ATTR_STAT_AUTO_MODE_MASK)), optional != 0)
 	default:
 		var counter uint32
 		counter, err = k.bind(req, id)
@@ -115,14 +117,14 @@ func (k *Kernel) setOptional(req netlinkrdma.Request, id PortID) error {
 	return nil
 }
 
-func (k *Kernel) setAuto(id PortID, by netlinkrdma.CounterMask) error {
+func (k *Kernel) setAuto(id PortID, by netlinkrdma.CounterMask, optional bool) error {
 	s := k.Statistics[id]
 	bound := slices.ContainsFunc(k.Objects[id.Device].QPCounter, func(q netlinkrdma.QPCounter) bool { return q.Port == id.Port })
 	switch {
 	case by != 0 && bound:
 		return syscall.EBUSY
 	case by != 0:
-		s.Setting = netlinkrdma.CounterSetting{Mode: netlinkrdma.CountersAuto, By: by}
+		s.Setting = netlinkrdma.CounterSetting{Mode: netlinkrdma.CountersAuto, By: by, Optional: optional}
 	case bound:
 		s.Setting = netlinkrdma.CounterSetting{Mode: netlinkrdma.CountersManual}
 	default:
