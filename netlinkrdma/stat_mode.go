@@ -61,8 +61,9 @@ func (m CounterMask) String() string {
 type CounterSetting struct {
 	Mode CounterMode
 	By   CounterMask // in automatic mode
-	// Optional: in automatic mode, the QPs' counters count what is optional too.
-	Optional bool
+	// Optional tells, in automatic mode, whether the QPs' counters count what is
+	// optional too. Kernels as old as 6.12 never do, and don't say.
+	Optional Opt[bool]
 }
 
 // CounterMode asks how QPs of this port come to be bound to counters.
@@ -96,7 +97,7 @@ func parseCounterSetting(reply []byte) (CounterSetting, error) {
 		case abi.RDMA_NLDEV_ATTR_STAT_AUTO_MODE_MASK:
 			s.By = CounterMask(a.uint32())
 		case abi.RDMA_NLDEV_ATTR_STAT_OPCOUNTER_ENABLED:
-			s.Optional = a.uint8() != 0
+			s.Optional = known(a.uint8() != 0)
 		}
 	}
 	a.require(mode, abi.RDMA_NLDEV_ATTR_STAT_MODE)
@@ -124,15 +125,19 @@ func (c *Client) SetAutoCounters(device, port uint32, by CounterMask, o *AutoOpt
 		Attr{abi.RDMA_NLDEV_ATTR_STAT_MODE, uint32Value(abi.RDMA_COUNTER_MODE_AUTO)},
 		Attr{abi.RDMA_NLDEV_ATTR_STAT_AUTO_MODE_MASK, uint32Value(uint32(by))})
 	// To the kernel, off is the same as left out, and an older one takes no more.
-	if o != nil && o.Optional {
+	optional := o != nil && o.Optional
+	if optional {
 		attrs = append(attrs, Attr{abi.RDMA_NLDEV_ATTR_STAT_OPCOUNTER_ENABLED, boolValue(true)})
 	}
 	_, err := c.callOne(what, Request{Op: abi.RDMA_NLDEV_CMD_STAT_SET, Attrs: attrs})
+	if optional {
+		err = remedy(err, syscall.EINVAL, "older kernels, as 6.12, can't do this for optional counters")
+	}
 	return remedy(statRemedy(err), syscall.EBUSY, "unbind the QPs first, or turn the other mode off")
 }
 
 // statRemedy tells what the errors of all changes to statistics come from.
 func statRemedy(err error) error {
 	err = remedy(err, syscall.EOPNOTSUPP, "the driver has no such counters")
-	return remedy(err, syscall.EINVAL, "there is no such device or port, or its counters are not in a mode that allows this: rdma statistic qp mode")
+	return remedy(err, syscall.EINVAL, "there is no such device or port, or its counters are not in a mode that allows this: rdmalink statistic qp mode")
 }

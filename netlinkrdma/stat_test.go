@@ -140,7 +140,7 @@ func TestAutoCounters(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := netlinkrdma.CounterSetting{Mode: netlinkrdma.CountersAuto, By: netlinkrdma.CountByType | netlinkrdma.CountByPID, Optional: optional}
+		want := netlinkrdma.CounterSetting{Mode: netlinkrdma.CountersAuto, By: netlinkrdma.CountByType | netlinkrdma.CountByPID, Optional: opt(optional)}
 		if got, err := c.CounterMode(7, 1); err != nil || got != want {
 			t.Error(got, err)
 		}
@@ -152,6 +152,11 @@ func TestAutoCounters(t *testing.T) {
 		t.Error(got, err)
 	}
 	if err := c.SetAutoCounters(7, 2, netlinkrdma.CountByType, nil); !errors.Is(err, syscall.EBUSY) || !strings.Contains(err.Error(), "unbind the QPs first") {
+		t.Error(err)
+	}
+	k.Fail = map[uint16]error{abi.RDMA_NLDEV_CMD_STAT_SET: syscall.EINVAL} // as of an attribute that the kernel does not know
+	err := c.SetAutoCounters(7, 1, netlinkrdma.CountByType, &netlinkrdma.AutoOptions{Optional: true})
+	if !errors.Is(err, syscall.EINVAL) || !strings.Contains(err.Error(), "as 6.12, can't") {
 		t.Error(err)
 	}
 }
@@ -182,7 +187,7 @@ func TestBindCounter(t *testing.T) {
 	if _, err := c.BindCounter(7, 1, 999); !errors.Is(err, syscall.ENOENT) || !strings.Contains(err.Error(), "no such QP") {
 		t.Error(err)
 	}
-	if err := c.UnbindCounter(7, 1, 17, id); !errors.Is(err, syscall.EINVAL) || !strings.Contains(err.Error(), "rdma statistic qp mode") {
+	if err := c.UnbindCounter(7, 1, 17, id); !errors.Is(err, syscall.EINVAL) || !strings.Contains(err.Error(), "rdmalink statistic qp mode") {
 		t.Error(err)
 	}
 }

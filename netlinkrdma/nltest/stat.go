@@ -56,7 +56,7 @@ func (k *Kernel) statGet(req netlinkrdma.Request) ([][]byte, error) {
 	b = putUint32(b, abi.RDMA_NLDEV_ATTR_STAT_MODE, uint32(s.Setting.Mode))
 	if s.Setting.Mode == netlinkrdma.CountersAuto {
 		b = putUint32(b, abi.RDMA_NLDEV_ATTR_STAT_AUTO_MODE_MASK, uint32(s.Setting.By))
-		b = putBool(b, abi.RDMA_NLDEV_ATTR_STAT_OPCOUNTER_ENABLED, s.Setting.Optional)
+		b = putOptBool(b, abi.RDMA_NLDEV_ATTR_STAT_OPCOUNTER_ENABLED, s.Setting.Optional)
 	}
 	return [][]byte{b}, nil
 }
@@ -124,7 +124,7 @@ func (k *Kernel) setAuto(id PortID, by netlinkrdma.CounterMask, optional bool) e
 	case by != 0 && bound:
 		return syscall.EBUSY
 	case by != 0:
-		s.Setting = netlinkrdma.CounterSetting{Mode: netlinkrdma.CountersAuto, By: by, Optional: optional}
+		s.Setting = netlinkrdma.CounterSetting{Mode: netlinkrdma.CountersAuto, By: by, Optional: netlinkrdma.Opt[bool]{Value: optional, Known: true}}
 	case bound:
 		s.Setting = netlinkrdma.CounterSetting{Mode: netlinkrdma.CountersManual}
 	default:
