@@ -21,7 +21,7 @@ can never use the link, although it looks healthy; so add refuses, and says what
 to do. With --fix-netdev it does it: it gives lo a hardware address (random,
 locally administered), the address ` + fixAddr.String() + `, and sets it up, as far as these
 are missing. Then ` + fixAddr.Addr().String() + ` is the address to listen on and to dial.`,
-		options: []option{{"", "--fix-netdev", "siw: give lo what it lacks, before adding", func(t *tool) { t.fixNetdev = true }}},
+		options: []option{{long: "--fix-netdev", summary: "siw: give lo what it lacks, before adding", set: func(t *tool) { t.fixNetdev = true }}},
 		run:     addLink,
 	}
 }

@@ -25,14 +25,6 @@ type command struct {
 	run func(ctx context.Context, t *tool, w *words) error
 }
 
-// option is a flag without a value.
-type option struct {
-	short   string // "-j", may be empty
-	long    string // "--json"
-	summary string
-	set     func(*tool)
-}
-
 func (c command) name() string { return c.names[0] }
 
 // find picks the sub-command a word means: one of its names, or a beginning
@@ -84,58 +76,6 @@ func (t *tool) dispatch(ctx context.Context, c command, path []command, w *words
 		return withUsage(path, expected("", names(c.sub)...))
 	}
 	return withUsage(path, c.run(ctx, t, w))
-}
-
-// takeOptions takes the options off the words: before a command only the
-// leading ones, since what follows may be the business of a raw command.
-func (t *tool) takeOptions(path []command, w *words) error {
-	leaf := len(path[len(path)-1].sub) == 0
-	for i := w.pos; i < len(w.list); {
-		word := w.list[i]
-		if !strings.HasPrefix(word, "-") || word == "-" {
-			if !leaf {
-				return nil
-			}
-			i++
-			continue
-		}
-		if err := t.setOption(path, word); err != nil {
-			return err
-		}
-		w.list = slices.Delete(slices.Clone(w.list), i, i+1)
-	}
-	return nil
-}
-
-// setOption applies --long, -s, or several short ones in one word.
-func (t *tool) setOption(path []command, word string) error {
-	known := optionsOf(path)
-	for _, o := range known {
-		if word == o.long {
-			o.set(t)
-			return nil
-		}
-	}
-	if strings.HasPrefix(word, "--") {
-		return unknownOption(word, known)
-	}
-	for _, letter := range word[1:] {
-		i := slices.IndexFunc(known, func(o option) bool { return o.short == "-"+string(letter) })
-		if i < 0 {
-			return unknownOption("-"+string(letter), known)
-		}
-		known[i].set(t)
-	}
-	return nil
-}
-
-// optionsOf lists the options that hold at the end of the path.
-func optionsOf(path []command) []option {
-	var all []option
-	for _, c := range slices.Backward(path) {
-		all = append(all, c.options...)
-	}
-	return all
 }
 
 func names(list []command) []string {

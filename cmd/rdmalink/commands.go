@@ -6,12 +6,12 @@ func root() command {
 		names:   []string{"rdmalink"},
 		summary: "RDMA links without iproute2, and tools to try them.",
 		options: []option{
-			{"-h", "--help", "say what there is and how to use it", func(t *tool) { t.help = true }},
-			{"-V", "--version", "print the version", func(t *tool) { t.version = true }},
-			{"-j", "--json", "print JSON", func(t *tool) { t.json = true }},
-			{"-p", "--pretty", "with -j: on many lines, indented", func(t *tool) { t.pretty = true }},
-			{"-d", "--details", "print more; given twice, also what the driver adds", func(t *tool) { t.details++ }},
-			{"-r", "--raw", "print what the device itself holds of its objects", func(t *tool) { t.raw = true }},
+			{short: "-h", long: "--help", summary: "say what there is and how to use it", set: func(t *tool) { t.help = true }},
+			{short: "-V", long: "--version", summary: "print the version", set: func(t *tool) { t.version = true }},
+			{short: "-j", long: "--json", summary: "print JSON", set: func(t *tool) { t.json = true }},
+			{short: "-p", long: "--pretty", summary: "with -j: on many lines, indented", set: func(t *tool) { t.pretty = true }},
+			{short: "-d", long: "--details", summary: "print more; given twice, also what the driver adds", set: func(t *tool) { t.details++ }},
+			{short: "-r", long: "--raw", summary: "print what the device itself holds of its objects", set: func(t *tool) { t.raw = true }},
 		},
 		sub: []command{
 			addCommand(),

@@ -77,7 +77,7 @@ func writeHelp(out io.Writer, path []command) error {
 	if options := optionsOf(path); !c.raw {
 		b.WriteString("\nOptions:\n")
 		for _, o := range options {
-			fmt.Fprintf(&b, "  %2s%-1s %-14s %s\n", o.short, comma(o), o.long, o.summary)
+			fmt.Fprintf(&b, "  %2s%-1s %-14s %s\n", o.short, comma(o), strings.TrimSpace(o.long+" "+o.value), o.summary)
 		}
 	}
 	_, err := io.WriteString(out, b.String())
