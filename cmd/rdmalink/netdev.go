@@ -9,10 +9,12 @@ import (
 
 // netdev is what matters of a network device for an RDMA link on it.
 type netdev struct {
+	index    uint32
 	name     string
 	loopback bool
 	vlan     bool
 	up       bool
+	carrier  bool // there is somebody at the other end of the cable
 	hasMAC   bool // false too for one whose address is all zero
 	addrs    []netip.Addr
 }
@@ -48,10 +50,12 @@ func (kernelNetdevs) list() ([]netdev, error) {
 	for i, l := range links {
 		attrs := l.Attrs()
 		all[i] = netdev{
+			index:    uint32(attrs.Index),
 			name:     attrs.Name,
 			loopback: attrs.Flags&net.FlagLoopback != 0,
 			vlan:     l.Type() == "vlan",
 			up:       attrs.Flags&net.FlagUp != 0,
+			carrier:  attrs.OperState == netlink.OperUp || attrs.OperState == netlink.OperUnknown,
 			hasMAC:   len(attrs.HardwareAddr) > 0,
 		}
 		addrs, err := netlink.AddrList(l, 0)

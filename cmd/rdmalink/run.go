@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/goverbs/goverbs/netlinkrdma"
+	"github.com/goverbs/goverbs/uverbs"
 )
 
 // Exit codes.
@@ -26,7 +27,8 @@ type tool struct {
 	stdout, stderr io.Writer
 	rdma           *netlinkrdma.Client
 	net            netdevs
-	proc           fs.FS // /proc
+	open           func(device string) (*uverbs.Device, error)
+	proc, sys      fs.FS // /proc and /sys
 
 	help, version, json, pretty, raw, fixNetdev bool
 
@@ -35,7 +37,8 @@ type tool struct {
 
 // run is the program without its process: it returns the exit code.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	t := &tool{stdin: stdin, stdout: stdout, stderr: stderr, rdma: &netlinkrdma.Client{}, net: kernelNetdevs{}, proc: os.DirFS("/proc")}
+	t := &tool{stdin: stdin, stdout: stdout, stderr: stderr, rdma: &netlinkrdma.Client{}, net: kernelNetdevs{},
+		open: uverbs.Open, proc: os.DirFS("/proc"), sys: os.DirFS("/sys")}
 	return t.run(ctx, args)
 }
 
