@@ -22,6 +22,7 @@ var roles = map[string]func(args []string) error{
 	"memory on demand": registerOnDemand,
 	"privileged Q_Key": takePrivilegedQKey,
 	"new user":         changeUser,
+	"rxe new user":     rxeChangeUser,
 	"open":             openBoth,
 	"rxe victim":       rxeVictim,
 }

@@ -132,3 +132,9 @@ func (d *Device) noProvider(op, object string) error {
 func writeCommand[T any](d *Device, command uint32, in *T) *ioctl.Request {
 	return ioctl.Write(uint32(d.info.Driver), command, in)
 }
+
+// newCommand makes such a command for many times. It goes straight to the kernel:
+// what it is for is closed before its device.
+func newCommand[In, Answer any](d *Device, command uint32, in In) *ioctl.Command {
+	return ioctl.NewCommand[In, Answer](d.file.File, uint32(d.info.Driver), command, in)
+}

@@ -79,6 +79,8 @@ const maxLen = 1<<16 - 1
 
 func (r *Request) pointer() unsafe.Pointer { return unsafe.Pointer(r.hdr) }
 
+func bytesPointer(b []byte) unsafe.Pointer { return unsafe.Pointer(unsafe.SliceData(b)) }
+
 // bytes is the memory behind attribute i, as the other side of the call sees it.
 func (r *Request) bytes(i int) []byte {
 	if r.refs[i].ptr != nil {
@@ -98,4 +100,23 @@ func put[T any](b []byte, v *T) bool {
 
 func get[T any](b []byte, v *T) {
 	copy(unsafe.Slice((*byte)(unsafe.Pointer(v)), unsafe.Sizeof(*v)), b)
+}
+
+// wire is what write(2) takes of a message. The answer's address goes into the
+// input's first field; the message is on the heap, where memory does not move.
+func (m *message[In, Answer]) wire(command uint32) []byte {
+	answer := unsafe.Sizeof(m.answer)
+	if answer > 0 {
+		*(*uint64)(unsafe.Pointer(&m.in)) = uint64(uintptr(unsafe.Pointer(&m.answer)))
+	}
+	size := unsafe.Sizeof(m.header) + unsafe.Sizeof(m.in)
+	m.header = abi.IbUverbsCmdHdr{Command: command, InWords: uint16(size / 4), OutWords: uint16(answer / 4)}
+	return unsafe.Slice((*byte)(unsafe.Pointer(m)), size)
+}
+
+// answerTo has a request answered where the message is.
+func (m *message[In, Answer]) answerTo(r *Request) {
+	if unsafe.Sizeof(m.answer) > 0 {
+		Out(r, abi.UVERBS_ATTR_CORE_OUT, &m.answer)
+	}
 }

@@ -51,6 +51,20 @@ func (d *device) Ioctl(r *Request) error {
 	}
 }
 
+// write issues a command by write(2), which takes it as a whole or not at all.
+func (d *device) write(command []byte) error {
+	for {
+		_, _, errno := unix.Syscall(unix.SYS_WRITE, uintptr(d.fd), uintptr(bytesPointer(command)), uintptr(len(command)))
+		if errno == 0 {
+			runtime.KeepAlive(command)
+			return nil
+		}
+		if errno != unix.EINTR {
+			return errno
+		}
+	}
+}
+
 func (d *device) Map(offset int64, length int, prot mmap.Prot) (*mmap.Region, error) {
 	return mmap.Map(d.fd, offset, length, prot)
 }

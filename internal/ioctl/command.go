@@ -1,0 +1,67 @@
+package ioctl
+
+import (
+	"syscall"
+
+	"github.com/goverbs/goverbs/internal/abi"
+)
+
+// Command is a command from before the ioctl interface that is issued again and
+// again, as it is: a doorbell. It goes by write(2), which costs the kernel
+// two thirds of what an ioctl with its attributes does.
+//
+// The kernel refuses write(2) with EACCES to a process whose credentials are not
+// those that the device was opened with: that one goes on by ioctl.
+//
+// A Command must not be issued by two goroutines at once.
+//
+// C: execute_cmd_write_no_uhw
+type Command struct {
+	file    File
+	quick   writer
+	wire    []byte // as write(2) takes it: header and input
+	request func() *Request
+	slow    *Request // by ioctl, once it is known to be needed
+}
+
+// writer is a File that takes commands by write(2) too.
+type writer interface {
+	write(command []byte) error
+}
+
+// NewCommand makes a command. in, which is copied, begins with the address of
+// the answer, unless the answer is struct{}.
+func NewCommand[In, Answer any](f File, driver, command uint32, in In) *Command {
+	quick, _ := f.(writer)
+	m := &message[In, Answer]{in: in}
+	c := &Command{file: f, quick: quick, wire: m.wire(command)}
+	c.request = func() *Request {
+		r := Write(driver, command, &m.in)
+		m.answerTo(r)
+		return r
+	}
+	return c
+}
+
+// Do issues the command and, but for the first time by ioctl, allocates nothing.
+// The error is a syscall.Errno.
+func (c *Command) Do() error {
+	if c.quick != nil {
+		err := c.quick.write(c.wire)
+		if err == nil || err != syscall.EACCES {
+			return err
+		}
+		c.quick = nil
+	}
+	if c.slow == nil {
+		c.slow = c.request()
+	}
+	return c.slow.Do(c.file)
+}
+
+// message is a command with its answer behind.
+type message[In, Answer any] struct {
+	header abi.IbUverbsCmdHdr
+	in     In
+	answer Answer
+}
