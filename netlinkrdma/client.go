@@ -53,8 +53,10 @@ const nldevType = abi.RDMA_NL_NLDEV << 10
 func (r Request) invalid() error {
 	switch r.Op {
 	case abi.RDMA_NLDEV_CMD_DELLINK, abi.RDMA_NLDEV_CMD_NEWDEV, abi.RDMA_NLDEV_CMD_DELDEV,
-		abi.RDMA_NLDEV_CMD_STAT_SET, abi.RDMA_NLDEV_CMD_STAT_DEL:
+		abi.RDMA_NLDEV_CMD_STAT_SET, abi.RDMA_NLDEV_CMD_STAT_DEL, abi.RDMA_NLDEV_CMD_FRMR_POOLS_SET:
 		return nil // there are other reasons
+	case abi.RDMA_NLDEV_CMD_FRMR_POOLS_GET:
+		return ErrNoFRMRPools
 	case abi.RDMA_NLDEV_CMD_STAT_GET, abi.RDMA_NLDEV_CMD_STAT_GET_STATUS:
 		return ErrNoStatistics
 	}

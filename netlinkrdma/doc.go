@@ -10,8 +10,8 @@
 //	devices, err := c.Devices()
 //
 // Objects, of which there may be many, come one by one while the kernel lists
-// them (DumpQP, DumpCMID, DumpCQ, DumpMR, DumpPD, DumpContext, DumpSRQ), or by
-// their number (GetQP and so on):
+// them (DumpQP, DumpCMID, DumpCQ, DumpMR, DumpPD, DumpContext, DumpSRQ,
+// DumpFRMRPools), most of them also by their number (GetQP and so on):
 //
 //	for qp, err := range c.DumpQP(devices[0].Index, nil) {
 //
@@ -61,7 +61,7 @@
 // # Errors
 //
 // The kernel's errno is kept: errors.Is(err, syscall.EPERM) works. Beside it
-// stand [ErrNotFound], [ErrNoObject], [ErrNoRaw], [ErrNoStatistics],
+// stand [ErrNotFound], [ErrNoObject], [ErrNoRaw], [ErrNoFRMRPools], [ErrNoStatistics],
 // [ErrEventsLost], [ErrNotSupported], [ErrPermission], [ErrInvalidName] and
 // [ErrMalformed]. Where the kernel says in words what is wrong, the error has
 // them.

@@ -17,6 +17,9 @@ var (
 	// ErrNoRaw: this driver, or this kernel, does not tell what the device holds
 	// of its objects, or the device went away.
 	ErrNoRaw = errors.New("the driver gives no raw data of its objects")
+	// ErrNoFRMRPools: this kernel, older than Linux 7.2, keeps no such pools, or
+	// there is no such device.
+	ErrNoFRMRPools = errors.New("this kernel keeps no FRMR pools, Linux 7.2 does, or there is no such device")
 	// ErrNoStatistics: the driver does not count this, or there is no such device
 	// or port.
 	ErrNoStatistics = errors.New("the driver has no such statistics, or there is no such device or port")

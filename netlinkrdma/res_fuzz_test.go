@@ -17,6 +17,7 @@ func FuzzPD(f *testing.F)         { fuzzObject(f, parsePD) }
 func FuzzContext(f *testing.F)    { fuzzObject(f, parseContext) }
 func FuzzSRQ(f *testing.F)        { fuzzObject(f, parseSRQ) }
 func FuzzRaw(f *testing.F)        { fuzzObject(f, parseRaw) }
+func FuzzFRMRPool(f *testing.F)   { fuzzObject(f, parseFRMRPool) }
 func FuzzQPCounter(f *testing.F)  { fuzzObject(f, parseQPCounter) }
 func FuzzMRCounters(f *testing.F) { fuzzObject(f, parseMRCounters) }
 

@@ -32,6 +32,9 @@ type Kernel struct {
 	Netdevs []string
 	// Types are the link types whose driver is loaded or loads.
 	Types []string
+	// FRMRAging is the aging period of FRMR pools that was set, in seconds, by
+	// device.
+	FRMRAging map[uint32]uint32
 	// Fail makes an operation (RDMA_NLDEV_CMD_…) fail with this error.
 	Fail map[uint16]error
 	// Requests are those that came, oldest first.
@@ -79,6 +82,10 @@ func (k *Kernel) Execute(req netlinkrdma.Request) ([][]byte, error) {
 		return k.charDev(req)
 	case abi.RDMA_NLDEV_CMD_RES_GET:
 		return k.resGet(req)
+	case abi.RDMA_NLDEV_CMD_FRMR_POOLS_GET:
+		return k.frmrGet(req)
+	case abi.RDMA_NLDEV_CMD_FRMR_POOLS_SET:
+		return nil, k.frmrSet(req)
 	}
 	if kind, ok := objectKinds[req.Op]; ok {
 		return k.objectGet(req, kind)

@@ -20,6 +20,8 @@ type Objects struct {
 	QPCounter []netlinkrdma.QPCounter
 	// MRCounters are what is counted of MRs.
 	MRCounters []netlinkrdma.MRCounters
+	// FRMRPools are the driver's pools; nil on a driver without.
+	FRMRPools []netlinkrdma.FRMRPool
 	// Raw is what every object of a QP, CQ, MR or SRQ is to the device; nil on
 	// a driver that does not tell.
 	Raw []byte
