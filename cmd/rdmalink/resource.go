@@ -15,7 +15,7 @@ func resourceCommand() command {
 		names:   []string{"resource"},
 		leads:   true,
 		summary: "show the objects that live on a device, and whose they are",
-		sub:     []command{resourceShowCommand(), helpCommand("resource")},
+		sub:     []command{resourceShowCommand(), resourceSetCommand(), helpCommand("resource")},
 		run:     showResources,
 	}
 }
@@ -29,7 +29,7 @@ func resourceShowCommand() command {
 		for i, key := range k.keys {
 			keys[i] = key.name
 		}
-		fmt.Fprintf(&details, "  %-6s %s\n", k.name, strings.Join(keys, " "))
+		fmt.Fprintf(&details, "  %-10s %s\n", k.name, strings.Join(keys, " "))
 	}
 	details.WriteString(`
 A filter takes several values: lqpn 1,2,5-9 or state RTS,ERR. DEV/- means what
@@ -38,6 +38,7 @@ Keys of memory are shown with CAP_NET_ADMIN only. -r, what the device itself
 holds of a qp, cq, mr or srq, needs it too, and a driver that gives it.`)
 	return command{
 		names:   []string{"show", "list"},
+		leads:   true,
 		args:    "[DEV | KIND [link DEV[/PORT] | dev DEV] [FILTER VALUE]...]",
 		summary: "count them, or list those of one kind",
 		details: details.String(),
@@ -66,6 +67,7 @@ func resourceKinds() []resourceKind {
 		{"pd", pdKeys, "pdn", showPD, false, 0},
 		{"ctx", contextKeys, "ctxn", showContext, false, 0},
 		{"srq", srqKeys, "srqn", showSRQ, true, netlinkrdma.RawSRQ},
+		{"frmr_pools", frmrKeys, "", showFRMRPools, false, 0},
 	}
 }
 

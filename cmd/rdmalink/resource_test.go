@@ -261,8 +261,8 @@ func TestResourceRaw(t *testing.T) {
 func TestResourceErrors(t *testing.T) {
 	const usage = "\nUsage: rdmalink resource show [DEV | KIND [link DEV[/PORT] | dev DEV] [FILTER VALUE]...] (rdmalink resource show -h tells more)\n"
 	for line, want := range map[string]result{
-		"res show frob":                {2, "", "\"frob\": expected one of qp, cm_id, cq, mr, pd, ctx, srq, the name of a device" + usage, nil},
-		"res show frob 1":              {2, "", "\"frob\": expected one of qp, cm_id, cq, mr, pd, ctx, srq, the name of a device" + usage, nil},
+		"res show frob":                {2, "", "\"frob\": expected one of qp, cm_id, cq, mr, pd, ctx, srq, frmr_pools, the name of a device" + usage, nil},
+		"res show frob 1":              {2, "", "\"frob\": expected one of qp, cm_id, cq, mr, pd, ctx, srq, frmr_pools, the name of a device" + usage, nil},
 		"res show qp mlx5_0":           {2, "", "\"mlx5_0\": expected one of link, lqpn, rqpn, pid, sq-psn, rq-psn, type, path-mig-state, state, pdn" + usage, nil},
 		"res show qp p 1":              {2, "", "\"p\": expected one of pid, path-mig-state, pdn" + usage, nil},
 		"res show qp pid":              {2, "", "expected a value for pid" + usage, nil},
@@ -275,7 +275,7 @@ func TestResourceErrors(t *testing.T) {
 		"-j res show qp link mlx5_0/3": {1, "[]\n", "mlx5_0 has no port 3, it has 2\n", nil},
 		"res show qp link mlx6":        {1, "", "no such RDMA device: \"mlx6\" (there are: siw0, mlx5_0)\n", nil},
 		"res show cq dev mlx5_0/1":     {1, "", "no such RDMA device: \"mlx5_0/1\" (there are: siw0, mlx5_0)\n", nil},
-		"res frob":                     {2, "", "\"frob\": expected one of show, help\nUsage: rdmalink resource [OPTIONS] COMMAND (rdmalink resource -h tells more)\n", nil},
+		"res frob":                     {2, "", "\"frob\": expected one of show, set, help\nUsage: rdmalink resource [OPTIONS] COMMAND (rdmalink resource -h tells more)\n", nil},
 	} {
 		tool, _ := resourceMachine()
 		want.Err = "rdmalink: " + want.Err
@@ -319,7 +319,7 @@ func TestResourceDeviceNamedAsKind(t *testing.T) {
 func TestResourceHelp(t *testing.T) {
 	tool, _ := resourceMachine()
 	got := tool.runLine("res help show", &fakeNetdevs{})
-	if got.Code != 0 || !strings.HasPrefix(got.Out, "Usage: rdmalink resource show [DEV") || !strings.Contains(got.Out, "  srq    dev pid srqn type") {
+	if got.Code != 0 || !strings.HasPrefix(got.Out, "Usage: rdmalink resource show [DEV") || !strings.Contains(got.Out, "  srq        dev pid srqn type") {
 		t.Errorf("%+v", got)
 	}
 }

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/netlinkrdma"
+	"github.com/goverbs/goverbs/netlinkrdma/nltest"
+)
+
+// poolMachine has siw0 without pools, and mlx5_0 with some.
+func poolMachine() (*tool, *nltest.Kernel) {
+	tool, kernel := resourceMachine()
+	kernel.Objects = map[uint32]nltest.Objects{7: {FRMRPools: []netlinkrdma.FRMRPool{
+		{Key: netlinkrdma.FRMRPoolKey{VendorKey: 1 << 63, DMABlocks: 4096, AccessFlags: 15, ATS: true}, Queued: 5, InUse: 1 << 40, MaxInUse: 1 << 41, Pinned: 9},
+		{Key: netlinkrdma.FRMRPoolKey{DMABlocks: 16}, Queued: 2},
+		{Key: netlinkrdma.FRMRPoolKey{DMABlocks: 16}, KernelVendorKey: 3},
+	}}}
+	return tool, kernel
+}
+
+const (
+	poolATS    = "dev mlx5_0 key 8000000000000000:1000:f:1 queue 5 in_use 1099511627776 max_in_use 2199023255552 pinned 9 \n"
+	poolPlain  = "dev mlx5_0 key 0:10:0:0 queue 2 in_use 0 max_in_use 0 pinned 0 \n"
+	poolKernel = "dev mlx5_0 key 0:10:0:0 ats 0 access_flags 0 vendor_key 0 num_dma_blocks 16 kernel_vendor_key 3 queue 0 in_use 0 max_in_use 0 pinned 0 \n"
+)
+
+func TestShowFRMRPools(t *testing.T) {
+	details := strings.NewReplacer("f:1 ", "f:1 ats 1 access_flags 15 vendor_key 9223372036854775808 num_dma_blocks 4096 ",
+		"0:0 ", "0:0 ats 0 access_flags 0 vendor_key 0 num_dma_blocks 16 ")
+	for line, want := range map[string]string{
+		"res show frmr_pools":                                      poolATS + poolPlain,
+		"res show fr dev mlx5_0 -d":                                details.Replace(poolATS + poolPlain),
+		"-dd res show frmr_pools":                                  details.Replace(poolATS+poolPlain) + poolKernel,
+		"res show frmr_pools dev siw0":                             "",
+		"res show frmr_pools ats 1":                                poolATS,
+		"res show frmr_pools ats 0 vendor_key 0":                   poolPlain,
+		"res show frmr_pools access_flags 0xf num_dma_blocks 4096": poolATS,
+		"res show frmr_pools queue 1-3":                            poolPlain,
+		"res show frmr_pools in_use 1-2000000000000 max_in_use 7":  "",
+		"res show frmr_pools pinned 9 max_in_use 0-9000000000000":  poolATS,
+		"-j res show frmr_pools dev mlx5_0 ats 0":                  `[{"ifindex":7,"ifname":"mlx5_0","key":"0:10:0:0","queue":2,"in_use":0,"max_in_use":0,"pinned":0}]` + "\n",
+		"-jd res show frmr_pools ats 1":                            `[{"ifindex":7,"ifname":"mlx5_0","key":"8000000000000000:1000:f:1","ats":1,"access_flags":15,"vendor_key":9223372036854775808,"num_dma_blocks":4096,"queue":5,"in_use":1099511627776,"max_in_use":2199023255552,"pinned":9}]` + "\n",
+	} {
+		tool, _ := poolMachine()
+		if diff := cmp.Diff(result{Out: want}, tool.runLine(line, &fakeNetdevs{})); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", line, diff)
+		}
+	}
+}
+
+func TestSetFRMRPools(t *testing.T) {
+	tool, kernel := poolMachine()
+	for _, line := range []string{"res set frmr_pools dev mlx5_0 aging 120", "resource set fr dev mlx5_0 pin 0:10:0:0 25000"} {
+		if got := tool.runLine(line, &fakeNetdevs{}); got.Code != 0 || got.Err != "" || got.Out != "" {
+			t.Errorf("%s: %+v", line, got)
+		}
+	}
+	want := strings.NewReplacer("queue 2", "queue 25000", "pinned 0", "pinned 25000").Replace(poolPlain)
+	if got := tool.runLine("res show frmr_pools ats 0", &fakeNetdevs{}); kernel.FRMRAging[7] != 120 || got.Out != want {
+		t.Errorf("%v, %+v", kernel.FRMRAging, got)
+	}
+}
+
+func TestSetFRMRPoolsErrors(t *testing.T) {
+	for line, want := range map[string]result{
+		"res set frmr_pools":                               {2, "", "expected dev", nil},
+		"res set frmr_pools dev":                           {2, "", "expected DEV", nil},
+		"res set frmr_pools dev mlx5_0":                    {2, "", "expected one of aging, pinned", nil},
+		"res set frmr_pools dev mlx5_0 x":                  {2, "", `"x": expected one of aging, pinned`, nil},
+		"res set frmr_pools dev mlx5_0 aging":              {2, "", "expected SECONDS", nil},
+		"res set frmr_pools dev mlx5_0 aging 0":            {2, "", `"0": expected SECONDS, a number from 1 to 4294967295`, nil},
+		"res set frmr_pools dev mlx5_0 aging 4294967296":   {2, "", "expected SECONDS, a number", nil},
+		"res set frmr_pools dev mlx5_0 pinned":             {2, "", "expected KEY", nil},
+		"res set frmr_pools dev mlx5_0 pinned 0:0 1":       {2, "", `key "0:0" of an FRMR pool`, nil},
+		"res set frmr_pools dev mlx5_0 pinned 0:0:0:0":     {2, "", "expected HANDLES", nil},
+		"res set frmr_pools dev mlx5_0 pinned 0:0:0:0 x":   {2, "", `"x": expected HANDLES, a number from 0`, nil},
+		"res set frmr_pools dev mlx5_0 pinned 0:0:0:0 1 2": {2, "", `"2" is one word too many`, nil},
+		"res set frmr_pools dev mlx6 aging 1":              {1, "", `no such RDMA device: "mlx6"`, nil},
+		"res set frmr_pools dev siw0 aging 1":              {1, "", "the device is gone, has no pools", nil},
+		"res set":                                          {2, "", "expected one of frmr_pools, help", nil},
+	} {
+		tool, _ := poolMachine()
+		got := tool.runLine(line, &fakeNetdevs{})
+		if got.Code != want.Code || got.Out != "" || !strings.Contains(got.Err, want.Err) {
+			t.Errorf("%s: %+v, want %+v", line, got, want)
+		}
+	}
+	tool, kernel := poolMachine()
+	kernel.Fail = map[uint16]error{abi.RDMA_NLDEV_CMD_FRMR_POOLS_GET: syscall.EINVAL}
+	if got := tool.runLine("-j res show frmr_pools", &fakeNetdevs{}); got.Code != 1 || got.Out != "[]\n" || !strings.Contains(got.Err, "Linux 7.2 does") {
+		t.Errorf("%+v", got)
+	}
+}
