@@ -65,6 +65,8 @@ func (t *tool) dispatch(ctx context.Context, c command, path []command, w *words
 		return writeHelp(t.stdout, path)
 	case t.version:
 		return showVersion(ctx, t, w)
+	case t.batch != "":
+		return withUsage(path, t.runBatch(ctx, w))
 	case len(c.sub) > 0 && w.peek() != "":
 		next, err := c.find(w.peek())
 		if err != nil {

@@ -1,6 +1,7 @@
 package main
 
-// root is the table of commands.
+// root is the table of commands. iproute2's come first, in its order: those
+// that lead mean a beginning that others share.
 func root() command {
 	return command{
 		names:   []string{"rdmalink"},
@@ -12,13 +13,18 @@ func root() command {
 			{short: "-p", long: "--pretty", summary: "with -j: on many lines, indented", set: func(t *tool) { t.pretty = true }},
 			{short: "-d", long: "--details", summary: "print more; given twice, also what the driver adds", set: func(t *tool) { t.details++ }},
 			{short: "-r", long: "--raw", summary: "print what the device itself holds of its objects", set: func(t *tool) { t.raw = true }},
+			{short: "-o", long: "--oneline", summary: "print each object in one line, with a backslash for every line break", set: func(t *tool) { t.oneline = true }},
+			{short: "-b", long: "--batch", value: "FILE", summary: "run the commands in FILE, one a line; - for standard input", take: (*tool).setBatch},
+			{short: "-f", long: "--force", summary: "with -b: go on after a command that failed", set: func(t *tool) { t.force = true }},
 		},
 		sub: []command{
+			devCommand(),
+			linkCommand(),
+			resourceCommand(),
+			systemCommand(),
 			addCommand(),
 			delCommand(),
 			showCommand(),
-			linkCommand(),
-			resourceCommand(),
 			rpingCommand(),
 			pingpongCommand(),
 			perfCommand(),
@@ -28,11 +34,11 @@ func root() command {
 	}
 }
 
-// linkCommand repeats the three link commands where iproute2 has them.
+// linkCommand is rdma link. Its commands are there without the word, too.
 func linkCommand() command {
 	return command{
 		names:   []string{"link"},
-		summary: "the same three, spelled as iproute2 does (rdma link add …)",
+		summary: "add, delete and show links; also without the word link",
 		sub:     []command{addCommand(), delCommand(), showCommand(), helpCommand("link")},
 		run:     showLinks,
 	}

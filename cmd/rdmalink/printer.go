@@ -13,6 +13,7 @@ import (
 type printer struct {
 	out          *bufio.Writer
 	json, pretty bool
+	oneline      bool   // in text: what would break a line is a backslash
 	b            []byte // the object that is being made; as JSON it begins with a comma
 	fields       int    // it has by now
 	begun        bool   // an object was printed
@@ -20,7 +21,7 @@ type printer struct {
 }
 
 func (t *tool) printer() *printer {
-	p := &printer{out: bufio.NewWriterSize(t.stdout, 32<<10), json: t.json, pretty: t.pretty, held: make(map[uint32][]byte)}
+	p := &printer{out: bufio.NewWriterSize(t.stdout, 32<<10), json: t.json, pretty: t.pretty, oneline: t.oneline, held: make(map[uint32][]byte)}
 	if p.json {
 		p.out.WriteString("[")
 		p.space()
@@ -119,6 +120,15 @@ func (p *printer) text(s string) {
 	}
 }
 
+// newline goes on with the object on a line of its own, in text.
+func (p *printer) newline() {
+	if p.oneline {
+		p.text("\\    ")
+	} else {
+		p.text("\n    ")
+	}
+}
+
 func (p *printer) number(v uint64) { p.b = strconv.AppendUint(p.b, v, 10) }
 
 func (p *printer) uint(key string, v uint64) {
@@ -137,6 +147,13 @@ func (p *printer) word(key, v string) {
 	p.name(key)
 	p.value(v)
 	p.done()
+}
+
+// wordIf leaves out a field that is empty.
+func (p *printer) wordIf(key, v string) {
+	if v != "" {
+		p.word(key, v)
+	}
 }
 
 func (p *printer) value(v string) {
@@ -182,7 +199,10 @@ func (p *printer) list(key string, n int, element func(i int)) {
 		}
 		element(i)
 	}
-	p.syntax("]", " ]")
+	if n > 0 {
+		p.syntax("", " ")
+	}
+	p.syntax("]", "]")
 	p.done()
 }
 

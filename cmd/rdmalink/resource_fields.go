@@ -66,11 +66,11 @@ func (s *resourceShow) driver(attrs []netlinkrdma.DriverAttr) {
 	if s.t.details < 2 || len(attrs) == 0 {
 		return
 	}
-	s.p.text("\n    ")
+	s.p.newline()
 	length := 0
 	for _, d := range attrs {
 		if length > driverLine {
-			s.p.text("\n    ")
+			s.p.newline()
 			length = 0
 		}
 		before := len(s.p.b)

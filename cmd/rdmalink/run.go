@@ -30,9 +30,11 @@ type tool struct {
 	open           func(device string) (*uverbs.Device, error)
 	proc, sys      fs.FS // /proc and /sys
 
-	help, version, json, pretty, raw, fixNetdev bool
+	help, version, json, pretty, oneline, raw, force, fixNetdev bool
 
-	details int // how often they were asked for
+	details int    // how often they were asked for
+	batch   string // the file that holds the commands, or "-"
+	inBatch bool   // this is one of its lines
 }
 
 // run is the program without its process: it returns the exit code.
@@ -43,10 +45,14 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 }
 
 func (t *tool) run(ctx context.Context, args []string) int {
-	err := t.dispatch(ctx, root(), nil, &words{list: args})
-	if err == nil {
-		return exitOK
+	if err := t.dispatch(ctx, root(), nil, &words{list: args}); err != nil {
+		return t.report(err)
 	}
+	return exitOK
+}
+
+// report prints an error, and tells the exit code that goes with it.
+func (t *tool) report(err error) int {
 	fmt.Fprintf(t.stderr, "rdmalink: %s\n", plain(err))
 	if errors.As(err, new(usageError)) {
 		return exitUsage

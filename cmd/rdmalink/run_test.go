@@ -137,8 +137,8 @@ func TestErrors(t *testing.T) {
 func TestUsageErrors(t *testing.T) {
 	const add = "\nUsage: rdmalink add NAME type TYPE netdev NETDEV (rdmalink add -h tells more)\n"
 	for line, want := range map[string]string{
-		"":                              "expected one of add, del, show, link, resource, rping, pingpong, perf, help, version\nUsage: rdmalink [OPTIONS] COMMAND (rdmalink -h tells more)\n",
-		"frob":                          "\"frob\": expected one of add, del, show, link, resource, rping, pingpong, perf, help, version\nUsage: rdmalink [OPTIONS] COMMAND (rdmalink -h tells more)\n",
+		"":                              "expected one of " + strings.Join(names(root().sub), ", ") + "\nUsage: rdmalink [OPTIONS] COMMAND (rdmalink -h tells more)\n",
+		"frob":                          "\"frob\": expected one of " + strings.Join(names(root().sub), ", ") + "\nUsage: rdmalink [OPTIONS] COMMAND (rdmalink -h tells more)\n",
 		"link frob":                     "\"frob\": expected one of add, del, show, help\nUsage: rdmalink link [OPTIONS] COMMAND (rdmalink link -h tells more)\n",
 		"add":                           "expected NAME" + add,
 		"add siw0":                      "expected type" + add,
@@ -147,14 +147,14 @@ func TestUsageErrors(t *testing.T) {
 		"add siw0 type siw lo":          "\"lo\": expected netdev" + add,
 		"add siw0 type siw netdev":      "expected NETDEV" + add,
 		"add siw0 type siw netdev lo 1": "\"1\" is one word too many" + add,
-		"add siw0 --fax":                "\"--fax\": expected one of --fix-netdev, --help, --version, --json, --pretty, --details, --raw" + add,
-		"add siw0 --":                   "\"--\": expected one of --fix-netdev, --help, --version, --json, --pretty, --details, --raw" + add,
+		"add siw0 --fax":                "\"--fax\": expected one of --fix-netdev, --help, --version, --json, --pretty, --details, --raw, --oneline, --batch, --force" + add,
+		"add siw0 --":                   "\"--\": expected one of --fix-netdev, --help, --version, --json, --pretty, --details, --raw, --oneline, --batch, --force" + add,
 		"add siw0 --js=1":               "--js takes no value" + add,
 		"del":                           "expected NAME\nUsage: rdmalink del NAME (rdmalink del -h tells more)\n",
 		"link del a b":                  "\"b\" is one word too many\nUsage: rdmalink link del NAME (rdmalink link del -h tells more)\n",
 		"show siw0/x":                   "\"siw0/x\": the port is a number from 1\nUsage: rdmalink show [NAME[/PORT]] (rdmalink show -h tells more)\n",
 		"show siw0/0":                   "\"siw0/0\": the port is a number from 1\nUsage: rdmalink show [NAME[/PORT]] (rdmalink show -h tells more)\n",
-		"show -jq":                      "\"-q\": expected one of --help, --version, --json, --pretty, --details, --raw\nUsage: rdmalink show [NAME[/PORT]] (rdmalink show -h tells more)\n",
+		"show -jq":                      "\"-q\": expected one of --help, --version, --json, --pretty, --details, --raw, --oneline, --batch, --force\nUsage: rdmalink show [NAME[/PORT]] (rdmalink show -h tells more)\n",
 	} {
 		tool, kernel, nets := machine()
 		asked := len(kernel.Requests)

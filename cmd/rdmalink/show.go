@@ -14,7 +14,7 @@ func showCommand() command {
 	return command{
 		names:   []string{"show", "list"},
 		args:    "[NAME[/PORT]]",
-		summary: "show links and their network devices",
+		summary: "show links and their network devices; with -d what ports can do",
 		details: "Text and JSON are those of iproute2's rdma link show.",
 		run:     showLinks,
 	}
@@ -35,7 +35,7 @@ func showLinks(_ context.Context, t *tool, w *words) error {
 	}
 	p := t.printer()
 	for _, port := range ports {
-		p.link(port)
+		p.link(port, t.details > 0)
 	}
 	return p.close()
 }
@@ -93,8 +93,8 @@ func (t *tool) allPorts() ([]netlinkrdma.Port, error) {
 	return all, nil
 }
 
-// link prints a port as iproute2 does: a netdev's index is in JSON alone.
-func (p *printer) link(port netlinkrdma.Port) {
+// link prints a port as iproute2 does: in text a netdev's index is a detail.
+func (p *printer) link(port netlinkrdma.Port, details bool) {
 	p.begin()
 	if p.json {
 		p.uint("ifindex", uint64(port.DeviceIndex))
@@ -113,9 +113,12 @@ func (p *printer) link(port netlinkrdma.Port) {
 	p.word("physical_state", port.PhysState.String())
 	if port.NetdevIndex != 0 {
 		p.word("netdev", port.NetdevName)
-		if p.json {
+		if p.json || details {
 			p.uint("netdev_index", uint64(port.NetdevIndex))
 		}
+	}
+	if details && port.InfiniBand {
+		p.caps(port.CapFlags, portCapNames[:])
 	}
 	p.end(0)
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -46,6 +47,31 @@ func (w *words) keyword(want string) error {
 	}
 	w.advance()
 	return nil
+}
+
+// oneOf takes one of some fixed words, or a beginning: of several that begin so
+// it is the first, as in iproute2.
+func (w *words) oneOf(want ...string) (string, error) {
+	word := w.peek()
+	i := slices.IndexFunc(want, func(s string) bool { return strings.HasPrefix(s, word) })
+	if word == "" || i < 0 {
+		return "", expected(word, want...)
+	}
+	w.advance()
+	return want[i], nil
+}
+
+// onOff takes one of these two words, whole.
+func (w *words) onOff() (on bool, err error) {
+	switch w.peek() {
+	case "on":
+		on = true
+	case "off":
+	default:
+		return false, expected(w.peek(), "on", "off")
+	}
+	w.advance()
+	return on, nil
 }
 
 // end wants no word to be left.
