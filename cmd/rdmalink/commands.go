@@ -22,6 +22,8 @@ func root() command {
 			linkCommand(),
 			resourceCommand(),
 			systemCommand(),
+			statisticCommand(),
+			monitorCommand(),
 			addCommand(),
 			delCommand(),
 			showCommand(),

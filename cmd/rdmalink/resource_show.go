@@ -26,6 +26,10 @@ func (t *tool) showResourceKind(k *resourceKind, w *words) error {
 	if err != nil {
 		return err
 	}
+	return t.showFiltered(k, f)
+}
+
+func (t *tool) showFiltered(k *resourceKind, f filters) (err error) {
 	s := &resourceShow{t: t, f: f, kind: k, comms: make(map[uint32]string)}
 	name := f.text("dev")
 	if link := f.text("link"); link != "" {

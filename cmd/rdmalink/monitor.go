@@ -1,0 +1,98 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/goverbs/goverbs/netlinkrdma"
+)
+
+func monitorCommand() command {
+	return command{
+		names:   []string{"monitor"},
+		summary: "print the events of devices as they come, until it is interrupted",
+		details: `
+A line each: a device is registered, unregistered or renamed, a port gets or
+loses its network device, a network device is renamed. Linux 6.12 sends them, 6.1
+does not; of names, newer ones than 6.12. Text is that of iproute2's rdma monitor,
+JSON an object a line.`,
+		sub: []command{helpCommand("monitor")},
+		run: monitor,
+	}
+}
+
+// monitor ends well when it is interrupted.
+func monitor(ctx context.Context, t *tool, _ *words) error {
+	events, err := t.rdma.Subscribe()
+	if err != nil {
+		return err
+	}
+	defer events.Close()
+	for {
+		e, err := events.Next(ctx)
+		switch {
+		case err == nil:
+			if err := t.printEvent(e); err != nil {
+				return err
+			}
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, netlinkrdma.ErrEventsLost):
+			t.note("%s", plain(err))
+		default:
+			return err
+		}
+	}
+}
+
+// printEvent prints it at once.
+func (t *tool) printEvent(e netlinkrdma.Event) error {
+	if !t.json {
+		_, err := io.WriteString(t.stdout, eventLine(e))
+		return err
+	}
+	p := printer{out: bufio.NewWriter(t.stdout), json: true, pretty: t.pretty}
+	p.begin()
+	p.word("event_type", eventName(e.Type))
+	if e.DeviceName != "" {
+		p.uint("rdma_index", uint64(e.DeviceIndex))
+		p.word("rdma_dev", e.DeviceName)
+	}
+	if e.Port != 0 {
+		p.uint("port", uint64(e.Port))
+	}
+	if e.NetdevIndex != 0 {
+		p.uint("netdev_idx", uint64(e.NetdevIndex))
+		p.word("netdev_name", e.NetdevName)
+	}
+	p.end(0)
+	p.out.WriteByte('\n')
+	return p.out.Flush()
+}
+
+func eventLine(e netlinkrdma.Event) string {
+	var b strings.Builder
+	b.WriteString(eventName(e.Type) + "\t")
+	if e.DeviceName != "" {
+		fmt.Fprintf(&b, "dev %d %s", e.DeviceIndex, e.DeviceName)
+	}
+	if e.Port != 0 {
+		fmt.Fprintf(&b, " port %d", e.Port)
+	}
+	if e.NetdevIndex != 0 {
+		fmt.Fprintf(&b, " netdev %d %s", e.NetdevIndex, e.NetdevName)
+	}
+	b.WriteByte('\n')
+	return b.String()
+}
+
+func eventName(t netlinkrdma.EventType) string {
+	if t > netlinkrdma.EventNetdevRename {
+		return fmt.Sprintf("[UNKNOWN 0x%02x]", uint8(t))
+	}
+	return "[" + t.String() + "]"
+}
