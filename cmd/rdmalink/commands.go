@@ -27,6 +27,7 @@ func root() command {
 			addCommand(),
 			delCommand(),
 			showCommand(),
+			devinfoCommand(),
 			rpingCommand(),
 			pingpongCommand(),
 			perfCommand(),

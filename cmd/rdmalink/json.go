@@ -1,6 +1,9 @@
 package main
 
-import "unicode/utf8"
+import (
+	"encoding/json"
+	"unicode/utf8"
+)
 
 const hexDigits = "0123456789abcdef"
 
@@ -39,4 +42,14 @@ func appendControl(b []byte, c byte) []byte {
 		return append(b, `\b`...)
 	}
 	return append(b, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&15])
+}
+
+// writeJSON prints what rdma has no twin of, in one line or pretty.
+func (t *tool) writeJSON(v any) error {
+	e := json.NewEncoder(t.stdout)
+	e.SetEscapeHTML(false)
+	if t.pretty {
+		e.SetIndent("", "    ")
+	}
+	return e.Encode(v)
 }

@@ -7,7 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"strings"
+	"regexp"
 
 	"github.com/goverbs/goverbs/netlinkrdma"
 	"github.com/goverbs/goverbs/uverbs"
@@ -60,10 +60,11 @@ func (t *tool) report(err error) int {
 	return exitFailed
 }
 
+// packages are the names that begin an error, or the one it wraps.
+var packages = regexp.MustCompile(`(^|: |\n)((netlinkrdma|rdmacm|uverbs): )+`)
+
 // plain leaves out which package an error comes from: the operation says enough.
-func plain(err error) string {
-	return strings.NewReplacer("netlinkrdma: ", "", "rdmacm: ", "", "uverbs: ", "").Replace(err.Error())
-}
+func plain(err error) string { return packages.ReplaceAllString(err.Error(), "$1") }
 
 // note tells what the user should know although the command did its work.
 func (t *tool) note(format string, args ...any) {

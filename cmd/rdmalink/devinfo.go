@@ -1,0 +1,63 @@
+package main
+
+import (
+	"context"
+
+	"github.com/goverbs/goverbs/netlinkrdma"
+)
+
+func devinfoCommand() command {
+	return command{
+		names:   []string{"devinfo"},
+		args:    "[-v] [DEV]",
+		summary: "tell everything about devices, in one table",
+		details: `
+What ibv_devinfo, show_gids, ibdev2netdev and ibstat tell, and whether rdmalink
+and programs built like it have a provider for the device, without which they
+can't make queues on it. Most comes from netlink; limits, capabilities and GIDs
+from the open device, for which no provider is needed; P_Keys, board, PCI
+address and NUMA node from /sys. Where one of these is closed to the caller the
+rest is shown, and the last lines (missing) say why.
+
+Names are those of ibv_devinfo and of rdmalink dev; in JSON a name ends with the
+unit. A PCI address and a NUMA node are left out where there are none, as for
+siw and rxe.`,
+		options: []option{{short: "-v", long: "--verbose", summary: "limits, capabilities and everything of the ports too", set: func(t *tool) { t.details++ }}},
+		run:     showDevinfo,
+	}
+}
+
+func showDevinfo(_ context.Context, t *tool, w *words) error {
+	name := w.peek()
+	w.advance()
+	if err := w.end(); err != nil {
+		return err
+	}
+	i := inspector{tool: t, netdevs: t.netdevNames()}
+	tables := []table{}
+	err := t.forDevices(name, func(d netlinkrdma.Device) error {
+		device, err := i.device(d)
+		if err == nil {
+			tables = append(tables, device)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if t.json {
+		return t.writeJSON(tables)
+	}
+	return writeTables(t.stdout, tables)
+}
+
+// netdevNames finds network devices by number. Where the kernel does not list
+// them they stay without a name.
+func (t *tool) netdevNames() map[uint32]string {
+	names := make(map[uint32]string)
+	all, _ := t.net.list()
+	for _, d := range all {
+		names[d.index] = d.name
+	}
+	return names
+}

@@ -1,0 +1,166 @@
+package main
+
+import (
+	"fmt"
+	"path"
+	"strconv"
+	"strings"
+
+	"github.com/goverbs/goverbs/netlinkrdma"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// inspector gathers what is known of devices from netlink, the devices
+// themselves and sysfs.
+type inspector struct {
+	*tool
+	netdevs map[uint32]string // names by number
+}
+
+// subject is a device on the table. dev, attr and gids are nil when it can't be
+// opened or does not tell; missing says why.
+type subject struct {
+	*inspector
+	netlinkrdma.Device
+	dev     *uverbs.Device
+	attr    *uverbs.DeviceAttr
+	gids    []uverbs.GIDEntry
+	missing []string
+}
+
+func (i *inspector) device(d netlinkrdma.Device) (table, error) {
+	ports, err := i.rdma.Ports(d.Index)
+	if err != nil {
+		return nil, err
+	}
+	s := &subject{inspector: i, Device: d}
+	s.openDevice()
+	if s.dev != nil {
+		defer s.dev.Close() // nothing was made from it
+	}
+	t := table{{key: "ifname", value: d.Name}, {key: "ifindex", value: d.Index}}
+	s.driver(&t)
+	s.node(&t)
+	s.place(&t)
+	t.add("char_devices", tables{"char_device", true, s.charDevices()})
+	t.add("phys_port_cnt", d.Ports)
+	s.limits(&t)
+	portTables := make([]table, len(ports))
+	for n, p := range ports {
+		portTables[n] = s.port(p)
+	}
+	t.add("ports", tables{"port", false, portTables})
+	if s.missing != nil {
+		t.add("missing", s.missing)
+	}
+	return t, nil
+}
+
+// lack notes why something is not on the table.
+func (s *subject) lack(what string, err error) {
+	s.missing = append(s.missing, what+": "+plain(err))
+}
+
+func (s *subject) openDevice() {
+	var err error
+	if s.dev, err = s.open(s.Name); err != nil {
+		s.dev = nil
+		s.lack("limits, capabilities, vendor, MTU", err)
+		return
+	}
+	if s.attr, err = s.dev.Query(); err != nil {
+		s.lack("limits, capabilities, vendor", err)
+	}
+	if s.gids, err = s.dev.GIDTable(); err != nil {
+		s.lack("GIDs", err)
+	}
+}
+
+// driver tells who runs the device, and whether this build can use it.
+func (s *subject) driver(t *table) {
+	c, err := s.rdma.UverbsCharDev(s.Index)
+	if err != nil {
+		s.lack("driver, provider", err)
+		return
+	}
+	info := uverbs.DeviceInfo{Name: s.Name, Driver: uverbs.DriverID(c.DriverID), ABI: uint32(c.ABI)}
+	t.add("driver", info.Driver.String())
+	t.add("driver_abi", c.ABI)
+	err = info.Provider()
+	t.add("provider", err == nil)
+	if err != nil {
+		s.lack("provider", err)
+	}
+}
+
+// node tells what kind of device it is.
+func (s *subject) node(t *table) {
+	t.add("node_type", s.NodeType.String())
+	t.add("transport", transport(s.NodeType))
+	t.addText("protocol", s.Protocol)
+	t.addText("fw_ver", s.FWVersion)
+	t.add("node_guid", s.NodeGUID.String())
+	t.add("sys_image_guid", s.SysImageGUID.String())
+	t.addText("parent", s.Parent)
+	if s.attr != nil {
+		t.add("vendor_id", fmt.Sprintf("0x%04x", s.attr.VendorID))
+		t.add("vendor_part_id", s.attr.VendorPartID)
+		t.add("hw_ver", fmt.Sprintf("0x%X", s.attr.HWVer))
+	}
+}
+
+// transport names it as libibverbs does, which takes RoCE for InfiniBand; the
+// protocol tells them apart.
+func transport(n netlinkrdma.NodeType) string {
+	switch n {
+	case netlinkrdma.NodeCA, netlinkrdma.NodeSwitch, netlinkrdma.NodeRouter:
+		return "InfiniBand"
+	case netlinkrdma.NodeRNIC:
+		return "iWARP"
+	case netlinkrdma.NodeUSNIC:
+		return "usNIC"
+	case netlinkrdma.NodeUSNICUDP:
+		return "usNIC UDP"
+	}
+	return "unspecified"
+}
+
+// place tells what sysfs knows of a device as a whole.
+func (s *subject) place(t *table) {
+	sys := sysfs{s.sys}
+	if !sys.has(s.sysDir()) {
+		s.missing = append(s.missing, "board, PCI address, NUMA node, P_Keys: /sys is not mounted here, or shows no RDMA devices of this network namespace")
+		return
+	}
+	t.addText("node_desc", sys.text(s.sysDir(), "node_desc"))
+	t.addText("board_id", sys.text(s.sysDir(), "board_id"))
+	if sys.link(s.sysDir(), "device/subsystem") == "pci" {
+		t.add("pci", sys.link(s.sysDir(), "device"))
+	}
+	if n, err := strconv.Atoi(sys.text(s.sysDir(), "device/numa_node")); err == nil && n >= 0 {
+		t.add("numa_node", n)
+	}
+}
+
+func (s *subject) sysDir() string { return path.Join("class/infiniband", s.Name) }
+
+// charDevices lists those of verbs, as netlink has it, and of management
+// datagrams, as sysfs has: to ask netlink for those loads the module.
+func (s *subject) charDevices() (all []table) {
+	if c, err := s.rdma.UverbsCharDev(s.Index); err == nil {
+		all = append(all, charDevice(c.Name, fmt.Sprintf("%d:%d", c.Major, c.Minor)))
+	}
+	sys := sysfs{s.sys}
+	for _, name := range sys.list("class/infiniband_mad") {
+		dir := path.Join("class/infiniband_mad", name)
+		if sys.text(dir, "ibdev") == s.Name {
+			all = append(all, charDevice(name, sys.text(dir, "dev")))
+		}
+	}
+	return all
+}
+
+func charDevice(name, number string) table {
+	kind := strings.TrimRight(name, "0123456789")
+	return table{{key: "name", value: name}, {key: "type", value: kind}, {key: "path", value: "/dev/infiniband/" + name}, {key: "dev", value: number}}
+}
