@@ -17,7 +17,7 @@ const nestedFlag = 0x8000
 func counterEntry(in string) string { return attr(nestedFlag|81, in) }
 
 var (
-	allGoldens = slices.Concat(goldens, moreGoldens, frmrGoldens)
+	allGoldens = slices.Concat(goldens, moreGoldens, frmrGoldens, replyGoldens)
 
 	counters = attr(nestedFlag|80,
 		counterEntry(attr(82, "rx_write_requests\x00")+attr(0, "")+attr(83, u64(1<<63)))+attr(4000, "?")+
