@@ -20,7 +20,7 @@ func (t DeviceType) String() string {
 	case DeviceOrdinary:
 		return ""
 	case DeviceSMI:
-		return "SMI"
+		return "smi"
 	}
 	return fmt.Sprintf("DeviceType(%d)", uint8(t))
 }

@@ -95,7 +95,7 @@ func TestMalformedCounters(t *testing.T) {
 
 func TestStatNames(t *testing.T) {
 	for _, test := range []struct{ got, want string }{
-		{DeviceOrdinary.String(), ""}, {DeviceSMI.String(), "SMI"}, {DeviceType(27).String(), "DeviceType(27)"},
+		{DeviceOrdinary.String(), ""}, {DeviceSMI.String(), "smi"}, {DeviceType(27).String(), "DeviceType(27)"},
 		{NameAssignType(0).String(), "UNKNOWN"}, {NameAssignType(1).String(), "USER"}, {NameAssignType(27).String(), "NameAssignType(27)"},
 		{NetnsExclusive.String(), "exclusive"}, {NetnsShared.String(), "shared"}, {NetnsMode(27).String(), "NetnsMode(27)"},
 		{CountersNone.String(), "none"}, {CountersManual.String(), "manual"}, {CounterMode(3).String(), "CounterMode(3)"},
