@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/goverbs/goverbs/test/bench/result"
@@ -57,7 +56,6 @@ func (b *bench) commandRun(program, name string, args []string) entrant {
 			times = 1
 		}
 		var took []time.Duration
-		var memory int64
 		for range times {
 			cmd := exec.CommandContext(b.ctx, program, args...)
 			var errs bytes.Buffer
@@ -68,7 +66,10 @@ func (b *bench) commandRun(program, name string, args []string) entrant {
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w: %s", strings.Join(cmd.Args, " "), err, lastLine(errs.String()))
 			}
-			memory = max(memory, cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss)
+		}
+		memory, err := peakMemory(program, args)
+		if err != nil {
+			return nil, err
 		}
 		return []result.Sample{
 			{Measure: "command time", Params: name, Unit: "ms", Value: median(took).Seconds() * 1e3},
