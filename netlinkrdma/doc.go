@@ -56,7 +56,9 @@
 //
 // What the kernel shows depends on it: in exclusive mode only the devices of
 // that namespace, in shared mode all of them, but a port's netdev only when
-// it lives there too.
+// it lives there too. In exclusive mode a link of siw or rxe belongs to the
+// first namespace, wherever it was added, and can't be moved; it goes when its
+// netdev does, as all netdevs of a namespace that ends.
 //
 // # Errors
 //
