@@ -40,7 +40,7 @@ func openSuite(ctx context.Context, log io.Writer, dir, suite string) (apt, erro
 	}
 	a := suiteApt(private, list)
 	if err := command(ctx, log, "", a.get("update", "--error-on=any")...); err != nil {
-		return nil, fmt.Errorf("ask the mirror for %s, which `make KERNELS=...` can do without: %w", suite, err)
+		return nil, fmt.Errorf("ask the mirror for %s: %w", suite, err)
 	}
 	return a, nil
 }
