@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"iter"
 	"slices"
 	"strings"
 )
@@ -15,6 +16,7 @@ type command struct {
 	summary string   // one line
 	details string   // further lines for its own -h
 	options []option
+	filters []filterKey // what a FILTER in args may be, where no KIND decides it
 	sub     []command
 	// leads makes a beginning that others share mean this command, where it is
 	// the first of them: iproute2's rule for its own words.
@@ -86,4 +88,21 @@ func names(list []command) []string {
 		all[i] = c.name()
 	}
 	return all
+}
+
+// allCommands goes through the table, each command with those above it.
+func allCommands(c command, above ...command) iter.Seq[[]command] {
+	return func(yield func([]command) bool) {
+		path := append(slices.Clone(above), c)
+		if !yield(path) {
+			return
+		}
+		for _, s := range c.sub {
+			for below := range allCommands(s, path...) {
+				if !yield(below) {
+					return
+				}
+			}
+		}
+	}
 }

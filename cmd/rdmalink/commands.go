@@ -31,6 +31,7 @@ func root() command {
 			rpingCommand(),
 			pingpongCommand(),
 			perfCommand(),
+			completionCommand(),
 			helpCommand(),
 			versionCommand(),
 		},

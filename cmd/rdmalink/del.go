@@ -10,7 +10,7 @@ import (
 func delCommand() command {
 	return command{
 		names:   []string{"del", "delete"},
-		args:    "NAME",
+		args:    "DEV",
 		summary: "delete a software RDMA device",
 		details: "It needs CAP_NET_ADMIN, and waits until every process has closed the device.",
 		run:     deleteLink,
@@ -18,7 +18,7 @@ func delCommand() command {
 }
 
 func deleteLink(_ context.Context, t *tool, w *words) error {
-	name, err := w.value("NAME")
+	name, err := w.value("DEV")
 	if err != nil {
 		return err
 	}

@@ -35,11 +35,7 @@ func openNetns(word string) (*os.File, error) {
 }
 
 func netnsNames() string {
-	entries, _ := os.ReadDir(netnsDir)
-	names := make([]string, len(entries))
-	for i, e := range entries {
-		names[i] = e.Name()
-	}
+	names := netnsEntries()
 	if len(names) == 0 {
 		return netnsDir + " holds none"
 	}

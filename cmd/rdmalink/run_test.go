@@ -150,11 +150,11 @@ func TestUsageErrors(t *testing.T) {
 		"add siw0 --fax":                "\"--fax\": expected one of --fix-netdev, --help, --version, --json, --pretty, --details, --raw, --oneline, --batch, --force" + add,
 		"add siw0 --":                   "\"--\": expected one of --fix-netdev, --help, --version, --json, --pretty, --details, --raw, --oneline, --batch, --force" + add,
 		"add siw0 --js=1":               "--js takes no value" + add,
-		"del":                           "expected NAME\nUsage: rdmalink del NAME (rdmalink del -h tells more)\n",
-		"link del a b":                  "\"b\" is one word too many\nUsage: rdmalink link del NAME (rdmalink link del -h tells more)\n",
-		"show siw0/x":                   "\"siw0/x\": the port is a number from 1\nUsage: rdmalink show [NAME[/PORT]] (rdmalink show -h tells more)\n",
-		"show siw0/0":                   "\"siw0/0\": the port is a number from 1\nUsage: rdmalink show [NAME[/PORT]] (rdmalink show -h tells more)\n",
-		"show -jq":                      "\"-q\": expected one of --help, --version, --json, --pretty, --details, --raw, --oneline, --batch, --force\nUsage: rdmalink show [NAME[/PORT]] (rdmalink show -h tells more)\n",
+		"del":                           "expected DEV\nUsage: rdmalink del DEV (rdmalink del -h tells more)\n",
+		"link del a b":                  "\"b\" is one word too many\nUsage: rdmalink link del DEV (rdmalink link del -h tells more)\n",
+		"show siw0/x":                   "\"siw0/x\": the port is a number from 1\nUsage: rdmalink show [DEV[/PORT]] (rdmalink show -h tells more)\n",
+		"show siw0/0":                   "\"siw0/0\": the port is a number from 1\nUsage: rdmalink show [DEV[/PORT]] (rdmalink show -h tells more)\n",
+		"show -jq":                      "\"-q\": expected one of --help, --version, --json, --pretty, --details, --raw, --oneline, --batch, --force\nUsage: rdmalink show [DEV[/PORT]] (rdmalink show -h tells more)\n",
 	} {
 		tool, kernel, nets := machine()
 		asked := len(kernel.Requests)

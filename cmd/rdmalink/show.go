@@ -13,7 +13,7 @@ import (
 func showCommand() command {
 	return command{
 		names:   []string{"show", "list"},
-		args:    "[NAME[/PORT]]",
+		args:    "[DEV[/PORT]]",
 		summary: "show links and their network devices; with -d what ports can do",
 		details: "Text and JSON are those of iproute2's rdma link show.",
 		run:     showLinks,

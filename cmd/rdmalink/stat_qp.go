@@ -20,6 +20,8 @@ func statQPCommand() command {
 
 func statQPShowCommand() command {
 	const summary = "counters, what they have counted, and their QPs"
+	link := linkWord("[DEV[/PORT] [FILTER VALUE]...]", summary, showQPCounters)
+	link.filters = qpCounterKeys
 	return command{
 		names:   []string{"show", "list"},
 		leads:   true,
@@ -28,7 +30,7 @@ func statQPShowCommand() command {
 Counters of a link can be picked by: cntn lqpn pid qp-type. A filter takes
 several values: cntn 1,2,5-9 or qp-type RC,UD. A counter passes lqpn when one of
 its QPs does.`,
-		sub: []command{linkWord("[DEV[/PORT] [FILTER VALUE]...]", summary, showQPCounters), helpCommand("statistic", "qp", "show")},
+		sub: []command{link, helpCommand("statistic", "qp", "show")},
 		run: showQPCounters,
 	}
 }

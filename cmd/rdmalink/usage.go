@@ -96,7 +96,7 @@ func helpCommand(above ...string) command {
 	return command{
 		names:   []string{"help"},
 		summary: "what -h says",
-		args:    "[COMMAND]",
+		args:    "[COMMAND]...",
 		run: func(_ context.Context, t *tool, w *words) error {
 			path := []command{root()}
 			for _, word := range append(above, w.rest()...) {

@@ -1,0 +1,194 @@
+package main
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/goverbs/goverbs/netlinkrdma"
+	"github.com/goverbs/goverbs/netlinkrdma/nltest"
+)
+
+// completeMachine has two devices with ports, and an optional counter.
+func completeMachine() *tool {
+	tool, kernel := resourceMachine()
+	kernel.Statistics = map[nltest.PortID]nltest.Statistics{{Device: 7, Port: 1}: {Status: []netlinkrdma.CounterStatus{
+		{Name: "rcvd_pkts", Enabled: true}, {Name: "cc_rx_ce_pkts", Index: 1, Optional: true},
+	}}}
+	tool.net = &fakeNetdevs{all: []netdev{{name: "lo"}, {name: "eth0"}}}
+	return tool
+}
+
+// asTool makes the test binary rdmalink on that machine.
+const asTool = "GOVERBS_TEST_RDMALINK"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asTool) != "" {
+		t := completeMachine()
+		t.stdout, t.stderr = os.Stdout, os.Stderr
+		os.Exit(t.run(context.Background(), os.Args[1:]))
+	}
+	os.Exit(m.Run())
+}
+
+// completions are lines, the last word possibly empty, and what that may be.
+var completions = map[string]string{
+	"re":                             "resource",
+	"resource s":                     "show set",
+	"res show ":                      "siw0 mlx5_0 qp cm_id cq mr pd ctx srq frmr_pools",
+	"res show m":                     "mlx5_0 mr",
+	"res show qp ":                   "link lqpn rqpn pid sq-psn rq-psn type path-mig-state state pdn",
+	"res show qp link ":              "siw0 mlx5_0 siw0/1 mlx5_0/1 mlx5_0/2",
+	"res show qp link mlx5_0/1 st":   "state",
+	"res show qp link mlx5_0 state ": "RESET INIT RTR RTS SQD SQE ERR",
+	"res show qp lqpn 1 p":           "pid path-mig-state pdn",
+	"res show qp pid 1 p":            "path-mig-state pdn",
+	"res show cm_id state DE":        "DEVICE_REMOVAL DESTROYING",
+	"res show srq type ":             "BASIC XRC TM",
+	"res show qp type X":             "XRC_INI XRC_TGT",
+	"res show cq poll-ctx S":         "SOFTIRQ",
+	"res show cq dev ":               "siw0 mlx5_0",
+	"res show qp --j":                "--json",
+	"res help s":                     "show set",
+	"help res ":                      "show set help",
+	"help perf send ":                "lat bw",
+	"res set fr":                     "frmr_pools",
+	"res set frmr_pools ":            "dev",
+	"res set frmr_pools dev ":        "siw0 mlx5_0",
+	"res set frmr_pools dev mlx5_0 ": "aging pinned",
+	"-j -b FILE res set frmr_pools dev mlx5_0 a": "aging",
+	"add ":                                   "",
+	"add rxe0 ":                              "type",
+	"add rxe0 type ":                         "siw rxe",
+	"link add rxe0 t rxe ":                   "netdev",
+	"add rxe0 type rxe netdev ":              "lo eth0",
+	"del ":                                   "siw0 mlx5_0",
+	"dev add n t ":                           "SMI",
+	"dev set mlx5_0 ":                        "name netns adaptive-moderation",
+	"dev set mlx5_0 adaptive-moderation ":    "on off",
+	"dev set mlx5_0 adaptive-moderation on ": "",
+	"statistic qp set link mlx5_0/1 auto type":          "type type,pid",
+	"statistic qp set link mlx5_0/1 auto type,pid on ":  "optional-counters",
+	"statistic set link mlx5_0/1 optional-counters ":    "cc_rx_ce_pkts",
+	"statistic qp show link mlx5_0 q":                   "qp-type",
+	"statistic qp show link mlx5_0 qp-type RC cntn 1 l": "lqpn",
+	"perf send lat --ib-d":                              "--ib-dev",
+	"perf send lat -d ":                                 "siw0 mlx5_0",
+	"rping --p":                                         "--poll",
+	"nosuch ":                                           "",
+	"completion ":                                       "bash zsh fish words help",
+}
+
+func TestComplete(t *testing.T) {
+	tool := completeMachine()
+	for line, want := range completions {
+		var got []string
+		for _, c := range tool.complete(strings.Split(line, " ")) {
+			got = append(got, c.word)
+		}
+		if diff := cmp.Diff(strings.Fields(want), got, sameList); diff != "" {
+			t.Errorf("%q (-want +got):\n%s", line, diff)
+		}
+	}
+	for _, c := range root().sub {
+		if !slices.ContainsFunc(tool.complete(nil), func(one candidate) bool { return one == candidate{c.name(), c.summary} }) {
+			t.Errorf("%s is not completed", c.name())
+		}
+	}
+}
+
+var sameList = cmp.Comparer(func(a, b []string) bool { return slices.Equal(a, b) })
+
+// TestUsageIsAPattern: what can be typed by a usage line, word by word, is
+// taken to be one; brackets are in pairs.
+func TestUsageIsAPattern(t *testing.T) {
+	for path := range allCommands(root()) {
+		args := path[len(path)-1].args
+		for _, pair := range []string{"[]", "{}"} {
+			if strings.Count(args, pair[:1]) != strings.Count(args, pair[1:]) {
+				t.Errorf("%s: %s", commandLine(path), args)
+			}
+		}
+		if args != "" && len(wordsAfter(args, nil)) == 0 {
+			t.Errorf("%s: nothing can follow by %q", commandLine(path), args)
+		}
+	}
+	for args, tests := range map[string]map[string]string{
+		"A [b C]... { d | e } f":           {"": "A", "x": "b d e", "x b y": "b d e", "x b y d": "f", "x e f": "", "x f": ""},
+		"[DEV[/PORT] [FILTER VALUE]...]":   {"": "DEV[/PORT]", "x": "FILTER", "x y": "VALUE", "x y z": "FILTER"},
+		"{off | {type | type,pid} on} [x]": {"": "off type type,pid", "o": "x", "type": "on", "type,": "on", "type on": "x"},
+		"NAME[,NAME]...":                   {"": "NAME[,NAME]", "a": "NAME[,NAME]"},
+		"-s|-c [OPTIONS]":                  {"": "-s -c", "-c": "OPTIONS"},
+	} {
+		for typed, want := range tests {
+			if got := strings.Join(wordsAfter(args, strings.Fields(typed)), " "); got != want {
+				t.Errorf("%s after %q: %s, want %s", args, typed, got, want)
+			}
+		}
+	}
+}
+
+// shells run a script that completes a line, of words by tabs, and prints what
+// they would offer.
+var shells = map[string]string{
+	"bash": `source <(rdmalink completion bash)
+		while IFS= read -r line; do
+			IFS=$'\t' read -r -a COMP_WORDS <<< "rdmalink"$'\t'"$line."
+			COMP_CWORD=$(( ${#COMP_WORDS[@]} - 1 )); last=${COMP_WORDS[COMP_CWORD]}; COMP_WORDS[COMP_CWORD]=${last%.}
+			_rdmalink rdmalink "${last%.}" ""; echo "${COMPREPLY[*]}"
+		done`,
+	"zsh": `autoload -U compinit; compinit -u -D; source <(rdmalink completion zsh)
+		[[ $_comps[rdmalink] == _rdmalink ]] || exit 1
+		_describe() { print -r -- ${${(P)2}%%:*} }
+		while IFS= read -r line; do
+			words=(rdmalink "${(@ps:\t:)line}"); CURRENT=$#words; _rdmalink
+		done`,
+	"fish": `rdmalink completion fish | source
+		while read -l line
+			echo (complete -C (string replace -a \t ' ' "rdmalink	$line") | string replace -r '\t.*' '')
+		end`,
+}
+
+// TestShells has the shells that are installed complete with their scripts.
+func TestShells(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	script := "#!/bin/sh\n" + asTool + "=1 exec " + self + ` "$@"` + "\n"
+	if err := os.WriteFile(filepath.Join(dir, "rdmalink"), []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for shell, program := range shells {
+		t.Run(shell, func(t *testing.T) {
+			if _, err := exec.LookPath(shell); err != nil {
+				t.Skip(err)
+			}
+			lines := []string{"re", "res show m", "res show qp link mlx5_0/1 st", "res set frmr_pools dev ", "add rxe0 type ", "perf send lat --ib-d", "res show qp link "}
+			cmd := exec.Command(shell, "-c", program)
+			cmd.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "HOME="+dir, "XDG_CONFIG_HOME="+dir)
+			cmd.Stdin = strings.NewReader(strings.ReplaceAll(strings.Join(lines, "\n"), " ", "\t") + "\n")
+			out, err := cmd.CombinedOutput()
+			got := strings.Split(strings.TrimSuffix(string(out), "\n"), "\n")
+			if err != nil || len(got) != len(lines) {
+				t.Fatalf("%v\n%s", err, out)
+			}
+			for i, line := range lines {
+				words := strings.Fields(got[i])
+				want := strings.Fields(completions[line])
+				slices.Sort(words) // fish sorts them
+				slices.Sort(want)
+				if len(want) == 0 || !slices.Equal(words, want) {
+					t.Errorf("%q: %q, want %q", line, words, want)
+				}
+			}
+		})
+	}
+}
