@@ -28,6 +28,7 @@ func root() command {
 			delCommand(),
 			showCommand(),
 			devinfoCommand(),
+			watchCommand(),
 			rpingCommand(),
 			pingpongCommand(),
 			perfCommand(),

@@ -1,0 +1,103 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// watchEvent is something that happened; what is not known of it is zero.
+type watchEvent struct {
+	Source, Event string
+	Device        string
+	Index         uint32 // of the device, if that is known
+	Port          uint32
+	State         string
+	Netdev        string
+	NetdevIndex   uint32
+}
+
+// Where an event comes from.
+const (
+	fromNetlink = "netlink"
+	fromDevice  = "device"
+	fromLook    = "look"
+)
+
+// Events that looking finds. Those that netlink has too have its names, those of
+// ports C's.
+const (
+	isPresent     = "PRESENT"
+	isRegistered  = "REGISTER"
+	isGone        = "UNREGISTER"
+	isRenamed     = "RENAME"
+	isAttached    = "NETDEV_ATTACH"
+	isDetached    = "NETDEV_DETACH"
+	netdevRenamed = "NETDEV_RENAME"
+	portActive    = "PORT_ACTIVE"
+	portErr       = "PORT_ERR"
+	portState     = "PORT_STATE" // neither of these: armed, for instance
+)
+
+// reportNames are C's, without IBV_EVENT_.
+//
+// C: enum ibv_event_type
+var reportNames = [...]string{
+	"CQ_ERR", "QP_FATAL", "QP_REQ_ERR", "QP_ACCESS_ERR", "COMM_EST", "SQ_DRAINED", "PATH_MIG", "PATH_MIG_ERR",
+	"DEVICE_FATAL", portActive, portErr, "LID_CHANGE", "PKEY_CHANGE", "SM_CHANGE", "SRQ_ERR", "SRQ_LIMIT_REACHED",
+	"QP_LAST_WQE_REACHED", "CLIENT_REREGISTER", "GID_CHANGE", "WQ_FATAL", "DEVICE_SPEED_CHANGE",
+}
+
+func reportName(t uverbs.EventType) string {
+	if int(t) < len(reportNames) {
+		return reportNames[t]
+	}
+	return t.String()
+}
+
+// printWatched prints it at once, with the time.
+func (t *tool) printWatched(e watchEvent) error {
+	now := time.Now().Format("2006-01-02T15:04:05.000000Z07:00")
+	if t.json {
+		return t.writeJSON(e.table(now))
+	}
+	_, err := fmt.Fprintf(t.stdout, "%s %s\n", now, e)
+	return err
+}
+
+func (e watchEvent) table(now string) table {
+	t := table{{key: "time", value: now}, {key: "source", value: e.Source}, {key: "event", value: e.Event}}
+	if e.Device != "" {
+		t.add("ifname", e.Device)
+		t.add("ifindex", e.Index)
+	}
+	if e.Port != 0 {
+		t.add("port", e.Port)
+	}
+	t.addText("state", e.State)
+	if e.NetdevIndex != 0 {
+		t.add("netdev", e.Netdev)
+		t.add("netdev_index", e.NetdevIndex)
+	}
+	return t
+}
+
+func (e watchEvent) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%-7s %-17s", e.Source, e.Event)
+	if e.Device != "" {
+		b.WriteString(" " + e.Device)
+	}
+	if e.Port != 0 {
+		fmt.Fprintf(&b, "/%d", e.Port)
+	}
+	if e.State != "" {
+		b.WriteString(" state " + e.State)
+	}
+	if e.Netdev != "" {
+		b.WriteString(" netdev " + e.Netdev)
+	}
+	return b.String()
+}
