@@ -29,6 +29,7 @@ func root() command {
 			showCommand(),
 			devinfoCommand(),
 			watchCommand(),
+			doctorCommand(),
 			rpingCommand(),
 			pingpongCommand(),
 			perfCommand(),

@@ -60,7 +60,7 @@ func informed() (*tool, *nltest.Kernel, *fakeNetdevs) {
 	return t, kernel, nets
 }
 
-// opens makes fake devices of siw and rxe; others forbid it.
+// opens makes fake devices of siw and rxe, of these kernels first; others forbid it.
 func opens(kernels ...*fakeverbs.Kernel) func(string) (*uverbs.Device, error) {
 	return func(name string) (*uverbs.Device, error) {
 		info := uverbs.DeviceInfo{Name: name, Driver: uverbs.DriverSIW, ABI: 1, Ports: 1}
@@ -70,10 +70,10 @@ func opens(kernels ...*fakeverbs.Kernel) func(string) (*uverbs.Device, error) {
 		if strings.HasPrefix(name, "mlx5") {
 			return nil, &uverbs.Error{Op: "open", Object: "device", Device: name, Err: syscall.EACCES, Hint: "allow it"}
 		}
-		for _, k := range kernels {
-			if !k.Closed() {
-				return uverbs.NewDevice(info, k)
-			}
+		if len(kernels) > 0 {
+			k := kernels[0]
+			kernels = kernels[1:]
+			return uverbs.NewDevice(info, k)
 		}
 		return uverbs.NewDevice(info, fakeverbs.New(uint32(info.Driver)))
 	}

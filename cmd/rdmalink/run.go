@@ -28,7 +28,9 @@ type tool struct {
 	rdma           *netlinkrdma.Client
 	net            netdevs
 	open           func(device string) (*uverbs.Device, error)
+	openCM         func() error
 	proc, sys      fs.FS // /proc and /sys
+	modules        fs.FS // /lib/modules
 
 	help, version, json, pretty, oneline, raw, force, fixNetdev bool
 
@@ -40,7 +42,7 @@ type tool struct {
 // run is the program without its process: it returns the exit code.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	t := &tool{stdin: stdin, stdout: stdout, stderr: stderr, rdma: &netlinkrdma.Client{}, net: kernelNetdevs{},
-		open: uverbs.Open, proc: os.DirFS("/proc"), sys: os.DirFS("/sys")}
+		open: uverbs.Open, openCM: openCM, proc: os.DirFS("/proc"), sys: os.DirFS("/sys"), modules: os.DirFS("/lib/modules")}
 	return t.run(ctx, args)
 }
 

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"errors"
+	"syscall"
+
+	"github.com/goverbs/goverbs/rdmacm"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+func checkNodes(p *patient) (all []finding) {
+	for _, l := range p.devices {
+		switch {
+		case l.nodeErr != nil:
+			all = append(all, found(problem, "modprobe ib_uverbs", "%s: %s", l.Name, plain(l.nodeErr)))
+		case l.openErr != nil:
+			all = append(all, failure(l.openErr, "look at the kernel's log: dmesg"))
+		default:
+			all = append(all, found(fine, "", "%s opens", l.Name))
+		}
+	}
+	return all
+}
+
+// checkProvider speaks of this binary, and so of programs built like it.
+func checkProvider(p *patient) (all []finding) {
+	for _, l := range p.devices {
+		if l.nodeErr != nil {
+			continue // the driver is not known
+		}
+		err := l.info.Provider()
+		if err == nil {
+			all = append(all, found(fine, "", "%s: there is one for %v", l.Name, l.info.Driver))
+			continue
+		}
+		f := failure(err, "")
+		f.text += ": " + f.remedy
+		f.remedy = "use a device that has one: rdmalink add NAME type rxe (or siw) netdev NETDEV, on the same network device; programs that use libibverbs are not concerned"
+		all = append(all, f)
+	}
+	return all
+}
+
+func checkCM(p *patient) []finding {
+	if p.coreErr != nil {
+		return nil
+	}
+	if err := p.openCM(); err != nil {
+		return []finding{failure(err, "modprobe rdma_ucm")}
+	}
+	return []finding{found(fine, "", "/dev/infiniband/rdma_cm opens")}
+}
+
+// openCM is what every connection begins with.
+func openCM() error {
+	ch, err := rdmacm.NewEventChannel()
+	if err != nil {
+		return err
+	}
+	return ch.Close()
+}
+
+// checkRegister tries what all the limits are about.
+func checkRegister(p *patient) (all []finding) {
+	for _, l := range p.devices {
+		if l.dev == nil || l.info.Provider() != nil {
+			continue
+		}
+		if err := registerPage(l.dev); err != nil {
+			remedy := "look at the kernel's log: dmesg"
+			if errors.Is(err, syscall.EAGAIN) {
+				remedy = "raise rdma.max of the cgroup"
+			}
+			all = append(all, failure(err, remedy))
+			continue
+		}
+		all = append(all, found(fine, "", "%s registers memory", l.Name))
+	}
+	return all
+}
+
+func registerPage(dev *uverbs.Device) error {
+	pd, err := dev.AllocPD()
+	if err != nil {
+		return err
+	}
+	mr, err := pd.AllocMR(4096, uverbs.AccessLocalWrite, nil)
+	if err == nil {
+		err = mr.Close()
+	}
+	return errors.Join(err, pd.Close())
+}

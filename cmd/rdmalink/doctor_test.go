@@ -1,0 +1,288 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"net/netip"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/fakeverbs"
+	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/netlinkrdma"
+	"github.com/goverbs/goverbs/netlinkrdma/nltest"
+	"github.com/goverbs/goverbs/rdmacm"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// ward is a machine with nothing wrong: siw0 and rxe0 on dummy0.
+type ward struct {
+	*tool
+	kernel  *nltest.Kernel
+	nets    *fakeNetdevs
+	proc    map[string]string
+	sys     map[string]string
+	modules map[string]string
+}
+
+func healthy() *ward {
+	t, kernel, nets := machine()
+	siw0 := kernel.Devices[0].Index
+	kernel.System.NetnsMode = netlinkrdma.NetnsShared
+	kernel.Devices = append(kernel.Devices, netlinkrdma.Device{Index: 7, Name: "rxe0", Ports: 1, NodeType: netlinkrdma.NodeCA, Protocol: "roce"})
+	kernel.Ports = append(kernel.Ports, netlinkrdma.Port{DeviceIndex: 7, DeviceName: "rxe0", Index: 1, State: netlinkrdma.PortActive,
+		PhysState: netlinkrdma.PhysLinkUp, NetdevIndex: 1, NetdevName: "dummy0"})
+	kernel.CharDevs = map[uint32]netlinkrdma.CharDev{
+		siw0: {Name: "uverbs0", ABI: 1, Major: 231, Minor: 192, DriverID: uint32(uverbs.DriverSIW)},
+		7:    {Name: "uverbs1", ABI: 2, Major: 231, Minor: 193, DriverID: uint32(uverbs.DriverRXE)},
+	}
+	for i, index := range []uint32{9, 1, 2, 3} {
+		nets.all[i].index, nets.all[i].carrier = index, true
+	}
+	t.open = opens()
+	t.openCM = func() error { return nil }
+	return &ward{tool: t, kernel: kernel, nets: nets, modules: map[string]string{},
+		proc: map[string]string{
+			"modules":                "siw 200704 0 - Live 0x0000\nrdma_rxe 217088 0 - Live 0x0000",
+			"self/limits":            "Limit                     Soft Limit           Hard Limit           Units\nMax locked memory         unlimited            unlimited            bytes",
+			"self/status":            "Name:\trdmalink\nCapEff:\t0000000000000000",
+			"self/uid_map":           "         0          0 4294967295",
+			"self/cgroup":            "0::/user.slice/job",
+			"sys/kernel/osrelease":   "6.12.117",
+			"sys/kernel/random/junk": "",
+		},
+		sys: map[string]string{
+			"fs/cgroup/user.slice/rdma.max":         "siw0 hca_handle=10 hca_object=max\nelsewhere0 hca_handle=0 hca_object=0",
+			"fs/cgroup/user.slice/rdma.current":     "siw0 hca_handle=3 hca_object=20",
+			"fs/cgroup/user.slice/job/rdma.max":     "",
+			"fs/cgroup/user.slice/job/rdma.current": "",
+		}}
+}
+
+func (w *ward) doctor(line string) result {
+	w.tool.proc, w.tool.sys, w.tool.modules = sysOf(w.proc), sysOf(w.sys), sysOf(w.modules)
+	return w.runLine(line, w.nets)
+}
+
+func TestDoctorHealthy(t *testing.T) {
+	const want = `ok       core      the kernel answers by NETLINK_RDMA
+ok       devices   there is siw0, rxe0
+ok       modules   no driver is there with its network half alone
+ok       netns     netns mode is shared: every network namespace sees all devices
+ok       nodes     siw0 opens
+ok       nodes     rxe0 opens
+ok       provider  siw0: there is one for siw
+ok       provider  rxe0: there is one for rxe
+ok       rdma_cm   /dev/infiniband/rdma_cm opens
+ok       port      siw0/1 is ACTIVE
+ok       port      rxe0/1 is ACTIVE
+ok       gid       siw0/1 has GIDs
+ok       gid       rxe0/1 has GIDs
+ok       address   dummy0, behind siw0, has an address
+ok       address   dummy0, behind rxe0, has an address
+ok       memlock   RLIMIT_MEMLOCK is unlimited
+ok       cgroup    there are limits, none of which is reached
+ok       register  siw0 registers memory
+ok       register  rxe0 registers memory
+`
+	if diff := cmp.Diff(result{Out: want}, healthy().doctor("doctor")); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	got := healthy().doctor("doctor siw0")
+	if got.Code != 0 || strings.Contains(got.Out, "rxe0") || !strings.Contains(got.Out, "siw0 registers memory") {
+		t.Errorf("of one device: %+v", got)
+	}
+	if diff := cmp.Diff(result{Code: 1, Err: "rdmalink: no such RDMA device: \"siw9\" (there are: siw0, rxe0)\n"}, healthy().doctor("doctor siw9")); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func noDevices(w *ward) {
+	w.kernel.Devices, w.kernel.Ports = nil, nil
+}
+
+// TestDoctorFinds makes one thing wrong at a time.
+func TestDoctorFinds(t *testing.T) {
+	const limitRemedy = "ulimit -l unlimited; LimitMEMLOCK=infinity in the systemd unit; --ulimit memlock=-1 for the container; memlock in /etc/security/limits.conf"
+	limit := func(soft string) func(w *ward) {
+		return func(w *ward) {
+			w.proc["self/limits"] = "Max locked memory         " + soft + "            unlimited            bytes"
+		}
+	}
+	privileged := func(w *ward) { w.proc["self/status"] = "CapEff:\t000001ffffffffff" }
+	openFails := func(err error) func(w *ward) {
+		return func(w *ward) { w.open = func(string) (*uverbs.Device, error) { return nil, err } }
+	}
+	for _, test := range []struct {
+		name         string
+		make         []func(w *ward)
+		check        string
+		level        level
+		text, remedy string
+	}{
+		{"no RDMA", []func(*ward){func(w *ward) {
+			w.kernel.Fail = map[uint16]error{abi.RDMA_NLDEV_CMD_GET: syscall.EPROTONOSUPPORT, abi.RDMA_NLDEV_CMD_SYS_GET: syscall.EPROTONOSUPPORT}
+		}}, "core", problem, "list RDMA devices: no NETLINK_RDMA here (on linux: modprobe ib_core): protocol not supported",
+			"modprobe ib_core; a kernel built without CONFIG_INFINIBAND can't"},
+		{"no device", []func(*ward){noDevices}, "devices", problem, "there is no RDMA device in this network namespace", "rdmalink add siw0 type siw netdev NETDEV makes a software one"},
+		{"no device, no siw", []func(*ward){noDevices, func(w *ward) { w.modules["6.12.117/modules.dep"] = "kernel/drivers/rdma_rxe.ko.xz: kernel/ib_core.ko" }},
+			"devices", problem, "there is no RDMA device in this network namespace", "rdmalink add rxe0 type rxe netdev NETDEV makes a software one (this kernel has no siw, CONFIG_RDMA_SIW)"},
+		{"no device, siw built in", []func(*ward){noDevices, func(w *ward) {
+			w.modules["6.12.117/modules.dep"] = ""
+			w.modules["6.12.117/modules.builtin"] = "kernel/drivers/infiniband/sw/siw/siw.ko"
+		}}, "devices", problem, "there is no RDMA device in this network namespace", "rdmalink add siw0 type siw netdev NETDEV makes a software one"},
+		{"no device, no module", []func(*ward){noDevices, func(w *ward) { w.modules["6.12.117/modules.dep"] = "kernel/net/siwx.ko:" }}, "devices", problem,
+			"there is no RDMA device in this network namespace", "install the modules that belong to this kernel: there is neither siw nor rdma_rxe (CONFIG_RDMA_SIW, CONFIG_RDMA_RXE); cloud kernels are often built without"},
+		{"exclusive", []func(*ward){noDevices, func(w *ward) { w.kernel.System.NetnsMode = netlinkrdma.NetnsExclusive }}, "devices", problem,
+			"there is no RDMA device in this network namespace", "move one here, from the namespace that has it: rdmalink dev set DEV netns NAMESPACE"},
+		{"exclusive", []func(*ward){noDevices, func(w *ward) { w.kernel.System.NetnsMode = netlinkrdma.NetnsExclusive }}, "netns", noted,
+			"netns mode is exclusive: each device belongs to one network namespace",
+			"or share all: rdmalink system set netns shared, before there is a second namespace (option netns_mode of module ib_core does so at boot)"},
+		{"half a driver", []func(*ward){func(w *ward) {
+			w.proc["modules"] = "mlx5_core 1 0 - Live 0x0\nice 1 0 - Live 0x0\nirdma 1 0 - Live 0x0"
+		}}, "modules", noted,
+			"mlx5_core is loaded, and mlx5_ib, which has its RDMA, is not", "modprobe mlx5_ib"},
+		{"half a driver, no device", []func(*ward){noDevices, func(w *ward) { w.proc["modules"] = "mlx5_core 1 0 - Live 0x0" }}, "modules", problem,
+			"mlx5_core is loaded, and mlx5_ib, which has its RDMA, is not", "modprobe mlx5_ib"},
+		{"network device elsewhere", []func(*ward){func(w *ward) { w.kernel.Ports[1].NetdevIndex = 0 }}, "netns", problem,
+			"rxe0/1 has no network device in this network namespace, so that rdma_cm can't use it here",
+			"run the program in the network namespace of that network device, or move it here: ip link set NETDEV netns …; if it is gone, rdmalink del rxe0"},
+		{"no ib_uverbs", []func(*ward){func(w *ward) { w.kernel.CharDevs = nil }}, "nodes", problem, "siw0: find the character device uverbs: operation not supported", "modprobe ib_uverbs"},
+		{"no permission", []func(*ward){openFails(&uverbs.Error{Op: "open", Object: "device", Device: "siw0", Err: syscall.EACCES, Hint: "allow it"})}, "nodes", problem,
+			"open device on siw0: permission denied", "allow it"},
+		{"another error", []func(*ward){openFails(&uverbs.Error{Op: "open", Object: "device", Device: "siw0", Err: syscall.EIO})}, "nodes", problem,
+			"open device on siw0: input/output error", "look at the kernel's log: dmesg"},
+		{"no provider", []func(*ward){func(w *ward) {
+			w.kernel.CharDevs[7] = netlinkrdma.CharDev{Name: "uverbs1", ABI: 1, Major: 231, Minor: 193, DriverID: uint32(uverbs.DriverMLX5)}
+		}}, "provider", problem, "use device on rxe0: no provider: this program links none for driver mlx5",
+			"use a device that has one: rdmalink add NAME type rxe (or siw) netdev NETDEV, on the same network device; programs that use libibverbs are not concerned"},
+		{"no rdma_cm", []func(*ward){func(w *ward) {
+			w.openCM = func() error { return &rdmacm.OpError{Op: "open", Err: syscall.ENOENT, Hint: "run modprobe rdma_ucm"} }
+		}}, "rdma_cm", problem, "open: no such file or directory", "run modprobe rdma_ucm"},
+		{"down", []func(*ward){portIs(0, netlinkrdma.PortDown), func(w *ward) { w.nets.all[1].up = false }}, "port", problem,
+			"siw0/1 is DOWN, LINK_UP: network device dummy0 is down", "ip link set dummy0 up"},
+		{"no carrier", []func(*ward){portIs(0, netlinkrdma.PortDown), func(w *ward) { w.nets.all[1].carrier = false }}, "port", problem,
+			"siw0/1 is DOWN, LINK_UP: network device dummy0 has no carrier", "plug the cable in, and look at its other end (ethtool dummy0)"},
+		{"down for no reason", []func(*ward){portIs(0, netlinkrdma.PortDown)}, "port", problem,
+			"siw0/1 is DOWN, LINK_UP: although network device dummy0 is up", "look at the kernel's log: dmesg"},
+		{"no subnet manager", []func(*ward){portIs(1, netlinkrdma.PortInit)}, "port", problem,
+			"rxe0/1 is INIT, LINK_UP: it has a link, but no subnet manager has set it up", "start one on this fabric, on a switch or a host (opensm)"},
+		{"no cable", []func(*ward){portIs(1, netlinkrdma.PortDown), func(w *ward) { w.kernel.Ports[1].NetdevIndex = 0 }}, "port", problem,
+			"rxe0/1 is DOWN, LINK_UP: there is no link", "plug the cable in, and look at its other end"},
+		{"turned off", []func(*ward){portIs(1, netlinkrdma.PortDown), func(w *ward) {
+			w.kernel.Ports[1].InfiniBand, w.kernel.Ports[1].PhysState = true, netlinkrdma.PhysDisabled
+		}}, "port", problem, "rxe0/1 is DOWN, DISABLED: it is turned off", "ibportstate -C rxe0 -D 0 1 enable"},
+		{"no GID on siw", []func(*ward){gids(0)}, "gid", problem,
+			"siw0/1 has no GID, because dummy0 had no hardware address when the link was added: rdma_cm can't use it",
+			"rdmalink del siw0, then rdmalink add --fix-netdev siw0 type siw netdev dummy0"},
+		{"no GID on rxe", []func(*ward){gids(0)}, "gid", problem,
+			"rxe0/1 has no GID: they are made of the addresses of its network device, here dummy0", "ip addr add ADDRESS/LENGTH dev dummy0"},
+		{"GIDs not told", []func(*ward){func(w *ward) {
+			k := fakeverbs.New(uint32(uverbs.DriverSIW))
+			k.Fail("QUERY_GID_TABLE", 0, syscall.EIO)
+			w.open = opens(k)
+		}}, "gid", noted, "siw0/1: query the GID table of device on siw0: input/output error", ""},
+		{"link-local", []func(*ward){gids(1)}, "gid", noted,
+			"rxe0/1 has link-local GIDs only, which reach no further than the next router", "ip addr add ADDRESS/LENGTH dev dummy0"},
+		{"no address", []func(*ward){func(w *ward) { w.nets.all[1].addrs = loopback.addrs }}, "address", problem,
+			"dummy0 has no IP address outside 127/8, by which rdma_cm would find siw0", "ip addr add ADDRESS/LENGTH dev dummy0"},
+		{"rxe on lo", []func(*ward){func(w *ward) { w.kernel.Ports[1].NetdevIndex = 9; w.nets.all[0].addrs = []netip.Addr{fixAddr.Addr()} }}, "address", problem,
+			"rxe0 is on lo, where rdma_cm can't connect through rxe", "add it on a dummy or veth device; verbs alone work (GID index 1)"},
+		{"64 KiB", []func(*ward){limit("65536")}, "memlock", problem, "RLIMIT_MEMLOCK allows this process 64 KiB of registered memory, which few programs can do with", limitRemedy},
+		{"much", []func(*ward){limit("1073741824")}, "memlock", noted, "RLIMIT_MEMLOCK allows this process 1024 MiB of registered memory", limitRemedy},
+		{"privileged", []func(*ward){limit("8388608"), privileged}, "memlock", noted, "RLIMIT_MEMLOCK is 8 MiB; CAP_IPC_LOCK lifts it, but not for siw of Linux 6.1", limitRemedy},
+		{"user namespace", []func(*ward){limit("8388608"), privileged, func(w *ward) { w.proc["self/uid_map"] = "         0       1000          1" }}, "memlock", problem,
+			"RLIMIT_MEMLOCK allows this process 8 MiB of registered memory, which few programs can do with", limitRemedy},
+		{"no /proc", []func(*ward){func(w *ward) { w.proc = nil }}, "memlock", noted, "RLIMIT_MEMLOCK is not known: /proc/self/limits can't be read", ""},
+		{"cgroup", []func(*ward){func(w *ward) { w.sys["fs/cgroup/user.slice/rdma.current"] = "siw0 hca_handle=10 hca_object=20" }}, "cgroup", problem,
+			"siw0: the cgroup allows 10 hca_handle and has 10: another one fails with EAGAIN", "raise it: echo 'siw0 hca_handle=max' > /sys/fs/cgroup/user.slice/rdma.max"},
+		{"cgroup v1", []func(*ward){func(w *ward) {
+			w.proc["self/cgroup"] = "5:memory:/x\n4:rdma:/x"
+			w.sys["fs/cgroup/rdma/x/rdma.max"] = "rxe0 hca_handle=max hca_object=0"
+		}}, "cgroup", problem, "rxe0: the cgroup allows 0 hca_object and has 0: another one fails with EAGAIN", "raise it: echo 'rxe0 hca_object=max' > /sys/fs/cgroup/rdma/x/rdma.max"},
+		{"registering fails", []func(*ward){func(w *ward) {
+			k := fakeverbs.New(uint32(uverbs.DriverSIW))
+			k.Fail("REG_MR", 0, syscall.EAGAIN)
+			w.open = opens(k)
+		}}, "register", problem, "create MR on siw0: resource temporarily unavailable", "the cgroup's limit in rdma.max is reached"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			w := healthy()
+			for _, wrong := range test.make {
+				wrong(w)
+			}
+			got := w.doctor("-j doctor")
+			var all []map[string]string
+			if err := json.Unmarshal([]byte(got.Out), &all); err != nil {
+				t.Fatal(err)
+			}
+			wantCode := 0
+			wrong := false
+			for _, f := range all {
+				if f["level"] == string(problem) {
+					wantCode = 1
+				}
+				wrong = wrong || f["check"] == test.check && f["level"] == string(test.level) && f["finding"] == test.text && f["remedy"] == test.remedy
+			}
+			if !wrong || got.Code != wantCode {
+				t.Errorf("exit code %d\n%s", got.Code, strings.ReplaceAll(got.Out, "},{", "},\n{"))
+			}
+		})
+	}
+}
+
+func portIs(n int, s netlinkrdma.PortState) func(*ward) {
+	return func(w *ward) { w.kernel.Ports[n].State = s }
+}
+
+// gids has devices tell of their first n only.
+func gids(n uint64) func(*ward) {
+	return func(w *ward) {
+		w.open = func(name string) (*uverbs.Device, error) {
+			driver := uverbs.DriverSIW
+			if name == "rxe0" {
+				driver = uverbs.DriverRXE
+			}
+			k := fakeverbs.New(uint32(driver))
+			k.Tamper = func(call string, r *ioctl.Request) {
+				if call == "QUERY_GID_TABLE" {
+					ioctl.Answer(r, abi.UVERBS_ATTR_QUERY_GID_TABLE_RESP_NUM_ENTRIES, &n)
+				}
+			}
+			return opens(k)(name)
+		}
+	}
+}
+
+// TestDoctorClosesWhatItOpened also when what it tries fails.
+func TestDoctorClosesWhatItOpened(t *testing.T) {
+	for _, fail := range []string{"", "ALLOC_PD", "REG_MR", "QUERY_GID_TABLE"} {
+		w := healthy()
+		k := fakeverbs.New(uint32(uverbs.DriverSIW))
+		if fail != "" {
+			k.Fail(fail, 0, syscall.EIO)
+		}
+		w.open = opens(k)
+		got := w.doctor("doctor siw0")
+		if wantCode := map[bool]int{true: 1}[fail != "" && fail != "QUERY_GID_TABLE"]; got.Code != wantCode {
+			t.Errorf("%s: %+v", fail, got)
+		}
+		if !k.Closed() {
+			t.Errorf("%s: still open", fail)
+		}
+	}
+}
+
+// TestDoctorWriteFails: who reads has gone away.
+func TestDoctorWriteFails(t *testing.T) {
+	w := healthy()
+	w.doctor("doctor")
+	w.stdout = failing{}
+	if err := consult(t.Context(), w.tool, &words{}); !errors.Is(err, errFull) {
+		t.Error(err)
+	}
+}
