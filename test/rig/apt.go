@@ -14,10 +14,12 @@ import (
 )
 
 // Tools are the Debian packages a kernel build and a guest need. The last two
-// lines are the C peers of the tests; the guest finds them on the host's root.
+// lines are for the tests alone: C peers, and shells; the guest finds them on the
+// host's root.
 var Tools = []string{
 	"qemu-system-x86", "make", "gcc", "gcc-12", "binutils", "libc6-dev", "xz-utils", "kmod",
 	"iproute2", "rdmacm-utils", "ibverbs-utils", "ibverbs-providers", "librdmacm1", "perftest",
+	"bash", "zsh", "fish",
 }
 
 // apt is a configuration of apt: the options that make it, given to each of its
