@@ -34,6 +34,7 @@ func root() command {
 			pingpongCommand(),
 			perfCommand(),
 			completionCommand(),
+			manCommand(),
 			helpCommand(),
 			versionCommand(),
 		},

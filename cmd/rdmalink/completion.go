@@ -36,9 +36,9 @@ func completionCommand() command {
 		names:   []string{"completion"},
 		summary: "print a script that has the shell complete commands, filters and names of devices",
 		sub: []command{
-			script("bash", bashScript, "Now: source <(rdmalink completion bash)\nAlways: rdmalink completion bash > /etc/bash_completion.d/rdmalink"),
-			script("zsh", zshScript, "Now, after compinit: source <(rdmalink completion zsh)\nAlways: rdmalink completion zsh > _rdmalink, in a directory of $fpath"),
-			script("fish", fishScript, "Now: rdmalink completion fish | source\nAlways: rdmalink completion fish > ~/.config/fish/completions/rdmalink.fish"),
+			script("bash", bashScript, "Now: source <(rdmalink completion bash)\n\nAlways: rdmalink completion bash > /etc/bash_completion.d/rdmalink"),
+			script("zsh", zshScript, "Now, after compinit: source <(rdmalink completion zsh)\n\nAlways: rdmalink completion zsh > _rdmalink, in a directory of $fpath"),
+			script("fish", fishScript, "Now: rdmalink completion fish | source\n\nAlways: rdmalink completion fish > ~/.config/fish/completions/rdmalink.fish"),
 			completionWordsCommand(),
 			helpCommand("completion"),
 		},
