@@ -34,7 +34,7 @@ func (c *Client) BindToCounter(device, port, lqpn, counter uint32) error {
 // C: rdma statistic qp unbind link DEV/PORT cntn CNTN lqpn LQPN
 func (c *Client) UnbindCounter(device, port, lqpn, counter uint32) error {
 	what := fmt.Sprintf("unbind QP %d of port %d of RDMA device %d from counter %d", lqpn, port, device, counter)
-	_, err := c.bind(what, abi.RDMA_NLDEV_CMD_STAT_DEL, device, port, lqpn, byCounter(counter))
+	_, err := c.bind(what, abi.RDMA_NLDEV_CMD_STAT_DEL, device, port, lqpn, manualMode, byCounter(counter))
 	return err
 }
 
