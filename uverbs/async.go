@@ -128,7 +128,7 @@ func (d *Device) AsyncEvent(ctx context.Context) (AsyncEvent, error) {
 	}
 	defer d.events.reader.pass()
 	for ctx.Err() == nil {
-		record, kicked, err := d.events.reader.read(ctx)
+		record, kicked, err := d.events.reader.read(ctx, false)
 		if err != nil {
 			return AsyncEvent{}, d.fail("wait for an event of", err, "")
 		}

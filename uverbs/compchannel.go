@@ -22,6 +22,7 @@ type CompChannel struct {
 	dev     *Device
 	fd      int32
 	reader  *eventReader
+	waiters atomic.Int32 // those in Get included
 	getters atomic.Int32
 	some    chan struct{}  // holds a token when CQs were noted
 	mu      sync.Mutex     // guards what follows, and the noted of CQs
@@ -87,37 +88,56 @@ func (ch *CompChannel) remove(cq *CQ) {
 // all CQs of the channel compete for the turn to read; who reads hands the
 // others' events to them.
 func (ch *CompChannel) wait(ctx context.Context, cq *CQ) error {
+	ch.waiters.Add(1)
+	defer ch.waiters.Add(-1)
 	for {
-		select {
-		case <-cq.event:
-			return nil
-		case <-cq.gone:
-			return nil
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-ch.reader.turn:
+		// What nearly always holds, without the locks that select takes.
+		if !ch.reader.tryTurn() {
+			select {
+			case <-cq.event:
+				return nil
+			case <-cq.gone:
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-ch.reader.turn:
+			}
 		}
-		err := ch.readFor(ctx, cq)
+		mine, err := ch.readFor(ctx, cq)
 		ch.reader.pass()
-		if err != nil {
+		switch {
+		case err != nil:
 			return cq.fail("wait for", err, "")
+		case mine || cq.takeEvent() || cq.isGone():
+			return nil
+		case ctx.Err() != nil:
+			return ctx.Err()
 		}
 	}
 }
 
-// readFor reads until there is something for cq to look at.
-func (ch *CompChannel) readFor(ctx context.Context, cq *CQ) error {
+// readFor reads until there is something for cq to look at, and tells whether it
+// was an event of cq that it read.
+func (ch *CompChannel) readFor(ctx context.Context, cq *CQ) (mine bool, err error) {
 	for len(cq.event) == 0 && !cq.isGone() && ctx.Err() == nil {
-		record, kicked, err := ch.reader.read(ctx)
+		record, kicked, err := ch.reader.read(ctx, ch.alone())
 		if err != nil {
-			return err
+			return false, err
 		}
-		if !kicked {
-			ch.deliver(binary.NativeEndian.Uint64(record))
+		if kicked {
+			continue
 		}
+		cookie := binary.NativeEndian.Uint64(record)
+		if cookie == cq.cookie {
+			return true, nil
+		}
+		ch.deliver(cookie)
 	}
-	return nil
+	return false, nil
 }
+
+// alone tells whether nobody but the one who asks waits for events.
+func (ch *CompChannel) alone() bool { return ch.waiters.Load() == 1 }
 
 // compEventSize is the size of struct ib_uverbs_comp_event_desc, whose only
 // field is the CQ's cookie.

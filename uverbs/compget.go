@@ -20,16 +20,23 @@ import (
 func (ch *CompChannel) Get(ctx context.Context) (*CQ, error) {
 	ch.getters.Add(1)
 	defer ch.getters.Add(-1)
+	ch.waiters.Add(1)
+	defer ch.waiters.Add(-1)
 	for {
 		if cq := ch.next(); cq != nil {
 			return cq, nil
 		}
-		select {
-		case <-ch.some:
-			continue
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-ch.reader.turn:
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		if !ch.reader.tryTurn() {
+			select {
+			case <-ch.some:
+				continue
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			case <-ch.reader.turn:
+			}
 		}
 		err := ch.readAny(ctx)
 		ch.reader.pass()
@@ -42,7 +49,7 @@ func (ch *CompChannel) Get(ctx context.Context) (*CQ, error) {
 // readAny reads until there is a CQ to return.
 func (ch *CompChannel) readAny(ctx context.Context) error {
 	for !ch.hasNoted() && ctx.Err() == nil {
-		record, kicked, err := ch.reader.read(ctx)
+		record, kicked, err := ch.reader.read(ctx, ch.alone())
 		if err != nil {
 			return err
 		}

@@ -198,7 +198,8 @@ func (cq *CQ) signal() {
 	case cq.event <- struct{}{}:
 	default:
 	}
-	if cq.channel != nil {
+	// Who waits takes the event, or notes the CQ when he leaves it behind.
+	if cq.channel != nil && cq.waiters.Load() == 0 {
 		cq.channel.note(cq)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/goverbs/goverbs/internal/ioctl"
@@ -17,10 +18,13 @@ type eventReader struct {
 	turn   chan struct{} // holds a token while nobody reads
 	record []byte        // the turn's
 	kicked func()        // kick, made once
+	closed atomic.Bool
 
 	mu   sync.Mutex      // guards what follows
 	done <-chan struct{} // of the context that kicks when it is done
 	stop func() bool     // ends that
+
+	patience patience // the turn's
 }
 
 func newEventReader(f ioctl.EventFile, recordSize int) *eventReader {
@@ -46,17 +50,28 @@ func (r *eventReader) watch(ctx context.Context) {
 	}
 }
 
-// close lets go of the context as well.
+// close lets go of the context as well. It waits for who reads, for a thread that
+// is held in a system call keeps the kernel's file open.
 func (r *eventReader) close() error {
+	r.closed.Store(true)
+	r.kick()
+	<-r.turn
+	defer r.pass()
 	r.watch(context.Background())
 	return r.file.Close()
 }
 
 // read returns one record, which is good until the next. The caller holds the turn.
 // kicked is true when somebody asked it to look around; ctx being done is one such
-// reason.
-func (r *eventReader) read(ctx context.Context) (record []byte, kicked bool, err error) {
+// reason. alone says that nobody else wants to be woken out of it.
+func (r *eventReader) read(ctx context.Context, alone bool) (record []byte, kicked bool, err error) {
+	if r.closed.Load() {
+		return nil, false, ErrClosed
+	}
 	r.watch(ctx)
+	if alone {
+		r.patience.await(r.file)
+	}
 	n, err := r.file.Read(r.record)
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
@@ -79,6 +94,16 @@ func (r *eventReader) read(ctx context.Context) (record []byte, kicked bool, err
 // kick makes the reader of the moment return, or the next one if there is none.
 func (r *eventReader) kick() {
 	_ = r.file.SetReadDeadline(past) // fails only when the file is closed, which wakes the reader too
+}
+
+// tryTurn takes the turn if nobody reads.
+func (r *eventReader) tryTurn() bool {
+	select {
+	case <-r.turn:
+		return true
+	default:
+		return false
+	}
 }
 
 func (r *eventReader) pass() { r.turn <- struct{}{} }

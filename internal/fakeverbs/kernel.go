@@ -114,7 +114,8 @@ func (k *Kernel) Events(fd int32) (ioctl.EventFile, error) {
 		c.close()
 		return nil, err
 	}
-	return eventFile{c.read, k, c}, nil
+	events, err := ioctl.NewFileEvents(c.read)
+	return eventFile{events, k, c}, err
 }
 
 // Close destroys what is left, as closing the last descriptor does.

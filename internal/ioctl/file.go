@@ -23,10 +23,15 @@ type File interface {
 	Close() error
 }
 
-// EventFile delivers one event record a Read. Read parks the goroutine in
-// Go's netpoller; a read deadline in the past makes it return
-// os.ErrDeadlineExceeded.
+// EventFile delivers one event record a Read. Read parks the goroutine in Go's
+// netpoller; a read deadline in the past makes it return os.ErrDeadlineExceeded.
+//
+// One goroutine at a time may Read or Await.
 type EventFile interface {
 	io.ReadCloser
 	SetReadDeadline(t time.Time) error
+	// Await holds the thread until there is a record to Read, or the limit is
+	// over, and tells which. To be woken out of a system call is cheaper than by
+	// the netpoller, but it takes a thread, and a deadline does not end it.
+	Await(limit time.Duration) bool
 }

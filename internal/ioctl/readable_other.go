@@ -1,0 +1,7 @@
+//go:build !linux
+
+package ioctl
+
+import "time"
+
+func readable(uintptr, time.Duration) bool { return false }

@@ -1,0 +1,53 @@
+package uverbs
+
+import (
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	"github.com/goverbs/goverbs/internal/ioctl"
+)
+
+// patience decides whether who waits for an event holds its thread for a moment
+// before it parks. A goroutine that is woken out of the netpoller pays for epoll,
+// and for the scheduler, twice; out of a system call it goes on at once. That pays
+// where peers answer within the moment, so patience grows less each time it was
+// for nothing.
+type patience struct {
+	skip  uint8 // so many waits park at once
+	grown uint8 // how many it was last time
+}
+
+const (
+	// aMoment is longer than a message takes to and fro.
+	aMoment     = 500 * time.Microsecond
+	mostSkipped = 64
+)
+
+// held is how many threads are held like that. There are fewer than processors,
+// for the others' sake.
+var (
+	held    atomic.Int32
+	maxHeld = int32(min(runtime.GOMAXPROCS(0), runtime.NumCPU())) - 1
+)
+
+// await returns when there is something to read, or when it is better to park.
+func (p *patience) await(f ioctl.EventFile) {
+	if p.skip > 0 {
+		p.skip--
+		return
+	}
+	if held.Add(1) <= maxHeld {
+		p.learn(f.Await(aMoment))
+	}
+	held.Add(-1)
+}
+
+func (p *patience) learn(came bool) {
+	if came {
+		p.grown = 0
+		return
+	}
+	p.grown = min(max(1, 2*p.grown), mostSkipped)
+	p.skip = p.grown
+}
