@@ -5,6 +5,7 @@ package test
 import (
 	"errors"
 	"os"
+	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
@@ -58,6 +59,21 @@ func TestNldevExclusive(t *testing.T) {
 	change(t, netns.Close())
 	sh(t, "ip netns del gvdies")
 	until(t, "the others gone", func() bool { return len(must(here.Devices())(t)) == 1 })
+}
+
+// TestDoctorExclusive: the doctor says where the devices are.
+func TestDoctorExclusive(t *testing.T) {
+	noFabric(t)
+	noRxeFabric(t)
+	setNetnsMode(t, netlinkrdma.NetnsExclusive)
+	t.Cleanup(func() { setNetnsMode(t, netlinkrdma.NetnsShared) })
+	dummy(t, "docalone", "10.90.3.1/24")
+	link(t, "gvdocalone", "rxe", "docalone")
+	ill(t, doctor(t))
+	sh(t, "ip netns add gvdocelse")
+	t.Cleanup(func() { sh(t, "ip netns del gvdocelse") })
+	ill(t, exec.Command("ip", append([]string{"netns", "exec", "gvdocelse"}, doctor(t).Args...)...),
+		symptom{"devices", "there is no RDMA device in this network namespace", "move one here"})
 }
 
 // setNetnsMode waits for namespaces that are on their way out.

@@ -168,15 +168,7 @@ func TestLinkWithoutModule(t *testing.T) {
 	for _, module := range []string{"siw", "rdma_rxe"} {
 		exec.Command("rmmod", module).Run() // loaded or not, depending on what ran before
 	}
-	modules := "/lib/modules/" + strings.TrimSpace(sh(t, "uname -r"))
-	if err := os.Rename(modules, modules+".hidden"); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := os.Rename(modules+".hidden", modules); err != nil {
-			t.Error(err)
-		}
-	})
+	hideModules(t)
 	for typ, module := range map[string]string{
 		"siw": "modprobe siw. Some kernels, Debian's among them, are built without it (CONFIG_RDMA_SIW)",
 		"rxe": "modprobe rdma_rxe. Cloud kernels are often built without it (CONFIG_RDMA_RXE)",

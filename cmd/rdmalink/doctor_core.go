@@ -102,7 +102,7 @@ func checkNetns(p *patient) []finding {
 		return nil
 	}
 	all := p.eachPort(func(l *limb, port netlinkrdma.Port) []finding {
-		if port.NetdevIndex != 0 || l.Protocol != "roce" && l.Protocol != "iw" {
+		if port.NetdevIndex != 0 || !l.onNetdev() {
 			return nil
 		}
 		return []finding{found(problem, "run the program in the network namespace of that network device, or move it here: ip link set NETDEV netns …; if it is gone, rdmalink del "+l.Name,

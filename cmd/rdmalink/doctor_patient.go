@@ -72,6 +72,9 @@ func (t *tool) limb(d netlinkrdma.Device, ports []netlinkrdma.Port) *limb {
 	return l
 }
 
+// onNetdev tells whether the device sends through network devices.
+func (l *limb) onNetdev() bool { return l.Protocol == "roce" || l.Protocol == "iw" }
+
 // dismiss closes what examine opened.
 func (p *patient) dismiss() {
 	for _, l := range p.devices {

@@ -40,7 +40,7 @@ func (p *patient) inactive(l *limb, port netlinkrdma.Port) (why, remedy string) 
 // have none was found before.
 func checkGID(p *patient) []finding {
 	return p.eachPort(func(l *limb, port netlinkrdma.Port) []finding {
-		if l.dev == nil || port.State != netlinkrdma.PortActive {
+		if _, here := p.netdevs[port.NetdevIndex]; l.dev == nil || port.State != netlinkrdma.PortActive || !here && l.onNetdev() {
 			return nil
 		}
 		if l.gidErr != nil {
@@ -86,7 +86,7 @@ func checkAddress(p *patient) []finding {
 	return p.eachPort(func(l *limb, port netlinkrdma.Port) []finding {
 		d, here := p.netdevs[port.NetdevIndex]
 		switch {
-		case !here || l.Protocol != "roce" && l.Protocol != "iw":
+		case !here || !l.onNetdev():
 			return nil
 		case l.info.Driver == uverbs.DriverRXE && d.loopback:
 			return []finding{found(problem, "add it on a dummy or veth device; verbs alone work (GID index 1)", "%s is on %s, where rdma_cm can't connect through rxe", l.Name, d.name)}
