@@ -42,3 +42,16 @@ func TestODPCaps(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 }
+
+// TestOffloads: what soft devices have none of.
+func TestOffloads(t *testing.T) {
+	resp := abi.IbUverbsExQueryDeviceResp{
+		RssCaps:     abi.IbUverbsRssCaps{SupportedQpts: 1, MaxRwqIndirectionTables: 2, MaxRwqIndirectionTableSize: 3},
+		MaxWqTypeRq: 4, RawPacketCaps: 5,
+		TmCaps: abi.IbUverbsTmCaps{MaxRndvHdrSize: 6, MaxNumTags: 7, Flags: 8, MaxOps: 9, MaxSge: 10},
+	}
+	want := DeviceAttr{RSS: RSSCaps{1, 2, 3}, MaxWQTypeRQ: 4, RawPacketCaps: 5, TagMatching: TagMatchingCaps{6, 7, 8, 9, 10}}
+	if got := newDeviceAttr(&resp); *got != want {
+		t.Errorf("%+v", got)
+	}
+}

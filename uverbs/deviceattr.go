@@ -35,6 +35,29 @@ type DeviceAttr struct {
 	ODP                           ODPCaps
 	CQModerationMaxCount          uint16
 	CQModerationMaxPeriod         uint16 // µs
+	RSS                           RSSCaps
+	MaxWQTypeRQ                   uint32 // receive queues that belong to no QP
+	RawPacketCaps                 uint32 // a set of IB_UVERBS_RAW_PACKET_CAP_…
+	TagMatching                   TagMatchingCaps
+}
+
+// RSSCaps are limits of spreading packets over receive queues that belong to no QP.
+//
+// C: struct ibv_rss_caps, as far as the kernel tells it for all drivers
+type RSSCaps struct {
+	SupportedQPTypes        uint32 // a bit a QP type
+	MaxIndirectionTables    uint32
+	MaxIndirectionTableSize uint32 // entries of one
+}
+
+// TagMatchingCaps are limits of SRQs that match tags.
+//
+// C: struct ibv_tm_caps
+type TagMatchingCaps struct {
+	MaxRndvHdrSize uint32 // bytes of a rendezvous request
+	MaxTags        uint32 // 0: there is no tag matching
+	Flags          uint32
+	MaxOps, MaxSGE uint32
 }
 
 // Query asks the kernel what the device can do.
@@ -84,6 +107,9 @@ func newDeviceAttr(resp *abi.IbUverbsExQueryDeviceResp) *DeviceAttr {
 	}
 	a.CQModerationMaxCount = resp.CqModerationCaps.MaxCqModerationCount
 	a.CQModerationMaxPeriod = resp.CqModerationCaps.MaxCqModerationPeriod
+	a.RSS = RSSCaps{resp.RssCaps.SupportedQpts, resp.RssCaps.MaxRwqIndirectionTables, resp.RssCaps.MaxRwqIndirectionTableSize}
+	a.MaxWQTypeRQ, a.RawPacketCaps = resp.MaxWqTypeRq, resp.RawPacketCaps
+	a.TagMatching = TagMatchingCaps{resp.TmCaps.MaxRndvHdrSize, resp.TmCaps.MaxNumTags, resp.TmCaps.Flags, resp.TmCaps.MaxOps, resp.TmCaps.MaxSge}
 	return a
 }
 

@@ -9,7 +9,7 @@ import (
 func devinfoCommand() command {
 	return command{
 		names:   []string{"devinfo"},
-		args:    "[-v] [DEV]",
+		args:    "[DEV]",
 		summary: "tell everything about devices, in one table",
 		details: `
 What ibv_devinfo, show_gids, ibdev2netdev and ibstat tell, and whether rdmalink

@@ -40,6 +40,18 @@ func (s *subject) limits(t *table) {
 	t.addUnit("max_dm_size", a.MaxDMSize, unitBytes)
 	t.add("max_cq_count", a.CQModerationMaxCount)
 	t.addUnit("max_cq_period", uint64(a.CQModerationMaxPeriod), unitUsec)
+	t.add("rss_supported_qp", fmt.Sprintf("0x%x", a.RSS.SupportedQPTypes))
+	t.add("max_rwq_indirection_tables", a.RSS.MaxIndirectionTables)
+	t.add("max_rwq_indirection_table_size", a.RSS.MaxIndirectionTableSize)
+	t.add("max_wq_type_rq", a.MaxWQTypeRQ)
+	t.add("raw_packet_caps", fmt.Sprintf("0x%x", a.RawPacketCaps))
+	t.add("max_num_tags", a.TagMatching.MaxTags)
+	if a.TagMatching.MaxTags > 0 {
+		t.addUnit("max_rndv_hdr_size", uint64(a.TagMatching.MaxRndvHdrSize), unitBytes)
+		t.add("tag_matching_flags", fmt.Sprintf("0x%x", a.TagMatching.Flags))
+		t.add("tag_matching_max_ops", a.TagMatching.MaxOps)
+		t.add("tag_matching_max_sge", a.TagMatching.MaxSGE)
+	}
 }
 
 // atomicCap has C's names, as ibv_devinfo does.

@@ -99,7 +99,7 @@ func writeTables(out io.Writer, all []table) error {
 	return err
 }
 
-const keyColumn = 28
+const keyColumn = 32
 
 func (t table) write(b *strings.Builder, depth int) {
 	line := func(key, value string) {

@@ -99,69 +99,69 @@ func sysOf(files map[string]string) fs.FS {
 func TestDevinfo(t *testing.T) {
 	tool, _, nets := informed()
 	const want = `siw0
-  ifindex                    1
-  driver                     siw
-  driver_abi                 1
-  provider                   yes
-  node_type                  rnic
-  transport                  iWARP
-  protocol                   iw
-  node_guid                  0000:0000:0000:0000
-  sys_image_guid             0000:0000:0000:0000
-  vendor_id                  0x0000
-  vendor_part_id             0
-  hw_ver                     0x0
-  node_desc                  Software iWARP stack
-  char_device uverbs0        uverbs  /dev/infiniband/uverbs0  231:192
-  phys_port_cnt              1
+  ifindex                        1
+  driver                         siw
+  driver_abi                     1
+  provider                       yes
+  node_type                      rnic
+  transport                      iWARP
+  protocol                       iw
+  node_guid                      0000:0000:0000:0000
+  sys_image_guid                 0000:0000:0000:0000
+  vendor_id                      0x0000
+  vendor_part_id                 0
+  hw_ver                         0x0
+  node_desc                      Software iWARP stack
+  char_device uverbs0            uverbs  /dev/infiniband/uverbs0  231:192
+  phys_port_cnt                  1
   port 1
-    state                    ACTIVE
-    physical_state           LINK_UP
-    link_layer               Ethernet
-    rate                     2500 Mb/s
-    active_width             1X
-    active_speed             SDR
-    active_mtu               1024 bytes
-    max_mtu                  4096 bytes
-    netdev                   dummy0
-    netdev_index             1
-    gid 0                    200:ff:fe00:1::  dummy0
+    state                        ACTIVE
+    physical_state               LINK_UP
+    link_layer                   Ethernet
+    rate                         2500 Mb/s
+    active_width                 1X
+    active_speed                 SDR
+    active_mtu                   1024 bytes
+    max_mtu                      4096 bytes
+    netdev                       dummy0
+    netdev_index                 1
+    gid 0                        200:ff:fe00:1::  dummy0
 
 mlx5_0
-  ifindex                    5
-  driver                     mlx5
-  driver_abi                 1
-  provider                   no
-  node_type                  ca
-  transport                  InfiniBand
-  protocol                   ib
-  fw_ver                     16.35.2000
-  node_guid                  b859:9f03:00a1:b2c3
-  sys_image_guid             b859:9f03:00a1:b2c3
-  node_desc                  node7 mlx5_0
-  board_id                   MT_0000000008
-  pci                        0000:3b:00.0
-  numa_node                  1
-  char_device uverbs1        uverbs  /dev/infiniband/uverbs1  231:193
-  char_device issm0          issm  /dev/infiniband/issm0  231:64
-  char_device umad0          umad  /dev/infiniband/umad0  231:0
-  phys_port_cnt              1
+  ifindex                        5
+  driver                         mlx5
+  driver_abi                     1
+  provider                       no
+  node_type                      ca
+  transport                      InfiniBand
+  protocol                       ib
+  fw_ver                         16.35.2000
+  node_guid                      b859:9f03:00a1:b2c3
+  sys_image_guid                 b859:9f03:00a1:b2c3
+  node_desc                      node7 mlx5_0
+  board_id                       MT_0000000008
+  pci                            0000:3b:00.0
+  numa_node                      1
+  char_device uverbs1            uverbs  /dev/infiniband/uverbs1  231:193
+  char_device issm0              issm  /dev/infiniband/issm0  231:64
+  char_device umad0              umad  /dev/infiniband/umad0  231:0
+  phys_port_cnt                  1
   port 1
-    state                    ACTIVE
-    physical_state           LINK_UP
-    link_layer               InfiniBand
-    rate                     100000 Mb/s
-    active_width             4X
-    active_speed             EDR
-    subnet_prefix            fe80:0000:0000:0000
-    port_lid                 12
-    sm_lid                   1
-    port_lmc                 0
-    gid 0                    fe80::b859:9f03:a1:b2c3  IB
-    pkey 0                   0xffff
-    pkey 10                  0x8001
-  missing                    limits, capabilities, vendor, MTU: open device on mlx5_0: permission denied: allow it
-  missing                    provider: use device on mlx5_0: no provider: this program links none for driver mlx5
+    state                        ACTIVE
+    physical_state               LINK_UP
+    link_layer                   InfiniBand
+    rate                         100000 Mb/s
+    active_width                 4X
+    active_speed                 EDR
+    subnet_prefix                fe80:0000:0000:0000
+    port_lid                     12
+    sm_lid                       1
+    port_lmc                     0
+    gid 0                        fe80::b859:9f03:a1:b2c3  IB
+    pkey 0                       0xffff
+    pkey 10                      0x8001
+  missing                        limits, capabilities, vendor, MTU: open device on mlx5_0: permission denied: allow it
+  missing                        provider: use device on mlx5_0: no provider: this program links none for driver mlx5
 `
 	if diff := cmp.Diff(result{Out: want}, tool.runLine("devinfo", nets)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -207,13 +207,13 @@ func TestDevinfoLeft(t *testing.T) {
 		want string // a missing line
 		rest string // some other
 	}{
-		{"query", "QUERY_DEVICE", nil, "limits, capabilities, vendor: query device on siw0: input/output error", "active_mtu               1024 bytes"},
-		{"port", "QUERY_PORT", nil, "much of port 1: query port 1 of device on siw0: input/output error: ports count from 1", "vendor_id                  0x0000"},
-		{"GIDs", "QUERY_GID_TABLE", nil, "GIDs: query the GID table of device on siw0: input/output error", "vendor_id                  0x0000"},
+		{"query", "QUERY_DEVICE", nil, "limits, capabilities, vendor: query device on siw0: input/output error", "active_mtu                   1024 bytes"},
+		{"port", "QUERY_PORT", nil, "much of port 1: query port 1 of device on siw0: input/output error: ports count from 1", "vendor_id                      0x0000"},
+		{"GIDs", "QUERY_GID_TABLE", nil, "GIDs: query the GID table of device on siw0: input/output error", "vendor_id                      0x0000"},
 		{"no sysfs", "", func(t *tool, _ *nltest.Kernel) { t.sys = fstest.MapFS{} },
-			"board, PCI address, NUMA node, P_Keys: /sys is not mounted here, or shows no RDMA devices of this network namespace", "gid 0                    200:ff:fe00:1::  dummy0"},
+			"board, PCI address, NUMA node, P_Keys: /sys is not mounted here, or shows no RDMA devices of this network namespace", "gid 0                        200:ff:fe00:1::  dummy0"},
 		{"no char device", "", func(_ *tool, k *nltest.Kernel) { k.CharDevs = nil },
-			"driver, provider: find the character device uverbs: operation not supported", "phys_port_cnt              1"},
+			"driver, provider: find the character device uverbs: operation not supported", "phys_port_cnt                  1"},
 	} {
 		tool, kernel, nets := informed()
 		if test.edit != nil {
@@ -225,7 +225,7 @@ func TestDevinfoLeft(t *testing.T) {
 		}
 		tool.open = opens(k)
 		got := tool.runLine("devinfo siw0", nets)
-		if got.Code != 0 || !strings.Contains(got.Out, "  missing                    "+test.want+"\n") || !strings.Contains(got.Out, test.rest) {
+		if got.Code != 0 || !strings.Contains(got.Out, "  missing                        "+test.want+"\n") || !strings.Contains(got.Out, test.rest) {
 			t.Errorf("%s: %d %s\n%s", test.name, got.Code, got.Err, got.Out)
 		}
 		if leaks := k.Leaks(); test.edit == nil && len(leaks) > 0 {
@@ -237,7 +237,7 @@ func TestDevinfoLeft(t *testing.T) {
 func TestDevinfoErrors(t *testing.T) {
 	for line, want := range map[string]result{
 		"devinfo siw9":   {Code: 1, Err: "rdmalink: no such RDMA device: \"siw9\" (there are: siw0, mlx5_0)\n"},
-		"devinfo siw0 x": {Code: 2, Err: "rdmalink: \"x\" is one word too many\nUsage: rdmalink devinfo [-v] [DEV] (rdmalink devinfo -h tells more)\n"},
+		"devinfo siw0 x": {Code: 2, Err: "rdmalink: \"x\" is one word too many\nUsage: rdmalink devinfo [DEV] (rdmalink devinfo -h tells more)\n"},
 	} {
 		tool, _, nets := informed()
 		if diff := cmp.Diff(want, tool.runLine(line, nets)); diff != "" {
