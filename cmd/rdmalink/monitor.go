@@ -14,6 +14,7 @@ import (
 func monitorCommand() command {
 	return command{
 		names:   []string{"monitor"},
+		leads:   true,
 		summary: "print the events of devices as they come, until it is interrupted",
 		details: `
 A line each: a device is registered, unregistered or renamed, a port gets or
