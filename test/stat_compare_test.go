@@ -1,0 +1,111 @@
+//go:build vm
+
+package test
+
+import (
+	"fmt"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/goverbs/goverbs/test/rig"
+)
+
+// TestStatisticAsIproute2 compares with rdma of two iproute2s what drivers count
+// and what they refuse. cmd/rdmalink's test of this name does so with all that
+// no soft driver has.
+func TestStatisticAsIproute2(t *testing.T) {
+	for _, typ := range linkTypes() {
+		name := "gvstat" + typ
+		dummy(t, name)
+		d := link(t, name, typ, name)
+		left := objects(t, d.Index)
+		t.Cleanup(func() { until(t, "objects freed", func() bool { return objects(t, d.Index) == left }) })
+		holdObjects(t, name, typ == "rxe")
+		s := resourceNumbers(t, name)
+		fill := strings.NewReplacer("L", name, "M", fmt.Sprint(s.mrn), "Q", fmt.Sprint(s.lqpn))
+		for _, line := range []string{
+			"stat show link L/1", "stat qp show link L", "stat qp mode link L/1", "stat mode supported link L", "stat mr", "stat mr mrn M",
+		} {
+			sameStatistic(t, fill.Replace(line))
+			sameStatistic(t, "-jp "+fill.Replace(line))
+		}
+		for _, line := range []string{
+			"stat show link L/2", "stat qp bind link L/1 lqpn Q", "stat qp unbind link L/1 cntn 1", "stat qp unbind link L/1 cntn 1 lqpn Q",
+			"stat set link L/1 optional-counters nosuch", "stat unset link L/1 optional-counters",
+			"stat qp set link L/1 auto pid,type on", "stat qp mode link L", "stat qp set link L/1 auto off",
+		} {
+			sameStatistic(t, fill.Replace(line))
+		}
+	}
+	t.Run("all", allStatistics)
+}
+
+// allStatistics: rdma ends at the first link that counts nothing, we don't.
+func allStatistics(t *testing.T) {
+	var want strings.Builder
+	for _, name := range strings.Fields(sh(t, "ls /sys/class/infiniband")) {
+		if one := newerRdma(t, "stat show link "+name); one.Code == 0 {
+			want.WriteString(one.Out)
+		}
+	}
+	if got := rdmalink(t, "stat"); got != (output{Out: want.String()}) || !strings.Contains(got.Out, "link gvstatrxe/1 \n    sent_pkts 0 \n") {
+		t.Errorf("%+v, want %s", got, &want)
+	}
+}
+
+// TestStatisticOptional: binding to optional counters, which neither older
+// kernels know nor rdma of 6.1.
+func TestStatisticOptional(t *testing.T) {
+	dummy(t, "gvopt")
+	link(t, "gvopt", "rxe", "gvopt")
+	got := rdmalink(t, "stat qp set link gvopt/1 auto pid on optional-counters on")
+	mode := rdmalink(t, "stat qp mode link gvopt")
+	if onKernel("6.1") || onKernel("6.12") {
+		if got.Code != 1 || !strings.Contains(got.Err, "older kernels, as 6.12, can't do this for optional counters") || mode.Out != "link gvopt/1 mode qp auto off \n" {
+			t.Errorf("%+v, then %+v", got, mode)
+		}
+		return
+	}
+	newer := newerRdma(t, "stat qp mode link gvopt")
+	if got != (output{}) || mode.Out != "link gvopt/1 mode qp auto pid on optional-counters on \n" || newer.Out != mode.Out {
+		t.Errorf("%+v, then %+v; of rdma %+v", got, mode, newer)
+	}
+	if got := rdmalink(t, "stat qp set link gvopt/1 auto off"); got != (output{}) {
+		t.Errorf("%+v", got)
+	}
+}
+
+// sameStatistic compares what is printed, and whether it succeeds: text with
+// newer rdmas, JSON with 6.1.
+func sameStatistic(t *testing.T, line string) {
+	t.Helper()
+	rdma := newerRdma
+	if strings.HasPrefix(line, "-j") {
+		rdma = iproute2
+	}
+	got := rdmalink(t, line)
+	for range 10 { // some count on meanwhile
+		want := rdma(t, line)
+		// Newer ones say this even of kernels that have no such thing, 6.1 never.
+		diff := cmp.Diff(strings.ReplaceAll(want.Out, optionalOff, ""), strings.ReplaceAll(got.Out, optionalOff, ""))
+		switch {
+		case diff == "" && want.Code == got.Code:
+			return
+		case want == rdma(t, line):
+			t.Errorf("%s: exit code %d, want %d (-iproute2 +rdmalink):\n%s", line, got.Code, want.Code, diff)
+			return
+		}
+		got = rdmalink(t, line)
+	}
+	t.Errorf("%s: never prints the same twice", line)
+}
+
+const optionalOff = " optional-counters off"
+
+func newerRdma(t *testing.T, line string) output {
+	t.Helper()
+	return runCommand(t, exec.Command(must(rig.NewerRdma())(t), strings.Fields(line)...))
+}
