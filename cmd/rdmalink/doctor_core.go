@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"io/fs"
 	"path"
 	"slices"
@@ -120,7 +119,7 @@ func checkNetns(p *patient) []finding {
 
 func meaning(m netlinkrdma.NetnsMode) string {
 	if m == netlinkrdma.NetnsShared {
-		return fmt.Sprint(": every network namespace sees all devices")
+		return ": every network namespace sees all devices"
 	}
 	return ": the devices belong to this network namespace"
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/netip"
+	"os"
 	"strings"
 	"syscall"
 	"testing"
@@ -284,5 +285,26 @@ func TestDoctorWriteFails(t *testing.T) {
 	w.stdout = failing{}
 	if err := consult(t.Context(), w.tool, &words{}); !errors.Is(err, errFull) {
 		t.Error(err)
+	}
+}
+
+// TestDoctorDocumented: docs/doctor.md tells of every check, in order.
+func TestDoctorDocumented(t *testing.T) {
+	page, err := os.ReadFile("../../docs/doctor.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rows, want []string
+	for line := range strings.Lines(string(page)) {
+		if name, ok := strings.CutPrefix(line, "| `"); ok {
+			name, _, _ = strings.Cut(name, "`")
+			rows = append(rows, name)
+		}
+	}
+	for _, c := range checks {
+		want = append(want, c.name)
+	}
+	if diff := cmp.Diff(want, rows); diff != "" {
+		t.Errorf("(-table of checks +page):\n%s", diff)
 	}
 }
