@@ -47,7 +47,7 @@ func TestStatisticAsIproute2(t *testing.T) {
 func allStatistics(t *testing.T) {
 	var want strings.Builder
 	for _, name := range strings.Fields(sh(t, "ls /sys/class/infiniband")) {
-		if one := newerRdma(t, "stat show link "+name); one.Code == 0 {
+		if one := newIproute2(t, "stat show link "+name); one.Code == 0 {
 			want.WriteString(one.Out)
 		}
 	}
@@ -69,7 +69,7 @@ func TestStatisticOptional(t *testing.T) {
 		}
 		return
 	}
-	newer := newerRdma(t, "stat qp mode link gvopt")
+	newer := newIproute2(t, "stat qp mode link gvopt")
 	if got != (output{}) || mode.Out != "link gvopt/1 mode qp auto pid on optional-counters on \n" || newer.Out != mode.Out {
 		t.Errorf("%+v, then %+v; of rdma %+v", got, mode, newer)
 	}
@@ -82,7 +82,7 @@ func TestStatisticOptional(t *testing.T) {
 // newer rdmas, JSON with 6.1.
 func sameStatistic(t *testing.T, line string) {
 	t.Helper()
-	rdma := newerRdma
+	rdma := newIproute2
 	if strings.HasPrefix(line, "-j") {
 		rdma = iproute2
 	}
@@ -105,7 +105,7 @@ func sameStatistic(t *testing.T, line string) {
 
 const optionalOff = " optional-counters off"
 
-func newerRdma(t *testing.T, line string) output {
+func newIproute2(t *testing.T, line string) output {
 	t.Helper()
 	return runCommand(t, exec.Command(must(rig.NewerRdma())(t), strings.Fields(line)...))
 }
