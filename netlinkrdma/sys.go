@@ -85,12 +85,13 @@ func (c *Client) SetNetnsMode(mode NetnsMode) error {
 
 // SetPrivilegedQKey says whether processes without CAP_NET_RAW may use the
 // Q_Keys whose highest bit is set. It needs CAP_NET_ADMIN, and fails with
-// EINVAL on kernels before 6.7.
+// EINVAL on kernels that have no such setting: Linux 6.7 has it, and later
+// releases of 6.1.
 //
 // C: rdma system set privileged-qkey on
 func (c *Client) SetPrivilegedQKey(on bool) error {
 	err := c.setSystem(fmt.Sprintf("set privileged Q_Keys to %t", on), Attr{abi.RDMA_NLDEV_SYS_ATTR_PRIVILEGED_QKEY_MODE, boolValue(on)})
-	return remedy(err, syscall.EINVAL, "this kernel has no such setting; Linux has it since 6.7")
+	return remedy(err, syscall.EINVAL, "this kernel has no such setting; Linux 6.7 has it, and later releases of 6.1")
 }
 
 func (c *Client) setSystem(what string, to Attr) error {

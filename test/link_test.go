@@ -42,42 +42,7 @@ func rdmalink(t *testing.T, line string) output {
 
 func iproute2(t *testing.T, line string) output {
 	t.Helper()
-	return runCommand(t, exec.Command("rdma", strings.Fields(line)...))
-}
-
-func TestShowAsIproute2(t *testing.T) {
-	same := func(line string) {
-		t.Helper()
-		want := iproute2(t, line)
-		if diff := cmp.Diff(want, rdmalink(t, line)); diff != "" || want.Code != 0 {
-			t.Errorf("%s (-iproute2 +rdmalink):\n%s", line, diff)
-		}
-	}
-	all := []string{"link", "link show", "-j link", "-jp link show", "-p link"}
-	for _, line := range all {
-		same(line) // no link at all
-	}
-	for i, typ := range linkTypes() {
-		dummy(t, typ+"netdev", fmt.Sprintf("10.1.%d.1/24", i+1))
-		link(t, typ+"show", typ, typ+"netdev")
-	}
-	sh(t, "ip link set rxenetdev down")
-	for _, line := range append(all, "-j link show rxeshow/1") {
-		same(line)
-	}
-	// iproute2 wants the port too, in "link show NAME/PORT"; we do not.
-	for _, typ := range linkTypes() {
-		same("link show " + typ + "show/1")
-		if got := rdmalink(t, "link show "+typ+"show"); got != iproute2(t, "link show "+typ+"show/1") {
-			t.Errorf("without the port: %+v", got)
-		}
-	}
-	t.Run("elsewhere", func(t *testing.T) {
-		newNetns(t) // shared mode: devices are seen, their netdevs are not
-		for _, line := range all {
-			same(line)
-		}
-	})
+	return debianRdma.run(t, line)
 }
 
 func TestAddAndDelete(t *testing.T) {

@@ -10,26 +10,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// resourceDifferences are where rdma of iproute2 6.1 is wrong in what it
-// prints of live objects, so that we do not print the same. What it refuses,
-// or takes, and we do not, stands in docs/rdma-differences.md, and so does all
-// that no soft driver shows.
-var resourceDifferences = []struct {
-	line   *regexp.Regexp
-	reason string
-	right  func(rdma output) output
-	ours   func(got output) output
-}{
+// resourceDifferences are those of resource.
+var resourceDifferences = []rdmaDifference{
 	{
-		regexp.MustCompile(`\b(show|list) srq\b`),
+		regexp.MustCompile(`\b(show|list) srq\b`), debianRdma,
 		"rdma keeps a pointer to the name of the process in a buffer that is gone, and prints what is there by then: of an SRQ its QPs",
 		withoutComm, withoutComm,
-	},
-	{
-		regexp.MustCompile(`show nosuch`),
-		"rdma says that it does not know the word, and succeeds",
-		func(o output) output { o.Code = 2; return o },
-		func(o output) output { return o },
 	},
 }
 

@@ -29,15 +29,12 @@ func showLinks(_ context.Context, t *tool, w *words) error {
 	if err := w.end(); err != nil {
 		return err
 	}
-	ports, err := t.ports(name, port)
-	if err != nil {
-		return err
-	}
 	p := t.printer()
+	ports, err := t.ports(name, port)
 	for _, port := range ports {
 		p.link(port, t.details > 0)
 	}
-	return p.close()
+	return errors.Join(err, p.close())
 }
 
 // splitLink takes NAME/PORT apart; port 0 stands for all of them.

@@ -27,7 +27,7 @@ func showSystemCommand() command {
 		details: `
 monitor tells whether the kernel sends events of devices. copy-on-fork tells
 whether registered memory survives a fork. Neither can be set. privileged-qkey
-is left out where the kernel is older than it (Linux 6.7).`,
+is left out where the kernel has no such setting.`,
 		run: showSystem,
 	}
 }

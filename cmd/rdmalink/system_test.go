@@ -30,12 +30,12 @@ func TestSystemShow(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", line, diff)
 		}
 	}
-	tool, kernel := devMachine()
-	kernel.System = netlinkrdma.System{NetnsMode: 27}
 	for line, want := range map[string]string{
 		"system":    "netns NetnsMode(27) monitor off copy-on-fork off\n",
 		"-j system": `[{"netns":"NetnsMode(27)","monitor":false,"copy-on-fork":false}]` + "\n",
 	} {
+		tool, kernel := devMachine()
+		kernel.System = netlinkrdma.System{NetnsMode: 27}
 		if diff := cmp.Diff(result{Out: want}, tool.runLine(line, &fakeNetdevs{})); diff != "" {
 			t.Errorf("%s, kernel of old (-want +got):\n%s", line, diff)
 		}
@@ -69,7 +69,7 @@ func TestSystemErrors(t *testing.T) {
 		want string
 	}{
 		{"system set netns shared", syscall.EBUSY, 1, "set netns mode shared: device or resource busy (there are other network namespaces; set it before any is made, or with option netns_mode of module ib_core)"},
-		{"system set privileged-qkey on", syscall.EINVAL, 1, "set privileged Q_Keys to true: invalid argument (this kernel has no such setting; Linux has it since 6.7)"},
+		{"system set privileged-qkey on", syscall.EINVAL, 1, "set privileged Q_Keys to true: invalid argument (this kernel has no such setting; Linux 6.7 has it, and later releases of 6.1)"},
 		{"system set privileged-qkey on", syscall.EPERM, 1, "set privileged Q_Keys to true: needs CAP_NET_ADMIN in the initial user namespace (run as root, or setcap cap_net_admin+ep): operation not permitted"},
 		{"system frob", 0, 2, `"frob": expected one of show, set, help`},
 		{"system show frob", 0, 2, `"frob": expected one of netns, privileged-qkey, monitor`},

@@ -1,0 +1,89 @@
+//go:build vm
+
+package test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/goverbs/goverbs/test/rig"
+)
+
+// rdmaVersion is a version of iproute2's rdma.
+type rdmaVersion string
+
+const (
+	debianRdma rdmaVersion = "iproute2 6.1"    // Debian 12's
+	newerRdma  rdmaVersion = "iproute2, newer" // of its backports
+)
+
+func (v rdmaVersion) run(t *testing.T, line string) output {
+	t.Helper()
+	if inMemory[v] == nil {
+		inMemory[v] = toMemory(t, v)
+	}
+	return runCommand(t, exec.Command(inMemory[v][0], append(inMemory[v][1:], strings.Fields(line)...)...))
+}
+
+// inMemory is how to start them: half the time of a start from the host's
+// files is that of loading libraries.
+var inMemory = make(map[rdmaVersion][]string)
+
+func toMemory(t *testing.T, v rdmaVersion) []string {
+	t.Helper()
+	program := must(exec.LookPath("rdma"))(t)
+	if v == newerRdma {
+		program = must(rig.NewerRdma())(t)
+	}
+	dir := must(os.MkdirTemp("", "rdma"))(t)
+	sh(t, fmt.Sprintf("cp %[1]s $(ldd %[1]s | grep -o '/[^ ]*') %[2]s", program, dir))
+	loader := must(filepath.Glob(dir + "/ld-linux*"))(t)
+	return []string{loader[0], "--library-path", dir, filepath.Join(dir, "rdma")}
+}
+
+// sameAsRdma compares what rdmalink prints with both versions.
+func sameAsRdma(t *testing.T, line string) {
+	t.Helper()
+	got := rdmalink(t, line)
+	debianRdma.same(t, line, got)
+	newerRdma.same(t, line, got)
+}
+
+// sameAsDebians is for lines that are too many for both, or that the newer one
+// has nothing new of.
+func sameAsDebians(t *testing.T, line string) {
+	t.Helper()
+	debianRdma.same(t, line, rdmalink(t, line))
+}
+
+// same compares what both print, and the exit codes; errors have words of their
+// own. A difference counts when rdma prints the same before and after: what
+// moves meanwhile proves nothing.
+func (v rdmaVersion) same(t *testing.T, line string, ours output) {
+	t.Helper()
+	for range 10 {
+		rdma := v.run(t, line)
+		want, got := output{Out: rdma.Out, Code: rdma.Code}, output{Out: ours.Out, Code: ours.Code}
+		for _, d := range rdmaDifferences {
+			if d.line.MatchString(line) && (d.only == "" || d.only == v) {
+				want, got = d.right(want), d.ours(got)
+			}
+		}
+		diff := cmp.Diff(want, got)
+		if diff == "" {
+			return
+		}
+		if rdma == v.run(t, line) {
+			t.Errorf("%s (-%s +rdmalink):\n%s", line, v, diff)
+			return
+		}
+		ours = rdmalink(t, line)
+	}
+	t.Errorf("%s: never prints the same twice", line)
+}

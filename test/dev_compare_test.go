@@ -1,0 +1,106 @@
+//go:build vm
+
+package test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestDevAndLinkAsRdma compares what is said of devices and their ports: one
+// that was renamed, one whose network device is down, from another namespace.
+func TestDevAndLinkAsRdma(t *testing.T) {
+	sameAsRdma(t, "-jp dev") // with none, or those of other tests
+	sameAsRdma(t, "link")
+	for i, typ := range linkTypes() {
+		dummy(t, typ+"netdev", fmt.Sprintf("10.1.%d.1/24", i+1))
+		link(t, "gv"+typ, typ, typ+"netdev")
+	}
+	sh(t, "ip link set rxenetdev down")
+	dummy(t, "gvtakennet")
+	link(t, "gvtaken", "rxe", "gvtakennet")
+	done(t, "dev set gvrxe name gvnamed")
+	for _, line := range []string{
+		"-d dev", "-p dev", "-j d", "-jpd dev", "dev list gvnamed", "de s gvnamed --det", "-jd dev show gvnamed", "-j dev show gvrxe", "dev frob", "dev show gvnamed frob",
+		"-d link", "-jp link", "-jd l s gvnamed/1", "link list gvnamed/1", "-j link show gvrxe/1", "link show gvnamed/2", "link show gvnamed/-", "link frob",
+	} {
+		sameAsRdma(t, line)
+	}
+	for _, line := range []string{"-d -o dev", "--oneline link --details"} {
+		newerRdma.same(t, line, rdmalink(t, line))
+	}
+	if whole, port := rdmalink(t, "show gvnamed"), iproute2(t, "link show gvnamed/1"); whole != port {
+		t.Errorf("without the port: %+v, rdma with it %+v", whole, port)
+	}
+	changesAsRdma(t)
+	batchesAsRdma(t)
+	t.Run("elsewhere", func(t *testing.T) {
+		newNetns(t)
+		for _, line := range []string{"-d dev", "-d link", "-jd link"} {
+			sameAsRdma(t, line)
+		}
+	})
+}
+
+// done runs a command that has to succeed and has nothing to say.
+func done(t *testing.T, line string) {
+	t.Helper()
+	if diff := cmp.Diff(output{}, rdmalink(t, line)); diff != "" {
+		t.Fatalf("%s (-want +got):\n%s", line, diff)
+	}
+}
+
+// changesAsRdma: each sees what the other changed, and fails where it does.
+func changesAsRdma(t *testing.T) {
+	for _, on := range []string{"on", "off"} {
+		done(t, "dev set gvnamed adaptive-moderation "+on)
+		if got := newerRdma.run(t, "-d dev show gvnamed").Out; !strings.Contains(got, "adaptive-moderation "+on) {
+			t.Errorf("set %s: %s", on, got)
+		}
+	}
+	newerRdma.run(t, "dev set gvnamed adaptive-moderation on")
+	newerRdma.run(t, "dev set gvnamed name gvother")
+	if got := rdmalink(t, "-d dev show gvother"); got.Code != 0 || !strings.Contains(got.Out, "adaptive-moderation on") {
+		t.Errorf("%+v", got)
+	}
+	for line, why := range map[string]string{
+		"dev set gvother name gvtaken":                    "another device has that name",
+		"dev set nosuch name a":                           "no such RDMA device",
+		"dev set gvother netns nosuch":                    "no network namespace",
+		"dev set gvother netns /proc/self/ns/net":         "in shared mode devices belong to all namespaces",
+		fmt.Sprint("dev set gvother netns ", os.Getpid()): "in shared mode devices belong to all namespaces",
+		"dev add gvsub type smi parent gvother":           "sub-device",
+		"dev delete gvother":                              "sub-device",
+		"link delete nosuch":                              "no such RDMA device",
+	} {
+		got := rdmalink(t, line)
+		if rdma := newerRdma.run(t, line); rdma.Code != 1 || got.Code != 1 || !strings.Contains(got.Err, why) {
+			t.Errorf("%s: rdma %+v, rdmalink %+v", line, rdma, got)
+		}
+	}
+}
+
+// batchesAsRdma compares files of commands.
+func batchesAsRdma(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "batch")
+	const link = "link show gvother/1\n"
+	for _, b := range []struct{ flags, text string }{
+		{"", link + "# nothing\n\n  \t\nlink # all\nlin\\\nk # all\\\nlink\nres"},
+		{"-d", "'link' \"show\" 'gvother/1'\n\"link\"'show'gvother/1\n"},
+		{"-jf", link + "link show nosuch/1\n" + link},
+		{"", link + "link show nosuch/1\n" + link},
+	} {
+		if err := os.WriteFile(file, []byte(b.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		sameAsRdma(t, b.flags+" -b "+file)
+	}
+	if got := rdmalink(t, "-b "+file); got.Code != 1 || !strings.HasPrefix(got.Err, "rdmalink: "+file+":2: no such RDMA device") {
+		t.Errorf("%+v", got)
+	}
+}
