@@ -76,15 +76,21 @@ func (c *EventChannel) Get(ctx context.Context) (*Event, error) {
 		return nil, ctx.Err()
 	}
 	for {
-		r := newRequest[abi.RdmaUcmGetEvent, abi.RdmaUcmEventResp](abi.RDMA_USER_CM_CMD_GET_EVENT)
-		r.body.Response = r.respAddr()
-		if err := c.file.await(ctx, r.in(), r.out()); err != nil {
-			return nil, getError(ctx, err)
-		}
-		if ev := c.event(&r.resp); ev != nil {
-			return ev, nil
+		if ev, err := c.read(ctx); ev != nil || err != nil {
+			return ev, err
 		}
 	}
+}
+
+// read waits for one event, which may be nobody's: then it is nil.
+func (c *EventChannel) read(ctx context.Context) (*Event, error) {
+	r := newRequest[abi.RdmaUcmGetEvent, abi.RdmaUcmEventResp](abi.RDMA_USER_CM_CMD_GET_EVENT)
+	defer r.free()
+	r.body.Response = r.respAddr()
+	if err := c.file.await(ctx, r.in(), r.out()); err != nil {
+		return nil, getError(ctx, err)
+	}
+	return c.event(&r.resp), nil
 }
 
 func getError(ctx context.Context, err error) error {

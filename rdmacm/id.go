@@ -76,6 +76,7 @@ func (c *EventChannel) NewID(ps PortSpace, qpType uverbs.QPType) (*ID, error) {
 	id := c.newID(ps, qpType == uverbs.QPTypeUD)
 	c.add(id)
 	r := newRequest[abi.RdmaUcmCreateId, abi.RdmaUcmCreateIdResp](abi.RDMA_USER_CM_CMD_CREATE_ID)
+	defer r.free()
 	r.body.Uid, r.body.Response = id.uid, r.respAddr()
 	r.body.Ps, r.body.QpType = uint16(ps), uint8(qpType)
 	if err := c.file.command(r.in(), r.out()); err != nil {
@@ -137,6 +138,7 @@ func (id *ID) Destroy() error {
 
 func (c *EventChannel) destroyKernelID(handle uint32) (reported uint32, err error) {
 	r := newRequest[abi.RdmaUcmDestroyId, abi.RdmaUcmDestroyIdResp](abi.RDMA_USER_CM_CMD_DESTROY_ID)
+	defer r.free()
 	r.body.Response, r.body.Id = r.respAddr(), handle
 	err = c.file.command(r.in(), r.out())
 	return r.resp.EventsReported, err
@@ -179,6 +181,7 @@ func (id *ID) waitCount(acked *uint32, reported uint32) {
 // command issues a command that has no answer.
 func command[B any](id *ID, cmd uint32, fill func(*B)) error {
 	r := newRequest[B, struct{}](cmd)
+	defer r.free()
 	fill(&r.body)
 	return closedError(id.channel().file.command(r.in(), nil))
 }

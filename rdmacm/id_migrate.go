@@ -19,6 +19,7 @@ func (id *ID) Migrate(to *EventChannel) error {
 	}
 	to.add(id, groups...) // before the kernel may report there
 	r := newRequest[abi.RdmaUcmMigrateId, abi.RdmaUcmMigrateResp](abi.RDMA_USER_CM_CMD_MIGRATE_ID)
+	defer r.free()
 	r.body.Response, r.body.Id = r.respAddr(), id.handle
 	var err error
 	if lent := from.file.descriptor(func(fd uint32) {

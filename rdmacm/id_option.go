@@ -42,6 +42,7 @@ func (id *ID) SetAckTimeout(exponent uint8) error {
 // their answer: memory that does not move.
 func setOption[T [1]uint8 | [1]int32](id *ID, name string, option uint32, value T) error {
 	r := newRequest[abi.RdmaUcmSetOption, T](abi.RDMA_USER_CM_CMD_SET_OPTION)
+	defer r.free()
 	r.hdr.Out = 0
 	r.resp = value
 	r.body.Optval, r.body.Optlen = r.respAddr(), uint32(len(r.out()))

@@ -64,6 +64,7 @@ func datagramToRTS(qp queuePair) error {
 // C: rdma_init_qp_attr
 func (id *ID) InitQPAttr(state uverbs.QPState) (*uverbs.QPAttr, uverbs.QPAttrMask, error) {
 	r := newRequest[abi.RdmaUcmInitQpAttr, abi.IbUverbsQpAttr](abi.RDMA_USER_CM_CMD_INIT_QP_ATTR)
+	defer r.free()
 	r.body.Response, r.body.Id, r.body.QpState = r.respAddr(), id.handle, uint32(state)
 	if err := id.channel().file.command(r.in(), r.out()); err != nil {
 		return nil, 0, hinted("init QP attributes for "+state.String(), id.String(), closedError(err),

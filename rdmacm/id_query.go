@@ -63,14 +63,14 @@ func (id *ID) QueryGID() (local, remote uverbs.GID, err error) {
 	return sockaddrGID(&resp.SrcAddr), sockaddrGID(&resp.DstAddr), nil
 }
 
-func (id *ID) query(option uint32) (*abi.RdmaUcmQueryAddrResp, error) {
+func (id *ID) query(option uint32) (resp abi.RdmaUcmQueryAddrResp, err error) {
 	r := newRequest[abi.RdmaUcmQuery, abi.RdmaUcmQueryAddrResp](abi.RDMA_USER_CM_CMD_QUERY)
+	defer r.free()
 	r.body.Response, r.body.Id, r.body.Option = r.respAddr(), id.handle, option
-	err := id.channel().file.command(r.in(), r.out())
-	if err != nil {
-		return nil, commandError("query", id.String(), closedError(err))
+	if err := id.channel().file.command(r.in(), r.out()); err != nil {
+		return resp, commandError("query", id.String(), closedError(err))
 	}
-	return &r.resp, nil
+	return r.resp, nil
 }
 
 // sockaddrGID finds the GID in a struct sockaddr_ib.

@@ -78,6 +78,7 @@ func (m *Multicast) join(body abi.RdmaUcmJoinMcast) error {
 	ch := id.channel()
 	ch.add(id, m) // before the kernel may report
 	r := newRequest[abi.RdmaUcmJoinMcast, abi.RdmaUcmCreateIdResp](abi.RDMA_USER_CM_CMD_JOIN_MCAST)
+	defer r.free()
 	r.body = body
 	r.body.Response, r.body.Uid = r.respAddr(), m.uid
 	if err := ch.file.command(r.in(), r.out()); err != nil {

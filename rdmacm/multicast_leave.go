@@ -60,6 +60,7 @@ func (m *Multicast) leaveKernel() (ch *EventChannel, reported uint32, err error)
 	}
 	ch = id.channel()
 	r := newRequest[abi.RdmaUcmDestroyId, abi.RdmaUcmDestroyIdResp](abi.RDMA_USER_CM_CMD_LEAVE_MCAST)
+	defer r.free()
 	r.body.Response, r.body.Id = r.respAddr(), m.handle
 	if err := ch.file.command(r.in(), r.out()); err != nil {
 		return nil, 0, closedError(err)

@@ -1,6 +1,7 @@
 package rdmacm
 
 import (
+	"sync"
 	"unsafe"
 
 	"github.com/goverbs/goverbs/internal/abi"
@@ -14,17 +15,28 @@ type request[B, R any] struct {
 	resp R
 }
 
-// newRequest must stay out of line: the command carries the address of resp as
-// a number, so the object has to be on the heap, where it does not move.
-//
-//go:noinline
+// room is what a request is made in, used again and again: none has pointers.
+type room [72]uint64
+
+// rooms keep what the command carries the address of, as a number, on the heap,
+// where it does not move.
+var rooms = sync.Pool{New: func() any { return new(room) }}
+
+// newRequest makes one that is free when the caller says so.
 func newRequest[B, R any](cmd uint32) *request[B, R] {
-	r := new(request[B, R])
+	memory := rooms.Get().(*room)
+	var r *request[B, R]
+	_ = memory[unsafe.Sizeof(*r)/8] // has room
+	clear(memory[:])
+	r = (*request[B, R])(unsafe.Pointer(memory))
 	r.hdr.Cmd = cmd
 	r.hdr.In = uint16(unsafe.Sizeof(r.body))
 	r.hdr.Out = uint16(unsafe.Sizeof(r.resp))
 	return r
 }
+
+// free ends r and all that in and out gave.
+func (r *request[B, R]) free() { rooms.Put((*room)(unsafe.Pointer(r))) }
 
 // in and out share r's memory and so keep all of r alive, resp included.
 func (r *request[B, R]) in() []byte {

@@ -17,10 +17,7 @@ const (
 // ref is what an attribute points at. Storing the pointer in a heap object is
 // what makes its target escape to the heap, where memory does not move, and
 // what keeps it alive as long as the request.
-type ref struct {
-	ptr unsafe.Pointer
-	len int
-}
+type ref = unsafe.Pointer
 
 // In adds *v as an input: by value up to 8 bytes, else by address.
 func In[T any](r *Request, id uint16, v *T) {
@@ -63,7 +60,7 @@ func (r *Request) in(id uint16, p unsafe.Pointer, n int) {
 	}
 	var v [inlineSize]byte
 	copy(v[:], unsafe.Slice((*byte)(p), n))
-	r.add(id, uint16(n), attrMandatory, *(*uint64)(unsafe.Pointer(&v)), ref{})
+	r.add(id, uint16(n), attrMandatory, *(*uint64)(unsafe.Pointer(&v)), nil)
 }
 
 func (r *Request) out(id uint16, p unsafe.Pointer, n int) {
@@ -71,7 +68,7 @@ func (r *Request) out(id uint16, p unsafe.Pointer, n int) {
 		r.hdr.Reserved1 = 1
 		return
 	}
-	r.add(id, uint16(n), attrMandatory, uint64(uintptr(p)), ref{p, n})
+	r.add(id, uint16(n), attrMandatory, uint64(uintptr(p)), p)
 }
 
 // maxLen is the largest buffer an attribute's u16 length can tell.
@@ -83,8 +80,8 @@ func bytesPointer(b []byte) unsafe.Pointer { return unsafe.Pointer(unsafe.SliceD
 
 // bytes is the memory behind attribute i, as the other side of the call sees it.
 func (r *Request) bytes(i int) []byte {
-	if r.refs[i].ptr != nil {
-		return unsafe.Slice((*byte)(r.refs[i].ptr), r.refs[i].len)
+	if r.refs[i] != nil {
+		return unsafe.Slice((*byte)(r.refs[i]), r.attrs[i].Len)
 	}
 	n := min(int(r.attrs[i].Len), inlineSize)
 	return unsafe.Slice((*byte)(unsafe.Pointer(&r.attrs[i].Data)), n)

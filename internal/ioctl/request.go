@@ -29,8 +29,8 @@ type wire[A, R any] struct {
 	refs  R
 }
 
-// fewAttrs is as many as most requests have, a doorbell among them.
-const fewAttrs = 5
+// fewAttrs is as many as most requests have, someAttrs all but a few.
+const fewAttrs, someAttrs = 5, 10
 
 // New begins a request for a method of an object. driver must be the device's
 // own driver id: the kernel answers EINVAL to any other.
@@ -43,11 +43,20 @@ func New(driver uint32, object, method uint16) *Request {
 	return r
 }
 
-// grow makes room for as many attributes as there can be.
+// grow makes room for more attributes, in the end for as many as there can be.
 func (r *Request) grow() {
+	if len(r.attrs) < someAttrs {
+		some := new(wire[[someAttrs]abi.IbUverbsAttr, [someAttrs]ref])
+		r.move(&some.hdr, some.attrs[:0], some.refs[:0])
+		return
+	}
 	many := new(wire[[MaxAttrs]abi.IbUverbsAttr, [MaxAttrs]ref])
-	many.hdr = *r.hdr
-	r.hdr, r.attrs, r.refs = &many.hdr, append(many.attrs[:0], r.attrs...), append(many.refs[:0], r.refs...)
+	r.move(&many.hdr, many.attrs[:0], many.refs[:0])
+}
+
+func (r *Request) move(hdr *abi.IbUverbsIoctlHdr, attrs []abi.IbUverbsAttr, refs []ref) {
+	*hdr = *r.hdr
+	r.hdr, r.attrs, r.refs = hdr, append(attrs, r.attrs...), append(refs, r.refs...)
 }
 
 // add adds an attribute, which may point at something. One too many is a bug of
@@ -66,28 +75,28 @@ func (r *Request) add(id, length, flags uint16, data uint64, to ref) {
 }
 
 // U32 adds a 4-byte input, carried by value.
-func (r *Request) U32(id uint16, v uint32) { r.add(id, 4, attrMandatory, uint64(v), ref{}) }
+func (r *Request) U32(id uint16, v uint32) { r.add(id, 4, attrMandatory, uint64(v), nil) }
 
 // U64 adds an 8-byte input, carried by value.
-func (r *Request) U64(id uint16, v uint64) { r.add(id, 8, attrMandatory, v, ref{}) }
+func (r *Request) U64(id uint16, v uint64) { r.add(id, 8, attrMandatory, v, nil) }
 
 // Const adds an enumerated input (UVERBS_ATTR_CONST_IN): always 8 bytes.
-func (r *Request) Const(id uint16, v uint64) { r.add(id, 8, attrMandatory, v, ref{}) }
+func (r *Request) Const(id uint16, v uint64) { r.add(id, 8, attrMandatory, v, nil) }
 
 // Flags adds a bit set (UVERBS_ATTR_FLAGS_IN).
-func (r *Request) Flags(id uint16, v uint32) { r.add(id, 4, attrMandatory, uint64(v), ref{}) }
+func (r *Request) Flags(id uint16, v uint32) { r.add(id, 4, attrMandatory, uint64(v), nil) }
 
 // Handle adds an existing object (UVERBS_ATTR_IDR).
 func (r *Request) Handle(id uint16, handle uint32) {
-	r.add(id, 0, attrMandatory, uint64(handle), ref{})
+	r.add(id, 0, attrMandatory, uint64(handle), nil)
 }
 
 // FD adds an existing descriptor object (UVERBS_ATTR_FD).
-func (r *Request) FD(id uint16, fd int32) { r.add(id, 0, attrMandatory, uint64(int64(fd)), ref{}) }
+func (r *Request) FD(id uint16, fd int32) { r.add(id, 0, attrMandatory, uint64(int64(fd)), nil) }
 
 // NewObject adds the place where the kernel writes the handle, or the
 // descriptor, of what it creates; read it with [Request.Created].
-func (r *Request) NewObject(id uint16) { r.add(id, 0, attrMandatory, 0, ref{}) }
+func (r *Request) NewObject(id uint16) { r.add(id, 0, attrMandatory, 0, nil) }
 
 // Created returns what the kernel wrote to the attribute added by NewObject.
 func (r *Request) Created(id uint16) uint32 {
