@@ -57,7 +57,11 @@ func Open(series string) (Kernel, error) {
 	if err := checkUML(k); err != nil {
 		return Kernel{}, err
 	}
-	for _, f := range []string{k.Image(), filepath.Join(k.Modules(), "modules.dep")} {
+	files := []string{k.Image(), filepath.Join(k.Modules(), "modules.dep")}
+	if hasSiw(series) && !k.uml() {
+		files = append(files, filepath.Join(k.Modules(), "kernel/drivers/infiniband/sw", movableName, movableName+".ko"))
+	}
+	for _, f := range files {
 		if _, err := os.Stat(f); err != nil {
 			return Kernel{}, fmt.Errorf("kernel %s is incomplete (%w): delete %s and run `go run ./test/cmd/vm fetch -kernel %s`", series, err, dir, series)
 		}

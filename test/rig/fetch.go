@@ -117,7 +117,8 @@ func fetchKernel(ctx context.Context, log io.Writer, cache, series string) error
 	return nil
 }
 
-// addSiw builds siw.ko, for a series that can have it, into the unpacked image.
+// addSiw builds siw.ko, for a series that can have it, into the unpacked image,
+// and gvmovable.ko.
 func addSiw(ctx context.Context, log io.Writer, tmp, image, series, release string) error {
 	if !hasSiw(series) {
 		return nil
@@ -127,5 +128,12 @@ func addSiw(ctx context.Context, log io.Writer, tmp, image, series, release stri
 	if err != nil {
 		return err
 	}
-	return copyFile(ko, filepath.Join(image, "lib/modules", release, "kernel/drivers/infiniband/sw/siw/siw.ko"))
+	sw := filepath.Join(image, "lib/modules", release, "kernel/drivers/infiniband/sw")
+	if err := copyFile(ko, filepath.Join(sw, "siw/siw.ko")); err != nil {
+		return err
+	}
+	if ko, err = buildMovable(ctx, log, tmp, headersBelow(tmp, release)); err != nil {
+		return err
+	}
+	return copyFile(ko, filepath.Join(sw, movableName, movableName+".ko"))
 }

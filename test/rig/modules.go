@@ -21,9 +21,9 @@ var late = []string{
 	"dummy", "veth", "bridge", "8021q", "macvlan", "bonding", "sch_netem",
 }
 
-// native are siw, and the checksums that it and rxe ask for; newer kernels have
+// native are siw and gvmovable, and the checksums that it and rxe ask for; newer kernels have
 // those in a library that is built in.
-var native = []string{"siw", "crc32_generic", "crc32c_generic", "crc32_pclmul", "crc32c_intel", "libcrc32c"}
+var native = []string{"siw", movableName, "crc32_generic", "crc32c_generic", "crc32_pclmul", "crc32c_intel", "libcrc32c"}
 
 // wanted are the modules that a series has to have.
 func wanted(series string) []string {

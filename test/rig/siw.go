@@ -19,8 +19,7 @@ import (
 // buildSiw compiles Debian's own siw source against Debian's own headers, both
 // unpacked below tmp/build, and returns the module.
 func buildSiw(ctx context.Context, log io.Writer, tmp, series, release string) (string, error) {
-	root := filepath.Join(tmp, "build")
-	headers := filepath.Join(root, "usr/src/linux-headers-"+release)
+	root, headers := filepath.Join(tmp, "build"), headersBelow(tmp, release)
 	if err := relocate(root, headers); err != nil {
 		return "", err
 	}
@@ -42,6 +41,11 @@ func buildSiw(ctx context.Context, log io.Writer, tmp, series, release string) (
 	}
 	ko := filepath.Join(siw, "siw.ko")
 	return ko, command(ctx, log, tmp, "strip", "--strip-debug", ko)
+}
+
+// headersBelow is where the headers package is unpacked.
+func headersBelow(tmp, release string) string {
+	return filepath.Join(tmp, "build/usr/src/linux-headers-"+release)
 }
 
 // relocate turns the packages' absolute paths into paths below root, and
