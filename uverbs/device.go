@@ -58,8 +58,7 @@ func (d *Device) getContext() error {
 	if p == nil {
 		return d.getContextBare()
 	}
-	if low, high := p.ABI(); d.info.ABI < low || d.info.ABI > high {
-		d.foreign = fmt.Sprintf("the kernel's %v driver speaks ABI %d, the provider linked in %d to %d", d.info.Driver, d.info.ABI, low, high)
+	if d.foreign = d.info.foreign(p); d.foreign != "" {
 		return d.getContextBare()
 	}
 	r := &ContextRequest{creation: d.creation(d.issueGetContext), Info: d.info, dev: d}

@@ -12,10 +12,18 @@ func (info DeviceInfo) Provider() error {
 	if p == nil {
 		return info.noProvider(fmt.Sprintf("this program links none for driver %v", info.Driver))
 	}
-	if low, high := p.ABI(); info.ABI < low || info.ABI > high {
-		return info.noProvider(fmt.Sprintf("the kernel's %v driver speaks ABI %d, the provider linked in %d to %d", info.Driver, info.ABI, low, high))
+	if why := info.foreign(p); why != "" {
+		return info.noProvider(why)
 	}
 	return nil
+}
+
+// foreign says why a provider is not for this kernel, or nothing.
+func (info DeviceInfo) foreign(p Provider) string {
+	if low, high := p.ABI(); info.ABI < low || info.ABI > high {
+		return fmt.Sprintf("the kernel's %v driver speaks ABI %d, the provider linked in %d to %d", info.Driver, info.ABI, low, high)
+	}
+	return ""
 }
 
 func (info DeviceInfo) noProvider(why string) error {
