@@ -38,8 +38,9 @@ func (c *Client) SetAdaptiveModeration(device uint32, on bool) error {
 // mode (see [Client.SetNetnsMode]) and a driver that can take a device from its
 // users; siw and rxe can't.
 //
-// To move it back, ask from where it is (see [Netns]). When a namespace ends,
-// the kernel moves its devices to the first one.
+// To move it back, ask from where it is (see [Netns]); the index stays. When a
+// namespace ends, the kernel moves its devices to the first one. It sends no
+// event of either.
 //
 // C: rdma dev set DEV netns NETNS
 func (c *Client) MoveDevice(device uint32, to *os.File) error {

@@ -17,9 +17,7 @@ import (
 // loses the namespace. No driver of software lets its devices be moved, so a
 // module of the rig gives them what they lack.
 func TestNldevMove(t *testing.T) {
-	if !hasSiw {
-		return // the module is not built either
-	}
+	needSiw(t) // the module is not built either
 	noFabric(t)
 	var here netlinkrdma.Client
 	setNetnsMode(t, netlinkrdma.NetnsExclusive)
