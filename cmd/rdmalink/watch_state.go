@@ -24,6 +24,9 @@ type watchedPort struct {
 // whether it is new.
 func (w *watcher) learn(ctx context.Context, e watchEvent) bool {
 	d := w.known[e.Index]
+	if e.Device == "" {
+		d = nil // its number is not known, and 0 is another one's
+	}
 	switch {
 	case e.Event == isRegistered:
 		if d != nil {

@@ -75,6 +75,7 @@ func watching(t *testing.T, told bool, line string) *watchTest {
 	t.Helper()
 	tool, kernel, _ := machine()
 	kernel.System.Monitor = told
+	kernel.Devices[0].Index, kernel.Ports[0].DeviceIndex = 0, 0 // the first that a kernel gives
 	tool.open = func(string) (*uverbs.Device, error) { return nil, syscall.EACCES }
 	w := &watchTest{t: t, kernel: &lockedKernel{Kernel: kernel}, code: make(chan int, 1)}
 	tool.rdma.Kernel = w.kernel
@@ -168,7 +169,7 @@ func TestWatchNetlink(t *testing.T) {
 			w.kernel.Notify(e)
 			synctest.Wait()
 		}
-		notify(netlinkrdma.EventRegister, netlinkrdma.Event{DeviceIndex: 1, DeviceName: "siw0"}) // it was present
+		notify(netlinkrdma.EventRegister, netlinkrdma.Event{DeviceIndex: 0, DeviceName: "siw0"}) // it was present
 		w.prints(0)
 		w.change(func(k *nltest.Kernel) {
 			k.Devices = append(k.Devices, netlinkrdma.Device{Index: 9, Name: "rxe0", Ports: 1})
@@ -198,7 +199,8 @@ func TestWatchNetlink(t *testing.T) {
 		w.prints(1, "look UNREGISTER roce")
 		notify(netlinkrdma.EventUnregister, rxe0)
 		notify(netlinkrdma.EventType(27), netlinkrdma.Event{})
-		w.prints(1, "netlink EventType(27)")
+		notify(netlinkrdma.EventNetdevDetach, netlinkrdma.Event{}) // of a network device in another namespace
+		w.prints(1, "netlink EventType(27)", "netlink NETDEV_DETACH")
 		for range 20 { // more than a subscriber keeps
 			w.kernel.Notify(netlinkrdma.Event{Type: netlinkrdma.EventUnregister, DeviceIndex: 9})
 		}
@@ -213,7 +215,7 @@ func TestWatchJSON(t *testing.T) {
 		w := watching(t, true, "-j watch")
 		w.kernel.Notify(netlinkrdma.Event{Type: netlinkrdma.EventNetdevRename, NetdevIndex: 4, NetdevName: "eth2"})
 		synctest.Wait()
-		const want = `{"time":"TIME","source":"look","event":"PRESENT","ifname":"siw0","ifindex":1,"port":1,"state":"ACTIVE","netdev":"dummy0","netdev_index":1}
+		const want = `{"time":"TIME","source":"look","event":"PRESENT","ifname":"siw0","ifindex":0,"port":1,"state":"ACTIVE","netdev":"dummy0","netdev_index":1}
 {"time":"TIME","source":"netlink","event":"NETDEV_RENAME","netdev":"eth2","netdev_index":4}
 `
 		got := strings.ReplaceAll(w.out.take(), time.Now().Format("2006-01-02T15:04:05.000000Z07:00"), "TIME")
