@@ -2,6 +2,8 @@
 
 package main
 
+import "slices"
+
 // A perfRow is one test. With cpu it is the CPU time that counts.
 type perfRow struct {
 	test
@@ -33,6 +35,20 @@ func bandwidth(op string, size, depth, qps int) perfRow {
 
 // perfRows are the tests of the suite perf.
 func perfRows(b *bench) []perfRow {
+	rows := allPerfRows(b)
+	if b.icount {
+		return slices.DeleteFunc(rows, func(r perfRow) bool { return r.cpu || !r.oneCPU() })
+	}
+	return rows
+}
+
+// oneCPU holds for tests of which one end at most looks for completions all the
+// time: two would take turns on one CPU, a time slice each.
+func (t test) oneCPU() bool {
+	return t.events || t.op == "read" || t.op == "atomic" || t.op == "write" && t.kind == "bw"
+}
+
+func allPerfRows(b *bench) []perfRow {
 	var rows []perfRow
 	add := func(r ...perfRow) { rows = append(rows, r...) }
 	if b.check {
@@ -68,6 +84,11 @@ func perfRows(b *bench) []perfRow {
 	}
 	for _, qps := range []int{4, 16, 64} {
 		add(bandwidth("write", 64<<10, 128, qps))
+	}
+	for _, size := range []int{64, 4 << 10, 64 << 10} {
+		r := bandwidth("send", size, 128, 1)
+		r.events = true
+		add(r)
 	}
 	for _, size := range []int{4 << 10, 64 << 10} {
 		r := bandwidth("send", size, 128, 1)
