@@ -1,10 +1,23 @@
 package main
 
 import (
+	"os"
 	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
+
+// TestManIsCurrent: the page in docs is of these tables.
+func TestManIsCurrent(t *testing.T) {
+	tool, _ := resourceMachine()
+	got := tool.runLine("man", &fakeNetdevs{})
+	text, err := os.ReadFile("../../docs/rdmalink.8")
+	if diff := cmp.Diff(string(text), got.Out); err != nil || diff != "" || got.Code != 0 {
+		t.Errorf("run go generate ./cmd/rdmalink: %v (-docs +tables):\n%s", err, diff)
+	}
+}
 
 // TestManTellsOfAll: each command that does something, and each option.
 func TestManTellsOfAll(t *testing.T) {
