@@ -24,11 +24,11 @@ const (
 	mostSkipped = 64
 )
 
-// held is how many threads are held like that. There are fewer than processors,
-// for the others' sake.
+// held is how many threads are held like that. One less than GOMAXPROCS may be,
+// so that other goroutines can run meanwhile.
 var (
 	held    atomic.Int32
-	maxHeld = int32(min(runtime.GOMAXPROCS(0), runtime.NumCPU())) - 1
+	maxHeld = int32(runtime.GOMAXPROCS(0)) - 1
 )
 
 // await returns when there is something to read, or when it is better to park.
