@@ -18,10 +18,10 @@ import (
 func devMachine() (*tool, *nltest.Kernel) {
 	kernel := &nltest.Kernel{
 		Devices: []netlinkrdma.Device{
-			{Index: 0, Name: "siw0", Ports: 1, NodeType: netlinkrdma.NodeRNIC, Protocol: "iw", NodeGUID: 0x0200000000000001, SysImageGUID: 2, AdaptiveModeration: opt(false)},
+			{Index: 0, Name: "siw0", NodeType: netlinkrdma.NodeRNIC, Protocol: "iw", NodeGUID: 0x0200000000000001, SysImageGUID: 2, AdaptiveModeration: opt(false)},
 			{Index: 7, Name: "mlx5_0", Ports: 1, NodeType: netlinkrdma.NodeCA, Protocol: "ib", FWVersion: "16.35.4030", NodeGUID: 1, SysImageGUID: 1,
 				AdaptiveModeration: opt(true), CapFlags: 1<<0 | 1<<6 | 1<<16 | 1<<32 | 1<<38 | 1<<63},
-			{Index: 9, Name: "smi0", Ports: 1, NodeType: 27, NodeGUID: 1, SysImageGUID: 1, Type: netlinkrdma.DeviceSMI, Parent: "mlx5_0"},
+			{Index: 9, Name: "smi0", NodeType: 27, Protocol: "ib", NodeGUID: 1, SysImageGUID: 1, Type: netlinkrdma.DeviceSMI, Parent: "mlx5_0"},
 		},
 		Ports: []netlinkrdma.Port{{DeviceIndex: 7, DeviceName: "mlx5_0", Index: 1, State: netlinkrdma.PortInit, PhysState: netlinkrdma.PhysPolling,
 			NetdevIndex: 5, NetdevName: "ib0", InfiniBand: true, SubnetPrefix: 0xfe80000000000000, LID: 13, SMLID: 1, LMC: 2, CapFlags: 1<<1 | 1<<33 | 1<<40}},
@@ -30,18 +30,18 @@ func devMachine() (*tool, *nltest.Kernel) {
 	return &tool{stdin: strings.NewReader(""), rdma: &netlinkrdma.Client{Kernel: kernel}}, kernel
 }
 
-// What no soft device has follows iproute2's source.
-func TestDevShow(t *testing.T) {
-	const siw = "0: siw0: node_type rnic protocol iw node_guid 0200:0000:0000:0001 sys_image_guid 0000:0000:0000:0002 "
-	const mlx = "7: mlx5_0: node_type ca protocol ib fw 16.35.4030 node_guid 0000:0000:0000:0001 sys_image_guid 0000:0000:0000:0001 "
-	const smi = "9: smi0: node_type NodeType(27) node_guid 0000:0000:0000:0001 sys_image_guid 0000:0000:0000:0001 type smi parent mlx5_0 "
-	const moderated = "adaptive-moderation on \n"
-	const caps = "    caps: <RESIZE_MAX_WR, UD_AV_PORT_ENFORCE_PORT_ENFORCE, BIT(16), SG_GAPS_REG, FLUSH_GLOBAL, BIT(63)>\n"
-	const siwJSON = `{"ifindex":0,"ifname":"siw0","node_type":"rnic","protocol":"iw","node_guid":"0200:0000:0000:0001","sys_image_guid":"0000:0000:0000:0002"`
-	const smiPretty = `[ {
+const (
+	siwText       = "0: siw0: node_type rnic protocol iw node_guid 0200:0000:0000:0001 sys_image_guid 0000:0000:0000:0002 "
+	mlxText       = "7: mlx5_0: node_type ca protocol ib fw 16.35.4030 node_guid 0000:0000:0000:0001 sys_image_guid 0000:0000:0000:0001 "
+	smiText       = "9: smi0: node_type NodeType(27) protocol ib node_guid 0000:0000:0000:0001 sys_image_guid 0000:0000:0000:0001 type smi parent mlx5_0 "
+	moderatedText = "adaptive-moderation on \n"
+	capsText      = "    caps: <RESIZE_MAX_WR, UD_AV_PORT_ENFORCE_PORT_ENFORCE, BIT(16), SG_GAPS_REG, FLUSH_GLOBAL, BIT(63)>\n"
+	siwDevJSON    = `{"ifindex":0,"ifname":"siw0","node_type":"rnic","protocol":"iw","node_guid":"0200:0000:0000:0001","sys_image_guid":"0000:0000:0000:0002"`
+	smiPretty     = `[ {
         "ifindex": 9,
         "ifname": "smi0",
         "node_type": "NodeType(27)",
+        "protocol": "ib",
         "node_guid": "0000:0000:0000:0001",
         "sys_image_guid": "0000:0000:0000:0001",
         "type": "smi",
@@ -49,24 +49,31 @@ func TestDevShow(t *testing.T) {
         "caps": [ ]
     } ]
 `
-	const port = "link mlx5_0/1 subnet_prefix fe80:0000:0000:0000 lid 13 sm_lid 1 lmc 2 state INIT physical_state POLLING netdev ib0 "
-	for line, want := range map[string]string{
-		"dev":                    siw + "\n" + mlx + "\n" + smi + "\n",
-		"d":                      siw + "\n" + mlx + "\n" + smi + "\n",
-		"d s":                    siw + "\n" + mlx + "\n" + smi + "\n",
-		"de l smi0":              smi + "\n",
-		"dev show siw0":          siw + "\n",
-		"-d dev show mlx5_0":     mlx + moderated + caps,
-		"dev show mlx5_0 -do":    mlx + strings.Replace(moderated, "\n", `\`, 1) + caps,
-		"dev sh --det siw0":      siw + "adaptive-moderation off \n    caps: <>\n",
-		"-j dev show siw0":       "[" + siwJSON + "}]\n",
-		"-jd dev show siw0":      "[" + siwJSON + `,"adaptive-moderation":false,"caps":[]}]` + "\n",
-		"-jdp dev show smi0":     smiPretty,
-		"link":                   port + "\n",
-		"link show mlx5_0/1 -d":  port + "netdev_index 5 \n    caps: <SM, EXT_INFO, BIT(40)>\n",
-		"show -o --details -p":   port + `netdev_index 5 \    caps: <SM, EXT_INFO, BIT(40)>` + "\n",
-		"-j -d link show mlx5_0": `[{"ifindex":7,"ifname":"mlx5_0","port":1,"subnet_prefix":"fe80:0000:0000:0000","lid":13,"sm_lid":1,"lmc":2,"state":"INIT","physical_state":"POLLING","netdev":"ib0","netdev_index":5,"caps":["SM","EXT_INFO","BIT(40)"]}]` + "\n",
-	} {
+	portText = "link mlx5_0/1 subnet_prefix fe80:0000:0000:0000 lid 13 sm_lid 1 lmc 2 state INIT physical_state POLLING netdev ib0 "
+)
+
+// devTexts are lines and what they print. What no soft device has is compared
+// with rdma on the same fake kernel.
+var devTexts = map[string]string{
+	"dev":                       siwText + "\n" + mlxText + "\n" + smiText + "\n",
+	"d":                         siwText + "\n" + mlxText + "\n" + smiText + "\n",
+	"d s":                       siwText + "\n" + mlxText + "\n" + smiText + "\n",
+	"de l smi0":                 smiText + "\n",
+	"dev show siw0":             siwText + "\n",
+	"-d dev show mlx5_0":        mlxText + moderatedText + capsText,
+	"dev show mlx5_0 -do":       mlxText + strings.Replace(moderatedText, "\n", `\`, 1) + capsText,
+	"dev sh --det siw0":         siwText + "adaptive-moderation off \n    caps: <>\n",
+	"-j dev show siw0":          "[" + siwDevJSON + "}]\n",
+	"-jd dev show siw0":         "[" + siwDevJSON + `,"adaptive-moderation":false,"caps":[]}]` + "\n",
+	"-jdp dev show smi0":        smiPretty,
+	"link":                      portText + "\n",
+	"link show mlx5_0/1 -d":     portText + "netdev_index 5 \n    caps: <SM, EXT_INFO, BIT(40)>\n",
+	"link list -o --details -p": portText + `netdev_index 5 \    caps: <SM, EXT_INFO, BIT(40)>` + "\n",
+	"-j -d link show mlx5_0/1":  `[{"ifindex":7,"ifname":"mlx5_0","port":1,"subnet_prefix":"fe80:0000:0000:0000","lid":13,"sm_lid":1,"lmc":2,"state":"INIT","physical_state":"POLLING","netdev":"ib0","netdev_index":5,"caps":["SM","EXT_INFO","BIT(40)"]}]` + "\n",
+}
+
+func TestDevShow(t *testing.T) {
+	for line, want := range devTexts {
 		tool, _ := devMachine()
 		if diff := cmp.Diff(result{Out: want}, tool.runLine(line, &fakeNetdevs{})); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", line, diff)
