@@ -17,12 +17,12 @@ func TestExclusiveAsRdma(t *testing.T) {
 	noFabric(t)
 	done(t, "system set netns exclusive")
 	t.Cleanup(func() { setNetnsMode(t, netlinkrdma.NetnsShared) })
-	sameAsRdma(t, "system")
+	sameAsRDMA(t, "system")
 	netns := otherNetns(t)
 	dummy(t, "gvalonedev", "10.1.1.1/24")
 	link(t, "gvalone", "rxe", "gvalonedev")
 	for _, line := range []string{"dev", "-j dev", "link", "-jd link"} {
-		sameAsRdma(t, line)
+		sameAsRDMA(t, line)
 		if got := sh(t, "ip netns exec gvother "+rdmalinkPath(t)+" "+line); got != sh(t, "ip netns exec gvother rdma "+line) || strings.Contains(got, "gvalone") {
 			t.Errorf("%s, there: %s", line, got)
 		}
@@ -33,12 +33,12 @@ func TestExclusiveAsRdma(t *testing.T) {
 		if got.Code != 1 || !strings.HasPrefix(got.Err, "rdmalink: move RDMA device ") || !strings.Contains(got.Err, "operation not supported") {
 			t.Errorf("%s: %+v", to, got)
 		}
-		if newer := newerRdma.run(t, "dev set gvalone netns "+to); newer.Code != got.Code {
+		if newer := newerRDMA.run(t, "dev set gvalone netns "+to); newer.Code != got.Code {
 			t.Errorf("%s: %+v", to, newer)
 		}
 	}
 	got := rdmalink(t, "system set netns shared")
-	if rdma := debianRdma.run(t, "system set netns shared"); got.Code != 1 || rdma.Code != 1 || !strings.Contains(got.Err, "there are other network namespaces") {
+	if rdma := debianRDMA.run(t, "system set netns shared"); got.Code != 1 || rdma.Code != 1 || !strings.Contains(got.Err, "there are other network namespaces") {
 		t.Errorf("%+v, rdma %+v", got, rdma)
 	}
 }

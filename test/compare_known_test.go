@@ -38,12 +38,12 @@ var wordDifferences = []rdmaDifference{
 		withCode(2), unchanged,
 	},
 	{
-		regexp.MustCompile(`-\w*j`), newerRdma,
+		regexp.MustCompile(`-\w*j`), newerRDMA,
 		"newer ones break the line after each object",
 		compacted, compacted,
 	},
 	{
-		regexp.MustCompile(`^(-\S+ )*de?v?\b`), debianRdma,
+		regexp.MustCompile(`^(-\S+ )*de?v?\b`), debianRDMA,
 		"6.1 does not show the protocol",
 		unchanged, without(`protocol \w+ |"protocol":"\w+",| *"protocol": "\w+",\n`, ""),
 	},
@@ -58,12 +58,12 @@ var wordDifferences = []rdmaDifference{
 		settingsAsJSON, compacted,
 	},
 	{
-		regexp.MustCompile(`^(-\w+ )?(s\b|sys)`), debianRdma,
+		regexp.MustCompile(`^(-\w+ )?(s\b|sys)`), debianRDMA,
 		"6.1 does not show all the settings",
 		unchanged, without(`(privileged-qkey|monitor) (on|off) |"(privileged-qkey|monitor)":(true|false),`, ""),
 	},
 	{
-		regexp.MustCompile(`-\w*o.*\bsystem\b`), newerRdma,
+		regexp.MustCompile(`-\w*o.*\bsystem\b`), newerRDMA,
 		"rdma prints the backslash behind the last setting too, in place of the end of the line",
 		func(o output) output { o.Out = strings.TrimSuffix(o.Out, `\`) + "\n"; return o }, unchanged,
 	},

@@ -19,8 +19,8 @@ import (
 type rdmaVersion string
 
 const (
-	debianRdma rdmaVersion = "iproute2 6.1"    // Debian 12's
-	newerRdma  rdmaVersion = "iproute2, newer" // of its backports
+	debianRDMA rdmaVersion = "iproute2 6.1"    // Debian 12's
+	newerRDMA  rdmaVersion = "iproute2, newer" // of its backports
 )
 
 func (v rdmaVersion) run(t *testing.T, line string) output {
@@ -38,8 +38,8 @@ var inMemory = make(map[rdmaVersion][]string)
 func toMemory(t *testing.T, v rdmaVersion) []string {
 	t.Helper()
 	program := must(exec.LookPath("rdma"))(t)
-	if v == newerRdma {
-		program = must(rig.NewerRdma())(t)
+	if v == newerRDMA {
+		program = must(rig.NewerRDMA())(t)
 	}
 	dir := must(os.MkdirTemp("", "rdma"))(t)
 	sh(t, fmt.Sprintf("cp %[1]s $(ldd %[1]s | grep -o '/[^ ]*') %[2]s", program, dir))
@@ -47,19 +47,19 @@ func toMemory(t *testing.T, v rdmaVersion) []string {
 	return []string{loader[0], "--library-path", dir, filepath.Join(dir, "rdma")}
 }
 
-// sameAsRdma compares what rdmalink prints with both versions.
-func sameAsRdma(t *testing.T, line string) {
+// sameAsRDMA compares what rdmalink prints with both versions.
+func sameAsRDMA(t *testing.T, line string) {
 	t.Helper()
 	got := rdmalink(t, line)
-	debianRdma.same(t, line, got)
-	newerRdma.same(t, line, got)
+	debianRDMA.same(t, line, got)
+	newerRDMA.same(t, line, got)
 }
 
 // sameAsDebians is for lines that are too many for both, or that the newer one
 // has nothing new of.
 func sameAsDebians(t *testing.T, line string) {
 	t.Helper()
-	debianRdma.same(t, line, rdmalink(t, line))
+	debianRDMA.same(t, line, rdmalink(t, line))
 }
 
 // same compares what both print, and the exit codes; errors have words of their

@@ -15,8 +15,8 @@ import (
 // TestDevAndLinkAsRdma compares what is said of devices and their ports: one
 // that was renamed, one whose network device is down, from another namespace.
 func TestDevAndLinkAsRdma(t *testing.T) {
-	sameAsRdma(t, "-jp dev") // with none, or those of other tests
-	sameAsRdma(t, "link")
+	sameAsRDMA(t, "-jp dev") // with none, or those of other tests
+	sameAsRDMA(t, "link")
 	for i, typ := range linkTypes() {
 		dummy(t, typ+"netdev", fmt.Sprintf("10.1.%d.1/24", i+1))
 		link(t, "gv"+typ, typ, typ+"netdev")
@@ -29,20 +29,20 @@ func TestDevAndLinkAsRdma(t *testing.T) {
 		"-d dev", "-p dev", "-j d", "-jpd dev", "dev list gvnamed", "de s gvnamed --det", "-jd dev show gvnamed", "-j dev show gvrxe", "dev frob", "dev show gvnamed frob",
 		"-d link", "-jp link", "-jd l s gvnamed/1", "link list gvnamed/1", "-j link show gvrxe/1", "link show gvnamed/2", "link show gvnamed/-", "link frob",
 	} {
-		sameAsRdma(t, line)
+		sameAsRDMA(t, line)
 	}
 	for _, line := range []string{"-d -o dev", "--oneline link --details"} {
-		newerRdma.same(t, line, rdmalink(t, line))
+		newerRDMA.same(t, line, rdmalink(t, line))
 	}
 	if whole, port := rdmalink(t, "show gvnamed"), iproute2(t, "link show gvnamed/1"); whole != port {
 		t.Errorf("without the port: %+v, rdma with it %+v", whole, port)
 	}
-	changesAsRdma(t)
-	batchesAsRdma(t)
+	changesAsRDMA(t)
+	batchesAsRDMA(t)
 	t.Run("elsewhere", func(t *testing.T) {
 		newNetns(t)
 		for _, line := range []string{"-d dev", "-d link", "-jd link"} {
-			sameAsRdma(t, line)
+			sameAsRDMA(t, line)
 		}
 	})
 }
@@ -55,16 +55,16 @@ func done(t *testing.T, line string) {
 	}
 }
 
-// changesAsRdma: each sees what the other changed, and fails where it does.
-func changesAsRdma(t *testing.T) {
+// changesAsRDMA: each sees what the other changed, and fails where it does.
+func changesAsRDMA(t *testing.T) {
 	for _, on := range []string{"on", "off"} {
 		done(t, "dev set gvnamed adaptive-moderation "+on)
-		if got := newerRdma.run(t, "-d dev show gvnamed").Out; !strings.Contains(got, "adaptive-moderation "+on) {
+		if got := newerRDMA.run(t, "-d dev show gvnamed").Out; !strings.Contains(got, "adaptive-moderation "+on) {
 			t.Errorf("set %s: %s", on, got)
 		}
 	}
-	newerRdma.run(t, "dev set gvnamed adaptive-moderation on")
-	newerRdma.run(t, "dev set gvnamed name gvother")
+	newerRDMA.run(t, "dev set gvnamed adaptive-moderation on")
+	newerRDMA.run(t, "dev set gvnamed name gvother")
 	if got := rdmalink(t, "-d dev show gvother"); got.Code != 0 || !strings.Contains(got.Out, "adaptive-moderation on") {
 		t.Errorf("%+v", got)
 	}
@@ -79,14 +79,14 @@ func changesAsRdma(t *testing.T) {
 		"link delete nosuch":                              "no such RDMA device",
 	} {
 		got := rdmalink(t, line)
-		if rdma := newerRdma.run(t, line); rdma.Code != 1 || got.Code != 1 || !strings.Contains(got.Err, why) {
+		if rdma := newerRDMA.run(t, line); rdma.Code != 1 || got.Code != 1 || !strings.Contains(got.Err, why) {
 			t.Errorf("%s: rdma %+v, rdmalink %+v", line, rdma, got)
 		}
 	}
 }
 
-// batchesAsRdma compares files of commands.
-func batchesAsRdma(t *testing.T) {
+// batchesAsRDMA compares files of commands.
+func batchesAsRDMA(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "batch")
 	const link = "link show gvother/1\n"
 	for _, b := range []struct{ flags, text string }{
@@ -98,7 +98,7 @@ func batchesAsRdma(t *testing.T) {
 		if err := os.WriteFile(file, []byte(b.text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		sameAsRdma(t, b.flags+" -b "+file)
+		sameAsRDMA(t, b.flags+" -b "+file)
 	}
 	if got := rdmalink(t, "-b "+file); got.Code != 1 || !strings.HasPrefix(got.Err, "rdmalink: "+file+":2: no such RDMA device") {
 		t.Errorf("%+v", got)

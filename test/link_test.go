@@ -42,7 +42,7 @@ func rdmalink(t *testing.T, line string) output {
 
 func iproute2(t *testing.T, line string) output {
 	t.Helper()
-	return debianRdma.run(t, line)
+	return debianRDMA.run(t, line)
 }
 
 func TestAddAndDelete(t *testing.T) {

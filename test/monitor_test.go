@@ -42,7 +42,7 @@ func TestMonitor(t *testing.T) {
 	noLeak(t)
 	before := listeners(t)
 	text, lines := start(t, exec.Command(rdmalinkPath(t), "monitor")), start(t, exec.Command(rdmalinkPath(t), "-j", "monitor"))
-	rdma := start(t, exec.Command(must(rig.NewerRdma())(t), "monitor"))
+	rdma := start(t, exec.Command(must(rig.NewerRDMA())(t), "monitor"))
 	until(t, "all listen", func() bool { return listeners(t) == before+3 })
 	want := monitorStory(t)
 	var got []monitored

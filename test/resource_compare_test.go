@@ -16,17 +16,17 @@ import (
 func TestResourceAsIproute2(t *testing.T) {
 	kinds := []string{"qp", "cm_id", "cq", "mr", "pd", "ctx", "srq"}
 	for _, kind := range kinds {
-		sameAsRdma(t, "res show "+kind) // with no link, or those of other tests
-		sameAsRdma(t, "-j res show "+kind)
+		sameAsRDMA(t, "res show "+kind) // with no link, or those of other tests
+		sameAsRDMA(t, "-j res show "+kind)
 	}
 	links := resourceState(t)
 	for _, kind := range append(kinds, "") {
 		for _, flags := range []string{"", "-d", "-dd", "-p", "-j", "-jp", "-jpdd"} {
-			sameAsRdma(t, flags+" res show "+kind)
+			sameAsRDMA(t, flags+" res show "+kind)
 		}
 	}
 	for _, line := range []string{"res", "r l c", "resource list srq", "res show frob link x", "-j res show " + links[0], "-r res show pd"} {
-		sameAsRdma(t, line)
+		sameAsRDMA(t, line)
 	}
 	for _, name := range links {
 		for _, line := range resourceLines(t, name) {
@@ -47,7 +47,7 @@ func TestResourceAsIproute2(t *testing.T) {
 	t.Run("elsewhere", func(t *testing.T) {
 		newNetns(t) // in shared mode devices and their objects are seen from everywhere
 		for _, kind := range kinds {
-			sameAsRdma(t, "-j res show "+kind)
+			sameAsRDMA(t, "-j res show "+kind)
 		}
 	})
 }

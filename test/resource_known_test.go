@@ -13,7 +13,7 @@ import (
 // resourceDifferences are those of resource.
 var resourceDifferences = []rdmaDifference{
 	{
-		regexp.MustCompile(`\b(show|list) srq\b`), debianRdma,
+		regexp.MustCompile(`\b(show|list) srq\b`), debianRDMA,
 		"rdma keeps a pointer to the name of the process in a buffer that is gone, and prints what is there by then: of an SRQ its QPs",
 		withoutComm, withoutComm,
 	},

@@ -43,7 +43,7 @@ func TestStatisticAsIproute2(t *testing.T) {
 func allStatistics(t *testing.T) {
 	var want strings.Builder
 	for _, name := range strings.Fields(sh(t, "ls /sys/class/infiniband")) {
-		if one := newerRdma.run(t, "stat show link "+name); one.Code == 0 {
+		if one := newerRDMA.run(t, "stat show link "+name); one.Code == 0 {
 			want.WriteString(one.Out)
 		}
 	}
@@ -65,7 +65,7 @@ func TestStatisticOptional(t *testing.T) {
 		}
 		return
 	}
-	newer := newerRdma.run(t, "stat qp mode link gvopt")
+	newer := newerRDMA.run(t, "stat qp mode link gvopt")
 	if got != (output{}) || mode.Out != "link gvopt/1 mode qp auto pid on optional-counters on \n" || newer.Out != mode.Out {
 		t.Errorf("%+v, then %+v; of rdma %+v", got, mode, newer)
 	}
@@ -77,9 +77,9 @@ func TestStatisticOptional(t *testing.T) {
 // sameStatistic compares text with newer rdmas, JSON with 6.1.
 func sameStatistic(t *testing.T, line string) {
 	t.Helper()
-	rdma := newerRdma
+	rdma := newerRDMA
 	if strings.HasPrefix(line, "-j") {
-		rdma = debianRdma
+		rdma = debianRDMA
 	}
 	rdma.same(t, line, rdmalink(t, line))
 }

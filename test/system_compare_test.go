@@ -12,22 +12,22 @@ import (
 // TestSystemAsRdma: each sees what the other set.
 func TestSystemAsRdma(t *testing.T) {
 	for _, line := range []string{"s s", "-p sys show netns", "-j system", "-jp system", "system frob", "system show frob"} {
-		sameAsRdma(t, line)
+		sameAsRDMA(t, line)
 	}
 	for _, line := range []string{"sys show monitor", "-o system"} {
-		newerRdma.same(t, line, rdmalink(t, line))
+		newerRDMA.same(t, line, rdmalink(t, line))
 	}
 	const set = "system set privileged-qkey "
 	t.Cleanup(func() { change(t, new(netlinkrdma.Client).SetPrivilegedQKey(false)) })
 	for _, on := range []string{"on", "off"} {
 		done(t, set+on)
-		sameAsRdma(t, "system")
-		if got := newerRdma.run(t, "system").Out; !strings.Contains(got, "privileged-qkey "+on+" ") {
+		sameAsRDMA(t, "system")
+		if got := newerRDMA.run(t, "system").Out; !strings.Contains(got, "privileged-qkey "+on+" ") {
 			t.Errorf("set %s: %s", on, got)
 		}
 	}
-	if got := newerRdma.run(t, set+"on"); got != (output{}) {
+	if got := newerRDMA.run(t, set+"on"); got != (output{}) {
 		t.Errorf("%+v", got)
 	}
-	sameAsRdma(t, "-j system")
+	sameAsRDMA(t, "-j system")
 }

@@ -15,25 +15,25 @@ import (
 // newerSuite has an iproute2 that is newer than Debian 12's and runs on it.
 const newerSuite = "bookworm-backports"
 
-// NewerRdma is the rdma of a newer iproute2 than the one that is installed, for
+// NewerRDMA is the rdma of a newer iproute2 than the one that is installed, for
 // tests that compare with both. [Fetch] keeps it in the cache.
-func NewerRdma() (string, error) {
+func NewerRDMA() (string, error) {
 	cache, err := CacheDir()
 	if err != nil {
 		return "", err
 	}
-	program := newerRdma(cache)
+	program := newerRDMA(cache)
 	if _, err := os.Stat(program); err != nil {
 		return "", fmt.Errorf("no newer rdma: run `go run ./test/cmd/vm fetch`: %w", err)
 	}
 	return program, nil
 }
 
-func newerRdma(cache string) string { return filepath.Join(cache, newerSuite, "rdma") }
+func newerRDMA(cache string) string { return filepath.Join(cache, newerSuite, "rdma") }
 
-// fetchRdma takes the program out of its package. One that is there stays.
-func fetchRdma(ctx context.Context, log io.Writer, cache string) error {
-	program := newerRdma(cache)
+// fetchRDMA takes the program out of its package. One that is there stays.
+func fetchRDMA(ctx context.Context, log io.Writer, cache string) error {
+	program := newerRDMA(cache)
 	if _, err := os.Stat(program); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
