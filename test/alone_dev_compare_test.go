@@ -19,21 +19,23 @@ func TestExclusiveAsRdma(t *testing.T) {
 	t.Cleanup(func() { setNetnsMode(t, netlinkrdma.NetnsShared) })
 	sameAsRDMA(t, "system")
 	netns := otherNetns(t)
-	dummy(t, "gvalonedev", "10.1.1.1/24")
-	link(t, "gvalone", "rxe", "gvalonedev")
+	for _, typ := range linkTypes() {
+		dummy(t, typ+"alone")
+		link(t, "gvalone"+typ, typ, typ+"alone")
+	}
 	for _, line := range []string{"dev", "-j dev", "link", "-jd link"} {
 		sameAsRDMA(t, line)
 		if got := sh(t, "ip netns exec gvother "+rdmalinkPath(t)+" "+line); got != sh(t, "ip netns exec gvother rdma "+line) || strings.Contains(got, "gvalone") {
 			t.Errorf("%s, there: %s", line, got)
 		}
 	}
-	// rxe can't be moved; that is told after the namespace was found.
+	// Soft devices can't be moved; that is told after the namespace was found.
 	for _, to := range []string{"gvother", netns.Name(), fmt.Sprint(os.Getpid())} {
-		got := rdmalink(t, "dev set gvalone netns "+to)
+		got := rdmalink(t, "dev set gvalonerxe netns "+to)
 		if got.Code != 1 || !strings.HasPrefix(got.Err, "rdmalink: move RDMA device ") || !strings.Contains(got.Err, "operation not supported") {
 			t.Errorf("%s: %+v", to, got)
 		}
-		if newer := newerRDMA.run(t, "dev set gvalone netns "+to); newer.Code != got.Code {
+		if newer := newerRDMA.run(t, "dev set gvalonerxe netns "+to); newer.Code != got.Code {
 			t.Errorf("%s: %+v", to, newer)
 		}
 	}

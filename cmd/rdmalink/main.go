@@ -1,6 +1,7 @@
-// Rdmalink adds, deletes and shows RDMA links, as iproute2's rdma does, and pings
-// over them, as librdmacm's rping and libibverbs's pingpong programs do, and measures
-// them, as perftest does, from one static binary that needs nothing but the kernel.
+// Rdmalink shows and changes RDMA devices, links and what lives on them, as
+// iproute2's rdma does, and pings over them, as librdmacm's rping and libibverbs's
+// pingpong programs do, and measures them, as perftest does, from one static binary
+// that needs nothing but the kernel.
 package main
 
 import (
