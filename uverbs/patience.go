@@ -16,12 +16,14 @@ import (
 type patience struct {
 	skip  uint8 // so many waits park at once
 	grown uint8 // how many it was last time
+	held  uint8 // waits since the scheduler was given a turn
 }
 
 const (
 	// aMoment is longer than a message takes to and fro.
 	aMoment     = 500 * time.Microsecond
 	mostSkipped = 64
+	turnAfter   = 16
 )
 
 // held is how many threads are held like that. One less than GOMAXPROCS may be,
@@ -41,6 +43,11 @@ func (p *patience) await(f ioctl.EventFile) {
 		p.learn(f.Await(aMoment))
 	}
 	held.Add(-1)
+	// From a goroutine that is not scheduled for 10 ms, the runtime's monitor takes
+	// the processor at each system call that it finds it in, and looks every 20 µs.
+	if p.held++; p.held%turnAfter == 0 {
+		runtime.Gosched()
+	}
 }
 
 func (p *patience) learn(came bool) {
