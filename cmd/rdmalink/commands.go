@@ -7,10 +7,10 @@ func root() command {
 		names:   []string{"rdmalink"},
 		summary: "RDMA links without iproute2, and tools to try them.",
 		details: `
-The beginning of a command is enough where no other begins so. In a batch (-b)
-a line is a command, with options for itself if need be: dev show -j. What
-follows # is a comment; a line goes on after a backslash at its end; quotes
-hold blanks together. The first command that fails ends it, unless -f is given.`,
+In a batch (-b) a line is a command, with options for itself if need be: dev
+show -j. What follows # is a comment; a line goes on after a backslash at its
+end; quotes hold blanks together. The first command that fails ends the batch,
+unless -f is given.`,
 		options: []option{
 			{short: "-h", long: "--help", summary: "say what there is and how to use it", set: func(t *tool) { t.help = true }},
 			{short: "-V", long: "--version", summary: "print the version", set: func(t *tool) { t.version = true }},

@@ -40,6 +40,7 @@ qp means rdmalink resource show qp, as in iproute2's rdma, whose words these
 commands take and whose text and JSON they print. Options go before a command or
 after it. help, or -h, tells about each command, and what stands below is what it
 says.`)
+	m.text(r.details)
 	m.macro("SH OPTIONS")
 	m.options(r.options)
 	m.macro("SH COMMANDS")
