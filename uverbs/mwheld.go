@@ -20,8 +20,7 @@ func (r *QPRequest) HeldBy(mw *MW) error {
 	if mw.holds != nil {
 		mw.leaveLocked(mw.holds)
 	}
-	mw.parents = append(mw.parents, qp)
-	qp.use(&mw.node)
+	mw.lean(qp)
 	mw.holds = qp
 	return nil
 }

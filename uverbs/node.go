@@ -9,17 +9,24 @@ import (
 // node is an object's place in the ownership graph of one device. Its fields
 // are guarded by the graph's lock.
 type node struct {
-	graph   *sync.Mutex
+	graph   *graph
 	device  string
 	name    string // "PD 3"
 	parents []*node
-	users   map[*node]struct{}
+	users   int // how often it is a parent
 	state   nodeState
 
 	// life is held for reading by calls that name the object to the kernel, and
 	// for writing by those that change what it is, above all by Close, after which
 	// the number may be another object's.
 	life sync.RWMutex
+}
+
+// graph is all objects of a device but the device itself. An object knows its
+// parents and only counts its users: who they are is asked for an error message.
+type graph struct {
+	sync.Mutex
+	nodes map[*node]struct{}
 }
 
 type nodeState int
@@ -32,7 +39,7 @@ const (
 
 // root makes n the top of a new graph.
 func (n *node) root(device string) {
-	n.graph, n.device, n.name = new(sync.Mutex), device, "device"
+	n.graph, n.device, n.name = &graph{nodes: make(map[*node]struct{})}, device, "device"
 }
 
 // attach makes n a user of its parents, so that none of them can be closed
@@ -49,9 +56,10 @@ func (n *node) attach(name string, parents ...*node) error {
 		}
 	}
 	for _, p := range parents {
-		p.use(n)
+		p.users++
 	}
 	n.parents = parents
+	n.graph.nodes[n] = struct{}{}
 	return nil
 }
 
@@ -63,8 +71,9 @@ func (n *node) detach() {
 
 func (n *node) detachLocked() {
 	for _, p := range n.parents {
-		delete(p.users, n)
+		p.users--
 	}
+	delete(n.graph.nodes, n)
 	n.parents = nil
 	n.state = nodeClosed
 }
@@ -105,7 +114,7 @@ func (n *node) beginClose() error {
 	switch {
 	case n.state != nodeOpen:
 		return n.fail("close", ErrClosed, "")
-	case len(n.users) > 0:
+	case n.users > 0:
 		return n.fail("close", ErrInUse, "close "+n.holders()+" first")
 	}
 	n.state = nodeClosing
@@ -142,9 +151,11 @@ func (n *node) whileOpen(op string, f func() error) error {
 func nothing() error { return nil }
 
 func (n *node) holders() string {
-	names := make([]string, 0, len(n.users))
-	for u := range n.users {
-		names = append(names, u.name)
+	var names []string
+	for u := range n.graph.nodes {
+		if slices.Contains(u.parents, n) {
+			names = append(names, u.name)
+		}
 	}
 	slices.Sort(names)
 	return strings.Join(names, ", ")

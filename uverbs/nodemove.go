@@ -23,8 +23,9 @@ func (n *node) move(from, to *node, f func() error) error {
 }
 
 func (n *node) leaveLocked(parent *node) {
-	delete(parent.users, n)
-	n.parents = slices.DeleteFunc(n.parents, func(p *node) bool { return p == parent })
+	parent.users--
+	i := slices.Index(n.parents, parent)
+	n.parents = slices.Delete(n.parents, i, i+1)
 }
 
 func (n *node) join(p *node) error {
@@ -33,14 +34,12 @@ func (n *node) join(p *node) error {
 	if p.graph != n.graph || p.state != nodeOpen {
 		return n.fail("change", ErrClosed, p.name+" is closed or belongs to another device")
 	}
-	p.use(n)
-	n.parents = append(n.parents, p)
+	n.lean(p)
 	return nil
 }
 
-func (n *node) use(user *node) {
-	if n.users == nil {
-		n.users = make(map[*node]struct{})
-	}
-	n.users[user] = struct{}{}
+// lean makes n a user of one more.
+func (n *node) lean(parent *node) {
+	n.parents = append(n.parents, parent)
+	parent.users++
 }
