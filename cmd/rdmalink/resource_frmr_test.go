@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -95,4 +96,33 @@ func TestSetFRMRPoolsErrors(t *testing.T) {
 	if got := tool.runLine("-j res show frmr_pools", &fakeNetdevs{}); got.Code != 1 || got.Out != "[]\n" || !strings.Contains(got.Err, "Linux 7.2 does") {
 		t.Errorf("%+v", got)
 	}
+}
+
+// TestFRMRPoolsAsIproute2: where rdma knows of them it prints the same, and asks
+// the kernel for the same changes.
+func TestFRMRPoolsAsIproute2(t *testing.T) {
+	r := newIproute2(t)
+	if r.version.before(7, 1) {
+		return
+	}
+	for _, line := range []string{
+		"res show frmr_pools", "-d res show frmr_pools", "-dd res show frmr_pools", "-j res show frmr_pools", "-jpd res show frmr_pools",
+		"res show frmr_pools dev mlx5_0 ats 0 num_dma_blocks 16", "res show fr queue 1-3 pinned 0",
+		"res set frmr_pools dev mlx5_0 aging 120", "res set frmr_pools dev mlx5_0 pinned 0xf:1000:f:1 25000", "res set frmr_pools dev mlx5_0 pinned 0:10:0:0:0 0",
+	} {
+		_, kernel := poolMachine()
+		want, failed := r.run(t, kernel, line)
+		ours, ourKernel := poolMachine()
+		got := ours.runLine(line, &fakeNetdevs{})
+		if diff := cmp.Diff(want, got.Out); diff != "" || failed || got.Code != 0 {
+			t.Errorf("%s, failed %t, exit code %d (-iproute2 +rdmalink):\n%s", line, failed, got.Code, diff)
+		}
+		if diff := cmp.Diff(setRequests(kernel), setRequests(ourKernel)); diff != "" {
+			t.Errorf("%s (-iproute2 +rdmalink):\n%s", line, diff)
+		}
+	}
+}
+
+func setRequests(k *nltest.Kernel) []netlinkrdma.Request {
+	return slices.DeleteFunc(k.Requests, func(r netlinkrdma.Request) bool { return r.Op != abi.RDMA_NLDEV_CMD_FRMR_POOLS_SET })
 }

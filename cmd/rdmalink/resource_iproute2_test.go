@@ -51,3 +51,18 @@ func TestResourceAsIproute2(t *testing.T) {
 		}
 	}
 }
+
+// TestResourceDriverAsIproute2: numbers of a driver's own are right in rdma's
+// text alone.
+func TestResourceDriverAsIproute2(t *testing.T) {
+	r := newIproute2(t)
+	for _, line := range []string{"-dd res show qp lqpn 17", "-dd res show qp link mlx5_0/1"} {
+		tool, kernel := resourceMachine()
+		want, failed := r.run(t, kernel, line)
+		got := tool.runLine(line, &fakeNetdevs{})
+		want, got.Out = anyComm.ReplaceAllString(want, ""), anyComm.ReplaceAllString(got.Out, "")
+		if diff := cmp.Diff(want, got.Out); diff != "" || failed || !strings.Contains(want, "drv_offset -9223372036854775808") {
+			t.Errorf("%s, failed %t (-iproute2 +rdmalink):\n%s", line, failed, diff)
+		}
+	}
+}

@@ -174,8 +174,8 @@ func putDriver(b []byte, attrs []netlinkrdma.DriverAttr) []byte {
 			table = putString(table, uint16(d.Kind), d.Text)
 		case netlinkrdma.DriverS32, netlinkrdma.DriverU32:
 			table = putUint32(table, uint16(d.Kind), uint32(d.Number))
-		default:
-			table = putUint64(table, uint16(d.Kind), d.Number)
+		default: // without padding, as on amd64: iproute2's rdma stops there
+			table = put(table, uint16(d.Kind), binary.NativeEndian.AppendUint64(nil, d.Number))
 		}
 	}
 	return put(b, abi.RDMA_NLDEV_ATTR_DRIVER, table)

@@ -17,9 +17,10 @@ func (k *Kernel) frmrGet(req netlinkrdma.Request) ([][]byte, error) {
 	if err != nil || !req.Dump {
 		return nil, syscall.EINVAL
 	}
+	details, _ := byteOf(req, abi.RDMA_NLDEV_ATTR_DRIVER_DETAILS)
 	var list []object
 	for _, p := range k.Objects[k.Devices[i].Index].FRMRPools {
-		if p.KernelVendorKey == 0 || has(req, abi.RDMA_NLDEV_ATTR_DRIVER_DETAILS) {
+		if p.KernelVendorKey == 0 || details != 0 {
 			list = append(list, object{attrs: EncodeFRMRPool(p)})
 		}
 	}
