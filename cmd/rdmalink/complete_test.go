@@ -169,7 +169,7 @@ func TestShells(t *testing.T) {
 	for shell, program := range shells {
 		t.Run(shell, func(t *testing.T) {
 			if _, err := exec.LookPath(shell); err != nil {
-				t.Skip(err)
+				lacks(t, shell)
 			}
 			lines := []string{"re", "res show m", "res show qp link mlx5_0/1 st", "res set frmr_pools dev ", "add rxe0 type ", "perf send lat --ib-d", "res show qp link "}
 			cmd := exec.Command(shell, "-c", program)
