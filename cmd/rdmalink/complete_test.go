@@ -39,6 +39,7 @@ func TestMain(m *testing.M) {
 
 // completions are lines, the last word possibly empty, and what that may be.
 var completions = map[string]string{
+	"-h":                             "-h",
 	"re":                             "resource",
 	"resource s":                     "show set",
 	"res show ":                      "siw0 mlx5_0 qp cm_id cq mr pd ctx srq frmr_pools",
@@ -171,7 +172,7 @@ func TestShells(t *testing.T) {
 			if _, err := exec.LookPath(shell); err != nil {
 				lacks(t, shell)
 			}
-			lines := []string{"re", "res show m", "res show qp link mlx5_0/1 st", "res set frmr_pools dev ", "add rxe0 type ", "perf send lat --ib-d", "res show qp link "}
+			lines := []string{"-h", "re", "res show m", "res show qp link mlx5_0/1 st", "res set frmr_pools dev ", "add rxe0 type ", "perf send lat --ib-d", "res show qp link "}
 			cmd := exec.Command(shell, "-c", program)
 			cmd.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "HOME="+dir, "XDG_CONFIG_HOME="+dir)
 			cmd.Stdin = strings.NewReader(strings.ReplaceAll(strings.Join(lines, "\n"), " ", "\t") + "\n")

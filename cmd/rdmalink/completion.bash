@@ -5,7 +5,7 @@ _rdmalink() {
 	COMPREPLY=()
 	while IFS=$'\t' read -r word about; do
 		COMPREPLY+=("$word")
-	done < <("$1" completion words "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null)
+	done < <("$1" completion words -- "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null)
 }
 
 complete -F _rdmalink rdmalink

@@ -49,11 +49,14 @@ func completionCommand() command {
 func completionWordsCommand() command {
 	return command{
 		names:   []string{"words"},
-		args:    "[WORD]...",
+		args:    "[--] [WORD]...",
 		summary: "print what may stand for the last WORD of a command line",
-		details: "WORD... is what is typed after rdmalink, the last of them possibly empty. A line\neach: the word, and after a tab what it is, where there is more to say.",
+		details: "WORD... is what is typed after rdmalink, the last of them possibly empty. A line\neach: the word, and after a tab what it is, where there is more to say. Without --\na first WORD of -h is about this command.",
 		raw:     true,
 		run: func(_ context.Context, t *tool, w *words) error {
+			if w.peek() == "--" {
+				w.advance()
+			}
 			var b strings.Builder
 			for _, c := range t.complete(w.rest()) {
 				b.WriteString(c.word)

@@ -4,7 +4,7 @@
 _rdmalink() {
 	local line
 	local -a found
-	for line in "${(@f)$("${words[1]}" completion words "${(@)words[2,CURRENT]}" 2>/dev/null)}"; do
+	for line in "${(@f)$("${words[1]}" completion words -- "${(@)words[2,CURRENT]}" 2>/dev/null)}"; do
 		[[ -n $line ]] || continue
 		if [[ $line == *$'\t'* ]]; then
 			found+=("${${line%%$'\t'*}//:/\\:}:${line#*$'\t'}")
