@@ -141,7 +141,7 @@ func rationed(t *testing.T, name string) {
 	ill(t, within("hca_handle=max hca_object=0"),
 		symptom{"cgroup", name + ": the cgroup allows 0 hca_object and has 0", "hca_object=max"},
 		symptom{"register", "create PD on " + name + ": resource temporarily unavailable", "rdma.max"})
-	ill(t, within("hca_handle=10 hca_object=1000"))
+	ill(t, within("hca_handle=1 hca_object=1000")) // which the doctor has, and gives back
 }
 
 // TestDoctorOnLoopback: links that come up, and can't connect; seen from another

@@ -34,7 +34,7 @@ func checkDevices(p *patient) []finding {
 func (p *patient) softRemedy() string {
 	switch {
 	case p.system.NetnsMode == netlinkrdma.NetnsExclusive && p.exposed:
-		return "move one here, from the namespace that has it: rdmalink dev set DEV netns NAMESPACE"
+		return "move one here, from the namespace that has it: rdmalink dev set DEV netns NAMESPACE; siw and rxe can't be moved, and live in the first namespace"
 	case !p.modulesKnown() || p.hasModule("siw"):
 		return "rdmalink add siw0 type siw netdev NETDEV makes a software one"
 	case p.hasModule("rdma_rxe"):

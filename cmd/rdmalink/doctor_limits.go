@@ -88,14 +88,18 @@ func (p *patient) hasSiw() bool {
 func checkCgroup(p *patient) (all []finding) {
 	limits := 0
 	for _, dir := range p.rdmaCgroups() {
-		used := usesOf(sysfs{p.sys}.text(dir, "rdma.current"))
-		for key, most := range usesOf(sysfs{p.sys}.text(dir, "rdma.max")) {
+		used, allowed := usesOf(sysfs{p.sys}.text(dir, "rdma.current")), usesOf(sysfs{p.sys}.text(dir, "rdma.max"))
+		for _, key := range sortedKeys(allowed) {
 			device, kind, _ := strings.Cut(key, " ")
-			if most == "max" || !p.has(device) {
+			l := p.find(device)
+			if allowed[key] == "max" || l == nil {
 				continue
 			}
 			limits++
-			n, most := amount(used[key]), amount(most)
+			n, most := amount(used[key]), amount(allowed[key])
+			if kind == "hca_handle" && l.dev != nil && n > 0 {
+				n-- // ours, which the program in question can have
+			}
 			if n >= most {
 				all = append(all, found(problem, fmt.Sprintf("raise it: echo '%s %s=max' > /sys/%s/rdma.max", device, kind, dir),
 					"%s: the cgroup allows %d %s and has %d: another one fails with EAGAIN", device, most, kind, n))
@@ -146,11 +150,11 @@ func amount(s string) uint64 {
 	return n
 }
 
-func (p *patient) has(device string) bool {
+func (p *patient) find(device string) *limb {
 	for _, l := range p.devices {
 		if l.Name == device {
-			return true
+			return l
 		}
 	}
-	return false
+	return nil
 }

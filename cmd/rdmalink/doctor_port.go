@@ -26,7 +26,9 @@ func (p *patient) inactive(l *limb, port netlinkrdma.Port) (why, remedy string) 
 		return "it has a link, but no subnet manager has set it up", "start one on this fabric, on a switch or a host (opensm)"
 	case port.InfiniBand && port.PhysState == netlinkrdma.PhysDisabled:
 		return "it is turned off", fmt.Sprintf("ibportstate -C %s -D 0 %d enable", l.Name, port.Index)
-	case port.NetdevIndex == 0 || !here:
+	case port.NetdevIndex == 0 && l.onNetdev():
+		return "its network device lives in another network namespace, or is gone", "set it up there: ip -n NAMESPACE link set NETDEV up"
+	case !here:
 		return "there is no link", "plug the cable in, and look at its other end"
 	case !d.up:
 		return fmt.Sprintf("network device %s is down", d.name), fmt.Sprintf("ip link set %s up", d.name)

@@ -57,7 +57,7 @@ func healthy() *ward {
 			"sys/kernel/random/junk": "",
 		},
 		sys: map[string]string{
-			"fs/cgroup/user.slice/rdma.max":         "siw0 hca_handle=10 hca_object=max\nelsewhere0 hca_handle=0 hca_object=0",
+			"fs/cgroup/user.slice/rdma.max":         "siw0 hca_handle=3 hca_object=max\nelsewhere0 hca_handle=0 hca_object=0",
 			"fs/cgroup/user.slice/rdma.current":     "siw0 hca_handle=3 hca_object=20",
 			"fs/cgroup/user.slice/job/rdma.max":     "",
 			"fs/cgroup/user.slice/job/rdma.current": "",
@@ -139,7 +139,7 @@ func TestDoctorFinds(t *testing.T) {
 		{"no device, no module", []func(*ward){noDevices, func(w *ward) { w.modules["6.12.117/modules.dep"] = "kernel/net/siwx.ko:" }}, "devices", problem,
 			"there is no RDMA device in this network namespace", "install the modules that belong to this kernel: there is neither siw nor rdma_rxe (CONFIG_RDMA_SIW, CONFIG_RDMA_RXE); cloud kernels are often built without"},
 		{"exclusive", []func(*ward){noDevices, func(w *ward) { w.kernel.System.NetnsMode = netlinkrdma.NetnsExclusive }}, "devices", problem,
-			"there is no RDMA device in this network namespace", "move one here, from the namespace that has it: rdmalink dev set DEV netns NAMESPACE"},
+			"there is no RDMA device in this network namespace", "move one here, from the namespace that has it: rdmalink dev set DEV netns NAMESPACE; siw and rxe can't be moved, and live in the first namespace"},
 		{"exclusive", []func(*ward){noDevices, func(w *ward) { w.kernel.System.NetnsMode = netlinkrdma.NetnsExclusive }}, "netns", noted,
 			"netns mode is exclusive: each device belongs to one network namespace",
 			"or share all: rdmalink system set netns shared, before there is a second namespace (option netns_mode of module ib_core does so at boot)"},
@@ -172,8 +172,11 @@ func TestDoctorFinds(t *testing.T) {
 			"siw0/1 is DOWN, LINK_UP: although network device dummy0 is up", "look at the kernel's log: dmesg"},
 		{"no subnet manager", []func(*ward){portIs(1, netlinkrdma.PortInit)}, "port", problem,
 			"rxe0/1 is INIT, LINK_UP: it has a link, but no subnet manager has set it up", "start one on this fabric, on a switch or a host (opensm)"},
-		{"no cable", []func(*ward){portIs(1, netlinkrdma.PortDown), func(w *ward) { w.kernel.Ports[1].NetdevIndex = 0 }}, "port", problem,
-			"rxe0/1 is DOWN, LINK_UP: there is no link", "plug the cable in, and look at its other end"},
+		{"down elsewhere", []func(*ward){portIs(1, netlinkrdma.PortDown), func(w *ward) { w.kernel.Ports[1].NetdevIndex = 0 }}, "port", problem,
+			"rxe0/1 is DOWN, LINK_UP: its network device lives in another network namespace, or is gone", "set it up there: ip -n NAMESPACE link set NETDEV up"},
+		{"no cable", []func(*ward){portIs(1, netlinkrdma.PortDown), func(w *ward) {
+			w.kernel.Ports[1].NetdevIndex, w.kernel.Devices[1].Protocol = 0, "ib"
+		}}, "port", problem, "rxe0/1 is DOWN, LINK_UP: there is no link", "plug the cable in, and look at its other end"},
 		{"turned off", []func(*ward){portIs(1, netlinkrdma.PortDown), func(w *ward) {
 			w.kernel.Ports[1].InfiniBand, w.kernel.Ports[1].PhysState = true, netlinkrdma.PhysDisabled
 		}}, "port", problem, "rxe0/1 is DOWN, DISABLED: it is turned off", "ibportstate -C rxe0 -D 0 1 enable"},
@@ -199,8 +202,8 @@ func TestDoctorFinds(t *testing.T) {
 		{"user namespace", []func(*ward){limit("8388608"), privileged, func(w *ward) { w.proc["self/uid_map"] = "         0       1000          1" }}, "memlock", problem,
 			"RLIMIT_MEMLOCK allows this process 8 MiB of registered memory, which few programs can do with", limitRemedy},
 		{"no /proc", []func(*ward){func(w *ward) { w.proc = nil }}, "memlock", noted, "RLIMIT_MEMLOCK is not known: /proc/self/limits can't be read", ""},
-		{"cgroup", []func(*ward){func(w *ward) { w.sys["fs/cgroup/user.slice/rdma.current"] = "siw0 hca_handle=10 hca_object=20" }}, "cgroup", problem,
-			"siw0: the cgroup allows 10 hca_handle and has 10: another one fails with EAGAIN", "raise it: echo 'siw0 hca_handle=max' > /sys/fs/cgroup/user.slice/rdma.max"},
+		{"cgroup", []func(*ward){openFails(syscall.EAGAIN)}, "cgroup", problem,
+			"siw0: the cgroup allows 3 hca_handle and has 3: another one fails with EAGAIN", "raise it: echo 'siw0 hca_handle=max' > /sys/fs/cgroup/user.slice/rdma.max"},
 		{"cgroup v1", []func(*ward){func(w *ward) {
 			w.proc["self/cgroup"] = "5:memory:/x\n4:rdma:/x"
 			w.sys["fs/cgroup/rdma/x/rdma.max"] = "rxe0 hca_handle=max hca_object=0"
