@@ -61,7 +61,7 @@ func TestMckeySender(t *testing.T) {
 		joinGroup(t, e, rdmacm.JoinFullMember)
 	}
 	var came [2]int
-	for run := 0; run < 5 && (came[0] == 0 || came[1] == 0); run++ {
+	for run := 0; run < 15 && (came[0] == 0 || came[1] == 0); run++ {
 		mckeyed(t, mckey(t, "-s -C 4 -S 700"))
 		for i, e := range ends {
 			for _, wc := range e.whatCame() {
