@@ -32,7 +32,7 @@ func TestExclusiveAsRdma(t *testing.T) {
 	// Soft devices can't be moved; that is told after the namespace was found.
 	for _, to := range []string{"gvother", netns.Name(), fmt.Sprint(os.Getpid())} {
 		got := rdmalink(t, "dev set gvalonerxe netns "+to)
-		if got.Code != 1 || !strings.HasPrefix(got.Err, "rdmalink: move RDMA device ") || !strings.Contains(got.Err, "operation not supported") {
+		if got.Code != 1 || !strings.HasPrefix(got.Err, "rdmalink: move gvalonerxe to ") || !strings.Contains(got.Err, "operation not supported") {
 			t.Errorf("%s: %+v", to, got)
 		}
 		if newer := newerRDMA.run(t, "dev set gvalonerxe netns "+to); newer.Code != got.Code {

@@ -116,7 +116,7 @@ func TestLinkWithoutPrivilege(t *testing.T) {
 			t.Error(diff)
 		}
 		got := unprivileged("del", "gvpriv"+typ)
-		if got.Code != 1 || !strings.HasPrefix(got.Err, "rdmalink: delete link of RDMA device ") || !strings.HasSuffix(got.Err, remedy) {
+		if got.Code != 1 || !strings.HasPrefix(got.Err, "rdmalink: delete link of "+d.Name+": ") || !strings.HasSuffix(got.Err, remedy) {
 			t.Errorf("delete device %d: %+v", d.Index, got)
 		}
 	}

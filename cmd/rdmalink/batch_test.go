@@ -47,7 +47,7 @@ func TestBatch(t *testing.T) {
 		{"goes on", "-f -b file", "link\n\\\nfrob\nsystem\n'\n", result{Out: portText + "\n" + system, Code: 1,
 			Err: `rdmalink: file:3: "frob` + expected + "rdmalink: file:5: a quote that is not closed\nrdmalink: 2 of the 4 commands in file failed\n"}},
 		{"refused", "-b file", "dev delete siw0\nlink", result{Code: 1,
-			Err: "rdmalink: file:1: delete sub-device RDMA device 0: operation not supported (it is no sub-device; rdma link delete takes siw and rxe away)\n"}},
+			Err: "rdmalink: file:1: delete sub-device siw0: operation not supported (it is no sub-device; rdma link delete takes siw and rxe away)\n"}},
 		{"half a line", "-b file", "link \\\n", result{Code: 1, Err: "rdmalink: file:1: a backslash at the end of the last line\n"}},
 		{"batch of batches", "-b file", "-b file\n", result{Code: 2, Err: "rdmalink: file:1: a line of a batch can't be a batch" + usage}},
 		{"help", "-b file", "version -h\nlink\n", result{Out: "Usage: rdmalink version\nprint the version\n\nOptions:\n"}},

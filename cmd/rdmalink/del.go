@@ -18,20 +18,11 @@ func delCommand() command {
 }
 
 func deleteLink(_ context.Context, t *tool, w *words) error {
-	name, err := w.value("DEV")
-	if err != nil {
+	return t.takeDeleted(w, func(d uint32) error {
+		err := t.rdma.DeleteLink(d)
+		if errors.Is(err, syscall.EINVAL) {
+			return fmt.Errorf("delete RDMA device %d: it belongs to hardware, or went away: only siw and rxe links can be deleted (%w)", d, errnoOf(err))
+		}
 		return err
-	}
-	if err := w.end(); err != nil {
-		return err
-	}
-	d, err := t.rdma.DeviceByName(name)
-	if err != nil {
-		return fmt.Errorf("delete %s: %w", name, err)
-	}
-	err = t.rdma.DeleteLink(d.Index)
-	if errors.Is(err, syscall.EINVAL) {
-		return fmt.Errorf("delete %s: it belongs to hardware, or went away: only siw and rxe links can be deleted (%w)", name, errnoOf(err))
-	}
-	return err
+	})
 }

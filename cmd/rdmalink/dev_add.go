@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"strings"
 
 	"github.com/goverbs/goverbs/netlinkrdma"
@@ -38,11 +37,7 @@ func addDevice(_ context.Context, t *tool, w *words) error {
 	if !strings.EqualFold(typ, "SMI") {
 		return expected(typ, "TYPE (SMI)")
 	}
-	d, err := t.rdma.DeviceByName(parent)
-	if err != nil {
-		return fmt.Errorf("add %s: %w", name, err)
-	}
-	return t.rdma.AddSubDevice(d.Index, name, netlinkrdma.DeviceSMI)
+	return t.change("add "+name, parent, func(d uint32) error { return t.rdma.AddSubDevice(d, name, netlinkrdma.DeviceSMI) })
 }
 
 func deleteDeviceCommand() command {
@@ -56,16 +51,5 @@ func deleteDeviceCommand() command {
 }
 
 func deleteDevice(_ context.Context, t *tool, w *words) error {
-	name, err := w.value("DEV")
-	if err != nil {
-		return err
-	}
-	if err := w.end(); err != nil {
-		return err
-	}
-	d, err := t.rdma.DeviceByName(name)
-	if err != nil {
-		return fmt.Errorf("delete %s: %w", name, err)
-	}
-	return t.rdma.DeleteSubDevice(d.Index)
+	return t.takeDeleted(w, t.rdma.DeleteSubDevice)
 }

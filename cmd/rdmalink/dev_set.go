@@ -1,9 +1,6 @@
 package main
 
-import (
-	"context"
-	"fmt"
-)
+import "context"
 
 func setDeviceCommand() command {
 	return command{
@@ -33,11 +30,7 @@ func setDevice(_ context.Context, t *tool, w *words) error {
 	if err := w.end(); err != nil {
 		return err
 	}
-	d, err := t.rdma.DeviceByName(name)
-	if err != nil {
-		return fmt.Errorf("set %s: %w", name, err)
-	}
-	return set(d.Index)
+	return t.change("set "+name, name, set)
 }
 
 // deviceSetting reads what shall change, and gives what changes it.

@@ -99,29 +99,6 @@ func showResources(_ context.Context, t *tool, w *words) error {
 	return t.showResourceKind(&kinds[i], w)
 }
 
-// devices are the one of this name, or all.
-func (t *tool) devices(name string) ([]netlinkrdma.Device, error) {
-	if name == "" {
-		return t.rdma.Devices()
-	}
-	d, err := t.rdma.DeviceByName(name)
-	return []netlinkrdma.Device{d}, err
-}
-
-// forDevices calls f for each, and leaves out those that went away meanwhile.
-func (t *tool) forDevices(name string, f func(d netlinkrdma.Device) error) error {
-	devices, err := t.devices(name)
-	if err != nil {
-		return err
-	}
-	for _, d := range devices {
-		if err := f(d); err != nil && (name != "" || !errors.Is(err, netlinkrdma.ErrNotFound)) {
-			return err
-		}
-	}
-	return nil
-}
-
 func (t *tool) showResourceCounts(name string) error {
 	p := t.printer()
 	err := t.forDevices(name, func(d netlinkrdma.Device) error {

@@ -102,11 +102,7 @@ func setFRMRPools(_ context.Context, t *tool, w *words) error {
 	if err := w.end(); err != nil {
 		return err
 	}
-	d, err := t.rdma.DeviceByName(name)
-	if err != nil {
-		return err
-	}
-	return change(d.Index)
+	return t.change("set frmr_pools", name, change)
 }
 
 // setFRMRAging and pinFRMR read what is to be changed of a device.

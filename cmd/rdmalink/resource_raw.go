@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/goverbs/goverbs/netlinkrdma"
@@ -16,11 +15,7 @@ func (s *resourceShow) showRaw() error {
 			return s.t.rdma.GetRaw(s.dev.Index, s.kind.raw, s.port, number)
 		}
 	}
-	err := forEach(s, s.kind.number, s.t.rdma.DumpRaw(s.dev.Index, s.kind.raw, s.options()), get, s.rawData)
-	if errors.Is(err, netlinkrdma.ErrNoRaw) {
-		return fmt.Errorf("%s: %w", s.dev.Name, err)
-	}
-	return err
+	return forEach(s, s.kind.number, s.t.rdma.DumpRaw(s.dev.Index, s.kind.raw, s.options()), get, s.rawData)
 }
 
 func (s *resourceShow) rawData(raw []byte) {

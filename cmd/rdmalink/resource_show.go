@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"iter"
 	"strings"
 
@@ -49,7 +48,7 @@ func (t *tool) showFiltered(k *resourceKind, f filters) (err error) {
 
 func (s *resourceShow) device() error {
 	if s.port > s.dev.Ports {
-		return fmt.Errorf("%s has no port %d, it has %d", s.dev.Name, s.port, s.dev.Ports)
+		return noPort(s.dev, s.port)
 	}
 	defer s.p.flush()
 	if s.t.raw && s.kind.hasRaw {

@@ -246,7 +246,7 @@ func TestResourceRaw(t *testing.T) {
 		"-j -r res show mr dev mlx5_0 mrn 1":   {Out: `[{"ifindex":7,"ifname":"mlx5_0","data":[0,1,255]}]` + "\n"},
 		"-r res show qp link mlx5_0/1 lqpn 17": {Out: "link mlx5_0/- data 0001ff \n"},
 		"-rjp res show qp link mlx5_0/2":       {Out: "[ {\n        \"ifindex\": 7,\n        \"ifname\": \"mlx5_0\",\n        \"data\": [ 0,1,255 ]\n    } ]\n"},
-		"-r res show srq":                      {Code: 1, Err: "rdmalink: siw0: list the raw SRQs of RDMA device 0: the driver gives no raw data of its objects: invalid argument\n"},
+		"-r res show srq":                      {Code: 1, Err: "rdmalink: list the raw SRQs of siw0: the driver gives no raw data of its objects: invalid argument\n"},
 	} {
 		tool, kernel := resourceMachine()
 		o := kernel.Objects[7]
@@ -290,7 +290,7 @@ func TestResourceFails(t *testing.T) {
 	tool, kernel := resourceMachine()
 	kernel.Fail = map[uint16]error{abi.RDMA_NLDEV_CMD_RES_CQ_GET: syscall.EPERM}
 	got := tool.runLine("-j res show cq", &fakeNetdevs{})
-	if got.Code != 1 || got.Out != "[]\n" || !strings.Contains(got.Err, "list the CQs of RDMA device 0: needs CAP_NET_ADMIN") {
+	if got.Code != 1 || got.Out != "[]\n" || !strings.Contains(got.Err, "list the CQs of siw0: needs CAP_NET_ADMIN") {
 		t.Errorf("%+v", got)
 	}
 	tool.stdout, tool.stderr = brokenPipe{}, &strings.Builder{}

@@ -103,7 +103,7 @@ func TestErrors(t *testing.T) {
 		want string
 	}{
 		{"add siw1 type siw netdev vlan5", syscall.EPERM, 1, "rdmalink: add link siw1 type siw netdev vlan5: " + permission},
-		{"del siw0", syscall.EPERM, 1, "rdmalink: delete link of RDMA device 1: " + permission},
+		{"del siw0", syscall.EPERM, 1, "rdmalink: delete link of siw0: " + permission},
 		{"add siw1 type siw netdev eth7", 0, 1, "rdmalink: add siw1: no network device \"eth7\" in this network namespace (there are: lo, dummy0, bare, vlan5)\n"},
 		{"add siw1 type siw netdev vlan5", syscall.ENODEV, 1, "rdmalink: add siw1: network device vlan5 went away (no such device)\n"},
 		{"add siw0 type siw netdev vlan5", 0, 1, "rdmalink: add siw0: the name siw0 is taken: choose another, or rdmalink del siw0 (too many open files in system)\n"},

@@ -61,14 +61,14 @@ func (t *tool) ports(name string, port uint32) ([]netlinkrdma.Port, error) {
 	}
 	ports, err := t.rdma.Ports(d.Index)
 	if err != nil || port == 0 {
-		return ports, err
+		return ports, named(d, err)
 	}
 	for _, p := range ports {
 		if p.Index == port {
 			return []netlinkrdma.Port{p}, nil
 		}
 	}
-	return nil, fmt.Errorf("%s has no port %d, it has %d", name, port, d.Ports)
+	return nil, noPort(d, port)
 }
 
 func (t *tool) allPorts() ([]netlinkrdma.Port, error) {
@@ -83,7 +83,7 @@ func (t *tool) allPorts() ([]netlinkrdma.Port, error) {
 			continue // it went away since it was listed
 		}
 		if err != nil {
-			return nil, err
+			return nil, named(d, err)
 		}
 		all = append(all, ports...)
 	}

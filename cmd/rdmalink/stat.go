@@ -84,7 +84,7 @@ func (t *tool) showPorts(w *words, f func(p *printer, d netlinkrdma.Device, port
 func (t *tool) forPorts(name string, port uint32, f func(d netlinkrdma.Device, port uint32) error) error {
 	return t.forDevices(name, func(d netlinkrdma.Device) error {
 		if port > d.Ports {
-			return fmt.Errorf("%s has no port %d, it has %d", d.Name, port, d.Ports)
+			return noPort(d, port)
 		}
 		first, last := port, port
 		if port == 0 {
@@ -92,7 +92,7 @@ func (t *tool) forPorts(name string, port uint32, f func(d netlinkrdma.Device, p
 		}
 		for n := first; n <= last; n++ {
 			if err := f(d, n); err != nil {
-				return fmt.Errorf("%s/%d: %w", d.Name, n, err)
+				return err
 			}
 		}
 		return nil
