@@ -70,7 +70,7 @@ func (b *bench) countCalls(c *counter, r callRow, impl string, l *link) ([]resul
 	}
 	samples = append(samples, tell("system_calls_but_runtime", r.name, sum))
 	if r.polled {
-		rings := 0 // a doorbell is a write to rdma-core, an ioctl here
+		rings := 0 // a doorbell is a write, or an ioctl where that is refused
 		for _, name := range []string{"write", "ioctl"} {
 			rings += counts[1][name] - counts[0][name]
 		}
