@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"syscall"
 	"testing"
+	"unsafe"
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/mmap"
@@ -123,6 +124,31 @@ func TestBothSides(t *testing.T) {
 	}
 	if _, ok := New(0, abi.UVERBS_OBJECT_CQ, 0).Command(); ok {
 		t.Error("a CQ method carries a command")
+	}
+}
+
+// TestGrown: a request of any size lies in one piece, as the kernel reads it, and
+// what was added before it grew is still there.
+func TestGrown(t *testing.T) {
+	for n := range MaxAttrs + 1 {
+		r := New(18, 4, 1)
+		for i := range n {
+			r.OutBytes(uint16(i), bytes.Repeat([]byte{byte(i)}, 9+i))
+		}
+		if err := r.Do(file(accept)); err != nil {
+			t.Fatal(err)
+		}
+		if got := unsafe.Slice((*byte)(r.pointer()), r.hdr.Length); !bytes.Equal(got, wireBytes(r)) || len(got) != hdrSize+n*attrSize {
+			t.Errorf("%d attributes: % x", n, got)
+		}
+		for i := range n {
+			if b, ok := r.Bytes(uint16(i)); !ok || !bytes.Equal(b, bytes.Repeat([]byte{byte(i)}, 9+i)) {
+				t.Errorf("attribute %d of %d: % x", i, n, b)
+			}
+		}
+		if h := r.Header(); h.DriverId != 18 || h.ObjectId != 4 || h.MethodId != 1 || int(h.NumAttrs) != n {
+			t.Errorf("%d attributes: %+v", n, h)
+		}
 	}
 }
 

@@ -1,0 +1,75 @@
+package uverbs
+
+import (
+	"context"
+	"errors"
+	"os"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// heldEvents has a thread held until it is let go, and then a read that only a
+// deadline ends.
+type heldEvents struct {
+	held, kicked, letGo chan struct{}
+	inside              atomic.Bool
+	early               bool // closed while the thread was held
+}
+
+func (h *heldEvents) Await(time.Duration) bool {
+	h.inside.Store(true)
+	close(h.held)
+	<-h.letGo
+	h.inside.Store(false)
+	return false
+}
+
+func (h *heldEvents) Read([]byte) (int, error) {
+	<-h.kicked
+	return 0, os.ErrDeadlineExceeded
+}
+
+func (h *heldEvents) SetReadDeadline(when time.Time) error {
+	if !when.IsZero() {
+		close(h.kicked)
+	}
+	return nil
+}
+
+func (h *heldEvents) Close() error {
+	h.early = h.inside.Load()
+	return nil
+}
+
+// TestCloseWhileHeld: close waits for the thread, which keeps the kernel's file
+// open, and its reader and who comes after it learn of the end.
+func TestCloseWhileHeld(t *testing.T) {
+	defer func(n int32) { maxHeld = n }(maxHeld)
+	maxHeld = 1
+	h := &heldEvents{held: make(chan struct{}), kicked: make(chan struct{}), letGo: make(chan struct{})}
+	r := newEventReader(h, 1)
+	read := func() (err error) {
+		<-r.turn
+		defer r.pass()
+		for err == nil {
+			_, _, err = r.read(context.Background(), true)
+		}
+		return err
+	}
+	ends, closed := make(chan error, 2), make(chan error, 1)
+	go func() { ends <- read() }()
+	<-h.held
+	go func() { ends <- read() }()
+	go func() { closed <- r.close() }()
+	<-h.kicked
+	close(h.letGo)
+	for range cap(ends) {
+		if err := <-ends; !errors.Is(err, ErrClosed) {
+			t.Error(err)
+		}
+	}
+	if err := <-closed; err != nil || h.early {
+		t.Errorf("%v, closed while a thread was held: %v", err, h.early)
+	}
+}
