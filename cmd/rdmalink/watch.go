@@ -25,7 +25,7 @@ time and where it comes from:
   look     what is found by looking at devices and ports, twice a second: all
            that the kernel sends no event of. On Linux 6.1, which sends none by
            netlink, that is REGISTER and its like; and states of ports of
-           devices that the caller may not open
+           devices that have just come, or that the caller may not open
 
 Devices that come are opened, and those that go are let go: the kernel waits for
 that before it removes them, so rdmalink del may take half a second longer, and

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 
+	"github.com/goverbs/goverbs/netlinkrdma"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -26,6 +27,7 @@ func (w *watcher) openWatched(ctx context.Context, index uint32, d *watched) {
 		return
 	}
 	ctx, d.close = context.WithCancel(ctx)
+	d.fresh = true
 	w.readers.Go(func() {
 		err := w.listen(ctx, index, d, dev)
 		dev.Close() // nothing was made from it
@@ -64,7 +66,22 @@ func (w *watcher) report(r report) error {
 		r.from.close = nil
 		return nil
 	}
+	r.from.heard(r.AsyncEvent)
 	return w.printWatched(watchEvent{Source: fromDevice, Event: reportName(r.Type), Device: r.from.name, Index: r.index, Port: r.Port})
+}
+
+// heard keeps the state of a port that was told, which a look then finds.
+func (d *watched) heard(e uverbs.AsyncEvent) {
+	p := d.ports[e.Port]
+	switch reportName(e.Type) {
+	case portActive:
+		p.state = netlinkrdma.PortActive
+	case portErr:
+		p.state = netlinkrdma.PortDown
+	default:
+		return
+	}
+	d.ports[e.Port] = p
 }
 
 // forget lets go of a device.

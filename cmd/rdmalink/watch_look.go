@@ -88,12 +88,14 @@ func (w *watcher) look(ctx context.Context) error {
 	return nil
 }
 
-// lookAtPorts prints states that have changed, of a device that can't tell them;
-// what is open tells by itself. It tries to open the device again.
+// lookAtPorts prints states that have changed, of a device that can't tell them,
+// or could not until now; what is open tells by itself. It tries to open the
+// device again.
 func (w *watcher) lookAtPorts(ctx context.Context, index uint32, now *watched) error {
 	d := w.known[index]
-	silent := d.close == nil
-	if silent {
+	silent := d.close == nil || d.fresh
+	d.fresh = false
+	if d.close == nil {
 		w.openWatched(ctx, index, d)
 	}
 	for _, port := range sortedKeys(now.ports) {

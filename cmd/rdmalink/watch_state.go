@@ -11,6 +11,7 @@ type watched struct {
 	name        string
 	ports       map[uint32]watchedPort
 	close       func() // nil while it is not open
+	fresh       bool   // it was opened since the last look: what its ports did before is not told
 	silenceTold bool   // that it can't be opened
 }
 

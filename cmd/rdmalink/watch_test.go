@@ -247,14 +247,20 @@ func TestWatchFails(t *testing.T) {
 	})
 }
 
-// TestWatchDevice: what a device reports is printed, and the device closed in the
-// end, or when it fails, after which it is opened again.
+// TestWatchDevice: what a device reports is printed, and before that what it did
+// before it was heard; it is closed in the end, or when it fails, after which it is
+// opened again.
 func TestWatchDevice(t *testing.T) {
-	tool, kernel, _ := machine()
-	kernel.System.Monitor = true
+	tool, fake, _ := machine()
+	fake.System.Monitor = true
+	kernel := &lockedKernel{Kernel: fake}
+	tool.rdma.Kernel = kernel
 	first, second := fakeverbs.New(uint32(uverbs.DriverSIW)), fakeverbs.New(uint32(uverbs.DriverSIW))
 	opened, open := make(chan struct{}, 2), opens(first, second)
 	tool.open = func(name string) (*uverbs.Device, error) {
+		kernel.mu.Lock()
+		fake.Ports[0].State = netlinkrdma.PortDown
+		kernel.mu.Unlock()
 		defer func() { opened <- struct{}{} }()
 		return open(name)
 	}
@@ -273,12 +279,17 @@ func TestWatchDevice(t *testing.T) {
 	}
 	wants("look PRESENT siw0/1 state ACTIVE netdev dummy0")
 	<-opened
-	for typ, want := range map[uverbs.EventType]string{
-		uverbs.EventPortErr: "device PORT_ERR siw0/1", uverbs.EventPortActive: "device PORT_ACTIVE siw0/1", uverbs.EventGIDChange: "device GID_CHANGE siw0/1",
-		uverbs.EventDeviceFatal: "device DEVICE_FATAL siw0", 20: "device DEVICE_SPEED_CHANGE siw0", 27: "device EventType(27) siw0",
+	wants("look PORT_ERR siw0/1 state DOWN")
+	for _, test := range []struct {
+		typ  uverbs.EventType
+		want string
+	}{
+		{uverbs.EventPortActive, "device PORT_ACTIVE siw0/1"}, {uverbs.EventPortErr, "device PORT_ERR siw0/1"},
+		{uverbs.EventGIDChange, "device GID_CHANGE siw0/1"}, {uverbs.EventDeviceFatal, "device DEVICE_FATAL siw0"},
+		{20, "device DEVICE_SPEED_CHANGE siw0"}, {27, "device EventType(27) siw0"},
 	} {
-		first.Async(1, uint32(typ))
-		wants(want)
+		first.Async(1, uint32(test.typ))
+		wants(test.want)
 	}
 	first.AsyncBytes([]byte{1, 2, 3}) // no event: the device is not to be trusted any more
 	<-opened
