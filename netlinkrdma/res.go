@@ -10,7 +10,9 @@ import (
 	"github.com/goverbs/goverbs/internal/abi"
 )
 
-// DumpOptions narrow or widen a dump of objects. Nil means the zero value.
+// DumpOptions narrow or widen a dump of objects. Nil means the zero value. The
+// kernel picks by port alone: other filters, such as by process, are a condition in
+// the loop; an object whose number is known is had with GetQP and its like.
 type DumpOptions struct {
 	// Port leaves only the QPs, CM ids or counters of this port; 0 is all of them, those
 	// of no port yet included. Objects of other kinds belong to no port, and
