@@ -5,7 +5,7 @@ package main
 func root() command {
 	return command{
 		names:   []string{"rdmalink"},
-		summary: "RDMA links without iproute2, and tools to try them.",
+		summary: "what iproute2's rdma does, and tools to look at RDMA devices, to test and to measure them.",
 		details: `
 In a batch (-b) a line is a command, with options for itself if need be: dev
 show -j. What follows # is a comment; a line goes on after a backslash at its

@@ -35,6 +35,21 @@ func TestManTellsOfAll(t *testing.T) {
 	}
 }
 
+// TestReadmeTellsOfAll: the table of commands in the README has each, in a word.
+func TestReadmeTellsOfAll(t *testing.T) {
+	page, err := os.ReadFile("../../README.md")
+	_, section, _ := strings.Cut(string(page), "\n## rdmalink\n")
+	section, _, found := strings.Cut(section, "\n## ")
+	if err != nil || !found {
+		t.Fatal("no such section", err)
+	}
+	for _, name := range names(root().sub) {
+		if name != "version" && !strings.Contains(section, "`"+name+"`") && !strings.Contains(section, "rdmalink "+name+" ") {
+			t.Errorf("nothing about %s", name)
+		}
+	}
+}
+
 // TestManIsRoff has the formatters that are installed read it.
 func TestManIsRoff(t *testing.T) {
 	for program, args := range map[string]string{
