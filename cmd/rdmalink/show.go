@@ -21,12 +21,8 @@ func showCommand() command {
 }
 
 func showLinks(_ context.Context, t *tool, w *words) error {
-	name, port, err := splitLink(w.peek())
+	name, port, err := w.lastLink()
 	if err != nil {
-		return err
-	}
-	w.advance()
-	if err := w.end(); err != nil {
 		return err
 	}
 	p := t.printer()
@@ -35,6 +31,15 @@ func showLinks(_ context.Context, t *tool, w *words) error {
 		p.link(port, t.details > 0)
 	}
 	return errors.Join(err, p.close())
+}
+
+// lastLink takes the name of a link, if there is one, which ends the line.
+func (w *words) lastLink() (name string, port uint32, err error) {
+	if name, port, err = splitLink(w.peek()); err != nil {
+		return "", 0, err
+	}
+	w.advance()
+	return name, port, w.end()
 }
 
 // splitLink takes NAME/PORT apart; port 0 stands for all of them.

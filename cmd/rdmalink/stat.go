@@ -60,12 +60,8 @@ func showPortCounters(_ context.Context, t *tool, w *words) error {
 // name, or of all. Where none is named, those are left out that have no such
 // thing: not every driver counts.
 func (t *tool) showPorts(w *words, f func(p *printer, d netlinkrdma.Device, port uint32) error) error {
-	name, port, err := splitLink(w.peek())
+	name, port, err := w.lastLink()
 	if err != nil {
-		return err
-	}
-	w.advance()
-	if err := w.end(); err != nil {
 		return err
 	}
 	p := t.printer()

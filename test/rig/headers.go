@@ -41,7 +41,18 @@ func FetchHeaders(ctx context.Context, log io.Writer) error {
 const libcDev = "linux-libc-dev"
 
 func fetchHeader(ctx context.Context, log io.Writer, cache, series, suite, header string) error {
-	tmp, err := os.MkdirTemp(cache, "headers-")
+	newest := func(offers []offer) (string, error) { return headersVersion(offers, series) }
+	return fromSuite(ctx, log, cache, suite, []string{libcDev, "linux-image-amd64"}, newest, func(image string) error {
+		return copyFile(filepath.Join(image, "usr/include/rdma/rdma_netlink.h"), header)
+	})
+}
+
+// fromSuite unpacks a package of a suite, of the version that pick takes among
+// what is on offer of some packages, the first of which it is, and has take look
+// at its files.
+func fromSuite(ctx context.Context, log io.Writer, cache, suite string, packages []string,
+	pick func([]offer) (version string, err error), take func(image string) error) error {
+	tmp, err := os.MkdirTemp(cache, packages[0]+"-")
 	if err != nil {
 		return err
 	}
@@ -50,23 +61,22 @@ func fetchHeader(ctx context.Context, log io.Writer, cache, series, suite, heade
 	if err != nil {
 		return err
 	}
-	version, err := headersVersion(ctx, a, series)
+	text, err := output(ctx, a.cache(append([]string{"madison"}, packages...)...)...)
 	if err != nil {
 		return err
 	}
-	if err := download(ctx, log, a, tmp, packageSet{Packages: []string{libcDev + "=" + version}}); err != nil {
+	version, err := pick(parseMadison(text))
+	if err != nil {
 		return err
 	}
-	return copyFile(filepath.Join(tmp, "image/usr/include/rdma/rdma_netlink.h"), header)
+	if err := download(ctx, log, a, tmp, packageSet{Packages: []string{packages[0] + "=" + version}}); err != nil {
+		return err
+	}
+	return take(filepath.Join(tmp, "image"))
 }
 
 // headersVersion is the newest version of the series on offer.
-func headersVersion(ctx context.Context, a apt, series string) (string, error) {
-	text, err := output(ctx, a.cache("madison", libcDev, "linux-image-amd64")...)
-	if err != nil {
-		return "", err
-	}
-	offers := parseMadison(text)
+func headersVersion(offers []offer, series string) (string, error) {
 	for _, o := range offers {
 		if o.name == libcDev && strings.HasPrefix(o.version, series+".") {
 			return o.version, nil

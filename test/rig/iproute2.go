@@ -37,32 +37,20 @@ func fetchRDMA(ctx context.Context, log io.Writer, cache string) error {
 	if _, err := os.Stat(program); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	tmp, err := os.MkdirTemp(cache, "rdma-")
-	if err != nil {
-		return err
+	newest := func(offers []offer) (string, error) {
+		if len(offers) == 0 {
+			return "", fmt.Errorf("%s has no iproute2", newerSuite)
+		}
+		return offers[0].version, nil
 	}
-	defer os.RemoveAll(tmp)
-	a, err := openSuite(ctx, log, tmp, newerSuite)
-	if err != nil {
-		return err
-	}
-	text, err := output(ctx, a.cache("madison", "iproute2")...)
-	if err != nil {
-		return err
-	}
-	offers := parseMadison(text)
-	if len(offers) == 0 {
-		return fmt.Errorf("%s has no iproute2", newerSuite)
-	}
-	if err := download(ctx, log, a, tmp, packageSet{Packages: []string{"iproute2=" + offers[0].version}}); err != nil {
-		return err
-	}
-	unpacked := filepath.Join(tmp, "image/usr/bin/rdma")
-	if err := command(ctx, log, "", unpacked, "-V"); err != nil {
-		return err
-	}
-	if err := os.MkdirAll(filepath.Dir(program), 0o755); err != nil {
-		return err
-	}
-	return os.Rename(unpacked, program)
+	return fromSuite(ctx, log, cache, newerSuite, []string{"iproute2"}, newest, func(image string) error {
+		unpacked := filepath.Join(image, "usr/bin/rdma")
+		if err := command(ctx, log, "", unpacked, "-V"); err != nil {
+			return err
+		}
+		if err := os.MkdirAll(filepath.Dir(program), 0o755); err != nil {
+			return err
+		}
+		return os.Rename(unpacked, program)
+	})
 }
