@@ -35,8 +35,9 @@
 //		if errors.Is(err, netlinkrdma.ErrEventsLost) {
 //			devices, err = c.Devices() // start over
 //
-// Linux 6.1 sends no events, and Subscribe says [ErrNotSupported]. A program that
-// is to run there compares what Devices and Ports list from time to time, by
+// Linux 6.1 sends no events, and Subscribe says [ErrNotSupported]. In shared mode
+// they are heard in the first network namespace only. A program that is to run on
+// 6.1, or in a container, compares what Devices and Ports list from time to time, by
 // Device.Index: a name may be used again, an index isn't while the device lives.
 //
 // # Values

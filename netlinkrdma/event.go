@@ -59,8 +59,10 @@ type Subscription interface {
 // Events are the events of devices since the subscription.
 type Events struct{ s Subscription }
 
-// Subscribe has the kernel send the events of devices in the network namespace.
-// It needs no privileges. Subscribe first and list the devices then: what
+// Subscribe has the kernel send the events of devices that belong to the network
+// namespace. In shared mode every device belongs to the first one, so from another,
+// as in a container, nothing is heard although the devices are seen: list them from
+// time to time there. It needs no privileges. Subscribe first and list the devices then: what
 // changes in between is in the events. A port's state is in no event of this
 // kind; the device itself reports it.
 //

@@ -19,8 +19,9 @@ func monitorCommand() command {
 		details: `
 A line each: a device is registered, unregistered or renamed, a port gets or
 loses its network device, a network device is renamed. Linux 6.12 sends them, 6.1
-does not; of names, newer ones than 6.12. Text is that of iproute2's rdma monitor,
-JSON an object a line.`,
+does not; of names, newer ones than 6.12. In shared mode (see system) only the
+first network namespace hears them; rdmalink watch finds the same by looking. Text
+is that of iproute2's rdma monitor, JSON an object a line.`,
 		sub: []command{helpCommand("monitor")},
 		run: monitor,
 	}

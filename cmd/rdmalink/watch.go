@@ -24,7 +24,8 @@ time and where it comes from:
            only to the program that made them
   look     what is found by looking at devices and ports, twice a second: all
            that the kernel sends no event of. On Linux 6.1, which sends none by
-           netlink, that is REGISTER and its like; and states of ports of
+           netlink, and in another network namespace than the first in shared
+           mode, that is REGISTER and its like; and states of ports of
            devices that have just come, or that the caller may not open
 
 Devices that come are opened, and those that go are let go: the kernel waits for
