@@ -22,8 +22,7 @@ type CompChannel struct {
 	dev     *Device
 	fd      int32
 	reader  *eventReader
-	waiters atomic.Int32 // those in Get included
-	getters atomic.Int32
+	waiters atomic.Int32   // those in Get included
 	some    chan struct{}  // holds a token when CQs were noted
 	mu      sync.Mutex     // guards what follows, and the noted of CQs
 	cqs     map[uint64]*CQ // by cookie

@@ -18,8 +18,6 @@ import (
 //
 // C: ibv_get_cq_event and ibv_ack_cq_events
 func (ch *CompChannel) Get(ctx context.Context) (*CQ, error) {
-	ch.getters.Add(1)
-	defer ch.getters.Add(-1)
 	ch.waiters.Add(1)
 	defer ch.waiters.Add(-1)
 	for {
@@ -71,16 +69,8 @@ func (ch *CompChannel) note(cq *CQ) {
 	}
 }
 
-// renote notes a CQ whose last waiter did not use its event.
-func (ch *CompChannel) renote(cq *CQ) {
-	ch.note(cq)
-	if ch.getters.Load() > 0 {
-		ch.reader.kick()
-	}
-}
-
 // next takes the first CQ that still has its event and nobody who waits for it.
-// One that somebody waits for is noted again when he leaves the event behind.
+// One that somebody waits for is noted again when the event is left behind.
 func (ch *CompChannel) next() *CQ {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 // TestNoteLeftBehind: an event that Get left to a waiter, who went without it, is
 // for the next Get.
 func TestNoteLeftBehind(t *testing.T) {
-	ch := &CompChannel{cqs: make(map[uint64]*CQ), some: make(chan struct{}, 1)}
+	ch := &CompChannel{cqs: make(map[uint64]*CQ), some: make(chan struct{}, 1), reader: newEventReader(&bell{}, 1)}
 	cq := &CQ{channel: ch, cookie: 1, event: make(chan struct{}, 1)}
 	ch.add(cq)
 	cq.waiters.Add(1)

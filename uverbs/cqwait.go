@@ -27,11 +27,11 @@ func (cq *CQ) Wait(ctx context.Context, wcs []WC) (int, error) {
 
 // leave wakes the next of several waiters. One event wakes one of them, who may
 // have left completions behind and has not armed the CQ again; the chain ends
-// with a waiter that finds nothing, arms and parks.
+// with a waiter that finds nothing, arms and parks. An event that the last of them
+// leaves behind is Get's; to look for it is an operation on the channel, for len may
+// be read before others see who left.
 func (cq *CQ) leave() {
-	if cq.waiters.Add(-1) > 0 {
+	if cq.waiters.Add(-1) > 0 || cq.takeEvent() {
 		cq.wake()
-	} else if cq.channel != nil && len(cq.event) > 0 {
-		cq.channel.renote(cq)
 	}
 }
