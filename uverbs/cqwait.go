@@ -3,7 +3,8 @@ package uverbs
 import "context"
 
 // Wait takes completions off the CQ, waiting until there is at least one, ctx is
-// done or the CQ is closed. It parks the goroutine.
+// done or the CQ is closed. It parks the goroutine. That ctx is done, the CQ closed
+// or a completion made in user space may be noticed half a millisecond late.
 //
 // C: ibv_req_notify_cq, ibv_get_cq_event, ibv_ack_cq_events and ibv_poll_cq
 func (cq *CQ) Wait(ctx context.Context, wcs []WC) (int, error) {

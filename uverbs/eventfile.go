@@ -12,7 +12,7 @@ import (
 )
 
 // eventReader reads event records for one goroutine at a time, parked in Go's
-// netpoller while there are none.
+// netpoller while there are none, after its patience has run out.
 type eventReader struct {
 	file   ioctl.EventFile
 	turn   chan struct{} // holds a token while nobody reads

@@ -1,5 +1,6 @@
 // Package ioctl builds and issues RDMA_VERBS_IOCTL requests. It is the one
-// place in the module with that system call.
+// place in the module with that system call. A [Command], which is issued again and
+// again, goes by write(2) where it may.
 //
 // A [Request] is a header and up to [MaxAttrs] attributes, laid out as the
 // kernel reads them. Attributes carry small inputs by value and everything else

@@ -12,7 +12,7 @@ const attrMandatory = uint16(abi.UVERBS_ATTR_F_MANDATORY)
 
 // Request is one call of an object's method. Make it with [New], add its
 // attributes, issue it with [Request.Do]. A request may be issued again as it
-// is, which is how a doorbell avoids building one a batch.
+// is, which is how a [Command] avoids building one each time.
 //
 // A Request must not be copied, nor be issued by two goroutines at once.
 type Request struct {
