@@ -1,6 +1,10 @@
 package netlinkrdma
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/goverbs/goverbs/internal/abi"
+)
 
 // DeviceType says what a sub-device is there for.
 //
@@ -29,6 +33,12 @@ func (t DeviceType) String() string {
 //
 // C: enum rdma_nl_name_assign_type
 type NameAssignType uint8
+
+// The origins there are.
+const (
+	NameAssignUnknown NameAssignType = abi.RDMA_NAME_ASSIGN_TYPE_UNKNOWN
+	NameAssignUser    NameAssignType = abi.RDMA_NAME_ASSIGN_TYPE_USER
+)
 
 var nameAssignNames = [...]string{"UNKNOWN", "USER"}
 

@@ -38,7 +38,7 @@ func ExampleClient_Devices() {
 	}
 }
 
-// The queue pairs of one process: the kernel picks by port only, the rest is an if.
+// The queue pairs of one process that are in error: the kernel picks by port only, the rest is an if.
 func ExampleClient_DumpQP() {
 	var c netlinkrdma.Client
 	d, err := c.DeviceByName("rxe0")
@@ -49,7 +49,7 @@ func ExampleClient_DumpQP() {
 		if err != nil {
 			log.Fatal(err)
 		}
-		if qp.PID == uint32(os.Getpid()) {
+		if qp.PID == uint32(os.Getpid()) && qp.State == netlinkrdma.QPStateErr {
 			fmt.Println(qp.LQPN, qp.Type, qp.State)
 		}
 	}

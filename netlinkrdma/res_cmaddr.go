@@ -67,16 +67,24 @@ func parseCMAddr(a *attributes) CMAddr {
 // C: enum rdma_ucm_port_space
 type PortSpace uint32
 
+// The port spaces there are.
+const (
+	PortSpaceIPoIB PortSpace = abi.RDMA_PS_IPOIB
+	PortSpaceIB    PortSpace = abi.RDMA_PS_IB
+	PortSpaceTCP   PortSpace = abi.RDMA_PS_TCP
+	PortSpaceUDP   PortSpace = abi.RDMA_PS_UDP
+)
+
 // String gives iproute2's word, or PortSpace(27) for a value without one.
 func (p PortSpace) String() string {
 	switch p {
-	case abi.RDMA_PS_IPOIB:
+	case PortSpaceIPoIB:
 		return "IPoIB"
-	case abi.RDMA_PS_IB:
+	case PortSpaceIB:
 		return "IB"
-	case abi.RDMA_PS_TCP:
+	case PortSpaceTCP:
 		return "TCP"
-	case abi.RDMA_PS_UDP:
+	case PortSpaceUDP:
 		return "UDP"
 	}
 	return fmt.Sprintf("PortSpace(%d)", uint32(p))

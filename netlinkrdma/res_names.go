@@ -1,17 +1,27 @@
 package netlinkrdma
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/goverbs/goverbs/internal/abi"
+)
 
 // QPType is the transport service of a queue pair.
 //
 // C: enum ib_qp_type
 type QPType uint8
 
+// The types the kernel knows.
 const (
-	qpTypeSMI QPType = 0
-	qpTypeGSI QPType = 1
-	// QPTypeDriver is the type of QPs that only their driver understands.
-	QPTypeDriver QPType = 255
+	QPTypeSMI          QPType = 0 // subnet management, QP 0
+	QPTypeGSI          QPType = 1 // general services, QP 1
+	QPTypeRC           QPType = abi.IB_UVERBS_QPT_RC
+	QPTypeUC           QPType = abi.IB_UVERBS_QPT_UC
+	QPTypeUD           QPType = abi.IB_UVERBS_QPT_UD
+	QPTypeRawPacket    QPType = abi.IB_UVERBS_QPT_RAW_PACKET
+	QPTypeXRCInitiator QPType = abi.IB_UVERBS_QPT_XRC_INI
+	QPTypeXRCTarget    QPType = abi.IB_UVERBS_QPT_XRC_TGT
+	QPTypeDriver       QPType = abi.IB_UVERBS_QPT_DRIVER // what only the driver understands
 )
 
 var qpTypeNames = [...]string{
@@ -31,6 +41,17 @@ func (t QPType) String() string {
 // C: enum ib_qp_state
 type QPState uint8
 
+// The states of the verbs specification.
+const (
+	QPStateReset QPState = 0
+	QPStateInit  QPState = 1
+	QPStateRTR   QPState = 2 // ready to receive
+	QPStateRTS   QPState = 3 // ready to send
+	QPStateSQD   QPState = 4 // send queue drained
+	QPStateSQE   QPState = 5 // send queue error
+	QPStateErr   QPState = 6
+)
+
 var qpStateNames = [...]string{"RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR"}
 
 // String gives iproute2's word, or QPState(27) for a value without one.
@@ -40,6 +61,13 @@ func (s QPState) String() string { return wordFor("QPState", qpStateNames[:], ui
 //
 // C: enum ib_mig_state
 type PathMigState uint8
+
+// The states of the verbs specification.
+const (
+	PathMigMigrated PathMigState = 0
+	PathMigRearm    PathMigState = 1
+	PathMigArmed    PathMigState = 2
+)
 
 var pathMigNames = [...]string{"MIGRATED", "REARM", "ARMED"}
 
@@ -51,9 +79,18 @@ func (s PathMigState) String() string { return wordFor("PathMigState", pathMigNa
 // C: enum ib_poll_context
 type PollContext uint8
 
-var pollContextNames = [...]string{"DIRECT", "SOFTIRQ", "WORKQUEUE", "UNBOUND_WORKQUEUE"}
+// The contexts there are.
+const (
+	PollSoftIRQ          PollContext = 0
+	PollWorkqueue        PollContext = 1
+	PollUnboundWorkqueue PollContext = 2
+	PollDirect           PollContext = 3 // in the caller's, when it asks
+)
 
-// String gives iproute2's word, or PollContext(27) for a value without one.
+var pollContextNames = [...]string{"SOFTIRQ", "WORKQUEUE", "UNBOUND_WORKQUEUE", "DIRECT"}
+
+// String gives the kernel's word, or PollContext(27) for a value without one.
+// iproute2 has the words in another order, that of kernels older than 6.1.
 func (p PollContext) String() string {
 	return wordFor("PollContext", pollContextNames[:], uint8(p))
 }
@@ -62,6 +99,13 @@ func (p PollContext) String() string {
 //
 // C: enum ib_srq_type
 type SRQType uint8
+
+// The types the kernel knows.
+const (
+	SRQTypeBasic SRQType = abi.IB_UVERBS_SRQT_BASIC
+	SRQTypeXRC   SRQType = abi.IB_UVERBS_SRQT_XRC
+	SRQTypeTM    SRQType = abi.IB_UVERBS_SRQT_TM // tag matching
+)
 
 var srqTypeNames = [...]string{"BASIC", "XRC", "TM"}
 
@@ -73,9 +117,26 @@ func (t SRQType) String() string { return wordFor("SRQType", srqTypeNames[:], ui
 // C: enum rdma_cm_state
 type CMState uint8
 
+// The states the kernel knows; Linux 6.12 does not have the last two, 7.2 has.
+const (
+	CMStateIdle             CMState = 0
+	CMStateAddrQuery        CMState = 1
+	CMStateAddrResolved     CMState = 2
+	CMStateRouteQuery       CMState = 3
+	CMStateRouteResolved    CMState = 4
+	CMStateConnect          CMState = 5 // connecting, or connected
+	CMStateDisconnect       CMState = 6
+	CMStateAddrBound        CMState = 7
+	CMStateListen           CMState = 8
+	CMStateDeviceRemoval    CMState = 9
+	CMStateDestroying       CMState = 10
+	CMStateAddrInfoQuery    CMState = 11
+	CMStateAddrInfoResolved CMState = 12
+)
+
 var cmStateNames = [...]string{
 	"IDLE", "ADDR_QUERY", "ADDR_RESOLVED", "ROUTE_QUERY", "ROUTE_RESOLVED", "CONNECT",
-	"DISCONNECT", "ADDR_BOUND", "LISTEN", "DEVICE_REMOVAL", "DESTROYING",
+	"DISCONNECT", "ADDR_BOUND", "LISTEN", "DEVICE_REMOVAL", "DESTROYING", "ADDRINFO_QUERY", "ADDRINFO_RESOLVED",
 }
 
 // String gives iproute2's word, or CMState(27) for a value without one.

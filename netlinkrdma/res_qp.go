@@ -27,7 +27,7 @@ var qpResource = tracked[QP]{
 	name: "QP", op: abi.RDMA_NLDEV_CMD_RES_QP_GET,
 	table: abi.RDMA_NLDEV_ATTR_RES_QP, entry: abi.RDMA_NLDEV_ATTR_RES_QP_ENTRY, id: abi.RDMA_NLDEV_ATTR_RES_LQPN,
 	parse: parseQP, number: func(q *QP) uint32 {
-		if q.Type == qpTypeSMI || q.Type == qpTypeGSI {
+		if q.Type == QPTypeSMI || q.Type == QPTypeGSI {
 			return specialQP(q.Port, q.LQPN)
 		}
 		return q.LQPN

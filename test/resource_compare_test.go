@@ -59,7 +59,7 @@ func resourceLines(t *testing.T, name string) []string {
 		"res show qp link " + name, "res show qp link %s/", "res show qp link %s/1", "res show qp link %s/-", "res show cm_id link %s/1",
 		"res show cm_id link %s/-", "res show cq dev %s", "res show mr dev %s", "res show pd dev %s", "res show ctx dev %s", "res show srq dev %s",
 		"res show qp link %s state rts", "res show qp type RC,ud", "res show qp state RTS,INIT,reset type rc", "res show cm_id state LISTEN",
-		"res show cm_id ps tcp qp-type rc", "res show cm_id src-addr " + s.addr, "res show cm_id dst-port 7174", "res show cq poll-ctx workqueue",
+		"res show cm_id ps tcp qp-type rc", "res show cm_id src-addr " + s.addr, "res show cm_id dst-port 7174",
 		"res show cm_id src-port 7000-8000 dst-addr " + s.addr,
 		"res show qp link nosuch", "res show cq dev nosuch",
 		fmt.Sprintf("res show qp pid %d", s.pid), fmt.Sprintf("res show mr pid %d,%d", s.pid, s.pid+1), fmt.Sprintf("res show cm_id pid %d", s.pid),

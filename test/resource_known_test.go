@@ -17,6 +17,18 @@ var resourceDifferences = []rdmaDifference{
 		"rdma keeps a pointer to the name of the process in a buffer that is gone, and prints what is there by then: of an SRQ its QPs",
 		withoutComm, withoutComm,
 	},
+	{
+		regexp.MustCompile(`\b(show|list) cq\b`), "",
+		"rdma has the words for poll contexts in the order of older kernels",
+		rightPollContext, unchanged,
+	},
+}
+
+var pollContexts = strings.NewReplacer("UNBOUND_WORKQUEUE", "DIRECT", "WORKQUEUE", "UNBOUND_WORKQUEUE", "SOFTIRQ", "WORKQUEUE", "DIRECT", "SOFTIRQ")
+
+func rightPollContext(o output) output {
+	o.Out = pollContexts.Replace(o.Out)
+	return o
 }
 
 var commOf = regexp.MustCompile(`(comm |"comm": ?)\S+`)
@@ -33,11 +45,12 @@ func TestResourceWhereRdmaIsWrong(t *testing.T) {
 	for _, test := range []struct{ reason, line, keep string }{
 		{"a QP that has no path-mig-state passes as MIGRATED", "res show qp path-mig-state migrated", "path-mig-state MIGRATED"},
 		{"a process's CQ has no poll-ctx, and passes as DIRECT", "res show cq poll-ctx direct", "poll-ctx DIRECT"},
+		{"rdma calls ib_mad's poll-ctx WORKQUEUE", "res show cq poll-ctx unbound_workqueue", "poll-ctx UNBOUND_WORKQUEUE"},
 		{"rkey is no filter, though it is taken", "res show mr rkey 0", "rkey 0x0 "},
 	} {
 		rdma, got := iproute2(t, test.line), rdmalink(t, test.line)
 		var want strings.Builder
-		for line := range strings.Lines(iproute2(t, "res "+strings.Join(strings.Fields(test.line)[1:3], " ")).Out) {
+		for line := range strings.Lines(rightPollContext(iproute2(t, "res "+strings.Join(strings.Fields(test.line)[1:3], " "))).Out) {
 			if strings.Contains(line, test.keep) {
 				want.WriteString(line)
 			}

@@ -51,7 +51,7 @@ func resourceMachine() (*tool, *nltest.Kernel) {
 			{Owner: reader, CMIDN: 5, PS: abi.RDMA_PS_IB, State: 8, Src: netlinkrdma.CMAddr{Family: 17, Raw: []byte{1}}},
 		},
 		CQ: []netlinkrdma.CQ{
-			{Owner: core, CQN: 0, CQE: 255, Users: 2, PollContext: opt[netlinkrdma.PollContext](2), AdaptiveModeration: opt(true)},
+			{Owner: core, CQN: 0, CQE: 255, Users: 2, PollContext: opt(netlinkrdma.PollUnboundWorkqueue), AdaptiveModeration: opt(true)},
 			{Owner: reader, CQN: 1, CQE: 127, Users: 1 << 40, AdaptiveModeration: opt(false), CTXN: opt[uint32](0)},
 		},
 		MR: []netlinkrdma.MR{
@@ -83,7 +83,7 @@ const (
 	cm4 = "link mlx5_0/- cm-idn 4 state LISTEN ps UDP comm [ib_core] src-addr fd01::1:7 \n"
 	cm5 = "link mlx5_0/- cm-idn 5 state LISTEN ps IB pid 7 comm a reader src-addr Family(17) \n"
 
-	cq0 = "dev mlx5_0 cqn 0 cqe 255 users 2 poll-ctx WORKQUEUE adaptive-moderation on comm [ib_core] \n"
+	cq0 = "dev mlx5_0 cqn 0 cqe 255 users 2 poll-ctx UNBOUND_WORKQUEUE adaptive-moderation on comm [ib_core] \n"
 	cq1 = "dev mlx5_0 cqn 1 cqe 127 users 1099511627776 adaptive-moderation off ctxn 0 pid 7 comm a reader \n"
 
 	mr1 = "dev mlx5_0 mrn 1 rkey 0x1a2b lkey 0x0 iova 0x800000000000 mrlen 1099511627776 pdn 2 pid 7 comm a reader \n"
@@ -145,23 +145,23 @@ func TestResourceText(t *testing.T) {
 		"res show cm_id src-addr 10.1.1.1":          cm3,
 		"res show cm_id src-port 7-10":              cm4,
 		"res show cm_id dst-addr 10.1.1.2 dst-port 40000 cm-idn 3 ps tcp qp-type rc state connect lqpn 17": cm3,
-		"res show cm_id dst-port 1":                    "",
-		"res show cq users 1099511627776":              cq1,
-		"res show cq poll-ctx workqueue,direct":        cq0,
-		"res show cq cqn 1":                            cq1,
-		"res show cq cqn 2":                            "",
-		"res show cq ctxn 0":                           cq1,
-		"res show mr mrn 1-2 rkey 6699":                mr1,
-		"res show mr lkey 0 pdn 2":                     mr1,
-		"res show mr mrlen 4096":                       mr2,
-		"res show pd pdn 0":                            pd0,
-		"res show pd users 3 ctxn 1 pid 7":             pd2,
-		"res show ctx ctxn 1":                          ctx1,
-		"res show ctx pid 7,8":                         ctx0,
-		"res show srq srqn 5":                          srq5,
-		"res show srq lqpn 20-21,30":                   strings.Replace(srq4, "17,19-30", "20-21,30", 1),
-		"res show srq lqpn 18":                         "",
-		"res show srq type xrc cqn 1 pdn 2 dev mlx5_0": srq4,
+		"res show cm_id dst-port 1":                     "",
+		"res show cq users 1099511627776":               cq1,
+		"res show cq poll-ctx unbound_workqueue,direct": cq0,
+		"res show cq cqn 1":                             cq1,
+		"res show cq cqn 2":                             "",
+		"res show cq ctxn 0":                            cq1,
+		"res show mr mrn 1-2 rkey 6699":                 mr1,
+		"res show mr lkey 0 pdn 2":                      mr1,
+		"res show mr mrlen 4096":                        mr2,
+		"res show pd pdn 0":                             pd0,
+		"res show pd users 3 ctxn 1 pid 7":              pd2,
+		"res show ctx ctxn 1":                           ctx1,
+		"res show ctx pid 7,8":                          ctx0,
+		"res show srq srqn 5":                           srq5,
+		"res show srq lqpn 20-21,30":                    strings.Replace(srq4, "17,19-30", "20-21,30", 1),
+		"res show srq lqpn 18":                          "",
+		"res show srq type xrc cqn 1 pdn 2 dev mlx5_0":  srq4,
 	} {
 		tool, _ := resourceMachine()
 		if diff := cmp.Diff(result{Out: want}, tool.runLine(line, &fakeNetdevs{})); diff != "" {
@@ -182,7 +182,7 @@ func TestResourceJSON(t *testing.T) {
 			`{` + dev + `"port":2,"lqpn":1,"type":"GSI","state":"RTS","sq-psn":0,"comm":"ib_core"}]`,
 		"res show qp -j lqpn 17 -d": `[{` + dev + `"port":1,"lqpn":17,"rqpn":18,"type":"RC","state":"RTS","rq-psn":7,"sq-psn":5,"path-mig-state":"REARM","pdn":0,"pid":7,"comm":"a reader"}]`,
 		"-j res show cm_id lqpn 17": `[{` + dev + `"port":1,"cm-idn":3,"lqpn":17,"qp-type":"RC","state":"CONNECT","ps":"TCP","pid":7,"comm":"a reader","src-addr":"10.1.1.1:7174","dst-addr":"10.1.1.2:40000"}]`,
-		"-j res show cq": `[{` + dev + `"cqn":0,"cqe":255,"users":2,"poll-ctx":"WORKQUEUE","adaptive-moderation":true,"comm":"ib_core"},` +
+		"-j res show cq": `[{` + dev + `"cqn":0,"cqe":255,"users":2,"poll-ctx":"UNBOUND_WORKQUEUE","adaptive-moderation":true,"comm":"ib_core"},` +
 			`{` + dev + `"cqn":1,"cqe":127,"users":1099511627776,"adaptive-moderation":false,"ctxn":0,"pid":7,"comm":"a reader"}]`,
 		"-j res show mr mrn 1":     `[{` + dev + `"mrn":1,"rkey":"1a2b","lkey":"0","iova":"800000000000","mrlen":1099511627776,"pdn":2,"pid":7,"comm":"a reader"}]`,
 		"-j res show pd pdn 0":     `[{` + dev + `"pdn":0,"local_dma_lkey":"1d6","users":1,"unsafe_global_rkey":"9","comm":"ib_core"}]`,
