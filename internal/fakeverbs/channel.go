@@ -17,7 +17,7 @@ type channel struct {
 
 // eventFile is the user's end.
 type eventFile struct {
-	*ioctl.FileEvents
+	ioctl.EventFile
 	k *Kernel
 	c *channel
 }
@@ -26,7 +26,7 @@ func (f eventFile) Close() error {
 	f.k.mu.Lock()
 	defer f.k.mu.Unlock()
 	delete(f.k.files, f.c.fd)
-	err := f.FileEvents.Close() // first, so that a reader sees this and not the end of a pipe
+	err := f.EventFile.Close() // first, so that a reader sees this and not the end of a pipe
 	_ = f.c.write.Close()
 	return err
 }

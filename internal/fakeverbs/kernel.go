@@ -114,7 +114,7 @@ func (k *Kernel) Events(fd int32) (ioctl.EventFile, error) {
 		c.close()
 		return nil, err
 	}
-	events, err := ioctl.NewFileEvents(c.read)
+	events, err := ioctl.EventsOf(c.read)
 	return eventFile{events, k, c}, err
 }
 

@@ -16,7 +16,7 @@ func TestAwait(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := NewFileEvents(r)
+	e, err := EventsOf(r)
 	if err != nil {
 		t.Fatal(err)
 	}

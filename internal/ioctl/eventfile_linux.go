@@ -1,0 +1,164 @@
+package ioctl
+
+import (
+	"errors"
+	"io"
+	"os"
+	"runtime"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// FileEvents is an [EventFile] on a descriptor. The netpoller knows the descriptor
+// only while goroutines park on it: else each event would wake an idle thread of
+// the runtime too, beside the one that is held, to find nothing to do.
+type FileEvents struct {
+	fd      int
+	cleanup runtime.Cleanup
+	came    bool // a record was awaited, and not read yet
+	quick   int  // records in a row that were awaited
+
+	mu     sync.Mutex // guards what follows
+	parked *os.File   // another descriptor of the same file, for the netpoller; nil if it does not know it
+	due    time.Time  // the read deadline
+	closed bool
+}
+
+// NewFileEvents takes over a descriptor that does not block.
+func NewFileEvents(fd int) *FileEvents {
+	e := &FileEvents{fd: fd}
+	e.cleanup = runtime.AddCleanup(e, func(fd int) { _ = unix.Close(fd) }, fd)
+	return e
+}
+
+// EventsOf takes over a file that does not block, a pipe of a fake kernel's.
+func EventsOf(f *os.File) (EventFile, error) {
+	conn, err := f.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	var fd int
+	if failed := conn.Control(func(old uintptr) { fd, err = unix.FcntlInt(old, unix.F_DUPFD_CLOEXEC, 0) }); failed != nil || err != nil {
+		return nil, errors.Join(failed, err)
+	}
+	return NewFileEvents(fd), f.Close()
+}
+
+// Read implements EventFile.
+func (e *FileEvents) Read(b []byte) (int, error) {
+	if e.came {
+		e.came = false
+		if n, err := e.readNow(b); err != unix.EAGAIN {
+			return n, err
+		}
+	}
+	f, err := e.park()
+	if err != nil {
+		return 0, err
+	}
+	return f.Read(b)
+}
+
+// readNow reads what has been awaited, unless the deadline is over.
+func (e *FileEvents) readNow(b []byte) (int, error) {
+	e.mu.Lock()
+	due, closed := e.due, e.closed
+	e.mu.Unlock()
+	switch {
+	case closed:
+		return 0, os.ErrClosed
+	case !due.IsZero() && !due.After(time.Now()):
+		return 0, os.ErrDeadlineExceeded
+	}
+	n, err := retry(func() (int, error) { return unix.Read(e.fd, b) })
+	if err == nil && n == 0 {
+		err = io.EOF
+	}
+	return max(n, 0), err
+}
+
+// park has the netpoller know the file.
+func (e *FileEvents) park() (*os.File, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return nil, os.ErrClosed
+	}
+	if e.parked != nil {
+		return e.parked, nil
+	}
+	fd, err := unix.FcntlInt(uintptr(e.fd), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	e.parked = os.NewFile(uintptr(fd), "infinibandevent")
+	return e.parked, e.parked.SetReadDeadline(e.due)
+}
+
+// unparkAfter is how many records have to be awaited in a row before the netpoller
+// forgets the file: to tell it costs three system calls.
+const unparkAfter = 16
+
+func (e *FileEvents) unpark() error {
+	e.mu.Lock()
+	f := e.parked
+	e.parked = nil
+	e.mu.Unlock()
+	if f == nil {
+		return nil
+	}
+	return f.Close()
+}
+
+// Await implements EventFile.
+func (e *FileEvents) Await(limit time.Duration) bool {
+	if e.came = readable(e.fd, limit); !e.came {
+		e.quick = 0
+		return false
+	}
+	if e.quick++; e.quick == unparkAfter {
+		_ = e.unpark() // the descriptor is gone in any case
+	}
+	return true
+}
+
+// readable waits at most limit for something to read.
+func readable(fd int, limit time.Duration) bool {
+	// Linux writes what is left of the time to it.
+	timeout := unix.NsecToTimespec(limit.Nanoseconds())
+	fds := [1]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+	n, err := unix.Ppoll(fds[:], &timeout, nil)
+	return n > 0 && err == nil && fds[0].Revents&unix.POLLNVAL == 0
+}
+
+// SetReadDeadline implements EventFile.
+func (e *FileEvents) SetReadDeadline(due time.Time) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	switch e.due = due; {
+	case e.closed:
+		return os.ErrClosed
+	case e.parked != nil:
+		return e.parked.SetReadDeadline(due)
+	}
+	return nil
+}
+
+// Close implements EventFile. Nobody may Read or Await meanwhile.
+func (e *FileEvents) Close() error {
+	e.mu.Lock()
+	closed := e.closed
+	e.closed = true
+	e.mu.Unlock()
+	if closed {
+		return os.ErrClosed
+	}
+	e.cleanup.Stop()
+	err := e.unpark()
+	if failed := unix.Close(e.fd); failed != nil {
+		err = failed
+	}
+	return err
+}
