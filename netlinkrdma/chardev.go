@@ -6,9 +6,9 @@ import (
 	"github.com/goverbs/goverbs/internal/abi"
 )
 
-// CharDev is a character device of the RDMA subsystem. Its node is
-// /dev/infiniband/Name; compare the node's device number (st_rdev) with Major
-// and Minor before trusting it, since names are used again.
+// CharDev is a character device of the RDMA subsystem. Compare the device number
+// of its node (st_rdev) with Major and Minor before trusting it, since names are
+// used again.
 type CharDev struct {
 	Name     string // uverbs0, umad0, rdma_cm
 	ABI      uint64 // of the driver for uverbs (siw 1, rxe 2), of rdma_cm itself
@@ -16,6 +16,9 @@ type CharDev struct {
 	Minor    uint32
 	DriverID uint32 // RDMA_DRIVER_…, picks the provider; 0 for all but uverbs
 }
+
+// Path is where its node is, unless the system is set up in another way.
+func (d CharDev) Path() string { return "/dev/infiniband/" + d.Name }
 
 // UverbsCharDev tells the verbs node of the device with this index. The
 // kernel loads ib_uverbs for it when need be.

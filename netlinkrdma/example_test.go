@@ -27,7 +27,7 @@ func ExampleClient_Devices() {
 		if err != nil {
 			log.Fatal(err)
 		}
-		fmt.Printf("%s: /dev/infiniband/%s %d:%d\n", d.Name, node.Name, node.Major, node.Minor)
+		fmt.Printf("%s: %s %d:%d\n", d.Name, node.Path(), node.Major, node.Minor)
 		ports, err := c.Ports(d.Index)
 		if err != nil {
 			log.Fatal(err)

@@ -162,5 +162,5 @@ func (s *subject) charDevices() (all []table) {
 
 func charDevice(name, number string) table {
 	kind := strings.TrimRight(name, "0123456789")
-	return table{{key: "name", value: name}, {key: "type", value: kind}, {key: "path", value: "/dev/infiniband/" + name}, {key: "dev", value: number}}
+	return table{{key: "name", value: name}, {key: "type", value: kind}, {key: "path", value: netlinkrdma.CharDev{Name: name}.Path()}, {key: "dev", value: number}}
 }
