@@ -40,10 +40,11 @@ func TestMonitor(t *testing.T) {
 	}
 	dummy(t, "gvmonnet")
 	noLeak(t)
-	before := listeners(t)
 	text, lines := start(t, exec.Command(rdmalinkPath(t), "monitor")), start(t, exec.Command(rdmalinkPath(t), "-j", "monitor"))
 	rdma := start(t, exec.Command(must(rig.NewerRDMA())(t), "monitor"))
-	until(t, "all listen", func() bool { return listeners(t) == before+3 })
+	for _, p := range []*process{text, lines, rdma} {
+		until(t, "all listen", func() bool { return listens(t, p) })
+	}
 	want := monitorStory(t)
 	var got []monitored
 	for range want {
@@ -92,13 +93,20 @@ func monitorStory(t *testing.T) (want []monitored) {
 	return want
 }
 
-// listeners counts the sockets that have joined the group of notifications.
-func listeners(t *testing.T) (n int) {
+// listens tells whether a process has joined the group of notifications.
+func listens(t *testing.T, p *process) bool {
 	t.Helper()
+	joined := make(map[string]bool)
 	for line := range strings.Lines(string(must(os.ReadFile("/proc/net/netlink"))(t))) {
-		if f := strings.Fields(line); len(f) > 3 && f[1] == "20" && f[3] != "00000000" {
-			n++
+		if f := strings.Fields(line); len(f) > 9 && f[1] == "20" && f[3] != "00000000" {
+			joined["socket:["+f[9]+"]"] = true
 		}
 	}
-	return n
+	fds := fmt.Sprintf("/proc/%d/fd/", p.Process.Pid)
+	for _, fd := range must(os.ReadDir(fds))(t) {
+		if link, err := os.Readlink(fds + fd.Name()); err == nil && joined[link] {
+			return true
+		}
+	}
+	return false
 }
