@@ -46,8 +46,8 @@ lint: ## gofmt, go vet on every platform, staticcheck, no cgo
 		$(GO) list -deps -f '{{if .CgoFiles}}{{.ImportPath}}{{end}}' ./...); \
 		test -z "$$out" || { echo "these use cgo:"; echo "$$out"; exit 1; }
 
-# Without CI, tests that lack a C compiler or the kernel's headers are skipped
-# here; the target abi runs those, and lets none be skipped.
+# Without CI, tests that lack a C compiler, the kernel's headers, iproute2 or a
+# shell are skipped here; the target abi runs those, and lets none be skipped.
 unit: ## tests and fuzz seeds that need no kernel, no root and no network
 	CI= $(GO) test $(TESTFLAGS) ./...
 
@@ -63,8 +63,8 @@ fuzz: ## run every fuzz target for FUZZTIME (10s)
 		done; \
 	done
 
-abi: cross ## compare every kernel struct with the C compilers' layout, amd64 and arm64
-	CI=true $(GO) test -count=1 $(TESTFLAGS) ./internal/abi/...
+abi: cross ## every kernel struct as C compilers lay it out; rdmalink beside rdma and in shells
+	CI=true $(GO) test -count=1 $(TESTFLAGS) ./internal/abi/... ./cmd/rdmalink
 
 cross: fetch
 	@command -v aarch64-linux-gnu-gcc >/dev/null || { \
