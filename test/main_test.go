@@ -6,12 +6,17 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"runtime"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/goverbs/goverbs/mmap"
 )
+
+// The first thread is kept from tests: one that moves to a network namespace for
+// good (see newNetns) would take /proc/net there for the whole process.
+func init() { runtime.LockOSThread() }
 
 // TestMain fails a run that leaves a mapping behind, and lets this binary be the
 // process that a test kills or puts elsewhere (see child).
