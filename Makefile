@@ -63,8 +63,10 @@ fuzz: ## run every fuzz target for FUZZTIME (10s)
 		done; \
 	done
 
-abi: cross ## every kernel struct as C compilers lay it out; rdmalink beside rdma and in shells
+abi: cross ## every kernel struct as C compilers lay it out; rdmalink beside two rdmas and in shells
 	CI=true $(GO) test -count=1 $(TESTFLAGS) ./internal/abi/... ./cmd/rdmalink
+	CI=true PATH="$${XDG_CACHE_HOME:-$$HOME/.cache}/goverbs/bookworm-backports:$$PATH" \
+		$(GO) test -count=1 $(TESTFLAGS) -run AsIproute2 ./cmd/rdmalink
 
 cross: fetch
 	@command -v aarch64-linux-gnu-gcc >/dev/null || { \

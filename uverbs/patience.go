@@ -16,7 +16,7 @@ import (
 type patience struct {
 	skip  uint8 // so many waits park at once
 	grown uint8 // how many it was last time
-	held  uint8 // waits since the scheduler was given a turn
+	turn  uint8 // waits since the scheduler was given one
 }
 
 const (
@@ -39,13 +39,15 @@ func (p *patience) await(f ioctl.EventFile) {
 		p.skip--
 		return
 	}
-	if held.Add(1) <= maxHeld {
-		p.learn(f.Await(aMoment))
+	if held.Add(1) > maxHeld {
+		held.Add(-1)
+		return
 	}
+	p.learn(f.Await(aMoment))
 	held.Add(-1)
 	// From a goroutine that is not scheduled for 10 ms, the runtime's monitor takes
 	// the processor at each system call that it finds it in, and looks every 20 µs.
-	if p.held++; p.held%turnAfter == 0 {
+	if p.turn++; p.turn%turnAfter == 0 {
 		runtime.Gosched()
 	}
 }

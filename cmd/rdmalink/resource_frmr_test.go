@@ -103,7 +103,7 @@ func TestSetFRMRPoolsErrors(t *testing.T) {
 func TestFRMRPoolsAsIproute2(t *testing.T) {
 	r := newIproute2(t)
 	if r.version.before(7, 1) {
-		return
+		t.Skip("rdma knows no FRMR pools before 7.1, which no suite of Debian 12 has")
 	}
 	for _, line := range []string{
 		"res show frmr_pools", "-d res show frmr_pools", "-dd res show frmr_pools", "-j res show frmr_pools", "-jpd res show frmr_pools",

@@ -18,21 +18,22 @@ import (
 // C: execute_cmd_write_no_uhw
 type Command struct {
 	file    File
-	quick   writer
+	quick   Commander
 	wire    []byte // as write(2) takes it: header and input
 	request func() *Request
 	slow    *Request // by ioctl, once it is known to be needed
 }
 
-// writer is a File that takes commands by write(2) too.
-type writer interface {
-	write(command []byte) error
+// Commander is a File that takes commands by write(2) too, a header and what
+// follows it. The error is a plain syscall.Errno.
+type Commander interface {
+	Command(wire []byte) error
 }
 
 // NewCommand makes a command. in, which is copied, begins with the address of
 // the answer, unless the answer is struct{}.
 func NewCommand[In, Answer any](f File, driver, command uint32, in In) *Command {
-	quick, _ := f.(writer)
+	quick, _ := f.(Commander)
 	m := &message[In, Answer]{in: in}
 	c := &Command{file: f, quick: quick, wire: m.wire(command)}
 	c.request = func() *Request {
@@ -47,8 +48,7 @@ func NewCommand[In, Answer any](f File, driver, command uint32, in In) *Command 
 // The error is a syscall.Errno.
 func (c *Command) Do() error {
 	if c.quick != nil {
-		err := c.quick.write(c.wire)
-		if err == nil || err != syscall.EACCES {
+		if err := c.quick.Command(c.wire); err != syscall.EACCES {
 			return err
 		}
 		c.quick = nil

@@ -16,7 +16,7 @@ type writable struct {
 	refuse error
 }
 
-func (w *writable) write(command []byte) error {
+func (w *writable) Command(command []byte) error {
 	w.wrote = append(w.wrote, bytes.Clone(command))
 	return w.refuse
 }

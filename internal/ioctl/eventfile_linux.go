@@ -11,10 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// FileEvents is an [EventFile] on a descriptor. The netpoller knows the descriptor
+// fileEvents is an [EventFile] on a descriptor. The netpoller knows the descriptor
 // only while goroutines park on it: else each event would wake an idle thread of
 // the runtime too, beside the one that is held, to find nothing to do.
-type FileEvents struct {
+type fileEvents struct {
 	fd      int
 	cleanup runtime.Cleanup
 	came    bool // a record was awaited, and not read yet
@@ -26,9 +26,9 @@ type FileEvents struct {
 	closed bool
 }
 
-// NewFileEvents takes over a descriptor that does not block.
-func NewFileEvents(fd int) *FileEvents {
-	e := &FileEvents{fd: fd}
+// newFileEvents takes over a descriptor that does not block.
+func newFileEvents(fd int) *fileEvents {
+	e := &fileEvents{fd: fd}
 	e.cleanup = runtime.AddCleanup(e, func(fd int) { _ = unix.Close(fd) }, fd)
 	return e
 }
@@ -43,11 +43,11 @@ func EventsOf(f *os.File) (EventFile, error) {
 	if failed := conn.Control(func(old uintptr) { fd, err = unix.FcntlInt(old, unix.F_DUPFD_CLOEXEC, 0) }); failed != nil || err != nil {
 		return nil, errors.Join(failed, err)
 	}
-	return NewFileEvents(fd), f.Close()
+	return newFileEvents(fd), f.Close()
 }
 
 // Read implements EventFile.
-func (e *FileEvents) Read(b []byte) (int, error) {
+func (e *fileEvents) Read(b []byte) (int, error) {
 	if e.came {
 		e.came = false
 		if n, err := e.readNow(b); err != unix.EAGAIN {
@@ -62,7 +62,7 @@ func (e *FileEvents) Read(b []byte) (int, error) {
 }
 
 // readNow reads what has been awaited, unless the deadline is over.
-func (e *FileEvents) readNow(b []byte) (int, error) {
+func (e *fileEvents) readNow(b []byte) (int, error) {
 	e.mu.Lock()
 	due, closed := e.due, e.closed
 	e.mu.Unlock()
@@ -80,7 +80,7 @@ func (e *FileEvents) readNow(b []byte) (int, error) {
 }
 
 // park has the netpoller know the file.
-func (e *FileEvents) park() (*os.File, error) {
+func (e *fileEvents) park() (*os.File, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed {
@@ -101,7 +101,7 @@ func (e *FileEvents) park() (*os.File, error) {
 // forgets the file: to tell it costs three system calls.
 const unparkAfter = 16
 
-func (e *FileEvents) unpark() error {
+func (e *fileEvents) unpark() error {
 	e.mu.Lock()
 	f := e.parked
 	e.parked = nil
@@ -113,7 +113,7 @@ func (e *FileEvents) unpark() error {
 }
 
 // Await implements EventFile.
-func (e *FileEvents) Await(limit time.Duration) bool {
+func (e *fileEvents) Await(limit time.Duration) bool {
 	if e.came = readable(e.fd, limit); !e.came {
 		e.quick = 0
 		return false
@@ -134,7 +134,7 @@ func readable(fd int, limit time.Duration) bool {
 }
 
 // SetReadDeadline implements EventFile.
-func (e *FileEvents) SetReadDeadline(due time.Time) error {
+func (e *fileEvents) SetReadDeadline(due time.Time) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	switch e.due = due; {
@@ -147,7 +147,7 @@ func (e *FileEvents) SetReadDeadline(due time.Time) error {
 }
 
 // Close implements EventFile. Nobody may Read or Await meanwhile.
-func (e *FileEvents) Close() error {
+func (e *fileEvents) Close() error {
 	e.mu.Lock()
 	closed := e.closed
 	e.closed = true

@@ -51,12 +51,12 @@ func (d *device) Ioctl(r *Request) error {
 	}
 }
 
-// write issues a command by write(2), which takes it as a whole or not at all.
-func (d *device) write(command []byte) error {
+// Command implements Commander. write(2) takes a command as a whole or not at all.
+func (d *device) Command(wire []byte) error {
 	for {
-		_, _, errno := unix.Syscall(unix.SYS_WRITE, uintptr(d.fd), uintptr(bytesPointer(command)), uintptr(len(command)))
+		_, _, errno := unix.Syscall(unix.SYS_WRITE, uintptr(d.fd), uintptr(bytesPointer(wire)), uintptr(len(wire)))
 		if errno == 0 {
-			runtime.KeepAlive(command)
+			runtime.KeepAlive(wire)
 			return nil
 		}
 		if errno != unix.EINTR {
@@ -73,7 +73,7 @@ func (d *device) Events(fd int32) (EventFile, error) {
 	if err := unix.SetNonblock(int(fd), true); err != nil {
 		return nil, errors.Join(err, unix.Close(int(fd)))
 	}
-	return NewFileEvents(int(fd)), nil
+	return newFileEvents(int(fd)), nil
 }
 
 func (d *device) Close() error { return unix.Close(d.fd) }

@@ -1,19 +1,27 @@
 package main
 
-import "github.com/goverbs/goverbs/internal/ioctl"
+import (
+	"syscall"
+
+	"github.com/goverbs/goverbs/internal/ioctl"
+)
 
 // held is a device's file which keeps a doorbell from the kernel while hold is
 // set: nothing else is asked of the kernel then.
 type held struct {
 	ioctl.File
 	hold     bool
-	doorbell *ioctl.Request // the last that was held back
+	doorbell []byte // the last that was held back
 }
 
-func (f *held) Ioctl(r *ioctl.Request) error {
+// Command takes doorbells, and arms.
+func (f *held) Command(wire []byte) error {
 	if f.hold {
-		f.doorbell = r
+		f.doorbell = wire
 		return nil
 	}
-	return f.File.Ioctl(r)
+	if c, ok := f.File.(ioctl.Commander); ok {
+		return c.Command(wire)
+	}
+	return syscall.EACCES
 }

@@ -84,7 +84,7 @@ func (q *rings) post(wrs *[rounds.Depth]uverbs.SendWR, list int) error {
 	return nil
 }
 
-func (q *rings) Doorbell() error { return q.file.Ioctl(q.file.doorbell) }
+func (q *rings) Doorbell() error { return q.file.Command(q.file.doorbell) }
 
 func (q *rings) Poll(list int) (n int, err error) {
 	for got := list; n < rounds.Depth && got == list; n += got {
