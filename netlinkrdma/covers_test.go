@@ -58,10 +58,11 @@ func requests() []netlinkrdma.Request {
 	for _, entry := range calls(c) {
 		entry.call()
 	}
-	for _, test := range setCalls(c) {
+	// The readers go first: those that set take counters and devices away.
+	for _, test := range slices.Concat(resCalls(c), statCalls(c, k), frmrCalls(c)) {
 		test.call(7)
 	}
-	for _, test := range slices.Concat(resCalls(c), statCalls(c, k), frmrCalls(c)) {
+	for _, test := range setCalls(c) {
 		test.call(7)
 	}
 	c.SetOptionalCounters(7, 2, "cc_rx_ce_pkts")
