@@ -100,7 +100,7 @@ func getError(ctx context.Context, err error) error {
 	if err := closedError(err); errors.Is(err, net.ErrClosed) {
 		return err
 	}
-	return commandError("get event", "", err)
+	return commandError("get event", nil, err)
 }
 
 // closedError translates: a file says os.ErrClosed where a network object,

@@ -141,12 +141,16 @@ func openError(err error) error {
 
 const newCredentials = "the credentials changed since the channel was opened: open a new one, after setuid only in a program started anew"
 
-// commandError explains what a command's errno means for every command.
-func commandError(op, object string, err error) error {
+// commandError explains what a command's errno means for every command. An object
+// that is not nil is named when there is an error, and not before.
+func commandError(op string, object fmt.Stringer, err error) error {
 	if err == nil {
 		return nil
 	}
-	e := &OpError{Op: op, Object: object, Err: err}
+	e := &OpError{Op: op, Err: err}
+	if object != nil {
+		e.Object = object.String()
+	}
 	switch err {
 	case syscall.EACCES:
 		e.Hint = newCredentials
@@ -161,7 +165,7 @@ func commandError(op, object string, err error) error {
 }
 
 // hinted is commandError with hints that hold for one command only.
-func hinted(op, object string, err error, hints map[syscall.Errno]string) error {
+func hinted(op string, object fmt.Stringer, err error, hints map[syscall.Errno]string) error {
 	if err == nil {
 		return nil
 	}

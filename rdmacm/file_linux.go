@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"runtime"
+	"sync"
 	"syscall"
 	"time"
 
@@ -39,20 +40,27 @@ func openFile() (kernelFile, error) {
 }
 
 func (f *cmFile) command(in, out []byte) error {
-	var errno error
+	c := calls.Get().(*call)
+	defer calls.Put(c)
+	c.in = in
 	// Control takes no lock: a slow CONNECT must not hold up other IDs.
-	err := f.raw.Control(func(fd uintptr) { errno = writeCommand(int(fd), in) })
+	err := f.raw.Control(c.issue)
 	runtime.KeepAlive(out)
 	if err != nil {
 		return err
 	}
-	return errno
+	return c.err
 }
 
 func (f *cmFile) await(ctx context.Context, in, out []byte) error {
 	defer runtime.KeepAlive(out)
-	stop := context.AfterFunc(ctx, func() { f.f.SetReadDeadline(time.Unix(1, 0)) })
-	defer stop()
+	if ctx.Done() != nil {
+		stop := context.AfterFunc(ctx, func() { f.f.SetReadDeadline(time.Unix(1, 0)) })
+		defer stop()
+	}
+	c := calls.Get().(*call)
+	defer calls.Put(c)
+	c.in = in
 	for {
 		// An earlier context may have left its deadline behind, even just
 		// now; so clear it, then look at our own context, then wait.
@@ -62,20 +70,35 @@ func (f *cmFile) await(ctx context.Context, in, out []byte) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		var errno error
-		err := f.raw.Read(func(fd uintptr) bool {
-			errno = writeCommand(int(fd), in)
-			return errno != unix.EAGAIN
-		})
+		err := f.raw.Read(c.issueUntilReady)
 		if errors.Is(err, os.ErrDeadlineExceeded) {
 			continue
 		}
 		if err != nil {
 			return err
 		}
-		return errno
+		return c.err
 	}
 }
+
+// call is a command on its way to the descriptor. It is used again, because the
+// functions that take it there are garbage each if they are made for each command.
+type call struct {
+	in              []byte
+	err             error
+	issue           func(fd uintptr)
+	issueUntilReady func(fd uintptr) bool
+}
+
+var calls = sync.Pool{New: func() any {
+	c := new(call)
+	c.issue = func(fd uintptr) { c.err = writeCommand(int(fd), c.in) }
+	c.issueUntilReady = func(fd uintptr) bool {
+		c.issue(fd)
+		return c.err != unix.EAGAIN
+	}
+	return c
+}}
 
 func (f *cmFile) descriptor(use func(fd uint32)) error {
 	return f.raw.Control(func(fd uintptr) { use(uint32(fd)) })

@@ -52,7 +52,7 @@ func (g *Group) join(ctx context.Context, flags JoinFlags) error {
 	}
 	ev, err := s.await(ctx, EventMulticastJoin)
 	if errno, ok := err.(syscall.Errno); ok {
-		return hinted(joinOp, g.Addr.String(), errno, joinHints)
+		return hinted(joinOp, g.Addr, errno, joinHints)
 	}
 	if err != nil {
 		return err

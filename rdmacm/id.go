@@ -81,7 +81,7 @@ func (c *EventChannel) NewID(ps PortSpace, qpType uverbs.QPType) (*ID, error) {
 	r.body.Ps, r.body.QpType = uint16(ps), uint8(qpType)
 	if err := c.file.command(r.in(), r.out()); err != nil {
 		c.remove(id)
-		return nil, commandError("create ID", "", closedError(err))
+		return nil, commandError("create ID", nil, closedError(err))
 	}
 	id.handle = r.resp.Id
 	return id, nil
@@ -129,7 +129,7 @@ func (id *ID) Destroy() error {
 		id.mu.Lock()
 		id.destroyed = false
 		id.mu.Unlock()
-		return commandError("destroy", id.String(), closedError(err))
+		return commandError("destroy", id, closedError(err))
 	}
 	id.waitAcked(reported)
 	ch.remove(id, groups...)

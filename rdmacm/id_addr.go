@@ -31,7 +31,7 @@ func (id *ID) Bind(addr netip.AddrPort) error {
 	err = command(id, abi.RDMA_USER_CM_CMD_BIND, func(b *abi.RdmaUcmBind) {
 		b.Id, b.AddrSize, b.Addr = id.handle, size, sa
 	})
-	return hinted("bind", addr.String(), err, bindHints)
+	return hinted("bind", addr, err, bindHints)
 }
 
 // Listen lets connect requests come in, as events of type EventConnectRequest.
@@ -43,7 +43,7 @@ func (id *ID) Listen(backlog int) error {
 	err := command(id, abi.RDMA_USER_CM_CMD_LISTEN, func(b *abi.RdmaUcmListen) {
 		b.Id, b.Backlog = id.handle, uint32(max(backlog, 0))
 	})
-	return hinted("listen", id.String(), err, bindHints)
+	return hinted("listen", id, err, bindHints)
 }
 
 // ResolveAddr finds the RDMA device and the addresses for a destination. src
@@ -73,12 +73,15 @@ func (id *ID) ResolveRoute(timeout time.Duration) error {
 	err := command(id, abi.RDMA_USER_CM_CMD_RESOLVE_ROUTE, func(b *abi.RdmaUcmResolveRoute) {
 		b.Id, b.TimeoutMs = id.handle, milliseconds(timeout)
 	})
-	return commandError("resolve route", id.String(), err)
+	return commandError("resolve route", id, err)
 }
 
 // resolveError explains why the kernel finds no RDMA way to dst. It serves the
 // command and the event.
 func resolveError(op string, dst netip.AddrPort, err error) error {
+	if err == nil {
+		return nil
+	}
 	hints := map[syscall.Errno]string{
 		syscall.EADDRNOTAVAIL: "the source address belongs to no interface here, or is in use",
 		syscall.ENETUNREACH:   "no route; ip route get shows what the kernel would do",
@@ -94,7 +97,7 @@ func resolveError(op string, dst netip.AddrPort, err error) error {
 		hints[syscall.EINVAL] = none // the kernel's loopback path and a device without P_Keys
 	}
 	hints[syscall.ENODEV], hints[syscall.ENOENT] = none, none
-	return hinted(op, dst.String(), err, hints)
+	return hinted(op, dst, err, hints)
 }
 
 func milliseconds(d time.Duration) uint32 {

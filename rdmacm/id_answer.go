@@ -37,7 +37,7 @@ func (id *ID) Accept(p *ConnParam) error {
 	if err != nil {
 		id.failQP()
 	}
-	return hinted(op, id.String(), err, connectHints)
+	return hinted(op, id, err, connectHints)
 }
 
 // Reject answers a connect request with no. The ID must still be destroyed.
@@ -56,7 +56,7 @@ func (id *ID) Reject(private []byte) error {
 		b.Id = id.handle
 		b.PrivateDataLen = uint8(copy(b.PrivateData[:], private))
 	})
-	return hinted(op, id.String(), err, connectHints)
+	return hinted(op, id, err, connectHints)
 }
 
 // Disconnect ends the connection and, except on iWARP, moves an attached queue
@@ -72,7 +72,7 @@ func (id *ID) Disconnect() error {
 	err := command(id, abi.RDMA_USER_CM_CMD_DISCONNECT, func(b *abi.RdmaUcmDisconnect) {
 		b.Id = id.handle
 	})
-	return hinted("disconnect", id.String(), err, connectHints)
+	return hinted("disconnect", id, err, connectHints)
 }
 
 // Establish completes a connection on the active side after
@@ -84,7 +84,7 @@ func (id *ID) Establish() error {
 	err := command(id, abi.RDMA_USER_CM_CMD_ACCEPT, func(b *abi.RdmaUcmAccept) {
 		b.Id = id.handle // conn_param.valid stays 0: ready to use
 	})
-	return hinted("establish", id.String(), err, connectHints)
+	return hinted("establish", id, err, connectHints)
 }
 
 // connParam decides what goes to the peer and checks it.

@@ -26,7 +26,7 @@ func (id *ID) Connect(ctx context.Context, p *ConnParam) error {
 		err := command(id, abi.RDMA_USER_CM_CMD_CONNECT, func(b *abi.RdmaUcmConnect) {
 			b.Id, b.ConnParam = id.handle, *w
 		})
-		return hinted(op, id.String(), err, connectHints)
+		return hinted(op, id, err, connectHints)
 	}
 	if id.isIB() { // this only sends a message
 		return connect()

@@ -31,7 +31,7 @@ func (id *ID) Migrate(to *EventChannel) error {
 	if err != nil {
 		to.remove(id, groups...)
 		id.joins.Unlock()
-		return commandError("migrate", id.String(), closedError(err))
+		return commandError("migrate", id, closedError(err))
 	}
 	id.mu.Lock()
 	id.ch = to

@@ -68,7 +68,7 @@ func (id *ID) query(option uint32) (resp abi.RdmaUcmQueryAddrResp, err error) {
 	defer r.free()
 	r.body.Response, r.body.Id, r.body.Option = r.respAddr(), id.handle, option
 	if err := id.channel().file.command(r.in(), r.out()); err != nil {
-		return resp, commandError("query", id.String(), closedError(err))
+		return resp, commandError("query", id, closedError(err))
 	}
 	return r.resp, nil
 }

@@ -66,7 +66,7 @@ func (id *ID) JoinMulticast(group netip.Addr, flags JoinFlags) (*Multicast, erro
 	}
 	m := &Multicast{id: id, uid: lastUID.Add(1), group: group, flags: flags}
 	if err := m.join(body); err != nil {
-		return nil, hinted(joinOp, group.String(), err, joinHints)
+		return nil, hinted(joinOp, group, err, joinHints)
 	}
 	return m, nil
 }

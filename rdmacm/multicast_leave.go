@@ -38,7 +38,7 @@ func (m *Multicast) Leave() error {
 	if err != nil {
 		m.setLeft(false)
 	}
-	return commandError(op, m.group.String(), err)
+	return commandError(op, m.group, err)
 }
 
 func (m *Multicast) leave() error {

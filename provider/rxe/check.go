@@ -16,8 +16,7 @@ func (q *qp) check(wr *uverbs.SendWR, sgl []uverbs.SGE, inline []byte) (has part
 		has = q.parts[wr.Opcode]
 	}
 	if has == 0 {
-		_, err = opcodeOf(wr.Opcode, q.typ, q.caps)
-		return 0, 0, err
+		return 0, 0, refusal(wr.Opcode, q.typ)
 	}
 	if wr.Flags&^allSendFlags != 0 {
 		return 0, 0, fmt.Errorf("%w: unknown flags %#x", uverbs.ErrInvalidWR, uint32(wr.Flags&^allSendFlags))

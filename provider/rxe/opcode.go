@@ -57,25 +57,23 @@ var opcodes = [...]opcode{
 // none. The kernel must never see any other: it takes the number for an index.
 func partsOf(t uverbs.QPType, caps uverbs.DeviceCap) (all [len(opcodes)]parts) {
 	for op := range all {
-		if o, err := opcodeOf(uverbs.Opcode(op), t, caps); err == nil {
+		if o := &opcodes[op]; o.isOn(t) && o.isIn(caps) {
 			all[op] = o.has
 		}
 	}
 	return all
 }
 
-func opcodeOf(op uverbs.Opcode, t uverbs.QPType, caps uverbs.DeviceCap) (opcode, error) {
-	var o opcode
-	if int64(op) < int64(len(opcodes)) {
-		o = opcodes[op]
+func (o *opcode) isOn(t uverbs.QPType) bool { return o.types&service(t) != 0 }
+
+func (o *opcode) isIn(caps uverbs.DeviceCap) bool { return o.needs == 0 || o.needs&caps != 0 }
+
+// refusal says why an opcode is none of the QP's.
+func refusal(op uverbs.Opcode, t uverbs.QPType) error {
+	if int64(op) < int64(len(opcodes)) && opcodes[op].isOn(t) {
+		return fmt.Errorf("%w: this kernel's rxe has no %v", uverbs.ErrNotSupported, op)
 	}
-	switch {
-	case o.types&service(t) == 0:
-		return o, fmt.Errorf("%w: rxe has no %v on %v QPs", uverbs.ErrNotSupported, op, t)
-	case o.needs != 0 && o.needs&caps == 0:
-		return o, fmt.Errorf("%w: this kernel's rxe has no %v", uverbs.ErrNotSupported, op)
-	}
-	return o, nil
+	return fmt.Errorf("%w: rxe has no %v on %v QPs", uverbs.ErrNotSupported, op, t)
 }
 
 func service(t uverbs.QPType) services {
