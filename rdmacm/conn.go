@@ -39,7 +39,8 @@ type Conn struct {
 }
 
 func newConn(h *hub) *Conn {
-	return &Conn{hub: h, setup: make(chan *Event, 8), done: make(chan struct{})}
+	return &Conn{hub: h, setup: make(chan *Event, 8), done: make(chan struct{}),
+		link: make(owned, 0, 4), verbs: make(owned, 0, 8)}
 }
 
 // QP is the queue pair to post work to. The Conn owns it: don't close it.

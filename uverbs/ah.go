@@ -2,7 +2,6 @@ package uverbs
 
 import (
 	"errors"
-	"fmt"
 	"sync/atomic"
 	"syscall"
 
@@ -41,7 +40,7 @@ func (pd *PD) CreateAH(attr *AHAttr) (*AH, error) {
 		ah.detach()
 		return nil, ah.fail("create", err, ahHint(err, attr))
 	}
-	ah.rename(fmt.Sprintf("AH %d", ah.handle))
+	ah.setNumber(ah.handle)
 	return ah, nil
 }
 

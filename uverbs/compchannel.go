@@ -3,7 +3,6 @@ package uverbs
 import (
 	"context"
 	"encoding/binary"
-	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -41,7 +40,7 @@ func (d *Device) CreateCompChannel() (*CompChannel, error) {
 		ch.detach()
 		return nil, ch.fail("create", err, createHint(err))
 	}
-	ch.rename(fmt.Sprintf("completion channel %d", ch.fd))
+	ch.setNumber(uint32(ch.fd))
 	return ch, nil
 }
 

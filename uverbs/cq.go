@@ -1,7 +1,6 @@
 package uverbs
 
 import (
-	"fmt"
 	"math"
 	"sync/atomic"
 
@@ -53,7 +52,7 @@ func (d *Device) CreateCQ(entries int, opts *CQOptions) (*CQ, error) {
 	if opts == nil {
 		opts = &CQOptions{}
 	}
-	cq := &CQ{dev: d, channel: opts.Channel, cookie: d.cookie(), qps: make(map[uint32]*QP),
+	cq := &CQ{dev: d, channel: opts.Channel, cookie: d.cookie(),
 		event: make(chan struct{}, 1), gone: make(chan struct{})}
 	if err := cq.attach("CQ", &d.node, opts.Channel.asNode()); err != nil {
 		return nil, err
@@ -62,7 +61,7 @@ func (d *Device) CreateCQ(entries int, opts *CQOptions) (*CQ, error) {
 		cq.detach()
 		return nil, cq.fail("create", err, cq.createHint(err, entries, opts.CompVector))
 	}
-	cq.rename(fmt.Sprintf("CQ %d", cq.handle))
+	cq.setNumber(cq.handle)
 	return cq, nil
 }
 

@@ -64,6 +64,9 @@ func (cq *CQ) addQP(qp *QP) {
 	cq.mu.Lock()
 	delete(cq.qps, qp.num)
 	failed := cq.drain()
+	if cq.qps == nil {
+		cq.qps = make(map[uint32]*QP)
+	}
 	cq.qps[qp.num] = qp
 	cq.mu.Unlock()
 	tell(failed)

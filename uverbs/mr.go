@@ -2,7 +2,6 @@ package uverbs
 
 import (
 	"errors"
-	"fmt"
 	"math"
 	"runtime"
 	"syscall"
@@ -92,7 +91,7 @@ func (mr *MR) register(access Access) error {
 	}
 	mr.onDemand = access&AccessOnDemand != 0
 	mr.enlist()
-	mr.rename(fmt.Sprintf("MR %d", mr.handle))
+	mr.setNumber(mr.handle)
 	return nil
 }
 

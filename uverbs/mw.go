@@ -62,7 +62,7 @@ func (pd *PD) AllocMW(typ MWType) (*MW, error) {
 	mw.handle = resp.MwHandle
 	mw.rkey.Store(resp.Rkey)
 	mw.enlist()
-	mw.rename(fmt.Sprintf("MW %d", mw.handle))
+	mw.setNumber(mw.handle)
 	return mw, nil
 }
 

@@ -1,6 +1,7 @@
 package uverbs
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -11,7 +12,9 @@ import (
 type node struct {
 	graph   *graph
 	device  string
-	name    string // "PD 3"
+	kind    string // "PD"
+	number  uint32 // the kernel's, 3
+	named   bool   // number is known
 	parents []*node
 	users   int // how often it is a parent
 	state   nodeState
@@ -39,20 +42,20 @@ const (
 
 // root makes n the top of a new graph.
 func (n *node) root(device string) {
-	n.graph, n.device, n.name = &graph{nodes: make(map[*node]struct{})}, device, "device"
+	n.graph, n.device, n.kind = &graph{nodes: make(map[*node]struct{})}, device, "device"
 }
 
 // attach makes n a user of its parents, so that none of them can be closed
 // before n. It fails when one of them is closed already. Nil parents are
 // skipped.
-func (n *node) attach(name string, parents ...*node) error {
+func (n *node) attach(kind string, parents ...*node) error {
 	parents = slices.DeleteFunc(parents, func(p *node) bool { return p == nil })
-	n.graph, n.device, n.name = parents[0].graph, parents[0].device, name
+	n.graph, n.device, n.kind = parents[0].graph, parents[0].device, kind
 	n.graph.Lock()
 	defer n.graph.Unlock()
 	for _, p := range parents {
 		if p.graph != n.graph || p.state != nodeOpen {
-			return n.fail("create", ErrClosed, p.name+" is closed or belongs to another device")
+			return n.fail("create", ErrClosed, p.name()+" is closed or belongs to another device")
 		}
 	}
 	for _, p := range parents {
@@ -78,11 +81,19 @@ func (n *node) detachLocked() {
 	n.state = nodeClosed
 }
 
-// rename gives n the number it got from the kernel.
-func (n *node) rename(name string) {
+// setNumber gives n the number it got from the kernel.
+func (n *node) setNumber(number uint32) {
 	n.graph.Lock()
 	defer n.graph.Unlock()
-	n.name = name
+	n.number, n.named = number, true
+}
+
+// name is for error messages: "PD 3".
+func (n *node) name() string {
+	if !n.named {
+		return n.kind
+	}
+	return fmt.Sprintf("%s %d", n.kind, n.number)
 }
 
 // close takes n out of the graph if nothing uses it and destroy agrees. When
@@ -154,7 +165,7 @@ func (n *node) holders() string {
 	var names []string
 	for u := range n.graph.nodes {
 		if slices.Contains(u.parents, n) {
-			names = append(names, u.name)
+			names = append(names, u.name())
 		}
 	}
 	slices.Sort(names)
@@ -162,5 +173,5 @@ func (n *node) holders() string {
 }
 
 func (n *node) fail(op string, err error, hint string) error {
-	return &Error{Op: op, Object: n.name, Device: n.device, Err: err, Hint: hint}
+	return &Error{Op: op, Object: n.name(), Device: n.device, Err: err, Hint: hint}
 }

@@ -32,7 +32,7 @@ func (n *node) join(p *node) error {
 	n.graph.Lock()
 	defer n.graph.Unlock()
 	if p.graph != n.graph || p.state != nodeOpen {
-		return n.fail("change", ErrClosed, p.name+" is closed or belongs to another device")
+		return n.fail("change", ErrClosed, p.name()+" is closed or belongs to another device")
 	}
 	n.lean(p)
 	return nil

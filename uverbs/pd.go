@@ -1,8 +1,6 @@
 package uverbs
 
 import (
-	"fmt"
-
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/ioctl"
 )
@@ -33,7 +31,7 @@ func (d *Device) AllocPD() (*PD, error) {
 		return nil, pd.fail("create", err, createHint(err))
 	}
 	pd.handle = resp.PdHandle
-	pd.rename(fmt.Sprintf("PD %d", pd.handle))
+	pd.setNumber(pd.handle)
 	return pd, nil
 }
 

@@ -101,7 +101,7 @@ func (pd *PD) CreateQP(opts *QPOptions) (*QP, error) {
 		qp.detach()
 		return nil, qp.fail("create", err, qp.createHint(err, opts.Cap))
 	}
-	qp.rename(fmt.Sprintf("QP %d", qp.num))
+	qp.setNumber(qp.num)
 	return qp, nil
 }
 

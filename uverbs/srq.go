@@ -1,8 +1,6 @@
 package uverbs
 
 import (
-	"fmt"
-
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/ioctl"
 )
@@ -53,7 +51,7 @@ func (pd *PD) CreateSRQ(opts *SRQOptions) (*SRQ, error) {
 		s.detach()
 		return nil, s.fail("create", err, s.createHint(err, opts))
 	}
-	s.rename(fmt.Sprintf("SRQ %d", s.handle))
+	s.setNumber(s.handle)
 	return s, nil
 }
 

@@ -17,11 +17,12 @@ import (
 //
 // C: execute_cmd_write_no_uhw
 type Command struct {
-	file    File
-	quick   Commander
-	wire    []byte // as write(2) takes it: header and input
-	request func() *Request
-	slow    *Request // by ioctl, once it is known to be needed
+	file   File
+	quick  Commander
+	wire   []byte // as write(2) takes it: header and input
+	driver uint32
+	source interface{ request() *Request } // of slow
+	slow   *Request                        // by ioctl, once it is known to be needed
 }
 
 // Commander is a File that takes commands by write(2) too, a header and what
@@ -33,15 +34,10 @@ type Commander interface {
 // NewCommand makes a command. in, which is copied, begins with the address of
 // the answer, unless the answer is struct{}.
 func NewCommand[In, Answer any](f File, driver, command uint32, in In) *Command {
-	quick, _ := f.(Commander)
 	m := &message[In, Answer]{in: in}
-	c := &Command{file: f, quick: quick, wire: m.wire(command)}
-	c.request = func() *Request {
-		r := Write(driver, command, &m.in)
-		m.answerTo(r)
-		return r
-	}
-	return c
+	quick, _ := f.(Commander)
+	m.Command = Command{file: f, quick: quick, wire: m.bytes(command), driver: driver, source: m}
+	return &m.Command
 }
 
 // Do issues the command and, but for the first time by ioctl, allocates nothing.
@@ -54,14 +50,21 @@ func (c *Command) Do() error {
 		c.quick = nil
 	}
 	if c.slow == nil {
-		c.slow = c.request()
+		c.slow = c.source.request()
 	}
 	return c.slow.Do(c.file)
 }
 
 // message is a command with its answer behind.
 type message[In, Answer any] struct {
+	Command
 	header abi.IbUverbsCmdHdr
 	in     In
 	answer Answer
+}
+
+func (m *message[In, Answer]) request() *Request {
+	r := Write(m.driver, m.header.Command, &m.in)
+	m.answerTo(r)
+	return r
 }

@@ -99,16 +99,16 @@ func get[T any](b []byte, v *T) {
 	copy(unsafe.Slice((*byte)(unsafe.Pointer(v)), unsafe.Sizeof(*v)), b)
 }
 
-// wire is what write(2) takes of a message. The answer's address goes into the
+// bytes is what write(2) takes of a message. The answer's address goes into the
 // input's first field; the message is on the heap, where memory does not move.
-func (m *message[In, Answer]) wire(command uint32) []byte {
+func (m *message[In, Answer]) bytes(command uint32) []byte {
 	answer := unsafe.Sizeof(m.answer)
 	if answer > 0 {
 		*(*uint64)(unsafe.Pointer(&m.in)) = uint64(uintptr(unsafe.Pointer(&m.answer)))
 	}
-	size := unsafe.Sizeof(m.header) + unsafe.Sizeof(m.in)
+	size := unsafe.Sizeof(m.header) + unsafe.Sizeof(m.in) // 8 bytes, and what is aligned to no more
 	m.header = abi.IbUverbsCmdHdr{Command: command, InWords: uint16(size / 4), OutWords: uint16(answer / 4)}
-	return unsafe.Slice((*byte)(unsafe.Pointer(m)), size)
+	return unsafe.Slice((*byte)(unsafe.Pointer(&m.header)), size)
 }
 
 // answerTo has a request answered where the message is.
