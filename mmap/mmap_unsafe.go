@@ -7,7 +7,12 @@ import (
 
 // Everything here relies on checks made once, by the constructors in layout.go.
 
-func address(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) }
+func pointer(b []byte) unsafe.Pointer { return unsafe.Pointer(unsafe.SliceData(b)) }
+
+func address(b []byte) uintptr { return uintptr(pointer(b)) }
+
+// memoryAt is memory that the kernel has just mapped.
+func memoryAt(start unsafe.Pointer, size int) []byte { return unsafe.Slice((*byte)(start), size) }
 
 func sizeOf[T any]() uint64 { return uint64(unsafe.Sizeof(*new(T))) }
 

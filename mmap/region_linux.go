@@ -22,7 +22,16 @@ func mapFile(fd int, offset int64, size int, prot Prot) ([]byte, error) {
 	if prot&ProtWrite != 0 {
 		p |= unix.PROT_WRITE
 	}
-	return unix.Mmap(fd, offset, size, p, unix.MAP_SHARED)
+	return mapMemory(fd, offset, size, p, unix.MAP_SHARED)
+}
+
+// mapMemory is not unix.Mmap, which keeps a table of all there is.
+func mapMemory(fd int, offset int64, size, prot, flags int) ([]byte, error) {
+	start, err := unix.MmapPtr(fd, offset, nil, uintptr(size), prot, flags)
+	if err != nil {
+		return nil, err
+	}
+	return memoryAt(start, size), nil
 }
 
 func mapAnonymous(size int, huge bool) ([]byte, error) {
@@ -30,11 +39,11 @@ func mapAnonymous(size int, huge bool) ([]byte, error) {
 	if huge {
 		flags |= unix.MAP_HUGETLB | mapHuge2MByte
 	}
-	data, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, flags)
+	data, err := mapMemory(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, flags)
 	if huge && errors.Is(err, unix.ENOMEM) {
 		return nil, fmt.Errorf("%w (too few free 2 MiB pages: raise vm.nr_hugepages by %d)", err, size/hugePage)
 	}
 	return data, err
 }
 
-func unmapMemory(data []byte) error { return unix.Munmap(data) }
+func unmapMemory(data []byte) error { return unix.MunmapPtr(pointer(data), uintptr(len(data))) }
