@@ -60,6 +60,7 @@ func (ah *AH) issueCreate(attr *AHAttr, u UHW) error {
 	var resp abi.IbUverbsCreateAhResp
 	in := &abi.IbUverbsCreateAh{PdHandle: ah.pd.handle, Attr: attr.toAHABI()}
 	r := writeCommand(ah.pd.dev, abi.IB_USER_VERBS_CMD_CREATE_AH, in)
+	defer r.Free()
 	ioctl.Out(r, abi.UVERBS_ATTR_CORE_OUT, &resp)
 	r.Driver(u)
 	if err := r.Do(ah.pd.dev.file); err != nil {
@@ -96,6 +97,7 @@ func (ah *AH) Close() error {
 
 func (ah *AH) issueDestroy() error {
 	r := ah.pd.dev.request(abi.UVERBS_OBJECT_AH, abi.UVERBS_METHOD_AH_DESTROY)
+	defer r.Free()
 	r.Handle(abi.UVERBS_ATTR_DESTROY_AH_HANDLE, ah.handle)
 	return r.Do(ah.pd.dev.file)
 }

@@ -90,6 +90,7 @@ type asyncEvents struct {
 // one allocated is the kernel's default.
 func (d *Device) openAsyncEvents() (*asyncEvents, error) {
 	r := d.request(abi.UVERBS_OBJECT_ASYNC_EVENT, abi.UVERBS_METHOD_ASYNC_EVENT_ALLOC)
+	defer r.Free()
 	r.NewObject(abi.UVERBS_ATTR_ASYNC_EVENT_ALLOC_FD_HANDLE)
 	if err := r.Do(d.file); err != nil {
 		return nil, d.fail("get the async events of", err, "")

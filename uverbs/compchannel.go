@@ -47,6 +47,7 @@ func (d *Device) CreateCompChannel() (*CompChannel, error) {
 func (ch *CompChannel) open() error {
 	var resp abi.IbUverbsCreateCompChannelResp
 	r := writeCommand(ch.dev, abi.IB_USER_VERBS_CMD_CREATE_COMP_CHANNEL, &abi.IbUverbsCreateCompChannel{})
+	defer r.Free()
 	ioctl.Out(r, abi.UVERBS_ATTR_CORE_OUT, &resp)
 	if err := r.Do(ch.dev.file); err != nil {
 		return err

@@ -85,6 +85,7 @@ func entryCount(n int) uint32 { return uint32(min(max(n, 1), math.MaxInt32)) }
 func (cq *CQ) issueCreate(r *CQRequest, vector uint32, u UHW) error {
 	var granted uint32
 	q := cq.dev.request(abi.UVERBS_OBJECT_CQ, abi.UVERBS_METHOD_CQ_CREATE)
+	defer q.Free()
 	q.NewObject(abi.UVERBS_ATTR_CREATE_CQ_HANDLE)
 	q.U32(abi.UVERBS_ATTR_CREATE_CQ_CQE, r.CQE)
 	q.U64(abi.UVERBS_ATTR_CREATE_CQ_USER_HANDLE, cq.cookie)

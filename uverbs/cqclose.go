@@ -43,6 +43,7 @@ func (cq *CQ) release() error {
 func (cq *CQ) issueDestroy(handle uint32) error {
 	var resp abi.IbUverbsDestroyCqResp
 	r := cq.dev.request(abi.UVERBS_OBJECT_CQ, abi.UVERBS_METHOD_CQ_DESTROY)
+	defer r.Free()
 	r.Handle(abi.UVERBS_ATTR_DESTROY_CQ_HANDLE, handle)
 	ioctl.Out(r, abi.UVERBS_ATTR_DESTROY_CQ_RESP, &resp)
 	return r.Do(cq.dev.file)

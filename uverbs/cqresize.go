@@ -35,6 +35,7 @@ func (cq *CQ) Resize(entries int) error {
 func (cq *CQ) issueResize(r *CQRequest, u UHW) error {
 	var resp abi.IbUverbsResizeCqResp
 	q := writeCommand(cq.dev, abi.IB_USER_VERBS_CMD_RESIZE_CQ, &abi.IbUverbsResizeCq{CqHandle: cq.handle, Cqe: r.CQE})
+	defer q.Free()
 	ioctl.Out(q, abi.UVERBS_ATTR_CORE_OUT, &resp)
 	q.Driver(u)
 	if err := q.Do(cq.dev.file); err != nil {

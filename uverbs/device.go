@@ -85,6 +85,7 @@ func (d *Device) getContextBare() error {
 
 func (d *Device) issueGetContext(u UHW) error {
 	r := d.request(abi.UVERBS_OBJECT_DEVICE, abi.UVERBS_METHOD_GET_CONTEXT)
+	defer r.Free()
 	ioctl.Out(r, abi.UVERBS_ATTR_GET_CONTEXT_NUM_COMP_VECTORS, &d.compVectors)
 	r.Driver(u)
 	return r.Do(d.file)

@@ -66,6 +66,7 @@ type TagMatchingCaps struct {
 func (d *Device) Query() (*DeviceAttr, error) {
 	var resp abi.IbUverbsExQueryDeviceResp
 	r := writeCommand(d, ioctl.Extended(abi.IB_USER_VERBS_EX_CMD_QUERY_DEVICE), &abi.IbUverbsExQueryDevice{})
+	defer r.Free()
 	ioctl.Out(r, abi.UVERBS_ATTR_CORE_OUT, &resp)
 	if err := r.Do(d.file); err != nil {
 		return nil, d.fail("query", err, "")

@@ -89,7 +89,10 @@ func (info DeviceInfo) Open() (*Device, error) {
 func probeDriver(f ioctl.File) DriverID {
 	const noObject = 0xfff
 	for id := DriverUnknown; id < maxKnownDriver; id++ {
-		if err := ioctl.New(uint32(id), noObject, 0).Do(f); ioctl.Unsupported(err) {
+		r := ioctl.New(uint32(id), noObject, 0)
+		err := r.Do(f)
+		r.Free()
+		if ioctl.Unsupported(err) {
 			return id
 		}
 	}

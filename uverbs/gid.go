@@ -60,6 +60,7 @@ func (d *Device) GIDTable() ([]GIDEntry, error) {
 	var n uint64
 	entries := make([]abi.IbUverbsGidEntry, maxGIDEntries)
 	r := d.request(abi.UVERBS_OBJECT_DEVICE, abi.UVERBS_METHOD_QUERY_GID_TABLE)
+	defer r.Free()
 	r.Const(abi.UVERBS_ATTR_QUERY_GID_TABLE_ENTRY_SIZE, gidEntrySize)
 	r.Flags(abi.UVERBS_ATTR_QUERY_GID_TABLE_FLAGS, 0)
 	ioctl.OutSlice(r, abi.UVERBS_ATTR_QUERY_GID_TABLE_RESP_ENTRIES, entries)
@@ -80,6 +81,7 @@ func (d *Device) GIDTable() ([]GIDEntry, error) {
 func (d *Device) QueryGID(port, index uint32) (*GIDEntry, error) {
 	var entry abi.IbUverbsGidEntry
 	r := d.request(abi.UVERBS_OBJECT_DEVICE, abi.UVERBS_METHOD_QUERY_GID_ENTRY)
+	defer r.Free()
 	r.Const(abi.UVERBS_ATTR_QUERY_GID_ENTRY_PORT, uint64(port))
 	r.Const(abi.UVERBS_ATTR_QUERY_GID_ENTRY_GID_INDEX, uint64(index))
 	r.Flags(abi.UVERBS_ATTR_QUERY_GID_ENTRY_FLAGS, 0)

@@ -14,8 +14,9 @@ import (
 func (qp *QP) AttachMcast(gid GID, lid uint16) error {
 	return qp.using("attach to a multicast group", func() error {
 		in := &abi.IbUverbsAttachMcast{Gid: gid, QpHandle: qp.handle, Mlid: lid}
-		err := writeCommand(qp.dev, abi.IB_USER_VERBS_CMD_ATTACH_MCAST, in).Do(qp.dev.file)
-		if err != nil {
+		r := writeCommand(qp.dev, abi.IB_USER_VERBS_CMD_ATTACH_MCAST, in)
+		defer r.Free()
+		if err := r.Do(qp.dev.file); err != nil {
 			return qp.fail("attach to multicast group "+gid.String(), err, qp.mcastHint(err, gid))
 		}
 		return nil
@@ -28,8 +29,9 @@ func (qp *QP) AttachMcast(gid GID, lid uint16) error {
 func (qp *QP) DetachMcast(gid GID, lid uint16) error {
 	return qp.using("detach from a multicast group", func() error {
 		in := &abi.IbUverbsDetachMcast{Gid: gid, QpHandle: qp.handle, Mlid: lid}
-		err := writeCommand(qp.dev, abi.IB_USER_VERBS_CMD_DETACH_MCAST, in).Do(qp.dev.file)
-		if err != nil {
+		r := writeCommand(qp.dev, abi.IB_USER_VERBS_CMD_DETACH_MCAST, in)
+		defer r.Free()
+		if err := r.Do(qp.dev.file); err != nil {
 			return qp.fail("detach from multicast group "+gid.String(), err, "")
 		}
 		return nil

@@ -111,6 +111,7 @@ func (mr *MR) issueCreate(access Access, u UHW) error {
 	}
 	var resp abi.IbUverbsRegMrResp
 	r := writeCommand(mr.pd.dev, abi.IB_USER_VERBS_CMD_REG_MR, in)
+	defer r.Free()
 	ioctl.Out(r, abi.UVERBS_ATTR_CORE_OUT, &resp)
 	r.Driver(u)
 	if err := r.Do(mr.pd.dev.file); err != nil {
@@ -163,6 +164,7 @@ func (mr *MR) Close() error {
 func (mr *MR) destroy() error {
 	mr.delist()
 	r := mr.pd.dev.request(abi.UVERBS_OBJECT_MR, abi.UVERBS_METHOD_MR_DESTROY)
+	defer r.Free()
 	r.Handle(abi.UVERBS_ATTR_DESTROY_MR_HANDLE, mr.handle)
 	err := r.Do(mr.pd.dev.file)
 	if err != nil {

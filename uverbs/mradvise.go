@@ -73,6 +73,7 @@ func (pd *PD) issueAdvise(advice MRAdvice, flush bool, sgl []SGE) error {
 		flags = abi.IB_UVERBS_ADVISE_MR_FLAG_FLUSH
 	}
 	r := pd.dev.request(abi.UVERBS_OBJECT_MR, abi.UVERBS_METHOD_ADVISE_MR)
+	defer r.Free()
 	r.Handle(abi.UVERBS_ATTR_ADVISE_MR_PD_HANDLE, pd.handle)
 	r.Const(abi.UVERBS_ATTR_ADVISE_MR_ADVICE, uint64(advice))
 	r.Flags(abi.UVERBS_ATTR_ADVISE_MR_FLAGS, flags)

@@ -50,6 +50,7 @@ const (
 func (mr *MR) rereg(in *abi.IbUverbsReregMr) error {
 	var resp abi.IbUverbsReregMrResp
 	r := writeCommand(mr.pd.dev, abi.IB_USER_VERBS_CMD_REREG_MR, in)
+	defer r.Free()
 	ioctl.Out(r, abi.UVERBS_ATTR_CORE_OUT, &resp)
 	if err := r.Do(mr.pd.dev.file); err != nil {
 		hint := reregHint(err, in)

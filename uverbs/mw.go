@@ -54,6 +54,7 @@ func (pd *PD) AllocMW(typ MWType) (*MW, error) {
 	}
 	var resp abi.IbUverbsAllocMwResp
 	r := writeCommand(pd.dev, abi.IB_USER_VERBS_CMD_ALLOC_MW, &abi.IbUverbsAllocMw{PdHandle: pd.handle, MwType: uint8(typ)})
+	defer r.Free()
 	ioctl.Out(r, abi.UVERBS_ATTR_CORE_OUT, &resp)
 	if err := r.Do(pd.dev.file); err != nil {
 		mw.detach()
@@ -87,6 +88,7 @@ func (mw *MW) Bound(rkey uint32) { mw.rkey.Store(rkey) }
 func (mw *MW) Close() error {
 	return mw.close(func() error {
 		r := mw.pd.dev.request(abi.UVERBS_OBJECT_MW, abi.UVERBS_METHOD_MW_DESTROY)
+		defer r.Free()
 		r.Handle(abi.UVERBS_ATTR_DESTROY_MW_HANDLE, mw.handle)
 		return r.Do(mw.pd.dev.file)
 	}, mw.delist)

@@ -25,6 +25,7 @@ func (d *Device) AllocPD() (*PD, error) {
 	}
 	var resp abi.IbUverbsAllocPdResp
 	r := writeCommand(d, abi.IB_USER_VERBS_CMD_ALLOC_PD, &abi.IbUverbsAllocPd{})
+	defer r.Free()
 	ioctl.Out(r, abi.UVERBS_ATTR_CORE_OUT, &resp)
 	if err := r.Do(d.file); err != nil {
 		pd.detach()
@@ -44,6 +45,7 @@ func (pd *PD) Device() *Device { return pd.dev }
 func (pd *PD) Close() error {
 	return pd.close(func() error {
 		r := pd.dev.request(abi.UVERBS_OBJECT_PD, abi.UVERBS_METHOD_PD_DESTROY)
+		defer r.Free()
 		r.Handle(abi.UVERBS_ATTR_DESTROY_PD_HANDLE, pd.handle)
 		return r.Do(pd.dev.file)
 	}, nothing)

@@ -81,6 +81,7 @@ func (m MTU) Bytes() int {
 func (d *Device) QueryPort(port uint32) (*PortAttr, error) {
 	var resp abi.IbUverbsQueryPortRespEx
 	r := d.request(abi.UVERBS_OBJECT_DEVICE, abi.UVERBS_METHOD_QUERY_PORT)
+	defer r.Free()
 	r.Const(abi.UVERBS_ATTR_QUERY_PORT_PORT_NUM, uint64(port))
 	ioctl.Out(r, abi.UVERBS_ATTR_QUERY_PORT_RESP, &resp)
 	if err := r.Do(d.file); err != nil {

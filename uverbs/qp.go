@@ -126,6 +126,7 @@ func (qp *QP) issueCreate(r *QPRequest, opts *QPOptions, cookie uint64, u UHW) e
 		MaxSendSge: r.Cap.MaxSendSGE, MaxRecvSge: r.Cap.MaxRecvSGE, MaxInlineData: r.Cap.MaxInline}
 	var capOut abi.IbUverbsQpCap
 	q := qp.dev.request(abi.UVERBS_OBJECT_QP, abi.UVERBS_METHOD_QP_CREATE)
+	defer q.Free()
 	q.NewObject(abi.UVERBS_ATTR_CREATE_QP_HANDLE)
 	q.Handle(abi.UVERBS_ATTR_CREATE_QP_PD_HANDLE, qp.pd.handle)
 	q.Handle(abi.UVERBS_ATTR_CREATE_QP_SEND_CQ_HANDLE, opts.SendCQ.handle)

@@ -49,6 +49,7 @@ func (qp *QP) shut(closed bool) {
 func (qp *QP) issueDestroy(handle uint32) error {
 	var resp abi.IbUverbsDestroyQpResp
 	r := qp.dev.request(abi.UVERBS_OBJECT_QP, abi.UVERBS_METHOD_QP_DESTROY)
+	defer r.Free()
 	r.Handle(abi.UVERBS_ATTR_DESTROY_QP_HANDLE, handle)
 	ioctl.Out(r, abi.UVERBS_ATTR_DESTROY_QP_RESP, &resp)
 	return r.Do(qp.dev.file)

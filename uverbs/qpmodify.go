@@ -55,10 +55,13 @@ func (qp *QP) issueModify(a *QPAttr, mask QPAttrMask) error {
 	in := a.toABI()
 	in.QpHandle, in.AttrMask = qp.handle, uint32(mask)
 	if mask&QPAttrRateLimit == 0 {
-		return writeCommand(qp.dev, abi.IB_USER_VERBS_CMD_MODIFY_QP, &in).Do(qp.dev.file)
+		r := writeCommand(qp.dev, abi.IB_USER_VERBS_CMD_MODIFY_QP, &in)
+		defer r.Free()
+		return r.Do(qp.dev.file)
 	}
 	ex := &abi.IbUverbsExModifyQp{Base: in, RateLimit: a.RateLimit}
 	r := writeCommand(qp.dev, ioctl.Extended(abi.IB_USER_VERBS_EX_CMD_MODIFY_QP), ex)
+	defer r.Free()
 	ioctl.Out(r, abi.UVERBS_ATTR_CORE_OUT, new(abi.IbUverbsExModifyQpResp))
 	return r.Do(qp.dev.file)
 }
@@ -81,6 +84,7 @@ func (qp *QP) issueQuery() (*QPAttr, error) {
 	var resp abi.IbUverbsQueryQpResp
 	in := &abi.IbUverbsQueryQp{QpHandle: qp.handle, AttrMask: uint32(QPAttrDestQPN<<1 - 1)}
 	r := writeCommand(qp.dev, abi.IB_USER_VERBS_CMD_QUERY_QP, in)
+	defer r.Free()
 	ioctl.Out(r, abi.UVERBS_ATTR_CORE_OUT, &resp)
 	if err := r.Do(qp.dev.file); err != nil {
 		return nil, err

@@ -70,6 +70,7 @@ func (s *SRQ) create(opts *SRQOptions) error {
 
 func (s *SRQ) issueCreate(r *SRQRequest, limit uint32, u UHW) error {
 	q := s.dev.request(abi.UVERBS_OBJECT_SRQ, abi.UVERBS_METHOD_SRQ_CREATE)
+	defer q.Free()
 	q.NewObject(abi.UVERBS_ATTR_CREATE_SRQ_HANDLE)
 	q.Handle(abi.UVERBS_ATTR_CREATE_SRQ_PD_HANDLE, s.pd.handle)
 	q.U64(abi.UVERBS_ATTR_CREATE_SRQ_USER_HANDLE, s.cookie)

@@ -23,6 +23,7 @@ type SRQAttr struct {
 func (s *SRQ) Query() (*SRQAttr, error) {
 	var resp abi.IbUverbsQuerySrqResp
 	r := writeCommand(s.dev, abi.IB_USER_VERBS_CMD_QUERY_SRQ, &abi.IbUverbsQuerySrq{SrqHandle: s.handle})
+	defer r.Free()
 	ioctl.Out(r, abi.UVERBS_ATTR_CORE_OUT, &resp)
 	if err := s.command("query", r); err != nil {
 		return nil, err
@@ -86,6 +87,7 @@ func (s *SRQ) issueModify(r *SRQModifyRequest, limit uint32, u UHW) error {
 		in.AttrMask, in.MaxWr = srqMaxWR, r.MaxWR
 	}
 	q := writeCommand(s.dev, abi.IB_USER_VERBS_CMD_MODIFY_SRQ, in)
+	defer q.Free()
 	q.Driver(u)
 	return q.Do(s.dev.file)
 }
@@ -124,6 +126,7 @@ func (s *SRQ) release() error {
 func (s *SRQ) issueDestroy(handle uint32) error {
 	var resp abi.IbUverbsDestroySrqResp
 	r := s.dev.request(abi.UVERBS_OBJECT_SRQ, abi.UVERBS_METHOD_SRQ_DESTROY)
+	defer r.Free()
 	r.Handle(abi.UVERBS_ATTR_DESTROY_SRQ_HANDLE, handle)
 	ioctl.Out(r, abi.UVERBS_ATTR_DESTROY_SRQ_RESP, &resp)
 	return r.Do(s.dev.file)

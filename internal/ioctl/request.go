@@ -1,6 +1,8 @@
 package ioctl
 
 import (
+	"sync"
+
 	"github.com/goverbs/goverbs/internal/abi"
 )
 
@@ -11,8 +13,9 @@ const MaxAttrs = 20
 const attrMandatory = uint16(abi.UVERBS_ATTR_F_MANDATORY)
 
 // Request is one call of an object's method. Make it with [New], add its
-// attributes, issue it with [Request.Do]. A request may be issued again as it
-// is, which is how a [Command] avoids building one each time.
+// attributes, issue it with [Request.Do], and give its room back with
+// [Request.Free]. A request may be issued again as it is, which is how a
+// [Command] avoids building one each time.
 //
 // A Request must not be copied, nor be issued by two goroutines at once.
 type Request struct {
@@ -35,12 +38,23 @@ const fewAttrs, someAttrs = 5, 10
 // New begins a request for a method of an object. driver must be the device's
 // own driver id: the kernel answers EINVAL to any other.
 func New(driver uint32, object, method uint16) *Request {
-	r := &Request{}
-	r.hdr, r.attrs, r.refs = &r.few.hdr, r.few.attrs[:0], r.few.refs[:0]
-	r.hdr.DriverId = driver
-	r.hdr.ObjectId = object
-	r.hdr.MethodId = method
+	r := requests.Get().(*Request)
+	*r.hdr = abi.IbUverbsIoctlHdr{DriverId: driver, ObjectId: object, MethodId: method}
 	return r
+}
+
+// requests keep the room they have grown to.
+var requests = sync.Pool{New: func() any {
+	r := new(Request)
+	r.hdr, r.attrs, r.refs = &r.few.hdr, r.few.attrs[:0], r.few.refs[:0]
+	return r
+}}
+
+// Free ends the request and what it points at.
+func (r *Request) Free() {
+	clear(r.refs)
+	r.attrs, r.refs = r.attrs[:0], r.refs[:0]
+	requests.Put(r)
 }
 
 // grow makes room for more attributes, in the end for as many as there can be.

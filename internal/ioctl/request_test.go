@@ -152,6 +152,29 @@ func TestGrown(t *testing.T) {
 	}
 }
 
+// TestFree: a request has nothing of those that had its room before, whatever they
+// were, and lets go of what they pointed at.
+func TestFree(t *testing.T) {
+	for n := range MaxAttrs + 2 {
+		old := New(18, 4, 1)
+		for i := range n {
+			old.OutBytes(uint16(i), make([]byte, 9))
+		}
+		_ = old.Do(file(accept))
+		old.Free()
+		for i, ref := range old.refs[:cap(old.refs)] {
+			if ref != nil {
+				t.Errorf("reference %d of %d is kept", i, n)
+			}
+		}
+		r := New(1, 2, 3)
+		if h := r.Header(); h != (abi.IbUverbsIoctlHdr{DriverId: 1, ObjectId: 2, MethodId: 3}) || len(r.attrs)+len(r.refs) != 0 {
+			t.Errorf("after %d attributes: %+v with %d", n, h, len(r.attrs))
+		}
+		r.Free()
+	}
+}
+
 // TestTooMuch has what does not fit in a request become one that the kernel refuses.
 func TestTooMuch(t *testing.T) {
 	many := New(0, 0, 0)
