@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -31,14 +32,29 @@ type watchTest struct {
 
 // lockedBuffer is read while it is written.
 type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
+	mu   sync.Mutex
+	b    bytes.Buffer
+	full chan struct{} // while it is set and open, who writes waits
 }
 
 func (l *lockedBuffer) Write(b []byte) (int, error) {
 	l.mu.Lock()
+	full := l.full
+	l.mu.Unlock()
+	if full != nil {
+		<-full
+	}
+	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.b.Write(b)
+}
+
+// fill has who writes wait until room is called.
+func (l *lockedBuffer) fill() (room func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.full = make(chan struct{})
+	return func() { close(l.full) }
 }
 
 // take returns what was written since the last time.
@@ -198,10 +214,17 @@ func TestWatchNetlink(t *testing.T) {
 		notify(netlinkrdma.EventType(27), netlinkrdma.Event{})
 		notify(netlinkrdma.EventNetdevDetach, netlinkrdma.Event{}) // of a network device in another namespace
 		w.prints(1, "netlink EventType(27)", "netlink NETDEV_DETACH")
-		for range 20 { // more than a subscriber keeps
-			w.kernel.Notify(netlinkrdma.Event{Type: netlinkrdma.EventUnregister, DeviceIndex: 9})
+		// One that waits to be printed, one that was read behind it, and more
+		// than the 16 that a subscriber keeps.
+		room := w.out.fill()
+		for range 2 {
+			notify(netlinkrdma.EventType(27), netlinkrdma.Event{})
 		}
-		w.prints(2)
+		for range 20 {
+			w.kernel.Notify(netlinkrdma.Event{Type: netlinkrdma.EventType(27)})
+		}
+		room()
+		w.prints(2, slices.Repeat([]string{"netlink EventType(27)"}, 18)...)
 		w.ends(0, unheard+strings.ReplaceAll(unheard, "siw0", "rxe0")+
 			"rdmalink: note: wait for an event of an RDMA device: events were lost (list the devices and ports again): no buffer space available\n")
 	})
