@@ -5,6 +5,7 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -54,25 +55,29 @@ func TestPingText(t *testing.T) {
 	}
 }
 
+// TestOutlast runs in a bubble, where time passes when nothing else can happen.
 func TestOutlast(t *testing.T) {
-	ctx, cancel := context.WithCancel(context.Background())
-	late, stop := outlast(ctx, 20*time.Millisecond)
-	defer stop()
-	cancel()
-	if late.Err() != nil {
-		t.Error("over with the first context")
-	}
-	select {
-	case <-late.Done():
-	case <-time.After(10 * time.Second):
-		t.Error("without end")
-	}
-	// stop ends it as well, and at once.
-	late, stop = outlast(context.Background(), time.Hour)
-	stop()
-	if late.Err() == nil {
-		t.Error("goes on after stop")
-	}
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		late, stop := outlast(ctx, time.Minute)
+		defer stop()
+		cancel()
+		time.Sleep(time.Minute - 1)
+		if late.Err() != nil {
+			t.Error("over with the first context")
+		}
+		time.Sleep(1)
+		synctest.Wait()
+		if late.Err() == nil {
+			t.Error("without end")
+		}
+		// stop ends it as well, and at once.
+		late, stop = outlast(context.Background(), time.Hour)
+		stop()
+		if late.Err() == nil {
+			t.Error("goes on after stop")
+		}
+	})
 }
 
 func TestRpingReport(t *testing.T) {
