@@ -68,8 +68,11 @@ func allPerfRows(b *bench) []perfRow {
 	for _, size := range []int{2, 4 << 10, 1 << 20} {
 		add(latency("write", size, false), latency("read", size, false))
 	}
-	add(latency("atomic", 8, false), latency("atomic", 8, true), latency("read", 2, true))
-	for _, size := range []int{2, 4 << 10, 64 << 10} {
+	add(latency("atomic", 8, false), latency("atomic", 8, true))
+	for _, size := range []int{2, 4 << 10, 1 << 20} {
+		add(latency("read", size, true))
+	}
+	for _, size := range []int{2, 4 << 10, 64 << 10, 1 << 20} {
 		add(latency("send", size, true))
 	}
 	for _, size := range []int{2, 64, 1 << 10, 4 << 10, 64 << 10, 1 << 20} {
