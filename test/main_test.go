@@ -36,6 +36,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintf(os.Stderr, "modprobe dummy: %v: %s\n", err, out)
 		os.Exit(1)
 	}
+	bringNear()
 	code := m.Run()
 	if n := mmap.Live(); n > 0 {
 		fmt.Fprintf(os.Stderr, "%d mappings left\n", n)
