@@ -1,3 +1,5 @@
+//go:build linux
+
 package main
 
 import (
@@ -10,13 +12,15 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // talks are the two ends of a TCP connection, as meet makes them.
 func talks(t *testing.T, ctx context.Context) (client, server *pingpongTalk) {
 	t.Helper()
 	p := &pingpong{kind: pingpongKindOf("rc"), pingpongOptions: pingpongOptions{tcpPort: freePort(t)}}
-	met := make(chan *pingpongTalk)
+	met := make(chan *pingpongTalk, 1)
 	go func() {
 		conn, err := p.meet(ctx)
 		if err != nil {
@@ -41,15 +45,24 @@ func talks(t *testing.T, ctx context.Context) (client, server *pingpongTalk) {
 	return client, server
 }
 
-// freePort is one that nobody listened on a moment ago.
+// freePort is one that nobody else gets before the test's end: a socket holds it
+// that does not listen, beside which one can that does.
 func freePort(t *testing.T) int {
 	t.Helper()
-	l, err := net.Listen("tcp", ":0")
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
+	t.Cleanup(func() { unix.Close(fd) })
+	reuse := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1)
+	if err := errors.Join(reuse, unix.Bind(fd, &unix.SockaddrInet4{})); err != nil {
+		t.Fatal(err)
+	}
+	at, err := unix.Getsockname(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return at.(*unix.SockaddrInet4).Port
 }
 
 func TestPingpongExchange(t *testing.T) {
