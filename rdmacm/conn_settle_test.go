@@ -123,7 +123,12 @@ func TestProveLeavesNothing(t *testing.T) {
 // Somebody else has taken the completions.
 func TestProveUnseen(t *testing.T) {
 	c, qp := connOnFake(t, false)
-	go peerKernel(t.Context(), qp, 0, -1)
+	gone := make(chan struct{})
+	t.Cleanup(func() { <-gone }) // before the queues are
+	go func() {
+		defer close(gone)
+		peerKernel(t.Context(), qp, 0, -1)
+	}()
 	err := c.prove(t.Context(), 5*settleKick)
 	if !errors.Is(err, syscall.ETIMEDOUT) {
 		t.Error(err)
