@@ -51,9 +51,9 @@ lint: ## gofmt, go vet on every platform, staticcheck, no cgo
 unit: ## tests and fuzz seeds that need no kernel, no root and no network
 	CI= $(GO) test $(TESTFLAGS) ./...
 
+# The race detector brings the checks of pointer conversions, -d=checkptr, along.
 race: fetch ## the same under the race detector, and with pointer checks
 	CI= CGO_ENABLED=1 $(GO) test -race $(TESTFLAGS) ./...
-	CI= $(GO) test -gcflags=all=-d=checkptr $(TESTFLAGS) ./...
 
 fuzz: ## run every fuzz target for FUZZTIME (10s)
 	@set -e; for dir in $$(grep -rl --include='*_test.go' '^func Fuzz' . | xargs -r -n1 dirname | sort -u); do \
@@ -90,12 +90,10 @@ vm: fetch build ## kernel tests in QEMU, on KERNELS (6.12 6.1 7.2)
 			-exec "$(CURDIR)/bin/vm run -kernel $$k -timeout 21m --" $(VM_PACKAGES); \
 	done
 
-VMRACE = test -count=1 -timeout 10m $(TESTFLAGS) -run '$(RACE_TESTS)' \
-	-exec "$(CURDIR)/bin/vm run -kernel $(firstword $(KERNELS)) -timeout 11m --" $(VM_PACKAGES)
-
 vmrace: fetch build ## RACE_TESTS under the race detector, and with pointer checks, on one kernel
-	CGO_ENABLED=1 $(GO) $(VMRACE) -race -tags vm,netgo,osusergo -ldflags '-linkmode=external -extldflags=-static'
-	$(GO) $(VMRACE) -gcflags=all=-d=checkptr -tags vm
+	CGO_ENABLED=1 $(GO) test -race -tags vm,netgo,osusergo -ldflags '-linkmode=external -extldflags=-static' \
+		-count=1 -timeout 10m $(TESTFLAGS) -run '$(RACE_TESTS)' \
+		-exec "$(CURDIR)/bin/vm run -kernel $(firstword $(KERNELS)) -timeout 11m --" $(VM_PACKAGES)
 
 rig: fetch ## test the test machine itself: output, exit code, crash, hang, cancel
 	$(GO) test -tags vmhost -count=1 $(TESTFLAGS) ./test/cmd/vm
