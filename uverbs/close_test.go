@@ -180,12 +180,11 @@ func TestForgottenDevice(t *testing.T) {
 		cq := must[*uverbs.CQ](t)(dev.CreateCQ(4, &uverbs.CQOptions{Channel: ch}))
 		must[*uverbs.QP](t)(pd.CreateQP(&uverbs.QPOptions{SendCQ: cq, RecvCQ: cq, Cap: uverbs.QPCap{MaxSendWR: 1, MaxRecvWR: 1}}))
 	}()
-	for i := 0; !k.Closed() || mmap.Live() != live; i++ {
-		if i == 100 {
+	for end := time.Now().Add(patience); !k.Closed() || mmap.Live() != live; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
 			t.Fatalf("closed %v, %d regions live, %d at the start", k.Closed(), mmap.Live(), live)
 		}
 		runtime.GC()
-		time.Sleep(10 * time.Millisecond)
 	}
 	runtime.GC() // a Pinner forgotten while it pins would end the process here
 	runtime.GC()

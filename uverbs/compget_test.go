@@ -143,7 +143,7 @@ func TestGetForgetsClosed(t *testing.T) {
 	w := newWorld(t)
 	all := w.cqs(t, 3)
 	done := run(func() error { return failed(w.cq.Wait(context.Background(), make([]uverbs.WC, 1))) })
-	untilArmed(t, w.kcq())
+	untilAwaited(t, w.kcq())
 	for i := range all {
 		w.k.CQs()[i+1].Event()
 	}
@@ -165,7 +165,7 @@ func TestGetLeavesWaiters(t *testing.T) {
 	w := newWorld(t)
 	for range 20 {
 		done := run(func() error { return failed(w.cq.Wait(context.Background(), make([]uverbs.WC, 1))) })
-		untilArmed(t, w.kcq())
+		untilAwaited(t, w.kcq())
 		ctx, cancel := context.WithCancel(context.Background())
 		got := run(func() error { _, err := w.channel.Get(ctx); return err })
 		w.kcq().SIW.Complete(abi.SiwCqe{Opcode: abi.SIW_OP_RECEIVE})

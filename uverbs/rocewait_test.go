@@ -21,7 +21,7 @@ func TestRoCEWait(t *testing.T) {
 	w := newRoCE(t)
 	kcq := w.kcq()
 	done := run(func() error { return failed(w.cq.Wait(context.Background(), make([]uverbs.WC, 1))) })
-	untilArmed(t, kcq)
+	untilAwaited(t, kcq)
 	kcq.RXE.Complete(abi.IbUverbsWc{})
 	if err := within(t, "wait", done); err != nil || kcq.Armed() {
 		t.Error(err, kcq.Armed())
@@ -44,7 +44,7 @@ func TestRoCEWait(t *testing.T) {
 func TestArmAfterResize(t *testing.T) {
 	w := newRoCE(t)
 	done := run(func() error { return failed(w.cq.Wait(context.Background(), make([]uverbs.WC, 1))) })
-	untilArmed(t, w.kcq())
+	untilAwaited(t, w.kcq())
 	if err := w.cq.Resize(100); err != nil {
 		t.Fatal(err)
 	}

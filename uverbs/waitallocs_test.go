@@ -27,7 +27,7 @@ func TestWaitAllocatesNothing(t *testing.T) {
 		}
 	})
 	wait := func() {
-		untilArmed(t, kcq)
+		untilAwaited(t, kcq)
 		complete()
 		if err := within(t, "wait", got); err != nil {
 			t.Fatal(err)

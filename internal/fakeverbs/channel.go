@@ -2,6 +2,8 @@ package fakeverbs
 
 import (
 	"os"
+	"sync/atomic"
+	"time"
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/ioctl"
@@ -13,6 +15,7 @@ type channel struct {
 	k           *Kernel
 	fd          int32
 	read, write *os.File
+	readers     atomic.Int32 // that are in a system call, or parked
 }
 
 // eventFile is the user's end.
@@ -20,6 +23,18 @@ type eventFile struct {
 	ioctl.EventFile
 	k *Kernel
 	c *channel
+}
+
+func (f eventFile) Await(limit time.Duration) bool {
+	f.c.readers.Add(1)
+	defer f.c.readers.Add(-1)
+	return f.EventFile.Await(limit)
+}
+
+func (f eventFile) Read(b []byte) (int, error) {
+	f.c.readers.Add(1)
+	defer f.c.readers.Add(-1)
+	return f.EventFile.Read(b)
 }
 
 func (f eventFile) Close() error {

@@ -94,6 +94,9 @@ func (cq *CQ) Armed() bool {
 	return cq.SIW.notify.Load() != abi.SIW_NOTIFY_NOT
 }
 
+// Awaited tells whether somebody waits for the events of the CQ's channel.
+func (cq *CQ) Awaited() bool { return cq.channel.readers.Load() > 0 }
+
 // overflow tells once of a lost completion: nobody may be reading.
 func (cq *CQ) overflow() {
 	if !cq.overrun {
