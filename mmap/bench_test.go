@@ -26,14 +26,16 @@ func TestNoAllocations(t *testing.T) {
 }
 
 func flagOnce(p *FlagProducer[element], c *FlagConsumer[element]) uint64 {
-	if e := p.Next(); e != nil {
-		e.ID++
-		p.Stage(Valid)
-		p.Publish()
+	slots, n := p.Room(1)
+	for i := range n {
+		slots.At(i).ID++
+		p.Stage(i, slots.At(i), Valid)
 	}
-	e, _ := c.Next()
+	p.Publish(n)
+	e := c.Slots().At(0)
 	id := e.ID
-	c.Release()
+	c.Return(e)
+	c.Release(1)
 	return id
 }
 
@@ -55,7 +57,7 @@ func BenchmarkFlagEmpty(b *testing.B) {
 	c := must[*FlagConsumer[element]](b)(NewFlagConsumer[element](anonymous(b, 8*elementSize), 8, elementWord))
 	b.ReportAllocs()
 	for b.Loop() {
-		if e, _ := c.Next(); e != nil {
+		if e := c.Slots().At(0); c.Word(e) != 0 {
 			b.Fatal(e)
 		}
 	}

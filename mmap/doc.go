@@ -21,6 +21,8 @@
 //     the element (producer) or after the last plain load from it (consumer). It
 //     is a release: whoever loads the new value sees what came before it.
 //   - What accepts an element is an atomic load, before any access to it: an acquire.
+//     The producer of a flag ring loads the word of the last element of a batch
+//     only: the consumer gives them back in their order.
 //   - An element is touched only between the accepting load and the handing store.
 //   - Go's atomics are sequentially consistent: stronger than the two rules need,
 //     as strong as [FlagProducer.PublishBehind] needs. The price is an XCHG on

@@ -11,10 +11,21 @@ const Valid uint32 = 1
 
 // flagRing is an array of elements, each with a word that says who owns it.
 type flagRing[T any] struct {
-	slots []T
+	slots FlagSlots[T]
 	word  uintptr // offset of the word in an element
+}
+
+// FlagSlots is to a flag ring what [Slots] is to an indexed one. Its elements stand
+// as close as in an array.
+type FlagSlots[T any] struct {
+	start slotsStart
+	next  uint32 // elements the side has passed on; free-running, private
 	mask  uint32
-	count uint32 // elements this side has passed on; free-running, private
+}
+
+// At returns the element i places from the side's index.
+func (s FlagSlots[T]) At(i int) *T {
+	return elementFrom[T](s.start, uint64((s.next+uint32(i))&s.mask)*sizeOf[T]())
 }
 
 func newFlagRing[T any](r *Region, n uint32, wordOffset uintptr) (flagRing[T], error) {
@@ -25,11 +36,8 @@ func newFlagRing[T any](r *Region, n uint32, wordOffset uintptr) (flagRing[T], e
 	if wordOffset%4 != 0 || alignOf[T]()%4 != 0 || uint64(wordOffset) > size-4 {
 		return flagRing[T]{}, fmt.Errorf("mmap: no aligned word at offset %d of an element of %d bytes", wordOffset, size)
 	}
-	return flagRing[T]{slots: slotsOf[T](memory, n), word: wordOffset, mask: n - 1}, nil
+	return flagRing[T]{slots: FlagSlots[T]{startOf(memory, 0), 0, n - 1}, word: wordOffset}, nil
 }
-
-// at is the element i places behind those this side has passed on.
-func (r *flagRing[T]) at(i uint32) *T { return &r.slots[(r.count+i)&r.mask] }
 
 func (r *flagRing[T]) wordOf(e *T) *atomic.Uint32 { return wordIn(e, r.word) }
 
@@ -40,9 +48,8 @@ func (r *flagRing[T]) wordOf(e *T) *atomic.Uint32 { return wordIn(e, r.word) }
 // A batch is handed over with one store: [FlagProducer.Stage] stores the words of
 // all elements but the first, which the consumer looks at first.
 type FlagProducer[T any] struct {
-	ring   flagRing[T]
-	staged uint32
-	first  uint32 // the word of the first element staged
+	ring  flagRing[T]
+	first uint32 // the word of the first element staged
 }
 
 // NewFlagProducer returns the producing side of n elements at the start of r, each
@@ -56,63 +63,77 @@ func NewFlagProducer[T any](r *Region, n uint32, wordOffset uintptr) (*FlagProdu
 	return &FlagProducer[T]{ring: ring}, nil
 }
 
-// Next returns the element to fill, or nil when the ring is full. Everything but
-// the word may be written; nothing is taken before the batch is published. Calling
-// it again without Stage returns the same element.
-func (p *FlagProducer[T]) Next() *T {
-	e := p.ring.at(p.staged)
-	if p.ring.wordOf(e).Load()&Valid != 0 || p.staged > p.ring.mask {
-		return nil
+// Room tells how many elements can be filled, at most want, and where they are.
+// Everything but the word may be written; nothing is taken before the batch is
+// published. The consumer takes elements in their order, so that the last one's
+// word speaks for those before it: to load the word of each would bring its cache
+// line here to be read, and once more to be written. A consumer that keeps no order
+// may find an element overwritten, and has itself to blame.
+func (p *FlagProducer[T]) Room(want int) (FlagSlots[T], int) {
+	want = min(want, int(p.ring.slots.mask)+1)
+	if want > 0 && !p.free(want-1) {
+		want = p.count(want - 1)
 	}
-	return e
+	return p.ring.slots, want
 }
 
-// Stage adds the element that Next returned to the batch, with the word to store,
-// which must have [Valid] set. Who looks beyond the first element may see it before
-// the batch is published, as siw does for the limit of an SRQ.
-func (p *FlagProducer[T]) Stage(word uint32) {
-	if p.staged == 0 {
+func (p *FlagProducer[T]) free(i int) bool {
+	return p.ring.wordOf(p.ring.slots.At(i)).Load()&Valid == 0
+}
+
+// count is the number of free elements, at most most.
+func (p *FlagProducer[T]) count(most int) (n int) {
+	for n < most && p.free(n) {
+		n++
+	}
+	return n
+}
+
+// Stage adds element e, at i of the batch, with the word to store, which must have
+// [Valid] set. Who looks beyond the first element may see it before the batch is
+// published, as siw does for the limit of an SRQ.
+func (p *FlagProducer[T]) Stage(i int, e *T, word uint32) {
+	if i == 0 {
 		p.first = word
-	} else {
-		StoreRelease(p.ring.wordOf(p.ring.at(p.staged)), word)
+		return
 	}
-	p.staged++
+	StoreRelease(p.ring.wordOf(e), word)
 }
 
-// Publish hands the batch to a consumer that takes elements in their order and
-// needs no doorbell. All that was written before is seen by whoever sees a word.
-func (p *FlagProducer[T]) Publish() {
-	if p.staged > 0 {
-		StoreRelease(p.ring.wordOf(p.ring.at(0)), p.first)
-		p.ring.count, p.staged = p.ring.count+p.staged, 0
+// Publish hands the n elements staged to a consumer that takes elements in their
+// order and needs no doorbell. All that was written before is seen by whoever sees
+// a word.
+func (p *FlagProducer[T]) Publish(n int) {
+	if n > 0 {
+		StoreRelease(p.ring.wordOf(p.ring.slots.At(0)), p.first)
+		p.ring.slots.next += uint32(n)
 	}
 }
 
-// PublishBehind publishes the batch, and reports whether the consumer has yet to
-// take the element before it. If so it is bound to see the batch without a
-// doorbell: this store and this load, and the consumer's clearing store and its
-// load of the next word, are sequentially consistent, so one side sees the other.
-// When the batch is the whole ring there is no such element: false.
-func (p *FlagProducer[T]) PublishBehind() bool {
-	n := p.staged
+// PublishBehind publishes the n elements staged, and reports whether the consumer
+// has yet to take the element before them. If so it is bound to see the batch
+// without a doorbell: this store and this load, and the consumer's clearing store
+// and its load of the next word, are sequentially consistent, so one side sees the
+// other. When the batch is the whole ring there is no such element: false.
+func (p *FlagProducer[T]) PublishBehind(n int) bool {
 	if n == 0 {
 		return true
 	}
-	p.ring.wordOf(p.ring.at(0)).Store(p.first)
-	before := p.ring.at(^uint32(0))
-	p.ring.count, p.staged = p.ring.count+n, 0
-	return n <= p.ring.mask && p.ring.wordOf(before).Load()&Valid != 0
+	slots := p.ring.slots
+	p.ring.wordOf(slots.At(0)).Store(p.first)
+	p.ring.slots.next += uint32(n)
+	return n <= int(slots.mask) && p.ring.wordOf(slots.At(-1)).Load()&Valid != 0
 }
 
 // Retract takes back, oldest first, the elements that the consumer has not taken:
 //
 //	for e, word := range p.Retract { … }
 //
-// with the word they were published with. An element is free for Next once it was yielded. A consumer that is still at
+// with the word they were published with. An element is free once it was yielded. A consumer that is still at
 // work may take the same element: retract only from one that has stopped.
 func (p *FlagProducer[T]) Retract(yield func(*T, uint32) bool) {
-	for i := range uint32(len(p.ring.slots)) {
-		e := p.ring.at(i)
+	for i := range int(p.ring.slots.mask) + 1 {
+		e := p.ring.slots.At(i)
 		w := p.ring.wordOf(e)
 		if word := w.Load(); word&Valid != 0 {
 			w.Store(0)
@@ -137,23 +158,23 @@ func NewFlagConsumer[T any](r *Region, n uint32, wordOffset uintptr) (*FlagConsu
 	return &FlagConsumer[T]{ring}, nil
 }
 
-// Next returns the oldest element and its word, or nil when there is none.
-// Use the returned word, not the bytes behind it, and read every other field
-// once: the other side may still write. Calling it again without Release returns
-// the same element.
-func (c *FlagConsumer[T]) Next() (*T, uint32) {
-	e := c.ring.at(0)
+// Slots tells where the elements are, the oldest first. How many of them are this
+// side's only [FlagConsumer.Word] can tell.
+func (c *FlagConsumer[T]) Slots() FlagSlots[T] { return c.ring.slots }
+
+// Word returns the word of an element when that is this side's, else 0. Use it, not
+// the bytes behind it, and read every other field once: the other side may still
+// write.
+func (c *FlagConsumer[T]) Word(e *T) uint32 {
 	w := c.ring.wordOf(e).Load()
-	if w&Valid == 0 {
-		return nil, 0
-	}
-	return e, w
+	return w & -(w & Valid) // all bits or none, without a branch
 }
 
-// Release gives the element that Next returned back to the producer. Copy what
-// is needed first. The element is free at some time after: a producer that relies
-// on [FlagProducer.PublishBehind] needs a consumer with a barrier behind this.
-func (c *FlagConsumer[T]) Release() {
-	StoreRelease(c.ring.wordOf(c.ring.at(0)), 0)
-	c.ring.count++
-}
+// Return gives an element back to the producer: in their order, and each that is
+// counted by Release. Copy what is needed first. The element is free at some time
+// after: a producer that relies on [FlagProducer.PublishBehind] needs a consumer
+// with a barrier behind this.
+func (c *FlagConsumer[T]) Return(e *T) { StoreRelease(c.ring.wordOf(e), 0) }
+
+// Release counts the n oldest elements, all returned, as passed on.
+func (c *FlagConsumer[T]) Release(n int) { c.ring.slots.next += uint32(n) }

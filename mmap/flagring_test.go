@@ -17,22 +17,22 @@ const nearWrap = math.MaxUint32 - 2
 func TestFlagProducerFullAndFree(t *testing.T) {
 	r := heap(t, 4*elementSize)
 	p := must[*FlagProducer[element]](t)(NewFlagProducer[element](r, 4, elementWord))
-	p.ring.count = nearWrap // element 1
+	p.ring.slots.next = nearWrap // element 1
 	for i := range 4 {
-		e := p.Next()
-		if e == nil || e != p.Next() {
-			t.Fatalf("element %d: %p then %p", i, e, p.Next())
+		e := mustRoom(t, p)
+		if again := mustRoom(t, p); e != again {
+			t.Fatalf("element %d: %p then %p", i, e, again)
 		}
 		e.fill(i)
 		load, _ := wordOf(t, r, (i+1)%4)
 		if load() != 0 {
 			t.Errorf("element %d is visible before Publish", i)
 		}
-		p.Stage(Valid | 0xab000000 | uint32(i)<<16)
+		p.Stage(0, e, Valid|0xab000000|uint32(i)<<16)
 		if load()&Valid != 0 {
 			t.Errorf("element %d, the first of a batch, is visible before Publish", i)
 		}
-		p.Publish()
+		p.Publish(1)
 		if got := load(); got != Valid|0xab000000|uint32(i)<<16 {
 			t.Errorf("element %d: word %#x", i, got)
 		}
@@ -40,40 +40,59 @@ func TestFlagProducerFullAndFree(t *testing.T) {
 			t.Errorf("element %d: the word's neighbours are %d, %#x", i, e.NumG, e.Op)
 		}
 	}
-	if p.Next() != nil {
+	if _, n := p.Room(4); n != 0 {
 		t.Error("a full ring gave an element")
 	}
 	_, set := wordOf(t, r, 2)
 	set(0)
-	if p.Next() != nil {
+	if _, n := p.Room(4); n != 0 {
 		t.Error("the producer overtook the oldest element")
 	}
 	_, set = wordOf(t, r, 1)
 	set(0xffff0000) // free: only the bit counts
-	if p.Next() == nil {
-		t.Error("no element though the oldest was taken")
+	if _, n := p.Room(4); n != 2 {
+		t.Errorf("%d elements, though the two oldest were taken", n)
 	}
+}
+
+func mustRoom(t testing.TB, p *FlagProducer[element]) *element {
+	t.Helper()
+	slots, n := p.Room(1)
+	if n != 1 {
+		t.Fatal("no room")
+	}
+	return slots.At(0)
+}
+
+func (p *FlagProducer[T]) publishOne(t testing.TB) {
+	t.Helper()
+	slots, n := p.Room(1)
+	if n != 1 {
+		t.Fatal("no room")
+	}
+	p.Stage(0, slots.At(0), Valid)
+	p.Publish(1)
 }
 
 func TestFlagConsumerEmptyAndRelease(t *testing.T) {
 	r := heap(t, 4*elementSize)
 	c := must[*FlagConsumer[element]](t)(NewFlagConsumer[element](r, 4, elementWord))
-	c.ring.count = nearWrap
+	c.ring.slots.next = nearWrap
 	for i := range 6 {
 		load, set := wordOf(t, r, (i+1)%4)
-		if e, w := c.Next(); e != nil || w != 0 {
-			t.Fatalf("an empty ring gave %v, %#x", e, w)
-		}
-		set(^Valid)
-		if e, _ := c.Next(); e != nil {
-			t.Fatal("an element that isn't valid")
+		e := c.Slots().At(0)
+		for _, w := range []uint32{0, ^Valid} {
+			set(w)
+			if w := c.Word(e); w != 0 {
+				t.Fatalf("an element that isn't valid gave %#x", w)
+			}
 		}
 		set(Valid | 0x00050800)
-		e, w := c.Next()
-		if again, _ := c.Next(); e == nil || e != again || w != Valid|0x00050800 {
-			t.Fatalf("element %d: %p, %p, word %#x", i, e, again, w)
+		if w := c.Word(e); w != Valid|0x00050800 {
+			t.Fatalf("element %d: word %#x", i, w)
 		}
-		c.Release()
+		c.Return(e)
+		c.Release(1)
 		if load() != 0 {
 			t.Errorf("element %d: word %#x after Release", i, load())
 		}
@@ -99,19 +118,17 @@ func TestFlagProducerBehind(t *testing.T) {
 		r := heap(t, 4*elementSize)
 		p := must[*FlagProducer[element]](t)(NewFlagProducer[element](r, 4, elementWord))
 		for i := range c.before {
-			p.Next()
-			p.Stage(Valid)
-			p.Publish()
+			p.publishOne(t)
 			if i < c.taken {
 				_, set := wordOf(t, r, i%4)
 				set(0)
 			}
 		}
-		for range c.batch {
-			p.Next()
-			p.Stage(Valid)
+		slots, n := p.Room(c.batch)
+		for i := range n {
+			p.Stage(i, slots.At(i), Valid)
 		}
-		if got := p.PublishBehind(); got != c.want {
+		if got := p.PublishBehind(n); n != c.batch || got != c.want {
 			t.Errorf("%s: %v", c.name, got)
 		}
 	}
@@ -121,9 +138,8 @@ func TestFlagProducerRetract(t *testing.T) {
 	r := heap(t, 4*elementSize)
 	p := must[*FlagProducer[element]](t)(NewFlagProducer[element](r, 4, elementWord))
 	for i := range 6 {
-		p.Next().fill(i)
-		p.Stage(Valid)
-		p.Publish()
+		mustRoom(t, p).fill(i)
+		p.publishOne(t)
 		if i < 3 { // the kernel takes 0, 1 and 2, then stops
 			_, set := wordOf(t, r, i%4)
 			set(0)
@@ -147,14 +163,8 @@ func TestFlagProducerRetract(t *testing.T) {
 	if next != 6 {
 		t.Errorf("retracted up to %d", next)
 	}
-	for range 4 {
-		if p.Next() == nil {
-			t.Fatal("a retracted element is not free")
-		}
-		p.Stage(Valid)
-	}
-	if p.Next() != nil {
-		t.Error("a batch larger than the ring")
+	if _, n := p.Room(5); n != 4 {
+		t.Errorf("room for %d, want the whole ring and no more", n)
 	}
 }
 
@@ -166,8 +176,8 @@ func TestFlagProducerAgainstKernel(t *testing.T) {
 	const n = 8
 	r := heap(t, n*elementSize)
 	p := must[*FlagProducer[element]](t)(NewFlagProducer[element](r, n, elementWord))
-	p.ring.count = nearWrap &^ (n - 1)
-	elements := slotsOf[element](r.Bytes(), n)
+	p.ring.slots.next = nearWrap &^ (n - 1)
+	elements := p.ring.slots
 	doorbell, done := make(chan struct{}, 1), make(chan struct{})
 	go func() {
 		defer close(done)
@@ -177,7 +187,7 @@ func TestFlagProducerAgainstKernel(t *testing.T) {
 				<-doorbell
 				continue
 			}
-			taken := elements[i%n]
+			taken := *elements.At(i % n)
 			set(0)
 			if !taken.holds(i) || taken.NumG != uint8(i) {
 				t.Errorf("element %d holds %+v", i, taken)
@@ -186,22 +196,20 @@ func TestFlagProducerAgainstKernel(t *testing.T) {
 		}
 	}()
 	for i, round := 0, 0; i < transfers; round++ {
-		before := i
-		for ; i-before <= round%n && i < transfers; i++ {
-			e := p.Next()
-			if e == nil {
-				break
-			}
+		slots, room := p.Room(min(round%n+1, transfers-i))
+		for j := range room {
+			e := slots.At(j)
 			e.fill(i)
-			p.Stage(Valid | uint32(uint8(i))<<16)
+			p.Stage(j, e, Valid|uint32(uint8(i))<<16)
+			i++
 		}
 		switch {
-		case !p.PublishBehind():
+		case !p.PublishBehind(room):
 			select {
 			case doorbell <- struct{}{}:
 			default:
 			}
-		case i == before:
+		case room == 0:
 			runtime.Gosched()
 		}
 	}
@@ -212,8 +220,8 @@ func TestFlagConsumerAgainstKernel(t *testing.T) {
 	const n = 8
 	r := heap(t, n*elementSize)
 	c := must[*FlagConsumer[element]](t)(NewFlagConsumer[element](r, n, elementWord))
-	c.ring.count = nearWrap &^ (n - 1)
-	elements := slotsOf[element](r.Bytes(), n)
+	c.ring.slots.next = nearWrap &^ (n - 1)
+	elements := c.ring.slots
 	go func() {
 		for i := 0; i < transfers; {
 			load, set := wordOf(t, r, i%n)
@@ -221,21 +229,23 @@ func TestFlagConsumerAgainstKernel(t *testing.T) {
 				runtime.Gosched()
 				continue
 			}
-			elements[i%n].fill(i)
+			elements.At(i % n).fill(i)
 			set(Valid | uint32(uint16(i))<<16)
 			i++
 		}
 	}()
 	for i := 0; i < transfers; {
-		e, w := c.Next()
-		if e == nil {
+		e := c.Slots().At(0)
+		w := c.Word(e)
+		if w == 0 {
 			runtime.Gosched()
 			continue
 		}
 		if !e.holds(i) || w>>16 != uint32(uint16(i)) {
 			t.Fatalf("element %d: %+v, word %#x", i, *e, w)
 		}
-		c.Release()
+		c.Return(e)
+		c.Release(1)
 		i++
 	}
 }

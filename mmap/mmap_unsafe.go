@@ -18,11 +18,6 @@ func sizeOf[T any]() uint64 { return uint64(unsafe.Sizeof(*new(T))) }
 
 func alignOf[T any]() uint64 { return uint64(unsafe.Alignof(*new(T))) }
 
-// slotsOf views the first n elements of memory.
-func slotsOf[T any](memory []byte, n uint32) []T {
-	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(memory))), n)
-}
-
 // slotsStart is where a checked array starts.
 type slotsStart unsafe.Pointer
 

@@ -24,14 +24,15 @@ func (q *SIWCQ) Complete(e abi.SiwCqe) bool {
 }
 
 func (q *SIWCQ) complete(e abi.SiwCqe) bool {
-	slot := q.ring.Next()
-	if slot == nil {
+	slots, room := q.ring.Room(1)
+	if room == 0 {
 		q.cq.overflow()
 		return false
 	}
+	slot := slots.At(0)
 	slot.Id, slot.Bytes, slot.ImmData, slot.QpId = e.Id, e.Bytes, e.ImmData, e.QpId
-	q.ring.Stage(mmap.Valid | uint32(e.Opcode)<<8 | uint32(e.Status)<<16)
-	q.ring.PublishBehind() // for its order: user space arms, then looks; this is seen, then looks
+	q.ring.Stage(0, slot, mmap.Valid | uint32(e.Opcode)<<8 | uint32(e.Status)<<16)
+	q.ring.PublishBehind(1) // for its order: user space arms, then looks; this is seen, then looks
 	if q.notify.Load()&abi.SIW_NOTIFY_NEXT_COMPLETION != 0 {
 		q.notify.Store(abi.SIW_NOTIFY_NOT)
 		q.cq.event()
@@ -126,22 +127,26 @@ func (q *SIWSRQ) TakeRecv() (e abi.SiwRqe, ok bool) {
 }
 
 func takeSend(q *mmap.FlagConsumer[abi.SiwSqe]) (abi.SiwSqe, bool) {
-	e, word := q.Next()
-	if e == nil {
+	e := q.Slots().At(0)
+	word := q.Word(e)
+	if word == 0 {
 		return abi.SiwSqe{}, false
 	}
 	s := abi.SiwSqe{Id: e.Id, Rkey: e.Rkey, Raddr: e.Raddr, Sge: e.Sge,
 		Flags: uint16(word), NumSge: uint8(word >> 16), Opcode: uint8(word >> 24)}
-	q.Release()
+	q.Return(e)
+	q.Release(1)
 	return s, true
 }
 
 func takeRecv(q *mmap.FlagConsumer[abi.SiwRqe]) (abi.SiwRqe, bool) {
-	e, word := q.Next()
-	if e == nil || word&0xffff != abi.SIW_WQE_VALID { // siw ignores an entry with any other flag
+	e := q.Slots().At(0)
+	word := q.Word(e)
+	if word&0xffff != abi.SIW_WQE_VALID { // siw ignores an entry with any other flag
 		return abi.SiwRqe{}, false
 	}
 	s := abi.SiwRqe{Id: e.Id, Sge: e.Sge, Flags: uint16(word), NumSge: uint8(word >> 16)}
-	q.Release()
+	q.Return(e)
+	q.Release(1)
 	return s, true
 }

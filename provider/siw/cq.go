@@ -41,15 +41,18 @@ func newCQ(region *mmap.Region, n uint32) (*cq, error) {
 }
 
 func (q *cq) Poll(wcs []uverbs.WC) (n int, bad bool, err error) {
+	slots := q.ring.Slots()
 	for n < len(wcs) {
-		e, word := q.ring.Next()
-		if e == nil {
+		e := slots.At(n)
+		word := q.ring.Word(e)
+		if word == 0 {
 			break
 		}
 		bad = readCQE(e, word, &wcs[n]) != uverbs.StatusSuccess || bad
-		q.ring.Release()
+		q.ring.Return(e)
 		n++
 	}
+	q.ring.Release(n)
 	return n, bad, nil
 }
 

@@ -28,14 +28,15 @@ func (q *qp) Move(_ uverbs.QPState, move func() error) error { return move() }
 
 func (q *qp) flushSends(wrs []uverbs.SendWR) (int, error) {
 	for i := range wrs {
-		op, err := q.check(&wrs[i])
-		if err != nil {
+		wr := &wrs[i]
+		op := sendOpcode(wr.Opcode)
+		if err := q.check(wr, op, wr.SGL, wr.Inline); err != nil {
 			return i, err
 		}
 		if q.request.SendFlush.Full() {
 			return i, uverbs.ErrQueueFull
 		}
-		q.request.SendFlush.Flush(wrs[i].WRID, opcodeOf(op), q.num)
+		q.request.SendFlush.Flush(wr.WRID, opcodeOf(op&isOpcode), q.num)
 	}
 	return len(wrs), nil
 }

@@ -15,9 +15,9 @@ type qp struct {
 	num       uint32
 	maxSGE    int
 	maxInline int
-	signalAll bool
-	connected bool // the kernel once took a doorbell, so it has been in RTS
-	failed    bool // the kernel takes no more work; written with both queues held
+	flags     uint32 // of every send
+	connected bool   // the kernel once took a doorbell, so it has been in RTS
+	failed    bool   // the kernel takes no more work; written with both queues held
 }
 
 func (siwContext) CreateQP(r *uverbs.QPRequest) (uverbs.QPRing, error) {
@@ -26,7 +26,10 @@ func (siwContext) CreateQP(r *uverbs.QPRequest) (uverbs.QPRing, error) {
 	if err := r.Create(uverbs.UHW{Out: abi.Bytes(&resp)}); err != nil {
 		return nil, err
 	}
-	q := &qp{request: r, doorbell: r.Doorbell(), num: r.Num, signalAll: r.SignalAll}
+	q := &qp{request: r, doorbell: r.Doorbell(), num: r.Num, flags: abi.SIW_WQE_VALID}
+	if r.SignalAll {
+		q.flags |= abi.SIW_WQE_SIGNALLED
+	}
 	if err := q.mapSend(r, &resp); err != nil {
 		return nil, err
 	}

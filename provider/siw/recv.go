@@ -25,31 +25,30 @@ func newRecvQueue(region *mmap.Region, n, maxSGE uint32) (*recvQueue, error) {
 }
 
 func (q *recvQueue) post(wrs []uverbs.RecvWR) (int, error) {
+	slots, room := q.ring.Room(len(wrs))
 	for i := range wrs {
-		if err := q.recv(&wrs[i]); err != nil {
-			q.ring.Publish()
-			return i, err
+		wr := &wrs[i]
+		sgl := wr.SGL // what is checked is what is used
+		if i >= room || len(sgl) > q.maxSGE {
+			q.ring.Publish(i)
+			return i, q.refuse(len(sgl))
 		}
+		e := slots.At(i)
+		e.Id = wr.WRID
+		putSGL(&e.Sge, sgl)
+		// The kernel ignores an entry with any flag but this one.
+		q.ring.Stage(i, e, abi.SIW_WQE_VALID|uint32(len(sgl))<<16)
 	}
-	q.ring.Publish()
+	q.ring.Publish(len(wrs))
 	return len(wrs), nil
 }
 
-func (q *recvQueue) recv(wr *uverbs.RecvWR) error {
-	if len(wr.SGL) > q.maxSGE {
-		return fmt.Errorf("%w: %d SGEs, the queue takes %d", uverbs.ErrInvalidWR, len(wr.SGL), q.maxSGE)
+// refuse says why a receive with that many SGEs was not queued.
+func (q *recvQueue) refuse(sges int) error {
+	if sges > q.maxSGE {
+		return fmt.Errorf("%w: %d SGEs, the queue takes %d", uverbs.ErrInvalidWR, sges, q.maxSGE)
 	}
-	e := q.ring.Next()
-	if e == nil {
-		return uverbs.ErrQueueFull
-	}
-	e.Id = wr.WRID
-	for i := range wr.SGL {
-		e.Sge[i] = sgeOf(&wr.SGL[i])
-	}
-	// The kernel ignores an entry with any flag but this one.
-	q.ring.Stage(abi.SIW_WQE_VALID | uint32(len(wr.SGL))<<16)
-	return nil
+	return uverbs.ErrQueueFull
 }
 
 // srq is a shared receive queue.

@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/mmap"
+	"github.com/goverbs/goverbs/uverbs"
 )
 
 // The word that says whose an entry is stands at this offset in each of siw's
@@ -32,3 +34,27 @@ func mapQueue(m mapper, key uint64, n uint32, entry, extra int) (*mmap.Region, e
 	}
 	return m.Map(int64(key), int(length), mmap.ProtRead|mmap.ProtWrite)
 }
+
+// putSGL stores an SGL, no longer than its queue takes, in an entry.
+func putSGL(to *[abi.SIW_MAX_SGE]abi.SiwSge, sgl []uverbs.SGE) {
+	if len(sgl) == 1 {
+		to[0] = sgeOf(&sgl[0])
+		return
+	}
+	for i := range sgl {
+		to[i] = sgeOf(&sgl[i])
+	}
+}
+
+func sgeOf(s *uverbs.SGE) abi.SiwSge {
+	return abi.SiwSge{Laddr: s.Addr, Length: s.Length, Lkey: s.LKey}
+}
+
+// putInline stores data, no more than siw takes, where the second SGE would be; the
+// first tells its length.
+func putInline(to *[abi.SIW_MAX_SGE]abi.SiwSge, data []byte) {
+	to[0] = abi.SiwSge{Length: uint32(len(data))}
+	copy(abi.Bytes(to)[inlineOffset:], data)
+}
+
+const inlineOffset = 16
