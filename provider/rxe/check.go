@@ -12,10 +12,7 @@ const allSendFlags = uverbs.SendFence | uverbs.SendSignaled | uverbs.SendSolicit
 // with silence. It tells what the request has, and the length of its message in
 // bytes.
 func (q *qp) check(wr *uverbs.SendWR, sgl []uverbs.SGE, inline []byte) (has parts, length uint32, err error) {
-	if int64(wr.Opcode) < int64(len(q.parts)) {
-		has = q.parts[wr.Opcode]
-	}
-	if has == 0 {
+	if has = q.partsOf(wr.Opcode); has == 0 {
 		return 0, 0, refusal(wr.Opcode, q.typ)
 	}
 	if wr.Flags&^allSendFlags != 0 {
@@ -37,13 +34,18 @@ func (q *qp) check(wr *uverbs.SendWR, sgl []uverbs.SGE, inline []byte) (has part
 	return has, length, err
 }
 
+// partsOf is 0 for what the QP can't be trusted with.
+func (q *qp) partsOf(op uverbs.Opcode) parts {
+	if int64(op) < int64(len(q.parts)) {
+		return q.parts[op]
+	}
+	return 0
+}
+
 const atomicSize = 8
 
 func (q *qp) checkData(op uverbs.Opcode, has parts, sgl []uverbs.SGE, inline []byte) (uint32, error) {
 	if inline == nil && has&withSGL != 0 {
-		if length, ok := lengthOfOne(sgl, q.maxSGE); ok {
-			return length, nil
-		}
 		return lengthOf(sgl, q.maxSGE)
 	}
 	switch {

@@ -21,7 +21,7 @@ const (
 	onUD
 )
 
-type parts uint8
+type parts uint16
 
 const (
 	withSGL    parts = 1 << iota // data named by SGL
@@ -32,6 +32,9 @@ const (
 	withAtomic // CompareAdd and Swap
 	withBind
 	withFlush
+	withAH // on UD QPs, whatever the opcode
+
+	unusual = withImm | withInv | withAtomic | withBind | withFlush | withAH
 )
 
 // opcodes is what the kernel carries out. RDMA_READ_WITH_INV, and SEND_WITH_INV
@@ -59,6 +62,9 @@ func partsOf(t uverbs.QPType, caps uverbs.DeviceCap) (all [len(opcodes)]parts) {
 	for op := range all {
 		if o := &opcodes[op]; o.isOn(t) && o.isIn(caps) {
 			all[op] = o.has
+			if t == uverbs.QPTypeUD {
+				all[op] |= withAH
+			}
 		}
 	}
 	return all

@@ -47,19 +47,17 @@ func (q *recvQueue) post(wrs []uverbs.RecvWR) (n int, err error) {
 	for n < len(wrs) {
 		wr := &wrs[n]
 		sgl := wr.SGL // what is checked is what is used
-		length, ok := lengthOfOne(sgl, q.maxSGE)
-		if !ok {
-			if length, err = lengthOf(sgl, q.maxSGE); err != nil {
+		if n >= room || !isOne(sgl, q.maxSGE) {
+			if err = q.recvAny(slots, n, room, wr); err != nil {
 				break
 			}
-		}
-		if n == room {
-			err = uverbs.ErrQueueFull
-			break
+			n++
+			continue
 		}
 		e := slots.At(n)
 		e.WrId, e.Reserved, e.Padding = wr.WRID, 0, 0
-		putDMA(&e.Dma, length, sgl)
+		putLength(&e.Dma, sgl[0].Length, 1)
+		putSGE(&e.Dma, 0, &sgl[0])
 		n++
 	}
 	if n > 0 {
@@ -68,12 +66,25 @@ func (q *recvQueue) post(wrs []uverbs.RecvWR) (n int, err error) {
 	return n, err
 }
 
-// lengthOfOne is lengthOf where nothing can be wrong, without a call.
-func lengthOfOne(sgl []uverbs.SGE, maxSGE int) (n uint32, ok bool) {
-	if len(sgl) == 1 && maxSGE > 0 && sgl[0].Length <= maxMessage {
-		return sgl[0].Length, true
+// recvAny fills element n, whatever the SGL is.
+func (q *recvQueue) recvAny(slots mmap.Slots[abi.RxeRecvWqe], n, room int, wr *uverbs.RecvWR) error {
+	sgl := wr.SGL
+	length, err := lengthOf(sgl, q.maxSGE)
+	switch {
+	case err != nil:
+		return err
+	case n >= room:
+		return uverbs.ErrQueueFull
 	}
-	return 0, false
+	e := slots.At(n)
+	e.WrId, e.Reserved, e.Padding = wr.WRID, 0, 0
+	putDMA(&e.Dma, length, sgl)
+	return nil
+}
+
+// isOne tells of an SGL that nothing can be wrong with, without a call.
+func isOne(sgl []uverbs.SGE, maxSGE int) bool {
+	return len(sgl) == 1 && maxSGE > 0 && sgl[0].Length <= maxMessage
 }
 
 // lengthOf is the number of bytes that an SGL names.
@@ -94,9 +105,16 @@ func lengthOf(sgl []uverbs.SGE, maxSGE int) (uint32, error) {
 // putDMA tells of a message what it is made of: struct rxe_dma_info with the array
 // of struct rxe_sge behind it, for which the queue has room.
 func putDMA(dma *abi.RxeDmaInfo, length uint32, sgl []uverbs.SGE) {
-	dma.Length, dma.Resid, dma.CurSge, dma.NumSge, dma.SgeOffset, dma.Reserved = length, length, 0, uint32(len(sgl)), 0, 0
-	sges := sgesBehind(dma, len(sgl))
+	putLength(dma, length, len(sgl))
 	for i := range sgl {
-		sges[i] = abi.RxeSge{Addr: sgl[i].Addr, Length: sgl[i].Length, Lkey: sgl[i].LKey}
+		putSGE(dma, i, &sgl[i])
 	}
+}
+
+func putLength(dma *abi.RxeDmaInfo, length uint32, sges int) {
+	dma.Length, dma.Resid, dma.CurSge, dma.NumSge, dma.SgeOffset, dma.Reserved = length, length, 0, uint32(sges), 0, 0
+}
+
+func putSGE(dma *abi.RxeDmaInfo, i int, s *uverbs.SGE) {
+	*sgeBehind(dma, i) = abi.RxeSge{Addr: s.Addr, Length: s.Length, Lkey: s.LKey}
 }

@@ -19,9 +19,9 @@ func behind(dma *abi.RxeDmaInfo) unsafe.Pointer {
 	return unsafe.Add(unsafe.Pointer(dma), unsafe.Sizeof(*dma))
 }
 
-// sgesBehind views the n SGEs of an entry, no more than its queue has room for.
-func sgesBehind(dma *abi.RxeDmaInfo, n int) []abi.RxeSge {
-	return unsafe.Slice((*abi.RxeSge)(behind(dma)), n)
+// sgeBehind views SGE i of an entry, whose queue has room for it.
+func sgeBehind(dma *abi.RxeDmaInfo, i int) *abi.RxeSge {
+	return (*abi.RxeSge)(unsafe.Add(behind(dma), uintptr(i)*unsafe.Sizeof(abi.RxeSge{})))
 }
 
 // bytesBehind views the n bytes of inline data of an entry, no more than its queue

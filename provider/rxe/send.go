@@ -20,14 +20,15 @@ func (q *qp) PostSend(wrs []uverbs.SendWR) (n int, err error) {
 	if err != nil {
 		return 0, errCorrupt
 	}
-	for n < len(wrs) && err == nil {
+	for i := range wrs {
 		var e *abi.RxeSendWqe
-		if n < room {
-			e = slots.At(n)
+		if i < room {
+			e = slots.At(i)
 		}
-		if err = q.send(e, &wrs[n]); err == nil {
-			n++
+		if err = q.send(e, &wrs[i]); err != nil {
+			break
 		}
+		n++
 	}
 	if n == 0 {
 		return 0, err
@@ -39,9 +40,36 @@ func (q *qp) PostSend(wrs []uverbs.SendWR) (n int, err error) {
 	return n, err
 }
 
-// send fills e, which is nil when the queue is full.
+// send fills e, which is nil when the queue is full. What most requests are, data
+// and perhaps where it goes, takes no call.
 func (q *qp) send(e *abi.RxeSendWqe, wr *uverbs.SendWR) error {
-	sgl, inline := wr.SGL, wr.Inline // what is checked is what is used
+	sgl, inline, has := wr.SGL, wr.Inline, q.partsOf(wr.Opcode) // what is checked is what is used
+	if e == nil || has&(withSGL|unusual) != withSGL || wr.Flags&^allSendFlags != 0 {
+		return q.sendAny(e, wr, sgl, inline)
+	}
+	var length uint32
+	switch {
+	case inline == nil && isOne(sgl, q.maxSGE):
+		length = sgl[0].Length
+	case inline != nil && len(inline) <= q.maxInline && len(sgl) == 0 && has&withInline != 0:
+		length = uint32(len(inline))
+	default:
+		return q.sendAny(e, wr, sgl, inline)
+	}
+	putHead(e, wr)
+	if has&withRemote != 0 {
+		putRemote(e, wr)
+	}
+	putLength(&e.Dma, length, len(sgl))
+	if inline != nil {
+		putInline(e, wr, inline)
+		return nil
+	}
+	putSGE(&e.Dma, 0, &sgl[0])
+	return nil
+}
+
+func (q *qp) sendAny(e *abi.RxeSendWqe, wr *uverbs.SendWR, sgl []uverbs.SGE, inline []byte) error {
 	has, length, err := q.check(wr, sgl, inline)
 	if err != nil {
 		return err
@@ -54,19 +82,24 @@ func (q *qp) send(e *abi.RxeSendWqe, wr *uverbs.SendWR) error {
 			return err
 		}
 	}
-	fill(e, wr, length, sgl)
+	putHead(e, wr)
+	putDMA(&e.Dma, length, sgl)
 	if has&^(withSGL|withInline) != 0 {
 		putParts(e, wr, has)
 	}
-	if q.typ == uverbs.QPTypeUD {
+	if has&withAH != 0 {
 		ah, err := q.checkDatagram(wr, length)
 		if err != nil {
 			return err
 		}
 		*arm[abi.RxeSendWrUd](&e.Wr) = abi.RxeSendWrUd{RemoteQpn: wr.RemoteQPN, RemoteQkey: wr.RemoteQKey, AhNum: uint32(ah)}
 	}
-	if inline != nil {
-		putInline(e, inline, has)
+	switch {
+	case inline == nil:
+	case has&withSGL != 0:
+		putInline(e, wr, inline)
+	default: // ATOMIC_WRITE has its data there too, but does not say so
+		copy(bytesBehind(&e.Dma, len(inline)), inline)
 	}
 	if has&withBind != 0 {
 		wr.Bind.MW.Bound(wr.Bind.RKey)
@@ -74,21 +107,17 @@ func (q *qp) send(e *abi.RxeSendWqe, wr *uverbs.SendWR) error {
 	return nil
 }
 
-// fill makes the fixed part of an entry, but for the union, of which the kernel
+// putHead makes the fixed part of an entry, but for the union, of which the kernel
 // reads only what belongs to the opcode. All else counts: the kernel leaves in the
 // queue what it noted about an earlier request, and believes what it finds.
-func fill(e *abi.RxeSendWqe, wr *uverbs.SendWR, length uint32, sgl []uverbs.SGE) {
+func putHead(e *abi.RxeSendWqe, wr *uverbs.SendWR) {
 	e.Wr.WrId, e.Wr.Reserved, e.Wr.Opcode, e.Wr.SendFlags, e.Wr.Ex = wr.WRID, 0, uint32(wr.Opcode), uint32(wr.Flags), 0
 	e.Status, e.State, e.Iova, e.Mask, e.FirstPsn, e.LastPsn, e.AckLength, e.Ssn, e.HasRdAtomic = 0, 0, 0, 0, 0, 0, 0, 0, 0
-	putDMA(&e.Dma, length, sgl)
 }
 
-// putInline stores the data where the SGEs would be. ATOMIC_WRITE has it there too,
-// but does not say so.
-func putInline(e *abi.RxeSendWqe, data []byte, has parts) {
-	if has&withSGL != 0 {
-		e.Wr.SendFlags |= abi.IB_SEND_INLINE
-	}
+// putInline stores the data where the SGEs would be, and says so.
+func putInline(e *abi.RxeSendWqe, wr *uverbs.SendWR, data []byte) {
+	e.Wr.SendFlags = uint32(wr.Flags) | abi.IB_SEND_INLINE
 	copy(bytesBehind(&e.Dma, len(data)), data)
 }
 
@@ -107,13 +136,19 @@ func putParts(e *abi.RxeSendWqe, wr *uverbs.SendWR, has parts) {
 		*arm[abi.RxeSendWrFlush](&e.Wr) = abi.RxeSendWrFlush{RemoteAddr: wr.RemoteAddr, Rkey: wr.RKey,
 			Length: wr.Flush.Length, Type: uint8(wr.Flush.Type), Level: uint8(wr.Flush.Level)}
 	case has&withRemote != 0:
-		*arm[abi.RxeSendWrRdma](&e.Wr) = abi.RxeSendWrRdma{RemoteAddr: wr.RemoteAddr, Rkey: wr.RKey}
+		putRemote(e, wr)
 	case has&withBind != 0:
 		*arm[abi.RxeSendWrMw](&e.Wr) = bindArm(wr.Bind)
 	}
 	if has&withRemote != 0 {
 		e.Iova = wr.RemoteAddr // the address that goes into the packet
 	}
+}
+
+// putRemote says where the data goes, or comes from.
+func putRemote(e *abi.RxeSendWqe, wr *uverbs.SendWR) {
+	*arm[abi.RxeSendWrRdma](&e.Wr) = abi.RxeSendWrRdma{RemoteAddr: wr.RemoteAddr, Rkey: wr.RKey}
+	e.Iova = wr.RemoteAddr // the address that goes into the packet
 }
 
 func bindArm(b *uverbs.BindMW) abi.RxeSendWrMw {
