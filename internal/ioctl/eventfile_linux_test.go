@@ -32,7 +32,7 @@ func TestAwait(t *testing.T) {
 	if err := e.SetReadDeadline(time.Time{}); err != nil {
 		t.Error(err)
 	}
-	if n := testing.AllocsPerRun(10, func() { e.Await(ever) }); n != 0 {
+	if n := testing.AllocsPerRun(100, func() { e.Await(ever) }); n != 0 {
 		t.Errorf("Await allocates %v times", n)
 	}
 	b := make([]byte, 4)
@@ -66,7 +66,7 @@ func TestWrite(t *testing.T) {
 	if n, err := r.Read(b); err != nil || !bytes.Equal(b[:n], c.wire) {
 		t.Errorf("% x, %v, want % x", b[:n], err, c.wire)
 	}
-	if n := testing.AllocsPerRun(10, func() { _ = c.Do() }); n != 0 {
+	if n := testing.AllocsPerRun(100, func() { _ = c.Do() }); n != 0 {
 		t.Errorf("Do allocates %v times", n)
 	}
 	if err := doorbell(&device{-1}).Do(); err != syscall.EBADF {
