@@ -12,6 +12,9 @@ func (t *tool) setBatch(file string) error {
 	if t.inBatch {
 		return usageError{text: "a line of a batch can't be a batch"}
 	}
+	if file == "" {
+		return expected("", "-b FILE")
+	}
 	t.batch = file
 	return nil
 }

@@ -32,7 +32,7 @@ func (c command) name() string { return c.names[0] }
 // find picks the sub-command a word means: one of its names, or a beginning
 // that no other one shares, or that it leads; names go before aliases.
 func (c command) find(word string) (command, error) {
-	begins := func(name string) bool { return strings.HasPrefix(name, word) }
+	begins := func(name string) bool { return word != "" && strings.HasPrefix(name, word) }
 	for _, means := range []func(command) bool{
 		func(s command) bool { return slices.Contains(s.names, word) },
 		func(s command) bool { return begins(s.name()) },
@@ -69,7 +69,7 @@ func (t *tool) dispatch(ctx context.Context, c command, path []command, w *words
 		return showVersion(ctx, t, w)
 	case t.batch != "":
 		return withUsage(path, t.runBatch(ctx, w))
-	case len(c.sub) > 0 && w.peek() != "":
+	case len(c.sub) > 0 && w.more():
 		next, err := c.find(w.peek())
 		if err != nil {
 			return withUsage(path, err)

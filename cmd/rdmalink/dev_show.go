@@ -20,13 +20,12 @@ func showDevicesCommand() command {
 }
 
 func showDevices(_ context.Context, t *tool, w *words) error {
-	name := w.peek()
-	w.advance()
-	if err := w.end(); err != nil {
+	name, err := w.lastValue("DEV")
+	if err != nil {
 		return err
 	}
 	p := t.printer()
-	err := t.forDevices(name, func(d netlinkrdma.Device) error {
+	err = t.forDevices(name, func(d netlinkrdma.Device) error {
 		p.device(d, t.details > 0)
 		return nil
 	})

@@ -28,14 +28,13 @@ siw and rxe.`,
 }
 
 func showDevinfo(_ context.Context, t *tool, w *words) error {
-	name := w.peek()
-	w.advance()
-	if err := w.end(); err != nil {
+	name, err := w.lastValue("DEV")
+	if err != nil {
 		return err
 	}
 	i := inspector{tool: t, netdevs: t.netdevNames()}
 	tables := []table{}
-	err := t.forDevices(name, func(d netlinkrdma.Device) error {
+	err = t.forDevices(name, func(d netlinkrdma.Device) error {
 		device, err := i.device(d)
 		if err == nil {
 			tables = append(tables, device)

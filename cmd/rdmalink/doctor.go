@@ -35,9 +35,8 @@ Checks:
 
 // consult runs all checks, whatever the first ones find.
 func consult(_ context.Context, t *tool, w *words) error {
-	name := w.peek()
-	w.advance()
-	if err := w.end(); err != nil {
+	name, err := w.lastValue("DEV")
+	if err != nil {
 		return err
 	}
 	p, err := t.examine(name)

@@ -27,7 +27,7 @@ type filters []filter
 // iproute2 has them.
 func parseFilters(w *words, keys []filterKey) (filters, error) {
 	var all filters
-	for w.peek() != "" {
+	for w.more() {
 		key, err := findKey(w.peek(), keys)
 		if err != nil {
 			return nil, err
@@ -88,8 +88,8 @@ func parseRanges(key string, words []string) ([][2]uint64, error) {
 		}
 		first, err1 := parseNumber(low)
 		last, err2 := parseNumber(high)
-		if err1 != nil || err2 != nil {
-			return nil, usageError{text: fmt.Sprintf("%s %q: expected numbers and ranges of them: 1,2,5-9", key, word)}
+		if err1 != nil || err2 != nil || last < first {
+			return nil, usageError{text: fmt.Sprintf("%s %q: expected numbers and ranges of them, the lower end first: 1,2,5-9", key, word)}
 		}
 		all = append(all, [2]uint64{first, last})
 	}

@@ -37,8 +37,8 @@ func manPage() string {
 A command, an option's long name and a filter may be cut short: rdmalink res show
 qp means rdmalink resource show qp, as in iproute2's rdma, whose words these
 commands take and whose text and JSON they print. Options go before a command or
-after it. help, or -h, tells about each command, and what stands below is what it
-says.`)
+after it; -- ends them. help, or -h, tells about each command, and what stands below
+is what it says.`)
 	m.text(r.details)
 	m.macro("SH OPTIONS")
 	m.options(r.options)

@@ -15,12 +15,16 @@ type option struct {
 	take    func(t *tool, value string) error
 }
 
-// takeOptions takes the options off the words: before a command only the
-// leading ones, since what follows may be the business of a raw command.
+// takeOptions takes the options off the words, up to --: before a command only
+// the leading ones, since what follows may be the business of a raw command.
 func (t *tool) takeOptions(path []command, w *words) error {
 	leaf := len(path[len(path)-1].sub) == 0
-	for i := w.pos; i < len(w.list); {
+	for i := w.pos; i < len(w.list) && !w.plain; {
 		word := w.list[i]
+		if word == "--" {
+			w.list, w.plain = slices.Delete(slices.Clone(w.list), i, i+1), true
+			break
+		}
 		if !strings.HasPrefix(word, "-") || word == "-" {
 			if !leaf {
 				return nil

@@ -75,8 +75,8 @@ func resourceKinds() []resourceKind {
 // name of a device means it, even when it is that of a kind too.
 func showResources(_ context.Context, t *tool, w *words) error {
 	word, kinds := w.peek(), resourceKinds()
-	i := slices.IndexFunc(kinds, func(k resourceKind) bool { return strings.HasPrefix(k.name, word) })
-	if word == "" {
+	i := slices.IndexFunc(kinds, func(k resourceKind) bool { return strings.HasPrefix(k.name, word) && word != "" })
+	if !w.more() {
 		return t.showResourceCounts("")
 	}
 	if len(w.list) == w.pos+1 {

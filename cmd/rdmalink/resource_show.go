@@ -32,7 +32,7 @@ func (t *tool) showFiltered(k *resourceKind, f filters) (err error) {
 	s := &resourceShow{t: t, f: f, kind: k, comms: make(map[uint32]string)}
 	name := f.text("dev")
 	if link := f.text("link"); link != "" {
-		if name, s.portless = strings.CutSuffix(link, "/-"); !s.portless {
+		if name, s.portless = strings.CutSuffix(link, "/-"); !s.portless || name == "" {
 			if name, s.port, err = splitLink(link); err != nil {
 				return err
 			}

@@ -148,7 +148,6 @@ func TestUsageErrors(t *testing.T) {
 		"add siw0 type siw netdev":      "expected NETDEV" + add,
 		"add siw0 type siw netdev lo 1": "\"1\" is one word too many" + add,
 		"add siw0 --fax":                "\"--fax\": expected one of --fix-netdev, --help, --version, --json, --pretty, --details, --raw, --oneline, --batch, --force" + add,
-		"add siw0 --":                   "\"--\": expected one of --fix-netdev, --help, --version, --json, --pretty, --details, --raw, --oneline, --batch, --force" + add,
 		"add siw0 --js=1":               "--js takes no value" + add,
 		"del":                           "expected DEV\nUsage: rdmalink del DEV (rdmalink del -h tells more)\n",
 		"link del a b":                  "\"b\" is one word too many\nUsage: rdmalink link del DEV (rdmalink link del -h tells more)\n",

@@ -35,16 +35,19 @@ func showLinks(_ context.Context, t *tool, w *words) error {
 
 // lastLink takes the name of a link, if there is one, which ends the line.
 func (w *words) lastLink() (name string, port uint32, err error) {
-	if name, port, err = splitLink(w.peek()); err != nil {
+	link, err := w.lastValue("DEV/PORT")
+	if link == "" || err != nil {
 		return "", 0, err
 	}
-	w.advance()
-	return name, port, w.end()
+	return splitLink(link)
 }
 
 // splitLink takes NAME/PORT apart; port 0 stands for all of them.
 func splitLink(word string) (name string, port uint32, err error) {
 	name, number, _ := strings.Cut(word, "/")
+	if name == "" {
+		return "", 0, expected(word, "the name of a device, or DEV/PORT")
+	}
 	if number == "" {
 		return name, 0, nil
 	}

@@ -39,8 +39,13 @@ var qpCounterKeys = []filterKey{{"cntn", true}, {"lqpn", true}, {"pid", true}, {
 
 // showQPCounters takes the name of a link, which is a filter of other objects.
 func showQPCounters(_ context.Context, t *tool, w *words) error {
-	link := w.peek()
-	w.advance()
+	link := ""
+	if w.more() {
+		var err error
+		if link, err = w.value("DEV/PORT"); err != nil {
+			return err
+		}
+	}
 	f, err := parseFilters(w, qpCounterKeys)
 	if err != nil {
 		return err

@@ -55,7 +55,7 @@ func parseAuto(w *words) (by netlinkrdma.CounterMask, o *netlinkrdma.AutoOptions
 			return 0, nil, err
 		}
 	}
-	if w.peek() == "" {
+	if !w.more() {
 		return by, nil, nil
 	}
 	if err := w.keyword("optional-counters"); err != nil {

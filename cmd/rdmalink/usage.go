@@ -112,7 +112,12 @@ func helpCommand(above ...string) command {
 }
 
 func versionCommand() command {
-	return command{names: []string{"version"}, summary: "print the version", run: showVersion}
+	return command{names: []string{"version"}, summary: "print the version", run: func(ctx context.Context, t *tool, w *words) error {
+		if err := w.end(); err != nil {
+			return err
+		}
+		return showVersion(ctx, t, w)
+	}}
 }
 
 // showVersion prints what the build recorded: the module's version, or the

@@ -8,19 +8,24 @@ import (
 
 // words is a cursor over the words of the command line.
 type words struct {
-	list []string
-	pos  int
+	list  []string
+	pos   int
+	plain bool // -- stood before: no more options
 }
 
 // peek is the next word, or empty at the end.
 func (w *words) peek() string {
-	if w.pos < len(w.list) {
+	if w.more() {
 		return w.list[w.pos]
 	}
 	return ""
 }
 
 func (w *words) advance() { w.pos++ }
+
+// more tells whether a word is left, be it an empty one, which is no name of
+// anything: a script's variable that was never set is not the same as no word.
+func (w *words) more() bool { return w.pos < len(w.list) }
 
 // rest takes all words that are left.
 func (w *words) rest() []string {
@@ -32,11 +37,26 @@ func (w *words) rest() []string {
 // value takes a word the user chose; what names it.
 func (w *words) value(what string) (string, error) {
 	word := w.peek()
-	if word == "" {
+	switch {
+	case !w.more():
 		return "", expected("", what)
+	case word == "":
+		return "", usageError{text: `"": expected ` + what}
 	}
 	w.advance()
 	return word, nil
+}
+
+// lastValue takes a word that may be left out, and ends the line.
+func (w *words) lastValue(what string) (string, error) {
+	if !w.more() {
+		return "", nil
+	}
+	word, err := w.value(what)
+	if err != nil {
+		return "", err
+	}
+	return word, w.end()
 }
 
 // keyword takes a fixed word, or the beginning of it.
@@ -76,7 +96,7 @@ func (w *words) onOff() (on bool, err error) {
 
 // end wants no word to be left.
 func (w *words) end() error {
-	if w.pos < len(w.list) {
+	if w.more() {
 		return usageError{text: fmt.Sprintf("%q is one word too many", w.list[w.pos])}
 	}
 	return nil
