@@ -133,6 +133,7 @@ func (s *subject) place(t *table) {
 		return
 	}
 	t.addText("node_desc", sys.text(s.sysDir(), "node_desc"))
+	t.addText("hca_type", sys.text(s.sysDir(), "hca_type"))
 	t.addText("board_id", sys.text(s.sysDir(), "board_id"))
 	if sys.link(s.sysDir(), "device/subsystem") == "pci" {
 		t.add("pci", sys.link(s.sysDir(), "device"))

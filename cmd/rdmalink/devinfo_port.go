@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"encoding/binary"
 	"encoding/hex"
 	"fmt"
 	"path"
@@ -30,9 +31,11 @@ func (s *subject) port(p netlinkrdma.Port) table {
 		t.add("netdev", p.NetdevName)
 		t.add("netdev_index", p.NetdevIndex)
 	}
+	gids := s.gidsOf(p, dir)
+	s.portGUID(&t, gids)
 	s.addresses(&t, p, attr)
 	t.portDetails(s.details > 0, attr)
-	t.add("gids", tables{"gid", true, s.gidTables(p, dir)})
+	t.add("gids", tables{"gid", true, s.gidTables(gids, dir)})
 	t.add("pkeys", tables{"pkey", true, s.pkeys(dir)})
 	return t
 }
@@ -71,7 +74,7 @@ func (t *table) portDetails(wanted bool, a *uverbs.PortAttr) {
 	t.addUnit("max_msg_sz", uint64(a.MaxMsgSize), unitBytes)
 	t.add("port_cap_flags", fmt.Sprintf("0x%08x", a.CapFlags))
 	t.add("port_cap_flags2", fmt.Sprintf("0x%04x", a.CapFlags2))
-	t.add("max_vl_num", a.MaxVLNum)
+	t.add("max_vl_num", virtualLanes[a.MaxVLNum])
 	t.add("bad_pkey_cntr", a.BadPKeyCounter)
 	t.add("qkey_viol_cntr", a.QKeyViolationCounter)
 	t.add("sm_sl", a.SMSL)
@@ -82,14 +85,30 @@ func (t *table) portDetails(wanted bool, a *uverbs.PortAttr) {
 	t.add("grh_required", a.GRHRequired)
 }
 
-// gidTables lists the used slots: the device's own list, or else sysfs's.
-func (s *subject) gidTables(p netlinkrdma.Port, dir string) (all []table) {
+// virtualLanes of a port by the code of their number.
+//
+// C: vl_str of ibv_devinfo
+var virtualLanes = map[uint8]int{1: 1, 2: 2, 3: 4, 4: 8, 5: 15}
+
+// gidsOf lists the used slots: the device's own list, or else sysfs's.
+func (s *subject) gidsOf(p netlinkrdma.Port, dir string) []uverbs.GIDEntry {
 	gids := s.gids
 	if gids == nil {
 		gids = s.sysfsGIDs(p, dir)
 	}
 	gids = slices.DeleteFunc(slices.Clone(gids), func(e uverbs.GIDEntry) bool { return e.Port != p.Index })
 	slices.SortStableFunc(gids, func(a, b uverbs.GIDEntry) int { return cmp.Compare(a.Index, b.Index) })
+	return gids
+}
+
+// portGUID is the lower half of the first GID, as ibstat has it; iWARP's has none.
+func (s *subject) portGUID(t *table, gids []uverbs.GIDEntry) {
+	if s.NodeType != netlinkrdma.NodeRNIC && len(gids) > 0 && gids[0].Index == 0 {
+		t.add("port_guid", netlinkrdma.GUID(binary.BigEndian.Uint64(gids[0].GID[8:])).String())
+	}
+}
+
+func (s *subject) gidTables(gids []uverbs.GIDEntry, dir string) (all []table) {
 	for _, e := range gids {
 		t := table{{key: "index", value: e.Index}, {key: "gid", value: e.GID.String()}}
 		if s.NodeType != netlinkrdma.NodeRNIC { // iWARP has one kind, which has no name

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -39,6 +40,7 @@ func informed() (*tool, *nltest.Kernel, *fakeNetdevs) {
 		"class/infiniband/siw0/node_desc":                   "Software iWARP stack",
 		"class/infiniband/mlx5_0/node_desc":                 "node7 mlx5_0",
 		"class/infiniband/mlx5_0/board_id":                  "MT_0000000008",
+		"class/infiniband/mlx5_0/hca_type":                  "MT4119",
 		"class/infiniband/mlx5_0/device":                    "-> ../../../0000:3b:00.0",
 		"devices/0000:3b:00.0/numa_node":                    "1",
 		"devices/0000:3b:00.0/subsystem":                    "-> ../../bus/pci",
@@ -139,6 +141,7 @@ mlx5_0
   node_guid                      b859:9f03:00a1:b2c3
   sys_image_guid                 b859:9f03:00a1:b2c3
   node_desc                      node7 mlx5_0
+  hca_type                       MT4119
   board_id                       MT_0000000008
   pci                            0000:3b:00.0
   numa_node                      1
@@ -153,6 +156,7 @@ mlx5_0
     rate                         100000 Mb/s
     active_width                 4X
     active_speed                 EDR
+    port_guid                    b859:9f03:00a1:b2c3
     subnet_prefix                fe80:0000:0000:0000
     port_lid                     12
     sm_lid                       1
@@ -248,6 +252,17 @@ func TestDevinfoErrors(t *testing.T) {
 	kernel.Fail = map[uint16]error{abi.RDMA_NLDEV_CMD_PORT_GET: syscall.EIO}
 	if got := tool.runLine("-j devinfo", nets); got.Code != 1 || got.Out != "" {
 		t.Errorf("%+v", got)
+	}
+}
+
+// TestVirtualLanes: the kernel sends a code of their number.
+func TestVirtualLanes(t *testing.T) {
+	for code, want := range map[uint8]int{1: 1, 3: 4, 5: 15, 6: 0} {
+		var port table
+		port.portDetails(true, &uverbs.PortAttr{MaxVLNum: code})
+		if !slices.ContainsFunc(port, func(e entry) bool { return e.key == "max_vl_num" && e.value == want }) {
+			t.Errorf("%d: %v, want %d", code, port, want)
+		}
 	}
 }
 
