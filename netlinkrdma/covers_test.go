@@ -5,6 +5,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -68,6 +69,30 @@ func requests() []netlinkrdma.Request {
 	c.SetOptionalCounters(7, 2, "cc_rx_ce_pkts")
 	c.SetAutoCounters(7, 1, netlinkrdma.CountByType, &netlinkrdma.AutoOptions{Optional: true})
 	return k.Requests
+}
+
+// TestEveryCall: a new call of the client that no table of calls has, which meet
+// every errno, fails this.
+func TestEveryCall(t *testing.T) {
+	k := statKernel()
+	c := &netlinkrdma.Client{Kernel: k}
+	met := make(map[string]bool)
+	for name := range calls(c) {
+		met[name] = true
+	}
+	for name := range setCalls(c) {
+		met[name] = true
+	}
+	for _, test := range slices.Concat(resCalls(c), statCalls(c, k), frmrCalls(c)) {
+		name, _, _ := strings.Cut(test.name, " ")
+		met[name] = true
+	}
+	client := reflect.TypeFor[*netlinkrdma.Client]()
+	for i := range client.NumMethod() {
+		if name := client.Method(i).Name; !met[name] {
+			t.Errorf("%s meets no errno", name)
+		}
+	}
 }
 
 // TestEveryCommand: of a newer header, a new command fails this.

@@ -73,6 +73,10 @@ func explain(what string, req Request, err error) error {
 		case syscall.EPROTONOSUPPORT, syscall.EAFNOSUPPORT, syscall.ECONNREFUSED:
 			// Without ib_core the socket can't be made, or nobody listens on it.
 			err = fmt.Errorf("%w: %w", ErrNotSupported, err)
+		case syscall.EINTR:
+			if req.Dump {
+				err = fmt.Errorf("%w (objects came or went while they were listed: try again)", err)
+			}
 		case syscall.EINVAL:
 			if meaning := req.invalid(); meaning != nil {
 				err = fmt.Errorf("%w: %w", meaning, err)

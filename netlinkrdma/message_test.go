@@ -58,6 +58,7 @@ func TestAnswer(t *testing.T) {
 		"text of a dump":      {msg(messageDone, flagExtended, errorCode(syscall.EINVAL)+extack), nil, true, "no such port: invalid argument"},
 		"text cut off":        {msg(messageError, flagCapped|flagExtended, errorCode(syscall.EINVAL)+request[:16]+extack[:12]), nil, true, "invalid argument"},
 		"request cut off":     {msg(messageError, flagExtended, errorCode(syscall.EINVAL)+request[:8]), nil, true, "invalid argument"},
+		"request cut short":   {msg(messageError, flagExtended, errorCode(syscall.EINVAL)+request[:19]), nil, true, "invalid argument"},
 		"stray bytes":         {msg(reply, 0, "abcd") + "123", []string{"abcd"}, false, "3 bytes where a message should start"},
 		"length 0":            {"\x00\x00\x00\x00" + request[4:], nil, false, "a message says it has 0 bytes, of 20 left"},
 		"length past the end": {"\xff\xff\xff\xff" + request[4:], nil, false, "a message says it has 4294967295 bytes"},
