@@ -39,15 +39,15 @@ func check(ctx context.Context, o options) error {
 		return fmt.Errorf("%s: %w", limitsFile, err)
 	}
 	var rows []*row
-	for _, t := range o.trips() {
-		p, more, err := measure(ctx, t, o)
-		if err != nil {
-			return err
-		}
-		if len(p.Missing) > 0 {
-			return fmt.Errorf("%s in %s: no figures: %s", t.suite, t.vehicle.name, strings.Join(p.Missing, "\n"))
-		}
+	err = eachTrip(ctx, o, func(t trip, p part, more []*row, err error) error {
 		rows = append(rows, more...)
+		if err == nil && len(p.Missing) > 0 {
+			err = fmt.Errorf("%s in %s: no figures: %s", t.suite, t.vehicle.name, strings.Join(p.Missing, "\n"))
+		}
+		return err
+	})
+	if err != nil {
+		return err
 	}
 	if o.accept {
 		if err := l.accept(rows); err != nil {

@@ -8,8 +8,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -33,23 +35,50 @@ func run(ctx context.Context, o options) error {
 	} else if err := publish(d, o.docs); err != nil {
 		return err
 	}
-	var failed []error
-	for _, t := range o.trips() {
-		p, rows, err := measure(ctx, t, o)
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		if err != nil {
-			failed = append(failed, err)
-		}
+	err = eachTrip(ctx, o, func(_ trip, p part, rows []*row, err error) error {
 		d.replace(p, rows)
 		// After each, so that what comes next can't take it away.
-		if err := publish(d, o.docs); err != nil {
-			return err
+		return errors.Join(err, publish(d, o.docs))
+	})
+	if ctx.Err() == nil {
+		fmt.Fprintln(os.Stderr, "bench: wrote", filepath.Join(o.docs, "performance.md"))
+	}
+	return err
+}
+
+// eachTrip makes the trips and passes on what came of each, one at a time. Where the
+// clock counts instructions, company changes no figure; so those trips go together,
+// as many at once as there are CPUs, when the others are over.
+func eachTrip(ctx context.Context, o options, came func(trip, part, []*row, error) error) error {
+	var mu sync.Mutex
+	var failed []error
+	travel := func(t trip) {
+		p, rows, err := measure(ctx, t, o)
+		mu.Lock()
+		defer mu.Unlock()
+		if ctx.Err() == nil {
+			failed = append(failed, came(t, p, rows, err))
 		}
 	}
-	fmt.Fprintln(os.Stderr, "bench: wrote", filepath.Join(o.docs, "performance.md"))
-	return errors.Join(failed...)
+	var counting []trip
+	for _, t := range o.trips() {
+		if t.vehicle.icount {
+			counting = append(counting, t)
+		} else {
+			travel(t)
+		}
+	}
+	var together sync.WaitGroup
+	free := make(chan struct{}, runtime.NumCPU())
+	for _, t := range counting {
+		together.Go(func() {
+			free <- struct{}{}
+			defer func() { <-free }()
+			travel(t)
+		})
+	}
+	together.Wait()
+	return errors.Join(append(failed, ctx.Err())...)
 }
 
 // measure makes a trip and says what came of it.

@@ -66,7 +66,7 @@ func suiteNames() []string {
 }
 
 // limit is how long a trip may take before it is taken for hung.
-const limit = 30 * time.Minute
+const limit = time.Hour
 
 // exitDied is bin/vm's exit code when the machine died under the command.
 const exitDied = 125
