@@ -22,10 +22,10 @@ type CQ struct {
 	event   chan struct{} // holds a token after an event
 	gone    chan struct{} // closed with the CQ
 	noted   bool          // among the channel's noted; guarded by its lock
+	ring    CQRing        // the same from the CQ's first day to its last
 
-	mu     queueLock // guards what follows
+	mu     queueLock // guards what follows, and what ring does
 	cqe    int
-	ring   CQRing
 	memory queueMemory
 	old    []WC // completions taken off the ring when a QP was made, before the device's
 	made   []WC // completions that a provider made itself, behind the device's
@@ -117,11 +117,12 @@ func (cq *CQ) Cap() int {
 //
 // C: ibv_poll_cq
 func (cq *CQ) Poll(wcs []WC) (int, error) {
+	ring := cq.ring // before the lock, which holds up what is loaded behind it
 	cq.mu.Lock()
 	if cq.odd {
 		return cq.pollAll(wcs)
 	}
-	n, bad, err := cq.ring.Poll(wcs)
+	n, bad, err := ring.Poll(wcs)
 	if bad || err != nil {
 		return cq.polledBad(wcs, 0, n, err)
 	}

@@ -21,12 +21,13 @@ func (qp *QP) PostSend(wrs []SendWR) (int, error) {
 }
 
 func (qp *QP) postSend(wrs []SendWR) (int, error) {
+	ring := qp.ring // before the lock, which holds up what is loaded behind it
 	qp.sq.Lock()
 	if qp.closed {
 		qp.sq.Unlock()
 		return 0, ErrClosed
 	}
-	n, err := qp.ring.PostSend(wrs)
+	n, err := ring.PostSend(wrs)
 	qp.sq.Unlock()
 	return n, err
 }
@@ -36,12 +37,13 @@ func (qp *QP) postSend(wrs []SendWR) (int, error) {
 //
 // C: ibv_post_recv
 func (qp *QP) PostRecv(wrs []RecvWR) (int, error) {
+	ring := qp.ring // as in postSend
 	qp.rq.Lock()
 	if qp.closed {
 		qp.rq.Unlock()
 		return 0, qp.fail("post a receive to", ErrClosed, "")
 	}
-	n, err := qp.ring.PostRecv(wrs)
+	n, err := ring.PostRecv(wrs)
 	qp.rq.Unlock()
 	if err != nil {
 		return n, qp.fail("post a receive to", err, "")

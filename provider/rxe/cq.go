@@ -16,7 +16,8 @@ var (
 
 // cq reads completions and is armed with a system call.
 type cq struct {
-	ring    *mmap.IndexedConsumer[abi.IbUverbsWc] // nil when it was lost
+	ring    mmap.IndexedConsumer[abi.IbUverbsWc]
+	lost    bool // ring is gone
 	arm     *uverbs.Notifier
 	windows interface{ Unbind(rkey uint32) bool }
 }
@@ -36,14 +37,18 @@ func (q *cq) adopt(r *uverbs.CQRequest, mi *abi.Mminfo) error {
 	if err != nil {
 		return err
 	}
-	q.ring, err = mmap.NewIndexedConsumer[abi.IbUverbsWc](memory.region, memory.layout)
+	ring, err := mmap.NewIndexedConsumer[abi.IbUverbsWc](memory.region, memory.layout)
+	if err != nil {
+		return err
+	}
+	q.ring, q.lost = *ring, false
 	r.CQE = memory.room()
-	return err
+	return nil
 }
 
 // Poll gives the entries back with one store a batch.
 func (q *cq) Poll(wcs []uverbs.WC) (n int, bad bool, err error) {
-	if q.ring == nil {
+	if q.lost {
 		return 0, false, errLost
 	}
 	slots, n, err := q.ring.Ready(len(wcs))
@@ -53,22 +58,33 @@ func (q *cq) Poll(wcs []uverbs.WC) (n int, bad bool, err error) {
 		}
 		return 0, false, err
 	}
-	ready := wcs[:n]
+	ready, odd := wcs[:n], uint32(0)
 	for i := range ready {
 		wc := &ready[i]
 		copyCQE(slots.At(i), wc)
-		if uint32(wc.Status)|uint32(wc.Flags) != 0 {
-			bad = q.refine(wc) || bad
-		}
+		odd |= uint32(wc.Status) | uint32(wc.Flags)
 	}
 	q.ring.Release(n)
+	if odd != 0 {
+		bad = q.refine(ready)
+	}
 	return n, bad, nil
 }
 
-// refine makes what was copied mean what it says, and tells whether it is bad. The
+// refine looks at copies of which some need it, and tells whether one is bad.
+func (q *cq) refine(wcs []uverbs.WC) (bad bool) {
+	for i := range wcs {
+		if wc := &wcs[i]; uint32(wc.Status)|uint32(wc.Flags) != 0 {
+			bad = q.refineOne(wc) || bad
+		}
+	}
+	return bad
+}
+
+// refineOne makes what was copied mean what it says, and tells whether it is bad. The
 // kernel clears an entry before it fills it, but says of a failed one only whose it
 // is, and of a send that had immediate data only that it had.
-func (q *cq) refine(wc *uverbs.WC) (bad bool) {
+func (q *cq) refineOne(wc *uverbs.WC) (bad bool) {
 	if wc.Status != uverbs.StatusSuccess {
 		*wc = uverbs.WC{WRID: wc.WRID, Status: wc.Status, VendorErr: wc.VendorErr, QPN: wc.QPN}
 		return true
@@ -101,6 +117,6 @@ func (q *cq) Resize(r *uverbs.CQRequest) error {
 	if err := r.Create(uverbs.UHW{Out: abi.Bytes(&resp)}); err != nil {
 		return err
 	}
-	q.ring = nil
+	q.lost = true
 	return q.adopt(r, &resp.Mi)
 }

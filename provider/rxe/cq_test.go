@@ -198,7 +198,7 @@ func FuzzReadCQE(f *testing.F) {
 		if err != nil {
 			return
 		}
-		cq := &cq{ring: ring, windows: noWindows{}}
+		cq := &cq{ring: *ring, windows: noWindows{}}
 		room := int(q.room())
 		for range 3 {
 			wcs := make([]uverbs.WC, 8)
