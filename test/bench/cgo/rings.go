@@ -37,57 +37,66 @@ func open(dev string, addr netip.Addr) rounds.Rings {
 	return q
 }
 
-func (q *rings) PostRecv(list int) error {
-	recvs := q.lists[list].recvs
+func (q *rings) PostRecv(list int, now rounds.Clock) (int64, error) {
+	qp, recvs, start := q.passive, q.lists[list].recvs, now()
 	for i := 0; i < rounds.Depth; i += list {
-		if err := q.passive.PostRecv(&recvs[i]); err != nil {
-			return err
+		if err := qp.PostRecv(&recvs[i]); err != nil {
+			return 0, err
 		}
 	}
-	return nil
+	return now() - start, nil
 }
 
-func (q *rings) PostSend(list int) error   { return q.post(q.lists[list].sends, list) }
-func (q *rings) PostInline(list int) error { return q.post(q.lists[list].inlines, list) }
+func (q *rings) PostSend(list int, now rounds.Clock) (int64, error) {
+	return q.post(q.lists[list].sends, list, now)
+}
 
-func (q *rings) post(wrs []SendWR, list int) error {
+func (q *rings) PostInline(list int, now rounds.Clock) (int64, error) {
+	return q.post(q.lists[list].inlines, list, now)
+}
+
+func (q *rings) post(wrs []SendWR, list int, now rounds.Clock) (int64, error) {
 	C.bridge_hold(1)
 	defer C.bridge_hold(0)
+	qp, start := q.active, now()
 	for i := 0; i < rounds.Depth; i += list {
-		if err := q.active.PostSend(&wrs[i]); err != nil {
-			return err
+		if err := qp.PostSend(&wrs[i]); err != nil {
+			return 0, err
 		}
 	}
-	return nil
+	return now() - start, nil
 }
 
 func (q *rings) Doorbell() error { return errno("doorbell", C.bridge_doorbell()) }
 
-func (q *rings) Poll(list int) (n int, err error) {
+func (q *rings) Poll(list int, now rounds.Clock) (n int, took int64, err error) {
+	cq, wcs, start := q.sendCQ, q.wcs[:list], now()
 	for got := list; n < rounds.Depth && got == list; n += got {
-		if got, err = q.sendCQ.Poll(q.wcs[:list]); err != nil {
-			return n, err
+		if got, err = cq.Poll(wcs); err != nil {
+			return n, 0, err
 		}
 	}
-	return n, nil
+	return n, now() - start, nil
 }
 
-func (q *rings) PollEmpty() error {
+func (q *rings) PollEmpty(now rounds.Clock) (int64, error) {
+	cq, wcs, start := q.sendCQ, q.wcs[:16], now()
 	for range rounds.Calls {
-		if n, err := q.sendCQ.Poll(q.wcs[:16]); n != 0 || err != nil {
-			return fmt.Errorf("%d completions on an empty CQ: %w", n, err)
+		if n, err := cq.Poll(wcs); n != 0 || err != nil {
+			return 0, fmt.Errorf("%d completions on an empty CQ: %w", n, err)
 		}
 	}
-	return nil
+	return now() - start, nil
 }
 
-func (q *rings) Arm() error {
+func (q *rings) Arm(now rounds.Clock) (int64, error) {
+	cq, start := q.sendCQ, now()
 	for range rounds.Calls {
-		if err := q.sendCQ.Arm(); err != nil {
-			return err
+		if err := cq.Arm(); err != nil {
+			return 0, err
 		}
 	}
-	return nil
+	return now() - start, nil
 }
 
 func (q *rings) TakeSends(atMost int) (int, error) { return q.take(q.sendCQ, atMost) }

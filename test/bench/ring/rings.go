@@ -61,56 +61,66 @@ func (q *rings) prepare() {
 	}
 }
 
-func (q *rings) PostRecv(list int) error {
+func (q *rings) PostRecv(list int, now rounds.Clock) (int64, error) {
+	qp, start := q.passive, now()
 	for i := 0; i < rounds.Depth; i += list {
-		if _, err := q.passive.PostRecv(q.recvs[i : i+list]); err != nil {
-			return err
+		if _, err := qp.PostRecv(q.recvs[i : i+list]); err != nil {
+			return 0, err
 		}
 	}
-	return nil
+	return now() - start, nil
 }
 
-func (q *rings) PostSend(list int) error   { return q.post(&q.sends, list) }
-func (q *rings) PostInline(list int) error { return q.post(&q.inlines, list) }
+func (q *rings) PostSend(list int, now rounds.Clock) (int64, error) {
+	return q.post(&q.sends, list, now)
+}
 
-func (q *rings) post(wrs *[rounds.Depth]uverbs.SendWR, list int) error {
+func (q *rings) PostInline(list int, now rounds.Clock) (int64, error) {
+	return q.post(&q.inlines, list, now)
+}
+
+func (q *rings) post(wrs *[rounds.Depth]uverbs.SendWR, list int, now rounds.Clock) (int64, error) {
 	q.file.hold = true
 	defer func() { q.file.hold = false }()
+	qp, start := q.active, now()
 	for i := 0; i < rounds.Depth; i += list {
-		if _, err := q.active.PostSend(wrs[i : i+list]); err != nil {
-			return err
+		if _, err := qp.PostSend(wrs[i : i+list]); err != nil {
+			return 0, err
 		}
 	}
-	return nil
+	return now() - start, nil
 }
 
 func (q *rings) Doorbell() error { return q.file.Command(q.file.doorbell) }
 
-func (q *rings) Poll(list int) (n int, err error) {
+func (q *rings) Poll(list int, now rounds.Clock) (n int, took int64, err error) {
+	cq, wcs, start := q.sendCQ, q.wcs[:list], now()
 	for got := list; n < rounds.Depth && got == list; n += got {
-		if got, err = q.sendCQ.Poll(q.wcs[:list]); err != nil {
-			return n, err
+		if got, err = cq.Poll(wcs); err != nil {
+			return n, 0, err
 		}
 	}
-	return n, nil
+	return n, now() - start, nil
 }
 
-func (q *rings) PollEmpty() error {
+func (q *rings) PollEmpty(now rounds.Clock) (int64, error) {
+	cq, wcs, start := q.sendCQ, q.wcs[:16], now()
 	for range rounds.Calls {
-		if n, err := q.sendCQ.Poll(q.wcs[:16]); n != 0 || err != nil {
-			return fmt.Errorf("%d completions on an empty CQ: %w", n, err)
+		if n, err := cq.Poll(wcs); n != 0 || err != nil {
+			return 0, fmt.Errorf("%d completions on an empty CQ: %w", n, err)
 		}
 	}
-	return nil
+	return now() - start, nil
 }
 
-func (q *rings) Arm() error {
+func (q *rings) Arm(now rounds.Clock) (int64, error) {
+	cq, start := q.sendCQ, now()
 	for range rounds.Calls {
-		if err := q.sendCQ.Arm(false); err != nil {
-			return err
+		if err := cq.Arm(false); err != nil {
+			return 0, err
 		}
 	}
-	return nil
+	return now() - start, nil
 }
 
 func (q *rings) TakeSends(atMost int) (int, error) { return q.take(q.sendCQ, atMost) }

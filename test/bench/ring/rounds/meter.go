@@ -9,15 +9,12 @@ import (
 // its clock.
 type meter struct {
 	rings Rings
-	clock func() int64
+	clock Clock
 	costs map[string][]int64 // by measure
 }
 
-// time notes what a step took.
-func (m *meter) time(measure string, step func() error) error {
-	start := m.clock()
-	err := step()
-	took := m.clock() - start
+// note notes what a step took.
+func (m *meter) note(measure string, took int64, err error) error {
 	m.costs[measure] = append(m.costs[measure], took)
 	return err
 }
@@ -43,11 +40,13 @@ func (m *meter) both(list, n int) error {
 	return nil
 }
 
-func (m *meter) round(list int, measure string, post func(list int) error) error {
-	if err := m.time("post_recv", func() error { return m.rings.PostRecv(list) }); err != nil {
+func (m *meter) round(list int, measure string, post func(int, Clock) (int64, error)) error {
+	took, err := m.rings.PostRecv(list, m.clock)
+	if err := m.note("post_recv", took, err); err != nil {
 		return err
 	}
-	if err := m.time(measure, func() error { return post(list) }); err != nil {
+	took, err = post(list, m.clock)
+	if err := m.note(measure, took, err); err != nil {
 		return err
 	}
 	if err := m.rings.Doorbell(); err != nil {
@@ -68,29 +67,25 @@ const grace = 20
 
 // poll notes nothing when completions were missing.
 func (m *meter) poll(list int) error {
-	start := m.clock()
-	n, err := m.rings.Poll(list)
-	took := m.clock() - start
-	switch {
-	case err != nil:
-		return err
-	case n < Depth:
+	n, took, err := m.rings.Poll(list, m.clock)
+	if err == nil && n < Depth {
 		return take(m.rings.TakeSends, Depth-n)
 	}
-	m.costs["poll_full"] = append(m.costs["poll_full"], took)
-	return nil
+	return m.note("poll_full", took, err)
 }
 
 // calls measures, n times, what is measured a call.
 func (m *meter) calls(n int) error {
 	m.costs = make(map[string][]int64)
 	for range n {
-		if err := m.time("poll_empty", m.rings.PollEmpty); err != nil {
+		took, err := m.rings.PollEmpty(m.clock)
+		if err := m.note("poll_empty", took, err); err != nil {
 			return err
 		}
 	}
 	for range n {
-		if err := m.time("arm", m.rings.Arm); err != nil {
+		took, err := m.rings.Arm(m.clock)
+		if err := m.note("arm", took, err); err != nil {
 			return err
 		}
 	}

@@ -18,9 +18,25 @@ type fake struct {
 
 func (f *fake) clock() int64 { return f.ticks }
 
-func (f *fake) PostRecv(list int) error   { f.recvs += Depth; f.ticks += 2 * Depth; return nil }
-func (f *fake) PostSend(list int) error   { f.held += Depth; f.ticks += 3 * Depth; return nil }
-func (f *fake) PostInline(list int) error { f.held += Depth; f.ticks += 4 * Depth; return nil }
+// takes moves the clock between two looks at it.
+func (f *fake) takes(ticks int64, now Clock) (int64, error) {
+	start := now()
+	f.ticks += ticks
+	return now() - start, nil
+}
+
+func (f *fake) PostRecv(list int, now Clock) (int64, error) {
+	f.recvs += Depth
+	return f.takes(2*Depth, now)
+}
+func (f *fake) PostSend(list int, now Clock) (int64, error) {
+	f.held += Depth
+	return f.takes(3*Depth, now)
+}
+func (f *fake) PostInline(list int, now Clock) (int64, error) {
+	f.held += Depth
+	return f.takes(4*Depth, now)
+}
 func (f *fake) Doorbell() error {
 	if f.recvs < f.held {
 		return errors.New("no receives")
@@ -29,13 +45,14 @@ func (f *fake) Doorbell() error {
 	f.ticks += 1e6
 	return nil
 }
-func (f *fake) Poll(list int) (int, error) {
+func (f *fake) Poll(list int, now Clock) (int, int64, error) {
 	n := f.done - f.late
-	f.done, f.late, f.ticks = f.late, 0, f.ticks+5*Depth
-	return n, nil
+	f.done, f.late = f.late, 0
+	took, err := f.takes(5*Depth, now)
+	return n, took, err
 }
-func (f *fake) PollEmpty() error { f.ticks += 6 * Calls; return nil }
-func (f *fake) Arm() error       { f.ticks += 7 * Calls; return nil }
+func (f *fake) PollEmpty(now Clock) (int64, error) { return f.takes(6*Calls, now) }
+func (f *fake) Arm(now Clock) (int64, error)       { return f.takes(7*Calls, now) }
 func (f *fake) TakeSends(atMost int) (n int, err error) {
 	n = min(f.done, atMost, 100)
 	f.done -= n

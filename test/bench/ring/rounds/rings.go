@@ -14,17 +14,22 @@ const (
 // Lists are how many requests go into a call.
 var Lists = []int{1, 16, 64}
 
+// A Clock is what a step is measured with.
+type Clock func() int64
+
 // Rings are a device's, connected to itself. Each method that is measured does a
-// whole queue's worth, so that the call to the method itself does not count.
+// whole queue's worth, and reads the clock itself, right before and behind it, as
+// the C twin does: else what leads there is measured too, and has to be fetched
+// into caches that the kernel has just used.
 type Rings interface {
-	PostRecv(list int) error   // fills the receive queue, list requests a call
-	PostSend(list int) error   // fills the send queue, and leaves out the doorbell
-	PostInline(list int) error // the same with inline data
+	PostRecv(list int, now Clock) (took int64, err error)   // fills the receive queue, list requests a call
+	PostSend(list int, now Clock) (took int64, err error)   // fills the send queue, and leaves out the doorbell
+	PostInline(list int, now Clock) (took int64, err error) // the same with inline data
 	// Poll takes send completions, list a call, until a call returns fewer or
 	// Depth have come.
-	Poll(list int) (int, error)
-	PollEmpty() error // polls the CQ of sends Calls times, which must be empty
-	Arm() error       // arms the CQ of sends Calls times
+	Poll(list int, now Clock) (n int, took int64, err error)
+	PollEmpty(now Clock) (took int64, err error) // polls the CQ of sends Calls times, which must be empty
+	Arm(now Clock) (took int64, err error)       // arms the CQ of sends Calls times
 
 	// Not measured:
 	Doorbell() error                   // rings what PostSend and PostInline left out
