@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	bootTimeout = 2 * time.Minute
-	lastWords   = 15 * time.Second // for a guest to report its own timeout
+	bootTimeout = 5 * time.Minute
+	lastWords   = time.Minute // for a guest to report its own timeout
 )
 
 // watchdog ends a guest that does not come up, or hangs so that it cannot end

@@ -103,8 +103,8 @@ func TestPanicIsAFailure(t *testing.T) {
 
 func TestTimeoutShowsStacks(t *testing.T) {
 	t.Parallel()
-	code, _, errs := inGuest(t.Context(), "-timeout 2s", "trap 'echo stacks >&2' QUIT; while :; do sleep 0.1; done")
-	if code != 124 || !strings.Contains(errs, "stacks") || !strings.Contains(errs, "still running after 2s") {
+	code, _, errs := inGuest(t.Context(), "-timeout 20s", "trap 'echo stacks >&2' QUIT; while :; do sleep 1; done")
+	if code != 124 || !strings.Contains(errs, "stacks") || !strings.Contains(errs, "still running after 20s") {
 		t.Errorf("code %d, want 124; stderr %q", code, errs)
 	}
 }
@@ -115,7 +115,7 @@ func TestCancelKillsTheGuest(t *testing.T) {
 	defer cancel()
 	start := time.Now()
 	code, _, errs := inGuest(ctx, "", "sleep 300")
-	if d := time.Since(start); code != exitRig || d > 20*time.Second {
+	if d := time.Since(start); code != exitRig || d > 2*time.Minute {
 		t.Errorf("code %d after %s, want %d after 8s; stderr %q", code, d, exitRig, errs)
 	}
 }

@@ -55,7 +55,7 @@ func TestICount(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out, errs bytes.Buffer
-	if code := run(t.Context(), []string{"run", "-icount", "-timeout", "60s", "--", exe, countArg}, &out, &errs); code != 0 {
+	if code := run(t.Context(), []string{"run", "-icount", "-timeout", "5m", "--", exe, countArg}, &out, &errs); code != 0 {
 		t.Fatalf("code %d; stderr %s", code, &errs)
 	}
 	var ns [4]int

@@ -53,8 +53,8 @@ func TestUMLDevices(t *testing.T) {
 		rdma link add rxe0 type rxe netdev d0
 		rdma link add siw0 type siw netdev d0
 		rdma link | cut -d " " -f 2,4
-		rping -s -a 10.0.0.1 -C 3 2> /dev/null & sleep 0.5
-		rping -c -a 10.0.0.1 -C 3 2> /dev/null
+		rping -s -a 10.0.0.1 -C 3 2> /dev/null &
+		until rping -c -a 10.0.0.1 -C 3 2> /dev/null; do sleep 0.1; done # it listens
 		wait`)
 	const want = "lo: <LOOPBACK,UP,LOWER_UP>\nrxe0/1 ACTIVE\nsiw0/1 ACTIVE\n"
 	if code != 0 || out != want || errs != "" {
@@ -80,8 +80,8 @@ func TestUMLPanicIsAFailure(t *testing.T) {
 
 func TestUMLTimeoutShowsStacks(t *testing.T) {
 	t.Parallel()
-	code, _, errs := inGuest(t.Context(), onUML+" -timeout 2s", "trap 'echo stacks >&2' QUIT; while :; do sleep 0.1; done")
-	if code != 124 || !strings.Contains(errs, "stacks") || !strings.Contains(errs, "still running after 2s") {
+	code, _, errs := inGuest(t.Context(), onUML+" -timeout 20s", "trap 'echo stacks >&2' QUIT; while :; do sleep 1; done")
+	if code != 124 || !strings.Contains(errs, "stacks") || !strings.Contains(errs, "still running after 20s") {
 		t.Errorf("code %d, want 124; stderr %q", code, errs)
 	}
 }
@@ -94,11 +94,10 @@ func TestUMLCancelLeavesNoProcess(t *testing.T) {
 	if code != exitRig {
 		t.Errorf("code %d, want %d; stderr %q", code, exitRig, errs)
 	}
-	for range 100 {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 		if !umlRuns(t) {
 			return
 		}
-		time.Sleep(100 * time.Millisecond)
 	}
 	t.Error("processes of the guest are left")
 }

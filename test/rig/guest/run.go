@@ -18,7 +18,7 @@ const (
 	// A Go program answers SIGQUIT with the stacks of its goroutines.
 	stackTime = 5 * time.Second
 	// What a command left running in the background may still hold its output.
-	drainTime = time.Second
+	drainTime = 10 * time.Second
 	// exitTimeout is what timeout(1) returns.
 	exitTimeout = 124
 	// exitNoCommand is what a shell returns for a program it cannot start.
