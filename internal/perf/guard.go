@@ -60,7 +60,7 @@ func (c *course) guarded(r *run) error {
 
 // watchProgress ends a run that has not moved for so long.
 func (r *run) watchProgress(limit time.Duration, why error) {
-	for last := int64(-1); ; {
+	for last := r.done.Done(); ; {
 		select {
 		case <-r.ctx.Done():
 			return
