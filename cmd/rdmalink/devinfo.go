@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 
 	"github.com/goverbs/goverbs/netlinkrdma"
 )
@@ -41,13 +42,10 @@ func showDevinfo(_ context.Context, t *tool, w *words) error {
 		}
 		return err
 	})
-	if err != nil {
-		return err
-	}
 	if t.json {
-		return t.writeJSON(tables)
+		return errors.Join(err, t.writeJSON(tables))
 	}
-	return writeTables(t.stdout, tables)
+	return errors.Join(err, writeTables(t.stdout, tables))
 }
 
 // netdevNames finds network devices by number. Where the kernel does not list

@@ -250,9 +250,28 @@ func TestDevinfoErrors(t *testing.T) {
 	}
 	tool, kernel, nets := informed()
 	kernel.Fail = map[uint16]error{abi.RDMA_NLDEV_CMD_PORT_GET: syscall.EIO}
-	if got := tool.runLine("-j devinfo", nets); got.Code != 1 || got.Out != "" {
+	if got := tool.runLine("-j devinfo", nets); got.Code != 1 || got.Out != "[]\n" {
 		t.Errorf("%+v", got)
 	}
+	// What was found before something failed is told.
+	tool, kernel, nets = informed()
+	tool.rdma.Kernel = failingOn{kernel, 5}
+	if got := tool.runLine("devinfo", nets); got.Code != 1 || !strings.HasPrefix(got.Out, "siw0\n") || got.Err != "rdmalink: list ports of mlx5_0: input/output error\n" {
+		t.Errorf("%+v", got)
+	}
+}
+
+// failingOn tells nothing of the ports of a device.
+type failingOn struct {
+	*nltest.Kernel
+	device byte
+}
+
+func (f failingOn) Execute(req netlinkrdma.Request) ([][]byte, error) {
+	if req.Op == abi.RDMA_NLDEV_CMD_PORT_GET && req.Attrs[0].Value[0] == f.device {
+		return nil, syscall.EIO
+	}
+	return f.Kernel.Execute(req)
 }
 
 // TestVirtualLanes: the kernel sends a code of their number.
