@@ -4,6 +4,7 @@ package test
 
 import (
 	"fmt"
+	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
@@ -64,31 +65,37 @@ func TestPerfInterrupt(t *testing.T) {
 	}
 }
 
-// TestPerfUnlike: ends that were told different things find out.
+// TestPerfUnlike: ends that were told different things find out. All wait for it
+// at the same time, and those that wait for seconds sleep.
 func TestPerfUnlike(t *testing.T) {
 	rxeFabric(t)
 	tests := []struct{ name, server, client, serverSays, clientSays string }{
 		{"number of QPs", "send bw -n 20 -q 2", "send bw -n 20 -q 3", "were both given the same options?", "were both given the same options?"},
 		{"size", "send bw -n 20 -s 100", "send bw -n 20 -s 200", "do both ends have the same options?", "do both ends have the same options?"},
-		{"number of messages received", "send bw -n 30", "send bw -n 20", "the peer is done, but this end is not: were both given the same options?", "were both given the same options?"},
-		{"lost datagrams", "send bw -n 30 -c UD -r 30", "send bw -n 20 -c UD -r 30", "the peer is done, but not all that it sent has arrived", ""},
+		{"number of messages received", "send bw -n 30 -e", "send bw -n 20 -e", "the peer is done, but this end is not: were both given the same options?", "were both given the same options?"},
+		{"lost datagrams", "send bw -n 30 -c UD -r 30 -e", "send bw -n 20 -c UD -r 30 -e", "the peer is done, but not all that it sent has arrived", ""},
 		{"address family", fmt.Sprint("send lat -n 20 -x ", rxeGIDIndex(t, rxeIPv6)), "send lat -n 20", "are of different address families", "are of different address families"},
 	}
 	if !onLinux612() { // the ends find out, by waiting; the kernel has no part in it
 		tests = tests[:2]
 	}
-	for _, test := range tests {
+	noLeak(t)
+	var servers, clients []*running
+	for i, test := range tests {
+		port := 18515 + i
+		command := func(line string) *exec.Cmd {
+			words := strings.Fields(line)
+			return perfRxe.perf("Go", strings.Join(words[:2], " "), fmt.Sprint(strings.Join(words[2:], " "), " -p ", port))
+		}
+		servers = append(servers, servePort(t, command(test.server), port))
+		client := command(test.client)
+		client.Args = append(client.Args, perfRxe.host)
+		clients = append(clients, launch(t, client))
+	}
+	for i, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			noLeak(t)
-			command := func(line string) (name, rest string) {
-				words := strings.Fields(line)
-				return strings.Join(words[:2], " "), strings.Join(words[2:], " ")
-			}
-			serverName, serverLine := command(test.server)
-			clientName, clientLine := command(test.client)
-			serverOut, clientOut := perfRxe.play(t, perfRxe.perf("Go", serverName, serverLine), perfRxe.perf("Go", clientName, clientLine))
-			failed(t, serverOut, test.serverSays)
-			failed(t, clientOut, test.clientSays)
+			failed(t, clients[i].end(), test.clientSays)
+			failed(t, servers[i].end(), test.serverSays)
 		})
 	}
 }
