@@ -79,7 +79,7 @@ func TestPerfDuration(t *testing.T) {
 	for _, name := range []string{"send lat", "write lat -s 100", "read lat -e", "send bw -s 1000", "send bw -s 1000 -b -e", "write bw -s 1000 -b"} {
 		t.Run(name, func(t *testing.T) {
 			noLeak(t)
-			test, line := strings.Join(strings.Fields(name)[:2], " "), strings.Join(strings.Fields(name)[2:], " ")+" -D 2 -j"
+			test, line := strings.Join(strings.Fields(name)[:2], " "), strings.Join(strings.Fields(name)[2:], " ")+" -D 1 -j"
 			serverOut, clientOut := perfSiwCM.play(t, perfSiwCM.perf("Go", test, line), perfSiwCM.perf("Go", test, line))
 			if serverOut.Code != 0 || clientOut.Code != 0 {
 				t.Fatalf("%+v\n%+v", serverOut, clientOut)
