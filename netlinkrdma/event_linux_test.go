@@ -27,6 +27,8 @@ func quiet(t *testing.T) *notifications {
 	return n
 }
 
+const listLinks = "\x14\x00\x00\x00\x12\x00\x01\x03\x07\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00" // RTM_GETLINK
+
 func TestReceiveEnds(t *testing.T) {
 	n := quiet(t)
 	for range 3 { // a context that is done does no harm to the next
@@ -36,8 +38,7 @@ func TestReceiveEnds(t *testing.T) {
 		}
 		cancel()
 	}
-	list := []byte("\x14\x00\x00\x00\x12\x00\x01\x03\x07\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00") // RTM_GETLINK
-	if _, err := n.f.Write(list); err != nil {
+	if _, err := n.f.Write([]byte(listLinks)); err != nil {
 		t.Fatal(err)
 	}
 	if b, err := n.datagram(t.Context()); err != nil || len(b) == 0 {
@@ -54,6 +55,31 @@ func TestReceiveEnds(t *testing.T) {
 	}
 	if _, err := n.Receive(t.Context()); !errors.Is(err, os.ErrClosed) {
 		t.Error(err)
+	}
+}
+
+// counting is a context that counts who waits for its end.
+type counting struct {
+	context.Context
+	done    chan struct{}
+	waiters *int
+}
+
+func (c counting) Done() <-chan struct{} { return c.done }
+
+func (c counting) AfterFunc(func()) func() bool {
+	*c.waiters++
+	return func() bool { *c.waiters--; return true }
+}
+
+// TestReceiveLeavesContext: one context may see a million notifications.
+func TestReceiveLeavesContext(t *testing.T) {
+	n, ctx := quiet(t), counting{t.Context(), make(chan struct{}), new(int)}
+	if _, err := n.f.Write([]byte(listLinks)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := n.datagram(ctx); err != nil || *ctx.waiters != 0 {
+		t.Errorf("%v, %d wait for the end of a context", err, *ctx.waiters)
 	}
 }
 
