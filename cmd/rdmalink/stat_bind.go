@@ -72,7 +72,7 @@ func (t *tool) binding(w *words, must string, f func(d netlinkrdma.Device, port 
 	}
 	for _, one := range given {
 		if _, ok := given.exact(one.name); !ok {
-			return usageError{text: fmt.Sprintf("%s %s: expected one number", one.name, given.text(one.name))}
+			return usageError{text: fmt.Sprintf("%s %s: expected one number, at most 4294967295", one.name, given.text(one.name))}
 		}
 	}
 	var n bindNumbers
