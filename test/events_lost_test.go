@@ -51,7 +51,7 @@ func TestNldevEventsLost(t *testing.T) {
 
 // nextSoon is for what is there already.
 func nextSoon(events *netlinkrdma.Events) (netlinkrdma.Event, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
 	return events.Next(ctx)
 }

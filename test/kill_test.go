@@ -17,7 +17,7 @@ import (
 
 const (
 	killAfter = 100 * time.Millisecond // into the transfer
-	killWait  = 15 * time.Second       // for the survivor to notice
+	killWait  = time.Minute            // for the survivor to notice
 	killSize  = 1 << 20                // bytes a work request
 	idle      = uverbs.OpLocalInv      // stands for no transfer
 )
@@ -142,7 +142,7 @@ func TestWaitsEnd(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		begin := time.Now()
 		err := wait(ctx)
-		if took := time.Since(begin); !errors.Is(err, context.DeadlineExceeded) || took > 2*time.Second {
+		if took := time.Since(begin); !errors.Is(err, context.DeadlineExceeded) || took > 8*time.Second {
 			t.Errorf("%s: %v after %v", name, err, took)
 		}
 		cancel()
