@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/test/exchange"
@@ -26,7 +25,7 @@ func TestExchange(t *testing.T) {
 	for host, sizes := range map[string][]int{dummyIPv4: allSizes, dummyIPv6: someSizes} {
 		t.Run(host, func(t *testing.T) {
 			noLeak(t)
-			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), 3*patience)
 			defer cancel()
 			ln, err := rdmacm.Listen(hostPort(host, "0"), nil)
 			if err != nil {
@@ -69,7 +68,7 @@ func TestExchangeAcross(t *testing.T) {
 	for host, sizes := range map[string][]int{farIPv4: allSizes, farIPv6: someSizes} {
 		t.Run(host, func(t *testing.T) {
 			noLeak(t)
-			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), 3*patience)
 			defer cancel()
 			server := start(t, inFarSpace(exec.Command("../bin/exchange", "-s", hostPort(host, "7471"), "-n", fmt.Sprint(len(sizes)))))
 			server.line(t)

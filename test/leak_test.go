@@ -18,7 +18,7 @@ import (
 
 // leakWait bounds how long objects may outlive their Close: the kernel frees
 // connections in the background, and so does a cancelled Dial.
-const leakWait = 15 * time.Second
+const leakWait = time.Minute
 
 // noLeak fails the test if it leaves kernel objects, mappings, descriptors or
 // goroutines behind. Call it when the links exist, before anything is made.

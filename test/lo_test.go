@@ -110,7 +110,7 @@ func TestLoNeedsMAC(t *testing.T) {
 	if out := iproute2(t, "link show siwlo/1").Out; !strings.Contains(out, "state ACTIVE") {
 		t.Errorf("link: %s", out)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	out, err := exec.CommandContext(ctx, "rping", "-c", "-a", "192.0.2.1", "-C", "1").CombinedOutput()
 	if text := string(out); err == nil || !strings.Contains(text, "addr") && !strings.Contains(text, "ADDR") {

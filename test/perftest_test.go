@@ -173,7 +173,7 @@ func (r perftestRun) play(t *testing.T, server, client *exec.Cmd) (serverOut, cl
 	asking := launch(t, client)
 	asking.within(time.Minute)
 	clientOut = asking.end()
-	serving.within(20 * time.Second)
+	serving.within(patience)
 	return serving.end(), clientOut
 }
 

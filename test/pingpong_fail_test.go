@@ -147,7 +147,7 @@ func TestPingpongInterrupt(t *testing.T) {
 				}
 				for _, end := range []*running{client, server} {
 					end.Process.Signal(syscall.SIGINT)
-					end.within(20 * time.Second)
+					end.within(patience)
 					failed(t, end.end(), "of 100000000 exchanges: interrupted")
 				}
 			})
@@ -157,7 +157,7 @@ func TestPingpongInterrupt(t *testing.T) {
 		noLeak(t)
 		server := servePort(t, pingpong(t, "Go", "rc", ""), pingpongPort)
 		server.Process.Signal(syscall.SIGTERM)
-		server.within(20 * time.Second)
+		server.within(patience)
 		failed(t, server.end(), "rdmalink: interrupted\n")
 	})
 }

@@ -101,7 +101,7 @@ func holdObjects(t *testing.T, name string, rxe bool) {
 // until waits for what the kernel, or another process, does in its own time.
 func until(t *testing.T, what string, done func() bool) {
 	t.Helper()
-	const enough = 6 * patience // a busy machine takes long to start programs
+	const enough = 2 * patience // a busy machine takes long to start programs
 	for begin := time.Now(); !done(); time.Sleep(10 * time.Millisecond) {
 		if time.Since(begin) > enough {
 			t.Fatalf("not %s after %v", what, enough)

@@ -37,7 +37,7 @@ func servePort(t *testing.T, cmd *exec.Cmd, port int) *running {
 	t.Helper()
 	server := launch(t, cmd)
 	local := fmt.Sprintf(":%04X ", port)
-	for range 2000 {
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		for _, table := range []string{"tcp", "tcp6"} {
 			text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/net/%s", server.Process.Pid, table))
 			for _, line := range strings.Split(string(text), "\n") {
@@ -46,7 +46,6 @@ func servePort(t *testing.T, cmd *exec.Cmd, port int) *running {
 				}
 			}
 		}
-		time.Sleep(5 * time.Millisecond)
 	}
 	t.Fatalf("%v does not listen: %+v", cmd.Args, server.end())
 	return nil
@@ -56,7 +55,7 @@ func servePort(t *testing.T, cmd *exec.Cmd, port int) *running {
 func pinged(t *testing.T, server, client *running) (serverOut, clientOut output) {
 	t.Helper()
 	clientOut = client.end()
-	server.within(20 * time.Second)
+	server.within(patience)
 	serverOut = server.end()
 	if serverOut.Code != 0 || clientOut.Code != 0 {
 		t.Errorf("%s\n%s", server.brief(serverOut), client.brief(clientOut))
@@ -214,7 +213,7 @@ func TestRpingPersistent(t *testing.T) {
 		t.Errorf("after a client was killed: %+v", out)
 	}
 	server.Process.Signal(syscall.SIGTERM)
-	server.within(10 * time.Second)
+	server.within(patience)
 	if out := server.end(); out.Code != 0 || out.Out != "" {
 		t.Errorf("%+v", out)
 	}
@@ -238,8 +237,8 @@ func TestRpingInterrupt(t *testing.T) {
 			client := launch(t, rping(test.client, "-c -v -a "+dummyIPv4+" "+test.line))
 			client.until("ping data: rdma-ping-10:")
 			client.Process.Signal(syscall.SIGINT)
-			client.within(10 * time.Second)
-			server.within(10 * time.Second)
+			client.within(patience)
+			server.within(patience)
 			out, serverOut := client.end(), server.end()
 			if !strings.HasPrefix(out.Err, test.want) || (out.Err == "") != (test.want == "") || (out.Code == 0) != (test.want == "") {
 				t.Error(client.brief(out))
@@ -253,7 +252,7 @@ func TestRpingInterrupt(t *testing.T) {
 		noLeak(t)
 		server := serveRping(t, rping("Go", "-s"))
 		server.Process.Signal(syscall.SIGINT)
-		server.within(10 * time.Second)
+		server.within(patience)
 		if diff := cmp.Diff(output{Err: "rdmalink: interrupted\n", Code: 1}, server.end()); diff != "" {
 			t.Error(diff)
 		}
@@ -280,7 +279,7 @@ func TestRpingKill(t *testing.T) {
 			survivor.until("ping data: rdma-ping-0")
 			victim.Process.Kill()
 			begin := time.Now()
-			survivor.within(15 * time.Second)
+			survivor.within(killWait)
 			out := survivor.end()
 			t.Logf("the survivor ended after %v with %d: %s", time.Since(begin).Round(time.Millisecond), out.Code, out.Err)
 			if program != "C" && (out.Code != 1 || !strings.Contains(out.Err, "disconnected")) {
@@ -301,7 +300,7 @@ func TestRpingRefused(t *testing.T) {
 		"-c -a " + dummyIPv4 + " -I 192.0.2.77": "assign",
 		"-s -a 192.0.2.77":                      "assign",
 	} {
-		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		words := append(rpings["Go"][1:], strings.Fields(line)...)
 		out := runCommand(t, exec.CommandContext(ctx, rpings["Go"][0], words...))
 		cancel()

@@ -7,7 +7,6 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/goverbs/goverbs/rdmacm"
 )
@@ -18,7 +17,7 @@ func TestRxeExchange(t *testing.T) {
 	for _, host := range []string{rxeIPv4, rxeIPv6} {
 		t.Run(host, func(t *testing.T) {
 			noLeak(t)
-			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), 3*patience)
 			defer cancel()
 			ln := must(rdmacm.Listen(hostPort(host, "0"), nil))(t)
 			defer ln.Close()

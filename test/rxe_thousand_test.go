@@ -49,7 +49,7 @@ func TestRxeThousandQPs(t *testing.T) {
 		time.Since(begin), (heapInUse()-heap)/crowd, (resident(t)-rss)/crowd)
 
 	begin = time.Now()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*patience)
 	defer cancel()
 	ended := make(chan error, crowd)
 	for _, m := range all {
