@@ -102,6 +102,18 @@ const (
 	count7 = "7: mlx5_0: pd 2 cm_id 8589934592 \n"
 )
 
+// TestResourceTwoDevices: each object is printed once, those of a device
+// together.
+func TestResourceTwoDevices(t *testing.T) {
+	tool, kernel := resourceMachine()
+	kernel.Objects[0] = nltest.Objects{QP: []netlinkrdma.QP{{Port: 1, LQPN: 3, Type: 2}, {LQPN: 4, Type: 2}}}
+	const siw = "link siw0/- lqpn 4 type RC state RESET sq-psn 0 \nlink siw0/1 lqpn 3 type RC state RESET sq-psn 0 \n"
+	want := result{Out: siw + qp18 + qp19 + qp1 + qp17 + qp2}
+	if diff := cmp.Diff(want, tool.runLine("res show qp", &fakeNetdevs{})); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 // TestResourceText follows iproute2's source where no soft driver sends the
 // attribute; the rest is compared with rdma itself in the kernel tests.
 func TestResourceText(t *testing.T) {
