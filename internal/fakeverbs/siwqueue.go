@@ -31,7 +31,7 @@ func (q *SIWCQ) complete(e abi.SiwCqe) bool {
 	}
 	slot := slots.At(0)
 	slot.Id, slot.Bytes, slot.ImmData, slot.QpId = e.Id, e.Bytes, e.ImmData, e.QpId
-	q.ring.Stage(0, slot, mmap.Valid | uint32(e.Opcode)<<8 | uint32(e.Status)<<16)
+	q.ring.Stage(0, slot, mmap.Valid|uint32(e.Opcode)<<8|uint32(e.Status)<<16)
 	q.ring.PublishBehind(1) // for its order: user space arms, then looks; this is seen, then looks
 	if q.notify.Load()&abi.SIW_NOTIFY_NEXT_COMPLETION != 0 {
 		q.notify.Store(abi.SIW_NOTIFY_NOT)
