@@ -2,6 +2,7 @@ package main
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -67,6 +68,23 @@ func TestResourceDriverAsIproute2(t *testing.T) {
 		want, got.Out = anyComm.ReplaceAllString(want, ""), anyComm.ReplaceAllString(got.Out, "")
 		if diff := cmp.Diff(want, got.Out); diff != "" || failed || !strings.Contains(want, "drv_offset -9223372036854775808") {
 			t.Errorf("%s, failed %t (-iproute2 +rdmalink):\n%s", line, failed, diff)
+		}
+	}
+}
+
+// TestResourceDriverLinesAsIproute2: rdma breaks the driver's part where it gets
+// longer than a number of bytes.
+func TestResourceDriverLinesAsIproute2(t *testing.T) {
+	r := newIproute2(t)
+	for length := 30; length <= 36; length++ { // two of 33 are 80 bytes
+		tool, kernel := resourceMachine()
+		one := netlinkrdma.DriverAttr{Name: strings.Repeat("x", length), Kind: netlinkrdma.DriverU32, Number: 1}
+		kernel.Objects[7].QP[2].Driver = slices.Repeat([]netlinkrdma.DriverAttr{one}, 5)
+		want, failed := r.run(t, kernel, "-dd res show qp lqpn 17")
+		got := tool.runLine("-dd res show qp lqpn 17", &fakeNetdevs{})
+		want, got.Out = anyComm.ReplaceAllString(want, ""), anyComm.ReplaceAllString(got.Out, "")
+		if diff := cmp.Diff(want, got.Out); diff != "" || failed || strings.Count(want, "xx 1") != 5 {
+			t.Errorf("%d letters, failed %t (-iproute2 +rdmalink):\n%s", length, failed, diff)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"io/fs"
 	"net/netip"
 	"strings"
 	"syscall"
@@ -111,6 +112,24 @@ func TestResourceTwoDevices(t *testing.T) {
 	want := result{Out: siw + qp18 + qp19 + qp1 + qp17 + qp2}
 	if diff := cmp.Diff(want, tool.runLine("res show qp", &fakeNetdevs{})); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// countedFS counts the files that are opened.
+type countedFS struct {
+	fs.FS
+	opened *int
+}
+
+func (c countedFS) Open(name string) (fs.File, error) { *c.opened++; return c.FS.Open(name) }
+
+// TestResourceOwnersOnce: thousands of objects may be of one process.
+func TestResourceOwnersOnce(t *testing.T) {
+	tool, _ := resourceMachine()
+	opened := 0
+	tool.proc = countedFS{tool.proc, &opened}
+	if got := tool.runLine("res show cm_id", &fakeNetdevs{}); got.Out != cm4+cm5+cm3 || opened != 1 {
+		t.Errorf("%d files were read: %+v", opened, got)
 	}
 }
 
