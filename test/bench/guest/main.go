@@ -65,7 +65,7 @@ func run(b *bench, names []string) error {
 }
 
 // checkPatience is for a suite that takes half a minute: what hangs is named then.
-const checkPatience = 5 * time.Minute
+const checkPatience = 10 * time.Minute
 
 func (b *bench) run(name string, suite func(*bench) error) error {
 	b.suite = name

@@ -37,13 +37,13 @@ const (
 
 // play runs a pair. One that fails or hangs is played again, and told of.
 func (b *bench) play(p pair) (outcome, error) {
-	return again(b, func() (outcome, error) { return b.playOnce(p) })
+	return again(b, func(patience time.Duration) (outcome, error) { return b.playOnce(p, patience) })
 }
 
 // playReport runs a pair whose client reports as perftest does.
 func (b *bench) playReport(p pair) (report, error) {
-	return again(b, func() (report, error) {
-		o, err := b.playOnce(p)
+	return again(b, func(patience time.Duration) (report, error) {
+		o, err := b.playOnce(p, patience)
 		if err != nil {
 			return report{}, err
 		}
@@ -51,20 +51,20 @@ func (b *bench) playReport(p pair) (report, error) {
 	})
 }
 
-func again[T any](b *bench, try func() (T, error)) (got T, err error) {
+func again[T any](b *bench, try func(patience time.Duration) (T, error)) (got T, err error) {
 	for n := range tries {
 		if n > 0 {
 			b.tell("once more: %v", err)
 		}
-		if got, err = try(); err == nil {
+		if got, err = try(pairPatience << n); err == nil {
 			return got, nil
 		}
 	}
 	return got, err
 }
 
-func (b *bench) playOnce(p pair) (outcome, error) {
-	ctx, cancel := context.WithTimeout(b.ctx, pairPatience)
+func (b *bench) playOnce(p pair, patience time.Duration) (outcome, error) {
+	ctx, cancel := context.WithTimeout(b.ctx, patience)
 	defer cancel()
 	up, err := b.listening(p)
 	if err != nil {
@@ -74,7 +74,7 @@ func (b *bench) playOnce(p pair) (outcome, error) {
 	if err := server.Start(); err != nil {
 		return outcome{}, err
 	}
-	for start := time.Now(); !up() && time.Since(start) < startPatience; {
+	for start := time.Now(); !up() && ctx.Err() == nil && time.Since(start) < startPatience; {
 		time.Sleep(5 * time.Millisecond)
 	}
 	client, clientOut := end(ctx, p.client)
@@ -101,7 +101,7 @@ func end(ctx context.Context, argv []string) (*exec.Cmd, *bytes.Buffer) {
 func used(p *os.ProcessState) time.Duration { return p.UserTime() + p.SystemTime() }
 
 // startPatience is for a server to start and listen.
-const startPatience = 10 * time.Second
+const startPatience = time.Minute
 
 // listening tells how to see that p's server listens, once it is started.
 func (b *bench) listening(p pair) (func() bool, error) {
