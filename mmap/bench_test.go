@@ -5,9 +5,13 @@ import (
 	"unsafe"
 )
 
-func within(e, first, last *element) bool {
+func within(e, first, last *element, stride uintptr) bool {
 	at, low, high := uintptr(unsafe.Pointer(e)), uintptr(unsafe.Pointer(first)), uintptr(unsafe.Pointer(last))
-	return at >= low && at <= high && (at-low)%indexedStride == 0
+	return at >= low && at <= high && (at-low)%stride == 0
+}
+
+func heapSlot(r *Region, i int) *element {
+	return (*element)(unsafe.Pointer(&r.Bytes()[i*elementSize]))
 }
 
 func TestNoAllocations(t *testing.T) {

@@ -249,3 +249,47 @@ func TestFlagConsumerAgainstKernel(t *testing.T) {
 		i++
 	}
 }
+
+// Whatever the other side stores, each element returned is one of the ring's.
+func FuzzFlagOtherSide(f *testing.F) {
+	f.Add([]byte{0, 1, 2, 3, 4, 5}, uint32(Valid))
+	f.Add([]byte{5, 10, 15, 3, 4, 0, 1, 2, 3, 4}, uint32(math.MaxUint32))
+	f.Fuzz(func(t *testing.T, steps []byte, word uint32) {
+		const n = 4
+		r := heap(t, n*elementSize)
+		p := must[*FlagProducer[element]](t)(NewFlagProducer[element](r, n, elementWord))
+		c := must[*FlagConsumer[element]](t)(NewFlagConsumer[element](r, n, elementWord))
+		p.ring.slots.next, c.ring.slots.next = nearWrap, nearWrap
+		see := func(e *element) {
+			if !within(e, heapSlot(r, 0), heapSlot(r, n-1), elementSize) {
+				t.Fatalf("an element outside the ring: %p", e)
+			}
+		}
+		for _, step := range steps {
+			switch step % 5 {
+			case 0, 1:
+				slots, room := p.Room(int(step))
+				for i := range room {
+					see(slots.At(i))
+					p.Stage(i, slots.At(i), Valid)
+				}
+				p.PublishBehind(room)
+			case 2:
+				e := c.Slots().At(0)
+				see(e)
+				if c.Word(e) != 0 {
+					c.Return(e)
+					c.Release(1)
+				}
+			case 3:
+				for e := range p.Retract {
+					see(e)
+				}
+			case 4:
+				_, set := wordOf(t, r, int(step)%n)
+				set(word)
+				word = word*1664525 + uint32(step)
+			}
+		}
+	})
+}

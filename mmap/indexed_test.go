@@ -210,7 +210,7 @@ func FuzzIndexedOtherSide(f *testing.F) {
 				mustWord(t, r, 64).Store(index)
 				index = index*1664525 + uint32(step)
 			}
-			if e != nil && !within(e, first, last) {
+			if e != nil && !within(e, first, last, indexedStride) {
 				t.Fatalf("an element outside the ring: %p", e)
 			}
 		}
