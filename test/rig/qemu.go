@@ -21,8 +21,9 @@ func lookQemu() (string, error) {
 
 // qemuArgs describes the guest: two CPUs, emulated, so that two busy-polling
 // processes do not take turns, of the plainest kind and unprotected, which emulate
-// a tenth faster; no test of the timer, which fails on a busy host; the kernel's console on descriptor 3 and the frames of pid 1 on
-// descriptor 4, both pipes; the initramfs on descriptor 5.
+// a tenth faster; no test of the timer, which a busy host fails; the kernel's
+// console on descriptor 3 and the frames of pid 1 on descriptor 4, both pipes; the
+// initramfs on descriptor 5.
 func qemuArgs(k Kernel, c Config) []string {
 	return append(qemuCPUs(c.ICount),
 		"-M", "q35", "-cpu", "qemu64", "-m", strconv.Itoa(c.Memory),
