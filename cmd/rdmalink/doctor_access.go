@@ -14,12 +14,21 @@ func checkNodes(p *patient) (all []finding) {
 		case l.nodeErr != nil:
 			all = append(all, found(problem, "modprobe ib_uverbs", "%s: %s", l.Name, plain(l.nodeErr)))
 		case l.openErr != nil:
-			all = append(all, failure(l.openErr, "look at the kernel's log: dmesg"))
+			all = append(all, refused(l.openErr))
 		default:
 			all = append(all, found(fine, "", "%s opens", l.Name))
 		}
 	}
 	return all
+}
+
+// refused is the failure of what the kernel would not do. Of the limit of a cgroup
+// the error tells the cause only.
+func refused(err error) finding {
+	if errors.Is(err, syscall.EAGAIN) {
+		return found(problem, "raise rdma.max of the cgroup, or of the one above that is full", "%s", plain(err))
+	}
+	return failure(err, "look at the kernel's log: dmesg")
 }
 
 // checkProvider speaks of this binary, and so of programs built like it.
@@ -67,11 +76,7 @@ func checkRegister(p *patient) (all []finding) {
 			continue
 		}
 		if err := registerPage(l.dev); err != nil {
-			remedy := "look at the kernel's log: dmesg"
-			if errors.Is(err, syscall.EAGAIN) {
-				remedy = "raise rdma.max of the cgroup"
-			}
-			all = append(all, failure(err, remedy))
+			all = append(all, refused(err))
 			continue
 		}
 		all = append(all, found(fine, "", "%s registers memory", l.Name))

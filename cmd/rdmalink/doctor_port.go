@@ -58,7 +58,7 @@ func (p *patient) gidFinding(l *limb, port netlinkrdma.Port) finding {
 	d := p.netdevs[port.NetdevIndex]
 	used, routed := 0, 0
 	for _, e := range l.gids {
-		if e.Port != port.Index || e.GID == (uverbs.GID{}) {
+		if e.Port != port.Index {
 			continue
 		}
 		if used++; !e.GID.Addr().IsLinkLocalUnicast() {

@@ -149,12 +149,18 @@ func TestDoctorFinds(t *testing.T) {
 			"mlx5_core is loaded, and mlx5_ib, which has its RDMA, is not", "modprobe mlx5_ib"},
 		{"half a driver, no device", []func(*ward){noDevices, func(w *ward) { w.proc["modules"] = "mlx5_core 1 0 - Live 0x0" }}, "modules", problem,
 			"mlx5_core is loaded, and mlx5_ib, which has its RDMA, is not", "modprobe mlx5_ib"},
+		{"half a driver, the other built in", []func(*ward){func(w *ward) {
+			w.proc["modules"] = "mlx5_core 1 0 - Live 0x0"
+			w.modules["6.12.117/modules.builtin"] = "kernel/drivers/infiniband/hw/mlx5/mlx5_ib.ko"
+		}}, "modules", fine, "no driver is there with its network half alone", ""},
 		{"network device elsewhere", []func(*ward){func(w *ward) { w.kernel.Ports[1].NetdevIndex = 0 }}, "netns", problem,
 			"rxe0/1 has no network device in this network namespace, so that rdma_cm can't use it here",
 			"run the program in the network namespace of that network device, or move it here: ip link set NETDEV netns …; if it is gone, rdmalink del rxe0"},
 		{"no ib_uverbs", []func(*ward){func(w *ward) { w.kernel.CharDevs = nil }}, "nodes", problem, "siw0: find the character device uverbs: operation not supported", "modprobe ib_uverbs"},
 		{"no permission", []func(*ward){openFails(&uverbs.Error{Op: "open", Object: "device", Device: "siw0", Err: syscall.EACCES, Hint: "allow it"})}, "nodes", problem,
 			"open device on siw0: permission denied", "allow it"},
+		{"no more handles", []func(*ward){openFails(&uverbs.Error{Op: "open", Object: "device", Device: "siw0", Err: syscall.EAGAIN, Hint: "the limit"})}, "nodes", problem,
+			"open device on siw0: resource temporarily unavailable: the limit", "raise rdma.max of the cgroup, or of the one above that is full"},
 		{"another error", []func(*ward){openFails(&uverbs.Error{Op: "open", Object: "device", Device: "siw0", Err: syscall.EIO})}, "nodes", problem,
 			"open device on siw0: input/output error", "look at the kernel's log: dmesg"},
 		{"no provider", []func(*ward){func(w *ward) {
@@ -180,6 +186,12 @@ func TestDoctorFinds(t *testing.T) {
 		{"turned off", []func(*ward){portIs(1, netlinkrdma.PortDown), func(w *ward) {
 			w.kernel.Ports[1].InfiniBand, w.kernel.Ports[1].PhysState = true, netlinkrdma.PhysDisabled
 		}}, "port", problem, "rxe0/1 is DOWN, DISABLED: it is turned off", "ibportstate -C rxe0 -D 0 1 enable"},
+		{"turned off with its network device", []func(*ward){portIs(1, netlinkrdma.PortDown), func(w *ward) {
+			w.kernel.Ports[1].PhysState, w.nets.all[1].up = netlinkrdma.PhysDisabled, false
+		}}, "port", problem, "rxe0/1 is DOWN, DISABLED: network device dummy0 is down", "ip link set dummy0 up"},
+		{"GIDs of another port", []func(*ward){func(w *ward) {
+			w.kernel.Devices[1].Ports, w.kernel.Ports[1].Index = 2, 2
+		}}, "gid", problem, "rxe0/2 has no GID: they are made of the addresses of its network device, here dummy0", "ip addr add ADDRESS/LENGTH dev dummy0"},
 		{"no GID on siw", []func(*ward){gids(0)}, "gid", problem,
 			"siw0/1 has no GID, because dummy0 had no hardware address when the link was added: rdma_cm can't use it",
 			"rdmalink del siw0, then rdmalink add --fix-netdev siw0 type siw netdev dummy0"},
@@ -199,6 +211,11 @@ func TestDoctorFinds(t *testing.T) {
 		{"64 KiB", []func(*ward){limit("65536")}, "memlock", problem, "RLIMIT_MEMLOCK allows this process 64 KiB of registered memory, which few programs can do with", limitRemedy},
 		{"much", []func(*ward){limit("1073741824")}, "memlock", noted, "RLIMIT_MEMLOCK allows this process 1024 MiB of registered memory", limitRemedy},
 		{"privileged", []func(*ward){limit("8388608"), privileged}, "memlock", noted, "RLIMIT_MEMLOCK is 8 MiB; CAP_IPC_LOCK lifts it, but not for siw of Linux 6.1", limitRemedy},
+		{"privileged, no siw", []func(*ward){limit("8388608"), privileged, func(w *ward) {
+			w.kernel.Devices, w.kernel.Ports = w.kernel.Devices[1:], w.kernel.Ports[1:]
+		}}, "memlock", fine, "RLIMIT_MEMLOCK is 8 MiB, and CAP_IPC_LOCK lifts it", ""},
+		{"privileged, much", []func(*ward){limit("67108864"), privileged}, "memlock", fine, "RLIMIT_MEMLOCK is 64 MiB, and CAP_IPC_LOCK lifts it", ""},
+		{"no number", []func(*ward){limit("-1")}, "memlock", noted, `RLIMIT_MEMLOCK is "-1"`, ""},
 		{"user namespace", []func(*ward){limit("8388608"), privileged, func(w *ward) { w.proc["self/uid_map"] = "         0       1000          1" }}, "memlock", problem,
 			"RLIMIT_MEMLOCK allows this process 8 MiB of registered memory, which few programs can do with", limitRemedy},
 		{"no /proc", []func(*ward){func(w *ward) { w.proc = nil }}, "memlock", noted, "RLIMIT_MEMLOCK is not known: /proc/self/limits can't be read", ""},
@@ -212,7 +229,13 @@ func TestDoctorFinds(t *testing.T) {
 			k := fakeverbs.New(uint32(uverbs.DriverSIW))
 			k.Fail("REG_MR", 0, syscall.EAGAIN)
 			w.open = opens(k)
-		}}, "register", problem, "create MR on siw0: resource temporarily unavailable", "the cgroup's limit in rdma.max is reached"},
+		}}, "register", problem, "create MR on siw0: resource temporarily unavailable: the cgroup's limit in rdma.max is reached",
+			"raise rdma.max of the cgroup, or of the one above that is full"},
+		{"registering fails otherwise", []func(*ward){func(w *ward) {
+			k := fakeverbs.New(uint32(uverbs.DriverSIW))
+			k.Fail("ALLOC_PD", 0, syscall.EIO)
+			w.open = opens(k)
+		}}, "register", problem, "create PD on siw0: input/output error", "look at the kernel's log: dmesg"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			w := healthy()
