@@ -1,6 +1,8 @@
 package main
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 
 	"github.com/goverbs/goverbs/netlinkrdma"
@@ -15,7 +17,13 @@ func (s *resourceShow) showRaw() error {
 			return s.t.rdma.GetRaw(s.dev.Index, s.kind.raw, s.port, number)
 		}
 	}
-	return forEach(s, s.kind.number, s.t.rdma.DumpRaw(s.dev.Index, s.kind.raw, s.options()), get, s.rawData)
+	err := forEach(s, s.kind.number, s.t.rdma.DumpRaw(s.dev.Index, s.kind.raw, s.options()), get, s.rawData)
+	s.hadRaw = s.hadRaw || err == nil
+	if errors.Is(err, netlinkrdma.ErrNoRaw) {
+		s.noRaw = cmp.Or(s.noRaw, named(s.dev, err))
+		return nil // another device may have some
+	}
+	return err
 }
 
 func (s *resourceShow) rawData(raw []byte) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"iter"
 	"strings"
@@ -17,6 +18,8 @@ type resourceShow struct {
 	dev      netlinkrdma.Device
 	port     uint32 // 0: all
 	portless bool   // DEV/-
+	noRaw    error  // why the first device without raw data has none, while no other had some
+	hadRaw   bool
 	comms    map[uint32]string
 }
 
@@ -43,6 +46,9 @@ func (t *tool) showFiltered(k *resourceKind, f filters) (err error) {
 		s.dev = d
 		return s.device()
 	})
+	if !s.hadRaw {
+		err = cmp.Or(err, s.noRaw)
+	}
 	return errors.Join(err, s.p.close())
 }
 

@@ -277,7 +277,8 @@ func TestResourceRaw(t *testing.T) {
 		"-j -r res show mr dev mlx5_0 mrn 1":   {Out: `[{"ifindex":7,"ifname":"mlx5_0","data":[0,1,255]}]` + "\n"},
 		"-r res show qp link mlx5_0/1 lqpn 17": {Out: "link mlx5_0/- data 0001ff \n"},
 		"-rjp res show qp link mlx5_0/2":       {Out: "[ {\n        \"ifindex\": 7,\n        \"ifname\": \"mlx5_0\",\n        \"data\": [ 0,1,255 ]\n    } ]\n"},
-		"-r res show srq":                      {Code: 1, Err: "rdmalink: list the raw SRQs of siw0: the driver gives no raw data of its objects: invalid argument\n"},
+		"-r res show srq":                      {Out: "dev mlx5_0 data 0001ff \ndev mlx5_0 data 0001ff \n"}, // siw0 has none
+		"-r res show srq dev siw0":             {Code: 1, Err: "rdmalink: list the raw SRQs of siw0: the driver gives no raw data of its objects: invalid argument\n"},
 	} {
 		tool, kernel := resourceMachine()
 		o := kernel.Objects[7]
@@ -286,6 +287,15 @@ func TestResourceRaw(t *testing.T) {
 		if diff := cmp.Diff(want, tool.runLine(line, &fakeNetdevs{})); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", line, diff)
 		}
+	}
+}
+
+// TestResourceNoRaw: when no device has raw data, that is an error.
+func TestResourceNoRaw(t *testing.T) {
+	tool, _ := resourceMachine()
+	want := result{Code: 1, Out: "[]\n", Err: "rdmalink: list the raw SRQs of siw0: the driver gives no raw data of its objects: invalid argument\n"}
+	if diff := cmp.Diff(want, tool.runLine("-j -r res show srq", &fakeNetdevs{})); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
