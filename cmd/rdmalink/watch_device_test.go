@@ -7,6 +7,7 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/goverbs/goverbs/internal/fakeverbs"
 	"github.com/goverbs/goverbs/netlinkrdma"
@@ -14,7 +15,7 @@ import (
 )
 
 // TestWatchDevice: what a device reports is printed, and before that what it did
-// before it was heard; it is closed in the end, or when it fails, after which it is
+// before it was heard; it is closed when it goes, or when it fails, after which it is
 // opened again.
 func TestWatchDevice(t *testing.T) {
 	tool, fake, _ := machine()
@@ -64,6 +65,13 @@ func TestWatchDevice(t *testing.T) {
 	}
 	second.Async(1, uint32(uverbs.EventLIDChange))
 	wants("device LID_CHANGE siw0/1")
+	kernel.mu.Lock()
+	fake.Devices, fake.Ports = nil, nil
+	kernel.mu.Unlock()
+	wants("look UNREGISTER siw0")
+	for !second.Closed() { // the kernel waits for that
+		time.Sleep(time.Millisecond)
+	}
 	stop()
 	if got := <-code; got != 0 || stderr.Len() > 0 {
 		t.Errorf("exit code %d, %s", got, &stderr)
