@@ -83,6 +83,32 @@ func TestReceiveLeavesContext(t *testing.T) {
 	}
 }
 
+// TestReceiveFromProcess: what comes from a process is not the kernel's.
+func TestReceiveFromProcess(t *testing.T) {
+	var fds [2]int
+	for i := range fds {
+		fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.NETLINK_USERSOCK)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer unix.Close(fd)
+		if err := unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+			t.Fatal(err)
+		}
+		fds[i] = fd
+	}
+	to, err := unix.Getsockname(fds[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Sendto(fds[1], []byte(listLinks), 0, to); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := receive(fds[0], make([]byte, receiveSize)); err != unix.EAGAIN {
+		t.Errorf("%d bytes, %v", n, err)
+	}
+}
+
 func TestNetnsThatIsNone(t *testing.T) {
 	f, err := os.Open(os.DevNull)
 	if err != nil {
