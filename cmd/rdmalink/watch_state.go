@@ -37,7 +37,7 @@ func (w *watcher) learn(ctx context.Context, e watchEvent) bool {
 		w.known[e.Index] = d
 		w.openWatched(ctx, e.Index, d)
 		return true
-	case e.Event == netdevRenamed:
+	case e.Event == netdevRenamed && e.Device == "":
 		return w.learnNetdev(e)
 	case d == nil:
 		return e.Event != isGone
@@ -48,9 +48,9 @@ func (w *watcher) learn(ctx context.Context, e watchEvent) bool {
 		renamed := d.name != e.Device
 		d.name = e.Device
 		return renamed
-	case e.Event == isAttached || e.Event == isDetached:
+	case e.Event == isAttached || e.Event == isDetached || e.Event == netdevRenamed:
 		p := d.ports[e.Port]
-		changed := p.netdevIndex != e.NetdevIndex
+		changed := p.netdevIndex != e.NetdevIndex || e.Event == netdevRenamed && p.netdev != e.Netdev
 		p.netdev, p.netdevIndex = e.Netdev, e.NetdevIndex
 		d.ports[e.Port] = p
 		return changed
@@ -58,19 +58,20 @@ func (w *watcher) learn(ctx context.Context, e watchEvent) bool {
 	return true
 }
 
-// learnNetdev: the kernel does not tell which ports a network device is behind.
+// learnNetdev takes in what netlink says of a network device: it does not tell
+// which ports that is behind.
 func (w *watcher) learnNetdev(e watchEvent) bool {
-	news := true
+	known, renamed := false, false
 	for _, d := range w.known {
 		for number, p := range d.ports {
 			if p.netdevIndex == e.NetdevIndex {
-				news = p.netdev != e.Netdev
+				known, renamed = true, renamed || p.netdev != e.Netdev
 				p.netdev = e.Netdev
 				d.ports[number] = p
 			}
 		}
 	}
-	return news
+	return renamed || !known
 }
 
 // differences are the events that lead from what is known to what is there.

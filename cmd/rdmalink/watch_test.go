@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -227,6 +228,47 @@ func TestWatchNetlink(t *testing.T) {
 		w.prints(2, slices.Repeat([]string{"netlink EventType(27)"}, 18)...)
 		w.ends(0, unheard+strings.ReplaceAll(unheard, "siw0", "rxe0")+
 			"rdmalink: note: wait for an event of an RDMA device: events were lost (list the devices and ports again): no buffer space available\n")
+	})
+}
+
+// TestWatchNetdevOfTwo: a network device that is renamed is told of once, also when
+// one of the ports it is behind was seen with the new name.
+func TestWatchNetdevOfTwo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := watching(t, true, "watch")
+		w.prints(0, "look PRESENT siw0/1 state ACTIVE netdev dummy0")
+		notify := func(typ netlinkrdma.EventType, e netlinkrdma.Event) {
+			e.Type = typ
+			w.kernel.Notify(e)
+			synctest.Wait()
+		}
+		notify(netlinkrdma.EventRegister, netlinkrdma.Event{DeviceIndex: 9, DeviceName: "rxe0"})
+		w.prints(0, "netlink REGISTER rxe0")
+		for i := range 20 { // the order of two devices is a matter of chance
+			name := fmt.Sprint("eth", i)
+			port := netlinkrdma.Event{DeviceIndex: 9, DeviceName: "rxe0", Port: 1}
+			notify(netlinkrdma.EventNetdevDetach, port)
+			port.NetdevIndex, port.NetdevName = 1, name
+			notify(netlinkrdma.EventNetdevAttach, port)
+			w.out.take()
+			for range 2 {
+				notify(netlinkrdma.EventNetdevRename, netlinkrdma.Event{NetdevIndex: 1, NetdevName: name})
+			}
+			w.prints(0, "netlink NETDEV_RENAME netdev "+name)
+		}
+		w.ends(0, unheard+strings.ReplaceAll(unheard, "siw0", "rxe0"))
+	})
+	synctest.Test(t, func(t *testing.T) { // what looking finds it tells of each port
+		w := watching(t, false, "watch")
+		w.change(func(k *nltest.Kernel) {
+			k.Devices = append(k.Devices, netlinkrdma.Device{Index: 9, Name: "rxe0", Ports: 1})
+			k.Ports = append(k.Ports, netlinkrdma.Port{DeviceIndex: 9, DeviceName: "rxe0", Index: 1, NetdevIndex: 1, NetdevName: "dummy0"})
+		})
+		w.prints(1, "look PRESENT siw0/1 state ACTIVE netdev dummy0", "look REGISTER rxe0", "look NETDEV_ATTACH rxe0/1 netdev dummy0")
+		w.change(func(k *nltest.Kernel) { k.Ports[0].NetdevName, k.Ports[1].NetdevName = "eth0", "eth0" })
+		w.prints(1, "look NETDEV_RENAME siw0/1 netdev eth0", "look NETDEV_RENAME rxe0/1 netdev eth0")
+		w.stop()
+		<-w.code
 	})
 }
 
