@@ -143,6 +143,8 @@ func TestDoctorFinds(t *testing.T) {
 		{"exclusive", []func(*ward){noDevices, func(w *ward) { w.kernel.System.NetnsMode = netlinkrdma.NetnsExclusive }}, "netns", noted,
 			"netns mode is exclusive: each device belongs to one network namespace",
 			"or share all: rdmalink system set netns shared, before there is a second namespace (option netns_mode of module ib_core does so at boot)"},
+		{"exclusive, with devices", []func(*ward){func(w *ward) { w.kernel.System.NetnsMode = netlinkrdma.NetnsExclusive }}, "netns", fine,
+			"netns mode is exclusive: the devices belong to this network namespace", ""},
 		{"half a driver", []func(*ward){func(w *ward) {
 			w.proc["modules"] = "mlx5_core 1 0 - Live 0x0\nice 1 0 - Live 0x0\nirdma 1 0 - Live 0x0"
 		}}, "modules", noted,
