@@ -25,10 +25,11 @@ type watchedPort struct {
 // whether it is new.
 func (w *watcher) learn(ctx context.Context, e watchEvent) bool {
 	d := w.known[e.Index]
-	if e.Device == "" {
-		d = nil // its number is not known, and 0 is another one's
-	}
 	switch {
+	case e.Event == netdevRenamed && e.Device == "":
+		return w.learnNetdev(e)
+	case e.Device == "": // its number is not known, and 0 is another one's
+		return e.Event != isGone
 	case e.Event == isRegistered:
 		if d != nil {
 			return false
@@ -37,8 +38,6 @@ func (w *watcher) learn(ctx context.Context, e watchEvent) bool {
 		w.known[e.Index] = d
 		w.openWatched(ctx, e.Index, d)
 		return true
-	case e.Event == netdevRenamed && e.Device == "":
-		return w.learnNetdev(e)
 	case d == nil:
 		return e.Event != isGone
 	case e.Event == isGone:
