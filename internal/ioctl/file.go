@@ -12,8 +12,9 @@ import (
 // Ioctl, Map and Events may be called from several goroutines at once; Close
 // only after all of them returned.
 type File interface {
-	// Ioctl carries out r and fills in its outputs. The error is a plain
-	// syscall.Errno, so that the failing path allocates nothing either.
+	// Ioctl carries out r and fills in its outputs. It must not keep r, which is
+	// used again for other requests. The error is a plain syscall.Errno, so that
+	// the failing path allocates nothing either.
 	Ioctl(r *Request) error
 	// Map maps length bytes of device memory at offset.
 	Map(offset int64, length int, prot mmap.Prot) (*mmap.Region, error)
