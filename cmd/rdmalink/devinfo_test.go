@@ -51,6 +51,7 @@ func informed() (*tool, *nltest.Kernel, *fakeNetdevs) {
 		"class/infiniband/mlx5_0/ports/1/rate":              "100 Gb/sec (4X EDR)",
 		"class/infiniband/mlx5_0/ports/1/gids/0":            "fe80:0000:0000:0000:b859:9f03:00a1:b2c3",
 		"class/infiniband/mlx5_0/ports/1/gids/1":            "0000:0000:0000:0000:0000:0000:0000:0000",
+		"class/infiniband/mlx5_0/ports/1/gids/2":            "fe80:0000",
 		"class/infiniband/mlx5_0/ports/1/gid_attrs/types/0": "IB/RoCE v1",
 		"class/infiniband/mlx5_0/ports/1/pkeys/0":           "0xffff",
 		"class/infiniband/mlx5_0/ports/1/pkeys/1":           "0x0000",
