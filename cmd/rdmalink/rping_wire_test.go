@@ -66,7 +66,7 @@ func TestOutlast(t *testing.T) {
 		if late.Err() != nil {
 			t.Error("over with the first context")
 		}
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		if late.Err() == nil {
 			t.Error("without end")
