@@ -129,8 +129,9 @@ func (p *FlagProducer[T]) PublishBehind(n int) bool {
 //
 //	for e, word := range p.Retract { … }
 //
-// with the word they were published with. An element is free once it was yielded. A consumer that is still at
-// work may take the same element: retract only from one that has stopped.
+// with the word they were published with. An element is free once it was yielded.
+// A consumer that is still at work may take the same element: retract only from one
+// that has stopped.
 func (p *FlagProducer[T]) Retract(yield func(*T, uint32) bool) {
 	for i := range int(p.ring.slots.mask) + 1 {
 		e := p.ring.slots.At(i)

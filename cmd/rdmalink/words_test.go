@@ -9,7 +9,7 @@ import (
 	"github.com/goverbs/goverbs/netlinkrdma"
 )
 
-// runWords is run with words as a line of a batch has them: ” is an empty one.
+// runWords takes words as a line of a batch has them, two quotes for an empty one.
 func runWords(t *testing.T, tool *tool, line string) result {
 	t.Helper()
 	list, err := splitLine(line)

@@ -58,7 +58,8 @@ func (q *qp) send(e *abi.RxeSendWqe, wr *uverbs.SendWR) error {
 	}
 	putHead(e, wr)
 	if has&withRemote != 0 {
-		putRemote(e, wr)
+		*arm[abi.RxeSendWrRdma](&e.Wr) = rdmaArm(wr)
+		e.Iova = wr.RemoteAddr // the address that goes into the packet
 	}
 	putLength(&e.Dma, length, len(sgl))
 	if inline != nil {
@@ -136,7 +137,7 @@ func putParts(e *abi.RxeSendWqe, wr *uverbs.SendWR, has parts) {
 		*arm[abi.RxeSendWrFlush](&e.Wr) = abi.RxeSendWrFlush{RemoteAddr: wr.RemoteAddr, Rkey: wr.RKey,
 			Length: wr.Flush.Length, Type: uint8(wr.Flush.Type), Level: uint8(wr.Flush.Level)}
 	case has&withRemote != 0:
-		putRemote(e, wr)
+		*arm[abi.RxeSendWrRdma](&e.Wr) = rdmaArm(wr)
 	case has&withBind != 0:
 		*arm[abi.RxeSendWrMw](&e.Wr) = bindArm(wr.Bind)
 	}
@@ -145,10 +146,8 @@ func putParts(e *abi.RxeSendWqe, wr *uverbs.SendWR, has parts) {
 	}
 }
 
-// putRemote says where the data goes, or comes from.
-func putRemote(e *abi.RxeSendWqe, wr *uverbs.SendWR) {
-	*arm[abi.RxeSendWrRdma](&e.Wr) = abi.RxeSendWrRdma{RemoteAddr: wr.RemoteAddr, Rkey: wr.RKey}
-	e.Iova = wr.RemoteAddr // the address that goes into the packet
+func rdmaArm(wr *uverbs.SendWR) abi.RxeSendWrRdma {
+	return abi.RxeSendWrRdma{RemoteAddr: wr.RemoteAddr, Rkey: wr.RKey}
 }
 
 func bindArm(b *uverbs.BindMW) abi.RxeSendWrMw {
