@@ -15,6 +15,8 @@ import (
 // namespace, as those of alone_test.go.
 func TestExclusiveAsRdma(t *testing.T) {
 	noFabric(t)
+	setNetnsMode(t, netlinkrdma.NetnsExclusive) // when those of other tests are gone
+	setNetnsMode(t, netlinkrdma.NetnsShared)
 	done(t, "system set netns exclusive")
 	t.Cleanup(func() { setNetnsMode(t, netlinkrdma.NetnsShared) })
 	sameAsRDMA(t, "system")

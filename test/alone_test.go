@@ -9,7 +9,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/goverbs/goverbs/netlinkrdma"
 )
@@ -80,15 +79,13 @@ func TestDoctorExclusive(t *testing.T) {
 func setNetnsMode(t *testing.T, mode netlinkrdma.NetnsMode) {
 	t.Helper()
 	var c netlinkrdma.Client
-	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+	until(t, "without other namespaces", func() bool {
 		err := c.SetNetnsMode(mode)
-		if err == nil {
-			break
-		}
-		if !errors.Is(err, syscall.EBUSY) || time.Now().After(end) {
+		if err != nil && !errors.Is(err, syscall.EBUSY) {
 			t.Fatal(err)
 		}
-	}
+		return err == nil
+	})
 	if s := must(c.System())(t); s.NetnsMode != mode {
 		t.Errorf("%+v, want %v", s, mode)
 	}

@@ -62,7 +62,7 @@ func start(t *testing.T, cmd *exec.Cmd) *process {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	late := time.AfterFunc(5*time.Minute, func() { cmd.Process.Kill() })
+	late := time.AfterFunc(2*patience, func() { cmd.Process.Kill() })
 	t.Cleanup(func() {
 		late.Stop()
 		cmd.Process.Kill()

@@ -4,15 +4,13 @@ package test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/netip"
 	"os"
 	"os/exec"
-	"strings"
 	"testing"
-	"time"
 
+	"github.com/goverbs/goverbs/netlinkrdma"
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/uverbs"
 )
@@ -42,36 +40,24 @@ func cmVeth(t *testing.T) {
 func serveCM(t *testing.T, cmd *exec.Cmd, port string) *running {
 	t.Helper()
 	server := launch(t, cmd)
-	for begin := time.Now(); time.Since(begin) < patience; time.Sleep(10 * time.Millisecond) {
-		for _, id := range cmIDs(t) {
-			if id.State == "LISTEN" && strings.HasSuffix(id.Local, ":"+port) && id.of(server.Process.Pid) {
-				return server
+	server.listens(func() bool { return listeningCM(t, server.Process.Pid, port) })
+	return server
+}
+
+// listeningCM tells whether an rdma_cm ID of a process listens on a port. The
+// kernel names the thread that made the ID.
+func listeningCM(t *testing.T, pid int, port string) bool {
+	t.Helper()
+	var c netlinkrdma.Client
+	for _, d := range must(c.Devices())(t) {
+		for _, id := range dumped(t, c.DumpCMID(d.Index, nil)) {
+			_, err := os.Stat(fmt.Sprintf("/proc/%d/task/%d", pid, id.PID))
+			if err == nil && id.State == netlinkrdma.CMStateListen && fmt.Sprint(id.Src.AddrPort.Port()) == port {
+				return true
 			}
 		}
 	}
-	server.Process.Kill()
-	t.Fatalf("%v does not listen: %+v", cmd.Args, server.end())
-	return nil
-}
-
-// cmID is an ID as iproute2 sees it.
-type cmID struct {
-	State  string `json:"state"`
-	Thread int    `json:"pid"` // that made it; one of the process's
-	Local  string `json:"src-addr"`
-}
-
-func (id *cmID) of(pid int) bool {
-	_, err := os.Stat(fmt.Sprintf("/proc/%d/task/%d", pid, id.Thread))
-	return err == nil
-}
-
-func cmIDs(t *testing.T) (ids []cmID) {
-	t.Helper()
-	if err := json.Unmarshal([]byte(sh(t, "rdma -j resource show cm_id")), &ids); err != nil {
-		t.Fatal(err)
-	}
-	return ids
+	return false
 }
 
 // newChannel opens an event channel that closes with the test.

@@ -58,19 +58,17 @@ func TestCMRxeRping(t *testing.T) {
 func TestCMRxeRpingText(t *testing.T) {
 	rxeFabric(t)
 	const line = "-v -C 12 -S 65535"
+	serve := func(t *testing.T, cmd *exec.Cmd) *running { return serveCM(t, cmd, "7174") }
 	var want [2]string
 	for _, pair := range []struct{ server, client string }{{"C", "C"}, {"C", "Go"}, {"Go", "C"}, {"Go", "Go"}} {
 		t.Run(fmt.Sprintf("%s serves %s", pair.server, pair.client), func(t *testing.T) {
 			noLeak(t)
-			server := serveCM(t, rping(pair.server, "-s "+line), "7174")
-			client := launch(t, rping(pair.client, "-c -V "+line+" -a "+rxeIPv4))
-			serverOut, clientOut := pinged(t, server, client)
-			got := [2]string{serverOut.Out, clientOut.Out}
+			got := rpingText(t, serve, pair.server, pair.client, line, rxeIPv4)
 			if want[0] == "" {
 				want = got
 			}
 			if got[0] == "" || got != want {
-				t.Errorf("not the same:\n%s\n%s", server.brief(serverOut), client.brief(clientOut))
+				t.Errorf("not the same:\n%.400q\n%.400q", got, want)
 			}
 		})
 	}
@@ -346,7 +344,7 @@ func TestCMRxePeerKilled(t *testing.T) {
 			ln := must(rdmacm.Listen(rxeIPv4+":0", nil))(t)
 			closeLater(t, ln)
 			p := start(t, child("victim", ln.Addr().String(), fmt.Sprint(int(op))))
-			ctx, cancel := context.WithTimeout(t.Context(), killWait)
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
 			e := &end{t: t}
 			e.Conn = must(must(ln.Next(ctx))(t).Accept(ctx, e.config(setup{size: killSize, recvs: 2})))(t)

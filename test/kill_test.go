@@ -17,7 +17,6 @@ import (
 
 const (
 	killAfter = 100 * time.Millisecond // into the transfer
-	killWait  = time.Minute            // for the survivor to notice
 	killSize  = 1 << 20                // bytes a work request
 	idle      = uverbs.OpLocalInv      // stands for no transfer
 )
@@ -54,7 +53,7 @@ func peerKilled(t *testing.T, address string, ends ...uverbs.Status) {
 			ln := must(rdmacm.Listen(address, nil))(t)
 			closeLater(t, ln)
 			p := start(t, child("victim", ln.Addr().String(), strconv.Itoa(int(test.victim))))
-			ctx, cancel := context.WithTimeout(t.Context(), killWait)
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
 			e := &end{t: t}
 			e.Conn = must(must(ln.Next(ctx))(t).Accept(ctx, e.config(setup{size: killSize, recvs: 2})))(t)

@@ -10,27 +10,22 @@ import (
 	"runtime"
 	"runtime/pprof"
 	"testing"
-	"time"
 
 	"github.com/goverbs/goverbs/mmap"
 	"github.com/goverbs/goverbs/netlinkrdma"
 )
 
-// leakWait bounds how long objects may outlive their Close: the kernel frees
-// connections in the background, and so does a cancelled Dial.
-const leakWait = time.Minute
-
 // noLeak fails the test if it leaves kernel objects, mappings, descriptors or
-// goroutines behind. Call it when the links exist, before anything is made.
+// goroutines behind. Objects may outlive their Close: the kernel frees connections
+// in the background, and so does a cancelled Dial. Call it when the links exist,
+// before anything is made.
 func noLeak(t *testing.T) {
 	t.Helper()
 	before := held(t)
 	t.Cleanup(func() {
 		var left map[string]uint64
-		for start := time.Now(); time.Since(start) < leakWait; time.Sleep(10 * time.Millisecond) {
-			if left = leaked(before, held(t)); len(left) == 0 {
-				return
-			}
+		if eventually(func() bool { left = leaked(before, held(t)); return len(left) == 0 }) {
+			return
 		}
 		var profiles bytes.Buffer
 		pprof.Lookup("goroutine").WriteTo(&profiles, 1)

@@ -4,12 +4,9 @@ package test
 
 import (
 	"context"
-	"fmt"
-	"os"
 	"os/exec"
 	"strings"
 	"testing"
-	"time"
 )
 
 // TestLinkOnLo: in a fresh network namespace, as a container has it, rdmalink
@@ -44,40 +41,6 @@ func TestLinkOnLo(t *testing.T) {
 	if again := rdmalink(t, "add --fix-netdev siwlo2 type siw netdev lo"); again.Code != 1 || strings.Contains(again.Err, "note") {
 		t.Errorf("fixing what is fixed: %+v", again)
 	}
-}
-
-// rpingOver lets rdma-core's rping talk to itself over an address. The server
-// has to listen first: a client that is refused never ends.
-func rpingOver(t *testing.T, addr string) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	server := exec.CommandContext(ctx, "rping", "-s", "-C", "10", "-V")
-	if err := server.Start(); err != nil {
-		t.Fatal(err)
-	}
-	for !listening(t, 7174) && ctx.Err() == nil {
-		time.Sleep(50 * time.Millisecond)
-	}
-	out, err := exec.CommandContext(ctx, "rping", "-c", "-a", addr, "-C", "10", "-V", "-v").CombinedOutput()
-	if n := strings.Count(string(out), "ping data: rdma-ping-"); err != nil || n != 10 {
-		cancel()
-		t.Errorf("%d pings, want 10: %v\n%s", n, err, out)
-	}
-	if err := server.Wait(); err != nil {
-		t.Errorf("server: %v", err)
-	}
-}
-
-// listening tells whether a TCP port is open in this thread's namespace; those
-// of siw are among them.
-func listening(t *testing.T, port int) bool {
-	t.Helper()
-	sockets, err := os.ReadFile("/proc/thread-self/net/tcp")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return strings.Contains(string(sockets), fmt.Sprintf(":%04X 00000000:0000 0A", port))
 }
 
 // TestRemedyForLo runs the commands the refusal names.

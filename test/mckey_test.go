@@ -105,13 +105,6 @@ func mckeySenders(t *testing.T, group netip.Addr) (finish func()) {
 	}
 }
 
-// over tells whether the command has ended, or at least closed its output.
-func (r *running) over() bool {
-	r.out.mu.Lock()
-	defer r.out.mu.Unlock()
-	return r.out.ended
-}
-
 // whatCame are the receives that have completed, or do so within a while.
 func (e *udEnd) whatCame() []uverbs.WC {
 	e.t.Helper()

@@ -12,7 +12,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
@@ -37,22 +36,16 @@ func noThreadIn(t *testing.T, netns *os.File) {
 	var st unix.Stat_t
 	change(t, unix.Fstat(int(netns.Fd()), &st))
 	there := fmt.Sprintf("net:[%d]", st.Ino)
-	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+	until(t, "without a thread in the namespace", func() bool {
 		tasks := must(filepath.Glob("/proc/self/task/*/ns/net"))(t)
 		if len(tasks) == 0 {
 			t.Fatal("no threads")
 		}
-		stays := slices.ContainsFunc(tasks, func(task string) bool {
+		return !slices.ContainsFunc(tasks, func(task string) bool {
 			where, err := os.Readlink(task)
 			return err == nil && where == there
 		})
-		if !stays {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatal("a thread is in the namespace")
-		}
-	}
+	})
 }
 
 // subscribeThere gives what fails if an event was heard since, for in shared mode

@@ -17,7 +17,6 @@ import (
 const (
 	allAccess = uverbs.AccessLocalWrite | uverbs.AccessRemoteRead | uverbs.AccessRemoteWrite
 	noAccess  = uverbs.Access(1 << 31) // asks setup for a region that only local reads may use
-	patience  = time.Minute            // for what should take milliseconds
 )
 
 // setup describes one end of a pair. The zero value will do.

@@ -98,17 +98,6 @@ func holdObjects(t *testing.T, name string, rxe bool) {
 	closeLater(t, must(dev.AllocPD())(t))
 }
 
-// until waits for what the kernel, or another process, does in its own time.
-func until(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	const enough = 2 * patience // a busy machine takes long to start programs
-	for begin := time.Now(); !done(); time.Sleep(10 * time.Millisecond) {
-		if time.Since(begin) > enough {
-			t.Fatalf("not %s after %v", what, enough)
-		}
-	}
-}
-
 // resourcePick has numbers that pick something on a link.
 type resourcePick struct {
 	addr                                  string

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -36,39 +35,23 @@ func serveRping(t *testing.T, cmd *exec.Cmd) *running { return servePort(t, cmd,
 func servePort(t *testing.T, cmd *exec.Cmd, port int) *running {
 	t.Helper()
 	server := launch(t, cmd)
+	server.listens(func() bool { return listening(server.Process.Pid, port) })
+	return server
+}
+
+// listening tells whether a TCP port is open in the network namespace of a process;
+// those of siw are among them.
+func listening(pid, port int) bool {
 	local := fmt.Sprintf(":%04X ", port)
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		for _, table := range []string{"tcp", "tcp6"} {
-			text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/net/%s", server.Process.Pid, table))
-			for _, line := range strings.Split(string(text), "\n") {
-				if before, after, ok := strings.Cut(line, local); ok && len(before) < 40 && strings.Contains(after, " 0A ") {
-					return server
-				}
+	for _, table := range []string{"tcp", "tcp6"} {
+		text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/net/%s", pid, table))
+		for line := range strings.Lines(string(text)) {
+			if before, after, ok := strings.Cut(line, local); ok && len(before) < 40 && strings.Contains(after, " 0A ") {
+				return true
 			}
 		}
 	}
-	t.Fatalf("%v does not listen: %+v", cmd.Args, server.end())
-	return nil
-}
-
-// pinged are the two ends of a run; C prints its farewell on stderr, we nothing.
-func pinged(t *testing.T, server, client *running) (serverOut, clientOut output) {
-	t.Helper()
-	clientOut = client.end()
-	server.within(patience)
-	serverOut = server.end()
-	if serverOut.Code != 0 || clientOut.Code != 0 {
-		t.Errorf("%s\n%s", server.brief(serverOut), client.brief(clientOut))
-	}
-	for _, r := range []struct {
-		end *running
-		out output
-	}{{server, serverOut}, {client, clientOut}} {
-		if r.end.Args[0] != "rping" && r.end.Args[0] != "ip" && r.out.Err != "" {
-			t.Errorf("%v: %s", r.end.Args, r.out.Err)
-		}
-	}
-	return serverOut, clientOut
+	return false
 }
 
 // TestRping is every pair of programs over every kind of link, long enough on one
@@ -117,24 +100,47 @@ func TestRping(t *testing.T) {
 func TestRpingText(t *testing.T) {
 	fabric(t)
 	for _, line := range []string{"-C 60 -S 64", "-C 3 -S 23", "-C 12 -S 4096", "-C 12 -S 65535"} {
-		var wantServer, wantClient string
+		var want [2]string
 		for _, pair := range []struct{ server, client string }{
 			{"C", "C"}, {"C", "Go"}, {"Go", "C"}, {"Go", "Go"},
 		} {
 			t.Run(fmt.Sprintf("%s serves %s %s", pair.server, pair.client, line), func(t *testing.T) {
 				noLeak(t)
-				server := serveRping(t, rping(pair.server, "-s -v "+line))
-				client := launch(t, rping(pair.client, "-c -v -V "+line+" -a "+dummyIPv4))
-				serverOut, clientOut := pinged(t, server, client)
-				if wantServer == "" {
-					wantServer, wantClient = serverOut.Out, clientOut.Out
+				got := rpingText(t, serveRping, pair.server, pair.client, "-v "+line, dummyIPv4)
+				if want[0] == "" {
+					want = got
 				}
-				if serverOut.Out == "" || serverOut.Out != wantServer || clientOut.Out != wantClient {
-					t.Errorf("not the same:\n%s\n%s", server.brief(serverOut), client.brief(clientOut))
+				if got[0] == "" || got != want {
+					t.Errorf("not the same:\n%.400q\n%.400q", got, want)
 				}
 			})
 		}
 	}
+}
+
+// rpingText is what server and client print. A C program whose last lines may be
+// missing gets another chance, and so do two of C's that hang; see rpingOver.
+func rpingText(t *testing.T, serve func(*testing.T, *exec.Cmd) *running, server, client, line, addr string) [2]string {
+	t.Helper()
+	for range 5 {
+		serverCmd, clientCmd := rping(server, "-s "+line), rping(client, "-c -V "+line+" -a "+addr)
+		bothC := server == "C" && client == "C"
+		if bothC {
+			serverCmd, clientCmd = limited(serverCmd), limited(clientCmd)
+		}
+		s := serve(t, serverCmd)
+		c := launch(t, clientCmd)
+		serverOut, clientOut, whole := rpingEnds(s, c)
+		if !whole || bothC && (serverOut.Code != 0 || clientOut.Code != 0) {
+			t.Logf("%s\n%s", s.brief(serverOut), c.brief(clientOut))
+			continue
+		}
+		wellPinged(t, s, serverOut)
+		wellPinged(t, c, clientOut)
+		return [2]string{serverOut.Out, clientOut.Out}
+	}
+	t.Fatal("C's rping hung five times")
+	return [2]string{}
 }
 
 // TestRpingWildcard: a server on all addresses serves either family, and a
@@ -201,7 +207,7 @@ func TestRpingPersistent(t *testing.T) {
 		clients = append(clients, launch(t, rping(program, "-c -V -C 50 -S 1000 -a "+dummyIPv4)))
 	}
 	for _, c := range clients {
-		if out := c.end(); out.Code != 0 {
+		if out, _ := rpingEnd(c); out.Code != 0 {
 			t.Error(c.brief(out))
 		}
 	}
@@ -213,7 +219,6 @@ func TestRpingPersistent(t *testing.T) {
 		t.Errorf("after a client was killed: %+v", out)
 	}
 	server.Process.Signal(syscall.SIGTERM)
-	server.within(patience)
 	if out := server.end(); out.Code != 0 || out.Out != "" {
 		t.Errorf("%+v", out)
 	}
@@ -237,13 +242,14 @@ func TestRpingInterrupt(t *testing.T) {
 			client := launch(t, rping(test.client, "-c -v -a "+dummyIPv4+" "+test.line))
 			client.until("ping data: rdma-ping-10:")
 			client.Process.Signal(syscall.SIGINT)
-			client.within(patience)
-			server.within(patience)
-			out, serverOut := client.end(), server.end()
+			out := client.end()
 			if !strings.HasPrefix(out.Err, test.want) || (out.Err == "") != (test.want == "") || (out.Code == 0) != (test.want == "") {
 				t.Error(client.brief(out))
 			}
-			if serverOut.Code != 0 {
+			if isCRping(server) {
+				return // what it makes of that is its own affair
+			}
+			if serverOut := server.end(); serverOut.Code != 0 {
 				t.Error(server.brief(serverOut))
 			}
 		})
@@ -252,14 +258,14 @@ func TestRpingInterrupt(t *testing.T) {
 		noLeak(t)
 		server := serveRping(t, rping("Go", "-s"))
 		server.Process.Signal(syscall.SIGINT)
-		server.within(patience)
 		if diff := cmp.Diff(output{Err: "rdmalink: interrupted\n", Code: 1}, server.end()); diff != "" {
 			t.Error(diff)
 		}
 	})
 }
 
-// TestRpingKill: whoever loses its peer in the middle says so, and soon.
+// TestRpingKill: whichever of ours loses its peer in the middle says so; nothing is
+// left of one that dies. What C's rping makes of that is its own affair.
 func TestRpingKill(t *testing.T) {
 	fabric(t)
 	for _, test := range []struct{ server, client, dies string }{
@@ -272,20 +278,19 @@ func TestRpingKill(t *testing.T) {
 			const line = " -v -S 20000 -C 1000000"
 			server := serveRping(t, rping(test.server, "-s"+line))
 			client := launch(t, rping(test.client, "-c -a "+dummyIPv4+line))
-			victim, survivor, program := server, client, test.client
+			victim, survivor := server, client
 			if test.dies == "client" {
-				victim, survivor, program = client, server, test.server
+				victim, survivor = client, server
 			}
 			survivor.until("ping data: rdma-ping-0")
 			victim.Process.Kill()
-			begin := time.Now()
-			survivor.within(killWait)
-			out := survivor.end()
-			t.Logf("the survivor ended after %v with %d: %s", time.Since(begin).Round(time.Millisecond), out.Code, out.Err)
-			if program != "C" && (out.Code != 1 || !strings.Contains(out.Err, "disconnected")) {
+			victim.end()
+			if isCRping(survivor) {
+				return
+			}
+			if out := survivor.end(); out.Code != 1 || !strings.Contains(out.Err, "disconnected") {
 				t.Error(survivor.brief(out))
 			}
-			victim.late.Stop()
 		})
 	}
 }

@@ -32,7 +32,7 @@ func launch(t *testing.T, cmd *exec.Cmd) *running {
 		t.Fatal(err)
 	}
 	r.out, r.err = newTranscript(stdout), newTranscript(stderr)
-	r.within(3 * time.Minute)
+	r.within(2 * patience)
 	t.Cleanup(func() {
 		r.late.Stop()
 		cmd.Process.Kill()
@@ -50,6 +50,22 @@ func (r *running) within(limit time.Duration) {
 		r.t.Errorf("%v: not done after %v", r.Args, limit)
 		r.Process.Kill()
 	})
+}
+
+// listens waits until a server is ready, or has failed.
+func (r *running) listens(ready func() bool) {
+	r.t.Helper()
+	if !eventually(func() bool { return ready() || r.over() }) || !ready() {
+		r.Process.Kill()
+		r.t.Fatalf("%v does not listen: %+v", r.Args, r.end())
+	}
+}
+
+// over tells whether the command has ended, or at least closed its output.
+func (r *running) over() bool {
+	r.out.mu.Lock()
+	defer r.out.mu.Unlock()
+	return r.out.ended
 }
 
 // end waits for the command and says what it did.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/netip"
 	"testing"
-	"time"
 
 	"github.com/goverbs/goverbs/uverbs"
 )
@@ -288,15 +287,5 @@ func (e *rxeEnd) got(want string) uverbs.WC {
 func forAllTypes(t *testing.T, test func(*testing.T, uverbs.QPType)) {
 	for _, typ := range []uverbs.QPType{uverbs.QPTypeRC, uverbs.QPTypeUC, uverbs.QPTypeUD} {
 		t.Run(fmt.Sprint(typ), func(t *testing.T) { test(t, typ) })
-	}
-}
-
-// waitFor tries until a condition holds.
-func (e *rxeEnd) waitFor(holds func() bool) {
-	e.t.Helper()
-	for start := time.Now(); !holds(); time.Sleep(time.Millisecond) {
-		if time.Since(start) > patience {
-			e.t.Fatal("it did not happen")
-		}
 	}
 }

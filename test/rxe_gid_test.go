@@ -9,7 +9,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -134,14 +133,4 @@ func TestRxeChooseGID(t *testing.T) {
 	chosen(nil, 0)
 	refused(addr("10.87.0.2"), "the port has 0 "+local.String())
 	refused(&uverbs.GIDChoice{IPv4: true}, "add an address to rxegid0")
-}
-
-// eventually tries until a condition holds, or patience is over.
-func eventually(holds func() bool) bool {
-	for start := time.Now(); time.Since(start) < patience; time.Sleep(time.Millisecond) {
-		if holds() {
-			return true
-		}
-	}
-	return false
 }

@@ -37,7 +37,7 @@ func TestRxePeerKilled(t *testing.T) {
 			if who == "it" {
 				p.Wait()
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), killWait)
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
 			status, err := q.write(ctx)
 			if err != nil || len(status) != cap(q.wcs) || status[0] != uverbs.StatusRetryExcErr {

@@ -95,18 +95,10 @@ func (d *rxeDevice) eventsOf(of ...*uverbs.QP) [][]string {
 // reaches waits for the kernel to put the QP into a state.
 func (e *rxeEnd) reaches(want uverbs.QPState) {
 	e.t.Helper()
-	if s, ok := e.within(func() (uverbs.QPState, bool) { s := e.state(); return s, s == want }); !ok {
+	var s uverbs.QPState
+	if !eventually(func() bool { s = e.state(); return s == want }) {
 		e.t.Errorf("the QP is in %v, want %v", s, want)
 	}
-}
-
-// within asks again and again until it likes the answer, or patience ends.
-func (e *rxeEnd) within(ask func() (uverbs.QPState, bool)) (s uverbs.QPState, ok bool) {
-	ctx, cancel := context.WithTimeout(e.t.Context(), patience)
-	defer cancel()
-	for s, ok = ask(); !ok && ctx.Err() == nil; s, ok = ask() {
-	}
-	return s, ok
 }
 
 // each runs f with a device of its own and checks that nothing is left.

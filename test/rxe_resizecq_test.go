@@ -54,7 +54,7 @@ func TestRxeResizeCQ(t *testing.T) {
 	poll(7)
 	send(30)
 	// None of the 40 may be missing for the kernel to refuse.
-	a.waitFor(func() bool {
+	until(t, "refused", func() bool {
 		err := a.sendCQ.Resize(39)
 		if err == nil && a.sendCQ.Cap() < 40 {
 			t.Error("resized to fewer than there are")

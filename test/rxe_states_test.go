@@ -218,11 +218,8 @@ func TestRxeSQD(t *testing.T) {
 	})
 	onRxe(t, "draining", func(t *testing.T, d *rxeDevice) {
 		a, _ := d.pair(t, uverbs.QPTypeRC, rxeSetup{})
-		a.post(a.send(1, sendFrom, 8))           // nobody receives it
-		a.within(func() (uverbs.QPState, bool) { // until it has begun
-			n := must(a.qp.Query())(t).SQPSN
-			return 0, n != 0x123456
-		})
+		a.post(a.send(1, sendFrom, 8)) // nobody receives it
+		until(t, "begun", func() bool { return must(a.qp.Query())(t).SQPSN != 0x123456 })
 		a.modify(uverbs.QPAttr{State: uverbs.QPStateSQD}, 0)
 		if attr := must(a.qp.Query())(t); attr.State != uverbs.QPStateSQD || !attr.SQDraining {
 			t.Errorf("%v, draining %v", attr.State, attr.SQDraining)

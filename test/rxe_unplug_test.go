@@ -71,7 +71,7 @@ func TestRxeNetdevDeleted(t *testing.T) {
 	noLeak(t)
 	removal := whileOpen(t, exec.Command("ip", "link", "del", "gvplug"), func(d *rxeDevice, a, _ *rxeEnd) {
 		d.hasEvent(uverbs.EventGIDChange)
-		a.waitFor(func() bool { return len(must(d.GIDTable())(t)) == 0 })
+		until(t, "without GIDs", func() bool { return len(must(d.GIDTable())(t)) == 0 })
 		a.post(a.send(1, sendFrom, 10))
 		if wc := a.next(a.sendCQ); wc.Status != uverbs.StatusWRFlushErr && wc.Status != uverbs.StatusLocQPOpErr {
 			t.Errorf("%+v", wc)
@@ -95,7 +95,7 @@ func whileOpen(t *testing.T, remove *exec.Cmd, look func(d *rxeDevice, a, b *rxe
 		d := openRxeLink(open, "gvplugged", "10.86.0.1")
 		a, b := d.pair(open, uverbs.QPTypeRC, rxeSetup{})
 		removal = launch(t, remove) // which outlives the device
-		a.waitFor(func() bool { return !isListed(open, "gvplugged") })
+		until(open, "off the list", func() bool { return !isListed(open, "gvplugged") })
 		if d, err := uverbs.Open("gvplugged"); !errors.Is(err, uverbs.ErrNoDevice) {
 			t.Error(d, err)
 		}

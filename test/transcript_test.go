@@ -39,6 +39,13 @@ func (tr *transcript) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
+// soFar is what has come.
+func (tr *transcript) soFar() string {
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	return string(tr.text)
+}
+
 // all waits for the end and returns everything.
 func (tr *transcript) all() string {
 	tr.mu.Lock()
