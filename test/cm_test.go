@@ -26,19 +26,8 @@ func cmLink(t *testing.T, typ string) {
 	if typ == "siw" {
 		needSiw(t)
 	}
-	sh(t, `ip link add cmdummy type dummy
-		ip link set cmdummy up
-		ip addr add 10.78.0.1/24 dev cmdummy
-		ip addr add fd78::1/64 dev cmdummy nodad
-		ip addr add fe80::78/64 dev cmdummy nodad
-		rdma link add cmlink type `+typ+` netdev cmdummy`)
-	t.Cleanup(func() {
-		out := sh(t, "rdma resource show cm_id; rdma resource show qp; rdma resource show pd")
-		if strings.Contains(out, "comm cm") {
-			t.Errorf("objects left:\n%s", out)
-		}
-		sh(t, "rdma link del cmlink; ip link del cmdummy")
-	})
+	dummy(t, "cmdummy", "10.78.0.1/24", "fd78::1/64", "fe80::78/64")
+	link(t, "cmlink", typ, "cmdummy")
 }
 
 const cmMessage = 64

@@ -92,6 +92,11 @@ func TestDoctor(t *testing.T) {
 			}
 			ill(t, doctor(t, name), symptom{"address", netdev + " has no IP address outside 127/8, by which rdma_cm would find " + name, "ip addr add ADDRESS/LENGTH dev " + netdev})
 			sh(t, "ip addr add 10.90.1.1/24 dev "+netdev)
+			if typ == "rxe" {
+				until(t, "with its GID", func() bool {
+					return strings.Contains(sh(t, "cat /sys/class/infiniband/"+name+"/ports/1/gids/*"), "ffff:0a5a")
+				})
+			}
 			ill(t, doctor(t, name))
 		})
 	}
@@ -176,7 +181,7 @@ func TestDoctorWithoutModules(t *testing.T) {
 	dummy(t, "docmod", "10.90.2.1/24")
 	t.Run("rdma_cm", func(t *testing.T) {
 		link(t, "gvdocmod", "rxe", "docmod")
-		sh(t, "rmmod rdma_ucm")
+		unload(t, "rdma_ucm")
 		t.Cleanup(func() { sh(t, "modprobe rdma_ucm") })
 		ill(t, doctor(t), symptom{"rdma_cm", "open /dev/infiniband/rdma_cm: no such file or directory", "run modprobe rdma_ucm"})
 	})

@@ -3,6 +3,7 @@
 package test
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"strings"
@@ -46,10 +47,9 @@ func rpingOver(t *testing.T, addr string) {
 	}
 }
 
-// limited ends a command of C's that hangs after half a minute. It is for what gets
-// another chance then, not for what would fail.
+// limited ends a command of C's that hangs.
 func limited(cmd *exec.Cmd) *exec.Cmd {
-	return exec.Command("timeout", append([]string{"-k", "1", "30"}, cmd.Args...)...)
+	return exec.Command("timeout", append([]string{"-k", "1", fmt.Sprint(aChance.Seconds())}, cmd.Args...)...)
 }
 
 // sh runs a shell command that has to succeed and returns its output.

@@ -10,6 +10,9 @@ import (
 	"testing"
 )
 
+// perfForever is an option for runs that don't come to their end.
+const perfForever = " -D 3600"
+
 // TestPerfPeerKilled: an end whose peer dies in the middle says so and leaves.
 func TestPerfPeerKilled(t *testing.T) {
 	for _, test := range []struct {
@@ -24,7 +27,7 @@ func TestPerfPeerKilled(t *testing.T) {
 			t.Run(test.link.name+" "+test.name+" "+test.line+" "+victim, func(t *testing.T) {
 				test.link.up(t)
 				noLeak(t)
-				line := test.line + " -D 60"
+				line := test.line + perfForever
 				server := test.link.serve(t, test.link.perf("Go", test.name, line))
 				cmd := test.link.perf("Go", test.name, line)
 				cmd.Args = append(cmd.Args, test.link.host)
@@ -53,8 +56,8 @@ func TestPerfInterrupt(t *testing.T) {
 			alone.Process.Signal(syscall.SIGINT)
 			failed(t, alone.end(), "interrupted")
 
-			server := l.serve(t, l.perf("Go", "send lat", "-D 60"))
-			cmd := l.perf("Go", "send lat", "-D 60")
+			server := l.serve(t, l.perf("Go", "send lat", perfForever))
+			cmd := l.perf("Go", "send lat", perfForever)
 			cmd.Args = append(cmd.Args, l.host)
 			client := launch(t, cmd)
 			client.until("#bytes")

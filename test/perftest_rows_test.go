@@ -57,14 +57,14 @@ func parsePerftestRow(t *testing.T, line string) perftestRow {
 	return perftestRow{int(numbers[0]), int(numbers[1]), numbers[2:]}
 }
 
-// figure is an average: of a latency, or of a message rate, because a bandwidth
-// may be 0.00 for small messages.
+// figure is an average: of a latency, or what there is of a bandwidth, which may be
+// 0.00 for small messages, and a message rate, which may be 0.000000 for large ones.
 func (r perftestRow) figure() float64 {
 	switch len(r.figures) {
 	case 3: // peak, average, rate
-		return r.figures[2]
+		return r.figures[1] + r.figures[2]
 	case 7: // min, max, typical, average, deviation, 99 %, 99.9 %
 		return r.figures[3]
 	}
-	return r.figures[0] // -D: average, rate
+	return r.figures[0] + r.figures[1] // -D: average, rate
 }

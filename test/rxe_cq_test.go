@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -66,44 +68,47 @@ func TestRxeCQResize(t *testing.T) {
 		const messages, window = 1000, 15
 		a, b := d.pair(t, uverbs.QPTypeRC, rxeSetup{})
 		stop := make(chan struct{})
-		resized := make(chan int)
-		for _, cq := range []*uverbs.CQ{a.sendCQ, b.recvCQ} {
-			go func() {
-				n := 0
-				for ; ; n++ {
+		var resizers sync.WaitGroup
+		var resized [2]atomic.Int32
+		for i, cq := range []*uverbs.CQ{a.sendCQ, b.recvCQ} {
+			resizers.Go(func() {
+				for {
 					select {
 					case <-stop:
-						resized <- n
 						return
 					case <-time.After(time.Millisecond): // the others want the CQ, too
 					}
-					size := 2*window + n*37%500
+					size := 2*window + int(resized[i].Add(1))*37%500
 					if err := cq.Resize(size); err != nil || cq.Cap() < size {
 						t.Errorf("to %d: %d entries, %v", size, cq.Cap(), err)
 					}
 				}
-			}()
+			})
 		}
-		for i := range uint64(window) {
-			b.postRecv(i, 0, 8)
-			a.post(a.numbered(i))
+		// More messages go while either CQ was not resized much.
+		more := func(i uint64) bool { return i < messages || resized[0].Load() < 10 || resized[1].Load() < 10 }
+		posted := uint64(0)
+		post := func() {
+			b.postRecv(posted, 0, 8)
+			a.post(a.numbered(posted))
+			posted++
 		}
-		for i := range uint64(messages) {
+		for range window {
+			post()
+		}
+		for i := uint64(0); i < posted; i++ {
 			if wc := b.next(b.recvCQ); wc.WRID != i || wc.Imm != uint32(i) || wc.Status != uverbs.StatusSuccess {
 				t.Fatalf("receive %d: %+v", i, wc)
 			}
 			if wc := a.next(a.sendCQ); wc.WRID != i || wc.Status != uverbs.StatusSuccess {
 				t.Fatalf("send %d: %+v", i, wc)
 			}
-			if next := i + window; next < messages {
-				b.postRecv(next, 0, 8)
-				a.post(a.numbered(next))
+			if more(posted) {
+				post()
 			}
 		}
 		close(stop)
-		if n, m := <-resized, <-resized; n < 10 || m < 10 {
-			t.Errorf("resized %d and %d times", n, m)
-		}
+		resizers.Wait()
 	})
 	onRxe(t, "armed", func(t *testing.T, d *rxeDevice) {
 		a, b := d.pair(t, uverbs.QPTypeRC, rxeSetup{})

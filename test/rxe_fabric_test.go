@@ -221,9 +221,10 @@ func (e *rxeEnd) toRTR(peer *rxeEnd) {
 	e.modify(attr, mask)
 }
 
+// toRTS has RC wait 4 seconds for an acknowledgement; see patientRxe.
 func (e *rxeEnd) toRTS() {
 	e.t.Helper()
-	attr := uverbs.QPAttr{State: uverbs.QPStateRTS, SQPSN: 0x123456, Timeout: 14, RetryCnt: 7, RNRRetry: 7, MaxRDAtomic: 4}
+	attr := uverbs.QPAttr{State: uverbs.QPStateRTS, SQPSN: 0x123456, Timeout: 20, RetryCnt: 7, RNRRetry: 7, MaxRDAtomic: 4}
 	mask := uverbs.QPAttrSQPSN
 	if e.qp.Type() == uverbs.QPTypeRC {
 		mask |= uverbs.QPAttrTimeout | uverbs.QPAttrRetryCnt | uverbs.QPAttrRNRRetry | uverbs.QPAttrMaxQPRDAtomic
