@@ -15,18 +15,23 @@ import (
 // TestCQOverflow: more completions than the CQ holds are an asynchronous event.
 func TestCQOverflow(t *testing.T) {
 	noLeak(t)
-	k := newKit(t)
-	small := must(k.dev.CreateCQ(2, nil))(t)
+	newKit(t).overflow(t)
+}
+
+// overflow has a CQ overflow. Its event is the next one: there is no other before.
+func (o *kit) overflow(t *testing.T) {
+	t.Helper()
+	small := must(o.dev.CreateCQ(2, nil))(t)
 	closeLater(t, small)
 	var over setup
-	over.cfg.PD, over.cfg.QP.SendCQ = k.pd, small
+	over.cfg.PD, over.cfg.QP.SendCQ = o.pd, small
 	c, _ := connect(t, over, setup{})
 	for range small.Cap() + 1 {
 		c.post(c.peer(uverbs.SendWR{Opcode: uverbs.OpRDMAWrite, Flags: uverbs.SendSignaled, SGL: []uverbs.SGE{c.mr.SGE(0, 8)}}))
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	ev, err := k.dev.AsyncEvent(ctx)
+	ev, err := o.dev.AsyncEvent(ctx)
 	if err != nil || ev.Type != uverbs.EventCQErr || ev.CQ != small {
 		t.Errorf("%+v, %v", ev, err)
 	}
@@ -133,7 +138,7 @@ func TestCQClosedWhileWaiting(t *testing.T) {
 		_, err := cq.Wait(t.Context(), make([]uverbs.WC, 1))
 		waited <- err
 	}()
-	time.Sleep(20 * time.Millisecond)
+	until(t, "waiting", func() bool { return parked("(*CQ).Wait") })
 	if err := cq.Close(); err != nil {
 		t.Fatal(err)
 	}

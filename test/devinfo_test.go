@@ -5,9 +5,11 @@ package test
 import (
 	"encoding/json"
 	"fmt"
+	"net"
 	"net/netip"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -15,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/goverbs/goverbs/netlinkrdma"
+	"github.com/goverbs/goverbs/uverbs"
 )
 
 // tableOf is what rdmalink devinfo prints of a device as JSON.
@@ -50,6 +53,7 @@ func TestDevinfoAsIbvDevinfo(t *testing.T) {
 			netdev, name := "info"+typ, "gvinfo"+typ
 			dummy(t, netdev, fmt.Sprintf("10.89.%d.1/24", i), fmt.Sprintf("fd89:%d::1/64", i))
 			link(t, name, typ, netdev)
+			gidsStand(t, name, typ)
 			ours := tableOf(t, exec.Command(rdmalinkPath(t), "-j", "devinfo", "-v", name))
 			if ours["missing"] != nil || ours["provider"] != true || ours["driver"] != typ {
 				t.Errorf("%v", ours)
@@ -70,6 +74,25 @@ func TestDevinfoAsIbvDevinfo(t *testing.T) {
 			sameAsSystem(t, name, netdev, ours, port)
 		})
 	}
+}
+
+// gidsStand waits for the kernel to make all GIDs of a new link: on rxe one for each
+// address, the link-local one included.
+func gidsStand(t *testing.T, name, typ string) {
+	t.Helper()
+	want := map[string]int{"siw": 1, "rxe": 1}[typ]
+	if typ == "rxe" {
+		netdev := must(new(netlinkrdma.Client).Port(must(new(netlinkrdma.Client).DeviceByName(name))(t).Index, 1))(t).NetdevName
+		all := must(must(net.InterfaceByName(netdev))(t).Addrs())(t)
+		if want = len(all); !slices.ContainsFunc(all, func(a net.Addr) bool { return strings.HasPrefix(a.String(), "fe80:") }) {
+			want++ // which rxe has in any case
+		}
+	}
+	until(t, "with all GIDs", func() bool {
+		d := must(uverbs.Open(name))(t)
+		defer d.Close()
+		return len(must(d.GIDTable())(t)) == want
+	})
 }
 
 // sameField finds ibv_devinfo's field in our table, or fails.
@@ -183,6 +206,7 @@ func TestDevinfoDenied(t *testing.T) {
 	for i, typ := range linkTypes() {
 		dummy(t, "deny"+typ, fmt.Sprintf("10.89.%d.1/24", 10+i))
 		d := link(t, "gvdeny"+typ, typ, "deny"+typ)
+		gidsStand(t, d.Name, typ)
 		path := "/dev/infiniband/" + must(new(netlinkrdma.Client).UverbsCharDev(d.Index))(t).Name
 		if err := os.Chmod(path, 0o600); err != nil {
 			t.Fatal(err)

@@ -41,7 +41,7 @@ func TestMemoryAndFork(t *testing.T) {
 	slice := make([]byte, 4096)
 	mr := must(s.PD().RegMR(slice, allAccess))(t)
 	closeLater(t, mr)
-	start(t, exec.Command("sleep", "10")) // ends with the test
+	start(t, exec.Command("sleep", "1000")) // ends with the test
 	pattern(slice, 5)
 	c.post(uverbs.SendWR{WRID: 1, Opcode: uverbs.OpRDMARead, Flags: uverbs.SendSignaled, SGL: []uverbs.SGE{c.mr.SGE(0, 4096)}, RemoteAddr: mr.Addr(), RKey: mr.RKey()})
 	c.sent("1 RDMA_READ success")

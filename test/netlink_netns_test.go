@@ -12,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
@@ -48,19 +49,28 @@ func noThreadIn(t *testing.T, netns *os.File) {
 	})
 }
 
-// subscribeThere gives what fails if an event was heard since, for in shared mode
-// all devices belong to the first namespace.
-func subscribeThere(t *testing.T, there netlinkrdma.Client) func() {
+// subscribeThere gives what fails if an event of this device was heard there, for in
+// shared mode all devices belong to the first namespace. There it is heard, and the
+// kernel tells all at once.
+func subscribeThere(t *testing.T, there netlinkrdma.Client) func(device string) {
 	t.Helper()
-	events, err := there.Subscribe()
+	deaf, err := there.Subscribe()
 	if onKernel("6.1") {
-		return func() {}
+		return func(string) {}
 	}
 	change(t, err)
+	closeLater(t, deaf)
+	events := must(new(netlinkrdma.Client).Subscribe())(t)
 	closeLater(t, events)
-	return func() {
+	return func(device string) {
 		t.Helper()
-		if e, err := nextSoon(events); !errors.Is(err, context.DeadlineExceeded) {
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		for must(events.Next(ctx))(t).DeviceName != device {
+		}
+		soon, stop := context.WithTimeout(ctx, 10*time.Millisecond)
+		defer stop()
+		if e, err := deaf.Next(soon); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("heard %+v, %v", e, err)
 		}
 	}
@@ -84,7 +94,7 @@ func TestNldevNetns(t *testing.T) {
 	deaf := subscribeThere(t, there)
 	sh(t, "ip -n gvother link add gvthereonly type dummy")
 	change(t, there.AddLink("gvrxethere", "rxe", "gvthereonly"))
-	deaf()
+	deaf("gvrxethere")
 	d := must(here.DeviceByName("gvrxethere"))(t)
 	if a, b := must(here.Port(d.Index, 1))(t), must(there.Port(d.Index, 1))(t); a.NetdevIndex != 0 || b.NetdevName != "gvthereonly" {
 		t.Errorf("here %+v, there %+v", a, b)

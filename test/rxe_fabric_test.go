@@ -5,6 +5,7 @@ package test
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"testing"
 
 	"github.com/goverbs/goverbs/uverbs"
@@ -69,24 +70,32 @@ func openRxeLink(t *testing.T, name, addr string) *rxeDevice {
 	d.pd = must(d.AllocPD())(t)
 	closeLater(t, d.pd)
 	d.attr = must(d.Query())(t)
-	d.gid = *must(d.ChooseGID(1, &uverbs.GIDChoice{Addr: netip.MustParseAddr(addr)}))(t)
+	until(t, "with the GID of "+addr, func() bool { // which the kernel makes in the background
+		gid, err := d.ChooseGID(1, &uverbs.GIDChoice{Addr: netip.MustParseAddr(addr)})
+		if err == nil {
+			d.gid = *gid
+		}
+		return err == nil
+	})
 	return d
 }
 
 // gidOf finds the GID that an address of the link has.
-func (d *rxeDevice) gidOf(addr string) uverbs.GIDEntry {
+func (d *rxeDevice) gidOf(addr string) (gid uverbs.GIDEntry) {
 	d.t.Helper()
 	want := addr
 	if addr == rxeIPv4 {
 		want = "::ffff:" + addr
 	}
-	for _, e := range must(d.GIDTable())(d.t) {
-		if e.GID.String() == want {
-			return e
+	until(d.t, "with the GID of "+addr, func() bool {
+		table := must(d.GIDTable())(d.t)
+		i := slices.IndexFunc(table, func(e uverbs.GIDEntry) bool { return e.GID.String() == want })
+		if i >= 0 {
+			gid = table[i]
 		}
-	}
-	d.t.Fatalf("%s has no GID for %s", rxeLink, addr)
-	return uverbs.GIDEntry{}
+		return i >= 0
+	})
+	return gid
 }
 
 // access is everything that the device lets a peer do.

@@ -33,13 +33,14 @@ func TestRxePeerKilled(t *testing.T) {
 				}
 			}
 			p.line(t) // it is under way
-			time.AfterFunc(killAfter, func() { p.Process.Kill() })
+			kill := func() { p.Process.Kill() }
 			if who == "it" {
+				kill()
 				p.Wait()
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
-			status, err := q.write(ctx)
+			status, err := q.write(ctx, kill)
 			if err != nil || len(status) != cap(q.wcs) || status[0] != uverbs.StatusRetryExcErr {
 				t.Errorf("the writes ended with %v, %v", status, err)
 			}
@@ -72,14 +73,20 @@ func rxeVictim(args []string) error {
 	if err := q.connect(args[1]); err != nil {
 		return err
 	}
-	fmt.Println("connected")
+	underWay := func() { fmt.Println("under way") }
 	if args[0] != "we" {
-		status, err := q.write(context.Background())
+		status, err := q.write(context.Background(), underWay)
 		return fmt.Errorf("outlived its peer: %v, %w", status, err)
 	}
-	time.Sleep(time.Minute)
+	underWay()
+	time.Sleep(2 * patience)
 	return errors.New("was not killed")
 }
+
+// talkSize is that of a talker's write. It is done in much less time than the peer has
+// for an acknowledgement, for rxe does not always survive that it sends again; see
+// stream.
+const talkSize = 64 << 10
 
 // talker is an RC QP that two processes connect by hand.
 type talker struct {
@@ -102,7 +109,7 @@ func newTalker(d *uverbs.Device) (q *talker, err error) {
 	if q.pd, err = d.AllocPD(); err != nil {
 		return q, err
 	}
-	if q.mr, err = q.pd.AllocMR(killSize, allAccess, nil); err != nil {
+	if q.mr, err = q.pd.AllocMR(talkSize, allAccess, nil); err != nil {
 		return q, err
 	}
 	if q.channel, err = d.CreateCompChannel(); err != nil {
@@ -139,10 +146,11 @@ func (q *talker) connect(peer string) error {
 }
 
 // write writes to the peer's memory until a write fails, and tells the status of
-// each that did when all have completed.
-func (q *talker) write(ctx context.Context) (failed []uverbs.Status, err error) {
+// each that did when all have completed. It tells when it is well under way.
+func (q *talker) write(ctx context.Context, underWay func()) (failed []uverbs.Status, err error) {
 	wr := uverbs.SendWR{Opcode: uverbs.OpRDMAWrite, Flags: uverbs.SendSignaled, RemoteAddr: q.addr, RKey: q.rkey,
 		SGL: []uverbs.SGE{q.mr.SGE(0, q.mr.Len())}}
+	done := 0
 	for inFlight := 0; len(failed) == 0 || inFlight > 0; {
 		for ; len(failed) == 0 && inFlight < len(q.wcs); inFlight++ {
 			if _, err := q.qp.PostSend([]uverbs.SendWR{wr}); err != nil {
@@ -159,6 +167,9 @@ func (q *talker) write(ctx context.Context) (failed []uverbs.Status, err error) 
 			}
 		}
 		inFlight -= n
+		if done += n; done >= killAfter && done-n < killAfter {
+			underWay()
+		}
 	}
 	return failed, nil
 }

@@ -31,7 +31,7 @@ func TestRxeLoss(t *testing.T) {
 				l.reliable(t, stream{n: 10000, window: 32, sizes: packetSizes, timeout: 11, deaf: true})
 			})
 			t.Run("RC, long", func(t *testing.T) {
-				l.reliable(t, stream{n: 1000 / percent, window: 32, sizes: messageSizes, timeout: 14})
+				l.reliable(t, stream{n: 1000 / percent, window: 32, sizes: messageSizes, timeout: 16})
 			})
 			t.Run("UC", func(t *testing.T) { l.unreliable(t, uverbs.QPTypeUC, 500, messageSizes) })
 			t.Run("UD", func(t *testing.T) { l.unreliable(t, uverbs.QPTypeUD, 1500, packetSizes) })
@@ -133,7 +133,7 @@ func (l *lossy) reliable(t *testing.T, s stream) {
 	for i := range depth {
 		b.postRecv(uint64(i), i*slot, slot)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute) // seconds, on a quiet host
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patience) // seconds, on a quiet host
 	defer cancel()
 	sent := make(chan error, 1)
 	go func() { sent <- l.stream(ctx, a, s) }()

@@ -67,7 +67,7 @@ func TestRxeFork(t *testing.T) {
 	a, _ := d.pair(t, uverbs.QPTypeRC, rxeSetup{})
 	mr := must(d.pd.RegMR(make([]byte, 4096), allAccess))(t)
 	closeLater(t, mr)
-	start(t, exec.Command("sleep", "10")) // ends with the test
+	start(t, exec.Command("sleep", "1000")) // ends with the test
 	for range 3 {
 		writtenAndRead(t, a, a.mr, mr, 4096)
 	}

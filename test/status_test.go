@@ -155,8 +155,8 @@ func watch(t *testing.T, e *end) *asyncLog {
 	return log
 }
 
-// of returns the events of an end's QP. It waits a while for one if one is
-// wanted, and else a moment for one that should not come.
+// of returns the events of an end's QP. It waits for one if one is wanted, and else a
+// moment for one that should not come: what comes later is missed.
 func (l *asyncLog) of(e *end, want string) (names []string) {
 	wait := 20 * time.Millisecond
 	if strings.Contains(want, ", QP") {
