@@ -37,7 +37,7 @@ func resourceAddr(typ string) string {
 }
 
 // holdRping connects two of them on this device, and stops them. A race in siw can
-// leave the first message lying, see rpingOver; then two others are tried.
+// leave the first message lying, see rpingText; then two others are tried.
 func holdRping(t *testing.T, device uint32, addr string) {
 	t.Helper()
 	ids := func(state string) (n int) {
