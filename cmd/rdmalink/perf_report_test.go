@@ -6,6 +6,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -126,8 +127,11 @@ func TestPerfJSON(t *testing.T) {
 	}
 }
 
-// TestPerfProgress: the line is drawn, and gone before anything is printed.
-func TestPerfProgress(t *testing.T) {
+// TestPerfProgress: the line is drawn, and gone before anything is printed. In a
+// bubble no time passes meanwhile.
+func TestPerfProgress(t *testing.T) { synctest.Test(t, testPerfProgress) }
+
+func testPerfProgress(t *testing.T) {
 	p, out := newPerfRun(t, "send lat -D 10 h")
 	r := p.newReport()
 	if r.progress.show(); out.Len() > 0 {
@@ -141,7 +145,7 @@ func TestPerfProgress(t *testing.T) {
 	}{
 		{func() {}, "connecting to h"},
 		{func() { r.Size(64, 200, new(perf.Progress)) }, "64 bytes: 0 of 200 messages, 0 %"},
-		{func() { r.Size(64, 0, new(perf.Progress)); r.progress.began = time.Now().Add(-4 * time.Second) }, "64 bytes: 4 of 10 s, 0 messages"},
+		{func() { r.Size(64, 0, new(perf.Progress)); time.Sleep(4 * time.Second) }, "64 bytes: 4 of 10 s, 0 messages"},
 		{func() { r.progress.rest() }, "waiting for the peer"},
 	} {
 		step.do()

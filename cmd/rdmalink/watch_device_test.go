@@ -7,6 +7,7 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/goverbs/goverbs/internal/fakeverbs"
@@ -17,12 +18,15 @@ import (
 // TestWatchDevice: what a device reports is printed, and before that what it did
 // before it was heard; it is closed when it goes, or when it fails, after which it is
 // opened again.
-func TestWatchDevice(t *testing.T) {
+func TestWatchDevice(t *testing.T) { synctest.Test(t, testWatchDevice) }
+
+func testWatchDevice(t *testing.T) {
 	tool, fake, _ := machine()
 	fake.System.Monitor = true
 	kernel := &lockedKernel{Kernel: fake}
 	tool.rdma.Kernel = kernel
 	first, second := fakeverbs.New(uint32(uverbs.DriverSIW)), fakeverbs.New(uint32(uverbs.DriverSIW))
+	first.InBubble, second.InBubble = true, true
 	opened, open := make(chan struct{}, 2), opens(first, second)
 	tool.open = func(name string) (*uverbs.Device, error) {
 		kernel.mu.Lock()
@@ -69,8 +73,9 @@ func TestWatchDevice(t *testing.T) {
 	fake.Devices, fake.Ports = nil, nil
 	kernel.mu.Unlock()
 	wants("look UNREGISTER siw0")
-	for !second.Closed() { // the kernel waits for that
-		time.Sleep(time.Millisecond)
+	time.Sleep(lookEvery)
+	if !second.Closed() { // the kernel waits for that
+		t.Error("it is open after it has gone")
 	}
 	stop()
 	if got := <-code; got != 0 || stderr.Len() > 0 {

@@ -9,13 +9,37 @@ import (
 	"github.com/goverbs/goverbs/internal/ioctl"
 )
 
-// channel is an event descriptor: a pipe, so that the reading end sits in Go's
-// netpoller as the real one does.
+// channel is an event descriptor.
 type channel struct {
-	k           *Kernel
-	fd          int32
-	read, write *os.File
-	readers     atomic.Int32 // that are in a system call, or parked
+	source
+	k       *Kernel
+	fd      int32
+	readers atomic.Int32 // that are in a system call, or parked
+}
+
+// source is where a channel's records come from.
+type source interface {
+	send(record []byte)
+	events() (ioctl.EventFile, error) // the reading end
+	close()
+}
+
+// pipe is the source of a channel, so that the reading end sits in Go's netpoller
+// as the real one does.
+type pipe struct{ read, write *os.File }
+
+func newPipe() (*pipe, error) {
+	r, w, err := os.Pipe()
+	return &pipe{r, w}, err
+}
+
+func (p *pipe) send(record []byte) { _, _ = p.write.Write(record) } // nobody may listen any more
+
+func (p *pipe) events() (ioctl.EventFile, error) { return ioctl.EventsOf(p.read) }
+
+func (p *pipe) close() {
+	_ = p.read.Close()
+	_ = p.write.Close()
 }
 
 // eventFile is the user's end.
@@ -42,7 +66,7 @@ func (f eventFile) Close() error {
 	defer f.k.mu.Unlock()
 	delete(f.k.files, f.c.fd)
 	err := f.EventFile.Close() // first, so that a reader sees this and not the end of a pipe
-	_ = f.c.write.Close()
+	f.c.source.close()
 	return err
 }
 
@@ -50,11 +74,16 @@ func (f eventFile) Close() error {
 const firstFD = 1 << 20
 
 func (k *Kernel) newChannel() (*channel, error) {
-	r, w, err := os.Pipe()
-	if err != nil {
-		return nil, err
+	c := &channel{k: k, fd: firstFD}
+	if k.InBubble {
+		c.source = newMemoryEvents()
+	} else {
+		p, err := newPipe()
+		if err != nil {
+			return nil, err
+		}
+		c.source = p
 	}
-	c := &channel{k: k, fd: firstFD, read: r, write: w}
 	for k.files[c.fd] != nil {
 		c.fd++
 	}
@@ -64,13 +93,12 @@ func (k *Kernel) newChannel() (*channel, error) {
 
 func (c *channel) close() {
 	delete(c.k.files, c.fd)
-	_ = c.read.Close()
-	_ = c.write.Close()
+	c.source.close()
 }
 
 func (c *channel) send(record []byte) {
 	if c != nil {
-		_, _ = c.write.Write(record) // nobody listens any more
+		c.source.send(record)
 	}
 }
 

@@ -20,6 +20,9 @@ type Kernel struct {
 	Tamper func(call string, r *ioctl.Request)
 	// OnDemand gives the device on-demand paging. Set it before use.
 	OnDemand bool
+	// InBubble has events come from memory instead of pipes, so that testing/synctest
+	// sees that a goroutine waits for one. Set it before use.
+	InBubble bool
 
 	mu      sync.Mutex
 	driver  uint32
@@ -114,7 +117,7 @@ func (k *Kernel) Events(fd int32) (ioctl.EventFile, error) {
 		c.close()
 		return nil, err
 	}
-	events, err := ioctl.EventsOf(c.read)
+	events, err := c.events()
 	return eventFile{events, k, c}, err
 }
 
