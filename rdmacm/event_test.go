@@ -7,6 +7,7 @@ import (
 	"net"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -55,18 +56,16 @@ func TestConnectRequest(t *testing.T) {
 	}
 }
 
-func TestDestroyWaitsForAck(t *testing.T) {
+func TestDestroyWaitsForAck(t *testing.T) { synctest.Test(t, testDestroyWaitsForAck) }
+
+func testDestroyWaitsForAck(t *testing.T) {
 	k := newFake()
 	id := newTestID(t, k)
 	k.report(id.handle, EventAddrResolved, nil)
 	ev := mustGet(t, id.ch)
 	destroyed := make(chan error)
 	go func() { destroyed <- id.Destroy() }()
-	select {
-	case <-destroyed:
-		t.Fatal("destroyed with an event not acknowledged")
-	case <-time.After(20 * time.Millisecond):
-	}
+	waiting(t, destroyed)
 	ev.Ack()
 	if err := <-destroyed; err != nil {
 		t.Error(err)
@@ -76,7 +75,9 @@ func TestDestroyWaitsForAck(t *testing.T) {
 	}
 }
 
-func TestMigrateWaitsForAck(t *testing.T) {
+func TestMigrateWaitsForAck(t *testing.T) { synctest.Test(t, testMigrateWaitsForAck) }
+
+func testMigrateWaitsForAck(t *testing.T) {
 	k := newFake()
 	id := newTestID(t, k)
 	from, to := id.ch, newEventChannel(k)
@@ -84,11 +85,7 @@ func TestMigrateWaitsForAck(t *testing.T) {
 	ev := mustGet(t, from)
 	migrated := make(chan error)
 	go func() { migrated <- id.Migrate(to) }()
-	select {
-	case <-migrated:
-		t.Fatal("migrated with an event not acknowledged")
-	case <-time.After(20 * time.Millisecond):
-	}
+	waiting(t, migrated)
 	ev.Ack()
 	if err := <-migrated; err != nil {
 		t.Fatal(err)
@@ -234,7 +231,9 @@ func TestConnectResponseFailure(t *testing.T) {
 	}
 }
 
-func TestGetEnds(t *testing.T) {
+func TestGetEnds(t *testing.T) { synctest.Test(t, testGetEnds) }
+
+func testGetEnds(t *testing.T) {
 	k := newFake()
 	ch := newEventChannel(k)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
@@ -244,6 +243,7 @@ func TestGetEnds(t *testing.T) {
 	}
 	got := make(chan error)
 	go func() { _, err := ch.Get(t.Context()); got <- err }()
+	waiting(t, got)
 	if err := ch.Close(); err != nil {
 		t.Error(err)
 	}

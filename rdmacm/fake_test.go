@@ -7,6 +7,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"unsafe"
 
 	"github.com/goverbs/goverbs/internal/abi"
@@ -269,4 +270,15 @@ func mustGet(t *testing.T, ch *EventChannel) *Event {
 		t.Fatal(err)
 	}
 	return ev
+}
+
+// waiting fails unless whoever tells done what came of it waits, in a bubble.
+func waiting(t *testing.T, done <-chan error) {
+	t.Helper()
+	synctest.Wait()
+	select {
+	case err := <-done:
+		t.Fatal("it did not wait:", err)
+	default:
+	}
 }

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
+	"testing/synctest"
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/uverbs"
@@ -143,7 +143,9 @@ func TestLeaveDetachFails(t *testing.T) {
 	}
 }
 
-func TestLeaveWaitsForAck(t *testing.T) {
+func TestLeaveWaitsForAck(t *testing.T) { synctest.Test(t, testLeaveWaitsForAck) }
+
+func testLeaveWaitsForAck(t *testing.T) {
 	k := newFake()
 	id := newDatagramID(t, k)
 	m := mustJoin(t, id, JoinFullMember)
@@ -151,11 +153,7 @@ func TestLeaveWaitsForAck(t *testing.T) {
 	ev := mustGet(t, id.ch)
 	left := make(chan error)
 	go func() { left <- m.Leave() }()
-	select {
-	case <-left:
-		t.Fatal("left with an event not acknowledged")
-	case <-time.After(20 * time.Millisecond):
-	}
+	waiting(t, left)
 	ev.Ack()
 	if err := <-left; err != nil {
 		t.Error(err)
