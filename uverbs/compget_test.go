@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/goverbs/goverbs/internal/abi"
@@ -38,13 +40,18 @@ func get(t *testing.T, ch *uverbs.CompChannel) *uverbs.CQ {
 	return cq
 }
 
-// nothingLeft fails when Get has an event to return.
-func nothingLeft(t *testing.T, ch *uverbs.CompChannel) {
+// nothingLeft fails when Get has an event to return before that of one more CQ.
+func (w *world) nothingLeft(t *testing.T) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Millisecond)
-	defer cancel()
-	if cq, err := ch.Get(ctx); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("%v, %v", cq, err)
+	before := w.k.CQs()
+	one := w.cqs(t, 1)[0]
+	for _, kcq := range w.k.CQs() {
+		if !slices.Contains(before, kcq) {
+			kcq.Event()
+		}
+	}
+	if cq := get(t, w.channel); cq != one {
+		t.Errorf("an event of %p is left", cq)
 	}
 }
 
@@ -68,7 +75,7 @@ func TestGetOrder(t *testing.T) {
 	if seen[all[0]] != 1 || seen[all[1]] != 1 || seen[all[2]] != 1 || seen[all[3]] != 1 {
 		t.Errorf("%v", seen)
 	}
-	nothingLeft(t, w.channel)
+	w.nothingLeft(t)
 }
 
 // TestGetArmed is the loop of a user: an event for each armed CQ that completes.
@@ -87,18 +94,20 @@ func TestGetArmed(t *testing.T) {
 			t.Fatal(n, err, wcs[0].WRID)
 		}
 	}
-	nothingLeft(t, w.channel)
+	w.nothingLeft(t)
 }
 
 // TestGetMadeCompletion has the provider complete work while a Get is parked.
-func TestGetMadeCompletion(t *testing.T) {
-	w := newWorld(t)
+func TestGetMadeCompletion(t *testing.T) { synctest.Test(t, testGetMadeCompletion) }
+
+func testGetMadeCompletion(t *testing.T) {
+	w := newBubbleWorld(t)
 	if _, err := w.qp.PostRecv([]uverbs.RecvWR{{WRID: 7}}); err != nil {
 		t.Fatal(err)
 	}
 	var cq *uverbs.CQ
 	done := run(func() (err error) { cq, err = w.channel.Get(context.Background()); return err })
-	time.Sleep(time.Millisecond) // let it park, or not: either must work
+	parked()
 	if err := w.qp.Modify(&uverbs.QPAttr{State: uverbs.QPStateErr}, uverbs.QPAttrState); err != nil {
 		t.Fatal(err)
 	}
@@ -110,12 +119,14 @@ func TestGetMadeCompletion(t *testing.T) {
 	}
 }
 
-func TestGetEnds(t *testing.T) {
-	w := newWorld(t)
+func TestGetEnds(t *testing.T) { synctest.Test(t, testGetEnds) }
+
+func testGetEnds(t *testing.T) {
+	w := newBubbleWorld(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := run(func() error { _, err := w.channel.Get(ctx); return err })
 	other := run(func() error { _, err := w.channel.Get(ctx); return err })
-	time.Sleep(time.Millisecond)
+	parked()
 	cancel()
 	for _, d := range []<-chan error{done, other} {
 		if err := within(t, "cancelled", d); !errors.Is(err, context.Canceled) {
@@ -124,7 +135,7 @@ func TestGetEnds(t *testing.T) {
 	}
 	done = run(func() error { _, err := w.channel.Get(context.Background()); return err })
 	other = run(func() error { _, err := w.channel.Get(context.Background()); return err })
-	time.Sleep(time.Millisecond)
+	parked()
 	if err := errors.Join(w.qp.Close(), w.cq.Close(), w.channel.Close()); err != nil {
 		t.Fatal(err)
 	}
@@ -157,7 +168,7 @@ func TestGetForgetsClosed(t *testing.T) {
 	if get(t, w.channel) != all[0] || get(t, w.channel) != all[2] {
 		t.Error("not those that are left")
 	}
-	nothingLeft(t, w.channel)
+	w.nothingLeft(t)
 }
 
 // TestGetLeavesWaiters their events.

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/goverbs/goverbs/internal/abi"
@@ -54,6 +55,13 @@ func until(t *testing.T, what string, done func() bool) {
 			t.Fatal("never " + what)
 		}
 	}
+}
+
+// parked has all others in a bubble come to where they park, be it after a moment of
+// patience.
+func parked() {
+	time.Sleep(time.Second)
+	synctest.Wait()
 }
 
 func TestWaitReturnsCompletion(t *testing.T) {
@@ -297,14 +305,16 @@ func TestAsyncEvents(t *testing.T) {
 	}
 }
 
-func TestAsyncEventEnds(t *testing.T) {
-	_, dev := openSIW(t)
+func TestAsyncEventEnds(t *testing.T) { synctest.Test(t, testAsyncEventEnds) }
+
+func testAsyncEventEnds(t *testing.T) {
+	dev := openOn(t, bubbleKernel(), siw0)
 	ctx, cancel := context.WithCancel(context.Background())
 	var waits []<-chan error
 	for range 3 { // one reads, two wait for their turn
 		waits = append(waits, run(func() error { return failed(dev.AsyncEvent(ctx)) }))
 	}
-	time.Sleep(5 * time.Millisecond)
+	parked()
 	cancel()
 	for _, done := range waits {
 		if err := within(t, "cancel", done); !errors.Is(err, context.Canceled) {
@@ -315,7 +325,7 @@ func TestAsyncEventEnds(t *testing.T) {
 	for range 3 {
 		waits = append(waits, run(func() error { return failed(dev.AsyncEvent(context.Background())) }))
 	}
-	time.Sleep(5 * time.Millisecond)
+	parked()
 	if err := dev.Close(); err != nil {
 		t.Error(err)
 	}

@@ -59,6 +59,11 @@ func openSIW(t testing.TB) (*fakeverbs.Kernel, *uverbs.Device) { return open(t, 
 func open(t testing.TB, info uverbs.DeviceInfo) (*fakeverbs.Kernel, *uverbs.Device) {
 	t.Helper()
 	k := fakeverbs.New(uint32(info.Driver))
+	return k, openOn(t, k, info)
+}
+
+func openOn(t testing.TB, k *fakeverbs.Kernel, info uverbs.DeviceInfo) *uverbs.Device {
+	t.Helper()
 	noLeaks(t, k)
 	dev := must[*uverbs.Device](t)(uverbs.NewDevice(info, k))
 	t.Cleanup(func() {
@@ -66,7 +71,7 @@ func open(t testing.TB, info uverbs.DeviceInfo) (*fakeverbs.Kernel, *uverbs.Devi
 			t.Error(err)
 		}
 	})
-	return k, dev
+	return dev
 }
 
 // newWorld is one of siw, newRoCE one of rxe.
@@ -74,7 +79,25 @@ func newWorld(t testing.TB) *world { return worldOn(t, siw0) }
 
 func worldOn(t testing.TB, info uverbs.DeviceInfo) *world {
 	t.Helper()
-	k, dev := open(t, info)
+	k := fakeverbs.New(uint32(info.Driver))
+	return worldIn(t, k, openOn(t, k, info))
+}
+
+// newBubbleWorld is one of siw for a bubble of testing/synctest.
+func newBubbleWorld(t testing.TB) *world {
+	t.Helper()
+	k := bubbleKernel()
+	return worldIn(t, k, openOn(t, k, siw0))
+}
+
+func bubbleKernel() *fakeverbs.Kernel {
+	k := fakeverbs.New(uint32(siw0.Driver))
+	k.InBubble = true
+	return k
+}
+
+func worldIn(t testing.TB, k *fakeverbs.Kernel, dev *uverbs.Device) *world {
+	t.Helper()
 	w := &world{k: k, dev: dev}
 	w.pd = must[*uverbs.PD](t)(dev.AllocPD())
 	w.mr = must[*uverbs.MR](t)(w.pd.AllocMR(4096, uverbs.AccessLocalWrite, nil))

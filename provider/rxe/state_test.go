@@ -6,6 +6,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -137,8 +138,11 @@ func TestNewLife(t *testing.T) {
 }
 
 // TestNewLifeRace has somebody poll the signs of a QP's end at the moment when
-// somebody else gives it a new life, which they must not end.
-func TestNewLifeRace(t *testing.T) {
+// somebody else gives it a new life, which they must not end. In a bubble it is
+// certain that the one who polls has come to wait for the QP.
+func TestNewLifeRace(t *testing.T) { synctest.Test(t, testNewLifeRace) }
+
+func testNewLifeRace(t *testing.T) {
 	w := ready(t, uverbs.QPTypeRC)
 	if _, err := w.qp.PostRecv(make([]uverbs.RecvWR, 2)); err != nil {
 		t.Fatal(err)
@@ -151,7 +155,7 @@ func TestNewLifeRace(t *testing.T) {
 			n, _ := w.cq.Poll(make([]uverbs.WC, 1))
 			polled <- n
 		}()
-		time.Sleep(20 * time.Millisecond) // for it to have polled, and to wait for the QP
+		time.Sleep(time.Second) // which passes when it has polled, and waits for the QP
 	}
 	w.modify(t, uverbs.QPStateReset)
 	if n := <-polled + len(w.poll(t)); n != 2 {
