@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -89,6 +91,23 @@ func TestOtherDevice(t *testing.T) {
 	}
 }
 
+// calls counts what goroutines do, each for itself.
+type calls []*atomic.Int64
+
+func (c *calls) counter() *atomic.Int64 {
+	n := new(atomic.Int64)
+	*c = append(*c, n)
+	return n
+}
+
+// untilEach waits for each to have come to n.
+func (c calls) untilEach(t *testing.T, n int64) {
+	t.Helper()
+	until(t, "called often enough", func() bool {
+		return !slices.ContainsFunc(c, func(count *atomic.Int64) bool { return count.Load() < n })
+	})
+}
+
 // TestConcurrentUse has everything happen at once; the race detector judges.
 func TestConcurrentUse(t *testing.T) {
 	w := newWorld(t)
@@ -96,10 +115,13 @@ func TestConcurrentUse(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	var wg sync.WaitGroup
+	var called calls
 	spawn := func(f func() error) {
+		count := called.counter()
 		wg.Go(func() {
 			for {
-				if err := f(); errors.Is(err, uverbs.ErrClosed) || errors.Is(err, context.Canceled) {
+				err := f()
+				if count.Add(1); errors.Is(err, uverbs.ErrClosed) || errors.Is(err, context.Canceled) {
 					return
 				}
 				runtime.Gosched()
@@ -128,14 +150,13 @@ func TestConcurrentUse(t *testing.T) {
 		spawn(func() error { return failed(w.cq.Poll(make([]uverbs.WC, 3))) })
 		spawn(func() error { return failed(w.cq.Wait(ctx, make([]uverbs.WC, 1))) })
 		spawn(func() error { return failed(w.qp.Query()) })
-		spawn(func() error { return failed(w.dev.AsyncEvent(ctx)) })
+		wg.Go(func() { _, _ = w.dev.AsyncEvent(ctx) })
 	}
-	time.Sleep(100 * time.Millisecond)
+	called.untilEach(t, 20)
 	close(done)
 	if err := w.qp.Close(); err != nil {
 		t.Error(err)
 	}
-	time.Sleep(10 * time.Millisecond)
 	if err := w.cq.Close(); err != nil {
 		t.Error(err)
 	}

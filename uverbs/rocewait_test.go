@@ -7,7 +7,6 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -115,7 +114,9 @@ func TestConcurrentRoCE(t *testing.T) {
 	defer cancel()
 	var wg sync.WaitGroup
 	stop := make(chan struct{})
+	var called calls
 	spawn := func(name string, f func() error, may ...error) {
+		count := called.counter()
 		wg.Go(func() {
 			for {
 				select {
@@ -124,6 +125,7 @@ func TestConcurrentRoCE(t *testing.T) {
 				default:
 				}
 				err := f()
+				count.Add(1)
 				for _, m := range may {
 					if errors.Is(err, m) {
 						err = nil
@@ -158,7 +160,7 @@ func TestConcurrentRoCE(t *testing.T) {
 		spawn("Bind", func() error { return w.mw.Bind(w.qp, 1, 0, uverbs.BindMW{MR: bound, Length: 1}) }, full)
 		spawn("Query", func() error { return failed(w.qp.Query()) })
 	}
-	time.Sleep(200 * time.Millisecond)
+	called.untilEach(t, 20)
 	cancel()
 	close(stop)
 	wg.Wait()
@@ -172,6 +174,7 @@ func TestClosingRoCE(t *testing.T) {
 	for range 10 {
 		w := connected(t)
 		var users sync.WaitGroup
+		var called calls
 		for _, f := range []func() error{
 			func() error { return failed(w.ud.PostSend(w.datagram())) },
 			func() error { return w.ud.DetachMcast(group, 0) },
@@ -182,13 +185,15 @@ func TestClosingRoCE(t *testing.T) {
 			func() error { return closing(w.pd.CreateAH(address)) },
 			func() error { return closing(w.other.AllocMW(uverbs.MWType1)) },
 		} {
+			count := called.counter()
 			users.Go(func() {
 				for err := error(nil); !errors.Is(err, uverbs.ErrClosed) && !errors.Is(err, uverbs.ErrInvalidWR); err = f() {
+					count.Add(1)
 					runtime.Gosched()
 				}
 			})
 		}
-		time.Sleep(time.Millisecond)
+		called.untilEach(t, 2)
 		closeAll(t, w.ah, w.ud, w.mw, w.mr, w.qp, w.srq, w.cq)
 		for _, pd := range []*uverbs.PD{w.pd, w.other} {
 			for err := uverbs.ErrInUse; errors.Is(err, uverbs.ErrInUse); err = pd.Close() {
