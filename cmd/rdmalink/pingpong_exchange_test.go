@@ -5,12 +5,16 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
+	"os"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -31,13 +35,8 @@ func talks(t *testing.T, ctx context.Context) (client, server *pingpongTalk) {
 	toServer := *p
 	toServer.host = "127.0.0.1"
 	var err error
-	for range 1000 {
-		if client, err = toServer.meet(ctx); err == nil {
-			break
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-	if err != nil {
+	untilListened(t, p.tcpPort)
+	if client, err = toServer.meet(ctx); err != nil {
 		t.Fatal(err)
 	}
 	server = <-met
@@ -63,6 +62,20 @@ func freePort(t *testing.T) int {
 		t.Fatal(err)
 	}
 	return at.(*unix.SockaddrInet4).Port
+}
+
+// untilListened waits for somebody to listen on a port.
+func untilListened(t *testing.T, port int) {
+	t.Helper()
+	listens := regexp.MustCompile(fmt.Sprintf(`(?m)^ *\d+: [0-9A-F]+:%04X [0-9A-F]+:0000 0A `, port))
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		for _, file := range []string{"tcp", "tcp6"} {
+			if text, _ := os.ReadFile("/proc/self/net/" + file); listens.Match(text) {
+				return
+			}
+		}
+	}
+	t.Fatal("nobody listens on port ", port)
 }
 
 func TestPingpongExchange(t *testing.T) {
@@ -133,31 +146,51 @@ func TestPingpongHostile(t *testing.T) {
 	}
 }
 
-// TestPingpongInterrupted: every wait for the other end is over with the context.
+// TestPingpongInterrupted: every wait for what the other end says is over with the
+// context.
 func TestPingpongInterrupted(t *testing.T) {
-	for name, wait := range map[string]func(ctx context.Context, client, server *pingpongTalk) error{
-		"server hears":      func(_ context.Context, _, server *pingpongTalk) error { _, err := server.hear(1, 1); return err },
-		"server waits":      func(_ context.Context, _, server *pingpongTalk) error { return server.awaitReady() },
-		"client hears":      func(_ context.Context, client, _ *pingpongTalk) error { _, err := client.hear(1, 1); return err },
-		"nobody to talk to": func(ctx context.Context, _, _ *pingpongTalk) error { return meetNobody(t, ctx, "") },
-		"server is far away": func(ctx context.Context, _, _ *pingpongTalk) error {
-			<-ctx.Done()
-			return meetNobody(t, ctx, "192.0.2.1")
-		},
+	for name, wait := range map[string]func(*pingpongTalk) error{
+		"hear":       func(p *pingpongTalk) error { _, err := p.hear(1, 1); return err },
+		"awaitReady": (*pingpongTalk).awaitReady,
 	} {
-		ctx, cancel := context.WithCancel(t.Context())
-		client, server := talks(t, ctx)
-		time.AfterFunc(10*time.Millisecond, cancel)
-		if err := wait(ctx, client, server); !errors.Is(err, errInterrupted) {
-			t.Errorf("%s: %v", name, err)
-		}
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			ours, theirs := net.Pipe()
+			defer theirs.Close()
+			p := talk(ctx, ours)
+			defer p.Close()
+			waited := make(chan error, 1)
+			go func() { waited <- wait(p) }()
+			synctest.Wait()
+			if len(waited) > 0 {
+				t.Errorf("%s did not wait", name)
+			}
+			cancel()
+			if err := <-waited; !errors.Is(err, errInterrupted) {
+				t.Errorf("%s: %v", name, err)
+			}
+		})
 	}
 }
 
-func meetNobody(t *testing.T, ctx context.Context, host string) error {
-	p := &pingpong{pingpongOptions: pingpongOptions{tcpPort: freePort(t), host: host}}
-	_, err := p.meet(ctx)
-	return err
+// TestPingpongMeetsNobody: so is the wait for another end.
+func TestPingpongMeetsNobody(t *testing.T) {
+	for _, host := range []string{"", "192.0.2.1"} {
+		ctx, cancel := context.WithCancel(t.Context())
+		p := &pingpong{pingpongOptions: pingpongOptions{tcpPort: freePort(t), host: host}}
+		met := make(chan error, 1)
+		if host != "" {
+			cancel() // before it reaches for the network
+		}
+		go func() { _, err := p.meet(ctx); met <- err }()
+		if host == "" {
+			untilListened(t, p.tcpPort)
+		}
+		cancel()
+		if err := <-met; !errors.Is(err, errInterrupted) {
+			t.Errorf("%q: %v", host, err)
+		}
+	}
 }
 
 // TestPingpongPortTaken: the error names the port.
