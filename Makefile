@@ -11,6 +11,13 @@ KERNELS ?= 6.12 6.1 7.2
 VM_PACKAGES ?= ./test
 # Options of make bench.
 BENCH ?=
+# Rows of make test and make stress, all if empty; and how often make stress runs
+# them, beside how many busy loops.
+ROWS ?=
+N ?= 8
+HOGS ?= 2
+# What a row needs first. make test sees to it once, for all of its rows.
+READY ?= fetch build
 # The tests with many goroutines on one object.
 RACE_TESTS ?= TestRxeManyPosters|TestRxeClosedUnderUse
 
@@ -23,7 +30,7 @@ export CGO_ENABLED = 0
 export GOFLAGS := $(GOFLAGS) -buildvcs=false
 
 .DEFAULT_GOAL := help
-.PHONY: help build generate lint unit race fuzz abi cross fetch vm vmrace rig uml test demo clean bench bench-check
+.PHONY: help build generate lint unit race fuzz abi cross fetch vm vmrace rig uml test stress demo clean bench bench-check
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -52,7 +59,7 @@ unit: ## tests and fuzz seeds that need no kernel, no root and no network
 	CI= $(GO) test $(TESTFLAGS) ./...
 
 # The race detector brings the checks of pointer conversions, -d=checkptr, along.
-race: fetch ## the same under the race detector, and with pointer checks
+race: $(READY) ## the same under the race detector, and with pointer checks
 	CI= CGO_ENABLED=1 $(GO) test -race $(TESTFLAGS) ./...
 
 fuzz: ## run every fuzz target for FUZZTIME (10s)
@@ -68,7 +75,7 @@ abi: cross ## every kernel struct as C compilers lay it out; rdmalink beside two
 	CI=true PATH="$${XDG_CACHE_HOME:-$$HOME/.cache}/goverbs/bookworm-backports:$$PATH" \
 		$(GO) test -count=1 $(TESTFLAGS) -run AsIproute2 ./cmd/rdmalink
 
-cross: fetch
+cross: $(READY)
 	@command -v aarch64-linux-gnu-gcc >/dev/null || { \
 		echo "installing the arm64 cross compiler"; \
 		$(SUDO) apt-get -o DPkg::Lock::Timeout=300 install -y -q --no-install-recommends gcc-aarch64-linux-gnu libc6-dev-arm64-cross; }
@@ -82,20 +89,19 @@ FORCE:
 fetch: bin/vm ## get KERNELS, siw, QEMU and rdma-core's tools with apt
 	@bin/vm fetch -kernel "$(KERNELS)"
 
-# One machine after the other: two at a time take longer, for the tests poll.
-vm: fetch build ## kernel tests in QEMU, on KERNELS (6.12 6.1 7.2)
+vm: $(READY) ## kernel tests in QEMU, on KERNELS (6.12 6.1 7.2)
 	@set -e; for k in $(KERNELS); do \
 		echo "== kernel $$k"; \
 		$(GO) test -tags vm -count=1 -p 1 -timeout 20m $(TESTFLAGS) \
 			-exec "$(CURDIR)/bin/vm run -kernel $$k -timeout 21m --" $(VM_PACKAGES); \
 	done
 
-vmrace: fetch build ## RACE_TESTS under the race detector, and with pointer checks, on one kernel
+vmrace: $(READY) ## RACE_TESTS under the race detector, and with pointer checks, on one kernel
 	CGO_ENABLED=1 $(GO) test -race -tags vm,netgo,osusergo -ldflags '-linkmode=external -extldflags=-static' \
 		-count=1 -timeout 10m $(TESTFLAGS) -run '$(RACE_TESTS)' \
 		-exec "$(CURDIR)/bin/vm run -kernel $(firstword $(KERNELS)) -timeout 11m --" $(VM_PACKAGES)
 
-rig: fetch ## test the test machine itself: output, exit code, crash, hang, cancel
+rig: $(READY) ## test the test machine itself: output, exit code, crash, hang, cancel
 	$(GO) test -tags vmhost -count=1 $(TESTFLAGS) ./test/cmd/vm
 
 uml: bin/vm ## compile User Mode Linux, the fast machine of make bench, and test it
@@ -106,25 +112,17 @@ uml: bin/vm ## compile User Mode Linux, the fast machine of make bench, and test
 bench: ## measure beside rdma-core, perftest and cgo; writes docs/performance.md
 	$(GO) run ./test/bench $(BENCH)
 
-bench-check: ## run the benchmark briefly; allocations, system calls, instructions may not grow
+bench-check: $(READY) ## run the benchmark briefly; allocations, system calls, instructions may not grow
 	$(GO) run ./test/bench -check
 
-# Two rows at the same time: the guests, which leave a third of two CPUs idle, and
-# the rest. What has no test that times things takes little but that third: the
-# guests' tests wait for one another, and a guest that waits for a CPU is many times
-# slower. It gets something in any case: go run asks the network each time.
-test: fetch build ## everything
-	$(MAKE) -j2 ROWS=2 lint vm unit race abi rig bench-check vmrace
+test: fetch build bin/suite ## everything, two rows at a time; says at the end what ran
+	@bin/suite $(if $(TESTFLAGS),-flags '$(TESTFLAGS)') $(ROWS)
 
-ifdef ROWS
-vmrace: | vm
-unit: | lint
-race: | unit
-abi: | race
-rig: | abi
-bench-check: | rig
-lint rig bench-check: private GO := nice -n 10 $(GO)
-endif
+stress: fetch build bin/suite ## N times ROWS of make test, shuffled, beside HOGS busy loops
+	@bin/suite -n $(N) -hogs $(HOGS) -shuffle $(if $(TESTFLAGS),-flags '$(TESTFLAGS)') $(ROWS)
+
+bin/suite: FORCE
+	@$(GO) build -o bin/suite ./test/cmd/suite
 
 demo: build ## a Go server and client move data over siw, here or in QEMU
 	@bin/demo

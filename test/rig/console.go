@@ -11,15 +11,16 @@ import (
 
 // console is the end of what the kernel wrote to its serial line.
 type console struct {
-	lines  []string
-	faults int
+	lines    []string
+	faults   int
+	reported int // the line in which the first report that is kept begins
 }
 
 const consoleKeep = 200
 
 // faultLine matches how the kernel opens a report about itself. A warning begins
 // with the CPU up to 6.12, and with the place on 7.2.
-var faultLine = regexp.MustCompile(`WARNING: (CPU|possible|.* CPU#)|BUG: |BUG at |Oops|Kernel panic|general protection fault|blocked.* for more than|rcu: INFO|refcount_t: `)
+var faultLine = regexp.MustCompile(`WARNING: (CPU|possible|.* CPU#)|BUG: |BUG at |Oops|Kernel panic|general protection fault|int3: |invalid opcode: |double fault|stack segment: |blocked.* for more than|rcu: INFO|refcount_t: `)
 
 // read collects until the console closes.
 func (c *console) read(r io.Reader) {
@@ -37,11 +38,15 @@ func (c *console) read(r io.Reader) {
 
 func (c *console) add(line string) {
 	if faultLine.MatchString(line) {
+		if c.faults == 0 {
+			c.reported = len(c.lines)
+		}
 		c.faults++
 	}
 	c.lines = append(c.lines, line)
 	if len(c.lines) > consoleKeep {
 		c.lines = c.lines[1:]
+		c.reported = max(0, c.reported-1)
 	}
 }
 

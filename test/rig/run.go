@@ -21,6 +21,7 @@ type Config struct {
 	Dir     string        // working directory, the same path in the guest
 	Env     []string      // environment; GOVERBS_VM=RELEASE and GOVERBS_LACKS=DRIVERS are added
 	Memory  int           // MiB; zero means 2048
+	CPUs    int           // zero means one; more are less reliable
 	Timeout time.Duration // for the command, boot not counted; zero means 10 minutes
 	ICount  bool          // one CPU, whose clock counts instructions: one a nanosecond
 	Stdout  io.Writer
@@ -28,7 +29,8 @@ type Config struct {
 }
 
 // Run boots k and runs one command in it. The exit code is the command's; err
-// means that the guest did not get to tell one: it did not boot, died, or hung.
+// means that the guest did not get to tell one: it did not boot, died, or hung. It
+// is a [MachineFault] where the emulator is to blame.
 // Cancelling ctx kills the guest. What the kernel says about itself (a warning,
 // a bug, a stall) goes to Stderr even where the command succeeded.
 func Run(ctx context.Context, k Kernel, c Config) (code int, err error) {
@@ -43,19 +45,10 @@ func Run(ctx context.Context, k Kernel, c Config) (code int, err error) {
 	}
 	job := Job{
 		Args: c.Args, Dir: c.Dir, Env: append(c.Env, "GOVERBS_VM="+k.Release, "GOVERBS_LACKS="+k.Lacks()), Timeout: c.Timeout,
-		Modules: k.Modules(), Load: []string{"ib_uverbs", "rdma_ucm"}, UML: k.uml(),
+		Modules: k.Modules(), Load: []string{"ib_uverbs", "rdma_ucm"}, UML: k.uml(), ShortTurns: c.CPUs <= 1 && !k.uml(),
 	}
-	code, err = attempt(ctx, k, c, job)
-	if errors.Is(err, errDiedBooting) && ctx.Err() == nil {
-		// One boot in a hundred dies in early kernel code under emulation.
-		// Nothing of the command has run yet, so another try hides nothing.
-		fmt.Fprintf(c.Stderr, "vm: %v: booting once more\n", err)
-		code, err = attempt(ctx, k, c, job)
-	}
-	return code, err
+	return attempt(ctx, k, c, job)
 }
-
-var errDiedBooting = errors.New("the guest died before its init ran")
 
 // attempt boots k once.
 func attempt(ctx context.Context, k Kernel, c Config, job Job) (int, error) {
@@ -116,30 +109,31 @@ func boot(ctx context.Context, cmd *exec.Cmd, initrd *os.File, k Kernel, c Confi
 		return 0, err
 	case err != nil:
 		fmt.Fprintf(c.Stderr, "vm: linux %s: console:\n%s", k.Release, con.tail(60))
+		if what, machine := con.blame(errors.Is(err, errDied)); machine {
+			return 0, &MachineFault{k.Release, what}
+		}
 		return 0, fmt.Errorf("linux %s: %w", k.Release, err)
 	case con.faults > 0:
 		fmt.Fprintf(c.Stderr, "vm: linux %s: the kernel complained:\n%s", k.Release, con.tail(consoleKeep))
+		if what, machine := con.blame(false); machine {
+			fmt.Fprintf(c.Stderr, "vm: %v; the command went on\n", &MachineFault{k.Release, what})
+		}
 	}
 	return code, nil
 }
 
 // listen passes the command's output on and returns its exit code.
 func listen(r io.Reader, c Config, dog *watchdog) (int, error) {
-	ready := false
 	for {
 		kind, payload, err := readFrame(r)
-		if errors.Is(err, io.EOF) && !ready {
-			return 0, errDiedBooting
-		}
-		if errors.Is(err, io.EOF) {
-			return 0, errors.New("the guest died before it told an exit code")
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			return 0, errDied
 		}
 		if err != nil {
 			return 0, err
 		}
 		switch kind {
 		case FrameReady:
-			ready = true
 			dog.ready()
 		case FrameStdout:
 			_, err = c.Stdout.Write(payload)

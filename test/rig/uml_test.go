@@ -119,11 +119,19 @@ func TestICountNeedsQEMU(t *testing.T) {
 	}
 }
 
+// TestQemuCPUs: only who asks gets a second CPU, and with it a second thread.
 func TestQemuCPUs(t *testing.T) {
-	for icount, want := range map[bool]string{false: "-smp 2", true: "-smp 1"} {
-		args := strings.Join(qemuArgs(Kernel{Series: "6.12"}, Config{Memory: 1, ICount: icount}), " ")
-		if !strings.Contains(args, want) || strings.Contains(args, "-icount") != icount {
-			t.Errorf("icount %v: %s", icount, args)
+	for _, c := range []struct {
+		config Config
+		want   string
+	}{
+		{Config{}, "-smp 1 -accel tcg,thread=single -M"},
+		{Config{CPUs: 1}, "-smp 1 -accel tcg,thread=single -M"},
+		{Config{CPUs: 2}, "-smp 2 -accel tcg,thread=multi -M"},
+		{Config{ICount: true}, "-smp 1 -accel tcg,thread=single -icount shift=0 -M"},
+	} {
+		if args := strings.Join(qemuArgs(Kernel{Series: "6.12"}, c.config), " "); !strings.HasPrefix(args, c.want) {
+			t.Errorf("%+v: %s", c.config, args)
 		}
 	}
 }

@@ -16,14 +16,14 @@ const countArg = "count-instructions"
 
 func init() {
 	if len(os.Args) == 2 && os.Args[1] == countArg {
-		count()
+		countTurns()
 		os.Exit(0)
 	}
 }
 
-// count prints how long no, 1000, 2000 and 3000 turns of a loop take: the
+// countTurns prints how long no, 1000, 2000 and 3000 turns of a loop take: the
 // shortest time, in which no interrupt came.
-func count() {
+func countTurns() {
 	for turns := range 4 {
 		var took []time.Duration
 		for range 25 {

@@ -27,17 +27,21 @@ import (
 const usage = `usage:
   vm fetch [-kernel SERIES]                     get tools, kernels and siw with apt (root or sudo)
   vm headers                                    get rdma_netlink.h of the newest kernel with apt
-  vm run [-kernel SERIES] [-mem MIB] [-timeout D] [-icount] -- CMD [ARG...]
+  vm run [-kernel SERIES] [-mem MIB] [-cpus N] [-timeout D] [-icount] -- CMD [ARG...]
                                                 run CMD in a guest; its exit code is the result
 
 SERIES is %s, some of them in quotes, or all; fetch gets all, run takes %s, if none is named.
 It may also be %s: User Mode Linux, which fetch compiles for five minutes, and which
 runs programs at the speed of the host. With -icount a nanosecond of the guest's clock is one instruction.
-Exit code 124: CMD ran longer than the timeout. 125: the guest did not boot, died or hung.
+Exit code 124: CMD ran longer than the timeout. 125: the guest did not boot, died or hung. 126: the
+emulator is to blame for that; tests that had not finished were run again before.
 `
 
-// exitRig tells a failure of the guest from one of the command, as in docker.
-const exitRig = 125
+// Exit codes that tell a failure of the guest from one of the command, as in docker.
+const (
+	exitRig   = 125
+	exitFault = 126
+)
 
 func main() {
 	guest.Enter()
@@ -69,6 +73,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	switch {
 	case errors.Is(err, flag.ErrHelp):
 		return 2
+	case errors.As(err, new(*rig.MachineFault)):
+		fmt.Fprintln(stderr, "vm:", err)
+		return exitFault
 	case err != nil:
 		fmt.Fprintln(stderr, "vm:", err)
 		return exitRig
@@ -95,6 +102,7 @@ func runGuest(ctx context.Context, args []string, stdout, stderr io.Writer) (int
 	fs.SetOutput(stderr)
 	kernel := fs.String("kernel", rig.Series[0], "kernel series; several, or all, one after another")
 	mem := fs.Int("mem", 2048, "memory in MiB")
+	cpus := fs.Int("cpus", 1, "CPUs; more than one are for measurements: the emulator breaks now and then")
 	timeout := fs.Duration("timeout", 10*time.Minute, "how long the command may run")
 	icount := fs.Bool("icount", false, "one CPU, whose clock counts instructions: one a nanosecond")
 	if err := fs.Parse(args); err != nil {
@@ -120,8 +128,8 @@ func runGuest(ctx context.Context, args []string, stdout, stderr io.Writer) (int
 		if len(series) > 1 {
 			fmt.Fprintln(stderr, "vm: linux", k.Release)
 		}
-		code, err := rig.Run(ctx, k, rig.Config{
-			Args: fs.Args(), Dir: dir, Env: environ(), Memory: *mem, Timeout: *timeout, ICount: *icount,
+		code, err := persist(ctx, k, rig.Config{
+			Args: fs.Args(), Dir: dir, Env: environ(), Memory: *mem, CPUs: *cpus, Timeout: *timeout, ICount: *icount,
 			Stdout: stdout, Stderr: stderr,
 		})
 		if err != nil {

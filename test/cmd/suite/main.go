@@ -1,0 +1,117 @@
+//go:build linux
+
+// Command suite runs the rows of make test beside each other, and says at the end
+// of each what ran, for how long, how many tests, and what was skipped and why. As
+// make stress it does so again and again with busy CPUs.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime"
+	"strings"
+	"syscall"
+)
+
+const usage = `usage: suite [-n N] [-hogs N] [-shuffle] [-flags FLAGS] [ROW...]
+
+Run rows of make test, all if none is named, two at a time. A row is a target of the
+Makefile, for vm with a kernel: vm-6.12. Output is kept in %s.
+
+`
+
+// logs is where each row's output goes.
+const logs = "bin/logs"
+
+type options struct {
+	runs    int
+	hogs    int
+	shuffle bool
+	flags   string // for go test
+	rows    []row
+}
+
+func main() {
+	// The busy loops die with the thread that started them.
+	runtime.LockOSThread()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	o, err := parse(args, stderr)
+	if err != nil {
+		return 2
+	}
+	if err := os.MkdirAll(logs, 0o777); err != nil {
+		fmt.Fprintln(stderr, "suite:", err)
+		return 1
+	}
+	stop, err := startHogs(ctx, o.hogs)
+	if err != nil {
+		fmt.Fprintln(stderr, "suite:", err)
+		return 1
+	}
+	defer stop()
+	var all []outcome
+	for i := range o.runs {
+		if o.runs > 1 {
+			fmt.Fprintf(stdout, "== run %d of %d, %d hogs\n", i+1, o.runs, o.hogs)
+		}
+		some := together(ctx, o, i, stdout)
+		table(stdout, some)
+		all = append(all, some...)
+		if ctx.Err() != nil {
+			fmt.Fprintln(stderr, "suite: interrupted")
+			return 1
+		}
+	}
+	if o.runs > 1 {
+		frequencies(stdout, all)
+	}
+	return total(stdout, all)
+}
+
+func parse(args []string, stderr io.Writer) (options, error) {
+	var o options
+	fs := flag.NewFlagSet("suite", flag.ContinueOnError)
+	fs.SetOutput(stderr)
+	fs.Usage = func() { fmt.Fprintf(stderr, usage, logs); fs.PrintDefaults() }
+	fs.IntVar(&o.runs, "n", 1, "how often to run the rows")
+	fs.IntVar(&o.hogs, "hogs", 0, "how many busy loops run beside")
+	fs.BoolVar(&o.shuffle, "shuffle", false, "run the tests of a package in random order")
+	fs.StringVar(&o.flags, "flags", "", "flags for go test, such as '-run TestDial -count 20'")
+	if err := fs.Parse(args); err != nil {
+		return o, err
+	}
+	var err error
+	if o.rows, err = choose(fs.Args()); err != nil {
+		fmt.Fprintln(stderr, "suite:", err)
+	}
+	return o, err
+}
+
+// choose finds rows by name; vm stands for all of its kernels.
+func choose(names []string) ([]row, error) {
+	if len(names) == 0 {
+		return rows, nil
+	}
+	var some []row
+	for _, name := range names {
+		before := len(some)
+		for _, r := range rows {
+			if r.name == name || strings.HasPrefix(r.name, name+"-") {
+				some = append(some, r)
+			}
+		}
+		if len(some) == before {
+			return nil, fmt.Errorf("no row %q: expected some of %s", name, rowNames())
+		}
+	}
+	return some, nil
+}

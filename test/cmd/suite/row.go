@@ -1,0 +1,52 @@
+//go:build linux
+
+package main
+
+import (
+	"strings"
+
+	"github.com/goverbs/goverbs/test/rig"
+)
+
+// A row is a target of the Makefile.
+type row struct {
+	name   string
+	target string
+	vars   []string
+	beside bool // gives way to the rows that have guests
+}
+
+// rows are what make test runs, in the order to start them: the longest first.
+var rows = allRows()
+
+func allRows() []row {
+	var all []row
+	for _, series := range rig.Series {
+		all = append(all, row{name: "vm-" + series, target: "vm", vars: []string{"KERNELS=" + series}})
+	}
+	for _, target := range []string{"lint", "unit", "race", "abi", "rig", "bench-check", "vmrace"} {
+		all = append(all, row{name: target, target: target, beside: target == "lint" || target == "unit" || target == "race"})
+	}
+	return all
+}
+
+func rowNames() string {
+	var names []string
+	for _, r := range rows {
+		names = append(names, r.name)
+	}
+	return strings.Join(names, ", ")
+}
+
+// argv is the command of a row. The machine is set up already: READY is empty.
+func (r row) argv(o options) []string {
+	flags := "-json " + o.flags
+	if o.shuffle {
+		flags += " -shuffle on"
+	}
+	argv := append([]string{"make", "--no-print-directory", "-s", r.target, "READY=", "TESTFLAGS=" + strings.TrimSpace(flags)}, r.vars...)
+	if r.beside {
+		return append([]string{"nice", "-n", "10"}, argv...)
+	}
+	return argv
+}

@@ -1,0 +1,96 @@
+//go:build linux
+
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// atOnce is how many rows run beside each other: a guest has one CPU, and these
+// machines have two.
+const atOnce = 2
+
+// together runs the rows and reports each as it ends; the outcomes are in the
+// order of the rows.
+func together(ctx context.Context, o options, n int, stdout io.Writer) []outcome {
+	var mu sync.Mutex
+	say := func(format string, args ...any) {
+		mu.Lock()
+		defer mu.Unlock()
+		fmt.Fprintf(stdout, format, args...)
+	}
+	outcomes := make([]outcome, len(o.rows))
+	next := make(chan int)
+	var workers sync.WaitGroup
+	for range atOnce {
+		workers.Go(func() {
+			for i := range next {
+				say("   %-12s begins\n", o.rows[i].name)
+				outcomes[i] = play(ctx, o, n, o.rows[i])
+				say("%s", ended(&outcomes[i]))
+			}
+		})
+	}
+	for i := range o.rows {
+		if ctx.Err() == nil {
+			next <- i
+		}
+	}
+	close(next)
+	workers.Wait()
+	return outcomes
+}
+
+// play runs one row to its end.
+func play(ctx context.Context, o options, n int, r row) outcome {
+	out := outcome{row: r, log: filepath.Join(logs, fmt.Sprintf("%s.%d.log", r.name, n+1)),
+		skipped: make(map[string]int), output: make(map[string]*strings.Builder)}
+	start := time.Now()
+	out.err = out.follow(ctx, r.argv(o))
+	out.took = time.Since(start)
+	return out
+}
+
+// follow runs a command and reads what it prints.
+func (o *outcome) follow(ctx context.Context, argv []string) error {
+	log, err := os.Create(o.log)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	r, w, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	cmd.Stdout, cmd.Stderr = w, w
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
+	err = cmd.Start()
+	w.Close()
+	if err != nil {
+		return err
+	}
+	lines := bufio.NewReader(io.TeeReader(r, log))
+	for {
+		line, err := lines.ReadString('\n')
+		if line != "" {
+			o.add(strings.TrimRight(line, "\n"))
+		}
+		if err != nil {
+			break
+		}
+	}
+	return cmd.Wait()
+}

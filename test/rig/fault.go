@@ -1,0 +1,50 @@
+//go:build linux
+
+package rig
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+)
+
+// MachineFault is an error of the emulated machine, not of what ran on it. QEMU
+// emulates two CPUs with two threads, and now and then one of them goes on to run
+// an instruction that the kernel has patched by the other. The kernel then dies
+// anywhere; its report, or its silence, tells the fault from one of ours.
+type MachineFault struct {
+	Release string // of the kernel
+	What    string // how it showed
+}
+
+func (f *MachineFault) Error() string {
+	return fmt.Sprintf("%s linux %s: %s", FaultMark, f.Release, f.What)
+}
+
+// FaultMark begins each line that tells of a fault of the machine. Whoever sums
+// up a run counts these lines.
+const FaultMark = "machine fault:"
+
+var errDied = errors.New("the guest died before it told an exit code")
+
+// underTest matches a function of a module that the tests drive. The kernel writes
+// the module behind each function of it.
+var underTest = regexp.MustCompile(`\[(ib_\w+|iw_cm|rdma_\w+|siw|gvmovable)\b`)
+
+// onPurpose matches a crash that was asked for.
+var onPurpose = regexp.MustCompile(`sysrq`)
+
+// blame says whether the machine is to blame for what its kernel reported, or for
+// an end without a report. A report that names a module under test is a failure:
+// it may be our doing.
+func (c *console) blame(died bool) (what string, machine bool) {
+	if c.faults == 0 {
+		return errDied.Error() + ", and its kernel did not report why", died
+	}
+	for _, line := range c.lines[c.reported:] {
+		if underTest.MatchString(line) || onPurpose.MatchString(line) {
+			return "", false
+		}
+	}
+	return c.lines[c.reported], true
+}
