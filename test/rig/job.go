@@ -20,8 +20,6 @@ type Job struct {
 	Modules string   // the directory that becomes /lib/modules/RELEASE
 	Load    []string // modules to load by name once the root is there
 	UML     bool     // the machine is not QEMU's
-
-	ShortTurns bool // programs share the one CPU in turns shorter than a tick
 }
 
 // Where the initramfs holds the [Job] and this program.

@@ -144,11 +144,6 @@ func prepare(job rig.Job) error {
 			return fmt.Errorf("modprobe %s: %w: %s", m, err, out)
 		}
 	}
-	if job.ShortTurns {
-		if err := shortenTurns(); err != nil {
-			return err
-		}
-	}
 	if err := unix.Sethostname([]byte("vm")); err != nil {
 		return fmt.Errorf("set the host name: %w", err)
 	}
