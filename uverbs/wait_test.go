@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -173,24 +174,28 @@ func TestWaitNeedsChannel(t *testing.T) {
 // TestOneEventManyWaiters completes several work requests with one event, while
 // several goroutines wait for one each: the event's waiter must pass it on.
 func TestOneEventManyWaiters(t *testing.T) {
-	for range 50 {
-		w := newWorld(t)
-		var wg sync.WaitGroup
-		const waiters = 4
-		for range waiters {
-			wg.Go(func() {
-				if _, err := w.cq.Wait(context.Background(), make([]uverbs.WC, 1)); err != nil {
-					t.Error(err)
-				}
-			})
-		}
-		untilAwaited(t, w.kcq())
-		for i := range waiters {
-			w.kcq().SIW.Complete(abi.SiwCqe{Id: uint64(i)})
-		}
-		if err := within(t, "waiters", run(func() error { wg.Wait(); return nil })); err != nil {
-			t.Error(err)
-		}
+	for i := range 50 { // each closes what it opened
+		t.Run(strconv.Itoa(i), oneEventManyWaiters)
+	}
+}
+
+func oneEventManyWaiters(t *testing.T) {
+	w := newWorld(t)
+	var wg sync.WaitGroup
+	const waiters = 4
+	for range waiters {
+		wg.Go(func() {
+			if _, err := w.cq.Wait(context.Background(), make([]uverbs.WC, 1)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	untilAwaited(t, w.kcq())
+	for i := range waiters {
+		w.kcq().SIW.Complete(abi.SiwCqe{Id: uint64(i)})
+	}
+	if err := within(t, "waiters", run(func() error { wg.Wait(); return nil })); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -174,7 +174,7 @@ func TestShells(t *testing.T) {
 			}
 			lines := []string{"-h", "re", "res show m", "res show qp link mlx5_0/1 st", "res set frmr_pools dev ", "add rxe0 type ", "perf send lat --ib-d", "res show qp link "}
 			cmd := exec.Command(shell, "-c", program)
-			cmd.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "HOME="+dir, "XDG_CONFIG_HOME="+dir)
+			cmd.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "HOME="+dir, "XDG_CONFIG_HOME="+dir, "LC_ALL=C") // bash warns of a locale that is not installed
 			cmd.Stdin = strings.NewReader(strings.ReplaceAll(strings.Join(lines, "\n"), " ", "\t") + "\n")
 			out, err := cmd.CombinedOutput()
 			got := strings.Split(strings.TrimSuffix(string(out), "\n"), "\n")

@@ -9,37 +9,14 @@ import (
 	"github.com/goverbs/goverbs/internal/ioctl"
 )
 
-// channel is an event descriptor.
+// channel is an event descriptor: a pipe, so that the reading end sits in Go's
+// netpoller as the real one does, or in a bubble memory.
 type channel struct {
-	source
-	k       *Kernel
-	fd      int32
-	readers atomic.Int32 // that are in a system call, or parked
-}
-
-// source is where a channel's records come from.
-type source interface {
-	send(record []byte)
-	events() (ioctl.EventFile, error) // the reading end
-	close()
-}
-
-// pipe is the source of a channel, so that the reading end sits in Go's netpoller
-// as the real one does.
-type pipe struct{ read, write *os.File }
-
-func newPipe() (*pipe, error) {
-	r, w, err := os.Pipe()
-	return &pipe{r, w}, err
-}
-
-func (p *pipe) send(record []byte) { _, _ = p.write.Write(record) } // nobody may listen any more
-
-func (p *pipe) events() (ioctl.EventFile, error) { return ioctl.EventsOf(p.read) }
-
-func (p *pipe) close() {
-	_ = p.read.Close()
-	_ = p.write.Close()
+	k           *Kernel
+	fd          int32
+	memory      *memoryEvents // or
+	read, write *os.File
+	readers     atomic.Int32 // that are in a system call, or parked
 }
 
 // eventFile is the user's end.
@@ -66,7 +43,7 @@ func (f eventFile) Close() error {
 	defer f.k.mu.Unlock()
 	delete(f.k.files, f.c.fd)
 	err := f.EventFile.Close() // first, so that a reader sees this and not the end of a pipe
-	f.c.source.close()
+	f.c.closeEnds()
 	return err
 }
 
@@ -75,14 +52,8 @@ const firstFD = 1 << 20
 
 func (k *Kernel) newChannel() (*channel, error) {
 	c := &channel{k: k, fd: firstFD}
-	if k.InBubble {
-		c.source = newMemoryEvents()
-	} else {
-		p, err := newPipe()
-		if err != nil {
-			return nil, err
-		}
-		c.source = p
+	if err := c.open(); err != nil {
+		return nil, err
 	}
 	for k.files[c.fd] != nil {
 		c.fd++
@@ -93,12 +64,43 @@ func (k *Kernel) newChannel() (*channel, error) {
 
 func (c *channel) close() {
 	delete(c.k.files, c.fd)
-	c.source.close()
+	c.closeEnds()
 }
 
+func (c *channel) open() (err error) {
+	if c.k.InBubble {
+		c.memory = newMemoryEvents()
+		return nil
+	}
+	c.read, c.write, err = os.Pipe()
+	return err
+}
+
+// events is the reading end.
+func (c *channel) events() (ioctl.EventFile, error) {
+	if c.memory != nil {
+		return c.memory, nil
+	}
+	return ioctl.EventsOf(c.read)
+}
+
+func (c *channel) closeEnds() {
+	if c.memory != nil {
+		_ = c.memory.Close()
+		return
+	}
+	_ = c.read.Close()
+	_ = c.write.Close()
+}
+
+// send allocates nothing where there is a pipe.
 func (c *channel) send(record []byte) {
-	if c != nil {
-		c.source.send(record)
+	switch {
+	case c == nil:
+	case c.memory != nil:
+		c.memory.send(record)
+	default:
+		_, _ = c.write.Write(record) // nobody listens any more
 	}
 }
 

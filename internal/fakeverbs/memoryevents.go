@@ -4,11 +4,9 @@ import (
 	"os"
 	"sync"
 	"time"
-
-	"github.com/goverbs/goverbs/internal/ioctl"
 )
 
-// memoryEvents is a source of records, and its reading end.
+// memoryEvents is an event descriptor in memory, both ends of it.
 type memoryEvents struct {
 	mu      sync.Mutex
 	records [][]byte
@@ -31,10 +29,6 @@ func (m *memoryEvents) change(f func()) {
 func (m *memoryEvents) send(record []byte) {
 	m.change(func() { m.records = append(m.records, append([]byte(nil), record...)) })
 }
-
-func (m *memoryEvents) events() (ioctl.EventFile, error) { return m, nil }
-
-func (m *memoryEvents) close() { m.change(func() { m.closed = true }) }
 
 // Await implements ioctl.EventFile. The deadline does not end it, as it does not end
 // a system call.
@@ -90,6 +84,6 @@ func (m *memoryEvents) SetReadDeadline(when time.Time) error {
 
 // Close implements ioctl.EventFile.
 func (m *memoryEvents) Close() error {
-	m.close()
+	m.change(func() { m.closed = true })
 	return nil
 }

@@ -2,6 +2,7 @@ package siw
 
 import (
 	"errors"
+	"strconv"
 	"sync"
 	"syscall"
 	"testing"
@@ -154,29 +155,33 @@ func TestDoorbellFails(t *testing.T) {
 // TestFlushRace has many posts meet the first sign of failure: each work request
 // posted completes exactly once, and none is told of the provider's own error.
 func TestFlushRace(t *testing.T) {
-	for range 100 {
-		w := connected(t)
-		posted, wg := make([]int, 4), sync.WaitGroup{}
-		refuseDoorbells(w, syscall.ENOTCONN)
-		for g := range posted {
-			wg.Go(func() {
-				for range 3 {
-					n, err := w.qp.PostSend(make([]uverbs.SendWR, 1))
-					if err != nil && !errors.Is(err, uverbs.ErrQueueFull) {
-						t.Error(err)
-					}
-					posted[g] += n
+	for i := range 100 { // each closes what it opened
+		t.Run(strconv.Itoa(i), flushRace)
+	}
+}
+
+func flushRace(t *testing.T) {
+	w := connected(t)
+	posted, wg := make([]int, 4), sync.WaitGroup{}
+	refuseDoorbells(w, syscall.ENOTCONN)
+	for g := range posted {
+		wg.Go(func() {
+			for range 3 {
+				n, err := w.qp.PostSend(make([]uverbs.SendWR, 1))
+				if err != nil && !errors.Is(err, uverbs.ErrQueueFull) {
+					t.Error(err)
 				}
-			})
-		}
-		wg.Wait()
-		sum := 0
-		for _, n := range posted {
-			sum += n
-		}
-		if got := len(flushed(t, w.poll(t))); got != sum {
-			t.Fatalf("%d posted, %d completed", sum, got)
-		}
+				posted[g] += n
+			}
+		})
+	}
+	wg.Wait()
+	sum := 0
+	for _, n := range posted {
+		sum += n
+	}
+	if got := len(flushed(t, w.poll(t))); got != sum {
+		t.Fatalf("%d posted, %d completed", sum, got)
 	}
 }
 
