@@ -41,7 +41,7 @@ func Enter() {
 		report(frames, job)
 	}
 	// The host ends the machine when it has read the last frame.
-	time.Sleep(10 * time.Second)
+	time.Sleep(5 * time.Minute)
 	powerOff()
 }
 
@@ -104,7 +104,7 @@ func openPort(job rig.Job) (*os.File, error) {
 	if job.UML {
 		return openLine("/dev/ttyS0")
 	}
-	for range 1000 {
+	for range 6000 {
 		if ports, _ := filepath.Glob("/dev/vport*"); len(ports) > 0 {
 			return os.OpenFile(ports[0], os.O_WRONLY, 0)
 		}

@@ -16,9 +16,9 @@ import (
 
 const (
 	// A Go program answers SIGQUIT with the stacks of its goroutines.
-	stackTime = 5 * time.Second
+	stackTime = time.Minute
 	// What a command left running in the background may still hold its output.
-	drainTime = 10 * time.Second
+	drainTime = time.Minute
 	// exitTimeout is what timeout(1) returns.
 	exitTimeout = 124
 	// exitNoCommand is what a shell returns for a program it cannot start.
