@@ -12,7 +12,7 @@ import (
 
 const (
 	bootTimeout = 5 * time.Minute
-	lastWords   = time.Minute // for a guest to report its own timeout
+	lastWords   = 3 * time.Minute // for a guest to show stacks and to report its own timeout
 )
 
 // watchdog ends a guest that does not come up, or hangs so that it cannot end
