@@ -46,25 +46,41 @@ func TestPerfPeerKilled(t *testing.T) {
 	}
 }
 
-// TestPerfInterrupt ends either side, before and in the middle.
+// TestPerfInterrupt ends either side, before and in the middle: the other hears
+// why.
 func TestPerfInterrupt(t *testing.T) {
-	for _, l := range []perfLink{perfRxe, perfSiwCM} {
+	type test struct{ name, line, victim string }
+	for l, tests := range map[perfLink][]test{
+		perfRxe:   {{"send lat", "", "client"}, {"read bw", "", "server"}},
+		perfRxeCM: {{"send bw", "-e", "server"}, {"read bw", "", "client"}},
+		perfSiwCM: {{"send lat", "", "client"}, {"send bw", "-e", "server"}, {"read bw", "", "server"}},
+	} {
 		t.Run(l.name, func(t *testing.T) {
 			l.up(t)
 			noLeak(t)
 			alone := l.serve(t, l.perf("Go", "send lat", ""))
 			alone.Process.Signal(syscall.SIGINT)
 			failed(t, alone.end(), "interrupted")
-
-			server := l.serve(t, l.perf("Go", "send lat", perfForever))
-			cmd := l.perf("Go", "send lat", perfForever)
-			cmd.Args = append(cmd.Args, l.host)
-			client := launch(t, cmd)
-			client.until("#bytes")
-			client.Process.Signal(syscall.SIGTERM)
-			failed(t, client.end(), "interrupted")
-			failed(t, server.end(), "message")
+			for _, test := range tests {
+				interruptPerf(t, l, test.name, test.line+" "+perfForever, test.victim)
+			}
 		})
+	}
+}
+
+func interruptPerf(t *testing.T, l perfLink, name, line, victim string) {
+	t.Helper()
+	ends := make(map[string]*running)
+	ends["server"] = l.serve(t, l.perf("Go", name, line))
+	cmd := l.perf("Go", name, line)
+	cmd.Args = append(cmd.Args, l.host)
+	ends["client"] = launch(t, cmd)
+	ends[victim].until("#bytes")
+	ends[victim].Process.Signal(syscall.SIGTERM)
+	for role, end := range ends {
+		if out := end.end(); out.Code != 1 || !strings.HasPrefix(out.Err, "rdmalink: ") || !strings.Contains(out.Err, "interrupted") {
+			t.Errorf("%s %s, the %s interrupted; the %s: %+v", l.name, name, victim, role, out)
+		}
 	}
 }
 

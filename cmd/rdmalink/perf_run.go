@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"strconv"
 
+	"github.com/goverbs/goverbs/internal/farewell"
 	"github.com/goverbs/goverbs/internal/perf"
 	"github.com/goverbs/goverbs/netlinkrdma"
 	"github.com/goverbs/goverbs/uverbs"
@@ -46,6 +47,7 @@ func (p *perfRun) byHand(ctx context.Context, report *perfReport) (err error) {
 	defer conn.Close()
 	gid, err := p.chooseGID(dev, conn)
 	if err != nil {
+		farewell.Say(conn, err)
 		return err
 	}
 	return perf.Run(ctx, p.Options, perf.ByHand(conn, dev, gid), report)
@@ -103,7 +105,9 @@ func (p *perfRun) byCM(ctx context.Context, report *perfReport) (err error) {
 	}
 	defer func() { err = errors.Join(err, way.Close()) }()
 	if name := way.Device(); p.device != "" && p.device != name {
-		return fmt.Errorf("-d %s: rdma_cm took %s; give as HOST an address of the server's %[1]s, and --source_ip here", p.device, name)
+		err := fmt.Errorf("-d %s: rdma_cm took %s; give as HOST an address of the server's %[1]s, and --source_ip here", p.device, name)
+		way.Leave(err)
+		return err
 	}
 	return perf.Run(ctx, p.Options, way, report)
 }

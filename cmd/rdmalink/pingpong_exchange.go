@@ -1,13 +1,17 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/netip"
+	"sync"
 	"time"
+
+	"github.com/goverbs/goverbs/internal/farewell"
 )
 
 // pingpongTalk is the TCP connection over which the ends tell their addresses.
@@ -15,17 +19,32 @@ import (
 type pingpongTalk struct {
 	net.Conn
 	ctx    context.Context
-	forget func() bool
+	forget func() // the context
 }
 
 func talk(ctx context.Context, conn net.Conn) *pingpongTalk {
-	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
-	return &pingpongTalk{Conn: conn, ctx: ctx, forget: stop}
+	over := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		_ = conn.SetDeadline(time.Unix(1, 0))
+		close(over)
+	})
+	return &pingpongTalk{Conn: conn, ctx: ctx, forget: sync.OnceFunc(func() {
+		if !stop() {
+			<-over
+		}
+	})}
 }
 
 func (t *pingpongTalk) Close() error {
 	t.forget()
 	return t.Conn.Close()
+}
+
+// leave closes the connection after the peer has had the time to hear why.
+func (t *pingpongTalk) leave(why error) {
+	t.forget()
+	farewell.Say(t.Conn, why)
+	_ = t.Conn.Close()
 }
 
 // local is the own address of the connection.
@@ -47,8 +66,7 @@ func (t *pingpongTalk) tell(addrs []pingpongAddr, records int) error {
 		}
 		text = a.append(text)
 	}
-	_, err := t.Write(text)
-	return t.explain("send the own address", err)
+	return t.explain("send the own address", t.say(text))
 }
 
 // hear receives the addresses of as many QPs as this end has.
@@ -59,7 +77,7 @@ func (t *pingpongTalk) hear(qps, records int) ([]pingpongAddr, error) {
 	for range records {
 		n, err := io.ReadFull(t, text)
 		if err != nil {
-			return nil, t.explain(doing, short(text[:n], err))
+			return nil, t.explain(doing, t.short(text[:n], err))
 		}
 		a, err := parsePingpongAddr(text)
 		if err != nil {
@@ -76,8 +94,10 @@ func (t *pingpongTalk) hear(qps, records int) ([]pingpongAddr, error) {
 }
 
 // short shows what came instead of all.
-func short(got []byte, err error) error {
-	switch {
+func (t *pingpongTalk) short(got []byte, err error) error {
+	switch why := farewell.Complete(got, t); {
+	case why != nil:
+		return why
 	case len(got) > 0:
 		return fmt.Errorf("%q: %w (%w)", got, errNotPingpong, err)
 	case errors.Is(err, io.EOF):
@@ -88,8 +108,15 @@ func short(got []byte, err error) error {
 
 // ready is the last word of the exchange, the client's.
 func (t *pingpongTalk) ready() error {
-	_, err := t.Write([]byte(pingpongDone))
-	return t.explain("tell the server to begin", err)
+	return t.explain("tell the server to begin", t.say([]byte(pingpongDone)))
+}
+
+func (t *pingpongTalk) say(text []byte) error {
+	_, err := t.Write(text)
+	if err == nil || t.ctx.Err() != nil {
+		return err
+	}
+	return cmp.Or(farewell.Unread(t), err)
 }
 
 func (t *pingpongTalk) awaitReady() error {
@@ -97,7 +124,10 @@ func (t *pingpongTalk) awaitReady() error {
 	text := make([]byte, len(pingpongDone))
 	n, err := io.ReadFull(t, text)
 	if err != nil {
-		return t.explain(doing, short(text[:n], err))
+		return t.explain(doing, t.short(text[:n], err))
+	}
+	if why := farewell.Complete(text, t); why != nil {
+		return t.explain(doing, why)
 	}
 	if string(text) != pingpongDone {
 		return t.explain(doing, fmt.Errorf("%q: %w", text, errNotPingpong))

@@ -44,16 +44,24 @@ func (p *pingpong) course(ctx context.Context, g *pingpongGame, report *pingpong
 	return report.check(g.message())
 }
 
-// introduce has the ends meet, tell their addresses and connect their QPs. The
-// client's address comes first, so that the server can choose a GID that fits.
-// The client connects before it says that it is ready: C does so after, and a
-// client that can't then leaves its server waiting.
+// introduce has the ends meet. An end that can't go on tells the other why.
 func (p *pingpong) introduce(ctx context.Context, g *pingpongGame, report *pingpongReport) error {
 	t, err := p.meet(ctx)
 	if err != nil {
 		return err
 	}
-	defer t.Close()
+	if err := p.introduceOver(t, g, report); err != nil {
+		t.leave(err)
+		return err
+	}
+	return t.Close()
+}
+
+// introduceOver has the ends tell their addresses and connect their QPs. The
+// client's address comes first, so that the server can choose a GID that fits.
+// The client connects before it says that it is ready: C does so after, and a
+// client that can't then leaves its server waiting.
+func (p *pingpong) introduceOver(t *pingpongTalk, g *pingpongGame, report *pingpongReport) (err error) {
 	server := p.host == ""
 	var remote []pingpongAddr
 	peer := t.local()

@@ -48,7 +48,9 @@ func AcceptCM(ctx context.Context, address string, typ uverbs.QPType) (*CM, erro
 		_, err = request.Accept(ctx, w.control.config())
 	}
 	if err == nil && typ == uverbs.QPTypeUD {
-		err = w.listenForDatagrams(address)
+		if err = w.listenForDatagrams(address); err != nil {
+			w.Leave(err)
+		}
 	}
 	if err != nil {
 		return nil, errors.Join(err, w.Close())
@@ -102,19 +104,37 @@ func (w *CM) makePairs(ctx context.Context, session *perftest.Session, e *end) e
 	if err := session.SyncCM(ctx); err != nil {
 		return err
 	}
-	for _, f := range e.flows {
-		cfg := w.config(e)
-		cfg.Prepare = func(conn *rdmacm.Conn) error { return e.expectClient(f, conn) }
-		conn, err := w.next(ctx, cfg)
-		if err != nil {
-			return fmt.Errorf("connect QP %d of %d: %w", f.index+1, e.QPCount, err)
-		}
-		f.qp, f.close = conn.QP(), conn.Close
-		if err := errors.Join(w.patience(e, f.qp), e.acquaint(ctx, f, conn)); err != nil {
-			return err
-		}
+	if err := w.connectPairs(ctx, e); err != nil {
+		return err
 	}
 	return session.SyncCM(ctx)
+}
+
+// connectPairs gives up when the peer does, or goes away.
+func (w *CM) connectPairs(ctx context.Context, e *end) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer w.watch(cancel)()
+	for _, f := range e.flows {
+		if err := w.connectPair(ctx, e, f); err != nil {
+			if ctx.Err() != nil {
+				err = context.Cause(ctx)
+			}
+			return fmt.Errorf("connect QP %d of %d: %w", f.index+1, e.QPCount, err)
+		}
+	}
+	return nil
+}
+
+func (w *CM) connectPair(ctx context.Context, e *end, f *flow) error {
+	cfg := w.config(e)
+	cfg.Prepare = func(conn *rdmacm.Conn) error { return e.expectClient(f, conn) }
+	conn, err := w.next(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	f.qp, f.close = conn.QP(), conn.Close
+	return errors.Join(w.patience(e, f.qp), e.acquaint(ctx, f, conn))
 }
 
 func (w *CM) config(e *end) *rdmacm.Config {
@@ -161,17 +181,4 @@ func (w *CM) next(ctx context.Context, cfg *rdmacm.Config) (*rdmacm.Conn, error)
 		case <-time.After(dialPause):
 		}
 	}
-}
-
-// watch: of the control connection it can only be seen whether it stands.
-func (w *CM) watch(heard func(error)) (stop func()) {
-	over := make(chan struct{})
-	go func() {
-		select {
-		case <-over:
-		case <-w.control.conn.Done():
-			heard(w.control.conn.Err())
-		}
-	}()
-	return func() { close(over) }
 }

@@ -8,8 +8,11 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// Way is how the ends reach each other: [ByHand], [DialCM] or [ListenCM].
+// Way is how the ends reach each other: [ByHand], [DialCM] or [AcceptCM].
 type Way interface {
+	// Leave tells the peer why this end gives up, while its QPs still stand.
+	Leave(why error)
+
 	device() *uverbs.Device
 	session(*Options) *perftest.Session
 	makePairs(context.Context, *perftest.Session, *end) error
@@ -18,36 +21,18 @@ type Way interface {
 	watch(heard func(error)) (stop func())
 }
 
-// Run is a whole run of either end, over all its sizes.
-func Run(ctx context.Context, o Options, way Way, reporter Reporter) (err error) {
-	asked := o.Size > 0
-	o.setDefaults()
-	dev := way.device()
-	port, err := o.fit(dev)
+// Run is a whole run of either end, over all its sizes. The peer hears why it
+// fails before it sees that the QPs are gone.
+func Run(ctx context.Context, o Options, way Way, reporter Reporter) error {
+	c := &course{way: way, reporter: reporter}
+	err := c.run(ctx, &o)
 	if err != nil {
+		way.Leave(err)
+	}
+	if c.end == nil {
 		return err
 	}
-	session := way.session(&o)
-	sys, err := session.Greet(ctx, o.system())
-	if err != nil {
-		return err
-	}
-	if err := o.agree(sys, asked && !o.AllSizes); err != nil {
-		return err
-	}
-	e, err := newEnd(&o, dev, port, sys)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, e.Close()) }()
-	c := &course{end: e, way: way, session: session, reporter: reporter}
-	if err := c.meet(ctx, sys.Version); err != nil {
-		return err
-	}
-	if o.ServerIdle() && !o.client() {
-		return c.lend(ctx)
-	}
-	return c.measureAll(ctx)
+	return errors.Join(err, c.end.Close())
 }
 
 // course is a run under way.
@@ -56,6 +41,34 @@ type course struct {
 	way      Way
 	session  *perftest.Session
 	reporter Reporter
+}
+
+func (c *course) run(ctx context.Context, o *Options) error {
+	asked := o.Size > 0
+	o.setDefaults()
+	dev := c.way.device()
+	port, err := o.fit(dev)
+	if err != nil {
+		return err
+	}
+	c.session = c.way.session(o)
+	sys, err := c.session.Greet(ctx, o.system())
+	if err != nil {
+		return err
+	}
+	if err := o.agree(sys, asked && !o.AllSizes); err != nil {
+		return err
+	}
+	if c.end, err = newEnd(o, dev, port, sys); err != nil {
+		return err
+	}
+	if err := c.meet(ctx, sys.Version); err != nil {
+		return err
+	}
+	if o.ServerIdle() && !o.client() {
+		return c.lend(ctx)
+	}
+	return c.measureAll(ctx)
 }
 
 // meet connects the QPs.

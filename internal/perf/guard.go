@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"syscall"
 	"time"
 
+	"github.com/goverbs/goverbs/internal/farewell"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -21,6 +23,9 @@ const (
 	// peerGrace is for what the peer did before it went: its last messages
 	// are in the CQs or in memory by then.
 	peerGrace = time.Second
+	// wordLimit is how long the peer's farewell may take, or this end's to
+	// the peer. Nobody waits for it once the connection has ended.
+	wordLimit = 5 * time.Second
 	// stallLimit is how long a run may make no progress, and doneLimit when
 	// the peer is done.
 	stallLimit = time.Minute
@@ -40,6 +45,8 @@ func (r *run) counted() error {
 func (c *course) guarded(r *run) error {
 	stop := c.way.watch(func(err error) {
 		switch {
+		case farewell.Is(err):
+			r.cancel(err)
 		case err != nil:
 			time.AfterFunc(peerGrace, func() { r.cancel(fmt.Errorf("%w (%w)", errPeerGone, err)) })
 		case c.Test.Duration: // the peer's time is up sooner
@@ -55,7 +62,34 @@ func (c *course) guarded(r *run) error {
 	if errors.Is(err, errTimeUp) || r.watch.over() && !errors.Is(err, context.Canceled) {
 		return nil
 	}
-	return err
+	return r.blame(err)
+}
+
+// blame finds out whether what failed did so because the peer gave up: it says
+// so before it closes its QPs, but the failure may be seen first.
+func (r *run) blame(err error) error {
+	if alone(err) {
+		select {
+		case <-r.ctx.Done():
+		case <-time.After(wordLimit):
+		}
+	}
+	why := context.Cause(r.ctx)
+	if err == nil || errors.Is(err, why) || !farewell.Is(why) && !errors.Is(why, context.Canceled) {
+		return err
+	}
+	return fmt.Errorf("%w (%w)", why, err)
+}
+
+// alone tells whether it may be the peer's QP that failed, or is gone. siw calls
+// that an operation that the own QP can't do.
+func alone(err error) bool {
+	for _, sign := range []error{uverbs.StatusWRFlushErr, uverbs.StatusRetryExcErr, uverbs.StatusRNRRetryExcErr, uverbs.StatusLocQPOpErr, syscall.ENOTCONN} {
+		if errors.Is(err, sign) {
+			return true
+		}
+	}
+	return false
 }
 
 // watchProgress ends a run that has not moved for so long.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
-	"time"
 
 	"github.com/goverbs/goverbs/internal/perftest"
 	"github.com/goverbs/goverbs/uverbs"
@@ -117,34 +116,4 @@ func (h *Hand) path(e *end, remote *perftest.Endpoint) uverbs.AHAttr {
 		attr.Global, attr.DGID, attr.SGIDIndex, attr.HopLimit, attr.TrafficClass = true, remote.GID, uint8(h.gid.Index), 0xff, e.TrafficClass
 	}
 	return attr
-}
-
-// watchedConn is a connection on which one can wait for the peer to say
-// something, without taking it.
-type watchedConn struct {
-	net.Conn
-	in *bufio.Reader
-}
-
-func (c *watchedConn) Read(b []byte) (int, error) { return c.in.Read(b) }
-
-// watch calls heard when the peer says something (nil) or goes away, until the
-// returned function is called.
-func (h *Hand) watch(heard func(error)) (stop func()) {
-	over, ended := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(ended)
-		_, err := h.conn.in.Peek(1)
-		select {
-		case <-over:
-		default:
-			heard(err)
-		}
-	}()
-	return func() {
-		close(over)
-		_ = h.conn.SetReadDeadline(time.Unix(1, 0))
-		<-ended
-		_ = h.conn.SetReadDeadline(time.Time{})
-	}
 }

@@ -3,6 +3,8 @@ package perftest
 import (
 	"context"
 	"fmt"
+
+	"github.com/goverbs/goverbs/internal/farewell"
 )
 
 // packets are the messages of a Messenger.
@@ -17,9 +19,12 @@ func (p packets) send(ctx context.Context, message []byte) error { return p.Send
 func (p packets) receive(ctx context.Context, message []byte) error {
 	buf := make([]byte, MaxMessage)
 	n, err := p.Receive(ctx, buf)
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
+	}
+	switch why := farewell.Parse(buf[:n]); {
+	case why != nil:
+		return why
 	case n != len(message):
 		return fmt.Errorf("got a message of %d bytes, want %d", n, len(message))
 	}

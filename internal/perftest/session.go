@@ -6,9 +6,12 @@ import (
 	"fmt"
 	"net"
 	"time"
+
+	"github.com/goverbs/goverbs/internal/farewell"
 )
 
-// ErrPeer is in every error but those of a canceled context.
+// ErrPeer is in every error but those of a canceled context, and of a peer that
+// says why it gives up.
 var ErrPeer = errors.New("is the other end perftest 4.5 or rdmalink perf, and were both given the same options?")
 
 // Patience is how long a peer may take for a message before the test; what
@@ -86,6 +89,8 @@ func (s *Session) explain(ctx context.Context, doing, what string, err error) er
 	switch cause := ctx.Err(); {
 	case errors.Is(cause, context.Canceled):
 		return fmt.Errorf("%v: %s %s (%s): %w", s.test, doing, what, s.peer, cause)
+	case farewell.Is(err):
+		return fmt.Errorf("%v: %s %s (%s): %w", s.test, doing, what, s.peer, err)
 	case cause != nil && !errors.Is(err, cause):
 		err = fmt.Errorf("%w (%w)", cause, err)
 	}

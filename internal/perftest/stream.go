@@ -1,12 +1,15 @@
 package perftest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"time"
+
+	"github.com/goverbs/goverbs/internal/farewell"
 )
 
 // stream is a TCP connection: messages have no bounds, but C reads each with
@@ -19,17 +22,29 @@ type stream struct {
 func (s stream) endpoint(e Endpoint) []byte       { return e.append(nil, s.gid) }
 func (s stream) parse(b []byte) (Endpoint, error) { return parseEndpoint(b, s.gid) }
 
-// until has the connection give up when the context ends.
+// until has the connection give up when the context ends. Once stop has returned
+// nothing changes the deadline any more.
 func (s stream) until(ctx context.Context) (stop func()) {
 	_ = s.SetDeadline(time.Time{})
-	halt := context.AfterFunc(ctx, func() { _ = s.SetDeadline(time.Unix(1, 0)) })
-	return func() { halt() }
+	over := make(chan struct{})
+	halt := context.AfterFunc(ctx, func() {
+		_ = s.SetDeadline(time.Unix(1, 0))
+		close(over)
+	})
+	return func() {
+		if !halt() {
+			<-over
+		}
+	}
 }
 
 func (s stream) send(ctx context.Context, message []byte) error {
 	defer s.until(ctx)()
 	_, err := s.Write(message)
-	return err
+	if err == nil || ctx.Err() != nil {
+		return err
+	}
+	return cmp.Or(farewell.Unread(s), err)
 }
 
 func (s stream) receive(ctx context.Context, message []byte) error {
@@ -58,7 +73,10 @@ func (s stream) receiveGID(message []byte) error {
 func (s stream) fill(message []byte, from, to int) error {
 	n, err := io.ReadFull(s, message[from:to])
 	n += from
+	why := farewell.Complete(message[:n], s)
 	switch {
+	case why != nil:
+		return why
 	case err == nil:
 		return nil
 	case n > 0:

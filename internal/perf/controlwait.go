@@ -1,0 +1,99 @@
+package perf
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"time"
+
+	"github.com/goverbs/goverbs/internal/farewell"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// remindEvery is how long an answer may take before the peer's kernel is reminded.
+const remindEvery = 20 * time.Millisecond
+
+// takeFirst works round siw's accepting side, which can overlook a message that
+// comes while it takes over the connection, until something else comes. rdmacm
+// proves a connection by a READ, but perftest allows none on this one: a WRITE of
+// nothing it has to take.
+func (c *control) takeFirst(ctx context.Context) (uverbs.WC, error) {
+	for !c.met && c.conn.Device().Info().Driver == uverbs.DriverSIW {
+		soon, cancel := context.WithTimeout(ctx, remindEvery)
+		wc, err := c.take(soon, c.conn.RecvCQ())
+		cancel()
+		if ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
+			return wc, err
+		}
+		// A full queue is enough under way.
+		_, _ = c.conn.QP().PostSend([]uverbs.SendWR{{Opcode: uverbs.OpRDMAWrite, SGL: make([]uverbs.SGE, 1)}})
+	}
+	return c.take(ctx, c.conn.RecvCQ())
+}
+
+// take waits for a completion, until the connection ends.
+func (c *control) take(ctx context.Context, cq *uverbs.CQ) (wc uverbs.WC, err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() {
+		select {
+		case <-ctx.Done():
+		case <-c.conn.Done():
+			cancel(c.conn.Err())
+		}
+	}()
+	var wcs [1]uverbs.WC
+	n, err := cq.Wait(ctx, wcs[:])
+	if n == 0 && ctx.Err() != nil {
+		// What the peer did before it disconnected is in the CQ by now.
+		if n, err = cq.Poll(wcs[:]); n == 0 {
+			err = context.Cause(ctx)
+		}
+	}
+	if n == 0 || err != nil {
+		return wcs[0], err
+	}
+	return wcs[0], c.explain(ctx, &wcs[0])
+}
+
+// explain tells the end of a connection from a failure of its own.
+func (c *control) explain(ctx context.Context, wc *uverbs.WC) error {
+	if wc.Status != uverbs.StatusWRFlushErr {
+		return wc.Err()
+	}
+	select {
+	case <-c.conn.Done():
+	case <-ctx.Done():
+	case <-time.After(5 * time.Second):
+	}
+	return cmp.Or(c.conn.Err(), wc.Err())
+}
+
+// listen waits until the peer gives up or the connection ends. It leaves what
+// comes to Receive.
+func (c *control) listen(ctx context.Context) error {
+	for n := 0; ; n++ {
+		if n == len(c.come) {
+			wc, err := c.take(ctx, c.conn.RecvCQ())
+			if err != nil {
+				return err
+			}
+			c.come = append(c.come, wc)
+		}
+		message, err := c.message(&c.come[n])
+		if err := cmp.Or(err, farewell.Parse(message)); err != nil {
+			return err
+		}
+	}
+}
+
+// lastWord is the farewell of the peer, if there is one, in the place of what
+// failed because it was gone.
+func (c *control) lastWord(err error) error {
+	now, cancel := context.WithCancel(context.Background())
+	cancel()
+	if why := c.listen(now); farewell.Is(why) {
+		return why
+	}
+	return err
+}

@@ -1,0 +1,187 @@
+package perf
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/goverbs/goverbs/internal/fakeverbs"
+	"github.com/goverbs/goverbs/internal/farewell"
+	"github.com/goverbs/goverbs/internal/perftest"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// at is a reporter that does something at a point of the run.
+type at struct{ start, size func() }
+
+func (a *at) Start(*Setting) error       { return did(a.start) }
+func (a *at) Size(int, int64, *Progress) { _ = did(a.size) }
+func (a *at) Latency(*Latency) error     { return nil }
+func (a *at) Bandwidth(*Bandwidth) error { return nil }
+
+func did(do func()) error {
+	if do != nil {
+		do()
+	}
+	return nil
+}
+
+// handEnd is an end of a run by hand, on a fake kernel that moves no messages.
+func handEnd(t *testing.T, conn net.Conn) *Hand {
+	t.Helper()
+	k := fakeverbs.New(uint32(uverbs.DriverRXE))
+	dev, err := uverbs.NewDevice(uverbs.DeviceInfo{Name: "rxe0", Driver: uverbs.DriverRXE, ABI: 2}, k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := dev.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return ByHand(conn, dev, &uverbs.GIDEntry{GID: fakeverbs.IPv4GID, Index: 1})
+}
+
+// TestInterruptedTells: whichever end is interrupted, and whenever, the other
+// hears that before the connection is closed.
+func TestInterruptedTells(t *testing.T) {
+	for _, test := range allTests {
+		for _, victim := range []perftest.Role{perftest.Client, perftest.Server} {
+			for _, when := range []string{"start", "size"} {
+				if when == "size" && test.ServerIdle() && victim == perftest.Server {
+					continue // it measures no size
+				}
+				t.Run(nameOf(test, when)+" "+[]string{"client", "server"}[victim], func(t *testing.T) {
+					interruptOne(t, test, victim, when)
+				})
+			}
+		}
+	}
+}
+
+func interruptOne(t *testing.T, test perftest.Test, victim perftest.Role, when string) {
+	client, server := tcpPair(t)
+	var errs [2]chan error
+	for role, conn := range []net.Conn{perftest.Client: client, perftest.Server: server} {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		reporter := &at{}
+		if perftest.Role(role) == victim {
+			*map[string]*func(){"start": &reporter.start, "size": &reporter.size}[when] = cancel
+		}
+		way, ended := handEnd(t, conn), make(chan error, 1)
+		errs[role] = ended
+		go func() {
+			defer conn.Close()
+			ended <- Run(ctx, Options{Test: test, Role: perftest.Role(role), Iters: 1000}, way, reporter)
+		}()
+	}
+	if err := <-errs[victim]; !errors.Is(err, context.Canceled) {
+		t.Errorf("interrupted: %v", err)
+	}
+	if err := <-errs[1-victim]; !farewell.Is(err) || !strings.Contains(err.Error(), `the peer gave up: "interrupted"`) {
+		t.Errorf("the other: %v", err)
+	}
+}
+
+func tcpPair(t *testing.T) (client, server net.Conn) {
+	t.Helper()
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if client, err = net.Dial("tcp4", l.Addr().String()); err != nil {
+		t.Fatal(err)
+	}
+	if server, err = l.Accept(); err != nil {
+		t.Fatal(err)
+	}
+	return client, server
+}
+
+// TestListen: a farewell is heard behind another message too, which stays for
+// whoever waits for it; a peer that closes the connection behind one has not
+// given up.
+func TestListen(t *testing.T) {
+	ours, peers := tcpPair(t)
+	defer ours.Close()
+	way := ByHand(ours, nil, nil)
+	heard := make(chan error, 4)
+	stop := way.watch(func(err error) { heard <- err })
+	if _, err := peers.Write([]byte("done\x00")); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-heard; err != nil {
+		t.Error(err)
+	}
+	farewell.Say(peers, context.Canceled)
+	peers.Close()
+	if err := <-heard; !farewell.Is(err) {
+		t.Error(err)
+	}
+	stop()
+	got := make([]byte, 5)
+	if _, err := way.conn.Read(got); err != nil || string(got) != "done\x00" {
+		t.Errorf("%q, %v", got, err)
+	}
+
+	ours, peers = tcpPair(t)
+	defer ours.Close()
+	peers.Write([]byte("x"))
+	peers.Close()
+	ByHand(ours, nil, nil).conn.listen(func(err error) { heard <- err })
+	if err := <-heard; err != nil || len(heard) > 0 {
+		t.Errorf("%v, and %d more", err, len(heard))
+	}
+}
+
+// TestBlame: where a QP failed because the peer's is gone, the peer's reason comes
+// first, whichever was seen first; other failures wait for nobody.
+func TestBlame(t *testing.T) {
+	gone, own := (&uverbs.WC{Status: uverbs.StatusRetryExcErr}).Err(), errLost
+	said := &farewell.Error{Why: "why"}
+	for _, test := range []struct {
+		err  error
+		why  error
+		when time.Duration // from the failure on
+		want string
+	}{
+		{gone, said, time.Second, `the peer gave up: "why" (` + gone.Error() + `)`},
+		{gone, said, 0, `the peer gave up: "why" (` + gone.Error() + `)`},
+		{gone, context.Canceled, 0, "context canceled (" + gone.Error() + ")"},
+		{gone, errPeerGone, 0, gone.Error()},
+		{gone, said, time.Hour, gone.Error()},
+		{own, said, time.Second, own.Error()},
+		{fmt.Errorf("message 2: %w", said), said, 0, `message 2: the peer gave up: "why"`},
+		{nil, said, 0, "<nil>"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			r := new(run)
+			r.ctx, r.cancel = context.WithCancelCause(t.Context())
+			if test.when == 0 {
+				r.cancel(test.why)
+			}
+			timer := time.AfterFunc(test.when, func() { r.cancel(test.why) })
+			defer timer.Stop()
+			if err := r.blame(test.err); fmt.Sprint(err) != test.want {
+				t.Errorf("%v, want %s", err, test.want)
+			}
+		})
+	}
+}
+
+// TestControlMessage: where the device says that a message is, there has to be one.
+func TestControlMessage(t *testing.T) {
+	c := new(control)
+	for _, wc := range []uverbs.WC{{WRID: places}, {WRID: 1 << 63}, {ByteLen: perftest.MaxMessage + 1}, {ByteLen: 1<<32 - 1}} {
+		if _, err := c.message(&wc); err == nil {
+			t.Errorf("%+v is taken", wc)
+		}
+	}
+}
