@@ -13,7 +13,7 @@ import (
 
 // Fetch makes every given series ready to boot: installs missing tools,
 // downloads the kernel packages without installing them, builds siw.ko where
-// the compiler can, and keeps what a boot needs, and [NewerRDMA]. A series that is in the cache already stays as it
+// the compiler can, and keeps what a boot needs, the emulator among it, and [NewerRDMA]. A series that is in the cache already stays as it
 // is. Progress goes to log; the first run needs root or sudo, about 1 GB of
 // disk while it works, and two minutes; [UML] needs 3 GB and five minutes more.
 func Fetch(ctx context.Context, log io.Writer, series ...string) error {
@@ -35,13 +35,17 @@ func Fetch(ctx context.Context, log io.Writer, series ...string) error {
 		}
 	}
 	_, noRDMA := NewerRDMA()
-	if tools := missingTools(series); len(missing) > 0 || len(tools) > 0 || noRDMA != nil {
+	_, noQemu := lookQemu()
+	if tools := missingTools(series); len(missing) > 0 || len(tools) > 0 || noRDMA != nil || noQemu != nil {
 		if err := refresh(ctx, log, tools); err != nil {
 			return fmt.Errorf("set up the test machine: %w", err)
 		}
 	}
 	if err := fetchRDMA(ctx, log, cache); err != nil {
 		return fmt.Errorf("fetch a newer rdma: %w", err)
+	}
+	if err := fetchQemu(ctx, log, cache); err != nil {
+		return fmt.Errorf("fetch a newer emulator: %w", err)
 	}
 	for _, s := range missing {
 		if s == UML {
