@@ -35,7 +35,10 @@ func TestConnectRequest(t *testing.T) {
 		t.Error(diff)
 	}
 	ev.Ack()
-	ev.Ack() // counts once
+	ev.Ack()
+	if listener.acked != 1 {
+		t.Error("two calls of Ack counted", listener.acked)
+	}
 	// What is reported under the uid given to accept is the new ID's.
 	if err := ev.ID.Accept(nil); err != nil {
 		t.Fatal(err)
@@ -96,6 +99,30 @@ func testMigrateWaitsForAck(t *testing.T) {
 	k.report(id.handle, EventRouteResolved, nil)
 	if ev := mustGet(t, to); ev.ID != id {
 		t.Error("event lost")
+	}
+}
+
+// A target that the ID did not come to may be closed.
+func TestMigrateFails(t *testing.T) {
+	k := newFake()
+	id := newTestID(t, k)
+	m := id.ch
+	to := newEventChannel(newFake())
+	to.file.(*fakeKernel).fail(abi.RDMA_USER_CM_CMD_MIGRATE_ID, syscall.EINVAL)
+	if err := id.Migrate(to); !errors.Is(err, syscall.EINVAL) {
+		t.Error(err)
+	}
+	if err := to.Close(); err != nil {
+		t.Error("the target keeps the ID:", err)
+	}
+	k.report(id.handle, EventAddrResolved, nil)
+	if ev := mustGet(t, m); ev.ID != id {
+		t.Error("the event of another ID")
+	} else {
+		ev.Ack()
+	}
+	if err := id.Destroy(); err != nil {
+		t.Error(err)
 	}
 }
 
