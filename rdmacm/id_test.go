@@ -3,6 +3,7 @@ package rdmacm
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"net/netip"
 	"strings"
@@ -326,5 +327,13 @@ func TestAddrIsOn(t *testing.T) {
 		if got := a.isOn(test.info); got != test.want {
 			t.Errorf("%+v: %v", test.info, got)
 		}
+	}
+}
+
+// The kernel writes a node GUID most significant byte first.
+func TestNodeGUID(t *testing.T) {
+	wire := binary.NativeEndian.Uint64([]byte{0x02, 0x11, 0x22, 0xff, 0xfe, 0x33, 0x44, 0x55})
+	if got := nodeGUID(wire); got != 0x021122fffe334455 {
+		t.Errorf("%#x", uint64(got))
 	}
 }

@@ -156,6 +156,9 @@ func TestBacklog(t *testing.T) {
 	if n := k.count(abi.RDMA_USER_CM_CMD_REJECT); n != 3 {
 		t.Error("rejected", n)
 	}
+	if n := k.count(abi.RDMA_USER_CM_CMD_DESTROY_ID); n != 4 {
+		t.Error(n, "IDs destroyed, want those of the three requests and the listener's")
+	}
 	<-k.closed
 }
 
