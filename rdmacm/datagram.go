@@ -132,12 +132,9 @@ func (c *Conn) find(ctx context.Context, dst netip.AddrPort, cfg *Config, main *
 	if err := c.sameDevice(main); err != nil {
 		return nil, err
 	}
-	if err := c.id.Connect(ctx, cfg.param()); err != nil {
-		return nil, err
-	}
-	ev, err := c.await(ctx, EventEstablished)
+	ev, err := c.connect(ctx, cfg)
 	if err != nil {
-		return nil, err
+		return nil, during("ask", err)
 	}
 	return newPeer(main.pd, ev)
 }

@@ -19,6 +19,7 @@ type datagramWorld struct {
 	cms   []*fakeKernel // one a channel
 	fails map[uint32]syscall.Errno
 	event func(*abi.RdmaUcmEventResp) // changes what is reported
+	done  func(cmd uint32) bool       // hears of each success; true: nothing is reported
 }
 
 func newDatagramWorld(t *testing.T) *datagramWorld {
@@ -56,6 +57,9 @@ func (w *datagramWorld) report(k *fakeKernel, cmd uint32, body []byte) {
 		if w.event != nil {
 			w.event(ev)
 		}
+	}
+	if w.done != nil && w.done(cmd) {
+		return
 	}
 	switch cmd {
 	case abi.RDMA_USER_CM_CMD_RESOLVE_ADDR:

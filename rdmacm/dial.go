@@ -10,12 +10,16 @@ import (
 )
 
 // Dial connects to an address such as "10.0.0.1:7471", "[fe80::1%eth0]:7471" or
-// "host:7471"; of a name's addresses it takes the first that answers. It
-// returns ctx.Err() as soon as ctx ends; what it had under way is then freed in
-// the background, which on iWARP can take 10 seconds; a test for leaked
-// goroutines has to wait that long. An iWARP connect in the kernel is interrupted
-// by SIGWINCH: where the program ignores that signal (signal.Ignore) Dial returns
-// only when the kernel gives up, after two minutes at most.
+// "host:7471"; of a name's addresses it takes the first that answers. An error is
+// an [OpError] that names the address and the step that failed, one for each
+// address that was tried.
+//
+// Dial returns as soon as ctx ends, with an error that matches ctx.Err(). What it
+// had under way is then freed in the background, which on iWARP can take 10
+// seconds; a test for leaked goroutines has to wait that long. An iWARP connect in
+// the kernel is interrupted by SIGWINCH: where the program ignores that signal
+// (signal.Ignore) Dial returns only when the kernel gives up, after two minutes at
+// most.
 //
 // With Config.QP.Type UD it looks up a datagram service instead and returns a
 // Conn that has a [Conn.Peer].
@@ -50,7 +54,7 @@ func firstOf[T any](ctx context.Context, addrs []netip.AddrPort, try func(netip.
 // DialAddrPort is Dial for an address that is known already.
 func DialAddrPort(ctx context.Context, addr netip.AddrPort, cfg *Config) (*Conn, error) {
 	if err := ctx.Err(); err != nil {
-		return nil, err
+		return nil, attemptError("dial", addr, err)
 	}
 	h, err := dialHub.join()
 	if err != nil {
@@ -71,7 +75,7 @@ func DialAddrPort(ctx context.Context, addr netip.AddrPort, cfg *Config) (*Conn,
 func (c *Conn) abandon(ctx context.Context, err error) error {
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		go c.Close()
-		return ctx.Err()
+		return err
 	}
 	if closeErr := c.Close(); closeErr != nil {
 		err = errors.Join(err, closeErr)
@@ -79,16 +83,24 @@ func (c *Conn) abandon(ctx context.Context, err error) error {
 	return err
 }
 
-// attemptError puts the peer's address where so far only an ID was named. The
-// end of a context it leaves as it is.
+// attemptError puts the peer's address where so far only an ID was named.
 func attemptError(op string, peer netip.AddrPort, err error) error {
-	if err == context.Canceled || err == context.DeadlineExceeded {
-		return err
-	}
 	if inner, ok := err.(*OpError); ok {
 		return &OpError{Op: op + ": " + inner.Op, Object: peer.String(), Err: inner.Err, Hint: inner.Hint}
 	}
 	return &OpError{Op: op, Object: peer.String(), Err: err}
+}
+
+// during names the step in which an error came that does not say so itself: the
+// end of a context, or the status of an event.
+func during(step string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if _, ok := err.(*OpError); ok {
+		return err
+	}
+	return &OpError{Op: step, Err: err}
 }
 
 func (c *Conn) dial(ctx context.Context, dst netip.AddrPort, cfg *Config) error {
@@ -98,12 +110,9 @@ func (c *Conn) dial(ctx context.Context, dst netip.AddrPort, cfg *Config) error 
 	if err := c.prepare(cfg); err != nil {
 		return err
 	}
-	if err := c.id.Connect(ctx, cfg.param()); err != nil {
-		return err
-	}
-	ev, err := c.await(ctx, EventEstablished)
+	ev, err := c.connect(ctx, cfg)
 	if err != nil {
-		return err
+		return during("connect", err)
 	}
 	c.privateData = ev.Param.PrivateData
 	c.connected()
@@ -113,7 +122,15 @@ func (c *Conn) dial(ctx context.Context, dst netip.AddrPort, cfg *Config) error 
 	if c.id.datagram {
 		return c.meet(ev)
 	}
-	return c.settle(ctx, cfg, ev)
+	return during("prove the connection", c.settle(ctx, cfg, ev))
+}
+
+// connect asks the peer and waits for its answer.
+func (c *Conn) connect(ctx context.Context, cfg *Config) (*Event, error) {
+	if err := c.id.Connect(ctx, cfg.param()); err != nil {
+		return nil, err
+	}
+	return c.await(ctx, EventEstablished)
 }
 
 // resolve finds the device and the way to dst.
@@ -143,7 +160,7 @@ func explain(op string, dst netip.AddrPort, err error) error {
 	if errno, ok := err.(syscall.Errno); ok {
 		return resolveError(op, dst, errno)
 	}
-	return err
+	return during(op, err)
 }
 
 // try repeats what timed out.

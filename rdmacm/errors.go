@@ -1,6 +1,7 @@
 package rdmacm
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -11,7 +12,8 @@ import (
 )
 
 // OpError says which connection manager operation failed, on what, and, where
-// that is known, what to do about it. errors.Is finds the errno or sentinel.
+// that is known, what to do about it. errors.Is finds the errno or sentinel. It is
+// a [net.Error].
 type OpError struct {
 	Op     string // "resolve address", "connect", …
 	Object string // the address, ID or device concerned; may be empty
@@ -38,8 +40,17 @@ func (e *OpError) Is(target error) bool {
 	return target == uverbs.ErrNotSupported && errors.Is(e.Err, errors.ErrUnsupported)
 }
 
-// Timeout lets net-style callers tell a timeout from a refusal.
-func (e *OpError) Timeout() bool { return errors.Is(e.Err, syscall.ETIMEDOUT) }
+// Timeout tells that the kernel or the caller's context gave up waiting.
+func (e *OpError) Timeout() bool {
+	return errors.Is(e.Err, syscall.ETIMEDOUT) || errors.Is(e.Err, context.DeadlineExceeded)
+}
+
+// Temporary tells that the same call may succeed later: after a timeout, or when
+// the process was out of descriptors.
+func (e *OpError) Temporary() bool {
+	var errno syscall.Errno
+	return e.Timeout() || errors.As(e.Err, &errno) && errno.Temporary()
+}
 
 // ErrDisconnected is what [Conn.Err] holds once the peer has disconnected.
 var ErrDisconnected = errors.New("peer disconnected")

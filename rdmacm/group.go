@@ -6,7 +6,6 @@ import (
 	"net"
 	"net/netip"
 	"slices"
-	"syscall"
 )
 
 // Group is a multicast group that a datagram Conn has joined. The Peer is for
@@ -51,11 +50,11 @@ func (g *Group) join(ctx context.Context, flags JoinFlags) error {
 		return err
 	}
 	ev, err := s.await(ctx, EventMulticastJoin)
-	if errno, ok := err.(syscall.Errno); ok {
-		return hinted(joinOp, g.Addr, errno, joinHints)
+	if _, ok := err.(*OpError); ok {
+		return err
 	}
 	if err != nil {
-		return err
+		return hinted(joinOp, g.Addr, err, joinHints)
 	}
 	return g.conn.addGroup(g, ev, flags)
 }

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -280,21 +281,80 @@ func TestDialRetries(t *testing.T) {
 	}
 }
 
+// A dial that its context ends says where it was, and is the net.Error that
+// callers of package net look for.
 func TestDialContext(t *testing.T) {
-	k := newFake()
-	useFake(t, k)
-	ctx, cancel := context.WithCancel(t.Context())
-	k.onDone = func(cmd uint32, _ []byte) {
-		if cmd == abi.RDMA_USER_CM_CMD_RESOLVE_ADDR {
-			cancel()
+	tests := []struct {
+		name, at string
+		on       uint32 // the context ends once this has been done
+		end      error
+	}{
+		{"cancelled", "resolve address", abi.RDMA_USER_CM_CMD_RESOLVE_ADDR, context.Canceled},
+		{"deadline", "resolve address", abi.RDMA_USER_CM_CMD_RESOLVE_ADDR, context.DeadlineExceeded},
+		{"deadline, on the way", "resolve route", abi.RDMA_USER_CM_CMD_RESOLVE_ROUTE, context.DeadlineExceeded},
+		{"deadline, no answer", "connect", abi.RDMA_USER_CM_CMD_CONNECT, context.DeadlineExceeded},
+	}
+	for _, test := range tests {
+		w := newDatagramWorld(t)
+		ctx, end := newEndable(t.Context())
+		w.done = func(cmd uint32) bool {
+			if cmd == test.on {
+				end(test.end)
+			}
+			return cmd == test.on
+		}
+		_, err := DialAddrPort(ctx, addr4, &udConfig)
+		want := "rdmacm: dial: " + test.at + " 10.1.2.3:7471: " + test.end.Error()
+		if !errors.Is(err, test.end) || err.Error() != want {
+			t.Errorf("%s: %v, want %s", test.name, err, want)
+		}
+		var netErr net.Error
+		timeout := test.end == context.DeadlineExceeded
+		if !errors.As(err, &netErr) || netErr.Timeout() != timeout || netErr.(*OpError).Temporary() != timeout {
+			t.Errorf("%s: %#v", test.name, err)
+		}
+		<-w.cms[0].closed // in the background
+		if _, err := DialAddrPort(ctx, addr4, nil); !errors.Is(err, test.end) || !strings.Contains(err.Error(), addr4.String()) {
+			t.Error(err)
 		}
 	}
-	if _, err := DialAddrPort(ctx, addr4, nil); err != context.Canceled {
-		t.Error(err)
-	}
-	<-k.closed // in the background
-	if _, err := DialAddrPort(ctx, addr4, nil); err != context.Canceled {
-		t.Error(err)
+}
+
+// endable is a context that ends when a test says, and as it says.
+type endable struct {
+	context.Context
+	done chan struct{}
+	err  atomic.Value
+}
+
+func newEndable(parent context.Context) (context.Context, func(error)) {
+	c := &endable{Context: parent, done: make(chan struct{})}
+	return c, func(err error) { c.err.Store(err); close(c.done) }
+}
+
+func (c *endable) Done() <-chan struct{} { return c.done }
+
+func (c *endable) Err() error {
+	err, _ := c.err.Load().(error)
+	return err
+}
+
+func TestOpErrorIsNetError(t *testing.T) {
+	for _, test := range []struct {
+		err                error
+		timeout, temporary bool
+	}{
+		{syscall.ETIMEDOUT, true, true},
+		{context.DeadlineExceeded, true, true},
+		{context.Canceled, false, false},
+		{syscall.EMFILE, false, true},
+		{syscall.ENODEV, false, false},
+		{&RejectedError{Reason: RejectConsumer}, false, false},
+	} {
+		var err net.Error = &OpError{Op: "dial", Err: test.err}
+		if err.Timeout() != test.timeout || err.(*OpError).Temporary() != test.temporary {
+			t.Errorf("%v: timeout %v, temporary %v", err, err.Timeout(), err.(*OpError).Temporary())
+		}
 	}
 }
 

@@ -45,7 +45,8 @@ func (l *Listener) request(ev *Event) (*Request, error) {
 }
 
 // Accept makes a queue pair and connects it. It returns once the peer has
-// confirmed, or with ctx.Err(). When it fails the peer has been rejected.
+// confirmed, or with an error that matches ctx.Err(). When it fails the peer has
+// been rejected.
 //
 // A datagram request is answered with a datagram queue pair of its own, as
 // Config.QP says but for the type. Nothing tells when its peer has gone; so a
@@ -77,7 +78,7 @@ func (c *Conn) accept(ctx context.Context, addr *Addr, cfg *Config) error {
 		return nil
 	}
 	if _, err := c.await(ctx, EventEstablished); err != nil {
-		return err
+		return during("wait for the peer's confirmation", err)
 	}
 	c.connected()
 	return nil
