@@ -11,7 +11,7 @@ import (
 )
 
 // mustAsk has a request come in at a fresh listener of the world.
-func (w *datagramWorld) mustAsk(cfg *Config) (*Listener, *Request) {
+func (w *world) mustAsk(cfg *Config) (*Listener, *Request) {
 	w.t.Helper()
 	l, err := Listen("10.1.2.3:1", cfg)
 	if err != nil {
@@ -53,21 +53,21 @@ func TestAcceptOn(t *testing.T) {
 func TestAcceptOnFails(t *testing.T) {
 	tests := []struct {
 		name string
-		do   func(*datagramWorld, *Request, *Conn) error
+		do   func(*world, *Request, *Conn) error
 		cfg  *Config
 		want error
 	}{
-		{"a connection", func(_ *datagramWorld, r *Request, c *Conn) error { return r.AcceptOn(c, nil) }, nil, syscall.EINVAL},
-		{"closed", func(w *datagramWorld, r *Request, c *Conn) error {
+		{"a connection", func(_ *world, r *Request, c *Conn) error { return r.AcceptOn(c, nil) }, nil, syscall.EINVAL},
+		{"closed", func(w *world, r *Request, c *Conn) error {
 			closeConn(w.t, c)
 			return r.AcceptOn(c, nil)
 		}, &udConfig, net.ErrClosed},
-		{"too long", func(_ *datagramWorld, r *Request, c *Conn) error { return r.AcceptOn(c, make([]byte, 137)) }, &udConfig, errPrivateData},
-		{"another device", func(_ *datagramWorld, r *Request, c *Conn) error {
+		{"too long", func(_ *world, r *Request, c *Conn) error { return r.AcceptOn(c, make([]byte, 137)) }, &udConfig, errPrivateData},
+		{"another device", func(_ *world, r *Request, c *Conn) error {
 			r.NodeGUID = 99
 			return r.AcceptOn(c, nil)
 		}, &udConfig, syscall.EXDEV},
-		{"the kernel's no", func(w *datagramWorld, r *Request, c *Conn) error {
+		{"the kernel's no", func(w *world, r *Request, c *Conn) error {
 			w.fail(abi.RDMA_USER_CM_CMD_ACCEPT, syscall.ENOTCONN)
 			return r.AcceptOn(c, nil)
 		}, &udConfig, syscall.ENOTCONN},

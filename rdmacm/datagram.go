@@ -63,8 +63,7 @@ func (c *Conn) bind(local netip.Addr) error {
 	if err != nil {
 		return err
 	}
-	c.id = id
-	c.link.add(id.Destroy)
+	c.use(id)
 	return id.Bind(netip.AddrPortFrom(local, 0))
 }
 
@@ -132,7 +131,7 @@ func (c *Conn) find(ctx context.Context, dst netip.AddrPort, cfg *Config, main *
 	if err := c.sameDevice(main); err != nil {
 		return nil, err
 	}
-	ev, err := c.connect(ctx, cfg)
+	ev, err := c.connect(ctx, dst, cfg)
 	if err != nil {
 		return nil, during("ask", err)
 	}

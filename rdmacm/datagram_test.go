@@ -47,13 +47,13 @@ func TestDialUD(t *testing.T) {
 // udSteps are the commands of each way to do something with datagrams.
 var udSteps = []struct {
 	name string
-	do   func(*datagramWorld) error
+	do   func(*world) error
 	cmds []uint32
 }{
-	{"dial", func(w *datagramWorld) error { _, err := DialAddrPort(w.t.Context(), addr4, &udConfig); return err },
+	{"dial", func(w *world) error { _, err := DialAddrPort(w.t.Context(), addr4, &udConfig); return err },
 		[]uint32{abi.RDMA_USER_CM_CMD_CREATE_ID, abi.RDMA_USER_CM_CMD_RESOLVE_ADDR, abi.RDMA_USER_CM_CMD_RESOLVE_ROUTE,
 			abi.RDMA_USER_CM_CMD_QUERY, abi.RDMA_USER_CM_CMD_INIT_QP_ATTR, abi.RDMA_USER_CM_CMD_CONNECT}},
-	{"open", func(w *datagramWorld) error { _, err := OpenUD(local4, nil); return err },
+	{"open", func(w *world) error { _, err := OpenUD(local4, nil); return err },
 		[]uint32{abi.RDMA_USER_CM_CMD_CREATE_ID, abi.RDMA_USER_CM_CMD_BIND, abi.RDMA_USER_CM_CMD_QUERY, abi.RDMA_USER_CM_CMD_INIT_QP_ATTR}},
 }
 

@@ -110,7 +110,7 @@ func (c *Conn) dial(ctx context.Context, dst netip.AddrPort, cfg *Config) error 
 	if err := c.prepare(cfg); err != nil {
 		return err
 	}
-	ev, err := c.connect(ctx, cfg)
+	ev, err := c.connect(ctx, dst, cfg)
 	if err != nil {
 		return during("connect", err)
 	}
@@ -125,22 +125,13 @@ func (c *Conn) dial(ctx context.Context, dst netip.AddrPort, cfg *Config) error 
 	return during("prove the connection", c.settle(ctx, cfg, ev))
 }
 
-// connect asks the peer and waits for its answer.
-func (c *Conn) connect(ctx context.Context, cfg *Config) (*Event, error) {
-	if err := c.id.Connect(ctx, cfg.param()); err != nil {
-		return nil, err
-	}
-	return c.await(ctx, EventEstablished)
-}
-
 // resolve finds the device and the way to dst.
 func (c *Conn) resolve(ctx context.Context, dst netip.AddrPort, cfg *Config) error {
 	id, err := c.hub.newID(c, cfg.portSpace())
 	if err != nil {
 		return err
 	}
-	c.id = id
-	c.link.add(id.Destroy)
+	c.use(id)
 	src := cfg.Source
 	if !src.IsValid() && dst.Addr().IsLoopback() {
 		src = loopbackSource(dst.Addr())

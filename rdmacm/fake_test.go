@@ -11,6 +11,7 @@ import (
 	"unsafe"
 
 	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/fakeverbs"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -19,6 +20,7 @@ import (
 type fakeKernel struct {
 	mu       sync.Mutex
 	errnos   map[uint32]syscall.Errno
+	once     map[uint32]bool // these errnos are given once
 	calls    []uint32
 	bodies   map[uint32][]byte // the last body of each command
 	handles  uint32
@@ -36,7 +38,7 @@ type fakeKernel struct {
 
 func newFake() *fakeKernel {
 	return &fakeKernel{
-		errnos: map[uint32]syscall.Errno{}, bodies: map[uint32][]byte{},
+		errnos: map[uint32]syscall.Errno{}, once: map[uint32]bool{}, bodies: map[uint32][]byte{},
 		reported: map[uint32]uint32{}, uids: map[uint32]uint64{}, members: map[uint32]uint32{},
 		events: make(chan abi.RdmaUcmEventResp, 16), closed: make(chan struct{}),
 	}
@@ -73,6 +75,10 @@ func (k *fakeKernel) carryOut(cmd uint32, body, out []byte) error {
 	k.calls = append(k.calls, cmd)
 	k.bodies[cmd] = body
 	if errno := k.errnos[cmd]; errno != 0 {
+		if k.once[cmd] {
+			delete(k.once, cmd)
+			delete(k.errnos, cmd)
+		}
 		return errno
 	}
 	k.answer(cmd, body, out)
@@ -127,9 +133,13 @@ func (k *fakeKernel) qpAttr(state uint32) *abi.IbUverbsQpAttr {
 	case s == uverbs.QPStateInit:
 		a.QpAttrMask = uint32(iwarpInit | uverbs.QPAttrPKeyIndex)
 	case s == uverbs.QPStateRTR:
-		a.QpAttrMask = uint32(uverbs.QPAttrState|uverbs.QPAttrAV|uverbs.QPAttrMaxDestRDAtomic) | 0xe00000
+		a.QpAttrMask = uint32(uverbs.QPAttrState|uverbs.QPAttrAV|uverbs.QPAttrPathMTU|uverbs.QPAttrDestQPN|
+			uverbs.QPAttrRQPSN|uverbs.QPAttrMaxDestRDAtomic|uverbs.QPAttrMinRNRTimer) | 0xe00000
+		a.PathMtu, a.DestQpNum = uint32(uverbs.MTU1024), 99
+		a.AhAttr.Grh.Dgid, a.AhAttr.Grh.SgidIndex, a.AhAttr.IsGlobal, a.AhAttr.PortNum = fakeverbs.IPv4GID, 1, 1, 1
 	case s == uverbs.QPStateRTS:
-		a.QpAttrMask = uint32(uverbs.QPAttrState | uverbs.QPAttrMaxQPRDAtomic)
+		a.QpAttrMask = uint32(uverbs.QPAttrState | uverbs.QPAttrTimeout | uverbs.QPAttrRetryCnt |
+			uverbs.QPAttrRNRRetry | uverbs.QPAttrSQPSN | uverbs.QPAttrMaxQPRDAtomic)
 	}
 	return a
 }
@@ -184,6 +194,12 @@ func (k *fakeKernel) fail(cmd uint32, errno syscall.Errno) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.errnos[cmd] = errno
+}
+
+func (k *fakeKernel) failOnce(cmd uint32, errno syscall.Errno) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.errnos[cmd], k.once[cmd] = errno, true
 }
 
 func (k *fakeKernel) count(cmd uint32) (n int) {

@@ -56,9 +56,9 @@ func (r *Request) Accept(ctx context.Context, cfg *Config) (*Conn, error) {
 		return nil, &OpError{Op: "accept", Object: r.RemoteAddr.String(), Err: net.ErrClosed}
 	}
 	c := newConn(r.hub)
-	c.id, c.privateData = r.id, r.PrivateData
+	c.privateData = r.PrivateData
 	c.link.add(r.hub.release)
-	c.link.add(r.id.Destroy)
+	c.use(r.id)
 	r.id.setSink(c)
 	settings := cfg.withDefaults()
 	if err := c.accept(ctx, r.at, &settings); err != nil {

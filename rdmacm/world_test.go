@@ -11,33 +11,51 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// datagramWorld is a machine with one soft RoCE device. There all lookups and
-// joins succeed, unless a command was told to fail.
-type datagramWorld struct {
-	t     *testing.T
-	verbs *fakeverbs.Kernel
-	cms   []*fakeKernel // one a channel
-	fails map[uint32]syscall.Errno
-	event func(*abi.RdmaUcmEventResp) // changes what is reported
-	done  func(cmd uint32) bool       // hears of each success; true: nothing is reported
+// world is a machine with one device. There all connections, lookups and joins
+// succeed, unless a command was told to fail.
+type world struct {
+	t      *testing.T
+	info   uverbs.DeviceInfo
+	verbs  *fakeverbs.Kernel
+	cms    []*fakeKernel // one a channel
+	fails  map[uint32]syscall.Errno
+	event  func(*abi.RdmaUcmEventResp)                  // changes what is reported
+	before func(k *fakeKernel, cmd uint32, body []byte) // hears of each command
+	done   func(cmd uint32) bool                        // hears of each success; true: nothing is reported
+
+	unconfirmed bool // no peer confirms that it was accepted
 }
 
-func newDatagramWorld(t *testing.T) *datagramWorld {
-	w := &datagramWorld{t: t, fails: make(map[uint32]syscall.Errno)}
+var (
+	aSIW = uverbs.DeviceInfo{Name: "siw0", Driver: uverbs.DriverSIW, ABI: 1}
+	aRXE = uverbs.DeviceInfo{Name: "rxe0", Driver: uverbs.DriverRXE, ABI: 2}
+)
+
+// newDatagramWorld is one with datagrams: its device is soft RoCE.
+func newDatagramWorld(t *testing.T) *world { return newWorld(t, aRXE) }
+
+func newWorld(t *testing.T, info uverbs.DeviceInfo) *world {
+	w := &world{t: t, info: info, fails: make(map[uint32]syscall.Errno)}
 	oldOpen, oldDevice := openChannel, devices.open
 	openChannel = func() (*EventChannel, error) { return newEventChannel(w.channel()), nil }
 	devices.open = func(uint32, uverbs.GUID) (*uverbs.Device, error) {
-		w.verbs = fakeverbs.New(uint32(uverbs.DriverRXE))
-		return uverbs.NewDevice(uverbs.DeviceInfo{Name: "rxe0", Driver: uverbs.DriverRXE, ABI: 2}, w.verbs)
+		w.verbs = fakeverbs.New(uint32(info.Driver))
+		return uverbs.NewDevice(info, w.verbs)
 	}
 	t.Cleanup(func() { openChannel, devices.open = oldOpen, oldDevice })
 	return w
 }
 
-func (w *datagramWorld) channel() *fakeKernel {
+func (w *world) channel() *fakeKernel {
 	k := newFake()
+	k.iwarp = w.info.Driver == uverbs.DriverSIW
 	for cmd, errno := range w.fails {
 		k.fail(cmd, errno)
+	}
+	k.onCall = func(cmd uint32, body []byte) {
+		if w.before != nil {
+			w.before(k, cmd, body)
+		}
 	}
 	k.onDone = func(cmd uint32, body []byte) { w.report(k, cmd, body) }
 	w.cms = append(w.cms, k)
@@ -45,7 +63,7 @@ func (w *datagramWorld) channel() *fakeKernel {
 }
 
 // report sends the event that a command is followed by.
-func (w *datagramWorld) report(k *fakeKernel, cmd uint32, body []byte) {
+func (w *world) report(k *fakeKernel, cmd uint32, body []byte) {
 	address := func(ev *abi.RdmaUcmEventResp) {
 		p := abi.RdmaUcmUdParam{QpNum: 77, Qkey: 0x01234567, PrivateDataLen: 2}
 		copy(p.PrivateData[:], "me")
@@ -67,7 +85,11 @@ func (w *datagramWorld) report(k *fakeKernel, cmd uint32, body []byte) {
 	case abi.RDMA_USER_CM_CMD_RESOLVE_ROUTE:
 		k.report(view[abi.RdmaUcmResolveRoute](body).Id, EventRouteResolved, nil)
 	case abi.RDMA_USER_CM_CMD_CONNECT:
-		k.report(view[abi.RdmaUcmConnect](body).Id, EventEstablished, address)
+		w.answer(k, view[abi.RdmaUcmConnect](body).Id, address)
+	case abi.RDMA_USER_CM_CMD_ACCEPT:
+		if a := view[abi.RdmaUcmAccept](body); a.ConnParam.Valid != 0 && !k.datagram && !w.unconfirmed {
+			k.report(a.Id, EventEstablished, nil)
+		}
 	case abi.RDMA_USER_CM_CMD_JOIN_MCAST:
 		k.mu.Lock()
 		member := k.handles
@@ -76,8 +98,20 @@ func (w *datagramWorld) report(k *fakeKernel, cmd uint32, body []byte) {
 	}
 }
 
+// answer is the peer's to a request to connect, or to be told an address.
+func (w *world) answer(k *fakeKernel, id uint32, address func(*abi.RdmaUcmEventResp)) {
+	switch {
+	case k.datagram:
+		k.report(id, EventEstablished, address)
+	case k.iwarp:
+		k.report(id, EventEstablished, nil)
+	default:
+		k.report(id, EventConnectResponse, nil)
+	}
+}
+
 // fail has a command fail on all channels from now on.
-func (w *datagramWorld) fail(cmd uint32, errno syscall.Errno) {
+func (w *world) fail(cmd uint32, errno syscall.Errno) {
 	w.fails[cmd] = errno
 	for _, k := range w.cms {
 		k.fail(cmd, errno)
@@ -85,7 +119,7 @@ func (w *datagramWorld) fail(cmd uint32, errno syscall.Errno) {
 }
 
 // empty fails the test if something is left.
-func (w *datagramWorld) empty() {
+func (w *world) empty() {
 	w.t.Helper()
 	for i, k := range w.cms {
 		select {
@@ -107,7 +141,7 @@ var (
 	local4   = netip.MustParseAddr("10.1.2.3")
 )
 
-func (w *datagramWorld) openUD() *Conn {
+func (w *world) openUD() *Conn {
 	w.t.Helper()
 	c, err := OpenUD(local4, nil)
 	if err != nil {
