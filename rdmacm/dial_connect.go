@@ -19,7 +19,8 @@ func (c *Conn) connect(ctx context.Context, dst netip.AddrPort, cfg *Config) (*E
 	for n := 1; ; n++ {
 		err := c.id.Connect(ctx, cfg.param())
 		if err == nil {
-			return c.await(ctx, EventEstablished)
+			ev, err := c.await(ctx, EventEstablished)
+			return ev, c.explainAnswer(err)
 		}
 		if n == connectTries || cfg.Source.Port() != 0 || !c.id.isIWARP() || !isPortTaken(err) {
 			return nil, err
@@ -28,6 +29,18 @@ func (c *Conn) connect(ctx context.Context, dst netip.AddrPort, cfg *Config) (*E
 			return nil, err
 		}
 	}
+}
+
+// earlyPeer explains what siw makes of an answer with more data right behind it. It
+// can't tell that from an answer that is wrong.
+const earlyPeer = "the peer's answer is not valid, or data came right behind it: on iWARP the side that dials has to send first"
+
+// explainAnswer treats an event's errno as the command's.
+func (c *Conn) explainAnswer(err error) error {
+	if errno, ok := err.(syscall.Errno); ok && c.id.isIWARP() {
+		return hinted("connect", c.id, errno, map[syscall.Errno]string{syscall.EINVAL: earlyPeer})
+	}
+	return err
 }
 
 func isPortTaken(err error) bool {

@@ -92,3 +92,17 @@ func TestDialAnotherPortFails(t *testing.T) {
 		w.empty()
 	}
 }
+
+// siw's errno for a peer that sends before it may says nothing to a user.
+func TestDialPeerSpeaksFirst(t *testing.T) {
+	w := newWorld(t, aSIW)
+	w.answers = func(ev *abi.RdmaUcmEventResp) {
+		ev.Event, ev.Status = uint32(EventConnectError), uint32(1<<32-int64(syscall.EINVAL))
+	}
+	_, err := DialAddrPort(t.Context(), addr4, nil)
+	want := "rdmacm: dial: connect 10.1.2.3:7471: invalid argument (" + earlyPeer + ")"
+	if !errors.Is(err, syscall.EINVAL) || err.Error() != want {
+		t.Error(err)
+	}
+	w.empty()
+}

@@ -23,7 +23,8 @@ type world struct {
 	before func(k *fakeKernel, cmd uint32, body []byte) // hears of each command
 	done   func(cmd uint32) bool                        // hears of each success; true: nothing is reported
 
-	unconfirmed bool // no peer confirms that it was accepted
+	answers     func(*abi.RdmaUcmEventResp) // changes a peer's answer to a request to connect
+	unconfirmed bool                        // no peer confirms that it was accepted
 }
 
 var (
@@ -104,9 +105,9 @@ func (w *world) answer(k *fakeKernel, id uint32, address func(*abi.RdmaUcmEventR
 	case k.datagram:
 		k.report(id, EventEstablished, address)
 	case k.iwarp:
-		k.report(id, EventEstablished, nil)
+		k.report(id, EventEstablished, w.answers)
 	default:
-		k.report(id, EventConnectResponse, nil)
+		k.report(id, EventConnectResponse, w.answers)
 	}
 }
 
