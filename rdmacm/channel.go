@@ -76,6 +76,17 @@ func (c *EventChannel) Get(ctx context.Context) (*Event, error) {
 		return nil, ctx.Err()
 	}
 	for {
+		ev, err := c.next(ctx)
+		if err != nil || ev.react() {
+			return ev, err
+		}
+	}
+}
+
+// next is Get without what Get does for queue pairs. One goroutine at a time may
+// call it.
+func (c *EventChannel) next(ctx context.Context) (*Event, error) {
+	for {
 		if ev, err := c.read(ctx); ev != nil || err != nil {
 			return ev, err
 		}

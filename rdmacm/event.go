@@ -44,8 +44,8 @@ func (e *Event) Ack() {
 	}
 }
 
-// event makes an Event of what the kernel wrote, and does what librdmacm does
-// before its users see it. It returns nil for events that users don't see.
+// event makes an Event of what the kernel wrote. It returns nil for what is
+// nobody's.
 func (c *EventChannel) event(resp *abi.RdmaUcmEventResp) *Event {
 	typ := EventType(resp.Event)
 	account, membership := c.lookup(resp.Uid)
@@ -61,13 +61,18 @@ func (c *EventChannel) event(resp *abi.RdmaUcmEventResp) *Event {
 	if typ == EventConnectRequest {
 		ev.Listener = account
 		ev.ID = c.adopt(account, resp.Id, &ev.Param)
-		return ev
-	}
-	if !account.react(ev) {
-		ev.Ack()
-		return nil
 	}
 	return ev
+}
+
+// react does what librdmacm does before its users see an event. It reports whether
+// the user is to see this one, and else acknowledges it.
+func (e *Event) react() bool {
+	if e.Type == EventConnectRequest || e.account.react(e) {
+		return true
+	}
+	e.Ack()
+	return false
 }
 
 func decodeEvent(resp *abi.RdmaUcmEventResp, datagram bool) *Event {

@@ -9,8 +9,9 @@ import (
 	"sync"
 )
 
-// sink is who takes an ID's events. Its methods run on the hub's goroutine and
-// must not wait.
+// sink is who takes an ID's events, one at a time and in their order. event runs on
+// the hub's goroutine, except for the events that hub.deal sees to; there it must not
+// wait. Nor must broken.
 type sink interface {
 	event(*Event)
 	// broken tells that no more events will come.
@@ -23,6 +24,7 @@ type sink interface {
 type hub struct {
 	ch      *EventChannel
 	stopped chan struct{}
+	turns   sync.WaitGroup // see take
 
 	mu     sync.Mutex
 	refs   int
@@ -45,7 +47,7 @@ func newHub() (*hub, error) {
 func (h *hub) run() {
 	defer close(h.stopped)
 	for {
-		ev, err := h.ch.Get(context.Background())
+		ev, err := h.ch.next(context.Background())
 		if err != nil {
 			if !errors.Is(err, net.ErrClosed) {
 				h.fail(err)
@@ -53,10 +55,7 @@ func (h *hub) run() {
 			}
 			return
 		}
-		if s := ev.account.sink(); s != nil {
-			s.event(ev)
-		}
-		ev.Ack()
+		h.deal(ev)
 	}
 }
 
@@ -106,6 +105,7 @@ func (h *hub) release() error {
 	// with the file.
 	err := closedError(h.ch.file.close())
 	<-h.stopped
+	h.turns.Wait()
 	return err
 }
 

@@ -49,6 +49,8 @@ type ID struct {
 	joins  sync.Mutex
 	groups []*Multicast
 
+	pending pending // what a hub has for it
+
 	qpMu sync.Mutex // held while qp is being moved; taken before mu
 
 	mu        sync.Mutex

@@ -1,0 +1,132 @@
+package rdmacm
+
+import (
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// slowQP is a queue pair whose device takes its time to go to a state.
+type slowQP struct {
+	fakeQP
+	once        sync.Once
+	state       uverbs.QPState
+	begun, goOn chan struct{}
+}
+
+func newSlowQP(state uverbs.QPState) *slowQP {
+	return &slowQP{state: state, begun: make(chan struct{}), goOn: make(chan struct{})}
+}
+
+func (q *slowQP) Modify(a *uverbs.QPAttr, m uverbs.QPAttrMask) error {
+	if a.State == q.state {
+		q.once.Do(func() {
+			close(q.begun)
+			<-q.goOn
+		})
+	}
+	return q.fakeQP.Modify(a, m)
+}
+
+// connOnHub is a Conn with an ID on h and a queue pair.
+func connOnHub(t *testing.T, h *hub, qp queuePair) *Conn {
+	t.Helper()
+	c := newConn(h)
+	id, err := h.newID(c, PortSpaceTCP)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.use(id)
+	if err := id.attach(qp, readLimits{16, 16}); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// A queue pair that is slow to move holds up its own connection only, whose events
+// keep their order.
+func TestSlowQPStallsNoOther(t *testing.T) {
+	for name, test := range map[string]struct {
+		first EventType
+		state uverbs.QPState
+	}{
+		"connecting": {EventConnectResponse, uverbs.QPStateRTR},
+		"rejected":   {EventRejected, uverbs.QPStateErr},
+		"ending":     {EventDisconnected, uverbs.QPStateErr},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := newFake()
+			useFake(t, k)
+			h, err := newHub()
+			if err != nil {
+				t.Fatal(err)
+			}
+			qp := newSlowQP(test.state)
+			slow, other := connOnHub(t, h, qp), connOnHub(t, h, new(fakeQP))
+			k.report(slow.id.handle, test.first, nil)
+			<-qp.begun
+			k.report(slow.id.handle, EventConnectError, nil)
+
+			k.report(other.id.handle, EventConnectResponse, nil)
+			if _, err := other.await(t.Context(), EventEstablished); err != nil {
+				t.Error(err)
+			}
+			k.report(other.id.handle, EventDisconnected, nil)
+			<-other.Done()
+
+			select {
+			case ev := <-slow.setup:
+				t.Error("overtaken by", ev.Type)
+			default:
+			}
+			close(qp.goOn)
+			want := []EventType{test.first, EventConnectError}
+			switch test.first {
+			case EventConnectResponse:
+				want[0] = EventEstablished
+			case EventDisconnected: // which is no step of connection set-up
+				want = want[1:]
+			}
+			for _, typ := range want {
+				if ev := <-slow.setup; ev.Type != typ {
+					t.Errorf("%v came, want %v", ev.Type, typ)
+				}
+			}
+			if err := errors.Join(slow.Close(), other.Close(), h.release()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// The hub does not end before what it has dealt out is done with.
+func TestHubWaitsForTurns(t *testing.T) {
+	k := newFake()
+	useFake(t, k)
+	h, err := newHub()
+	if err != nil {
+		t.Fatal(err)
+	}
+	qp := newSlowQP(uverbs.QPStateErr)
+	c := connOnHub(t, h, qp)
+	k.report(c.id.handle, EventDisconnected, nil)
+	<-qp.begun
+	released := make(chan error)
+	go func() { released <- h.release() }()
+	<-k.closed
+	select {
+	case <-released:
+		t.Fatal("released while an event was being delivered")
+	case <-time.After(20 * time.Millisecond):
+	}
+	close(qp.goOn)
+	if err := <-released; err != nil {
+		t.Error(err)
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+}
