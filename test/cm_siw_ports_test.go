@@ -4,6 +4,8 @@ package test
 
 import (
 	"fmt"
+	"io"
+	"net"
 	"os"
 	"testing"
 
@@ -19,17 +21,37 @@ func sysctl(t *testing.T, path, value string) {
 	t.Cleanup(func() { ok(t, os.WriteFile(path, old, 0)) })
 }
 
-// TestCMPortsInTimeWait dials where a third of the ports that the kernel chooses
-// from is soon in TIME_WAIT: the connection manager does not know of that.
+// timeWait leaves n sockets in TIME_WAIT towards addr, on ports from first on: the
+// side that closes first has it.
+func timeWait(t *testing.T, addr string, first, n int) {
+	t.Helper()
+	l := must(net.ListenTCP("tcp", must(net.ResolveTCPAddr("tcp", addr))(t)))(t)
+	defer l.Close()
+	for i := range n {
+		local := *l.Addr().(*net.TCPAddr)
+		local.Port = first + i
+		client := must(net.DialTCP("tcp", &local, l.Addr().(*net.TCPAddr)))(t)
+		server := must(l.Accept())(t)
+		ok(t, client.Close())
+		if _, err := server.Read(make([]byte, 1)); err != io.EOF {
+			t.Fatal(err)
+		}
+		ok(t, server.Close())
+	}
+}
+
+// TestCMPortsInTimeWait dials where half of the ports that the kernel chooses from
+// are in TIME_WAIT. The connection manager does not know of that.
 func TestCMPortsInTimeWait(t *testing.T) {
-	const ports, dials = 128, 40
+	const addr, first, ports, dials = "10.78.0.1:7471", 40000, 128, 16
 	cmLink(t, "siw")
-	sysctl(t, "ip_local_port_range", fmt.Sprintf("40000 %d", 40000+ports-1))
+	sysctl(t, "ip_local_port_range", fmt.Sprintf("%d %d", first, first+ports-1))
 	sysctl(t, "tcp_tw_reuse", "0")
-	l := must(rdmacm.Listen("10.78.0.1:7471", nil))(t)
+	timeWait(t, addr, first, ports/2)
+	l := must(rdmacm.Listen(addr, nil))(t)
 	served := cmEcho(t, l)
 	for i := range dials {
-		if err := cmPing(t.Context(), l.Addr().String(), "hello"); err != nil {
+		if err := cmPing(t.Context(), addr, "hello"); err != nil {
 			t.Errorf("dial %d: %v", i, err)
 		}
 	}
