@@ -14,7 +14,7 @@ import (
 type ConnParam struct {
 	// PrivateData is handed to the peer program. Limits: on InfiniBand and
 	// RoCE 56 bytes to connect, 196 to accept, 148 to reject; for datagrams
-	// 180 and 136; on iWARP 255.
+	// 180 and 136; on iWARP 251.
 	PrivateData []byte
 	// ResponderResources is how many RDMA READs and atomics of the peer the
 	// queue pair serves at a time. Zero: as many as the device can and, when
@@ -40,6 +40,11 @@ type ConnParam struct {
 // byte.
 const maxPrivateData = math.MaxUint8
 
+// iwarpPrivateData is as much as siw's messages carry, whose last four of 255
+// bytes are the kernel's own. The kernel takes more, and the peer's then finds the
+// message invalid.
+const iwarpPrivateData = maxPrivateData - 4
+
 type privateLimit struct{ connected, datagram int }
 
 var (
@@ -48,13 +53,15 @@ var (
 	limitReject  = privateLimit{148, 136}
 )
 
-// of gives the limit for id, knowing its transport only once the kernel has
-// been asked; before that the kernel's own check has to do.
+// of gives the limit for id. Where the transport can't be learnt, because the ID
+// has no device yet, the kernel's own check has to do.
 func (l privateLimit) of(id *ID) int {
 	switch {
 	case id.datagram: // iWARP has none
 		return l.datagram
-	case id.transport != transportIB:
+	case id.transport == transportIWARP:
+		return iwarpPrivateData
+	case id.transport == transportUnknown:
 		return maxPrivateData
 	}
 	return l.connected

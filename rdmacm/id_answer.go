@@ -92,6 +92,9 @@ func (id *ID) connParam(op string, p *ConnParam, limit privateLimit) (*abi.RdmaU
 	if p == nil {
 		p = new(ConnParam)
 	}
+	if len(p.PrivateData) > 0 {
+		id.learnTransport()
+	}
 	id.mu.Lock()
 	defer id.mu.Unlock()
 	if err := checkPrivate(op, id, p.PrivateData, limit); err != nil {

@@ -88,10 +88,11 @@ func (id *ID) setTransport(initMask uverbs.QPAttrMask) {
 	}
 }
 
-// learnTransport asks if nothing has asked yet; failing is no harm.
+// learnTransport asks if nothing has asked yet; failing is no harm. Datagrams have
+// one transport only.
 func (id *ID) learnTransport() {
 	id.mu.Lock()
-	known := id.transport != transportUnknown
+	known := id.datagram || id.transport != transportUnknown
 	id.mu.Unlock()
 	if !known {
 		_, _, _ = id.InitQPAttr(uverbs.QPStateInit)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"net/netip"
 	"strings"
 	"syscall"
@@ -171,21 +172,27 @@ func TestPrivateDataLimits(t *testing.T) {
 		{"connect IB", false, func(id *ID, b []byte) error { return id.Connect(context.Background(), &ConnParam{PrivateData: b}) }, 56},
 		{"accept IB", false, func(id *ID, b []byte) error { return id.Accept(&ConnParam{PrivateData: b}) }, 196},
 		{"reject IB", false, (*ID).Reject, 148},
-		{"connect iWARP", true, func(id *ID, b []byte) error { return id.Connect(context.Background(), &ConnParam{PrivateData: b}) }, 255},
-		{"reject iWARP", true, (*ID).Reject, 255},
+		{"connect iWARP", true, func(id *ID, b []byte) error { return id.Connect(context.Background(), &ConnParam{PrivateData: b}) }, 251},
+		{"accept iWARP", true, func(id *ID, b []byte) error { return id.Accept(&ConnParam{PrivateData: b}) }, 251},
+		{"reject iWARP", true, (*ID).Reject, 251},
 	}
 	for _, test := range tests {
 		k := newFake()
 		k.iwarp = test.iwarp
-		id := newTestID(t, k)
-		if err := id.attach(&fakeQP{}, readLimits{16, 16}); err != nil {
-			t.Fatal(err)
-		}
-		if err := test.do(id, make([]byte, test.allowed)); err != nil {
-			t.Errorf("%s: %v", test.name, err)
-		}
-		if err := test.do(id, make([]byte, test.allowed+1)); !errors.Is(err, errPrivateData) {
-			t.Errorf("%s, one more: %v", test.name, err)
+		for _, attached := range []bool{true, false} {
+			id := newTestID(t, k)
+			if attached {
+				if err := id.attach(&fakeQP{}, readLimits{16, 16}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := test.do(id, make([]byte, test.allowed)); err != nil {
+				t.Errorf("%s: %v", test.name, err)
+			}
+			if err := test.do(id, make([]byte, test.allowed+1)); !errors.Is(err, errPrivateData) ||
+				!strings.Contains(err.Error(), fmt.Sprintf("%d allowed", test.allowed)) {
+				t.Errorf("%s, one more: %v", test.name, err)
+			}
 		}
 	}
 }

@@ -85,7 +85,7 @@ func (c *Conn) accept(ctx context.Context, addr *Addr, cfg *Config) error {
 }
 
 // Reject tells the peer no, with a word of explanation if private is not empty
-// (at most 148 bytes on InfiniBand and RoCE, 136 for datagrams, 255 on iWARP).
+// (at most 148 bytes on InfiniBand and RoCE, 136 for datagrams, 251 on iWARP).
 func (r *Request) Reject(private []byte) error {
 	if r.answered.Swap(true) {
 		return &OpError{Op: "reject", Object: r.RemoteAddr.String(), Err: net.ErrClosed}
