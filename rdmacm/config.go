@@ -19,7 +19,8 @@ type Config struct {
 	// memory and to post receives. Its error ends the attempt. It must not
 	// close the Conn, nor have anybody read SendCQ before Dial has returned:
 	// over siw Dial itself does, to prove the connection, and would miss what
-	// another takes (see QP).
+	// another takes (see QP). For Listener.Accept it may run for several
+	// connections at a time.
 	Prepare func(*Conn) error
 
 	// PD is a protection domain to share among connections, on a device that
@@ -56,9 +57,13 @@ type Config struct {
 	// which Dial makes three. Zero: 2 seconds. The context bounds all.
 	ResolveTimeout time.Duration
 
-	// Backlog is how many connect requests may wait in a Listener; those
-	// beyond are rejected. Zero: 128.
+	// Backlog is how many connect requests may wait in a Listener, and how many
+	// Listener.Accept may be letting in; those beyond are rejected. Zero: 128.
 	Backlog int
+
+	// AcceptTimeout bounds how long Listener.Accept takes over one peer, from its
+	// request to its confirmation. Zero: 30 seconds. Request.Accept has a context.
+	AcceptTimeout time.Duration
 }
 
 // The defaults.
@@ -66,6 +71,7 @@ const (
 	defaultWRs            = 64
 	defaultResolveTimeout = 2 * time.Second
 	defaultBacklog        = 128
+	defaultAcceptTimeout  = 30 * time.Second
 	resolveTries          = 3
 )
 
@@ -83,6 +89,7 @@ func (c *Config) withDefaults() Config {
 	}
 	setDefault(&d.ResolveTimeout, defaultResolveTimeout)
 	setDefault(&d.Backlog, defaultBacklog)
+	setDefault(&d.AcceptTimeout, defaultAcceptTimeout)
 	if d.RecvCQEntries == 0 {
 		d.RecvCQEntries = int(d.QP.Cap.MaxRecvWR)
 		if d.QP.SRQ != nil {

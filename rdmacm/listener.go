@@ -10,15 +10,16 @@ import (
 
 // Listener takes connect requests. Its methods may be called concurrently.
 type Listener struct {
-	hub      *hub
-	cfg      Config
-	ids      []*ID // one an address family
-	addr     netip.AddrPort
-	requests chan *Event
-	done     chan struct{}
-	endOnce  sync.Once
-	endErr   error // set before done is closed
-	close    func() error
+	hub       *hub
+	cfg       Config
+	ids       []*ID // one an address family
+	addr      netip.AddrPort
+	requests  chan *Event
+	greetings *greetings
+	done      chan struct{}
+	endOnce   sync.Once
+	endErr    error // set before done is closed
+	close     func() error
 }
 
 // Listen listens on an address such as "10.0.0.1:7471" or "[fe80::1%eth0]:7471",
@@ -50,7 +51,7 @@ func Listen(address string, cfg *Config) (*Listener, error) {
 		return nil, err
 	}
 	l := &Listener{hub: h, cfg: cfg.withDefaults(), done: make(chan struct{})}
-	l.requests = make(chan *Event, l.cfg.Backlog)
+	l.requests, l.greetings = make(chan *Event, l.cfg.Backlog), newGreetings(l.cfg.Backlog)
 	l.close = sync.OnceValue(l.free)
 	if err := l.listen(addrs); err != nil {
 		l.Close()
@@ -109,21 +110,11 @@ func noIPv6(err error) bool {
 // listener on both families the IPv4 one.
 func (l *Listener) Addr() netip.AddrPort { return l.addr }
 
-// Accept waits for a connect request and accepts it as the listener's Config
-// says. It returns ctx.Err() when ctx ends. An error that matches net.ErrClosed
-// means that the listener has ended, by Close, or else by the cause that the
-// error names and matches too, such as ErrDeviceRemoved; close it then. Any
-// other error concerns one peer, and the listener goes on.
-func (l *Listener) Accept(ctx context.Context) (*Conn, error) {
-	r, err := l.Next(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return r.Accept(ctx, &l.cfg)
-}
-
 // Next waits for a connect request and leaves it to the caller to accept or to
-// reject it. Errors as Accept.
+// reject it. It returns ctx.Err() when ctx ends. An error that matches
+// net.ErrClosed means that the listener has ended, by Close, or else by the cause
+// that the error names and matches too, such as ErrDeviceRemoved; close it then. Any
+// other error concerns one peer, and the listener goes on.
 func (l *Listener) Next(ctx context.Context) (*Request, error) {
 	select {
 	case <-l.done:
@@ -172,8 +163,9 @@ func (l *Listener) refuse(id *ID) {
 	_ = l.hub.release()
 }
 
-// Close stops listening and rejects the requests that wait. Accepted
-// connections and requests from Next stay as they are.
+// Close stops listening and rejects the requests that wait. Connections that
+// nobody has taken with Accept are closed; those from Accept and requests from Next
+// stay as they are.
 func (l *Listener) Close() error { return l.close() }
 
 func (l *Listener) free() error {
@@ -193,6 +185,9 @@ func (l *Listener) free() error {
 		default:
 		}
 		break
+	}
+	if err := l.dismiss(); first == nil {
+		first = err
 	}
 	if err := l.hub.release(); first == nil {
 		first = err

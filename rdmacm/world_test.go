@@ -23,8 +23,8 @@ type world struct {
 	before func(k *fakeKernel, cmd uint32, body []byte) // hears of each command
 	done   func(cmd uint32) bool                        // hears of each success; true: nothing is reported
 
-	answers     func(*abi.RdmaUcmEventResp) // changes a peer's answer to a request to connect
-	unconfirmed bool                        // no peer confirms that it was accepted
+	answers  func(*abi.RdmaUcmEventResp)    // changes a peer's answer to a request to connect
+	accepted func(k *fakeKernel, id uint32) // hears of each answer to a peer
 }
 
 var (
@@ -88,8 +88,9 @@ func (w *world) report(k *fakeKernel, cmd uint32, body []byte) {
 	case abi.RDMA_USER_CM_CMD_CONNECT:
 		w.answer(k, view[abi.RdmaUcmConnect](body).Id, address)
 	case abi.RDMA_USER_CM_CMD_ACCEPT:
-		if a := view[abi.RdmaUcmAccept](body); a.ConnParam.Valid != 0 && !k.datagram && !w.unconfirmed {
-			k.report(a.Id, EventEstablished, nil)
+		a := view[abi.RdmaUcmAccept](body)
+		if a.ConnParam.Valid != 0 && w.accepted != nil {
+			w.accepted(k, a.Id)
 		}
 	case abi.RDMA_USER_CM_CMD_JOIN_MCAST:
 		k.mu.Lock()

@@ -1,0 +1,52 @@
+//go:build vm
+
+package test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/goverbs/goverbs/rdmacm"
+)
+
+// TestCMRxeAcceptBesideSilentPeer: a peer that gets its answer and never confirms
+// it, for which the kernel would wait minutes, holds up none that comes behind it.
+func TestCMRxeAcceptBesideSilentPeer(t *testing.T) {
+	rxeFabric(t)
+	noLeak(t)
+	l := must(rdmacm.Listen(rxeIPv4+":0", &rdmacm.Config{AcceptTimeout: 5 * time.Second}))(t)
+	closeLater(t, l)
+	type accepted struct {
+		conn *rdmacm.Conn
+		err  error
+	}
+	all := make(chan accepted)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	go func() {
+		for range 2 {
+			c, err := l.Accept(ctx)
+			all <- accepted{c, err}
+		}
+	}()
+
+	ch := newChannel(t)
+	silent := resolveLow(t, ch, rdmacm.PortSpaceTCP, l.Addr())
+	ok(t, silent.Connect(t.Context(), &rdmacm.ConnParam{QPNum: 77}))
+	expect(t, ch, rdmacm.EventConnectResponse) // and is not answered
+
+	c := must(rdmacm.DialAddrPort(ctx, l.Addr(), nil))(t)
+	first := <-all
+	if first.err != nil {
+		t.Fatal(first.err)
+	}
+	ok(t, c.Close())
+	ok(t, first.conn.Close())
+	var timeout net.Error
+	if second := <-all; !errors.As(second.err, &timeout) || !timeout.Timeout() {
+		t.Error(second.err)
+	}
+}
