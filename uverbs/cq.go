@@ -19,10 +19,11 @@ type CQ struct {
 	cookie  uint64
 
 	waiters atomic.Int32
-	event   chan struct{} // holds a token after an event
-	gone    chan struct{} // closed with the CQ
-	noted   bool          // among the channel's noted; guarded by its lock
-	ring    CQRing        // the same from the CQ's first day to its last
+	event   chan struct{}         // holds a token after an event
+	gone    chan struct{}         // closed with the CQ
+	ended   atomic.Pointer[error] // by End
+	noted   bool                  // among the channel's noted; guarded by its lock
+	ring    CQRing                // the same from the CQ's first day to its last
 
 	mu     queueLock // guards what follows, and what ring does
 	cqe    int

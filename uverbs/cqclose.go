@@ -115,6 +115,7 @@ func (cq *CQ) failures(wcs []WC) (failed []failure) {
 	for i := range wcs {
 		if wcs[i].Status != StatusSuccess {
 			if qp := cq.qps[wcs[i].QPN]; qp != nil {
+				qp.first.note(wcs[i].Status)
 				failed = append(failed, failure{qp, qp.life.Load()})
 			}
 		}

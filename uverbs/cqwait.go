@@ -1,16 +1,24 @@
 package uverbs
 
-import "context"
+import (
+	"context"
+	"syscall"
+)
 
 // Wait takes completions off the CQ, waiting until there is at least one, ctx is
-// done or the CQ is closed. It parks the goroutine. That ctx is done, the CQ closed
-// or a completion made in user space may be noticed half a millisecond late.
+// done, the CQ is closed, or [CQ.End] was called and no completion is to come. It
+// parks the goroutine. That ctx is done, the CQ closed or a completion made in user
+// space may be noticed half a millisecond late. A call without room in wcs is
+// refused.
 //
 // C: ibv_req_notify_cq, ibv_get_cq_event, ibv_ack_cq_events and ibv_poll_cq
 func (cq *CQ) Wait(ctx context.Context, wcs []WC) (int, error) {
+	if len(wcs) == 0 {
+		return 0, cq.fail("wait for", syscall.EINVAL, "there is no room for a completion")
+	}
 	cq.waiters.Add(1)
 	defer cq.leave()
-	for {
+	for ending := 0; ; {
 		if n, err := cq.Poll(wcs); n > 0 || err != nil {
 			return n, err
 		}
@@ -20,7 +28,17 @@ func (cq *CQ) Wait(ctx context.Context, wcs []WC) (int, error) {
 		if n, err := cq.Poll(wcs); n > 0 || err != nil {
 			return n, err
 		}
-		if err := cq.channel.wait(ctx, cq); err != nil {
+		cause := cq.ended.Load()
+		if cause == nil {
+			if err := cq.channel.wait(ctx, cq); err != nil {
+				return 0, err
+			}
+			continue
+		}
+		if ending = cq.looks(ending); ending == looksAtEnd {
+			return 0, cq.fail("wait for", *cause, "")
+		}
+		if err := cq.waitAtEnd(ctx); err != nil {
 			return 0, err
 		}
 	}

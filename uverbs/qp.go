@@ -26,7 +26,8 @@ type QP struct {
 	state          atomic.Uint32 // as far as this process moved it
 	failing        atomic.Bool   // the provider was told of the error state
 	life           atomic.Uint32 // how often it was put into RESET
-	ring           QPRing        // the same from the QP's first day to its last
+	first          firstError
+	ring           QPRing // the same from the QP's first day to its last
 
 	// sq and rq guard the two queues. Whoever takes both takes sq first.
 	sq, rq queueLock

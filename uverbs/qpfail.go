@@ -30,6 +30,7 @@ type failure struct {
 func tell(failures []failure) {
 	for _, f := range failures {
 		f.qp.failed(f.life)
+		f.qp.first.tell()
 	}
 }
 

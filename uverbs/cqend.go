@@ -1,0 +1,75 @@
+package uverbs
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+)
+
+// End tells those who wait for completions that none will come: the QPs of the CQ
+// have failed or are about to, and nobody will use it again. Completions that are
+// still due are waited for; after the last of them [CQ.Wait] fails with cause, which
+// must not be nil. The first cause counts. [CompChannel.Get] returns the CQ once.
+func (cq *CQ) End(cause error) {
+	if cq.ended.CompareAndSwap(nil, &cause) {
+		cq.wake()
+	}
+}
+
+// A device may take a work request off its queue a moment before it writes the
+// completion, or complete the last one without a completion. So Wait looks more
+// than once, with a pause between.
+const (
+	looksAtEnd = 2
+	pauseAtEnd = 5 * time.Millisecond
+)
+
+// looks counts the looks in a row that found nothing more to come.
+func (cq *CQ) looks(before int) int {
+	if cq.isIdle() {
+		return before + 1
+	}
+	return 0
+}
+
+// waitAtEnd waits for an event, but not for long.
+func (cq *CQ) waitAtEnd(ctx context.Context) error {
+	short, cancel := context.WithTimeout(ctx, pauseAtEnd)
+	defer cancel()
+	err := cq.channel.wait(short, cq)
+	if ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
+		return nil
+	}
+	return err
+}
+
+// isIdle tells that no QP of the CQ has a work request outstanding, nor will have
+// one carried out.
+func (cq *CQ) isIdle() bool {
+	cq.mu.Lock()
+	qps := slices.Collect(maps.Values(cq.qps))
+	cq.mu.Unlock()
+	return !slices.ContainsFunc(qps, func(qp *QP) bool { return !qp.isIdle() })
+}
+
+// idleRing is a QPRing whose device completes the work requests of a failed QP some
+// time later.
+type idleRing interface {
+	// Idle tells that the device has taken all work requests off the queues. The QP
+	// has failed, and holds off all other calls.
+	Idle() bool
+}
+
+func (qp *QP) isIdle() bool {
+	qp.sq.Lock()
+	defer qp.sq.Unlock()
+	qp.rq.Lock()
+	defer qp.rq.Unlock()
+	if qp.closed || !qp.failing.Load() {
+		return qp.closed
+	}
+	ring, ok := qp.ring.(idleRing)
+	return !ok || ring.Idle()
+}

@@ -1,0 +1,225 @@
+package uverbs_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+func TestWaitWithoutRoom(t *testing.T) {
+	w := newWorld(t)
+	w.kcq().SIW.Complete(abi.SiwCqe{Id: 1})
+	if n, err := w.cq.Wait(t.Context(), nil); n != 0 || !errors.Is(err, syscall.EINVAL) {
+		t.Error(n, err)
+	}
+}
+
+func toError(t *testing.T, qp *uverbs.QP) {
+	t.Helper()
+	if err := qp.Modify(&uverbs.QPAttr{State: uverbs.QPStateErr}, uverbs.QPAttrState); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// start brings the QP to RTS.
+func start(t *testing.T, w *world) {
+	t.Helper()
+	if w.dev.Info().Driver == uverbs.DriverSIW {
+		w.kqp().Connect()
+		return
+	}
+	attr := &uverbs.QPAttr{DestQPN: w.qp.Num(), AH: *address}
+	if err := errors.Join(w.qp.Init(attr), w.qp.Connect(attr)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// All who wait get what is flushed first, and then the cause of the end.
+func TestEndOfCQ(t *testing.T) {
+	for _, info := range []uverbs.DeviceInfo{siw0, rxe0} {
+		w := worldOn(t, info)
+		start(t, w)
+		if _, err := w.qp.PostRecv([]uverbs.RecvWR{{WRID: 1}, {WRID: 2}}); err != nil {
+			t.Fatal(err)
+		}
+		const waiters = 3
+		type result struct {
+			wrID uint64
+			err  error
+		}
+		results := make(chan result)
+		for range waiters {
+			go func() {
+				for {
+					wcs := make([]uverbs.WC, 1)
+					_, err := w.cq.Wait(context.Background(), wcs)
+					results <- result{wcs[0].WRID, err}
+					if err != nil {
+						return
+					}
+				}
+			}()
+		}
+		until(t, "armed", w.kcq().Armed)
+		w.cq.End(io.EOF)
+		w.cq.End(io.ErrClosedPipe) // is no longer the first
+		select {
+		case r := <-results:
+			t.Fatalf("%s: %+v while the QP works", info.Name, r)
+		case <-time.After(50 * time.Millisecond):
+		}
+		toError(t, w.qp)
+		flushed := make(map[uint64]bool)
+		for ended := 0; ended < waiters; {
+			r := <-results
+			if r.err == nil {
+				flushed[r.wrID] = true
+				continue
+			}
+			if ended++; !errors.Is(r.err, io.EOF) || len(flushed) != 2 {
+				t.Errorf("%s: %v after %v", info.Name, r.err, flushed)
+			}
+		}
+		// Of what comes later the flush is seen, too.
+		if _, err := w.qp.PostRecv([]uverbs.RecvWR{{WRID: 3}}); err != nil {
+			t.Fatal(err)
+		}
+		wcs := make([]uverbs.WC, 2)
+		if n, err := w.cq.Wait(t.Context(), wcs); n != 1 || err != nil || wcs[0].WRID != 3 {
+			t.Errorf("%s: %d, %v", info.Name, n, err)
+		}
+		if _, err := w.cq.Wait(t.Context(), wcs); !errors.Is(err, io.EOF) {
+			t.Errorf("%s: %v", info.Name, err)
+		}
+		w.close(t)
+	}
+}
+
+// A context ends a wait for a QP that has not failed yet.
+func TestEndOfCQContext(t *testing.T) {
+	for _, info := range []uverbs.DeviceInfo{siw0, rxe0} {
+		w := worldOn(t, info)
+		w.cq.End(io.EOF)
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		if _, err := w.cq.Wait(ctx, make([]uverbs.WC, 1)); err != context.DeadlineExceeded {
+			t.Errorf("%s: %v", info.Name, err)
+		}
+		cancel()
+		closeAll(t, w.qp)
+		if _, err := w.cq.Wait(t.Context(), make([]uverbs.WC, 1)); !errors.Is(err, io.EOF) {
+			t.Errorf("%s: without a QP: %v", info.Name, err)
+		}
+	}
+}
+
+// Get tells of the end as it tells of an event.
+func TestEndOfCQWakesGet(t *testing.T) {
+	w := newWorld(t)
+	got := run(func() error {
+		cq, err := w.channel.Get(context.Background())
+		if cq != w.cq {
+			t.Error("another CQ")
+		}
+		return err
+	})
+	w.cq.End(io.EOF)
+	if err := within(t, "Get", got); err != nil {
+		t.Error(err)
+	}
+}
+
+// Whoever has seen a failed completion finds the owner told of the first one.
+func TestOnError(t *testing.T) {
+	w := newWorld(t)
+	w.kqp().Connect()
+	var heard []uverbs.Status
+	hear := func(s uverbs.Status) { heard = append(heard, s) }
+	w.qp.OnError(hear)
+	wcs := make([]uverbs.WC, 1)
+	poll := func(want uverbs.Status) {
+		t.Helper()
+		if n, err := w.cq.Poll(wcs); n != 1 || err != nil || wcs[0].Status != want {
+			t.Fatalf("%+v, %v", wcs[0], err)
+		}
+	}
+	w.kcq().SIW.Complete(abi.SiwCqe{Id: 1, QpId: uint64(w.qp.Num())})
+	if poll(uverbs.StatusSuccess); len(heard) != 0 {
+		t.Error("of a success", heard)
+	}
+	w.kcq().SIW.Complete(abi.SiwCqe{Id: 2, QpId: uint64(w.qp.Num()), Status: abi.SIW_WC_REM_ACCESS_ERR})
+	w.kcq().SIW.Complete(abi.SiwCqe{Id: 3, QpId: uint64(w.qp.Num()), Status: abi.SIW_WC_WR_FLUSH_ERR})
+	if poll(uverbs.StatusRemAccessErr); len(heard) != 1 || heard[0] != uverbs.StatusRemAccessErr {
+		t.Error("of the first failure", heard)
+	}
+	poll(uverbs.StatusWRFlushErr)
+	w.qp.OnError(hear)
+	if len(heard) != 1 {
+		t.Error("more than once", heard)
+	}
+}
+
+// An owner that asks late hears of what was before.
+func TestOnErrorLate(t *testing.T) {
+	w := newWorld(t)
+	w.kqp().Connect()
+	w.kcq().SIW.Complete(abi.SiwCqe{Id: 2, QpId: uint64(w.qp.Num()), Status: abi.SIW_WC_REM_ACCESS_ERR})
+	if _, err := w.cq.Wait(t.Context(), make([]uverbs.WC, 1)); err != nil {
+		t.Fatal(err)
+	}
+	var heard uverbs.Status
+	if w.qp.OnError(func(s uverbs.Status) { heard = s }); heard != uverbs.StatusRemAccessErr {
+		t.Error(heard)
+	}
+}
+
+// A device that flushes in its own time is waited for, whatever it has to flush.
+func TestEndWaitsForDevice(t *testing.T) {
+	for _, kind := range []struct {
+		name string
+		post func(*uverbs.QP) (int, error)
+		take func(*world)
+	}{
+		{"send", func(qp *uverbs.QP) (int, error) { return qp.PostSend([]uverbs.SendWR{{WRID: 1, Opcode: uverbs.OpSend}}) },
+			func(w *world) { w.kqp().RXE.TakeSend() }},
+		{"receive", func(qp *uverbs.QP) (int, error) { return qp.PostRecv([]uverbs.RecvWR{{WRID: 1}}) },
+			func(w *world) { w.kqp().RXE.TakeRecv() }},
+	} {
+		t.Run(kind.name, func(t *testing.T) {
+			w := worldOn(t, rxe0)
+			start(t, w)
+			if _, err := kind.post(w.qp); err != nil {
+				t.Fatal(err)
+			}
+			w.k.Fail("MODIFY_QP", 0, syscall.EIO) // for it would flush at once
+			complete := func(id uint64) {
+				w.kcq().RXE.Complete(abi.IbUverbsWc{WrId: id, Status: abi.IB_WC_WR_FLUSH_ERR, QpNum: w.qp.Num()})
+			}
+			wcs := make([]uverbs.WC, 1)
+			complete(9)
+			if _, err := w.cq.Wait(t.Context(), wcs); err != nil {
+				t.Fatal(err)
+			}
+			w.cq.End(io.EOF)
+			done := run(func() error { return failed(w.cq.Wait(context.Background(), wcs)) })
+			select {
+			case err := <-done:
+				t.Fatal("with one outstanding:", err)
+			case <-time.After(50 * time.Millisecond):
+			}
+			kind.take(w)
+			complete(1)
+			if err := within(t, "flush", done); err != nil || wcs[0].WRID != 1 {
+				t.Errorf("%+v, %v", wcs[0], err)
+			}
+			if _, err := w.cq.Wait(t.Context(), wcs); !errors.Is(err, io.EOF) {
+				t.Error(err)
+			}
+		})
+	}
+}
