@@ -23,7 +23,7 @@ func (cq *CQ) End(cause error) {
 // than once, with a pause between.
 const (
 	looksAtEnd = 2
-	pauseAtEnd = 5 * time.Millisecond
+	pauseAtEnd = time.Millisecond
 )
 
 // looks counts the looks in a row that found nothing more to come.

@@ -185,7 +185,9 @@ func TestEndWaitsForDevice(t *testing.T) {
 		post func(*uverbs.QP) (int, error)
 		take func(*world)
 	}{
-		{"send", func(qp *uverbs.QP) (int, error) { return qp.PostSend([]uverbs.SendWR{{WRID: 1, Opcode: uverbs.OpSend}}) },
+		{"send", func(qp *uverbs.QP) (int, error) {
+			return qp.PostSend([]uverbs.SendWR{{WRID: 1, Opcode: uverbs.OpSend}})
+		},
 			func(w *world) { w.kqp().RXE.TakeSend() }},
 		{"receive", func(qp *uverbs.QP) (int, error) { return qp.PostRecv([]uverbs.RecvWR{{WRID: 1}}) },
 			func(w *world) { w.kqp().RXE.TakeRecv() }},
