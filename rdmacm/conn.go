@@ -24,10 +24,8 @@ type Conn struct {
 	privateData []byte
 	peer        *Peer
 
-	setup   chan *Event // what comes before the connection stands
-	done    chan struct{}
-	endOnce sync.Once
-	endErr  error // set before done is closed
+	setup  chan *Event // what comes before the connection stands
+	ending ending
 
 	closing     sync.Mutex
 	established bool // and not disconnected by us
@@ -39,7 +37,7 @@ type Conn struct {
 }
 
 func newConn(h *hub) *Conn {
-	return &Conn{hub: h, setup: make(chan *Event, 8), done: make(chan struct{}),
+	return &Conn{hub: h, setup: make(chan *Event, 8), ending: ending{done: make(chan struct{})},
 		link: make(owned, 0, 4), verbs: make(owned, 0, 8)}
 }
 
@@ -84,31 +82,16 @@ func (c *Conn) Own(child io.Closer) {
 	c.verbs.add(child.Close)
 }
 
-// Done is closed when the connection has ended: the peer disconnected or died,
-// the device was removed, or Close was called. Err tells which.
-func (c *Conn) Done() <-chan struct{} { return c.done }
-
-// Err is nil while the connection lives, then ErrDisconnected,
-// ErrDeviceRemoved or, after Close, net.ErrClosed.
-func (c *Conn) Err() error {
-	select {
-	case <-c.done:
-		return c.endErr
-	default:
-		return nil
-	}
-}
-
-// event runs on the hub's goroutine.
 func (c *Conn) event(ev *Event) {
 	switch ev.Type {
 	case EventDisconnected:
 		if !c.id.isIWARP() {
 			_ = c.id.Disconnect() // else the peer asks again until it gives up
 		}
-		c.end(ErrDisconnected)
+		c.ending.end(ErrDisconnected)
 	case EventDeviceRemoval:
-		c.end(ErrDeviceRemoved)
+		c.id.failQP()
+		c.ending.end(ErrDeviceRemoved)
 	case EventAddrChange, EventTimewaitExit:
 		// Nothing to do: the connection stays as it is, or is over already.
 	default:
@@ -119,14 +102,9 @@ func (c *Conn) event(ev *Event) {
 	}
 }
 
-func (c *Conn) broken(err error) { c.end(err) }
+func (c *Conn) doomed(cause error) { c.ending.note(cause) }
 
-func (c *Conn) end(err error) {
-	c.endOnce.Do(func() {
-		c.endErr = err
-		close(c.done)
-	})
-}
+func (c *Conn) broken(err error) { c.ending.end(err) }
 
 // await waits for the outcome of the step of connection set-up under way.
 func (c *Conn) await(ctx context.Context, want EventType) (*Event, error) {
@@ -135,13 +113,13 @@ func (c *Conn) await(ctx context.Context, want EventType) (*Event, error) {
 		return c.outcome(ev, want)
 	case <-ctx.Done():
 		return nil, ctx.Err()
-	case <-c.done:
+	case <-c.ending.done:
 	}
 	select {
 	case ev := <-c.setup: // it came first
 		return c.outcome(ev, want)
 	default:
-		return nil, c.endErr
+		return nil, c.Err()
 	}
 }
 

@@ -22,6 +22,7 @@ func (c *Conn) disconnect() error {
 		return net.ErrClosed
 	}
 	c.established = false
+	c.ending.note(ErrDisconnected)
 	return c.id.Disconnect()
 }
 
@@ -34,9 +35,10 @@ func (c *Conn) disconnect() error {
 func (c *Conn) Close() error {
 	c.closing.Lock()
 	defer c.closing.Unlock()
+	c.ending.note(net.ErrClosed)
 	// The peer may have disconnected already, so no failure matters.
 	_ = c.disconnect()
-	c.end(net.ErrClosed)
+	c.ending.end(net.ErrClosed)
 	c.closed = true
 	errs := []error{c.leaveAll(), c.link.free(), c.verbs.free()}
 	if len(c.verbs) == 0 {

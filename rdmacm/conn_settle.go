@@ -43,16 +43,13 @@ func (c *Conn) settle(ctx context.Context, cfg *Config, ev *Event) error {
 func (c *Conn) prove(ctx context.Context, patience time.Duration) error {
 	due := c.postNothing(uverbs.OpRDMARead)
 	for start := time.Now(); due > 0; {
-		// The flush is over when the end becomes known: one look more finds
-		// all of it.
-		over := c.Err() != nil
 		got, err := c.takeNothing(ctx)
 		due -= got
 		switch {
 		case got > 0:
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case over || !errors.Is(err, context.DeadlineExceeded):
+		case !errors.Is(err, context.DeadlineExceeded): // the end, with all flushed
 			return nil
 		case time.Since(start) > patience:
 			return &OpError{Op: "prove the connection to", Object: c.remote.String(), Err: syscall.ETIMEDOUT,
@@ -72,8 +69,13 @@ func (c *Conn) postNothing(op uverbs.Opcode) int {
 }
 
 func (c *Conn) takeNothing(ctx context.Context) (int, error) {
-	ctx, cancel := context.WithTimeout(ctx, settleKick)
-	defer cancel()
+	select {
+	case <-c.Done(): // nothing is left to be reminded of
+	default:
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, settleKick)
+		defer cancel()
+	}
 	var wcs [1]uverbs.WC
 	return c.SendCQ().Wait(ctx, wcs[:])
 }

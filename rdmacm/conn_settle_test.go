@@ -156,7 +156,10 @@ func TestProveUnseen(t *testing.T) {
 		t.Error(err)
 	}
 
-	c.end(ErrDisconnected)
+	if err := c.qp.Modify(&uverbs.QPAttr{State: uverbs.QPStateErr}, uverbs.QPAttrState); err != nil {
+		t.Fatal(err)
+	}
+	c.ending.end(ErrDisconnected)
 	if err := c.prove(t.Context(), time.Minute); err != nil {
 		t.Error(err)
 	}

@@ -39,6 +39,9 @@ func (c *Conn) prepareAt(addr *Addr, cfg *Config) (err error) {
 	if err := c.id.AttachQP(c.qp); err != nil {
 		return err
 	}
+	if !c.id.datagram { // one that failed does a datagram queue pair no harm
+		c.watch()
+	}
 	if cfg.Prepare != nil {
 		return cfg.Prepare(c)
 	}
@@ -91,6 +94,7 @@ func (c *Conn) makeCQs(opts *uverbs.QPOptions, recvEntries int) error {
 			return err
 		}
 		c.verbs.add(cq.Close)
+		c.ending.add(cq)
 		*want.cq = cq
 	}
 	return nil
@@ -105,6 +109,7 @@ func (c *Conn) connected() {
 	c.closing.Lock()
 	defer c.closing.Unlock()
 	c.established = !c.id.datagram
+	c.ending.stand()
 }
 
 // whereabouts asks once more, because connecting may have changed them.

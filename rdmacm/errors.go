@@ -52,7 +52,8 @@ func (e *OpError) Temporary() bool {
 	return e.Timeout() || errors.As(e.Err, &errno) && errno.Temporary()
 }
 
-// ErrDisconnected is what [Conn.Err] holds once the peer has disconnected.
+// ErrDisconnected is the orderly end of a connection: [Conn.Err] holds it, and waits
+// return it, once either side has disconnected or the peer's program has ended.
 var ErrDisconnected = errors.New("peer disconnected")
 
 // ErrDeviceRemoved is what [Conn.Err] holds once the RDMA device has gone, and

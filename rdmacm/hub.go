@@ -11,8 +11,10 @@ import (
 
 // sink is who takes an ID's events, one at a time and in their order. event runs on
 // the hub's goroutine, except for the events that hub.deal sees to; there it must not
-// wait. Nor must broken.
+// wait. Nor must the others.
 type sink interface {
+	// doomed tells why the queue pair is about to be moved to the error state.
+	doomed(cause error)
 	event(*Event)
 	// broken tells that no more events will come.
 	broken(error)
@@ -117,6 +119,7 @@ func (c *EventChannel) broken(err error) {
 	c.mu.Unlock()
 	for _, id := range ids {
 		if s := id.sink(); s != nil {
+			s.doomed(err)
 			id.failQP()
 			s.broken(err)
 		}

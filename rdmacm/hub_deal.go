@@ -27,13 +27,28 @@ func (e *Event) movesQP() bool {
 
 // deliver gives the event to the ID's sink.
 func (e *Event) deliver() {
+	s := e.account.sink()
+	if cause := e.ends(); s != nil && cause != nil {
+		s.doomed(cause)
+	}
 	if !e.react() {
 		return
 	}
-	if s := e.account.sink(); s != nil {
+	if s != nil {
 		s.event(e)
 	}
 	e.Ack()
+}
+
+// ends tells why the connection is over, if it is.
+func (e *Event) ends() error {
+	switch e.Type {
+	case EventDisconnected:
+		return ErrDisconnected
+	case EventDeviceRemoval:
+		return ErrDeviceRemoved
+	}
+	return nil
 }
 
 // pending are an ID's events behind one that is being delivered.

@@ -146,6 +146,8 @@ func (l *Listener) event(ev *Event) {
 	}
 }
 
+func (l *Listener) doomed(error) {}
+
 func (l *Listener) broken(cause error) { l.end(&listenerEnd{cause}) }
 
 func (l *Listener) end(err error) {

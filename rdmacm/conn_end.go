@@ -1,0 +1,131 @@
+package rdmacm
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// ending is how a connection ends. The first cause counts, whichever shows first:
+// an event, a completion that failed, or a call of the owner's. It is noted before
+// the queue pair is moved to the error state, so that whoever sees a work request
+// flushed finds the cause; done is closed when the queue pair has been moved.
+type ending struct {
+	done chan struct{}
+
+	mu     sync.Mutex // guards what follows
+	cause  error
+	over   bool         // done is closed
+	stands bool         // the set-up is over
+	failed error        // of the queue pair, during the set-up
+	cqs    []*uverbs.CQ // the connection's own
+}
+
+// Done is closed when the connection has ended: one of the sides disconnected or
+// died, the queue pair failed, the device was removed, or Close was called. Err
+// tells which.
+func (c *Conn) Done() <-chan struct{} { return c.ending.done }
+
+// Err is nil while the connection lives. Then it tells the first cause of its end:
+// ErrDisconnected after an orderly end by either side, ErrDeviceRemoved, an error
+// that matches the uverbs.Status of the first work request that failed, or, after
+// Close, net.ErrClosed.
+//
+// Whoever has polled a completion with an error finds Err set. Once all work
+// requests have completed, Wait on the connection's own CQs returns an error that
+// matches Err, or uverbs.ErrClosed after Close. On CQs of the caller's it does not,
+// for they may serve other connections: select on Done.
+func (c *Conn) Err() error {
+	c.ending.mu.Lock()
+	defer c.ending.mu.Unlock()
+	return c.ending.cause
+}
+
+// note keeps the cause of an end that is about to come.
+func (e *ending) note(cause error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.keep(cause)
+}
+
+func (e *ending) keep(cause error) {
+	if e.cause == nil {
+		e.cause = cause
+	}
+}
+
+// end is for when the queue pair is in the error state, or gone.
+func (e *ending) end(cause error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.keep(cause)
+	if e.over {
+		return
+	}
+	e.over = true
+	close(e.done)
+	for _, cq := range e.cqs {
+		cq.End(e.cqCause())
+	}
+}
+
+// cqCause has a wait that Close ends return the same before and after the CQ is
+// closed.
+func (e *ending) cqCause() error {
+	if errors.Is(e.cause, net.ErrClosed) {
+		return uverbs.ErrClosed
+	}
+	return e.cause
+}
+
+// add has cq end with the connection.
+func (e *ending) add(cq *uverbs.CQ) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.cqs = append(e.cqs, cq)
+	if e.over {
+		cq.End(e.cqCause())
+	}
+}
+
+// fail ends the connection because of its queue pair. While it is being set up, the
+// outcome of that counts.
+func (e *ending) fail(cause error) {
+	e.mu.Lock()
+	if !e.stands {
+		e.failed = cause
+		e.mu.Unlock()
+		return
+	}
+	e.mu.Unlock()
+	e.end(cause)
+}
+
+// stand begins the life of the connection.
+func (e *ending) stand() {
+	e.mu.Lock()
+	e.stands = true
+	failed := e.failed
+	e.mu.Unlock()
+	if failed != nil {
+		e.end(failed)
+	}
+}
+
+// watch has the first completion that fails end the connection. A flush on iWARP
+// means that the kernel has ended it and is about to say so. On InfiniBand and RoCE
+// such an end is noted before the queue pair is flushed; so, there, an unexplained
+// flush means that the queue pair failed as it served the peer.
+func (c *Conn) watch() {
+	iwarp := c.id.isIWARP()
+	c.qp.OnError(func(s uverbs.Status) {
+		if iwarp && s == uverbs.StatusWRFlushErr {
+			c.ending.fail(ErrDisconnected)
+			return
+		}
+		c.ending.fail(fmt.Errorf("rdmacm: the queue pair failed: %w", s))
+	})
+}

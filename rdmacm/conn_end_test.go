@@ -1,0 +1,193 @@
+package rdmacm
+
+import (
+	"context"
+	"errors"
+	"net"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// dialIn dials in the world and posts receives 1 and 2.
+func (w *world) dialIn() *Conn {
+	w.t.Helper()
+	c, err := DialAddrPort(w.t.Context(), addr4, nil)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	kqp := w.verbs.QueuePairs()[0]
+	if w.info.Driver == uverbs.DriverSIW {
+		kqp.Connect()
+	}
+	if _, err := c.QP().PostRecv([]uverbs.RecvWR{{WRID: 1}, {WRID: 2}}); err != nil {
+		w.t.Fatal(err)
+	}
+	return c
+}
+
+// drained takes the flushed receives, and then the end.
+func drained(t *testing.T, c *Conn, cause error) {
+	t.Helper()
+	var wcs [1]uverbs.WC
+	for id := uint64(1); id <= 2; id++ {
+		if _, err := c.RecvCQ().Wait(t.Context(), wcs[:]); err != nil || wcs[0].WRID != id || wcs[0].Status != uverbs.StatusWRFlushErr {
+			t.Errorf("%+v, %v", wcs[0], err)
+		}
+		if err := c.Err(); !errors.Is(err, cause) {
+			t.Errorf("flushed with Err %v, want %v", err, cause)
+		}
+	}
+	for _, cq := range []*uverbs.CQ{c.RecvCQ(), c.SendCQ()} {
+		if n, err := cq.Wait(t.Context(), wcs[:]); n != 0 || !errors.Is(err, cause) {
+			t.Errorf("behind the end: %d, %v, want %v", n, err, cause)
+		}
+	}
+	<-c.Done()
+}
+
+func TestEndsOfConn(t *testing.T) {
+	tests := []struct {
+		name string
+		end  func(*world, *Conn)
+		want map[uverbs.DriverID]error
+	}{
+		{"the peer disconnects", func(w *world, c *Conn) { w.cms[0].report(c.id.handle, EventDisconnected, nil) },
+			map[uverbs.DriverID]error{uverbs.DriverSIW: ErrDisconnected, uverbs.DriverRXE: ErrDisconnected}},
+		{"this side disconnects", func(w *world, c *Conn) {
+			if err := c.Disconnect(); err != nil {
+				w.t.Error(err)
+			}
+			w.cms[0].report(c.id.handle, EventDisconnected, nil)
+		}, map[uverbs.DriverID]error{uverbs.DriverSIW: ErrDisconnected, uverbs.DriverRXE: ErrDisconnected}},
+		{"the device goes", func(w *world, c *Conn) { w.cms[0].report(c.id.handle, EventDeviceRemoval, nil) },
+			map[uverbs.DriverID]error{uverbs.DriverSIW: ErrDeviceRemoved, uverbs.DriverRXE: ErrDeviceRemoved}},
+		{"the kernel fails the queue pair and says nothing", func(w *world, c *Conn) { w.verbs.QueuePairs()[0].Break() },
+			map[uverbs.DriverID]error{uverbs.DriverSIW: ErrDisconnected, uverbs.DriverRXE: uverbs.StatusWRFlushErr}},
+		{"no more events", func(w *world, c *Conn) {
+			w.cms[0].fail(abi.RDMA_USER_CM_CMD_GET_EVENT, syscall.EACCES)
+			w.cms[0].events <- abi.RdmaUcmEventResp{} // to have the hub ask again
+		}, map[uverbs.DriverID]error{uverbs.DriverSIW: syscall.EACCES, uverbs.DriverRXE: syscall.EACCES}},
+	}
+	for _, info := range []uverbs.DeviceInfo{aSIW, aRXE} {
+		for _, test := range tests {
+			t.Run(info.Name+" "+test.name, func(t *testing.T) {
+				w := newWorld(t, info)
+				c := w.dialIn()
+				if err := c.Err(); err != nil {
+					t.Fatal(err)
+				}
+				test.end(w, c)
+				drained(t, c, test.want[info.Driver])
+				closeConn(t, c)
+				if err := c.Err(); !errors.Is(err, test.want[info.Driver]) {
+					t.Error("after Close:", err)
+				}
+				w.empty()
+			})
+		}
+	}
+}
+
+// The first work request that fails ends the connection, though neither kernel nor
+// peer say anything. What is flushed behind it, or said later, is no cause.
+func TestFailedWorkEndsConn(t *testing.T) {
+	for _, info := range []uverbs.DeviceInfo{aSIW, aRXE} {
+		w := newWorld(t, info)
+		c := w.dialIn()
+		if _, err := c.QP().PostSend([]uverbs.SendWR{{WRID: 3, Opcode: uverbs.OpSend}}); err != nil {
+			t.Fatal(err)
+		}
+		status, want := uint32(abi.IB_WC_REM_ACCESS_ERR), uverbs.StatusRemAccessErr
+		if info.Driver == uverbs.DriverSIW {
+			status = abi.SIW_WC_REM_ACCESS_ERR
+		}
+		kqp := w.verbs.QueuePairs()[0]
+		kqp.Carry(status)
+		var wcs [1]uverbs.WC
+		if _, err := c.SendCQ().Wait(t.Context(), wcs[:]); err != nil || wcs[0].Status != want {
+			t.Errorf("%s: %+v, %v", info.Name, wcs[0], err)
+		}
+		if err := c.Err(); !errors.Is(err, want) {
+			t.Errorf("%s: %v", info.Name, err)
+		}
+		<-c.Done()
+		w.cms[0].report(c.id.handle, EventDisconnected, nil)
+		drained(t, c, want)
+		closeConn(t, c)
+		w.empty()
+	}
+}
+
+// A completion that fails during the set-up is no outcome of it, but ends the
+// connection that comes of it.
+func TestFailsBeforeItStands(t *testing.T) {
+	c := newConn(nil)
+	c.ending.fail(uverbs.StatusLocProtErr)
+	if err := c.Err(); err != nil {
+		t.Error(err)
+	}
+	select {
+	case <-c.Done():
+		t.Error("ended during the set-up")
+	default:
+	}
+	c.ending.stand()
+	if <-c.Done(); c.Err() != uverbs.StatusLocProtErr {
+		t.Error(c.Err())
+	}
+}
+
+// A wait that Close ends returns the same whenever it begins.
+func TestCloseEndsWaits(t *testing.T) {
+	w := newWorld(t, aRXE)
+	c := w.dialIn()
+	cq := c.SendCQ()
+	waited := make(chan error)
+	go func() {
+		_, err := cq.Wait(context.Background(), make([]uverbs.WC, 1))
+		waited <- err
+	}()
+	closeConn(t, c)
+	if err := <-waited; !errors.Is(err, uverbs.ErrClosed) {
+		t.Error(err)
+	}
+	if !errors.Is(c.Err(), net.ErrClosed) {
+		t.Error(c.Err())
+	}
+	w.empty()
+}
+
+// CQs of the caller's may serve other connections, and go on.
+func TestEndLeavesSharedCQs(t *testing.T) {
+	w := newWorld(t, aRXE)
+	first := w.dialIn()
+	channel, err := first.Device().CreateCompChannel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cq, err := first.Device().CreateCQ(64, &uverbs.CQOptions{Channel: channel})
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := DialAddrPort(t.Context(), addr4, &Config{PD: first.PD(), QP: uverbs.QPOptions{SendCQ: cq, RecvCQ: cq}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.cms[0].report(second.id.handle, EventDisconnected, nil)
+	<-second.Done()
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := cq.Wait(ctx, make([]uverbs.WC, 1)); err != context.DeadlineExceeded {
+		t.Error(err)
+	}
+	closeConn(t, second)
+	if err := errors.Join(cq.Close(), channel.Close()); err != nil {
+		t.Error(err)
+	}
+	closeConn(t, first)
+	w.empty()
+}
