@@ -3,9 +3,11 @@ package rdmacm
 import (
 	"errors"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -68,6 +70,9 @@ func TestSlowQPStallsNoOther(t *testing.T) {
 			slow, other := connOnHub(t, h, qp), connOnHub(t, h, new(fakeQP))
 			k.report(slow.id.handle, test.first, nil)
 			<-qp.begun
+			if err := slow.Err(); test.first == EventDisconnected && err != ErrDisconnected {
+				t.Error("work requests are flushed, and Err is", err)
+			}
 			k.report(slow.id.handle, EventConnectError, nil)
 
 			k.report(other.id.handle, EventConnectResponse, nil)
@@ -99,6 +104,29 @@ func TestSlowQPStallsNoOther(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// The cause is known before the queue pair is flushed for want of events.
+func TestHubFailsNotesCause(t *testing.T) {
+	k := newFake()
+	useFake(t, k)
+	h, err := newHub()
+	if err != nil {
+		t.Fatal(err)
+	}
+	qp := newSlowQP(uverbs.QPStateErr)
+	c := connOnHub(t, h, qp)
+	k.fail(abi.RDMA_USER_CM_CMD_GET_EVENT, syscall.EACCES)
+	k.events <- abi.RdmaUcmEventResp{} // to have the hub ask again
+	<-qp.begun
+	if err := c.Err(); !errors.Is(err, syscall.EACCES) {
+		t.Error("work requests are flushed, and Err is", err)
+	}
+	close(qp.goOn)
+	<-c.Done()
+	if err := errors.Join(c.Close(), h.release()); err != nil {
+		t.Error(err)
 	}
 }
 
