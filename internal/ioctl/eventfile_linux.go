@@ -14,24 +14,48 @@ import (
 // fileEvents is an [EventFile] on a descriptor. The netpoller knows the descriptor
 // only while goroutines park on it: else each event would wake an idle thread of
 // the runtime too, beside the one that is held, to find nothing to do.
+//
+// The second descriptor that this takes is there from the start, so that a process
+// that runs out of descriptors can still wait.
 type fileEvents struct {
 	fd      int
+	fds     *descriptors
 	cleanup runtime.Cleanup
 	came    bool // a record was awaited, and not read yet
 	quick   int  // records in a row that were awaited
 
 	mu     sync.Mutex // guards what follows
-	parked *os.File   // another descriptor of the same file, for the netpoller; nil if it does not know it
+	parked *os.File   // the second descriptor, as the netpoller knows it; nil if it does not
 	due    time.Time  // the read deadline
 	closed bool
 }
 
-// newFileEvents takes over a descriptor that does not block.
-func newFileEvents(fd int) *fileEvents {
-	e := &fileEvents{fd: fd}
-	e.cleanup = runtime.AddCleanup(e, func(fd int) { _ = unix.Close(fd) }, fd)
-	return e
+// descriptors are those of a file that no os.File closes.
+type descriptors struct {
+	first int
+	spare int // for the netpoller; negative while an os.File has it
 }
+
+func (d *descriptors) close() error {
+	err := unix.Close(d.first)
+	if d.spare >= 0 {
+		err = errors.Join(err, unix.Close(d.spare))
+	}
+	return err
+}
+
+// newFileEvents takes over a descriptor that does not block, also when it fails.
+func newFileEvents(fd int) (EventFile, error) {
+	spare, err := duplicate(fd)
+	if err != nil {
+		return nil, errors.Join(err, unix.Close(fd))
+	}
+	e := &fileEvents{fd: fd, fds: &descriptors{fd, spare}}
+	e.cleanup = runtime.AddCleanup(e, func(d *descriptors) { _ = d.close() }, e.fds)
+	return e, nil
+}
+
+func duplicate(fd int) (int, error) { return unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0) }
 
 // EventsOf takes over a file that does not block, a pipe of a fake kernel's.
 func EventsOf(f *os.File) (EventFile, error) {
@@ -43,7 +67,8 @@ func EventsOf(f *os.File) (EventFile, error) {
 	if failed := conn.Control(func(old uintptr) { fd, err = unix.FcntlInt(old, unix.F_DUPFD_CLOEXEC, 0) }); failed != nil || err != nil {
 		return nil, errors.Join(failed, err)
 	}
-	return newFileEvents(fd), f.Close()
+	_ = f.Close() // the descriptor is gone in any case
+	return newFileEvents(fd)
 }
 
 // Read implements EventFile.
@@ -89,11 +114,8 @@ func (e *fileEvents) park() (*os.File, error) {
 	if e.parked != nil {
 		return e.parked, nil
 	}
-	fd, err := unix.FcntlInt(uintptr(e.fd), unix.F_DUPFD_CLOEXEC, 0)
-	if err != nil {
-		return nil, err
-	}
-	e.parked = os.NewFile(uintptr(fd), "infinibandevent")
+	e.parked = os.NewFile(uintptr(e.fds.spare), "infinibandevent")
+	e.fds.spare = -1
 	return e.parked, e.parked.SetReadDeadline(e.due)
 }
 
@@ -101,15 +123,20 @@ func (e *fileEvents) park() (*os.File, error) {
 // forgets the file: to tell it costs three system calls.
 const unparkAfter = 16
 
-func (e *fileEvents) unpark() error {
+// unpark has the netpoller forget the file, if there is a descriptor for the next
+// time.
+func (e *fileEvents) unpark() {
 	e.mu.Lock()
-	f := e.parked
-	e.parked = nil
-	e.mu.Unlock()
-	if f == nil {
-		return nil
+	defer e.mu.Unlock()
+	if e.parked == nil {
+		return
 	}
-	return f.Close()
+	spare, err := duplicate(e.fd)
+	if err != nil {
+		return
+	}
+	_ = e.parked.Close() // the descriptor is gone in any case
+	e.parked, e.fds.spare = nil, spare
 }
 
 // Await implements EventFile.
@@ -119,7 +146,7 @@ func (e *fileEvents) Await(limit time.Duration) bool {
 		return false
 	}
 	if e.quick++; e.quick == unparkAfter {
-		_ = e.unpark() // the descriptor is gone in any case
+		e.unpark()
 	}
 	return true
 }
@@ -149,16 +176,15 @@ func (e *fileEvents) SetReadDeadline(due time.Time) error {
 // Close implements EventFile. Nobody may Read or Await meanwhile.
 func (e *fileEvents) Close() error {
 	e.mu.Lock()
-	closed := e.closed
-	e.closed = true
-	e.mu.Unlock()
-	if closed {
+	defer e.mu.Unlock()
+	if e.closed {
 		return os.ErrClosed
 	}
+	e.closed = true
 	e.cleanup.Stop()
-	err := e.unpark()
-	if failed := unix.Close(e.fd); failed != nil {
-		err = failed
+	err := e.fds.close()
+	if e.parked != nil {
+		err = errors.Join(err, e.parked.Close())
 	}
 	return err
 }

@@ -73,7 +73,7 @@ func (d *device) Events(fd int32) (EventFile, error) {
 	if err := unix.SetNonblock(int(fd), true); err != nil {
 		return nil, errors.Join(err, unix.Close(int(fd)))
 	}
-	return newFileEvents(int(fd)), nil
+	return newFileEvents(int(fd))
 }
 
 func (d *device) Close() error { return unix.Close(d.fd) }

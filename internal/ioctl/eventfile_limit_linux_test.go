@@ -1,0 +1,113 @@
+package ioctl
+
+import (
+	"errors"
+	"os"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// noDescriptors uses up what the process may open until the test ends.
+func noDescriptors(t *testing.T) {
+	t.Helper()
+	var old unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
+		t.Fatal(err)
+	}
+	limit := old
+	limit.Cur = 64
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
+			t.Error(err)
+		}
+	})
+	for {
+		fd, err := unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		if err == unix.EMFILE {
+			return
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { unix.Close(fd) })
+	}
+}
+
+// An event file waits in the netpoller, again and again, in a process that is out
+// of descriptors by then.
+func TestParkWithoutDescriptors(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	e, err := EventsOf(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	awaited := func(n int) {
+		t.Helper()
+		for range n {
+			if _, err := w.Write([]byte("a")); err != nil {
+				t.Fatal(err)
+			}
+			if !e.Await(1 << 40) {
+				t.Fatal("nothing came")
+			}
+			if _, err := e.Read(make([]byte, 1)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	parked := func() {
+		t.Helper()
+		if _, err := w.Write([]byte("a")); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := e.Read(make([]byte, 1)); err != nil { // not awaited
+			t.Fatal(err)
+		}
+	}
+	parked()
+	awaited(unparkAfter) // forgotten by the netpoller
+	noDescriptors(t)
+	if _, err := unix.Dup(0); err != unix.EMFILE {
+		t.Fatal("descriptors are left:", err)
+	}
+	parked()
+	awaited(unparkAfter) // would be forgotten
+	parked()
+	if err := e.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := e.Close(); !errors.Is(err, os.ErrClosed) {
+		t.Error(err)
+	}
+	for range 2 { // those that Close gave back
+		if _, err := unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// Where no second descriptor is to be had, there is no event file, and nothing left
+// of it.
+func TestEventsWithoutDescriptors(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	noDescriptors(t)
+	fd := int(r.Fd())
+	if _, err := newFileEvents(fd); !errors.Is(err, unix.EMFILE) {
+		t.Error(err)
+	}
+	if err := unix.Close(fd); err != unix.EBADF {
+		t.Error("the descriptor was left open:", err)
+	}
+}
