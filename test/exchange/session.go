@@ -18,11 +18,12 @@ type Buffer struct {
 
 const bufferSize = 16 // on the wire, big-endian
 
-// session is what both ends have: a connection, and a small region whose first
+// session is what both ends have: a queue pair, and a small region whose first
 // half a description is sent from and whose second half one is received into.
 type session struct {
-	conn *rdmacm.Conn
+	qp   *uverbs.QP
 	msgs *uverbs.MR
+	sent uint64 // work requests so far
 }
 
 // prepare runs before the connection stands. The receive must be posted by
@@ -33,7 +34,7 @@ func (s *session) prepare(c *rdmacm.Conn) error {
 		return err
 	}
 	c.Own(msgs)
-	s.conn, s.msgs = c, msgs
+	s.qp, s.msgs = c.QP(), msgs
 	_, err = c.QP().PostRecv([]uverbs.RecvWR{{SGL: []uverbs.SGE{msgs.SGE(bufferSize, bufferSize)}}})
 	return err
 }
@@ -47,7 +48,7 @@ func (s *session) send(ctx context.Context, b Buffer) error {
 }
 
 func (s *session) receive(ctx context.Context) (Buffer, error) {
-	wc, err := waitOne(ctx, s.conn.RecvCQ())
+	wc, err := waitOne(ctx, s.qp.RecvCQ())
 	if err != nil {
 		return Buffer{}, fmt.Errorf("receive the peer's buffer: %w", err)
 	}
@@ -58,16 +59,22 @@ func (s *session) receive(ctx context.Context) (Buffer, error) {
 	return Buffer{binary.BigEndian.Uint64(in), binary.BigEndian.Uint32(in[8:]), binary.BigEndian.Uint32(in[12:])}, nil
 }
 
-// do carries out one work request and waits for it.
+// do carries out one work request and waits for it. A call that its context ends
+// leaves its completion on the CQ; the next call tells it from its own by the WRID.
 func (s *session) do(ctx context.Context, wr uverbs.SendWR) error {
-	wr.Flags |= uverbs.SendSignaled
-	if _, err := s.conn.QP().PostSend([]uverbs.SendWR{wr}); err != nil {
+	s.sent++
+	wr.WRID, wr.Flags = s.sent, wr.Flags|uverbs.SendSignaled
+	if _, err := s.qp.PostSend([]uverbs.SendWR{wr}); err != nil {
 		return err
 	}
-	if _, err := waitOne(ctx, s.conn.SendCQ()); err != nil {
-		return fmt.Errorf("%v: %w", wr.Opcode, err)
+	for {
+		switch wc, err := waitOne(ctx, s.qp.SendCQ()); {
+		case err != nil:
+			return fmt.Errorf("%v: %w", wr.Opcode, err)
+		case wc.WRID == wr.WRID:
+			return nil
+		}
 	}
-	return nil
 }
 
 func waitOne(ctx context.Context, cq *uverbs.CQ) (uverbs.WC, error) {
