@@ -21,6 +21,7 @@ type Conn struct {
 	qp          *uverbs.QP
 	local       netip.AddrPort
 	remote      netip.AddrPort
+	port        uint32 // the device's
 	privateData []byte
 	peer        *Peer
 
@@ -56,6 +57,12 @@ func (c *Conn) RecvCQ() *uverbs.CQ { return c.qp.RecvCQ() }
 
 // Device is the device the connection runs over.
 func (c *Conn) Device() *uverbs.Device { return c.pd.Device() }
+
+// DevicePort is the number of the device's port that the connection runs over, from
+// 1, as uverbs.Device.QueryPort takes it.
+//
+// C: id->port_num
+func (c *Conn) DevicePort() uint32 { return c.port }
 
 // LocalAddr is this end's address and port.
 func (c *Conn) LocalAddr() netip.AddrPort { return c.local }

@@ -18,7 +18,7 @@ func (c *Conn) prepare(cfg *Config) error {
 
 // prepareAt is prepare for who knows where the ID is.
 func (c *Conn) prepareAt(addr *Addr, cfg *Config) (err error) {
-	c.local, c.remote = addr.Local, addr.Remote
+	c.whereabouts(addr)
 	if err := c.openPD(addr, cfg.PD); err != nil {
 		return err
 	}
@@ -112,12 +112,17 @@ func (c *Conn) connected() {
 	c.ending.stand()
 }
 
-// whereabouts asks once more, because connecting may have changed them.
-func (c *Conn) whereabouts() error {
+func (c *Conn) whereabouts(addr *Addr) {
+	c.local, c.remote, c.port = addr.Local, addr.Remote, uint32(addr.Port)
+}
+
+// lookAround asks for the whereabouts once more, because connecting may have changed
+// them.
+func (c *Conn) lookAround() error {
 	addr, err := c.id.QueryAddr()
 	if err != nil {
 		return err
 	}
-	c.local, c.remote = addr.Local, addr.Remote
+	c.whereabouts(addr)
 	return nil
 }

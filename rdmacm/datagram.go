@@ -22,7 +22,7 @@ type Peer struct {
 }
 
 // OpenUD makes a datagram queue pair at a local address of an RDMA device, with
-// the Q_Key that the connection manager gives to all, 0x01234567. It is ready to
+// the Q_Key that the connection manager gives to all, [UDPQKey]. It is ready to
 // send and receive: to whom [Conn.Lookup] finds, from whom [Request.AcceptOn]
 // lets know of it, and to and from the groups of [Conn.JoinMulticast].
 // A Conn from Dial or Accept with Config.QP.Type UD can do the same.

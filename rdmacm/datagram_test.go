@@ -31,6 +31,9 @@ func TestDialUD(t *testing.T) {
 	if p.QPN != 77 || p.QKey != 0x01234567 || string(p.PrivateData) != "me" || string(c.PrivateData()) != "me" {
 		t.Errorf("%+v", p)
 	}
+	if p.QKey != UDPQKey || c.DevicePort() != 1 || c.LocalAddr() != addr4 || c.RemoteAddr() != addr4 {
+		t.Errorf("Q_Key %#x, device port %d, %v to %v", p.QKey, c.DevicePort(), c.LocalAddr(), c.RemoteAddr())
+	}
 	if ahs := w.verbs.AddressHandles(); len(ahs) != 1 || ahs[0].Attr.Grh.Dgid != fakeverbs.IPv4GID {
 		t.Errorf("%+v", ahs)
 	}

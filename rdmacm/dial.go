@@ -116,7 +116,7 @@ func (c *Conn) dial(ctx context.Context, dst netip.AddrPort, cfg *Config) error 
 	}
 	c.privateData = ev.Param.PrivateData
 	c.connected()
-	if err := c.whereabouts(); err != nil {
+	if err := c.lookAround(); err != nil {
 		return err
 	}
 	if c.id.datagram {

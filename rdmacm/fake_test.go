@@ -99,6 +99,7 @@ func (k *fakeKernel) answer(cmd uint32, body, out []byte) {
 		var resp abi.RdmaUcmQueryAddrResp
 		resp.SrcSize, _ = putSockaddr(&resp.SrcAddr, addr4)
 		resp.DstSize, _ = putSockaddr(&resp.DstAddr, addr4)
+		resp.PortNum = 1
 		copy(out, bytesOf(&resp))
 	case abi.RDMA_USER_CM_CMD_JOIN_MCAST:
 		join := view[abi.RdmaUcmJoinMcast](body)

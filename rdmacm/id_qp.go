@@ -21,7 +21,7 @@ type queuePair interface {
 const unusedMask = uverbs.QPAttrMask(0xe00000) | uverbs.QPAttrAltPath | uverbs.QPAttrPathMigState
 
 // AttachQP hands the queue pair's states to the ID: INIT now (datagram queue
-// pairs go to RTS, with Q_Key 0x01234567), the rest as the connection progresses,
+// pairs go to RTS, with [UDPQKey]), the rest as the connection progresses,
 // the error state when it ends. The ID must be bound to the queue pair's device,
 // so attach after EventAddrResolved or to the ID of a connect request.
 //

@@ -5,6 +5,12 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
+// UDPQKey is the Q_Key that the connection manager gives to every datagram queue
+// pair of the port spaces UDP and IPoIB.
+//
+// C: RDMA_UDP_QKEY
+const UDPQKey uint32 = 0x01234567
+
 // UDParam is how to reach the peer of a datagram ID.
 //
 // C: struct rdma_ud_param
