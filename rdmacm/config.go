@@ -2,6 +2,7 @@ package rdmacm
 
 import (
 	"net/netip"
+	"syscall"
 	"time"
 
 	"github.com/goverbs/goverbs/uverbs"
@@ -9,6 +10,11 @@ import (
 
 // Config refines [Dial], [Listen] and [Request.Accept]. Nil and the zero value
 // will do. It is not changed, and may be shared.
+//
+// One rule holds for all numbers and durations: zero stands for a default, which the
+// field's comment names. A negative number stands for none in ResponderResources,
+// InitiatorDepth, RetryCount and RNRRetryCount, where none is a choice, and is
+// refused in all others.
 type Config struct {
 	// PrivateData goes to the peer with the connect request, or with the
 	// answer to one. For its limits see ConnParam.
@@ -25,12 +31,18 @@ type Config struct {
 
 	// PD is a protection domain to share among connections, on a device that
 	// the caller has opened. It must be the device that the connection runs
-	// over. Nil: each connection has its own.
+	// over. Nil: each connection has its own, on the device of QP's CQs if QP
+	// names one, else on a device that rdmacm opens and connections share.
 	PD *uverbs.PD
 
 	// QP describes the queue pair. Zero capacities stand for 64 work requests
 	// and 1 SGE; nil CQs for CQs of the connection's own with room for all of
 	// the QP's work requests; Type must be 0, RC, or, for datagrams, UD.
+	//
+	// CQs of its own take a connection two file descriptors, from Dial or Accept
+	// to Close; nothing else does. A program with thousands of connections names
+	// SendCQ and RecvCQ, which any number of them may share: see the example.
+	// SRQs and CQs must be on one device, and on PD's. An SRQ needs PD or a CQ.
 	//
 	// With a SendCQ of the caller's Dial does not prove the connection, nor
 	// where no READs are agreed on (InitiatorDepth here or ResponderResources
@@ -74,6 +86,37 @@ const (
 	defaultAcceptTimeout  = 30 * time.Second
 	resolveTries          = 3
 )
+
+// check refuses negative numbers that mean nothing, and an SRQ without a device to
+// look for it on.
+func (c *Config) check(op, object string) error {
+	if c == nil {
+		return nil
+	}
+	if c.QP.SRQ != nil && c.ownDevice() == nil {
+		return &OpError{Op: op, Object: object, Err: syscall.EINVAL, Hint: "Config.QP.SRQ needs Config.PD, or a CQ of the SRQ's device"}
+	}
+	for name, n := range map[string]int64{"RecvCQEntries": int64(c.RecvCQEntries), "Backlog": int64(c.Backlog),
+		"ResolveTimeout": int64(c.ResolveTimeout), "AcceptTimeout": int64(c.AcceptTimeout)} {
+		if n < 0 {
+			return &OpError{Op: op, Object: object, Err: syscall.EINVAL, Hint: "Config." + name + " is negative"}
+		}
+	}
+	return nil
+}
+
+// ownDevice is the caller's device, or nil when the Config names nothing of one.
+func (c *Config) ownDevice() *uverbs.Device {
+	switch {
+	case c.PD != nil:
+		return c.PD.Device()
+	case c.QP.SendCQ != nil:
+		return c.QP.SendCQ.Device()
+	case c.QP.RecvCQ != nil:
+		return c.QP.RecvCQ.Device()
+	}
+	return nil
+}
 
 // withDefaults returns a copy to read from.
 func (c *Config) withDefaults() Config {

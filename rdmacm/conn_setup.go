@@ -19,7 +19,7 @@ func (c *Conn) prepare(cfg *Config) error {
 // prepareAt is prepare for who knows where the ID is.
 func (c *Conn) prepareAt(addr *Addr, cfg *Config) (err error) {
 	c.whereabouts(addr)
-	if err := c.openPD(addr, cfg.PD); err != nil {
+	if err := c.openPD(addr, cfg); err != nil {
 		return err
 	}
 	opts := cfg.QP
@@ -48,21 +48,28 @@ func (c *Conn) prepareAt(addr *Addr, cfg *Config) (err error) {
 	return nil
 }
 
-// openPD uses the caller's protection domain, or makes one.
-func (c *Conn) openPD(addr *Addr, shared *uverbs.PD) error {
-	if shared != nil {
-		if err := addr.mustBeOn(shared.Device().Info(), "Config.PD of"); err != nil {
+// openPD uses the caller's protection domain, or makes one, on the caller's device
+// if there is one.
+func (c *Conn) openPD(addr *Addr, cfg *Config) error {
+	dev := cfg.ownDevice()
+	if dev != nil {
+		if err := addr.mustBeOn(dev.Info(), "Config's PD or CQ on"); err != nil {
 			return err
 		}
-		c.pd = shared
+	}
+	if c.pd = cfg.PD; c.pd != nil {
 		return nil
 	}
-	device, err := devices.get(addr.DeviceIndex, addr.NodeGUID)
-	if err != nil {
-		return err
+	if dev == nil {
+		shared, err := devices.get(addr.DeviceIndex, addr.NodeGUID)
+		if err != nil {
+			return err
+		}
+		c.device.add(shared.put)
+		dev = shared.dev
 	}
-	c.device.add(device.put)
-	if c.pd, err = device.dev.AllocPD(); err != nil {
+	var err error
+	if c.pd, err = dev.AllocPD(); err != nil {
 		return err
 	}
 	c.verbs.add(c.pd.Close)

@@ -33,6 +33,9 @@ type Peer struct {
 //
 // C: rdma_bind_addr, rdma_create_qp
 func OpenUD(local netip.Addr, cfg *Config) (*Conn, error) {
+	if err := cfg.check("open", local.String()); err != nil {
+		return nil, err
+	}
 	h, err := dialHub.join()
 	if err != nil {
 		return nil, err

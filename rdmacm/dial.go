@@ -56,6 +56,9 @@ func DialAddrPort(ctx context.Context, addr netip.AddrPort, cfg *Config) (*Conn,
 	if err := ctx.Err(); err != nil {
 		return nil, attemptError("dial", addr, err)
 	}
+	if err := cfg.check("dial", addr.String()); err != nil {
+		return nil, err
+	}
 	h, err := dialHub.join()
 	if err != nil {
 		return nil, err

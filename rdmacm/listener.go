@@ -31,6 +31,9 @@ type Listener struct {
 //
 // An address must belong to an interface with an RDMA link.
 func Listen(address string, cfg *Config) (*Listener, error) {
+	if err := cfg.check("listen", address); err != nil {
+		return nil, err
+	}
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
 		return nil, &OpError{Op: "listen", Object: address, Err: err}

@@ -61,7 +61,11 @@ func (r *Request) Accept(ctx context.Context, cfg *Config) (*Conn, error) {
 	c.use(r.id)
 	r.id.setSink(c)
 	settings := cfg.withDefaults()
-	if err := c.accept(ctx, r.at, &settings); err != nil {
+	err := cfg.check("check", "Config")
+	if err == nil {
+		err = c.accept(ctx, r.at, &settings)
+	}
+	if err != nil {
 		return nil, attemptError("accept", r.RemoteAddr, c.abandon(ctx, err))
 	}
 	return c, nil

@@ -1,0 +1,93 @@
+package rdmacm
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// What means nothing is refused, by name, whoever gets the Config.
+func TestConfigRefused(t *testing.T) {
+	for want, cfg := range map[string]*Config{
+		"Config.RecvCQEntries is negative": {RecvCQEntries: -1}, "Config.Backlog is negative": {Backlog: -1},
+		"Config.ResolveTimeout is negative": {ResolveTimeout: -1}, "Config.AcceptTimeout is negative": {AcceptTimeout: -1},
+		"Config.QP.SRQ needs Config.PD": {QP: uverbs.QPOptions{SRQ: new(uverbs.SRQ)}},
+	} {
+		w := newWorld(t, aSIW)
+		l, r := w.mustAsk(nil)
+		for who, do := range map[string]func() error{
+			"Dial":   func() error { _, err := DialAddrPort(t.Context(), addr4, cfg); return err },
+			"Listen": func() error { _, err := Listen("10.1.2.3:2", cfg); return err },
+			"OpenUD": func() error { _, err := OpenUD(local4, cfg); return err },
+			"Accept": func() error { _, err := r.Accept(t.Context(), cfg); return err },
+		} {
+			if err := do(); !errors.Is(err, syscall.EINVAL) || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %v, want %s", who, err, want)
+			}
+		}
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+		w.empty()
+	}
+}
+
+// sharedCQ is a CQ of the caller's, on a device of the caller's.
+func (w *world) sharedCQ() (cq *uverbs.CQ, closeAll func()) {
+	w.t.Helper()
+	dev, err := devices.open(0, 0)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	channel, err := dev.CreateCompChannel()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if cq, err = dev.CreateCQ(64, &uverbs.CQOptions{Channel: channel}); err != nil {
+		w.t.Fatal(err)
+	}
+	return cq, func() {
+		if err := errors.Join(cq.Close(), channel.Close(), dev.Close()); err != nil {
+			w.t.Error(err)
+		}
+	}
+}
+
+// A CQ of the caller's says on which device the connection's own protection domain
+// belongs.
+func TestConfigCQWithoutPD(t *testing.T) {
+	for name, options := range map[string]func(*uverbs.CQ) uverbs.QPOptions{
+		"SendCQ": func(cq *uverbs.CQ) uverbs.QPOptions { return uverbs.QPOptions{SendCQ: cq} },
+		"RecvCQ": func(cq *uverbs.CQ) uverbs.QPOptions { return uverbs.QPOptions{RecvCQ: cq} },
+		"both":   func(cq *uverbs.CQ) uverbs.QPOptions { return uverbs.QPOptions{SendCQ: cq, RecvCQ: cq} },
+	} {
+		w := newWorld(t, aSIW)
+		cq, closeAll := w.sharedCQ()
+		c, err := DialAddrPort(t.Context(), addr4, &Config{QP: options(cq)})
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if c.Device() != cq.Device() {
+			t.Errorf("%s: on another device", name)
+		}
+		closeConn(t, c)
+		closeAll()
+		w.empty()
+	}
+}
+
+// A CQ of another device than the connection's is named as the reason.
+func TestConfigCQOfAnotherDevice(t *testing.T) {
+	w := newWorld(t, uverbs.DeviceInfo{Name: "siw0", Driver: uverbs.DriverSIW, ABI: 1, NodeGUID: 99})
+	cq, closeAll := w.sharedCQ()
+	_, err := DialAddrPort(context.Background(), addr4, &Config{QP: uverbs.QPOptions{SendCQ: cq}})
+	if !errors.Is(err, syscall.EXDEV) || !strings.Contains(err.Error(), "use the Config's PD or CQ on") {
+		t.Error(err)
+	}
+	closeAll()
+	w.empty()
+}

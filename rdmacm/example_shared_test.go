@@ -1,0 +1,72 @@
+package rdmacm_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"net"
+
+	"github.com/goverbs/goverbs/rdmacm"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// A server of thousands of clients with one CQ and one protection domain for all of
+// them: no connection takes a file descriptor, and one loop takes all completions,
+// which it tells apart by the QP number. Room for 64 work requests a connection and
+// queue is the default.
+func ExampleConfig_sharedCQ() {
+	const clients, room = 1000, 2 * 64
+	ctx := context.Background()
+	dev, err := uverbs.Open("siw0")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer dev.Close()
+	pd, err := dev.AllocPD()
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer pd.Close()
+	channel, err := dev.CreateCompChannel()
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer channel.Close()
+	cq, err := dev.CreateCQ(clients*room, &uverbs.CQOptions{Channel: channel})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer cq.Close()
+	go func() {
+		wcs := make([]uverbs.WC, 64)
+		for {
+			n, err := cq.Wait(ctx, wcs)
+			if err != nil {
+				return
+			}
+			for _, wc := range wcs[:n] {
+				fmt.Printf("QP %d, work request %d: %v\n", wc.QPN, wc.WRID, wc.Status)
+			}
+		}
+	}()
+	l, err := rdmacm.Listen("10.0.0.1:7471", &rdmacm.Config{PD: pd, QP: uverbs.QPOptions{SendCQ: cq, RecvCQ: cq}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer l.Close()
+	for {
+		conn, err := l.Accept(ctx)
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil { // of one client
+			log.Print(err)
+			continue
+		}
+		go func() {
+			<-conn.Done() // its work requests are being flushed
+			conn.Close()
+		}()
+	}
+}

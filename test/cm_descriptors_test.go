@@ -1,0 +1,82 @@
+//go:build vm
+
+package test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"syscall"
+	"testing"
+
+	"github.com/goverbs/goverbs/rdmacm"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+func descriptors(t *testing.T) int {
+	t.Helper()
+	return len(must(os.ReadDir("/proc/self/fd"))(t))
+}
+
+// acceptAll accepts connections until the listener is closed, and closes them as
+// they end.
+func acceptAll(l *rdmacm.Listener) {
+	for {
+		c, err := l.Accept(context.Background())
+		if err != nil {
+			return
+		}
+		go func() { <-c.Done(); c.Close() }()
+	}
+}
+
+// TestCMDescriptors counts the descriptors that a connection takes: two, and none
+// with CQs that it shares. It waits in a process that has none left.
+func TestCMDescriptors(t *testing.T) {
+	rxeFabric(t)
+	noLeak(t)
+	dev := must(uverbs.Open(rxeLink))(t)
+	closeLater(t, dev)
+	channel := must(dev.CreateCompChannel())(t)
+	closeLater(t, channel)
+	cq := must(dev.CreateCQ(1024, &uverbs.CQOptions{Channel: channel}))(t)
+	closeLater(t, cq)
+	shared := uverbs.QPOptions{SendCQ: cq, RecvCQ: cq}
+	l := must(rdmacm.Listen(rxeIPv4+":0", &rdmacm.Config{QP: shared}))(t)
+	closeLater(t, l)
+	go acceptAll(l)
+	dial := func(cfg *rdmacm.Config) *rdmacm.Conn {
+		c := must(rdmacm.DialAddrPort(t.Context(), l.Addr(), cfg))(t)
+		closeLater(t, c)
+		return c
+	}
+	dial(nil) // opens what all of them share
+	before := descriptors(t)
+	c := dial(nil)
+	if n := descriptors(t) - before; n != 2 {
+		t.Error(n, "descriptors for a connection")
+	}
+	before = descriptors(t)
+	dial(&rdmacm.Config{QP: shared})
+	if n := descriptors(t) - before; n != 0 {
+		t.Error(n, "descriptors for a connection with CQs that it shares")
+	}
+
+	var old syscall.Rlimit
+	ok(t, syscall.Getrlimit(syscall.RLIMIT_NOFILE, &old))
+	none := old
+	none.Cur = 0
+	ok(t, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &none))
+	_, err := os.Open("/dev/null")
+	waited := make(chan error)
+	go func() {
+		_, err := c.SendCQ().Wait(t.Context(), make([]uverbs.WC, 1))
+		waited <- err
+	}()
+	disconnected := c.Disconnect()
+	ended := <-waited
+	ok(t, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &old))
+	if !errors.Is(err, syscall.EMFILE) || disconnected != nil || !errors.Is(ended, rdmacm.ErrDisconnected) {
+		t.Errorf("open: %v, disconnect: %v, wait: %v", err, disconnected, ended)
+	}
+}
