@@ -22,6 +22,10 @@
 // proved that the peer listens, which takes a completion queue of the Conn's own
 // and at least one READ agreed on; see [Config].
 //
+// A connection ends with the first cause that shows: [Conn.Done], [Conn.Err]. After
+// an orderly end Err is [ErrDisconnected]. A wait on a CQ of the Conn's own returns
+// what is flushed, and then an error that matches Err.
+//
 // Over InfiniBand and RoCE a side that closes as soon as it has received may do so
 // before its acknowledgement is out; the peer's send is then flushed although it
 // has arrived. Let the side that sends last also disconnect.
