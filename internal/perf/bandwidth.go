@@ -1,6 +1,9 @@
 package perf
 
 import (
+	"fmt"
+	"math"
+
 	"github.com/goverbs/goverbs/internal/perftest"
 )
 
@@ -59,6 +62,20 @@ func (o *Options) Unit() float64 {
 func (b *Bandwidth) report(unit float64) perftest.Report {
 	return perftest.Report{Size: uint64(b.Size), Iterations: uint64(b.Messages),
 		Peak: b.Peak / unit, Average: b.Average / unit, Rate: b.Rate / 1e6}
+}
+
+// checkReport refuses what can be nobody's result. Not every report is one: what
+// an end of perftest tells that only lent its memory means nothing.
+func checkReport(r *perftest.Report) error {
+	for _, figure := range []float64{r.Peak, r.Average, r.Rate} {
+		if !(figure >= 0 && figure <= math.MaxFloat32) { // nor NaN
+			return fmt.Errorf("the peer's report is of a bandwidth or rate of %g", figure)
+		}
+	}
+	if r.Size > math.MaxInt32 || r.Iterations > math.MaxInt64 {
+		return fmt.Errorf("the peer's report is of %d messages of %d bytes", r.Iterations, r.Size)
+	}
+	return nil
 }
 
 // add counts the peer's direction in.

@@ -23,22 +23,44 @@ func (r *run) sendBandwidth() error {
 			return fmt.Errorf("after %d of %d messages: %w", done, sent, err)
 		}
 		for i := range r.wcs[:n] {
-			r.finished(&r.wcs[i], &done)
+			if err := r.finished(&r.wcs[i], &done); err != nil {
+				return err
+			}
 		}
 	}
 	r.ended = now()
 	return nil
 }
 
+// flowOf is the flow of a completion, whose WRID has been in the device's memory.
+func (r *run) flowOf(wc *uverbs.WC) (*flow, error) {
+	if i := wc.WRID &^ (isRecv | isCredit); i < uint64(len(r.flows)) {
+		return r.flows[i], nil
+	}
+	return nil, notPosted(wc)
+}
+
+func notPosted(wc *uverbs.WC) error {
+	return fmt.Errorf("a completion for work request %#x on QP %d, which was not under way", wc.WRID, wc.QPN)
+}
+
 // finished counts what a completion stands for.
-func (r *run) finished(wc *uverbs.WC, done *int) {
-	n := r.flows[wc.WRID].complete(r.CQMod)
+func (r *run) finished(wc *uverbs.WC, done *int) error {
+	f, err := r.flowOf(wc)
+	if err != nil {
+		return err
+	}
+	n := f.complete(r.CQMod)
+	if n == 0 {
+		return notPosted(wc)
+	}
 	*done += n
 	if r.completed != nil {
 		r.completed[*done-1] = now()
 	}
 	r.watch.count(n)
 	r.done.n.Store(int64(*done))
+	return nil
 }
 
 // fill posts as much as goes into the queues, and says how much that was. sent
@@ -109,9 +131,12 @@ func (r *run) recvBandwidth() error {
 func (r *run) took(wcs []uverbs.WC, got *int) error {
 	for len(wcs) > 0 {
 		id, n := wcs[0].WRID, 1
-		f := r.flows[uint32(id)]
+		f, err := r.flowOf(&wcs[0])
+		if err != nil {
+			return err
+		}
 		if id&isCredit != 0 {
-			if err := r.gave(f); err != nil {
+			if err := r.gave(f, &wcs[0]); err != nil {
 				return err
 			}
 			wcs = wcs[1:]
@@ -119,6 +144,9 @@ func (r *run) took(wcs []uverbs.WC, got *int) error {
 		}
 		for n < len(wcs) && wcs[n].WRID == id {
 			n++
+		}
+		if id&isRecv == 0 || f.got+n > f.received {
+			return notPosted(&wcs[0])
 		}
 		*got += n
 		r.watch.count(n)
@@ -193,7 +221,9 @@ func (r *run) bothBandwidth() error {
 func (r *run) sort(wcs []uverbs.WC, done, got *int) error {
 	for i := range wcs {
 		if wcs[i].WRID&(isRecv|isCredit) == 0 {
-			r.finished(&wcs[i], done)
+			if err := r.finished(&wcs[i], done); err != nil {
+				return err
+			}
 			continue
 		}
 		if *got == 0 && wcs[i].WRID&isRecv != 0 && !r.client() {

@@ -65,8 +65,9 @@ func (e *end) meetClient(ctx context.Context, f *flow) error {
 	if err != nil {
 		return fmt.Errorf("wait for the client's first datagram: %w", err)
 	}
-	if wc.Flags&uverbs.WCWithImm == 0 {
-		return fmt.Errorf("the client's first datagram has no immediate data, which should be the number of its QP")
+	qpn, err := introduced(&wc)
+	if err != nil {
+		return err
 	}
 	ah, err := e.pd.AHFromWC(uint32(e.Port), &wc, e.mr.Bytes()[e.front+f.index*e.part:][:uverbs.GRHSize])
 	if err != nil {
@@ -77,9 +78,24 @@ func (e *end) meetClient(ctx context.Context, f *flow) error {
 	if err != nil {
 		return err
 	}
-	f.to = datagramPeer{ah, wc.Imm, attr.QKey}
+	f.to = datagramPeer{ah, qpn, attr.QKey}
 	return nil
 }
+
+// introduced is the number of the client's QP, in the immediate data of its first
+// datagram.
+func introduced(wc *uverbs.WC) (uint32, error) {
+	switch {
+	case wc.Flags&uverbs.WCWithImm == 0:
+		return 0, fmt.Errorf("the client's first datagram has no immediate data, which should be the number of its QP")
+	case wc.Imm > maxQPN:
+		return 0, fmt.Errorf("the client's first datagram has %#x as immediate data, which is no QP's number", wc.Imm)
+	}
+	return wc.Imm, nil
+}
+
+// maxQPN is the largest number of a QP that a packet has room for.
+const maxQPN = 1<<24 - 1
 
 // await takes one completion, before the test.
 func (e *end) await(ctx context.Context, cq *uverbs.CQ) (uverbs.WC, error) {

@@ -101,6 +101,9 @@ func (c *course) lend(ctx context.Context) error {
 	if err != nil || report == nil {
 		return err
 	}
+	if err := checkReport(report); err != nil {
+		return err
+	}
 	return c.reporter.Bandwidth(fromReport(report, c.Unit()))
 }
 
@@ -193,6 +196,9 @@ func (c *course) reportBandwidth(ctx context.Context, r *run) (perftest.Report, 
 		return own, err
 	}
 	if peer != nil {
+		if err := checkReport(peer); err != nil {
+			return own, err
+		}
 		b.add(peer, c.Unit())
 	}
 	return own, c.reporter.Bandwidth(b)

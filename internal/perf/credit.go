@@ -57,7 +57,10 @@ func (r *run) give(f *flow) error {
 }
 
 // gave notes that a credit got there, and gives the next if it had to wait.
-func (r *run) gave(f *flow) error {
+func (r *run) gave(f *flow, wc *uverbs.WC) error {
+	if f.credit.busy == 0 {
+		return notPosted(wc)
+	}
 	f.credit.busy--
 	return r.give(f)
 }

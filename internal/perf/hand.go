@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"net"
 
@@ -81,16 +82,14 @@ func (h *Hand) connect(e *end, local, remote []perftest.Endpoint) error {
 		return err
 	}
 	for i, f := range e.flows {
-		path := h.path(e, &remote[i])
-		attr := &uverbs.QPAttr{PathMTU: e.MTU, DestQPN: remote[i].QPN, RQPSN: remote[i].PSN, SQPSN: local[i].PSN, AH: path,
-			MaxDestRDAtomic: uint8(local[i].OutReads), MaxRDAtomic: uint8(remote[i].OutReads), Timeout: e.QPTimeout}
+		attr := h.connected(e, &local[i], &remote[i])
 		if err := f.qp.Connect(attr); err != nil {
 			return err
 		}
 		if e.Type != uverbs.QPTypeUD {
 			continue
 		}
-		ah, err := e.pd.CreateAH(&path)
+		ah, err := e.pd.CreateAH(&attr.AH)
 		if err != nil {
 			return err
 		}
@@ -98,6 +97,13 @@ func (h *Hand) connect(e *end, local, remote []perftest.Endpoint) error {
 		f.to = datagramPeer{ah, remote[i].QPN, qKey}
 	}
 	return nil
+}
+
+// connected is what a QP is told of its counterpart, which may be ready for more
+// READs than a QP can be told.
+func (h *Hand) connected(e *end, local, remote *perftest.Endpoint) *uverbs.QPAttr {
+	return &uverbs.QPAttr{PathMTU: e.MTU, DestQPN: remote.QPN, RQPSN: remote.PSN, SQPSN: local.PSN, AH: h.path(e, remote),
+		MaxDestRDAtomic: uint8(local.OutReads), MaxRDAtomic: uint8(min(remote.OutReads, math.MaxUint8)), Timeout: e.QPTimeout}
 }
 
 // sameFamily: RoCE sends no IPv4 packet to an IPv6 address.
