@@ -16,7 +16,7 @@ type getopt[T any] []*optionRow[T]
 type optionRow[T any] struct {
 	letter      byte   // 0 when there is none
 	long, value string // value names what follows; a flag has none
-	help        string
+	help        string // "" for an option that is refused
 	set         func(o *T, value string) error
 }
 
@@ -111,7 +111,9 @@ func (g getopt[T]) letter(letter byte) *optionRow[T] {
 func (g getopt[T]) badWord(word string) error {
 	var want []string
 	for _, r := range g {
-		want = append(want, r.name())
+		if r.help != "" {
+			want = append(want, r.name())
+		}
 	}
 	return expected(word, append(want, "HOST")...)
 }

@@ -2,9 +2,6 @@ package main
 
 import (
 	"math"
-	"strconv"
-	"strings"
-	"time"
 
 	"github.com/goverbs/goverbs/internal/perf"
 	"github.com/goverbs/goverbs/internal/perftest"
@@ -21,6 +18,11 @@ type perfOptions struct {
 	asJSON              bool
 	ibPort, sl, tclass  int
 	qpTimeout, duration int
+	margin, waitDestroy int // seconds
+	hopLimit, pkeyIndex int
+	dlid, vector        int
+	retryCount          int
+	leastBW, leastRate  float64         // in what is printed
 	given               map[string]bool // long names
 }
 
@@ -52,15 +54,18 @@ var perfTable = []perfRow{
 	{perfOption{'a', "all", "", "all sizes, 2 bytes to 8 MiB, of datagrams to the MTU", flag(func(o *perfOptions) *bool { return &o.AllSizes })}, verbs(perftest.Send, perftest.Write, perftest.Read)},
 	{perfOption{'A', "atomic_type", "TYPE", "FETCH_AND_ADD (default) or CMP_AND_SWAP", setAtomic}, verbs(perftest.Atomic)},
 	{perfOption{'b', "bidirectional", "", "in both directions at once", flag(func(o *perfOptions) *bool { return &o.Bidirectional })}, isBandwidth},
-	{perfOption{'c', "connection", "TYPE", "service: RC (default), UC, or UD, which SEND only has", setConnection}, verbs(perftest.Send, perftest.Write)},
+	{perfOption{'c', "connection", "TYPE", "service: RC (default), UC for SEND and WRITE, UD for SEND", setConnection}, nil},
 	{perfOption{'d', "ib-dev", "DEV", "RDMA device (default: the first that can do this)", func(o *perfOptions, v string) error { o.device = v; return nil }}, nil},
 	{perfOption{'D', "duration", "SECONDS", "for so long, of which the middle half counts, instead of -n", number("duration in seconds", 1, math.MaxInt32, func(o *perfOptions) *int { return &o.duration })}, nil},
 	{perfOption{'e', "events", "", "sleep until a completion event (default: poll)", flag(func(o *perfOptions) *bool { return &o.Events })}, func(k perfKind) bool { return k != perfKind{perftest.Write, true} }},
+	{perfOption{'f', "margin", "SECONDS", "of -D, what doesn't count at the beginning and at the end (default: a quarter)", number("margin in seconds", 1, math.MaxInt32, func(o *perfOptions) *int { return &o.margin })}, nil},
+	{perfOption{'F', "CPU-freq", "", "taken as perftest's; there is no warning to leave out", func(*perfOptions, string) error { return nil }}, nil},
 	{perfOption{'H', "report-histogram", "", "print every latency, the fastest first", flag(func(o *perfOptions) *bool { return &o.sorted })}, isLatency},
 	{perfOption{'i', "ib-port", "PORT", "port of the device (default 1)", number("device port", 1, math.MaxUint8, func(o *perfOptions) *int { return &o.ibPort })}, nil},
 	{perfOption{'I', "inline_size", "BYTES", "messages up to this size go into the work request (default 0)", number("size of inline data", 0, 912, func(o *perfOptions) *int { return &o.Inline })}, verbs(perftest.Send, perftest.Write)},
 	{perfOption{'j', "json", "", "print one line of JSON, at the end", flag(func(o *perfOptions) *bool { return &o.asJSON })}, nil},
 	{perfOption{'l', "post_list", "N", "post so many at a time (default 1)", number("length of a list", 1, 15000, func(o *perfOptions) *int { return &o.PostList })}, isBandwidth},
+	{perfOption{'L', "hop_limit", "N", "hop limit, which RoCE has of the kernel's route (default 64)", number("hop limit", 1, math.MaxUint8, func(o *perfOptions) *int { return &o.hopLimit })}, nil},
 	{perfOption{'m', "mtu", "BYTES", "path MTU: 256 to 4096 (default: the port's; the smaller of both ends counts)", mtu(func(o *perfOptions) *uverbs.MTU { return &o.MTU })}, nil},
 	{perfOption{'n', "iters", "N", "messages of each QP, at least 5 (default 1000, write bw 5000)", number("number of messages", 5, 100000000, func(o *perfOptions) *int { return &o.Iters })}, nil},
 	{perfOption{'N', "noPeak", "", "don't look for the peak", flag(func(o *perfOptions) *bool { return &o.NoPeak })}, isBandwidth},
@@ -77,70 +82,18 @@ var perfTable = []perfRow{
 	{perfOption{'t', "tx-depth", "N", "sends outstanding (default 128)", number("number of sends", 1, 15000, func(o *perfOptions) *int { return &o.TxDepth })}, isBandwidth},
 	{perfOption{'u', "qp-timeout", "N", "wait 4.096 us * 2^N for an acknowledgement (default 14)", number("timeout", 1, 31, func(o *perfOptions) *int { return &o.qpTimeout })}, nil},
 	{perfOption{'U', "report-unsorted", "", "print every latency, in the order of time", flag(func(o *perfOptions) *bool { return &o.unsorted })}, isLatency},
+	{perfOption{'w', "limit_bw", "N", "fail if the average bandwidth is lower, in the unit printed", limit("bandwidth", func(o *perfOptions) *float64 { return &o.leastBW })}, isBandwidth},
 	{perfOption{'x', "gid-index", "INDEX", "index of the own GID (default: see below)", number("GID index", 0, math.MaxUint8, func(o *perfOptions) *int { return &o.gid })}, nil},
+	{perfOption{'X', "vector", "N", "with -e: completion vector of the events (default 0)", number("completion vector", 0, math.MaxUint16, func(o *perfOptions) *int { return &o.vector })}, func(k perfKind) bool { return k.verb != perftest.Write }},
+	{perfOption{'y', "limit_msgrate", "N", "fail if the message rate is lower, in Mpps", limit("message rate", func(o *perfOptions) *float64 { return &o.leastRate })}, isBandwidth},
+	{perfOption{0, "disable_pcie_relaxed", "", "taken as perftest's; no memory is relaxed here", func(*perfOptions, string) error { return nil }}, isBandwidth},
+	{perfOption{0, "dlid", "LID", "LID to send to (default: the one that the peer tells)", number("LID", 1, math.MaxUint16, func(o *perfOptions) *int { return &o.dlid })}, nil},
+	{perfOption{0, "force-link", "TYPE", "IB or Ethernet: fail if the port is of the other", setLink}, nil},
+	{perfOption{0, "odp", "", "page the memory in on demand", flag(func(o *perfOptions) *bool { return &o.ODP })}, nil},
 	{perfOption{0, "report_gbits", "", "bandwidth in Gb/sec instead of MB/sec", flag(func(o *perfOptions) *bool { return &o.Gbits })}, isBandwidth},
 	{perfOption{0, "perform_warm_up", "", "send a queue full before measuring", flag(func(o *perfOptions) *bool { return &o.WarmUp })}, func(k perfKind) bool { return !k.latency && k.verb != perftest.Send }},
-}
-
-// options are the rows that hold for the kind. Each notes that it was given.
-func (k perfKind) options() (all getopt[perfOptions]) {
-	for _, row := range perfTable {
-		if row.has != nil && !row.has(k) {
-			continue
-		}
-		o := row.perfOption
-		o.set = func(to *perfOptions, value string) error {
-			to.given[o.long] = true
-			return row.set(to, value)
-		}
-		all = append(all, &o)
-	}
-	return all
-}
-
-func setAtomic(o *perfOptions, value string) error {
-	switch value {
-	case "FETCH_AND_ADD":
-		o.Atomic = uverbs.OpFetchAdd
-	case "CMP_AND_SWAP":
-		o.Atomic = uverbs.OpCompareSwap
-	default:
-		return expected(value, "FETCH_AND_ADD", "CMP_AND_SWAP")
-	}
-	return nil
-}
-
-func setConnection(o *perfOptions, value string) error {
-	types := map[string]uverbs.QPType{"RC": uverbs.QPTypeRC, "UC": uverbs.QPTypeUC, "UD": uverbs.QPTypeUD}
-	typ, ok := types[value]
-	if !ok {
-		return expected(value, "RC", "UC", "UD")
-	}
-	o.Type = typ
-	return nil
-}
-
-func setSize(o *perfOptions, value string) error {
-	text, factor := value, 1
-	for suffix, f := range map[string]int{"K": 1 << 10, "M": 1 << 20} {
-		if cut, ok := strings.CutSuffix(value, suffix); ok {
-			text, factor = cut, f
-		}
-	}
-	n, err := strconv.ParseInt(text, 0, 32)
-	if err != nil || n < 1 || n > math.MaxInt32/int64(factor) {
-		return usageError{text: strconv.Quote(value) + ": the size is a number from 1 to 2147483647, or one with K or M behind it"}
-	}
-	o.Size = int(n) * factor
-	return nil
-}
-
-// complete hands over what the engine takes in another type.
-func (o *perfOptions) complete() {
-	o.Role = perftest.Client
-	if o.host == "" {
-		o.Role = perftest.Server
-	}
-	o.Port, o.SL, o.TrafficClass, o.QPTimeout = uint8(o.ibPort), uint8(o.sl), uint8(o.tclass), uint8(o.qpTimeout)
-	o.Time = time.Duration(o.duration) * time.Second
+	{perfOption{0, "pkey_index", "INDEX", "index of the port's P_Key (default 0)", number("P_Key index", 0, math.MaxUint16, func(o *perfOptions) *int { return &o.pkeyIndex })}, nil},
+	{perfOption{0, "retry_count", "N", "with -R: how often a message is sent again (default 7)", number("number of retries", 0, 7, func(o *perfOptions) *int { return &o.retryCount })}, nil},
+	{perfOption{0, "use_old_post_send", "", "taken as perftest's; there is one way to post", func(*perfOptions, string) error { return nil }}, nil},
+	{perfOption{0, "wait_destroy", "SECONDS", "wait at the end, before all is closed", number("time to wait in seconds", 0, math.MaxInt32, func(o *perfOptions) *int { return &o.waitDestroy })}, isBandwidth},
 }

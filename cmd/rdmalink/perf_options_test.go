@@ -43,7 +43,13 @@ func TestPerfOptions(t *testing.T) {
 		"read lat -s 1M -o 4 -D 3": engine(perftest.Read, func(o *perf.Options) {
 			o.Latency, o.Size, o.OutReads, o.Time = true, 1<<20, 4, 3*time.Second
 		}),
-		"atomic bw -A CMP_AND_SWAP": engine(perftest.Atomic, func(o *perf.Options) { o.Atomic = uverbs.OpCompareSwap }),
+		"send bw -e -X 3 -D 9 -f 2 -F -L 9 --pkey_index 1 --dlid 7 --force-link Ethernet --odp --wait_destroy 4": engine(perftest.Send, func(o *perf.Options) {
+			o.Events, o.CompVector, o.Time, o.Margin, o.HopLimit, o.PKeyIndex, o.DLID, o.Link = true, 3, 9*time.Second, 2*time.Second, 9, 1, 7, uverbs.LinkEthernet
+			o.ODP, o.WaitDestroy = true, 4*time.Second
+		}),
+		"send lat -R --retry_count 3": engine(perftest.Send, func(o *perf.Options) { o.Latency, o.CM, o.RetryCount = true, true, 3 }),
+		"send lat -R --retry_count 0": engine(perftest.Send, func(o *perf.Options) { o.Latency, o.CM, o.RetryCount = true, true, -1 }),
+		"atomic bw -A CMP_AND_SWAP":   engine(perftest.Atomic, func(o *perf.Options) { o.Atomic = uverbs.OpCompareSwap }),
 	} {
 		got, err := parsePerfLine(line)
 		if diff := cmp.Diff(want, got.Options); err != nil || diff != "" {
@@ -64,7 +70,18 @@ func TestPerfUsageErrors(t *testing.T) {
 		"write bw -r 3":                    `"-r": expected one of `,
 		"atomic lat -s 8":                  `"-s": expected one of `,
 		"atomic bw -a":                     `"-a": expected one of `,
-		"read bw -c UC":                    `"-c": expected one of `,
+		"read bw -c UC":                    "-c UC: READ and atomics want an answer",
+		"atomic lat -c UD":                 "-c UD: datagrams can do SEND only",
+		"send bw -D 4 -f 2":                "-f: twice as long has to be less than -D",
+		"send bw -f 2":                     "-f: twice as long has to be less than -D",
+		"send bw -X 1":                     "-X is for -e",
+		"send bw --retry_count 1":          "--retry_count is for -R",
+		"send bw -R --pkey_index 1":        "--pkey_index and -R: rdma_cm decides that",
+		"send bw -R --dlid 1":              "--dlid and -R: rdma_cm decides that",
+		"send bw -R -L 1":                  "-L and -R: rdma_cm decides that",
+		"send bw --force-link ib":          `"ib": expected one of IB, Ethernet`,
+		"send bw -w 0":                     `"0": the bandwidth is a number above 0`,
+		"send bw -y NaN":                   `"NaN": the message rate is a number above 0`,
 		"send bw -H":                       `"-H": expected one of `,
 		"send bw --source":                 `"--source": expected one of `,
 		"send lat a b":                     `"b" is one word too many`,

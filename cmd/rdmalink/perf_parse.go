@@ -11,7 +11,7 @@ import (
 func parsePerf(k perfKind, w *words) (perfOptions, error) {
 	o := perfOptions{tcpPort: 18515, ibPort: 1, gid: -1, given: make(map[string]bool)}
 	o.Verb, o.Latency = k.verb, k.latency
-	if err := k.options().parse(&o, w, o.setHost); err != nil {
+	if err := k.parser().parse(&o, w, o.setHost); err != nil {
 		return o, err
 	}
 	o.complete()
@@ -47,8 +47,14 @@ func (o *perfOptions) conflict() string {
 		return "-H and -U: either sorted or not"
 	case o.given["duration"] && (o.sorted || o.unsorted):
 		return "-H and -U are for -n: with -D no message is timed by itself"
+	case o.given["margin"] && 2*o.margin >= o.duration:
+		return "-f: twice as long has to be less than -D"
+	case o.given["vector"] && !o.Events:
+		return "-X is for -e"
 	case o.Type == uverbs.QPTypeUD && o.Verb != perftest.Send:
 		return "-c UD: datagrams can do SEND only"
+	case o.Type == uverbs.QPTypeUC && (o.Verb == perftest.Read || o.Verb == perftest.Atomic):
+		return "-c UC: READ and atomics want an answer, which RC only has"
 	}
 	if why := o.cmConflict(); why != "" {
 		return why
@@ -59,8 +65,10 @@ func (o *perfOptions) conflict() string {
 // cmConflict: rdma_cm decides some things itself.
 func (o *perfOptions) cmConflict() string {
 	if !o.CM {
-		if o.given["source_ip"] {
-			return "--source_ip is for -R"
+		for _, name := range []string{"source_ip", "retry_count"} {
+			if o.given[name] {
+				return "--" + name + " is for -R"
+			}
 		}
 		return ""
 	}
@@ -69,7 +77,7 @@ func (o *perfOptions) cmConflict() string {
 	}
 	for _, row := range perfTable {
 		switch row.long {
-		case "gid-index", "sl", "tclass", "qp-timeout", "mtu", "ib-port":
+		case "gid-index", "sl", "tclass", "qp-timeout", "mtu", "ib-port", "hop_limit", "pkey_index", "dlid":
 			if o.given[row.long] {
 				return fmt.Sprintf("%s and -R: rdma_cm decides that", row.name())
 			}

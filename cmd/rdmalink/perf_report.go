@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -13,6 +14,7 @@ type perfReport struct {
 	run      *perfRun
 	json     perfJSON
 	progress perfProgress
+	missed   []error // limits
 }
 
 const perfLine = "---------------------------------------------------------------------------------------\n"
@@ -172,12 +174,25 @@ func (r *perfReport) Bandwidth(b *perf.Bandwidth) error {
 	r.progress.rest()
 	r.json.bandwidth(r.run, b)
 	unit := r.run.Unit()
+	r.compare(b, unit)
 	return r.print(" %-7d    %-10d       %-7.2f            %-7.2f\t\t   %-7.6f\n",
 		b.Size, b.Messages, b.Peak/unit, b.Average/unit, b.Rate/1e6)
 }
 
+// compare notes what is below the limits of -w and -y. The run goes on: the peer
+// has not failed.
+func (r *perfReport) compare(b *perf.Bandwidth, unit float64) {
+	if got := b.Average / unit; got < r.run.leastBW {
+		r.missed = append(r.missed, fmt.Errorf("-w %g: the average bandwidth with %d bytes is %.2f", r.run.leastBW, b.Size, got))
+	}
+	if got := b.Rate / 1e6; got < r.run.leastRate {
+		r.missed = append(r.missed, fmt.Errorf("-y %g: the message rate with %d bytes is %.6f", r.run.leastRate, b.Size, got))
+	}
+}
+
 // finish prints the last line, or the JSON, and returns the failures.
 func (r *perfReport) finish(err error) error {
+	err = errors.Join(append(r.missed, err)...)
 	if r.run.tool.json {
 		return r.json.write(r.run, err)
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -161,5 +162,27 @@ func testPerfProgress(t *testing.T) {
 	line.Reset()
 	if r.progress.end(); line.Len() > 0 {
 		t.Errorf("%q is cleared twice", line)
+	}
+}
+
+// TestPerfLimits: a figure below -w or -y, in the unit printed, fails the run at its
+// end; all rows are printed before.
+func TestPerfLimits(t *testing.T) {
+	b := &perf.Bandwidth{Size: 1 << 20, Messages: 10, Average: 2 << 20, Rate: 2e6}
+	for line, want := range map[string]string{
+		"send bw":                     "<nil>",
+		"send bw -w 2 -y 2":           "<nil>",
+		"send bw -w 2.5":              "-w 2.5: the average bandwidth with 1048576 bytes is 2.00",
+		"send bw -y 2.5":              "-y 2.5: the message rate with 1048576 bytes is 2.000000",
+		"send bw -w 1 --report_gbits": "-w 1: the average bandwidth with 1048576 bytes is 0.02",
+	} {
+		p, out := newPerfRun(t, line)
+		r := p.newReport()
+		if err := r.Bandwidth(b); err != nil {
+			t.Error(err)
+		}
+		if err := r.finish(nil); fmt.Sprint(err) != want || !strings.HasPrefix(out.String(), " 1048576 ") {
+			t.Errorf("%s: %v, want %s", line, err, want)
+		}
 	}
 }

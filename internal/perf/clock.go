@@ -33,8 +33,7 @@ type stopwatch struct {
 }
 
 // start ends the run with cancel after the time.
-func (w *stopwatch) start(ctx context.Context, total time.Duration, cancel context.CancelCauseFunc) {
-	margin := total / 4
+func (w *stopwatch) start(ctx context.Context, total, margin time.Duration, cancel context.CancelCauseFunc) {
 	go func() {
 		for _, step := range []struct {
 			after time.Duration

@@ -142,7 +142,7 @@ func (w *CM) config(e *end) *rdmacm.Config {
 	if e.Verb == perftest.Read || e.Verb == perftest.Atomic {
 		depth = e.OutReads
 	}
-	return &rdmacm.Config{PD: e.pd, QP: e.qpOptions(), ResponderResources: depth, InitiatorDepth: depth, Source: w.source}
+	return &rdmacm.Config{PD: e.pd, QP: e.qpOptions(), ResponderResources: depth, InitiatorDepth: depth, RetryCount: e.RetryCount, Source: w.source}
 }
 
 // patience shortens the time that a message without a receive waits, which

@@ -3,6 +3,7 @@ package perf
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/goverbs/goverbs/internal/perftest"
 	"github.com/goverbs/goverbs/uverbs"
@@ -31,6 +32,10 @@ func Run(ctx context.Context, o Options, way Way, reporter Reporter) error {
 	}
 	if c.end == nil {
 		return err
+	}
+	select {
+	case <-ctx.Done():
+	case <-time.After(o.WaitDestroy):
 	}
 	return errors.Join(err, c.end.Close())
 }

@@ -114,7 +114,7 @@ func (e *end) makeCredits() (err error) {
 
 // makeCQs makes one for both where sends and receives complete as they like.
 func (e *end) makeCQs() (err error) {
-	var opts uverbs.CQOptions
+	opts := uverbs.CQOptions{CompVector: e.CompVector}
 	if e.Events {
 		if opts.Channel, err = e.dev.CreateCompChannel(); err != nil {
 			return err

@@ -34,6 +34,9 @@ func (o *Options) fit(dev *uverbs.Device) (*uverbs.PortAttr, error) {
 	if port.State != netlinkrdma.PortActive {
 		return nil, fmt.Errorf("port %d of %s is %v: is the link up (ip link set up)?", o.Port, name, port.State)
 	}
+	if o.Link != 0 && o.Link != port.LinkLayer {
+		return nil, fmt.Errorf("--force-link: the port of %s is %v: give another -d or -i", name, port.LinkLayer)
+	}
 	if o.MTU > port.ActiveMTU {
 		return nil, fmt.Errorf("-m %d: the MTU of %s's port is %d", o.MTU.Bytes(), name, port.ActiveMTU.Bytes())
 	}

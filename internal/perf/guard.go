@@ -36,7 +36,7 @@ const (
 // counted tells when there is nothing to tell.
 func (r *run) counted() error {
 	if r.Test.Duration && r.watch.counted == 0 {
-		return fmt.Errorf("no message was completed in the half of %v that counts: give -D more time", r.Time)
+		return fmt.Errorf("no message was completed in the %v of %v that count: give -D more time", r.Time-2*r.Margin, r.Time)
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package perf
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -49,7 +50,7 @@ func (h *Hand) makePairs(_ context.Context, _ *perftest.Session, e *end) error {
 		}
 		f.qp, f.close = qp, qp.Close
 		access := e.access(false) &^ uverbs.AccessLocalWrite
-		if err := qp.Init(&uverbs.QPAttr{Port: e.Port, QKey: qKey, Access: access}); err != nil {
+		if err := qp.Init(&uverbs.QPAttr{Port: e.Port, PKeyIndex: e.PKeyIndex, QKey: qKey, Access: access}); err != nil {
 			return err
 		}
 	}
@@ -117,9 +118,9 @@ func (h *Hand) sameFamily(remote uverbs.GID) error {
 }
 
 func (h *Hand) path(e *end, remote *perftest.Endpoint) uverbs.AHAttr {
-	attr := uverbs.AHAttr{DLID: remote.LID, SL: e.SL, Port: e.Port}
+	attr := uverbs.AHAttr{DLID: cmp.Or(e.DLID, remote.LID), SL: e.SL, Port: e.Port}
 	if h.gid != nil {
-		attr.Global, attr.DGID, attr.SGIDIndex, attr.HopLimit, attr.TrafficClass = true, remote.GID, uint8(h.gid.Index), 0xff, e.TrafficClass
+		attr.Global, attr.DGID, attr.SGIDIndex, attr.HopLimit, attr.TrafficClass = true, remote.GID, uint8(h.gid.Index), e.HopLimit, e.TrafficClass
 	}
 	return attr
 }

@@ -187,12 +187,13 @@ func TestInterrupted(t *testing.T) {
 func TestFit(t *testing.T) {
 	w := newWorld(t, Options{Iters: 5})
 	for want, o := range map[string]Options{
-		"-i 2":                     {Port: 2},
-		"-m 4096":                  {MTU: uverbs.MTU4096},
-		"-t 2000000":               {TxDepth: 2000000, Iters: 2000000},
-		"-r 2000000":               {RxDepth: 2000000, Iters: 2000000},
-		"-o 200: rxe0 has 128":     {Test: perftest.Test{Verb: perftest.Read}, OutReads: 200},
-		"-s 2147483649: rxe0 send": {Size: 1<<31 + 1},
+		"-i 2":                      {Port: 2},
+		"--force-link: the port of": {Link: uverbs.LinkInfiniBand},
+		"-m 4096":                   {MTU: uverbs.MTU4096},
+		"-t 2000000":                {TxDepth: 2000000, Iters: 2000000},
+		"-r 2000000":                {RxDepth: 2000000, Iters: 2000000},
+		"-o 200: rxe0 has 128":      {Test: perftest.Test{Verb: perftest.Read}, OutReads: 200},
+		"-s 2147483649: rxe0 send":  {Size: 1<<31 + 1},
 	} {
 		if err := Fits(o, w.ends[0].dev); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)

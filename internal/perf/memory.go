@@ -42,6 +42,9 @@ func (m memory) walk(size int) (step, slots int) {
 // into.
 func (o *Options) access(iWARP bool) uverbs.Access {
 	a := uverbs.AccessLocalWrite
+	if o.ODP {
+		a |= uverbs.AccessOnDemand
+	}
 	switch o.Verb {
 	case perftest.Write:
 		a |= uverbs.AccessRemoteWrite

@@ -18,7 +18,10 @@ type Options struct {
 
 	Size  int           // bytes of a message; AllSizes: from 2 on
 	Iters int           // messages of each QP
-	Time  time.Duration // how long, instead of Iters; the first and the last quarter don't count
+	Time  time.Duration // how long, instead of Iters
+	// Margin is how long of Time doesn't count, at its beginning and at its
+	// end: a quarter (0) if it is not given.
+	Margin time.Duration
 
 	QPCount  int
 	TxDepth  int // sends outstanding, of each QP
@@ -31,13 +34,22 @@ type Options struct {
 	Events bool // sleep until a completion, else poll
 	NoPeak bool // no time stamp at every message
 	WarmUp bool // of WRITE, READ and atomic bandwidth: send some before
+	ODP    bool // page the buffer in on demand
 	Gbits  bool // bandwidth is told the peer in 10⁹ bit/s, else in MiB/s
 
-	Port         uint8      // of the device, from 1
-	MTU          uverbs.MTU // of the path; 0: the port's
+	CompVector  uint32        // of the CQs' events
+	WaitDestroy time.Duration // before all is closed
+
+	Port         uint8            // of the device, from 1
+	Link         uverbs.LinkLayer // which the port must have; 0: any
+	MTU          uverbs.MTU       // of the path; 0: the port's
 	SL           uint8
+	PKeyIndex    uint16
+	DLID         uint16 // in the place of the one that the peer tells
 	TrafficClass uint8
+	HopLimit     uint8
 	QPTimeout    uint8 // of an acknowledgement: 4.096 µs × 2^QPTimeout
+	RetryCount   int   // of rdma_cm's QPs; negative is none
 }
 
 // perftest's defaults and limits.
@@ -61,6 +73,8 @@ func (o *Options) setDefaults() {
 	or(&o.Atomic, uverbs.OpFetchAdd)
 	or(&o.Port, 1)
 	or(&o.QPTimeout, 14)
+	or(&o.HopLimit, 64)
+	or(&o.Margin, o.Time/4)
 	or(&o.QPCount, 1)
 	or(&o.PostList, 1)
 	if o.Verb == perftest.Read || o.Verb == perftest.Atomic {

@@ -1,8 +1,10 @@
 package perf
 
 import (
+	"context"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -75,5 +77,45 @@ func TestPlaces(t *testing.T) {
 	m := (&Options{Size: 5000, QPCount: 3, Type: uverbs.QPTypeUD}).layout(perftest.System{CycleBuffer: 4096, CacheLine: cacheLine})
 	if m.part < 5000+uverbs.GRHSize || m.front != 3*m.part {
 		t.Errorf("%+v", m)
+	}
+}
+
+// TestStopwatch: the margins don't count, and the time ends.
+func TestStopwatch(t *testing.T) {
+	for _, margin := range []time.Duration{time.Second, 3 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			var w stopwatch
+			ctx, cancel := context.WithCancelCause(t.Context())
+			began := now()
+			w.start(ctx, 10*time.Second, margin, cancel)
+			<-ctx.Done()
+			if got := time.Duration(w.began.Load() - began); got != margin || time.Duration(w.ns()) != 10*time.Second-2*margin || time.Duration(now()-began) != 10*time.Second {
+				t.Errorf("margin %v: it began after %v and took %d ns", margin, got, w.ns())
+			}
+		})
+	}
+	if o := Completed(Options{Time: 8 * time.Second}); o.Margin != 2*time.Second {
+		t.Error(o.Margin)
+	}
+}
+
+// TestPathOptions: what is asked of the way to the peer.
+func TestPathOptions(t *testing.T) {
+	way := &Hand{gid: &uverbs.GIDEntry{Index: 3}}
+	for _, test := range []struct {
+		o    Options
+		want uverbs.AHAttr
+	}{
+		{Options{}, uverbs.AHAttr{DLID: 5, HopLimit: 64}},
+		{Options{DLID: 7, HopLimit: 9, SL: 2, TrafficClass: 4}, uverbs.AHAttr{DLID: 7, HopLimit: 9, SL: 2, TrafficClass: 4}},
+	} {
+		test.want.Global, test.want.SGIDIndex, test.want.Port = true, 3, 1
+		o := Completed(test.o)
+		if got := way.path(&end{Options: &o}, &perftest.Endpoint{LID: 5}); got != test.want {
+			t.Errorf("%+v, want %+v", got, test.want)
+		}
+	}
+	if a := (&Options{ODP: true}).access(false); a&uverbs.AccessOnDemand == 0 {
+		t.Error(a)
 	}
 }

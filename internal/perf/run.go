@@ -145,6 +145,6 @@ func (r *run) measure() error {
 // startTime has the time decide, if it does.
 func (r *run) startTime() {
 	if r.Test.Duration {
-		r.watch.start(r.ctx, r.Time, r.cancel)
+		r.watch.start(r.ctx, r.Time, r.Margin, r.cancel)
 	}
 }
