@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -18,16 +19,18 @@ func descriptors(t *testing.T) int {
 	return len(must(os.ReadDir("/proc/self/fd"))(t))
 }
 
-// acceptAll accepts connections until the listener is closed, and closes them as
-// they end.
+// acceptAll accepts connections until the listener is closed, closes them as they
+// end, and returns when the last is closed.
 func acceptAll(l *rdmacm.Listener) {
+	var open sync.WaitGroup
 	for {
 		c, err := l.Accept(context.Background())
 		if err != nil {
-			return
+			break
 		}
-		go func() { <-c.Done(); c.Close() }()
+		open.Go(func() { <-c.Done(); c.Close() })
 	}
+	open.Wait()
 }
 
 // TestCMDescriptors counts the descriptors that a connection takes: two, and none
@@ -42,9 +45,11 @@ func TestCMDescriptors(t *testing.T) {
 	cq := must(dev.CreateCQ(1024, &uverbs.CQOptions{Channel: channel}))(t)
 	closeLater(t, cq)
 	shared := uverbs.QPOptions{SendCQ: cq, RecvCQ: cq}
+	var accepting sync.WaitGroup
+	t.Cleanup(accepting.Wait) // the connections use the CQ
 	l := must(rdmacm.Listen(rxeIPv4+":0", &rdmacm.Config{QP: shared}))(t)
 	closeLater(t, l)
-	go acceptAll(l)
+	accepting.Go(func() { acceptAll(l) })
 	dial := func(cfg *rdmacm.Config) *rdmacm.Conn {
 		c := must(rdmacm.DialAddrPort(t.Context(), l.Addr(), cfg))(t)
 		closeLater(t, c)
