@@ -56,11 +56,11 @@ lint: ## gofmt, go vet on every platform, staticcheck, no cgo
 # Without CI, tests that lack a C compiler, the kernel's headers, iproute2 or a
 # shell are skipped here; the target abi runs those, and lets none be skipped.
 unit: ## tests and fuzz seeds that need no kernel, no root and no network
-	CI= $(GO) test $(TESTFLAGS) ./...
+	CI= $(GO) test -timeout 30m $(TESTFLAGS) ./...
 
 # The race detector brings the checks of pointer conversions, -d=checkptr, along.
 race: $(READY) ## the same under the race detector, and with pointer checks
-	CI= CGO_ENABLED=1 $(GO) test -race $(TESTFLAGS) ./...
+	CI= CGO_ENABLED=1 $(GO) test -race -timeout 60m $(TESTFLAGS) ./...
 
 fuzz: ## run every fuzz target for FUZZTIME (10s)
 	@set -e; for dir in $$(grep -rl --include='*_test.go' '^func Fuzz' . | xargs -r -n1 dirname | sort -u); do \
@@ -89,20 +89,21 @@ FORCE:
 fetch: bin/vm ## get KERNELS, siw, QEMU and rdma-core's tools with apt
 	@bin/vm fetch -kernel "$(KERNELS)"
 
+# The limits are for tests that hang; a busy machine takes many times longer.
 vm: $(READY) ## kernel tests in QEMU, on KERNELS (6.12 6.1 7.2)
 	@set -e; for k in $(KERNELS); do \
 		echo "== kernel $$k"; \
-		$(GO) test -tags vm -count=1 -p 1 -timeout 20m $(TESTFLAGS) \
-			-exec "$(CURDIR)/bin/vm run -kernel $$k -timeout 21m --" $(VM_PACKAGES); \
+		$(GO) test -tags vm -count=1 -p 1 -timeout 80m $(TESTFLAGS) \
+			-exec "$(CURDIR)/bin/vm run -kernel $$k -timeout 85m --" $(VM_PACKAGES); \
 	done
 
 vmrace: $(READY) ## RACE_TESTS under the race detector, and with pointer checks, on one kernel
 	CGO_ENABLED=1 $(GO) test -race -tags vm,netgo,osusergo -ldflags '-linkmode=external -extldflags=-static' \
-		-count=1 -timeout 10m $(TESTFLAGS) -run '$(RACE_TESTS)' \
-		-exec "$(CURDIR)/bin/vm run -kernel $(firstword $(KERNELS)) -timeout 11m --" $(VM_PACKAGES)
+		-count=1 -timeout 60m $(TESTFLAGS) -run '$(RACE_TESTS)' \
+		-exec "$(CURDIR)/bin/vm run -kernel $(firstword $(KERNELS)) -timeout 65m --" $(VM_PACKAGES)
 
 rig: $(READY) ## test the test machine itself: output, exit code, crash, hang, cancel
-	$(GO) test -tags vmhost -count=1 $(TESTFLAGS) ./test/cmd/vm
+	$(GO) test -tags vmhost -count=1 -timeout 60m $(TESTFLAGS) ./test/cmd/vm
 
 uml: bin/vm ## compile User Mode Linux, the fast machine of make bench, and test it
 	@bin/vm fetch -kernel uml-6.12
