@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"time"
@@ -128,6 +129,9 @@ func (e *rpingEnd) take(ctx context.Context, cq *uverbs.CQ, wcs []uverbs.WC) (n 
 		if n, err = cq.Poll(wcs); n == 0 {
 			err = context.Cause(ctx)
 		}
+	}
+	if cause := e.conn.Err(); cause != nil && errors.Is(err, cause) {
+		err = cause
 	}
 	return n, err
 }

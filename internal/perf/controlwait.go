@@ -50,6 +50,9 @@ func (c *control) take(ctx context.Context, cq *uverbs.CQ) (wc uverbs.WC, err er
 			err = context.Cause(ctx)
 		}
 	}
+	if cause := c.conn.Err(); cause != nil && errors.Is(err, cause) {
+		err = cause
+	}
 	if n == 0 || err != nil {
 		return wcs[0], err
 	}
