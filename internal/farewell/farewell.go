@@ -31,22 +31,12 @@ func (e *Error) Error() string { return fmt.Sprintf("the peer gave up: %q", e.Wh
 // Is tells whether err is or has the farewell of a peer.
 func Is(err error) bool { return errors.As(err, new(*Error)) }
 
-// interrupted is what a peer says that its user stopped.
-const interrupted = "interrupted"
-
-// Interrupted tells whether err is or has the farewell of a peer whose user stopped
-// it, and not one that found something wrong.
-func Interrupted(err error) bool {
-	var e *Error
-	return errors.As(err, &e) && e.Why == interrupted
-}
-
 // Message is the farewell of an end that gives up. What is too long is cut off:
 // this end prints all of it.
 func Message(why error) []byte {
 	text := why.Error()
 	if errors.Is(why, context.Canceled) {
-		text = interrupted
+		text = "interrupted"
 	}
 	if room := Size - len(mark); len(text) > room {
 		text = text[:room-len("...")] + "..."

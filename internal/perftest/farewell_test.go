@@ -14,7 +14,7 @@ import (
 )
 
 // TestGivesUp: whatever message is due, a farewell in its place is known for what
-// it is. Nobody asks whether the peer is perftest.
+// it is, and no question about the peer's options is asked.
 func TestGivesUp(t *testing.T) {
 	why := errors.New("no device")
 	for _, n := range []int{2, 4, 8, versionSize, plainSize, gidSize} {
@@ -45,17 +45,6 @@ func (farewellMessenger) Send(context.Context, []byte) error { return nil }
 
 func (m farewellMessenger) Receive(_ context.Context, buf []byte) (int, error) {
 	return copy(buf, farewell.Message(m.why)), nil
-}
-
-// TestAskAboutOptions: other options may be why a peer gave up, unless its user
-// stopped it.
-func TestAskAboutOptions(t *testing.T) {
-	for why, want := range map[error]bool{errors.New("after 20 messages: the peer is done, ..."): true, context.Canceled: false} {
-		_, err := OverCM(farewellMessenger{why}, "the peer", Server, Test{CM: true}).Greet(t.Context(), System{})
-		if !farewell.Is(err) || strings.Contains(err.Error(), "were both given the same options?") != want {
-			t.Errorf("%v: %v", why, err)
-		}
-	}
 }
 
 // TestGaveUpBefore: an end that speaks first, to a peer that has reset the

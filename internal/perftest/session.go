@@ -89,10 +89,8 @@ func (s *Session) explain(ctx context.Context, doing, what string, err error) er
 	switch cause := ctx.Err(); {
 	case errors.Is(cause, context.Canceled):
 		return fmt.Errorf("%v: %s %s (%s): %w", s.test, doing, what, s.peer, cause)
-	case farewell.Interrupted(err):
-		return fmt.Errorf("%v: %s %s (%s): %w", s.test, doing, what, s.peer, err)
 	case farewell.Is(err):
-		return fmt.Errorf("%v: %s %s (%s): %w: were both given the same options?", s.test, doing, what, s.peer, err)
+		return fmt.Errorf("%v: %s %s (%s): %w", s.test, doing, what, s.peer, err)
 	case cause != nil && !errors.Is(err, cause):
 		err = fmt.Errorf("%w (%w)", cause, err)
 	}
