@@ -31,15 +31,15 @@ func (e *Error) Error() string { return fmt.Sprintf("the peer gave up: %q", e.Wh
 // Is tells whether err is or has the farewell of a peer.
 func Is(err error) bool { return errors.As(err, new(*Error)) }
 
-// Message is the farewell of an end that gives up. What is too long is cut off:
-// this end prints all of it.
+// Message is the farewell of an end that gives up. Of a reason that is too long the
+// end is kept, where errors have their cause and the remedy; this end prints all of it.
 func Message(why error) []byte {
 	text := why.Error()
 	if errors.Is(why, context.Canceled) {
 		text = "interrupted"
 	}
 	if room := Size - len(mark); len(text) > room {
-		text = text[:room-len("...")] + "..."
+		text = "..." + text[len(text)-room+len("..."):]
 	}
 	frame := make([]byte, Size)
 	copy(frame[copy(frame, mark):], text)

@@ -17,7 +17,7 @@ func TestMessage(t *testing.T) {
 		"no device":                         errors.New("no device"),
 		"":                                  errors.New(""),
 		strings.Repeat("x", Size-len(mark)): errors.New(strings.Repeat("x", Size-len(mark))),
-		strings.Repeat("x", Size-len(mark)-3) + "...": errors.New(strings.Repeat("x", Size-len(mark)+1)),
+		"..." + strings.Repeat("x", Size-len(mark)-3): errors.New("y" + strings.Repeat("x", Size-len(mark))),
 		"interrupted": fmt.Errorf("receive: %w", context.Canceled),
 	} {
 		frame := Message(why)
