@@ -6,6 +6,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/uverbs/driver"
 )
 
 // CQ is a completion queue: where work requests report how they ended.
@@ -24,7 +25,7 @@ type CQ struct {
 	noted   bool          // among the channel's noted; guarded by its lock
 	ring    CQRing        // the same from the CQ's first day to its last
 
-	mu     queueLock // guards what follows, and what ring does
+	mu     driver.Lock // guards what follows, and what ring does
 	cqe    int
 	memory queueMemory
 	old    []WC // completions taken off the ring when a QP was made, before the device's

@@ -1,24 +1,21 @@
 package uverbs
 
-import "runtime"
+import (
+	"runtime"
 
-// DataOrder tells how far the data of one message becomes visible in memory in
-// order, so that a program may wait for its last byte instead of a completion. The
-// values combine with |; 0 promises nothing.
-//
-// C: enum ibv_query_qp_data_in_order_caps
-type DataOrder uint32
-
-const (
-	DataOrderWholeMessage DataOrder = 1 << 0
-	// DataOrderAligned128: within each aligned block of 128 bytes.
-	DataOrderAligned128 DataOrder = 1 << 1
+	"github.com/goverbs/goverbs/uverbs/driver"
 )
 
-// String names the bits.
-func (o DataOrder) String() string {
-	return bitNames(uint64(o), map[int]string{0: "WholeMessage", 1: "Aligned128"})
-}
+// DataOrder tells how far the data of one message becomes visible in memory in order.
+//
+// C: enum ibv_query_qp_data_in_order_caps
+type DataOrder = driver.DataOrder
+
+// Documented at [driver.DataOrder].
+const (
+	DataOrderWholeMessage DataOrder = driver.DataOrderWholeMessage
+	DataOrderAligned128   DataOrder = driver.DataOrderAligned128
+)
 
 // DataOrderer is a QPRing that knows the order in which its device writes.
 type DataOrderer interface {

@@ -83,6 +83,9 @@ func (info DeviceInfo) Open() (*Device, error) {
 	return NewDevice(info, f)
 }
 
+// maxKnownDriver is above all ids that are in use.
+const maxKnownDriver = 64
+
 // probeDriver finds a driver id that only netlink tells: the kernel looks at a
 // request's driver id before it looks at the object, so a request for an object
 // that can't exist gets another error when the id is right.

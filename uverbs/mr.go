@@ -130,8 +130,13 @@ func (mr *MR) Bytes() []byte { return mr.data }
 // Len is the size of the region in bytes.
 func (mr *MR) Len() int { return len(mr.data) }
 
-// LKey is the key for local use, in an [SGE].
-func (mr *MR) LKey() uint32 { return mr.lkey }
+// LKey is the key for local use, in an [SGE]. No region, a nil MR, has key 0.
+func (mr *MR) LKey() uint32 {
+	if mr == nil {
+		return 0
+	}
+	return mr.lkey
+}
 
 // RKey is the key to give to a peer that may read or write the region.
 func (mr *MR) RKey() uint32 { return mr.rkey }

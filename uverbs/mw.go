@@ -2,12 +2,12 @@ package uverbs
 
 import (
 	"errors"
-	"fmt"
 	"sync/atomic"
 	"syscall"
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/uverbs/driver"
 )
 
 // MW is a memory window: a key for part of a region, bound and ended by work
@@ -29,20 +29,13 @@ type MW struct {
 // MWType tells who chooses a window's key.
 //
 // C: enum ibv_mw_type
-type MWType uint8
+type MWType = driver.MWType
 
+// Documented at [driver.MWType].
 const (
-	// MWType1 windows are bound with [MW.Bind] only, which chooses the key.
-	MWType1 MWType = 1
-	// MWType2 windows are bound with OpBindMW to a key that the caller makes with
-	// [IncRKey], and end with OpLocalInv or a peer's OpSendWithInv. On rxe they are
-	// to be closed before the QP that they were bound through, and must not be
-	// ended when they are not bound: its kernel crashes. OpLocalInv is refused then,
-	// as far as is known here; what a peer sends is not.
-	MWType2 MWType = 2
+	MWType1 MWType = driver.MWType1
+	MWType2 MWType = driver.MWType2
 )
-
-func (t MWType) String() string { return fmt.Sprintf("type %d", uint8(t)) }
 
 // AllocMW makes a memory window that is bound to nothing.
 //
@@ -77,10 +70,10 @@ func (mw *MW) Type() MWType { return mw.typ }
 // posted last makes it.
 func (mw *MW) RKey() uint32 { return mw.rkey.Load() }
 
-// Bound tells which key the window has. Providers call it when they take a
-// binding; when that fails in the end, the window still has its earlier key, and
-// who wants to bind it again says so here.
-func (mw *MW) Bound(rkey uint32) { mw.rkey.Store(rkey) }
+// SetRKey says which key the window has. It is needed before a window is bound again
+// after a binding that failed: RKey is that binding's, but the window has kept the
+// key from before.
+func (mw *MW) SetRKey(rkey uint32) { mw.rkey.Store(rkey) }
 
 // Close frees the window. A peer that still uses its key gets an error.
 //

@@ -1,11 +1,33 @@
 package uverbs
 
-// HeldBy has QP.Close refuse until mw is closed, or bound through another QP. It
-// is for drivers that can't destroy a QP through which a window is bound. Who ends
-// such a binding, and when, is not followed: the QP goes on being held. Call it
-// with the send queue held, before the binding is queued; an error forbids that.
-func (r *QPRequest) HeldBy(mw *MW) error {
-	qp := &r.qp.node
+import "fmt"
+
+// Bind notes that a binding is about to be queued: the window has b's key from then
+// on. Call it with the send queue held; an error forbids the binding.
+//
+// With hold, QP.Close refuses until the window is closed, or bound through another
+// QP. It is for drivers that can't destroy a QP through which a window is bound. Who
+// ends such a binding, and when, is not followed: the QP goes on being held.
+func (r *QPRequest) Bind(b *BindMW, hold bool) error {
+	qp := r.qp
+	mw, known := b.MW.(*MW)
+	mr, isMR := b.MR.(*MR)
+	switch {
+	case !known || b.MR != nil && !isMR:
+		return fmt.Errorf("%w: the window or its MR is not of package uverbs", ErrInvalidWR)
+	case mw.pd != qp.pd || mr != nil && mr.pd != qp.pd:
+		return fmt.Errorf("%w: the window, its MR and the QP must be of one PD", ErrInvalidWR)
+	}
+	if hold {
+		if err := mw.holdQP(&qp.node); err != nil {
+			return err
+		}
+	}
+	mw.rkey.Store(b.RKey)
+	return nil
+}
+
+func (mw *MW) holdQP(qp *node) error {
 	qp.graph.Lock()
 	defer qp.graph.Unlock()
 	for _, n := range []*node{qp, &mw.node} {

@@ -1,12 +1,13 @@
 package uverbs
 
 import (
-	"fmt"
 	"sync/atomic"
 	"syscall"
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/netlinkrdma"
+	"github.com/goverbs/goverbs/uverbs/driver"
 )
 
 // QP is a queue pair: a send queue and, unless it uses an SRQ, a receive queue.
@@ -29,7 +30,7 @@ type QP struct {
 	ring           QPRing        // the same from the QP's first day to its last
 
 	// sq and rq guard the two queues. Whoever takes both takes sq first.
-	sq, rq queueLock
+	sq, rq driver.Lock
 	memory queueMemory
 	closed bool // written with both held
 }
@@ -37,35 +38,15 @@ type QP struct {
 // QPType is the transport service of a QP.
 //
 // C: enum ibv_qp_type
-type QPType uint32
+type QPType = driver.QPType
 
 // The services; which there are depends on the driver.
 const (
-	QPTypeRC QPType = QPType(abi.IB_UVERBS_QPT_RC)
-	QPTypeUC QPType = QPType(abi.IB_UVERBS_QPT_UC)
-	QPTypeUD QPType = QPType(abi.IB_UVERBS_QPT_UD)
+	QPTypeRC     QPType = netlinkrdma.QPTypeRC
+	QPTypeUC     QPType = netlinkrdma.QPTypeUC
+	QPTypeUD     QPType = netlinkrdma.QPTypeUD
+	QPTypeDriver QPType = netlinkrdma.QPTypeDriver // the driver's own, such as EFA's SRD
 )
-
-func (t QPType) String() string {
-	switch t {
-	case QPTypeRC:
-		return "RC"
-	case QPTypeUC:
-		return "UC"
-	case QPTypeUD:
-		return "UD"
-	}
-	return fmt.Sprintf("QPType(%d)", uint32(t))
-}
-
-// QPCap is the capacity of a QP.
-//
-// C: struct ibv_qp_cap
-type QPCap struct {
-	MaxSendWR, MaxRecvWR   uint32 // work requests that can be outstanding
-	MaxSendSGE, MaxRecvSGE uint32 // SGEs in one
-	MaxInline              uint32 // bytes of inline data in one
-}
 
 // QPOptions describe a new QP.
 //

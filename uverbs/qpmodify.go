@@ -52,7 +52,7 @@ func (qp *QP) modifyState(s QPState) error {
 }
 
 func (qp *QP) issueModify(a *QPAttr, mask QPAttrMask) error {
-	in := a.toABI()
+	in := qpToABI(a)
 	in.QpHandle, in.AttrMask = qp.handle, uint32(mask)
 	if mask&QPAttrRateLimit == 0 {
 		r := writeCommand(qp.dev, abi.IB_USER_VERBS_CMD_MODIFY_QP, &in)

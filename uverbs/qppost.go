@@ -1,5 +1,7 @@
 package uverbs
 
+import "github.com/goverbs/goverbs/uverbs/driver"
+
 // PostSend queues work requests for sending and tells the device once. It
 // returns how many it queued; when that is less than all, err says why the next
 // one was refused, and the ones before it are on their way. A full queue is
@@ -8,7 +10,7 @@ package uverbs
 // C: ibv_post_send
 func (qp *QP) PostSend(wrs []SendWR) (int, error) {
 	n, err := qp.postSend(wrs)
-	if err == ErrQPFailing {
+	if err == driver.ErrQPFailing {
 		qp.failed(qp.life.Load())
 		var rest int
 		rest, err = qp.postSend(wrs[n:]) // to be flushed

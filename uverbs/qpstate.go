@@ -1,31 +1,27 @@
 package uverbs
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/goverbs/goverbs/netlinkrdma"
+	"github.com/goverbs/goverbs/uverbs/driver"
+)
 
 // QPState is where a QP is in its life.
 //
 // C: enum ibv_qp_state
-type QPState uint32
+type QPState = driver.QPState
 
 // The states of the verbs specification.
 const (
-	QPStateReset QPState = 0
-	QPStateInit  QPState = 1
-	QPStateRTR   QPState = 2 // ready to receive
-	QPStateRTS   QPState = 3 // ready to send
-	QPStateSQD   QPState = 4 // send queue drained
-	QPStateSQE   QPState = 5 // send queue error
-	QPStateErr   QPState = 6
+	QPStateReset QPState = netlinkrdma.QPStateReset
+	QPStateInit  QPState = netlinkrdma.QPStateInit
+	QPStateRTR   QPState = netlinkrdma.QPStateRTR // ready to receive
+	QPStateRTS   QPState = netlinkrdma.QPStateRTS // ready to send
+	QPStateSQD   QPState = netlinkrdma.QPStateSQD // send queue drained
+	QPStateSQE   QPState = netlinkrdma.QPStateSQE // send queue error
+	QPStateErr   QPState = netlinkrdma.QPStateErr
 )
-
-var stateNames = [...]string{"RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR"}
-
-func (s QPState) String() string {
-	if s < QPState(len(stateNames)) {
-		return stateNames[s]
-	}
-	return fmt.Sprintf("QPState(%d)", uint32(s))
-}
 
 type transition struct{ from, to QPState }
 

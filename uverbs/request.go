@@ -109,6 +109,7 @@ type SRQModifyRequest struct {
 type AHRequest struct {
 	creation
 	Attr AHAttr
+	PD   *PD
 }
 
 // MRRequest asks a provider to register memory.

@@ -3,6 +3,7 @@ package uverbs
 import (
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/uverbs/driver"
 )
 
 // SRQ is a shared receive queue: receives that any of its QPs may use.
@@ -16,7 +17,7 @@ type SRQ struct {
 	cookie uint64
 	maxSGE uint32
 
-	mu     queueLock // guards what follows
+	mu     driver.Lock // guards what follows
 	maxWR  uint32
 	ring   SRQRing
 	memory queueMemory

@@ -68,20 +68,21 @@ func (q *qp) checkData(op uverbs.Opcode, has parts, sgl []uverbs.SGE, inline []b
 const maxDatagram = 4096
 
 // checkDatagram asks the AH once: it may be closed at any time.
-func (q *qp) checkDatagram(wr *uverbs.SendWR, length uint32) (ahNum, error) {
+func (q *qp) checkDatagram(wr *uverbs.SendWR, length uint32) (num uint32, err error) {
 	switch {
 	case wr.AH == nil:
 		return 0, fmt.Errorf("%w: a UD QP sends to an AH, and there is none", uverbs.ErrInvalidWR)
-	case wr.AH.PD() != q.request.PD():
-		return 0, fmt.Errorf("%w: the AH and the QP belong to different PDs", uverbs.ErrInvalidWR)
 	case length > maxDatagram:
 		return 0, fmt.Errorf("%w: %d bytes on a UD QP, no port's MTU is above %d", uverbs.ErrInvalidWR, length, maxDatagram)
 	}
-	ah, open := wr.AH.Driver().(ahNum)
-	if !open {
+	to, open := wr.AH.Data().(*ah)
+	switch {
+	case !open:
 		return 0, fmt.Errorf("%w: the AH is closed", uverbs.ErrInvalidWR)
+	case to.pd != q.request.PD():
+		return 0, fmt.Errorf("%w: the AH and the QP belong to different PDs", uverbs.ErrInvalidWR)
 	}
-	return ah, nil
+	return to.num, nil
 }
 
 func (q *qp) checkBind(b *uverbs.BindMW) error {
@@ -90,8 +91,6 @@ func (q *qp) checkBind(b *uverbs.BindMW) error {
 		return fmt.Errorf("%w: there is no window to bind", uverbs.ErrInvalidWR)
 	case b.MR == nil && b.Length > 0:
 		return fmt.Errorf("%w: a window of %d bytes needs an MR", uverbs.ErrInvalidWR, b.Length)
-	case b.MW.PD() != q.request.PD() || b.MR != nil && b.MR.PD() != q.request.PD():
-		return fmt.Errorf("%w: the window, its MR and the QP must be of one PD", uverbs.ErrInvalidWR)
 	case (b.RKey^b.MW.RKey())>>8 != 0: // the kernel would take the low byte and leave the rest
 		return fmt.Errorf("%w: %#x is no key of the window, which has %#x: IncRKey makes the next", uverbs.ErrInvalidWR, b.RKey, b.MW.RKey())
 	}

@@ -36,13 +36,16 @@ type rxeContext struct {
 // RegMR has nothing to tell the driver.
 func (*rxeContext) RegMR(r *uverbs.MRRequest) error { return r.Create(uverbs.UHW{}) }
 
-// ahNum is how a send names an address handle to the kernel.
-type ahNum uint32
+// ah is an address handle; a send names it to the kernel by its number.
+type ah struct {
+	pd  *uverbs.PD
+	num uint32
+}
 
 func (*rxeContext) CreateAH(r *uverbs.AHRequest) (any, error) {
 	var resp abi.RxeCreateAhResp
 	if err := r.Create(uverbs.UHW{Out: abi.Bytes(&resp)}); err != nil {
 		return nil, err
 	}
-	return ahNum(resp.AhNum), nil
+	return &ah{r.PD, resp.AhNum}, nil
 }

@@ -27,8 +27,8 @@ func TestOpenFails(t *testing.T) {
 func TestAddressHandles(t *testing.T) {
 	w := ready(t, uverbs.QPTypeUD)
 	two := must[*uverbs.AH](t)(w.pd.CreateAH(&uverbs.AHAttr{Global: true, SGIDIndex: 1, DGID: fakeverbs.IPv4GID, Port: 1}))
-	if w.ah.Driver() != ahNum(1) || two.Driver() != ahNum(2) {
-		t.Errorf("%v, %v", w.ah.Driver(), two.Driver())
+	if first, second := w.ah.Data().(*ah).num, two.Data().(*ah).num; first != 1 || second != 2 {
+		t.Errorf("%d, %d", first, second)
 	}
 	if err := two.Close(); err != nil {
 		t.Error(err)

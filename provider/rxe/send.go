@@ -78,11 +78,6 @@ func (q *qp) sendAny(e *abi.RxeSendWqe, wr *uverbs.SendWR, sgl []uverbs.SGE, inl
 	if e == nil {
 		return uverbs.ErrQueueFull
 	}
-	if has&(withBind|withInv) != 0 {
-		if err := q.checkWindow(wr); err != nil {
-			return err
-		}
-	}
 	putHead(e, wr)
 	putDMA(&e.Dma, length, sgl)
 	if has&^(withSGL|withInline) != 0 {
@@ -93,7 +88,7 @@ func (q *qp) sendAny(e *abi.RxeSendWqe, wr *uverbs.SendWR, sgl []uverbs.SGE, inl
 		if err != nil {
 			return err
 		}
-		*arm[abi.RxeSendWrUd](&e.Wr) = abi.RxeSendWrUd{RemoteQpn: wr.RemoteQPN, RemoteQkey: wr.RemoteQKey, AhNum: uint32(ah)}
+		*arm[abi.RxeSendWrUd](&e.Wr) = abi.RxeSendWrUd{RemoteQpn: wr.RemoteQPN, RemoteQkey: wr.RemoteQKey, AhNum: ah}
 	}
 	switch {
 	case inline == nil:
@@ -102,8 +97,8 @@ func (q *qp) sendAny(e *abi.RxeSendWqe, wr *uverbs.SendWR, sgl []uverbs.SGE, inl
 	default: // ATOMIC_WRITE has its data there too, but does not say so
 		copy(bytesBehind(&e.Dma, len(inline)), inline)
 	}
-	if has&withBind != 0 {
-		wr.Bind.MW.Bound(wr.Bind.RKey)
+	if has&(withBind|withInv) != 0 {
+		return q.followWindow(wr)
 	}
 	return nil
 }

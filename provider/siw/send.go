@@ -5,6 +5,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/uverbs/driver"
 )
 
 // PostSend fills entries, hands them to the kernel with one store, and rings the
@@ -42,7 +43,7 @@ func (q *qp) publish(n int, err error) (int, error) {
 		return n, err
 	}
 	if q.ringOut() != nil {
-		return n, uverbs.ErrQPFailing
+		return n, driver.ErrQPFailing
 	}
 	return n, err
 }
