@@ -17,7 +17,7 @@ import (
 func connOnFake(t *testing.T, signalAll bool) (*Conn, *fakeverbs.QP) {
 	t.Helper()
 	k := fakeverbs.New(uint32(uverbs.DriverSIW))
-	dev, err := uverbs.NewDevice(uverbs.DeviceInfo{Name: "siw0", Driver: uverbs.DriverSIW, ABI: 1}, k)
+	dev, err := openOn(uverbs.DeviceInfo{Name: "siw0", Driver: uverbs.DriverSIW, ABI: 1}, k)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/fakeverbs"
+	"github.com/goverbs/goverbs/internal/ioctl"
 	_ "github.com/goverbs/goverbs/provider/rxe"
 	"github.com/goverbs/goverbs/uverbs"
 )
@@ -27,7 +28,7 @@ func newDatagramWorld(t *testing.T) *datagramWorld {
 	openChannel = func() (*EventChannel, error) { return newEventChannel(w.channel()), nil }
 	devices.open = func(uint32, uverbs.GUID) (*uverbs.Device, error) {
 		w.verbs = fakeverbs.New(uint32(uverbs.DriverRXE))
-		return uverbs.NewDevice(uverbs.DeviceInfo{Name: "rxe0", Driver: uverbs.DriverRXE, ABI: 2}, w.verbs)
+		return openOn(uverbs.DeviceInfo{Name: "rxe0", Driver: uverbs.DriverRXE, ABI: 2}, w.verbs)
 	}
 	t.Cleanup(func() { openChannel, devices.open = oldOpen, oldDevice })
 	return w
@@ -117,4 +118,10 @@ func closeConn(t *testing.T, c *Conn) {
 	if err := c.Close(); err != nil {
 		t.Error(err)
 	}
+}
+
+// openOn opens a device on a kernel that stands in for the real one.
+func openOn(info uverbs.DeviceInfo, file ioctl.File) (*uverbs.Device, error) {
+	info.Node = ioctl.Node(file)
+	return info.Open()
 }

@@ -20,7 +20,9 @@ type addressHandle struct {
 	pd        *PD
 	handle    uint32
 	setClosed func(bool) // tells work requests that name it
-	memory    queueMemory
+	made      bool       // in the kernel too
+	data      any
+	memory    *memory
 }
 
 // CreateAH makes an address handle. On RoCE the address must be Global.
@@ -38,36 +40,40 @@ func (pd *PD) CreateAH(attr *AHAttr) (*AH, error) {
 	if err := h.attach("AH", &pd.node); err != nil {
 		return nil, err
 	}
-	data, err := h.create(attr)
-	if err != nil {
+	if err := h.create(attr); err != nil {
 		h.detach()
 		return nil, h.fail("create", err, ahHint(err, attr))
 	}
-	h.setNumber(h.handle)
-	ah, setClosed := driver.NewAH(data, h.Close)
+	if h.made {
+		h.setNumber(h.handle)
+	}
+	ah, setClosed := driver.NewAH(h.data, h.Close)
 	h.setClosed = setClosed
 	return ah, nil
 }
 
-func (h *addressHandle) create(attr *AHAttr) (data any, err error) {
+func (h *addressHandle) create(attr *AHAttr) error {
 	dev := h.pd.dev
-	r := &AHRequest{Attr: *attr, PD: h.pd}
-	r.creation = dev.creation(func(u UHW) error { return h.issueCreate(attr, u) })
-	if data, err = dev.provider.CreateAH(r); err != nil {
-		return nil, r.abandon(err, h.issueDestroy)
+	creator, ok := dev.provider.(driver.AHCreator)
+	if !ok {
+		return ErrNotSupported
 	}
-	h.memory = r.queueMemory
-	return data, nil
+	c := dev.creation(func(u driver.UHW, extra []driver.Attr) error { return h.issueCreate(attr, u, extra) })
+	data, err := creator.CreateAH(&driver.CreateAH{Call: c, Attr: *attr, PD: h.pd.data})
+	h.data, h.memory, h.made = data, c.memory, c.done
+	if err == nil && !c.done {
+		return nil // it is all in user space
+	}
+	return c.made(err, h.issueDestroy)
 }
 
-func (h *addressHandle) issueCreate(attr *AHAttr, u UHW) error {
+func (h *addressHandle) issueCreate(attr *AHAttr, u driver.UHW, extra []driver.Attr) error {
 	var resp abi.IbUverbsCreateAhResp
 	in := &abi.IbUverbsCreateAh{PdHandle: h.pd.handle, Attr: ahToABI(attr)}
 	r := writeCommand(h.pd.dev, abi.IB_USER_VERBS_CMD_CREATE_AH, in)
 	defer r.Free()
 	ioctl.Out(r, abi.UVERBS_ATTR_CORE_OUT, &resp)
-	r.Driver(u)
-	if err := r.Do(h.pd.dev.file); err != nil {
+	if err := h.pd.dev.doWith(r, u, extra); err != nil {
 		return err
 	}
 	h.handle = resp.AhHandle
@@ -78,13 +84,16 @@ func (h *addressHandle) issueCreate(attr *AHAttr, u UHW) error {
 func (h *addressHandle) Close() error {
 	return h.close(func() error {
 		h.setClosed(true)
-		err := h.issueDestroy()
+		err := destroy(h.data, h.issueDestroy)
 		h.setClosed(err == nil)
 		return err
 	}, h.memory.free)
 }
 
 func (h *addressHandle) issueDestroy() error {
+	if !h.made {
+		return nil
+	}
 	r := h.pd.dev.request(abi.UVERBS_OBJECT_AH, abi.UVERBS_METHOD_AH_DESTROY)
 	defer r.Free()
 	r.Handle(abi.UVERBS_ATTR_DESTROY_AH_HANDLE, h.handle)

@@ -23,11 +23,11 @@ type CQ struct {
 	event   chan struct{} // holds a token after an event
 	gone    chan struct{} // closed with the CQ
 	noted   bool          // among the channel's noted; guarded by its lock
-	ring    CQRing        // the same from the CQ's first day to its last
+	ring    driver.CQ     // the same from the CQ's first day to its last
+	memory  *memory
 
 	mu     driver.Lock // guards what follows, and what ring does
 	cqe    int
-	memory queueMemory
 	old    []WC // completions taken off the ring when a QP was made, before the device's
 	made   []WC // completions that a provider made itself, behind the device's
 	qps    map[uint32]*QP
@@ -67,13 +67,14 @@ func (d *Device) CreateCQ(entries int, opts *CQOptions) (*CQ, error) {
 }
 
 func (cq *CQ) create(entries int, opts *CQOptions) error {
-	r := &CQRequest{CQE: entryCount(entries), dev: cq.dev}
-	r.creation = cq.dev.creation(func(u UHW) error { return cq.issueCreate(r, opts.CompVector, u) })
+	c := cq.dev.creation(nil)
+	r := &driver.CreateCQ{Call: c, CQE: entryCount(entries), Vector: opts.CompVector, HasChannel: opts.Channel != nil}
+	c.issue = func(u driver.UHW, extra []driver.Attr) error { return cq.issueCreate(r, u, extra) }
 	ring, err := cq.dev.provider.CreateCQ(r)
-	if err != nil {
-		return r.abandon(err, func() error { return cq.issueDestroy(r.Handle) })
+	if err = c.made(err, func() error { return cq.issueDestroy(r.Handle) }); err != nil {
+		return err
 	}
-	cq.handle, cq.cqe, cq.ring, cq.memory = r.Handle, int(r.CQE), ring, r.queueMemory
+	cq.handle, cq.cqe, cq.ring, cq.memory = r.Handle, int(r.CQE), ring, c.memory
 	cq.dev.events.add(cq.cookie, AsyncEvent{CQ: cq})
 	if cq.channel != nil {
 		cq.channel.add(cq)
@@ -83,20 +84,19 @@ func (cq *CQ) create(entries int, opts *CQOptions) error {
 
 func entryCount(n int) uint32 { return uint32(min(max(n, 1), math.MaxInt32)) }
 
-func (cq *CQ) issueCreate(r *CQRequest, vector uint32, u UHW) error {
+func (cq *CQ) issueCreate(r *driver.CreateCQ, u driver.UHW, extra []driver.Attr) error {
 	var granted uint32
 	q := cq.dev.request(abi.UVERBS_OBJECT_CQ, abi.UVERBS_METHOD_CQ_CREATE)
 	defer q.Free()
 	q.NewObject(abi.UVERBS_ATTR_CREATE_CQ_HANDLE)
 	q.U32(abi.UVERBS_ATTR_CREATE_CQ_CQE, r.CQE)
 	q.U64(abi.UVERBS_ATTR_CREATE_CQ_USER_HANDLE, cq.cookie)
-	q.U32(abi.UVERBS_ATTR_CREATE_CQ_COMP_VECTOR, vector)
+	q.U32(abi.UVERBS_ATTR_CREATE_CQ_COMP_VECTOR, r.Vector)
 	if cq.channel != nil {
 		q.FD(abi.UVERBS_ATTR_CREATE_CQ_COMP_CHANNEL, cq.channel.fd)
 	}
 	ioctl.Out(q, abi.UVERBS_ATTR_CREATE_CQ_RESP_CQE, &granted)
-	q.Driver(u)
-	if err := q.Do(cq.dev.file); err != nil {
+	if err := cq.dev.doWith(q, u, extra); err != nil {
 		return err
 	}
 	r.Handle, r.CQE = q.Created(abi.UVERBS_ATTR_CREATE_CQ_HANDLE), granted
@@ -171,10 +171,13 @@ func take(wcs []WC, list *[]WC) int {
 	return n
 }
 
-// complete adds a completion made in user space.
-func (cq *CQ) complete(wc WC) {
+// complete adds completions made in user space.
+func (cq *CQ) complete(wcs []WC) {
+	if len(wcs) == 0 {
+		return
+	}
 	cq.mu.Lock()
-	cq.made = append(cq.made, wc)
+	cq.made = append(cq.made, wcs...)
 	cq.setOdd()
 	cq.mu.Unlock()
 	cq.wake()
@@ -188,10 +191,12 @@ func (cq *CQ) wake() {
 	}
 }
 
-func (cq *CQ) madeFull() bool {
+// room is how many completions made in user space the CQ takes: as many as it has
+// entries.
+func (cq *CQ) room() int {
 	cq.mu.Lock()
 	defer cq.mu.Unlock()
-	return len(cq.made) >= cq.cqe
+	return max(cq.cqe-len(cq.made), 0)
 }
 
 // signal wakes one waiter, or lets the next one not wait.

@@ -19,7 +19,7 @@ func (cq *CQ) Close() error {
 func (cq *CQ) destroy() error {
 	cq.mu.Lock()
 	defer cq.mu.Unlock()
-	err := cq.issueDestroy(cq.handle)
+	err := destroy(cq.ring, func() error { return cq.issueDestroy(cq.handle) })
 	cq.closed = err == nil
 	cq.setOdd()
 	return err

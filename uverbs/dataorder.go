@@ -17,11 +17,6 @@ const (
 	DataOrderAligned128   DataOrder = driver.DataOrderAligned128
 )
 
-// DataOrderer is a QPRing that knows the order in which its device writes.
-type DataOrderer interface {
-	DataOrder(op Opcode) DataOrder
-}
-
 // DataOrder tells of what arrives through this QP, by OpSend or OpRDMAWrite of the
 // peer or OpRDMARead of its own, in memory without AccessRelaxedOrdering. It is 0
 // where the provider does not say, as of siw and rxe, and on processors other than
@@ -29,7 +24,7 @@ type DataOrderer interface {
 //
 // C: ibv_query_qp_data_in_order with IBV_QUERY_QP_DATA_IN_ORDER_RETURN_CAPS
 func (qp *QP) DataOrder(op Opcode) DataOrder {
-	ring, ok := qp.ring.(DataOrderer)
+	ring, ok := qp.ring.(driver.DataOrderer)
 	if !ok || runtime.GOARCH != "amd64" {
 		return 0
 	}

@@ -26,11 +26,15 @@ type TagMatchingCaps = driver.TagMatchingCaps
 // Query asks the kernel what the device can do.
 //
 // C: ibv_query_device_ex
-func (d *Device) Query() (*DeviceAttr, error) {
+func (d *Device) Query() (*DeviceAttr, error) { return d.query(nil) }
+
+// query has room for the driver's own bytes in out.
+func (d *Device) query(out []byte) (*DeviceAttr, error) {
 	var resp abi.IbUverbsExQueryDeviceResp
 	r := writeCommand(d, ioctl.Extended(abi.IB_USER_VERBS_EX_CMD_QUERY_DEVICE), &abi.IbUverbsExQueryDevice{})
 	defer r.Free()
 	ioctl.Out(r, abi.UVERBS_ATTR_CORE_OUT, &resp)
+	r.Driver(nil, out)
 	if err := r.Do(d.file); err != nil {
 		return nil, d.fail("query", err, "")
 	}

@@ -80,7 +80,7 @@ func (info DeviceInfo) Open() (*Device, error) {
 	if info.Driver == DriverUnknown {
 		info.Driver = probeDriver(f)
 	}
-	return NewDevice(info, f)
+	return newDevice(info, f)
 }
 
 // maxKnownDriver is above all ids that are in use.

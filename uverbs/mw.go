@@ -20,6 +20,7 @@ type MW struct {
 	typ    MWType
 	handle uint32
 	rkey   atomic.Uint32
+	memory *memory
 
 	// Guarded by the graph's lock, of type 2 where the provider tells.
 	holds *node // the QP that can't be closed before
@@ -45,19 +46,38 @@ func (pd *PD) AllocMW(typ MWType) (*MW, error) {
 	if err := mw.attach("MW", &pd.node); err != nil {
 		return nil, err
 	}
-	var resp abi.IbUverbsAllocMwResp
-	r := writeCommand(pd.dev, abi.IB_USER_VERBS_CMD_ALLOC_MW, &abi.IbUverbsAllocMw{PdHandle: pd.handle, MwType: uint8(typ)})
-	defer r.Free()
-	ioctl.Out(r, abi.UVERBS_ATTR_CORE_OUT, &resp)
-	if err := r.Do(pd.dev.file); err != nil {
+	if err := mw.create(); err != nil {
 		mw.detach()
 		return nil, mw.fail("create", err, mwHint(err, typ))
 	}
-	mw.handle = resp.MwHandle
-	mw.rkey.Store(resp.Rkey)
 	mw.enlist()
 	mw.setNumber(mw.handle)
 	return mw, nil
+}
+
+func (mw *MW) create() (err error) {
+	c := mw.pd.dev.creation(mw.issueCreate)
+	mw.memory = c.memory
+	if p, ok := mw.pd.dev.provider.(driver.MWAllocator); ok {
+		err = p.AllocMW(&driver.AllocMW{Call: c, Type: mw.typ})
+	} else {
+		err = c.Do(driver.UHW{})
+	}
+	return c.made(err, mw.issueDestroy)
+}
+
+func (mw *MW) issueCreate(u driver.UHW, extra []driver.Attr) error {
+	var resp abi.IbUverbsAllocMwResp
+	in := &abi.IbUverbsAllocMw{PdHandle: mw.pd.handle, MwType: uint8(mw.typ)}
+	r := writeCommand(mw.pd.dev, abi.IB_USER_VERBS_CMD_ALLOC_MW, in)
+	defer r.Free()
+	ioctl.Out(r, abi.UVERBS_ATTR_CORE_OUT, &resp)
+	if err := mw.pd.dev.doWith(r, u, extra); err != nil {
+		return err
+	}
+	mw.handle = resp.MwHandle
+	mw.rkey.Store(resp.Rkey)
+	return nil
 }
 
 // PD returns the protection domain of the window.
@@ -78,13 +98,13 @@ func (mw *MW) SetRKey(rkey uint32) { mw.rkey.Store(rkey) }
 // Close frees the window. A peer that still uses its key gets an error.
 //
 // C: ibv_dealloc_mw
-func (mw *MW) Close() error {
-	return mw.close(func() error {
-		r := mw.pd.dev.request(abi.UVERBS_OBJECT_MW, abi.UVERBS_METHOD_MW_DESTROY)
-		defer r.Free()
-		r.Handle(abi.UVERBS_ATTR_DESTROY_MW_HANDLE, mw.handle)
-		return r.Do(mw.pd.dev.file)
-	}, mw.delist)
+func (mw *MW) Close() error { return mw.close(mw.issueDestroy, mw.delist) }
+
+func (mw *MW) issueDestroy() error {
+	r := mw.pd.dev.request(abi.UVERBS_OBJECT_MW, abi.UVERBS_METHOD_MW_DESTROY)
+	defer r.Free()
+	r.Handle(abi.UVERBS_ATTR_DESTROY_MW_HANDLE, mw.handle)
+	return r.Do(mw.pd.dev.file)
 }
 
 func mwHint(err error, typ MWType) string {

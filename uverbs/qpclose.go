@@ -23,7 +23,7 @@ func (qp *QP) Close() error {
 
 func (qp *QP) destroy() error {
 	qp.shut(true)
-	err := qp.issueDestroy(qp.handle)
+	err := destroy(qp.ring, func() error { return qp.issueDestroy(qp.handle) })
 	if err != nil {
 		qp.shut(false)
 	}
@@ -44,6 +44,7 @@ func (qp *QP) shut(closed bool) {
 	qp.rq.Lock()
 	defer qp.rq.Unlock()
 	qp.closed = closed
+	qp.setOdd()
 }
 
 func (qp *QP) issueDestroy(handle uint32) error {

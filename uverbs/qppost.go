@@ -25,9 +25,9 @@ func (qp *QP) PostSend(wrs []SendWR) (int, error) {
 func (qp *QP) postSend(wrs []SendWR) (int, error) {
 	ring := qp.ring // before the lock, which holds up what is loaded behind it
 	qp.sq.Lock()
-	if qp.closed {
+	if qp.odd {
 		qp.sq.Unlock()
-		return 0, ErrClosed
+		return qp.postSendOdd(wrs)
 	}
 	n, err := ring.PostSend(wrs)
 	qp.sq.Unlock()
@@ -39,16 +39,27 @@ func (qp *QP) postSend(wrs []SendWR) (int, error) {
 //
 // C: ibv_post_recv
 func (qp *QP) PostRecv(wrs []RecvWR) (int, error) {
-	ring := qp.ring // as in postSend
-	qp.rq.Lock()
-	if qp.closed {
-		qp.rq.Unlock()
-		return 0, qp.fail("post a receive to", ErrClosed, "")
+	n, err := qp.postRecv(wrs)
+	if err == driver.ErrQPFailing {
+		qp.failed(qp.life.Load())
+		var rest int
+		rest, err = qp.postRecv(wrs[n:])
+		n += rest
 	}
-	n, err := ring.PostRecv(wrs)
-	qp.rq.Unlock()
 	if err != nil {
 		return n, qp.fail("post a receive to", err, "")
 	}
 	return n, nil
+}
+
+func (qp *QP) postRecv(wrs []RecvWR) (int, error) {
+	ring := qp.ring // as in postSend
+	qp.rq.Lock()
+	if qp.odd {
+		qp.rq.Unlock()
+		return qp.postRecvOdd(wrs)
+	}
+	n, err := ring.PostRecv(wrs)
+	qp.rq.Unlock()
+	return n, err
 }

@@ -3,7 +3,6 @@ package uverbs
 import (
 	"fmt"
 
-	"github.com/goverbs/goverbs/netlinkrdma"
 	"github.com/goverbs/goverbs/uverbs/driver"
 )
 
@@ -14,13 +13,13 @@ type QPState = driver.QPState
 
 // The states of the verbs specification.
 const (
-	QPStateReset QPState = netlinkrdma.QPStateReset
-	QPStateInit  QPState = netlinkrdma.QPStateInit
-	QPStateRTR   QPState = netlinkrdma.QPStateRTR // ready to receive
-	QPStateRTS   QPState = netlinkrdma.QPStateRTS // ready to send
-	QPStateSQD   QPState = netlinkrdma.QPStateSQD // send queue drained
-	QPStateSQE   QPState = netlinkrdma.QPStateSQE // send queue error
-	QPStateErr   QPState = netlinkrdma.QPStateErr
+	QPStateReset QPState = driver.QPStateReset
+	QPStateInit  QPState = driver.QPStateInit
+	QPStateRTR   QPState = driver.QPStateRTR // ready to receive
+	QPStateRTS   QPState = driver.QPStateRTS // ready to send
+	QPStateSQD   QPState = driver.QPStateSQD // send queue drained
+	QPStateSQE   QPState = driver.QPStateSQE // send queue error
+	QPStateErr   QPState = driver.QPStateErr
 )
 
 type transition struct{ from, to QPState }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/internal/fakeverbs"
+	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/mmap"
 	"github.com/goverbs/goverbs/netlinkrdma"
 	_ "github.com/goverbs/goverbs/provider/rxe"
@@ -60,7 +61,7 @@ func open(t testing.TB, info uverbs.DeviceInfo) (*fakeverbs.Kernel, *uverbs.Devi
 	t.Helper()
 	k := fakeverbs.New(uint32(info.Driver))
 	noLeaks(t, k)
-	dev := must[*uverbs.Device](t)(uverbs.NewDevice(info, k))
+	dev := must[*uverbs.Device](t)(openOn(info, k))
 	t.Cleanup(func() {
 		if err := dev.Close(); err != nil && !errors.Is(err, uverbs.ErrClosed) {
 			t.Error(err)
@@ -106,4 +107,10 @@ func closeAll(t testing.TB, all ...closer) {
 			t.Error(err)
 		}
 	}
+}
+
+// openOn opens a device on a kernel that stands in for the real one.
+func openOn(info uverbs.DeviceInfo, file ioctl.File) (*uverbs.Device, error) {
+	info.Node = ioctl.Node(file)
+	return info.Open()
 }

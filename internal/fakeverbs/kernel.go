@@ -102,6 +102,9 @@ func (k *Kernel) Map(offset int64, length int, _ mmap.Prot) (*mmap.Region, error
 	return k.model.mmap(k, offset, length)
 }
 
+// MapPage refuses: no driver here has registers.
+func (k *Kernel) MapPage(int64, int) (*mmap.Page, error) { return nil, syscall.EINVAL }
+
 // Events hands over the reading end of a channel.
 func (k *Kernel) Events(fd int32) (ioctl.EventFile, error) {
 	k.mu.Lock()

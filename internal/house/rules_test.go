@@ -106,7 +106,7 @@ var mayImport = map[string][]string{
 	"uverbs":             {"internal/abi", "internal/ioctl", "mmap", "netlinkrdma", "uverbs/driver"},
 	"internal/perftest":  {"uverbs"},
 	"internal/perf":      {"internal/perftest", "mmap", "netlinkrdma", "rdmacm", "uverbs"},
-	"provider/":          {"internal/abi", "mmap", "uverbs", "uverbs/driver"},
+	"provider/":          {"internal/abi", "mmap", "uverbs/driver"},
 	"provider/all":       {"provider/"},
 	"rdmacm":             {"internal/abi", "netlinkrdma", "uverbs"},
 	"cmd/":               {"internal/perf", "internal/perftest", "mmap", "netlinkrdma", "provider/all", "rdmacm", "uverbs"},

@@ -14,7 +14,7 @@ func TestOpenFails(t *testing.T) {
 	for _, call := range []string{"GET_CONTEXT", "QUERY_DEVICE"} {
 		k := fakeverbs.New(uint32(uverbs.DriverRXE))
 		k.Fail(call, 0, syscall.EIO)
-		if _, err := uverbs.NewDevice(info, k); !errors.Is(err, syscall.EIO) {
+		if _, err := openOn(info, k); !errors.Is(err, syscall.EIO) {
 			t.Errorf("%s: %v", call, err)
 		}
 		if leaks := k.Leaks(); len(leaks) > 0 {

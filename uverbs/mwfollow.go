@@ -2,14 +2,13 @@ package uverbs
 
 import "fmt"
 
-// Bind notes that a binding is about to be queued: the window has b's key from then
+// bind is driver.CreateQP.Bind: it notes that a binding is about to be queued: the window has b's key from then
 // on. Call it with the send queue held; an error forbids the binding.
 //
 // With hold, QP.Close refuses until the window is closed, or bound through another
-// QP. It is for drivers that can't destroy a QP through which a window is bound. Who
+// QP. That is for drivers that can't destroy a QP through which a window is bound. Who
 // ends such a binding, and when, is not followed: the QP goes on being held.
-func (r *QPRequest) Bind(b *BindMW, hold bool) error {
-	qp := r.qp
+func (qp *QP) bind(b *BindMW, hold bool) error {
 	mw, known := b.MW.(*MW)
 	mr, isMR := b.MR.(*MR)
 	switch {
@@ -47,14 +46,7 @@ func (mw *MW) holdQP(qp *node) error {
 	return nil
 }
 
-// Unbind tells whether an open window of type 2 has the key and counts as bound,
-// which it does no more then. It is for drivers that believe who tells them to end
-// a binding: ask before OpLocalInv is queued.
-func (r *QPRequest) Unbind(rkey uint32) bool { return r.qp.dev.unbind(rkey) }
-
-// Unbind is for completions that tell of a binding that the peer ended.
-func (r *CQRequest) Unbind(rkey uint32) bool { return r.dev.unbind(rkey) }
-
+// unbind is driver.Device.Unbind.
 func (d *Device) unbind(rkey uint32) bool {
 	d.graph.Lock()
 	defer d.graph.Unlock()
@@ -85,5 +77,5 @@ func (mw *MW) delist() error {
 	if index := mw.RKey() >> 8; d.windows[index] == mw {
 		delete(d.windows, index)
 	}
-	return nil
+	return mw.memory.free()
 }

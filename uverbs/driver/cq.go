@@ -1,0 +1,35 @@
+package driver
+
+// CreateCQ asks a provider for a CQ.
+type CreateCQ struct {
+	Call
+	// CQE is the number of entries asked for; the provider may raise it before Do.
+	// After Do it is what the kernel granted, and the provider may correct it.
+	CQE        uint32
+	Vector     uint32
+	HasChannel bool // events can be asked for
+	// Handle is known after Do.
+	Handle uint32
+}
+
+// CQ is the user-space half of a CQ. Its methods, and those of the optional interfaces
+// that it may have ([CQResizer], [Destroyer]), are called with the CQ held.
+type CQ interface {
+	// Poll fills wcs from its start with what is ready, and says how many there are
+	// and whether one of them is bad: anything but a success.
+	Poll(wcs []WC) (n int, bad bool, err error)
+	// Arm asks for one event at the next completion. The CQ's lock is taken after it
+	// by whoever polls, and is a barrier.
+	Arm(solicitedOnly bool) error
+}
+
+// CQResizer is a CQ that can change its size. Resize carries out r and goes on with the
+// queue that comes of it, in which are the completions that were not polled yet, and
+// frees the memory that it needs no more. An error after Do is the end of the queue.
+type CQResizer interface{ Resize(r *ResizeCQ) error }
+
+// ResizeCQ asks a provider for another size of a CQ; CQE is as in [CreateCQ].
+type ResizeCQ struct {
+	Call
+	CQE uint32
+}
