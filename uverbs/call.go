@@ -47,6 +47,28 @@ func (c *call) made(err error, destroy func() error) error {
 	return errors.Join(err, c.memory.free())
 }
 
+// destroy has the provider take part, if it wants to, when the kernel's object goes.
+// What the kernel did counts, whatever the provider says of it.
+func destroy(provider any, do func() error) error {
+	d, ok := provider.(driver.Destroyer)
+	if !ok {
+		return do()
+	}
+	var gone bool
+	err := d.Destroy(func() error {
+		err := do()
+		gone = err == nil
+		return err
+	})
+	switch {
+	case gone:
+		return nil
+	case err == nil:
+		return errNotMade
+	}
+	return err
+}
+
 // replacement is a call that may exchange what an object has in memory.
 func (d *Device) replacement(of *memory) *call {
 	return &call{memory: &memory{file: d.file, owner: of}, again: true}

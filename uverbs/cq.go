@@ -24,11 +24,13 @@ type CQ struct {
 	gone    chan struct{} // closed with the CQ
 	noted   bool          // among the channel's noted; guarded by its lock
 	ring    driver.CQ     // the same from the CQ's first day to its last
+	cleaner driver.Cleaner
+	counter driver.EventCounter
 	memory  *memory
 
 	mu     driver.Lock // guards what follows, and what ring does
 	cqe    int
-	old    []WC // completions taken off the ring when a QP was made, before the device's
+	old    []WC // completions taken off the ring when a QP left, before the device's
 	made   []WC // completions that a provider made itself, behind the device's
 	qps    map[uint32]*QP
 	closed bool
@@ -75,6 +77,8 @@ func (cq *CQ) create(entries int, opts *CQOptions) error {
 		return err
 	}
 	cq.handle, cq.cqe, cq.ring, cq.memory = r.Handle, int(r.CQE), ring, c.memory
+	cq.cleaner, _ = ring.(driver.Cleaner)
+	cq.counter, _ = ring.(driver.EventCounter)
 	cq.dev.events.add(cq.cookie, AsyncEvent{CQ: cq})
 	if cq.channel != nil {
 		cq.channel.add(cq)

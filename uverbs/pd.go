@@ -79,11 +79,3 @@ func (pd *PD) Close() error {
 		return destroy(pd.data, func() error { return pd.dev.issueDeallocPD(pd.handle) })
 	}, pd.memory.free)
 }
-
-// destroy has the provider take part, if it wants to, when the kernel's object goes.
-func destroy(provider any, do func() error) error {
-	if d, ok := provider.(driver.Destroyer); ok {
-		return d.Destroy(do)
-	}
-	return do()
-}

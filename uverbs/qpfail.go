@@ -31,7 +31,7 @@ func (qp *QP) failed(life uint32) {
 // flush has the provider take back what the device will not complete. Both queues
 // are held.
 func (qp *QP) flush() {
-	f := qp.flusher.Fail(func() error { return qp.modify(&QPAttr{State: QPStateErr}, QPAttrState) })
+	f := qp.flusher.Fail(func() error { return qp.modify(&QPAttr{State: QPStateErr}, QPAttrState, nothingMore) })
 	qp.sendCQ.complete(f.Send)
 	qp.recvCQ.complete(f.Recv)
 }

@@ -37,11 +37,12 @@ func (qp *QP) modifyHeld(a *QPAttr, mask QPAttrMask) error {
 	defer qp.sq.Unlock()
 	qp.rq.Lock()
 	defer qp.rq.Unlock()
-	return qp.modify(a, mask)
+	return qp.modify(a, mask, nothingMore)
 }
 
-// modify has the provider make the call, where it wants to. Both queues are held.
-func (qp *QP) modify(a *QPAttr, mask QPAttrMask) error {
+// modify has the provider make the call, where it wants to; moved is called each time
+// the kernel has done it. Both queues are held.
+func (qp *QP) modify(a *QPAttr, mask QPAttrMask, moved func()) error {
 	r := &driver.ModifyQP{From: QPState(qp.state.Load()), Attr: a, Mask: mask}
 	if r.To = r.From; mask&QPAttrState != 0 {
 		r.To = a.State
@@ -51,6 +52,7 @@ func (qp *QP) modify(a *QPAttr, mask QPAttrMask) error {
 		err := qp.issueModify(a, mask, u, extra)
 		if err == nil {
 			qp.state.Store(uint32(r.To)) // whatever the provider says
+			moved()
 		}
 		return err
 	}
@@ -61,29 +63,34 @@ func (qp *QP) modify(a *QPAttr, mask QPAttrMask) error {
 	return c.Do(driver.UHW{})
 }
 
+// nothingMore is what a move has to do that is not to RESET.
+func nothingMore() {}
+
 // reset carries out a move to RESET and begins a new life. Nobody can post meanwhile:
 // what came to a queue that the kernel is emptying would be left for the QP's next
 // life. What the CQs still hold of the earlier one leaves their rings, so that whatever
-// they tell of later is the next.
+// they tell of later is the next. When the kernel has done it the new life has begun,
+// even if the provider fails after that.
 func (qp *QP) reset(a *QPAttr, mask QPAttrMask) error {
-	failures, err := qp.resetHeld(a, mask)
-	tell(failures)
+	l := leaving{qp: qp}
+	err := qp.resetHeld(a, mask, &l)
+	tell(l.failures)
 	return err
 }
 
-func (qp *QP) resetHeld(a *QPAttr, mask QPAttrMask) ([]failure, error) {
+func (qp *QP) resetHeld(a *QPAttr, mask QPAttrMask, l *leaving) error {
 	qp.sq.Lock()
 	defer qp.sq.Unlock()
 	qp.rq.Lock()
 	defer qp.rq.Unlock()
-	if err := qp.modify(a, mask); err != nil {
-		return nil, err
+	defer l.end()
+	err := qp.modify(a, mask, l.begin)
+	if l.begun {
+		qp.life.Add(1)
+		qp.failing.Store(false)
+		qp.setOdd()
 	}
-	failures := append(qp.sendCQ.settle(), qp.recvCQ.settle()...)
-	qp.life.Add(1)
-	qp.failing.Store(false)
-	qp.setOdd()
-	return failures, nil
+	return err
 }
 
 func (qp *QP) issueModify(a *QPAttr, mask QPAttrMask, u driver.UHW, extra []driver.Attr) error {

@@ -13,7 +13,8 @@ type CreateCQ struct {
 }
 
 // CQ is the user-space half of a CQ. Its methods, and those of the optional interfaces
-// that it may have ([CQResizer], [Destroyer]), are called with the CQ held.
+// that it may have ([CQResizer],
+// [EventCounter], [Cleaner], [Destroyer]), are called with the CQ held.
 type CQ interface {
 	// Poll fills wcs from its start with what is ready, and says how many there are
 	// and whether one of them is bad: anything but a success.
@@ -33,3 +34,13 @@ type ResizeCQ struct {
 	Call
 	CQE uint32
 }
+
+// EventCounter is a CQ that counts its events, or arms itself again at one. Event is
+// called for each event when it is read from the channel, before anybody who waits for
+// it hears of it.
+type EventCounter interface{ Event() }
+
+// Cleaner is a CQ that removes the completions of a QP that is in RESET or gone from
+// its queue, and frees their entries of an SRQ. Without it package uverbs sets aside
+// what is on the queue, to be polled first.
+type Cleaner interface{ Clean(qp QP) }

@@ -74,7 +74,10 @@ type CreateAH struct {
 	PD   any // what AllocPD returned
 }
 
-// Destroyer may be a CQ, a QP, an SRQ, the data of a PD or of an AH. Destroy calls do,
-// which destroys the kernel's object. When do fails the object lives on, and must go on
-// as before. do of a CQ is called, and returns, with the CQ held.
+// Destroyer may be a CQ, a QP, an SRQ, the data of a PD or of an AH. Destroy calls do
+// once, which destroys the kernel's object, and returns do's error. When do fails the
+// object lives on, and must go on as before.
+//
+// A CQ is held meanwhile. Of a QP, do returns with both its CQs held and cleaned; they
+// are let go after Destroy.
 type Destroyer interface{ Destroy(do func() error) error }

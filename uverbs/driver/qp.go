@@ -44,7 +44,9 @@ type QP interface {
 }
 
 // QPModifier is a QP that takes part when it is modified, by the user or because it
-// failed. Modify is called with both queues held and calls Do of r, perhaps twice.
+// failed. Modify is called with both queues held and calls Do of r, perhaps twice. When
+// that is a move to RESET, Do returns with both CQs held and cleaned; they are let go
+// after Modify.
 type QPModifier interface{ Modify(r *ModifyQP) error }
 
 // ModifyQP asks a provider to modify a QP. From and To are the same when the state
