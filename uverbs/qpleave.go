@@ -63,7 +63,7 @@ func (cq *CQ) forget(qp *QP) []failure {
 func (cq *CQ) addQP(qp *QP) {
 	cq.mu.Lock()
 	var failed []failure
-	if former := cq.qps[qp.num]; former != nil {
+	if former := cq.qps[qp.num]; former != nil && former != qp {
 		failed = cq.forget(former)
 	}
 	if cq.qps == nil {

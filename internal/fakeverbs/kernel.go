@@ -20,6 +20,9 @@ type Kernel struct {
 	Tamper func(call string, r *ioctl.Request)
 	// OnDemand gives the device on-demand paging. Set it before use.
 	OnDemand bool
+	// Own are attributes of the driver's own, which its methods take beside those of
+	// the core. Set it before use.
+	Own map[uint16]bool
 
 	mu      sync.Mutex
 	driver  uint32
@@ -89,7 +92,7 @@ func (k *Kernel) method(r *ioctl.Request) (*method, error) {
 	if h.Reserved1 != 0 || h.Reserved2 != 0 || m == nil || !k.model.has(m.name) {
 		return nil, syscall.EPROTONOSUPPORT
 	}
-	return m, m.check(r)
+	return m, m.check(r, k.Own)
 }
 
 // Map maps what a create call offered.
