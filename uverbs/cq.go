@@ -26,12 +26,14 @@ type CQ struct {
 	ring    driver.CQ     // the same from the CQ's first day to its last
 	cleaner driver.Cleaner
 	counter driver.EventCounter
+	ext     driver.ExtPoller // of a CQ made with Ext only
 	memory  *memory
 
 	mu     driver.Lock // guards what follows, and what ring does
 	cqe    int
-	old    []WC // completions taken off the ring when a QP left, before the device's
-	made   []WC // completions that a provider made itself, behind the device's
+	old    []WC    // completions taken off the ring when a QP left, before the device's
+	oldExt []WCExt // beside old, with ext
+	made   []WC    // completions that a provider made itself, behind the device's
 	qps    map[uint32]*QP
 	closed bool
 	odd    bool // closed, or old or made is not empty: Poll goes the long way
@@ -41,6 +43,8 @@ type CQ struct {
 type CQOptions struct {
 	Channel    *CompChannel // where events go; needed for Wait and Arm
 	CompVector uint32       // completion vector, below Device.CompVectors
+	Flags      CQFlags
+	Ext        WCExtMask // what PollExt shall tell; not all drivers can
 }
 
 // CreateCQ makes a completion queue with room for at least entries completions.
@@ -70,9 +74,15 @@ func (d *Device) CreateCQ(entries int, opts *CQOptions) (*CQ, error) {
 
 func (cq *CQ) create(entries int, opts *CQOptions) error {
 	c := cq.dev.creation(nil)
-	r := &driver.CreateCQ{Call: c, CQE: entryCount(entries), Vector: opts.CompVector, HasChannel: opts.Channel != nil}
+	r := &driver.CreateCQ{Call: c, CQE: entryCount(entries), Vector: opts.CompVector, HasChannel: opts.Channel != nil,
+		Flags: opts.Flags, Ext: opts.Ext}
 	c.issue = func(u driver.UHW, extra []driver.Attr) error { return cq.issueCreate(r, u, extra) }
 	ring, err := cq.dev.provider.CreateCQ(r)
+	if cq.ext, _ = ring.(driver.ExtPoller); opts.Ext == 0 {
+		cq.ext = nil
+	} else if err == nil && cq.ext == nil {
+		err = ErrNotSupported
+	}
 	if err = c.made(err, func() error { return cq.issueDestroy(r.Handle) }); err != nil {
 		return err
 	}
@@ -98,6 +108,9 @@ func (cq *CQ) issueCreate(r *driver.CreateCQ, u driver.UHW, extra []driver.Attr)
 	q.U32(abi.UVERBS_ATTR_CREATE_CQ_COMP_VECTOR, r.Vector)
 	if cq.channel != nil {
 		q.FD(abi.UVERBS_ATTR_CREATE_CQ_COMP_CHANNEL, cq.channel.fd)
+	}
+	if flags := cqFlags(r); flags != 0 {
+		q.Flags(abi.UVERBS_ATTR_CREATE_CQ_FLAGS, flags)
 	}
 	ioctl.Out(q, abi.UVERBS_ATTR_CREATE_CQ_RESP_CQE, &granted)
 	if err := cq.dev.doWith(q, u, extra); err != nil {
@@ -145,6 +158,7 @@ func (cq *CQ) pollAll(wcs []WC) (int, error) {
 		return 0, cq.fail("poll", ErrClosed, "")
 	}
 	old := take(wcs, &cq.old)
+	cq.oldExt = cq.oldExt[min(old, len(cq.oldExt)):]
 	n, _, err := cq.ring.Poll(wcs[old:])
 	n += old
 	made := take(wcs[n:], &cq.made)
@@ -165,8 +179,8 @@ func (cq *CQ) polledBad(wcs []WC, from, n int, err error) (int, error) {
 	return n, err
 }
 
-// take moves the oldest completions of a list to wcs.
-func take(wcs []WC, list *[]WC) int {
+// take moves the oldest of a list to wcs.
+func take[T any](wcs []T, list *[]T) int {
 	if len(*list) == 0 {
 		return 0
 	}

@@ -49,6 +49,19 @@ const (
 	QPTypeDriver QPType = driver.QPTypeDriver // the driver's own, such as EFA's SRD
 )
 
+// QPFlags refine a new QP; the values combine with |.
+//
+// C: enum ibv_qp_create_flags
+type QPFlags = driver.QPFlags
+
+// Which of them there are depends on the driver and on the type of the QP.
+const (
+	QPBlockMulticastLoopback QPFlags = driver.QPBlockMulticastLoopback
+	QPScatterFCS             QPFlags = driver.QPScatterFCS
+	QPCVLANStripping         QPFlags = driver.QPCVLANStripping
+	QPPCIWriteEndPadding     QPFlags = driver.QPPCIWriteEndPadding
+)
+
 // QPOptions describe a new QP.
 //
 // C: struct ibv_qp_init_attr
@@ -58,6 +71,8 @@ type QPOptions struct {
 	SRQ            *SRQ   // instead of a receive queue of its own; may be nil
 	Cap            QPCap
 	SignalAll      bool // every send makes a completion (C: sq_sig_all)
+	Flags          QPFlags
+	SourceQPN      uint32 // that packets name as their source, 0 for the own; needs CAP_NET_RAW
 }
 
 // CreateQP makes a queue pair.
@@ -90,7 +105,8 @@ func (pd *PD) CreateQP(opts *QPOptions) (*QP, error) {
 func (qp *QP) create(opts *QPOptions) error {
 	cookie := qp.dev.cookie()
 	c := qp.dev.creation(nil)
-	r := &driver.CreateQP{Call: c, Type: qp.typ, Cap: opts.Cap, SignalAll: opts.SignalAll, PD: qp.pd.data, PDHandle: qp.pd.handle,
+	r := &driver.CreateQP{Call: c, Type: qp.typ, Cap: opts.Cap, SignalAll: opts.SignalAll,
+		Flags: opts.Flags, SourceQPN: opts.SourceQPN, PD: qp.pd.data, PDHandle: qp.pd.handle,
 		SendCQ: opts.SendCQ.ring, RecvCQ: opts.RecvCQ.ring, Bind: qp.bind}
 	if opts.SRQ != nil {
 		r.SRQ = opts.SRQ.ring
@@ -139,8 +155,15 @@ func (qp *QP) newRequest(r *driver.CreateQP, opts *QPOptions, cookie uint64) *io
 	}
 	q.U64(abi.UVERBS_ATTR_CREATE_QP_USER_HANDLE, cookie)
 	q.Const(abi.UVERBS_ATTR_CREATE_QP_TYPE, uint64(r.Type))
+	flags := uint32(r.Flags)
 	if r.SignalAll {
-		q.Flags(abi.UVERBS_ATTR_CREATE_QP_FLAGS, abi.IB_UVERBS_QP_CREATE_SQ_SIG_ALL)
+		flags |= abi.IB_UVERBS_QP_CREATE_SQ_SIG_ALL
+	}
+	if flags != 0 {
+		q.Flags(abi.UVERBS_ATTR_CREATE_QP_FLAGS, flags)
+	}
+	if r.SourceQPN != 0 {
+		q.U32(abi.UVERBS_ATTR_CREATE_QP_SOURCE_QPN, r.SourceQPN)
 	}
 	return q
 }

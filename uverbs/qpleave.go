@@ -90,7 +90,7 @@ func (cq *CQ) drain() (failed []failure) {
 	batch := batches.Get().(*[16]WC)
 	defer batches.Put(batch)
 	for all := 0; all < cq.cqe; all += len(batch) {
-		n, _, err := cq.ring.Poll(batch[:])
+		n, err := cq.drainSome(batch[:])
 		cq.old = append(cq.old, batch[:n]...)
 		failed = append(failed, cq.failures(batch[:n])...)
 		if n < len(batch) || err != nil {
@@ -113,4 +113,15 @@ func (cq *CQ) failures(wcs []WC) (failed []failure) {
 		}
 	}
 	return failed
+}
+
+func (cq *CQ) drainSome(batch []WC) (n int, err error) {
+	if cq.ext == nil {
+		n, _, err = cq.ring.Poll(batch)
+		return n, err
+	}
+	ext := make([]WCExt, len(batch))
+	n, _, err = cq.ext.PollExt(batch, ext)
+	cq.oldExt = append(cq.oldExt, ext[:n]...)
+	return n, err
 }

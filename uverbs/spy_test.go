@@ -148,8 +148,9 @@ func (s *spy) CreateCQ(r *driver.CreateCQ) (driver.CQ, error) {
 	if s.tellsNoQP {
 		return struct {
 			driver.CQ
+			driver.ExtPoller
 			driver.Destroyer
-		}{q, q}, nil
+		}{q, q, q}, nil
 	}
 	return q, nil
 }
@@ -177,6 +178,15 @@ func (q *spyCQ) Poll(wcs []driver.WC) (n int, bad bool, err error) {
 	n = copy(wcs, q.ring.wcs)
 	q.ring.wcs = q.ring.wcs[n:]
 	return n, slices.ContainsFunc(wcs[:n], func(wc driver.WC) bool { return wc.Status != 0 }), q.hook("poll")
+}
+
+// PollExt tells the work request's number as its time.
+func (q *spyCQ) PollExt(wcs []driver.WC, ext []driver.Ext) (n int, bad bool, err error) {
+	n, bad, err = q.Poll(wcs)
+	for i := range n {
+		ext[i] = driver.Ext{Timestamp: wcs[i].WRID, VLAN: 7}
+	}
+	return n, bad, err
 }
 
 func (q *spyCQ) Arm(bool) error { return q.hook("arm") }

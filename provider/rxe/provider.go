@@ -16,7 +16,7 @@ func (provider) ABI() (lowest, highest uint32) { return abiVersion, abiVersion }
 // RXE_UVERBS_ABI_VERSION, which the uapi header gives no name.
 const abiVersion = 2
 
-// OpenContext asks at once what the device can do: the kernel looks up what to
+// Open asks at once what the device can do: the kernel looks up what to
 // do with an opcode in a table without asking whether the table goes that far.
 func (provider) Open(r *driver.Open) (driver.Context, error) {
 	if err := r.Do(driver.UHW{}); err != nil {

@@ -15,7 +15,7 @@ func (provider) ID() driver.ID { return driver.SIW }
 
 func (provider) ABI() (lowest, highest uint32) { return abi.SIW_ABI_VERSION, abi.SIW_ABI_VERSION }
 
-// OpenContext takes the device id that siw insists on telling.
+// Open takes the device id that siw insists on telling.
 func (provider) Open(r *driver.Open) (driver.Context, error) {
 	var resp abi.SiwUrespAllocCtx
 	if err := r.Do(driver.UHW{Out: abi.Bytes(&resp)}); err != nil {

@@ -8,13 +8,15 @@ type CreateCQ struct {
 	CQE        uint32
 	Vector     uint32
 	HasChannel bool // events can be asked for
+	Flags      CQFlags
+	Ext        ExtMask // what PollExt is to tell; 0 means that it is not called
 	// Handle is known after Do.
 	Handle uint32
 }
 
 // CQ is the user-space half of a CQ. Its methods, and those of the optional interfaces
 // that it may have ([CQResizer],
-// [EventCounter], [Cleaner], [Destroyer]), are called with the CQ held.
+// [EventCounter], [Cleaner], [ExtPoller], [Destroyer]), are called with the CQ held.
 type CQ interface {
 	// Poll fills wcs from its start with what is ready, and says how many there are
 	// and whether one of them is bad: anything but a success.

@@ -17,6 +17,8 @@ type CreateQP struct {
 	// or raises what its queues really hold.
 	Cap       QPCap
 	SignalAll bool // every send completes with a CQE
+	Flags     QPFlags
+	SourceQPN uint32 // that packets name as their source, 0 for the QP's own
 	// PD is what AllocPD returned, and PDHandle the kernel's number.
 	PD       any
 	PDHandle uint32
