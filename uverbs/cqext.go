@@ -36,7 +36,7 @@ const WCExtChecksumOK WCExtFlags = driver.ExtChecksumOK
 // C: enum ibv_create_cq_attr_flags
 type CQFlags = driver.CQFlags
 
-// CQIgnoreOverrun: the device need not watch for completions that find no room.
+// CQIgnoreOverrun says that the device need not watch for completions that find no room.
 const CQIgnoreOverrun CQFlags = driver.CQIgnoreOverrun
 
 // cqFlags are the kernel's flags for a CQ.

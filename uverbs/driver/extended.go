@@ -7,7 +7,7 @@ import "github.com/goverbs/goverbs/internal/abi"
 // C: enum ibv_create_cq_attr_flags
 type CQFlags uint32
 
-// CQIgnoreOverrun: the device need not watch for completions that find no room.
+// CQIgnoreOverrun says that the device need not watch for completions that find no room.
 const CQIgnoreOverrun CQFlags = abi.IB_UVERBS_CQ_FLAGS_IGNORE_OVERRUN
 
 // QPFlags refine a new QP; the values combine with |.
@@ -37,7 +37,7 @@ type Ext struct {
 // ExtFlags say more of a received packet.
 type ExtFlags uint16
 
-// ExtChecksumOK: the checksums of the packet's IP, TCP and UDP headers are right.
+// ExtChecksumOK says that the checksums of the packet's IP, TCP and UDP headers are right.
 const ExtChecksumOK ExtFlags = 1 << 0
 
 // ExtMask says which fields of an Ext are wanted; the values combine with |.
