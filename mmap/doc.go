@@ -1,5 +1,6 @@
-// Package mmap holds memory that a program shares with a kernel or a device:
-// a [Region] outside the Go heap, and the two kinds of rings built in one.
+// Package mmap holds memory that a program shares with a kernel or a device: a
+// [Region] outside the Go heap, the two kinds of rings built in one, and a [Page],
+// through which a program stores to a device.
 //
 // # Rings
 //

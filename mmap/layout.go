@@ -11,14 +11,32 @@ import (
 // order the memory around them. It must lie in the region, at a multiple of 4.
 // The word is valid until Close.
 func (r *Region) Word(offset int) (*atomic.Uint32, error) {
-	memory := r.Bytes()
-	if offset < 0 || offset > len(memory)-4 {
-		return nil, fmt.Errorf("mmap: word at offset %d lies outside a region of %d bytes", offset, len(memory))
-	}
-	if (uint64(address(memory))+uint64(offset))%4 != 0 {
-		return nil, fmt.Errorf("mmap: word at offset %d is not aligned to 4 bytes", offset)
+	memory, err := r.word(offset, 4)
+	if err != nil {
+		return nil, err
 	}
 	return wordAt(memory, uint64(offset)), nil
+}
+
+// Word64 is Word of 8 bytes, at a multiple of 8.
+func (r *Region) Word64(offset int) (*atomic.Uint64, error) {
+	memory, err := r.word(offset, 8)
+	if err != nil {
+		return nil, err
+	}
+	return quadAt(memory, uint64(offset)), nil
+}
+
+// word returns the memory if it has a word of that size at an offset.
+func (r *Region) word(offset, size int) ([]byte, error) {
+	memory := r.Bytes()
+	if offset < 0 || offset > len(memory)-size {
+		return nil, fmt.Errorf("mmap: word at offset %d lies outside a region of %d bytes", offset, len(memory))
+	}
+	if (uint64(address(memory))+uint64(offset))%uint64(size) != 0 {
+		return nil, fmt.Errorf("mmap: word at offset %d is not aligned to %d bytes", offset, size)
+	}
+	return memory, nil
 }
 
 // checkArray says why n elements of T, stride bytes apart from offset on, can't

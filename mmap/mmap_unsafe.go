@@ -29,9 +29,19 @@ func elementFrom[T any](start slotsStart, offset uint64) *T {
 	return (*T)(unsafe.Add(unsafe.Pointer(start), offset))
 }
 
+// at is a place in a checked array.
+func at(start slotsStart, offset int) slotsStart {
+	return slotsStart(unsafe.Add(unsafe.Pointer(start), offset))
+}
+
 // wordAt views the control word at offset.
 func wordAt(memory []byte, offset uint64) *atomic.Uint32 {
 	return (*atomic.Uint32)(unsafe.Pointer(&memory[offset]))
+}
+
+// quadAt views the control word of 8 bytes at offset.
+func quadAt(memory []byte, offset uint64) *atomic.Uint64 {
+	return (*atomic.Uint64)(unsafe.Pointer(&memory[offset]))
 }
 
 // wordIn views the word at offset inside an element.
@@ -41,3 +51,5 @@ func wordIn[T any](element *T, offset uintptr) *atomic.Uint32 {
 
 // plainWord is the number inside an atomic one.
 func plainWord(w *atomic.Uint32) *uint32 { return (*uint32)(unsafe.Pointer(w)) }
+
+func plainQuad(w *atomic.Uint64) *uint64 { return (*uint64)(unsafe.Pointer(w)) }

@@ -20,6 +20,9 @@ type AnonymousOptions struct {
 	// Huge asks for 2 MiB pages from the pool that vm.nr_hugepages reserves;
 	// the length then rounds up to 2 MiB.
 	Huge bool
+	// DontFork keeps the memory out of child processes, so that pages a device has
+	// pinned stay this process's whatever a child does. Kernels before 5.12 need it.
+	DontFork bool
 }
 
 // A Region is memory shared with a kernel or a device, outside the Go heap.
@@ -62,16 +65,18 @@ func Map(fd int, offset int64, length int, prot Prot) (*Region, error) {
 // mmap(2); ENOMEM with Huge means that the pool is too small, and says so.
 // C: mmap.
 func Anonymous(length int, opts *AnonymousOptions) (*Region, error) {
-	huge := opts != nil && opts.Huge
+	if opts == nil {
+		opts = &AnonymousOptions{}
+	}
 	unit := os.Getpagesize()
-	if huge {
+	if opts.Huge {
 		unit = hugePage
 	}
 	size, err := roundUp(length, unit)
 	if err != nil {
 		return nil, fmt.Errorf("mmap: anonymous memory: %w", err)
 	}
-	data, err := mapAnonymous(size, huge)
+	data, err := mapAnonymous(size, opts)
 	if err != nil {
 		return nil, fmt.Errorf("mmap: %d bytes of anonymous memory: %w", size, err)
 	}

@@ -34,14 +34,19 @@ func mapMemory(fd int, offset int64, size, prot, flags int) ([]byte, error) {
 	return memoryAt(start, size), nil
 }
 
-func mapAnonymous(size int, huge bool) ([]byte, error) {
+func mapAnonymous(size int, opts *AnonymousOptions) ([]byte, error) {
 	flags := unix.MAP_ANONYMOUS | unix.MAP_PRIVATE
-	if huge {
+	if opts.Huge {
 		flags |= unix.MAP_HUGETLB | mapHuge2MByte
 	}
 	data, err := mapMemory(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, flags)
-	if huge && errors.Is(err, unix.ENOMEM) {
+	if opts.Huge && errors.Is(err, unix.ENOMEM) {
 		return nil, fmt.Errorf("%w (too few free 2 MiB pages: raise vm.nr_hugepages by %d)", err, size/hugePage)
+	}
+	if err == nil && opts.DontFork {
+		if err = unix.Madvise(data, unix.MADV_DONTFORK); err != nil {
+			return nil, errors.Join(err, unmapMemory(data))
+		}
 	}
 	return data, err
 }

@@ -2,6 +2,7 @@ package mmap
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"os"
 	"strings"
@@ -70,5 +71,54 @@ func TestHugePages(t *testing.T) {
 	r.Bytes()[hugePage-1] = 1
 	if err := r.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestDontFork looks for the flag dc (do not copy) of the mapping.
+func TestDontFork(t *testing.T) {
+	for _, dontFork := range []bool{false, true} {
+		r := must[*Region](t)(Anonymous(1, &AnonymousOptions{DontFork: dontFork}))
+		if got := strings.Contains(vmFlags(t, r.Addr()), " dc "); got != dontFork {
+			t.Errorf("DontFork %v: the mapping is kept out of children: %v", dontFork, got)
+		}
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func vmFlags(t *testing.T, addr uint64) string {
+	maps := string(must[[]byte](t)(os.ReadFile("/proc/self/smaps")))
+	found := false
+	for line := range strings.Lines(maps) {
+		var from, to uint64
+		if n, _ := fmt.Sscanf(line, "%x-%x ", &from, &to); n == 2 {
+			found = from <= addr && addr < to
+		} else if flags, ok := strings.CutPrefix(line, "VmFlags:"); ok && found {
+			return strings.TrimRight(flags, "\n") + " "
+		}
+	}
+	t.Fatalf("no mapping at %#x", addr)
+	return ""
+}
+
+// TestMapPage stores to a file through a page.
+func TestMapPage(t *testing.T) {
+	fd := must[int](t)(unix.MemfdCreate("mmap-test", unix.MFD_CLOEXEC))
+	defer unix.Close(fd)
+	if err := unix.Ftruncate(fd, int64(2*os.Getpagesize())); err != nil {
+		t.Fatal(err)
+	}
+	p := must[*Page](t)(MapPage(fd, int64(os.Getpagesize()), 1))
+	p.Store32(8, 0x64636261)
+	got := make([]byte, 4)
+	if _, err := unix.Pread(fd, got, int64(os.Getpagesize()+8)); err != nil || string(got) != "abcd" {
+		t.Errorf("the file holds %q, %v", got, err)
+	}
+	if err := p.Close(); err != nil {
+		t.Error(err)
+	}
+	if p, err := MapPage(fd, 1, 1); err == nil {
+		t.Errorf("a page of %d bytes at offset 1", p.Len())
 	}
 }

@@ -13,3 +13,6 @@ import "sync/atomic"
 //
 // C: atomic_store_explicit with memory_order_release
 func StoreRelease(w *atomic.Uint32, v uint32) { *plainWord(w) = v }
+
+// StoreRelease64 is StoreRelease of 8 bytes.
+func StoreRelease64(w *atomic.Uint64, v uint64) { *plainQuad(w) = v }

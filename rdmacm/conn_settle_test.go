@@ -22,7 +22,7 @@ func connOnFake(t *testing.T, signalAll bool) (*Conn, *fakeverbs.QP) {
 
 func connOn(t *testing.T, k *fakeverbs.Kernel, signalAll bool) (*Conn, *fakeverbs.QP) {
 	t.Helper()
-	dev, err := uverbs.NewDevice(uverbs.DeviceInfo{Name: "siw0", Driver: uverbs.DriverSIW, ABI: 1}, k)
+	dev, err := openOn(uverbs.DeviceInfo{Name: "siw0", Driver: uverbs.DriverSIW, ABI: 1}, k)
 	if err != nil {
 		t.Fatal(err)
 	}

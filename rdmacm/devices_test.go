@@ -13,7 +13,7 @@ func newDeviceTable(opened *[]uverbs.GUID) *deviceTable {
 	return &deviceTable{shared: make(map[uint32]*sharedDevice), open: func(index uint32, guid uverbs.GUID) (*uverbs.Device, error) {
 		*opened = append(*opened, guid)
 		info := uverbs.DeviceInfo{Name: "rxe0", Index: index, NodeGUID: guid, Driver: uverbs.DriverRXE, ABI: 2}
-		return uverbs.NewDevice(info, fakeverbs.New(uint32(uverbs.DriverRXE)))
+		return openOn(info, fakeverbs.New(uint32(uverbs.DriverRXE)))
 	}}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/fakeverbs"
+	"github.com/goverbs/goverbs/internal/ioctl"
 	_ "github.com/goverbs/goverbs/provider/rxe"
 	"github.com/goverbs/goverbs/uverbs"
 )
@@ -41,7 +42,7 @@ func newWorld(t *testing.T, info uverbs.DeviceInfo) *world {
 	openChannel = func() (*EventChannel, error) { return newEventChannel(w.channel()), nil }
 	devices.open = func(uint32, uverbs.GUID) (*uverbs.Device, error) {
 		w.verbs = fakeverbs.New(uint32(info.Driver))
-		return uverbs.NewDevice(info, w.verbs)
+		return openOn(info, w.verbs)
 	}
 	t.Cleanup(func() { openChannel, devices.open = oldOpen, oldDevice })
 	return w
@@ -157,4 +158,10 @@ func closeConn(t *testing.T, c *Conn) {
 	if err := c.Close(); err != nil {
 		t.Error(err)
 	}
+}
+
+// openOn opens a device on a kernel that stands in for the real one.
+func openOn(info uverbs.DeviceInfo, file ioctl.File) (*uverbs.Device, error) {
+	info.Node = ioctl.Node(file)
+	return info.Open()
 }

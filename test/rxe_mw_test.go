@@ -282,7 +282,7 @@ func TestRxeWindowRefused(t *testing.T) {
 		if wc.Status != bindFails || must(e.qp.Query())(t).State != uverbs.QPStateErr {
 			t.Errorf("%s: %+v", name, wc)
 		}
-		c.mw.Bound(key) // as the kernel has it
+		c.mw.SetRKey(key) // as the kernel has it
 	}
 	// They are none the worse for it.
 	w.ends(t, allowed, read, w.bind(one, w.middle(uverbs.AccessRemoteRead)), 4096)

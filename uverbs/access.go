@@ -1,51 +1,24 @@
 package uverbs
 
-import "github.com/goverbs/goverbs/internal/abi"
+import "github.com/goverbs/goverbs/uverbs/driver"
 
-// Access says what may be done with a memory region, or through a QP; the
-// values combine with |. Local reads are always allowed.
+// Access says what may be done with a memory region, or through a QP.
 //
 // C: enum ibv_access_flags
-type Access uint32
+type Access = driver.Access
 
-// A remote write or atomic needs AccessLocalWrite as well.
+// A remote write or atomic needs AccessLocalWrite as well. [driver.Access] documents
+// each.
 const (
-	AccessLocalWrite   = Access(abi.IB_UVERBS_ACCESS_LOCAL_WRITE)
-	AccessRemoteWrite  = Access(abi.IB_UVERBS_ACCESS_REMOTE_WRITE)
-	AccessRemoteRead   = Access(abi.IB_UVERBS_ACCESS_REMOTE_READ)
-	AccessRemoteAtomic = Access(abi.IB_UVERBS_ACCESS_REMOTE_ATOMIC)
-	// AccessMWBind lets memory windows be bound to the region.
-	AccessMWBind = Access(abi.IB_UVERBS_ACCESS_MW_BIND)
-	// AccessZeroBased has peers count addresses from the start of the region or window.
-	AccessZeroBased = Access(abi.IB_UVERBS_ACCESS_ZERO_BASED)
-	// AccessOnDemand does not pin the region: the device faults pages in, see
-	// [PD.RegMR]. DeviceAttr.ODP tells where it works. The rxe of Linux 7.2 says it
-	// does, but corrupts data: it takes each packet to or from the start of a page,
-	// wherever in the page it belongs.
-	AccessOnDemand = Access(abi.IB_UVERBS_ACCESS_ON_DEMAND)
-	// AccessHugeTLB tells a driver that asks for it that the region is of huge
-	// pages; most want it left out.
-	AccessHugeTLB = Access(abi.IB_UVERBS_ACCESS_HUGETLB)
-	// AccessFlushGlobal and AccessFlushPersistent allow OpFlush of that type.
-	AccessFlushGlobal     = Access(abi.IB_UVERBS_ACCESS_FLUSH_GLOBAL)
-	AccessFlushPersistent = Access(abi.IB_UVERBS_ACCESS_FLUSH_PERSISTENT)
-	// AccessRelaxedOrdering lets writes become visible out of order; a driver
-	// that knows nothing of it ignores it.
-	AccessRelaxedOrdering = Access(abi.IB_UVERBS_ACCESS_RELAXED_ORDERING)
+	AccessLocalWrite      Access = driver.AccessLocalWrite
+	AccessRemoteWrite     Access = driver.AccessRemoteWrite
+	AccessRemoteRead      Access = driver.AccessRemoteRead
+	AccessRemoteAtomic    Access = driver.AccessRemoteAtomic
+	AccessMWBind          Access = driver.AccessMWBind
+	AccessZeroBased       Access = driver.AccessZeroBased
+	AccessOnDemand        Access = driver.AccessOnDemand
+	AccessHugeTLB         Access = driver.AccessHugeTLB
+	AccessFlushGlobal     Access = driver.AccessFlushGlobal
+	AccessFlushPersistent Access = driver.AccessFlushPersistent
+	AccessRelaxedOrdering Access = driver.AccessRelaxedOrdering
 )
-
-var accessNames = map[int]string{
-	0: "LocalWrite", 1: "RemoteWrite", 2: "RemoteRead", 3: "RemoteAtomic", 4: "MWBind", 5: "ZeroBased", 6: "OnDemand",
-	7: "HugeTLB", 8: "FlushGlobal", 9: "FlushPersistent", 20: "RelaxedOrdering",
-}
-
-// String names the bits; one without a name prints as a number.
-func (a Access) String() string { return bitNames(uint64(a), accessNames) }
-
-// accessHint tells which flags are missing.
-func accessHint(access Access) string {
-	if access&(AccessRemoteWrite|AccessRemoteAtomic) != 0 && access&AccessLocalWrite == 0 {
-		return "remote write and remote atomic need AccessLocalWrite too"
-	}
-	return ""
-}

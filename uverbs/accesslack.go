@@ -19,7 +19,7 @@ func (d *Device) lack(err error, access Access) (hint string, _ error) {
 	if queryErr != nil {
 		return "", err
 	}
-	missing := attr.lacks(access)
+	missing := lacked(attr, access)
 	switch odd := access & (AccessZeroBased | AccessHugeTLB); {
 	case missing != 0:
 		hint = fmt.Sprintf("the device, or this kernel, has no %v (see DeviceAttr)", missing)
@@ -40,8 +40,8 @@ func (d *Device) lack(err error, access Access) (hint string, _ error) {
 // optional ones it ignores.
 const accessDefined = AccessFlushPersistent<<1 - 1 | Access(abi.IB_UVERBS_ACCESS_OPTIONAL_RANGE)
 
-// lacks tells which flags stand for something that the device has not.
-func (a *DeviceAttr) lacks(access Access) (missing Access) {
+// lacked tells which flags stand for something that the device has not.
+func lacked(a *DeviceAttr, access Access) (missing Access) {
 	const windows = DeviceCapMemWindow | DeviceCapMemWindowType2A | DeviceCapMemWindowType2B
 	for _, c := range []struct {
 		flag Access
@@ -58,4 +58,12 @@ func (a *DeviceAttr) lacks(access Access) (missing Access) {
 		}
 	}
 	return missing | access&^accessDefined
+}
+
+// accessHint tells which flags are missing.
+func accessHint(access Access) string {
+	if access&(AccessRemoteWrite|AccessRemoteAtomic) != 0 && access&AccessLocalWrite == 0 {
+		return "remote write and remote atomic need AccessLocalWrite too"
+	}
+	return ""
 }

@@ -2,23 +2,27 @@ package uverbs
 
 import (
 	"errors"
-	"sync/atomic"
 	"syscall"
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/uverbs/driver"
 )
 
 // AH is an address handle: the way to a port, for work requests of UD QPs.
 //
 // C: struct ibv_ah
-type AH struct {
+type AH = driver.AH
+
+// addressHandle is an AH's place among the objects, and in the kernel.
+type addressHandle struct {
 	node
-	pd     *PD
-	handle uint32
-	closed atomic.Bool
-	driver any
-	memory queueMemory
+	pd        *PD
+	handle    uint32
+	setClosed func(bool) // tells work requests that name it
+	made      bool       // in the kernel too
+	data      any
+	memory    *memory
 }
 
 // CreateAH makes an address handle. On RoCE the address must be Global.
@@ -32,74 +36,68 @@ func (pd *PD) CreateAH(attr *AHAttr) (*AH, error) {
 	if attr == nil {
 		return nil, &Error{Op: "create", Object: "AH", Device: dev.info.Name, Err: syscall.EINVAL, Hint: "no address"}
 	}
-	ah := &AH{pd: pd}
-	if err := ah.attach("AH", &pd.node); err != nil {
+	h := &addressHandle{pd: pd}
+	if err := h.attach("AH", &pd.node); err != nil {
 		return nil, err
 	}
-	if err := ah.create(attr); err != nil {
-		ah.detach()
-		return nil, ah.fail("create", err, ahHint(err, attr))
+	if err := h.create(attr); err != nil {
+		h.detach()
+		return nil, h.fail("create", err, ahHint(err, attr))
 	}
-	ah.setNumber(ah.handle)
+	if h.made {
+		h.setNumber(h.handle)
+	}
+	ah, setClosed := driver.NewAH(h.data, h.Close)
+	h.setClosed = setClosed
 	return ah, nil
 }
 
-func (ah *AH) create(attr *AHAttr) error {
-	dev := ah.pd.dev
-	r := &AHRequest{Attr: *attr}
-	r.creation = dev.creation(func(u UHW) error { return ah.issueCreate(attr, u) })
-	driver, err := dev.provider.CreateAH(r)
-	if err != nil {
-		return r.abandon(err, ah.issueDestroy)
+func (h *addressHandle) create(attr *AHAttr) error {
+	dev := h.pd.dev
+	creator, ok := dev.provider.(driver.AHCreator)
+	if !ok {
+		return ErrNotSupported
 	}
-	ah.driver, ah.memory = driver, r.queueMemory
-	return nil
+	c := dev.creation(func(u driver.UHW, extra []driver.Attr) error { return h.issueCreate(attr, u, extra) })
+	data, err := creator.CreateAH(&driver.CreateAH{Call: c, Attr: *attr, PD: h.pd.data})
+	h.data, h.memory, h.made = data, c.memory, c.done
+	if err == nil && !c.done {
+		return nil // it is all in user space
+	}
+	return c.made(err, h.issueDestroy)
 }
 
-func (ah *AH) issueCreate(attr *AHAttr, u UHW) error {
+func (h *addressHandle) issueCreate(attr *AHAttr, u driver.UHW, extra []driver.Attr) error {
 	var resp abi.IbUverbsCreateAhResp
-	in := &abi.IbUverbsCreateAh{PdHandle: ah.pd.handle, Attr: attr.toAHABI()}
-	r := writeCommand(ah.pd.dev, abi.IB_USER_VERBS_CMD_CREATE_AH, in)
+	in := &abi.IbUverbsCreateAh{PdHandle: h.pd.handle, Attr: ahToABI(attr)}
+	r := writeCommand(h.pd.dev, abi.IB_USER_VERBS_CMD_CREATE_AH, in)
 	defer r.Free()
 	ioctl.Out(r, abi.UVERBS_ATTR_CORE_OUT, &resp)
-	r.Driver(u)
-	if err := r.Do(ah.pd.dev.file); err != nil {
+	if err := h.pd.dev.doWith(r, u, extra); err != nil {
 		return err
 	}
-	ah.handle = resp.AhHandle
+	h.handle = resp.AhHandle
 	return nil
 }
 
-// PD returns the protection domain of the address handle.
-func (ah *AH) PD() *PD { return ah.pd }
+// Close is [AH.Close].
+func (h *addressHandle) Close() error {
+	return h.close(func() error {
+		h.setClosed(true)
+		err := destroy(h.data, h.issueDestroy)
+		h.setClosed(err == nil)
+		return err
+	}, h.memory.free)
+}
 
-// Driver is for providers: what CreateAH made of the address, or nil when the
-// handle is closed.
-func (ah *AH) Driver() any {
-	if ah.closed.Load() {
+func (h *addressHandle) issueDestroy() error {
+	if !h.made {
 		return nil
 	}
-	return ah.driver
-}
-
-// Close destroys the address handle. Work requests that use it must have
-// completed.
-//
-// C: ibv_destroy_ah
-func (ah *AH) Close() error {
-	return ah.close(func() error {
-		ah.closed.Store(true)
-		err := ah.issueDestroy()
-		ah.closed.Store(err == nil)
-		return err
-	}, ah.memory.free)
-}
-
-func (ah *AH) issueDestroy() error {
-	r := ah.pd.dev.request(abi.UVERBS_OBJECT_AH, abi.UVERBS_METHOD_AH_DESTROY)
+	r := h.pd.dev.request(abi.UVERBS_OBJECT_AH, abi.UVERBS_METHOD_AH_DESTROY)
 	defer r.Free()
-	r.Handle(abi.UVERBS_ATTR_DESTROY_AH_HANDLE, ah.handle)
-	return r.Do(ah.pd.dev.file)
+	r.Handle(abi.UVERBS_ATTR_DESTROY_AH_HANDLE, h.handle)
+	return r.Do(h.pd.dev.file)
 }
 
 func ahHint(err error, attr *AHAttr) string {

@@ -1,26 +1,16 @@
 package uverbs
 
-import "github.com/goverbs/goverbs/internal/abi"
+import (
+	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/uverbs/driver"
+)
 
-// AHAttr is an address: the way to a port. On RoCE it has a Global part; DLID,
-// SrcPathBits and StaticRate are InfiniBand's.
+// AHAttr is an address: the way to a port.
 //
 // C: struct ibv_ah_attr
-type AHAttr struct {
-	DGID         GID    // whom to send to
-	FlowLabel    uint32 // 20 bits
-	SGIDIndex    uint8  // the own GID, see Device.ChooseGID
-	HopLimit     uint8  // of multicast, where 0 gets nowhere; of unicast RoCE the kernel's route has it
-	TrafficClass uint8  // IP's DSCP and ECN bits
-	Global       bool   // the fields above are in use
-	DLID         uint16
-	SL           uint8 // 4 bits
-	SrcPathBits  uint8
-	StaticRate   uint8 // 0 means the port's
-	Port         uint8 // the own one, from 1
-}
+type AHAttr = driver.AHAttr
 
-func (a *AHAttr) toABI() abi.IbUverbsQpDest {
+func pathToABI(a *AHAttr) abi.IbUverbsQpDest {
 	return abi.IbUverbsQpDest{
 		Dgid: a.DGID, FlowLabel: a.FlowLabel, Dlid: a.DLID, SgidIndex: a.SGIDIndex, HopLimit: a.HopLimit,
 		TrafficClass: a.TrafficClass, Sl: a.SL, SrcPathBits: a.SrcPathBits, StaticRate: a.StaticRate,
@@ -36,7 +26,7 @@ func ahFromABI(d *abi.IbUverbsQpDest) AHAttr {
 	}
 }
 
-func (a *AHAttr) toAHABI() abi.IbUverbsAhAttr {
+func ahToABI(a *AHAttr) abi.IbUverbsAhAttr {
 	return abi.IbUverbsAhAttr{
 		Grh: abi.IbUverbsGlobalRoute{Dgid: a.DGID, FlowLabel: a.FlowLabel, SgidIndex: a.SGIDIndex,
 			HopLimit: a.HopLimit, TrafficClass: a.TrafficClass},

@@ -50,7 +50,7 @@ func TestOffloads(t *testing.T) {
 		MaxWqTypeRq: 4, RawPacketCaps: 5,
 		TmCaps: abi.IbUverbsTmCaps{MaxRndvHdrSize: 6, MaxNumTags: 7, Flags: 8, MaxOps: 9, MaxSge: 10},
 	}
-	want := DeviceAttr{RSS: RSSCaps{1, 2, 3}, MaxWQTypeRQ: 4, RawPacketCaps: 5, TagMatching: TagMatchingCaps{6, 7, 8, 9, 10}}
+	want := DeviceAttr{RSS: RSSCaps{SupportedQPTypes: 1, MaxIndirectionTables: 2, MaxIndirectionTableSize: 3}, MaxWQTypeRQ: 4, RawPacketCaps: 5, TagMatching: TagMatchingCaps{MaxRndvHdrSize: 6, MaxTags: 7, Flags: 8, MaxOps: 9, MaxSGE: 10}}
 	if got := newDeviceAttr(&resp); *got != want {
 		t.Errorf("%+v", got)
 	}

@@ -194,7 +194,7 @@ func TestForgottenDevice(t *testing.T) {
 	k := fakeverbs.New(uint32(uverbs.DriverSIW))
 	live := mmap.Live()
 	func() {
-		dev := must[*uverbs.Device](t)(uverbs.NewDevice(siw0, k))
+		dev := must[*uverbs.Device](t)(openOn(siw0, k))
 		pd := must[*uverbs.PD](t)(dev.AllocPD())
 		must[*uverbs.MR](t)(pd.RegMR(make([]byte, 1000), 0))
 		ch := must[*uverbs.CompChannel](t)(dev.CreateCompChannel())

@@ -128,6 +128,7 @@ func (ch *CompChannel) readFor(ctx context.Context, cq *CQ) (mine bool, err erro
 		}
 		cookie := binary.NativeEndian.Uint64(record)
 		if cookie == cq.cookie {
+			cq.count()
 			return true, nil
 		}
 		ch.deliver(cookie)
@@ -149,7 +150,21 @@ func (ch *CompChannel) deliver(cookie uint64) {
 	cq := ch.cqs[cookie]
 	ch.mu.Unlock()
 	if cq != nil {
+		cq.count()
 		cq.signal()
+	}
+}
+
+// count tells the provider, where it wants to know, of an event that was read, before
+// anybody else hears of it.
+func (cq *CQ) count() {
+	if cq.counter == nil {
+		return
+	}
+	cq.mu.Lock()
+	defer cq.mu.Unlock()
+	if !cq.closed {
+		cq.counter.Event()
 	}
 }
 

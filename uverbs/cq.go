@@ -6,6 +6,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/uverbs/driver"
 )
 
 // CQ is a completion queue: where work requests report how they ended.
@@ -23,13 +24,17 @@ type CQ struct {
 	gone    chan struct{}         // closed with the CQ
 	ended   atomic.Pointer[error] // by End
 	noted   bool                  // among the channel's noted; guarded by its lock
-	ring    CQRing                // the same from the CQ's first day to its last
+	ring    driver.CQ             // the same from the CQ's first day to its last
+	cleaner driver.Cleaner
+	counter driver.EventCounter
+	ext     driver.ExtPoller // of a CQ made with Ext only
+	memory  *memory
 
-	mu     queueLock // guards what follows, and what ring does
+	mu     driver.Lock // guards what follows, and what ring does
 	cqe    int
-	memory queueMemory
-	old    []WC // completions taken off the ring when a QP was made, before the device's
-	made   []WC // completions that a provider made itself, behind the device's
+	old    []WC    // completions taken off the ring when a QP left, before the device's
+	oldExt []WCExt // beside old, with ext
+	made   []WC    // completions that a provider made itself, behind the device's
 	qps    map[uint32]*QP
 	closed bool
 	odd    bool // closed, or old or made is not empty: Poll goes the long way
@@ -39,6 +44,8 @@ type CQ struct {
 type CQOptions struct {
 	Channel    *CompChannel // where events go; needed for Wait and Arm
 	CompVector uint32       // completion vector, below Device.CompVectors
+	Flags      CQFlags
+	Ext        WCExtMask // what PollExt shall tell; not all drivers can
 }
 
 // CreateCQ makes a completion queue with room for at least entries completions.
@@ -67,13 +74,22 @@ func (d *Device) CreateCQ(entries int, opts *CQOptions) (*CQ, error) {
 }
 
 func (cq *CQ) create(entries int, opts *CQOptions) error {
-	r := &CQRequest{CQE: entryCount(entries), dev: cq.dev}
-	r.creation = cq.dev.creation(func(u UHW) error { return cq.issueCreate(r, opts.CompVector, u) })
+	c := cq.dev.creation(nil)
+	r := &driver.CreateCQ{Call: c, CQE: entryCount(entries), Vector: opts.CompVector, HasChannel: opts.Channel != nil,
+		Flags: opts.Flags, Ext: opts.Ext}
+	c.issue = func(u driver.UHW, extra []driver.Attr) error { return cq.issueCreate(r, u, extra) }
 	ring, err := cq.dev.provider.CreateCQ(r)
-	if err != nil {
-		return r.abandon(err, func() error { return cq.issueDestroy(r.Handle) })
+	if cq.ext, _ = ring.(driver.ExtPoller); opts.Ext == 0 {
+		cq.ext = nil
+	} else if err == nil && cq.ext == nil {
+		err = ErrNotSupported
 	}
-	cq.handle, cq.cqe, cq.ring, cq.memory = r.Handle, int(r.CQE), ring, r.queueMemory
+	if err = c.made(err, func() error { return cq.issueDestroy(r.Handle) }); err != nil {
+		return err
+	}
+	cq.handle, cq.cqe, cq.ring, cq.memory = r.Handle, int(r.CQE), ring, c.memory
+	cq.cleaner, _ = ring.(driver.Cleaner)
+	cq.counter, _ = ring.(driver.EventCounter)
 	cq.dev.events.add(cq.cookie, AsyncEvent{CQ: cq})
 	if cq.channel != nil {
 		cq.channel.add(cq)
@@ -83,20 +99,22 @@ func (cq *CQ) create(entries int, opts *CQOptions) error {
 
 func entryCount(n int) uint32 { return uint32(min(max(n, 1), math.MaxInt32)) }
 
-func (cq *CQ) issueCreate(r *CQRequest, vector uint32, u UHW) error {
+func (cq *CQ) issueCreate(r *driver.CreateCQ, u driver.UHW, extra []driver.Attr) error {
 	var granted uint32
 	q := cq.dev.request(abi.UVERBS_OBJECT_CQ, abi.UVERBS_METHOD_CQ_CREATE)
 	defer q.Free()
 	q.NewObject(abi.UVERBS_ATTR_CREATE_CQ_HANDLE)
 	q.U32(abi.UVERBS_ATTR_CREATE_CQ_CQE, r.CQE)
 	q.U64(abi.UVERBS_ATTR_CREATE_CQ_USER_HANDLE, cq.cookie)
-	q.U32(abi.UVERBS_ATTR_CREATE_CQ_COMP_VECTOR, vector)
+	q.U32(abi.UVERBS_ATTR_CREATE_CQ_COMP_VECTOR, r.Vector)
 	if cq.channel != nil {
 		q.FD(abi.UVERBS_ATTR_CREATE_CQ_COMP_CHANNEL, cq.channel.fd)
 	}
+	if flags := cqFlags(r); flags != 0 {
+		q.Flags(abi.UVERBS_ATTR_CREATE_CQ_FLAGS, flags)
+	}
 	ioctl.Out(q, abi.UVERBS_ATTR_CREATE_CQ_RESP_CQE, &granted)
-	q.Driver(u)
-	if err := q.Do(cq.dev.file); err != nil {
+	if err := cq.dev.doWith(q, u, extra); err != nil {
 		return err
 	}
 	r.Handle, r.CQE = q.Created(abi.UVERBS_ATTR_CREATE_CQ_HANDLE), granted
@@ -141,6 +159,7 @@ func (cq *CQ) pollAll(wcs []WC) (int, error) {
 		return 0, cq.fail("poll", ErrClosed, "")
 	}
 	old := take(wcs, &cq.old)
+	cq.oldExt = cq.oldExt[min(old, len(cq.oldExt)):]
 	n, _, err := cq.ring.Poll(wcs[old:])
 	n += old
 	made := take(wcs[n:], &cq.made)
@@ -161,8 +180,8 @@ func (cq *CQ) polledBad(wcs []WC, from, n int, err error) (int, error) {
 	return n, err
 }
 
-// take moves the oldest completions of a list to wcs.
-func take(wcs []WC, list *[]WC) int {
+// take moves the oldest of a list to wcs.
+func take[T any](wcs []T, list *[]T) int {
 	if len(*list) == 0 {
 		return 0
 	}
@@ -171,10 +190,13 @@ func take(wcs []WC, list *[]WC) int {
 	return n
 }
 
-// complete adds a completion made in user space.
-func (cq *CQ) complete(wc WC) {
+// complete adds completions made in user space.
+func (cq *CQ) complete(wcs []WC) {
+	if len(wcs) == 0 {
+		return
+	}
 	cq.mu.Lock()
-	cq.made = append(cq.made, wc)
+	cq.made = append(cq.made, wcs...)
 	cq.setOdd()
 	cq.mu.Unlock()
 	cq.wake()
@@ -188,10 +210,12 @@ func (cq *CQ) wake() {
 	}
 }
 
-func (cq *CQ) madeFull() bool {
+// room is how many completions made in user space the CQ takes: as many as it has
+// entries.
+func (cq *CQ) room() int {
 	cq.mu.Lock()
 	defer cq.mu.Unlock()
-	return len(cq.made) >= cq.cqe
+	return max(cq.cqe-len(cq.made), 0)
 }
 
 // signal wakes one waiter, or lets the next one not wait.

@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/goverbs/goverbs/uverbs/driver"
 )
 
 // End tells those who wait for completions that none will come: the QPs of the CQ
@@ -54,14 +56,6 @@ func (cq *CQ) isIdle() bool {
 	return !slices.ContainsFunc(qps, func(qp *QP) bool { return !qp.isIdle() })
 }
 
-// idleRing is a QPRing whose device completes the work requests of a failed QP some
-// time later.
-type idleRing interface {
-	// Idle tells that the device has taken all work requests off the queues. The QP
-	// has failed, and holds off all other calls.
-	Idle() bool
-}
-
 func (qp *QP) isIdle() bool {
 	qp.sq.Lock()
 	defer qp.sq.Unlock()
@@ -70,6 +64,6 @@ func (qp *QP) isIdle() bool {
 	if qp.closed || !qp.failing.Load() {
 		return qp.closed
 	}
-	ring, ok := qp.ring.(idleRing)
+	ring, ok := qp.ring.(driver.Idler)
 	return !ok || ring.Idle()
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/uverbs/driver"
 )
 
 // Resize gives the CQ room for at least entries completions, which may be fewer
@@ -21,24 +22,34 @@ func (cq *CQ) Resize(entries int) error {
 		if cq.closed {
 			return cq.fail("resize", ErrClosed, "")
 		}
-		r := &CQRequest{CQE: entryCount(entries), Handle: cq.handle, dev: cq.dev}
-		r.creation = cq.dev.creation(func(u UHW) error { return cq.issueResize(r, u) })
-		if err := cq.ring.Resize(r); err != nil {
-			return cq.fail("resize", errors.Join(err, r.free()), resizeHint(err, entries))
+		if err := cq.resize(entryCount(entries)); err != nil {
+			return cq.fail("resize", err, resizeHint(err, entries))
 		}
-		old := cq.memory
-		cq.cqe, cq.memory = int(r.CQE), r.queueMemory
-		return old.free()
+		return nil
 	})
 }
 
-func (cq *CQ) issueResize(r *CQRequest, u UHW) error {
+func (cq *CQ) resize(entries uint32) error {
+	resizer, ok := cq.ring.(driver.CQResizer)
+	if !ok {
+		return ErrNotSupported
+	}
+	c := cq.dev.replacement(cq.memory)
+	r := &driver.ResizeCQ{Call: c, CQE: entries}
+	c.issue = func(u driver.UHW, extra []driver.Attr) error { return cq.issueResize(r, u, extra) }
+	if err := c.replaced(cq.memory, resizer.Resize(r)); err != nil {
+		return err
+	}
+	cq.cqe = int(r.CQE)
+	return nil
+}
+
+func (cq *CQ) issueResize(r *driver.ResizeCQ, u driver.UHW, extra []driver.Attr) error {
 	var resp abi.IbUverbsResizeCqResp
 	q := writeCommand(cq.dev, abi.IB_USER_VERBS_CMD_RESIZE_CQ, &abi.IbUverbsResizeCq{CqHandle: cq.handle, Cqe: r.CQE})
 	defer q.Free()
 	ioctl.Out(q, abi.UVERBS_ATTR_CORE_OUT, &resp)
-	q.Driver(u)
-	if err := q.Do(cq.dev.file); err != nil {
+	if err := cq.dev.doWith(q, u, extra); err != nil {
 		return err
 	}
 	r.CQE = resp.Cqe

@@ -1,29 +1,21 @@
 package uverbs
 
-import "runtime"
+import (
+	"runtime"
 
-// DataOrder tells how far the data of one message becomes visible in memory in
-// order, so that a program may wait for its last byte instead of a completion. The
-// values combine with |; 0 promises nothing.
-//
-// C: enum ibv_query_qp_data_in_order_caps
-type DataOrder uint32
-
-const (
-	DataOrderWholeMessage DataOrder = 1 << 0
-	// DataOrderAligned128: within each aligned block of 128 bytes.
-	DataOrderAligned128 DataOrder = 1 << 1
+	"github.com/goverbs/goverbs/uverbs/driver"
 )
 
-// String names the bits.
-func (o DataOrder) String() string {
-	return bitNames(uint64(o), map[int]string{0: "WholeMessage", 1: "Aligned128"})
-}
+// DataOrder tells how far the data of one message becomes visible in memory in order.
+//
+// C: enum ibv_query_qp_data_in_order_caps
+type DataOrder = driver.DataOrder
 
-// DataOrderer is a QPRing that knows the order in which its device writes.
-type DataOrderer interface {
-	DataOrder(op Opcode) DataOrder
-}
+// Documented at [driver.DataOrder].
+const (
+	DataOrderWholeMessage DataOrder = driver.DataOrderWholeMessage
+	DataOrderAligned128   DataOrder = driver.DataOrderAligned128
+)
 
 // DataOrder tells of what arrives through this QP, by OpSend or OpRDMAWrite of the
 // peer or OpRDMARead of its own, in memory without AccessRelaxedOrdering. It is 0
@@ -32,7 +24,7 @@ type DataOrderer interface {
 //
 // C: ibv_query_qp_data_in_order with IBV_QUERY_QP_DATA_IN_ORDER_RETURN_CAPS
 func (qp *QP) DataOrder(op Opcode) DataOrder {
-	ring, ok := qp.ring.(DataOrderer)
+	ring, ok := qp.ring.(driver.DataOrderer)
 	if !ok || runtime.GOARCH != "amd64" {
 		return 0
 	}

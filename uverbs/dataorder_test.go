@@ -6,19 +6,20 @@ import (
 
 	"github.com/goverbs/goverbs/internal/fakeverbs"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/uverbs/driver"
 )
 
 // orderly is a driver whose device writes messages in order, and reads by blocks.
 type orderly struct{ hardware }
 
-func (orderly) DriverID() uverbs.DriverID { return uverbs.DriverMANA }
+func (orderly) ID() driver.ID { return uverbs.DriverMANA }
 
-func (o orderly) OpenContext(r *uverbs.ContextRequest) (uverbs.ProviderContext, error) {
-	return o, r.Create(uverbs.UHW{})
+func (o orderly) Open(r *driver.Open) (driver.Context, error) {
+	return o, r.Do(driver.UHW{})
 }
 
-func (o orderly) CreateQP(r *uverbs.QPRequest) (uverbs.QPRing, error) {
-	return orderlyQP{}, r.Create(uverbs.UHW{})
+func (o orderly) CreateQP(r *driver.CreateQP) (driver.QP, error) {
+	return orderlyQP{}, r.Do(driver.UHW{})
 }
 
 type orderlyQP struct{ idle }
@@ -35,9 +36,9 @@ func (orderlyQP) DataOrder(op uverbs.Opcode) uverbs.DataOrder {
 
 func TestDataOrder(t *testing.T) {
 	var giveUp string
-	uverbs.Register(orderly{hardware{&giveUp}})
+	driver.Register(orderly{hardware{&giveUp}})
 	k := fakeverbs.New(uint32(uverbs.DriverMANA))
-	dev := must[*uverbs.Device](t)(uverbs.NewDevice(uverbs.DeviceInfo{Name: "mana0", Driver: uverbs.DriverMANA}, k))
+	dev := must[*uverbs.Device](t)(openOn(uverbs.DeviceInfo{Name: "mana0", Driver: uverbs.DriverMANA}, k))
 	pd := must[*uverbs.PD](t)(dev.AllocPD())
 	cq := must[*uverbs.CQ](t)(dev.CreateCQ(1, nil))
 	qp := must[*uverbs.QP](t)(pd.CreateQP(&uverbs.QPOptions{SendCQ: cq, RecvCQ: cq}))

@@ -9,6 +9,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/uverbs/driver"
 )
 
 // Device is an open RDMA device.
@@ -18,8 +19,8 @@ type Device struct {
 	node
 	info        DeviceInfo
 	file        *deviceFile
-	provider    ProviderContext // nil when the program links none that fits
-	foreign     string          // why a provider that is linked does not
+	provider    driver.Context // nil when the program links none that fits
+	foreign     string         // why a provider that is linked does not
 	compVectors uint32
 	cookies     atomic.Uint64
 	attr        atomic.Pointer[DeviceAttr] // once somebody asked
@@ -29,9 +30,9 @@ type Device struct {
 	cleanup     runtime.Cleanup
 }
 
-// NewDevice makes a Device of an open uverbs file, the kernel's or one that
-// stands in for it. The Device owns file from then on, also when this fails.
-func NewDevice(info DeviceInfo, file ioctl.File) (*Device, error) {
+// newDevice makes a Device of an open uverbs file, the kernel's or one that stands in
+// for it. The Device owns file from then on, also when this fails.
+func newDevice(info DeviceInfo, file ioctl.File) (*Device, error) {
 	d := &Device{info: info, file: newDeviceFile(file)}
 	d.root(info.Name)
 	if err := d.start(); err != nil {
@@ -54,16 +55,22 @@ func (d *Device) start() error {
 }
 
 func (d *Device) getContext() error {
-	p := providerFor(d.info.Driver)
+	p := driver.Lookup(d.info.Driver)
 	if p == nil {
 		return d.getContextBare()
 	}
 	if d.foreign = d.info.foreign(p); d.foreign != "" {
 		return d.getContextBare()
 	}
-	r := &ContextRequest{creation: d.creation(d.issueGetContext), Info: d.info, dev: d}
-	ctx, err := p.OpenContext(r)
-	if err != nil {
+	c := d.creation(nil)
+	r := &driver.Open{Call: c, Device: driverDevice{c.memory, d}}
+	c.issue = func(u driver.UHW, extra []driver.Attr) error {
+		err := d.issueGetContext(u, extra)
+		r.CompVectors = d.compVectors
+		return err
+	}
+	ctx, err := p.Open(r)
+	if err = c.made(err, nothing); err != nil {
 		return d.fail("open", err, contextHint(err))
 	}
 	d.provider = ctx
@@ -73,9 +80,9 @@ func (d *Device) getContext() error {
 // getContextBare opens the device for what needs no provider. Some drivers
 // insist on room for their answer; none of it is read here.
 func (d *Device) getContextBare() error {
-	err := d.issueGetContext(UHW{})
+	err := d.issueGetContext(driver.UHW{}, nil)
 	if err != nil {
-		err = d.issueGetContext(UHW{Out: make([]byte, 256)})
+		err = d.issueGetContext(driver.UHW{Out: make([]byte, 256)}, nil)
 	}
 	if err != nil {
 		return d.fail("open", err, contextHint(err))
@@ -83,12 +90,11 @@ func (d *Device) getContextBare() error {
 	return nil
 }
 
-func (d *Device) issueGetContext(u UHW) error {
+func (d *Device) issueGetContext(u driver.UHW, extra []driver.Attr) error {
 	r := d.request(abi.UVERBS_OBJECT_DEVICE, abi.UVERBS_METHOD_GET_CONTEXT)
 	defer r.Free()
 	ioctl.Out(r, abi.UVERBS_ATTR_GET_CONTEXT_NUM_COMP_VECTORS, &d.compVectors)
-	r.Driver(u)
-	return r.Do(d.file)
+	return d.doWith(r, u, extra)
 }
 
 // Info returns what discovery found out about the device.
@@ -103,12 +109,12 @@ func (d *Device) CompVectors() uint32 { return d.compVectors }
 func (d *Device) Close() error {
 	return d.close(nothing, func() error {
 		d.cleanup.Stop()
-		return errors.Join(d.events.close(), d.file.Close())
+		var err error
+		if c, ok := d.provider.(driver.Closer); ok {
+			err = c.Close()
+		}
+		return errors.Join(err, d.events.close(), d.file.Close())
 	})
-}
-
-func (d *Device) creation(issue func(UHW) error) creation {
-	return creation{queueMemory: queueMemory{file: d.file}, issue: issue}
 }
 
 // cookie is a number that stands for an object in the kernel's events: never 0,

@@ -92,7 +92,7 @@ func TestNoProvider(t *testing.T) {
 	k := fakeverbs.New(uint32(uverbs.DriverERDMA))
 	noLeaks(t, k)
 	k.Fail("GET_CONTEXT", 0, syscall.EINVAL)
-	dev := must[*uverbs.Device](t)(uverbs.NewDevice(uverbs.DeviceInfo{Name: "erdma0", Driver: uverbs.DriverERDMA}, k))
+	dev := must[*uverbs.Device](t)(openOn(uverbs.DeviceInfo{Name: "erdma0", Driver: uverbs.DriverERDMA}, k))
 	defer dev.Close()
 	pd := must[*uverbs.PD](t)(dev.AllocPD())
 	defer pd.Close()
@@ -113,7 +113,7 @@ func TestOtherABI(t *testing.T) {
 	noLeaks(t, k)
 	info := siw0
 	info.ABI = 2
-	dev := must[*uverbs.Device](t)(uverbs.NewDevice(info, k))
+	dev := must[*uverbs.Device](t)(openOn(info, k))
 	defer dev.Close()
 	if _, err := dev.Query(); err != nil {
 		t.Error(err)

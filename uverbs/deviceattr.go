@@ -5,69 +5,36 @@ import (
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/uverbs/driver"
 )
 
 // DeviceAttr is what a device can do. Counts are limits of one device.
 //
 // C: struct ibv_device_attr_ex
-type DeviceAttr struct {
-	FWVer                         uint64
-	NodeGUID, SysImageGUID        GUID
-	MaxMRSize                     uint64 // bytes
-	PageSizeCap                   uint64 // a bit a page size
-	VendorID, VendorPartID, HWVer uint32
-	CapFlags                      DeviceCap
-	MaxQP, MaxQPWR                uint32
-	MaxSGE, MaxSGERead            uint32
-	MaxCQ, MaxCQE                 uint32
-	MaxMR, MaxPD, MaxMW, MaxAH    uint32
-	MaxQPRDAtom, MaxResRDAtom     uint32 // reads and atomics in flight, as responder
-	MaxQPInitRDAtom               uint32 // and as initiator
-	AtomicCap                     uint32 // 0 none, 1 within the device, 2 global
-	MaxMcastGrp, MaxMcastQPAttach uint32
-	MaxTotalMcastQPAttach         uint32
-	MaxSRQ, MaxSRQWR, MaxSRQSGE   uint32
-	MaxPKeys                      uint16
-	LocalCAAckDelay               uint8
-	PhysPortCnt                   uint8
-	TimestampMask, HCACoreClock   uint64 // of completion timestamps; the clock in kHz
-	MaxDMSize                     uint64 // bytes of device memory
-	ODP                           ODPCaps
-	CQModerationMaxCount          uint16
-	CQModerationMaxPeriod         uint16 // µs
-	RSS                           RSSCaps
-	MaxWQTypeRQ                   uint32 // receive queues that belong to no QP
-	RawPacketCaps                 uint32 // a set of IB_UVERBS_RAW_PACKET_CAP_…
-	TagMatching                   TagMatchingCaps
-}
+type DeviceAttr = driver.DeviceAttr
 
 // RSSCaps are limits of spreading packets over receive queues that belong to no QP.
 //
 // C: struct ibv_rss_caps, as far as the kernel tells it for all drivers
-type RSSCaps struct {
-	SupportedQPTypes        uint32 // a bit a QP type
-	MaxIndirectionTables    uint32
-	MaxIndirectionTableSize uint32 // entries of one
-}
+type RSSCaps = driver.RSSCaps
 
 // TagMatchingCaps are limits of SRQs that match tags.
 //
 // C: struct ibv_tm_caps
-type TagMatchingCaps struct {
-	MaxRndvHdrSize uint32 // bytes of a rendezvous request
-	MaxTags        uint32 // 0: there is no tag matching
-	Flags          uint32
-	MaxOps, MaxSGE uint32
-}
+type TagMatchingCaps = driver.TagMatchingCaps
 
 // Query asks the kernel what the device can do.
 //
 // C: ibv_query_device_ex
-func (d *Device) Query() (*DeviceAttr, error) {
+func (d *Device) Query() (*DeviceAttr, error) { return d.query(nil) }
+
+// query has room for the driver's own bytes in out.
+func (d *Device) query(out []byte) (*DeviceAttr, error) {
 	var resp abi.IbUverbsExQueryDeviceResp
 	r := writeCommand(d, ioctl.Extended(abi.IB_USER_VERBS_EX_CMD_QUERY_DEVICE), &abi.IbUverbsExQueryDevice{})
 	defer r.Free()
 	ioctl.Out(r, abi.UVERBS_ATTR_CORE_OUT, &resp)
+	r.Driver(nil, out)
 	if err := r.Do(d.file); err != nil {
 		return nil, d.fail("query", err, "")
 	}
@@ -108,12 +75,27 @@ func newDeviceAttr(resp *abi.IbUverbsExQueryDeviceResp) *DeviceAttr {
 	}
 	a.CQModerationMaxCount = resp.CqModerationCaps.MaxCqModerationCount
 	a.CQModerationMaxPeriod = resp.CqModerationCaps.MaxCqModerationPeriod
-	a.RSS = RSSCaps{resp.RssCaps.SupportedQpts, resp.RssCaps.MaxRwqIndirectionTables, resp.RssCaps.MaxRwqIndirectionTableSize}
+	a.RSS = RSSCaps{
+		SupportedQPTypes: resp.RssCaps.SupportedQpts, MaxIndirectionTables: resp.RssCaps.MaxRwqIndirectionTables,
+		MaxIndirectionTableSize: resp.RssCaps.MaxRwqIndirectionTableSize,
+	}
 	a.MaxWQTypeRQ, a.RawPacketCaps = resp.MaxWqTypeRq, resp.RawPacketCaps
-	a.TagMatching = TagMatchingCaps{resp.TmCaps.MaxRndvHdrSize, resp.TmCaps.MaxNumTags, resp.TmCaps.Flags, resp.TmCaps.MaxOps, resp.TmCaps.MaxSge}
+	a.TagMatching = TagMatchingCaps{
+		MaxRndvHdrSize: resp.TmCaps.MaxRndvHdrSize, MaxTags: resp.TmCaps.MaxNumTags, Flags: resp.TmCaps.Flags,
+		MaxOps: resp.TmCaps.MaxOps, MaxSGE: resp.TmCaps.MaxSge,
+	}
 	return a
 }
 
 // guidFromBE turns a GUID as the kernel stores it, most significant byte first,
 // into a number. Both platforms are little-endian.
 func guidFromBE(v uint64) GUID { return GUID(bits.ReverseBytes64(v)) }
+
+func newODPCaps(resp *abi.IbUverbsExQueryDeviceResp) ODPCaps {
+	c := &resp.OdpCaps.PerTransportCaps
+	return ODPCaps{
+		General: ODPGeneral(resp.OdpCaps.GeneralCaps),
+		RC:      ODPTransport(c.RcOdpCaps), UC: ODPTransport(c.UcOdpCaps), UD: ODPTransport(c.UdOdpCaps),
+		XRC: ODPTransport(resp.XrcOdpCaps),
+	}
+}

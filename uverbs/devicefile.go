@@ -2,11 +2,11 @@ package uverbs
 
 import (
 	"errors"
+	"io"
 	"runtime"
 	"sync"
 
 	"github.com/goverbs/goverbs/internal/ioctl"
-	"github.com/goverbs/goverbs/mmap"
 )
 
 // deviceFile is all that the process holds of the kernel for one device: the
@@ -17,13 +17,13 @@ type deviceFile struct {
 	ioctl.File
 	life   sync.RWMutex // held for reading by calls, for writing by Close
 	closed bool
-	mu     sync.Mutex // guards what follows
-	queues map[*mmap.Region]struct{}
+	mu     sync.Mutex                   // guards what follows
+	memory map[io.Closer]struct{}       // mapped, or allocated for queues
 	pins   map[*runtime.Pinner]struct{} // of registered Go memory; a Pinner forgotten while it pins ends the process
 }
 
 func newDeviceFile(f ioctl.File) *deviceFile {
-	return &deviceFile{File: f, queues: make(map[*mmap.Region]struct{}), pins: make(map[*runtime.Pinner]struct{})}
+	return &deviceFile{File: f, memory: make(map[io.Closer]struct{}), pins: make(map[*runtime.Pinner]struct{})}
 }
 
 // Ioctl refuses calls after Close, when the descriptor's number may be another
@@ -37,17 +37,17 @@ func (f *deviceFile) Ioctl(r *ioctl.Request) error {
 	return f.File.Ioctl(r)
 }
 
-func (f *deviceFile) hold(r *mmap.Region) {
+func (f *deviceFile) hold(c io.Closer) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.queues[r] = struct{}{}
+	f.memory[c] = struct{}{}
 }
 
-func (f *deviceFile) release(r *mmap.Region) error {
+func (f *deviceFile) release(c io.Closer) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	delete(f.queues, r)
-	return r.Close()
+	delete(f.memory, c)
+	return c.Close()
 }
 
 // pin holds b in place until unpin.
@@ -77,10 +77,10 @@ func (f *deviceFile) Close() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var errs []error
-	for r := range f.queues {
-		errs = append(errs, r.Close())
+	for c := range f.memory {
+		errs = append(errs, c.Close())
 	}
-	clear(f.queues)
+	clear(f.memory)
 	errs = append(errs, f.File.Close())
 	for p := range f.pins {
 		p.Unpin()

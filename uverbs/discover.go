@@ -80,8 +80,11 @@ func (info DeviceInfo) Open() (*Device, error) {
 	if info.Driver == DriverUnknown {
 		info.Driver = probeDriver(f)
 	}
-	return NewDevice(info, f)
+	return newDevice(info, f)
 }
+
+// maxKnownDriver is above all ids that are in use.
+const maxKnownDriver = 64
 
 // probeDriver finds a driver id that only netlink tells: the kernel looks at a
 // request's driver id before it looks at the object, so a request for an object

@@ -140,7 +140,7 @@ func TestOpenEveryErrno(t *testing.T) {
 			for _, errno := range errnos {
 				k := fakeverbs.New(uint32(c.info.Driver))
 				k.Fail(call, 0, errno)
-				_, err := uverbs.NewDevice(c.info, k)
+				_, err := openOn(c.info, k)
 				if !errors.Is(err, errno) || !strings.Contains(fmt.Sprint(err), "device on "+c.info.Name+": ") {
 					t.Errorf("%s: %v", call, err)
 				}
@@ -179,7 +179,7 @@ func TestHints(t *testing.T) {
 	} {
 		k := fakeverbs.New(uint32(uverbs.DriverSIW))
 		k.Fail("GET_CONTEXT", 0, errno)
-		if _, err := uverbs.NewDevice(siw0, k); err == nil || !strings.Contains(err.Error(), hint) {
+		if _, err := openOn(siw0, k); err == nil || !strings.Contains(err.Error(), hint) {
 			t.Errorf("open, %v: %v", errno, err)
 		}
 	}

@@ -5,16 +5,17 @@ import (
 	"strings"
 
 	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/uverbs/driver"
 )
 
 var (
 	// ErrNotSupported matches every way in which the kernel, the driver or the
 	// provider says that it lacks a feature.
-	ErrNotSupported = errors.New("not supported")
+	ErrNotSupported = driver.ErrNotSupported
 	// ErrInUse refuses to close an object that others still use.
 	ErrInUse = errors.New("in use")
 	// ErrClosed is the result of using a closed object.
-	ErrClosed = errors.New("closed")
+	ErrClosed = driver.ErrClosed
 	// ErrNoProvider means that the program links no provider for the driver.
 	ErrNoProvider = errors.New("no provider")
 	// ErrNoDevice means that there is no such RDMA device.
@@ -22,13 +23,9 @@ var (
 	// ErrNoGID means that a port has no such GID.
 	ErrNoGID = errors.New("no such GID")
 	// ErrQueueFull means that a queue has no room for another work request.
-	ErrQueueFull = errors.New("queue full")
-	// ErrQPFailing is how a provider's PostSend says that the device is letting
-	// go of the QP; what was posted will be flushed. PostSend of a QP never
-	// returns it.
-	ErrQPFailing = errors.New("QP is going to the error state")
+	ErrQueueFull = driver.ErrQueueFull
 	// ErrInvalidWR refuses a work request that the device could not carry out.
-	ErrInvalidWR = errors.New("invalid work request")
+	ErrInvalidWR = driver.ErrInvalidWR
 )
 
 // Error is a verb that failed.

@@ -2,51 +2,10 @@ package uverbs
 
 import (
 	"fmt"
-	"net/netip"
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/ioctl"
 )
-
-// GID is a port's global identifier, an IPv6 address by form. It prints as one.
-//
-// C: union ibv_gid
-type GID [16]byte
-
-func (g GID) String() string { return netip.AddrFrom16(g).String() }
-
-// GIDType tells what kind of packets go out from a GID.
-type GIDType uint32
-
-// The kinds of GID.
-const (
-	GIDTypeIB     GIDType = 0
-	GIDTypeRoCEv1 GIDType = 1
-	GIDTypeRoCEv2 GIDType = 2
-)
-
-func (t GIDType) String() string {
-	switch t {
-	case GIDTypeIB:
-		return "IB"
-	case GIDTypeRoCEv1:
-		return "RoCE v1"
-	case GIDTypeRoCEv2:
-		return "RoCE v2"
-	}
-	return fmt.Sprintf("GIDType(%d)", uint32(t))
-}
-
-// GIDEntry is a used slot of a GID table.
-//
-// C: struct ibv_gid_entry
-type GIDEntry struct {
-	GID         GID
-	Type        GIDType
-	Port        uint32 // from 1
-	Index       uint32 // in the port's table
-	NetdevIndex uint32 // network device behind it; 0 means none
-}
 
 // maxGIDEntries is what fits behind the 16-bit length of a request's attribute.
 const maxGIDEntries = (1<<16 - 1) / gidEntrySize

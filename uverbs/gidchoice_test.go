@@ -11,6 +11,7 @@ import (
 	"github.com/goverbs/goverbs/internal/fakeverbs"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/uverbs/driver"
 )
 
 // port1 is what a device says of its only port.
@@ -44,9 +45,9 @@ func openPort(t testing.TB, p *port1) (*fakeverbs.Kernel, *uverbs.Device) {
 			ioctl.Answer(r, abi.UVERBS_ATTR_QUERY_GID_TABLE_RESP_NUM_ENTRIES, &n)
 		}
 	}
-	uverbs.Register(bareProvider{hardware{new(string)}})
+	driver.Register(bareProvider{hardware{new(string)}})
 	noLeaks(t, k)
-	dev := must[*uverbs.Device](t)(uverbs.NewDevice(bare0, k))
+	dev := must[*uverbs.Device](t)(openOn(bare0, k))
 	t.Cleanup(func() {
 		if err := dev.Close(); err != nil {
 			t.Error(err)

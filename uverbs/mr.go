@@ -9,6 +9,7 @@ import (
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/mmap"
+	"github.com/goverbs/goverbs/uverbs/driver"
 )
 
 // MR is a memory region: memory that the device may use, pinned in place.
@@ -23,6 +24,7 @@ type MR struct {
 	own        *mmap.Region    // memory that came with the region
 	pin        *runtime.Pinner // holds a caller's slice in place
 	onDemand   bool            // its pages are not pinned
+	memory     *memory
 }
 
 // MROptions refine [PD.AllocMR]. Nil and the zero value ask for ordinary pages.
@@ -95,30 +97,38 @@ func (mr *MR) register(access Access) error {
 	return nil
 }
 
-func (mr *MR) create(access Access) error {
-	issue := func(u UHW) error { return mr.issueCreate(access, u) }
-	if p := mr.pd.dev.provider; p != nil {
-		return p.RegMR(&MRRequest{mr.pd.dev.creation(issue)})
+func (mr *MR) create(access Access) (err error) {
+	c := mr.pd.dev.creation(func(u driver.UHW, extra []driver.Attr) error { return mr.issueCreate(access, u, extra) })
+	mr.memory = c.memory
+	if p, ok := mr.pd.dev.provider.(driver.MRRegistrar); ok {
+		err = p.RegMR(&driver.RegMR{Call: c})
+	} else {
+		err = c.Do(driver.UHW{})
 	}
-	return issue(UHW{})
+	return c.made(err, func() error { return mr.pd.dev.issueDeregMR(mr.handle) })
 }
 
-func (mr *MR) issueCreate(access Access, u UHW) error {
+func (mr *MR) issueCreate(access Access, u driver.UHW, extra []driver.Attr) error {
 	addr := mr.Addr()
 	in := &abi.IbUverbsRegMr{
 		Start: addr, Length: uint64(len(mr.data)), HcaVa: addr,
 		PdHandle: mr.pd.handle, AccessFlags: uint32(access),
 	}
-	var resp abi.IbUverbsRegMrResp
-	r := writeCommand(mr.pd.dev, abi.IB_USER_VERBS_CMD_REG_MR, in)
-	defer r.Free()
-	ioctl.Out(r, abi.UVERBS_ATTR_CORE_OUT, &resp)
-	r.Driver(u)
-	if err := r.Do(mr.pd.dev.file); err != nil {
+	resp, err := mr.pd.dev.issueRegMR(in, u, extra)
+	if err != nil {
 		return err
 	}
 	mr.handle, mr.lkey, mr.rkey = resp.MrHandle, resp.Lkey, resp.Rkey
 	return nil
+}
+
+func (d *Device) issueRegMR(in *abi.IbUverbsRegMr, u driver.UHW, extra []driver.Attr) (abi.IbUverbsRegMrResp, error) {
+	var resp abi.IbUverbsRegMrResp
+	r := writeCommand(d, abi.IB_USER_VERBS_CMD_REG_MR, in)
+	defer r.Free()
+	ioctl.Out(r, abi.UVERBS_ATTR_CORE_OUT, &resp)
+	err := d.doWith(r, u, extra)
+	return resp, err
 }
 
 // PD returns the protection domain of the region.
@@ -130,8 +140,13 @@ func (mr *MR) Bytes() []byte { return mr.data }
 // Len is the size of the region in bytes.
 func (mr *MR) Len() int { return len(mr.data) }
 
-// LKey is the key for local use, in an [SGE].
-func (mr *MR) LKey() uint32 { return mr.lkey }
+// LKey is the key for local use, in an [SGE]. No region, a nil MR, has key 0.
+func (mr *MR) LKey() uint32 {
+	if mr == nil {
+		return 0
+	}
+	return mr.lkey
+}
 
 // RKey is the key to give to a peer that may read or write the region.
 func (mr *MR) RKey() uint32 { return mr.rkey }
@@ -163,20 +178,25 @@ func (mr *MR) Close() error {
 
 func (mr *MR) destroy() error {
 	mr.delist()
-	r := mr.pd.dev.request(abi.UVERBS_OBJECT_MR, abi.UVERBS_METHOD_MR_DESTROY)
-	defer r.Free()
-	r.Handle(abi.UVERBS_ATTR_DESTROY_MR_HANDLE, mr.handle)
-	err := r.Do(mr.pd.dev.file)
+	err := mr.pd.dev.issueDeregMR(mr.handle)
 	if err != nil {
 		mr.enlist()
 	}
 	return err
 }
 
+func (d *Device) issueDeregMR(handle uint32) error {
+	r := d.request(abi.UVERBS_OBJECT_MR, abi.UVERBS_METHOD_MR_DESTROY)
+	defer r.Free()
+	r.Handle(abi.UVERBS_ATTR_DESTROY_MR_HANDLE, handle)
+	return r.Do(d.file)
+}
+
 func (mr *MR) release() error {
+	err := mr.memory.free()
 	if mr.own != nil {
-		return mr.own.Close()
+		return errors.Join(err, mr.own.Close())
 	}
 	mr.pd.dev.file.unpin(mr.pin)
-	return nil
+	return err
 }

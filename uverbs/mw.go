@@ -2,12 +2,12 @@ package uverbs
 
 import (
 	"errors"
-	"fmt"
 	"sync/atomic"
 	"syscall"
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/uverbs/driver"
 )
 
 // MW is a memory window: a key for part of a region, bound and ended by work
@@ -20,6 +20,7 @@ type MW struct {
 	typ    MWType
 	handle uint32
 	rkey   atomic.Uint32
+	memory *memory
 
 	// Guarded by the graph's lock, of type 2 where the provider tells.
 	holds *node // the QP that can't be closed before
@@ -29,20 +30,13 @@ type MW struct {
 // MWType tells who chooses a window's key.
 //
 // C: enum ibv_mw_type
-type MWType uint8
+type MWType = driver.MWType
 
+// Documented at [driver.MWType].
 const (
-	// MWType1 windows are bound with [MW.Bind] only, which chooses the key.
-	MWType1 MWType = 1
-	// MWType2 windows are bound with OpBindMW to a key that the caller makes with
-	// [IncRKey], and end with OpLocalInv or a peer's OpSendWithInv. On rxe they are
-	// to be closed before the QP that they were bound through, and must not be
-	// ended when they are not bound: its kernel crashes. OpLocalInv is refused then,
-	// as far as is known here; what a peer sends is not.
-	MWType2 MWType = 2
+	MWType1 MWType = driver.MWType1
+	MWType2 MWType = driver.MWType2
 )
-
-func (t MWType) String() string { return fmt.Sprintf("type %d", uint8(t)) }
 
 // AllocMW makes a memory window that is bound to nothing.
 //
@@ -52,19 +46,38 @@ func (pd *PD) AllocMW(typ MWType) (*MW, error) {
 	if err := mw.attach("MW", &pd.node); err != nil {
 		return nil, err
 	}
-	var resp abi.IbUverbsAllocMwResp
-	r := writeCommand(pd.dev, abi.IB_USER_VERBS_CMD_ALLOC_MW, &abi.IbUverbsAllocMw{PdHandle: pd.handle, MwType: uint8(typ)})
-	defer r.Free()
-	ioctl.Out(r, abi.UVERBS_ATTR_CORE_OUT, &resp)
-	if err := r.Do(pd.dev.file); err != nil {
+	if err := mw.create(); err != nil {
 		mw.detach()
 		return nil, mw.fail("create", err, mwHint(err, typ))
 	}
-	mw.handle = resp.MwHandle
-	mw.rkey.Store(resp.Rkey)
 	mw.enlist()
 	mw.setNumber(mw.handle)
 	return mw, nil
+}
+
+func (mw *MW) create() (err error) {
+	c := mw.pd.dev.creation(mw.issueCreate)
+	mw.memory = c.memory
+	if p, ok := mw.pd.dev.provider.(driver.MWAllocator); ok {
+		err = p.AllocMW(&driver.AllocMW{Call: c, Type: mw.typ})
+	} else {
+		err = c.Do(driver.UHW{})
+	}
+	return c.made(err, mw.issueDestroy)
+}
+
+func (mw *MW) issueCreate(u driver.UHW, extra []driver.Attr) error {
+	var resp abi.IbUverbsAllocMwResp
+	in := &abi.IbUverbsAllocMw{PdHandle: mw.pd.handle, MwType: uint8(mw.typ)}
+	r := writeCommand(mw.pd.dev, abi.IB_USER_VERBS_CMD_ALLOC_MW, in)
+	defer r.Free()
+	ioctl.Out(r, abi.UVERBS_ATTR_CORE_OUT, &resp)
+	if err := mw.pd.dev.doWith(r, u, extra); err != nil {
+		return err
+	}
+	mw.handle = resp.MwHandle
+	mw.rkey.Store(resp.Rkey)
+	return nil
 }
 
 // PD returns the protection domain of the window.
@@ -77,21 +90,21 @@ func (mw *MW) Type() MWType { return mw.typ }
 // posted last makes it.
 func (mw *MW) RKey() uint32 { return mw.rkey.Load() }
 
-// Bound tells which key the window has. Providers call it when they take a
-// binding; when that fails in the end, the window still has its earlier key, and
-// who wants to bind it again says so here.
-func (mw *MW) Bound(rkey uint32) { mw.rkey.Store(rkey) }
+// SetRKey says which key the window has. It is needed before a window is bound again
+// after a binding that failed: RKey is that binding's, but the window has kept the
+// key from before.
+func (mw *MW) SetRKey(rkey uint32) { mw.rkey.Store(rkey) }
 
 // Close frees the window. A peer that still uses its key gets an error.
 //
 // C: ibv_dealloc_mw
-func (mw *MW) Close() error {
-	return mw.close(func() error {
-		r := mw.pd.dev.request(abi.UVERBS_OBJECT_MW, abi.UVERBS_METHOD_MW_DESTROY)
-		defer r.Free()
-		r.Handle(abi.UVERBS_ATTR_DESTROY_MW_HANDLE, mw.handle)
-		return r.Do(mw.pd.dev.file)
-	}, mw.delist)
+func (mw *MW) Close() error { return mw.close(mw.issueDestroy, mw.delist) }
+
+func (mw *MW) issueDestroy() error {
+	r := mw.pd.dev.request(abi.UVERBS_OBJECT_MW, abi.UVERBS_METHOD_MW_DESTROY)
+	defer r.Free()
+	r.Handle(abi.UVERBS_ATTR_DESTROY_MW_HANDLE, mw.handle)
+	return r.Do(mw.pd.dev.file)
 }
 
 func mwHint(err error, typ MWType) string {

@@ -3,19 +3,14 @@ package uverbs
 import (
 	"fmt"
 	"syscall"
+
+	"github.com/goverbs/goverbs/uverbs/driver"
 )
 
-// BindMW is what OpBindMW makes of a window.
+// BindMW is what OpBindMW makes of a window: MW is an *MW, and MR an *MR or nil.
 //
 // C: struct ibv_mw_bind_info, with the window and the key
-type BindMW struct {
-	MW     *MW
-	RKey   uint32 // the window's key from then on: IncRKey of the one before
-	MR     *MR    // must have AccessMWBind; nil and a Length of 0 end a type 1 binding
-	Addr   uint64 // start of the window, in the region
-	Length uint64 // bytes
-	Access Access // what the peer may do
-}
+type BindMW = driver.BindMW
 
 // IncRKey returns the key that follows key: the next tag in the low byte, the
 // same index above.

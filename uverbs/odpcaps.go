@@ -1,60 +1,36 @@
 package uverbs
 
-import "github.com/goverbs/goverbs/internal/abi"
+import "github.com/goverbs/goverbs/uverbs/driver"
 
 // ODPCaps tells what a device does with regions of AccessOnDemand.
 //
 // C: struct ibv_odp_caps
-type ODPCaps struct {
-	General         ODPGeneral
-	RC, UC, UD, XRC ODPTransport // which requests may use such a region, by QP type
-}
+type ODPCaps = driver.ODPCaps
 
 // ODPGeneral is a set of capabilities of the whole device.
 //
 // C: enum ibv_odp_general_caps
-type ODPGeneral uint64
+type ODPGeneral = driver.ODPGeneral
 
+// Documented at [driver.ODPGeneral].
 const (
-	// ODPSupport: there is on-demand paging.
-	ODPSupport = ODPGeneral(abi.IB_ODP_SUPPORT)
-	// ODPImplicit: one region can stand for the whole address space.
-	ODPImplicit = ODPGeneral(abi.IB_ODP_SUPPORT_IMPLICIT)
+	ODPSupport  ODPGeneral = driver.ODPSupport
+	ODPImplicit ODPGeneral = driver.ODPImplicit
 )
-
-// String names the bits.
-func (c ODPGeneral) String() string {
-	return bitNames(uint64(c), map[int]string{0: "Support", 1: "Implicit"})
-}
 
 // ODPTransport is a set of requests that may use on-demand regions.
 //
 // C: enum ibv_odp_transport_cap_bits
-type ODPTransport uint32
+type ODPTransport = driver.ODPTransport
 
-// The last two are newer than Linux 6.12.
+// Documented at [driver.ODPTransport].
 const (
-	ODPSend        = ODPTransport(abi.IB_ODP_SUPPORT_SEND)
-	ODPRecv        = ODPTransport(abi.IB_ODP_SUPPORT_RECV)
-	ODPWrite       = ODPTransport(abi.IB_ODP_SUPPORT_WRITE)
-	ODPRead        = ODPTransport(abi.IB_ODP_SUPPORT_READ)
-	ODPAtomic      = ODPTransport(abi.IB_ODP_SUPPORT_ATOMIC)
-	ODPSRQRecv     = ODPTransport(abi.IB_ODP_SUPPORT_SRQ_RECV)
-	ODPFlush       = ODPTransport(1 << 6)
-	ODPAtomicWrite = ODPTransport(1 << 7)
+	ODPSend        ODPTransport = driver.ODPSend
+	ODPRecv        ODPTransport = driver.ODPRecv
+	ODPWrite       ODPTransport = driver.ODPWrite
+	ODPRead        ODPTransport = driver.ODPRead
+	ODPAtomic      ODPTransport = driver.ODPAtomic
+	ODPSRQRecv     ODPTransport = driver.ODPSRQRecv
+	ODPFlush       ODPTransport = driver.ODPFlush
+	ODPAtomicWrite ODPTransport = driver.ODPAtomicWrite
 )
-
-// String names the bits.
-func (c ODPTransport) String() string {
-	return bitNames(uint64(c), map[int]string{0: "Send", 1: "Recv", 2: "Write", 3: "Read", 4: "Atomic", 5: "SRQRecv",
-		6: "Flush", 7: "AtomicWrite"})
-}
-
-func newODPCaps(resp *abi.IbUverbsExQueryDeviceResp) ODPCaps {
-	c := &resp.OdpCaps.PerTransportCaps
-	return ODPCaps{
-		General: ODPGeneral(resp.OdpCaps.GeneralCaps),
-		RC:      ODPTransport(c.RcOdpCaps), UC: ODPTransport(c.UcOdpCaps), UD: ODPTransport(c.UdOdpCaps),
-		XRC: ODPTransport(resp.XrcOdpCaps),
-	}
-}

@@ -1,27 +1,18 @@
 package uverbs
 
-import "fmt"
+import (
+	"github.com/goverbs/goverbs/netlinkrdma"
+	"github.com/goverbs/goverbs/uverbs/driver"
+)
 
 // PathMigState says which of a QP's two paths is in use.
 //
 // C: enum ibv_mig_state
-type PathMigState uint8
+type PathMigState = driver.PathMigState
 
 // A QP without an alternate path is migrated.
 const (
-	PathMigrated PathMigState = 0 // on the path that AH names
-	PathRearm    PathMigState = 1 // asks the peer to arm, too
-	PathArmed    PathMigState = 2 // either side can go over to the alternate path
+	PathMigrated PathMigState = netlinkrdma.PathMigMigrated // on the path that AH names
+	PathRearm    PathMigState = netlinkrdma.PathMigRearm    // asks the peer to arm, too
+	PathArmed    PathMigState = netlinkrdma.PathMigArmed    // either side can go over to the alternate path
 )
-
-func (s PathMigState) String() string {
-	switch s {
-	case PathMigrated:
-		return "MIGRATED"
-	case PathRearm:
-		return "REARM"
-	case PathArmed:
-		return "ARMED"
-	}
-	return fmt.Sprintf("PathMigState(%d)", uint8(s))
-}

@@ -3,6 +3,7 @@ package uverbs
 import (
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/uverbs/driver"
 )
 
 // PD is a protection domain: memory regions and queues of different domains
@@ -13,6 +14,8 @@ type PD struct {
 	node
 	dev    *Device
 	handle uint32
+	data   any // the provider's, which may be a driver.Destroyer
+	memory *memory
 }
 
 // AllocPD makes a protection domain.
@@ -23,17 +26,46 @@ func (d *Device) AllocPD() (*PD, error) {
 	if err := pd.attach("PD", &d.node); err != nil {
 		return nil, err
 	}
+	if err := pd.create(); err != nil {
+		pd.detach()
+		return nil, pd.fail("create", err, createHint(err))
+	}
+	pd.setNumber(pd.handle)
+	return pd, nil
+}
+
+func (pd *PD) create() (err error) {
+	d := pd.dev
+	c := d.creation(nil)
+	r := &driver.AllocPD{Call: c}
+	c.issue = func(u driver.UHW, extra []driver.Attr) error {
+		pd.handle, err = d.issueAllocPD(u, extra)
+		r.Handle = pd.handle
+		return err
+	}
+	pd.memory = c.memory
+	if p, ok := d.provider.(driver.PDAllocator); ok {
+		pd.data, err = p.AllocPD(r)
+	} else {
+		err = c.Do(driver.UHW{})
+	}
+	return c.made(err, func() error { return d.issueDeallocPD(pd.handle) })
+}
+
+func (d *Device) issueAllocPD(u driver.UHW, extra []driver.Attr) (handle uint32, err error) {
 	var resp abi.IbUverbsAllocPdResp
 	r := writeCommand(d, abi.IB_USER_VERBS_CMD_ALLOC_PD, &abi.IbUverbsAllocPd{})
 	defer r.Free()
 	ioctl.Out(r, abi.UVERBS_ATTR_CORE_OUT, &resp)
-	if err := r.Do(d.file); err != nil {
-		pd.detach()
-		return nil, pd.fail("create", err, createHint(err))
-	}
-	pd.handle = resp.PdHandle
-	pd.setNumber(pd.handle)
-	return pd, nil
+	err = d.doWith(r, u, extra)
+	return resp.PdHandle, err
+}
+
+func (d *Device) issueDeallocPD(handle uint32) error {
+	r := d.request(abi.UVERBS_OBJECT_PD, abi.UVERBS_METHOD_PD_DESTROY)
+	defer r.Free()
+	r.Handle(abi.UVERBS_ATTR_DESTROY_PD_HANDLE, handle)
+	return r.Do(d.file)
 }
 
 // Device returns the device that the domain belongs to.
@@ -44,9 +76,6 @@ func (pd *PD) Device() *Device { return pd.dev }
 // C: ibv_dealloc_pd
 func (pd *PD) Close() error {
 	return pd.close(func() error {
-		r := pd.dev.request(abi.UVERBS_OBJECT_PD, abi.UVERBS_METHOD_PD_DESTROY)
-		defer r.Free()
-		r.Handle(abi.UVERBS_ATTR_DESTROY_PD_HANDLE, pd.handle)
-		return r.Do(pd.dev.file)
-	}, nothing)
+		return destroy(pd.data, func() error { return pd.dev.issueDeallocPD(pd.handle) })
+	}, pd.memory.free)
 }

@@ -1,6 +1,10 @@
 package uverbs
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/goverbs/goverbs/uverbs/driver"
+)
 
 // Provider tells, without opening the device, whether this program links a
 // provider for it: nil, or an error that matches ErrNoProvider and says what is
@@ -8,7 +12,7 @@ import "fmt"
 // what has queues, and memory regions, can't be made. Of a device that only sysfs
 // told about the driver is not known.
 func (info DeviceInfo) Provider() error {
-	p := providerFor(info.Driver)
+	p := driver.Lookup(info.Driver)
 	if p == nil {
 		return info.noProvider(fmt.Sprintf("this program links none for driver %v", info.Driver))
 	}
@@ -19,7 +23,7 @@ func (info DeviceInfo) Provider() error {
 }
 
 // foreign says why a provider is not for this kernel, or nothing.
-func (info DeviceInfo) foreign(p Provider) string {
+func (info DeviceInfo) foreign(p driver.Driver) string {
 	if low, high := p.ABI(); info.ABI < low || info.ABI > high {
 		return fmt.Sprintf("the kernel's %v driver speaks ABI %d, the provider linked in %d to %d", info.Driver, info.ABI, low, high)
 	}

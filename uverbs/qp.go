@@ -1,12 +1,12 @@
 package uverbs
 
 import (
-	"fmt"
 	"sync/atomic"
 	"syscall"
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/uverbs/driver"
 )
 
 // QP is a queue pair: a send queue and, unless it uses an SRQ, a receive queue.
@@ -27,46 +27,41 @@ type QP struct {
 	failing        atomic.Bool   // the provider was told of the error state
 	life           atomic.Uint32 // how often it was put into RESET
 	first          firstError
-	ring           QPRing // the same from the QP's first day to its last
+	ring           driver.QP // the same from the QP's first day to its last
+	flusher        driver.Flusher
+	memory         *memory
 
 	// sq and rq guard the two queues. Whoever takes both takes sq first.
-	sq, rq queueLock
-	memory queueMemory
-	closed bool // written with both held
+	sq, rq driver.Lock
+	closed bool // written with both held, as is odd
+	odd    bool // closed, or failing: posts go the long way
 }
 
 // QPType is the transport service of a QP.
 //
 // C: enum ibv_qp_type
-type QPType uint32
+type QPType = driver.QPType
 
 // The services; which there are depends on the driver.
 const (
-	QPTypeRC QPType = QPType(abi.IB_UVERBS_QPT_RC)
-	QPTypeUC QPType = QPType(abi.IB_UVERBS_QPT_UC)
-	QPTypeUD QPType = QPType(abi.IB_UVERBS_QPT_UD)
+	QPTypeRC     QPType = driver.QPTypeRC
+	QPTypeUC     QPType = driver.QPTypeUC
+	QPTypeUD     QPType = driver.QPTypeUD
+	QPTypeDriver QPType = driver.QPTypeDriver // the driver's own, such as EFA's SRD
 )
 
-func (t QPType) String() string {
-	switch t {
-	case QPTypeRC:
-		return "RC"
-	case QPTypeUC:
-		return "UC"
-	case QPTypeUD:
-		return "UD"
-	}
-	return fmt.Sprintf("QPType(%d)", uint32(t))
-}
-
-// QPCap is the capacity of a QP.
+// QPFlags refine a new QP; the values combine with |.
 //
-// C: struct ibv_qp_cap
-type QPCap struct {
-	MaxSendWR, MaxRecvWR   uint32 // work requests that can be outstanding
-	MaxSendSGE, MaxRecvSGE uint32 // SGEs in one
-	MaxInline              uint32 // bytes of inline data in one
-}
+// C: enum ibv_qp_create_flags
+type QPFlags = driver.QPFlags
+
+// Which of them there are depends on the driver and on the type of the QP.
+const (
+	QPBlockMulticastLoopback QPFlags = driver.QPBlockMulticastLoopback
+	QPScatterFCS             QPFlags = driver.QPScatterFCS
+	QPCVLANStripping         QPFlags = driver.QPCVLANStripping
+	QPPCIWriteEndPadding     QPFlags = driver.QPPCIWriteEndPadding
+)
 
 // QPOptions describe a new QP.
 //
@@ -77,6 +72,8 @@ type QPOptions struct {
 	SRQ            *SRQ   // instead of a receive queue of its own; may be nil
 	Cap            QPCap
 	SignalAll      bool // every send makes a completion (C: sq_sig_all)
+	Flags          QPFlags
+	SourceQPN      uint32 // that packets name as their source, 0 for the own; needs CAP_NET_RAW
 }
 
 // CreateQP makes a queue pair.
@@ -108,26 +105,48 @@ func (pd *PD) CreateQP(opts *QPOptions) (*QP, error) {
 
 func (qp *QP) create(opts *QPOptions) error {
 	cookie := qp.dev.cookie()
-	r := &QPRequest{Type: qp.typ, HasSRQ: opts.SRQ != nil, Cap: opts.Cap, SignalAll: opts.SignalAll,
-		SendFlush: Flusher{opts.SendCQ}, RecvFlush: Flusher{opts.RecvCQ}, qp: qp}
-	r.creation = qp.dev.creation(func(u UHW) error { return qp.issueCreate(r, opts, cookie, u) })
-	ring, err := qp.dev.provider.CreateQP(r)
-	if err != nil {
-		return r.abandon(err, func() error { return qp.issueDestroy(r.Handle) })
+	c := qp.dev.creation(nil)
+	r := &driver.CreateQP{Call: c, Type: qp.typ, Cap: opts.Cap, SignalAll: opts.SignalAll,
+		Flags: opts.Flags, SourceQPN: opts.SourceQPN, PD: qp.pd.data, PDHandle: qp.pd.handle,
+		SendCQ: opts.SendCQ.ring, RecvCQ: opts.RecvCQ.ring, Bind: qp.bind}
+	if opts.SRQ != nil {
+		r.SRQ = opts.SRQ.ring
 	}
-	qp.ring, qp.memory, qp.cap, qp.cookie = ring, r.queueMemory, r.Cap, cookie
+	c.issue = func(u driver.UHW, extra []driver.Attr) error { return qp.issueCreate(r, opts, cookie, u, extra) }
+	ring, err := qp.dev.provider.CreateQP(r)
+	if err = c.made(err, func() error { return qp.issueDestroy(r.Handle) }); err != nil {
+		return err
+	}
+	qp.ring, qp.memory, qp.cap, qp.cookie = ring, c.memory, r.Cap, cookie
+	qp.flusher, _ = ring.(driver.Flusher)
 	qp.sendCQ.addQP(qp)
 	qp.recvCQ.addQP(qp)
 	qp.dev.events.add(cookie, AsyncEvent{QP: qp})
 	return nil
 }
 
-func (qp *QP) issueCreate(r *QPRequest, opts *QPOptions, cookie uint64, u UHW) error {
+func (qp *QP) issueCreate(r *driver.CreateQP, opts *QPOptions, cookie uint64, u driver.UHW, extra []driver.Attr) error {
 	capIn := abi.IbUverbsQpCap{MaxSendWr: r.Cap.MaxSendWR, MaxRecvWr: r.Cap.MaxRecvWR,
 		MaxSendSge: r.Cap.MaxSendSGE, MaxRecvSge: r.Cap.MaxRecvSGE, MaxInlineData: r.Cap.MaxInline}
 	var capOut abi.IbUverbsQpCap
-	q := qp.dev.request(abi.UVERBS_OBJECT_QP, abi.UVERBS_METHOD_QP_CREATE)
+	q := qp.newRequest(r, opts, cookie)
 	defer q.Free()
+	ioctl.In(q, abi.UVERBS_ATTR_CREATE_QP_CAP, &capIn)
+	ioctl.Out(q, abi.UVERBS_ATTR_CREATE_QP_RESP_CAP, &capOut)
+	ioctl.Out(q, abi.UVERBS_ATTR_CREATE_QP_RESP_QP_NUM, &r.Num)
+	if err := qp.dev.doWith(q, u, extra); err != nil {
+		return err
+	}
+	r.Handle = q.Created(abi.UVERBS_ATTR_CREATE_QP_HANDLE)
+	r.Cap = QPCap{MaxSendWR: capOut.MaxSendWr, MaxRecvWR: capOut.MaxRecvWr,
+		MaxSendSGE: capOut.MaxSendSge, MaxRecvSGE: capOut.MaxRecvSge, MaxInline: capOut.MaxInlineData}
+	qp.handle, qp.num = r.Handle, r.Num
+	return nil
+}
+
+// newRequest says which objects the QP is made of, and what it is.
+func (qp *QP) newRequest(r *driver.CreateQP, opts *QPOptions, cookie uint64) *ioctl.Request {
+	q := qp.dev.request(abi.UVERBS_OBJECT_QP, abi.UVERBS_METHOD_QP_CREATE)
 	q.NewObject(abi.UVERBS_ATTR_CREATE_QP_HANDLE)
 	q.Handle(abi.UVERBS_ATTR_CREATE_QP_PD_HANDLE, qp.pd.handle)
 	q.Handle(abi.UVERBS_ATTR_CREATE_QP_SEND_CQ_HANDLE, opts.SendCQ.handle)
@@ -136,22 +155,18 @@ func (qp *QP) issueCreate(r *QPRequest, opts *QPOptions, cookie uint64, u UHW) e
 		q.Handle(abi.UVERBS_ATTR_CREATE_QP_SRQ_HANDLE, opts.SRQ.handle)
 	}
 	q.U64(abi.UVERBS_ATTR_CREATE_QP_USER_HANDLE, cookie)
-	ioctl.In(q, abi.UVERBS_ATTR_CREATE_QP_CAP, &capIn)
-	q.Const(abi.UVERBS_ATTR_CREATE_QP_TYPE, uint64(qp.typ))
-	if opts.SignalAll {
-		q.Flags(abi.UVERBS_ATTR_CREATE_QP_FLAGS, abi.IB_UVERBS_QP_CREATE_SQ_SIG_ALL)
+	q.Const(abi.UVERBS_ATTR_CREATE_QP_TYPE, uint64(r.Type))
+	flags := uint32(r.Flags)
+	if r.SignalAll {
+		flags |= abi.IB_UVERBS_QP_CREATE_SQ_SIG_ALL
 	}
-	ioctl.Out(q, abi.UVERBS_ATTR_CREATE_QP_RESP_CAP, &capOut)
-	ioctl.Out(q, abi.UVERBS_ATTR_CREATE_QP_RESP_QP_NUM, &r.Num)
-	q.Driver(u)
-	if err := q.Do(qp.dev.file); err != nil {
-		return err
+	if flags != 0 {
+		q.Flags(abi.UVERBS_ATTR_CREATE_QP_FLAGS, flags)
 	}
-	r.Handle = q.Created(abi.UVERBS_ATTR_CREATE_QP_HANDLE)
-	r.Cap = QPCap{MaxSendWR: capOut.MaxSendWr, MaxRecvWR: capOut.MaxRecvWr,
-		MaxSendSGE: capOut.MaxSendSge, MaxRecvSGE: capOut.MaxRecvSge, MaxInline: capOut.MaxInlineData}
-	qp.handle, qp.num = r.Handle, r.Num
-	return nil
+	if r.SourceQPN != 0 {
+		q.U32(abi.UVERBS_ATTR_CREATE_QP_SOURCE_QPN, r.SourceQPN)
+	}
+	return q
 }
 
 // Num is the QP's number, which the peer calls destination QP number.

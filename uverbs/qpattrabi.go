@@ -2,9 +2,9 @@ package uverbs
 
 import "github.com/goverbs/goverbs/internal/abi"
 
-func (a *QPAttr) toABI() abi.IbUverbsModifyQp {
+func qpToABI(a *QPAttr) abi.IbUverbsModifyQp {
 	return abi.IbUverbsModifyQp{
-		Dest: a.AH.toABI(), AltDest: a.AltAH.toABI(), Qkey: a.QKey, RqPsn: a.RQPSN, SqPsn: a.SQPSN,
+		Dest: pathToABI(&a.AH), AltDest: pathToABI(&a.AltAH), Qkey: a.QKey, RqPsn: a.RQPSN, SqPsn: a.SQPSN,
 		DestQpNum: a.DestQPN, QpAccessFlags: uint32(a.Access), PkeyIndex: a.PKeyIndex, AltPkeyIndex: a.AltPKeyIndex,
 		QpState: uint8(a.State), CurQpState: uint8(a.CurState), PathMtu: uint8(a.PathMTU),
 		PathMigState: uint8(a.PathMigState), EnSqdAsyncNotify: boolByte(a.EnSQDAsyncNotify),

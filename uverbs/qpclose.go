@@ -9,7 +9,8 @@ import (
 )
 
 // Close destroys the QP, which must have left its multicast groups. Completions
-// that it left on its CQs may still be polled.
+// that it left on its CQs may still be polled, unless the provider removes them, as
+// providers of hardware do.
 //
 // C: ibv_destroy_qp
 func (qp *QP) Close() error {
@@ -23,16 +24,27 @@ func (qp *QP) Close() error {
 
 func (qp *QP) destroy() error {
 	qp.shut(true)
-	err := qp.issueDestroy(qp.handle)
+	l := leaving{qp: qp}
+	err := destroy(qp.ring, func() error {
+		err := qp.issueDestroy(qp.handle)
+		if err == nil {
+			l.begin()
+		}
+		return err
+	})
 	if err != nil {
 		qp.shut(false)
+		return err
 	}
-	return err
+	for _, cq := range qp.cqs() {
+		cq.removeQP(qp)
+	}
+	l.end()
+	tell(l.failures)
+	return nil
 }
 
 func (qp *QP) release() error {
-	qp.sendCQ.removeQP(qp)
-	qp.recvCQ.removeQP(qp)
 	qp.dev.events.remove(qp.cookie)
 	return qp.memory.free()
 }
@@ -44,6 +56,7 @@ func (qp *QP) shut(closed bool) {
 	qp.rq.Lock()
 	defer qp.rq.Unlock()
 	qp.closed = closed
+	qp.setOdd()
 }
 
 func (qp *QP) issueDestroy(handle uint32) error {

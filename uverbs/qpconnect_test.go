@@ -11,6 +11,7 @@ import (
 	"github.com/goverbs/goverbs/internal/fakeverbs"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/uverbs/driver"
 )
 
 // bare0 is a device whose kernel driver agrees to everything, and whose provider
@@ -19,14 +20,14 @@ var bare0 = uverbs.DeviceInfo{Name: "bare0", Driver: uverbs.DriverHNS, Ports: 1}
 
 type bareProvider struct{ hardware }
 
-func (bareProvider) DriverID() uverbs.DriverID { return uverbs.DriverHNS }
+func (bareProvider) ID() driver.ID { return uverbs.DriverHNS }
 
 // openBare opens bare0 with a QP on it, all of which are closed at the test's end.
 func openBare(t *testing.T, k *fakeverbs.Kernel, typ uverbs.QPType) *uverbs.QP {
 	t.Helper()
-	uverbs.Register(bareProvider{hardware{new(string)}})
+	driver.Register(bareProvider{hardware{new(string)}})
 	noLeaks(t, k)
-	dev := must[*uverbs.Device](t)(uverbs.NewDevice(bare0, k))
+	dev := must[*uverbs.Device](t)(openOn(bare0, k))
 	pd := must[*uverbs.PD](t)(dev.AllocPD())
 	cq := must[*uverbs.CQ](t)(dev.CreateCQ(1, nil))
 	qp := must[*uverbs.QP](t)(pd.CreateQP(&uverbs.QPOptions{Type: typ, SendCQ: cq, RecvCQ: cq, SignalAll: true}))

@@ -1,23 +1,87 @@
 package uverbs
 
-// failed lets the provider complete what the device will not. The first sign of
-// the error state triggers it: a failed completion, or a move to that state. A
-// sign from a life that RESET ended is none.
+import (
+	"errors"
+
+	"github.com/goverbs/goverbs/uverbs/driver"
+)
+
+// failed lets the provider complete what the device will not, where it has to. The
+// first sign of the error state triggers it: a failed completion, a fatal event, or a
+// move to that state. A sign from a life that RESET ended is none.
 //
 // It returns when that is done, also when another goroutine does it: who comes
-// here from a refused post goes on to post to the provider's flush.
+// here from a refused post goes on to post what is to be flushed.
 func (qp *QP) failed(life uint32) {
-	if qp.failing.Load() {
+	if qp.flusher == nil || qp.failing.Load() {
 		return
 	}
 	qp.sq.Lock()
 	defer qp.sq.Unlock()
 	qp.rq.Lock()
 	defer qp.rq.Unlock()
-	if !qp.closed && !qp.failing.Load() && qp.life.Load() == life {
-		qp.ring.Fail()
-		qp.failing.Store(true)
+	if qp.closed || qp.failing.Load() || qp.life.Load() != life {
+		return
 	}
+	qp.flush()
+	qp.failing.Store(true)
+	qp.setOdd()
+}
+
+// flush has the provider take back what the device will not complete. Both queues
+// are held.
+func (qp *QP) flush() {
+	f := qp.flusher.Fail(func() error { return qp.modify(&QPAttr{State: QPStateErr}, QPAttrState, nothingMore) })
+	qp.sendCQ.complete(f.Send)
+	qp.recvCQ.complete(f.Recv)
+}
+
+// setOdd has posts see what changed. Both queues are held.
+func (qp *QP) setOdd() { qp.odd = qp.closed || qp.failing.Load() }
+
+func (qp *QP) postSendOdd(wrs []SendWR) (int, error) {
+	return qp.postOdd(qp.sendCQ, len(wrs), func(from, to int) (int, error) { return qp.ring.PostSend(wrs[from:to]) })
+}
+
+func (qp *QP) postRecvOdd(wrs []RecvWR) (int, error) {
+	return qp.postOdd(qp.recvCQ, len(wrs), func(from, to int) (int, error) { return qp.ring.PostRecv(wrs[from:to]) })
+}
+
+// postOdd is a post that went no further than to see odd; post posts some of all work
+// requests.
+func (qp *QP) postOdd(cq *CQ, all int, post func(from, to int) (int, error)) (int, error) {
+	qp.sq.Lock()
+	defer qp.sq.Unlock()
+	qp.rq.Lock()
+	defer qp.rq.Unlock()
+	switch {
+	case qp.closed:
+		return 0, ErrClosed
+	case !qp.failing.Load(): // put into RESET meanwhile
+		return post(0, all)
+	}
+	return qp.postFlushed(min(all, cq.room()), all, post)
+}
+
+// postFlushed has what is posted to a failed QP flushed at once. No device holds the
+// poster up any more, so the room on the CQ does.
+func (qp *QP) postFlushed(some, all int, post func(from, to int) (int, error)) (n int, err error) {
+	for n < some {
+		var queued int
+		queued, err = post(n, some)
+		n += queued
+		if queued > 0 {
+			qp.flush()
+		}
+		flushed := err == nil || err == driver.ErrQPFailing || errors.Is(err, ErrQueueFull)
+		if queued == 0 || !flushed {
+			return n, err
+		}
+	}
+	if some < all {
+		return n, ErrQueueFull
+	}
+	return n, nil
 }
 
 // failure is the news of a failed completion, with the life that it tells of.
@@ -32,29 +96,4 @@ func tell(failures []failure) {
 		f.qp.failed(f.life)
 		f.qp.first.tell()
 	}
-}
-
-// issueReset carries out a move to RESET and begins a new life.
-func (qp *QP) issueReset(a *QPAttr, mask QPAttrMask) error {
-	failures, err := qp.reset(a, mask)
-	tell(failures)
-	return err
-}
-
-// reset lets nobody post meanwhile: what came to a queue that the kernel is
-// emptying would be left for the QP's next life. What the CQs still hold of the
-// earlier one leaves their rings, so that whatever they tell of later is the next.
-func (qp *QP) reset(a *QPAttr, mask QPAttrMask) ([]failure, error) {
-	qp.sq.Lock()
-	defer qp.sq.Unlock()
-	qp.rq.Lock()
-	defer qp.rq.Unlock()
-	if err := qp.ring.Move(QPStateReset, func() error { return qp.issueModify(a, mask) }); err != nil {
-		return nil, err
-	}
-	qp.state.Store(uint32(QPStateReset))
-	failures := append(qp.sendCQ.settle(), qp.recvCQ.settle()...)
-	qp.life.Add(1)
-	qp.failing.Store(false)
-	return failures, nil
 }

@@ -5,65 +5,107 @@ import (
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/uverbs/driver"
 )
 
 // Modify changes the attributes that mask names, and with QPAttrState the QP's
-// state. When the kernel refuses a transition the error says what it misses.
+// state. When the kernel refuses a transition the error says what it misses. Nobody
+// can post meanwhile.
 //
 // C: ibv_modify_qp
 func (qp *QP) Modify(attr *QPAttr, mask QPAttrMask) error {
 	if attr == nil {
 		return qp.fail("modify", syscall.EINVAL, "no attributes")
 	}
-	move := qp.issueModify
-	switch {
-	case mask&QPAttrState == 0:
-	case attr.State == QPStateReset:
-		move = qp.issueReset
-	default:
-		move = qp.issueMove
+	modify := qp.modifyHeld
+	if mask&QPAttrState != 0 && attr.State == QPStateReset {
+		modify = qp.reset
 	}
 	return qp.using("modify", func() error {
-		if err := move(attr, mask); err != nil {
+		if err := modify(attr, mask); err != nil {
 			return qp.fail("modify", err, qp.explain(err, attr, mask))
 		}
-		if mask&QPAttrState != 0 {
-			qp.state.Store(uint32(attr.State))
-			if attr.State == QPStateErr {
-				qp.failed(qp.life.Load())
-			}
+		if mask&QPAttrState != 0 && attr.State == QPStateErr {
+			qp.failed(qp.life.Load())
 		}
 		return nil
 	})
 }
 
-// issueMove lets nobody post while the QP goes to another state.
-func (qp *QP) issueMove(a *QPAttr, mask QPAttrMask) error {
+func (qp *QP) modifyHeld(a *QPAttr, mask QPAttrMask) error {
 	qp.sq.Lock()
 	defer qp.sq.Unlock()
 	qp.rq.Lock()
 	defer qp.rq.Unlock()
-	return qp.ring.Move(a.State, func() error { return qp.issueModify(a, mask) })
+	return qp.modify(a, mask, nothingMore)
 }
 
-// modifyState moves the QP without telling it.
-func (qp *QP) modifyState(s QPState) error {
-	return qp.issueModify(&QPAttr{State: s}, QPAttrState)
+// modify has the provider make the call, where it wants to; moved is called each time
+// the kernel has done it. Both queues are held.
+func (qp *QP) modify(a *QPAttr, mask QPAttrMask, moved func()) error {
+	r := &driver.ModifyQP{From: QPState(qp.state.Load()), Attr: a, Mask: mask}
+	if r.To = r.From; mask&QPAttrState != 0 {
+		r.To = a.State
+	}
+	c := &call{memory: qp.memory, again: true}
+	c.issue = func(u driver.UHW, extra []driver.Attr) error {
+		err := qp.issueModify(a, mask, u, extra)
+		if err == nil {
+			qp.state.Store(uint32(r.To)) // whatever the provider says
+			moved()
+		}
+		return err
+	}
+	r.Call = c
+	if m, ok := qp.ring.(driver.QPModifier); ok {
+		return m.Modify(r)
+	}
+	return c.Do(driver.UHW{})
 }
 
-func (qp *QP) issueModify(a *QPAttr, mask QPAttrMask) error {
-	in := a.toABI()
+// nothingMore is what a move has to do that is not to RESET.
+func nothingMore() {}
+
+// reset carries out a move to RESET and begins a new life. Nobody can post meanwhile:
+// what came to a queue that the kernel is emptying would be left for the QP's next
+// life. What the CQs still hold of the earlier one leaves their rings, so that whatever
+// they tell of later is the next. When the kernel has done it the new life has begun,
+// even if the provider fails after that.
+func (qp *QP) reset(a *QPAttr, mask QPAttrMask) error {
+	l := leaving{qp: qp}
+	err := qp.resetHeld(a, mask, &l)
+	tell(l.failures)
+	return err
+}
+
+func (qp *QP) resetHeld(a *QPAttr, mask QPAttrMask, l *leaving) error {
+	qp.sq.Lock()
+	defer qp.sq.Unlock()
+	qp.rq.Lock()
+	defer qp.rq.Unlock()
+	defer l.end()
+	err := qp.modify(a, mask, l.begin)
+	if l.begun {
+		qp.life.Add(1)
+		qp.failing.Store(false)
+		qp.setOdd()
+	}
+	return err
+}
+
+func (qp *QP) issueModify(a *QPAttr, mask QPAttrMask, u driver.UHW, extra []driver.Attr) error {
+	in := qpToABI(a)
 	in.QpHandle, in.AttrMask = qp.handle, uint32(mask)
-	if mask&QPAttrRateLimit == 0 {
+	if mask&QPAttrRateLimit == 0 && u.Out == nil {
 		r := writeCommand(qp.dev, abi.IB_USER_VERBS_CMD_MODIFY_QP, &in)
 		defer r.Free()
-		return r.Do(qp.dev.file)
+		return qp.dev.doWith(r, u, extra)
 	}
 	ex := &abi.IbUverbsExModifyQp{Base: in, RateLimit: a.RateLimit}
 	r := writeCommand(qp.dev, ioctl.Extended(abi.IB_USER_VERBS_EX_CMD_MODIFY_QP), ex)
 	defer r.Free()
 	ioctl.Out(r, abi.UVERBS_ATTR_CORE_OUT, new(abi.IbUverbsExModifyQpResp))
-	return r.Do(qp.dev.file)
+	return qp.dev.doWith(r, u, extra)
 }
 
 // Query asks the kernel for the QP's attributes. Linux 6.1's siw always says

@@ -1,5 +1,7 @@
 package uverbs
 
+import "github.com/goverbs/goverbs/uverbs/driver"
+
 // PostSend queues work requests for sending and tells the device once. It
 // returns how many it queued; when that is less than all, err says why the next
 // one was refused, and the ones before it are on their way. A full queue is
@@ -7,29 +9,31 @@ package uverbs
 //
 // C: ibv_post_send
 func (qp *QP) PostSend(wrs []SendWR) (int, error) {
-	n, err := qp.postSend(wrs)
-	if err == ErrQPFailing {
-		qp.failed(qp.life.Load())
-		var rest int
-		rest, err = qp.postSend(wrs[n:]) // to be flushed
-		n += rest
-	}
-	if err != nil {
-		return n, qp.fail("post a send to", err, postHint(err))
-	}
-	return n, nil
-}
-
-func (qp *QP) postSend(wrs []SendWR) (int, error) {
 	ring := qp.ring // before the lock, which holds up what is loaded behind it
 	qp.sq.Lock()
-	if qp.closed {
+	if qp.odd {
 		qp.sq.Unlock()
-		return 0, ErrClosed
+		n, err := qp.postSendOdd(wrs)
+		return n, qp.sendError(err)
 	}
 	n, err := ring.PostSend(wrs)
 	qp.sq.Unlock()
-	return n, err
+	if err == nil {
+		return n, nil
+	}
+	if err == driver.ErrQPFailing {
+		qp.failed(qp.life.Load())
+		rest, err := qp.postSendOdd(wrs[n:]) // to be flushed
+		return n + rest, qp.sendError(err)
+	}
+	return n, qp.sendError(err)
+}
+
+func (qp *QP) sendError(err error) error {
+	if err == nil {
+		return nil
+	}
+	return qp.fail("post a send to", err, postHint(err))
 }
 
 // PostRecv queues buffers for incoming sends, with the rules of PostSend. A QP
@@ -37,16 +41,29 @@ func (qp *QP) postSend(wrs []SendWR) (int, error) {
 //
 // C: ibv_post_recv
 func (qp *QP) PostRecv(wrs []RecvWR) (int, error) {
-	ring := qp.ring // as in postSend
+	ring := qp.ring // as in PostSend
 	qp.rq.Lock()
-	if qp.closed {
+	if qp.odd {
 		qp.rq.Unlock()
-		return 0, qp.fail("post a receive to", ErrClosed, "")
+		n, err := qp.postRecvOdd(wrs)
+		return n, qp.recvError(err)
 	}
 	n, err := ring.PostRecv(wrs)
 	qp.rq.Unlock()
-	if err != nil {
-		return n, qp.fail("post a receive to", err, "")
+	if err == nil {
+		return n, nil
 	}
-	return n, nil
+	if err == driver.ErrQPFailing {
+		qp.failed(qp.life.Load())
+		rest, err := qp.postRecvOdd(wrs[n:]) // to be flushed
+		return n + rest, qp.recvError(err)
+	}
+	return n, qp.recvError(err)
+}
+
+func (qp *QP) recvError(err error) error {
+	if err == nil {
+		return nil
+	}
+	return qp.fail("post a receive to", err, "")
 }

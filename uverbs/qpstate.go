@@ -1,31 +1,26 @@
 package uverbs
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/goverbs/goverbs/uverbs/driver"
+)
 
 // QPState is where a QP is in its life.
 //
 // C: enum ibv_qp_state
-type QPState uint32
+type QPState = driver.QPState
 
 // The states of the verbs specification.
 const (
-	QPStateReset QPState = 0
-	QPStateInit  QPState = 1
-	QPStateRTR   QPState = 2 // ready to receive
-	QPStateRTS   QPState = 3 // ready to send
-	QPStateSQD   QPState = 4 // send queue drained
-	QPStateSQE   QPState = 5 // send queue error
-	QPStateErr   QPState = 6
+	QPStateReset QPState = driver.QPStateReset
+	QPStateInit  QPState = driver.QPStateInit
+	QPStateRTR   QPState = driver.QPStateRTR // ready to receive
+	QPStateRTS   QPState = driver.QPStateRTS // ready to send
+	QPStateSQD   QPState = driver.QPStateSQD // send queue drained
+	QPStateSQE   QPState = driver.QPStateSQE // send queue error
+	QPStateErr   QPState = driver.QPStateErr
 )
-
-var stateNames = [...]string{"RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR"}
-
-func (s QPState) String() string {
-	if s < QPState(len(stateNames)) {
-		return stateNames[s]
-	}
-	return fmt.Sprintf("QPState(%d)", uint32(s))
-}
 
 type transition struct{ from, to QPState }
 

@@ -46,7 +46,7 @@ func TestRoCEUseAfterClose(t *testing.T) {
 			t.Errorf("%s after close: %v", name, err)
 		}
 	}
-	if w.ah.Driver() != nil {
+	if w.ah.Data() != nil {
 		t.Error("a closed AH still has a number")
 	}
 	if err := other.Close(); err != nil {
@@ -76,7 +76,7 @@ func TestClosedAH(t *testing.T) {
 		t.Fatal("nothing was sent")
 	}
 	w.k.Tamper = func(call string, _ *ioctl.Request) {
-		if w.ah.Driver() != nil {
+		if w.ah.Data() != nil {
 			t.Error("the number of a destroyed AH can still be posted")
 		}
 	}

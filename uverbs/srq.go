@@ -3,6 +3,7 @@ package uverbs
 import (
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/uverbs/driver"
 )
 
 // SRQ is a shared receive queue: receives that any of its QPs may use.
@@ -16,10 +17,11 @@ type SRQ struct {
 	cookie uint64
 	maxSGE uint32
 
-	mu     queueLock // guards what follows
+	memory *memory
+
+	mu     driver.Lock // guards what follows
 	maxWR  uint32
-	ring   SRQRing
-	memory queueMemory
+	ring   driver.SRQ
 	closed bool
 }
 
@@ -56,19 +58,24 @@ func (pd *PD) CreateSRQ(opts *SRQOptions) (*SRQ, error) {
 }
 
 func (s *SRQ) create(opts *SRQOptions) error {
-	r := &SRQRequest{MaxWR: opts.MaxWR, MaxSGE: opts.MaxSGE}
-	r.creation = s.dev.creation(func(u UHW) error { return s.issueCreate(r, opts.Limit, u) })
-	ring, err := s.dev.provider.CreateSRQ(r)
-	if err != nil {
-		return r.abandon(err, func() error { return s.issueDestroy(r.Handle) })
+	creator, ok := s.dev.provider.(driver.SRQCreator)
+	if !ok {
+		return ErrNotSupported
+	}
+	c := s.dev.creation(nil)
+	r := &driver.CreateSRQ{Call: c, MaxWR: opts.MaxWR, MaxSGE: opts.MaxSGE, PD: s.pd.data, Lock: &s.mu}
+	c.issue = func(u driver.UHW, extra []driver.Attr) error { return s.issueCreate(r, opts.Limit, u, extra) }
+	ring, err := creator.CreateSRQ(r)
+	if err = c.made(err, func() error { return s.issueDestroy(r.Handle) }); err != nil {
+		return err
 	}
 	s.handle, s.maxWR, s.maxSGE = r.Handle, r.MaxWR, r.MaxSGE
-	s.ring, s.memory = ring, r.queueMemory
+	s.ring, s.memory = ring, c.memory
 	s.dev.events.add(s.cookie, AsyncEvent{SRQ: s})
 	return nil
 }
 
-func (s *SRQ) issueCreate(r *SRQRequest, limit uint32, u UHW) error {
+func (s *SRQ) issueCreate(r *driver.CreateSRQ, limit uint32, u driver.UHW, extra []driver.Attr) error {
 	q := s.dev.request(abi.UVERBS_OBJECT_SRQ, abi.UVERBS_METHOD_SRQ_CREATE)
 	defer q.Free()
 	q.NewObject(abi.UVERBS_ATTR_CREATE_SRQ_HANDLE)
@@ -80,8 +87,7 @@ func (s *SRQ) issueCreate(r *SRQRequest, limit uint32, u UHW) error {
 	q.Const(abi.UVERBS_ATTR_CREATE_SRQ_TYPE, uint64(abi.IB_UVERBS_SRQT_BASIC))
 	ioctl.Out(q, abi.UVERBS_ATTR_CREATE_SRQ_RESP_MAX_WR, &r.MaxWR)
 	ioctl.Out(q, abi.UVERBS_ATTR_CREATE_SRQ_RESP_MAX_SGE, &r.MaxSGE)
-	q.Driver(u)
-	if err := q.Do(s.dev.file); err != nil {
+	if err := s.dev.doWith(q, u, extra); err != nil {
 		return err
 	}
 	r.Handle = q.Created(abi.UVERBS_ATTR_CREATE_SRQ_HANDLE)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/uverbs/driver"
 )
 
 // SRQAttr is the state of an SRQ.
@@ -36,7 +37,7 @@ func (s *SRQ) Query() (*SRQAttr, error) {
 //
 // C: ibv_modify_srq with IBV_SRQ_LIMIT
 func (s *SRQ) SetLimit(limit uint32) error {
-	return s.modify("set the limit of", &SRQModifyRequest{}, limit)
+	return s.modify("set the limit of", 0, limit)
 }
 
 // Resize gives the SRQ room for at least maxWR receives. Those posted stay; a
@@ -48,27 +49,37 @@ func (s *SRQ) Resize(maxWR uint32) error {
 	if maxWR == 0 { // which would be no resizing
 		return s.fail("resize", syscall.EINVAL, "maxWR is 0")
 	}
-	return s.modify("resize", &SRQModifyRequest{MaxWR: maxWR}, 0)
+	return s.modify("resize", maxWR, 0)
 }
 
-func (s *SRQ) modify(op string, r *SRQModifyRequest, limit uint32) error {
+func (s *SRQ) modify(op string, maxWR, limit uint32) error {
 	return s.using(op, func() error {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if s.closed {
 			return s.fail(op, ErrClosed, "")
 		}
-		r.creation = s.dev.creation(func(u UHW) error { return s.issueModify(r, limit, u) })
-		if err := s.ring.Modify(r); err != nil {
-			return s.fail(op, errors.Join(err, r.free()), s.modifyHint(err, r.MaxWR, limit))
+		c := s.dev.replacement(s.memory)
+		r := &driver.ModifySRQ{Call: c, MaxWR: maxWR, Limit: limit}
+		c.issue = func(u driver.UHW, extra []driver.Attr) error { return s.issueModify(r, u, extra) }
+		if err := c.replaced(s.memory, s.carryOut(r)); err != nil {
+			return s.fail(op, err, s.modifyHint(err, maxWR, limit))
 		}
-		if r.MaxWR == 0 {
-			return nil
+		if maxWR > 0 {
+			s.maxWR = r.MaxWR
 		}
-		old := s.memory
-		s.maxWR, s.memory = r.MaxWR, r.queueMemory
-		return old.free()
+		return nil
 	})
+}
+
+func (s *SRQ) carryOut(r *driver.ModifySRQ) error {
+	if m, ok := s.ring.(driver.SRQModifier); ok {
+		return m.Modify(r)
+	}
+	if r.MaxWR > 0 {
+		return ErrNotSupported
+	}
+	return r.Do(driver.UHW{})
 }
 
 func (s *SRQ) modifyHint(err error, maxWR, limit uint32) string {
@@ -81,15 +92,14 @@ func (s *SRQ) modifyHint(err error, maxWR, limit uint32) string {
 	return fmt.Sprintf("%d is more than the SRQ has room for, which is %d", limit, s.maxWR)
 }
 
-func (s *SRQ) issueModify(r *SRQModifyRequest, limit uint32, u UHW) error {
-	in := &abi.IbUverbsModifySrq{SrqHandle: s.handle, AttrMask: srqLimit, SrqLimit: limit}
+func (s *SRQ) issueModify(r *driver.ModifySRQ, u driver.UHW, extra []driver.Attr) error {
+	in := &abi.IbUverbsModifySrq{SrqHandle: s.handle, AttrMask: srqLimit, SrqLimit: r.Limit}
 	if r.MaxWR > 0 {
-		in.AttrMask, in.MaxWr = srqMaxWR, r.MaxWR
+		in.AttrMask, in.MaxWr, in.SrqLimit = srqMaxWR, r.MaxWR, 0
 	}
 	q := writeCommand(s.dev, abi.IB_USER_VERBS_CMD_MODIFY_SRQ, in)
 	defer q.Free()
-	q.Driver(u)
-	return q.Do(s.dev.file)
+	return s.dev.doWith(q, u, extra)
 }
 
 func (s *SRQ) command(op string, r *ioctl.Request) error {
@@ -112,7 +122,9 @@ const (
 //
 // C: ibv_destroy_srq
 func (s *SRQ) Close() error {
-	return s.close(func() error { return s.issueDestroy(s.handle) }, s.release)
+	return s.close(func() error {
+		return destroy(s.ring, func() error { return s.issueDestroy(s.handle) })
+	}, s.release)
 }
 
 func (s *SRQ) release() error {

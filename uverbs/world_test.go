@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/internal/fakeverbs"
+	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/mmap"
 	"github.com/goverbs/goverbs/netlinkrdma"
 	_ "github.com/goverbs/goverbs/provider/rxe"
@@ -59,13 +60,13 @@ func openSIW(t testing.TB) (*fakeverbs.Kernel, *uverbs.Device) { return open(t, 
 func open(t testing.TB, info uverbs.DeviceInfo) (*fakeverbs.Kernel, *uverbs.Device) {
 	t.Helper()
 	k := fakeverbs.New(uint32(info.Driver))
-	return k, openOn(t, k, info)
+	return k, openWith(t, k, info)
 }
 
-func openOn(t testing.TB, k *fakeverbs.Kernel, info uverbs.DeviceInfo) *uverbs.Device {
+func openWith(t testing.TB, k *fakeverbs.Kernel, info uverbs.DeviceInfo) *uverbs.Device {
 	t.Helper()
 	noLeaks(t, k)
-	dev := must[*uverbs.Device](t)(uverbs.NewDevice(info, k))
+	dev := must[*uverbs.Device](t)(openOn(info, k))
 	t.Cleanup(func() {
 		if err := dev.Close(); err != nil && !errors.Is(err, uverbs.ErrClosed) {
 			t.Error(err)
@@ -80,14 +81,14 @@ func newWorld(t testing.TB) *world { return worldOn(t, siw0) }
 func worldOn(t testing.TB, info uverbs.DeviceInfo) *world {
 	t.Helper()
 	k := fakeverbs.New(uint32(info.Driver))
-	return worldIn(t, k, openOn(t, k, info))
+	return worldIn(t, k, openWith(t, k, info))
 }
 
 // newBubbleWorld is one of siw for a bubble of testing/synctest.
 func newBubbleWorld(t testing.TB) *world {
 	t.Helper()
 	k := bubbleKernel()
-	return worldIn(t, k, openOn(t, k, siw0))
+	return worldIn(t, k, openWith(t, k, siw0))
 }
 
 func bubbleKernel() *fakeverbs.Kernel {
@@ -129,4 +130,10 @@ func closeAll(t testing.TB, all ...closer) {
 			t.Error(err)
 		}
 	}
+}
+
+// openOn opens a device on a kernel that stands in for the real one.
+func openOn(info uverbs.DeviceInfo, file ioctl.File) (*uverbs.Device, error) {
+	info.Node = ioctl.Node(file)
+	return info.Open()
 }

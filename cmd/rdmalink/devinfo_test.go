@@ -14,6 +14,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/fakeverbs"
+	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/netlinkrdma"
 	"github.com/goverbs/goverbs/netlinkrdma/nltest"
 	"github.com/goverbs/goverbs/uverbs"
@@ -79,9 +80,9 @@ func opens(kernels ...*fakeverbs.Kernel) func(string) (*uverbs.Device, error) {
 		if len(kernels) > 0 {
 			k := kernels[0]
 			kernels = kernels[1:]
-			return uverbs.NewDevice(info, k)
+			return openOn(info, k)
 		}
-		return uverbs.NewDevice(info, fakeverbs.New(uint32(info.Driver)))
+		return openOn(info, fakeverbs.New(uint32(info.Driver)))
 	}
 }
 
@@ -311,4 +312,10 @@ func TestRate(t *testing.T) {
 			t.Errorf("%v: %s, want %s", code, got, want)
 		}
 	}
+}
+
+// openOn opens a device on a kernel that stands in for the real one.
+func openOn(info uverbs.DeviceInfo, file ioctl.File) (*uverbs.Device, error) {
+	info.Node = ioctl.Node(file)
+	return info.Open()
 }

@@ -12,6 +12,7 @@ import (
 type CQ struct {
 	Cookie  uint64
 	Entries uint32
+	Flags   uint64
 
 	// The queue itself, of the device's driver.
 	SIW *SIWCQ
@@ -31,6 +32,7 @@ func (k *Kernel) createCQ(r *ioctl.Request) error {
 		return syscall.EINVAL
 	}
 	cq := &CQ{k: k, Entries: roundPow2(uint32(n))}
+	cq.Flags, _ = r.Value(abi.UVERBS_ATTR_CREATE_CQ_FLAGS)
 	cq.Cookie, _ = r.Value(abi.UVERBS_ATTR_CREATE_CQ_USER_HANDLE)
 	if fd, ok := r.Value(abi.UVERBS_ATTR_CREATE_CQ_COMP_CHANNEL); ok {
 		if cq.channel = k.files[int32(fd)]; cq.channel == nil {

@@ -23,6 +23,9 @@ type Kernel struct {
 	// InBubble has events come from memory instead of pipes, so that testing/synctest
 	// sees that a goroutine waits for one. Set it before use.
 	InBubble bool
+	// Own are attributes of the driver's own, which its methods take beside those of
+	// the core. Set it before use.
+	Own map[uint16]bool
 
 	mu      sync.Mutex
 	driver  uint32
@@ -92,7 +95,7 @@ func (k *Kernel) method(r *ioctl.Request) (*method, error) {
 	if h.Reserved1 != 0 || h.Reserved2 != 0 || m == nil || !k.model.has(m.name) {
 		return nil, syscall.EPROTONOSUPPORT
 	}
-	return m, m.check(r)
+	return m, m.check(r, k.Own)
 }
 
 // Map maps what a create call offered.
@@ -104,6 +107,9 @@ func (k *Kernel) Map(offset int64, length int, _ mmap.Prot) (*mmap.Region, error
 	}
 	return k.model.mmap(k, offset, length)
 }
+
+// MapPage refuses: no driver here has registers.
+func (k *Kernel) MapPage(int64, int) (*mmap.Page, error) { return nil, syscall.EINVAL }
 
 // Events hands over the reading end of a channel.
 func (k *Kernel) Events(fd int32) (ioctl.EventFile, error) {

@@ -18,7 +18,7 @@ func TestStrict(t *testing.T) {
 		r.U32(abi.UVERBS_ATTR_CREATE_CQ_CQE, 1)
 		r.U64(abi.UVERBS_ATTR_CREATE_CQ_USER_HANDLE, 1)
 		ioctl.Out(r, abi.UVERBS_ATTR_CREATE_CQ_RESP_CQE, new(uint32))
-		r.Driver(ioctl.UHW{Out: make([]byte, 16)})
+		r.Driver(nil, make([]byte, 16))
 		change(r)
 		return r
 	}
@@ -42,7 +42,7 @@ func TestStrict(t *testing.T) {
 	} {
 		k := New(siw)
 		context := ioctl.New(siw, abi.UVERBS_OBJECT_DEVICE, abi.UVERBS_METHOD_GET_CONTEXT)
-		context.Driver(ioctl.UHW{Out: make([]byte, 8)})
+		context.Driver(nil, make([]byte, 8))
 		if err := context.Do(k); err != nil {
 			t.Fatal(err)
 		}

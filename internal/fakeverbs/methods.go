@@ -67,6 +67,7 @@ var methods = map[[2]uint16]*method{
 		inMin(abi.UVERBS_ATTR_CREATE_QP_CAP, 20),
 		enum(abi.UVERBS_ATTR_CREATE_QP_TYPE),
 		flags(abi.UVERBS_ATTR_CREATE_QP_FLAGS).optional(),
+		in(abi.UVERBS_ATTR_CREATE_QP_SOURCE_QPN, 4).optional(),
 		obj(abi.UVERBS_ATTR_CREATE_QP_EVENT_FD).optional(),
 		outMin(abi.UVERBS_ATTR_CREATE_QP_RESP_CAP, 20),
 		out(abi.UVERBS_ATTR_CREATE_QP_RESP_QP_NUM, 4),

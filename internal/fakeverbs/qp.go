@@ -15,6 +15,7 @@ type QP struct {
 	Cap            abi.IbUverbsQpCap
 	Type           uint64
 	Flags          uint64
+	SourceQPN      uint32
 
 	// The queues themselves, of the device's driver.
 	SIW *SIWQP
@@ -52,6 +53,7 @@ func (k *Kernel) createQP(r *ioctl.Request) error {
 		}
 		uses, qp.srq = append(uses, o), srq
 	}
+	qp.SourceQPN = value(abi.UVERBS_ATTR_CREATE_QP_SOURCE_QPN)
 	qp.Cookie, _ = r.Value(abi.UVERBS_ATTR_CREATE_QP_USER_HANDLE)
 	qp.Type, _ = r.Value(abi.UVERBS_ATTR_CREATE_QP_TYPE)
 	ioctl.Argument(r, abi.UVERBS_ATTR_CREATE_QP_CAP, &qp.Cap)

@@ -17,7 +17,7 @@ func open(t *testing.T, driver uint32) *Kernel {
 	t.Helper()
 	k := New(driver)
 	r := ioctl.New(driver, abi.UVERBS_OBJECT_DEVICE, abi.UVERBS_METHOD_GET_CONTEXT)
-	r.Driver(ioctl.UHW{Out: make([]byte, 8)})
+	r.Driver(nil, make([]byte, 8))
 	do(t, k, r, nil)
 	do(t, k, write(k, abi.IB_USER_VERBS_CMD_ALLOC_PD, &abi.IbUverbsAllocPd{}, 4), nil)
 	t.Cleanup(func() {
@@ -52,7 +52,7 @@ func createCQ(k *Kernel, entries uint32, resp *abi.RxeCreateCqResp) *ioctl.Reque
 	r.U32(abi.UVERBS_ATTR_CREATE_CQ_COMP_VECTOR, 0)
 	ioctl.Out(r, abi.UVERBS_ATTR_CREATE_CQ_RESP_CQE, new(uint32))
 	if resp != nil {
-		r.Driver(ioctl.UHW{Out: abi.Bytes(resp)})
+		r.Driver(nil, abi.Bytes(resp))
 	}
 	return r
 }
@@ -113,7 +113,7 @@ func TestRXEResize(t *testing.T) {
 	old := cq.RXE.ring
 	resize := func(n uint32, room int) *ioctl.Request {
 		r := write(k, abi.IB_USER_VERBS_CMD_RESIZE_CQ, &abi.IbUverbsResizeCq{CqHandle: 1, Cqe: n}, 8)
-		r.Driver(ioctl.UHW{Out: make([]byte, room)})
+		r.Driver(nil, make([]byte, room))
 		return r
 	}
 	do(t, k, resize(2, 16), syscall.EINVAL)
@@ -186,7 +186,7 @@ func TestAH(t *testing.T) {
 	}{{local, syscall.EINVAL}, {port, syscall.EINVAL}, {globalAH(2), syscall.ENODATA}, {globalAH(0), nil}, {globalAH(1), nil}} {
 		r := write(k, abi.IB_USER_VERBS_CMD_CREATE_AH, c.in, 4)
 		var resp abi.RxeCreateAhResp
-		r.Driver(ioctl.UHW{Out: abi.Bytes(&resp)})
+		r.Driver(nil, abi.Bytes(&resp))
 		do(t, k, r, c.want)
 		if (resp.AhNum != 0) != (c.want == nil) {
 			t.Errorf("number %d of %+v", resp.AhNum, c.in.Attr)

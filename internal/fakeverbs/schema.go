@@ -52,14 +52,14 @@ var (
 )
 
 // check refuses a request as the kernel's dispatcher does. It allocates nothing.
-func (m *method) check(r *ioctl.Request) error {
+func (m *method) check(r *ioctl.Request, own map[uint16]bool) error {
 	var seen uint64
 	attrs := r.Attrs()
 	for i := range attrs {
 		a := &attrs[i]
 		n := m.index(a.AttrId)
 		if n < 0 {
-			if a.Flags&abi.UVERBS_ATTR_F_MANDATORY != 0 {
+			if a.Flags&abi.UVERBS_ATTR_F_MANDATORY != 0 && !own[a.AttrId] {
 				return syscall.EPROTONOSUPPORT
 			}
 			continue

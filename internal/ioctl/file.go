@@ -9,7 +9,7 @@ import (
 
 // File is one open uverbs device: a user context's worth of kernel.
 //
-// Ioctl, Map and Events may be called from several goroutines at once; Close
+// Ioctl, Map, MapPage and Events may be called from several goroutines at once; Close
 // only after all of them returned.
 type File interface {
 	// Ioctl carries out r and fills in its outputs. It must not keep r, which is
@@ -18,6 +18,8 @@ type File interface {
 	Ioctl(r *Request) error
 	// Map maps length bytes of device memory at offset.
 	Map(offset int64, length int, prot mmap.Prot) (*mmap.Region, error)
+	// MapPage maps length bytes of registers at offset, for stores only.
+	MapPage(offset int64, length int) (*mmap.Page, error)
 	// Events takes over a descriptor that the kernel handed out: a completion
 	// channel or the asynchronous events.
 	Events(fd int32) (EventFile, error)

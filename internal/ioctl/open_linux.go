@@ -20,6 +20,9 @@ type device struct {
 // Open opens a uverbs character device. rdev, when not 0, is the device number
 // it must have: names under /dev/infiniband are reused, numbers tell them apart.
 func Open(path string, rdev uint64) (File, error) {
+	if f := named(path); f != nil {
+		return f, nil
+	}
 	fd, err := retry(func() (int, error) { return unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC, 0) })
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: path, Err: err}
@@ -67,6 +70,10 @@ func (d *device) Command(wire []byte) error {
 
 func (d *device) Map(offset int64, length int, prot mmap.Prot) (*mmap.Region, error) {
 	return mmap.Map(d.fd, offset, length, prot)
+}
+
+func (d *device) MapPage(offset int64, length int) (*mmap.Page, error) {
+	return mmap.MapPage(d.fd, offset, length)
 }
 
 func (d *device) Events(fd int32) (EventFile, error) {

@@ -18,9 +18,11 @@ type file func(*Request) error
 
 func (f file) Ioctl(r *Request) error                        { return f(r) }
 func (file) Map(int64, int, mmap.Prot) (*mmap.Region, error) { return nil, syscall.ENODEV }
-func (file) Events(int32) (EventFile, error)                 { return nil, syscall.EBADF }
-func (file) Close() error                                    { return nil }
-func accept(*Request) error                                  { return nil }
+func (file) MapPage(int64, int) (*mmap.Page, error)          { return nil, syscall.EINVAL }
+
+func (file) Events(int32) (EventFile, error) { return nil, syscall.EBADF }
+func (file) Close() error                    { return nil }
+func accept(*Request) error                  { return nil }
 func wireBytes(r *Request) []byte {
 	b := bytes.Clone(abi.Bytes(r.hdr))
 	for i := range r.attrs {
@@ -98,7 +100,7 @@ func TestBothSides(t *testing.T) {
 	var list [3]uint64
 	r := Write(18, Extended(9), &in)
 	Out(r, abi.UVERBS_ATTR_CORE_OUT, &out)
-	r.Driver(UHW{In: abi.Bytes(&small), Out: abi.Bytes(&list)})
+	r.Driver(abi.Bytes(&small), abi.Bytes(&list))
 	r.NewObject(7)
 	err := r.Do(file(func(r *Request) error {
 		if c, ok := r.Command(); !ok || c != 9|abi.IB_USER_VERBS_CMD_FLAG_EXTENDED {

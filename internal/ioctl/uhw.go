@@ -2,14 +2,9 @@ package ioctl
 
 import "github.com/goverbs/goverbs/internal/abi"
 
-// UHW is what a call carries between a provider and its kernel driver: bytes
-// that the core passes on unread. Nil means that side has nothing to say.
-type UHW struct {
-	In, Out []byte
-}
-
-// Driver adds the driver-private attributes.
-func (r *Request) Driver(u UHW) {
-	r.InBytes(abi.UVERBS_ATTR_UHW_IN, u.In)
-	r.OutBytes(abi.UVERBS_ATTR_UHW_OUT, u.Out)
+// Driver adds the driver-private bytes that a call carries, unread, to and from the
+// kernel's driver; nil adds nothing.
+func (r *Request) Driver(in, out []byte) {
+	r.InBytes(abi.UVERBS_ATTR_UHW_IN, in)
+	r.OutBytes(abi.UVERBS_ATTR_UHW_OUT, out)
 }

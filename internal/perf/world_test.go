@@ -7,6 +7,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/fakeverbs"
+	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/perftest"
 	_ "github.com/goverbs/goverbs/provider/rxe"
 	"github.com/goverbs/goverbs/uverbs"
@@ -28,7 +29,7 @@ func newWorld(t *testing.T, o Options) *world {
 	var told [2][]perftest.Endpoint
 	for i, role := range []perftest.Role{perftest.Client, perftest.Server} {
 		k := fakeverbs.New(uint32(uverbs.DriverRXE))
-		dev, err := uverbs.NewDevice(uverbs.DeviceInfo{Name: "rxe0", Driver: uverbs.DriverRXE, ABI: 2}, k)
+		dev, err := openOn(uverbs.DeviceInfo{Name: "rxe0", Driver: uverbs.DriverRXE, ABI: 2}, k)
 		w.ok(err)
 		t.Cleanup(func() { w.ok(dev.Close()) })
 		mine := Completed(o)
@@ -157,4 +158,10 @@ func (w *world) play(runs [2]*run) {
 	err := runs[0].measure()
 	w.ok(<-served)
 	w.ok(err)
+}
+
+// openOn opens a device on a kernel that stands in for the real one.
+func openOn(info uverbs.DeviceInfo, file ioctl.File) (*uverbs.Device, error) {
+	info.Node = ioctl.Node(file)
+	return info.Open()
 }

@@ -3,20 +3,20 @@ package rxe
 import (
 	"fmt"
 
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/uverbs/driver"
 )
 
-const allSendFlags = uverbs.SendFence | uverbs.SendSignaled | uverbs.SendSolicited
+const allSendFlags = driver.SendFence | driver.SendSignaled | driver.SendSolicited
 
 // check refuses what the kernel would answer with a QP in the error state, or
 // with silence. It tells what the request has, and the length of its message in
 // bytes.
-func (q *qp) check(wr *uverbs.SendWR, sgl []uverbs.SGE, inline []byte) (has parts, length uint32, err error) {
+func (q *qp) check(wr *driver.SendWR, sgl []driver.SGE, inline []byte) (has parts, length uint32, err error) {
 	if has = q.partsOf(wr.Opcode); has == 0 {
 		return 0, 0, refusal(wr.Opcode, q.typ)
 	}
 	if wr.Flags&^allSendFlags != 0 {
-		return 0, 0, fmt.Errorf("%w: unknown flags %#x", uverbs.ErrInvalidWR, uint32(wr.Flags&^allSendFlags))
+		return 0, 0, fmt.Errorf("%w: unknown flags %#x", driver.ErrInvalidWR, uint32(wr.Flags&^allSendFlags))
 	}
 	if length, err = q.checkData(wr.Opcode, has, sgl, inline); err != nil {
 		return 0, 0, err
@@ -24,7 +24,7 @@ func (q *qp) check(wr *uverbs.SendWR, sgl []uverbs.SGE, inline []byte) (has part
 	switch {
 	case has&(withAtomic|withBind|withFlush) == 0:
 	case has&withAtomic != 0 && length != atomicSize:
-		err = fmt.Errorf("%w: the result of %v takes %d bytes, SGL names %d", uverbs.ErrInvalidWR, wr.Opcode, atomicSize, length)
+		err = fmt.Errorf("%w: the result of %v takes %d bytes, SGL names %d", driver.ErrInvalidWR, wr.Opcode, atomicSize, length)
 	case has&withBind != 0:
 		err = q.checkBind(wr.Bind)
 	case has&withFlush != 0:
@@ -35,7 +35,7 @@ func (q *qp) check(wr *uverbs.SendWR, sgl []uverbs.SGE, inline []byte) (has part
 }
 
 // partsOf is 0 for what the QP can't be trusted with.
-func (q *qp) partsOf(op uverbs.Opcode) parts {
+func (q *qp) partsOf(op driver.Opcode) parts {
 	if int64(op) < int64(len(q.parts)) {
 		return q.parts[op]
 	}
@@ -44,21 +44,21 @@ func (q *qp) partsOf(op uverbs.Opcode) parts {
 
 const atomicSize = 8
 
-func (q *qp) checkData(op uverbs.Opcode, has parts, sgl []uverbs.SGE, inline []byte) (uint32, error) {
+func (q *qp) checkData(op driver.Opcode, has parts, sgl []driver.SGE, inline []byte) (uint32, error) {
 	if inline == nil && has&withSGL != 0 {
 		return lengthOf(sgl, q.maxSGE)
 	}
 	switch {
-	case op == uverbs.OpAtomicWrite && (len(inline) != atomicSize || len(sgl) > 0):
-		return 0, fmt.Errorf("%w: %v takes its %d bytes from Inline", uverbs.ErrInvalidWR, op, atomicSize)
+	case op == driver.OpAtomicWrite && (len(inline) != atomicSize || len(sgl) > 0):
+		return 0, fmt.Errorf("%w: %v takes its %d bytes from Inline", driver.ErrInvalidWR, op, atomicSize)
 	case has&withSGL == 0 && len(sgl) > 0:
-		return 0, fmt.Errorf("%w: %v takes no SGL", uverbs.ErrInvalidWR, op)
+		return 0, fmt.Errorf("%w: %v takes no SGL", driver.ErrInvalidWR, op)
 	case has&withInline == 0 && inline != nil:
-		return 0, fmt.Errorf("%w: %v takes no Inline", uverbs.ErrInvalidWR, op)
+		return 0, fmt.Errorf("%w: %v takes no Inline", driver.ErrInvalidWR, op)
 	case len(sgl) > 0 && inline != nil:
-		return 0, fmt.Errorf("%w: both SGL and Inline are set", uverbs.ErrInvalidWR)
-	case op != uverbs.OpAtomicWrite && len(inline) > q.maxInline:
-		return 0, fmt.Errorf("%w: %d bytes inline, the QP takes %d", uverbs.ErrInvalidWR, len(inline), q.maxInline)
+		return 0, fmt.Errorf("%w: both SGL and Inline are set", driver.ErrInvalidWR)
+	case op != driver.OpAtomicWrite && len(inline) > q.maxInline:
+		return 0, fmt.Errorf("%w: %d bytes inline, the QP takes %d", driver.ErrInvalidWR, len(inline), q.maxInline)
 	}
 	return uint32(len(inline)), nil
 }
@@ -68,45 +68,44 @@ func (q *qp) checkData(op uverbs.Opcode, has parts, sgl []uverbs.SGE, inline []b
 const maxDatagram = 4096
 
 // checkDatagram asks the AH once: it may be closed at any time.
-func (q *qp) checkDatagram(wr *uverbs.SendWR, length uint32) (ahNum, error) {
+func (q *qp) checkDatagram(wr *driver.SendWR, length uint32) (num uint32, err error) {
 	switch {
 	case wr.AH == nil:
-		return 0, fmt.Errorf("%w: a UD QP sends to an AH, and there is none", uverbs.ErrInvalidWR)
-	case wr.AH.PD() != q.request.PD():
-		return 0, fmt.Errorf("%w: the AH and the QP belong to different PDs", uverbs.ErrInvalidWR)
+		return 0, fmt.Errorf("%w: a UD QP sends to an AH, and there is none", driver.ErrInvalidWR)
 	case length > maxDatagram:
-		return 0, fmt.Errorf("%w: %d bytes on a UD QP, no port's MTU is above %d", uverbs.ErrInvalidWR, length, maxDatagram)
+		return 0, fmt.Errorf("%w: %d bytes on a UD QP, no port's MTU is above %d", driver.ErrInvalidWR, length, maxDatagram)
 	}
-	ah, open := wr.AH.Driver().(ahNum)
-	if !open {
-		return 0, fmt.Errorf("%w: the AH is closed", uverbs.ErrInvalidWR)
+	to, open := wr.AH.Data().(*ah)
+	switch {
+	case !open:
+		return 0, fmt.Errorf("%w: the AH is closed", driver.ErrInvalidWR)
+	case to.pd != q.pd:
+		return 0, fmt.Errorf("%w: the AH and the QP belong to different PDs", driver.ErrInvalidWR)
 	}
-	return ah, nil
+	return to.num, nil
 }
 
-func (q *qp) checkBind(b *uverbs.BindMW) error {
+func (q *qp) checkBind(b *driver.BindMW) error {
 	switch {
 	case b == nil || b.MW == nil:
-		return fmt.Errorf("%w: there is no window to bind", uverbs.ErrInvalidWR)
+		return fmt.Errorf("%w: there is no window to bind", driver.ErrInvalidWR)
 	case b.MR == nil && b.Length > 0:
-		return fmt.Errorf("%w: a window of %d bytes needs an MR", uverbs.ErrInvalidWR, b.Length)
-	case b.MW.PD() != q.request.PD() || b.MR != nil && b.MR.PD() != q.request.PD():
-		return fmt.Errorf("%w: the window, its MR and the QP must be of one PD", uverbs.ErrInvalidWR)
+		return fmt.Errorf("%w: a window of %d bytes needs an MR", driver.ErrInvalidWR, b.Length)
 	case (b.RKey^b.MW.RKey())>>8 != 0: // the kernel would take the low byte and leave the rest
-		return fmt.Errorf("%w: %#x is no key of the window, which has %#x: IncRKey makes the next", uverbs.ErrInvalidWR, b.RKey, b.MW.RKey())
+		return fmt.Errorf("%w: %#x is no key of the window, which has %#x: IncRKey makes the next", driver.ErrInvalidWR, b.RKey, b.MW.RKey())
 	}
 	return nil
 }
 
-func (q *qp) checkFlush(f *uverbs.Flush) error {
+func (q *qp) checkFlush(f *driver.Flush) error {
 	switch {
-	case f.Type == 0 || f.Type&^(uverbs.FlushGlobal|uverbs.FlushPersistent) != 0:
-		return fmt.Errorf("%w: unknown type of flush %#x", uverbs.ErrInvalidWR, uint8(f.Type))
-	case f.Level > uverbs.FlushMR:
-		return fmt.Errorf("%w: unknown level of flush %#x", uverbs.ErrInvalidWR, uint8(f.Level))
-	case f.Type&uverbs.FlushGlobal != 0 && q.caps&uverbs.DeviceCapFlushGlobal == 0,
-		f.Type&uverbs.FlushPersistent != 0 && q.caps&uverbs.DeviceCapFlushPersistent == 0:
-		return fmt.Errorf("%w: this kernel's rxe has no flush of type %#x", uverbs.ErrNotSupported, uint8(f.Type))
+	case f.Type == 0 || f.Type&^(driver.FlushGlobal|driver.FlushPersistent) != 0:
+		return fmt.Errorf("%w: unknown type of flush %#x", driver.ErrInvalidWR, uint8(f.Type))
+	case f.Level > driver.FlushMR:
+		return fmt.Errorf("%w: unknown level of flush %#x", driver.ErrInvalidWR, uint8(f.Level))
+	case f.Type&driver.FlushGlobal != 0 && q.caps&driver.DeviceCapFlushGlobal == 0,
+		f.Type&driver.FlushPersistent != 0 && q.caps&driver.DeviceCapFlushPersistent == 0:
+		return fmt.Errorf("%w: this kernel's rxe has no flush of type %#x", driver.ErrNotSupported, uint8(f.Type))
 	}
 	return nil
 }

@@ -6,48 +6,50 @@ import (
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/mmap"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/uverbs/driver"
 )
 
 var (
 	errCorrupt = fmt.Errorf("%w: the queue is lost, close what it belongs to", mmap.ErrIndex)
-	errLost    = fmt.Errorf("%w: the queue was lost when it was resized, close what it belongs to", uverbs.ErrClosed)
+	errLost    = fmt.Errorf("%w: the queue was lost when it was resized, close what it belongs to", driver.ErrClosed)
 )
 
 // cq reads completions and is armed with a system call.
 type cq struct {
-	ring    mmap.IndexedConsumer[abi.IbUverbsWc]
-	lost    bool // ring is gone
-	arm     *uverbs.Notifier
-	windows interface{ Unbind(rkey uint32) bool }
+	ring   mmap.IndexedConsumer[abi.IbUverbsWc]
+	lost   bool // ring is gone
+	arm    func(solicitedOnly bool) error
+	unbind func(rkey uint32) bool
+	region *mmap.Region // of ring
 }
 
-func (*rxeContext) CreateCQ(r *uverbs.CQRequest) (uverbs.CQRing, error) {
+func (c *rxeContext) CreateCQ(r *driver.CreateCQ) (driver.CQ, error) {
 	var resp abi.RxeCreateCqResp
-	if err := r.Create(uverbs.UHW{Out: abi.Bytes(&resp)}); err != nil {
+	if err := r.Do(driver.UHW{Out: abi.Bytes(&resp)}); err != nil {
 		return nil, err
 	}
-	q := &cq{arm: r.Notifier(), windows: r}
-	return q, q.adopt(r, &resp.Mi)
+	q := &cq{arm: c.device.Notifier(r.Handle), unbind: c.device.Unbind}
+	room, err := q.adopt(r, &resp.Mi)
+	r.CQE = room
+	return q, err
 }
 
-// adopt makes the queue that the kernel offers the one to poll.
-func (q *cq) adopt(r *uverbs.CQRequest, mi *abi.Mminfo) error {
-	memory, err := mapQueue(r, mi)
+// adopt makes the queue that the kernel offers the one to poll, and tells its size.
+func (q *cq) adopt(m mapper, mi *abi.Mminfo) (room uint32, err error) {
+	memory, err := mapQueue(m, mi)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	ring, err := mmap.NewIndexedConsumer[abi.IbUverbsWc](memory.region, memory.layout)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	q.ring, q.lost = *ring, false
-	r.CQE = memory.room()
-	return nil
+	q.ring, q.region, q.lost = *ring, memory.region, false
+	return memory.room(), nil
 }
 
 // Poll gives the entries back with one store a batch.
-func (q *cq) Poll(wcs []uverbs.WC) (n int, bad bool, err error) {
+func (q *cq) Poll(wcs []driver.WC) (n int, bad bool, err error) {
 	if q.lost {
 		return 0, false, errLost
 	}
@@ -72,7 +74,7 @@ func (q *cq) Poll(wcs []uverbs.WC) (n int, bad bool, err error) {
 }
 
 // refine looks at copies of which some need it, and tells whether one is bad.
-func (q *cq) refine(wcs []uverbs.WC) (bad bool) {
+func (q *cq) refine(wcs []driver.WC) (bad bool) {
 	for i := range wcs {
 		if wc := &wcs[i]; uint32(wc.Status)|uint32(wc.Flags) != 0 {
 			bad = q.refineOne(wc) || bad
@@ -84,39 +86,43 @@ func (q *cq) refine(wcs []uverbs.WC) (bad bool) {
 // refineOne makes what was copied mean what it says, and tells whether it is bad. The
 // kernel clears an entry before it fills it, but says of a failed one only whose it
 // is, and of a send that had immediate data only that it had.
-func (q *cq) refineOne(wc *uverbs.WC) (bad bool) {
-	if wc.Status != uverbs.StatusSuccess {
-		*wc = uverbs.WC{WRID: wc.WRID, Status: wc.Status, VendorErr: wc.VendorErr, QPN: wc.QPN}
+func (q *cq) refineOne(wc *driver.WC) (bad bool) {
+	if wc.Status != driver.StatusSuccess {
+		*wc = driver.WC{WRID: wc.WRID, Status: wc.Status, VendorErr: wc.VendorErr, QPN: wc.QPN}
 		return true
 	}
-	if wc.Opcode&uverbs.WCRecv == 0 {
-		*wc = uverbs.WC{WRID: wc.WRID, Opcode: wc.Opcode, VendorErr: wc.VendorErr, ByteLen: wc.ByteLen, QPN: wc.QPN}
+	if wc.Opcode&driver.WCRecv == 0 {
+		*wc = driver.WC{WRID: wc.WRID, Opcode: wc.Opcode, VendorErr: wc.VendorErr, ByteLen: wc.ByteLen, QPN: wc.QPN}
 		return false
 	}
 	ex, flags := wc.Imm, uint32(wc.Flags)
-	wc.Imm, wc.Flags = 0, wc.Flags&uverbs.WCGRH
+	wc.Imm, wc.Flags = 0, wc.Flags&driver.WCGRH
 	switch {
 	case flags&abi.IB_WC_WITH_IMM != 0:
-		wc.Flags |= uverbs.WCWithImm
+		wc.Flags |= driver.WCWithImm
 		wc.Imm = bits.ReverseBytes32(ex) // most significant byte first; both platforms are little-endian
 	case flags&abi.IB_WC_WITH_INVALIDATE != 0: // another bit than libibverbs's
-		wc.Flags |= uverbs.WCWithInv
+		wc.Flags |= driver.WCWithInv
 		wc.Imm = ex
-		q.windows.Unbind(ex)
+		q.unbind(ex)
 	}
 	return false
 }
 
-func (q *cq) Arm(solicitedOnly bool) error { return q.arm.Arm(solicitedOnly) }
+func (q *cq) Arm(solicitedOnly bool) error { return q.arm(solicitedOnly) }
 
 // Resize goes over to the kernel's new queue, into which the kernel has copied
 // what was not polled yet; the kernel knows what was, for Poll tells it before it
 // returns.
-func (q *cq) Resize(r *uverbs.CQRequest) error {
+func (q *cq) Resize(r *driver.ResizeCQ) (err error) {
 	var resp abi.RxeResizeCqResp
-	if err := r.Create(uverbs.UHW{Out: abi.Bytes(&resp)}); err != nil {
+	if err := r.Do(driver.UHW{Out: abi.Bytes(&resp)}); err != nil {
 		return err
 	}
+	old := q.region
 	q.lost = true
-	return q.adopt(r, &resp.Mi)
+	if r.CQE, err = q.adopt(r, &resp.Mi); err != nil {
+		return err
+	}
+	return r.Free(old)
 }

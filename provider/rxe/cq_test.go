@@ -167,10 +167,6 @@ func TestResizeCQ(t *testing.T) {
 	}
 }
 
-type noWindows struct{}
-
-func (noWindows) Unbind(uint32) bool { return false }
-
 // FuzzReadCQE has the memory of a completion queue be any bytes, header and all,
 // and has the kernel move its index about while it is polled.
 func FuzzReadCQE(f *testing.F) {
@@ -198,7 +194,7 @@ func FuzzReadCQE(f *testing.F) {
 		if err != nil {
 			return
 		}
-		cq := &cq{ring: *ring, windows: noWindows{}}
+		cq := &cq{ring: *ring, unbind: func(uint32) bool { return false }}
 		room := int(q.room())
 		for range 3 {
 			wcs := make([]uverbs.WC, 8)

@@ -5,7 +5,7 @@ import "github.com/goverbs/goverbs/mmap"
 // Idle tells that the kernel has been through both queues, which it empties in its
 // own time.
 func (q *qp) Idle() bool {
-	return isEmpty(q.sq, q.request.Cap.MaxSendWR) && (q.rq == nil || isEmpty(q.rq.ring, q.request.Cap.MaxRecvWR))
+	return isEmpty(q.sq, q.granted.MaxSendWR) && (q.rq == nil || isEmpty(q.rq.ring, q.granted.MaxRecvWR))
 }
 
 // isEmpty: of a queue whose kernel's index is out of range nothing is to come.

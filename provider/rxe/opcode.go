@@ -3,14 +3,14 @@ package rxe
 import (
 	"fmt"
 
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/uverbs/driver"
 )
 
 // opcode says what a work request of some opcode may be and have.
 type opcode struct {
 	types services
 	has   parts
-	needs uverbs.DeviceCap // one of these tells that the kernel knows it; 0: all do
+	needs driver.DeviceCap // one of these tells that the kernel knows it; 0: all do
 }
 
 type services uint8
@@ -41,28 +41,28 @@ const (
 // on UC, are in the kernel's table, but there is no packet for them: it would
 // answer with an error and a QP in the error state.
 var opcodes = [...]opcode{
-	uverbs.OpRDMAWrite:    {types: onRC | onUC, has: withSGL | withInline | withRemote},
-	uverbs.OpRDMAWriteImm: {types: onRC | onUC, has: withSGL | withInline | withRemote | withImm},
-	uverbs.OpSend:         {types: onRC | onUC | onUD, has: withSGL | withInline},
-	uverbs.OpSendImm:      {types: onRC | onUC | onUD, has: withSGL | withInline | withImm},
-	uverbs.OpSendWithInv:  {types: onRC, has: withSGL | withInline | withInv},
-	uverbs.OpRDMARead:     {types: onRC, has: withSGL | withRemote},
-	uverbs.OpCompareSwap:  {types: onRC, has: withSGL | withRemote | withAtomic},
-	uverbs.OpFetchAdd:     {types: onRC, has: withSGL | withRemote | withAtomic},
-	uverbs.OpLocalInv:     {types: onRC, has: withInv},
-	uverbs.OpBindMW:       {types: onRC | onUC, has: withBind},
-	uverbs.OpFlush: {types: onRC, has: withRemote | withFlush,
-		needs: uverbs.DeviceCapFlushGlobal | uverbs.DeviceCapFlushPersistent},
-	uverbs.OpAtomicWrite: {types: onRC, has: withInline | withRemote, needs: uverbs.DeviceCapAtomicWrite},
+	driver.OpRDMAWrite:    {types: onRC | onUC, has: withSGL | withInline | withRemote},
+	driver.OpRDMAWriteImm: {types: onRC | onUC, has: withSGL | withInline | withRemote | withImm},
+	driver.OpSend:         {types: onRC | onUC | onUD, has: withSGL | withInline},
+	driver.OpSendImm:      {types: onRC | onUC | onUD, has: withSGL | withInline | withImm},
+	driver.OpSendWithInv:  {types: onRC, has: withSGL | withInline | withInv},
+	driver.OpRDMARead:     {types: onRC, has: withSGL | withRemote},
+	driver.OpCompareSwap:  {types: onRC, has: withSGL | withRemote | withAtomic},
+	driver.OpFetchAdd:     {types: onRC, has: withSGL | withRemote | withAtomic},
+	driver.OpLocalInv:     {types: onRC, has: withInv},
+	driver.OpBindMW:       {types: onRC | onUC, has: withBind},
+	driver.OpFlush: {types: onRC, has: withRemote | withFlush,
+		needs: driver.DeviceCapFlushGlobal | driver.DeviceCapFlushPersistent},
+	driver.OpAtomicWrite: {types: onRC, has: withInline | withRemote, needs: driver.DeviceCapAtomicWrite},
 }
 
 // partsOf lists what a QP can be trusted with: the parts of each opcode, 0 for
 // none. The kernel must never see any other: it takes the number for an index.
-func partsOf(t uverbs.QPType, caps uverbs.DeviceCap) (all [len(opcodes)]parts) {
+func partsOf(t driver.QPType, caps driver.DeviceCap) (all [len(opcodes)]parts) {
 	for op := range all {
 		if o := &opcodes[op]; o.isOn(t) && o.isIn(caps) {
 			all[op] = o.has
-			if t == uverbs.QPTypeUD {
+			if t == driver.QPTypeUD {
 				all[op] |= withAH
 			}
 		}
@@ -70,25 +70,25 @@ func partsOf(t uverbs.QPType, caps uverbs.DeviceCap) (all [len(opcodes)]parts) {
 	return all
 }
 
-func (o *opcode) isOn(t uverbs.QPType) bool { return o.types&service(t) != 0 }
+func (o *opcode) isOn(t driver.QPType) bool { return o.types&service(t) != 0 }
 
-func (o *opcode) isIn(caps uverbs.DeviceCap) bool { return o.needs == 0 || o.needs&caps != 0 }
+func (o *opcode) isIn(caps driver.DeviceCap) bool { return o.needs == 0 || o.needs&caps != 0 }
 
 // refusal says why an opcode is none of the QP's.
-func refusal(op uverbs.Opcode, t uverbs.QPType) error {
+func refusal(op driver.Opcode, t driver.QPType) error {
 	if int64(op) < int64(len(opcodes)) && opcodes[op].isOn(t) {
-		return fmt.Errorf("%w: this kernel's rxe has no %v", uverbs.ErrNotSupported, op)
+		return fmt.Errorf("%w: this kernel's rxe has no %v", driver.ErrNotSupported, op)
 	}
-	return fmt.Errorf("%w: rxe has no %v on %v QPs", uverbs.ErrNotSupported, op, t)
+	return fmt.Errorf("%w: rxe has no %v on %v QPs", driver.ErrNotSupported, op, t)
 }
 
-func service(t uverbs.QPType) services {
+func service(t driver.QPType) services {
 	switch t {
-	case uverbs.QPTypeRC:
+	case driver.QPTypeRC:
 		return onRC
-	case uverbs.QPTypeUC:
+	case driver.QPTypeUC:
 		return onUC
-	case uverbs.QPTypeUD:
+	case driver.QPTypeUD:
 		return onUD
 	}
 	return 0

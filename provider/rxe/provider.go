@@ -2,47 +2,56 @@ package rxe
 
 import (
 	"github.com/goverbs/goverbs/internal/abi"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/uverbs/driver"
 )
 
-func init() { uverbs.Register(provider{}) }
+func init() { driver.Register(provider{}) }
 
 type provider struct{}
 
-func (provider) DriverID() uverbs.DriverID { return uverbs.DriverRXE }
+func (provider) ID() driver.ID { return driver.RXE }
 
 func (provider) ABI() (lowest, highest uint32) { return abiVersion, abiVersion }
 
 // RXE_UVERBS_ABI_VERSION, which the uapi header gives no name.
 const abiVersion = 2
 
-// OpenContext asks at once what the device can do: the kernel looks up what to
+// Open asks at once what the device can do: the kernel looks up what to
 // do with an opcode in a table without asking whether the table goes that far.
-func (provider) OpenContext(r *uverbs.ContextRequest) (uverbs.ProviderContext, error) {
-	if err := r.Create(uverbs.UHW{}); err != nil {
+func (provider) Open(r *driver.Open) (driver.Context, error) {
+	if err := r.Do(driver.UHW{}); err != nil {
 		return nil, err
 	}
-	attr, err := r.DeviceAttr()
+	attr, err := r.Device.Query(nil)
 	if err != nil {
 		return nil, err
 	}
-	return &rxeContext{caps: attr.CapFlags}, nil
+	return &rxeContext{device: r.Device, caps: attr.CapFlags}, nil
 }
 
 type rxeContext struct {
-	caps uverbs.DeviceCap
+	device driver.Device
+	caps   driver.DeviceCap
 }
 
-// RegMR has nothing to tell the driver.
-func (*rxeContext) RegMR(r *uverbs.MRRequest) error { return r.Create(uverbs.UHW{}) }
+// pd tells whose an address handle is.
+type pd struct{ handle uint32 }
 
-// ahNum is how a send names an address handle to the kernel.
-type ahNum uint32
+func (*rxeContext) AllocPD(r *driver.AllocPD) (any, error) {
+	err := r.Do(driver.UHW{})
+	return &pd{r.Handle}, err
+}
 
-func (*rxeContext) CreateAH(r *uverbs.AHRequest) (any, error) {
+// ah is an address handle; a send names it to the kernel by its number.
+type ah struct {
+	pd  any
+	num uint32
+}
+
+func (*rxeContext) CreateAH(r *driver.CreateAH) (any, error) {
 	var resp abi.RxeCreateAhResp
-	if err := r.Create(uverbs.UHW{Out: abi.Bytes(&resp)}); err != nil {
+	if err := r.Do(driver.UHW{Out: abi.Bytes(&resp)}); err != nil {
 		return nil, err
 	}
-	return ahNum(resp.AhNum), nil
+	return &ah{r.PD, resp.AhNum}, nil
 }

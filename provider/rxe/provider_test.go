@@ -14,7 +14,7 @@ func TestOpenFails(t *testing.T) {
 	for _, call := range []string{"GET_CONTEXT", "QUERY_DEVICE"} {
 		k := fakeverbs.New(uint32(uverbs.DriverRXE))
 		k.Fail(call, 0, syscall.EIO)
-		if _, err := uverbs.NewDevice(info, k); !errors.Is(err, syscall.EIO) {
+		if _, err := openOn(info, k); !errors.Is(err, syscall.EIO) {
 			t.Errorf("%s: %v", call, err)
 		}
 		if leaks := k.Leaks(); len(leaks) > 0 {
@@ -27,8 +27,8 @@ func TestOpenFails(t *testing.T) {
 func TestAddressHandles(t *testing.T) {
 	w := ready(t, uverbs.QPTypeUD)
 	two := must[*uverbs.AH](t)(w.pd.CreateAH(&uverbs.AHAttr{Global: true, SGIDIndex: 1, DGID: fakeverbs.IPv4GID, Port: 1}))
-	if w.ah.Driver() != ahNum(1) || two.Driver() != ahNum(2) {
-		t.Errorf("%v, %v", w.ah.Driver(), two.Driver())
+	if first, second := w.ah.Data().(*ah).num, two.Data().(*ah).num; first != 1 || second != 2 {
+		t.Errorf("%d, %d", first, second)
 	}
 	if err := two.Close(); err != nil {
 		t.Error(err)

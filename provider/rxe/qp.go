@@ -5,47 +5,53 @@ import (
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/mmap"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/uverbs/driver"
 )
 
 // qp is a QP's two queues. The receive queue is nil with an SRQ.
 type qp struct {
 	sq        *mmap.IndexedProducer[abi.RxeSendWqe]
 	rq        *recvQueue
-	doorbell  *uverbs.Doorbell
-	request   *uverbs.QPRequest
-	typ       uverbs.QPType
+	doorbell  func() error
+	bind      func(b *driver.BindMW, hold bool) error
+	unbind    func(rkey uint32) bool
+	pd        any
+	state     driver.QPState // written with both queues held
+	typ       driver.QPType
 	parts     [len(opcodes)]parts
-	caps      uverbs.DeviceCap
+	caps      driver.DeviceCap
 	maxSGE    int
 	maxInline int
+	granted   driver.QPCap // the room in the queues
 }
 
-func (c *rxeContext) CreateQP(r *uverbs.QPRequest) (uverbs.QPRing, error) {
+func (c *rxeContext) CreateQP(r *driver.CreateQP) (driver.QP, error) {
 	if service(r.Type) == 0 {
-		return nil, fmt.Errorf("%w: rxe has RC, UC and UD QPs", uverbs.ErrNotSupported)
+		return nil, fmt.Errorf("%w: rxe has RC, UC and UD QPs", driver.ErrNotSupported)
 	}
 	// Without an SGE the kernel takes no payload of another kind either.
 	r.Cap.MaxSendSGE = max(r.Cap.MaxSendSGE, 1)
 	var resp abi.RxeCreateQpResp
-	if err := r.Create(uverbs.UHW{Out: abi.Bytes(&resp)}); err != nil {
+	if err := r.Do(driver.UHW{Out: abi.Bytes(&resp)}); err != nil {
 		return nil, err
 	}
-	q := &qp{request: r, doorbell: r.Doorbell(), typ: r.Type, caps: c.caps, parts: partsOf(r.Type, c.caps)}
+	q := &qp{doorbell: c.device.Doorbell(r.Handle), bind: r.Bind, unbind: c.device.Unbind, pd: r.PD,
+		typ: r.Type, caps: c.caps, parts: partsOf(r.Type, c.caps)}
 	if err := q.mapSend(r, &resp.SqMi); err != nil {
 		return nil, err
 	}
-	if !r.HasSRQ {
+	if r.SRQ == nil {
 		if err := q.mapRecv(r, &resp.RqMi); err != nil {
 			return nil, err
 		}
 	}
+	q.granted = r.Cap
 	return q, nil
 }
 
 // mapSend takes the queue's depth from its header: Linux 6.1 answers with the
 // one asked for, though the queue has more.
-func (q *qp) mapSend(r *uverbs.QPRequest, mi *abi.Mminfo) error {
+func (q *qp) mapSend(r *driver.CreateQP, mi *abi.Mminfo) error {
 	memory, err := mapQueue(r, mi)
 	if err != nil {
 		return err
@@ -60,7 +66,7 @@ func (q *qp) mapSend(r *uverbs.QPRequest, mi *abi.Mminfo) error {
 	return err
 }
 
-func (q *qp) mapRecv(r *uverbs.QPRequest, mi *abi.Mminfo) error {
+func (q *qp) mapRecv(r *driver.CreateQP, mi *abi.Mminfo) error {
 	memory, err := mapQueue(r, mi)
 	if err != nil {
 		return err
@@ -70,4 +76,4 @@ func (q *qp) mapRecv(r *uverbs.QPRequest, mi *abi.Mminfo) error {
 	return err
 }
 
-var errNoRecvQueue = fmt.Errorf("%w: the QP uses an SRQ", uverbs.ErrInvalidWR)
+var errNoRecvQueue = fmt.Errorf("%w: the QP uses an SRQ", driver.ErrInvalidWR)

@@ -6,7 +6,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/mmap"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/uverbs/driver"
 )
 
 var errReset = fmt.Errorf("%w: the QP is in RESET, receives can be posted from INIT on", syscall.EINVAL)
@@ -39,7 +39,7 @@ func newRecvQueue(memory queue, maxSGE uint32) (*recvQueue, error) {
 }
 
 // post hands receives to the kernel with one store.
-func (q *recvQueue) post(wrs []uverbs.RecvWR) (n int, err error) {
+func (q *recvQueue) post(wrs []driver.RecvWR) (n int, err error) {
 	slots, room, err := q.ring.Room(len(wrs))
 	if err != nil {
 		return 0, errCorrupt
@@ -67,14 +67,14 @@ func (q *recvQueue) post(wrs []uverbs.RecvWR) (n int, err error) {
 }
 
 // recvAny fills element n, whatever the SGL is.
-func (q *recvQueue) recvAny(slots mmap.Slots[abi.RxeRecvWqe], n, room int, wr *uverbs.RecvWR) error {
+func (q *recvQueue) recvAny(slots mmap.Slots[abi.RxeRecvWqe], n, room int, wr *driver.RecvWR) error {
 	sgl := wr.SGL
 	length, err := lengthOf(sgl, q.maxSGE)
 	switch {
 	case err != nil:
 		return err
 	case n >= room:
-		return uverbs.ErrQueueFull
+		return driver.ErrQueueFull
 	}
 	e := slots.At(n)
 	e.WrId, e.Reserved, e.Padding = wr.WRID, 0, 0
@@ -83,28 +83,28 @@ func (q *recvQueue) recvAny(slots mmap.Slots[abi.RxeRecvWqe], n, room int, wr *u
 }
 
 // isOne tells of an SGL that nothing can be wrong with, without a call.
-func isOne(sgl []uverbs.SGE, maxSGE int) bool {
+func isOne(sgl []driver.SGE, maxSGE int) bool {
 	return len(sgl) == 1 && maxSGE > 0 && sgl[0].Length <= maxMessage
 }
 
 // lengthOf is the number of bytes that an SGL names.
-func lengthOf(sgl []uverbs.SGE, maxSGE int) (uint32, error) {
+func lengthOf(sgl []driver.SGE, maxSGE int) (uint32, error) {
 	if len(sgl) > maxSGE {
-		return 0, fmt.Errorf("%w: %d SGEs, the queue takes %d", uverbs.ErrInvalidWR, len(sgl), maxSGE)
+		return 0, fmt.Errorf("%w: %d SGEs, the queue takes %d", driver.ErrInvalidWR, len(sgl), maxSGE)
 	}
 	var sum uint64
 	for i := range sgl {
 		sum += uint64(sgl[i].Length)
 	}
 	if sum > maxMessage {
-		return 0, fmt.Errorf("%w: %d bytes in all, a message has at most %d", uverbs.ErrInvalidWR, sum, uint32(maxMessage))
+		return 0, fmt.Errorf("%w: %d bytes in all, a message has at most %d", driver.ErrInvalidWR, sum, uint32(maxMessage))
 	}
 	return uint32(sum), nil
 }
 
 // putDMA tells of a message what it is made of: struct rxe_dma_info with the array
 // of struct rxe_sge behind it, for which the queue has room.
-func putDMA(dma *abi.RxeDmaInfo, length uint32, sgl []uverbs.SGE) {
+func putDMA(dma *abi.RxeDmaInfo, length uint32, sgl []driver.SGE) {
 	putLength(dma, length, len(sgl))
 	for i := range sgl {
 		putSGE(dma, i, &sgl[i])
@@ -115,6 +115,6 @@ func putLength(dma *abi.RxeDmaInfo, length uint32, sges int) {
 	dma.Length, dma.Resid, dma.CurSge, dma.NumSge, dma.SgeOffset, dma.Reserved = length, length, 0, uint32(sges), 0, 0
 }
 
-func putSGE(dma *abi.RxeDmaInfo, i int, s *uverbs.SGE) {
+func putSGE(dma *abi.RxeDmaInfo, i int, s *driver.SGE) {
 	*sgeBehind(dma, i) = abi.RxeSge{Addr: s.Addr, Length: s.Length, Lkey: s.LKey}
 }

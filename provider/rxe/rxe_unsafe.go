@@ -4,15 +4,15 @@ import (
 	"unsafe"
 
 	"github.com/goverbs/goverbs/internal/abi"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/uverbs/driver"
 )
 
 // An entry has the layout of a WC; this compiles only then.
-const _ = -(unsafe.Offsetof(uverbs.WC{}.DLIDPathBits) ^ unsafe.Offsetof(abi.IbUverbsWc{}.DlidPathBits)) -
-	(unsafe.Sizeof(uverbs.WC{}) ^ unsafe.Sizeof(abi.IbUverbsWc{}))
+const _ = -(unsafe.Offsetof(driver.WC{}.DLIDPathBits) ^ unsafe.Offsetof(abi.IbUverbsWc{}.DlidPathBits)) -
+	(unsafe.Sizeof(driver.WC{}) ^ unsafe.Sizeof(abi.IbUverbsWc{}))
 
 // copyCQE copies an entry out of shared memory, each byte once.
-func copyCQE(e *abi.IbUverbsWc, wc *uverbs.WC) { *(*abi.IbUverbsWc)(unsafe.Pointer(wc)) = *e }
+func copyCQE(e *abi.IbUverbsWc, wc *driver.WC) { *(*abi.IbUverbsWc)(unsafe.Pointer(wc)) = *e }
 
 // behind is where an entry's fixed part ends: struct rxe_dma_info is its last field.
 func behind(dma *abi.RxeDmaInfo) unsafe.Pointer {

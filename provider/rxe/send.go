@@ -6,14 +6,14 @@ import (
 	"syscall"
 
 	"github.com/goverbs/goverbs/internal/abi"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/uverbs/driver"
 )
 
 // PostSend fills entries, hands them to the kernel with one store, and rings the
 // doorbell once. Before RTS the kernel would let them lie until somebody rings
 // after that, so they are refused here.
-func (q *qp) PostSend(wrs []uverbs.SendWR) (n int, err error) {
-	if s := q.request.State(); s < uverbs.QPStateRTS {
+func (q *qp) PostSend(wrs []driver.SendWR) (n int, err error) {
+	if s := q.state; s < driver.QPStateRTS {
 		return 0, fmt.Errorf("%w: the QP is in %v, sends can be posted from RTS on", syscall.EINVAL, s)
 	}
 	slots, room, err := q.sq.Room(len(wrs))
@@ -34,7 +34,7 @@ func (q *qp) PostSend(wrs []uverbs.SendWR) (n int, err error) {
 		return 0, err
 	}
 	q.sq.Publish(n)
-	if e := q.doorbell.Ring(); e != nil {
+	if e := q.doorbell(); e != nil {
 		return n, fmt.Errorf("%w: the kernel was not told of the %d queued", e, n)
 	}
 	return n, err
@@ -42,7 +42,7 @@ func (q *qp) PostSend(wrs []uverbs.SendWR) (n int, err error) {
 
 // send fills e, which is nil when the queue is full. What most requests are, data
 // and perhaps where it goes, takes no call.
-func (q *qp) send(e *abi.RxeSendWqe, wr *uverbs.SendWR) error {
+func (q *qp) send(e *abi.RxeSendWqe, wr *driver.SendWR) error {
 	sgl, inline, has := wr.SGL, wr.Inline, q.partsOf(wr.Opcode) // what is checked is what is used
 	if e == nil || has&(withSGL|unusual) != withSGL || wr.Flags&^allSendFlags != 0 {
 		return q.sendAny(e, wr, sgl, inline)
@@ -70,18 +70,13 @@ func (q *qp) send(e *abi.RxeSendWqe, wr *uverbs.SendWR) error {
 	return nil
 }
 
-func (q *qp) sendAny(e *abi.RxeSendWqe, wr *uverbs.SendWR, sgl []uverbs.SGE, inline []byte) error {
+func (q *qp) sendAny(e *abi.RxeSendWqe, wr *driver.SendWR, sgl []driver.SGE, inline []byte) error {
 	has, length, err := q.check(wr, sgl, inline)
 	if err != nil {
 		return err
 	}
 	if e == nil {
-		return uverbs.ErrQueueFull
-	}
-	if has&(withBind|withInv) != 0 {
-		if err := q.checkWindow(wr); err != nil {
-			return err
-		}
+		return driver.ErrQueueFull
 	}
 	putHead(e, wr)
 	putDMA(&e.Dma, length, sgl)
@@ -93,7 +88,7 @@ func (q *qp) sendAny(e *abi.RxeSendWqe, wr *uverbs.SendWR, sgl []uverbs.SGE, inl
 		if err != nil {
 			return err
 		}
-		*arm[abi.RxeSendWrUd](&e.Wr) = abi.RxeSendWrUd{RemoteQpn: wr.RemoteQPN, RemoteQkey: wr.RemoteQKey, AhNum: uint32(ah)}
+		*arm[abi.RxeSendWrUd](&e.Wr) = abi.RxeSendWrUd{RemoteQpn: wr.RemoteQPN, RemoteQkey: wr.RemoteQKey, AhNum: ah}
 	}
 	switch {
 	case inline == nil:
@@ -102,8 +97,8 @@ func (q *qp) sendAny(e *abi.RxeSendWqe, wr *uverbs.SendWR, sgl []uverbs.SGE, inl
 	default: // ATOMIC_WRITE has its data there too, but does not say so
 		copy(bytesBehind(&e.Dma, len(inline)), inline)
 	}
-	if has&withBind != 0 {
-		wr.Bind.MW.Bound(wr.Bind.RKey)
+	if has&(withBind|withInv) != 0 {
+		return q.followWindow(wr)
 	}
 	return nil
 }
@@ -111,19 +106,19 @@ func (q *qp) sendAny(e *abi.RxeSendWqe, wr *uverbs.SendWR, sgl []uverbs.SGE, inl
 // putHead makes the fixed part of an entry, but for the union, of which the kernel
 // reads only what belongs to the opcode. All else counts: the kernel leaves in the
 // queue what it noted about an earlier request, and believes what it finds.
-func putHead(e *abi.RxeSendWqe, wr *uverbs.SendWR) {
+func putHead(e *abi.RxeSendWqe, wr *driver.SendWR) {
 	e.Wr.WrId, e.Wr.Reserved, e.Wr.Opcode, e.Wr.SendFlags, e.Wr.Ex = wr.WRID, 0, uint32(wr.Opcode), uint32(wr.Flags), 0
 	e.Status, e.State, e.Iova, e.Mask, e.FirstPsn, e.LastPsn, e.AckLength, e.Ssn, e.HasRdAtomic = 0, 0, 0, 0, 0, 0, 0, 0, 0
 }
 
 // putInline stores the data where the SGEs would be, and says so.
-func putInline(e *abi.RxeSendWqe, wr *uverbs.SendWR, data []byte) {
+func putInline(e *abi.RxeSendWqe, wr *driver.SendWR, data []byte) {
 	e.Wr.SendFlags = uint32(wr.Flags) | abi.IB_SEND_INLINE
 	copy(bytesBehind(&e.Dma, len(data)), data)
 }
 
 // putParts fills in what some opcodes have.
-func putParts(e *abi.RxeSendWqe, wr *uverbs.SendWR, has parts) {
+func putParts(e *abi.RxeSendWqe, wr *driver.SendWR, has parts) {
 	switch {
 	case has&withImm != 0:
 		e.Wr.Ex = bits.ReverseBytes32(wr.Imm) // most significant byte first; both platforms are little-endian
@@ -146,11 +141,11 @@ func putParts(e *abi.RxeSendWqe, wr *uverbs.SendWR, has parts) {
 	}
 }
 
-func rdmaArm(wr *uverbs.SendWR) abi.RxeSendWrRdma {
+func rdmaArm(wr *driver.SendWR) abi.RxeSendWrRdma {
 	return abi.RxeSendWrRdma{RemoteAddr: wr.RemoteAddr, Rkey: wr.RKey}
 }
 
-func bindArm(b *uverbs.BindMW) abi.RxeSendWrMw {
+func bindArm(b *driver.BindMW) abi.RxeSendWrMw {
 	mw := abi.RxeSendWrMw{Addr: b.Addr, Length: b.Length, MwRkey: b.MW.RKey(), Rkey: b.RKey, Access: uint32(b.Access)}
 	if b.MR != nil {
 		mw.MrLkey = b.MR.LKey()

@@ -2,20 +2,23 @@ package rxe
 
 import (
 	"encoding/binary"
+	"errors"
 
 	"github.com/goverbs/goverbs/internal/abi"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/mmap"
+	"github.com/goverbs/goverbs/uverbs/driver"
 )
 
 // srq is a shared receive queue.
 type srq struct {
 	*recvQueue // nil when it was lost
 	maxSGE     uint32
+	region     *mmap.Region // of the queue
 }
 
-func (*rxeContext) CreateSRQ(r *uverbs.SRQRequest) (uverbs.SRQRing, error) {
+func (*rxeContext) CreateSRQ(r *driver.CreateSRQ) (driver.SRQ, error) {
 	var resp abi.RxeCreateSrqResp
-	if err := r.Create(uverbs.UHW{Out: abi.Bytes(&resp)}); err != nil {
+	if err := r.Do(driver.UHW{Out: abi.Bytes(&resp)}); err != nil {
 		return nil, err
 	}
 	memory, err := mapQueue(r, &resp.Mi)
@@ -23,12 +26,12 @@ func (*rxeContext) CreateSRQ(r *uverbs.SRQRequest) (uverbs.SRQRing, error) {
 		return nil, err
 	}
 	r.MaxWR = memory.room()
-	s := &srq{maxSGE: r.MaxSGE}
+	s := &srq{maxSGE: r.MaxSGE, region: memory.region}
 	s.recvQueue, err = newRecvQueue(memory, s.maxSGE)
 	return s, err
 }
 
-func (s *srq) PostRecv(wrs []uverbs.RecvWR) (int, error) {
+func (s *srq) PostRecv(wrs []driver.RecvWR) (int, error) {
 	if s.recvQueue == nil {
 		return 0, errLost
 	}
@@ -38,19 +41,20 @@ func (s *srq) PostRecv(wrs []uverbs.RecvWR) (int, error) {
 // Modify sets the limit, or goes over to the kernel's new queue, into which the
 // kernel has copied the receives that were not used yet. The kernel tells where
 // that queue is in memory of ours, whose address it is told: struct mminfo.
-func (s *srq) Modify(r *uverbs.SRQModifyRequest) error {
+func (s *srq) Modify(r *driver.ModifySRQ) error {
 	var cmd abi.RxeModifySrqCmd
 	if r.MaxWR == 0 {
-		return r.Create(uverbs.UHW{In: abi.Bytes(&cmd)})
+		return r.Do(driver.UHW{In: abi.Bytes(&cmd)})
 	}
-	answer, err := r.Alloc(mminfoSize)
+	answer, err := r.Alloc(mminfoSize, nil)
 	if err != nil {
 		return err
 	}
 	cmd.MmapInfoAddr = answer.Addr()
-	if err := r.Create(uverbs.UHW{In: abi.Bytes(&cmd)}); err != nil {
+	if err := r.Do(driver.UHW{In: abi.Bytes(&cmd)}); err != nil {
 		return err
 	}
+	old := s.region
 	s.recvQueue = nil
 	memory, err := mapQueue(r, &abi.Mminfo{
 		Offset: binary.NativeEndian.Uint64(answer.Bytes()),
@@ -59,9 +63,11 @@ func (s *srq) Modify(r *uverbs.SRQModifyRequest) error {
 	if err != nil {
 		return err
 	}
-	r.MaxWR = memory.room()
-	s.recvQueue, err = newRecvQueue(memory, s.maxSGE)
-	return err
+	r.MaxWR, s.region = memory.room(), memory.region
+	if s.recvQueue, err = newRecvQueue(memory, s.maxSGE); err != nil {
+		return err
+	}
+	return errors.Join(r.Free(old), r.Free(answer))
 }
 
 const mminfoSize = 16

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/internal/fakeverbs"
+	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/mmap"
 	"github.com/goverbs/goverbs/uverbs"
 )
@@ -51,7 +52,7 @@ func newWorldOn(t testing.TB, k *fakeverbs.Kernel, typ uverbs.QPType, change fun
 	t.Helper()
 	live := mmap.Live()
 	w := &world{k: k}
-	w.dev = must[*uverbs.Device](t)(uverbs.NewDevice(info, k))
+	w.dev = must[*uverbs.Device](t)(openOn(info, k))
 	w.pd = must[*uverbs.PD](t)(w.dev.AllocPD())
 	w.ch = must[*uverbs.CompChannel](t)(w.dev.CreateCompChannel())
 	w.cq = must[*uverbs.CQ](t)(w.dev.CreateCQ(16, &uverbs.CQOptions{Channel: w.ch}))
@@ -130,3 +131,9 @@ func (w *world) take(t testing.TB) fakeverbs.RXESend {
 }
 
 func second[T any](_ T, err error) error { return err }
+
+// openOn opens a device on a kernel that stands in for the real one.
+func openOn(info uverbs.DeviceInfo, file ioctl.File) (*uverbs.Device, error) {
+	info.Node = ioctl.Node(file)
+	return info.Open()
+}

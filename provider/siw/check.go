@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/goverbs/goverbs/internal/abi"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/uverbs/driver"
 )
 
 // What a send's opcode is to siw: its number, and one of these bits at least.
@@ -16,15 +16,15 @@ const (
 )
 
 var sendOpcodes = [...]uint8{
-	uverbs.OpSend:        isPlain | isInline | abi.SIW_OP_SEND,
-	uverbs.OpSendWithInv: isPlain | abi.SIW_OP_SEND_REMOTE_INV,
-	uverbs.OpRDMAWrite:   isPlain | isInline | abi.SIW_OP_WRITE,
-	uverbs.OpRDMARead:    isRead | abi.SIW_OP_READ,
-	uverbs.OpReadWithInv: isRead | abi.SIW_OP_READ_LOCAL_INV,
+	driver.OpSend:        isPlain | isInline | abi.SIW_OP_SEND,
+	driver.OpSendWithInv: isPlain | abi.SIW_OP_SEND_REMOTE_INV,
+	driver.OpRDMAWrite:   isPlain | isInline | abi.SIW_OP_WRITE,
+	driver.OpRDMARead:    isRead | abi.SIW_OP_READ,
+	driver.OpReadWithInv: isRead | abi.SIW_OP_READ_LOCAL_INV,
 }
 
 // sendOpcode is 0 for what siw hasn't got.
-func sendOpcode(op uverbs.Opcode) uint8 {
+func sendOpcode(op driver.Opcode) uint8 {
 	if int64(op) < int64(len(sendOpcodes)) {
 		return sendOpcodes[op]
 	}
@@ -33,31 +33,31 @@ func sendOpcode(op uverbs.Opcode) uint8 {
 
 // wireFlags is a send's flags as siw has them; it hasn't got others. Each of its
 // bits is a multiple of ours, which spares every send three branches.
-func wireFlags(f uverbs.SendFlags) uint32 {
-	return uint32(f&uverbs.SendSignaled)*(abi.SIW_WQE_SIGNALLED/uint32(uverbs.SendSignaled)) |
-		uint32(f&uverbs.SendSolicited)*(abi.SIW_WQE_SOLICITED/uint32(uverbs.SendSolicited)) |
-		uint32(f&uverbs.SendFence)*(abi.SIW_WQE_READ_FENCE/uint32(uverbs.SendFence))
+func wireFlags(f driver.SendFlags) uint32 {
+	return uint32(f&driver.SendSignaled)*(abi.SIW_WQE_SIGNALLED/uint32(driver.SendSignaled)) |
+		uint32(f&driver.SendSolicited)*(abi.SIW_WQE_SOLICITED/uint32(driver.SendSolicited)) |
+		uint32(f&driver.SendFence)*(abi.SIW_WQE_READ_FENCE/uint32(driver.SendFence))
 }
 
 // check refuses what the kernel would only answer with a dead connection.
-func (q *qp) check(wr *uverbs.SendWR, op uint8, sgl []uverbs.SGE, inline []byte) error {
+func (q *qp) check(wr *driver.SendWR, op uint8, sgl []driver.SGE, inline []byte) error {
 	switch {
 	case op == 0:
-		return fmt.Errorf("%w: siw has no %v", uverbs.ErrNotSupported, wr.Opcode)
+		return fmt.Errorf("%w: siw has no %v", driver.ErrNotSupported, wr.Opcode)
 	case len(sgl) > q.maxSGE:
-		return fmt.Errorf("%w: %d SGEs, the QP takes %d", uverbs.ErrInvalidWR, len(sgl), q.maxSGE)
+		return fmt.Errorf("%w: %d SGEs, the QP takes %d", driver.ErrInvalidWR, len(sgl), q.maxSGE)
 	case op&isRead != 0 && (len(sgl) != 1 || inline != nil):
-		return fmt.Errorf("%w: a read on siw takes exactly one SGE", uverbs.ErrInvalidWR)
-	case op&isRead != 0 && wr.Flags&uverbs.SendFence != 0:
-		return fmt.Errorf("%w: siw can't fence a read", uverbs.ErrInvalidWR)
+		return fmt.Errorf("%w: a read on siw takes exactly one SGE", driver.ErrInvalidWR)
+	case op&isRead != 0 && wr.Flags&driver.SendFence != 0:
+		return fmt.Errorf("%w: siw can't fence a read", driver.ErrInvalidWR)
 	case inline == nil:
 		return nil
 	case op&isInline == 0:
-		return fmt.Errorf("%w: siw takes inline data for SEND and RDMA_WRITE only", uverbs.ErrInvalidWR)
+		return fmt.Errorf("%w: siw takes inline data for SEND and RDMA_WRITE only", driver.ErrInvalidWR)
 	case len(sgl) > 0:
-		return fmt.Errorf("%w: both SGL and Inline are set", uverbs.ErrInvalidWR)
+		return fmt.Errorf("%w: both SGL and Inline are set", driver.ErrInvalidWR)
 	case len(inline) > q.maxInline:
-		return fmt.Errorf("%w: %d bytes inline, siw takes %d", uverbs.ErrInvalidWR, len(inline), q.maxInline)
+		return fmt.Errorf("%w: %d bytes inline, siw takes %d", driver.ErrInvalidWR, len(inline), q.maxInline)
 	}
 	return nil
 }

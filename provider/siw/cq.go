@@ -5,7 +5,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/mmap"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/uverbs/driver"
 )
 
 // cq reads completions. Behind the entries stands a control word with which
@@ -15,9 +15,9 @@ type cq struct {
 	notify *atomic.Uint32
 }
 
-func (siwContext) CreateCQ(r *uverbs.CQRequest) (uverbs.CQRing, error) {
+func (*siwContext) CreateCQ(r *driver.CreateCQ) (driver.CQ, error) {
 	var resp abi.SiwUrespCreateCq
-	if err := r.Create(uverbs.UHW{Out: abi.Bytes(&resp)}); err != nil {
+	if err := r.Do(driver.UHW{Out: abi.Bytes(&resp)}); err != nil {
 		return nil, err
 	}
 	region, err := mapQueue(r, resp.CqKey, resp.NumCqe, cqeSize, ctrlSize)
@@ -40,7 +40,7 @@ func newCQ(region *mmap.Region, n uint32) (*cq, error) {
 	return &cq{ring: ring, notify: notify}, nil
 }
 
-func (q *cq) Poll(wcs []uverbs.WC) (n int, bad bool, err error) {
+func (q *cq) Poll(wcs []driver.WC) (n int, bad bool, err error) {
 	slots := q.ring.Slots()
 	for n < len(wcs) {
 		e := slots.At(n)
@@ -48,7 +48,7 @@ func (q *cq) Poll(wcs []uverbs.WC) (n int, bad bool, err error) {
 		if word == 0 {
 			break
 		}
-		bad = readCQE(e, word, &wcs[n]) != uverbs.StatusSuccess || bad
+		bad = readCQE(e, word, &wcs[n]) != driver.StatusSuccess || bad
 		q.ring.Return(e)
 		n++
 	}
@@ -58,9 +58,9 @@ func (q *cq) Poll(wcs []uverbs.WC) (n int, bad bool, err error) {
 
 // readCQE copies an entry out of shared memory, each field once. Opcode and
 // status come from the word, which was loaded whole.
-func readCQE(e *abi.SiwCqe, word uint32, wc *uverbs.WC) uverbs.Status {
+func readCQE(e *abi.SiwCqe, word uint32, wc *driver.WC) driver.Status {
 	opcode, status := uint8(word>>8), uint16(word>>16)
-	*wc = uverbs.WC{}
+	*wc = driver.WC{}
 	wc.WRID, wc.ByteLen, wc.QPN = e.Id, e.Bytes, uint32(e.QpId)
 	wc.Status, wc.VendorErr = statusOf(status), uint32(status)
 	wc.Opcode = opcodeOf(opcode)
@@ -76,6 +76,3 @@ func (q *cq) Arm(solicitedOnly bool) error {
 	mmap.StoreRelease(q.notify, abi.SIW_NOTIFY_SOLICITED|abi.SIW_NOTIFY_NEXT_COMPLETION)
 	return nil
 }
-
-// Resize is not in siw's kernel.
-func (q *cq) Resize(*uverbs.CQRequest) error { return uverbs.ErrNotSupported }

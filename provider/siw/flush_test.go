@@ -222,9 +222,10 @@ func TestStaleCompletions(t *testing.T) {
 	}
 }
 
-// TestDrainedFailure makes a QP while another's failure stands on the CQ.
+// TestDrainedFailure closes a QP while another's failure stands on the CQ.
 func TestDrainedFailure(t *testing.T) {
 	w := connected(t)
+	other := must[*uverbs.QP](t)(w.pd.CreateQP(&uverbs.QPOptions{SendCQ: w.cq, RecvCQ: w.cq, Cap: uverbs.QPCap{MaxSendWR: 1, MaxRecvWR: 1}}))
 	if _, err := w.qp.PostRecv([]uverbs.RecvWR{{WRID: 1}}); err != nil {
 		t.Fatal(err)
 	}
@@ -232,8 +233,9 @@ func TestDrainedFailure(t *testing.T) {
 	if _, err := w.qp.PostRecv([]uverbs.RecvWR{{WRID: 2}}); err != nil {
 		t.Fatal(err)
 	}
-	other := must[*uverbs.QP](t)(w.pd.CreateQP(&uverbs.QPOptions{SendCQ: w.cq, RecvCQ: w.cq, Cap: uverbs.QPCap{MaxSendWR: 1, MaxRecvWR: 1}}))
-	defer other.Close()
+	if err := other.Close(); err != nil {
+		t.Error(err)
+	}
 	if ids := flushed(t, w.poll(t)); !cmp.Equal(ids, []uint64{1, 2}) {
 		t.Error(ids)
 	}

@@ -3,37 +3,36 @@ package siw
 import (
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/mmap"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/uverbs/driver"
 )
 
 // qp is a QP's two queues. The receive queue is nil with an SRQ.
 type qp struct {
 	sq        *mmap.FlagProducer[abi.SiwSqe]
 	rq        *recvQueue
-	doorbell  *uverbs.Doorbell
-	request   *uverbs.QPRequest
+	doorbell  func() error
 	num       uint32
 	maxSGE    int
 	maxInline int
 	flags     uint32 // of every send
-	connected bool   // the kernel once took a doorbell, so it has been in RTS
+	connected bool   // the kernel once took a doorbell, so it has been in RTS; or it is not asked
 	failed    bool   // the kernel takes no more work; written with both queues held
 }
 
-func (siwContext) CreateQP(r *uverbs.QPRequest) (uverbs.QPRing, error) {
+func (c *siwContext) CreateQP(r *driver.CreateQP) (driver.QP, error) {
 	r.Cap.MaxSendWR = max(r.Cap.MaxSendWR, 1) // siw knows no QP without a send queue
 	var resp abi.SiwUrespCreateQp
-	if err := r.Create(uverbs.UHW{Out: abi.Bytes(&resp)}); err != nil {
+	if err := r.Do(driver.UHW{Out: abi.Bytes(&resp)}); err != nil {
 		return nil, err
 	}
-	q := &qp{request: r, doorbell: r.Doorbell(), num: r.Num, flags: abi.SIW_WQE_VALID}
+	q := &qp{doorbell: c.device.Doorbell(r.Handle), num: r.Num, flags: abi.SIW_WQE_VALID}
 	if r.SignalAll {
 		q.flags |= abi.SIW_WQE_SIGNALLED
 	}
 	if err := q.mapSend(r, &resp); err != nil {
 		return nil, err
 	}
-	if !r.HasSRQ && resp.NumRqe > 0 {
+	if r.SRQ == nil && resp.NumRqe > 0 {
 		if err := q.mapRecv(r, &resp); err != nil {
 			return nil, err
 		}
@@ -41,7 +40,7 @@ func (siwContext) CreateQP(r *uverbs.QPRequest) (uverbs.QPRing, error) {
 	return q, nil
 }
 
-func (q *qp) mapSend(r *uverbs.QPRequest, resp *abi.SiwUrespCreateQp) error {
+func (q *qp) mapSend(r *driver.CreateQP, resp *abi.SiwUrespCreateQp) error {
 	region, err := mapQueue(r, resp.SqKey, resp.NumSqe, sqeSize, 0)
 	if err != nil {
 		return err
@@ -54,7 +53,7 @@ func (q *qp) mapSend(r *uverbs.QPRequest, resp *abi.SiwUrespCreateQp) error {
 	return err
 }
 
-func (q *qp) mapRecv(r *uverbs.QPRequest, resp *abi.SiwUrespCreateQp) error {
+func (q *qp) mapRecv(r *driver.CreateQP, resp *abi.SiwUrespCreateQp) error {
 	region, err := mapQueue(r, resp.RqKey, resp.NumRqe, rqeSize, 0)
 	if err != nil {
 		return err
@@ -63,15 +62,4 @@ func (q *qp) mapRecv(r *uverbs.QPRequest, resp *abi.SiwUrespCreateQp) error {
 	r.Cap.MaxRecvSGE = min(r.Cap.MaxRecvSGE, abi.SIW_MAX_SGE)
 	q.rq, err = newRecvQueue(region, resp.NumRqe, r.Cap.MaxRecvSGE)
 	return err
-}
-
-// PostRecv needs no doorbell: the kernel looks when data arrives.
-func (q *qp) PostRecv(wrs []uverbs.RecvWR) (int, error) {
-	switch {
-	case q.rq == nil:
-		return 0, errNoRecvQueue
-	case q.failed:
-		return q.flushRecvs(wrs)
-	}
-	return q.rq.post(wrs)
 }

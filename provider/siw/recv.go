@@ -5,10 +5,10 @@ import (
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/mmap"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/uverbs/driver"
 )
 
-var errNoRecvQueue = fmt.Errorf("%w: the QP has no receive queue of its own (it uses an SRQ, or MaxRecvWR was 0)", uverbs.ErrInvalidWR)
+var errNoRecvQueue = fmt.Errorf("%w: the QP has no receive queue of its own (it uses an SRQ, or MaxRecvWR was 0)", driver.ErrInvalidWR)
 
 // recvQueue is a receive queue, of one QP or shared.
 type recvQueue struct {
@@ -24,7 +24,7 @@ func newRecvQueue(region *mmap.Region, n, maxSGE uint32) (*recvQueue, error) {
 	return &recvQueue{ring: ring, maxSGE: int(maxSGE)}, nil
 }
 
-func (q *recvQueue) post(wrs []uverbs.RecvWR) (int, error) {
+func (q *recvQueue) post(wrs []driver.RecvWR) (int, error) {
 	slots, room := q.ring.Room(len(wrs))
 	for i := range wrs {
 		wr := &wrs[i]
@@ -46,17 +46,17 @@ func (q *recvQueue) post(wrs []uverbs.RecvWR) (int, error) {
 // refuse says why a receive with that many SGEs was not queued.
 func (q *recvQueue) refuse(sges int) error {
 	if sges > q.maxSGE {
-		return fmt.Errorf("%w: %d SGEs, the queue takes %d", uverbs.ErrInvalidWR, sges, q.maxSGE)
+		return fmt.Errorf("%w: %d SGEs, the queue takes %d", driver.ErrInvalidWR, sges, q.maxSGE)
 	}
-	return uverbs.ErrQueueFull
+	return driver.ErrQueueFull
 }
 
 // srq is a shared receive queue.
 type srq struct{ *recvQueue }
 
-func (siwContext) CreateSRQ(r *uverbs.SRQRequest) (uverbs.SRQRing, error) {
+func (*siwContext) CreateSRQ(r *driver.CreateSRQ) (driver.SRQ, error) {
 	var resp abi.SiwUrespCreateSrq
-	if err := r.Create(uverbs.UHW{Out: abi.Bytes(&resp)}); err != nil {
+	if err := r.Do(driver.UHW{Out: abi.Bytes(&resp)}); err != nil {
 		return nil, err
 	}
 	region, err := mapQueue(r, resp.SrqKey, resp.NumRqe, rqeSize, 0)
@@ -68,12 +68,4 @@ func (siwContext) CreateSRQ(r *uverbs.SRQRequest) (uverbs.SRQRing, error) {
 	return srq{q}, err
 }
 
-func (s srq) PostRecv(wrs []uverbs.RecvWR) (int, error) { return s.post(wrs) }
-
-// Modify sets the limit, which is all that siw can change.
-func (s srq) Modify(r *uverbs.SRQModifyRequest) error {
-	if r.MaxWR != 0 {
-		return uverbs.ErrNotSupported
-	}
-	return r.Create(uverbs.UHW{})
-}
+func (s srq) PostRecv(wrs []driver.RecvWR) (int, error) { return s.post(wrs) }

@@ -6,7 +6,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/mmap"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/uverbs/driver"
 )
 
 // The word that says whose an entry is stands at this offset in each of siw's
@@ -36,7 +36,7 @@ func mapQueue(m mapper, key uint64, n uint32, entry, extra int) (*mmap.Region, e
 }
 
 // putSGL stores an SGL, no longer than its queue takes, in an entry.
-func putSGL(to *[abi.SIW_MAX_SGE]abi.SiwSge, sgl []uverbs.SGE) {
+func putSGL(to *[abi.SIW_MAX_SGE]abi.SiwSge, sgl []driver.SGE) {
 	if len(sgl) == 1 {
 		to[0] = sgeOf(&sgl[0])
 		return
@@ -46,7 +46,7 @@ func putSGL(to *[abi.SIW_MAX_SGE]abi.SiwSge, sgl []uverbs.SGE) {
 	}
 }
 
-func sgeOf(s *uverbs.SGE) abi.SiwSge {
+func sgeOf(s *driver.SGE) abi.SiwSge {
 	return abi.SiwSge{Laddr: s.Addr, Length: s.Length, Lkey: s.LKey}
 }
 

@@ -4,19 +4,16 @@ import (
 	"runtime"
 
 	"github.com/goverbs/goverbs/internal/abi"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/uverbs/driver"
 )
 
 // PostSend fills entries, hands them to the kernel with one store, and rings the
 // doorbell unless the kernel is still at work.
-func (q *qp) PostSend(wrs []uverbs.SendWR) (int, error) {
-	if q.failed {
-		return q.flushSends(wrs)
-	}
+func (q *qp) PostSend(wrs []driver.SendWR) (int, error) {
 	if !q.connected {
 		// Before RTS an entry would lie in wait for the connection. An empty
 		// doorbell asks for the state at the price of one system call.
-		if err := q.doorbell.Ring(); err != nil {
+		if err := q.doorbell(); err != nil {
 			return 0, err
 		}
 		q.connected = true
@@ -41,8 +38,8 @@ func (q *qp) publish(n int, err error) (int, error) {
 	if q.sq.PublishBehind(n) {
 		return n, err
 	}
-	if q.ringOut() != nil {
-		return n, uverbs.ErrQPFailing
+	if q.failed || q.ringOut() != nil {
+		return n, driver.ErrQPFailing
 	}
 	return n, err
 }
@@ -52,7 +49,7 @@ func (q *qp) publish(n int, err error) (int, error) {
 // is on its way out.
 func (q *qp) ringOut() (err error) {
 	for range doorbellTries {
-		if err = q.doorbell.Ring(); err == nil {
+		if err = q.doorbell(); err == nil {
 			return nil
 		}
 		runtime.Gosched()
@@ -64,7 +61,7 @@ const doorbellTries = 8
 
 // send fills e, which is nil when the queue is full, but for the word that hands it
 // over.
-func (q *qp) send(e *abi.SiwSqe, wr *uverbs.SendWR) (word uint32, err error) {
+func (q *qp) send(e *abi.SiwSqe, wr *driver.SendWR) (word uint32, err error) {
 	op, sgl, inline := sendOpcode(wr.Opcode), wr.SGL, wr.Inline // what is checked is what is used
 	switch {
 	case inline == nil && op&isPlain != 0 && len(sgl) <= q.maxSGE:
@@ -75,10 +72,10 @@ func (q *qp) send(e *abi.SiwSqe, wr *uverbs.SendWR) (word uint32, err error) {
 		}
 	}
 	if e == nil {
-		return 0, uverbs.ErrQueueFull
+		return 0, driver.ErrQueueFull
 	}
 	e.Id, e.Raddr, e.Rkey = wr.WRID, wr.RemoteAddr, wr.RKey
-	if wr.Opcode == uverbs.OpSendWithInv {
+	if wr.Opcode == driver.OpSendWithInv {
 		e.Rkey = wr.InvalidateRKey
 	}
 	word = q.flags | wireFlags(wr.Flags) | uint32(op&isOpcode)<<24

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/internal/fakeverbs"
+	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/mmap"
 	"github.com/goverbs/goverbs/uverbs"
 )
@@ -40,7 +41,7 @@ func newWorld(t testing.TB, change func(*uverbs.QPOptions)) *world {
 	k := fakeverbs.New(uint32(uverbs.DriverSIW))
 	live := mmap.Live()
 	w := &world{k: k}
-	w.dev = must[*uverbs.Device](t)(uverbs.NewDevice(uverbs.DeviceInfo{Name: "siw0", Driver: uverbs.DriverSIW, ABI: 1}, k))
+	w.dev = must[*uverbs.Device](t)(openOn(uverbs.DeviceInfo{Name: "siw0", Driver: uverbs.DriverSIW, ABI: 1}, k))
 	w.pd = must[*uverbs.PD](t)(w.dev.AllocPD())
 	w.ch = must[*uverbs.CompChannel](t)(w.dev.CreateCompChannel())
 	w.cq = must[*uverbs.CQ](t)(w.dev.CreateCQ(4*depth, &uverbs.CQOptions{Channel: w.ch}))
@@ -80,4 +81,10 @@ func (w *world) poll(t testing.TB) []uverbs.WC {
 	t.Helper()
 	wcs := make([]uverbs.WC, 64)
 	return wcs[:must[int](t)(w.cq.Poll(wcs))]
+}
+
+// openOn opens a device on a kernel that stands in for the real one.
+func openOn(info uverbs.DeviceInfo, file ioctl.File) (*uverbs.Device, error) {
+	info.Node = ioctl.Node(file)
+	return info.Open()
 }

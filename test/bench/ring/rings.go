@@ -29,7 +29,8 @@ func open(name string, addr netip.Addr) (rounds.Rings, error) {
 		return nil, err
 	}
 	q := &rings{file: &held{File: file}, wcs: make([]uverbs.WC, rounds.Depth)}
-	dev, err := uverbs.NewDevice(info, q.file)
+	info.Node = ioctl.Node(q.file)
+	dev, err := info.Open()
 	if err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-package uverbs
+package driver
 
 import (
 	"runtime"
@@ -9,7 +9,7 @@ import (
 	"github.com/goverbs/goverbs/mmap"
 )
 
-// queueLock is held while a queue is touched: a few nanoseconds for a batch, and
+// Lock guards a queue. It is held while the queue is touched: a few nanoseconds for a batch, and
 // for a system call where one belongs to it: the doorbell of a send, rxe's arming,
 // a QP that is moved, a queue that is replaced. Taking and giving it back costs one
 // locked instruction; sync.Mutex needs two, which was most of the price of a poll of
@@ -17,22 +17,22 @@ import (
 // in before them.
 //
 // C: the pthread_spinlock_t of every provider
-type queueLock struct {
+type Lock struct {
 	held atomic.Uint32
 	line sync.Mutex // held by the first of those who wait
 }
 
-func (l *queueLock) Lock() {
+func (l *Lock) Lock() {
 	if !l.held.CompareAndSwap(0, 1) {
 		l.wait()
 	}
 }
 
-func (l *queueLock) Unlock() { mmap.StoreRelease(&l.held, 0) }
+func (l *Lock) Unlock() { mmap.StoreRelease(&l.held, 0) }
 
 // wait leaves the processor to others, who may be the holder, and sleeps longer and
 // longer when the holder stays in a system call.
-func (l *queueLock) wait() {
+func (l *Lock) wait() {
 	const yields, longest = 256, time.Millisecond
 	l.line.Lock()
 	defer l.line.Unlock()

@@ -1,4 +1,4 @@
-package uverbs
+package driver
 
 import (
 	"sync"
@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// TestQueueLock has many goroutines change what the lock guards, and one that holds
+// TestLock has many goroutines change what the lock guards, and one that holds
 // it longer than others care to yield.
-func TestQueueLock(t *testing.T) {
+func TestLock(t *testing.T) {
 	const goroutines, rounds = 8, 20000
-	var l queueLock
+	var l Lock
 	var guarded [4]int
 	var all sync.WaitGroup
 	for g := range goroutines {

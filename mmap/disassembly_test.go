@@ -1,0 +1,85 @@
+package mmap
+
+import (
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// What the stores have to be in machine code: amd64's SFENCE, LFENCE, MOV and MOVDQU,
+// arm64's DMB OSHLD, DMB OSHST, DSB ST, STR, LD4 and ST4. In front of them stand loads
+// of the arguments.
+const (
+	sfence, lfence = "0faef8", "0faee8"
+	mov32, mov64   = "8908", "488908"
+	ret            = "c3"
+
+	oshld, oshst, dsbST = "d50331bf", "d50332bf", "d5033e9f"
+	str32, str64        = "b9000001", "f9000001"
+	ld4, st4            = "4c400c20", "4c000c00"
+	ret64               = "d65f03c0"
+)
+
+var movdqu = []string{
+	"f30f6f01", "f30f6f4910", "f30f6f5120", "f30f6f5930",
+	"f30f7f00", "f30f7f4810", "f30f7f5020", "f30f7f5830",
+}
+
+var machineCode = map[string]map[string][]string{
+	"amd64": {
+		"store32": {mov32, ret}, "store64": {mov64, ret},
+		"storeWC32": {sfence, mov32, sfence, ret}, "storeWC64": {sfence, mov64, sfence, ret},
+		"copy64":  append(slices.Clone(movdqu), ret),
+		"copyWC":  slices.Concat([]string{sfence}, movdqu, []string{"4883c140", "4883c040", "4883ea40", "75cc", sfence, ret}),
+		"startWC": {sfence, ret}, "fromDevice": {lfence, ret},
+	},
+	"arm64": {
+		"store32": {oshst, str32, ret64}, "store64": {oshst, str64, ret64},
+		"storeWC32": {dsbST, str32, dsbST, ret64}, "storeWC64": {dsbST, str64, dsbST, ret64},
+		"copy64":  {ld4, st4, ret64},
+		"copyWC":  {dsbST, ld4, st4, "91010021", "91010000", "d1010042", "b5ffff62", dsbST, ret64},
+		"startWC": {dsbST, ret64}, "fromDevice": {oshld, ret64},
+	},
+}
+
+// TestMachineCode assembles the stores of both architectures and reads what came of
+// it. No run can tell whether a barrier is there: amd64 hides all that are missing,
+// and memory is no device.
+func TestMachineCode(t *testing.T) {
+	root := must[[]byte](t)(exec.Command("go", "env", "GOROOT").Output())
+	include := filepath.Join(strings.TrimSpace(string(root)), "pkg", "include")
+	line := regexp.MustCompile(`^\s+\S+\s+0x[0-9a-f]+\s+([0-9a-f]+)\s`)
+	for arch, functions := range machineCode {
+		object := filepath.Join(t.TempDir(), arch+".o")
+		asm := exec.Command("go", "tool", "asm", "-p", "mmap", "-I", include, "-o", object, "page_"+arch+".s")
+		asm.Env = append(asm.Environ(), "GOARCH="+arch)
+		if out, err := asm.CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		listing, err := exec.Command("go", "tool", "objdump", object).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := make(map[string][]string)
+		name := ""
+		for l := range strings.Lines(string(listing)) {
+			if after, ok := strings.CutPrefix(l, "TEXT mmap."); ok {
+				name, _, _ = strings.Cut(after, "(")
+			} else if m := line.FindStringSubmatch(l); m != nil && m[1] != "00000000" {
+				got[name] = append(got[name], m[1])
+			}
+		}
+		if len(got) != len(functions) {
+			t.Errorf("%s: %d functions, want %d", arch, len(got), len(functions))
+		}
+		for name, want := range functions {
+			code := got[name]
+			if loads := len(code) - len(want); loads < 0 || loads > 3 || !slices.Equal(code[loads:], want) {
+				t.Errorf("%s %s is %q, want it to end with %q", arch, name, code, want)
+			}
+		}
+	}
+}

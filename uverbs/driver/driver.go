@@ -1,0 +1,77 @@
+package driver
+
+import "sync"
+
+// Driver is the user-space half of one kernel driver. A provider's package registers
+// it when it is imported.
+type Driver interface {
+	// ID is the kernel driver that the provider belongs to.
+	ID() ID
+	// ABI is the range of the driver's uverbs ABI versions that it speaks.
+	ABI() (lowest, highest uint32)
+	// Open carries out r (GET_CONTEXT).
+	Open(r *Open) (Context, error)
+}
+
+// Context is a provider's view of one open device. Its methods may be called
+// concurrently.
+//
+// It may also have the methods of [PDAllocator], [MRRegistrar], [MWAllocator],
+// [AHCreator], [SRQCreator] and [Closer]. Without them PDs, MRs and MWs go without
+// private bytes, and AHs and SRQs are not supported.
+type Context interface {
+	CreateCQ(r *CreateCQ) (CQ, error)
+	CreateQP(r *CreateQP) (QP, error)
+}
+
+// PDAllocator is a Context whose PDs have private bytes, or data of the provider's.
+// Requests that name the PD carry that data.
+type PDAllocator interface {
+	AllocPD(r *AllocPD) (data any, err error)
+}
+
+// MRRegistrar is a Context whose memory regions have private bytes.
+type MRRegistrar interface{ RegMR(r *RegMR) error }
+
+// MWAllocator is a Context whose memory windows have private bytes.
+type MWAllocator interface{ AllocMW(r *AllocMW) error }
+
+// AHCreator is a Context that has address handles. Data is what PostSend will want to
+// know of the address; AH.Data returns it. A handle that is made in user space alone
+// is made without a call of Do.
+type AHCreator interface {
+	CreateAH(r *CreateAH) (data any, err error)
+}
+
+// SRQCreator is a Context that has shared receive queues.
+type SRQCreator interface {
+	CreateSRQ(r *CreateSRQ) (SRQ, error)
+}
+
+// Closer is a Context that has something to give back when the device is closed,
+// before its memory goes. A device that is forgotten instead of closed is given back by
+// the kernel alone.
+type Closer interface{ Close() error }
+
+var drivers struct {
+	sync.RWMutex
+	byID map[ID]Driver
+}
+
+// Register makes a driver known. A later one of the same ID replaces an earlier one,
+// for devices opened from then on.
+func Register(d Driver) {
+	drivers.Lock()
+	defer drivers.Unlock()
+	if drivers.byID == nil {
+		drivers.byID = make(map[ID]Driver)
+	}
+	drivers.byID[d.ID()] = d
+}
+
+// Lookup returns the driver that was registered for an ID, or nil.
+func Lookup(id ID) Driver {
+	drivers.RLock()
+	defer drivers.RUnlock()
+	return drivers.byID[id]
+}

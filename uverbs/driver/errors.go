@@ -1,0 +1,20 @@
+package driver
+
+import "errors"
+
+// What a provider answers with, alone or wrapped. Package uverbs has all but the last
+// under the same names.
+var (
+	// ErrNotSupported matches every way in which the kernel, the driver or the
+	// provider says that it lacks a feature.
+	ErrNotSupported = errors.New("not supported")
+	// ErrClosed is the result of using a closed object.
+	ErrClosed = errors.New("closed")
+	// ErrQueueFull means that a queue has no room for another work request.
+	ErrQueueFull = errors.New("queue full")
+	// ErrInvalidWR refuses a work request that the device could not carry out.
+	ErrInvalidWR = errors.New("invalid work request")
+	// ErrQPFailing is how PostSend says that the device is letting go of the QP. What
+	// was posted will be flushed. Users never see it.
+	ErrQPFailing = errors.New("QP is going to the error state")
+)

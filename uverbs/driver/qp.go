@@ -1,0 +1,82 @@
+package driver
+
+// QPCap is the capacity of a QP.
+//
+// C: struct ibv_qp_cap
+type QPCap struct {
+	MaxSendWR, MaxRecvWR   uint32 // work requests that can be outstanding
+	MaxSendSGE, MaxRecvSGE uint32 // SGEs in one
+	MaxInline              uint32 // bytes of inline data in one
+}
+
+// CreateQP asks a provider for a QP.
+type CreateQP struct {
+	Call
+	Type QPType
+	// Cap is as asked for, and after Do as the kernel granted it. The provider lowers
+	// or raises what its queues really hold.
+	Cap       QPCap
+	SignalAll bool // every send completes with a CQE
+	Flags     QPFlags
+	SourceQPN uint32 // that packets name as their source, 0 for the QP's own
+	// PD is what AllocPD returned, and PDHandle the kernel's number.
+	PD       any
+	PDHandle uint32
+	// SendCQ and RecvCQ are the provider's own, and so is SRQ, which is nil when the
+	// QP has a receive queue of its own.
+	SendCQ, RecvCQ CQ
+	SRQ            SRQ
+	// Handle and Num are known after Do.
+	Handle, Num uint32
+	// Bind notes a binding of a memory window that is about to be queued: the window
+	// has b's key from then on. Call it with the send queue held; an error forbids the
+	// binding. With hold the QP can't be closed before the window is, or is bound
+	// through another QP.
+	Bind func(b *BindMW, hold bool) error
+}
+
+// QP is the user-space half of a QP. PostSend is called with the send queue held,
+// PostRecv with the receive queue; optional interfaces ([QPModifier], [Flusher], [Idler],
+// [DataOrderer], [Destroyer]) say what their methods are called with.
+type QP interface {
+	// PostSend queues work requests and tells the device once. It returns how many it
+	// queued, and why not all. ErrQPFailing says that those queued will be flushed.
+	PostSend(wrs []SendWR) (int, error)
+	PostRecv(wrs []RecvWR) (int, error)
+}
+
+// QPModifier is a QP that takes part when it is modified, by the user or because it
+// failed. Modify is called with both queues held and calls Do of r, perhaps twice. When
+// that is a move to RESET, Do returns with both CQs held and cleaned; they are let go
+// after Modify.
+type QPModifier interface{ Modify(r *ModifyQP) error }
+
+// ModifyQP asks a provider to modify a QP. From and To are the same when the state
+// stays. From is the state as far as this process moved the QP: one that failed by
+// itself may still seem to be in RTS. What is mapped belongs to the QP.
+type ModifyQP struct {
+	Call
+	From, To QPState
+	Attr     *QPAttr // to be read only
+	Mask     QPAttrMask
+}
+
+// Flusher is a QP whose device does not complete all work of a failed QP. Fail is
+// called with both queues held: at the first completion with an error, move to ERR or
+// fatal event, and then after each post, until the QP is put into RESET. move puts the
+// QP into ERR, through Modify where there is one. What Fail returns are the completions
+// of work that it took back; they stand behind those of the device.
+type Flusher interface {
+	Fail(move func() error) Flushed
+}
+
+// Flushed are completions that a provider made itself, oldest first.
+type Flushed struct{ Send, Recv []WC }
+
+// DataOrderer is a QP that knows the order in which its device writes.
+type DataOrderer interface{ DataOrder(op Opcode) DataOrder }
+
+// Idler is a QP whose device completes the work of a failed QP some time later. Idle
+// tells that the device has taken all work requests off the queues. It is called with
+// both queues held, after Fail.
+type Idler interface{ Idle() bool }

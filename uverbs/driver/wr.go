@@ -1,0 +1,65 @@
+package driver
+
+// SGE names a piece of registered memory.
+//
+// C: struct ibv_sge
+type SGE struct {
+	Addr   uint64
+	Length uint32 // bytes
+	LKey   uint32
+}
+
+// SendFlags refine a send work request; the values combine with |.
+//
+// C: enum ibv_send_flags
+type SendFlags uint32
+
+const (
+	// SendFence holds the request back until earlier reads and atomics are done.
+	SendFence SendFlags = 1 << iota
+	// SendSignaled asks for a completion even of a success.
+	SendSignaled
+	// SendSolicited raises a solicited event at the receiver.
+	SendSolicited
+)
+
+// SendWR is a work request for the send queue. Its slices, and what its pointers
+// lead to, are read before PostSend returns and may be reused then; the memory
+// that SGL names belongs to the device until the request completed, and so does
+// the AH.
+//
+// C: struct ibv_send_wr
+type SendWR struct {
+	WRID   uint64 // comes back in the completion
+	Opcode Opcode
+	Flags  SendFlags
+	SGL    []SGE
+	Inline []byte // data taken into the request itself, instead of SGL (C: IBV_SEND_INLINE)
+
+	RemoteAddr uint64 // RDMA read and write, atomics, flush
+	RKey       uint32 // with RemoteAddr
+	// Imm is for OpSendImm and OpRDMAWriteImm: a number, which travels most
+	// significant byte first (C: imm_data is htonl of it).
+	Imm            uint32
+	InvalidateRKey uint32 // OpSendWithInv: the peer's key that ends; OpLocalInv: the own one
+
+	// CompareAdd is what OpCompareSwap compares with, and what OpFetchAdd adds;
+	// Swap is what OpCompareSwap stores. Both in the peers' own byte order. The
+	// old value, 8 bytes, goes to SGL.
+	CompareAdd, Swap uint64
+
+	AH         *AH    // UD: the way to the peer
+	RemoteQPN  uint32 // UD: the peer's QP
+	RemoteQKey uint32 // UD: its Q_Key; with the top bit set, the own QP's is sent, but not by rxe
+
+	Flush Flush   // OpFlush
+	Bind  *BindMW // OpBindMW
+}
+
+// RecvWR is a work request for a receive queue, with the rules of [SendWR].
+//
+// C: struct ibv_recv_wr
+type RecvWR struct {
+	WRID uint64
+	SGL  []SGE
+}

@@ -1,0 +1,95 @@
+package uverbs
+
+import (
+	"errors"
+	"io"
+	"slices"
+	"sync"
+
+	"github.com/goverbs/goverbs/mmap"
+)
+
+// memory is what a provider mapped or allocated for one object, or for the device: a
+// driver.Memory. The owner gives it back after the kernel let go of it, whatever the
+// provider does.
+type memory struct {
+	file  *deviceFile
+	owner *memory // for what is replaced: holds what Free may be asked for too
+
+	mu   sync.Mutex
+	held []io.Closer // regions and pages
+}
+
+// Map implements driver.Memory.
+func (m *memory) Map(offset int64, length int, prot mmap.Prot) (*mmap.Region, error) {
+	r, err := m.file.Map(offset, length, prot)
+	return keep(m, r, err)
+}
+
+// MapPage implements driver.Memory.
+func (m *memory) MapPage(offset int64, length int) (*mmap.Page, error) {
+	p, err := m.file.MapPage(offset, length)
+	return keep(m, p, err)
+}
+
+// Alloc implements driver.Memory. A child process has no use for queues.
+func (m *memory) Alloc(length int, opts *mmap.AnonymousOptions) (*mmap.Region, error) {
+	var o mmap.AnonymousOptions
+	if opts != nil {
+		o = *opts
+	}
+	o.DontFork = true
+	r, err := mmap.Anonymous(length, &o)
+	return keep(m, r, err)
+}
+
+func keep[T io.Closer](m *memory, c T, err error) (T, error) {
+	if err != nil {
+		var none T
+		return none, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.held = append(m.held, c)
+	m.file.hold(c)
+	return c, nil
+}
+
+// Free implements driver.Memory.
+func (m *memory) Free(c io.Closer) error {
+	m.mu.Lock()
+	i := slices.Index(m.held, c)
+	if i >= 0 {
+		m.held = slices.Delete(m.held, i, i+1)
+	}
+	m.mu.Unlock()
+	switch {
+	case i >= 0:
+		return m.file.release(c)
+	case m.owner != nil:
+		return m.owner.Free(c)
+	}
+	return errNotHeld
+}
+
+var errNotHeld = errors.New("the memory is not of this object, or was freed")
+
+// adopt takes over all of another's.
+func (m *memory) adopt(from *memory) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.held = append(m.held, from.held...)
+	from.held = nil
+}
+
+func (m *memory) free() error {
+	m.mu.Lock()
+	held := m.held
+	m.held = nil
+	m.mu.Unlock()
+	var errs []error
+	for _, c := range held {
+		errs = append(errs, m.file.release(c))
+	}
+	return errors.Join(errs...)
+}

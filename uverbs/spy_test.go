@@ -1,0 +1,360 @@
+package uverbs_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/fakeverbs"
+	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/mmap"
+	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/uverbs/driver"
+)
+
+// spy is a driver that has every hook and counts its calls. Every call to the kernel
+// carries bytes in, and takes back the same bytes, which spyFile answers with.
+type spy struct {
+	mu         sync.Mutex
+	counts     map[string]int
+	fail       string      // the hook that fails next
+	tellsNoQP  bool        // no Cleaner
+	concluding atomic.Bool // between Do and the end of Modify or Destroy of a QP
+	polled     atomic.Int32
+	table      driver.Table[spyQP]
+	device     driver.Device
+	page       *mmap.Page
+	stores     []mmap.Store
+	uar        uint32
+	attr       *driver.DeviceAttr
+	cqs        []*spyCQ
+}
+
+var errSpy = errors.New("the spy gave up")
+
+func (s *spy) ID() driver.ID         { return driver.IRDMA }
+func (s *spy) ABI() (uint32, uint32) { return 0, 9 }
+
+// hook counts a call, and fails once if told to.
+func (s *spy) hook(name string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.counts[name]++
+	if s.fail == name {
+		s.fail = ""
+		return errSpy
+	}
+	return nil
+}
+
+func (s *spy) count(name string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.counts[name]
+}
+
+// do carries bytes to the kernel and back, and gives up before or after it when told.
+func (s *spy) do(name string, c driver.Call, extra ...driver.Attr) error {
+	if err := s.hook("before " + name); err != nil {
+		return err
+	}
+	in, out := []byte(name+" here"), make([]byte, len(name)+5)
+	if err := c.Do(driver.UHW{In: in, Out: out}, extra...); err != nil {
+		return err
+	}
+	if !bytes.Equal(in, out) {
+		return fmt.Errorf("the kernel answers %s with %q", name, out)
+	}
+	return s.hook("after " + name)
+}
+
+// Objects and methods of the driver's own: a page of registers.
+const (
+	spyObject   = 0x1008
+	spyMake     = 0x1000
+	spyHandle   = 0x1000
+	spyKind     = 0x1001
+	spyOffset   = 0x1002
+	spyExtended = 0x1003 // of CQ_CREATE
+)
+
+func (s *spy) Open(r *driver.Open) (driver.Context, error) {
+	if err := s.do("open", r); err != nil {
+		return nil, err
+	}
+	s.device = r.Device
+	attrs := []driver.Attr{{ID: spyHandle, New: true}, {ID: spyKind, In: []byte{1, 0, 0, 0}}, {ID: spyOffset, Out: make([]byte, 8)}}
+	if err := r.Device.Invoke(spyObject, spyMake, attrs...); err != nil {
+		return nil, err
+	}
+	var err error
+	if s.page, err = r.Device.MapPage(int64(attrs[2].Out[0])<<12, 4096); err != nil {
+		return nil, err
+	}
+	s.uar = attrs[0].Handle
+	s.attr, err = r.Device.Query(make([]byte, 16))
+	return s, err
+}
+
+func (s *spy) Close() error                             { return s.hook("close") }
+func (s *spy) AllocPD(r *driver.AllocPD) (any, error)   { return &spyData{s, "PD"}, s.do("PD", r) }
+func (s *spy) RegMR(r *driver.RegMR) error              { return s.do("MR", r) }
+func (s *spy) AllocMW(r *driver.AllocMW) error          { return s.do("MW", r) }
+func (s *spy) CreateAH(r *driver.CreateAH) (any, error) { return &spyData{s, "AH"}, s.do("AH", r) }
+
+// spyData stands for a PD and an AH.
+type spyData struct {
+	*spy
+	kind string
+}
+
+func (d *spyData) Destroy(do func() error) error { return d.destroy(d.kind, do) }
+
+func (s *spy) destroy(kind string, do func() error) error {
+	if err := s.hook("destroy " + kind); err != nil {
+		return err
+	}
+	return do()
+}
+
+// queue makes memory of every kind for an object.
+func (s *spy) queue(r driver.Call) error {
+	if _, err := r.Alloc(5000, nil); err != nil {
+		return err
+	}
+	for offset := range int64(2) {
+		if _, err := r.Map(offset<<12, 4096, mmap.ProtRead); err != nil {
+			return err
+		}
+	}
+	_, err := r.MapPage(3<<12, 4096)
+	return err
+}
+
+func (s *spy) CreateCQ(r *driver.CreateCQ) (driver.CQ, error) {
+	if err := s.queue(r); err != nil {
+		return nil, err
+	}
+	if err := s.do("CQ", r, driver.Attr{ID: spyExtended, In: []byte{7}}); err != nil {
+		return nil, err
+	}
+	q := &spyCQ{spy: s}
+	s.cqs = append(s.cqs, q)
+	if s.tellsNoQP {
+		return struct {
+			driver.CQ
+			driver.ExtPoller
+			driver.Destroyer
+		}{q, q, q}, nil
+	}
+	return q, nil
+}
+
+type spyCQ struct {
+	*spy
+	ring struct {
+		sync.Mutex
+		wcs []driver.WC
+	}
+}
+
+func (q *spyCQ) push(wcs ...driver.WC) {
+	q.ring.Lock()
+	defer q.ring.Unlock()
+	q.ring.wcs = append(q.ring.wcs, wcs...)
+}
+
+func (q *spyCQ) Poll(wcs []driver.WC) (n int, bad bool, err error) {
+	if q.concluding.Load() {
+		q.polled.Add(1)
+	}
+	q.ring.Lock()
+	defer q.ring.Unlock()
+	n = copy(wcs, q.ring.wcs)
+	q.ring.wcs = q.ring.wcs[n:]
+	return n, slices.ContainsFunc(wcs[:n], func(wc driver.WC) bool { return wc.Status != 0 }), q.hook("poll")
+}
+
+// PollExt tells the work request's number as its time.
+func (q *spyCQ) PollExt(wcs []driver.WC, ext []driver.Ext) (n int, bad bool, err error) {
+	n, bad, err = q.Poll(wcs)
+	for i := range n {
+		ext[i] = driver.Ext{Timestamp: wcs[i].WRID, VLAN: 7}
+	}
+	return n, bad, err
+}
+
+func (q *spyCQ) Arm(bool) error { return q.hook("arm") }
+func (q *spyCQ) Event()         { _ = q.hook("event") }
+
+func (q *spyCQ) Resize(r *driver.ResizeCQ) error {
+	memory, err := r.Alloc(1, nil)
+	if err != nil {
+		return err
+	}
+	if err := q.do("resize", r); err != nil {
+		return err
+	}
+	return r.Free(memory)
+}
+
+func (q *spyCQ) Clean(qp driver.QP) {
+	_ = q.hook("clean")
+	q.ring.Lock()
+	defer q.ring.Unlock()
+	q.ring.wcs = slices.DeleteFunc(q.ring.wcs, func(wc driver.WC) bool { return wc.QPN == qp.(*spyQP).num })
+}
+
+func (q *spyCQ) Destroy(do func() error) error { return q.destroy("CQ", do) }
+
+func (s *spy) CreateQP(r *driver.CreateQP) (driver.QP, error) {
+	if err := s.queue(r); err != nil {
+		return nil, err
+	}
+	if err := s.do("QP", r); err != nil {
+		return nil, err
+	}
+	q := &spyQP{spy: s, num: r.Num}
+	return q, s.table.Set(q.num, q)
+}
+
+type spyQP struct {
+	*spy
+	num    uint32
+	posted []driver.WC
+}
+
+func (q *spyQP) PostSend(wrs []driver.SendWR) (int, error) {
+	for i := range wrs {
+		q.posted = append(q.posted, driver.WC{WRID: wrs[i].WRID, QPN: q.num, Status: driver.StatusWRFlushErr})
+	}
+	q.page.Store64(64, uint64(len(wrs)))
+	return len(wrs), q.hook("send")
+}
+
+func (q *spyQP) PostRecv(wrs []driver.RecvWR) (int, error) { return len(wrs), q.hook("recv") }
+
+func (q *spyQP) Modify(r *driver.ModifyQP) error {
+	err := q.do("modify", r)
+	q.concluding.Store(r.To == driver.QPStateReset)
+	_ = q.hook(fmt.Sprintf("%v to %v", r.From, r.To))
+	q.concluding.Store(false)
+	return err
+}
+
+func (q *spyQP) Fail(move func() error) driver.Flushed {
+	_ = q.hook("fail")
+	_ = move()
+	f := driver.Flushed{Send: q.posted}
+	q.posted = nil
+	return f
+}
+
+func (q *spyQP) Destroy(do func() error) error {
+	err := q.destroy("QP", do)
+	if err == nil {
+		q.concluding.Store(true)
+		q.table.Delete(q.num, q)
+		q.concluding.Store(false)
+	}
+	return err
+}
+
+func (s *spy) CreateSRQ(r *driver.CreateSRQ) (driver.SRQ, error) {
+	r.Lock.Lock()
+	defer r.Lock.Unlock()
+	return &spySRQ{s}, s.do("SRQ", r)
+}
+
+type spySRQ struct{ *spy }
+
+func (q *spySRQ) PostRecv(wrs []driver.RecvWR) (int, error) { return len(wrs), q.hook("srq recv") }
+func (q *spySRQ) Modify(r *driver.ModifySRQ) error          { return q.do("srq modify", r) }
+func (q *spySRQ) Destroy(do func() error) error             { return q.destroy("SRQ", do) }
+
+// spyFile is the kernel's half of the driver.
+type spyFile struct {
+	*fakeverbs.Kernel
+	spy       *spy
+	destroyed func() // when a QP is gone in the kernel, before its owner hears of it
+}
+
+func (f *spyFile) Ioctl(r *ioctl.Request) error {
+	if h := r.Header(); h.ObjectId == spyObject {
+		if kind, ok := r.Value(spyKind); h.MethodId != spyMake || !ok || kind != 1 {
+			return errSpy
+		}
+		r.SetObject(spyHandle, 42)
+		ioctl.Answer(r, spyOffset, &[8]byte{2})
+		return nil
+	}
+	if err := f.Kernel.Ioctl(r); err != nil {
+		return err
+	}
+	in, _ := r.Bytes(abi.UVERBS_ATTR_UHW_IN)
+	if out, ok := r.Bytes(abi.UVERBS_ATTR_UHW_OUT); ok {
+		copy(out, in)
+	}
+	if h := r.Header(); f.destroyed != nil && h.ObjectId == abi.UVERBS_OBJECT_QP && h.MethodId == abi.UVERBS_METHOD_QP_DESTROY {
+		destroyed := f.destroyed
+		f.destroyed = nil
+		destroyed()
+	}
+	return nil
+}
+
+func (f *spyFile) Map(_ int64, length int, _ mmap.Prot) (*mmap.Region, error) {
+	return mmap.Wrap(make([]byte, length))
+}
+
+func (f *spyFile) MapPage(_ int64, length int) (*mmap.Page, error) {
+	region, err := mmap.Anonymous(length, nil)
+	if err != nil {
+		return nil, err
+	}
+	return mmap.NewPage(region, func(s mmap.Store) { f.spy.stores = append(f.spy.stores, s) })
+}
+
+func newSpy(t *testing.T, tellsNoQP bool) (*spy, *spyFile) {
+	s := &spy{counts: make(map[string]int), tellsNoQP: tellsNoQP}
+	driver.Register(s)
+	f := &spyFile{Kernel: fakeverbs.New(uint32(driver.IRDMA)), spy: s}
+	f.Own = map[uint16]bool{spyExtended: true}
+	noLeaks(t, f.Kernel)
+	return s, f
+}
+
+var spyInfo = uverbs.DeviceInfo{Name: "spy0", Driver: driver.IRDMA, Ports: 1}
+
+// spyWorld is a QP of the spy's.
+type spyWorld struct {
+	*spy
+	file *spyFile
+	dev  *uverbs.Device
+	pd   *uverbs.PD
+	ch   *uverbs.CompChannel
+	cq   *uverbs.CQ
+	qp   *uverbs.QP
+}
+
+func newSpyWorld(t *testing.T, tellsNoQP bool) *spyWorld {
+	w := &spyWorld{}
+	w.spy, w.file = newSpy(t, tellsNoQP)
+	w.dev = must[*uverbs.Device](t)(openOn(spyInfo, w.file))
+	w.pd = must[*uverbs.PD](t)(w.dev.AllocPD())
+	w.ch = must[*uverbs.CompChannel](t)(w.dev.CreateCompChannel())
+	w.cq = must[*uverbs.CQ](t)(w.dev.CreateCQ(16, &uverbs.CQOptions{Channel: w.ch}))
+	w.qp = w.newQP(t)
+	t.Cleanup(func() { closeAll(t, w.qp, w.cq, w.ch, w.pd, w.dev) })
+	return w
+}
+
+func (w *spyWorld) newQP(t *testing.T) *uverbs.QP {
+	t.Helper()
+	return must[*uverbs.QP](t)(w.pd.CreateQP(&uverbs.QPOptions{SendCQ: w.cq, RecvCQ: w.cq, Cap: uverbs.QPCap{MaxSendWR: 4}}))
+}
