@@ -2,6 +2,7 @@ package rdmacm
 
 import (
 	"context"
+	"errors"
 	"net"
 	"net/netip"
 	"sync"
@@ -63,9 +64,27 @@ func Listen(address string, cfg *Config) (*Listener, error) {
 	return l, nil
 }
 
-// listen gives each family an ID of its own: an IPv6 wildcard that stands for
+// portTries is how many ports a listener tries that lets the kernel choose. The
+// kernel's choice is free in rdma_cm; iWARP listens with TCP too, on every device, and
+// there a connection that is over may have the port still.
+const portTries = 10
+
+func (l *Listener) listen(addrs []netip.AddrPort) (err error) {
+	for range portTries {
+		if err = l.listenOnce(addrs); addrs[0].Port() != 0 || !errors.Is(err, syscall.EADDRINUSE) {
+			return err
+		}
+		for _, id := range l.ids {
+			_ = id.Destroy()
+		}
+		l.ids = nil
+	}
+	return err
+}
+
+// listenOnce gives each family an ID of its own: an IPv6 wildcard that stands for
 // IPv4 too gets requests whose addresses the kernel then finds no device for.
-func (l *Listener) listen(addrs []netip.AddrPort) error {
+func (l *Listener) listenOnce(addrs []netip.AddrPort) error {
 	for i, addr := range addrs {
 		if i > 0 {
 			addr = netip.AddrPortFrom(addr.Addr(), l.addr.Port())
