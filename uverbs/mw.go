@@ -84,11 +84,21 @@ func (mw *MW) issueCreate(u driver.UHW, extra []driver.Attr) error {
 func (mw *MW) PD() *PD { return mw.pd }
 
 // Type tells who chooses the window's key.
-func (mw *MW) Type() MWType { return mw.typ }
+func (mw *MW) Type() MWType {
+	if mw == nil { // as a work request may have it
+		return 0
+	}
+	return mw.typ
+}
 
 // RKey is the window's key: as the kernel first made it, then as the binding
 // posted last makes it.
-func (mw *MW) RKey() uint32 { return mw.rkey.Load() }
+func (mw *MW) RKey() uint32 {
+	if mw == nil {
+		return 0
+	}
+	return mw.rkey.Load()
+}
 
 // SetRKey says which key the window has. It is needed before a window is bound again
 // after a binding that failed: RKey is that binding's, but the window has kept the

@@ -12,10 +12,14 @@ func (qp *QP) bind(b *BindMW, hold bool) error {
 	mw, known := b.MW.(*MW)
 	mr, isMR := b.MR.(*MR)
 	switch {
+	case known && mw == nil:
+		return fmt.Errorf("%w: there is no window to bind", ErrInvalidWR)
 	case !known || b.MR != nil && !isMR:
 		return fmt.Errorf("%w: the window or its MR is not of package uverbs", ErrInvalidWR)
 	case mw.pd != qp.pd || mr != nil && mr.pd != qp.pd:
 		return fmt.Errorf("%w: the window, its MR and the QP must be of one PD", ErrInvalidWR)
+	case (b.RKey^mw.RKey())>>8 != 0: // a device may take the low byte and leave the rest
+		return fmt.Errorf("%w: %#x is no key of the window, which has %#x: IncRKey makes the next", ErrInvalidWR, b.RKey, mw.RKey())
 	}
 	if hold {
 		if err := mw.holdQP(&qp.node); err != nil {

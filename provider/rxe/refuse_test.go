@@ -110,6 +110,8 @@ func TestRefusals(t *testing.T) {
 		{rc, uverbs.SendWR{Opcode: uverbs.OpFlush, SGL: eight}, "FLUSH takes no SGL"},
 		{rc, uverbs.SendWR{Opcode: uverbs.OpBindMW}, "no window to bind"},
 		{rc, uverbs.SendWR{Opcode: uverbs.OpBindMW, Bind: &uverbs.BindMW{}}, "no window to bind"},
+		{rc, uverbs.SendWR{Opcode: uverbs.OpBindMW, Bind: &uverbs.BindMW{MW: (*uverbs.MW)(nil)}}, "no window to bind"},
+		{rc, uverbs.SendWR{Opcode: uverbs.OpBindMW, Bind: &uverbs.BindMW{MW: ud.mw}}, "must be of one PD"},
 		{rc, uverbs.SendWR{Opcode: uverbs.OpBindMW, Bind: &uverbs.BindMW{MW: rc.mw, Length: 1}}, "a window of 1 bytes needs an MR"},
 		{rc, uverbs.SendWR{Opcode: uverbs.OpBindMW, Bind: &uverbs.BindMW{MW: rc.mw}, SGL: eight}, "BIND_MW takes no SGL"},
 		{rc, uverbs.SendWR{Opcode: uverbs.OpBindMW, Bind: &uverbs.BindMW{MW: rc.mw, RKey: rc.mw.RKey() + 256}}, "is no key of the window"},
