@@ -113,7 +113,7 @@ uml: bin/vm ## compile User Mode Linux, the fast machine of make bench, and test
 bench: ## measure beside rdma-core, perftest and cgo; writes docs/performance.md
 	$(GO) run ./test/bench $(BENCH)
 
-bench-check: $(READY) ## run the benchmark briefly; allocations, system calls, instructions may not grow
+bench-check: $(READY) ## run the benchmark briefly; allocations, doorbells, instructions may not grow
 	$(GO) run ./test/bench -check
 
 test: fetch build bin/suite ## everything, two rows at a time; says at the end what ran

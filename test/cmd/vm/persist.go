@@ -46,16 +46,17 @@ func persist(ctx context.Context, k rig.Kernel, c rig.Config) (int, error) {
 }
 
 // isTest recognises a test binary by its flags, which go test always passes.
-func isTest(args []string) bool {
-	return slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, "-test.") })
-}
+func isTest(args []string) bool { return slices.ContainsFunc(args, isTestFlag) }
+
+func isTestFlag(arg string) bool { return strings.HasPrefix(arg, "-test.") }
 
 // skip leaves out the tests that ran as often as they are to, besides those that
 // -test.skip leaves out already.
 func skip(args []string, times map[string]int) []string {
 	count, without := 1, ""
+	first := slices.IndexFunc(args, isTestFlag)
 	var rest []string
-	for _, a := range args[1:] {
+	for _, a := range args[first:] {
 		if v, ok := strings.CutPrefix(a, "-test.count="); ok {
 			fmt.Sscan(v, &count)
 		}
@@ -76,5 +77,5 @@ func skip(args []string, times map[string]int) []string {
 	}
 	slices.Sort(done)
 	pattern := fmt.Sprintf("-test.skip=%s^(%s)$", without, strings.Join(done, "|"))
-	return slices.Concat(args[:1], []string{pattern}, rest)
+	return slices.Concat(args[:first], []string{pattern}, rest)
 }

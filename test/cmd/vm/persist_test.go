@@ -14,6 +14,7 @@ func TestSkip(t *testing.T) {
 	for _, c := range []struct{ args, want []string }{
 		{[]string{"x.test", "-test.v=true"}, []string{"x.test", "-test.skip=^(TestA|TestB)$", "-test.v=true"}},
 		{[]string{"x.test", "-test.count=2", "-test.skip=Slow"}, []string{"x.test", "-test.skip=Slow|^(TestB)$", "-test.count=2"}},
+		{[]string{"env", "A=b", "x.test", "-test.v"}, []string{"env", "A=b", "x.test", "-test.skip=^(TestA|TestB)$", "-test.v"}},
 		{[]string{"x.test", "-test.count=3"}, []string{"x.test", "-test.count=3"}},
 	} {
 		if diff := cmp.Diff(c.want, skip(c.args, times)); diff != "" {
