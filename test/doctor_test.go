@@ -165,7 +165,7 @@ func TestDoctorOnLoopback(t *testing.T) {
 			ill(t, there(doctor(t, name)),
 				symptom{"address", "lo has no IP address outside 127/8, by which rdma_cm would find " + name, "ip addr add 192.0.2.1/32 dev lo"},
 				symptom{"gid", name + "/1 has no GID, because lo had no hardware address when the link was added",
-					"rdmalink del gvlosiw, then rdmalink add --fix-netdev gvlosiw type siw netdev lo"})
+					"rdmalink del gvlosiw, then rdmalink add gvlosiw type siw netdev lo"})
 		case "rxe":
 			ill(t, there(doctor(t, name)), symptom{"address", name + " is on lo, where rdma_cm can't connect through rxe", "dummy or veth"})
 		}

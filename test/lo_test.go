@@ -9,37 +9,93 @@ import (
 	"testing"
 )
 
-// TestLinkOnLo: in a fresh network namespace, as a container has it, rdmalink
-// refuses a link that could not connect; with --fix-netdev rping runs over lo.
+// TestLinkOnLo: in a fresh network namespace, as a container has it, the line
+// that README begins with gives a link that connects, and tells what it set. Its
+// commands undo that.
 func TestLinkOnLo(t *testing.T) {
 	needSiw(t)
 	newNetns(t)
-	refused := rdmalink(t, "add siwlo type siw netdev lo")
-	for _, want := range []string{"lo has no hardware address", "ip link set lo address 02:00:00:00:00:01", "ip addr add 192.0.2.1/32 dev lo", "--fix-netdev"} {
+	const line = "add siwlo type siw netdev lo"
+	refused := rdmalink(t, line+" --keep-netdev")
+	for _, want := range []string{"lo has no hardware address", "ip link set lo address 02:00:00:00:00:01", "ip addr add 192.0.2.1/32 dev lo", "leave out --keep-netdev"} {
 		if refused.Code != 1 || !strings.Contains(refused.Err, want) {
 			t.Errorf("no %q in %+v", want, refused)
 		}
 	}
-	if out := iproute2(t, "link").Out; strings.Contains(out, "siwlo") {
-		t.Errorf("the link was added all the same: %s", out)
+	asBefore(t)
+	added := rdmalink(t, "-j "+line)
+	if added.Code != 0 || added.Out != "" || strings.Count(added.Err, "rdmalink: note: lo: ") != 3 {
+		t.Fatalf("%+v", added)
 	}
-
-	fixed := rdmalink(t, "add --fix-netdev siwlo type siw netdev lo")
-	if fixed.Code != 0 || strings.Count(fixed.Err, "rdmalink: note: lo: ") != 3 {
-		t.Fatalf("%+v", fixed)
-	}
-	t.Cleanup(func() {
-		if out := rdmalink(t, "del siwlo"); out.Code != 0 {
-			t.Errorf("%+v", out)
-		}
-	})
 	const want = "link siwlo/1 state ACTIVE physical_state LINK_UP netdev lo \n"
 	if got := rdmalink(t, "show siwlo"); got.Out != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	rpingOver(t, "192.0.2.1")
-	if again := rdmalink(t, "add --fix-netdev siwlo2 type siw netdev lo"); again.Code != 1 || strings.Contains(again.Err, "note") {
-		t.Errorf("fixing what is fixed: %+v", again)
+	if again := rdmalink(t, "add siwlo2 type siw netdev lo"); again.Code != 1 || strings.Contains(again.Err, "note") {
+		t.Errorf("again: %+v", again)
+	}
+	if out := rdmalink(t, "del siwlo"); out != (output{}) {
+		t.Errorf("%+v", out)
+	}
+	for note := range strings.Lines(added.Err) {
+		if _, command, ok := strings.Cut(note, "to undo: "); ok {
+			sh(t, command)
+		}
+	}
+	asBefore(t)
+	if out := sh(t, "ip link set lo address 00:00:00:00:00:00 2>&1 || true"); !strings.Contains(out, "Cannot assign") {
+		t.Errorf("the kernel takes lo's hardware address back, add should say how: %s", out)
+	}
+}
+
+// asBefore wants lo as it is in a fresh network namespace, but for its hardware
+// address, and no link on it.
+func asBefore(t *testing.T) {
+	t.Helper()
+	if out := sh(t, "ip addr show lo"); strings.Contains(out, "192.0.2") || strings.Contains(out, "UP") {
+		t.Errorf("lo was changed: %s", out)
+	}
+	if out := iproute2(t, "link").Out; strings.Contains(out, "siwlo") {
+		t.Errorf("there is a link: %s", out)
+	}
+}
+
+// TestAddLeavesLo: a link that the kernel refuses leaves lo as it was, also
+// where the user may change lo but not add links.
+func TestAddLeavesLo(t *testing.T) {
+	needSiw(t)
+	newNetns(t)
+	before := sh(t, "ip addr show lo")
+	for _, line := range []string{
+		"add gvx type nosuch netdev lo", "add nosuch% type siw netdev lo", "add gvx type siw netdev nosuch",
+	} {
+		if out := rdmalink(t, line); out.Code != 1 {
+			t.Errorf("%s: %+v", line, out)
+		}
+	}
+	if out := runCommand(t, nobody(exec.Command(everybodysRdmalink(t), strings.Fields("add gvx type siw netdev lo")...))); out.Code != 1 || !strings.Contains(out.Err, "needs CAP_NET_ADMIN") {
+		t.Errorf("as nobody: %+v", out)
+	}
+	if after := sh(t, "ip addr show lo"); after != before {
+		t.Errorf("lo was\n%s, is\n%s", before, after)
+	}
+}
+
+// TestAddOnBareNetdev: a network device that is down and has no address.
+func TestAddOnBareNetdev(t *testing.T) {
+	for _, typ := range linkTypes() {
+		t.Run(typ, func(t *testing.T) {
+			newNetns(t)
+			sh(t, "ip link set lo up && ip link add bare0 type dummy")
+			out := rdmalink(t, "add gvbare type "+typ+" netdev bare0")
+			t.Cleanup(func() { rdmalink(t, "del gvbare") })
+			if out.Code != 0 || strings.Count(out.Err, "rdmalink: note: bare0: ") != 2 || strings.Count(out.Err, "to undo: ") != 2 {
+				t.Fatalf("%+v", out)
+			}
+			server := serveRping(t, rping("Go", "-s"))
+			pinged(t, server, launch(t, rping("Go", "-c -V -C 5 -a 192.0.2.1")))
+		})
 	}
 }
 
@@ -47,7 +103,7 @@ func TestLinkOnLo(t *testing.T) {
 func TestRemedyForLo(t *testing.T) {
 	needSiw(t)
 	newNetns(t)
-	for _, line := range strings.Split(rdmalink(t, "add siwlo type siw netdev lo").Err, "\n") {
+	for _, line := range strings.Split(rdmalink(t, "add siwlo type siw netdev lo --keep-netdev").Err, "\n") {
 		if command, ok := strings.CutPrefix(line, "  ip "); ok {
 			sh(t, "ip "+command)
 		}
@@ -61,9 +117,8 @@ func TestRemedyForLo(t *testing.T) {
 	}
 }
 
-// TestLoNeedsMAC is why rdmalink refuses: the link iproute2 adds on lo looks
-// healthy, and no address on it can be resolved. If a kernel mends this one
-// day, the refusal has to go.
+// TestLoNeedsMAC is why rdmalink sets one: the link that iproute2 adds on lo looks
+// healthy, and no address on it can be resolved.
 func TestLoNeedsMAC(t *testing.T) {
 	needSiw(t)
 	newNetns(t)

@@ -319,16 +319,17 @@ func TestRpingRefused(t *testing.T) {
 }
 
 // TestRpingLo: over lo as rdmalink makes it ready, to the address it gave lo and
-// to 127.0.0.1, which C can't reach.
+// to 127.0.0.1, which C's client reaches only from the former (-I).
 func TestRpingLo(t *testing.T) {
 	needSiw(t)
 	newNetns(t)
-	if out := rdmalink(t, "add --fix-netdev siwlo type siw netdev lo"); out.Code != 0 {
+	if out := rdmalink(t, "add siwlo type siw netdev lo"); out.Code != 0 {
 		t.Fatalf("%+v", out)
 	}
 	t.Cleanup(func() { rdmalink(t, "del siwlo") })
 	for _, test := range []struct{ server, client, addr string }{
 		{"Go", "Go", "192.0.2.1"}, {"Go", "Go", "127.0.0.1"}, {"C", "Go", "127.0.0.1"}, {"Go", "C", "192.0.2.1"},
+		{"Go", "C", "127.0.0.1 -I 192.0.2.1"},
 	} {
 		server := serveRping(t, rping(test.server, "-s"))
 		pinged(t, server, launch(t, rping(test.client, "-c -V -C 20 -a "+test.addr)))

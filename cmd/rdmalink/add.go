@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 )
@@ -15,13 +16,19 @@ func addCommand() command {
 TYPE is siw (iWARP over TCP) or rxe (RoCE over UDP). It needs CAP_NET_ADMIN; the
 kernel loads the driver if it can.
 
-A siw link on lo needs what lo does not have by itself: a hardware address when
-the link is added, and an IP address outside 127/8. Without the first, rdma_cm
-can never use the link, although it looks healthy; so add refuses, and says what
-to do. With --fix-netdev it does it: it gives lo a hardware address (random,
-locally administered), the address ` + fixAddr.String() + `, and sets it up, as far as these
-are missing. Then ` + fixAddr.Addr().String() + ` is the address to listen on and to dial.`,
-		options: []option{{long: "--fix-netdev", summary: "siw: give lo what it lacks, before adding", set: func(t *tool) { t.fixNetdev = true }}},
+What NETDEV lacks for a link that connects, add sets first: an IP address outside
+127/8 (` + fixAddr.String() + `, or the next one that is free), the up state, and for siw on
+lo a hardware address (random, locally administered). On standard error it says
+what it set, and how to undo that. If the link can't be added, it undoes that
+itself. The hardware address of lo can't be made zero again, so it is set only
+after a trial has shown that the kernel adds the link.
+
+siw on lo then connects by 127.0.0.1 with rdmalink and with goverbs, and by
+` + fixAddr.Addr().String() + ` with any program. rdma_cm can't connect through rxe on lo.
+
+With --keep-netdev nothing is set. add then refuses siw on lo without a hardware
+address, since rdma_cm could never use that link, although it looks healthy.`,
+		options: []option{{long: "--keep-netdev", summary: "leave NETDEV as it is", set: func(t *tool) { t.keepNetdev = true }}},
 		run:     addLink,
 	}
 }
@@ -35,15 +42,62 @@ func addLink(_ context.Context, t *tool, w *words) error {
 	if err != nil {
 		return fmt.Errorf("add %s: %w", name, err)
 	}
-	if typ == "siw" {
-		if err := t.readyForSiw(&dev); err != nil {
-			return fmt.Errorf("add %s: %w", name, err)
-		}
+	if t.keepNetdev {
+		return t.addAsIs(name, typ, dev)
 	}
-	if err := t.rdma.AddLink(name, typ, on); err != nil {
+	return t.addReady(name, typ, dev)
+}
+
+// addAsIs adds a link, and changes nothing on dev.
+func (t *tool) addAsIs(name, typ string, dev netdev) error {
+	if err := refuseUnfit(typ, dev); err != nil {
+		return fmt.Errorf("add %s: %w", name, err)
+	}
+	if err := t.rdma.AddLink(name, typ, dev.name); err != nil {
 		return t.explainAdd(name, typ, dev, err)
 	}
 	t.noteUnusable(name, typ, dev)
+	return nil
+}
+
+// addReady adds a link, after setting on dev what is missing.
+func (t *tool) addReady(name, typ string, dev netdev) error {
+	if lacksMAC(typ, dev) {
+		if err := t.tryLink(name, typ, dev); err != nil {
+			return err
+		}
+	}
+	changes, err := t.missing(typ, dev)
+	if err == nil {
+		err = apply(dev, changes)
+	}
+	if err != nil {
+		return fmt.Errorf("add %s: %w", name, err)
+	}
+	if err := t.rdma.AddLink(name, typ, dev.name); err != nil {
+		return errors.Join(t.explainAdd(name, typ, dev, err), undo(dev, changes))
+	}
+	for _, c := range changes {
+		t.note("%s: %s", dev.name, c.done)
+	}
+	t.noteRxeOnLo(typ, dev)
+	return nil
+}
+
+// tryLink finds out whether the kernel adds this link, before a change that
+// can't be undone. The link of the trial is deleted again: siw has already read
+// the hardware address.
+func (t *tool) tryLink(name, typ string, dev netdev) error {
+	if err := t.rdma.AddLink(name, typ, dev.name); err != nil {
+		return t.explainAdd(name, typ, dev, err)
+	}
+	d, err := t.rdma.DeviceByName(name)
+	if err == nil {
+		err = t.rdma.DeleteLink(d.Index)
+	}
+	if err != nil {
+		return fmt.Errorf("add %s: delete the link of the trial: %w", name, err)
+	}
 	return nil
 }
 
@@ -85,10 +139,15 @@ func (t *tool) noteUnusable(name, typ string, dev netdev) {
 	if !dev.up {
 		t.note("%s is down, and so is %s: ip link set %s up", dev.name, name, dev.name)
 	}
-	switch {
-	case typ == "rxe" && dev.loopback:
-		t.note("rdma_cm can't connect through rxe on %s; verbs alone work (GID index 1). For rdma_cm use a dummy or veth device", dev.name)
-	case !dev.usable():
+	if !dev.usable() && !(typ == "rxe" && dev.loopback) {
 		t.note("%s has no IP address outside 127/8, by which rdma_cm would find %s: %s", dev.name, name, addrCommand(dev))
+	}
+	t.noteRxeOnLo(typ, dev)
+}
+
+// noteRxeOnLo tells of the one case that nothing mends.
+func (t *tool) noteRxeOnLo(typ string, dev netdev) {
+	if typ == "rxe" && dev.loopback {
+		t.note("rdma_cm can't connect through rxe on %s; verbs alone work (GID index 1). For rdma_cm use a dummy or veth device", dev.name)
 	}
 }

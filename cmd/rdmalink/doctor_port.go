@@ -67,7 +67,7 @@ func (p *patient) gidFinding(l *limb, port netlinkrdma.Port) finding {
 	}
 	switch {
 	case used == 0 && l.Protocol == "iw":
-		remedy := fmt.Sprintf("rdmalink del %s, then rdmalink add --fix-netdev %s type siw netdev %s", l.Name, l.Name, d.name)
+		remedy := fmt.Sprintf("rdmalink del %s, then rdmalink add %s type siw netdev %s", l.Name, l.Name, d.name)
 		return found(problem, remedy, "has no GID, because %s had no hardware address when the link was added: rdma_cm can't use it", d.name)
 	case used == 0 && l.Protocol == "roce":
 		return found(problem, addrCommand(d), "has no GID: they are made of the addresses of its network device, here %s", d.name)
@@ -79,8 +79,8 @@ func (p *patient) gidFinding(l *limb, port netlinkrdma.Port) finding {
 	return found(fine, "", "has GIDs")
 }
 
-// checkAddress is about what noteUnusable and readyForSiw say when a link is
-// added; addresses can go later.
+// checkAddress is about what add sees to when a link is added; addresses can go
+// later.
 func checkAddress(p *patient) []finding {
 	if p.doubtful != nil {
 		return []finding{found(noted, "", "network devices can't be listed: %v", p.doubtful)}

@@ -196,7 +196,7 @@ func TestDoctorFinds(t *testing.T) {
 		}}, "gid", problem, "rxe0/2 has no GID: they are made of the addresses of its network device, here dummy0", "ip addr add ADDRESS/LENGTH dev dummy0"},
 		{"no GID on siw", []func(*ward){gids(0)}, "gid", problem,
 			"siw0/1 has no GID, because dummy0 had no hardware address when the link was added: rdma_cm can't use it",
-			"rdmalink del siw0, then rdmalink add --fix-netdev siw0 type siw netdev dummy0"},
+			"rdmalink del siw0, then rdmalink add siw0 type siw netdev dummy0"},
 		{"no GID on rxe", []func(*ward){gids(0)}, "gid", problem,
 			"rxe0/1 has no GID: they are made of the addresses of its network device, here dummy0", "ip addr add ADDRESS/LENGTH dev dummy0"},
 		{"GIDs not told", []func(*ward){func(w *ward) {

@@ -2,81 +2,95 @@ package main
 
 import (
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"net"
 	"net/netip"
-	"syscall"
 )
 
-// fixAddr is what --fix-netdev gives lo: from TEST-NET-1 (RFC 5737), which no
-// network routes, so that it hides no host a program may want to reach.
+// fixNet is TEST-NET-1 (RFC 5737). No network routes it, so an address from it
+// hides no host that a program may want to reach.
+var fixNet = netip.MustParsePrefix("192.0.2.0/24")
+
+// fixAddr is the first address of fixNet, which add gives a network device that
+// has none.
 var fixAddr = netip.MustParsePrefix("192.0.2.1/32")
 
-// fixMAC is the hardware address the remedy names. It is locally administered
-// and never leaves lo. --fix-netdev takes a random one instead: the GID of the
-// link is made from it, and kernels before 6.6 find a link by its GID alone,
-// so that two namespaces with the same one could get each other's link.
+// fixMAC is the hardware address that the refusal names. It is locally
+// administered and never leaves lo. add itself sets a random one: the GID of the
+// link is made from it, and kernels before 6.6 find a link by its GID alone, so
+// that two namespaces with the same one could get each other's link.
 const fixMAC = "02:00:00:00:00:01"
 
-// readyForSiw makes sure that a link on dev can carry connections one day. A
-// missing hardware address can't be mended later, because siw reads it when
-// the link is added: that is why add refuses here instead of warning, even
-// though iproute2 adds the link. Scripts that relied on it got a link whose
-// every rdma_resolve_addr failed.
-func (t *tool) readyForSiw(dev *netdev) error {
-	if t.fixNetdev && dev.loopback {
-		return t.fix(dev)
-	}
-	if dev.hasMAC || !dev.loopback {
+// lacksMAC tells whether a siw link on dev could never connect: siw makes the
+// link's GID from the hardware address when the link is added. Of the network
+// devices that siw takes, only lo may have an address of zeros.
+func lacksMAC(typ string, dev netdev) bool {
+	return typ == "siw" && dev.loopback && !dev.hasMAC
+}
+
+// refuseUnfit refuses a siw link that could never connect, even though iproute2
+// adds it: every rdma_resolve_addr through it would fail.
+func refuseUnfit(typ string, dev netdev) error {
+	if !lacksMAC(typ, dev) {
 		return nil
 	}
 	remedy := fmt.Sprintf("  ip link set %s address %s", dev.name, fixMAC)
 	if !dev.usable() {
-		remedy += "\n  " + addrCommand(*dev)
+		remedy += "\n  " + addrCommand(dev)
 	}
 	return fmt.Errorf(`%s has no hardware address, from which siw makes the GID of the link:
 it would come up, but every connection through it would fail. Run first
 %s
-or let rdmalink do that: rdmalink add --fix-netdev …`, dev.name, remedy)
+or let rdmalink do that: leave out --keep-netdev`, dev.name, remedy)
 }
 
-// fix gives the loopback device what it lacks, and says so.
-func (t *tool) fix(dev *netdev) error {
-	if !dev.hasMAC {
-		mac, err := randomMAC()
-		if err == nil {
-			err = t.net.setMAC(dev.name, mac)
-		}
-		if err != nil {
-			return fixError(dev.name, "set its hardware address", err)
-		}
-		t.note("%s: hardware address set to %s", dev.name, mac)
-		dev.hasMAC = true
+// missing lists what has to change on dev for a link that connects. The
+// hardware address comes last, because it can't be taken back.
+func (t *tool) missing(typ string, dev netdev) ([]change, error) {
+	if typ != "siw" && typ != "rxe" {
+		return nil, nil
 	}
-	if !dev.usable() {
-		if err := t.net.addAddr(dev.name, fixAddr); err != nil {
-			return fixError(dev.name, "add the address "+fixAddr.String(), err)
+	var all []change
+	// rdma_cm never connects through rxe on lo, whatever the address.
+	if !dev.usable() && !(typ == "rxe" && dev.loopback) {
+		addr, err := t.freeAddr()
+		if err != nil {
+			return nil, err
 		}
-		t.note("%s: address %s added", dev.name, fixAddr)
-		dev.addrs = append(dev.addrs, fixAddr.Addr())
+		all = append(all, t.addAddr(dev, addr))
 	}
 	if !dev.up {
-		if err := t.net.setUp(dev.name); err != nil {
-			return fixError(dev.name, "set it up", err)
-		}
-		t.note("%s: set up", dev.name)
-		dev.up = true
+		all = append(all, t.setUp(dev))
 	}
-	return nil
+	if lacksMAC(typ, dev) {
+		mac, err := randomMAC()
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, t.setMAC(dev, mac))
+	}
+	return all, nil
 }
 
-func fixError(netdev, what string, err error) error {
-	remedy := ""
-	if errors.Is(err, syscall.EPERM) {
-		remedy = " (needs CAP_NET_ADMIN: run as root)"
+// freeAddr is the first address of fixNet that no network device has: rdma_cm
+// finds only one of two devices with the same address.
+func (t *tool) freeAddr() (netip.Prefix, error) {
+	devs, err := t.net.list()
+	if err != nil {
+		return netip.Prefix{}, err
 	}
-	return fmt.Errorf("fix %s: %s: %w%s", netdev, what, err, remedy)
+	taken := make(map[netip.Addr]bool)
+	for _, d := range devs {
+		for _, a := range d.addrs {
+			taken[a] = true
+		}
+	}
+	for a := fixAddr.Addr(); fixNet.Contains(a); a = a.Next() {
+		if !taken[a] {
+			return netip.PrefixFrom(a, a.BitLen()), nil
+		}
+	}
+	return netip.Prefix{}, fmt.Errorf("no address of %s is free", fixNet)
 }
 
 // randomMAC makes a locally administered unicast address.

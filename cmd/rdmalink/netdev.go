@@ -19,10 +19,11 @@ type netdev struct {
 	addrs    []netip.Addr
 }
 
-// usable tells whether rdma_cm can find the device by one of its addresses.
+// usable tells whether rdma_cm can find the device by one of its addresses. On
+// lo that is an IPv4 address, from which 127.0.0.1 can be dialled.
 func (d netdev) usable() bool {
 	for _, a := range d.addrs {
-		if !a.IsLoopback() {
+		if !a.IsLoopback() && (!d.loopback || a.Is4()) {
 			return true
 		}
 	}
@@ -34,7 +35,9 @@ type netdevs interface {
 	list() ([]netdev, error)
 	setMAC(name string, mac net.HardwareAddr) error
 	setUp(name string) error
+	setDown(name string) error
 	addAddr(name string, addr netip.Prefix) error
+	delAddr(name string, addr netip.Prefix) error
 }
 
 // kernelNetdevs asks the running kernel, by netlink, about the network
@@ -77,11 +80,21 @@ func (kernelNetdevs) setMAC(name string, mac net.HardwareAddr) error {
 
 func (kernelNetdevs) setUp(name string) error { return netlink.LinkSetUp(linkNamed(name)) }
 
+func (kernelNetdevs) setDown(name string) error { return netlink.LinkSetDown(linkNamed(name)) }
+
 func (kernelNetdevs) addAddr(name string, addr netip.Prefix) error {
-	return netlink.AddrAdd(linkNamed(name), &netlink.Addr{IPNet: &net.IPNet{
+	return netlink.AddrAdd(linkNamed(name), ipNet(addr))
+}
+
+func (kernelNetdevs) delAddr(name string, addr netip.Prefix) error {
+	return netlink.AddrDel(linkNamed(name), ipNet(addr))
+}
+
+func ipNet(addr netip.Prefix) *netlink.Addr {
+	return &netlink.Addr{IPNet: &net.IPNet{
 		IP:   addr.Addr().AsSlice(),
 		Mask: net.CIDRMask(addr.Bits(), addr.Addr().BitLen()),
-	}})
+	}}
 }
 
 // linkNamed lets the library look up the index itself.

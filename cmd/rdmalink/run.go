@@ -32,7 +32,7 @@ type tool struct {
 	proc, sys      fs.FS // /proc and /sys
 	modules        fs.FS // /lib/modules
 
-	help, version, json, pretty, oneline, raw, force, fixNetdev bool
+	help, version, json, pretty, oneline, raw, force, keepNetdev bool
 
 	details int    // how often they were asked for
 	batch   string // the file that holds the commands, or "-"

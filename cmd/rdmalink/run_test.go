@@ -20,28 +20,53 @@ import (
 // fakeNetdevs is the network side of a machine; log holds what was changed.
 type fakeNetdevs struct {
 	all  []netdev
-	fail error
+	fail map[string]error // of the calls whose line in log begins so
 	log  []string
 }
 
 func (f *fakeNetdevs) list() ([]netdev, error) { return slices.Clone(f.all), nil }
 
+// change does one change of the device, unless it is to fail.
+func (f *fakeNetdevs) change(line, name string, do func(*netdev)) error {
+	f.log = append(f.log, line)
+	for begin, err := range f.fail {
+		if strings.HasPrefix(line, begin) {
+			return err
+		}
+	}
+	i := slices.IndexFunc(f.all, func(d netdev) bool { return d.name == name })
+	if i < 0 {
+		return syscall.ENODEV
+	}
+	do(&f.all[i])
+	return nil
+}
+
 func (f *fakeNetdevs) setMAC(name string, mac net.HardwareAddr) error {
 	if len(mac) != 6 || mac[0] != 2 || bytes.Equal(mac[1:], make([]byte, 5)) {
 		return syscall.EADDRNOTAVAIL
 	}
-	f.log = append(f.log, "mac "+name)
-	return f.fail
+	return f.change("mac "+name, name, func(d *netdev) { d.hasMAC = true })
 }
 
 func (f *fakeNetdevs) setUp(name string) error {
-	f.log = append(f.log, "up "+name)
-	return f.fail
+	return f.change("up "+name, name, func(d *netdev) { d.up = true })
+}
+
+func (f *fakeNetdevs) setDown(name string) error {
+	return f.change("down "+name, name, func(d *netdev) { d.up = false })
 }
 
 func (f *fakeNetdevs) addAddr(name string, addr netip.Prefix) error {
-	f.log = append(f.log, "addr "+name+" "+addr.String())
-	return f.fail
+	return f.change("addr "+name+" "+addr.String(), name, func(d *netdev) {
+		d.addrs = append(slices.Clone(d.addrs), addr.Addr())
+	})
+}
+
+func (f *fakeNetdevs) delAddr(name string, addr netip.Prefix) error {
+	return f.change("addr del "+name+" "+addr.String(), name, func(d *netdev) {
+		d.addrs = slices.DeleteFunc(slices.Clone(d.addrs), func(a netip.Addr) bool { return a == addr.Addr() })
+	})
 }
 
 var (
@@ -147,7 +172,7 @@ func TestUsageErrors(t *testing.T) {
 		"add siw0 type siw lo":          "\"lo\": expected netdev" + add,
 		"add siw0 type siw netdev":      "expected NETDEV" + add,
 		"add siw0 type siw netdev lo 1": "\"1\" is one word too many" + add,
-		"add siw0 --fax":                "\"--fax\": expected one of --fix-netdev, --help, --version, --json, --pretty, --details, --raw, --oneline, --batch, --force" + add,
+		"add siw0 --fax":                "\"--fax\": expected one of --keep-netdev, --help, --version, --json, --pretty, --details, --raw, --oneline, --batch, --force" + add,
 		"add siw0 --js=1":               "--js takes no value" + add,
 		"del":                           "expected DEV\nUsage: rdmalink del DEV (rdmalink del -h tells more)\n",
 		"link del a b":                  "\"b\" is one word too many\nUsage: rdmalink link del DEV (rdmalink link del -h tells more)\n",
