@@ -86,14 +86,14 @@ func TestAddLeavesLo(t *testing.T) {
 func TestAddOnBareNetdev(t *testing.T) {
 	for _, typ := range linkTypes() {
 		t.Run(typ, func(t *testing.T) {
-			newNetns(t)
-			sh(t, "ip link set lo up && ip link add bare0 type dummy")
+			sh(t, "ip link add bare0 type dummy")
+			t.Cleanup(func() { sh(t, "ip link del bare0") })
 			out := rdmalink(t, "add gvbare type "+typ+" netdev bare0")
 			t.Cleanup(func() { rdmalink(t, "del gvbare") })
 			if out.Code != 0 || strings.Count(out.Err, "rdmalink: note: bare0: ") != 2 || strings.Count(out.Err, "to undo: ") != 2 {
 				t.Fatalf("%+v", out)
 			}
-			server := serveRping(t, rping("Go", "-s"))
+			server := serveCM(t, rping("Go", "-s -a 192.0.2.1"), "7174")
 			pinged(t, server, launch(t, rping("Go", "-c -V -C 5 -a 192.0.2.1")))
 		})
 	}
