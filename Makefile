@@ -27,7 +27,8 @@ SUDO = $(if $(filter 0,$(shell id -u)),,sudo)
 # Nothing of ours uses cgo; only the race detector asks for it.
 export CGO_ENABLED = 0
 # A clone that belongs to somebody else, as in a CI container, would stop go build.
-export GOFLAGS := $(GOFLAGS) -buildvcs=false
+# Without paths, one clone's build cache serves the next.
+export GOFLAGS := $(GOFLAGS) -buildvcs=false -trimpath
 
 .DEFAULT_GOAL := help
 .PHONY: help build generate lint unit race fuzz abi cross fetch vm vmrace rig uml test stress demo clean bench bench-check
@@ -36,7 +37,7 @@ help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## build the static bin/rdmalink, and the demo's programs
-	$(GO) build -trimpath -o bin/ ./cmd/rdmalink ./test/cmd/exchange ./test/cmd/demo ./test/cmd/vm
+	$(GO) build -o bin/ ./cmd/rdmalink ./test/cmd/exchange ./test/cmd/demo ./test/cmd/vm
 
 generate: cross ## generate internal/abi again from the kernel's headers
 	$(GO) generate ./...

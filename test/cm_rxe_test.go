@@ -27,7 +27,7 @@ func TestCMRxeRping(t *testing.T) {
 		pings          int
 		sideBySide     bool
 	}{
-		{"C", "Go", 200, true}, {"Go", "C", 200, true}, {"Go", "Go", 20, true},
+		{"C", "Go", 100, true}, {"Go", "C", 100, true}, {"Go", "Go", 20, true},
 		{"C", "Go poll", 20, false}, {"Go poll", "C", 20, false}, {"Go poll", "Go poll", 20, false},
 	} {
 		t.Run(fmt.Sprintf("%s serves %s", pair.server, pair.client), func(t *testing.T) {
@@ -60,7 +60,7 @@ func TestCMRxeRpingText(t *testing.T) {
 	const line = "-v -C 12 -S 65535"
 	serve := func(t *testing.T, cmd *exec.Cmd) *running { return serveCM(t, cmd, "7174") }
 	var want [2]string
-	for _, pair := range []struct{ server, client string }{{"C", "C"}, {"C", "Go"}, {"Go", "C"}, {"Go", "Go"}} {
+	for _, pair := range []struct{ server, client string }{{"C", "Go"}, {"Go", "C"}, {"Go", "Go"}} {
 		t.Run(fmt.Sprintf("%s serves %s", pair.server, pair.client), func(t *testing.T) {
 			noLeak(t)
 			got := rpingText(t, serve, pair.server, pair.client, line, rxeIPv4)

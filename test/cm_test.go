@@ -196,7 +196,7 @@ func TestCMNoLeak(t *testing.T) {
 	if err := cmPing(t.Context(), addr, "warm up"); err != nil {
 		t.Fatal(err)
 	}
-	for i := range 200 {
+	for i := range 60 {
 		if err := cmPing(t.Context(), addr, fmt.Sprint("ping ", i)); err != nil {
 			t.Fatal(i, err)
 		}

@@ -65,7 +65,7 @@ func exchangeOnce(ctx context.Context, t *testing.T, ln *rdmacm.Listener, size i
 // binary in the other network namespace.
 func TestExchangeAcross(t *testing.T) {
 	fabric(t)
-	for host, sizes := range map[string][]int{farIPv4: allSizes, farIPv6: someSizes} {
+	for host, sizes := range map[string][]int{farIPv4: allSizes[:5], farIPv6: someSizes} {
 		t.Run(host, func(t *testing.T) {
 			noLeak(t)
 			ctx, cancel := context.WithTimeout(t.Context(), 3*patience)

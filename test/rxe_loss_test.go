@@ -28,10 +28,10 @@ func TestRxeLoss(t *testing.T) {
 			closeLater(t, l.random)
 			fill(l.random.Bytes())
 			t.Run("RC", func(t *testing.T) {
-				l.reliable(t, stream{n: 10000, window: 32, sizes: packetSizes, timeout: 11, deaf: true})
+				l.reliable(t, stream{n: 3000, window: 32, sizes: packetSizes, timeout: 11, deaf: true})
 			})
 			t.Run("RC, long", func(t *testing.T) {
-				l.reliable(t, stream{n: 1000 / percent, window: 32, sizes: messageSizes, timeout: 16})
+				l.reliable(t, stream{n: 500 / percent, window: 32, sizes: messageSizes, timeout: 16})
 			})
 			t.Run("UC", func(t *testing.T) { l.unreliable(t, uverbs.QPTypeUC, 500, messageSizes) })
 			t.Run("UD", func(t *testing.T) { l.unreliable(t, uverbs.QPTypeUD, 1500, packetSizes) })

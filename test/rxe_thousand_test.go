@@ -19,7 +19,7 @@ import (
 
 const (
 	crowd      = 1000 // QPs, each connected to another one
-	rounds     = 10   // messages each QP sends, one at a time
+	rounds     = 6    // messages each QP sends, one at a time
 	letterSize = 64
 	letters    = 4 // receives of a QP
 )

@@ -40,7 +40,7 @@ func rowNames() string {
 
 // argv is the command of a row. The machine is set up already: READY is empty.
 func (r row) argv(o options) []string {
-	flags := "-json " + o.flags
+	flags := "-json -count=1 " + o.flags
 	if o.shuffle {
 		flags += " -shuffle on"
 	}

@@ -40,7 +40,7 @@ func TestRunPasses(t *testing.T) {
 	if code != 0 || errs != "" {
 		t.Errorf("code %d, stderr %q", code, errs)
 	}
-	for _, want := range []string{"== run 2 of 2, 1 hogs\n", "ok unit", "\nunit    ok", "vm-6.1 skipped 1: 6.1 -json -run Dial -shuffle on []\n",
+	for _, want := range []string{"== run 2 of 2, 1 hogs\n", "ok unit", "\nunit    ok", "vm-6.1 skipped 1: 6.1 -json -count=1 -run Dial -shuffle on []\n",
 		"\n0 kinds of failure, 0 machine faults\n", "\n2 passed, 0 failed, 2 skipped\n"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in:\n%s", want, out)
