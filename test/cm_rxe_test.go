@@ -27,14 +27,14 @@ func TestCMRxeRping(t *testing.T) {
 		pings          int
 		sideBySide     bool
 	}{
-		{"C", "Go", 100, true}, {"Go", "C", 100, true}, {"Go", "Go", 20, true},
-		{"C", "Go poll", 20, false}, {"Go poll", "C", 20, false}, {"Go poll", "Go poll", 20, false},
+		{"C", "Go", 40, true}, {"Go", "C", 40, true}, {"Go", "Go", 20, true},
+		{"C", "Go poll", 10, false}, {"Go poll", "C", 10, false}, {"Go poll", "Go poll", 10, false},
 	} {
 		t.Run(fmt.Sprintf("%s serves %s", pair.server, pair.client), func(t *testing.T) {
 			noLeak(t)
 			var ends [][2]*running
 			for i, addr := range []string{rxeIPv4, rxeIPv6, cmVethIPv4, cmVethIPv6} {
-				port, pings := fmt.Sprint(7174+i), 20
+				port, pings := fmt.Sprint(7174+i), 10
 				if i == 0 {
 					pings = pair.pings
 				}

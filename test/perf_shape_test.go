@@ -12,10 +12,8 @@ import (
 // TestPerfBandwidthShapes: many QPs, lists, completions for many, both directions,
 // inline data, and depths that make the sender wait for the receiver.
 func TestPerfBandwidthShapes(t *testing.T) {
-	many := 320 // of which 64 QPs send more than the peak is looked for in
-	if !onLinux612() {
-		many = 20
-	}
+	onOneKernel(t)
+	const many = 320 // of which 64 QPs send more than the peak is looked for in
 	for _, test := range []struct {
 		link       perfLink
 		name, line string
@@ -52,6 +50,7 @@ func TestPerfBandwidthShapes(t *testing.T) {
 
 // TestPerfAllSizes: -a goes through the sizes; datagrams to the MTU.
 func TestPerfAllSizes(t *testing.T) {
+	onOneKernel(t)
 	for _, test := range []struct {
 		link       perfLink
 		name, line string
@@ -79,6 +78,7 @@ func TestPerfAllSizes(t *testing.T) {
 
 // TestPerfDuration: the time decides, of either test.
 func TestPerfDuration(t *testing.T) {
+	onOneKernel(t)
 	fabric(t)
 	for _, name := range []string{"send lat", "write lat -s 100", "read lat -e", "send bw -s 1000", "send bw -s 1000 -b -e", "write bw -s 1000 -b"} {
 		t.Run(name, func(t *testing.T) {
@@ -118,6 +118,7 @@ func playLonger(t *testing.T, play func(duration string) (serverOut, clientOut o
 // TestPerfSamples: -H and -U print each latency, all but the two that count
 // nowhere sorted, all of them as they came.
 func TestPerfSamples(t *testing.T) {
+	onOneKernel(t)
 	rxeFabric(t)
 	samples := func(j perfJSON) (all []float64) {
 		for _, v := range j.Results[0]["samples_usec"].([]any) {

@@ -143,19 +143,22 @@ var perfTests = []string{"send lat", "write lat", "read lat", "atomic lat", "sen
 // hand and by rdma_cm.
 func TestPerf(t *testing.T) {
 	for _, l := range []perfLink{perfRxe, perfRxeCM, perfSiwCM} {
-		for _, test := range perfTests {
+		for n, test := range perfTests {
 			if strings.HasPrefix(test, "atomic") && l == perfSiwCM {
 				continue // siw has none
 			}
-			for _, wait := range []string{"", "-e"} {
+			for i, wait := range []string{"", "-e"} {
+				if i != (n+1)%2 && !onLinux612() {
+					continue // every other one is enough there
+				}
 				if wait != "" && test == "write lat" {
 					continue // a WRITE makes no completion at the peer
 				}
 				t.Run(fmt.Sprintf("%s: %s %s", l.name, test, wait), func(t *testing.T) {
 					l.up(t)
 					_, client := perfed(t, l, test, "-n 20 "+wait)
-					if n := client.Results[0]["iterations"]; n != 20.0 {
-						t.Errorf("%v messages", n)
+					if got := client.Results[0]["iterations"]; got != 20.0 {
+						t.Errorf("%v messages", got)
 					}
 				})
 			}
@@ -165,6 +168,7 @@ func TestPerf(t *testing.T) {
 
 // TestPerfServices are UC and UD, which SEND and WRITE have.
 func TestPerfServices(t *testing.T) {
+	onOneKernel(t)
 	rxeFabric(t)
 	for _, test := range []struct {
 		link       perfLink

@@ -43,6 +43,7 @@ func TestPingpongData(t *testing.T) {
 
 // TestPingpongUnlike: ends that do not fit together say in what.
 func TestPingpongUnlike(t *testing.T) {
+	onOneKernel(t)
 	rxeFabric(t)
 	for _, test := range []struct{ name, kind, server, serverLine, client, clientLine, serverSays, clientSays string }{
 		{"client's messages are longer", "rc", "Go", "-s 100", "Go", "-s 200", "do both ends have the same -s?", "do both ends have the same -s?"},
@@ -82,6 +83,7 @@ func TestPingpongUnlike(t *testing.T) {
 
 // TestPingpongRefused holds what can be told before a peer is there.
 func TestPingpongRefused(t *testing.T) {
+	onOneKernel(t)
 	rxeFabric(t)
 	noLeak(t)
 	for line, want := range map[string]string{
@@ -107,6 +109,7 @@ func TestPingpongRefused(t *testing.T) {
 
 // TestPingpongGarbage: a peer that is no pingpong program.
 func TestPingpongGarbage(t *testing.T) {
+	onOneKernel(t)
 	rxeFabric(t)
 	noLeak(t)
 	for _, kind := range pingpongKinds {
