@@ -103,7 +103,7 @@ func (mr *MR) create(access Access) (err error) {
 	if p, ok := mr.pd.dev.provider.(driver.MRRegistrar); ok {
 		err = p.RegMR(&driver.RegMR{Call: c})
 	} else {
-		err = c.Do(driver.UHW{})
+		err = c.Do(mr.pd.dev.bare().mr())
 	}
 	return c.made(err, func() error { return mr.pd.dev.issueDeregMR(mr.handle) })
 }
