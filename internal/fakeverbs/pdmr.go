@@ -41,6 +41,9 @@ func (k *Kernel) regMR(r *ioctl.Request) error {
 	if in.Length == 0 || (in.Start^in.HcaVa)&uint64(pageSize-1) != 0 {
 		return syscall.EINVAL
 	}
+	if _, err := k.at(in.Start, in.Length); err != nil {
+		return err
+	}
 	if err := k.checkAccess(in.AccessFlags); err != nil {
 		return err
 	}
