@@ -10,13 +10,14 @@ import (
 	"sync/atomic"
 
 	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/kernel"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
 // EventChannel carries the events of the IDs created on it.
 // All methods may be called concurrently.
 type EventChannel struct {
-	file kernelFile
+	file kernel.CM
 	// getting holds one token: one goroutine at a time waits for events.
 	getting chan struct{}
 
@@ -34,14 +35,18 @@ var lastUID atomic.Uint64
 //
 // C: rdma_create_event_channel
 func NewEventChannel() (*EventChannel, error) {
-	file, err := openFile()
+	return openChannel(kernel.Running)
+}
+
+func openChannel(k kernel.Kernel) (*EventChannel, error) {
+	file, err := k.OpenCM()
 	if err != nil {
-		return nil, err
+		return nil, openError(err)
 	}
 	return newEventChannel(file), nil
 }
 
-func newEventChannel(file kernelFile) *EventChannel {
+func newEventChannel(file kernel.CM) *EventChannel {
 	return &EventChannel{file: file, getting: make(chan struct{}, 1),
 		ids: make(map[uint64]*ID), multicasts: make(map[uint64]*Multicast)}
 }
@@ -58,7 +63,7 @@ func (c *EventChannel) Close() error {
 		return &OpError{Op: "close event channel", Err: uverbs.ErrInUse,
 			Hint: fmt.Sprintf("%d IDs remain on it; destroy or migrate them first", n)}
 	}
-	return closedError(c.file.close())
+	return closedError(c.file.Close())
 }
 
 // Get waits for the next event and returns ctx.Err() if ctx ends first.
@@ -98,7 +103,7 @@ func (c *EventChannel) read(ctx context.Context) (*Event, error) {
 	r := newRequest[abi.RdmaUcmGetEvent, abi.RdmaUcmEventResp](abi.RDMA_USER_CM_CMD_GET_EVENT)
 	defer r.free()
 	r.body.Response = r.respAddr()
-	if err := c.file.await(ctx, r.in(), r.out()); err != nil {
+	if err := c.file.Await(ctx, r.in(), r.out()); err != nil {
 		return nil, getError(ctx, err)
 	}
 	return c.event(&r.resp), nil

@@ -39,7 +39,7 @@ func TestConfigRefused(t *testing.T) {
 // sharedCQ is a CQ of the caller's, on a device of the caller's.
 func (w *world) sharedCQ() (cq *uverbs.CQ, closeAll func()) {
 	w.t.Helper()
-	dev, err := devices.open(0, 0)
+	dev, err := uverbs.OpenIndex(w.host.index, hostGUID)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -82,8 +82,9 @@ func TestConfigCQWithoutPD(t *testing.T) {
 
 // A CQ of another device than the connection's is named as the reason.
 func TestConfigCQOfAnotherDevice(t *testing.T) {
-	w := newWorld(t, uverbs.DeviceInfo{Name: "siw0", Driver: uverbs.DriverSIW, ABI: 1, NodeGUID: 99})
-	cq, closeAll := w.sharedCQ()
+	other := newWorld(t, uverbs.DeviceInfo{Name: "siw1", Driver: uverbs.DriverSIW, ABI: 1})
+	cq, closeAll := other.sharedCQ()
+	w := newWorld(t, aSIW)
 	_, err := DialAddrPort(context.Background(), addr4, &Config{QP: uverbs.QPOptions{SendCQ: cq}})
 	if !errors.Is(err, syscall.EXDEV) || !strings.Contains(err.Error(), "use the Config's PD or CQ on") {
 		t.Error(err)

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"syscall"
 
+	"github.com/goverbs/goverbs/internal/kernel"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -36,7 +37,7 @@ func OpenUD(local netip.Addr, cfg *Config) (*Conn, error) {
 	if err := cfg.check("open", local.String()); err != nil {
 		return nil, err
 	}
-	h, err := dialHub.join()
+	h, err := dialHubs.join(kernel.Owner(local))
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	"syscall"
 	"time"
+
+	"github.com/goverbs/goverbs/internal/kernel"
 )
 
 // Dial connects to an address such as "10.0.0.1:7471", "[fe80::1%eth0]:7471" or
@@ -59,7 +61,7 @@ func DialAddrPort(ctx context.Context, addr netip.AddrPort, cfg *Config) (*Conn,
 	if err := cfg.check("dial", addr.String()); err != nil {
 		return nil, err
 	}
-	h, err := dialHub.join()
+	h, err := dialHubs.join(kernel.Owner(addr.Addr()))
 	if err != nil {
 		return nil, err
 	}
@@ -136,7 +138,7 @@ func (c *Conn) resolve(ctx context.Context, dst netip.AddrPort, cfg *Config) err
 	}
 	c.use(id)
 	src := cfg.Source
-	if !src.IsValid() && dst.Addr().IsLoopback() {
+	if !src.IsValid() && dst.Addr().IsLoopback() && c.hub.kernel == kernel.Running {
 		src = loopbackSource(dst.Addr())
 	}
 	err = c.try(ctx, EventAddrResolved, func(timeout time.Duration) error {

@@ -8,6 +8,7 @@ import (
 	"net"
 	"syscall"
 
+	"github.com/goverbs/goverbs/internal/kernel"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -138,13 +139,15 @@ func (e *RejectedError) Is(target error) bool {
 }
 
 func openError(err error) error {
-	e := &OpError{Op: "open", Object: devicePath, Err: err}
+	e := &OpError{Op: "open", Object: kernel.CMPath, Err: err}
 	if path := new(fs.PathError); errors.As(err, &path) {
 		e.Err = path.Err
 	}
 	switch {
+	case errors.Is(err, errors.ErrUnsupported):
+		e.Err, e.Hint = uverbs.ErrNotSupported, "RDMA connection management exists on Linux only"
 	case errors.Is(err, syscall.ENOENT), errors.Is(err, syscall.ENODEV), errors.Is(err, syscall.ENXIO):
-		e.Hint = "run modprobe rdma_ucm; in a container also pass the device node in, --device " + devicePath
+		e.Hint = "run modprobe rdma_ucm; in a container also pass the device node in, --device " + kernel.CMPath
 	case errors.Is(err, syscall.EACCES), errors.Is(err, syscall.EPERM):
 		e.Hint = "the device node is normally mode 0666: check its mode, and in a container that the devices cgroup allows it"
 	}

@@ -2,6 +2,7 @@ package rdmacm
 
 import (
 	"context"
+	"math/bits"
 	"os"
 	"slices"
 	"sync"
@@ -27,6 +28,7 @@ type fakeKernel struct {
 	reported map[uint32]uint32 // events got, by handle
 	uids     map[uint32]uint64 // by handle
 	members  map[uint32]uint32 // the ID's handle, by the membership's
+	device   uint32            // index of the IDs' device
 	iwarp    bool
 	datagram bool // the IDs are; the last one made says
 	onCall   func(cmd uint32, body []byte)
@@ -48,7 +50,7 @@ func bytesOf[T any](t *T) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(t)), unsafe.Sizeof(*t))
 }
 
-func (k *fakeKernel) command(in, out []byte) error {
+func (k *fakeKernel) Command(in, out []byte) error {
 	hdr := view[abi.RdmaUcmCmdHdr](in)
 	body := append([]byte(nil), in[8:]...)
 	if int(hdr.In) != len(body) || int(hdr.Out) > len(out) {
@@ -99,7 +101,7 @@ func (k *fakeKernel) answer(cmd uint32, body, out []byte) {
 		var resp abi.RdmaUcmQueryAddrResp
 		resp.SrcSize, _ = putSockaddr(&resp.SrcAddr, addr4)
 		resp.DstSize, _ = putSockaddr(&resp.DstAddr, addr4)
-		resp.PortNum = 1
+		resp.PortNum, resp.IbdevIndex, resp.NodeGuid = 1, k.device, bits.ReverseBytes64(uint64(hostGUID))
 		copy(out, bytesOf(&resp))
 	case abi.RDMA_USER_CM_CMD_JOIN_MCAST:
 		join := view[abi.RdmaUcmJoinMcast](body)
@@ -145,7 +147,7 @@ func (k *fakeKernel) qpAttr(state uint32) *abi.IbUverbsQpAttr {
 	return a
 }
 
-func (k *fakeKernel) await(ctx context.Context, in, out []byte) error {
+func (k *fakeKernel) Await(ctx context.Context, in, out []byte) error {
 	k.mu.Lock()
 	errno := k.errnos[abi.RDMA_USER_CM_CMD_GET_EVENT]
 	k.mu.Unlock()
@@ -163,9 +165,9 @@ func (k *fakeKernel) await(ctx context.Context, in, out []byte) error {
 	}
 }
 
-func (k *fakeKernel) descriptor(use func(uint32)) error { use(7); return nil }
+func (k *fakeKernel) Descriptor(use func(uint32)) error { use(7); return nil }
 
-func (k *fakeKernel) close() error {
+func (k *fakeKernel) Close() error {
 	select {
 	case <-k.closed:
 		return os.ErrClosed

@@ -7,6 +7,8 @@ import (
 	"net"
 	"slices"
 	"sync"
+
+	"github.com/goverbs/goverbs/internal/kernel"
 )
 
 // sink is who takes an ID's events, one at a time and in their order. event runs on
@@ -24,6 +26,7 @@ type sink interface {
 // connections that were dialled share one; a listener shares one with the
 // connections it accepted, which may outlive it.
 type hub struct {
+	kernel  kernel.Kernel
 	ch      *EventChannel
 	stopped chan struct{}
 	turns   sync.WaitGroup // see take
@@ -33,15 +36,12 @@ type hub struct {
 	failed error // why no more events come
 }
 
-// openChannel is replaced by tests, to have a kernel that fails as they wish.
-var openChannel = NewEventChannel
-
-func newHub() (*hub, error) {
-	ch, err := openChannel()
+func newHub(k kernel.Kernel) (*hub, error) {
+	ch, err := openChannel(k)
 	if err != nil {
 		return nil, err
 	}
-	h := &hub{ch: ch, stopped: make(chan struct{}), refs: 1}
+	h := &hub{kernel: k, ch: ch, stopped: make(chan struct{}), refs: 1}
 	go h.run()
 	return h, nil
 }
@@ -102,10 +102,10 @@ func (h *hub) release() error {
 	if !last {
 		return nil
 	}
-	dialHub.forget(h)
+	dialHubs.forget(h)
 	// Not the channel's Close: an ID that the kernel would not destroy goes
 	// with the file.
-	err := closedError(h.ch.file.close())
+	err := closedError(h.ch.file.Close())
 	<-h.stopped
 	h.turns.Wait()
 	return err

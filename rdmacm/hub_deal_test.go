@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/kernel"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -62,7 +63,7 @@ func TestSlowQPStallsNoOther(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			k := newFake()
 			useFake(t, k)
-			h, err := newHub()
+			h, err := newHub(kernel.Owner(local4))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -111,7 +112,7 @@ func TestSlowQPStallsNoOther(t *testing.T) {
 func TestHubFailsNotesCause(t *testing.T) {
 	k := newFake()
 	useFake(t, k)
-	h, err := newHub()
+	h, err := newHub(kernel.Owner(local4))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +135,7 @@ func TestHubFailsNotesCause(t *testing.T) {
 func TestHubWaitsForTurns(t *testing.T) {
 	k := newFake()
 	useFake(t, k)
-	h, err := newHub()
+	h, err := newHub(kernel.Owner(local4))
 	if err != nil {
 		t.Fatal(err)
 	}

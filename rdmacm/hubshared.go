@@ -1,37 +1,42 @@
 package rdmacm
 
-import "sync"
+import (
+	"sync"
 
-// dialHub is the hub of the connections that were dialled, while there are any:
-// a descriptor and a goroutine for each would be most of what an idle one takes.
+	"github.com/goverbs/goverbs/internal/kernel"
+)
+
+// dialHubs are the hubs of the connections that were dialled, one a kernel, while
+// there are any: a descriptor and a goroutine for each would be most of what an idle
+// one takes.
 // The network namespace of an ID is that of the thread which makes it, not of the
 // thread which opened the channel.
-var dialHub sharedHub
+var dialHubs = sharedHubs{hubs: make(map[kernel.Kernel]*hub)}
 
-type sharedHub struct {
-	mu  sync.Mutex
-	hub *hub
+type sharedHubs struct {
+	mu   sync.Mutex
+	hubs map[kernel.Kernel]*hub
 }
 
-// join returns the hub, held for the caller, who releases it.
-func (s *sharedHub) join() (*hub, error) {
+// join returns the hub of a kernel, held for the caller, who releases it.
+func (s *sharedHubs) join(k kernel.Kernel) (*hub, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.hub != nil && s.hub.join() {
-		return s.hub, nil
+	if h := s.hubs[k]; h != nil && h.join() {
+		return h, nil
 	}
-	h, err := newHub()
+	h, err := newHub(k)
 	if err == nil {
-		s.hub = h
+		s.hubs[k] = h
 	}
 	return h, err
 }
 
-func (s *sharedHub) forget(h *hub) {
+func (s *sharedHubs) forget(h *hub) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.hub == h {
-		s.hub = nil
+	if s.hubs[h.kernel] == h {
+		delete(s.hubs, h.kernel)
 	}
 }
 

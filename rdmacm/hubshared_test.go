@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/kernel"
 )
 
 // TestSharedHub: those who dial have one channel, which goes with the last of
@@ -56,7 +57,7 @@ func TestSharedHubFails(t *testing.T) {
 // TestHubFailsBeforeSink: an ID that was being made when the hub failed.
 func TestHubFailsBeforeSink(t *testing.T) {
 	useFake(t, newFake())
-	h, err := newHub()
+	h, err := newHub(kernel.Owner(local4))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -81,7 +81,7 @@ func (c *EventChannel) NewID(ps PortSpace, qpType uverbs.QPType) (*ID, error) {
 	defer r.free()
 	r.body.Uid, r.body.Response = id.uid, r.respAddr()
 	r.body.Ps, r.body.QpType = uint16(ps), uint8(qpType)
-	if err := c.file.command(r.in(), r.out()); err != nil {
+	if err := c.file.Command(r.in(), r.out()); err != nil {
 		c.remove(id)
 		return nil, commandError("create ID", nil, closedError(err))
 	}
@@ -142,7 +142,7 @@ func (c *EventChannel) destroyKernelID(handle uint32) (reported uint32, err erro
 	r := newRequest[abi.RdmaUcmDestroyId, abi.RdmaUcmDestroyIdResp](abi.RDMA_USER_CM_CMD_DESTROY_ID)
 	defer r.free()
 	r.body.Response, r.body.Id = r.respAddr(), handle
-	err = c.file.command(r.in(), r.out())
+	err = c.file.Command(r.in(), r.out())
 	return r.resp.EventsReported, err
 }
 
@@ -185,5 +185,5 @@ func command[B any](id *ID, cmd uint32, fill func(*B)) error {
 	r := newRequest[B, struct{}](cmd)
 	defer r.free()
 	fill(&r.body)
-	return closedError(id.channel().file.command(r.in(), nil))
+	return closedError(id.channel().file.Command(r.in(), nil))
 }

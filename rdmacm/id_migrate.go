@@ -22,9 +22,9 @@ func (id *ID) Migrate(to *EventChannel) error {
 	defer r.free()
 	r.body.Response, r.body.Id = r.respAddr(), id.handle
 	var err error
-	if lent := from.file.descriptor(func(fd uint32) {
+	if lent := from.file.Descriptor(func(fd uint32) {
 		r.body.Fd = fd
-		err = to.file.command(r.in(), r.out())
+		err = to.file.Command(r.in(), r.out())
 	}); lent != nil {
 		err = lent
 	}

@@ -47,7 +47,7 @@ func setOption[T [1]uint8 | [1]int32](id *ID, name string, option uint32, value 
 	r.resp = value
 	r.body.Optval, r.body.Optlen = r.respAddr(), uint32(len(r.out()))
 	r.body.Id, r.body.Level, r.body.Optname = id.handle, abi.RDMA_OPTION_ID, option
-	err := id.channel().file.command(r.in(), r.out())
+	err := id.channel().file.Command(r.in(), r.out())
 	return hinted("set option "+name, id, closedError(err), map[syscall.Errno]string{
 		syscall.EINVAL: "too late in the ID's life, or a value that the transport doesn't have",
 		syscall.ENOSYS: "this kernel has no such option",

@@ -66,7 +66,7 @@ func (id *ID) InitQPAttr(state uverbs.QPState) (*uverbs.QPAttr, uverbs.QPAttrMas
 	r := newRequest[abi.RdmaUcmInitQpAttr, abi.IbUverbsQpAttr](abi.RDMA_USER_CM_CMD_INIT_QP_ATTR)
 	defer r.free()
 	r.body.Response, r.body.Id, r.body.QpState = r.respAddr(), id.handle, uint32(state)
-	if err := id.channel().file.command(r.in(), r.out()); err != nil {
+	if err := id.channel().file.Command(r.in(), r.out()); err != nil {
 		return nil, 0, hinted("init QP attributes for "+state.String(), id, closedError(err),
 			map[syscall.Errno]string{syscall.EINVAL: "the ID has no device yet, or the connection is not that far, or over"})
 	}

@@ -67,7 +67,7 @@ func (id *ID) query(option uint32) (resp abi.RdmaUcmQueryAddrResp, err error) {
 	r := newRequest[abi.RdmaUcmQuery, abi.RdmaUcmQueryAddrResp](abi.RDMA_USER_CM_CMD_QUERY)
 	defer r.free()
 	r.body.Response, r.body.Id, r.body.Option = r.respAddr(), id.handle, option
-	if err := id.channel().file.command(r.in(), r.out()); err != nil {
+	if err := id.channel().file.Command(r.in(), r.out()); err != nil {
 		return resp, commandError("query", id, closedError(err))
 	}
 	return r.resp, nil

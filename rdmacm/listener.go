@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	"sync"
 	"syscall"
+
+	"github.com/goverbs/goverbs/internal/kernel"
 )
 
 // Listener takes connect requests. Its methods may be called concurrently.
@@ -50,7 +52,7 @@ func Listen(address string, cfg *Config) (*Listener, error) {
 	if host == "" {
 		addrs = append(addrs, netip.AddrPortFrom(netip.IPv6Unspecified(), addrs[0].Port()))
 	}
-	h, err := newHub()
+	h, err := newHub(kernel.Owner(addrs[0].Addr()))
 	if err != nil {
 		return nil, err
 	}

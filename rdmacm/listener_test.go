@@ -11,15 +11,14 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/kernel"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
 // useFake lets Dial and Listen talk to k.
 func useFake(t *testing.T, k *fakeKernel) {
 	t.Helper()
-	old := openChannel
-	openChannel = func() (*EventChannel, error) { return newEventChannel(k), nil }
-	t.Cleanup(func() { openChannel = old })
+	(&host{channel: func() kernel.CM { return k }}).register(t, uverbs.DeviceInfo{})
 }
 
 func mustListen(t *testing.T, k *fakeKernel, address string, cfg *Config) *Listener {

@@ -81,7 +81,7 @@ func (m *Multicast) join(body abi.RdmaUcmJoinMcast) error {
 	defer r.free()
 	r.body = body
 	r.body.Response, r.body.Uid = r.respAddr(), m.uid
-	if err := ch.file.command(r.in(), r.out()); err != nil {
+	if err := ch.file.Command(r.in(), r.out()); err != nil {
 		ch.forget(m)
 		if err == notSupported {
 			return syscall.EOPNOTSUPP

@@ -62,7 +62,7 @@ func (m *Multicast) leaveKernel() (ch *EventChannel, reported uint32, err error)
 	r := newRequest[abi.RdmaUcmDestroyId, abi.RdmaUcmDestroyIdResp](abi.RDMA_USER_CM_CMD_LEAVE_MCAST)
 	defer r.free()
 	r.body.Response, r.body.Id = r.respAddr(), m.handle
-	if err := ch.file.command(r.in(), r.out()); err != nil {
+	if err := ch.file.Command(r.in(), r.out()); err != nil {
 		return nil, 0, closedError(err)
 	}
 	id.groups = slices.DeleteFunc(id.groups, func(other *Multicast) bool { return other == m })

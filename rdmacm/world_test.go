@@ -8,6 +8,7 @@ import (
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/fakeverbs"
 	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/internal/kernel"
 	_ "github.com/goverbs/goverbs/provider/rxe"
 	"github.com/goverbs/goverbs/uverbs"
 )
@@ -17,6 +18,7 @@ import (
 type world struct {
 	t      *testing.T
 	info   uverbs.DeviceInfo
+	host   *host
 	verbs  *fakeverbs.Kernel
 	cms    []*fakeKernel // one a channel
 	fails  map[uint32]syscall.Errno
@@ -38,19 +40,20 @@ func newDatagramWorld(t *testing.T) *world { return newWorld(t, aRXE) }
 
 func newWorld(t *testing.T, info uverbs.DeviceInfo) *world {
 	w := &world{t: t, info: info, fails: make(map[uint32]syscall.Errno)}
-	oldOpen, oldDevice := openChannel, devices.open
-	openChannel = func() (*EventChannel, error) { return newEventChannel(w.channel()), nil }
-	devices.open = func(uint32, uverbs.GUID) (*uverbs.Device, error) {
-		w.verbs = fakeverbs.New(uint32(info.Driver))
-		return openOn(info, w.verbs)
+	w.host = &host{
+		channel: func() kernel.CM { return w.channel() },
+		device: func() ioctl.File {
+			w.verbs = fakeverbs.New(uint32(info.Driver))
+			return w.verbs
+		},
 	}
-	t.Cleanup(func() { openChannel, devices.open = oldOpen, oldDevice })
+	w.host.register(t, info)
 	return w
 }
 
 func (w *world) channel() *fakeKernel {
 	k := newFake()
-	k.iwarp = w.info.Driver == uverbs.DriverSIW
+	k.device, k.iwarp = w.host.index, w.info.Driver == uverbs.DriverSIW
 	for cmd, errno := range w.fails {
 		k.fail(cmd, errno)
 	}
@@ -162,6 +165,6 @@ func closeConn(t *testing.T, c *Conn) {
 
 // openOn opens a device on a kernel that stands in for the real one.
 func openOn(info uverbs.DeviceInfo, file ioctl.File) (*uverbs.Device, error) {
-	info.Node = ioctl.Node(file)
+	info.Node = kernel.Node(file)
 	return info.Open()
 }

@@ -57,10 +57,10 @@ func (d *Device) start() error {
 func (d *Device) getContext() error {
 	p := driver.Lookup(d.info.Driver)
 	if p == nil {
-		return d.getContextBare()
+		return d.openBare()
 	}
 	if d.foreign = d.info.foreign(p); d.foreign != "" {
-		return d.getContextBare()
+		return d.openBare()
 	}
 	c := d.creation(nil)
 	r := &driver.Open{Call: c, Device: driverDevice{c.memory, d}}
@@ -74,19 +74,6 @@ func (d *Device) getContext() error {
 		return d.fail("open", err, contextHint(err))
 	}
 	d.provider = ctx
-	return nil
-}
-
-// getContextBare opens the device for what needs no provider. Some drivers
-// insist on room for their answer; none of it is read here.
-func (d *Device) getContextBare() error {
-	err := d.issueGetContext(driver.UHW{}, nil)
-	if err != nil {
-		err = d.issueGetContext(driver.UHW{Out: make([]byte, 256)}, nil)
-	}
-	if err != nil {
-		return d.fail("open", err, contextHint(err))
-	}
 	return nil
 }
 

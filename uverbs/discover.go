@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/internal/kernel"
 	"github.com/goverbs/goverbs/netlinkrdma"
 )
 
@@ -32,9 +33,22 @@ func Devices() ([]DeviceInfo, error) {
 	return infos, err
 }
 
-// list also tells why it left devices out.
+// list also tells why it left devices out. Devices of a registered kernel come last;
+// where there are such, those of the running kernel may be missing.
 func list() (infos []DeviceInfo, skipped, err error) {
-	infos, skipped, err = devicesFromNetlink()
+	infos, skipped, err = listRunning()
+	for _, k := range kernel.Registered() {
+		more, why, failed := devicesFromNetlink(k.Netlink())
+		infos, skipped = append(infos, more...), errors.Join(skipped, why, failed)
+	}
+	if err != nil && len(infos) > 0 {
+		return infos, errors.Join(err, skipped), nil
+	}
+	return infos, skipped, err
+}
+
+func listRunning() (infos []DeviceInfo, skipped, err error) {
+	infos, skipped, err = devicesFromNetlink(kernel.Running.Netlink())
 	if err == nil {
 		return infos, skipped, nil
 	}
@@ -45,8 +59,8 @@ func list() (infos []DeviceInfo, skipped, err error) {
 	return infos, nil, nil
 }
 
-func devicesFromNetlink() (infos []DeviceInfo, skipped, err error) {
-	var nl netlinkrdma.Client
+func devicesFromNetlink(k netlinkrdma.Kernel) (infos []DeviceInfo, skipped, err error) {
+	nl := netlinkrdma.Client{Kernel: k}
 	devices, err := nl.Devices()
 	if err != nil {
 		return nil, nil, err
@@ -73,7 +87,7 @@ func devicesFromNetlink() (infos []DeviceInfo, skipped, err error) {
 //
 // C: ibv_open_device
 func (info DeviceInfo) Open() (*Device, error) {
-	f, err := ioctl.Open(info.Node, info.rdev)
+	f, err := kernel.OpenDevice(info.Node, info.rdev)
 	if err != nil {
 		return nil, &Error{Op: "open", Object: "device", Device: info.Name, Err: err, Hint: nodeHint(err, info)}
 	}

@@ -28,4 +28,5 @@ const (
 	DriverSIW     DriverID = driver.SIW
 	DriverERDMA   DriverID = driver.ERDMA
 	DriverMANA    DriverID = driver.MANA
+	DriverIonic   DriverID = driver.Ionic
 )

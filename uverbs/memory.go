@@ -32,14 +32,9 @@ func (m *memory) MapPage(offset int64, length int) (*mmap.Page, error) {
 	return keep(m, p, err)
 }
 
-// Alloc implements driver.Memory. A child process has no use for queues.
+// Alloc implements driver.Memory.
 func (m *memory) Alloc(length int, opts *mmap.AnonymousOptions) (*mmap.Region, error) {
-	var o mmap.AnonymousOptions
-	if opts != nil {
-		o = *opts
-	}
-	o.DontFork = true
-	r, err := mmap.Anonymous(length, &o)
+	r, err := m.file.Alloc(length, opts)
 	return keep(m, r, err)
 }
 

@@ -97,13 +97,20 @@ func (mr *MR) register(access Access) error {
 	return nil
 }
 
+// create lends the memory before the kernel hears of its address.
 func (mr *MR) create(access Access) (err error) {
+	mr.pd.dev.file.Lend(mr.Addr(), mr.data)
+	defer func() {
+		if err != nil {
+			mr.pd.dev.file.Return(mr.Addr())
+		}
+	}()
 	c := mr.pd.dev.creation(func(u driver.UHW, extra []driver.Attr) error { return mr.issueCreate(access, u, extra) })
 	mr.memory = c.memory
 	if p, ok := mr.pd.dev.provider.(driver.MRRegistrar); ok {
 		err = p.RegMR(&driver.RegMR{Call: c})
 	} else {
-		err = c.Do(driver.UHW{})
+		err = c.Do(mr.pd.dev.bare().mr())
 	}
 	return c.made(err, func() error { return mr.pd.dev.issueDeregMR(mr.handle) })
 }
@@ -181,8 +188,10 @@ func (mr *MR) destroy() error {
 	err := mr.pd.dev.issueDeregMR(mr.handle)
 	if err != nil {
 		mr.enlist()
+		return err
 	}
-	return err
+	mr.pd.dev.file.Return(mr.Addr())
+	return nil
 }
 
 func (d *Device) issueDeregMR(handle uint32) error {

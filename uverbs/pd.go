@@ -47,7 +47,7 @@ func (pd *PD) create() (err error) {
 	if p, ok := d.provider.(driver.PDAllocator); ok {
 		pd.data, err = p.AllocPD(r)
 	} else {
-		err = c.Do(driver.UHW{})
+		err = c.Do(d.bare().pd())
 	}
 	return c.made(err, func() error { return d.issueDeallocPD(pd.handle) })
 }

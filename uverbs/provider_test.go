@@ -18,7 +18,7 @@ type hardware struct{ giveUp *string }
 
 var errGaveUp = errors.New("gave up")
 
-func (hardware) ID() driver.ID         { return driver.EFA }
+func (hardware) ID() driver.ID         { return driver.QEDR }
 func (hardware) ABI() (uint32, uint32) { return 0, 9 }
 
 func (h hardware) step(name string) error {
@@ -70,17 +70,17 @@ func (idle) PostRecv([]driver.RecvWR) (int, error) { return 0, nil }
 func TestProviderGivesUp(t *testing.T) {
 	var giveUp string
 	driver.Register(hardware{&giveUp})
-	info := uverbs.DeviceInfo{Name: "efa0", Driver: uverbs.DriverEFA}
+	info := uverbs.DeviceInfo{Name: "qedr0", Driver: uverbs.DriverQEDR}
 	for _, when := range []string{"before ", "after ", "instead of "} {
-		k := fakeverbs.New(uint32(uverbs.DriverEFA))
+		k := fakeverbs.New(uint32(uverbs.DriverQEDR))
 		noLeaks(t, k)
 		giveUp = when + "context"
-		if dev, err := openOn(info, k); dev != nil || err == nil || !strings.Contains(err.Error(), "open device on efa0") {
+		if dev, err := openOn(info, k); dev != nil || err == nil || !strings.Contains(err.Error(), "open device on qedr0") {
 			t.Error(err)
 		}
 	}
 	giveUp = ""
-	k := fakeverbs.New(uint32(uverbs.DriverEFA))
+	k := fakeverbs.New(uint32(uverbs.DriverQEDR))
 	noLeaks(t, k)
 	dev := must[*uverbs.Device](t)(openOn(info, k))
 	pd := must[*uverbs.PD](t)(dev.AllocPD())
@@ -103,7 +103,7 @@ func TestProviderGivesUp(t *testing.T) {
 				if err != nil { // an AH may be all in user space
 					t.Error(err)
 				}
-			} else if err == nil || !strings.Contains(err.Error(), "create "+name+" on efa0") {
+			} else if err == nil || !strings.Contains(err.Error(), "create "+name+" on qedr0") {
 				t.Errorf("%s: %v", giveUp, err)
 			}
 			if !slices.Equal(k.Alive(), alive) || mmap.Live() != live {

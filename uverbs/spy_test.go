@@ -37,7 +37,7 @@ type spy struct {
 
 var errSpy = errors.New("the spy gave up")
 
-func (s *spy) ID() driver.ID         { return driver.IRDMA }
+func (s *spy) ID() driver.ID         { return driver.USNIC }
 func (s *spy) ABI() (uint32, uint32) { return 0, 9 }
 
 // hook counts a call, and fails once if told to.
@@ -323,13 +323,13 @@ func (f *spyFile) MapPage(_ int64, length int) (*mmap.Page, error) {
 func newSpy(t *testing.T, tellsNoQP bool) (*spy, *spyFile) {
 	s := &spy{counts: make(map[string]int), tellsNoQP: tellsNoQP}
 	driver.Register(s)
-	f := &spyFile{Kernel: fakeverbs.New(uint32(driver.IRDMA)), spy: s}
+	f := &spyFile{Kernel: fakeverbs.New(uint32(driver.USNIC)), spy: s}
 	f.Own = map[uint16]bool{spyExtended: true}
 	noLeaks(t, f.Kernel)
 	return s, f
 }
 
-var spyInfo = uverbs.DeviceInfo{Name: "spy0", Driver: driver.IRDMA, Ports: 1}
+var spyInfo = uverbs.DeviceInfo{Name: "spy0", Driver: driver.USNIC, Ports: 1}
 
 // spyWorld is a QP of the spy's.
 type spyWorld struct {

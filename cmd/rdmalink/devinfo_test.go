@@ -15,6 +15,7 @@ import (
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/fakeverbs"
 	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/internal/kernel"
 	"github.com/goverbs/goverbs/netlinkrdma"
 	"github.com/goverbs/goverbs/netlinkrdma/nltest"
 	"github.com/goverbs/goverbs/uverbs"
@@ -316,6 +317,6 @@ func TestRate(t *testing.T) {
 
 // openOn opens a device on a kernel that stands in for the real one.
 func openOn(info uverbs.DeviceInfo, file ioctl.File) (*uverbs.Device, error) {
-	info.Node = ioctl.Node(file)
+	info.Node = kernel.Node(file)
 	return info.Open()
 }

@@ -11,6 +11,9 @@ func (k *Kernel) getContext(r *ioctl.Request) error {
 	if k.context {
 		return syscall.EINVAL
 	}
+	if err := k.insist("GET_CONTEXT", r); err != nil {
+		return err
+	}
 	if err := k.model.context(r); err != nil {
 		return err
 	}

@@ -40,6 +40,8 @@ type Kernel struct {
 	left    []string // what was alive when the file was closed
 	async   *channel
 	gids    []abi.IbUverbsGidEntry // of port 1
+	lent    []lent
+	queues  []lent // of Alloc; that a region is closed nobody tells
 }
 
 // New returns the kernel side of a fresh file of a device that driver runs. A
@@ -158,6 +160,9 @@ func (k *Kernel) Leaks() []string {
 	leaks := append(slices.Clone(k.left), k.alive()...)
 	for fd := range k.files {
 		leaks = append(leaks, fmt.Sprintf("descriptor %d", fd))
+	}
+	for _, l := range k.lent {
+		leaks = append(leaks, fmt.Sprintf("%d bytes that were lent", len(l.b)))
 	}
 	if !k.closed {
 		leaks = append(leaks, "the file")

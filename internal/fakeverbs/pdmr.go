@@ -10,6 +10,9 @@ import (
 type pd struct{}
 
 func (k *Kernel) allocPD(r *ioctl.Request) error {
+	if err := k.insist("ALLOC_PD", r); err != nil {
+		return err
+	}
 	return respond(r, abi.IbUverbsAllocPdResp{PdHandle: k.add("PD", pd{}, nothing)})
 }
 
@@ -27,6 +30,9 @@ type MR struct {
 }
 
 func (k *Kernel) regMR(r *ioctl.Request) error {
+	if err := k.insist("REG_MR", r); err != nil {
+		return err
+	}
 	in := request[abi.IbUverbsRegMr](r)
 	parent, err := k.find("PD", in.PdHandle)
 	if err != nil {
@@ -34,6 +40,9 @@ func (k *Kernel) regMR(r *ioctl.Request) error {
 	}
 	if in.Length == 0 || (in.Start^in.HcaVa)&uint64(pageSize-1) != 0 {
 		return syscall.EINVAL
+	}
+	if _, err := k.at(in.Start, in.Length); err != nil {
+		return err
 	}
 	if err := k.checkAccess(in.AccessFlags); err != nil {
 		return err

@@ -20,9 +20,6 @@ type device struct {
 // Open opens a uverbs character device. rdev, when not 0, is the device number
 // it must have: names under /dev/infiniband are reused, numbers tell them apart.
 func Open(path string, rdev uint64) (File, error) {
-	if f := named(path); f != nil {
-		return f, nil
-	}
 	fd, err := retry(func() (int, error) { return unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC, 0) })
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: path, Err: err}
@@ -75,6 +72,19 @@ func (d *device) Map(offset int64, length int, prot mmap.Prot) (*mmap.Region, er
 func (d *device) MapPage(offset int64, length int) (*mmap.Page, error) {
 	return mmap.MapPage(d.fd, offset, length)
 }
+
+// Alloc implements File. A child process has no use for queues.
+func (d *device) Alloc(length int, opts *mmap.AnonymousOptions) (*mmap.Region, error) {
+	var o mmap.AnonymousOptions
+	if opts != nil {
+		o = *opts
+	}
+	o.DontFork = true
+	return mmap.Anonymous(length, &o)
+}
+
+func (d *device) Lend(uint64, []byte) {}
+func (d *device) Return(uint64)       {}
 
 func (d *device) Events(fd int32) (EventFile, error) {
 	if err := unix.SetNonblock(int(fd), true); err != nil {

@@ -20,6 +20,12 @@ func (f file) Ioctl(r *Request) error                        { return f(r) }
 func (file) Map(int64, int, mmap.Prot) (*mmap.Region, error) { return nil, syscall.ENODEV }
 func (file) MapPage(int64, int) (*mmap.Page, error)          { return nil, syscall.EINVAL }
 
+func (file) Alloc(int, *mmap.AnonymousOptions) (*mmap.Region, error) {
+	return nil, syscall.ENOMEM
+}
+func (file) Lend(uint64, []byte) {}
+func (file) Return(uint64)       {}
+
 func (file) Events(int32) (EventFile, error) { return nil, syscall.EBADF }
 func (file) Close() error                    { return nil }
 func accept(*Request) error                  { return nil }

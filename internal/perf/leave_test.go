@@ -12,7 +12,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/fakeverbs"
 	"github.com/goverbs/goverbs/internal/farewell"
-	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/internal/kernel"
 	"github.com/goverbs/goverbs/internal/perftest"
 	"github.com/goverbs/goverbs/uverbs"
 )
@@ -36,7 +36,7 @@ func did(do func()) error {
 func handEnd(t *testing.T, conn net.Conn) *Hand {
 	t.Helper()
 	k := fakeverbs.New(uint32(uverbs.DriverRXE))
-	dev, err := uverbs.DeviceInfo{Name: "rxe0", Driver: uverbs.DriverRXE, ABI: 2, Node: ioctl.Node(k)}.Open()
+	dev, err := uverbs.DeviceInfo{Name: "rxe0", Driver: uverbs.DriverRXE, ABI: 2, Node: kernel.Node(k)}.Open()
 	if err != nil {
 		t.Fatal(err)
 	}

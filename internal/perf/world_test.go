@@ -8,6 +8,7 @@ import (
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/fakeverbs"
 	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/internal/kernel"
 	"github.com/goverbs/goverbs/internal/perftest"
 	_ "github.com/goverbs/goverbs/provider/rxe"
 	"github.com/goverbs/goverbs/uverbs"
@@ -162,6 +163,6 @@ func (w *world) play(runs [2]*run) {
 
 // openOn opens a device on a kernel that stands in for the real one.
 func openOn(info uverbs.DeviceInfo, file ioctl.File) (*uverbs.Device, error) {
-	info.Node = ioctl.Node(file)
+	info.Node = kernel.Node(file)
 	return info.Open()
 }

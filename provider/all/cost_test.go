@@ -11,6 +11,7 @@ import (
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/fakeverbs"
 	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/internal/kernel"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -181,6 +182,6 @@ func (r *rig) bench(b *testing.B, name string, list int, call func() (int, error
 
 // openOn opens a device on a kernel that stands in for the real one.
 func openOn(info uverbs.DeviceInfo, file ioctl.File) (*uverbs.Device, error) {
-	info.Node = ioctl.Node(file)
+	info.Node = kernel.Node(file)
 	return info.Open()
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/fakeverbs"
 	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/internal/kernel"
 	"github.com/goverbs/goverbs/mmap"
 	"github.com/goverbs/goverbs/uverbs"
 )
@@ -85,6 +86,6 @@ func (w *world) poll(t testing.TB) []uverbs.WC {
 
 // openOn opens a device on a kernel that stands in for the real one.
 func openOn(info uverbs.DeviceInfo, file ioctl.File) (*uverbs.Device, error) {
-	info.Node = ioctl.Node(file)
+	info.Node = kernel.Node(file)
 	return info.Open()
 }

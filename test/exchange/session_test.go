@@ -7,7 +7,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/fakeverbs"
-	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/internal/kernel"
 	_ "github.com/goverbs/goverbs/provider/siw"
 	"github.com/goverbs/goverbs/uverbs"
 )
@@ -25,7 +25,7 @@ func must[T any](t *testing.T) func(T, error) T {
 // A work request whose call was cancelled does not stand for the next one's.
 func TestDoAfterCancel(t *testing.T) {
 	k := fakeverbs.New(uint32(uverbs.DriverSIW))
-	dev := must[*uverbs.Device](t)(uverbs.DeviceInfo{Name: "siw0", Driver: uverbs.DriverSIW, ABI: 1, Node: ioctl.Node(k)}.Open())
+	dev := must[*uverbs.Device](t)(uverbs.DeviceInfo{Name: "siw0", Driver: uverbs.DriverSIW, ABI: 1, Node: kernel.Node(k)}.Open())
 	defer dev.Close()
 	channel := must[*uverbs.CompChannel](t)(dev.CreateCompChannel())
 	cq := must[*uverbs.CQ](t)(dev.CreateCQ(8, &uverbs.CQOptions{Channel: channel}))

@@ -28,13 +28,14 @@ const (
 	SIW     ID = 18
 	ERDMA   ID = 19
 	MANA    ID = 20
+	Ionic   ID = 21
 )
 
 var idNames = map[ID]string{
 	MLX5: "mlx5", MLX4: "mlx4", CXGB4: "cxgb4", MTHCA: "mthca",
 	BNXTRE: "bnxt_re", OCRDMA: "ocrdma", IRDMA: "irdma", PVRDMA: "vmw_pvrdma",
 	QEDR: "qedr", HNS: "hns", USNIC: "usnic", RXE: "rxe", HFI1: "hfi1",
-	QIB: "qib", EFA: "efa", SIW: "siw", ERDMA: "erdma", MANA: "mana",
+	QIB: "qib", EFA: "efa", SIW: "siw", ERDMA: "erdma", MANA: "mana", Ionic: "ionic",
 }
 
 func (i ID) String() string {

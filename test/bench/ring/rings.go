@@ -6,6 +6,7 @@ import (
 	"net/netip"
 
 	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/internal/kernel"
 	"github.com/goverbs/goverbs/test/bench/ring/rounds"
 	"github.com/goverbs/goverbs/uverbs"
 )
@@ -29,7 +30,7 @@ func open(name string, addr netip.Addr) (rounds.Rings, error) {
 		return nil, err
 	}
 	q := &rings{file: &held{File: file}, wcs: make([]uverbs.WC, rounds.Depth)}
-	info.Node = ioctl.Node(q.file)
+	info.Node = kernel.Node(q.file)
 	dev, err := info.Open()
 	if err != nil {
 		return nil, err

@@ -1,8 +1,9 @@
-package rdmacm
+package kernel
 
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"runtime"
@@ -20,26 +21,25 @@ type cmFile struct {
 	raw syscall.RawConn
 }
 
-func openFile() (kernelFile, error) {
-	f, err := os.OpenFile(devicePath, unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+func openCM() (CM, error) {
+	f, err := os.OpenFile(CMPath, unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
-		return nil, openError(err)
+		return nil, err
 	}
 	// A file outside the netpoller would block a thread for each waiter.
 	if err := f.SetReadDeadline(time.Time{}); err != nil {
 		f.Close()
-		return nil, &OpError{Op: "open", Object: devicePath, Err: err,
-			Hint: "the file cannot be polled: is it the rdma_cm device node?"}
+		return nil, fmt.Errorf("the file cannot be polled, is it the rdma_cm device node? %w", err)
 	}
 	raw, err := f.SyscallConn()
 	if err != nil {
 		f.Close()
-		return nil, &OpError{Op: "open", Object: devicePath, Err: err}
+		return nil, err
 	}
 	return &cmFile{f: f, raw: raw}, nil
 }
 
-func (f *cmFile) command(in, out []byte) error {
+func (f *cmFile) Command(in, out []byte) error {
 	c := calls.Get().(*call)
 	defer calls.Put(c)
 	c.in = in
@@ -52,7 +52,7 @@ func (f *cmFile) command(in, out []byte) error {
 	return c.err
 }
 
-func (f *cmFile) await(ctx context.Context, in, out []byte) error {
+func (f *cmFile) Await(ctx context.Context, in, out []byte) error {
 	defer runtime.KeepAlive(out)
 	if ctx.Done() != nil {
 		stop := context.AfterFunc(ctx, func() { f.f.SetReadDeadline(time.Unix(1, 0)) })
@@ -100,11 +100,11 @@ var calls = sync.Pool{New: func() any {
 	return c
 }}
 
-func (f *cmFile) descriptor(use func(fd uint32)) error {
+func (f *cmFile) Descriptor(use func(fd uint32)) error {
 	return f.raw.Control(func(fd uintptr) { use(uint32(fd)) })
 }
 
-func (f *cmFile) close() error { return f.f.Close() }
+func (f *cmFile) Close() error { return f.f.Close() }
 
 func writeCommand(fd int, in []byte) error {
 	for {
