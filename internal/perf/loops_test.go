@@ -183,6 +183,23 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
+// TestPeakLimit: of more messages than peakLimit, those of all QPs, no peak is looked
+// for.
+func TestPeakLimit(t *testing.T) {
+	for _, o := range []struct {
+		Options
+		none bool
+	}{
+		{Options{Iters: peakLimit}, false}, {Options{Iters: peakLimit + 1}, true},
+		{Options{Iters: peakLimit / 5, QPCount: 5}, false}, {Options{Iters: peakLimit/5 + 1, QPCount: 5}, true},
+	} {
+		o.setDefaults()
+		if got := o.NoPeak; got != o.none {
+			t.Errorf("%d messages on %d QPs: no peak is %v", o.Iters, o.QPCount, got)
+		}
+	}
+}
+
 // TestFit says what a device can't do.
 func TestFit(t *testing.T) {
 	w := newWorld(t, Options{Iters: 5})
