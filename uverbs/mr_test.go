@@ -112,3 +112,43 @@ func TestAllocMRSize(t *testing.T) {
 		t.Errorf("%d bytes, room for %d", len(mr.Bytes()), cap(mr.Bytes()))
 	}
 }
+
+// TestBytesAfterClose: Bytes hands out nothing once the memory is gone, and all of it
+// while a Close has failed.
+func TestBytesAfterClose(t *testing.T) {
+	w := newWorld(t)
+	mine := make([]byte, 4096)
+	for name, mr := range map[string]*uverbs.MR{
+		"allocated": must[*uverbs.MR](t)(w.pd.AllocMR(4096, uverbs.AccessLocalWrite, nil)),
+		"caller's":  must[*uverbs.MR](t)(w.pd.RegMR(mine, uverbs.AccessLocalWrite)),
+	} {
+		w.k.Fail("MR_DESTROY", 0, syscall.EBUSY)
+		if err := mr.Close(); !errors.Is(err, syscall.EBUSY) || len(mr.Bytes()) != 4096 {
+			t.Errorf("%s, after a Close that failed: %d bytes, %v", name, len(mr.Bytes()), err)
+		}
+		if err := mr.Close(); err != nil || mr.Bytes() != nil || mr.Len() != 4096 {
+			t.Errorf("%s, after Close: %d bytes, Len %d, %v", name, len(mr.Bytes()), mr.Len(), err)
+		}
+	}
+}
+
+// TestBytesBesideClose: once Bytes was nil it stays so, and it is nil when Close is done.
+func TestBytesBesideClose(t *testing.T) {
+	w := newWorld(t)
+	for range 100 {
+		mr := must[*uverbs.MR](t)(w.pd.AllocMR(4096, uverbs.AccessLocalWrite, nil))
+		seen := make(chan bool)
+		go func() {
+			for mr.Bytes() != nil {
+				runtime.Gosched()
+			}
+			seen <- mr.Bytes() == nil
+		}()
+		if err := mr.Close(); err != nil || mr.Bytes() != nil {
+			t.Fatal(len(mr.Bytes()), err)
+		}
+		if !<-seen {
+			t.Fatal("Bytes came back")
+		}
+	}
+}
