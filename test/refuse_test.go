@@ -27,7 +27,7 @@ func TestPostRefused(t *testing.T) {
 		want string
 	}{
 		{uverbs.SendWR{Opcode: uverbs.OpSend, SGL: []uverbs.SGE{sge, sge}}, uverbs.ErrInvalidWR,
-			"invalid work request: 2 SGEs, the QP takes 1"},
+			"invalid work request: 2 SGEs, the queue takes 1"},
 		{uverbs.SendWR{Opcode: uverbs.OpRDMARead}, uverbs.ErrInvalidWR,
 			"invalid work request: a read on siw takes exactly one SGE"},
 		{uverbs.SendWR{Opcode: uverbs.OpRDMARead, Flags: uverbs.SendFence, SGL: []uverbs.SGE{sge}}, uverbs.ErrInvalidWR,

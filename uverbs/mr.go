@@ -2,7 +2,6 @@ package uverbs
 
 import (
 	"errors"
-	"math"
 	"runtime"
 	"sync/atomic"
 	"syscall"
@@ -161,13 +160,16 @@ func (mr *MR) LKey() uint32 {
 // RKey is the key to give to a peer that may read or write the region.
 func (mr *MR) RKey() uint32 { return mr.rkey }
 
-// SGE names n bytes of the region from off on, for a work request. The device
-// checks the bounds when it carries the request out; an SGE can't name more than
-// 4 GiB less one byte, nor less than nothing, and such an n is named as the most,
-// never as something shorter.
+// SGE names n bytes of the region from off on, for a work request. The device checks
+// the end of the region when it carries the request out.
+//
+// An SGE can name at most 4 GiB less two bytes; a larger n, a negative n and a negative
+// off give an SGE whose Length is [BadLength]. PostSend, PostRecv and AdviseMR refuse
+// that with an error. A device may take less than an SGE can name: no message is longer
+// than [PortAttr.MaxMsgSize].
 func (mr *MR) SGE(off, n int) SGE {
-	length := uint32(math.MaxUint32)
-	if n >= 0 && uint64(n) < math.MaxUint32 {
+	length := uint32(BadLength)
+	if off >= 0 && n >= 0 && uint64(n) < BadLength {
 		length = uint32(n)
 	}
 	return SGE{Addr: mr.Addr() + uint64(off), Length: length, LKey: mr.lkey}

@@ -2,6 +2,7 @@ package uverbs_test
 
 import (
 	"errors"
+	"math"
 	"runtime"
 	"strings"
 	"syscall"
@@ -150,5 +151,29 @@ func TestBytesBesideClose(t *testing.T) {
 		if !<-seen {
 			t.Fatal("Bytes came back")
 		}
+	}
+}
+
+// TestSGEOutOfReach: what an SGE can't name is named so that every post refuses it.
+func TestSGEOutOfReach(t *testing.T) {
+	w := newWorld(t)
+	w.kqp().Connect()
+	for _, c := range []struct{ off, n int }{{0, 5 << 30}, {0, 1 << 32}, {0, 1<<32 - 1}, {1 << 40, 1 << 40}, {0, math.MaxInt}, {0, -1}, {0, math.MinInt}, {-1, 1}} {
+		sgl := []uverbs.SGE{w.mr.SGE(c.off, c.n)}
+		if sgl[0].Length != uverbs.BadLength {
+			t.Errorf("%+v: %+v", c, sgl)
+		}
+		for name, post := range map[string]func() (int, error){
+			"send":    func() (int, error) { return w.qp.PostSend([]uverbs.SendWR{{Opcode: uverbs.OpSend, SGL: sgl}}) },
+			"receive": func() (int, error) { return w.qp.PostRecv([]uverbs.RecvWR{{SGL: sgl}}) },
+			"SRQ":     func() (int, error) { return w.srq.PostRecv([]uverbs.RecvWR{{SGL: sgl}}) },
+		} {
+			if n, err := post(); n != 0 || !errors.Is(err, uverbs.ErrInvalidWR) {
+				t.Errorf("%s of %+v: %d, %v", name, c, n, err)
+			}
+		}
+	}
+	if got := w.mr.SGE(3, 1<<32-2); got.Length != 1<<32-2 || got.Addr != w.mr.Addr()+3 {
+		t.Errorf("%+v", got)
 	}
 }

@@ -41,11 +41,13 @@ func wireFlags(f driver.SendFlags) uint32 {
 
 // check refuses what the kernel would only answer with a dead connection.
 func (q *qp) check(wr *driver.SendWR, op uint8, sgl []driver.SGE, inline []byte) error {
-	switch {
-	case op == 0:
+	if op == 0 {
 		return fmt.Errorf("%w: siw has no %v", driver.ErrNotSupported, wr.Opcode)
-	case len(sgl) > q.maxSGE:
-		return fmt.Errorf("%w: %d SGEs, the QP takes %d", driver.ErrInvalidWR, len(sgl), q.maxSGE)
+	}
+	if _, err := driver.SumSGL(sgl, q.maxSGE); err != nil {
+		return err
+	}
+	switch {
 	case op&isRead != 0 && (len(sgl) != 1 || inline != nil):
 		return fmt.Errorf("%w: a read on siw takes exactly one SGE", driver.ErrInvalidWR)
 	case op&isRead != 0 && wr.Flags&driver.SendFence != 0:
