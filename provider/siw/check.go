@@ -44,10 +44,12 @@ func (q *qp) check(wr *driver.SendWR, op uint8, sgl []driver.SGE, inline []byte)
 	if op == 0 {
 		return fmt.Errorf("%w: siw has no %v", driver.ErrNotSupported, wr.Opcode)
 	}
-	if _, err := driver.SumSGL(sgl, q.maxSGE); err != nil {
-		return err
-	}
+	length, err := driver.SumSGL(sgl, q.maxSGE)
 	switch {
+	case err != nil:
+		return err
+	case length > maxMessage:
+		return fmt.Errorf("%w: %d bytes in all, siw sends at most %d", driver.ErrInvalidWR, length, maxMessage)
 	case op&isRead != 0 && (len(sgl) != 1 || inline != nil):
 		return fmt.Errorf("%w: a read on siw takes exactly one SGE", driver.ErrInvalidWR)
 	case op&isRead != 0 && wr.Flags&driver.SendFence != 0:
