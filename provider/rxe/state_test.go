@@ -170,6 +170,46 @@ func testNewLifeRace(t *testing.T) {
 	}
 }
 
+// TestEventOfEarlierLife has an event of a QP's end wait until the QP has a new life,
+// which the event must not end. An event of that life's own end does.
+func TestEventOfEarlierLife(t *testing.T) {
+	w := ready(t, uverbs.QPTypeRC)
+	end := func() {
+		t.Helper()
+		w.kqp.Break()
+		w.k.Async(w.kqp.Cookie, uint32(uverbs.EventQPFatal))
+	}
+	hear := func() {
+		t.Helper()
+		if e, err := w.dev.AsyncEvent(t.Context()); err != nil || e.QP != w.qp || e.Type != uverbs.EventQPFatal {
+			t.Fatalf("%+v, %v", e, err)
+		}
+	}
+	for range 2 {
+		end()
+		w.modify(t, uverbs.QPStateReset)
+		w.connect(t)
+		hear()
+		if s := w.kqp.State(); s != abi.IB_QPS_RTS {
+			t.Fatalf("the QP is in %v", uverbs.QPState(s))
+		}
+		if _, err := w.qp.PostRecv([]uverbs.RecvWR{{WRID: 1}}); err != nil || !w.kqp.Receive(0) {
+			t.Errorf("it does not receive: %v", err)
+		}
+		if wcs := w.poll(t); len(wcs) != 1 || wcs[0].Err() != nil {
+			t.Errorf("%+v", wcs)
+		}
+	}
+	end()
+	hear()
+	if _, err := w.qp.PostRecv([]uverbs.RecvWR{{WRID: 2}}); err != nil {
+		t.Fatal(err)
+	}
+	if ids := flushed(t, w.poll(t)); !cmp.Equal(ids, []uint64{2}) {
+		t.Errorf("%v", ids)
+	}
+}
+
 // TestResetEmpties: RESET throws away what was posted, and the rings go on where
 // they are; the kernel is told twice, for its own sake.
 func TestResetEmpties(t *testing.T) {
