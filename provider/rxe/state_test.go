@@ -240,6 +240,44 @@ func TestResetEmpties(t *testing.T) {
 	w.post(t, uverbs.SendWR{Opcode: uverbs.OpSend}) // still in RTS
 }
 
+// TestSecondResetFails: of the two moves to RESET the kernel carries out the first only.
+// The QP is in RESET then, and everybody says so.
+func TestSecondResetFails(t *testing.T) {
+	w := ready(t, uverbs.QPTypeRC)
+	if _, err := w.qp.PostRecv(make([]uverbs.RecvWR, 1)); err != nil {
+		t.Fatal(err)
+	}
+	w.modify(t, uverbs.QPStateErr) // its flushed receive waits on the CQ
+	w.k.Fail("MODIFY_QP", 1, syscall.EIO)
+	if err := w.qp.Modify(&uverbs.QPAttr{State: uverbs.QPStateReset}, uverbs.QPAttrState); !errors.Is(err, syscall.EIO) {
+		t.Fatal(err)
+	}
+	if s := w.kqp.State(); s != abi.IB_QPS_RESET {
+		t.Fatalf("the kernel has the QP in %v", uverbs.QPState(s))
+	}
+	_, send := w.qp.PostSend([]uverbs.SendWR{{Opcode: uverbs.OpSend}})
+	_, recv := w.qp.PostRecv(make([]uverbs.RecvWR, 1))
+	w.k.Fail("QUERY_QP", 0, syscall.EIO) // so that the explanation is uverbs's own
+	move := w.qp.Modify(&uverbs.QPAttr{State: uverbs.QPStateRTS}, uverbs.QPAttrState)
+	for want, err := range map[string]error{
+		"the QP is in RESET, sends can be posted from RTS on":     send,
+		"the QP is in RESET, receives can be posted from INIT on": recv,
+		"no RC QP goes from RESET to RTS":                         move,
+	} {
+		if !errors.Is(err, syscall.EINVAL) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+	w.connect(t)
+	if n := len(w.poll(t)); n != 1 || w.kqp.State() != abi.IB_QPS_RTS {
+		t.Errorf("%d completions of the earlier life; the QP is in %v", n, uverbs.QPState(w.kqp.State()))
+	}
+	w.post(t, uverbs.SendWR{Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled})
+	if !w.kqp.Carry(abi.IB_WC_SUCCESS) || len(w.poll(t)) != 1 {
+		t.Error("it does not send")
+	}
+}
+
 // TestHarmlessError: a message that was too long for a receive of the SRQ fails
 // the receive, not the QP; when the QP does fail later, that is noticed.
 func TestHarmlessError(t *testing.T) {
