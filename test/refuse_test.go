@@ -33,7 +33,7 @@ func TestPostRefused(t *testing.T) {
 		{uverbs.SendWR{Opcode: uverbs.OpRDMARead, Flags: uverbs.SendFence, SGL: []uverbs.SGE{sge}}, uverbs.ErrInvalidWR,
 			"invalid work request: siw can't fence a read"},
 		{uverbs.SendWR{Opcode: uverbs.OpSend, Inline: make([]byte, 81)}, uverbs.ErrInvalidWR,
-			"invalid work request: 81 bytes inline, siw takes 80"},
+			"invalid work request: 81 bytes inline, siw takes 80 (send more from registered memory, with SGL)"},
 		{uverbs.SendWR{Opcode: uverbs.OpSend, Inline: make([]byte, 8), SGL: []uverbs.SGE{sge}}, uverbs.ErrInvalidWR,
 			"invalid work request: both SGL and Inline are set"},
 		{uverbs.SendWR{Opcode: uverbs.OpSendWithInv, Inline: make([]byte, 8)}, uverbs.ErrInvalidWR,

@@ -104,7 +104,7 @@ func TestRefusals(t *testing.T) {
 		{rc, uverbs.SendWR{Opcode: uverbs.OpSend, SGL: []uverbs.SGE{{Length: 1<<32 - 2}, {Length: 1<<32 - 2}, {Length: 4}}}, "8589934592 bytes in all"},
 		{rc, uverbs.SendWR{Opcode: uverbs.OpSend, SGL: []uverbs.SGE{{}, {Length: uverbs.BadLength}}}, "SGE 1 has BadLength"},
 		{rc, uverbs.SendWR{Opcode: uverbs.OpRDMARead, SGL: []uverbs.SGE{{Length: uverbs.BadLength}}}, "SGE 0 has BadLength"},
-		{rc, uverbs.SendWR{Opcode: uverbs.OpSend, Inline: make([]byte, 49)}, "49 bytes inline, the QP takes 48"},
+		{rc, uverbs.SendWR{Opcode: uverbs.OpSend, Inline: make([]byte, 49)}, "49 bytes inline, the QP takes 48 (QPOptions.Cap.MaxInline asks for more; rdmacm has it as Config.QP.Cap.MaxInline)"},
 		{rc, uverbs.SendWR{Opcode: uverbs.OpSend, Inline: make([]byte, 1), SGL: eight}, "both SGL and Inline"},
 		{rc, uverbs.SendWR{Opcode: uverbs.OpRDMARead, Inline: make([]byte, 1)}, "RDMA_READ takes no Inline"},
 		{rc, uverbs.SendWR{Opcode: uverbs.OpLocalInv, Inline: make([]byte, 1)}, "LOCAL_INV takes no Inline"},

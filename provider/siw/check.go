@@ -61,7 +61,7 @@ func (q *qp) check(wr *driver.SendWR, op uint8, sgl []driver.SGE, inline []byte)
 	case len(sgl) > 0:
 		return fmt.Errorf("%w: both SGL and Inline are set", driver.ErrInvalidWR)
 	case len(inline) > q.maxInline:
-		return fmt.Errorf("%w: %d bytes inline, siw takes %d", driver.ErrInvalidWR, len(inline), q.maxInline)
+		return fmt.Errorf("%w: %d bytes inline, siw takes %d (send more from registered memory, with SGL)", driver.ErrInvalidWR, len(inline), q.maxInline)
 	}
 	return nil
 }

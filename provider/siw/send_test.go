@@ -124,7 +124,7 @@ func TestRefusedSends(t *testing.T) {
 		{"fenced read", uverbs.SendWR{Opcode: uverbs.OpRDMARead, SGL: sgl[:1], Flags: uverbs.SendFence}, uverbs.ErrInvalidWR, "fence"},
 		{"inline send with invalidate", uverbs.SendWR{Opcode: uverbs.OpSendWithInv, Inline: []byte{1}}, uverbs.ErrInvalidWR, "SEND and RDMA_WRITE only"},
 		{"inline and SGL", uverbs.SendWR{Opcode: uverbs.OpSend, Inline: []byte{1}, SGL: sgl[:1]}, uverbs.ErrInvalidWR, "both"},
-		{"too much inline", uverbs.SendWR{Opcode: uverbs.OpSend, Inline: long}, uverbs.ErrInvalidWR, "81 bytes inline, siw takes 80"},
+		{"too much inline", uverbs.SendWR{Opcode: uverbs.OpSend, Inline: long}, uverbs.ErrInvalidWR, "81 bytes inline, siw takes 80 (send more from registered memory, with SGL)"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := connected(t)
