@@ -26,7 +26,7 @@ func TestResourceOwner(t *testing.T) {
 	var err error
 	var maker func()
 	maker = func() {
-		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+		runtime.LockOSThread()            // and never unlocked: the thread ends with the goroutine
 		if unix.Gettid() == os.Getpid() { // but for this one
 			go maker()
 			<-ended

@@ -41,19 +41,21 @@ func (d *Device) query(out []byte) (*DeviceAttr, error) {
 	return newDeviceAttr(&resp), nil
 }
 
-// Attr is what the first Query told. Most of it never changes, and to ask again is
-// a system call.
+// Attr is a copy of what the first Query told. Most of it never changes, and to ask
+// again is a system call.
 //
 // C: what verbs_context keeps for its providers and librdmacm
 func (d *Device) Attr() (*DeviceAttr, error) {
-	if a := d.attr.Load(); a != nil {
-		return a, nil
-	}
-	a, err := d.Query()
-	if err == nil {
+	a := d.attr.Load()
+	if a == nil {
+		var err error
+		if a, err = d.Query(); err != nil {
+			return nil, err
+		}
 		d.attr.Store(a)
 	}
-	return a, err
+	mine := *a // has no slices or pointers
+	return &mine, nil
 }
 
 func newDeviceAttr(resp *abi.IbUverbsExQueryDeviceResp) *DeviceAttr {
