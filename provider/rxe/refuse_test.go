@@ -33,6 +33,9 @@ func TestOpcodes(t *testing.T) {
 			odd = append(odd, op)
 		}
 		for _, op := range odd {
+			if w.dev.Supports(typ, op) != takes[op] {
+				t.Errorf("Supports(%v, %v): %t", typ, op, !takes[op])
+			}
 			n, err := w.qp.PostSend([]uverbs.SendWR{{Opcode: op}})
 			if refused := errors.Is(err, uverbs.ErrNotSupported); refused == takes[op] || refused && n != 0 {
 				t.Errorf("%v on %v: %d, %v", op, typ, n, err)
@@ -74,7 +77,11 @@ func TestOlderKernel(t *testing.T) {
 		{abi.IB_UVERBS_DEVICE_FLUSH_PERSISTENT, flush(uverbs.FlushGlobal), "no flush of type 0x1"},
 		{abi.IB_UVERBS_DEVICE_ATOMIC_WRITE, write, ""},
 	} {
-		_, err := on(c.caps).qp.PostSend([]uverbs.SendWR{c.wr})
+		w := on(c.caps)
+		_, err := w.qp.PostSend([]uverbs.SendWR{c.wr})
+		if opcodeIsThere := c.caps != 0; w.dev.Supports(uverbs.QPTypeRC, c.wr.Opcode) != opcodeIsThere {
+			t.Errorf("%#x: Supports(RC, %v): %t", c.caps, c.wr.Opcode, !opcodeIsThere)
+		}
 		if c.wants == "" && err != nil || c.wants != "" && (!errors.Is(err, uverbs.ErrNotSupported) || !strings.Contains(err.Error(), c.wants)) {
 			t.Errorf("%#x, %v: %v, want %q", c.caps, c.wr.Opcode, err, c.wants)
 		}

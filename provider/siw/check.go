@@ -31,6 +31,11 @@ func sendOpcode(op driver.Opcode) uint8 {
 	return 0
 }
 
+// Supports implements driver.Supporter.
+func (*siwContext) Supports(t driver.QPType, op driver.Opcode) bool {
+	return t == driver.QPTypeRC && sendOpcode(op) != 0
+}
+
 // wireFlags is a send's flags as siw has them; it hasn't got others. Each of its
 // bits is a multiple of ours, which spares every send three branches.
 func wireFlags(f driver.SendFlags) uint32 {

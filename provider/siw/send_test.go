@@ -143,6 +143,28 @@ func TestRefusedSends(t *testing.T) {
 	}
 }
 
+// TestSupports: what Supports tells is what PostSend does, of every small number and of
+// large ones.
+func TestSupports(t *testing.T) {
+	takes := map[uverbs.Opcode]bool{uverbs.OpSend: true, uverbs.OpSendWithInv: true, uverbs.OpRDMAWrite: true, uverbs.OpRDMARead: true, uverbs.OpReadWithInv: true}
+	w := connected(t)
+	ops := []uverbs.Opcode{1 << 8, 1 << 31, 1<<32 - 1}
+	for op := range uverbs.Opcode(0x40) {
+		ops = append(ops, op)
+	}
+	for _, op := range ops {
+		n, err := w.qp.PostSend([]uverbs.SendWR{{Opcode: op, SGL: sgl[:1]}})
+		if w.kqp.SIW.TakeSend(); (n == 1) != takes[op] || errors.Is(err, uverbs.ErrNotSupported) == takes[op] {
+			t.Errorf("%v: %d, %v", op, n, err)
+		}
+		for _, typ := range []uverbs.QPType{0, uverbs.QPTypeRC, uverbs.QPTypeUC, uverbs.QPTypeUD, uverbs.QPTypeDriver} {
+			if got := w.dev.Supports(typ, op); got != (takes[op] && typ == uverbs.QPTypeRC) {
+				t.Errorf("Supports(%v, %v): %t", typ, op, got)
+			}
+		}
+	}
+}
+
 func TestSendQueueFull(t *testing.T) {
 	w := connected(t)
 	wrs := make([]uverbs.SendWR, depth+1)
