@@ -89,6 +89,30 @@ func TestCloseTwice(t *testing.T) {
 	memory[0] = 1 // still the caller's
 }
 
+// TestClosedRegion: nothing gives a view of memory that is gone.
+func TestClosedRegion(t *testing.T) {
+	r := must[*Region](t)(Anonymous(4096, nil))
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
+	}
+	layout := IndexedLayout{Slots: 4, Stride: 8, Data: 384, Producer: 128, Consumer: 256}
+	for name, err := range map[string]error{
+		"Word":               failed(r.Word(0)),
+		"Word64":             failed(r.Word64(0)),
+		"NewPage":            failed(NewPage(r, nil)),
+		"NewFlagProducer":    failed(NewFlagProducer[uint64](r, 4, 0)),
+		"NewFlagConsumer":    failed(NewFlagConsumer[uint64](r, 4, 0)),
+		"NewIndexedProducer": failed(NewIndexedProducer[uint64](r, layout)),
+		"NewIndexedConsumer": failed(NewIndexedConsumer[uint64](r, layout)),
+	} {
+		if err == nil {
+			t.Errorf("%s works on a closed region", name)
+		}
+	}
+}
+
+func failed[T any](_ T, err error) error { return err }
+
 func TestLive(t *testing.T) {
 	before := Live()
 	r := must[*Region](t)(Anonymous(1, nil))

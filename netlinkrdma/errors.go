@@ -14,6 +14,9 @@ var (
 	ErrNotFound = errors.New("no such RDMA device")
 	// ErrNoObject: the device has no such object any more, or never had.
 	ErrNoObject = errors.New("no such object")
+	// ErrNoProcess: the object is a kernel module's, or the thread that made it has
+	// ended or is of another PID namespace.
+	ErrNoProcess = errors.New("no process is known")
 	// ErrNoRaw: this driver, or this kernel, does not tell what the device holds
 	// of its objects, or the device went away.
 	ErrNoRaw = errors.New("the driver gives no raw data of its objects")

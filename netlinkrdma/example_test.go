@@ -36,7 +36,8 @@ func ExampleClient_Devices() {
 	}
 }
 
-// The queue pairs of one process that are in error: the kernel picks by port only, the rest is an if.
+// The queue pairs of one process that are in error. The kernel picks by port only, and
+// names the thread that made each queue pair.
 func ExampleClient_DumpQP() {
 	var c netlinkrdma.Client
 	d, err := c.DeviceByName("rxe0")
@@ -47,7 +48,8 @@ func ExampleClient_DumpQP() {
 		if err != nil {
 			log.Fatal(err)
 		}
-		if qp.PID == uint32(os.Getpid()) && qp.State == netlinkrdma.QPStateErr {
+		pid, err := qp.PID()
+		if err == nil && pid == os.Getpid() && qp.State == netlinkrdma.QPStateErr {
 			fmt.Println(qp.LQPN, qp.Type, qp.State)
 		}
 	}

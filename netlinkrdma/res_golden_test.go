@@ -55,7 +55,7 @@ var goldens = []golden{
 		attr(3, u32(2)) + attr(21, u32(17)) + attr(60, u32(9)) + process + attr(22, u32(18)) + attr(23, u32(1<<24)) + attr(24, u32(5)) +
 			attr(25, "\x02") + attr(26, "\xff") + attr(27, "\x06") + attr(98, "REG_UMR\x00") + driverTable,
 		QP{
-			Owner: Owner{PID: 4711}, Port: 2, LQPN: 17, Type: QPTypeDriver, Subtype: "REG_UMR", State: 6, SQPSN: 5,
+			Owner: Owner{TID: 4711}, Port: 2, LQPN: 17, Type: QPTypeDriver, Subtype: "REG_UMR", State: 6, SQPSN: 5,
 			RQPN: known[uint32](18), RQPSN: known[uint32](1 << 24), PathMigState: known(PathMigState(2)), PDN: known[uint32](9), Driver: driverAttrs,
 		}, 21},
 	{"the kernel's QP", parses(parseQP), attr(21, u32(1)) + module + attr(24, u32(0)) + attr(26, "\x01") + attr(27, "\x03"),
@@ -64,7 +64,7 @@ var goldens = []golden{
 		attr(3, u32(1)) + attr(21, u32(17)) + attr(26, "\x02") + attr(32, u32(0x106)) + attr(27, "\x05") + attr(33, inet) + attr(34, inet6) +
 			attr(63, u32(3)) + process + driverTable,
 		CMID{
-			Owner: Owner{PID: 4711}, Port: 1, CMIDN: 3, LQPN: 17, QPType: known(QPType(2)), PS: abi.RDMA_PS_TCP, State: 5,
+			Owner: Owner{TID: 4711}, Port: 1, CMIDN: 3, LQPN: 17, QPType: known(QPType(2)), PS: abi.RDMA_PS_TCP, State: 5,
 			Src: at("10.1.1.1:7174"), Dst: at("[fd01::2]:65535"), Driver: driverAttrs,
 		}, 63},
 	{"CM id of InfiniBand", parses(parseCMID), attr(32, u32(0x13f)) + attr(27, "\x08") + attr(33, ib) + attr(34, strange) + attr(63, u32(0)) + module,
@@ -74,26 +74,26 @@ var goldens = []golden{
 		}, 32},
 	{"CQ", parses(parseCQ), attr(37, u32(255)) + attr(0, "") + attr(38, u64(1<<40)) + attr(39, "\x03") + attr(84, "\x01") + attr(61, u32(6)) + attr(64, u32(1)) + process + driverTable,
 		CQ{
-			Owner: Owner{PID: 4711}, CQN: 6, CQE: 255, Users: 1 << 40, PollContext: known(PollContext(3)), AdaptiveModeration: known(true),
+			Owner: Owner{TID: 4711}, CQN: 6, CQE: 255, Users: 1 << 40, PollContext: known(PollContext(3)), AdaptiveModeration: known(true),
 			CTXN: known[uint32](1), Driver: driverAttrs,
 		}, 37},
 	{"CQ with strange moderation", parses(parseCQ), attr(37, u32(1)) + attr(38, u64(0)) + attr(84, "\x07") + attr(61, u32(6)), CQ{CQN: 6, CQE: 1}, 61},
 	{"MR", parses(parseMR), attr(42, u32(0x1a2b)) + attr(43, u32(0xffffffff)) + attr(44, u64(1<<47)) + attr(45, u64(1<<40)) + attr(62, u32(8)) + attr(60, u32(2)) + process + driverTable,
 		MR{
-			Owner: Owner{PID: 4711}, MRN: 8, RKey: known[uint32](0x1a2b), LKey: known[uint32](0xffffffff), IOVA: known[uint64](1 << 47),
+			Owner: Owner{TID: 4711}, MRN: 8, RKey: known[uint32](0x1a2b), LKey: known[uint32](0xffffffff), IOVA: known[uint64](1 << 47),
 			Length: 1 << 40, PDN: known[uint32](2), Driver: driverAttrs,
 		}, 45},
 	{"PD", parses(parsePD), attr(48, u32(0)) + attr(49, u32(7)) + attr(38, u64(3)) + attr(60, u32(2)) + attr(64, u32(1)) + process + driverTable,
 		PD{
-			Owner: Owner{PID: 4711}, PDN: 2, Users: 3, LocalDMALKey: known[uint32](0), UnsafeGlobalRKey: known[uint32](7),
+			Owner: Owner{TID: 4711}, PDN: 2, Users: 3, LocalDMALKey: known[uint32](0), UnsafeGlobalRKey: known[uint32](7),
 			CTXN: known[uint32](1), Driver: driverAttrs,
 		}, 60},
-	{"context", parses(parseContext), attr(64, u32(5)) + process + driverTable, Context{Owner: Owner{PID: 4711}, CTXN: 5, Driver: driverAttrs}, 64},
+	{"context", parses(parseContext), attr(64, u32(5)) + process + driverTable, Context{Owner: Owner{TID: 4711}, CTXN: 5, Driver: driverAttrs}, 64},
 	{"SRQ", parses(parseSRQ),
 		attr(90, u32(4)) + attr(26, "\x02") + attr(60, u32(2)) + attr(61, u32(6)) +
 			attr(0x8000|19, attr(0x8000|20, attr(21, u32(17)))+attr(0x8000|20, attr(91, u32(19))+attr(92, u32(30)))) + process + driverTable,
 		SRQ{
-			Owner: Owner{PID: 4711}, SRQN: 4, Type: 2, PDN: known[uint32](2), CQN: known[uint32](6), LQPN: []QPRange{{17, 17}, {19, 30}}, Driver: driverAttrs,
+			Owner: Owner{TID: 4711}, SRQN: 4, Type: 2, PDN: known[uint32](2), CQN: known[uint32](6), LQPN: []QPRange{{17, 17}, {19, 30}}, Driver: driverAttrs,
 		}, 26},
 	{"SRQ without QPs", parses(parseSRQ), attr(0x8000|19, "") + attr(90, u32(0)) + attr(26, "\x00"), SRQ{}, 90},
 	{"raw", parses(parseRaw), attr(85, "\x01\x00\xff"), []byte{1, 0, 255}, 85},

@@ -20,7 +20,7 @@ import (
 func opt[T any](v T) netlinkrdma.Opt[T] { return netlinkrdma.Opt[T]{Value: v, Known: true} }
 
 var (
-	process = netlinkrdma.Owner{PID: 4711}
+	process = netlinkrdma.Owner{TID: 4711}
 	module  = netlinkrdma.Owner{Kernel: "ib_core"}
 	driver  = []netlinkrdma.DriverAttr{
 		{Name: "state", Kind: netlinkrdma.DriverString, Text: "up"},

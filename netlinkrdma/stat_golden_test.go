@@ -52,7 +52,7 @@ var moreGoldens = []golden{
 		attr(3, u32(2)) + attr(79, u32(9)) + attr(74, u32(1)) + attr(26, "\x02") + process +
 			attr(nestedFlag|19, attr(nestedFlag|20, attr(21, u32(17)))+attr(nestedFlag|20, attr(21, u32(1<<23)))) + counters,
 		QPCounter{
-			Owner: Owner{PID: 4711}, ID: 9, Port: 2, Mode: CountersAuto, QPType: known(QPType(2)),
+			Owner: Owner{TID: 4711}, ID: 9, Port: 2, Mode: CountersAuto, QPType: known(QPType(2)),
 			LQPN: []QPRange{{17, 17}, {1 << 23, 1 << 23}}, Counters: counterList,
 		}, 79},
 	{"QP counter of no QP", parses(parseQPCounter), attr(nestedFlag|19, "") + attr(79, u32(0)) + attr(74, u32(2)), QPCounter{Mode: CountersManual}, 74},

@@ -39,7 +39,10 @@ type CounterMask uint32
 // The traits there are.
 const (
 	CountByType CounterMask = abi.RDMA_COUNTER_MASK_QP_TYPE
-	CountByPID  CounterMask = abi.RDMA_COUNTER_MASK_PID
+	// CountByPID is the kernel's word, but it compares threads: QPs that different
+	// threads of one process made have different counters, as those of a Go process
+	// often do. Threads that have ended are all alike to it.
+	CountByPID CounterMask = abi.RDMA_COUNTER_MASK_PID
 )
 
 // String gives iproute2's words, type,pid, and a number for what has none.

@@ -9,7 +9,7 @@ import (
 // QPCounter is a set of counters to which QPs are bound: it counts for these
 // alone.
 type QPCounter struct {
-	Owner    // in automatic mode by process
+	Owner    // in automatic mode by CountByPID
 	ID       uint32
 	Port     uint32
 	Mode     CounterMode

@@ -35,8 +35,8 @@ type Config struct {
 	// names one, else on a device that rdmacm opens and connections share.
 	PD *uverbs.PD
 
-	// QP describes the queue pair. Zero capacities stand for 64 work requests
-	// and 1 SGE; nil CQs for CQs of the connection's own with room for all of
+	// QP describes the queue pair. Zero capacities stand for 64 work requests,
+	// 1 SGE and 48 bytes of inline data; nil CQs for CQs of the connection's own with room for all of
 	// the QP's work requests; Type must be 0, RC, or, for datagrams, UD.
 	//
 	// CQs of its own take a connection two file descriptors, from Dial or Accept
@@ -81,6 +81,7 @@ type Config struct {
 // The defaults.
 const (
 	defaultWRs            = 64
+	defaultInline         = 48 // siw and rxe have room for so much in any case
 	defaultResolveTimeout = 2 * time.Second
 	defaultBacklog        = 128
 	defaultAcceptTimeout  = 30 * time.Second
@@ -126,6 +127,7 @@ func (c *Config) withDefaults() Config {
 	}
 	setDefault(&d.QP.Cap.MaxSendWR, defaultWRs)
 	setDefault(&d.QP.Cap.MaxSendSGE, 1)
+	setDefault(&d.QP.Cap.MaxInline, defaultInline)
 	if d.QP.SRQ == nil {
 		setDefault(&d.QP.Cap.MaxRecvWR, defaultWRs)
 		setDefault(&d.QP.Cap.MaxRecvSGE, 1)

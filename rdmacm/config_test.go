@@ -92,3 +92,23 @@ func TestConfigCQOfAnotherDevice(t *testing.T) {
 	closeAll()
 	w.empty()
 }
+
+// A small message goes inline without a word in the Config, and one that asks for more
+// gets more.
+func TestConfigInline(t *testing.T) {
+	for _, info := range []uverbs.DeviceInfo{aSIW, aRXE} {
+		for want, cfg := range map[int]*Config{48: nil, 80: {QP: uverbs.QPOptions{Cap: uverbs.QPCap{MaxInline: 80}}}} {
+			w := newWorld(t, info)
+			c, err := DialAddrPort(t.Context(), addr4, cfg)
+			if err != nil {
+				t.Fatalf("%s: %v", info.Name, err)
+			}
+			hello := uverbs.SendWR{Opcode: uverbs.OpSend, Inline: make([]byte, want)}
+			if _, err := c.QP().PostSend([]uverbs.SendWR{hello}); int(c.QP().Cap().MaxInline) < want || errors.Is(err, uverbs.ErrInvalidWR) {
+				t.Errorf("%s: %d bytes of %+v: %v", info.Name, want, c.QP().Cap(), err)
+			}
+			closeConn(t, c)
+			w.empty()
+		}
+	}
+}

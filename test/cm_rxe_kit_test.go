@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
-	"os"
 	"os/exec"
 	"testing"
 
@@ -44,15 +43,14 @@ func serveCM(t *testing.T, cmd *exec.Cmd, port string) *running {
 	return server
 }
 
-// listeningCM tells whether an rdma_cm ID of a process listens on a port. The
-// kernel names the thread that made the ID.
+// listeningCM tells whether an rdma_cm ID of a process listens on a port.
 func listeningCM(t *testing.T, pid int, port string) bool {
 	t.Helper()
 	var c netlinkrdma.Client
 	for _, d := range must(c.Devices())(t) {
 		for _, id := range dumped(t, c.DumpCMID(d.Index, nil)) {
-			_, err := os.Stat(fmt.Sprintf("/proc/%d/task/%d", pid, id.PID))
-			if err == nil && id.State == netlinkrdma.CMStateListen && fmt.Sprint(id.Src.AddrPort.Port()) == port {
+			owner, err := id.PID()
+			if err == nil && owner == pid && id.State == netlinkrdma.CMStateListen && fmt.Sprint(id.Src.AddrPort.Port()) == port {
 				return true
 			}
 		}

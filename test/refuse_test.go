@@ -27,13 +27,13 @@ func TestPostRefused(t *testing.T) {
 		want string
 	}{
 		{uverbs.SendWR{Opcode: uverbs.OpSend, SGL: []uverbs.SGE{sge, sge}}, uverbs.ErrInvalidWR,
-			"invalid work request: 2 SGEs, the QP takes 1"},
+			"invalid work request: 2 SGEs, the queue takes 1"},
 		{uverbs.SendWR{Opcode: uverbs.OpRDMARead}, uverbs.ErrInvalidWR,
 			"invalid work request: a read on siw takes exactly one SGE"},
 		{uverbs.SendWR{Opcode: uverbs.OpRDMARead, Flags: uverbs.SendFence, SGL: []uverbs.SGE{sge}}, uverbs.ErrInvalidWR,
 			"invalid work request: siw can't fence a read"},
 		{uverbs.SendWR{Opcode: uverbs.OpSend, Inline: make([]byte, 81)}, uverbs.ErrInvalidWR,
-			"invalid work request: 81 bytes inline, siw takes 80"},
+			"invalid work request: 81 bytes inline, siw takes 80 (send more from registered memory, with SGL)"},
 		{uverbs.SendWR{Opcode: uverbs.OpSend, Inline: make([]byte, 8), SGL: []uverbs.SGE{sge}}, uverbs.ErrInvalidWR,
 			"invalid work request: both SGL and Inline are set"},
 		{uverbs.SendWR{Opcode: uverbs.OpSendWithInv, Inline: make([]byte, 8)}, uverbs.ErrInvalidWR,

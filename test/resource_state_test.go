@@ -136,8 +136,8 @@ func resourceNumbers(t *testing.T, name string) resourcePick {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if q.PID != 0 && q.Port != 0 {
-			s.pid, s.lqpn, s.pdn = q.PID, q.LQPN, q.PDN.Value
+		if q.TID != 0 && q.Port != 0 {
+			s.pid, s.lqpn, s.pdn = q.TID, q.LQPN, q.PDN.Value
 		}
 	}
 	for q, err := range c.DumpCQ(d.Index, nil) {

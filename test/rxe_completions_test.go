@@ -32,8 +32,8 @@ func TestRxeCompletions(t *testing.T) {
 			{wr: uverbs.SendWR{Opcode: uverbs.OpSendImm, Imm: 0x01020304}, sent: uverbs.WCSend, got: uverbs.WCRecv, flags: uverbs.WCWithImm, size: 100},
 			{wr: uverbs.SendWR{Opcode: uverbs.OpSend}, sent: uverbs.WCSend, got: uverbs.WCRecv, size: 10},
 			{wr: uverbs.SendWR{Opcode: uverbs.OpSendImm, Imm: 1<<32 - 1, Flags: uverbs.SendSolicited}, sent: uverbs.WCSend, got: uverbs.WCRecv, flags: uverbs.WCWithImm},
-			{wr: uverbs.SendWR{Opcode: uverbs.OpRDMAWriteImm, Imm: 5}, sent: uverbs.WCRDMAWrite, got: uverbs.WCRecvImm, flags: uverbs.WCWithImm, size: 300, not: uverbs.QPTypeUD},
-			{wr: uverbs.SendWR{Opcode: uverbs.OpRDMAWriteImm}, sent: uverbs.WCRDMAWrite, got: uverbs.WCRecvImm, flags: uverbs.WCWithImm, not: uverbs.QPTypeUD},
+			{wr: uverbs.SendWR{Opcode: uverbs.OpRDMAWriteImm, Imm: 5}, sent: uverbs.WCRDMAWrite, got: uverbs.WCRecvRDMAWithImm, flags: uverbs.WCWithImm, size: 300, not: uverbs.QPTypeUD},
+			{wr: uverbs.SendWR{Opcode: uverbs.OpRDMAWriteImm}, sent: uverbs.WCRDMAWrite, got: uverbs.WCRecvRDMAWithImm, flags: uverbs.WCWithImm, not: uverbs.QPTypeUD},
 			{wr: uverbs.SendWR{Opcode: uverbs.OpSend}, sent: uverbs.WCSend, got: uverbs.WCRecv, size: 1000},
 		} {
 			if typ == c.not {

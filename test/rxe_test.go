@@ -90,7 +90,7 @@ func TestRxeImmediate(t *testing.T) {
 		a, b := openRxe(t).pair(t, typ, rxeSetup{})
 		ops := map[uverbs.Opcode]uverbs.WCOpcode{uverbs.OpSendImm: uverbs.WCRecv}
 		if typ != uverbs.QPTypeUD {
-			ops[uverbs.OpRDMAWriteImm] = uverbs.WCRecvImm
+			ops[uverbs.OpRDMAWriteImm] = uverbs.WCRecvRDMAWithImm
 		}
 		for op, want := range ops {
 			b.postRecv(1, 0, 100)

@@ -51,7 +51,7 @@ func lacked(a *DeviceAttr, access Access) (missing Access) {
 		{AccessMWBind, a.CapFlags&windows != 0},
 		{AccessFlushGlobal, a.CapFlags&DeviceCapFlushGlobal != 0},
 		{AccessFlushPersistent, a.CapFlags&DeviceCapFlushPersistent != 0},
-		{AccessRemoteAtomic, a.AtomicCap != 0},
+		{AccessRemoteAtomic, a.AtomicCap != AtomicNone},
 	} {
 		if access&c.flag != 0 && !c.has {
 			missing |= c.flag

@@ -85,6 +85,7 @@ func TestAdviseRefused(t *testing.T) {
 	}{
 		"nothing": {nil, "1 to 4095 entries"}, "too much": {make([]uverbs.SGE, 4096), "1 to 4095 entries"},
 		"pinned": {[]uverbs.SGE{pinned.SGE(0, 1)}, "has no AccessOnDemand"}, "closed": {[]uverbs.SGE{old}, "has no AccessOnDemand"},
+		"4 GiB": {[]uverbs.SGE{pinned.SGE(0, 1<<32)}, "entry 0 has BadLength"},
 	} {
 		if err := pd.AdviseMR(uverbs.MRPrefetch, false, c.sgl); !errors.Is(err, syscall.EINVAL) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v", name, err)

@@ -118,7 +118,8 @@ func (a *asyncEvents) close() error { return a.reader.close() }
 
 // AsyncEvent waits for the next asynchronous event. Several goroutines may wait;
 // each event goes to one of them. An event whose object is closed meanwhile is
-// skipped.
+// skipped. An event of a QP may have waited since before the QP was put into RESET; it
+// is returned all the same, and does the QP no harm.
 //
 // C: ibv_get_async_event and ibv_ack_async_event
 func (d *Device) AsyncEvent(ctx context.Context) (AsyncEvent, error) {
@@ -138,7 +139,7 @@ func (d *Device) AsyncEvent(ctx context.Context) (AsyncEvent, error) {
 		}
 		if e, ok := d.events.decode([asyncEventSize]byte(record)); ok {
 			if e.QP != nil && e.Type.endsQP() {
-				e.QP.failed(e.QP.life.Load())
+				e.QP.heardOfEnd()
 			}
 			return e, nil
 		}

@@ -13,6 +13,7 @@ func TestBitNames(t *testing.T) {
 		{DeviceCap(1<<40 | 1<<63).String(), "AtomicWrite|0x8000000000000000"}, {ODPGeneral(7).String(), "Support|Implicit|0x4"},
 		{ODPTransport(1 << 8).String(), "0x100"}, {(ODPSend | ODPAtomicWrite).String(), "Send|AtomicWrite"},
 		{PathMigState(3).String(), "PathMigState(3)"}, {PathArmed.String(), "ARMED"}, {PathRearm.String(), "REARM"}, {PathMigrated.String(), "MIGRATED"},
+		{AtomicNone.String(), "none"}, {AtomicHCA.String(), "HCA"}, {AtomicGlobal.String(), "global"}, {AtomicCap(3).String(), "AtomicCap(3)"},
 	} {
 		if c.got != c.want {
 			t.Errorf("%q, want %q", c.got, c.want)

@@ -2,6 +2,7 @@ package uverbs_test
 
 import (
 	"errors"
+	"reflect"
 	"strings"
 	"syscall"
 	"testing"
@@ -47,6 +48,37 @@ func TestQueries(t *testing.T) {
 	if _, err := w.dev.QueryGID(1, 1); !errors.Is(err, syscall.EINVAL) {
 		t.Errorf("beyond the table: %v", err)
 	}
+}
+
+// TestAttr: each caller gets a copy, for which the kernel is asked once.
+func TestAttr(t *testing.T) {
+	_, dev := openSIW(t)
+	want := *must[*uverbs.DeviceAttr](t)(dev.Query())
+	for range 3 {
+		attr := must[*uverbs.DeviceAttr](t)(dev.Attr())
+		if *attr != want {
+			t.Errorf("%+v, want %+v", attr, want)
+		}
+		*attr = uverbs.DeviceAttr{} // ours
+	}
+	if hasReferences(reflect.TypeFor[uverbs.DeviceAttr]()) {
+		t.Error("a copy of DeviceAttr shares memory with the original")
+	}
+}
+
+func hasReferences(t reflect.Type) bool {
+	switch t.Kind() {
+	case reflect.Struct:
+		for i := range t.NumField() {
+			if hasReferences(t.Field(i).Type) {
+				return true
+			}
+		}
+		return false
+	case reflect.Array:
+		return hasReferences(t.Elem())
+	}
+	return t.Kind() > reflect.Uint64 || t.Kind() == reflect.Invalid
 }
 
 // TestModify carries every attribute to the kernel and back.

@@ -13,6 +13,18 @@ import (
 // C: struct ibv_device_attr_ex
 type DeviceAttr = driver.DeviceAttr
 
+// AtomicCap says with whose accesses a device's atomic operations are atomic.
+//
+// C: enum ibv_atomic_cap
+type AtomicCap = driver.AtomicCap
+
+// Documented at [driver.AtomicCap].
+const (
+	AtomicNone   AtomicCap = driver.AtomicNone
+	AtomicHCA    AtomicCap = driver.AtomicHCA
+	AtomicGlobal AtomicCap = driver.AtomicGlobal
+)
+
 // RSSCaps are limits of spreading packets over receive queues that belong to no QP.
 //
 // C: struct ibv_rss_caps, as far as the kernel tells it for all drivers
@@ -41,19 +53,21 @@ func (d *Device) query(out []byte) (*DeviceAttr, error) {
 	return newDeviceAttr(&resp), nil
 }
 
-// Attr is what the first Query told. Most of it never changes, and to ask again is
-// a system call.
+// Attr is a copy of what the first Query told. Most of it never changes, and to ask
+// again is a system call.
 //
 // C: what verbs_context keeps for its providers and librdmacm
 func (d *Device) Attr() (*DeviceAttr, error) {
-	if a := d.attr.Load(); a != nil {
-		return a, nil
-	}
-	a, err := d.Query()
-	if err == nil {
+	a := d.attr.Load()
+	if a == nil {
+		var err error
+		if a, err = d.Query(); err != nil {
+			return nil, err
+		}
 		d.attr.Store(a)
 	}
-	return a, err
+	mine := *a // has no slices or pointers
+	return &mine, nil
 }
 
 func newDeviceAttr(resp *abi.IbUverbsExQueryDeviceResp) *DeviceAttr {
@@ -66,7 +80,7 @@ func newDeviceAttr(resp *abi.IbUverbsExQueryDeviceResp) *DeviceAttr {
 		MaxQP:    b.MaxQp, MaxQPWR: b.MaxQpWr, MaxSGE: b.MaxSge, MaxSGERead: b.MaxSgeRd,
 		MaxCQ: b.MaxCq, MaxCQE: b.MaxCqe, MaxMR: b.MaxMr, MaxPD: b.MaxPd, MaxMW: b.MaxMw, MaxAH: b.MaxAh,
 		MaxQPRDAtom: b.MaxQpRdAtom, MaxResRDAtom: b.MaxResRdAtom, MaxQPInitRDAtom: b.MaxQpInitRdAtom,
-		AtomicCap: b.AtomicCap, MaxMcastGrp: b.MaxMcastGrp, MaxMcastQPAttach: b.MaxMcastQpAttach,
+		AtomicCap: AtomicCap(b.AtomicCap), MaxMcastGrp: b.MaxMcastGrp, MaxMcastQPAttach: b.MaxMcastQpAttach,
 		MaxTotalMcastQPAttach: b.MaxTotalMcastQpAttach,
 		MaxSRQ:                b.MaxSrq, MaxSRQWR: b.MaxSrqWr, MaxSRQSGE: b.MaxSrqSge,
 		MaxPKeys: b.MaxPkeys, LocalCAAckDelay: b.LocalCaAckDelay, PhysPortCnt: b.PhysPortCnt,

@@ -2,8 +2,8 @@ package uverbs
 
 import (
 	"errors"
-	"math"
 	"runtime"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/goverbs/goverbs/internal/abi"
@@ -21,6 +21,7 @@ type MR struct {
 	handle     uint32
 	lkey, rkey uint32
 	data       []byte
+	gone       atomic.Bool     // closed: data is not the region's any more
 	own        *mmap.Region    // memory that came with the region
 	pin        *runtime.Pinner // holds a caller's slice in place
 	onDemand   bool            // its pages are not pinned
@@ -33,8 +34,8 @@ type MROptions struct {
 }
 
 // AllocMR registers size bytes of fresh, zeroed memory outside the Go heap,
-// rounded up to whole pages. The memory is unmapped when the region is closed:
-// no slice of it may be used afterwards.
+// rounded up to whole pages. The memory is unmapped when the region is closed, and
+// [MR.Bytes] is nil from then on.
 func (pd *PD) AllocMR(size int, access Access, opts *MROptions) (*MR, error) {
 	if opts == nil {
 		opts = &MROptions{}
@@ -141,10 +142,18 @@ func (d *Device) issueRegMR(in *abi.IbUverbsRegMr, u driver.UHW, extra []driver.
 // PD returns the protection domain of the region.
 func (mr *MR) PD() *PD { return mr.pd }
 
-// Bytes returns the registered memory.
-func (mr *MR) Bytes() []byte { return mr.data }
+// Bytes returns the registered memory, or nil once the region is closed. A slice
+// that the caller keeps, of [PD.AllocMR]'s memory, must not be used after Close: the
+// memory is unmapped, so touching it kills the process, or touches whatever was mapped
+// there since. Make sure that no other goroutine is using one when you call Close.
+func (mr *MR) Bytes() []byte {
+	if mr.gone.Load() {
+		return nil
+	}
+	return mr.data
+}
 
-// Len is the size of the region in bytes.
+// Len is the size of the region in bytes. It outlives Close, as do Addr and the keys.
 func (mr *MR) Len() int { return len(mr.data) }
 
 // LKey is the key for local use, in an [SGE]. No region, a nil MR, has key 0.
@@ -158,20 +167,25 @@ func (mr *MR) LKey() uint32 {
 // RKey is the key to give to a peer that may read or write the region.
 func (mr *MR) RKey() uint32 { return mr.rkey }
 
-// SGE names n bytes of the region from off on, for a work request. The device
-// checks the bounds when it carries the request out; an SGE can't name more than
-// 4 GiB less one byte, nor less than nothing, and such an n is named as the most,
-// never as something shorter.
+// SGE names n bytes of the region from off on, for a work request. The device checks
+// the end of the region when it carries the request out.
+//
+// An SGE can name at most 4 GiB less two bytes; a larger n, a negative n and a negative
+// off give an SGE whose Length is [BadLength]. PostSend, PostRecv and AdviseMR refuse
+// that with an error. A device may take less than an SGE can name: no message is longer
+// than [PortAttr.MaxMsgSize].
 func (mr *MR) SGE(off, n int) SGE {
-	length := uint32(math.MaxUint32)
-	if n >= 0 && uint64(n) < math.MaxUint32 {
+	length := uint32(BadLength)
+	if off >= 0 && n >= 0 && uint64(n) < BadLength {
 		length = uint32(n)
 	}
 	return SGE{Addr: mr.Addr() + uint64(off), Length: length, LKey: mr.lkey}
 }
 
-// Close ends the registration and frees memory that came with the region. Work
-// requests that still use it complete with an error.
+// Close ends the registration and frees memory that came with the region, of which
+// no slice may be used any more; see [MR.Bytes]. Memory that was the caller's stays.
+// Work requests that still use the region complete with an error. When Close fails
+// because the kernel refuses it, the region lives on.
 //
 // C: ibv_dereg_mr
 func (mr *MR) Close() error {
@@ -202,6 +216,7 @@ func (d *Device) issueDeregMR(handle uint32) error {
 }
 
 func (mr *MR) release() error {
+	mr.gone.Store(true)
 	err := mr.memory.free()
 	if mr.own != nil {
 		return errors.Join(err, mr.own.Close())

@@ -2,6 +2,7 @@ package uverbs_test
 
 import (
 	"errors"
+	"math"
 	"runtime"
 	"strings"
 	"syscall"
@@ -110,5 +111,69 @@ func TestAllocMRSize(t *testing.T) {
 	defer mr.Close()
 	if mr.Len() != 5 || len(mr.Bytes()) != 5 || cap(mr.Bytes()) != 5 {
 		t.Errorf("%d bytes, room for %d", len(mr.Bytes()), cap(mr.Bytes()))
+	}
+}
+
+// TestBytesAfterClose: Bytes hands out nothing once the memory is gone, and all of it
+// while a Close has failed.
+func TestBytesAfterClose(t *testing.T) {
+	w := newWorld(t)
+	mine := make([]byte, 4096)
+	for name, mr := range map[string]*uverbs.MR{
+		"allocated": must[*uverbs.MR](t)(w.pd.AllocMR(4096, uverbs.AccessLocalWrite, nil)),
+		"caller's":  must[*uverbs.MR](t)(w.pd.RegMR(mine, uverbs.AccessLocalWrite)),
+	} {
+		w.k.Fail("MR_DESTROY", 0, syscall.EBUSY)
+		if err := mr.Close(); !errors.Is(err, syscall.EBUSY) || len(mr.Bytes()) != 4096 {
+			t.Errorf("%s, after a Close that failed: %d bytes, %v", name, len(mr.Bytes()), err)
+		}
+		if err := mr.Close(); err != nil || mr.Bytes() != nil || mr.Len() != 4096 {
+			t.Errorf("%s, after Close: %d bytes, Len %d, %v", name, len(mr.Bytes()), mr.Len(), err)
+		}
+	}
+}
+
+// TestBytesBesideClose: once Bytes was nil it stays so, and it is nil when Close is done.
+func TestBytesBesideClose(t *testing.T) {
+	w := newWorld(t)
+	for range 100 {
+		mr := must[*uverbs.MR](t)(w.pd.AllocMR(4096, uverbs.AccessLocalWrite, nil))
+		seen := make(chan bool)
+		go func() {
+			for mr.Bytes() != nil {
+				runtime.Gosched()
+			}
+			seen <- mr.Bytes() == nil
+		}()
+		if err := mr.Close(); err != nil || mr.Bytes() != nil {
+			t.Fatal(len(mr.Bytes()), err)
+		}
+		if !<-seen {
+			t.Fatal("Bytes came back")
+		}
+	}
+}
+
+// TestSGEOutOfReach: what an SGE can't name is named so that every post refuses it.
+func TestSGEOutOfReach(t *testing.T) {
+	w := newWorld(t)
+	w.kqp().Connect()
+	for _, c := range []struct{ off, n int }{{0, 5 << 30}, {0, 1 << 32}, {0, 1<<32 - 1}, {1 << 40, 1 << 40}, {0, math.MaxInt}, {0, -1}, {0, math.MinInt}, {-1, 1}} {
+		sgl := []uverbs.SGE{w.mr.SGE(c.off, c.n)}
+		if sgl[0].Length != uverbs.BadLength {
+			t.Errorf("%+v: %+v", c, sgl)
+		}
+		for name, post := range map[string]func() (int, error){
+			"send":    func() (int, error) { return w.qp.PostSend([]uverbs.SendWR{{Opcode: uverbs.OpSend, SGL: sgl}}) },
+			"receive": func() (int, error) { return w.qp.PostRecv([]uverbs.RecvWR{{SGL: sgl}}) },
+			"SRQ":     func() (int, error) { return w.srq.PostRecv([]uverbs.RecvWR{{SGL: sgl}}) },
+		} {
+			if n, err := post(); n != 0 || !errors.Is(err, uverbs.ErrInvalidWR) {
+				t.Errorf("%s of %+v: %d, %v", name, c, n, err)
+			}
+		}
+	}
+	if got := w.mr.SGE(3, 1<<32-2); got.Length != 1<<32-2 || got.Addr != w.mr.Addr()+3 {
+		t.Errorf("%+v", got)
 	}
 }

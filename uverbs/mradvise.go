@@ -47,7 +47,10 @@ func (pd *PD) AdviseMR(advice MRAdvice, flush bool, sgl []SGE) error {
 	if len(sgl) == 0 || len(sgl) > maxAdvised {
 		return pd.fail(op, syscall.EINVAL, fmt.Sprintf("the list has 1 to %d entries", maxAdvised))
 	}
-	for _, s := range sgl {
+	for i, s := range sgl {
+		if s.Length == BadLength {
+			return pd.fail(op, syscall.EINVAL, fmt.Sprintf("entry %d has BadLength: MR.SGE could not name what it was asked for", i))
+		}
 		if _, ok := pd.dev.onDemand.Load(s.LKey); !ok {
 			return pd.fail(op, syscall.EINVAL, fmt.Sprintf("the region of LKey %#x has no AccessOnDemand", s.LKey))
 		}

@@ -7,8 +7,7 @@ import "github.com/goverbs/goverbs/uverbs/driver"
 // C: enum ibv_wr_opcode
 type Opcode = driver.Opcode
 
-// Which of them a QP takes depends on its type and on the driver; of the newer
-// ones [DeviceCap] tells.
+// Which of them a QP takes depends on its type and on the driver: [Device.Supports] tells.
 const (
 	OpRDMAWrite    Opcode = driver.OpRDMAWrite
 	OpRDMAWriteImm Opcode = driver.OpRDMAWriteImm

@@ -28,6 +28,29 @@ func (qp *QP) failed(life uint32) {
 	qp.setOdd()
 }
 
+// heardOfEnd is failed for an asynchronous event. Nothing in an event tells when it was
+// raised, and it may have waited for a reader since before a RESET. So the kernel is
+// asked what state the QP is in now, unless this is the QP's first life.
+func (qp *QP) heardOfEnd() {
+	life := qp.life.Load()
+	if life == 0 || qp.flusher != nil && qp.inError() {
+		qp.failed(life)
+	}
+}
+
+// inError takes a QP of which the kernel can't say for a failed one. Linux 6.1's siw says
+// RESET of all.
+func (qp *QP) inError() bool {
+	attr, err := qp.Query()
+	switch {
+	case err != nil:
+		return true
+	case attr.State == QPStateReset:
+		return QPState(qp.state.Load()) != QPStateReset
+	}
+	return attr.State == QPStateErr || attr.State == QPStateSQE
+}
+
 // flush has the provider take back what the device will not complete. Both queues
 // are held.
 func (qp *QP) flush() {

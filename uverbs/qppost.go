@@ -2,10 +2,19 @@ package uverbs
 
 import "github.com/goverbs/goverbs/uverbs/driver"
 
-// PostSend queues work requests for sending and tells the device once. It
-// returns how many it queued; when that is less than all, err says why the next
-// one was refused, and the ones before it are on their way. A full queue is
-// ErrQueueFull. What is accepted allocates nothing.
+// PostSend queues work requests for sending and tells the device once. It returns how
+// many it queued, n: wrs[:n] belong to the device and will complete, wrs[n:] are the
+// caller's. What is accepted allocates nothing.
+//
+//   - n == len(wrs) and err == nil: all are queued, and the device knows.
+//   - n < len(wrs): err says why wrs[n] was refused. A full queue is ErrQueueFull.
+//   - n == len(wrs) and err != nil: all are queued, but the system call failed that
+//     tells the device. This happens with drivers whose doorbell is a system call that
+//     can fail on a working QP (rxe). Don't post the requests again: the next PostSend
+//     tells the device of all that is queued, even one without requests; otherwise they
+//     wait until the QP is put into ERR, which flushes them, or RESET, which drops them.
+//
+// Both may happen at once. Then n < len(wrs), and errors.Is finds both reasons.
 //
 // C: ibv_post_send
 func (qp *QP) PostSend(wrs []SendWR) (int, error) {
@@ -36,8 +45,9 @@ func (qp *QP) sendError(err error) error {
 	return qp.fail("post a send to", err, postHint(err))
 }
 
-// PostRecv queues buffers for incoming sends, with the rules of PostSend. A QP
-// that was created with an SRQ takes none.
+// PostRecv queues buffers for incoming sends, with the rules of PostSend, but no driver
+// has to be told of them: err != nil means n < len(wrs). A QP that was created with an
+// SRQ takes none.
 //
 // C: ibv_post_recv
 func (qp *QP) PostRecv(wrs []RecvWR) (int, error) {

@@ -29,15 +29,15 @@ type WCOpcode = driver.WCOpcode
 
 // Receives have bit 7 set.
 const (
-	WCSend        WCOpcode = driver.WCSend
-	WCRDMAWrite   WCOpcode = driver.WCRDMAWrite
-	WCRDMARead    WCOpcode = driver.WCRDMARead
-	WCCompareSwap WCOpcode = driver.WCCompareSwap
-	WCFetchAdd    WCOpcode = driver.WCFetchAdd
-	WCBindMW      WCOpcode = driver.WCBindMW
-	WCLocalInv    WCOpcode = driver.WCLocalInv
-	WCFlush       WCOpcode = driver.WCFlush
-	WCAtomicWrite WCOpcode = driver.WCAtomicWrite
-	WCRecv        WCOpcode = driver.WCRecv
-	WCRecvImm     WCOpcode = driver.WCRecvImm
+	WCSend            WCOpcode = driver.WCSend
+	WCRDMAWrite       WCOpcode = driver.WCRDMAWrite
+	WCRDMARead        WCOpcode = driver.WCRDMARead
+	WCCompareSwap     WCOpcode = driver.WCCompareSwap
+	WCFetchAdd        WCOpcode = driver.WCFetchAdd
+	WCBindMW          WCOpcode = driver.WCBindMW
+	WCLocalInv        WCOpcode = driver.WCLocalInv
+	WCFlush           WCOpcode = driver.WCFlush
+	WCAtomicWrite     WCOpcode = driver.WCAtomicWrite
+	WCRecv            WCOpcode = driver.WCRecv
+	WCRecvRDMAWithImm WCOpcode = driver.WCRecvRDMAWithImm
 )

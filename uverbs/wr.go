@@ -7,6 +7,10 @@ import "github.com/goverbs/goverbs/uverbs/driver"
 // C: struct ibv_sge
 type SGE = driver.SGE
 
+// BadLength is the Length of an SGE that [MR.SGE] could not make as asked. It is
+// documented at [driver.BadLength].
+const BadLength = driver.BadLength
+
 // SendWR is a work request for the send queue.
 //
 // C: struct ibv_send_wr

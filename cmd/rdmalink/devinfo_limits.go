@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"strings"
+
+	"github.com/goverbs/goverbs/uverbs"
 )
 
 // limits adds what the device can do, and how much.
@@ -55,16 +57,16 @@ func (s *subject) limits(t *table) {
 }
 
 // atomicCap has C's names, as ibv_devinfo does.
-func atomicCap(v uint32) string {
-	switch v {
-	case 0:
+func atomicCap(c uverbs.AtomicCap) string {
+	switch c {
+	case uverbs.AtomicNone:
 		return "ATOMIC_NONE"
-	case 1:
+	case uverbs.AtomicHCA:
 		return "ATOMIC_HCA"
-	case 2:
+	case uverbs.AtomicGlobal:
 		return "ATOMIC_GLOB"
 	}
-	return fmt.Sprintf("AtomicCap(%d)", v)
+	return c.String()
 }
 
 // bitList takes the names of a set apart.

@@ -34,6 +34,7 @@ func resourceShowCommand() command {
 	details.WriteString(`
 A filter takes several values: lqpn 1,2,5-9 or state RTS,ERR. DEV/- means what
 belongs to no port. Text and JSON are those of iproute2's rdma resource show.
+pid is the thread that made the object; the filter also takes its process.
 Keys of memory are shown with CAP_NET_ADMIN only. -r, what the device itself
 holds of a qp, cq, mr or srq, needs it too, and a driver that gives it.`)
 	return command{

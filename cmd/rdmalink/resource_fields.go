@@ -28,15 +28,26 @@ func (s *resourceShow) pass(key string, v netlinkrdma.Opt[uint32]) bool {
 }
 
 func (s *resourceShow) passOwner(o netlinkrdma.Owner) bool {
-	return s.f.number("pid", uint64(o.PID), o.PID != 0)
+	return s.f.number("pid", uint64(o.TID), o.TID != 0) || s.passProcess(o)
 }
 
-// owner prints the process, with the name it has now, or the kernel's module.
+// passProcess tells whether the process passes of which the owner is a thread.
+func (s *resourceShow) passProcess(o netlinkrdma.Owner) bool {
+	pid, ok := s.pids[o.TID]
+	if !ok {
+		pid, _ = o.PIDIn(s.t.proc) // 0 when it is not known
+		s.pids[o.TID] = pid
+	}
+	return s.f.number("pid", uint64(pid), pid != 0)
+}
+
+// owner prints the thread, which iproute2 calls pid, with the name it has now, or the
+// kernel's module.
 func (s *resourceShow) owner(o netlinkrdma.Owner) {
 	comm := o.Kernel
-	if o.PID != 0 {
-		s.p.uint("pid", uint64(o.PID))
-		comm = s.comm(o.PID)
+	if o.TID != 0 {
+		s.p.uint("pid", uint64(o.TID))
+		comm = s.comm(o.TID)
 	} else if comm != "" && !s.p.json {
 		comm = "[" + comm + "]"
 	}
@@ -45,16 +56,16 @@ func (s *resourceShow) owner(o netlinkrdma.Owner) {
 	}
 }
 
-// comm is the name of a process, empty when it is gone or hidden. It is asked
+// comm is the name of a thread, empty when it is gone or hidden. It is asked
 // for once: most objects have few owners.
-func (s *resourceShow) comm(pid uint32) string {
-	name, ok := s.comms[pid]
+func (s *resourceShow) comm(tid uint32) string {
+	name, ok := s.comms[tid]
 	if !ok {
-		text, err := fs.ReadFile(s.t.proc, fmt.Sprintf("%d/comm", pid))
+		text, err := fs.ReadFile(s.t.proc, fmt.Sprintf("%d/comm", tid))
 		if err == nil {
 			name, _, _ = strings.Cut(string(text), "\n")
 		}
-		s.comms[pid] = name
+		s.comms[tid] = name
 	}
 	return name
 }

@@ -20,7 +20,8 @@ type resourceShow struct {
 	portless bool   // DEV/-
 	noRaw    error  // why the first device without raw data has none, while no other had some
 	hadRaw   bool
-	comms    map[uint32]string
+	comms    map[uint32]string // by thread
+	pids     map[uint32]int    // of threads; 0: not known
 }
 
 func (t *tool) showResourceKind(k *resourceKind, w *words) error {
@@ -32,7 +33,7 @@ func (t *tool) showResourceKind(k *resourceKind, w *words) error {
 }
 
 func (t *tool) showFiltered(k *resourceKind, f filters) (err error) {
-	s := &resourceShow{t: t, f: f, kind: k, comms: make(map[uint32]string)}
+	s := &resourceShow{t: t, f: f, kind: k, comms: make(map[uint32]string), pids: make(map[uint32]int)}
 	name := f.text("dev")
 	if link := f.text("link"); link != "" {
 		if name, s.portless = strings.CutSuffix(link, "/-"); !s.portless || name == "" {

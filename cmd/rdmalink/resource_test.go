@@ -21,7 +21,7 @@ func opt[T any](v T) netlinkrdma.Opt[T] { return netlinkrdma.Opt[T]{Value: v, Kn
 // resourceMachine has siw0 without objects, and mlx5_0 with some of each kind.
 // Process 7 is a reader, 8 is gone.
 func resourceMachine() (*tool, *nltest.Kernel) {
-	reader, gone, core := netlinkrdma.Owner{PID: 7}, netlinkrdma.Owner{PID: 8}, netlinkrdma.Owner{Kernel: "ib_core"}
+	reader, gone, core := netlinkrdma.Owner{TID: 7}, netlinkrdma.Owner{TID: 8}, netlinkrdma.Owner{Kernel: "ib_core"}
 	driver := []netlinkrdma.DriverAttr{
 		{Name: "state", Kind: netlinkrdma.DriverString, Text: "u\"p"},
 		{Name: "delta", Kind: netlinkrdma.DriverS32, Number: ^uint64(4)},
@@ -130,6 +130,24 @@ func TestResourceOwnersOnce(t *testing.T) {
 	tool.proc = countedFS{tool.proc, &opened}
 	if got := tool.runLine("res show cm_id", &fakeNetdevs{}); got.Out != cm4+cm5+cm3 || opened != 1 {
 		t.Errorf("%d files were read: %+v", opened, got)
+	}
+}
+
+// TestResourceOfProcess: the kernel names threads, and a filter takes a process too.
+func TestResourceOfProcess(t *testing.T) {
+	for line, want := range map[string]string{
+		"res show qp pid 5":   qp17,
+		"res show qp pid 7":   qp17,
+		"res show qp pid 5,8": qp18 + qp17,
+		"res show qp pid 6":   "",
+		"res show qp pid 0":   "",
+		"res show pd pid 5":   pd2,
+	} {
+		tool, _ := resourceMachine()
+		tool.proc.(fstest.MapFS)["7/status"] = &fstest.MapFile{Data: []byte("Name:\ta reader\nTgid:\t5\n")}
+		if got := tool.runLine(line, &fakeNetdevs{}); got.Out != want || got.Code != 0 {
+			t.Errorf("%s: %+v", line, got)
+		}
 	}
 }
 

@@ -51,8 +51,8 @@ func statMachine(pid uint32) (*tool, *nltest.Kernel) {
 			QP: []netlinkrdma.QP{{LQPN: 17, Port: 2, Type: 2}, {LQPN: 19, Port: 2, Type: 2}},
 			QPCounter: []netlinkrdma.QPCounter{
 				{ID: 3, Port: 2, Mode: netlinkrdma.CountersManual, LQPN: qps(178), Counters: count(7, 8)},
-				{Owner: netlinkrdma.Owner{PID: pid}, ID: 4, Port: 1, Mode: netlinkrdma.CountersAuto, QPType: opt[netlinkrdma.QPType](2), LQPN: qps(17, 18), Counters: count(9, 1<<40)},
-				{Owner: netlinkrdma.Owner{PID: gonePID}, ID: 5, Port: 1, Mode: netlinkrdma.CountersAuto, LQPN: qps(1 << 23), Counters: count()},
+				{Owner: netlinkrdma.Owner{TID: pid}, ID: 4, Port: 1, Mode: netlinkrdma.CountersAuto, QPType: opt[netlinkrdma.QPType](2), LQPN: qps(17, 18), Counters: count(9, 1<<40)},
+				{Owner: netlinkrdma.Owner{TID: gonePID}, ID: 5, Port: 1, Mode: netlinkrdma.CountersAuto, LQPN: qps(1 << 23), Counters: count()},
 				{ID: 6, Port: 1, Mode: netlinkrdma.CountersManual, Counters: count(1)},
 			},
 			MRCounters: []netlinkrdma.MRCounters{{MRN: 1, Counters: count(6, 5)}, {MRN: 2}},

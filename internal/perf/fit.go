@@ -53,7 +53,7 @@ func (o *Options) within(name string, attr *uverbs.DeviceAttr, iWARP bool) error
 	switch {
 	case iWARP && o.Type != uverbs.QPTypeRC:
 		return fmt.Errorf("-c %v: %s is iWARP, which has RC only: %w", o.Type, name, uverbs.ErrNotSupported)
-	case o.Verb == perftest.Atomic && attr.AtomicCap == 0:
+	case o.Verb == perftest.Atomic && attr.AtomicCap == uverbs.AtomicNone:
 		return fmt.Errorf("%s has no atomics: %w", name, uverbs.ErrNotSupported)
 	case o.TxDepth > mostWRs:
 		return fmt.Errorf("-t %d: %s takes %d sends of a QP at most", o.TxDepth, name, mostWRs)

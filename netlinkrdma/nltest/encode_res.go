@@ -131,8 +131,8 @@ func putOwner(b []byte, o netlinkrdma.Owner) []byte {
 	if o.Kernel != "" {
 		return putString(b, abi.RDMA_NLDEV_ATTR_RES_KERN_NAME, o.Kernel)
 	}
-	if o.PID != 0 {
-		b = putUint32(b, abi.RDMA_NLDEV_ATTR_RES_PID, o.PID)
+	if o.TID != 0 {
+		b = putUint32(b, abi.RDMA_NLDEV_ATTR_RES_PID, o.TID)
 	}
 	return b
 }

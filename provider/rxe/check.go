@@ -58,7 +58,8 @@ func (q *qp) checkData(op driver.Opcode, has parts, sgl []driver.SGE, inline []b
 	case len(sgl) > 0 && inline != nil:
 		return 0, fmt.Errorf("%w: both SGL and Inline are set", driver.ErrInvalidWR)
 	case op != driver.OpAtomicWrite && len(inline) > q.maxInline:
-		return 0, fmt.Errorf("%w: %d bytes inline, the QP takes %d", driver.ErrInvalidWR, len(inline), q.maxInline)
+		return 0, fmt.Errorf("%w: %d bytes inline, the QP takes %d (QPOptions.Cap.MaxInline asks for more; rdmacm has it as Config.QP.Cap.MaxInline)",
+			driver.ErrInvalidWR, len(inline), q.maxInline)
 	}
 	return uint32(len(inline)), nil
 }

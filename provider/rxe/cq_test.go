@@ -33,7 +33,7 @@ func TestCompletions(t *testing.T) {
 		{with(func(e *abi.IbUverbsWc) { e.Opcode, e.WcFlags = 128, 1 }), want(func(c *uverbs.WC) { c.Flags = uverbs.WCGRH })},
 		{with(func(e *abi.IbUverbsWc) { e.Opcode, e.WcFlags = 129, 1|2 }),
 			want(func(c *uverbs.WC) {
-				c.Opcode, c.Flags, c.Imm = uverbs.WCRecvImm, uverbs.WCGRH|uverbs.WCWithImm, 5<<24
+				c.Opcode, c.Flags, c.Imm = uverbs.WCRecvRDMAWithImm, uverbs.WCGRH|uverbs.WCWithImm, 5<<24
 			})},
 		{with(func(e *abi.IbUverbsWc) { e.Opcode, e.WcFlags = 128, 1|4 }),
 			want(func(c *uverbs.WC) { c.Flags, c.Imm = uverbs.WCGRH|uverbs.WCWithInv, 5 })},

@@ -56,6 +56,11 @@ var opcodes = [...]opcode{
 	driver.OpAtomicWrite: {types: onRC, has: withInline | withRemote, needs: driver.DeviceCapAtomicWrite},
 }
 
+// Supports implements driver.Supporter.
+func (c *rxeContext) Supports(t driver.QPType, op driver.Opcode) bool {
+	return int64(op) < int64(len(opcodes)) && opcodes[op].isOn(t) && opcodes[op].isIn(c.caps)
+}
+
 // partsOf lists what a QP can be trusted with: the parts of each opcode, 0 for
 // none. The kernel must never see any other: it takes the number for an index.
 func partsOf(t driver.QPType, caps driver.DeviceCap) (all [len(opcodes)]parts) {

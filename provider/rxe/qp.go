@@ -17,6 +17,7 @@ type qp struct {
 	unbind    func(rkey uint32) bool
 	pd        any
 	state     driver.QPState // written with both queues held
+	untold    bool           // a doorbell failed
 	typ       driver.QPType
 	parts     [len(opcodes)]parts
 	caps      driver.DeviceCap

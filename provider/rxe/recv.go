@@ -89,17 +89,11 @@ func isOne(sgl []driver.SGE, maxSGE int) bool {
 
 // lengthOf is the number of bytes that an SGL names.
 func lengthOf(sgl []driver.SGE, maxSGE int) (uint32, error) {
-	if len(sgl) > maxSGE {
-		return 0, fmt.Errorf("%w: %d SGEs, the queue takes %d", driver.ErrInvalidWR, len(sgl), maxSGE)
+	sum, err := driver.SumSGL(sgl, maxSGE)
+	if err == nil && sum > maxMessage {
+		err = fmt.Errorf("%w: %d bytes in all, a message has at most %d", driver.ErrInvalidWR, sum, uint32(maxMessage))
 	}
-	var sum uint64
-	for i := range sgl {
-		sum += uint64(sgl[i].Length)
-	}
-	if sum > maxMessage {
-		return 0, fmt.Errorf("%w: %d bytes in all, a message has at most %d", driver.ErrInvalidWR, sum, uint32(maxMessage))
-	}
-	return uint32(sum), nil
+	return uint32(sum), err
 }
 
 // putDMA tells of a message what it is made of: struct rxe_dma_info with the array

@@ -33,6 +33,9 @@ func TestOpcodes(t *testing.T) {
 			odd = append(odd, op)
 		}
 		for _, op := range odd {
+			if w.dev.Supports(typ, op) != takes[op] {
+				t.Errorf("Supports(%v, %v): %t", typ, op, !takes[op])
+			}
 			n, err := w.qp.PostSend([]uverbs.SendWR{{Opcode: op}})
 			if refused := errors.Is(err, uverbs.ErrNotSupported); refused == takes[op] || refused && n != 0 {
 				t.Errorf("%v on %v: %d, %v", op, typ, n, err)
@@ -74,7 +77,11 @@ func TestOlderKernel(t *testing.T) {
 		{abi.IB_UVERBS_DEVICE_FLUSH_PERSISTENT, flush(uverbs.FlushGlobal), "no flush of type 0x1"},
 		{abi.IB_UVERBS_DEVICE_ATOMIC_WRITE, write, ""},
 	} {
-		_, err := on(c.caps).qp.PostSend([]uverbs.SendWR{c.wr})
+		w := on(c.caps)
+		_, err := w.qp.PostSend([]uverbs.SendWR{c.wr})
+		if opcodeIsThere := c.caps != 0; w.dev.Supports(uverbs.QPTypeRC, c.wr.Opcode) != opcodeIsThere {
+			t.Errorf("%#x: Supports(RC, %v): %t", c.caps, c.wr.Opcode, !opcodeIsThere)
+		}
 		if c.wants == "" && err != nil || c.wants != "" && (!errors.Is(err, uverbs.ErrNotSupported) || !strings.Contains(err.Error(), c.wants)) {
 			t.Errorf("%#x, %v: %v, want %q", c.caps, c.wr.Opcode, err, c.wants)
 		}
@@ -101,8 +108,10 @@ func TestRefusals(t *testing.T) {
 		{rc, uverbs.SendWR{Opcode: uverbs.OpSend, Flags: 1<<31 | uverbs.SendSignaled}, "unknown flags 0x80000000"},
 		{rc, uverbs.SendWR{Opcode: uverbs.OpSend, SGL: make([]uverbs.SGE, 4)}, "4 SGEs, the queue takes 3"},
 		{rc, uverbs.SendWR{Opcode: uverbs.OpSend, SGL: huge}, "2147483649 bytes in all"},
-		{rc, uverbs.SendWR{Opcode: uverbs.OpSend, SGL: []uverbs.SGE{{Length: 1<<32 - 1}, {Length: 1<<32 - 1}, {Length: 2}}}, "8589934592 bytes in all"},
-		{rc, uverbs.SendWR{Opcode: uverbs.OpSend, Inline: make([]byte, 49)}, "49 bytes inline, the QP takes 48"},
+		{rc, uverbs.SendWR{Opcode: uverbs.OpSend, SGL: []uverbs.SGE{{Length: 1<<32 - 2}, {Length: 1<<32 - 2}, {Length: 4}}}, "8589934592 bytes in all"},
+		{rc, uverbs.SendWR{Opcode: uverbs.OpSend, SGL: []uverbs.SGE{{}, {Length: uverbs.BadLength}}}, "SGE 1 has BadLength"},
+		{rc, uverbs.SendWR{Opcode: uverbs.OpRDMARead, SGL: []uverbs.SGE{{Length: uverbs.BadLength}}}, "SGE 0 has BadLength"},
+		{rc, uverbs.SendWR{Opcode: uverbs.OpSend, Inline: make([]byte, 49)}, "49 bytes inline, the QP takes 48 (QPOptions.Cap.MaxInline asks for more; rdmacm has it as Config.QP.Cap.MaxInline)"},
 		{rc, uverbs.SendWR{Opcode: uverbs.OpSend, Inline: make([]byte, 1), SGL: eight}, "both SGL and Inline"},
 		{rc, uverbs.SendWR{Opcode: uverbs.OpRDMARead, Inline: make([]byte, 1)}, "RDMA_READ takes no Inline"},
 		{rc, uverbs.SendWR{Opcode: uverbs.OpLocalInv, Inline: make([]byte, 1)}, "LOCAL_INV takes no Inline"},

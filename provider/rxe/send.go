@@ -1,6 +1,7 @@
 package rxe
 
 import (
+	"errors"
 	"fmt"
 	"math/bits"
 	"syscall"
@@ -31,13 +32,31 @@ func (q *qp) PostSend(wrs []driver.SendWR) (n int, err error) {
 		n++
 	}
 	if n == 0 {
-		return 0, err
+		return 0, q.tellAgain(err)
 	}
 	q.sq.Publish(n)
 	if e := q.doorbell(); e != nil {
-		return n, fmt.Errorf("%w: the kernel was not told of the %d queued", e, n)
+		q.untold = true
+		return n, errors.Join(errUntold(e), err)
 	}
 	return n, err
+}
+
+// tellAgain rings the doorbell for sends that an earlier one failed for. It is for posts
+// that queue nothing: above all, a full queue that nobody tells of stays full.
+func (q *qp) tellAgain(err error) error {
+	if !q.untold {
+		return err
+	}
+	if e := q.doorbell(); e != nil {
+		return errors.Join(errUntold(e), err)
+	}
+	q.untold = false
+	return err
+}
+
+func errUntold(err error) error {
+	return fmt.Errorf("%w: the kernel was not told of what is queued, the next post tells it", err)
 }
 
 // send fills e, which is nil when the queue is full. What most requests are, data

@@ -217,12 +217,44 @@ func TestSendQueueFull(t *testing.T) {
 	}
 }
 
-// TestDoorbellFails leaves no doubt about what is on the queue.
+// TestDoorbellFails leaves no doubt about what is on the queue, and whether the kernel
+// was told of it.
 func TestDoorbellFails(t *testing.T) {
 	w := ready(t, uverbs.QPTypeRC)
-	w.k.Fail("POST_SEND", 0, errGone)
-	if n, err := w.qp.PostSend(make([]uverbs.SendWR, 2)); n != 2 || !errors.Is(err, errGone) {
-		t.Errorf("%d, %v", n, err)
+	good, bad := uverbs.SendWR{Opcode: uverbs.OpRDMAWrite}, uverbs.SendWR{Opcode: 99}
+	rings := func() int { return w.k.Calls("POST_SEND") }
+	for _, step := range []struct {
+		name  string
+		wrs   []uverbs.SendWR
+		fails bool // the doorbell
+		n     int
+		also  error
+		rings int
+	}{
+		{"all are queued, none told of", []uverbs.SendWR{good}, true, 1, nil, 1},
+		{"some are queued, none told of", []uverbs.SendWR{good, bad}, true, 1, uverbs.ErrNotSupported, 1},
+		{"an empty post can't tell of them", nil, true, 0, nil, 1},
+		{"an empty post tells of them", nil, false, 0, nil, 1},
+		{"there is nothing more to tell", nil, false, 0, nil, 0},
+		{"the last that fits", []uverbs.SendWR{good}, true, 1, nil, 1},
+		{"a full queue", []uverbs.SendWR{good}, true, 0, uverbs.ErrQueueFull, 1},
+		{"a full queue that is told of", []uverbs.SendWR{good}, false, 0, uverbs.ErrQueueFull, 1},
+		{"a full queue that was told of", []uverbs.SendWR{good}, false, 0, uverbs.ErrQueueFull, 0},
+	} {
+		if step.fails {
+			w.k.Fail("POST_SEND", 0, errGone)
+		}
+		before := rings()
+		n, err := w.qp.PostSend(step.wrs)
+		if n != step.n || rings()-before != step.rings || errors.Is(err, errGone) != step.fails ||
+			step.also != nil && !errors.Is(err, step.also) || (err == nil) != (!step.fails && step.also == nil) {
+			t.Errorf("%s: %d, %v, %d doorbells", step.name, n, err, rings()-before)
+		}
+	}
+	for i := range depth {
+		if _, ok := w.kqp.RXE.TakeSend(); !ok {
+			t.Errorf("only %d are queued", i)
+		}
 	}
 }
 

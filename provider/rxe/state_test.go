@@ -170,6 +170,46 @@ func testNewLifeRace(t *testing.T) {
 	}
 }
 
+// TestEventOfEarlierLife has an event of a QP's end wait until the QP has a new life,
+// which the event must not end. An event of that life's own end does.
+func TestEventOfEarlierLife(t *testing.T) {
+	w := ready(t, uverbs.QPTypeRC)
+	end := func() {
+		t.Helper()
+		w.kqp.Break()
+		w.k.Async(w.kqp.Cookie, uint32(uverbs.EventQPFatal))
+	}
+	hear := func() {
+		t.Helper()
+		if e, err := w.dev.AsyncEvent(t.Context()); err != nil || e.QP != w.qp || e.Type != uverbs.EventQPFatal {
+			t.Fatalf("%+v, %v", e, err)
+		}
+	}
+	for range 2 {
+		end()
+		w.modify(t, uverbs.QPStateReset)
+		w.connect(t)
+		hear()
+		if s := w.kqp.State(); s != abi.IB_QPS_RTS {
+			t.Fatalf("the QP is in %v", uverbs.QPState(s))
+		}
+		if _, err := w.qp.PostRecv([]uverbs.RecvWR{{WRID: 1}}); err != nil || !w.kqp.Receive(0) {
+			t.Errorf("it does not receive: %v", err)
+		}
+		if wcs := w.poll(t); len(wcs) != 1 || wcs[0].Err() != nil {
+			t.Errorf("%+v", wcs)
+		}
+	}
+	end()
+	hear()
+	if _, err := w.qp.PostRecv([]uverbs.RecvWR{{WRID: 2}}); err != nil {
+		t.Fatal(err)
+	}
+	if ids := flushed(t, w.poll(t)); !cmp.Equal(ids, []uint64{2}) {
+		t.Errorf("%v", ids)
+	}
+}
+
 // TestResetEmpties: RESET throws away what was posted, and the rings go on where
 // they are; the kernel is told twice, for its own sake.
 func TestResetEmpties(t *testing.T) {
@@ -198,6 +238,44 @@ func TestResetEmpties(t *testing.T) {
 		t.Error(err)
 	}
 	w.post(t, uverbs.SendWR{Opcode: uverbs.OpSend}) // still in RTS
+}
+
+// TestSecondResetFails: of the two moves to RESET the kernel carries out the first only.
+// The QP is in RESET then, and everybody says so.
+func TestSecondResetFails(t *testing.T) {
+	w := ready(t, uverbs.QPTypeRC)
+	if _, err := w.qp.PostRecv(make([]uverbs.RecvWR, 1)); err != nil {
+		t.Fatal(err)
+	}
+	w.modify(t, uverbs.QPStateErr) // its flushed receive waits on the CQ
+	w.k.Fail("MODIFY_QP", 1, syscall.EIO)
+	if err := w.qp.Modify(&uverbs.QPAttr{State: uverbs.QPStateReset}, uverbs.QPAttrState); !errors.Is(err, syscall.EIO) {
+		t.Fatal(err)
+	}
+	if s := w.kqp.State(); s != abi.IB_QPS_RESET {
+		t.Fatalf("the kernel has the QP in %v", uverbs.QPState(s))
+	}
+	_, send := w.qp.PostSend([]uverbs.SendWR{{Opcode: uverbs.OpSend}})
+	_, recv := w.qp.PostRecv(make([]uverbs.RecvWR, 1))
+	w.k.Fail("QUERY_QP", 0, syscall.EIO) // so that the explanation is uverbs's own
+	move := w.qp.Modify(&uverbs.QPAttr{State: uverbs.QPStateRTS}, uverbs.QPAttrState)
+	for want, err := range map[string]error{
+		"the QP is in RESET, sends can be posted from RTS on":     send,
+		"the QP is in RESET, receives can be posted from INIT on": recv,
+		"no RC QP goes from RESET to RTS":                         move,
+	} {
+		if !errors.Is(err, syscall.EINVAL) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+	w.connect(t)
+	if n := len(w.poll(t)); n != 1 || w.kqp.State() != abi.IB_QPS_RTS {
+		t.Errorf("%d completions of the earlier life; the QP is in %v", n, uverbs.QPState(w.kqp.State()))
+	}
+	w.post(t, uverbs.SendWR{Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled})
+	if !w.kqp.Carry(abi.IB_WC_SUCCESS) || len(w.poll(t)) != 1 {
+		t.Error("it does not send")
+	}
 }
 
 // TestHarmlessError: a message that was too long for a receive of the SRQ fails

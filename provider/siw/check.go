@@ -31,6 +31,11 @@ func sendOpcode(op driver.Opcode) uint8 {
 	return 0
 }
 
+// Supports implements driver.Supporter.
+func (*siwContext) Supports(t driver.QPType, op driver.Opcode) bool {
+	return t == driver.QPTypeRC && sendOpcode(op) != 0
+}
+
 // wireFlags is a send's flags as siw has them; it hasn't got others. Each of its
 // bits is a multiple of ours, which spares every send three branches.
 func wireFlags(f driver.SendFlags) uint32 {
@@ -41,11 +46,15 @@ func wireFlags(f driver.SendFlags) uint32 {
 
 // check refuses what the kernel would only answer with a dead connection.
 func (q *qp) check(wr *driver.SendWR, op uint8, sgl []driver.SGE, inline []byte) error {
-	switch {
-	case op == 0:
+	if op == 0 {
 		return fmt.Errorf("%w: siw has no %v", driver.ErrNotSupported, wr.Opcode)
-	case len(sgl) > q.maxSGE:
-		return fmt.Errorf("%w: %d SGEs, the QP takes %d", driver.ErrInvalidWR, len(sgl), q.maxSGE)
+	}
+	length, err := driver.SumSGL(sgl, q.maxSGE)
+	switch {
+	case err != nil:
+		return err
+	case length > maxMessage:
+		return fmt.Errorf("%w: %d bytes in all, siw sends at most %d", driver.ErrInvalidWR, length, maxMessage)
 	case op&isRead != 0 && (len(sgl) != 1 || inline != nil):
 		return fmt.Errorf("%w: a read on siw takes exactly one SGE", driver.ErrInvalidWR)
 	case op&isRead != 0 && wr.Flags&driver.SendFence != 0:
@@ -57,7 +66,7 @@ func (q *qp) check(wr *driver.SendWR, op uint8, sgl []driver.SGE, inline []byte)
 	case len(sgl) > 0:
 		return fmt.Errorf("%w: both SGL and Inline are set", driver.ErrInvalidWR)
 	case len(inline) > q.maxInline:
-		return fmt.Errorf("%w: %d bytes inline, siw takes %d", driver.ErrInvalidWR, len(inline), q.maxInline)
+		return fmt.Errorf("%w: %d bytes inline, siw takes %d (send more from registered memory, with SGL)", driver.ErrInvalidWR, len(inline), q.maxInline)
 	}
 	return nil
 }

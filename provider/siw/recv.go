@@ -29,9 +29,11 @@ func (q *recvQueue) post(wrs []driver.RecvWR) (int, error) {
 	for i := range wrs {
 		wr := &wrs[i]
 		sgl := wr.SGL // what is checked is what is used
-		if i >= room || len(sgl) > q.maxSGE {
-			q.ring.Publish(i)
-			return i, q.refuse(len(sgl))
+		if i >= room || !isOne(sgl, q.maxSGE) {
+			if err := q.check(sgl, i < room); err != nil {
+				q.ring.Publish(i)
+				return i, err
+			}
 		}
 		e := slots.At(i)
 		e.Id = wr.WRID
@@ -43,10 +45,10 @@ func (q *recvQueue) post(wrs []driver.RecvWR) (int, error) {
 	return len(wrs), nil
 }
 
-// refuse says why a receive with that many SGEs was not queued.
-func (q *recvQueue) refuse(sges int) error {
-	if sges > q.maxSGE {
-		return fmt.Errorf("%w: %d SGEs, the queue takes %d", driver.ErrInvalidWR, sges, q.maxSGE)
+// check says why a receive can't be queued.
+func (q *recvQueue) check(sgl []driver.SGE, hasRoom bool) error {
+	if _, err := driver.SumSGL(sgl, q.maxSGE); err != nil || hasRoom {
+		return err
 	}
 	return driver.ErrQueueFull
 }

@@ -45,6 +45,13 @@ func TestRefusedRecvs(t *testing.T) {
 	if n, err := w.srq.PostRecv([]uverbs.RecvWR{{SGL: sgl}}); n != 0 || !errors.Is(err, uverbs.ErrInvalidWR) {
 		t.Error(n, err)
 	}
+	for _, sgl := range [][]uverbs.SGE{{{Length: uverbs.BadLength}}, {{}, {Length: uverbs.BadLength}}} {
+		for _, post := range []func([]uverbs.RecvWR) (int, error){w.qp.PostRecv, w.srq.PostRecv} {
+			if n, err := post([]uverbs.RecvWR{{SGL: sgl}}); n != 0 || !errors.Is(err, uverbs.ErrInvalidWR) || !strings.Contains(err.Error(), "has BadLength") {
+				t.Error(n, err)
+			}
+		}
+	}
 	if n, err := w.srq.PostRecv(make([]uverbs.RecvWR, depth+1)); n != depth || !errors.Is(err, uverbs.ErrQueueFull) {
 		t.Error(n, err)
 	}

@@ -35,6 +35,15 @@ func mapQueue(m mapper, key uint64, n uint32, entry, extra int) (*mmap.Region, e
 	return m.Map(int64(key), int(length), mmap.ProtRead|mmap.ProtWrite)
 }
 
+// isOne tells of an SGL that nothing can be wrong with, without a call.
+func isOne(sgl []driver.SGE, maxSGE int) bool {
+	return len(sgl) == 1 && maxSGE > 0 && sgl[0].Length <= maxMessage
+}
+
+// maxMessage is the longest message that siw sends, in bytes: it adds up lengths in a
+// C int, and takes a sum below 0 for an error.
+const maxMessage = math.MaxInt32
+
 // putSGL stores an SGL, no longer than its queue takes, in an entry.
 func putSGL(to *[abi.SIW_MAX_SGE]abi.SiwSge, sgl []driver.SGE) {
 	if len(sgl) == 1 {

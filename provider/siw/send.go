@@ -64,7 +64,7 @@ const doorbellTries = 8
 func (q *qp) send(e *abi.SiwSqe, wr *driver.SendWR) (word uint32, err error) {
 	op, sgl, inline := sendOpcode(wr.Opcode), wr.SGL, wr.Inline // what is checked is what is used
 	switch {
-	case inline == nil && op&isPlain != 0 && len(sgl) <= q.maxSGE:
+	case inline == nil && op&isPlain != 0 && isOne(sgl, q.maxSGE):
 	case inline != nil && op&isInline != 0 && len(sgl) == 0 && len(inline) <= q.maxInline:
 	default:
 		if err := q.check(wr, op, sgl, inline); err != nil {

@@ -111,14 +111,20 @@ func TestRefusedSends(t *testing.T) {
 		{"invalidate", uverbs.SendWR{Opcode: uverbs.OpLocalInv}, uverbs.ErrNotSupported, "LOCAL_INV"},
 		{"bind", uverbs.SendWR{Opcode: uverbs.OpBindMW}, uverbs.ErrNotSupported, "BIND_MW"},
 		{"unknown", uverbs.SendWR{Opcode: 99}, uverbs.ErrNotSupported, "Opcode(99)"},
-		{"too many SGEs", uverbs.SendWR{Opcode: uverbs.OpSend, SGL: append(sgl, sgl[0])}, uverbs.ErrInvalidWR, "4 SGEs, the QP takes 3"},
+		{"too many SGEs", uverbs.SendWR{Opcode: uverbs.OpSend, SGL: append(sgl, sgl[0])}, uverbs.ErrInvalidWR, "4 SGEs, the queue takes 3"},
+		{"an SGE that can't be", uverbs.SendWR{Opcode: uverbs.OpSend, SGL: []uverbs.SGE{{Length: uverbs.BadLength}}}, uverbs.ErrInvalidWR, "SGE 0 has BadLength"},
+		{"a long message", uverbs.SendWR{Opcode: uverbs.OpSend, SGL: []uverbs.SGE{{Length: 1 << 31}}}, uverbs.ErrInvalidWR, "2147483648 bytes in all, siw sends at most 2147483647"},
+		{"a long read", uverbs.SendWR{Opcode: uverbs.OpRDMARead, SGL: []uverbs.SGE{{Length: 1 << 31}}}, uverbs.ErrInvalidWR, "2147483648 bytes in all"},
+		{"a long message of two", uverbs.SendWR{Opcode: uverbs.OpSend, SGL: []uverbs.SGE{{Length: 1<<31 - 1}, {Length: 1}}}, uverbs.ErrInvalidWR, "2147483648 bytes in all"},
+		{"a second that can't be", uverbs.SendWR{Opcode: uverbs.OpSend, SGL: []uverbs.SGE{{}, {Length: uverbs.BadLength}}}, uverbs.ErrInvalidWR, "SGE 1 has BadLength"},
+		{"a read into one", uverbs.SendWR{Opcode: uverbs.OpRDMARead, SGL: []uverbs.SGE{{Length: uverbs.BadLength}}}, uverbs.ErrInvalidWR, "SGE 0 has BadLength"},
 		{"read into none", uverbs.SendWR{Opcode: uverbs.OpRDMARead}, uverbs.ErrInvalidWR, "exactly one SGE"},
 		{"read into two", uverbs.SendWR{Opcode: uverbs.OpReadWithInv, SGL: sgl[:2]}, uverbs.ErrInvalidWR, "exactly one SGE"},
 		{"inline read", uverbs.SendWR{Opcode: uverbs.OpRDMARead, SGL: sgl[:1], Inline: []byte{1}}, uverbs.ErrInvalidWR, "exactly one SGE"},
 		{"fenced read", uverbs.SendWR{Opcode: uverbs.OpRDMARead, SGL: sgl[:1], Flags: uverbs.SendFence}, uverbs.ErrInvalidWR, "fence"},
 		{"inline send with invalidate", uverbs.SendWR{Opcode: uverbs.OpSendWithInv, Inline: []byte{1}}, uverbs.ErrInvalidWR, "SEND and RDMA_WRITE only"},
 		{"inline and SGL", uverbs.SendWR{Opcode: uverbs.OpSend, Inline: []byte{1}, SGL: sgl[:1]}, uverbs.ErrInvalidWR, "both"},
-		{"too much inline", uverbs.SendWR{Opcode: uverbs.OpSend, Inline: long}, uverbs.ErrInvalidWR, "81 bytes inline, siw takes 80"},
+		{"too much inline", uverbs.SendWR{Opcode: uverbs.OpSend, Inline: long}, uverbs.ErrInvalidWR, "81 bytes inline, siw takes 80 (send more from registered memory, with SGL)"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := connected(t)
@@ -134,6 +140,28 @@ func TestRefusedSends(t *testing.T) {
 				t.Error("more was posted")
 			}
 		})
+	}
+}
+
+// TestSupports: what Supports tells is what PostSend does, of every small number and of
+// large ones.
+func TestSupports(t *testing.T) {
+	takes := map[uverbs.Opcode]bool{uverbs.OpSend: true, uverbs.OpSendWithInv: true, uverbs.OpRDMAWrite: true, uverbs.OpRDMARead: true, uverbs.OpReadWithInv: true}
+	w := connected(t)
+	ops := []uverbs.Opcode{1 << 8, 1 << 31, 1<<32 - 1}
+	for op := range uverbs.Opcode(0x40) {
+		ops = append(ops, op)
+	}
+	for _, op := range ops {
+		n, err := w.qp.PostSend([]uverbs.SendWR{{Opcode: op, SGL: sgl[:1]}})
+		if w.kqp.SIW.TakeSend(); (n == 1) != takes[op] || errors.Is(err, uverbs.ErrNotSupported) == takes[op] {
+			t.Errorf("%v: %d, %v", op, n, err)
+		}
+		for _, typ := range []uverbs.QPType{0, uverbs.QPTypeRC, uverbs.QPTypeUC, uverbs.QPTypeUD, uverbs.QPTypeDriver} {
+			if got := w.dev.Supports(typ, op); got != (takes[op] && typ == uverbs.QPTypeRC) {
+				t.Errorf("Supports(%v, %v): %t", typ, op, got)
+			}
+		}
 	}
 }
 

@@ -25,7 +25,7 @@ type Device interface {
 	Memory
 	Info() Info
 	// Query tells what the device can do. With out nil the kernel is asked once a
-	// device, and nobody may change the answer; otherwise out takes the driver's bytes.
+	// device; otherwise out takes the driver's bytes.
 	Query(out []byte) (*DeviceAttr, error)
 	// GID returns a slot of a port's GID table.
 	GID(port, index uint32) (*GIDEntry, error)

@@ -16,7 +16,7 @@ type DeviceAttr struct {
 	MaxMR, MaxPD, MaxMW, MaxAH    uint32
 	MaxQPRDAtom, MaxResRDAtom     uint32 // reads and atomics in flight, as responder
 	MaxQPInitRDAtom               uint32 // and as initiator
-	AtomicCap                     uint32 // 0 none, 1 within the device, 2 global
+	AtomicCap                     AtomicCap
 	MaxMcastGrp, MaxMcastQPAttach uint32
 	MaxTotalMcastQPAttach         uint32
 	MaxSRQ, MaxSRQWR, MaxSRQSGE   uint32

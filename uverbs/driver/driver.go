@@ -17,7 +17,7 @@ type Driver interface {
 // concurrently.
 //
 // It may also have the methods of [PDAllocator], [MRRegistrar], [MWAllocator],
-// [AHCreator], [SRQCreator] and [Closer]. Without them PDs, MRs and MWs go without
+// [AHCreator], [SRQCreator], [Supporter] and [Closer]. Without them PDs, MRs and MWs go without
 // private bytes, and AHs and SRQs are not supported.
 type Context interface {
 	CreateCQ(r *CreateCQ) (CQ, error)
@@ -46,6 +46,13 @@ type AHCreator interface {
 // SRQCreator is a Context that has shared receive queues.
 type SRQCreator interface {
 	CreateSRQ(r *CreateSRQ) (SRQ, error)
+}
+
+// Supporter is a Context that knows which work requests its QPs take. Supports tells
+// whether a QP of type t takes op: true for what PostSend carries out, and false for what
+// it refuses with ErrNotSupported. Without it package uverbs says false of all.
+type Supporter interface {
+	Supports(t QPType, op Opcode) bool
 }
 
 // Closer is a Context that has something to give back when the device is closed,

@@ -7,8 +7,8 @@ import "fmt"
 // C: enum ibv_wr_opcode
 type Opcode uint32
 
-// Which of them a QP takes depends on its type and on the driver; of the newer
-// ones [DeviceCap] tells.
+// Which of them a QP takes depends on its type and on the driver: [uverbs.Device.Supports]
+// tells.
 const (
 	OpRDMAWrite    Opcode = 0
 	OpRDMAWriteImm Opcode = 1

@@ -40,8 +40,13 @@ type CreateQP struct {
 // [DataOrderer], [Destroyer]) say what their methods are called with.
 type QP interface {
 	// PostSend queues work requests and tells the device once. It returns how many it
-	// queued, and why not all. ErrQPFailing says that those queued will be flushed.
+	// queued, and why not all. ErrQPFailing says that those queued will be flushed. Any
+	// other error when all are queued says that the device could not be told. They stay
+	// queued, and the next PostSend must tell the device of them, even one of no requests.
+	// If a request was refused besides, the error is of both.
 	PostSend(wrs []SendWR) (int, error)
+	// PostRecv has the same rules, but must not fail when all are queued, unless with
+	// ErrQPFailing.
 	PostRecv(wrs []RecvWR) (int, error)
 }
 

@@ -77,24 +77,24 @@ type WCOpcode uint32
 
 // Receives have bit 7 set.
 const (
-	WCSend        WCOpcode = 0
-	WCRDMAWrite   WCOpcode = 1
-	WCRDMARead    WCOpcode = 2
-	WCCompareSwap WCOpcode = 3
-	WCFetchAdd    WCOpcode = 4
-	WCBindMW      WCOpcode = 5
-	WCLocalInv    WCOpcode = 6
-	WCFlush       WCOpcode = 8
-	WCAtomicWrite WCOpcode = 9
-	WCRecv        WCOpcode = 128
-	WCRecvImm     WCOpcode = 129
+	WCSend            WCOpcode = 0
+	WCRDMAWrite       WCOpcode = 1
+	WCRDMARead        WCOpcode = 2
+	WCCompareSwap     WCOpcode = 3
+	WCFetchAdd        WCOpcode = 4
+	WCBindMW          WCOpcode = 5
+	WCLocalInv        WCOpcode = 6
+	WCFlush           WCOpcode = 8
+	WCAtomicWrite     WCOpcode = 9
+	WCRecv            WCOpcode = 128
+	WCRecvRDMAWithImm WCOpcode = 129
 )
 
 var wcOpcodeNames = map[WCOpcode]string{
 	WCSend: "SEND", WCRDMAWrite: "RDMA_WRITE", WCRDMARead: "RDMA_READ", WCCompareSwap: "COMP_SWAP",
 	WCFetchAdd: "FETCH_ADD", WCBindMW: "BIND_MW", WCLocalInv: "LOCAL_INV",
 	WCFlush: "FLUSH", WCAtomicWrite: "ATOMIC_WRITE",
-	WCRecv: "RECV", WCRecvImm: "RECV_RDMA_WITH_IMM",
+	WCRecv: "RECV", WCRecvRDMAWithImm: "RECV_RDMA_WITH_IMM",
 }
 
 func (o WCOpcode) String() string {

@@ -1,5 +1,10 @@
 package driver
 
+import (
+	"fmt"
+	"math"
+)
+
 // SGE names a piece of registered memory.
 //
 // C: struct ibv_sge
@@ -7,6 +12,27 @@ type SGE struct {
 	Addr   uint64
 	Length uint32 // bytes
 	LKey   uint32
+}
+
+// BadLength is the Length of an SGE that stands for a piece of memory that no SGE can
+// name: [uverbs.MR.SGE] was asked for 4 GiB or more, or for less than nothing. Every
+// provider refuses a work request with one; [SumSGL] does.
+const BadLength = math.MaxUint32
+
+// SumSGL returns how many bytes an SGL names. It refuses one that has more SGEs than
+// its queue takes, and one with an SGE of [BadLength].
+func SumSGL(sgl []SGE, most int) (bytes uint64, err error) {
+	if len(sgl) > most {
+		return 0, fmt.Errorf("%w: %d SGEs, the queue takes %d", ErrInvalidWR, len(sgl), most)
+	}
+	for i := range sgl {
+		n := sgl[i].Length // read once
+		if n == BadLength {
+			return 0, fmt.Errorf("%w: SGE %d has BadLength: MR.SGE got an offset or a length below 0, or a length of 4 GiB or more", ErrInvalidWR, i)
+		}
+		bytes += uint64(n)
+	}
+	return bytes, nil
 }
 
 // SendFlags refine a send work request; the values combine with |.

@@ -1,0 +1,5 @@
+//go:build !linux
+
+package netlinkrdma
+
+func isOwnThread(uint32) bool { return false }
