@@ -28,6 +28,9 @@ func (l *Lock) Lock() {
 	}
 }
 
+// TryLock takes the lock if nobody holds it.
+func (l *Lock) TryLock() bool { return l.held.CompareAndSwap(0, 1) }
+
 func (l *Lock) Unlock() { mmap.StoreRelease(&l.held, 0) }
 
 // wait leaves the processor to others, who may be the holder, and sleeps longer and
