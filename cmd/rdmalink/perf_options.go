@@ -3,7 +3,7 @@ package main
 import (
 	"math"
 
-	"github.com/goverbs/goverbs/internal/perf"
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/perf"
 	"github.com/goverbs/goverbs/internal/perftest"
 	"github.com/goverbs/goverbs/uverbs"
 )

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/goverbs/goverbs/internal/perf"
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/perf"
 )
 
 // perfProgress is a line on a terminal that says how far a run is, and is gone
