@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 	"github.com/goverbs/goverbs/netlinkrdma"
 	"github.com/goverbs/goverbs/uverbs"
 )
@@ -29,7 +30,7 @@ type subject struct {
 }
 
 func (i *inspector) device(d netlinkrdma.Device) (table, error) {
-	ports, err := i.rdma.Ports(d.Index)
+	ports, err := i.RDMA.Ports(d.Index)
 	if err != nil {
 		return nil, err
 	}
@@ -58,12 +59,12 @@ func (i *inspector) device(d netlinkrdma.Device) (table, error) {
 
 // lack notes why something is not on the table.
 func (s *subject) lack(what string, err error) {
-	s.missing = append(s.missing, what+": "+plain(err))
+	s.missing = append(s.missing, what+": "+cli.Plain(err))
 }
 
 func (s *subject) openDevice() {
 	var err error
-	if s.dev, err = s.open(s.Name); err != nil {
+	if s.dev, err = s.Open(s.Name); err != nil {
 		s.dev = nil
 		s.lack("limits, capabilities, vendor, MTU", err)
 		return
@@ -78,7 +79,7 @@ func (s *subject) openDevice() {
 
 // driver tells who runs the device, and whether this build can use it.
 func (s *subject) driver(t *table) {
-	c, err := s.rdma.UverbsCharDev(s.Index)
+	c, err := s.RDMA.UverbsCharDev(s.Index)
 	if err != nil {
 		s.lack("driver, provider", err)
 		return
@@ -127,18 +128,18 @@ func transport(n netlinkrdma.NodeType) string {
 
 // place tells what sysfs knows of a device as a whole.
 func (s *subject) place(t *table) {
-	sys := sysfs{s.sys}
-	if !sys.has(s.sysDir()) {
+	sys := s.Sys
+	if !sys.Has(s.sysDir()) {
 		s.missing = append(s.missing, "board, PCI address, NUMA node, P_Keys: /sys is not mounted here, or shows no RDMA devices of this network namespace")
 		return
 	}
-	t.addText("node_desc", sys.text(s.sysDir(), "node_desc"))
-	t.addText("hca_type", sys.text(s.sysDir(), "hca_type"))
-	t.addText("board_id", sys.text(s.sysDir(), "board_id"))
-	if sys.link(s.sysDir(), "device/subsystem") == "pci" {
-		t.add("pci", sys.link(s.sysDir(), "device"))
+	t.addText("node_desc", sys.Text(s.sysDir(), "node_desc"))
+	t.addText("hca_type", sys.Text(s.sysDir(), "hca_type"))
+	t.addText("board_id", sys.Text(s.sysDir(), "board_id"))
+	if sys.Link(s.sysDir(), "device/subsystem") == "pci" {
+		t.add("pci", sys.Link(s.sysDir(), "device"))
 	}
-	if n, err := strconv.Atoi(sys.text(s.sysDir(), "device/numa_node")); err == nil && n >= 0 {
+	if n, err := strconv.Atoi(sys.Text(s.sysDir(), "device/numa_node")); err == nil && n >= 0 {
 		t.add("numa_node", n)
 	}
 }
@@ -148,14 +149,14 @@ func (s *subject) sysDir() string { return path.Join("class/infiniband", s.Name)
 // charDevices lists those of verbs, as netlink has it, and of management
 // datagrams, as sysfs has: to ask netlink for those loads the module.
 func (s *subject) charDevices() (all []table) {
-	if c, err := s.rdma.UverbsCharDev(s.Index); err == nil {
+	if c, err := s.RDMA.UverbsCharDev(s.Index); err == nil {
 		all = append(all, charDevice(c.Name, fmt.Sprintf("%d:%d", c.Major, c.Minor)))
 	}
-	sys := sysfs{s.sys}
-	for _, name := range sys.list("class/infiniband_mad") {
+	sys := s.Sys
+	for _, name := range sys.List("class/infiniband_mad") {
 		dir := path.Join("class/infiniband_mad", name)
-		if sys.text(dir, "ibdev") == s.Name {
-			all = append(all, charDevice(name, sys.text(dir, "dev")))
+		if sys.Text(dir, "ibdev") == s.Name {
+			all = append(all, charDevice(name, sys.Text(dir, "dev")))
 		}
 	}
 	return all

@@ -7,7 +7,7 @@ import (
 
 // limits adds what the device can do, and how much.
 func (s *subject) limits(t *table) {
-	if s.attr == nil || s.details == 0 {
+	if s.attr == nil || s.Details == 0 {
 		return
 	}
 	a := s.attr

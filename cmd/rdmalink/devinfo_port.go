@@ -24,8 +24,8 @@ func (s *subject) port(p netlinkrdma.Port) table {
 		t.addUnit("active_mtu", uint64(attr.ActiveMTU.Bytes()), unitBytes)
 		t.addUnit("max_mtu", uint64(attr.MaxMTU.Bytes()), unitBytes)
 	} else {
-		t.addText("link_layer", sysfs{s.sys}.text(dir, "link_layer"))
-		t.addRate(parseRate(sysfs{s.sys}.text(dir, "rate")))
+		t.addText("link_layer", s.Sys.Text(dir, "link_layer"))
+		t.addRate(parseRate(s.Sys.Text(dir, "rate")))
 	}
 	if p.NetdevIndex != 0 {
 		t.add("netdev", p.NetdevName)
@@ -34,7 +34,7 @@ func (s *subject) port(p netlinkrdma.Port) table {
 	gids := s.gidsOf(p, dir)
 	s.portGUID(&t, gids)
 	s.addresses(&t, p, attr)
-	t.portDetails(s.details > 0, attr)
+	t.portDetails(s.Details > 0, attr)
 	t.add("gids", tables{"gid", true, s.gidTables(gids, dir)})
 	t.add("pkeys", tables{"pkey", true, s.pkeys(dir)})
 	return t
@@ -59,7 +59,7 @@ func (s *subject) addresses(t *table, p netlinkrdma.Port, attr *uverbs.PortAttr)
 		t.add("port_lid", p.LID)
 		t.add("sm_lid", p.SMLID)
 		t.add("port_lmc", p.LMC)
-	} else if attr != nil && s.details > 0 {
+	} else if attr != nil && s.Details > 0 {
 		t.add("port_lid", attr.LID)
 		t.add("sm_lid", attr.SMLID)
 		t.add("port_lmc", attr.LMC)
@@ -114,22 +114,22 @@ func (s *subject) gidTables(gids []uverbs.GIDEntry, dir string) (all []table) {
 		if s.NodeType != netlinkrdma.NodeRNIC { // iWARP has one kind, which has no name
 			t.add("type", e.Type.String())
 		}
-		t.addText("netdev", cmp.Or(s.netdevs[e.NetdevIndex], sysfs{s.sys}.text(dir, "gid_attrs/ndevs", strconv.FormatUint(uint64(e.Index), 10))))
+		t.addText("netdev", cmp.Or(s.netdevs[e.NetdevIndex], s.Sys.Text(dir, "gid_attrs/ndevs", strconv.FormatUint(uint64(e.Index), 10))))
 		all = append(all, t)
 	}
 	return all
 }
 
 func (s *subject) sysfsGIDs(p netlinkrdma.Port, dir string) (all []uverbs.GIDEntry) {
-	sys := sysfs{s.sys}
-	for _, slot := range sys.list(path.Join(dir, "gids")) {
+	sys := s.Sys
+	for _, slot := range sys.List(path.Join(dir, "gids")) {
 		index, err := strconv.ParseUint(slot, 10, 32)
-		raw, err2 := hex.DecodeString(strings.ReplaceAll(sys.text(dir, "gids", slot), ":", ""))
+		raw, err2 := hex.DecodeString(strings.ReplaceAll(sys.Text(dir, "gids", slot), ":", ""))
 		if err != nil || err2 != nil || len(raw) != 16 || uverbs.GID(raw) == (uverbs.GID{}) {
 			continue
 		}
 		e := uverbs.GIDEntry{GID: uverbs.GID(raw), Port: p.Index, Index: uint32(index)}
-		switch sys.text(dir, "gid_attrs/types", slot) {
+		switch sys.Text(dir, "gid_attrs/types", slot) {
 		case "RoCE v2":
 			e.Type = uverbs.GIDTypeRoCEv2
 		case "IB/RoCE v1":
@@ -144,10 +144,10 @@ func (s *subject) sysfsGIDs(p netlinkrdma.Port, dir string) (all []uverbs.GIDEnt
 
 // pkeys lists the used slots; the kernel shows them in sysfs only.
 func (s *subject) pkeys(dir string) (all []table) {
-	sys := sysfs{s.sys}
-	for _, slot := range sys.list(path.Join(dir, "pkeys")) {
+	sys := s.Sys
+	for _, slot := range sys.List(path.Join(dir, "pkeys")) {
 		index, err := strconv.ParseUint(slot, 10, 32)
-		key := sys.text(dir, "pkeys", slot)
+		key := sys.Text(dir, "pkeys", slot)
 		if err == nil && key != "" && key != "0x0000" {
 			all = append(all, table{{key: "index", value: index}, {key: "pkey", value: key}})
 		}

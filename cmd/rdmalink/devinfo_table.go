@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 )
 
 // table is what is known of something, in order. The first entry is its name.
@@ -70,7 +72,7 @@ func (t table) MarshalJSON() ([]byte, error) {
 		if i > 0 {
 			b.WriteByte(',')
 		}
-		b.Write(append(appendJSON(nil, e.key+unitSuffix[e.unit]), ':'))
+		b.Write(append(cli.AppendJSON(nil, e.key+unitSuffix[e.unit]), ':'))
 		value := e.value
 		if list, ok := value.(tables); ok {
 			value = append([]table{}, list.all...) // never null

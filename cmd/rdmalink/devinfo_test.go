@@ -3,18 +3,16 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"io/fs"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
-	"testing/fstest"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/host/hosttest"
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/fakeverbs"
-	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/netlinkrdma"
 	"github.com/goverbs/goverbs/netlinkrdma/nltest"
 	"github.com/goverbs/goverbs/uverbs"
@@ -22,7 +20,7 @@ import (
 
 // informed is a machine with an InfiniBand adapter, for which there is no
 // provider, and a siw device, none of which can be opened unless a test says so.
-func informed() (*tool, *nltest.Kernel, *fakeNetdevs) {
+func informed() (*tool, *nltest.Kernel, *hosttest.Netdevs) {
 	t, kernel, nets := machine()
 	kernel.Devices[0].Index = 1
 	kernel.Ports[0].DeviceIndex = 1
@@ -34,10 +32,10 @@ func informed() (*tool, *nltest.Kernel, *fakeNetdevs) {
 		1: {Name: "uverbs0", ABI: 1, Major: 231, Minor: 192, DriverID: uint32(uverbs.DriverSIW)},
 		5: {Name: "uverbs1", ABI: 1, Major: 231, Minor: 193, DriverID: uint32(uverbs.DriverMLX5)},
 	}
-	for i := range nets.all {
-		nets.all[i].index = uint32(i) + fakeverbs.Netdev - 1 // that of dummy0 is behind GIDs
+	for i := range nets.All {
+		nets.All[i].Index = uint32(i) + fakeverbs.Netdev - 1 // that of dummy0 is behind GIDs
 	}
-	t.sys = sysOf(map[string]string{
+	t.Sys = hosttest.Tree(map[string]string{
 		"class/infiniband/siw0/node_desc":                   "Software iWARP stack",
 		"class/infiniband/mlx5_0/node_desc":                 "node7 mlx5_0",
 		"class/infiniband/mlx5_0/board_id":                  "MT_0000000008",
@@ -63,44 +61,8 @@ func informed() (*tool, *nltest.Kernel, *fakeNetdevs) {
 		"class/infiniband_mad/issm0/dev":                    "231:64",
 		"class/infiniband_mad/abi_version":                  "5",
 	})
-	t.open = opens()
+	t.Open = hosttest.Opens()
 	return t, kernel, nets
-}
-
-// opens makes fake devices of siw and rxe, of these kernels first; others forbid it.
-func opens(kernels ...*fakeverbs.Kernel) func(string) (*uverbs.Device, error) {
-	return func(name string) (*uverbs.Device, error) {
-		info := uverbs.DeviceInfo{Name: name, Driver: uverbs.DriverSIW, ABI: 1, Ports: 1}
-		if strings.HasPrefix(name, "rxe") {
-			info.Driver, info.ABI = uverbs.DriverRXE, 2
-		}
-		if strings.HasPrefix(name, "mlx5") {
-			return nil, &uverbs.Error{Op: "open", Object: "device", Device: name, Err: syscall.EACCES, Hint: "allow it"}
-		}
-		if len(kernels) > 0 {
-			k := kernels[0]
-			kernels = kernels[1:]
-			return openOn(info, k)
-		}
-		return openOn(info, fakeverbs.New(uint32(info.Driver)))
-	}
-}
-
-// sysOf makes a tree of files and, after an arrow, links.
-func sysOf(files map[string]string) fs.FS {
-	tree := fstest.MapFS{}
-	for name, content := range files {
-		to, isLink := strings.CutPrefix(content, "-> ")
-		switch {
-		case isLink && strings.HasSuffix(name, "/device"): // sysfs's own has more steps
-			tree[name] = &fstest.MapFile{Data: []byte("../../../devices/" + to[strings.LastIndex(to, "/")+1:]), Mode: fs.ModeSymlink}
-		case isLink:
-			tree[name] = &fstest.MapFile{Data: []byte(to), Mode: fs.ModeSymlink}
-		default:
-			tree[name] = &fstest.MapFile{Data: []byte(content + "\n")}
-		}
-	}
-	return tree
 }
 
 func TestDevinfo(t *testing.T) {
@@ -219,7 +181,7 @@ func TestDevinfoLeft(t *testing.T) {
 		{"query", "QUERY_DEVICE", nil, "limits, capabilities, vendor: query device on siw0: input/output error", "active_mtu                   1024 bytes"},
 		{"port", "QUERY_PORT", nil, "much of port 1: query port 1 of device on siw0: input/output error: ports count from 1", "vendor_id                      0x0000"},
 		{"GIDs", "QUERY_GID_TABLE", nil, "GIDs: query the GID table of device on siw0: input/output error", "vendor_id                      0x0000"},
-		{"no sysfs", "", func(t *tool, _ *nltest.Kernel) { t.sys = fstest.MapFS{} },
+		{"no sysfs", "", func(t *tool, _ *nltest.Kernel) { t.Sys = hosttest.Tree(nil) },
 			"board, PCI address, NUMA node, P_Keys: /sys is not mounted here, or shows no RDMA devices of this network namespace", "gid 0                        200:ff:fe00:1::  dummy0"},
 		{"no char device", "", func(_ *tool, k *nltest.Kernel) { k.CharDevs = nil },
 			"driver, provider: find the character device uverbs: operation not supported", "phys_port_cnt                  1"},
@@ -232,7 +194,7 @@ func TestDevinfoLeft(t *testing.T) {
 		if test.fail != "" {
 			k.Fail(test.fail, 0, syscall.EIO)
 		}
-		tool.open = opens(k)
+		tool.Open = hosttest.Opens(k)
 		got := tool.runLine("devinfo siw0", nets)
 		if got.Code != 0 || !strings.Contains(got.Out, "  missing                        "+test.want+"\n") || !strings.Contains(got.Out, test.rest) {
 			t.Errorf("%s: %d %s\n%s", test.name, got.Code, got.Err, got.Out)
@@ -260,7 +222,7 @@ func TestDevinfoErrors(t *testing.T) {
 	}
 	// What was found before something failed is told.
 	tool, kernel, nets = informed()
-	tool.rdma.Kernel = failingOn{kernel, 5}
+	tool.RDMA.Kernel = failingOn{kernel, 5}
 	if got := tool.runLine("devinfo", nets); got.Code != 1 || !strings.HasPrefix(got.Out, "siw0\n") || got.Err != "rdmalink: list ports of mlx5_0: input/output error\n" {
 		t.Errorf("%+v", got)
 	}
@@ -312,10 +274,4 @@ func TestRate(t *testing.T) {
 			t.Errorf("%v: %s, want %s", code, got, want)
 		}
 	}
-}
-
-// openOn opens a device on a kernel that stands in for the real one.
-func openOn(info uverbs.DeviceInfo, file ioctl.File) (*uverbs.Device, error) {
-	info.Node = ioctl.Node(file)
-	return info.Open()
 }

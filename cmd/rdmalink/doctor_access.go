@@ -4,7 +4,7 @@ import (
 	"errors"
 	"syscall"
 
-	"github.com/goverbs/goverbs/rdmacm"
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -12,7 +12,7 @@ func checkNodes(p *patient) (all []finding) {
 	for _, l := range p.devices {
 		switch {
 		case l.nodeErr != nil:
-			all = append(all, found(problem, "modprobe ib_uverbs", "%s: %s", l.Name, plain(l.nodeErr)))
+			all = append(all, found(problem, "modprobe ib_uverbs", "%s: %s", l.Name, cli.Plain(l.nodeErr)))
 		case l.openErr != nil:
 			all = append(all, refused(l.openErr))
 		default:
@@ -26,7 +26,7 @@ func checkNodes(p *patient) (all []finding) {
 // the error tells the cause only.
 func refused(err error) finding {
 	if errors.Is(err, syscall.EAGAIN) {
-		return found(problem, "raise rdma.max of the cgroup, or of the one above that is full", "%s", plain(err))
+		return found(problem, "raise rdma.max of the cgroup, or of the one above that is full", "%s", cli.Plain(err))
 	}
 	return failure(err, "look at the kernel's log: dmesg")
 }
@@ -54,19 +54,10 @@ func checkCM(p *patient) []finding {
 	if p.coreErr != nil {
 		return nil
 	}
-	if err := p.openCM(); err != nil {
+	if err := p.OpenCM(); err != nil {
 		return []finding{failure(err, "modprobe rdma_ucm")}
 	}
 	return []finding{found(fine, "", "/dev/infiniband/rdma_cm opens")}
-}
-
-// openCM is what every connection begins with.
-func openCM() error {
-	ch, err := rdmacm.NewEventChannel()
-	if err != nil {
-		return err
-	}
-	return ch.Close()
 }
 
 // checkRegister tries what all the limits are about.

@@ -6,12 +6,13 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 	"github.com/goverbs/goverbs/netlinkrdma"
 )
 
 func checkCore(p *patient) []finding {
 	if p.coreErr != nil {
-		return []finding{found(problem, "modprobe ib_core; a kernel built without CONFIG_INFINIBAND can't", "%s", plain(p.coreErr))}
+		return []finding{found(problem, "modprobe ib_core; a kernel built without CONFIG_INFINIBAND can't", "%s", cli.Plain(p.coreErr))}
 	}
 	return []finding{found(fine, "", "the kernel answers by NETLINK_RDMA")}
 }
@@ -52,7 +53,7 @@ var halves = [][2]string{
 // checkModules: what is loaded alone is a problem only when nothing else is
 // there, for not every card of these drivers can do RDMA.
 func checkModules(p *patient) []finding {
-	text, err := fs.ReadFile(p.proc, "modules")
+	text, err := fs.ReadFile(p.Proc, "modules")
 	if err != nil {
 		return nil
 	}
@@ -76,9 +77,9 @@ func checkModules(p *patient) []finding {
 }
 
 // release is where the kernel's modules are, below /lib/modules.
-func (p *patient) release() string { return sysfs{p.proc}.text("sys/kernel/osrelease") }
+func (p *patient) release() string { return p.Proc.Text("sys/kernel/osrelease") }
 
-func (p *patient) modulesKnown() bool { return sysfs{p.modules}.has(p.release(), "modules.dep") }
+func (p *patient) modulesKnown() bool { return p.Modules.Has(p.release(), "modules.dep") }
 
 func (p *patient) hasModule(name string) bool {
 	return p.listed("modules.dep", name) || p.isBuiltIn(name)
@@ -88,7 +89,7 @@ func (p *patient) isBuiltIn(name string) bool { return p.listed("modules.builtin
 
 // listed finds a module in a list of files: kernel/drivers/.../siw.ko.xz: ….
 func (p *patient) listed(list, name string) bool {
-	text := sysfs{p.modules}.text(p.release(), list)
+	text := p.Modules.Text(p.release(), list)
 	return slices.ContainsFunc(strings.Split(text, "\n"), func(line string) bool {
 		file, _, _ := strings.Cut(line, ":")
 		return strings.HasPrefix(path.Base(file), name+".ko")

@@ -6,6 +6,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/uverbs"
 )
@@ -42,7 +43,7 @@ func failure(err error, otherwise string) finding {
 	case errors.As(err, &cm):
 		hint = cm.Hint
 	}
-	text := plain(err)
+	text := cli.Plain(err)
 	if hint == "" {
 		return finding{level: problem, text: text, remedy: otherwise}
 	}
@@ -51,13 +52,13 @@ func failure(err error, otherwise string) finding {
 }
 
 func (t *tool) writeFindings(all []finding) error {
-	if t.json {
+	if t.JSON {
 		tables := make([]table, len(all))
 		for i, f := range all {
 			tables[i] = table{{key: "check", value: f.check}, {key: "level", value: string(f.level)}, {key: "finding", value: f.text}}
 			tables[i].addText("remedy", f.remedy)
 		}
-		return t.writeJSON(tables)
+		return t.WriteJSON(tables)
 	}
 	var b strings.Builder
 	for _, f := range all {
@@ -66,6 +67,6 @@ func (t *tool) writeFindings(all []finding) error {
 			fmt.Fprintf(&b, "%18s do: %s\n", "", f.remedy)
 		}
 	}
-	_, err := io.WriteString(t.stdout, b.String())
+	_, err := io.WriteString(t.Stdout, b.String())
 	return err
 }

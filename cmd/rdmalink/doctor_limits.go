@@ -48,7 +48,7 @@ func size(bytes uint64) string {
 
 // memlock is the soft limit as /proc has it.
 func (p *patient) memlock() (limit string, known bool) {
-	for line := range strings.Lines(sysfs{p.proc}.text("self/limits")) {
+	for line := range strings.Lines(p.Proc.Text("self/limits")) {
 		if rest, ok := strings.CutPrefix(line, "Max locked memory"); ok {
 			if fields := strings.Fields(rest); len(fields) > 0 {
 				return fields[0], true
@@ -62,10 +62,10 @@ func (p *patient) memlock() (limit string, known bool) {
 // its own can't have it, whatever its mask says.
 func (p *patient) mayLock() bool {
 	const capIPCLock = 14
-	if users := strings.Fields(sysfs{p.proc}.text("self/uid_map")); len(users) > 0 && strings.Join(users, " ") != "0 0 4294967295" {
+	if users := strings.Fields(p.Proc.Text("self/uid_map")); len(users) > 0 && strings.Join(users, " ") != "0 0 4294967295" {
 		return false
 	}
-	for line := range strings.Lines(sysfs{p.proc}.text("self/status")) {
+	for line := range strings.Lines(p.Proc.Text("self/status")) {
 		if rest, ok := strings.CutPrefix(line, "CapEff:"); ok {
 			caps, err := strconv.ParseUint(strings.TrimSpace(rest), 16, 64)
 			return err == nil && caps>>capIPCLock&1 == 1
@@ -88,7 +88,7 @@ func (p *patient) hasSiw() bool {
 func checkCgroup(p *patient) (all []finding) {
 	limits := 0
 	for _, dir := range p.rdmaCgroups() {
-		used, allowed := usesOf(sysfs{p.sys}.text(dir, "rdma.current")), usesOf(sysfs{p.sys}.text(dir, "rdma.max"))
+		used, allowed := usesOf(p.Sys.Text(dir, "rdma.current")), usesOf(p.Sys.Text(dir, "rdma.max"))
 		for _, key := range sortedKeys(allowed) {
 			device, kind, _ := strings.Cut(key, " ")
 			l := p.find(device)
@@ -117,7 +117,7 @@ func checkCgroup(p *patient) (all []finding) {
 
 // rdmaCgroups are the directories of the process's cgroup and those above.
 func (p *patient) rdmaCgroups() (dirs []string) {
-	for line := range strings.Lines(sysfs{p.proc}.text("self/cgroup")) {
+	for line := range strings.Lines(p.Proc.Text("self/cgroup")) {
 		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
 		if len(parts) != 3 || parts[1] != "" && parts[1] != "rdma" {
 			continue

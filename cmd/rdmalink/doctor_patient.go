@@ -1,6 +1,7 @@
 package main
 
 import (
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/host"
 	"github.com/goverbs/goverbs/netlinkrdma"
 	"github.com/goverbs/goverbs/uverbs"
 )
@@ -12,8 +13,8 @@ type patient struct {
 	devices  []*limb
 	exposed  bool // system is known
 	system   netlinkrdma.System
-	netdevs  map[uint32]netdev // of this network namespace, by number
-	doubtful error             // why they are not known
+	netdevs  map[uint32]host.Netdev // of this network namespace, by number
+	doubtful error                  // why they are not known
 }
 
 // limb is a device of the patient.
@@ -30,27 +31,27 @@ type limb struct {
 
 // examine looks at all devices, or the one of that name.
 func (t *tool) examine(name string) (*patient, error) {
-	p := &patient{tool: t, netdevs: make(map[uint32]netdev)}
-	p.coreErr = t.forDevices("", func(d netlinkrdma.Device) error {
+	p := &patient{tool: t, netdevs: make(map[uint32]host.Netdev)}
+	p.coreErr = t.ForDevices("", func(d netlinkrdma.Device) error {
 		if name != "" && d.Name != name {
 			return nil
 		}
-		ports, err := t.rdma.Ports(d.Index)
+		ports, err := t.RDMA.Ports(d.Index)
 		if err == nil {
 			p.devices = append(p.devices, t.limb(d, ports))
 		}
 		return err
 	})
 	if p.coreErr == nil && name != "" && len(p.devices) == 0 {
-		_, err := t.rdma.DeviceByName(name)
+		_, err := t.RDMA.DeviceByName(name)
 		return nil, err
 	}
-	if system, err := t.rdma.System(); err == nil {
+	if system, err := t.RDMA.System(); err == nil {
 		p.system, p.exposed = system, true
 	}
-	all, err := t.net.list()
+	all, err := t.Net.List()
 	for _, d := range all {
-		p.netdevs[d.index] = d
+		p.netdevs[d.Index] = d
 	}
 	p.doubtful = err
 	return p, nil
@@ -58,13 +59,13 @@ func (t *tool) examine(name string) (*patient, error) {
 
 func (t *tool) limb(d netlinkrdma.Device, ports []netlinkrdma.Port) *limb {
 	l := &limb{Device: d, ports: ports, info: uverbs.DeviceInfo{Name: d.Name}}
-	c, err := t.rdma.UverbsCharDev(d.Index)
+	c, err := t.RDMA.UverbsCharDev(d.Index)
 	if err != nil {
 		l.nodeErr = err
 		return l
 	}
 	l.info.Driver, l.info.ABI = uverbs.DriverID(c.DriverID), uint32(c.ABI)
-	if l.dev, l.openErr = t.open(d.Name); l.openErr != nil {
+	if l.dev, l.openErr = t.Open(d.Name); l.openErr != nil {
 		l.dev = nil
 		return l
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 	"github.com/goverbs/goverbs/netlinkrdma"
 	"github.com/goverbs/goverbs/uverbs"
 )
@@ -30,12 +31,12 @@ func (p *patient) inactive(l *limb, port netlinkrdma.Port) (why, remedy string) 
 		return "its network device lives in another network namespace, or is gone", "set it up there: ip -n NAMESPACE link set NETDEV up"
 	case !here:
 		return "there is no link", "plug the cable in, and look at its other end"
-	case !d.up:
-		return fmt.Sprintf("network device %s is down", d.name), fmt.Sprintf("ip link set %s up", d.name)
-	case !d.carrier:
-		return fmt.Sprintf("network device %s has no carrier", d.name), fmt.Sprintf("plug the cable in, and look at its other end (ethtool %s)", d.name)
+	case !d.Up:
+		return fmt.Sprintf("network device %s is down", d.Name), fmt.Sprintf("ip link set %s up", d.Name)
+	case !d.Carrier:
+		return fmt.Sprintf("network device %s has no carrier", d.Name), fmt.Sprintf("plug the cable in, and look at its other end (ethtool %s)", d.Name)
 	}
-	return fmt.Sprintf("although network device %s is up", d.name), "look at the kernel's log: dmesg"
+	return fmt.Sprintf("although network device %s is up", d.Name), "look at the kernel's log: dmesg"
 }
 
 // checkGID looks at ports that are active, of devices that are open: why others
@@ -46,7 +47,7 @@ func checkGID(p *patient) []finding {
 			return nil
 		}
 		if l.gidErr != nil {
-			return []finding{found(noted, "", "%s/%d: %s", l.Name, port.Index, plain(l.gidErr))}
+			return []finding{found(noted, "", "%s/%d: %s", l.Name, port.Index, cli.Plain(l.gidErr))}
 		}
 		f := p.gidFinding(l, port)
 		f.text = fmt.Sprintf("%s/%d %s", l.Name, port.Index, f.text)
@@ -67,14 +68,14 @@ func (p *patient) gidFinding(l *limb, port netlinkrdma.Port) finding {
 	}
 	switch {
 	case used == 0 && l.Protocol == "iw":
-		remedy := fmt.Sprintf("rdmalink del %s, then rdmalink add %s type siw netdev %s", l.Name, l.Name, d.name)
-		return found(problem, remedy, "has no GID, because %s had no hardware address when the link was added: rdma_cm can't use it", d.name)
+		remedy := fmt.Sprintf("rdmalink del %s, then rdmalink add %s type siw netdev %s", l.Name, l.Name, d.Name)
+		return found(problem, remedy, "has no GID, because %s had no hardware address when the link was added: rdma_cm can't use it", d.Name)
 	case used == 0 && l.Protocol == "roce":
-		return found(problem, addrCommand(d), "has no GID: they are made of the addresses of its network device, here %s", d.name)
+		return found(problem, d.AddrCommand(), "has no GID: they are made of the addresses of its network device, here %s", d.Name)
 	case used == 0:
 		return found(problem, "look at the subnet manager (sminfo)", "has no GID")
 	case routed == 0 && l.Protocol == "roce":
-		return found(noted, addrCommand(d), "has link-local GIDs only, which reach no further than the next router")
+		return found(noted, d.AddrCommand(), "has link-local GIDs only, which reach no further than the next router")
 	}
 	return found(fine, "", "has GIDs")
 }
@@ -90,11 +91,11 @@ func checkAddress(p *patient) []finding {
 		switch {
 		case !here || !l.onNetdev():
 			return nil
-		case l.info.Driver == uverbs.DriverRXE && d.loopback:
-			return []finding{found(problem, "add it on a dummy or veth device; verbs alone work (GID index 1)", "%s is on %s, where rdma_cm can't connect through rxe", l.Name, d.name)}
-		case !d.usable():
-			return []finding{found(problem, addrCommand(d), "%s has no IP address outside 127/8, by which rdma_cm would find %s", d.name, l.Name)}
+		case l.info.Driver == uverbs.DriverRXE && d.Loopback:
+			return []finding{found(problem, "add it on a dummy or veth device; verbs alone work (GID index 1)", "%s is on %s, where rdma_cm can't connect through rxe", l.Name, d.Name)}
+		case !d.Usable():
+			return []finding{found(problem, d.AddrCommand(), "%s has no IP address outside 127/8, by which rdma_cm would find %s", d.Name, l.Name)}
 		}
-		return []finding{found(fine, "", "%s, behind %s, has an address", d.name, l.Name)}
+		return []finding{found(fine, "", "%s, behind %s, has an address", d.Name, l.Name)}
 	})
 }

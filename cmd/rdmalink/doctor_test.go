@@ -11,6 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/host"
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/host/hosttest"
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/fakeverbs"
 	"github.com/goverbs/goverbs/internal/ioctl"
@@ -24,7 +26,7 @@ import (
 type ward struct {
 	*tool
 	kernel  *nltest.Kernel
-	nets    *fakeNetdevs
+	nets    *hosttest.Netdevs
 	proc    map[string]string
 	sys     map[string]string
 	modules map[string]string
@@ -42,10 +44,10 @@ func healthy() *ward {
 		7:    {Name: "uverbs1", ABI: 2, Major: 231, Minor: 193, DriverID: uint32(uverbs.DriverRXE)},
 	}
 	for i, index := range []uint32{9, 1, 2, 3} {
-		nets.all[i].index, nets.all[i].carrier = index, true
+		nets.All[i].Index, nets.All[i].Carrier = index, true
 	}
-	t.open = opens()
-	t.openCM = func() error { return nil }
+	t.Open = hosttest.Opens()
+	t.OpenCM = func() error { return nil }
 	return &ward{tool: t, kernel: kernel, nets: nets, modules: map[string]string{},
 		proc: map[string]string{
 			"modules":                "siw 200704 0 - Live 0x0000\nrdma_rxe 217088 0 - Live 0x0000",
@@ -65,7 +67,7 @@ func healthy() *ward {
 }
 
 func (w *ward) doctor(line string) result {
-	w.tool.proc, w.tool.sys, w.tool.modules = sysOf(w.proc), sysOf(w.sys), sysOf(w.modules)
+	w.tool.Proc, w.tool.Sys, w.tool.Modules = hosttest.Tree(w.proc), hosttest.Tree(w.sys), hosttest.Tree(w.modules)
 	return w.runLine(line, w.nets)
 }
 
@@ -116,7 +118,7 @@ func TestDoctorFinds(t *testing.T) {
 	}
 	privileged := func(w *ward) { w.proc["self/status"] = "CapEff:\t000001ffffffffff" }
 	openFails := func(err error) func(w *ward) {
-		return func(w *ward) { w.open = func(string) (*uverbs.Device, error) { return nil, err } }
+		return func(w *ward) { w.Open = func(string) (*uverbs.Device, error) { return nil, err } }
 	}
 	for _, test := range []struct {
 		name         string
@@ -170,11 +172,11 @@ func TestDoctorFinds(t *testing.T) {
 		}}, "provider", problem, "use device on rxe0: no provider: this program links none for driver mlx5",
 			"use a device that has one: rdmalink add NAME type rxe (or siw) netdev NETDEV, on the same network device; programs that use libibverbs are not concerned"},
 		{"no rdma_cm", []func(*ward){func(w *ward) {
-			w.openCM = func() error { return &rdmacm.OpError{Op: "open", Err: syscall.ENOENT, Hint: "run modprobe rdma_ucm"} }
+			w.OpenCM = func() error { return &rdmacm.OpError{Op: "open", Err: syscall.ENOENT, Hint: "run modprobe rdma_ucm"} }
 		}}, "rdma_cm", problem, "open: no such file or directory", "run modprobe rdma_ucm"},
-		{"down", []func(*ward){portIs(0, netlinkrdma.PortDown), func(w *ward) { w.nets.all[1].up = false }}, "port", problem,
+		{"down", []func(*ward){portIs(0, netlinkrdma.PortDown), func(w *ward) { w.nets.All[1].Up = false }}, "port", problem,
 			"siw0/1 is DOWN, LINK_UP: network device dummy0 is down", "ip link set dummy0 up"},
-		{"no carrier", []func(*ward){portIs(0, netlinkrdma.PortDown), func(w *ward) { w.nets.all[1].carrier = false }}, "port", problem,
+		{"no carrier", []func(*ward){portIs(0, netlinkrdma.PortDown), func(w *ward) { w.nets.All[1].Carrier = false }}, "port", problem,
 			"siw0/1 is DOWN, LINK_UP: network device dummy0 has no carrier", "plug the cable in, and look at its other end (ethtool dummy0)"},
 		{"down for no reason", []func(*ward){portIs(0, netlinkrdma.PortDown)}, "port", problem,
 			"siw0/1 is DOWN, LINK_UP: although network device dummy0 is up", "look at the kernel's log: dmesg"},
@@ -189,7 +191,7 @@ func TestDoctorFinds(t *testing.T) {
 			w.kernel.Ports[1].InfiniBand, w.kernel.Ports[1].PhysState = true, netlinkrdma.PhysDisabled
 		}}, "port", problem, "rxe0/1 is DOWN, DISABLED: it is turned off", "ibportstate -C rxe0 -D 0 1 enable"},
 		{"turned off with its network device", []func(*ward){portIs(1, netlinkrdma.PortDown), func(w *ward) {
-			w.kernel.Ports[1].PhysState, w.nets.all[1].up = netlinkrdma.PhysDisabled, false
+			w.kernel.Ports[1].PhysState, w.nets.All[1].Up = netlinkrdma.PhysDisabled, false
 		}}, "port", problem, "rxe0/1 is DOWN, DISABLED: network device dummy0 is down", "ip link set dummy0 up"},
 		{"GIDs of another port", []func(*ward){func(w *ward) {
 			w.kernel.Devices[1].Ports, w.kernel.Ports[1].Index = 2, 2
@@ -202,13 +204,16 @@ func TestDoctorFinds(t *testing.T) {
 		{"GIDs not told", []func(*ward){func(w *ward) {
 			k := fakeverbs.New(uint32(uverbs.DriverSIW))
 			k.Fail("QUERY_GID_TABLE", 0, syscall.EIO)
-			w.open = opens(k)
+			w.Open = hosttest.Opens(k)
 		}}, "gid", noted, "siw0/1: query the GID table of device on siw0: input/output error", ""},
 		{"link-local", []func(*ward){gids(1)}, "gid", noted,
 			"rxe0/1 has link-local GIDs only, which reach no further than the next router", "ip addr add ADDRESS/LENGTH dev dummy0"},
-		{"no address", []func(*ward){func(w *ward) { w.nets.all[1].addrs = loopback.addrs }}, "address", problem,
+		{"no address", []func(*ward){func(w *ward) { w.nets.All[1].Addrs = hosttest.Loopback.Addrs }}, "address", problem,
 			"dummy0 has no IP address outside 127/8, by which rdma_cm would find siw0", "ip addr add ADDRESS/LENGTH dev dummy0"},
-		{"rxe on lo", []func(*ward){func(w *ward) { w.kernel.Ports[1].NetdevIndex = 9; w.nets.all[0].addrs = []netip.Addr{fixAddr.Addr()} }}, "address", problem,
+		{"rxe on lo", []func(*ward){func(w *ward) {
+			w.kernel.Ports[1].NetdevIndex = 9
+			w.nets.All[0].Addrs = []netip.Addr{host.SpareAddr.Addr()}
+		}}, "address", problem,
 			"rxe0 is on lo, where rdma_cm can't connect through rxe", "add it on a dummy or veth device; verbs alone work (GID index 1)"},
 		{"64 KiB", []func(*ward){limit("65536")}, "memlock", problem, "RLIMIT_MEMLOCK allows this process 64 KiB of registered memory, which few programs can do with", limitRemedy},
 		{"much", []func(*ward){limit("1073741824")}, "memlock", noted, "RLIMIT_MEMLOCK allows this process 1024 MiB of registered memory", limitRemedy},
@@ -230,13 +235,13 @@ func TestDoctorFinds(t *testing.T) {
 		{"registering fails", []func(*ward){func(w *ward) {
 			k := fakeverbs.New(uint32(uverbs.DriverSIW))
 			k.Fail("REG_MR", 0, syscall.EAGAIN)
-			w.open = opens(k)
+			w.Open = hosttest.Opens(k)
 		}}, "register", problem, "create MR on siw0: resource temporarily unavailable: the cgroup's limit in rdma.max is reached",
 			"raise rdma.max of the cgroup, or of the one above that is full"},
 		{"registering fails otherwise", []func(*ward){func(w *ward) {
 			k := fakeverbs.New(uint32(uverbs.DriverSIW))
 			k.Fail("ALLOC_PD", 0, syscall.EIO)
-			w.open = opens(k)
+			w.Open = hosttest.Opens(k)
 		}}, "register", problem, "create PD on siw0: input/output error", "look at the kernel's log: dmesg"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -271,7 +276,7 @@ func portIs(n int, s netlinkrdma.PortState) func(*ward) {
 // gids has devices tell of their first n only.
 func gids(n uint64) func(*ward) {
 	return func(w *ward) {
-		w.open = func(name string) (*uverbs.Device, error) {
+		w.Open = func(name string) (*uverbs.Device, error) {
 			driver := uverbs.DriverSIW
 			if name == "rxe0" {
 				driver = uverbs.DriverRXE
@@ -282,7 +287,7 @@ func gids(n uint64) func(*ward) {
 					ioctl.Answer(r, abi.UVERBS_ATTR_QUERY_GID_TABLE_RESP_NUM_ENTRIES, &n)
 				}
 			}
-			return opens(k)(name)
+			return hosttest.Opens(k)(name)
 		}
 	}
 }
@@ -295,7 +300,7 @@ func TestDoctorClosesWhatItOpened(t *testing.T) {
 		if fail != "" {
 			k.Fail(fail, 0, syscall.EIO)
 		}
-		w.open = opens(k)
+		w.Open = hosttest.Opens(k)
 		got := w.doctor("doctor siw0")
 		if wantCode := map[bool]int{true: 1}[fail != "" && fail != "QUERY_GID_TABLE"]; got.Code != wantCode {
 			t.Errorf("%s: %+v", fail, got)
@@ -310,7 +315,7 @@ func TestDoctorClosesWhatItOpened(t *testing.T) {
 func TestDoctorWriteFails(t *testing.T) {
 	w := healthy()
 	w.doctor("doctor")
-	w.stdout = failing{}
+	w.Stdout = failing{}
 	if err := consult(t.Context(), w.tool, &words{}); !errors.Is(err, errFull) {
 		t.Error(err)
 	}

@@ -69,7 +69,7 @@ func (k perfKind) details() string {
 Without HOST: serve one client. With it: the client of the server there. Options
 must be the same at both ends.
 
-` + k.options().help() + `
+` + k.options().Help() + `
 ` + k.units() + `
 
 Without -x the GID is one for RoCE v2: that of the address which TCP uses, if the
@@ -95,15 +95,10 @@ are left out, and t_max is the second of them.`
 }
 
 func (k perfKind) run(ctx context.Context, t *tool, w *words) error {
-	if left := w.list[w.pos:]; slices.Contains(left, "-h") || slices.Contains(left, "--help") {
+	args := w.rest()
+	if slices.Contains(args, "-h") || slices.Contains(args, "--help") {
 		verb := command{names: []string{k.verb.String()}}
-		return writeHelp(t.stdout, []command{root(), perfCommand(), verb, k.command()})
+		return writeHelp(t.Stdout, []command{root(), perfCommand(), verb, k.command()})
 	}
-	o, err := parsePerf(k, w)
-	if err != nil {
-		return err
-	}
-	t.json = t.json || o.asJSON
-	p := &perfRun{tool: t, perfOptions: o, kind: k}
-	return p.run(ctx)
+	return k.measure(ctx, t.Output, args)
 }

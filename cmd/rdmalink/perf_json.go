@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/perf"
 	"github.com/goverbs/goverbs/internal/perftest"
 )
@@ -96,11 +97,11 @@ func (j *perfJSON) write(p *perfRun, err error) error {
 		j.Results = []any{}
 	}
 	if err != nil {
-		j.Error = plain(err)
+		j.Error = cli.Plain(err)
 	}
 	line, encodeErr := json.Marshal(j)
 	if encodeErr == nil {
-		_, encodeErr = p.stdout.Write(append(line, '\n'))
+		_, encodeErr = p.Stdout.Write(append(line, '\n'))
 	}
 	return errors.Join(err, encodeErr)
 }

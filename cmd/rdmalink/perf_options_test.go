@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/perf"
 	"github.com/goverbs/goverbs/internal/perftest"
 	"github.com/goverbs/goverbs/uverbs"
@@ -14,14 +15,14 @@ import (
 
 // parsePerfLine reads a line such as "send lat -s 2 host".
 func parsePerfLine(line string) (perfOptions, error) {
-	w := &words{list: strings.Fields(line), pos: 2}
-	k := perfKind{latency: w.list[1] == "lat"}
+	words := strings.Fields(line)
+	k := perfKind{latency: words[1] == "lat"}
 	for v := perftest.Send; v <= perftest.Atomic; v++ {
-		if v.String() == w.list[0] {
+		if v.String() == words[0] {
 			k.verb = v
 		}
 	}
-	return parsePerf(k, w)
+	return parsePerf(k, words[2:])
 }
 
 func TestPerfOptions(t *testing.T) {
@@ -110,7 +111,7 @@ func TestPerfUsageErrors(t *testing.T) {
 		if err == nil && strings.HasPrefix(want, "--source_ip: ") {
 			_, err = (&perfRun{perfOptions: perfOptions{source: "x", host: "1.1"}}).meetOverCM(t.Context())
 		}
-		if _, usage := err.(usageError); !usage || !strings.HasPrefix(err.Error(), want) {
+		if _, usage := err.(cli.UsageError); !usage || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", line, err, want)
 		}
 	}

@@ -3,15 +3,16 @@ package main
 import (
 	"fmt"
 
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/perf"
 	"github.com/goverbs/goverbs/internal/perftest"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-func parsePerf(k perfKind, w *words) (perfOptions, error) {
+func parsePerf(k perfKind, args []string) (perfOptions, error) {
 	o := perfOptions{tcpPort: 18515, ibPort: 1, gid: -1, given: make(map[string]bool)}
 	o.Verb, o.Latency = k.verb, k.latency
-	if err := k.parser().parse(&o, w, o.setHost); err != nil {
+	if err := k.parser().Parse(&o, args, o.setHost); err != nil {
 		return o, err
 	}
 	o.complete()
@@ -20,7 +21,7 @@ func parsePerf(k perfKind, w *words) (perfOptions, error) {
 
 func (o *perfOptions) setHost(word string) error {
 	if o.host != "" || word == "" {
-		return usageError{text: fmt.Sprintf("%q is one word too many", word)}
+		return cli.UsageError{Text: fmt.Sprintf("%q is one word too many", word)}
 	}
 	o.host = word
 	return nil
@@ -29,7 +30,7 @@ func (o *perfOptions) setHost(word string) error {
 // check refuses what makes no sense together.
 func (o *perfOptions) check() error {
 	if why := o.conflict(); why != "" {
-		return usageError{text: why}
+		return cli.UsageError{Text: why}
 	}
 	return nil
 }
@@ -76,10 +77,10 @@ func (o *perfOptions) cmConflict() string {
 		return "-R and -c UC: rdma_cm connects RC and UD only"
 	}
 	for _, row := range perfTable {
-		switch row.long {
+		switch row.Long {
 		case "gid-index", "sl", "tclass", "qp-timeout", "mtu", "ib-port", "hop_limit", "pkey_index", "dlid":
-			if o.given[row.long] {
-				return fmt.Sprintf("%s and -R: rdma_cm decides that", row.name())
+			if o.given[row.Long] {
+				return fmt.Sprintf("%s and -R: rdma_cm decides that", row.Name())
 			}
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	_ "embed"
 	"strings"
 	"testing"
+
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 )
 
 //go:embed testdata/perftest-4.5-options.txt
@@ -67,7 +69,7 @@ func checkPerftestOption(t *testing.T, test, name, long string) {
 	case refused && (!strings.Contains(err.Error(), ": ") || strings.Contains(err.Error(), "expected one of") || len(err.Error()) < 40):
 		t.Errorf("%s %s: %v: no reason", test, name, err)
 	}
-	if _, usage := err.(usageError); err != nil && !usage {
+	if _, usage := err.(cli.UsageError); err != nil && !usage {
 		t.Errorf("%s %s: %v is no usage error", test, name, err)
 	}
 }
@@ -77,7 +79,7 @@ func TestPerfRefusedHidden(t *testing.T) {
 	k := perfKind{}
 	_, err := parsePerfLine("send bw --nothing")
 	for _, r := range perfRefused {
-		if strings.Contains(k.options().help(), "--"+r.long+" ") || strings.Contains(err.Error(), "--"+r.long+",") {
+		if strings.Contains(k.options().Help(), "--"+r.long+" ") || strings.Contains(err.Error(), "--"+r.long+",") {
 			t.Errorf("--%s is offered", r.long)
 		}
 	}

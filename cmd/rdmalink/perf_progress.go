@@ -31,8 +31,8 @@ const progressStep = 500 * time.Millisecond
 func (p *perfProgress) init(run *perfRun) {
 	p.over = make(chan struct{})
 	p.length = run.Time
-	if isTerminal(run.stderr) {
-		p.out = run.stderr
+	if isTerminal(run.Stderr) {
+		p.out = run.Stderr
 	}
 	p.state = "waiting for a client"
 	if run.host != "" {

@@ -3,6 +3,7 @@ package main
 import (
 	"strings"
 
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 	"github.com/goverbs/goverbs/internal/perftest"
 )
 
@@ -74,10 +75,10 @@ var perfRefused = []perfRefusal{
 
 // row is for the parser, and for no help.
 func (r *perfRefusal) row() *perfOption {
-	o := &perfOption{letter: r.letter, long: r.long}
+	o := &perfOption{Letter: r.letter, Long: r.long}
 	if r.takesValue {
-		o.value = strings.ToUpper(r.long)
+		o.Value = strings.ToUpper(r.long)
 	}
-	o.set = func(*perfOptions, string) error { return usageError{text: o.name() + ": " + r.why} }
+	o.Set = func(*perfOptions, string) error { return cli.UsageError{Text: o.Name() + ": " + r.why} }
 	return o
 }

@@ -34,11 +34,11 @@ func (p *perfRun) newReport() *perfReport {
 
 // print writes what JSON has no place for.
 func (r *perfReport) print(format string, args ...any) error {
-	if r.run.tool.json {
+	if r.run.JSON {
 		return nil
 	}
 	r.progress.clear()
-	_, err := fmt.Fprintf(r.run.stdout, format, args...)
+	_, err := fmt.Fprintf(r.run.Stdout, format, args...)
 	return err
 }
 
@@ -193,7 +193,7 @@ func (r *perfReport) compare(b *perf.Bandwidth, unit float64) {
 // finish prints the last line, or the JSON, and returns the failures.
 func (r *perfReport) finish(err error) error {
 	err = errors.Join(append(r.missed, err)...)
-	if r.run.tool.json {
+	if r.run.JSON {
 		return r.json.write(r.run, err)
 	}
 	if err != nil {

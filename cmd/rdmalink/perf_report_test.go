@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/perf"
 	"github.com/goverbs/goverbs/internal/perftest"
 	"github.com/goverbs/goverbs/uverbs"
@@ -25,7 +26,7 @@ func newPerfRun(t *testing.T, line string) (*perfRun, *bytes.Buffer) {
 		t.Fatal(err)
 	}
 	out := new(bytes.Buffer)
-	return &perfRun{tool: &tool{stdout: out, stderr: out, json: o.asJSON}, perfOptions: o, kind: perfKind{o.Verb, o.Latency}}, out
+	return &perfRun{Output: cli.Output{Stdout: out, Stderr: out, JSON: o.asJSON}, perfOptions: o, kind: perfKind{o.Verb, o.Latency}}, out
 }
 
 func perfSetting(p *perfRun) *perf.Setting {

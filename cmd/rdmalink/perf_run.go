@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"strconv"
 
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/perf"
 	"github.com/goverbs/goverbs/internal/farewell"
 	"github.com/goverbs/goverbs/netlinkrdma"
@@ -16,7 +17,7 @@ import (
 
 // perfRun is one run of the command.
 type perfRun struct {
-	*tool
+	cli.Output
 	perfOptions
 	kind perfKind
 }
@@ -121,7 +122,7 @@ func (p *perfRun) meetOverCM(ctx context.Context) (*perf.CM, error) {
 	if p.source != "" {
 		addr, err := netip.ParseAddr(p.source)
 		if err != nil {
-			return nil, usageError{text: fmt.Sprintf("--source_ip: %v", err)}
+			return nil, cli.UsageError{Text: fmt.Sprintf("--source_ip: %v", err)}
 		}
 		source = netip.AddrPortFrom(addr, 0)
 	}

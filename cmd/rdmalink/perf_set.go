@@ -6,20 +6,21 @@ import (
 	"strings"
 	"time"
 
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 	"github.com/goverbs/goverbs/internal/perftest"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
 // options are the rows that hold for the kind. Each notes that it was given.
-func (k perfKind) options() (all getopt[perfOptions]) {
+func (k perfKind) options() (all cli.Getopt[perfOptions]) {
 	for _, row := range perfTable {
 		if row.has != nil && !row.has(k) {
 			continue
 		}
 		o := row.perfOption
-		o.set = func(to *perfOptions, value string) error {
-			to.given[o.long] = true
-			return row.set(to, value)
+		o.Set = func(to *perfOptions, value string) error {
+			to.given[o.Long] = true
+			return row.Set(to, value)
 		}
 		all = append(all, &o)
 	}
@@ -27,7 +28,7 @@ func (k perfKind) options() (all getopt[perfOptions]) {
 }
 
 // parser has also the rows of perftest's options that are refused.
-func (k perfKind) parser() getopt[perfOptions] {
+func (k perfKind) parser() cli.Getopt[perfOptions] {
 	all := k.options()
 	for _, row := range perfRefused {
 		if row.has == nil || row.has(k) {
@@ -44,7 +45,7 @@ func setAtomic(o *perfOptions, value string) error {
 	case "CMP_AND_SWAP":
 		o.Atomic = uverbs.OpCompareSwap
 	default:
-		return expected(value, "FETCH_AND_ADD", "CMP_AND_SWAP")
+		return cli.Expected(value, "FETCH_AND_ADD", "CMP_AND_SWAP")
 	}
 	return nil
 }
@@ -53,7 +54,7 @@ func setConnection(o *perfOptions, value string) error {
 	types := map[string]uverbs.QPType{"RC": uverbs.QPTypeRC, "UC": uverbs.QPTypeUC, "UD": uverbs.QPTypeUD}
 	typ, ok := types[value]
 	if !ok {
-		return expected(value, "RC", "UC", "UD")
+		return cli.Expected(value, "RC", "UC", "UD")
 	}
 	o.Type = typ
 	return nil
@@ -68,7 +69,7 @@ func setSize(o *perfOptions, value string) error {
 	}
 	n, err := strconv.ParseInt(text, 0, 32)
 	if err != nil || n < 1 || n > math.MaxInt32/int64(factor) {
-		return usageError{text: strconv.Quote(value) + ": the size is a number from 1 to 2147483647, or one with K or M behind it"}
+		return cli.UsageError{Text: strconv.Quote(value) + ": the size is a number from 1 to 2147483647, or one with K or M behind it"}
 	}
 	o.Size = int(n) * factor
 	return nil
@@ -81,7 +82,7 @@ func setLink(o *perfOptions, value string) error {
 	case "Ethernet":
 		o.Link = uverbs.LinkEthernet
 	default:
-		return expected(value, "IB", "Ethernet")
+		return cli.Expected(value, "IB", "Ethernet")
 	}
 	return nil
 }
@@ -91,7 +92,7 @@ func limit(what string, field func(*perfOptions) *float64) func(*perfOptions, st
 	return func(o *perfOptions, value string) error {
 		n, err := strconv.ParseFloat(value, 64)
 		if err != nil || !(n > 0 && n <= math.MaxFloat32) {
-			return usageError{text: strconv.Quote(value) + ": the " + what + " is a number above 0"}
+			return cli.UsageError{Text: strconv.Quote(value) + ": the " + what + " is a number above 0"}
 		}
 		*field(o) = n
 		return nil

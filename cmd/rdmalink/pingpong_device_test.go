@@ -28,9 +28,9 @@ func TestPingpongMisfit(t *testing.T) {
 		"rc -o":              "",
 		"srq -o":             "-o: rxe0 has no on-demand paging for this: not supported",
 	} {
-		words := &words{list: strings.Fields(line), pos: 1}
-		k := pingpongKindOf(words.list[0])
-		o, err := parsePingpong(k, words)
+		words := strings.Fields(line)
+		k := pingpongKindOf(words[0])
+		o, err := parsePingpong(k, words[1:])
 		if err != nil {
 			t.Fatal(err)
 		}

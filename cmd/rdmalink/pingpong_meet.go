@@ -1,11 +1,6 @@
 package main
 
-import (
-	"context"
-	"fmt"
-	"net"
-	"strconv"
-)
+import "context"
 
 // meet finds the other end.
 func (p *pingpong) meet(ctx context.Context) (*pingpongTalk, error) {
@@ -14,29 +9,4 @@ func (p *pingpong) meet(ctx context.Context) (*pingpongTalk, error) {
 		return nil, err
 	}
 	return talk(ctx, conn), nil
-}
-
-// meetOverTCP finds the server at the host, or without one a client.
-func meetOverTCP(ctx context.Context, host string, port int) (conn net.Conn, err error) {
-	if host != "" {
-		conn, err = new(net.Dialer).DialContext(ctx, "tcp", net.JoinHostPort(host, strconv.Itoa(port)))
-	} else {
-		conn, err = acceptOne(ctx, port)
-	}
-	return conn, interrupted(err)
-}
-
-// acceptOne listens for one client only: others shall hear that nobody serves them.
-func acceptOne(ctx context.Context, port int) (net.Conn, error) {
-	l, err := new(net.ListenConfig).Listen(ctx, "tcp", fmt.Sprintf(":%d", port))
-	if err != nil {
-		return nil, err
-	}
-	defer l.Close()
-	defer context.AfterFunc(ctx, func() { l.Close() })()
-	conn, err := l.Accept()
-	if err != nil && ctx.Err() != nil {
-		return nil, ctx.Err()
-	}
-	return conn, err
 }

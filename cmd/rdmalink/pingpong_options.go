@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -21,32 +22,32 @@ type pingpongOptions struct {
 	asJSON           bool
 }
 
-type pingpongOption = optionRow[pingpongOptions]
+type pingpongOption = cli.Row[pingpongOptions]
 
 // pingpongTable has %d for the default size of a kind.
 var pingpongTable = []pingpongOption{
-	{'p', "port", "PORT", "TCP port to listen on or connect to (default 18515)", number("port", 1, math.MaxUint16, func(o *pingpongOptions) *int { return &o.tcpPort })},
-	{'d', "ib-dev", "DEV", "RDMA device (default: the first that can do this)", func(o *pingpongOptions, v string) error { o.device = v; return nil }},
-	{'i', "ib-port", "PORT", "port of the device (default 1)", number("device port", 1, math.MaxUint8, func(o *pingpongOptions) *int { return &o.ibPort })},
-	{'s', "size", "BYTES", "size of a message (default %d)", number("size", 1, math.MaxInt32, func(o *pingpongOptions) *int { return &o.size })},
-	{'m', "mtu", "BYTES", "path MTU: 256, 512, 1024, 2048 or 4096 (default 1024)", mtu(func(o *pingpongOptions) *uverbs.MTU { return &o.mtu })},
-	{'q', "num-qp", "N", "QPs to use (default 16)", number("number of QPs", 1, pingpongMaxQP-1, func(o *pingpongOptions) *int { return &o.qpCount })},
-	{'r', "rx-depth", "N", "receives to post at a time (default 500)", number("number of receives", 1, math.MaxInt32, func(o *pingpongOptions) *int { return &o.rxDepth })},
-	{'n', "iters", "N", "exchanges, of all QPs together (default 1000)", number("number of exchanges", 1, math.MaxInt32, func(o *pingpongOptions) *int { return &o.iters })},
-	{'l', "sl", "SL", "service level (default 0)", number("service level", 0, 15, func(o *pingpongOptions) *int { return &o.sl })},
-	{'e', "events", "", "sleep until a completion event (default: poll)", flag(func(o *pingpongOptions) *bool { return &o.events })},
-	{'g', "gid-idx", "INDEX", "index of the own GID (default: see below)", number("GID index", 0, math.MaxUint8, func(o *pingpongOptions) *int { return &o.gid })},
-	{'o', "odp", "", "memory that is paged in on demand", flag(func(o *pingpongOptions) *bool { return &o.odp })},
-	{'P', "prefetch", "", "with -o: page it in beforehand", flag(func(o *pingpongOptions) *bool { return &o.prefetch })},
-	{'c', "chk", "", "check what arrived, at either end (C: the server)", flag(func(o *pingpongOptions) *bool { return &o.validate })},
-	{'j', "json", "", "print one line of JSON, at the end", flag(func(o *pingpongOptions) *bool { return &o.asJSON })},
+	cli.NewRow('p', "port", "PORT", "TCP port to listen on or connect to (default 18515)", cli.Number("port", 1, math.MaxUint16, func(o *pingpongOptions) *int { return &o.tcpPort })),
+	cli.NewRow('d', "ib-dev", "DEV", "RDMA device (default: the first that can do this)", func(o *pingpongOptions, v string) error { o.device = v; return nil }),
+	cli.NewRow('i', "ib-port", "PORT", "port of the device (default 1)", cli.Number("device port", 1, math.MaxUint8, func(o *pingpongOptions) *int { return &o.ibPort })),
+	cli.NewRow('s', "size", "BYTES", "size of a message (default %d)", cli.Number("size", 1, math.MaxInt32, func(o *pingpongOptions) *int { return &o.size })),
+	cli.NewRow('m', "mtu", "BYTES", "path MTU: 256, 512, 1024, 2048 or 4096 (default 1024)", cli.MTU(func(o *pingpongOptions) *uverbs.MTU { return &o.mtu })),
+	cli.NewRow('q', "num-qp", "N", "QPs to use (default 16)", cli.Number("number of QPs", 1, pingpongMaxQP-1, func(o *pingpongOptions) *int { return &o.qpCount })),
+	cli.NewRow('r', "rx-depth", "N", "receives to post at a time (default 500)", cli.Number("number of receives", 1, math.MaxInt32, func(o *pingpongOptions) *int { return &o.rxDepth })),
+	cli.NewRow('n', "iters", "N", "exchanges, of all QPs together (default 1000)", cli.Number("number of exchanges", 1, math.MaxInt32, func(o *pingpongOptions) *int { return &o.iters })),
+	cli.NewRow('l', "sl", "SL", "service level (default 0)", cli.Number("service level", 0, 15, func(o *pingpongOptions) *int { return &o.sl })),
+	cli.NewRow('e', "events", "", "sleep until a completion event (default: poll)", cli.Flag(func(o *pingpongOptions) *bool { return &o.events })),
+	cli.NewRow('g', "gid-idx", "INDEX", "index of the own GID (default: see below)", cli.Number("GID index", 0, math.MaxUint8, func(o *pingpongOptions) *int { return &o.gid })),
+	cli.NewRow('o', "odp", "", "memory that is paged in on demand", cli.Flag(func(o *pingpongOptions) *bool { return &o.odp })),
+	cli.NewRow('P', "prefetch", "", "with -o: page it in beforehand", cli.Flag(func(o *pingpongOptions) *bool { return &o.prefetch })),
+	cli.NewRow('c', "chk", "", "check what arrived, at either end (C: the server)", cli.Flag(func(o *pingpongOptions) *bool { return &o.validate })),
+	cli.NewRow('j', "json", "", "print one line of JSON, at the end", cli.Flag(func(o *pingpongOptions) *bool { return &o.asJSON })),
 }
 
 // options are the rows that hold for the kind.
-func (k *pingpongKind) options() (all getopt[pingpongOptions]) {
+func (k *pingpongKind) options() (all cli.Getopt[pingpongOptions]) {
 	for _, o := range pingpongTable {
-		if !strings.Contains(k.without, string(o.letter)) {
-			o.help = strings.Replace(o.help, "%d", strconv.Itoa(k.size), 1)
+		if !strings.Contains(k.without, string(o.Letter)) {
+			o.Help = strings.Replace(o.Help, "%d", strconv.Itoa(k.size), 1)
 			all = append(all, &o)
 		}
 	}

@@ -36,8 +36,8 @@ func TestPingpongOptions(t *testing.T) {
 			events: true, gid: 8, odp: true, validate: true, asJSON: true, host: "h",
 		},
 	} {
-		words := &words{list: strings.Fields(line), pos: 1}
-		got, err := parsePingpong(pingpongKindOf(words.list[0]), words)
+		words := strings.Fields(line)
+		got, err := parsePingpong(pingpongKindOf(words[0]), words[1:])
 		if diff := cmp.Diff(want, got, cmp.AllowUnexported(pingpongOptions{})); err != nil || diff != "" {
 			t.Errorf("%s: %v\n%s", line, err, diff)
 		}
@@ -96,8 +96,8 @@ func TestPingpongHelp(t *testing.T) {
 			t.Errorf("%+v", got)
 		}
 		for _, o := range pingpongTable {
-			if has := strings.Contains(want.Out, "--"+o.long); has == strings.Contains(k.without, string(o.letter)) {
-				t.Errorf("%s: --%s in the help: %t\n%s", k.name, o.long, has, want.Out)
+			if has := strings.Contains(want.Out, "--"+o.Long); has == strings.Contains(k.without, string(o.Letter)) {
+				t.Errorf("%s: --%s in the help: %t\n%s", k.name, o.Long, has, want.Out)
 			}
 		}
 	}
@@ -110,7 +110,7 @@ func FuzzPingpongOptions(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, line string) {
 		for _, k := range pingpongKinds {
-			o, err := parsePingpong(k, &words{list: strings.Fields(line)})
+			o, err := parsePingpong(k, strings.Fields(line))
 			if err == nil && (o.tcpPort < 1 || o.tcpPort > 65535 || o.size < 1 || o.iters < 1 || o.qpCount < 1 || o.qpCount > o.rxDepth ||
 				o.qpCount >= pingpongMaxQP || o.gid < -1 || o.gid > 255 || o.mtu.Bytes() == 0 || o.sl < 0 || o.sl > 15) {
 				t.Errorf("%s %q: %+v", k.name, line, o)

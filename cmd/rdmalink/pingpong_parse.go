@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -14,9 +15,9 @@ func (k *pingpongKind) defaults() pingpongOptions {
 	return o
 }
 
-func parsePingpong(k *pingpongKind, w *words) (pingpongOptions, error) {
+func parsePingpong(k *pingpongKind, args []string) (pingpongOptions, error) {
 	o := k.defaults()
-	if err := k.options().parse(&o, w, o.setHost); err != nil {
+	if err := k.options().Parse(&o, args, o.setHost); err != nil {
 		return o, err
 	}
 	return o, o.check()
@@ -24,7 +25,7 @@ func parsePingpong(k *pingpongKind, w *words) (pingpongOptions, error) {
 
 func (o *pingpongOptions) setHost(word string) error {
 	if o.host != "" || word == "" {
-		return usageError{text: fmt.Sprintf("%q is one word too many", word)}
+		return cli.UsageError{Text: fmt.Sprintf("%q is one word too many", word)}
 	}
 	o.host = word
 	return nil
@@ -34,9 +35,9 @@ func (o *pingpongOptions) setHost(word string) error {
 func (o *pingpongOptions) check() error {
 	switch {
 	case o.qpCount > o.rxDepth:
-		return usageError{text: fmt.Sprintf("-r %d is too little for %d QPs: each needs a receive", o.rxDepth, o.qpCount)}
+		return cli.UsageError{Text: fmt.Sprintf("-r %d is too little for %d QPs: each needs a receive", o.rxDepth, o.qpCount)}
 	case o.prefetch && !o.odp:
-		return usageError{text: "-P is for memory that is paged in on demand: -o"}
+		return cli.UsageError{Text: "-P is for memory that is paged in on demand: -o"}
 	}
 	return nil
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 )
 
 // pingpongReport is how a run went: in C's words, or as -j prints it.
@@ -45,10 +47,10 @@ func (p *pingpong) begin(e *pingpongEnd) *pingpongReport {
 
 // print writes what JSON has no place for.
 func (r *pingpongReport) print(format string, args ...any) error {
-	if r.pingpong.json {
+	if r.pingpong.JSON {
 		return nil
 	}
-	_, err := fmt.Fprintf(r.pingpong.stdout, format, args...)
+	_, err := fmt.Fprintf(r.pingpong.Stdout, format, args...)
 	return err
 }
 
@@ -90,15 +92,15 @@ func (r *pingpongReport) times() error {
 
 // finish prints the report if it was asked for, and returns the failures.
 func (r *pingpongReport) finish(err error) error {
-	if !r.pingpong.json {
+	if !r.pingpong.JSON {
 		return err
 	}
 	if err != nil {
-		r.Error = plain(err)
+		r.Error = cli.Plain(err)
 	}
 	line, encodeErr := json.Marshal(r)
 	if encodeErr == nil {
-		_, encodeErr = r.pingpong.stdout.Write(append(line, '\n'))
+		_, encodeErr = r.pingpong.Stdout.Write(append(line, '\n'))
 	}
 	return errors.Join(err, encodeErr)
 }

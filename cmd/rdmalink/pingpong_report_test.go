@@ -8,11 +8,13 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 )
 
 func pingpongReporter(kind string, json bool) (*pingpongReport, *bytes.Buffer) {
 	var out bytes.Buffer
-	p := &pingpong{tool: &tool{stdout: &out, json: json}, kind: pingpongKindOf(kind), pingpongOptions: pingpongOptions{iters: 1000, size: 4096}}
+	p := &pingpong{Output: cli.Output{Stdout: &out, JSON: json}, kind: pingpongKindOf(kind), pingpongOptions: pingpongOptions{iters: 1000, size: 4096}}
 	return &pingpongReport{Kind: kind, Role: "server", Device: "rxe0", Size: 4096, pingpong: p, Local: []pingpongPlace{}, Remote: []pingpongPlace{}}, &out
 }
 

@@ -50,7 +50,7 @@ func (s *resourceShow) owner(o netlinkrdma.Owner) {
 func (s *resourceShow) comm(pid uint32) string {
 	name, ok := s.comms[pid]
 	if !ok {
-		text, err := fs.ReadFile(s.t.proc, fmt.Sprintf("%d/comm", pid))
+		text, err := fs.ReadFile(s.t.Proc, fmt.Sprintf("%d/comm", pid))
 		if err == nil {
 			name, _, _ = strings.Cut(string(text), "\n")
 		}
@@ -63,7 +63,7 @@ const driverLine = 80 // iproute2 breaks the driver's part after so much
 
 // driver prints the driver's own attributes on lines of their own.
 func (s *resourceShow) driver(attrs []netlinkrdma.DriverAttr) {
-	if s.t.details < 2 || len(attrs) == 0 {
+	if s.t.Details < 2 || len(attrs) == 0 {
 		return
 	}
 	s.p.newline()

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/uverbs"
 )
@@ -46,7 +47,7 @@ func (r *rping) sourceAddr(ctx context.Context) (netip.AddrPort, error) {
 	ip := ips[0].Unmap()
 	server, err := netip.ParseAddr(r.addr)
 	if err == nil && server.Unmap().Is4() != ip.Is4() {
-		return netip.AddrPort{}, usageError{text: fmt.Sprintf("-I %s and -a %s are of different address families", r.source, r.addr)}
+		return netip.AddrPort{}, cli.UsageError{Text: fmt.Sprintf("-I %s and -a %s are of different address families", r.source, r.addr)}
 	}
 	return netip.AddrPortFrom(ip, 0), nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"time"
 
 	"github.com/goverbs/goverbs/rdmacm"
@@ -134,18 +133,6 @@ func (e *rpingEnd) take(ctx context.Context, cq *uverbs.CQ, wcs []uverbs.WC) (n 
 		err = cause
 	}
 	return n, err
-}
-
-func pollCQ(ctx context.Context, cq *uverbs.CQ, wcs []uverbs.WC) (int, error) {
-	for {
-		if n, err := cq.Poll(wcs); n > 0 || err != nil {
-			return n, err
-		}
-		if err := ctx.Err(); err != nil {
-			return 0, err
-		}
-		runtime.Gosched()
-	}
 }
 
 // whyFlushed finds the reason for which a work request was dropped; the flush

@@ -6,6 +6,8 @@ import (
 	"net"
 	"strconv"
 	"strings"
+
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 )
 
 // The limits that librdmacm's rping enforces: the text of the longest ping
@@ -56,7 +58,7 @@ func parseRping(args []string) (rpingOptions, error) {
 }
 
 func badRpingWord(word string) error {
-	return expected(word, "-s", "-c", "-a", "-I", "-p", "-C", "-S", "-v", "-V", "-P", "-j", "--poll", "--json")
+	return cli.Expected(word, "-s", "-c", "-a", "-I", "-p", "-C", "-S", "-v", "-V", "-P", "-j", "--poll", "--json")
 }
 
 // letters applies the options of one word and returns the words not used up.
@@ -75,7 +77,7 @@ func (o *rpingOptions) letters(word string, args []string) ([]string, error) {
 		value := word[i+1:]
 		if value == "" {
 			if len(args) == 0 {
-				return args, usageError{text: fmt.Sprintf("-%c: a value is missing", word[i])}
+				return args, cli.UsageError{Text: fmt.Sprintf("-%c: a value is missing", word[i])}
 			}
 			value, args = args[0], args[1:]
 		}
@@ -103,7 +105,7 @@ func (o *rpingOptions) set(letter byte, value string) (err error) {
 func rpingNumber(what, value string, least, most int) (int, error) {
 	n, err := strconv.Atoi(value)
 	if err != nil || n < least || n > most {
-		return 0, usageError{text: fmt.Sprintf("%q: the %s is a number from %d to %d", value, what, least, most)}
+		return 0, cli.UsageError{Text: fmt.Sprintf("%q: the %s is a number from %d to %d", value, what, least, most)}
 	}
 	return n, nil
 }
@@ -112,13 +114,13 @@ func rpingNumber(what, value string, least, most int) (int, error) {
 func (o *rpingOptions) check() error {
 	switch {
 	case o.server == o.client:
-		return expected("", "-s", "-c")
+		return cli.Expected("", "-s", "-c")
 	case o.client && o.addr == "":
-		return usageError{text: "-c: the server's address is missing: -a ADDR"}
+		return cli.UsageError{Text: "-c: the server's address is missing: -a ADDR"}
 	case o.client && o.persistent:
-		return usageError{text: "-P is for the server"}
+		return cli.UsageError{Text: "-P is for the server"}
 	case o.server && o.source != "":
-		return usageError{text: "-I is for the client; the server's address is -a"}
+		return cli.UsageError{Text: "-I is for the client; the server's address is -a"}
 	}
 	return nil
 }

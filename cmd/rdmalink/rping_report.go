@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 	"github.com/goverbs/goverbs/rdmacm"
 )
 
@@ -41,25 +42,25 @@ func (p *rpingReport) add(size int) {
 // finish prints the report if it was asked for, and returns the failures.
 func (p *rpingReport) finish(errs ...error) error {
 	err := errors.Join(errs...)
-	if !p.rping.json {
+	if !p.rping.JSON {
 		return err
 	}
 	p.Seconds = time.Since(p.start).Seconds()
 	if err != nil {
-		p.Error = plain(err)
+		p.Error = cli.Plain(err)
 	}
 	line, encodeErr := json.Marshal(p)
 	if encodeErr == nil {
-		_, encodeErr = p.rping.stdout.Write(append(line, '\n'))
+		_, encodeErr = p.rping.Stdout.Write(append(line, '\n'))
 	}
 	return errors.Join(err, encodeErr)
 }
 
 // show prints ping data in rping's words.
 func (r *rping) show(what string, data []byte) error {
-	if !r.verbose || r.json {
+	if !r.verbose || r.JSON {
 		return nil
 	}
-	_, err := fmt.Fprintf(r.stdout, "%s: %s\n", what, pingText(data))
+	_, err := fmt.Fprintf(r.Stdout, "%s: %s\n", what, pingText(data))
 	return err
 }

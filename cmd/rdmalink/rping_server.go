@@ -7,6 +7,7 @@ import (
 	"net"
 	"sync"
 
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/uverbs"
 )
@@ -52,12 +53,12 @@ func (r *rping) serveAll(ctx context.Context, l *rdmacm.Listener) error {
 		case errors.Is(err, net.ErrClosed): // and the error tells why
 			return err
 		case err != nil:
-			r.note("%s", plain(err))
+			r.Note("%s", cli.Plain(err))
 			continue
 		}
 		clients.Go(func() {
 			if err := r.serveOne(ctx, request); err != nil && ctx.Err() == nil {
-				r.note("client %s: %s", request.RemoteAddr, plain(err))
+				r.Note("client %s: %s", request.RemoteAddr, cli.Plain(err))
 			}
 		})
 	}

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 )
 
 func TestRpingInfo(t *testing.T) {
@@ -82,7 +84,7 @@ func TestOutlast(t *testing.T) {
 
 func TestRpingReport(t *testing.T) {
 	var out bytes.Buffer
-	r := &rping{tool: &tool{stdout: &out, json: true}}
+	r := &rping{Output: cli.Output{Stdout: &out, JSON: true}}
 	report := &rpingReport{Role: "client", rping: r, start: time.Now()}
 	report.add(64)
 	report.add(64)

@@ -60,10 +60,10 @@ func reportName(t uverbs.EventType) string {
 // printWatched prints it at once, with the time.
 func (t *tool) printWatched(e watchEvent) error {
 	now := time.Now().Format("2006-01-02T15:04:05.000000Z07:00")
-	if t.json {
-		return t.writeJSON(e.table(now))
+	if t.JSON {
+		return t.WriteJSON(e.table(now))
 	}
-	_, err := fmt.Fprintf(t.stdout, "%s %s\n", now, e)
+	_, err := fmt.Fprintf(t.Stdout, "%s %s\n", now, e)
 	return err
 }
 

@@ -1,15 +1,12 @@
-package main
+package cli
 
-import (
-	"encoding/json"
-	"unicode/utf8"
-)
+import "unicode/utf8"
 
 const hexDigits = "0123456789abcdef"
 
-// appendJSON appends a string in quotes. Bytes that are no UTF-8, which JSON
+// AppendJSON appends a string in quotes. Bytes that are no UTF-8, which JSON
 // can't hold, become U+FFFD.
-func appendJSON(b []byte, s string) []byte {
+func AppendJSON(b []byte, s string) []byte {
 	b = append(b, '"')
 	for i := 0; i < len(s); {
 		c, size := utf8.DecodeRuneInString(s[i:])
@@ -42,14 +39,4 @@ func appendControl(b []byte, c byte) []byte {
 		return append(b, `\b`...)
 	}
 	return append(b, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&15])
-}
-
-// writeJSON prints what rdma has no twin of, in one line or pretty.
-func (t *tool) writeJSON(v any) error {
-	e := json.NewEncoder(t.stdout)
-	e.SetEscapeHTML(false)
-	if t.pretty {
-		e.SetIndent("", "    ")
-	}
-	return e.Encode(v)
 }

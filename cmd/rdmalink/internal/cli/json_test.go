@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"encoding/json"
@@ -16,12 +16,12 @@ func TestAppendJSON(t *testing.T) {
 	}
 	for _, s := range []string{"", "plain", "a\"b\\c", "\t\n\r\f\b\x00\x1f\x7f", "<&>'", "\xff\xfe", "grün", "\u2028", every.String()} {
 		var got string
-		err := json.Unmarshal(appendJSON(nil, s), &got)
+		err := json.Unmarshal(AppendJSON(nil, s), &got)
 		if want := string([]rune(s)); err != nil || got != want {
 			t.Errorf("%q: %q, %v", s, got, err)
 		}
 	}
-	if got := string(appendJSON(nil, "\t\x01\x7f<é")); got != `"\t\u0001\u007f<é"` {
+	if got := string(AppendJSON(nil, "\t\x01\x7f<é")); got != `"\t\u0001\u007f<é"` {
 		t.Error(got)
 	}
 }

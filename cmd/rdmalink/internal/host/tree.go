@@ -1,4 +1,4 @@
-package main
+package host
 
 import (
 	"io/fs"
@@ -6,15 +6,15 @@ import (
 	"strings"
 )
 
-// sysfs reads a tree of attributes. What can't be read is empty.
-type sysfs struct{ fs.FS }
+// Tree reads a tree of attributes. What can't be read is empty.
+type Tree struct{ fs.FS }
 
-func (s sysfs) has(elem ...string) bool {
+func (s Tree) Has(elem ...string) bool {
 	_, err := fs.Stat(s.FS, path.Join(elem...))
 	return err == nil
 }
 
-func (s sysfs) text(elem ...string) string {
+func (s Tree) Text(elem ...string) string {
 	b, err := fs.ReadFile(s.FS, path.Join(elem...))
 	if err != nil {
 		return ""
@@ -22,8 +22,8 @@ func (s sysfs) text(elem ...string) string {
 	return strings.TrimSpace(string(b))
 }
 
-// list names what is in a directory.
-func (s sysfs) list(dir string) (names []string) {
+// List names what is in a directory.
+func (s Tree) List(dir string) (names []string) {
 	entries, _ := fs.ReadDir(s.FS, dir)
 	for _, e := range entries {
 		names = append(names, e.Name())
@@ -31,8 +31,8 @@ func (s sysfs) list(dir string) (names []string) {
 	return names
 }
 
-// link is the last part of where a symbolic link leads.
-func (s sysfs) link(elem ...string) string {
+// Link is the last part of where a symbolic link leads.
+func (s Tree) Link(elem ...string) string {
 	to, err := fs.ReadLink(s.FS, path.Join(elem...))
 	if err != nil {
 		return ""
