@@ -2,9 +2,8 @@ package main
 
 import (
 	"context"
-	"errors"
 
-	"github.com/goverbs/goverbs/netlinkrdma"
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/devinfo"
 )
 
 func devinfoCommand() command {
@@ -33,28 +32,5 @@ func showDevinfo(_ context.Context, t *tool, w *words) error {
 	if err != nil {
 		return err
 	}
-	i := inspector{tool: t, netdevs: t.netdevNames()}
-	tables := []table{}
-	err = t.ForDevices(name, func(d netlinkrdma.Device) error {
-		device, err := i.device(d)
-		if err == nil {
-			tables = append(tables, device)
-		}
-		return err
-	})
-	if t.JSON {
-		return errors.Join(err, t.WriteJSON(tables))
-	}
-	return errors.Join(err, writeTables(t.Stdout, tables))
-}
-
-// netdevNames finds network devices by number. Where the kernel does not list
-// them they stay without a name.
-func (t *tool) netdevNames() map[uint32]string {
-	names := make(map[uint32]string)
-	all, _ := t.Net.List()
-	for _, d := range all {
-		names[d.Index] = d.Name
-	}
-	return names
+	return devinfo.Show(&t.Machine, &t.Output, name)
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/table"
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/uverbs"
 )
@@ -53,10 +54,10 @@ func failure(err error, otherwise string) finding {
 
 func (t *tool) writeFindings(all []finding) error {
 	if t.JSON {
-		tables := make([]table, len(all))
+		tables := make([]table.Table, len(all))
 		for i, f := range all {
-			tables[i] = table{{key: "check", value: f.check}, {key: "level", value: string(f.level)}, {key: "finding", value: f.text}}
-			tables[i].addText("remedy", f.remedy)
+			tables[i] = table.Table{{Key: "check", Value: f.check}, {Key: "level", Value: string(f.level)}, {Key: "finding", Value: f.text}}
+			tables[i].AddText("remedy", f.remedy)
 		}
 		return t.WriteJSON(tables)
 	}

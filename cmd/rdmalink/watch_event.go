@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/table"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -67,19 +68,19 @@ func (t *tool) printWatched(e watchEvent) error {
 	return err
 }
 
-func (e watchEvent) table(now string) table {
-	t := table{{key: "time", value: now}, {key: "source", value: e.Source}, {key: "event", value: e.Event}}
+func (e watchEvent) table(now string) table.Table {
+	t := table.Table{{Key: "time", Value: now}, {Key: "source", Value: e.Source}, {Key: "event", Value: e.Event}}
 	if e.Device != "" {
-		t.add("ifname", e.Device)
-		t.add("ifindex", e.Index)
+		t.Add("ifname", e.Device)
+		t.Add("ifindex", e.Index)
 	}
 	if e.Port != 0 {
-		t.add("port", e.Port)
+		t.Add("port", e.Port)
 	}
-	t.addText("state", e.State)
+	t.AddText("state", e.State)
 	if e.NetdevIndex != 0 {
-		t.add("netdev", e.Netdev)
-		t.add("netdev_index", e.NetdevIndex)
+		t.Add("netdev", e.Netdev)
+		t.Add("netdev_index", e.NetdevIndex)
 	}
 	return t
 }

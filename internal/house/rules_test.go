@@ -112,8 +112,10 @@ var mayImport = map[string][]string{
 	"cmd/":               {"cmd/rdmalink/internal/", "internal/farewell", "internal/perftest", "netlinkrdma", "provider/all", "rdmacm", "uverbs"},
 
 	"cmd/rdmalink/internal/cli":           {"uverbs"},
+	"cmd/rdmalink/internal/devinfo":       {"cmd/rdmalink/internal/", "netlinkrdma", "uverbs"},
 	"cmd/rdmalink/internal/host":          {"netlinkrdma", "rdmacm", "uverbs"},
 	"cmd/rdmalink/internal/host/hosttest": {"cmd/rdmalink/internal/host", "internal/fakeverbs", "internal/ioctl", "netlinkrdma", "netlinkrdma/nltest", "uverbs"},
+	"cmd/rdmalink/internal/table":         {"cmd/rdmalink/internal/cli"},
 	"cmd/rdmalink/internal/perf":          {"internal/farewell", "internal/perftest", "mmap", "netlinkrdma", "rdmacm", "uverbs"},
 
 	"test/":             {"mmap", "netlinkrdma", "provider/", "rdmacm", "uverbs", "test/"},

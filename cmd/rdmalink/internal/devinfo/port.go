@@ -1,4 +1,4 @@
-package main
+package devinfo
 
 import (
 	"cmp"
@@ -10,33 +10,34 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/table"
 	"github.com/goverbs/goverbs/netlinkrdma"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-func (s *subject) port(p netlinkrdma.Port) table {
-	t := table{{key: "port", value: p.Index}, {key: "state", value: p.State.String()}, {key: "physical_state", value: p.PhysState.String()}}
+func (s *subject) port(p netlinkrdma.Port) table.Table {
+	t := table.Table{{Key: "port", Value: p.Index}, {Key: "state", Value: p.State.String()}, {Key: "physical_state", Value: p.PhysState.String()}}
 	attr := s.queryPort(p.Index)
 	dir := path.Join(s.sysDir(), "ports", strconv.FormatUint(uint64(p.Index), 10))
 	if attr != nil {
-		t.add("link_layer", attr.LinkLayer.String())
-		t.addRate(rateOf(attr.ActiveWidth, attr.ActiveSpeed))
-		t.addUnit("active_mtu", uint64(attr.ActiveMTU.Bytes()), unitBytes)
-		t.addUnit("max_mtu", uint64(attr.MaxMTU.Bytes()), unitBytes)
+		t.Add("link_layer", attr.LinkLayer.String())
+		addRate(&t, rateOf(attr.ActiveWidth, attr.ActiveSpeed))
+		t.AddUnit("active_mtu", uint64(attr.ActiveMTU.Bytes()), table.Bytes)
+		t.AddUnit("max_mtu", uint64(attr.MaxMTU.Bytes()), table.Bytes)
 	} else {
-		t.addText("link_layer", s.Sys.Text(dir, "link_layer"))
-		t.addRate(parseRate(s.Sys.Text(dir, "rate")))
+		t.AddText("link_layer", s.Sys.Text(dir, "link_layer"))
+		addRate(&t, parseRate(s.Sys.Text(dir, "rate")))
 	}
 	if p.NetdevIndex != 0 {
-		t.add("netdev", p.NetdevName)
-		t.add("netdev_index", p.NetdevIndex)
+		t.Add("netdev", p.NetdevName)
+		t.Add("netdev_index", p.NetdevIndex)
 	}
 	gids := s.gidsOf(p, dir)
 	s.portGUID(&t, gids)
 	s.addresses(&t, p, attr)
-	t.portDetails(s.Details > 0, attr)
-	t.add("gids", tables{"gid", true, s.gidTables(gids, dir)})
-	t.add("pkeys", tables{"pkey", true, s.pkeys(dir)})
+	portDetails(&t, s.details, attr)
+	t.Add("gids", table.Tables{Singular: "gid", OneLine: true, All: s.gidTables(gids, dir)})
+	t.Add("pkeys", table.Tables{Singular: "pkey", OneLine: true, All: s.pkeys(dir)})
 	return t
 }
 
@@ -53,36 +54,36 @@ func (s *subject) queryPort(port uint32) *uverbs.PortAttr {
 }
 
 // addresses are those that a subnet manager gives.
-func (s *subject) addresses(t *table, p netlinkrdma.Port, attr *uverbs.PortAttr) {
+func (s *subject) addresses(t *table.Table, p netlinkrdma.Port, attr *uverbs.PortAttr) {
 	if p.InfiniBand {
-		t.add("subnet_prefix", p.SubnetPrefix.String())
-		t.add("port_lid", p.LID)
-		t.add("sm_lid", p.SMLID)
-		t.add("port_lmc", p.LMC)
-	} else if attr != nil && s.Details > 0 {
-		t.add("port_lid", attr.LID)
-		t.add("sm_lid", attr.SMLID)
-		t.add("port_lmc", attr.LMC)
+		t.Add("subnet_prefix", p.SubnetPrefix.String())
+		t.Add("port_lid", p.LID)
+		t.Add("sm_lid", p.SMLID)
+		t.Add("port_lmc", p.LMC)
+	} else if attr != nil && s.details {
+		t.Add("port_lid", attr.LID)
+		t.Add("sm_lid", attr.SMLID)
+		t.Add("port_lmc", attr.LMC)
 	}
 }
 
 // portDetails are what ibv_devinfo tells with -v.
-func (t *table) portDetails(wanted bool, a *uverbs.PortAttr) {
+func portDetails(t *table.Table, wanted bool, a *uverbs.PortAttr) {
 	if a == nil || !wanted {
 		return
 	}
-	t.addUnit("max_msg_sz", uint64(a.MaxMsgSize), unitBytes)
-	t.add("port_cap_flags", fmt.Sprintf("0x%08x", a.CapFlags))
-	t.add("port_cap_flags2", fmt.Sprintf("0x%04x", a.CapFlags2))
-	t.add("max_vl_num", virtualLanes[a.MaxVLNum])
-	t.add("bad_pkey_cntr", a.BadPKeyCounter)
-	t.add("qkey_viol_cntr", a.QKeyViolationCounter)
-	t.add("sm_sl", a.SMSL)
-	t.add("pkey_tbl_len", a.PKeyTableLen)
-	t.add("gid_tbl_len", a.GIDTableLen)
-	t.add("subnet_timeout", a.SubnetTimeout)
-	t.add("init_type_reply", a.InitTypeReply)
-	t.add("grh_required", a.GRHRequired)
+	t.AddUnit("max_msg_sz", uint64(a.MaxMsgSize), table.Bytes)
+	t.Add("port_cap_flags", fmt.Sprintf("0x%08x", a.CapFlags))
+	t.Add("port_cap_flags2", fmt.Sprintf("0x%04x", a.CapFlags2))
+	t.Add("max_vl_num", virtualLanes[a.MaxVLNum])
+	t.Add("bad_pkey_cntr", a.BadPKeyCounter)
+	t.Add("qkey_viol_cntr", a.QKeyViolationCounter)
+	t.Add("sm_sl", a.SMSL)
+	t.Add("pkey_tbl_len", a.PKeyTableLen)
+	t.Add("gid_tbl_len", a.GIDTableLen)
+	t.Add("subnet_timeout", a.SubnetTimeout)
+	t.Add("init_type_reply", a.InitTypeReply)
+	t.Add("grh_required", a.GRHRequired)
 }
 
 // virtualLanes of a port by the code of their number.
@@ -102,19 +103,19 @@ func (s *subject) gidsOf(p netlinkrdma.Port, dir string) []uverbs.GIDEntry {
 }
 
 // portGUID is the lower half of the first GID, as ibstat has it; iWARP's has none.
-func (s *subject) portGUID(t *table, gids []uverbs.GIDEntry) {
+func (s *subject) portGUID(t *table.Table, gids []uverbs.GIDEntry) {
 	if s.NodeType != netlinkrdma.NodeRNIC && len(gids) > 0 && gids[0].Index == 0 {
-		t.add("port_guid", netlinkrdma.GUID(binary.BigEndian.Uint64(gids[0].GID[8:])).String())
+		t.Add("port_guid", netlinkrdma.GUID(binary.BigEndian.Uint64(gids[0].GID[8:])).String())
 	}
 }
 
-func (s *subject) gidTables(gids []uverbs.GIDEntry, dir string) (all []table) {
+func (s *subject) gidTables(gids []uverbs.GIDEntry, dir string) (all []table.Table) {
 	for _, e := range gids {
-		t := table{{key: "index", value: e.Index}, {key: "gid", value: e.GID.String()}}
+		t := table.Table{{Key: "index", Value: e.Index}, {Key: "gid", Value: e.GID.String()}}
 		if s.NodeType != netlinkrdma.NodeRNIC { // iWARP has one kind, which has no name
-			t.add("type", e.Type.String())
+			t.Add("type", e.Type.String())
 		}
-		t.addText("netdev", cmp.Or(s.netdevs[e.NetdevIndex], s.Sys.Text(dir, "gid_attrs/ndevs", strconv.FormatUint(uint64(e.Index), 10))))
+		t.AddText("netdev", cmp.Or(s.netdevs[e.NetdevIndex], s.Sys.Text(dir, "gid_attrs/ndevs", strconv.FormatUint(uint64(e.Index), 10))))
 		all = append(all, t)
 	}
 	return all
@@ -143,15 +144,15 @@ func (s *subject) sysfsGIDs(p netlinkrdma.Port, dir string) (all []uverbs.GIDEnt
 }
 
 // pkeys lists the used slots; the kernel shows them in sysfs only.
-func (s *subject) pkeys(dir string) (all []table) {
+func (s *subject) pkeys(dir string) (all []table.Table) {
 	sys := s.Sys
 	for _, slot := range sys.List(path.Join(dir, "pkeys")) {
 		index, err := strconv.ParseUint(slot, 10, 32)
 		key := sys.Text(dir, "pkeys", slot)
 		if err == nil && key != "" && key != "0x0000" {
-			all = append(all, table{{key: "index", value: index}, {key: "pkey", value: key}})
+			all = append(all, table.Table{{Key: "index", Value: index}, {Key: "pkey", Value: key}})
 		}
 	}
-	slices.SortFunc(all, func(a, b table) int { return cmp.Compare(a[0].value.(uint64), b[0].value.(uint64)) })
+	slices.SortFunc(all, func(a, b table.Table) int { return cmp.Compare(a[0].Value.(uint64), b[0].Value.(uint64)) })
 	return all
 }

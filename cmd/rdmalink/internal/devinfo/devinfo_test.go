@@ -1,7 +1,8 @@
-package main
+package devinfo
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,63 +11,28 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/host"
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/host/hosttest"
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/table"
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/fakeverbs"
 	"github.com/goverbs/goverbs/netlinkrdma"
 	"github.com/goverbs/goverbs/netlinkrdma/nltest"
+	_ "github.com/goverbs/goverbs/provider/all"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// informed is a machine with an InfiniBand adapter, for which there is no
-// provider, and a siw device, none of which can be opened unless a test says so.
-func informed() (*tool, *nltest.Kernel, *hosttest.Netdevs) {
-	t, kernel, nets := machine()
-	kernel.Devices[0].Index = 1
-	kernel.Ports[0].DeviceIndex = 1
-	kernel.Devices = append(kernel.Devices, netlinkrdma.Device{Index: 5, Name: "mlx5_0", Ports: 1, NodeType: netlinkrdma.NodeCA, Protocol: "ib",
-		FWVersion: "16.35.2000", NodeGUID: 0xb8599f0300a1b2c3, SysImageGUID: 0xb8599f0300a1b2c3})
-	kernel.Ports = append(kernel.Ports, netlinkrdma.Port{DeviceIndex: 5, DeviceName: "mlx5_0", Index: 1, State: netlinkrdma.PortActive,
-		PhysState: netlinkrdma.PhysLinkUp, InfiniBand: true, SubnetPrefix: 0xfe80000000000000, LID: 12, SMLID: 1})
-	kernel.CharDevs = map[uint32]netlinkrdma.CharDev{
-		1: {Name: "uverbs0", ABI: 1, Major: 231, Minor: 192, DriverID: uint32(uverbs.DriverSIW)},
-		5: {Name: "uverbs1", ABI: 1, Major: 231, Minor: 193, DriverID: uint32(uverbs.DriverMLX5)},
-	}
-	for i := range nets.All {
-		nets.All[i].Index = uint32(i) + fakeverbs.Netdev - 1 // that of dummy0 is behind GIDs
-	}
-	t.Sys = hosttest.Tree(map[string]string{
-		"class/infiniband/siw0/node_desc":                   "Software iWARP stack",
-		"class/infiniband/mlx5_0/node_desc":                 "node7 mlx5_0",
-		"class/infiniband/mlx5_0/board_id":                  "MT_0000000008",
-		"class/infiniband/mlx5_0/hca_type":                  "MT4119",
-		"class/infiniband/mlx5_0/device":                    "-> ../../../0000:3b:00.0",
-		"devices/0000:3b:00.0/numa_node":                    "1",
-		"devices/0000:3b:00.0/subsystem":                    "-> ../../bus/pci",
-		"class/infiniband/siw0/device":                      "-> ../../../virtual",
-		"devices/virtual/numa_node":                         "-1",
-		"devices/virtual/subsystem":                         "-> ../../bus/platform",
-		"class/infiniband/mlx5_0/ports/1/link_layer":        "InfiniBand",
-		"class/infiniband/mlx5_0/ports/1/rate":              "100 Gb/sec (4X EDR)",
-		"class/infiniband/mlx5_0/ports/1/gids/0":            "fe80:0000:0000:0000:b859:9f03:00a1:b2c3",
-		"class/infiniband/mlx5_0/ports/1/gids/1":            "0000:0000:0000:0000:0000:0000:0000:0000",
-		"class/infiniband/mlx5_0/ports/1/gids/2":            "fe80:0000",
-		"class/infiniband/mlx5_0/ports/1/gid_attrs/types/0": "IB/RoCE v1",
-		"class/infiniband/mlx5_0/ports/1/pkeys/0":           "0xffff",
-		"class/infiniband/mlx5_0/ports/1/pkeys/1":           "0x0000",
-		"class/infiniband/mlx5_0/ports/1/pkeys/10":          "0x8001",
-		"class/infiniband_mad/umad0/ibdev":                  "mlx5_0",
-		"class/infiniband_mad/umad0/dev":                    "231:0",
-		"class/infiniband_mad/issm0/ibdev":                  "mlx5_0",
-		"class/infiniband_mad/issm0/dev":                    "231:64",
-		"class/infiniband_mad/abi_version":                  "5",
-	})
-	t.Open = hosttest.Opens()
-	return t, kernel, nets
+// printed is what Show prints.
+func printed(m host.Machine, out cli.Output, name string) (string, error) {
+	var b strings.Builder
+	out.Stdout = &b
+	err := Show(&m, &out, name)
+	return b.String(), err
 }
 
 func TestDevinfo(t *testing.T) {
-	tool, _, nets := informed()
+	m, _, _ := hosttest.Informed()
 	const want = `siw0
   ifindex                        1
   driver                         siw
@@ -134,21 +100,22 @@ mlx5_0
   missing                        limits, capabilities, vendor, MTU: open device on mlx5_0: permission denied: allow it
   missing                        provider: use device on mlx5_0: no provider: this program links none for driver mlx5
 `
-	if diff := cmp.Diff(result{Out: want}, tool.runLine("devinfo", nets)); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+	got, err := printed(m, cli.Output{}, "")
+	if diff := cmp.Diff(want, got); diff != "" || err != nil {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
-	if got := tool.runLine("devinfo mlx5_0", nets); !strings.HasSuffix(want, "\n\n"+got.Out) || got.Code != 0 {
-		t.Errorf("%+v", got)
+	if got, err := printed(m, cli.Output{}, "mlx5_0"); !strings.HasSuffix(want, "\n\n"+got) || err != nil {
+		t.Errorf("%s, %v", got, err)
 	}
 }
 
 // TestDevinfoJSON: JSON has what text has, and numbers as numbers.
 func TestDevinfoJSON(t *testing.T) {
-	tool, _, nets := informed()
-	got := tool.runLine("-j devinfo -v", nets)
+	m, _, _ := hosttest.Informed()
+	got, err := printed(m, cli.Output{JSON: true, Details: 1}, "")
 	var all []map[string]any
-	if err := json.Unmarshal([]byte(got.Out), &all); err != nil || len(all) != 2 || strings.Count(got.Out, "\n") != 1 {
-		t.Fatalf("%v: %+v", err, got)
+	if err := errors.Join(err, json.Unmarshal([]byte(got), &all)); err != nil || len(all) != 2 || strings.Count(got, "\n") != 1 {
+		t.Fatalf("%v: %s", err, got)
 	}
 	siw, mlx5 := all[0], all[1]
 	for key, want := range map[string]any{"ifname": "siw0", "provider": true, "max_qp": 65536.0, "hca_core_clock_khz": 0.0,
@@ -174,30 +141,30 @@ func TestDevinfoLeft(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		fail string // a call of the device
-		edit func(*tool, *nltest.Kernel)
+		edit func(*host.Machine, *nltest.Kernel)
 		want string // a missing line
 		rest string // some other
 	}{
 		{"query", "QUERY_DEVICE", nil, "limits, capabilities, vendor: query device on siw0: input/output error", "active_mtu                   1024 bytes"},
 		{"port", "QUERY_PORT", nil, "much of port 1: query port 1 of device on siw0: input/output error: ports count from 1", "vendor_id                      0x0000"},
 		{"GIDs", "QUERY_GID_TABLE", nil, "GIDs: query the GID table of device on siw0: input/output error", "vendor_id                      0x0000"},
-		{"no sysfs", "", func(t *tool, _ *nltest.Kernel) { t.Sys = hosttest.Tree(nil) },
+		{"no sysfs", "", func(m *host.Machine, _ *nltest.Kernel) { m.Sys = hosttest.Tree(nil) },
 			"board, PCI address, NUMA node, P_Keys: /sys is not mounted here, or shows no RDMA devices of this network namespace", "gid 0                        200:ff:fe00:1::  dummy0"},
-		{"no char device", "", func(_ *tool, k *nltest.Kernel) { k.CharDevs = nil },
+		{"no char device", "", func(_ *host.Machine, k *nltest.Kernel) { k.CharDevs = nil },
 			"driver, provider: find the character device uverbs: operation not supported", "phys_port_cnt                  1"},
 	} {
-		tool, kernel, nets := informed()
+		m, kernel, _ := hosttest.Informed()
 		if test.edit != nil {
-			test.edit(tool, kernel)
+			test.edit(&m, kernel)
 		}
 		k := fakeverbs.New(uint32(uverbs.DriverSIW))
 		if test.fail != "" {
 			k.Fail(test.fail, 0, syscall.EIO)
 		}
-		tool.Open = hosttest.Opens(k)
-		got := tool.runLine("devinfo siw0", nets)
-		if got.Code != 0 || !strings.Contains(got.Out, "  missing                        "+test.want+"\n") || !strings.Contains(got.Out, test.rest) {
-			t.Errorf("%s: %d %s\n%s", test.name, got.Code, got.Err, got.Out)
+		m.Open = hosttest.Opens(k)
+		got, err := printed(m, cli.Output{}, "siw0")
+		if err != nil || !strings.Contains(got, "  missing                        "+test.want+"\n") || !strings.Contains(got, test.rest) {
+			t.Errorf("%s: %v\n%s", test.name, err, got)
 		}
 		if leaks := k.Leaks(); test.edit == nil && len(leaks) > 0 {
 			t.Errorf("%s: left %v", test.name, leaks)
@@ -206,25 +173,16 @@ func TestDevinfoLeft(t *testing.T) {
 }
 
 func TestDevinfoErrors(t *testing.T) {
-	for line, want := range map[string]result{
-		"devinfo siw9":   {Code: 1, Err: "rdmalink: no such RDMA device: \"siw9\" (there are: siw0, mlx5_0)\n"},
-		"devinfo siw0 x": {Code: 2, Err: "rdmalink: \"x\" is one word too many\nUsage: rdmalink devinfo [DEV] (rdmalink devinfo -h tells more)\n"},
-	} {
-		tool, _, nets := informed()
-		if diff := cmp.Diff(want, tool.runLine(line, nets)); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", line, diff)
-		}
-	}
-	tool, kernel, nets := informed()
+	m, kernel, _ := hosttest.Informed()
 	kernel.Fail = map[uint16]error{abi.RDMA_NLDEV_CMD_PORT_GET: syscall.EIO}
-	if got := tool.runLine("-j devinfo", nets); got.Code != 1 || got.Out != "[]\n" {
-		t.Errorf("%+v", got)
+	if got, err := printed(m, cli.Output{JSON: true}, ""); !errors.Is(err, syscall.EIO) || got != "[]\n" {
+		t.Errorf("%s, %v", got, err)
 	}
 	// What was found before something failed is told.
-	tool, kernel, nets = informed()
-	tool.RDMA.Kernel = failingOn{kernel, 5}
-	if got := tool.runLine("devinfo", nets); got.Code != 1 || !strings.HasPrefix(got.Out, "siw0\n") || got.Err != "rdmalink: list ports of mlx5_0: input/output error\n" {
-		t.Errorf("%+v", got)
+	m, kernel, _ = hosttest.Informed()
+	m.RDMA.Kernel = failingOn{kernel, 5}
+	if got, err := printed(m, cli.Output{}, ""); !strings.HasPrefix(got, "siw0\n") || err == nil || cli.Plain(err) != "list ports of mlx5_0: input/output error" {
+		t.Errorf("%s, %v", got, err)
 	}
 }
 
@@ -244,9 +202,9 @@ func (f failingOn) Execute(req netlinkrdma.Request) ([][]byte, error) {
 // TestVirtualLanes: the kernel sends a code of their number.
 func TestVirtualLanes(t *testing.T) {
 	for code, want := range map[uint8]int{1: 1, 3: 4, 5: 15, 6: 0} {
-		var port table
-		port.portDetails(true, &uverbs.PortAttr{MaxVLNum: code})
-		if !slices.ContainsFunc(port, func(e entry) bool { return e.key == "max_vl_num" && e.value == want }) {
+		var port table.Table
+		portDetails(&port, true, &uverbs.PortAttr{MaxVLNum: code})
+		if !slices.ContainsFunc(port, func(e table.Entry) bool { return e.Key == "max_vl_num" && e.Value == want }) {
 			t.Errorf("%d: %v, want %d", code, port, want)
 		}
 	}

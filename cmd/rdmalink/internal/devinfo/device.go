@@ -1,4 +1,4 @@
-package main
+package devinfo
 
 import (
 	"fmt"
@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/host"
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/table"
 	"github.com/goverbs/goverbs/netlinkrdma"
 	"github.com/goverbs/goverbs/uverbs"
 )
@@ -14,7 +16,8 @@ import (
 // inspector gathers what is known of devices from netlink, the devices
 // themselves and sysfs.
 type inspector struct {
-	*tool
+	*host.Machine
+	details bool
 	netdevs map[uint32]string // names by number
 }
 
@@ -29,7 +32,7 @@ type subject struct {
 	missing []string
 }
 
-func (i *inspector) device(d netlinkrdma.Device) (table, error) {
+func (i *inspector) device(d netlinkrdma.Device) (table.Table, error) {
 	ports, err := i.RDMA.Ports(d.Index)
 	if err != nil {
 		return nil, err
@@ -39,20 +42,20 @@ func (i *inspector) device(d netlinkrdma.Device) (table, error) {
 	if s.dev != nil {
 		defer s.dev.Close() // nothing was made from it
 	}
-	t := table{{key: "ifname", value: d.Name}, {key: "ifindex", value: d.Index}}
+	t := table.Table{{Key: "ifname", Value: d.Name}, {Key: "ifindex", Value: d.Index}}
 	s.driver(&t)
 	s.node(&t)
 	s.place(&t)
-	t.add("char_devices", tables{"char_device", true, s.charDevices()})
-	t.add("phys_port_cnt", d.Ports)
+	t.Add("char_devices", table.Tables{Singular: "char_device", OneLine: true, All: s.charDevices()})
+	t.Add("phys_port_cnt", d.Ports)
 	s.limits(&t)
-	portTables := make([]table, len(ports))
+	portTables := make([]table.Table, len(ports))
 	for n, p := range ports {
 		portTables[n] = s.port(p)
 	}
-	t.add("ports", tables{"port", false, portTables})
+	t.Add("ports", table.Tables{Singular: "port", All: portTables})
 	if s.missing != nil {
-		t.add("missing", s.missing)
+		t.Add("missing", s.missing)
 	}
 	return t, nil
 }
@@ -78,35 +81,35 @@ func (s *subject) openDevice() {
 }
 
 // driver tells who runs the device, and whether this build can use it.
-func (s *subject) driver(t *table) {
+func (s *subject) driver(t *table.Table) {
 	c, err := s.RDMA.UverbsCharDev(s.Index)
 	if err != nil {
 		s.lack("driver, provider", err)
 		return
 	}
 	info := uverbs.DeviceInfo{Name: s.Name, Driver: uverbs.DriverID(c.DriverID), ABI: uint32(c.ABI)}
-	t.add("driver", info.Driver.String())
-	t.add("driver_abi", c.ABI)
+	t.Add("driver", info.Driver.String())
+	t.Add("driver_abi", c.ABI)
 	err = info.Provider()
-	t.add("provider", err == nil)
+	t.Add("provider", err == nil)
 	if err != nil {
 		s.lack("provider", err)
 	}
 }
 
 // node tells what kind of device it is.
-func (s *subject) node(t *table) {
-	t.add("node_type", s.NodeType.String())
-	t.add("transport", transport(s.NodeType))
-	t.addText("protocol", s.Protocol)
-	t.addText("fw_ver", s.FWVersion)
-	t.add("node_guid", s.NodeGUID.String())
-	t.add("sys_image_guid", s.SysImageGUID.String())
-	t.addText("parent", s.Parent)
+func (s *subject) node(t *table.Table) {
+	t.Add("node_type", s.NodeType.String())
+	t.Add("transport", transport(s.NodeType))
+	t.AddText("protocol", s.Protocol)
+	t.AddText("fw_ver", s.FWVersion)
+	t.Add("node_guid", s.NodeGUID.String())
+	t.Add("sys_image_guid", s.SysImageGUID.String())
+	t.AddText("parent", s.Parent)
 	if s.attr != nil {
-		t.add("vendor_id", fmt.Sprintf("0x%04x", s.attr.VendorID))
-		t.add("vendor_part_id", s.attr.VendorPartID)
-		t.add("hw_ver", fmt.Sprintf("0x%X", s.attr.HWVer))
+		t.Add("vendor_id", fmt.Sprintf("0x%04x", s.attr.VendorID))
+		t.Add("vendor_part_id", s.attr.VendorPartID)
+		t.Add("hw_ver", fmt.Sprintf("0x%X", s.attr.HWVer))
 	}
 }
 
@@ -127,20 +130,20 @@ func transport(n netlinkrdma.NodeType) string {
 }
 
 // place tells what sysfs knows of a device as a whole.
-func (s *subject) place(t *table) {
+func (s *subject) place(t *table.Table) {
 	sys := s.Sys
 	if !sys.Has(s.sysDir()) {
 		s.missing = append(s.missing, "board, PCI address, NUMA node, P_Keys: /sys is not mounted here, or shows no RDMA devices of this network namespace")
 		return
 	}
-	t.addText("node_desc", sys.Text(s.sysDir(), "node_desc"))
-	t.addText("hca_type", sys.Text(s.sysDir(), "hca_type"))
-	t.addText("board_id", sys.Text(s.sysDir(), "board_id"))
+	t.AddText("node_desc", sys.Text(s.sysDir(), "node_desc"))
+	t.AddText("hca_type", sys.Text(s.sysDir(), "hca_type"))
+	t.AddText("board_id", sys.Text(s.sysDir(), "board_id"))
 	if sys.Link(s.sysDir(), "device/subsystem") == "pci" {
-		t.add("pci", sys.Link(s.sysDir(), "device"))
+		t.Add("pci", sys.Link(s.sysDir(), "device"))
 	}
 	if n, err := strconv.Atoi(sys.Text(s.sysDir(), "device/numa_node")); err == nil && n >= 0 {
-		t.add("numa_node", n)
+		t.Add("numa_node", n)
 	}
 }
 
@@ -148,7 +151,7 @@ func (s *subject) sysDir() string { return path.Join("class/infiniband", s.Name)
 
 // charDevices lists those of verbs, as netlink has it, and of management
 // datagrams, as sysfs has: to ask netlink for those loads the module.
-func (s *subject) charDevices() (all []table) {
+func (s *subject) charDevices() (all []table.Table) {
 	if c, err := s.RDMA.UverbsCharDev(s.Index); err == nil {
 		all = append(all, charDevice(c.Name, fmt.Sprintf("%d:%d", c.Major, c.Minor)))
 	}
@@ -162,7 +165,7 @@ func (s *subject) charDevices() (all []table) {
 	return all
 }
 
-func charDevice(name, number string) table {
+func charDevice(name, number string) table.Table {
 	kind := strings.TrimRight(name, "0123456789")
-	return table{{key: "name", value: name}, {key: "type", value: kind}, {key: "path", value: netlinkrdma.CharDev{Name: name}.Path()}, {key: "dev", value: number}}
+	return table.Table{{Key: "name", Value: name}, {Key: "type", Value: kind}, {Key: "path", Value: netlinkrdma.CharDev{Name: name}.Path()}, {Key: "dev", Value: number}}
 }

@@ -1,9 +1,11 @@
-package main
+package devinfo
 
 import (
 	"fmt"
 	"regexp"
 	"strconv"
+
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/table"
 )
 
 // rate is what a port sends in a second: lanes times speed.
@@ -52,11 +54,11 @@ func parseRate(text string) (r rate) {
 	return r
 }
 
-func (t *table) addRate(r rate) {
+func addRate(t *table.Table, r rate) {
 	if r.mbps == 0 {
 		return
 	}
-	t.addUnit("rate", r.mbps, unitMbps)
-	t.add("active_width", fmt.Sprintf("%dX", r.lanes))
-	t.add("active_speed", r.speed)
+	t.AddUnit("rate", r.mbps, table.Mbps)
+	t.Add("active_width", fmt.Sprintf("%dX", r.lanes))
+	t.Add("active_speed", r.speed)
 }
