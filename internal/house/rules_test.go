@@ -113,6 +113,7 @@ var mayImport = map[string][]string{
 
 	"cmd/rdmalink/internal/cli":           {"uverbs"},
 	"cmd/rdmalink/internal/devinfo":       {"cmd/rdmalink/internal/", "netlinkrdma", "uverbs"},
+	"cmd/rdmalink/internal/doctor":        {"cmd/rdmalink/internal/", "netlinkrdma", "rdmacm", "uverbs"},
 	"cmd/rdmalink/internal/host":          {"netlinkrdma", "rdmacm", "uverbs"},
 	"cmd/rdmalink/internal/host/hosttest": {"cmd/rdmalink/internal/host", "internal/fakeverbs", "internal/ioctl", "netlinkrdma", "netlinkrdma/nltest", "uverbs"},
 	"cmd/rdmalink/internal/table":         {"cmd/rdmalink/internal/cli"},

@@ -1,4 +1,4 @@
-package main
+package doctor
 
 // check is one thing that can be wrong.
 type check struct {

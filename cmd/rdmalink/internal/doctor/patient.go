@@ -1,4 +1,4 @@
-package main
+package doctor
 
 import (
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/host"
@@ -8,7 +8,7 @@ import (
 
 // patient is what the checks look at, asked for once.
 type patient struct {
-	*tool
+	*host.Machine
 	coreErr  error // why devices can't be listed
 	devices  []*limb
 	exposed  bool // system is known
@@ -30,26 +30,26 @@ type limb struct {
 }
 
 // examine looks at all devices, or the one of that name.
-func (t *tool) examine(name string) (*patient, error) {
-	p := &patient{tool: t, netdevs: make(map[uint32]host.Netdev)}
-	p.coreErr = t.ForDevices("", func(d netlinkrdma.Device) error {
+func examine(m *host.Machine, name string) (*patient, error) {
+	p := &patient{Machine: m, netdevs: make(map[uint32]host.Netdev)}
+	p.coreErr = m.ForDevices("", func(d netlinkrdma.Device) error {
 		if name != "" && d.Name != name {
 			return nil
 		}
-		ports, err := t.RDMA.Ports(d.Index)
+		ports, err := m.RDMA.Ports(d.Index)
 		if err == nil {
-			p.devices = append(p.devices, t.limb(d, ports))
+			p.devices = append(p.devices, examineLimb(m, d, ports))
 		}
 		return err
 	})
 	if p.coreErr == nil && name != "" && len(p.devices) == 0 {
-		_, err := t.RDMA.DeviceByName(name)
+		_, err := m.RDMA.DeviceByName(name)
 		return nil, err
 	}
-	if system, err := t.RDMA.System(); err == nil {
+	if system, err := m.RDMA.System(); err == nil {
 		p.system, p.exposed = system, true
 	}
-	all, err := t.Net.List()
+	all, err := m.Net.List()
 	for _, d := range all {
 		p.netdevs[d.Index] = d
 	}
@@ -57,15 +57,15 @@ func (t *tool) examine(name string) (*patient, error) {
 	return p, nil
 }
 
-func (t *tool) limb(d netlinkrdma.Device, ports []netlinkrdma.Port) *limb {
+func examineLimb(m *host.Machine, d netlinkrdma.Device, ports []netlinkrdma.Port) *limb {
 	l := &limb{Device: d, ports: ports, info: uverbs.DeviceInfo{Name: d.Name}}
-	c, err := t.RDMA.UverbsCharDev(d.Index)
+	c, err := m.RDMA.UverbsCharDev(d.Index)
 	if err != nil {
 		l.nodeErr = err
 		return l
 	}
 	l.info.Driver, l.info.ABI = uverbs.DriverID(c.DriverID), uint32(c.ABI)
-	if l.dev, l.openErr = t.Open(d.Name); l.openErr != nil {
+	if l.dev, l.openErr = m.Open(d.Name); l.openErr != nil {
 		l.dev = nil
 		return l
 	}

@@ -1,8 +1,9 @@
-package main
+package doctor
 
 import (
 	"encoding/json"
 	"errors"
+	"io"
 	"net/netip"
 	"os"
 	"strings"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/host"
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/host/hosttest"
 	"github.com/goverbs/goverbs/internal/abi"
@@ -18,13 +20,14 @@ import (
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/netlinkrdma"
 	"github.com/goverbs/goverbs/netlinkrdma/nltest"
+	_ "github.com/goverbs/goverbs/provider/all"
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
 // ward is a machine with nothing wrong: siw0 and rxe0 on dummy0.
 type ward struct {
-	*tool
+	host.Machine
 	kernel  *nltest.Kernel
 	nets    *hosttest.Netdevs
 	proc    map[string]string
@@ -33,7 +36,7 @@ type ward struct {
 }
 
 func healthy() *ward {
-	t, kernel, nets := machine()
+	m, kernel, nets := hosttest.Machine()
 	siw0 := kernel.Devices[0].Index
 	kernel.System.NetnsMode = netlinkrdma.NetnsShared
 	kernel.Devices = append(kernel.Devices, netlinkrdma.Device{Index: 7, Name: "rxe0", Ports: 1, NodeType: netlinkrdma.NodeCA, Protocol: "roce"})
@@ -46,9 +49,9 @@ func healthy() *ward {
 	for i, index := range []uint32{9, 1, 2, 3} {
 		nets.All[i].Index, nets.All[i].Carrier = index, true
 	}
-	t.Open = hosttest.Opens()
-	t.OpenCM = func() error { return nil }
-	return &ward{tool: t, kernel: kernel, nets: nets, modules: map[string]string{},
+	m.Open = hosttest.Opens()
+	m.OpenCM = func() error { return nil }
+	return &ward{Machine: m, kernel: kernel, nets: nets, modules: map[string]string{},
 		proc: map[string]string{
 			"modules":                "siw 200704 0 - Live 0x0000\nrdma_rxe 217088 0 - Live 0x0000",
 			"self/limits":            "Limit                     Soft Limit           Hard Limit           Units\nMax locked memory         unlimited            unlimited            bytes",
@@ -66,9 +69,13 @@ func healthy() *ward {
 		}}
 }
 
-func (w *ward) doctor(line string) result {
-	w.tool.Proc, w.tool.Sys, w.tool.Modules = hosttest.Tree(w.proc), hosttest.Tree(w.sys), hosttest.Tree(w.modules)
-	return w.runLine(line, w.nets)
+// doctor runs it on the device of this name, or on all.
+func (w *ward) doctor(out cli.Output, name string) (string, error) {
+	w.Proc, w.Sys, w.Modules = hosttest.Tree(w.proc), hosttest.Tree(w.sys), hosttest.Tree(w.modules)
+	var b strings.Builder
+	out.Stdout = &b
+	err := Run(&w.Machine, &out, name)
+	return b.String(), err
 }
 
 func TestDoctorHealthy(t *testing.T) {
@@ -92,15 +99,16 @@ ok       cgroup    there are limits, none of which is reached
 ok       register  siw0 registers memory
 ok       register  rxe0 registers memory
 `
-	if diff := cmp.Diff(result{Out: want}, healthy().doctor("doctor")); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+	got, err := healthy().doctor(cli.Output{}, "")
+	if diff := cmp.Diff(want, got); diff != "" || err != nil {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
-	got := healthy().doctor("doctor siw0")
-	if got.Code != 0 || strings.Contains(got.Out, "rxe0") || !strings.Contains(got.Out, "siw0 registers memory") {
-		t.Errorf("of one device: %+v", got)
+	got, err = healthy().doctor(cli.Output{}, "siw0")
+	if err != nil || strings.Contains(got, "rxe0") || !strings.Contains(got, "siw0 registers memory") {
+		t.Errorf("of one device: %s, %v", got, err)
 	}
-	if diff := cmp.Diff(result{Code: 1, Err: "rdmalink: no such RDMA device: \"siw9\" (there are: siw0, rxe0)\n"}, healthy().doctor("doctor siw9")); diff != "" {
-		t.Error(diff)
+	if got, err = healthy().doctor(cli.Output{}, "siw9"); got != "" || err == nil || cli.Plain(err) != "no such RDMA device: \"siw9\" (there are: siw0, rxe0)" {
+		t.Errorf("%s, %v", got, err)
 	}
 }
 
@@ -249,21 +257,21 @@ func TestDoctorFinds(t *testing.T) {
 			for _, wrong := range test.make {
 				wrong(w)
 			}
-			got := w.doctor("-j doctor")
+			got, told := w.doctor(cli.Output{JSON: true}, "")
 			var all []map[string]string
-			if err := json.Unmarshal([]byte(got.Out), &all); err != nil {
+			if err := json.Unmarshal([]byte(got), &all); err != nil {
 				t.Fatal(err)
 			}
-			wantCode := 0
+			problems := false
 			wrong := false
 			for _, f := range all {
 				if f["level"] == string(problem) {
-					wantCode = 1
+					problems = true
 				}
 				wrong = wrong || f["check"] == test.check && f["level"] == string(test.level) && f["finding"] == test.text && f["remedy"] == test.remedy
 			}
-			if !wrong || got.Code != wantCode {
-				t.Errorf("exit code %d\n%s", got.Code, strings.ReplaceAll(got.Out, "},{", "},\n{"))
+			if !wrong || problems != (told != nil) {
+				t.Errorf("%v\n%s", told, strings.ReplaceAll(got, "},{", "},\n{"))
 			}
 		})
 	}
@@ -301,9 +309,9 @@ func TestDoctorClosesWhatItOpened(t *testing.T) {
 			k.Fail(fail, 0, syscall.EIO)
 		}
 		w.Open = hosttest.Opens(k)
-		got := w.doctor("doctor siw0")
-		if wantCode := map[bool]int{true: 1}[fail != "" && fail != "QUERY_GID_TABLE"]; got.Code != wantCode {
-			t.Errorf("%s: %+v", fail, got)
+		got, err := w.doctor(cli.Output{}, "siw0")
+		if problem := fail != "" && fail != "QUERY_GID_TABLE"; problem != (err != nil) {
+			t.Errorf("%s: %v\n%s", fail, err, got)
 		}
 		if !k.Closed() {
 			t.Errorf("%s: still open", fail)
@@ -311,19 +319,22 @@ func TestDoctorClosesWhatItOpened(t *testing.T) {
 	}
 }
 
-// TestDoctorWriteFails: who reads has gone away.
+// TestDoctorWriteFails: the reader has gone away.
 func TestDoctorWriteFails(t *testing.T) {
 	w := healthy()
-	w.doctor("doctor")
-	w.Stdout = failing{}
-	if err := consult(t.Context(), w.tool, &words{}); !errors.Is(err, errFull) {
+	if _, err := w.doctor(cli.Output{}, ""); err != nil {
+		t.Error(err)
+	}
+	reader, writer := io.Pipe()
+	reader.Close()
+	if err := Run(&w.Machine, &cli.Output{Stdout: writer}, ""); !errors.Is(err, io.ErrClosedPipe) {
 		t.Error(err)
 	}
 }
 
 // TestDoctorDocumented: docs/doctor.md tells of every check, in order.
 func TestDoctorDocumented(t *testing.T) {
-	page, err := os.ReadFile("../../docs/doctor.md")
+	page, err := os.ReadFile("../../../../docs/doctor.md")
 	if err != nil {
 		t.Fatal(err)
 	}

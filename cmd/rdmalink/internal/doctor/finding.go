@@ -1,4 +1,4 @@
-package main
+package doctor
 
 import (
 	"errors"
@@ -52,14 +52,14 @@ func failure(err error, otherwise string) finding {
 	return finding{level: problem, text: text, remedy: hint}
 }
 
-func (t *tool) writeFindings(all []finding) error {
-	if t.JSON {
+func writeFindings(out *cli.Output, all []finding) error {
+	if out.JSON {
 		tables := make([]table.Table, len(all))
 		for i, f := range all {
 			tables[i] = table.Table{{Key: "check", Value: f.check}, {Key: "level", Value: string(f.level)}, {Key: "finding", Value: f.text}}
 			tables[i].AddText("remedy", f.remedy)
 		}
-		return t.WriteJSON(tables)
+		return out.WriteJSON(tables)
 	}
 	var b strings.Builder
 	for _, f := range all {
@@ -68,6 +68,6 @@ func (t *tool) writeFindings(all []finding) error {
 			fmt.Fprintf(&b, "%18s do: %s\n", "", f.remedy)
 		}
 	}
-	_, err := io.WriteString(t.Stdout, b.String())
+	_, err := io.WriteString(out.Stdout, b.String())
 	return err
 }

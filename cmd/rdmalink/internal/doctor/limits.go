@@ -1,8 +1,10 @@
-package main
+package doctor
 
 import (
 	"fmt"
+	"maps"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -89,7 +91,7 @@ func checkCgroup(p *patient) (all []finding) {
 	limits := 0
 	for _, dir := range p.rdmaCgroups() {
 		used, allowed := usesOf(p.Sys.Text(dir, "rdma.current")), usesOf(p.Sys.Text(dir, "rdma.max"))
-		for _, key := range sortedKeys(allowed) {
+		for _, key := range slices.Sorted(maps.Keys(allowed)) {
 			device, kind, _ := strings.Cut(key, " ")
 			l := p.find(device)
 			if allowed[key] == "max" || l == nil {
