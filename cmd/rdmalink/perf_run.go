@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/peer"
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/perf"
 	"github.com/goverbs/goverbs/internal/farewell"
 	"github.com/goverbs/goverbs/netlinkrdma"
@@ -31,17 +32,17 @@ func (p *perfRun) run(ctx context.Context) error {
 	}
 	err := way(ctx, report)
 	report.progress.end()
-	return report.finish(interrupted(err))
+	return report.finish(peer.Interrupted(err))
 }
 
 // byHand has the ends tell each other over TCP what they need to know.
 func (p *perfRun) byHand(ctx context.Context, report *perfReport) (err error) {
-	dev, err := openDevice(p.device, p.suits)
+	dev, err := peer.OpenDevice(p.device, p.suits)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, dev.Close()) }()
-	conn, err := meetOverTCP(ctx, p.host, p.tcpPort)
+	conn, err := peer.Meet(ctx, p.host, p.tcpPort)
 	if err != nil {
 		return err
 	}
@@ -66,7 +67,7 @@ func (p *perfRun) suits(dev *uverbs.Device) (*uverbs.Device, error) {
 func (p *perfRun) misfit(dev *uverbs.Device) error {
 	name := dev.Info().Name
 	if dev.Info().NodeType == netlinkrdma.NodeRNIC {
-		return fmt.Errorf("%s: %w: give -R, and as HOST the server's address there", name, errOnlyCM)
+		return fmt.Errorf("%s: %w: give -R, and as HOST the server's address there", name, peer.ErrOnlyCM)
 	}
 	if err := perf.Fits(p.Options, dev); err != nil {
 		return err
@@ -87,7 +88,7 @@ func (p *perfRun) chooseGID(dev *uverbs.Device, conn net.Conn) (*uverbs.GIDEntry
 	if p.gid < 0 && !port.GRHRequired {
 		return nil, nil
 	}
-	return sourceGID(dev, uint32(p.ibPort), "-x", p.gid, addrOf(conn.LocalAddr()), addrOf(conn.RemoteAddr()))
+	return peer.SourceGID(dev, uint32(p.ibPort), "-x", p.gid, addrOf(conn.LocalAddr()), addrOf(conn.RemoteAddr()))
 }
 
 func addrOf(a net.Addr) netip.Addr {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"slices"
+
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/pingpong"
 )
 
 func pingpongCommand() command {
@@ -11,27 +13,27 @@ func pingpongCommand() command {
 		names:   []string{"pingpong"},
 		summary: "pass messages to and fro without a connection manager; speaks with ibv_rc_pingpong and its kin",
 	}
-	for _, k := range pingpongKinds {
-		c.sub = append(c.sub, k.command())
+	for _, k := range pingpong.Kinds {
+		c.sub = append(c.sub, pingpongKind(k))
 	}
 	return c
 }
 
-func (k *pingpongKind) command() command {
+func pingpongKind(k *pingpong.Kind) command {
 	return command{
-		names:   []string{k.name},
+		names:   []string{k.Name},
 		args:    "[OPTIONS] [HOST]",
-		summary: fmt.Sprintf("%s; the other end may be ibv_%s_pingpong", k.summary, k.name),
-		details: k.details(),
+		summary: fmt.Sprintf("%s; the other end may be ibv_%s_pingpong", k.Summary, k.Name),
+		details: k.Details(),
 		raw:     true,
-		run:     func(ctx context.Context, t *tool, w *words) error { return k.run(ctx, t, w) },
+		run:     func(ctx context.Context, t *tool, w *words) error { return runPingpong(ctx, k, t, w) },
 	}
 }
 
-func (k *pingpongKind) run(ctx context.Context, t *tool, w *words) error {
+func runPingpong(ctx context.Context, k *pingpong.Kind, t *tool, w *words) error {
 	args := w.rest()
 	if slices.Contains(args, "-h") || slices.Contains(args, "--help") {
-		return writeHelp(t.Stdout, []command{root(), pingpongCommand(), k.command()})
+		return writeHelp(t.Stdout, []command{root(), pingpongCommand(), pingpongKind(k)})
 	}
-	return k.play(ctx, t.Output, args)
+	return k.Run(ctx, t.Output, args)
 }

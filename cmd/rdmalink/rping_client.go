@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/peer"
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/uverbs"
 )
@@ -27,7 +28,7 @@ func (r *rping) ping(ctx context.Context) error {
 	}
 	conn, err := rdmacm.Dial(ctx, r.address(), cfg)
 	if err != nil {
-		return interrupted(err)
+		return peer.Interrupted(err)
 	}
 	report := r.begin("client", conn)
 	err = r.pings(ctx, end, report)
@@ -42,7 +43,7 @@ func (r *rping) sourceAddr(ctx context.Context) (netip.AddrPort, error) {
 	}
 	ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip", r.source)
 	if err != nil {
-		return netip.AddrPort{}, fmt.Errorf("-I: %w", interrupted(err))
+		return netip.AddrPort{}, fmt.Errorf("-I: %w", peer.Interrupted(err))
 	}
 	ip := ips[0].Unmap()
 	server, err := netip.ParseAddr(r.addr)
@@ -62,10 +63,10 @@ func (r *rping) pings(ctx context.Context, end *rpingEnd, report *rpingReport) e
 			if r.count == 0 {
 				return nil
 			}
-			return fmt.Errorf("%w after %d of %d pings", errInterrupted, n, r.count)
+			return fmt.Errorf("%w after %d of %d pings", peer.ErrInterrupted, n, r.count)
 		}
 		if err := r.onePing(connected, end, n); err != nil {
-			return fmt.Errorf("ping %d: %w", n, interrupted(err))
+			return fmt.Errorf("ping %d: %w", n, peer.Interrupted(err))
 		}
 		report.add(r.size)
 	}

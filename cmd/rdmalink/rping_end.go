@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/peer"
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/uverbs"
 )
@@ -120,7 +121,7 @@ func (e *rpingEnd) wait(ctx context.Context, cq *uverbs.CQ) (uverbs.WC, error) {
 func (e *rpingEnd) take(ctx context.Context, cq *uverbs.CQ, wcs []uverbs.WC) (n int, err error) {
 	next := cq.Wait
 	if e.poll {
-		next = func(ctx context.Context, wcs []uverbs.WC) (int, error) { return pollCQ(ctx, cq, wcs) }
+		next = func(ctx context.Context, wcs []uverbs.WC) (int, error) { return peer.Poll(ctx, cq, wcs) }
 	}
 	n, err = next(ctx, wcs)
 	if n == 0 && ctx.Err() != nil {

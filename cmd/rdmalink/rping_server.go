@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/peer"
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/uverbs"
 )
@@ -24,7 +25,7 @@ func (r *rping) serve(ctx context.Context) error {
 	}
 	request, err := l.Next(ctx)
 	if err != nil {
-		return interrupted(err)
+		return peer.Interrupted(err)
 	}
 	if err := l.Close(); err != nil { // others shall hear that nobody serves them
 		return errors.Join(err, request.Reject(nil))
@@ -68,7 +69,7 @@ func (r *rping) serveOne(ctx context.Context, request *rdmacm.Request) error {
 	end := &rpingEnd{poll: r.poll, size: rpingMaxSize}
 	conn, err := request.Accept(ctx, end.config())
 	if err != nil {
-		return interrupted(err)
+		return peer.Interrupted(err)
 	}
 	report := r.begin("server", conn)
 	err = r.answers(ctx, end, report)
@@ -90,7 +91,7 @@ func (r *rping) answers(ctx context.Context, end *rpingEnd, report *rpingReport)
 			err = r.answer(ctx, end, source)
 		}
 		if err != nil {
-			return fmt.Errorf("ping %d: %w", n, interrupted(err))
+			return fmt.Errorf("ping %d: %w", n, peer.Interrupted(err))
 		}
 		report.add(int(source.size))
 	}

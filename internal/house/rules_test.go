@@ -117,6 +117,8 @@ var mayImport = map[string][]string{
 	"cmd/rdmalink/internal/host":          {"netlinkrdma", "rdmacm", "uverbs"},
 	"cmd/rdmalink/internal/host/hosttest": {"cmd/rdmalink/internal/host", "internal/fakeverbs", "internal/ioctl", "netlinkrdma", "netlinkrdma/nltest", "uverbs"},
 	"cmd/rdmalink/internal/table":         {"cmd/rdmalink/internal/cli"},
+	"cmd/rdmalink/internal/peer":          {"uverbs"},
+	"cmd/rdmalink/internal/pingpong":      {"cmd/rdmalink/internal/", "internal/farewell", "netlinkrdma", "uverbs"},
 	"cmd/rdmalink/internal/perf":          {"internal/farewell", "internal/perftest", "mmap", "netlinkrdma", "rdmacm", "uverbs"},
 
 	"test/":             {"mmap", "netlinkrdma", "provider/", "rdmacm", "uverbs", "test/"},

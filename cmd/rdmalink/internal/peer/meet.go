@@ -1,4 +1,4 @@
-package main
+package peer
 
 import (
 	"context"
@@ -7,14 +7,14 @@ import (
 	"strconv"
 )
 
-// meetOverTCP finds the server at the host, or without one a client.
-func meetOverTCP(ctx context.Context, host string, port int) (conn net.Conn, err error) {
+// Meet finds over TCP the server at the host, or without one a client.
+func Meet(ctx context.Context, host string, port int) (conn net.Conn, err error) {
 	if host != "" {
 		conn, err = new(net.Dialer).DialContext(ctx, "tcp", net.JoinHostPort(host, strconv.Itoa(port)))
 	} else {
 		conn, err = acceptOne(ctx, port)
 	}
-	return conn, interrupted(err)
+	return conn, Interrupted(err)
 }
 
 // acceptOne listens for one client only: others shall hear that nobody serves them.

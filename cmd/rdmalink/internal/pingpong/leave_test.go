@@ -1,6 +1,6 @@
 //go:build linux
 
-package main
+package pingpong
 
 import (
 	"context"
@@ -9,19 +9,20 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/peer"
 	"github.com/goverbs/goverbs/internal/farewell"
 )
 
 // TestPingpongLeaves: an end that can't go on tells the other why, whatever that
 // one waits for, and although it has not read all that it was told.
 func TestPingpongLeaves(t *testing.T) {
-	srq := pingpongKindOf("srq")
-	for name, wait := range map[string]func(*pingpongTalk) error{
-		"hears": func(client *pingpongTalk) error { _, err := client.hear(1, srq.records); return err },
-		"waits": func(client *pingpongTalk) error { return client.awaitReady() },
+	srq := kindOf("srq")
+	for name, wait := range map[string]func(*talker) error{
+		"hears": func(client *talker) error { _, err := client.hear(1, srq.records); return err },
+		"waits": func(client *talker) error { return client.awaitReady() },
 	} {
 		client, server := talks(t, t.Context())
-		if err := client.tell([]pingpongAddr{cAddressRead}, srq.records); err != nil {
+		if err := client.tell([]addr{cAddressRead}, srq.records); err != nil {
 			t.Fatal(err)
 		}
 		go server.leave(errors.New("no device"))
@@ -42,7 +43,7 @@ func TestPingpongInterruptedLeaves(t *testing.T) {
 	server = talk(ctx, server.Conn)
 	cancel()
 	_, err := server.hear(1, 1)
-	if !errors.Is(err, errInterrupted) {
+	if !errors.Is(err, peer.ErrInterrupted) {
 		t.Error(err)
 	}
 	go server.leave(err)

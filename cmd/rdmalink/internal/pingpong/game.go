@@ -1,17 +1,17 @@
-package main
+package pingpong
 
 import "github.com/goverbs/goverbs/uverbs"
 
 // What a completion was, and what a QP still waits for.
 const (
-	pingpongRecv uint64 = 1 << iota
-	pingpongSend
+	recvID uint64 = 1 << iota
+	sendID
 )
 
-// pingpongGame is the course of the exchanges.
-type pingpongGame struct {
-	*pingpongEnd
-	*pingpong
+// game is the course of the exchanges.
+type game struct {
+	*end
+	*session
 	wr             [1]uverbs.SendWR
 	recvs          []uverbs.RecvWR // as many as are posted at most
 	posted         int             // receives that the device has
@@ -20,17 +20,17 @@ type pingpongGame struct {
 	index          map[uint32]int // of a QP, by its number
 }
 
-func (p *pingpong) newGame(e *pingpongEnd) *pingpongGame {
-	g := &pingpongGame{pingpongEnd: e, pingpong: p,
+func (p *session) newGame(e *end) *game {
+	g := &game{end: e, session: p,
 		recvs: make([]uverbs.RecvWR, p.rxDepth), pending: make([]uint64, len(e.qps)), index: make(map[uint32]int)}
 	for i := range g.recvs {
-		g.recvs[i] = uverbs.RecvWR{WRID: pingpongRecv, SGL: []uverbs.SGE{e.mr.SGE(0, e.mr.Len())}}
+		g.recvs[i] = uverbs.RecvWR{WRID: recvID, SGL: []uverbs.SGE{e.mr.SGE(0, e.mr.Len())}}
 	}
 	for i, qp := range e.qps {
-		g.pending[i] = pingpongRecv
+		g.pending[i] = recvID
 		g.index[qp.Num()] = i
 	}
-	wr := uverbs.SendWR{WRID: pingpongSend, Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled}
+	wr := uverbs.SendWR{WRID: sendID, Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled}
 	if int(e.qps[0].Cap().MaxInline) >= p.size {
 		wr.Inline = g.message()
 	} else {
@@ -40,10 +40,10 @@ func (p *pingpong) newGame(e *pingpongEnd) *pingpongGame {
 	return g
 }
 
-func (g *pingpongGame) message() []byte { return g.mr.Bytes()[g.kind.front:][:g.size] }
+func (g *game) message() []byte { return g.mr.Bytes()[g.kind.front:][:g.size] }
 
 // refill posts receives up to the number of -r.
-func (g *pingpongGame) refill() (err error) {
+func (g *game) refill() (err error) {
 	post := g.qps[0].PostRecv
 	if g.srq != nil {
 		post = g.srq.PostRecv
@@ -54,14 +54,14 @@ func (g *pingpongGame) refill() (err error) {
 }
 
 // meetPeer completes the address that messages go to.
-func (g *pingpongGame) meetPeer(remote []pingpongAddr) {
+func (g *game) meetPeer(remote []addr) {
 	if g.ah != nil {
-		g.wr[0].AH, g.wr[0].RemoteQPN, g.wr[0].RemoteQKey = g.ah, remote[0].qpn, pingpongQKey
+		g.wr[0].AH, g.wr[0].RemoteQPN, g.wr[0].RemoteQKey = g.ah, remote[0].qpn, qkey
 	}
 }
 
-func (g *pingpongGame) send(i int) error {
-	g.pending[i] = pingpongSend | pingpongRecv
+func (g *game) send(i int) error {
+	g.pending[i] = sendID | recvID
 	_, err := g.qps[i].PostSend(g.wr[:])
 	return err
 }

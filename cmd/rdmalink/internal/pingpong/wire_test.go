@@ -1,4 +1,4 @@
-package main
+package pingpong
 
 import (
 	"bytes"
@@ -12,19 +12,19 @@ import (
 // cAddress is what ibv_rc_pingpong sent.
 const cAddress = "0000:000011:2ab3f9:00000000000000000000ffff0a510001\x00"
 
-var cAddressRead = pingpongAddr{qpn: 0x11, psn: 0x2ab3f9, gid: uverbs.GID{10: 0xff, 0xff, 10, 0x51, 0, 1}}
+var cAddressRead = addr{qpn: 0x11, psn: 0x2ab3f9, gid: uverbs.GID{10: 0xff, 0xff, 10, 0x51, 0, 1}}
 
 func TestPingpongAddr(t *testing.T) {
-	for text, want := range map[string]pingpongAddr{
+	for text, want := range map[string]addr{
 		cAddress: cAddressRead,
 		"ffff:ffffff:ffffff:ffffffffffffffffffffffffffffffff\x00": {0xffff, 0xffffff, 0xffffff, uverbs.GID(bytes.Repeat([]byte{0xff}, 16))},
 		"0000:000000:000000:00000000000000000000000000000000\x00": {},
 	} {
-		got, err := parsePingpongAddr([]byte(text))
+		got, err := parseAddr([]byte(text))
 		if err != nil || got != want {
 			t.Errorf("%q: %+v, %v", text, got, err)
 		}
-		if back := string(want.append(nil)); back != text || len(back) != pingpongAddrSize {
+		if back := string(want.append(nil)); back != text || len(back) != addrSize {
 			t.Errorf("%+v: %q", want, back)
 		}
 	}
@@ -36,7 +36,7 @@ func TestPingpongAddrBad(t *testing.T) {
 		strings.Replace(cAddress, "\x00", "0", 1), strings.Replace(cAddress, "0011", "+011", 1), strings.Replace(cAddress, "0011", "0x11", 1),
 		strings.Replace(cAddress, "0a51", "0g51", 1), "00000:00011" + cAddress[11:], "0000 000011" + cAddress[11:], strings.Repeat("\xff", 52),
 	} {
-		if a, err := parsePingpongAddr([]byte(text)); !errors.Is(err, errNotPingpong) || a != (pingpongAddr{}) {
+		if a, err := parseAddr([]byte(text)); !errors.Is(err, errNotPingpong) || a != (addr{}) {
 			t.Errorf("%q: %+v, %v", text, a, err)
 		}
 	}
@@ -48,7 +48,7 @@ func FuzzPingpongAddr(f *testing.F) {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		if a, err := parsePingpongAddr(text); err == nil && !bytes.Equal(a.append(nil), bytes.ToLower(text)) {
+		if a, err := parseAddr(text); err == nil && !bytes.Equal(a.append(nil), bytes.ToLower(text)) {
 			t.Errorf("%q: %+v", text, a)
 		}
 	})

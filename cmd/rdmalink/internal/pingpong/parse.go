@@ -1,4 +1,4 @@
-package main
+package pingpong
 
 import (
 	"fmt"
@@ -7,15 +7,15 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-func (k *pingpongKind) defaults() pingpongOptions {
-	o := pingpongOptions{tcpPort: 18515, ibPort: 1, size: k.size, mtu: uverbs.MTU1024, rxDepth: 500, iters: 1000, gid: -1, qpCount: 1}
+func (k *Kind) defaults() options {
+	o := options{tcpPort: 18515, ibPort: 1, size: k.size, mtu: uverbs.MTU1024, rxDepth: 500, iters: 1000, gid: -1, qpCount: 1}
 	if k.srq {
 		o.qpCount = 16
 	}
 	return o
 }
 
-func parsePingpong(k *pingpongKind, args []string) (pingpongOptions, error) {
+func parse(k *Kind, args []string) (options, error) {
 	o := k.defaults()
 	if err := k.options().Parse(&o, args, o.setHost); err != nil {
 		return o, err
@@ -23,7 +23,7 @@ func parsePingpong(k *pingpongKind, args []string) (pingpongOptions, error) {
 	return o, o.check()
 }
 
-func (o *pingpongOptions) setHost(word string) error {
+func (o *options) setHost(word string) error {
 	if o.host != "" || word == "" {
 		return cli.UsageError{Text: fmt.Sprintf("%q is one word too many", word)}
 	}
@@ -32,7 +32,7 @@ func (o *pingpongOptions) setHost(word string) error {
 }
 
 // check refuses what makes no sense together.
-func (o *pingpongOptions) check() error {
+func (o *options) check() error {
 	switch {
 	case o.qpCount > o.rxDepth:
 		return cli.UsageError{Text: fmt.Sprintf("-r %d is too little for %d QPs: each needs a receive", o.rxDepth, o.qpCount)}

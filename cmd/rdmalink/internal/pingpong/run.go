@@ -1,15 +1,16 @@
-package main
+package pingpong
 
 import (
 	"context"
 	"errors"
 	"math/rand/v2"
 
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/peer"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
 // run is a whole run of either side.
-func (p *pingpong) run(ctx context.Context) (err error) {
+func (p *session) run(ctx context.Context) (err error) {
 	e, err := p.open()
 	if err != nil {
 		return err
@@ -25,12 +26,12 @@ func (p *pingpong) run(ctx context.Context) (err error) {
 }
 
 // course is what happens once the objects are made.
-func (p *pingpong) course(ctx context.Context, g *pingpongGame, report *pingpongReport) error {
+func (p *session) course(ctx context.Context, g *game, report *report) error {
 	if err := p.introduce(ctx, g, report); err != nil {
 		return err
 	}
 	if p.validate && p.host != "" {
-		markPingpong(g.message())
+		mark(g.message())
 	}
 	report.start()
 	err := g.play(ctx)
@@ -45,7 +46,7 @@ func (p *pingpong) course(ctx context.Context, g *pingpongGame, report *pingpong
 }
 
 // introduce has the ends meet. An end that can't go on tells the other why.
-func (p *pingpong) introduce(ctx context.Context, g *pingpongGame, report *pingpongReport) error {
+func (p *session) introduce(ctx context.Context, g *game, report *report) error {
 	t, err := p.meet(ctx)
 	if err != nil {
 		return err
@@ -61,19 +62,19 @@ func (p *pingpong) introduce(ctx context.Context, g *pingpongGame, report *pingp
 // client's address comes first, so that the server can choose a GID that fits.
 // The client connects before it says that it is ready: C does so after, and a
 // client that can't then leaves its server waiting.
-func (p *pingpong) introduceOver(t *pingpongTalk, g *pingpongGame, report *pingpongReport) (err error) {
+func (p *session) introduceOver(t *talker, g *game, report *report) (err error) {
 	server := p.host == ""
-	var remote []pingpongAddr
-	peer := t.local()
+	var remote []addr
+	from := t.local()
 	if server {
 		if remote, err = t.hear(p.qpCount, p.kind.records); err != nil {
 			return err
 		}
-		peer = remote[0].gid.Addr()
+		from = remote[0].gid.Addr()
 	}
 	gid := &uverbs.GIDEntry{} // InfiniBand has its LID
 	if p.gid >= 0 || g.port.GRHRequired {
-		if gid, err = sourceGID(g.dev, uint32(p.ibPort), "-g", p.gid, t.local(), peer); err != nil {
+		if gid, err = peer.SourceGID(g.dev, uint32(p.ibPort), "-g", p.gid, t.local(), from); err != nil {
 			return err
 		}
 	}
@@ -92,7 +93,7 @@ func (p *pingpong) introduceOver(t *pingpongTalk, g *pingpongGame, report *pingp
 	if err := report.remote(remote); err != nil {
 		return err
 	}
-	if err := p.connect(g.pingpongEnd, local, remote, gid.Index); err != nil {
+	if err := p.connect(g.end, local, remote, gid.Index); err != nil {
 		return err
 	}
 	g.meetPeer(remote)
@@ -106,10 +107,10 @@ func (p *pingpong) introduceOver(t *pingpongTalk, g *pingpongGame, report *pingp
 }
 
 // addrs are the addresses of the QPs of this end.
-func (e *pingpongEnd) addrs(gid uverbs.GID) []pingpongAddr {
-	all := make([]pingpongAddr, len(e.qps))
+func (e *end) addrs(gid uverbs.GID) []addr {
+	all := make([]addr, len(e.qps))
 	for i, qp := range e.qps {
-		all[i] = pingpongAddr{lid: e.port.LID, qpn: qp.Num(), psn: rand.Uint32N(1 << 24), gid: gid}
+		all[i] = addr{lid: e.port.LID, qpn: qp.Num(), psn: rand.Uint32N(1 << 24), gid: gid}
 	}
 	return all
 }

@@ -1,20 +1,21 @@
-package main
+package pingpong
 
 import (
 	"fmt"
 
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/peer"
 	"github.com/goverbs/goverbs/netlinkrdma"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
 // open makes ready the device of -d, or the first that can do this.
-func (p *pingpong) open() (*pingpongEnd, error) { return openDevice(p.device, p.prepare) }
+func (p *session) open() (*end, error) { return peer.OpenDevice(p.device, p.prepare) }
 
 // fits compares what is asked for with what device and port have.
-func (p *pingpong) fits(e *pingpongEnd) (err error) {
+func (p *session) fits(e *end) (err error) {
 	name := e.dev.Info().Name
 	if e.dev.Info().NodeType == netlinkrdma.NodeRNIC {
-		return fmt.Errorf("%s: %w: use rdmalink rping there", name, errOnlyCM)
+		return fmt.Errorf("%s: %w: use rdmalink rping there", name, peer.ErrOnlyCM)
 	}
 	attr, err := e.dev.Query()
 	if err != nil {
@@ -27,7 +28,7 @@ func (p *pingpong) fits(e *pingpongEnd) (err error) {
 }
 
 // misfit says what of the command line is too much for a device or its port.
-func (p *pingpong) misfit(name string, port *uverbs.PortAttr, attr *uverbs.DeviceAttr) error {
+func (p *session) misfit(name string, port *uverbs.PortAttr, attr *uverbs.DeviceAttr) error {
 	mtu := port.ActiveMTU.Bytes()
 	switch most := p.mostReceives(attr); {
 	case port.State != netlinkrdma.PortActive:
@@ -48,7 +49,7 @@ func (p *pingpong) misfit(name string, port *uverbs.PortAttr, attr *uverbs.Devic
 
 // mostReceives is bounded by the CQ as well, which has a place for a send of
 // each QP.
-func (p *pingpong) mostReceives(attr *uverbs.DeviceAttr) int {
+func (p *session) mostReceives(attr *uverbs.DeviceAttr) int {
 	most := attr.MaxQPWR
 	if p.kind.srq {
 		most = attr.MaxSRQWR
@@ -56,7 +57,7 @@ func (p *pingpong) mostReceives(attr *uverbs.DeviceAttr) int {
 	return min(int(most), int(attr.MaxCQE)-p.qpCount)
 }
 
-func (p *pingpong) canODP(caps uverbs.ODPCaps) bool {
+func (p *session) canODP(caps uverbs.ODPCaps) bool {
 	need := uverbs.ODPSend | uverbs.ODPRecv
 	if p.kind.srq {
 		need = uverbs.ODPSend | uverbs.ODPSRQRecv

@@ -1,6 +1,6 @@
 //go:build linux
 
-package main
+package pingpong
 
 import (
 	"context"
@@ -18,13 +18,15 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/peer"
 )
 
 // talks are the two ends of a TCP connection, as meet makes them.
-func talks(t *testing.T, ctx context.Context) (client, server *pingpongTalk) {
+func talks(t *testing.T, ctx context.Context) (client, server *talker) {
 	t.Helper()
-	p := &pingpong{kind: pingpongKindOf("rc"), pingpongOptions: pingpongOptions{tcpPort: freePort(t)}}
-	met := make(chan *pingpongTalk, 1)
+	p := &session{kind: kindOf("rc"), options: options{tcpPort: freePort(t)}}
+	met := make(chan *talker, 1)
 	go func() {
 		conn, err := p.meet(ctx)
 		if err != nil {
@@ -79,18 +81,18 @@ func untilListened(t *testing.T, port int) {
 }
 
 func TestPingpongExchange(t *testing.T) {
-	for _, k := range pingpongKinds {
+	for _, k := range Kinds {
 		client, server := talks(t, t.Context())
 		if at := client.local().String(); at != "127.0.0.1" || server.local() != client.local() {
 			t.Errorf("the ends are at %v and %v", at, server.local())
 		}
-		want := []pingpongAddr{cAddressRead, {lid: 1, qpn: 2, psn: 3}, {qpn: 0xffffff}}[:min(3, k.records)]
-		for _, way := range [][2]*pingpongTalk{{client, server}, {server, client}} {
+		want := []addr{cAddressRead, {lid: 1, qpn: 2, psn: 3}, {qpn: 0xffffff}}[:min(3, k.records)]
+		for _, way := range [][2]*talker{{client, server}, {server, client}} {
 			if err := way[0].tell(want, k.records); err != nil {
 				t.Fatal(err)
 			}
 			if got, err := way[1].hear(len(want), k.records); err != nil || !slices.Equal(got, want) {
-				t.Errorf("%s: %+v, %v", k.name, got, err)
+				t.Errorf("%s: %+v, %v", k.Name, got, err)
 			}
 		}
 		if err := client.ready(); err != nil {
@@ -109,7 +111,7 @@ func TestPingpongExchange(t *testing.T) {
 // TestPingpongHostile: whatever the other end says, this one tells what came.
 func TestPingpongHostile(t *testing.T) {
 	const told = "receive the peer's address (127.0.0.1:"
-	srq := pingpongKindOf("srq")
+	srq := kindOf("srq")
 	for _, test := range []struct {
 		says    string
 		records int
@@ -149,9 +151,9 @@ func TestPingpongHostile(t *testing.T) {
 // TestPingpongInterrupted: every wait for what the other end says is over with the
 // context.
 func TestPingpongInterrupted(t *testing.T) {
-	for name, wait := range map[string]func(*pingpongTalk) error{
-		"hear":       func(p *pingpongTalk) error { _, err := p.hear(1, 1); return err },
-		"awaitReady": (*pingpongTalk).awaitReady,
+	for name, wait := range map[string]func(*talker) error{
+		"hear":       func(p *talker) error { _, err := p.hear(1, 1); return err },
+		"awaitReady": (*talker).awaitReady,
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
@@ -166,7 +168,7 @@ func TestPingpongInterrupted(t *testing.T) {
 				t.Errorf("%s did not wait", name)
 			}
 			cancel()
-			if err := <-waited; !errors.Is(err, errInterrupted) {
+			if err := <-waited; !errors.Is(err, peer.ErrInterrupted) {
 				t.Errorf("%s: %v", name, err)
 			}
 		})
@@ -177,7 +179,7 @@ func TestPingpongInterrupted(t *testing.T) {
 func TestPingpongMeetsNobody(t *testing.T) {
 	for _, host := range []string{"", "192.0.2.1"} {
 		ctx, cancel := context.WithCancel(t.Context())
-		p := &pingpong{pingpongOptions: pingpongOptions{tcpPort: freePort(t), host: host}}
+		p := &session{options: options{tcpPort: freePort(t), host: host}}
 		met := make(chan error, 1)
 		if host != "" {
 			cancel() // before it reaches for the network
@@ -187,7 +189,7 @@ func TestPingpongMeetsNobody(t *testing.T) {
 			untilListened(t, p.tcpPort)
 		}
 		cancel()
-		if err := <-met; !errors.Is(err, errInterrupted) {
+		if err := <-met; !errors.Is(err, peer.ErrInterrupted) {
 			t.Errorf("%q: %v", host, err)
 		}
 	}
@@ -201,7 +203,7 @@ func TestPingpongPortTaken(t *testing.T) {
 	}
 	defer l.Close()
 	port := l.Addr().(*net.TCPAddr).Port
-	p := &pingpong{pingpongOptions: pingpongOptions{tcpPort: port}}
+	p := &session{options: options{tcpPort: port}}
 	if _, err := p.meet(t.Context()); err == nil || !strings.Contains(err.Error(), ":"+strconv.Itoa(port)+": bind: address already in use") {
 		t.Error(err)
 	}

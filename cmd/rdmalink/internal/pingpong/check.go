@@ -1,4 +1,4 @@
-package main
+package pingpong
 
 import (
 	"fmt"
@@ -6,7 +6,7 @@ import (
 )
 
 // fillPingpong writes what is there before anything was received.
-func fillPingpong(b []byte) {
+func fill(b []byte) {
 	for i := range b {
 		b[i] = 0x7b
 	}
@@ -14,7 +14,7 @@ func fillPingpong(b []byte) {
 
 // markPingpong writes the client's message for -c: as C, 0 at the start of each
 // page.
-func markPingpong(message []byte) {
+func mark(message []byte) {
 	for i := 0; i < len(message); i += os.Getpagesize() {
 		message[i] = 0
 	}
@@ -23,7 +23,7 @@ func markPingpong(message []byte) {
 // check looks for the client's marks in what arrived last: at the server what
 // the client sent, at the client what the server sent back. C only tells; here
 // the program fails as well.
-func (r *pingpongReport) check(message []byte) error {
+func (r *report) check(message []byte) error {
 	bad := 0
 	for i := 0; i < len(message); i += os.Getpagesize() {
 		if message[i] == 0 {

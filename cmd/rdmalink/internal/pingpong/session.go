@@ -1,4 +1,6 @@
-package main
+// Package pingpong passes messages to and fro without a connection manager, as the
+// ibv_*_pingpong programs do, which may be the other end.
+package pingpong
 
 import (
 	"context"
@@ -7,8 +9,8 @@ import (
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 )
 
-// details is what -h tells, with the options from the table of the parser.
-func (k *pingpongKind) details() string {
+// Details is what -h tells, with the options from the table of the parser.
+func (k *Kind) Details() string {
 	var b strings.Builder
 	b.WriteString(`
 Without HOST: serve one client. With it: the client of the server there. The two
@@ -26,20 +28,20 @@ failure, also if -c finds wrong data; 2 for a command line that makes no sense.`
 	return b.String()
 }
 
-// play runs the program of the kind.
-func (k *pingpongKind) play(ctx context.Context, out cli.Output, args []string) error {
-	o, err := parsePingpong(k, args)
+// Run runs the program of the kind.
+func (k *Kind) Run(ctx context.Context, out cli.Output, args []string) error {
+	o, err := parse(k, args)
 	if err != nil {
 		return err
 	}
 	out.JSON = out.JSON || o.asJSON
-	p := &pingpong{Output: out, kind: k, pingpongOptions: o}
+	p := &session{Output: out, kind: k, options: o}
 	return p.run(ctx)
 }
 
-// pingpong is one run of the command.
-type pingpong struct {
+// session is one run of the command.
+type session struct {
 	cli.Output
-	pingpongOptions
-	kind *pingpongKind
+	options
+	kind *Kind
 }

@@ -1,4 +1,4 @@
-package main
+package pingpong
 
 import (
 	"fmt"
@@ -9,7 +9,7 @@ import (
 // connect makes each QP ready to talk with its counterpart.
 //
 // C: pp_connect_ctx
-func (p *pingpong) connect(e *pingpongEnd, local, remote []pingpongAddr, sgid uint32) (err error) {
+func (p *session) connect(e *end, local, remote []addr, sgid uint32) (err error) {
 	if e.port.GRHRequired && remote[0].gid == (uverbs.GID{}) {
 		return fmt.Errorf("the peer told no GID, without which nothing finds it on %s: give it -g and the index of one", e.dev.Info().Name)
 	}
@@ -31,7 +31,7 @@ func (p *pingpong) connect(e *pingpongEnd, local, remote []pingpongAddr, sgid ui
 }
 
 // path is the way to the peer. C sends connected traffic with a hop limit of 1.
-func (p *pingpong) path(remote pingpongAddr, sgid uint32) uverbs.AHAttr {
+func (p *session) path(remote addr, sgid uint32) uverbs.AHAttr {
 	attr := uverbs.AHAttr{DLID: remote.lid, SL: uint8(p.sl), Port: uint8(p.ibPort)}
 	if remote.gid != (uverbs.GID{}) {
 		attr.Global, attr.DGID, attr.SGIDIndex, attr.HopLimit = true, remote.gid, uint8(sgid), 64

@@ -1,44 +1,46 @@
-package main
+package pingpong
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-func pingpongKindOf(name string) *pingpongKind {
-	i := slices.IndexFunc(pingpongKinds, func(k *pingpongKind) bool { return k.name == name })
-	return pingpongKinds[i]
+func kindOf(name string) *Kind {
+	i := slices.IndexFunc(Kinds, func(k *Kind) bool { return k.Name == name })
+	return Kinds[i]
 }
 
 func TestPingpongOptions(t *testing.T) {
-	base := pingpongOptions{tcpPort: 18515, ibPort: 1, size: 4096, mtu: uverbs.MTU1024, rxDepth: 500, iters: 1000, gid: -1, qpCount: 1}
-	with := func(change func(*pingpongOptions)) pingpongOptions { o := base; change(&o); return o }
-	for line, want := range map[string]pingpongOptions{
+	base := options{tcpPort: 18515, ibPort: 1, size: 4096, mtu: uverbs.MTU1024, rxDepth: 500, iters: 1000, gid: -1, qpCount: 1}
+	with := func(change func(*options)) options { o := base; change(&o); return o }
+	for line, want := range map[string]options{
 		"rc":            base,
 		"uc":            base,
-		"ud":            with(func(o *pingpongOptions) { o.size = 1024 }),
-		"srq":           with(func(o *pingpongOptions) { o.qpCount = 16 }),
-		"rc fd81::1":    with(func(o *pingpongOptions) { o.host = "fd81::1" }),
-		"rc -- host":    with(func(o *pingpongOptions) { o.host = "host" }),
-		"uc -p 1 h -s2": with(func(o *pingpongOptions) { o.host, o.tcpPort, o.size = "h", 1, 2 }),
-		"rc -ecoPj -d rxe0 -i 2 -m 4096 -r 0x10 -n 5 -l 15 -g 0": with(func(o *pingpongOptions) {
+		"ud":            with(func(o *options) { o.size = 1024 }),
+		"srq":           with(func(o *options) { o.qpCount = 16 }),
+		"rc fd81::1":    with(func(o *options) { o.host = "fd81::1" }),
+		"rc -- host":    with(func(o *options) { o.host = "host" }),
+		"uc -p 1 h -s2": with(func(o *options) { o.host, o.tcpPort, o.size = "h", 1, 2 }),
+		"rc -ecoPj -d rxe0 -i 2 -m 4096 -r 0x10 -n 5 -l 15 -g 0": with(func(o *options) {
 			o.events, o.validate, o.odp, o.prefetch, o.asJSON, o.device, o.ibPort = true, true, true, true, true, "rxe0", 2
 			o.mtu, o.rxDepth, o.iters, o.sl, o.gid = uverbs.MTU4096, 16, 5, 15, 0
 		}),
-		"ud -ecg1 h": with(func(o *pingpongOptions) { o.size, o.events, o.validate, o.gid, o.host = 1024, true, true, 1, "h" }),
+		"ud -ecg1 h": with(func(o *options) { o.size, o.events, o.validate, o.gid, o.host = 1024, true, true, 1, "h" }),
 		"srq --port=1 --ib-dev rxe0 --ib-port=2 --size=3 --mtu=256 --num-qp=255 --rx-depth 255 --iters=6 --sl=7 --events --gid-idx=8 --odp --chk --json h": {
 			tcpPort: 1, device: "rxe0", ibPort: 2, size: 3, mtu: uverbs.MTU256, qpCount: 255, rxDepth: 255, iters: 6, sl: 7,
 			events: true, gid: 8, odp: true, validate: true, asJSON: true, host: "h",
 		},
 	} {
 		words := strings.Fields(line)
-		got, err := parsePingpong(pingpongKindOf(words[0]), words[1:])
-		if diff := cmp.Diff(want, got, cmp.AllowUnexported(pingpongOptions{})); err != nil || diff != "" {
+		got, err := parse(kindOf(words[0]), words[1:])
+		if diff := cmp.Diff(want, got, cmp.AllowUnexported(options{})); err != nil || diff != "" {
 			t.Errorf("%s: %v\n%s", line, err, diff)
 		}
 	}
@@ -75,29 +77,21 @@ func TestPingpongUsageErrors(t *testing.T) {
 		"ud -m 1024":           `"-m": ` + strings.NewReplacer(" -q,", "", " -o,", "", " -m,", "").Replace(srqWords),
 		"srq --num-qp 1 --num": `"--num": ` + srqWords,
 	} {
-		tool, _, nets := machine()
-		got := tool.runLine("pingpong "+line, nets)
-		kind, _, _ := strings.Cut(line, " ")
-		line1 := "rdmalink: " + want + "\nUsage: rdmalink pingpong " + kind + " [OPTIONS] [HOST] (rdmalink pingpong " + kind + " -h tells more)\n"
-		if diff := cmp.Diff(result{Code: 2, Err: line1}, got); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", line, diff)
+		words := strings.Fields(line)
+		_, err := parse(kindOf(words[0]), words[1:])
+		var usage cli.UsageError
+		if !errors.As(err, &usage) || usage.Text != want {
+			t.Errorf("%s: %v, want %s", line, err, want)
 		}
 	}
 }
 
-// TestPingpongHelp: -h may stand anywhere, and tells of the options that are
-// there.
-func TestPingpongHelp(t *testing.T) {
-	for _, k := range pingpongKinds {
-		tool, _, nets := machine()
-		want := tool.runLine("pingpong "+k.name+" -h", nets)
-		tool, _, nets = machine()
-		if got := tool.runLine("pingpong "+k.name+" -p 1 --help", nets); got.Code != 0 || cmp.Diff(want, got) != "" {
-			t.Errorf("%+v", got)
-		}
-		for _, o := range pingpongTable {
-			if has := strings.Contains(want.Out, "--"+o.Long); has == strings.Contains(k.without, string(o.Letter)) {
-				t.Errorf("%s: --%s in the help: %t\n%s", k.name, o.Long, has, want.Out)
+// TestPingpongDetails tells of the options that are there.
+func TestPingpongDetails(t *testing.T) {
+	for _, k := range Kinds {
+		for _, o := range table {
+			if has := strings.Contains(k.Details(), "--"+o.Long); has == strings.Contains(k.without, string(o.Letter)) {
+				t.Errorf("%s: --%s in the help: %t\n%s", k.Name, o.Long, has, k.Details())
 			}
 		}
 	}
@@ -109,11 +103,11 @@ func FuzzPingpongOptions(f *testing.F) {
 		f.Add(line)
 	}
 	f.Fuzz(func(t *testing.T, line string) {
-		for _, k := range pingpongKinds {
-			o, err := parsePingpong(k, strings.Fields(line))
+		for _, k := range Kinds {
+			o, err := parse(k, strings.Fields(line))
 			if err == nil && (o.tcpPort < 1 || o.tcpPort > 65535 || o.size < 1 || o.iters < 1 || o.qpCount < 1 || o.qpCount > o.rxDepth ||
-				o.qpCount >= pingpongMaxQP || o.gid < -1 || o.gid > 255 || o.mtu.Bytes() == 0 || o.sl < 0 || o.sl > 15) {
-				t.Errorf("%s %q: %+v", k.name, line, o)
+				o.qpCount >= maxQP || o.gid < -1 || o.gid > 255 || o.mtu.Bytes() == 0 || o.sl < 0 || o.sl > 15) {
+				t.Errorf("%s %q: %+v", k.Name, line, o)
 			}
 		}
 	})

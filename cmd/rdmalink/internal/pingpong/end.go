@@ -1,4 +1,4 @@
-package main
+package pingpong
 
 import (
 	"errors"
@@ -8,10 +8,10 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// pingpongEnd is one end: the objects that it works with.
+// end is one end: the objects that it works with.
 //
 // C: struct pingpong_context
-type pingpongEnd struct {
+type end struct {
 	dev  *uverbs.Device
 	port *uverbs.PortAttr
 	pd   *uverbs.PD
@@ -23,10 +23,10 @@ type pingpongEnd struct {
 	rest []io.Closer // what else to close, in the order of making
 }
 
-func (e *pingpongEnd) own(c io.Closer) { e.rest = append(e.rest, c) }
+func (e *end) own(c io.Closer) { e.rest = append(e.rest, c) }
 
 // Close closes the QPs first: what they still do ends with them.
-func (e *pingpongEnd) Close() error {
+func (e *end) Close() error {
 	var err error
 	for _, qp := range e.qps {
 		err = errors.Join(err, qp.Close())
@@ -38,10 +38,10 @@ func (e *pingpongEnd) Close() error {
 }
 
 // prepare makes all objects on a device, which it closes if that fails.
-func (p *pingpong) prepare(dev *uverbs.Device) (*pingpongEnd, error) {
-	e := &pingpongEnd{dev: dev}
+func (p *session) prepare(dev *uverbs.Device) (*end, error) {
+	e := &end{dev: dev}
 	e.own(dev)
-	for _, step := range []func(*pingpongEnd) error{p.fits, p.makeMemory, p.makeCQ, p.makeSRQ, p.makePairs} {
+	for _, step := range []func(*end) error{p.fits, p.makeMemory, p.makeCQ, p.makeSRQ, p.makePairs} {
 		if err := step(e); err != nil {
 			return nil, errors.Join(err, e.Close())
 		}
@@ -49,7 +49,7 @@ func (p *pingpong) prepare(dev *uverbs.Device) (*pingpongEnd, error) {
 	return e, nil
 }
 
-func (p *pingpong) makeMemory(e *pingpongEnd) (err error) {
+func (p *session) makeMemory(e *end) (err error) {
 	if e.pd, err = e.dev.AllocPD(); err != nil {
 		return err
 	}
@@ -62,14 +62,14 @@ func (p *pingpong) makeMemory(e *pingpongEnd) (err error) {
 		return err
 	}
 	e.own(e.mr)
-	fillPingpong(e.mr.Bytes())
+	fill(e.mr.Bytes())
 	if p.prefetch {
 		return e.pd.AdviseMR(uverbs.MRPrefetchWrite, true, []uverbs.SGE{e.mr.SGE(0, e.mr.Len())})
 	}
 	return nil
 }
 
-func (p *pingpong) makeCQ(e *pingpongEnd) (err error) {
+func (p *session) makeCQ(e *end) (err error) {
 	var opts uverbs.CQOptions
 	if p.events {
 		if opts.Channel, err = e.dev.CreateCompChannel(); err != nil {
@@ -84,7 +84,7 @@ func (p *pingpong) makeCQ(e *pingpongEnd) (err error) {
 	return nil
 }
 
-func (p *pingpong) makeSRQ(e *pingpongEnd) (err error) {
+func (p *session) makeSRQ(e *end) (err error) {
 	if !p.kind.srq {
 		return nil
 	}
@@ -95,7 +95,7 @@ func (p *pingpong) makeSRQ(e *pingpongEnd) (err error) {
 	return nil
 }
 
-func (p *pingpong) makePairs(e *pingpongEnd) error {
+func (p *session) makePairs(e *end) error {
 	opts := &uverbs.QPOptions{Type: p.kind.qpType, SendCQ: e.cq, RecvCQ: e.cq, SRQ: e.srq,
 		Cap: uverbs.QPCap{MaxSendWR: 1, MaxSendSGE: 1}}
 	if e.srq == nil {
@@ -107,7 +107,7 @@ func (p *pingpong) makePairs(e *pingpongEnd) error {
 			return err
 		}
 		e.qps = append(e.qps, qp)
-		if err := qp.Init(&uverbs.QPAttr{Port: uint8(p.ibPort), QKey: pingpongQKey}); err != nil {
+		if err := qp.Init(&uverbs.QPAttr{Port: uint8(p.ibPort), QKey: qkey}); err != nil {
 			return err
 		}
 	}

@@ -1,4 +1,4 @@
-package main
+package peer
 
 import (
 	"errors"
@@ -8,10 +8,10 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// sourceGID picks the own GID of a port: the one with the index that was given
+// SourceGID picks the own GID of a port: the one with the index that was given
 // (flag), or, with a negative one, one that fits. own is the own address of the TCP
 // connection, peer one that the peer can be reached from.
-func sourceGID(dev *uverbs.Device, port uint32, flag string, index int, own, peer netip.Addr) (gid *uverbs.GIDEntry, err error) {
+func SourceGID(dev *uverbs.Device, port uint32, flag string, index int, own, peer netip.Addr) (gid *uverbs.GIDEntry, err error) {
 	if index >= 0 {
 		if gid, err = dev.QueryGID(port, uint32(index)); err != nil {
 			return nil, fmt.Errorf("%s %d: %w", flag, index, err)

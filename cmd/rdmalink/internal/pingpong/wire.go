@@ -1,4 +1,4 @@
-package main
+package pingpong
 
 import (
 	"bytes"
@@ -10,35 +10,35 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// pingpongAddr is the address of a QP, as the ends tell it each other. On the
+// addr is the address of a QP, as the ends tell it each other. On the
 // wire it is text of fixed length with a NUL behind it.
 //
 // C: struct pingpong_dest
-type pingpongAddr struct {
+type addr struct {
 	lid uint16
 	qpn uint32 // 24 bits, 0 where there is no QP
 	psn uint32 // 24 bits
 	gid uverbs.GID
 }
 
-const pingpongAddrSize = len("0000:000000:000000:00000000000000000000000000000000") + 1
+const addrSize = len("0000:000000:000000:00000000000000000000000000000000") + 1
 
-// pingpongDone is how the client says that it is ready.
-const pingpongDone = "done\x00"
+// done is how the client says that it is ready.
+const done = "done\x00"
 
-func (a pingpongAddr) append(b []byte) []byte {
+func (a addr) append(b []byte) []byte {
 	return fmt.Appendf(b, "%04x:%06x:%06x:%x\x00", a.lid, a.qpn, a.psn, a.gid[:])
 }
 
 var errNotPingpong = errors.New("not what a pingpong program says")
 
-func parsePingpongAddr(b []byte) (a pingpongAddr, err error) {
-	bad := func() (pingpongAddr, error) {
-		return pingpongAddr{}, fmt.Errorf("%.60q: %w", b, errNotPingpong)
+func parseAddr(b []byte) (a addr, err error) {
+	bad := func() (addr, error) {
+		return addr{}, fmt.Errorf("%.60q: %w", b, errNotPingpong)
 	}
 	text, nul := bytes.CutSuffix(b, []byte{0})
 	fields := bytes.Split(text, []byte{':'})
-	if !nul || len(b) != pingpongAddrSize || len(fields) != 4 || len(fields[3]) != 2*len(a.gid) {
+	if !nul || len(b) != addrSize || len(fields) != 4 || len(fields[3]) != 2*len(a.gid) {
 		return bad()
 	}
 	var numbers [3]uint32

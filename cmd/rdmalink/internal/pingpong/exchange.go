@@ -1,4 +1,4 @@
-package main
+package pingpong
 
 import (
 	"cmp"
@@ -11,44 +11,45 @@ import (
 	"sync"
 	"time"
 
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/peer"
 	"github.com/goverbs/goverbs/internal/farewell"
 )
 
-// pingpongTalk is the TCP connection over which the ends tell their addresses.
+// talker is the TCP connection over which the ends tell their addresses.
 // It stops waiting when the context ends, which C's doesn't.
-type pingpongTalk struct {
+type talker struct {
 	net.Conn
 	ctx    context.Context
 	forget func() // the context
 }
 
-func talk(ctx context.Context, conn net.Conn) *pingpongTalk {
+func talk(ctx context.Context, conn net.Conn) *talker {
 	over := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		_ = conn.SetDeadline(time.Unix(1, 0))
 		close(over)
 	})
-	return &pingpongTalk{Conn: conn, ctx: ctx, forget: sync.OnceFunc(func() {
+	return &talker{Conn: conn, ctx: ctx, forget: sync.OnceFunc(func() {
 		if !stop() {
 			<-over
 		}
 	})}
 }
 
-func (t *pingpongTalk) Close() error {
+func (t *talker) Close() error {
 	t.forget()
 	return t.Conn.Close()
 }
 
 // leave closes the connection after the peer has had the time to hear why.
-func (t *pingpongTalk) leave(why error) {
+func (t *talker) leave(why error) {
 	t.forget()
 	farewell.Say(t.Conn, why)
 	_ = t.Conn.Close()
 }
 
 // local is the own address of the connection.
-func (t *pingpongTalk) local() netip.Addr {
+func (t *talker) local() netip.Addr {
 	at, err := netip.ParseAddrPort(t.LocalAddr().String())
 	if err != nil {
 		return netip.Addr{}
@@ -57,10 +58,10 @@ func (t *pingpongTalk) local() netip.Addr {
 }
 
 // tell sends the addresses of all QPs, and none for the rest of the records.
-func (t *pingpongTalk) tell(addrs []pingpongAddr, records int) error {
+func (t *talker) tell(addrs []addr, records int) error {
 	var text []byte
 	for i := range records {
-		var a pingpongAddr
+		var a addr
 		if i < len(addrs) {
 			a = addrs[i]
 		}
@@ -70,16 +71,16 @@ func (t *pingpongTalk) tell(addrs []pingpongAddr, records int) error {
 }
 
 // hear receives the addresses of as many QPs as this end has.
-func (t *pingpongTalk) hear(qps, records int) ([]pingpongAddr, error) {
+func (t *talker) hear(qps, records int) ([]addr, error) {
 	const doing = "receive the peer's address"
-	var addrs []pingpongAddr
-	text := make([]byte, pingpongAddrSize)
+	var addrs []addr
+	text := make([]byte, addrSize)
 	for range records {
 		n, err := io.ReadFull(t, text)
 		if err != nil {
 			return nil, t.explain(doing, t.short(text[:n], err))
 		}
-		a, err := parsePingpongAddr(text)
+		a, err := parseAddr(text)
 		if err != nil {
 			return nil, t.explain(doing, err)
 		}
@@ -94,7 +95,7 @@ func (t *pingpongTalk) hear(qps, records int) ([]pingpongAddr, error) {
 }
 
 // short shows what came instead of all.
-func (t *pingpongTalk) short(got []byte, err error) error {
+func (t *talker) short(got []byte, err error) error {
 	switch why := farewell.Complete(got, t); {
 	case why != nil:
 		return why
@@ -107,11 +108,11 @@ func (t *pingpongTalk) short(got []byte, err error) error {
 }
 
 // ready is the last word of the exchange, the client's.
-func (t *pingpongTalk) ready() error {
-	return t.explain("tell the server to begin", t.say([]byte(pingpongDone)))
+func (t *talker) ready() error {
+	return t.explain("tell the server to begin", t.say([]byte(done)))
 }
 
-func (t *pingpongTalk) say(text []byte) error {
+func (t *talker) say(text []byte) error {
 	_, err := t.Write(text)
 	if err == nil || t.ctx.Err() != nil {
 		return err
@@ -119,9 +120,9 @@ func (t *pingpongTalk) say(text []byte) error {
 	return cmp.Or(farewell.Unread(t), err)
 }
 
-func (t *pingpongTalk) awaitReady() error {
+func (t *talker) awaitReady() error {
 	const doing = "hear that the client is ready"
-	text := make([]byte, len(pingpongDone))
+	text := make([]byte, len(done))
 	n, err := io.ReadFull(t, text)
 	if err != nil {
 		return t.explain(doing, t.short(text[:n], err))
@@ -129,19 +130,19 @@ func (t *pingpongTalk) awaitReady() error {
 	if why := farewell.Complete(text, t); why != nil {
 		return t.explain(doing, why)
 	}
-	if string(text) != pingpongDone {
+	if string(text) != done {
 		return t.explain(doing, fmt.Errorf("%q: %w", text, errNotPingpong))
 	}
 	return nil
 }
 
 // explain says with whom and at what the exchange failed.
-func (t *pingpongTalk) explain(doing string, err error) error {
+func (t *talker) explain(doing string, err error) error {
 	if err == nil {
 		return nil
 	}
 	if t.ctx.Err() != nil {
-		return interrupted(t.ctx.Err())
+		return peer.Interrupted(t.ctx.Err())
 	}
 	return fmt.Errorf("%s (%v): %w", doing, t.RemoteAddr(), err)
 }

@@ -1,14 +1,15 @@
-package main
+package pingpong
 
 import (
 	"context"
 	"fmt"
 
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/peer"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
 // play goes on until both directions have had their number.
-func (g *pingpongGame) play(ctx context.Context) error {
+func (g *game) play(ctx context.Context) error {
 	if g.host != "" {
 		for i := range g.qps {
 			if err := g.send(i); err != nil {
@@ -16,7 +17,7 @@ func (g *pingpongGame) play(ctx context.Context) error {
 			}
 		}
 	}
-	next := pollCQ
+	next := peer.Poll
 	if g.events {
 		next = func(ctx context.Context, cq *uverbs.CQ, wcs []uverbs.WC) (int, error) { return cq.Wait(ctx, wcs) }
 	}
@@ -27,7 +28,7 @@ func (g *pingpongGame) play(ctx context.Context) error {
 			err = g.completed(&wcs[i])
 		}
 		if err != nil {
-			return fmt.Errorf("after %d of %d exchanges: %w", min(g.sent, g.received), g.iters, interrupted(err))
+			return fmt.Errorf("after %d of %d exchanges: %w", min(g.sent, g.received), g.iters, peer.Interrupted(err))
 		}
 	}
 	return nil
@@ -36,16 +37,16 @@ func (g *pingpongGame) play(ctx context.Context) error {
 // completed takes note of a completion, and sends when it is time.
 //
 // C: parse_single_wc
-func (g *pingpongGame) completed(wc *uverbs.WC) error {
+func (g *game) completed(wc *uverbs.WC) error {
 	i, ours := g.index[wc.QPN]
 	switch {
 	case wc.Status != uverbs.StatusSuccess:
 		return explainWC(wc)
 	case !ours:
 		return fmt.Errorf("a completion for QP %d, which is not ours", wc.QPN)
-	case wc.WRID == pingpongSend:
+	case wc.WRID == sendID:
 		g.sent++
-	case wc.WRID != pingpongRecv:
+	case wc.WRID != recvID:
 		return fmt.Errorf("a completion for work request %d, which was not posted", wc.WRID)
 	case int(wc.ByteLen) != g.mr.Len():
 		return fmt.Errorf("a message of %d bytes, not %d: start both ends with the same -s", int(wc.ByteLen)-g.kind.front, g.size)

@@ -1,4 +1,4 @@
-package main
+package pingpong
 
 import (
 	"strings"
@@ -29,19 +29,19 @@ func TestPingpongMisfit(t *testing.T) {
 		"srq -o":             "-o: rxe0 has no on-demand paging for this: not supported",
 	} {
 		words := strings.Fields(line)
-		k := pingpongKindOf(words[0])
-		o, err := parsePingpong(k, words[1:])
+		k := kindOf(words[0])
+		o, err := parse(k, words[1:])
 		if err != nil {
 			t.Fatal(err)
 		}
-		p := &pingpong{kind: k, pingpongOptions: o}
+		p := &session{kind: k, options: o}
 		if err := p.misfit("rxe0", port, attr); err == nil && want != "" || err != nil && err.Error() != want {
 			t.Errorf("%s: %v, want %q", line, err, want)
 		}
 	}
 	down := *port
 	down.State = netlinkrdma.PortDown
-	p := &pingpong{kind: pingpongKindOf("rc"), pingpongOptions: pingpongKindOf("rc").defaults()}
+	p := &session{kind: kindOf("rc"), options: kindOf("rc").defaults()}
 	if err := p.misfit("rxe0", &down, attr); err == nil || err.Error() != "port 1 of rxe0 is DOWN: is the link up (ip link set up)?" {
 		t.Error(err)
 	}

@@ -1,4 +1,4 @@
-package main
+package peer
 
 import (
 	"errors"
@@ -7,12 +7,12 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// errOnlyCM is for devices that leave connecting to rdma_cm.
-var errOnlyCM = errors.New("iWARP connects QPs through rdma_cm only")
+// ErrOnlyCM is for devices that leave connecting to rdma_cm.
+var ErrOnlyCM = errors.New("iWARP connects QPs through rdma_cm only")
 
-// openDevice opens the device of a name, or without one the first with which
+// OpenDevice opens the device of a name, or without one the first with which
 // prepare has no reason to be unable; prepare closes those that it refuses.
-func openDevice[T any](name string, prepare func(*uverbs.Device) (T, error)) (none T, _ error) {
+func OpenDevice[T any](name string, prepare func(*uverbs.Device) (T, error)) (none T, _ error) {
 	if name != "" {
 		dev, err := uverbs.Open(name)
 		if err != nil {
@@ -44,5 +44,5 @@ func openDevice[T any](name string, prepare func(*uverbs.Device) (T, error)) (no
 
 // unable tells a device that can't from one that could.
 func unable(err error) bool {
-	return errors.Is(err, errOnlyCM) || errors.Is(err, uverbs.ErrNoProvider) || errors.Is(err, uverbs.ErrNotSupported)
+	return errors.Is(err, ErrOnlyCM) || errors.Is(err, uverbs.ErrNoProvider) || errors.Is(err, uverbs.ErrNotSupported)
 }

@@ -1,4 +1,4 @@
-package main
+package pingpong
 
 import (
 	"bytes"
@@ -12,17 +12,17 @@ import (
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 )
 
-func pingpongReporter(kind string, json bool) (*pingpongReport, *bytes.Buffer) {
+func reporter(kind string, json bool) (*report, *bytes.Buffer) {
 	var out bytes.Buffer
-	p := &pingpong{Output: cli.Output{Stdout: &out, JSON: json}, kind: pingpongKindOf(kind), pingpongOptions: pingpongOptions{iters: 1000, size: 4096}}
-	return &pingpongReport{Kind: kind, Role: "server", Device: "rxe0", Size: 4096, pingpong: p, Local: []pingpongPlace{}, Remote: []pingpongPlace{}}, &out
+	p := &session{Output: cli.Output{Stdout: &out, JSON: json}, kind: kindOf(kind), options: options{iters: 1000, size: 4096}}
+	return &report{Kind: kind, Role: "server", Device: "rxe0", Size: 4096, session: p, Local: []place{}, Remote: []place{}}, &out
 }
 
 // TestPingpongText holds what C's programs print, the odd colon included.
 func TestPingpongText(t *testing.T) {
 	for kind, separator := range map[string]string{"rc": ",", "ud": ":"} {
-		r, out := pingpongReporter(kind, false)
-		addrs := []pingpongAddr{cAddressRead, {lid: 0xabc, qpn: 1}}
+		r, out := reporter(kind, false)
+		addrs := []addr{cAddressRead, {lid: 0xabc, qpn: 1}}
 		errs := []error{r.local(addrs), r.remote(addrs[:1])}
 		r.stop(1001)
 		r.Seconds = 0.5
@@ -40,8 +40,8 @@ func TestPingpongText(t *testing.T) {
 }
 
 func TestPingpongJSON(t *testing.T) {
-	r, out := pingpongReporter("rc", true)
-	if err := errors.Join(r.local([]pingpongAddr{cAddressRead})); err != nil {
+	r, out := reporter("rc", true)
+	if err := errors.Join(r.local([]addr{cAddressRead})); err != nil {
 		t.Error(err)
 	}
 	r.stop(3)
@@ -61,16 +61,16 @@ func TestPingpongCheck(t *testing.T) {
 	for _, size := range []int{1, page - 1, page, page + 1, 3 * page} {
 		pages := (size + page - 1) / page
 		b := make([]byte, size)
-		fillPingpong(b)
-		r, out := pingpongReporter("rc", false)
+		fill(b)
+		r, out := reporter("rc", false)
 		if err := r.check(b); err == nil || strings.Count(out.String(), "invalid data in page ") != pages {
 			t.Errorf("%d bytes without marks: %v\n%s", size, err, out)
 		}
-		markPingpong(b)
+		mark(b)
 		if bytes.Count(b, []byte{0}) != pages {
 			t.Errorf("%d bytes: %d marks", size, bytes.Count(b, []byte{0}))
 		}
-		r, out = pingpongReporter("rc", false)
+		r, out = reporter("rc", false)
 		if err := r.check(b); err != nil || out.Len() > 0 {
 			t.Errorf("%d bytes: %v\n%s", size, err, out)
 		}
