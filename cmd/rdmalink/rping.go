@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"slices"
+
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/rping"
 )
 
 func rpingCommand() command {
@@ -10,16 +12,16 @@ func rpingCommand() command {
 		names:   []string{"rping"},
 		args:    "-s|-c [OPTIONS]",
 		summary: "ping a peer over RDMA; speaks with librdmacm's rping",
-		details: rpingDetails,
+		details: rping.Details,
 		raw:     true,
-		run:     rpingOrHelp,
+		run:     runRping,
 	}
 }
 
-func rpingOrHelp(ctx context.Context, t *tool, w *words) error {
+func runRping(ctx context.Context, t *tool, w *words) error {
 	args := w.rest()
 	if slices.Contains(args, "-h") || slices.Contains(args, "--help") {
 		return writeHelp(t.Stdout, []command{root(), rpingCommand()})
 	}
-	return runRping(ctx, t.Output, args)
+	return rping.Run(ctx, t.Output, args)
 }

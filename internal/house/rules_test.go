@@ -116,6 +116,7 @@ var mayImport = map[string][]string{
 	"cmd/rdmalink/internal/doctor":        {"cmd/rdmalink/internal/", "netlinkrdma", "rdmacm", "uverbs"},
 	"cmd/rdmalink/internal/host":          {"netlinkrdma", "rdmacm", "uverbs"},
 	"cmd/rdmalink/internal/host/hosttest": {"cmd/rdmalink/internal/host", "internal/fakeverbs", "internal/ioctl", "netlinkrdma", "netlinkrdma/nltest", "uverbs"},
+	"cmd/rdmalink/internal/rping":         {"cmd/rdmalink/internal/", "rdmacm", "uverbs"},
 	"cmd/rdmalink/internal/table":         {"cmd/rdmalink/internal/cli"},
 	"cmd/rdmalink/internal/peer":          {"uverbs"},
 	"cmd/rdmalink/internal/pingpong":      {"cmd/rdmalink/internal/", "internal/farewell", "netlinkrdma", "uverbs"},

@@ -1,4 +1,4 @@
-package main
+package rping
 
 import (
 	"bytes"
@@ -15,12 +15,12 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// rpingGrace is how long an interrupted client goes on with the ping under way.
-const rpingGrace = 2 * time.Second
+// grace is how long an interrupted client goes on with the ping under way.
+const grace = 2 * time.Second
 
 // ping is the client.
-func (r *rping) ping(ctx context.Context) error {
-	end := &rpingEnd{client: true, poll: r.poll, size: r.size}
+func (r *session) ping(ctx context.Context) error {
+	end := &end{client: true, poll: r.poll, size: r.size}
 	cfg := end.config()
 	var err error
 	if cfg.Source, err = r.sourceAddr(ctx); err != nil {
@@ -37,7 +37,7 @@ func (r *rping) ping(ctx context.Context) error {
 
 // sourceAddr finds the address for -I, of the server's family if that is an
 // address.
-func (r *rping) sourceAddr(ctx context.Context) (netip.AddrPort, error) {
+func (r *session) sourceAddr(ctx context.Context) (netip.AddrPort, error) {
 	if r.source == "" {
 		return netip.AddrPort{}, nil
 	}
@@ -53,8 +53,8 @@ func (r *rping) sourceAddr(ctx context.Context) (netip.AddrPort, error) {
 	return netip.AddrPortFrom(ip, 0), nil
 }
 
-func (r *rping) pings(ctx context.Context, end *rpingEnd, report *rpingReport) error {
-	late, stop := outlast(ctx, rpingGrace)
+func (r *session) pings(ctx context.Context, end *end, report *report) error {
+	late, stop := outlast(ctx, grace)
 	defer stop()
 	connected, leave := end.whileConnected(late)
 	defer leave()
@@ -89,7 +89,7 @@ func outlast(ctx context.Context, by time.Duration) (context.Context, func()) {
 var errMismatch = errors.New("data mismatch: what came back is not what was sent")
 
 // onePing offers the data to be read, then the sink to be written to.
-func (r *rping) onePing(ctx context.Context, end *rpingEnd, n int) error {
+func (r *session) onePing(ctx context.Context, end *end, n int) error {
 	data, sink := end.data.Bytes(), end.sink.Bytes()
 	fillPing(data, n)
 	for _, step := range []struct {
@@ -107,8 +107,8 @@ func (r *rping) onePing(ctx context.Context, end *rpingEnd, n int) error {
 }
 
 // offer tells the server where mr is and waits until it says that it is done.
-func (e *rpingEnd) offer(ctx context.Context, mr *uverbs.MR) error {
-	info := rpingInfo{addr: mr.Addr(), rkey: mr.RKey(), size: uint32(mr.Len())}
+func (e *end) offer(ctx context.Context, mr *uverbs.MR) error {
+	info := info{addr: mr.Addr(), rkey: mr.RKey(), size: uint32(mr.Len())}
 	if err := e.tell(info, uverbs.SendSignaled); err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package main
+package rping
 
 import (
 	"fmt"
@@ -13,12 +13,12 @@ import (
 // The limits that librdmacm's rping enforces: the text of the longest ping
 // number has to fit.
 const (
-	rpingMinSize = len("rdma-ping-2147483647: ") + 1
-	rpingMaxSize = 64<<10 - 1
+	minSize = len("rdma-ping-2147483647: ") + 1
+	maxSize = 64<<10 - 1
 )
 
-// rpingOptions is rping's command line.
-type rpingOptions struct {
+// options is rping's command line.
+type options struct {
 	server, client    bool
 	addr, source      string
 	port              int
@@ -29,14 +29,14 @@ type rpingOptions struct {
 }
 
 // address is what to dial or to listen on.
-func (o *rpingOptions) address() string {
+func (o *options) address() string {
 	return net.JoinHostPort(o.addr, strconv.Itoa(o.port))
 }
 
-// parseRping reads the words as getopt would: letters may share a word, and a
+// parse reads the words as getopt would: letters may share a word, and a
 // value may stand in its letter's word or in the next.
-func parseRping(args []string) (rpingOptions, error) {
-	o := rpingOptions{port: 7174, size: 64}
+func parse(args []string) (options, error) {
+	o := options{port: 7174, size: 64}
 	for len(args) > 0 {
 		word := args[0]
 		args = args[1:]
@@ -46,7 +46,7 @@ func parseRping(args []string) (rpingOptions, error) {
 		case word == "--json":
 			o.asJSON = true
 		case len(word) < 2 || word[0] != '-' || word[1] == '-':
-			return o, badRpingWord(word)
+			return o, badWord(word)
 		default:
 			var err error
 			if args, err = o.letters(word[1:], args); err != nil {
@@ -57,12 +57,12 @@ func parseRping(args []string) (rpingOptions, error) {
 	return o, o.check()
 }
 
-func badRpingWord(word string) error {
+func badWord(word string) error {
 	return cli.Expected(word, "-s", "-c", "-a", "-I", "-p", "-C", "-S", "-v", "-V", "-P", "-j", "--poll", "--json")
 }
 
 // letters applies the options of one word and returns the words not used up.
-func (o *rpingOptions) letters(word string, args []string) ([]string, error) {
+func (o *options) letters(word string, args []string) ([]string, error) {
 	flags := map[byte]*bool{
 		's': &o.server, 'c': &o.client, 'v': &o.verbose, 'V': &o.validate, 'P': &o.persistent, 'j': &o.asJSON,
 	}
@@ -72,7 +72,7 @@ func (o *rpingOptions) letters(word string, args []string) ([]string, error) {
 			continue
 		}
 		if !strings.Contains("aIpCS", word[i:i+1]) {
-			return args, badRpingWord("-" + word[i:i+1])
+			return args, badWord("-" + word[i:i+1])
 		}
 		value := word[i+1:]
 		if value == "" {
@@ -86,23 +86,23 @@ func (o *rpingOptions) letters(word string, args []string) ([]string, error) {
 	return args, nil
 }
 
-func (o *rpingOptions) set(letter byte, value string) (err error) {
+func (o *options) set(letter byte, value string) (err error) {
 	switch letter {
 	case 'a':
 		o.addr = value
 	case 'I':
 		o.source = value
 	case 'p':
-		o.port, err = rpingNumber("port", value, 1, math.MaxUint16)
+		o.port, err = number("port", value, 1, math.MaxUint16)
 	case 'C':
-		o.count, err = rpingNumber("count", value, 0, math.MaxInt32)
+		o.count, err = number("count", value, 0, math.MaxInt32)
 	case 'S':
-		o.size, err = rpingNumber("size", value, rpingMinSize, rpingMaxSize)
+		o.size, err = number("size", value, minSize, maxSize)
 	}
 	return err
 }
 
-func rpingNumber(what, value string, least, most int) (int, error) {
+func number(what, value string, least, most int) (int, error) {
 	n, err := strconv.Atoi(value)
 	if err != nil || n < least || n > most {
 		return 0, cli.UsageError{Text: fmt.Sprintf("%q: the %s is a number from %d to %d", value, what, least, most)}
@@ -111,7 +111,7 @@ func rpingNumber(what, value string, least, most int) (int, error) {
 }
 
 // check refuses what makes no sense together.
-func (o *rpingOptions) check() error {
+func (o *options) check() error {
 	switch {
 	case o.server == o.client:
 		return cli.Expected("", "-s", "-c")

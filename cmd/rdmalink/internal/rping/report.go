@@ -1,4 +1,4 @@
-package main
+package rping
 
 import (
 	"encoding/json"
@@ -11,8 +11,8 @@ import (
 	"github.com/goverbs/goverbs/rdmacm"
 )
 
-// rpingReport is how a connection went, as -j prints it.
-type rpingReport struct {
+// report is how a connection went, as -j prints it.
+type report struct {
 	Role    string         `json:"role"`
 	Local   netip.AddrPort `json:"local"`
 	Peer    netip.AddrPort `json:"peer"`
@@ -22,27 +22,27 @@ type rpingReport struct {
 	Seconds float64        `json:"seconds"`
 	Error   string         `json:"error,omitempty"`
 
-	rping *rping
-	start time.Time
+	session *session
+	start   time.Time
 }
 
-func (r *rping) begin(role string, conn *rdmacm.Conn) *rpingReport {
-	return &rpingReport{
+func (r *session) begin(role string, conn *rdmacm.Conn) *report {
+	return &report{
 		Role: role, Local: conn.LocalAddr(), Peer: conn.RemoteAddr(), Device: conn.Device().Info().Name,
-		rping: r, start: time.Now(),
+		session: r, start: time.Now(),
 	}
 }
 
 // add counts a ping that went well.
-func (p *rpingReport) add(size int) {
+func (p *report) add(size int) {
 	p.Pings++
 	p.Bytes += 2 * int64(size)
 }
 
 // finish prints the report if it was asked for, and returns the failures.
-func (p *rpingReport) finish(errs ...error) error {
+func (p *report) finish(errs ...error) error {
 	err := errors.Join(errs...)
-	if !p.rping.JSON {
+	if !p.session.JSON {
 		return err
 	}
 	p.Seconds = time.Since(p.start).Seconds()
@@ -51,13 +51,13 @@ func (p *rpingReport) finish(errs ...error) error {
 	}
 	line, encodeErr := json.Marshal(p)
 	if encodeErr == nil {
-		_, encodeErr = p.rping.Stdout.Write(append(line, '\n'))
+		_, encodeErr = p.session.Stdout.Write(append(line, '\n'))
 	}
 	return errors.Join(err, encodeErr)
 }
 
 // show prints ping data in rping's words.
-func (r *rping) show(what string, data []byte) error {
+func (r *session) show(what string, data []byte) error {
 	if !r.verbose || r.JSON {
 		return nil
 	}

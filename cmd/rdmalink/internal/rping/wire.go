@@ -1,4 +1,4 @@
-package main
+package rping
 
 import (
 	"bytes"
@@ -6,25 +6,25 @@ import (
 	"fmt"
 )
 
-// rpingInfo is the one message of the protocol: where the client's buffer is.
+// info is the one message of the protocol: where the client's buffer is.
 // On the wire its fields are big-endian and follow each other without a gap.
 // In the server's answers they mean nothing.
-type rpingInfo struct {
+type info struct {
 	addr uint64
 	rkey uint32
 	size uint32 // bytes
 }
 
-const rpingInfoSize = 16
+const infoSize = 16
 
-func (i rpingInfo) encode(b []byte) {
+func (i info) encode(b []byte) {
 	binary.BigEndian.PutUint64(b, i.addr)
 	binary.BigEndian.PutUint32(b[8:], i.rkey)
 	binary.BigEndian.PutUint32(b[12:], i.size)
 }
 
-func decodeRpingInfo(b []byte) rpingInfo {
-	return rpingInfo{binary.BigEndian.Uint64(b), binary.BigEndian.Uint32(b[8:]), binary.BigEndian.Uint32(b[12:])}
+func decodeInfo(b []byte) info {
+	return info{binary.BigEndian.Uint64(b), binary.BigEndian.Uint32(b[8:]), binary.BigEndian.Uint32(b[12:])}
 }
 
 // fillPing writes the text of ping n: its number, then the characters from A to

@@ -1,4 +1,4 @@
-package main
+package rping
 
 import (
 	"context"
@@ -11,8 +11,8 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// rpingEnd is one end of a connection, with the memory that the protocol needs.
-type rpingEnd struct {
+// end is one end of a connection, with the memory that the protocol needs.
+type end struct {
 	conn     *rdmacm.Conn
 	poll     bool
 	size     int        // of data and sink
@@ -23,10 +23,10 @@ type rpingEnd struct {
 }
 
 // On iWARP memory has to be open to the peer's writes also to read into it.
-const rpingAccess = uverbs.AccessLocalWrite | uverbs.AccessRemoteRead | uverbs.AccessRemoteWrite
+const access = uverbs.AccessLocalWrite | uverbs.AccessRemoteRead | uverbs.AccessRemoteWrite
 
 // config prepares the end while it connects.
-func (e *rpingEnd) config() *rdmacm.Config {
+func (e *end) config() *rdmacm.Config {
 	return &rdmacm.Config{
 		Prepare:            e.prepare,
 		QP:                 uverbs.QPOptions{Cap: uverbs.QPCap{MaxSendWR: 16, MaxRecvWR: 2, MaxSendSGE: 1, MaxRecvSGE: 1}},
@@ -35,10 +35,10 @@ func (e *rpingEnd) config() *rdmacm.Config {
 	}
 }
 
-func (e *rpingEnd) prepare(c *rdmacm.Conn) error {
+func (e *end) prepare(c *rdmacm.Conn) error {
 	e.conn = c
 	var err error
-	if e.messages, err = e.alloc(2 * rpingInfoSize); err != nil {
+	if e.messages, err = e.alloc(2 * infoSize); err != nil {
 		return err
 	}
 	if e.data, err = e.alloc(e.size); err != nil {
@@ -52,47 +52,47 @@ func (e *rpingEnd) prepare(c *rdmacm.Conn) error {
 	return e.postRecv()
 }
 
-func (e *rpingEnd) alloc(size int) (*uverbs.MR, error) {
-	mr, err := e.conn.PD().AllocMR(size, rpingAccess, nil)
+func (e *end) alloc(size int) (*uverbs.MR, error) {
+	mr, err := e.conn.PD().AllocMR(size, access, nil)
 	if err == nil {
 		e.conn.Own(mr)
 	}
 	return mr, err
 }
 
-func (e *rpingEnd) postRecv() error {
-	_, err := e.conn.QP().PostRecv([]uverbs.RecvWR{{SGL: []uverbs.SGE{e.messages.SGE(rpingInfoSize, rpingInfoSize)}}})
+func (e *end) postRecv() error {
+	_, err := e.conn.QP().PostRecv([]uverbs.RecvWR{{SGL: []uverbs.SGE{e.messages.SGE(infoSize, infoSize)}}})
 	return err
 }
 
 // tell posts a message; flags say whether it reports to the send CQ.
-func (e *rpingEnd) tell(info rpingInfo, flags uverbs.SendFlags) error {
+func (e *end) tell(info info, flags uverbs.SendFlags) error {
 	info.encode(e.messages.Bytes())
-	wr := uverbs.SendWR{Opcode: uverbs.OpSend, Flags: flags, SGL: []uverbs.SGE{e.messages.SGE(0, rpingInfoSize)}}
+	wr := uverbs.SendWR{Opcode: uverbs.OpSend, Flags: flags, SGL: []uverbs.SGE{e.messages.SGE(0, infoSize)}}
 	return e.post(wr)
 }
 
-func (e *rpingEnd) post(wr uverbs.SendWR) error {
+func (e *end) post(wr uverbs.SendWR) error {
 	_, err := e.conn.QP().PostSend([]uverbs.SendWR{wr})
 	return err
 }
 
 // hear waits for a message. The next one comes only after an answer, so one
 // receive at a time is enough.
-func (e *rpingEnd) hear(ctx context.Context) (rpingInfo, error) {
+func (e *end) hear(ctx context.Context) (info, error) {
 	wc, err := e.wait(ctx, e.conn.RecvCQ())
 	if err != nil {
-		return rpingInfo{}, err
+		return info{}, err
 	}
-	if wc.ByteLen != rpingInfoSize {
-		return rpingInfo{}, fmt.Errorf("the peer sent a message of %d bytes, not rping's %d", wc.ByteLen, rpingInfoSize)
+	if wc.ByteLen != infoSize {
+		return info{}, fmt.Errorf("the peer sent a message of %d bytes, not rping's %d", wc.ByteLen, infoSize)
 	}
-	info := decodeRpingInfo(e.messages.Bytes()[rpingInfoSize:])
+	info := decodeInfo(e.messages.Bytes()[infoSize:])
 	return info, e.postRecv()
 }
 
 // move carries out one RDMA operation.
-func (e *rpingEnd) move(ctx context.Context, op uverbs.Opcode, peer rpingInfo, size int) error {
+func (e *end) move(ctx context.Context, op uverbs.Opcode, peer info, size int) error {
 	err := e.post(uverbs.SendWR{
 		Opcode: op, Flags: uverbs.SendSignaled, SGL: []uverbs.SGE{e.data.SGE(0, size)},
 		RemoteAddr: peer.addr, RKey: peer.rkey,
@@ -105,7 +105,7 @@ func (e *rpingEnd) move(ctx context.Context, op uverbs.Opcode, peer rpingInfo, s
 }
 
 // wait takes the next completion, until ctx or the connection ends.
-func (e *rpingEnd) wait(ctx context.Context, cq *uverbs.CQ) (uverbs.WC, error) {
+func (e *end) wait(ctx context.Context, cq *uverbs.CQ) (uverbs.WC, error) {
 	var wcs [1]uverbs.WC
 	n, err := e.take(ctx, cq, wcs[:])
 	switch wc := wcs[0]; {
@@ -118,7 +118,7 @@ func (e *rpingEnd) wait(ctx context.Context, cq *uverbs.CQ) (uverbs.WC, error) {
 	}
 }
 
-func (e *rpingEnd) take(ctx context.Context, cq *uverbs.CQ, wcs []uverbs.WC) (n int, err error) {
+func (e *end) take(ctx context.Context, cq *uverbs.CQ, wcs []uverbs.WC) (n int, err error) {
 	next := cq.Wait
 	if e.poll {
 		next = func(ctx context.Context, wcs []uverbs.WC) (int, error) { return peer.Poll(ctx, cq, wcs) }
@@ -138,7 +138,7 @@ func (e *rpingEnd) take(ctx context.Context, cq *uverbs.CQ, wcs []uverbs.WC) (n 
 
 // whyFlushed finds the reason for which a work request was dropped; the flush
 // comes a little before the event.
-func (e *rpingEnd) whyFlushed(wc *uverbs.WC) error {
+func (e *end) whyFlushed(wc *uverbs.WC) error {
 	select {
 	case <-e.conn.Done():
 		return e.conn.Err()
@@ -149,7 +149,7 @@ func (e *rpingEnd) whyFlushed(wc *uverbs.WC) error {
 
 // whileConnected is ctx, ended also by the end of the connection, which is then
 // its cause.
-func (e *rpingEnd) whileConnected(ctx context.Context) (context.Context, func()) {
+func (e *end) whileConnected(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	go func() {
 		select {

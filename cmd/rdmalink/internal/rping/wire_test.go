@@ -1,4 +1,4 @@
-package main
+package rping
 
 import (
 	"bytes"
@@ -13,11 +13,11 @@ import (
 
 func TestRpingInfo(t *testing.T) {
 	want := []byte{0, 0, 0x7f, 0x12, 0x34, 0x56, 0x78, 0x90, 0xca, 0xfe, 0xba, 0xbe, 0, 0, 0x10, 0}
-	info := rpingInfo{addr: 0x7f1234567890, rkey: 0xcafebabe, size: 4096}
-	got := make([]byte, rpingInfoSize)
+	info := info{addr: 0x7f1234567890, rkey: 0xcafebabe, size: 4096}
+	got := make([]byte, infoSize)
 	info.encode(got)
-	if !bytes.Equal(got, want) || decodeRpingInfo(got) != info {
-		t.Errorf("% x, want % x; back: %+v", got, want, decodeRpingInfo(got))
+	if !bytes.Equal(got, want) || decodeInfo(got) != info {
+		t.Errorf("% x, want % x; back: %+v", got, want, decodeInfo(got))
 	}
 }
 
@@ -84,8 +84,8 @@ func TestOutlast(t *testing.T) {
 
 func TestRpingReport(t *testing.T) {
 	var out bytes.Buffer
-	r := &rping{Output: cli.Output{Stdout: &out, JSON: true}}
-	report := &rpingReport{Role: "client", rping: r, start: time.Now()}
+	r := &session{Output: cli.Output{Stdout: &out, JSON: true}}
+	report := &report{Role: "client", session: r, start: time.Now()}
 	report.add(64)
 	report.add(64)
 	if err := report.finish(nil, errMismatch, nil); err == nil || err.Error() != errMismatch.Error() {

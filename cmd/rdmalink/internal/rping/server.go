@@ -1,4 +1,4 @@
-package main
+package rping
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 )
 
 // serve is the server.
-func (r *rping) serve(ctx context.Context) error {
+func (r *session) serve(ctx context.Context) error {
 	l, err := rdmacm.Listen(r.listenAddress(), nil)
 	if err != nil {
 		return err
@@ -34,7 +34,7 @@ func (r *rping) serve(ctx context.Context) error {
 }
 
 // listenAddress has no host to mean both address families.
-func (r *rping) listenAddress() string {
+func (r *session) listenAddress() string {
 	if r.addr == "" {
 		return fmt.Sprintf(":%d", r.port)
 	}
@@ -43,7 +43,7 @@ func (r *rping) listenAddress() string {
 
 // serveAll serves clients side by side; a failure is the matter of one of them,
 // unless it is the listener's.
-func (r *rping) serveAll(ctx context.Context, l *rdmacm.Listener) error {
+func (r *session) serveAll(ctx context.Context, l *rdmacm.Listener) error {
 	var clients sync.WaitGroup
 	defer clients.Wait()
 	for {
@@ -65,8 +65,8 @@ func (r *rping) serveAll(ctx context.Context, l *rdmacm.Listener) error {
 	}
 }
 
-func (r *rping) serveOne(ctx context.Context, request *rdmacm.Request) error {
-	end := &rpingEnd{poll: r.poll, size: rpingMaxSize}
+func (r *session) serveOne(ctx context.Context, request *rdmacm.Request) error {
+	end := &end{poll: r.poll, size: maxSize}
 	conn, err := request.Accept(ctx, end.config())
 	if err != nil {
 		return peer.Interrupted(err)
@@ -77,7 +77,7 @@ func (r *rping) serveOne(ctx context.Context, request *rdmacm.Request) error {
 }
 
 // answers serves one client until it disconnects.
-func (r *rping) answers(ctx context.Context, end *rpingEnd, report *rpingReport) error {
+func (r *session) answers(ctx context.Context, end *end, report *report) error {
 	ctx, leave := end.whileConnected(ctx)
 	defer leave()
 	for n := 0; ; n++ {
@@ -99,9 +99,9 @@ func (r *rping) answers(ctx context.Context, end *rpingEnd, report *rpingReport)
 
 // answer reads the client's data and writes it back. The messages to the client
 // report nothing unless they fail, which the operation after them brings up.
-func (r *rping) answer(ctx context.Context, end *rpingEnd, source rpingInfo) error {
-	if source.size > rpingMaxSize {
-		return fmt.Errorf("the client offers %d bytes, %d is the limit", source.size, rpingMaxSize)
+func (r *session) answer(ctx context.Context, end *end, source info) error {
+	if source.size > maxSize {
+		return fmt.Errorf("the client offers %d bytes, %d is the limit", source.size, maxSize)
 	}
 	size := int(source.size)
 	if err := end.move(ctx, uverbs.OpRDMARead, source, size); err != nil {
@@ -111,7 +111,7 @@ func (r *rping) answer(ctx context.Context, end *rpingEnd, source rpingInfo) err
 	if err := r.show("server ping data", data); err != nil {
 		return err
 	}
-	if err := end.tell(rpingInfo{}, 0); err != nil {
+	if err := end.tell(info{}, 0); err != nil {
 		return err
 	}
 	sink, err := end.hear(ctx)
@@ -122,5 +122,5 @@ func (r *rping) answer(ctx context.Context, end *rpingEnd, source rpingInfo) err
 	if err := end.move(ctx, uverbs.OpRDMAWrite, sink, size); err != nil {
 		return fmt.Errorf("RDMA WRITE of %d bytes: %w", size, err)
 	}
-	return end.tell(rpingInfo{}, 0)
+	return end.tell(info{}, 0)
 }

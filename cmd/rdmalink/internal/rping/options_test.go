@@ -1,44 +1,45 @@
-package main
+package rping
 
 import (
-	"bytes"
-	"context"
+	"errors"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 )
 
 func TestRpingOptions(t *testing.T) {
-	server := rpingOptions{server: true, port: 7174, size: 64}
-	client := rpingOptions{client: true, addr: "fe80::1%eth0", port: 7174, size: 64}
-	with := func(o rpingOptions, change func(*rpingOptions)) rpingOptions { change(&o); return o }
-	for line, want := range map[string]rpingOptions{
+	server := options{server: true, port: 7174, size: 64}
+	client := options{client: true, addr: "fe80::1%eth0", port: 7174, size: 64}
+	with := func(o options, change func(*options)) options { change(&o); return o }
+	for line, want := range map[string]options{
 		"-s":                  server,
-		"-sPa10.0.0.1":        with(server, func(o *rpingOptions) { o.persistent, o.addr = true, "10.0.0.1" }),
-		"-s -a :: --poll -j":  with(server, func(o *rpingOptions) { o.addr, o.poll, o.asJSON = "::", true, true }),
-		"-s --json -vp 65535": with(server, func(o *rpingOptions) { o.asJSON, o.verbose, o.port = true, true, 65535 }),
+		"-sPa10.0.0.1":        with(server, func(o *options) { o.persistent, o.addr = true, "10.0.0.1" }),
+		"-s -a :: --poll -j":  with(server, func(o *options) { o.addr, o.poll, o.asJSON = "::", true, true }),
+		"-s --json -vp 65535": with(server, func(o *options) { o.asJSON, o.verbose, o.port = true, true, 65535 }),
 		"-c -a fe80::1%eth0":  client,
-		"-ca fe80::1%eth0 -C 5 -S 65535 -vV": with(client, func(o *rpingOptions) {
+		"-ca fe80::1%eth0 -C 5 -S 65535 -vV": with(client, func(o *options) {
 			o.count, o.size, o.verbose, o.validate = 5, 65535, true, true
 		}),
-		"-a fe80::1%eth0 -C0 -S23 -I fe80::2 -c": with(client, func(o *rpingOptions) { o.size, o.source = 23, "fe80::2" }),
+		"-a fe80::1%eth0 -C0 -S23 -I fe80::2 -c": with(client, func(o *options) { o.size, o.source = 23, "fe80::2" }),
 	} {
-		got, err := parseRping(strings.Fields(line))
-		if diff := cmp.Diff(want, got, cmp.AllowUnexported(rpingOptions{})); err != nil || diff != "" {
+		got, err := parse(strings.Fields(line))
+		if diff := cmp.Diff(want, got, cmp.AllowUnexported(options{})); err != nil || diff != "" {
 			t.Errorf("%s: %v\n%s", line, err, diff)
 		}
 	}
 }
 
 func TestRpingAddress(t *testing.T) {
-	for want, o := range map[string]rpingOptions{
+	for want, o := range map[string]options{
 		"10.0.0.1:7174":       {addr: "10.0.0.1", port: 7174},
 		"[fe80::1%eth0]:7174": {addr: "fe80::1%eth0", port: 7174},
 		"host:1":              {addr: "host", port: 1},
 		":7174":               {port: 7174},
 	} {
-		r := &rping{rpingOptions: o}
+		r := &session{options: o}
 		if got := r.listenAddress(); got != want || o.addr != "" && o.address() != want {
 			t.Errorf("%+v: listen on %s, dial %s, want %s", o, got, o.address(), want)
 		}
@@ -68,22 +69,11 @@ func TestRpingUsageErrors(t *testing.T) {
 		"-s -I 10.0.0.1":             "-I is for the client; the server's address is -a",
 		"-c -a fe80::1 -I 127.0.0.1": "-I 127.0.0.1 and -a fe80::1 are of different address families",
 	} {
-		tool, _, nets := machine()
-		got := tool.runLine("rping "+line, nets)
-		want := result{Code: 2, Err: "rdmalink: " + want + "\nUsage: rdmalink rping -s|-c [OPTIONS] (rdmalink rping -h tells more)\n"}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", line, diff)
+		err := Run(t.Context(), cli.Output{}, strings.Fields(line))
+		var usage cli.UsageError
+		if !errors.As(err, &usage) || usage.Text != want {
+			t.Errorf("%s: %v, want %s", line, err, want)
 		}
-	}
-}
-
-// TestRpingHelp: -h may stand anywhere, as with the other commands.
-func TestRpingHelp(t *testing.T) {
-	tool, _, nets := machine()
-	want := tool.runLine("rping -h", nets)
-	tool, _, nets = machine()
-	if got := tool.runLine("rping -s -p 1 -h", nets); got.Code != 0 || cmp.Diff(want, got) != "" {
-		t.Errorf("%+v", got)
 	}
 }
 
@@ -93,20 +83,9 @@ func FuzzRpingOptions(f *testing.F) {
 		f.Add(line)
 	}
 	f.Fuzz(func(t *testing.T, line string) {
-		o, err := parseRping(strings.Fields(line))
-		if err == nil && (o.size < rpingMinSize || o.size > rpingMaxSize || o.port < 1 || o.port > 65535 || o.count < 0 || o.server == o.client) {
+		o, err := parse(strings.Fields(line))
+		if err == nil && (o.size < minSize || o.size > maxSize || o.port < 1 || o.port > 65535 || o.count < 0 || o.server == o.client) {
 			t.Errorf("%q: %+v", line, o)
 		}
 	})
-}
-
-// TestRpingInterrupted: an interrupt before there is a connection.
-func TestRpingInterrupted(t *testing.T) {
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	var stdout, stderr bytes.Buffer
-	code := run(ctx, strings.Fields("rping -c -a 192.0.2.1"), nil, &stdout, &stderr)
-	if code != exitFailed || stderr.String() != "rdmalink: interrupted\n" || stdout.Len() > 0 {
-		t.Errorf("%d, %s%s", code, &stdout, &stderr)
-	}
 }

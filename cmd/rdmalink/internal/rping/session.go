@@ -1,4 +1,6 @@
-package main
+// Package rping pings a peer over RDMA, as librdmacm's rping does, which may be the
+// other end.
+package rping
 
 import (
 	"context"
@@ -6,8 +8,8 @@ import (
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 )
 
-// rpingDetails is what -h tells.
-const rpingDetails = `
+// Details is what -h tells.
+const Details = `
 The client fills a buffer, the server reads it with RDMA READ and writes it back
 with RDMA WRITE; short messages in between keep the two in step.
 
@@ -33,22 +35,22 @@ An interrupt lets the client finish the ping under way and disconnect. The exit
 code is 0 after a full count, a client's orderly end, or an interrupt where no
 end was set; 1 after a failure; 2 for a command line that makes no sense.`
 
-// runRping is rping with a command line.
-func runRping(ctx context.Context, out cli.Output, args []string) error {
-	o, err := parseRping(args)
+// Run is rping with a command line.
+func Run(ctx context.Context, out cli.Output, args []string) error {
+	o, err := parse(args)
 	if err != nil {
 		return err
 	}
 	out.JSON = out.JSON || o.asJSON
-	r := &rping{Output: out, rpingOptions: o}
+	r := &session{Output: out, options: o}
 	if o.server {
 		return r.serve(ctx)
 	}
 	return r.ping(ctx)
 }
 
-// rping is one run of the command.
-type rping struct {
+// session is one run of the command.
+type session struct {
 	cli.Output
-	rpingOptions
+	options
 }
