@@ -109,7 +109,7 @@ var mayImport = map[string][]string{
 	"provider/":          {"internal/abi", "mmap", "uverbs/driver"},
 	"provider/all":       {"provider/"},
 	"rdmacm":             {"internal/abi", "netlinkrdma", "uverbs"},
-	"cmd/":               {"cmd/rdmalink/internal/", "internal/farewell", "internal/perftest", "netlinkrdma", "provider/all", "rdmacm", "uverbs"},
+	"cmd/":               {"cmd/rdmalink/internal/", "internal/perftest", "netlinkrdma", "provider/all", "rdmacm", "uverbs"},
 
 	"cmd/rdmalink/internal/cli":           {"uverbs"},
 	"cmd/rdmalink/internal/devinfo":       {"cmd/rdmalink/internal/", "netlinkrdma", "uverbs"},
@@ -118,6 +118,7 @@ var mayImport = map[string][]string{
 	"cmd/rdmalink/internal/host/hosttest": {"cmd/rdmalink/internal/host", "internal/fakeverbs", "internal/ioctl", "netlinkrdma", "netlinkrdma/nltest", "uverbs"},
 	"cmd/rdmalink/internal/rping":         {"cmd/rdmalink/internal/", "rdmacm", "uverbs"},
 	"cmd/rdmalink/internal/table":         {"cmd/rdmalink/internal/cli"},
+	"cmd/rdmalink/internal/perfcmd":       {"cmd/rdmalink/internal/", "internal/farewell", "internal/perftest", "netlinkrdma", "uverbs"},
 	"cmd/rdmalink/internal/peer":          {"uverbs"},
 	"cmd/rdmalink/internal/pingpong":      {"cmd/rdmalink/internal/", "internal/farewell", "netlinkrdma", "uverbs"},
 	"cmd/rdmalink/internal/perf":          {"internal/farewell", "internal/perftest", "mmap", "netlinkrdma", "rdmacm", "uverbs"},

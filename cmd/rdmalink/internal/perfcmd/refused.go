@@ -1,4 +1,4 @@
-package main
+package perfcmd
 
 import (
 	"strings"
@@ -7,13 +7,13 @@ import (
 	"github.com/goverbs/goverbs/internal/perftest"
 )
 
-// perfRefusal is options of perftest that are not taken, and why.
-type perfRefusal struct {
+// refusal is options of perftest that are not taken, and why.
+type refusal struct {
 	letter     byte
 	long       string
 	takesValue bool
 	why        string // and what to do instead
-	has        func(perfKind) bool
+	has        func(Kind) bool
 }
 
 // Reasons of several options.
@@ -27,8 +27,8 @@ const (
 	whyMmap   = "the memory is the program's own: leave it out here, the other end may have it"
 )
 
-// perfRefused has what perftest's help has and perfTable has not.
-var perfRefused = []perfRefusal{
+// refused has what perftest's help has and table has not.
+var refused = []refusal{
 	{'C', "report-cycles", false, "latencies are in microseconds: multiply by the MHz of the CPU", isLatency},
 	{'g', "mcg", false, whyMcast, verbs(perftest.Send)},
 	{'M', "MGID", true, whyMcast, verbs(perftest.Send)},
@@ -58,7 +58,7 @@ var perfRefused = []perfRefusal{
 	{0, "out_json", false, whyOutput, nil},
 	{0, "out_json_file", true, whyOutput, nil},
 	{0, "output", true, "give -j, and jq(1) the figure to print", nil},
-	{0, "perform_warm_up", false, "only the bandwidth of WRITE, READ and atomics is warmed up to: leave it out", func(k perfKind) bool { return k.latency || k.verb == perftest.Send }},
+	{0, "perform_warm_up", false, "only the bandwidth of WRITE, READ and atomics is warmed up to: leave it out", func(k Kind) bool { return k.Latency || k.Verb == perftest.Send }},
 	{0, "rate_limit", true, whyRate, isBandwidth},
 	{0, "rate_limit_type", true, whyRate, isBandwidth},
 	{0, "rate_units", true, whyRate, isBandwidth},
@@ -69,16 +69,16 @@ var perfRefused = []perfRefusal{
 	{0, "run_infinitely", false, "repeat runs with -D in a loop of the shell, at both ends", isBandwidth},
 	{0, "sig_before", false, whyAES, nil},
 	{0, "typical_pkt_size", true, whyRate, isBandwidth},
-	{0, "use-srq", false, "each QP has receives of its own; rdmalink pingpong srq has shared ones", func(k perfKind) bool { return k.verb != perftest.Write }},
+	{0, "use-srq", false, "each QP has receives of its own; rdmalink pingpong srq has shared ones", func(k Kind) bool { return k.Verb != perftest.Write }},
 	{0, "use_hugepages", false, "have the kernel use them: echo always > /sys/kernel/mm/transparent_hugepage/enabled", nil},
 }
 
 // row is for the parser, and for no help.
-func (r *perfRefusal) row() *perfOption {
-	o := &perfOption{Letter: r.letter, Long: r.long}
+func (r *refusal) row() *option {
+	o := &option{Letter: r.letter, Long: r.long}
 	if r.takesValue {
 		o.Value = strings.ToUpper(r.long)
 	}
-	o.Set = func(*perfOptions, string) error { return cli.UsageError{Text: o.Name() + ": " + r.why} }
+	o.Set = func(*options, string) error { return cli.UsageError{Text: o.Name() + ": " + r.why} }
 	return o
 }

@@ -1,4 +1,4 @@
-package main
+package perfcmd
 
 import (
 	"fmt"
@@ -9,9 +9,9 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-func parsePerf(k perfKind, args []string) (perfOptions, error) {
-	o := perfOptions{tcpPort: 18515, ibPort: 1, gid: -1, given: make(map[string]bool)}
-	o.Verb, o.Latency = k.verb, k.latency
+func parse(k Kind, args []string) (options, error) {
+	o := options{tcpPort: 18515, ibPort: 1, gid: -1, given: make(map[string]bool)}
+	o.Verb, o.Latency = k.Verb, k.Latency
 	if err := k.parser().Parse(&o, args, o.setHost); err != nil {
 		return o, err
 	}
@@ -19,7 +19,7 @@ func parsePerf(k perfKind, args []string) (perfOptions, error) {
 	return o, o.check()
 }
 
-func (o *perfOptions) setHost(word string) error {
+func (o *options) setHost(word string) error {
 	if o.host != "" || word == "" {
 		return cli.UsageError{Text: fmt.Sprintf("%q is one word too many", word)}
 	}
@@ -28,14 +28,14 @@ func (o *perfOptions) setHost(word string) error {
 }
 
 // check refuses what makes no sense together.
-func (o *perfOptions) check() error {
+func (o *options) check() error {
 	if why := o.conflict(); why != "" {
 		return cli.UsageError{Text: why}
 	}
 	return nil
 }
 
-func (o *perfOptions) conflict() string {
+func (o *options) conflict() string {
 	both := func(a, b string) bool { return o.given[a] && o.given[b] }
 	switch {
 	case both("duration", "iters"):
@@ -64,7 +64,7 @@ func (o *perfOptions) conflict() string {
 }
 
 // cmConflict: rdma_cm decides some things itself.
-func (o *perfOptions) cmConflict() string {
+func (o *options) cmConflict() string {
 	if !o.CM {
 		for _, name := range []string{"source_ip", "retry_count"} {
 			if o.given[name] {
@@ -76,7 +76,7 @@ func (o *perfOptions) cmConflict() string {
 	if o.Type == uverbs.QPTypeUC {
 		return "-R and -c UC: rdma_cm connects RC and UD only"
 	}
-	for _, row := range perfTable {
+	for _, row := range table {
 		switch row.Long {
 		case "gid-index", "sl", "tclass", "qp-timeout", "mtu", "ib-port", "hop_limit", "pkey_index", "dlid":
 			if o.given[row.Long] {
@@ -87,7 +87,7 @@ func (o *perfOptions) cmConflict() string {
 	return ""
 }
 
-func (o *perfOptions) listConflict() string {
+func (o *options) listConflict() string {
 	full := perf.Completed(o.Options)
 	switch list := full.PostList; {
 	case list > full.TxDepth:

@@ -1,4 +1,4 @@
-package main
+package perfcmd
 
 import (
 	"bytes"
@@ -18,18 +18,18 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// newPerfRun is a run that prints into out.
-func newPerfRun(t *testing.T, line string) (*perfRun, *bytes.Buffer) {
+// newSession is a run that prints into out.
+func newSession(t *testing.T, line string) (*session, *bytes.Buffer) {
 	t.Helper()
-	o, err := parsePerfLine(line)
+	o, err := parseLine(line)
 	if err != nil {
 		t.Fatal(err)
 	}
 	out := new(bytes.Buffer)
-	return &perfRun{Output: cli.Output{Stdout: out, Stderr: out, JSON: o.asJSON}, perfOptions: o, kind: perfKind{o.Verb, o.Latency}}, out
+	return &session{Output: cli.Output{Stdout: out, Stderr: out, JSON: o.asJSON}, options: o, kind: Kind{o.Verb, o.Latency}}, out
 }
 
-func perfSetting(p *perfRun) *perf.Setting {
+func setting(p *session) *perf.Setting {
 	s := &perf.Setting{Options: perf.Completed(p.Options), Device: "rxe0", Driver: uverbs.DriverRXE, Link: uverbs.LinkEthernet}
 	s.MTU = uverbs.MTU1024
 	s.Local = []perftest.Endpoint{{QPN: 17, PSN: 5, GID: uverbs.GID{0: 0xfe, 1: 0x80, 15: 1}}}
@@ -40,22 +40,22 @@ func perfSetting(p *perfRun) *perf.Setting {
 var aLatency = &perf.Latency{Size: 2, Iters: 6, Min: 1, Max: 4, Typical: 2.5, Avg: 2.25, Stdev: 0.5, P99: 3.75, P999: 4, Samples: []float64{3, 1, 4, 2, 9}}
 
 func TestPerfReport(t *testing.T) {
-	p, out := newPerfRun(t, "send lat -n 6 -H h")
+	p, out := newSession(t, "send lat -n 6 -H h")
 	r := p.newReport()
-	if err := errors.Join(r.Start(perfSetting(p)), r.Latency(aLatency), r.finish(nil)); err != nil {
+	if err := errors.Join(r.Start(setting(p)), r.Latency(aLatency), r.finish(nil)); err != nil {
 		t.Error(err)
 	}
-	want := perfLine + `                    Send Latency Test
+	want := ruler + `                    Send Latency Test
  Device          : rxe0 (rxe)	Connection type : RC
  Number of qps   : 1		rdma_cm QPs     : OFF
  Mtu             : 1024[B]	Link type       : Ethernet
  TX depth        : 1		CQ Moderation   : 1
  RX depth        : 6
  Max inline data : 0[B]
-` + perfLine + ` local address: LID 0x0000 QPN 0x0011 PSN 0x5 GID fe80::1
+` + ruler + ` local address: LID 0x0000 QPN 0x0011 PSN 0x5 GID fe80::1
  remote address: LID 0x0000 QPN 0x0012 PSN 0x6
-` + perfLine + latColumns + "#, usec\n1, 1\n2, 2\n3, 3\n" + perfLine + latColumns +
-		" 2       6          1.00           4.00         2.50     \t       2.25        \t0.50   \t\t3.75    \t\t4.00   \n" + perfLine
+` + ruler + latColumns + "#, usec\n1, 1\n2, 2\n3, 3\n" + ruler + latColumns +
+		" 2       6          1.00           4.00         2.50     \t       2.25        \t0.50   \t\t3.75    \t\t4.00   \n" + ruler
 	if diff := cmp.Diff(want, out.String()); diff != "" {
 		t.Error(diff)
 	}
@@ -66,7 +66,7 @@ func TestPerfReportBandwidth(t *testing.T) {
 		"write bw":                   " 64         5000             4.00               2.00   \t\t   0.032768\n",
 		"write bw --report_gbits -b": " 64         5000             0.03               0.02   \t\t   0.032768\n",
 	} {
-		p, out := newPerfRun(t, line)
+		p, out := newSession(t, line)
 		r := p.newReport()
 		if err := r.Bandwidth(&perf.Bandwidth{Size: 64, Messages: 5000, Peak: 4 << 20, Average: 2 << 20, Rate: 32768}); err != nil || out.String() != want {
 			t.Errorf("%s: %v\n%q, want\n%q", line, err, out, want)
@@ -83,7 +83,7 @@ func TestPerfColumns(t *testing.T) {
 		"send bw":                " #bytes     #iterations    BW peak[MB/sec]    BW average[MB/sec]   MsgRate[Mpps]\n",
 		"send bw --report_gbits": " #bytes     #iterations    BW peak[Gb/sec]    BW average[Gb/sec]   MsgRate[Mpps]\n",
 	} {
-		if p, _ := newPerfRun(t, line); p.newReport().columns() != want {
+		if p, _ := newSession(t, line); p.newReport().columns() != want {
 			t.Errorf("%s: %q", line, p.newReport().columns())
 		}
 	}
@@ -96,17 +96,17 @@ func TestPerfTitle(t *testing.T) {
 		"read lat":     "RDMA_Read Latency Test",
 		"atomic bw -b": "Atomic ATOMIC_FETCH_AND_ADD Bidirectional BW Test",
 	} {
-		p, _ := newPerfRun(t, line)
-		if got := p.newReport().title(perfSetting(p)); got != want {
+		p, _ := newSession(t, line)
+		if got := p.newReport().title(setting(p)); got != want {
 			t.Errorf("%s: %q", line, got)
 		}
 	}
 }
 
 func TestPerfJSON(t *testing.T) {
-	p, out := newPerfRun(t, "send lat -n 6 -U -j h")
+	p, out := newSession(t, "send lat -n 6 -U -j h")
 	r := p.newReport()
-	err := errors.Join(r.Start(perfSetting(p)), r.Latency(aLatency))
+	err := errors.Join(r.Start(setting(p)), r.Latency(aLatency))
 	failure := errors.New("uverbs: it broke")
 	if err = errors.Join(err, r.finish(failure)); !errors.Is(err, failure) {
 		t.Error(err)
@@ -134,7 +134,7 @@ func TestPerfJSON(t *testing.T) {
 func TestPerfProgress(t *testing.T) { synctest.Test(t, testPerfProgress) }
 
 func testPerfProgress(t *testing.T) {
-	p, out := newPerfRun(t, "send lat -D 10 h")
+	p, out := newSession(t, "send lat -D 10 h")
 	r := p.newReport()
 	if r.progress.show(); out.Len() > 0 {
 		t.Errorf("%q, and nobody watches", out)
@@ -177,7 +177,7 @@ func TestPerfLimits(t *testing.T) {
 		"send bw -y 2.5":              "-y 2.5: the message rate with 1048576 bytes is 2.000000",
 		"send bw -w 1 --report_gbits": "-w 1: the average bandwidth with 1048576 bytes is 0.02",
 	} {
-		p, out := newPerfRun(t, line)
+		p, out := newSession(t, line)
 		r := p.newReport()
 		if err := r.Bandwidth(b); err != nil {
 			t.Error(err)

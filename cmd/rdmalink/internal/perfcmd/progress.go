@@ -1,4 +1,4 @@
-package main
+package perfcmd
 
 import (
 	"fmt"
@@ -10,9 +10,9 @@ import (
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/perf"
 )
 
-// perfProgress is a line on a terminal that says how far a run is, and is gone
+// progress is a line on a terminal that says how far a run is, and is gone
 // when there is something to print.
-type perfProgress struct {
+type progress struct {
 	out  io.Writer // nil when nobody watches
 	over chan struct{}
 
@@ -28,7 +28,7 @@ type perfProgress struct {
 // progressStep is how often the line changes.
 const progressStep = 500 * time.Millisecond
 
-func (p *perfProgress) init(run *perfRun) {
+func (p *progress) init(run *session) {
 	p.over = make(chan struct{})
 	p.length = run.Time
 	if isTerminal(run.Stderr) {
@@ -50,7 +50,7 @@ func isTerminal(w io.Writer) bool {
 }
 
 // show draws the line until the end.
-func (p *perfProgress) show() {
+func (p *progress) show() {
 	if p.out == nil {
 		return
 	}
@@ -66,7 +66,7 @@ func (p *perfProgress) show() {
 	}
 }
 
-func (p *perfProgress) draw() {
+func (p *progress) draw() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	text := p.state
@@ -82,21 +82,21 @@ func (p *perfProgress) draw() {
 }
 
 // next begins with a size.
-func (p *perfProgress) next(size int, total int64, done *perf.Progress) {
+func (p *progress) next(size int, total int64, done *perf.Progress) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.state, p.total, p.done, p.began = fmt.Sprintf("%d bytes", size), total, done, time.Now()
 }
 
 // rest says that a size is done.
-func (p *perfProgress) rest() {
+func (p *progress) rest() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.state, p.done = "waiting for the peer", nil
 }
 
 // clear takes the line away.
-func (p *perfProgress) clear() {
+func (p *progress) clear() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.shown {
@@ -105,7 +105,7 @@ func (p *perfProgress) clear() {
 	}
 }
 
-func (p *perfProgress) end() {
+func (p *progress) end() {
 	close(p.over)
 	p.clear()
 }

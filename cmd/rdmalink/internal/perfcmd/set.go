@@ -1,4 +1,4 @@
-package main
+package perfcmd
 
 import (
 	"math"
@@ -12,13 +12,13 @@ import (
 )
 
 // options are the rows that hold for the kind. Each notes that it was given.
-func (k perfKind) options() (all cli.Getopt[perfOptions]) {
-	for _, row := range perfTable {
+func (k Kind) options() (all cli.Getopt[options]) {
+	for _, row := range table {
 		if row.has != nil && !row.has(k) {
 			continue
 		}
-		o := row.perfOption
-		o.Set = func(to *perfOptions, value string) error {
+		o := row.option
+		o.Set = func(to *options, value string) error {
 			to.given[o.Long] = true
 			return row.Set(to, value)
 		}
@@ -28,9 +28,9 @@ func (k perfKind) options() (all cli.Getopt[perfOptions]) {
 }
 
 // parser has also the rows of perftest's options that are refused.
-func (k perfKind) parser() cli.Getopt[perfOptions] {
+func (k Kind) parser() cli.Getopt[options] {
 	all := k.options()
-	for _, row := range perfRefused {
+	for _, row := range refused {
 		if row.has == nil || row.has(k) {
 			all = append(all, row.row())
 		}
@@ -38,7 +38,7 @@ func (k perfKind) parser() cli.Getopt[perfOptions] {
 	return all
 }
 
-func setAtomic(o *perfOptions, value string) error {
+func setAtomic(o *options, value string) error {
 	switch value {
 	case "FETCH_AND_ADD":
 		o.Atomic = uverbs.OpFetchAdd
@@ -50,7 +50,7 @@ func setAtomic(o *perfOptions, value string) error {
 	return nil
 }
 
-func setConnection(o *perfOptions, value string) error {
+func setConnection(o *options, value string) error {
 	types := map[string]uverbs.QPType{"RC": uverbs.QPTypeRC, "UC": uverbs.QPTypeUC, "UD": uverbs.QPTypeUD}
 	typ, ok := types[value]
 	if !ok {
@@ -60,7 +60,7 @@ func setConnection(o *perfOptions, value string) error {
 	return nil
 }
 
-func setSize(o *perfOptions, value string) error {
+func setSize(o *options, value string) error {
 	text, factor := value, 1
 	for suffix, f := range map[string]int{"K": 1 << 10, "M": 1 << 20} {
 		if cut, ok := strings.CutSuffix(value, suffix); ok {
@@ -75,7 +75,7 @@ func setSize(o *perfOptions, value string) error {
 	return nil
 }
 
-func setLink(o *perfOptions, value string) error {
+func setLink(o *options, value string) error {
 	switch value {
 	case "IB":
 		o.Link = uverbs.LinkInfiniBand
@@ -88,8 +88,8 @@ func setLink(o *perfOptions, value string) error {
 }
 
 // limit takes the least of a figure that is good enough.
-func limit(what string, field func(*perfOptions) *float64) func(*perfOptions, string) error {
-	return func(o *perfOptions, value string) error {
+func limit(what string, field func(*options) *float64) func(*options, string) error {
+	return func(o *options, value string) error {
 		n, err := strconv.ParseFloat(value, 64)
 		if err != nil || !(n > 0 && n <= math.MaxFloat32) {
 			return cli.UsageError{Text: strconv.Quote(value) + ": the " + what + " is a number above 0"}
@@ -102,7 +102,7 @@ func limit(what string, field func(*perfOptions) *float64) func(*perfOptions, st
 func seconds(n int) time.Duration { return time.Duration(n) * time.Second }
 
 // complete hands over what the engine takes in another type.
-func (o *perfOptions) complete() {
+func (o *options) complete() {
 	o.Role = perftest.Client
 	if o.host == "" {
 		o.Role = perftest.Server

@@ -1,4 +1,4 @@
-package main
+package perfcmd
 
 import (
 	"errors"
@@ -9,15 +9,15 @@ import (
 	"github.com/goverbs/goverbs/internal/perftest"
 )
 
-// perfReport is how a run goes: perftest's table, or what -j prints.
-type perfReport struct {
-	run      *perfRun
-	json     perfJSON
-	progress perfProgress
+// report is how a run goes: perftest's table, or what -j prints.
+type report struct {
+	session  *session
+	json     jsonReport
+	progress progress
 	missed   []error // limits
 }
 
-const perfLine = "---------------------------------------------------------------------------------------\n"
+const ruler = "---------------------------------------------------------------------------------------\n"
 
 // perftest's columns.
 const (
@@ -26,27 +26,27 @@ const (
 	bwColumns       = " #bytes     #iterations    BW peak[%s/sec]    BW average[%[1]s/sec]   MsgRate[Mpps]\n"
 )
 
-func (p *perfRun) newReport() *perfReport {
-	r := &perfReport{run: p}
+func (p *session) newReport() *report {
+	r := &report{session: p}
 	r.progress.init(p)
 	return r
 }
 
 // print writes what JSON has no place for.
-func (r *perfReport) print(format string, args ...any) error {
-	if r.run.JSON {
+func (r *report) print(format string, args ...any) error {
+	if r.session.JSON {
 		return nil
 	}
 	r.progress.clear()
-	_, err := fmt.Fprintf(r.run.Stdout, format, args...)
+	_, err := fmt.Fprintf(r.session.Stdout, format, args...)
 	return err
 }
 
 // Start prints what is measured, and between whom.
-func (r *perfReport) Start(s *perf.Setting) error {
-	r.json.start(r.run, s)
+func (r *report) Start(s *perf.Setting) error {
+	r.json.start(r.session, s)
 	var b strings.Builder
-	b.WriteString(perfLine)
+	b.WriteString(ruler)
 	fmt.Fprintf(&b, "                    %s\n", r.title(s))
 	fmt.Fprintf(&b, " Device          : %s (%v)\tConnection type : %v\n", s.Device, s.Driver, s.Type)
 	fmt.Fprintf(&b, " Number of qps   : %d\t\trdma_cm QPs     : %s\n", s.QPCount, onOff(s.CM))
@@ -63,15 +63,15 @@ func (r *perfReport) Start(s *perf.Setting) error {
 	} else {
 		fmt.Fprintf(&b, " Max inline data : %d[B]\n", s.Inline)
 	}
-	b.WriteString(perfLine)
-	perfAddresses(&b, "local", s.Local)
-	perfAddresses(&b, "remote", s.Remote)
-	b.WriteString(perfLine)
+	b.WriteString(ruler)
+	addresses(&b, "local", s.Local)
+	addresses(&b, "remote", s.Remote)
+	b.WriteString(ruler)
 	b.WriteString(r.columns())
 	return r.print("%s", &b)
 }
 
-func (r *perfReport) title(s *perf.Setting) string {
+func (r *report) title(s *perf.Setting) string {
 	words := []string{strings.ToUpper(s.Verb.String()[:1]) + s.Verb.String()[1:]}
 	if s.Verb == perftest.Write || s.Verb == perftest.Read {
 		words[0] = "RDMA_" + words[0]
@@ -101,7 +101,7 @@ func onOff(on bool) string {
 	return "OFF"
 }
 
-func perfAddresses(b *strings.Builder, side string, all []perftest.Endpoint) {
+func addresses(b *strings.Builder, side string, all []perftest.Endpoint) {
 	for _, e := range all {
 		fmt.Fprintf(b, " %s address: LID %#04x QPN 0x%04x PSN %#x", side, e.LID, e.QPN, e.PSN)
 		if e.GID != [16]byte{} {
@@ -112,35 +112,35 @@ func perfAddresses(b *strings.Builder, side string, all []perftest.Endpoint) {
 }
 
 // columns is the head of the table; an end that has nothing to say has none.
-func (r *perfReport) columns() string {
+func (r *report) columns() string {
 	switch {
-	case !r.run.Latency:
+	case !r.session.Latency:
 		unit := "MB"
-		if r.run.Gbits {
+		if r.session.Gbits {
 			unit = "Gb"
 		}
 		return fmt.Sprintf(bwColumns, unit)
-	case r.run.ServerIdle() && r.run.Role == perftest.Server:
+	case r.session.ServerIdle() && r.session.Role == perftest.Server:
 		return ""
-	case r.run.Time > 0:
+	case r.session.Time > 0:
 		return latTimedColumns
 	}
 	return latColumns
 }
 
 // Size comes before each size.
-func (r *perfReport) Size(bytes int, messages int64, done *perf.Progress) {
+func (r *report) Size(bytes int, messages int64, done *perf.Progress) {
 	r.progress.next(bytes, messages, done)
 }
 
 // Latency prints a row, and before it every latency if asked for.
-func (r *perfReport) Latency(l *perf.Latency) error {
+func (r *report) Latency(l *perf.Latency) error {
 	r.progress.rest()
-	r.json.latency(r.run, l)
-	if r.run.Time > 0 {
+	r.json.latency(r.session, l)
+	if r.session.Time > 0 {
 		return r.print(" %-7d       %d            %-7.2f        %-7.2f\n", l.Size, l.Iters, l.Avg, l.PerSecond)
 	}
-	if r.run.sorted || r.run.unsorted {
+	if r.session.sorted || r.session.unsorted {
 		if err := r.samples(l); err != nil {
 			return err
 		}
@@ -149,17 +149,17 @@ func (r *perfReport) Latency(l *perf.Latency) error {
 		l.Size, l.Iters, l.Min, l.Max, l.Typical, l.Avg, l.Stdev, l.P99, l.P999)
 }
 
-func (r *perfReport) samples(l *perf.Latency) error {
+func (r *report) samples(l *perf.Latency) error {
 	var b strings.Builder
 	b.WriteString("#, usec\n")
-	for i, v := range r.run.samplesOf(l) {
+	for i, v := range r.session.samplesOf(l) {
 		fmt.Fprintf(&b, "%d, %g\n", i+1, v)
 	}
-	return r.print("%s%s%s", &b, perfLine, r.columns())
+	return r.print("%s%s%s", &b, ruler, r.columns())
 }
 
 // samplesOf are the latencies in the order asked for.
-func (p *perfRun) samplesOf(l *perf.Latency) []float64 {
+func (p *session) samplesOf(l *perf.Latency) []float64 {
 	switch {
 	case p.sorted:
 		return l.Sorted()
@@ -170,10 +170,10 @@ func (p *perfRun) samplesOf(l *perf.Latency) []float64 {
 }
 
 // Bandwidth prints a row.
-func (r *perfReport) Bandwidth(b *perf.Bandwidth) error {
+func (r *report) Bandwidth(b *perf.Bandwidth) error {
 	r.progress.rest()
-	r.json.bandwidth(r.run, b)
-	unit := r.run.Unit()
+	r.json.bandwidth(r.session, b)
+	unit := r.session.Unit()
 	r.compare(b, unit)
 	return r.print(" %-7d    %-10d       %-7.2f            %-7.2f\t\t   %-7.6f\n",
 		b.Size, b.Messages, b.Peak/unit, b.Average/unit, b.Rate/1e6)
@@ -181,23 +181,23 @@ func (r *perfReport) Bandwidth(b *perf.Bandwidth) error {
 
 // compare notes what is below the limits of -w and -y. The run goes on: the peer
 // has not failed.
-func (r *perfReport) compare(b *perf.Bandwidth, unit float64) {
-	if got := b.Average / unit; got < r.run.leastBW {
-		r.missed = append(r.missed, fmt.Errorf("-w %g: the average bandwidth with %d bytes is %.2f", r.run.leastBW, b.Size, got))
+func (r *report) compare(b *perf.Bandwidth, unit float64) {
+	if got := b.Average / unit; got < r.session.leastBW {
+		r.missed = append(r.missed, fmt.Errorf("-w %g: the average bandwidth with %d bytes is %.2f", r.session.leastBW, b.Size, got))
 	}
-	if got := b.Rate / 1e6; got < r.run.leastRate {
-		r.missed = append(r.missed, fmt.Errorf("-y %g: the message rate with %d bytes is %.6f", r.run.leastRate, b.Size, got))
+	if got := b.Rate / 1e6; got < r.session.leastRate {
+		r.missed = append(r.missed, fmt.Errorf("-y %g: the message rate with %d bytes is %.6f", r.session.leastRate, b.Size, got))
 	}
 }
 
 // finish prints the last line, or the JSON, and returns the failures.
-func (r *perfReport) finish(err error) error {
+func (r *report) finish(err error) error {
 	err = errors.Join(append(r.missed, err)...)
-	if r.run.JSON {
-		return r.json.write(r.run, err)
+	if r.session.JSON {
+		return r.json.write(r.session, err)
 	}
 	if err != nil {
 		return err
 	}
-	return r.print("%s", perfLine)
+	return r.print("%s", ruler)
 }

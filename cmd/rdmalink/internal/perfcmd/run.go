@@ -1,4 +1,4 @@
-package main
+package perfcmd
 
 import (
 	"context"
@@ -16,14 +16,14 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// perfRun is one run of the command.
-type perfRun struct {
+// session is one run of the command.
+type session struct {
 	cli.Output
-	perfOptions
-	kind perfKind
+	options
+	kind Kind
 }
 
-func (p *perfRun) run(ctx context.Context) error {
+func (p *session) run(ctx context.Context) error {
 	report := p.newReport()
 	go report.progress.show()
 	way := p.byHand
@@ -36,7 +36,7 @@ func (p *perfRun) run(ctx context.Context) error {
 }
 
 // byHand has the ends tell each other over TCP what they need to know.
-func (p *perfRun) byHand(ctx context.Context, report *perfReport) (err error) {
+func (p *session) byHand(ctx context.Context, report *report) (err error) {
 	dev, err := peer.OpenDevice(p.device, p.suits)
 	if err != nil {
 		return err
@@ -56,7 +56,7 @@ func (p *perfRun) byHand(ctx context.Context, report *perfReport) (err error) {
 }
 
 // suits closes a device that can't do this.
-func (p *perfRun) suits(dev *uverbs.Device) (*uverbs.Device, error) {
+func (p *session) suits(dev *uverbs.Device) (*uverbs.Device, error) {
 	err := p.misfit(dev)
 	if err != nil {
 		return nil, errors.Join(err, dev.Close())
@@ -64,7 +64,7 @@ func (p *perfRun) suits(dev *uverbs.Device) (*uverbs.Device, error) {
 	return dev, nil
 }
 
-func (p *perfRun) misfit(dev *uverbs.Device) error {
+func (p *session) misfit(dev *uverbs.Device) error {
 	name := dev.Info().Name
 	if dev.Info().NodeType == netlinkrdma.NodeRNIC {
 		return fmt.Errorf("%s: %w: give -R, and as HOST the server's address there", name, peer.ErrOnlyCM)
@@ -80,7 +80,7 @@ func (p *perfRun) misfit(dev *uverbs.Device) error {
 }
 
 // chooseGID finds none on InfiniBand unless one is asked for: it has its LID.
-func (p *perfRun) chooseGID(dev *uverbs.Device, conn net.Conn) (*uverbs.GIDEntry, error) {
+func (p *session) chooseGID(dev *uverbs.Device, conn net.Conn) (*uverbs.GIDEntry, error) {
 	port, err := dev.QueryPort(uint32(p.ibPort))
 	if err != nil {
 		return nil, err
@@ -100,7 +100,7 @@ func addrOf(a net.Addr) netip.Addr {
 }
 
 // byCM leaves finding the device, and the peer, to rdma_cm.
-func (p *perfRun) byCM(ctx context.Context, report *perfReport) (err error) {
+func (p *session) byCM(ctx context.Context, report *report) (err error) {
 	way, err := p.meetOverCM(ctx)
 	if err != nil {
 		return err
@@ -114,7 +114,7 @@ func (p *perfRun) byCM(ctx context.Context, report *perfReport) (err error) {
 	return perf.Run(ctx, p.Options, way, report)
 }
 
-func (p *perfRun) meetOverCM(ctx context.Context) (*perf.CM, error) {
+func (p *session) meetOverCM(ctx context.Context) (*perf.CM, error) {
 	port := strconv.Itoa(p.tcpPort)
 	if p.host == "" {
 		return perf.AcceptCM(ctx, net.JoinHostPort(p.source, port), p.Type)
