@@ -247,7 +247,7 @@ func (cq *CQ) signal() {
 	case cq.event <- struct{}{}:
 	default:
 	}
-	// Who waits takes the event, or notes the CQ when he leaves it behind.
+	// A waiter takes the event, or notes the CQ when it leaves the event behind.
 	if cq.channel != nil && cq.waiters.Load() == 0 {
 		cq.channel.note(cq)
 	}

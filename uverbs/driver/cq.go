@@ -46,8 +46,8 @@ type ResizeCQ struct {
 type Peeker interface{ Peek() *mmap.Peek }
 
 // EventCounter is a CQ that counts its events, or arms itself again at one. Event is
-// called for each event when it is read from the channel, before anybody who waits for
-// it hears of it.
+// called for each event when it is read from the channel, before any waiter is told of
+// it.
 type EventCounter interface{ Event() }
 
 // Cleaner is a CQ that removes the completions of a QP that is in RESET or gone from
