@@ -12,5 +12,6 @@
 // sides: the SIW and RXE fields of [CQ], [QP] and [SRQ]. Nothing moves by itself: a
 // test, or a goroutine of it, plays the driver with [QP.Carry], [RXEQP.TakeSend],
 // [SIWCQ.Complete] and their like. A driver other than these two has no queues and
-// agrees to everything.
+// agrees to everything. The fake reads and writes its side of them byte by byte, by the
+// layout that the kernel's headers give, and uses no ring of package mmap.
 package fakeverbs
