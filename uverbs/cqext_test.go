@@ -31,7 +31,7 @@ func TestPollExt(t *testing.T) {
 		t.Error(n, err)
 	}
 	ring.push(driver.WC{WRID: 4})
-	if err := second.Modify(&uverbs.QPAttr{State: uverbs.QPStateErr}, uverbs.QPAttrState); err != nil {
+	if err := errors.Join(second.Init(nil), second.Modify(&uverbs.QPAttr{State: uverbs.QPStateErr}, uverbs.QPAttrState)); err != nil {
 		t.Error(err)
 	}
 	if _, err := second.PostSend([]uverbs.SendWR{{WRID: 9}}); err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/goverbs/goverbs/uverbs/driver"
 )
 
-// bare0 is a device whose kernel driver agrees to everything, and whose provider
+// bare0 is a device whose kernel driver does what all have in common, and whose provider
 // does nothing.
 var bare0 = uverbs.DeviceInfo{Name: "bare0", Driver: uverbs.DriverHNS, Ports: 1}
 

@@ -76,6 +76,10 @@ func (k *Kernel) resizeCQ(r *ioctl.Request) error {
 func (k *Kernel) reqNotifyCQ(r *ioctl.Request) error {
 	var in abi.IbUverbsReqNotifyCq
 	ioctl.Argument(r, abi.UVERBS_ATTR_CORE_IN, &in)
+	return k.armCQ(&in)
+}
+
+func (k *Kernel) armCQ(in *abi.IbUverbsReqNotifyCq) error {
 	_, cq, err := find[*CQ](k, "CQ", in.CqHandle)
 	if err != nil {
 		return err

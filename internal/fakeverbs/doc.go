@@ -11,6 +11,8 @@
 // Queues are the driver's own, on Go memory so that the race detector sees both
 // sides: the SIW and RXE fields of [CQ], [QP] and [SRQ]. Nothing moves by itself: a
 // test, or a goroutine of it, plays the driver with [QP.Carry], [RXEQP.TakeSend],
-// [SIWCQ.Complete] and their like. A driver other than these two has no queues and
-// agrees to everything.
+// [SIWCQ.Complete] and their like. Another driver's
+// queues are between user space and its device: the fake refuses what the core and every
+// driver of hardware refuse, and reads no private bytes. The fake reads and writes its side of them byte by byte, by the
+// layout that the kernel's headers give, and uses no ring of package mmap.
 package fakeverbs

@@ -23,6 +23,9 @@ type Kernel struct {
 	// InBubble has events come from memory instead of pipes, so that testing/synctest
 	// sees that a goroutine waits for one. Set it before use.
 	InBubble bool
+	// OtherCredentials has the process be one whose credentials are not those that the
+	// device was opened with: write(2) is refused, ioctl is not. Set it before use.
+	OtherCredentials bool
 	// Own are attributes of the driver's own, which its methods take beside those of
 	// the core. Set it before use.
 	Own map[uint16]bool

@@ -28,43 +28,95 @@ type model interface {
 	createAH(*ioctl.Request) error
 }
 
-// bare is a driver without queues in shared memory: it agrees to everything.
+// bare is a driver of hardware. The fake knows nothing of its queues, which are between
+// user space and the device, and does not read its private bytes. It refuses what the
+// core and every such driver refuse.
 type bare struct{}
 
-func (bare) has(string) bool              { return true }
+// has leaves out what only rxe and siw take from user space: doorbells and arming are
+// stores to a device elsewhere.
+func (bare) has(call string) bool { return call != "POST_SEND" && call != "REQ_NOTIFY_CQ" }
+
 func (bare) context(*ioctl.Request) error { return nil }
 
 func (bare) mmap(*Kernel, int64, int) (*mmap.Region, error) { return nil, syscall.EINVAL }
 
-func (bare) createCQ(*CQ, *ioctl.Request) error   { return nil }
-func (bare) notify(*CQ, uint32) error             { return nil }
-func (bare) createQP(*QP, *ioctl.Request) error   { return nil }
-func (bare) destroyQP(*QP)                        {}
-func (bare) doorbell(*QP) error                   { return nil }
-func (bare) createSRQ(*SRQ, *ioctl.Request) error { return nil }
-func (bare) createAH(*ioctl.Request) error        { return nil }
+// cqFlags are those that the core knows.
+const cqFlags = abi.IB_UVERBS_CQ_FLAGS_TIMESTAMP_COMPLETION | abi.IB_UVERBS_CQ_FLAGS_IGNORE_OVERRUN
+
+func (bare) createCQ(cq *CQ, _ *ioctl.Request) error {
+	if cq.Flags&^cqFlags != 0 {
+		return syscall.EOPNOTSUPP
+	}
+	return nil
+}
 
 func (bare) resizeCQ(cq *CQ, entries uint32, _ *ioctl.Request) error {
+	if entries == 0 {
+		return syscall.EINVAL
+	}
 	cq.Entries = entries
 	return nil
 }
 
-func (bare) regMR(h uint32, _ *ioctl.Request) (uint32, error) { return h<<8 | 1, nil }
+func (bare) notify(*CQ, uint32) error { return syscall.EOPNOTSUPP }
 
+func (bare) createQP(qp *QP, _ *ioctl.Request) error {
+	switch qp.Type {
+	case abi.IB_UVERBS_QPT_RC, abi.IB_UVERBS_QPT_UC, abi.IB_UVERBS_QPT_UD, abi.IB_UVERBS_QPT_DRIVER:
+	default:
+		return syscall.EOPNOTSUPP
+	}
+	c, most := &qp.Cap, bare{}.limits().device.MaxSge
+	if c.MaxSendSge > most || qp.srq == nil && c.MaxRecvSge > most {
+		return syscall.EINVAL
+	}
+	return nil
+}
+
+// modifyQP holds a QP of the driver's own type to no table: the driver has one.
 func (bare) modifyQP(qp *QP, in *abi.IbUverbsModifyQp) error {
-	qp.attr = *in
+	from, to := qp.state, qp.state
+	if in.AttrMask&abi.IB_QP_CUR_STATE != 0 {
+		from = in.CurQpState
+	}
 	if in.AttrMask&abi.IB_QP_STATE != 0 {
-		qp.state = in.QpState
+		to = in.QpState
+	}
+	if qp.Type != abi.IB_UVERBS_QPT_DRIVER && !modifyIsOK(from, to, qp.Type, in.AttrMask) {
+		return syscall.EINVAL
+	}
+	qp.state = to
+	qp.takeOver(in)
+	return nil
+}
+
+func (bare) destroyQP(*QP)      {}
+func (bare) doorbell(*QP) error { return syscall.EOPNOTSUPP }
+
+func (bare) createSRQ(srq *SRQ, _ *ioctl.Request) error {
+	if srq.MaxSGE > (bare{}).limits().device.MaxSge || srq.Limit > srq.MaxWR {
+		return syscall.EINVAL
 	}
 	return nil
 }
 
 func (bare) modifySRQ(srq *SRQ, in *abi.IbUverbsModifySrq, _ *ioctl.Request) error {
+	const known = abi.IB_SRQ_MAX_WR | abi.IB_SRQ_LIMIT
+	maxWR, limit := srq.MaxWR, srq.Limit
 	if in.AttrMask&abi.IB_SRQ_MAX_WR != 0 {
-		srq.MaxWR = in.MaxWr
+		maxWR = in.MaxWr
 	}
 	if in.AttrMask&abi.IB_SRQ_LIMIT != 0 {
-		srq.Limit = in.SrqLimit
+		limit = in.SrqLimit
 	}
+	if in.AttrMask&^known != 0 || maxWR == 0 || limit > maxWR {
+		return syscall.EINVAL
+	}
+	srq.MaxWR, srq.Limit = maxWR, limit
 	return nil
 }
+
+func (bare) regMR(h uint32, _ *ioctl.Request) (uint32, error) { return h<<8 | 1, nil }
+
+func (bare) createAH(*ioctl.Request) error { return nil }

@@ -106,6 +106,10 @@ func (k *Kernel) destroyQP(r *ioctl.Request) error {
 func (k *Kernel) postSend(r *ioctl.Request) error {
 	var in abi.IbUverbsPostSend
 	ioctl.Argument(r, abi.UVERBS_ATTR_CORE_IN, &in)
+	return k.ringDoorbell(&in)
+}
+
+func (k *Kernel) ringDoorbell(in *abi.IbUverbsPostSend) error {
 	o := k.objects[in.QpHandle]
 	if o == nil {
 		return syscall.EINVAL

@@ -48,6 +48,8 @@ func (*rxe) limits() limits {
 	return l
 }
 
+func (*rxe) has(string) bool { return true }
+
 // mmap maps an offer once, whole or less.
 func (*rxe) mmap(k *Kernel, offset int64, length int) (*mmap.Region, error) {
 	memory, ok := k.memory[offset]

@@ -11,13 +11,12 @@ import (
 // siw answers as the soft iWARP driver.
 type siw struct{ bare }
 
-// The word that says whose an entry is, and the sizes of entries.
+// Sizes of the entries, and of what stands behind a CQ's.
 const (
-	ownerWord = 8
-	sqeSize   = 120
-	rqeSize   = 112
-	cqeSize   = 32
-	ctrlSize  = 8
+	sqeSize  = 120
+	rqeSize  = 112
+	cqeSize  = 32
+	ctrlSize = 8
 )
 
 // uhw writes a driver's answer; siw insists on room for all of it.
@@ -58,8 +57,8 @@ func (siw) createCQ(cq *CQ, r *ioctl.Request) error {
 		return err
 	}
 	cq.SIW = &SIWCQ{cq: cq}
-	if cq.SIW.ring, err = mmap.NewFlagProducer[abi.SiwCqe](region, cq.Entries, ownerWord); err != nil {
-		return syscall.EINVAL
+	if cq.SIW.ring, err = newSIWRing(region, cq.Entries, cqeSize); err != nil {
+		return err
 	}
 	if cq.SIW.notify, err = region.Word(int(cq.Entries) * cqeSize); err != nil {
 		return syscall.EINVAL
@@ -81,8 +80,8 @@ func (siw) createQP(qp *QP, r *ioctl.Request) error {
 	}
 	resp.SqKey = uint64(key)
 	qp.SIW = &SIWQP{qp: qp}
-	if qp.SIW.sq, err = mmap.NewFlagConsumer[abi.SiwSqe](region, resp.NumSqe, ownerWord); err != nil {
-		return syscall.EINVAL
+	if qp.SIW.sq, err = newSIWRing(region, resp.NumSqe, sqeSize); err != nil {
+		return err
 	}
 	if qp.srq == nil && qp.Cap.MaxRecvWr > 0 {
 		resp.NumRqe = roundPow2(qp.Cap.MaxRecvWr)
@@ -104,16 +103,13 @@ func (siw) createSRQ(srq *SRQ, r *ioctl.Request) error {
 	return uhw(r, abi.SiwUrespCreateSrq{NumRqe: n, SrqKey: uint64(key)})
 }
 
-func recvRing(k *Kernel, m *memory, n uint32) (int64, *mmap.FlagConsumer[abi.SiwRqe], error) {
+func recvRing(k *Kernel, m *memory, n uint32) (int64, *siwRing, error) {
 	key, region, err := siwAlloc(k, m, int(n)*rqeSize)
 	if err != nil {
 		return 0, nil, err
 	}
-	rq, err := mmap.NewFlagConsumer[abi.SiwRqe](region, n, ownerWord)
-	if err != nil {
-		return 0, nil, syscall.EINVAL
-	}
-	return key, rq, nil
+	rq, err := newSIWRing(region, n, rqeSize)
+	return key, rq, err
 }
 
 func (siw) regMR(h uint32, r *ioctl.Request) (uint32, error) {

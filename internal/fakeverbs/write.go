@@ -12,28 +12,29 @@ type command struct {
 	name    string
 	in, out int
 	run     func(*Kernel, *ioctl.Request) error
+	quick   func(k *Kernel, in []byte) error // by write(2), of those that user space issues so
 }
 
 const extended = abi.IB_USER_VERBS_CMD_FLAG_EXTENDED
 
 var commands = map[uint32]command{
-	abi.IB_USER_VERBS_CMD_ALLOC_PD:                   {"ALLOC_PD", 8, 4, (*Kernel).allocPD},
-	abi.IB_USER_VERBS_CMD_CREATE_AH:                  {"CREATE_AH", 56, 4, (*Kernel).createAH},
-	abi.IB_USER_VERBS_CMD_REREG_MR:                   {"REREG_MR", 48, 8, (*Kernel).reregMR},
-	abi.IB_USER_VERBS_CMD_ALLOC_MW:                   {"ALLOC_MW", 16, 8, (*Kernel).allocMW},
-	abi.IB_USER_VERBS_CMD_RESIZE_CQ:                  {"RESIZE_CQ", 16, 8, (*Kernel).resizeCQ},
-	abi.IB_USER_VERBS_CMD_REQ_NOTIFY_CQ:              {"REQ_NOTIFY_CQ", 8, 0, (*Kernel).reqNotifyCQ},
-	abi.IB_USER_VERBS_CMD_ATTACH_MCAST:               {"ATTACH_MCAST", 24, 0, (*Kernel).attachMcast},
-	abi.IB_USER_VERBS_CMD_DETACH_MCAST:               {"DETACH_MCAST", 24, 0, (*Kernel).detachMcast},
-	abi.IB_USER_VERBS_CMD_REG_MR:                     {"REG_MR", 40, 12, (*Kernel).regMR},
-	abi.IB_USER_VERBS_CMD_CREATE_COMP_CHANNEL:        {"CREATE_COMP_CHANNEL", 8, 4, (*Kernel).createCompChannel},
-	abi.IB_USER_VERBS_CMD_QUERY_QP:                   {"QUERY_QP", 16, 128, (*Kernel).queryQP},
-	abi.IB_USER_VERBS_CMD_MODIFY_QP:                  {"MODIFY_QP", 112, 0, (*Kernel).modifyQP},
-	abi.IB_USER_VERBS_CMD_POST_SEND:                  {"POST_SEND", 24, 4, (*Kernel).postSend},
-	abi.IB_USER_VERBS_CMD_MODIFY_SRQ:                 {"MODIFY_SRQ", 16, 0, (*Kernel).modifySRQ},
-	abi.IB_USER_VERBS_CMD_QUERY_SRQ:                  {"QUERY_SRQ", 16, 16, (*Kernel).querySRQ},
-	abi.IB_USER_VERBS_EX_CMD_MODIFY_QP | extended:    {"EX_MODIFY_QP", 120, 8, (*Kernel).exModifyQP},
-	abi.IB_USER_VERBS_EX_CMD_QUERY_DEVICE | extended: {"QUERY_DEVICE", 8, 304, (*Kernel).queryDevice},
+	abi.IB_USER_VERBS_CMD_ALLOC_PD:                   {"ALLOC_PD", 8, 4, (*Kernel).allocPD, nil},
+	abi.IB_USER_VERBS_CMD_CREATE_AH:                  {"CREATE_AH", 56, 4, (*Kernel).createAH, nil},
+	abi.IB_USER_VERBS_CMD_REREG_MR:                   {"REREG_MR", 48, 8, (*Kernel).reregMR, nil},
+	abi.IB_USER_VERBS_CMD_ALLOC_MW:                   {"ALLOC_MW", 16, 8, (*Kernel).allocMW, nil},
+	abi.IB_USER_VERBS_CMD_RESIZE_CQ:                  {"RESIZE_CQ", 16, 8, (*Kernel).resizeCQ, nil},
+	abi.IB_USER_VERBS_CMD_REQ_NOTIFY_CQ:              {"REQ_NOTIFY_CQ", 8, 0, (*Kernel).reqNotifyCQ, (*Kernel).quickNotifyCQ},
+	abi.IB_USER_VERBS_CMD_ATTACH_MCAST:               {"ATTACH_MCAST", 24, 0, (*Kernel).attachMcast, nil},
+	abi.IB_USER_VERBS_CMD_DETACH_MCAST:               {"DETACH_MCAST", 24, 0, (*Kernel).detachMcast, nil},
+	abi.IB_USER_VERBS_CMD_REG_MR:                     {"REG_MR", 40, 12, (*Kernel).regMR, nil},
+	abi.IB_USER_VERBS_CMD_CREATE_COMP_CHANNEL:        {"CREATE_COMP_CHANNEL", 8, 4, (*Kernel).createCompChannel, nil},
+	abi.IB_USER_VERBS_CMD_QUERY_QP:                   {"QUERY_QP", 16, 128, (*Kernel).queryQP, nil},
+	abi.IB_USER_VERBS_CMD_MODIFY_QP:                  {"MODIFY_QP", 112, 0, (*Kernel).modifyQP, nil},
+	abi.IB_USER_VERBS_CMD_POST_SEND:                  {"POST_SEND", 24, 4, (*Kernel).postSend, (*Kernel).quickPostSend},
+	abi.IB_USER_VERBS_CMD_MODIFY_SRQ:                 {"MODIFY_SRQ", 16, 0, (*Kernel).modifySRQ, nil},
+	abi.IB_USER_VERBS_CMD_QUERY_SRQ:                  {"QUERY_SRQ", 16, 16, (*Kernel).querySRQ, nil},
+	abi.IB_USER_VERBS_EX_CMD_MODIFY_QP | extended:    {"EX_MODIFY_QP", 120, 8, (*Kernel).exModifyQP, nil},
+	abi.IB_USER_VERBS_EX_CMD_QUERY_DEVICE | extended: {"QUERY_DEVICE", 8, 304, (*Kernel).queryDevice, nil},
 }
 
 func (k *Kernel) invokeWrite(r *ioctl.Request) error {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/fakeverbs"
+	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -215,6 +216,29 @@ func TestSendQueueFull(t *testing.T) {
 			t.Errorf("%d, want %d", s.Wr.WrId, want)
 		}
 		want++
+	}
+}
+
+// TestDoorbellPath: doorbells and arming are written; only a process whose credentials
+// changed has them go by ioctl.
+func TestDoorbellPath(t *testing.T) {
+	for _, changed := range []bool{false, true} {
+		w := ready(t, uverbs.QPTypeRC)
+		w.k.OtherCredentials = changed
+		byIoctl := make(map[string]int)
+		w.k.Tamper = func(call string, _ *ioctl.Request) { byIoctl[call]++ }
+		for range 3 {
+			w.post(t, uverbs.SendWR{Opcode: uverbs.OpSend})
+			w.take(t)
+			if err := w.cq.Arm(false); err != nil || !w.kcq.Armed() {
+				t.Error(err)
+			}
+		}
+		for _, call := range []string{"POST_SEND", "REQ_NOTIFY_CQ"} {
+			if n := byIoctl[call]; w.k.Calls(call) != 3 || n != 0 && !changed || n != 3 && changed {
+				t.Errorf("changed: %t, %s: %d, %d by ioctl", changed, call, w.k.Calls(call), n)
+			}
+		}
 	}
 }
 

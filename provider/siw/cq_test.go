@@ -1,6 +1,7 @@
 package siw
 
 import (
+	"encoding/binary"
 	"slices"
 	"testing"
 
@@ -79,6 +80,8 @@ func FuzzReadCQE(f *testing.F) {
 	f.Add([]byte("12345678\x01\x08\x00\x00\x10\x00\x00\x00imm-datasqp-nums"))
 	f.Add([]byte("12345678\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"))
 	f.Add([]byte("12345678\x01\x03\x04\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x07\x00\x00\x00\x00\x00\x00\x00"))
+	f.Add([]byte("12345678\x01\x03\x04\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x07\x00\x00\x00\x00\x00\x00\x00" +
+		"12345678\x01\x03\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x07\x00\x00\x00\x00\x00\x00\x00")) // bad, then good
 	f.Fuzz(func(t *testing.T, ring []byte) {
 		const n = 4
 		memory := make([]byte, n*cqeSize+ctrlSize)
@@ -86,22 +89,50 @@ func FuzzReadCQE(f *testing.F) {
 		region := must[*mmap.Region](t)(mmap.Wrap(memory))
 		defer region.Close()
 		q := must[*cq](t)(newCQ(region, n))
+		want := completionsOf(memory[:n*cqeSize])
 		wcs := make([]uverbs.WC, 2*n)
 		got, bad, err := q.Poll(wcs)
-		if err != nil || bad != slices.ContainsFunc(wcs[:got], func(wc uverbs.WC) bool { return wc.Err() != nil }) {
-			t.Errorf("bad: %v, but %+v, %v", bad, wcs[:got], err)
+		if err != nil || bad != slices.ContainsFunc(want, func(wc uverbs.WC) bool { return wc.Status != uverbs.StatusSuccess }) {
+			t.Errorf("bad: %v, but %+v, %v", bad, want, err)
 		}
-		if got > n {
-			t.Fatalf("%d completions in a ring of %d", got, n)
+		if diff := cmp.Diff(want, slices.Clone(wcs[:got])); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
 		}
-		for i := range wcs[:got] {
-			wc := &wcs[i]
-			if wc.Status.String() == "" || wc.Opcode.String() == "" || (wc.Err() == nil) != (wc.Status == uverbs.StatusSuccess) {
-				t.Errorf("%+v", wc)
+		for i := range want {
+			if b := memory[i*cqeSize+ownerWord]; b != 0 {
+				t.Errorf("entry %d was not given back: %#x", i, b)
 			}
-			if memory[i*cqeSize+ownerWord]&1 != 0 {
-				t.Errorf("entry %d was not given back", i)
-			}
+		}
+		next := memory[got%n*cqeSize:][:cqeSize]
+		copy(next, "87654321\x01\x03\x00\x00")
+		want = completionsOf(next)
+		if got, bad, err := q.Poll(wcs[:1]); got != 1 || bad || err != nil || !cmp.Equal(wcs[:1], want) {
+			t.Errorf("then polled %d, bad: %v, %v: %+v, want %+v", got, bad, err, wcs[:1], want)
 		}
 	})
+}
+
+// completionsOf reads the entries that have their flag set, up to the first that has
+// not, by the offsets of struct siw_cqe.
+func completionsOf(ring []byte) []uverbs.WC {
+	statuses := []uverbs.Status{uverbs.StatusSuccess, uverbs.StatusLocLenErr, uverbs.StatusLocProtErr, uverbs.StatusLocQPOpErr,
+		uverbs.StatusWRFlushErr, uverbs.StatusBadRespErr, uverbs.StatusLocAccessErr, uverbs.StatusRemAccessErr,
+		uverbs.StatusRemInvReqErr, uverbs.StatusGeneralErr}
+	opcodes := []uverbs.WCOpcode{uverbs.WCRDMAWrite, uverbs.WCRDMARead, uverbs.WCRDMARead, uverbs.WCSend, uverbs.WCSend, uverbs.WCSend,
+		uverbs.WCFetchAdd, uverbs.WCCompareSwap, uverbs.WCRecv}
+	wcs := []uverbs.WC{}
+	for ; len(ring) > 0 && ring[8]&1 != 0; ring = ring[32:] {
+		le := binary.LittleEndian
+		op, status := ring[9], le.Uint16(ring[10:])
+		wc := uverbs.WC{WRID: le.Uint64(ring), ByteLen: le.Uint32(ring[12:]), QPN: le.Uint32(ring[24:]),
+			Status: uverbs.StatusGeneralErr, VendorErr: uint32(status), Opcode: 1<<16 | uverbs.WCOpcode(op)}
+		if int(status) < len(statuses) {
+			wc.Status = statuses[status]
+		}
+		if int(op) < len(opcodes) {
+			wc.Opcode = opcodes[op]
+		}
+		wcs = append(wcs, wc)
+	}
+	return wcs
 }

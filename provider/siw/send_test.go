@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -208,6 +209,31 @@ func TestDoorbell(t *testing.T) {
 		post(step.post)
 		if rings() != step.rings {
 			t.Errorf("%+v: %d doorbells", step, rings())
+		}
+	}
+}
+
+// TestDoorbellPath: doorbells are written; only a process whose credentials changed rings
+// them by ioctl.
+func TestDoorbellPath(t *testing.T) {
+	for _, changed := range []bool{false, true} {
+		w := connected(t)
+		w.k.OtherCredentials = changed
+		byIoctl := 0
+		w.k.Tamper = func(call string, _ *ioctl.Request) {
+			if call == "POST_SEND" {
+				byIoctl++
+			}
+		}
+		before := w.k.Calls("POST_SEND")
+		for range 3 {
+			if n, err := w.qp.PostSend([]uverbs.SendWR{{Opcode: uverbs.OpSend}}); n != 1 || err != nil {
+				t.Fatal(n, err)
+			}
+			w.kqp.SIW.TakeSend()
+		}
+		if all := w.k.Calls("POST_SEND") - before; all != 3 || byIoctl != 0 && !changed || byIoctl != 3 && changed {
+			t.Errorf("changed: %t, %d doorbells, %d by ioctl", changed, all, byIoctl)
 		}
 	}
 }
