@@ -36,6 +36,9 @@ func (pd *PD) CreateAH(attr *AHAttr) (*AH, error) {
 	if attr == nil {
 		return nil, &Error{Op: "create", Object: "AH", Device: dev.info.Name, Err: syscall.EINVAL, Hint: "no address"}
 	}
+	if why := addressTooWide(attr); why != "" {
+		return nil, &Error{Op: "create", Object: "AH", Device: dev.info.Name, Err: syscall.EINVAL, Hint: why}
+	}
 	h := &addressHandle{pd: pd}
 	if err := h.attach("AH", &pd.node); err != nil {
 		return nil, err
