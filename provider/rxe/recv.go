@@ -44,8 +44,9 @@ func (q *recvQueue) post(wrs []driver.RecvWR) (n int, err error) {
 	if err != nil {
 		return 0, errCorrupt
 	}
-	for ; n < room; n++ {
-		wr, e := &wrs[n], slots.At(n)
+	batch := wrs[:room]
+	for i := range batch {
+		wr, e := &batch[i], slots.At(i)
 		sgl := wr.SGL // what is checked is what is used
 		e.WrId, e.Reserved, e.Padding = wr.WRID, 0, 0
 		if isOne(sgl, q.maxSGE) {
@@ -54,8 +55,9 @@ func (q *recvQueue) post(wrs []driver.RecvWR) (n int, err error) {
 		} else if err = q.putSGL(&e.Dma, sgl); err != nil {
 			break
 		}
+		n++
 	}
-	if n == room && n < len(wrs) {
+	if n < len(wrs) && err == nil {
 		err = q.full(&wrs[n])
 	}
 	if n > 0 {

@@ -19,13 +19,14 @@ func (q *qp) PostSend(wrs []driver.SendWR) (n int, err error) {
 	if err != nil {
 		return 0, errCorrupt
 	}
-	for n < room {
-		if err = q.send(slots.At(n), &wrs[n]); err != nil {
+	batch := wrs[:room]
+	for i := range batch {
+		if err = q.send(slots.At(i), &batch[i]); err != nil {
 			break
 		}
 		n++
 	}
-	if n == room && n < len(wrs) {
+	if n < len(wrs) && err == nil {
 		err = q.full(&wrs[n])
 	}
 	if n == 0 {
