@@ -17,7 +17,7 @@ import (
 //
 // C: struct ibv_comp_channel
 type CompChannel struct {
-	node
+	object
 	dev     *Device
 	fd      int32
 	reader  *eventReader
@@ -33,7 +33,7 @@ type CompChannel struct {
 // C: ibv_create_comp_channel
 func (d *Device) CreateCompChannel() (*CompChannel, error) {
 	ch := &CompChannel{dev: d, cqs: make(map[uint64]*CQ), some: make(chan struct{}, 1)}
-	if err := ch.attach("completion channel", &d.node); err != nil {
+	if err := ch.attach("completion channel", &d.object); err != nil {
 		return nil, err
 	}
 	if err := ch.open(); err != nil {
@@ -169,9 +169,9 @@ func (cq *CQ) count() {
 }
 
 // asNode lets a nil channel stand for none.
-func (ch *CompChannel) asNode() *node {
+func (ch *CompChannel) asObject() *object {
 	if ch == nil {
 		return nil
 	}
-	return &ch.node
+	return &ch.object
 }
