@@ -15,16 +15,16 @@ func (q *qp) PostSend(wrs []driver.SendWR) (n int, err error) {
 	if s := q.state; s < driver.QPStateRTS {
 		return 0, fmt.Errorf("%w: the QP is in %v, sends can be posted from RTS on", syscall.EINVAL, s)
 	}
-	slots, room, err := q.sq.Room(len(wrs))
+	slots, n, err := q.sq.Room(len(wrs))
 	if err != nil {
 		return 0, errCorrupt
 	}
-	batch := wrs[:room]
+	batch := wrs[:n]
 	for i := range batch {
 		if err = q.send(slots.At(i), &batch[i]); err != nil {
+			n = i
 			break
 		}
-		n++
 	}
 	if n < len(wrs) && err == nil {
 		err = q.full(&wrs[n])
