@@ -7,14 +7,13 @@ import (
 )
 
 // Get waits for the next event of any CQ of the channel and returns that CQ. It
-// is for one loop over many CQs, and for solicited events: arm the CQs, poll them
-// once more, then Get, poll and arm again. Events of one CQ that nobody has
-// fetched are one; completions that are made in user space count as events; and
-// an event may find its CQ empty. Several goroutines may Get.
+// serves one loop over many CQs, and solicited events: arm the CQs, poll them
+// once more, then Get, poll and arm again. Several events of a CQ count as one until
+// Get returns the CQ. Completions made in user space count as events. An event may
+// find its CQ empty. Several goroutines may call Get.
 //
-// [CQ.Wait] does all that for one CQ. Use one or the other on a channel. Where
-// both are used nothing is lost, but shared: events of a CQ that somebody waits
-// for go to who waits, those of others to Get.
+// [CQ.Wait] does all that for one CQ. Wait and Get may be used on the same channel. An
+// event for a CQ with a waiter goes to that waiter; all other events go to Get.
 //
 // C: ibv_get_cq_event and ibv_ack_cq_events
 func (ch *CompChannel) Get(ctx context.Context) (*CQ, error) {
@@ -58,7 +57,7 @@ func (ch *CompChannel) readAny(ctx context.Context) error {
 	return nil
 }
 
-// note puts a CQ that had an event last among those that Get returns.
+// note appends a CQ that had an event to the list from which Get takes.
 func (ch *CompChannel) note(cq *CQ) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
@@ -69,8 +68,8 @@ func (ch *CompChannel) note(cq *CQ) {
 	}
 }
 
-// next takes the first CQ that still has its event and nobody who waits for it.
-// One that somebody waits for is noted again when the event is left behind.
+// next takes the first noted CQ that has no waiter and still has its event. A CQ with
+// a waiter leaves the list; it is noted again if the waiters leave an event behind.
 func (ch *CompChannel) next() *CQ {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
@@ -99,7 +98,7 @@ func (ch *CompChannel) forget(i int) {
 	ch.noted = slices.Delete(ch.noted, i, i+1)
 }
 
-// wakeGetter wakes one Get that does not read.
+// wakeGetter wakes one Get that waits for another goroutine to read.
 func (ch *CompChannel) wakeGetter() {
 	select {
 	case ch.some <- struct{}{}:
