@@ -19,11 +19,11 @@ func qpAttr(w *abi.IbUverbsQpAttr) *uverbs.QPAttr {
 		DestQPN:         w.DestQpNum,
 		Access:          uverbs.Access(w.QpAccessFlags),
 		AH:              ahAttr(&w.AhAttr),
-		PKeyIndex:       w.PkeyIndex,
+		PKeyIndex:       uint32(w.PkeyIndex),
 		MaxRDAtomic:     w.MaxRdAtomic,
 		MaxDestRDAtomic: w.MaxDestRdAtomic,
 		MinRNRTimer:     w.MinRnrTimer,
-		Port:            w.PortNum,
+		Port:            uint32(w.PortNum),
 		Timeout:         w.Timeout,
 		RetryCnt:        w.RetryCnt,
 		RNRRetry:        w.RnrRetry,
@@ -34,7 +34,7 @@ func ahAttr(w *abi.IbUverbsAhAttr) uverbs.AHAttr {
 	return uverbs.AHAttr{
 		DGID:         w.Grh.Dgid,
 		FlowLabel:    w.Grh.FlowLabel,
-		SGIDIndex:    w.Grh.SgidIndex,
+		SGIDIndex:    uint32(w.Grh.SgidIndex),
 		HopLimit:     w.Grh.HopLimit,
 		TrafficClass: w.Grh.TrafficClass,
 		Global:       w.IsGlobal != 0,
@@ -42,7 +42,7 @@ func ahAttr(w *abi.IbUverbsAhAttr) uverbs.AHAttr {
 		SL:           w.Sl,
 		SrcPathBits:  w.SrcPathBits,
 		StaticRate:   w.StaticRate,
-		Port:         w.PortNum,
+		Port:         uint32(w.PortNum),
 	}
 }
 

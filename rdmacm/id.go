@@ -2,25 +2,28 @@ package rdmacm
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"sync"
+	"syscall"
 
 	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/netlinkrdma"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
 // PortSpace keeps the port numbers of different uses apart.
 //
 // C: enum rdma_port_space
-type PortSpace uint16
+type PortSpace = netlinkrdma.PortSpace
 
 // PortSpaceTCP connects reliable queue pairs, PortSpaceUDP and PortSpaceIPoIB
 // find datagram ones, PortSpaceIB serves any kind.
 const (
-	PortSpaceIPoIB PortSpace = abi.RDMA_PS_IPOIB
-	PortSpaceIB    PortSpace = abi.RDMA_PS_IB
-	PortSpaceTCP   PortSpace = abi.RDMA_PS_TCP
-	PortSpaceUDP   PortSpace = abi.RDMA_PS_UDP
+	PortSpaceIPoIB PortSpace = netlinkrdma.PortSpaceIPoIB
+	PortSpaceIB    PortSpace = netlinkrdma.PortSpaceIB
+	PortSpaceTCP   PortSpace = netlinkrdma.PortSpaceTCP
+	PortSpaceUDP   PortSpace = netlinkrdma.PortSpaceUDP
 )
 
 // transport is learned from the kernel: see AttachQP.
@@ -74,6 +77,9 @@ func (c *EventChannel) NewID(ps PortSpace, qpType uverbs.QPType) (*ID, error) {
 		if ps == PortSpaceUDP || ps == PortSpaceIPoIB {
 			qpType = uverbs.QPTypeUD
 		}
+	}
+	if ps > math.MaxUint16 { // the kernel would see another one
+		return nil, commandError("create ID", nil, syscall.EINVAL)
 	}
 	id := c.newID(ps, qpType == uverbs.QPTypeUD)
 	c.add(id)

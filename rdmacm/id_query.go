@@ -16,7 +16,7 @@ type Addr struct {
 	Local, Remote netip.AddrPort
 	DeviceIndex   uint32
 	NodeGUID      uverbs.GUID
-	Port          uint8
+	Port          uint32
 	PKey          uint16
 }
 
@@ -33,7 +33,7 @@ func (id *ID) QueryAddr() (*Addr, error) {
 		Remote:      sockaddr(&resp.DstAddr),
 		DeviceIndex: resp.IbdevIndex,
 		NodeGUID:    nodeGUID(resp.NodeGuid),
-		Port:        resp.PortNum,
+		Port:        uint32(resp.PortNum),
 		PKey:        resp.Pkey,
 	}, nil
 }

@@ -100,6 +100,14 @@ func TestCreateErrno(t *testing.T) {
 	}
 }
 
+// TestPortSpaceTooWide: the kernel has 16 bits for it, and gets no other one instead.
+func TestPortSpaceTooWide(t *testing.T) {
+	k := newFake()
+	if _, err := newEventChannel(k).NewID(1<<16|PortSpaceTCP, uverbs.QPTypeRC); !errors.Is(err, syscall.EINVAL) {
+		t.Error(err)
+	}
+}
+
 func TestWireFormats(t *testing.T) {
 	k := newFake()
 	id := newTestID(t, k)

@@ -155,7 +155,7 @@ func mckeyReceivers(t *testing.T, group netip.Addr, flags rdmacm.JoinFlags) (fin
 func (e *udEnd) hearsOnly(local string) {
 	e.t.Helper()
 	gid := must(e.Device().ChooseGID(1, &uverbs.GIDChoice{Addr: addr(local)}))(e.t)
-	ah := must(e.PD().CreateAH(&uverbs.AHAttr{Global: true, DGID: gid.GID, SGIDIndex: uint8(gid.Index), Port: 1}))(e.t)
+	ah := must(e.PD().CreateAH(&uverbs.AHAttr{Global: true, DGID: gid.GID, SGIDIndex: gid.Index, Port: 1}))(e.t)
 	e.Own(ah)
 	e.send(&rdmacm.Peer{AH: ah, QPN: e.QP().Num(), QKey: cmQKey}, "to myself")
 	if got, _ := e.receive(); got != "to myself" {

@@ -25,7 +25,7 @@ func (d *rxeDevice) ah(t *testing.T, attr uverbs.AHAttr) *uverbs.AH {
 func (d *rxeDevice) way(from, to string) uverbs.AHAttr {
 	d.t.Helper()
 	source := must(d.ChooseGID(1, &uverbs.GIDChoice{Addr: netip.MustParseAddr(from)}))(d.t)
-	return uverbs.AHAttr{Global: true, DGID: uverbs.GIDFromAddr(netip.MustParseAddr(to)), SGIDIndex: uint8(source.Index), Port: 1}
+	return uverbs.AHAttr{Global: true, DGID: uverbs.GIDFromAddr(netip.MustParseAddr(to)), SGIDIndex: source.Index, Port: 1}
 }
 
 // sendGRH sends a message along a way and returns what the receiver learns of it.

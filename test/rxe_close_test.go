@@ -49,7 +49,7 @@ func TestRxeCloseOrder(t *testing.T) {
 	mr := must(pd.AllocMR(4096, uverbs.AccessLocalWrite|uverbs.AccessMWBind, nil))(t)
 	mw := must(pd.AllocMW(uverbs.MWType1))(t)
 	gid := must(dev.ChooseGID(1, nil))(t)
-	ah := must(pd.CreateAH(&uverbs.AHAttr{Global: true, DGID: gid.GID, SGIDIndex: uint8(gid.Index), Port: 1}))(t)
+	ah := must(pd.CreateAH(&uverbs.AHAttr{Global: true, DGID: gid.GID, SGIDIndex: gid.Index, Port: 1}))(t)
 	more := [3]*uverbs.PD{}
 	for i := range more {
 		more[i] = must(dev.AllocPD())(t)

@@ -209,7 +209,7 @@ func (e *rxeEnd) toInit() {
 
 // address is the way to a peer, which may be on another device.
 func (e *rxeEnd) address(peer *rxeEnd) uverbs.AHAttr {
-	return uverbs.AHAttr{Global: true, DGID: peer.dev.gid.GID, SGIDIndex: uint8(e.dev.gid.Index), HopLimit: 64, Port: 1}
+	return uverbs.AHAttr{Global: true, DGID: peer.dev.gid.GID, SGIDIndex: e.dev.gid.Index, HopLimit: 64, Port: 1}
 }
 
 func (e *rxeEnd) toRTR(peer *rxeEnd) {

@@ -138,7 +138,7 @@ func (q *talker) String() string {
 // be without end, to rxe.
 func (q *talker) connect(peer string) error {
 	attr := &uverbs.QPAttr{Access: allAccess, Timeout: 17, RetryCnt: 1,
-		AH: uverbs.AHAttr{Global: true, DGID: q.gid.GID, SGIDIndex: uint8(q.gid.Index), HopLimit: 1}}
+		AH: uverbs.AHAttr{Global: true, DGID: q.gid.GID, SGIDIndex: q.gid.Index, HopLimit: 1}}
 	if _, err := fmt.Sscan(peer, &attr.DestQPN, &q.addr, &q.rkey); err != nil {
 		return err
 	}

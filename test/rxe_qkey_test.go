@@ -76,10 +76,10 @@ func TestRxePKeyIndex(t *testing.T) {
 	d := openRxe(t)
 	a, b := d.end(t, uverbs.QPTypeUD, rxeSetup{}), d.end(t, uverbs.QPTypeUD, rxeSetup{})
 	for i, e := range []*rxeEnd{a, b} {
-		if err := e.qp.Init(&uverbs.QPAttr{QKey: rxeQKey, PKeyIndex: uint16(i)}); err != nil {
+		if err := e.qp.Init(&uverbs.QPAttr{QKey: rxeQKey, PKeyIndex: uint32(i)}); err != nil {
 			t.Fatal(err)
 		}
-		if got := must(e.qp.Query())(t).PKeyIndex; got != uint16(i) {
+		if got := must(e.qp.Query())(t).PKeyIndex; got != uint32(i) {
 			t.Errorf("index %d, want %d", got, i)
 		}
 	}

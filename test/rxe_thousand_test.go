@@ -110,7 +110,7 @@ func (m *member) meet(t *testing.T, d *rxeDevice, peer *member) {
 	t.Helper()
 	m.peer = peer
 	if err := m.qp.Connect(&uverbs.QPAttr{DestQPN: peer.qp.Num(), AH: uverbs.AHAttr{
-		Global: true, DGID: d.gid.GID, SGIDIndex: uint8(d.gid.Index), HopLimit: 64}}); err != nil {
+		Global: true, DGID: d.gid.GID, SGIDIndex: d.gid.Index, HopLimit: 64}}); err != nil {
 		t.Fatal(err)
 	}
 }

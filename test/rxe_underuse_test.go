@@ -36,7 +36,7 @@ func closeUnderUse(t *testing.T, typ uverbs.QPType) {
 	u.cq = must(d.CreateCQ(1024, &uverbs.CQOptions{Channel: u.channel}))(t)
 	u.qp = must(r.pd.CreateQP(&uverbs.QPOptions{Type: typ, SendCQ: u.cq, RecvCQ: u.cq,
 		Cap: uverbs.QPCap{MaxSendWR: 16, MaxRecvWR: 16, MaxSendSGE: 1, MaxRecvSGE: 1}}))(t)
-	to := uverbs.AHAttr{Global: true, DGID: r.gid.GID, SGIDIndex: uint8(r.gid.Index), HopLimit: 64, Port: 1}
+	to := uverbs.AHAttr{Global: true, DGID: r.gid.GID, SGIDIndex: r.gid.Index, HopLimit: 64, Port: 1}
 	if typ == uverbs.QPTypeUD {
 		u.ah = must(r.pd.CreateAH(&to))(t)
 	}

@@ -16,7 +16,7 @@ type AH = driver.AH
 
 // addressHandle is an AH's place among the objects, and in the kernel.
 type addressHandle struct {
-	node
+	object
 	pd        *PD
 	handle    uint32
 	setClosed func(bool) // tells work requests that name it
@@ -36,8 +36,11 @@ func (pd *PD) CreateAH(attr *AHAttr) (*AH, error) {
 	if attr == nil {
 		return nil, &Error{Op: "create", Object: "AH", Device: dev.info.Name, Err: syscall.EINVAL, Hint: "no address"}
 	}
+	if why := addressTooWide(attr); why != "" {
+		return nil, &Error{Op: "create", Object: "AH", Device: dev.info.Name, Err: syscall.EINVAL, Hint: why}
+	}
 	h := &addressHandle{pd: pd}
-	if err := h.attach("AH", &pd.node); err != nil {
+	if err := h.attach("AH", &pd.object); err != nil {
 		return nil, err
 	}
 	if err := h.create(attr); err != nil {

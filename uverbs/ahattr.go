@@ -12,26 +12,26 @@ type AHAttr = driver.AHAttr
 
 func pathToABI(a *AHAttr) abi.IbUverbsQpDest {
 	return abi.IbUverbsQpDest{
-		Dgid: a.DGID, FlowLabel: a.FlowLabel, Dlid: a.DLID, SgidIndex: a.SGIDIndex, HopLimit: a.HopLimit,
+		Dgid: a.DGID, FlowLabel: a.FlowLabel, Dlid: a.DLID, SgidIndex: uint8(a.SGIDIndex), HopLimit: a.HopLimit,
 		TrafficClass: a.TrafficClass, Sl: a.SL, SrcPathBits: a.SrcPathBits, StaticRate: a.StaticRate,
-		IsGlobal: boolByte(a.Global), PortNum: a.Port,
+		IsGlobal: boolByte(a.Global), PortNum: uint8(a.Port),
 	}
 }
 
 func ahFromABI(d *abi.IbUverbsQpDest) AHAttr {
 	return AHAttr{
-		DGID: d.Dgid, FlowLabel: d.FlowLabel, DLID: d.Dlid, SGIDIndex: d.SgidIndex, HopLimit: d.HopLimit,
+		DGID: d.Dgid, FlowLabel: d.FlowLabel, DLID: d.Dlid, SGIDIndex: uint32(d.SgidIndex), HopLimit: d.HopLimit,
 		TrafficClass: d.TrafficClass, SL: d.Sl, SrcPathBits: d.SrcPathBits, StaticRate: d.StaticRate,
-		Global: d.IsGlobal != 0, Port: d.PortNum,
+		Global: d.IsGlobal != 0, Port: uint32(d.PortNum),
 	}
 }
 
 func ahToABI(a *AHAttr) abi.IbUverbsAhAttr {
 	return abi.IbUverbsAhAttr{
-		Grh: abi.IbUverbsGlobalRoute{Dgid: a.DGID, FlowLabel: a.FlowLabel, SgidIndex: a.SGIDIndex,
+		Grh: abi.IbUverbsGlobalRoute{Dgid: a.DGID, FlowLabel: a.FlowLabel, SgidIndex: uint8(a.SGIDIndex),
 			HopLimit: a.HopLimit, TrafficClass: a.TrafficClass},
 		Dlid: a.DLID, Sl: a.SL, SrcPathBits: a.SrcPathBits, StaticRate: a.StaticRate,
-		IsGlobal: boolByte(a.Global), PortNum: a.Port,
+		IsGlobal: boolByte(a.Global), PortNum: uint8(a.Port),
 	}
 }
 

@@ -31,7 +31,7 @@ func (d *Device) AHAttrFromWC(port uint32, wc *WC, grh []byte) (*AHAttr, error) 
 	if wc == nil || wc.Status != StatusSuccess {
 		return nil, d.fail(op, syscall.EINVAL, "only a completion without an error tells of one")
 	}
-	attr := &AHAttr{DLID: wc.SLID, SL: wc.SL, SrcPathBits: wc.DLIDPathBits, Port: uint8(port)}
+	attr := &AHAttr{DLID: wc.SLID, SL: wc.SL, SrcPathBits: wc.DLIDPathBits, Port: port}
 	if wc.Flags&WCGRH == 0 {
 		return d.localAddress(attr, port)
 	}
@@ -74,7 +74,7 @@ func (g *GRH) unanswerable() string {
 }
 
 // findGID finds the slot of the port's table that a message came to.
-func (d *Device) findGID(port uint32, g *GRH) (uint8, error) {
+func (d *Device) findGID(port uint32, g *GRH) (uint32, error) {
 	table, err := d.GIDTable()
 	if err != nil {
 		return 0, err
@@ -82,7 +82,7 @@ func (d *Device) findGID(port uint32, g *GRH) (uint8, error) {
 	for i := range table {
 		e := &table[i]
 		if e.Port == port && e.GID == g.DGID && (e.Type == GIDTypeRoCEv2) == (g.Type == GIDTypeRoCEv2) && e.Index <= math.MaxUint8 {
-			return uint8(e.Index), nil
+			return e.Index, nil
 		}
 	}
 	return 0, d.fail("find the sender of a message to", ErrNoGID, fmt.Sprintf("it came to %v, which is no GID (any more) of port %d", g.DGID.Addr(), port))

@@ -12,7 +12,7 @@ func TestBitNames(t *testing.T) {
 		{Access(0).String(), "0"}, {Access(1<<30 | 1<<20 | 3).String(), "LocalWrite|RemoteWrite|RelaxedOrdering|0x40000000"},
 		{DeviceCap(1<<40 | 1<<63).String(), "AtomicWrite|0x8000000000000000"}, {ODPGeneral(7).String(), "Support|Implicit|0x4"},
 		{ODPTransport(1 << 8).String(), "0x100"}, {(ODPSend | ODPAtomicWrite).String(), "Send|AtomicWrite"},
-		{PathMigState(3).String(), "PathMigState(3)"}, {PathArmed.String(), "ARMED"}, {PathRearm.String(), "REARM"}, {PathMigrated.String(), "MIGRATED"},
+		{PathMigState(3).String(), "PathMigState(3)"}, {PathMigArmed.String(), "ARMED"}, {PathMigRearm.String(), "REARM"}, {PathMigMigrated.String(), "MIGRATED"},
 		{AtomicNone.String(), "none"}, {AtomicHCA.String(), "HCA"}, {AtomicGlobal.String(), "global"}, {AtomicCap(3).String(), "AtomicCap(3)"},
 	} {
 		if c.got != c.want {

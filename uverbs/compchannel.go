@@ -17,7 +17,7 @@ import (
 //
 // C: struct ibv_comp_channel
 type CompChannel struct {
-	node
+	object
 	dev     *Device
 	fd      int32
 	reader  *eventReader
@@ -33,7 +33,7 @@ type CompChannel struct {
 // C: ibv_create_comp_channel
 func (d *Device) CreateCompChannel() (*CompChannel, error) {
 	ch := &CompChannel{dev: d, cqs: make(map[uint64]*CQ), some: make(chan struct{}, 1)}
-	if err := ch.attach("completion channel", &d.node); err != nil {
+	if err := ch.attach("completion channel", &d.object); err != nil {
 		return nil, err
 	}
 	if err := ch.open(); err != nil {
@@ -84,13 +84,13 @@ func (ch *CompChannel) remove(cq *CQ) {
 }
 
 // wait returns when cq had an event or was closed, or ctx is done. The waiters of
-// all CQs of the channel compete for the turn to read. The reader hands the others
-// their events.
+// all CQs of the channel compete for the turn to read. The one that reads hands the
+// others their events.
 func (ch *CompChannel) wait(ctx context.Context, cq *CQ) error {
 	ch.waiters.Add(1)
 	defer ch.waiters.Add(-1)
 	for {
-		// The usual case, without the locks that select takes.
+		// Nearly always the turn is free. tryTurn takes it without select's locks.
 		if !ch.reader.tryTurn() {
 			select {
 			case <-cq.event:
@@ -143,8 +143,8 @@ func (ch *CompChannel) alone() bool { return ch.waiters.Load() == 1 }
 // field is the CQ's cookie.
 const compEventSize = 8
 
-// deliver notes an event. An event for a CQ that was just destroyed finds nobody, so
-// destroying a CQ need not wait until events are acknowledged.
+// deliver notes an event. An event for a CQ that was just destroyed is dropped, so
+// destroying a CQ need not wait until its events are acknowledged.
 func (ch *CompChannel) deliver(cookie uint64) {
 	ch.mu.Lock()
 	cq := ch.cqs[cookie]
@@ -169,9 +169,9 @@ func (cq *CQ) count() {
 }
 
 // asNode lets a nil channel stand for none.
-func (ch *CompChannel) asNode() *node {
+func (ch *CompChannel) asObject() *object {
 	if ch == nil {
 		return nil
 	}
-	return &ch.node
+	return &ch.object
 }

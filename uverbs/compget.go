@@ -6,16 +6,14 @@ import (
 	"slices"
 )
 
-// Get waits for the next event of any CQ of the channel and returns that CQ. Use it
-// in one loop over many CQs, and for solicited events: arm the CQs, poll them
-// once more, then Get, poll and arm again.
+// Get waits for the next event of any CQ of the channel and returns that CQ. It
+// serves one loop over many CQs, and solicited events: arm the CQs, poll them
+// once more, then Get, poll and arm again. Several events of a CQ count as one until
+// Get returns the CQ. Completions made in user space count as events. An event may
+// find its CQ empty. Several goroutines may call Get.
 //
-// Several events of one CQ that were not fetched count as one. Completions made in
-// user space count as events. The CQ of an event may be empty. Several goroutines may
-// call Get.
-//
-// [CQ.Wait] does all that for one CQ. Wait and Get may be used on the same channel.
-// An event for a CQ with a waiter goes to that waiter; all other events go to Get.
+// [CQ.Wait] does all that for one CQ. Wait and Get may be used on the same channel. An
+// event for a CQ with a waiter goes to that waiter; all other events go to Get.
 //
 // C: ibv_get_cq_event and ibv_ack_cq_events
 func (ch *CompChannel) Get(ctx context.Context) (*CQ, error) {
@@ -59,7 +57,7 @@ func (ch *CompChannel) readAny(ctx context.Context) error {
 	return nil
 }
 
-// note puts a CQ that had an event last among those that Get returns.
+// note appends a CQ that had an event to the list from which Get takes.
 func (ch *CompChannel) note(cq *CQ) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
@@ -70,8 +68,8 @@ func (ch *CompChannel) note(cq *CQ) {
 	}
 }
 
-// next takes the first CQ that still has its event and has no waiter. A CQ with a
-// waiter is noted again if the waiter leaves the event behind.
+// next takes the first noted CQ that has no waiter and still has its event. A CQ with
+// a waiter leaves the list; it is noted again if the waiters leave an event behind.
 func (ch *CompChannel) next() *CQ {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
@@ -100,7 +98,7 @@ func (ch *CompChannel) forget(i int) {
 	ch.noted = slices.Delete(ch.noted, i, i+1)
 }
 
-// wakeGetter wakes one Get that does not read.
+// wakeGetter wakes one Get that waits for another goroutine to read.
 func (ch *CompChannel) wakeGetter() {
 	select {
 	case ch.some <- struct{}{}:

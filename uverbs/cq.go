@@ -14,7 +14,7 @@ import (
 //
 // C: struct ibv_cq
 type CQ struct {
-	node
+	object
 	dev     *Device
 	channel *CompChannel
 	handle  uint32
@@ -64,7 +64,7 @@ func (d *Device) CreateCQ(entries int, opts *CQOptions) (*CQ, error) {
 	}
 	cq := &CQ{dev: d, channel: opts.Channel, cookie: d.cookie(),
 		event: make(chan struct{}, 1), gone: make(chan struct{})}
-	if err := cq.attach("CQ", &d.node, opts.Channel.asNode()); err != nil {
+	if err := cq.attach("CQ", &d.object, opts.Channel.asObject()); err != nil {
 		return nil, err
 	}
 	if err := cq.create(entries, opts); err != nil {

@@ -6,7 +6,7 @@ import (
 )
 
 // Wait takes completions off the CQ. It waits until there is at least one, ctx is
-// done, the CQ is closed, or [CQ.End] was called and no completion will come. It
+// done, the CQ is closed, or [CQ.End] was called and no completion is to come. It
 // parks the goroutine. Cancellation, Close and completions made in user space may be
 // noticed up to 500 µs late. A call without room in wcs is refused.
 //
@@ -43,10 +43,10 @@ func (cq *CQ) Wait(ctx context.Context, wcs []WC) (int, error) {
 	}
 }
 
-// leave wakes the next of several waiters. One event wakes one waiter, which may
-// leave completions behind and does not arm the CQ again. The chain ends with a
-// waiter that finds nothing, arms and parks. If the last waiter leaves an event
-// behind, Get receives it. Receive from the channel to find out: len may be stale.
+// leave wakes the next waiter. One event wakes one waiter, which may leave completions
+// behind and has not armed the CQ again. The chain ends with a waiter that finds
+// nothing, arms and parks. If the last waiter leaves an event behind, Get receives it.
+// takeEvent receives from the channel to find out, because len may be stale.
 func (cq *CQ) leave() {
 	if cq.waiters.Add(-1) > 0 || cq.takeEvent() {
 		cq.wake()

@@ -16,7 +16,7 @@ import (
 //
 // C: struct ibv_context
 type Device struct {
-	node
+	object
 	info        DeviceInfo
 	file        *deviceFile
 	provider    driver.Context // nil when the program links none that fits

@@ -15,7 +15,7 @@ import (
 // close. That is safe, because any queue in use keeps its Device reachable.
 type deviceFile struct {
 	ioctl.File
-	life   sync.RWMutex // held for reading by calls, for writing by Close
+	calls  sync.RWMutex // held for reading by calls, for writing by Close
 	closed bool
 	mu     sync.Mutex                   // guards what follows
 	memory map[io.Closer]struct{}       // mapped, or allocated for queues
@@ -29,8 +29,8 @@ func newDeviceFile(f ioctl.File) *deviceFile {
 // Ioctl refuses calls after Close, when the descriptor's number may be another
 // file's.
 func (f *deviceFile) Ioctl(r *ioctl.Request) error {
-	f.life.RLock()
-	defer f.life.RUnlock()
+	f.calls.RLock()
+	defer f.calls.RUnlock()
 	if f.closed {
 		return ErrClosed
 	}
@@ -71,8 +71,8 @@ func (f *deviceFile) unpin(p *runtime.Pinner) {
 // context alive. The objects have returned theirs; what a provider mapped for the
 // whole device is still there.
 func (f *deviceFile) Close() error {
-	f.life.Lock()
-	defer f.life.Unlock()
+	f.calls.Lock()
+	defer f.calls.Unlock()
 	f.closed = true
 	f.mu.Lock()
 	defer f.mu.Unlock()

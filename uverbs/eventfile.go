@@ -11,8 +11,9 @@ import (
 	"github.com/goverbs/goverbs/internal/ioctl"
 )
 
-// eventReader reads event records for one goroutine at a time, parked in Go's
-// netpoller while there are none, after its patience has run out.
+// eventReader reads event records for one goroutine at a time, the one that has the
+// turn. While there are none, the goroutine first blocks its thread as long as patience
+// allows, and then parks in Go's netpoller.
 type eventReader struct {
 	file   ioctl.EventFile
 	turn   chan struct{} // holds a token while nobody reads
@@ -34,8 +35,8 @@ func newEventReader(f ioctl.EventFile, recordSize int) *eventReader {
 	return r
 }
 
-// watch has ctx, and no other context, kick when it is done. A loop that waits with the
-// same context again allocates nothing.
+// watch has ctx, and no other context, kick when it is done. Waiting again with the same
+// context, as a loop does, changes nothing and allocates nothing.
 func (r *eventReader) watch(ctx context.Context) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -50,8 +51,8 @@ func (r *eventReader) watch(ctx context.Context) {
 	}
 }
 
-// close lets go of the context as well. It waits for the reader, because a thread in a
-// system call keeps the kernel's file open.
+// close also lets go of the context. It waits for the goroutine that reads, because a
+// thread blocked in a system call keeps the kernel's file open.
 func (r *eventReader) close() error {
 	r.closed.Store(true)
 	r.kick()
@@ -61,9 +62,10 @@ func (r *eventReader) close() error {
 	return r.file.Close()
 }
 
-// read returns one record, which is good until the next. The caller holds the turn.
-// kicked is true when somebody asked it to look around; ctx being done is one such
-// reason. alone says that nobody else wants to be woken out of it.
+// read returns one record, which is valid until the next call. The caller holds the
+// turn. kicked is true when the caller should look around: the context is done, the CQ
+// was closed, or a completion was made in user space. alone says that there is no other
+// waiter.
 func (r *eventReader) read(ctx context.Context, alone bool) (record []byte, kicked bool, err error) {
 	if r.closed.Load() {
 		return nil, false, ErrClosed

@@ -44,7 +44,7 @@ func ExampleQP_Connect() {
 		log.Fatal(err)
 	}
 	err = qp.Connect(&uverbs.QPAttr{
-		AH:      uverbs.AHAttr{Global: true, DGID: peer.GID, SGIDIndex: uint8(gid.Index), HopLimit: 64},
+		AH:      uverbs.AHAttr{Global: true, DGID: peer.GID, SGIDIndex: gid.Index, HopLimit: 64},
 		DestQPN: peer.QPN, RQPSN: peer.PSN, SQPSN: own.PSN,
 	})
 	if err != nil {

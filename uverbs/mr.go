@@ -16,7 +16,7 @@ import (
 //
 // C: struct ibv_mr
 type MR struct {
-	node
+	object
 	pd         *PD
 	handle     uint32
 	lkey, rkey uint32
@@ -80,7 +80,7 @@ func (pd *PD) RegMR(b []byte, access Access) (*MR, error) {
 
 func (mr *MR) register(access Access) error {
 	pd := mr.pd
-	if err := mr.attach("MR", &pd.node); err != nil {
+	if err := mr.attach("MR", &pd.object); err != nil {
 		return err
 	}
 	err := mr.create(access)

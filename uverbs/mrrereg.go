@@ -31,7 +31,7 @@ func (mr *MR) Rereg(opts ReregOptions) error {
 			return mr.rereg(in)
 		}
 		in.Flags, in.PdHandle = in.Flags|reregPD, opts.PD.handle
-		return mr.move(&mr.pd.node, &opts.PD.node, func() error {
+		return mr.move(&mr.pd.object, &opts.PD.object, func() error {
 			if err := mr.rereg(in); err != nil {
 				return err
 			}

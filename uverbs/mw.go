@@ -15,7 +15,7 @@ import (
 //
 // C: struct ibv_mw
 type MW struct {
-	node
+	object
 	pd     *PD
 	typ    MWType
 	handle uint32
@@ -23,8 +23,8 @@ type MW struct {
 	memory *memory
 
 	// Guarded by the graph's lock, of type 2 where the provider tells.
-	holds *node // the QP that can't be closed before
-	bound bool  // as far as is known
+	holds *object // the QP that can't be closed before
+	bound bool    // as far as is known
 }
 
 // MWType tells who chooses a window's key.
@@ -43,7 +43,7 @@ const (
 // C: ibv_alloc_mw
 func (pd *PD) AllocMW(typ MWType) (*MW, error) {
 	mw := &MW{pd: pd, typ: typ}
-	if err := mw.attach("MW", &pd.node); err != nil {
+	if err := mw.attach("MW", &pd.object); err != nil {
 		return nil, err
 	}
 	if err := mw.create(); err != nil {

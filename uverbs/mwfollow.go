@@ -22,7 +22,7 @@ func (qp *QP) bind(b *BindMW, hold bool) error {
 		return fmt.Errorf("%w: %#x is no key of the window, which has %#x: IncRKey makes the next", ErrInvalidWR, b.RKey, mw.RKey())
 	}
 	if hold {
-		if err := mw.holdQP(&qp.node); err != nil {
+		if err := mw.holdQP(&qp.object); err != nil {
 			return err
 		}
 	}
@@ -30,11 +30,11 @@ func (qp *QP) bind(b *BindMW, hold bool) error {
 	return nil
 }
 
-func (mw *MW) holdQP(qp *node) error {
+func (mw *MW) holdQP(qp *object) error {
 	qp.graph.Lock()
 	defer qp.graph.Unlock()
-	for _, n := range []*node{qp, &mw.node} {
-		if n.state != nodeOpen {
+	for _, n := range []*object{qp, &mw.object} {
+		if n.stage != stageOpen {
 			return n.fail("bind", ErrClosed, "")
 		}
 	}

@@ -12,7 +12,7 @@ type PathMigState = driver.PathMigState
 
 // A QP without an alternate path is migrated.
 const (
-	PathMigrated PathMigState = netlinkrdma.PathMigMigrated // on the path that AH names
-	PathRearm    PathMigState = netlinkrdma.PathMigRearm    // asks the peer to arm, too
-	PathArmed    PathMigState = netlinkrdma.PathMigArmed    // either side can go over to the alternate path
+	PathMigMigrated PathMigState = netlinkrdma.PathMigMigrated // on the path that AH names
+	PathMigRearm    PathMigState = netlinkrdma.PathMigRearm    // asks the peer to arm, too
+	PathMigArmed    PathMigState = netlinkrdma.PathMigArmed    // either side can go over to the alternate path
 )

@@ -8,14 +8,15 @@ import (
 	"github.com/goverbs/goverbs/internal/ioctl"
 )
 
-// patience decides whether a waiter blocks its thread for a moment before it parks. A
-// goroutine that the netpoller wakes pays for epoll, and twice for the scheduler. A
-// goroutine that returns from a system call goes on at once. Blocking pays where peers
-// answer within the moment, so patience shrinks each time no event came.
+// patience decides whether a waiter blocks its thread in ppoll for a moment before it
+// parks. A goroutine that the netpoller wakes pays for epoll, and twice for the
+// scheduler. A goroutine that returns from ppoll continues at once. Blocking pays only
+// if peers answer within that moment, so each time it was in vain, more of the next
+// waits park at once.
 type patience struct {
-	skip  uint8 // so many waits park at once
+	skip  uint8 // how many of the next waits park at once
 	grown uint8 // how many it was last time
-	turn  uint8 // waits since the scheduler was given one
+	turn  uint8 // waits since the scheduler last ran
 }
 
 const (
@@ -25,8 +26,8 @@ const (
 	turnAfter   = 16
 )
 
-// held is how many threads are blocked like that: at most GOMAXPROCS - 1, so that other
-// goroutines can run meanwhile.
+// held counts the threads that are blocked. At most GOMAXPROCS - 1 may be, so that
+// other goroutines can run meanwhile.
 var (
 	held    atomic.Int32
 	maxHeld = int32(runtime.GOMAXPROCS(0)) - 1
@@ -44,8 +45,8 @@ func (p *patience) await(f ioctl.EventFile) {
 	}
 	p.learn(f.Await(aMoment))
 	held.Add(-1)
-	// From a goroutine that is not scheduled for 10 ms, the runtime's monitor takes
-	// the processor at each system call that it finds it in, and looks every 20 µs.
+	// If a goroutine runs for 10 ms without being scheduled, the runtime's monitor, which
+	// looks every 20 µs, takes its processor at each system call.
 	if p.turn++; p.turn%turnAfter == 0 {
 		runtime.Gosched()
 	}

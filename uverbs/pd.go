@@ -11,7 +11,7 @@ import (
 //
 // C: struct ibv_pd
 type PD struct {
-	node
+	object
 	dev    *Device
 	handle uint32
 	data   any // the provider's, which may be a driver.Destroyer
@@ -23,7 +23,7 @@ type PD struct {
 // C: ibv_alloc_pd
 func (d *Device) AllocPD() (*PD, error) {
 	pd := &PD{dev: d}
-	if err := pd.attach("PD", &d.node); err != nil {
+	if err := pd.attach("PD", &d.object); err != nil {
 		return nil, err
 	}
 	if err := pd.create(); err != nil {

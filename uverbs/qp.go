@@ -13,7 +13,7 @@ import (
 //
 // C: struct ibv_qp
 type QP struct {
-	node
+	object
 	dev            *Device
 	pd             *PD
 	sendCQ, recvCQ *CQ
@@ -92,7 +92,7 @@ func (pd *PD) CreateQP(opts *QPOptions) (*QP, error) {
 	if qp.typ == 0 {
 		qp.typ = QPTypeRC
 	}
-	if err := qp.attach("QP", &pd.node, &opts.SendCQ.node, &opts.RecvCQ.node, opts.SRQ.asNode()); err != nil {
+	if err := qp.attach("QP", &pd.object, &opts.SendCQ.object, &opts.RecvCQ.object, opts.SRQ.asObject()); err != nil {
 		return nil, err
 	}
 	if err := qp.create(opts); err != nil {

@@ -5,12 +5,12 @@ import "github.com/goverbs/goverbs/internal/abi"
 func qpToABI(a *QPAttr) abi.IbUverbsModifyQp {
 	return abi.IbUverbsModifyQp{
 		Dest: pathToABI(&a.AH), AltDest: pathToABI(&a.AltAH), Qkey: a.QKey, RqPsn: a.RQPSN, SqPsn: a.SQPSN,
-		DestQpNum: a.DestQPN, QpAccessFlags: uint32(a.Access), PkeyIndex: a.PKeyIndex, AltPkeyIndex: a.AltPKeyIndex,
+		DestQpNum: a.DestQPN, QpAccessFlags: uint32(a.Access), PkeyIndex: uint16(a.PKeyIndex), AltPkeyIndex: uint16(a.AltPKeyIndex),
 		QpState: uint8(a.State), CurQpState: uint8(a.CurState), PathMtu: uint8(a.PathMTU),
 		PathMigState: uint8(a.PathMigState), EnSqdAsyncNotify: boolByte(a.EnSQDAsyncNotify),
 		MaxRdAtomic: a.MaxRDAtomic, MaxDestRdAtomic: a.MaxDestRDAtomic, MinRnrTimer: a.MinRNRTimer,
-		PortNum: a.Port, Timeout: a.Timeout, RetryCnt: a.RetryCnt, RnrRetry: a.RNRRetry,
-		AltPortNum: a.AltPort, AltTimeout: a.AltTimeout,
+		PortNum: uint8(a.Port), Timeout: a.Timeout, RetryCnt: a.RetryCnt, RnrRetry: a.RNRRetry,
+		AltPortNum: uint8(a.AltPort), AltTimeout: a.AltTimeout,
 	}
 }
 
@@ -18,10 +18,10 @@ func newQPAttr(r *abi.IbUverbsQueryQpResp) *QPAttr {
 	return &QPAttr{
 		State: QPState(r.QpState), CurState: QPState(r.CurQpState), PathMTU: MTU(r.PathMtu),
 		QKey: r.Qkey, RQPSN: r.RqPsn, SQPSN: r.SqPsn, DestQPN: r.DestQpNum, Access: Access(r.QpAccessFlags),
-		AH: ahFromABI(&r.Dest), PKeyIndex: r.PkeyIndex, MaxRDAtomic: r.MaxRdAtomic, MaxDestRDAtomic: r.MaxDestRdAtomic,
-		MinRNRTimer: r.MinRnrTimer, Port: r.PortNum, Timeout: r.Timeout, RetryCnt: r.RetryCnt, RNRRetry: r.RnrRetry,
-		SQDraining: r.SqDraining != 0, AltAH: ahFromABI(&r.AltDest), AltPKeyIndex: r.AltPkeyIndex,
-		AltPort: r.AltPortNum, AltTimeout: r.AltTimeout, PathMigState: PathMigState(r.PathMigState),
+		AH: ahFromABI(&r.Dest), PKeyIndex: uint32(r.PkeyIndex), MaxRDAtomic: r.MaxRdAtomic, MaxDestRDAtomic: r.MaxDestRdAtomic,
+		MinRNRTimer: r.MinRnrTimer, Port: uint32(r.PortNum), Timeout: r.Timeout, RetryCnt: r.RetryCnt, RNRRetry: r.RnrRetry,
+		SQDraining: r.SqDraining != 0, AltAH: ahFromABI(&r.AltDest), AltPKeyIndex: uint32(r.AltPkeyIndex),
+		AltPort: uint32(r.AltPortNum), AltTimeout: r.AltTimeout, PathMigState: PathMigState(r.PathMigState),
 		Cap: QPCap{MaxSendWR: r.MaxSendWr, MaxRecvWR: r.MaxRecvWr, MaxSendSGE: r.MaxSendSge, MaxRecvSGE: r.MaxRecvSge,
 			MaxInline: r.MaxInlineData},
 	}

@@ -1,5 +1,7 @@
 package uverbs
 
+import "cmp"
+
 // Init takes a QP from RESET to INIT, where receives can be posted, with Port (0
 // means 1), PKeyIndex, and Access or, of a UD QP, QKey of attr. It is the first
 // of two steps of a connection made by hand, of which [QP.Connect] is the second;
@@ -52,7 +54,7 @@ func (qp *QP) defaultMTU(a *QPAttr) error {
 	if a.PathMTU != 0 {
 		return nil
 	}
-	port, err := qp.dev.QueryPort(uint32(a.AH.Port))
+	port, err := qp.dev.QueryPort(a.AH.Port)
 	if err != nil {
 		return err
 	}
@@ -70,15 +72,14 @@ func connecting(attr *QPAttr) *QPAttr {
 		field *uint8
 		usual uint8
 	}{
-		{&a.Port, 1}, {&a.MaxRDAtomic, 1}, {&a.MaxDestRDAtomic, 1}, {&a.MinRNRTimer, 12}, {&a.Timeout, 14},
+		{&a.MaxRDAtomic, 1}, {&a.MaxDestRDAtomic, 1}, {&a.MinRNRTimer, 12}, {&a.Timeout, 14},
 		{&a.RetryCnt, 7}, {&a.RNRRetry, 7},
 	} {
 		if *d.field == 0 {
 			*d.field = d.usual
 		}
 	}
-	if a.AH.Port == 0 {
-		a.AH.Port = a.Port
-	}
+	a.Port = cmp.Or(a.Port, 1)
+	a.AH.Port = cmp.Or(a.AH.Port, a.Port)
 	return &a
 }

@@ -17,6 +17,9 @@ func (qp *QP) Modify(attr *QPAttr, mask QPAttrMask) error {
 	if attr == nil {
 		return qp.fail("modify", syscall.EINVAL, "no attributes")
 	}
+	if why := tooWide(attr, mask); why != "" {
+		return qp.fail("modify", syscall.EINVAL, why)
+	}
 	modify := qp.modifyHeld
 	if mask&QPAttrState != 0 && attr.State == QPStateReset {
 		modify = qp.reset

@@ -10,7 +10,7 @@ import (
 //
 // C: struct ibv_srq
 type SRQ struct {
-	node
+	object
 	dev    *Device
 	pd     *PD
 	handle uint32
@@ -46,7 +46,7 @@ func (pd *PD) CreateSRQ(opts *SRQOptions) (*SRQ, error) {
 		opts = &SRQOptions{}
 	}
 	s := &SRQ{dev: dev, pd: pd, cookie: dev.cookie()}
-	if err := s.attach("SRQ", &pd.node); err != nil {
+	if err := s.attach("SRQ", &pd.object); err != nil {
 		return nil, err
 	}
 	if err := s.create(opts); err != nil {
@@ -122,9 +122,9 @@ func (s *SRQ) PostRecv(wrs []RecvWR) (int, error) {
 }
 
 // asNode lets a nil SRQ stand for none.
-func (s *SRQ) asNode() *node {
+func (s *SRQ) asObject() *object {
 	if s == nil {
 		return nil
 	}
-	return &s.node
+	return &s.object
 }

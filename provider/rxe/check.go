@@ -9,24 +9,25 @@ import (
 const allSendFlags = driver.SendFence | driver.SendSignaled | driver.SendSolicited
 
 // check refuses what the kernel would answer with a QP in the error state, or with
-// silence.
-func (q *qp) check(wr *driver.SendWR) (r request, err error) {
-	r = request{op: wr.Opcode, flags: wr.Flags, sgl: wr.SGL, inline: wr.Inline}
+// silence. It leaves in q.checked what it read.
+func (q *qp) check(wr *driver.SendWR) (err error) {
+	r := &q.checked
+	*r = request{op: wr.Opcode, flags: wr.Flags, sgl: wr.SGL, inline: wr.Inline}
 	r.has = q.partsOf(r.op)
 	switch {
 	case r.has == 0:
-		return r, refusal(r.op, q.typ)
+		return refusal(r.op, q.typ)
 	case r.flags&^allSendFlags != 0:
-		return r, fmt.Errorf("%w: unknown flags %#x", driver.ErrInvalidWR, uint32(r.flags&^allSendFlags))
+		return fmt.Errorf("%w: unknown flags %#x", driver.ErrInvalidWR, uint32(r.flags&^allSendFlags))
 	}
-	r.length, err = q.checkData(&r)
+	r.length, err = q.checkData(r)
 	if err == nil && r.has&withAtomic != 0 && r.length != atomicSize {
 		err = fmt.Errorf("%w: the result of %v takes %d bytes, SGL names %d", driver.ErrInvalidWR, r.op, atomicSize, r.length)
 	}
 	if len(r.sgl) > 1 {
 		r.has |= withRest
 	}
-	return r, err
+	return err
 }
 
 // partsOf is 0 for what the QP can't be trusted with.

@@ -15,6 +15,7 @@ type qp struct {
 	doorbell  func() error
 	bind      func(b *driver.BindMW, hold bool) error
 	binding   driver.BindMW // what bind is called with
+	checked   request       // what check has found good
 	unbind    func(rkey uint32) bool
 	pd        any
 	state     driver.QPState // written with both queues held

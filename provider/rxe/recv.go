@@ -40,22 +40,24 @@ func newRecvQueue(memory queue, maxSGE uint32) (*recvQueue, error) {
 
 // post hands receives to the kernel with one store.
 func (q *recvQueue) post(wrs []driver.RecvWR) (n int, err error) {
-	slots, room, err := q.ring.Room(len(wrs))
+	slots, n, err := q.ring.Room(len(wrs))
 	if err != nil {
 		return 0, errCorrupt
 	}
-	for ; n < room; n++ {
-		wr, e := &wrs[n], slots.At(n)
+	batch := wrs[:n]
+	for i := range batch {
+		wr, e := &batch[i], slots.At(i)
 		sgl := wr.SGL // what is checked is what is used
 		e.WrId, e.Reserved, e.Padding = wr.WRID, 0, 0
 		if isOne(sgl, q.maxSGE) {
 			putLength(&e.Dma, sgl[0].Length, 1)
 			putSGE(&e.Dma, 0, &sgl[0])
 		} else if err = q.putSGL(&e.Dma, sgl); err != nil {
+			n = i
 			break
 		}
 	}
-	if n == room && n < len(wrs) {
+	if n < len(wrs) && err == nil {
 		err = q.full(&wrs[n])
 	}
 	if n > 0 {

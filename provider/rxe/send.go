@@ -16,17 +16,18 @@ func (q *qp) PostSend(wrs []driver.SendWR) (n int, err error) {
 	if s := q.state; s < driver.QPStateRTS {
 		return 0, fmt.Errorf("%w: the QP is in %v, sends can be posted from RTS on", syscall.EINVAL, s)
 	}
-	slots, room, err := q.sq.Room(len(wrs))
+	slots, n, err := q.sq.Room(len(wrs))
 	if err != nil {
 		return 0, errCorrupt
 	}
-	for n < room {
-		if err = q.send(slots.At(n), &wrs[n]); err != nil {
+	batch := wrs[:n]
+	for i := range batch {
+		if err = q.send(slots.At(i), &batch[i]); err != nil {
+			n = i
 			break
 		}
-		n++
 	}
-	if n == room && n < len(wrs) {
+	if n < len(wrs) && err == nil {
 		err = q.full(&wrs[n])
 	}
 	if n == 0 {
@@ -60,13 +61,13 @@ func errUntold(err error) error {
 // full is why a request can't be posted when there is no room for it: what is wrong
 // with it, or else that.
 func (q *qp) full(wr *driver.SendWR) error {
-	if _, err := q.check(wr); err != nil {
+	if err := q.check(wr); err != nil {
 		return err
 	}
 	return driver.ErrQueueFull
 }
 
-// request is what was checked of a work request, and is what is used.
+// request is what check read of a work request, and is what is used.
 type request struct {
 	op     driver.Opcode
 	flags  driver.SendFlags
@@ -77,22 +78,23 @@ type request struct {
 }
 
 // send fills e. What most requests are needs no call of check: data without any rules of
-// the opcode's. Nothing that is read before that call is used after it, which keeps
-// all in registers.
+// the opcode's. Nothing that is read before that call is used after it, which saves
+// most requests the stack.
 func (q *qp) send(e *abi.RxeSendWqe, wr *driver.SendWR) error {
 	op, flags, sgl, inline := wr.Opcode, wr.Flags, wr.SGL, wr.Inline
 	has, length := q.partsOf(op), uint32(0)
 	switch {
 	case inline == nil && has&easySGL != 0 && flags&^allSendFlags == 0 && len(sgl) == 1 && sgl[0].Length <= maxMessage: // q.maxSGE is not 0
 		length = sgl[0].Length
-	case inline != nil && has&easyInline != 0 && flags&^allSendFlags == 0 && len(inline) <= q.maxInline && len(sgl) == 0:
+	case has&easyInline != 0 && flags&^allSendFlags == 0 && len(inline) <= q.maxInline && len(sgl) == 0:
 		length = uint32(len(inline))
 	default:
-		r, err := q.check(wr)
-		if err != nil {
+		if err := q.check(wr); err != nil {
 			return err
 		}
+		r := &q.checked
 		op, flags, has, sgl, inline, length = r.op, r.flags, r.has, r.sgl, r.inline, r.length
+		r.sgl, r.inline = nil, nil // the program's, which the QP must not keep reachable
 	}
 	putHead(e, wr.WRID, op, flags)
 	if has&withRemote != 0 {

@@ -12,14 +12,14 @@ type QPAttr struct {
 	DestQPN         uint32 // 24 bits
 	Access          Access // what the peer may do; RC and UC
 	AH              AHAttr // the way to the peer; its Port must be Port
-	PKeyIndex       uint16
-	MaxRDAtomic     uint8 // reads and atomics in flight, as initiator
-	MaxDestRDAtomic uint8 // and as responder
-	MinRNRTimer     uint8 // how long the peer waits for a receive: 1 to 31 are 0.01 to 491.52 ms, 12 is 0.64 ms, 0 is 655.36 ms
-	Port            uint8 // from 1
-	Timeout         uint8 // of an acknowledgement: 4.096 µs × 2^Timeout, to 31; 0 means never
-	RetryCnt        uint8 // after such timeouts, 0 to 7
-	RNRRetry        uint8 // after such waits, 0 to 6; 7 means for ever
+	PKeyIndex       uint32 // the kernel takes 65535 at most
+	MaxRDAtomic     uint8  // reads and atomics in flight, as initiator
+	MaxDestRDAtomic uint8  // and as responder
+	MinRNRTimer     uint8  // how long the peer waits for a receive: 1 to 31 are 0.01 to 491.52 ms, 12 is 0.64 ms, 0 is 655.36 ms
+	Port            uint32 // from 1; the kernel takes 255 at most
+	Timeout         uint8  // of an acknowledgement: 4.096 µs × 2^Timeout, to 31; 0 means never
+	RetryCnt        uint8  // after such timeouts, 0 to 7
+	RNRRetry        uint8  // after such waits, 0 to 6; 7 means for ever
 
 	// EnSQDAsyncNotify asks for EventSQDrained when the move to SQD is done.
 	// Until then SQDraining is set (Query only).
@@ -27,8 +27,8 @@ type QPAttr struct {
 
 	// The alternate path (QPAttrAltPath), and what becomes of it.
 	AltAH        AHAttr // its Port must be AltPort
-	AltPKeyIndex uint16
-	AltPort      uint8
+	AltPKeyIndex uint32 // limits as above
+	AltPort      uint32
 	AltTimeout   uint8 // as Timeout
 	PathMigState PathMigState
 

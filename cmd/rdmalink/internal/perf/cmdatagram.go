@@ -69,7 +69,7 @@ func (e *end) meetClient(ctx context.Context, f *flow) error {
 	if err != nil {
 		return err
 	}
-	ah, err := e.pd.AHFromWC(uint32(e.Port), &wc, e.mr.Bytes()[e.front+f.index*e.part:][:uverbs.GRHSize])
+	ah, err := e.pd.AHFromWC(e.Port, &wc, e.mr.Bytes()[e.front+f.index*e.part:][:uverbs.GRHSize])
 	if err != nil {
 		return err
 	}

@@ -27,7 +27,7 @@ func (o *Options) fit(dev *uverbs.Device) (*uverbs.PortAttr, error) {
 	if err != nil {
 		return nil, err
 	}
-	port, err := dev.QueryPort(uint32(o.Port))
+	port, err := dev.QueryPort(o.Port)
 	if err != nil {
 		return nil, fmt.Errorf("-i %d (%s has %d): %w", o.Port, name, attr.PhysPortCnt, err)
 	}

@@ -120,7 +120,7 @@ func (h *Hand) sameFamily(remote uverbs.GID) error {
 func (h *Hand) path(e *end, remote *perftest.Endpoint) uverbs.AHAttr {
 	attr := uverbs.AHAttr{DLID: cmp.Or(e.DLID, remote.LID), SL: e.SL, Port: e.Port}
 	if h.gid != nil {
-		attr.Global, attr.DGID, attr.SGIDIndex, attr.HopLimit, attr.TrafficClass = true, remote.GID, uint8(h.gid.Index), e.HopLimit, e.TrafficClass
+		attr.Global, attr.DGID, attr.SGIDIndex, attr.HopLimit, attr.TrafficClass = true, remote.GID, h.gid.Index, e.HopLimit, e.TrafficClass
 	}
 	return attr
 }

@@ -40,11 +40,11 @@ type Options struct {
 	CompVector  uint32        // of the CQs' events
 	WaitDestroy time.Duration // before all is closed
 
-	Port         uint8            // of the device, from 1
+	Port         uint32           // of the device, from 1
 	Link         uverbs.LinkLayer // which the port must have; 0: any
 	MTU          uverbs.MTU       // of the path; 0: the port's
 	SL           uint8
-	PKeyIndex    uint16
+	PKeyIndex    uint32
 	DLID         uint16 // in the place of the one that the peer tells
 	TrafficClass uint8
 	HopLimit     uint8

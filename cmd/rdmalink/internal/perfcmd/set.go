@@ -107,8 +107,8 @@ func (o *options) complete() {
 	if o.host == "" {
 		o.Role = perftest.Server
 	}
-	o.Port, o.SL, o.TrafficClass, o.QPTimeout = uint8(o.ibPort), uint8(o.sl), uint8(o.tclass), uint8(o.qpTimeout)
-	o.HopLimit, o.PKeyIndex, o.DLID, o.CompVector = uint8(o.hopLimit), uint16(o.pkeyIndex), uint16(o.dlid), uint32(o.vector)
+	o.Port, o.SL, o.TrafficClass, o.QPTimeout = uint32(o.ibPort), uint8(o.sl), uint8(o.tclass), uint8(o.qpTimeout)
+	o.HopLimit, o.PKeyIndex, o.DLID, o.CompVector = uint8(o.hopLimit), uint32(o.pkeyIndex), uint16(o.dlid), uint32(o.vector)
 	o.Time, o.Margin, o.WaitDestroy = seconds(o.duration), seconds(o.margin), seconds(o.waitDestroy)
 	if o.RetryCount = o.retryCount; o.given["retry_count"] && o.retryCount == 0 {
 		o.RetryCount = -1 // none

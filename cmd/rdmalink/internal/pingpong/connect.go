@@ -32,9 +32,9 @@ func (p *session) connect(e *end, local, remote []addr, sgid uint32) (err error)
 
 // path is the way to the peer. C sends connected traffic with a hop limit of 1.
 func (p *session) path(remote addr, sgid uint32) uverbs.AHAttr {
-	attr := uverbs.AHAttr{DLID: remote.lid, SL: uint8(p.sl), Port: uint8(p.ibPort)}
+	attr := uverbs.AHAttr{DLID: remote.lid, SL: uint8(p.sl), Port: uint32(p.ibPort)}
 	if remote.gid != (uverbs.GID{}) {
-		attr.Global, attr.DGID, attr.SGIDIndex, attr.HopLimit = true, remote.gid, uint8(sgid), 64
+		attr.Global, attr.DGID, attr.SGIDIndex, attr.HopLimit = true, remote.gid, sgid, 64
 	}
 	return attr
 }

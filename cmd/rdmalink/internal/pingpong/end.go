@@ -107,7 +107,7 @@ func (p *session) makePairs(e *end) error {
 			return err
 		}
 		e.qps = append(e.qps, qp)
-		if err := qp.Init(&uverbs.QPAttr{Port: uint8(p.ibPort), QKey: qkey}); err != nil {
+		if err := qp.Init(&uverbs.QPAttr{Port: uint32(p.ibPort), QKey: qkey}); err != nil {
 			return err
 		}
 	}

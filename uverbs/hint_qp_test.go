@@ -62,7 +62,7 @@ func TestQPAttrRoundTrip(t *testing.T) {
 		State: uverbs.QPStateSQD, CurState: uverbs.QPStateRTS, PathMTU: 3, QKey: 4, RQPSN: 5, SQPSN: 6, DestQPN: 7, Access: 8,
 		AH: uverbs.AHAttr{DGID: uverbs.GID{9}, Port: 10}, PKeyIndex: 11, MaxRDAtomic: 12, MaxDestRDAtomic: 13, MinRNRTimer: 14,
 		Port: 15, Timeout: 16, RetryCnt: 17, RNRRetry: 18, EnSQDAsyncNotify: true, AltAH: uverbs.AHAttr{DGID: uverbs.GID{19}, Port: 20},
-		AltPKeyIndex: 21, AltPort: 22, AltTimeout: 23, PathMigState: uverbs.PathArmed,
+		AltPKeyIndex: 21, AltPort: 22, AltTimeout: 23, PathMigState: uverbs.PathMigArmed,
 	}
 	k := fakeverbs.New(uint32(uverbs.DriverHNS))
 	var in abi.IbUverbsModifyQp

@@ -1,0 +1,179 @@
+package uverbs
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// object is embedded in every object of a device: its place in the device's ownership
+// graph. Its fields are guarded by the graph's lock.
+type object struct {
+	graph   *graph
+	device  string
+	kind    string // "PD"
+	number  uint32 // the kernel's, 3
+	named   bool   // number is known
+	parents []*object
+	users   int // how often it is a parent
+	stage   stage
+
+	// calls is held for reading by calls that name the object to the kernel, and
+	// for writing by those that change what it is, above all by Close, after which
+	// the number may be another object's.
+	calls sync.RWMutex
+}
+
+// graph is all objects of a device but the device itself. An object knows its
+// parents and only counts its users: who they are is asked for an error message.
+type graph struct {
+	sync.Mutex
+	objects map[*object]struct{}
+}
+
+// stage says how far an object is on its way to being closed. A QP also has a state, which
+// the verbs define, and lives, each of which ends with a move to RESET.
+type stage int
+
+const (
+	stageOpen stage = iota
+	stageClosing
+	stageClosed
+)
+
+// root makes o the top of a new graph.
+func (o *object) root(device string) {
+	o.graph, o.device, o.kind = &graph{objects: make(map[*object]struct{})}, device, "device"
+}
+
+// attach makes o a user of its parents, so that none of them can be closed
+// before o. It fails when one of them is closed already. Nil parents are
+// skipped.
+func (o *object) attach(kind string, parents ...*object) error {
+	parents = slices.DeleteFunc(parents, func(p *object) bool { return p == nil })
+	o.graph, o.device, o.kind = parents[0].graph, parents[0].device, kind
+	o.graph.Lock()
+	defer o.graph.Unlock()
+	for _, p := range parents {
+		if p.graph != o.graph || p.stage != stageOpen {
+			return o.fail("create", ErrClosed, p.name()+" is closed or belongs to another device")
+		}
+	}
+	for _, p := range parents {
+		p.users++
+	}
+	o.parents = parents
+	o.graph.objects[o] = struct{}{}
+	return nil
+}
+
+func (o *object) detach() {
+	o.graph.Lock()
+	defer o.graph.Unlock()
+	o.detachLocked()
+}
+
+func (o *object) detachLocked() {
+	for _, p := range o.parents {
+		p.users--
+	}
+	delete(o.graph.objects, o)
+	o.parents = nil
+	o.stage = stageClosed
+}
+
+// setNumber gives o the number it got from the kernel.
+func (o *object) setNumber(number uint32) {
+	o.graph.Lock()
+	defer o.graph.Unlock()
+	o.number, o.named = number, true
+}
+
+// name is for error messages: "PD 3".
+func (o *object) name() string {
+	if !o.named {
+		return o.kind
+	}
+	return fmt.Sprintf("%s %d", o.kind, o.number)
+}
+
+// close takes o out of the graph if nothing uses it and destroy agrees. When
+// destroy fails the object stays alive, as it does in the kernel; when it
+// succeeds the object is gone, whatever release then has to say.
+func (o *object) close(destroy, release func() error) error {
+	o.calls.Lock()
+	defer o.calls.Unlock()
+	if err := o.beginClose(); err != nil {
+		return err
+	}
+	if err := destroy(); err != nil {
+		o.graph.Lock()
+		defer o.graph.Unlock()
+		o.stage = stageOpen
+		return o.fail("close", err, destroyHint(err))
+	}
+	err := release()
+	o.detach()
+	if err != nil {
+		return o.fail("close", err, "")
+	}
+	return nil
+}
+
+func (o *object) beginClose() error {
+	o.graph.Lock()
+	defer o.graph.Unlock()
+	switch {
+	case o.stage != stageOpen:
+		return o.fail("close", ErrClosed, "")
+	case o.users > 0:
+		return o.fail("close", ErrInUse, "close "+o.holders()+" first")
+	}
+	o.stage = stageClosing
+	return nil
+}
+
+// using carries out an operation while o can't be closed, or refuses it because
+// o is closed.
+func (o *object) using(op string, f func() error) error {
+	o.calls.RLock()
+	defer o.calls.RUnlock()
+	return o.whileOpen(op, f)
+}
+
+// alone is using with every other call held off, for what changes the object.
+func (o *object) alone(op string, f func() error) error {
+	o.calls.Lock()
+	defer o.calls.Unlock()
+	return o.whileOpen(op, f)
+}
+
+func (o *object) whileOpen(op string, f func() error) error {
+	o.graph.Lock()
+	closed := o.stage == stageClosed
+	o.graph.Unlock()
+	if closed {
+		return o.fail(op, ErrClosed, "")
+	}
+	return f()
+}
+
+// nothing is what an object has to release, or to destroy, that has only the
+// other.
+func nothing() error { return nil }
+
+func (o *object) holders() string {
+	var names []string
+	for u := range o.graph.objects {
+		if slices.Contains(u.parents, o) {
+			names = append(names, u.name())
+		}
+	}
+	slices.Sort(names)
+	return strings.Join(names, ", ")
+}
+
+func (o *object) fail(op string, err error, hint string) error {
+	return &Error{Op: op, Object: o.name(), Device: o.device, Err: err, Hint: hint}
+}
