@@ -36,7 +36,7 @@ func flagOnce(p *FlagProducer[element], c *FlagConsumer[element]) uint64 {
 		p.Stage(i, slots.At(i), Valid)
 	}
 	p.Publish(n)
-	e := c.Slots().At(0)
+	e := c.At(0)
 	id := e.ID
 	c.Return(e)
 	c.Release(1)
@@ -49,7 +49,7 @@ func indexedBatch(p *IndexedProducer[element], c *IndexedConsumer[element], want
 		slots.At(i).ID++
 	}
 	p.Publish(n)
-	slots, n, _ = c.Ready(want)
+	slots, n = c.Ready(want)
 	for i := range n {
 		sum += slots.At(i).ID
 	}
@@ -61,7 +61,7 @@ func BenchmarkFlagEmpty(b *testing.B) {
 	c := must[*FlagConsumer[element]](b)(NewFlagConsumer[element](anonymous(b, 8*elementSize), 8, elementWord))
 	b.ReportAllocs()
 	for b.Loop() {
-		if e := c.Slots().At(0); c.Word(e) != 0 {
+		if e := c.At(0); c.Word(e)&Valid != 0 {
 			b.Fatal(e)
 		}
 	}

@@ -90,7 +90,7 @@ func (p *FlagProducer[T]) count(most int) (n int) {
 }
 
 // Stage adds element e, at i of the batch, with the word to store, which must have
-// [Valid] set. Who looks beyond the first element may see it before the batch is
+// [Valid] set. A consumer that looks beyond the first element may see it before the batch is
 // published, as siw does for the limit of an SRQ.
 func (p *FlagProducer[T]) Stage(i int, e *T, word uint32) {
 	if i == 0 {
@@ -148,7 +148,10 @@ func (p *FlagProducer[T]) Retract(yield func(*T, uint32) bool) {
 // A FlagConsumer empties a ring whose elements carry their own ownership word,
 // as siw's completion queues do. An element is the consumer's while its word has
 // [Valid] set. One goroutine at a time may use it.
-type FlagConsumer[T any] struct{ ring flagRing[T] }
+type FlagConsumer[T any] struct {
+	ring flagRing[T]
+	peek Peek
+}
 
 // NewFlagConsumer returns the consuming side; arguments as for [NewFlagProducer].
 func NewFlagConsumer[T any](r *Region, n uint32, wordOffset uintptr) (*FlagConsumer[T], error) {
@@ -156,26 +159,30 @@ func NewFlagConsumer[T any](r *Region, n uint32, wordOffset uintptr) (*FlagConsu
 	if err != nil {
 		return nil, err
 	}
-	return &FlagConsumer[T]{ring}, nil
+	return &FlagConsumer[T]{ring, Peek{start: ring.slots.start, offset: uint64(wordOffset)}}, nil
 }
 
-// Slots tells where the elements are, the oldest first. How many of them are this
-// side's only [FlagConsumer.Word] can tell.
-func (c *FlagConsumer[T]) Slots() FlagSlots[T] { return c.ring.slots }
+// Peek tells whether the ring is empty. A copy of the consumer has its own.
+func (c *FlagConsumer[T]) Peek() *Peek { return &c.peek }
 
-// Word returns the word of an element when that is this side's, else 0. Use it, not
-// the bytes behind it, and read every other field once: the other side may still
-// write.
-func (c *FlagConsumer[T]) Word(e *T) uint32 {
-	w := c.ring.wordOf(e).Load()
-	return w & -(w & Valid) // all bits or none, without a branch
-}
+// At returns the element i places behind the oldest. Whether it is this side's only
+// [FlagConsumer.Word] can tell.
+func (c *FlagConsumer[T]) At(i int) *T { return c.ring.slots.At(i) }
+
+// Word returns the word of an element, which is this side's if [Valid] is set. Use
+// it, not the bytes behind it, and read every other field once: the other side may
+// still write.
+func (c *FlagConsumer[T]) Word(e *T) uint32 { return wordIn(e, c.ring.word).Load() }
 
 // Return gives an element back to the producer: in their order, and each that is
 // counted by Release. Copy what is needed first. The element is free at some time
 // after: a producer that relies on [FlagProducer.PublishBehind] needs a consumer
 // with a barrier behind this.
-func (c *FlagConsumer[T]) Return(e *T) { StoreRelease(c.ring.wordOf(e), 0) }
+func (c *FlagConsumer[T]) Return(e *T) { StoreRelease(wordIn(e, c.ring.word), 0) }
 
 // Release counts the n oldest elements, all returned, as passed on.
-func (c *FlagConsumer[T]) Release(n int) { c.ring.slots.next += uint32(n) }
+func (c *FlagConsumer[T]) Release(n int) {
+	next := c.ring.slots.next + uint32(n)
+	c.ring.slots.next = next
+	c.peek.offset = uint64(next&c.ring.slots.mask)*sizeOf[T]() + uint64(c.ring.word)
+}

@@ -80,10 +80,10 @@ func TestFlagConsumerEmptyAndRelease(t *testing.T) {
 	c.ring.slots.next = nearWrap
 	for i := range 6 {
 		load, set := wordOf(t, r, (i+1)%4)
-		e := c.Slots().At(0)
+		e := c.At(0)
 		for _, w := range []uint32{0, ^Valid} {
 			set(w)
-			if w := c.Word(e); w != 0 {
+			if w := c.Word(e); w&Valid != 0 {
 				t.Fatalf("an element that isn't valid gave %#x", w)
 			}
 		}
@@ -235,9 +235,9 @@ func TestFlagConsumerAgainstKernel(t *testing.T) {
 		}
 	}()
 	for i := 0; i < transfers; {
-		e := c.Slots().At(0)
+		e := c.At(0)
 		w := c.Word(e)
-		if w == 0 {
+		if w&Valid == 0 {
 			runtime.Gosched()
 			continue
 		}
@@ -275,9 +275,9 @@ func FuzzFlagOtherSide(f *testing.F) {
 				}
 				p.PublishBehind(room)
 			case 2:
-				e := c.Slots().At(0)
+				e := c.At(0)
 				see(e)
-				if c.Word(e) != 0 {
+				if c.Word(e)&Valid != 0 {
 					c.Return(e)
 					c.Release(1)
 				}

@@ -119,7 +119,10 @@ func (p *IndexedProducer[T]) Publish(n int) { p.ring.advance(n) }
 
 // An IndexedConsumer empties a ring with one index a side, as rxe's completion
 // queues. One goroutine at a time may use it.
-type IndexedConsumer[T any] struct{ ring indexedRing[T] }
+type IndexedConsumer[T any] struct {
+	ring indexedRing[T]
+	peek Peek
+}
 
 // NewIndexedConsumer returns the consuming side; arguments as for [NewIndexedProducer].
 func NewIndexedConsumer[T any](r *Region, l IndexedLayout) (*IndexedConsumer[T], error) {
@@ -127,20 +130,42 @@ func NewIndexedConsumer[T any](r *Region, l IndexedLayout) (*IndexedConsumer[T],
 	if err != nil {
 		return nil, err
 	}
-	return &IndexedConsumer[T]{ring}, nil
+	return &IndexedConsumer[T]{ring, Peek{start: startOf(r.Bytes(), l.Producer), empty: ring.slots.next}}, nil
 }
 
+// Peek tells whether the ring is empty. A copy of the consumer has its own.
+func (c *IndexedConsumer[T]) Peek() *Peek { return &c.peek }
+
 // Ready tells how many elements there are to read, at most want, and where they
-// are. Read every field once: the other side may still write. The error is
-// [ErrIndex].
-func (c *IndexedConsumer[T]) Ready(want int) (Slots[T], int, error) {
+// are. Read every field once: the other side may still write. There are none in a ring
+// that the other side corrupted: see [IndexedConsumer.Err].
+func (c *IndexedConsumer[T]) Ready(want int) (Slots[T], int) {
 	s, end := c.ring.slots, c.ring.other.Load()
 	if end > s.mask {
-		return s, 0, ErrIndex
+		return s, 0
 	}
-	return s, min(int((end-s.next)&s.mask), want), nil
+	return s, min(int((end-s.next)&s.mask), want)
+}
+
+// Err is [ErrIndex] if the other side's index is out of range now.
+func (c *IndexedConsumer[T]) Err() error {
+	if c.ring.other.Load() > c.ring.slots.mask {
+		return ErrIndex
+	}
+	return nil
+}
+
+// Lose ends the use of the ring's memory: from then on there is nothing to read, and
+// nothing else may be done with the consumer.
+func (c *IndexedConsumer[T]) Lose() {
+	c.ring.other, c.ring.slots = new(atomic.Uint32), Slots[T]{}
+	c.peek.Hide()
 }
 
 // Release gives the n oldest elements back to the producer with one store: call
 // it once a batch. Copy what is needed first.
-func (c *IndexedConsumer[T]) Release(n int) { c.ring.advance(n) }
+func (c *IndexedConsumer[T]) Release(n int) {
+	next := (c.ring.slots.next + uint32(n)) & c.ring.slots.mask
+	c.ring.slots.next, c.peek.empty = next, next
+	StoreRelease(c.ring.own, next)
+}

@@ -61,16 +61,16 @@ func TestIndexedConsumerEmptyAndBatch(t *testing.T) {
 	producer.Store(7)
 	consumer.Store(7)
 	c := must[*IndexedConsumer[element]](t)(NewIndexedConsumer[element](r, indexedLayout))
-	if _, n, err := c.Ready(1); n != 0 || err != nil {
-		t.Fatalf("an empty ring gave %d, %v", n, err)
+	if _, n := c.Ready(1); n != 0 || c.Err() != nil || !c.Peek().Empty() {
+		t.Fatalf("an empty ring gave %d, %v", n, c.Err())
 	}
 	producer.Store(2)
-	if _, n, err := c.Ready(2); n != 2 || err != nil {
-		t.Errorf("2 of 3: %d, %v", n, err)
+	if _, n := c.Ready(2); n != 2 || c.Err() != nil || c.Peek().Empty() {
+		t.Errorf("2 of 3: %d, %v", n, c.Err())
 	}
-	slots, n, err := c.Ready(4)
-	if n != 3 || err != nil {
-		t.Errorf("4 of 3: %d, %v", n, err)
+	slots, n := c.Ready(4)
+	if n != 3 || c.Err() != nil {
+		t.Errorf("4 of 3: %d, %v", n, c.Err())
 	}
 	for i, slot := range []uint32{7, 0, 1} {
 		if e := slots.At(i); e != kernelSlot(r, slot) {
@@ -81,8 +81,13 @@ func TestIndexedConsumerEmptyAndBatch(t *testing.T) {
 		t.Errorf("index %d before Release", consumer.Load())
 	}
 	c.Release(3)
-	if consumer.Load() != 2 {
-		t.Errorf("index %d after Release, want 2", consumer.Load())
+	if consumer.Load() != 2 || !c.Peek().Empty() {
+		t.Errorf("index %d after Release, want 2; empty: %t", consumer.Load(), c.Peek().Empty())
+	}
+	producer.Store(3)
+	c.Lose()
+	if _, n := c.Ready(1); n != 0 || c.Peek().Empty() || c.Err() != nil {
+		t.Errorf("a lost ring gave %d, %v; empty: %t", n, c.Err(), c.Peek().Empty())
 	}
 }
 
@@ -93,8 +98,8 @@ func TestIndexedHostileIndex(t *testing.T) {
 		p := must[*IndexedProducer[element]](t)(NewIndexedProducer[element](r, indexedLayout))
 		c := must[*IndexedConsumer[element]](t)(NewIndexedConsumer[element](r, indexedLayout))
 		producer.Store(bad)
-		if _, n, err := c.Ready(1); n != 0 || !errors.Is(err, ErrIndex) {
-			t.Errorf("producer at %d: %d, %v", bad, n, err)
+		if _, n := c.Ready(1); n != 0 || !errors.Is(c.Err(), ErrIndex) || c.Peek().Empty() {
+			t.Errorf("producer at %d: %d, %v; empty: %t", bad, n, c.Err(), c.Peek().Empty())
 		}
 		consumer.Store(bad)
 		p.Publish(indexedSlots - 1)
@@ -165,8 +170,8 @@ func TestIndexedConsumerAgainstKernel(t *testing.T) {
 		}
 	}()
 	for i := 0; i < transfers; {
-		slots, n, err := c.Ready(3)
-		if err != nil {
+		slots, n := c.Ready(3)
+		if err := c.Err(); err != nil {
 			t.Fatal(err)
 		}
 		for k := range n {
@@ -200,7 +205,7 @@ func FuzzIndexedOtherSide(f *testing.F) {
 					p.Publish(n)
 				}
 			case 2, 3:
-				if slots, n, _ := c.Ready(int(step)); n > 0 {
+				if slots, n := c.Ready(int(step)); n > 0 {
 					e = slots.At(n - 1)
 					c.Release(n)
 				}

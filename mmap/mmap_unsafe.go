@@ -44,6 +44,11 @@ func quadAt(memory []byte, offset uint64) *atomic.Uint64 {
 	return (*atomic.Uint64)(unsafe.Pointer(&memory[offset]))
 }
 
+// wordFrom views the word at an offset that is inside a checked array.
+func wordFrom(start slotsStart, offset uint64) *atomic.Uint32 {
+	return (*atomic.Uint32)(unsafe.Add(unsafe.Pointer(start), offset))
+}
+
 // wordIn views the word at offset inside an element.
 func wordIn[T any](element *T, offset uintptr) *atomic.Uint32 {
 	return (*atomic.Uint32)(unsafe.Add(unsafe.Pointer(element), offset))

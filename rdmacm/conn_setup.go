@@ -16,7 +16,7 @@ func (c *Conn) prepare(cfg *Config) error {
 	return c.prepareAt(addr, cfg)
 }
 
-// prepareAt is prepare for who knows where the ID is.
+// prepareAt is prepare for a caller that knows the address of the ID.
 func (c *Conn) prepareAt(addr *Addr, cfg *Config) (err error) {
 	c.whereabouts(addr)
 	if err := c.openPD(addr, cfg); err != nil {

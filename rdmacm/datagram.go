@@ -30,7 +30,7 @@ type Peer struct {
 //
 // A datagram has at most the path MTU's bytes, and its receive needs 40 bytes
 // more, for the header in front. It can be lost; with no receive posted, it is.
-// Answer who sent one by means of its completion: [uverbs.PD.AHFromWC].
+// To answer one, make an address handle from its completion: [uverbs.PD.AHFromWC].
 //
 // C: rdma_bind_addr, rdma_create_qp
 func OpenUD(local netip.Addr, cfg *Config) (*Conn, error) {

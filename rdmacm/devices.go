@@ -26,7 +26,7 @@ type sharedDevice struct {
 	refs  int
 }
 
-// get opens the device or joins those who have. The GUID guards against an
+// get opens the device or shares the one that is open. The GUID guards against an
 // index that now stands for another device than it did.
 func (t *deviceTable) get(index uint32, guid uverbs.GUID) (*sharedDevice, error) {
 	t.mu.Lock()

@@ -33,9 +33,9 @@
 // # Datagrams and multicast
 //
 // With [Config.QP]'s Type UD, Dial looks up a datagram service (in librdmacm: port
-// space UDP) and returns a Conn with a [Conn.Peer] to send to; a Listener tells
-// those who look where to send, a queue pair each with [Request.Accept], or one
-// for all of them with [Request.AcceptOn]. [OpenUD] makes a datagram Conn without
+// space UDP) and returns a Conn with a [Conn.Peer] to send to; a Listener answers
+// lookups, with a queue pair for each with [Request.Accept], or with one for all of
+// them with [Request.AcceptOn]. [OpenUD] makes a datagram Conn without
 // a peer, [Conn.Lookup] finds more peers for one, and [Conn.JoinMulticast] takes
 // it into multicast groups. None of this connects anything: nobody hears of a
 // peer's end, messages of at most the path MTU may be lost, and each receive

@@ -88,8 +88,8 @@ func decodeEvent(resp *abi.RdmaUcmEventResp, datagram bool) *Event {
 }
 
 // statusError reads the status, which is a negative errno, but a reason of the
-// InfiniBand architecture where a peer rejected. Who looks up a datagram service
-// gets that as UNREACHABLE, with another numbering.
+// InfiniBand architecture where a peer rejected. A lookup of a
+// datagram service gets it as UNREACHABLE, with another numbering.
 func statusError(typ EventType, status int32, private []byte) error {
 	switch {
 	case typ == EventRejected && status < 0:

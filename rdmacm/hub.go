@@ -11,9 +11,9 @@ import (
 	"github.com/goverbs/goverbs/internal/kernel"
 )
 
-// sink is who takes an ID's events, one at a time and in their order. event runs on
-// the hub's goroutine, except for the events that hub.deal sees to; there it must not
-// wait. Nor must the others.
+// sink takes an ID's events, one at a time and in their order. event runs on the hub's
+// goroutine and must not wait there, except for the events that hub.deal gives a
+// goroutine of their own. The other methods must not wait either.
 type sink interface {
 	// doomed tells why the queue pair is about to be moved to the error state.
 	doomed(cause error)
@@ -112,7 +112,7 @@ func (h *hub) release() error {
 }
 
 // broken tells the owners of all IDs. No event will flush their queue pairs any
-// more, so that happens here, and first: who learns of the end finds all flushed.
+// more, so broken flushes them, before it tells anybody.
 func (c *EventChannel) broken(err error) {
 	c.mu.Lock()
 	ids := slices.Collect(maps.Values(c.ids))

@@ -40,7 +40,7 @@ func (s *sharedHubs) forget(h *hub) {
 	}
 }
 
-// join is hold for who does not know whether the hub still runs.
+// join is hold for a caller that does not know whether the hub still runs.
 func (h *hub) join() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

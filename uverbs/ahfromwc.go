@@ -23,7 +23,7 @@ func (pd *PD) AHFromWC(port uint32, wc *WC, grh []byte) (*AH, error) {
 // AHAttrFromWC finds the address for [PD.AHFromWC]. SGIDIndex is the slot that
 // the message came to; flow label, traffic class and hop limit are the message's.
 // A message to a multicast group came to no GID of the port's and is refused;
-// [ParseGRH] tells who sent it, and [Device.ChooseGID] a GID to answer from.
+// [ParseGRH] tells the sender, and [Device.ChooseGID] a GID to answer from.
 //
 // C: ibv_init_ah_from_wc
 func (d *Device) AHAttrFromWC(port uint32, wc *WC, grh []byte) (*AHAttr, error) {

@@ -79,7 +79,7 @@ func (t EventType) endsQP() bool {
 	return t == EventQPFatal || t == EventQPReqErr || t == EventQPAccessErr
 }
 
-// asyncEvents is a device's event descriptor, and who its cookies stand for.
+// asyncEvents is a device's event descriptor, and the objects behind its cookies.
 type asyncEvents struct {
 	reader  *eventReader
 	mu      sync.Mutex

@@ -83,14 +83,14 @@ func (ch *CompChannel) remove(cq *CQ) {
 	}
 }
 
-// wait returns when cq had an event or was closed, or ctx is done. Waiters of
-// all CQs of the channel compete for the turn to read; who reads hands the
-// others' events to them.
+// wait returns when cq had an event or was closed, or ctx is done. The waiters of
+// all CQs of the channel compete for the turn to read. The reader hands the others
+// their events.
 func (ch *CompChannel) wait(ctx context.Context, cq *CQ) error {
 	ch.waiters.Add(1)
 	defer ch.waiters.Add(-1)
 	for {
-		// What nearly always holds, without the locks that select takes.
+		// The usual case, without the locks that select takes.
 		if !ch.reader.tryTurn() {
 			select {
 			case <-cq.event:
@@ -136,15 +136,15 @@ func (ch *CompChannel) readFor(ctx context.Context, cq *CQ) (mine bool, err erro
 	return false, nil
 }
 
-// alone tells whether nobody but the one who asks waits for events.
+// alone tells whether the caller is the only waiter.
 func (ch *CompChannel) alone() bool { return ch.waiters.Load() == 1 }
 
 // compEventSize is the size of struct ib_uverbs_comp_event_desc, whose only
 // field is the CQ's cookie.
 const compEventSize = 8
 
-// deliver notes an event. One for a CQ that was just destroyed finds nobody,
-// which is why destroying one need not wait for events to be acknowledged.
+// deliver notes an event. An event for a CQ that was just destroyed finds nobody, so
+// destroying a CQ need not wait until events are acknowledged.
 func (ch *CompChannel) deliver(cookie uint64) {
 	ch.mu.Lock()
 	cq := ch.cqs[cookie]

@@ -6,15 +6,16 @@ import (
 	"slices"
 )
 
-// Get waits for the next event of any CQ of the channel and returns that CQ. It
-// is for one loop over many CQs, and for solicited events: arm the CQs, poll them
-// once more, then Get, poll and arm again. Events of one CQ that nobody has
-// fetched are one; completions that are made in user space count as events; and
-// an event may find its CQ empty. Several goroutines may Get.
+// Get waits for the next event of any CQ of the channel and returns that CQ. Use it
+// in one loop over many CQs, and for solicited events: arm the CQs, poll them
+// once more, then Get, poll and arm again.
 //
-// [CQ.Wait] does all that for one CQ. Use one or the other on a channel. Where
-// both are used nothing is lost, but shared: events of a CQ that somebody waits
-// for go to who waits, those of others to Get.
+// Several events of one CQ that were not fetched count as one. Completions made in
+// user space count as events. The CQ of an event may be empty. Several goroutines may
+// call Get.
+//
+// [CQ.Wait] does all that for one CQ. Wait and Get may be used on the same channel.
+// An event for a CQ with a waiter goes to that waiter; all other events go to Get.
 //
 // C: ibv_get_cq_event and ibv_ack_cq_events
 func (ch *CompChannel) Get(ctx context.Context) (*CQ, error) {
@@ -69,8 +70,8 @@ func (ch *CompChannel) note(cq *CQ) {
 	}
 }
 
-// next takes the first CQ that still has its event and nobody who waits for it.
-// One that somebody waits for is noted again when the event is left behind.
+// next takes the first CQ that still has its event and has no waiter. A CQ with a
+// waiter is noted again if the waiter leaves the event behind.
 func (ch *CompChannel) next() *CQ {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()

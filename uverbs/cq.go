@@ -6,6 +6,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/mmap"
 	"github.com/goverbs/goverbs/uverbs/driver"
 )
 
@@ -25,6 +26,7 @@ type CQ struct {
 	ended   atomic.Pointer[error] // by End
 	noted   bool                  // among the channel's noted; guarded by its lock
 	ring    driver.CQ             // the same from the CQ's first day to its last
+	peek    *mmap.Peek            // of ring; guarded by mu
 	cleaner driver.Cleaner
 	counter driver.EventCounter
 	ext     driver.ExtPoller // of a CQ made with Ext only
@@ -90,11 +92,20 @@ func (cq *CQ) create(entries int, opts *CQOptions) error {
 	cq.handle, cq.cqe, cq.ring, cq.memory = r.Handle, int(r.CQE), ring, c.memory
 	cq.cleaner, _ = ring.(driver.Cleaner)
 	cq.counter, _ = ring.(driver.EventCounter)
+	cq.peek = peekOf(ring)
 	cq.dev.events.add(cq.cookie, AsyncEvent{CQ: cq})
 	if cq.channel != nil {
 		cq.channel.add(cq)
 	}
 	return nil
+}
+
+// peekOf is hidden when ring can't tell.
+func peekOf(ring driver.CQ) *mmap.Peek {
+	if p, ok := ring.(driver.Peeker); ok {
+		return p.Peek()
+	}
+	return mmap.NewHiddenPeek()
 }
 
 func entryCount(n int) uint32 { return uint32(min(max(n, 1), math.MaxInt32)) }
@@ -136,10 +147,16 @@ func (cq *CQ) Cap() int {
 //
 // C: ibv_poll_cq
 func (cq *CQ) Poll(wcs []WC) (int, error) {
-	ring := cq.ring // before the lock, which holds up what is loaded behind it
-	cq.mu.Lock()
+	ring, peek := cq.ring, cq.peek // before the lock, which holds up what is loaded behind it
+	if !cq.mu.TryLock() {
+		return cq.pollLate(wcs)
+	}
 	if cq.odd {
 		return cq.pollAll(wcs)
+	}
+	if peek.Empty() {
+		cq.mu.Unlock()
+		return 0, nil
 	}
 	n, bad, err := ring.Poll(wcs)
 	if bad || err != nil {
@@ -147,6 +164,12 @@ func (cq *CQ) Poll(wcs []WC) (int, error) {
 	}
 	cq.mu.Unlock()
 	return n, nil
+}
+
+// pollLate is Poll when another goroutine holds the CQ.
+func (cq *CQ) pollLate(wcs []WC) (int, error) {
+	cq.mu.Lock()
+	return cq.pollAll(wcs)
 }
 
 // setOdd has Poll see what changed beside the ring. It is called with the lock held.
@@ -224,7 +247,7 @@ func (cq *CQ) signal() {
 	case cq.event <- struct{}{}:
 	default:
 	}
-	// Who waits takes the event, or notes the CQ when he leaves it behind.
+	// A waiter takes the event, or notes the CQ when it leaves the event behind.
 	if cq.channel != nil && cq.waiters.Load() == 0 {
 		cq.channel.note(cq)
 	}

@@ -10,10 +10,10 @@ import (
 	"github.com/goverbs/goverbs/uverbs/driver"
 )
 
-// End tells those who wait for completions that none will come: the QPs of the CQ
-// have failed or are about to, and nobody will use it again. Completions that are
-// still due are waited for; after the last of them [CQ.Wait] fails with cause, which
-// must not be nil. The first cause counts. [CompChannel.Get] returns the CQ once.
+// End tells waiters that no more completions will come, because the QPs of the CQ
+// have failed or are about to, and will not be used again. [CQ.Wait] still waits for
+// the completions that are due, and fails with cause after the last of them. cause
+// must not be nil; the first one counts. [CompChannel.Get] returns the CQ once.
 func (cq *CQ) End(cause error) {
 	if cq.ended.CompareAndSwap(nil, &cause) {
 		cq.wake()

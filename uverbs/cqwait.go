@@ -5,11 +5,10 @@ import (
 	"syscall"
 )
 
-// Wait takes completions off the CQ, waiting until there is at least one, ctx is
-// done, the CQ is closed, or [CQ.End] was called and no completion is to come. It
-// parks the goroutine. That ctx is done, the CQ closed or a completion made in user
-// space may be noticed half a millisecond late. A call without room in wcs is
-// refused.
+// Wait takes completions off the CQ. It waits until there is at least one, ctx is
+// done, the CQ is closed, or [CQ.End] was called and no completion will come. It
+// parks the goroutine. Cancellation, Close and completions made in user space may be
+// noticed up to 500 µs late. A call without room in wcs is refused.
 //
 // C: ibv_req_notify_cq, ibv_get_cq_event, ibv_ack_cq_events and ibv_poll_cq
 func (cq *CQ) Wait(ctx context.Context, wcs []WC) (int, error) {
@@ -44,11 +43,10 @@ func (cq *CQ) Wait(ctx context.Context, wcs []WC) (int, error) {
 	}
 }
 
-// leave wakes the next of several waiters. One event wakes one of them, who may
-// have left completions behind and has not armed the CQ again; the chain ends
-// with a waiter that finds nothing, arms and parks. An event that the last of them
-// leaves behind is Get's; to look for it is an operation on the channel, for len may
-// be read before others see who left.
+// leave wakes the next of several waiters. One event wakes one waiter, which may
+// leave completions behind and does not arm the CQ again. The chain ends with a
+// waiter that finds nothing, arms and parks. If the last waiter leaves an event
+// behind, Get receives it. Receive from the channel to find out: len may be stale.
 func (cq *CQ) leave() {
 	if cq.waiters.Add(-1) > 0 || cq.takeEvent() {
 		cq.wake()

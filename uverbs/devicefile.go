@@ -12,7 +12,7 @@ import (
 // deviceFile is all that the process holds of the kernel for one device: the
 // descriptor and the queues mapped through it. Every mapping pins the kernel's
 // context, so the runtime's cleanup of a forgotten Device must unmap as well as
-// close. It may: who still had a queue would keep its Device reachable.
+// close. That is safe, because any queue in use keeps its Device reachable.
 type deviceFile struct {
 	ioctl.File
 	life   sync.RWMutex // held for reading by calls, for writing by Close

@@ -22,9 +22,11 @@
 //
 // All methods may be called from several goroutines. Posts to one send queue
 // take turns, as do posts to one receive queue and polls of one CQ; different
-// queues never wait for each other. Waiting parks a goroutine, not a thread; but
-// who waits alone on a [CompChannel] holds its thread first, for half a millisecond
-// at most, where events were quick to come and GOMAXPROCS has one to spare.
+// queues never wait for each other.
+//
+// Waiting parks a goroutine, not a thread. A lone waiter on a [CompChannel] first
+// blocks its thread, for at most 500 µs. It does so only while recent events arrived
+// that fast and another P is free.
 //
 // # Errors
 //

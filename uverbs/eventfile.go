@@ -34,8 +34,8 @@ func newEventReader(f ioctl.EventFile, recordSize int) *eventReader {
 	return r
 }
 
-// watch has ctx, and no other context, kick when it is done. Who waits again with
-// the same one, as a loop does, finds that done already, and allocates nothing.
+// watch has ctx, and no other context, kick when it is done. A loop that waits with the
+// same context again allocates nothing.
 func (r *eventReader) watch(ctx context.Context) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -50,8 +50,8 @@ func (r *eventReader) watch(ctx context.Context) {
 	}
 }
 
-// close lets go of the context as well. It waits for who reads, for a thread that
-// is held in a system call keeps the kernel's file open.
+// close lets go of the context as well. It waits for the reader, because a thread in a
+// system call keeps the kernel's file open.
 func (r *eventReader) close() error {
 	r.closed.Store(true)
 	r.kick()

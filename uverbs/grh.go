@@ -22,7 +22,7 @@ type GRH struct {
 const GRHSize = 40
 
 // ParseGRH reads the first 40 bytes of a receive buffer, when the completion has
-// WCGRH. What a header says is up to who sent it.
+// WCGRH. The sender chooses what a header says.
 func ParseGRH(b []byte) (GRH, error) {
 	g, why := parseGRH(b)
 	if why != "" {

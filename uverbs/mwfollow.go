@@ -6,8 +6,8 @@ import "fmt"
 // on. Call it with the send queue held; an error forbids the binding.
 //
 // With hold, QP.Close refuses until the window is closed, or bound through another
-// QP. That is for drivers that can't destroy a QP through which a window is bound. Who
-// ends such a binding, and when, is not followed: the QP goes on being held.
+// QP. That is for drivers that can't destroy a QP through which a window is bound. The
+// end of such a binding is not tracked: the QP stays held.
 func (qp *QP) bind(b *BindMW, hold bool) error {
 	mw, known := b.MW.(*MW)
 	mr, isMR := b.MR.(*MR)

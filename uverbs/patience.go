@@ -8,11 +8,10 @@ import (
 	"github.com/goverbs/goverbs/internal/ioctl"
 )
 
-// patience decides whether who waits for an event holds its thread for a moment
-// before it parks. A goroutine that is woken out of the netpoller pays for epoll,
-// and for the scheduler, twice; out of a system call it goes on at once. That pays
-// where peers answer within the moment, so patience grows less each time it was
-// for nothing.
+// patience decides whether a waiter blocks its thread for a moment before it parks. A
+// goroutine that the netpoller wakes pays for epoll, and twice for the scheduler. A
+// goroutine that returns from a system call goes on at once. Blocking pays where peers
+// answer within the moment, so patience shrinks each time no event came.
 type patience struct {
 	skip  uint8 // so many waits park at once
 	grown uint8 // how many it was last time
@@ -26,8 +25,8 @@ const (
 	turnAfter   = 16
 )
 
-// held is how many threads are held like that. One less than GOMAXPROCS may be,
-// so that other goroutines can run meanwhile.
+// held is how many threads are blocked like that: at most GOMAXPROCS - 1, so that other
+// goroutines can run meanwhile.
 var (
 	held    atomic.Int32
 	maxHeld = int32(runtime.GOMAXPROCS(0)) - 1

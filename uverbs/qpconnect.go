@@ -20,10 +20,10 @@ func (qp *QP) Init(attr *QPAttr) error {
 // peer has as RQPSN). A UD QP needs SQPSN only. The peers tell each other by
 // other means, such as a TCP connection, between Init and Connect.
 //
-// What is 0 gets a usual value: PathMTU the active one of the port (which must be
+// A field that is 0 gets a usual value: PathMTU the port's active MTU (which must be
 // the peer's as well), MaxRDAtomic and MaxDestRDAtomic 1, MinRNRTimer 12 (0.64
-// ms), Timeout 14 (67 ms), RetryCnt 7, RNRRetry 7 (for ever). Who means 0 there
-// uses Modify. When the second move fails the QP is in RTR.
+// ms), Timeout 14 (67 ms), RetryCnt 7, RNRRetry 7 (retry forever). Use Modify to set 0.
+// When the second move fails the QP is in RTR.
 //
 // C: the two calls of ibv_modify_qp that every program has
 func (qp *QP) Connect(attr *QPAttr) error {

@@ -41,9 +41,9 @@ func (qp *QP) explain(err error, attr *QPAttr, mask QPAttrMask) string {
 	return qp.explainValues(attr, mask)
 }
 
-// stateNow is the QP's state as the kernel sees it, who moves it as well. Where
-// it can't say, or says nothing (siw before Linux 6.12), it is what this process
-// made of it.
+// stateNow is the QP's state as the kernel sees it, because the kernel moves QPs too.
+// Where the kernel can't tell, or tells nothing (siw before Linux 6.12), it is the
+// state that this process set.
 func (qp *QP) stateNow() (s QPState, draining bool) {
 	attr, err := qp.issueQuery()
 	if err != nil || attr.State == QPStateReset {

@@ -10,8 +10,8 @@ import (
 // first sign of the error state triggers it: a failed completion, a fatal event, or a
 // move to that state. A sign from a life that RESET ended is none.
 //
-// It returns when that is done, also when another goroutine does it: who comes
-// here from a refused post goes on to post what is to be flushed.
+// It returns when that is done, also when another goroutine does it. A refused post
+// calls it, and then posts what is to be flushed.
 func (qp *QP) failed(life uint32) {
 	if qp.flusher == nil || qp.failing.Load() {
 		return

@@ -5,15 +5,17 @@ import (
 	"fmt"
 	"io"
 	"os"
+
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 )
 
 // setBatch is what -b does.
 func (t *tool) setBatch(file string) error {
 	if t.inBatch {
-		return usageError{text: "a line of a batch can't be a batch"}
+		return cli.UsageError{Text: "a line of a batch can't be a batch"}
 	}
 	if file == "" {
-		return expected("", "-b FILE")
+		return cli.Expected("", "-b FILE")
 	}
 	t.batch = file
 	return nil
@@ -26,7 +28,7 @@ func (t *tool) setBatch(file string) error {
 // C: do_batch
 func (t *tool) runBatch(ctx context.Context, w *words) error {
 	if len(w.list) > 0 {
-		return usageError{text: fmt.Sprintf("%q: -b takes no command, those in %s are run", w.list[0], t.batch)}
+		return cli.UsageError{Text: fmt.Sprintf("%q: -b takes no command, those in %s are run", w.list[0], t.batch)}
 	}
 	in := io.NopCloser(t.stdin)
 	if t.batch != "-" {

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/host/hosttest"
 )
 
 // batch runs the text as a file that is called "file".
@@ -19,7 +21,7 @@ func batch(t *testing.T, options, text string) result {
 		t.Fatal(err)
 	}
 	tool, _ := devMachine()
-	return tool.runLine(options, &fakeNetdevs{})
+	return tool.runLine(options, &hosttest.Netdevs{})
 }
 
 func TestBatch(t *testing.T) {
@@ -76,7 +78,7 @@ func TestBatchConverses(t *testing.T) {
 	tool, _ := devMachine()
 	tool.stdin = ask
 	said := make(chan string)
-	tool.stdout, tool.stderr = sayer(said), &bytes.Buffer{}
+	tool.Stdout, tool.Stderr = sayer(said), &bytes.Buffer{}
 	code := make(chan int)
 	go func() { code <- tool.run(context.Background(), []string{"-b", "-"}) }()
 	for range 2 {
@@ -86,8 +88,8 @@ func TestBatchConverses(t *testing.T) {
 		}
 	}
 	io.WriteString(answer, "link nosuch\n")
-	if got := <-code; got != exitUsage || !strings.HasPrefix(tool.stderr.(*bytes.Buffer).String(), "rdmalink: -:3: ") {
-		t.Errorf("%d, %q", got, tool.stderr)
+	if got := <-code; got != exitUsage || !strings.HasPrefix(tool.Stderr.(*bytes.Buffer).String(), "rdmalink: -:3: ") {
+		t.Errorf("%d, %q", got, tool.Stderr)
 	}
 }
 
@@ -104,7 +106,7 @@ func TestBatchInterrupted(t *testing.T) {
 	in, other := io.Pipe()
 	defer other.Close()
 	tool, _ := devMachine()
-	tool.stdin, tool.stdout, tool.stderr = in, io.Discard, io.Discard
+	tool.stdin, tool.Stdout, tool.Stderr = in, io.Discard, io.Discard
 	code := make(chan int)
 	go func() { code <- tool.run(ctx, []string{"-f", "-b", "-"}) }()
 	io.WriteString(other, "link\n")

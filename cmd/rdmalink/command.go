@@ -5,6 +5,8 @@ import (
 	"iter"
 	"slices"
 	"strings"
+
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 )
 
 // command is one entry of the table that -h, the errors and the dispatch all
@@ -48,7 +50,7 @@ func (c command) find(word string) (command, error) {
 			return found[0], nil
 		}
 	}
-	return command{}, expected(word, names(c.sub)...)
+	return command{}, cli.Expected(word, names(c.sub)...)
 }
 
 // dispatch follows the words down the table and runs what they lead to. path
@@ -64,7 +66,7 @@ func (t *tool) dispatch(ctx context.Context, c command, path []command, w *words
 	}
 	switch {
 	case t.help:
-		return writeHelp(t.stdout, path)
+		return writeHelp(t.Stdout, path)
 	case t.version:
 		return showVersion(ctx, t, w)
 	case t.batch != "":
@@ -77,7 +79,7 @@ func (t *tool) dispatch(ctx context.Context, c command, path []command, w *words
 		w.advance()
 		return t.dispatch(ctx, next, path, w)
 	case c.run == nil:
-		return withUsage(path, expected("", names(c.sub)...))
+		return withUsage(path, cli.Expected("", names(c.sub)...))
 	}
 	return withUsage(path, c.run(ctx, t, w))
 }

@@ -11,6 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/host"
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/host/hosttest"
 	"github.com/goverbs/goverbs/netlinkrdma"
 	"github.com/goverbs/goverbs/netlinkrdma/nltest"
 )
@@ -21,7 +23,7 @@ func completeMachine() *tool {
 	kernel.Statistics = map[nltest.PortID]nltest.Statistics{{Device: 7, Port: 1}: {Status: []netlinkrdma.CounterStatus{
 		{Name: "rcvd_pkts", Enabled: true}, {Name: "cc_rx_ce_pkts", Index: 1, Optional: true},
 	}}}
-	tool.net = &fakeNetdevs{all: []netdev{{name: "lo"}, {name: "eth0"}}}
+	tool.Net = &hosttest.Netdevs{All: []host.Netdev{{Name: "lo"}, {Name: "eth0"}}}
 	return tool
 }
 
@@ -31,7 +33,7 @@ const asTool = "GOVERBS_TEST_RDMALINK"
 func TestMain(m *testing.M) {
 	if os.Getenv(asTool) != "" {
 		t := completeMachine()
-		t.stdout, t.stderr = os.Stdout, os.Stderr
+		t.Stdout, t.Stderr = os.Stdout, os.Stderr
 		os.Exit(t.run(context.Background(), os.Args[1:]))
 	}
 	os.Exit(m.Run())

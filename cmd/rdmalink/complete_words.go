@@ -52,7 +52,7 @@ func (t *tool) expand(path []command, typed []string, word string) []candidate {
 }
 
 func (t *tool) deviceWords() []candidate {
-	devices, _ := t.rdma.Devices()
+	devices, _ := t.RDMA.Devices()
 	var all []candidate
 	for _, d := range devices {
 		all = append(all, candidate{d.Name, strings.TrimSpace(d.Protocol + " device")})
@@ -61,7 +61,7 @@ func (t *tool) deviceWords() []candidate {
 }
 
 func (t *tool) linkWords() []candidate {
-	devices, _ := t.rdma.Devices()
+	devices, _ := t.RDMA.Devices()
 	var all []candidate
 	for _, d := range devices {
 		for port := range d.Ports {
@@ -72,10 +72,10 @@ func (t *tool) linkWords() []candidate {
 }
 
 func (t *tool) netdevWords() []candidate {
-	list, _ := t.net.list()
+	list, _ := t.Net.List()
 	var all []candidate
 	for _, d := range list {
-		all = append(all, candidate{d.name, "network device"})
+		all = append(all, candidate{d.Name, "network device"})
 	}
 	return all
 }
@@ -130,11 +130,11 @@ func (t *tool) optionalCounterWords(typed []string) []candidate {
 	if err != nil {
 		return nil
 	}
-	d, err := t.rdma.DeviceByName(name)
+	d, err := t.RDMA.DeviceByName(name)
 	if err != nil {
 		return nil
 	}
-	list, _ := t.rdma.CounterStatus(d.Index, port)
+	list, _ := t.RDMA.CounterStatus(d.Index, port)
 	var all []candidate
 	for _, s := range list {
 		if s.Optional {

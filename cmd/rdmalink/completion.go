@@ -27,7 +27,7 @@ func completionCommand() command {
 				if err := w.end(); err != nil {
 					return err
 				}
-				_, err := io.WriteString(t.stdout, text)
+				_, err := io.WriteString(t.Stdout, text)
 				return err
 			},
 		}
@@ -65,7 +65,7 @@ func completionWordsCommand() command {
 				}
 				b.WriteByte('\n')
 			}
-			_, err := fmt.Fprint(t.stdout, b.String())
+			_, err := fmt.Fprint(t.Stdout, b.String())
 			return err
 		},
 	}

@@ -19,7 +19,7 @@ func delCommand() command {
 
 func deleteLink(_ context.Context, t *tool, w *words) error {
 	return t.takeDeleted(w, func(d uint32) error {
-		err := t.rdma.DeleteLink(d)
+		err := t.RDMA.DeleteLink(d)
 		if errors.Is(err, syscall.EINVAL) {
 			return fmt.Errorf("delete RDMA device %d: it belongs to hardware, or went away: only siw and rxe links can be deleted (%w)", d, errnoOf(err))
 		}

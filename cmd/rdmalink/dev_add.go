@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 	"github.com/goverbs/goverbs/netlinkrdma"
 )
 
@@ -35,9 +36,9 @@ func addDevice(_ context.Context, t *tool, w *words) error {
 		}
 	}
 	if !strings.EqualFold(typ, "SMI") {
-		return expected(typ, "TYPE (SMI)")
+		return cli.Expected(typ, "TYPE (SMI)")
 	}
-	return t.change("add "+name, parent, func(d uint32) error { return t.rdma.AddSubDevice(d, name, netlinkrdma.DeviceSMI) })
+	return t.change("add "+name, parent, func(d uint32) error { return t.RDMA.AddSubDevice(d, name, netlinkrdma.DeviceSMI) })
 }
 
 func deleteDeviceCommand() command {
@@ -51,5 +52,5 @@ func deleteDeviceCommand() command {
 }
 
 func deleteDevice(_ context.Context, t *tool, w *words) error {
-	return t.takeDeleted(w, t.rdma.DeleteSubDevice)
+	return t.takeDeleted(w, t.RDMA.DeleteSubDevice)
 }

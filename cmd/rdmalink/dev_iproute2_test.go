@@ -9,6 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/host"
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/host/hosttest"
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/netlinkrdma"
 )
@@ -36,7 +38,7 @@ func TestDevAsIproute2(t *testing.T) {
 		}
 		tool, kernel := devMachine()
 		want, failed := r.run(t, kernel, line)
-		got := tool.runLine(line, &fakeNetdevs{})
+		got := tool.runLine(line, &hosttest.Netdevs{})
 		for _, d := range devDifferences {
 			if d.mended == (version{}) || r.version.before(d.mended.major, d.mended.minor) {
 				got.Out = regexp.MustCompile(d.ours).ReplaceAllString(got.Out, d.rdma)
@@ -69,8 +71,8 @@ func TestChangesAsIproute2(t *testing.T) {
 		}
 		tool, kernel := devMachine()
 		kernel.Netdevs, kernel.Types = []string{"vlan5"}, []string{"siw"}
-		tool.net = &fakeNetdevs{all: []netdev{vlan5}}
-		tool.runLine(line, &fakeNetdevs{})
+		tool.Net = &hosttest.Netdevs{All: []host.Netdev{hosttest.VLAN5}}
+		tool.runLine(line, &hosttest.Netdevs{})
 		got := changing(kernel.Requests)
 		_, kernel = devMachine()
 		kernel.Netdevs, kernel.Types = []string{"vlan5"}, []string{"siw"}

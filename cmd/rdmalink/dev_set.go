@@ -41,13 +41,13 @@ func (t *tool) deviceSetting(w *words) (set func(device uint32) error, err error
 		return nil, err
 	case what == "name":
 		name, err := w.value("NEWNAME")
-		return func(device uint32) error { return t.rdma.RenameDevice(device, name) }, err
+		return func(device uint32) error { return t.RDMA.RenameDevice(device, name) }, err
 	case what == "netns":
 		netns, err := w.value("NETNS")
 		return func(device uint32) error { return t.moveDevice(device, netns) }, err
 	}
 	on, err := w.onOff()
-	return func(device uint32) error { return t.rdma.SetAdaptiveModeration(device, on) }, err
+	return func(device uint32) error { return t.RDMA.SetAdaptiveModeration(device, on) }, err
 }
 
 func (t *tool) moveDevice(device uint32, netns string) error {
@@ -56,5 +56,5 @@ func (t *tool) moveDevice(device uint32, netns string) error {
 		return err
 	}
 	defer to.Close()
-	return t.rdma.MoveDevice(device, to)
+	return t.RDMA.MoveDevice(device, to)
 }

@@ -25,8 +25,8 @@ func showDevices(_ context.Context, t *tool, w *words) error {
 		return err
 	}
 	p := t.printer()
-	err = t.forDevices(name, func(d netlinkrdma.Device) error {
-		p.device(d, t.details > 0)
+	err = t.ForDevices(name, func(d netlinkrdma.Device) error {
+		p.device(d, t.Details > 0)
 		return nil
 	})
 	return errors.Join(err, p.close())

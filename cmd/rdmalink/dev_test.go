@@ -9,6 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/host"
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/host/hosttest"
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/netlinkrdma"
 	"github.com/goverbs/goverbs/netlinkrdma/nltest"
@@ -27,7 +29,7 @@ func devMachine() (*tool, *nltest.Kernel) {
 			NetdevIndex: 5, NetdevName: "ib0", InfiniBand: true, SubnetPrefix: 0xfe80000000000000, LID: 13, SMLID: 1, LMC: 2, CapFlags: 1<<1 | 1<<33 | 1<<40}},
 		System: netlinkrdma.System{NetnsMode: netlinkrdma.NetnsShared, CopyOnFork: true, Monitor: true, PrivilegedQKey: opt(false)},
 	}
-	return &tool{stdin: strings.NewReader(""), rdma: &netlinkrdma.Client{Kernel: kernel}}, kernel
+	return &tool{stdin: strings.NewReader(""), Machine: host.Machine{RDMA: &netlinkrdma.Client{Kernel: kernel}}}, kernel
 }
 
 const (
@@ -75,7 +77,7 @@ var devTexts = map[string]string{
 func TestDevShow(t *testing.T) {
 	for line, want := range devTexts {
 		tool, _ := devMachine()
-		if diff := cmp.Diff(result{Out: want}, tool.runLine(line, &fakeNetdevs{})); diff != "" {
+		if diff := cmp.Diff(result{Out: want}, tool.runLine(line, &hosttest.Netdevs{})); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", line, diff)
 		}
 	}
@@ -97,7 +99,7 @@ func TestDevSet(t *testing.T) {
 	} {
 		tool, kernel := devMachine()
 		kernel.System.NetnsMode = netlinkrdma.NetnsExclusive
-		got := tool.runLine(line, &fakeNetdevs{})
+		got := tool.runLine(line, &hosttest.Netdevs{})
 		if done == nil {
 			if got.Code != exitUsage {
 				t.Errorf("%s: %+v", line, got)
@@ -135,7 +137,7 @@ func TestDevErrors(t *testing.T) {
 		if test.fail != 0 {
 			kernel.Fail = map[uint16]error{abi.RDMA_NLDEV_CMD_SET: test.fail}
 		}
-		if diff := cmp.Diff(result{Code: exitFailed, Err: "rdmalink: " + test.want}, tool.runLine(test.line, &fakeNetdevs{})); diff != "" {
+		if diff := cmp.Diff(result{Code: exitFailed, Err: "rdmalink: " + test.want}, tool.runLine(test.line, &hosttest.Netdevs{})); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", test.line, diff)
 		}
 	}
@@ -164,7 +166,7 @@ func TestDevUsage(t *testing.T) {
 		"dev delete smi0 smi1":                 `"smi1" is one word too many`,
 	} {
 		tool, kernel := devMachine()
-		got := tool.runLine(line, &fakeNetdevs{})
+		got := tool.runLine(line, &hosttest.Netdevs{})
 		if text, _, _ := strings.Cut(got.Err, "\n"); got.Code != exitUsage || text != "rdmalink: "+want || len(kernel.Requests) > 0 {
 			t.Errorf("%s: %+v, %d requests, want %s", line, got, len(kernel.Requests), want)
 		}

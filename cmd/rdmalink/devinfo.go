@@ -2,9 +2,8 @@ package main
 
 import (
 	"context"
-	"errors"
 
-	"github.com/goverbs/goverbs/netlinkrdma"
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/devinfo"
 )
 
 func devinfoCommand() command {
@@ -23,7 +22,7 @@ rest is shown, and the last lines (missing) say why.
 Names are those of ibv_devinfo and of rdmalink dev; in JSON a name ends with the
 unit. A PCI address and a NUMA node are left out where there are none, as for
 siw and rxe.`,
-		options: []option{{short: "-v", long: "--verbose", summary: "limits, capabilities and everything of the ports too", set: func(t *tool) { t.details++ }}},
+		options: []option{{short: "-v", long: "--verbose", summary: "limits, capabilities and everything of the ports too", set: func(t *tool) { t.Details++ }}},
 		run:     showDevinfo,
 	}
 }
@@ -33,28 +32,5 @@ func showDevinfo(_ context.Context, t *tool, w *words) error {
 	if err != nil {
 		return err
 	}
-	i := inspector{tool: t, netdevs: t.netdevNames()}
-	tables := []table{}
-	err = t.forDevices(name, func(d netlinkrdma.Device) error {
-		device, err := i.device(d)
-		if err == nil {
-			tables = append(tables, device)
-		}
-		return err
-	})
-	if t.json {
-		return errors.Join(err, t.writeJSON(tables))
-	}
-	return errors.Join(err, writeTables(t.stdout, tables))
-}
-
-// netdevNames finds network devices by number. Where the kernel does not list
-// them they stay without a name.
-func (t *tool) netdevNames() map[uint32]string {
-	names := make(map[uint32]string)
-	all, _ := t.net.list()
-	for _, d := range all {
-		names[d.index] = d.name
-	}
-	return names
+	return devinfo.Show(&t.Machine, &t.Output, name)
 }

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 )
 
 // filterKey is something that objects of a kind can be picked by.
@@ -34,7 +36,7 @@ func parseFilters(w *words, keys []filterKey) (filters, error) {
 		}
 		w.advance()
 		if slices.ContainsFunc(all, func(f filter) bool { return f.name == key.name }) {
-			return nil, usageError{text: fmt.Sprintf("%s is given twice; one %s takes several values: 1,2,5-9", key.name, key.name)}
+			return nil, cli.UsageError{Text: fmt.Sprintf("%s is given twice; one %s takes several values: 1,2,5-9", key.name, key.name)}
 		}
 		value, err := w.value("a value for " + key.name)
 		if err != nil {
@@ -72,7 +74,7 @@ func findKey(word string, keys []filterKey) (filterKey, error) {
 	for i, k := range found {
 		all[i] = k.name
 	}
-	return filterKey{}, expected(word, all...)
+	return filterKey{}, cli.Expected(word, all...)
 }
 
 // parseRanges reads 1 and 5-9 and, because keys are printed so, 0x1f.
@@ -89,7 +91,7 @@ func parseRanges(key string, words []string) ([][2]uint64, error) {
 		first, err1 := parseNumber(low)
 		last, err2 := parseNumber(high)
 		if err1 != nil || err2 != nil || last < first {
-			return nil, usageError{text: fmt.Sprintf("%s %q: expected numbers and ranges of them, the lower end first: 1,2,5-9", key, word)}
+			return nil, cli.UsageError{Text: fmt.Sprintf("%s %q: expected numbers and ranges of them, the lower end first: 1,2,5-9", key, word)}
 		}
 		all = append(all, [2]uint64{first, last})
 	}

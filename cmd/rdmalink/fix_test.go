@@ -11,6 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/host"
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/host/hosttest"
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/netlinkrdma"
 	"github.com/goverbs/goverbs/netlinkrdma/nltest"
@@ -45,30 +47,30 @@ func TestAddMakesReady(t *testing.T) {
 	ipv4, ipv6 := netip.MustParseAddr("10.9.9.9"), netip.MustParseAddr("fd09::9")
 	for _, test := range []struct {
 		name, typ, netdev string
-		edit              func(d *netdev, others []netdev)
+		edit              func(d *host.Netdev, others []host.Netdev)
 		calls, notes      []string
 	}{
 		{"fresh lo", "siw", "lo", nil, []string{"addr lo 192.0.2.1/32", "mac lo"}, []string{fmt.Sprintf(addr, 1, "lo"), mac}},
-		{"lo of a fresh namespace", "siw", "lo", func(d *netdev, _ []netdev) { d.up, d.addrs = false, nil },
+		{"lo of a fresh namespace", "siw", "lo", func(d *host.Netdev, _ []host.Netdev) { d.Up, d.Addrs = false, nil },
 			[]string{"addr lo 192.0.2.1/32", "up lo", "mac lo"}, []string{fmt.Sprintf(addr, 1, "lo"), fmt.Sprintf(up, "lo"), mac}},
-		{"lo with an address", "siw", "lo", func(d *netdev, _ []netdev) { d.addrs = append(d.addrs, ipv4) }, []string{"mac lo"}, []string{mac}},
-		{"lo with IPv6 only", "siw", "lo", func(d *netdev, _ []netdev) { d.addrs = append(d.addrs, ipv6) },
+		{"lo with an address", "siw", "lo", func(d *host.Netdev, _ []host.Netdev) { d.Addrs = append(d.Addrs, ipv4) }, []string{"mac lo"}, []string{mac}},
+		{"lo with IPv6 only", "siw", "lo", func(d *host.Netdev, _ []host.Netdev) { d.Addrs = append(d.Addrs, ipv6) },
 			[]string{"addr lo 192.0.2.1/32", "mac lo"}, []string{fmt.Sprintf(addr, 1, "lo"), mac}},
-		{"lo with a MAC", "siw", "lo", func(d *netdev, _ []netdev) { d.hasMAC = true }, []string{"addr lo 192.0.2.1/32"}, []string{fmt.Sprintf(addr, 1, "lo")}},
-		{"lo that has all", "siw", "lo", func(d *netdev, _ []netdev) { d.hasMAC, d.addrs = true, []netip.Addr{ipv4} }, nil, nil},
+		{"lo with a MAC", "siw", "lo", func(d *host.Netdev, _ []host.Netdev) { d.HasMAC = true }, []string{"addr lo 192.0.2.1/32"}, []string{fmt.Sprintf(addr, 1, "lo")}},
+		{"lo that has all", "siw", "lo", func(d *host.Netdev, _ []host.Netdev) { d.HasMAC, d.Addrs = true, []netip.Addr{ipv4} }, nil, nil},
 		{"siw, bare", "siw", "bare", nil, []string{"addr bare 192.0.2.1/32", "up bare"}, []string{fmt.Sprintf(addr, 1, "bare"), fmt.Sprintf(up, "bare")}},
 		{"rxe, bare", "rxe", "bare", nil, []string{"addr bare 192.0.2.1/32", "up bare"}, []string{fmt.Sprintf(addr, 1, "bare"), fmt.Sprintf(up, "bare")}},
-		{"down", "rxe", "bare", func(d *netdev, _ []netdev) { d.addrs = []netip.Addr{ipv4} }, []string{"up bare"}, []string{fmt.Sprintf(up, "bare")}},
-		{"IPv6 only", "siw", "bare", func(d *netdev, _ []netdev) { d.up, d.addrs = true, []netip.Addr{ipv6} }, nil, nil},
-		{"address taken", "rxe", "bare", func(d *netdev, others []netdev) {
-			d.up, others[0].addrs = true, []netip.Addr{fixAddr.Addr(), fixAddr.Addr().Next()}
+		{"down", "rxe", "bare", func(d *host.Netdev, _ []host.Netdev) { d.Addrs = []netip.Addr{ipv4} }, []string{"up bare"}, []string{fmt.Sprintf(up, "bare")}},
+		{"IPv6 only", "siw", "bare", func(d *host.Netdev, _ []host.Netdev) { d.Up, d.Addrs = true, []netip.Addr{ipv6} }, nil, nil},
+		{"address taken", "rxe", "bare", func(d *host.Netdev, others []host.Netdev) {
+			d.Up, others[0].Addrs = true, []netip.Addr{host.SpareAddr.Addr(), host.SpareAddr.Addr().Next()}
 		}, []string{"addr bare 192.0.2.3/32"}, []string{fmt.Sprintf(addr, 3, "bare")}},
 	} {
 		tool, kernel, nets := machine()
-		i := slices.IndexFunc(nets.all, func(d netdev) bool { return d.name == test.netdev })
+		i := slices.IndexFunc(nets.All, func(d host.Netdev) bool { return d.Name == test.netdev })
 		if test.edit != nil {
-			nets.all[i].addrs = slices.Clone(nets.all[i].addrs)
-			test.edit(&nets.all[i], nets.all)
+			nets.All[i].Addrs = slices.Clone(nets.All[i].Addrs)
+			test.edit(&nets.All[i], nets.All)
 		}
 		line := "add new0 type " + test.typ + " netdev " + test.netdev
 		got := tool.runLine(line, nets)
@@ -112,16 +114,16 @@ func TestAddAfterMAC(t *testing.T) {
 // TestAddLeavesNothing: what was set is undone when the link can't be added, or
 // when a later change fails. lo is not touched before the trial.
 func TestAddLeavesNothing(t *testing.T) {
-	refused := func(k *nltest.Kernel, _ *fakeNetdevs) {
+	refused := func(k *nltest.Kernel, _ *hosttest.Netdevs) {
 		k.Fail = map[uint16]error{abi.RDMA_NLDEV_CMD_NEWLINK: syscall.EPERM}
 	}
-	fails := func(call string, errno syscall.Errno) func(*nltest.Kernel, *fakeNetdevs) {
-		return func(_ *nltest.Kernel, n *fakeNetdevs) { n.fail = map[string]error{call: errno} }
+	fails := func(call string, errno syscall.Errno) func(*nltest.Kernel, *hosttest.Netdevs) {
+		return func(_ *nltest.Kernel, n *hosttest.Netdevs) { n.Fail = map[string]error{call: errno} }
 	}
 	const permission = "needs CAP_NET_ADMIN in the initial user namespace (run as root, or setcap cap_net_admin+ep): operation not permitted\n"
 	for _, test := range []struct {
 		line  string
-		set   func(*nltest.Kernel, *fakeNetdevs)
+		set   func(*nltest.Kernel, *hosttest.Netdevs)
 		err   string
 		calls []string
 	}{
@@ -134,10 +136,10 @@ func TestAddLeavesNothing(t *testing.T) {
 			[]string{"addr bare 192.0.2.1/32"}},
 		{"add new0 type siw netdev lo", fails("mac", syscall.EPERM), "add new0: fix lo: set its hardware address: operation not permitted (needs CAP_NET_ADMIN: run as root)\n",
 			[]string{"addr lo 192.0.2.1/32", "mac lo", "addr del lo 192.0.2.1/32"}},
-		{"add siw0 type siw netdev lo", func(*nltest.Kernel, *fakeNetdevs) {}, "add siw0: the name siw0 is taken: choose another, or rdmalink del siw0 (too many open files in system)\n", nil},
-		{"add new0 type foo netdev bare", func(*nltest.Kernel, *fakeNetdevs) {},
+		{"add siw0 type siw netdev lo", func(*nltest.Kernel, *hosttest.Netdevs) {}, "add siw0: the name siw0 is taken: choose another, or rdmalink del siw0 (too many open files in system)\n", nil},
+		{"add new0 type foo netdev bare", func(*nltest.Kernel, *hosttest.Netdevs) {},
 			"add new0: the kernel has no link type \"foo\" and found no module rdma-link-foo for it, or the driver does not take bare. The types are siw and rxe (invalid argument)\n", nil},
-		{"add new0 type siw netdev bare", func(k *nltest.Kernel, n *fakeNetdevs) {
+		{"add new0 type siw netdev bare", func(k *nltest.Kernel, n *hosttest.Netdevs) {
 			refused(k, n)
 			fails("addr del", syscall.EBUSY)(k, n)
 		}, "add link new0 type siw netdev bare: " + permission + "bare: address 192.0.2.1/32 added; to undo: ip addr del 192.0.2.1/32 dev bare (device or resource busy)\n",
@@ -159,7 +161,7 @@ func TestAddLeavesNothing(t *testing.T) {
 func TestNoAddressFree(t *testing.T) {
 	tool, _, nets := machine()
 	for a := fixNet.Addr(); fixNet.Contains(a); a = a.Next() {
-		nets.all[1].addrs = append(slices.Clone(nets.all[1].addrs), a)
+		nets.All[1].Addrs = append(slices.Clone(nets.All[1].Addrs), a)
 	}
 	want := result{Code: 1, Err: "rdmalink: add rxe1: no address of 192.0.2.0/24 is free\n"}
 	if diff := cmp.Diff(want, tool.runLine("add rxe1 type rxe netdev bare", nets)); diff != "" {

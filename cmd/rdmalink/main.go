@@ -9,6 +9,8 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	_ "github.com/goverbs/goverbs/provider/all"
 )
 
 func main() {

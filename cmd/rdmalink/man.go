@@ -17,7 +17,7 @@ func manCommand() command {
 			if err := w.end(); err != nil {
 				return err
 			}
-			_, err := io.WriteString(t.stdout, manPage())
+			_, err := io.WriteString(t.Stdout, manPage())
 			return err
 		},
 	}

@@ -7,12 +7,14 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/host/hosttest"
 )
 
 // TestManIsCurrent: the page in docs is of these tables.
 func TestManIsCurrent(t *testing.T) {
 	tool, _ := resourceMachine()
-	got := tool.runLine("man", &fakeNetdevs{})
+	got := tool.runLine("man", &hosttest.Netdevs{})
 	text, err := os.ReadFile("../../docs/rdmalink.8")
 	if diff := cmp.Diff(string(text), got.Out); err != nil || diff != "" || got.Code != 0 {
 		t.Errorf("run go generate ./cmd/rdmalink: %v (-docs +tables):\n%s", err, diff)

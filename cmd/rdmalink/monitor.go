@@ -8,6 +8,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 	"github.com/goverbs/goverbs/netlinkrdma"
 )
 
@@ -29,7 +30,7 @@ is that of iproute2's rdma monitor, JSON an object a line.`,
 
 // monitor ends well when it is interrupted.
 func monitor(ctx context.Context, t *tool, _ *words) error {
-	events, err := t.rdma.Subscribe()
+	events, err := t.RDMA.Subscribe()
 	if err != nil {
 		return err
 	}
@@ -44,7 +45,7 @@ func monitor(ctx context.Context, t *tool, _ *words) error {
 		case ctx.Err() != nil:
 			return nil
 		case errors.Is(err, netlinkrdma.ErrEventsLost):
-			t.note("%s", plain(err))
+			t.Note("%s", cli.Plain(err))
 		default:
 			return err
 		}
@@ -53,11 +54,11 @@ func monitor(ctx context.Context, t *tool, _ *words) error {
 
 // printEvent prints it at once.
 func (t *tool) printEvent(e netlinkrdma.Event) error {
-	if !t.json {
-		_, err := io.WriteString(t.stdout, eventLine(e))
+	if !t.JSON {
+		_, err := io.WriteString(t.Stdout, eventLine(e))
 		return err
 	}
-	p := printer{out: bufio.NewWriter(t.stdout), json: true, pretty: t.pretty}
+	p := printer{out: bufio.NewWriter(t.Stdout), json: true, pretty: t.Pretty}
 	p.begin()
 	p.word("event_type", eventName(e.Type))
 	if e.DeviceName != "" {

@@ -10,6 +10,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/host"
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/host/hosttest"
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/netlinkrdma"
 	"github.com/goverbs/goverbs/netlinkrdma/nltest"
@@ -43,9 +46,9 @@ const (
 func monitored(t *testing.T, line string, events []netlinkrdma.Event) result {
 	t.Helper()
 	kernel := &sending{Kernel: &nltest.Kernel{System: netlinkrdma.System{Monitor: true}}, events: events}
-	tool := &tool{rdma: &netlinkrdma.Client{Kernel: kernel}}
+	tool := &tool{Machine: host.Machine{RDMA: &netlinkrdma.Client{Kernel: kernel}}}
 	var stdout, stderr bytes.Buffer
-	tool.stdout, tool.stderr = &stdout, &stderr
+	tool.Stdout, tool.Stderr = &stdout, &stderr
 	ctx, interrupt := context.WithCancel(t.Context())
 	kernel.interrupt = interrupt
 	code := tool.run(ctx, strings.Fields(line))
@@ -139,14 +142,15 @@ func TestMonitorFails(t *testing.T) {
 		{&nltest.Kernel{}, "rdmalink: subscribe to the events of RDMA devices: this kernel sends no events of RDMA devices, Linux 6.12 does (list the devices and ports from time to time instead)\n"},
 		{&nltest.Kernel{Fail: map[uint16]error{abi.RDMA_NLDEV_CMD_SYS_GET: syscall.EPROTONOSUPPORT}}, "no NETLINK_RDMA here (on linux: modprobe ib_core)"},
 	} {
-		tool := &tool{rdma: &netlinkrdma.Client{Kernel: test.kernel}}
-		if got := tool.runLine("monitor", &fakeNetdevs{}); got.Code != 1 || got.Out != "" || !strings.Contains(got.Err, test.want) {
+		tool := &tool{Machine: host.Machine{RDMA: &netlinkrdma.Client{Kernel: test.kernel}}}
+		if got := tool.runLine("monitor", &hosttest.Netdevs{}); got.Code != 1 || got.Out != "" || !strings.Contains(got.Err, test.want) {
 			t.Errorf("%+v", got)
 		}
 	}
 	for _, line := range []string{"monitor", "-j monitor"} {
 		kernel := &nltest.Kernel{System: netlinkrdma.System{Monitor: true}}
-		tool := &tool{rdma: &netlinkrdma.Client{Kernel: &sending{Kernel: kernel, events: monitorEvents}}, stdout: brokenPipe{}, stderr: &strings.Builder{}}
+		tool := &tool{Machine: host.Machine{RDMA: &netlinkrdma.Client{Kernel: &sending{Kernel: kernel, events: monitorEvents}}},
+			Output: cli.Output{Stdout: brokenPipe{}, Stderr: &strings.Builder{}}}
 		if code := tool.run(t.Context(), strings.Fields(line)); code != exitFailed {
 			t.Errorf("%s: exit code %d when nothing can be printed", line, code)
 		}

@@ -3,6 +3,8 @@ package main
 import (
 	"slices"
 	"strings"
+
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 )
 
 // option is a flag; one that takes a value has take in place of set.
@@ -97,14 +99,14 @@ func findOption(name string, known []option) (option, error) {
 func (o option) apply(t *tool, name, value string, given bool, words []string) (used int, err error) {
 	switch {
 	case o.take == nil && given:
-		return 0, usageError{text: name + " takes no value"}
+		return 0, cli.UsageError{Text: name + " takes no value"}
 	case o.take == nil:
 		o.set(t)
 		return 1, nil
 	case given:
 		return 1, o.take(t, value)
 	case len(words) < 2:
-		return 0, expected(name, name+" "+o.value)
+		return 0, cli.Expected(name, name+" "+o.value)
 	}
 	return 2, o.take(t, words[1])
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/perfcmd"
 	"github.com/goverbs/goverbs/internal/perftest"
 )
 
@@ -16,7 +17,7 @@ func perfCommand() command {
 	for verb := perftest.Send; verb <= perftest.Atomic; verb++ {
 		sub := command{names: []string{verb.String()}, summary: perfSummaries[verb]}
 		for _, latency := range []bool{true, false} {
-			sub.sub = append(sub.sub, perfKind{verb, latency}.command())
+			sub.sub = append(sub.sub, perfKindCommand(perfcmd.Kind{Verb: verb, Latency: latency}))
 		}
 		c.sub = append(c.sub, sub)
 	}
@@ -30,80 +31,26 @@ var perfSummaries = map[perftest.Verb]string{
 	perftest.Atomic: "FETCH_AND_ADD or CMP_AND_SWAP on the peer's memory",
 }
 
-// perfKind is one of perftest's programs.
-type perfKind struct {
-	verb    perftest.Verb
-	latency bool
-}
-
-// program is its name in perftest.
-func (k perfKind) program() string {
-	return perftest.Test{Verb: k.verb, Latency: k.latency}.String()
-}
-
-func (k perfKind) name() string {
-	if k.latency {
-		return "lat"
-	}
-	return "bw"
-}
-
-func (k perfKind) command() command {
+func perfKindCommand(k perfcmd.Kind) command {
 	what := "bandwidth and message rate"
-	if k.latency {
+	if k.Latency {
 		what = "latency"
 	}
 	return command{
-		names:   []string{k.name()},
+		names:   []string{k.Name()},
 		args:    "[OPTIONS] [HOST]",
-		summary: fmt.Sprintf("%s; the other end may be %s", what, k.program()),
-		details: k.details(),
+		summary: fmt.Sprintf("%s; the other end may be %s", what, k.Program()),
+		details: k.Details(),
 		raw:     true,
-		run:     func(ctx context.Context, t *tool, w *words) error { return k.run(ctx, t, w) },
+		run:     func(ctx context.Context, t *tool, w *words) error { return runPerf(ctx, k, t, w) },
 	}
 }
 
-// details is what -h tells.
-func (k perfKind) details() string {
-	return `
-Without HOST: serve one client. With it: the client of the server there. Options
-must be the same at both ends.
-
-` + k.options().help() + `
-` + k.units() + `
-
-Without -x the GID is one for RoCE v2: that of the address which TCP uses, if the
-device has it, else one of the same address family. iWARP needs -R.
-
-The exit code is 0 after all messages; 1 after a failure, also if the peer goes
-away; 2 for a command line that makes no sense.`
-}
-
-// units says what the figures are.
-func (k perfKind) units() string {
-	switch {
-	case !k.latency:
-		return `MB is 2^20 bytes, Gb is 10^9 bits, Mpps a million messages a second. The peak is
-that of the fastest stretch of messages, with -b the sum of both ends'; it is looked
-for up to 20000 messages and is 0.00 beyond.`
-	case k.verb == perftest.Send || k.verb == perftest.Write:
-		return `A latency is half of the time there and back. As in perftest the two slowest are
-left out, and t_max is the second of them.`
+func runPerf(ctx context.Context, k perfcmd.Kind, t *tool, w *words) error {
+	args := w.rest()
+	if slices.Contains(args, "-h") || slices.Contains(args, "--help") {
+		verb := command{names: []string{k.Verb.String()}}
+		return writeHelp(t.Stdout, []command{root(), perfCommand(), verb, perfKindCommand(k)})
 	}
-	return `A latency is the time from posting to completion. As in perftest the two slowest
-are left out, and t_max is the second of them.`
-}
-
-func (k perfKind) run(ctx context.Context, t *tool, w *words) error {
-	if left := w.list[w.pos:]; slices.Contains(left, "-h") || slices.Contains(left, "--help") {
-		verb := command{names: []string{k.verb.String()}}
-		return writeHelp(t.stdout, []command{root(), perfCommand(), verb, k.command()})
-	}
-	o, err := parsePerf(k, w)
-	if err != nil {
-		return err
-	}
-	t.json = t.json || o.asJSON
-	p := &perfRun{tool: t, perfOptions: o, kind: k}
-	return p.run(ctx)
+	return k.Run(ctx, t.Output, args)
 }

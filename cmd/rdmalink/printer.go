@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 )
 
 // printer prints objects in the exact shape of iproute2: in text a line of
@@ -21,7 +23,7 @@ type printer struct {
 }
 
 func (t *tool) printer() *printer {
-	p := &printer{out: bufio.NewWriterSize(t.stdout, 32<<10), json: t.json, pretty: t.pretty, oneline: t.oneline, held: make(map[uint32][]byte)}
+	p := &printer{out: bufio.NewWriterSize(t.Stdout, 32<<10), json: t.JSON, pretty: t.Pretty, oneline: t.oneline, held: make(map[uint32][]byte)}
 	if p.json {
 		p.out.WriteString("[")
 		p.space()
@@ -100,7 +102,7 @@ func (p *printer) name(key string) {
 	if p.pretty {
 		p.b = append(p.b, "\n        "...)
 	}
-	p.b = append(appendJSON(p.b, key), ':')
+	p.b = append(cli.AppendJSON(p.b, key), ':')
 	if p.pretty {
 		p.b = append(p.b, ' ')
 	}
@@ -158,7 +160,7 @@ func (p *printer) wordIf(key, v string) {
 
 func (p *printer) value(v string) {
 	if p.json {
-		p.b = appendJSON(p.b, v)
+		p.b = cli.AppendJSON(p.b, v)
 	} else {
 		p.b = append(p.b, v...)
 	}

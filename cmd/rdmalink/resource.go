@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 	"github.com/goverbs/goverbs/netlinkrdma"
 )
 
@@ -81,7 +82,7 @@ func showResources(_ context.Context, t *tool, w *words) error {
 		return t.showResourceCounts("")
 	}
 	if len(w.list) == w.pos+1 {
-		devices, err := t.rdma.Devices()
+		devices, err := t.RDMA.Devices()
 		if err != nil {
 			return err
 		}
@@ -94,7 +95,7 @@ func showResources(_ context.Context, t *tool, w *words) error {
 		for i, k := range kinds {
 			all[i] = k.name
 		}
-		return expected(word, append(all, "the name of a device")...)
+		return cli.Expected(word, append(all, "the name of a device")...)
 	}
 	w.advance()
 	return t.showResourceKind(&kinds[i], w)
@@ -102,8 +103,8 @@ func showResources(_ context.Context, t *tool, w *words) error {
 
 func (t *tool) showResourceCounts(name string) error {
 	p := t.printer()
-	err := t.forDevices(name, func(d netlinkrdma.Device) error {
-		counts, err := t.rdma.Resources(d.Index, t.dumpOptions())
+	err := t.ForDevices(name, func(d netlinkrdma.Device) error {
+		counts, err := t.RDMA.Resources(d.Index, t.dumpOptions())
 		if err != nil {
 			return err
 		}
@@ -123,5 +124,5 @@ func (t *tool) showResourceCounts(name string) error {
 }
 
 func (t *tool) dumpOptions() *netlinkrdma.DumpOptions {
-	return &netlinkrdma.DumpOptions{DriverDetails: t.details > 1}
+	return &netlinkrdma.DumpOptions{DriverDetails: t.Details > 1}
 }

@@ -11,10 +11,10 @@ func showCMID(s *resourceShow) error {
 	var get func(uint32) (netlinkrdma.CMID, error)
 	if s.port != 0 {
 		get = func(number uint32) (netlinkrdma.CMID, error) {
-			return s.t.rdma.GetCMID(s.dev.Index, s.port, number)
+			return s.t.RDMA.GetCMID(s.dev.Index, s.port, number)
 		}
 	}
-	return forEach(s, "cm-idn", s.t.rdma.DumpCMID(s.dev.Index, s.options()), get, s.cmID)
+	return forEach(s, "cm-idn", s.t.RDMA.DumpCMID(s.dev.Index, s.options()), get, s.cmID)
 }
 
 func (s *resourceShow) cmID(m netlinkrdma.CMID) {

@@ -7,8 +7,8 @@ var cqKeys = []filterKey{
 }
 
 func showCQ(s *resourceShow) error {
-	get := func(cqn uint32) (netlinkrdma.CQ, error) { return s.t.rdma.GetCQ(s.dev.Index, cqn) }
-	return forEach(s, "cqn", s.t.rdma.DumpCQ(s.dev.Index, s.options()), get, s.cq)
+	get := func(cqn uint32) (netlinkrdma.CQ, error) { return s.t.RDMA.GetCQ(s.dev.Index, cqn) }
+	return forEach(s, "cqn", s.t.RDMA.DumpCQ(s.dev.Index, s.options()), get, s.cq)
 }
 
 func (s *resourceShow) cq(q netlinkrdma.CQ) {

@@ -5,8 +5,8 @@ import "github.com/goverbs/goverbs/netlinkrdma"
 var contextKeys = []filterKey{{"dev", false}, {"pid", true}, {"ctxn", true}}
 
 func showContext(s *resourceShow) error {
-	get := func(ctxn uint32) (netlinkrdma.Context, error) { return s.t.rdma.GetContext(s.dev.Index, ctxn) }
-	return forEach(s, "ctxn", s.t.rdma.DumpContext(s.dev.Index, s.options()), get, s.context)
+	get := func(ctxn uint32) (netlinkrdma.Context, error) { return s.t.RDMA.GetContext(s.dev.Index, ctxn) }
+	return forEach(s, "ctxn", s.t.RDMA.DumpContext(s.dev.Index, s.options()), get, s.context)
 }
 
 func (s *resourceShow) context(x netlinkrdma.Context) {

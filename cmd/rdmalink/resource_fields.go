@@ -35,7 +35,7 @@ func (s *resourceShow) passOwner(o netlinkrdma.Owner) bool {
 func (s *resourceShow) passProcess(o netlinkrdma.Owner) bool {
 	pid, ok := s.pids[o.TID]
 	if !ok {
-		pid, _ = o.PIDIn(s.t.proc) // 0 when it is not known
+		pid, _ = o.PIDIn(s.t.Proc) // 0 when it is not known
 		s.pids[o.TID] = pid
 	}
 	return s.f.number("pid", uint64(pid), pid != 0)
@@ -61,7 +61,7 @@ func (s *resourceShow) owner(o netlinkrdma.Owner) {
 func (s *resourceShow) comm(tid uint32) string {
 	name, ok := s.comms[tid]
 	if !ok {
-		text, err := fs.ReadFile(s.t.proc, fmt.Sprintf("%d/comm", tid))
+		text, err := fs.ReadFile(s.t.Proc, fmt.Sprintf("%d/comm", tid))
 		if err == nil {
 			name, _, _ = strings.Cut(string(text), "\n")
 		}
@@ -74,7 +74,7 @@ const driverLine = 80 // iproute2 breaks the driver's part after so much
 
 // driver prints the driver's own attributes on lines of their own.
 func (s *resourceShow) driver(attrs []netlinkrdma.DriverAttr) {
-	if s.t.details < 2 || len(attrs) == 0 {
+	if s.t.Details < 2 || len(attrs) == 0 {
 		return
 	}
 	s.p.newline()

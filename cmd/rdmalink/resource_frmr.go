@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 	"github.com/goverbs/goverbs/netlinkrdma"
 )
 
@@ -14,7 +15,7 @@ var frmrKeys = []filterKey{
 }
 
 func showFRMRPools(s *resourceShow) error {
-	return forEach(s, "", s.t.rdma.DumpFRMRPools(s.dev.Index, s.options()), nil, s.frmrPool)
+	return forEach(s, "", s.t.RDMA.DumpFRMRPools(s.dev.Index, s.options()), nil, s.frmrPool)
 }
 
 func (s *resourceShow) frmrPool(r netlinkrdma.FRMRPool) {
@@ -23,7 +24,7 @@ func (s *resourceShow) frmrPool(r netlinkrdma.FRMRPool) {
 	}
 	s.beginOnDevice()
 	s.p.word("key", r.Key.String())
-	if s.t.details > 0 {
+	if s.t.Details > 0 {
 		s.p.uint("ats", bit(r.Key.ATS))
 		s.p.uint("access_flags", uint64(r.Key.AccessFlags))
 		s.p.uint("vendor_key", r.Key.VendorKey)
@@ -94,7 +95,7 @@ func setFRMRPools(_ context.Context, t *tool, w *words) error {
 	case w.keyword("pinned") == nil:
 		change, err = pinFRMR(t, w)
 	default:
-		err = expected(w.peek(), "aging", "pinned")
+		err = cli.Expected(w.peek(), "aging", "pinned")
 	}
 	if err != nil {
 		return err
@@ -108,7 +109,7 @@ func setFRMRPools(_ context.Context, t *tool, w *words) error {
 // setFRMRAging and pinFRMR read what is to be changed of a device.
 func setFRMRAging(t *tool, w *words) (func(device uint32) error, error) {
 	seconds, err := uint32Word(w, "SECONDS", 1)
-	return func(d uint32) error { return t.rdma.SetFRMRAging(d, time.Duration(seconds)*time.Second) }, err
+	return func(d uint32) error { return t.RDMA.SetFRMRAging(d, time.Duration(seconds)*time.Second) }, err
 }
 
 func pinFRMR(t *tool, w *words) (func(device uint32) error, error) {
@@ -118,10 +119,10 @@ func pinFRMR(t *tool, w *words) (func(device uint32) error, error) {
 	}
 	key, err := netlinkrdma.ParseFRMRPoolKey(text)
 	if err != nil {
-		return nil, usageError{text: plain(err)}
+		return nil, cli.UsageError{Text: cli.Plain(err)}
 	}
 	handles, err := uint32Word(w, "HANDLES", 0)
-	return func(d uint32) error { return t.rdma.PinFRMR(d, key, handles) }, err
+	return func(d uint32) error { return t.RDMA.PinFRMR(d, key, handles) }, err
 }
 
 // uint32Word takes a number.
@@ -132,7 +133,7 @@ func uint32Word(w *words, what string, least uint32) (uint32, error) {
 	}
 	v, err := strconv.ParseUint(text, 10, 32)
 	if err != nil || uint32(v) < least {
-		return 0, expected(text, what+", a number from "+strconv.FormatUint(uint64(least), 10)+" to 4294967295")
+		return 0, cli.Expected(text, what+", a number from "+strconv.FormatUint(uint64(least), 10)+" to 4294967295")
 	}
 	return uint32(v), nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/host/hosttest"
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/netlinkrdma"
 	"github.com/goverbs/goverbs/netlinkrdma/nltest"
@@ -48,7 +49,7 @@ func TestShowFRMRPools(t *testing.T) {
 		"-jd res show frmr_pools ats 1":                            `[{"ifindex":7,"ifname":"mlx5_0","key":"8000000000000000:1000:f:1","ats":1,"access_flags":15,"vendor_key":9223372036854775808,"num_dma_blocks":4096,"queue":5,"in_use":1099511627776,"max_in_use":2199023255552,"pinned":9}]` + "\n",
 	} {
 		tool, _ := poolMachine()
-		if diff := cmp.Diff(result{Out: want}, tool.runLine(line, &fakeNetdevs{})); diff != "" {
+		if diff := cmp.Diff(result{Out: want}, tool.runLine(line, &hosttest.Netdevs{})); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", line, diff)
 		}
 	}
@@ -57,12 +58,12 @@ func TestShowFRMRPools(t *testing.T) {
 func TestSetFRMRPools(t *testing.T) {
 	tool, kernel := poolMachine()
 	for _, line := range []string{"res set frmr_pools dev mlx5_0 aging 120", "resource set fr dev mlx5_0 pin 0:10:0:0 25000"} {
-		if got := tool.runLine(line, &fakeNetdevs{}); got.Code != 0 || got.Err != "" || got.Out != "" {
+		if got := tool.runLine(line, &hosttest.Netdevs{}); got.Code != 0 || got.Err != "" || got.Out != "" {
 			t.Errorf("%s: %+v", line, got)
 		}
 	}
 	want := strings.NewReplacer("queue 2", "queue 25000", "pinned 0", "pinned 25000").Replace(poolPlain)
-	if got := tool.runLine("res show frmr_pools ats 0", &fakeNetdevs{}); kernel.FRMRAging[7] != 120 || got.Out != want {
+	if got := tool.runLine("res show frmr_pools ats 0", &hosttest.Netdevs{}); kernel.FRMRAging[7] != 120 || got.Out != want {
 		t.Errorf("%v, %+v", kernel.FRMRAging, got)
 	}
 }
@@ -86,14 +87,14 @@ func TestSetFRMRPoolsErrors(t *testing.T) {
 		"res set":                                          {2, "", "expected one of frmr_pools, help", nil},
 	} {
 		tool, _ := poolMachine()
-		got := tool.runLine(line, &fakeNetdevs{})
+		got := tool.runLine(line, &hosttest.Netdevs{})
 		if got.Code != want.Code || got.Out != "" || !strings.Contains(got.Err, want.Err) {
 			t.Errorf("%s: %+v, want %+v", line, got, want)
 		}
 	}
 	tool, kernel := poolMachine()
 	kernel.Fail = map[uint16]error{abi.RDMA_NLDEV_CMD_FRMR_POOLS_GET: syscall.EINVAL}
-	if got := tool.runLine("-j res show frmr_pools", &fakeNetdevs{}); got.Code != 1 || got.Out != "[]\n" || !strings.Contains(got.Err, "Linux 7.2 does") {
+	if got := tool.runLine("-j res show frmr_pools", &hosttest.Netdevs{}); got.Code != 1 || got.Out != "[]\n" || !strings.Contains(got.Err, "Linux 7.2 does") {
 		t.Errorf("%+v", got)
 	}
 }
@@ -113,7 +114,7 @@ func TestFRMRPoolsAsIproute2(t *testing.T) {
 		_, kernel := poolMachine()
 		want, failed := r.run(t, kernel, line)
 		ours, ourKernel := poolMachine()
-		got := ours.runLine(line, &fakeNetdevs{})
+		got := ours.runLine(line, &hosttest.Netdevs{})
 		if diff := cmp.Diff(want, got.Out); diff != "" || failed || got.Code != 0 {
 			t.Errorf("%s, failed %t, exit code %d (-iproute2 +rdmalink):\n%s", line, failed, got.Code, diff)
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/host/hosttest"
 	"github.com/goverbs/goverbs/netlinkrdma"
 	"github.com/goverbs/goverbs/netlinkrdma/nltest"
 )
@@ -49,7 +50,7 @@ func TestResourceAsIproute2(t *testing.T) {
 	for _, line := range lines {
 		tool, kernel := plainMachine()
 		want, failed := r.run(t, kernel, line)
-		got := tool.runLine(line, &fakeNetdevs{})
+		got := tool.runLine(line, &hosttest.Netdevs{})
 		want, got.Out = rdmaPollContexts.Replace(anyComm.ReplaceAllString(want, "")), anyComm.ReplaceAllString(got.Out, "")
 		if diff := cmp.Diff(want, got.Out); diff != "" || failed || got.Code != 0 || strings.TrimSpace(want) == "" {
 			t.Errorf("%s, failed %t, exit code %d (-iproute2 +rdmalink):\n%s", line, failed, got.Code, diff)
@@ -64,7 +65,7 @@ func TestResourceDriverAsIproute2(t *testing.T) {
 	for _, line := range []string{"-dd res show qp lqpn 17", "-dd res show qp link mlx5_0/1"} {
 		tool, kernel := resourceMachine()
 		want, failed := r.run(t, kernel, line)
-		got := tool.runLine(line, &fakeNetdevs{})
+		got := tool.runLine(line, &hosttest.Netdevs{})
 		want, got.Out = anyComm.ReplaceAllString(want, ""), anyComm.ReplaceAllString(got.Out, "")
 		if diff := cmp.Diff(want, got.Out); diff != "" || failed || !strings.Contains(want, "drv_offset -9223372036854775808") {
 			t.Errorf("%s, failed %t (-iproute2 +rdmalink):\n%s", line, failed, diff)
@@ -81,7 +82,7 @@ func TestResourceDriverLinesAsIproute2(t *testing.T) {
 		one := netlinkrdma.DriverAttr{Name: strings.Repeat("x", length), Kind: netlinkrdma.DriverU32, Number: 1}
 		kernel.Objects[7].QP[2].Driver = slices.Repeat([]netlinkrdma.DriverAttr{one}, 5)
 		want, failed := r.run(t, kernel, "-dd res show qp lqpn 17")
-		got := tool.runLine("-dd res show qp lqpn 17", &fakeNetdevs{})
+		got := tool.runLine("-dd res show qp lqpn 17", &hosttest.Netdevs{})
 		want, got.Out = anyComm.ReplaceAllString(want, ""), anyComm.ReplaceAllString(got.Out, "")
 		if diff := cmp.Diff(want, got.Out); diff != "" || failed || strings.Count(want, "xx 1") != 5 {
 			t.Errorf("%d letters, failed %t (-iproute2 +rdmalink):\n%s", length, failed, diff)

@@ -7,8 +7,8 @@ var mrKeys = []filterKey{
 }
 
 func showMR(s *resourceShow) error {
-	get := func(mrn uint32) (netlinkrdma.MR, error) { return s.t.rdma.GetMR(s.dev.Index, mrn) }
-	return forEach(s, "mrn", s.t.rdma.DumpMR(s.dev.Index, s.options()), get, s.mr)
+	get := func(mrn uint32) (netlinkrdma.MR, error) { return s.t.RDMA.GetMR(s.dev.Index, mrn) }
+	return forEach(s, "mrn", s.t.RDMA.DumpMR(s.dev.Index, s.options()), get, s.mr)
 }
 
 func (s *resourceShow) mr(m netlinkrdma.MR) {

@@ -5,8 +5,8 @@ import "github.com/goverbs/goverbs/netlinkrdma"
 var pdKeys = []filterKey{{"dev", false}, {"users", true}, {"pid", true}, {"ctxn", true}, {"pdn", true}}
 
 func showPD(s *resourceShow) error {
-	get := func(pdn uint32) (netlinkrdma.PD, error) { return s.t.rdma.GetPD(s.dev.Index, pdn) }
-	return forEach(s, "pdn", s.t.rdma.DumpPD(s.dev.Index, s.options()), get, s.pd)
+	get := func(pdn uint32) (netlinkrdma.PD, error) { return s.t.RDMA.GetPD(s.dev.Index, pdn) }
+	return forEach(s, "pdn", s.t.RDMA.DumpPD(s.dev.Index, s.options()), get, s.pd)
 }
 
 func (s *resourceShow) pd(d netlinkrdma.PD) {

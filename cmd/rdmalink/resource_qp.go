@@ -11,9 +11,9 @@ var qpKeys = []filterKey{
 func showQP(s *resourceShow) error {
 	var get func(uint32) (netlinkrdma.QP, error)
 	if s.port != 0 {
-		get = func(lqpn uint32) (netlinkrdma.QP, error) { return s.t.rdma.GetQP(s.dev.Index, s.port, lqpn) }
+		get = func(lqpn uint32) (netlinkrdma.QP, error) { return s.t.RDMA.GetQP(s.dev.Index, s.port, lqpn) }
 	}
-	return forEach(s, "lqpn", s.t.rdma.DumpQP(s.dev.Index, s.options()), get, s.qp)
+	return forEach(s, "lqpn", s.t.RDMA.DumpQP(s.dev.Index, s.options()), get, s.qp)
 }
 
 func (s *resourceShow) qp(q netlinkrdma.QP) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/host"
 	"github.com/goverbs/goverbs/netlinkrdma"
 )
 
@@ -14,13 +15,13 @@ func (s *resourceShow) showRaw() error {
 	var get func(uint32) ([]byte, error)
 	if s.kind.raw != netlinkrdma.RawQP || s.port != 0 {
 		get = func(number uint32) ([]byte, error) {
-			return s.t.rdma.GetRaw(s.dev.Index, s.kind.raw, s.port, number)
+			return s.t.RDMA.GetRaw(s.dev.Index, s.kind.raw, s.port, number)
 		}
 	}
-	err := forEach(s, s.kind.number, s.t.rdma.DumpRaw(s.dev.Index, s.kind.raw, s.options()), get, s.rawData)
+	err := forEach(s, s.kind.number, s.t.RDMA.DumpRaw(s.dev.Index, s.kind.raw, s.options()), get, s.rawData)
 	s.hadRaw = s.hadRaw || err == nil
 	if errors.Is(err, netlinkrdma.ErrNoRaw) {
-		s.noRaw = cmp.Or(s.noRaw, named(s.dev, err))
+		s.noRaw = cmp.Or(s.noRaw, host.Named(s.dev, err))
 		return nil // another device may have some
 	}
 	return err

@@ -43,7 +43,7 @@ func (t *tool) showFiltered(k *resourceKind, f filters) (err error) {
 		}
 	}
 	s.p = t.printer()
-	err = t.forDevices(name, func(d netlinkrdma.Device) error {
+	err = t.ForDevices(name, func(d netlinkrdma.Device) error {
 		s.dev = d
 		return s.device()
 	})

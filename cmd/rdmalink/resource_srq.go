@@ -7,8 +7,8 @@ var srqKeys = []filterKey{
 }
 
 func showSRQ(s *resourceShow) error {
-	get := func(srqn uint32) (netlinkrdma.SRQ, error) { return s.t.rdma.GetSRQ(s.dev.Index, srqn) }
-	return forEach(s, "srqn", s.t.rdma.DumpSRQ(s.dev.Index, s.options()), get, s.srq)
+	get := func(srqn uint32) (netlinkrdma.SRQ, error) { return s.t.RDMA.GetSRQ(s.dev.Index, srqn) }
+	return forEach(s, "srqn", s.t.RDMA.DumpSRQ(s.dev.Index, s.options()), get, s.srq)
 }
 
 func (s *resourceShow) srq(r netlinkrdma.SRQ) {

@@ -11,6 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/host"
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/host/hosttest"
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/netlinkrdma"
 	"github.com/goverbs/goverbs/netlinkrdma/nltest"
@@ -70,7 +72,7 @@ func resourceMachine() (*tool, *nltest.Kernel) {
 		},
 	}}
 	proc := fstest.MapFS{"7/comm": {Data: []byte("a reader\n")}}
-	return &tool{rdma: &netlinkrdma.Client{Kernel: kernel}, proc: proc}, kernel
+	return &tool{Machine: host.Machine{RDMA: &netlinkrdma.Client{Kernel: kernel}, Proc: host.Tree{FS: proc}}}, kernel
 }
 
 const (
@@ -110,7 +112,7 @@ func TestResourceTwoDevices(t *testing.T) {
 	kernel.Objects[0] = nltest.Objects{QP: []netlinkrdma.QP{{Port: 1, LQPN: 3, Type: 2}, {LQPN: 4, Type: 2}}}
 	const siw = "link siw0/- lqpn 4 type RC state RESET sq-psn 0 \nlink siw0/1 lqpn 3 type RC state RESET sq-psn 0 \n"
 	want := result{Out: siw + qp18 + qp19 + qp1 + qp17 + qp2}
-	if diff := cmp.Diff(want, tool.runLine("res show qp", &fakeNetdevs{})); diff != "" {
+	if diff := cmp.Diff(want, tool.runLine("res show qp", &hosttest.Netdevs{})); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
@@ -127,8 +129,8 @@ func (c countedFS) Open(name string) (fs.File, error) { *c.opened++; return c.FS
 func TestResourceOwnersOnce(t *testing.T) {
 	tool, _ := resourceMachine()
 	opened := 0
-	tool.proc = countedFS{tool.proc, &opened}
-	if got := tool.runLine("res show cm_id", &fakeNetdevs{}); got.Out != cm4+cm5+cm3 || opened != 1 {
+	tool.Proc = host.Tree{FS: countedFS{tool.Proc, &opened}}
+	if got := tool.runLine("res show cm_id", &hosttest.Netdevs{}); got.Out != cm4+cm5+cm3 || opened != 1 {
 		t.Errorf("%d files were read: %+v", opened, got)
 	}
 }
@@ -144,8 +146,8 @@ func TestResourceOfProcess(t *testing.T) {
 		"res show pd pid 5":   pd2,
 	} {
 		tool, _ := resourceMachine()
-		tool.proc.(fstest.MapFS)["7/status"] = &fstest.MapFile{Data: []byte("Name:\ta reader\nTgid:\t5\n")}
-		if got := tool.runLine(line, &fakeNetdevs{}); got.Out != want || got.Code != 0 {
+		tool.Proc.FS.(fstest.MapFS)["7/status"] = &fstest.MapFile{Data: []byte("Name:\ta reader\nTgid:\t5\n")}
+		if got := tool.runLine(line, &hosttest.Netdevs{}); got.Out != want || got.Code != 0 {
 			t.Errorf("%s: %+v", line, got)
 		}
 	}
@@ -213,7 +215,7 @@ func TestResourceText(t *testing.T) {
 		"res show srq type xrc cqn 1 pdn 2 dev mlx5_0":  srq4,
 	} {
 		tool, _ := resourceMachine()
-		if diff := cmp.Diff(result{Out: want}, tool.runLine(line, &fakeNetdevs{})); diff != "" {
+		if diff := cmp.Diff(result{Out: want}, tool.runLine(line, &hosttest.Netdevs{})); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", line, diff)
 		}
 	}
@@ -258,7 +260,7 @@ func TestResourceJSON(t *testing.T) {
     } ]`,
 	} {
 		tool, _ := resourceMachine()
-		if diff := cmp.Diff(result{Out: want + "\n"}, tool.runLine(line, &fakeNetdevs{})); diff != "" {
+		if diff := cmp.Diff(result{Out: want + "\n"}, tool.runLine(line, &hosttest.Netdevs{})); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", line, diff)
 		}
 	}
@@ -275,7 +277,7 @@ func TestResourceDriver(t *testing.T) {
 			`"drv_state":"u\"p","drv_delta":-5,"drv_mask":4294967294,"drv_address":18446603336526616184,"drv_offset":-9223372036854775808,"drv_last":1}]` + "\n",
 	} {
 		tool, kernel := resourceMachine()
-		if diff := cmp.Diff(result{Out: want}, tool.runLine(flags+" res show qp lqpn 17", &fakeNetdevs{})); diff != "" {
+		if diff := cmp.Diff(result{Out: want}, tool.runLine(flags+" res show qp lqpn 17", &hosttest.Netdevs{})); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", flags, diff)
 		}
 		asked := false
@@ -302,7 +304,7 @@ func TestResourceRaw(t *testing.T) {
 		o := kernel.Objects[7]
 		o.Raw = []byte{0, 1, 255}
 		kernel.Objects[7] = o
-		if diff := cmp.Diff(want, tool.runLine(line, &fakeNetdevs{})); diff != "" {
+		if diff := cmp.Diff(want, tool.runLine(line, &hosttest.Netdevs{})); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", line, diff)
 		}
 	}
@@ -312,7 +314,7 @@ func TestResourceRaw(t *testing.T) {
 func TestResourceNoRaw(t *testing.T) {
 	tool, _ := resourceMachine()
 	want := result{Code: 1, Out: "[]\n", Err: "rdmalink: list the raw SRQs of siw0: the driver gives no raw data of its objects: invalid argument\n"}
-	if diff := cmp.Diff(want, tool.runLine("-j -r res show srq", &fakeNetdevs{})); diff != "" {
+	if diff := cmp.Diff(want, tool.runLine("-j -r res show srq", &hosttest.Netdevs{})); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
@@ -339,7 +341,7 @@ func TestResourceErrors(t *testing.T) {
 	} {
 		tool, _ := resourceMachine()
 		want.Err = "rdmalink: " + want.Err
-		if diff := cmp.Diff(want, tool.runLine(line, &fakeNetdevs{})); diff != "" {
+		if diff := cmp.Diff(want, tool.runLine(line, &hosttest.Netdevs{})); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", line, diff)
 		}
 	}
@@ -349,11 +351,11 @@ func TestResourceErrors(t *testing.T) {
 func TestResourceFails(t *testing.T) {
 	tool, kernel := resourceMachine()
 	kernel.Fail = map[uint16]error{abi.RDMA_NLDEV_CMD_RES_CQ_GET: syscall.EPERM}
-	got := tool.runLine("-j res show cq", &fakeNetdevs{})
+	got := tool.runLine("-j res show cq", &hosttest.Netdevs{})
 	if got.Code != 1 || got.Out != "[]\n" || !strings.Contains(got.Err, "list the CQs of siw0: needs CAP_NET_ADMIN") {
 		t.Errorf("%+v", got)
 	}
-	tool.stdout, tool.stderr = brokenPipe{}, &strings.Builder{}
+	tool.Stdout, tool.Stderr = brokenPipe{}, &strings.Builder{}
 	if code := tool.run(context.Background(), strings.Fields("res show qp")); code != exitFailed {
 		t.Errorf("exit code %d when nothing can be printed", code)
 	}
@@ -361,8 +363,8 @@ func TestResourceFails(t *testing.T) {
 
 func TestResourceWhileDeviceGoes(t *testing.T) {
 	tool, kernel := resourceMachine()
-	tool.rdma.Kernel = vanishing{kernel}
-	if got := tool.runLine("res", &fakeNetdevs{}); got.Code != 0 || got.Out != count7 {
+	tool.RDMA.Kernel = vanishing{kernel}
+	if got := tool.runLine("res", &hosttest.Netdevs{}); got.Code != 0 || got.Out != count7 {
 		t.Errorf("%+v", got)
 	}
 }
@@ -371,14 +373,14 @@ func TestResourceWhileDeviceGoes(t *testing.T) {
 func TestResourceDeviceNamedAsKind(t *testing.T) {
 	tool, kernel := resourceMachine()
 	kernel.Devices[0].Name = "qp"
-	if got := tool.runLine("res show qp", &fakeNetdevs{}); got.Out != strings.Replace(counts, "siw0", "qp", 1) {
+	if got := tool.runLine("res show qp", &hosttest.Netdevs{}); got.Out != strings.Replace(counts, "siw0", "qp", 1) {
 		t.Errorf("%+v", got)
 	}
 }
 
 func TestResourceHelp(t *testing.T) {
 	tool, _ := resourceMachine()
-	got := tool.runLine("res help show", &fakeNetdevs{})
+	got := tool.runLine("res help show", &hosttest.Netdevs{})
 	if got.Code != 0 || !strings.HasPrefix(got.Out, "Usage: rdmalink resource show [DEV") || !strings.Contains(got.Out, "  srq        dev pid srqn type") {
 		t.Errorf("%+v", got)
 	}

@@ -2,10 +2,9 @@ package main
 
 import (
 	"context"
-	"errors"
 	"slices"
 
-	_ "github.com/goverbs/goverbs/provider/all"
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/rping"
 )
 
 func rpingCommand() command {
@@ -13,65 +12,16 @@ func rpingCommand() command {
 		names:   []string{"rping"},
 		args:    "-s|-c [OPTIONS]",
 		summary: "ping a peer over RDMA; speaks with librdmacm's rping",
-		details: `
-The client fills a buffer, the server reads it with RDMA READ and writes it back
-with RDMA WRITE; short messages in between keep the two in step.
-
-  -s        server: serve one client, until it disconnects
-  -c        client
-  -a ADDR   server: the address to listen on (default all, IPv4 and IPv6; 0.0.0.0
-            or :: for one family). Client: the server's address or name
-  -I ADDR   client: the local address to connect from
-  -p PORT   port (default 7174)
-  -C COUNT  client: how many pings (default 0, no end). Server: fewer than that
-            from a client count as a failure
-  -S SIZE   client: bytes in a ping, 23 to 65535 (default 64). The server takes
-            any client's size
-  -v        print the ping data
-  -V        client: compare what came back with what was sent
-  -P        server: serve any number of clients, until interrupted
-  --poll    poll for completions; default is to sleep until an event
-  -j, --json
-            print no ping data, and at the end of each connection one line of
-            JSON that says how it went
-
-An interrupt lets the client finish the ping under way and disconnect. The exit
-code is 0 after a full count, a client's orderly end, or an interrupt where no
-end was set; 1 after a failure; 2 for a command line that makes no sense.`,
-		raw: true,
-		run: runRping,
+		details: rping.Details,
+		raw:     true,
+		run:     runRping,
 	}
 }
 
 func runRping(ctx context.Context, t *tool, w *words) error {
 	args := w.rest()
 	if slices.Contains(args, "-h") || slices.Contains(args, "--help") {
-		return writeHelp(t.stdout, []command{root(), rpingCommand()})
+		return writeHelp(t.Stdout, []command{root(), rpingCommand()})
 	}
-	o, err := parseRping(args)
-	if err != nil {
-		return err
-	}
-	t.json = t.json || o.asJSON
-	r := &rping{tool: t, rpingOptions: o}
-	if o.server {
-		return r.serve(ctx)
-	}
-	return r.ping(ctx)
-}
-
-// rping is one run of the command.
-type rping struct {
-	*tool
-	rpingOptions
-}
-
-var errInterrupted = errors.New("interrupted")
-
-// interrupted puts a word for users where a cancelled context is the cause.
-func interrupted(err error) error {
-	if errors.Is(err, context.Canceled) {
-		return errInterrupted
-	}
-	return err
+	return rping.Run(ctx, t.Output, args)
 }

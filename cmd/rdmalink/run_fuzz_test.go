@@ -7,7 +7,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/fstest"
+
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/host"
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/host/hosttest"
 )
 
 // FuzzCommandLine gives any words: nothing panics, an error has words and its
@@ -41,16 +43,16 @@ func FuzzCommandLine(f *testing.F) {
 
 func fuzzedLine(t *testing.T, tool *tool, args []string) {
 	var stdout, stderr bytes.Buffer
-	tool.stdin, tool.stdout, tool.stderr = strings.NewReader(""), &stdout, &stderr
-	tool.net, tool.open, tool.openCM = &fakeNetdevs{all: []netdev{loopback, dummy0}}, opens(), func() error { return nil }
-	tool.proc, tool.sys, tool.modules = fstest.MapFS{}, fstest.MapFS{}, fstest.MapFS{}
+	tool.stdin, tool.Stdout, tool.Stderr = strings.NewReader(""), &stdout, &stderr
+	tool.Net, tool.Open, tool.OpenCM = &hosttest.Netdevs{All: []host.Netdev{hosttest.Loopback, hosttest.Dummy0}}, hosttest.Opens(), func() error { return nil }
+	tool.Proc, tool.Sys, tool.Modules = hosttest.Tree(nil), hosttest.Tree(nil), hosttest.Tree(nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel() // what waits ends
 	code := tool.run(ctx, args)
 	if code < exitOK || code > exitUsage || code != exitOK && stderr.Len() == 0 || code == exitUsage && stdout.Len() > 0 {
 		t.Fatalf("%q: %d\n%s%s", args, code, stdout.String(), stderr.String())
 	}
-	if tool.json && strings.HasPrefix(stdout.String(), "[") && !json.Valid(stdout.Bytes()) {
+	if tool.JSON && strings.HasPrefix(stdout.String(), "[") && !json.Valid(stdout.Bytes()) {
 		t.Fatalf("%q: %s", args, stdout.String())
 	}
 }

@@ -3,89 +3,21 @@ package main
 import (
 	"bytes"
 	"context"
-	"net"
-	"net/netip"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/host/hosttest"
 	"github.com/goverbs/goverbs/internal/abi"
-	"github.com/goverbs/goverbs/netlinkrdma"
 	"github.com/goverbs/goverbs/netlinkrdma/nltest"
 )
 
-// fakeNetdevs is the network side of a machine; log holds what was changed.
-type fakeNetdevs struct {
-	all  []netdev
-	fail map[string]error // of the calls whose line in log begins so
-	log  []string
-}
-
-func (f *fakeNetdevs) list() ([]netdev, error) { return slices.Clone(f.all), nil }
-
-// change does one change of the device, unless it is to fail.
-func (f *fakeNetdevs) change(line, name string, do func(*netdev)) error {
-	f.log = append(f.log, line)
-	for begin, err := range f.fail {
-		if strings.HasPrefix(line, begin) {
-			return err
-		}
-	}
-	i := slices.IndexFunc(f.all, func(d netdev) bool { return d.name == name })
-	if i < 0 {
-		return syscall.ENODEV
-	}
-	do(&f.all[i])
-	return nil
-}
-
-func (f *fakeNetdevs) setMAC(name string, mac net.HardwareAddr) error {
-	if len(mac) != 6 || mac[0] != 2 || bytes.Equal(mac[1:], make([]byte, 5)) {
-		return syscall.EADDRNOTAVAIL
-	}
-	return f.change("mac "+name, name, func(d *netdev) { d.hasMAC = true })
-}
-
-func (f *fakeNetdevs) setUp(name string) error {
-	return f.change("up "+name, name, func(d *netdev) { d.up = true })
-}
-
-func (f *fakeNetdevs) setDown(name string) error {
-	return f.change("down "+name, name, func(d *netdev) { d.up = false })
-}
-
-func (f *fakeNetdevs) addAddr(name string, addr netip.Prefix) error {
-	return f.change("addr "+name+" "+addr.String(), name, func(d *netdev) {
-		d.addrs = append(slices.Clone(d.addrs), addr.Addr())
-	})
-}
-
-func (f *fakeNetdevs) delAddr(name string, addr netip.Prefix) error {
-	return f.change("addr del "+name+" "+addr.String(), name, func(d *netdev) {
-		d.addrs = slices.DeleteFunc(slices.Clone(d.addrs), func(a netip.Addr) bool { return a == addr.Addr() })
-	})
-}
-
-var (
-	loopback = netdev{name: "lo", loopback: true, up: true, addrs: []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.IPv6Loopback()}}
-	dummy0   = netdev{name: "dummy0", hasMAC: true, up: true, addrs: []netip.Addr{netip.MustParseAddr("10.1.1.1")}}
-	bare     = netdev{name: "bare", hasMAC: true}
-	vlan5    = netdev{name: "vlan5", hasMAC: true, up: true, vlan: true, addrs: dummy0.addrs}
-)
-
-// machine is a tool whose kernel has netdevs lo, dummy0, bare and vlan5, and
-// device siw0 on dummy0.
-func machine() (*tool, *nltest.Kernel, *fakeNetdevs) {
-	kernel := &nltest.Kernel{Netdevs: []string{"lo", "dummy0", "bare", "vlan5"}, Types: []string{"siw", "rxe"}}
-	nets := &fakeNetdevs{all: []netdev{loopback, dummy0, bare, vlan5}}
-	t := &tool{stdin: strings.NewReader(""), rdma: &netlinkrdma.Client{Kernel: kernel}, net: nets}
-	if err := t.rdma.AddLink("siw0", "siw", "dummy0"); err != nil {
-		panic(err)
-	}
-	return t, kernel, nets
+// machine is a tool on the machine that hosttest makes.
+func machine() (*tool, *nltest.Kernel, *hosttest.Netdevs) {
+	m, kernel, nets := hosttest.Machine()
+	return &tool{stdin: strings.NewReader(""), Machine: m}, kernel, nets
 }
 
 type result struct {
@@ -94,11 +26,11 @@ type result struct {
 	NetdevCalls []string
 }
 
-func (t *tool) runLine(line string, nets *fakeNetdevs) result {
+func (t *tool) runLine(line string, nets *hosttest.Netdevs) result {
 	var stdout, stderr bytes.Buffer
-	t.stdout, t.stderr = &stdout, &stderr
+	t.Stdout, t.Stderr = &stdout, &stderr
 	code := t.run(context.Background(), strings.Fields(line))
-	return result{code, stdout.String(), stderr.String(), nets.log}
+	return result{code, stdout.String(), stderr.String(), nets.Log}
 }
 
 func TestAddAndDelete(t *testing.T) {
@@ -231,7 +163,7 @@ func TestRawCommand(t *testing.T) {
 	table.sub = append(table.sub, raw)
 	tool, _, _ := machine()
 	err := tool.dispatch(context.Background(), table, nil, &words{list: strings.Fields("-j ping -c -p 7174 -h")})
-	if diff := cmp.Diff([]string{"-c", "-p", "7174", "-h"}, got); err != nil || diff != "" || !tool.json || tool.pretty {
-		t.Errorf("%v, json %v, pretty %v\n%s", err, tool.json, tool.pretty, diff)
+	if diff := cmp.Diff([]string{"-c", "-p", "7174", "-h"}, got); err != nil || diff != "" || !tool.JSON || tool.Pretty {
+		t.Errorf("%v, json %v, pretty %v\n%s", err, tool.JSON, tool.Pretty, diff)
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/host"
 	"github.com/goverbs/goverbs/netlinkrdma"
 )
 
@@ -28,7 +30,7 @@ func showLinks(_ context.Context, t *tool, w *words) error {
 	p := t.printer()
 	ports, err := t.ports(name, port)
 	for _, port := range ports {
-		p.link(port, t.details > 0)
+		p.link(port, t.Details > 0)
 	}
 	return errors.Join(err, p.close())
 }
@@ -46,14 +48,14 @@ func (w *words) lastLink() (name string, port uint32, err error) {
 func splitLink(word string) (name string, port uint32, err error) {
 	name, number, _ := strings.Cut(word, "/")
 	if name == "" {
-		return "", 0, expected(word, "the name of a device, or DEV/PORT")
+		return "", 0, cli.Expected(word, "the name of a device, or DEV/PORT")
 	}
 	if number == "" {
 		return name, 0, nil
 	}
 	n, err := strconv.ParseUint(number, 10, 32)
 	if err != nil || n == 0 {
-		return "", 0, usageError{text: fmt.Sprintf("%q: the port is a number from 1", word)}
+		return "", 0, cli.UsageError{Text: fmt.Sprintf("%q: the port is a number from 1", word)}
 	}
 	return name, uint32(n), nil
 }
@@ -63,13 +65,13 @@ func (t *tool) ports(name string, port uint32) ([]netlinkrdma.Port, error) {
 	if name == "" {
 		return t.allPorts()
 	}
-	d, err := t.rdma.DeviceByName(name)
+	d, err := t.RDMA.DeviceByName(name)
 	if err != nil {
 		return nil, err
 	}
-	ports, err := t.rdma.Ports(d.Index)
+	ports, err := t.RDMA.Ports(d.Index)
 	if err != nil || port == 0 {
-		return ports, named(d, err)
+		return ports, host.Named(d, err)
 	}
 	for _, p := range ports {
 		if p.Index == port {
@@ -80,18 +82,18 @@ func (t *tool) ports(name string, port uint32) ([]netlinkrdma.Port, error) {
 }
 
 func (t *tool) allPorts() ([]netlinkrdma.Port, error) {
-	devices, err := t.rdma.Devices()
+	devices, err := t.RDMA.Devices()
 	if err != nil {
 		return nil, err
 	}
 	var all []netlinkrdma.Port
 	for _, d := range devices {
-		ports, err := t.rdma.Ports(d.Index)
+		ports, err := t.RDMA.Ports(d.Index)
 		if errors.Is(err, netlinkrdma.ErrNotFound) {
 			continue // it went away since it was listed
 		}
 		if err != nil {
-			return nil, named(d, err)
+			return nil, host.Named(d, err)
 		}
 		all = append(all, ports...)
 	}

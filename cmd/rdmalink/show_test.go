@@ -7,6 +7,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/host"
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/host/hosttest"
 	"github.com/goverbs/goverbs/netlinkrdma"
 	"github.com/goverbs/goverbs/netlinkrdma/nltest"
 )
@@ -63,8 +65,8 @@ func TestShow(t *testing.T) {
 
 func TestShowNothing(t *testing.T) {
 	for line, want := range map[string]string{"show": "", "-j show": "[]\n", "-jp show": "[ ]\n"} {
-		tool := &tool{rdma: &netlinkrdma.Client{Kernel: &nltest.Kernel{}}}
-		if diff := cmp.Diff(result{Out: want}, tool.runLine(line, &fakeNetdevs{})); diff != "" {
+		tool := &tool{Machine: host.Machine{RDMA: &netlinkrdma.Client{Kernel: &nltest.Kernel{}}}}
+		if diff := cmp.Diff(result{Out: want}, tool.runLine(line, &hosttest.Netdevs{})); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", line, diff)
 		}
 	}
@@ -76,7 +78,7 @@ func TestShowNamesAnyByte(t *testing.T) {
 		Devices: []netlinkrdma.Device{{Name: "a\"<\x01\xff"}},
 		Ports:   []netlinkrdma.Port{{DeviceName: "a\"<\x01\xff", Index: 1, State: 27, PhysState: 28}},
 	}
-	tool.rdma.Kernel = kernel
+	tool.RDMA.Kernel = kernel
 	const want = `[{"ifindex":0,"ifname":"a\"<\u0001` + "\ufffd" + `","port":1,"state":"PortState(27)","physical_state":"PhysState(28)"}]` + "\n"
 	got := tool.runLine("-j show", nets)
 	got.Out = strings.ReplaceAll(got.Out, `\ufffd`, "\ufffd")
@@ -98,7 +100,7 @@ func (v vanishing) Execute(req netlinkrdma.Request) ([][]byte, error) {
 
 func TestShowWhileDeviceGoes(t *testing.T) {
 	tool, nets := showMachine()
-	tool.rdma.Kernel = vanishing{tool.rdma.Kernel.(*nltest.Kernel)}
+	tool.RDMA.Kernel = vanishing{tool.RDMA.Kernel.(*nltest.Kernel)}
 	got := tool.runLine("show", nets)
 	if got.Code != 0 || !strings.HasPrefix(got.Out, "link mlx5_0/1 ") {
 		t.Errorf("%+v", got)
@@ -108,7 +110,7 @@ func TestShowWhileDeviceGoes(t *testing.T) {
 func TestOutputFails(t *testing.T) {
 	for _, line := range []string{"show", "-j show", "-h", "version"} {
 		tool, _ := showMachine()
-		tool.stdout, tool.stderr = brokenPipe{}, &strings.Builder{}
+		tool.Stdout, tool.Stderr = brokenPipe{}, &strings.Builder{}
 		if code := tool.run(context.Background(), strings.Fields(line)); code != exitFailed {
 			t.Errorf("%s: exit code %d", line, code)
 		}
@@ -119,7 +121,7 @@ type brokenPipe struct{}
 
 func (brokenPipe) Write([]byte) (int, error) { return 0, context.Canceled }
 
-func showMachine() (*tool, *fakeNetdevs) {
+func showMachine() (*tool, *hosttest.Netdevs) {
 	kernel := &nltest.Kernel{
 		Devices: []netlinkrdma.Device{{Index: 0, Name: "siw0", Ports: 1}, {Index: 7, Name: "mlx5_0", Ports: 1}},
 		Ports: []netlinkrdma.Port{
@@ -133,5 +135,5 @@ func showMachine() (*tool, *fakeNetdevs) {
 			},
 		},
 	}
-	return &tool{rdma: &netlinkrdma.Client{Kernel: kernel}}, &fakeNetdevs{}
+	return &tool{Machine: host.Machine{RDMA: &netlinkrdma.Client{Kernel: kernel}}}, &hosttest.Netdevs{}
 }

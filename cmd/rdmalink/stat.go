@@ -44,7 +44,7 @@ func linkWord(args, summary string, run func(context.Context, *tool, *words) err
 
 func showPortCounters(_ context.Context, t *tool, w *words) error {
 	return t.showPorts(w, func(p *printer, d netlinkrdma.Device, port uint32) error {
-		counters, err := t.rdma.PortCounters(d.Index, port)
+		counters, err := t.RDMA.PortCounters(d.Index, port)
 		if err != nil {
 			return err
 		}
@@ -78,7 +78,7 @@ func (t *tool) showPorts(w *words, f func(p *printer, d netlinkrdma.Device, port
 // forPorts calls f for this port of the device, or for all of its ports when
 // that is 0, or for those of all devices when there is no name.
 func (t *tool) forPorts(name string, port uint32, f func(d netlinkrdma.Device, port uint32) error) error {
-	return t.forDevices(name, func(d netlinkrdma.Device) error {
+	return t.ForDevices(name, func(d netlinkrdma.Device) error {
 		if port > d.Ports {
 			return noPort(d, port)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 	"github.com/goverbs/goverbs/netlinkrdma"
 )
 
@@ -19,9 +20,9 @@ func statQPBindCommand() command {
 func bindQP(_ context.Context, t *tool, w *words) error {
 	return t.binding(w, "lqpn", func(d netlinkrdma.Device, port uint32, n bindNumbers) error {
 		if n.counter.Known {
-			return t.rdma.BindToCounter(d.Index, port, n.qp.Value, n.counter.Value)
+			return t.RDMA.BindToCounter(d.Index, port, n.qp.Value, n.counter.Value)
 		}
-		_, err := t.rdma.BindCounter(d.Index, port, n.qp.Value)
+		_, err := t.RDMA.BindCounter(d.Index, port, n.qp.Value)
 		return err
 	})
 }
@@ -38,14 +39,14 @@ func statQPUnbindCommand() command {
 func unbindQP(_ context.Context, t *tool, w *words) error {
 	return t.binding(w, "cntn", func(d netlinkrdma.Device, port uint32, n bindNumbers) error {
 		if n.qp.Known {
-			return t.rdma.UnbindCounter(d.Index, port, n.qp.Value, n.counter.Value)
+			return t.RDMA.UnbindCounter(d.Index, port, n.qp.Value, n.counter.Value)
 		}
-		c, err := t.rdma.GetQPCounter(d.Index, port, n.counter.Value)
+		c, err := t.RDMA.GetQPCounter(d.Index, port, n.counter.Value)
 		if err != nil {
 			return err
 		}
 		for _, qp := range c.LQPN {
-			if err := t.rdma.UnbindCounter(d.Index, port, qp.First, c.ID); err != nil {
+			if err := t.RDMA.UnbindCounter(d.Index, port, qp.First, c.ID); err != nil {
 				return err
 			}
 		}
@@ -68,11 +69,11 @@ func (t *tool) binding(w *words, must string, f func(d netlinkrdma.Device, port 
 		return err
 	}
 	if given.get(must) == nil {
-		return expected("", must)
+		return cli.Expected("", must)
 	}
 	for _, one := range given {
 		if _, ok := given.exact(one.name); !ok {
-			return usageError{text: fmt.Sprintf("%s %s: expected one number, at most 4294967295", one.name, given.text(one.name))}
+			return cli.UsageError{Text: fmt.Sprintf("%s %s: expected one number, at most 4294967295", one.name, given.text(one.name))}
 		}
 	}
 	var n bindNumbers

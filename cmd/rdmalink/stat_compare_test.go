@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/host/hosttest"
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/netlinkrdma"
 	"github.com/goverbs/goverbs/netlinkrdma/nltest"
@@ -39,7 +40,7 @@ func TestStatisticAsIproute2(t *testing.T) {
 		}
 		tool, kernel := thisProcess()
 		want, failed := r.run(t, kernel, line)
-		got := tool.runLine(line, &fakeNetdevs{})
+		got := tool.runLine(line, &hosttest.Netdevs{})
 		if !strings.Contains(want, "optional-counters o") { // those before 6.15
 			got.Out = strings.ReplaceAll(got.Out, " on optional-counters on", " on")
 		}
@@ -68,7 +69,7 @@ func TestStatisticSetsAsIproute2(t *testing.T) {
 		}
 		tool, kernel := thisProcess()
 		test.prepare(kernel)
-		tool.runLine(test.line, &fakeNetdevs{})
+		tool.runLine(test.line, &hosttest.Netdevs{})
 		got := changes(kernel)
 		_, kernel = thisProcess()
 		test.prepare(kernel)

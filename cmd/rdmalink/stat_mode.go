@@ -37,7 +37,7 @@ func showSupported(_ context.Context, t *tool, w *words) error {
 // left out.
 func (t *tool) showOptional(w *words, key string, want func(netlinkrdma.CounterStatus) bool) error {
 	return t.showPorts(w, func(p *printer, d netlinkrdma.Device, port uint32) error {
-		list, err := t.rdma.CounterStatus(d.Index, port)
+		list, err := t.RDMA.CounterStatus(d.Index, port)
 		if err != nil {
 			return err
 		}
@@ -81,7 +81,7 @@ func statQPModeCommand() command {
 
 func showCounterMode(_ context.Context, t *tool, w *words) error {
 	return t.showPorts(w, func(p *printer, d netlinkrdma.Device, port uint32) error {
-		setting, err := t.rdma.CounterMode(d.Index, port)
+		setting, err := t.RDMA.CounterMode(d.Index, port)
 		if err != nil {
 			return err
 		}

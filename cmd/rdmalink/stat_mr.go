@@ -30,8 +30,8 @@ func statMRCommand(above ...string) command {
 }
 
 func showMRCounters(s *resourceShow) error {
-	get := func(mrn uint32) (netlinkrdma.MRCounters, error) { return s.t.rdma.GetMRCounters(s.dev.Index, mrn) }
-	err := forEach(s, "mrn", s.t.rdma.DumpMRCounters(s.dev.Index, s.options()), get, s.mrCounters)
+	get := func(mrn uint32) (netlinkrdma.MRCounters, error) { return s.t.RDMA.GetMRCounters(s.dev.Index, mrn) }
+	err := forEach(s, "mrn", s.t.RDMA.DumpMRCounters(s.dev.Index, s.options()), get, s.mrCounters)
 	return s.unlessNamed("dev", err)
 }
 

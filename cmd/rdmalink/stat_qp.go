@@ -58,7 +58,7 @@ func showQPCounters(_ context.Context, t *tool, w *words) error {
 
 // listQPCounters asks for those of all ports at once.
 func listQPCounters(s *resourceShow) error {
-	err := forEach(s, "cntn", s.t.rdma.DumpQPCounter(s.dev.Index, s.options()), nil, s.qpCounter)
+	err := forEach(s, "cntn", s.t.RDMA.DumpQPCounter(s.dev.Index, s.options()), nil, s.qpCounter)
 	return s.unlessNamed("link", err)
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 	"github.com/goverbs/goverbs/netlinkrdma"
 )
 
@@ -37,7 +38,7 @@ func setAutoCounters(_ context.Context, t *tool, w *words) error {
 		return err
 	}
 	return t.forPorts(name, port, func(d netlinkrdma.Device, port uint32) error {
-		return t.rdma.SetAutoCounters(d.Index, port, by, o)
+		return t.RDMA.SetAutoCounters(d.Index, port, by, o)
 	})
 }
 
@@ -76,7 +77,7 @@ func parseTraits(word string) (by netlinkrdma.CounterMask, err error) {
 		case "pid":
 			by |= netlinkrdma.CountByPID
 		default:
-			return 0, expected(word, "off", "type", "pid", "type,pid")
+			return 0, cli.Expected(word, "off", "type", "pid", "type,pid")
 		}
 	}
 	return by, nil
@@ -119,7 +120,7 @@ func (t *tool) setOptional(w *words, named bool) error {
 	if named {
 		on = strings.FieldsFunc(w.peek(), func(r rune) bool { return r == ',' })
 		if len(on) == 0 {
-			return expected(w.peek(), "names of optional counters (rdmalink statistic mode supported lists them)")
+			return cli.Expected(w.peek(), "names of optional counters (rdmalink statistic mode supported lists them)")
 		}
 		w.advance()
 	}
@@ -127,7 +128,7 @@ func (t *tool) setOptional(w *words, named bool) error {
 		return err
 	}
 	return t.forPorts(name, port, func(d netlinkrdma.Device, port uint32) error {
-		return t.rdma.SetOptionalCounters(d.Index, port, on...)
+		return t.RDMA.SetOptionalCounters(d.Index, port, on...)
 	})
 }
 
@@ -139,7 +140,7 @@ func (w *words) onePort() (name string, port uint32, err error) {
 	}
 	name, port, err = splitLink(link)
 	if err == nil && port == 0 {
-		err = usageError{text: fmt.Sprintf("%q: expected the port too: %s/1", link, name)}
+		err = cli.UsageError{Text: fmt.Sprintf("%q: expected the port too: %s/1", link, name)}
 	}
 	return name, port, err
 }

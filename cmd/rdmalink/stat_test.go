@@ -6,10 +6,11 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"testing/fstest"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/host"
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/host/hosttest"
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/netlinkrdma"
 	"github.com/goverbs/goverbs/netlinkrdma/nltest"
@@ -58,13 +59,13 @@ func statMachine(pid uint32) (*tool, *nltest.Kernel) {
 			MRCounters: []netlinkrdma.MRCounters{{MRN: 1, Counters: count(6, 5)}, {MRN: 2}},
 		}},
 	}
-	return &tool{rdma: &netlinkrdma.Client{Kernel: kernel}, proc: os.DirFS("/proc")}, kernel
+	return &tool{Machine: host.Machine{RDMA: &netlinkrdma.Client{Kernel: kernel}, Proc: host.Tree{FS: os.DirFS("/proc")}}}, kernel
 }
 
 // statReader is that machine with a process 7, which is called a reader.
 func statReader() (*tool, *nltest.Kernel) {
 	t, kernel := statMachine(7)
-	t.proc = fstest.MapFS{"7/comm": {Data: []byte("a reader\n")}}
+	t.Proc = hosttest.Tree(map[string]string{"7/comm": "a reader"})
 	return t, kernel
 }
 
@@ -149,7 +150,7 @@ var statTexts = map[string]string{
 func TestStatistic(t *testing.T) {
 	for line, want := range statTexts {
 		tool, _ := statReader()
-		if diff := cmp.Diff(result{Out: want}, tool.runLine(line, &fakeNetdevs{})); diff != "" {
+		if diff := cmp.Diff(result{Out: want}, tool.runLine(line, &hosttest.Netdevs{})); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", line, diff)
 		}
 	}
@@ -166,7 +167,7 @@ func TestStatisticModes(t *testing.T) {
 		kernel.Statistics[nltest.PortID{Device: 7, Port: 1}] = nltest.Statistics{
 			Setting: netlinkrdma.CounterSetting{Mode: netlinkrdma.CountersAuto, By: netlinkrdma.CountByPID, Optional: o},
 		}
-		if got := tool.runLine("stat qp mode link mlx5_0/1", &fakeNetdevs{}); got.Out != want {
+		if got := tool.runLine("stat qp mode link mlx5_0/1", &hosttest.Netdevs{}); got.Out != want {
 			t.Errorf("%+v, want %q", got, want)
 		}
 	}
@@ -214,10 +215,10 @@ func TestStatisticSets(t *testing.T) {
 	for _, test := range statSets {
 		tool, kernel := statReader()
 		test.prepare(kernel)
-		if diff := cmp.Diff(result{}, tool.runLine(test.line, &fakeNetdevs{})); diff != "" {
+		if diff := cmp.Diff(result{}, tool.runLine(test.line, &hosttest.Netdevs{})); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", test.line, diff)
 		}
-		if diff := cmp.Diff(result{Out: test.want}, tool.runLine(test.show, &fakeNetdevs{})); diff != "" {
+		if diff := cmp.Diff(result{Out: test.want}, tool.runLine(test.show, &hosttest.Netdevs{})); diff != "" {
 			t.Errorf("%s; %s (-want +got):\n%s", test.line, test.show, diff)
 		}
 	}
@@ -276,7 +277,7 @@ func TestStatisticErrors(t *testing.T) {
 	} {
 		tool, _ := statReader()
 		want.Err = "rdmalink: " + want.Err
-		if diff := cmp.Diff(want, tool.runLine(line, &fakeNetdevs{})); diff != "" {
+		if diff := cmp.Diff(want, tool.runLine(line, &hosttest.Netdevs{})); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", line, diff)
 		}
 	}
@@ -290,7 +291,7 @@ func TestStatisticPermission(t *testing.T) {
 	} {
 		tool, kernel := statReader()
 		kernel.Fail = map[uint16]error{abi.RDMA_NLDEV_CMD_STAT_SET: syscall.EPERM, abi.RDMA_NLDEV_CMD_STAT_DEL: syscall.EPERM}
-		if got := tool.runLine(line, &fakeNetdevs{}); got.Code != 1 || got.Out != "" || !strings.Contains(got.Err, "needs CAP_NET_ADMIN") {
+		if got := tool.runLine(line, &hosttest.Netdevs{}); got.Code != 1 || got.Out != "" || !strings.Contains(got.Err, "needs CAP_NET_ADMIN") {
 			t.Errorf("%s: %+v", line, got)
 		}
 	}
@@ -304,12 +305,12 @@ func TestStatisticFails(t *testing.T) {
 		for errno, code := range map[syscall.Errno]int{syscall.EPERM: 1, syscall.EINVAL: 0} {
 			tool, kernel := statReader()
 			kernel.Fail = map[uint16]error{abi.RDMA_NLDEV_CMD_STAT_GET: errno, abi.RDMA_NLDEV_CMD_STAT_GET_STATUS: errno}
-			if got := tool.runLine(line, &fakeNetdevs{}); got.Code != code || got.Out != "[]\n" {
+			if got := tool.runLine(line, &hosttest.Netdevs{}); got.Code != code || got.Out != "[]\n" {
 				t.Errorf("%s, errno %d: %+v", line, errno, got)
 			}
 		}
 		tool, _ := statReader()
-		tool.stdout, tool.stderr = brokenPipe{}, &strings.Builder{}
+		tool.Stdout, tool.Stderr = brokenPipe{}, &strings.Builder{}
 		if code := tool.run(context.Background(), strings.Fields(line)); code != exitFailed {
 			t.Errorf("%s: exit code %d when nothing can be printed", line, code)
 		}
@@ -335,7 +336,7 @@ func TestStatisticHelp(t *testing.T) {
 		"monitor help":             "Usage: rdmalink monitor",
 	} {
 		tool, _ := statReader()
-		if got := tool.runLine(line, &fakeNetdevs{}); got.Code != 0 || got.Err != "" || !strings.HasPrefix(got.Out, want) {
+		if got := tool.runLine(line, &hosttest.Netdevs{}); got.Code != 0 || got.Err != "" || !strings.HasPrefix(got.Out, want) {
 			t.Errorf("%s: %+v", line, got)
 		}
 	}

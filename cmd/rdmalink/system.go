@@ -41,7 +41,7 @@ func showSystem(_ context.Context, t *tool, w *words) error {
 	if err := w.end(); err != nil {
 		return err
 	}
-	s, err := t.rdma.System()
+	s, err := t.RDMA.System()
 	if err != nil {
 		return err
 	}
@@ -86,13 +86,13 @@ func setSystem(_ context.Context, t *tool, w *words) error {
 		if err != nil {
 			return err
 		}
-		set = func() error { return t.rdma.SetNetnsMode(netnsModes[mode]) }
+		set = func() error { return t.RDMA.SetNetnsMode(netnsModes[mode]) }
 	} else {
 		on, err := w.onOff()
 		if err != nil {
 			return err
 		}
-		set = func() error { return t.rdma.SetPrivilegedQKey(on) }
+		set = func() error { return t.RDMA.SetPrivilegedQKey(on) }
 	}
 	if err := w.end(); err != nil {
 		return err

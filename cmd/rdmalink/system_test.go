@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/host/hosttest"
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/netlinkrdma"
 )
@@ -26,7 +27,7 @@ func TestSystemShow(t *testing.T) {
 		"system -jp": pretty,
 	} {
 		tool, _ := devMachine()
-		if diff := cmp.Diff(result{Out: want}, tool.runLine(line, &fakeNetdevs{})); diff != "" {
+		if diff := cmp.Diff(result{Out: want}, tool.runLine(line, &hosttest.Netdevs{})); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", line, diff)
 		}
 	}
@@ -36,7 +37,7 @@ func TestSystemShow(t *testing.T) {
 	} {
 		tool, kernel := devMachine()
 		kernel.System = netlinkrdma.System{NetnsMode: 27}
-		if diff := cmp.Diff(result{Out: want}, tool.runLine(line, &fakeNetdevs{})); diff != "" {
+		if diff := cmp.Diff(result{Out: want}, tool.runLine(line, &hosttest.Netdevs{})); diff != "" {
 			t.Errorf("%s, kernel of old (-want +got):\n%s", line, diff)
 		}
 	}
@@ -55,7 +56,7 @@ func TestSystemSet(t *testing.T) {
 		{"s se p off", func(s *netlinkrdma.System) { s.PrivilegedQKey = opt(false) }},
 	} {
 		step.change(&was)
-		if diff := cmp.Diff(result{}, tool.runLine(step.line, &fakeNetdevs{})); diff != "" || kernel.System != was {
+		if diff := cmp.Diff(result{}, tool.runLine(step.line, &hosttest.Netdevs{})); diff != "" || kernel.System != was {
 			t.Errorf("%s: %+v, want %+v\n%s", step.line, kernel.System, was, diff)
 		}
 	}
@@ -83,7 +84,7 @@ func TestSystemErrors(t *testing.T) {
 	} {
 		tool, kernel := devMachine()
 		kernel.Fail = map[uint16]error{abi.RDMA_NLDEV_CMD_SYS_SET: test.fail}
-		got := tool.runLine(test.line, &fakeNetdevs{})
+		got := tool.runLine(test.line, &hosttest.Netdevs{})
 		if text, _, _ := strings.Cut(got.Err, "\n"); got.Code != test.code || text != "rdmalink: "+test.want {
 			t.Errorf("%s: %+v, want %s", test.line, got, test.want)
 		}

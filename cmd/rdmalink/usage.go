@@ -8,41 +8,25 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 )
 
-// usageError is a command line that makes no sense.
-type usageError struct{ text, usage string }
-
-func (e usageError) Error() string { return e.text + e.usage }
-
-// expected says what should stand in the place of word, which is empty at the
-// end of the line.
-func expected(word string, want ...string) usageError {
-	text := "expected " + strings.Join(want, ", ")
-	if len(want) > 1 {
-		text = "expected one of " + strings.Join(want, ", ")
-	}
-	if word == "" {
-		return usageError{text: text}
-	}
-	return usageError{text: fmt.Sprintf("%q: %s", word, text)}
-}
-
-func unknownOption(word string, known []option) usageError {
+func unknownOption(word string, known []option) cli.UsageError {
 	all := make([]string, len(known))
 	for i, o := range known {
 		all[i] = o.long
 	}
-	return expected(word, all...)
+	return cli.Expected(word, all...)
 }
 
 // withUsage adds the usage line of the command a usage error comes from.
 func withUsage(path []command, err error) error {
-	var usage usageError
-	if !errors.As(err, &usage) || usage.usage != "" {
+	var usage cli.UsageError
+	if !errors.As(err, &usage) || usage.Usage != "" {
 		return err
 	}
-	usage.usage = fmt.Sprintf("\nUsage: %s (%s -h tells more)", usageLine(path), commandLine(path))
+	usage.Usage = fmt.Sprintf("\nUsage: %s (%s -h tells more)", usageLine(path), commandLine(path))
 	return usage
 }
 
@@ -106,7 +90,7 @@ func helpCommand(above ...string) command {
 				}
 				path = append(path, next)
 			}
-			return writeHelp(t.stdout, path)
+			return writeHelp(t.Stdout, path)
 		},
 	}
 }
@@ -131,6 +115,6 @@ func showVersion(_ context.Context, t *tool, _ *words) error {
 			version = info.Settings[i].Value
 		}
 	}
-	_, err := fmt.Fprintf(t.stdout, "rdmalink, goverbs %s\n", version)
+	_, err := fmt.Fprintf(t.Stdout, "rdmalink, goverbs %s\n", version)
 	return err
 }

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 	"github.com/goverbs/goverbs/netlinkrdma"
 )
 
@@ -76,12 +77,12 @@ func watch(ctx context.Context, t *tool, w *words) error {
 
 // subscribe comes before the first look, so that nothing is missed in between.
 func (w *watcher) subscribe(ctx context.Context) error {
-	if _, err := w.rdma.System(); err != nil {
+	if _, err := w.RDMA.System(); err != nil {
 		return err // which Subscribe may call unsupported, too
 	}
-	events, err := w.rdma.Subscribe()
+	events, err := w.RDMA.Subscribe()
 	if errors.Is(err, netlinkrdma.ErrNotSupported) {
-		w.note("this kernel sends no events of RDMA devices: looking at them every %v instead", lookEvery)
+		w.Note("this kernel sends no events of RDMA devices: looking at them every %v instead", lookEvery)
 		return nil
 	}
 	if err != nil {
@@ -132,7 +133,7 @@ func (w *watcher) follow(ctx context.Context) error {
 func (w *watcher) notice(ctx context.Context, n notice) error {
 	switch {
 	case errors.Is(n.err, netlinkrdma.ErrEventsLost):
-		w.note("%s", plain(n.err))
+		w.Note("%s", cli.Plain(n.err))
 		return w.look(ctx)
 	case n.err != nil:
 		return n.err

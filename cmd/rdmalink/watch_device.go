@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 	"github.com/goverbs/goverbs/netlinkrdma"
 	"github.com/goverbs/goverbs/uverbs"
 )
@@ -18,10 +19,10 @@ type report struct {
 // openWatched has a device report. One that can't be opened stays silent, which
 // is told once; each look tries again.
 func (w *watcher) openWatched(ctx context.Context, index uint32, d *watched) {
-	dev, err := w.open(d.name)
+	dev, err := w.Open(d.name)
 	if err != nil {
 		if !d.silenceTold {
-			w.note("%s is not heard, and its ports are looked at instead: %s", d.name, plain(err))
+			w.Note("%s is not heard, and its ports are looked at instead: %s", d.name, cli.Plain(err))
 		}
 		d.silenceTold = true
 		return

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/host/hosttest"
 	"github.com/goverbs/goverbs/internal/fakeverbs"
 	"github.com/goverbs/goverbs/netlinkrdma"
 	"github.com/goverbs/goverbs/uverbs"
@@ -24,11 +25,11 @@ func testWatchDevice(t *testing.T) {
 	tool, fake, _ := machine()
 	fake.System.Monitor = true
 	kernel := &lockedKernel{Kernel: fake}
-	tool.rdma.Kernel = kernel
+	tool.RDMA.Kernel = kernel
 	first, second := fakeverbs.New(uint32(uverbs.DriverSIW)), fakeverbs.New(uint32(uverbs.DriverSIW))
 	first.InBubble, second.InBubble = true, true
-	opened, open := make(chan struct{}, 2), opens(first, second)
-	tool.open = func(name string) (*uverbs.Device, error) {
+	opened, open := make(chan struct{}, 2), hosttest.Opens(first, second)
+	tool.Open = func(name string) (*uverbs.Device, error) {
 		kernel.mu.Lock()
 		fake.Ports[0].State = netlinkrdma.PortDown
 		kernel.mu.Unlock()
@@ -37,7 +38,7 @@ func testWatchDevice(t *testing.T) {
 	}
 	r, out := io.Pipe()
 	var stderr bytes.Buffer
-	tool.stdout, tool.stderr = out, &stderr
+	tool.Stdout, tool.Stderr = out, &stderr
 	ctx, stop := context.WithCancel(t.Context())
 	code := make(chan int, 1)
 	go func() { code <- tool.run(ctx, []string{"watch"}) }()

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/table"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -60,26 +61,26 @@ func reportName(t uverbs.EventType) string {
 // printWatched prints it at once, with the time.
 func (t *tool) printWatched(e watchEvent) error {
 	now := time.Now().Format("2006-01-02T15:04:05.000000Z07:00")
-	if t.json {
-		return t.writeJSON(e.table(now))
+	if t.JSON {
+		return t.WriteJSON(e.table(now))
 	}
-	_, err := fmt.Fprintf(t.stdout, "%s %s\n", now, e)
+	_, err := fmt.Fprintf(t.Stdout, "%s %s\n", now, e)
 	return err
 }
 
-func (e watchEvent) table(now string) table {
-	t := table{{key: "time", value: now}, {key: "source", value: e.Source}, {key: "event", value: e.Event}}
+func (e watchEvent) table(now string) table.Table {
+	t := table.Table{{Key: "time", Value: now}, {Key: "source", Value: e.Source}, {Key: "event", Value: e.Event}}
 	if e.Device != "" {
-		t.add("ifname", e.Device)
-		t.add("ifindex", e.Index)
+		t.Add("ifname", e.Device)
+		t.Add("ifindex", e.Index)
 	}
 	if e.Port != 0 {
-		t.add("port", e.Port)
+		t.Add("port", e.Port)
 	}
-	t.addText("state", e.State)
+	t.AddText("state", e.State)
 	if e.NetdevIndex != 0 {
-		t.add("netdev", e.Netdev)
-		t.add("netdev_index", e.NetdevIndex)
+		t.Add("netdev", e.Netdev)
+		t.Add("netdev_index", e.NetdevIndex)
 	}
 	return t
 }

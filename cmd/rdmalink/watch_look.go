@@ -35,12 +35,12 @@ func (w *watcher) begin(ctx context.Context) error {
 // present lists what there is, as netlink has it.
 func (w *watcher) present() (map[uint32]*watched, error) {
 	now := make(map[uint32]*watched)
-	devices, err := w.rdma.Devices()
+	devices, err := w.RDMA.Devices()
 	if err != nil {
 		return nil, err
 	}
 	for _, d := range devices {
-		ports, err := w.rdma.Ports(d.Index)
+		ports, err := w.RDMA.Ports(d.Index)
 		if errors.Is(err, netlinkrdma.ErrNotFound) {
 			continue // it went away since it was listed
 		}

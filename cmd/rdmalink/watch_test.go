@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/host/hosttest"
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/netlinkrdma"
 	"github.com/goverbs/goverbs/netlinkrdma/nltest"
@@ -90,10 +91,10 @@ func watching(t *testing.T, told bool, line string) *watchTest {
 	tool, kernel, _ := machine()
 	kernel.System.Monitor = told
 	kernel.Devices[0].Index, kernel.Ports[0].DeviceIndex = 0, 0 // the first that a kernel gives
-	tool.open = func(string) (*uverbs.Device, error) { return nil, syscall.EACCES }
+	tool.Open = func(string) (*uverbs.Device, error) { return nil, syscall.EACCES }
 	w := &watchTest{t: t, kernel: &lockedKernel{Kernel: kernel}, code: make(chan int, 1)}
-	tool.rdma.Kernel = w.kernel
-	tool.stdout, tool.stderr = &w.out, &w.err
+	tool.RDMA.Kernel = w.kernel
+	tool.Stdout, tool.Stderr = &w.out, &w.err
 	ctx, stop := context.WithCancel(t.Context())
 	w.stop = stop
 	go func() { w.code <- tool.run(ctx, strings.Fields(line)) }()
@@ -295,7 +296,7 @@ func TestWatchFails(t *testing.T) {
 	for _, op := range []uint16{abi.RDMA_NLDEV_CMD_SYS_GET, abi.RDMA_NLDEV_CMD_GET, abi.RDMA_NLDEV_CMD_PORT_GET} {
 		synctest.Test(t, func(t *testing.T) {
 			tool, kernel, nets := machine()
-			tool.open = opens()
+			tool.Open = hosttest.Opens()
 			kernel.Fail = map[uint16]error{op: syscall.EPROTONOSUPPORT}
 			if got := tool.runLine("watch", nets); got.Code != 1 || !strings.Contains(got.Err, "modprobe ib_core") {
 				t.Errorf("%+v", got)
@@ -315,9 +316,9 @@ func TestWatchFails(t *testing.T) {
 // TestWatchWriteFails: who reads has gone away.
 func TestWatchWriteFails(t *testing.T) {
 	tool, _, _ := machine()
-	tool.open = opens()
+	tool.Open = hosttest.Opens()
 	var stderr bytes.Buffer
-	tool.stdout, tool.stderr = failing{}, &stderr
+	tool.Stdout, tool.Stderr = failing{}, &stderr
 	if code := tool.run(t.Context(), []string{"watch"}); code != 1 || !strings.Contains(stderr.String(), errFull.Error()) {
 		t.Errorf("exit code %d, %s", code, &stderr)
 	}

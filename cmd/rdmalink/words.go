@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 )
 
 // words is a cursor over the words of the command line.
@@ -39,9 +41,9 @@ func (w *words) value(what string) (string, error) {
 	word := w.peek()
 	switch {
 	case !w.more():
-		return "", expected("", what)
+		return "", cli.Expected("", what)
 	case word == "":
-		return "", usageError{text: `"": expected ` + what}
+		return "", cli.UsageError{Text: `"": expected ` + what}
 	}
 	w.advance()
 	return word, nil
@@ -63,7 +65,7 @@ func (w *words) lastValue(what string) (string, error) {
 func (w *words) keyword(want string) error {
 	word := w.peek()
 	if word == "" || !strings.HasPrefix(want, word) {
-		return expected(word, want)
+		return cli.Expected(word, want)
 	}
 	w.advance()
 	return nil
@@ -75,7 +77,7 @@ func (w *words) oneOf(want ...string) (string, error) {
 	word := w.peek()
 	i := slices.IndexFunc(want, func(s string) bool { return strings.HasPrefix(s, word) })
 	if word == "" || i < 0 {
-		return "", expected(word, want...)
+		return "", cli.Expected(word, want...)
 	}
 	w.advance()
 	return want[i], nil
@@ -88,7 +90,7 @@ func (w *words) onOff() (on bool, err error) {
 		on = true
 	case "off":
 	default:
-		return false, expected(w.peek(), "on", "off")
+		return false, cli.Expected(w.peek(), "on", "off")
 	}
 	w.advance()
 	return on, nil
@@ -97,7 +99,7 @@ func (w *words) onOff() (on bool, err error) {
 // end wants no word to be left.
 func (w *words) end() error {
 	if w.more() {
-		return usageError{text: fmt.Sprintf("%q is one word too many", w.list[w.pos])}
+		return cli.UsageError{Text: fmt.Sprintf("%q is one word too many", w.list[w.pos])}
 	}
 	return nil
 }

@@ -17,7 +17,7 @@ func runWords(t *testing.T, tool *tool, line string) result {
 		t.Fatal(err)
 	}
 	var stdout, stderr bytes.Buffer
-	tool.stdout, tool.stderr = &stdout, &stderr
+	tool.Stdout, tool.Stderr = &stdout, &stderr
 	return result{Code: tool.run(context.Background(), list), Out: stdout.String(), Err: stderr.String()}
 }
 

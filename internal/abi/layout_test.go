@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"go/ast"
+	"go/build"
 	"go/constant"
 	"go/importer"
 	"go/parser"
@@ -157,6 +158,13 @@ func generated(t *testing.T) []string {
 // check type-checks sources for an architecture; a source without a package clause gets one.
 func check(t *testing.T, sizes types.Sizes, srcs ...string) *types.Package {
 	t.Helper()
+	if build.Default.GOROOT == "" { // a test built with -trimpath knows none
+		root, err := exec.Command("go", "env", "GOROOT").Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		build.Default.GOROOT = strings.TrimSpace(string(root))
+	}
 	fset := token.NewFileSet()
 	var files []*ast.File
 	for _, src := range srcs {

@@ -127,9 +127,9 @@ func (q *SIWSRQ) TakeRecv() (e abi.SiwRqe, ok bool) {
 }
 
 func takeSend(q *mmap.FlagConsumer[abi.SiwSqe]) (abi.SiwSqe, bool) {
-	e := q.Slots().At(0)
+	e := q.At(0)
 	word := q.Word(e)
-	if word == 0 {
+	if word&mmap.Valid == 0 {
 		return abi.SiwSqe{}, false
 	}
 	s := abi.SiwSqe{Id: e.Id, Rkey: e.Rkey, Raddr: e.Raddr, Sge: e.Sge,
@@ -140,7 +140,7 @@ func takeSend(q *mmap.FlagConsumer[abi.SiwSqe]) (abi.SiwSqe, bool) {
 }
 
 func takeRecv(q *mmap.FlagConsumer[abi.SiwRqe]) (abi.SiwRqe, bool) {
-	e := q.Slots().At(0)
+	e := q.At(0)
 	word := q.Word(e)
 	if word&0xffff != abi.SIW_WQE_VALID { // siw ignores an entry with any other flag
 		return abi.SiwRqe{}, false

@@ -107,15 +107,27 @@ var mayImport = map[string][]string{
 	"uverbs":             {"internal/abi", "internal/ioctl", "internal/kernel", "mmap", "netlinkrdma", "uverbs/driver"},
 	"internal/farewell":  {},
 	"internal/perftest":  {"internal/farewell", "uverbs"},
-	"internal/perf":      {"internal/farewell", "internal/perftest", "mmap", "netlinkrdma", "rdmacm", "uverbs"},
 	"provider/":          {"internal/abi", "mmap", "uverbs/driver"},
 	"provider/all":       {"provider/"},
 	"rdmacm":             {"internal/abi", "internal/kernel", "netlinkrdma", "uverbs"},
-	"cmd/":               {"internal/farewell", "internal/perf", "internal/perftest", "mmap", "netlinkrdma", "provider/all", "rdmacm", "uverbs"},
-	"test/":              {"mmap", "netlinkrdma", "provider/", "rdmacm", "uverbs", "test/"},
-	"test/bench/ring":    {"internal/ioctl", "internal/kernel", "provider/all", "rdmacm", "uverbs", "test/bench/"},
-	"internal/abi/gen/":  {"internal/abi/gen/"},
-	"internal/house":     nil,
+	"cmd/":               {"cmd/rdmalink/internal/", "internal/perftest", "netlinkrdma", "provider/all", "rdmacm", "uverbs"},
+
+	"cmd/rdmalink/internal/cli":           {"uverbs"},
+	"cmd/rdmalink/internal/devinfo":       {"cmd/rdmalink/internal/", "netlinkrdma", "uverbs"},
+	"cmd/rdmalink/internal/doctor":        {"cmd/rdmalink/internal/", "netlinkrdma", "rdmacm", "uverbs"},
+	"cmd/rdmalink/internal/host":          {"netlinkrdma", "rdmacm", "uverbs"},
+	"cmd/rdmalink/internal/host/hosttest": {"cmd/rdmalink/internal/host", "internal/fakeverbs", "internal/ioctl", "internal/kernel", "netlinkrdma", "netlinkrdma/nltest", "uverbs"},
+	"cmd/rdmalink/internal/rping":         {"cmd/rdmalink/internal/", "rdmacm", "uverbs"},
+	"cmd/rdmalink/internal/table":         {"cmd/rdmalink/internal/cli"},
+	"cmd/rdmalink/internal/perfcmd":       {"cmd/rdmalink/internal/", "internal/farewell", "internal/perftest", "netlinkrdma", "uverbs"},
+	"cmd/rdmalink/internal/peer":          {"uverbs"},
+	"cmd/rdmalink/internal/pingpong":      {"cmd/rdmalink/internal/", "internal/farewell", "netlinkrdma", "uverbs"},
+	"cmd/rdmalink/internal/perf":          {"internal/farewell", "internal/perftest", "mmap", "netlinkrdma", "rdmacm", "uverbs"},
+
+	"test/":             {"mmap", "netlinkrdma", "provider/", "rdmacm", "uverbs", "test/"},
+	"test/bench/ring":   {"internal/ioctl", "internal/kernel", "provider/all", "rdmacm", "uverbs", "test/bench/"},
+	"internal/abi/gen/": {"internal/abi/gen/"},
+	"internal/house":    nil,
 }
 
 func matches(pkg, pattern string) bool {

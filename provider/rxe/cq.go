@@ -48,17 +48,14 @@ func (q *cq) adopt(m mapper, mi *abi.Mminfo) (room uint32, err error) {
 	return memory.room(), nil
 }
 
+// Peek implements driver.Peeker.
+func (q *cq) Peek() *mmap.Peek { return q.ring.Peek() }
+
 // Poll gives the entries back with one store a batch.
 func (q *cq) Poll(wcs []driver.WC) (n int, bad bool, err error) {
-	if q.lost {
-		return 0, false, errLost
-	}
-	slots, n, err := q.ring.Ready(len(wcs))
+	slots, n := q.ring.Ready(len(wcs))
 	if n == 0 {
-		if err != nil {
-			err = errCorrupt
-		}
-		return 0, false, err
+		return 0, false, q.whyEmpty()
 	}
 	ready, odd := wcs[:n], uint32(0)
 	for i := range ready {
@@ -67,10 +64,24 @@ func (q *cq) Poll(wcs []driver.WC) (n int, bad bool, err error) {
 		odd |= uint32(wc.Status) | uint32(wc.Flags)
 	}
 	q.ring.Release(n)
-	if odd != 0 {
-		bad = q.refine(ready)
+	if odd == 0 {
+		return n, false, nil
 	}
-	return n, bad, nil
+	return n, q.refine(ready), nil
+}
+
+// whyEmpty is nil when there is nothing wrong with the queue. Inlined, it would stand in
+// the way of Poll's loop.
+//
+//go:noinline
+func (q *cq) whyEmpty() error {
+	switch {
+	case q.lost:
+		return errLost
+	case q.ring.Err() != nil:
+		return errCorrupt
+	}
+	return nil
 }
 
 // refine looks at copies of which some need it, and tells whether one is bad.
@@ -121,6 +132,7 @@ func (q *cq) Resize(r *driver.ResizeCQ) (err error) {
 	}
 	old := q.region
 	q.lost = true
+	q.ring.Lose()
 	if r.CQE, err = q.adopt(r, &resp.Mi); err != nil {
 		return err
 	}

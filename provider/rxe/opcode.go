@@ -32,9 +32,14 @@ const (
 	withAtomic // CompareAdd and Swap
 	withBind
 	withFlush
-	withAH // on UD QPs, whatever the opcode
+	withAH   // on UD QPs, whatever the opcode
+	withRest // more SGEs than one, whatever the opcode
 
-	unusual = withImm | withInv | withAtomic | withBind | withFlush | withAH
+	// The opcode has no rules of its own for SGL, or for Inline.
+	easySGL
+	easyInline
+
+	unusual = withImm | withInv | withAtomic | withBind | withFlush | withAH | withRest
 )
 
 // opcodes is what the kernel carries out. RDMA_READ_WITH_INV, and SEND_WITH_INV
@@ -67,6 +72,12 @@ func partsOf(t driver.QPType, caps driver.DeviceCap) (all [len(opcodes)]parts) {
 	for op := range all {
 		if o := &opcodes[op]; o.isOn(t) && o.isIn(caps) {
 			all[op] = o.has
+			if o.has&(withSGL|withAtomic) == withSGL {
+				all[op] |= easySGL
+			}
+			if o.has&(withSGL|withInline) == withSGL|withInline {
+				all[op] |= easyInline
+			}
 			if t == driver.QPTypeUD {
 				all[op] |= withAH
 			}

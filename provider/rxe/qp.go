@@ -14,6 +14,7 @@ type qp struct {
 	rq        *recvQueue
 	doorbell  func() error
 	bind      func(b *driver.BindMW, hold bool) error
+	binding   driver.BindMW // what bind is called with
 	unbind    func(rkey uint32) bool
 	pd        any
 	state     driver.QPState // written with both queues held

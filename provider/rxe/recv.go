@@ -44,21 +44,19 @@ func (q *recvQueue) post(wrs []driver.RecvWR) (n int, err error) {
 	if err != nil {
 		return 0, errCorrupt
 	}
-	for n < len(wrs) {
-		wr := &wrs[n]
+	for ; n < room; n++ {
+		wr, e := &wrs[n], slots.At(n)
 		sgl := wr.SGL // what is checked is what is used
-		if n >= room || !isOne(sgl, q.maxSGE) {
-			if err = q.recvAny(slots, n, room, wr); err != nil {
-				break
-			}
-			n++
-			continue
-		}
-		e := slots.At(n)
 		e.WrId, e.Reserved, e.Padding = wr.WRID, 0, 0
-		putLength(&e.Dma, sgl[0].Length, 1)
-		putSGE(&e.Dma, 0, &sgl[0])
-		n++
+		if isOne(sgl, q.maxSGE) {
+			putLength(&e.Dma, sgl[0].Length, 1)
+			putSGE(&e.Dma, 0, &sgl[0])
+		} else if err = q.putSGL(&e.Dma, sgl); err != nil {
+			break
+		}
+	}
+	if n == room && n < len(wrs) {
+		err = q.full(&wrs[n])
 	}
 	if n > 0 {
 		q.ring.Publish(n)
@@ -66,20 +64,12 @@ func (q *recvQueue) post(wrs []driver.RecvWR) (n int, err error) {
 	return n, err
 }
 
-// recvAny fills element n, whatever the SGL is.
-func (q *recvQueue) recvAny(slots mmap.Slots[abi.RxeRecvWqe], n, room int, wr *driver.RecvWR) error {
-	sgl := wr.SGL
-	length, err := lengthOf(sgl, q.maxSGE)
-	switch {
-	case err != nil:
+// full is why a receive can't be posted when there is no room for it.
+func (q *recvQueue) full(wr *driver.RecvWR) error {
+	if _, err := lengthOf(wr.SGL, q.maxSGE); err != nil {
 		return err
-	case n >= room:
-		return driver.ErrQueueFull
 	}
-	e := slots.At(n)
-	e.WrId, e.Reserved, e.Padding = wr.WRID, 0, 0
-	putDMA(&e.Dma, length, sgl)
-	return nil
+	return driver.ErrQueueFull
 }
 
 // isOne tells of an SGL that nothing can be wrong with, without a call.
@@ -96,19 +86,26 @@ func lengthOf(sgl []driver.SGE, maxSGE int) (uint32, error) {
 	return uint32(sum), err
 }
 
-// putDMA tells of a message what it is made of: struct rxe_dma_info with the array
-// of struct rxe_sge behind it, for which the queue has room.
-func putDMA(dma *abi.RxeDmaInfo, length uint32, sgl []driver.SGE) {
-	putLength(dma, length, len(sgl))
-	for i := range sgl {
-		putSGE(dma, i, &sgl[i])
-	}
-}
-
+// putLength begins to tell of a message what it is made of.
 func putLength(dma *abi.RxeDmaInfo, length uint32, sges int) {
 	dma.Length, dma.Resid, dma.CurSge, dma.NumSge, dma.SgeOffset, dma.Reserved = length, length, 0, uint32(sges), 0, 0
 }
 
+// putSGL tells of any SGL, or refuses it.
+func (q *recvQueue) putSGL(dma *abi.RxeDmaInfo, sgl []driver.SGE) error {
+	length, err := lengthOf(sgl, q.maxSGE)
+	if err != nil {
+		return err
+	}
+	putLength(dma, length, len(sgl))
+	for i := range sgl {
+		putSGE(dma, i, &sgl[i])
+	}
+	return nil
+}
+
+// putSGE fills in an element of the array of struct rxe_sge behind struct
+// rxe_dma_info, for which the queue has room.
 func putSGE(dma *abi.RxeDmaInfo, i int, s *driver.SGE) {
 	*sgeBehind(dma, i) = abi.RxeSge{Addr: s.Addr, Length: s.Length, Lkey: s.LKey}
 }

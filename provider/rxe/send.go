@@ -3,7 +3,6 @@ package rxe
 import (
 	"errors"
 	"fmt"
-	"math/bits"
 	"syscall"
 
 	"github.com/goverbs/goverbs/internal/abi"
@@ -21,15 +20,14 @@ func (q *qp) PostSend(wrs []driver.SendWR) (n int, err error) {
 	if err != nil {
 		return 0, errCorrupt
 	}
-	for i := range wrs {
-		var e *abi.RxeSendWqe
-		if i < room {
-			e = slots.At(i)
-		}
-		if err = q.send(e, &wrs[i]); err != nil {
+	for n < room {
+		if err = q.send(slots.At(n), &wrs[n]); err != nil {
 			break
 		}
 		n++
+	}
+	if n == room && n < len(wrs) {
+		err = q.full(&wrs[n])
 	}
 	if n == 0 {
 		return 0, q.tellAgain(err)
@@ -59,65 +57,57 @@ func errUntold(err error) error {
 	return fmt.Errorf("%w: the kernel was not told of what is queued, the next post tells it", err)
 }
 
-// send fills e, which is nil when the queue is full. What most requests are, data
-// and perhaps where it goes, takes no call.
-func (q *qp) send(e *abi.RxeSendWqe, wr *driver.SendWR) error {
-	sgl, inline, has := wr.SGL, wr.Inline, q.partsOf(wr.Opcode) // what is checked is what is used
-	if e == nil || has&(withSGL|unusual) != withSGL || wr.Flags&^allSendFlags != 0 {
-		return q.sendAny(e, wr, sgl, inline)
-	}
-	var length uint32
-	switch {
-	case inline == nil && isOne(sgl, q.maxSGE):
-		length = sgl[0].Length
-	case inline != nil && len(inline) <= q.maxInline && len(sgl) == 0 && has&withInline != 0:
-		length = uint32(len(inline))
-	default:
-		return q.sendAny(e, wr, sgl, inline)
-	}
-	putHead(e, wr)
-	if has&withRemote != 0 {
-		*arm[abi.RxeSendWrRdma](&e.Wr) = rdmaArm(wr)
-		e.Iova = wr.RemoteAddr // the address that goes into the packet
-	}
-	putLength(&e.Dma, length, len(sgl))
-	if inline != nil {
-		putInline(e, wr, inline)
-		return nil
-	}
-	putSGE(&e.Dma, 0, &sgl[0])
-	return nil
-}
-
-func (q *qp) sendAny(e *abi.RxeSendWqe, wr *driver.SendWR, sgl []driver.SGE, inline []byte) error {
-	has, length, err := q.check(wr, sgl, inline)
-	if err != nil {
+// full is why a request can't be posted when there is no room for it: what is wrong
+// with it, or else that.
+func (q *qp) full(wr *driver.SendWR) error {
+	if _, err := q.check(wr); err != nil {
 		return err
 	}
-	if e == nil {
-		return driver.ErrQueueFull
-	}
-	putHead(e, wr)
-	putDMA(&e.Dma, length, sgl)
-	if has&^(withSGL|withInline) != 0 {
-		putParts(e, wr, has)
-	}
-	if has&withAH != 0 {
-		ah, err := q.checkDatagram(wr, length)
+	return driver.ErrQueueFull
+}
+
+// request is what was checked of a work request, and is what is used.
+type request struct {
+	op     driver.Opcode
+	flags  driver.SendFlags
+	has    parts
+	sgl    []driver.SGE
+	inline []byte
+	length uint32 // of the message, in bytes
+}
+
+// send fills e. What most requests are needs no call of check: data without any rules of
+// the opcode's. Nothing that is read before that call is used after it, which keeps
+// all in registers.
+func (q *qp) send(e *abi.RxeSendWqe, wr *driver.SendWR) error {
+	op, flags, sgl, inline := wr.Opcode, wr.Flags, wr.SGL, wr.Inline
+	has, length := q.partsOf(op), uint32(0)
+	switch {
+	case inline == nil && has&easySGL != 0 && flags&^allSendFlags == 0 && len(sgl) == 1 && sgl[0].Length <= maxMessage: // q.maxSGE is not 0
+		length = sgl[0].Length
+	case inline != nil && has&easyInline != 0 && flags&^allSendFlags == 0 && len(inline) <= q.maxInline && len(sgl) == 0:
+		length = uint32(len(inline))
+	default:
+		r, err := q.check(wr)
 		if err != nil {
 			return err
 		}
-		*arm[abi.RxeSendWrUd](&e.Wr) = abi.RxeSendWrUd{RemoteQpn: wr.RemoteQPN, RemoteQkey: wr.RemoteQKey, AhNum: ah}
+		op, flags, has, sgl, inline, length = r.op, r.flags, r.has, r.sgl, r.inline, r.length
 	}
-	switch {
-	case inline == nil:
-	case has&withSGL != 0:
-		putInline(e, wr, inline)
-	default: // ATOMIC_WRITE has its data there too, but does not say so
-		copy(bytesBehind(&e.Dma, len(inline)), inline)
+	putHead(e, wr.WRID, op, flags)
+	if has&withRemote != 0 {
+		*arm[abi.RxeSendWrRdma](&e.Wr) = abi.RxeSendWrRdma{RemoteAddr: wr.RemoteAddr, Rkey: wr.RKey}
+		e.Iova = wr.RemoteAddr // the address that goes into the packet
 	}
-	if has&(withBind|withInv) != 0 {
-		return q.followWindow(wr)
+	putLength(&e.Dma, length, len(sgl))
+	if len(sgl) > 0 {
+		putSGE(&e.Dma, 0, &sgl[0])
+	}
+	if has&unusual != 0 {
+		return q.putUnusual(e, wr, has, length, sgl, inline)
+	}
+	if inline != nil {
+		putInline(e, has, inline)
 	}
 	return nil
 }
@@ -125,49 +115,16 @@ func (q *qp) sendAny(e *abi.RxeSendWqe, wr *driver.SendWR, sgl []driver.SGE, inl
 // putHead makes the fixed part of an entry, but for the union, of which the kernel
 // reads only what belongs to the opcode. All else counts: the kernel leaves in the
 // queue what it noted about an earlier request, and believes what it finds.
-func putHead(e *abi.RxeSendWqe, wr *driver.SendWR) {
-	e.Wr.WrId, e.Wr.Reserved, e.Wr.Opcode, e.Wr.SendFlags, e.Wr.Ex = wr.WRID, 0, uint32(wr.Opcode), uint32(wr.Flags), 0
+func putHead(e *abi.RxeSendWqe, wrID uint64, op driver.Opcode, flags driver.SendFlags) {
+	e.Wr.WrId, e.Wr.Reserved, e.Wr.Opcode, e.Wr.SendFlags, e.Wr.Ex = wrID, 0, uint32(op), uint32(flags), 0
 	e.Status, e.State, e.Iova, e.Mask, e.FirstPsn, e.LastPsn, e.AckLength, e.Ssn, e.HasRdAtomic = 0, 0, 0, 0, 0, 0, 0, 0, 0
 }
 
-// putInline stores the data where the SGEs would be, and says so.
-func putInline(e *abi.RxeSendWqe, wr *driver.SendWR, data []byte) {
-	e.Wr.SendFlags = uint32(wr.Flags) | abi.IB_SEND_INLINE
+// putInline stores the data where the SGEs would be, and says so, except in an
+// ATOMIC_WRITE, which has no SGEs.
+func putInline(e *abi.RxeSendWqe, has parts, data []byte) {
+	if has&withSGL != 0 {
+		e.Wr.SendFlags |= abi.IB_SEND_INLINE
+	}
 	copy(bytesBehind(&e.Dma, len(data)), data)
-}
-
-// putParts fills in what some opcodes have.
-func putParts(e *abi.RxeSendWqe, wr *driver.SendWR, has parts) {
-	switch {
-	case has&withImm != 0:
-		e.Wr.Ex = bits.ReverseBytes32(wr.Imm) // most significant byte first; both platforms are little-endian
-	case has&withInv != 0:
-		e.Wr.Ex = wr.InvalidateRKey
-	}
-	switch {
-	case has&withAtomic != 0:
-		*arm[abi.RxeSendWrAtomic](&e.Wr) = abi.RxeSendWrAtomic{RemoteAddr: wr.RemoteAddr, Rkey: wr.RKey, CompareAdd: wr.CompareAdd, Swap: wr.Swap}
-	case has&withFlush != 0:
-		*arm[abi.RxeSendWrFlush](&e.Wr) = abi.RxeSendWrFlush{RemoteAddr: wr.RemoteAddr, Rkey: wr.RKey,
-			Length: wr.Flush.Length, Type: uint8(wr.Flush.Type), Level: uint8(wr.Flush.Level)}
-	case has&withRemote != 0:
-		*arm[abi.RxeSendWrRdma](&e.Wr) = rdmaArm(wr)
-	case has&withBind != 0:
-		*arm[abi.RxeSendWrMw](&e.Wr) = bindArm(wr.Bind)
-	}
-	if has&withRemote != 0 {
-		e.Iova = wr.RemoteAddr // the address that goes into the packet
-	}
-}
-
-func rdmaArm(wr *driver.SendWR) abi.RxeSendWrRdma {
-	return abi.RxeSendWrRdma{RemoteAddr: wr.RemoteAddr, Rkey: wr.RKey}
-}
-
-func bindArm(b *driver.BindMW) abi.RxeSendWrMw {
-	mw := abi.RxeSendWrMw{Addr: b.Addr, Length: b.Length, MwRkey: b.MW.RKey(), Rkey: b.RKey, Access: uint32(b.Access)}
-	if b.MR != nil {
-		mw.MrLkey = b.MR.LKey()
-	}
-	return mw
 }

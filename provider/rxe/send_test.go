@@ -97,6 +97,7 @@ func sends(w *world) []struct {
 		{with(uverbs.OpFetchAdd, eight), all(6, 8, 1, flags, to, iova, at{32, 8, 0x99}, at{40, 8, 0xaa}, key48)},
 		{with(uverbs.OpLocalInv, nothing), all(7, 0, 0, flags, inv)},
 		{with(uverbs.OpSendWithInv, nil), all(9, 0x123, 2, flags, inv)},
+		{with(uverbs.OpSendWithInv, func(c *uverbs.SendWR) { c.InvalidateRKey = 0x87890abc }), all(9, 0x123, 2, flags, at{20, 4, 0x87890abc})}, // a window of the peer's
 		{with(uverbs.OpFlush, func(c *uverbs.SendWR) {
 			nothing(c)
 			c.Flush = uverbs.Flush{Length: 0x77, Type: uverbs.FlushGlobal | uverbs.FlushPersistent, Level: uverbs.FlushMR}

@@ -11,7 +11,7 @@ import (
 // cq reads completions. Behind the entries stands a control word with which
 // user space asks for an event; the kernel clears it when it raises one.
 type cq struct {
-	ring   *mmap.FlagConsumer[abi.SiwCqe]
+	ring   mmap.FlagConsumer[abi.SiwCqe]
 	notify *atomic.Uint32
 }
 
@@ -37,23 +37,26 @@ func newCQ(region *mmap.Region, n uint32) (*cq, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &cq{ring: ring, notify: notify}, nil
+	return &cq{ring: *ring, notify: notify}, nil
 }
 
+// Peek implements driver.Peeker.
+func (q *cq) Peek() *mmap.Peek { return q.ring.Peek() }
+
 func (q *cq) Poll(wcs []driver.WC) (n int, bad bool, err error) {
-	slots := q.ring.Slots()
+	odd := driver.StatusSuccess
 	for n < len(wcs) {
-		e := slots.At(n)
+		e := q.ring.At(n)
 		word := q.ring.Word(e)
-		if word == 0 {
+		if word&mmap.Valid == 0 {
 			break
 		}
-		bad = readCQE(e, word, &wcs[n]) != driver.StatusSuccess || bad
+		odd |= readCQE(e, word, &wcs[n])
 		q.ring.Return(e)
 		n++
 	}
 	q.ring.Release(n)
-	return n, bad, nil
+	return n, odd != driver.StatusSuccess, nil
 }
 
 // readCQE copies an entry out of shared memory, each field once. Opcode and

@@ -31,7 +31,18 @@ func statusOf(s uint16) driver.Status {
 	return driver.StatusGeneralErr
 }
 
-var wcOpcodes = [...]driver.WCOpcode{
+// wcOpcodes has all there can be, which spares the look whether one is beyond the end.
+var wcOpcodes = func() (all [256]driver.WCOpcode) {
+	for op := range all {
+		all[op] = driver.WCOpcode(1<<16 | op)
+	}
+	for op, wc := range knownOpcodes {
+		all[op] = wc
+	}
+	return all
+}()
+
+var knownOpcodes = map[uint8]driver.WCOpcode{
 	abi.SIW_OP_WRITE:           driver.WCRDMAWrite,
 	abi.SIW_OP_READ:            driver.WCRDMARead,
 	abi.SIW_OP_READ_LOCAL_INV:  driver.WCRDMARead,
@@ -44,9 +55,4 @@ var wcOpcodes = [...]driver.WCOpcode{
 }
 
 // opcodeOf maps siw's opcode; one that can't be prints as its number.
-func opcodeOf(op uint8) driver.WCOpcode {
-	if int(op) < len(wcOpcodes) {
-		return wcOpcodes[op]
-	}
-	return driver.WCOpcode(1<<16 | uint32(op))
-}
+func opcodeOf(op uint8) driver.WCOpcode { return wcOpcodes[op] }

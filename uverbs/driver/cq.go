@@ -1,5 +1,7 @@
 package driver
 
+import "github.com/goverbs/goverbs/mmap"
+
 // CreateCQ asks a provider for a CQ.
 type CreateCQ struct {
 	Call
@@ -15,8 +17,8 @@ type CreateCQ struct {
 }
 
 // CQ is the user-space half of a CQ. Its methods, and those of the optional interfaces
-// that it may have ([CQResizer],
-// [EventCounter], [Cleaner], [ExtPoller], [Destroyer]), are called with the CQ held.
+// that it may have ([CQResizer], [EventCounter], [Cleaner], [ExtPoller], [Destroyer]), are
+// called with the CQ held, but for those of [Peeker].
 type CQ interface {
 	// Poll fills wcs from its start with what is ready, and says how many there are
 	// and whether one of them is bad: anything but a success.
@@ -37,9 +39,15 @@ type ResizeCQ struct {
 	CQE uint32
 }
 
+// Peeker is a CQ whose queue shows that it is empty in one word. Package uverbs looks at
+// that before it calls Poll, which makes an empty poll cost half. Peek is called once,
+// when the CQ is made; what it returns is looked at with the CQ held. A CQ that loses its
+// queue, or comes to have completions elsewhere, must hide it.
+type Peeker interface{ Peek() *mmap.Peek }
+
 // EventCounter is a CQ that counts its events, or arms itself again at one. Event is
-// called for each event when it is read from the channel, before anybody who waits for
-// it hears of it.
+// called for each event when it is read from the channel, before any waiter is told of
+// it.
 type EventCounter interface{ Event() }
 
 // Cleaner is a CQ that removes the completions of a QP that is in RESET or gone from

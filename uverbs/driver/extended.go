@@ -23,8 +23,8 @@ const (
 	QPPCIWriteEndPadding     QPFlags = abi.IB_UVERBS_QP_CREATE_PCI_WRITE_END_PADDING
 )
 
-// Ext is what stands beside a WC when a CQ was made with it. WC has no room for it, so
-// that nobody pays for it who does not ask.
+// Ext extends a WC of a CQ that was made with extended completions. It is not part of
+// WC, so that other CQs don't pay for it.
 //
 // C: the ibv_wc_read_… functions
 type Ext struct {

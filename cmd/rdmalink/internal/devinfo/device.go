@@ -1,0 +1,171 @@
+package devinfo
+
+import (
+	"fmt"
+	"path"
+	"strconv"
+	"strings"
+
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/host"
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/table"
+	"github.com/goverbs/goverbs/netlinkrdma"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// inspector gathers what is known of devices from netlink, the devices
+// themselves and sysfs.
+type inspector struct {
+	*host.Machine
+	details bool
+	netdevs map[uint32]string // names by number
+}
+
+// subject is a device on the table. dev, attr and gids are nil when it can't be
+// opened or does not tell; missing says why.
+type subject struct {
+	*inspector
+	netlinkrdma.Device
+	dev     *uverbs.Device
+	attr    *uverbs.DeviceAttr
+	gids    []uverbs.GIDEntry
+	missing []string
+}
+
+func (i *inspector) device(d netlinkrdma.Device) (table.Table, error) {
+	ports, err := i.RDMA.Ports(d.Index)
+	if err != nil {
+		return nil, err
+	}
+	s := &subject{inspector: i, Device: d}
+	s.openDevice()
+	if s.dev != nil {
+		defer s.dev.Close() // nothing was made from it
+	}
+	t := table.Table{{Key: "ifname", Value: d.Name}, {Key: "ifindex", Value: d.Index}}
+	s.driver(&t)
+	s.node(&t)
+	s.place(&t)
+	t.Add("char_devices", table.Tables{Singular: "char_device", OneLine: true, All: s.charDevices()})
+	t.Add("phys_port_cnt", d.Ports)
+	s.limits(&t)
+	portTables := make([]table.Table, len(ports))
+	for n, p := range ports {
+		portTables[n] = s.port(p)
+	}
+	t.Add("ports", table.Tables{Singular: "port", All: portTables})
+	if s.missing != nil {
+		t.Add("missing", s.missing)
+	}
+	return t, nil
+}
+
+// lack notes why something is not on the table.
+func (s *subject) lack(what string, err error) {
+	s.missing = append(s.missing, what+": "+cli.Plain(err))
+}
+
+func (s *subject) openDevice() {
+	var err error
+	if s.dev, err = s.Open(s.Name); err != nil {
+		s.dev = nil
+		s.lack("limits, capabilities, vendor, MTU", err)
+		return
+	}
+	if s.attr, err = s.dev.Query(); err != nil {
+		s.lack("limits, capabilities, vendor", err)
+	}
+	if s.gids, err = s.dev.GIDTable(); err != nil {
+		s.lack("GIDs", err)
+	}
+}
+
+// driver tells who runs the device, and whether this build can use it.
+func (s *subject) driver(t *table.Table) {
+	c, err := s.RDMA.UverbsCharDev(s.Index)
+	if err != nil {
+		s.lack("driver, provider", err)
+		return
+	}
+	info := uverbs.DeviceInfo{Name: s.Name, Driver: uverbs.DriverID(c.DriverID), ABI: uint32(c.ABI)}
+	t.Add("driver", info.Driver.String())
+	t.Add("driver_abi", c.ABI)
+	err = info.Provider()
+	t.Add("provider", err == nil)
+	if err != nil {
+		s.lack("provider", err)
+	}
+}
+
+// node tells what kind of device it is.
+func (s *subject) node(t *table.Table) {
+	t.Add("node_type", s.NodeType.String())
+	t.Add("transport", transport(s.NodeType))
+	t.AddText("protocol", s.Protocol)
+	t.AddText("fw_ver", s.FWVersion)
+	t.Add("node_guid", s.NodeGUID.String())
+	t.Add("sys_image_guid", s.SysImageGUID.String())
+	t.AddText("parent", s.Parent)
+	if s.attr != nil {
+		t.Add("vendor_id", fmt.Sprintf("0x%04x", s.attr.VendorID))
+		t.Add("vendor_part_id", s.attr.VendorPartID)
+		t.Add("hw_ver", fmt.Sprintf("0x%X", s.attr.HWVer))
+	}
+}
+
+// transport names it as libibverbs does, which takes RoCE for InfiniBand; the
+// protocol tells them apart.
+func transport(n netlinkrdma.NodeType) string {
+	switch n {
+	case netlinkrdma.NodeCA, netlinkrdma.NodeSwitch, netlinkrdma.NodeRouter:
+		return "InfiniBand"
+	case netlinkrdma.NodeRNIC:
+		return "iWARP"
+	case netlinkrdma.NodeUSNIC:
+		return "usNIC"
+	case netlinkrdma.NodeUSNICUDP:
+		return "usNIC UDP"
+	}
+	return "unspecified"
+}
+
+// place tells what sysfs knows of a device as a whole.
+func (s *subject) place(t *table.Table) {
+	sys := s.Sys
+	if !sys.Has(s.sysDir()) {
+		s.missing = append(s.missing, "board, PCI address, NUMA node, P_Keys: /sys is not mounted here, or shows no RDMA devices of this network namespace")
+		return
+	}
+	t.AddText("node_desc", sys.Text(s.sysDir(), "node_desc"))
+	t.AddText("hca_type", sys.Text(s.sysDir(), "hca_type"))
+	t.AddText("board_id", sys.Text(s.sysDir(), "board_id"))
+	if sys.Link(s.sysDir(), "device/subsystem") == "pci" {
+		t.Add("pci", sys.Link(s.sysDir(), "device"))
+	}
+	if n, err := strconv.Atoi(sys.Text(s.sysDir(), "device/numa_node")); err == nil && n >= 0 {
+		t.Add("numa_node", n)
+	}
+}
+
+func (s *subject) sysDir() string { return path.Join("class/infiniband", s.Name) }
+
+// charDevices lists those of verbs, as netlink has it, and of management
+// datagrams, as sysfs has: to ask netlink for those loads the module.
+func (s *subject) charDevices() (all []table.Table) {
+	if c, err := s.RDMA.UverbsCharDev(s.Index); err == nil {
+		all = append(all, charDevice(c.Name, fmt.Sprintf("%d:%d", c.Major, c.Minor)))
+	}
+	sys := s.Sys
+	for _, name := range sys.List("class/infiniband_mad") {
+		dir := path.Join("class/infiniband_mad", name)
+		if sys.Text(dir, "ibdev") == s.Name {
+			all = append(all, charDevice(name, sys.Text(dir, "dev")))
+		}
+	}
+	return all
+}
+
+func charDevice(name, number string) table.Table {
+	kind := strings.TrimRight(name, "0123456789")
+	return table.Table{{Key: "name", Value: name}, {Key: "type", Value: kind}, {Key: "path", Value: netlinkrdma.CharDev{Name: name}.Path()}, {Key: "dev", Value: number}}
+}

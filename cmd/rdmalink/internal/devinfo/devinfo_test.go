@@ -1,0 +1,235 @@
+package devinfo
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/host"
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/host/hosttest"
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/table"
+	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/fakeverbs"
+	"github.com/goverbs/goverbs/netlinkrdma"
+	"github.com/goverbs/goverbs/netlinkrdma/nltest"
+	_ "github.com/goverbs/goverbs/provider/all"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// printed is what Show prints.
+func printed(m host.Machine, out cli.Output, name string) (string, error) {
+	var b strings.Builder
+	out.Stdout = &b
+	err := Show(&m, &out, name)
+	return b.String(), err
+}
+
+func TestDevinfo(t *testing.T) {
+	m, _, _ := hosttest.Informed()
+	const want = `siw0
+  ifindex                        1
+  driver                         siw
+  driver_abi                     1
+  provider                       yes
+  node_type                      rnic
+  transport                      iWARP
+  protocol                       iw
+  node_guid                      0000:0000:0000:0000
+  sys_image_guid                 0000:0000:0000:0000
+  vendor_id                      0x0000
+  vendor_part_id                 0
+  hw_ver                         0x0
+  node_desc                      Software iWARP stack
+  char_device uverbs0            uverbs  /dev/infiniband/uverbs0  231:192
+  phys_port_cnt                  1
+  port 1
+    state                        ACTIVE
+    physical_state               LINK_UP
+    link_layer                   Ethernet
+    rate                         2500 Mb/s
+    active_width                 1X
+    active_speed                 SDR
+    active_mtu                   1024 bytes
+    max_mtu                      4096 bytes
+    netdev                       dummy0
+    netdev_index                 1
+    gid 0                        200:ff:fe00:1::  dummy0
+
+mlx5_0
+  ifindex                        5
+  driver                         mlx5
+  driver_abi                     1
+  provider                       no
+  node_type                      ca
+  transport                      InfiniBand
+  protocol                       ib
+  fw_ver                         16.35.2000
+  node_guid                      b859:9f03:00a1:b2c3
+  sys_image_guid                 b859:9f03:00a1:b2c3
+  node_desc                      node7 mlx5_0
+  hca_type                       MT4119
+  board_id                       MT_0000000008
+  pci                            0000:3b:00.0
+  numa_node                      1
+  char_device uverbs1            uverbs  /dev/infiniband/uverbs1  231:193
+  char_device issm0              issm  /dev/infiniband/issm0  231:64
+  char_device umad0              umad  /dev/infiniband/umad0  231:0
+  phys_port_cnt                  1
+  port 1
+    state                        ACTIVE
+    physical_state               LINK_UP
+    link_layer                   InfiniBand
+    rate                         100000 Mb/s
+    active_width                 4X
+    active_speed                 EDR
+    port_guid                    b859:9f03:00a1:b2c3
+    subnet_prefix                fe80:0000:0000:0000
+    port_lid                     12
+    sm_lid                       1
+    port_lmc                     0
+    gid 0                        fe80::b859:9f03:a1:b2c3  IB
+    pkey 0                       0xffff
+    pkey 10                      0x8001
+  missing                        limits, capabilities, vendor, MTU: open device on mlx5_0: permission denied: allow it
+  missing                        provider: use device on mlx5_0: no provider: this program links none for driver mlx5
+`
+	got, err := printed(m, cli.Output{}, "")
+	if diff := cmp.Diff(want, got); diff != "" || err != nil {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+	if got, err := printed(m, cli.Output{}, "mlx5_0"); !strings.HasSuffix(want, "\n\n"+got) || err != nil {
+		t.Errorf("%s, %v", got, err)
+	}
+}
+
+// TestDevinfoJSON: JSON has what text has, and numbers as numbers.
+func TestDevinfoJSON(t *testing.T) {
+	m, _, _ := hosttest.Informed()
+	got, err := printed(m, cli.Output{JSON: true, Details: 1}, "")
+	var all []map[string]any
+	if err := errors.Join(err, json.Unmarshal([]byte(got), &all)); err != nil || len(all) != 2 || strings.Count(got, "\n") != 1 {
+		t.Fatalf("%v: %s", err, got)
+	}
+	siw, mlx5 := all[0], all[1]
+	for key, want := range map[string]any{"ifname": "siw0", "provider": true, "max_qp": 65536.0, "hca_core_clock_khz": 0.0,
+		"max_mr_size": "0xffffffffffffffff", "device_cap_flags": "0x200000", "rc_odp_caps": []any{}, "device_caps": []any{"MemMgtExtensions"}, "missing": nil} {
+		if diff := cmp.Diff(want, siw[key]); diff != "" {
+			t.Errorf("%s: %s", key, diff)
+		}
+	}
+	port := siw["ports"].([]any)[0].(map[string]any)
+	for key, want := range map[string]any{"active_mtu_bytes": 1024.0, "rate_mbps": 2500.0, "max_msg_sz_bytes": 2147483647.0, "pkeys": []any{},
+		"gids": []any{map[string]any{"index": 0.0, "gid": "200:ff:fe00:1::", "netdev": "dummy0"}}} {
+		if diff := cmp.Diff(want, port[key]); diff != "" {
+			t.Errorf("%s: %s", key, diff)
+		}
+	}
+	if len(mlx5["missing"].([]any)) != 2 || mlx5["numa_node"] != 1.0 || mlx5["pci"] != "0000:3b:00.0" {
+		t.Errorf("%v", mlx5)
+	}
+}
+
+// TestDevinfoLeft: whatever says no, the rest is told.
+func TestDevinfoLeft(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		fail string // a call of the device
+		edit func(*host.Machine, *nltest.Kernel)
+		want string // a missing line
+		rest string // some other
+	}{
+		{"query", "QUERY_DEVICE", nil, "limits, capabilities, vendor: query device on siw0: input/output error", "active_mtu                   1024 bytes"},
+		{"port", "QUERY_PORT", nil, "much of port 1: query port 1 of device on siw0: input/output error: ports count from 1", "vendor_id                      0x0000"},
+		{"GIDs", "QUERY_GID_TABLE", nil, "GIDs: query the GID table of device on siw0: input/output error", "vendor_id                      0x0000"},
+		{"no sysfs", "", func(m *host.Machine, _ *nltest.Kernel) { m.Sys = hosttest.Tree(nil) },
+			"board, PCI address, NUMA node, P_Keys: /sys is not mounted here, or shows no RDMA devices of this network namespace", "gid 0                        200:ff:fe00:1::  dummy0"},
+		{"no char device", "", func(_ *host.Machine, k *nltest.Kernel) { k.CharDevs = nil },
+			"driver, provider: find the character device uverbs: operation not supported", "phys_port_cnt                  1"},
+	} {
+		m, kernel, _ := hosttest.Informed()
+		if test.edit != nil {
+			test.edit(&m, kernel)
+		}
+		k := fakeverbs.New(uint32(uverbs.DriverSIW))
+		if test.fail != "" {
+			k.Fail(test.fail, 0, syscall.EIO)
+		}
+		m.Open = hosttest.Opens(k)
+		got, err := printed(m, cli.Output{}, "siw0")
+		if err != nil || !strings.Contains(got, "  missing                        "+test.want+"\n") || !strings.Contains(got, test.rest) {
+			t.Errorf("%s: %v\n%s", test.name, err, got)
+		}
+		if leaks := k.Leaks(); test.edit == nil && len(leaks) > 0 {
+			t.Errorf("%s: left %v", test.name, leaks)
+		}
+	}
+}
+
+func TestDevinfoErrors(t *testing.T) {
+	m, kernel, _ := hosttest.Informed()
+	kernel.Fail = map[uint16]error{abi.RDMA_NLDEV_CMD_PORT_GET: syscall.EIO}
+	if got, err := printed(m, cli.Output{JSON: true}, ""); !errors.Is(err, syscall.EIO) || got != "[]\n" {
+		t.Errorf("%s, %v", got, err)
+	}
+	// What was found before something failed is told.
+	m, kernel, _ = hosttest.Informed()
+	m.RDMA.Kernel = failingOn{kernel, 5}
+	if got, err := printed(m, cli.Output{}, ""); !strings.HasPrefix(got, "siw0\n") || err == nil || cli.Plain(err) != "list ports of mlx5_0: input/output error" {
+		t.Errorf("%s, %v", got, err)
+	}
+}
+
+// failingOn tells nothing of the ports of a device.
+type failingOn struct {
+	*nltest.Kernel
+	device byte
+}
+
+func (f failingOn) Execute(req netlinkrdma.Request) ([][]byte, error) {
+	if req.Op == abi.RDMA_NLDEV_CMD_PORT_GET && req.Attrs[0].Value[0] == f.device {
+		return nil, syscall.EIO
+	}
+	return f.Kernel.Execute(req)
+}
+
+// TestVirtualLanes: the kernel sends a code of their number.
+func TestVirtualLanes(t *testing.T) {
+	for code, want := range map[uint8]int{1: 1, 3: 4, 5: 15, 6: 0} {
+		var port table.Table
+		portDetails(&port, true, &uverbs.PortAttr{MaxVLNum: code})
+		if !slices.ContainsFunc(port, func(e table.Entry) bool { return e.Key == "max_vl_num" && e.Value == want }) {
+			t.Errorf("%d: %v, want %d", code, port, want)
+		}
+	}
+}
+
+func TestRate(t *testing.T) {
+	for text, want := range map[string]rate{
+		"2.5 Gb/sec (1X SDR)":   {1, "SDR", 2500},
+		"100 Gb/sec (4X EDR)":   {4, "EDR", 100000},
+		"800 Gb/sec (4X XDR)":   {4, "XDR", 800000},
+		"40 Gb/sec (4X FDR10)":  {4, "FDR10", 40000},
+		"much":                  {},
+		"":                      {},
+		"7 Gb/sec (0X Nonsense": {},
+	} {
+		if got := parseRate(text); got != want {
+			t.Errorf("%q: %+v, want %+v", text, got, want)
+		}
+	}
+	for code, want := range map[[2]uint32]string{
+		{1, 1}: "1 SDR 2500", {2, 32}: "4 EDR 100000", {16, 64}: "2 HDR 100000", {2, 256}: "4 XDR 800000", {2, 512}: "4  0", {3, 1}: "0 SDR 0",
+	} {
+		r := rateOf(uint8(code[0]), code[1])
+		if got := fmt.Sprintf("%d %s %d", r.lanes, r.speed, r.mbps); got != want {
+			t.Errorf("%v: %s, want %s", code, got, want)
+		}
+	}
+}

@@ -1,0 +1,158 @@
+package devinfo
+
+import (
+	"cmp"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/table"
+	"github.com/goverbs/goverbs/netlinkrdma"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+func (s *subject) port(p netlinkrdma.Port) table.Table {
+	t := table.Table{{Key: "port", Value: p.Index}, {Key: "state", Value: p.State.String()}, {Key: "physical_state", Value: p.PhysState.String()}}
+	attr := s.queryPort(p.Index)
+	dir := path.Join(s.sysDir(), "ports", strconv.FormatUint(uint64(p.Index), 10))
+	if attr != nil {
+		t.Add("link_layer", attr.LinkLayer.String())
+		addRate(&t, rateOf(attr.ActiveWidth, attr.ActiveSpeed))
+		t.AddUnit("active_mtu", uint64(attr.ActiveMTU.Bytes()), table.Bytes)
+		t.AddUnit("max_mtu", uint64(attr.MaxMTU.Bytes()), table.Bytes)
+	} else {
+		t.AddText("link_layer", s.Sys.Text(dir, "link_layer"))
+		addRate(&t, parseRate(s.Sys.Text(dir, "rate")))
+	}
+	if p.NetdevIndex != 0 {
+		t.Add("netdev", p.NetdevName)
+		t.Add("netdev_index", p.NetdevIndex)
+	}
+	gids := s.gidsOf(p, dir)
+	s.portGUID(&t, gids)
+	s.addresses(&t, p, attr)
+	portDetails(&t, s.details, attr)
+	t.Add("gids", table.Tables{Singular: "gid", OneLine: true, All: s.gidTables(gids, dir)})
+	t.Add("pkeys", table.Tables{Singular: "pkey", OneLine: true, All: s.pkeys(dir)})
+	return t
+}
+
+func (s *subject) queryPort(port uint32) *uverbs.PortAttr {
+	if s.dev == nil {
+		return nil
+	}
+	attr, err := s.dev.QueryPort(port)
+	if err != nil {
+		s.lack(fmt.Sprintf("much of port %d", port), err)
+		return nil
+	}
+	return attr
+}
+
+// addresses are those that a subnet manager gives.
+func (s *subject) addresses(t *table.Table, p netlinkrdma.Port, attr *uverbs.PortAttr) {
+	if p.InfiniBand {
+		t.Add("subnet_prefix", p.SubnetPrefix.String())
+		t.Add("port_lid", p.LID)
+		t.Add("sm_lid", p.SMLID)
+		t.Add("port_lmc", p.LMC)
+	} else if attr != nil && s.details {
+		t.Add("port_lid", attr.LID)
+		t.Add("sm_lid", attr.SMLID)
+		t.Add("port_lmc", attr.LMC)
+	}
+}
+
+// portDetails are what ibv_devinfo tells with -v.
+func portDetails(t *table.Table, wanted bool, a *uverbs.PortAttr) {
+	if a == nil || !wanted {
+		return
+	}
+	t.AddUnit("max_msg_sz", uint64(a.MaxMsgSize), table.Bytes)
+	t.Add("port_cap_flags", fmt.Sprintf("0x%08x", a.CapFlags))
+	t.Add("port_cap_flags2", fmt.Sprintf("0x%04x", a.CapFlags2))
+	t.Add("max_vl_num", virtualLanes[a.MaxVLNum])
+	t.Add("bad_pkey_cntr", a.BadPKeyCounter)
+	t.Add("qkey_viol_cntr", a.QKeyViolationCounter)
+	t.Add("sm_sl", a.SMSL)
+	t.Add("pkey_tbl_len", a.PKeyTableLen)
+	t.Add("gid_tbl_len", a.GIDTableLen)
+	t.Add("subnet_timeout", a.SubnetTimeout)
+	t.Add("init_type_reply", a.InitTypeReply)
+	t.Add("grh_required", a.GRHRequired)
+}
+
+// virtualLanes of a port by the code of their number.
+//
+// C: vl_str of ibv_devinfo
+var virtualLanes = map[uint8]int{1: 1, 2: 2, 3: 4, 4: 8, 5: 15}
+
+// gidsOf lists the used slots: the device's own list, or else sysfs's.
+func (s *subject) gidsOf(p netlinkrdma.Port, dir string) []uverbs.GIDEntry {
+	gids := s.gids
+	if gids == nil {
+		gids = s.sysfsGIDs(p, dir)
+	}
+	gids = slices.DeleteFunc(slices.Clone(gids), func(e uverbs.GIDEntry) bool { return e.Port != p.Index })
+	slices.SortStableFunc(gids, func(a, b uverbs.GIDEntry) int { return cmp.Compare(a.Index, b.Index) })
+	return gids
+}
+
+// portGUID is the lower half of the first GID, as ibstat has it; iWARP's has none.
+func (s *subject) portGUID(t *table.Table, gids []uverbs.GIDEntry) {
+	if s.NodeType != netlinkrdma.NodeRNIC && len(gids) > 0 && gids[0].Index == 0 {
+		t.Add("port_guid", netlinkrdma.GUID(binary.BigEndian.Uint64(gids[0].GID[8:])).String())
+	}
+}
+
+func (s *subject) gidTables(gids []uverbs.GIDEntry, dir string) (all []table.Table) {
+	for _, e := range gids {
+		t := table.Table{{Key: "index", Value: e.Index}, {Key: "gid", Value: e.GID.String()}}
+		if s.NodeType != netlinkrdma.NodeRNIC { // iWARP has one kind, which has no name
+			t.Add("type", e.Type.String())
+		}
+		t.AddText("netdev", cmp.Or(s.netdevs[e.NetdevIndex], s.Sys.Text(dir, "gid_attrs/ndevs", strconv.FormatUint(uint64(e.Index), 10))))
+		all = append(all, t)
+	}
+	return all
+}
+
+func (s *subject) sysfsGIDs(p netlinkrdma.Port, dir string) (all []uverbs.GIDEntry) {
+	sys := s.Sys
+	for _, slot := range sys.List(path.Join(dir, "gids")) {
+		index, err := strconv.ParseUint(slot, 10, 32)
+		raw, err2 := hex.DecodeString(strings.ReplaceAll(sys.Text(dir, "gids", slot), ":", ""))
+		if err != nil || err2 != nil || len(raw) != 16 || uverbs.GID(raw) == (uverbs.GID{}) {
+			continue
+		}
+		e := uverbs.GIDEntry{GID: uverbs.GID(raw), Port: p.Index, Index: uint32(index)}
+		switch sys.Text(dir, "gid_attrs/types", slot) {
+		case "RoCE v2":
+			e.Type = uverbs.GIDTypeRoCEv2
+		case "IB/RoCE v1":
+			if s.Protocol == "roce" {
+				e.Type = uverbs.GIDTypeRoCEv1
+			}
+		}
+		all = append(all, e)
+	}
+	return all
+}
+
+// pkeys lists the used slots; the kernel shows them in sysfs only.
+func (s *subject) pkeys(dir string) (all []table.Table) {
+	sys := s.Sys
+	for _, slot := range sys.List(path.Join(dir, "pkeys")) {
+		index, err := strconv.ParseUint(slot, 10, 32)
+		key := sys.Text(dir, "pkeys", slot)
+		if err == nil && key != "" && key != "0x0000" {
+			all = append(all, table.Table{{Key: "index", Value: index}, {Key: "pkey", Value: key}})
+		}
+	}
+	slices.SortFunc(all, func(a, b table.Table) int { return cmp.Compare(a[0].Value.(uint64), b[0].Value.(uint64)) })
+	return all
+}

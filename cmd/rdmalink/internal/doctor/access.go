@@ -1,0 +1,88 @@
+package doctor
+
+import (
+	"errors"
+	"syscall"
+
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+func checkNodes(p *patient) (all []finding) {
+	for _, l := range p.devices {
+		switch {
+		case l.nodeErr != nil:
+			all = append(all, found(problem, "modprobe ib_uverbs", "%s: %s", l.Name, cli.Plain(l.nodeErr)))
+		case l.openErr != nil:
+			all = append(all, refused(l.openErr))
+		default:
+			all = append(all, found(fine, "", "%s opens", l.Name))
+		}
+	}
+	return all
+}
+
+// refused is the failure of what the kernel would not do. Of the limit of a cgroup
+// the error tells the cause only.
+func refused(err error) finding {
+	if errors.Is(err, syscall.EAGAIN) {
+		return found(problem, "raise rdma.max of the cgroup, or of the one above that is full", "%s", cli.Plain(err))
+	}
+	return failure(err, "look at the kernel's log: dmesg")
+}
+
+// checkProvider speaks of this binary, and so of programs built like it.
+func checkProvider(p *patient) (all []finding) {
+	for _, l := range p.devices {
+		if l.nodeErr != nil {
+			continue // the driver is not known
+		}
+		err := l.info.Provider()
+		if err == nil {
+			all = append(all, found(fine, "", "%s: there is one for %v", l.Name, l.info.Driver))
+			continue
+		}
+		f := failure(err, "")
+		f.text += ": " + f.remedy
+		f.remedy = "use a device that has one: rdmalink add NAME type rxe (or siw) netdev NETDEV, on the same network device; programs that use libibverbs are not concerned"
+		all = append(all, f)
+	}
+	return all
+}
+
+func checkCM(p *patient) []finding {
+	if p.coreErr != nil {
+		return nil
+	}
+	if err := p.OpenCM(); err != nil {
+		return []finding{failure(err, "modprobe rdma_ucm")}
+	}
+	return []finding{found(fine, "", "/dev/infiniband/rdma_cm opens")}
+}
+
+// checkRegister tries what all the limits are about.
+func checkRegister(p *patient) (all []finding) {
+	for _, l := range p.devices {
+		if l.dev == nil || l.info.Provider() != nil {
+			continue
+		}
+		if err := registerPage(l.dev); err != nil {
+			all = append(all, refused(err))
+			continue
+		}
+		all = append(all, found(fine, "", "%s registers memory", l.Name))
+	}
+	return all
+}
+
+func registerPage(dev *uverbs.Device) error {
+	pd, err := dev.AllocPD()
+	if err != nil {
+		return err
+	}
+	mr, err := pd.AllocMR(4096, uverbs.AccessLocalWrite, nil)
+	if err == nil {
+		err = mr.Close()
+	}
+	return errors.Join(err, pd.Close())
+}

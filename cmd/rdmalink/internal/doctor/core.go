@@ -1,0 +1,126 @@
+package doctor
+
+import (
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
+	"github.com/goverbs/goverbs/netlinkrdma"
+)
+
+func checkCore(p *patient) []finding {
+	if p.coreErr != nil {
+		return []finding{found(problem, "modprobe ib_core; a kernel built without CONFIG_INFINIBAND can't", "%s", cli.Plain(p.coreErr))}
+	}
+	return []finding{found(fine, "", "the kernel answers by NETLINK_RDMA")}
+}
+
+func checkDevices(p *patient) []finding {
+	if p.coreErr != nil {
+		return nil
+	}
+	if len(p.devices) == 0 {
+		return []finding{found(problem, p.softRemedy(), "there is no RDMA device in this network namespace")}
+	}
+	names := make([]string, len(p.devices))
+	for i, l := range p.devices {
+		names[i] = l.Name
+	}
+	return []finding{found(fine, "", "there is %s", strings.Join(names, ", "))}
+}
+
+// softRemedy is how to come by a device: hardware's driver loads by itself.
+func (p *patient) softRemedy() string {
+	switch {
+	case p.system.NetnsMode == netlinkrdma.NetnsExclusive && p.exposed:
+		return "move one here, from the namespace that has it: rdmalink dev set DEV netns NAMESPACE; siw and rxe can't be moved, and live in the first namespace"
+	case !p.modulesKnown() || p.hasModule("siw"):
+		return "rdmalink add siw0 type siw netdev NETDEV makes a software one"
+	case p.hasModule("rdma_rxe"):
+		return "rdmalink add rxe0 type rxe netdev NETDEV makes a software one (this kernel has no siw, CONFIG_RDMA_SIW)"
+	}
+	return "install the modules that belong to this kernel: there is neither siw nor rdma_rxe (CONFIG_RDMA_SIW, CONFIG_RDMA_RXE); cloud kernels are often built without"
+}
+
+// halves are drivers of network devices, and the modules that have their RDMA.
+var halves = [][2]string{
+	{"mlx5_core", "mlx5_ib"}, {"mlx4_core", "mlx4_ib"}, {"bnxt_en", "bnxt_re"}, {"ice", "irdma"}, {"i40e", "irdma"},
+	{"cxgb4", "iw_cxgb4"}, {"qede", "qedr"}, {"hns3", "hns_roce_hw_v2"}, {"be2net", "ocrdma"}, {"mana", "mana_ib"},
+}
+
+// checkModules: what is loaded alone is a problem only when nothing else is
+// there, for not every card of these drivers can do RDMA.
+func checkModules(p *patient) []finding {
+	text, err := fs.ReadFile(p.Proc, "modules")
+	if err != nil {
+		return nil
+	}
+	loaded := func(module string) bool {
+		return strings.HasPrefix(string(text), module+" ") || strings.Contains(string(text), "\n"+module+" ")
+	}
+	l := noted
+	if p.coreErr == nil && len(p.devices) == 0 {
+		l = problem
+	}
+	var all []finding
+	for _, h := range halves {
+		if loaded(h[0]) && !loaded(h[1]) && !p.isBuiltIn(h[1]) {
+			all = append(all, found(l, "modprobe "+h[1], "%s is loaded, and %s, which has its RDMA, is not", h[0], h[1]))
+		}
+	}
+	if all == nil {
+		return []finding{found(fine, "", "no driver is there with its network half alone")}
+	}
+	return all
+}
+
+// release is where the kernel's modules are, below /lib/modules.
+func (p *patient) release() string { return p.Proc.Text("sys/kernel/osrelease") }
+
+func (p *patient) modulesKnown() bool { return p.Modules.Has(p.release(), "modules.dep") }
+
+func (p *patient) hasModule(name string) bool {
+	return p.listed("modules.dep", name) || p.isBuiltIn(name)
+}
+
+func (p *patient) isBuiltIn(name string) bool { return p.listed("modules.builtin", name) }
+
+// listed finds a module in a list of files: kernel/drivers/.../siw.ko.xz: ….
+func (p *patient) listed(list, name string) bool {
+	text := p.Modules.Text(p.release(), list)
+	return slices.ContainsFunc(strings.Split(text, "\n"), func(line string) bool {
+		file, _, _ := strings.Cut(line, ":")
+		return strings.HasPrefix(path.Base(file), name+".ko")
+	})
+}
+
+// checkNetns also looks for ports whose network device is in another namespace.
+func checkNetns(p *patient) []finding {
+	if !p.exposed {
+		return nil
+	}
+	all := p.eachPort(func(l *limb, port netlinkrdma.Port) []finding {
+		if port.NetdevIndex != 0 || !l.onNetdev() {
+			return nil
+		}
+		return []finding{found(problem, "run the program in the network namespace of that network device, or move it here: ip link set NETDEV netns …; if it is gone, rdmalink del "+l.Name,
+			"%s/%d has no network device in this network namespace, so that rdma_cm can't use it here", l.Name, port.Index)}
+	})
+	switch {
+	case all != nil:
+		return all
+	case p.system.NetnsMode == netlinkrdma.NetnsExclusive && len(p.devices) == 0:
+		return []finding{found(noted, "or share all: rdmalink system set netns shared, before there is a second namespace (option netns_mode of module ib_core does so at boot)",
+			"netns mode is exclusive: each device belongs to one network namespace")}
+	}
+	return []finding{found(fine, "", "netns mode is %v%s", p.system.NetnsMode, meaning(p.system.NetnsMode))}
+}
+
+func meaning(m netlinkrdma.NetnsMode) string {
+	if m == netlinkrdma.NetnsShared {
+		return ": every network namespace sees all devices"
+	}
+	return ": the devices belong to this network namespace"
+}

@@ -1,0 +1,101 @@
+package doctor
+
+import (
+	"fmt"
+
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
+	"github.com/goverbs/goverbs/netlinkrdma"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+func checkPort(p *patient) []finding {
+	return p.eachPort(func(l *limb, port netlinkrdma.Port) []finding {
+		name := fmt.Sprintf("%s/%d is %v", l.Name, port.Index, port.State)
+		if port.State == netlinkrdma.PortActive {
+			return []finding{found(fine, "", "%s", name)}
+		}
+		why, remedy := p.inactive(l, port)
+		return []finding{found(problem, remedy, "%s, %v: %s", name, port.PhysState, why)}
+	})
+}
+
+// inactive tells why a port is not active, and what helps.
+func (p *patient) inactive(l *limb, port netlinkrdma.Port) (why, remedy string) {
+	d, here := p.netdevs[port.NetdevIndex]
+	switch {
+	case port.State == netlinkrdma.PortInit || port.State == netlinkrdma.PortArmed:
+		return "it has a link, but no subnet manager has set it up", "start one on this fabric, on a switch or a host (opensm)"
+	case port.InfiniBand && port.PhysState == netlinkrdma.PhysDisabled:
+		return "it is turned off", fmt.Sprintf("ibportstate -C %s -D 0 %d enable", l.Name, port.Index)
+	case port.NetdevIndex == 0 && l.onNetdev():
+		return "its network device lives in another network namespace, or is gone", "set it up there: ip -n NAMESPACE link set NETDEV up"
+	case !here:
+		return "there is no link", "plug the cable in, and look at its other end"
+	case !d.Up:
+		return fmt.Sprintf("network device %s is down", d.Name), fmt.Sprintf("ip link set %s up", d.Name)
+	case !d.Carrier:
+		return fmt.Sprintf("network device %s has no carrier", d.Name), fmt.Sprintf("plug the cable in, and look at its other end (ethtool %s)", d.Name)
+	}
+	return fmt.Sprintf("although network device %s is up", d.Name), "look at the kernel's log: dmesg"
+}
+
+// checkGID looks at ports that are active, of devices that are open: why others
+// have none was found before.
+func checkGID(p *patient) []finding {
+	return p.eachPort(func(l *limb, port netlinkrdma.Port) []finding {
+		if _, here := p.netdevs[port.NetdevIndex]; l.dev == nil || port.State != netlinkrdma.PortActive || !here && l.onNetdev() {
+			return nil
+		}
+		if l.gidErr != nil {
+			return []finding{found(noted, "", "%s/%d: %s", l.Name, port.Index, cli.Plain(l.gidErr))}
+		}
+		f := p.gidFinding(l, port)
+		f.text = fmt.Sprintf("%s/%d %s", l.Name, port.Index, f.text)
+		return []finding{f}
+	})
+}
+
+func (p *patient) gidFinding(l *limb, port netlinkrdma.Port) finding {
+	d := p.netdevs[port.NetdevIndex]
+	used, routed := 0, 0
+	for _, e := range l.gids {
+		if e.Port != port.Index {
+			continue
+		}
+		if used++; !e.GID.Addr().IsLinkLocalUnicast() {
+			routed++
+		}
+	}
+	switch {
+	case used == 0 && l.Protocol == "iw":
+		remedy := fmt.Sprintf("rdmalink del %s, then rdmalink add %s type siw netdev %s", l.Name, l.Name, d.Name)
+		return found(problem, remedy, "has no GID, because %s had no hardware address when the link was added: rdma_cm can't use it", d.Name)
+	case used == 0 && l.Protocol == "roce":
+		return found(problem, d.AddrCommand(), "has no GID: they are made of the addresses of its network device, here %s", d.Name)
+	case used == 0:
+		return found(problem, "look at the subnet manager (sminfo)", "has no GID")
+	case routed == 0 && l.Protocol == "roce":
+		return found(noted, d.AddrCommand(), "has link-local GIDs only, which reach no further than the next router")
+	}
+	return found(fine, "", "has GIDs")
+}
+
+// checkAddress is about what add sees to when a link is added; addresses can go
+// later.
+func checkAddress(p *patient) []finding {
+	if p.doubtful != nil {
+		return []finding{found(noted, "", "network devices can't be listed: %v", p.doubtful)}
+	}
+	return p.eachPort(func(l *limb, port netlinkrdma.Port) []finding {
+		d, here := p.netdevs[port.NetdevIndex]
+		switch {
+		case !here || !l.onNetdev():
+			return nil
+		case l.info.Driver == uverbs.DriverRXE && d.Loopback:
+			return []finding{found(problem, "add it on a dummy or veth device; verbs alone work (GID index 1)", "%s is on %s, where rdma_cm can't connect through rxe", l.Name, d.Name)}
+		case !d.Usable():
+			return []finding{found(problem, d.AddrCommand(), "%s has no IP address outside 127/8, by which rdma_cm would find %s", d.Name, l.Name)}
+		}
+		return []finding{found(fine, "", "%s, behind %s, has an address", d.Name, l.Name)}
+	})
+}

@@ -1,0 +1,2 @@
+// Package hosttest makes machines for the tests of commands.
+package hosttest

@@ -1,0 +1,35 @@
+package host
+
+import (
+	"os"
+
+	"github.com/goverbs/goverbs/netlinkrdma"
+	"github.com/goverbs/goverbs/rdmacm"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// Machine is what commands see of the machine: the kernel, by each of its
+// interfaces, and its file systems. Tests put fakes here.
+type Machine struct {
+	RDMA      *netlinkrdma.Client
+	Net       Netdevs
+	Open      func(device string) (*uverbs.Device, error)
+	OpenCM    func() error
+	Proc, Sys Tree
+	Modules   Tree // /lib/modules
+}
+
+// This is the one that the process runs on.
+func This() Machine {
+	return Machine{RDMA: &netlinkrdma.Client{}, Net: kernelNetdevs{}, Open: uverbs.Open, OpenCM: openCM,
+		Proc: Tree{os.DirFS("/proc")}, Sys: Tree{os.DirFS("/sys")}, Modules: Tree{os.DirFS("/lib/modules")}}
+}
+
+// openCM is what every connection begins with.
+func openCM() error {
+	ch, err := rdmacm.NewEventChannel()
+	if err != nil {
+		return err
+	}
+	return ch.Close()
+}

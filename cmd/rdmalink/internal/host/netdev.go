@@ -1,0 +1,103 @@
+package host
+
+import (
+	"net"
+	"net/netip"
+
+	"github.com/vishvananda/netlink"
+)
+
+// Netdev is what matters of a network device for an RDMA link on it.
+type Netdev struct {
+	Index    uint32
+	Name     string
+	Loopback bool
+	VLAN     bool
+	Up       bool
+	Carrier  bool // there is somebody at the other end of the cable
+	HasMAC   bool // false too for one whose address is all zero
+	Addrs    []netip.Addr
+}
+
+// Usable tells whether rdma_cm can find the device by one of its addresses. On
+// lo that is an IPv4 address, from which 127.0.0.1 can be dialled.
+func (d Netdev) Usable() bool {
+	for _, a := range d.Addrs {
+		if !a.IsLoopback() && (!d.Loopback || a.Is4()) {
+			return true
+		}
+	}
+	return false
+}
+
+// Netdevs is the network side of the kernel.
+type Netdevs interface {
+	List() ([]Netdev, error)
+	SetMAC(name string, mac net.HardwareAddr) error
+	SetUp(name string) error
+	SetDown(name string) error
+	AddAddr(name string, addr netip.Prefix) error
+	DelAddr(name string, addr netip.Prefix) error
+}
+
+// kernelNetdevs asks the running kernel, by netlink, about the network
+// namespace of the process.
+type kernelNetdevs struct{}
+
+func (kernelNetdevs) List() ([]Netdev, error) {
+	links, err := netlink.LinkList()
+	if err != nil {
+		return nil, err
+	}
+	all := make([]Netdev, len(links))
+	for i, l := range links {
+		attrs := l.Attrs()
+		all[i] = Netdev{
+			Index:    uint32(attrs.Index),
+			Name:     attrs.Name,
+			Loopback: attrs.Flags&net.FlagLoopback != 0,
+			VLAN:     l.Type() == "vlan",
+			Up:       attrs.Flags&net.FlagUp != 0,
+			Carrier:  attrs.OperState == netlink.OperUp || attrs.OperState == netlink.OperUnknown,
+			HasMAC:   len(attrs.HardwareAddr) > 0,
+		}
+		addrs, err := netlink.AddrList(l, 0)
+		if err != nil {
+			return nil, err
+		}
+		for _, a := range addrs {
+			if ip, ok := netip.AddrFromSlice(a.IP); ok {
+				all[i].Addrs = append(all[i].Addrs, ip.Unmap())
+			}
+		}
+	}
+	return all, nil
+}
+
+func (kernelNetdevs) SetMAC(name string, mac net.HardwareAddr) error {
+	return netlink.LinkSetHardwareAddr(linkNamed(name), mac)
+}
+
+func (kernelNetdevs) SetUp(name string) error { return netlink.LinkSetUp(linkNamed(name)) }
+
+func (kernelNetdevs) SetDown(name string) error { return netlink.LinkSetDown(linkNamed(name)) }
+
+func (kernelNetdevs) AddAddr(name string, addr netip.Prefix) error {
+	return netlink.AddrAdd(linkNamed(name), ipNet(addr))
+}
+
+func (kernelNetdevs) DelAddr(name string, addr netip.Prefix) error {
+	return netlink.AddrDel(linkNamed(name), ipNet(addr))
+}
+
+func ipNet(addr netip.Prefix) *netlink.Addr {
+	return &netlink.Addr{IPNet: &net.IPNet{
+		IP:   addr.Addr().AsSlice(),
+		Mask: net.CIDRMask(addr.Bits(), addr.Addr().BitLen()),
+	}}
+}
+
+// linkNamed lets the library look up the index itself.
+func linkNamed(name string) netlink.Link {
+	return &netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Name: name}}
+}

@@ -1,0 +1,48 @@
+package peer
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// ErrOnlyCM is for devices that leave connecting to rdma_cm.
+var ErrOnlyCM = errors.New("iWARP connects QPs through rdma_cm only")
+
+// OpenDevice opens the device of a name, or without one the first with which
+// prepare has no reason to be unable; prepare closes those that it refuses.
+func OpenDevice[T any](name string, prepare func(*uverbs.Device) (T, error)) (none T, _ error) {
+	if name != "" {
+		dev, err := uverbs.Open(name)
+		if err != nil {
+			return none, err
+		}
+		return prepare(dev)
+	}
+	infos, err := uverbs.Devices()
+	if err != nil {
+		return none, err
+	}
+	var why []error
+	for _, info := range infos {
+		dev, err := info.Open()
+		if err != nil {
+			return none, err
+		}
+		e, err := prepare(dev)
+		if err == nil || !unable(err) {
+			return e, err
+		}
+		why = append(why, err)
+	}
+	if len(why) == 0 {
+		return none, errors.New("there is no RDMA device; rdmalink add rxe0 type rxe netdev eth0 makes one")
+	}
+	return none, fmt.Errorf("no device can do this; rdmalink add rxe0 type rxe netdev eth0 makes one that can: %w", errors.Join(why...))
+}
+
+// unable tells a device that can't from one that could.
+func unable(err error) bool {
+	return errors.Is(err, ErrOnlyCM) || errors.Is(err, uverbs.ErrNoProvider) || errors.Is(err, uverbs.ErrNotSupported)
+}

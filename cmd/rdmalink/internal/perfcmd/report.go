@@ -1,0 +1,203 @@
+package perfcmd
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/perf"
+	"github.com/goverbs/goverbs/internal/perftest"
+)
+
+// report is how a run goes: perftest's table, or what -j prints.
+type report struct {
+	session  *session
+	json     jsonReport
+	progress progress
+	missed   []error // limits
+}
+
+const ruler = "---------------------------------------------------------------------------------------\n"
+
+// perftest's columns.
+const (
+	latColumns      = " #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]    t_stdev[usec]   99% percentile[usec]   99.9% percentile[usec] \n"
+	latTimedColumns = " #bytes        #iterations       t_avg[usec]    tps average\n"
+	bwColumns       = " #bytes     #iterations    BW peak[%s/sec]    BW average[%[1]s/sec]   MsgRate[Mpps]\n"
+)
+
+func (p *session) newReport() *report {
+	r := &report{session: p}
+	r.progress.init(p)
+	return r
+}
+
+// print writes what JSON has no place for.
+func (r *report) print(format string, args ...any) error {
+	if r.session.JSON {
+		return nil
+	}
+	r.progress.clear()
+	_, err := fmt.Fprintf(r.session.Stdout, format, args...)
+	return err
+}
+
+// Start prints what is measured, and between whom.
+func (r *report) Start(s *perf.Setting) error {
+	r.json.start(r.session, s)
+	var b strings.Builder
+	b.WriteString(ruler)
+	fmt.Fprintf(&b, "                    %s\n", r.title(s))
+	fmt.Fprintf(&b, " Device          : %s (%v)\tConnection type : %v\n", s.Device, s.Driver, s.Type)
+	fmt.Fprintf(&b, " Number of qps   : %d\t\trdma_cm QPs     : %s\n", s.QPCount, onOff(s.CM))
+	fmt.Fprintf(&b, " Mtu             : %d[B]\tLink type       : %v\n", s.MTU.Bytes(), s.Link)
+	fmt.Fprintf(&b, " TX depth        : %d\t\tCQ Moderation   : %d\n", s.TxDepth, s.CQMod)
+	if s.PostList > 1 {
+		fmt.Fprintf(&b, " Post List       : %d\n", s.PostList)
+	}
+	if s.Verb == perftest.Send {
+		fmt.Fprintf(&b, " RX depth        : %d\n", s.RxDepth)
+	}
+	if s.Verb == perftest.Read || s.Verb == perftest.Atomic {
+		fmt.Fprintf(&b, " Outstand reads  : %d\n", s.OutReads)
+	} else {
+		fmt.Fprintf(&b, " Max inline data : %d[B]\n", s.Inline)
+	}
+	b.WriteString(ruler)
+	addresses(&b, "local", s.Local)
+	addresses(&b, "remote", s.Remote)
+	b.WriteString(ruler)
+	b.WriteString(r.columns())
+	return r.print("%s", &b)
+}
+
+func (r *report) title(s *perf.Setting) string {
+	words := []string{strings.ToUpper(s.Verb.String()[:1]) + s.Verb.String()[1:]}
+	if s.Verb == perftest.Write || s.Verb == perftest.Read {
+		words[0] = "RDMA_" + words[0]
+	}
+	if s.Verb == perftest.Atomic {
+		words = append(words, s.Atomic.String())
+	}
+	if s.Bidirectional {
+		words = append(words, "Bidirectional")
+	}
+	if s.Latency {
+		words = append(words, "Latency")
+	} else {
+		words = append(words, "BW")
+	}
+	words = append(words, "Test")
+	if s.Events {
+		words = append(words, "with events")
+	}
+	return strings.Join(words, " ")
+}
+
+func onOff(on bool) string {
+	if on {
+		return "ON"
+	}
+	return "OFF"
+}
+
+func addresses(b *strings.Builder, side string, all []perftest.Endpoint) {
+	for _, e := range all {
+		fmt.Fprintf(b, " %s address: LID %#04x QPN 0x%04x PSN %#x", side, e.LID, e.QPN, e.PSN)
+		if e.GID != [16]byte{} {
+			fmt.Fprintf(b, " GID %v", e.GID)
+		}
+		b.WriteByte('\n')
+	}
+}
+
+// columns is the head of the table; an end that has nothing to say has none.
+func (r *report) columns() string {
+	switch {
+	case !r.session.Latency:
+		unit := "MB"
+		if r.session.Gbits {
+			unit = "Gb"
+		}
+		return fmt.Sprintf(bwColumns, unit)
+	case r.session.ServerIdle() && r.session.Role == perftest.Server:
+		return ""
+	case r.session.Time > 0:
+		return latTimedColumns
+	}
+	return latColumns
+}
+
+// Size comes before each size.
+func (r *report) Size(bytes int, messages int64, done *perf.Progress) {
+	r.progress.next(bytes, messages, done)
+}
+
+// Latency prints a row, and before it every latency if asked for.
+func (r *report) Latency(l *perf.Latency) error {
+	r.progress.rest()
+	r.json.latency(r.session, l)
+	if r.session.Time > 0 {
+		return r.print(" %-7d       %d            %-7.2f        %-7.2f\n", l.Size, l.Iters, l.Avg, l.PerSecond)
+	}
+	if r.session.sorted || r.session.unsorted {
+		if err := r.samples(l); err != nil {
+			return err
+		}
+	}
+	return r.print(" %-7d %d          %-7.2f        %-7.2f      %-7.2f  \t       %-7.2f     \t%-7.2f\t\t%-7.2f \t\t%-7.2f\n",
+		l.Size, l.Iters, l.Min, l.Max, l.Typical, l.Avg, l.Stdev, l.P99, l.P999)
+}
+
+func (r *report) samples(l *perf.Latency) error {
+	var b strings.Builder
+	b.WriteString("#, usec\n")
+	for i, v := range r.session.samplesOf(l) {
+		fmt.Fprintf(&b, "%d, %g\n", i+1, v)
+	}
+	return r.print("%s%s%s", &b, ruler, r.columns())
+}
+
+// samplesOf are the latencies in the order asked for.
+func (p *session) samplesOf(l *perf.Latency) []float64 {
+	switch {
+	case p.sorted:
+		return l.Sorted()
+	case p.unsorted:
+		return l.Samples
+	}
+	return nil
+}
+
+// Bandwidth prints a row.
+func (r *report) Bandwidth(b *perf.Bandwidth) error {
+	r.progress.rest()
+	r.json.bandwidth(r.session, b)
+	unit := r.session.Unit()
+	r.compare(b, unit)
+	return r.print(" %-7d    %-10d       %-7.2f            %-7.2f\t\t   %-7.6f\n",
+		b.Size, b.Messages, b.Peak/unit, b.Average/unit, b.Rate/1e6)
+}
+
+// compare notes what is below the limits of -w and -y. The run goes on: the peer
+// has not failed.
+func (r *report) compare(b *perf.Bandwidth, unit float64) {
+	if got := b.Average / unit; got < r.session.leastBW {
+		r.missed = append(r.missed, fmt.Errorf("-w %g: the average bandwidth with %d bytes is %.2f", r.session.leastBW, b.Size, got))
+	}
+	if got := b.Rate / 1e6; got < r.session.leastRate {
+		r.missed = append(r.missed, fmt.Errorf("-y %g: the message rate with %d bytes is %.6f", r.session.leastRate, b.Size, got))
+	}
+}
+
+// finish prints the last line, or the JSON, and returns the failures.
+func (r *report) finish(err error) error {
+	err = errors.Join(append(r.missed, err)...)
+	if r.session.JSON {
+		return r.json.write(r.session, err)
+	}
+	if err != nil {
+		return err
+	}
+	return r.print("%s", ruler)
+}

@@ -1,0 +1,131 @@
+package perfcmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"strconv"
+
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/peer"
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/perf"
+	"github.com/goverbs/goverbs/internal/farewell"
+	"github.com/goverbs/goverbs/netlinkrdma"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// session is one run of the command.
+type session struct {
+	cli.Output
+	options
+	kind Kind
+}
+
+func (p *session) run(ctx context.Context) error {
+	report := p.newReport()
+	go report.progress.show()
+	way := p.byHand
+	if p.CM {
+		way = p.byCM
+	}
+	err := way(ctx, report)
+	report.progress.end()
+	return report.finish(peer.Interrupted(err))
+}
+
+// byHand has the ends tell each other over TCP what they need to know.
+func (p *session) byHand(ctx context.Context, report *report) (err error) {
+	dev, err := peer.OpenDevice(p.device, p.suits)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, dev.Close()) }()
+	conn, err := peer.Meet(ctx, p.host, p.tcpPort)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	gid, err := p.chooseGID(dev, conn)
+	if err != nil {
+		farewell.Say(conn, err)
+		return err
+	}
+	return perf.Run(ctx, p.Options, perf.ByHand(conn, dev, gid), report)
+}
+
+// suits closes a device that can't do this.
+func (p *session) suits(dev *uverbs.Device) (*uverbs.Device, error) {
+	err := p.misfit(dev)
+	if err != nil {
+		return nil, errors.Join(err, dev.Close())
+	}
+	return dev, nil
+}
+
+func (p *session) misfit(dev *uverbs.Device) error {
+	name := dev.Info().Name
+	if dev.Info().NodeType == netlinkrdma.NodeRNIC {
+		return fmt.Errorf("%s: %w: give -R, and as HOST the server's address there", name, peer.ErrOnlyCM)
+	}
+	if err := perf.Fits(p.Options, dev); err != nil {
+		return err
+	}
+	cq, err := dev.CreateCQ(1, nil) // says whether there is a provider
+	if err != nil {
+		return err
+	}
+	return cq.Close()
+}
+
+// chooseGID finds none on InfiniBand unless one is asked for: it has its LID.
+func (p *session) chooseGID(dev *uverbs.Device, conn net.Conn) (*uverbs.GIDEntry, error) {
+	port, err := dev.QueryPort(uint32(p.ibPort))
+	if err != nil {
+		return nil, err
+	}
+	if p.gid < 0 && !port.GRHRequired {
+		return nil, nil
+	}
+	return peer.SourceGID(dev, uint32(p.ibPort), "-x", p.gid, addrOf(conn.LocalAddr()), addrOf(conn.RemoteAddr()))
+}
+
+func addrOf(a net.Addr) netip.Addr {
+	at, err := netip.ParseAddrPort(a.String())
+	if err != nil {
+		return netip.Addr{}
+	}
+	return at.Addr().Unmap()
+}
+
+// byCM leaves finding the device, and the peer, to rdma_cm.
+func (p *session) byCM(ctx context.Context, report *report) (err error) {
+	way, err := p.meetOverCM(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, way.Close()) }()
+	if name := way.Device(); p.device != "" && p.device != name {
+		err := fmt.Errorf("-d %s: rdma_cm took %s; give as HOST an address of the server's %[1]s, and --source_ip here", p.device, name)
+		way.Leave(err)
+		return err
+	}
+	return perf.Run(ctx, p.Options, way, report)
+}
+
+func (p *session) meetOverCM(ctx context.Context) (*perf.CM, error) {
+	port := strconv.Itoa(p.tcpPort)
+	if p.host == "" {
+		return perf.AcceptCM(ctx, net.JoinHostPort(p.source, port), p.Type)
+	}
+	var source netip.AddrPort
+	if p.source != "" {
+		addr, err := netip.ParseAddr(p.source)
+		if err != nil {
+			return nil, cli.UsageError{Text: fmt.Sprintf("--source_ip: %v", err)}
+		}
+		source = netip.AddrPortFrom(addr, 0)
+	}
+	return perf.DialCM(ctx, net.JoinHostPort(p.host, port), source)
+}

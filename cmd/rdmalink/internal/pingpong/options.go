@@ -1,0 +1,55 @@
+package pingpong
+
+import (
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// options is the command line of one of the programs.
+type options struct {
+	host, device     string
+	tcpPort, ibPort  int
+	size, rxDepth    int
+	iters, qpCount   int
+	sl, gid          int // gid is -1 unless given
+	mtu              uverbs.MTU
+	events, validate bool
+	odp, prefetch    bool
+	asJSON           bool
+}
+
+type option = cli.Row[options]
+
+// table has %d for the default size of a kind.
+var table = []option{
+	cli.NewRow('p', "port", "PORT", "TCP port to listen on or connect to (default 18515)", cli.Number("port", 1, math.MaxUint16, func(o *options) *int { return &o.tcpPort })),
+	cli.NewRow('d', "ib-dev", "DEV", "RDMA device (default: the first that can do this)", func(o *options, v string) error { o.device = v; return nil }),
+	cli.NewRow('i', "ib-port", "PORT", "port of the device (default 1)", cli.Number("device port", 1, math.MaxUint8, func(o *options) *int { return &o.ibPort })),
+	cli.NewRow('s', "size", "BYTES", "size of a message (default %d)", cli.Number("size", 1, math.MaxInt32, func(o *options) *int { return &o.size })),
+	cli.NewRow('m', "mtu", "BYTES", "path MTU: 256, 512, 1024, 2048 or 4096 (default 1024)", cli.MTU(func(o *options) *uverbs.MTU { return &o.mtu })),
+	cli.NewRow('q', "num-qp", "N", "QPs to use (default 16)", cli.Number("number of QPs", 1, maxQP-1, func(o *options) *int { return &o.qpCount })),
+	cli.NewRow('r', "rx-depth", "N", "receives to post at a time (default 500)", cli.Number("number of receives", 1, math.MaxInt32, func(o *options) *int { return &o.rxDepth })),
+	cli.NewRow('n', "iters", "N", "exchanges, of all QPs together (default 1000)", cli.Number("number of exchanges", 1, math.MaxInt32, func(o *options) *int { return &o.iters })),
+	cli.NewRow('l', "sl", "SL", "service level (default 0)", cli.Number("service level", 0, 15, func(o *options) *int { return &o.sl })),
+	cli.NewRow('e', "events", "", "sleep until a completion event (default: poll)", cli.Flag(func(o *options) *bool { return &o.events })),
+	cli.NewRow('g', "gid-idx", "INDEX", "index of the own GID (default: see below)", cli.Number("GID index", 0, math.MaxUint8, func(o *options) *int { return &o.gid })),
+	cli.NewRow('o', "odp", "", "memory that is paged in on demand", cli.Flag(func(o *options) *bool { return &o.odp })),
+	cli.NewRow('P', "prefetch", "", "with -o: page it in beforehand", cli.Flag(func(o *options) *bool { return &o.prefetch })),
+	cli.NewRow('c', "chk", "", "check what arrived, at either end (C: the server)", cli.Flag(func(o *options) *bool { return &o.validate })),
+	cli.NewRow('j', "json", "", "print one line of JSON, at the end", cli.Flag(func(o *options) *bool { return &o.asJSON })),
+}
+
+// options are the rows that hold for the kind.
+func (k *Kind) options() (all cli.Getopt[options]) {
+	for _, o := range table {
+		if !strings.Contains(k.without, string(o.Letter)) {
+			o.Help = strings.Replace(o.Help, "%d", strconv.Itoa(k.size), 1)
+			all = append(all, &o)
+		}
+	}
+	return all
+}

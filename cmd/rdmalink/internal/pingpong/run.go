@@ -1,0 +1,116 @@
+package pingpong
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/peer"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// run is a whole run of either side.
+func (p *session) run(ctx context.Context) (err error) {
+	e, err := p.open()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, e.Close()) }()
+	g := p.newGame(e)
+	if err := g.refill(); err != nil {
+		return err
+	}
+	report := p.begin(e)
+	err = p.course(ctx, g, report)
+	return report.finish(err)
+}
+
+// course is what happens once the objects are made.
+func (p *session) course(ctx context.Context, g *game, report *report) error {
+	if err := p.introduce(ctx, g, report); err != nil {
+		return err
+	}
+	if p.validate && p.host != "" {
+		mark(g.message())
+	}
+	report.start()
+	err := g.play(ctx)
+	report.stop(min(g.sent, g.received))
+	if err != nil {
+		return err
+	}
+	if err := report.times(); err != nil || !p.validate {
+		return err
+	}
+	return report.check(g.message())
+}
+
+// introduce has the ends meet. An end that can't go on tells the other why.
+func (p *session) introduce(ctx context.Context, g *game, report *report) error {
+	t, err := p.meet(ctx)
+	if err != nil {
+		return err
+	}
+	if err := p.introduceOver(t, g, report); err != nil {
+		t.leave(err)
+		return err
+	}
+	return t.Close()
+}
+
+// introduceOver has the ends tell their addresses and connect their QPs. The
+// client's address comes first, so that the server can choose a GID that fits.
+// The client connects before it says that it is ready: C does so after, and a
+// client that can't then leaves its server waiting.
+func (p *session) introduceOver(t *talker, g *game, report *report) (err error) {
+	server := p.host == ""
+	var remote []addr
+	from := t.local()
+	if server {
+		if remote, err = t.hear(p.qpCount, p.kind.records); err != nil {
+			return err
+		}
+		from = remote[0].gid.Addr()
+	}
+	gid := &uverbs.GIDEntry{} // InfiniBand has its LID
+	if p.gid >= 0 || g.port.GRHRequired {
+		if gid, err = peer.SourceGID(g.dev, uint32(p.ibPort), "-g", p.gid, t.local(), from); err != nil {
+			return err
+		}
+	}
+	local := g.addrs(gid.GID)
+	if err := report.local(local); err != nil {
+		return err
+	}
+	if !server {
+		if err := t.tell(local, p.kind.records); err != nil {
+			return err
+		}
+		if remote, err = t.hear(p.qpCount, p.kind.records); err != nil {
+			return err
+		}
+	}
+	if err := report.remote(remote); err != nil {
+		return err
+	}
+	if err := p.connect(g.end, local, remote, gid.Index); err != nil {
+		return err
+	}
+	g.meetPeer(remote)
+	if !server {
+		return t.ready()
+	}
+	if err := t.tell(local, p.kind.records); err != nil {
+		return err
+	}
+	return t.awaitReady()
+}
+
+// addrs are the addresses of the QPs of this end.
+func (e *end) addrs(gid uverbs.GID) []addr {
+	all := make([]addr, len(e.qps))
+	for i, qp := range e.qps {
+		all[i] = addr{lid: e.port.LID, qpn: qp.Num(), psn: rand.Uint32N(1 << 24), gid: gid}
+	}
+	return all
+}

@@ -1,0 +1,162 @@
+package rping
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/peer"
+	"github.com/goverbs/goverbs/rdmacm"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// end is one end of a connection, with the memory that the protocol needs.
+type end struct {
+	conn     *rdmacm.Conn
+	poll     bool
+	size     int        // of data and sink
+	messages *uverbs.MR // one to send, then one to receive
+	data     *uverbs.MR // what the client sends from, or the server's copy
+	sink     *uverbs.MR // where the client's data comes back; the server has none
+	client   bool
+}
+
+// On iWARP memory has to be open to the peer's writes also to read into it.
+const access = uverbs.AccessLocalWrite | uverbs.AccessRemoteRead | uverbs.AccessRemoteWrite
+
+// config prepares the end while it connects.
+func (e *end) config() *rdmacm.Config {
+	return &rdmacm.Config{
+		Prepare:            e.prepare,
+		QP:                 uverbs.QPOptions{Cap: uverbs.QPCap{MaxSendWR: 16, MaxRecvWR: 2, MaxSendSGE: 1, MaxRecvSGE: 1}},
+		ResponderResources: 1,
+		InitiatorDepth:     1,
+	}
+}
+
+func (e *end) prepare(c *rdmacm.Conn) error {
+	e.conn = c
+	var err error
+	if e.messages, err = e.alloc(2 * infoSize); err != nil {
+		return err
+	}
+	if e.data, err = e.alloc(e.size); err != nil {
+		return err
+	}
+	if e.client {
+		if e.sink, err = e.alloc(e.size); err != nil {
+			return err
+		}
+	}
+	return e.postRecv()
+}
+
+func (e *end) alloc(size int) (*uverbs.MR, error) {
+	mr, err := e.conn.PD().AllocMR(size, access, nil)
+	if err == nil {
+		e.conn.Own(mr)
+	}
+	return mr, err
+}
+
+func (e *end) postRecv() error {
+	_, err := e.conn.QP().PostRecv([]uverbs.RecvWR{{SGL: []uverbs.SGE{e.messages.SGE(infoSize, infoSize)}}})
+	return err
+}
+
+// tell posts a message; flags say whether it reports to the send CQ.
+func (e *end) tell(info info, flags uverbs.SendFlags) error {
+	info.encode(e.messages.Bytes())
+	wr := uverbs.SendWR{Opcode: uverbs.OpSend, Flags: flags, SGL: []uverbs.SGE{e.messages.SGE(0, infoSize)}}
+	return e.post(wr)
+}
+
+func (e *end) post(wr uverbs.SendWR) error {
+	_, err := e.conn.QP().PostSend([]uverbs.SendWR{wr})
+	return err
+}
+
+// hear waits for a message. The next one comes only after an answer, so one
+// receive at a time is enough.
+func (e *end) hear(ctx context.Context) (info, error) {
+	wc, err := e.wait(ctx, e.conn.RecvCQ())
+	if err != nil {
+		return info{}, err
+	}
+	if wc.ByteLen != infoSize {
+		return info{}, fmt.Errorf("the peer sent a message of %d bytes, not rping's %d", wc.ByteLen, infoSize)
+	}
+	info := decodeInfo(e.messages.Bytes()[infoSize:])
+	return info, e.postRecv()
+}
+
+// move carries out one RDMA operation.
+func (e *end) move(ctx context.Context, op uverbs.Opcode, peer info, size int) error {
+	err := e.post(uverbs.SendWR{
+		Opcode: op, Flags: uverbs.SendSignaled, SGL: []uverbs.SGE{e.data.SGE(0, size)},
+		RemoteAddr: peer.addr, RKey: peer.rkey,
+	})
+	if err != nil {
+		return err
+	}
+	_, err = e.wait(ctx, e.conn.SendCQ())
+	return err
+}
+
+// wait takes the next completion, until ctx or the connection ends.
+func (e *end) wait(ctx context.Context, cq *uverbs.CQ) (uverbs.WC, error) {
+	var wcs [1]uverbs.WC
+	n, err := e.take(ctx, cq, wcs[:])
+	switch wc := wcs[0]; {
+	case n == 0:
+		return wc, err
+	case wc.Status == uverbs.StatusWRFlushErr:
+		return wc, e.whyFlushed(&wc)
+	default:
+		return wc, wc.Err()
+	}
+}
+
+func (e *end) take(ctx context.Context, cq *uverbs.CQ, wcs []uverbs.WC) (n int, err error) {
+	next := cq.Wait
+	if e.poll {
+		next = func(ctx context.Context, wcs []uverbs.WC) (int, error) { return peer.Poll(ctx, cq, wcs) }
+	}
+	n, err = next(ctx, wcs)
+	if n == 0 && ctx.Err() != nil {
+		// What the peer did before it disconnected is in the CQ by now.
+		if n, err = cq.Poll(wcs); n == 0 {
+			err = context.Cause(ctx)
+		}
+	}
+	if cause := e.conn.Err(); cause != nil && errors.Is(err, cause) {
+		err = cause
+	}
+	return n, err
+}
+
+// whyFlushed finds the reason for which a work request was dropped; the flush
+// comes a little before the event.
+func (e *end) whyFlushed(wc *uverbs.WC) error {
+	select {
+	case <-e.conn.Done():
+		return e.conn.Err()
+	case <-time.After(5 * time.Second):
+		return wc.Err()
+	}
+}
+
+// whileConnected is ctx, ended also by the end of the connection, which is then
+// its cause.
+func (e *end) whileConnected(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	go func() {
+		select {
+		case <-e.conn.Done():
+			cancel(e.conn.Err())
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() { cancel(nil) }
+}

@@ -1,0 +1,66 @@
+package rping
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
+	"github.com/goverbs/goverbs/rdmacm"
+)
+
+// report is how a connection went, as -j prints it.
+type report struct {
+	Role    string         `json:"role"`
+	Local   netip.AddrPort `json:"local"`
+	Peer    netip.AddrPort `json:"peer"`
+	Device  string         `json:"device"`
+	Pings   int            `json:"pings"`
+	Bytes   int64          `json:"bytes"` // there and back
+	Seconds float64        `json:"seconds"`
+	Error   string         `json:"error,omitempty"`
+
+	session *session
+	start   time.Time
+}
+
+func (r *session) begin(role string, conn *rdmacm.Conn) *report {
+	return &report{
+		Role: role, Local: conn.LocalAddr(), Peer: conn.RemoteAddr(), Device: conn.Device().Info().Name,
+		session: r, start: time.Now(),
+	}
+}
+
+// add counts a ping that went well.
+func (p *report) add(size int) {
+	p.Pings++
+	p.Bytes += 2 * int64(size)
+}
+
+// finish prints the report if it was asked for, and returns the failures.
+func (p *report) finish(errs ...error) error {
+	err := errors.Join(errs...)
+	if !p.session.JSON {
+		return err
+	}
+	p.Seconds = time.Since(p.start).Seconds()
+	if err != nil {
+		p.Error = cli.Plain(err)
+	}
+	line, encodeErr := json.Marshal(p)
+	if encodeErr == nil {
+		_, encodeErr = p.session.Stdout.Write(append(line, '\n'))
+	}
+	return errors.Join(err, encodeErr)
+}
+
+// show prints ping data in rping's words.
+func (r *session) show(what string, data []byte) error {
+	if !r.verbose || r.JSON {
+		return nil
+	}
+	_, err := fmt.Fprintf(r.Stdout, "%s: %s\n", what, pingText(data))
+	return err
+}

@@ -1,0 +1,126 @@
+package rping
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/peer"
+	"github.com/goverbs/goverbs/rdmacm"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// serve is the server.
+func (r *session) serve(ctx context.Context) error {
+	l, err := rdmacm.Listen(r.listenAddress(), nil)
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	if r.persistent {
+		return r.serveAll(ctx, l)
+	}
+	request, err := l.Next(ctx)
+	if err != nil {
+		return peer.Interrupted(err)
+	}
+	if err := l.Close(); err != nil { // others shall hear that nobody serves them
+		return errors.Join(err, request.Reject(nil))
+	}
+	return r.serveOne(ctx, request)
+}
+
+// listenAddress has no host to mean both address families.
+func (r *session) listenAddress() string {
+	if r.addr == "" {
+		return fmt.Sprintf(":%d", r.port)
+	}
+	return r.address()
+}
+
+// serveAll serves clients side by side; a failure is the matter of one of them,
+// unless it is the listener's.
+func (r *session) serveAll(ctx context.Context, l *rdmacm.Listener) error {
+	var clients sync.WaitGroup
+	defer clients.Wait()
+	for {
+		request, err := l.Next(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, net.ErrClosed): // and the error tells why
+			return err
+		case err != nil:
+			r.Note("%s", cli.Plain(err))
+			continue
+		}
+		clients.Go(func() {
+			if err := r.serveOne(ctx, request); err != nil && ctx.Err() == nil {
+				r.Note("client %s: %s", request.RemoteAddr, cli.Plain(err))
+			}
+		})
+	}
+}
+
+func (r *session) serveOne(ctx context.Context, request *rdmacm.Request) error {
+	end := &end{poll: r.poll, size: maxSize}
+	conn, err := request.Accept(ctx, end.config())
+	if err != nil {
+		return peer.Interrupted(err)
+	}
+	report := r.begin("server", conn)
+	err = r.answers(ctx, end, report)
+	return report.finish(err, conn.Close())
+}
+
+// answers serves one client until it disconnects.
+func (r *session) answers(ctx context.Context, end *end, report *report) error {
+	ctx, leave := end.whileConnected(ctx)
+	defer leave()
+	for n := 0; ; n++ {
+		source, err := end.hear(ctx)
+		switch {
+		case errors.Is(err, rdmacm.ErrDisconnected) && n < r.count:
+			return fmt.Errorf("the client disconnected after %d of %d pings", n, r.count)
+		case errors.Is(err, rdmacm.ErrDisconnected):
+			return nil
+		case err == nil:
+			err = r.answer(ctx, end, source)
+		}
+		if err != nil {
+			return fmt.Errorf("ping %d: %w", n, peer.Interrupted(err))
+		}
+		report.add(int(source.size))
+	}
+}
+
+// answer reads the client's data and writes it back. The messages to the client
+// report nothing unless they fail, which the operation after them brings up.
+func (r *session) answer(ctx context.Context, end *end, source info) error {
+	if source.size > maxSize {
+		return fmt.Errorf("the client offers %d bytes, %d is the limit", source.size, maxSize)
+	}
+	size := int(source.size)
+	if err := end.move(ctx, uverbs.OpRDMARead, source, size); err != nil {
+		return fmt.Errorf("RDMA READ of %d bytes: %w", size, err)
+	}
+	data := end.data.Bytes()[:size]
+	if err := r.show("server ping data", data); err != nil {
+		return err
+	}
+	if err := end.tell(info{}, 0); err != nil {
+		return err
+	}
+	sink, err := end.hear(ctx)
+	if err != nil {
+		return fmt.Errorf("waiting to be told where to write: %w", err)
+	}
+	size = echoSize(data)
+	if err := end.move(ctx, uverbs.OpRDMAWrite, sink, size); err != nil {
+		return fmt.Errorf("RDMA WRITE of %d bytes: %w", size, err)
+	}
+	return end.tell(info{}, 0)
+}

@@ -1,0 +1,56 @@
+// Package rping pings a peer over RDMA, as librdmacm's rping does, which may be the
+// other end.
+package rping
+
+import (
+	"context"
+
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
+)
+
+// Details is what -h tells.
+const Details = `
+The client fills a buffer, the server reads it with RDMA READ and writes it back
+with RDMA WRITE; short messages in between keep the two in step.
+
+  -s        server: serve one client, until it disconnects
+  -c        client
+  -a ADDR   server: the address to listen on (default all, IPv4 and IPv6; 0.0.0.0
+            or :: for one family). Client: the server's address or name
+  -I ADDR   client: the local address to connect from
+  -p PORT   port (default 7174)
+  -C COUNT  client: how many pings (default 0, no end). Server: fewer than that
+            from a client count as a failure
+  -S SIZE   client: bytes in a ping, 23 to 65535 (default 64). The server takes
+            any client's size
+  -v        print the ping data
+  -V        client: compare what came back with what was sent
+  -P        server: serve any number of clients, until interrupted
+  --poll    poll for completions; default is to sleep until an event
+  -j, --json
+            print no ping data, and at the end of each connection one line of
+            JSON that says how it went
+
+An interrupt lets the client finish the ping under way and disconnect. The exit
+code is 0 after a full count, a client's orderly end, or an interrupt where no
+end was set; 1 after a failure; 2 for a command line that makes no sense.`
+
+// Run is rping with a command line.
+func Run(ctx context.Context, out cli.Output, args []string) error {
+	o, err := parse(args)
+	if err != nil {
+		return err
+	}
+	out.JSON = out.JSON || o.asJSON
+	r := &session{Output: out, options: o}
+	if o.server {
+		return r.serve(ctx)
+	}
+	return r.ping(ctx)
+}
+
+// session is one run of the command.
+type session struct {
+	cli.Output
+	options
+}

@@ -1,0 +1,153 @@
+// Package table prints what rdma has no twin of, as text for readers and as JSON,
+// from one table.
+package table
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
+)
+
+// Table is what is known of something, in order. The first entry is its name.
+type Table []Entry
+
+// Entry is a line of a table. Value is a string, a number, a bool, Names, or
+// a list of tables; a []string has a line for each.
+type Entry struct {
+	Key   string
+	Value any
+	unit  Unit
+}
+
+// Unit is what text has behind a number, and JSON in the name.
+type Unit string
+
+const (
+	Bytes Unit = "bytes"
+	KHz   Unit = "kHz"
+	Usec  Unit = "usec"
+	Mbps  Unit = "Mb/s"
+)
+
+var unitSuffix = map[Unit]string{Bytes: "_bytes", KHz: "_khz", Usec: "_usec", Mbps: "_mbps"}
+
+// Names is one line of names.
+type Names []string
+
+func (n Names) String() string {
+	if len(n) == 0 {
+		return "none"
+	}
+	return strings.Join(n, " ")
+}
+
+// Tables are several of a kind, below another one. Those of one line have their
+// values side by side.
+type Tables struct {
+	Singular string
+	OneLine  bool
+	All      []Table
+}
+
+func (t *Table) Add(key string, value any) { *t = append(*t, Entry{Key: key, Value: value}) }
+
+// AddText leaves out what is not known.
+func (t *Table) AddText(key, value string) {
+	if value != "" {
+		t.Add(key, value)
+	}
+}
+
+func (t *Table) AddUnit(key string, value uint64, u Unit) {
+	*t = append(*t, Entry{key, value, u})
+}
+
+// MarshalJSON makes an object of it, in order.
+func (t Table) MarshalJSON() ([]byte, error) {
+	var b bytes.Buffer
+	b.WriteByte('{')
+	for i, e := range t {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.Write(append(cli.AppendJSON(nil, e.Key+unitSuffix[e.unit]), ':'))
+		value := e.Value
+		if list, ok := value.(Tables); ok {
+			value = append([]Table{}, list.All...) // never null
+		}
+		v, err := json.Marshal(value)
+		if err != nil {
+			return nil, err
+		}
+		b.Write(v)
+	}
+	b.WriteByte('}')
+	return b.Bytes(), nil
+}
+
+// Write prints them for readers: a line each entry, under the name.
+func Write(out io.Writer, all []Table) error {
+	var b strings.Builder
+	for i, t := range all {
+		if i > 0 {
+			b.WriteByte('\n')
+		}
+		fmt.Fprintln(&b, t[0].Value)
+		t[1:].write(&b, 1)
+	}
+	_, err := io.WriteString(out, b.String())
+	return err
+}
+
+const keyColumn = 32
+
+func (t Table) write(b *strings.Builder, depth int) {
+	line := func(key, value string) {
+		text := fmt.Sprintf("%*s%-*s %s", 2*depth, "", keyColumn-2*depth, key, value)
+		b.WriteString(strings.TrimRight(text, " ") + "\n")
+	}
+	for _, e := range t {
+		switch v := e.Value.(type) {
+		case Tables:
+			for _, below := range v.All {
+				name := fmt.Sprintf("%s %v", v.Singular, below[0].Value)
+				if v.OneLine {
+					line(name, below[1:].sideBySide())
+					continue
+				}
+				line(name, "")
+				below[1:].write(b, depth+1)
+			}
+		case []string:
+			for _, s := range v {
+				line(e.Key, s)
+			}
+		default:
+			line(e.Key, e.text())
+		}
+	}
+}
+
+func (t Table) sideBySide() string {
+	values := make([]string, len(t))
+	for i, e := range t {
+		values[i] = e.text()
+	}
+	return strings.Join(values, "  ")
+}
+
+func (e Entry) text() string {
+	switch {
+	case e.Value == true:
+		return "yes"
+	case e.Value == false:
+		return "no"
+	case e.unit != "":
+		return fmt.Sprintf("%v %s", e.Value, e.unit)
+	}
+	return fmt.Sprint(e.Value)
+}

@@ -1,0 +1,121 @@
+package rxe
+
+import (
+	"errors"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// eachRequest calls f with requests of every opcode, right and wrong, but for those
+// that need a QP of a device.
+func eachRequest(q *qp, f func(wr *uverbs.SendWR)) {
+	sge := uverbs.SGE{Addr: 0x1122334455667788, Length: 77, LKey: 0x99}
+	result, long := uverbs.SGE{Length: atomicSize}, uverbs.SGE{Length: maxMessage + 1}
+	for op := range uverbs.Opcode(len(opcodes) + 1) {
+		if q.partsOf(op)&(withBind|withInv|withFlush) != 0 {
+			continue
+		}
+		for flags := range allSendFlags + 2 {
+			for _, sgl := range [][]uverbs.SGE{nil, {}, {sge}, {result}, {sge, sge}, {sge, sge, sge}, {long}} {
+				for _, inline := range [][]byte{nil, {}, []byte("inline"), []byte("8 bytes!"), []byte("too long!")} {
+					f(&uverbs.SendWR{WRID: 1 << 40, Opcode: op, Flags: flags, SGL: sgl, Inline: inline, RemoteAddr: 0xabcdef, RKey: 5, Imm: 6})
+				}
+			}
+		}
+	}
+}
+
+// TestSendChecks: send takes what check takes, also where it does not call it.
+func TestSendChecks(t *testing.T) {
+	q := &qp{typ: uverbs.QPTypeRC, parts: partsOf(uverbs.QPTypeRC, 1<<63-1), maxSGE: 2, maxInline: 8}
+	queued := 0
+	eachRequest(q, func(wr *uverbs.SendWR) {
+		memory, got := sentOver(q, 0xee, wr)
+		checked, want := q.check(wr)
+		switch {
+		case (got == nil) != (want == nil) || got != nil && got.Error() != want.Error():
+			t.Errorf("%v, flags %d, %d SGEs, inline %q: %v, want %v", wr.Opcode, wr.Flags, len(wr.SGL), wr.Inline, got, want)
+		case got == nil:
+			queued++
+			if e := &memory[0]; e.Dma.Length != checked.length || e.Dma.Resid != checked.length {
+				t.Errorf("%v, %d SGEs, inline %q: %+v, want length %d", wr.Opcode, len(wr.SGL), wr.Inline, e.Dma, checked.length)
+			}
+		}
+		if err := q.full(wr); want == nil && !errors.Is(err, uverbs.ErrQueueFull) || want != nil && err.Error() != want.Error() {
+			t.Errorf("%v, without an entry: %v", wr.Opcode, err)
+		}
+	})
+	if queued < 100 {
+		t.Errorf("%d were queued", queued)
+	}
+}
+
+// TestSendLeavesNothing: of what an entry held before, only what no opcode reads is
+// left: the union, and what is behind the data.
+func TestSendLeavesNothing(t *testing.T) {
+	q := &qp{typ: uverbs.QPTypeRC, parts: partsOf(uverbs.QPTypeRC, 1<<63-1), maxSGE: 2, maxInline: 8}
+	eachRequest(q, func(wr *uverbs.SendWR) {
+		over, err := sentOver(q, 0xee, wr)
+		if err != nil {
+			return
+		}
+		again, _ := sentOver(q, 0x11, wr)
+		one, two := abi.Bytes(over), abi.Bytes(again)
+		end := sendWQESize + len(wr.Inline) + len(wr.SGL)*sgeSize
+		for i := range one[:end] {
+			if one[i] != two[i] && (i < unionStart || i >= unionEnd) {
+				t.Errorf("%v, %d SGEs, inline %q: byte %d is what it was", wr.Opcode, len(wr.SGL), wr.Inline, i)
+			}
+		}
+	})
+}
+
+// sentOver makes an entry, with what is behind it, where each byte was remains.
+func sentOver(q *qp, remains byte, wr *uverbs.SendWR) (*[2]abi.RxeSendWqe, error) {
+	memory := new([2]abi.RxeSendWqe)
+	bytes := abi.Bytes(memory)
+	for i := range bytes {
+		bytes[i] = remains
+	}
+	return memory, q.send(&memory[0], wr)
+}
+
+// TestReadOnce: each field of a request that is checked is read at one place, or by
+// send and, in its stead, by check. A program may change the request meanwhile, and the
+// kernel must not see what nobody has checked.
+func TestReadOnce(t *testing.T) {
+	files, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	reads := make(map[string]int)
+	for _, name := range files {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			if s, ok := n.(*ast.SelectorExpr); ok {
+				if x, ok := s.X.(*ast.Ident); ok && x.Name == "wr" {
+					reads[s.Sel.Name]++
+				}
+			}
+			return true
+		})
+	}
+	for field, want := range map[string]int{"Opcode": 2, "Flags": 2, "SGL": 4, "Inline": 2, "InvalidateRKey": 1, "AH": 1, "Flush": 1, "Bind": 1} {
+		if reads[field] != want { // SGL is a receive's as well
+			t.Errorf("wr.%s is read at %d places, want %d", field, reads[field], want)
+		}
+	}
+}
