@@ -56,7 +56,7 @@ func TestFailMovesFirst(t *testing.T) {
 	kernel := must[*mmap.FlagConsumer[abi.SiwSqe]](t)(mmap.NewFlagConsumer[abi.SiwSqe](region, 4, ownerWord))
 	f := q.Fail(func() error {
 		moved++
-		e := kernel.Slots().At(0)
+		e := kernel.At(0)
 		if kernel.Word(e) == 0 || e.Id != 1 {
 			t.Error("the kernel finds nothing to flush")
 		}

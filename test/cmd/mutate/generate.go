@@ -110,7 +110,7 @@ func (g *generator) add(from, to token.Pos, with string) {
 	start, end := g.offset(from), g.offset(to)
 	line := strings.TrimSpace(g.lineOf(start))
 	what := fmt.Sprintf("%s:%d: %q → %q in %s", g.file, g.fset.Position(from).Line, g.text[start:end], with, line)
-	g.all = append(g.all, mutant{g.pkg, g.file, start, end, with, what})
+	g.all = append(g.all, mutant{g.pkg, g.file, g.text, start, end, with, what})
 }
 
 func (g *generator) lineOf(at int) string {

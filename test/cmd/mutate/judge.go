@@ -63,10 +63,6 @@ func (j *judge) usersOf(pkg string) ([]string, error) {
 
 // overlay writes the changed file, and what tells the go command where it belongs.
 func (j *judge) overlay(m mutant) (string, error) {
-	text, err := m.source()
-	if err != nil {
-		return "", err
-	}
 	original, err := filepath.Abs(m.file)
 	if err != nil {
 		return "", err
@@ -76,7 +72,7 @@ func (j *judge) overlay(m mutant) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return overlay, errors.Join(os.WriteFile(changed, text, 0o666), os.WriteFile(overlay, replace, 0o666))
+	return overlay, errors.Join(os.WriteFile(changed, m.source(), 0o666), os.WriteFile(overlay, replace, 0o666))
 }
 
 func test(ctx context.Context, overlay string, pkgs ...string) (verdict, error) {

@@ -86,7 +86,7 @@ func TestSample(t *testing.T) {
 			t.Errorf("%d of %d: %v", len(first), n, err)
 		}
 		for i := range first {
-			if first[i] != again[i] {
+			if first[i].String() != again[i].String() {
 				t.Errorf("%v, then %v", first[i], again[i])
 			}
 		}

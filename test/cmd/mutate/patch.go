@@ -80,7 +80,7 @@ func (p patch) find() (mutant, error) {
 			return mutant{}, err
 		}
 		for _, at := range places(string(text), old) {
-			found = append(found, mutant{pkg: p.pkg, file: file, start: at[0], end: at[1],
+			found = append(found, mutant{pkg: p.pkg, file: file, text: text, start: at[0], end: at[1],
 				with: strings.Join(p.with, "\n"), what: p.what})
 		}
 	}
