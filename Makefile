@@ -9,8 +9,9 @@ TESTFLAGS ?=
 # costs a boot, so there is one.
 KERNELS ?= 6.12 6.1 7.2
 VM_PACKAGES ?= ./test
-# Options of make bench.
+# Options of make bench, and of make mutate.
 BENCH ?=
+MUTATE ?=
 # Rows of make test and make stress, all if empty; and how often make stress runs
 # them, beside how many busy loops.
 ROWS ?=
@@ -31,7 +32,7 @@ export CGO_ENABLED = 0
 export GOFLAGS := $(GOFLAGS) -buildvcs=false -trimpath
 
 .DEFAULT_GOAL := help
-.PHONY: help build generate lint unit race fuzz abi cross fetch vm vmrace rig uml test stress demo clean bench bench-check
+.PHONY: help build generate lint unit race fuzz abi cross fetch vm vmrace rig mutate uml test stress demo clean bench bench-check
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -105,6 +106,10 @@ vmrace: $(READY) ## RACE_TESTS under the race detector, and with pointer checks,
 
 rig: $(READY) ## test the test machine itself: output, exit code, crash, hang, cancel
 	$(GO) test -tags vmhost -count=1 -timeout 60m $(TESTFLAGS) ./test/cmd/vm
+
+# MUTATE='-n 300 -seed 7', '-own -run drain uverbs': go run ./test/cmd/mutate -h tells more.
+mutate: ## change the source in one place at a time; nine in ten changes have to fail a unit test
+	nice -n 10 $(GO) run ./test/cmd/mutate $(MUTATE)
 
 uml: bin/vm ## compile User Mode Linux, the fast machine of make bench, and test it
 	@bin/vm fetch -kernel uml-6.12

@@ -38,31 +38,22 @@ func Open(path string, rdev uint64) (File, error) {
 
 func (d *device) Ioctl(r *Request) error {
 	p := r.pointer()
-	for {
+	err := repeat(func() syscall.Errno {
 		_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(d.fd), abi.RDMA_VERBS_IOCTL, uintptr(p))
-		if errno == 0 {
-			runtime.KeepAlive(r)
-			return nil
-		}
-		if errno != unix.EINTR {
-			runtime.KeepAlive(r)
-			return errno
-		}
-	}
+		return errno
+	})
+	runtime.KeepAlive(r)
+	return err
 }
 
 // Command implements Commander. write(2) takes a command as a whole or not at all.
 func (d *device) Command(wire []byte) error {
-	for {
+	err := repeat(func() syscall.Errno {
 		_, _, errno := unix.Syscall(unix.SYS_WRITE, uintptr(d.fd), uintptr(bytesPointer(wire)), uintptr(len(wire)))
-		if errno == 0 {
-			runtime.KeepAlive(wire)
-			return nil
-		}
-		if errno != unix.EINTR {
-			return errno
-		}
-	}
+		return errno
+	})
+	runtime.KeepAlive(wire)
+	return err
 }
 
 func (d *device) Map(offset int64, length int, prot mmap.Prot) (*mmap.Region, error) {
@@ -95,6 +86,20 @@ func (d *device) Events(fd int32) (EventFile, error) {
 
 func (d *device) Close() error { return unix.Close(d.fd) }
 
+// repeat issues a call until no signal interrupts it. The compiler puts the loop and
+// the call in the caller's place.
+func repeat(call func() syscall.Errno) error {
+	errno := call()
+	for errno == syscall.EINTR {
+		errno = call()
+	}
+	if errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+// retry is repeat for calls that have a result.
 func retry(f func() (int, error)) (int, error) {
 	for {
 		n, err := f()

@@ -1,0 +1,35 @@
+package ioctl
+
+import (
+	"syscall"
+	"testing"
+)
+
+// interrupted is a call that signals interrupt three times before it ends with err.
+func interrupted(calls *int, err syscall.Errno) syscall.Errno {
+	if *calls++; *calls <= 3 {
+		return syscall.EINTR
+	}
+	return err
+}
+
+// A call that a signal interrupts is issued again, and only then.
+func TestInterrupted(t *testing.T) {
+	for _, want := range []syscall.Errno{0, syscall.EINVAL} {
+		calls := 0
+		err := repeat(func() syscall.Errno { return interrupted(&calls, want) })
+		if calls != 4 || want == 0 && err != nil || want != 0 && err != want {
+			t.Errorf("%d calls, %v, want %v", calls, err, want)
+		}
+		calls = 0
+		n, err := retry(func() (int, error) {
+			if errno := interrupted(&calls, want); errno != 0 {
+				return -1, errno
+			}
+			return 7, nil
+		})
+		if calls != 4 || want == 0 && (n != 7 || err != nil) || want != 0 && err != want {
+			t.Errorf("%d calls, %d, %v, want %v", calls, n, err, want)
+		}
+	}
+}

@@ -1,0 +1,30 @@
+package mmap
+
+import (
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"testing"
+)
+
+// TestPublishBehindMachineCode reads what the compiler made of PublishBehind: a locked
+// exchange, and behind it the look at the element before. A plain store in its place, or
+// the other order, loses a doorbell, but so rarely that no run shows it.
+func TestPublishBehindMachineCode(t *testing.T) {
+	binary := filepath.Join(t.TempDir(), "mmap.test")
+	if out, err := exec.Command("go", "test", "-c", "-o", binary, ".").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	const function = `FlagProducer\[go\.shape\.struct.*\)\.PublishBehind`
+	listing, err := exec.Command("go", "tool", "objdump", "-s", function, binary).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const store, valid = `\tXCHGL [^\n]*`, `\t(ANDL \$0x1|TESTB \$0x1|BTL \$0x0),`
+	if !regexp.MustCompile(`(?s)` + store + `.*` + valid).Match(listing) {
+		t.Errorf("no exchange before the look at the element before:\n%s", listing)
+	}
+	if regexp.MustCompile(`(?s)` + valid + `.*` + store).Match(listing) {
+		t.Errorf("a look at the element before precedes the exchange:\n%s", listing)
+	}
+}

@@ -1,0 +1,45 @@
+package rxe
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/goverbs/goverbs/mmap"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// A datagram may be as long as the largest MTU, and no longer.
+func TestLongestDatagram(t *testing.T) {
+	w := ready(t, uverbs.QPTypeUD)
+	send := func(n uint32) error {
+		return second(w.qp.PostSend([]uverbs.SendWR{{Opcode: uverbs.OpSend, AH: w.ah, SGL: []uverbs.SGE{{Length: n}}}}))
+	}
+	if err := send(4096); err != nil {
+		t.Error(err)
+	}
+	if err := send(4097); !errors.Is(err, uverbs.ErrInvalidWR) {
+		t.Error(err)
+	}
+}
+
+// The indexes of regions end where those of windows begin: at RXE_MAX_MR_INDEX.
+func TestKeysOfWindows(t *testing.T) {
+	for rkey, want := range map[uint32]bool{0: false, 1<<19<<8 - 1: false, 1 << 19 << 8: false, 1<<19<<8 | 0xff: false,
+		(1<<19 + 1) << 8: true, 1<<32 - 1: true} {
+		if isWindow(rkey) != want {
+			t.Errorf("%#x: %v", rkey, !want)
+		}
+	}
+}
+
+// A queue that was resized is the only one mapped.
+func TestResizeFreesOldQueue(t *testing.T) {
+	w := newWorld(t, uverbs.QPTypeRC, nil)
+	live := mmap.Live()
+	if err := errors.Join(w.cq.Resize(30), w.srq.Resize(30)); err != nil {
+		t.Fatal(err)
+	}
+	if n := mmap.Live(); n != live {
+		t.Errorf("%d regions, %d before", n, live)
+	}
+}

@@ -1,0 +1,48 @@
+package siw
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// A stale key of an earlier region in the same slot is found out, because the low byte
+// of keys varies.
+func TestKeysVary(t *testing.T) {
+	w := newWorld(t, nil)
+	keys := make(map[uint8]bool)
+	for range 64 {
+		mr := must[*uverbs.MR](t)(w.pd.RegMR(make([]byte, 1), uverbs.AccessLocalWrite))
+		keys[uint8(mr.RKey())] = true
+		if err := mr.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(keys) < 2 {
+		t.Errorf("64 regions, all with the low byte of %v", keys)
+	}
+}
+
+// A completion leaves nothing of what was in the caller's array.
+func TestPollOverOldCompletion(t *testing.T) {
+	w := newWorld(t, nil)
+	w.kcq.SIW.Complete(abi.SiwCqe{Id: 1, Opcode: abi.SIW_OP_SEND, QpId: 9})
+	old := uverbs.WC{WRID: 5, Imm: 6, SrcQP: 7, Flags: uverbs.WCWithImm, PKeyIndex: 8, SLID: 9, SL: 1, DLIDPathBits: 2}
+	wcs := []uverbs.WC{old, old}
+	if n, err := w.cq.Poll(wcs); n != 1 || err != nil || wcs[0] != (uverbs.WC{WRID: 1, Opcode: uverbs.WCSend, QPN: 9}) || wcs[1] != old {
+		t.Errorf("%d, %v, %+v", n, err, wcs)
+	}
+}
+
+// siw forgets which receives were solicited, so nobody may wait for those only.
+func TestArmSolicited(t *testing.T) {
+	w := newWorld(t, nil)
+	if err := w.cq.Arm(true); !errors.Is(err, uverbs.ErrNotSupported) || w.kcq.Armed() {
+		t.Error(err, w.kcq.Armed())
+	}
+	if err := w.cq.Arm(false); err != nil || !w.kcq.Armed() {
+		t.Error(err, w.kcq.Armed())
+	}
+}

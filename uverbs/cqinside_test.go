@@ -1,0 +1,146 @@
+package uverbs
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/goverbs/goverbs/internal/fakeverbs"
+	"github.com/goverbs/goverbs/internal/kernel"
+	"github.com/goverbs/goverbs/uverbs/driver"
+)
+
+// stubCQ is a completion queue made of functions.
+type stubCQ struct {
+	poll func([]driver.WC) int
+	arm  func()
+}
+
+func (q stubCQ) Poll(wcs []driver.WC) (int, bool, error) { return q.poll(wcs), false, nil }
+func (q stubCQ) Arm(bool) error                          { q.arm(); return nil }
+
+// newInside is a device and a CQ with a channel, whose insides the test may change.
+func newInside(t *testing.T) (*Device, *CQ) {
+	t.Helper()
+	dev, err := DeviceInfo{Name: "siw0", Driver: DriverSIW, ABI: 1, Ports: 1, Node: kernel.Node(fakeverbs.New(uint32(DriverSIW)))}.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ch, err := dev.CreateCompChannel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cq, err := dev.CreateCQ(40, &CQOptions{Channel: ch})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		for _, c := range []interface{ Close() error }{cq, ch, dev} {
+			if err := c.Close(); err != nil && !errors.Is(err, ErrClosed) {
+				t.Error(err)
+			}
+		}
+	})
+	return dev, cq
+}
+
+// A completion that comes before the CQ is armed raises no event, so Wait looks once
+// more after arming.
+func TestWaitPollsAfterArming(t *testing.T) {
+	_, cq := newInside(t)
+	came := 0
+	cq.ring = stubCQ{
+		poll: func(wcs []driver.WC) int { n := came; came = 0; return n },
+		arm:  func() { came = 1 },
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if n, err := cq.Wait(ctx, make([]WC, 1)); n != 1 || err != nil {
+		t.Error(n, err)
+	}
+}
+
+// A QP leaves though the kernel fills the CQ as fast as it is emptied: no more is taken
+// off than there can be.
+func TestDrainIsBounded(t *testing.T) {
+	_, cq := newInside(t)
+	polls := 0
+	cq.ring = stubCQ{poll: func(wcs []driver.WC) int {
+		if polls++; polls > 1000 {
+			return 0
+		}
+		return len(wcs)
+	}}
+	cq.mu.Lock()
+	cq.drain()
+	cq.mu.Unlock()
+	if most := cq.cqe/16 + 1; polls > most {
+		t.Errorf("%d polls of 16 for %d entries", polls, cq.cqe)
+	}
+}
+
+// Two CQs had an event, and two goroutines are in Get: the first that finds one wakes
+// the other.
+func TestGetterWakesNext(t *testing.T) {
+	dev, cq := newInside(t)
+	ch := cq.channel
+	other, err := dev.CreateCQ(4, &CQOptions{Channel: ch})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cq.signal()
+	other.signal()
+	<-ch.some // the first getter's
+	if got := ch.next(); got != cq {
+		t.Error("not the CQ that had the first event")
+	}
+	select {
+	case <-ch.some: // the second one's
+	default:
+		t.Error("the second getter sleeps on")
+	}
+	if got := ch.next(); got != other || len(ch.some) != 0 {
+		t.Error("not the CQ that had the second event, or somebody is woken for nothing")
+	}
+	if err := other.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Nothing of a closed object is left in what finds objects by number.
+func TestNothingLeftOfClosed(t *testing.T) {
+	dev, cq := newInside(t)
+	ch := cq.channel
+	recvCQ, err := dev.CreateCQ(4, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pd, err := dev.AllocPD()
+	if err != nil {
+		t.Fatal(err)
+	}
+	srq, err := pd.CreateSRQ(&SRQOptions{MaxWR: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	qp, err := pd.CreateQP(&QPOptions{SendCQ: cq, RecvCQ: recvCQ, Cap: QPCap{MaxSendWR: 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(dev.events.objects); n != 4 || len(cq.qps) != 1 || len(recvCQ.qps) != 1 || len(ch.cqs) != 1 {
+		t.Errorf("%d objects with events, %d and %d QPs, %d CQs", n, len(cq.qps), len(recvCQ.qps), len(ch.cqs))
+	}
+	if err := qp.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if len(cq.qps) != 0 || len(recvCQ.qps) != 0 {
+		t.Errorf("the CQs still know %v and %v", cq.qps, recvCQ.qps)
+	}
+	if err := errors.Join(srq.Close(), pd.Close(), recvCQ.Close(), cq.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if len(dev.events.objects) != 0 || len(ch.cqs) != 0 {
+		t.Errorf("left are %v and %v", dev.events.objects, ch.cqs)
+	}
+}
