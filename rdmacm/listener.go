@@ -119,10 +119,21 @@ func (l *Listener) listenOn(addr netip.AddrPort) (*ID, error) {
 	}
 	if err != nil {
 		_ = id.Destroy()
-		return nil, attemptError("listen", addr, err)
+		return nil, listenError(addr, err)
 	}
 	l.ids = append(l.ids, id)
 	return id, nil
+}
+
+// listenError knows that the kernel listens on a loopback address with each iWARP device
+// of the machine, and that TCP gives the address to the first one only.
+func listenError(addr netip.AddrPort, err error) error {
+	err = attemptError("listen", addr, err)
+	if e, ok := err.(*OpError); ok && addr.Addr().IsLoopback() && errors.Is(err, syscall.EADDRINUSE) {
+		e.Hint = "another listener has that port; or there are several iWARP devices, which can't share a loopback address: " +
+			"listen on another address, or on all"
+	}
+	return err
 }
 
 func noIPv6(err error) bool {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/fakeverbs"
 	"github.com/goverbs/goverbs/internal/kernel"
+	"github.com/goverbs/goverbs/mmap"
 	"github.com/goverbs/goverbs/uverbs/driver"
 )
 
@@ -35,6 +36,7 @@ func newInside(t *testing.T) (*Device, *CQ) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	cq.peek = mmap.NewHiddenPeek() // which looks at no ring of the test's
 	t.Cleanup(func() {
 		for _, c := range []interface{ Close() error }{cq, ch, dev} {
 			if err := c.Close(); err != nil && !errors.Is(err, ErrClosed) {

@@ -6,11 +6,11 @@ import (
 )
 
 // family is a root with two children.
-func family(t *testing.T) (root, first, second *node) {
+func family(t *testing.T) (root, first, second *object) {
 	t.Helper()
-	root, first, second = new(node), new(node), new(node)
+	root, first, second = new(object), new(object), new(object)
 	root.root("siw0")
-	for _, n := range []*node{first, second} {
+	for _, n := range []*object{first, second} {
 		if err := n.attach("PD", root); err != nil {
 			t.Fatal(err)
 		}
@@ -22,12 +22,12 @@ func family(t *testing.T) (root, first, second *node) {
 // to it.
 func TestParentThatIsClosing(t *testing.T) {
 	_, parent, other := family(t)
-	child := new(node)
+	child := new(object)
 	if err := child.attach("MR", other); err != nil {
 		t.Fatal(err)
 	}
 	err := parent.close(func() error {
-		if err := new(node).attach("MR", parent); !errors.Is(err, ErrClosed) {
+		if err := new(object).attach("MR", parent); !errors.Is(err, ErrClosed) {
 			t.Error("made of it:", err)
 		}
 		if err := child.move(other, parent, nothing); !errors.Is(err, ErrClosed) {
@@ -50,7 +50,7 @@ func TestDestroyRefused(t *testing.T) {
 	if err := n.close(func() error { return refused }, nothing); !errors.Is(err, refused) {
 		t.Error(err)
 	}
-	child := new(node)
+	child := new(object)
 	if err := child.attach("MR", n); err != nil {
 		t.Error(err)
 	}
@@ -63,14 +63,14 @@ func TestDestroyRefused(t *testing.T) {
 // A move that fails leaves the object with its old parent. Both are in use meanwhile.
 func TestMove(t *testing.T) {
 	_, from, to := family(t)
-	child := new(node)
+	child := new(object)
 	if err := child.attach("MR", from); err != nil {
 		t.Fatal(err)
 	}
 	refused := errors.New("refused")
 	for _, c := range []struct {
 		outcome      error
-		inUse, freed *node
+		inUse, freed *object
 	}{{refused, from, to}, {nil, to, from}} {
 		err := child.move(from, to, func() error {
 			if from.users != 1 || to.users != 1 {
