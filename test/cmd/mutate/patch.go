@@ -12,8 +12,8 @@ import (
 // patch is a change that somebody wrote down, in a file of the directory patches:
 //
 //	# uverbs: a child attaches to a parent that is closing
-//	-p.graph != n.graph || p.state != nodeOpen
-//	+p.graph != n.graph || p.state == nodeClosed
+//	-p.graph != o.graph || p.stage != stageOpen
+//	+p.graph != o.graph || p.stage == stageClosed
 //
 // The text may stand in any file of the package, once in all of them, so that a patch
 // survives when code moves. Indentation and what stands around it don't matter.

@@ -50,3 +50,21 @@ func TestPlaces(t *testing.T) {
 		}
 	}
 }
+
+// TestPatchesFit: each patch is of a package that is tested, and has its place there, also
+// after things were renamed.
+func TestPatchesFit(t *testing.T) {
+	t.Chdir("../../..")
+	patches, err := readPatches(patchDir)
+	if err != nil || len(patches) == 0 {
+		t.Fatal(len(patches), err)
+	}
+	for _, p := range patches {
+		if !slices.Contains(packages, p.pkg) {
+			t.Errorf("%s: %s: no such package", p.pkg, p.what)
+		}
+		if _, err := p.find(); err != nil {
+			t.Error(err)
+		}
+	}
+}
