@@ -44,8 +44,8 @@
 //
 // Counts, strides, offsets and indexes that come through shared memory are checked
 // before use: a constructor refuses a ring that doesn't fit in its region, and an
-// index out of range is [ErrIndex], never an address. What an element holds is
-// the caller's to check: read a field once, into a variable.
+// index out of range is [ErrIndex], never an address. The contents of an element are
+// not checked: read each field once, into a variable, and check that.
 //
 // # Concurrency and the race detector
 //

@@ -90,8 +90,8 @@ func (p *FlagProducer[T]) count(most int) (n int) {
 }
 
 // Stage adds element e, at i of the batch, with the word to store, which must have
-// [Valid] set. A consumer that looks beyond the first element may see it before the batch is
-// published, as siw does for the limit of an SRQ.
+// [Valid] set. A consumer that looks beyond the first element, as siw does for the limit
+// of an SRQ, may see it before the batch is published.
 func (p *FlagProducer[T]) Stage(i int, e *T, word uint32) {
 	if i == 0 {
 		p.first = word

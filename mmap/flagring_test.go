@@ -252,7 +252,7 @@ func TestFlagConsumerAgainstKernel(t *testing.T) {
 
 // Whatever the other side stores, each element returned is one of the ring's.
 func FuzzFlagOtherSide(f *testing.F) {
-	f.Add([]byte{0, 1, 2, 3, 4, 5}, uint32(Valid))
+	f.Add([]byte{0, 1, 2, 3, 4, 5}, Valid)
 	f.Add([]byte{5, 10, 15, 3, 4, 0, 1, 2, 3, 4}, uint32(math.MaxUint32))
 	f.Fuzz(func(t *testing.T, steps []byte, word uint32) {
 		const n = 4

@@ -12,9 +12,9 @@ type Counter struct {
 	Value uint64
 }
 
-// PortCounters reads the counters of a port, those of optional ones that are
-// turned on. What counters bound to QPs have counted is part of it. It is
-// [ErrNoStatistics] on drivers that count nothing, as siw.
+// PortCounters reads the counters of a port, with the optional ones that are turned
+// on. They include the counts of counters that are bound to QPs. It returns
+// [ErrNoStatistics] for a driver that counts nothing, such as siw.
 //
 // C: rdma statistic show link DEV/PORT
 func (c *Client) PortCounters(device, port uint32) ([]Counter, error) {

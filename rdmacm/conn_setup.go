@@ -120,7 +120,7 @@ func (c *Conn) connected() {
 }
 
 func (c *Conn) whereabouts(addr *Addr) {
-	c.local, c.remote, c.port = addr.Local, addr.Remote, uint32(addr.Port)
+	c.local, c.remote, c.port = addr.Local, addr.Remote, addr.Port
 }
 
 // lookAround asks for the whereabouts once more, because connecting may have changed

@@ -50,3 +50,36 @@ func TestDeviceIndexReused(t *testing.T) {
 		}
 	}
 }
+
+// A device that can't be closed, because an object is left on it, stays in the table and
+// open until another attempt succeeds.
+func TestDeviceNotClosed(t *testing.T) {
+	var opened []uverbs.GUID
+	table := newDeviceTable(&opened)
+	s, err := table.get(5, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pd, err := s.dev.AllocPD()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.put(); err == nil {
+		t.Fatal("closed with a PD on it")
+	}
+	if again, err := table.get(5, 1); err != nil || again != s || len(opened) != 1 {
+		t.Errorf("opened %d times, %v", len(opened), err)
+	}
+	if err := s.put(); err != nil {
+		t.Error(err)
+	}
+	if err := pd.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := s.put(); err != nil || len(table.shared) != 0 {
+		t.Error("kept:", table.shared, err)
+	}
+	if err := s.dev.Close(); err == nil {
+		t.Error("the device was left open")
+	}
+}

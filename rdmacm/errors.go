@@ -100,8 +100,9 @@ func (r RejectReason) String() string {
 	return fmt.Sprintf("RejectReason(%d)", uint16(r))
 }
 
-// lookupReason finds the reason that says the same as a status of the answer to
-// a lookup (SIDR, 12.11 there). What has none becomes a number that is no reason.
+// lookupReason is the reject reason for a status in the answer to a lookup (SIDR_REP,
+// section 12.11 of the specification). A status without a reason of its own becomes a
+// number that is no reason.
 func lookupReason(status int32) RejectReason {
 	switch status {
 	case 1: // no service there

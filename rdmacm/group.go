@@ -85,7 +85,7 @@ func (c *Conn) addGroup(g *Group, ev *Event, flags JoinFlags) error {
 }
 
 // Leave ends the membership and closes the Peer's AH: work requests that use it
-// must have completed. What is on its way may still come in. Leaving twice does
+// must have completed. Datagrams on their way may still arrive. A second call does
 // nothing.
 //
 // C: rdma_leave_multicast

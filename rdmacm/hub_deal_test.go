@@ -5,7 +5,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
+	"testing/synctest"
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/kernel"
@@ -32,6 +32,18 @@ func (q *slowQP) Modify(a *uverbs.QPAttr, m uverbs.QPAttrMask) error {
 		})
 	}
 	return q.fakeQP.Modify(a, m)
+}
+
+// fakeHub is a hub of a new fake kernel.
+func fakeHub(t *testing.T) (*fakeKernel, *hub) {
+	t.Helper()
+	k := newFake()
+	useFake(t, k)
+	h, err := newHub(kernel.Owner(local4))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k, h
 }
 
 // connOnHub is a Conn with an ID on h and a queue pair.
@@ -61,12 +73,7 @@ func TestSlowQPStallsNoOther(t *testing.T) {
 		"ending":     {EventDisconnected, uverbs.QPStateErr},
 	} {
 		t.Run(name, func(t *testing.T) {
-			k := newFake()
-			useFake(t, k)
-			h, err := newHub(kernel.Owner(local4))
-			if err != nil {
-				t.Fatal(err)
-			}
+			k, h := fakeHub(t)
 			qp := newSlowQP(test.state)
 			slow, other := connOnHub(t, h, qp), connOnHub(t, h, new(fakeQP))
 			k.report(slow.id.handle, test.first, nil)
@@ -110,12 +117,7 @@ func TestSlowQPStallsNoOther(t *testing.T) {
 
 // The cause is known before the queue pair is flushed for want of events.
 func TestHubFailsNotesCause(t *testing.T) {
-	k := newFake()
-	useFake(t, k)
-	h, err := newHub(kernel.Owner(local4))
-	if err != nil {
-		t.Fatal(err)
-	}
+	k, h := fakeHub(t)
 	qp := newSlowQP(uverbs.QPStateErr)
 	c := connOnHub(t, h, qp)
 	k.fail(abi.RDMA_USER_CM_CMD_GET_EVENT, syscall.EACCES)
@@ -133,29 +135,21 @@ func TestHubFailsNotesCause(t *testing.T) {
 
 // The hub does not end before what it has dealt out is done with.
 func TestHubWaitsForTurns(t *testing.T) {
-	k := newFake()
-	useFake(t, k)
-	h, err := newHub(kernel.Owner(local4))
-	if err != nil {
-		t.Fatal(err)
-	}
-	qp := newSlowQP(uverbs.QPStateErr)
-	c := connOnHub(t, h, qp)
-	k.report(c.id.handle, EventDisconnected, nil)
-	<-qp.begun
-	released := make(chan error)
-	go func() { released <- h.release() }()
-	<-k.closed
-	select {
-	case <-released:
-		t.Fatal("released while an event was being delivered")
-	case <-time.After(20 * time.Millisecond):
-	}
-	close(qp.goOn)
-	if err := <-released; err != nil {
-		t.Error(err)
-	}
-	if err := c.Close(); err != nil {
-		t.Error(err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		k, h := fakeHub(t)
+		qp := newSlowQP(uverbs.QPStateErr)
+		c := connOnHub(t, h, qp)
+		k.report(c.id.handle, EventDisconnected, nil)
+		<-qp.begun
+		released := make(chan error, 1)
+		go func() { released <- h.release() }()
+		synctest.Wait()
+		if len(released) != 0 {
+			t.Error("released while an event was being delivered")
+		}
+		close(qp.goOn)
+		if err := errors.Join(<-released, c.Close()); err != nil {
+			t.Error(err)
+		}
+	})
 }

@@ -18,7 +18,7 @@ type sharedHubs struct {
 	hubs map[kernel.Kernel]*hub
 }
 
-// join returns the hub of a kernel, held for the caller, who releases it.
+// join returns the hub of a kernel and takes a reference, which the caller releases.
 func (s *sharedHubs) join(k kernel.Kernel) (*hub, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

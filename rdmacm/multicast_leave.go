@@ -21,9 +21,9 @@ func (m *Multicast) detach() error {
 	})
 }
 
-// Leave ends the membership. What is on its way to the queue pair may still come
-// in. Like Destroy it waits until the events that Get has returned for the
-// membership are acknowledged. A second call returns uverbs.ErrClosed.
+// Leave ends the membership. Datagrams on their way to the queue pair may still arrive.
+// Like Destroy it waits until the events that Get has returned for the membership are
+// acknowledged. A second call returns uverbs.ErrClosed.
 //
 // C: rdma_leave_multicast
 func (m *Multicast) Leave() error {

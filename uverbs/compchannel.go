@@ -168,7 +168,7 @@ func (cq *CQ) count() {
 	}
 }
 
-// asNode lets a nil channel stand for none.
+// asObject lets a nil channel stand for none.
 func (ch *CompChannel) asObject() *object {
 	if ch == nil {
 		return nil

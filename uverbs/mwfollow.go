@@ -2,8 +2,9 @@ package uverbs
 
 import "fmt"
 
-// bind is driver.CreateQP.Bind: it notes that a binding is about to be queued: the window has b's key from then
-// on. Call it with the send queue held; an error forbids the binding.
+// bind is driver.CreateQP.Bind. It notes that a binding is about to be queued; from
+// then on the window has b's key. Call it with the send queue held; an error forbids
+// the binding.
 //
 // With hold, QP.Close refuses until the window is closed, or bound through another
 // QP. That is for drivers that can't destroy a QP through which a window is bound. The

@@ -6,10 +6,10 @@ import (
 )
 
 // Ports and indexes of tables are uint32 everywhere, but the kernel's structures hold
-// some of them in 8 bits, and indexes of P_Keys in 16. What does not fit is refused, so
-// that no other port or slot is taken.
+// some of them in 8 bits, and indexes of P_Keys in 16. A value that does not fit is
+// refused: cut off, it would name another port or slot.
 
-// tooWide names what of the attributes in mask the kernel can't be told.
+// tooWide describes the first of the attributes in mask that does not fit.
 func tooWide(a *QPAttr, mask QPAttrMask) string {
 	for _, f := range []struct {
 		bit         QPAttrMask
@@ -25,16 +25,16 @@ func tooWide(a *QPAttr, mask QPAttrMask) string {
 			return fmt.Sprintf("%s is %d, the kernel takes %d at most", f.name, f.value, f.most)
 		}
 	}
-	if mask&QPAttrAV != 0 && addressTooWide(&a.AH) != "" {
-		return "AH." + addressTooWide(&a.AH)
+	if s := addressTooWide(&a.AH); mask&QPAttrAV != 0 && s != "" {
+		return "AH." + s
 	}
-	if mask&QPAttrAltPath != 0 && addressTooWide(&a.AltAH) != "" {
-		return "AltAH." + addressTooWide(&a.AltAH)
+	if s := addressTooWide(&a.AltAH); mask&QPAttrAltPath != 0 && s != "" {
+		return "AltAH." + s
 	}
 	return ""
 }
 
-// addressTooWide names what of an address the kernel can't be told.
+// addressTooWide describes the first field of an address that does not fit.
 func addressTooWide(a *AHAttr) string {
 	switch {
 	case a.Port > math.MaxUint8:

@@ -26,7 +26,7 @@ type object struct {
 }
 
 // graph is all objects of a device but the device itself. An object knows its
-// parents and only counts its users: who they are is asked for an error message.
+// parents and only counts its users: their names are wanted for error messages alone.
 type graph struct {
 	sync.Mutex
 	objects map[*object]struct{}

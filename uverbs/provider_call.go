@@ -69,13 +69,13 @@ func destroy(provider any, do func() error) error {
 	return err
 }
 
-// replacement is a call that may exchange what an object has in memory.
+// replacement is a call that may exchange the memory of an object.
 func (d *Device) replacement(of *memory) *call {
 	return &call{memory: &memory{file: d.file, owner: of}, again: true}
 }
 
-// replaced ends a replacement: the object keeps what is new, unless the provider
-// gave up. What is old the provider has freed.
+// replaced ends a replacement: the object takes over the new memory, unless the
+// provider gave up. The provider has freed the old memory.
 func (c *call) replaced(of *memory, err error) error {
 	switch {
 	case err != nil:

@@ -121,7 +121,7 @@ func (s *SRQ) PostRecv(wrs []RecvWR) (int, error) {
 	return n, nil
 }
 
-// asNode lets a nil SRQ stand for none.
+// asObject lets a nil SRQ stand for none.
 func (s *SRQ) asObject() *object {
 	if s == nil {
 		return nil

@@ -9,10 +9,10 @@
 // falsified ([Kernel.Tamper]), and [Kernel.Leaks] tells what was not given back.
 //
 // Queues are the driver's own, on Go memory so that the race detector sees both
-// sides: the SIW and RXE fields of [CQ], [QP] and [SRQ]. Nothing moves by itself: a
-// test, or a goroutine of it, plays the driver with [QP.Carry], [RXEQP.TakeSend],
-// [SIWCQ.Complete] and their like. Another driver's
-// queues are between user space and its device: the fake refuses what the core and every
-// driver of hardware refuse, and reads no private bytes. The fake reads and writes its side of them byte by byte, by the
-// layout that the kernel's headers give, and uses no ring of package mmap.
+// sides: the SIW and RXE fields of [CQ], [QP] and [SRQ]. The fake reads and writes its
+// side of them byte by byte, by the layout that the kernel's headers give, and uses no
+// ring of package mmap. Nothing moves by itself: a test, or a goroutine of it, plays the
+// driver with [QP.Carry], [RXEQP.TakeSend], [SIWCQ.Complete] and their like. The queues
+// of other drivers are between user space and its device: for those the fake refuses
+// what the core and every driver of hardware refuse, and reads no private bytes.
 package fakeverbs

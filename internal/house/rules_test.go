@@ -102,6 +102,7 @@ var mayImport = map[string][]string{
 	"netlinkrdma/nltest": {"internal/abi", "netlinkrdma"},
 	"internal/ioctl":     {"internal/abi", "mmap"},
 	"internal/kernel":    {"internal/ioctl", "netlinkrdma"},
+	"internal/mmaptest":  {"mmap"},
 	"internal/fakeverbs": {"internal/abi", "internal/ioctl", "mmap"},
 	"uverbs/driver":      {"internal/abi", "mmap", "netlinkrdma"},
 	"uverbs":             {"internal/abi", "internal/ioctl", "internal/kernel", "mmap", "netlinkrdma", "uverbs/driver"},

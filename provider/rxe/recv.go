@@ -74,7 +74,7 @@ func (q *recvQueue) full(wr *driver.RecvWR) error {
 	return driver.ErrQueueFull
 }
 
-// isOne tells of an SGL that nothing can be wrong with, without a call.
+// isOne reports whether an SGL is one SGE that needs no further check.
 func isOne(sgl []driver.SGE, maxSGE int) bool {
 	return len(sgl) == 1 && maxSGE > 0 && sgl[0].Length <= maxMessage
 }

@@ -77,9 +77,10 @@ type request struct {
 	length uint32 // of the message, in bytes
 }
 
-// send fills e. What most requests are needs no call of check: data without any rules of
-// the opcode's. Nothing that is read before that call is used after it, which saves
-// most requests the stack.
+// send fills e. Most requests carry one SGE or inline data, and their opcode has no rules
+// of its own: send checks those itself and calls check for the rest. It uses nothing after
+// that call that it has read before, so that the compiler keeps the values of the short
+// path in registers.
 func (q *qp) send(e *abi.RxeSendWqe, wr *driver.SendWR) error {
 	op, flags, sgl, inline := wr.Opcode, wr.Flags, wr.SGL, wr.Inline
 	has, length := q.partsOf(op), uint32(0)

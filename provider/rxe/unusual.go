@@ -8,9 +8,9 @@ import (
 	"github.com/goverbs/goverbs/uverbs/driver"
 )
 
-// putUnusual fills in the data but for the first SGE, what only some opcodes have, and
-// what only UD has, most of it in the union. It checks what send did not. What changes a window comes last, because
-// it can't be taken back.
+// putUnusual fills in what most requests lack: further SGEs, inline data, and the fields
+// that only some opcodes or only UD have, most of them in the union. It checks what send
+// did not. A change of a window comes last, because it can't be taken back.
 func (q *qp) putUnusual(e *abi.RxeSendWqe, wr *driver.SendWR, has parts, length uint32, sgl []driver.SGE, inline []byte) error {
 	for i := 1; i < len(sgl); i++ {
 		putSGE(&e.Dma, i, &sgl[i])

@@ -35,7 +35,7 @@ func mapQueue(m mapper, key uint64, n uint32, entry, extra int) (*mmap.Region, e
 	return m.Map(int64(key), int(length), mmap.ProtRead|mmap.ProtWrite)
 }
 
-// isOne tells of an SGL that nothing can be wrong with, without a call.
+// isOne reports whether an SGL is one SGE that needs no further check.
 func isOne(sgl []driver.SGE, maxSGE int) bool {
 	return len(sgl) == 1 && maxSGE > 0 && sgl[0].Length <= maxMessage
 }

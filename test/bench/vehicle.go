@@ -78,8 +78,8 @@ func broke(err error) bool {
 	return errors.As(err, &exit) && exit.ExitCode() == exitFault
 }
 
-// travel makes a trip and brings its samples. What the suite has no samples of is
-// missing; err is of the vehicle.
+// travel runs a trip and returns its samples and the names of the measurements that
+// have none. An error means that the vehicle failed.
 func travel(ctx context.Context, t trip, o options) (samples []result.Sample, missing []string, err error) {
 	args := []string{"run", "-timeout", limit.String(), "-mem", strconv.Itoa(t.mem), "-kernel", t.vehicle.series}
 	guest := []string{"--", "bin/bench/guest", "-vehicle", t.vehicle.name, "-runs", strconv.Itoa(o.runs)}

@@ -8,10 +8,11 @@ import (
 	"regexp"
 )
 
-// MachineFault is an error of the emulated machine, not of what ran on it. QEMU
-// emulates two CPUs with two threads, and now and then one of them goes on to run
-// an instruction that the kernel has patched by the other. The kernel then dies
-// anywhere; its report, or its silence, tells the fault from one of ours.
+// MachineFault is an error of the emulated machine, not of what ran on it. A guest of two
+// CPUs has two threads in QEMU, and now and then one of them runs on into an instruction
+// that the other has just patched. The kernel then dies anywhere; its report, or its
+// silence, tells the fault from one of ours. Guests of one CPU, as all tests have, do not
+// meet it.
 type MachineFault struct {
 	Release string // of the kernel
 	What    string // how it showed

@@ -2,7 +2,7 @@
 
 // Command guest is the part of the benchmark that runs inside a vehicle: it
 // makes the links, runs the measuring programs of the named suites side by side
-// and prints their samples, one JSON object a line. What it does goes to standard
+// and prints their samples, one JSON object a line. It logs its steps to standard
 // error. The host's part, ../, builds the programs first.
 package main
 
