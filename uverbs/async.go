@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/wait"
 )
 
 // AsyncEvent is something that happened to a device, a port or an object
@@ -81,7 +82,7 @@ func (t EventType) endsQP() bool {
 
 // asyncEvents is a device's event descriptor, and the objects behind its cookies.
 type asyncEvents struct {
-	reader  *eventReader
+	reader  *wait.Reader
 	mu      sync.Mutex
 	objects map[uint64]AsyncEvent
 }
@@ -99,7 +100,7 @@ func (d *Device) openAsyncEvents() (*asyncEvents, error) {
 	if err != nil {
 		return nil, d.fail("get the async events of", err, "")
 	}
-	return &asyncEvents{reader: newEventReader(f, asyncEventSize), objects: make(map[uint64]AsyncEvent)}, nil
+	return &asyncEvents{reader: wait.NewReader(f, asyncEventSize), objects: make(map[uint64]AsyncEvent)}, nil
 }
 
 func (a *asyncEvents) add(cookie uint64, e AsyncEvent) {
@@ -114,7 +115,7 @@ func (a *asyncEvents) remove(cookie uint64) {
 	delete(a.objects, cookie)
 }
 
-func (a *asyncEvents) close() error { return a.reader.close() }
+func (a *asyncEvents) close() error { return a.reader.Close() }
 
 // AsyncEvent waits for the next asynchronous event. Several goroutines may wait;
 // each event goes to one of them. An event whose object is closed meanwhile is
@@ -123,19 +124,10 @@ func (a *asyncEvents) close() error { return a.reader.close() }
 //
 // C: ibv_get_async_event and ibv_ack_async_event
 func (d *Device) AsyncEvent(ctx context.Context) (AsyncEvent, error) {
-	select {
-	case <-ctx.Done():
-		return AsyncEvent{}, ctx.Err()
-	case <-d.events.reader.turn:
-	}
-	defer d.events.reader.pass()
-	for ctx.Err() == nil {
-		record, kicked, err := d.events.reader.read(ctx, false)
+	for {
+		record, err := d.events.reader.Read(ctx)
 		if err != nil {
-			return AsyncEvent{}, d.fail("wait for an event of", err, "")
-		}
-		if kicked {
-			continue
+			return AsyncEvent{}, d.waitFailed(ctx, "wait for an event of", err)
 		}
 		if e, ok := d.events.decode([asyncEventSize]byte(record)); ok {
 			if e.QP != nil && e.Type.endsQP() {
@@ -144,7 +136,6 @@ func (d *Device) AsyncEvent(ctx context.Context) (AsyncEvent, error) {
 			return e, nil
 		}
 	}
-	return AsyncEvent{}, ctx.Err()
 }
 
 // asyncEventSize is the size of struct ib_uverbs_async_event_desc: the element

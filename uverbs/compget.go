@@ -1,10 +1,6 @@
 package uverbs
 
-import (
-	"context"
-	"encoding/binary"
-	"slices"
-)
+import "context"
 
 // Get waits for the next event of any CQ of the channel and returns that CQ. It
 // serves one loop over many CQs, and solicited events: arm the CQs, poll them
@@ -17,91 +13,9 @@ import (
 //
 // C: ibv_get_cq_event and ibv_ack_cq_events
 func (ch *CompChannel) Get(ctx context.Context) (*CQ, error) {
-	ch.waiters.Add(1)
-	defer ch.waiters.Add(-1)
-	for {
-		if cq := ch.next(); cq != nil {
-			return cq, nil
-		}
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		if !ch.reader.tryTurn() {
-			select {
-			case <-ch.some:
-				continue
-			case <-ctx.Done():
-				return nil, ctx.Err()
-			case <-ch.reader.turn:
-			}
-		}
-		err := ch.readAny(ctx)
-		ch.reader.pass()
-		if err != nil {
-			return nil, ch.fail("wait for an event of", err, "")
-		}
+	l, err := ch.waits.Get(ctx)
+	if err != nil {
+		return nil, ch.waitFailed(ctx, "wait for an event of", err)
 	}
-}
-
-// readAny reads until there is a CQ to return.
-func (ch *CompChannel) readAny(ctx context.Context) error {
-	for !ch.hasNoted() && ctx.Err() == nil {
-		record, kicked, err := ch.reader.read(ctx, ch.alone())
-		if err != nil {
-			return err
-		}
-		if !kicked {
-			ch.deliver(binary.NativeEndian.Uint64(record))
-		}
-	}
-	return nil
-}
-
-// note appends a CQ that had an event to the list from which Get takes.
-func (ch *CompChannel) note(cq *CQ) {
-	ch.mu.Lock()
-	defer ch.mu.Unlock()
-	if !cq.noted && ch.cqs[cq.cookie] == cq {
-		cq.noted = true
-		ch.noted = append(ch.noted, cq)
-		ch.wakeGetter()
-	}
-}
-
-// next takes the first noted CQ that has no waiter and still has its event. A CQ with
-// a waiter leaves the list; it is noted again if the waiters leave an event behind.
-func (ch *CompChannel) next() *CQ {
-	ch.mu.Lock()
-	defer ch.mu.Unlock()
-	for len(ch.noted) > 0 {
-		cq := ch.noted[0]
-		ch.forget(0)
-		if cq.waiters.Load() > 0 || !cq.takeEvent() {
-			continue
-		}
-		if len(ch.noted) > 0 {
-			ch.wakeGetter()
-		}
-		return cq
-	}
-	return nil
-}
-
-func (ch *CompChannel) hasNoted() bool {
-	ch.mu.Lock()
-	defer ch.mu.Unlock()
-	return len(ch.noted) > 0
-}
-
-func (ch *CompChannel) forget(i int) {
-	ch.noted[i].noted = false
-	ch.noted = slices.Delete(ch.noted, i, i+1)
-}
-
-// wakeGetter wakes one Get that waits for another goroutine to read.
-func (ch *CompChannel) wakeGetter() {
-	select {
-	case ch.some <- struct{}{}:
-	default:
-	}
+	return l.Owner.(*CQ), nil
 }

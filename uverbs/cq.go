@@ -6,6 +6,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/internal/wait"
 	"github.com/goverbs/goverbs/mmap"
 	"github.com/goverbs/goverbs/uverbs/driver"
 )
@@ -20,11 +21,8 @@ type CQ struct {
 	handle  uint32
 	cookie  uint64
 
-	waiters atomic.Int32
-	event   chan struct{}         // holds a token after an event
-	gone    chan struct{}         // closed with the CQ
+	events  *wait.Listener
 	ended   atomic.Pointer[error] // by End
-	noted   bool                  // among the channel's noted; guarded by its lock
 	ring    driver.CQ             // the same from the CQ's first day to its last
 	peek    *mmap.Peek            // of ring; guarded by mu
 	cleaner driver.Cleaner
@@ -62,8 +60,8 @@ func (d *Device) CreateCQ(entries int, opts *CQOptions) (*CQ, error) {
 	if opts == nil {
 		opts = &CQOptions{}
 	}
-	cq := &CQ{dev: d, channel: opts.Channel, cookie: d.cookie(),
-		event: make(chan struct{}, 1), gone: make(chan struct{})}
+	cq := &CQ{dev: d, channel: opts.Channel, cookie: d.cookie()}
+	cq.events = wait.NewListener(opts.Channel.events(), cq.cookie, cq)
 	if err := cq.attach("CQ", &d.object, opts.Channel.asObject()); err != nil {
 		return nil, err
 	}
@@ -94,9 +92,10 @@ func (cq *CQ) create(entries int, opts *CQOptions) error {
 	cq.counter, _ = ring.(driver.EventCounter)
 	cq.peek = peekOf(ring)
 	cq.dev.events.add(cq.cookie, AsyncEvent{CQ: cq})
-	if cq.channel != nil {
-		cq.channel.add(cq)
+	if cq.counter != nil {
+		cq.events.Counted = cq.countEvent
 	}
+	cq.events.Begin()
 	return nil
 }
 
@@ -222,15 +221,7 @@ func (cq *CQ) complete(wcs []WC) {
 	cq.made = append(cq.made, wcs...)
 	cq.setOdd()
 	cq.mu.Unlock()
-	cq.wake()
-}
-
-// wake gives a waiter a reason to look at the CQ, wherever it waits.
-func (cq *CQ) wake() {
-	cq.signal()
-	if cq.channel != nil {
-		cq.channel.reader.kick()
-	}
+	cq.events.Wake()
 }
 
 // room is how many completions made in user space the CQ takes: as many as it has
@@ -241,31 +232,19 @@ func (cq *CQ) room() int {
 	return max(cq.cqe-len(cq.made), 0)
 }
 
-// signal wakes one waiter, or lets the next one not wait.
-func (cq *CQ) signal() {
-	select {
-	case cq.event <- struct{}{}:
-	default:
-	}
-	// A waiter takes the event, or notes the CQ when it leaves the event behind.
-	if cq.channel != nil && cq.waiters.Load() == 0 {
-		cq.channel.note(cq)
-	}
-}
-
-func (cq *CQ) takeEvent() bool {
-	select {
-	case <-cq.event:
-		return true
-	default:
-		return false
+// countEvent tells the provider of an event.
+func (cq *CQ) countEvent() {
+	cq.mu.Lock()
+	defer cq.mu.Unlock()
+	if !cq.closed {
+		cq.counter.Event()
 	}
 }
 
 // Arm asks for an event at the next completion, or with solicitedOnly at the
 // next solicited or failed one; not all drivers count the failed. Completions that
-// are there already raise none: poll once more after arming. [CQ.Wait] does all that but for solicitedOnly, for
-// which there is [CompChannel.Get].
+// are there already raise none: poll once more after arming. [CQ.Wait] arms by itself,
+// but not with solicitedOnly; for that there is [CompChannel.Get].
 //
 // C: ibv_req_notify_cq
 func (cq *CQ) Arm(solicitedOnly bool) error {

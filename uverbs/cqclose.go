@@ -27,12 +27,8 @@ func (cq *CQ) release() error {
 	cq.mu.Lock()
 	err := cq.memory.free()
 	cq.mu.Unlock()
-	close(cq.gone)
 	cq.dev.events.remove(cq.cookie)
-	if cq.channel != nil {
-		cq.channel.remove(cq)
-		cq.channel.reader.kick()
-	}
+	cq.events.End()
 	return err
 }
 
@@ -45,13 +41,4 @@ func (cq *CQ) issueDestroy(handle uint32) error {
 	r.Handle(abi.UVERBS_ATTR_DESTROY_CQ_HANDLE, handle)
 	ioctl.Out(r, abi.UVERBS_ATTR_DESTROY_CQ_RESP, &resp)
 	return r.Do(cq.dev.file)
-}
-
-func (cq *CQ) isGone() bool {
-	select {
-	case <-cq.gone:
-		return true
-	default:
-		return false
-	}
 }

@@ -16,7 +16,7 @@ import (
 // must not be nil; the first one counts. [CompChannel.Get] returns the CQ once.
 func (cq *CQ) End(cause error) {
 	if cq.ended.CompareAndSwap(nil, &cause) {
-		cq.wake()
+		cq.events.Wake()
 	}
 }
 
@@ -40,7 +40,7 @@ func (cq *CQ) looks(before int) int {
 func (cq *CQ) waitAtEnd(ctx context.Context) error {
 	short, cancel := context.WithTimeout(ctx, pauseAtEnd)
 	defer cancel()
-	err := cq.channel.wait(short, cq)
+	err := cq.events.Wait(short)
 	if ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
 		return nil
 	}

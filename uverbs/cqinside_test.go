@@ -82,38 +82,9 @@ func TestDrainIsBounded(t *testing.T) {
 	}
 }
 
-// Two CQs had an event, and two goroutines are in Get: the first that finds one wakes
-// the other.
-func TestGetterWakesNext(t *testing.T) {
-	dev, cq := newInside(t)
-	ch := cq.channel
-	other, err := dev.CreateCQ(4, &CQOptions{Channel: ch})
-	if err != nil {
-		t.Fatal(err)
-	}
-	cq.signal()
-	other.signal()
-	<-ch.some // the first getter's
-	if got := ch.next(); got != cq {
-		t.Error("not the CQ that had the first event")
-	}
-	select {
-	case <-ch.some: // the second one's
-	default:
-		t.Error("the second getter sleeps on")
-	}
-	if got := ch.next(); got != other || len(ch.some) != 0 {
-		t.Error("not the CQ that had the second event, or somebody is woken for nothing")
-	}
-	if err := other.Close(); err != nil {
-		t.Error(err)
-	}
-}
-
 // Nothing of a closed object is left in what finds objects by number.
 func TestNothingLeftOfClosed(t *testing.T) {
 	dev, cq := newInside(t)
-	ch := cq.channel
 	recvCQ, err := dev.CreateCQ(4, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -130,8 +101,8 @@ func TestNothingLeftOfClosed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := len(dev.events.objects); n != 4 || len(cq.qps) != 1 || len(recvCQ.qps) != 1 || len(ch.cqs) != 1 {
-		t.Errorf("%d objects with events, %d and %d QPs, %d CQs", n, len(cq.qps), len(recvCQ.qps), len(ch.cqs))
+	if n := len(dev.events.objects); n != 4 || len(cq.qps) != 1 || len(recvCQ.qps) != 1 {
+		t.Errorf("%d objects with events, %d and %d QPs", n, len(cq.qps), len(recvCQ.qps))
 	}
 	if err := qp.Close(); err != nil {
 		t.Fatal(err)
@@ -142,7 +113,7 @@ func TestNothingLeftOfClosed(t *testing.T) {
 	if err := errors.Join(srq.Close(), pd.Close(), recvCQ.Close(), cq.Close()); err != nil {
 		t.Fatal(err)
 	}
-	if len(dev.events.objects) != 0 || len(ch.cqs) != 0 {
-		t.Errorf("left are %v and %v", dev.events.objects, ch.cqs)
+	if len(dev.events.objects) != 0 {
+		t.Errorf("left are %v", dev.events.objects)
 	}
 }

@@ -2,6 +2,8 @@ package uverbs
 
 import (
 	"context"
+	"errors"
+	"os"
 	"syscall"
 )
 
@@ -15,8 +17,8 @@ func (cq *CQ) Wait(ctx context.Context, wcs []WC) (int, error) {
 	if len(wcs) == 0 {
 		return 0, cq.fail("wait for", syscall.EINVAL, "there is no room for a completion")
 	}
-	cq.waiters.Add(1)
-	defer cq.leave()
+	cq.events.Join()
+	defer cq.events.Leave()
 	for ending := 0; ; {
 		if n, err := cq.Poll(wcs); n > 0 || err != nil {
 			return n, err
@@ -29,8 +31,8 @@ func (cq *CQ) Wait(ctx context.Context, wcs []WC) (int, error) {
 		}
 		cause := cq.ended.Load()
 		if cause == nil {
-			if err := cq.channel.wait(ctx, cq); err != nil {
-				return 0, err
+			if err := cq.events.Wait(ctx); err != nil {
+				return 0, cq.waitFailed(ctx, "wait for", err)
 			}
 			continue
 		}
@@ -38,17 +40,19 @@ func (cq *CQ) Wait(ctx context.Context, wcs []WC) (int, error) {
 			return 0, cq.fail("wait for", *cause, "")
 		}
 		if err := cq.waitAtEnd(ctx); err != nil {
-			return 0, err
+			return 0, cq.waitFailed(ctx, "wait for", err)
 		}
 	}
 }
 
-// leave wakes the next waiter. One event wakes one waiter, which may leave completions
-// behind and has not armed the CQ again. The chain ends with a waiter that finds
-// nothing, arms and parks. If the last waiter leaves an event behind, Get receives it.
-// takeEvent receives from the channel to find out, because len may be stale.
-func (cq *CQ) leave() {
-	if cq.waiters.Add(-1) > 0 || cq.takeEvent() {
-		cq.wake()
+// waitFailed is the error of a wait. The end of the caller's context is returned as it
+// is.
+func (o *object) waitFailed(ctx context.Context, op string, err error) error {
+	switch {
+	case ctx.Err() != nil && err == ctx.Err():
+		return err
+	case errors.Is(err, os.ErrClosed):
+		err = ErrClosed
 	}
+	return o.fail(op, err, "")
 }

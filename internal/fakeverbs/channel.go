@@ -7,6 +7,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/internal/wait"
 )
 
 // channel is an event descriptor: a pipe, so that the reading end sits in Go's
@@ -21,7 +22,7 @@ type channel struct {
 
 // eventFile is the user's end.
 type eventFile struct {
-	ioctl.EventFile
+	wait.Source
 	k *Kernel
 	c *channel
 }
@@ -29,20 +30,20 @@ type eventFile struct {
 func (f eventFile) Await(limit time.Duration) bool {
 	f.c.readers.Add(1)
 	defer f.c.readers.Add(-1)
-	return f.EventFile.Await(limit)
+	return f.Source.Await(limit)
 }
 
 func (f eventFile) Read(b []byte) (int, error) {
 	f.c.readers.Add(1)
 	defer f.c.readers.Add(-1)
-	return f.EventFile.Read(b)
+	return f.Source.Read(b)
 }
 
 func (f eventFile) Close() error {
 	f.k.mu.Lock()
 	defer f.k.mu.Unlock()
 	delete(f.k.files, f.c.fd)
-	err := f.EventFile.Close() // first, so that a reader sees this and not the end of a pipe
+	err := f.Source.Close() // first, so that a reader sees this and not the end of a pipe
 	f.c.closeEnds()
 	return err
 }
@@ -77,11 +78,11 @@ func (c *channel) open() (err error) {
 }
 
 // events is the reading end.
-func (c *channel) events() (ioctl.EventFile, error) {
+func (c *channel) events() (wait.Source, error) {
 	if c.memory != nil {
 		return c.memory, nil
 	}
-	return ioctl.EventsOf(c.read)
+	return wait.OpenFile(c.read)
 }
 
 func (c *channel) closeEnds() {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/internal/wait"
 	"github.com/goverbs/goverbs/mmap"
 )
 
@@ -117,7 +118,7 @@ func (k *Kernel) Map(offset int64, length int, _ mmap.Prot) (*mmap.Region, error
 func (k *Kernel) MapPage(int64, int) (*mmap.Page, error) { return nil, syscall.EINVAL }
 
 // Events hands over the reading end of a channel.
-func (k *Kernel) Events(fd int32) (ioctl.EventFile, error) {
+func (k *Kernel) Events(fd int32) (wait.Source, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	c, ok := k.files[fd]

@@ -30,7 +30,7 @@ func (m *memoryEvents) send(record []byte) {
 	m.change(func() { m.records = append(m.records, append([]byte(nil), record...)) })
 }
 
-// Await implements ioctl.EventFile. The deadline does not end it, as it does not end
+// Await implements [wait.Source]. The deadline does not end it, as it does not end
 // a system call.
 func (m *memoryEvents) Await(limit time.Duration) bool {
 	over := time.NewTimer(limit)
@@ -50,7 +50,7 @@ func (m *memoryEvents) Await(limit time.Duration) bool {
 	}
 }
 
-// Read implements ioctl.EventFile. It returns one record.
+// Read implements [wait.Source]. It returns one record.
 func (m *memoryEvents) Read(b []byte) (int, error) {
 	for {
 		n, changed, err := m.readNow(b)
@@ -76,13 +76,13 @@ func (m *memoryEvents) readNow(b []byte) (n int, changed <-chan struct{}, err er
 	return n, m.changed, nil
 }
 
-// SetReadDeadline implements ioctl.EventFile. A deadline in the future is none.
+// SetReadDeadline implements [wait.Source]. A deadline in the future is none.
 func (m *memoryEvents) SetReadDeadline(when time.Time) error {
 	m.change(func() { m.expired = !when.IsZero() && !when.After(time.Now()) })
 	return nil
 }
 
-// Close implements ioctl.EventFile.
+// Close implements [wait.Source].
 func (m *memoryEvents) Close() error {
 	m.change(func() { m.closed = true })
 	return nil

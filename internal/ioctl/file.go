@@ -1,9 +1,7 @@
 package ioctl
 
 import (
-	"io"
-	"time"
-
+	"github.com/goverbs/goverbs/internal/wait"
 	"github.com/goverbs/goverbs/mmap"
 )
 
@@ -32,19 +30,6 @@ type File interface {
 	Return(addr uint64)
 	// Events takes over a descriptor that the kernel handed out: a completion
 	// channel or the asynchronous events.
-	Events(fd int32) (EventFile, error)
+	Events(fd int32) (wait.Source, error)
 	Close() error
-}
-
-// EventFile delivers one event record a Read. Read parks the goroutine in Go's
-// netpoller; a read deadline in the past makes it return os.ErrDeadlineExceeded.
-//
-// One goroutine at a time may Read or Await.
-type EventFile interface {
-	io.ReadCloser
-	SetReadDeadline(t time.Time) error
-	// Await holds the thread until there is a record to Read, or the limit is
-	// over, and tells which. To be woken out of a system call is cheaper than by
-	// the netpoller, but it takes a thread, and a deadline does not end it.
-	Await(limit time.Duration) bool
 }

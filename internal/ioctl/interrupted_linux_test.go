@@ -21,15 +21,5 @@ func TestInterrupted(t *testing.T) {
 		if calls != 4 || want == 0 && err != nil || want != 0 && err != want {
 			t.Errorf("%d calls, %v, want %v", calls, err, want)
 		}
-		calls = 0
-		n, err := retry(func() (int, error) {
-			if errno := interrupted(&calls, want); errno != 0 {
-				return -1, errno
-			}
-			return 7, nil
-		})
-		if calls != 4 || want == 0 && (n != 7 || err != nil) || want != 0 && err != want {
-			t.Errorf("%d calls, %d, %v, want %v", calls, n, err, want)
-		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/wait"
 	"github.com/goverbs/goverbs/mmap"
 )
 
@@ -20,7 +21,7 @@ type device struct {
 // Open opens a uverbs character device. rdev, when not 0, is the device number
 // it must have: names under /dev/infiniband are reused, numbers tell them apart.
 func Open(path string, rdev uint64) (File, error) {
-	fd, err := retry(func() (int, error) { return unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC, 0) })
+	fd, err := open(path)
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: path, Err: err}
 	}
@@ -77,11 +78,11 @@ func (d *device) Alloc(length int, opts *mmap.AnonymousOptions) (*mmap.Region, e
 func (d *device) Lend(uint64, []byte) {}
 func (d *device) Return(uint64)       {}
 
-func (d *device) Events(fd int32) (EventFile, error) {
+func (d *device) Events(fd int32) (wait.Source, error) {
 	if err := unix.SetNonblock(int(fd), true); err != nil {
 		return nil, errors.Join(err, unix.Close(int(fd)))
 	}
-	return newFileEvents(int(fd))
+	return wait.Open(int(fd))
 }
 
 func (d *device) Close() error { return unix.Close(d.fd) }
@@ -99,12 +100,12 @@ func repeat(call func() syscall.Errno) error {
 	return nil
 }
 
-// retry is repeat for calls that have a result.
-func retry(f func() (int, error)) (int, error) {
-	for {
-		n, err := f()
-		if !errors.Is(err, syscall.EINTR) {
-			return n, err
-		}
-	}
+func open(path string) (fd int, err error) {
+	err = repeat(func() syscall.Errno {
+		var failed error
+		fd, failed = unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC, 0)
+		errno, _ := failed.(syscall.Errno)
+		return errno
+	})
+	return fd, err
 }

@@ -10,6 +10,7 @@ import (
 	"unsafe"
 
 	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/wait"
 	"github.com/goverbs/goverbs/mmap"
 )
 
@@ -26,9 +27,9 @@ func (file) Alloc(int, *mmap.AnonymousOptions) (*mmap.Region, error) {
 func (file) Lend(uint64, []byte) {}
 func (file) Return(uint64)       {}
 
-func (file) Events(int32) (EventFile, error) { return nil, syscall.EBADF }
-func (file) Close() error                    { return nil }
-func accept(*Request) error                  { return nil }
+func (file) Events(int32) (wait.Source, error) { return nil, syscall.EBADF }
+func (file) Close() error                      { return nil }
+func accept(*Request) error                    { return nil }
 func wireBytes(r *Request) []byte {
 	b := bytes.Clone(abi.Bytes(r.hdr))
 	for i := range r.attrs {

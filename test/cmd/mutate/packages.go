@@ -5,6 +5,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"go/build"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,20 +15,19 @@ import (
 
 // packages are those whose tests are put to the test.
 var packages = []string{
-	"uverbs", "uverbs/driver", "rdmacm", "provider/rxe", "provider/siw", "netlinkrdma", "internal/ioctl", "internal/kernel", "mmap",
+	"uverbs", "uverbs/driver", "rdmacm", "provider/rxe", "provider/siw", "netlinkrdma", "internal/ioctl", "internal/kernel", "internal/wait", "mmap",
 }
 
 // sources are the Go files of a package that this system compiles, without tests.
 func sources(pkg string) ([]string, error) {
-	out, err := output("list", "-f", `{{join .GoFiles "\n"}}`, "./"+pkg)
+	p, err := build.ImportDir(pkg, 0)
 	if err != nil {
 		return nil, err
 	}
-	files := strings.Fields(out)
-	for i := range files {
-		files[i] = filepath.Join(pkg, files[i])
+	for i, name := range p.GoFiles {
+		p.GoFiles[i] = filepath.Join(pkg, name)
 	}
-	return files, nil
+	return p.GoFiles, nil
 }
 
 // dependents are the packages with tests that use a package, or whose tests do,

@@ -1,4 +1,4 @@
-package ioctl
+package wait
 
 import (
 	"errors"
@@ -11,13 +11,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fileEvents is an [EventFile] on a descriptor. The netpoller knows the descriptor
-// only while goroutines park on it: else each event would wake an idle thread of
-// the runtime too, beside the one that is held, to find nothing to do.
+// file is a [Source] on a descriptor. The netpoller knows the descriptor only while
+// goroutines park on it: else each event would wake an idle thread of the runtime too,
+// beside the one that blocks in ppoll, to find nothing to do.
 //
 // The second descriptor that this takes is there from the start, so that a process
 // that runs out of descriptors can still wait.
-type fileEvents struct {
+type file struct {
 	fd      int
 	fds     *descriptors
 	cleanup runtime.Cleanup
@@ -44,21 +44,21 @@ func (d *descriptors) close() error {
 	return err
 }
 
-// newFileEvents takes over a descriptor that does not block, also when it fails.
-func newFileEvents(fd int) (EventFile, error) {
+// Open takes over a descriptor that does not block, also when it fails.
+func Open(fd int) (Source, error) {
 	spare, err := duplicate(fd)
 	if err != nil {
 		return nil, errors.Join(err, unix.Close(fd))
 	}
-	e := &fileEvents{fd: fd, fds: &descriptors{fd, spare}}
+	e := &file{fd: fd, fds: &descriptors{fd, spare}}
 	e.cleanup = runtime.AddCleanup(e, func(d *descriptors) { _ = d.close() }, e.fds)
 	return e, nil
 }
 
 func duplicate(fd int) (int, error) { return unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0) }
 
-// EventsOf takes over a file that does not block, a pipe of a fake kernel's.
-func EventsOf(f *os.File) (EventFile, error) {
+// OpenFile takes over a file that does not block, a pipe of a fake kernel's.
+func OpenFile(f *os.File) (Source, error) {
 	conn, err := f.SyscallConn()
 	if err != nil {
 		return nil, err
@@ -68,11 +68,11 @@ func EventsOf(f *os.File) (EventFile, error) {
 		return nil, errors.Join(failed, err)
 	}
 	_ = f.Close() // the descriptor is gone in any case
-	return newFileEvents(fd)
+	return Open(fd)
 }
 
-// Read implements EventFile.
-func (e *fileEvents) Read(b []byte) (int, error) {
+// Read implements [Source].
+func (e *file) Read(b []byte) (int, error) {
 	if e.came {
 		e.came = false
 		if n, err := e.readNow(b); err != unix.EAGAIN {
@@ -87,7 +87,7 @@ func (e *fileEvents) Read(b []byte) (int, error) {
 }
 
 // readNow reads what has been awaited, unless the deadline is over.
-func (e *fileEvents) readNow(b []byte) (int, error) {
+func (e *file) readNow(b []byte) (int, error) {
 	e.mu.Lock()
 	due, closed := e.due, e.closed
 	e.mu.Unlock()
@@ -97,7 +97,7 @@ func (e *fileEvents) readNow(b []byte) (int, error) {
 	case !due.IsZero() && !due.After(time.Now()):
 		return 0, os.ErrDeadlineExceeded
 	}
-	n, err := retry(func() (int, error) { return unix.Read(e.fd, b) })
+	n, err := unix.Read(e.fd, b) // which can't be interrupted, for it does not block
 	if err == nil && n == 0 {
 		err = io.EOF
 	}
@@ -105,7 +105,7 @@ func (e *fileEvents) readNow(b []byte) (int, error) {
 }
 
 // park has the netpoller know the file.
-func (e *fileEvents) park() (*os.File, error) {
+func (e *file) park() (*os.File, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed {
@@ -125,7 +125,7 @@ const unparkAfter = 16
 
 // unpark has the netpoller forget the file, if there is a descriptor for the next
 // time.
-func (e *fileEvents) unpark() {
+func (e *file) unpark() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.parked == nil {
@@ -139,8 +139,8 @@ func (e *fileEvents) unpark() {
 	e.parked, e.fds.spare = nil, spare
 }
 
-// Await implements EventFile.
-func (e *fileEvents) Await(limit time.Duration) bool {
+// Await implements [Source].
+func (e *file) Await(limit time.Duration) bool {
 	if e.came = readable(e.fd, limit); !e.came {
 		e.quick = 0
 		return false
@@ -160,8 +160,8 @@ func readable(fd int, limit time.Duration) bool {
 	return n > 0 && err == nil && fds[0].Revents&unix.POLLNVAL == 0
 }
 
-// SetReadDeadline implements EventFile.
-func (e *fileEvents) SetReadDeadline(due time.Time) error {
+// SetReadDeadline implements [Source].
+func (e *file) SetReadDeadline(due time.Time) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	switch e.due = due; {
@@ -173,8 +173,8 @@ func (e *fileEvents) SetReadDeadline(due time.Time) error {
 	return nil
 }
 
-// Close implements EventFile. Nobody may Read or Await meanwhile.
-func (e *fileEvents) Close() error {
+// Close implements [Source]. Nobody may Read or Await meanwhile.
+func (e *file) Close() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed {

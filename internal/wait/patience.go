@@ -1,11 +1,9 @@
-package uverbs
+package wait
 
 import (
 	"runtime"
 	"sync/atomic"
 	"time"
-
-	"github.com/goverbs/goverbs/internal/ioctl"
 )
 
 // patience decides whether a waiter blocks its thread in ppoll for a moment before it
@@ -34,7 +32,7 @@ var (
 )
 
 // await returns when there is something to read, or when it is better to park.
-func (p *patience) await(f ioctl.EventFile) {
+func (p *patience) await(f Source) {
 	if p.skip > 0 {
 		p.skip--
 		return

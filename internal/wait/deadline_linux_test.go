@@ -1,4 +1,4 @@
-package ioctl
+package wait
 
 import (
 	"errors"
@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-func newEvents(t *testing.T) (EventFile, *os.File) {
+func newEvents(t *testing.T) (Source, *os.File) {
 	t.Helper()
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := EventsOf(r)
+	e, err := OpenFile(r)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -25,7 +25,7 @@ func newEvents(t *testing.T) (EventFile, *os.File) {
 	return e, w
 }
 
-func read(e EventFile) <-chan error {
+func read(e Source) <-chan error {
 	done := make(chan error, 1)
 	go func() {
 		_, err := e.Read(make([]byte, 1))

@@ -1,4 +1,4 @@
-package uverbs
+package wait
 
 import (
 	"context"
@@ -42,30 +42,24 @@ func (h *heldEvents) Close() error {
 	return nil
 }
 
-// TestCloseWhileHeld: close waits for the thread, which keeps the kernel's file
-// open, and its reader and who comes after it learn of the end.
+// Close waits for the thread that is held, which keeps the kernel's file open. All that
+// wait learn of the end.
 func TestCloseWhileHeld(t *testing.T) {
 	defer func(n int32) { maxHeld = n }(maxHeld)
 	maxHeld = 1
 	h := &heldEvents{held: make(chan struct{}), kicked: make(chan struct{}), letGo: make(chan struct{})}
-	r := newEventReader(h, 1)
-	read := func() (err error) {
-		<-r.turn
-		defer r.pass()
-		for err == nil {
-			_, _, err = r.read(context.Background(), true)
-		}
-		return err
-	}
+	ch := NewChannel(h)
+	l := newListener(ch, 1)
+	wait := func() error { return l.Wait(context.Background()) }
 	ends, closed := make(chan error, 2), make(chan error, 1)
-	go func() { ends <- read() }()
+	go func() { ends <- wait() }()
 	<-h.held
-	go func() { ends <- read() }()
-	go func() { closed <- r.close() }()
+	go func() { ends <- wait() }()
+	go func() { closed <- ch.Close() }()
 	<-h.kicked
 	close(h.letGo)
 	for range cap(ends) {
-		if err := <-ends; !errors.Is(err, ErrClosed) {
+		if err := <-ends; !errors.Is(err, os.ErrClosed) {
 			t.Error(err)
 		}
 	}

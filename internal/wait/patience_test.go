@@ -1,4 +1,4 @@
-package uverbs
+package wait
 
 import (
 	"testing"

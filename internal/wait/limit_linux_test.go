@@ -1,4 +1,4 @@
-package ioctl
+package wait
 
 import (
 	"errors"
@@ -45,7 +45,7 @@ func TestParkWithoutDescriptors(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer w.Close()
-	e, err := EventsOf(r)
+	e, err := OpenFile(r)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,19 +95,18 @@ func TestParkWithoutDescriptors(t *testing.T) {
 }
 
 // Where no second descriptor is to be had, there is no event file, and nothing left
-// of it.
+// of it. The descriptors are not os.Files, which the collector would close once more.
 func TestEventsWithoutDescriptors(t *testing.T) {
-	r, w, err := os.Pipe()
-	if err != nil {
+	var pipe [2]int
+	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
 		t.Fatal(err)
 	}
-	defer w.Close()
+	defer unix.Close(pipe[1])
 	noDescriptors(t)
-	fd := int(r.Fd())
-	if _, err := newFileEvents(fd); !errors.Is(err, unix.EMFILE) {
+	if _, err := Open(pipe[0]); !errors.Is(err, unix.EMFILE) {
 		t.Error(err)
 	}
-	if err := unix.Close(fd); err != unix.EBADF {
+	if err := unix.Close(pipe[0]); err != unix.EBADF {
 		t.Error("the descriptor was left open:", err)
 	}
 }
