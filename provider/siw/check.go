@@ -45,7 +45,7 @@ func wireFlags(f driver.SendFlags) uint32 {
 }
 
 // check refuses what the kernel would only answer with a dead connection.
-func (q *qp) check(wr *driver.SendWR, op uint8, sgl []driver.SGE, inline []byte) error {
+func (q *qp) check(wr *driver.SendWR, op uint8, flags driver.SendFlags, sgl []driver.SGE, inline []byte) error {
 	if op == 0 {
 		return fmt.Errorf("%w: siw has no %v", driver.ErrNotSupported, wr.Opcode)
 	}
@@ -57,7 +57,7 @@ func (q *qp) check(wr *driver.SendWR, op uint8, sgl []driver.SGE, inline []byte)
 		return fmt.Errorf("%w: %d bytes in all, siw sends at most %d", driver.ErrInvalidWR, length, maxMessage)
 	case op&isRead != 0 && (len(sgl) != 1 || inline != nil):
 		return fmt.Errorf("%w: a read on siw takes exactly one SGE", driver.ErrInvalidWR)
-	case op&isRead != 0 && wr.Flags&driver.SendFence != 0:
+	case op&isRead != 0 && flags&driver.SendFence != 0:
 		return fmt.Errorf("%w: siw can't fence a read", driver.ErrInvalidWR)
 	case inline == nil:
 		return nil

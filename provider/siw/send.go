@@ -62,12 +62,12 @@ const doorbellTries = 8
 // send fills e, which is nil when the queue is full, but for the word that hands it
 // over.
 func (q *qp) send(e *abi.SiwSqe, wr *driver.SendWR) (word uint32, err error) {
-	op, sgl, inline := sendOpcode(wr.Opcode), wr.SGL, wr.Inline // what is checked is what is used
+	op, flags, sgl, inline := sendOpcode(wr.Opcode), wr.Flags, wr.SGL, wr.Inline // what is checked is what is used
 	switch {
 	case inline == nil && op&isPlain != 0 && isOne(sgl, q.maxSGE):
 	case inline != nil && op&isInline != 0 && len(sgl) == 0 && len(inline) <= q.maxInline:
 	default:
-		if err := q.check(wr, op, sgl, inline); err != nil {
+		if err := q.check(wr, op, flags, sgl, inline); err != nil {
 			return 0, err
 		}
 	}
@@ -75,10 +75,10 @@ func (q *qp) send(e *abi.SiwSqe, wr *driver.SendWR) (word uint32, err error) {
 		return 0, driver.ErrQueueFull
 	}
 	e.Id, e.Raddr, e.Rkey = wr.WRID, wr.RemoteAddr, wr.RKey
-	if wr.Opcode == driver.OpSendWithInv {
+	if op&isOpcode == abi.SIW_OP_SEND_REMOTE_INV {
 		e.Rkey = wr.InvalidateRKey
 	}
-	word = q.flags | wireFlags(wr.Flags) | uint32(op&isOpcode)<<24
+	word = q.flags | wireFlags(flags) | uint32(op&isOpcode)<<24
 	if inline != nil {
 		putInline(&e.Sge, inline)
 		return word | abi.SIW_WQE_INLINE | 1<<16, nil
