@@ -21,9 +21,9 @@
 //   - What hands an element over is one atomic store, after every plain store to
 //     the element (producer) or after the last plain load from it (consumer). It
 //     is a release: whoever loads the new value sees what came before it.
-//   - What accepts an element is an atomic load, before any access to it: an acquire.
-//     The producer of a flag ring loads the word of the last element of a batch
-//     only: the consumer gives them back in their order.
+//   - An element is accepted by an atomic load, an acquire, before any other access to
+//     it. The producer of a flag ring loads only the word of the last element of a
+//     batch, because the consumer gives elements back in order.
 //   - An element is touched only between the accepting load and the handing store.
 //   - Go's atomics are sequentially consistent: stronger than the two rules need,
 //     as strong as [FlagProducer.PublishBehind] needs. The price is an XCHG on

@@ -101,8 +101,7 @@ func (p *FlagProducer[T]) Stage(i int, e *T, word uint32) {
 }
 
 // Publish hands the n elements staged to a consumer that takes elements in their
-// order and needs no doorbell. All that was written before is seen by whoever sees
-// a word.
+// order and needs no doorbell. A consumer that sees a word also sees all earlier stores.
 func (p *FlagProducer[T]) Publish(n int) {
 	if n > 0 {
 		StoreRelease(p.ring.wordOf(p.ring.slots.At(0)), p.first)

@@ -25,7 +25,7 @@ type IndexedLayout struct {
 type indexedRing[T any] struct {
 	slots Slots[T]
 	own   *atomic.Uint32 // written by this side, never read again
-	other *atomic.Uint32 // written by the other side, who may write anything
+	other *atomic.Uint32 // written by the other side, which may write anything
 	seen  uint32         // *other when last loaded, checked
 }
 
@@ -114,7 +114,7 @@ func (p *IndexedProducer[T]) room() int {
 }
 
 // Publish hands the first n elements to the consumer with one store: call it once
-// a batch. All that was written before is seen by whoever sees the index.
+// a batch. A consumer that sees the index also sees all earlier stores.
 func (p *IndexedProducer[T]) Publish(n int) { p.ring.advance(n) }
 
 // An IndexedConsumer empties a ring with one index a side, as rxe's completion

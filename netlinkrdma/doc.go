@@ -42,7 +42,7 @@
 //
 // # Values
 //
-// What the kernel may leave out is an [Opt]. An attribute of a newer kernel is
+// An attribute that the kernel may leave out is an [Opt]. An attribute of a newer kernel is
 // ignored, and a value without a name prints as QPState(27).
 //
 // # Network namespaces

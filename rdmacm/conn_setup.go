@@ -7,7 +7,7 @@ import (
 )
 
 // prepare makes the queue pair on the device that the ID is bound to, and lets
-// the caller post to it. What it made before failing, Close frees.
+// the caller post to it. Close frees what a failed prepare leaves behind.
 func (c *Conn) prepare(cfg *Config) error {
 	addr, err := c.id.QueryAddr()
 	if err != nil {

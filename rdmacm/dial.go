@@ -16,8 +16,8 @@ import (
 // an [OpError] that names the address and the step that failed, one for each
 // address that was tried.
 //
-// Dial returns as soon as ctx ends, with an error that matches ctx.Err(). What it
-// had under way is then freed in the background, which on iWARP can take 10
+// Dial returns as soon as ctx ends, with an error that matches ctx.Err(). Its
+// objects are then freed in the background, which on iWARP can take 10
 // seconds; a test for leaked goroutines has to wait that long. An iWARP connect in
 // the kernel is interrupted by SIGWINCH: where the program ignores that signal
 // (signal.Ignore) Dial returns only when the kernel gives up, after two minutes at

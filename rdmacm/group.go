@@ -14,7 +14,7 @@ type Group struct {
 	Peer
 	Addr netip.Addr
 
-	conn *Conn // who has joined
+	conn *Conn // that has joined
 	side *Conn // the ID for it
 }
 

@@ -63,7 +63,7 @@ type ID struct {
 	transport transport
 	qp        queuePair
 	limits    connLimits
-	to        sink // who among Dial, Listen and Accept takes the events
+	to        sink // of Dial, Listen or Accept, which takes the events
 	failed    bool // set-up failed after the peer's answer: mute what follows
 }
 

@@ -37,7 +37,7 @@ func putSockaddr(b *[128]byte, addr netip.AddrPort) (uint16, error) {
 	return put(b, &sa), nil
 }
 
-// sockaddr is the way back. What it doesn't know, it leaves invalid.
+// sockaddr is the way back. An unknown family gives an invalid address.
 func sockaddr(b *[128]byte) netip.AddrPort {
 	switch sa := view[abi.SockaddrIn6](b[:]); sa.Sin6Family {
 	case afInet:

@@ -36,8 +36,8 @@ func (d *Device) lack(err error, access Access) (hint string, _ error) {
 	return hint, err
 }
 
-// accessDefined are the flags that some kernel knows. What it does not know of the
-// optional ones it ignores.
+// accessDefined are the flags that some kernel knows. A kernel ignores an optional flag
+// that it does not know.
 const accessDefined = AccessFlushPersistent<<1 - 1 | Access(abi.IB_UVERBS_ACCESS_OPTIONAL_RANGE)
 
 // lacked tells which flags stand for something that the device has not.

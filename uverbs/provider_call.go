@@ -48,7 +48,7 @@ func (c *call) made(err error, destroy func() error) error {
 }
 
 // destroy has the provider take part, if it wants to, when the kernel's object goes.
-// What the kernel did counts, whatever the provider says of it.
+// The kernel's result counts, whatever the provider says of it.
 func destroy(provider any, do func() error) error {
 	d, ok := provider.(driver.Destroyer)
 	if !ok {

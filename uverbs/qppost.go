@@ -4,7 +4,7 @@ import "github.com/goverbs/goverbs/uverbs/driver"
 
 // PostSend queues work requests for sending and tells the device once. It returns how
 // many it queued, n: wrs[:n] belong to the device and will complete, wrs[n:] are the
-// caller's. What is accepted allocates nothing.
+// caller's. A successful call allocates nothing.
 //
 //   - n == len(wrs) and err == nil: all are queued, and the device knows.
 //   - n < len(wrs): err says why wrs[n] was refused. A full queue is ErrQueueFull.

@@ -9,8 +9,8 @@ import (
 	"github.com/goverbs/goverbs/netlinkrdma"
 )
 
-// expand lists the words that one of a usage line stands for. What can't be
-// listed, or is the user's to invent, is nothing.
+// expand lists the words that a word of a usage line stands for. It returns nothing
+// for one that can't be listed or that the user invents.
 func (t *tool) expand(path []command, typed []string, word string) []candidate {
 	if !placeholder(word) {
 		if strings.Contains(path[len(path)-1].args, "KIND") {

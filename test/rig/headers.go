@@ -14,7 +14,7 @@ import (
 )
 
 // FetchHeaders keeps rdma_netlink.h of the series that Debian 12 does not have
-// in uapi-SERIES/rdma of the cache, for internal/abi/gen. What is there stays.
+// in uapi-SERIES/rdma of the cache, for internal/abi/gen. Files that are there stay.
 func FetchHeaders(ctx context.Context, log io.Writer) error {
 	cache, err := CacheDir()
 	if err != nil {

@@ -6,10 +6,10 @@ import (
 	"github.com/goverbs/goverbs/mmap"
 )
 
-// Call is one call to the kernel. Package uverbs prepares it, the provider makes it:
-// between what it has to do before and what it has to do with the answer. What it maps
-// and allocates on the way belongs to the object. Package uverbs frees it after the
-// kernel let go of the object, also when the provider gives up half-way.
+// Call is one call to the kernel. Package uverbs prepares it, and the provider makes
+// it, after its own preparations. Memory that the provider maps or allocates for the call
+// belongs to the object. Package uverbs frees it after the kernel let go of the object,
+// also when the provider gives up half-way.
 type Call interface {
 	Memory
 	// Do makes the call, with bytes that only the kernel's driver understands, and

@@ -2,8 +2,8 @@ package driver
 
 import "github.com/goverbs/goverbs/mmap"
 
-// Open asks a provider to open a device (GET_CONTEXT). What it maps lives as long as
-// the device.
+// Open asks a provider to open a device (GET_CONTEXT). Mapped memory belongs to the
+// device.
 type Open struct {
 	Call
 	Device Device
@@ -18,9 +18,9 @@ type Info struct {
 	Ports uint32 // 0 if not known
 }
 
-// Device is what a provider may use at any time after Open's Do. What it maps and
-// allocates lives until the device is closed: registers, pages of doorbell records. Its
-// methods may be called concurrently.
+// Device is what a provider may use at any time after Open's Do. The memory that it maps
+// and allocates (registers, pages of doorbell records) lives until the device is closed.
+// Its methods may be called concurrently.
 type Device interface {
 	Memory
 	Info() Info

@@ -7,7 +7,7 @@ import "github.com/goverbs/goverbs/internal/abi"
 // C: enum ibv_device_cap_flags, with the bits that verbs.h defines apart
 type DeviceCap uint64
 
-// What there is to find out; bits of newer kernels have no name here.
+// The capabilities. Bits of newer kernels have no name here.
 const (
 	DeviceCapResizeMaxWR    = DeviceCap(abi.IB_UVERBS_DEVICE_RESIZE_MAX_WR)
 	DeviceCapBadPKeyCounter = DeviceCap(abi.IB_UVERBS_DEVICE_BAD_PKEY_CNTR)

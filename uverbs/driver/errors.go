@@ -2,8 +2,8 @@ package driver
 
 import "errors"
 
-// What a provider answers with, alone or wrapped. Package uverbs has all but the last
-// under the same names.
+// The errors of providers, alone or wrapped. Package uverbs has all but the last under
+// the same names.
 var (
 	// ErrNotSupported matches every way in which the kernel, the driver or the
 	// provider says that it lacks a feature.

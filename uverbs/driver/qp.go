@@ -58,7 +58,7 @@ type QPModifier interface{ Modify(r *ModifyQP) error }
 
 // ModifyQP asks a provider to modify a QP. From and To are the same when the state
 // stays. From is the state as far as this process moved the QP: one that failed by
-// itself may still seem to be in RTS. What is mapped belongs to the QP.
+// itself may still seem to be in RTS. Mapped memory belongs to the QP.
 type ModifyQP struct {
 	Call
 	From, To QPState

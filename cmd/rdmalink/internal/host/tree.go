@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Tree reads a tree of attributes. What can't be read is empty.
+// Tree reads a tree of attributes. An attribute that can't be read is empty.
 type Tree struct{ fs.FS }
 
 func (s Tree) Has(elem ...string) bool {

@@ -8,7 +8,7 @@ import (
 )
 
 // Options say what is measured. Both ends need the same, because no end tells
-// the other. What is 0 gets perftest's default.
+// the other. A zero field stands for perftest's default.
 type Options struct {
 	perftest.Test // Duration and LIDOnly follow from the rest
 	Role          perftest.Role

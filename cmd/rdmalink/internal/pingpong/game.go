@@ -2,7 +2,7 @@ package pingpong
 
 import "github.com/goverbs/goverbs/uverbs"
 
-// What a completion was, and what a QP still waits for.
+// Kinds of completions. As a set they are the ones that a QP still waits for.
 const (
 	recvID uint64 = 1 << iota
 	sendID
