@@ -1,6 +1,7 @@
 package rdmacm
 
 import (
+	"net"
 	"net/netip"
 	"syscall"
 	"time"
@@ -65,6 +66,24 @@ type Config struct {
 	// routing table decide.
 	Source netip.AddrPort
 
+	// Resolver looks up the names in addresses. Nil: net.DefaultResolver.
+	Resolver *net.Resolver
+
+	// FallbackDelay is how long Dial gives the first address family of a name
+	// before it tries the other too. Zero: 300 ms. Prepare may then run for two
+	// connections at a time, one of which Dial closes.
+	FallbackDelay time.Duration
+
+	// TOS is the IPv4 type of service or IPv6 traffic class of what a connection
+	// from Dial sends, and on RoCE of what it receives. Zero: the default of the
+	// device or the system.
+	TOS uint8
+
+	// AckTimeout is how long a queue pair from Dial waits for an acknowledgement
+	// before it sends again: 4.096 µs times 2 to its power, of at most 31. Zero: as
+	// long as the path's life time asks for. iWARP leaves this to TCP.
+	AckTimeout uint8
+
 	// ResolveTimeout bounds one try to find the address or the route, of
 	// which Dial makes three. Zero: 2 seconds. The context bounds all.
 	ResolveTimeout time.Duration
@@ -83,6 +102,7 @@ const (
 	defaultWRs            = 64
 	defaultInline         = 48 // siw and rxe have room for so much in any case
 	defaultResolveTimeout = 2 * time.Second
+	defaultFallbackDelay  = 300 * time.Millisecond
 	defaultBacklog        = 128
 	defaultAcceptTimeout  = 30 * time.Second
 	resolveTries          = 3
@@ -98,7 +118,7 @@ func (c *Config) check(op, object string) error {
 		return &OpError{Op: op, Object: object, Err: syscall.EINVAL, Hint: "Config.QP.SRQ needs Config.PD, or a CQ of the SRQ's device"}
 	}
 	for name, n := range map[string]int64{"RecvCQEntries": int64(c.RecvCQEntries), "Backlog": int64(c.Backlog),
-		"ResolveTimeout": int64(c.ResolveTimeout), "AcceptTimeout": int64(c.AcceptTimeout)} {
+		"FallbackDelay": int64(c.FallbackDelay), "ResolveTimeout": int64(c.ResolveTimeout), "AcceptTimeout": int64(c.AcceptTimeout)} {
 		if n < 0 {
 			return &OpError{Op: op, Object: object, Err: syscall.EINVAL, Hint: "Config." + name + " is negative"}
 		}
@@ -132,6 +152,8 @@ func (c *Config) withDefaults() Config {
 		setDefault(&d.QP.Cap.MaxRecvWR, defaultWRs)
 		setDefault(&d.QP.Cap.MaxRecvSGE, 1)
 	}
+	setDefault(&d.Resolver, net.DefaultResolver)
+	setDefault(&d.FallbackDelay, defaultFallbackDelay)
 	setDefault(&d.ResolveTimeout, defaultResolveTimeout)
 	setDefault(&d.Backlog, defaultBacklog)
 	setDefault(&d.AcceptTimeout, defaultAcceptTimeout)
@@ -149,6 +171,19 @@ func setDefault[T comparable](field *T, value T) {
 	if *field == zero {
 		*field = value
 	}
+}
+
+// setOptions tells the kernel before it resolves the address.
+func (c *Config) setOptions(id *ID) error {
+	if c.TOS != 0 {
+		if err := id.SetTOS(c.TOS); err != nil {
+			return err
+		}
+	}
+	if c.AckTimeout != 0 {
+		return id.SetAckTimeout(c.AckTimeout)
+	}
+	return nil
 }
 
 func (c *Config) portSpace() PortSpace {

@@ -14,7 +14,8 @@ import (
 func TestConfigRefused(t *testing.T) {
 	for want, cfg := range map[string]*Config{
 		"Config.RecvCQEntries is negative": {RecvCQEntries: -1}, "Config.Backlog is negative": {Backlog: -1},
-		"Config.ResolveTimeout is negative": {ResolveTimeout: -1}, "Config.AcceptTimeout is negative": {AcceptTimeout: -1},
+		"Config.ResolveTimeout is negative": {ResolveTimeout: -1}, "Config.FallbackDelay is negative": {FallbackDelay: -1},
+		"Config.AcceptTimeout is negative": {AcceptTimeout: -1},
 		"Config.QP.SRQ needs Config.PD": {QP: uverbs.QPOptions{SRQ: new(uverbs.SRQ)}},
 	} {
 		w := newWorld(t, aSIW)

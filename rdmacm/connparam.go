@@ -34,6 +34,18 @@ type ConnParam struct {
 	// and in events the peer's.
 	QPNum uint32
 	SRQ   bool
+	// ECE asks for, or in an answer agrees to, options of a vendor's devices. The zero
+	// value is none. InfiniBand and RoCE only.
+	ECE ECE
+}
+
+// ECE is enhanced connection establishment: which vendor's options, and which of them.
+// What they mean is between the two devices.
+//
+// C: struct ibv_ece
+type ECE struct {
+	VendorID uint32 // 24 bits
+	Options  uint32
 }
 
 // maxPrivateData is as much as the kernel's interface carries: the length is a
@@ -86,6 +98,14 @@ func (p *ConnParam) wire(w *abi.RdmaUcmConnParam, resources, depth uint8) {
 	w.RetryCount = retries(p.RetryCount)
 	w.RnrRetryCount = retries(p.RNRRetryCount)
 	w.Valid = 1
+}
+
+// ece is none of nil.
+func (p *ConnParam) ece() abi.RdmaUcmEce {
+	if p == nil {
+		return abi.RdmaUcmEce{}
+	}
+	return abi.RdmaUcmEce{VendorId: p.ECE.VendorID, AttrMod: p.ECE.Options}
 }
 
 func decodeConn(p *ConnParam, w abi.RdmaUcmConnParam) {

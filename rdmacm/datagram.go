@@ -102,11 +102,11 @@ func newPeer(pd *uverbs.PD, ev *Event) (*Peer, error) {
 //
 // C: rdma_resolve_addr, rdma_resolve_route, rdma_connect, ibv_create_ah
 func (c *Conn) Lookup(ctx context.Context, address string, private []byte) (*Peer, error) {
-	addrs, err := lookup(ctx, address)
+	addrs, err := lookup(ctx, net.DefaultResolver, address)
 	if err != nil {
 		return nil, &OpError{Op: "look up", Object: address, Err: err}
 	}
-	return firstOf(ctx, addrs, func(addr netip.AddrPort) (*Peer, error) { return c.lookup(ctx, addr, private) })
+	return firstOf(ctx, addrs, func(ctx context.Context, addr netip.AddrPort) (*Peer, error) { return c.lookup(ctx, addr, private) })
 }
 
 func (c *Conn) lookup(ctx context.Context, dst netip.AddrPort, private []byte) (*Peer, error) {

@@ -3,7 +3,6 @@ package rdmacm
 import (
 	"context"
 	"errors"
-	"net"
 	"net/netip"
 	"syscall"
 	"time"
@@ -12,9 +11,10 @@ import (
 )
 
 // Dial connects to an address such as "10.0.0.1:7471", "[fe80::1%eth0]:7471" or
-// "host:7471"; of a name's addresses it takes the first that answers. An error is
-// an [OpError] that names the address and the step that failed, one for each
-// address that was tried.
+// "host:7471". It tries a name's addresses in turn. Where they are of both families, it
+// tries those of the other family beside the first one's after Config.FallbackDelay,
+// and takes the connection that stands first. An error is an [OpError] that names the
+// address and the step that failed, one for each address that was tried.
 //
 // Dial returns as soon as ctx ends, with an error that matches ctx.Err(). Its
 // objects are then freed in the background, which on iWARP can take 10
@@ -30,27 +30,13 @@ import (
 // 127/8 of the loopback interface if an RDMA link lies on that: the kernel's
 // own choice does not work over siw.
 func Dial(ctx context.Context, address string, cfg *Config) (*Conn, error) {
-	addrs, err := lookup(ctx, address)
+	settings := cfg.withDefaults()
+	addrs, err := lookup(ctx, settings.Resolver, address)
 	if err != nil {
 		return nil, &OpError{Op: "dial", Object: address, Err: err}
 	}
-	return firstOf(ctx, addrs, func(addr netip.AddrPort) (*Conn, error) { return DialAddrPort(ctx, addr, cfg) })
-}
-
-// firstOf goes through the addresses of a name.
-func firstOf[T any](ctx context.Context, addrs []netip.AddrPort, try func(netip.AddrPort) (T, error)) (none T, _ error) {
-	var errs []error
-	for _, addr := range addrs {
-		found, err := try(addr)
-		if err == nil {
-			return found, nil
-		}
-		if ctx.Err() != nil {
-			return none, err
-		}
-		errs = append(errs, err)
-	}
-	return none, errors.Join(errs...)
+	dial := func(ctx context.Context, addr netip.AddrPort) (*Conn, error) { return DialAddrPort(ctx, addr, cfg) }
+	return soonest(ctx, addrs, settings.FallbackDelay, dial)
 }
 
 // DialAddrPort is Dial for an address that is known already.
@@ -137,6 +123,9 @@ func (c *Conn) resolve(ctx context.Context, dst netip.AddrPort, cfg *Config) err
 		return err
 	}
 	c.use(id)
+	if err := cfg.setOptions(id); err != nil {
+		return err
+	}
 	src := cfg.Source
 	if !src.IsValid() && dst.Addr().IsLoopback() && c.hub.kernel == kernel.Running {
 		src = loopbackSource(dst.Addr())
@@ -170,31 +159,4 @@ func (c *Conn) try(ctx context.Context, want EventType, step func(time.Duration)
 			return err
 		}
 	}
-}
-
-// lookup understands what package net does.
-func lookup(ctx context.Context, address string) ([]netip.AddrPort, error) {
-	if addr, err := netip.ParseAddrPort(address); err == nil {
-		return []netip.AddrPort{addr}, nil
-	}
-	host, service, err := net.SplitHostPort(address)
-	if err != nil {
-		return nil, err
-	}
-	port, err := net.DefaultResolver.LookupPort(ctx, "tcp", service)
-	if err != nil {
-		return nil, err
-	}
-	if host == "" {
-		host = "localhost"
-	}
-	ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
-	if err != nil {
-		return nil, err
-	}
-	addrs := make([]netip.AddrPort, len(ips))
-	for i, ip := range ips {
-		addrs[i] = netip.AddrPortFrom(ip.Unmap(), uint16(port))
-	}
-	return addrs, nil
 }

@@ -82,6 +82,7 @@ const (
 	RejectInvalidServiceID RejectReason = 8 // nobody listens on that port
 	RejectStaleConn        RejectReason = 10
 	RejectConsumer         RejectReason = 28 // the program over there said no
+	RejectVendorOption     RejectReason = 35 // not with the options of ConnParam.ECE
 )
 
 func (r RejectReason) String() string {
@@ -96,6 +97,8 @@ func (r RejectReason) String() string {
 		return "stale connection"
 	case RejectConsumer:
 		return "rejected by the peer program"
+	case RejectVendorOption:
+		return "vendor's options not supported"
 	}
 	return fmt.Sprintf("RejectReason(%d)", uint16(r))
 }

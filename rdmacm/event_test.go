@@ -25,12 +25,13 @@ func TestConnectRequest(t *testing.T) {
 		p := abi.RdmaUcmConnParam{PrivateDataLen: 3, ResponderResources: 5, InitiatorDepth: 6, QpNum: 9}
 		copy(p.PrivateData[:], "abcdef")
 		copy(ev.Param[:], bytesOf(&p))
+		ev.Ece = abi.RdmaUcmEce{VendorId: 7, AttrMod: 8}
 	})
 	ev := mustGet(t, ch)
 	if ev.Type != EventConnectRequest || ev.Listener != listener || ev.ID == listener || ev.ID.handle != 77 {
 		t.Fatalf("%+v", ev)
 	}
-	want := ConnParam{PrivateData: []byte("abc"), ResponderResources: 5, InitiatorDepth: 6, QPNum: 9}
+	want := ConnParam{PrivateData: []byte("abc"), ResponderResources: 5, InitiatorDepth: 6, QPNum: 9, ECE: ECE{7, 8}}
 	if diff := cmp.Diff(want, ev.Param); diff != "" {
 		t.Error(diff)
 	}
@@ -99,6 +100,9 @@ func testMigrateWaitsForAck(t *testing.T) {
 	k.report(id.handle, EventRouteResolved, nil)
 	if ev := mustGet(t, to); ev.ID != id {
 		t.Error("event lost")
+	}
+	if _, err := id.JoinMulticast(group4, JoinFullMember); err != nil { // also holds off Migrate
+		t.Error(err)
 	}
 }
 

@@ -28,6 +28,8 @@ type fakeKernel struct {
 	reported map[uint32]uint32 // events got, by handle
 	uids     map[uint32]uint64 // by handle
 	members  map[uint32]uint32 // the ID's handle, by the membership's
+	option   []byte            // the last value of SET_OPTION
+	paths    []byte            // the answer to a query for paths
 	device   uint32            // index of the IDs' device
 	iwarp    bool
 	datagram bool // the IDs are; the last one made says
@@ -97,7 +99,13 @@ func (k *fakeKernel) answer(cmd uint32, body, out []byte) {
 	case abi.RDMA_USER_CM_CMD_DESTROY_ID:
 		n := k.reported[view[abi.RdmaUcmDestroyId](body).Id]
 		copy(out, bytesOf(&abi.RdmaUcmDestroyIdResp{EventsReported: n}))
+	case abi.RDMA_USER_CM_CMD_SET_OPTION:
+		k.option = append([]byte(nil), out...)
 	case abi.RDMA_USER_CM_CMD_QUERY:
+		if view[abi.RdmaUcmQuery](body).Option == abi.RDMA_USER_CM_QUERY_PATH {
+			copy(out, k.paths)
+			return
+		}
 		var resp abi.RdmaUcmQueryAddrResp
 		resp.SrcSize, _ = putSockaddr(&resp.SrcAddr, addr4)
 		resp.DstSize, _ = putSockaddr(&resp.DstAddr, addr4)

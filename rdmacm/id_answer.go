@@ -5,6 +5,7 @@ import (
 	"syscall"
 
 	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/uverbs"
 )
 
 var errPrivateData = errors.New("private data too long")
@@ -32,7 +33,7 @@ func (id *ID) Accept(p *ConnParam) error {
 		return err
 	}
 	err = command(id, abi.RDMA_USER_CM_CMD_ACCEPT, func(b *abi.RdmaUcmAccept) {
-		b.Uid, b.Id, b.ConnParam = id.uid, id.handle, *w
+		b.Uid, b.Id, b.ConnParam, b.Ece = id.uid, id.handle, *w, p.ece()
 	})
 	if err != nil {
 		id.failQP()
@@ -43,7 +44,18 @@ func (id *ID) Accept(p *ConnParam) error {
 // Reject answers a connect request with no. The ID must still be destroyed.
 //
 // C: rdma_reject
-func (id *ID) Reject(private []byte) error {
+func (id *ID) Reject(private []byte) error { return id.reject(private, 0) }
+
+// RejectECE is Reject because of the options in [ConnParam].ECE, which the peer may leave
+// out and try again. The peer's error matches RejectVendorOption.
+//
+// C: rdma_reject_ece
+func (id *ID) RejectECE(private []byte) error {
+	return id.reject(private, uint8(RejectVendorOption))
+}
+
+// reject says no for a reason; 0 is the kernel's default, RejectConsumer.
+func (id *ID) reject(private []byte, reason uint8) error {
 	const op = "reject"
 	id.learnTransport()
 	id.mu.Lock()
@@ -53,7 +65,7 @@ func (id *ID) Reject(private []byte) error {
 		return err
 	}
 	err = command(id, abi.RDMA_USER_CM_CMD_REJECT, func(b *abi.RdmaUcmReject) {
-		b.Id = id.handle
+		b.Id, b.Reason = id.handle, reason
 		b.PrivateDataLen = uint8(copy(b.PrivateData[:], private))
 	})
 	return hinted(op, id, err, connectHints)
@@ -73,6 +85,20 @@ func (id *ID) Disconnect() error {
 		b.Id = id.handle
 	})
 	return hinted("disconnect", id, err, connectHints)
+}
+
+// Notify tells the connection manager of an asynchronous event that its queue pair had.
+// EventCommEst is the one it wants to know: a message came in before the peer's
+// confirmation, which was lost, so the connection is there.
+//
+// C: rdma_notify
+func (id *ID) Notify(event uverbs.EventType) error {
+	err := command(id, abi.RDMA_USER_CM_CMD_NOTIFY, func(b *abi.RdmaUcmNotify) {
+		b.Id, b.Event = id.handle, uint32(event)
+	})
+	return hinted("notify", id, err, map[syscall.Errno]string{
+		syscall.EINVAL: "an event that does not concern connections, or no connection is being made",
+	})
 }
 
 // Establish completes a connection on the active side after

@@ -22,9 +22,10 @@ func (id *ID) Connect(ctx context.Context, p *ConnParam) error {
 	if err != nil {
 		return err
 	}
+	ece := p.ece()
 	connect := func() error {
 		err := command(id, abi.RDMA_USER_CM_CMD_CONNECT, func(b *abi.RdmaUcmConnect) {
-			b.Id, b.ConnParam = id.handle, *w
+			b.Id, b.ConnParam, b.Ece = id.handle, *w, ece
 		})
 		return hinted(op, id, err, connectHints)
 	}

@@ -41,6 +41,7 @@ var commands = []struct {
 	{"accept", abi.RDMA_USER_CM_CMD_ACCEPT, func(id *ID) error { return id.Accept(nil) }},
 	{"establish", abi.RDMA_USER_CM_CMD_ACCEPT, (*ID).Establish},
 	{"reject", abi.RDMA_USER_CM_CMD_REJECT, func(id *ID) error { return id.Reject(nil) }},
+	{"reject", abi.RDMA_USER_CM_CMD_REJECT, func(id *ID) error { return id.RejectECE(nil) }},
 	{"disconnect", abi.RDMA_USER_CM_CMD_DISCONNECT, (*ID).Disconnect},
 	{"set option TOS", abi.RDMA_USER_CM_CMD_SET_OPTION, func(id *ID) error { return id.SetTOS(8) }},
 	{"set option REUSEADDR", abi.RDMA_USER_CM_CMD_SET_OPTION, func(id *ID) error { return id.SetReuseAddr(true) }},
@@ -52,6 +53,9 @@ var commands = []struct {
 	}},
 	{"query", abi.RDMA_USER_CM_CMD_QUERY, func(id *ID) error { _, err := id.QueryAddr(); return err }},
 	{"query", abi.RDMA_USER_CM_CMD_QUERY, func(id *ID) error { _, _, err := id.QueryGID(); return err }},
+	{"query the paths of", abi.RDMA_USER_CM_CMD_QUERY, func(id *ID) error { _, err := id.QueryPaths(); return err }},
+	{"set option PATH", abi.RDMA_USER_CM_CMD_SET_OPTION, func(id *ID) error { return id.SetPath(new(Path)) }},
+	{"notify", abi.RDMA_USER_CM_CMD_NOTIFY, func(id *ID) error { return id.Notify(uverbs.EventCommEst) }},
 	{"join multicast group", abi.RDMA_USER_CM_CMD_JOIN_MCAST, func(id *ID) error {
 		_, err := id.JoinMulticast(group4, JoinFullMember)
 		return err
@@ -129,10 +133,13 @@ func TestWireFormats(t *testing.T) {
 		t.Errorf("resolve: %+v", r)
 	}
 	must(id.SetTOS(0x20))
-	if o := body[abi.RdmaUcmSetOption](k, abi.RDMA_USER_CM_CMD_SET_OPTION); o.Optlen != 1 || o.Optval == 0 {
-		t.Errorf("option: %+v", o)
+	if o := body[abi.RdmaUcmSetOption](k, abi.RDMA_USER_CM_CMD_SET_OPTION); o.Optlen != 1 || o.Optval == 0 || k.option[0] != 0x20 {
+		t.Errorf("option: %+v, % x", o, k.option)
 	}
-	must(id.Connect(context.Background(), &ConnParam{PrivateData: []byte("hello"), ResponderResources: -1, InitiatorDepth: 3}))
+	must(id.Connect(context.Background(), &ConnParam{PrivateData: []byte("hello"), ResponderResources: -1, InitiatorDepth: 3, ECE: ECE{7, 8}}))
+	if ece := body[abi.RdmaUcmConnect](k, abi.RDMA_USER_CM_CMD_CONNECT).Ece; ece.VendorId != 7 || ece.AttrMod != 8 {
+		t.Errorf("connect: %+v", ece)
+	}
 	c := body[abi.RdmaUcmConnect](k, abi.RDMA_USER_CM_CMD_CONNECT).ConnParam
 	if c.Valid != 1 || c.PrivateDataLen != 5 || string(c.PrivateData[:5]) != "hello" ||
 		c.ResponderResources != 0 || c.InitiatorDepth != 3 || c.RetryCount != 7 || c.RnrRetryCount != 7 {
@@ -141,6 +148,20 @@ func TestWireFormats(t *testing.T) {
 	must(id.Establish())
 	if a := body[abi.RdmaUcmAccept](k, abi.RDMA_USER_CM_CMD_ACCEPT); a.ConnParam.Valid != 0 || a.Uid != 0 {
 		t.Errorf("establish: %+v", a)
+	}
+	must(id.Accept(&ConnParam{ECE: ECE{7, 9}}))
+	if ece := body[abi.RdmaUcmAccept](k, abi.RDMA_USER_CM_CMD_ACCEPT).Ece; ece.VendorId != 7 || ece.AttrMod != 9 {
+		t.Errorf("accept: %+v", ece)
+	}
+	must(id.Notify(uverbs.EventCommEst))
+	if n := body[abi.RdmaUcmNotify](k, abi.RDMA_USER_CM_CMD_NOTIFY); n.Id != id.handle || n.Event != 4 {
+		t.Errorf("notify: %+v", n)
+	}
+	for want, reject := range map[uint8]func([]byte) error{0: id.Reject, 35: id.RejectECE} {
+		must(reject(nil))
+		if r := body[abi.RdmaUcmReject](k, abi.RDMA_USER_CM_CMD_REJECT); r.Id != id.handle || r.Reason != want {
+			t.Errorf("reject: %+v, want reason %d", r, want)
+		}
 	}
 	must(id.Accept(nil))
 	if a := body[abi.RdmaUcmAccept](k, abi.RDMA_USER_CM_CMD_ACCEPT); a.ConnParam.Valid != 1 || a.Uid != id.uid {

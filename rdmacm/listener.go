@@ -45,7 +45,8 @@ func Listen(address string, cfg *Config) (*Listener, error) {
 	if host == "" {
 		address = "0.0.0.0" + address
 	}
-	if addrs, err = lookup(context.Background(), address); err != nil {
+	settings := cfg.withDefaults()
+	if addrs, err = lookup(context.Background(), settings.Resolver, address); err != nil {
 		return nil, &OpError{Op: "listen", Object: address, Err: err}
 	}
 	addrs = addrs[:1]
@@ -56,7 +57,7 @@ func Listen(address string, cfg *Config) (*Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Listener{hub: h, cfg: cfg.withDefaults(), done: make(chan struct{})}
+	l := &Listener{hub: h, cfg: settings, done: make(chan struct{})}
 	l.requests, l.greetings = make(chan *Event, l.cfg.Backlog), newGreetings(l.cfg.Backlog)
 	l.close = sync.OnceValue(l.free)
 	if err := l.listen(addrs); err != nil {

@@ -127,6 +127,28 @@ func TestNextAndReject(t *testing.T) {
 	}
 }
 
+// A request of an ID that the kernel says nothing about is refused, and nothing is left
+// of it.
+func TestRequestUnknown(t *testing.T) {
+	k := newFake()
+	l := mustListen(t, k, "10.0.0.1:1", nil)
+	k.fail(abi.RDMA_USER_CM_CMD_QUERY, syscall.ENODEV)
+	sendRequest(k, 1, 50)
+	if _, err := l.Next(t.Context()); !errors.Is(err, syscall.ENODEV) {
+		t.Error(err)
+	}
+	if b := body[abi.RdmaUcmReject](k, abi.RDMA_USER_CM_CMD_REJECT); b.Id != 50 {
+		t.Errorf("%+v", b)
+	}
+	if b := body[abi.RdmaUcmDestroyId](k, abi.RDMA_USER_CM_CMD_DESTROY_ID); b.Id != 50 {
+		t.Errorf("%+v", b)
+	}
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+	<-k.closed // nobody holds the hub any more
+}
+
 func TestNextContext(t *testing.T) {
 	k := newFake()
 	l := mustListen(t, k, "10.0.0.1:1", nil)

@@ -1,0 +1,77 @@
+package rdmacm
+
+import (
+	"encoding/binary"
+
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// Path is a way from one port to another, as subnet administration describes it
+// (PathRecord, section 15.2.5.16 of the InfiniBand specification). On RoCE the kernel
+// makes one up: it has no LIDs, and most fields are 0.
+//
+// C: struct ibv_path_record
+type Path struct {
+	ServiceID    uint64
+	DGID, SGID   uverbs.GID
+	DLID, SLID   uint16
+	RawTraffic   bool
+	FlowLabel    uint32 // 20 bits
+	HopLimit     uint8
+	TrafficClass uint8
+	Reversible   bool
+	NumPaths     uint8 // 7 bits
+	PKey         uint16
+	QoSClass     uint16 // 12 bits
+	SL           uint8  // service level, 4 bits
+
+	// The selectors say how the value behind them is meant: 0 greater than, 1 less
+	// than, 2 exactly, 3 the largest there is (for life times the smallest).
+	MTUSelector      uint8
+	MTU              uverbs.MTU
+	RateSelector     uint8
+	Rate             uint8 // as PortInfo codes rates: 2 is 2.5 Gbit/s, 3 is 10 Gbit/s, ...
+	LifeTimeSelector uint8
+	LifeTime         uint8 // 4.096 µs times 2 to its power
+	Preference       uint8 // 0 is best
+}
+
+// pathSize is the size of a path record on the wire, in bytes.
+const pathSize = 64
+
+// parsePath reads a record, most significant byte first.
+func parsePath(b [pathSize]byte) Path {
+	be := binary.BigEndian
+	flow, qos := be.Uint32(b[44:]), be.Uint16(b[52:])
+	return Path{
+		ServiceID: be.Uint64(b[0:]),
+		DGID:      uverbs.GID(b[8:24]), SGID: uverbs.GID(b[24:40]),
+		DLID: be.Uint16(b[40:]), SLID: be.Uint16(b[42:]),
+		RawTraffic: flow>>31 != 0, FlowLabel: flow >> 8 & (1<<20 - 1), HopLimit: uint8(flow),
+		TrafficClass: b[48], Reversible: b[49]>>7 != 0, NumPaths: b[49] & 0x7f,
+		PKey: be.Uint16(b[50:]), QoSClass: qos >> 4, SL: uint8(qos & 0xf),
+		MTUSelector: b[54] >> 6, MTU: uverbs.MTU(b[54] & 0x3f),
+		RateSelector: b[55] >> 6, Rate: b[55] & 0x3f,
+		LifeTimeSelector: b[56] >> 6, LifeTime: b[56] & 0x3f,
+		Preference: b[57],
+	}
+}
+
+// wire is the way back. Bits beyond a field's width are dropped.
+func (p *Path) wire() (b [pathSize]byte) {
+	be := binary.BigEndian
+	be.PutUint64(b[0:], p.ServiceID)
+	copy(b[8:24], p.DGID[:])
+	copy(b[24:40], p.SGID[:])
+	be.PutUint16(b[40:], p.DLID)
+	be.PutUint16(b[42:], p.SLID)
+	be.PutUint32(b[44:], uint32(flag(p.RawTraffic))<<31|p.FlowLabel&(1<<20-1)<<8|uint32(p.HopLimit))
+	b[48], b[49] = p.TrafficClass, flag(p.Reversible)<<7|p.NumPaths&0x7f
+	be.PutUint16(b[50:], p.PKey)
+	be.PutUint16(b[52:], p.QoSClass<<4|uint16(p.SL&0xf))
+	b[54] = p.MTUSelector<<6 | uint8(p.MTU)&0x3f
+	b[55] = p.RateSelector<<6 | p.Rate&0x3f
+	b[56] = p.LifeTimeSelector<<6 | p.LifeTime&0x3f
+	b[57] = p.Preference
+	return b
+}
