@@ -238,11 +238,13 @@ type fakeQP struct {
 	masks  []uverbs.QPAttrMask
 	fail   map[uverbs.QPState]error
 
+	srq       *uverbs.SRQ
 	groups    []uverbs.GID // attached to
 	groupFail error
 }
 
-func (q *fakeQP) Num() uint32 { return 42 }
+func (q *fakeQP) Num() uint32      { return 42 }
+func (q *fakeQP) SRQ() *uverbs.SRQ { return q.srq }
 
 func (q *fakeQP) Modify(a *uverbs.QPAttr, m uverbs.QPAttrMask) error {
 	q.mu.Lock()

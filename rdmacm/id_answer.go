@@ -133,7 +133,7 @@ func (id *ID) connParam(op string, p *ConnParam, limit privateLimit) (*abi.RdmaU
 	w := new(abi.RdmaUcmConnParam)
 	p.wire(w, resources, depth)
 	if id.qp != nil {
-		w.QpNum = id.qp.Num()
+		w.QpNum, w.Srq = id.qp.Num(), flag(id.qp.SRQ() != nil)
 	}
 	return w, nil
 }

@@ -14,6 +14,7 @@ type queuePair interface {
 	AttachMcast(gid uverbs.GID, lid uint16) error
 	DetachMcast(gid uverbs.GID, lid uint16) error
 	Num() uint32
+	SRQ() *uverbs.SRQ
 }
 
 // unusedMask are bits of the kernel's answer that can't be passed on: some it

@@ -127,6 +127,12 @@ func TestWireFormats(t *testing.T) {
 	if b.AddrSize != 16 || !bytes.Equal(b.Addr[:8], want) || b.Id != id.handle {
 		t.Errorf("bind: size %d, % x", b.AddrSize, b.Addr[:8])
 	}
+	for backlog, want := range map[int]uint32{5: 5, 0: 0, -1: 0} {
+		must(id.Listen(backlog))
+		if l := body[abi.RdmaUcmListen](k, abi.RDMA_USER_CM_CMD_LISTEN); l.Id != id.handle || l.Backlog != want {
+			t.Errorf("listen: %+v, want backlog %d", l, want)
+		}
+	}
 	must(id.ResolveAddr(netip.AddrPort{}, netip.MustParseAddrPort("[fe80::1%7]:1"), 2*time.Second))
 	r := body[abi.RdmaUcmResolveAddr](k, abi.RDMA_USER_CM_CMD_RESOLVE_ADDR)
 	if r.SrcSize != 0 || r.DstSize != 28 || r.TimeoutMs != 2000 || r.DstAddr[24] != 7 {
@@ -166,6 +172,23 @@ func TestWireFormats(t *testing.T) {
 	must(id.Accept(nil))
 	if a := body[abi.RdmaUcmAccept](k, abi.RDMA_USER_CM_CMD_ACCEPT); a.ConnParam.Valid != 1 || a.Uid != id.uid {
 		t.Errorf("accept: %+v", a)
+	}
+}
+
+// The peer learns of the attached queue pair's SRQ, whatever ConnParam says.
+func TestAttachedSRQ(t *testing.T) {
+	for want, srq := range map[uint8]*uverbs.SRQ{0: nil, 1: new(uverbs.SRQ)} {
+		k := newFake()
+		id := newTestID(t, k)
+		if err := id.attach(&fakeQP{srq: srq}, readLimits{16, 16}); err != nil {
+			t.Fatal(err)
+		}
+		if err := id.Connect(t.Context(), &ConnParam{SRQ: srq == nil}); err != nil {
+			t.Fatal(err)
+		}
+		if c := body[abi.RdmaUcmConnect](k, abi.RDMA_USER_CM_CMD_CONNECT).ConnParam; c.Srq != want || c.QpNum != 42 {
+			t.Errorf("SRQ %d, want %d, QP %d", c.Srq, want, c.QpNum)
+		}
 	}
 }
 

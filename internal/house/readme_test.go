@@ -49,6 +49,24 @@ func TestReadmeLinks(t *testing.T) {
 	}
 }
 
+// TestLibrdmacmTests checks that the tests which docs/librdmacm.md names are there.
+func TestLibrdmacmTests(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(top, "docs/librdmacm.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := regexp.MustCompile("`(Test\\w+)`").FindAllStringSubmatch(string(text), -1)
+	if len(names) < 20 {
+		t.Fatalf("it names %d tests", len(names))
+	}
+	code := allGo(t)
+	for _, m := range names {
+		if !strings.Contains(code, "func "+m[1]+"(t *testing.T)") {
+			t.Errorf("there is no %s", m[1])
+		}
+	}
+}
+
 func allGo(t *testing.T) string {
 	var all strings.Builder
 	err := filepath.WalkDir(top, func(path string, d fs.DirEntry, err error) error {

@@ -1,0 +1,77 @@
+//go:build vm
+
+package test
+
+import (
+	"testing"
+
+	"github.com/goverbs/goverbs/rdmacm"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// TestCMRxeMigrate: a connection that has moved to another channel goes on, and ends
+// there. An event that had not been fetched moves too.
+func TestCMRxeMigrate(t *testing.T) {
+	d := openRxe(t)
+	noLeak(t)
+	ch, to := newChannel(t), newChannel(t)
+	id := resolveLow(t, ch, rdmacm.PortSpaceTCP, listenLow(t, ch, rdmacm.PortSpaceTCP))
+	client, server := d.end(t, uverbs.QPTypeRC, rxeSetup{}), d.end(t, uverbs.QPTypeRC, rxeSetup{})
+	ok(t, id.Connect(t.Context(), &rdmacm.ConnParam{QPNum: client.qp.Num()}))
+	ev := expect(t, ch, rdmacm.EventConnectRequest)
+	destroyLater(t, ev.ID)
+	ok(t, ev.ID.Migrate(to))
+	server.follow(ev.ID)
+	ok(t, ev.ID.Accept(&rdmacm.ConnParam{QPNum: server.qp.Num()}))
+	expect(t, ch, rdmacm.EventConnectResponse)
+	client.follow(id)
+	ok(t, id.Establish())
+	if got := expect(t, to, rdmacm.EventEstablished); got.ID != ev.ID {
+		t.Error("another ID")
+	}
+	exchangeOver(t, client, server)
+
+	ok(t, id.Disconnect())
+	ok(t, ev.ID.Migrate(ch)) // with the event, if that is there by now
+	if got := expect(t, ch, rdmacm.EventDisconnected); got.ID != ev.ID {
+		t.Error("another ID")
+	}
+	ok(t, ev.ID.Disconnect())
+	if got := expect(t, ch, rdmacm.EventDisconnected); got.ID != id {
+		t.Error("another ID")
+	}
+}
+
+// TestCMRxeSRQ: both ends are told of the other's SRQ, and receive from their own.
+func TestCMRxeSRQ(t *testing.T) {
+	d := openRxe(t)
+	noLeak(t)
+	ch := newChannel(t)
+	srq := must(d.pd.CreateSRQ(&uverbs.SRQOptions{MaxWR: 4, MaxSGE: 1}))(t)
+	closeLater(t, srq)
+	id := resolveLow(t, ch, rdmacm.PortSpaceTCP, listenLow(t, ch, rdmacm.PortSpaceTCP))
+	client, server := d.end(t, uverbs.QPTypeRC, rxeSetup{srq: srq}), d.end(t, uverbs.QPTypeRC, rxeSetup{srq: srq})
+	attachLater(t, id, client.qp)
+	ok(t, id.Connect(t.Context(), nil))
+	ev := expect(t, ch, rdmacm.EventConnectRequest)
+	destroyLater(t, ev.ID)
+	if !ev.Param.SRQ {
+		t.Error("the server is not told of the client's SRQ")
+	}
+	attachLater(t, ev.ID, server.qp)
+	ok(t, ev.ID.Accept(nil))
+	expect(t, ch, rdmacm.EventEstablished)
+	expect(t, ch, rdmacm.EventEstablished)
+	for i, ends := range [][2]*rxeEnd{{client, server}, {server, client}} {
+		from, to := ends[0], ends[1]
+		if _, err := srq.PostRecv([]uverbs.RecvWR{{WRID: uint64(i), SGL: []uverbs.SGE{to.mr.SGE(0, recvSize)}}}); err != nil {
+			t.Fatal(err)
+		}
+		from.post(uverbs.SendWR{WRID: 9, Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled, SGL: []uverbs.SGE{from.mr.SGE(sendFrom, 8)}})
+		from.sent("9 SEND success")
+		if wc := to.next(to.recvCQ); wc.WRID != uint64(i) || wc.ByteLen != 8 {
+			t.Errorf("%+v", wc)
+		}
+	}
+	partLow(t, ch, id, ev.ID)
+}
