@@ -157,12 +157,12 @@ func TestVersion(t *testing.T) {
 // TestRawCommand is about the contract of commands with options of their own.
 func TestRawCommand(t *testing.T) {
 	var got []string
-	raw := command{names: []string{"ping"}, summary: "a", args: "ARGS", raw: true,
+	raw := command{names: []string{"raw"}, summary: "a", args: "ARGS", raw: true,
 		run: func(_ context.Context, _ *tool, w *words) error { got = w.rest(); return nil }}
 	table := root()
 	table.sub = append(table.sub, raw)
 	tool, _, _ := machine()
-	err := tool.dispatch(context.Background(), table, nil, &words{list: strings.Fields("-j ping -c -p 7174 -h")})
+	err := tool.dispatch(context.Background(), table, nil, &words{list: strings.Fields("-j raw -c -p 7174 -h")})
 	if diff := cmp.Diff([]string{"-c", "-p", "7174", "-h"}, got); err != nil || diff != "" || !tool.JSON || tool.Pretty {
 		t.Errorf("%v, json %v, pretty %v\n%s", err, tool.JSON, tool.Pretty, diff)
 	}

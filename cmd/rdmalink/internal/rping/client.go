@@ -1,17 +1,12 @@
 package rping
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"net"
-	"net/netip"
 	"time"
 
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/peer"
-	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -20,43 +15,23 @@ const grace = 2 * time.Second
 
 // ping is the client.
 func (r *session) ping(ctx context.Context) error {
-	end := &end{client: true, poll: r.poll, size: r.size}
-	cfg := end.config()
-	var err error
-	if cfg.Source, err = r.sourceAddr(ctx); err != nil {
-		return err
-	}
-	conn, err := rdmacm.Dial(ctx, r.address(), cfg)
+	source, err := Source(ctx, r.source, r.addr)
 	if err != nil {
 		return peer.Interrupted(err)
 	}
-	report := r.begin("client", conn)
-	err = r.pings(ctx, end, report)
-	return report.finish(err, conn.Close())
-}
-
-// sourceAddr finds the address for -I, of the server's family if that is an
-// address.
-func (r *session) sourceAddr(ctx context.Context) (netip.AddrPort, error) {
-	if r.source == "" {
-		return netip.AddrPort{}, nil
-	}
-	ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip", r.source)
+	link, err := Dial(ctx, r.address(), source, r.size, r.poll)
 	if err != nil {
-		return netip.AddrPort{}, fmt.Errorf("-I: %w", peer.Interrupted(err))
+		return peer.Interrupted(err)
 	}
-	ip := ips[0].Unmap()
-	server, err := netip.ParseAddr(r.addr)
-	if err == nil && server.Unmap().Is4() != ip.Is4() {
-		return netip.AddrPort{}, cli.UsageError{Text: fmt.Sprintf("-I %s and -a %s are of different address families", r.source, r.addr)}
-	}
-	return netip.AddrPortFrom(ip, 0), nil
+	report := r.begin("client", link.Conn())
+	err = r.pings(ctx, link, report)
+	return report.finish(err, link.Close())
 }
 
-func (r *session) pings(ctx context.Context, end *end, report *report) error {
+func (r *session) pings(ctx context.Context, link *Link, report *report) error {
 	late, stop := outlast(ctx, grace)
 	defer stop()
-	connected, leave := end.whileConnected(late)
+	connected, leave := link.end.whileConnected(late)
 	defer leave()
 	for n := 0; r.count == 0 || n < r.count; n++ {
 		if ctx.Err() != nil {
@@ -65,12 +40,25 @@ func (r *session) pings(ctx context.Context, end *end, report *report) error {
 			}
 			return fmt.Errorf("%w after %d of %d pings", peer.ErrInterrupted, n, r.count)
 		}
-		if err := r.onePing(connected, end, n); err != nil {
+		if err := r.onePing(connected, link); err != nil {
 			return fmt.Errorf("ping %d: %w", n, peer.Interrupted(err))
 		}
 		report.add(r.size)
 	}
 	return nil
+}
+
+func (r *session) onePing(ctx context.Context, link *Link) error {
+	back, err := link.Ping(ctx)
+	if err != nil {
+		return err
+	}
+	if r.validate {
+		if err := link.Check(); err != nil {
+			return err
+		}
+	}
+	return r.show("ping data", back)
 }
 
 // outlast makes a context that ends a while after ctx does.
@@ -86,26 +74,6 @@ func outlast(ctx context.Context, by time.Duration) (context.Context, func()) {
 	return late, func() { forget(); cancel() }
 }
 
-var errMismatch = errors.New("data mismatch: what came back is not what was sent")
-
-// onePing offers the data to be read, then the sink to be written to.
-func (r *session) onePing(ctx context.Context, end *end, n int) error {
-	data, sink := end.data.Bytes(), end.sink.Bytes()
-	fillPing(data, n)
-	for _, step := range []struct {
-		mr   *uverbs.MR
-		what string
-	}{{end.data, "the server to read the data"}, {end.sink, "the server to write the data back"}} {
-		if err := end.offer(ctx, step.mr); err != nil {
-			return fmt.Errorf("waiting for %s: %w", step.what, err)
-		}
-	}
-	if r.validate && !bytes.Equal(data, sink) {
-		return errMismatch
-	}
-	return r.show("ping data", sink)
-}
-
 // offer tells the server where mr is and waits until it says that it is done.
 func (e *end) offer(ctx context.Context, mr *uverbs.MR) error {
 	info := info{addr: mr.Addr(), rkey: mr.RKey(), size: uint32(mr.Len())}
@@ -119,4 +87,8 @@ func (e *end) offer(ctx context.Context, mr *uverbs.MR) error {
 	// next one when the completion has come as well.
 	_, err := e.wait(ctx, e.conn.SendCQ())
 	return err
+}
+
+func errFamilies(source, server string) error {
+	return cli.UsageError{Text: fmt.Sprintf("-I %s and the server's address %s are of different address families", source, server)}
 }

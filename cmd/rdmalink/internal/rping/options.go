@@ -10,11 +10,12 @@ import (
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 )
 
-// The limits that librdmacm's rping enforces: the text of the longest ping
-// number has to fit.
+// The limits of a ping's size, which librdmacm's rping enforces: the text of the longest
+// ping number has to fit. Port is where servers listen.
 const (
-	minSize = len("rdma-ping-2147483647: ") + 1
-	maxSize = 64<<10 - 1
+	MinSize = len("rdma-ping-2147483647: ") + 1
+	MaxSize = 64<<10 - 1
+	Port    = 7174
 )
 
 // options is rping's command line.
@@ -36,7 +37,7 @@ func (o *options) address() string {
 // parse reads the words as getopt would: letters may share a word, and a
 // value may stand in its letter's word or in the next.
 func parse(args []string) (options, error) {
-	o := options{port: 7174, size: 64}
+	o := options{port: Port, size: 64}
 	for len(args) > 0 {
 		word := args[0]
 		args = args[1:]
@@ -97,7 +98,7 @@ func (o *options) set(letter byte, value string) (err error) {
 	case 'C':
 		o.count, err = number("count", value, 0, math.MaxInt32)
 	case 'S':
-		o.size, err = number("size", value, minSize, maxSize)
+		o.size, err = number("size", value, MinSize, MaxSize)
 	}
 	return err
 }

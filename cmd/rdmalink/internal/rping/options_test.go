@@ -67,7 +67,7 @@ func TestRpingUsageErrors(t *testing.T) {
 		"-s -S 65536":                `"65536": the size is a number from 23 to 65535`,
 		"-c -a 10.0.0.1 -P":          "-P is for the server",
 		"-s -I 10.0.0.1":             "-I is for the client; the server's address is -a",
-		"-c -a fe80::1 -I 127.0.0.1": "-I 127.0.0.1 and -a fe80::1 are of different address families",
+		"-c -a fe80::1 -I 127.0.0.1": "-I 127.0.0.1 and the server's address fe80::1 are of different address families",
 	} {
 		err := Run(t.Context(), cli.Output{}, strings.Fields(line))
 		var usage cli.UsageError
@@ -84,7 +84,7 @@ func FuzzRpingOptions(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, line string) {
 		o, err := parse(strings.Fields(line))
-		if err == nil && (o.size < minSize || o.size > maxSize || o.port < 1 || o.port > 65535 || o.count < 0 || o.server == o.client) {
+		if err == nil && (o.size < MinSize || o.size > MaxSize || o.port < 1 || o.port > 65535 || o.count < 0 || o.server == o.client) {
 			t.Errorf("%q: %+v", line, o)
 		}
 	})

@@ -66,7 +66,7 @@ func (r *session) serveAll(ctx context.Context, l *rdmacm.Listener) error {
 }
 
 func (r *session) serveOne(ctx context.Context, request *rdmacm.Request) error {
-	end := &end{poll: r.poll, size: maxSize}
+	end := &end{poll: r.poll, size: MaxSize}
 	conn, err := request.Accept(ctx, end.config())
 	if err != nil {
 		return peer.Interrupted(err)
@@ -100,8 +100,8 @@ func (r *session) answers(ctx context.Context, end *end, report *report) error {
 // answer reads the client's data and writes it back. The messages to the client
 // report nothing unless they fail, which the operation after them brings up.
 func (r *session) answer(ctx context.Context, end *end, source info) error {
-	if source.size > maxSize {
-		return fmt.Errorf("the client offers %d bytes, %d is the limit", source.size, maxSize)
+	if source.size > MaxSize {
+		return fmt.Errorf("the client offers %d bytes, %d is the limit", source.size, MaxSize)
 	}
 	size := int(source.size)
 	if err := end.move(ctx, uverbs.OpRDMARead, source, size); err != nil {

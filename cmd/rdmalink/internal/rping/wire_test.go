@@ -88,7 +88,7 @@ func TestRpingReport(t *testing.T) {
 	report := &report{Role: "client", session: r, start: time.Now()}
 	report.add(64)
 	report.add(64)
-	if err := report.finish(nil, errMismatch, nil); err == nil || err.Error() != errMismatch.Error() {
+	if err := report.finish(nil, ErrMismatch, nil); err == nil || err.Error() != ErrMismatch.Error() {
 		t.Error(err)
 	}
 	const begin = `{"role":"client","local":"","peer":"","device":"","pings":2,"bytes":256,"seconds":`

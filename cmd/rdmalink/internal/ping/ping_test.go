@@ -1,0 +1,116 @@
+package ping
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
+)
+
+func TestOptions(t *testing.T) {
+	base := options{host: "h", port: 7174, size: 64, interval: time.Second, limit: 2 * time.Second}
+	with := func(change func(*options)) options { o := base; change(&o); return o }
+	for line, want := range map[string]options{
+		"h":                    base,
+		"-c3 -i 0.25 h":        with(func(o *options) { o.count, o.interval = 3, 250*time.Millisecond }),
+		"h -qj -W 1e3 -i0":     with(func(o *options) { o.quiet, o.asJSON, o.limit, o.interval = true, true, 1000*time.Second, 0 }),
+		"--size=23 -p1 -I a h": with(func(o *options) { o.size, o.port, o.source = 23, 1, "a" }),
+	} {
+		got, err := parse(strings.Fields(line))
+		if diff := cmp.Diff(want, got, cmp.AllowUnexported(options{})); err != nil || diff != "" {
+			t.Errorf("%s: %v\n%s", line, err, diff)
+		}
+	}
+	for line, want := range map[string]string{
+		"":          "the server's address is missing: rdmalink ping HOST",
+		"h i":       `"i" is one word too many`,
+		"h -W 0":    "-W 0: no ping is answered at once",
+		"h -i -1":   `"-1": the interval is a number of seconds from 0 to 1000000`,
+		"h -i NaN":  `"NaN": the interval is a number of seconds from 0 to 1000000`,
+		"h -s 22":   `"22": the size is a number from 23 to 65535`,
+		"h -p 0":    `"0": the port is a number from 1 to 65535`,
+		"h -c 1e10": `"1e10": the count is a number from 0 to 2147483647`,
+	} {
+		var usage cli.UsageError
+		if _, err := parse(strings.Fields(line)); !errors.As(err, &usage) || usage.Text != want {
+			t.Errorf("%s: %v, want %s", line, err, want)
+		}
+	}
+}
+
+// ran is a session with four pings, one of which was lost.
+func ran(t *testing.T, out *bytes.Buffer, o options) *session {
+	t.Helper()
+	s := &session{Output: cli.Output{Stdout: out, JSON: o.asJSON}, options: o,
+		report: report{Host: o.host, Peer: netip.MustParseAddrPort("10.0.0.2:7174"), Device: "rxe0", start: time.Now()}}
+	lost := errors.New("rdmacm: gone\nuverbs: too")
+	for i, err := range []error{nil, lost, nil, nil} {
+		if err := s.counted(i+1, time.Duration(i+1)*time.Millisecond, err); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(s.summary(), s.outcome()); err != nil {
+		t.Error(err)
+	}
+	return s
+}
+
+func TestText(t *testing.T) {
+	const summary = "--- h RDMA ping statistics ---\n4 pings, 3 answered, 25% lost, time 0.000 s\n" +
+		"time min/mean/p50/p90/p99/max = 1.000/2.667/3.015/4.000/4.000/4.000 ms\n"
+	const lines = "64 bytes from 10.0.0.2: seq=1 time=1.000 ms\nlost: seq=2: gone; too\n" +
+		"64 bytes from 10.0.0.2: seq=3 time=3.000 ms\n64 bytes from 10.0.0.2: seq=4 time=4.000 ms\n"
+	for _, test := range []struct {
+		quiet bool
+		want  string
+	}{{true, summary}, {false, lines + summary}} {
+		var out bytes.Buffer
+		ran(t, &out, options{host: "h", size: 64, quiet: test.quiet})
+		if diff := cmp.Diff(test.want, untimed(out.String())); diff != "" {
+			t.Error(diff)
+		}
+	}
+}
+
+// untimed takes out how long the test itself took.
+func untimed(s string) string {
+	before, after, _ := strings.Cut(s, "lost, time ")
+	_, rest, _ := strings.Cut(after, " s\n")
+	return before + "lost, time 0.000 s\n" + rest
+}
+
+func TestJSON(t *testing.T) {
+	var out bytes.Buffer
+	ran(t, &out, options{host: "h", size: 64, asJSON: true})
+	var got map[string]any
+	if err := json.Unmarshal(out.Bytes(), &got); err != nil || strings.Count(out.String(), "\n") != 1 {
+		t.Fatal(err, out.String())
+	}
+	delete(got, "seconds")
+	want := map[string]any{"host": "h", "peer": "10.0.0.2:7174", "device": "rxe0", "sent": 4., "answered": 3., "error": "gone\ntoo",
+		"min_usec": 1000., "mean_usec": 2666.666, "p50_usec": 3014.655, "p90_usec": 4000., "p99_usec": 4000., "max_usec": 4000.}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// A run without an answer is an error that says why.
+func TestNoAnswer(t *testing.T) {
+	s := &session{options: options{host: "h", quiet: true}}
+	if err := s.outcome(); err == nil || err.Error() != "no answer from h" {
+		t.Error(err)
+	}
+	if err := s.counted(1, 0, errors.New("why")); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.outcome(); err == nil || err.Error() != "no answer from h: why (rdmalink rping -s -P is a server)" {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,130 @@
+// Package ping says whether a peer is reached over RDMA, and how soon it answers, in
+// ping's words.
+package ping
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"strconv"
+	"time"
+
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/peer"
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/rping"
+)
+
+// Details is what -h tells.
+func Details() string {
+	return `
+The other end is a server of rdmalink rping or of librdmacm's rping:
+
+  rdmalink rping -s -P
+
+librdmacm's takes no ping larger than its own -S, 64 bytes by default.
+
+A ping is a message with a buffer's address, which the server reads with RDMA
+READ, and another with a second buffer's, to which it writes back with RDMA
+WRITE; it answers each. The time is that of all this. All pings go over one
+connection. When that breaks, or a ping is not answered in time, the ping is lost
+and the next one connects again.
+
+` + table.Help() + `
+An interrupt ends with the summary. The exit code is 0 if a ping was answered, 1
+if none was or a ping came back changed, 2 for a command line that makes no sense.`
+}
+
+// Run is the command.
+func Run(ctx context.Context, out cli.Output, args []string) error {
+	o, err := parse(args)
+	if err != nil {
+		return err
+	}
+	out.JSON = out.JSON || o.asJSON
+	source, err := rping.Source(ctx, o.source, o.host)
+	if err != nil {
+		return peer.Interrupted(err)
+	}
+	s := &session{Output: out, options: o, from: source, report: report{Host: o.host, start: time.Now()}}
+	err = s.pings(ctx)
+	if s.link != nil {
+		err = errors.Join(err, s.link.Close())
+	}
+	return errors.Join(s.summary(), err, s.outcome())
+}
+
+// session is one run of the command.
+type session struct {
+	cli.Output
+	options
+	report
+	from netip.AddrPort
+	link *rping.Link // nil: connect first
+}
+
+// pings goes on until the count is reached or ctx ends. Only a changed ping is an error:
+// a lost one is counted.
+func (s *session) pings(ctx context.Context) error {
+	next := time.NewTimer(0)
+	defer next.Stop()
+	for n := 1; s.count == 0 || n <= s.count; n++ {
+		select {
+		case <-next.C:
+		case <-ctx.Done():
+			return nil
+		}
+		next.Reset(s.interval)
+		took, err := s.one(ctx)
+		switch {
+		case ctx.Err() != nil: // the ping under way does not count
+			return nil
+		case errors.Is(err, rping.ErrMismatch):
+			return err
+		}
+		if err := s.counted(n, took, err); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// one is a ping, and the connection before it if there is none.
+func (s *session) one(ctx context.Context) (time.Duration, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.limit)
+	defer cancel()
+	if s.link == nil {
+		start := time.Now()
+		link, err := rping.Dial(ctx, net.JoinHostPort(s.host, strconv.Itoa(s.port)), s.from, s.size, false)
+		if err != nil {
+			return 0, err
+		}
+		s.link = link
+		if err := s.connected(link.Conn(), time.Since(start)); err != nil {
+			return 0, err
+		}
+	}
+	start := time.Now()
+	_, err := s.link.Ping(ctx)
+	took := time.Since(start)
+	if err == nil {
+		err = s.link.Check()
+	}
+	if err != nil {
+		err = errors.Join(err, s.link.Close())
+		s.link = nil
+	}
+	return took, err
+}
+
+// outcome is the error of a run in which nothing was reached.
+func (s *session) outcome() error {
+	switch {
+	case s.Answered > 0:
+		return nil
+	case s.Error == "":
+		return fmt.Errorf("no answer from %s", s.host)
+	}
+	return fmt.Errorf("no answer from %s: %s (rdmalink rping -s -P is a server)", s.host, s.Error)
+}

@@ -1,0 +1,80 @@
+package rping
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+
+	"github.com/goverbs/goverbs/rdmacm"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// Link is a client's connection to a server.
+type Link struct {
+	end *end
+	n   int // pings so far
+}
+
+// Dial connects to a server. size is of a ping, in bytes, from MinSize to MaxSize.
+func Dial(ctx context.Context, address string, source netip.AddrPort, size int, poll bool) (*Link, error) {
+	end := &end{client: true, poll: poll, size: size}
+	cfg := end.config()
+	cfg.Source = source
+	if _, err := rdmacm.Dial(ctx, address, cfg); err != nil {
+		return nil, err
+	}
+	return &Link{end: end}, nil
+}
+
+// Conn is the connection, to look at.
+func (l *Link) Conn() *rdmacm.Conn { return l.end.conn }
+
+// Close ends the connection.
+func (l *Link) Close() error { return l.end.conn.Close() }
+
+// ErrMismatch is the result of a ping whose data came back changed.
+var ErrMismatch = errors.New("data mismatch: what came back is not what was sent")
+
+// Ping has the server read the data and write it back. It returns what came back, which is
+// valid until the next call. After an error the connection is of no more use.
+func (l *Link) Ping(ctx context.Context) (back []byte, err error) {
+	end := l.end
+	fillPing(end.data.Bytes(), l.n)
+	l.n++
+	for _, step := range []struct {
+		mr   *uverbs.MR
+		what string
+	}{{end.data, "the server to read the data"}, {end.sink, "the server to write the data back"}} {
+		if err := end.offer(ctx, step.mr); err != nil {
+			return nil, fmt.Errorf("waiting for %s: %w", step.what, err)
+		}
+	}
+	return end.sink.Bytes(), nil
+}
+
+// Check compares what came back with what was sent.
+func (l *Link) Check() error {
+	if !bytes.Equal(l.end.data.Bytes(), l.end.sink.Bytes()) {
+		return ErrMismatch
+	}
+	return nil
+}
+
+// Source finds an own address by name, of the server's family if that is an address.
+func Source(ctx context.Context, name, server string) (netip.AddrPort, error) {
+	if name == "" {
+		return netip.AddrPort{}, nil
+	}
+	ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip", name)
+	if err != nil {
+		return netip.AddrPort{}, fmt.Errorf("-I: %w", err)
+	}
+	ip := ips[0].Unmap()
+	if addr, err := netip.ParseAddr(server); err == nil && addr.Unmap().Is4() != ip.Is4() {
+		return netip.AddrPort{}, errFamilies(name, server)
+	}
+	return netip.AddrPortFrom(ip, 0), nil
+}
