@@ -16,7 +16,7 @@ func TestConfigRefused(t *testing.T) {
 		"Config.RecvCQEntries is negative": {RecvCQEntries: -1}, "Config.Backlog is negative": {Backlog: -1},
 		"Config.ResolveTimeout is negative": {ResolveTimeout: -1}, "Config.FallbackDelay is negative": {FallbackDelay: -1},
 		"Config.AcceptTimeout is negative": {AcceptTimeout: -1},
-		"Config.QP.SRQ needs Config.PD": {QP: uverbs.QPOptions{SRQ: new(uverbs.SRQ)}},
+		"Config.QP.SRQ needs Config.PD":    {QP: uverbs.QPOptions{SRQ: new(uverbs.SRQ)}},
 	} {
 		w := newWorld(t, aSIW)
 		l, r := w.mustAsk(nil)

@@ -106,6 +106,22 @@ func testMigrateWaitsForAck(t *testing.T) {
 	}
 }
 
+// After a move commands go to the new channel.
+func TestMigrateFollows(t *testing.T) {
+	from, to := newFake(), newFake()
+	id := newTestID(t, from)
+	if err := id.Migrate(newEventChannel(to)); err != nil {
+		t.Fatal(err)
+	}
+	before := len(from.calls)
+	if err := id.SetTOS(8); err != nil {
+		t.Fatal(err)
+	}
+	if len(from.calls) != before || to.calls[len(to.calls)-1] != abi.RDMA_USER_CM_CMD_SET_OPTION {
+		t.Errorf("the old channel got %d, the new one %d", from.calls, to.calls)
+	}
+}
+
 // A target that the ID did not come to may be closed.
 func TestMigrateFails(t *testing.T) {
 	k := newFake()

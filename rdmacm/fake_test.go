@@ -32,6 +32,7 @@ type fakeKernel struct {
 	paths    []byte            // the answer to a query for paths
 	device   uint32            // index of the IDs' device
 	iwarp    bool
+	noMask   bool // no state has attributes to set
 	datagram bool // the IDs are; the last one made says
 	onCall   func(cmd uint32, body []byte)
 	onDone   func(cmd uint32, body []byte) // when it has succeeded
@@ -136,6 +137,7 @@ func (k *fakeKernel) qpAttr(state uint32) *abi.IbUverbsQpAttr {
 	const iwarpInit = uverbs.QPAttrState | uverbs.QPAttrAccess | uverbs.QPAttrPort
 	a := &abi.IbUverbsQpAttr{QpState: state, PortNum: 1, MaxDestRdAtomic: 9, MaxRdAtomic: 9}
 	switch s := uverbs.QPState(state); {
+	case k.noMask:
 	case k.iwarp:
 		a.QpAttrMask = uint32(iwarpInit)
 	case k.datagram:

@@ -339,6 +339,16 @@ func TestQPStates(t *testing.T) {
 	}
 }
 
+// Where the kernel has nothing to set, the queue pair stays as it is.
+func TestNothingToSet(t *testing.T) {
+	k := newFake()
+	k.noMask = true
+	qp := new(fakeQP)
+	if err := newTestID(t, k).attach(qp, readLimits{16, 16}); err != nil || len(qp.states) != 0 {
+		t.Errorf("moved to %v, %v", qp.states, err)
+	}
+}
+
 func TestDatagramQPStates(t *testing.T) {
 	k := newFake()
 	id := newDatagramID(t, k)

@@ -11,7 +11,7 @@ import (
 
 // TestHold has each kind of figure get worse.
 func TestHold(t *testing.T) {
-	l := limits{Tolerance: 1.1, Slack: 0.05, Instructions: map[string]float64{"post send: list 16 on siw": 100}}
+	l := limits{Tolerance: 1.1, Slack: 0.05, Instructions: map[string]float64{"post send: list 16 on siw": 100}, OfC: map[string]float64{"arm on rxe": 0.9}}
 	sample := func(measure, driver, params, impl, unit string, value float64) result.Sample {
 		return result.Sample{Measure: measure, Driver: driver, Params: params, Impl: impl, Unit: unit, Value: value, Run: 1}
 	}
@@ -24,6 +24,11 @@ func TestHold(t *testing.T) {
 		{"slower", []result.Sample{sample("post_send", "siw", "list 16", ours, "instructions", 111)}, "111.0 instructions, at most 110.0"},
 		{"unknown", []result.Sample{sample("post_send", "rxe", "list 16", ours, "instructions", 1)}, "no limit"},
 		{"C is slower", []result.Sample{sample("post_send", "siw", "list 16", "rdma-core", "instructions", 111)}, ""},
+		{"a call as fast", []result.Sample{
+			sample("arm", "rxe", "", ours, "instructions", 899), sample("arm", "rxe", "", "rdma-core", "instructions", 1000)}, ""},
+		{"a call slower", []result.Sample{
+			sample("arm", "rxe", "", ours, "instructions", 901), sample("arm", "rxe", "", "rdma-core", "instructions", 1000)}, "901.0 instructions, at most 900.0 are allowed beside C"},
+		{"a call without C", []result.Sample{sample("arm", "rxe", "", ours, "instructions", 1)}, "at most 0.0"},
 		{"no allocation", []result.Sample{sample("arm_allocs", "siw", "", ours, "allocs", 0)}, ""},
 		{"allocation", []result.Sample{sample("arm_allocs", "siw", "", ours, "allocs", 0.01)}, "arm allocs on siw: 0.01 allocations"},
 		{"as many doorbells", []result.Sample{

@@ -1,0 +1,36 @@
+package uverbs
+
+import (
+	"syscall"
+	"testing"
+)
+
+// A hint is given for the error that it explains and for no other.
+func TestHintsFit(t *testing.T) {
+	const types = "windows are of type 1 or 2"
+	for _, c := range []struct {
+		err  syscall.Errno
+		typ  MWType
+		want string
+	}{
+		{syscall.EINVAL, 3, types}, {syscall.EINVAL, 0, types},
+		{syscall.EINVAL, MWType1, createHint(syscall.EINVAL)}, {syscall.EINVAL, MWType2, createHint(syscall.EINVAL)},
+		{syscall.ENOMEM, 3, createHint(syscall.ENOMEM)},
+	} {
+		if got := mwHint(c.err, c.typ); got != c.want {
+			t.Errorf("%v, window of type %d: %q, want %q", c.err, c.typ, got, c.want)
+		}
+	}
+	for _, c := range []struct {
+		err  syscall.Errno
+		mask QPAttrMask
+		want string
+	}{
+		{syscall.ENETUNREACH, QPAttrState | QPAttrAV, noWayHint}, {syscall.ETIMEDOUT, QPAttrAltPath, noWayHint},
+		{syscall.ENETUNREACH, QPAttrState, ""}, {syscall.EIO, QPAttrAV, ""},
+	} {
+		if got := new(QP).explain(c.err, &QPAttr{}, c.mask); got != c.want {
+			t.Errorf("%v, attributes %#x: %q, want %q", c.err, c.mask, got, c.want)
+		}
+	}
+}
