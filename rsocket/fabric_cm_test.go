@@ -36,6 +36,7 @@ type cmID struct {
 	listens  bool
 	peer     *cmID
 	qpn      uint32
+	asked    bool // to connect, and has not answered
 	stands   bool
 	told     uint32 // events that were got
 }
@@ -162,12 +163,13 @@ func (m *manager) command(ch *cmChannel, cmd uint32, body, out []byte) error {
 		a := view[abi.RdmaUcmAccept](body)
 		return m.accept(m.ids[a.Id], &a)
 	case abi.RDMA_USER_CM_CMD_REJECT:
-		m.named(body, 0).peer.tell(rdmacm.EventRejected, 28, nil)
+		m.named(body, 0).reject()
 	case abi.RDMA_USER_CM_CMD_DISCONNECT:
 		return m.disconnect(m.named(body, 0))
 	case abi.RDMA_USER_CM_CMD_DESTROY_ID:
 		id := m.named(body, 8)
 		_ = m.disconnect(id)
+		id.reject()
 		delete(m.ids, id.handle)
 		id.channel.events = slices.DeleteFunc(id.channel.events, func(ev cmEvent) bool { return ev.id == id })
 		copy(out, raw(&abi.RdmaUcmDestroyIdResp{EventsReported: id.told}))
@@ -210,6 +212,7 @@ func (m *manager) connect(id *cmID, p *abi.RdmaUcmConnParam) error {
 		}
 		server := m.create(l.channel, 0)
 		server.src, server.dst, server.peer, id.peer = id.dst, id.src, id, server
+		server.asked = true
 		// The request counts for the listener.
 		l.report(l.uid, server.handle, rdmacm.EventConnectRequest, 0, p)
 		return nil
@@ -227,7 +230,7 @@ func (m *manager) accept(id *cmID, a *abi.RdmaUcmAccept) error {
 		return nil
 	}
 	id.uid, id.qpn = a.Uid, a.ConnParam.QpNum
-	id.stands, id.peer.stands = true, true
+	id.asked, id.stands, id.peer.stands = false, true, true
 	m.f.join(id.qpn, id.peer.qpn)
 	if m.f.iwarp {
 		id.peer.tell(rdmacm.EventEstablished, 0, &a.ConnParam)
@@ -236,6 +239,14 @@ func (m *manager) accept(id *cmID, a *abi.RdmaUcmAccept) error {
 	}
 	id.peer.tell(rdmacm.EventConnectResponse, 0, &a.ConnParam)
 	return nil
+}
+
+// reject answers a request with no, unless it has been answered.
+func (id *cmID) reject() {
+	if id.asked {
+		id.asked = false
+		id.peer.tell(rdmacm.EventRejected, int32(rdmacm.RejectConsumer), nil)
+	}
 }
 
 // disconnect ends a connection for both.

@@ -43,6 +43,9 @@ func newFabric(t *testing.T, info uverbs.DeviceInfo) *fabric {
 	f.netlink.CharDevs = map[uint32]netlinkrdma.CharDev{f.index: {Name: "rsocket-test", ABI: uint64(info.ABI), DriverID: uint32(info.Driver)}}
 	t.Cleanup(kernel.Register(f))
 	t.Cleanup(func() {
+		if f.device == nil {
+			return // nothing was dialled
+		}
 		if leaks := f.device.Leaks(); len(leaks) > 0 {
 			t.Error("left:", leaks)
 		}

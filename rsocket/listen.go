@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/goverbs/goverbs/rdmacm"
@@ -132,11 +133,16 @@ func (l *Listener) Accept() (net.Conn, error) {
 	}
 }
 
-// isPeers tells of an error that is the peer's doing.
+// isPeers tells of an error that is the peer's doing: a stranger's, or of one that has
+// gone, or does not confirm.
 func isPeers(err error) bool {
-	var rejected *rdmacm.RejectedError
-	return errors.Is(err, ErrProtocol) || errors.Is(err, rdmacm.ErrDisconnected) ||
-		errors.Is(err, context.DeadlineExceeded) || errors.As(err, &rejected)
+	for _, cause := range []error{ErrProtocol, rdmacm.ErrDisconnected, context.DeadlineExceeded, syscall.ECONNREFUSED,
+		syscall.ECONNRESET, syscall.ENOTCONN, syscall.ENOENT, syscall.ETIMEDOUT} {
+		if errors.Is(err, cause) {
+			return true
+		}
+	}
+	return false
 }
 
 func (l *Listener) begin(rc *rdmacm.Conn) *Conn {

@@ -56,6 +56,14 @@ func newModel(sizes [2]Sizes, iwarp bool) (a, b *modelEnd) {
 		e.stream = newStream(e, own, hellos[1-i], z.SendQueue, uint16(z.RecvQueue), iwarp)
 		e.stream.silent = iwarp && i == 1
 	}
+	// Counts of 16 bits wrap after a few messages.
+	const start = 65500
+	for _, e := range ends {
+		e.window.seq += start
+		e.window.limit += start
+		e.stream.in.seq += start
+		e.stream.in.told += start
+	}
 	return ends[0], ends[1]
 }
 
