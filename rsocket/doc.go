@@ -24,6 +24,8 @@
 // died, or a program that closed its device, is an error that matches
 // syscall.ECONNRESET.
 //
+// A dial waits until the other side calls Accept: no kernel lets peers in beforehand.
+//
 // There is no file descriptor to get at, and nothing out of band.
 //
 // # What is spoken

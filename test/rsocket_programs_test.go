@@ -21,10 +21,15 @@ import (
 	"github.com/goverbs/goverbs/rsocket"
 )
 
+// rsocketListen listens on a host and a port.
+func rsocketListen(host, port string) (net.Listener, error) {
+	return rsocket.Listen("rsocket", hostPort(host, port))
+}
+
 // listenRsocket listens until the test ends.
 func listenRsocket(t *testing.T, host string) net.Listener {
 	t.Helper()
-	l := must(rsocket.Listen("tcp", hostPort(host, "0")))(t)
+	l := must(rsocketListen(host, "0"))(t)
 	t.Cleanup(func() { l.Close() })
 	return l
 }
