@@ -12,9 +12,8 @@ import (
 
 // Conn is a connection. It is a [net.Conn], and its methods may be called concurrently.
 //
-// It has no goroutine. The connection makes progress in the calls of both ends:
-// Read returns credits to the peer, and one of the calls that wait takes the completions
-// for all.
+// It has no goroutine and makes progress during its calls. Read returns credits to
+// the peer. Of the calls that wait, one takes the completions for all.
 type Conn struct {
 	rc             *rdmacm.Conn
 	local, remote  netip.AddrPort

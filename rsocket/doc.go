@@ -16,9 +16,9 @@
 // connection pins its buffers, 256 KiB unless [Sizes] says otherwise, and has two file
 // descriptors, but no goroutine.
 //
-// A connection moves in the calls of its ends. Whoever waits in Read, Write or Close
-// does the work of the others too. A peer that never calls anything takes what
-// its receive buffer has room for, and no more.
+// A connection makes progress only during calls of its methods. A call that waits does the
+// work of the others too. A peer that never calls anything takes what its receive buffer
+// has room for, and no more.
 //
 // io.EOF means that the peer ended its data in order, with CloseWrite or Close. A peer that
 // died, or a program that closed its device, is an error that matches

@@ -131,3 +131,39 @@ func TestRsocketAllocs(t *testing.T) {
 		<-echoed
 	})
 }
+
+// TestRsocketCloseAtOnce: what is written arrives though the writer closes at once, time
+// after time.
+func TestRsocketCloseAtOnce(t *testing.T) {
+	eachRsocketHost(t, func(t *testing.T, host string) {
+		l := listenRsocket(t, host)
+		const times = 20
+		got := make(chan int, times)
+		go func() {
+			for range times {
+				c, err := l.Accept()
+				if err != nil {
+					t.Error(err)
+					break
+				}
+				b, err := io.ReadAll(c)
+				if err := errors.Join(err, c.Close()); err != nil {
+					t.Error(err)
+				}
+				got <- len(b)
+			}
+			close(got)
+		}()
+		for i := range times {
+			c := dialStream(t, host, portOf(l))
+			sent := make([]byte, 1+i*500)
+			must(c.Write(sent))(t)
+			if err := c.Close(); err != nil {
+				t.Errorf("connection %d: %v", i, err)
+			}
+			if n := <-got; n != len(sent) {
+				t.Errorf("connection %d: %d of %d bytes", i, n, len(sent))
+			}
+		}
+	})
+}
