@@ -5,6 +5,7 @@ go 1.25.0
 require (
 	github.com/google/go-cmp v0.7.0
 	github.com/vishvananda/netlink v1.3.1
+	golang.org/x/net v0.50.0
 	golang.org/x/sys v0.46.0
 )
 

@@ -18,7 +18,8 @@ import (
 // refused in all others.
 type Config struct {
 	// PrivateData goes to the peer with the connect request, or with the
-	// answer to one. For its limits see ConnParam.
+	// answer to one. For its limits see ConnParam. Prepare may put other data in its
+	// place with Conn.SetPrivateData.
 	PrivateData []byte
 
 	// Prepare runs when the protection domain, the completion queues and the
@@ -193,9 +194,9 @@ func (c *Config) portSpace() PortSpace {
 	return PortSpaceTCP
 }
 
-func (c *Config) param() *ConnParam {
+func (c *Config) param(private []byte) *ConnParam {
 	return &ConnParam{
-		PrivateData:        c.PrivateData,
+		PrivateData:        private,
 		ResponderResources: c.ResponderResources,
 		InitiatorDepth:     c.InitiatorDepth,
 		RetryCount:         c.RetryCount,

@@ -22,7 +22,8 @@ type Conn struct {
 	local       netip.AddrPort
 	remote      netip.AddrPort
 	port        uint32 // the device's
-	privateData []byte
+	privateData []byte // the peer's
+	announced   []byte // ours
 	peer        *Peer
 
 	setup  chan *Event // what comes before the connection stands
@@ -74,6 +75,11 @@ func (c *Conn) RemoteAddr() netip.AddrPort { return c.remote }
 // InfiniBand and RoCE fill it up with zeros, to 56 or 196 bytes, for datagrams
 // to 180 or 136.
 func (c *Conn) PrivateData() []byte { return c.privateData }
+
+// SetPrivateData replaces Config.PrivateData, which the peer gets with the request or
+// with the answer to it. Call it in Config.Prepare, where the keys of regions become
+// known; later it is without effect.
+func (c *Conn) SetPrivateData(private []byte) { c.announced = private }
 
 // Own hands something made in PD, such as a memory region, to the Conn: Close
 // closes it after the queue pair and before PD. What Prepare makes has to be

@@ -19,6 +19,7 @@ func (c *Conn) prepare(cfg *Config) error {
 // prepareAt is prepare for a caller that knows the address of the ID.
 func (c *Conn) prepareAt(addr *Addr, cfg *Config) (err error) {
 	c.whereabouts(addr)
+	c.announced = cfg.PrivateData
 	if err := c.openPD(addr, cfg); err != nil {
 		return err
 	}

@@ -17,7 +17,7 @@ const connectTries = 16
 // choice is the caller's to change.
 func (c *Conn) connect(ctx context.Context, dst netip.AddrPort, cfg *Config) (*Event, error) {
 	for n := 1; ; n++ {
-		err := c.id.Connect(ctx, cfg.param())
+		err := c.id.Connect(ctx, cfg.param(c.announced))
 		if err == nil {
 			ev, err := c.await(ctx, EventEstablished)
 			return ev, c.explainAnswer(err)

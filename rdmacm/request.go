@@ -75,7 +75,7 @@ func (c *Conn) accept(ctx context.Context, addr *Addr, cfg *Config) error {
 	if err := c.prepareAt(addr, cfg); err != nil {
 		return err
 	}
-	if err := c.id.Accept(cfg.param()); err != nil {
+	if err := c.id.Accept(cfg.param(c.announced)); err != nil {
 		return err
 	}
 	if c.id.datagram { // the peer has what it wanted to know

@@ -83,7 +83,6 @@ func connectAt(t *testing.T, address string, client, server setup) (*end, *end) 
 // config makes memory when the connection is made, and tells the peer of it in
 // the private data.
 func (e *end) config(s setup) *rdmacm.Config {
-	s.cfg.PrivateData = make([]byte, 12)
 	s.cfg.Prepare = func(c *rdmacm.Conn) (err error) {
 		e.Conn = c
 		switch s.access {
@@ -99,8 +98,8 @@ func (e *end) config(s setup) *rdmacm.Config {
 			return err
 		}
 		c.Own(e.mr)
-		binary.BigEndian.PutUint64(s.cfg.PrivateData, e.mr.Addr())
-		binary.BigEndian.PutUint32(s.cfg.PrivateData[8:], e.mr.RKey())
+		about := binary.BigEndian.AppendUint64(nil, e.mr.Addr())
+		c.SetPrivateData(binary.BigEndian.AppendUint32(about, e.mr.RKey()))
 		for i := range s.recvs {
 			if _, err := c.QP().PostRecv([]uverbs.RecvWR{e.recv(i)}); err != nil {
 				return err

@@ -134,6 +134,12 @@ func (cq *CQ) issueCreate(r *driver.CreateCQ, u driver.UHW, extra []driver.Attr)
 // Device returns the device that the CQ belongs to.
 func (cq *CQ) Device() *Device { return cq.dev }
 
+// Channel returns the completion channel that the CQ was created with, or nil. The CQs
+// of an rdmacm.Conn that has its own share one, so [CompChannel.Get] waits for both.
+//
+// C: cq->channel
+func (cq *CQ) Channel() *CompChannel { return cq.channel }
+
 // Cap is the number of completions that the CQ has room for.
 func (cq *CQ) Cap() int {
 	cq.mu.Lock()

@@ -1,0 +1,83 @@
+package rsocket
+
+import (
+	"io"
+	"net"
+	"os"
+)
+
+// Read returns what has arrived, and waits if that is nothing. After the peer's end of
+// data it returns io.EOF; a connection that broke gives an error that matches
+// syscall.ECONNRESET, after all that had arrived.
+func (c *Conn) Read(b []byte) (int, error) {
+	if len(b) == 0 {
+		return 0, nil
+	}
+	c.reading.Lock()
+	defer c.reading.Unlock()
+	for {
+		n, seen, err := c.tryRead(b)
+		switch {
+		case err == io.EOF:
+			return 0, err
+		case err != nil:
+			return n, c.fail("read", err)
+		case n > 0:
+			return n, nil
+		}
+		c.park(&c.reader, seen)
+	}
+}
+
+func (c *Conn) tryRead(b []byte) (n int, seen uint64, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err = c.mayGoOn(&c.reader); err == nil {
+		c.progress()
+		n, err = c.stream.read(b)
+	}
+	return n, c.changes, err
+}
+
+// Write returns when all of b is sent or in the send buffer. The peer's program need not
+// have read it.
+func (c *Conn) Write(b []byte) (int, error) {
+	c.writing.Lock()
+	defer c.writing.Unlock()
+	for written := 0; ; {
+		n, seen, err := c.tryWrite(b[written:])
+		written += n
+		switch {
+		case err != nil:
+			return written, c.fail("write", err)
+		case written == len(b):
+			return written, nil
+		}
+		c.park(&c.writer, seen)
+	}
+}
+
+func (c *Conn) tryWrite(b []byte) (n int, seen uint64, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err = c.mayGoOn(&c.writer); err == nil {
+		c.progress()
+		n, err = c.stream.write(b)
+		seen = c.changes // what watch finds is news
+		if c.waiting {
+			c.watch()
+		}
+	}
+	return n, seen, err
+}
+
+// mayGoOn tells a call whose time is over, before anything else does.
+func (c *Conn) mayGoOn(s *side) error {
+	switch {
+	case c.closed:
+		return net.ErrClosed
+	case s.deadline.isOver():
+		return os.ErrDeadlineExceeded
+	}
+	return nil
+}

@@ -1,0 +1,21 @@
+package rsocket
+
+import (
+	"net"
+	"testing"
+
+	"golang.org/x/net/nettest"
+)
+
+// TestConn: a connection is a net.Conn, over both transports, also with the least queues
+// and buffers.
+func TestConn(t *testing.T) {
+	for _, info := range drivers {
+		for name, z := range map[string]Sizes{"default": {}, "least": {SendBuffer: leastBuffer, RecvBuffer: leastBuffer, SendQueue: leastQueue, RecvQueue: leastQueue}} {
+			t.Run(info.Name+" "+name, func(t *testing.T) {
+				f := newFabric(t, info)
+				nettest.TestConn(t, func() (c1, c2 net.Conn, stop func(), err error) { return f.pipe(z) })
+			})
+		}
+	}
+}

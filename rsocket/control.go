@@ -1,0 +1,95 @@
+package rsocket
+
+// arrived takes the word of a message that the peer sent.
+func (s *stream) arrived(w word) {
+	s.silent = false
+	if s.failed != nil || s.ends.gotDisconnect {
+		return
+	}
+	if err := s.take(w); err != nil {
+		s.fail(err)
+	}
+}
+
+func (s *stream) take(w word) error {
+	switch w.op() {
+	case opData:
+		if s.ends.gotShutdown {
+			return violation("data after the end of data")
+		}
+		return s.in.arrived(w.value())
+	case opSGL:
+		s.fresh = true
+		return s.window.raise(uint16(w.value()))
+	case opIOMap:
+		return violation("a mapping, of which this side takes none")
+	case opControl:
+		s.ends.got(w.value())
+		return nil
+	}
+	return violation("%v", w)
+}
+
+// settle tells the peer what it is owed: room to send to, credits, and the end.
+func (s *stream) settle() {
+	if s.silent || s.failed != nil {
+		return
+	}
+	for s.in.owes() && !s.ends.finished() && !s.ends.sentDisconnect && s.failed == nil {
+		if !s.grant() {
+			break
+		}
+	}
+	if s.shut {
+		s.shut = false
+		if value, ok := s.ends.shut(s.all); ok {
+			s.postSpare(message{word: newWord(opControl, value)})
+		}
+	}
+}
+
+// grant tells the peer of the half that is free, or only of credits. It returns false
+// when the send queue has no slot for that.
+func (s *stream) grant() bool {
+	isOffer := s.in.owesOffer()
+	if s.spare-s.slotsFor(isOffer) < endSlots {
+		return false
+	}
+	m := message{word: newWord(opSGL, uint32(s.in.limit()))}
+	if isOffer {
+		off, number := s.in.offer()
+		offer{s.own.addr + uint64(off), s.own.key, uint32(s.in.half)}.put(s.entry[:], s.peer.order())
+		at := uint64(number%int(s.peer.table.length)) * offerSize
+		m.inline, m.to = s.entry[:], offer{s.peer.table.addr + at, s.peer.table.key, offerSize}
+	}
+	s.postSpare(m)
+	return true
+}
+
+func (s *stream) postSpare(m message) {
+	cost := s.slotsFor(m.hasData())
+	m.id = newID(0, cost, true)
+	s.spare -= cost
+	s.m = m
+	_ = s.post() // failed tells
+}
+
+// keepAlive writes nothing to the peer, which does not hear of it; but it fails when the
+// peer has gone.
+func (s *stream) keepAlive() {
+	if !s.silent && s.failed == nil && !s.ends.over() && !s.ends.sentDisconnect && s.spare > endSlots {
+		s.postSpare(message{bare: true})
+	}
+}
+
+// end has the peer told that this side sends nothing more, and with all that it does not
+// receive any more either.
+func (s *stream) end(all bool) {
+	s.shut, s.all = true, s.all || all
+	s.settle()
+}
+
+// delivered tells that the peer has, or does not want, all that was written.
+func (s *stream) delivered() bool {
+	return s.failed != nil || s.ends.gotDisconnect || s.sent == 0 && !s.shut
+}

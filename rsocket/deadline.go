@@ -1,0 +1,81 @@
+package rsocket
+
+import (
+	"sync"
+	"time"
+)
+
+// deadline is the end of the time that one kind of call has. Calls wait with the moment of
+// its expiry, so none makes a context or a timer of its own.
+type deadline struct {
+	mu     sync.Mutex // guards what follows
+	at     time.Time
+	timer  *time.Timer
+	expiry *moment
+	closed bool // for good
+}
+
+func (d *deadline) init() { d.expiry = newMoment() }
+
+// moment is when the deadline expires. A later deadline has another moment once this one
+// has come.
+func (d *deadline) moment() *moment {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.expiry
+}
+
+func (d *deadline) isOver() bool { return d.moment().Err() != nil }
+
+// set moves the deadline; the zero time is none.
+func (d *deadline) set(t time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return
+	}
+	if d.timer != nil {
+		d.timer.Stop()
+	}
+	d.at = t
+	left := time.Until(t)
+	switch {
+	case t.IsZero():
+		d.renew()
+	case left <= 0:
+		d.expiry.come()
+	case d.timer == nil:
+		d.renew()
+		d.timer = time.AfterFunc(left, d.expired)
+	default:
+		d.renew()
+		d.timer.Reset(left)
+	}
+}
+
+// expired is what the timer calls. A timer that was stopped too late finds another
+// deadline.
+func (d *deadline) expired() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.at.IsZero() && time.Until(d.at) <= 0 {
+		d.expiry.come()
+	}
+}
+
+func (d *deadline) renew() {
+	if d.expiry.Err() != nil {
+		d.expiry = newMoment()
+	}
+}
+
+// close lets no call wait from now on.
+func (d *deadline) close() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.closed = true
+	if d.timer != nil {
+		d.timer.Stop()
+	}
+	d.expiry.come()
+}

@@ -1,0 +1,146 @@
+package rsocket
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/goverbs/goverbs/rdmacm"
+)
+
+// Dialer dials with options. The zero value will do.
+type Dialer struct {
+	// Timeout bounds a dial, all addresses of a name together. Zero: no bound but the
+	// context's, Deadline and those of the kernel.
+	Timeout time.Duration
+	// Deadline is when a dial gives up. Zero: never.
+	Deadline time.Time
+	// LocalAddr is the address to dial from. The zero value lets the routing table
+	// decide; port 0 lets the kernel choose.
+	LocalAddr netip.AddrPort
+	// KeepAlive is the time between looks whether the peer is still there. Zero: 15
+	// seconds. Negative: none.
+	KeepAlive time.Duration
+	// Sizes of the connection.
+	Sizes Sizes
+}
+
+const defaultKeepAlive = 15 * time.Second
+
+// Dial connects to an address such as "10.0.0.1:7471" or "host:7471".
+func Dial(network, address string) (net.Conn, error) { return new(Dialer).Dial(network, address) }
+
+// DialContext is [Dial] with a context, which bounds the dial and not the connection.
+func DialContext(ctx context.Context, network, address string) (net.Conn, error) {
+	return new(Dialer).DialContext(ctx, network, address)
+}
+
+// Dial is [Dialer.DialContext] without a context.
+func (d *Dialer) Dial(network, address string) (net.Conn, error) {
+	return d.DialContext(context.Background(), network, address)
+}
+
+// DialContext connects to an address; of a name's addresses it takes the first that
+// answers. network is "rsocket" or "tcp", with a 4 or a 6 behind it if only addresses of
+// that family will do; so this is a function that takes the place of a net.Dialer's. The
+// connection is a *Conn. Errors are of type *net.OpError.
+func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
+	if !d.Deadline.IsZero() {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, d.Deadline)
+		defer cancel()
+	}
+	if d.Timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, d.Timeout)
+		defer cancel()
+	}
+	sizes, err := d.Sizes.withDefaults()
+	if err != nil {
+		return nil, opError("dial", d.LocalAddr, netip.AddrPort{}, err)
+	}
+	addrs, err := resolve(ctx, network, address)
+	if err != nil {
+		return nil, opError("dial", d.LocalAddr, netip.AddrPort{}, err)
+	}
+	var errs []error
+	for _, addr := range addrs {
+		c, err := d.dial(ctx, addr, &sizes)
+		if err == nil {
+			return c, nil
+		}
+		errs = append(errs, opError("dial", d.LocalAddr, addr, err))
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	if len(errs) == 1 {
+		return nil, errs[0]
+	}
+	return nil, opError("dial", d.LocalAddr, netip.AddrPort{}, errors.Join(errs...))
+}
+
+func (d *Dialer) dial(ctx context.Context, addr netip.AddrPort, z *Sizes) (*Conn, error) {
+	c := newConn()
+	cfg := z.config()
+	cfg.Source = d.LocalAddr
+	cfg.Prepare = func(rc *rdmacm.Conn) error {
+		if err := c.verbs.prepare(rc, z); err != nil {
+			return err
+		}
+		rc.SetPrivateData(c.verbs.hello(z).marshal())
+		return nil
+	}
+	rc, err := rdmacm.DialAddrPort(ctx, addr, &cfg)
+	if err != nil {
+		return nil, err
+	}
+	peer, err := parseHello(rc.PrivateData())
+	if err != nil {
+		_ = rc.Close()
+		return nil, err
+	}
+	c.begin(rc, peer, z, true, keepAlive(d.KeepAlive))
+	return c, nil
+}
+
+func keepAlive(d time.Duration) time.Duration {
+	if d == 0 {
+		return defaultKeepAlive
+	}
+	return d
+}
+
+// resolve finds the addresses of host and port that the network allows.
+func resolve(ctx context.Context, net_, address string) ([]netip.AddrPort, error) {
+	family, ok := strings.CutPrefix(net_, network)
+	if !ok {
+		family, ok = strings.CutPrefix(net_, "tcp")
+	}
+	if !ok || family != "" && family != "4" && family != "6" {
+		return nil, net.UnknownNetworkError(net_)
+	}
+	host, service, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
+	port, err := net.DefaultResolver.LookupPort(ctx, "tcp", service)
+	if err != nil {
+		return nil, err
+	}
+	if host == "" {
+		host = "localhost"
+	}
+	ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip"+family, host)
+	if err != nil {
+		return nil, err
+	}
+	addrs := make([]netip.AddrPort, len(ips))
+	for i, ip := range ips {
+		addrs[i] = netip.AddrPortFrom(ip.Unmap(), uint16(port))
+	}
+	return addrs, nil
+}

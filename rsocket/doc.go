@@ -1,0 +1,40 @@
+// Package rsocket carries byte streams over RDMA, as net.Conns:
+//
+//	l, err := rsocket.Listen("rsocket", ":7471")
+//	conn, err := l.Accept()
+//	conn, err := rsocket.DialContext(ctx, "rsocket", "10.0.0.1:7471")
+//
+// Programs that take a net.Conn, a net.Listener or a function that dials, such as
+// net/http, crypto/tls and net/rpc, run over it unchanged. The peer may be a program of
+// librdmacm's rsocket, such as rstream: the wire format is the same. The program names
+// the drivers it wants with a blank import, such as
+// github.com/goverbs/goverbs/provider/all.
+//
+// # Differences from TCP
+//
+// Data is written into the peer's memory by the devices, without a copy in a kernel. Each
+// connection pins its buffers, 256 KiB unless [Sizes] says otherwise, and has two file
+// descriptors, but no goroutine.
+//
+// A connection makes progress only during calls of its methods. A call that waits does the
+// work of the others too. A peer that never calls anything takes what its receive buffer
+// has room for, and no more.
+//
+// io.EOF means that the peer ended its data in order, with CloseWrite or Close. A peer that
+// died, or a program that closed its device, is an error that matches
+// syscall.ECONNRESET.
+//
+// A dial waits until the other side calls Accept: no kernel lets peers in beforehand.
+//
+// There is no file descriptor to get at, and nothing out of band.
+//
+// # What is spoken
+//
+// Version 1 of the protocol: RDMA WRITE with immediate data on InfiniBand and RoCE, RDMA
+// WRITE and a SEND of four bytes on iWARP; keep-alives; peers of either byte order. A peer
+// that breaks a rule ends the connection with an error that matches [ErrProtocol]; a
+// stranger is refused while it connects.
+//
+// Not spoken: riomap and riowrite, for which a peer is told that there is no table of
+// mappings here, datagrams, and native InfiniBand addresses (AF_IB).
+package rsocket

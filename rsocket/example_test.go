@@ -1,0 +1,55 @@
+package rsocket_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"time"
+
+	"github.com/goverbs/goverbs/rsocket"
+
+	_ "github.com/goverbs/goverbs/provider/all"
+)
+
+// A web server over RDMA. It needs an RDMA link, so it is compiled but not run here.
+func ExampleListen() {
+	l, err := rsocket.Listen("rsocket", ":8080")
+	if err != nil {
+		log.Fatal(err)
+	}
+	log.Fatal(http.Serve(l, http.FileServer(http.Dir("."))))
+}
+
+// A web client over RDMA.
+func ExampleDialer() {
+	d := rsocket.Dialer{Timeout: 5 * time.Second}
+	client := http.Client{Transport: &http.Transport{DialContext: d.DialContext}}
+	resp, err := client.Get("http://10.0.0.1:8080/")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer resp.Body.Close()
+	n, err := io.Copy(io.Discard, resp.Body)
+	fmt.Println(n, err)
+}
+
+// A client that sends a request, ends its data, and reads the answer to the end.
+func ExampleDialContext() {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	conn, err := rsocket.DialContext(ctx, "rsocket", "10.0.0.1:7471")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := io.WriteString(conn, "hello"); err != nil {
+		log.Fatal(err)
+	}
+	if err := conn.(*rsocket.Conn).CloseWrite(); err != nil {
+		log.Fatal(err)
+	}
+	answer, err := io.ReadAll(conn)
+	fmt.Printf("%q, %v\n", answer, err)
+}

@@ -1,0 +1,65 @@
+package rsocket
+
+import "encoding/binary"
+
+// hello is what both sides tell each other in private data as they connect.
+type hello struct {
+	bigEndian bool   // the machine that sent it is
+	credits   uint16 // messages of data that the sender of it has receives for
+	table     offer  // where the peer may write offers to; its length counts entries
+	buffer    offer  // the first half of the receive buffer
+}
+
+const (
+	version   = 1
+	helloSize = 40
+
+	flagBigEndian = 1 << 0
+	flagIOMap     = 1 << 1 // the size of a table of mappings is given; ours is 0
+)
+
+// tableEntries is how many entries a table of offers has.
+const tableEntries = 2
+
+func (h *hello) marshal() []byte {
+	b := make([]byte, helloSize)
+	b[0], b[1] = version, flagIOMap
+	if h.bigEndian {
+		b[1] |= flagBigEndian
+	}
+	binary.BigEndian.PutUint16(b[2:], h.credits)
+	h.table.put(b[8:], binary.BigEndian)
+	h.buffer.put(b[24:], binary.BigEndian)
+	return b
+}
+
+// parseHello checks what a stranger sent. InfiniBand and RoCE pad private data, so
+// more bytes are no fault.
+func parseHello(b []byte) (hello, error) {
+	if len(b) < helloSize {
+		return hello{}, violation("%d bytes of private data, rsocket has %d", len(b), helloSize)
+	}
+	h := hello{
+		bigEndian: b[1]&flagBigEndian != 0,
+		credits:   binary.BigEndian.Uint16(b[2:]),
+		table:     parseOffer(b[8:], binary.BigEndian),
+		buffer:    parseOffer(b[24:], binary.BigEndian),
+	}
+	switch {
+	case b[0] != version:
+		return hello{}, violation("version %d, this is version %d", b[0], version)
+	case h.credits == 0:
+		return hello{}, violation("no credits in the private data")
+	case h.table.length < tableEntries:
+		return hello{}, violation("a table for %d offers, it takes %d", h.table.length, tableEntries)
+	}
+	return h, nil
+}
+
+// order is the byte order of the machine that sent h.
+func (h *hello) order() binary.ByteOrder {
+	if h.bigEndian != bigEndian {
+		return otherOrder
+	}
+	return ownOrder
+}

@@ -1,0 +1,77 @@
+package rsocket
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"slices"
+	"testing"
+)
+
+// helloBytes is a hello of librdmacm's rsocket, field by field.
+const helloBytes = "01020180" + "00000000" + "00007f0011223344" + "00000a5b" + "00000002" + "00007f0022334455" + "00000a5c" + "00010000"
+
+func TestHello(t *testing.T) {
+	b, err := hex.DecodeString(helloBytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := hello{credits: 384, table: offer{0x7f0011223344, 0xa5b, 2}, buffer: offer{0x7f0022334455, 0xa5c, 65536}}
+	for _, padding := range []int{0, 16, 156} {
+		got, err := parseHello(slices.Concat(b, make([]byte, padding)))
+		if err != nil || got != want {
+			t.Errorf("%+v, %v", got, err)
+		}
+	}
+	if got := want.marshal(); !bytes.Equal(got, b) {
+		t.Errorf("%x", got)
+	}
+	want.bigEndian = true
+	if got, err := parseHello(want.marshal()); err != nil || got != want {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// A stranger's private data is refused, whatever is wrong with it.
+func TestHelloOfStranger(t *testing.T) {
+	for name, change := range map[string]func([]byte) []byte{
+		"none":            func([]byte) []byte { return nil },
+		"short":           func(b []byte) []byte { return b[:39] },
+		"version":         func(b []byte) []byte { b[0] = 2; return b },
+		"no credits":      func(b []byte) []byte { b[2], b[3] = 0, 0; return b },
+		"a table too few": func(b []byte) []byte { b[23] = 1; return b },
+	} {
+		b, _ := hex.DecodeString(helloBytes)
+		if h, err := parseHello(change(b)); !errors.Is(err, ErrProtocol) {
+			t.Errorf("%s: %+v, %v", name, h, err)
+		}
+	}
+}
+
+func FuzzHello(f *testing.F) {
+	b, _ := hex.DecodeString(helloBytes)
+	f.Add(b)
+	f.Add(b[:39])
+	f.Add([]byte{})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		h, err := parseHello(b)
+		if err != nil {
+			return
+		}
+		if again, err := parseHello(h.marshal()); err != nil || again != h {
+			t.Errorf("%+v became %+v, %v", h, again, err)
+		}
+	})
+}
+
+// Offers are written in the order of the machine that they are written to.
+func TestByteOrders(t *testing.T) {
+	own, other := hello{bigEndian: bigEndian}, hello{bigEndian: !bigEndian}
+	var a, b [offerSize]byte
+	offer{1, 2, 3}.put(a[:], own.order())
+	offer{1, 2, 3}.put(b[:], other.order())
+	if binary.NativeEndian.Uint64(a[:]) != 1 || binary.NativeEndian.Uint64(b[:]) != 1<<56 {
+		t.Errorf("%x, %x", a, b)
+	}
+}

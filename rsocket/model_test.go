@@ -1,0 +1,266 @@
+package rsocket
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"syscall"
+	"testing"
+)
+
+// Where the memory of every model's end begins, as its peer knows it.
+const (
+	modelTable = 0x1000
+	modelRecv  = 0x2000
+)
+
+// modelEnd is one end over a network that a test moves. Messages arrive in order, each in
+// steps: a part of the data, the rest, the word.
+type modelEnd struct {
+	*stream
+	peer   *modelEnd
+	sizes  Sizes
+	wire   []flight // posted, not arrived
+	words  []word   // arrived, not taken
+	done   []uint64 // completed, not taken
+	posted int      // slots of the send queue in use
+	recvs  int      // receives that are posted
+
+	out, in   byte // what is written and read next
+	sent, got int  // bytes
+	eof       bool
+	closing   bool
+}
+
+type flight struct {
+	message
+	data []byte
+	torn int // bytes that have arrived
+}
+
+func newModel(sizes [2]Sizes, iwarp bool) (a, b *modelEnd) {
+	ends := [2]*modelEnd{}
+	var hellos [2]hello
+	for i := range ends {
+		z := sizes[i]
+		ends[i] = &modelEnd{sizes: z, recvs: z.RecvQueue + spareRecvs}
+		hellos[i] = hello{bigEndian: bigEndian, credits: uint16(z.RecvQueue), table: offer{modelTable, 7, tableEntries},
+			buffer: offer{modelRecv, 7, uint32(z.RecvBuffer / 2)}}
+	}
+	for i, e := range ends {
+		z := sizes[i]
+		own := memory{table: make(table, tableEntries*offerSize), recv: make([]byte, z.RecvBuffer), send: make([]byte, z.SendBuffer),
+			addr: modelRecv, key: 7, inline: inlineData}
+		e.peer = ends[1-i]
+		e.stream = newStream(e, own, hellos[1-i], z.SendQueue, uint16(z.RecvQueue), iwarp)
+		e.stream.silent = iwarp && i == 1
+	}
+	// Counts of 16 bits wrap after a few messages.
+	const start = 65500
+	for _, e := range ends {
+		e.window.seq += start
+		e.window.limit += start
+		e.stream.in.seq += start
+		e.stream.in.told += start
+	}
+	return ends[0], ends[1]
+}
+
+func (e *modelEnd) post(m *message) error {
+	f := flight{message: *m, data: append([]byte(nil), m.inline...)}
+	for _, p := range m.data {
+		f.data = append(f.data, e.own.send[p.off:][:p.n]...)
+	}
+	e.posted += int(m.id >> 1 & 0x7f)
+	if e.posted > e.sizes.SendQueue+spareSlots {
+		return errors.New("the send queue is full")
+	}
+	e.wire = append(e.wire, f)
+	return nil
+}
+
+// arrive lets a step of the oldest message happen.
+func (e *modelEnd) arrive(r *rand.Rand) error {
+	f := &e.wire[0]
+	if f.torn < len(f.data) {
+		n := 1 + r.IntN(len(f.data)-f.torn)
+		if len(f.data) == offerSize {
+			n = 8 // an aligned half at a time, as a device and a kernel do it
+		}
+		if err := e.peer.place(f.to.addr+uint64(f.torn), f.to.key, f.data[f.torn:][:n]); err != nil {
+			return err
+		}
+		f.torn += n
+		return nil
+	}
+	if !f.bare {
+		if e.peer.recvs--; e.peer.recvs < 0 {
+			return errors.New("no receive is posted")
+		}
+		e.peer.words = append(e.peer.words, f.word)
+	}
+	e.done = append(e.done, f.id)
+	e.wire = e.wire[1:]
+	return nil
+}
+
+func (e *modelEnd) place(addr uint64, key uint32, b []byte) error {
+	for _, m := range []struct {
+		at uint64
+		b  []byte
+	}{{modelTable, e.own.table}, {modelRecv, e.own.recv}} {
+		if off := addr - m.at; addr >= m.at && off+uint64(len(b)) <= uint64(len(m.b)) && key == 7 {
+			copy(m.b[off:], b)
+			return nil
+		}
+	}
+	return fmt.Errorf("%d bytes written to %#x", len(b), addr)
+}
+
+// step does one thing out of those that may happen at any time.
+func (e *modelEnd) step(r *rand.Rand, what int) error {
+	switch what {
+	case 0:
+		if len(e.wire) > 0 {
+			return e.arrive(r)
+		}
+	case 1:
+		if len(e.words) > 0 {
+			w := e.words[0]
+			e.words = e.words[1:]
+			e.recvs++
+			e.arrived(w)
+		}
+	case 2:
+		if len(e.done) > 0 {
+			e.posted -= int(e.done[0] >> 1 & 0x7f)
+			e.completed(e.done[0])
+			e.done = e.done[1:]
+		}
+	case 3:
+		e.settle()
+	case 4:
+		return e.readSome(1 + r.IntN(3000))
+	case 5:
+		return e.writeSome(1 + r.IntN(1+r.IntN(9000)))
+	case 6:
+		e.keepAlive()
+	}
+	return e.failed
+}
+
+func (e *modelEnd) readSome(n int) error {
+	b := make([]byte, n)
+	n, err := e.read(b)
+	if e.eof = e.eof || err == io.EOF; err == io.EOF {
+		err = nil
+	}
+	for _, got := range b[:n] {
+		if got != e.in {
+			return fmt.Errorf("byte %d is %d, want %d", e.got, got, e.in)
+		}
+		e.in++
+		e.got++
+	}
+	return err
+}
+
+func (e *modelEnd) writeSome(n int) error {
+	if e.closing {
+		return nil
+	}
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = e.out + byte(i)
+	}
+	n, err := e.write(b)
+	e.out += byte(n)
+	e.sent += n
+	return err
+}
+
+// TestModel: whatever happens when, no byte is lost or doubled, no queue overflows, and
+// no end waits for ever.
+func TestModel(t *testing.T) {
+	small := Sizes{SendBuffer: 4096, RecvBuffer: 4096, SendQueue: 16, RecvQueue: 16}
+	for _, sizes := range [][2]Sizes{{small, small}, {small, {SendBuffer: 8192, RecvBuffer: 20000, SendQueue: 40, RecvQueue: 100}},
+		{{SendBuffer: 5000, RecvBuffer: 4098, SendQueue: 17, RecvQueue: 19}, small}} {
+		for _, iwarp := range []bool{false, true} {
+			for seed := range uint64(60) {
+				a, b := newModel(sizes, iwarp)
+				if err := play(a, b, rand.New(rand.NewPCG(seed, 1))); err != nil {
+					t.Fatalf("%+v, iwarp %v, seed %d: %v; %d sent, %d got; %d sent, %d got", sizes, iwarp, seed, err, a.sent, b.got, b.sent, a.got)
+				}
+			}
+		}
+	}
+}
+
+func play(a, b *modelEnd, r *rand.Rand) error {
+	ends := [2]*modelEnd{a, b}
+	// Each schedule prefers some steps to others.
+	var weights [2][7]int
+	for i := range weights {
+		for j := range weights[i] {
+			weights[i][j] = r.IntN(20)
+		}
+	}
+	for range 3000 {
+		i := r.IntN(2)
+		what := r.IntN(7)
+		if r.IntN(20) > weights[i][what] {
+			continue
+		}
+		if err := ends[i].step(r, what); err != nil {
+			return fmt.Errorf("step %d of end %d: %w", what, i, err)
+		}
+	}
+	// Some more, which both read, and the end in one of the ways there are.
+	for _, e := range ends {
+		want := e.sent + 5000
+		for round := 0; e.sent < want; round++ {
+			if err := e.writeSome(want - e.sent); err != nil {
+				return err
+			}
+			if err := drain(ends, r); err != nil || round > 10000 {
+				return fmt.Errorf("stuck: %w", err)
+			}
+		}
+	}
+	for _, e := range ends {
+		e.end(false)
+		e.closing = true
+		if n, err := e.write([]byte{1}); n != 0 || err != syscall.EPIPE {
+			return fmt.Errorf("write after the end: %d, %v", n, err)
+		}
+	}
+	for range 100 {
+		if err := drain(ends, r); err != nil {
+			return err
+		}
+	}
+	for i, e := range ends {
+		if !e.eof || e.got != ends[1-i].sent || !e.delivered() || !e.ends.over() || e.stream.sent != 0 || e.ring.used != 0 {
+			return fmt.Errorf("end %d: %+v, %d got", i, e.ends, e.got)
+		}
+		if e.slots != e.sizes.SendQueue || e.spare != spareSlots {
+			return fmt.Errorf("end %d has %d slots and %d spare ones", i, e.slots, e.spare)
+		}
+	}
+	return nil
+}
+
+// drain lets all but writes happen.
+func drain(ends [2]*modelEnd, r *rand.Rand) error {
+	for range 12 {
+		for i, e := range ends {
+			for what := range 5 {
+				if err := e.step(r, what); err != nil {
+					return fmt.Errorf("step %d of end %d: %w", what, i, err)
+				}
+			}
+		}
+	}
+	return nil
+}

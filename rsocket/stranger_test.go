@@ -1,0 +1,119 @@
+package rsocket
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+	"syscall"
+	"testing"
+
+	"github.com/goverbs/goverbs/rdmacm"
+)
+
+// TestStrangers: a peer that does not speak rsocket is refused while it connects, and
+// Accept goes on to the next.
+func TestStrangers(t *testing.T) {
+	newFabric(t, drivers[0])
+	l, err := Listen("rsocket4", fabricHost+":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	accepted := make(chan error, 1)
+	go func() {
+		c, err := l.Accept()
+		if err == nil {
+			err = c.Close()
+		}
+		accepted <- err
+	}()
+	at := l.Addr().(Addr).AddrPort()
+	for _, private := range [][]byte{nil, []byte("hello"), make([]byte, helloSize)} {
+		var rejected *rdmacm.RejectedError
+		_, err := rdmacm.DialAddrPort(t.Context(), at, &rdmacm.Config{PrivateData: private})
+		if !errors.As(err, &rejected) || rejected.Reason != rdmacm.RejectConsumer {
+			t.Errorf("%q: %v", private, err)
+		}
+	}
+	c, err := DialContext(t.Context(), "rsocket", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(<-accepted, c.Close()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestDialStranger: so is one that is dialled.
+func TestDialStranger(t *testing.T) {
+	newFabric(t, drivers[1])
+	l, err := rdmacm.Listen(fabricHost+":0", &rdmacm.Config{PrivateData: []byte("some other protocol")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		if c, err := l.Accept(t.Context()); err != nil {
+			t.Error(err)
+		} else {
+			c.Close()
+		}
+	}()
+	_, err = DialContext(t.Context(), "tcp", l.Addr().String())
+	var op *net.OpError
+	if !errors.Is(err, ErrProtocol) || !errors.As(err, &op) || op.Op != "dial" || op.Addr.String() != l.Addr().String() {
+		t.Error(err)
+	}
+}
+
+// TestDialErrors: what can't be is refused with the reason, as package net does.
+func TestDialErrors(t *testing.T) {
+	newFabric(t, drivers[0])
+	for _, test := range []struct {
+		d                Dialer
+		network, address string
+		want             error
+	}{
+		{Dialer{}, "udp", fabricHost + ":1", net.UnknownNetworkError("udp")},
+		{Dialer{}, "rsocket5", fabricHost + ":1", net.UnknownNetworkError("rsocket5")},
+		{Dialer{}, "tcp", fabricHost + ":1", syscall.ECONNREFUSED},
+		{Dialer{Sizes: Sizes{SendQueue: 15}}, "tcp", fabricHost + ":1", syscall.EINVAL},
+		{Dialer{Sizes: Sizes{RecvBuffer: 5001}}, "tcp", fabricHost + ":1", syscall.EINVAL},
+		{Dialer{Sizes: Sizes{SendBuffer: -1}}, "tcp", fabricHost + ":1", syscall.EINVAL},
+		{Dialer{LocalAddr: netip.MustParseAddrPort("[::1]:5")}, "tcp6", fabricHost + ":1", nil},
+	} {
+		_, err := test.d.DialContext(t.Context(), test.network, test.address)
+		var op *net.OpError
+		if !errors.As(err, &op) || op.Op != "dial" || test.want != nil && !errors.Is(err, test.want) {
+			t.Errorf("%s %s: %v", test.network, test.address, err)
+		}
+	}
+	for _, network := range []string{"unix", "tcp5", ""} {
+		if _, err := Listen(network, fabricHost+":0"); !errors.Is(err, net.UnknownNetworkError(network)) {
+			t.Error(err)
+		}
+	}
+}
+
+// TestAcceptEnds: Close ends Accept.
+func TestAcceptEnds(t *testing.T) {
+	newFabric(t, drivers[0])
+	l, err := Listen("tcp", fabricHost+":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() {
+		_, err := l.Accept()
+		ended <- err
+	}()
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := <-ended; !errors.Is(err, net.ErrClosed) {
+		t.Error(err)
+	}
+	if _, err := l.Accept(); !errors.Is(err, net.ErrClosed) {
+		t.Error(err)
+	}
+}

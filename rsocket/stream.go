@@ -1,0 +1,205 @@
+package rsocket
+
+import (
+	"io"
+	"syscall"
+)
+
+// message is one message to post: data and a word that tells of it.
+type message struct {
+	id     uint64
+	word   word
+	inline []byte   // data, or
+	data   [2]piece // of the send buffer; without data both are empty
+	to     offer    // where the data goes
+	bare   bool     // there is neither data nor a word
+}
+
+func (m *message) hasData() bool { return len(m.inline) > 0 || m.data[0].n > 0 }
+
+// link posts messages to a queue pair, in order.
+type link interface {
+	post(m *message) error
+}
+
+// stream is rsocket's protocol of one connection, without a queue pair. Its owner
+// tells it what was received and what was sent. Its methods may not be called
+// concurrently.
+type stream struct {
+	link  link
+	iwarp bool
+	own   memory
+	peer  hello
+
+	window window
+	ring   sendRing
+	slots  int // of the send queue that are free for data
+	spare  int // of the send queue that are free for words
+	sent   int // messages that have not completed
+
+	to    offer // where data goes
+	next  int   // entry of the table
+	fresh bool  // a word came since the entry was found empty
+
+	in   receiver
+	ends ends
+	// silent holds everything back until the peer has spoken. Over iWARP the side
+	// that was dialled must not be the first to send.
+	silent bool
+	shut   bool  // the word about the end of this side's sending waits
+	all    bool  // it is to be DISCONNECT
+	failed error // why the connection is of no more use
+
+	m     message // the one that is posted, here so that it is not allocated
+	entry [offerSize]byte
+}
+
+// memory is what a stream works on.
+type memory struct {
+	table  table  // of offers, which the peer writes
+	recv   []byte // the receive buffer, which the peer writes
+	send   []byte // the send buffer
+	addr   uint64 // of recv
+	key    uint32 // of recv
+	inline int    // bytes that go without the send buffer
+}
+
+const (
+	mostData = 64 << 10 // bytes of a message
+	// leastData is as much as the send buffer has room for before a message is sent, so
+	// that a full buffer is not sent on in crumbs.
+	leastData = 2 << 10
+	// spareSlots of the send queue are for words only, and the last two of them for
+	// SHUTDOWN and DISCONNECT.
+	spareSlots = 8
+	endSlots   = 2
+)
+
+func newStream(l link, own memory, peer hello, slots int, credits uint16, iwarp bool) *stream {
+	return &stream{link: l, iwarp: iwarp, own: own, peer: peer,
+		window: newWindow(peer.credits, iwarp), ring: sendRing{size: len(own.send)}, slots: slots, spare: spareSlots,
+		to: peer.buffer, next: 1, in: newReceiver(len(own.recv), credits)}
+}
+
+// slotsFor is how many slots of the send queue a message takes.
+func (s *stream) slotsFor(data bool) int {
+	if s.iwarp && data {
+		return 2
+	}
+	return 1
+}
+
+// read copies what has arrived. It returns io.EOF at the orderly end, and 0 if there is
+// nothing.
+func (s *stream) read(b []byte) (int, error) {
+	n := min(len(b), s.in.buffered())
+	if n == 0 {
+		switch {
+		case s.ends.finished():
+			return 0, io.EOF
+		default:
+			return 0, s.failed
+		}
+	}
+	at := s.in.place(s.in.read)
+	copied := copy(b[:n], s.own.recv[at:])
+	copy(b[copied:n], s.own.recv)
+	s.in.take(n)
+	s.settle()
+	return n, nil
+}
+
+// write sends as much of b as may be sent now.
+func (s *stream) write(b []byte) (written int, err error) {
+	for len(b) > 0 {
+		n := 0
+		if n, err = s.writeOne(b); n == 0 {
+			break
+		}
+		written += n
+		b = b[n:]
+	}
+	return written, err
+}
+
+func (s *stream) writeOne(b []byte) (int, error) {
+	switch {
+	case s.shut || s.ends.sentShutdown || s.ends.sentDisconnect:
+		return 0, syscall.EPIPE
+	case s.ends.gotDisconnect:
+		return 0, syscall.ECONNRESET
+	case s.failed != nil:
+		return 0, s.failed
+	case s.silent || !s.window.open() || s.slots < s.slotsFor(true) || !s.offered():
+		return 0, nil
+	}
+	n := min(len(b), mostData, int(s.to.length))
+	if n <= s.own.inline {
+		s.m = message{word: newWord(opData, uint32(n)), inline: b[:n]}
+		return n, s.send(n, 0)
+	}
+	if s.ring.free() < min(len(b), leastData) {
+		return 0, nil
+	}
+	n = min(n, s.ring.free())
+	s.m = message{word: newWord(opData, uint32(n)), data: s.ring.take(n)}
+	for _, p := range s.m.data {
+		b = b[copy(s.own.send[p.off:][:p.n], b):]
+	}
+	return n, s.send(n, n)
+}
+
+// offered makes sure that to is an offer, if there is one.
+func (s *stream) offered() bool {
+	if s.to.length == 0 && s.fresh {
+		if s.to, s.fresh = s.own.table.take(s.next); s.fresh {
+			s.next = (s.next + 1) % tableEntries
+		}
+	}
+	return s.to.length > 0
+}
+
+// send posts the message, which has n bytes and takes up as many of the ring as given.
+func (s *stream) send(n, ring int) error {
+	cost := s.slotsFor(true)
+	s.m.to, s.m.id = s.to.take(n), newID(ring, cost, false)
+	s.slots -= cost
+	s.window.seq++
+	return s.post()
+}
+
+func (s *stream) post() error {
+	s.sent++
+	err := s.link.post(&s.m)
+	if s.m.inline = nil; err != nil {
+		s.fail(err)
+	}
+	return err
+}
+
+// fail ends a connection that has not ended in order.
+func (s *stream) fail(err error) {
+	if s.failed == nil && !s.ends.gotDisconnect {
+		s.failed = err
+	}
+}
+
+// A work request's number tells what its completion gives back.
+func newID(ring, slots int, spare bool) uint64 {
+	id := uint64(ring)<<8 | uint64(slots)<<1
+	if spare {
+		id |= 1
+	}
+	return id
+}
+
+// completed takes back what a message took up.
+func (s *stream) completed(id uint64) {
+	s.sent--
+	s.ring.give(int(id >> 8))
+	if slots := int(id >> 1 & 0x7f); id&1 != 0 {
+		s.spare += slots
+	} else {
+		s.slots += slots
+	}
+}

@@ -1,0 +1,143 @@
+package rsocket
+
+import (
+	"encoding/binary"
+
+	"github.com/goverbs/goverbs/rdmacm"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// verbs is a queue pair with the memory of a connection. It carries messages as the
+// transport can: as RDMA WRITE with immediate data on InfiniBand and RoCE; as RDMA WRITE
+// and a SEND of the word on iWARP, which has no immediate data.
+type verbs struct {
+	conn   *rdmacm.Conn
+	iwarp  bool
+	shared *uverbs.MR // the peer writes here: table, receive buffer
+	own    *uverbs.MR // send buffer, then the words received on iWARP
+	sends  int        // bytes of the send buffer
+	recvs  int        // receives
+	order  binary.ByteOrder
+
+	wrs   [2]uverbs.SendWR
+	sges  [2]uverbs.SGE
+	word  [wordSize]byte
+	recv  [recvBatch]uverbs.RecvWR
+	rsges [recvBatch]uverbs.SGE
+}
+
+const (
+	wordSize  = 4
+	recvBatch = 16
+	tableSize = 64 // bytes set aside for the table, so that the buffer behind it is aligned
+	// spareRecvs are receives beyond the credits. As long as a program does not read, its
+	// peer sends at most seven words without data: two offers and two credit limits in
+	// answer to what it was sent, its first offer, SHUTDOWN and DISCONNECT.
+	spareRecvs = 8
+)
+
+// prepare registers memory and posts all receives.
+func (v *verbs) prepare(c *rdmacm.Conn, z *Sizes) (err error) {
+	v.conn, v.sends, v.recvs = c, z.SendBuffer, z.RecvQueue+spareRecvs
+	v.iwarp = !c.Device().Supports(uverbs.QPTypeRC, uverbs.OpRDMAWriteImm)
+	if v.shared, err = c.PD().AllocMR(tableSize+z.RecvBuffer, uverbs.AccessLocalWrite|uverbs.AccessRemoteWrite, nil); err != nil {
+		return err
+	}
+	c.Own(v.shared)
+	if v.own, err = c.PD().AllocMR(v.sends+v.recvs*wordSize, uverbs.AccessLocalWrite, nil); err != nil {
+		return err
+	}
+	c.Own(v.own)
+	for slot := 0; slot < v.recvs; {
+		n := min(recvBatch, v.recvs-slot)
+		for i := range n {
+			v.fill(i, uint64(slot+i))
+		}
+		if err := v.postRecvs(n); err != nil {
+			return err
+		}
+		slot += n
+	}
+	return nil
+}
+
+func (v *verbs) hello(z *Sizes) *hello {
+	at := v.shared.Addr()
+	return &hello{bigEndian: bigEndian, credits: uint16(z.RecvQueue),
+		table:  offer{at, v.shared.RKey(), tableEntries},
+		buffer: offer{at + tableSize, v.shared.RKey(), uint32(z.RecvBuffer / 2)}}
+}
+
+func (v *verbs) memory() memory {
+	b := v.shared.Bytes()
+	return memory{table: b[:tableEntries*offerSize], recv: b[tableSize:], send: v.own.Bytes()[:v.sends],
+		addr: v.shared.Addr() + tableSize, key: v.shared.RKey(), inline: int(v.conn.QP().Cap().MaxInline)}
+}
+
+// fill makes entry i of the batch a receive of a word. On InfiniBand and RoCE words are
+// immediate data, which need no memory.
+func (v *verbs) fill(i int, slot uint64) {
+	v.recv[i] = uverbs.RecvWR{WRID: slot}
+	if v.iwarp {
+		v.rsges[i] = v.own.SGE(v.sends+int(slot)*wordSize, wordSize)
+		v.recv[i].SGL = v.rsges[i : i+1]
+	}
+}
+
+func (v *verbs) postRecvs(n int) error {
+	if n == 0 {
+		return nil
+	}
+	_, err := v.conn.QP().PostRecv(v.recv[:n])
+	return err
+}
+
+// received reads the word of a completed receive.
+func (v *verbs) received(wc *uverbs.WC) (word, error) {
+	switch {
+	case !v.iwarp && wc.Flags&uverbs.WCWithImm != 0 && wc.Opcode == uverbs.WCRecvRDMAWithImm:
+		return word(wc.Imm), nil
+	case v.iwarp && wc.ByteLen == wordSize && wc.WRID < uint64(v.recvs):
+		return word(v.order.Uint32(v.own.Bytes()[v.sends+int(wc.WRID)*wordSize:])), nil
+	}
+	return 0, violation("a message of %d bytes that is no word", wc.ByteLen)
+}
+
+// post implements link.
+func (v *verbs) post(m *message) error {
+	wr := &v.wrs[0]
+	*wr = uverbs.SendWR{WRID: m.id, Opcode: uverbs.OpRDMAWriteImm, Flags: uverbs.SendSignaled, Imm: uint32(m.word),
+		RemoteAddr: m.to.addr, RKey: m.to.key, Inline: m.inline}
+	for _, p := range m.data {
+		if p.n > 0 {
+			i := len(wr.SGL)
+			v.sges[i] = v.own.SGE(p.off, p.n)
+			wr.SGL = v.sges[:i+1]
+		}
+	}
+	n := 1
+	switch {
+	case m.bare:
+		wr.Opcode, wr.Imm = uverbs.OpRDMAWrite, 0
+	case v.iwarp:
+		n = v.addSend(m)
+	}
+	_, err := v.conn.QP().PostSend(v.wrs[:n])
+	wr.Inline = nil // the caller's
+	return err
+}
+
+// addSend makes the word a SEND of its own. It completes after the RDMA WRITE before it,
+// which therefore needs no completion. One that fails has one all the same, with a number
+// that gives nothing back.
+func (v *verbs) addSend(m *message) int {
+	send := &v.wrs[0]
+	n := 1
+	if m.hasData() {
+		send.WRID, send.Opcode, send.Flags, send.Imm = 0, uverbs.OpRDMAWrite, 0, 0
+		send, n = &v.wrs[1], 2
+	}
+	binary.NativeEndian.PutUint32(v.word[:], uint32(m.word))
+	*send = uverbs.SendWR{WRID: m.id, Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled, Inline: v.word[:]}
+	return n
+}

@@ -1,0 +1,169 @@
+//go:build vm
+
+package test
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os/exec"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/goverbs/goverbs/rdmacm"
+	"github.com/goverbs/goverbs/rsocket"
+)
+
+// TestRsocketKilled: a C peer that is killed in the middle is a broken connection, and
+// not the end of its data.
+func TestRsocketKilled(t *testing.T) {
+	eachRsocketHost(t, func(t *testing.T, host string) {
+		server := start(t, exec.Command("rstream", "-T", "b", "-I", "1000000", "-C", "1", "-S", "64", "-b", host))
+		until(t, "listening", func() bool { return listeningCM(t, server.Process.Pid, "7471") })
+		c := dialStream(t, host, "7471")
+		if err := (rstreamRun{rounds: 5, count: 1, size: 64}).run(c, true); err != nil {
+			t.Error(err)
+		}
+		ok(t, server.Process.Kill())
+		var op *net.OpError
+		if n, err := c.Read(make([]byte, 1)); n != 0 || !errors.Is(err, syscall.ECONNRESET) || !errors.As(err, &op) {
+			t.Errorf("%d, %v", n, err)
+		}
+		if _, err := c.Write(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
+			t.Error(err)
+		}
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestRsocketStranger: a peer that connects and does not speak rsocket is refused, and
+// those that do are let in all the same.
+func TestRsocketStranger(t *testing.T) {
+	eachRsocketHost(t, func(t *testing.T, host string) {
+		l := listenRsocket(t, host)
+		at := l.Addr().(rsocket.Addr).AddrPort()
+		accepted := make(chan net.Conn, 1)
+		go func() {
+			c, err := l.Accept()
+			if err != nil {
+				t.Error(err)
+			}
+			accepted <- c
+		}()
+		for _, private := range [][]byte{nil, []byte("hello")} {
+			if _, err := rdmacm.DialAddrPort(t.Context(), at, &rdmacm.Config{PrivateData: private}); !errors.Is(err, syscall.ECONNREFUSED) {
+				t.Errorf("%q: %v", private, err)
+			}
+		}
+		c := dialStream(t, host, portOf(l))
+		must(c.Write([]byte("hello")))(t)
+		peer := <-accepted
+		ok(t, c.Close())
+		if got := must(io.ReadAll(peer))(t); string(got) != "hello" {
+			t.Errorf("%q", got)
+		}
+		ok(t, peer.Close())
+	})
+}
+
+func portOf(l net.Listener) string {
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	return port
+}
+
+// TestRsocketSlowReader: a writer is held up by a reader that does not read, wakes when its
+// deadline comes, and ends well: all that Write took arrives after Close.
+func TestRsocketSlowReader(t *testing.T) {
+	eachRsocketHost(t, func(t *testing.T, host string) {
+		a, b, stop, err := streams(host)
+		ok(t, err)
+		defer stop()
+		ok(t, a.SetWriteDeadline(time.Now().Add(500*time.Millisecond)))
+		n, err := a.Write(make([]byte, 1<<20))
+		var timeout net.Error
+		if n == 0 || n == 1<<20 || !errors.As(err, &timeout) || !timeout.Timeout() {
+			t.Errorf("%d bytes, %v", n, err)
+		}
+		closed := make(chan error, 1)
+		go func() { closed <- a.Close() }()
+		if got := must(io.ReadAll(b))(t); len(got) != n {
+			t.Errorf("%d of %d bytes arrived", len(got), n)
+		}
+		ok(t, <-closed)
+	})
+}
+
+// TestRsocketAllocs: a round trip allocates nothing at either end.
+func TestRsocketAllocs(t *testing.T) {
+	eachRsocketHost(t, func(t *testing.T, host string) {
+		a, b, stop, err := streams(host)
+		ok(t, err)
+		defer stop()
+		echoed := make(chan struct{})
+		go func() {
+			defer close(echoed)
+			buf := make([]byte, 64)
+			for {
+				n, err := b.Read(buf)
+				if err != nil {
+					return
+				}
+				if _, err := b.Write(buf[:n]); err != nil {
+					t.Error(err)
+				}
+			}
+		}()
+		buf := make([]byte, 64)
+		round := func() {
+			must(a.Write(buf))(t)
+			must(io.ReadFull(a, buf))(t)
+		}
+		for range 100 {
+			round()
+		}
+		if n := testing.AllocsPerRun(100, round); n != 0 {
+			t.Error(n, "allocations a round trip")
+		}
+		ok(t, a.Close())
+		<-echoed
+	})
+}
+
+// TestRsocketCloseAtOnce: what is written arrives though the writer closes at once, time
+// after time.
+func TestRsocketCloseAtOnce(t *testing.T) {
+	eachRsocketHost(t, func(t *testing.T, host string) {
+		l := listenRsocket(t, host)
+		const times = 20
+		got := make(chan int, times)
+		go func() {
+			for range times {
+				c, err := l.Accept()
+				if err != nil {
+					t.Error(err)
+					break
+				}
+				b, err := io.ReadAll(c)
+				if err := errors.Join(err, c.Close()); err != nil {
+					t.Error(err)
+				}
+				got <- len(b)
+			}
+			close(got)
+		}()
+		for i := range times {
+			c := dialStream(t, host, portOf(l))
+			sent := make([]byte, 1+i*500)
+			must(c.Write(sent))(t)
+			if err := c.Close(); err != nil {
+				t.Errorf("connection %d: %v", i, err)
+			}
+			if n := <-got; n != len(sent) {
+				t.Errorf("connection %d: %d of %d bytes", i, n, len(sent))
+			}
+		}
+	})
+}

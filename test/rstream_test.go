@@ -1,0 +1,157 @@
+//go:build vm
+
+package test
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/goverbs/goverbs/rsocket"
+)
+
+// rstreamRun is what librdmacm's rstream does with the options of the same names: after
+// 16 bytes each way, so many rounds of count times size bytes to the server and as many
+// back. Every byte continues a count from 0 to 255.
+type rstreamRun struct {
+	rounds, count, size int
+	buffer              int // of rstream; 0: its default
+}
+
+var rstreamRuns = []rstreamRun{{50, 1, 64, 0}, {1, 500, 64, 0}, {10, 1, 65536, 0}, {2, 2, 1 << 20, 0}, {20, 1, 3000, 4096}}
+
+func (r rstreamRun) args() []string {
+	args := []string{"-T", "b", "-T", "v", "-I", fmt.Sprint(r.rounds), "-C", fmt.Sprint(r.count), "-S", fmt.Sprint(r.size)}
+	if r.buffer > 0 {
+		args = append(args, "-B", fmt.Sprint(r.buffer))
+	}
+	return args
+}
+
+// rstreamEnd is the Go side of a run.
+type rstreamEnd struct {
+	net.Conn
+	sent, got byte
+}
+
+func (e *rstreamEnd) send(n int) error {
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = e.sent
+		e.sent++
+	}
+	_, err := e.Write(b)
+	return err
+}
+
+func (e *rstreamEnd) receive(n int) error {
+	b := make([]byte, n)
+	if _, err := io.ReadFull(e, b); err != nil {
+		return err
+	}
+	for i := range b {
+		if b[i] != e.got {
+			return fmt.Errorf("byte %d of %d is %d, want %d", i, n, b[i], e.got)
+		}
+		e.got++
+	}
+	return nil
+}
+
+// run plays the client, or the server.
+func (r rstreamRun) run(c net.Conn, client bool) (err error) {
+	e := &rstreamEnd{Conn: c}
+	swap := func(n, pieces int) error {
+		for i := range 2 {
+			for range pieces {
+				if client == (i == 0) {
+					err = e.send(n)
+				} else {
+					err = e.receive(n)
+				}
+				if err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	}
+	if err := swap(16, 1); err != nil {
+		return fmt.Errorf("synchronize: %w", err)
+	}
+	for round := range r.rounds {
+		if err := swap(r.size, r.count); err != nil {
+			return fmt.Errorf("round %d: %w", round, err)
+		}
+	}
+	return nil
+}
+
+// rstreamed says what rstream should have printed.
+func (r rstreamRun) rstreamed(t *testing.T, c *running) {
+	t.Helper()
+	if out := c.end(); out.Code != 0 || !strings.Contains(out.Out, "custom") {
+		t.Errorf("%+v", out)
+	}
+}
+
+// dialStream dials a C server. Over siw the server's kernel may overlook what comes
+// first, but our end proves that it listens.
+func dialStream(t *testing.T, host, port string) net.Conn {
+	t.Helper()
+	d := rsocket.Dialer{Timeout: patience}
+	c := must(d.Dial("rsocket", hostPort(host, port)))(t)
+	ok(t, c.SetDeadline(time.Now().Add(2*patience)))
+	return c
+}
+
+// TestRstreamServer has C's server.
+func TestRstreamServer(t *testing.T) {
+	eachRsocketHost(t, func(t *testing.T, host string) {
+		for _, r := range rstreamRuns {
+			t.Run(fmt.Sprint(r), func(t *testing.T) {
+				server := serveCM(t, exec.Command("rstream", append(r.args(), "-b", host)...), "7471")
+				c := dialStream(t, host, "7471")
+				if err := r.run(c, true); err != nil {
+					t.Error(err)
+				}
+				if n, err := c.Read(make([]byte, 1)); n != 0 || err != io.EOF {
+					t.Errorf("after the end: %d, %v", n, err)
+				}
+				if err := c.Close(); err != nil {
+					t.Error(err)
+				}
+				r.rstreamed(t, server)
+			})
+		}
+	})
+}
+
+// TestRstreamClient has C's client.
+func TestRstreamClient(t *testing.T) {
+	eachRsocketHost(t, func(t *testing.T, host string) {
+		for _, r := range rstreamRuns {
+			t.Run(fmt.Sprint(r), func(t *testing.T) {
+				l := must(rsocket.Listen("rsocket", hostPort(host, "7471")))(t)
+				defer l.Close()
+				client := launch(t, exec.Command("rstream", append(r.args(), "-s", host)...))
+				c := must(l.Accept())(t)
+				ok(t, c.SetDeadline(time.Now().Add(2*patience)))
+				if err := r.run(c, false); err != nil {
+					t.Error(err)
+				}
+				if n, err := c.Read(make([]byte, 1)); n != 0 || err != io.EOF {
+					t.Errorf("after the end: %d, %v", n, err)
+				}
+				if err := c.Close(); err != nil {
+					t.Error(err)
+				}
+				r.rstreamed(t, client)
+			})
+		}
+	})
+}
