@@ -112,6 +112,7 @@ var mayImport = map[string][]string{
 	"provider/":          {"internal/abi", "mmap", "uverbs/driver"},
 	"provider/all":       {"provider/"},
 	"rdmacm":             {"internal/abi", "internal/kernel", "netlinkrdma", "uverbs"},
+	"msg":                {"rdmacm", "uverbs"},
 	"cmd/":               {"cmd/rdmalink/internal/", "internal/perftest", "netlinkrdma", "provider/all", "rdmacm", "uverbs"},
 
 	"cmd/rdmalink/internal/cli":           {"uverbs"},
@@ -126,7 +127,7 @@ var mayImport = map[string][]string{
 	"cmd/rdmalink/internal/pingpong":      {"cmd/rdmalink/internal/", "internal/farewell", "netlinkrdma", "uverbs"},
 	"cmd/rdmalink/internal/perf":          {"internal/farewell", "internal/perftest", "mmap", "netlinkrdma", "rdmacm", "uverbs"},
 
-	"test/":             {"mmap", "netlinkrdma", "provider/", "rdmacm", "uverbs", "test/"},
+	"test/":             {"mmap", "msg", "netlinkrdma", "provider/", "rdmacm", "uverbs", "test/"},
 	"test/bench/ring":   {"internal/ioctl", "internal/kernel", "provider/all", "rdmacm", "uverbs", "test/bench/"},
 	"internal/abi/gen/": {"internal/abi/gen/"},
 	"internal/house":    nil,

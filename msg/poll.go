@@ -1,0 +1,35 @@
+package msg
+
+import (
+	"context"
+
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// poll hands the completions of a CQ on until the CQ ends, and returns why.
+func poll(ctx context.Context, cq *uverbs.CQ, to func(*uverbs.WC)) error {
+	wcs := make([]uverbs.WC, 32)
+	for {
+		n, err := cq.Wait(ctx, wcs)
+		for i := range wcs[:n] {
+			to(&wcs[i])
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// pollAlone waits for the completions of a connection without a pool. Its CQs end with it.
+func (c *Conn) pollAlone() {
+	for _, cq := range []*uverbs.CQ{c.cm.SendCQ(), c.cm.RecvCQ()} {
+		go func() { _ = poll(context.Background(), cq, c.completeOwn) }()
+	}
+}
+
+// completeOwn leaves out what rdmacm posted to prove the connection.
+func (c *Conn) completeOwn(wc *uverbs.WC) {
+	if wrid(wc.WRID).conn() == c.id {
+		c.complete(wc)
+	}
+}
