@@ -80,7 +80,7 @@ func (c *Conn) isDelivered() bool {
 	defer c.mu.Unlock()
 	e := &c.ending
 	sent := !e.closeDue && c.controls == 0 && c.fins.len() == 0
-	return e.peerClosed && sent && (c.loans.count == 0 || e.peerGone)
+	return e.failing || e.peerClosed && sent && (c.loans.count == 0 || e.peerGone)
 }
 
 // finish is for when no completion will come any more.

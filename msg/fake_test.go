@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"testing"
 
@@ -20,6 +19,7 @@ type world struct {
 	ends [2]*fakeEnd
 	mems []*fakeMem
 	next uint64 // address
+	news signal // something was posted
 }
 
 // fakeEnd is a link. Its queues are those of a queue pair with two CQs.
@@ -27,12 +27,19 @@ type fakeEnd struct {
 	w        *world
 	peer     *fakeEnd
 	conn     *Conn
-	sends    []uverbs.SendWR
-	recvs    []uverbs.RecvWR
-	sent     []uverbs.WC
-	received []uverbs.WC
+	sends    fifo[fakeSend]
+	recvs    fifo[uverbs.RecvWR]
+	sent     fifo[uverbs.WC]
+	received fifo[uverbs.WC]
 	over     bool // the queue pair is in the error state
 	closed   bool
+}
+
+// fakeSend is a work request as it was when it was posted.
+type fakeSend struct {
+	uverbs.SendWR
+	sge    uverbs.SGE
+	inline [frameSize + rtsSize]byte
 }
 
 // fakeMem is a region. Its addresses are no pointers.
@@ -59,9 +66,9 @@ func (m *fakeMem) Close() error {
 
 // newWorld has two ends that are connected and not open.
 func newWorld(t *testing.T, s shape) *world {
-	w := &world{t: t, next: 1 << 20}
+	w := &world{t: t, next: 1 << 20, news: newSignal()}
 	for i := range w.ends {
-		w.ends[i] = &fakeEnd{w: w}
+		w.ends[i] = &fakeEnd{w: w, sends: newFIFO[fakeSend](64), recvs: newFIFO[uverbs.RecvWR](64), sent: newFIFO[uverbs.WC](64), received: newFIFO[uverbs.WC](64)}
 	}
 	for i, e := range w.ends {
 		e.peer = w.ends[1-i]
@@ -104,9 +111,13 @@ func (e *fakeEnd) PostSend(wrs []uverbs.SendWR) (int, error) {
 	e.w.mu.Lock()
 	defer e.w.mu.Unlock()
 	for _, wr := range wrs {
-		wr.SGL, wr.Inline = slices.Clone(wr.SGL), slices.Clone(wr.Inline)
-		e.sends = append(e.sends, wr)
-		if n, most := len(e.sends)+len(e.sent), e.conn.shape.sends(); n > most {
+		s := fakeSend{SendWR: wr}
+		copy(s.inline[:], wr.Inline)
+		if len(wr.SGL) > 0 {
+			s.sge = wr.SGL[0]
+		}
+		e.sends.push(s)
+		if n, most := e.sends.len()+e.sent.len(), e.conn.shape.sends(); n > most {
 			e.w.t.Errorf("%d work requests in a send queue of %d", n, most)
 		}
 	}
@@ -117,8 +128,10 @@ func (e *fakeEnd) PostSend(wrs []uverbs.SendWR) (int, error) {
 func (e *fakeEnd) PostRecv(wrs []uverbs.RecvWR) (int, error) {
 	e.w.mu.Lock()
 	defer e.w.mu.Unlock()
-	e.recvs = append(e.recvs, wrs...)
-	if n, most := len(e.recvs), e.conn.shape.receives(); n > most {
+	for _, wr := range wrs {
+		e.recvs.push(wr)
+	}
+	if n, most := e.recvs.len(), e.conn.shape.receives(); n > most {
 		e.w.t.Errorf("%d work requests in a receive queue of %d", n, most)
 	}
 	e.flushIfOver()
@@ -126,16 +139,16 @@ func (e *fakeEnd) PostRecv(wrs []uverbs.RecvWR) (int, error) {
 }
 
 func (e *fakeEnd) flushIfOver() {
+	e.w.news.raise()
 	if !e.over || e.closed {
 		return
 	}
-	for _, wr := range e.sends {
-		e.sent = append(e.sent, uverbs.WC{WRID: wr.WRID, Status: uverbs.StatusWRFlushErr})
+	for ; e.sends.len() > 0; e.sends.pop() {
+		e.sent.push(uverbs.WC{WRID: e.sends.head().WRID, Status: uverbs.StatusWRFlushErr})
 	}
-	for _, wr := range e.recvs {
-		e.received = append(e.received, uverbs.WC{WRID: wr.WRID, Status: uverbs.StatusWRFlushErr})
+	for ; e.recvs.len() > 0; e.recvs.pop() {
+		e.received.push(uverbs.WC{WRID: e.recvs.head().WRID, Status: uverbs.StatusWRFlushErr})
 	}
-	e.sends, e.recvs = nil, nil
 }
 
 func (e *fakeEnd) cause() error {
@@ -154,7 +167,7 @@ func (e *fakeEnd) close() error {
 	e.w.mu.Lock()
 	defer e.w.mu.Unlock()
 	e.closed = true
-	e.sends, e.recvs, e.sent, e.received = nil, nil, nil, nil
+	e.sends.size, e.recvs.size, e.sent.size, e.received.size = 0, 0, 0, 0
 	return nil
 }
 
@@ -172,13 +185,13 @@ func (w *world) cut() {
 func (e *fakeEnd) carry() bool {
 	e.w.mu.Lock()
 	defer e.w.mu.Unlock()
-	if len(e.sends) == 0 || e.over {
+	if e.sends.len() == 0 || e.over {
 		return false
 	}
-	wr := e.sends[0]
-	e.sends = e.sends[1:]
-	status := e.perform(&wr)
-	e.sent = append(e.sent, uverbs.WC{WRID: wr.WRID, Status: status})
+	wr := e.sends.head()
+	status := e.perform(wr)
+	e.sent.push(uverbs.WC{WRID: wr.WRID, Status: status})
+	e.sends.pop()
 	if status != uverbs.StatusSuccess {
 		for _, e := range e.w.ends {
 			e.over = true
@@ -188,10 +201,9 @@ func (e *fakeEnd) carry() bool {
 	return true
 }
 
-func (e *fakeEnd) perform(wr *uverbs.SendWR) uverbs.Status {
-	data := wr.Inline
-	if wr.Inline == nil && wr.SGL[0] != (uverbs.SGE{}) {
-		s := wr.SGL[0]
+func (e *fakeEnd) perform(wr *fakeSend) uverbs.Status {
+	data := wr.inline[:len(wr.Inline)]
+	if s := wr.sge; s != (uverbs.SGE{}) {
 		if data = e.w.find(s.Addr, uint64(s.Length), s.LKey, 0); data == nil {
 			e.w.t.Errorf("a work request names no memory: %+v", wr)
 			return uverbs.StatusLocProtErr
@@ -227,31 +239,31 @@ func (e *fakeEnd) perform(wr *uverbs.SendWR) uverbs.Status {
 
 // receive takes a message, as siw does: an empty queue is an error.
 func (e *fakeEnd) receive(data []byte) uverbs.Status {
-	if len(e.recvs) == 0 {
+	if e.recvs.len() == 0 {
 		e.w.t.Error("a message met an empty receive queue")
 		return uverbs.StatusRemOpErr
 	}
-	wr := e.recvs[0]
-	e.recvs = e.recvs[1:]
+	wr := *e.recvs.head()
+	e.recvs.pop()
 	s := wr.SGL[0]
 	if int(s.Length) < len(data) {
 		e.w.t.Errorf("%d bytes into a receive of %d", len(data), s.Length)
 		return uverbs.StatusRemOpErr
 	}
 	copy(e.w.find(s.Addr, uint64(s.Length), s.LKey, uverbs.AccessLocalWrite), data)
-	e.received = append(e.received, uverbs.WC{WRID: wr.WRID, Status: uverbs.StatusSuccess, ByteLen: uint32(len(data))})
+	e.received.push(uverbs.WC{WRID: wr.WRID, Status: uverbs.StatusSuccess, ByteLen: uint32(len(data))})
 	return uverbs.StatusSuccess
 }
 
 // deliver hands the oldest completion of a CQ to the connection.
-func (e *fakeEnd) deliver(cq *[]uverbs.WC) bool {
+func (e *fakeEnd) deliver(cq *fifo[uverbs.WC]) bool {
 	e.w.mu.Lock()
-	if len(*cq) == 0 {
+	if cq.len() == 0 {
 		e.w.mu.Unlock()
 		return false
 	}
-	wc := (*cq)[0]
-	*cq = (*cq)[1:]
+	wc := *cq.head()
+	cq.pop()
 	e.w.mu.Unlock()
 	e.conn.complete(&wc)
 	return true
@@ -283,6 +295,23 @@ func (w *world) settle() {
 			}
 		}
 	}
+}
+
+// run takes all steps as they come, until stop.
+func (w *world) run() (stop func()) {
+	end, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			w.settle()
+			select {
+			case <-w.news:
+			case <-end:
+				return
+			}
+		}
+	}()
+	return func() { close(end); <-done }
 }
 
 func (e *fakeEnd) String() string {

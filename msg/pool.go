@@ -60,9 +60,8 @@ func (p *Pool) make(entries int) (err error) {
 	if p.channel, err = p.dev.CreateCompChannel(); err != nil {
 		return err
 	}
-	if p.cq, err = p.dev.CreateCQ(entries, &uverbs.CQOptions{Channel: p.channel}); err == nil {
-		p.room = p.cq.Cap()
-	}
+	p.room = entries
+	p.cq, err = p.dev.CreateCQ(entries, &uverbs.CQOptions{Channel: p.channel})
 	return err
 }
 
