@@ -1,6 +1,7 @@
 package msg
 
 import (
+	"net"
 	"os"
 	"time"
 )
@@ -87,8 +88,14 @@ func (c *Conn) isDelivered() bool {
 func (c *Conn) finish() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	cause := c.ending.first
+	if isClosed(c.ending.shut) {
+		cause = net.ErrClosed
+	}
 	for _, o := range c.opBySlot {
-		c.cancelOp(o)
+		if o.posted {
+			c.settleOp(o, cause)
+		}
 	}
 	if !isClosed(c.over) {
 		close(c.over)

@@ -61,11 +61,19 @@ func (c *Conn) failWith(wc *uverbs.WC) {
 	if c.ending.failing {
 		return
 	}
-	if c.ending.first = c.link.cause(); c.ending.first == nil {
-		c.ending.first = wc.Err()
+	cause := c.link.cause()
+	if cause == nil {
+		cause = wc.Err()
 	}
-	c.ending.failing = true
-	c.goDown()
+	c.failBecause(cause)
+}
+
+// failBecause has nothing more be posted. The first cause counts.
+func (c *Conn) failBecause(cause error) {
+	if !c.ending.failing {
+		c.ending.failing, c.ending.first = true, cause
+		c.goDown()
+	}
 }
 
 // fail ends the connection for a reason of this side's: all its work requests then
@@ -74,8 +82,7 @@ func (c *Conn) fail(cause error) {
 	if c.ending.failing {
 		return
 	}
-	c.ending.failing, c.ending.first = true, cause
-	c.goDown()
+	c.failBecause(cause)
 	go c.link.disconnect()
 	c.endIfIdle()
 }

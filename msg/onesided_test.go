@@ -121,7 +121,9 @@ func TestCloseEndsOps(t *testing.T) {
 	w.cut()
 	w.ends[0].sends.size, w.ends[0].sent.size = 0, 0 // completions that never come
 	w.ends[0].conn.fail(errors.New("an end without completions"))
-	a.finish()
+	if err := a.Close(); err != nil {
+		t.Error(err)
+	}
 	if err := <-add; !errors.Is(err, net.ErrClosed) {
 		t.Error(err)
 	}

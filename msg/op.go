@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"net"
 
 	"github.com/goverbs/goverbs/uverbs"
 )
@@ -109,13 +108,6 @@ func (c *Conn) start(o *op) error {
 		}
 	}
 	return nil
-}
-
-// cancelOp is for an op whose completion will not come. c is held.
-func (c *Conn) cancelOp(o *op) {
-	if o.posted {
-		c.settleOp(o, net.ErrClosed)
-	}
 }
 
 // completeOp is for the op that the completion names. c is held.

@@ -2,6 +2,7 @@ package msg
 
 import (
 	"context"
+	"sync/atomic"
 
 	"github.com/goverbs/goverbs/uverbs"
 )
@@ -22,9 +23,29 @@ func poll(ctx context.Context, cq *uverbs.CQ, to func(*uverbs.WC)) error {
 
 // pollAlone waits for the completions of a connection without a pool. Its CQs end with it.
 func (c *Conn) pollAlone() {
+	var left atomic.Int32
+	left.Store(2)
 	for _, cq := range []*uverbs.CQ{c.cm.SendCQ(), c.cm.RecvCQ()} {
-		go func() { _ = poll(context.Background(), cq, c.completeOwn) }()
+		go func() {
+			c.stop(poll(context.Background(), cq, c.completeOwn))
+			// What was posted until then completes too.
+			_ = poll(context.Background(), cq, c.completeOwn)
+			if left.Add(-1) == 0 {
+				c.finish()
+			}
+		}()
 	}
+}
+
+// stop has nothing more be posted, because the completions have ended.
+func (c *Conn) stop(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if cause := c.link.cause(); cause != nil {
+		err = cause
+	}
+	c.failBecause(err)
+	c.endIfIdle()
 }
 
 // completeOwn leaves out what rdmacm posted to prove the connection.
