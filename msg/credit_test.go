@@ -22,6 +22,16 @@ func TestAllowance(t *testing.T) {
 	}
 }
 
+// The last credit is for a frame that only grants.
+func TestLastCredit(t *testing.T) {
+	for left, want := range []struct{ data, grant bool }{{false, false}, {false, true}, {true, true}} {
+		a := allowance{window: 8, sent: 5, limit: 5 + uint16(left)}
+		if a.mayData() != want.data || a.mayGrant() != want.grant {
+			t.Errorf("%d left: %v, %v", left, a.mayData(), a.mayGrant())
+		}
+	}
+}
+
 func TestGrants(t *testing.T) {
 	g := grants{window: 8, told: 8}
 	for range 8 {

@@ -16,9 +16,9 @@ import (
 // long as there are steps, or calls to cancel, somebody goes on; when there are none and
 // a program is not done, it never will be.
 func TestModel(t *testing.T) {
-	seeds := uint64(400)
+	seeds := uint64(100)
 	if testing.Short() {
-		seeds = 40
+		seeds = 20
 	}
 	for seed := range seeds {
 		synctest.Test(t, func(t *testing.T) { playModel(t, seed, -1) })
@@ -31,9 +31,9 @@ func TestModel(t *testing.T) {
 // TestModelCut cuts the connection at any step. Every call ends, and what was received is
 // the beginning of what was sent.
 func TestModelCut(t *testing.T) {
-	seeds := uint64(400)
+	seeds := uint64(100)
 	if testing.Short() {
-		seeds = 40
+		seeds = 20
 	}
 	for seed := range seeds {
 		cut := int(rand.New(rand.NewPCG(seed, 3)).IntN(1500))

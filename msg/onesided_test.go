@@ -108,6 +108,31 @@ func TestCancelledOp(t *testing.T) {
 	}
 }
 
+// A completion of an earlier use of a slot is none of the later use.
+func TestOpGeneration(t *testing.T) {
+	w, a := hostile(t)
+	theirs, err := w.ends[1].conn.Register(make([]byte, 8), MayAtomic)
+	if err != nil {
+		t.Fatal(err)
+	}
+	add := make(chan error, 1)
+	go func() { add <- second(a.FetchAdd(t.Context(), theirs.Remote(), 0, 1)) }()
+	<-w.news
+	posted := wrid(w.ends[0].sends.head().WRID)
+	late := uverbs.WC{Status: uverbs.StatusSuccess}
+	a.mu.Lock()
+	a.completeOp(newWRID(a.id, kindOp, posted.gen()-1, posted.slot()), &late)
+	o := a.opBySlot[posted.slot()]
+	if !o.posted || len(o.done) > 0 {
+		t.Error("it took the completion of an earlier one")
+	}
+	a.mu.Unlock()
+	w.settle()
+	if err := <-add; err != nil {
+		t.Error(err)
+	}
+}
+
 // Calls under way end with the connection, also when no completion comes.
 func TestCloseEndsOps(t *testing.T) {
 	w, a := hostile(t)
