@@ -25,6 +25,7 @@ var roles = map[string]func(args []string) error{
 	"rxe new user":     rxeChangeUser,
 	"open":             openBoth,
 	"rxe victim":       rxeVictim,
+	"msg victim":       msgVictim,
 }
 
 // play carries out a role, with the arguments of the process.

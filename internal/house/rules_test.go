@@ -113,6 +113,7 @@ var mayImport = map[string][]string{
 	"provider/all":       {"provider/"},
 	"rdmacm":             {"internal/abi", "internal/kernel", "netlinkrdma", "uverbs"},
 	"rsocket":            {"rdmacm", "uverbs"},
+	"msg":                {"rdmacm", "uverbs"},
 	"cmd/":               {"cmd/rdmalink/internal/", "internal/perftest", "netlinkrdma", "provider/all", "rdmacm", "uverbs"},
 
 	"cmd/rdmalink/internal/cli":           {"uverbs"},
@@ -128,7 +129,7 @@ var mayImport = map[string][]string{
 	"cmd/rdmalink/internal/pingpong":      {"cmd/rdmalink/internal/", "internal/farewell", "netlinkrdma", "uverbs"},
 	"cmd/rdmalink/internal/perf":          {"internal/farewell", "internal/perftest", "mmap", "netlinkrdma", "rdmacm", "uverbs"},
 
-	"test/":             {"mmap", "netlinkrdma", "provider/", "rdmacm", "rsocket", "uverbs", "test/"},
+	"test/":             {"mmap", "msg", "netlinkrdma", "provider/", "rdmacm", "rsocket", "uverbs", "test/"},
 	"test/bench/ring":   {"internal/ioctl", "internal/kernel", "provider/all", "rdmacm", "uverbs", "test/bench/"},
 	"internal/abi/gen/": {"internal/abi/gen/"},
 	"internal/house":    nil,

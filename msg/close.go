@@ -1,0 +1,103 @@
+package msg
+
+import (
+	"net"
+	"os"
+	"time"
+)
+
+// closePatience is how long Close waits for the peer.
+const closePatience = 10 * time.Second
+
+// Close ends the connection in order: the peer receives all that was sent, and then
+// io.EOF. Messages that came and were not received are dropped. Calls that wait return an
+// error that matches net.ErrClosed.
+//
+// Close returns when the peer's end has everything, including the large messages, which
+// the peer's program has to receive for that. It waits for 10 seconds at most, and then
+// returns an error that matches os.ErrDeadlineExceeded; the connection is closed all the
+// same. Messages that are lent stay readable. Closing again does nothing.
+func (c *Conn) Close() error {
+	if !c.shutDown() {
+		<-c.closed
+		return nil
+	}
+	err := c.linger()
+	if e := c.link.close(); err == nil {
+		err = e
+	}
+	c.finish()
+	close(c.closed)
+	return failed("close", err)
+}
+
+// shutDown stops the program's calls, and says whether it was the first to do so.
+func (c *Conn) shutDown() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if isClosed(c.ending.shut) {
+		return false
+	}
+	close(c.ending.shut)
+	c.goDown()
+	c.sendClose(0)
+	c.dropWaiting()
+	c.flush()
+	return true
+}
+
+// dropWaiting frees the messages that nobody will take. The one that is being read is
+// left to the READ.
+func (c *Conn) dropWaiting() {
+	if c.fetch.into != nil {
+		return
+	}
+	for c.waiting.len() > 0 {
+		c.freeReceive(c.waiting.head().slot)
+		c.waiting.pop()
+	}
+}
+
+// linger waits until the peer has all.
+func (c *Conn) linger() error {
+	<-c.sendTurn // senders leave, because down is closed; then nobody else waits for room
+	timer := time.NewTimer(closePatience)
+	defer timer.Stop()
+	for !c.isDelivered() {
+		select {
+		case <-c.room:
+		case <-c.over:
+			return nil
+		case <-timer.C:
+			return os.ErrDeadlineExceeded
+		}
+	}
+	return nil
+}
+
+// isDelivered tells that the peer needs this end no more.
+func (c *Conn) isDelivered() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e := &c.ending
+	sent := !e.closeDue && c.controls == 0 && c.fins.len() == 0
+	return e.failing || e.peerClosed && sent && (c.loans.count == 0 || e.peerGone)
+}
+
+// finish is for when no completion will come any more.
+func (c *Conn) finish() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	cause := c.ending.first
+	if isClosed(c.ending.shut) {
+		cause = net.ErrClosed
+	}
+	for _, o := range c.opBySlot {
+		if o.posted {
+			c.settleOp(o, cause)
+		}
+	}
+	if !isClosed(c.over) {
+		close(c.over)
+	}
+}

@@ -1,0 +1,112 @@
+package msg
+
+import (
+	"fmt"
+	"net/netip"
+	"syscall"
+
+	"github.com/goverbs/goverbs/rdmacm"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// Config refines [Dial] and [Listen]. Nil and the zero value will do. It is not
+// changed, and may be shared. A negative number is refused.
+type Config struct {
+	// Pool has what the connection shares with others. Nil: the connection has
+	// everything to itself, takes two descriptors, and two goroutines that wait.
+	Pool *Pool
+
+	// EagerSize is how many bytes fit into a receive buffer. Messages that fit
+	// into one of the peer's are copied there; longer ones are read by the peer from the
+	// sender's memory. From 64 to 1 MiB. Zero: 4096.
+	EagerSize int
+
+	// Window is how many messages the peer may have sent that were not yet received and
+	// released. A program that keeps half as many stops the peer. There are as many receive
+	// buffers, a few more, and as many send buffers.
+	// From 4 to 1024. Zero: 32.
+	Window int
+
+	// MaxMessage is the longest message that is received, in bytes, from EagerSize to
+	// 1 GiB. Zero: 64 MiB.
+	MaxMessage int
+
+	// Source is the local address to dial from; the zero value lets the routing table
+	// decide.
+	Source netip.AddrPort
+
+	// Backlog is how many connect requests may wait in a Listener. Zero: 128.
+	Backlog int
+}
+
+const (
+	minWindow, maxWindow, defaultWindow = 4, 1024, 32
+	minEager, maxEager, defaultEager    = 64, 1 << 20, 4096
+	maxLongest, defaultLongest          = 1 << 30, 64 << 20
+
+	rendezvous = 8  // large messages that may be under way in each direction
+	controls   = 16 // frames without a buffer in the send queue
+	opSlots    = 16 // one-sided operations in the send queue
+)
+
+// shape is a Config with its defaults filled in.
+type shape struct {
+	pool    *Pool
+	eager   int
+	window  int
+	longest int
+	source  netip.AddrPort
+	backlog int
+}
+
+func (c *Config) shape() (s shape, err error) {
+	if c != nil {
+		s = shape{c.Pool, c.EagerSize, c.Window, c.MaxMessage, c.Source, c.Backlog}
+	}
+	if s.eager == 0 {
+		s.eager = defaultEager
+	}
+	if s.window == 0 {
+		s.window = defaultWindow
+	}
+	if s.longest == 0 {
+		s.longest = max(defaultLongest, s.eager)
+	}
+	for _, f := range []struct {
+		name            string
+		is, least, most int
+	}{
+		{"EagerSize", s.eager, minEager, maxEager},
+		{"Window", s.window, minWindow, maxWindow},
+		{"MaxMessage", s.longest, s.eager, maxLongest},
+	} {
+		if f.is < f.least || f.is > f.most {
+			return s, fmt.Errorf("Config.%s is %d, not %d to %d: %w", f.name, f.is, f.least, f.most, syscall.EINVAL)
+		}
+	}
+	return s, nil
+}
+
+func (s *shape) hello() hello { return hello{uint16(s.window), uint32(s.eager), uint64(s.longest)} }
+
+// receives are one for each credit, for the FIN of each RTS, and for a CLOSE.
+func (s *shape) receives() int { return s.window + rendezvous + 1 }
+
+// sends are as many work requests as the send queue ever holds.
+func (s *shape) sends() int { return s.window + controls + opSlots + 1 }
+
+// stride is the size of a buffer with its header.
+func (s *shape) stride() int { return (frameSize + s.eager + 63) &^ 63 }
+
+// cm is the connection manager's part.
+func (s *shape) cm(prepare func(*rdmacm.Conn) error) *rdmacm.Config {
+	cfg := &rdmacm.Config{
+		PrivateData: s.hello().bytes(), Prepare: prepare, Source: s.source, Backlog: s.backlog,
+		QP: uverbs.QPOptions{Cap: uverbs.QPCap{MaxSendWR: uint32(s.sends()), MaxRecvWR: uint32(s.receives()),
+			MaxSendSGE: 1, MaxRecvSGE: 1, MaxInline: frameSize + rtsSize}},
+	}
+	if p := s.pool; p != nil {
+		cfg.PD, cfg.QP.SendCQ, cfg.QP.RecvCQ = p.pd, p.cq, p.cq
+	}
+	return cfg
+}

@@ -1,0 +1,132 @@
+package msg
+
+import (
+	"net/netip"
+	"sync"
+
+	"github.com/goverbs/goverbs/rdmacm"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// Conn is a connection that carries messages, in order, and one-sided operations. Its
+// methods may be called concurrently.
+type Conn struct {
+	link  link
+	cm    *rdmacm.Conn
+	id    uint32
+	shape shape
+	heap  *heap
+
+	domain any // within which memory keys are good
+
+	// Once the connection is open, these stay as they are.
+	peer  hello
+	eager int // the longest message that goes with its frame
+
+	ring  memory       // of all small buffers
+	small chan *Buffer // that may be sent from
+	ops   chan *op     // that are free
+
+	sendTurn, recvTurn turn
+	room               signal        // for who has the sendTurn: there may be credit
+	arrived            signal        // for who has the recvTurn
+	opened             chan struct{} // closed when this side may send
+	down               chan struct{} // closed when nothing may be sent any more
+	over               chan struct{} // closed when no work request is left
+	closed             chan struct{} // closed when Close is done
+
+	mu       sync.Mutex // guards what follows
+	greeted  bool       // the peer's greeting is known
+	allow    allowance
+	grant    grants
+	receives []receive
+	buffers  []*Buffer // the small ones by slot
+	opBySlot []*op
+	waiting  fifo[arrival] // messages that nobody has taken
+	loans    loans         // large messages that the peer is to read
+	fins     fifo[uint64]  // owed to the peer
+	fetch    fetch         // of a large message
+
+	sent, got   uint64 // messages
+	outstanding int    // work requests
+	controls    int    // of them frames without a buffer
+	control     [1]uverbs.SendWR
+	header      [frameSize + rtsSize]byte
+
+	ending
+}
+
+// newConn makes the part of a connection that does not know the peer.
+func newConn(l link, id uint32, s shape, domain any) *Conn {
+	c := &Conn{
+		link: l, id: id, shape: s, domain: domain,
+		small: make(chan *Buffer, s.window), ops: make(chan *op, opSlots),
+		sendTurn: newTurn(), recvTurn: newTurn(), room: newSignal(), arrived: newSignal(),
+		opened: make(chan struct{}), down: make(chan struct{}), over: make(chan struct{}), closed: make(chan struct{}),
+		waiting: newFIFO[arrival](s.window), fins: newFIFO[uint64](s.window),
+	}
+	c.heap = &heap{register: l.register}
+	c.ending.shut = make(chan struct{})
+	return c
+}
+
+// prepare registers the small buffers and posts all receives.
+func (c *Conn) prepare() (err error) {
+	n, stride := c.shape.receives(), c.shape.stride()
+	opsAt := (n + c.shape.window) * stride
+	all := make([]byte, opsAt+opSlots*opRoom)
+	if c.ring, err = c.heap.add(all, uverbs.AccessLocalWrite); err != nil {
+		return err
+	}
+	for i := range c.shape.window {
+		at := (n + i) * stride
+		b := &Buffer{slot: i, mem: c.ring, all: all[at:][:frameSize+c.shape.eager]}
+		b.sge[0] = c.ring.SGE(at, 0)
+		b.wr[0] = uverbs.SendWR{Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled, SGL: b.sge[:], WRID: uint64(newWRID(c.id, kindData, 0, i))}
+		c.buffers = append(c.buffers, b)
+		c.small <- b
+	}
+	for i := range opSlots {
+		c.addOp(i, all[opsAt+i*opRoom:], c.ring.SGE(opsAt+i*opRoom, opRoom))
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.receives = make([]receive, n)
+	for i := range c.receives {
+		c.receives[i].init(c, i, all[i*stride:][:frameSize+c.shape.eager])
+		if err := c.postReceive(i); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// open begins to exchange frames. The side that dialled may send at once, because the
+// peer's greeting says how much, and grants with its first frame; the other side may
+// send when that has come: over iWARP the side that dialled has to send first.
+func (c *Conn) open(peer hello, dialled bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.greeted = true
+	c.peer, c.eager = peer, min(int(peer.eager), c.shape.eager)
+	c.allow.window, c.grant.window = peer.window, uint16(c.shape.window)
+	if !dialled {
+		c.grant.told = c.grant.window
+		return
+	}
+	c.allow.limit = peer.window
+	close(c.opened)
+	c.flush()
+}
+
+func (c *Conn) isOpen() bool { return isClosed(c.opened) }
+
+// CM is the connection below, with the queue pair, the protection domain and the
+// device. Its completions are the Conn's: use Do to post, and Close of the Conn to close.
+func (c *Conn) CM() *rdmacm.Conn { return c.cm }
+
+// LocalAddr is this end's address and port.
+func (c *Conn) LocalAddr() netip.AddrPort { return c.cm.LocalAddr() }
+
+// RemoteAddr is the peer's.
+func (c *Conn) RemoteAddr() netip.AddrPort { return c.cm.RemoteAddr() }

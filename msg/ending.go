@@ -1,0 +1,113 @@
+package msg
+
+import (
+	"net"
+
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// ending is how a connection ends. It is guarded by the connection's lock.
+//
+//   - shut: the program has called Close. Nothing is received or sent any more.
+//   - peerClosed: a CLOSE came. What came before it can be received; nothing is sent.
+//   - failing: a work request failed, or the peer broke the protocol. What has come can
+//     be received. All work requests are about to complete, and then over is closed.
+//
+// Each of them closes down.
+type ending struct {
+	shut       chan struct{}
+	peerClosed bool
+	peerGone   bool // the CLOSE came from a program that receives no more
+	failing    bool
+	first      error // why it fails
+	closeDue   bool  // a CLOSE has to be sent
+	closeSent  bool  // or is due
+	closeFlags uint8
+}
+
+// whyDown is why nothing can be sent. c is held.
+func (e *ending) whyDown() error {
+	switch {
+	case isClosed(e.shut):
+		return net.ErrClosed
+	case e.peerClosed:
+		return ErrPeerClosed
+	}
+	return e.first
+}
+
+func (c *Conn) downCause() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.ending.whyDown()
+}
+
+// explainEnd has a call say what it was that ended its wait.
+func (c *Conn) explainEnd(err error) error {
+	if err == errEnd {
+		return c.downCause()
+	}
+	return err
+}
+
+func (c *Conn) goDown() {
+	if !isClosed(c.down) {
+		close(c.down)
+	}
+}
+
+// failWith notes a work request that failed. Whoever sees one finds the cause.
+func (c *Conn) failWith(wc *uverbs.WC) {
+	if c.ending.failing {
+		return
+	}
+	cause := c.link.cause()
+	if cause == nil {
+		cause = wc.Err()
+	}
+	c.failBecause(cause)
+}
+
+// failBecause has nothing more be posted. The first cause counts.
+func (c *Conn) failBecause(cause error) {
+	if !c.ending.failing {
+		c.ending.failing, c.ending.first = true, cause
+		c.goDown()
+	}
+}
+
+// fail ends the connection for a reason of this side's: all its work requests then
+// complete. c is held, and ending a connection may take a while.
+func (c *Conn) fail(cause error) {
+	if c.ending.failing {
+		return
+	}
+	c.failBecause(cause)
+	go c.link.disconnect()
+	c.endIfIdle()
+}
+
+func (c *Conn) endIfIdle() {
+	if c.ending.failing && c.outstanding == 0 && !isClosed(c.over) {
+		close(c.over)
+	}
+}
+
+// peerCloses takes a CLOSE. It is answered, so that the peer knows that all it sent has
+// come.
+func (c *Conn) peerCloses(f frame) error {
+	if c.ending.peerClosed || f.cookie != c.got {
+		return violation("CLOSE after %d messages with cookie %d", c.got, f.cookie)
+	}
+	c.ending.peerClosed, c.ending.peerGone = true, f.flags&flagReply == 0
+	c.goDown()
+	c.sendClose(flagReply)
+	return nil
+}
+
+// sendClose has a CLOSE sent, the first time.
+func (c *Conn) sendClose(flags uint8) {
+	if !c.ending.closeSent {
+		c.ending.closeSent, c.ending.closeDue, c.ending.closeFlags = true, true, flags
+	}
+}

@@ -1,0 +1,37 @@
+package msg
+
+import (
+	"github.com/goverbs/goverbs/rdmacm"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// link is what a Conn stands on: a connected queue pair, or a stand-in in tests.
+type link interface {
+	PostSend([]uverbs.SendWR) (int, error)
+	PostRecv([]uverbs.RecvWR) (int, error)
+	register([]byte, uverbs.Access) (memory, error)
+	cause() error // of the end; nil while the connection stands
+	disconnect()  // has all posted work requests complete
+	close() error // has no work request complete any more, and frees all
+}
+
+// memory is a memory region.
+type memory interface {
+	SGE(off, n int) uverbs.SGE
+	Addr() uint64
+	RKey() uint32
+	Close() error
+}
+
+// rdmaLink is the one that is none of a test's.
+type rdmaLink struct{ *rdmacm.Conn }
+
+func (l rdmaLink) PostSend(wrs []uverbs.SendWR) (int, error) { return l.QP().PostSend(wrs) }
+func (l rdmaLink) PostRecv(wrs []uverbs.RecvWR) (int, error) { return l.QP().PostRecv(wrs) }
+func (l rdmaLink) cause() error                              { return l.Err() }
+func (l rdmaLink) disconnect()                               { _ = l.Disconnect() }
+func (l rdmaLink) close() error                              { return l.Close() }
+
+func (l rdmaLink) register(b []byte, access uverbs.Access) (memory, error) {
+	return l.PD().RegMR(b, access)
+}

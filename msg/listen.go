@@ -1,0 +1,83 @@
+package msg
+
+import (
+	"context"
+	"net/netip"
+	"sync"
+
+	"github.com/goverbs/goverbs/rdmacm"
+)
+
+// Listener accepts connections. Its methods may be called concurrently.
+type Listener struct {
+	cm    *rdmacm.Listener
+	shape shape
+
+	mu   sync.Mutex
+	made map[*rdmacm.Conn]*Conn // that nobody has accepted
+}
+
+// Listen listens at an address that rdmacm.Listen takes.
+func Listen(address string, cfg *Config) (*Listener, error) {
+	s, err := cfg.shape()
+	if err != nil {
+		return nil, failed("listen", err)
+	}
+	l := &Listener{shape: s, made: make(map[*rdmacm.Conn]*Conn)}
+	if l.cm, err = rdmacm.Listen(address, s.cm(l.build)); err != nil {
+		return nil, failed("listen", err)
+	}
+	return l, nil
+}
+
+// build runs for each peer before it is accepted. Its error rejects the peer.
+func (l *Listener) build(cm *rdmacm.Conn) error {
+	greeting, err := parseHello(cm.PrivateData())
+	if err != nil {
+		return err
+	}
+	c, err := build(cm, l.shape, &greeting)
+	if err != nil {
+		return err
+	}
+	cm.Own(closer(func() error { l.take(cm); return nil }))
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.made[cm] = c
+	return nil
+}
+
+func (l *Listener) take(cm *rdmacm.Conn) *Conn {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c := l.made[cm]
+	delete(l.made, cm)
+	return c
+}
+
+// Accept waits for a connection. An error that matches net.ErrClosed means that the
+// listener has ended. Any other error but that of ctx concerns one peer, such as one that
+// speaks another protocol ([ErrVersion]) or finds the pool full ([ErrPoolFull]); the
+// listener goes on.
+func (l *Listener) Accept(ctx context.Context) (*Conn, error) {
+	cm, err := l.cm.Accept(ctx)
+	if err != nil {
+		return nil, failed("accept", err)
+	}
+	c := l.take(cm)
+	if l.shape.pool == nil {
+		c.pollAlone()
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ending.failing { // so early that there was no connection to end
+		go c.link.disconnect()
+	}
+	return c, nil
+}
+
+// Addr is the address listened on, as rdmacm.Listener.Addr tells it.
+func (l *Listener) Addr() netip.AddrPort { return l.cm.Addr() }
+
+// Close stops listening. Connections that were accepted stay.
+func (l *Listener) Close() error { return failed("close listener", l.cm.Close()) }

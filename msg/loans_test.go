@@ -1,0 +1,81 @@
+package msg
+
+import (
+	"testing"
+	"testing/synctest"
+)
+
+// pairWith runs a test in a bubble, with a world that takes its steps by itself.
+func pairWith(t *testing.T, window int, test func(t *testing.T, a, b *Conn)) {
+	synctest.Test(t, func(t *testing.T) {
+		s, err := (&Config{EagerSize: 64, Window: window, MaxMessage: 1000}).shape()
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := newWorld(t, s)
+		w.open()
+		stop := w.run()
+		defer stop()
+		test(t, w.ends[0].conn, w.ends[1].conn)
+	})
+}
+
+func receiveOne(t *testing.T, c *Conn, want int) {
+	t.Helper()
+	m, err := c.Recv(t.Context())
+	if err != nil || len(m.Bytes()) != want {
+		t.Fatal(m, err)
+	}
+	m.Release()
+}
+
+// Close waits until the peer has read what it was told of.
+func TestCloseWaitsForLarge(t *testing.T) {
+	pairWith(t, 8, func(t *testing.T, a, b *Conn) {
+		if err := a.Send(t.Context(), make([]byte, 900)); err != nil {
+			t.Fatal(err)
+		}
+		closed := make(chan error, 1)
+		go func() { closed <- a.Close() }()
+		synctest.Wait()
+		if len(closed) > 0 {
+			t.Fatal("it did not wait:", <-closed)
+		}
+		receiveOne(t, b, 900)
+		if err := <-closed; err != nil {
+			t.Error(err)
+		}
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// There are only so many large messages that the peer was told of and has not read.
+func TestLargeMessagesUnderWay(t *testing.T) {
+	pairWith(t, 4*rendezvous, func(t *testing.T, a, b *Conn) {
+		for range rendezvous {
+			if err := a.Send(t.Context(), make([]byte, 900)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		sent := make(chan error, 1)
+		go func() { sent <- a.Send(t.Context(), make([]byte, 901)) }()
+		synctest.Wait()
+		if len(sent) > 0 {
+			t.Fatal("it did not wait:", <-sent)
+		}
+		for range rendezvous {
+			receiveOne(t, b, 900)
+		}
+		if err := <-sent; err != nil {
+			t.Fatal(err)
+		}
+		receiveOne(t, b, 901)
+		go b.Close()
+		if err := a.Close(); err != nil {
+			t.Error(err)
+		}
+		<-b.closed
+	})
+}

@@ -1,0 +1,150 @@
+package msg
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// op is a slot for a work request that somebody waits for. Its generation tells the
+// completion of this use from that of an earlier one.
+type op struct {
+	slot      int
+	gen       uint16
+	wr        [1]uverbs.SendWR
+	sge       [1]uverbs.SGE // of 8 bytes of its own, or of span
+	own       uverbs.SGE
+	value     []byte // the 8 bytes
+	region    *Region
+	done      chan error
+	abandoned bool // guarded by the connection's lock
+	posted    bool // likewise
+}
+
+// opRoom is the memory of an op: what an atomic operation found.
+const opRoom = 8
+
+func (c *Conn) addOp(slot int, value []byte, own uverbs.SGE) {
+	o := &op{slot: slot, value: value[:opRoom], own: own, done: make(chan error, 1)}
+	c.opBySlot = append(c.opBySlot, o)
+	c.ops <- o
+}
+
+// takeOp waits for a free slot, and for the peer to have spoken if it has to do so first.
+func (c *Conn) takeOp(ctx context.Context) (*op, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	select {
+	case <-c.opened:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-c.down:
+		return nil, c.downCause()
+	}
+	select {
+	case o := <-c.ops:
+		return o, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-c.down:
+		return nil, c.downCause()
+	}
+}
+
+// run posts the op's work request and waits. When ctx ends first, the device may still
+// carry it out; the slot is used again when it has. With an error o is not the caller's
+// any more.
+func (c *Conn) run(ctx context.Context, o *op) error {
+	if err := c.start(o); err != nil {
+		return err
+	}
+	select {
+	case err := <-o.done:
+		return c.end(o, err)
+	case <-ctx.Done():
+	}
+	c.mu.Lock()
+	if o.posted {
+		o.abandoned = true
+		c.mu.Unlock()
+		return ctx.Err()
+	}
+	c.mu.Unlock()
+	return c.end(o, <-o.done) // it completed meanwhile
+}
+
+func (c *Conn) end(o *op, err error) error {
+	if err != nil {
+		c.freeOp(o)
+	}
+	return err
+}
+
+func (c *Conn) start(o *op) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if isClosed(c.down) {
+		c.freeOp(o)
+		return c.ending.whyDown()
+	}
+	o.gen++
+	o.wr[0].WRID = uint64(newWRID(c.id, kindOp, o.gen, o.slot))
+	o.wr[0].Flags |= uverbs.SendSignaled
+	n, err := c.link.PostSend(o.wr[:])
+	c.outstanding += n
+	o.posted = n == 1
+	switch {
+	case n == 0 && errors.Is(err, uverbs.ErrInvalidWR): // nothing happened
+		c.freeOp(o)
+		return err
+	case err != nil:
+		c.fail(err)
+		if !o.posted {
+			c.freeOp(o)
+			return c.ending.whyDown()
+		}
+	}
+	return nil
+}
+
+// completeOp is for the op that the completion names. c is held.
+func (c *Conn) completeOp(w wrid, wc *uverbs.WC) {
+	o := c.opBySlot[w.slot()]
+	if !o.posted || w.gen() != o.gen&0xfff {
+		return
+	}
+	switch {
+	case wc.Status == uverbs.StatusSuccess:
+		c.settleOp(o, nil)
+	case wc.Status == uverbs.StatusWRFlushErr:
+		c.settleOp(o, c.ending.first)
+	default:
+		c.settleOp(o, wc.Err())
+	}
+}
+
+// settleOp wakes the waiter, or frees the slot of one that has left.
+func (c *Conn) settleOp(o *op, err error) {
+	o.posted = false
+	if o.abandoned {
+		o.abandoned = false
+		c.freeOp(o)
+		return
+	}
+	o.done <- err
+}
+
+func (c *Conn) freeOp(o *op) {
+	if o.region != nil {
+		o.region.users.Add(-1)
+		o.region = nil
+	}
+	o.wr[0] = uverbs.SendWR{}
+	c.ops <- o // there is room for all
+}
+
+// old is what an atomic operation found.
+func (o *op) old() uint64 { return binary.NativeEndian.Uint64(o.value) }

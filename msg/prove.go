@@ -1,0 +1,51 @@
+package msg
+
+import (
+	"context"
+	"syscall"
+	"time"
+
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+const (
+	proveKick     = 2 * time.Millisecond
+	provePatience = 10 * time.Second
+)
+
+// prove works round a race in the siw driver, as rdmacm.Dial does where it may read the
+// send CQ: the accepting side can overlook the first message until another one follows. A
+// READ of nothing proves that it listens, and WRITEs of nothing remind it.
+func (c *Conn) prove(ctx context.Context) error {
+	read := make(chan error, 1)
+	ctx, cancel := context.WithTimeoutCause(ctx, provePatience, syscall.ETIMEDOUT)
+	defer cancel()
+	go func() { read <- c.nothing(ctx, uverbs.OpRDMARead) }()
+	kick := time.NewTicker(proveKick)
+	defer kick.Stop()
+	for {
+		select {
+		case err := <-read:
+			return err
+		case <-kick.C:
+			short, cancel := context.WithTimeout(ctx, proveKick)
+			_ = c.nothing(short, uverbs.OpRDMAWrite) // the READ tells of what is wrong
+			cancel()
+		}
+	}
+}
+
+// nothing carries out an operation on no bytes, which touches neither memory nor the
+// peer's program.
+func (c *Conn) nothing(ctx context.Context, code uverbs.Opcode) error {
+	o, err := c.takeOp(ctx)
+	if err != nil {
+		return err
+	}
+	o.sge[0] = uverbs.SGE{}
+	o.wr[0] = uverbs.SendWR{Opcode: code, SGL: o.sge[:]}
+	if err = c.runAndFree(ctx, o); err != nil && ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
+}

@@ -1,0 +1,106 @@
+package msg
+
+import "github.com/goverbs/goverbs/uverbs"
+
+// receive is one of the receive buffers.
+type receive struct {
+	wr  [1]uverbs.RecvWR
+	all []byte
+	msg Message
+}
+
+func (r *receive) init(c *Conn, slot int, all []byte) {
+	r.all = all
+	r.wr[0] = uverbs.RecvWR{WRID: uint64(newWRID(c.id, kindRecv, 0, slot)),
+		SGL: []uverbs.SGE{c.ring.SGE(slot*c.shape.stride(), len(all))}}
+}
+
+// arrival is a message that nobody has taken.
+type arrival struct {
+	slot    int
+	large   bool
+	payload []byte
+	at      rts // of a large one
+	cookie  uint64
+}
+
+// postReceive posts a receive, unless the connection is ending. c is held.
+func (c *Conn) postReceive(slot int) error {
+	if c.ending.failing {
+		return nil
+	}
+	if _, err := c.link.PostRecv(c.receives[slot].wr[:]); err != nil {
+		return err
+	}
+	c.outstanding++
+	return nil
+}
+
+// freeReceive posts the receive of a frame that took a credit, and owes the peer one.
+// c is held.
+func (c *Conn) freeReceive(slot int) {
+	if err := c.postReceive(slot); err != nil {
+		c.fail(err)
+		return
+	}
+	c.grant.freed++
+}
+
+// received takes a frame. c is held.
+func (c *Conn) received(slot, n int) error {
+	if !c.greeted {
+		return violation("a frame before the greeting")
+	}
+	f, payload, err := parseFrame(c.receives[slot].all[:min(n, len(c.receives[slot].all))])
+	if err != nil {
+		return err
+	}
+	if err := c.allow.raise(f.limit); err != nil {
+		return err
+	}
+	if f.typ.usesCredit() {
+		if err := c.grant.take(f.typ); err != nil {
+			return err
+		}
+	}
+	if !c.isOpen() {
+		close(c.opened)
+	}
+	switch f.typ {
+	case typeData, typeRTS:
+		err = c.arrive(slot, f, payload)
+	case typeFIN:
+		if err = c.returned(f.cookie); err == nil {
+			err = c.postReceive(slot)
+		}
+	case typeCredit:
+		if f.cookie != 0 {
+			return violation("CREDIT with cookie %d", f.cookie)
+		}
+		c.freeReceive(slot)
+	case typeClose:
+		err = c.peerCloses(f)
+	}
+	return err
+}
+
+// arrive queues a message, or drops it when the program has closed.
+func (c *Conn) arrive(slot int, f frame, payload []byte) error {
+	if c.got++; f.cookie != c.got || c.ending.peerClosed {
+		return violation("%v with cookie %d as message %d", f.typ, f.cookie, c.got)
+	}
+	a := arrival{slot: slot, payload: payload, cookie: f.cookie}
+	if f.typ == typeRTS {
+		var err error
+		if a.at, err = parseRTS(payload, c.shape.longest); err != nil {
+			return err
+		}
+		a.large = true
+	}
+	if isClosed(c.ending.shut) {
+		c.freeReceive(slot)
+		return nil
+	}
+	c.waiting.push(a)
+	return nil
+}

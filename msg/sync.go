@@ -1,0 +1,77 @@
+package msg
+
+import "context"
+
+// turn lets one goroutine at a time through. Waiting for it ends with a context.
+type turn chan struct{}
+
+func newTurn() turn {
+	t := make(turn, 1)
+	t <- struct{}{}
+	return t
+}
+
+// take waits for the turn until ctx is done or end is closed.
+func (t turn) take(ctx context.Context, end <-chan struct{}) error {
+	select {
+	case <-t:
+		return nil
+	default:
+	}
+	select {
+	case <-t:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-end:
+		return errEnd
+	}
+}
+
+func (t turn) give() { t <- struct{}{} }
+
+// signal wakes the one goroutine that waits, or the next one that will.
+type signal chan struct{}
+
+func newSignal() signal { return make(signal, 1) }
+
+func (s signal) raise() {
+	select {
+	case s <- struct{}{}:
+	default:
+	}
+}
+
+func isClosed(ch <-chan struct{}) bool {
+	select {
+	case <-ch:
+		return true
+	default:
+		return false
+	}
+}
+
+// fifo is a queue. It grows when it has more than it was made for.
+type fifo[T any] struct {
+	ring       []T
+	next, size int
+}
+
+func newFIFO[T any](room int) fifo[T] { return fifo[T]{ring: make([]T, room)} }
+
+func (f *fifo[T]) len() int { return f.size }
+
+func (f *fifo[T]) push(v T) {
+	if f.size == len(f.ring) {
+		f.ring = append(append(make([]T, 0, 2*f.size), f.ring[f.next:]...), f.ring[:f.next]...)
+		f.ring, f.next = f.ring[:cap(f.ring)], 0
+	}
+	f.ring[(f.next+f.size)%len(f.ring)] = v
+	f.size++
+}
+
+func (f *fifo[T]) head() *T { return &f.ring[f.next] }
+
+func (f *fifo[T]) pop() {
+	f.next, f.size = (f.next+1)%len(f.ring), f.size-1
+}

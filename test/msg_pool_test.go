@@ -1,0 +1,102 @@
+//go:build vm
+
+package test
+
+import (
+	"errors"
+	"os"
+	"runtime"
+	"sync"
+	"testing"
+
+	"github.com/goverbs/goverbs/msg"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+func TestMsgPool(t *testing.T) {
+	fabric(t)
+	msgHundred(t, dummyLink, dummyIPv4+":0")
+}
+
+func TestRxeMsgPool(t *testing.T) {
+	rxeFabric(t)
+	msgHundred(t, rxeLink, rxeIPv4+":0")
+}
+
+// msgHundred has a hundred connections in two pools, which all talk at once. They take
+// neither descriptors nor goroutines. The next connection is refused, and one that
+// closes makes room.
+func msgHundred(t *testing.T, link, address string) {
+	const conns = 100
+	noLeak(t)
+	dev := must(uverbs.Open(link))(t)
+	closeLater(t, dev)
+	client, server := msg.Config{Window: 4}, msg.Config{Window: 4}
+	client.Pool = must(msg.NewPool(dev, conns+1, &client))(t)
+	closeLater(t, client.Pool)
+	server.Pool = must(msg.NewPool(dev, conns, &server))(t)
+	closeLater(t, server.Pool)
+	ln := must(msg.Listen(address, &server))(t)
+	closeLater(t, ln)
+	connectOne := func() (a, b *msg.Conn, err error) {
+		accepted := make(chan error, 1)
+		go func() {
+			var err error
+			b, err = ln.Accept(withPatience(t))
+			accepted <- err
+		}()
+		a, err = msg.Dial(withPatience(t), ln.Addr().String(), &client)
+		return a, b, errors.Join(err, <-accepted)
+	}
+	var ends [][2]*msg.Conn
+	add := func() {
+		t.Helper()
+		a, b, err := connectOne()
+		ok(t, err)
+		ends = append(ends, [2]*msg.Conn{a, b})
+	}
+	add() // the first one makes what rdmacm shares among all
+	descriptors, goroutines := countDescriptors(t), runtime.NumGoroutine()
+	for len(ends) < conns {
+		add()
+	}
+	until(t, "no more goroutines", func() bool { return runtime.NumGoroutine() <= goroutines })
+	if n := countDescriptors(t); n > descriptors {
+		t.Errorf("%d descriptors, with one connection %d", n, descriptors)
+	}
+	if _, _, err := connectOne(); !errors.Is(err, msg.ErrPoolFull) {
+		t.Error("one too many:", err)
+	}
+	var all sync.WaitGroup
+	for _, pair := range ends {
+		all.Go(func() {
+			for i := range 10 {
+				if err := pair[0].Send(withPatience(t), []byte{byte(i)}); err != nil {
+					t.Error(err)
+				}
+				m, err := pair[1].Recv(withPatience(t))
+				if err != nil || m.Bytes()[0] != byte(i) {
+					t.Error(err)
+					return
+				}
+				m.Release()
+			}
+		})
+	}
+	all.Wait()
+	if err := client.Pool.Close(); !errors.Is(err, msg.ErrInUse) {
+		t.Error("a pool in use:", err)
+	}
+	bothClose(t, ends[0][0], ends[0][1])
+	ends = ends[1:]
+	add()
+	for _, pair := range ends {
+		all.Go(func() { bothClose(t, pair[0], pair[1]) })
+	}
+	all.Wait()
+}
+
+func countDescriptors(t *testing.T) int {
+	t.Helper()
+	return len(must(os.ReadDir("/proc/self/fd"))(t))
+}
