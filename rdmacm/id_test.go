@@ -175,23 +175,6 @@ func TestWireFormats(t *testing.T) {
 	}
 }
 
-// The peer learns of the attached queue pair's SRQ, whatever ConnParam says.
-func TestAttachedSRQ(t *testing.T) {
-	for want, srq := range map[uint8]*uverbs.SRQ{0: nil, 1: new(uverbs.SRQ)} {
-		k := newFake()
-		id := newTestID(t, k)
-		if err := id.attach(&fakeQP{srq: srq}, readLimits{16, 16}); err != nil {
-			t.Fatal(err)
-		}
-		if err := id.Connect(t.Context(), &ConnParam{SRQ: srq == nil}); err != nil {
-			t.Fatal(err)
-		}
-		if c := body[abi.RdmaUcmConnect](k, abi.RDMA_USER_CM_CMD_CONNECT).ConnParam; c.Srq != want || c.QpNum != 42 {
-			t.Errorf("SRQ %d, want %d, QP %d", c.Srq, want, c.QpNum)
-		}
-	}
-}
-
 func TestSockaddr(t *testing.T) {
 	for _, s := range []string{"10.1.2.3:7471", "[2001:db8::1]:7471", "0.0.0.0:0", "[::]:65535", "[fe80::1%999999]:1"} {
 		addr, b := netip.MustParseAddrPort(s), [128]byte{}
@@ -336,16 +319,6 @@ func TestQPStates(t *testing.T) {
 	}
 	if qp.masks[0] != 0x29 {
 		t.Error("mask not passed as given:", qp.masks[0])
-	}
-}
-
-// Where the kernel has nothing to set, the queue pair stays as it is.
-func TestNothingToSet(t *testing.T) {
-	k := newFake()
-	k.noMask = true
-	qp := new(fakeQP)
-	if err := newTestID(t, k).attach(qp, readLimits{16, 16}); err != nil || len(qp.states) != 0 {
-		t.Errorf("moved to %v, %v", qp.states, err)
 	}
 }
 
