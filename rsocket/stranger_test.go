@@ -52,16 +52,20 @@ func TestDialStranger(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
+	accepted := make(chan error, 1)
 	go func() {
-		if c, err := l.Accept(t.Context()); err != nil {
-			t.Error(err)
-		} else {
-			c.Close()
+		c, err := l.Accept(t.Context())
+		if err == nil {
+			err = c.Close()
 		}
+		accepted <- err
 	}()
 	_, err = DialContext(t.Context(), "tcp", l.Addr().String())
 	var op *net.OpError
 	if !errors.Is(err, ErrProtocol) || !errors.As(err, &op) || op.Op != "dial" || op.Addr.String() != l.Addr().String() {
+		t.Error(err)
+	}
+	if err := <-accepted; err != nil {
 		t.Error(err)
 	}
 }
