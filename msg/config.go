@@ -81,7 +81,7 @@ func (c *Config) shape() (s shape, err error) {
 		{"MaxMessage", s.longest, s.eager, maxLongest},
 	} {
 		if f.is < f.least || f.is > f.most {
-			return s, fmt.Errorf("Config.%s is %d, not %d to %d: %w", f.name, f.is, f.least, f.most, syscall.EINVAL)
+			return s, fmt.Errorf("%s is %d, not %d to %d: %w", "Config."+f.name, f.is, f.least, f.most, syscall.EINVAL)
 		}
 	}
 	return s, nil

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"math/rand/v2"
 	"sync"
@@ -203,7 +202,7 @@ func (p *play) receive(c *Conn, from, count int) int {
 		switch {
 		case err == nil:
 			if b := message(from, i); !bytes.Equal(m.Bytes(), b) {
-				p.t.Error(fmt.Sprintf("message %d has %d bytes, not these %d", i, len(m.Bytes()), len(b)))
+				p.t.Errorf("message %d has %d bytes, not these %d", i, len(m.Bytes()), len(b))
 			}
 			kept, want = append(kept, m), append(want, message(from, i))
 			for len(kept) > p.roll(c.shape.window/2) {
