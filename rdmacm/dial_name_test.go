@@ -3,6 +3,7 @@ package rdmacm
 import (
 	"context"
 	"errors"
+	"net"
 	"net/netip"
 	"slices"
 	"testing"
@@ -142,6 +143,20 @@ func TestDialOptions(t *testing.T) {
 	for _, cfg := range []*Config{{TOS: 1}, {AckTimeout: 1}} {
 		if _, err := DialAddrPort(t.Context(), addr4, cfg); err == nil || k.calls[len(k.calls)-2] != abi.RDMA_USER_CM_CMD_SET_OPTION {
 			t.Errorf("went on after a refusal: %v", err)
+		}
+	}
+}
+
+// A name, or a service, that can't be looked up is an error, and one that can is addresses.
+func TestLookup(t *testing.T) {
+	broken := &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) { return nil, errOne }}
+	got, err := lookup(t.Context(), broken, "127.0.0.1:http")
+	if want := netip.MustParseAddrPort("127.0.0.1:80"); err != nil || len(got) != 1 || got[0] != want {
+		t.Errorf("%v, %v", got, err)
+	}
+	for _, address := range []string{"127.0.0.1:nosuchservice", "nosuchhost.invalid:1", "127.0.0.1"} {
+		if got, err := lookup(t.Context(), broken, address); err == nil {
+			t.Errorf("%s: %v", address, got)
 		}
 	}
 }

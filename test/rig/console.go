@@ -9,14 +9,19 @@ import (
 	"strings"
 )
 
-// console is the end of what the kernel wrote to its serial line.
+// console is the end of what the kernel wrote to its serial line, and its first report
+// about itself, however much it wrote after that.
 type console struct {
-	lines    []string
-	faults   int
-	reported int // the line in which the first report that is kept begins
+	lines  []string
+	faults int
+	report []string // from the first fault on
+	ours   bool     // a report names what the tests drive
 }
 
-const consoleKeep = 200
+const (
+	consoleKeep = 200
+	reportKeep  = 80
+)
 
 // faultLine matches how the kernel opens a report about itself. A warning begins
 // with the CPU up to 6.12, and with the place on 7.2.
@@ -38,19 +43,20 @@ func (c *console) read(r io.Reader) {
 
 func (c *console) add(line string) {
 	if faultLine.MatchString(line) {
-		if c.faults == 0 {
-			c.reported = len(c.lines)
-		}
 		c.faults++
+	}
+	if c.faults > 0 {
+		c.ours = c.ours || underTest.MatchString(line) || onPurpose.MatchString(line)
+		if len(c.report) < reportKeep {
+			c.report = append(c.report, line)
+		}
 	}
 	c.lines = append(c.lines, line)
 	if len(c.lines) > consoleKeep {
 		c.lines = c.lines[1:]
-		c.reported = max(0, c.reported-1)
 	}
 }
 
-func (c *console) tail(n int) string {
-	lines := c.lines[max(0, len(c.lines)-n):]
-	return "  | " + strings.Join(lines, "\n  | ") + "\n"
-}
+func (c *console) tail(n int) string { return quoted(c.lines[max(0, len(c.lines)-n):]) }
+
+func quoted(lines []string) string { return "  | " + strings.Join(lines, "\n  | ") + "\n" }

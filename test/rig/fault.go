@@ -42,10 +42,8 @@ func (c *console) blame(died bool) (what string, machine bool) {
 	if c.faults == 0 {
 		return errDied.Error() + ", and its kernel did not report why", died
 	}
-	for _, line := range c.lines[c.reported:] {
-		if underTest.MatchString(line) || onPurpose.MatchString(line) {
-			return "", false
-		}
+	if c.ours {
+		return "", false
 	}
-	return c.lines[c.reported], true
+	return c.report[0], true
 }

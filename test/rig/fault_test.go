@@ -33,6 +33,7 @@ func TestBlame(t *testing.T) {
 		"asked for":            {boot + crash, true, false, ""},
 		"named before, not in": {boot + rxe + int3 + sched, true, true, "int3"},
 		"long":                 {boot + int3 + strings.Repeat("[ 5.6] more\n", consoleKeep) + "x [siw]\n", true, false, ""},
+		"long ago":             {boot + int3 + sched + strings.Repeat("[ 5.6] more\n", 2*consoleKeep), true, true, "int3"},
 	} {
 		var con console
 		con.read(strings.NewReader(c.console))

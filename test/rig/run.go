@@ -114,7 +114,7 @@ func boot(ctx context.Context, cmd *exec.Cmd, initrd *os.File, k Kernel, c Confi
 		}
 		return 0, fmt.Errorf("linux %s: %w", k.Release, err)
 	case con.faults > 0:
-		fmt.Fprintf(c.Stderr, "vm: linux %s: the kernel complained:\n%s", k.Release, con.tail(consoleKeep))
+		fmt.Fprintf(c.Stderr, "vm: linux %s: the kernel complained:\n%s", k.Release, quoted(con.report))
 		if what, machine := con.blame(false); machine {
 			fmt.Fprintf(c.Stderr, "vm: %v; the command went on\n", &MachineFault{k.Release, what})
 		}
