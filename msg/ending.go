@@ -9,9 +9,11 @@ import (
 // ending is how a connection ends. It is guarded by the connection's lock.
 //
 //   - shut: the program has called Close. Nothing is received or sent any more.
-//   - peerClosed: a CLOSE came. What came before it can be received; nothing is sent.
-//   - failing: a work request failed, or the peer broke the protocol. What has come can
-//     be received. All work requests are about to complete, and then over is closed.
+//   - peerClosed: a CLOSE came. The program can receive the messages before it, and
+//     sends nothing.
+//   - failing: a work request failed, or the peer broke the protocol. The program can
+//     receive the messages that arrived. All work requests are about to complete, and
+//     then over is closed.
 //
 // Each of them closes down.
 type ending struct {
@@ -42,7 +44,7 @@ func (c *Conn) downCause() error {
 	return c.ending.whyDown()
 }
 
-// explainEnd has a call say what it was that ended its wait.
+// explainEnd replaces errEnd with the reason why the connection went down.
 func (c *Conn) explainEnd(err error) error {
 	if err == errEnd {
 		return c.downCause()
@@ -56,7 +58,7 @@ func (c *Conn) goDown() {
 	}
 }
 
-// failWith notes a work request that failed. Whoever sees one finds the cause.
+// failWith notes a work request that failed, with the connection's cause if it has one.
 func (c *Conn) failWith(wc *uverbs.WC) {
 	if c.ending.failing {
 		return
@@ -68,7 +70,7 @@ func (c *Conn) failWith(wc *uverbs.WC) {
 	c.failBecause(cause)
 }
 
-// failBecause has nothing more be posted. The first cause counts.
+// failBecause forbids further posts. The first cause counts.
 func (c *Conn) failBecause(cause error) {
 	if !c.ending.failing {
 		c.ending.failing, c.ending.first = true, cause

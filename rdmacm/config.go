@@ -67,7 +67,7 @@ type Config struct {
 	// routing table decide.
 	Source netip.AddrPort
 
-	// Resolver looks up the names in addresses. Nil: net.DefaultResolver.
+	// Resolver looks up the names in the addresses of Dial and Listen. Nil: net.DefaultResolver.
 	Resolver *net.Resolver
 
 	// FallbackDelay is how long Dial gives the first address family of a name

@@ -4,7 +4,6 @@ package test
 
 import (
 	"errors"
-	"os"
 	"runtime"
 	"sync"
 	"testing"
@@ -56,13 +55,13 @@ func msgHundred(t *testing.T, link, address string) {
 		ends = append(ends, [2]*msg.Conn{a, b})
 	}
 	add() // the first one makes what rdmacm shares among all
-	descriptors, goroutines := countDescriptors(t), runtime.NumGoroutine()
+	before, goroutines := descriptors(t), runtime.NumGoroutine()
 	for len(ends) < conns {
 		add()
 	}
 	until(t, "no more goroutines", func() bool { return runtime.NumGoroutine() <= goroutines })
-	if n := countDescriptors(t); n > descriptors {
-		t.Errorf("%d descriptors, with one connection %d", n, descriptors)
+	if n := descriptors(t); n > before {
+		t.Errorf("%d descriptors, with one connection %d", n, before)
 	}
 	if _, _, err := connectOne(); !errors.Is(err, msg.ErrPoolFull) {
 		t.Error("one too many:", err)
@@ -94,9 +93,4 @@ func msgHundred(t *testing.T, link, address string) {
 		all.Go(func() { bothClose(t, pair[0], pair[1]) })
 	}
 	all.Wait()
-}
-
-func countDescriptors(t *testing.T) int {
-	t.Helper()
-	return len(must(os.ReadDir("/proc/self/fd"))(t))
 }

@@ -82,9 +82,13 @@ func TestEndOfCQ(t *testing.T) {
 				flushed[r.wrID] = true
 				continue
 			}
-			if ended++; !errors.Is(r.err, io.EOF) || len(flushed) != 2 {
-				t.Errorf("%s: %v after %v", info.Name, r.err, flushed)
+			if ended++; !errors.Is(r.err, io.EOF) {
+				t.Errorf("%s: %v", info.Name, r.err)
 			}
+		}
+		// The waiters report side by side, so only the sum is certain here.
+		if len(flushed) != 2 {
+			t.Errorf("%s: ended after %v", info.Name, flushed)
 		}
 		// Of what comes later the flush is seen, too.
 		if _, err := w.qp.PostRecv([]uverbs.RecvWR{{WRID: 3}}); err != nil {

@@ -25,6 +25,15 @@ func NewRow[T any](letter byte, long, value, help string, set func(o *T, value s
 	return Row[T]{letter, long, value, help, set}
 }
 
+// Options is a command's options, in the order of its -h.
+func Options[T any](rows ...Row[T]) Getopt[T] {
+	g := make(Getopt[T], len(rows))
+	for i := range rows {
+		g[i] = &rows[i]
+	}
+	return g
+}
+
 // Name is the option as users write it, the letter if there is one.
 func (r *Row[T]) Name() string {
 	if r.Letter == 0 {

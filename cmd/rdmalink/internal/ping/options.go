@@ -19,21 +19,16 @@ type options struct {
 }
 
 // table is in the words of ping(8) where that has the option.
-var table = cli.Getopt[options]{
-	row('c', "count", "N", "stop after so many pings (default 0, no end)", cli.Number("count", 0, math.MaxInt32, func(o *options) *int { return &o.count })),
-	row('i', "interval", "SECONDS", "from ping to ping (default 1; 0: the next at once)", seconds("interval", func(o *options) *time.Duration { return &o.interval })),
-	row('W', "timeout", "SECONDS", "to wait for a connection or an answer (default 2)", seconds("timeout", func(o *options) *time.Duration { return &o.limit })),
-	row('s', "size", "BYTES", "of a ping, 23 to 65535 (default 64)", cli.Number("size", int64(rping.MinSize), rping.MaxSize, func(o *options) *int { return &o.size })),
-	row('p', "port", "PORT", "where the server listens (default 7174)", cli.Number("port", 1, math.MaxUint16, func(o *options) *int { return &o.port })),
-	row('I', "source", "ADDR", "own address to connect from", func(o *options, v string) error { o.source = v; return nil }),
-	row('q', "quiet", "", "print the summary only", cli.Flag(func(o *options) *bool { return &o.quiet })),
-	row('j', "json", "", "print one line of JSON, at the end", cli.Flag(func(o *options) *bool { return &o.asJSON })),
-}
-
-func row(letter byte, long, value, help string, set func(*options, string) error) *cli.Row[options] {
-	r := cli.NewRow(letter, long, value, help, set)
-	return &r
-}
+var table = cli.Options(
+	cli.NewRow('c', "count", "N", "stop after so many pings (default 0, no end)", cli.Number("count", 0, math.MaxInt32, func(o *options) *int { return &o.count })),
+	cli.NewRow('i', "interval", "SECONDS", "from ping to ping (default 1; 0: the next at once)", seconds("interval", func(o *options) *time.Duration { return &o.interval })),
+	cli.NewRow('W', "timeout", "SECONDS", "to wait for a connection or an answer (default 2)", seconds("timeout", func(o *options) *time.Duration { return &o.limit })),
+	cli.NewRow('s', "size", "BYTES", "of a ping, 23 to 65535 (default 64)", cli.Number("size", int64(rping.MinSize), rping.MaxSize, func(o *options) *int { return &o.size })),
+	cli.NewRow('p', "port", "PORT", "where the server listens (default 7174)", cli.Number("port", 1, math.MaxUint16, func(o *options) *int { return &o.port })),
+	cli.NewRow('I', "source", "ADDR", "own address to connect from", func(o *options, v string) error { o.source = v; return nil }),
+	cli.NewRow('q', "quiet", "", "print the summary only", cli.Flag(func(o *options) *bool { return &o.quiet })),
+	cli.NewRow('j', "json", "", "print one line of JSON, at the end", cli.Flag(func(o *options) *bool { return &o.asJSON })),
+)
 
 // seconds is an option of a time that may have a fraction.
 func seconds(what string, field func(*options) *time.Duration) func(*options, string) error {

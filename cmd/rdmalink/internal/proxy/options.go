@@ -15,16 +15,11 @@ type options struct {
 	asJSON   bool
 }
 
-var table = cli.Getopt[options]{
-	row('W', "timeout", "SECONDS", "to wait for a connection to CONNECT (default 10)", cli.Number("timeout", 1, 3600, func(o *options) *int { return &o.limit })),
-	row('v', "verbose", "", "print a line for each connection", cli.Flag(func(o *options) *bool { return &o.verbose })),
-	row('j', "json", "", "print a line of JSON for each connection", cli.Flag(func(o *options) *bool { return &o.asJSON })),
-}
-
-func row(letter byte, long, value, help string, set func(*options, string) error) *cli.Row[options] {
-	r := cli.NewRow(letter, long, value, help, set)
-	return &r
-}
+var table = cli.Options(
+	cli.NewRow('W', "timeout", "SECONDS", "to wait for a connection to CONNECT (default 10)", cli.Number("timeout", 1, 3600, func(o *options) *int { return &o.limit })),
+	cli.NewRow('v', "verbose", "", "print a line for each connection", cli.Flag(func(o *options) *bool { return &o.verbose })),
+	cli.NewRow('j', "json", "", "print a line of JSON for each connection", cli.Flag(func(o *options) *bool { return &o.asJSON })),
+)
 
 func (o *options) timeout() time.Duration { return time.Duration(o.limit) * time.Second }
 

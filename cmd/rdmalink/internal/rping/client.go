@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/peer"
 	"github.com/goverbs/goverbs/uverbs"
 )
@@ -87,8 +86,4 @@ func (e *end) offer(ctx context.Context, mr *uverbs.MR) error {
 	// next one when the completion has come as well.
 	_, err := e.wait(ctx, e.conn.SendCQ())
 	return err
-}
-
-func errFamilies(source, server string) error {
-	return cli.UsageError{Text: fmt.Sprintf("-I %s and the server's address %s are of different address families", source, server)}
 }

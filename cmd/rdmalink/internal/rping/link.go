@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/uverbs"
 )
@@ -74,7 +75,7 @@ func Source(ctx context.Context, name, server string) (netip.AddrPort, error) {
 	}
 	ip := ips[0].Unmap()
 	if addr, err := netip.ParseAddr(server); err == nil && addr.Unmap().Is4() != ip.Is4() {
-		return netip.AddrPort{}, errFamilies(name, server)
+		return netip.AddrPort{}, cli.UsageError{Text: fmt.Sprintf("-I %s and the server's address %s are of different address families", name, server)}
 	}
 	return netip.AddrPortFrom(ip, 0), nil
 }
