@@ -34,6 +34,9 @@ var bars = []bar{
 	{measures: []string{"latency_p50"}, against: []string{"perftest"}, limit: 1, spread: true},
 	{measures: []string{"bandwidth", "message_rate"}, against: []string{"perftest"}, limit: 1, least: true, spread: true},
 	{measures: []string{"connect rate"}, against: []string{"cmtime", "rdma-core"}, limit: 1, least: true},
+	{measures: []string{"transfer_instructions"}, against: []string{"rstream"}, limit: 1.1},
+	{measures: []string{"message_instructions"}, params: "64 B", against: []string{"verbs"}, limit: 1.15},
+	{measures: []string{"transfer"}, against: []string{"rstream"}, limit: 1, spread: true},
 	{measures: []string{"memory per connection"}, against: []string{"rdma-core"}, limit: 1.5},
 }
 

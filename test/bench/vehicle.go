@@ -54,6 +54,8 @@ var trips = []trip{
 	{suite: "perf", vehicle: icount, mem: 2048},
 	{suite: "perf", vehicle: qemu, mem: 2048, checked: true},
 	{suite: "scale", vehicle: icount, mem: 6144, checked: true},
+	{suite: "stream", vehicle: icount, mem: 2048, checked: true},
+	{suite: "stream", vehicle: qemu, mem: 2048},
 	{suite: "cli", vehicle: qemu, mem: 4096, checked: true},
 }
 

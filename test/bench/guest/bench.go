@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 
 	"github.com/goverbs/goverbs/test/bench/result"
@@ -35,6 +36,15 @@ func (b *bench) program(name string) string {
 		return filepath.Join(b.bin, name)
 	}
 	return filepath.Join(b.bin, "bench", name)
+}
+
+// twoProcs has Go's runtime behave as it does where there are two CPUs. The one CPU of
+// the vehicle that counts instructions is not what it should adapt to.
+func (b *bench) twoProcs() error {
+	if !b.icount {
+		return nil
+	}
+	return os.Setenv("GOMAXPROCS", "2")
 }
 
 // tell says on the way what is being done.

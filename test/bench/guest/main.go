@@ -22,11 +22,12 @@ import (
 
 // suites are the groups of rows that a vehicle can fill.
 var suites = map[string]func(*bench) error{
-	"ring":  ring,
-	"calls": calls,
-	"perf":  perf,
-	"scale": scale,
-	"cli":   cli,
+	"ring":   ring,
+	"calls":  calls,
+	"perf":   perf,
+	"scale":  scale,
+	"cli":    cli,
+	"stream": stream,
 }
 
 func main() {

@@ -4,7 +4,6 @@ package main
 
 import (
 	"errors"
-	"os"
 	"strings"
 
 	"github.com/goverbs/goverbs/test/bench/result"
@@ -13,11 +12,8 @@ import (
 // perf measures latency, bandwidth and message rate: rdmalink perf at both ends
 // beside perftest at both ends.
 func perf(b *bench) error {
-	if b.icount {
-		// The one CPU is the vehicle's, not what the runtime should adapt to.
-		if err := os.Setenv("GOMAXPROCS", "2"); err != nil {
-			return err
-		}
+	if err := b.twoProcs(); err != nil {
+		return err
 	}
 	return forEach(b, perfRows(b), func(r perfRow, l *link) error {
 		var entrants []entrant

@@ -1,0 +1,148 @@
+//go:build linux
+
+package main
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/goverbs/goverbs/test/bench/result"
+)
+
+// stream measures what stands above the verbs: streams beside librdmacm's rstream and
+// beside TCP on the same interface, messages beside bare queue pairs, and HTTP.
+func stream(b *bench) error {
+	if err := b.twoProcs(); err != nil {
+		return err
+	}
+	return forEach(b, streamRows(b), func(r streamRow, l *link) error {
+		var entrants []entrant
+		for _, impl := range r.impls {
+			entrants = append(entrants, entrant{impl, func() ([]result.Sample, error) { return r.run(b, impl, l) }})
+		}
+		return b.interleave(entrants...)
+	})
+}
+
+// A streamRow is one exchange: in each round count pieces go there and as many come back.
+type streamRow struct {
+	measure             string
+	size, rounds, count int
+	impls               []string
+}
+
+func (r streamRow) String() string   { return r.measure + " " + r.params() }
+func (r streamRow) runsOn() []string { return drivers }
+
+func (r streamRow) params() string {
+	switch {
+	case r.measure == "http":
+		return fmt.Sprintf("%s, %d clients", byteSize(r.size), r.count)
+	case r.count > 1:
+		return fmt.Sprintf("%s, %d in a row", byteSize(r.size), r.count)
+	}
+	return byteSize(r.size)
+}
+
+func byteSize(n int) string {
+	switch {
+	case n >= 1<<20:
+		return fmt.Sprintf("%d MiB", n>>20)
+	case n >= 1<<10:
+		return fmt.Sprintf("%d KiB", n>>10)
+	}
+	return fmt.Sprintf("%d B", n)
+}
+
+var (
+	streamImpls  = []string{"rstream", "goverbs", "tcp"}
+	messageImpls = []string{"verbs", "goverbs"}
+	httpImpls    = []string{"tcp", "goverbs"}
+)
+
+func streamRows(b *bench) []streamRow {
+	if b.check || b.quick {
+		return []streamRow{
+			{"transfer", 64, 100, 1, streamImpls}, {"transfer", 64 << 10, 4, 16, streamImpls},
+			{"message", 64, 200, 1, messageImpls}, {"http", 64, 20, 4, httpImpls},
+		}
+	}
+	var rows []streamRow
+	for _, size := range []int{64, 1 << 10, 4 << 10, 64 << 10, 1 << 20} {
+		rows = append(rows, streamRow{"transfer", size, min(500, 32<<20/size), 1, streamImpls})
+	}
+	for _, size := range []int{64, 4 << 10, 64 << 10, 1 << 20} {
+		rows = append(rows, streamRow{"transfer", size, 8, max(8, min(256, 4<<20/size)), streamImpls})
+	}
+	for _, size := range []int{64, 4 << 10, 64 << 10} {
+		rows = append(rows, streamRow{"message", size, 500, 1, messageImpls})
+	}
+	return append(rows, streamRow{"http", 64, 200, 1, httpImpls}, streamRow{"http", 64, 20, 64, httpImpls}, streamRow{"http", 1 << 20, 8, 4, httpImpls})
+}
+
+const streamPort = "7490"
+
+// kind is the program's word for an implementation.
+func (r streamRow) kind(impl string) string {
+	switch {
+	case r.measure == "http" && impl == "tcp":
+		return "http-tcp"
+	case r.measure == "http":
+		return "http-rsocket"
+	case impl != "goverbs":
+		return impl
+	case r.measure == "message":
+		return "msg"
+	}
+	return "rsocket"
+}
+
+func (r streamRow) run(b *bench, impl string, l *link) ([]result.Sample, error) {
+	p := pair{cm: l}
+	if impl == "rstream" {
+		args := []string{"rstream", "-T", "b", "-p", streamPort, "-S", strconv.Itoa(r.size), "-I", strconv.Itoa(r.rounds), "-C", strconv.Itoa(r.count)}
+		p.server = append(args[:len(args):len(args)], "-b", l.addr)
+		p.client = append(args[:len(args):len(args)], "-s", l.addr)
+	} else {
+		words := []string{r.kind(impl), l.addr + ":" + streamPort, strconv.Itoa(r.size), strconv.Itoa(r.rounds), strconv.Itoa(r.count)}
+		p.server = append([]string{b.program("stream"), "serve"}, words...)
+		p.client = append([]string{b.program("stream"), "dial"}, words...)
+		if impl == "tcp" {
+			p.cm = nil
+			p.port, _ = strconv.Atoi(streamPort)
+		}
+	}
+	o, err := b.play(p)
+	if err != nil {
+		return nil, err
+	}
+	var samples []result.Sample
+	if impl == "rstream" {
+		samples, err = rstreamSamples(string(o.client))
+	} else {
+		samples, err = parseSamples(o.client)
+	}
+	for i := range samples {
+		r.complete(b, &samples[i])
+	}
+	return of(l, impl, samples), err
+}
+
+// complete fills in the row. Where the clock counts instructions, a µs is a thousand.
+func (r streamRow) complete(b *bench, s *result.Sample) {
+	s.Params = r.params()
+	if b.icount && s.Unit == "µs" {
+		s.Measure, s.Unit = s.Measure+"_instructions", "1000 instructions"
+	}
+}
+
+// rstreamSamples reads the last column of rstream's table: µs a piece.
+func rstreamSamples(text string) ([]result.Sample, error) {
+	text = strings.TrimSpace(text)
+	us, err := strconv.ParseFloat(text[strings.LastIndexAny(text, " \n")+1:], 64)
+	if err != nil || !strings.Contains(text, "usec/xfer") {
+		return nil, fmt.Errorf("rstream printed %q", text)
+	}
+	return []result.Sample{{Measure: "transfer", Unit: "µs", Value: us}}, nil
+}

@@ -1,0 +1,91 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"time"
+
+	"github.com/goverbs/goverbs/rsocket"
+	"github.com/goverbs/goverbs/test/bench/result"
+)
+
+func (x exchange) listen() (net.Listener, error) {
+	if x.kind == "tcp" || x.kind == "http-tcp" {
+		return net.Listen("tcp", x.addr)
+	}
+	return rsocket.Listen("rsocket", x.addr)
+}
+
+func (x exchange) connect(ctx context.Context) (net.Conn, error) {
+	if x.kind == "tcp" || x.kind == "http-tcp" {
+		return new(net.Dialer).DialContext(ctx, "tcp", x.addr)
+	}
+	return new(rsocket.Dialer).DialContext(ctx, "rsocket", x.addr)
+}
+
+func serveStream(_ context.Context, x exchange) error {
+	l, err := x.listen()
+	if err != nil {
+		return err
+	}
+	c, err := l.Accept()
+	if err != nil {
+		return err
+	}
+	b := make([]byte, x.size)
+	for range x.rounds + warmUp {
+		if err := errors.Join(x.receive(c, b), x.send(c, b)); err != nil {
+			return err
+		}
+	}
+	return errors.Join(c.Close(), l.Close())
+}
+
+// warmUp is how many rounds do not count.
+const warmUp = 2
+
+func dialStream(ctx context.Context, x exchange) ([]result.Sample, error) {
+	c, err := x.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	b := make([]byte, x.size)
+	var start time.Time
+	for i := range x.rounds + warmUp {
+		if i == warmUp {
+			start = time.Now()
+		}
+		if err := errors.Join(x.send(c, b), x.receive(c, b)); err != nil {
+			return nil, err
+		}
+	}
+	took := time.Since(start)
+	return []result.Sample{{Measure: "transfer", Unit: "µs", Value: x.each(took)}}, c.Close()
+}
+
+// each is the time of one piece, one way, in µs, as rstream has it.
+func (x exchange) each(took time.Duration) float64 {
+	return took.Seconds() * 1e6 / float64(2*x.rounds*x.count)
+}
+
+func (x exchange) send(c net.Conn, b []byte) error {
+	for range x.count {
+		if _, err := c.Write(b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (x exchange) receive(c net.Conn, b []byte) error {
+	for range x.count {
+		if _, err := io.ReadFull(c, b); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,83 @@
+//go:build linux
+
+// Command stream is goverbs's side of the benchmark's suite of that name: bytes through
+// package rsocket as librdmacm's rstream sends them, messages through package msg and
+// through bare queue pairs, and HTTP. It prints samples.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+
+	_ "github.com/goverbs/goverbs/provider/all"
+	"github.com/goverbs/goverbs/test/bench/result"
+)
+
+const usage = `usage: stream serve KIND ADDRESS:PORT SIZE ROUNDS COUNT    one connection, then the end
+       stream dial KIND ADDRESS:PORT SIZE ROUNDS COUNT     the other end; prints samples
+
+In each round COUNT pieces of SIZE bytes go to the server, and as many come back.
+KIND: rsocket or tcp, for a stream; msg or verbs, for messages; http-rsocket or http-tcp,
+where a round is a request and COUNT is how many clients there are.`
+
+// An exchange is what the words after the first say.
+type exchange struct {
+	kind, addr          string
+	size, rounds, count int
+}
+
+// kinds has the two ends of each kind. A dialler returns what it measured.
+var kinds = map[string]struct {
+	serve func(context.Context, exchange) error
+	dial  func(context.Context, exchange) ([]result.Sample, error)
+}{
+	"rsocket":      {serveStream, dialStream},
+	"tcp":          {serveStream, dialStream},
+	"msg":          {serveMessages, dialMessages},
+	"verbs":        {serveMessages, dialMessages},
+	"http-rsocket": {serveHTTP, dialHTTP},
+	"http-tcp":     {serveHTTP, dialHTTP},
+}
+
+func main() {
+	if err := run(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "stream:", err)
+		os.Exit(1)
+	}
+}
+
+func run(args []string) error {
+	if len(args) != 6 {
+		return fmt.Errorf("%d words\n%s", len(args), usage)
+	}
+	x := exchange{kind: args[1], addr: args[2]}
+	for i, n := range []*int{&x.size, &x.rounds, &x.count} {
+		var err error
+		if *n, err = strconv.Atoi(args[3+i]); err != nil || *n < 1 {
+			return fmt.Errorf("%q is no positive number\n%s", args[3+i], usage)
+		}
+	}
+	kind, known := kinds[x.kind]
+	switch {
+	case known && args[0] == "serve":
+		return kind.serve(context.Background(), x)
+	case known && args[0] == "dial":
+		samples, err := kind.dial(context.Background(), x)
+		if err != nil {
+			return err
+		}
+		return tell(samples)
+	}
+	return fmt.Errorf("%q is not known\n%s", args[:2], usage)
+}
+
+func tell(samples []result.Sample) error {
+	for _, s := range samples {
+		if err := result.Write(os.Stdout, s); err != nil {
+			return err
+		}
+	}
+	return nil
+}

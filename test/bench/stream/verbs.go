@@ -1,0 +1,98 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+
+	"github.com/goverbs/goverbs/rdmacm"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// depth is how many receives are posted, and every how many sends one is signaled.
+const depth = 32
+
+// A verbsEnd does with the verbs what a message needs: a send, every so often a signaled
+// one, and a receive that is posted again.
+type verbsEnd struct {
+	conn    *rdmacm.Conn
+	mr      *uverbs.MR
+	size    int
+	sent    int
+	send1   [1]uverbs.SendWR
+	recv1   [1]uverbs.RecvWR
+	sendSGE [1]uverbs.SGE
+	recvSGE [1]uverbs.SGE
+	wcs     [1]uverbs.WC
+}
+
+func (e *verbsEnd) prepare(c *rdmacm.Conn) (err error) {
+	if e.mr, err = c.PD().AllocMR((depth+1)*e.size, uverbs.AccessLocalWrite, nil); err != nil {
+		return err
+	}
+	c.Own(e.mr)
+	e.conn = c
+	e.sendSGE[0] = e.mr.SGE(depth*e.size, e.size)
+	for i := range depth {
+		if err := e.postReceive(uint64(i)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (e *verbsEnd) postReceive(id uint64) error {
+	e.recvSGE[0] = e.mr.SGE(int(id)*e.size, e.size)
+	e.recv1[0] = uverbs.RecvWR{WRID: id, SGL: e.recvSGE[:]}
+	_, err := e.conn.QP().PostRecv(e.recv1[:])
+	return err
+}
+
+func (e *verbsEnd) send(ctx context.Context, size int) error {
+	e.sent++
+	signaled := e.sent%depth == 0
+	e.send1[0] = uverbs.SendWR{Opcode: uverbs.OpSend, SGL: e.sendSGE[:]}
+	if signaled {
+		e.send1[0].Flags = uverbs.SendSignaled
+	}
+	if _, err := e.conn.QP().PostSend(e.send1[:]); err != nil || !signaled {
+		return err
+	}
+	return e.take(ctx, e.conn.SendCQ())
+}
+
+func (e *verbsEnd) receive(ctx context.Context) error {
+	if err := e.take(ctx, e.conn.RecvCQ()); err != nil {
+		return err
+	}
+	return e.postReceive(e.wcs[0].WRID)
+}
+
+func (e *verbsEnd) take(ctx context.Context, cq *uverbs.CQ) error {
+	if _, err := cq.Wait(ctx, e.wcs[:]); err != nil {
+		return err
+	}
+	return e.wcs[0].Err()
+}
+
+func (e *verbsEnd) close() error { return e.conn.Close() }
+
+func acceptVerbs(ctx context.Context, x exchange) (ender, error) {
+	e := &verbsEnd{size: x.size}
+	l, err := rdmacm.Listen(x.addr, &rdmacm.Config{Prepare: e.prepare})
+	if err != nil {
+		return nil, err
+	}
+	if _, err := l.Accept(ctx); err != nil {
+		return nil, err
+	}
+	return e, l.Close()
+}
+
+func dialVerbs(ctx context.Context, x exchange) (ender, error) {
+	e := &verbsEnd{size: x.size}
+	if _, err := rdmacm.Dial(ctx, x.addr, &rdmacm.Config{Prepare: e.prepare}); err != nil {
+		return nil, err
+	}
+	return e, nil
+}
