@@ -32,6 +32,7 @@ func (b *Buffer) Bytes() []byte { return b.data }
 func (b *Buffer) Free() {
 	if b.lent {
 		b.c.recycle(b)
+		b.c.pump.nudge()
 	}
 }
 
@@ -59,21 +60,32 @@ func (c *Conn) alloc(ctx context.Context, n int) (*Buffer, error) {
 		}
 		return b, err
 	}
+	b, err := c.takeSmall(ctx)
+	if err != nil {
+		return nil, c.explainEnd(err)
+	}
+	b.data = b.all[frameSize:][:n]
+	return b, nil
+}
+
+// takeSmall waits for a small buffer. Completed sends give them back, and those are not
+// looked for as long as there are buffers.
+func (c *Conn) takeSmall(ctx context.Context) (*Buffer, error) {
 	select {
 	case b := <-c.small:
-		b.data = b.all[frameSize:][:n]
 		return b, nil
 	default:
 	}
-	select {
-	case b := <-c.small:
-		b.data = b.all[frameSize:][:n]
-		return b, nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	case <-c.down:
-		return nil, c.downCause()
-	}
+	c.hungry(1)
+	defer c.hungry(-1)
+	c.pump.reap()
+	return await(ctx, c.pump, c.small, c.down)
+}
+
+func (c *Conn) hungry(n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.want(n)
 }
 
 // recycle has b used again. It may be called with the connection held.

@@ -1,6 +1,7 @@
 package msg
 
 import (
+	"context"
 	"net"
 	"os"
 	"time"
@@ -23,6 +24,9 @@ func (c *Conn) Close() error {
 		return nil
 	}
 	err := c.linger()
+	if c.shape.pool == nil {
+		c.pump.stop()
+	}
 	if e := c.link.close(); err == nil {
 		err = e
 	}
@@ -43,6 +47,8 @@ func (c *Conn) shutDown() bool {
 	c.sendClose(0)
 	c.dropWaiting()
 	c.flush()
+	c.arrived.raise()
+	c.pump.nudge()
 	return true
 }
 
@@ -61,14 +67,13 @@ func (c *Conn) dropWaiting() {
 // linger waits until the peer has all.
 func (c *Conn) linger() error {
 	<-c.sendTurn // senders leave, because down is closed; then nobody else waits for room
-	timer := time.NewTimer(closePatience)
-	defer timer.Stop()
+	ctx, cancel := context.WithTimeout(context.Background(), closePatience)
+	defer cancel()
 	for !c.isDelivered() {
-		select {
-		case <-c.room:
-		case <-c.over:
+		switch _, err := await(ctx, c.pump, c.room, c.over); {
+		case err == errEnd:
 			return nil
-		case <-timer.C:
+		case err != nil:
 			return os.ErrDeadlineExceeded
 		}
 	}
@@ -97,7 +102,5 @@ func (c *Conn) finish() {
 			c.settleOp(o, cause)
 		}
 	}
-	if !isClosed(c.over) {
-		close(c.over)
-	}
+	c.endAll()
 }

@@ -17,8 +17,10 @@ func (c *Conn) complete(wc *uverbs.WC) {
 		c.recycle(c.buffers[w.slot()])
 	case kindControl:
 		c.controls--
+		c.want(-1)
 		c.room.raise()
 	case kindRead:
+		c.want(-1)
 		if wc.Status == uverbs.StatusSuccess {
 			c.read()
 		}
@@ -39,4 +41,16 @@ func (c *Conn) completeReceive(slot int, wc *uverbs.WC) {
 	}
 	c.room.raise()
 	c.arrived.raise()
+}
+
+// want adds n reasons to hear of completed sends as soon as they complete. c is held.
+func (c *Conn) want(n int) {
+	before := c.wants
+	c.wants += n
+	switch {
+	case before <= 0 && c.wants > 0:
+		c.pump.wantSends()
+	case before > 0 && c.wants <= 0:
+		c.pump.sends.Add(-1)
+	}
 }

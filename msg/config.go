@@ -13,7 +13,7 @@ import (
 // changed, and may be shared. A negative number is refused.
 type Config struct {
 	// Pool has what the connection shares with others. Nil: the connection has
-	// everything to itself, takes two descriptors, and two goroutines that wait.
+	// everything to itself, takes two descriptors, and a goroutine while no call waits.
 	Pool *Pool
 
 	// EagerSize is how many bytes fit into a receive buffer. Messages that fit
@@ -106,7 +106,7 @@ func (s *shape) cm(prepare func(*rdmacm.Conn) error) *rdmacm.Config {
 			MaxSendSGE: 1, MaxRecvSGE: 1, MaxInline: frameSize + rtsSize}},
 	}
 	if p := s.pool; p != nil {
-		cfg.PD, cfg.QP.SendCQ, cfg.QP.RecvCQ = p.pd, p.cq, p.cq
+		cfg.PD, cfg.QP.SendCQ, cfg.QP.RecvCQ = p.pd, p.pump.sendCQ, p.pump.recvCQ
 	}
 	return cfg
 }

@@ -18,6 +18,7 @@ type Conn struct {
 	heap  *heap
 
 	domain any // within which memory keys are good
+	pump   *pump
 
 	// Once the connection is open, these stay as they are.
 	peer  hello
@@ -28,8 +29,8 @@ type Conn struct {
 	ops   chan *op     // that are free
 
 	sendTurn, recvTurn turn
-	room               signal        // for who has the sendTurn: there may be credit
-	arrived            signal        // for who has the recvTurn
+	room               signal        // for the call with the sendTurn: there may be credit
+	arrived            signal        // for the call with the recvTurn: a message, or the end
 	opened             chan struct{} // closed when this side may send
 	down               chan struct{} // closed when nothing may be sent any more
 	over               chan struct{} // closed when no work request is left
@@ -50,6 +51,7 @@ type Conn struct {
 	sent, got   uint64 // messages
 	outstanding int    // work requests
 	controls    int    // of them frames without a buffer
+	wants       int    // reasons to hear of completed sends
 	control     [1]uverbs.SendWR
 	header      [frameSize + rtsSize]byte
 
@@ -59,7 +61,7 @@ type Conn struct {
 // newConn makes the part of a connection that does not know the peer.
 func newConn(l link, id uint32, s shape, domain any) *Conn {
 	c := &Conn{
-		link: l, id: id, shape: s, domain: domain,
+		link: l, id: id, shape: s, domain: domain, pump: new(pump),
 		small: make(chan *Buffer, s.window), ops: make(chan *op, opSlots),
 		sendTurn: newTurn(), recvTurn: newTurn(), room: newSignal(), arrived: newSignal(),
 		opened: make(chan struct{}), down: make(chan struct{}), over: make(chan struct{}), closed: make(chan struct{}),

@@ -34,12 +34,15 @@ func build(cm *rdmacm.Conn, s shape, greeting *hello) (*Conn, error) {
 	id := uint32(1)
 	if s.pool != nil {
 		var err error
-		if id, err = s.pool.admit(s.entries()); err != nil {
+		if id, err = s.pool.admit(&s); err != nil {
 			return nil, err
 		}
 	}
 	c := newConn(rdmaLink{cm}, id, s, cm.PD())
 	c.cm = cm
+	if s.pool != nil {
+		c.pump = &s.pool.pump
+	}
 	cm.Own(closer(func() error {
 		if s.pool != nil {
 			s.pool.remove(c)

@@ -55,6 +55,7 @@ func (c *Conn) explainEnd(err error) error {
 func (c *Conn) goDown() {
 	if !isClosed(c.down) {
 		close(c.down)
+		c.pump.nudge()
 	}
 }
 
@@ -74,6 +75,7 @@ func (c *Conn) failWith(wc *uverbs.WC) {
 func (c *Conn) failBecause(cause error) {
 	if !c.ending.failing {
 		c.ending.failing, c.ending.first = true, cause
+		c.want(1) // all that is outstanding is about to complete
 		c.goDown()
 	}
 }
@@ -90,9 +92,22 @@ func (c *Conn) fail(cause error) {
 }
 
 func (c *Conn) endIfIdle() {
-	if c.ending.failing && c.outstanding == 0 && !isClosed(c.over) {
-		close(c.over)
+	if c.ending.failing && c.outstanding == 0 {
+		c.endAll()
 	}
+}
+
+// endAll has calls of Recv and Close return that wait for completions. c is held.
+func (c *Conn) endAll() {
+	if isClosed(c.over) {
+		return
+	}
+	close(c.over)
+	if c.wants > 0 {
+		c.want(-c.wants)
+	}
+	c.arrived.raise()
+	c.pump.nudge()
 }
 
 // peerCloses takes a CLOSE. It is answered, so that the peer knows that all it sent has

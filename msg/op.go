@@ -37,21 +37,11 @@ func (c *Conn) takeOp(ctx context.Context) (*op, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	select {
-	case <-c.opened:
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	case <-c.down:
-		return nil, c.downCause()
+	if _, err := await(ctx, c.pump, c.opened, c.down); err != nil {
+		return nil, c.explainEnd(err)
 	}
-	select {
-	case o := <-c.ops:
-		return o, nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	case <-c.down:
-		return nil, c.downCause()
-	}
+	o, err := await(ctx, c.pump, c.ops, c.down)
+	return o, c.explainEnd(err)
 }
 
 // run posts the op's work request and waits. When ctx ends first, the device may still
@@ -61,16 +51,15 @@ func (c *Conn) run(ctx context.Context, o *op) error {
 	if err := c.start(o); err != nil {
 		return err
 	}
-	select {
-	case err := <-o.done:
-		return c.end(o, err)
-	case <-ctx.Done():
+	result, err := await(ctx, c.pump, o.done, nil)
+	if err == nil {
+		return c.end(o, result)
 	}
 	c.mu.Lock()
 	if o.posted {
 		o.abandoned = true
 		c.mu.Unlock()
-		return ctx.Err()
+		return err
 	}
 	c.mu.Unlock()
 	return c.end(o, <-o.done) // it completed meanwhile
@@ -93,9 +82,12 @@ func (c *Conn) start(o *op) error {
 	o.gen++
 	o.wr[0].WRID = uint64(newWRID(c.id, kindOp, o.gen, o.slot))
 	o.wr[0].Flags |= uverbs.SendSignaled
+	c.want(1)
 	n, err := c.link.PostSend(o.wr[:])
 	c.outstanding += n
-	o.posted = n == 1
+	if o.posted = n == 1; !o.posted {
+		c.want(-1)
+	}
 	switch {
 	case n == 0 && errors.Is(err, uverbs.ErrInvalidWR): // nothing happened
 		c.freeOp(o)
@@ -129,6 +121,7 @@ func (c *Conn) completeOp(w wrid, wc *uverbs.WC) {
 // settleOp wakes the waiter, or frees the slot of one that has left.
 func (c *Conn) settleOp(o *op, err error) {
 	o.posted = false
+	c.want(-1)
 	if o.abandoned {
 		o.abandoned = false
 		c.freeOp(o)
@@ -144,6 +137,7 @@ func (c *Conn) freeOp(o *op) {
 	}
 	o.wr[0] = uverbs.SendWR{}
 	c.ops <- o // there is room for all
+	c.pump.nudge()
 }
 
 // old is what an atomic operation found.

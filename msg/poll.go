@@ -2,39 +2,32 @@ package msg
 
 import (
 	"context"
-	"sync/atomic"
 
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// poll hands the completions of a CQ on until the CQ ends, and returns why.
-func poll(ctx context.Context, cq *uverbs.CQ, to func(*uverbs.WC)) error {
-	wcs := make([]uverbs.WC, 32)
-	for {
-		n, err := cq.Wait(ctx, wcs)
-		for i := range wcs[:n] {
-			to(&wcs[i])
-		}
-		if err != nil {
-			return err
-		}
+// pollAlone begins to take the completions of a connection without a pool.
+func (c *Conn) pollAlone() {
+	p := c.pump
+	p.sendCQ, p.recvCQ, p.channel = c.cm.SendCQ(), c.cm.RecvCQ(), c.cm.RecvCQ().Channel()
+	p.take, p.over, p.ended = c.completeOwn, c.cm.Done(), c.pollLast
+	p.start()
+}
+
+// completeOwn leaves out what rdmacm posted to prove the connection.
+func (c *Conn) completeOwn(wc *uverbs.WC) {
+	if wrid(wc.WRID).conn() == c.id {
+		c.complete(wc)
 	}
 }
 
-// pollAlone waits for the completions of a connection without a pool. Its CQs end with it.
-func (c *Conn) pollAlone() {
-	var left atomic.Int32
-	left.Store(2)
-	for _, cq := range []*uverbs.CQ{c.cm.SendCQ(), c.cm.RecvCQ()} {
-		go func() {
-			c.stop(poll(context.Background(), cq, c.completeOwn))
-			// What was posted until then completes too.
-			_ = poll(context.Background(), cq, c.completeOwn)
-			if left.Add(-1) == 0 {
-				c.finish()
-			}
-		}()
+// pollLast takes what is still to complete on a connection that has ended.
+func (c *Conn) pollLast(err error) {
+	c.stop(err)
+	for _, cq := range []*uverbs.CQ{c.pump.recvCQ, c.pump.sendCQ} {
+		pollToEnd(cq, c.completeOwn)
 	}
+	c.finish()
 }
 
 // stop has nothing more be posted, because the completions have ended.
@@ -48,9 +41,16 @@ func (c *Conn) stop(err error) {
 	c.endIfIdle()
 }
 
-// completeOwn leaves out what rdmacm posted to prove the connection.
-func (c *Conn) completeOwn(wc *uverbs.WC) {
-	if wrid(wc.WRID).conn() == c.id {
-		c.complete(wc)
+// pollToEnd hands on the completions of a CQ of whose queue pair nothing more is posted.
+func pollToEnd(cq *uverbs.CQ, to func(*uverbs.WC)) {
+	wcs := make([]uverbs.WC, 32)
+	for {
+		n, err := cq.Wait(context.Background(), wcs)
+		for i := range wcs[:n] {
+			to(&wcs[i])
+		}
+		if err != nil {
+			return // rdmacm ends the CQ, or closes it
+		}
 	}
 }

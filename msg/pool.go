@@ -1,7 +1,6 @@
 package msg
 
 import (
-	"context"
 	"errors"
 	"net"
 	"sync"
@@ -9,25 +8,22 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// Pool is what many connections of a device share: a protection domain, a completion queue,
-// and one goroutine that waits for all of them. A connection of a pool takes no descriptor
-// and no goroutine. Its methods may be called concurrently.
+// Pool is what many connections of a device share: a protection domain, completion queues,
+// and one goroutine that waits for all of them while no call does. A connection of a pool
+// takes no descriptor and no goroutine. Its methods may be called concurrently.
 //
 // All connections of a pool share a protection domain. A peer that guesses a key reaches any
 // region of the pool that grants the right to a peer.
 type Pool struct {
-	dev     *uverbs.Device
-	pd      *uverbs.PD
-	channel *uverbs.CompChannel
-	cq      *uverbs.CQ
-	heap    heap
-	stop    context.CancelFunc
-	stopped chan struct{}
+	dev  *uverbs.Device
+	pd   *uverbs.PD
+	heap heap
+	pump pump
 
 	mu     sync.RWMutex // guards what follows
 	conns  map[uint32]*Conn
-	last   uint32 // number of a connection; none is used twice
-	room   int    // completions that no connection has been promised
+	last   uint32  // number of a connection; none is used twice
+	room   entries // that no connection has been promised
 	closed bool
 }
 
@@ -39,35 +35,37 @@ func NewPool(dev *uverbs.Device, conns int, cfg *Config) (*Pool, error) {
 	if err != nil {
 		return nil, failed("make a pool", err)
 	}
-	p := &Pool{dev: dev, stopped: make(chan struct{}), conns: make(map[uint32]*Conn)}
+	p := &Pool{dev: dev, conns: make(map[uint32]*Conn)}
 	p.heap.register = func(b []byte, access uverbs.Access) (memory, error) { return p.pd.RegMR(b, access) }
-	if err := p.make(conns * s.entries()); err != nil {
+	if err := p.make(conns, &s); err != nil {
 		return nil, failed("make a pool", errors.Join(err, p.free()))
 	}
-	ctx, stop := context.WithCancel(context.Background())
-	p.stop = stop
-	go p.run(ctx)
+	p.pump.take, p.pump.ended = p.dispatch, p.fail
+	p.pump.start()
 	return p, nil
 }
 
-// entries is how many completions a connection may cause at a time.
-func (s *shape) entries() int { return s.receives() + s.sends() }
-
-func (p *Pool) make(entries int) (err error) {
+func (p *Pool) make(conns int, s *shape) (err error) {
 	if p.pd, err = p.dev.AllocPD(); err != nil {
 		return err
 	}
-	if p.channel, err = p.dev.CreateCompChannel(); err != nil {
+	if p.pump.channel, err = p.dev.CreateCompChannel(); err != nil {
 		return err
 	}
-	p.room = entries
-	p.cq, err = p.dev.CreateCQ(entries, &uverbs.CQOptions{Channel: p.channel})
+	p.room = entries{conns * s.sends(), conns * s.receives()}
+	opts := &uverbs.CQOptions{Channel: p.pump.channel}
+	if p.pump.sendCQ, err = p.dev.CreateCQ(p.room.sends, opts); err != nil {
+		return err
+	}
+	p.pump.recvCQ, err = p.dev.CreateCQ(p.room.receives, opts)
 	return err
 }
 
-func (p *Pool) run(ctx context.Context) {
-	defer close(p.stopped)
-	err := poll(ctx, p.cq, p.dispatch)
+// entries are completions in the two queues.
+type entries struct{ sends, receives int }
+
+// fail ends all connections, because the queues are of no more use.
+func (p *Pool) fail(err error) {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
 	for _, c := range p.conns {
@@ -89,16 +87,17 @@ func (p *Pool) dispatch(wc *uverbs.WC) {
 }
 
 // admit makes room for a connection.
-func (p *Pool) admit(entries int) (id uint32, err error) {
+func (p *Pool) admit(s *shape) (id uint32, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
 	case p.closed:
 		return 0, net.ErrClosed
-	case entries > p.room || p.last == 1<<32-2:
+	case s.sends() > p.room.sends || s.receives() > p.room.receives || p.last == 1<<32-2:
 		return 0, ErrPoolFull
 	}
-	p.room -= entries
+	p.room.sends -= s.sends()
+	p.room.receives -= s.receives()
 	p.last++
 	return p.last, nil
 }
@@ -114,7 +113,8 @@ func (p *Pool) remove(c *Conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.conns, c.id)
-	p.room += c.shape.entries()
+	p.room.sends += c.shape.sends()
+	p.room.receives += c.shape.receives()
 }
 
 // Device is the device that the pool is on.
@@ -138,18 +138,19 @@ func (p *Pool) Close() error {
 	}
 	p.closed = true
 	p.mu.Unlock()
-	p.stop()
-	<-p.stopped
+	p.pump.stop()
 	return failed("close pool", p.free())
 }
 
 func (p *Pool) free() error {
 	errs := []error{p.heap.Close()}
-	if p.cq != nil {
-		errs = append(errs, p.cq.Close())
+	for _, cq := range []*uverbs.CQ{p.pump.sendCQ, p.pump.recvCQ} {
+		if cq != nil {
+			errs = append(errs, cq.Close())
+		}
 	}
-	if p.channel != nil {
-		errs = append(errs, p.channel.Close())
+	if p.pump.channel != nil {
+		errs = append(errs, p.pump.channel.Close())
 	}
 	if p.pd != nil {
 		errs = append(errs, p.pd.Close())

@@ -32,12 +32,8 @@ func (c *Conn) recv(ctx context.Context) (*Message, error) {
 		if err != errAgain {
 			return m, err
 		}
-		select {
-		case <-c.arrived:
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-c.over:
-		case <-c.ending.shut:
+		if _, err := await(ctx, c.pump, c.arrived, nil); err != nil {
+			return nil, err
 		}
 	}
 }
@@ -117,6 +113,7 @@ func (c *Conn) readMore() {
 	f.sge[0] = f.into.mem.SGE(f.done, f.under)
 	f.op[0] = uverbs.SendWR{Opcode: uverbs.OpRDMARead, Flags: uverbs.SendSignaled, SGL: f.sge[:],
 		WRID: uint64(newWRID(c.id, kindRead, 0, 0)), RemoteAddr: f.at.addr + uint64(f.done), RKey: f.at.rkey}
+	c.want(1)
 	_ = c.post(f.op[:])
 }
 

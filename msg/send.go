@@ -51,11 +51,8 @@ func (c *Conn) sendBuffer(ctx context.Context, b *Buffer) error {
 		if err := c.trySend(b); err != errAgain {
 			return err
 		}
-		select {
-		case <-c.room:
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-c.down:
+		if _, err := await(ctx, c.pump, c.room, c.down); err != nil {
+			return c.explainEnd(err)
 		}
 	}
 }
@@ -110,6 +107,7 @@ func (c *Conn) postControl(f frame) error {
 	c.control[0] = uverbs.SendWR{Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled,
 		WRID: uint64(newWRID(c.id, kindControl, 0, 0)), Inline: c.header[:frameSize+f.length]}
 	c.controls++
+	c.want(1)
 	return c.post(c.control[:])
 }
 

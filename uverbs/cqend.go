@@ -20,6 +20,11 @@ func (cq *CQ) End(cause error) {
 	}
 }
 
+// Wake makes an event of the CQ's without a completion: [CompChannel.Get] returns the CQ,
+// and a goroutine in [CQ.Wait] looks at the queue and goes on waiting. It lets a program
+// look around that waits for completions, possibly up to 500 µs later.
+func (cq *CQ) Wake() { cq.events.Wake() }
+
 // A device may take a work request off its queue a moment before it writes the
 // completion, or complete the last one without a completion. So Wait looks more
 // than once, with a pause between.

@@ -1,0 +1,245 @@
+package msg
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// pump hands completions to connections: to one that has its queues to itself, or to all of
+// a pool. One call at a time has the turn: it polls the queues, waits for events, and so
+// works for all calls that wait. While no call waits, the keeper has the turn, so that
+// receives are posted again and credits go out whatever the program does.
+//
+// The zero value is the pump of a connection that something else drives.
+type pump struct {
+	channel        *uverbs.CompChannel
+	sendCQ, recvCQ *uverbs.CQ
+	take           func(*uverbs.WC)
+	over           <-chan struct{} // closed when no connection is left; nil: that never happens
+	ended          func(error)     // runs once, when the queues are of no more use
+
+	turn    chan struct{} // holds a token while nobody has it
+	wanted  atomic.Int32  // calls that would take the turn from the keeper
+	sends   atomic.Int32  // reasons to hear of completed sends at once
+	keeping atomic.Bool   // the keeper has the turn
+	waiting atomic.Bool   // an event ends a wait, or is about to
+	ticking atomic.Bool   // the keeper will look again
+	stopped atomic.Bool
+	ending  chan struct{} // closed when ended is about to be called
+	keeper  *time.Timer
+
+	// These belong to who has the turn.
+	wcs   [32]uverbs.WC
+	turns uint64 // how often a call had it
+	seen  uint64 // of them by the keeper
+}
+
+// keeperLag is how long the queues may be left alone after a call that waited. The next
+// call mostly comes sooner, and need not take the turn from the keeper.
+const keeperLag = time.Millisecond
+
+// start begins. The program has no connection yet.
+func (p *pump) start() {
+	p.turn, p.ending = make(chan struct{}, 1), make(chan struct{})
+	p.ticking.Store(true)
+	p.keeper = time.AfterFunc(keeperLag, p.keep)
+	p.turn <- struct{}{}
+}
+
+// stop has nobody take the turn any more, and waits for a call that has it. That call must
+// have a reason to return.
+func (p *pump) stop() {
+	if p.turn == nil || p.stopped.Swap(true) {
+		return
+	}
+	p.wake()
+	select {
+	case <-p.turn:
+	case <-p.ending:
+	}
+	p.keeper.Stop()
+}
+
+// wake has the call or keeper that waits for an event look around, or the next one.
+func (p *pump) wake() {
+	if p.recvCQ != nil {
+		p.recvCQ.Wake()
+	}
+}
+
+// nudge is for a change that a waiting call looks for and that no completion made.
+func (p *pump) nudge() {
+	if p.wanted.Load() > 0 {
+		p.wake()
+	}
+}
+
+// await waits for a value from ready, and takes the turn if it is free. end, if not nil,
+// makes it return errEnd when it is closed.
+func await[T any](ctx context.Context, p *pump, ready <-chan T, end <-chan struct{}) (v T, err error) {
+	select {
+	case v = <-ready:
+		return v, nil
+	default:
+	}
+	p.wanted.Add(1)
+	defer p.wanted.Add(-1)
+	if p.keeping.Load() {
+		p.wake()
+	}
+	select {
+	case v = <-ready:
+		return v, nil
+	case <-ctx.Done():
+		return v, ctx.Err()
+	case <-end:
+		return v, errEnd
+	case <-p.turn:
+	}
+	p.turns++
+	for mine := true; mine; mine = p.step(ctx) {
+		select {
+		case v = <-ready:
+			p.release()
+			return v, nil
+		case <-end:
+			p.release()
+			return v, errEnd
+		default:
+		}
+		if err := ctx.Err(); err != nil {
+			p.release()
+			return v, err
+		}
+	}
+	select { // nobody has the turn any more
+	case v = <-ready:
+		return v, nil
+	case <-ctx.Done():
+		return v, ctx.Err()
+	case <-end:
+		return v, errEnd
+	}
+}
+
+// release gives the turn back, and sees to it that the keeper takes it if no call does.
+func (p *pump) release() {
+	p.turn <- struct{}{}
+	if p.ticking.CompareAndSwap(false, true) && !p.stopped.Load() {
+		p.keeper.Reset(keeperLag)
+	}
+}
+
+// keep is the keeper. It takes the turn when no call has had it since the last look.
+func (p *pump) keep() {
+	p.ticking.Store(false) // a call that releases the turn from here on has it look again
+	select {
+	case <-p.turn:
+	default:
+		return
+	}
+	if p.stopped.Load() {
+		p.turn <- struct{}{}
+		return
+	}
+	if p.seen != p.turns {
+		p.seen = p.turns
+		p.release()
+		return
+	}
+	p.keeping.Store(true)
+	mine := true
+	for mine && p.wanted.Load() == 0 && !p.stopped.Load() {
+		mine = p.step(context.Background())
+	}
+	p.keeping.Store(false)
+	if mine {
+		p.release()
+	}
+}
+
+// step hands completions on, and waits for some if there are none. It may return without
+// any. It returns false when the queues have ended; the caller then has no turn any more.
+func (p *pump) step(ctx context.Context) bool {
+	ended := p.isOver() // before the queues are emptied of what came earlier
+	n, err := p.drain()
+	if n == 0 && err == nil && ended {
+		err = errEnd
+	}
+	if n == 0 && err == nil {
+		err = p.sleep(ctx)
+	}
+	if err == nil || err == ctx.Err() {
+		return true
+	}
+	close(p.ending)
+	go p.ended(err)
+	return false
+}
+
+func (p *pump) isOver() bool { return p.over != nil && isClosed(p.over) }
+
+// sleep arms the queues and waits for an event, unless something came meanwhile.
+func (p *pump) sleep(ctx context.Context) error {
+	p.waiting.Store(true)
+	defer p.waiting.Store(false)
+	err := p.recvCQ.Arm(false)
+	if err == nil && p.sends.Load() > 0 {
+		err = p.sendCQ.Arm(false)
+	}
+	if err != nil {
+		return err
+	}
+	if n, err := p.drain(); n > 0 || err != nil || p.isOver() {
+		return err
+	}
+	if _, err := p.channel.Get(ctx); err != nil && err != ctx.Err() {
+		return err
+	}
+	return nil
+}
+
+// drain hands on the completions that there are, receives first.
+func (p *pump) drain() (total int, err error) {
+	for _, cq := range [...]*uverbs.CQ{p.recvCQ, p.sendCQ} {
+		n, err := p.drainOne(cq, p.wcs[:])
+		if total += n; err != nil {
+			return total, err
+		}
+	}
+	return total, nil
+}
+
+func (p *pump) drainOne(cq *uverbs.CQ, wcs []uverbs.WC) (total int, err error) {
+	for {
+		n, err := cq.Poll(wcs)
+		for i := range wcs[:n] {
+			p.take(&wcs[i])
+		}
+		if total += n; n < len(wcs) || err != nil {
+			return total, err
+		}
+	}
+}
+
+// wantSends notes a reason to hear of completed sends as they complete. What has completed
+// already makes no event. End it with Add(-1).
+func (p *pump) wantSends() {
+	if p.sends.Add(1) == 1 && p.waiting.Load() {
+		_ = p.sendCQ.Arm(false) // whoever has the turn meets the same error
+	}
+}
+
+// reap takes completions of sends without the turn.
+func (p *pump) reap() {
+	if p.sendCQ == nil {
+		return
+	}
+	var wcs [8]uverbs.WC
+	if n, _ := p.drainOne(p.sendCQ, wcs[:]); n > 0 { // whoever has the turn meets the same error
+		p.nudge()
+	}
+}
