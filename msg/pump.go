@@ -39,7 +39,7 @@ type pump struct {
 
 // keeperLag is how long the queues may be left alone after a call that waited. The next
 // call mostly comes sooner, and need not take the turn from the keeper.
-const keeperLag = time.Millisecond
+const keeperLag = 20 * time.Millisecond
 
 // start begins. The program has no connection yet.
 func (p *pump) start() {
@@ -78,7 +78,8 @@ func (p *pump) nudge() {
 }
 
 // await waits for a value from ready, and takes the turn if it is free. end, if not nil,
-// makes it return errEnd when it is closed.
+// makes it return errEnd when it is closed. A select of several channels costs as much as
+// all else here, so there is one only where the goroutine is to wait.
 func await[T any](ctx context.Context, p *pump, ready <-chan T, end <-chan struct{}) (v T, err error) {
 	select {
 	case v = <-ready:
@@ -91,6 +92,13 @@ func await[T any](ctx context.Context, p *pump, ready <-chan T, end <-chan struc
 		p.wake()
 	}
 	select {
+	case <-p.turn:
+		if v, done, err := lead(ctx, p, ready, end); done {
+			return v, err
+		}
+	default:
+	}
+	select {
 	case v = <-ready:
 		return v, nil
 	case <-ctx.Done():
@@ -99,21 +107,8 @@ func await[T any](ctx context.Context, p *pump, ready <-chan T, end <-chan struc
 		return v, errEnd
 	case <-p.turn:
 	}
-	p.turns++
-	for mine := true; mine; mine = p.step(ctx) {
-		select {
-		case v = <-ready:
-			p.release()
-			return v, nil
-		case <-end:
-			p.release()
-			return v, errEnd
-		default:
-		}
-		if err := ctx.Err(); err != nil {
-			p.release()
-			return v, err
-		}
+	if v, done, err := lead(ctx, p, ready, end); done {
+		return v, err
 	}
 	select { // nobody has the turn any more
 	case v = <-ready:
@@ -122,6 +117,31 @@ func await[T any](ctx context.Context, p *pump, ready <-chan T, end <-chan struc
 		return v, ctx.Err()
 	case <-end:
 		return v, errEnd
+	}
+}
+
+// lead works for all calls that wait until its own is done. If it is not, the queues have
+// ended.
+func lead[T any](ctx context.Context, p *pump, ready <-chan T, end <-chan struct{}) (v T, done bool, err error) {
+	p.turns++
+	for {
+		select {
+		case v = <-ready:
+			p.release()
+			return v, true, nil
+		default:
+		}
+		if end != nil && isClosed(end) {
+			p.release()
+			return v, true, errEnd
+		}
+		if err := ctx.Err(); err != nil {
+			p.release()
+			return v, true, err
+		}
+		if !p.step(ctx) {
+			return v, false, nil
+		}
 	}
 }
 
