@@ -39,9 +39,10 @@ func (c *Conn) Close() error {
 func (c *Conn) shutDown() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if isClosed(c.ending.shut) {
+	if c.ending.isShut {
 		return false
 	}
+	c.ending.isShut = true
 	close(c.ending.shut)
 	c.goDown()
 	c.sendClose(0)
@@ -66,7 +67,7 @@ func (c *Conn) dropWaiting() {
 
 // linger waits until the peer has all.
 func (c *Conn) linger() error {
-	<-c.sendTurn // senders leave, because down is closed; then nobody else waits for room
+	_ = c.sendTurn.take(context.Background(), nil) // senders leave, because down is closed; then nobody else waits for room
 	ctx, cancel := context.WithTimeout(context.Background(), closePatience)
 	defer cancel()
 	for !c.isDelivered() {
@@ -94,7 +95,7 @@ func (c *Conn) finish() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	cause := c.ending.first
-	if isClosed(c.ending.shut) {
+	if c.ending.isShut {
 		cause = net.ErrClosed
 	}
 	for _, o := range c.opBySlot {

@@ -38,6 +38,7 @@ type Conn struct {
 
 	mu       sync.Mutex // guards what follows
 	greeted  bool       // the peer's greeting is known
+	isOpen   bool       // opened is closed
 	allow    allowance
 	grant    grants
 	receives []receive
@@ -63,10 +64,12 @@ func newConn(l link, id uint32, s shape, domain any) *Conn {
 	c := &Conn{
 		link: l, id: id, shape: s, domain: domain, pump: new(pump),
 		small: make(chan *Buffer, s.window), ops: make(chan *op, opSlots),
-		sendTurn: newTurn(), recvTurn: newTurn(), room: newSignal(), arrived: newSignal(),
+		room: newSignal(), arrived: newSignal(),
 		opened: make(chan struct{}), down: make(chan struct{}), over: make(chan struct{}), closed: make(chan struct{}),
 		waiting: newFIFO[arrival](s.window), fins: newFIFO[uint64](s.window),
 	}
+	c.sendTurn.init()
+	c.recvTurn.init()
 	c.heap = &heap{register: l.register}
 	c.ending.shut = make(chan struct{})
 	return c
@@ -117,11 +120,15 @@ func (c *Conn) open(peer hello, dialled bool) {
 		return
 	}
 	c.allow.limit = peer.window
-	close(c.opened)
+	c.maySend()
 	c.flush()
 }
 
-func (c *Conn) isOpen() bool { return isClosed(c.opened) }
+// maySend lets this side send. c is held.
+func (c *Conn) maySend() {
+	c.isOpen = true
+	close(c.opened)
+}
 
 // CM is the connection below, with the queue pair, the protection domain and the
 // device. Its completions are the Conn's: use Do to post, and Close of the Conn to close.

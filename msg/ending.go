@@ -18,6 +18,8 @@ import (
 // Each of them closes down.
 type ending struct {
 	shut       chan struct{}
+	isShut     bool // shut is closed
+	isDown     bool // the connection's down is closed
 	peerClosed bool
 	peerGone   bool // the CLOSE came from a program that receives no more
 	failing    bool
@@ -30,7 +32,7 @@ type ending struct {
 // whyDown is why nothing can be sent. c is held.
 func (e *ending) whyDown() error {
 	switch {
-	case isClosed(e.shut):
+	case e.isShut:
 		return net.ErrClosed
 	case e.peerClosed:
 		return ErrPeerClosed
@@ -53,7 +55,8 @@ func (c *Conn) explainEnd(err error) error {
 }
 
 func (c *Conn) goDown() {
-	if !isClosed(c.down) {
+	if !c.ending.isDown {
+		c.ending.isDown = true
 		close(c.down)
 		c.pump.nudge()
 	}

@@ -75,7 +75,7 @@ func (c *Conn) end(o *op, err error) error {
 func (c *Conn) start(o *op) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if isClosed(c.down) {
+	if c.ending.isDown {
 		c.freeOp(o)
 		return c.ending.whyDown()
 	}

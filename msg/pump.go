@@ -21,12 +21,12 @@ type pump struct {
 	over           <-chan struct{} // closed when no connection is left; nil: that never happens
 	ended          func(error)     // runs once, when the queues are of no more use
 
-	turn    chan struct{} // holds a token while nobody has it
-	wanted  atomic.Int32  // calls that would take the turn from the keeper
-	sends   atomic.Int32  // reasons to hear of completed sends at once
-	keeping atomic.Bool   // the keeper has the turn
-	waiting atomic.Bool   // an event ends a wait, or is about to
-	ticking atomic.Bool   // the keeper will look again
+	turn    turn
+	wanted  atomic.Int32 // calls that would take the turn from the keeper
+	sends   atomic.Int32 // reasons to hear of completed sends at once
+	keeping atomic.Bool  // the keeper has the turn
+	waiting atomic.Bool  // an event ends a wait, or is about to
+	ticking atomic.Bool  // the keeper will look again
 	stopped atomic.Bool
 	ending  chan struct{} // closed when ended is about to be called
 	keeper  *time.Timer
@@ -43,23 +43,21 @@ const keeperLag = 20 * time.Millisecond
 
 // start begins. The program has no connection yet.
 func (p *pump) start() {
-	p.turn, p.ending = make(chan struct{}, 1), make(chan struct{})
+	p.ending = make(chan struct{})
+	p.turn.init()
 	p.ticking.Store(true)
-	p.keeper = time.AfterFunc(keeperLag, p.keep)
-	p.turn <- struct{}{}
+	p.keeper = time.AfterFunc(time.Hour, p.keep)
+	p.keeper.Reset(keeperLag) // only now, because the keeper uses the timer
 }
 
 // stop has nobody take the turn any more, and waits for a call that has it. That call must
 // have a reason to return.
 func (p *pump) stop() {
-	if p.turn == nil || p.stopped.Swap(true) {
+	if p.keeper == nil || p.stopped.Swap(true) {
 		return
 	}
 	p.wake()
-	select {
-	case <-p.turn:
-	case <-p.ending:
-	}
+	_ = p.turn.take(context.Background(), p.ending)
 	p.keeper.Stop()
 }
 
@@ -79,7 +77,7 @@ func (p *pump) nudge() {
 
 // await waits for a value from ready, and takes the turn if it is free. end, if not nil,
 // makes it return errEnd when it is closed. A select of several channels costs as much as
-// all else here, so there is one only where the goroutine is to wait.
+// all else here, so there is none before the goroutine has to wait for another.
 func await[T any](ctx context.Context, p *pump, ready <-chan T, end <-chan struct{}) (v T, err error) {
 	select {
 	case v = <-ready:
@@ -91,32 +89,21 @@ func await[T any](ctx context.Context, p *pump, ready <-chan T, end <-chan struc
 	if p.keeping.Load() {
 		p.wake()
 	}
-	select {
-	case <-p.turn:
-		if v, done, err := lead(ctx, p, ready, end); done {
-			return v, err
+	for {
+		if p.turn.try() {
+			if v, done, err := lead(ctx, p, ready, end); done {
+				return v, err
+			}
 		}
-	default:
-	}
-	select {
-	case v = <-ready:
-		return v, nil
-	case <-ctx.Done():
-		return v, ctx.Err()
-	case <-end:
-		return v, errEnd
-	case <-p.turn:
-	}
-	if v, done, err := lead(ctx, p, ready, end); done {
-		return v, err
-	}
-	select { // nobody has the turn any more
-	case v = <-ready:
-		return v, nil
-	case <-ctx.Done():
-		return v, ctx.Err()
-	case <-end:
-		return v, errEnd
+		select {
+		case v = <-ready:
+			return v, nil
+		case <-ctx.Done():
+			return v, ctx.Err()
+		case <-end:
+			return v, errEnd
+		case <-p.turn.freed:
+		}
 	}
 }
 
@@ -147,7 +134,7 @@ func lead[T any](ctx context.Context, p *pump, ready <-chan T, end <-chan struct
 
 // release gives the turn back, and sees to it that the keeper takes it if no call does.
 func (p *pump) release() {
-	p.turn <- struct{}{}
+	p.turn.give()
 	if p.ticking.CompareAndSwap(false, true) && !p.stopped.Load() {
 		p.keeper.Reset(keeperLag)
 	}
@@ -156,13 +143,11 @@ func (p *pump) release() {
 // keep is the keeper. It takes the turn when no call has had it since the last look.
 func (p *pump) keep() {
 	p.ticking.Store(false) // a call that releases the turn from here on has it look again
-	select {
-	case <-p.turn:
-	default:
+	if !p.turn.try() {
 		return
 	}
 	if p.stopped.Load() {
-		p.turn <- struct{}{}
+		p.turn.give()
 		return
 	}
 	if p.seen != p.turns {
@@ -184,10 +169,11 @@ func (p *pump) keep() {
 // step hands completions on, and waits for some if there are none. It may return without
 // any. It returns false when the queues have ended; the caller then has no turn any more.
 func (p *pump) step(ctx context.Context) bool {
-	ended := p.isOver() // before the queues are emptied of what came earlier
 	n, err := p.drain()
-	if n == 0 && err == nil && ended {
-		err = errEnd
+	if n == 0 && err == nil && p.isOver() {
+		if n, err = p.drain(); n == 0 && err == nil { // nothing came before the end
+			err = errEnd
+		}
 	}
 	if n == 0 && err == nil {
 		err = p.sleep(ctx)

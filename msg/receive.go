@@ -63,8 +63,8 @@ func (c *Conn) received(slot, n int) error {
 			return err
 		}
 	}
-	if !c.isOpen() {
-		close(c.opened)
+	if !c.isOpen {
+		c.maySend()
 	}
 	switch f.typ {
 	case typeData, typeRTS:
@@ -97,7 +97,7 @@ func (c *Conn) arrive(slot int, f frame, payload []byte) error {
 		}
 		a.large = true
 	}
-	if isClosed(c.ending.shut) {
+	if c.ending.isShut {
 		c.freeReceive(slot)
 		return nil
 	}

@@ -42,7 +42,7 @@ func (c *Conn) recv(ctx context.Context) (*Message, error) {
 func (c *Conn) tryRecv() (*Message, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if isClosed(c.ending.shut) {
+	if c.ending.isShut {
 		return nil, net.ErrClosed
 	}
 	if c.waiting.len() == 0 {

@@ -64,7 +64,7 @@ func (c *Conn) trySend(b *Buffer) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
-	case isClosed(c.down):
+	case c.ending.isDown:
 		return c.ending.whyDown()
 	case !c.allow.mayData():
 		return errAgain
@@ -124,7 +124,7 @@ func (c *Conn) post(wr []uverbs.SendWR) error {
 
 // flush sends the frames that are due and do not wait for the program. c is held.
 func (c *Conn) flush() {
-	for c.isOpen() && !c.ending.failing && c.controls < controls {
+	for c.isOpen && !c.ending.failing && c.controls < controls {
 		switch {
 		case c.fins.len() > 0:
 			cookie := *c.fins.head()

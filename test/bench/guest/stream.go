@@ -65,7 +65,7 @@ func streamRows(b *bench) []streamRow {
 	if b.check || b.quick {
 		return []streamRow{
 			{"transfer", 64, 100, 1, streamImpls}, {"transfer", 64 << 10, 4, 16, streamImpls},
-			{"message", 64, 200, 1, messageImpls}, {"http", 64, 20, 4, httpImpls},
+			{"message", 64, 500, 1, messageImpls}, {"http", 64, 20, 4, httpImpls},
 		}
 	}
 	var rows []streamRow
