@@ -45,5 +45,6 @@
 // # Many connections
 //
 // A connection has everything to itself unless its Config names a [Pool]. Connections of
-// a pool share a protection domain, a completion queue and a goroutine that waits for all.
+// a pool share a protection domain, completion queues, and a goroutine that takes completions
+// while no call waits.
 package msg
