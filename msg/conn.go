@@ -17,7 +17,8 @@ type Conn struct {
 	shape shape
 	heap  *heap
 
-	domain any // within which memory keys are good
+	domain  any  // within which memory keys are good
+	leaving bool // no program will have it; guarded by the pool's lock
 
 	// Once the connection is open, these stay as they are.
 	peer  hello

@@ -14,11 +14,10 @@ func Dial(ctx context.Context, address string, cfg *Config) (*Conn, error) {
 	if err != nil {
 		return nil, failed("dial", err)
 	}
-	var c *Conn
-	cm, err := rdmacm.Dial(ctx, address, s.cm(func(cm *rdmacm.Conn) error {
-		c, err = build(cm, s, nil) // of several addresses the last one counts
-		return err
-	}))
+	var made births
+	cm, err := rdmacm.Dial(ctx, address, s.cm(func(cm *rdmacm.Conn) error { return build(cm, s, nil, &made) }))
+	c := made.take(cm)
+	made.end()
 	if err != nil {
 		return nil, failed("dial", err)
 	}
@@ -28,14 +27,14 @@ func Dial(ctx context.Context, address string, cfg *Config) (*Conn, error) {
 	return c, nil
 }
 
-// build makes the Conn on a queue pair that is not connected yet. It goes when cm is
-// closed. The peer's greeting is known to the side that accepts.
-func build(cm *rdmacm.Conn, s shape, greeting *hello) (*Conn, error) {
+// build makes the Conn on a queue pair that is not connected yet, and adds it to made. It
+// goes when cm is closed. The peer's greeting is known to the side that accepts.
+func build(cm *rdmacm.Conn, s shape, greeting *hello, made *births) error {
 	id := uint32(1)
 	if s.pool != nil {
 		var err error
 		if id, err = s.pool.admit(s.entries()); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	c := newConn(rdmaLink{cm}, id, s, cm.PD())
@@ -53,7 +52,8 @@ func build(cm *rdmacm.Conn, s shape, greeting *hello) (*Conn, error) {
 	if s.pool != nil {
 		s.pool.add(c)
 	}
-	return c, c.prepare()
+	made.add(c)
+	return c.prepare()
 }
 
 type closer func() error

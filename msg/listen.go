@@ -3,7 +3,6 @@ package msg
 import (
 	"context"
 	"net/netip"
-	"sync"
 
 	"github.com/goverbs/goverbs/rdmacm"
 )
@@ -12,9 +11,7 @@ import (
 type Listener struct {
 	cm    *rdmacm.Listener
 	shape shape
-
-	mu   sync.Mutex
-	made map[*rdmacm.Conn]*Conn // that nobody has accepted
+	made  births
 }
 
 // Listen listens at an address that rdmacm.Listen takes.
@@ -23,7 +20,7 @@ func Listen(address string, cfg *Config) (*Listener, error) {
 	if err != nil {
 		return nil, failed("listen", err)
 	}
-	l := &Listener{shape: s, made: make(map[*rdmacm.Conn]*Conn)}
+	l := &Listener{shape: s}
 	if l.cm, err = rdmacm.Listen(address, s.cm(l.build)); err != nil {
 		return nil, failed("listen", err)
 	}
@@ -36,23 +33,7 @@ func (l *Listener) build(cm *rdmacm.Conn) error {
 	if err != nil {
 		return err
 	}
-	c, err := build(cm, l.shape, &greeting)
-	if err != nil {
-		return err
-	}
-	cm.Own(closer(func() error { l.take(cm); return nil }))
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.made[cm] = c
-	return nil
-}
-
-func (l *Listener) take(cm *rdmacm.Conn) *Conn {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	c := l.made[cm]
-	delete(l.made, cm)
-	return c
+	return build(cm, l.shape, &greeting, &l.made)
 }
 
 // Accept waits for a connection. An error that matches net.ErrClosed means that the
@@ -64,7 +45,7 @@ func (l *Listener) Accept(ctx context.Context) (*Conn, error) {
 	if err != nil {
 		return nil, failed("accept", err)
 	}
-	c := l.take(cm)
+	c := l.made.take(cm)
 	if l.shape.pool == nil {
 		c.pollAlone()
 	}
@@ -80,4 +61,8 @@ func (l *Listener) Accept(ctx context.Context) (*Conn, error) {
 func (l *Listener) Addr() netip.AddrPort { return l.cm.Addr() }
 
 // Close stops listening. Connections that were accepted stay.
-func (l *Listener) Close() error { return failed("close listener", l.cm.Close()) }
+func (l *Listener) Close() error {
+	err := l.cm.Close()
+	l.made.end()
+	return failed("close listener", err)
+}

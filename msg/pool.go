@@ -3,8 +3,11 @@ package msg
 import (
 	"context"
 	"errors"
+	"fmt"
+	"math"
 	"net"
 	"sync"
+	"syscall"
 
 	"github.com/goverbs/goverbs/uverbs"
 )
@@ -26,8 +29,9 @@ type Pool struct {
 
 	mu     sync.RWMutex // guards what follows
 	conns  map[uint32]*Conn
-	last   uint32 // number of a connection; none is used twice
-	room   int    // completions that no connection has been promised
+	gone   sync.Cond // conns has become smaller
+	last   uint32    // number of a connection; none is used twice
+	room   int       // completions that no connection has been promised
 	closed bool
 }
 
@@ -39,7 +43,11 @@ func NewPool(dev *uverbs.Device, conns int, cfg *Config) (*Pool, error) {
 	if err != nil {
 		return nil, failed("make a pool", err)
 	}
+	if most := math.MaxInt32 / s.entries(); conns < 1 || conns > most {
+		return nil, failed("make a pool", fmt.Errorf("of %d connections, not 1 to %d: %w", conns, most, syscall.EINVAL))
+	}
 	p := &Pool{dev: dev, stopped: make(chan struct{}), conns: make(map[uint32]*Conn)}
+	p.gone.L = &p.mu
 	p.heap.register = func(b []byte, access uverbs.Access) (memory, error) { return p.pd.RegMR(b, access) }
 	if err := p.make(conns * s.entries()); err != nil {
 		return nil, failed("make a pool", errors.Join(err, p.free()))
@@ -115,6 +123,28 @@ func (p *Pool) remove(c *Conn) {
 	defer p.mu.Unlock()
 	delete(p.conns, c.id)
 	p.room += c.shape.entries()
+	p.gone.Broadcast()
+}
+
+// leaves says whether a connection is being closed that no program has.
+func (p *Pool) leaves(c *Conn, leaving bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c.leaving = leaving
+}
+
+// isEmpty waits for the connections that are leaving, and reports whether there are no
+// others. The lock is held.
+func (p *Pool) isEmpty() bool {
+	for len(p.conns) > 0 {
+		for _, c := range p.conns {
+			if !c.leaving {
+				return false
+			}
+		}
+		p.gone.Wait()
+	}
+	return true
 }
 
 // Device is the device that the pool is on.
@@ -129,10 +159,11 @@ func (p *Pool) Register(b []byte, rights Rights) (*Region, error) {
 }
 
 // Close frees the pool and the regions registered with it. While connections are open it
-// is refused with [ErrInUse]. The device stays open.
+// is refused with [ErrInUse]. It waits for those of a Dial that its context ended, and of a
+// Listener that was closed, which may take 10 seconds over iWARP. The device stays open.
 func (p *Pool) Close() error {
 	p.mu.Lock()
-	if n := len(p.conns); n > 0 {
+	if !p.isEmpty() {
 		p.mu.Unlock()
 		return &Error{"close pool", ErrInUse}
 	}

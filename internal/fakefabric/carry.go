@@ -20,23 +20,27 @@ func (d *device) carry(qp *fakeverbs.QP) bool {
 	defer d.f.mu.Unlock()
 	from := end{d, qp}
 	w, ok := from.take()
-	if !ok {
-		return false
+	if ok && !d.f.park(from, &w) {
+		d.f.deliver(from, &w)
 	}
+	return ok
+}
+
+// deliver carries out a send. The lock is held.
+func (f *Fabric) deliver(from end, w *work) {
 	var to end
-	if qpn, ok := d.f.peers[qp.Num]; ok {
-		to.d, to.qp = d.f.find(qpn)
+	if qpn, ok := f.peers[from.qp.Num]; ok {
+		to.d, to.qp = f.find(qpn)
 	}
 	if to.qp == nil || to.qp.State() != abi.IB_QPS_RTS {
-		from.complete(&w, true)
-		qp.Break()
-		return true
+		from.complete(w, true)
+		from.qp.Break()
+		return
 	}
-	to.serve(&w)
+	to.serve(w)
 	if w.signalled {
-		from.complete(&w, false)
+		from.complete(w, false)
 	}
-	return true
 }
 
 // serve does at the peer what a send asks for.

@@ -34,6 +34,8 @@ type Fabric struct {
 	mu      sync.Mutex // guards what follows, and the carriage of data
 	devices []*device  // in the order of opening
 	peers   map[uint32]uint32
+	paused  chan struct{} // nil: not; closed when there was something to carry
+	waiting []parked
 }
 
 // Host is the machine's address.
