@@ -38,5 +38,5 @@ func (c *Conn) completeReceive(slot int, wc *uverbs.WC) {
 		c.fail(err)
 	}
 	c.room.raise()
-	c.arrived.raise()
+	c.wake()
 }

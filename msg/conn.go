@@ -19,6 +19,7 @@ type Conn struct {
 
 	domain  any  // within which memory keys are good
 	leaving bool // no program will have it; guarded by the pool's lock
+	place   place
 
 	// Once the connection is open, these stay as they are.
 	peer  hello
@@ -47,6 +48,7 @@ type Conn struct {
 	loans    loans         // large messages that the peer is to read
 	fins     fifo[uint64]  // owed to the peer
 	fetch    fetch         // of a large message
+	endTold  bool          // by the pool's Recv
 
 	sent, got   uint64 // messages
 	outstanding int    // work requests

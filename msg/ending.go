@@ -90,8 +90,16 @@ func (c *Conn) fail(cause error) {
 }
 
 func (c *Conn) endIfIdle() {
-	if c.ending.failing && c.outstanding == 0 && !isClosed(c.over) {
+	if c.ending.failing && c.outstanding == 0 {
+		c.isOver()
+	}
+}
+
+// isOver is for when no completion will come any more. c is held.
+func (c *Conn) isOver() {
+	if !isClosed(c.over) {
 		close(c.over)
+		c.wake()
 	}
 }
 

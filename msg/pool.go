@@ -26,6 +26,7 @@ type Pool struct {
 	heap    heap
 	stop    context.CancelFunc
 	stopped chan struct{}
+	ready   readiness
 
 	mu     sync.RWMutex // guards what follows
 	conns  map[uint32]*Conn
@@ -48,6 +49,7 @@ func NewPool(dev *uverbs.Device, conns int, cfg *Config) (*Pool, error) {
 	}
 	p := &Pool{dev: dev, stopped: make(chan struct{}), conns: make(map[uint32]*Conn)}
 	p.gone.L = &p.mu
+	p.ready.some = newSignal()
 	p.heap.register = func(b []byte, access uverbs.Access) (memory, error) { return p.pd.RegMR(b, access) }
 	if err := p.make(conns * s.entries()); err != nil {
 		return nil, failed("make a pool", errors.Join(err, p.free()))
@@ -119,9 +121,11 @@ func (p *Pool) add(c *Conn) {
 
 // remove is for a connection whose queue pair has gone, and with it its completions.
 func (p *Pool) remove(c *Conn) {
+	c.lose()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.conns, c.id)
+	p.ready.remove(c)
 	p.room += c.shape.entries()
 	p.gone.Broadcast()
 }

@@ -13,34 +13,31 @@ import (
 // A connection whose queue pair goes without completing what was posted ends all the
 // same: every call that waits returns.
 func TestEndWithoutCompletions(t *testing.T) {
-	for _, info := range fakefabric.Drivers {
-		t.Run(info.Name, func(t *testing.T) {
-			f := fakefabric.New(t, info)
-			a, b := connect(t, &small)
-			theirs, err := b.Register(make([]byte, 8), MayRead)
-			if err != nil {
-				t.Fatal(err)
-			}
-			ours, err := a.Register(make([]byte, 8), 0)
-			if err != nil {
-				t.Fatal(err)
-			}
-			stuck, resume := f.Pause()
-			defer resume()
-			waits := make(chan error, 2)
-			go func() { waits <- a.Read(t.Context(), ours.Span(0, 8), theirs.Remote(), 0) }()
-			go func() { _, err := a.Recv(t.Context()); waits <- err }()
-			<-stuck
-			if err := a.CM().Close(); err != nil { // beneath the Conn
+	onFabrics(t, func(t *testing.T, f *fakefabric.Fabric, cfg Config) {
+		a, b := connect(t, &cfg)
+		theirs, err := b.Register(make([]byte, 8), MayRead)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ours, err := a.Register(make([]byte, 8), 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stuck, resume := f.Pause()
+		defer resume()
+		waits := make(chan error, 2)
+		go func() { waits <- a.Read(t.Context(), ours.Span(0, 8), theirs.Remote(), 0) }()
+		go func() { _, err := a.Recv(t.Context()); waits <- err }()
+		<-stuck
+		if err := a.CM().Close(); err != nil { // beneath the Conn
+			t.Error(err)
+		}
+		for range 2 {
+			if err := <-waits; !errors.Is(err, net.ErrClosed) && !errors.Is(err, uverbs.ErrClosed) {
 				t.Error(err)
 			}
-			for range 2 {
-				if err := <-waits; !errors.Is(err, net.ErrClosed) && !errors.Is(err, uverbs.ErrClosed) {
-					t.Error(err)
-				}
-			}
-		})
-	}
+		}
+	})
 }
 
 // The peer goes while calls are being made. Each ends, whenever it was begun.
