@@ -116,6 +116,7 @@ var mayImport = map[string][]string{
 	"rdmacm":            {"internal/abi", "internal/kernel", "netlinkrdma", "uverbs"},
 	"rsocket":           {"rdmacm", "uverbs"},
 	"msg":               {"rdmacm", "uverbs"},
+	"examples/":         {"msg", "netlinkrdma", "provider/all", "rdmacm", "rsocket", "uverbs"},
 	"cmd/":              {"cmd/rdmalink/internal/", "internal/perftest", "netlinkrdma", "provider/all", "rdmacm", "uverbs"},
 
 	"cmd/rdmalink/internal/cli":           {"uverbs"},
