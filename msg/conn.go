@@ -20,6 +20,7 @@ type Conn struct {
 	domain  any  // within which memory keys are good
 	leaving bool // no program will have it; guarded by the pool's lock
 	place   place
+	seat    *seat // in the pool
 
 	// Once the connection is open, these stay as they are.
 	peer  hello
@@ -27,7 +28,11 @@ type Conn struct {
 
 	ring  memory       // of all small buffers
 	small chan *Buffer // that may be sent from
-	ops   chan *op     // that are free
+
+	opsOnce sync.Once
+	ops     chan *op // that are free
+	opRoom  []byte   // their memory, in the ring
+	opsAt   int
 
 	sendTurn, recvTurn turn
 	room               signal        // for who has the sendTurn: there may be credit
@@ -41,7 +46,7 @@ type Conn struct {
 	greeted  bool       // the peer's greeting is known
 	allow    allowance
 	grant    grants
-	receives []receive
+	receives []*receive
 	buffers  []*Buffer // the small ones by slot
 	opBySlot []*op
 	waiting  fifo[arrival] // messages that nobody has taken
@@ -73,9 +78,9 @@ func newConn(l link, id uint32, s shape, domain any) *Conn {
 	return c
 }
 
-// prepare registers the small buffers and posts all receives.
+// prepare registers the small buffers and posts the receives of the window and of a CLOSE.
 func (c *Conn) prepare() (err error) {
-	n, stride := c.shape.receives(), c.shape.stride()
+	n, stride := c.shape.window+1, c.shape.stride()
 	opsAt := (n + c.shape.window) * stride
 	all := make([]byte, opsAt+opSlots*opRoom)
 	if c.ring, err = c.heap.add(all, uverbs.AccessLocalWrite); err != nil {
@@ -89,19 +94,10 @@ func (c *Conn) prepare() (err error) {
 		c.buffers = append(c.buffers, b)
 		c.small <- b
 	}
-	for i := range opSlots {
-		c.addOp(i, all[opsAt+i*opRoom:], c.ring.SGE(opsAt+i*opRoom, opRoom))
-	}
+	c.opRoom, c.opsAt = all[opsAt:], opsAt
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.receives = make([]receive, n)
-	for i := range c.receives {
-		c.receives[i].init(c, i, all[i*stride:][:frameSize+c.shape.eager])
-		if err := c.postReceive(i); err != nil {
-			return err
-		}
-	}
-	return nil
+	return c.addReceives(n, all, c.ring)
 }
 
 // open begins to exchange frames. The side that dialled may send at once, because the

@@ -9,9 +9,8 @@ import (
 
 // Listener accepts connections. Its methods may be called concurrently.
 type Listener struct {
-	cm    *rdmacm.Listener
-	shape shape
-	made  births
+	cm   *rdmacm.Listener
+	made births
 }
 
 // Listen listens at an address that rdmacm.Listen takes.
@@ -20,20 +19,11 @@ func Listen(address string, cfg *Config) (*Listener, error) {
 	if err != nil {
 		return nil, failed("listen", err)
 	}
-	l := &Listener{shape: s}
-	if l.cm, err = rdmacm.Listen(address, s.cm(l.build)); err != nil {
+	l := &Listener{made: births{shape: s, accepts: true}}
+	if l.cm, err = rdmacm.Listen(address, l.made.config()); err != nil {
 		return nil, failed("listen", err)
 	}
 	return l, nil
-}
-
-// build runs for each peer before it is accepted. Its error rejects the peer.
-func (l *Listener) build(cm *rdmacm.Conn) error {
-	greeting, err := parseHello(cm.PrivateData())
-	if err != nil {
-		return err
-	}
-	return build(cm, l.shape, &greeting, &l.made)
 }
 
 // Accept waits for a connection. An error that matches net.ErrClosed means that the
@@ -46,7 +36,7 @@ func (l *Listener) Accept(ctx context.Context) (*Conn, error) {
 		return nil, failed("accept", err)
 	}
 	c := l.made.take(cm)
-	if l.shape.pool == nil {
+	if c.shape.pool == nil {
 		c.pollAlone()
 	}
 	c.mu.Lock()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"net"
 	"sync"
 	"syscall"
@@ -12,9 +11,9 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// Pool is what many connections of a device share: a protection domain, a completion queue,
-// and one goroutine that waits for all of them. A connection of a pool takes no descriptor
-// and no goroutine. Its methods may be called concurrently.
+// Pool is what many connections of a device share: a protection domain, completion queues,
+// and a goroutine for each of these, that waits for all of them. A connection of a pool
+// takes no descriptor and no goroutine. Its methods may be called concurrently.
 //
 // All connections of a pool share a protection domain. A peer that guesses a key reaches any
 // region of the pool that grants the right to a peer.
@@ -22,18 +21,25 @@ type Pool struct {
 	dev     *uverbs.Device
 	pd      *uverbs.PD
 	channel *uverbs.CompChannel
-	cq      *uverbs.CQ
+	seats   []*seat
 	heap    heap
 	stop    context.CancelFunc
-	stopped chan struct{}
+	polling sync.WaitGroup
+	stopped chan struct{} // closed by the first Close
+	once    sync.Once
 	ready   readiness
 
 	mu     sync.RWMutex // guards what follows
 	conns  map[uint32]*Conn
 	gone   sync.Cond // conns has become smaller
 	last   uint32    // number of a connection; none is used twice
-	room   int       // completions that no connection has been promised
 	closed bool
+}
+
+// seat is a completion queue.
+type seat struct {
+	cq   *uverbs.CQ
+	room int // completions that no connection has been promised; guarded by the pool's lock
 }
 
 // NewPool makes a pool on an open device with room for conns connections such as cfg
@@ -44,46 +50,66 @@ func NewPool(dev *uverbs.Device, conns int, cfg *Config) (*Pool, error) {
 	if err != nil {
 		return nil, failed("make a pool", err)
 	}
-	if most := math.MaxInt32 / s.entries(); conns < 1 || conns > most {
-		return nil, failed("make a pool", fmt.Errorf("of %d connections, not 1 to %d: %w", conns, most, syscall.EINVAL))
+	if conns < 1 || conns > maxConns {
+		return nil, failed("make a pool", fmt.Errorf("of %d connections, not 1 to %d: %w", conns, maxConns, syscall.EINVAL))
 	}
 	p := &Pool{dev: dev, stopped: make(chan struct{}), conns: make(map[uint32]*Conn)}
 	p.gone.L = &p.mu
 	p.ready.some = newSignal()
 	p.heap.register = func(b []byte, access uverbs.Access) (memory, error) { return p.pd.RegMR(b, access) }
-	if err := p.make(conns * s.entries()); err != nil {
+	if err := p.make(conns, s.entries()); err != nil {
 		return nil, failed("make a pool", errors.Join(err, p.free()))
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	p.stop = stop
-	go p.run(ctx)
+	for _, s := range p.seats {
+		p.polling.Go(func() { p.run(ctx, s) })
+	}
 	return p, nil
 }
+
+const maxConns = 1 << 20
 
 // entries is how many completions a connection may cause at a time.
 func (s *shape) entries() int { return s.receives() + s.sends() }
 
-func (p *Pool) make(entries int) (err error) {
+// make makes as many completion queues as conns connections need, because a device has a
+// longest one.
+func (p *Pool) make(conns, entries int) (err error) {
+	attr, err := p.dev.Query()
+	if err != nil {
+		return err
+	}
 	if p.pd, err = p.dev.AllocPD(); err != nil {
 		return err
 	}
 	if p.channel, err = p.dev.CreateCompChannel(); err != nil {
 		return err
 	}
-	p.room = entries
-	p.cq, err = p.dev.CreateCQ(entries, &uverbs.CQOptions{Channel: p.channel})
-	return err
+	each := conns
+	if most := int(attr.MaxCQE) / entries; most > 0 {
+		each = min(conns, most)
+	}
+	for ; conns > 0; conns -= each {
+		s := &seat{room: min(conns, each) * entries}
+		if s.cq, err = p.dev.CreateCQ(s.room, &uverbs.CQOptions{Channel: p.channel}); err != nil {
+			return err
+		}
+		p.seats = append(p.seats, s)
+	}
+	return nil
 }
 
-func (p *Pool) run(ctx context.Context) {
-	defer close(p.stopped)
-	err := poll(ctx, p.cq, p.dispatch)
+func (p *Pool) run(ctx context.Context, s *seat) {
+	err := poll(ctx, s.cq, p.dispatch)
 	p.mu.RLock()
 	defer p.mu.RUnlock()
 	for _, c := range p.conns {
-		c.mu.Lock()
-		c.fail(err)
-		c.mu.Unlock()
+		if c.seat == s {
+			c.mu.Lock()
+			c.fail(err)
+			c.mu.Unlock()
+		}
 	}
 }
 
@@ -98,25 +124,23 @@ func (p *Pool) dispatch(wc *uverbs.WC) {
 	}
 }
 
-// admit makes room for a connection.
-func (p *Pool) admit(entries int) (id uint32, err error) {
+// admit gives a connection a number and a seat.
+func (p *Pool) admit(c *Conn) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	switch {
-	case p.closed:
-		return 0, net.ErrClosed
-	case entries > p.room || p.last == 1<<32-2:
-		return 0, ErrPoolFull
+	if p.closed {
+		return net.ErrClosed
 	}
-	p.room -= entries
-	p.last++
-	return p.last, nil
-}
-
-func (p *Pool) add(c *Conn) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.conns[c.id] = c
+	for _, s := range p.seats {
+		if n := c.shape.entries(); n <= s.room && p.last < 1<<32-2 {
+			s.room -= n
+			p.last++
+			c.id, c.seat = p.last, s
+			p.conns[c.id] = c
+			return nil
+		}
+	}
+	return ErrPoolFull
 }
 
 // remove is for a connection whose queue pair has gone, and with it its completions.
@@ -126,7 +150,7 @@ func (p *Pool) remove(c *Conn) {
 	defer p.mu.Unlock()
 	delete(p.conns, c.id)
 	p.ready.remove(c)
-	p.room += c.shape.entries()
+	c.seat.room += c.shape.entries()
 	p.gone.Broadcast()
 }
 
@@ -174,14 +198,15 @@ func (p *Pool) Close() error {
 	p.closed = true
 	p.mu.Unlock()
 	p.stop()
-	<-p.stopped
+	p.polling.Wait()
+	p.once.Do(func() { close(p.stopped) })
 	return failed("close pool", p.free())
 }
 
 func (p *Pool) free() error {
 	errs := []error{p.heap.Close()}
-	if p.cq != nil {
-		errs = append(errs, p.cq.Close())
+	for _, s := range p.seats {
+		errs = append(errs, s.cq.Close())
 	}
 	if p.channel != nil {
 		errs = append(errs, p.channel.Close())

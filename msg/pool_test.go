@@ -86,11 +86,10 @@ func TestNewPoolRefused(t *testing.T) {
 	}
 	closeLater(t, dev)
 	for name, make := range map[string]func() (*Pool, error){
-		"no connection":   func() (*Pool, error) { return NewPool(dev, 0, &small) },
-		"less than none":  func() (*Pool, error) { return NewPool(dev, -1, &small) },
-		"window 3":        func() (*Pool, error) { return NewPool(dev, 1, &Config{Window: 3}) },
-		"more than a CQ":  func() (*Pool, error) { return NewPool(dev, 1<<20, &small) },
-		"more than int32": func() (*Pool, error) { return NewPool(dev, 1<<40, &small) },
+		"no connection":  func() (*Pool, error) { return NewPool(dev, 0, &small) },
+		"less than none": func() (*Pool, error) { return NewPool(dev, -1, &small) },
+		"window 3":       func() (*Pool, error) { return NewPool(dev, 1, &Config{Window: 3}) },
+		"too many":       func() (*Pool, error) { return NewPool(dev, maxConns+1, &small) },
 	} {
 		var typed *Error
 		p, err := make()
@@ -103,6 +102,52 @@ func TestNewPoolRefused(t *testing.T) {
 		if alive := f.Alive(); len(alive) > 0 {
 			t.Errorf("%s: left: %v", name, alive)
 		}
+	}
+}
+
+// Where a completion queue has not room for all connections there are several.
+func TestPoolOfSeveralCQs(t *testing.T) {
+	rxe := fakefabric.Drivers[0]
+	fakefabric.New(t, rxe)
+	dev, err := uverbs.Open(rxe.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	closeLater(t, dev)
+	cfg := Config{EagerSize: 64, Window: 1024}
+	const conns = 2*15 + 1
+	p, err := NewPool(dev, conns, &cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	closeLater(t, p)
+	if len(p.seats) != 3 || p.seats[0].room != p.seats[1].room || p.seats[2].room*15 != p.seats[0].room {
+		t.Errorf("%+v", p.seats)
+	}
+	cfg.Pool = p
+	l := listen(t, &cfg)
+	served := make(map[*uverbs.CQ]int)
+	for range conns {
+		a, b, err1, err2 := meet(t, l, &small)
+		if err := errors.Join(err1, err2); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { bothClose(t, a, b) })
+		served[b.CM().RecvCQ()]++
+		if err := a.Send(t.Context(), []byte("hello")); err != nil {
+			t.Fatal(err)
+		}
+		m, err := b.Recv(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.Release()
+	}
+	if served[p.seats[0].cq] != 15 || served[p.seats[1].cq] != 15 || served[p.seats[2].cq] != 1 {
+		t.Errorf("%v", served)
+	}
+	if _, _, _, err := meet(t, l, &small); !errors.Is(err, ErrPoolFull) {
+		t.Error(err)
 	}
 }
 
