@@ -66,7 +66,7 @@ func serve(address string, cfg *msg.Config) error {
 		case err != nil: // of one client
 			log.Print(err)
 			n--
-		case n%100 == 0:
+		case n%50 == 0:
 			fmt.Printf("%d connections were made; there are %d goroutines\n", n, runtime.NumGoroutine())
 		}
 	}
