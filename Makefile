@@ -37,8 +37,9 @@ export GOFLAGS := $(GOFLAGS) -buildvcs=false -trimpath
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-build: ## build the static bin/rdmalink, and the demo's programs
+build: ## build the static bin/rdmalink, the demo's programs, and the examples
 	$(GO) build -o bin/ ./cmd/rdmalink ./test/cmd/exchange ./test/cmd/demo ./test/cmd/vm
+	$(GO) build -o bin/ ./examples/...
 
 generate: cross ## generate internal/abi again from the kernel's headers
 	$(GO) generate ./...

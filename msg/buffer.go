@@ -54,6 +54,9 @@ func (c *Conn) alloc(ctx context.Context, n int) (*Buffer, error) {
 	case n < 0 || uint64(n) > c.peer.longest:
 		return nil, ErrTooLong
 	case n > c.eager:
+		if err := c.expectFINs(); err != nil {
+			return nil, err
+		}
 		b, err := c.heap.large(n)
 		if err == nil {
 			b.data = b.all[:n]

@@ -90,6 +90,14 @@ func (c *Conn) isDelivered() bool {
 	return e.failing || e.peerClosed && sent && (c.loans.count == 0 || e.peerGone)
 }
 
+// lose is finish for a queue pair that has gone beneath the Conn.
+func (c *Conn) lose() {
+	c.mu.Lock()
+	c.failBecause(net.ErrClosed)
+	c.mu.Unlock()
+	c.finish()
+}
+
 // finish is for when no completion will come any more.
 func (c *Conn) finish() {
 	c.mu.Lock()

@@ -40,7 +40,7 @@ func (c *Conn) completeReceive(slot int, wc *uverbs.WC) {
 		c.fail(err)
 	}
 	c.room.raise()
-	c.arrived.raise()
+	c.wake()
 }
 
 // want adds n reasons to hear of completed sends as soon as they complete. c is held.

@@ -4,9 +4,6 @@ import (
 	"fmt"
 	"net/netip"
 	"syscall"
-
-	"github.com/goverbs/goverbs/rdmacm"
-	"github.com/goverbs/goverbs/uverbs"
 )
 
 // Config refines [Dial] and [Listen]. Nil and the zero value will do. It is not
@@ -97,16 +94,3 @@ func (s *shape) sends() int { return s.window + controls + opSlots + 1 }
 
 // stride is the size of a buffer with its header.
 func (s *shape) stride() int { return (frameSize + s.eager + 63) &^ 63 }
-
-// cm is the connection manager's part.
-func (s *shape) cm(prepare func(*rdmacm.Conn) error) *rdmacm.Config {
-	cfg := &rdmacm.Config{
-		PrivateData: s.hello().bytes(), Prepare: prepare, Source: s.source, Backlog: s.backlog,
-		QP: uverbs.QPOptions{Cap: uverbs.QPCap{MaxSendWR: uint32(s.sends()), MaxRecvWR: uint32(s.receives()),
-			MaxSendSGE: 1, MaxRecvSGE: 1, MaxInline: frameSize + rtsSize}},
-	}
-	if p := s.pool; p != nil {
-		cfg.PD, cfg.QP.SendCQ, cfg.QP.RecvCQ = p.pd, p.pump.sendCQ, p.pump.recvCQ
-	}
-	return cfg
-}

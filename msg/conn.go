@@ -17,8 +17,11 @@ type Conn struct {
 	shape shape
 	heap  *heap
 
-	domain any // within which memory keys are good
-	pump   *pump
+	domain  any  // within which memory keys are good
+	leaving bool // no program will have it; guarded by the pool's lock
+	place   place
+	seat    *seat // in the pool
+	pump    *pump // its own, or the seat's
 
 	// Once the connection is open, these stay as they are.
 	peer  hello
@@ -26,7 +29,11 @@ type Conn struct {
 
 	ring  memory       // of all small buffers
 	small chan *Buffer // that may be sent from
-	ops   chan *op     // that are free
+
+	opsOnce sync.Once
+	ops     chan *op // that are free
+	opRoom  []byte   // their memory, in the ring
+	opsAt   int
 
 	sendTurn, recvTurn turn
 	room               signal        // for the call with the sendTurn: there may be credit
@@ -41,13 +48,14 @@ type Conn struct {
 	isOpen   bool       // opened is closed
 	allow    allowance
 	grant    grants
-	receives []receive
+	receives []*receive
 	buffers  []*Buffer // the small ones by slot
 	opBySlot []*op
 	waiting  fifo[arrival] // messages that nobody has taken
 	loans    loans         // large messages that the peer is to read
 	fins     fifo[uint64]  // owed to the peer
 	fetch    fetch         // of a large message
+	endTold  bool          // by the pool's Recv
 
 	sent, got   uint64 // messages
 	outstanding int    // work requests
@@ -62,11 +70,14 @@ type Conn struct {
 // newConn makes the part of a connection that does not know the peer.
 func newConn(l link, id uint32, s shape, domain any) *Conn {
 	c := &Conn{
-		link: l, id: id, shape: s, domain: domain, pump: new(pump),
+		link: l, id: id, shape: s, domain: domain,
 		small: make(chan *Buffer, s.window), ops: make(chan *op, opSlots),
 		room: newSignal(), arrived: newSignal(),
 		opened: make(chan struct{}), down: make(chan struct{}), over: make(chan struct{}), closed: make(chan struct{}),
 		waiting: newFIFO[arrival](s.window), fins: newFIFO[uint64](s.window),
+	}
+	if s.pool == nil {
+		c.pump = new(pump)
 	}
 	c.sendTurn.init()
 	c.recvTurn.init()
@@ -75,9 +86,9 @@ func newConn(l link, id uint32, s shape, domain any) *Conn {
 	return c
 }
 
-// prepare registers the small buffers and posts all receives.
+// prepare registers the small buffers and posts the receives of the window and of a CLOSE.
 func (c *Conn) prepare() (err error) {
-	n, stride := c.shape.receives(), c.shape.stride()
+	n, stride := c.shape.window+1, c.shape.stride()
 	opsAt := (n + c.shape.window) * stride
 	all := make([]byte, opsAt+opSlots*opRoom)
 	if c.ring, err = c.heap.add(all, uverbs.AccessLocalWrite); err != nil {
@@ -91,19 +102,10 @@ func (c *Conn) prepare() (err error) {
 		c.buffers = append(c.buffers, b)
 		c.small <- b
 	}
-	for i := range opSlots {
-		c.addOp(i, all[opsAt+i*opRoom:], c.ring.SGE(opsAt+i*opRoom, opRoom))
-	}
+	c.opRoom, c.opsAt = all[opsAt:], opsAt
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.receives = make([]receive, n)
-	for i := range c.receives {
-		c.receives[i].init(c, i, all[i*stride:][:frameSize+c.shape.eager])
-		if err := c.postReceive(i); err != nil {
-			return err
-		}
-	}
-	return nil
+	return c.addReceives(n, all, c.ring)
 }
 
 // open begins to exchange frames. The side that dialled may send at once, because the

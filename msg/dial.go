@@ -14,11 +14,10 @@ func Dial(ctx context.Context, address string, cfg *Config) (*Conn, error) {
 	if err != nil {
 		return nil, failed("dial", err)
 	}
-	var c *Conn
-	cm, err := rdmacm.Dial(ctx, address, s.cm(func(cm *rdmacm.Conn) error {
-		c, err = build(cm, s, nil) // of several addresses the last one counts
-		return err
-	}))
+	made := births{shape: s}
+	cm, err := rdmacm.Dial(ctx, address, made.config())
+	c := made.take(cm)
+	made.end()
 	if err != nil {
 		return nil, failed("dial", err)
 	}
@@ -27,41 +26,6 @@ func Dial(ctx context.Context, address string, cfg *Config) (*Conn, error) {
 	}
 	return c, nil
 }
-
-// build makes the Conn on a queue pair that is not connected yet. It goes when cm is
-// closed. The peer's greeting is known to the side that accepts.
-func build(cm *rdmacm.Conn, s shape, greeting *hello) (*Conn, error) {
-	id := uint32(1)
-	if s.pool != nil {
-		var err error
-		if id, err = s.pool.admit(&s); err != nil {
-			return nil, err
-		}
-	}
-	c := newConn(rdmaLink{cm}, id, s, cm.PD())
-	c.cm = cm
-	if s.pool != nil {
-		c.pump = &s.pool.pump
-	}
-	cm.Own(closer(func() error {
-		if s.pool != nil {
-			s.pool.remove(c)
-		}
-		return nil
-	}))
-	cm.Own(c.heap)
-	if greeting != nil {
-		c.open(*greeting, false)
-	}
-	if s.pool != nil {
-		s.pool.add(c)
-	}
-	return c, c.prepare()
-}
-
-type closer func() error
-
-func (f closer) Close() error { return f() }
 
 // begin is for when the connection that this side dialled stands.
 func (c *Conn) begin(ctx context.Context) error {

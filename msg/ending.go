@@ -109,7 +109,7 @@ func (c *Conn) endAll() {
 	if c.wants > 0 {
 		c.want(-c.wants)
 	}
-	c.arrived.raise()
+	c.wake()
 	c.pump.nudge()
 }
 

@@ -17,14 +17,11 @@ type heap struct {
 
 	mu     sync.Mutex // guards what follows
 	all    map[memory]struct{}
-	free   [maxClass + 1][]*Buffer // by class, to be used again
+	free   map[int][]*Buffer // by class, to be used again
 	closed bool
 }
 
-const (
-	maxClass = 31
-	keep     = 4 // free buffers of a class
-)
+const keep = 4 // free buffers of a class
 
 // add registers b.
 func (h *heap) add(b []byte, access uverbs.Access) (memory, error) {
@@ -77,6 +74,9 @@ func (h *heap) put(b *Buffer) {
 	h.mu.Lock()
 	kept := !h.closed && len(h.free[b.class]) < keep
 	if kept {
+		if h.free == nil {
+			h.free = make(map[int][]*Buffer)
+		}
 		h.free[b.class] = append(h.free[b.class], b)
 	}
 	h.mu.Unlock()

@@ -3,18 +3,14 @@ package msg
 import (
 	"context"
 	"net/netip"
-	"sync"
 
 	"github.com/goverbs/goverbs/rdmacm"
 )
 
 // Listener accepts connections. Its methods may be called concurrently.
 type Listener struct {
-	cm    *rdmacm.Listener
-	shape shape
-
-	mu   sync.Mutex
-	made map[*rdmacm.Conn]*Conn // that nobody has accepted
+	cm   *rdmacm.Listener
+	made births
 }
 
 // Listen listens at an address that rdmacm.Listen takes.
@@ -23,36 +19,11 @@ func Listen(address string, cfg *Config) (*Listener, error) {
 	if err != nil {
 		return nil, failed("listen", err)
 	}
-	l := &Listener{shape: s, made: make(map[*rdmacm.Conn]*Conn)}
-	if l.cm, err = rdmacm.Listen(address, s.cm(l.build)); err != nil {
+	l := &Listener{made: births{shape: s, accepts: true}}
+	if l.cm, err = rdmacm.Listen(address, l.made.config()); err != nil {
 		return nil, failed("listen", err)
 	}
 	return l, nil
-}
-
-// build runs for each peer before it is accepted. Its error rejects the peer.
-func (l *Listener) build(cm *rdmacm.Conn) error {
-	greeting, err := parseHello(cm.PrivateData())
-	if err != nil {
-		return err
-	}
-	c, err := build(cm, l.shape, &greeting)
-	if err != nil {
-		return err
-	}
-	cm.Own(closer(func() error { l.take(cm); return nil }))
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.made[cm] = c
-	return nil
-}
-
-func (l *Listener) take(cm *rdmacm.Conn) *Conn {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	c := l.made[cm]
-	delete(l.made, cm)
-	return c
 }
 
 // Accept waits for a connection. An error that matches net.ErrClosed means that the
@@ -64,8 +35,8 @@ func (l *Listener) Accept(ctx context.Context) (*Conn, error) {
 	if err != nil {
 		return nil, failed("accept", err)
 	}
-	c := l.take(cm)
-	if l.shape.pool == nil {
+	c := l.made.take(cm)
+	if c.shape.pool == nil {
 		c.pollAlone()
 	}
 	c.mu.Lock()
@@ -80,4 +51,8 @@ func (l *Listener) Accept(ctx context.Context) (*Conn, error) {
 func (l *Listener) Addr() netip.AddrPort { return l.cm.Addr() }
 
 // Close stops listening. Connections that were accepted stay.
-func (l *Listener) Close() error { return failed("close listener", l.cm.Close()) }
+func (l *Listener) Close() error {
+	err := l.cm.Close()
+	l.made.end()
+	return failed("close listener", err)
+}

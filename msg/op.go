@@ -26,10 +26,15 @@ type op struct {
 // opRoom is the memory of an op: what an atomic operation found.
 const opRoom = 8
 
-func (c *Conn) addOp(slot int, value []byte, own uverbs.SGE) {
-	o := &op{slot: slot, value: value[:opRoom], own: own, done: make(chan error, 1)}
-	c.opBySlot = append(c.opBySlot, o)
-	c.ops <- o
+// makeOps is for the first operation. Many connections have none.
+func (c *Conn) makeOps() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i := range opSlots {
+		o := &op{slot: i, value: c.opRoom[i*opRoom:][:opRoom], own: c.ring.SGE(c.opsAt+i*opRoom, opRoom), done: make(chan error, 1)}
+		c.opBySlot = append(c.opBySlot, o)
+		c.ops <- o
+	}
 }
 
 // takeOp waits for a free slot, and for the peer to have spoken if it has to do so first.
@@ -37,6 +42,7 @@ func (c *Conn) takeOp(ctx context.Context) (*op, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
+	c.opsOnce.Do(c.makeOps)
 	if _, err := await(ctx, c.pump, c.opened, c.down); err != nil {
 		return nil, c.explainEnd(err)
 	}

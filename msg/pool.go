@@ -2,30 +2,54 @@ package msg
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"sync"
+	"syscall"
 
 	"github.com/goverbs/goverbs/uverbs"
 )
 
 // Pool is what many connections of a device share: a protection domain, completion queues,
-// and one goroutine that waits for all of them while no call does. A connection of a pool
-// takes no descriptor and no goroutine. Its methods may be called concurrently.
+// and for each pair of these two descriptors, and a goroutine while no call waits. A
+// connection of a pool takes no descriptor and no goroutine. Its methods may be called
+// concurrently.
 //
 // All connections of a pool share a protection domain. A peer that guesses a key reaches any
 // region of the pool that grants the right to a peer.
 type Pool struct {
-	dev  *uverbs.Device
-	pd   *uverbs.PD
-	heap heap
-	pump pump
+	dev     *uverbs.Device
+	pd      *uverbs.PD
+	seats   []*seat
+	heap    heap
+	stopped chan struct{} // closed by the first Close
+	once    sync.Once
+	ready   readiness
 
 	mu     sync.RWMutex // guards what follows
 	conns  map[uint32]*Conn
-	last   uint32  // number of a connection; none is used twice
-	room   entries // that no connection has been promised
+	gone   sync.Cond // conns has become smaller
+	last   uint32    // number of a connection; none is used twice
 	closed bool
 }
+
+// seat is a pair of completion queues, with what takes completions from them.
+type seat struct {
+	pump pump
+	room entries // that no connection has been promised; guarded by the pool's lock
+}
+
+// entries are completions in the two queues.
+type entries struct{ sends, receives int }
+
+// entries is how many completions a connection may cause at a time.
+func (s *shape) entries() entries { return entries{s.sends(), s.receives()} }
+
+func (e entries) times(n int) entries { return entries{n * e.sends, n * e.receives} }
+
+func (e entries) plus(o entries) entries { return entries{e.sends + o.sends, e.receives + o.receives} }
+
+func (e entries) holds(o entries) bool { return o.sends <= e.sends && o.receives <= e.receives }
 
 // NewPool makes a pool on an open device with room for conns connections such as cfg
 // describes, whose Pool is not used. A connection with larger queues takes more of the room.
@@ -35,43 +59,72 @@ func NewPool(dev *uverbs.Device, conns int, cfg *Config) (*Pool, error) {
 	if err != nil {
 		return nil, failed("make a pool", err)
 	}
-	p := &Pool{dev: dev, conns: make(map[uint32]*Conn)}
+	if conns < 1 || conns > maxConns {
+		return nil, failed("make a pool", fmt.Errorf("of %d connections, not 1 to %d: %w", conns, maxConns, syscall.EINVAL))
+	}
+	p := &Pool{dev: dev, stopped: make(chan struct{}), conns: make(map[uint32]*Conn)}
+	p.gone.L = &p.mu
+	p.ready.some = newSignal()
 	p.heap.register = func(b []byte, access uverbs.Access) (memory, error) { return p.pd.RegMR(b, access) }
-	if err := p.make(conns, &s); err != nil {
+	if err := p.make(conns, s.entries()); err != nil {
 		return nil, failed("make a pool", errors.Join(err, p.free()))
 	}
-	p.pump.take, p.pump.ended = p.dispatch, p.fail
-	p.pump.start()
+	for _, s := range p.seats {
+		s.pump.start()
+	}
 	return p, nil
 }
 
-func (p *Pool) make(conns int, s *shape) (err error) {
+const maxConns = 1 << 20
+
+// make makes as many completion queues as conns connections need, because a device has a
+// longest one.
+func (p *Pool) make(conns int, each entries) error {
+	attr, err := p.dev.Query()
+	if err != nil {
+		return err
+	}
 	if p.pd, err = p.dev.AllocPD(); err != nil {
 		return err
 	}
-	if p.pump.channel, err = p.dev.CreateCompChannel(); err != nil {
+	together := conns
+	if most := int(attr.MaxCQE) / max(each.sends, each.receives); most > 0 {
+		together = min(conns, most)
+	}
+	for ; conns > 0; conns -= together {
+		s := new(seat)
+		p.seats = append(p.seats, s)
+		if err := p.furnish(s, each.times(min(conns, together))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *Pool) furnish(s *seat, room entries) (err error) {
+	s.room, s.pump.take = room, p.dispatch
+	s.pump.ended = func(err error) { p.fail(s, err) }
+	if s.pump.channel, err = p.dev.CreateCompChannel(); err != nil {
 		return err
 	}
-	p.room = entries{conns * s.sends(), conns * s.receives()}
-	opts := &uverbs.CQOptions{Channel: p.pump.channel}
-	if p.pump.sendCQ, err = p.dev.CreateCQ(p.room.sends, opts); err != nil {
+	opts := &uverbs.CQOptions{Channel: s.pump.channel}
+	if s.pump.sendCQ, err = p.dev.CreateCQ(room.sends, opts); err != nil {
 		return err
 	}
-	p.pump.recvCQ, err = p.dev.CreateCQ(p.room.receives, opts)
+	s.pump.recvCQ, err = p.dev.CreateCQ(room.receives, opts)
 	return err
 }
 
-// entries are completions in the two queues.
-type entries struct{ sends, receives int }
-
-// fail ends all connections, because the queues are of no more use.
-func (p *Pool) fail(err error) {
+// fail ends the connections of a seat whose queues are of no more use.
+func (p *Pool) fail(s *seat, err error) {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
 	for _, c := range p.conns {
-		c.mu.Lock()
-		c.fail(err)
-		c.mu.Unlock()
+		if c.seat == s {
+			c.mu.Lock()
+			c.fail(err)
+			c.mu.Unlock()
+		}
 	}
 }
 
@@ -86,35 +139,55 @@ func (p *Pool) dispatch(wc *uverbs.WC) {
 	}
 }
 
-// admit makes room for a connection.
-func (p *Pool) admit(s *shape) (id uint32, err error) {
+// admit gives a connection a number and a seat.
+func (p *Pool) admit(c *Conn) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	switch {
-	case p.closed:
-		return 0, net.ErrClosed
-	case s.sends() > p.room.sends || s.receives() > p.room.receives || p.last == 1<<32-2:
-		return 0, ErrPoolFull
+	if p.closed {
+		return net.ErrClosed
 	}
-	p.room.sends -= s.sends()
-	p.room.receives -= s.receives()
-	p.last++
-	return p.last, nil
-}
-
-func (p *Pool) add(c *Conn) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.conns[c.id] = c
+	for _, s := range p.seats {
+		if n := c.shape.entries(); s.room.holds(n) && p.last < 1<<32-2 {
+			s.room = s.room.plus(n.times(-1))
+			p.last++
+			c.id, c.seat, c.pump = p.last, s, &s.pump
+			p.conns[c.id] = c
+			return nil
+		}
+	}
+	return ErrPoolFull
 }
 
 // remove is for a connection whose queue pair has gone, and with it its completions.
 func (p *Pool) remove(c *Conn) {
+	c.lose()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.conns, c.id)
-	p.room.sends += c.shape.sends()
-	p.room.receives += c.shape.receives()
+	p.ready.remove(c)
+	c.seat.room = c.seat.room.plus(c.shape.entries())
+	p.gone.Broadcast()
+}
+
+// leaves says whether a connection is being closed that no program has.
+func (p *Pool) leaves(c *Conn, leaving bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c.leaving = leaving
+}
+
+// isEmpty waits for the connections that are leaving, and reports whether there are no
+// others. The lock is held.
+func (p *Pool) isEmpty() bool {
+	for len(p.conns) > 0 {
+		for _, c := range p.conns {
+			if !c.leaving {
+				return false
+			}
+		}
+		p.gone.Wait()
+	}
+	return true
 }
 
 // Device is the device that the pool is on.
@@ -129,28 +202,27 @@ func (p *Pool) Register(b []byte, rights Rights) (*Region, error) {
 }
 
 // Close frees the pool and the regions registered with it. While connections are open it
-// is refused with [ErrInUse]. The device stays open.
+// is refused with [ErrInUse]. It waits for those of a Dial that its context ended, and of a
+// Listener that was closed, which may take 10 seconds over iWARP. The device stays open.
 func (p *Pool) Close() error {
 	p.mu.Lock()
-	if n := len(p.conns); n > 0 {
+	if !p.isEmpty() {
 		p.mu.Unlock()
 		return &Error{"close pool", ErrInUse}
 	}
 	p.closed = true
 	p.mu.Unlock()
-	p.pump.stop()
+	p.once.Do(func() { close(p.stopped) })
+	for _, s := range p.seats {
+		s.pump.stop()
+	}
 	return failed("close pool", p.free())
 }
 
 func (p *Pool) free() error {
 	errs := []error{p.heap.Close()}
-	for _, cq := range []*uverbs.CQ{p.pump.sendCQ, p.pump.recvCQ} {
-		if cq != nil {
-			errs = append(errs, cq.Close())
-		}
-	}
-	if p.pump.channel != nil {
-		errs = append(errs, p.pump.channel.Close())
+	for _, s := range p.seats {
+		errs = append(errs, s.pump.free())
 	}
 	if p.pd != nil {
 		errs = append(errs, p.pd.Close())

@@ -2,6 +2,7 @@ package msg
 
 import (
 	"context"
+	"errors"
 	"syscall"
 	"time"
 
@@ -26,6 +27,9 @@ func (c *Conn) prove(ctx context.Context) error {
 	for {
 		select {
 		case err := <-read:
+			if errors.Is(err, ErrPeerClosed) { // which it has said; the program will see
+				return nil
+			}
 			return err
 		case <-kick.C:
 			short, cancel := context.WithTimeout(ctx, proveKick)

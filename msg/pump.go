@@ -2,6 +2,7 @@ package msg
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"time"
 
@@ -25,7 +26,7 @@ type pump struct {
 	wanted  atomic.Int32 // calls that would take the turn from the keeper
 	sends   atomic.Int32 // reasons to hear of completed sends at once
 	keeping atomic.Bool  // the keeper has the turn
-	waiting atomic.Bool  // an event ends a wait, or is about to
+	waiting atomic.Bool  // whoever has the turn needs an event to notice a change
 	ticking atomic.Bool  // the keeper will look again
 	stopped atomic.Bool
 	ending  chan struct{} // closed when ended is about to be called
@@ -68,9 +69,9 @@ func (p *pump) wake() {
 	}
 }
 
-// nudge is for a change that a waiting call looks for and that no completion made.
+// nudge is for a change that a call may wait for and that no completion of this pump made.
 func (p *pump) nudge() {
-	if p.wanted.Load() > 0 {
+	if p.waiting.Load() {
 		p.wake()
 	}
 }
@@ -112,6 +113,7 @@ func await[T any](ctx context.Context, p *pump, ready <-chan T, end <-chan struc
 func lead[T any](ctx context.Context, p *pump, ready <-chan T, end <-chan struct{}) (v T, done bool, err error) {
 	p.turns++
 	for {
+		p.waiting.Store(true) // before it looks
 		select {
 		case v = <-ready:
 			p.release()
@@ -134,6 +136,7 @@ func lead[T any](ctx context.Context, p *pump, ready <-chan T, end <-chan struct
 
 // release gives the turn back, and sees to it that the keeper takes it if no call does.
 func (p *pump) release() {
+	p.waiting.Store(false)
 	p.turn.give()
 	if p.ticking.CompareAndSwap(false, true) && !p.stopped.Load() {
 		p.keeper.Reset(keeperLag)
@@ -158,6 +161,7 @@ func (p *pump) keep() {
 	p.keeping.Store(true)
 	mine := true
 	for mine && p.wanted.Load() == 0 && !p.stopped.Load() {
+		p.waiting.Store(true)
 		mine = p.step(context.Background())
 	}
 	p.keeping.Store(false)
@@ -190,8 +194,6 @@ func (p *pump) isOver() bool { return p.over != nil && isClosed(p.over) }
 
 // sleep arms the queues and waits for an event, unless something came meanwhile.
 func (p *pump) sleep(ctx context.Context) error {
-	p.waiting.Store(true)
-	defer p.waiting.Store(false)
 	err := p.recvCQ.Arm(false)
 	if err == nil && p.sends.Load() > 0 {
 		err = p.sendCQ.Arm(false)
@@ -202,33 +204,28 @@ func (p *pump) sleep(ctx context.Context) error {
 	if n, err := p.drain(); n > 0 || err != nil || p.isOver() {
 		return err
 	}
-	if _, err := p.channel.Get(ctx); err != nil && err != ctx.Err() {
-		return err
+	if _, err = p.channel.Get(ctx); err == ctx.Err() {
+		return nil
 	}
-	return nil
+	return err
 }
 
 // drain hands on the completions that there are, receives first.
 func (p *pump) drain() (total int, err error) {
 	for _, cq := range [...]*uverbs.CQ{p.recvCQ, p.sendCQ} {
-		n, err := p.drainOne(cq, p.wcs[:])
-		if total += n; err != nil {
-			return total, err
+		for n := len(p.wcs); n == len(p.wcs) && err == nil; total += n {
+			if n, err = cq.Poll(p.wcs[:]); n > 0 {
+				p.waiting.Store(false) // it looks again when these are dealt with
+			}
+			for i := range p.wcs[:n] {
+				p.take(&p.wcs[i])
+			}
+		}
+		if err != nil {
+			break
 		}
 	}
-	return total, nil
-}
-
-func (p *pump) drainOne(cq *uverbs.CQ, wcs []uverbs.WC) (total int, err error) {
-	for {
-		n, err := cq.Poll(wcs)
-		for i := range wcs[:n] {
-			p.take(&wcs[i])
-		}
-		if total += n; n < len(wcs) || err != nil {
-			return total, err
-		}
-	}
+	return total, err
 }
 
 // wantSends notes a reason to hear of completed sends as they complete. What has completed
@@ -245,7 +242,27 @@ func (p *pump) reap() {
 		return
 	}
 	var wcs [8]uverbs.WC
-	if n, _ := p.drainOne(p.sendCQ, wcs[:]); n > 0 { // whoever has the turn meets the same error
-		p.nudge()
+	for n, total := len(wcs), 0; n == len(wcs); {
+		n, _ = p.sendCQ.Poll(wcs[:]) // whoever has the turn meets the same error
+		for i := range wcs[:n] {
+			p.take(&wcs[i])
+		}
+		if total += n; total > 0 && n < len(wcs) {
+			p.nudge()
+		}
 	}
+}
+
+// free closes the queues, those that there are.
+func (p *pump) free() error {
+	var errs []error
+	for _, cq := range []*uverbs.CQ{p.sendCQ, p.recvCQ} {
+		if cq != nil {
+			errs = append(errs, cq.Close())
+		}
+	}
+	if p.channel != nil {
+		errs = append(errs, p.channel.Close())
+	}
+	return errors.Join(errs...)
 }

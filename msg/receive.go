@@ -5,14 +5,45 @@ import "github.com/goverbs/goverbs/uverbs"
 // receive is one of the receive buffers.
 type receive struct {
 	wr  [1]uverbs.RecvWR
+	sge [1]uverbs.SGE
 	all []byte
 	msg Message
 }
 
-func (r *receive) init(c *Conn, slot int, all []byte) {
-	r.all = all
-	r.wr[0] = uverbs.RecvWR{WRID: uint64(newWRID(c.id, kindRecv, 0, slot)),
-		SGL: []uverbs.SGE{c.ring.SGE(slot*c.shape.stride(), len(all))}}
+// addReceives posts n more receives, whose buffers begin all, which is of mem. c is held.
+func (c *Conn) addReceives(n int, all []byte, mem memory) error {
+	stride, size := c.shape.stride(), frameSize+c.shape.eager
+	added := make([]receive, n)
+	for i := range added {
+		r, slot := &added[i], len(c.receives)
+		r.all, r.sge[0] = all[i*stride:][:size], mem.SGE(i*stride, size)
+		r.wr[0] = uverbs.RecvWR{WRID: uint64(newWRID(c.id, kindRecv, 0, slot)), SGL: r.sge[:]}
+		c.receives = append(c.receives, r)
+		if err := c.postReceive(slot); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// expectFINs posts the receives of the FINs that answer large messages, before the first
+// of these is sent.
+func (c *Conn) expectFINs() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.receives) == c.shape.receives() {
+		return nil
+	}
+	all := make([]byte, rendezvous*c.shape.stride())
+	mem, err := c.heap.add(all, uverbs.AccessLocalWrite)
+	if err != nil {
+		return err
+	}
+	if err := c.addReceives(rendezvous, all, mem); err != nil {
+		c.fail(err)
+		return c.ending.whyDown()
+	}
+	return nil
 }
 
 // arrival is a message that nobody has taken.

@@ -42,6 +42,10 @@ func (c *Conn) recv(ctx context.Context) (*Message, error) {
 func (c *Conn) tryRecv() (*Message, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	return c.tryRecvLocked()
+}
+
+func (c *Conn) tryRecvLocked() (*Message, error) {
 	if c.ending.isShut {
 		return nil, net.ErrClosed
 	}
@@ -130,5 +134,5 @@ func (c *Conn) read() {
 	}
 	c.fins.push(c.waiting.head().cookie)
 	c.freeReceive(f.slot)
-	c.arrived.raise()
+	c.wake()
 }

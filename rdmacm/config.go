@@ -31,6 +31,11 @@ type Config struct {
 	// connections at a time.
 	Prepare func(*Conn) error
 
+	// PrepareQP runs before Prepare, when the protection domain exists and the queue pair
+	// is about to be made, and may change what QP says for this connection: one of several
+	// CQs that connections share, for instance. Its error ends the attempt.
+	PrepareQP func(*Conn, *uverbs.QPOptions) error
+
 	// PD is a protection domain to share among connections, on a device that
 	// the caller has opened. It must be the device that the connection runs
 	// over. Nil: each connection has its own, on the device of QP's CQs if QP

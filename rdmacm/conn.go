@@ -24,6 +24,7 @@ type Conn struct {
 	port        uint32 // the device's
 	privateData []byte // the peer's
 	announced   []byte // ours
+	ownSendCQ   bool   // nobody else reads it
 	peer        *Peer
 
 	setup  chan *Event // what comes before the connection stands

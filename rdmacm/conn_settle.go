@@ -28,10 +28,10 @@ const (
 // Neither touches memory or the peer's program.
 //
 // It needs a READ to be allowed, and a send CQ that nobody else reads.
-func (c *Conn) settle(ctx context.Context, cfg *Config, ev *Event) error {
+func (c *Conn) settle(ctx context.Context, ev *Event) error {
 	// The kernel reports the READs that this side may issue as the other
 	// number.
-	if c.Device().Info().Driver != uverbs.DriverSIW || cfg.QP.SendCQ != nil || ev.Param.ResponderResources == 0 {
+	if c.Device().Info().Driver != uverbs.DriverSIW || !c.ownSendCQ || ev.Param.ResponderResources == 0 {
 		return nil
 	}
 	return c.prove(ctx, settlePatience)

@@ -27,6 +27,12 @@ func (c *Conn) prepareAt(addr *Addr, cfg *Config) (err error) {
 	if c.id.datagram {
 		opts.Type = uverbs.QPTypeUD
 	}
+	if cfg.PrepareQP != nil {
+		if err := cfg.PrepareQP(c, &opts); err != nil {
+			return err
+		}
+	}
+	c.ownSendCQ = opts.SendCQ == nil
 	if err := c.makeCQs(&opts, cfg.RecvCQEntries); err != nil {
 		return err
 	}

@@ -113,7 +113,7 @@ func (c *Conn) dial(ctx context.Context, dst netip.AddrPort, cfg *Config) error 
 	if c.id.datagram {
 		return c.meet(ev)
 	}
-	return during("prove the connection", c.settle(ctx, cfg, ev))
+	return during("prove the connection", c.settle(ctx, ev))
 }
 
 // resolve finds the device and the way to dst.

@@ -15,6 +15,15 @@ func (k *Kernel) Fail(call string, skip int, err error) {
 	k.faults = append(k.faults, fault{call, skip, err})
 }
 
+// Spare takes back the failures that have not come, and says how many they are.
+func (k *Kernel) Spare() int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	n := len(k.faults)
+	k.faults = nil
+	return n
+}
+
 // Calls is how often a call was made, well-formed and not closed.
 func (k *Kernel) Calls(call string) int {
 	k.mu.Lock()

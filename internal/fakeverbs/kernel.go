@@ -27,6 +27,9 @@ type Kernel struct {
 	// OtherCredentials has the process be one whose credentials are not those that the
 	// device was opened with: write(2) is refused, ioctl is not. Set it before use.
 	OtherCredentials bool
+	// FirstQPN is the lowest number of a queue pair. Zero: the driver's own. Set it before
+	// use.
+	FirstQPN uint32
 	// Own are attributes of the driver's own, which its methods take beside those of
 	// the core. Set it before use.
 	Own map[uint16]bool

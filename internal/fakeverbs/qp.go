@@ -77,9 +77,9 @@ func (k *Kernel) freeQPN() uint32 {
 			used[qp.Num] = true
 		}
 	}
-	n := uint32(1)
+	n := max(1, k.FirstQPN)
 	if k.driver == abi.RDMA_DRIVER_RXE {
-		n = firstRXEQPN
+		n = max(firstRXEQPN, n)
 	}
 	for used[n] {
 		n++

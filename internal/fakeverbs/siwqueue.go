@@ -82,10 +82,17 @@ func (q *SIWQP) TakeSend() (e abi.SiwSqe, ok bool) {
 	return q.sq.takeSend()
 }
 
-// TakeRecv takes the oldest receive, as for an arriving SEND.
+// TakeRecv takes the oldest receive, of the QP or its SRQ, as for an arriving SEND.
 func (q *SIWQP) TakeRecv() (e abi.SiwRqe, ok bool) {
 	q.qp.k.mu.Lock()
 	defer q.qp.k.mu.Unlock()
+	return q.takeRecv()
+}
+
+func (q *SIWQP) takeRecv() (e abi.SiwRqe, ok bool) {
+	if q.rq == nil {
+		return q.qp.srq.SIW.rq.takeRecv()
+	}
 	return q.rq.takeRecv()
 }
 
@@ -100,7 +107,7 @@ func (q *SIWQP) carry(status uint32) bool {
 // receive breaks the connection when there is no receive: iWARP has no
 // receiver-not-ready.
 func (q *SIWQP) receive(n uint32) bool {
-	e, ok := q.rq.takeRecv()
+	e, ok := q.takeRecv()
 	if !ok {
 		q.fail()
 		return false

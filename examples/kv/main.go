@@ -1,0 +1,157 @@
+// Kv is a key-value cache. A client puts a value by sending a message, and gets one by
+// reading the server's memory, without involving the server's CPU.
+//
+//	kv -dev siw0 -listen 10.0.0.1:7471
+//	kv 10.0.0.1:7471 put colour red
+//	kv 10.0.0.1:7471 get colour
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"flag"
+	"fmt"
+	"hash/crc32"
+	"log"
+	"time"
+
+	"github.com/goverbs/goverbs/msg"
+	_ "github.com/goverbs/goverbs/provider/all"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// The table has one entry for a key, which is lost when another key has the same entry. An
+// entry is a checksum and what was put: the key, a zero byte, the value.
+const (
+	entries   = 4096
+	entrySize = 256
+)
+
+func main() {
+	dev := flag.String("dev", "siw0", "serve on this RDMA `device`")
+	listen := flag.String("listen", ":7471", "serve at this `address`")
+	flag.Usage = func() {
+		fmt.Fprintln(flag.CommandLine.Output(), "kv [options] serves; kv ADDRESS put KEY VALUE and kv ADDRESS get KEY ask a server.")
+		flag.PrintDefaults()
+	}
+	flag.Parse()
+	var err error
+	if flag.NArg() == 0 {
+		err = serve(*dev, *listen)
+	} else {
+		err = ask(flag.Args())
+	}
+	if err != nil {
+		log.Fatal(err)
+	}
+}
+
+func serve(device, address string) error {
+	dev, err := uverbs.Open(device)
+	if err != nil {
+		return err
+	}
+	pool, err := msg.NewPool(dev, 100, nil)
+	if err != nil {
+		return err
+	}
+	table, err := pool.Register(make([]byte, entries*entrySize), msg.MayRead)
+	if err != nil {
+		return err
+	}
+	for at := 0; at < entries*entrySize; at += entrySize {
+		store(table.Bytes()[at:][:entrySize], nil)
+	}
+	l, err := msg.Listen(address, &msg.Config{Pool: pool})
+	if err != nil {
+		return err
+	}
+	go answer(pool, table.Bytes())
+	description, _ := table.Remote().MarshalBinary()
+	for {
+		c, err := l.Accept(context.Background())
+		if err == nil {
+			err = c.Send(context.Background(), description)
+		}
+		if err != nil { // of one client
+			log.Print(err)
+		}
+	}
+}
+
+// answer stores what any client puts.
+func answer(pool *msg.Pool, table []byte) {
+	for {
+		c, m, err := pool.Recv(context.Background())
+		if err != nil { // the client has gone
+			go c.Close()
+			continue
+		}
+		if key, _, _ := bytes.Cut(m.Bytes(), []byte{0}); len(m.Bytes()) <= entrySize-4 {
+			store(table[entryOf(key):][:entrySize], m.Bytes())
+		}
+		m.Release()
+		_ = c.Send(context.Background(), nil) // an error shows in Recv, too
+	}
+}
+
+// store writes an entry. Whoever reads it meanwhile finds that the checksum is wrong.
+func store(entry, text []byte) {
+	clear(entry[4+copy(entry[4:], text):])
+	binary.LittleEndian.PutUint32(entry, crc32.ChecksumIEEE(entry[4:]))
+}
+
+// ask does what the command line says.
+func ask(args []string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	c, err := msg.Dial(ctx, args[0], nil)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	m, err := c.Recv(ctx)
+	if err != nil {
+		return err
+	}
+	defer m.Release()
+	var table msg.RemoteRegion
+	if err := table.UnmarshalBinary(m.Bytes()); err != nil {
+		return err
+	}
+	switch {
+	case len(args) == 4 && args[1] == "put":
+		if err := c.Send(ctx, []byte(args[2]+"\x00"+args[3])); err != nil {
+			return err
+		}
+		_, err := c.Recv(ctx) // it is stored
+		return err
+	case len(args) == 3 && args[1] == "get":
+		return get(ctx, c, table, []byte(args[2]))
+	}
+	flag.Usage()
+	return nil
+}
+
+// entryOf is where in the table a key's entry is.
+func entryOf(key []byte) int { return int(crc32.ChecksumIEEE(key)%entries) * entrySize }
+
+func get(ctx context.Context, c *msg.Conn, table msg.RemoteRegion, key []byte) error {
+	ours, err := c.Register(make([]byte, entrySize), 0)
+	if err != nil {
+		return err
+	}
+	entry := ours.Bytes()
+	for sound := false; !sound; sound = crc32.ChecksumIEEE(entry[4:]) == binary.LittleEndian.Uint32(entry) {
+		if err := c.Read(ctx, ours.Span(0, entrySize), table, uint64(entryOf(key))); err != nil {
+			return err
+		}
+	}
+	stored, value, _ := bytes.Cut(bytes.TrimRight(entry[4:], "\x00"), []byte{0})
+	if !bytes.Equal(stored, key) {
+		return fmt.Errorf("nothing is stored as %q", key)
+	}
+	fmt.Printf("%s\n", value)
+	return nil
+}

@@ -1,0 +1,128 @@
+package msg
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"testing"
+
+	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/fakefabric"
+	"github.com/goverbs/goverbs/rdmacm"
+)
+
+// A peer that greets as it should not is rejected and reported, and the listener goes on.
+func TestAcceptHostile(t *testing.T) {
+	onFabrics(t, func(t *testing.T, _ *fakefabric.Fabric, cfg Config) {
+		l := listen(t, &cfg)
+		for name, h := range hostileHellos {
+			accepted := acceptOne(t, l)
+			var rejected *rdmacm.RejectedError
+			_, err := rdmacm.Dial(t.Context(), l.Addr().String(), &rdmacm.Config{PrivateData: h.hello})
+			if !errors.As(err, &rejected) {
+				t.Errorf("%s: %v", name, err)
+			}
+			var typed *Error
+			if err := <-accepted; !errors.Is(err, h.want) || !errors.As(err, &typed) || typed.Op != "accept" {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		a, b, err1, err2 := meet(t, l, &cfg)
+		if err := errors.Join(err1, err2); err != nil {
+			t.Fatal(err)
+		}
+		bothClose(t, a, b)
+	})
+}
+
+// The context ends Accept, and Close does. A peer that waits is rejected then.
+func TestAcceptEnds(t *testing.T) {
+	onFabrics(t, func(t *testing.T, f *fakefabric.Fabric, cfg Config) {
+		l := listen(t, &cfg)
+		ctx, cancel := context.WithCancel(t.Context())
+		accepted := make(chan error, 1)
+		go func() { _, err := l.Accept(ctx); accepted <- err }()
+		cancel()
+		if err := <-accepted; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		asked := f.Hold(abi.RDMA_USER_CM_CMD_ACCEPT)
+		go func() { _, err := l.Accept(t.Context()); accepted <- err }()
+		dialled := make(chan error, 1)
+		go func() { _, err := Dial(t.Context(), l.Addr().String(), &cfg); dialled <- err }()
+		<-asked // a peer is half-way in
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+		for range 2 {
+			if err := <-accepted; !errors.Is(err, net.ErrClosed) {
+				t.Error(err)
+			}
+			go func() { _, err := l.Accept(t.Context()); accepted <- err }()
+		}
+		<-accepted
+		var rejected *rdmacm.RejectedError
+		if err := <-dialled; !errors.As(err, &rejected) {
+			t.Error(err)
+		}
+	})
+}
+
+// A peer that goes without a word has ended the connection, also before the first one.
+func TestAcceptGone(t *testing.T) {
+	onFabrics(t, func(t *testing.T, _ *fakefabric.Fabric, cfg Config) {
+		l := listen(t, &cfg)
+		accepted := make(chan *Conn, 1)
+		go func() {
+			c, err := l.Accept(t.Context())
+			if err != nil {
+				t.Error(err)
+			}
+			accepted <- c
+		}()
+		c, err := rdmacm.Dial(t.Context(), l.Addr().String(), &rdmacm.Config{PrivateData: cfg.greeting(nil)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := <-accepted
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+		if _, err := b.Recv(t.Context()); !errors.Is(err, rdmacm.ErrDisconnected) {
+			t.Error(err)
+		}
+		if err := b.Send(t.Context(), nil); !errors.Is(err, rdmacm.ErrDisconnected) {
+			t.Error(err)
+		}
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// What a Config or an address can't be is refused before anything is made.
+func TestRefused(t *testing.T) {
+	fakefabric.New(t, fakefabric.Drivers[0])
+	for name, cfg := range map[string]Config{
+		"eager size 63": {EagerSize: 63}, "eager size 2^21": {EagerSize: 1 << 21}, "eager size -1": {EagerSize: -1},
+		"window 3": {Window: 3}, "window 1025": {Window: 1025}, "longest 63": {MaxMessage: 63}, "longest 2^31": {MaxMessage: 1 << 31},
+	} {
+		var typed *Error
+		if _, err := Dial(t.Context(), anyPort, &cfg); !errors.As(err, &typed) || typed.Op != "dial" {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, err := Listen(anyPort, &cfg); !errors.As(err, &typed) || typed.Op != "listen" {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := Listen("no address", nil); err == nil {
+		t.Error("listens at no address")
+	}
+	if _, err := Listen(anyPort, &Config{Backlog: -1}); err == nil {
+		t.Error("listens with a negative backlog")
+	}
+	if _, err := Dial(t.Context(), "no address", &Config{Source: netip.AddrPort{}}); err == nil {
+		t.Error("dials no address")
+	}
+}

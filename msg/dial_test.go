@@ -1,0 +1,253 @@
+package msg
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"syscall"
+	"testing"
+
+	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/fakefabric"
+	"github.com/goverbs/goverbs/internal/fakeverbs"
+	"github.com/goverbs/goverbs/rdmacm"
+)
+
+// Both ends of a connection are whole: messages of both kinds, one-sided operations, and
+// an orderly end.
+func TestConnect(t *testing.T) {
+	onFabrics(t, func(t *testing.T, _ *fakefabric.Fabric, cfg Config) {
+		a, b := connect(t, &cfg)
+		ctx := t.Context()
+		for _, n := range []int{0, 64, 65, 4096} {
+			want := bytes.Repeat([]byte{7}, n)
+			if err := b.Send(ctx, want); err != nil {
+				t.Fatal(err)
+			}
+			m, err := a.Recv(ctx)
+			if err != nil || !bytes.Equal(m.Bytes(), want) {
+				t.Fatal(n, m, err)
+			}
+			m.Release()
+		}
+		theirs, err := b.Register([]byte("their memory"), MayRead)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ours, err := a.Register(make([]byte, 12), 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := a.Read(ctx, ours.Span(0, 12), theirs.Remote(), 0); err != nil || string(ours.Bytes()) != "their memory" {
+			t.Errorf("%q, %v", ours.Bytes(), err)
+		}
+		bothClose(t, a, b)
+		if _, err := Dial(ctx, a.RemoteAddr().String(), &cfg); !errors.Is(err, syscall.ECONNREFUSED) {
+			t.Error("nobody listens:", err)
+		}
+	})
+}
+
+// Each call to the device fails once, while both ends connect. That is told, and nothing
+// is left.
+func TestConnectWithoutDevice(t *testing.T) {
+	for _, info := range fakefabric.Drivers {
+		for _, call := range []string{"GET_CONTEXT", "ASYNC_EVENT_ALLOC", "ALLOC_PD", "CREATE_COMP_CHANNEL", "EVENTS", "CQ_CREATE",
+			"QP_CREATE", "MMAP", "REG_MR", "MODIFY_QP"} {
+			for n, struck := 0, true; struck; n++ {
+				t.Run(fmt.Sprintf("%s %s %d", info.Name, call, n), func(t *testing.T) {
+					f := fakefabric.New(t, info)
+					var opened *fakeverbs.Kernel
+					f.OnOpen = func(k *fakeverbs.Kernel) {
+						opened = k
+						k.Fail(call, n, syscall.EIO)
+					}
+					a, b, err1, err2 := meet(t, listen(t, &small), &small)
+					if struck = opened.Spare() == 0; struck != (err1 != nil || err2 != nil) {
+						t.Errorf("it failed: %v; dial: %v, accept: %v", struck, err1, err2)
+					}
+					if err1 == nil && err2 == nil {
+						bothClose(t, a, b)
+					}
+				})
+			}
+		}
+	}
+}
+
+// Each command of the connection manager fails once.
+func TestConnectRefused(t *testing.T) {
+	for _, cmd := range []uint32{abi.RDMA_USER_CM_CMD_CREATE_ID, abi.RDMA_USER_CM_CMD_RESOLVE_ADDR, abi.RDMA_USER_CM_CMD_RESOLVE_ROUTE,
+		abi.RDMA_USER_CM_CMD_QUERY, abi.RDMA_USER_CM_CMD_INIT_QP_ATTR, abi.RDMA_USER_CM_CMD_CONNECT, abi.RDMA_USER_CM_CMD_ACCEPT} {
+		onFabrics(t, func(t *testing.T, f *fakefabric.Fabric, cfg Config) {
+			l := listen(t, &cfg)
+			f.Fail(cmd, syscall.EIO)
+			_, _, err1, err2 := meet(t, l, &cfg)
+			if !errors.Is(err1, syscall.EIO) && !errors.Is(err2, syscall.EIO) {
+				t.Errorf("command %d: dial: %v, accept: %v", cmd, err1, err2)
+			}
+			a, b, err1, err2 := meet(t, l, &cfg) // the listener goes on
+			if err1 != nil || err2 != nil {
+				t.Fatalf("after command %d: dial: %v, accept: %v", cmd, err1, err2)
+			}
+			bothClose(t, a, b)
+		})
+	}
+}
+
+// The context ends Dial in each of its steps.
+func TestDialCancelled(t *testing.T) {
+	for _, cmd := range []uint32{abi.RDMA_USER_CM_CMD_RESOLVE_ADDR, abi.RDMA_USER_CM_CMD_RESOLVE_ROUTE, abi.RDMA_USER_CM_CMD_CONNECT,
+		abi.RDMA_USER_CM_CMD_ACCEPT} {
+		onFabrics(t, func(t *testing.T, f *fakefabric.Fabric, cfg Config) {
+			l := listen(t, &cfg)
+			accepted := acceptOne(t, l)
+			ctx, cancel := context.WithCancel(t.Context())
+			held := f.Hold(cmd)
+			go func() { <-held; cancel() }()
+			var typed *Error
+			if _, err := Dial(ctx, l.Addr().String(), &cfg); !errors.Is(err, context.Canceled) || !errors.As(err, &typed) || typed.Op != "dial" {
+				t.Errorf("command %d: %v", cmd, err)
+			}
+			if err := l.Close(); err != nil {
+				t.Error(err)
+			}
+			if err := <-accepted; err == nil {
+				t.Errorf("command %d: accepted", cmd)
+			}
+		})
+	}
+	onFabrics(t, func(t *testing.T, _ *fakefabric.Fabric, cfg Config) {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := Dial(ctx, fakefabric.Host+":1", &cfg); !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	})
+}
+
+// acceptOne accepts in the background, and closes what it gets.
+func acceptOne(t *testing.T, l *Listener) <-chan error {
+	accepted := make(chan error, 1)
+	go func() {
+		c, err := l.Accept(t.Context())
+		if err == nil {
+			err = c.Close()
+		}
+		accepted <- err
+	}()
+	return accepted
+}
+
+// Over siw, Dial in a pool waits for the proof that the peer's kernel listens. The context
+// ends that too.
+func TestProofCancelled(t *testing.T) {
+	siw := fakefabric.Drivers[1]
+	f, cfg := fakefabric.New(t, siw), small
+	cfg.Pool = newPool(t, siw, 2)
+	l := listen(t, &cfg)
+	accepted := acceptOne(t, l)
+	stuck, resume := f.Pause()
+	defer resume()
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { <-stuck; cancel() }()
+	if _, err := Dial(ctx, l.Addr().String(), &cfg); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	<-accepted
+}
+
+// Close of the listener ends a Dial that it has not let in.
+func TestListenerClosedUnderDial(t *testing.T) {
+	onFabrics(t, func(t *testing.T, f *fakefabric.Fabric, cfg Config) {
+		l := listen(t, &cfg)
+		accepted := acceptOne(t, l)
+		held := f.Hold(abi.RDMA_USER_CM_CMD_ACCEPT)
+		dialled := make(chan error, 1)
+		go func() { _, err := Dial(t.Context(), l.Addr().String(), &cfg); dialled <- err }()
+		<-held
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+		var rejected *rdmacm.RejectedError
+		if err := <-dialled; !errors.As(err, &rejected) {
+			t.Error(err)
+		}
+		<-accepted
+	})
+}
+
+// hostileHellos are greetings that no version 1 sends.
+var hostileHellos = map[string]struct {
+	hello []byte
+	want  error
+}{
+	"none":            {nil, ErrVersion},
+	"short":           {small.greeting(nil)[:helloSize-1], ErrVersion},
+	"no magic":        {small.greeting(func(b []byte) { b[0] = 'G' }), ErrVersion},
+	"version 2":       {small.greeting(func(b []byte) { b[4] = 2 }), ErrVersion},
+	"window 3":        {small.greeting(func(b []byte) { b[6] = 3 }), ErrProtocol},
+	"window 1025":     {small.greeting(func(b []byte) { b[6], b[7] = 1, 4 }), ErrProtocol},
+	"eager size 63":   {small.greeting(func(b []byte) { b[8] = 63 }), ErrProtocol},
+	"eager size 2^31": {small.greeting(func(b []byte) { b[11] = 0x80 }), ErrProtocol},
+	"longest 0":       {small.greeting(func(b []byte) { clear(b[12:20]) }), ErrProtocol},
+	"longest 2^63":    {small.greeting(func(b []byte) { b[19] = 0x80 }), ErrProtocol},
+}
+
+func (c Config) greeting(spoil func([]byte)) []byte {
+	s, err := c.shape()
+	if err != nil {
+		panic(err)
+	}
+	b := s.hello().bytes()
+	if spoil != nil {
+		spoil(b)
+	}
+	return b
+}
+
+// A listener that greets as it should not is not connected to.
+func TestDialHostile(t *testing.T) {
+	onFabrics(t, func(t *testing.T, _ *fakefabric.Fabric, cfg Config) {
+		for name, h := range hostileHellos {
+			l, err := rdmacm.Listen(anyPort, &rdmacm.Config{PrivateData: h.hello})
+			if err != nil {
+				t.Fatal(err)
+			}
+			accepted := make(chan error, 1)
+			go func() {
+				c, err := l.Accept(t.Context())
+				if err == nil {
+					err = c.Close()
+				}
+				accepted <- err
+			}()
+			if _, err := Dial(t.Context(), l.Addr().String(), &cfg); !errors.Is(err, h.want) {
+				t.Errorf("%s: %v", name, err)
+			}
+			if err := errors.Join(<-accepted, l.Close()); err != nil {
+				t.Error(name, err)
+			}
+		}
+	})
+}
+
+// A peer that closes right away leaves Dial nothing to complain of.
+func TestDialAndGone(t *testing.T) {
+	onFabrics(t, func(t *testing.T, _ *fakefabric.Fabric, cfg Config) {
+		l := listen(t, &cfg)
+		accepted := acceptOne(t, l)
+		c, err := Dial(t.Context(), l.Addr().String(), &cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Recv(t.Context()); err != io.EOF {
+			t.Error(err)
+		}
+		if err := errors.Join(c.Close(), <-accepted); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,117 @@
+package msg
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/goverbs/goverbs/internal/fakefabric"
+	_ "github.com/goverbs/goverbs/provider/rxe"
+	_ "github.com/goverbs/goverbs/provider/siw"
+	"github.com/goverbs/goverbs/rdmacm"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// onFabrics runs a test on a machine of each transport, with connections that have
+// everything to themselves, and with connections of a pool.
+func onFabrics(t *testing.T, test func(t *testing.T, f *fakefabric.Fabric, cfg Config)) {
+	for _, info := range fakefabric.Drivers {
+		t.Run(info.Name, func(t *testing.T) {
+			t.Run("alone", func(t *testing.T) {
+				test(t, fakefabric.New(t, info), small)
+			})
+			t.Run("pool", func(t *testing.T) {
+				f, cfg := fakefabric.New(t, info), small
+				cfg.Pool = newPool(t, info, 4)
+				test(t, f, cfg)
+			})
+		})
+	}
+}
+
+// small are connections that are quickly made and filled.
+var small = Config{EagerSize: 64, Window: 8, MaxMessage: 4096}
+
+// newPool is a pool that is closed, with its device, when the test ends.
+func newPool(t *testing.T, info uverbs.DeviceInfo, conns int) *Pool {
+	t.Helper()
+	dev, err := uverbs.Open(info.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	closeLater(t, dev)
+	p, err := NewPool(dev, conns, &small)
+	if err != nil {
+		t.Fatal(err)
+	}
+	closeLater(t, p)
+	return p
+}
+
+func closeLater(t *testing.T, c interface{ Close() error }) {
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+const anyPort = fakefabric.Host + ":0"
+
+func listen(t *testing.T, cfg *Config) *Listener {
+	t.Helper()
+	l, err := Listen(anyPort, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	closeLater(t, l)
+	return l
+}
+
+// meet dials a listener of both ends' own. One end may fail and the other not; then the
+// other is closed.
+func meet(t *testing.T, l *Listener, cfg *Config) (dialled, accepted *Conn, dialErr, acceptErr error) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		accepted, acceptErr = l.Accept(ctx)
+	}()
+	var rejected *rdmacm.RejectedError
+	if dialled, dialErr = Dial(t.Context(), l.Addr().String(), cfg); dialErr != nil && !errors.As(dialErr, &rejected) {
+		cancel() // of a peer that it rejects Accept tells
+	}
+	<-done
+	if dialErr != nil && acceptErr == nil {
+		acceptErr = accepted.Close()
+	}
+	if dialErr == nil && acceptErr != nil {
+		dialErr = dialled.Close()
+	}
+	return
+}
+
+// connect makes both ends of a connection, which are closed when the test ends.
+func connect(t *testing.T, cfg *Config) (dialled, accepted *Conn) {
+	t.Helper()
+	l, err := Listen(anyPort, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, b, err1, err2 := meet(t, l, cfg)
+	if err := errors.Join(err1, err2, l.Close()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { bothClose(t, a, b) })
+	return a, b
+}
+
+func bothClose(t *testing.T, a, b *Conn) {
+	t.Helper()
+	closed := make(chan error, 1)
+	go func() { closed <- a.Close() }()
+	if err := errors.Join(b.Close(), <-closed); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,135 @@
+//go:build vm
+
+package test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// example is one of the programs in examples/.
+func example(name string, args ...string) *exec.Cmd {
+	near("../bin/"+name, nearExamples)
+	return exec.Command("../bin/"+name, args...)
+}
+
+var nearExamples = make(map[string]bool)
+
+// prints runs a program to its end, and checks what it prints.
+func prints(t *testing.T, cmd *exec.Cmd, pattern string) {
+	t.Helper()
+	end := launch(t, cmd).end()
+	if end.Code != 0 || !regexp.MustCompile("^(?:"+pattern+")$").MatchString(end.Out) {
+		t.Errorf("%v: %+v", cmd.Args, end)
+	}
+}
+
+// stopped ends a server, which must not have failed before.
+func stopped(t *testing.T, server *running) output {
+	t.Helper()
+	ok(t, server.Process.Signal(syscall.SIGTERM))
+	end := server.end()
+	if end.Err != "" {
+		t.Errorf("%v: %+v", server.Args, end)
+	}
+	return end
+}
+
+// overBothLinks runs a test on siw and on rxe, at 10.78.0.1.
+func overBothLinks(t *testing.T, test func(t *testing.T, typ string)) {
+	onOneKernel(t)
+	for _, typ := range []string{"siw", "rxe"} {
+		t.Run(typ, func(t *testing.T) {
+			cmLink(t, typ)
+			noLeak(t)
+			test(t, typ)
+		})
+	}
+}
+
+const exampleAt = "10.78.0.1:7471"
+
+func TestExampleKV(t *testing.T) {
+	overBothLinks(t, func(t *testing.T, _ string) {
+		server := serveCM(t, example("kv", "-dev", "cmlink", "-listen", exampleAt), "7471")
+		prints(t, example("kv", exampleAt, "put", "colour", "red"), "")
+		prints(t, example("kv", exampleAt, "put", "size", "17"), "")
+		prints(t, example("kv", exampleAt, "get", "colour"), "red\n")
+		prints(t, example("kv", exampleAt, "put", "colour", "blue"), "")
+		prints(t, example("kv", exampleAt, "get", "colour"), "blue\n")
+		prints(t, example("kv", exampleAt, "get", "size"), "17\n")
+		end := launch(t, example("kv", exampleAt, "get", "shape")).end()
+		if end.Code == 0 || !strings.Contains(end.Err, `nothing is stored as "shape"`) {
+			t.Errorf("%+v", end)
+		}
+		stopped(t, server)
+	})
+}
+
+func TestExampleEcho(t *testing.T) {
+	overBothLinks(t, func(t *testing.T, typ string) {
+		conns := map[string]int{"siw": 10, "rxe": 50}[typ] // a thousand take minutes here
+		n := fmt.Sprint(conns)
+		server := serveCM(t, example("echo", "-dev", "cmlink", "-listen", exampleAt, "-conns", n), "7471")
+		prints(t, example("echo", "-dev", "cmlink", "-conns", n, "-rounds", "2", exampleAt),
+			fmt.Sprintf("%d connections, [12]?[0-9] goroutines\n%d of %d messages came back\n", conns, 2*conns, 2*conns))
+		end := stopped(t, server)
+		if last := "50 connections were made; there are "; typ == "rxe" && !strings.Contains(end.Out, last) {
+			t.Errorf("%+v", end)
+		}
+	})
+}
+
+func TestExampleExporter(t *testing.T) {
+	overBothLinks(t, func(t *testing.T, typ string) {
+		server := servePort(t, example("exporter", "-listen", "127.0.0.1:9879"), 9879)
+		resp := must(http.Get("http://127.0.0.1:9879/metrics"))(t)
+		defer http.DefaultClient.CloseIdleConnections()
+		page := string(must(io.ReadAll(resp.Body))(t))
+		resp.Body.Close()
+		for _, want := range []string{
+			`rdma_port_active{device="cmlink",port="1",netdev="cmdummy"} 1`,
+			`rdma_objects{device="cmlink",kind="qp"} ` + map[string]string{"siw": "0", "rxe": "1"}[typ],
+		} {
+			if !strings.Contains(page, want+"\n") {
+				t.Errorf("no %s in\n%s", want, page)
+			}
+		}
+		counts := strings.Contains(page, `rdma_port_counter_total{device="cmlink",port="1",counter="sent_pkts"} `)
+		if counts != (typ == "rxe") {
+			t.Errorf("counters: %v in\n%s", counts, page)
+		}
+		stopped(t, server)
+	})
+}
+
+func TestExampleUDPing(t *testing.T) {
+	onOneKernel(t)
+	cmLink(t, "rxe")
+	noLeak(t)
+	server := serveCM(t, example("udping", "-listen", exampleAt), "7471")
+	prints(t, example("udping", "-n", "3", exampleAt), "answer 0 after .*\nanswer 1 after .*\nanswer 2 after .*\n")
+	stopped(t, server)
+}
+
+func TestExampleWeb(t *testing.T) {
+	overBothLinks(t, func(t *testing.T, _ string) {
+		dir := t.TempDir()
+		ok(t, os.WriteFile(filepath.Join(dir, "page.txt"), []byte("by RDMA\n"), 0o600))
+		server := serveCM(t, example("web", "-listen", exampleAt, "-dir", dir), "7471")
+		prints(t, example("web", "http://"+exampleAt+"/page.txt"), "by RDMA\n")
+		end := launch(t, example("web", "http://"+exampleAt+"/nothing")).end()
+		if end.Code == 0 || !strings.Contains(end.Err, "404 Not Found") {
+			t.Errorf("%+v", end)
+		}
+		stopped(t, server)
+	})
+}
