@@ -117,6 +117,7 @@ var mayImport = map[string][]string{
 	"cmd/":               {"cmd/rdmalink/internal/", "internal/perftest", "netlinkrdma", "provider/all", "rdmacm", "uverbs"},
 
 	"cmd/rdmalink/internal/cli":           {"uverbs"},
+	"cmd/rdmalink/internal/cm":            {"cmd/rdmalink/internal/", "netlinkrdma", "rdmacm", "uverbs"},
 	"cmd/rdmalink/internal/devinfo":       {"cmd/rdmalink/internal/", "netlinkrdma", "uverbs"},
 	"cmd/rdmalink/internal/doctor":        {"cmd/rdmalink/internal/", "netlinkrdma", "rdmacm", "uverbs"},
 	"cmd/rdmalink/internal/host":          {"netlinkrdma", "rdmacm", "uverbs"},
