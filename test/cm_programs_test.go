@@ -168,17 +168,16 @@ func TestCMProgramsRefused(t *testing.T) {
 	cmLink(t, "rxe")
 	noLeak(t)
 	for line, want := range map[string]string{
-		"ucmatose -s 10.78.0.1":                        "refused",
-		"ucmatose -b 192.0.2.77":                       "bind 192.0.2.77:7471",
-		"udaddy -s 10.78.0.1":                          "refused",
-		"udaddy -s 10.78.0.1 -S 5000":                  "a datagram on cmlink has at most 1024 bytes, -S says 5000",
-		"mckey -m 239.83.1.9 -b 10.78.0.1 -S 5000":     "a datagram on cmlink has at most 1024 bytes, -S says 5000",
-		"mckey -m 239.83.1.9 -b 10.78.0.1 -l":          "create QP",
-		"mckey -m 10.78.0.9 -b 10.78.0.1":              "not a multicast address",
-		"cmtime -c 3 -s 10.78.0.1":                     "connect: connect: REJECTED",
-		"rdma_client -s 10.78.0.1":                     "refused",
-		"rdma_xclient -s 10.78.0.1":                    "refused",
-		"ucmatose -s 192.0.2.77 -b 10.78.0.1 -f ip -j": "",
+		"ucmatose -s 10.78.0.1":                    "nobody listens on that port",
+		"ucmatose -b 192.0.2.77":                   "bind 192.0.2.77:7471",
+		"udaddy -s 10.78.0.1":                      "nobody listens on that port",
+		"udaddy -s 10.78.0.1 -S 5000":              "a datagram on cmlink has at most 1024 bytes, -S says 5000",
+		"mckey -m 239.83.1.9 -b 10.78.0.1 -S 5000": "a datagram on cmlink has at most 1024 bytes, -S says 5000",
+		"mckey -m 239.83.1.9 -b 10.78.0.1 -l":      "create QP on cmlink: operation not supported",
+		"mckey -m 10.78.0.9 -b 10.78.0.1":          "not a multicast address",
+		"cmtime -c 3 -s 10.78.0.1":                 "rdmalink: connect: connection rejected: nobody listens on that port",
+		"rdma_client -s 10.78.0.1":                 "nobody listens on that port",
+		"rdma_xclient -s 10.78.0.1":                "nobody listens on that port",
 	} {
 		words := append([]string{"cm"}, strings.Fields(line)...)
 		out := launch(t, exec.Command("../bin/rdmalink", words...)).end()

@@ -22,7 +22,7 @@ func (m *timing) measure(ctx context.Context) error {
 	m.conns = make([]*conn, m.connections)
 	for _, s := range m.steps(src, dst) {
 		if err := m.take(ctx, s); err != nil {
-			return errors.Join(during(s.name, err), closeAll(m.conns))
+			return errors.Join(err, closeAll(m.conns))
 		}
 	}
 	m.report.Device, m.report.Connections = m.conns[0].dev.Info().Name, len(m.conns)

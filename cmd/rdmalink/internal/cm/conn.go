@@ -61,7 +61,7 @@ func outcome(ev *rdmacm.Event, want rdmacm.EventType) error {
 	case ev.Type == rdmacm.EventDisconnected:
 		return rdmacm.ErrDisconnected
 	case ev.Err != nil:
-		return fmt.Errorf("%v: %w", ev.Type, ev.Err)
+		return ev.Err
 	}
 	return fmt.Errorf("%v came instead of %v", ev.Type, want)
 }
