@@ -7,7 +7,7 @@ import "fmt"
 // C: enum rdma_cm_event_type
 type EventType uint32
 
-// ADDR_CHANGE and TIMEWAIT_EXIT need no answer. The last four are of Linux 7.0 and later. After DEVICE_REMOVAL the queue
+// ADDR_CHANGE and TIMEWAIT_EXIT need no answer. Linux 6.12 does not have the last four yet. After DEVICE_REMOVAL the queue
 // pair, the ID and all else on that device has to be closed.
 const (
 	EventAddrResolved EventType = iota

@@ -32,7 +32,7 @@ const maxServiceName = abi.RDMA_USER_CM_IB_SERVICE_NAME_SIZE - 1
 // ResolveService asks InfiniBand's subnet administrator for the services with a name or,
 // if the name is empty, an ID. The ID must be bound to an address (BindIB, Bind).
 // EventAddrInfoResolved or EventAddrInfoError follows; QueryServices then tells what
-// there is. Linux has it from 7.0 on, over an InfiniBand link layer only.
+// there is. Linux 6.12 does not have it yet, and only an InfiniBand link layer does.
 //
 // C: rdma_resolve_addrinfo
 func (id *ID) ResolveService(name string, serviceID uint64) error {
@@ -54,6 +54,7 @@ func (id *ID) ResolveService(name string, serviceID uint64) error {
 
 var serviceHints = map[syscall.Errno]string{
 	syscall.EINVAL:     newCommand,
+	syscall.ENODATA:    "ResolveService has found none",
 	syscall.ENOSYS:     onlyInfiniBand,
 	syscall.EOPNOTSUPP: onlyInfiniBand,
 }
@@ -63,7 +64,8 @@ const onlyInfiniBand = "only InfiniBand has a subnet administrator"
 // maxServices is as many as fit into an answer.
 const maxServices = 6
 
-// QueryServices asks for the services that ResolveService found, of many the first six.
+// QueryServices asks for the services that ResolveService found, of many the first six. If
+// there is none the error matches syscall.ENODATA.
 //
 // C: rdma_query_addrinfo
 func (id *ID) QueryServices() ([]Service, error) {
@@ -86,7 +88,7 @@ func (id *ID) QueryServices() ([]Service, error) {
 
 func decodeService(w *abi.IbUserServiceRec) Service {
 	name, _, _ := bytes.Cut(w.Name[:], []byte{0})
-	s := Service{ID: hostOrder64(w.Id), Name: string(name), GID: w.Gid, PKey: networkOrder(w.Pkey), Key: w.Key,
+	s := Service{ID: uint64(nodeGUID(w.Id)), Name: string(name), GID: w.Gid, PKey: networkOrder(w.Pkey), Key: w.Key,
 		Lease: time.Duration(hostOrder32(w.Lease)) * time.Second}
 	data := append(s.Data[:0], w.Data8[:]...)
 	for _, v := range w.Data16 {
@@ -101,11 +103,7 @@ func decodeService(w *abi.IbUserServiceRec) Service {
 	return s
 }
 
-// hostOrder64 and hostOrder32 read numbers that the kernel leaves in big endian.
-func hostOrder64(v uint64) uint64 {
-	return binary.BigEndian.Uint64(binary.NativeEndian.AppendUint64(nil, v))
-}
-
+// hostOrder32 reads a number that the kernel leaves in big endian.
 func hostOrder32(v uint32) uint32 {
 	return binary.BigEndian.Uint32(binary.NativeEndian.AppendUint32(nil, v))
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // newCommand explains the answer of a kernel to a command that it does not know.
-const newCommand = "a wrong state of the ID, or a kernel without this command, as those before Linux 7.0 are"
+const newCommand = "the ID is in the wrong state, or the kernel is too old: Linux 6.12 does not have this yet"
 
 // WriteEvent has the ID's channel report an event of the caller's own, EventUser with Arg
 // and, unless cause is 0, Err. So it wakes a goroutine, or another process with the same

@@ -124,7 +124,7 @@ var mayImport = map[string][]string{
 	"cmd/rdmalink/internal/host/hosttest": {"cmd/rdmalink/internal/host", "internal/fakeverbs", "internal/ioctl", "internal/kernel", "netlinkrdma", "netlinkrdma/nltest", "uverbs"},
 	"cmd/rdmalink/internal/ping":          {"cmd/rdmalink/internal/", "rdmacm"},
 	"cmd/rdmalink/internal/proxy":         {"cmd/rdmalink/internal/cli", "rsocket"},
-	"cmd/rdmalink/internal/rping":         {"cmd/rdmalink/internal/", "rdmacm", "uverbs"},
+	"cmd/rdmalink/internal/rping":         {"cmd/rdmalink/internal/", "netlinkrdma", "rdmacm", "uverbs"},
 	"cmd/rdmalink/internal/table":         {"cmd/rdmalink/internal/cli"},
 	"cmd/rdmalink/internal/perfcmd":       {"cmd/rdmalink/internal/", "internal/farewell", "internal/perftest", "netlinkrdma", "uverbs"},
 	"cmd/rdmalink/internal/peer":          {"uverbs"},
