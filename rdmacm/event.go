@@ -1,6 +1,7 @@
 package rdmacm
 
 import (
+	"encoding/binary"
 	"sync/atomic"
 	"syscall"
 
@@ -27,6 +28,8 @@ type Event struct {
 	// UD is how to reach the peer of a datagram ID, or the multicast group, else
 	// nil.
 	UD *UDParam
+	// Arg is what the writer of EventUser gave, else 0.
+	Arg uint64
 	// Multicast is the membership that EventMulticastJoin and
 	// EventMulticastError are about, else nil.
 	Multicast *Multicast
@@ -77,6 +80,10 @@ func (e *Event) react() bool {
 
 func decodeEvent(resp *abi.RdmaUcmEventResp, datagram bool) *Event {
 	ev := &Event{Type: EventType(resp.Event)}
+	if ev.Type == EventUser {
+		ev.Arg, ev.Err = binary.NativeEndian.Uint64(resp.Param[:]), statusError(ev.Type, int32(resp.Status), nil)
+		return ev
+	}
 	if datagram {
 		ev.UD = new(UDParam)
 		ev.Param.PrivateData = decodeUD(ev.UD, view[abi.RdmaUcmUdParam](resp.Param[:]))

@@ -7,7 +7,7 @@ import "fmt"
 // C: enum rdma_cm_event_type
 type EventType uint32
 
-// ADDR_CHANGE and TIMEWAIT_EXIT need no answer. After DEVICE_REMOVAL the queue
+// ADDR_CHANGE and TIMEWAIT_EXIT need no answer. Linux 6.12 does not have the last four yet. After DEVICE_REMOVAL the queue
 // pair, the ID and all else on that device has to be closed.
 const (
 	EventAddrResolved EventType = iota
@@ -26,6 +26,10 @@ const (
 	EventMulticastError
 	EventAddrChange
 	EventTimewaitExit
+	EventAddrInfoResolved // ResolveService
+	EventAddrInfoError
+	EventUser     // WriteEvent
+	EventInternal // librdmacm's, to itself
 )
 
 var eventNames = [...]string{
@@ -33,6 +37,7 @@ var eventNames = [...]string{
 	"CONNECT_REQUEST", "CONNECT_RESPONSE", "CONNECT_ERROR", "UNREACHABLE",
 	"REJECTED", "ESTABLISHED", "DISCONNECTED", "DEVICE_REMOVAL",
 	"MULTICAST_JOIN", "MULTICAST_ERROR", "ADDR_CHANGE", "TIMEWAIT_EXIT",
+	"ADDRINFO_RESOLVED", "ADDRINFO_ERROR", "USER", "INTERNAL",
 }
 
 // String names the event; a number that this package does not know prints as

@@ -30,6 +30,7 @@ type fakeKernel struct {
 	members  map[uint32]uint32 // the ID's handle, by the membership's
 	option   []byte            // the last value of SET_OPTION
 	paths    []byte            // the answer to a query for paths
+	services []byte            // and for services
 	device   uint32            // index of the IDs' device
 	iwarp    bool
 	noMask   bool // no state has attributes to set
@@ -105,6 +106,10 @@ func (k *fakeKernel) answer(cmd uint32, body, out []byte) {
 	case abi.RDMA_USER_CM_CMD_QUERY:
 		if view[abi.RdmaUcmQuery](body).Option == abi.RDMA_USER_CM_QUERY_PATH {
 			copy(out, k.paths)
+			return
+		}
+		if view[abi.RdmaUcmQuery](body).Option == abi.RDMA_USER_CM_QUERY_IB_SERVICE {
+			copy(out, k.services)
 			return
 		}
 		var resp abi.RdmaUcmQueryAddrResp

@@ -16,7 +16,7 @@ type request[B, R any] struct {
 }
 
 // room is what a request is made in, used again and again: none has pointers.
-type room [72]uint64
+type room [144]uint64
 
 // rooms keep what the command carries the address of, as a number, on the heap,
 // where it does not move.

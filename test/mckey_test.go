@@ -7,10 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"os/exec"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/uverbs"
@@ -40,112 +38,50 @@ func joinThe(t *testing.T, group netip.Addr, e *udEnd, flags rdmacm.JoinFlags) *
 	return g
 }
 
-// mckeys starts some of a C program that joins the group. They then wait for 3
-// seconds before they send or look what came.
-func mckeys(t *testing.T, n int, group netip.Addr, options string) (all []*running) {
-	t.Helper()
-	for range n {
-		all = append(all, launch(t, exec.Command("mckey", strings.Fields("-m "+group.String()+" -b "+rxeIPv4+" "+options)...)))
-	}
-	return all
-}
-
-func mckeyed(t *testing.T, group netip.Addr, r *running) {
-	t.Helper()
-	out := r.end()
-	if out.Code != 0 || !strings.Contains(out.Out, "joined dgid: ::ffff:"+group.String()+" ") || !strings.HasSuffix(out.Out, "data transfers complete\ntest complete\nreturn status 0\n") {
-		t.Errorf("%+v", out)
-	}
-}
-
-// TestMckey has C's programs send to a group and receive from two, all at once,
-// because they sleep most of the time.
+// TestMckey has C's programs and ours send to groups and receive from them, all at once,
+// because the senders sleep most of the time. C's sender closes its queue pair without
+// looking whether all has left, so senders run until the receivers have what they want.
 func TestMckey(t *testing.T) {
+	onOneKernel(t)
 	rxeFabric(t)
 	noLeak(t)
-	for _, finish := range []func(){
-		mckeyReceivers(t, addr("239.83.1.3"), rdmacm.JoinFullMember),
-		mckeyReceivers(t, addr("239.83.1.4"), rdmacm.JoinSendOnly),
-		mckeySenders(t, addr("239.83.1.5")),
-	} {
-		finish()
+	type group struct {
+		sender, line string
+		senders      []*running
+		receivers    map[string]*running
 	}
-}
-
-// mckeySenders: what C sends to the group two of our queue pairs receive. It
-// closes its own without looking whether all has left, so there are three, and
-// they may need to run again.
-func mckeySenders(t *testing.T, group netip.Addr) (finish func()) {
-	ends := []*udEnd{openUD(t, rxeIPv4, 700, 20), openUD(t, rxeIPv4, 700, 20)}
-	for _, e := range ends {
-		joinThe(t, group, e, rdmacm.JoinFullMember)
-	}
-	run := func() []*running { return mckeys(t, 3, group, "-s -C 4 -S 700") }
-	senders := run()
-	return func() {
-		var came [2]int
-		if !eventually(func() bool {
-			for _, r := range senders {
-				mckeyed(t, group, r)
+	groups := map[string]*group{"239.83.1.3": {sender: "Go"}, "239.83.1.4": {sender: "Go", line: " -o"}, "239.83.1.5": {sender: "C"}}
+	line := func(addr string) string { return "-C 4 -S 700 -b " + rxeIPv4 + " -m " + addr }
+	for addr, g := range groups {
+		g.receivers = make(map[string]*running)
+		for _, side := range []string{"C", "Go"} {
+			if side != g.sender {
+				g.receivers[side] = launch(t, cmProgram(side, "mckey", line(addr)))
+				g.receivers[side+" too"] = launch(t, cmProgram(side, "mckey", line(addr)+" -c 2"))
 			}
-			for i, e := range ends {
-				for _, wc := range e.whatCame() {
-					if wc.Status != uverbs.StatusSuccess || wc.ByteLen != uverbs.GRHSize+700 || wc.Imm != wc.SrcQP || wc.Flags&uverbs.WCGRH == 0 {
-						t.Errorf("%+v", wc)
-					}
-					came[i]++
+		}
+	}
+	for left := true; left; {
+		left = false
+		for addr, g := range groups {
+			for _, r := range g.receivers {
+				if !r.over() {
+					left = true
+					g.senders = append(g.senders, launch(t, cmProgram(g.sender, "mckey", "-s "+line(addr)+g.line)))
+					break
 				}
 			}
-			enough := came[0] > 0 && came[1] > 0
-			if !enough {
-				senders = run()
+		}
+		for _, g := range groups {
+			for _, r := range g.senders {
+				cmProgrammed(t, g.sender, r)
 			}
-			return enough
-		}) {
-			t.Error(came, "messages came, want some at each end")
+			g.senders = nil
 		}
 	}
-}
-
-// whatCame are the receives that have completed, or do so within a while. What comes
-// later is left for the next look.
-func (e *udEnd) whatCame() []uverbs.WC {
-	e.t.Helper()
-	ctx, cancel := context.WithTimeout(e.t.Context(), 200*time.Millisecond)
-	defer cancel()
-	var all []uverbs.WC
-	for {
-		var wcs [8]uverbs.WC
-		n, err := e.RecvCQ().Wait(ctx, wcs[:])
-		all = append(all, wcs[:n]...)
-		if err != nil && !errors.Is(err, context.DeadlineExceeded) {
-			e.t.Fatal(err)
-		}
-		if err != nil || ctx.Err() != nil {
-			return all
-		}
-	}
-}
-
-// mckeyReceivers: what we send, as a full member or to send only, two of C's
-// programs receive. Nothing tells when they have joined, so we send until each has
-// its ten messages and ends.
-func mckeyReceivers(t *testing.T, group netip.Addr, flags rdmacm.JoinFlags) (finish func()) {
-	receivers := mckeys(t, 2, group, "-C 10 -S 500")
-	e := openUD(t, rxeIPv4, 500, 20)
-	g := joinThe(t, group, e, flags)
-	return func() {
-		for _, r := range receivers {
-			for !r.over() {
-				e.send(&g.Peer, strings.Repeat("m", 500))
-				time.Sleep(50 * time.Millisecond)
-			}
-			mckeyed(t, group, r)
-		}
-		if flags == rdmacm.JoinFullMember {
-			e.receive() // it hears itself as well
-		} else {
-			e.hearsOnly(rxeIPv4)
+	for _, g := range groups {
+		for side, r := range g.receivers {
+			cmProgrammed(t, strings.TrimSuffix(side, " too"), r)
 		}
 	}
 }

@@ -116,32 +116,6 @@ func udaddied(t *testing.T, r *running) {
 
 var udaddySizes = []struct{ count, size int }{{10, 100}, {1, 1}, {40, 1024}}
 
-// TestUdaddyServer has C's server: it counts what it gets and sends as much back.
-func TestUdaddyServer(t *testing.T) {
-	rxeFabric(t)
-	for _, host := range []string{rxeIPv4, rxeIPv6} {
-		for _, n := range udaddySizes {
-			t.Run(fmt.Sprint(host, n), func(t *testing.T) {
-				noLeak(t)
-				server := serveCM(t, exec.Command("udaddy", "-b", host, "-C", fmt.Sprint(n.count), "-S", fmt.Sprint(n.size)), "7174")
-				e := must(dialUD(t, hostPort(host, "7174"), n.size, n.count))(t)
-				if p := e.Peer(); p.QKey != cmQKey || p.QPN == 0 {
-					t.Errorf("%+v", p)
-				}
-				for range n.count {
-					e.send(e.Peer(), strings.Repeat("x", n.size))
-				}
-				for range n.count {
-					if text, wc := e.receive(); len(text) != n.size || wc.Imm != e.Peer().QPN || wc.SrcQP != e.Peer().QPN {
-						t.Errorf("%d bytes, %+v", len(text), wc)
-					}
-				}
-				udaddied(t, server)
-			})
-		}
-	}
-}
-
 // TestUdaddyClient has C's clients, all of which one queue pair serves.
 func TestUdaddyClient(t *testing.T) {
 	rxeFabric(t)

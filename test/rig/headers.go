@@ -13,8 +13,11 @@ import (
 	"strings"
 )
 
-// FetchHeaders keeps rdma_netlink.h of the series that Debian 12 does not have
-// in uapi-SERIES/rdma of the cache, for internal/abi/gen. Files that are there stay.
+// growing are the headers that internal/abi/gen wants of the newest kernel.
+var growing = []string{"rdma_netlink.h", "rdma_user_cm.h", "ib_user_sa.h"}
+
+// FetchHeaders keeps some headers of the series that Debian 12 does not have in
+// headers-SERIES/rdma of the cache, for internal/abi/gen. Files that are there stay.
 func FetchHeaders(ctx context.Context, log io.Writer) error {
 	cache, err := CacheDir()
 	if err != nil {
@@ -26,11 +29,11 @@ func FetchHeaders(ctx context.Context, log io.Writer) error {
 	}
 	defer unlock()
 	for series, suite := range foreign {
-		header := filepath.Join(cache, "uapi-"+series, "rdma", "rdma_netlink.h")
-		if _, err := os.Stat(header); !errors.Is(err, fs.ErrNotExist) {
+		dir := filepath.Join(cache, "headers-"+series, "rdma")
+		if _, err := os.Stat(filepath.Join(dir, growing[len(growing)-1])); !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
-		if err := fetchHeader(ctx, log, cache, series, suite, header); err != nil {
+		if err := fetchHeaders(ctx, log, cache, series, suite, dir); err != nil {
 			return fmt.Errorf("fetch the headers of kernel %s: %w", series, err)
 		}
 	}
@@ -40,10 +43,15 @@ func FetchHeaders(ctx context.Context, log io.Writer) error {
 // libcDev is Debian's package of a kernel's uapi headers.
 const libcDev = "linux-libc-dev"
 
-func fetchHeader(ctx context.Context, log io.Writer, cache, series, suite, header string) error {
+func fetchHeaders(ctx context.Context, log io.Writer, cache, series, suite, dir string) error {
 	newest := func(offers []offer) (string, error) { return headersVersion(offers, series) }
 	return fromSuite(ctx, log, cache, suite, []string{libcDev, "linux-image-amd64"}, newest, func(image string) error {
-		return copyFile(filepath.Join(image, "usr/include/rdma/rdma_netlink.h"), header)
+		for _, header := range growing {
+			if err := copyFile(filepath.Join(image, "usr/include/rdma", header), filepath.Join(dir, header)); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 }
 

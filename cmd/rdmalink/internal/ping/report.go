@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
-	"github.com/goverbs/goverbs/rdmacm"
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/rping"
 )
 
 // report is how the pings went, as -j prints it.
@@ -32,8 +32,8 @@ type report struct {
 }
 
 // connected notes the connection and tells of it.
-func (s *session) connected(c *rdmacm.Conn, took time.Duration) error {
-	s.Peer, s.Device, s.Connect = c.RemoteAddr(), c.Device().Info().Name, usec(took)
+func (s *session) connected(l *rping.Link, took time.Duration) error {
+	s.Peer, s.Device, s.Connect = l.RemoteAddr(), l.Device(), usec(took)
 	return s.say("PING %s (%s) over %s: %d bytes, connected in %s\n", s.host, s.Peer, s.Device, s.size, millis(took))
 }
 

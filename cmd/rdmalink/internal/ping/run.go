@@ -101,7 +101,7 @@ func (s *session) one(ctx context.Context) (time.Duration, error) {
 			return 0, err
 		}
 		s.link = link
-		if err := s.connected(link.Conn(), time.Since(start)); err != nil {
+		if err := s.connected(link, time.Since(start)); err != nil {
 			return 0, err
 		}
 	}

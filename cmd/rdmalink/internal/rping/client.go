@@ -18,11 +18,15 @@ func (r *session) ping(ctx context.Context) error {
 	if err != nil {
 		return peer.Interrupted(err)
 	}
-	link, err := Dial(ctx, r.address(), source, r.size, r.poll)
-	if err != nil {
+	link := &Link{end: r.newEnd(true, r.size)}
+	dial := link.end.dial
+	if r.ownQP {
+		dial = link.end.dialOwn
+	}
+	if err := dial(ctx, r.address(), source); err != nil {
 		return peer.Interrupted(err)
 	}
-	report := r.begin("client", link.Conn())
+	report := r.begin("client", link.end)
 	err = r.pings(ctx, link, report)
 	return report.finish(err, link.Close())
 }

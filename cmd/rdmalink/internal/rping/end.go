@@ -13,29 +13,33 @@ import (
 
 // end is one end of a connection, with the memory that the protocol needs.
 type end struct {
-	conn     *rdmacm.Conn
+	conn     connection
 	poll     bool
 	size     int        // of data and sink
 	messages *uverbs.MR // one to send, then one to receive
 	data     *uverbs.MR // what the client sends from, or the server's copy
 	sink     *uverbs.MR // where the client's data comes back; the server has none
 	client   bool
+	debug    func(format string, args ...any)
 }
 
 // On iWARP memory has to be open to the peer's writes also to read into it.
 const access = uverbs.AccessLocalWrite | uverbs.AccessRemoteRead | uverbs.AccessRemoteWrite
 
+// queues are as large as C's.
+var queues = uverbs.QPCap{MaxSendWR: 16, MaxRecvWR: 2, MaxSendSGE: 1, MaxRecvSGE: 1}
+
 // config prepares the end while it connects.
 func (e *end) config() *rdmacm.Config {
 	return &rdmacm.Config{
-		Prepare:            e.prepare,
-		QP:                 uverbs.QPOptions{Cap: uverbs.QPCap{MaxSendWR: 16, MaxRecvWR: 2, MaxSendSGE: 1, MaxRecvSGE: 1}},
+		Prepare:            func(c *rdmacm.Conn) error { return e.prepare(c) },
+		QP:                 uverbs.QPOptions{Cap: queues},
 		ResponderResources: 1,
 		InitiatorDepth:     1,
 	}
 }
 
-func (e *end) prepare(c *rdmacm.Conn) error {
+func (e *end) prepare(c connection) error {
 	e.conn = c
 	var err error
 	if e.messages, err = e.alloc(2 * infoSize); err != nil {
@@ -67,6 +71,7 @@ func (e *end) postRecv() error {
 
 // tell posts a message; flags say whether it reports to the send CQ.
 func (e *end) tell(info info, flags uverbs.SendFlags) error {
+	e.debug("send: %v", info)
 	info.encode(e.messages.Bytes())
 	wr := uverbs.SendWR{Opcode: uverbs.OpSend, Flags: flags, SGL: []uverbs.SGE{e.messages.SGE(0, infoSize)}}
 	return e.post(wr)
@@ -88,6 +93,7 @@ func (e *end) hear(ctx context.Context) (info, error) {
 		return info{}, fmt.Errorf("the peer sent a message of %d bytes, not rping's %d", wc.ByteLen, infoSize)
 	}
 	info := decodeInfo(e.messages.Bytes()[infoSize:])
+	e.debug("received: %v", info)
 	return info, e.postRecv()
 }
 
@@ -100,7 +106,10 @@ func (e *end) move(ctx context.Context, op uverbs.Opcode, peer info, size int) e
 	if err != nil {
 		return err
 	}
-	_, err = e.wait(ctx, e.conn.SendCQ())
+	wc, err := e.wait(ctx, e.conn.SendCQ())
+	if err == nil {
+		e.debug("%v of %d bytes is done", wc.Opcode, size)
+	}
 	return err
 }
 

@@ -21,17 +21,25 @@ type Link struct {
 
 // Dial connects to a server. size is of a ping, in bytes, from MinSize to MaxSize.
 func Dial(ctx context.Context, address string, source netip.AddrPort, size int, poll bool) (*Link, error) {
-	end := &end{client: true, poll: poll, size: size}
-	cfg := end.config()
-	cfg.Source = source
-	if _, err := rdmacm.Dial(ctx, address, cfg); err != nil {
+	end := &end{client: true, poll: poll, size: size, debug: silent}
+	if err := end.dial(ctx, address, source); err != nil {
 		return nil, err
 	}
 	return &Link{end: end}, nil
 }
 
-// Conn is the connection, to look at.
-func (l *Link) Conn() *rdmacm.Conn { return l.end.conn }
+func (e *end) dial(ctx context.Context, address string, source netip.AddrPort) error {
+	cfg := e.config()
+	cfg.Source = source
+	_, err := rdmacm.Dial(ctx, address, cfg)
+	return err
+}
+
+// RemoteAddr is the server's address.
+func (l *Link) RemoteAddr() netip.AddrPort { return l.end.conn.RemoteAddr() }
+
+// Device is the name of the device that the connection runs over.
+func (l *Link) Device() string { return l.end.conn.Device().Info().Name }
 
 // Close ends the connection.
 func (l *Link) Close() error { return l.end.conn.Close() }

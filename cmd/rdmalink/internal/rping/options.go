@@ -26,6 +26,7 @@ type options struct {
 	count, size       int
 	verbose, validate bool
 	persistent, poll  bool
+	ownQP, debug      bool
 	asJSON            bool
 }
 
@@ -59,13 +60,13 @@ func parse(args []string) (options, error) {
 }
 
 func badWord(word string) error {
-	return cli.Expected(word, "-s", "-c", "-a", "-I", "-p", "-C", "-S", "-v", "-V", "-P", "-j", "--poll", "--json")
+	return cli.Expected(word, "-s", "-c", "-a", "-I", "-p", "-C", "-S", "-v", "-V", "-P", "-q", "-d", "-j", "--poll", "--json")
 }
 
 // letters applies the options of one word and returns the words not used up.
 func (o *options) letters(word string, args []string) ([]string, error) {
 	flags := map[byte]*bool{
-		's': &o.server, 'c': &o.client, 'v': &o.verbose, 'V': &o.validate, 'P': &o.persistent, 'j': &o.asJSON,
+		's': &o.server, 'c': &o.client, 'v': &o.verbose, 'V': &o.validate, 'P': &o.persistent, 'q': &o.ownQP, 'd': &o.debug, 'j': &o.asJSON,
 	}
 	for i := range len(word) {
 		if flag := flags[word[i]]; flag != nil {

@@ -18,6 +18,7 @@ func TestRpingOptions(t *testing.T) {
 		"-s":                  server,
 		"-sPa10.0.0.1":        with(server, func(o *options) { o.persistent, o.addr = true, "10.0.0.1" }),
 		"-s -a :: --poll -j":  with(server, func(o *options) { o.addr, o.poll, o.asJSON = "::", true, true }),
+		"-sqd":                with(server, func(o *options) { o.ownQP, o.debug = true, true }),
 		"-s --json -vp 65535": with(server, func(o *options) { o.asJSON, o.verbose, o.port = true, true, 65535 }),
 		"-c -a fe80::1%eth0":  client,
 		"-ca fe80::1%eth0 -C 5 -S 65535 -vV": with(client, func(o *options) {
@@ -47,14 +48,14 @@ func TestRpingAddress(t *testing.T) {
 }
 
 func TestRpingUsageErrors(t *testing.T) {
-	const any = "expected one of -s, -c, -a, -I, -p, -C, -S, -v, -V, -P, -j, --poll, --json"
+	const any = "expected one of -s, -c, -a, -I, -p, -C, -S, -v, -V, -P, -q, -d, -j, --poll, --json"
 	for line, want := range map[string]string{
 		"":                           "expected one of -s, -c",
 		"-v":                         "expected one of -s, -c",
 		"-s -c -a 10.0.0.1":          "expected one of -s, -c",
 		"-c":                         "-c: the server's address is missing: -a ADDR",
 		"-c -a":                      "-a: a value is missing",
-		"-s -d":                      `"-d": ` + any,
+		"-s -e":                      `"-e": ` + any,
 		"-svx":                       `"-x": ` + any,
 		"-s 10.0.0.1":                `"10.0.0.1": ` + any,
 		"-s -":                       `"-": ` + any,

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
-	"github.com/goverbs/goverbs/rdmacm"
 )
 
 // report is how a connection went, as -j prints it.
@@ -26,7 +25,9 @@ type report struct {
 	start   time.Time
 }
 
-func (r *session) begin(role string, conn *rdmacm.Conn) *report {
+func (r *session) begin(role string, e *end) *report {
+	conn := e.conn
+	e.debug("connected: %v to %v over %s, QP %#x", conn.LocalAddr(), conn.RemoteAddr(), conn.Device().Info().Name, conn.QP().Num())
 	return &report{
 		Role: role, Local: conn.LocalAddr(), Peer: conn.RemoteAddr(), Device: conn.Device().Info().Name,
 		session: r, start: time.Now(),

@@ -15,7 +15,11 @@ import (
 
 // serve is the server.
 func (r *session) serve(ctx context.Context) error {
-	l, err := rdmacm.Listen(r.listenAddress(), nil)
+	listen := listen
+	if r.ownQP {
+		listen = listenOwn
+	}
+	l, err := listen(ctx, r.listenAddress())
 	if err != nil {
 		return err
 	}
@@ -28,7 +32,7 @@ func (r *session) serve(ctx context.Context) error {
 		return peer.Interrupted(err)
 	}
 	if err := l.Close(); err != nil { // others shall hear that nobody serves them
-		return errors.Join(err, request.Reject(nil))
+		return errors.Join(err, request.reject())
 	}
 	return r.serveOne(ctx, request)
 }
@@ -43,7 +47,7 @@ func (r *session) listenAddress() string {
 
 // serveAll serves clients side by side; a failure is the matter of one of them,
 // unless it is the listener's.
-func (r *session) serveAll(ctx context.Context, l *rdmacm.Listener) error {
+func (r *session) serveAll(ctx context.Context, l listener) error {
 	var clients sync.WaitGroup
 	defer clients.Wait()
 	for {
@@ -59,21 +63,20 @@ func (r *session) serveAll(ctx context.Context, l *rdmacm.Listener) error {
 		}
 		clients.Go(func() {
 			if err := r.serveOne(ctx, request); err != nil && ctx.Err() == nil {
-				r.Note("client %s: %s", request.RemoteAddr, cli.Plain(err))
+				r.Note("client %s: %s", request.from, cli.Plain(err))
 			}
 		})
 	}
 }
 
-func (r *session) serveOne(ctx context.Context, request *rdmacm.Request) error {
-	end := &end{poll: r.poll, size: MaxSize}
-	conn, err := request.Accept(ctx, end.config())
-	if err != nil {
+func (r *session) serveOne(ctx context.Context, request *request) error {
+	end := r.newEnd(false, MaxSize)
+	if err := request.accept(ctx, end); err != nil {
 		return peer.Interrupted(err)
 	}
-	report := r.begin("server", conn)
-	err = r.answers(ctx, end, report)
-	return report.finish(err, conn.Close())
+	report := r.begin("server", end)
+	err := r.answers(ctx, end, report)
+	return report.finish(err, end.conn.Close())
 }
 
 // answers serves one client until it disconnects.

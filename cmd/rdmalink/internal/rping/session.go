@@ -26,6 +26,9 @@ with RDMA WRITE; short messages in between keep the two in step.
   -v        print the ping data
   -V        client: compare what came back with what was sent
   -P        server: serve any number of clients, until interrupted
+  -q        make the queue pair and take it through its states ourselves, call by
+            call, where otherwise Dial and Accept do; the peer sees no difference
+  -d        print on standard error what is sent, received and done
   --poll    poll for completions; default is to sleep until an event
   -j, --json
             print no ping data, and at the end of each connection one line of
@@ -54,3 +57,13 @@ type session struct {
 	cli.Output
 	options
 }
+
+func (r *session) newEnd(client bool, size int) *end {
+	e := &end{client: client, poll: r.poll, size: size, debug: silent}
+	if r.debug {
+		e.debug = r.Note
+	}
+	return e
+}
+
+func silent(string, ...any) {}

@@ -17,6 +17,10 @@ type info struct {
 
 const infoSize = 16
 
+func (i info) String() string {
+	return fmt.Sprintf("%d bytes at %#x, key %#x", i.size, i.addr, i.rkey)
+}
+
 func (i info) encode(b []byte) {
 	binary.BigEndian.PutUint64(b, i.addr)
 	binary.BigEndian.PutUint32(b[8:], i.rkey)

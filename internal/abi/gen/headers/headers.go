@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -16,14 +17,15 @@ import (
 // Series is the kernel whose headers are generated from. It is the newest one of Debian 12; its structs are those of 6.1, with more ids.
 const Series = "6.12"
 
-// Newest is the kernel whose ids of NETLINK_RDMA are taken: a family whose ids only grow, and whose attributes older kernels leave out.
+// Newest is the kernel that some headers are from: those of interfaces that only grow, whose ids and structs older kernels have the beginning of.
 const Newest = "7.2"
 
-const netlinkHeader = "rdma_netlink.h"
+// Growing are these headers: NETLINK_RDMA, and rdma_cm with the records it hands out.
+var Growing = []string{"rdma_netlink.h", "rdma_user_cm.h", "ib_user_sa.h"}
 
 // SeriesOf says which kernel a header is from.
 func SeriesOf(header string) string {
-	if header == netlinkHeader {
+	if slices.Contains(Growing, header) {
 		return Newest
 	}
 	return Series
@@ -42,14 +44,16 @@ func Dir() (string, error) {
 	if _, err := os.Stat(filepath.Join(dir, "rdma", enumsFile)); err != nil {
 		return dir, fmt.Errorf("%w in %s: run `go run ./internal/abi/gen -fetch`", ErrMissing, dir)
 	}
-	if _, err := os.Stat(filepath.Join(newest(dir), "rdma", netlinkHeader)); err != nil {
-		return dir, fmt.Errorf("no %s of Linux %s: %w: run `go run ./test/cmd/vm headers`", netlinkHeader, Newest, err)
+	for _, header := range Growing {
+		if _, err := os.Stat(filepath.Join(newest(dir), "rdma", header)); err != nil {
+			return dir, fmt.Errorf("no %s of Linux %s: %w: run `go run ./test/cmd/vm headers`", header, Newest, err)
+		}
 	}
 	return dir, nil
 }
 
 // newest is the include directory of the newest kernel, beside that of Series.
-func newest(include string) string { return filepath.Join(filepath.Dir(include), "uapi-"+Newest) }
+func newest(include string) string { return filepath.Join(filepath.Dir(include), "headers-"+Newest) }
 
 // Fetch puts the headers of Debian's linux-headers package where Dir looks for them, unless they are there. The test rig fetches the newest.
 func Fetch() (string, error) {

@@ -1,0 +1,21 @@
+package cm
+
+import "sync/atomic"
+
+// countdown tells when the last of some has come.
+type countdown struct {
+	left atomic.Int64
+	zero chan struct{} // closed then
+}
+
+func newCountdown(n int) *countdown {
+	c := &countdown{zero: make(chan struct{})}
+	c.left.Store(int64(n))
+	return c
+}
+
+func (c *countdown) down() {
+	if c.left.Add(-1) == 0 {
+		close(c.zero)
+	}
+}

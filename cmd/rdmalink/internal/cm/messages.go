@@ -1,0 +1,121 @@
+package cm
+
+import (
+	"context"
+	"time"
+
+	"github.com/goverbs/goverbs/rdmacm"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// makeQP makes the queue pair on the device that the ID is on, with room for so many
+// messages each way.
+func (n *conn) makeQP(d *devices, count int, cqs func() (send, recv *uverbs.CQ, err error)) (err error) {
+	if n.dev, err = d.of(n.id); err != nil {
+		return err
+	}
+	send, recv, err := cqs()
+	if err != nil {
+		return err
+	}
+	room := uint32(max(count, 1))
+	n.qp, err = n.dev.pd.CreateQP(&uverbs.QPOptions{SendCQ: send, RecvCQ: recv,
+		Cap: uverbs.QPCap{MaxSendWR: room, MaxRecvWR: room, MaxSendSGE: 1, MaxRecvSGE: 1}})
+	if err != nil {
+		return err
+	}
+	n.made.add(n.qp)
+	return n.id.AttachQP(n.qp)
+}
+
+// idleCQs are for queue pairs that carry nothing.
+func (n *conn) idleCQs() (send, recv *uverbs.CQ, err error) { return n.dev.idle, n.dev.idle, nil }
+
+// ownCQs have room for so many completions each.
+func (n *conn) ownCQs(count int) (send, recv *uverbs.CQ, err error) {
+	var cqs [2]*uverbs.CQ
+	for i := range cqs {
+		if cqs[i], err = n.dev.CreateCQ(max(count, 1), &uverbs.CQOptions{Channel: n.dev.channel}); err != nil {
+			return nil, nil, err
+		}
+		n.made.add(cqs[i])
+	}
+	return cqs[0], cqs[1], nil
+}
+
+// prepare makes the queue pair and posts a receive for each message.
+func (n *conn) prepare(d *devices, count, size int) error {
+	err := n.makeQP(d, count, func() (send, recv *uverbs.CQ, err error) { return n.ownCQs(count) })
+	if err != nil || count == 0 {
+		return err
+	}
+	if n.mr, err = n.dev.pd.AllocMR(2*size, uverbs.AccessLocalWrite, nil); err != nil {
+		return err
+	}
+	n.made.add(n.mr)
+	for range count {
+		if _, err := n.qp.PostRecv([]uverbs.RecvWR{{SGL: []uverbs.SGE{n.mr.SGE(0, size)}}}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (n *conn) postSends(count, size int) error {
+	for range count {
+		wr := uverbs.SendWR{Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled, SGL: []uverbs.SGE{n.mr.SGE(size, size)}}
+		if _, err := n.qp.PostSend([]uverbs.SendWR{wr}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// take waits for so many completions, all of which have to be good.
+func (n *conn) take(ctx context.Context, cq *uverbs.CQ, count int) error {
+	var wcs [8]uverbs.WC
+	for count > 0 {
+		got, err := cq.Wait(ctx, wcs[:min(count, len(wcs))])
+		if err != nil {
+			return err
+		}
+		for i := range wcs[:got] {
+			if err := wcs[i].Err(); err != nil {
+				return n.whyFailed(&wcs[i])
+			}
+		}
+		count -= got
+	}
+	return nil
+}
+
+// whyFailed finds the reason for which a work request was dropped. The event may come a
+// little after the completion.
+func (n *conn) whyFailed(wc *uverbs.WC) error {
+	if wc.Status != uverbs.StatusWRFlushErr {
+		return wc.Err()
+	}
+	select {
+	case ev := <-n.events:
+		return outcome(ev, rdmacm.EventTimewaitExit)
+	case <-time.After(5 * time.Second):
+		return wc.Err()
+	}
+}
+
+// lastSends looks at the sends that the peer may have cut short by disconnecting: it does
+// so when it has received them, maybe before its device has said so.
+func (n *conn) lastSends() error {
+	var wcs [8]uverbs.WC
+	for {
+		got, err := n.qp.SendCQ().Poll(wcs[:])
+		if got == 0 || err != nil {
+			return err
+		}
+		for i := range wcs[:got] {
+			if err := wcs[i].Err(); err != nil && wcs[i].Status != uverbs.StatusWRFlushErr {
+				return err
+			}
+		}
+	}
+}

@@ -1,0 +1,126 @@
+package cm
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/peer"
+	"github.com/goverbs/goverbs/rdmacm"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// onceSize is the one size of a message of rdma_client and its kin.
+const onceSize = 16
+
+// once is a connection that carries one message, or one each way.
+type once struct {
+	*session
+	conn *rdmacm.Conn
+	mr   *uverbs.MR // a message to receive, then one to send
+}
+
+func (o *once) config() *rdmacm.Config {
+	return &rdmacm.Config{
+		QP:      uverbs.QPOptions{Cap: uverbs.QPCap{MaxSendWR: 4, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}},
+		Prepare: o.prepare,
+	}
+}
+
+func (o *once) prepare(c *rdmacm.Conn) (err error) {
+	if o.mr, err = c.PD().AllocMR(2*onceSize, uverbs.AccessLocalWrite, nil); err != nil {
+		return err
+	}
+	c.Own(o.mr)
+	_, err = c.QP().PostRecv([]uverbs.RecvWR{{SGL: []uverbs.SGE{o.mr.SGE(0, onceSize)}}})
+	return err
+}
+
+// ask connects, and has talk speak.
+func ask(ctx context.Context, s *session, talk func(*once, context.Context) error) error {
+	dst, err := s.destination(ctx)
+	if err != nil {
+		return err
+	}
+	o := &once{session: s}
+	if o.conn, err = rdmacm.DialAddrPort(ctx, dst, o.config()); err != nil {
+		return peer.Interrupted(err)
+	}
+	return o.run(ctx, talk)
+}
+
+// serve serves one client.
+func serve(ctx context.Context, s *session, talk func(*once, context.Context) error) error {
+	s.report.Role = "server"
+	l, err := rdmacm.Listen(s.listenAddress(), nil)
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	o := &once{session: s}
+	r, err := l.Next(ctx)
+	if err == nil {
+		o.conn, err = r.Accept(ctx, o.config())
+	}
+	if err != nil {
+		return peer.Interrupted(err)
+	}
+	return o.run(ctx, talk)
+}
+
+func (o *once) run(ctx context.Context, talk func(*once, context.Context) error) error {
+	err := o.connected(o.conn.Device().Info().Name, 1)
+	if err == nil {
+		err = talk(o, ctx)
+	}
+	return errors.Join(peer.Interrupted(err), o.conn.Close())
+}
+
+// send sends a message. A peer that has what it wanted may disconnect before its device
+// has said that the message came; that is no failure.
+func (o *once) send(ctx context.Context) error {
+	wr := uverbs.SendWR{Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled, SGL: []uverbs.SGE{o.mr.SGE(onceSize, onceSize)}}
+	if _, err := o.conn.QP().PostSend([]uverbs.SendWR{wr}); err != nil {
+		return err
+	}
+	wc, err := o.take(ctx, o.conn.SendCQ())
+	if wc.Status == uverbs.StatusWRFlushErr && o.left(ctx) {
+		return nil
+	}
+	return err
+}
+
+func (o *once) receive(ctx context.Context) error {
+	_, err := o.take(ctx, o.conn.RecvCQ())
+	return err
+}
+
+func (o *once) take(ctx context.Context, cq *uverbs.CQ) (uverbs.WC, error) {
+	var wcs [1]uverbs.WC
+	if n, err := cq.Wait(ctx, wcs[:]); n == 0 {
+		return wcs[0], err
+	}
+	return wcs[0], wcs[0].Err()
+}
+
+// leaveLimit is how long the end that receives last lets the other one disconnect first,
+// so that its own acknowledgement gets there.
+const leaveLimit = 5 * time.Second
+
+// left waits for the peer to disconnect.
+func (o *once) left(ctx context.Context) bool {
+	select {
+	case <-o.conn.Done():
+		return errors.Is(o.conn.Err(), rdmacm.ErrDisconnected)
+	case <-time.After(leaveLimit):
+	case <-ctx.Done():
+	}
+	return false
+}
+
+// told counts and tells of the messages.
+func (o *once) told(start time.Time, sent, received int) error {
+	o.size = onceSize
+	o.report.Size = onceSize
+	return o.transferred(start, sent, received)
+}

@@ -1,0 +1,64 @@
+package cm
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
+)
+
+var typeRow = cli.NewRow('c', "type", "TYPE", "r for a reliable connection (default); x for XRC, which no driver here has", setType)
+
+func setType(o *options, value string) error {
+	switch {
+	case value != "" && strings.ContainsAny(value[:1], "rR"):
+		return nil
+	case value != "" && strings.ContainsAny(value[:1], "xX"):
+		return cli.UsageError{Text: "-c x: neither siw nor rxe has XRC, and so goverbs doesn't; use -c r"}
+	}
+	return cli.Expected(value, "r", "x")
+}
+
+var rdmaXClient = &Program{
+	Name: "rdma_xclient", Args: "[OPTIONS]",
+	Summary: "send a message of 16 bytes; the other end may be rdma_xserver",
+	text: `
+The client disconnects first, when its message has arrived.
+
+---
+`,
+	table:    cli.Options(onceServerRow, portRow("where the server listens (default 7471)"), typeRow, jsonRow),
+	defaults: onceDefaults,
+	run:      func(ctx context.Context, s *session) error { return ask(ctx, s, (*once).onlySend) },
+}
+
+var rdmaXServer = &Program{
+	Name: "rdma_xserver", Args: "[OPTIONS]",
+	Summary: "serve one client: get a message of 16 bytes; the other end may be rdma_xclient",
+	text: `
+The client disconnects first, when its message has arrived.
+
+---
+`,
+	table:    cli.Options(portRow("to listen on (default 7471)"), typeRow, jsonRow),
+	defaults: options{port: 7471},
+	run:      func(ctx context.Context, s *session) error { return serve(ctx, s, (*once).onlyReceive) },
+}
+
+func (o *once) onlySend(ctx context.Context) error {
+	start := time.Now()
+	if err := o.send(ctx); err != nil {
+		return err
+	}
+	return o.told(start, 1, 0)
+}
+
+func (o *once) onlyReceive(ctx context.Context) error {
+	start := time.Now()
+	if err := o.receive(ctx); err != nil {
+		return err
+	}
+	o.left(ctx)
+	return o.told(start, 0, 1)
+}

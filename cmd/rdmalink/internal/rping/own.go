@@ -1,0 +1,169 @@
+package rping
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"sync"
+
+	"github.com/goverbs/goverbs/netlinkrdma"
+	"github.com/goverbs/goverbs/rdmacm"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// ownConn is a connection whose queue pair is no business of the ID's: it is made and
+// taken through its states here. It has an event channel of its own.
+type ownConn struct {
+	channel *rdmacm.EventChannel
+	id      *rdmacm.ID
+	addr    *rdmacm.Addr
+	dev     *uverbs.Device
+	pd      *uverbs.PD
+	qp      *uverbs.QP
+	made    []io.Closer // in the order of making, the queue pair last
+	owned   []io.Closer
+
+	done    chan struct{}
+	err     error // read it after done
+	watch   sync.WaitGroup
+	unwatch context.CancelFunc
+}
+
+func newOwnConn() (*ownConn, error) {
+	ch, err := rdmacm.NewEventChannel()
+	if err != nil {
+		return nil, err
+	}
+	return &ownConn{channel: ch, done: make(chan struct{}), unwatch: func() {}}, nil
+}
+
+func (c *ownConn) LocalAddr() netip.AddrPort  { return c.addr.Local }
+func (c *ownConn) RemoteAddr() netip.AddrPort { return c.addr.Remote }
+func (c *ownConn) Device() *uverbs.Device     { return c.dev }
+func (c *ownConn) PD() *uverbs.PD             { return c.pd }
+func (c *ownConn) QP() *uverbs.QP             { return c.qp }
+func (c *ownConn) SendCQ() *uverbs.CQ         { return c.qp.SendCQ() }
+func (c *ownConn) RecvCQ() *uverbs.CQ         { return c.qp.RecvCQ() }
+func (c *ownConn) Own(one io.Closer)          { c.owned = append(c.owned, one) }
+func (c *ownConn) Done() <-chan struct{}      { return c.done }
+
+func (c *ownConn) Err() error {
+	select {
+	case <-c.done:
+		return c.err
+	default:
+		return nil
+	}
+}
+
+// make makes the queue pair, on the device that the ID is on, and gets it to INIT.
+func (c *ownConn) make() (err error) {
+	if c.addr, err = c.id.QueryAddr(); err != nil {
+		return err
+	}
+	if c.dev, err = uverbs.OpenIndex(c.addr.DeviceIndex, c.addr.NodeGUID); err != nil {
+		return err
+	}
+	c.made = append(c.made, c.dev)
+	if c.pd, err = c.dev.AllocPD(); err != nil {
+		return err
+	}
+	c.made = append(c.made, c.pd)
+	channel, err := c.dev.CreateCompChannel()
+	if err != nil {
+		return err
+	}
+	c.made = append(c.made, channel)
+	var cqs [2]*uverbs.CQ
+	for i, entries := range []uint32{queues.MaxSendWR, queues.MaxRecvWR} {
+		if cqs[i], err = c.dev.CreateCQ(int(entries), &uverbs.CQOptions{Channel: channel}); err != nil {
+			return err
+		}
+		c.made = append(c.made, cqs[i])
+	}
+	if c.qp, err = c.pd.CreateQP(&uverbs.QPOptions{SendCQ: cqs[0], RecvCQ: cqs[1], Cap: queues}); err != nil {
+		return err
+	}
+	return c.move(uverbs.QPStateInit)
+}
+
+// move takes the queue pair from state to state, with the attributes that the kernel has
+// for it. Over iWARP the kernel itself does what follows INIT.
+func (c *ownConn) move(states ...uverbs.QPState) error {
+	for _, state := range states {
+		attr, mask, err := c.id.InitQPAttr(state)
+		if err == nil {
+			err = c.qp.Modify(attr, mask)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *ownConn) iWARP() bool { return c.dev.Info().NodeType == netlinkrdma.NodeRNIC }
+
+// want waits for the next event, which has to be of that type.
+func (c *ownConn) want(ctx context.Context, typ rdmacm.EventType) error {
+	ev, err := c.channel.Get(ctx)
+	if err != nil {
+		return err
+	}
+	ev.Ack()
+	switch {
+	case ev.Err != nil:
+		return fmt.Errorf("wait for %v: %w", typ, ev.Err)
+	case ev.Type != typ:
+		return fmt.Errorf("%v came instead of %v", ev.Type, typ)
+	}
+	return nil
+}
+
+// established has the end of the connection noticed from now on.
+func (c *ownConn) established() {
+	ctx, cancel := context.WithCancel(context.Background())
+	c.unwatch = cancel
+	c.watch.Go(func() {
+		err := c.want(ctx, rdmacm.EventDisconnected)
+		if ctx.Err() != nil {
+			return
+		}
+		if c.err = err; err == nil {
+			c.err = rdmacm.ErrDisconnected
+		}
+		close(c.done)
+		c.fail()
+		_ = c.id.Disconnect() // over iWARP the kernel has
+	})
+}
+
+// fail flushes what is posted.
+func (c *ownConn) fail() {
+	_ = c.qp.Modify(&uverbs.QPAttr{State: uverbs.QPStateErr}, uverbs.QPAttrState)
+}
+
+// Close disconnects and frees all.
+func (c *ownConn) Close() error {
+	c.unwatch()
+	c.watch.Wait()
+	var errs []error
+	if c.qp != nil {
+		c.fail()
+		_ = c.id.Disconnect() // the peer may have
+		errs = append(errs, c.qp.Close())
+	}
+	for _, list := range [][]io.Closer{c.owned, c.made} {
+		for i := len(list) - 1; i >= 0; i-- {
+			errs = append(errs, list[i].Close())
+		}
+	}
+	if c.id != nil {
+		if err := c.id.Destroy(); !errors.Is(err, uverbs.ErrClosed) { // a Connect that was cancelled has
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(append(errs, c.channel.Close())...)
+}

@@ -1,0 +1,164 @@
+//go:build vm
+
+package test
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"os"
+	"runtime"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/goverbs/goverbs/netlinkrdma"
+	"github.com/goverbs/goverbs/rdmacm"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// TestCMWriteEvent: an event of the program's own wakes a waiting Get, before and after what
+// the kernel reports; older kernels refuse it.
+func TestCMWriteEvent(t *testing.T) {
+	rxeFabric(t)
+	noLeak(t)
+	ch, to := newChannel(t), newChannel(t)
+	id := newID(t, ch, rdmacm.PortSpaceTCP)
+	if !onKernel("7.2") {
+		if err := id.WriteEvent(0, 1); !errors.Is(err, syscall.EINVAL) {
+			t.Error(err)
+		}
+		return
+	}
+	type got struct {
+		ev  *rdmacm.Event
+		err error
+	}
+	came := make(chan got, 1)
+	go func() {
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		ev, err := ch.Get(ctx)
+		came <- got{ev, err}
+	}()
+	ok(t, id.WriteEvent(0, 1<<40+5))
+	g := <-came
+	ok(t, g.err)
+	g.ev.Ack()
+	if g.ev.Type != rdmacm.EventUser || g.ev.Arg != 1<<40+5 || g.ev.Err != nil || g.ev.ID != id {
+		t.Errorf("%+v", g.ev)
+	}
+	ok(t, id.WriteEvent(syscall.ECANCELED, 7))
+	if ev := nextEvent(t, ch); ev.Type != rdmacm.EventUser || ev.Arg != 7 || !errors.Is(ev.Err, syscall.ECANCELED) {
+		t.Errorf("%+v", ev)
+	}
+	// An event that nobody has fetched moves with its ID.
+	ok(t, id.WriteEvent(0, 8))
+	ok(t, id.Migrate(to))
+	if ev := nextEvent(t, to); ev.Arg != 8 || ev.ID != id {
+		t.Errorf("%+v", ev)
+	}
+}
+
+// TestCMIBRefused: only InfiniBand has addresses of family AF_IB and a subnet administrator.
+func TestCMIBRefused(t *testing.T) {
+	rxeFabric(t)
+	noLeak(t)
+	ch := newChannel(t)
+	gid := openRxe(t).gid.GID
+	at := &rdmacm.IBAddr{GID: gid, ServiceID: rdmacm.IBServiceID(rdmacm.PortSpaceIB, 7471), ServiceMask: 1<<64 - 1}
+	id := newID(t, ch, rdmacm.PortSpaceIB)
+	if err := id.BindIB(at); !errors.Is(err, syscall.ENODEV) {
+		t.Error(err)
+	}
+	if err := id.ResolveIB(nil, at, patience); !errors.Is(err, syscall.ENODEV) {
+		t.Error(err)
+	}
+	bound := newID(t, ch, rdmacm.PortSpaceTCP)
+	ok(t, bound.Bind(netip.MustParseAddrPort(rxeIPv4 + ":0")))
+	err := bound.ResolveService("storage", 0)
+	t.Log(err)
+	if want := map[bool]error{true: uverbs.ErrNotSupported, false: syscall.EINVAL}[onKernel("7.2")]; !errors.Is(err, want) {
+		t.Error(err)
+	}
+	services, err := bound.QueryServices()
+	t.Log(services, err)
+	if want := map[bool]error{true: syscall.ENODATA, false: syscall.EINVAL}[onKernel("7.2")]; !errors.Is(err, want) {
+		t.Error(services, err)
+	}
+}
+
+// TestCMXRCIDs: an ID for XRC is made, and says so to others; the queue pair that it is for
+// no device here has.
+func TestCMXRCIDs(t *testing.T) {
+	rxeFabric(t)
+	noLeak(t)
+	ch := newChannel(t)
+	for _, typ := range []uverbs.QPType{netlinkrdma.QPTypeXRCInitiator, netlinkrdma.QPTypeXRCTarget} {
+		id := must(ch.NewID(rdmacm.PortSpaceIB, typ))(t)
+		destroyLater(t, id)
+		ok(t, id.Bind(netip.MustParseAddrPort(rxeIPv4 + ":0")))
+	}
+}
+
+// TestCMNamespaceOfThread: a locked goroutine whose thread was moved listens in that
+// namespace, and the connection then serves from anywhere.
+func TestCMNamespaceOfThread(t *testing.T) {
+	fabric(t)
+	noLeak(t)
+	listening := make(chan *rdmacm.Listener)
+	failed := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // and the thread ends with the goroutine
+		space, err := os.Open("/run/netns/" + farSpace)
+		if err == nil {
+			defer space.Close()
+			err = unix.Setns(int(space.Fd()), unix.CLONE_NEWNET)
+		}
+		var l *rdmacm.Listener
+		if err == nil {
+			l, err = rdmacm.Listen(farIPv4+":7471", nil)
+		}
+		if err != nil {
+			failed <- err
+			return
+		}
+		listening <- l
+	}()
+	var l *rdmacm.Listener
+	select {
+	case l = <-listening:
+	case err := <-failed:
+		t.Fatal(err)
+	}
+	closeLater(t, l)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	accepted := make(chan error, 1)
+	var server cmPeer
+	go func() {
+		r, err := l.Next(ctx)
+		if err == nil {
+			var c *rdmacm.Conn
+			if c, err = r.Accept(ctx, &rdmacm.Config{Prepare: server.prepare}); err == nil {
+				_, err = server.recv(ctx, c)
+				<-c.Done()
+				err = errors.Join(err, c.Close())
+			}
+		}
+		accepted <- err
+	}()
+	var client cmPeer
+	c := must(rdmacm.Dial(ctx, farIPv4+":7471", &rdmacm.Config{Prepare: client.prepare}))(t)
+	if got := c.LocalAddr().Addr().String(); got != vethIPv4 {
+		t.Error("dialled from", got)
+	}
+	ok(t, client.send(ctx, c, "across"))
+	ok(t, c.Close())
+	ok(t, <-accepted)
+	// Here the address is nobody's.
+	if _, err := rdmacm.Listen(farIPv4+":7471", nil); !errors.Is(err, syscall.EADDRNOTAVAIL) {
+		t.Error(err)
+	}
+}
