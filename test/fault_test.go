@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goverbs/goverbs/msg"
 	"github.com/goverbs/goverbs/netlinkrdma"
 	"github.com/goverbs/goverbs/rdmacm"
 )
@@ -32,7 +33,7 @@ func overCut(t *testing.T, test func(t *testing.T, k talk, from netip.Addr, at s
 	})
 	t.Run("rxe", func(t *testing.T) {
 		rxeWire(t)
-		for _, k := range talks(t, "gvrxen")[2:] { // the pool would be of one of the two devices
+		for _, k := range []talk{msgTalk("messages", msg.Config{Window: 8}), streamTalk()} {
 			t.Run(k.name, func(t *testing.T) {
 				test(t, k, netip.MustParseAddr(wireNear), wireFar+":0", func(t *testing.T, percent int) { lose(t, "gvnear", percent) })
 			})
