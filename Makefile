@@ -20,7 +20,7 @@ HOGS ?= 2
 # What a row needs first. make test sees to it once, for all of its rows.
 READY ?= fetch build
 # The tests with many goroutines on one object.
-RACE_TESTS ?= TestRxeManyPosters|TestRxeClosedUnderUse
+RACE_TESTS ?= TestRxeManyPosters|TestRxeClosedUnderUse|TestRxeMsgPool|TestListenerClosedUnderDials
 
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 SUDO = $(if $(filter 0,$(shell id -u)),,sudo)

@@ -18,11 +18,16 @@ type births struct {
 	made map[*rdmacm.Conn]*Conn
 }
 
+// retryCount is how often an unacknowledged packet is sent again. rxe takes 7, the most,
+// for without end: a network that is gone would end no connection.
+const retryCount = 6
+
 // config is the connection manager's part.
 func (b *births) config() *rdmacm.Config {
 	s := &b.shape
 	cfg := &rdmacm.Config{
 		PrivateData: s.hello().bytes(), PrepareQP: b.begin, Prepare: b.prepare, Source: s.source, Backlog: s.backlog,
+		RetryCount: retryCount,
 		QP: uverbs.QPOptions{Cap: uverbs.QPCap{MaxSendWR: uint32(s.sends()), MaxRecvWR: uint32(s.receives()),
 			MaxSendSGE: 1, MaxRecvSGE: 1, MaxInline: frameSize + rtsSize}},
 	}

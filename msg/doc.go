@@ -40,7 +40,9 @@
 // # The end
 //
 // After [Conn.Close] the peer receives what was sent, and then io.EOF. Any other end, such as the
-// death of the peer, shows as an [Error] behind the messages that came before it.
+// death of the peer, shows as an [Error] behind the messages that came before it. A peer whose
+// machine or network has gone without a word is missed by whoever sends to it; a program that
+// only receives would have to send now and then to find out.
 //
 // # Many connections
 //

@@ -54,9 +54,13 @@ func (z *Sizes) withDefaults() (Sizes, error) {
 	return s, nil
 }
 
+// retryCount is how often an unacknowledged packet is sent again. rxe takes 7, librdmacm's
+// choice, for without end: a network that is gone would end no connection.
+const retryCount = 6
+
 // config describes the queue pair.
 func (z *Sizes) config() rdmacm.Config {
-	return rdmacm.Config{QP: uverbs.QPOptions{Cap: uverbs.QPCap{
+	return rdmacm.Config{RetryCount: retryCount, QP: uverbs.QPOptions{Cap: uverbs.QPCap{
 		MaxSendWR: uint32(z.SendQueue + spareSlots), MaxSendSGE: 2, MaxInline: inlineData,
 		MaxRecvWR: uint32(z.RecvQueue + spareRecvs), MaxRecvSGE: 1}}}
 }

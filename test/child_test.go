@@ -26,6 +26,9 @@ var roles = map[string]func(args []string) error{
 	"open":             openBoth,
 	"rxe victim":       rxeVictim,
 	"msg victim":       msgVictim,
+	"msg listener":     msgListener,
+	"msg mirror":       msgMirror,
+	"silent listener":  silentListener,
 }
 
 // play carries out a role, with the arguments of the process.

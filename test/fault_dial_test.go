@@ -1,0 +1,228 @@
+//go:build vm
+
+package test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"strconv"
+	"syscall"
+	"testing"
+
+	"github.com/goverbs/goverbs/msg"
+	"github.com/goverbs/goverbs/netlinkrdma"
+	"github.com/goverbs/goverbs/rdmacm"
+)
+
+// onEachFabric runs a test over siw and rxe.
+func onEachFabric(t *testing.T, test func(t *testing.T, link, host string)) {
+	t.Run("rxe", func(t *testing.T) {
+		rxeFabric(t)
+		noLeak(t)
+		test(t, rxeLink, rxeIPv4)
+	})
+	t.Run("siw", func(t *testing.T) {
+		fabric(t)
+		noLeak(t)
+		test(t, dummyLink, dummyIPv4)
+	})
+}
+
+// TestListenerClosedUnderDials: dials that a listener has not let in end with it, and so do
+// those that its backlog had no room for.
+func TestListenerClosedUnderDials(t *testing.T) {
+	const dials, backlog = 6, 2
+	onEachFabric(t, func(t *testing.T, link, host string) {
+		for _, k := range talks(t, link) {
+			t.Run(k.name, func(t *testing.T) {
+				addr, _, closeListener, err := k.listen(host+":0", backlog)
+				ok(t, err)
+				ends := make(chan error, dials)
+				for range dials {
+					go func() { _, err := k.dial(withPatience(t), netip.Addr{}, addr); ends <- err }()
+				}
+				if err := <-ends; !errors.Is(err, syscall.ECONNREFUSED) { // beyond the backlog
+					t.Error(err)
+				}
+				ok(t, closeListener())
+				for range dials - 1 {
+					if err := <-ends; err == nil || errors.Is(err, context.DeadlineExceeded) {
+						t.Error(err)
+					}
+				}
+			})
+		}
+	})
+}
+
+// TestHandshakeKilled: whichever process dies during the handshake, the other one's call
+// ends, and a listener goes on.
+func TestHandshakeKilled(t *testing.T) {
+	onEachFabric(t, func(t *testing.T, _, host string) {
+		t.Run("who dials", func(t *testing.T) {
+			l := must(msg.Listen(host+":0", nil))(t)
+			closeLater(t, l)
+			p := start(t, child("msg victim", l.Addr().String()))
+			until(t, "a dial under way", func() bool { return asked(t, l) })
+			p.Process.Kill()
+			p.Wait()
+			good := start(t, child("msg victim", l.Addr().String()))
+			for {
+				c, err := l.Accept(withPatience(t))
+				if err != nil {
+					t.Log("of the dead one:", err)
+					continue
+				}
+				m, err := c.Recv(withPatience(t))
+				if err == nil { // of the good one
+					m.Release()
+					good.Process.Kill()
+					ok(t, c.Close())
+					return
+				}
+				t.Log("of the dead one:", err)
+				ok(t, c.Close())
+			}
+		})
+		t.Run("who has been asked", func(t *testing.T) {
+			p := start(t, child("silent listener", host+":0"))
+			addr := p.line(t)
+			dialled := make(chan error, 1)
+			go func() { _, err := msg.Dial(withPatience(t), addr, nil); dialled <- err }()
+			p.line(t) // it has been asked
+			p.Process.Kill()
+			if err := <-dialled; err == nil || errors.Is(err, context.DeadlineExceeded) {
+				t.Error(err)
+			}
+		})
+		t.Run("who has accepted", func(t *testing.T) {
+			p := start(t, child("msg listener", host+":0"))
+			c := must(msg.Dial(withPatience(t), p.line(t), nil))(t)
+			p.Process.Kill()
+			_, err := c.Recv(withPatience(t))
+			isEnd(t, err)
+			ok(t, c.Close())
+		})
+	})
+}
+
+// asked tells whether the kernel has an ID for a peer of a listener.
+func asked(t *testing.T, l *msg.Listener) bool {
+	t.Helper()
+	var client netlinkrdma.Client
+	for _, d := range must(client.Devices())(t) {
+		for _, id := range dumped(t, client.DumpCMID(d.Index, nil)) {
+			if id.Src.AddrPort == l.Addr() && id.Dst.AddrPort.Port() != 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// silentListener takes a request and does not answer it.
+func silentListener(args []string) error {
+	l, err := rdmacm.Listen(args[0], nil)
+	if err != nil {
+		return err
+	}
+	fmt.Println(l.Addr())
+	if _, err := l.Next(context.Background()); err != nil {
+		return err
+	}
+	fmt.Println("asked")
+	select {}
+}
+
+// msgListener accepts one peer.
+func msgListener(args []string) error {
+	l, err := msg.Listen(args[0], nil)
+	if err != nil {
+		return err
+	}
+	fmt.Println(l.Addr())
+	if _, err := l.Accept(context.Background()); err != nil {
+		return err
+	}
+	select {}
+}
+
+// TestStopped: a peer that stands still holds up who sends to it, until the context of that
+// ends. When it goes on all goes on.
+func TestStopped(t *testing.T) {
+	onEachFabric(t, func(t *testing.T, _, host string) {
+		l := must(msg.Listen(host+":0", &msg.Config{Window: 8}))(t)
+		closeLater(t, l)
+		p := start(t, child("msg mirror", l.Addr().String()))
+		c := must(l.Accept(withPatience(t)))(t)
+		ok(t, p.Process.Signal(syscall.SIGSTOP))
+		ctx, cancel := context.WithCancel(t.Context())
+		sent, stuck := 0, make(chan error, 1)
+		go func() {
+			for {
+				if err := c.Send(ctx, []byte(strconv.Itoa(sent))); err != nil {
+					stuck <- err
+					return
+				}
+				sent++
+			}
+		}()
+		until(t, "a Send that waits for credit", func() bool { return parked("(*Conn).sendBuffer") })
+		cancel()
+		if err := <-stuck; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		ok(t, p.Process.Signal(syscall.SIGCONT))
+		for i := range sent {
+			if got := string(recvMsg(t, c)); got != strconv.Itoa(i) {
+				t.Errorf("message %d is %q", i, got)
+			}
+		}
+		ok(t, c.Close())
+		p.finish(t)
+	})
+}
+
+// msgMirror sends back what it gets.
+func msgMirror(args []string) error {
+	ctx := context.Background()
+	c, err := msg.Dial(ctx, args[0], &msg.Config{Window: 8})
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	for {
+		m, err := c.Recv(ctx)
+		if err != nil {
+			return nil
+		}
+		if err := c.Send(ctx, m.Bytes()); err != nil {
+			return err
+		}
+		m.Release()
+	}
+}
+
+// TestCycles connects, talks and closes, again and again. GOVERBS_CYCLES says how often, on
+// each transport and in each way.
+func TestCycles(t *testing.T) {
+	cycles := 30
+	if n, err := strconv.Atoi(os.Getenv("GOVERBS_CYCLES")); err == nil {
+		cycles = n
+	}
+	onEachFabric(t, func(t *testing.T, link, host string) {
+		for _, k := range talks(t, link) {
+			t.Run(k.name, func(t *testing.T) {
+				noLeak(t)
+				for range cycles {
+					a, b := k.pair(t, netip.Addr{}, host+":0")
+					converse(t, a, b, 1)
+					ok(t, bothEnd(a, b))
+				}
+			})
+		}
+	})
+}
