@@ -177,8 +177,8 @@ func (d *device) at(addr uint64, n uint32) []byte {
 	panic(fmt.Sprintf("%d bytes at %#x were not lent", n, addr))
 }
 
-// place carries out an RDMA WRITE if its key allows it. An offer is written as devices
-// do, 8 bytes at a time.
+// place carries out an RDMA WRITE if its key allows it. Entries of tables are written
+// as devices do, 8 bytes at a time.
 func (d *device) place(w *work) bool {
 	for _, mr := range d.MRs() {
 		if off := w.addr - mr.Start; mr.Key != w.key || mr.Access&abi.IB_UVERBS_ACCESS_REMOTE_WRITE == 0 || w.addr < mr.Start ||
@@ -186,12 +186,13 @@ func (d *device) place(w *work) bool {
 			continue
 		}
 		to := d.at(w.addr, uint32(len(w.data)))
-		if len(w.data) != offerSize || w.addr%8 != 0 {
+		if n := len(w.data); n != offerSize && n != mappingSize || w.addr%8 != 0 {
 			copy(to, w.data)
 			return true
 		}
-		storeWord(to, binary.NativeEndian.Uint64(w.data))
-		storeWord(to[8:], binary.NativeEndian.Uint64(w.data[8:]))
+		for i := 0; i < len(w.data); i += 8 {
+			storeWord(to[i:], binary.NativeEndian.Uint64(w.data[i:]))
+		}
 		return true
 	}
 	return false

@@ -114,8 +114,8 @@ func someFile(size int) []byte {
 
 var rcopySizes = []int{1, 70000, 3_000_001}
 
-// eachRcopyHost runs a test on each transport. rcopy knows no IPv6.
-func eachRcopyHost(t *testing.T, test func(t *testing.T, host string)) {
+// eachIPv4Host runs a test on each transport. rcopy knows no IPv6.
+func eachIPv4Host(t *testing.T, test func(t *testing.T, host string)) {
 	eachRsocketHost(t, func(t *testing.T, host string) {
 		if !strings.Contains(host, ":") {
 			test(t, host)
@@ -125,7 +125,7 @@ func eachRcopyHost(t *testing.T, test func(t *testing.T, host string)) {
 
 // TestRcopyClient has C's client send files.
 func TestRcopyClient(t *testing.T) {
-	eachRcopyHost(t, func(t *testing.T, host string) {
+	eachIPv4Host(t, func(t *testing.T, host string) {
 		l := must(rsocketListen(host, rcopyPort))(t)
 		defer l.Close()
 		for _, size := range rcopySizes {
@@ -151,7 +151,7 @@ func TestRcopyClient(t *testing.T) {
 
 // TestRcopyServer has C's server receive them, one connection after the other.
 func TestRcopyServer(t *testing.T) {
-	eachRcopyHost(t, func(t *testing.T, host string) {
+	eachIPv4Host(t, func(t *testing.T, host string) {
 		serveCM(t, exec.Command("rcopy"), rcopyPort)
 		for _, size := range rcopySizes {
 			to, want := filepath.Join(t.TempDir(), "to"), someFile(size)
