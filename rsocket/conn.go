@@ -24,6 +24,7 @@ type Conn struct {
 	reader, writer, closer side
 	turn                   chan struct{} // holds a token while nobody waits for events
 	close                  func() error
+	mappings               mappings
 
 	mu      sync.Mutex // guards what follows
 	verbs   verbs
@@ -66,7 +67,9 @@ func (c *Conn) begin(rc *rdmacm.Conn, peer hello, z *Sizes, dialled bool, keepAl
 	c.rc, c.local, c.remote = rc, rc.LocalAddr(), rc.RemoteAddr()
 	c.sendCQ, c.recvCQ, c.channel = rc.SendCQ(), rc.RecvCQ(), rc.SendCQ().Channel()
 	c.verbs.order = peer.order()
-	c.stream = newStream(&c.verbs, c.verbs.memory(), peer, z.SendQueue, uint16(z.RecvQueue), c.verbs.iwarp)
+	c.mappings.most = peer.mappings
+	rc.Own(&c.mappings)
+	c.stream = newStream(&c.verbs, c.verbs.memory(z), peer, z.SendQueue, uint16(z.RecvQueue), c.verbs.iwarp)
 	c.stream.silent = c.verbs.iwarp && !dialled
 	c.stream.settle()
 	if keepAlive > 0 {

@@ -42,10 +42,18 @@ func (c *Conn) tryRead(b []byte) (n int, seen uint64, err error) {
 // Write returns when all of b is sent or in the send buffer. The peer's program need not
 // have read it.
 func (c *Conn) Write(b []byte) (int, error) {
+	return c.sendAll(b, 0, func(s *stream, b []byte, _ uint64) (int, error) { return s.write(b) })
+}
+
+// sender sends as much of b as may be sent now, some of them to a place.
+type sender func(s *stream, b []byte, place uint64) (int, error)
+
+// sendAll sends all of b.
+func (c *Conn) sendAll(b []byte, place uint64, send sender) (int, error) {
 	c.writing.Lock()
 	defer c.writing.Unlock()
 	for written := 0; ; {
-		n, seen, err := c.tryWrite(b[written:])
+		n, seen, err := c.trySend(b[written:], place+uint64(written), send)
 		written += n
 		switch {
 		case err != nil:
@@ -57,12 +65,12 @@ func (c *Conn) Write(b []byte) (int, error) {
 	}
 }
 
-func (c *Conn) tryWrite(b []byte) (n int, seen uint64, err error) {
+func (c *Conn) trySend(b []byte, place uint64, send sender) (n int, seen uint64, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err = c.mayGoOn(&c.writer); err == nil {
 		c.progress()
-		n, err = c.stream.write(b)
+		n, err = send(c.stream, b, place)
 		seen = c.changes // what watch finds is news
 		if c.waiting {
 			c.watch()

@@ -14,20 +14,28 @@ func (s *stream) arrived(w word) {
 func (s *stream) take(w word) error {
 	switch w.op() {
 	case opData:
-		if s.ends.gotShutdown {
-			return violation("data after the end of data")
+		if w.value() == 0 {
+			return violation("a message without data")
 		}
-		return s.in.arrived(w.value())
+		return s.gotData(w.value())
 	case opSGL:
 		s.fresh = true
 		return s.window.raise(uint16(w.value()))
 	case opIOMap:
-		return violation("a mapping, of which this side takes none")
+		return s.gotMapping(w.value())
 	case opControl:
 		s.ends.got(w.value())
 		return nil
 	}
 	return violation("%v", w)
+}
+
+// gotData takes note of n bytes, or of a message that only used up a credit.
+func (s *stream) gotData(n uint32) error {
+	if s.ends.gotShutdown {
+		return violation("data after the end of data")
+	}
+	return s.in.arrived(n)
 }
 
 // settle tells the peer what it is owed: room to send to, credits, and the end.

@@ -28,6 +28,15 @@
 //
 // There is no file descriptor to get at, and nothing out of band.
 //
+// # Writing into the peer's memory
+//
+// A program lets its peer write into its memory with [Conn.Map], if the peer's [Sizes] has
+// room for a mapping. The peer does so with [Conn.WriteAt], and the program does nothing for
+// it:
+//
+//	mapping, err := conn.Map(buffer, 0)          // one program
+//	n, err := conn.(*rsocket.Conn).WriteAt(b, 0) // the other
+//
 // # What is spoken
 //
 // Version 1 of the protocol: RDMA WRITE with immediate data on InfiniBand and RoCE, RDMA
@@ -35,6 +44,6 @@
 // that breaks a rule ends the connection with an error that matches [ErrProtocol]; a
 // stranger is refused while it connects.
 //
-// Not spoken: riomap and riowrite, for which a peer is told that there is no table of
-// mappings here, datagrams, and native InfiniBand addresses (AF_IB).
+// That includes riomap and riowrite. Not spoken: datagrams, and native InfiniBand addresses
+// (AF_IB).
 package rsocket

@@ -11,6 +11,9 @@ import (
 // rsocket, or does not speak it.
 var ErrProtocol = errors.New("the peer does not keep to the rsocket protocol")
 
+// ErrNotMapped is matched by the error of a WriteAt where the peer has mapped no memory.
+var ErrNotMapped = errors.New("the peer has mapped no memory there")
+
 // violation says which rule the peer broke.
 func violation(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrProtocol, fmt.Sprintf(format, args...))

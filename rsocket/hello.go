@@ -8,6 +8,7 @@ type hello struct {
 	credits   uint16 // messages of data that the sender of it has receives for
 	table     offer  // where the peer may write offers to; its length counts entries
 	buffer    offer  // the first half of the receive buffer
+	mappings  int    // entries of the table of mappings, which lies behind that of offers
 }
 
 const (
@@ -15,7 +16,7 @@ const (
 	helloSize = 40
 
 	flagBigEndian = 1 << 0
-	flagIOMap     = 1 << 1 // the size of a table of mappings is given; ours is 0
+	flagIOMap     = 1 << 1 // the size of the table of mappings is given
 )
 
 // tableEntries is how many entries a table of offers has.
@@ -28,6 +29,7 @@ func (h *hello) marshal() []byte {
 		b[1] |= flagBigEndian
 	}
 	binary.BigEndian.PutUint16(b[2:], h.credits)
+	b[7] = uint8(h.mappings)
 	h.table.put(b[8:], binary.BigEndian)
 	h.buffer.put(b[24:], binary.BigEndian)
 	return b
@@ -45,6 +47,9 @@ func parseHello(b []byte) (hello, error) {
 		table:     parseOffer(b[8:], binary.BigEndian),
 		buffer:    parseOffer(b[24:], binary.BigEndian),
 	}
+	if b[1]&flagIOMap != 0 {
+		h.mappings = unscale(b[7])
+	}
 	switch {
 	case b[0] != version:
 		return hello{}, violation("version %d, this is version %d", b[0], version)
@@ -54,6 +59,14 @@ func parseHello(b []byte) (hello, error) {
 		return hello{}, violation("a table for %d offers, it takes %d", h.table.length, tableEntries)
 	}
 	return h, nil
+}
+
+// unscale reads a number of mappings. Above 128 it is told in units of 256.
+func unscale(v uint8) int {
+	if v <= mostMappings {
+		return int(v)
+	}
+	return int(v&0x7f) << 8
 }
 
 // order is the byte order of the machine that sent h.

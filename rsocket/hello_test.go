@@ -10,14 +10,14 @@ import (
 )
 
 // helloBytes is a hello of librdmacm's rsocket, field by field.
-const helloBytes = "01020180" + "00000000" + "00007f0011223344" + "00000a5b" + "00000002" + "00007f0022334455" + "00000a5c" + "00010000"
+const helloBytes = "01020180" + "00000003" + "00007f0011223344" + "00000a5b" + "00000002" + "00007f0022334455" + "00000a5c" + "00010000"
 
 func TestHello(t *testing.T) {
 	b, err := hex.DecodeString(helloBytes)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := hello{credits: 384, table: offer{0x7f0011223344, 0xa5b, 2}, buffer: offer{0x7f0022334455, 0xa5c, 65536}}
+	want := hello{credits: 384, mappings: 3, table: offer{0x7f0011223344, 0xa5b, 2}, buffer: offer{0x7f0022334455, 0xa5c, 65536}}
 	for _, padding := range []int{0, 16, 156} {
 		got, err := parseHello(slices.Concat(b, make([]byte, padding)))
 		if err != nil || got != want {
@@ -30,6 +30,19 @@ func TestHello(t *testing.T) {
 	want.bigEndian = true
 	if got, err := parseHello(want.marshal()); err != nil || got != want {
 		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// A number of mappings is told in a byte, by peers that tell it.
+func TestHelloMappings(t *testing.T) {
+	b, _ := hex.DecodeString(helloBytes)
+	for v, want := range map[byte]int{0: 0, 1: 1, 128: 128, 129: 256, 255: 127 * 256} {
+		for flags, want := range map[byte]int{flagIOMap: want, 0: 0} {
+			b[1], b[7] = flags, v
+			if h, err := parseHello(b); err != nil || h.mappings != want {
+				t.Errorf("%d, flags %d: %d, %v", v, flags, h.mappings, err)
+			}
+		}
 	}
 }
 
@@ -59,6 +72,7 @@ func FuzzHello(f *testing.F) {
 		if err != nil {
 			return
 		}
+		h.mappings = min(h.mappings, mostMappings) // this end never has more
 		if again, err := parseHello(h.marshal()); err != nil || again != h {
 			t.Errorf("%+v became %+v, %v", h, again, err)
 		}

@@ -15,7 +15,7 @@ func (s *sink) post(m *message) error { s.words = append(s.words, m.word); retur
 
 func testStream(iwarp bool) (*stream, *sink) {
 	l := new(sink)
-	own := memory{table: make(table, tableEntries*offerSize), recv: make([]byte, 4096), send: make([]byte, 4096), inline: inlineData}
+	own := memory{table: make(table, tableEntries*offerSize), mappings: make([]byte, 2*mappingSize), recv: make([]byte, 4096), send: make([]byte, 4096), inline: inlineData}
 	peer := hello{bigEndian: bigEndian, credits: 16, table: offer{0, 7, 2}, buffer: offer{4096, 7, 2048}}
 	return newStream(l, own, peer, 16, 16, iwarp), l
 }
@@ -34,7 +34,8 @@ func TestHostile(t *testing.T) {
 		"data after shutdown": {newWord(opControl, ctrlShutdown), data(1)},
 		"credits backwards":   {limit(20), limit(19)}, // none is sent, and 20 would be too many
 		"less credits":        {limit(15)},
-		"a mapping":           {newWord(opIOMap, 0)},
+		"a mapping nowhere":   {newWord(opIOMap, 2)},
+		"a late mapping":      {newWord(opControl, ctrlShutdown), newWord(opIOMap, 0)},
 		"reserved 1":          {newWord(1, 5)},
 		"reserved 2":          {newWord(2, 5)},
 		"reserved 3":          {newWord(3, 5)},
@@ -142,14 +143,16 @@ func FuzzStream(f *testing.F) {
 	f.Add(binary.BigEndian.AppendUint32(nil, uint32(newWord(opData, 100))), []byte{0, 16, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0, 8}, false)
 	f.Add(binary.BigEndian.AppendUint32(nil, uint32(newWord(opSGL, 17))), []byte{}, true)
 	f.Add(binary.BigEndian.AppendUint32(nil, uint32(newWord(opControl, 2))), slices.Repeat([]byte{255}, 32), true)
+	f.Add(binary.BigEndian.AppendUint32(nil, uint32(newWord(opIOMap, 1))), slices.Repeat([]byte{0, 3}, 40), false)
 	f.Fuzz(func(t *testing.T, words, entries []byte, iwarp bool) {
 		s, _ := testStream(iwarp)
-		copy(s.own.table, entries)
+		copy(s.own.mappings, entries[copy(s.own.table, entries):])
 		b := make([]byte, 3000)
 		for ; len(words) >= 4; words = words[4:] {
 			s.arrived(word(binary.BigEndian.Uint32(words)))
 			s.settle()
 			_, _ = s.write(b)
+			_, _ = s.writeAt(b[:words[2]], uint64(words[1]))
 			_, _ = s.read(b[:words[3]])
 			if s.slots < 0 || s.spare < 0 || s.ring.free() < 0 || s.in.buffered() > 4096 {
 				t.Fatalf("%+v", s)

@@ -1,6 +1,7 @@
 package rsocket
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +14,8 @@ import (
 const (
 	modelTable = 0x1000
 	modelRecv  = 0x2000
+	modelMap   = 0x100000 // memory that the end may map a half of, or all
+	mapSize    = 2048
 )
 
 // modelEnd is one end over a network that a test moves. Messages arrive in order, each in
@@ -27,10 +30,11 @@ type modelEnd struct {
 	posted int      // slots of the send queue in use
 	recvs  int      // receives that are posted
 
-	out, in   byte // what is written and read next
-	sent, got int  // bytes
-	eof       bool
-	closing   bool
+	out, in      byte   // what is written and read next
+	sent, got    int    // bytes
+	shared, told []byte // mapped memory, and what the peer has written there
+	eof          bool
+	closing      bool
 }
 
 type flight struct {
@@ -45,12 +49,13 @@ func newModel(sizes [2]Sizes, iwarp bool) (a, b *modelEnd) {
 	for i := range ends {
 		z := sizes[i]
 		ends[i] = &modelEnd{sizes: z, recvs: z.RecvQueue + spareRecvs}
-		hellos[i] = hello{bigEndian: bigEndian, credits: uint16(z.RecvQueue), table: offer{modelTable, 7, tableEntries},
+		hellos[i] = hello{bigEndian: bigEndian, credits: uint16(z.RecvQueue), table: offer{modelTable, 7, tableEntries}, mappings: 2,
 			buffer: offer{modelRecv, 7, uint32(z.RecvBuffer / 2)}}
 	}
 	for i, e := range ends {
 		z := sizes[i]
-		own := memory{table: make(table, tableEntries*offerSize), recv: make([]byte, z.RecvBuffer), send: make([]byte, z.SendBuffer),
+		e.shared, e.told = make([]byte, mapSize), make([]byte, mapSize)
+		own := memory{table: make(table, tableEntries*offerSize), mappings: make([]byte, 2*mappingSize), recv: make([]byte, z.RecvBuffer), send: make([]byte, z.SendBuffer),
 			addr: modelRecv, key: 7, inline: inlineData}
 		e.peer = ends[1-i]
 		e.stream = newStream(e, own, hellos[1-i], z.SendQueue, uint16(z.RecvQueue), iwarp)
@@ -85,7 +90,7 @@ func (e *modelEnd) arrive(r *rand.Rand) error {
 	f := &e.wire[0]
 	if f.torn < len(f.data) {
 		n := 1 + r.IntN(len(f.data)-f.torn)
-		if len(f.data) == offerSize {
+		if len(f.data) == offerSize || f.word.op() == opIOMap {
 			n = 8 // an aligned half at a time, as a device and a kernel do it
 		}
 		if err := e.peer.place(f.to.addr+uint64(f.torn), f.to.key, f.data[f.torn:][:n]); err != nil {
@@ -109,7 +114,7 @@ func (e *modelEnd) place(addr uint64, key uint32, b []byte) error {
 	for _, m := range []struct {
 		at uint64
 		b  []byte
-	}{{modelTable, e.own.table}, {modelRecv, e.own.recv}} {
+	}{{modelTable, e.own.table}, {modelTable + tableEntries*offerSize, e.own.mappings}, {modelRecv, e.own.recv}, {modelMap, e.shared}} {
 		if off := addr - m.at; addr >= m.at && off+uint64(len(b)) <= uint64(len(m.b)) && key == 7 {
 			copy(m.b[off:], b)
 			return nil
@@ -146,6 +151,10 @@ func (e *modelEnd) step(r *rand.Rand, what int) error {
 		return e.writeSome(1 + r.IntN(1+r.IntN(9000)))
 	case 6:
 		e.keepAlive()
+	case 7:
+		return e.mapSome(r.IntN(2))
+	case 8:
+		return e.writeSomewhere(r)
 	}
 	return e.failed
 }
@@ -163,6 +172,38 @@ func (e *modelEnd) readSome(n int) error {
 		e.in++
 		e.got++
 	}
+	return err
+}
+
+// mapSome maps one of the halves, the second behind the first.
+func (e *modelEnd) mapSome(i int) error {
+	if e.closing {
+		return nil
+	}
+	at := uint64(i) * mapSize / 2
+	m := mapping{at, offer{modelMap + at, 7, mapSize / 2}}
+	_, err := e.announce(m.marshal(e.peer.stream.peer.order()), uint64(i))
+	return err
+}
+
+// writeSomewhere writes to the peer's mapped memory.
+func (e *modelEnd) writeSomewhere(r *rand.Rand) error {
+	if e.closing {
+		return nil
+	}
+	at := r.IntN(mapSize)
+	b := make([]byte, 1+r.IntN(mapSize-at))
+	for i := range b {
+		b[i] = byte(r.Uint32())
+	}
+	n, err := e.writeAt(b, uint64(at))
+	if errors.Is(err, ErrNotMapped) {
+		if _, ok := e.find(uint64(at + n)); ok {
+			return err
+		}
+		err = nil
+	}
+	copy(e.peer.told[at:], b[:n])
 	return err
 }
 
@@ -200,7 +241,7 @@ func TestModel(t *testing.T) {
 func play(a, b *modelEnd, r *rand.Rand) error {
 	ends := [2]*modelEnd{a, b}
 	// Each schedule prefers some steps to others.
-	var weights [2][7]int
+	var weights [2][9]int
 	for i := range weights {
 		for j := range weights[i] {
 			weights[i][j] = r.IntN(20)
@@ -208,7 +249,7 @@ func play(a, b *modelEnd, r *rand.Rand) error {
 	}
 	for range 3000 {
 		i := r.IntN(2)
-		what := r.IntN(7)
+		what := r.IntN(9)
 		if r.IntN(20) > weights[i][what] {
 			continue
 		}
@@ -243,6 +284,9 @@ func play(a, b *modelEnd, r *rand.Rand) error {
 	for i, e := range ends {
 		if !e.eof || e.got != ends[1-i].sent || !e.delivered() || !e.ends.over() || e.stream.sent != 0 || e.ring.used != 0 {
 			return fmt.Errorf("end %d: %+v, %d got", i, e.ends, e.got)
+		}
+		if !bytes.Equal(e.shared, e.told) {
+			return fmt.Errorf("end %d has other bytes in its mapped memory than were written", i)
 		}
 		if e.slots != e.sizes.SendQueue || e.spare != spareSlots {
 			return fmt.Errorf("end %d has %d slots and %d spare ones", i, e.slots, e.spare)

@@ -27,12 +27,11 @@ func (r *receiver) buffered() int { return int(r.filled - r.read) }
 // place is where a position lies in the buffer.
 func (r *receiver) place(position uint64) int { return int(position % uint64(2*r.half)) }
 
-// arrived takes note of a message of n bytes, which must be what the peer was let send.
+// arrived takes note of a message of n bytes, which must be what the peer was let send. A
+// message of none has been read when all before it has.
 func (r *receiver) arrived(n uint32) error {
 	rest := min(r.offered-r.filled, uint64(r.half)-r.filled%uint64(r.half))
 	switch {
-	case n == 0:
-		return violation("a message without data")
 	case uint64(n) > rest:
 		return violation("a message of %d bytes, the rest of the offer is %d", n, rest)
 	case r.seq+r.unread == r.told:
@@ -41,13 +40,14 @@ func (r *receiver) arrived(n uint32) error {
 	r.lengths[(r.first+int(r.unread))%len(r.lengths)] = n
 	r.unread++
 	r.filled += uint64(n)
+	r.take(0)
 	return nil
 }
 
 // take is the program's reading of n bytes, which are there.
 func (r *receiver) take(n int) {
 	r.read += uint64(n)
-	for n > 0 {
+	for r.unread > 0 {
 		length := &r.lengths[r.first]
 		if uint32(n) < *length {
 			*length -= uint32(n)

@@ -18,6 +18,9 @@ type Sizes struct {
 	// to be read: a Write is one message, or one for each 64 KiB. 0: 384. Less than 16
 	// is refused, and so is more than 65534.
 	SendQueue, RecvQueue int
+	// Mappings is how much memory at a time the peer may have this end write to with
+	// WriteAt, in calls of its Map or riomap. 0: none. More than 128 is refused.
+	Mappings int
 }
 
 const (
@@ -27,6 +30,7 @@ const (
 	leastQueue    = 16
 	mostQueue     = 65534
 	mostBuffer    = 1 << 30
+	mostMappings  = 128 // more are told in units of 256
 	inlineData    = 64
 )
 
@@ -48,7 +52,7 @@ func (z *Sizes) withDefaults() (Sizes, error) {
 			return s, syscall.EINVAL
 		}
 	}
-	if s.RecvBuffer%2 != 0 {
+	if s.RecvBuffer%2 != 0 || s.Mappings < 0 || s.Mappings > mostMappings {
 		return s, syscall.EINVAL
 	}
 	return s, nil

@@ -12,7 +12,7 @@ type message struct {
 	inline []byte   // data, or
 	data   [2]piece // of the send buffer; without data both are empty
 	to     offer    // where the data goes
-	bare   bool     // there is neither data nor a word
+	bare   bool     // there is no word
 }
 
 func (m *message) hasData() bool { return len(m.inline) > 0 || m.data[0].n > 0 }
@@ -41,6 +41,8 @@ type stream struct {
 	next  int   // entry of the table
 	fresh bool  // a word came since the entry was found empty
 
+	mapped []mapping // where the peer lets this side write
+
 	in   receiver
 	ends ends
 	// silent holds everything back until the peer has spoken. Over iWARP the side
@@ -56,12 +58,13 @@ type stream struct {
 
 // memory is what a stream works on.
 type memory struct {
-	table  table  // of offers, which the peer writes
-	recv   []byte // the receive buffer, which the peer writes
-	send   []byte // the send buffer
-	addr   uint64 // of recv
-	key    uint32 // of recv
-	inline int    // bytes that go without the send buffer
+	table    table  // of offers, which the peer writes
+	mappings []byte // the table of mappings, which the peer writes
+	recv     []byte // the receive buffer, which the peer writes
+	send     []byte // the send buffer
+	addr     uint64 // of recv
+	key      uint32 // of recv
+	inline   int    // bytes that go without the send buffer
 }
 
 const (
@@ -78,7 +81,7 @@ const (
 func newStream(l link, own memory, peer hello, slots int, credits uint16, iwarp bool) *stream {
 	return &stream{link: l, iwarp: iwarp, own: own, peer: peer,
 		window: newWindow(peer.credits, iwarp), ring: sendRing{size: len(own.send)}, slots: slots, spare: spareSlots,
-		to: peer.buffer, next: 1, in: newReceiver(len(own.recv), credits)}
+		to: peer.buffer, next: 1, mapped: make([]mapping, len(own.mappings)/mappingSize), in: newReceiver(len(own.recv), credits)}
 }
 
 // slotsFor is how many slots of the send queue a message takes.
@@ -123,30 +126,52 @@ func (s *stream) write(b []byte) (written int, err error) {
 }
 
 func (s *stream) writeOne(b []byte) (int, error) {
+	if err := s.unwritable(); err != nil {
+		return 0, err
+	}
+	if !s.mayTell() || !s.offered() {
+		return 0, nil
+	}
+	n, ring := s.load(b[:min(len(b), mostData, int(s.to.length))])
+	if n == 0 {
+		return 0, nil
+	}
+	s.m.word, s.m.to = newWord(opData, uint32(n)), s.to.take(n)
+	return n, s.tell(ring)
+}
+
+// unwritable is why nothing can be sent any more.
+func (s *stream) unwritable() error {
 	switch {
 	case s.shut || s.ends.sentShutdown || s.ends.sentDisconnect:
-		return 0, syscall.EPIPE
+		return syscall.EPIPE
 	case s.ends.gotDisconnect:
-		return 0, syscall.ECONNRESET
-	case s.failed != nil:
-		return 0, s.failed
-	case s.silent || !s.window.open() || s.slots < s.slotsFor(true) || !s.offered():
-		return 0, nil
+		return syscall.ECONNRESET
 	}
-	n := min(len(b), mostData, int(s.to.length))
-	if n <= s.own.inline {
-		s.m = message{word: newWord(opData, uint32(n)), inline: b[:n]}
-		return n, s.send(n, 0)
+	return s.failed
+}
+
+// mayTell reports whether there is a credit and a slot for a message with data and a word.
+func (s *stream) mayTell() bool {
+	return !s.silent && s.window.open() && s.slots >= s.slotsFor(true)
+}
+
+// load begins a message with b, or with as much of it as there is room for. It returns
+// how much that is, and how much of the ring it takes up.
+func (s *stream) load(b []byte) (n, ring int) {
+	if n = len(b); n <= s.own.inline {
+		s.m = message{inline: b}
+		return n, 0
 	}
-	if s.ring.free() < min(len(b), leastData) {
-		return 0, nil
+	if s.ring.free() < min(n, leastData) {
+		return 0, 0
 	}
 	n = min(n, s.ring.free())
-	s.m = message{word: newWord(opData, uint32(n)), data: s.ring.take(n)}
+	s.m = message{data: s.ring.take(n)}
 	for _, p := range s.m.data {
 		b = b[copy(s.own.send[p.off:][:p.n], b):]
 	}
-	return n, s.send(n, n)
+	return n, n
 }
 
 // offered makes sure that to is an offer, if there is one.
@@ -159,12 +184,16 @@ func (s *stream) offered() bool {
 	return s.to.length > 0
 }
 
-// send posts the message, which has n bytes and takes up as many of the ring as given.
-func (s *stream) send(n, ring int) error {
-	cost := s.slotsFor(true)
-	s.m.to, s.m.id = s.to.take(n), newID(ring, cost, false)
-	s.slots -= cost
+// tell posts the message, which has data and a word, for a credit.
+func (s *stream) tell(ring int) error {
 	s.window.seq++
+	return s.send(s.slotsFor(true), ring)
+}
+
+// send posts the message, which takes up so many slots and bytes of the ring.
+func (s *stream) send(slots, ring int) error {
+	s.m.id = newID(ring, slots, false)
+	s.slots -= slots
 	return s.post()
 }
 

@@ -13,7 +13,8 @@ import (
 type verbs struct {
 	conn   *rdmacm.Conn
 	iwarp  bool
-	shared *uverbs.MR // the peer writes here: table, receive buffer
+	shared *uverbs.MR // the peer writes here: both tables, receive buffer
+	tables int        // bytes of the tables
 	own    *uverbs.MR // send buffer, then the words received on iWARP
 	sends  int        // bytes of the send buffer
 	recvs  int        // receives
@@ -29,7 +30,6 @@ type verbs struct {
 const (
 	wordSize  = 4
 	recvBatch = 16
-	tableSize = 64 // bytes set aside for the table, so that the buffer behind it is aligned
 	// spareRecvs are receives beyond the credits. As long as a program does not read, its
 	// peer sends at most seven words without data: two offers and two credit limits in
 	// answer to what it was sent, its first offer, SHUTDOWN and DISCONNECT.
@@ -39,8 +39,10 @@ const (
 // prepare registers memory and posts all receives.
 func (v *verbs) prepare(c *rdmacm.Conn, z *Sizes) (err error) {
 	v.conn, v.sends, v.recvs = c, z.SendBuffer, z.RecvQueue+spareRecvs
+	// The buffer behind the tables is aligned.
+	v.tables = (tableEntries*offerSize + z.Mappings*mappingSize + 63) &^ 63
 	v.iwarp = !c.Device().Supports(uverbs.QPTypeRC, uverbs.OpRDMAWriteImm)
-	if v.shared, err = c.PD().AllocMR(tableSize+z.RecvBuffer, uverbs.AccessLocalWrite|uverbs.AccessRemoteWrite, nil); err != nil {
+	if v.shared, err = c.PD().AllocMR(v.tables+z.RecvBuffer, uverbs.AccessLocalWrite|uverbs.AccessRemoteWrite, nil); err != nil {
 		return err
 	}
 	c.Own(v.shared)
@@ -63,15 +65,16 @@ func (v *verbs) prepare(c *rdmacm.Conn, z *Sizes) (err error) {
 
 func (v *verbs) hello(z *Sizes) *hello {
 	at := v.shared.Addr()
-	return &hello{bigEndian: bigEndian, credits: uint16(z.RecvQueue),
+	return &hello{bigEndian: bigEndian, credits: uint16(z.RecvQueue), mappings: z.Mappings,
 		table:  offer{at, v.shared.RKey(), tableEntries},
-		buffer: offer{at + tableSize, v.shared.RKey(), uint32(z.RecvBuffer / 2)}}
+		buffer: offer{at + uint64(v.tables), v.shared.RKey(), uint32(z.RecvBuffer / 2)}}
 }
 
-func (v *verbs) memory() memory {
+func (v *verbs) memory(z *Sizes) memory {
 	b := v.shared.Bytes()
-	return memory{table: b[:tableEntries*offerSize], recv: b[tableSize:], send: v.own.Bytes()[:v.sends],
-		addr: v.shared.Addr() + tableSize, key: v.shared.RKey(), inline: int(v.conn.QP().Cap().MaxInline)}
+	return memory{table: b[:tableEntries*offerSize], mappings: b[tableEntries*offerSize:][:z.Mappings*mappingSize],
+		recv: b[v.tables:], send: v.own.Bytes()[:v.sends],
+		addr: v.shared.Addr() + uint64(v.tables), key: v.shared.RKey(), inline: int(v.conn.QP().Cap().MaxInline)}
 }
 
 // fill makes entry i of the batch a receive of a word. On InfiniBand and RoCE words are

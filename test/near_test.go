@@ -14,7 +14,7 @@ import (
 // The programs that tests start again and again, and what libibverbs reads each
 // time it looks for devices.
 var (
-	often = []string{"sh", "ip", "rdma", "timeout", "modprobe", "ibv_devinfo", "ibv_devices", "rping", "mckey", "udaddy", "ucmatose", "cmtime", "rdma_client", "rdma_server", "rdma_xclient", "rdma_xserver", "rstream", "rcopy",
+	often = []string{"sh", "ip", "rdma", "timeout", "modprobe", "ibv_devinfo", "ibv_devices", "rping", "mckey", "udaddy", "ucmatose", "cmtime", "rdma_client", "rdma_server", "rdma_xclient", "rdma_xserver", "rstream", "riostream", "rcopy",
 		"ib_send_lat", "ib_send_bw", "ib_write_lat", "ib_write_bw", "ib_read_lat", "ib_read_bw", "ib_atomic_lat", "ib_atomic_bw",
 		"ibv_rc_pingpong", "ibv_uc_pingpong", "ibv_ud_pingpong", "ibv_srq_pingpong", "../bin/rdmalink"}
 	oftenRead = []string{"/bin", "/sbin", "/lib", "/lib64", "/etc/ld.so.cache", "/etc/libibverbs.d/*", libraries + "/libibverbs/*"}

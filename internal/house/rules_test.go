@@ -126,6 +126,7 @@ var mayImport = map[string][]string{
 	"cmd/rdmalink/internal/host":          {"netlinkrdma", "rdmacm", "uverbs"},
 	"cmd/rdmalink/internal/host/hosttest": {"cmd/rdmalink/internal/host", "internal/fakeverbs", "internal/ioctl", "internal/kernel", "netlinkrdma", "netlinkrdma/nltest", "uverbs"},
 	"cmd/rdmalink/internal/ping":          {"cmd/rdmalink/internal/", "rdmacm"},
+	"cmd/rdmalink/internal/cp":            {"cmd/rdmalink/internal/cli", "rsocket"},
 	"cmd/rdmalink/internal/proxy":         {"cmd/rdmalink/internal/cli", "rsocket"},
 	"cmd/rdmalink/internal/rping":         {"cmd/rdmalink/internal/", "netlinkrdma", "rdmacm", "uverbs"},
 	"cmd/rdmalink/internal/table":         {"cmd/rdmalink/internal/cli"},

@@ -3,10 +3,10 @@ package perfcmd
 import (
 	"fmt"
 	"io"
-	"os"
 	"sync"
 	"time"
 
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/perf"
 )
 
@@ -31,22 +31,13 @@ const progressStep = 500 * time.Millisecond
 func (p *progress) init(run *session) {
 	p.over = make(chan struct{})
 	p.length = run.Time
-	if isTerminal(run.Stderr) {
+	if cli.IsTerminal(run.Stderr) {
 		p.out = run.Stderr
 	}
 	p.state = "waiting for a client"
 	if run.host != "" {
 		p.state = "connecting to " + run.host
 	}
-}
-
-func isTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	if !ok {
-		return false
-	}
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
 // show draws the line until the end.

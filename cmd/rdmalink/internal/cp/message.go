@@ -1,0 +1,74 @@
+package cp
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"syscall"
+)
+
+// The commands of rcopy. An answer repeats the command and has the upper bit set.
+const (
+	cmdOpen   = 1 // data is the mode; the path follows, with zeros up to a multiple of 8
+	cmdClose  = 2
+	cmdWrite  = 3 // the size follows, of 8 bytes, and then the content
+	cmdAnswer = 0x80
+)
+
+// mostName is as much as a message has room for.
+const mostName = 4096
+
+// header begins each message. It is in the machine's byte order, as C leaves it.
+type header struct {
+	Version, Command uint8
+	Length           uint16 // of the message, without the content
+	Data             uint32 // in an answer an errno
+	ID               uint64 // the answer has the same
+}
+
+const headerSize = 16
+
+// send sends a message, whose body follows the header.
+func send(w io.Writer, h header, body []byte) error {
+	h.Length = uint16(headerSize + len(body))
+	b, err := binary.Append(make([]byte, 0, h.Length), binary.NativeEndian, h)
+	if err == nil {
+		_, err = w.Write(append(b, body...))
+	}
+	return err
+}
+
+// receive receives a message. It returns io.EOF if there is none any more.
+func receive(r io.Reader) (h header, body []byte, err error) {
+	var b [headerSize]byte
+	if _, err = io.ReadFull(r, b[:]); err != nil {
+		return h, nil, err
+	}
+	if _, err = binary.Decode(b[:], binary.NativeEndian, &h); err != nil {
+		return h, nil, err
+	}
+	if h.Version != 0 || h.Length < headerSize {
+		return h, nil, fmt.Errorf("no message of rcopy: version %d, length %d", h.Version, h.Length)
+	}
+	body = make([]byte, h.Length-headerSize)
+	if _, err = io.ReadFull(r, body); err == io.EOF {
+		err = io.ErrUnexpectedEOF
+	}
+	return h, body, err
+}
+
+// answered waits for the answer to a command.
+func answered(r io.Reader, command uint8) error {
+	h, _, err := receive(r)
+	switch {
+	case err == io.EOF:
+		return io.ErrUnexpectedEOF
+	case err != nil:
+		return err
+	case h.Command != command|cmdAnswer:
+		return fmt.Errorf("an answer to command %#x instead of one to %#x", h.Command, command)
+	case h.Data != 0:
+		return syscall.Errno(h.Data)
+	}
+	return nil
+}

@@ -1,0 +1,142 @@
+package cp
+
+import (
+	"bytes"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"io"
+	"io/fs"
+	"math"
+	"net"
+	"os"
+	"path"
+	"syscall"
+	"time"
+)
+
+// receiver takes the files of one client, one after the other.
+type receiver struct {
+	*command
+	conn  net.Conn
+	root  *os.Root
+	began time.Time
+
+	name string   // of the file that is open
+	part *os.File // has the content until all of it is there; nil if no file is open
+	temp string   // its name
+}
+
+// run takes files until the client leaves.
+func (r *receiver) run() error {
+	defer r.drop()
+	for {
+		h, body, err := receive(r.conn)
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		err = r.do(h, body)
+		if sendErr := send(r.conn, header{Command: h.Command | cmdAnswer, Data: status(err), ID: h.ID}, nil); err == nil {
+			err = sendErr
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (r *receiver) do(h header, body []byte) error {
+	switch h.Command {
+	case cmdOpen:
+		return r.open(body, fs.FileMode(h.Data).Perm())
+	case cmdWrite:
+		if len(body) != 8 {
+			return syscall.EINVAL
+		}
+		return r.write(binary.NativeEndian.Uint64(body))
+	case cmdClose:
+		r.drop()
+		return nil
+	}
+	return syscall.EINVAL
+}
+
+// open makes a file beside the one that is named. It takes that one's place when its
+// content is complete, so that no half of a file and nothing but files is ever written to.
+// root refuses names that lead out of the directory.
+func (r *receiver) open(name []byte, mode fs.FileMode) (err error) {
+	if r.part != nil {
+		return syscall.EBUSY
+	}
+	name, _, _ = bytes.Cut(name, []byte{0})
+	if len(name) == 0 || len(name) > mostName {
+		return syscall.EINVAL
+	}
+	r.began, r.name = time.Now(), string(name)
+	switch info, err := r.root.Lstat(r.name); {
+	case err == nil && info.IsDir():
+		return syscall.EISDIR
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return err
+	}
+	r.temp = path.Join(path.Dir(r.name), ".rdmalink-"+rand.Text())
+	r.part, err = r.root.OpenFile(r.temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	return err
+}
+
+// write takes the content.
+func (r *receiver) write(size uint64) error {
+	switch {
+	case r.part == nil:
+		return syscall.EBADF
+	case size > math.MaxInt64:
+		return syscall.EFBIG
+	}
+	defer r.drop()
+	sum := sha256.New()
+	n, err := io.CopyBuffer(io.MultiWriter(r.part, sum), io.LimitReader(r.conn, int64(size)), make([]byte, piece))
+	if err == nil && uint64(n) < size {
+		err = io.ErrUnexpectedEOF
+	}
+	if err == nil {
+		err = r.part.Close()
+	}
+	if err == nil {
+		err = r.root.Rename(r.temp, r.name)
+	}
+	if err != nil {
+		return err
+	}
+	r.tell(&copied{r.conn.RemoteAddr().String(), r.name, n, time.Since(r.began).Seconds(), hex.EncodeToString(sum.Sum(nil))})
+	return nil
+}
+
+// drop forgets the file that is open, and what did not become one.
+func (r *receiver) drop() {
+	if r.part == nil {
+		return
+	}
+	_ = r.part.Close()
+	_ = r.root.Remove(r.temp) // unless it has been renamed
+	r.part = nil
+}
+
+// status is the errno that a client is told.
+func status(err error) uint32 {
+	var errno syscall.Errno
+	var pathError *fs.PathError
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &errno):
+		return uint32(errno)
+	case errors.As(err, &pathError): // root's, about a name that leads out
+		return uint32(syscall.EACCES)
+	}
+	return uint32(syscall.EIO)
+}

@@ -1,0 +1,100 @@
+package cp
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"time"
+
+	"github.com/goverbs/goverbs/rsocket"
+)
+
+// copied is how a file went, as -j prints it.
+type copied struct {
+	Peer    string  `json:"peer"`
+	Name    string  `json:"name"` // on the side that serves
+	Bytes   int64   `json:"bytes"`
+	Seconds float64 `json:"seconds"`
+	SHA256  string  `json:"sha256"`
+}
+
+// piece is as much as is read from a file or a connection at a time.
+const piece = 256 << 10
+
+// sendFile is the command with FILE.
+func (c *command) sendFile(ctx context.Context) error {
+	f, err := os.Open(c.file)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if !info.Mode().IsRegular() {
+		return fmt.Errorf("%s is not a regular file", c.file)
+	}
+	conn, err := rsocket.DialContext(ctx, "rsocket", net.JoinHostPort(c.host, c.port))
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	r, err := c.sendTo(conn, f, info)
+	switch {
+	case ctx.Err() != nil:
+		return fmt.Errorf("%s: interrupted", c.file)
+	case err != nil:
+		return fmt.Errorf("%s to %s: %w", c.file, conn.RemoteAddr(), err)
+	}
+	c.tell(r)
+	return conn.Close()
+}
+
+// sendTo speaks rcopy.
+func (c *command) sendTo(conn net.Conn, f io.Reader, info os.FileInfo) (*copied, error) {
+	start := time.Now()
+	// The name ends with at least one zero.
+	name := make([]byte, (len(c.name)+8)&^7)
+	copy(name, c.name)
+	if err := send(conn, header{Command: cmdOpen, Data: regular | uint32(info.Mode().Perm())}, name); err != nil {
+		return nil, err
+	}
+	if err := answered(conn, cmdOpen); err != nil {
+		return nil, fmt.Errorf("open %q there: %w", c.name, err)
+	}
+	size := binary.NativeEndian.AppendUint64(nil, uint64(info.Size()))
+	if err := send(conn, header{Command: cmdWrite}, size); err != nil {
+		return nil, err
+	}
+	p := newProgress(c.Stderr, c.name, info.Size())
+	defer p.stop()
+	sum := sha256.New()
+	n, err := io.CopyBuffer(io.MultiWriter(conn, sum, p), io.LimitReader(f, info.Size()), make([]byte, piece))
+	if err == nil && n < info.Size() {
+		err = fmt.Errorf("the file has become shorter: %d bytes of %d", n, info.Size())
+	}
+	var broken *net.OpError
+	if err != nil && !errors.As(err, &broken) {
+		return nil, err
+	}
+	// A server that gives up on the file says why before it leaves.
+	if told := answered(conn, cmdWrite); told != nil {
+		return nil, fmt.Errorf("write there: %w", told)
+	}
+	r := &copied{conn.RemoteAddr().String(), c.name, n, time.Since(start).Seconds(), hex.EncodeToString(sum.Sum(nil))}
+	if err := send(conn, header{Command: cmdClose}, nil); err != nil {
+		return nil, err
+	}
+	return r, answered(conn, cmdClose)
+}
+
+// regular is what the mode of a regular file has besides the permissions.
+const regular = 0o100000

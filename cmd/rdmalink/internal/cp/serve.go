@@ -1,0 +1,82 @@
+package cp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
+)
+
+// serve takes files from any number of clients until ctx is over.
+func (c *command) serve(ctx context.Context, l net.Listener, root *os.Root) error {
+	defer context.AfterFunc(ctx, func() { l.Close() })()
+	defer l.Close()
+	var clients sync.WaitGroup
+	defer clients.Wait()
+	for {
+		conn, err := l.Accept()
+		switch {
+		case err == nil:
+			clients.Go(func() { c.client(ctx, conn, root) })
+		case ctx.Err() != nil:
+			return nil
+		case temporary(err):
+			c.complain("%s", cli.Plain(err))
+			pause(ctx)
+		default:
+			return err
+		}
+	}
+}
+
+// client serves one of them.
+func (c *command) client(ctx context.Context, conn net.Conn, root *os.Root) {
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	r := &receiver{command: c, conn: conn, root: root}
+	if err := r.run(); err != nil && ctx.Err() == nil {
+		c.complain("%q from %s: %s", r.name, conn.RemoteAddr(), strings.ReplaceAll(cli.Plain(err), "\n", "; "))
+	}
+}
+
+// tell prints how a file went.
+func (c *command) tell(r *copied) {
+	c.printing.Lock()
+	defer c.printing.Unlock()
+	if c.JSON {
+		_ = c.WriteJSON(r)
+		return
+	}
+	way := "to"
+	if c.file == "" {
+		way = "from"
+	}
+	fmt.Fprintf(c.Stdout, "%q %s %s: %d bytes in %.2f seconds = %.2f Gb/sec, sha256 %s\n",
+		r.Name, way, r.Peer, r.Bytes, r.Seconds, float64(r.Bytes)*8/1e9/r.Seconds, r.SHA256)
+}
+
+func (c *command) complain(format string, args ...any) {
+	c.printing.Lock()
+	defer c.printing.Unlock()
+	c.Note(format, args...)
+}
+
+// temporary tells of errors after which a listener goes on, for want of descriptors.
+func temporary(err error) bool {
+	var e interface{ Temporary() bool }
+	return errors.As(err, &e) && e.Temporary()
+}
+
+// pause gives this machine time to have again what it ran out of.
+func pause(ctx context.Context) {
+	select {
+	case <-time.After(100 * time.Millisecond):
+	case <-ctx.Done():
+	}
+}
