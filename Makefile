@@ -18,7 +18,7 @@ ROWS ?=
 N ?= 8
 HOGS ?= 2
 # What a row needs first. make test sees to it once, for all of its rows.
-READY ?= fetch build
+READY ?= fetch build grpc
 # The tests with many goroutines on one object.
 RACE_TESTS ?= TestRxeManyPosters|TestRxeClosedUnderUse|TestRxeMsgPool|TestListenerClosedUnderDials
 
@@ -32,7 +32,7 @@ export CGO_ENABLED = 0
 export GOFLAGS := $(GOFLAGS) -buildvcs=false -trimpath
 
 .DEFAULT_GOAL := help
-.PHONY: help build generate lint unit race fuzz abi cross fetch vm vmrace rig mutate uml test stress demo clean bench bench-check
+.PHONY: help build grpc generate lint unit race fuzz abi cross fetch vm vmrace rig mutate uml test stress demo clean bench bench-check
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,6 +40,10 @@ help: ## show this list
 build: ## build the static bin/rdmalink, the demo's programs, and the examples
 	$(GO) build -o bin/ ./cmd/rdmalink ./test/cmd/exchange ./test/cmd/demo ./test/cmd/vm
 	$(GO) build -o bin/ ./examples/...
+
+# A module of its own: nothing else needs what gRPC does.
+grpc: ## build bin/grpc, the example that needs gRPC
+	$(GO) -C examples/grpc build -o ../../bin/grpc/ ./...
 
 generate: cross ## generate internal/abi again from the kernel's headers
 	$(GO) generate ./...
@@ -51,6 +55,7 @@ lint: ## gofmt, go vet on every platform, staticcheck, no cgo
 	GOARCH=arm64 $(GO) vet ./...
 	GOOS=darwin $(GO) vet ./...
 	GOOS=windows $(GO) vet ./...
+	$(GO) -C examples/grpc vet ./...
 	$(GO) run $(STATICCHECK) -tags vm,vmhost,uml ./...
 	@out=$$(CGO_ENABLED=1 $(GO) list -f '{{if .CgoFiles}}{{.ImportPath}}{{end}}' ./... && \
 		$(GO) list -deps -f '{{if .CgoFiles}}{{.ImportPath}}{{end}}' ./...); \
@@ -123,10 +128,10 @@ bench: ## measure beside rdma-core, perftest and cgo; writes docs/performance.md
 bench-check: $(READY) ## run the benchmark briefly; allocations, doorbells, instructions may not grow
 	$(GO) run ./test/bench -check
 
-test: fetch build bin/suite ## everything, two rows at a time; says at the end what ran
+test: fetch build grpc bin/suite ## everything, two rows at a time; says at the end what ran
 	@bin/suite $(if $(TESTFLAGS),-flags '$(TESTFLAGS)') $(ROWS)
 
-stress: fetch build bin/suite ## N times ROWS of make test, shuffled, beside HOGS busy loops
+stress: fetch build grpc bin/suite ## N times ROWS of make test, shuffled, beside HOGS busy loops
 	@bin/suite -n $(N) -hogs $(HOGS) -shuffle $(if $(TESTFLAGS),-flags '$(TESTFLAGS)') $(ROWS)
 
 bin/suite: FORCE

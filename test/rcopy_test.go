@@ -24,7 +24,7 @@ func someFile(size int) []byte {
 	return b
 }
 
-var rcopySizes = []int{1, 70000, 3_000_001}
+var rcopySizes = []int{1, 70000, 1_000_001}
 
 // eachIPv4Host runs a test on each transport. rcopy knows no IPv6.
 func eachIPv4Host(t *testing.T, test func(t *testing.T, host string)) {
