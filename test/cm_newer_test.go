@@ -76,7 +76,7 @@ func TestCMIBRefused(t *testing.T) {
 		t.Error(err)
 	}
 	bound := newID(t, ch, rdmacm.PortSpaceTCP)
-	ok(t, bound.Bind(netip.MustParseAddrPort(rxeIPv4 + ":0")))
+	ok(t, bound.Bind(netip.MustParseAddrPort(rxeIPv4+":0")))
 	err := bound.ResolveService("storage", 0)
 	t.Log(err)
 	if want := map[bool]error{true: uverbs.ErrNotSupported, false: syscall.EINVAL}[onKernel("7.2")]; !errors.Is(err, want) {
@@ -98,7 +98,7 @@ func TestCMXRCIDs(t *testing.T) {
 	for _, typ := range []uverbs.QPType{netlinkrdma.QPTypeXRCInitiator, netlinkrdma.QPTypeXRCTarget} {
 		id := must(ch.NewID(rdmacm.PortSpaceIB, typ))(t)
 		destroyLater(t, id)
-		ok(t, id.Bind(netip.MustParseAddrPort(rxeIPv4 + ":0")))
+		ok(t, id.Bind(netip.MustParseAddrPort(rxeIPv4+":0")))
 	}
 }
 
