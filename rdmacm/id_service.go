@@ -59,7 +59,7 @@ var serviceHints = map[syscall.Errno]string{
 	syscall.EOPNOTSUPP: onlyInfiniBand,
 }
 
-const onlyInfiniBand = "only InfiniBand has a subnet administrator"
+const onlyInfiniBand = "only InfiniBand has a subnet administrator, which Linux 6.12 can't ask yet"
 
 // maxServices is as many as fit into an answer.
 const maxServices = 6
