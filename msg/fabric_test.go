@@ -8,6 +8,7 @@ import (
 	"github.com/goverbs/goverbs/internal/fakefabric"
 	_ "github.com/goverbs/goverbs/provider/rxe"
 	_ "github.com/goverbs/goverbs/provider/siw"
+	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -77,7 +78,9 @@ func meet(t *testing.T, l *Listener, cfg *Config) (dialled, accepted *Conn, dial
 		defer close(done)
 		accepted, acceptErr = l.Accept(ctx)
 	}()
-	if dialled, dialErr = Dial(t.Context(), l.Addr().String(), cfg); dialErr != nil {
+	dialled, dialErr = Dial(t.Context(), l.Addr().String(), cfg)
+	var rejected *rdmacm.RejectedError
+	if dialErr != nil && !errors.As(dialErr, &rejected) { // else Accept is about to tell why
 		cancel()
 	}
 	<-done
