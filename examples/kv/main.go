@@ -28,7 +28,8 @@ const entries, entrySize = 4096, 256
 func main() {
 	dev := flag.String("dev", "siw0", "serve on this RDMA `device`")
 	listen := flag.String("listen", ":7471", "serve at this `address`")
-	flag.CommandLine.Init("kv [options], kv ADDRESS put KEY VALUE and kv ADDRESS get KEY", flag.ExitOnError)
+	const usage = "kv [options] serves; kv ADDRESS put KEY VALUE and kv ADDRESS get KEY ask a server."
+	flag.Usage = func() { fmt.Fprintln(flag.CommandLine.Output(), usage); flag.PrintDefaults() }
 	flag.Parse()
 	if flag.NArg() == 0 {
 		log.Fatal(serve(*dev, *listen))
