@@ -78,9 +78,10 @@ func meet(t *testing.T, l *Listener, cfg *Config) (dialled, accepted *Conn, dial
 		defer close(done)
 		accepted, acceptErr = l.Accept(ctx)
 	}()
+	dialled, dialErr = Dial(t.Context(), l.Addr().String(), cfg)
 	var rejected *rdmacm.RejectedError
-	if dialled, dialErr = Dial(t.Context(), l.Addr().String(), cfg); dialErr != nil && !errors.As(dialErr, &rejected) {
-		cancel() // of a peer that it rejects Accept tells
+	if dialErr != nil && !errors.As(dialErr, &rejected) { // else Accept is about to tell why
+		cancel()
 	}
 	<-done
 	if dialErr != nil && acceptErr == nil {

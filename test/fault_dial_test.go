@@ -209,7 +209,7 @@ func msgMirror(args []string) error {
 // TestCycles connects, talks and closes, again and again. GOVERBS_CYCLES says how often, on
 // each transport and in each way.
 func TestCycles(t *testing.T) {
-	cycles := 30
+	cycles := 20
 	if n, err := strconv.Atoi(os.Getenv("GOVERBS_CYCLES")); err == nil {
 		cycles = n
 	}

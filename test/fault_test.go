@@ -17,70 +17,79 @@ import (
 	"github.com/goverbs/goverbs/rdmacm"
 )
 
-// overCut runs a test over a network that it can cut: siw to the same machine, which goes
-// through lo, and rxe over a veth pair.
-func overCut(t *testing.T, test func(t *testing.T, k talk, from netip.Addr, at string, cut func(t *testing.T, percent int))) {
+// overCut runs a test over a network that it can cut, on connections of all kinds at once: siw
+// to the same machine, which goes through lo, and rxe over a veth pair.
+func overCut(t *testing.T, test func(t *testing.T, pairs [][2]speaker, cut func(percent int))) {
 	onOneKernel(t)
+	pairs := func(t *testing.T, kinds []talk, from netip.Addr, at string) (pairs [][2]speaker) {
+		for _, k := range kinds {
+			a, b := k.pair(t, from, at)
+			converse(t, a, b, 2)
+			pairs = append(pairs, [2]speaker{a, b})
+		}
+		return pairs
+	}
 	t.Run("siw", func(t *testing.T) {
 		fabric(t)
 		noLeak(t)
 		t.Cleanup(func() { sh(t, "tc qdisc del dev lo root") })
-		for _, k := range talks(t, dummyLink) {
-			t.Run(k.name, func(t *testing.T) {
-				test(t, k, netip.Addr{}, dummyIPv4+":0", func(t *testing.T, percent int) { lose(t, "lo", percent) })
-			})
-		}
+		test(t, pairs(t, talks(t, dummyLink), netip.Addr{}, dummyIPv4+":0"), func(percent int) { lose(t, "lo", percent) })
 	})
-	t.Run("rxe", func(t *testing.T) {
+	t.Run("rxe", func(t *testing.T) { // a pool would be of one of the two devices
 		rxeWire(t)
-		for _, k := range []talk{msgTalk("messages", msg.Config{Window: 8}), streamTalk()} {
-			t.Run(k.name, func(t *testing.T) {
-				test(t, k, netip.MustParseAddr(wireNear), wireFar+":0", func(t *testing.T, percent int) { lose(t, "gvnear", percent) })
-			})
-		}
+		kinds := []talk{msgTalk("messages", msg.Config{Window: 8}), streamTalk()}
+		test(t, pairs(t, kinds, netip.MustParseAddr(wireNear), wireFar+":0"), func(percent int) { lose(t, "gvnear", percent) })
 	})
 }
 
 // TestCut: a network that is gone for 3 seconds only holds things up.
 func TestCut(t *testing.T) {
-	overCut(t, func(t *testing.T, k talk, from netip.Addr, at string, cut func(*testing.T, int)) {
-		a, b := k.pair(t, from, at)
-		converse(t, a, b, 2)
-		cut(t, 100)
-		ok(t, a.say(withPatience(t), "hold on!"))
-		time.Sleep(3 * time.Second) // the cut
-		cut(t, 0)
-		if got := must(b.hear(withPatience(t)))(t); got != "hold on!" {
-			t.Errorf("%q", got)
+	overCut(t, func(t *testing.T, pairs [][2]speaker, cut func(int)) {
+		cut(100)
+		for _, p := range pairs {
+			ok(t, p[0].say(withPatience(t), "hold on!"))
 		}
-		converse(t, a, b, 2)
-		ok(t, bothEnd(a, b))
+		time.Sleep(3 * time.Second) // the cut
+		cut(0)
+		for _, p := range pairs {
+			if got := must(p[1].hear(withPatience(t)))(t); got != "hold on!" {
+				t.Errorf("%q", got)
+			}
+			converse(t, p[0], p[1], 2)
+			ok(t, bothEnd(p[0], p[1]))
+		}
 	})
 }
 
-// TestCutForGood: a network that does not come back ends the connection of who sends.
+// TestCutForGood: a network that does not come back ends the connection of whoever sends.
 func TestCutForGood(t *testing.T) {
 	const retries = "/proc/sys/net/ipv4/tcp_retries2" // else TCP takes a quarter of an hour
 	before := must(os.ReadFile(retries))(t)
 	ok(t, os.WriteFile(retries, []byte("3"), 0))
 	t.Cleanup(func() { ok(t, os.WriteFile(retries, before, 0)) })
-	overCut(t, func(t *testing.T, k talk, from netip.Addr, at string, cut func(*testing.T, int)) {
-		a, b := k.pair(t, from, at)
-		converse(t, a, b, 2)
-		cut(t, 100)
+	overCut(t, func(t *testing.T, pairs [][2]speaker, cut func(int)) {
+		cut(100)
 		ctx := withPatience(t)
-		heard := make(chan error, 1)
-		go func() { _, err := a.hear(ctx); heard <- err }()
-		var err error
-		for err == nil {
-			err = a.say(ctx, "anybody?")
+		ends := make(chan error, 2*len(pairs))
+		for _, p := range pairs {
+			go func() { _, err := p[0].hear(ctx); ends <- err }()
+			go func() {
+				var err error
+				for err == nil {
+					err = p[0].say(ctx, "anybody?")
+				}
+				ends <- err
+			}()
 		}
-		if hear := <-heard; hear == nil || ctx.Err() != nil {
-			t.Errorf("it ended by itself: say: %v, hear: %v", err, hear)
+		for range cap(ends) {
+			if err := <-ends; err == nil || ctx.Err() != nil {
+				t.Error("it did not end by itself:", err)
+			}
 		}
-		t.Log(err)
-		cut(t, 0)
-		t.Log(bothEnd(a, b)) // the peer waits for an answer that nobody gives
+		cut(0)
+		for _, p := range pairs {
+			_ = bothEnd(p[0], p[1]) // the other end may wait for an answer that nobody gives
+		}
 	})
 }
 

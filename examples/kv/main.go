@@ -23,26 +23,18 @@ import (
 
 // The table has one entry for a key, which is lost when another key has the same entry. An
 // entry is a checksum and what was put: the key, a zero byte, the value.
-const (
-	entries   = 4096
-	entrySize = 256
-)
+const entries, entrySize = 4096, 256
 
 func main() {
 	dev := flag.String("dev", "siw0", "serve on this RDMA `device`")
 	listen := flag.String("listen", ":7471", "serve at this `address`")
-	flag.Usage = func() {
-		fmt.Fprintln(flag.CommandLine.Output(), "kv [options] serves; kv ADDRESS put KEY VALUE and kv ADDRESS get KEY ask a server.")
-		flag.PrintDefaults()
-	}
+	const usage = "kv [options] serves; kv ADDRESS put KEY VALUE and kv ADDRESS get KEY ask a server."
+	flag.Usage = func() { fmt.Fprintln(flag.CommandLine.Output(), usage); flag.PrintDefaults() }
 	flag.Parse()
-	var err error
 	if flag.NArg() == 0 {
-		err = serve(*dev, *listen)
-	} else {
-		err = ask(flag.Args())
+		log.Fatal(serve(*dev, *listen))
 	}
-	if err != nil {
+	if err := ask(flag.Args()); err != nil {
 		log.Fatal(err)
 	}
 }

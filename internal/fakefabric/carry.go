@@ -44,9 +44,9 @@ func (f *Fabric) deliver(from end, w *work) {
 }
 
 // serve does at the peer what a send asks for.
-func (to end) serve(w *work) {
-	t := to.d.f.t
-	switch at := to.open(w); {
+func (e end) serve(w *work) {
+	t := e.d.f.t
+	switch at := e.open(w); {
 	case w.size() > 0 && at == nil && w.kind != send:
 		t.Errorf("work request of kind %d: %d bytes at %#x with key %#x are not open to it", w.kind, w.size(), w.addr, w.key)
 	case w.kind == read:
@@ -63,7 +63,7 @@ func (to end) serve(w *work) {
 		place(at, w.data)
 	}
 	if w.kind == send || w.hasImm {
-		to.receive(w)
+		e.receive(w)
 	}
 }
 
@@ -74,14 +74,14 @@ var access = map[kind]uint32{
 }
 
 // open finds the memory that a send names, if its key opens it.
-func (to end) open(w *work) []byte {
+func (e end) open(w *work) []byte {
 	right, ok := access[w.kind]
 	if !ok || w.size() == 0 {
 		return nil
 	}
-	for _, mr := range to.d.MRs() {
+	for _, mr := range e.d.MRs() {
 		if mr.Key == w.key && mr.Access&right == right && w.addr >= mr.Start && w.addr-mr.Start+uint64(w.size()) <= mr.Length {
-			return to.d.at(w.addr, uint32(w.size()))
+			return e.d.at(w.addr, uint32(w.size()))
 		}
 	}
 	return nil
@@ -110,15 +110,15 @@ func place(to, from []byte) {
 }
 
 // receive takes a receive for a message.
-func (to end) receive(w *work) {
-	id, room, ok := to.takeReceive()
+func (e end) receive(w *work) {
+	id, room, ok := e.takeReceive()
 	switch {
-	case !ok && to.qp.State() != abi.IB_QPS_RTS: // it is being closed
+	case !ok && e.qp.State() != abi.IB_QPS_RTS: // it is being closed
 	case !ok:
-		to.d.f.t.Error("no receive was posted")
+		e.d.f.t.Error("no receive was posted")
 	case w.kind == send && room.scatter(w.data) < len(w.data):
-		to.d.f.t.Errorf("a message of %d bytes is longer than its receive", len(w.data))
+		e.d.f.t.Errorf("a message of %d bytes is longer than its receive", len(w.data))
 	default:
-		to.received(id, w)
+		e.received(id, w)
 	}
 }
