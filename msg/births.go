@@ -22,12 +22,15 @@ type births struct {
 // for without end: a network that is gone would end no connection.
 const retryCount = 6
 
+// ackTimeout is 4.096 µs times 2^18, a second. With retryCount a network may be gone for seven.
+const ackTimeout = 18
+
 // config is the connection manager's part.
 func (b *births) config() *rdmacm.Config {
 	s := &b.shape
 	cfg := &rdmacm.Config{
 		PrivateData: s.hello().bytes(), PrepareQP: b.begin, Prepare: b.prepare, Source: s.source, Backlog: s.backlog,
-		RetryCount: retryCount,
+		RetryCount: retryCount, AckTimeout: ackTimeout,
 		QP: uverbs.QPOptions{Cap: uverbs.QPCap{MaxSendWR: uint32(s.sends()), MaxRecvWR: uint32(s.receives()),
 			MaxSendSGE: 1, MaxRecvSGE: 1, MaxInline: frameSize + rtsSize}},
 	}

@@ -62,9 +62,12 @@ func (z *Sizes) withDefaults() (Sizes, error) {
 // choice, for without end: a network that is gone would end no connection.
 const retryCount = 6
 
+// ackTimeout is 4.096 µs times 2^18, a second. With retryCount a network may be gone for seven.
+const ackTimeout = 18
+
 // config describes the queue pair.
 func (z *Sizes) config() rdmacm.Config {
-	return rdmacm.Config{RetryCount: retryCount, QP: uverbs.QPOptions{Cap: uverbs.QPCap{
+	return rdmacm.Config{RetryCount: retryCount, AckTimeout: ackTimeout, QP: uverbs.QPOptions{Cap: uverbs.QPCap{
 		MaxSendWR: uint32(z.SendQueue + spareSlots), MaxSendSGE: 2, MaxInline: inlineData,
 		MaxRecvWR: uint32(z.RecvQueue + spareRecvs), MaxRecvSGE: 1}}}
 }
