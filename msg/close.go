@@ -24,11 +24,11 @@ func (c *Conn) Close() error {
 		return nil
 	}
 	err := c.linger()
-	if c.shape.pool == nil {
-		c.pump.stop()
-	}
 	if e := c.link.close(); err == nil {
 		err = e
+	}
+	if c.shape.pool == nil {
+		c.pump.retire()
 	}
 	c.finish()
 	close(c.closed)

@@ -62,6 +62,14 @@ func (p *pump) stop() {
 	p.keeper.Stop()
 }
 
+// retire is for when the queues are closed, which ends whoever has the turn.
+func (p *pump) retire() {
+	p.stopped.Store(true)
+	if p.keeper != nil {
+		p.keeper.Stop()
+	}
+}
+
 // wake has the call or keeper that waits for an event look around, or the next one.
 func (p *pump) wake() {
 	if p.recvCQ != nil {
