@@ -111,8 +111,9 @@ var mayImport = map[string][]string{
 	"internal/perftest":  {"internal/farewell", "uverbs"},
 	"provider/":          {"internal/abi", "mmap", "uverbs/driver"},
 	"provider/all":       {"provider/"},
-	"rdmacm":             {"internal/abi", "internal/kernel", "netlinkrdma", "uverbs"},
-	"rsocket":            {"rdmacm", "uverbs"},
+	"internal/dialer":    nil,
+	"rdmacm":             {"internal/abi", "internal/dialer", "internal/kernel", "netlinkrdma", "uverbs"},
+	"rsocket":            {"internal/dialer", "rdmacm", "uverbs"},
 	"msg":                {"rdmacm", "uverbs"},
 	"cmd/":               {"cmd/rdmalink/internal/", "internal/perftest", "netlinkrdma", "provider/all", "rdmacm", "uverbs"},
 
