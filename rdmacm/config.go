@@ -6,6 +6,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/goverbs/goverbs/internal/dialer"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -108,7 +109,6 @@ const (
 	defaultWRs            = 64
 	defaultInline         = 48 // siw and rxe have room for so much in any case
 	defaultResolveTimeout = 2 * time.Second
-	defaultFallbackDelay  = 300 * time.Millisecond
 	defaultBacklog        = 128
 	defaultAcceptTimeout  = 30 * time.Second
 	resolveTries          = 3
@@ -159,7 +159,7 @@ func (c *Config) withDefaults() Config {
 		setDefault(&d.QP.Cap.MaxRecvSGE, 1)
 	}
 	setDefault(&d.Resolver, net.DefaultResolver)
-	setDefault(&d.FallbackDelay, defaultFallbackDelay)
+	setDefault(&d.FallbackDelay, dialer.DefaultDelay)
 	setDefault(&d.ResolveTimeout, defaultResolveTimeout)
 	setDefault(&d.Backlog, defaultBacklog)
 	setDefault(&d.AcceptTimeout, defaultAcceptTimeout)

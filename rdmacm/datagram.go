@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"syscall"
 
+	"github.com/goverbs/goverbs/internal/dialer"
 	"github.com/goverbs/goverbs/internal/kernel"
 	"github.com/goverbs/goverbs/uverbs"
 )
@@ -106,7 +107,7 @@ func (c *Conn) Lookup(ctx context.Context, address string, private []byte) (*Pee
 	if err != nil {
 		return nil, &OpError{Op: "look up", Object: address, Err: err}
 	}
-	return firstOf(ctx, addrs, func(ctx context.Context, addr netip.AddrPort) (*Peer, error) { return c.lookup(ctx, addr, private) })
+	return dialer.FirstOf(ctx, addrs, func(ctx context.Context, addr netip.AddrPort) (*Peer, error) { return c.lookup(ctx, addr, private) })
 }
 
 func (c *Conn) lookup(ctx context.Context, dst netip.AddrPort, private []byte) (*Peer, error) {

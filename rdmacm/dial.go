@@ -7,6 +7,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/goverbs/goverbs/internal/dialer"
 	"github.com/goverbs/goverbs/internal/kernel"
 )
 
@@ -36,7 +37,7 @@ func Dial(ctx context.Context, address string, cfg *Config) (*Conn, error) {
 		return nil, &OpError{Op: "dial", Object: address, Err: err}
 	}
 	dial := func(ctx context.Context, addr netip.AddrPort) (*Conn, error) { return DialAddrPort(ctx, addr, cfg) }
-	return soonest(ctx, addrs, settings.FallbackDelay, dial)
+	return dialer.Soonest(ctx, addrs, settings.FallbackDelay, dial)
 }
 
 // DialAddrPort is Dial for an address that is known already.

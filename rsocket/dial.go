@@ -2,12 +2,12 @@ package rsocket
 
 import (
 	"context"
-	"errors"
 	"net"
 	"net/netip"
 	"strings"
 	"time"
 
+	"github.com/goverbs/goverbs/internal/dialer"
 	"github.com/goverbs/goverbs/rdmacm"
 )
 
@@ -43,8 +43,10 @@ func (d *Dialer) Dial(network, address string) (net.Conn, error) {
 	return d.DialContext(context.Background(), network, address)
 }
 
-// DialContext connects to an address; of a name's addresses it takes the first that
-// answers. network is "rsocket" or "tcp", with a 4 or a 6 behind it if only addresses of
+// DialContext connects to an address. It tries a name's addresses in turn. Where they are
+// of both families, it tries those of the other family 300 ms later beside the first
+// one's, or as soon as these have failed, and takes the connection that stands first.
+// network is "rsocket" or "tcp", with a 4 or a 6 behind it if only addresses of
 // that family will do; so this is a function that takes the place of a net.Dialer's. The
 // connection is a *Conn. Errors are of type *net.OpError.
 func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
@@ -66,21 +68,26 @@ func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.
 	if err != nil {
 		return nil, opError("dial", d.LocalAddr, netip.AddrPort{}, err)
 	}
-	var errs []error
-	for _, addr := range addrs {
-		c, err := d.dial(ctx, addr, &sizes)
-		if err == nil {
-			return c, nil
+	return d.dialAll(ctx, addrs, &sizes)
+}
+
+// dialAll tries the addresses of a name.
+func (d *Dialer) dialAll(ctx context.Context, addrs []netip.AddrPort, z *Sizes) (net.Conn, error) {
+	try := func(ctx context.Context, addr netip.AddrPort) (net.Conn, error) {
+		c, err := d.dial(ctx, addr, z)
+		if err != nil {
+			return nil, opError("dial", d.LocalAddr, addr, err)
 		}
-		errs = append(errs, opError("dial", d.LocalAddr, addr, err))
-		if ctx.Err() != nil {
-			break
-		}
+		return c, nil
 	}
-	if len(errs) == 1 {
-		return nil, errs[0]
+	if len(addrs) == 1 {
+		return try(ctx, addrs[0])
 	}
-	return nil, opError("dial", d.LocalAddr, netip.AddrPort{}, errors.Join(errs...))
+	c, err := dialer.Soonest(ctx, addrs, dialer.DefaultDelay, try)
+	if err != nil {
+		return nil, opError("dial", d.LocalAddr, netip.AddrPort{}, err)
+	}
+	return c, nil
 }
 
 func (d *Dialer) dial(ctx context.Context, addr netip.AddrPort, z *Sizes) (*Conn, error) {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -96,6 +97,44 @@ func TestDialErrors(t *testing.T) {
 		if _, err := Listen(network, fabricHost+":0"); !errors.Is(err, net.UnknownNetworkError(network)) {
 			t.Error(err)
 		}
+	}
+}
+
+// TestDialFamilies: an address that fails is no hindrance to one of the other family, and
+// the error tells of both.
+func TestDialFamilies(t *testing.T) {
+	newFabric(t, drivers[0])
+	l, err := Listen("tcp", fabricHost+":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	accepted := make(chan error, 1)
+	go func() {
+		c, err := l.Accept()
+		if err == nil {
+			err = c.Close()
+		}
+		accepted <- err
+	}()
+	var z Sizes
+	sizes, _ := z.withDefaults()
+	there := l.Addr().(Addr).AddrPort()
+	nowhere, noOne := netip.MustParseAddrPort("[2001:db8::1]:1"), netip.AddrPortFrom(there.Addr(), 1)
+	c, err := new(Dialer).dialAll(t.Context(), []netip.AddrPort{nowhere, noOne, there}, &sizes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := c.RemoteAddr().(Addr).AddrPort(); got != there {
+		t.Error(got)
+	}
+	if err := errors.Join(<-accepted, c.Close()); err != nil {
+		t.Error(err)
+	}
+	c, err = new(Dialer).dialAll(t.Context(), []netip.AddrPort{nowhere, noOne}, &sizes)
+	var op *net.OpError
+	if c != nil || !errors.As(err, &op) || op.Op != "dial" || !errors.Is(err, syscall.ECONNREFUSED) || !strings.Contains(err.Error(), nowhere.String()) {
+		t.Errorf("%v, %v", c, err)
 	}
 }
 

@@ -42,24 +42,18 @@ func cmExchange(t *testing.T, pair [2]string, name, port, host, line string) (se
 	return cmProgrammed(t, pair[0], s), clientOut
 }
 
-// TestUcmatose: many connections that migrate, and long messages. C's can't make a hundred
-// connections over siw: it runs out of CQs.
+// TestUcmatose: many connections that migrate, and long messages. Not over siw, whose
+// accepting side may overlook all that comes before it has accepted, C's ends too: nothing
+// follows that would remind it, and both ends wait for ever.
 func TestUcmatose(t *testing.T) {
 	onOneKernel(t)
-	for typ, lines := range map[string][]string{
-		"siw": {" -c 8 -m", " -C 3 -S 131072"},
-		"rxe": {" -c 100 -m", " -c 2 -C 20 -S 5000"},
-	} {
-		t.Run(typ, func(t *testing.T) {
-			cmLink(t, typ)
-			for _, pair := range cmPairs[:2] {
-				for _, line := range lines {
-					t.Run(fmt.Sprint(pair, line), func(t *testing.T) {
-						cmExchange(t, pair, "ucmatose", "7471", "10.78.0.1", line)
-					})
-				}
-			}
-		})
+	cmLink(t, "rxe")
+	for _, pair := range cmPairs[:2] {
+		for _, line := range []string{" -c 100 -m", " -c 2 -C 20 -S 5000"} {
+			t.Run(fmt.Sprint(pair, line), func(t *testing.T) {
+				cmExchange(t, pair, "ucmatose", "7471", "10.78.0.1", line)
+			})
+		}
 	}
 }
 
