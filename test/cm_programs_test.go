@@ -42,9 +42,9 @@ func cmExchange(t *testing.T, pair [2]string, name, port, host, line string) (se
 	return cmProgrammed(t, pair[0], s), clientOut
 }
 
-// TestUcmatose: many connections that migrate, and long messages. Not over siw, whose
-// accepting side may overlook all that comes before it has accepted, C's ends too: nothing
-// follows that would remind it, and both ends wait for ever.
+// TestUcmatose: many connections that migrate, and long messages. Not over siw: C's server
+// once waited there for ever for messages that our client had sent. The kernel of the side
+// that accepts can overlook what comes early, and ucmatose sends nothing that reminds it.
 func TestUcmatose(t *testing.T) {
 	onOneKernel(t)
 	cmLink(t, "rxe")
