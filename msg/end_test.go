@@ -15,14 +15,7 @@ import (
 func TestEndWithoutCompletions(t *testing.T) {
 	onFabrics(t, func(t *testing.T, f *fakefabric.Fabric, cfg Config) {
 		a, b := connect(t, &cfg)
-		theirs, err := b.Register(make([]byte, 8), MayRead)
-		if err != nil {
-			t.Fatal(err)
-		}
-		ours, err := a.Register(make([]byte, 8), 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		theirs, ours := readable(t, a, b)
 		stuck, resume := f.Pause()
 		defer resume()
 		waits := make(chan error, 2)

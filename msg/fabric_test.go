@@ -116,3 +116,16 @@ func bothClose(t *testing.T, a, b *Conn) {
 		t.Error(err)
 	}
 }
+
+// readable is 8 bytes of b's that a may read, and 8 of a's to read them into.
+func readable(t *testing.T, a, b *Conn) (theirs, ours *Region) {
+	t.Helper()
+	theirs, err := b.Register(make([]byte, 8), MayRead)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ours, err = a.Register(make([]byte, 8), 0); err != nil {
+		t.Fatal(err)
+	}
+	return theirs, ours
+}

@@ -38,10 +38,6 @@ type pump struct {
 	seen  uint64 // of them by the keeper
 }
 
-// keeperLag is how long the queues may be left alone after a call that waited. The next
-// call mostly comes sooner, and need not take the turn from the keeper.
-const keeperLag = 20 * time.Millisecond
-
 // start begins. The program has no connection yet.
 func (p *pump) start() {
 	p.ending = make(chan struct{})
@@ -71,110 +67,12 @@ func (p *pump) retire() {
 }
 
 // wake has the call or keeper that waits for an event look around, or the next one.
-func (p *pump) wake() {
-	if p.recvCQ != nil {
-		p.recvCQ.Wake()
-	}
-}
+func (p *pump) wake() { p.recvCQ.Wake() }
 
 // nudge is for a change that a call may wait for and that no completion of this pump made.
 func (p *pump) nudge() {
 	if p.waiting.Load() {
 		p.wake()
-	}
-}
-
-// await waits for a value from ready, and takes the turn if it is free. end, if not nil,
-// makes it return errEnd when it is closed. A select of several channels costs as much as
-// all else here, so there is none before the goroutine has to wait for another.
-func await[T any](ctx context.Context, p *pump, ready <-chan T, end <-chan struct{}) (v T, err error) {
-	select {
-	case v = <-ready:
-		return v, nil
-	default:
-	}
-	p.wanted.Add(1)
-	defer p.wanted.Add(-1)
-	if p.keeping.Load() {
-		p.wake()
-	}
-	for {
-		if p.turn.try() {
-			if v, done, err := lead(ctx, p, ready, end); done {
-				return v, err
-			}
-		}
-		select {
-		case v = <-ready:
-			return v, nil
-		case <-ctx.Done():
-			return v, ctx.Err()
-		case <-end:
-			return v, errEnd
-		case <-p.turn.freed:
-		}
-	}
-}
-
-// lead works for all calls that wait until its own is done. If it is not, the queues have
-// ended.
-func lead[T any](ctx context.Context, p *pump, ready <-chan T, end <-chan struct{}) (v T, done bool, err error) {
-	p.turns++
-	for {
-		p.waiting.Store(true) // before it looks
-		select {
-		case v = <-ready:
-			p.release()
-			return v, true, nil
-		default:
-		}
-		if end != nil && isClosed(end) {
-			p.release()
-			return v, true, errEnd
-		}
-		if err := ctx.Err(); err != nil {
-			p.release()
-			return v, true, err
-		}
-		if !p.step(ctx) {
-			return v, false, nil
-		}
-	}
-}
-
-// release gives the turn back, and sees to it that the keeper takes it if no call does.
-func (p *pump) release() {
-	p.waiting.Store(false)
-	p.turn.give()
-	if p.ticking.CompareAndSwap(false, true) && !p.stopped.Load() {
-		p.keeper.Reset(keeperLag)
-	}
-}
-
-// keep is the keeper. It takes the turn when no call has had it since the last look.
-func (p *pump) keep() {
-	p.ticking.Store(false) // a call that releases the turn from here on has it look again
-	if !p.turn.try() {
-		return
-	}
-	if p.stopped.Load() {
-		p.turn.give()
-		return
-	}
-	if p.seen != p.turns {
-		p.seen = p.turns
-		p.release()
-		return
-	}
-	p.keeping.Store(true)
-	mine := true
-	for mine && p.wanted.Load() == 0 && !p.stopped.Load() {
-		p.waiting.Store(true)
-		mine = p.step(context.Background())
-	}
-	p.keeping.Store(false)
-	if mine {
-		p.release()
 	}
 }
 
@@ -250,14 +148,15 @@ func (p *pump) reap() {
 		return
 	}
 	var wcs [8]uverbs.WC
-	for n, total := len(wcs), 0; n == len(wcs); {
+	total := 0
+	for n := len(wcs); n == len(wcs); total += n {
 		n, _ = p.sendCQ.Poll(wcs[:]) // whoever has the turn meets the same error
 		for i := range wcs[:n] {
 			p.take(&wcs[i])
 		}
-		if total += n; total > 0 && n < len(wcs) {
-			p.nudge()
-		}
+	}
+	if total > 0 {
+		p.nudge()
 	}
 }
 

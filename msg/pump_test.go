@@ -161,14 +161,7 @@ func TestCloseWithoutAnswer(t *testing.T) {
 	if err := errors.Join(err1, err2); err != nil {
 		t.Fatal(err)
 	}
-	theirs, err := b.Register(make([]byte, 8), MayRead)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ours, err := a.Register(make([]byte, 8), 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	theirs, ours := readable(t, a, b)
 	stuck, resume := f.Pause()
 	defer resume()
 	read := make(chan error, 1)

@@ -110,8 +110,8 @@ func (p *Pool) Recv(ctx context.Context) (*Conn, *Message, error) {
 	}
 }
 
-// recvReady takes a message, or the end if nobody was told of it. What is left goes to the
-// end of the list.
+// recvReady takes a message, or the end if nobody was told of it. A connection with more
+// messages goes to the end of the list.
 func (c *Conn) recvReady() (*Message, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

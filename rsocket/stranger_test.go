@@ -20,14 +20,7 @@ func TestStrangers(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	accepted := make(chan error, 1)
-	go func() {
-		c, err := l.Accept()
-		if err == nil {
-			err = c.Close()
-		}
-		accepted <- err
-	}()
+	accepted := acceptAndClose(l)
 	at := l.Addr().(Addr).AddrPort()
 	for _, private := range [][]byte{nil, []byte("hello"), make([]byte, helloSize)} {
 		var rejected *rdmacm.RejectedError
@@ -100,6 +93,19 @@ func TestDialErrors(t *testing.T) {
 	}
 }
 
+// acceptAndClose lets one peer in.
+func acceptAndClose(l net.Listener) <-chan error {
+	accepted := make(chan error, 1)
+	go func() {
+		c, err := l.Accept()
+		if err == nil {
+			err = c.Close()
+		}
+		accepted <- err
+	}()
+	return accepted
+}
+
 // TestDialFamilies: an address that fails is no hindrance to one of the other family, and
 // the error tells of both.
 func TestDialFamilies(t *testing.T) {
@@ -109,14 +115,7 @@ func TestDialFamilies(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	accepted := make(chan error, 1)
-	go func() {
-		c, err := l.Accept()
-		if err == nil {
-			err = c.Close()
-		}
-		accepted <- err
-	}()
+	accepted := acceptAndClose(l)
 	var z Sizes
 	sizes, _ := z.withDefaults()
 	there := l.Addr().(Addr).AddrPort()

@@ -7,7 +7,7 @@ import "fmt"
 // the binding.
 //
 // With hold, QP.Close refuses until the window is closed, or bound through another
-// QP. That is for drivers that can't destroy a QP through which a window is bound. The
+// QP. Some drivers can't destroy a QP through which a window is bound. The
 // end of such a binding is not tracked: the QP stays held.
 func (qp *QP) bind(b *BindMW, hold bool) error {
 	mw, known := b.MW.(*MW)

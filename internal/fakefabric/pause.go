@@ -7,7 +7,7 @@ type parked struct {
 }
 
 // Pause has nothing carried until resume is called, which the test must do. stuck is closed
-// when something was sent. What a queue pair has sent is gone if it fails meanwhile.
+// when something was sent. A queue pair that fails meanwhile loses its sends.
 func (f *Fabric) Pause() (stuck <-chan struct{}, resume func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

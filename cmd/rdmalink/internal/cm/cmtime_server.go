@@ -11,8 +11,8 @@ import (
 	"github.com/goverbs/goverbs/rdmacm"
 )
 
-// serve accepts connections side by side until ctx ends. What happens to one is no
-// matter of the others.
+// serve accepts connections side by side until ctx ends. One that fails does not end the
+// others.
 func (m *timing) serve(ctx context.Context) error {
 	var peers sync.WaitGroup
 	var served atomic.Int64

@@ -2,37 +2,19 @@ package cp
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"os"
 	"strings"
-	"sync"
-	"time"
 
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 )
 
 // serve takes files from any number of clients until ctx is over.
 func (c *command) serve(ctx context.Context, l net.Listener, root *os.Root) error {
-	defer context.AfterFunc(ctx, func() { l.Close() })()
-	defer l.Close()
-	var clients sync.WaitGroup
-	defer clients.Wait()
-	for {
-		conn, err := l.Accept()
-		switch {
-		case err == nil:
-			clients.Go(func() { c.client(ctx, conn, root) })
-		case ctx.Err() != nil:
-			return nil
-		case temporary(err):
-			c.complain("%s", cli.Plain(err))
-			pause(ctx)
-		default:
-			return err
-		}
-	}
+	return cli.AcceptAll(ctx, l,
+		func(conn net.Conn) { c.client(ctx, conn, root) },
+		func(err error) { c.complain("%s", cli.Plain(err)) })
 }
 
 // client serves one of them.
@@ -65,18 +47,4 @@ func (c *command) complain(format string, args ...any) {
 	c.printing.Lock()
 	defer c.printing.Unlock()
 	c.Note(format, args...)
-}
-
-// temporary tells of errors after which a listener goes on, for want of descriptors.
-func temporary(err error) bool {
-	var e interface{ Temporary() bool }
-	return errors.As(err, &e) && e.Temporary()
-}
-
-// pause gives this machine time to have again what it ran out of.
-func pause(ctx context.Context) {
-	select {
-	case <-time.After(100 * time.Millisecond):
-	case <-ctx.Done():
-	}
 }

@@ -3,10 +3,8 @@ package proxy
 
 import (
 	"context"
-	"errors"
 	"net"
 	"sync"
-	"time"
 
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 )
@@ -53,36 +51,7 @@ type proxy struct {
 }
 
 func (p *proxy) serve(ctx context.Context, l net.Listener) error {
-	defer context.AfterFunc(ctx, func() { l.Close() })()
-	defer l.Close()
-	var conns sync.WaitGroup
-	defer conns.Wait()
-	for {
-		in, err := l.Accept()
-		switch {
-		case err == nil:
-			conns.Go(func() { p.pass(ctx, in) }) // which closes it when ctx is over
-		case ctx.Err() != nil:
-			return nil
-		case temporary(err):
-			p.Note("%s", cli.Plain(err))
-			pause(ctx)
-		default:
-			return err
-		}
-	}
-}
-
-// temporary tells of errors after which a listener goes on, for want of descriptors.
-func temporary(err error) bool {
-	var e interface{ Temporary() bool }
-	return errors.As(err, &e) && e.Temporary()
-}
-
-// pause gives this machine time to have again what it ran out of.
-func pause(ctx context.Context) {
-	select {
-	case <-time.After(100 * time.Millisecond):
-	case <-ctx.Done():
-	}
+	return cli.AcceptAll(ctx, l,
+		func(in net.Conn) { p.pass(ctx, in) }, // which closes it when ctx is over
+		func(err error) { p.Note("%s", cli.Plain(err)) })
 }
