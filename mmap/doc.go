@@ -2,6 +2,8 @@
 // [Region] outside the Go heap, the two kinds of rings built in one, and a [Page],
 // through which a program stores to a device.
 //
+// The shortest whole program is the package's example.
+//
 // # Rings
 //
 // A flag ring ([FlagProducer], [FlagConsumer]; siw) has a 32-bit word in each

@@ -23,6 +23,8 @@ type slotsStart unsafe.Pointer
 
 func startOf(memory []byte, offset int) slotsStart { return slotsStart(&memory[offset]) }
 
+func startOfWord(w *atomic.Uint32) slotsStart { return slotsStart(w) }
+
 // elementFrom views the element at an offset that is below the array's length: a
 // masked index times the stride.
 func elementFrom[T any](start slotsStart, offset uint64) *T {

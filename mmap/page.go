@@ -98,9 +98,10 @@ func (p *Page) Close() error {
 	return p.region.Close()
 }
 
-// report is what a store comes to that is not just carried out. The watcher gets a
-// copy of the 64 bytes at from: those are often on the caller's stack, and would have
-// to be on the heap.
+// report handles a store that is watched, and panics at one that is outside. Providers
+// compute offsets from numbers that they checked with Holds, so no input gets here. The
+// watcher gets a copy of the 64 bytes at from: those are often on the caller's stack, and
+// would have to be on the heap.
 func (p *Page) report(s Store, from *[64]byte) {
 	if s.Size > 0 && !p.Holds(uint64(s.Offset), s.Size) || p.watcher == nil || p.region.closed.Load() {
 		panic(fmt.Sprintf("mmap: a store of %d bytes at offset %d of a page of %d bytes, or after its end", s.Size, s.Offset, p.Len()))

@@ -90,7 +90,7 @@ func (p *Page) CopyWC(offset int, b []byte) {
 }
 
 func (p *Page) reportCopies(offset int, b []byte) {
-	if len(b) == 0 || len(b)%64 != 0 {
+	if len(b) == 0 || len(b)%64 != 0 { // the caller's own mistake: providers round up
 		panic("mmap: the length of what CopyWC copies is no multiple of 64")
 	}
 	p.report(Store{Kind: StartWC}, nil)

@@ -1,6 +1,9 @@
 package mmap
 
-import "testing"
+import (
+	"sync/atomic"
+	"testing"
+)
 
 // TestFlagPeek goes around a ring: it is empty while the oldest element is the other
 // side's.
@@ -29,5 +32,19 @@ func TestFlagPeek(t *testing.T) {
 	peek.Hide()
 	if peek.Empty() || NewHiddenPeek().Empty() {
 		t.Error("a hidden one says empty")
+	}
+}
+
+// TestPeekExpect: a ring that is read in another way is empty while a word has its value.
+func TestPeekExpect(t *testing.T) {
+	r := anonymous(t, 64)
+	word := must[*atomic.Uint32](t)(r.Word(8))
+	word.Store(7)
+	peek := NewHiddenPeek()
+	if peek.Expect(word, 7); !peek.Empty() {
+		t.Error("it is not empty, and has the value")
+	}
+	if word.Store(8); peek.Empty() {
+		t.Error("it is empty, and has another value")
 	}
 }

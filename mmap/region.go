@@ -94,6 +94,15 @@ func Wrap(memory []byte) (*Region, error) {
 	return track(&Region{data: memory}), nil
 }
 
+// WrapUntil is like [Wrap], and Close calls a function that takes the memory back.
+func WrapUntil(memory []byte, closed func()) (*Region, error) {
+	r, err := Wrap(memory)
+	if err == nil {
+		r.unmap = func([]byte) error { closed(); return nil }
+	}
+	return r, err
+}
+
 // Bytes returns the memory, or nil after Close.
 func (r *Region) Bytes() []byte {
 	if r.closed.Load() {

@@ -43,6 +43,9 @@ func mapAnonymous(size int, opts *AnonymousOptions) ([]byte, error) {
 	if opts.Huge && errors.Is(err, unix.ENOMEM) {
 		return nil, fmt.Errorf("%w (too few free 2 MiB pages: raise vm.nr_hugepages by %d)", err, size/hugePage)
 	}
+	if opts.Huge && errors.Is(err, unix.EINVAL) {
+		return nil, fmt.Errorf("%w (this kernel has no 2 MiB pages)", err)
+	}
 	if err == nil && opts.DontFork {
 		if err = unix.Madvise(data, unix.MADV_DONTFORK); err != nil {
 			return nil, errors.Join(err, unmapMemory(data))

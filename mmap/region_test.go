@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"runtime"
 	"testing"
 )
 
@@ -20,7 +21,7 @@ func TestMain(m *testing.M) {
 func anonymous(t testing.TB, length int) *Region {
 	t.Helper()
 	r, err := Anonymous(length, nil)
-	if errors.Is(err, errors.ErrUnsupported) {
+	if runtime.GOOS != "linux" && errors.Is(err, errors.ErrUnsupported) {
 		t.Skip(err)
 	}
 	if err != nil {
@@ -121,5 +122,23 @@ func TestLive(t *testing.T) {
 	}
 	if err := r.Close(); err != nil || Live() != before {
 		t.Errorf("Live %d, want %d; %v", Live(), before, err)
+	}
+}
+
+// TestWrapUntil: whoever lends the memory is told once that it is closed.
+func TestWrapUntil(t *testing.T) {
+	told := 0
+	r, err := WrapUntil(make([]byte, 8), func() { told++ })
+	if err != nil || told != 0 || r.Len() != 8 {
+		t.Fatal(err, told)
+	}
+	if err := r.Close(); err != nil || told != 1 {
+		t.Error(err, told)
+	}
+	if err := r.Close(); err == nil || told != 1 {
+		t.Error("closed twice:", err, told)
+	}
+	if _, err := WrapUntil(nil, nil); err == nil {
+		t.Error("no memory was wrapped")
 	}
 }

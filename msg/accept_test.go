@@ -7,14 +7,13 @@ import (
 	"net/netip"
 	"testing"
 
-	"github.com/goverbs/goverbs/internal/abi"
-	"github.com/goverbs/goverbs/internal/fakefabric"
 	"github.com/goverbs/goverbs/rdmacm"
+	"github.com/goverbs/goverbs/rdmatest"
 )
 
 // A peer that greets as it should not is rejected and reported, and the listener goes on.
 func TestAcceptHostile(t *testing.T) {
-	onFabrics(t, func(t *testing.T, _ *fakefabric.Fabric, cfg Config) {
+	onFabrics(t, func(t *testing.T, _ *rdmatest.Fabric, cfg Config) {
 		l := listen(t, &cfg)
 		for name, h := range hostileHellos {
 			accepted := acceptOne(t, l)
@@ -38,7 +37,7 @@ func TestAcceptHostile(t *testing.T) {
 
 // The context ends Accept, and Close does. A peer that waits is rejected then.
 func TestAcceptEnds(t *testing.T) {
-	onFabrics(t, func(t *testing.T, f *fakefabric.Fabric, cfg Config) {
+	onFabrics(t, func(t *testing.T, f *rdmatest.Fabric, cfg Config) {
 		l := listen(t, &cfg)
 		ctx, cancel := context.WithCancel(t.Context())
 		accepted := make(chan error, 1)
@@ -47,7 +46,7 @@ func TestAcceptEnds(t *testing.T) {
 		if err := <-accepted; !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
-		asked := f.Hold(abi.RDMA_USER_CM_CMD_ACCEPT)
+		asked := f.HoldCM(rdmatest.CMAccept)
 		go func() { _, err := l.Accept(t.Context()); accepted <- err }()
 		dialled := make(chan error, 1)
 		go func() { _, err := Dial(t.Context(), l.Addr().String(), &cfg); dialled <- err }()
@@ -71,7 +70,7 @@ func TestAcceptEnds(t *testing.T) {
 
 // A peer that goes without a word has ended the connection, also before the first one.
 func TestAcceptGone(t *testing.T) {
-	onFabrics(t, func(t *testing.T, _ *fakefabric.Fabric, cfg Config) {
+	onFabrics(t, func(t *testing.T, _ *rdmatest.Fabric, cfg Config) {
 		l := listen(t, &cfg)
 		accepted := make(chan *Conn, 1)
 		go func() {
@@ -103,7 +102,7 @@ func TestAcceptGone(t *testing.T) {
 
 // What a Config or an address can't be is refused before anything is made.
 func TestRefused(t *testing.T) {
-	fakefabric.New(t, fakefabric.Drivers[0])
+	newFabric(t, rdmatest.RXE)
 	for name, cfg := range map[string]Config{
 		"eager size 63": {EagerSize: 63}, "eager size 2^21": {EagerSize: 1 << 21}, "eager size -1": {EagerSize: -1},
 		"window 3": {Window: 3}, "window 1025": {Window: 1025}, "longest 63": {MaxMessage: 63}, "longest 2^31": {MaxMessage: 1 << 31},

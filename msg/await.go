@@ -11,6 +11,16 @@ func await[T any](ctx context.Context, p *pump, ready <-chan T, end <-chan struc
 		return v, nil
 	default:
 	}
+	if p.turn.try() {
+		if v, done, err := lead(ctx, p, ready, end); done {
+			return v, err
+		}
+	}
+	return queue(ctx, p, ready, end)
+}
+
+// queue is await while another goroutine has the turn.
+func queue[T any](ctx context.Context, p *pump, ready <-chan T, end <-chan struct{}) (v T, err error) {
 	p.wanted.Add(1)
 	defer p.wanted.Add(-1)
 	if p.keeping.Load() {

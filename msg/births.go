@@ -1,6 +1,7 @@
 package msg
 
 import (
+	"net"
 	"sync"
 
 	"github.com/goverbs/goverbs/rdmacm"
@@ -14,8 +15,9 @@ type births struct {
 	shape   shape
 	accepts bool
 
-	mu   sync.Mutex
-	made map[*rdmacm.Conn]*Conn
+	mu    sync.Mutex
+	made  map[*rdmacm.Conn]*Conn
+	ended bool // none is made any more
 }
 
 // retryCount is how often an unacknowledged packet is sent again. rxe takes 7, the most,
@@ -52,6 +54,17 @@ func (b *births) begin(cm *rdmacm.Conn, o *uverbs.QPOptions) error {
 	}
 	c := newConn(rdmaLink{cm}, 1, b.shape, cm.PD())
 	c.cm, c.peer = cm, greeting
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.ended { // a second address of Dial's may begin behind the first one's end
+		return net.ErrClosed
+	}
+	if b.made == nil {
+		b.made = make(map[*rdmacm.Conn]*Conn)
+	}
+	// What is owned first is closed last: as long as the pool has the connection, end
+	// has to find it.
+	cm.Own(closer(func() error { b.remove(cm); return nil }))
 	if p := b.shape.pool; p != nil {
 		if err := p.admit(c); err != nil {
 			return err
@@ -60,12 +73,6 @@ func (b *births) begin(cm *rdmacm.Conn, o *uverbs.QPOptions) error {
 		o.SendCQ, o.RecvCQ = c.pump.sendCQ, c.pump.recvCQ
 	}
 	cm.Own(c.heap)
-	cm.Own(closer(func() error { b.remove(cm); return nil }))
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.made == nil {
-		b.made = make(map[*rdmacm.Conn]*Conn)
-	}
 	b.made[cm] = c
 	return nil
 }
@@ -106,6 +113,7 @@ func (b *births) take(cm *rdmacm.Conn) *Conn {
 func (b *births) end() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.ended = true
 	for _, c := range b.made {
 		if p := c.shape.pool; p != nil {
 			p.leaves(c, true)

@@ -17,6 +17,7 @@ type Buffer struct {
 	all    []byte // with room for the header, if small
 	data   []byte // what was asked for
 	lent   bool
+	before *Buffer       // a quiet message's, sent before this one
 	cookie uint64        // of the RTS that lends it to the peer
 	sge    [1]uverbs.SGE // of a small one
 	wr     [1]uverbs.SendWR

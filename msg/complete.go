@@ -6,15 +6,22 @@ import "github.com/goverbs/goverbs/uverbs"
 func (c *Conn) complete(wc *uverbs.WC) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.outstanding--
+	w := wrid(wc.WRID)
+	if w.kind() != kindQuiet {
+		c.outstanding--
+	}
 	if wc.Status != uverbs.StatusSuccess {
 		c.failWith(wc)
 	}
-	switch w := wrid(wc.WRID); w.kind() {
+	switch w.kind() {
 	case kindRecv:
 		c.completeReceive(w.slot(), wc)
 	case kindData:
-		c.recycle(c.buffers[w.slot()])
+		for b := c.buffers[w.slot()]; b != nil; {
+			before := b.before
+			c.recycle(b)
+			b = before
+		}
 	case kindControl:
 		c.controls--
 		c.want(-1)

@@ -10,7 +10,7 @@ import (
 // changed, and may be shared. A negative number is refused.
 type Config struct {
 	// Pool has what the connection shares with others. Nil: the connection has
-	// everything to itself, takes two descriptors, and a goroutine while no call waits.
+	// everything to itself, takes a descriptor, and a goroutine while no call waits.
 	Pool *Pool
 
 	// EagerSize is how many bytes fit into a receive buffer. Messages that fit
@@ -20,7 +20,7 @@ type Config struct {
 
 	// Window is how many messages the peer may have sent that were not yet received and
 	// released. A program that keeps half as many stops the peer. There are as many receive
-	// buffers, a few more, and as many send buffers.
+	// buffers and send buffers, and a few more.
 	// From 4 to 1024. Zero: 32.
 	Window int
 
@@ -90,7 +90,14 @@ func (s *shape) hello() hello { return hello{uint16(s.window), uint32(s.eager), 
 func (s *shape) receives() int { return s.window + rendezvous + 1 }
 
 // sends are as many work requests as the send queue ever holds.
-func (s *shape) sends() int { return s.window + controls + opSlots + 1 }
+func (s *shape) sends() int { return s.buffers() + controls + opSlots + 1 }
+
+// quiet is how many messages in a row are sent without a completion.
+func (s *shape) quiet() int { return min(s.window/8, 3) }
+
+// buffers are those that small messages are sent from. Quiet messages keep theirs until a
+// later one completes; the program can have a window of them all the same.
+func (s *shape) buffers() int { return s.window + s.quiet() }
 
 // stride is the size of a buffer with its header.
 func (s *shape) stride() int { return (frameSize + s.eager + 63) &^ 63 }

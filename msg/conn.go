@@ -58,9 +58,10 @@ type Conn struct {
 	endTold  bool          // by the pool's Recv
 
 	sent, got   uint64 // messages
-	outstanding int    // work requests
-	controls    int    // of them frames without a buffer
-	wants       int    // reasons to hear of completed sends
+	quiet       quiet
+	outstanding int // work requests that will complete
+	controls    int // of them frames without a buffer
+	wants       int // reasons to hear of completed sends
 	control     [1]uverbs.SendWR
 	header      [frameSize + rtsSize]byte
 
@@ -70,8 +71,8 @@ type Conn struct {
 // newConn makes the part of a connection that does not know the peer.
 func newConn(l link, id uint32, s shape, domain any) *Conn {
 	c := &Conn{
-		link: l, id: id, shape: s, domain: domain,
-		small: make(chan *Buffer, s.window), ops: make(chan *op, opSlots),
+		link: l, id: id, shape: s, domain: domain, quiet: quiet{most: s.quiet()},
+		small: make(chan *Buffer, s.buffers()), ops: make(chan *op, opSlots),
 		room: newSignal(), arrived: newSignal(),
 		opened: make(chan struct{}), down: make(chan struct{}), over: make(chan struct{}), closed: make(chan struct{}),
 		waiting: newFIFO[arrival](s.window), fins: newFIFO[uint64](s.window),
@@ -89,16 +90,16 @@ func newConn(l link, id uint32, s shape, domain any) *Conn {
 // prepare registers the small buffers and posts the receives of the window and of a CLOSE.
 func (c *Conn) prepare() (err error) {
 	n, stride := c.shape.window+1, c.shape.stride()
-	opsAt := (n + c.shape.window) * stride
+	opsAt := (n + c.shape.buffers()) * stride
 	all := make([]byte, opsAt+opSlots*opRoom)
 	if c.ring, err = c.heap.add(all, uverbs.AccessLocalWrite); err != nil {
 		return err
 	}
-	for i := range c.shape.window {
+	for i := range c.shape.buffers() {
 		at := (n + i) * stride
 		b := &Buffer{slot: i, mem: c.ring, all: all[at:][:frameSize+c.shape.eager]}
 		b.sge[0] = c.ring.SGE(at, 0)
-		b.wr[0] = uverbs.SendWR{Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled, SGL: b.sge[:], WRID: uint64(newWRID(c.id, kindData, 0, i))}
+		b.wr[0] = uverbs.SendWR{Opcode: uverbs.OpSend, SGL: b.sge[:]}
 		c.buffers = append(c.buffers, b)
 		c.small <- b
 	}

@@ -9,16 +9,14 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/goverbs/goverbs/internal/abi"
-	"github.com/goverbs/goverbs/internal/fakefabric"
-	"github.com/goverbs/goverbs/internal/fakeverbs"
 	"github.com/goverbs/goverbs/rdmacm"
+	"github.com/goverbs/goverbs/rdmatest"
 )
 
 // Both ends of a connection are whole: messages of both kinds, one-sided operations, and
 // an orderly end.
 func TestConnect(t *testing.T) {
-	onFabrics(t, func(t *testing.T, _ *fakefabric.Fabric, cfg Config) {
+	onFabrics(t, func(t *testing.T, _ *rdmatest.Fabric, cfg Config) {
 		a, b := connect(t, &cfg)
 		ctx := t.Context()
 		for _, n := range []int{0, 64, 65, 4096} {
@@ -53,19 +51,15 @@ func TestConnect(t *testing.T) {
 // Each call to the device fails once, while both ends connect. That is told, and nothing
 // is left.
 func TestConnectWithoutDevice(t *testing.T) {
-	for _, info := range fakefabric.Drivers {
-		for _, call := range []string{"GET_CONTEXT", "ASYNC_EVENT_ALLOC", "ALLOC_PD", "CREATE_COMP_CHANNEL", "EVENTS", "CQ_CREATE",
-			"QP_CREATE", "MMAP", "REG_MR", "MODIFY_QP"} {
+	for _, kind := range rdmatest.Kinds {
+		for _, call := range []rdmatest.Call{rdmatest.CallOpen, rdmatest.CallAsyncEvents, rdmatest.CallAllocPD, rdmatest.CallCreateChannel,
+			rdmatest.CallEvents, rdmatest.CallCreateCQ, rdmatest.CallCreateQP, rdmatest.CallMap, rdmatest.CallRegMR, rdmatest.CallModifyQP} {
 			for n, struck := 0, true; struck; n++ {
-				t.Run(fmt.Sprintf("%s %s %d", info.Name, call, n), func(t *testing.T) {
-					f := fakefabric.New(t, info)
-					var opened *fakeverbs.Kernel
-					f.OnOpen = func(k *fakeverbs.Kernel) {
-						opened = k
-						k.Fail(call, n, syscall.EIO)
-					}
+				t.Run(fmt.Sprintf("%s %s %d", kind, call, n), func(t *testing.T) {
+					f := newFabric(t, kind)
+					fault := f.Host(0).Device(0).Fail(call, n, syscall.EIO)
 					a, b, err1, err2 := meet(t, listen(t, &small), &small)
-					if struck = opened.Spare() == 0; struck != (err1 != nil || err2 != nil) {
+					if struck = !fault.Stop(); struck != (err1 != nil || err2 != nil) {
 						t.Errorf("it failed: %v; dial: %v, accept: %v", struck, err1, err2)
 					}
 					if err1 == nil && err2 == nil {
@@ -79,11 +73,11 @@ func TestConnectWithoutDevice(t *testing.T) {
 
 // Each command of the connection manager fails once.
 func TestConnectRefused(t *testing.T) {
-	for _, cmd := range []uint32{abi.RDMA_USER_CM_CMD_CREATE_ID, abi.RDMA_USER_CM_CMD_RESOLVE_ADDR, abi.RDMA_USER_CM_CMD_RESOLVE_ROUTE,
-		abi.RDMA_USER_CM_CMD_QUERY, abi.RDMA_USER_CM_CMD_INIT_QP_ATTR, abi.RDMA_USER_CM_CMD_CONNECT, abi.RDMA_USER_CM_CMD_ACCEPT} {
-		onFabrics(t, func(t *testing.T, f *fakefabric.Fabric, cfg Config) {
+	for _, cmd := range []rdmatest.CMCommand{rdmatest.CMCreateID, rdmatest.CMResolveAddr, rdmatest.CMResolveRoute,
+		rdmatest.CMQuery, rdmatest.CMInitQPAttr, rdmatest.CMConnect, rdmatest.CMAccept} {
+		onFabrics(t, func(t *testing.T, f *rdmatest.Fabric, cfg Config) {
 			l := listen(t, &cfg)
-			f.Fail(cmd, syscall.EIO)
+			f.FailCM(cmd, syscall.EIO)
 			_, _, err1, err2 := meet(t, l, &cfg)
 			if !errors.Is(err1, syscall.EIO) && !errors.Is(err2, syscall.EIO) {
 				t.Errorf("command %d: dial: %v, accept: %v", cmd, err1, err2)
@@ -99,13 +93,13 @@ func TestConnectRefused(t *testing.T) {
 
 // The context ends Dial in each of its steps.
 func TestDialCancelled(t *testing.T) {
-	for _, cmd := range []uint32{abi.RDMA_USER_CM_CMD_RESOLVE_ADDR, abi.RDMA_USER_CM_CMD_RESOLVE_ROUTE, abi.RDMA_USER_CM_CMD_CONNECT,
-		abi.RDMA_USER_CM_CMD_ACCEPT} {
-		onFabrics(t, func(t *testing.T, f *fakefabric.Fabric, cfg Config) {
+	for _, cmd := range []rdmatest.CMCommand{rdmatest.CMResolveAddr, rdmatest.CMResolveRoute, rdmatest.CMConnect,
+		rdmatest.CMAccept} {
+		onFabrics(t, func(t *testing.T, f *rdmatest.Fabric, cfg Config) {
 			l := listen(t, &cfg)
 			accepted := acceptOne(t, l)
 			ctx, cancel := context.WithCancel(t.Context())
-			held := f.Hold(cmd)
+			held := f.HoldCM(cmd)
 			go func() { <-held; cancel() }()
 			var typed *Error
 			if _, err := Dial(ctx, l.Addr().String(), &cfg); !errors.Is(err, context.Canceled) || !errors.As(err, &typed) || typed.Op != "dial" {
@@ -119,10 +113,10 @@ func TestDialCancelled(t *testing.T) {
 			}
 		})
 	}
-	onFabrics(t, func(t *testing.T, _ *fakefabric.Fabric, cfg Config) {
+	onFabrics(t, func(t *testing.T, _ *rdmatest.Fabric, cfg Config) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if _, err := Dial(ctx, fakefabric.Host+":1", &cfg); !errors.Is(err, context.Canceled) {
+		if _, err := Dial(ctx, host+":1", &cfg); !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
 	})
@@ -144,9 +138,8 @@ func acceptOne(t *testing.T, l *Listener) <-chan error {
 // Over siw, Dial in a pool waits for the proof that the peer's kernel listens. The context
 // ends that too.
 func TestProofCancelled(t *testing.T) {
-	siw := fakefabric.Drivers[1]
-	f, cfg := fakefabric.New(t, siw), small
-	cfg.Pool = newPool(t, siw, 2)
+	f, cfg := newFabric(t, rdmatest.SIW), small
+	cfg.Pool = newPool(t, f, 2)
 	l := listen(t, &cfg)
 	accepted := acceptOne(t, l)
 	stuck, resume := f.Pause()
@@ -161,10 +154,10 @@ func TestProofCancelled(t *testing.T) {
 
 // Close of the listener ends a Dial that it has not let in.
 func TestListenerClosedUnderDial(t *testing.T) {
-	onFabrics(t, func(t *testing.T, f *fakefabric.Fabric, cfg Config) {
+	onFabrics(t, func(t *testing.T, f *rdmatest.Fabric, cfg Config) {
 		l := listen(t, &cfg)
 		accepted := acceptOne(t, l)
-		held := f.Hold(abi.RDMA_USER_CM_CMD_ACCEPT)
+		held := f.HoldCM(rdmatest.CMAccept)
 		dialled := make(chan error, 1)
 		go func() { _, err := Dial(t.Context(), l.Addr().String(), &cfg); dialled <- err }()
 		<-held
@@ -185,7 +178,7 @@ var hostileHellos = map[string]struct {
 	want  error
 }{
 	"none":            {nil, ErrVersion},
-	"short":           {small.greeting(nil)[:helloSize-1], ErrVersion},
+	"short":           {small.greeting(nil)[:3], ErrVersion},
 	"no magic":        {small.greeting(func(b []byte) { b[0] = 'G' }), ErrVersion},
 	"version 2":       {small.greeting(func(b []byte) { b[4] = 2 }), ErrVersion},
 	"window 3":        {small.greeting(func(b []byte) { b[6] = 3 }), ErrProtocol},
@@ -210,7 +203,7 @@ func (c Config) greeting(spoil func([]byte)) []byte {
 
 // A listener that greets as it should not is not connected to.
 func TestDialHostile(t *testing.T) {
-	onFabrics(t, func(t *testing.T, _ *fakefabric.Fabric, cfg Config) {
+	onFabrics(t, func(t *testing.T, _ *rdmatest.Fabric, cfg Config) {
 		for name, h := range hostileHellos {
 			l, err := rdmacm.Listen(anyPort, &rdmacm.Config{PrivateData: h.hello})
 			if err != nil {
@@ -236,7 +229,7 @@ func TestDialHostile(t *testing.T) {
 
 // A peer that closes right away leaves Dial nothing to complain of.
 func TestDialAndGone(t *testing.T) {
-	onFabrics(t, func(t *testing.T, _ *fakefabric.Fabric, cfg Config) {
+	onFabrics(t, func(t *testing.T, _ *rdmatest.Fabric, cfg Config) {
 		l := listen(t, &cfg)
 		accepted := acceptOne(t, l)
 		c, err := Dial(t.Context(), l.Addr().String(), &cfg)

@@ -5,15 +5,15 @@ import (
 	"net"
 	"testing"
 
-	"github.com/goverbs/goverbs/internal/fakefabric"
 	"github.com/goverbs/goverbs/rdmacm"
+	"github.com/goverbs/goverbs/rdmatest"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
 // A connection whose queue pair goes without completing what was posted ends all the
 // same: every call that waits returns.
 func TestEndWithoutCompletions(t *testing.T) {
-	onFabrics(t, func(t *testing.T, f *fakefabric.Fabric, cfg Config) {
+	onFabrics(t, func(t *testing.T, f *rdmatest.Fabric, cfg Config) {
 		a, b := connect(t, &cfg)
 		theirs, ours := readable(t, a, b)
 		stuck, resume := f.Pause()
@@ -35,7 +35,7 @@ func TestEndWithoutCompletions(t *testing.T) {
 
 // The peer goes while calls are being made. Each ends, whenever it was begun.
 func TestEndUnderCalls(t *testing.T) {
-	onFabrics(t, func(t *testing.T, _ *fakefabric.Fabric, cfg Config) {
+	onFabrics(t, func(t *testing.T, _ *rdmatest.Fabric, cfg Config) {
 		for range 20 {
 			l, err := Listen(anyPort, &cfg)
 			if err != nil {

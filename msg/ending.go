@@ -67,11 +67,7 @@ func (c *Conn) failWith(wc *uverbs.WC) {
 	if c.ending.failing {
 		return
 	}
-	cause := c.link.cause()
-	if cause == nil {
-		cause = wc.Err()
-	}
-	c.failBecause(cause)
+	c.failBecause(c.link.explain(wc.Err()))
 }
 
 // failBecause forbids further posts. The first cause counts.

@@ -3,26 +3,25 @@ package msg
 import (
 	"context"
 	"errors"
+	"net/netip"
 	"testing"
 
-	"github.com/goverbs/goverbs/internal/fakefabric"
-	_ "github.com/goverbs/goverbs/provider/rxe"
-	_ "github.com/goverbs/goverbs/provider/siw"
 	"github.com/goverbs/goverbs/rdmacm"
+	"github.com/goverbs/goverbs/rdmatest"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
 // onFabrics runs a test on a machine of each transport, with connections that have
 // everything to themselves, and with connections of a pool.
-func onFabrics(t *testing.T, test func(t *testing.T, f *fakefabric.Fabric, cfg Config)) {
-	for _, info := range fakefabric.Drivers {
-		t.Run(info.Name, func(t *testing.T) {
+func onFabrics(t *testing.T, test func(t *testing.T, f *rdmatest.Fabric, cfg Config)) {
+	for _, kind := range rdmatest.Kinds {
+		t.Run(kind.String(), func(t *testing.T) {
 			t.Run("alone", func(t *testing.T) {
-				test(t, fakefabric.New(t, info), small)
+				test(t, newFabric(t, kind), small)
 			})
 			t.Run("pool", func(t *testing.T) {
-				f, cfg := fakefabric.New(t, info), small
-				cfg.Pool = newPool(t, info, 4)
+				f, cfg := newFabric(t, kind), small
+				cfg.Pool = newPool(t, f, 4)
 				test(t, f, cfg)
 			})
 		})
@@ -33,9 +32,9 @@ func onFabrics(t *testing.T, test func(t *testing.T, f *fakefabric.Fabric, cfg C
 var small = Config{EagerSize: 64, Window: 8, MaxMessage: 4096}
 
 // newPool is a pool that is closed, with its device, when the test ends.
-func newPool(t *testing.T, info uverbs.DeviceInfo, conns int) *Pool {
+func newPool(t *testing.T, f *rdmatest.Fabric, conns int) *Pool {
 	t.Helper()
-	dev, err := uverbs.Open(info.Name)
+	dev, err := uverbs.Open(f.Host(0).Device(0).Name())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +55,14 @@ func closeLater(t *testing.T, c interface{ Close() error }) {
 	})
 }
 
-const anyPort = fakefabric.Host + ":0"
+// host is the address of the only host.
+const host, anyPort = "198.51.100.1", "198.51.100.1:0"
+
+// newFabric is a fabric of one host, on which no end makes mistakes.
+func newFabric(t *testing.T, kind rdmatest.Kind) *rdmatest.Fabric {
+	d := rdmatest.DeviceOptions{Addrs: []netip.Addr{netip.MustParseAddr(host)}}
+	return rdmatest.NewWith(t, &rdmatest.Options{Kind: kind, Strict: true, Hosts: []rdmatest.HostOptions{{Devices: []rdmatest.DeviceOptions{d}}}})
+}
 
 func listen(t *testing.T, cfg *Config) *Listener {
 	t.Helper()

@@ -10,9 +10,9 @@ type link interface {
 	PostSend([]uverbs.SendWR) (int, error)
 	PostRecv([]uverbs.RecvWR) (int, error)
 	register([]byte, uverbs.Access) (memory, error)
-	cause() error // of the end; nil while the connection stands
-	disconnect()  // has all posted work requests complete
-	close() error // has no work request complete any more, and frees all
+	explain(error) error // the cause of the end, or the error while the connection stands
+	disconnect()         // has all posted work requests complete
+	close() error        // has no work request complete any more, and frees all
 }
 
 // memory is a memory region.
@@ -28,7 +28,7 @@ type rdmaLink struct{ *rdmacm.Conn }
 
 func (l rdmaLink) PostSend(wrs []uverbs.SendWR) (int, error) { return l.QP().PostSend(wrs) }
 func (l rdmaLink) PostRecv(wrs []uverbs.RecvWR) (int, error) { return l.QP().PostRecv(wrs) }
-func (l rdmaLink) cause() error                              { return l.Err() }
+func (l rdmaLink) explain(err error) error                   { return l.Explain(err) }
 func (l rdmaLink) disconnect()                               { _ = l.Disconnect() }
 func (l rdmaLink) close() error                              { return l.Close() }
 

@@ -99,7 +99,7 @@ func (c *Conn) start(o *op) error {
 		c.freeOp(o)
 		return err
 	case err != nil:
-		c.fail(err)
+		c.fail(c.link.explain(err))
 		if !o.posted {
 			c.freeOp(o)
 			return c.ending.whyDown()

@@ -34,10 +34,7 @@ func (c *Conn) pollLast(err error) {
 func (c *Conn) stop(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if cause := c.link.cause(); cause != nil {
-		err = cause
-	}
-	c.failBecause(err)
+	c.failBecause(c.link.explain(err))
 	c.endIfIdle()
 }
 

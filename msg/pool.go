@@ -11,7 +11,7 @@ import (
 )
 
 // Pool is what many connections of a device share: a protection domain, completion queues,
-// and for each pair of these two descriptors, and a goroutine while no call waits. A
+// and for each pair of these a descriptor, and a goroutine while no call waits. A
 // connection of a pool takes no descriptor and no goroutine. Its methods may be called
 // concurrently.
 //
@@ -115,14 +115,16 @@ func (p *Pool) furnish(s *seat, room entries) (err error) {
 	return err
 }
 
-// fail ends the connections of a seat whose queues are of no more use.
+// fail ends the connections of a seat whose queues are of no more use: nobody will hear of
+// what is outstanding.
 func (p *Pool) fail(s *seat, err error) {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
 	for _, c := range p.conns {
 		if c.seat == s {
 			c.mu.Lock()
-			c.fail(err)
+			c.fail(c.link.explain(err))
+			c.endAll()
 			c.mu.Unlock()
 		}
 	}

@@ -7,21 +7,19 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/goverbs/goverbs/internal/fakefabric"
-	"github.com/goverbs/goverbs/internal/fakeverbs"
-	"github.com/goverbs/goverbs/internal/kernel"
 	"github.com/goverbs/goverbs/rdmacm"
+	"github.com/goverbs/goverbs/rdmatest"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
 // A pool that is full refuses a connection on either side. One that closes makes room.
 func TestPoolFull(t *testing.T) {
-	for _, info := range fakefabric.Drivers {
-		t.Run(info.Name, func(t *testing.T) {
-			f := fakefabric.New(t, info)
+	for _, kind := range rdmatest.Kinds {
+		t.Run(kind.String(), func(t *testing.T) {
+			f := newFabric(t, kind)
 			one, some := small, small
-			one.Pool, some.Pool = newPool(t, info, 1), newPool(t, info, 4)
-			before := f.Alive()
+			one.Pool, some.Pool = newPool(t, f, 1), newPool(t, f, 4)
+			before := f.Host(0).Device(0).Objects()
 			for _, end := range [][2]*Config{{&one, &some}, {&some, &one}} {
 				l := listen(t, end[0])
 				a, b, err1, err2 := meet(t, l, end[1])
@@ -37,7 +35,7 @@ func TestPoolFull(t *testing.T) {
 					t.Error(err)
 				}
 				bothClose(t, a, b)
-				if alive := f.Alive(); fmt.Sprint(alive) != fmt.Sprint(before) {
+				if alive := f.Host(0).Device(0).Objects(); fmt.Sprint(alive) != fmt.Sprint(before) {
 					t.Errorf("alive are %v, before there were %v", alive, before)
 				}
 			}
@@ -47,25 +45,28 @@ func TestPoolFull(t *testing.T) {
 
 // Each call to the device fails once while a pool is made. It leaves nothing.
 func TestNewPoolFails(t *testing.T) {
-	for _, info := range fakefabric.Drivers {
+	for _, kind := range rdmatest.Kinds {
 		for n, struck := 0, true; struck; n++ {
-			t.Run(fmt.Sprintf("%s call %d", info.Name, n), func(t *testing.T) {
-				f := fakefabric.New(t, info)
-				var k *fakeverbs.Kernel
-				f.OnOpen = func(opened *fakeverbs.Kernel) { k = opened }
-				dev, err := uverbs.Open(info.Name)
+			t.Run(fmt.Sprintf("%s call %d", kind, n), func(t *testing.T) {
+				f := newFabric(t, kind)
+				d := f.Host(0).Device(0)
+				dev, err := uverbs.Open(d.Name())
 				if err != nil {
 					t.Fatal(err)
 				}
 				closeLater(t, dev)
-				k.Fail("", n, syscall.EIO)
+				fault := d.Fail(rdmatest.AnyCall, n, syscall.EIO)
 				p, err := NewPool(dev, 2, &small)
 				var typed *Error
-				switch struck = k.Spare() == 0; {
+				switch struck = !fault.Stop(); {
+				case struck && err == nil: // it struck the pool's own goroutine, which tells
+					if _, _, err := p.Recv(t.Context()); !errors.Is(err, syscall.EIO) {
+						t.Error("the pool goes on:", err)
+					}
 				case struck && (!errors.Is(err, syscall.EIO) || !errors.As(err, &typed)):
 					t.Error(err)
-				case struck && len(f.Alive()) > 0:
-					t.Error("left:", f.Alive())
+				case struck && len(f.Host(0).Device(0).Objects()) > 0:
+					t.Error("left:", f.Host(0).Device(0).Objects())
 				case !struck && err != nil:
 					t.Fatal(err)
 				}
@@ -79,7 +80,7 @@ func TestNewPoolFails(t *testing.T) {
 
 // What a pool can't be is refused.
 func TestNewPoolRefused(t *testing.T) {
-	f := fakefabric.New(t, fakefabric.Drivers[0])
+	f := newFabric(t, rdmatest.RXE)
 	dev, err := uverbs.Open("rxe0")
 	if err != nil {
 		t.Fatal(err)
@@ -99,7 +100,7 @@ func TestNewPoolRefused(t *testing.T) {
 		if err == nil {
 			closeLater(t, p)
 		}
-		if alive := f.Alive(); len(alive) > 0 {
+		if alive := f.Host(0).Device(0).Objects(); len(alive) > 0 {
 			t.Errorf("%s: left: %v", name, alive)
 		}
 	}
@@ -107,15 +108,14 @@ func TestNewPoolRefused(t *testing.T) {
 
 // Where a completion queue has not room for all connections there are several.
 func TestPoolOfSeveralCQs(t *testing.T) {
-	rxe := fakefabric.Drivers[0]
-	fakefabric.New(t, rxe)
-	dev, err := uverbs.Open(rxe.Name)
+	f := newFabric(t, rdmatest.RXE)
+	dev, err := uverbs.Open(f.Host(0).Device(0).Name())
 	if err != nil {
 		t.Fatal(err)
 	}
 	closeLater(t, dev)
 	cfg := Config{EagerSize: 64, Window: 1024}
-	const fit = 31 // of these in a queue
+	const fit = 30 // of these in a queue
 	const conns = 2*fit + 1
 	p, err := NewPool(dev, conns, &cfg)
 	if err != nil {
@@ -154,11 +154,11 @@ func TestPoolOfSeveralCQs(t *testing.T) {
 
 // A pool of another device than the one that a connection runs over is refused.
 func TestPoolElsewhere(t *testing.T) {
-	for _, info := range fakefabric.Drivers {
-		t.Run(info.Name, func(t *testing.T) {
-			fakefabric.New(t, info)
-			there := uverbs.DeviceInfo{Name: "other0", Index: 7, Driver: info.Driver, ABI: info.ABI, Node: kernel.Node(fakeverbs.New(uint32(info.Driver)))}
-			dev, err := there.Open()
+	for _, kind := range rdmatest.Kinds {
+		t.Run(kind.String(), func(t *testing.T) {
+			newFabric(t, kind)
+			there := rdmatest.NewWith(t, &rdmatest.Options{Kind: kind})
+			dev, err := uverbs.Open(there.Host(0).Device(0).Name())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -184,11 +184,11 @@ func TestPoolElsewhere(t *testing.T) {
 
 // A closed pool takes no connection and no region, and may be closed again.
 func TestPoolClosed(t *testing.T) {
-	for _, info := range fakefabric.Drivers {
-		t.Run(info.Name, func(t *testing.T) {
-			fakefabric.New(t, info)
+	for _, kind := range rdmatest.Kinds {
+		t.Run(kind.String(), func(t *testing.T) {
+			f := newFabric(t, kind)
 			cfg := small
-			cfg.Pool = newPool(t, info, 2)
+			cfg.Pool = newPool(t, f, 2)
 			r, err := cfg.Pool.Register(make([]byte, 10), MayRead)
 			if err != nil {
 				t.Fatal(err)

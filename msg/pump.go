@@ -100,25 +100,38 @@ func (p *pump) isOver() bool { return p.over != nil && isClosed(p.over) }
 
 // sleep arms the queues and waits for an event, unless something came meanwhile.
 func (p *pump) sleep(ctx context.Context) error {
-	err := p.recvCQ.Arm(false)
-	if err == nil && p.sends.Load() > 0 {
-		err = p.sendCQ.Arm(false)
+	queues := []*uverbs.CQ{p.recvCQ, p.sendCQ}
+	if p.sends.Load() == 0 {
+		queues = queues[:1]
 	}
-	if err != nil {
+	for _, cq := range queues {
+		if err := cq.Arm(false); err != nil {
+			return err
+		}
+	}
+	if n, err := p.empty(queues...); n > 0 || err != nil || p.isOver() {
 		return err
 	}
-	if n, err := p.drain(); n > 0 || err != nil || p.isOver() {
+	if _, err := p.channel.Get(ctx); err != ctx.Err() {
 		return err
 	}
-	if _, err = p.channel.Get(ctx); err == ctx.Err() {
-		return nil
-	}
-	return err
+	return nil
 }
 
-// drain hands on the completions that there are, receives first.
-func (p *pump) drain() (total int, err error) {
-	for _, cq := range [...]*uverbs.CQ{p.recvCQ, p.sendCQ} {
+// drain hands on the completions that there are. It looks for those of sends if there are
+// no others, or if somebody wants to hear of them.
+func (p *pump) drain() (int, error) {
+	n, err := p.empty(p.recvCQ)
+	if n > 0 && p.sends.Load() == 0 || err != nil {
+		return n, err
+	}
+	sent, err := p.empty(p.sendCQ)
+	return n + sent, err
+}
+
+// empty hands on the completions of some queues.
+func (p *pump) empty(queues ...*uverbs.CQ) (total int, err error) {
+	for _, cq := range queues {
 		for n := len(p.wcs); n == len(p.wcs) && err == nil; total += n {
 			if n, err = cq.Poll(p.wcs[:]); n > 0 {
 				p.waiting.Store(false) // it looks again when these are dealt with

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goverbs/goverbs/internal/fakefabric"
+	"github.com/goverbs/goverbs/rdmatest"
 )
 
 func patiently(t *testing.T) context.Context {
@@ -21,7 +21,7 @@ func patiently(t *testing.T) context.Context {
 
 // Calls of every kind wait side by side, some are cancelled, and each gets its own.
 func TestCallsSideBySide(t *testing.T) {
-	onFabrics(t, func(t *testing.T, _ *fakefabric.Fabric, cfg Config) {
+	onFabrics(t, func(t *testing.T, _ *rdmatest.Fabric, cfg Config) {
 		a, b := connect(t, &cfg)
 		ctx := patiently(t)
 		region, err := b.Register(make([]byte, 64), MayRead|MayWrite)
@@ -100,7 +100,7 @@ func readBack(t *testing.T, ctx context.Context, c *Conn, own *Region, at Remote
 
 // While a program does nothing, the peer's Close is answered.
 func TestKeeper(t *testing.T) {
-	onFabrics(t, func(t *testing.T, _ *fakefabric.Fabric, cfg Config) {
+	onFabrics(t, func(t *testing.T, _ *rdmatest.Fabric, cfg Config) {
 		a, _ := connect(t, &cfg)
 		if err := a.Close(); err != nil {
 			t.Error(err)
@@ -110,10 +110,10 @@ func TestKeeper(t *testing.T) {
 
 // A call that takes completions returns when something else ends its wait.
 func TestWaitsEnd(t *testing.T) {
-	onFabrics(t, func(t *testing.T, _ *fakefabric.Fabric, cfg Config) {
+	onFabrics(t, func(t *testing.T, _ *rdmatest.Fabric, cfg Config) {
 		a, _ := connect(t, &cfg)
 		var lent []*Buffer
-		for range cfg.Window {
+		for range cap(a.small) {
 			b, err := a.Alloc(t.Context(), 1)
 			if err != nil {
 				t.Fatal(err)
@@ -155,7 +155,7 @@ func TestWaitsEnd(t *testing.T) {
 
 // A peer that does not answer holds up Close for 10 seconds, and no call for longer.
 func TestCloseWithoutAnswer(t *testing.T) {
-	f := fakefabric.New(t, fakefabric.Drivers[0])
+	f := newFabric(t, rdmatest.RXE)
 	l := listen(t, &small)
 	a, b, err1, err2 := meet(t, l, &small)
 	if err := errors.Join(err1, err2); err != nil {

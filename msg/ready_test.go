@@ -9,16 +9,15 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/goverbs/goverbs/internal/fakefabric"
 	"github.com/goverbs/goverbs/rdmacm"
+	"github.com/goverbs/goverbs/rdmatest"
 )
 
 // served are connections to a pool whose messages its Recv gets.
 func served(t *testing.T, n int) (p *Pool, clients []*Conn) {
-	info := fakefabric.Drivers[0]
-	fakefabric.New(t, info)
+	f := newFabric(t, rdmatest.RXE)
 	cfg := small
-	cfg.Pool = newPool(t, info, n)
+	cfg.Pool = newPool(t, f, n)
 	l := listen(t, &cfg)
 	for range n {
 		a, b, err1, err2 := meet(t, l, &small)

@@ -40,7 +40,7 @@ func (c *Conn) expectFINs() error {
 		return err
 	}
 	if err := c.addReceives(rendezvous, all, mem); err != nil {
-		c.fail(err)
+		c.fail(c.link.explain(err))
 		return c.ending.whyDown()
 	}
 	return nil
@@ -71,7 +71,7 @@ func (c *Conn) postReceive(slot int) error {
 // c is held.
 func (c *Conn) freeReceive(slot int) {
 	if err := c.postReceive(slot); err != nil {
-		c.fail(err)
+		c.fail(c.link.explain(err))
 		return
 	}
 	c.grant.freed++

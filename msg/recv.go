@@ -58,13 +58,13 @@ func (c *Conn) tryRecvLocked() (*Message, error) {
 		}
 		return nil, errAgain
 	}
-	a := *c.waiting.head()
+	a := c.waiting.head()
 	if a.large {
-		return c.tryFetch(&a)
+		return c.tryFetch(a)
 	}
-	c.waiting.pop()
 	m := &c.receives[a.slot].msg
 	m.c, m.slot, m.data = c, a.slot, a.payload
+	c.waiting.pop()
 	return m, nil
 }
 
@@ -104,9 +104,9 @@ func (c *Conn) tryFetch(a *arrival) (*Message, error) {
 	}
 	b := f.into
 	f.into = nil
-	c.waiting.pop()
 	b.c = c
 	b.msg = Message{c: c, large: b, data: b.all[:f.at.length]}
+	c.waiting.pop()
 	return &b.msg, nil
 }
 

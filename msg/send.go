@@ -76,6 +76,7 @@ func (c *Conn) trySend(b *Buffer) error {
 	c.sent++
 	c.newFrame(typeData, 0, uint32(len(b.data)), c.sent).put(b.all)
 	b.sge[0].Length = uint32(frameSize + len(b.data))
+	c.quiet.sign(b)
 	return c.post(b.wr[:])
 }
 
@@ -114,9 +115,11 @@ func (c *Conn) postControl(f frame) error {
 // post posts one work request. When it fails the connection ends.
 func (c *Conn) post(wr []uverbs.SendWR) error {
 	n, err := c.link.PostSend(wr)
-	c.outstanding += n
+	if wr[0].Flags&uverbs.SendSignaled != 0 {
+		c.outstanding += n
+	}
 	if err != nil {
-		c.fail(err)
+		c.fail(c.link.explain(err))
 		return c.ending.whyDown()
 	}
 	return nil

@@ -9,6 +9,7 @@ type wrKind uint8
 const (
 	kindRecv    wrKind = iota // slot: the receive
 	kindData                  // slot: the buffer sent from
+	kindQuiet                 // the same, but it completes only when it fails
 	kindControl               // a frame without a buffer
 	kindRead                  // of a large message
 	kindOp                    // slot: the op

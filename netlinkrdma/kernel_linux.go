@@ -3,6 +3,7 @@ package netlinkrdma
 import (
 	"bytes"
 	"fmt"
+	"sync"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
@@ -12,6 +13,9 @@ import (
 // fills as much as the last receive had room for, and looks at all objects
 // once a datagram: a small buffer makes a dump slow.
 const receiveSize = 32 << 10
+
+// buffers are made again and again otherwise: each connection that ends may ask.
+var buffers = sync.Pool{New: func() any { return new([receiveSize]byte) }}
 
 // runningKernel answers through a NETLINK_RDMA socket, one for each request.
 type runningKernel struct{}
@@ -49,9 +53,10 @@ func exchange(fd int, req Request, f func(reply []byte) bool) error {
 	if err := unix.Sendto(fd, req.message(a.seq), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
 		return err
 	}
-	buf := make([]byte, receiveSize)
+	buf := buffers.Get().(*[receiveSize]byte)
+	defer buffers.Put(buf)
 	for !a.done {
-		n, err := receive(fd, buf)
+		n, err := receive(fd, buf[:])
 		if err != nil {
 			return err
 		}

@@ -1,7 +1,6 @@
 package netlinkrdma
 
 import (
-	"encoding/binary"
 	"net/netip"
 	"strings"
 	"testing"
@@ -122,9 +121,6 @@ func collect[T any](dump func(yield func(T, error) bool)) (any, error) {
 var sameAddr = cmpopts.EquateComparable(netip.AddrPort{})
 
 func TestRecordedDumps(t *testing.T) {
-	if binary.NativeEndian.Uint16([]byte{1, 0}) != 1 {
-		t.Skip("recorded on a little-endian machine")
-	}
 	for _, r := range recordedDumps {
 		got, err := r.dump(&Client{Kernel: one(r.reply)})
 		if diff := cmp.Diff(r.want, got, sameAddr); err != nil || diff != "" {

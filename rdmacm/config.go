@@ -1,6 +1,7 @@
 package rdmacm
 
 import (
+	"fmt"
 	"net"
 	"net/netip"
 	"syscall"
@@ -122,6 +123,11 @@ func (c *Config) check(op, object string) error {
 	}
 	if c.QP.SRQ != nil && c.ownDevice() == nil {
 		return &OpError{Op: op, Object: object, Err: syscall.EINVAL, Hint: "Config.QP.SRQ needs Config.PD, or a CQ of the SRQ's device"}
+	}
+	switch c.QP.Type {
+	case 0, uverbs.QPTypeRC, uverbs.QPTypeUD:
+	default:
+		return &OpError{Op: op, Object: object, Err: uverbs.ErrNotSupported, Hint: fmt.Sprintf("Config.QP.Type is %v; a Conn is RC or UD", c.QP.Type)}
 	}
 	for name, n := range map[string]int64{"RecvCQEntries": int64(c.RecvCQEntries), "Backlog": int64(c.Backlog),
 		"FallbackDelay": int64(c.FallbackDelay), "ResolveTimeout": int64(c.ResolveTimeout), "AcceptTimeout": int64(c.AcceptTimeout)} {

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 
 	"github.com/goverbs/goverbs/uverbs"
 )
@@ -28,20 +29,28 @@ type Conn struct {
 	peer        *Peer
 
 	setup  chan *Event // what comes before the connection stands
+	turn   chan func() // for the goroutine that waits for setup
 	ending ending
+	parted atomic.Bool // the peer disconnected, and was answered
 
 	closing     sync.Mutex
 	established bool // and not disconnected by us
 	groups      []*Group
-	link        owned // hub, ID, QP
-	verbs       owned // PD, completion channel, CQs, what Own was given
-	device      owned // goes when verbs has gone
-	closed      bool
+	link        owned    // hub, ID, QP
+	verbs       owned    // PD, completion channel, CQs, what Own was given
+	device      owned    // goes when verbs has gone
+	room        struct { // of these, as few Conns have more
+		link   [4]io.Closer
+		verbs  [8]io.Closer
+		device [1]io.Closer
+	}
+	closed bool
 }
 
 func newConn(h *hub) *Conn {
-	return &Conn{hub: h, setup: make(chan *Event, 8), ending: ending{done: make(chan struct{})},
-		link: make(owned, 0, 4), verbs: make(owned, 0, 8)}
+	c := &Conn{hub: h, setup: make(chan *Event, 8), turn: make(chan func()), ending: ending{done: make(chan struct{})}}
+	c.link, c.verbs, c.device = c.room.link[:0], c.room.verbs[:0], c.room.device[:0]
+	return c
 }
 
 // QP is the queue pair to post work to. The Conn owns it: don't close it.
@@ -93,7 +102,7 @@ func (c *Conn) Own(child io.Closer) {
 	if c.closed && child.Close() == nil {
 		return
 	}
-	c.verbs.add(child.Close)
+	c.verbs.add(child)
 }
 
 func (c *Conn) event(ev *Event) {
@@ -102,6 +111,7 @@ func (c *Conn) event(ev *Event) {
 		if !c.id.isIWARP() {
 			_ = c.id.Disconnect() // else the peer asks again until it gives up
 		}
+		c.parted.Store(true)
 		c.ending.end(ErrDisconnected)
 	case EventDeviceRemoval:
 		c.id.failQP()
@@ -116,24 +126,39 @@ func (c *Conn) event(ev *Event) {
 	}
 }
 
-func (c *Conn) doomed(cause error) { c.ending.note(cause) }
+func (c *Conn) doomed(cause error) { c.ending.note(c.because(cause)) }
 
 func (c *Conn) broken(err error) { c.ending.end(err) }
 
 // await waits for the outcome of the step of connection set-up under way.
 func (c *Conn) await(ctx context.Context, want EventType) (*Event, error) {
-	select {
-	case ev := <-c.setup:
-		return c.outcome(ev, want)
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	case <-c.ending.done:
+	for {
+		select {
+		case do := <-c.turn:
+			do()
+			continue
+		case ev := <-c.setup:
+			return c.outcome(ev, want)
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-c.ending.done:
+		}
+		select {
+		case ev := <-c.setup: // it came first
+			return c.outcome(ev, want)
+		default:
+			return nil, c.Err()
+		}
 	}
+}
+
+// take implements sink, for as long as a goroutine waits in await.
+func (c *Conn) take(do func()) bool {
 	select {
-	case ev := <-c.setup: // it came first
-		return c.outcome(ev, want)
+	case c.turn <- do:
+		return true
 	default:
-		return nil, c.Err()
+		return false
 	}
 }
 

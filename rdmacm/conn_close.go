@@ -2,6 +2,7 @@ package rdmacm
 
 import (
 	"errors"
+	"io"
 	"net"
 	"slices"
 
@@ -36,8 +37,10 @@ func (c *Conn) Close() error {
 	c.closing.Lock()
 	defer c.closing.Unlock()
 	c.ending.note(net.ErrClosed)
-	// The peer may have disconnected already, so no failure matters.
-	_ = c.disconnect()
+	if !c.parted.Load() {
+		// The peer may be disconnecting already, so no failure matters.
+		_ = c.disconnect()
+	}
 	c.ending.end(net.ErrClosed)
 	c.closed = true
 	errs := []error{c.leaveAll(), c.link.free(), c.verbs.free()}
@@ -48,17 +51,23 @@ func (c *Conn) Close() error {
 }
 
 // owned is what a Conn has to free, in the order of making.
-type owned []func() error
+type owned []io.Closer
 
-func (o *owned) add(free func() error) { *o = append(*o, free) }
+func (o *owned) add(c io.Closer) { *o = append(*o, c) }
+
+// freeing is how something goes that has no Close for that.
+type freeing func() error
+
+// Close implements io.Closer.
+func (f freeing) Close() error { return f() }
 
 // free frees all, last first, and keeps for the next call what would not go. It
 // stops at what is in use, because then all made before it is so too. Other
 // failures don't stop it: what doesn't depend on them shall go.
 func (o *owned) free() error {
 	var errs []error
-	for i, free := range slices.Backward(*o) {
-		err := free()
+	for i, c := range slices.Backward(*o) {
+		err := c.Close()
 		if err == nil || errors.Is(err, uverbs.ErrClosed) || errors.Is(err, net.ErrClosed) {
 			*o = slices.Delete(*o, i, i+1)
 			continue

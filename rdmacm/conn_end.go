@@ -17,11 +17,13 @@ type ending struct {
 	done chan struct{}
 
 	mu     sync.Mutex // guards what follows
+	begun  bool       // there is a queue pair, so the Conn's device is known
 	cause  error
 	over   bool         // done is closed
 	stands bool         // the set-up is over
 	failed error        // of the queue pair, during the set-up
 	cqs    []*uverbs.CQ // the connection's own
+	room   [2]*uverbs.CQ
 }
 
 // Done is closed when the connection has ended: one of the sides disconnected or
@@ -57,6 +59,19 @@ func (e *ending) keep(cause error) {
 	}
 }
 
+// isOpen tells that the cause is still to be found.
+func (e *ending) isOpen() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.begun && e.cause == nil
+}
+
+func (e *ending) begin() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.begun = true
+}
+
 // end is for when the queue pair is in the error state, or gone.
 func (e *ending) end(cause error) {
 	e.mu.Lock()
@@ -85,6 +100,9 @@ func (e *ending) cqCause() error {
 func (e *ending) add(cq *uverbs.CQ) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if e.cqs == nil {
+		e.cqs = e.room[:0]
+	}
 	e.cqs = append(e.cqs, cq)
 	if e.over {
 		cq.End(e.cqCause())
@@ -120,12 +138,13 @@ func (e *ending) stand() {
 // such an end is noted before the queue pair is flushed; so, there, an unexplained
 // flush means that the queue pair failed as it served the peer.
 func (c *Conn) watch() {
+	c.ending.begin()
 	iwarp := c.id.isIWARP()
 	c.qp.OnError(func(s uverbs.Status) {
-		if iwarp && s == uverbs.StatusWRFlushErr {
-			c.ending.fail(ErrDisconnected)
-			return
+		sign := ErrDisconnected
+		if !iwarp || s != uverbs.StatusWRFlushErr {
+			sign = fmt.Errorf("rdmacm: the queue pair failed: %w", s)
 		}
-		c.ending.fail(fmt.Errorf("rdmacm: the queue pair failed: %w", s))
+		c.ending.fail(c.because(sign))
 	})
 }

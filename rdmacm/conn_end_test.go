@@ -65,6 +65,30 @@ func TestEndsOfConn(t *testing.T) {
 		}, map[uverbs.DriverID]error{uverbs.DriverSIW: ErrDisconnected, uverbs.DriverRXE: ErrDisconnected}},
 		{"the device goes", func(w *world, c *Conn) { w.cms[0].report(c.id.handle, EventDeviceRemoval, nil) },
 			map[uverbs.DriverID]error{uverbs.DriverSIW: ErrDeviceRemoved, uverbs.DriverRXE: ErrDeviceRemoved}},
+		{"the peer disconnects because the device goes", func(w *world, c *Conn) {
+			w.host.removed.Store(true)
+			w.cms[0].report(c.id.handle, EventDisconnected, nil)
+		}, map[uverbs.DriverID]error{uverbs.DriverSIW: ErrDeviceRemoved, uverbs.DriverRXE: ErrDeviceRemoved}},
+		{"the queue pair fails because the device goes", func(w *world, c *Conn) {
+			w.host.removed.Store(true)
+			w.verbs.QueuePairs()[0].Break()
+		}, map[uverbs.DriverID]error{uverbs.DriverSIW: ErrDeviceRemoved, uverbs.DriverRXE: ErrDeviceRemoved}},
+		{"the device goes out of sight and the peer disconnects", func(w *world, c *Conn) {
+			w.host.hidden.Store(true)
+			w.cms[0].report(c.id.handle, EventDisconnected, nil)
+		}, map[uverbs.DriverID]error{uverbs.DriverSIW: ErrDisconnected, uverbs.DriverRXE: ErrDisconnected}},
+		{"the peer disconnects and the device is gone", func(w *world, c *Conn) {
+			w.host.hidden.Store(true)
+			w.verbs.Fail("QUERY_PORT", 0, syscall.EIO)
+			w.cms[0].report(c.id.handle, EventDisconnected, nil)
+		}, map[uverbs.DriverID]error{uverbs.DriverSIW: ErrDeviceRemoved, uverbs.DriverRXE: ErrDeviceRemoved}},
+		{"this side disconnects as the device goes", func(w *world, c *Conn) {
+			w.host.removed.Store(true)
+			if err := c.Disconnect(); err != nil {
+				w.t.Error(err)
+			}
+			w.cms[0].report(c.id.handle, EventDisconnected, nil)
+		}, map[uverbs.DriverID]error{uverbs.DriverSIW: ErrDisconnected, uverbs.DriverRXE: ErrDisconnected}},
 		{"the kernel fails the queue pair and says nothing", func(w *world, c *Conn) { w.verbs.QueuePairs()[0].Break() },
 			map[uverbs.DriverID]error{uverbs.DriverSIW: ErrDisconnected, uverbs.DriverRXE: uverbs.StatusWRFlushErr}},
 		{"no more events", func(w *world, c *Conn) {
@@ -189,5 +213,23 @@ func TestEndLeavesSharedCQs(t *testing.T) {
 		t.Error(err)
 	}
 	closeConn(t, first)
+	w.empty()
+}
+
+// TestExplain: before anybody tells of a removal, calls that fail with EIO do.
+func TestExplain(t *testing.T) {
+	w := newWorld(t, aRXE)
+	c := w.dialIn()
+	gone := &uverbs.Error{Op: "post", Err: syscall.EIO}
+	if err := c.Explain(gone); !errors.Is(err, ErrDeviceRemoved) || !errors.Is(err, gone) {
+		t.Error(err)
+	}
+	if err := c.Explain(syscall.EINVAL); err != syscall.EINVAL {
+		t.Error(err)
+	}
+	closeConn(t, c)
+	if err := c.Explain(gone); err != net.ErrClosed {
+		t.Error(err)
+	}
 	w.empty()
 }

@@ -27,6 +27,11 @@ const (
 // peer's kernel listens, and WRITEs of nothing remind it while it does not.
 // Neither touches memory or the peer's program.
 //
+// A READ of nothing has a risk of its own: if the peer is sending as it arrives, siw lays
+// it aside without its length, answers with that of the message before, and ends the
+// connection. But a peer that keeps to RFC 5044 (7.1) sends nothing before it has heard
+// from the side that dialled.
+//
 // It needs a READ to be allowed, and a send CQ that nobody else reads.
 func (c *Conn) settle(ctx context.Context, ev *Event) error {
 	// The kernel reports the READs that this side may issue as the other

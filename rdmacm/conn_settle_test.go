@@ -27,7 +27,7 @@ func connOn(t *testing.T, k *fakeverbs.Kernel, signalAll bool) (*Conn, *fakeverb
 		t.Fatal(err)
 	}
 	c := newConn(nil)
-	c.device.add(dev.Close)
+	c.device.add(dev)
 	t.Cleanup(func() {
 		if err := c.Close(); err != nil {
 			t.Error(err)
@@ -39,7 +39,7 @@ func connOn(t *testing.T, k *fakeverbs.Kernel, signalAll bool) (*Conn, *fakeverb
 	if c.pd, err = dev.AllocPD(); err != nil {
 		t.Fatal(err)
 	}
-	c.verbs.add(c.pd.Close)
+	c.verbs.add(c.pd)
 	opts := (&Config{QP: uverbs.QPOptions{SignalAll: signalAll}}).withDefaults().QP
 	if err := c.makeCQs(&opts, 1); err != nil {
 		t.Fatal(err)
@@ -47,7 +47,7 @@ func connOn(t *testing.T, k *fakeverbs.Kernel, signalAll bool) (*Conn, *fakeverb
 	if c.qp, err = c.pd.CreateQP(&opts); err != nil {
 		t.Fatal(err)
 	}
-	c.link.add(c.qp.Close)
+	c.link.add(c.qp)
 	kqp := k.QueuePairs()[0]
 	kqp.Connect()
 	return c, kqp

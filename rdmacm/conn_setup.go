@@ -39,10 +39,10 @@ func (c *Conn) prepareAt(addr *Addr, cfg *Config) (err error) {
 	if c.qp, err = c.pd.CreateQP(&opts); err != nil {
 		return err
 	}
-	c.link.add(func() error {
+	c.link.add(freeing(func() error {
 		c.id.DetachQP()
 		return c.qp.Close()
-	})
+	}))
 	if err := c.id.AttachQP(c.qp); err != nil {
 		return err
 	}
@@ -72,14 +72,14 @@ func (c *Conn) openPD(addr *Addr, cfg *Config) error {
 		if err != nil {
 			return err
 		}
-		c.device.add(shared.put)
+		c.device.add(freeing(shared.put))
 		dev = shared.dev
 	}
 	var err error
 	if c.pd, err = dev.AllocPD(); err != nil {
 		return err
 	}
-	c.verbs.add(c.pd.Close)
+	c.verbs.add(c.pd)
 	return nil
 }
 
@@ -92,7 +92,7 @@ func (c *Conn) makeCQs(opts *uverbs.QPOptions, recvEntries int) error {
 	if err != nil {
 		return err
 	}
-	c.verbs.add(channel.Close)
+	c.verbs.add(channel)
 	for _, want := range []struct {
 		cq      **uverbs.CQ
 		entries int
@@ -107,7 +107,7 @@ func (c *Conn) makeCQs(opts *uverbs.QPOptions, recvEntries int) error {
 		if err != nil {
 			return err
 		}
-		c.verbs.add(cq.Close)
+		c.verbs.add(cq)
 		c.ending.add(cq)
 		*want.cq = cq
 	}

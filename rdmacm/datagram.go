@@ -43,7 +43,7 @@ func OpenUD(local netip.Addr, cfg *Config) (*Conn, error) {
 		return nil, err
 	}
 	c := newConn(h)
-	c.link.add(h.release)
+	c.link.add(freeing(h.release))
 	settings := cfg.withDefaults()
 	settings.QP.Type = uverbs.QPTypeUD
 	if err := c.openUD(local, &settings); err != nil {
@@ -61,8 +61,8 @@ func (c *Conn) openUD(local netip.Addr, cfg *Config) error {
 
 // bind makes the ID, on the device that has the address.
 func (c *Conn) bind(local netip.Addr) error {
-	if !local.IsValid() || local.IsUnspecified() || local.IsLoopback() {
-		return &OpError{Op: "bind", Object: local.String(), Err: syscall.EINVAL, Hint: "a queue pair is on one device: give an address of an interface with an RDMA link"}
+	if err := ofOneDevice(local); err != nil {
+		return err
 	}
 	id, err := c.hub.newID(c, PortSpaceUDP)
 	if err != nil {
@@ -82,7 +82,7 @@ func (c *Conn) meet(ev *Event) error {
 	if err != nil {
 		return err
 	}
-	c.verbs.add(peer.AH.Close)
+	c.verbs.add(peer.AH)
 	c.peer = peer
 	return nil
 }
@@ -156,7 +156,7 @@ func (c *Conn) side(op, object string) (*Conn, error) {
 	}
 	c.hub.hold()
 	s := newConn(c.hub)
-	s.link.add(c.hub.release)
+	s.link.add(freeing(c.hub.release))
 	return s, nil
 }
 

@@ -53,7 +53,7 @@ func DialAddrPort(ctx context.Context, addr netip.AddrPort, cfg *Config) (*Conn,
 		return nil, err
 	}
 	c := newConn(h)
-	c.link.add(h.release)
+	c.link.add(freeing(h.release))
 	settings := cfg.withDefaults()
 	if err := c.dial(ctx, addr, &settings); err != nil {
 		return nil, attemptError("dial", addr, c.abandon(ctx, err))

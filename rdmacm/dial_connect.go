@@ -66,7 +66,7 @@ func (c *Conn) takeAnotherPort(ctx context.Context, dst netip.AddrPort, cfg *Con
 // use makes id the Conn's, in place of one that is destroyed.
 func (c *Conn) use(id *ID) {
 	if c.id == nil {
-		c.link.add(func() error { return c.id.Destroy() })
+		c.link.add(freeing(func() error { return c.id.Destroy() }))
 	}
 	c.id = id
 }

@@ -72,13 +72,13 @@ func (c *Conn) addGroup(g *Group, ev *Event, flags JoinFlags) error {
 		return err
 	}
 	g.Peer = *peer
-	g.side.link.add(peer.AH.Close)
+	g.side.link.add(peer.AH)
 	if flags != JoinSendOnly {
 		gid, lid := ev.UD.AH.DGID, ev.UD.AH.DLID
 		if err := c.qp.AttachMcast(gid, lid); err != nil {
 			return err
 		}
-		g.side.link.add(func() error { return c.qp.DetachMcast(gid, lid) })
+		g.side.link.add(freeing(func() error { return c.qp.DetachMcast(gid, lid) }))
 	}
 	c.groups = append(c.groups, g)
 	return nil

@@ -7,8 +7,10 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 
+	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/kernel"
 	"github.com/goverbs/goverbs/netlinkrdma"
@@ -23,6 +25,8 @@ type host struct {
 	device  func() ioctl.File // nil: there is none
 	index   uint32            // of the device
 	node    string            // of the device
+	removed atomic.Bool       // the device is off the list
+	hidden  atomic.Bool       // and not found either
 
 	mu      sync.Mutex // nltest's kernel takes one request at a time
 	netlink nltest.Kernel
@@ -51,6 +55,13 @@ func (h *host) Owns(netip.Addr) bool        { return true }
 func (h *host) Execute(req netlinkrdma.Request) ([][]byte, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	switch {
+	case req.Op != abi.RDMA_NLDEV_CMD_GET:
+	case req.Dump && (h.removed.Load() || h.hidden.Load()):
+		return nil, nil
+	case h.hidden.Load():
+		return nil, syscall.ENODEV
+	}
 	return h.netlink.Execute(req)
 }
 

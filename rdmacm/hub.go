@@ -20,6 +20,9 @@ type sink interface {
 	event(*Event)
 	// broken tells that no more events will come.
 	broken(error)
+	// take has a goroutine of the sink's do something that may wait. It reports whether one
+	// is there for that.
+	take(do func()) bool
 }
 
 // hub is an event channel with the goroutine that deals out its events. All
@@ -29,7 +32,7 @@ type hub struct {
 	kernel  kernel.Kernel
 	ch      *EventChannel
 	stopped chan struct{}
-	turns   sync.WaitGroup // see take
+	turns   sync.WaitGroup // see deal
 
 	mu     sync.Mutex
 	refs   int

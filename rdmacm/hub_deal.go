@@ -4,13 +4,17 @@ import "sync"
 
 // deal passes an event on. Those upon which a queue pair is moved, which takes
 // several system calls, run beside those of other IDs, so that a device that is
-// slow with one connection holds up no other. An ID's own keep their order.
+// slow with one connection holds up no other. The goroutine that waits for the
+// connection carries them out, or else one of the hub's. An ID's own keep their order.
 func (h *hub) deal(ev *Event) {
 	switch p := &ev.account.pending; {
 	case p.follow(ev):
 	case ev.movesQP():
 		p.begin()
-		h.turns.Go(func() { p.run(ev) })
+		run := func() { p.run(ev) }
+		if s := ev.account.sink(); s == nil || !s.take(run) {
+			h.turns.Go(func() { growStack(); run() })
+		}
 	default:
 		ev.deliver()
 	}

@@ -54,7 +54,8 @@ type ID struct {
 
 	pending pending // what a hub has for it
 
-	qpMu sync.Mutex // held while qp is being moved; taken before mu
+	qpMu    sync.Mutex // held while qp is being moved; taken before mu
+	flushed bool       // qp is in the error state; guarded by qpMu
 
 	mu        sync.Mutex
 	settled   sync.Cond // acked, or that of a membership, changed

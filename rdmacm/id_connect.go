@@ -32,30 +32,30 @@ func (id *ID) Connect(ctx context.Context, p *ConnParam) error {
 	if id.isIB() { // this only sends a message
 		return connect()
 	}
-	thread, result := make(chan interrupter, 1), make(chan error, 1)
-	go func() {
-		interrupt, done := interruptible()
-		defer done()
-		thread <- interrupt
-		result <- connect()
-	}()
-	select {
-	case err := <-result:
-		return err
-	case <-ctx.Done():
-		id.destroyUnder(<-thread, result)
+	interrupt, done := interruptible()
+	defer done()
+	over, destroyed := make(chan struct{}), make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(destroyed)
+		id.destroyUnder(interrupt, over)
+	})
+	err = connect()
+	close(over)
+	if !stop() {
+		<-destroyed // or it might interrupt what the thread does next
 		return ctx.Err()
 	}
+	return err
 }
 
 // destroyUnder ends a CONNECT that waits in the kernel. The Go runtime has
 // interrupted calls begin anew; with the ID gone there is nothing left for this
 // one to begin with.
-func (id *ID) destroyUnder(interrupt interrupter, result <-chan error) {
+func (id *ID) destroyUnder(interrupt interrupter, over <-chan struct{}) {
 	go id.Destroy() // returns when CONNECT has
 	for {
 		select {
-		case <-result:
+		case <-over:
 			return
 		case <-time.After(time.Millisecond):
 			interrupt()

@@ -44,6 +44,9 @@ func (id *ID) attach(qp queuePair, limits readLimits) error {
 			return err
 		}
 	}
+	id.qpMu.Lock()
+	defer id.qpMu.Unlock()
+	id.flushed = false
 	id.mu.Lock()
 	defer id.mu.Unlock()
 	id.qp = qp
@@ -164,10 +167,16 @@ func (id *ID) readyQP(resources, depth *uint8) error {
 }
 
 // failQP flushes what is posted. It may come late, when the queue pair is in
-// the error state already, so its failure says nothing.
+// the error state already, so its failure says nothing. A second time does nothing: package
+// uverbs flushes what is posted after the first.
 func (id *ID) failQP() {
 	_ = id.lendQP(func(qp queuePair) error {
-		return qp.Modify(&uverbs.QPAttr{State: uverbs.QPStateErr}, uverbs.QPAttrState)
+		if id.flushed {
+			return nil
+		}
+		err := qp.Modify(&uverbs.QPAttr{State: uverbs.QPStateErr}, uverbs.QPAttrState)
+		id.flushed = err == nil
+		return err
 	})
 }
 

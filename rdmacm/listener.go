@@ -184,6 +184,8 @@ func (l *Listener) event(ev *Event) {
 
 func (l *Listener) doomed(error) {}
 
+func (l *Listener) take(func()) bool { return false }
+
 func (l *Listener) broken(cause error) { l.end(&listenerEnd{cause}) }
 
 func (l *Listener) end(err error) {

@@ -236,10 +236,10 @@ func TestOwnedFree(t *testing.T) {
 	fails := map[int]error{0: net.ErrClosed, 1: uverbs.ErrInUse, 3: syscall.EBUSY}
 	var o owned
 	for i := range 5 {
-		o.add(func() error {
+		o.add(freeing(func() error {
 			freed = append(freed, i)
 			return fails[i]
-		})
+		}))
 	}
 	if err := o.free(); !errors.Is(err, uverbs.ErrInUse) || !errors.Is(err, syscall.EBUSY) {
 		t.Error(err)
@@ -259,10 +259,6 @@ func TestOwnedFree(t *testing.T) {
 	}
 }
 
-type closer func() error
-
-func (c closer) Close() error { return c() }
-
 // What a closed Conn is given it closes at once, or, failing that, when closed
 // again.
 func TestOwnAfterClose(t *testing.T) {
@@ -272,7 +268,7 @@ func TestOwnAfterClose(t *testing.T) {
 	}
 	var calls int
 	fail := error(nil)
-	child := closer(func() error { calls++; return fail })
+	child := freeing(func() error { calls++; return fail })
 	if c.Own(child); calls != 1 {
 		t.Error("closed", calls, "times")
 	}

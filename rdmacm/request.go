@@ -55,9 +55,10 @@ func (r *Request) Accept(ctx context.Context, cfg *Config) (*Conn, error) {
 	if r.answered.Swap(true) {
 		return nil, &OpError{Op: "accept", Object: r.RemoteAddr.String(), Err: net.ErrClosed}
 	}
+	growStack() // many servers have a goroutine for each connection
 	c := newConn(r.hub)
 	c.privateData = r.PrivateData
-	c.link.add(r.hub.release)
+	c.link.add(freeing(r.hub.release))
 	c.use(r.id)
 	r.id.setSink(c)
 	settings := cfg.withDefaults()

@@ -36,7 +36,7 @@ func (c *Conn) tryRead(b []byte) (n int, seen uint64, err error) {
 		c.progress()
 		n, err = c.stream.read(b)
 	}
-	return n, c.changes, err
+	return n, c.tend(), err
 }
 
 // Write returns when all of b is sent or in the send buffer. The peer's program need not
@@ -71,12 +71,8 @@ func (c *Conn) trySend(b []byte, place uint64, send sender) (n int, seen uint64,
 	if err = c.mayGoOn(&c.writer); err == nil {
 		c.progress()
 		n, err = send(c.stream, b, place)
-		seen = c.changes // what watch finds is news
-		if c.waiting {
-			c.watch()
-		}
 	}
-	return n, seen, err
+	return n, c.tend(), err
 }
 
 // mayGoOn tells a call whose time is over, before anything else does.

@@ -1,11 +1,6 @@
 package rsocket
 
-import (
-	"fmt"
-	"syscall"
-
-	"github.com/goverbs/goverbs/uverbs"
-)
+import "github.com/goverbs/goverbs/uverbs"
 
 // progress takes what has completed and does what that calls for. It is called with the
 // lock held.
@@ -14,7 +9,7 @@ func (c *Conn) progress() {
 	n := c.receive()
 	n += c.reclaim()
 	if ended && n == 0 {
-		c.stream.fail(c.reset(nil))
+		c.stream.fail(c.verbs.reset(nil))
 	}
 	c.stream.settle()
 	if c.stream.failed != nil && !c.torn {
@@ -47,21 +42,13 @@ func (c *Conn) hasEnded() bool {
 	}
 }
 
-// reset is what the program is told of a connection that broke.
-func (c *Conn) reset(cause error) error {
-	if err := c.rc.Err(); err != nil {
-		cause = err
-	}
-	return fmt.Errorf("%w: %w", syscall.ECONNRESET, cause)
-}
-
 // receive takes the words that have arrived and posts the receives again. It returns how
 // many there were.
 func (c *Conn) receive() (total int) {
 	for {
 		n, err := c.recvCQ.Poll(c.wcs[:])
 		if err != nil {
-			c.stream.fail(err)
+			c.stream.fail(c.verbs.reset(err))
 			return total
 		}
 		again := 0
@@ -80,7 +67,7 @@ func (c *Conn) receive() (total int) {
 			again++
 		}
 		if err := c.verbs.postRecvs(again); err != nil {
-			c.stream.fail(c.reset(err))
+			c.stream.fail(c.verbs.reset(err))
 		}
 		if total += n; n < len(c.wcs) {
 			return total
@@ -93,7 +80,7 @@ func (c *Conn) reclaim() (total int) {
 	for {
 		n, err := c.sendCQ.Poll(c.wcs[:])
 		if err != nil {
-			c.stream.fail(err)
+			c.stream.fail(c.verbs.reset(err))
 			return total
 		}
 		var failed error
@@ -103,7 +90,7 @@ func (c *Conn) reclaim() (total int) {
 				failed = err
 			}
 			if wc.WRID != 0 {
-				c.stream.completed(wc.WRID)
+				c.stream.completed(refund(wc.WRID))
 			}
 		}
 		if n > 0 {
@@ -113,7 +100,7 @@ func (c *Conn) reclaim() (total int) {
 		if total += n; failed != nil {
 			// The peer may have said before that it leaves.
 			total += c.receive()
-			c.stream.fail(c.reset(failed))
+			c.stream.fail(c.verbs.reset(failed))
 		}
 		if !left {
 			return total

@@ -1,5 +1,7 @@
 package rsocket
 
+import "github.com/goverbs/goverbs/uverbs"
+
 // watch has completions of sends raise an event, and looks once more for those that came
 // before. A send that fails is how a connection ends of which the kernel does not hear.
 func (c *Conn) watch() {
@@ -12,39 +14,53 @@ func (c *Conn) watch() {
 // park waits until something may have changed since the caller saw changes, or the
 // side's time is over. One call at a time waits for events, and wakes the others.
 func (c *Conn) park(s *side, seen uint64) {
-	if c.hasChanged(seen, false) {
-		return
-	}
 	expiry := s.deadline.moment()
-	select {
-	case <-expiry.Done():
-		return
-	case <-s.wake:
-		return
+	select { // nearly always the turn is free, and one channel costs less than three
 	case <-c.turn:
+	default:
+		select {
+		case <-expiry.Done():
+			return
+		case <-s.wake:
+			return
+		case <-c.turn:
+		}
 	}
-	if !c.hasChanged(seen, true) {
-		_, _ = c.channel.Get(expiry) // the caller looks at what happened
+	var rang *uverbs.CQ
+	if !c.hasChanged(seen) {
+		rang, _ = c.channel.Get(expiry) // the caller looks at what happened
 	}
 	c.mu.Lock()
 	c.waiting = false
+	if rang == c.sendCQ {
+		// It is not armed, even if it was armed again before its event was read: some
+		// devices ignore that.
+		c.armed = false
+	}
 	c.mu.Unlock()
 	c.turn <- struct{}{}
 }
 
-// hasChanged arms the queues and looks once more. The call that is about to wait for
-// events does so for receives too.
-func (c *Conn) hasChanged(seen uint64, wait bool) bool {
+// tend has the call that waits for events, if there is one, hear of what was posted. It
+// returns the number of changes before that, because what it finds is news.
+func (c *Conn) tend() (seen uint64) {
+	if seen = c.changes; c.waiting {
+		c.watch()
+	}
+	return seen
+}
+
+// hasChanged arms the queues, for a call that is about to wait for events, and looks once
+// more.
+func (c *Conn) hasChanged(seen uint64) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.changes != seen {
 		return true
 	}
-	if wait {
-		c.waiting = true
-		if err := c.recvCQ.Arm(false); err != nil {
-			c.stream.fail(err)
-		}
+	c.waiting = true
+	if err := c.recvCQ.Arm(false); err != nil {
+		c.stream.fail(c.verbs.reset(err))
 	}
 	c.watch()
 	return c.changes != seen

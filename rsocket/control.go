@@ -76,10 +76,9 @@ func (s *stream) grant() bool {
 
 func (s *stream) postSpare(m message) {
 	cost := s.slotsFor(m.hasData())
-	m.id = newID(0, cost, true)
 	s.spare -= cost
 	s.m = m
-	_ = s.post() // failed tells
+	_ = s.post(newRefund(0, 0, cost)) // failed tells
 }
 
 // keepAlive writes nothing to the peer, which does not hear of it; but it fails when the

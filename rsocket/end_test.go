@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/goverbs/goverbs/rdmatest"
 )
 
 // pair makes both ends of a connection, which the test closes.
@@ -24,9 +26,9 @@ func (f *fabric) pair(z Sizes) (a, b *Conn) {
 // TestBroken: a connection that breaks is ECONNRESET for both calls, after what had
 // arrived, and not io.EOF; Close does not mind.
 func TestBroken(t *testing.T) {
-	for _, info := range drivers {
-		t.Run(info.Name, func(t *testing.T) {
-			f := newFabric(t, info)
+	for _, kind := range rdmatest.Kinds {
+		t.Run(kind.String(), func(t *testing.T) {
+			f := newFabric(t, kind)
 			a, b := f.pair(Sizes{})
 			if _, err := a.Write([]byte("last words")); err != nil {
 				t.Fatal(err)
@@ -62,9 +64,9 @@ func TestBroken(t *testing.T) {
 
 // TestHalfClose: each end ends its data when it likes, and hears all of the other's.
 func TestHalfClose(t *testing.T) {
-	for _, info := range drivers {
-		t.Run(info.Name, func(t *testing.T) {
-			a, b := newFabric(t, info).pair(Sizes{})
+	for _, kind := range rdmatest.Kinds {
+		t.Run(kind.String(), func(t *testing.T) {
+			a, b := newFabric(t, kind).pair(Sizes{})
 			question, answer := bytes.Repeat([]byte("?"), 300000), bytes.Repeat([]byte("!"), 400000)
 			served := make(chan error, 1)
 			go func() {
@@ -105,9 +107,9 @@ func TestHalfClose(t *testing.T) {
 // TestReadAndLeave: a program that has read all and then only writes has told its peer of
 // the room, which a peer that waits to write more needs.
 func TestReadAndLeave(t *testing.T) {
-	for _, info := range drivers {
-		t.Run(info.Name, func(t *testing.T) {
-			a, b := newFabric(t, info).pair(Sizes{RecvBuffer: leastBuffer, RecvQueue: leastQueue})
+	for _, kind := range rdmatest.Kinds {
+		t.Run(kind.String(), func(t *testing.T) {
+			a, b := newFabric(t, kind).pair(Sizes{RecvBuffer: leastBuffer, RecvQueue: leastQueue})
 			const n = 40
 			wrote := make(chan error, 1)
 			go func() {

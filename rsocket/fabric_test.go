@@ -2,24 +2,24 @@ package rsocket
 
 import (
 	"net"
+	"net/netip"
 	"testing"
 
-	"github.com/goverbs/goverbs/internal/fakefabric"
-	_ "github.com/goverbs/goverbs/provider/rxe"
-	_ "github.com/goverbs/goverbs/provider/siw"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/rdmatest"
 )
 
 // fabric is a machine with one device, which all connections of a test run over.
-type fabric struct{ t *testing.T }
+type fabric struct {
+	*rdmatest.Fabric
+	t *testing.T
+}
 
-const fabricHost = fakefabric.Host
+const fabricHost = "198.51.100.1"
 
-var drivers = fakefabric.Drivers
-
-func newFabric(t *testing.T, info uverbs.DeviceInfo) *fabric {
-	fakefabric.New(t, info)
-	return &fabric{t}
+func newFabric(t *testing.T, kind rdmatest.Kind) *fabric {
+	d := rdmatest.DeviceOptions{Addrs: []netip.Addr{netip.MustParseAddr(fabricHost)}}
+	f := rdmatest.NewWith(t, &rdmatest.Options{Kind: kind, Strict: true, Hosts: []rdmatest.HostOptions{{Devices: []rdmatest.DeviceOptions{d}}}})
+	return &fabric{f, t}
 }
 
 // pipe makes both ends of a connection.

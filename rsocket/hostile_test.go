@@ -9,9 +9,15 @@ import (
 )
 
 // sink takes all messages.
-type sink struct{ words []word }
+type sink struct {
+	words []word
+	last  message
+}
 
-func (s *sink) post(m *message) error { s.words = append(s.words, m.word); return nil }
+func (s *sink) post(m *message) error {
+	s.words, s.last = append(s.words, m.word), *m
+	return nil
+}
 
 func testStream(iwarp bool) (*stream, *sink) {
 	l := new(sink)

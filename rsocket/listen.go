@@ -125,8 +125,6 @@ func (l *Listener) Accept() (net.Conn, error) {
 		case err == nil:
 			return l.begin(rc), nil
 		case isPeers(err):
-		case errors.Is(err, net.ErrClosed):
-			return nil, opError("accept", l.ln.Addr(), netip.AddrPort{}, net.ErrClosed)
 		default:
 			return nil, opError("accept", l.ln.Addr(), netip.AddrPort{}, err)
 		}

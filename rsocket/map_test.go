@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/goverbs/goverbs/rdmatest"
 )
 
 // signal sends a byte and waits until the other end has read it.
@@ -39,9 +41,9 @@ func mapped(t *testing.T, c *Conn, b []byte, offset int64) *Mapping {
 // TestMap: what is written to a mapping lies there before data that is written afterwards,
 // across mappings that adjoin, from both ends.
 func TestMap(t *testing.T) {
-	for _, info := range drivers {
-		t.Run(info.Name, func(t *testing.T) {
-			c1, c2 := newFabric(t, info).pair(Sizes{Mappings: 2, SendBuffer: leastBuffer})
+	for _, kind := range rdmatest.Kinds {
+		t.Run(kind.String(), func(t *testing.T) {
+			c1, c2 := newFabric(t, kind).pair(Sizes{Mappings: 2, SendBuffer: leastBuffer})
 			for _, ends := range [][2]*Conn{{c1, c2}, {c2, c1}} {
 				owner, writer := ends[0], ends[1]
 				low, high := make([]byte, 10000), make([]byte, 5000)
@@ -69,7 +71,7 @@ func TestMap(t *testing.T) {
 
 // TestMapNot: what can't be mapped, and where nothing is.
 func TestMapNot(t *testing.T) {
-	a, b := newFabric(t, drivers[0]).pair(Sizes{Mappings: 1})
+	a, b := newFabric(t, rdmatest.RXE).pair(Sizes{Mappings: 1})
 	memory := make([]byte, 100)
 	for _, test := range []struct {
 		b      []byte
@@ -122,7 +124,7 @@ func TestMapNot(t *testing.T) {
 
 // TestMapNone: a peer without a table is told of nothing.
 func TestMapNone(t *testing.T) {
-	a, _ := newFabric(t, drivers[1]).pair(Sizes{})
+	a, _ := newFabric(t, rdmatest.SIW).pair(Sizes{})
 	if _, err := a.Map(make([]byte, 1), 0); !errors.Is(err, syscall.ENOMEM) {
 		t.Error(err)
 	}
@@ -131,9 +133,9 @@ func TestMapNone(t *testing.T) {
 // TestMapCredits: each mapping takes a credit, which comes back when the peer has heard of
 // it. One that can't be sent waits for that, or for the deadline, and leaves nothing behind.
 func TestMapCredits(t *testing.T) {
-	for _, info := range drivers {
-		t.Run(info.Name, func(t *testing.T) {
-			a, b := newFabric(t, info).pair(Sizes{Mappings: 1, RecvQueue: leastQueue})
+	for _, kind := range rdmatest.Kinds {
+		t.Run(kind.String(), func(t *testing.T) {
+			a, b := newFabric(t, kind).pair(Sizes{Mappings: 1, RecvQueue: leastQueue})
 			memory := make([]byte, 8)
 			for range 4 * leastQueue {
 				signal(t, a, b)

@@ -9,12 +9,13 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/rdmacm"
+	"github.com/goverbs/goverbs/rdmatest"
 )
 
 // TestStrangers: a peer that does not speak rsocket is refused while it connects, and
 // Accept goes on to the next.
 func TestStrangers(t *testing.T) {
-	newFabric(t, drivers[0])
+	newFabric(t, rdmatest.RXE)
 	l, err := Listen("rsocket4", fabricHost+":0")
 	if err != nil {
 		t.Fatal(err)
@@ -40,7 +41,7 @@ func TestStrangers(t *testing.T) {
 
 // TestDialStranger: so is one that is dialled.
 func TestDialStranger(t *testing.T) {
-	newFabric(t, drivers[1])
+	newFabric(t, rdmatest.SIW)
 	l, err := rdmacm.Listen(fabricHost+":0", &rdmacm.Config{PrivateData: []byte("some other protocol")})
 	if err != nil {
 		t.Fatal(err)
@@ -66,7 +67,7 @@ func TestDialStranger(t *testing.T) {
 
 // TestDialErrors: what can't be is refused with the reason, as package net does.
 func TestDialErrors(t *testing.T) {
-	newFabric(t, drivers[0])
+	newFabric(t, rdmatest.RXE)
 	for _, test := range []struct {
 		d                Dialer
 		network, address string
@@ -109,7 +110,7 @@ func acceptAndClose(l net.Listener) <-chan error {
 // TestDialFamilies: an address that fails is no hindrance to one of the other family, and
 // the error tells of both.
 func TestDialFamilies(t *testing.T) {
-	newFabric(t, drivers[0])
+	newFabric(t, rdmatest.RXE)
 	l, err := Listen("tcp", fabricHost+":0")
 	if err != nil {
 		t.Fatal(err)
@@ -139,7 +140,7 @@ func TestDialFamilies(t *testing.T) {
 
 // TestAcceptEnds: Close ends Accept.
 func TestAcceptEnds(t *testing.T) {
-	newFabric(t, drivers[0])
+	newFabric(t, rdmatest.RXE)
 	l, err := Listen("tcp", fabricHost+":0")
 	if err != nil {
 		t.Fatal(err)

@@ -7,12 +7,13 @@ import (
 
 // message is one message to post: data and a word that tells of it.
 type message struct {
-	id     uint64
+	id     refund // what its completion gives back
 	word   word
 	inline []byte   // data, or
 	data   [2]piece // of the send buffer; without data both are empty
 	to     offer    // where the data goes
 	bare   bool     // there is no word
+	quiet  bool     // it needs no completion
 }
 
 func (m *message) hasData() bool { return len(m.inline) > 0 || m.data[0].n > 0 }
@@ -33,9 +34,11 @@ type stream struct {
 
 	window window
 	ring   sendRing
-	slots  int // of the send queue that are free for data
-	spare  int // of the send queue that are free for words
-	sent   int // messages that have not completed
+	slots  int    // of the send queue that are free for data
+	spare  int    // of the send queue that are free for words
+	sent   int    // slots of messages that have not completed
+	quiet  refund // of quiet messages since the last one that completes
+	most   refund // of quiet messages in a row
 
 	to    offer // where data goes
 	next  int   // entry of the table
@@ -81,7 +84,8 @@ const (
 func newStream(l link, own memory, peer hello, slots int, credits uint16, iwarp bool) *stream {
 	return &stream{link: l, iwarp: iwarp, own: own, peer: peer,
 		window: newWindow(peer.credits, iwarp), ring: sendRing{size: len(own.send)}, slots: slots, spare: spareSlots,
-		to: peer.buffer, next: 1, mapped: make([]mapping, len(own.mappings)/mappingSize), in: newReceiver(len(own.recv), credits)}
+		most: newRefund(len(own.send)/4, slots/4, 0),
+		to:   peer.buffer, next: 1, mapped: make([]mapping, len(own.mappings)/mappingSize), in: newReceiver(len(own.recv), credits)}
 }
 
 // slotsFor is how many slots of the send queue a message takes.
@@ -192,13 +196,20 @@ func (s *stream) tell(ring int) error {
 
 // send posts the message, which takes up so many slots and bytes of the ring.
 func (s *stream) send(slots, ring int) error {
-	s.m.id = newID(ring, slots, false)
 	s.slots -= slots
-	return s.post()
+	return s.post(newRefund(ring, slots, 0))
 }
 
-func (s *stream) post() error {
-	s.sent++
+// post posts the message. Few messages of data complete: that tells of a slot or two, and
+// costs an event. Sends complete in order, so the next completion stands for the quiet ones.
+func (s *stream) post(r refund) error {
+	s.sent += r.slots() + r.spare()
+	s.quiet += r
+	if s.m.quiet = r.spare() == 0 && s.quiet.within(s.most); s.m.quiet {
+		s.m.id = 0
+	} else {
+		s.m.id, s.quiet = s.quiet, 0
+	}
 	err := s.link.post(&s.m)
 	if s.m.inline = nil; err != nil {
 		s.fail(err)
@@ -213,22 +224,10 @@ func (s *stream) fail(err error) {
 	}
 }
 
-// A work request's number tells what its completion gives back.
-func newID(ring, slots int, spare bool) uint64 {
-	id := uint64(ring)<<8 | uint64(slots)<<1
-	if spare {
-		id |= 1
-	}
-	return id
-}
-
-// completed takes back what a message took up.
-func (s *stream) completed(id uint64) {
-	s.sent--
-	s.ring.give(int(id >> 8))
-	if slots := int(id >> 1 & 0x7f); id&1 != 0 {
-		s.spare += slots
-	} else {
-		s.slots += slots
-	}
+// completed takes back what a message took up, and the quiet ones before it.
+func (s *stream) completed(r refund) {
+	s.sent -= r.slots() + r.spare()
+	s.ring.give(r.ring())
+	s.slots += r.slots()
+	s.spare += r.spare()
 }

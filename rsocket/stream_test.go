@@ -41,3 +41,28 @@ func TestNoCrumbs(t *testing.T) {
 		t.Error(n, err)
 	}
 }
+
+// TestQuiet: a completion stands for a quarter of the slots at most, or of the send buffer,
+// and gives all of it back.
+func TestQuiet(t *testing.T) {
+	for _, test := range []struct{ size, quiet int }{{10, 4}, {300, 3}, {1500, 0}} {
+		s, l := testStream(false)
+		s.to.length = 1 << 20
+		for n := range 2 * (test.quiet + 1) {
+			if _, err := s.write(make([]byte, test.size)); err != nil {
+				t.Fatal(err)
+			}
+			if quiet := n%(test.quiet+1) < test.quiet; l.last.quiet != quiet {
+				t.Errorf("%d bytes: message %d is quiet: %v", test.size, n, !quiet)
+			} else if !quiet {
+				s.completed(l.last.id)
+			}
+			if test.size > 1000 && s.ring.used != 0 {
+				t.Error(s.ring.used, "bytes are not given back")
+			}
+		}
+		if s.sent != 0 || s.slots != 16 || s.ring.used != 0 {
+			t.Errorf("%d bytes: %d slots in use, %d free, %d bytes in use", test.size, s.sent, s.slots, s.ring.used)
+		}
+	}
+}

@@ -2,6 +2,8 @@ package rsocket
 
 import (
 	"encoding/binary"
+	"fmt"
+	"syscall"
 
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/uverbs"
@@ -108,8 +110,11 @@ func (v *verbs) received(wc *uverbs.WC) (word, error) {
 
 // post implements link.
 func (v *verbs) post(m *message) error {
-	wr := &v.wrs[0]
-	*wr = uverbs.SendWR{WRID: m.id, Opcode: uverbs.OpRDMAWriteImm, Flags: uverbs.SendSignaled, Imm: uint32(m.word),
+	wr, flags := &v.wrs[0], uverbs.SendSignaled
+	if m.quiet {
+		flags = 0
+	}
+	*wr = uverbs.SendWR{WRID: uint64(m.id), Opcode: uverbs.OpRDMAWriteImm, Flags: flags, Imm: uint32(m.word),
 		RemoteAddr: m.to.addr, RKey: m.to.key, Inline: m.inline}
 	for _, p := range m.data {
 		if p.n > 0 {
@@ -123,17 +128,25 @@ func (v *verbs) post(m *message) error {
 	case m.bare:
 		wr.Opcode, wr.Imm = uverbs.OpRDMAWrite, 0
 	case v.iwarp:
-		n = v.addSend(m)
+		n = v.addSend(m, flags)
 	}
 	_, err := v.conn.QP().PostSend(v.wrs[:n])
 	wr.Inline = nil // the caller's
-	return err
+	if err != nil {
+		return v.reset(err)
+	}
+	return nil
+}
+
+// reset is what the program is told of a connection that broke.
+func (v *verbs) reset(cause error) error {
+	return fmt.Errorf("%w: %w", syscall.ECONNRESET, v.conn.Explain(cause))
 }
 
 // addSend makes the word a SEND of its own. It completes after the RDMA WRITE before it,
 // which therefore needs no completion. One that fails has one all the same, with a number
 // that gives nothing back.
-func (v *verbs) addSend(m *message) int {
+func (v *verbs) addSend(m *message, flags uverbs.SendFlags) int {
 	send := &v.wrs[0]
 	n := 1
 	if m.hasData() {
@@ -141,6 +154,6 @@ func (v *verbs) addSend(m *message) int {
 		send, n = &v.wrs[1], 2
 	}
 	binary.NativeEndian.PutUint32(v.word[:], uint32(m.word))
-	*send = uverbs.SendWR{WRID: m.id, Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled, Inline: v.word[:]}
+	*send = uverbs.SendWR{WRID: uint64(m.id), Opcode: uverbs.OpSend, Flags: flags, Inline: v.word[:]}
 	return n
 }

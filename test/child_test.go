@@ -24,6 +24,7 @@ var roles = map[string]func(args []string) error{
 	"new user":         changeUser,
 	"rxe new user":     rxeChangeUser,
 	"open":             openBoth,
+	"rxe passed":       rxePassed,
 	"rxe victim":       rxeVictim,
 	"msg victim":       msgVictim,
 	"msg listener":     msgListener,

@@ -42,11 +42,10 @@ func cmExchange(t *testing.T, pair [2]string, name, port, host, line string) (se
 	return cmProgrammed(t, pair[0], s), clientOut
 }
 
-// TestUcmatose: many connections that migrate, and long messages. Not over siw: C's server
-// once waited there for ever for messages that our client had sent. The kernel of the side
-// that accepts can overlook what comes early, and ucmatose sends nothing that reminds it.
+// TestUcmatose: many connections that migrate, and long messages. Not over siw: there
+// ucmatose fails now and then, also with C at both ends (README.md, "What siw does").
 func TestUcmatose(t *testing.T) {
-	onOneKernel(t)
+	onlyUML(t)
 	cmLink(t, "rxe")
 	for _, pair := range cmPairs[:2] {
 		for _, line := range []string{" -c 100 -m", " -c 2 -C 20 -S 5000"} {
@@ -60,7 +59,7 @@ func TestUcmatose(t *testing.T) {
 // TestUcmatoseOptions: IPv6, the other port space, the type of service, the time-out of
 // acknowledgements and the report.
 func TestUcmatoseOptions(t *testing.T) {
-	onOneKernel(t)
+	onlyUML(t)
 	cmLink(t, "rxe")
 	for i, pair := range cmPairs {
 		t.Run(fmt.Sprint(pair), func(t *testing.T) {
@@ -84,7 +83,7 @@ func TestUcmatoseOptions(t *testing.T) {
 
 // TestCmtime: a client of either kind and a server of either, which goes on.
 func TestCmtime(t *testing.T) {
-	onOneKernel(t)
+	onlyUML(t)
 	for _, typ := range []string{"siw", "rxe"} {
 		t.Run(typ, func(t *testing.T) {
 			cmLink(t, typ)
@@ -121,7 +120,7 @@ func TestCmtime(t *testing.T) {
 // TestRdmaClientServer: librdmacm's smallest programs exchange a message of 16 bytes each
 // way with ours, or send one.
 func TestRdmaClientServer(t *testing.T) {
-	onOneKernel(t)
+	onlyUML(t)
 	for _, typ := range []string{"siw", "rxe"} {
 		t.Run(typ, func(t *testing.T) {
 			cmLink(t, typ)
@@ -144,7 +143,7 @@ func TestRdmaClientServer(t *testing.T) {
 
 // TestUdaddy: datagrams there and back, of one byte and of the longest.
 func TestUdaddy(t *testing.T) {
-	onOneKernel(t)
+	onlyUML(t)
 	cmLink(t, "rxe")
 	for _, pair := range cmPairs[:2] {
 		for _, line := range []string{"10.78.0.1 -c 3", "10.78.0.1 -C 1 -S 1", "fd78::1 -C 40 -S 1024 -t 8"} {
@@ -158,7 +157,7 @@ func TestUdaddy(t *testing.T) {
 
 // TestCMProgramsRefused holds the words for what can't be.
 func TestCMProgramsRefused(t *testing.T) {
-	onOneKernel(t)
+	onlyUML(t)
 	cmLink(t, "rxe")
 	noLeak(t)
 	for line, want := range map[string]string{

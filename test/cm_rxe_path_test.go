@@ -15,6 +15,7 @@ import (
 // TestCMRxePath: the path that the kernel found for one ID serves another, which never
 // resolves a route.
 func TestCMRxePath(t *testing.T) {
+	notTwice(t)
 	d := openRxe(t)
 	noLeak(t)
 	ch := newChannel(t)
@@ -54,6 +55,7 @@ func TestCMRxePath(t *testing.T) {
 // TestCMRxeECE: both ends learn of the options that the other asks for or agrees to, and
 // a refusal says that it is for them.
 func TestCMRxeECE(t *testing.T) {
+	notTwice(t)
 	d := openRxe(t)
 	noLeak(t)
 	ch := newChannel(t)
@@ -92,6 +94,7 @@ func TestCMRxeECE(t *testing.T) {
 // TestCMRxeNotify: the side that accepted says that a message has come, so the
 // connection is there, although the peer's confirmation is not.
 func TestCMRxeNotify(t *testing.T) {
+	notTwice(t)
 	d := openRxe(t)
 	noLeak(t)
 	ch := newChannel(t)

@@ -78,10 +78,11 @@ func deviceNumber(t *testing.T, path string) string {
 
 // TestContainer: a static program and two device nodes are all that it takes.
 func TestContainer(t *testing.T) {
+	onlyUML(t)
 	fabric(t)
 	j := newJail(t)
 	j.give("/dev/infiniband/rdma_cm")
-	j.give(node(t))
+	j.give(infoOf(t, dummyLink).Node)
 	for name, credential := range map[string]*syscall.Credential{"root": nil, "nobody": {Uid: 65534, Gid: 65534}} {
 		t.Run(name, func(t *testing.T) {
 			noLeak(t)

@@ -32,19 +32,8 @@ func says(t *testing.T, cmd *exec.Cmd, want string) {
 	}
 }
 
-// node is the path of a device node of the fabric's first link.
-func node(t *testing.T) string {
-	t.Helper()
-	for _, info := range must(uverbs.Devices())(t) {
-		if info.Name == dummyLink {
-			return info.Node
-		}
-	}
-	t.Fatal("no " + dummyLink)
-	return ""
-}
-
 func TestWithoutMemlock(t *testing.T) {
+	notTwice(t)
 	fabric(t)
 	noLeak(t)
 	says(t, nobody(child("memory too big")), "memory too big: uverbs: create MR on gvsiw0: cannot allocate memory: "+
@@ -70,6 +59,7 @@ func registerTooMuch([]string) error {
 
 // TestWithoutPermission: the nodes are 0666; here they are not.
 func TestWithoutPermission(t *testing.T) {
+	notTwice(t)
 	fabric(t)
 	noLeak(t)
 	deny := func(path string) {
@@ -79,7 +69,7 @@ func TestWithoutPermission(t *testing.T) {
 		}
 		t.Cleanup(func() { os.Chmod(path, 0o666) })
 	}
-	uverbsNode := node(t)
+	uverbsNode := infoOf(t, dummyLink).Node
 	deny(uverbsNode)
 	says(t, nobody(child("open")), "open: uverbs: open device on gvsiw0: open "+uverbsNode+": permission denied: "+
 		"allow reading and writing it (`chmod 666 "+uverbsNode+"`)")
@@ -100,6 +90,7 @@ func openBoth([]string) error {
 
 // TestCredentialsChanged: the kernel takes commands only from who opened.
 func TestCredentialsChanged(t *testing.T) {
+	notTwice(t)
 	noLeak(t)
 	says(t, child("new user"), "new user: rdmacm: create ID: permission denied "+
 		"(the credentials changed since the channel was opened: open a new one, after setuid only in a program started anew)")
@@ -133,6 +124,7 @@ func unload(t *testing.T, module string) {
 }
 
 func TestWithoutConnectionManager(t *testing.T) {
+	notTwice(t)
 	unload(t, "rdma_ucm")
 	t.Cleanup(func() { sh(t, "modprobe rdma_ucm") })
 	_, err := rdmacm.Dial(t.Context(), "10.81.0.1:1", nil)
@@ -143,11 +135,13 @@ func TestWithoutConnectionManager(t *testing.T) {
 
 // TestWithoutNodes: a container that was not given the devices.
 func TestWithoutNodes(t *testing.T) {
+	notTwice(t)
 	fabric(t)
 	j := newJail(t)
 	says(t, j.command("/exchange", "-s", ":7471"), "exchange: "+noCM)
 	j.give("/dev/infiniband/rdma_cm")
-	uverbsNode, number := node(t), deviceNumber(t, node(t))
+	uverbsNode := infoOf(t, dummyLink).Node
+	number := deviceNumber(t, uverbsNode)
 	server := start(t, exec.Command("../bin/exchange", "-s", ":7471"))
 	server.line(t)
 	says(t, j.command("/exchange", "-c", dummyIPv4+":7471"), "exchange: rdmacm: dial "+dummyIPv4+":7471: uverbs: open device on gvsiw0: open "+uverbsNode+

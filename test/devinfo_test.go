@@ -48,6 +48,7 @@ var zeroElsewhere = strings.Fields(`max_ee_rd_atom max_ee_init_rd_atom max_ee ma
 
 // TestDevinfoAsIbvDevinfo compares every field that ibv_devinfo -v prints.
 func TestDevinfoAsIbvDevinfo(t *testing.T) {
+	notTwice(t)
 	for i, typ := range linkTypes() {
 		t.Run(typ, func(t *testing.T) {
 			netdev, name := "info"+typ, "gvinfo"+typ
@@ -186,7 +187,7 @@ func sameAsSystem(t *testing.T, name, netdev string, device, port map[string]any
 	same(t, sys+"node_desc", fmt.Sprint(device["node_desc"]))
 	for _, g := range port["gids"].([]any) {
 		gid := g.(map[string]any)
-		if !onLinux61() || device["driver"] != "siw" { // 6.1 tells no interface for iWARP
+		if !onKernel("6.1") || device["driver"] != "siw" { // 6.1 tells no interface for iWARP
 			same(t, fmt.Sprintf("%sports/1/gid_attrs/ndevs/%v", sys, gid["index"]), gid["netdev"].(string))
 		}
 	}
@@ -202,6 +203,7 @@ func sameAsSystem(t *testing.T, name, netdev string, device, port map[string]any
 // TestDevinfoDenied: who may not open the device is told what sysfs has, which is
 // the same as far as it goes, and why the rest is missing.
 func TestDevinfoDenied(t *testing.T) {
+	onlyUML(t)
 	everybodys := everybodysRdmalink(t)
 	for i, typ := range linkTypes() {
 		dummy(t, "deny"+typ, fmt.Sprintf("10.89.%d.1/24", 10+i))

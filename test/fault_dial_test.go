@@ -34,7 +34,7 @@ func onEachFabric(t *testing.T, test func(t *testing.T, link, host string)) {
 // TestListenerClosedUnderDials: dials that a listener has not let in end with it, and so do
 // those that its backlog had no room for.
 func TestListenerClosedUnderDials(t *testing.T) {
-	onOneKernel(t)
+	onlyUML(t)
 	const dials, backlog = 6, 2
 	onEachFabric(t, func(t *testing.T, link, host string) {
 		for _, k := range talks(t, link) {
@@ -62,7 +62,7 @@ func TestListenerClosedUnderDials(t *testing.T) {
 // TestHandshakeKilled: whichever process dies during the handshake, the other one's call
 // ends, and a listener goes on.
 func TestHandshakeKilled(t *testing.T) {
-	onOneKernel(t)
+	onlyUML(t)
 	onEachFabric(t, func(t *testing.T, _, host string) {
 		t.Run("who dials", func(t *testing.T) {
 			l := must(msg.Listen(host+":0", nil))(t)
@@ -155,7 +155,7 @@ func msgListener(args []string) error {
 // TestStopped: a peer that stands still holds up who sends to it, until the context of that
 // ends. When it goes on all goes on.
 func TestStopped(t *testing.T) {
-	onOneKernel(t)
+	onlyUML(t)
 	onEachFabric(t, func(t *testing.T, _, host string) {
 		l := must(msg.Listen(host+":0", &msg.Config{Window: 8}))(t)
 		closeLater(t, l)
@@ -212,7 +212,7 @@ func msgMirror(args []string) error {
 // TestCycles connects, talks and closes, again and again. GOVERBS_CYCLES says how often, on
 // each transport and in each way.
 func TestCycles(t *testing.T) {
-	onOneKernel(t)
+	onlyUML(t)
 	cycles := 20
 	if n, err := strconv.Atoi(os.Getenv("GOVERBS_CYCLES")); err == nil {
 		cycles = n

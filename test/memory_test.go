@@ -14,12 +14,13 @@ import (
 // kindSize is the size of the regions that memoryKinds makes, in bytes.
 const kindSize = 100_000
 
-// memoryKinds registers each kind of memory. The huge one needs hugePages.
+// memoryKinds registers each kind of memory.
 var memoryKinds = map[string]func(*testing.T, *uverbs.PD) *uverbs.MR{
 	"own": func(t *testing.T, pd *uverbs.PD) *uverbs.MR {
 		return must(pd.AllocMR(kindSize, allAccess, nil))(t)
 	},
 	"huge pages": func(t *testing.T, pd *uverbs.PD) *uverbs.MR {
+		hugePages(t)
 		mr := must(pd.AllocMR(kindSize, allAccess, &uverbs.MROptions{Huge: true}))(t)
 		if mr.Addr()%(2<<20) != 0 || !strings.Contains(sh(t, "cat /proc/meminfo"), "HugePages_Free:        3") {
 			t.Error("not in huge pages")
@@ -42,9 +43,21 @@ var memoryKinds = map[string]func(*testing.T, *uverbs.PD) *uverbs.MR{
 	},
 }
 
+// withoutHugePages is how asking for one fails with an empty pool, or on a kernel that has
+// none at all.
+func withoutHugePages() (words string, errno error) {
+	if onUML() {
+		return "invalid argument (this kernel has no 2 MiB pages)", syscall.EINVAL
+	}
+	return "cannot allocate memory (too few free 2 MiB pages: raise vm.nr_hugepages by 1)", syscall.ENOMEM
+}
+
 // hugePages fills the pool for the length of a test.
 func hugePages(t *testing.T) {
 	t.Helper()
+	if onUML() {
+		t.Skip("User Mode Linux has no huge pages")
+	}
 	const pool = " >/proc/sys/vm/nr_hugepages"
 	sh(t, "echo 4"+pool)
 	t.Cleanup(func() { sh(t, "echo 0"+pool) })

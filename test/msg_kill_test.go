@@ -14,8 +14,14 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-func TestMsgPeerKilled(t *testing.T)    { overSiw(t, msg.Config{}, msgKill) }
-func TestRxeMsgPeerKilled(t *testing.T) { overRxe(t, msg.Config{}, msgKill) }
+func TestMsgPeerKilled(t *testing.T) {
+	notTwice(t)
+	overSiw(t, msg.Config{}, msgKill)
+}
+func TestRxeMsgPeerKilled(t *testing.T) {
+	notTwice(t)
+	overRxe(t, msg.Config{}, msgKill)
+}
 
 // msgKill kills a peer that is sending, and has received nothing. That is no orderly end,
 // and a Send that waits for credit ends too.

@@ -5,7 +5,6 @@ package test
 import (
 	"context"
 	"errors"
-	"os"
 	"strings"
 	"syscall"
 	"testing"
@@ -14,9 +13,6 @@ import (
 
 	"github.com/goverbs/goverbs/netlinkrdma"
 )
-
-// onKernel tells whether this is a kernel of the series, as 6.12.
-func onKernel(series string) bool { return strings.HasPrefix(os.Getenv("GOVERBS_VM"), series+".") }
 
 // change is for what has to succeed.
 func change(t *testing.T, err error) {
@@ -27,6 +23,7 @@ func change(t *testing.T, err error) {
 }
 
 func TestNldevSetDevice(t *testing.T) {
+	notTwice(t)
 	for _, typ := range linkTypes() {
 		netdev := "gvset" + typ
 		dummy(t, netdev, "10.87.0.1/24")
@@ -61,6 +58,7 @@ func TestNldevSetDevice(t *testing.T) {
 }
 
 func TestNldevRenameToAnother(t *testing.T) {
+	notTwice(t)
 	dummy(t, "gvtwo1")
 	dummy(t, "gvtwo2")
 	link(t, "gvtwinA", "rxe", "gvtwo1")
@@ -71,6 +69,7 @@ func TestNldevRenameToAnother(t *testing.T) {
 }
 
 func TestNldevPrivilegedQKey(t *testing.T) {
+	notTwice(t)
 	var c netlinkrdma.Client
 	for _, on := range []bool{true, false} {
 		change(t, c.SetPrivilegedQKey(on))
@@ -85,6 +84,7 @@ func TestNldevPrivilegedQKey(t *testing.T) {
 
 // TestNldevEvents follows a device through its life.
 func TestNldevEvents(t *testing.T) {
+	notTwice(t)
 	var c netlinkrdma.Client
 	events, err := c.Subscribe()
 	if onKernel("6.1") {

@@ -16,6 +16,7 @@ import (
 // TestPingpongFirstDevice: without -d siw is passed over, with it the error says
 // what works there.
 func TestPingpongFirstDevice(t *testing.T) {
+	onlyUML(t)
 	rxeFabric(t)
 	if hasSiw {
 		fabric(t)
@@ -31,6 +32,7 @@ func TestPingpongFirstDevice(t *testing.T) {
 
 // TestPingpongODP: on-demand paging where the device has it, both ways with C.
 func TestPingpongODP(t *testing.T) {
+	notTwice(t)
 	odp := openRxe(t).attr.ODP
 	noLeak(t)
 	for _, kind := range []string{"rc", "srq"} {
@@ -45,9 +47,9 @@ func TestPingpongODP(t *testing.T) {
 		for _, pair := range [][2]string{{"C", "Go"}, {"Go", "C"}, {"Go", "Go"}} {
 			line := func(program string) string {
 				if program == "Go" && kind == "rc" {
-					return "-o -c -n 50 -s 100000 -P " // C can't prefetch on rxe
+					return "-o -c -n 20 -s 100000 -P " // C can't prefetch on rxe
 				}
-				return "-o -c -n 50 -s 100000 "
+				return "-o -c -n 20 -s 100000 "
 			}
 			pingponged(t, pingpong(t, pair[0], kind, line(pair[0])), pingpong(t, pair[1], kind, line(pair[1])+"127.0.0.1"))
 		}
@@ -56,6 +58,7 @@ func TestPingpongODP(t *testing.T) {
 
 // TestPingpongJSON holds the report of either end.
 func TestPingpongJSON(t *testing.T) {
+	onlyUML(t)
 	rxeFabric(t)
 	noLeak(t)
 	type place struct {

@@ -5,6 +5,7 @@ package test
 import (
 	"bytes"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -50,7 +51,7 @@ func checkCopied(t *testing.T, path string, want []byte, printed string) {
 // TestRcopyClient has C's client send files to rdmalink cp, which refuses one that would
 // lie outside its directory.
 func TestRcopyClient(t *testing.T) {
-	onOneKernel(t)
+	onlyUML(t)
 	tool := must(filepath.Abs("../bin/rdmalink"))(t)
 	eachIPv4Host(t, func(t *testing.T, host string) {
 		dir := t.TempDir()
@@ -85,28 +86,41 @@ func TestRcopyClient(t *testing.T) {
 
 // TestRcopyServer has C's server receive files, one connection after the other.
 func TestRcopyServer(t *testing.T) {
-	onOneKernel(t)
+	onlyUML(t)
 	eachIPv4Host(t, func(t *testing.T, host string) {
 		serveCM(t, exec.Command("rcopy"), rcopyPort)
 		for _, size := range rcopySizes {
 			dir := t.TempDir()
 			from, to := filepath.Join(dir, "from"), filepath.Join(dir, "to")
 			ok(t, os.WriteFile(from, someFile(size), 0o600))
-			out := launch(t, exec.Command("../bin/rdmalink", "cp", from, host+":"+to)).end()
+			out := copiedTo(t, from, host+":"+to)
 			if out.Code != 0 || out.Err != "" {
 				t.Errorf("%+v", out)
 			}
 			checkCopied(t, to, someFile(size), out.Out)
 		}
-		if out := launch(t, exec.Command("../bin/rdmalink", "cp", os.Args[0], host+":/no/such")).end(); out.Code != 1 || !strings.Contains(out.Err, "no such file") {
+		if out := copiedTo(t, os.Args[0], host+":/no/such"); out.Code != 1 || !strings.Contains(out.Err, "no such file") {
 			t.Errorf("%+v", out)
 		}
 	})
 }
 
+// copiedTo runs rdmalink cp with C's server, which may speak too early.
+func copiedTo(t *testing.T, from, to string) (out output) {
+	t.Helper()
+	notEarly(t, func() error {
+		out = launch(t, exec.Command("../bin/rdmalink", "cp", from, to)).end()
+		if err := errors.New("synchronize: " + out.Err); out.Code != 0 && spokeEarly.MatchString(err.Error()) {
+			return err
+		}
+		return nil
+	})
+	return out
+}
+
 // TestCp has both ends of ours, over IPv6.
 func TestCp(t *testing.T) {
-	onOneKernel(t)
+	onlyUML(t)
 	tool := must(filepath.Abs("../bin/rdmalink"))(t)
 	rxeFabric(t)
 	noLeak(t)

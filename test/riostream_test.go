@@ -82,7 +82,7 @@ func (r riostreamRun) run(c net.Conn, client bool) error {
 	e.memory[r.size-1] = 0xff
 	m, err := e.Map(e.memory, 0)
 	if err != nil {
-		return err
+		return fmt.Errorf("synchronize: map: %w", err)
 	}
 	sync := []func() error{
 		func() error { _, err := e.Write(make([]byte, 16)); return err },
@@ -93,13 +93,16 @@ func (r riostreamRun) run(c net.Conn, client bool) error {
 		sync[0], sync[1] = sync[1], sync[0]
 		swap[0], swap[1] = swap[1], swap[0]
 	}
-	steps := sync
-	for range r.rounds {
-		steps = append(steps, swap...)
-	}
-	for i, step := range steps {
+	for _, step := range sync {
 		if err := step(); err != nil {
-			return fmt.Errorf("step %d: %w", i, err)
+			return fmt.Errorf("synchronize: %w", err)
+		}
+	}
+	for round := range r.rounds {
+		for _, step := range swap {
+			if err := step(); err != nil {
+				return fmt.Errorf("round %d: %w", round, err)
+			}
 		}
 	}
 	return m.Close()
@@ -117,15 +120,19 @@ func (r riostreamRun) end(t *testing.T, c net.Conn, peer *running) {
 
 // TestRiostreamServer has C's server.
 func TestRiostreamServer(t *testing.T) {
-	onOneKernel(t)
+	onlyUML(t)
 	eachIPv4Host(t, func(t *testing.T, host string) {
 		for _, r := range riostreamRuns {
 			t.Run(fmt.Sprint(r), func(t *testing.T) {
-				server := serveCM(t, exec.Command("riostream", append(r.args(), "-b", host)...), "7471")
-				d := rsocket.Dialer{Timeout: patience, Sizes: rsocket.Sizes{Mappings: 1}}
-				c := must(d.Dial("rsocket", hostPort(host, "7471")))(t)
-				ok(t, c.SetDeadline(time.Now().Add(2*patience)))
-				ok(t, r.run(c, true))
+				var c net.Conn
+				var server *running
+				notEarly(t, func() (err error) {
+					server = serveCM(t, exec.Command("riostream", append(r.args(), "-b", host)...), "7471")
+					if c, err = tryStream(host, rsocket.Sizes{Mappings: 1}); err == nil {
+						err = r.run(c, true)
+					}
+					return failedWith(err, server.Cmd, c)
+				})
 				r.end(t, c, server)
 			})
 		}
@@ -134,7 +141,7 @@ func TestRiostreamServer(t *testing.T) {
 
 // TestRiostreamClient has C's client.
 func TestRiostreamClient(t *testing.T) {
-	onOneKernel(t)
+	onlyUML(t)
 	eachIPv4Host(t, func(t *testing.T, host string) {
 		for _, r := range riostreamRuns {
 			t.Run(fmt.Sprint(r), func(t *testing.T) {

@@ -18,13 +18,18 @@ import (
 // TestRsocketKilled: a C peer that is killed in the middle is a broken connection, and
 // not the end of its data.
 func TestRsocketKilled(t *testing.T) {
+	onlyUML(t)
 	eachRsocketHost(t, func(t *testing.T, host string) {
-		server := start(t, exec.Command("rstream", "-T", "b", "-I", "1000000", "-C", "1", "-S", "64", "-b", host))
-		until(t, "listening", func() bool { return listeningCM(t, server.Process.Pid, "7471") })
-		c := dialStream(t, host, "7471")
-		if err := (rstreamRun{rounds: 5, count: 1, size: 64}).run(c, true); err != nil {
-			t.Error(err)
-		}
+		var c net.Conn
+		var server *process
+		notEarly(t, func() (err error) {
+			server = start(t, exec.Command("rstream", "-T", "b", "-I", "1000000", "-C", "1", "-S", "64", "-b", host))
+			until(t, "listening", func() bool { return listeningCM(t, server.Process.Pid, "7471") })
+			if c, err = tryStream(host, rsocket.Sizes{}); err == nil {
+				err = (rstreamRun{rounds: 5, count: 1, size: 64}).run(c, true)
+			}
+			return failedWith(err, server.Cmd, c)
+		})
 		ok(t, server.Process.Kill())
 		var op *net.OpError
 		if n, err := c.Read(make([]byte, 1)); n != 0 || !errors.Is(err, syscall.ECONNRESET) || !errors.As(err, &op) {
@@ -42,6 +47,7 @@ func TestRsocketKilled(t *testing.T) {
 // TestRsocketStranger: a peer that connects and does not speak rsocket is refused, and
 // those that do are let in all the same.
 func TestRsocketStranger(t *testing.T) {
+	notTwice(t)
 	eachRsocketHost(t, func(t *testing.T, host string) {
 		l := listenRsocket(t, host)
 		at := l.Addr().(rsocket.Addr).AddrPort()
@@ -77,6 +83,7 @@ func portOf(l net.Listener) string {
 // TestRsocketSlowReader: a writer is held up by a reader that does not read, wakes when its
 // deadline comes, and ends well: all that Write took arrives after Close.
 func TestRsocketSlowReader(t *testing.T) {
+	onlyUML(t)
 	eachRsocketHost(t, func(t *testing.T, host string) {
 		a, b, stop, err := streams(host)
 		ok(t, err)
@@ -98,6 +105,7 @@ func TestRsocketSlowReader(t *testing.T) {
 
 // TestRsocketAllocs: a round trip allocates nothing at either end.
 func TestRsocketAllocs(t *testing.T) {
+	onlyUML(t)
 	eachRsocketHost(t, func(t *testing.T, host string) {
 		a, b, stop, err := streams(host)
 		ok(t, err)
@@ -135,6 +143,7 @@ func TestRsocketAllocs(t *testing.T) {
 // TestRsocketCloseAtOnce: what is written arrives though the writer closes at once, time
 // after time.
 func TestRsocketCloseAtOnce(t *testing.T) {
+	onlyUML(t)
 	eachRsocketHost(t, func(t *testing.T, host string) {
 		l := listenRsocket(t, host)
 		const times = 20

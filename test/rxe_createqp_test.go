@@ -81,12 +81,19 @@ func TestRxeCreateQPRefused(t *testing.T) {
 	cq := must(d.CreateCQ(16, nil))(t)
 	closeLater(t, cq)
 	for name, typ := range map[string]uverbs.QPType{
-		"GSI": 1, "raw IPv6": 5, "raw Ethertype": 6, "raw packet": 8, "XRC initiator": 9, "XRC target": 10, "driver": 0xff, "unknown": 99,
+		"GSI": 1, "raw IPv6": 5, "raw Ethertype": 6, "raw packet": 8, "driver": 0xff, "unknown": 99,
 	} {
 		_, err := d.pd.CreateQP(&uverbs.QPOptions{Type: typ, SendCQ: cq, RecvCQ: cq, Cap: uverbs.QPCap{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}})
 		if !errors.Is(err, uverbs.ErrNotSupported) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+	_, err := d.pd.CreateQP(&uverbs.QPOptions{Type: uverbs.QPTypeXRCInitiator, SendCQ: cq, Cap: uverbs.QPCap{MaxSendWR: 1, MaxSendSGE: 1}})
+	if !errors.Is(err, uverbs.ErrNotSupported) {
+		t.Errorf("XRC initiator: %v", err)
+	}
+	if _, err := d.OpenXRCD(nil, 0); !errors.Is(err, uverbs.ErrNotSupported) {
+		t.Errorf("XRC domain: %v", err)
 	}
 	gone := must(d.CreateCQ(1, nil))(t)
 	if err := gone.Close(); err != nil {

@@ -10,18 +10,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/goverbs/goverbs/test/refusals"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// rxeFailure is a send, posted as number 1 by a requester to a responder that
-// has two receives, 1000 and 1001. Each end is told by what became of its work
-// requests, and by the state that its QP is in then.
+// rxeFailure is a row of the table, and where kernels disagree about it.
 type rxeFailure struct {
-	name                 string // begins with the type of the QPs
-	ends                 ends
-	wrong                func(a, b *rxeEnd) uverbs.SendWR
-	requester, responder string
-	differs              differs
+	refusals.Failure
+	differs differs
 }
 
 // TestRxeErrors pins what each kind of failure looks like.
@@ -32,36 +28,40 @@ type rxeFailure struct {
 // ends both RC QPs, while UC and UD drop it; what it finds wrong with its own
 // receive ends the QP of all three.
 func TestRxeErrors(t *testing.T) {
+	notTwice(t)
 	for _, f := range rxeFailures() {
-		onRxe(t, f.name, func(t *testing.T, d *rxeDevice) { f.run(t, d) })
+		onRxe(t, f.Name, func(t *testing.T, d *rxeDevice) { f.run(t, d) })
 	}
 }
 
-func (f *rxeFailure) run(t *testing.T, d *rxeDevice) (a, b *rxeEnd) {
-	typ := map[string]uverbs.QPType{"RC": uverbs.QPTypeRC, "UC": uverbs.QPTypeUC, "UD": uverbs.QPTypeUD}[f.name[:2]]
-	a, b = d.end(t, typ, f.ends[0]), d.end(t, typ, f.ends[1])
+func (f *rxeFailure) run(t *testing.T, d *rxeDevice) {
+	a, b := d.end(t, f.Type(), rxeSetup{access: f.Mine}), d.end(t, f.Type(), rxeSetup{access: f.His, peer: f.HisQP})
 	a.connect(b)
 	b.connect(a)
 	for i := range 2 {
 		b.postRecv(uint64(1000+i), i*recvSize, recvSize)
 	}
-	wr := f.wrong(a, b)
-	wr.WRID, wr.Flags = 1, uverbs.SendSignaled
+	binary.NativeEndian.PutUint64(b.mr.Bytes(), refusals.Before)
+	wr := f.request(a, b)
+	wr.Flags = uverbs.SendSignaled
 	if !d.has(f.differs.needs) {
 		if n, err := a.qp.PostSend([]uverbs.SendWR{wr}); n != 0 || !errors.Is(err, uverbs.ErrNotSupported) {
 			t.Errorf("%d, %v", n, err)
 		}
-		return a, b
+		return
 	}
 	a.post(wr)
-	f.compare(t, a, b)
-	return a, b
+	first := outcome(a.next(a.sendCQ))
+	if got := binary.NativeEndian.Uint64(b.mr.Bytes()); f.Changes(got) {
+		t.Errorf("%d in memory", got)
+	}
+	f.compare(t, first, a, b)
 }
 
-func (f *rxeFailure) compare(t *testing.T, a, b *rxeEnd) {
+func (f *rxeFailure) compare(t *testing.T, first string, a, b *rxeEnd) {
 	t.Helper()
 	wantA, wantB := f.want()
-	sent, got := []string{outcome(a.next(a.sendCQ))}, []string(nil)
+	sent, got := []string{first}, []string(nil)
 	a.reaches(stateIn(wantA))
 	b.reaches(stateIn(wantB))
 	if a.qp.Type() != uverbs.QPTypeRC && alive(wantA) && alive(wantB) {
@@ -78,14 +78,14 @@ func (f *rxeFailure) compare(t *testing.T, a, b *rxeEnd) {
 }
 
 func (f *rxeFailure) want() (requester, responder string) {
-	requester, responder = f.requester, f.responder
-	if onLinux61() && f.differs.requester != "" {
+	requester, responder = f.Requester, f.Responder
+	if onKernel("6.1") && f.differs.requester != "" {
 		requester = f.differs.requester
 	}
-	if onLinux61() && f.differs.responder != "" {
+	if onKernel("6.1") && f.differs.responder != "" {
 		responder = f.differs.responder
 	}
-	if f.differs.access && !onLinux61() && !onLinux612() {
+	if f.differs.access && !onKernel("6.1") && !onKernel("6.12") {
 		responder += ", QP access error"
 	}
 	return requester, responder
@@ -119,64 +119,6 @@ func (e *rxeEnd) knock(peer *rxeEnd) (got []string) {
 		if wc.Status == uverbs.StatusSuccess {
 			return got
 		}
-	}
-}
-
-// TestRxeAtomicsRefused has atomics fail in each way there is; the responder's
-// memory changes only when it is the requester that has nowhere to put the result.
-func TestRxeAtomicsRefused(t *testing.T) {
-	const plain = uverbs.AccessLocalWrite | uverbs.AccessRemoteRead | uverbs.AccessRemoteWrite
-	odd := func(wr *uverbs.SendWR) { wr.RemoteAddr += 4 }
-	for op, name := range map[uverbs.Opcode]string{uverbs.OpCompareSwap: "RC COMPARE_SWAP", uverbs.OpFetchAdd: "RC FETCH_ADD"} {
-		atomic := func(change func(*uverbs.SendWR)) func(a, b *rxeEnd) uverbs.SendWR {
-			return flawed(op, 8, func(wr *uverbs.SendWR) {
-				wr.CompareAdd, wr.Swap = 40, 80
-				if change != nil {
-					change(wr)
-				}
-			})
-		}
-		for _, f := range []rxeFailure{
-			{"local key", alike, atomic(wrongLKey), protection, untouched, differs{}},
-			{"local range", alike, atomic(tooFar), protection, untouched, differs{}},
-			{"local access", ends{{access: uverbs.AccessRemoteRead}}, atomic(nil), protection, untouched, differs{}},
-			{"remote key", alike, atomic(wrongRKey), refused, lost, event},
-			{"remote range", alike, atomic(beyond), refused, lost, event},
-			{"access of the MR", hisMR(plain), atomic(nil), refused, lost, event},
-			{"access of the QP", hisQP(plain &^ uverbs.AccessLocalWrite), atomic(nil), invalid, lost, differs{}},
-			{"misaligned", alike, atomic(odd), invalid, lost, differs{}},
-		} {
-			want := uint64(40)
-			if f.requester == protection {
-				want = 80 // 40 swapped, or doubled
-			}
-			f.name = name + ", " + f.name
-			onRxe(t, f.name, func(t *testing.T, d *rxeDevice) {
-				wrong := f.wrong
-				f.wrong = func(a, b *rxeEnd) uverbs.SendWR {
-					binary.NativeEndian.PutUint64(b.mr.Bytes(), 40)
-					return wrong(a, b)
-				}
-				_, b := f.run(t, d)
-				if got := binary.NativeEndian.Uint64(b.mr.Bytes()); got != want {
-					t.Errorf("%d in memory, want %d", got, want)
-				}
-			})
-		}
-	}
-	t.Run("ATOMIC_WRITE", atomicWriteRefused)
-}
-
-func atomicWriteRefused(t *testing.T) {
-	const op = uverbs.OpAtomicWrite
-	since, noEvent := differs{access: true, needs: uverbs.DeviceCapAtomicWrite}, differs{needs: uverbs.DeviceCapAtomicWrite}
-	for _, f := range []rxeFailure{
-		{"RC remote range", alike, flawed(op, 8, beyond), refused, lost, since},
-		{"RC access of the MR", hisMR(uverbs.AccessLocalWrite | uverbs.AccessRemoteRead), flawed(op, 8, nil), refused, lost, since},
-		{"RC access of the QP", hisQP(uverbs.AccessRemoteRead), flawed(op, 8, nil), invalid, lost, noEvent},
-		{"RC misaligned", alike, flawed(op, 8, func(wr *uverbs.SendWR) { wr.RemoteAddr += 4 }), invalid, lost, noEvent},
-	} {
-		onRxe(t, f.name, func(t *testing.T, d *rxeDevice) { f.run(t, d) })
 	}
 }
 

@@ -123,7 +123,7 @@ func TestRxeEventOfError(t *testing.T) {
 			l.postRecv(1, 0, 8)
 			l.arm(solicitedOnly)
 			l.modify(uverbs.QPAttr{State: uverbs.QPStateErr}, 0)
-			if solicitedOnly && !onLinux61() {
+			if solicitedOnly && !onKernel("6.1") {
 				l.polls(1)
 				l.arm(false)
 				l.postRecv(2, 0, 8)

@@ -16,14 +16,23 @@ import (
 )
 
 // gidLink is an rxe link on an interface of its own, whose addresses a test may
-// change.
-func gidLink(t *testing.T) *uverbs.Device {
+// change. Each address becomes a GID before the next is added: the kernel scans a
+// new link beside the work that earlier addresses left, so that the order of
+// addresses that were there before the link is open.
+func gidLink(t *testing.T) (d *uverbs.Device, local string) {
 	t.Helper()
-	dummy(t, "rxegid0", "10.87.0.1/24", "fd87::1/64")
+	dummy(t, "rxegid0")
+	netdev := must(net.InterfaceByName("rxegid0"))(t)
+	local = linkLocal(netdev.HardwareAddr).String()
 	link(t, "gvgid", "rxe", "rxegid0")
-	d := must(uverbs.Open("gvgid"))(t)
+	d = must(uverbs.Open("gvgid"))(t)
 	closeLater(t, d)
-	return d
+	gidsBecome(t, d, map[uint32]string{0: local})
+	sh(t, "ip addr add 10.87.0.1/24 dev rxegid0")
+	gidsBecome(t, d, map[uint32]string{0: local, 1: "10.87.0.1"})
+	sh(t, "ip addr add fd87::1/64 dev rxegid0 nodad")
+	gidsBecome(t, d, map[uint32]string{0: local, 1: "10.87.0.1", 2: "fd87::1"})
+	return d, local
 }
 
 // gids are the addresses of a device's GIDs by index.
@@ -49,10 +58,8 @@ func gidsBecome(t *testing.T, d *uverbs.Device, want map[uint32]string) {
 // TestRxeGID compares the table with rdma-core's and each entry with the table,
 // and has it follow the interface.
 func TestRxeGID(t *testing.T) {
-	d := gidLink(t)
+	d, local := gidLink(t)
 	netdev := must(net.InterfaceByName("rxegid0"))(t)
-	local := linkLocal(netdev.HardwareAddr).String()
-	gidsBecome(t, d, map[uint32]string{0: local, 1: "10.87.0.1", 2: "fd87::1"})
 	info := devinfo(t, "gvgid")
 	for _, e := range must(d.GIDTable())(t) {
 		if e.Type != uverbs.GIDTypeRoCEv2 || e.Port != 1 || e.NetdevIndex != uint32(netdev.Index) {
@@ -91,11 +98,9 @@ func linkLocal(mac net.HardwareAddr) netip.Addr {
 // TestRxeChooseGID chooses by family and by source address, before and after
 // addresses change.
 func TestRxeChooseGID(t *testing.T) {
-	d := gidLink(t)
+	d, local := gidLink(t)
 	sh(t, "ip addr add 10.87.0.2/24 dev rxegid0")
-	netdev := must(net.InterfaceByName("rxegid0"))(t)
-	local := linkLocal(netdev.HardwareAddr)
-	gidsBecome(t, d, map[uint32]string{0: local.String(), 1: "10.87.0.1", 2: "fd87::1", 3: "10.87.0.2"})
+	gidsBecome(t, d, map[uint32]string{0: local, 1: "10.87.0.1", 2: "fd87::1", 3: "10.87.0.2"})
 	chosen := func(c *uverbs.GIDChoice, want uint32) {
 		t.Helper()
 		if e, err := d.ChooseGID(1, c); err != nil || e.Index != want {
@@ -117,20 +122,22 @@ func TestRxeChooseGID(t *testing.T) {
 	chosen(addr("10.87.0.2"), 3)
 	chosen(addr("::ffff:10.87.0.2"), 3)
 	chosen(addr("fd87::1"), 2)
-	chosen(addr(local.String()), 0)
+	chosen(addr(local), 0)
 	refused(&uverbs.GIDChoice{Type: uverbs.GIDTypeRoCEv1}, "1 10.87.0.1 (RoCE v2), 2 fd87::1 (RoCE v2)")
 	refused(addr("10.87.0.3"), "add 10.87.0.3 to rxegid0 (`ip addr add`)")
 	if _, err := d.ChooseGID(2, nil); !errors.Is(err, syscall.EINVAL) {
 		t.Error(err)
 	}
 
-	sh(t, "ip addr add 10.87.0.3/24 dev rxegid0 && ip addr del fd87::1/64 dev rxegid0")
-	gidsBecome(t, d, map[uint32]string{0: local.String(), 1: "10.87.0.1", 3: "10.87.0.2", 4: "10.87.0.3"})
+	sh(t, "ip addr add 10.87.0.3/24 dev rxegid0")
+	gidsBecome(t, d, map[uint32]string{0: local, 1: "10.87.0.1", 2: "fd87::1", 3: "10.87.0.2", 4: "10.87.0.3"})
+	sh(t, "ip addr del fd87::1/64 dev rxegid0")
+	gidsBecome(t, d, map[uint32]string{0: local, 1: "10.87.0.1", 3: "10.87.0.2", 4: "10.87.0.3"})
 	chosen(addr("10.87.0.3"), 4)
 	chosen(&uverbs.GIDChoice{IPv6: true}, 0) // the link-local one
 	sh(t, "ip addr flush dev rxegid0")
-	gidsBecome(t, d, map[uint32]string{0: local.String()})
+	gidsBecome(t, d, map[uint32]string{0: local})
 	chosen(nil, 0)
-	refused(addr("10.87.0.2"), "the port has 0 "+local.String())
+	refused(addr("10.87.0.2"), "the port has 0 "+local)
 	refused(&uverbs.GIDChoice{IPv4: true}, "add an address to rxegid0")
 }

@@ -260,7 +260,7 @@ func TestRxeWindowRefused(t *testing.T) {
 	outside := w.middle(uverbs.AccessRemoteRead)
 	outside.Length = 3 * 4096
 	bindFails := uverbs.StatusWRFlushErr // for everything local that fails
-	if onLinux61() {
+	if onKernel("6.1") {
 		bindFails = uverbs.StatusMWBindErr
 	}
 	for name, c := range map[string]struct {

@@ -5,23 +5,10 @@ package test
 import (
 	"context"
 	"fmt"
-	"os"
-	"strings"
 	"testing"
 
 	"github.com/goverbs/goverbs/uverbs"
 )
-
-func onLinux612() bool { return strings.HasPrefix(os.Getenv("GOVERBS_VM"), "6.12.") }
-
-// onOneKernel is for tests of what two programs say to each other, or make of their
-// options. Their queues other tests try on every kernel.
-func onOneKernel(t *testing.T) {
-	t.Helper()
-	if !onLinux612() {
-		t.Skip("what two programs say to each other is tested on 6.12")
-	}
-}
 
 // outcome is how a work request ended: "1 SEND success", "1 remote access error".
 func outcome(wc uverbs.WC) string {

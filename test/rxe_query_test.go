@@ -4,7 +4,6 @@ package test
 
 import (
 	"errors"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -92,7 +91,7 @@ func TestRxeDevice(t *testing.T) {
 	}
 	// What each kernel added, as it tells.
 	newer := uverbs.DeviceCapFlushGlobal | uverbs.DeviceCapFlushPersistent | uverbs.DeviceCapAtomicWrite
-	if has := a.CapFlags & newer; has != newer && (has != 0 || !onLinux61()) {
+	if has := a.CapFlags & newer; has != newer && (has != 0 || !onKernel("6.1")) {
 		t.Errorf("of %v it has %v", newer, has)
 	}
 	var odp uverbs.ODPCaps
@@ -108,9 +107,6 @@ func TestRxeDevice(t *testing.T) {
 		t.Errorf("rxe has no clock and no memory: %+v", a)
 	}
 }
-
-// sinceLinux7: 6.1 and 6.12 are what there is before.
-func sinceLinux7() bool { return !strings.HasPrefix(os.Getenv("GOVERBS_VM"), "6.") }
 
 // TestRxePort compares with rdma-core, and has the port follow its interface.
 func TestRxePort(t *testing.T) {

@@ -54,7 +54,7 @@ func TestRxeQueryQP(t *testing.T) {
 func (q *queried) same(step string) {
 	q.t.Helper()
 	want := q.want
-	if !onLinux61() { // where it is what was given last
+	if !onKernel("6.1") { // where it is what was given last
 		want.CurState = want.State
 	}
 	if diff := cmp.Diff(&want, must(q.qp.Query())(q.t)); diff != "" {

@@ -49,7 +49,7 @@ func TestRxeRereg(t *testing.T) {
 	change := func(o uverbs.ReregOptions) bool {
 		t.Helper()
 		err := mr.Rereg(o)
-		if onLinux61() {
+		if onKernel("6.1") {
 			if !errors.Is(err, uverbs.ErrNotSupported) {
 				t.Errorf("%v", err)
 			}
@@ -90,12 +90,12 @@ func TestRxeRereg(t *testing.T) {
 	// What is refused changes nothing.
 	for _, o := range []uverbs.ReregOptions{{}, {Access: access(uverbs.AccessRemoteWrite)}, {Access: access(uverbs.AccessHugeTLB | uverbs.AccessLocalWrite)}} {
 		err := mr.Rereg(o)
-		if err == nil || !onLinux61() && !errors.Is(err, syscall.EINVAL) && !errors.Is(err, uverbs.ErrNotSupported) {
+		if err == nil || !onKernel("6.1") && !errors.Is(err, syscall.EINVAL) && !errors.Is(err, uverbs.ErrNotSupported) {
 			t.Errorf("%+v: %v", o, err)
 		}
 	}
 	become(before)
-	if err := mr.Rereg(uverbs.ReregOptions{}); !onLinux61() && !strings.HasSuffix(err.Error(), "invalid argument: neither PD nor Access is to change") {
+	if err := mr.Rereg(uverbs.ReregOptions{}); !onKernel("6.1") && !strings.HasSuffix(err.Error(), "invalid argument: neither PD nor Access is to change") {
 		t.Error(err)
 	}
 }

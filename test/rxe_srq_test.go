@@ -319,7 +319,7 @@ func TestRxeSRQErrors(t *testing.T) {
 		switch {
 		case typ == uverbs.QPTypeRC:
 			wantSent = "1 remote operation error"
-		case typ == uverbs.QPTypeUD && !onLinux61():
+		case typ == uverbs.QPTypeUD && !onKernel("6.1"):
 			wantGot, wantState = "1 remote invalid request", uverbs.QPStateRTS
 		}
 		if got := outcome(from.next(from.sendCQ)); got != wantSent {
@@ -330,7 +330,7 @@ func TestRxeSRQErrors(t *testing.T) {
 		}
 		to.reaches(wantState)
 		var want []string
-		if wantState == uverbs.QPStateErr && !onLinux61() {
+		if wantState == uverbs.QPStateErr && !onKernel("6.1") {
 			want = []string{"last WQE reached"}
 		}
 		if got := s.eventsOf(to.qp)[0]; cmp.Diff(want, got) != "" {

@@ -295,7 +295,7 @@ func TestRxeFlushAll(t *testing.T) {
 			done <- nil
 		}()
 		running := 2
-		if onLinux61() && typ != uverbs.QPTypeRC {
+		if onKernel("6.1") && typ != uverbs.QPTypeRC {
 			// Its modify flushes outside the lock that a doorbell's flush takes:
 			// the two may report one request twice and skip its neighbour.
 			joinAll(t, done, running)

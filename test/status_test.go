@@ -30,6 +30,7 @@ type failure struct {
 // initiator learns little: iWARP acknowledges nothing, so a SEND or a WRITE that
 // the responder refuses was a success. All failures end the connection.
 func TestFailureStatus(t *testing.T) {
+	notTwice(t)
 	fabric(t)
 	for _, test := range failures() {
 		t.Run(test.name, func(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 )
 
 // AsyncEvent is something that happened to a device, a port or an object
-// without a work request asking for it. At most one of CQ, QP and SRQ is set.
+// without a work request asking for it. At most one of CQ, QP, SRQ and WQ is set.
 //
 // C: struct ibv_async_event
 type AsyncEvent struct {
@@ -19,6 +19,7 @@ type AsyncEvent struct {
 	CQ   *CQ
 	QP   *QP
 	SRQ  *SRQ
+	WQ   *WQ
 	Port uint32 // for port events, counted from 1
 }
 

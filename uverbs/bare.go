@@ -17,13 +17,15 @@ type bareBytes struct {
 	pdOut   int
 	mrIn    int // zeros
 	mrOut   int
+	xrcIn   int // zeros, for target QPs
+	xrcOut  int
 }
 
 var bareDrivers = map[DriverID]bareBytes{
 	// Two pages of registers, CQEs of version 1, and no register for the context
 	// where the kernel can do without.
 	// C: struct mlx5_ib_alloc_ucontext_req_v2
-	DriverMLX5: {openIn: []byte{0: 16, 4: 4, 16: 1, 24: 3, 31: 0}, openOut: 72, pdOut: 4},
+	DriverMLX5: {openIn: []byte{0: 16, 4: 4, 16: 1, 24: 3, 31: 0}, openOut: 72, pdOut: 4, xrcIn: 56, xrcOut: 40},
 	DriverMLX4: {openOut: 16, pdOut: 4},
 	// The capabilities of batches and of a smallest send queue, without which some
 	// devices refuse.
@@ -57,6 +59,10 @@ func (d *Device) bare() bareBytes {
 func (b bareBytes) open() driver.UHW { return driver.UHW{In: b.openIn, Out: room(b.openOut)} }
 func (b bareBytes) pd() driver.UHW   { return driver.UHW{Out: room(b.pdOut)} }
 func (b bareBytes) mr() driver.UHW   { return driver.UHW{In: room(b.mrIn), Out: room(b.mrOut)} }
+
+func (b bareBytes) target() driver.UHW {
+	return driver.UHW{In: room(b.xrcIn), Out: room(b.xrcOut)}
+}
 
 func room(n int) []byte {
 	if n == 0 {

@@ -74,7 +74,7 @@ func TestNumberUsedAgain(t *testing.T) {
 	if err := old.Modify(&uverbs.QPAttr{State: uverbs.QPStateErr}, uverbs.QPAttrState); !errors.Is(err, uverbs.ErrClosed) {
 		t.Error(err)
 	}
-	if s := w.kqp().State(); s != uint8(uverbs.QPStateReset) {
+	if s := w.kqp().State(); s != uint8(uverbs.QPStateInit) { // which siw's begin in
 		t.Errorf("modifying a closed QP moved its successor to %v", uverbs.QPState(s))
 	}
 }

@@ -84,7 +84,7 @@ func (cq *CQ) create(entries int, opts *CQOptions) error {
 	} else if err == nil && cq.ext == nil {
 		err = ErrNotSupported
 	}
-	if err = c.made(err, func() error { return cq.issueDestroy(r.Handle) }); err != nil {
+	if err = c.made(err, func() error { return destroy(ring, func() error { return cq.issueDestroy(r.Handle) }) }); err != nil {
 		return err
 	}
 	cq.handle, cq.cqe, cq.ring, cq.memory = r.Handle, int(r.CQE), ring, c.memory
@@ -129,6 +129,14 @@ func (cq *CQ) issueCreate(r *driver.CreateCQ, u driver.UHW, extra []driver.Attr)
 	}
 	r.Handle, r.CQE = q.Created(abi.UVERBS_ATTR_CREATE_CQ_HANDLE), granted
 	return nil
+}
+
+// asObject lets a nil CQ stand for none.
+func (cq *CQ) asObject() *object {
+	if cq == nil {
+		return nil
+	}
+	return &cq.object
 }
 
 // Device returns the device that the CQ belongs to.

@@ -26,6 +26,7 @@ const (
 	WCExtFlowTag   WCExtMask = driver.ExtFlowTag
 	WCExtVLAN      WCExtMask = driver.ExtVLAN
 	WCExtChecksum  WCExtMask = driver.ExtChecksum
+	WCExtWallClock WCExtMask = driver.ExtWallClock
 )
 
 // WCExtChecksumOK is one of WCExt.Flags.
@@ -42,7 +43,7 @@ const CQIgnoreOverrun CQFlags = driver.CQIgnoreOverrun
 // cqFlags are the kernel's flags for a CQ.
 func cqFlags(r *driver.CreateCQ) uint32 {
 	flags := uint32(r.Flags)
-	if r.Ext&driver.ExtTimestamp != 0 {
+	if r.Ext&(driver.ExtTimestamp|driver.ExtWallClock) != 0 {
 		flags |= abi.IB_UVERBS_CQ_FLAGS_TIMESTAMP_COMPLETION
 	}
 	return flags

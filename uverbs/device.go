@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"sync"
 	"sync/atomic"
 
 	"github.com/goverbs/goverbs/internal/abi"
@@ -24,8 +23,8 @@ type Device struct {
 	compVectors uint32
 	cookies     atomic.Uint64
 	attr        atomic.Pointer[DeviceAttr] // once somebody asked
-	onDemand    sync.Map                   // local keys of regions that are
-	windows     map[uint32]*MW             // by the upper 24 bits of their keys; guarded by graph
+	regions     regions
+	windows     map[uint32]*MW // by the upper 24 bits of their keys; guarded by graph
 	events      *asyncEvents
 	cleanup     runtime.Cleanup
 }
@@ -48,9 +47,16 @@ func (d *Device) start() error {
 	}
 	events, err := d.openAsyncEvents()
 	if err != nil {
-		return err
+		return errors.Join(err, d.closeProvider())
 	}
 	d.events = events
+	return nil
+}
+
+func (d *Device) closeProvider() error {
+	if c, ok := d.provider.(driver.Closer); ok {
+		return c.Close()
+	}
 	return nil
 }
 
@@ -96,11 +102,7 @@ func (d *Device) CompVectors() uint32 { return d.compVectors }
 func (d *Device) Close() error {
 	return d.close(nothing, func() error {
 		d.cleanup.Stop()
-		var err error
-		if c, ok := d.provider.(driver.Closer); ok {
-			err = c.Close()
-		}
-		return errors.Join(err, d.events.close(), d.file.Close())
+		return errors.Join(d.closeProvider(), d.events.close(), d.file.Close())
 	})
 }
 

@@ -99,8 +99,8 @@ func TestModify(t *testing.T) {
 	if diff := cmp.Diff(attr, must[*uverbs.QPAttr](t)(w.qp.Query())); diff != "" {
 		t.Error(diff)
 	}
-	err := w.qp.Modify(&uverbs.QPAttr{State: uverbs.QPStateRTR}, uverbs.QPAttrState)
-	if !errors.Is(err, syscall.EINVAL) || !strings.Contains(err.Error(), "an iWARP QP goes to RTR only by connecting it") {
+	err := w.qp.Modify(&uverbs.QPAttr{State: uverbs.QPStateRTS}, uverbs.QPAttrState)
+	if !errors.Is(err, syscall.EINVAL) || !strings.Contains(err.Error(), "an iWARP QP goes to RTS only by connecting it") {
 		t.Error(err)
 	}
 }
@@ -121,9 +121,9 @@ func TestSRQ(t *testing.T) {
 // TestNoProvider uses a device whose driver has no provider here, and says so
 // where one is needed.
 func TestNoProvider(t *testing.T) {
-	k := fakeverbs.New(uint32(uverbs.DriverERDMA))
+	k := fakeverbs.New(uint32(uverbs.DriverOCRDMA))
 	noLeaks(t, k)
-	dev := must[*uverbs.Device](t)(openOn(uverbs.DeviceInfo{Name: "erdma0", Driver: uverbs.DriverERDMA}, k))
+	dev := must[*uverbs.Device](t)(openOn(uverbs.DeviceInfo{Name: "ocrdma0", Driver: uverbs.DriverOCRDMA}, k))
 	defer dev.Close()
 	pd := must[*uverbs.PD](t)(dev.AllocPD())
 	defer pd.Close()
@@ -133,7 +133,7 @@ func TestNoProvider(t *testing.T) {
 		t.Error(err)
 	}
 	for _, err := range []error{failed(dev.CreateCQ(1, nil)), failed(pd.CreateQP(nil)), failed(pd.CreateSRQ(nil))} {
-		if !errors.Is(err, uverbs.ErrNoProvider) || !strings.Contains(err.Error(), `import _ "github.com/goverbs/goverbs/provider/erdma"`) {
+		if !errors.Is(err, uverbs.ErrNoProvider) || !strings.Contains(err.Error(), `import _ "github.com/goverbs/goverbs/provider/ocrdma"`) {
 			t.Error(err)
 		}
 	}

@@ -20,7 +20,9 @@ type DeviceInfo struct {
 	NodeGUID GUID
 	Ports    uint32 // 0 if only sysfs could be asked
 	Node     string // path of the device node
-	rdev     uint64 // number the node must have
+	rdev     uint64 // number the node must have; 0 has none
+
+	listedBy netlinkrdma.Kernel // nil is the running one
 }
 
 // Devices lists the RDMA devices that can be opened. It asks the kernel over
@@ -74,7 +76,7 @@ func devicesFromNetlink(k netlinkrdma.Kernel) (infos []DeviceInfo, skipped, err 
 		infos = append(infos, DeviceInfo{
 			Name: d.Name, Index: d.Index, Driver: DriverID(c.DriverID), ABI: uint32(c.ABI),
 			NodeType: d.NodeType, NodeGUID: d.NodeGUID, Ports: d.Ports,
-			Node: "/dev/infiniband/" + c.Name, rdev: makedev(c.Major, c.Minor),
+			Node: "/dev/infiniband/" + c.Name, rdev: makedev(c.Major, c.Minor), listedBy: k,
 		})
 	}
 	if len(infos) == 0 && skipped != nil {
@@ -91,6 +93,11 @@ func (info DeviceInfo) Open() (*Device, error) {
 	if err != nil {
 		return nil, &Error{Op: "open", Object: "device", Device: info.Name, Err: err, Hint: nodeHint(err, info)}
 	}
+	return info.openOn(f)
+}
+
+// openOn opens the device on a descriptor of its node.
+func (info DeviceInfo) openOn(f ioctl.File) (*Device, error) {
 	if info.Driver == DriverUnknown {
 		info.Driver = probeDriver(f)
 	}

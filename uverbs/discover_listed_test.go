@@ -6,8 +6,12 @@ import (
 	"io/fs"
 	"net/netip"
 	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
 	"testing"
 
+	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/fakeverbs"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/kernel"
@@ -71,5 +75,48 @@ func TestOpenIndex(t *testing.T) {
 		if dev, err := uverbs.OpenIndex(index, guid); !errors.Is(err, uverbs.ErrNoDevice) {
 			t.Errorf("index %d with GUID %v: %v, %v", index, guid, dev, err)
 		}
+	}
+}
+
+// An interface tells the device and the port that are on it.
+func TestOpenNetdev(t *testing.T) {
+	l := register(t)
+	l.Ports = []netlinkrdma.Port{{DeviceIndex: listedIndex, DeviceName: "siw77", Index: 2, NetdevIndex: 9, NetdevName: "listed9"}}
+	dev, port, err := uverbs.OpenNetdev("listed9")
+	if err != nil || port != 2 || dev.Info().Name != "siw77" {
+		t.Fatalf("%+v, port %d, %v", dev, port, err)
+	}
+	if err := dev.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, _, err := uverbs.OpenNetdev("eth0"); !errors.Is(err, uverbs.ErrNoDevice) || !strings.Contains(err.Error(), "listed9 (siw77)") {
+		t.Error(err)
+	}
+	l.Fail = map[uint16]error{abi.RDMA_NLDEV_CMD_PORT_GET: syscall.EACCES}
+	if _, _, err := uverbs.OpenNetdev("listed9"); !errors.Is(err, syscall.EACCES) {
+		t.Error(err)
+	}
+}
+
+// A node is known by its path, and where that is another, by its number.
+func TestOpenNode(t *testing.T) {
+	l := register(t)
+	dev := must[*uverbs.Device](t)(uverbs.OpenNode("/dev/infiniband/" + l.node()))
+	if err := dev.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := uverbs.OpenNode(os.DevNull); !errors.Is(err, uverbs.ErrNoDevice) || !strings.Contains(err.Error(), "siw77") {
+		t.Error(err)
+	}
+	l.CharDevs = map[uint32]netlinkrdma.CharDev{listedIndex: {Name: l.node(), ABI: 1, DriverID: uint32(uverbs.DriverSIW)}}
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := uverbs.OpenNode(file); !errors.Is(err, uverbs.ErrNoDevice) { // neither has a number
+		t.Error(err)
+	}
+	if _, err := uverbs.OpenNode(filepath.Join(t.TempDir(), "uverbs0")); !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
 	}
 }

@@ -12,6 +12,12 @@
 //
 // What needs no queues (query, GID table, PD, async events) works without one.
 //
+// Open takes a name. [OpenNetdev], [OpenPCI], [OpenNode], [OpenFile] and
+// rdmacm.OpenDevice find a device by its interface, its PCI address, its node, a
+// descriptor that another process opened, or an IP address.
+//
+// The shortest whole program is the package's example.
+//
 // # Ownership
 //
 // Every object keeps its parents reachable, and Close of an object still in use

@@ -47,7 +47,7 @@ func TestCapHint(t *testing.T) {
 func TestCreateQPType(t *testing.T) {
 	w := newRoCE(t)
 	opts := w.qpOptions()
-	opts.Type = 9
+	opts.Type = uverbs.QPTypeDriver
 	if _, err := w.pd.CreateQP(opts); !errors.Is(err, uverbs.ErrNotSupported) || w.k.Calls("QP_CREATE") != 2 {
 		t.Errorf("%v after %d calls", err, w.k.Calls("QP_CREATE"))
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/goverbs/goverbs/internal/qpstate"
 	"github.com/goverbs/goverbs/netlinkrdma"
 )
 
@@ -32,7 +33,7 @@ func (qp *QP) explain(err error, attr *QPAttr, mask QPAttrMask) string {
 	if qp.dev.info.NodeType == netlinkrdma.NodeRNIC && (to == QPStateRTR || to == QPStateRTS) {
 		return fmt.Sprintf("an iWARP QP goes to %v only by connecting it: use package rdmacm", to)
 	}
-	if why := explainTransition(qp.typ, from, to, mask); why != "" {
+	if why := qpstate.Explain(qp.typ, from, to, mask); why != "" {
 		return why
 	}
 	if draining && mask&QPAttrState != 0 {

@@ -17,7 +17,8 @@ type memory struct {
 	owner *memory // for what is replaced: holds what Free may be asked for too
 
 	mu   sync.Mutex
-	held []io.Closer // regions and pages
+	held []io.Closer  // regions and pages
+	room [2]io.Closer // of held, as few objects have more
 }
 
 // Map implements driver.Memory.
@@ -45,6 +46,9 @@ func keep[T io.Closer](m *memory, c T, err error) (T, error) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.held == nil {
+		m.held = m.room[:0]
+	}
 	m.held = append(m.held, c)
 	m.file.hold(c)
 	return c, nil
@@ -79,7 +83,9 @@ func (m *memory) adopt(from *memory) {
 
 func (m *memory) free() error {
 	m.mu.Lock()
-	held := m.held
+	var room [len(m.room)]io.Closer
+	held := append(room[:0], m.held...)
+	clear(m.held)
 	m.held = nil
 	m.mu.Unlock()
 	var errs []error

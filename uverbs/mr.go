@@ -2,6 +2,7 @@ package uverbs
 
 import (
 	"errors"
+	"os"
 	"runtime"
 	"sync/atomic"
 	"syscall"
@@ -20,11 +21,13 @@ type MR struct {
 	pd         *PD
 	handle     uint32
 	lkey, rkey uint32
-	data       []byte
+	data       []byte // nil where it is a device's
+	length     int
+	iova       uint64          // the address of the first byte to work requests
 	gone       atomic.Bool     // closed: data is not the region's any more
 	own        *mmap.Region    // memory that came with the region
 	pin        *runtime.Pinner // holds a caller's slice in place
-	onDemand   bool            // its pages are not pinned
+	access     Access
 	memory     *memory
 }
 
@@ -44,7 +47,7 @@ func (pd *PD) AllocMR(size int, access Access, opts *MROptions) (*MR, error) {
 	if err != nil {
 		return nil, &Error{Op: "allocate memory for", Object: "MR", Device: pd.dev.info.Name, Err: err}
 	}
-	mr := &MR{pd: pd, data: region.Bytes()[:size:size], own: region}
+	mr := &MR{pd: pd, data: region.Bytes()[:size:size], length: size, iova: region.Addr(), own: region}
 	if err := mr.register(access); err != nil {
 		return nil, errors.Join(err, region.Close())
 	}
@@ -66,11 +69,18 @@ func (pd *PD) AllocMR(size int, access Access, opts *MROptions) (*MR, error) {
 // every other offset for 0.
 //
 // C: ibv_reg_mr
-func (pd *PD) RegMR(b []byte, access Access) (*MR, error) {
+func (pd *PD) RegMR(b []byte, access Access) (*MR, error) { return pd.RegMRAt(b, address(b), access) }
+
+// RegMRAt is RegMR for memory that work requests and peers name by addresses from iova on, a
+// value of the caller's choice that lies at the same place of its page as b. siw has only the
+// memory's own addresses.
+//
+// C: ibv_reg_mr_iova
+func (pd *PD) RegMRAt(b []byte, iova uint64, access Access) (*MR, error) {
 	if len(b) == 0 {
 		return nil, &Error{Op: "create", Object: "MR", Device: pd.dev.info.Name, Err: syscall.EINVAL, Hint: "the memory is empty"}
 	}
-	mr := &MR{pd: pd, data: b, pin: pd.dev.file.pin(b)}
+	mr := &MR{pd: pd, data: b, length: len(b), iova: iova, pin: pd.dev.file.pin(b)}
 	if err := mr.register(access); err != nil {
 		pd.dev.file.unpin(mr.pin)
 		return nil, err
@@ -80,19 +90,28 @@ func (pd *PD) RegMR(b []byte, access Access) (*MR, error) {
 
 func (mr *MR) register(access Access) error {
 	pd := mr.pd
-	if err := mr.attach("MR", &pd.object); err != nil {
+	return mr.made(access, mr.create, func(err error) (string, error) {
+		if hint := mrHint(err, access, len(mr.data)); hint != "" {
+			return hint, err
+		}
+		if page := uint64(os.Getpagesize() - 1); errors.Is(err, syscall.EINVAL) && (mr.iova^address(mr.data))&page != 0 {
+			return "the memory and iova lie at different places of their pages", err
+		}
+		return pd.dev.lack(err, access)
+	})
+}
+
+// made has create make the region, a user of its PD and of more.
+func (mr *MR) made(access Access, create func(Access) error, remedy func(error) (hint string, err error), more ...*object) error {
+	if err := mr.attach("MR", append([]*object{&mr.pd.object}, more...)...); err != nil {
 		return err
 	}
-	err := mr.create(access)
-	if err != nil {
+	if err := create(access); err != nil {
 		mr.detach()
-		hint := mrHint(err, access, len(mr.data))
-		if hint == "" {
-			hint, err = pd.dev.lack(err, access)
-		}
+		hint, err := remedy(err)
 		return mr.fail("create", err, hint)
 	}
-	mr.onDemand = access&AccessOnDemand != 0
+	mr.access = access
 	mr.enlist()
 	mr.setNumber(mr.handle)
 	return nil
@@ -100,16 +119,16 @@ func (mr *MR) register(access Access) error {
 
 // create lends the memory before the kernel hears of its address.
 func (mr *MR) create(access Access) (err error) {
-	mr.pd.dev.file.Lend(mr.Addr(), mr.data)
+	mr.pd.dev.file.Lend(address(mr.data), mr.data)
 	defer func() {
 		if err != nil {
-			mr.pd.dev.file.Return(mr.Addr())
+			mr.pd.dev.file.Return(address(mr.data))
 		}
 	}()
 	c := mr.pd.dev.creation(func(u driver.UHW, extra []driver.Attr) error { return mr.issueCreate(access, u, extra) })
 	mr.memory = c.memory
 	if p, ok := mr.pd.dev.provider.(driver.MRRegistrar); ok {
-		err = p.RegMR(&driver.RegMR{Call: c})
+		err = p.RegMR(&driver.RegMR{Call: c, Addr: address(mr.data), IOVA: mr.iova})
 	} else {
 		err = c.Do(mr.pd.dev.bare().mr())
 	}
@@ -117,9 +136,8 @@ func (mr *MR) create(access Access) (err error) {
 }
 
 func (mr *MR) issueCreate(access Access, u driver.UHW, extra []driver.Attr) error {
-	addr := mr.Addr()
 	in := &abi.IbUverbsRegMr{
-		Start: addr, Length: uint64(len(mr.data)), HcaVa: addr,
+		Start: address(mr.data), Length: uint64(len(mr.data)), HcaVa: mr.iova,
 		PdHandle: mr.pd.handle, AccessFlags: uint32(access),
 	}
 	resp, err := mr.pd.dev.issueRegMR(in, u, extra)
@@ -139,13 +157,17 @@ func (d *Device) issueRegMR(in *abi.IbUverbsRegMr, u driver.UHW, extra []driver.
 	return resp, err
 }
 
+// Addr is the region's address, as work requests and peers name it.
+func (mr *MR) Addr() uint64 { return mr.iova }
+
 // PD returns the protection domain of the region.
 func (mr *MR) PD() *PD { return mr.pd }
 
-// Bytes returns the registered memory, or nil once the region is closed. A slice
-// that the caller keeps, of [PD.AllocMR]'s memory, must not be used after Close: the
-// memory is unmapped, so touching it kills the process, or touches whatever was mapped
-// there since. Make sure that no other goroutine is using one when you call Close.
+// Bytes returns the registered memory, or nil once the region is closed, or if the memory
+// is another device's. A slice that the caller keeps, of [PD.AllocMR]'s memory, must not be
+// used after Close: the memory is unmapped, so touching it kills the process, or touches
+// whatever was mapped there since. Make sure that no other goroutine is using one when you
+// call Close.
 func (mr *MR) Bytes() []byte {
 	if mr.gone.Load() {
 		return nil
@@ -154,7 +176,7 @@ func (mr *MR) Bytes() []byte {
 }
 
 // Len is the size of the region in bytes. It outlives Close, as do Addr and the keys.
-func (mr *MR) Len() int { return len(mr.data) }
+func (mr *MR) Len() int { return mr.length }
 
 // LKey is the key for local use, in an [SGE]. No region, a nil MR, has key 0.
 func (mr *MR) LKey() uint32 {
@@ -204,7 +226,9 @@ func (mr *MR) destroy() error {
 		mr.enlist()
 		return err
 	}
-	mr.pd.dev.file.Return(mr.Addr())
+	if mr.data != nil {
+		mr.pd.dev.file.Return(address(mr.data))
+	}
 	return nil
 }
 
@@ -221,6 +245,8 @@ func (mr *MR) release() error {
 	if mr.own != nil {
 		return errors.Join(err, mr.own.Close())
 	}
-	mr.pd.dev.file.unpin(mr.pin)
+	if mr.pin != nil {
+		mr.pd.dev.file.unpin(mr.pin)
+	}
 	return err
 }

@@ -51,7 +51,9 @@ func (pd *PD) AdviseMR(advice MRAdvice, flush bool, sgl []SGE) error {
 		if s.Length == BadLength {
 			return pd.fail(op, syscall.EINVAL, fmt.Sprintf("entry %d has BadLength: MR.SGE could not name what it was asked for", i))
 		}
-		if _, ok := pd.dev.onDemand.Load(s.LKey); !ok {
+		// The kernel's rxe does not look (Linux 7.2): it takes any region for one with
+		// on-demand paging, and then random memory for pointers.
+		if !pd.dev.regions.isOnDemand(s.LKey) {
 			return pd.fail(op, syscall.EINVAL, fmt.Sprintf("the region of LKey %#x has no AccessOnDemand", s.LKey))
 		}
 	}
@@ -83,17 +85,6 @@ func (pd *PD) issueAdvise(advice MRAdvice, flush bool, sgl []SGE) error {
 	ioctl.InSlice(r, abi.UVERBS_ATTR_ADVISE_MR_SGE_LIST, list)
 	return r.Do(pd.dev.file)
 }
-
-// enlist makes the region one that may be advised on. The kernel's rxe does not
-// look (Linux 7.2): it takes any region for one with on-demand paging, and then
-// random memory for pointers.
-func (mr *MR) enlist() {
-	if mr.onDemand {
-		mr.pd.dev.onDemand.Store(mr.lkey, nil)
-	}
-}
-
-func (mr *MR) delist() { mr.pd.dev.onDemand.Delete(mr.lkey) }
 
 func adviseHint(err error) string {
 	switch {

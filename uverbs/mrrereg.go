@@ -61,6 +61,9 @@ func (mr *MR) rereg(in *abi.IbUverbsReregMr) error {
 	}
 	mr.delist()
 	mr.lkey, mr.rkey = resp.Lkey, resp.Rkey
+	if in.Flags&reregAccess != 0 {
+		mr.access = Access(in.AccessFlags) | mr.access&(AccessOnDemand|AccessZeroBased) // which are the memory's
+	}
 	mr.enlist()
 	return nil
 }

@@ -16,7 +16,8 @@ type object struct {
 	number  uint32 // the kernel's, 3
 	named   bool   // number is known
 	parents []*object
-	users   int // how often it is a parent
+	room    [4]*object // of parents, as few objects have more
+	users   int        // how often it is a parent
 	stage   stage
 
 	// calls is held for reading by calls that name the object to the kernel, and
@@ -51,19 +52,24 @@ func (o *object) root(device string) {
 // before o. It fails when one of them is closed already. Nil parents are
 // skipped.
 func (o *object) attach(kind string, parents ...*object) error {
-	parents = slices.DeleteFunc(parents, func(p *object) bool { return p == nil })
-	o.graph, o.device, o.kind = parents[0].graph, parents[0].device, kind
+	own := o.room[:0]
+	for _, p := range parents {
+		if p != nil {
+			own = append(own, p)
+		}
+	}
+	o.graph, o.device, o.kind = own[0].graph, own[0].device, kind
 	o.graph.Lock()
 	defer o.graph.Unlock()
-	for _, p := range parents {
+	for _, p := range own {
 		if p.graph != o.graph || p.stage != stageOpen {
 			return o.fail("create", ErrClosed, p.name()+" is closed or belongs to another device")
 		}
 	}
-	for _, p := range parents {
+	for _, p := range own {
 		p.users++
 	}
-	o.parents = parents
+	o.parents = own
 	o.graph.objects[o] = struct{}{}
 	return nil
 }
@@ -79,6 +85,7 @@ func (o *object) detachLocked() {
 		p.users--
 	}
 	delete(o.graph.objects, o)
+	clear(o.parents)
 	o.parents = nil
 	o.stage = stageClosed
 }

@@ -11,6 +11,7 @@ import (
 // and after the kernel does: a driver.Call.
 type call struct {
 	*memory
+	own   memory // of an object that is being made, which then keeps the call for it
 	issue func(driver.UHW, []driver.Attr) error
 	again bool // may be made more than once
 	done  bool // was made
@@ -30,12 +31,15 @@ func (c *call) Do(u driver.UHW, extra ...driver.Attr) error {
 
 // creation is the call that makes an object, with memory for that object.
 func (d *Device) creation(issue func(driver.UHW, []driver.Attr) error) *call {
-	return &call{memory: &memory{file: d.file}, issue: issue}
+	c := &call{own: memory{file: d.file}, issue: issue}
+	c.memory = &c.own
+	return c
 }
 
 // made tells what came of a creation. A provider that gave up, or made no call, is
 // undone: the kernel's object goes if it was made, then the memory.
 func (c *call) made(err error, destroy func() error) error {
+	c.issue = nil // and all that it holds
 	switch {
 	case err == nil && c.done:
 		return nil

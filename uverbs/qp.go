@@ -1,6 +1,7 @@
 package uverbs
 
 import (
+	"errors"
 	"sync/atomic"
 	"syscall"
 
@@ -48,6 +49,10 @@ const (
 	QPTypeUC     QPType = driver.QPTypeUC
 	QPTypeUD     QPType = driver.QPTypeUD
 	QPTypeDriver QPType = driver.QPTypeDriver // the driver's own, such as EFA's SRD
+
+	QPTypeRawPacket    QPType = driver.QPTypeRawPacket    // Ethernet packets; needs CAP_NET_RAW
+	QPTypeXRCInitiator QPType = driver.QPTypeXRCInitiator // sends to SRQs of an XRC domain
+	QPTypeXRCTarget    QPType = driver.QPTypeXRCTarget    // of an [XRCD]
 )
 
 // QPFlags refine a new QP; the values combine with |.
@@ -68,7 +73,7 @@ const (
 // C: struct ibv_qp_init_attr
 type QPOptions struct {
 	Type           QPType // 0 means RC
-	SendCQ, RecvCQ *CQ    // both needed; they may be the same
+	SendCQ, RecvCQ *CQ    // both needed, RecvCQ not by an XRC initiator; they may be the same
 	SRQ            *SRQ   // instead of a receive queue of its own; may be nil
 	Cap            QPCap
 	SignalAll      bool // every send makes a completion (C: sq_sig_all)
@@ -84,15 +89,15 @@ func (pd *PD) CreateQP(opts *QPOptions) (*QP, error) {
 	if dev.provider == nil {
 		return nil, dev.noProvider("create", "QP")
 	}
-	if opts == nil || opts.SendCQ == nil || opts.RecvCQ == nil {
-		return nil, &Error{Op: "create", Object: "QP", Device: dev.info.Name, Err: syscall.EINVAL, Hint: "QPOptions must name SendCQ and RecvCQ"}
+	if err := opts.check(); err != nil {
+		return nil, &Error{Op: "create", Object: "QP", Device: dev.info.Name, Err: syscall.EINVAL, Hint: err.Error()}
 	}
 	qp := &QP{dev: dev, pd: pd, sendCQ: opts.SendCQ, recvCQ: opts.RecvCQ, srq: opts.SRQ,
 		signalAll: opts.SignalAll, typ: opts.Type, cap: opts.Cap}
 	if qp.typ == 0 {
 		qp.typ = QPTypeRC
 	}
-	if err := qp.attach("QP", &pd.object, &opts.SendCQ.object, &opts.RecvCQ.object, opts.SRQ.asObject()); err != nil {
+	if err := qp.attach("QP", &pd.object, &opts.SendCQ.object, opts.RecvCQ.asObject(), opts.SRQ.asObject()); err != nil {
 		return nil, err
 	}
 	if err := qp.create(opts); err != nil {
@@ -103,12 +108,33 @@ func (pd *PD) CreateQP(opts *QPOptions) (*QP, error) {
 	return qp, nil
 }
 
+// check tells what else a QP needs, or can't have.
+func (o *QPOptions) check() error {
+	switch {
+	case o == nil || o.SendCQ == nil:
+		return errors.New("QPOptions must name SendCQ and RecvCQ")
+	case o.Type == QPTypeXRCTarget:
+		return errors.New("a target QP is made of an XRC domain: XRCD.CreateQP")
+	case o.Type == QPTypeXRCInitiator && (o.RecvCQ != nil || o.SRQ != nil || o.Cap.MaxRecvWR|o.Cap.MaxRecvSGE != 0):
+		return errors.New("an XRC initiator receives nothing: no RecvCQ, no SRQ, no MaxRecvWR")
+	case o.Type != QPTypeXRCInitiator && o.RecvCQ == nil:
+		return errors.New("QPOptions must name SendCQ and RecvCQ")
+	}
+	return nil
+}
+
 func (qp *QP) create(opts *QPOptions) error {
+	if _, ok := qp.dev.provider.(driver.XRCCreator); !ok && qp.typ == QPTypeXRCInitiator {
+		return ErrNotSupported
+	}
 	cookie := qp.dev.cookie()
 	c := qp.dev.creation(nil)
 	r := &driver.CreateQP{Call: c, Type: qp.typ, Cap: opts.Cap, SignalAll: opts.SignalAll,
 		Flags: opts.Flags, SourceQPN: opts.SourceQPN, PD: qp.pd.data, PDHandle: qp.pd.handle,
-		SendCQ: opts.SendCQ.ring, RecvCQ: opts.RecvCQ.ring, Bind: qp.bind}
+		SendCQ: opts.SendCQ.ring, Bind: qp.bind}
+	if opts.RecvCQ != nil {
+		r.RecvCQ = opts.RecvCQ.ring
+	}
 	if opts.SRQ != nil {
 		r.SRQ = opts.SRQ.ring
 	}
@@ -119,8 +145,9 @@ func (qp *QP) create(opts *QPOptions) error {
 	}
 	qp.ring, qp.memory, qp.cap, qp.cookie = ring, c.memory, r.Cap, cookie
 	qp.flusher, _ = ring.(driver.Flusher)
-	qp.sendCQ.addQP(qp)
-	qp.recvCQ.addQP(qp)
+	for _, cq := range qp.cqs() {
+		cq.addQP(qp)
+	}
 	qp.dev.events.add(cookie, AsyncEvent{QP: qp})
 	return nil
 }
@@ -150,7 +177,9 @@ func (qp *QP) newRequest(r *driver.CreateQP, opts *QPOptions, cookie uint64) *io
 	q.NewObject(abi.UVERBS_ATTR_CREATE_QP_HANDLE)
 	q.Handle(abi.UVERBS_ATTR_CREATE_QP_PD_HANDLE, qp.pd.handle)
 	q.Handle(abi.UVERBS_ATTR_CREATE_QP_SEND_CQ_HANDLE, opts.SendCQ.handle)
-	q.Handle(abi.UVERBS_ATTR_CREATE_QP_RECV_CQ_HANDLE, opts.RecvCQ.handle)
+	if opts.RecvCQ != nil {
+		q.Handle(abi.UVERBS_ATTR_CREATE_QP_RECV_CQ_HANDLE, opts.RecvCQ.handle)
+	}
 	if opts.SRQ != nil {
 		q.Handle(abi.UVERBS_ATTR_CREATE_QP_SRQ_HANDLE, opts.SRQ.handle)
 	}
@@ -178,13 +207,13 @@ func (qp *QP) Type() QPType { return qp.typ }
 // Cap is what the QP can really hold, at least what was asked for.
 func (qp *QP) Cap() QPCap { return qp.cap }
 
-// PD returns the protection domain of the QP.
+// PD returns the protection domain of the QP, or nil for a target QP, which has an XRCD's.
 func (qp *QP) PD() *PD { return qp.pd }
 
-// SendCQ returns the CQ that sends complete on.
+// SendCQ returns the CQ that sends complete on, or nil for a QP without queues.
 func (qp *QP) SendCQ() *CQ { return qp.sendCQ }
 
-// RecvCQ returns the CQ that receives complete on.
+// RecvCQ returns the CQ that receives complete on, or nil for a QP of XRC or without queues.
 func (qp *QP) RecvCQ() *CQ { return qp.recvCQ }
 
 // SRQ returns the shared receive queue, or nil when the QP has its own.

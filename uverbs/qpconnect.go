@@ -31,12 +31,14 @@ func (qp *QP) Init(attr *QPAttr) error {
 func (qp *QP) Connect(attr *QPAttr) error {
 	a := connecting(attr)
 	rtr, rts := QPAttrState, QPAttrState|QPAttrSQPSN
-	switch qp.typ {
-	case QPTypeRC:
+	if qp.typ == QPTypeRC || qp.typ == QPTypeXRCTarget { // answers requests
 		rtr |= QPAttrMaxDestRDAtomic | QPAttrMinRNRTimer
+		rts |= QPAttrTimeout
+	}
+	if qp.typ == QPTypeRC || qp.typ == QPTypeXRCInitiator { // sends them until they are answered
 		rts |= QPAttrTimeout | QPAttrRetryCnt | QPAttrRNRRetry | QPAttrMaxQPRDAtomic
-		fallthrough
-	case QPTypeUC:
+	}
+	if qp.typ != QPTypeUD {
 		rtr |= QPAttrAV | QPAttrPathMTU | QPAttrDestQPN | QPAttrRQPSN
 		if err := qp.defaultMTU(a); err != nil {
 			return err

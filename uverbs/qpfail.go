@@ -20,12 +20,23 @@ func (qp *QP) failed(life uint32) {
 	defer qp.sq.Unlock()
 	qp.rq.Lock()
 	defer qp.rq.Unlock()
-	if qp.closed || qp.failing.Load() || qp.life.Load() != life {
+	if qp.life.Load() == life {
+		qp.beginFailing(qp.moveToErr)
+	}
+}
+
+// beginFailing is failed with both queues held. move puts the QP into ERR.
+func (qp *QP) beginFailing(move func() error) {
+	if qp.flusher == nil || qp.closed || qp.failing.Load() {
 		return
 	}
-	qp.flush()
+	qp.flush(move)
 	qp.failing.Store(true)
 	qp.setOdd()
+}
+
+func (qp *QP) moveToErr() error {
+	return qp.modify(&QPAttr{State: QPStateErr}, QPAttrState, nothingMore)
 }
 
 // heardOfEnd is failed for an asynchronous event. Nothing in an event tells when it was
@@ -53,10 +64,12 @@ func (qp *QP) inError() bool {
 
 // flush has the provider take back what the device will not complete. Both queues
 // are held.
-func (qp *QP) flush() {
-	f := qp.flusher.Fail(func() error { return qp.modify(&QPAttr{State: QPStateErr}, QPAttrState, nothingMore) })
+func (qp *QP) flush(move func() error) {
+	f := qp.flusher.Fail(move)
 	qp.sendCQ.complete(f.Send)
-	qp.recvCQ.complete(f.Recv)
+	if qp.recvCQ != nil {
+		qp.recvCQ.complete(f.Recv)
+	}
 }
 
 // setOdd has posts see what changed. Both queues are held.
@@ -80,7 +93,7 @@ func (qp *QP) postOdd(cq *CQ, all int, post func(from, to int) (int, error)) (in
 	switch {
 	case qp.closed:
 		return 0, ErrClosed
-	case !qp.failing.Load(): // put into RESET meanwhile
+	case !qp.failing.Load(), cq == nil: // put into RESET meanwhile; or without such a queue
 		return post(0, all)
 	}
 	return qp.postFlushed(min(all, cq.room()), all, post)
@@ -94,7 +107,7 @@ func (qp *QP) postFlushed(some, all int, post func(from, to int) (int, error)) (
 		queued, err = post(n, some)
 		n += queued
 		if queued > 0 {
-			qp.flush()
+			qp.flush(qp.moveToErr)
 		}
 		flushed := err == nil || err == driver.ErrQPFailing || errors.Is(err, ErrQueueFull)
 		if queued == 0 || !flushed {

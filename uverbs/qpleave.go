@@ -36,7 +36,9 @@ func (l *leaving) end() {
 // cqs are the QP's CQs in the order in which they are to be locked.
 func (qp *QP) cqs() []*CQ {
 	switch a, b := qp.sendCQ, qp.recvCQ; {
-	case a == b:
+	case a == nil: // it has no queues
+		return nil
+	case b == nil, a == b:
 		return []*CQ{a}
 	case a.handle < b.handle:
 		return []*CQ{a, b}

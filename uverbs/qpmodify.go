@@ -28,42 +28,54 @@ func (qp *QP) Modify(attr *QPAttr, mask QPAttrMask) error {
 		if err := modify(attr, mask); err != nil {
 			return qp.fail("modify", err, qp.explain(err, attr, mask))
 		}
-		if mask&QPAttrState != 0 && attr.State == QPStateErr {
-			qp.failed(qp.life.Load())
-		}
 		return nil
 	})
 }
 
+// modifyHeld has the provider complete what the device will not, after a move to the error
+// state. Nothing was posted since the kernel flushed the queues.
 func (qp *QP) modifyHeld(a *QPAttr, mask QPAttrMask) error {
 	qp.sq.Lock()
 	defer qp.sq.Unlock()
 	qp.rq.Lock()
 	defer qp.rq.Unlock()
-	return qp.modify(a, mask, nothingMore)
+	if err := qp.modify(a, mask, nothingMore); err != nil {
+		return err
+	}
+	if mask&QPAttrState != 0 && a.State == QPStateErr {
+		qp.beginFailing(moved)
+	}
+	return nil
 }
+
+// moved is for a QP that the kernel has just moved.
+func moved() error { return nil }
 
 // modify has the provider make the call, where it wants to; moved is called each time
 // the kernel has done it. Both queues are held.
 func (qp *QP) modify(a *QPAttr, mask QPAttrMask, moved func()) error {
-	r := &driver.ModifyQP{From: QPState(qp.state.Load()), Attr: a, Mask: mask}
-	if r.To = r.From; mask&QPAttrState != 0 {
-		r.To = a.State
+	x := &modification{qp: qp, attr: a, mask: mask, moved: moved, call: call{memory: qp.memory, again: true}}
+	x.issue = x.issueModify
+	x.request = driver.ModifyQP{Call: &x.call, From: QPState(qp.state.Load()), Attr: a, Mask: mask}
+	if x.request.To = x.request.From; mask&QPAttrState != 0 {
+		x.request.To = a.State
 	}
-	c := &call{memory: qp.memory, again: true}
-	c.issue = func(u driver.UHW, extra []driver.Attr) error {
-		err := qp.issueModify(a, mask, u, extra)
-		if err == nil {
-			qp.state.Store(uint32(r.To)) // whatever the provider says
-			moved()
-		}
-		return err
-	}
-	r.Call = c
 	if m, ok := qp.ring.(driver.QPModifier); ok {
-		return m.Modify(r)
+		return m.Modify(&x.request)
 	}
-	return c.Do(driver.UHW{})
+	return x.Do(driver.UHW{})
+}
+
+// A modification is all that one call of modify makes, in one piece: a queue pair is moved
+// three or four times on its way into a connection.
+type modification struct {
+	call
+	request driver.ModifyQP
+	in      abi.IbUverbsModifyQp
+	qp      *QP
+	attr    *QPAttr
+	mask    QPAttrMask
+	moved   func()
 }
 
 // nothingMore is what a move has to do that is not to RESET.
@@ -96,15 +108,26 @@ func (qp *QP) resetHeld(a *QPAttr, mask QPAttrMask, l *leaving) error {
 	return err
 }
 
-func (qp *QP) issueModify(a *QPAttr, mask QPAttrMask, u driver.UHW, extra []driver.Attr) error {
-	in := qpToABI(a)
-	in.QpHandle, in.AttrMask = qp.handle, uint32(mask)
-	if mask&QPAttrRateLimit == 0 && u.Out == nil {
-		r := writeCommand(qp.dev, abi.IB_USER_VERBS_CMD_MODIFY_QP, &in)
+// issueModify makes the call to the kernel.
+func (x *modification) issueModify(u driver.UHW, extra []driver.Attr) error {
+	err := x.carryOut(u, extra)
+	if err == nil {
+		x.qp.state.Store(uint32(x.request.To)) // whatever the provider says
+		x.moved()
+	}
+	return err
+}
+
+func (x *modification) carryOut(u driver.UHW, extra []driver.Attr) error {
+	qp := x.qp
+	x.in = qpToABI(x.attr)
+	x.in.QpHandle, x.in.AttrMask = qp.handle, uint32(x.mask)
+	if x.mask&QPAttrRateLimit == 0 && u.Out == nil {
+		r := writeCommand(qp.dev, abi.IB_USER_VERBS_CMD_MODIFY_QP, &x.in)
 		defer r.Free()
 		return qp.dev.doWith(r, u, extra)
 	}
-	ex := &abi.IbUverbsExModifyQp{Base: in, RateLimit: a.RateLimit}
+	ex := &abi.IbUverbsExModifyQp{Base: x.in, RateLimit: x.attr.RateLimit}
 	r := writeCommand(qp.dev, ioctl.Extended(abi.IB_USER_VERBS_EX_CMD_MODIFY_QP), ex)
 	defer r.Free()
 	ioctl.Out(r, abi.UVERBS_ATTR_CORE_OUT, new(abi.IbUverbsExModifyQpResp))

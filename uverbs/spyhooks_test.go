@@ -83,6 +83,7 @@ func (w *spyWorld) walk() (err error) {
 		func() error { return failed(cq.Poll(wcs)) },
 		func() error { w.file.CQs()[0].Event(); return failed(ch.Get(context.Background())) },
 		func() error { return qp.Modify(&uverbs.QPAttr{State: uverbs.QPStateErr}, uverbs.QPAttrState) },
+		func() error { return failed(qp.PostRecv(make([]uverbs.RecvWR, 1))) },
 		func() error { return qp.Modify(&uverbs.QPAttr{State: uverbs.QPStateReset}, uverbs.QPAttrState) },
 	} {
 		try(f)

@@ -1,6 +1,8 @@
 package uverbs
 
 import (
+	"syscall"
+
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/uverbs/driver"
@@ -16,6 +18,9 @@ type SRQ struct {
 	handle uint32
 	cookie uint64
 	maxSGE uint32
+	num    uint32
+	xrcd   *XRCD // nil if it is of no domain, as is cq
+	cq     *CQ
 
 	memory *memory
 
@@ -32,6 +37,11 @@ type SRQOptions struct {
 	MaxWR  uint32 // receives that can be outstanding
 	MaxSGE uint32 // SGEs in one
 	Limit  uint32 // raise EventSRQLimitReached when fewer are left; 0 means never
+
+	// XRCD makes it an SRQ of an XRC domain, for the domain's target QPs alone. CQ is where
+	// its receives complete; no other SRQ has one.
+	XRCD *XRCD
+	CQ   *CQ
 }
 
 // CreateSRQ makes a shared receive queue.
@@ -45,8 +55,11 @@ func (pd *PD) CreateSRQ(opts *SRQOptions) (*SRQ, error) {
 	if opts == nil {
 		opts = &SRQOptions{}
 	}
-	s := &SRQ{dev: dev, pd: pd, cookie: dev.cookie()}
-	if err := s.attach("SRQ", &pd.object); err != nil {
+	s := &SRQ{dev: dev, pd: pd, cookie: dev.cookie(), xrcd: opts.XRCD, cq: opts.CQ}
+	if (s.xrcd == nil) != (s.cq == nil) {
+		return nil, &Error{Op: "create", Object: "SRQ", Device: dev.info.Name, Err: syscall.EINVAL, Hint: "SRQOptions must name both XRCD and CQ, or neither"}
+	}
+	if err := s.attach("SRQ", &pd.object, s.xrcd.asObject(), s.cq.asObject()); err != nil {
 		return nil, err
 	}
 	if err := s.create(opts); err != nil {
@@ -58,14 +71,15 @@ func (pd *PD) CreateSRQ(opts *SRQOptions) (*SRQ, error) {
 }
 
 func (s *SRQ) create(opts *SRQOptions) error {
-	creator, ok := s.dev.provider.(driver.SRQCreator)
-	if !ok {
-		return ErrNotSupported
-	}
 	c := s.dev.creation(nil)
-	r := &driver.CreateSRQ{Call: c, MaxWR: opts.MaxWR, MaxSGE: opts.MaxSGE, PD: s.pd.data, Lock: &s.mu}
-	c.issue = func(u driver.UHW, extra []driver.Attr) error { return s.issueCreate(r, opts.Limit, u, extra) }
-	ring, err := creator.CreateSRQ(r)
+	x := &driver.CreateXRCSRQ{CreateSRQ: driver.CreateSRQ{Call: c, MaxWR: opts.MaxWR, MaxSGE: opts.MaxSGE, PD: s.pd.data, Lock: &s.mu}}
+	r := &x.CreateSRQ
+	c.issue = func(u driver.UHW, extra []driver.Attr) error {
+		err := s.issueCreate(r, opts.Limit, u, extra)
+		x.Num = s.num
+		return err
+	}
+	ring, err := s.askProvider(x)
 	if err = c.made(err, func() error { return s.issueDestroy(r.Handle) }); err != nil {
 		return err
 	}
@@ -73,6 +87,21 @@ func (s *SRQ) create(opts *SRQOptions) error {
 	s.ring, s.memory = ring, c.memory
 	s.dev.events.add(s.cookie, AsyncEvent{SRQ: s})
 	return nil
+}
+
+func (s *SRQ) askProvider(r *driver.CreateXRCSRQ) (driver.SRQ, error) {
+	if s.xrcd == nil {
+		if creator, ok := s.dev.provider.(driver.SRQCreator); ok {
+			return creator.CreateSRQ(&r.CreateSRQ)
+		}
+		return nil, ErrNotSupported
+	}
+	creator, ok := s.dev.provider.(driver.XRCCreator)
+	if !ok {
+		return nil, ErrNotSupported
+	}
+	r.CQ = s.cq.ring
+	return creator.CreateXRCSRQ(r)
 }
 
 func (s *SRQ) issueCreate(r *driver.CreateSRQ, limit uint32, u driver.UHW, extra []driver.Attr) error {
@@ -84,7 +113,14 @@ func (s *SRQ) issueCreate(r *driver.CreateSRQ, limit uint32, u driver.UHW, extra
 	q.U32(abi.UVERBS_ATTR_CREATE_SRQ_MAX_WR, r.MaxWR)
 	q.U32(abi.UVERBS_ATTR_CREATE_SRQ_MAX_SGE, r.MaxSGE)
 	q.U32(abi.UVERBS_ATTR_CREATE_SRQ_LIMIT, limit)
-	q.Const(abi.UVERBS_ATTR_CREATE_SRQ_TYPE, uint64(abi.IB_UVERBS_SRQT_BASIC))
+	if s.xrcd == nil {
+		q.Const(abi.UVERBS_ATTR_CREATE_SRQ_TYPE, uint64(abi.IB_UVERBS_SRQT_BASIC))
+	} else {
+		q.Const(abi.UVERBS_ATTR_CREATE_SRQ_TYPE, abi.IB_UVERBS_SRQT_XRC)
+		q.Handle(abi.UVERBS_ATTR_CREATE_SRQ_XRCD_HANDLE, s.xrcd.handle)
+		q.Handle(abi.UVERBS_ATTR_CREATE_SRQ_CQ_HANDLE, s.cq.handle)
+		ioctl.Out(q, abi.UVERBS_ATTR_CREATE_SRQ_RESP_SRQ_NUM, &s.num)
+	}
 	ioctl.Out(q, abi.UVERBS_ATTR_CREATE_SRQ_RESP_MAX_WR, &r.MaxWR)
 	ioctl.Out(q, abi.UVERBS_ATTR_CREATE_SRQ_RESP_MAX_SGE, &r.MaxSGE)
 	if err := s.dev.doWith(q, u, extra); err != nil {
@@ -103,6 +139,12 @@ func (s *SRQ) MaxWR() uint32 {
 
 // MaxSGE is the number of SGEs that a receive may have.
 func (s *SRQ) MaxSGE() uint32 { return s.maxSGE }
+
+// Num is the number by which a peer's work requests name an SRQ of an XRC domain; 0 for any
+// other SRQ.
+//
+// C: ibv_get_srq_num
+func (s *SRQ) Num() uint32 { return s.num }
 
 // PostRecv queues buffers, with the rules of [QP.PostSend].
 //

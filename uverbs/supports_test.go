@@ -14,7 +14,7 @@ func TestSupports(t *testing.T) {
 		t.Error("siw has SEND on RC, and no immediate data")
 	}
 	silent := openBare(t, fakeverbs.New(uint32(uverbs.DriverHNS)), uverbs.QPTypeRC).PD().Device()
-	_, none := open(t, uverbs.DeviceInfo{Name: "erdma0", Driver: uverbs.DriverERDMA})
+	_, none := open(t, uverbs.DeviceInfo{Name: "ocrdma0", Driver: uverbs.DriverOCRDMA})
 	for name, dev := range map[string]*uverbs.Device{"silent": silent, "none": none} {
 		for op := range uverbs.Opcode(16) {
 			if dev.Supports(uverbs.QPTypeRC, op) {

@@ -10,10 +10,9 @@ import (
 // even when it carries none.
 const sendWRSize = uint32(unsafe.Sizeof(abi.IbUverbsSendWr{}))
 
-// Addr is the region's address, as work requests and peers name it.
-func (mr *MR) Addr() uint64 {
-	return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(mr.data))))
-}
+// address is where a slice lies. It means something for as long as the slice is pinned, or is
+// not of Go's heap.
+func address(b []byte) uint64 { return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(b)))) }
 
 // gidBytes views a GID, which the header declares as two words, as its bytes in
 // network order.

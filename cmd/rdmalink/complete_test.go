@@ -86,6 +86,11 @@ var completions = map[string]string{
 	"rping --p":                                         "--poll",
 	"nosuch ":                                           "",
 	"completion ":                                       "bash zsh fish words help",
+	"trace --o":                                         "--output",
+	"dump --w":                                          "--write",
+	"qp ":                                               "states help",
+	"qp states ":                                        "rc uc ud xrc_ini xrc_tgt",
+	"qp states --s":                                     "--svg",
 }
 
 func TestComplete(t *testing.T) {

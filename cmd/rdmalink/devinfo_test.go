@@ -13,7 +13,7 @@ import (
 // TestDevinfoLine is about the command line; what is printed is package devinfo's.
 func TestDevinfoLine(t *testing.T) {
 	for line, want := range map[string]result{
-		"devinfo siw9":   {Code: 1, Err: "rdmalink: no such RDMA device: \"siw9\" (there are: siw0, mlx5_0)\n"},
+		"devinfo siw9":   {Code: 1, Err: "rdmalink: no such RDMA device: \"siw9\" (there are: siw0, mlx4_0)\n"},
 		"devinfo siw0 x": {Code: 2, Err: "rdmalink: \"x\" is one word too many\nUsage: rdmalink devinfo [DEV] (rdmalink devinfo -h tells more)\n"},
 	} {
 		tool, _, nets := informed()

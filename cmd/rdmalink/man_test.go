@@ -40,7 +40,7 @@ func TestManTellsOfAll(t *testing.T) {
 // TestReadmeTellsOfAll: the table of commands in the README has each, in a word.
 func TestReadmeTellsOfAll(t *testing.T) {
 	page, err := os.ReadFile("../../README.md")
-	_, section, _ := strings.Cut(string(page), "\n## rdmalink\n")
+	_, section, _ := strings.Cut(string(page), "\n## Tools\n")
 	section, _, found := strings.Cut(section, "\n## ")
 	if err != nil || !found {
 		t.Fatal("no such section", err)

@@ -24,9 +24,10 @@ type tool struct {
 	host.Machine
 	stdin io.Reader
 
-	help, version, oneline, raw, force, keepNetdev bool
+	help, version, oneline, raw, force, keepNetdev, selftest bool
 
 	batch   string // the file that holds the commands, or "-"
+	svg     string // the file that a drawing goes to
 	inBatch bool   // this is one of its lines
 }
 
@@ -45,6 +46,10 @@ func (t *tool) run(ctx context.Context, args []string) int {
 
 // report prints an error, and tells the exit code that goes with it.
 func (t *tool) report(err error) int {
+	var code cli.ExitCode
+	if errors.As(err, &code) {
+		return int(code)
+	}
 	fmt.Fprintf(t.Stderr, "rdmalink: %s\n", cli.Plain(err))
 	if errors.As(err, new(cli.UsageError)) {
 		return exitUsage

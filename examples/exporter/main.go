@@ -26,7 +26,7 @@ func main() {
 
 func metrics(w http.ResponseWriter, _ *http.Request) {
 	var page bytes.Buffer
-	if err := write(&page); err != nil {
+	if err := write(&page, new(netlinkrdma.Client)); err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
@@ -49,8 +49,7 @@ type sample struct {
 	value  uint64
 }
 
-func write(w io.Writer) error {
-	var c netlinkrdma.Client
+func write(w io.Writer, c *netlinkrdma.Client) error {
 	devices, err := c.Devices()
 	if err != nil {
 		return err
@@ -58,7 +57,7 @@ func write(w io.Writer) error {
 	for _, f := range families {
 		fmt.Fprintf(w, "# HELP %s %s\n# TYPE %s %s\n", f.name, f.help, f.name, f.kind)
 		for i := range devices {
-			samples, err := f.of(&c, &devices[i])
+			samples, err := f.of(c, &devices[i])
 			if errors.Is(err, netlinkrdma.ErrNotFound) { // it has gone meanwhile
 				continue
 			}

@@ -1,5 +1,4 @@
-// Kv is a key-value cache. A client puts a value by sending a message, and gets one by
-// reading the server's memory, without involving the server's CPU.
+// Kv is a key-value cache: a client puts by a message, and gets by reading the server's memory.
 //
 //	kv -dev siw0 -listen 10.0.0.1:7471
 //	kv 10.0.0.1:7471 put colour red
@@ -13,7 +12,9 @@ import (
 	"flag"
 	"fmt"
 	"hash/crc32"
+	"io"
 	"log"
+	"os"
 	"time"
 
 	"github.com/goverbs/goverbs/msg"
@@ -34,7 +35,7 @@ func main() {
 	if flag.NArg() == 0 {
 		log.Fatal(serve(*dev, *listen))
 	}
-	if err := ask(flag.Args()); err != nil {
+	if err := ask(flag.Args(), os.Stdout); err != nil {
 		log.Fatal(err)
 	}
 }
@@ -94,8 +95,8 @@ func store(entry, text []byte) {
 	binary.LittleEndian.PutUint32(entry, crc32.ChecksumIEEE(entry[4:]))
 }
 
-// ask does what the command line says.
-func ask(args []string) error {
+// ask does what the command line says, and writes what it gets.
+func ask(args []string, to io.Writer) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	c, err := msg.Dial(ctx, args[0], nil)
@@ -120,16 +121,15 @@ func ask(args []string) error {
 		_, err := c.Recv(ctx) // it is stored
 		return err
 	case len(args) == 3 && args[1] == "get":
-		return get(ctx, c, table, []byte(args[2]))
+		return get(ctx, c, table, []byte(args[2]), to)
 	}
-	flag.Usage()
-	return nil
+	return fmt.Errorf("%q: see kv -h", args[1:])
 }
 
 // entryOf is where in the table a key's entry is.
 func entryOf(key []byte) int { return int(crc32.ChecksumIEEE(key)%entries) * entrySize }
 
-func get(ctx context.Context, c *msg.Conn, table msg.RemoteRegion, key []byte) error {
+func get(ctx context.Context, c *msg.Conn, table msg.RemoteRegion, key []byte, to io.Writer) error {
 	ours, err := c.Register(make([]byte, entrySize), 0)
 	if err != nil {
 		return err
@@ -144,6 +144,6 @@ func get(ctx context.Context, c *msg.Conn, table msg.RemoteRegion, key []byte) e
 	if !bytes.Equal(stored, key) {
 		return fmt.Errorf("nothing is stored as %q", key)
 	}
-	fmt.Printf("%s\n", value)
-	return nil
+	_, err = fmt.Fprintf(to, "%s\n", value)
+	return err
 }

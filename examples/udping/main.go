@@ -6,6 +6,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -20,10 +21,8 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-const (
-	grh  = 40 // room for the header in front of a datagram
-	size = 8  // of a datagram: a number
-)
+// A buffer has room for the header in front of a datagram, and for a number.
+const grh, size = 40, 8
 
 func main() {
 	listen := flag.String("listen", "", "answer at this `address`")
@@ -111,7 +110,8 @@ func serve(address netip.AddrPort, _ int) error {
 			return err
 		}
 		peer := &rdmacm.Peer{AH: ah, QPN: wc.SrcQP, QKey: rdmacm.UDPQKey}
-		if err := errors.Join(e.send(number, peer), ah.Close(), e.postReceive()); err != nil {
+		number = bytes.Clone(number) // the next question may come as soon as the answer is out, into the same buffer
+		if err := errors.Join(e.postReceive(), e.send(number, peer), ah.Close()); err != nil {
 			return err
 		}
 	}

@@ -10,6 +10,8 @@ import (
 // AH is an address handle as the kernel was told of it.
 type AH struct {
 	Attr abi.IbUverbsAhAttr
+
+	num uint32 // rxe's
 }
 
 // createAH wants a global address, as the core does of RoCE ports.
@@ -28,8 +30,9 @@ func (k *Kernel) createAH(r *ioctl.Request) error {
 	if _, err := k.gid(uint32(in.Attr.Grh.SgidIndex)); err != nil {
 		return err
 	}
-	h := k.add("AH", &AH{in.Attr}, nothing, parent)
-	if err := k.model.createAH(r); err != nil {
+	ah := &AH{Attr: in.Attr}
+	h := k.add("AH", ah, nothing, parent)
+	if err := k.model.createAH(ah, r); err != nil {
 		_ = k.remove("AH", h)
 		return err
 	}

@@ -15,7 +15,8 @@ import (
 type channel struct {
 	k           *Kernel
 	fd          int32
-	memory      *memoryEvents // or
+	sink        Events        // of another process, or
+	memory      *memoryEvents // of a bubble, or
 	read, write *os.File
 	readers     atomic.Int32 // that are in a system call, or parked
 }
@@ -53,11 +54,11 @@ const firstFD = 1 << 20
 
 func (k *Kernel) newChannel() (*channel, error) {
 	c := &channel{k: k, fd: firstFD}
-	if err := c.open(); err != nil {
-		return nil, err
-	}
 	for k.files[c.fd] != nil {
 		c.fd++
+	}
+	if err := c.open(); err != nil {
+		return nil, err
 	}
 	k.files[c.fd] = c
 	return c, nil
@@ -69,6 +70,10 @@ func (c *channel) close() {
 }
 
 func (c *channel) open() (err error) {
+	if c.k.Channel != nil {
+		c.sink, err = c.k.Channel(c.fd)
+		return err
+	}
 	if c.k.InBubble {
 		c.memory = newMemoryEvents()
 		return nil
@@ -86,6 +91,10 @@ func (c *channel) events() (wait.Source, error) {
 }
 
 func (c *channel) closeEnds() {
+	if c.sink != nil {
+		c.sink.Close()
+		return
+	}
 	if c.memory != nil {
 		_ = c.memory.Close()
 		return
@@ -94,10 +103,19 @@ func (c *channel) closeEnds() {
 	_ = c.write.Close()
 }
 
+// hangUp has readers get an error once they read all that came.
+func (c *channel) hangUp(err error) {
+	if c.memory != nil {
+		c.memory.end(err)
+	}
+}
+
 // send allocates nothing where there is a pipe.
 func (c *channel) send(record []byte) {
 	switch {
 	case c == nil:
+	case c.sink != nil:
+		c.sink.Send(append([]byte(nil), record...))
 	case c.memory != nil:
 		c.memory.send(record)
 	default:

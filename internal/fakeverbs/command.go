@@ -11,17 +11,19 @@ import (
 // doorbell, or an arming. It allocates nothing.
 func (k *Kernel) Command(wire []byte) error {
 	k.mu.Lock()
-	defer k.mu.Unlock()
+	defer k.unlock()
 	switch {
 	case k.closed:
 		return syscall.EBADF
+	case k.device.isRemoved():
+		return syscall.EIO
 	case k.OtherCredentials:
 		return syscall.EACCES
 	case len(wire) < commandHeader:
 		return syscall.EINVAL
 	}
 	c, ok := commands[u32(wire, 0)]
-	if !ok || c.quick == nil || !k.model.has(c.name) {
+	if !ok || c.quick == nil || !k.has(c.name) {
 		return syscall.EOPNOTSUPP
 	}
 	if err := c.checkWire(wire); err != nil {

@@ -10,18 +10,22 @@ import (
 
 // CQ is the kernel's side of a completion queue.
 type CQ struct {
-	Cookie  uint64
-	Entries uint32
-	Flags   uint64
+	Moderation abi.IbUverbsCqModeration
+	Cookie     uint64
+	Entries    uint32
+	Flags      uint64
 
 	// The queue itself, of the device's driver.
-	SIW *SIWCQ
-	RXE *RXECQ
+	SIW   *SIWCQ
+	RXE   *RXECQ
+	ERDMA *ERDMACQ
+	MLX5  *MLX5CQ
 
 	k       *Kernel
 	id      uint32
 	channel *channel
 	overrun bool
+	events  int
 	memory  memory
 }
 
@@ -39,7 +43,7 @@ func (k *Kernel) createCQ(r *ioctl.Request) error {
 			return syscall.EBADF
 		}
 	}
-	cq.id = k.add("CQ", cq, func() { cq.memory.free() })
+	cq.id = k.add("CQ", cq, cq.free)
 	if err := k.model.createCQ(cq, r); err != nil {
 		_ = k.remove("CQ", cq.id)
 		return err
@@ -48,12 +52,29 @@ func (k *Kernel) createCQ(r *ioctl.Request) error {
 	return answer(r, abi.UVERBS_ATTR_CREATE_CQ_RESP_CQE, cq.Entries)
 }
 
+func (cq *CQ) free() {
+	if cq.ERDMA != nil {
+		cq.ERDMA.free()
+	}
+	if cq.MLX5 != nil {
+		cq.MLX5.free()
+	}
+	cq.memory.free()
+}
+
 func (k *Kernel) destroyCQ(r *ioctl.Request) error {
 	h, _ := r.Value(abi.UVERBS_ATTR_DESTROY_CQ_HANDLE)
+	_, cq, err := find[*CQ](k, "CQ", uint32(h))
+	if err != nil {
+		return err
+	}
 	if err := k.remove("CQ", uint32(h)); err != nil {
 		return err
 	}
-	return answer(r, abi.UVERBS_ATTR_DESTROY_CQ_RESP, abi.IbUverbsDestroyCqResp{})
+	return answer(r, abi.UVERBS_ATTR_DESTROY_CQ_RESP, abi.IbUverbsDestroyCqResp{
+		CompEventsReported:  cq.channel.reported(cq.Cookie, compEventSize),
+		AsyncEventsReported: k.async.reported(cq.Cookie, asyncEventSize),
+	})
 }
 
 // CQs returns the completion queues, lowest handle first.
@@ -80,6 +101,9 @@ func (k *Kernel) reqNotifyCQ(r *ioctl.Request) error {
 }
 
 func (k *Kernel) armCQ(in *abi.IbUverbsReqNotifyCq) error {
+	if k.Cross != nil && !k.crossDoorbell("REQ_NOTIFY_CQ", abi.Bytes(in), in.CqHandle, 0) {
+		return nil
+	}
 	_, cq, err := find[*CQ](k, "CQ", in.CqHandle)
 	if err != nil {
 		return err
@@ -92,10 +116,15 @@ func (k *Kernel) armCQ(in *abi.IbUverbsReqNotifyCq) error {
 
 // Armed tells whether user space asked for an event.
 func (cq *CQ) Armed() bool {
-	if cq.RXE != nil {
-		cq.k.mu.Lock()
-		defer cq.k.mu.Unlock()
+	cq.k.mu.Lock()
+	defer cq.k.mu.Unlock()
+	switch {
+	case cq.RXE != nil:
 		return cq.RXE.notify != 0
+	case cq.ERDMA != nil:
+		return cq.ERDMA.armed
+	case cq.MLX5 != nil:
+		return cq.MLX5.armed
 	}
 	return cq.SIW.notify.Load() != abi.SIW_NOTIFY_NOT
 }
@@ -118,6 +147,13 @@ func (cq *CQ) Event() {
 	cq.event()
 }
 
+// Events is how many events the CQ has raised.
+func (cq *CQ) Events() int {
+	cq.k.mu.Lock()
+	defer cq.k.mu.Unlock()
+	return cq.events
+}
+
 // EventBytes delivers any bytes to the channel.
 func (cq *CQ) EventBytes(b []byte) {
 	cq.k.mu.Lock()
@@ -126,6 +162,7 @@ func (cq *CQ) EventBytes(b []byte) {
 }
 
 func (cq *CQ) event() {
+	cq.events++
 	var b [8]byte
 	binary.NativeEndian.PutUint64(b[:], cq.Cookie)
 	cq.channel.send(b[:])
@@ -144,4 +181,22 @@ func roundPow2(n uint32) uint32 {
 		p <<= 1
 	}
 	return p
+}
+
+// modifyCQ changes when a CQ raises events.
+func (k *Kernel) modifyCQ(r *ioctl.Request) error {
+	in := request[abi.IbUverbsExModifyCq](r)
+	switch {
+	case in.AttrMask == 0, in.Reserved != 0:
+		return syscall.EINVAL
+	case in.AttrMask > 1:
+		return syscall.EOPNOTSUPP
+	}
+	_, cq, err := find[*CQ](k, "CQ", in.CqHandle)
+	most := &k.device.limits.moderation
+	if err != nil || in.Attr.CqCount > most.MaxCqModerationCount || in.Attr.CqPeriod > most.MaxCqModerationPeriod {
+		return syscall.EINVAL
+	}
+	cq.Moderation = in.Attr
+	return nil
 }

@@ -27,20 +27,21 @@ func (k *Kernel) queryPort(r *ioctl.Request) error {
 	if port, _ := r.Value(abi.UVERBS_ATTR_QUERY_PORT_PORT_NUM); port != 1 {
 		return syscall.EINVAL
 	}
-	return answer(r, abi.UVERBS_ATTR_QUERY_PORT_RESP, abi.IbUverbsQueryPortRespEx{LegacyResp: k.model.limits().port})
+	return answer(r, abi.UVERBS_ATTR_QUERY_PORT_RESP, abi.IbUverbsQueryPortRespEx{LegacyResp: k.device.port()})
 }
 
 func (k *Kernel) queryGIDTable(r *ioctl.Request) error {
 	const id = abi.UVERBS_ATTR_QUERY_GID_TABLE_RESP_ENTRIES
 	room, _ := r.Bytes(id)
 	size, _ := r.Value(abi.UVERBS_ATTR_QUERY_GID_TABLE_ENTRY_SIZE)
-	if size != gidEntrySize || len(room) < gidEntrySize*len(k.gids) {
+	gids := k.device.table()
+	if size != gidEntrySize || len(room) < gidEntrySize*len(gids) {
 		return syscall.EINVAL
 	}
-	for i := range k.gids {
-		room = room[copy(room, abi.Bytes(&k.gids[i])):]
+	for i := range gids {
+		room = room[copy(room, abi.Bytes(&gids[i])):]
 	}
-	return answer(r, abi.UVERBS_ATTR_QUERY_GID_TABLE_RESP_NUM_ENTRIES, uint64(len(k.gids)))
+	return answer(r, abi.UVERBS_ATTR_QUERY_GID_TABLE_RESP_NUM_ENTRIES, uint64(len(gids)))
 }
 
 func (k *Kernel) queryGIDEntry(r *ioctl.Request) error {
@@ -58,21 +59,38 @@ func (k *Kernel) queryGIDEntry(r *ioctl.Request) error {
 
 // gid finds a slot of the GID table, as rdma_get_gid_attr does.
 func (k *Kernel) gid(index uint32) (*abi.IbUverbsGidEntry, error) {
-	if index >= k.model.limits().port.GidTblLen {
+	if index >= k.device.limits.port.GidTblLen {
 		return nil, syscall.EINVAL
 	}
-	for i := range k.gids {
-		if k.gids[i].GidIndex == index {
-			return &k.gids[i], nil
+	gids := k.device.table()
+	for i := range gids {
+		if gids[i].GidIndex == index {
+			return &gids[i], nil
 		}
 	}
 	return nil, syscall.ENODATA
 }
 
 func (k *Kernel) queryDevice(r *ioctl.Request) error {
-	l := k.model.limits()
+	l := k.limits()
 	if in, ok := r.Bytes(abi.UVERBS_ATTR_UHW_IN); ok && len(in) > 0 {
 		return syscall.EINVAL
 	}
-	return respond(r, abi.IbUverbsExQueryDeviceResp{Base: l.device, ResponseLength: 304, DeviceCapFlagsEx: l.caps})
+	return respond(r, abi.IbUverbsExQueryDeviceResp{Base: l.device, ResponseLength: 304, DeviceCapFlagsEx: l.caps,
+		MaxDmSize: l.maxDM, TimestampMask: l.clockMask, HcaCoreClock: l.clockKHz, CqModerationCaps: l.moderation})
+}
+
+// queryDeviceLegacy is the command that libibverbs asks for first of all, to learn whether
+// commands go by ioctl.
+func (k *Kernel) queryDeviceLegacy(r *ioctl.Request) error {
+	return respond(r, k.limits().device)
+}
+
+func (k *Kernel) limits() limits {
+	l := k.device.limits
+	l.device.NodeGuid, l.device.SysImageGuid = k.device.NodeGUID, k.device.NodeGUID
+	if k.ERDMA.NoAtomics || k.MLX5.NoAtomics {
+		l.device.AtomicCap = 0
+	}
+	return l
 }

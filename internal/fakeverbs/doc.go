@@ -11,8 +11,10 @@
 // Queues are the driver's own, on Go memory so that the race detector sees both
 // sides: the SIW and RXE fields of [CQ], [QP] and [SRQ]. The fake reads and writes its
 // side of them byte by byte, by the layout that the kernel's headers give, and uses no
-// ring of package mmap. Nothing moves by itself: a test, or a goroutine of it, plays the
-// driver with [QP.Carry], [RXEQP.TakeSend], [SIWCQ.Complete] and their like. The queues
+// ring of package mmap. Nothing moves by itself. A unit test plays the driver with
+// [QP.Carry], [RXEQP.TakeSend], [SIWCQ.Complete] and their like. A network, such as
+// package rdmatest, is told of doorbells by Kernel.Rang, and takes and completes sends of
+// any driver with [QP.TakeSend], [QP.Sent] and their like. The queues
 // of other drivers are between user space and its device: for those the fake refuses
 // what the core and every driver of hardware refuse, and reads no private bytes.
 package fakeverbs

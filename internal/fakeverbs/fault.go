@@ -33,6 +33,11 @@ func (k *Kernel) Calls(call string) int {
 
 func (k *Kernel) fault(call string) error {
 	k.calls[call]++
+	if k.Refuse != nil {
+		if err := k.Refuse(call); err != nil {
+			return err
+		}
+	}
 	for i := range k.faults {
 		f := &k.faults[i]
 		if f.call != call && f.call != "" {

@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 
-	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/wait"
 	"github.com/goverbs/goverbs/mmap"
@@ -19,6 +19,12 @@ type Kernel struct {
 	// Tamper, when set, sees every request that succeeded before its caller
 	// does, and may change the answer. Set it before use.
 	Tamper func(call string, r *ioctl.Request)
+	// Refuse, when set, is asked before each call: an error is the call's answer. Names are
+	// those of Fail. Set it before use.
+	Refuse func(call string) error
+	// Pin, when set, is told how many bytes a region pins, and that many less than none
+	// when it goes. An error refuses the region. Set it before use.
+	Pin func(bytes int64) error
 	// OnDemand gives the device on-demand paging. Set it before use.
 	OnDemand bool
 	// InBubble has events come from memory instead of pipes, so that testing/synctest
@@ -27,57 +33,81 @@ type Kernel struct {
 	// OtherCredentials has the process be one whose credentials are not those that the
 	// device was opened with: write(2) is refused, ioctl is not. Set it before use.
 	OtherCredentials bool
-	// FirstQPN is the lowest number of a queue pair. Zero: the driver's own. Set it before
-	// use.
-	FirstQPN uint32
+	// User is the memory of the process that has the file open; New gives it what this
+	// process lends. Set it before use.
+	User Memory
+	// Share makes size bytes for a queue of the kernel's that user space maps at a key. The
+	// region is closed when the queue goes; Map wraps it. If it is nil, they are memory of this
+	// process. Set it before use.
+	Share func(key int64, size int) (*mmap.Region, error)
+	// Channel makes where the events of a descriptor go, in place of a pipe of this process
+	// that Events hands out. Set it before use.
+	Channel func(fd int32) (Events, error)
+	// Inode tells which file is behind a descriptor of the process that has the file open. New
+	// looks at this process. Set it before use.
+	Inode func(fd int32) (uint64, error)
+	// Rang is told of a queue pair that has sends, and of one that changed its state. It is
+	// called on the goroutine of the call or the store that did it, without locks of the
+	// Kernel's. Set it before use.
+	Rang func(*QP)
+	// Cross sees all that crosses the seam between a provider and its driver or device, and
+	// may change it. Its calls of one opening come one after the other; it must not call the
+	// Kernel. Set it before use.
+	Cross func(*Crossing)
+	// Asked is told of each request that the dispatcher let through, before it is carried out.
+	// It must not call the Kernel. Set it before use.
+	Asked func(call string, r *ioctl.Request)
+	// ERDMA is which eRDMA device this is. Set it before use.
+	ERDMA ERDMAOptions
+	// MLX5 is which mlx5 device this is. Set it before use.
+	MLX5 MLX5Options
 	// Own are attributes of the driver's own, which its methods take beside those of
 	// the core. Set it before use.
 	Own map[uint16]bool
 
-	mu      sync.Mutex
-	driver  uint32
-	model   model
-	context bool
-	closed  bool
-	objects map[uint32]*object
-	files   map[int32]*channel
-	memory  map[int64][]byte
-	faults  []fault
-	calls   map[string]int
-	left    []string // what was alive when the file was closed
-	async   *channel
-	gids    []abi.IbUverbsGidEntry // of port 1
-	lent    []lent
-	queues  []lent // of Alloc; that a region is closed nobody tells
+	mu       sync.Mutex
+	device   *Device
+	driver   uint32
+	model    model
+	context  bool
+	closed   bool
+	handles  numbers
+	places   numbers // that siw maps queues at
+	objects  map[uint32]*object
+	files    map[int32]*channel
+	memory   map[int64]offer
+	faults   []fault
+	calls    map[string]int
+	left     []string // what was alive when the file was closed
+	async    *channel
+	keys     map[uint32]*MR // by key
+	windows  map[uint32]*MW // by key
+	lent     lent
+	rung     []*QP    // to tell Rang of
+	crossing Crossing // the last, if there is no Cross
 }
 
-// New returns the kernel side of a fresh file of a device that driver runs. A
-// driver other than siw and rxe has no queues.
-func New(driver uint32) *Kernel {
-	k := &Kernel{
-		driver: driver, model: bare{}, objects: make(map[uint32]*object),
-		files: make(map[int32]*channel), memory: make(map[int64][]byte), calls: make(map[string]int),
-	}
-	switch driver {
-	case abi.RDMA_DRIVER_SIW:
-		k.model = siw{}
-	case abi.RDMA_DRIVER_RXE:
-		k.model = &rxe{k: k}
-	}
-	k.gids = k.model.limits().gids
-	return k
-}
+// Driver is the driver's number.
+func (k *Kernel) Driver() uint32 { return k.driver }
+
+// New returns the kernel side of a fresh file of a device that driver runs, which is
+// opened this once. A driver other than siw and rxe has no queues.
+func New(driver uint32) *Kernel { return NewDevice(driver).Open() }
 
 // Ioctl carries out a request.
 func (k *Kernel) Ioctl(r *ioctl.Request) error {
 	k.mu.Lock()
-	defer k.mu.Unlock()
+	defer k.unlock()
 	if k.closed {
 		return syscall.EBADF
 	}
 	m, err := k.method(r)
 	if err != nil {
 		return err
+	}
+	// C: rdma_lookup_get_uobject: of a device that is gone, handles may still be given back.
+	if k.device.isRemoved() && !strings.HasSuffix(m.name, "_DESTROY") {
+		return syscall.EIO
 	}
 	name := m.name
 	if c, ok := r.Command(); ok {
@@ -86,9 +116,14 @@ func (k *Kernel) Ioctl(r *ioctl.Request) error {
 	if err := k.fault(name); err != nil {
 		return err
 	}
+	if k.Asked != nil {
+		k.Asked(name, r)
+	}
+	k.crossCall(CallIn, name, r)
 	if err := m.run(k, r); err != nil {
 		return err
 	}
+	k.crossCall(CallOut, name, r)
 	if k.Tamper != nil {
 		k.Tamper(name, r)
 	}
@@ -100,8 +135,8 @@ func (k *Kernel) method(r *ioctl.Request) (*method, error) {
 	if h.Length != 24+16*h.NumAttrs || h.DriverId != k.driver {
 		return nil, syscall.EINVAL
 	}
-	m := methods[[2]uint16{h.ObjectId, h.MethodId}]
-	if h.Reserved1 != 0 || h.Reserved2 != 0 || m == nil || !k.model.has(m.name) {
+	m := methodOf(k.driver, h.ObjectId, h.MethodId)
+	if h.Reserved1 != 0 || h.Reserved2 != 0 || m == nil || !k.has(m.name) {
 		return nil, syscall.EPROTONOSUPPORT
 	}
 	return m, m.check(r, k.Own)
@@ -116,9 +151,6 @@ func (k *Kernel) Map(offset int64, length int, _ mmap.Prot) (*mmap.Region, error
 	}
 	return k.model.mmap(k, offset, length)
 }
-
-// MapPage refuses: no driver here has registers.
-func (k *Kernel) MapPage(int64, int) (*mmap.Page, error) { return nil, syscall.EINVAL }
 
 // Events hands over the reading end of a channel.
 func (k *Kernel) Events(fd int32) (wait.Source, error) {
@@ -139,17 +171,29 @@ func (k *Kernel) Events(fd int32) (wait.Source, error) {
 // Close destroys what is left, as closing the last descriptor does.
 func (k *Kernel) Close() error {
 	k.mu.Lock()
-	defer k.mu.Unlock()
+	defer k.unlock()
 	if k.closed {
 		return os.ErrClosed
 	}
-	k.left = k.alive()
+	k.left = append(k.alive(), k.lent.leaks()...)
 	k.closed = true
-	for _, o := range k.objects {
-		o.free()
+	k.freeAll()
+	if m, ok := k.model.(interface{ close() }); ok {
+		m.close()
 	}
-	clear(k.objects)
+	k.lent.forget()
 	return nil
+}
+
+// freeAll frees objects, users first.
+func (k *Kernel) freeAll() {
+	for len(k.objects) > 0 {
+		for h, o := range k.objects {
+			if o.refs == 0 {
+				_ = k.remove(o.kind, h)
+			}
+		}
+	}
 }
 
 // Closed tells whether the file was closed.
@@ -168,9 +212,7 @@ func (k *Kernel) Leaks() []string {
 	for fd := range k.files {
 		leaks = append(leaks, fmt.Sprintf("descriptor %d", fd))
 	}
-	for _, l := range k.lent {
-		leaks = append(leaks, fmt.Sprintf("%d bytes that were lent", len(l.b)))
-	}
+	leaks = append(leaks, k.lent.leaks()...)
 	if !k.closed {
 		leaks = append(leaks, "the file")
 	}

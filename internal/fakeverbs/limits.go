@@ -31,6 +31,12 @@ type limits struct {
 	caps   uint64
 	port   abi.IbUverbsQueryPortResp
 	gids   []abi.IbUverbsGidEntry
+
+	// What no device in software has.
+	maxDM      uint64
+	clockMask  uint64
+	clockKHz   uint64
+	moderation abi.IbUverbsCqModerationCaps
 }
 
 func (bare) limits() limits {

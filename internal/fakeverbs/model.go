@@ -12,9 +12,10 @@ import (
 // can't do.
 type model interface {
 	has(call string) bool
-	limits() limits
 	context(*ioctl.Request) error
 	mmap(k *Kernel, offset int64, length int) (*mmap.Region, error)
+	registers(k *Kernel, key int64, length int) error
+	store(k *Kernel, key int64, offset, size int, value uint64)
 	createCQ(*CQ, *ioctl.Request) error
 	resizeCQ(cq *CQ, entries uint32, r *ioctl.Request) error
 	notify(cq *CQ, flags uint32) error
@@ -22,10 +23,11 @@ type model interface {
 	modifyQP(*QP, *abi.IbUverbsModifyQp) error
 	destroyQP(*QP)
 	doorbell(*QP) error
+	waiting(*QP) int // sends that user space has handed over
 	createSRQ(*SRQ, *ioctl.Request) error
 	modifySRQ(*SRQ, *abi.IbUverbsModifySrq, *ioctl.Request) error
 	regMR(handle uint32, r *ioctl.Request) (key uint32, err error)
-	createAH(*ioctl.Request) error
+	createAH(*AH, *ioctl.Request) error
 }
 
 // bare is a driver of hardware. The fake knows nothing of its queues, which are between
@@ -40,6 +42,10 @@ func (bare) has(call string) bool { return call != "POST_SEND" && call != "REQ_N
 func (bare) context(*ioctl.Request) error { return nil }
 
 func (bare) mmap(*Kernel, int64, int) (*mmap.Region, error) { return nil, syscall.EINVAL }
+
+func (bare) registers(*Kernel, int64, int) error { return syscall.EINVAL }
+
+func (bare) store(*Kernel, int64, int, int, uint64) {}
 
 // cqFlags are those that the core knows.
 const cqFlags = abi.IB_UVERBS_CQ_FLAGS_TIMESTAMP_COMPLETION | abi.IB_UVERBS_CQ_FLAGS_IGNORE_OVERRUN
@@ -63,7 +69,7 @@ func (bare) notify(*CQ, uint32) error { return syscall.EOPNOTSUPP }
 
 func (bare) createQP(qp *QP, _ *ioctl.Request) error {
 	switch qp.Type {
-	case abi.IB_UVERBS_QPT_RC, abi.IB_UVERBS_QPT_UC, abi.IB_UVERBS_QPT_UD, abi.IB_UVERBS_QPT_DRIVER:
+	case abi.IB_UVERBS_QPT_RC, abi.IB_UVERBS_QPT_UC, abi.IB_UVERBS_QPT_UD, abi.IB_UVERBS_QPT_XRC_INI, abi.IB_UVERBS_QPT_DRIVER:
 	default:
 		return syscall.EOPNOTSUPP
 	}
@@ -93,9 +99,10 @@ func (bare) modifyQP(qp *QP, in *abi.IbUverbsModifyQp) error {
 
 func (bare) destroyQP(*QP)      {}
 func (bare) doorbell(*QP) error { return syscall.EOPNOTSUPP }
+func (bare) waiting(*QP) int    { return 0 }
 
 func (bare) createSRQ(srq *SRQ, _ *ioctl.Request) error {
-	if srq.MaxSGE > (bare{}).limits().device.MaxSge || srq.Limit > srq.MaxWR {
+	if srq.MaxWR == 0 || srq.MaxSGE > (bare{}).limits().device.MaxSge || srq.Limit > srq.MaxWR {
 		return syscall.EINVAL
 	}
 	return nil
@@ -119,4 +126,4 @@ func (bare) modifySRQ(srq *SRQ, in *abi.IbUverbsModifySrq, _ *ioctl.Request) err
 
 func (bare) regMR(h uint32, _ *ioctl.Request) (uint32, error) { return h<<8 | 1, nil }
 
-func (bare) createAH(*ioctl.Request) error { return nil }
+func (bare) createAH(*AH, *ioctl.Request) error { return nil }

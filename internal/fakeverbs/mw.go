@@ -11,6 +11,22 @@ import (
 type MW struct {
 	Type uint8
 	RKey uint32
+	// Bound is what it opens; nil while it opens nothing.
+	Bound *Binding
+
+	pd uint32 // handle
+	qp *QP    // through which it was bound
+}
+
+// to tells whether the window opens something to the peer of a queue pair. One of type 1
+// belongs to a PD.
+func (mw *MW) to(qp *QP) bool {
+	return mw.Bound != nil && (mw.Type == 1 && mw.pd == qp.PD || mw.qp == qp)
+}
+
+func (mw *MW) covers(addr, length uint64) bool {
+	b := mw.Bound
+	return addr >= b.Addr && addr-b.Addr <= b.Length && length <= b.Length-(addr-b.Addr)
 }
 
 func (k *Kernel) allocMW(r *ioctl.Request) error {
@@ -22,9 +38,10 @@ func (k *Kernel) allocMW(r *ioctl.Request) error {
 	if in.MwType != 1 && in.MwType != 2 {
 		return syscall.EINVAL
 	}
-	mw := &MW{Type: in.MwType}
-	h := k.add("MW", mw, nothing, parent)
+	mw := &MW{Type: in.MwType, pd: in.PdHandle}
+	h := k.add("MW", mw, func() { delete(k.windows, mw.RKey) }, parent)
 	mw.RKey = (firstRXEMW+h)<<8 | 0x5a
+	k.windows[mw.RKey] = mw
 	return respond(r, abi.IbUverbsAllocMwResp{MwHandle: h, Rkey: mw.RKey})
 }
 

@@ -4,6 +4,8 @@ import (
 	"maps"
 	"slices"
 	"syscall"
+
+	"github.com/goverbs/goverbs/internal/ioctl"
 )
 
 // object is what a handle stands for.
@@ -16,10 +18,7 @@ type object struct {
 }
 
 func (k *Kernel) add(kind string, body any, free func(), uses ...*object) uint32 {
-	h := uint32(0)
-	for k.objects[h] != nil {
-		h++
-	}
+	h := k.handles.take(func(h uint32) bool { return k.objects[h] != nil })
 	k.objects[h] = &object{kind: kind, body: body, free: free, uses: uses}
 	for _, u := range uses {
 		u.refs++
@@ -40,6 +39,7 @@ func (k *Kernel) remove(kind string, handle uint32) error {
 	}
 	o.free()
 	delete(k.objects, handle)
+	k.handles.free(handle)
 	return nil
 }
 
@@ -58,6 +58,16 @@ func find[T any](k *Kernel, kind string, handle uint32) (*object, T, error) {
 		return nil, none, err
 	}
 	return o, o.body.(T), nil
+}
+
+// findIn finds the object that an attribute names.
+func findIn[T any](k *Kernel, kind string, r *ioctl.Request, id uint16) (*object, T, error) {
+	h, ok := r.Value(id)
+	if !ok {
+		var none T
+		return nil, none, syscall.ENOENT
+	}
+	return find[T](k, kind, uint32(h))
 }
 
 // bodies returns all objects of a kind's type, lowest handle first.

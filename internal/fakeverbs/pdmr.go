@@ -27,6 +27,10 @@ type MR struct {
 	Start, Length uint64
 	Access        uint32
 	Key           uint32
+	DM            *DM    // the device memory that it is of, if it is,
+	Offset        uint64 // and where in it
+
+	ended bool // by a work request
 }
 
 func (k *Kernel) regMR(r *ioctl.Request) error {
@@ -41,19 +45,48 @@ func (k *Kernel) regMR(r *ioctl.Request) error {
 	if in.Length == 0 || (in.Start^in.HcaVa)&uint64(pageSize-1) != 0 {
 		return syscall.EINVAL
 	}
-	if _, err := k.at(in.Start, in.Length); err != nil {
+	if err := k.User.Check(in.Start, in.Length); err != nil {
 		return err
 	}
 	if err := k.checkAccess(in.AccessFlags); err != nil {
 		return err
 	}
-	mr := &MR{PD: in.PdHandle, Start: in.Start, Length: in.Length, Access: in.AccessFlags}
-	h := k.add("MR", mr, nothing, parent)
+	pages := int64((in.Start+in.Length+uint64(pageSize)-1)/uint64(pageSize)-in.Start/uint64(pageSize)) * int64(pageSize)
+	if err := k.pin(pages); err != nil {
+		return err
+	}
+	mr := &MR{PD: in.PdHandle, Start: in.HcaVa, Length: in.Length, Access: in.AccessFlags}
+	unmap, err := k.moved(&in)
+	if err != nil {
+		_ = k.pin(-pages)
+		return err
+	}
+	h := k.add("MR", mr, func() { delete(k.keys, mr.Key); _ = k.pin(-pages); unmap() }, parent)
 	if mr.Key, err = k.model.regMR(h, r); err != nil {
 		_ = k.remove("MR", h)
 		return err
 	}
+	k.keys[mr.Key] = mr
 	return respond(r, abi.IbUverbsRegMrResp{MrHandle: h, Lkey: mr.Key, Rkey: mr.Key})
+}
+
+// moved has the device find memory at another address than the process does. Of another
+// process's memory it can't.
+func (k *Kernel) moved(in *abi.IbUverbsRegMr) (undo func(), err error) {
+	if in.HcaVa == in.Start {
+		return nothing, nil
+	}
+	if k.User != Memory(&k.lent) {
+		return nil, syscall.EOPNOTSUPP
+	}
+	return k.lent.alias(in.Start, in.Length, in.HcaVa)
+}
+
+func (k *Kernel) pin(bytes int64) error {
+	if k.Pin == nil {
+		return nil
+	}
+	return k.Pin(bytes)
 }
 
 // checkAccess is ib_check_mr_access, and what rxe adds to it.

@@ -1,6 +1,7 @@
 package fakeverbs
 
 import (
+	"slices"
 	"syscall"
 
 	"github.com/goverbs/goverbs/internal/abi"
@@ -16,50 +17,49 @@ type QP struct {
 	Type           uint64
 	Flags          uint64
 	SourceQPN      uint32
+	PD             uint32    // handle
+	Table          *IndTable // of WQs that it deals out to, in place of queues
 
 	// The queues themselves, of the device's driver.
-	SIW *SIWQP
-	RXE *RXEQP
+	SIW   *SIWQP
+	RXE   *RXEQP
+	ERDMA *ERDMAQP
+	MLX5  *MLX5QP
 
+	queues queues // the same, for what all drivers do
+	taken  []*Work
 	k      *Kernel
 	id     uint32
 	state  uint8
 	attr   abi.IbUverbsModifyQp
 	groups []group
 	srq    *SRQ
+	target *target // of an XRC domain
+	domain *domain // that one
 	memory memory
 }
 
 func (k *Kernel) createQP(r *ioctl.Request) error {
 	value := func(id uint16) uint32 { v, _ := r.Value(id); return uint32(v) }
-	parent, err := k.find("PD", value(abi.UVERBS_ATTR_CREATE_QP_PD_HANDLE))
+	qp := &QP{k: k, PD: value(abi.UVERBS_ATTR_CREATE_QP_PD_HANDLE), Flags: uint64(value(abi.UVERBS_ATTR_CREATE_QP_FLAGS))}
+	qp.Type, _ = r.Value(abi.UVERBS_ATTR_CREATE_QP_TYPE)
+	if qp.Type == abi.IB_UVERBS_QPT_XRC_TGT {
+		return k.createTarget(r)
+	}
+	uses, err := qp.find(r)
 	if err != nil {
 		return err
-	}
-	sendCQ, send, err := find[*CQ](k, "CQ", value(abi.UVERBS_ATTR_CREATE_QP_SEND_CQ_HANDLE))
-	if err != nil {
-		return err
-	}
-	recvCQ, recv, err := find[*CQ](k, "CQ", value(abi.UVERBS_ATTR_CREATE_QP_RECV_CQ_HANDLE))
-	if err != nil {
-		return err
-	}
-	uses := []*object{parent, sendCQ, recvCQ}
-	qp := &QP{k: k, SendCQ: send, RecvCQ: recv, Flags: uint64(value(abi.UVERBS_ATTR_CREATE_QP_FLAGS))}
-	if h, ok := r.Value(abi.UVERBS_ATTR_CREATE_QP_SRQ_HANDLE); ok {
-		o, srq, err := find[*SRQ](k, "SRQ", uint32(h))
-		if err != nil {
-			return err
-		}
-		uses, qp.srq = append(uses, o), srq
 	}
 	qp.SourceQPN = value(abi.UVERBS_ATTR_CREATE_QP_SOURCE_QPN)
 	qp.Cookie, _ = r.Value(abi.UVERBS_ATTR_CREATE_QP_USER_HANDLE)
-	qp.Type, _ = r.Value(abi.UVERBS_ATTR_CREATE_QP_TYPE)
 	ioctl.Argument(r, abi.UVERBS_ATTR_CREATE_QP_CAP, &qp.Cap)
-	qp.Num = k.freeQPN()
-	qp.id = k.add("QP", qp, func() { k.model.destroyQP(qp); qp.memory.free() }, uses...)
-	if err := k.model.createQP(qp, r); err != nil {
+	k.device.add(qp)
+	qp.id = k.add("QP", qp, qp.free, uses...)
+	create := k.model.createQP
+	if qp.Table != nil {
+		create = k.model.(wqModel).createRSSQP
+	}
+	if err := create(qp, r); err != nil {
 		_ = k.remove("QP", qp.id)
 		return err
 	}
@@ -70,21 +70,53 @@ func (k *Kernel) createQP(r *ioctl.Request) error {
 	return answer(r, abi.UVERBS_ATTR_CREATE_QP_RESP_CAP, qp.Cap)
 }
 
-func (k *Kernel) freeQPN() uint32 {
-	used := make(map[uint32]bool)
-	for _, o := range k.objects {
-		if qp, ok := o.body.(*QP); ok {
-			used[qp.Num] = true
-		}
+// find finds the objects that the queue pair is made of.
+func (qp *QP) find(r *ioctl.Request) (uses []*object, err error) {
+	_, inDomain := r.Value(abi.UVERBS_ATTR_CREATE_QP_XRCD_HANDLE)
+	_, fromSRQ := r.Value(abi.UVERBS_ATTR_CREATE_QP_SRQ_HANDLE)
+	initiator := qp.Type == abi.IB_UVERBS_QPT_XRC_INI
+	if inDomain || fromSRQ && initiator {
+		return nil, syscall.EINVAL
 	}
-	n := max(1, k.FirstQPN)
-	if k.driver == abi.RDMA_DRIVER_RXE {
-		n = max(firstRXEQPN, n)
+	parent, _, err := findIn[pd](qp.k, "PD", r, abi.UVERBS_ATTR_CREATE_QP_PD_HANDLE)
+	if err != nil {
+		return nil, err
 	}
-	for used[n] {
-		n++
+	if _, ok := r.Value(abi.UVERBS_ATTR_CREATE_QP_IND_TABLE_HANDLE); ok {
+		return qp.findTable(r, []*object{parent})
 	}
-	return n
+	var cq, srq *object
+	if cq, qp.SendCQ, err = findIn[*CQ](qp.k, "CQ", r, abi.UVERBS_ATTR_CREATE_QP_SEND_CQ_HANDLE); err != nil {
+		return nil, err
+	}
+	uses = []*object{parent, cq}
+	if initiator {
+		return uses, nil
+	}
+	if cq, qp.RecvCQ, err = findIn[*CQ](qp.k, "CQ", r, abi.UVERBS_ATTR_CREATE_QP_RECV_CQ_HANDLE); err != nil {
+		return nil, err
+	}
+	uses = append(uses, cq)
+	if !fromSRQ {
+		return uses, nil
+	}
+	if srq, qp.srq, err = findIn[*SRQ](qp.k, "SRQ", r, abi.UVERBS_ATTR_CREATE_QP_SRQ_HANDLE); err != nil {
+		return nil, err
+	}
+	if qp.srq.CQ != nil { // of an XRC domain
+		return nil, syscall.EINVAL
+	}
+	return append(uses, srq), nil
+}
+
+// free ends the queue pair: what was taken and is not done completes no more.
+func (qp *QP) free() {
+	qp.k.device.remove(qp)
+	qp.k.model.destroyQP(qp)
+	qp.taken, qp.state = nil, abi.IB_QPS_RESET
+	qp.queues = gone{}
+	qp.memory.free()
+	qp.k.ring(qp)
 }
 
 func (k *Kernel) destroyQP(r *ioctl.Request) error {
@@ -99,8 +131,13 @@ func (k *Kernel) destroyQP(r *ioctl.Request) error {
 	if err := k.remove("QP", uint32(h)); err != nil {
 		return err
 	}
-	return answer(r, abi.UVERBS_ATTR_DESTROY_QP_RESP, abi.IbUverbsDestroyQpResp{})
+	return answer(r, abi.UVERBS_ATTR_DESTROY_QP_RESP, abi.IbUverbsDestroyQpResp{
+		EventsReported: k.async.reported(qp.Cookie, asyncEventSize),
+	})
 }
+
+// mostAllocated is the most that a kernel allocates at once.
+const mostAllocated = 4 << 20
 
 // postSend is the doorbell. It allocates nothing.
 func (k *Kernel) postSend(r *ioctl.Request) error {
@@ -110,15 +147,88 @@ func (k *Kernel) postSend(r *ioctl.Request) error {
 }
 
 func (k *Kernel) ringDoorbell(in *abi.IbUverbsPostSend) error {
-	o := k.objects[in.QpHandle]
-	if o == nil {
+	if k.Cross != nil && !k.crossPostSend(in) {
+		return nil
+	}
+	qp := k.qp(in.QpHandle)
+	switch {
+	case in.WqeSize < 56:
+		return syscall.EINVAL
+	case in.WqeSize > mostAllocated:
+		return syscall.ENOMEM
+	case in.WrCount != 0 || in.SgeCount != 0: // they would stand behind the command
+		return syscall.ENOSPC
+	case qp == nil:
 		return syscall.EINVAL
 	}
-	qp, ok := o.body.(*QP)
-	if !ok || in.WqeSize < 56 || in.WrCount != 0 {
-		return syscall.EINVAL
+	if err := k.model.doorbell(qp); err != nil {
+		return err
 	}
-	return k.model.doorbell(qp)
+	k.ring(qp)
+	return nil
+}
+
+// qp finds a queue pair by its handle, or nil. It allocates nothing.
+func (k *Kernel) qp(handle uint32) *QP {
+	if o := k.objects[handle]; o != nil {
+		qp, _ := o.body.(*QP)
+		return qp
+	}
+	return nil
+}
+
+func (k *Kernel) crossPostSend(in *abi.IbUverbsPostSend) bool {
+	if qp := k.qp(in.QpHandle); qp != nil {
+		return k.crossDoorbell("POST_SEND", abi.Bytes(in), qp.Num, k.model.waiting(qp))
+	}
+	return true
+}
+
+// ring has Rang told of a queue pair, once the lock is let go.
+func (k *Kernel) ring(qp *QP) {
+	if k.Rang != nil {
+		k.rung = append(k.rung, qp)
+	}
+}
+
+// unlock lets the lock go, and tells Rang.
+func (k *Kernel) unlock() {
+	if len(k.rung) == 0 {
+		k.mu.Unlock()
+		return
+	}
+	if len(k.rung) == 1 { // nearly always
+		qp := k.rung[0]
+		k.rung = k.rung[:0]
+		k.mu.Unlock()
+		k.Rang(qp)
+		return
+	}
+	rung := k.rung
+	k.rung = nil
+	k.mu.Unlock()
+	for _, qp := range rung {
+		k.Rang(qp)
+	}
+}
+
+// Kernel is the opening that the queue pair belongs to.
+func (qp *QP) Kernel() *Kernel { return qp.k }
+
+// Attr are the queue pair's attributes, with its state.
+func (qp *QP) Attr() abi.IbUverbsModifyQp {
+	qp.k.mu.Lock()
+	defer qp.k.mu.Unlock()
+	a := qp.attr
+	a.QpState = qp.state
+	return a
+}
+
+// IsIn tells whether the queue pair is attached to a multicast group.
+func (qp *QP) IsIn(gid [16]byte) bool {
+	qp.k.mu.Lock()
+	defer qp.k.mu.Unlock()
+	return slices.ContainsFunc(qp.groups, func(g group) bool { return g.gid == gid })
 }
 
 // QueuePairs returns the queue pairs, lowest handle first.

@@ -31,10 +31,20 @@ func (k *Kernel) modify(in *abi.IbUverbsModifyQp) error {
 	if err != nil {
 		return err
 	}
-	if err := k.checkModify(qp, in); err != nil {
+	err = qp.shared(func() error {
+		if err := k.checkModify(qp, in); err != nil {
+			return err
+		}
+		if qp.target != nil {
+			return bare{}.modifyQP(qp, in)
+		}
+		return k.model.modifyQP(qp, in)
+	})
+	if err != nil {
 		return err
 	}
-	return k.model.modifyQP(qp, in)
+	k.ring(qp)
+	return nil
 }
 
 // checkModify refuses what the core does, whatever the driver.
@@ -58,6 +68,7 @@ func (k *Kernel) queryQP(r *ioctl.Request) error {
 	if err != nil {
 		return err
 	}
+	_ = qp.shared(func() error { return nil })
 	a := &qp.attr
 	resp := abi.IbUverbsQueryQpResp{
 		Dest: a.Dest, AltDest: a.AltDest, QpState: qp.state, CurQpState: qp.state, PathMtu: a.PathMtu, PathMigState: a.PathMigState,
@@ -70,6 +81,9 @@ func (k *Kernel) queryQP(r *ioctl.Request) error {
 	if qp.srq == nil {
 		resp.MaxRecvWr, resp.MaxRecvSge = qp.Cap.MaxRecvWr, qp.Cap.MaxRecvSge
 	}
+	if qp.MLX5 != nil {
+		resp.MaxRecvWr = qp.MLX5.rq.entries // those that the provider made room for
+	}
 	if qp.Flags&abi.IB_UVERBS_QP_CREATE_SQ_SIG_ALL != 0 {
 		resp.SqSigAll = 1
 	}
@@ -80,6 +94,7 @@ func (k *Kernel) queryQP(r *ioctl.Request) error {
 func (qp *QP) State() uint8 {
 	qp.k.mu.Lock()
 	defer qp.k.mu.Unlock()
+	_ = qp.shared(func() error { return nil })
 	return qp.state
 }
 
@@ -95,7 +110,7 @@ func (qp *QP) Connect() {
 func (qp *QP) Break() {
 	qp.k.mu.Lock()
 	defer qp.k.mu.Unlock()
-	qp.queues().fail()
+	qp.queues.fail()
 }
 
 // Carry takes the oldest send and completes it with status, in the driver's own
@@ -103,7 +118,7 @@ func (qp *QP) Break() {
 func (qp *QP) Carry(status uint32) bool {
 	qp.k.mu.Lock()
 	defer qp.k.mu.Unlock()
-	return qp.queues().carry(status)
+	return qp.queues.(player).carry(status)
 }
 
 // Receive takes the oldest receive and completes it with n bytes. Without one it
@@ -111,19 +126,11 @@ func (qp *QP) Carry(status uint32) bool {
 func (qp *QP) Receive(n uint32) bool {
 	qp.k.mu.Lock()
 	defer qp.k.mu.Unlock()
-	return qp.queues().receive(n)
+	return qp.queues.(player).receive(n)
 }
 
-// queues is what both drivers do with a QP's queues.
-type queues interface {
-	fail()
+// player carries what a test tells it to.
+type player interface {
 	carry(status uint32) bool
 	receive(n uint32) bool
-}
-
-func (qp *QP) queues() queues {
-	if qp.RXE != nil {
-		return qp.RXE
-	}
-	return qp.SIW
 }

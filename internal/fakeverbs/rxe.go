@@ -42,6 +42,8 @@ func (*rxe) limits() limits {
 	l.device.MaxAh, l.device.MaxMw, l.device.AtomicCap = 1<<15-1, 1<<19-1, 1
 	l.device.MaxMcastGrp, l.device.MaxMcastQpAttach, l.device.MaxTotalMcastQpAttach = 8192, 56, 0x70000
 	l.device.MaxQpRdAtom, l.device.MaxQpInitRdAtom, l.device.MaxPkeys = maxRXERDAtom, maxRXERDAtom, 64
+	l.device.MaxCq, l.device.MaxPd, l.device.MaxMr, l.device.MaxSrq = 1<<20, 1<<20, 1<<19-1, 917503
+	l.device.VendorId, l.device.LocalCaAckDelay, l.device.PageSizeCap = 0xffffff, 15, 0xfffff000
 	l.port.MaxMsgSz, l.port.GidTblLen, l.port.PkeyTblLen, l.port.Flags = maxRXEMessage, maxRXEGIDs, 1, 1
 	l.gids = []abi.IbUverbsGidEntry{gidEntry(LinkLocalGID, 0, abi.IB_UVERBS_GID_TYPE_ROCE_V2),
 		gidEntry(IPv4GID, 1, abi.IB_UVERBS_GID_TYPE_ROCE_V2)}
@@ -52,12 +54,12 @@ func (*rxe) has(string) bool { return true }
 
 // mmap maps an offer once, whole or less.
 func (*rxe) mmap(k *Kernel, offset int64, length int) (*mmap.Region, error) {
-	memory, ok := k.memory[offset]
-	if !ok || roundUp(length) > len(memory) {
+	o, ok := k.memory[offset]
+	if !ok || roundUp(length) > len(o.bytes) {
 		return nil, syscall.EINVAL
 	}
 	delete(k.memory, offset)
-	return mmap.Wrap(memory[:roundUp(length)])
+	return o.mapped(roundUp(length))
 }
 
 func (m *rxe) createCQ(cq *CQ, r *ioctl.Request) error {
@@ -68,7 +70,7 @@ func (m *rxe) createCQ(cq *CQ, r *ioctl.Request) error {
 	if flags, _ := r.Value(abi.UVERBS_ATTR_CREATE_CQ_FLAGS); flags != 0 {
 		return syscall.EOPNOTSUPP
 	}
-	ring, mi, err := m.newRing(&cq.memory, uint32(n), rxeCQESize)
+	ring, mi, err := m.newRing(seam{object: cq.id, kind: EntryCQE}, &cq.memory, uint32(n), rxeCQESize)
 	if err != nil {
 		return err
 	}
@@ -77,11 +79,11 @@ func (m *rxe) createCQ(cq *CQ, r *ioctl.Request) error {
 }
 
 func (m *rxe) createSRQ(srq *SRQ, r *ioctl.Request) error {
-	if srq.MaxWR > maxRXEWR || srq.MaxSGE > maxRXESRQSGE || !room(r, 24) {
+	if srq.MaxWR == 0 || srq.MaxWR > maxRXEWR || srq.MaxSGE > maxRXESRQSGE || !room(r, 24) {
 		return syscall.EINVAL
 	}
 	srq.MaxSGE = max(srq.MaxSGE, 1)
-	ring, mi, err := m.newRing(&srq.memory, srq.MaxWR, rxeRecvSize(srq.MaxSGE))
+	ring, mi, err := m.newRing(srq.seam(), &srq.memory, srq.MaxWR, rxeRecvSize(srq.MaxSGE))
 	if err != nil {
 		return err
 	}
@@ -93,11 +95,12 @@ func (m *rxe) createSRQ(srq *SRQ, r *ioctl.Request) error {
 func (*rxe) regMR(h uint32, _ *ioctl.Request) (uint32, error) { return (h+1)<<8 | 0xa5, nil }
 
 // createAH has two kinds of user: an old one has no room for the number.
-func (m *rxe) createAH(r *ioctl.Request) error {
+func (m *rxe) createAH(ah *AH, r *ioctl.Request) error {
 	if !room(r, 8) {
 		return nil
 	}
 	m.ahNum++
+	ah.num = m.ahNum
 	return uhw(r, abi.RxeCreateAhResp{AhNum: m.ahNum})
 }
 

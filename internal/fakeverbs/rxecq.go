@@ -60,7 +60,7 @@ func (m *rxe) resizeCQ(cq *CQ, n uint32, r *ioctl.Request) error {
 		return syscall.EINVAL
 	}
 	var mem memory
-	ring, mi, err := m.newRing(&mem, n, rxeCQESize)
+	ring, mi, err := m.newRing(seam{object: cq.id, kind: EntryCQE}, &mem, n, rxeCQESize)
 	if err != nil {
 		return err
 	}

@@ -29,17 +29,17 @@ func (m *rxe) createQP(qp *QP, r *ioctl.Request) error {
 	var err error
 	q := &RXEQP{qp: qp}
 	payload := max(qp.Cap.MaxSendSge*rxeSGESize, qp.Cap.MaxInlineData)
-	if q.sq, resp.SqMi, err = m.newRing(&qp.memory, qp.Cap.MaxSendWr, rxeSendSize+payload); err != nil {
+	if q.sq, resp.SqMi, err = m.newRing(seam{object: qp.Num, kind: EntrySQE, ud: qp.Type == abi.IB_UVERBS_QPT_UD}, &qp.memory, qp.Cap.MaxSendWr, rxeSendSize+payload); err != nil {
 		return err
 	}
 	qp.Cap.MaxSendWr, qp.Cap.MaxSendSge, qp.Cap.MaxInlineData = q.sq.mask, payload/rxeSGESize, payload
 	if qp.srq == nil {
-		if q.rq, resp.RqMi, err = m.newRing(&qp.memory, qp.Cap.MaxRecvWr, rxeRecvSize(qp.Cap.MaxRecvSge)); err != nil {
+		if q.rq, resp.RqMi, err = m.newRing(seam{object: qp.Num, kind: EntryRQE}, &qp.memory, qp.Cap.MaxRecvWr, rxeRecvSize(qp.Cap.MaxRecvSge)); err != nil {
 			return err
 		}
 		qp.Cap.MaxRecvWr = q.rq.mask
 	}
-	qp.RXE = q
+	qp.RXE, qp.queues = q, q
 	return uhw(r, resp)
 }
 
@@ -48,9 +48,12 @@ func rxeCapOK(c *abi.IbUverbsQpCap, srq bool) bool {
 	return recv && c.MaxSendWr <= maxRXEWR && c.MaxSendSge <= maxRXESGE && c.MaxInlineData <= maxRXEInline
 }
 
+func (*rxe) waiting(qp *QP) int { return int(qp.RXE.sq.count()) }
+
 // doorbell has a QP in the error state flush what was posted since. Otherwise the
 // test plays the driver.
 func (*rxe) doorbell(qp *QP) error {
+	qp.RXE.sq.record(qp.RXE.sq.producer)
 	switch {
 	case qp.state < abi.IB_QPS_RTS:
 		return syscall.EINVAL
@@ -68,6 +71,7 @@ func (q *RXEQP) fail() {
 }
 
 func (q *RXEQP) flushSends() {
+	q.qp.flushTaken()
 	for e, ok := takeRXESend(q.sq); ok; e, ok = takeRXESend(q.sq) {
 		q.qp.SendCQ.RXE.complete(q.flushed(e.Wr.WrId), false)
 	}
@@ -92,6 +96,7 @@ func (q *RXEQP) flushed(id uint64) *abi.IbUverbsWc {
 // reset takes everything off the queues unsaid and leaves the indexes where that
 // brings them.
 func (q *RXEQP) reset() {
+	q.qp.taken = nil
 	for _, ring := range []*rxeRing{q.sq, q.rq} {
 		for ring != nil && ring.head() != nil {
 			ring.drop()

@@ -11,6 +11,7 @@ import (
 // rxeRing is the kernel's side of a queue, as rxe_queue.h has it: the index that
 // the kernel owns is private and only copied to the shared header.
 type rxeRing struct {
+	seam
 	data               []byte
 	mask, stride       uint32
 	producer, consumer *atomic.Uint32
@@ -32,14 +33,16 @@ const (
 	rxeSendSize  = 208
 	rxeSGESize   = 16
 	rxeCacheLine = 64
+	rxeMostRecv  = 1024 // a receive of maxRXESGE, to the power of two
 )
 
 func rxeRecvSize(sge uint32) uint32 { return 40 + rxeSGESize*sge }
 
 // newRing makes a ring for at least n elements, at an offset that was never used
 // before.
-func (m *rxe) newRing(mem *memory, n, size uint32) (*rxeRing, abi.Mminfo, error) {
-	q := &rxeRing{stride: roundPow2(max(size, rxeCacheLine)), mask: roundPow2(n+1) - 1}
+func (m *rxe) newRing(at seam, mem *memory, n, size uint32) (*rxeRing, abi.Mminfo, error) {
+	at.k = m.k
+	q := &rxeRing{seam: at, stride: roundPow2(max(size, rxeCacheLine)), mask: roundPow2(n+1) - 1}
 	length := roundUp(rxeData + int(q.mask+1)*int(q.stride))
 	if m.offset == 0 {
 		m.offset = int64(pageSize)
@@ -85,12 +88,18 @@ func (q *rxeRing) drop() {
 
 // put adds an element to a queue that user space empties.
 func (q *rxeRing) put(element []byte) bool {
-	if (q.index+1-q.consumer.Load())&q.mask == 0 {
+	if (q.index+1-q.record(q.consumer))&q.mask == 0 {
 		return false
 	}
+	late := q.write(element)
+	next := (q.index + 1) & q.mask
+	if late != nil {
+		q.producer.Store(next)
+		late()
+	}
 	copy(q.at(q.index), element)
-	q.index = (q.index + 1) & q.mask
-	q.producer.Store(q.index)
+	q.index = next
+	q.producer.Store(next)
 	return true
 }
 

@@ -1,7 +1,6 @@
 package fakeverbs
 
 import (
-	"os"
 	"syscall"
 
 	"github.com/goverbs/goverbs/internal/abi"
@@ -24,6 +23,9 @@ func (q *RXESRQ) TakeRecv() (RXERecv, bool) {
 
 func (q *RXESRQ) take() (RXERecv, bool) {
 	e, ok := takeRXERecv(q.ring)
+	if ok {
+		q.ring.check(&e, q.srq.MaxSGE)
+	}
 	if ok && q.ring.count() < q.srq.Limit {
 		q.srq.Limit = 0
 		q.srq.k.raise(q.srq.Cookie, abi.IB_EVENT_SRQ_LIMIT_REACHED)
@@ -59,11 +61,11 @@ func (m *rxe) modifySRQ(srq *SRQ, in *abi.IbUverbsModifySrq, r *ioctl.Request) e
 // what was posted there.
 func (m *rxe) resizeSRQ(srq *SRQ, n uint32, addr uint64) error {
 	var mem memory
-	ring, mi, err := m.newRing(&mem, n, rxeRecvSize(srq.MaxSGE))
+	ring, mi, err := m.newRing(srq.seam(), &mem, n, rxeRecvSize(srq.MaxSGE))
 	if err != nil {
 		return err
 	}
-	if err = copyToUser(addr, abi.Bytes(&mi)); err == nil {
+	if err = m.k.User.Write(addr, abi.Bytes(&mi)); err == nil {
 		old := srq.RXE.ring
 		err = old.move(ring, old.index, old.producer.Load()&old.mask)
 	}
@@ -73,21 +75,5 @@ func (m *rxe) resizeSRQ(srq *SRQ, n uint32, addr uint64) error {
 	}
 	srq.memory.free()
 	srq.memory, srq.RXE.ring, srq.MaxWR = mem, ring, ring.mask
-	return nil
-}
-
-// copyToUser writes where an address points, which may be anywhere.
-func copyToUser(addr uint64, b []byte) error {
-	self, err := os.OpenFile("/proc/self/mem", os.O_WRONLY, 0)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = self.Close() }()
-	if addr > 1<<62 {
-		return syscall.EFAULT
-	}
-	if _, err := self.WriteAt(b, int64(addr)); err != nil {
-		return syscall.EFAULT
-	}
 	return nil
 }

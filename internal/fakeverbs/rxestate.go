@@ -58,30 +58,35 @@ func (q *RXEQP) enter(state uint8) {
 
 // takeOver keeps the attributes that the mask names, as rxe does.
 func (qp *QP) takeOver(in *abi.IbUverbsModifyQp) {
-	a := &qp.attr
-	for bit, copyAttr := range map[uint32]func(){
-		abi.IB_QP_EN_SQD_ASYNC_NOTIFY: func() { a.EnSqdAsyncNotify = in.EnSqdAsyncNotify },
-		abi.IB_QP_ACCESS_FLAGS:        func() { a.QpAccessFlags = in.QpAccessFlags },
-		abi.IB_QP_PKEY_INDEX:          func() { a.PkeyIndex = in.PkeyIndex },
-		abi.IB_QP_PORT:                func() { a.PortNum = in.PortNum },
-		abi.IB_QP_QKEY:                func() { a.Qkey = in.Qkey },
-		abi.IB_QP_AV:                  func() { a.Dest = in.Dest },
-		abi.IB_QP_PATH_MTU:            func() { a.PathMtu = in.PathMtu },
-		abi.IB_QP_TIMEOUT:             func() { a.Timeout = in.Timeout },
-		abi.IB_QP_RETRY_CNT:           func() { a.RetryCnt = in.RetryCnt },
-		abi.IB_QP_RNR_RETRY:           func() { a.RnrRetry = in.RnrRetry },
-		abi.IB_QP_RQ_PSN:              func() { a.RqPsn = in.RqPsn & 0xffffff },
-		abi.IB_QP_MAX_QP_RD_ATOMIC:    func() { a.MaxRdAtomic = atomics(in.MaxRdAtomic) },
-		abi.IB_QP_MIN_RNR_TIMER:       func() { a.MinRnrTimer = in.MinRnrTimer },
-		abi.IB_QP_SQ_PSN:              func() { a.SqPsn = in.SqPsn & 0xffffff },
-		abi.IB_QP_MAX_DEST_RD_ATOMIC:  func() { a.MaxDestRdAtomic = atomics(in.MaxDestRdAtomic) },
-		abi.IB_QP_PATH_MIG_STATE:      func() { a.PathMigState = in.PathMigState },
-		abi.IB_QP_DEST_QPN:            func() { a.DestQpNum = in.DestQpNum },
-	} {
-		if in.AttrMask&bit != 0 {
-			copyAttr()
+	for _, c := range qpAttrs {
+		if in.AttrMask&c.bit != 0 {
+			c.copy(&qp.attr, in)
 		}
 	}
+}
+
+// qpAttrs are the attributes that a modification may have.
+var qpAttrs = []struct {
+	bit  uint32
+	copy func(to, from *abi.IbUverbsModifyQp)
+}{
+	{abi.IB_QP_EN_SQD_ASYNC_NOTIFY, func(to, from *abi.IbUverbsModifyQp) { to.EnSqdAsyncNotify = from.EnSqdAsyncNotify }},
+	{abi.IB_QP_ACCESS_FLAGS, func(to, from *abi.IbUverbsModifyQp) { to.QpAccessFlags = from.QpAccessFlags }},
+	{abi.IB_QP_PKEY_INDEX, func(to, from *abi.IbUverbsModifyQp) { to.PkeyIndex = from.PkeyIndex }},
+	{abi.IB_QP_PORT, func(to, from *abi.IbUverbsModifyQp) { to.PortNum = from.PortNum }},
+	{abi.IB_QP_QKEY, func(to, from *abi.IbUverbsModifyQp) { to.Qkey = from.Qkey }},
+	{abi.IB_QP_AV, func(to, from *abi.IbUverbsModifyQp) { to.Dest = from.Dest }},
+	{abi.IB_QP_PATH_MTU, func(to, from *abi.IbUverbsModifyQp) { to.PathMtu = from.PathMtu }},
+	{abi.IB_QP_TIMEOUT, func(to, from *abi.IbUverbsModifyQp) { to.Timeout = from.Timeout }},
+	{abi.IB_QP_RETRY_CNT, func(to, from *abi.IbUverbsModifyQp) { to.RetryCnt = from.RetryCnt }},
+	{abi.IB_QP_RNR_RETRY, func(to, from *abi.IbUverbsModifyQp) { to.RnrRetry = from.RnrRetry }},
+	{abi.IB_QP_RQ_PSN, func(to, from *abi.IbUverbsModifyQp) { to.RqPsn = from.RqPsn & 0xffffff }},
+	{abi.IB_QP_MAX_QP_RD_ATOMIC, func(to, from *abi.IbUverbsModifyQp) { to.MaxRdAtomic = atomics(from.MaxRdAtomic) }},
+	{abi.IB_QP_MIN_RNR_TIMER, func(to, from *abi.IbUverbsModifyQp) { to.MinRnrTimer = from.MinRnrTimer }},
+	{abi.IB_QP_SQ_PSN, func(to, from *abi.IbUverbsModifyQp) { to.SqPsn = from.SqPsn & 0xffffff }},
+	{abi.IB_QP_MAX_DEST_RD_ATOMIC, func(to, from *abi.IbUverbsModifyQp) { to.MaxDestRdAtomic = atomics(from.MaxDestRdAtomic) }},
+	{abi.IB_QP_PATH_MIG_STATE, func(to, from *abi.IbUverbsModifyQp) { to.PathMigState = from.PathMigState }},
+	{abi.IB_QP_DEST_QPN, func(to, from *abi.IbUverbsModifyQp) { to.DestQpNum = from.DestQpNum }},
 }
 
 // atomics rounds as rxe does: 0, or a power of two.

@@ -40,30 +40,59 @@ func (q *RXEQP) takeRecv() (RXERecv, bool) {
 	if q.rq == nil {
 		return q.qp.srq.RXE.take()
 	}
-	return takeRXERecv(q.rq)
+	r, ok := takeRXERecv(q.rq)
+	if ok {
+		q.rq.check(&r, q.qp.Cap.MaxRecvSge)
+	}
+	return r, ok
 }
 
 func takeRXESend(q *rxeRing) (s RXESend, ok bool) {
-	b := q.head()
-	if b == nil {
-		return s, false
+	if ok = q.peekSend(0, &s); ok {
+		q.drop()
 	}
-	copy(s.Payload[:], b[copy(abi.Bytes(&s.RxeSendWqe), b):])
-	q.drop()
-	return s, true
+	return s, ok
+}
+
+// peekSend reads the send that is n behind the oldest.
+func (q *rxeRing) peekSend(n uint32, s *RXESend) bool {
+	if n >= q.count() {
+		return false
+	}
+	var b [rxeSendSize + maxRXEInline]byte
+	entry := b[:copy(b[:], q.at(q.index+n))]
+	q.read(entry)
+	copy(s.Payload[:], entry[copy(abi.Bytes(&s.RxeSendWqe), entry):])
+	return true
 }
 
 func takeRXERecv(q *rxeRing) (r RXERecv, ok bool) {
-	b := q.head()
-	if b == nil {
+	q.record(q.producer)
+	e := q.head()
+	if e == nil {
 		return r, false
 	}
-	b = b[copy(abi.Bytes(&r.RxeRecvWqe), b):]
-	for i := range r.SGE {
-		b = b[copy(abi.Bytes(&r.SGE[i]), b):]
-	}
+	var b [rxeMostRecv]byte
+	entry := b[:copy(b[:], e)]
+	q.read(entry)
+	r.fill(entry)
 	q.drop()
 	return r, true
+}
+
+func (q *rxeRing) peekRecv(r *RXERecv) bool {
+	b := q.head()
+	if b != nil {
+		r.fill(b)
+	}
+	return b != nil
+}
+
+func (r *RXERecv) fill(b []byte) {
+	b = b[copy(abi.Bytes(&r.RxeRecvWqe), b):]
+	for i := range r.SGE[:min(r.Dma.NumSge, maxRXESGE)] {
+		b = b[copy(abi.Bytes(&r.SGE[i]), b):]
+	}
 }
 
 // carry completes as do_complete does: errors always, and move the QP to the

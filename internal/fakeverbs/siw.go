@@ -19,6 +19,17 @@ const (
 	ctrlSize = 8
 )
 
+// limits are those of siw.h.
+func (siw) limits() limits {
+	l := bare{}.limits()
+	d := &l.device
+	d.VendorId, d.VendorPartId, d.HwVer = 0x626d74, 1, 0
+	d.MaxQp, d.MaxQpWr, d.MaxCq, d.MaxCqe = MaxQP, 32768, 102400, 3276800
+	d.MaxMr, d.MaxPd, d.MaxSrq, d.MaxSrqWr, d.MaxSrqSge = 1024000, 102400, 102400, 327680, abi.SIW_MAX_SGE
+	d.MaxQpRdAtom, d.MaxQpInitRdAtom, d.PageSizeCap = 128, 128, uint64(pageSize)
+	return l
+}
+
 // uhw writes a driver's answer; siw insists on room for all of it.
 func uhw[T any](r *ioctl.Request, v T) error { return answer(r, abi.UVERBS_ATTR_UHW_OUT, v) }
 
@@ -33,31 +44,39 @@ func (siw) has(call string) bool {
 
 // mmap wants the exact length, and maps as often as it is asked to.
 func (siw) mmap(k *Kernel, offset int64, length int) (*mmap.Region, error) {
-	memory, ok := k.memory[offset]
-	if !ok || roundUp(length) != len(memory) {
+	o, ok := k.memory[offset]
+	if !ok || roundUp(length) != len(o.bytes) {
 		return nil, syscall.EINVAL
 	}
-	return mmap.Wrap(memory)
+	return o.mapped(len(o.bytes))
 }
 
-// siwAlloc makes room for a queue at the lowest free offset.
+// siwRoom is more than the longest queue takes, so that each has its place whatever its
+// length, and a free place is found at once.
+const siwRoom = 1 << 28
+
+// siwAlloc makes room for a queue at the lowest free place.
 func siwAlloc(k *Kernel, m *memory, size int) (key int64, r *mmap.Region, err error) {
-	for k.memory[key] != nil {
-		key += int64(pageSize)
+	n := k.places.take(func(n uint32) bool { return k.memory[int64(n)*siwRoom].bytes != nil })
+	key = int64(n) * siwRoom
+	if r, err = m.alloc(k, key, size); err != nil {
+		k.places.free(n)
 	}
-	r, err = m.alloc(k, key, size)
 	return key, r, err
 }
 
 func (siw) context(r *ioctl.Request) error { return uhw(r, abi.SiwUrespAllocCtx{DevId: 1}) }
 
 func (siw) createCQ(cq *CQ, r *ioctl.Request) error {
+	if n, _ := r.Value(abi.UVERBS_ATTR_CREATE_CQ_CQE); n > uint64(cq.k.device.limits.device.MaxCqe) {
+		return syscall.EINVAL
+	}
 	key, region, err := siwAlloc(cq.k, &cq.memory, int(cq.Entries)*cqeSize+ctrlSize)
 	if err != nil {
 		return err
 	}
 	cq.SIW = &SIWCQ{cq: cq}
-	if cq.SIW.ring, err = newSIWRing(region, cq.Entries, cqeSize); err != nil {
+	if cq.SIW.ring, err = newSIWRing(seam{k: cq.k, object: cq.id, kind: EntryCQE}, region, cq.Entries, cqeSize); err != nil {
 		return err
 	}
 	if cq.SIW.notify, err = region.Word(int(cq.Entries) * cqeSize); err != nil {
@@ -70,7 +89,9 @@ func (siw) createQP(qp *QP, r *ioctl.Request) error {
 	if qp.Type != abi.IB_UVERBS_QPT_RC {
 		return syscall.EOPNOTSUPP
 	}
-	if qp.Cap.MaxSendSge > abi.SIW_MAX_SGE || qp.Cap.MaxRecvSge > abi.SIW_MAX_SGE || qp.Cap.MaxSendWr == 0 {
+	most := qp.k.device.limits.device.MaxQpWr
+	if qp.Cap.MaxSendSge > abi.SIW_MAX_SGE || qp.Cap.MaxRecvSge > abi.SIW_MAX_SGE ||
+		qp.Cap.MaxSendWr == 0 || qp.Cap.MaxSendWr > most || qp.Cap.MaxRecvWr > most {
 		return syscall.EINVAL
 	}
 	resp := abi.SiwUrespCreateQp{QpId: qp.Num, NumSqe: roundPow2(qp.Cap.MaxSendWr)}
@@ -80,12 +101,13 @@ func (siw) createQP(qp *QP, r *ioctl.Request) error {
 	}
 	resp.SqKey = uint64(key)
 	qp.SIW = &SIWQP{qp: qp}
-	if qp.SIW.sq, err = newSIWRing(region, resp.NumSqe, sqeSize); err != nil {
+	qp.queues, qp.state = qp.SIW, abi.IB_QPS_INIT // as a query shows it
+	if qp.SIW.sq, err = newSIWRing(seam{k: qp.k, object: qp.Num, kind: EntrySQE}, region, resp.NumSqe, sqeSize); err != nil {
 		return err
 	}
 	if qp.srq == nil && qp.Cap.MaxRecvWr > 0 {
 		resp.NumRqe = roundPow2(qp.Cap.MaxRecvWr)
-		if key, qp.SIW.rq, err = recvRing(qp.k, &qp.memory, resp.NumRqe); err != nil {
+		if key, qp.SIW.rq, err = recvRing(seam{k: qp.k, object: qp.Num, kind: EntryRQE}, &qp.memory, resp.NumRqe); err != nil {
 			return err
 		}
 		resp.RqKey = uint64(key)
@@ -94,8 +116,11 @@ func (siw) createQP(qp *QP, r *ioctl.Request) error {
 }
 
 func (siw) createSRQ(srq *SRQ, r *ioctl.Request) error {
+	if srq.MaxWR == 0 || srq.MaxWR > srq.k.device.limits.device.MaxSrqWr || srq.MaxSGE > abi.SIW_MAX_SGE || srq.Limit > srq.MaxWR {
+		return syscall.EINVAL
+	}
 	n := roundPow2(srq.MaxWR)
-	key, rq, err := recvRing(srq.k, &srq.memory, n)
+	key, rq, err := recvRing(srq.seam(), &srq.memory, n)
 	if err != nil {
 		return err
 	}
@@ -103,12 +128,12 @@ func (siw) createSRQ(srq *SRQ, r *ioctl.Request) error {
 	return uhw(r, abi.SiwUrespCreateSrq{NumRqe: n, SrqKey: uint64(key)})
 }
 
-func recvRing(k *Kernel, m *memory, n uint32) (int64, *siwRing, error) {
-	key, region, err := siwAlloc(k, m, int(n)*rqeSize)
+func recvRing(at seam, m *memory, n uint32) (int64, *siwRing, error) {
+	key, region, err := siwAlloc(at.k, m, int(n)*rqeSize)
 	if err != nil {
 		return 0, nil, err
 	}
-	rq, err := newSIWRing(region, n, rqeSize)
+	rq, err := newSIWRing(at, region, n, rqeSize)
 	return key, rq, err
 }
 
@@ -127,8 +152,10 @@ func (siw) modifyQP(qp *QP, in *abi.IbUverbsModifyQp) error {
 	case in.AttrMask&abi.IB_QP_STATE == 0:
 	case state == abi.IB_QPS_ERR:
 		qp.SIW.fail()
-	case state == abi.IB_QPS_RTR || state == abi.IB_QPS_RTS || qp.state == abi.IB_QPS_ERR:
+	case qp.state == abi.IB_QPS_ERR: // it stays there
+	case state == abi.IB_QPS_RTS:
 		return syscall.EINVAL // only the connection manager moves it there
+	case state == abi.IB_QPS_RTR: // means nothing
 	default:
 		qp.state = state
 	}
@@ -148,6 +175,8 @@ func (siw) modifySRQ(srq *SRQ, in *abi.IbUverbsModifySrq, _ *ioctl.Request) erro
 	srq.Limit = in.SrqLimit
 	return nil
 }
+
+func (siw) waiting(qp *QP) int { return qp.SIW.sq.waiting() }
 
 func (siw) doorbell(qp *QP) error {
 	switch qp.state {

@@ -19,17 +19,18 @@ type SIWCQ struct {
 func (q *SIWCQ) Complete(e abi.SiwCqe) bool {
 	q.cq.k.mu.Lock()
 	defer q.cq.k.mu.Unlock()
-	return q.complete(e)
+	return q.complete(e, false)
 }
 
 // complete looks whether an event is wanted after the entry is there: user space asks for
-// one, then looks for entries.
-func (q *SIWCQ) complete(e abi.SiwCqe) bool {
+// one, then looks for entries. Of solicited completions the driver knows sends only.
+func (q *SIWCQ) complete(e abi.SiwCqe, solicited bool) bool {
 	if !q.ring.put(&e) {
 		q.cq.overflow()
 		return false
 	}
-	if q.notify.Load()&abi.SIW_NOTIFY_NEXT_COMPLETION != 0 {
+	asked := q.ring.record(q.notify)
+	if asked&abi.SIW_NOTIFY_NEXT_COMPLETION != 0 || solicited && asked&abi.SIW_NOTIFY_SOLICITED != 0 {
 		q.notify.Store(abi.SIW_NOTIFY_NOT)
 		q.cq.event()
 	}
@@ -51,6 +52,7 @@ func (q *SIWQP) fail() {
 }
 
 func (q *SIWQP) flush() {
+	q.qp.flushTaken()
 	for q.sq != nil {
 		e, ok := q.sq.takeSend()
 		if !ok {
@@ -68,11 +70,11 @@ func (q *SIWQP) flush() {
 }
 
 func (q *SIWQP) sent(e *abi.SiwSqe, status uint16) {
-	q.qp.SendCQ.SIW.complete(abi.SiwCqe{Id: e.Id, Opcode: e.Opcode, Status: status, QpId: uint64(q.qp.Num)})
+	q.qp.SendCQ.SIW.complete(abi.SiwCqe{Id: e.Id, Opcode: e.Opcode, Status: status, QpId: uint64(q.qp.Num)}, e.Flags&abi.SIW_WQE_SOLICITED != 0)
 }
 
 func (q *SIWQP) received(id uint64, n uint32, status uint16) {
-	q.qp.RecvCQ.SIW.complete(abi.SiwCqe{Id: id, Opcode: abi.SIW_OP_RECEIVE, Bytes: n, Status: status, QpId: uint64(q.qp.Num)})
+	q.qp.RecvCQ.SIW.complete(abi.SiwCqe{Id: id, Opcode: abi.SIW_OP_RECEIVE, Bytes: n, Status: status, QpId: uint64(q.qp.Num)}, false)
 }
 
 // TakeSend takes the oldest send, as the driver does when it starts on it.
@@ -89,11 +91,15 @@ func (q *SIWQP) TakeRecv() (e abi.SiwRqe, ok bool) {
 	return q.takeRecv()
 }
 
+// takeRecv finds nothing where there is neither a receive queue nor an SRQ.
 func (q *SIWQP) takeRecv() (e abi.SiwRqe, ok bool) {
-	if q.rq == nil {
+	switch {
+	case q.rq != nil:
+		return q.rq.takeRecv()
+	case q.qp.srq != nil:
 		return q.qp.srq.SIW.rq.takeRecv()
 	}
-	return q.rq.takeRecv()
+	return e, false
 }
 
 func (q *SIWQP) carry(status uint32) bool {

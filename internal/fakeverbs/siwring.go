@@ -15,6 +15,7 @@ import (
 // bits: what the driver does to a flag alone is done to the word of 32 bits that the
 // flag is the start of.
 type siwRing struct {
+	seam
 	data  []byte
 	words []*atomic.Uint32 // with the flags, at siwFlags of each entry
 	size  int
@@ -38,8 +39,8 @@ const (
 	siwSGESize = 16
 )
 
-func newSIWRing(region *mmap.Region, n uint32, size int) (*siwRing, error) {
-	q := &siwRing{data: region.Bytes(), words: make([]*atomic.Uint32, n), size: size}
+func newSIWRing(at seam, region *mmap.Region, n uint32, size int) (*siwRing, error) {
+	q := &siwRing{seam: at, data: region.Bytes(), words: make([]*atomic.Uint32, n), size: size}
 	for i := range q.words {
 		var err error
 		if q.words[i], err = region.Word(i*size + siwFlags); err != nil {
@@ -55,12 +56,32 @@ func (q *siwRing) head() (entry []byte, word *atomic.Uint32) {
 	return q.data[i*q.size:][:q.size], q.words[i]
 }
 
+// waiting counts the entries that are the driver's.
+func (q *siwRing) waiting() (n int) {
+	for n < len(q.words) && q.words[(q.next+n)%len(q.words)].Load()&abi.SIW_WQE_VALID != 0 {
+		n++
+	}
+	return n
+}
+
+// copied is an entry whose word was loaded, and the word.
+func (q *siwRing) copied(e []byte, word uint32) (b [sqeSize]byte, now uint32) {
+	copy(b[:], e)
+	binary.NativeEndian.PutUint32(b[siwFlags:], word)
+	q.read(b[:q.size])
+	return b, u32(b[:], siwFlags)
+}
+
 // takeSend copies the oldest send out and gives the entry back. The driver clears the
 // flags and leaves all else as it is.
 func (q *siwRing) takeSend() (s abi.SiwSqe, ok bool) {
 	e, w := q.head()
 	word := w.Load()
 	if word&abi.SIW_WQE_VALID == 0 {
+		return s, false
+	}
+	b, word := q.copied(e, word)
+	if e = b[:]; word&abi.SIW_WQE_VALID == 0 {
 		return s, false
 	}
 	s = abi.SiwSqe{Id: u64(e, siwID), Flags: uint16(word), NumSge: uint8(word >> 16), Opcode: uint8(word >> 24),
@@ -77,9 +98,16 @@ func (q *siwRing) takeRecv() (r abi.SiwRqe, ok bool) {
 	if uint16(word) != abi.SIW_WQE_VALID {
 		return r, false
 	}
+	b, word := q.copied(e, word)
+	if e = b[:]; uint16(word) != abi.SIW_WQE_VALID {
+		return r, false
+	}
 	r = abi.SiwRqe{Id: u64(e, siwID), Flags: uint16(word), NumSge: uint8(word >> 16)}
 	readSGEs(&r.Sge, e[siwRQESGE:])
 	q.drop(w, word&^0xffff)
+	if r.NumSge > abi.SIW_MAX_SGE {
+		q.k.device.violations.note("receive %d: %d SGEs", r.Id, r.NumSge)
+	}
 	return r, true
 }
 
@@ -95,13 +123,22 @@ func (q *siwRing) put(c *abi.SiwCqe) bool {
 	if w.Load()&0xff != 0 {
 		return false
 	}
-	binary.NativeEndian.PutUint64(e[siwID:], c.Id)
-	binary.NativeEndian.PutUint32(e[siwCQEBytes:], c.Bytes)
-	binary.NativeEndian.PutUint64(e[siwCQEImm:], c.ImmData)
-	binary.NativeEndian.PutUint64(e[siwCQEQP:], c.QpId)
-	rest := uint32(c.Opcode)<<8 | uint32(c.Status)<<16
-	w.Store(rest)
-	w.Store(rest | abi.SIW_WQE_VALID)
+	var b [cqeSize]byte
+	binary.NativeEndian.PutUint64(b[siwID:], c.Id)
+	binary.NativeEndian.PutUint32(b[siwFlags:], abi.SIW_WQE_VALID|uint32(c.Opcode)<<8|uint32(c.Status)<<16)
+	binary.NativeEndian.PutUint32(b[siwCQEBytes:], c.Bytes)
+	binary.NativeEndian.PutUint64(b[siwCQEImm:], c.ImmData)
+	binary.NativeEndian.PutUint64(b[siwCQEQP:], c.QpId)
+	late := q.write(b[:])
+	word := u32(b[:], siwFlags)
+	if late != nil {
+		w.Store(word)
+		late()
+	}
+	copy(e[:siwFlags], b[:])
+	copy(e[siwCQEBytes:], b[siwCQEBytes:])
+	w.Store(word &^ 0xff)
+	w.Store(word)
 	q.next++
 	return true
 }

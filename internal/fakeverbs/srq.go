@@ -11,12 +11,18 @@ import (
 type SRQ struct {
 	Cookie               uint64
 	MaxWR, MaxSGE, Limit uint32
+	CQ                   *CQ    // of an SRQ of an XRC domain, as is Num
+	Num                  uint32 // of which the device knows it
 
 	// The queue itself, of the device's driver.
-	SIW *SIWSRQ
-	RXE *RXESRQ
+	SIW  *SIWSRQ
+	RXE  *RXESRQ
+	MLX5 *MLX5SRQ
 
+	PD     uint32 // handle
 	k      *Kernel
+	id     uint32
+	domain *domain // of XRC
 	memory memory
 }
 
@@ -26,33 +32,75 @@ func (k *Kernel) createSRQ(r *ioctl.Request) error {
 	if err != nil {
 		return err
 	}
-	srq := &SRQ{k: k, MaxWR: value(abi.UVERBS_ATTR_CREATE_SRQ_MAX_WR), MaxSGE: value(abi.UVERBS_ATTR_CREATE_SRQ_MAX_SGE),
+	srq := &SRQ{k: k, PD: value(abi.UVERBS_ATTR_CREATE_SRQ_PD_HANDLE), MaxWR: value(abi.UVERBS_ATTR_CREATE_SRQ_MAX_WR), MaxSGE: value(abi.UVERBS_ATTR_CREATE_SRQ_MAX_SGE),
 		Limit: value(abi.UVERBS_ATTR_CREATE_SRQ_LIMIT)}
-	switch {
-	case value(abi.UVERBS_ATTR_CREATE_SRQ_TYPE) != abi.IB_UVERBS_SRQT_BASIC:
+	uses := []*object{parent}
+	switch value(abi.UVERBS_ATTR_CREATE_SRQ_TYPE) {
+	case abi.IB_UVERBS_SRQT_BASIC:
+	case abi.IB_UVERBS_SRQT_XRC:
+		more, err := srq.find(r)
+		if err != nil {
+			return err
+		}
+		uses = append(uses, more...)
+	default:
 		return syscall.EOPNOTSUPP
-	case srq.MaxWR == 0:
+	}
+	if srq.MaxWR == 0 {
 		return syscall.EINVAL
 	}
 	srq.Cookie, _ = r.Value(abi.UVERBS_ATTR_CREATE_SRQ_USER_HANDLE)
-	h := k.add("SRQ", srq, func() { srq.memory.free() }, parent)
+	srq.id = k.add("SRQ", srq, srq.free, uses...)
 	if err := k.model.createSRQ(srq, r); err != nil {
-		_ = k.remove("SRQ", h)
+		_ = k.remove("SRQ", srq.id)
 		return err
 	}
-	r.SetObject(abi.UVERBS_ATTR_CREATE_SRQ_HANDLE, h)
+	r.SetObject(abi.UVERBS_ATTR_CREATE_SRQ_HANDLE, srq.id)
 	if err := answer(r, abi.UVERBS_ATTR_CREATE_SRQ_RESP_MAX_WR, srq.MaxWR); err != nil {
 		return err
 	}
-	return answer(r, abi.UVERBS_ATTR_CREATE_SRQ_RESP_MAX_SGE, srq.MaxSGE)
+	if err := answer(r, abi.UVERBS_ATTR_CREATE_SRQ_RESP_MAX_SGE, srq.MaxSGE); err != nil || srq.CQ == nil {
+		return err
+	}
+	return answer(r, abi.UVERBS_ATTR_CREATE_SRQ_RESP_SRQ_NUM, srq.Num)
+}
+
+// find finds what an SRQ of an XRC domain is made of, and numbers it.
+func (s *SRQ) find(r *ioctl.Request) (uses []*object, err error) {
+	cq, body, err := findIn[*CQ](s.k, "CQ", r, abi.UVERBS_ATTR_CREATE_SRQ_CQ_HANDLE)
+	if err != nil {
+		return nil, err
+	}
+	xrcd, d, err := findIn[*domain](s.k, "XRCD", r, abi.UVERBS_ATTR_CREATE_SRQ_XRCD_HANDLE)
+	if err != nil {
+		return nil, err
+	}
+	s.k.device.mu.Lock()
+	defer s.k.device.mu.Unlock()
+	s.k.device.srqs++
+	s.CQ, s.Num, s.domain = body, s.k.device.srqs, d
+	return []*object{cq, xrcd}, nil
+}
+
+func (s *SRQ) free() {
+	if s.MLX5 != nil {
+		s.MLX5.free()
+	}
+	s.memory.free()
 }
 
 func (k *Kernel) destroySRQ(r *ioctl.Request) error {
 	h, _ := r.Value(abi.UVERBS_ATTR_DESTROY_SRQ_HANDLE)
+	_, srq, err := find[*SRQ](k, "SRQ", uint32(h))
+	if err != nil {
+		return err
+	}
 	if err := k.remove("SRQ", uint32(h)); err != nil {
 		return err
 	}
-	return answer(r, abi.UVERBS_ATTR_DESTROY_SRQ_RESP, abi.IbUverbsDestroySrqResp{})
+	return answer(r, abi.UVERBS_ATTR_DESTROY_SRQ_RESP, abi.IbUverbsDestroySrqResp{
+		EventsReported: k.async.reported(srq.Cookie, asyncEventSize),
+	})
 }
 
 func (k *Kernel) modifySRQ(r *ioctl.Request) error {
@@ -71,6 +119,8 @@ func (k *Kernel) querySRQ(r *ioctl.Request) error {
 	}
 	return respond(r, abi.IbUverbsQuerySrqResp{MaxWr: srq.MaxWR, MaxSge: srq.MaxSGE, SrqLimit: srq.Limit})
 }
+
+func (s *SRQ) seam() seam { return seam{k: s.k, object: s.id, srq: true, kind: EntryRQE} }
 
 // SRQs returns the shared receive queues, lowest handle first.
 func (k *Kernel) SRQs() []*SRQ { return bodies[*SRQ](k) }

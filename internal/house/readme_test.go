@@ -11,17 +11,21 @@ import (
 
 const top = "../.."
 
-// TestReadmeCode holds the README to code that is compiled and run: each of its
-// Go blocks stands verbatim in a Go file.
+// TestReadmeCode holds the README, and the pages that were part of it, to code that is
+// compiled and run: each of their Go blocks stands verbatim in a Go file.
 func TestReadmeCode(t *testing.T) {
-	readme, err := os.ReadFile(filepath.Join(top, "README.md"))
-	if err != nil {
-		t.Fatal(err)
+	text := ""
+	for _, page := range []string{"README.md", "README.zh.md", "docs/flow.md"} {
+		readme, err := os.ReadFile(filepath.Join(top, page))
+		if err != nil {
+			t.Fatal(err)
+		}
+		text += string(readme)
 	}
 	code := allGo(t)
-	blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(string(readme), -1)
-	if len(blocks) < 2 {
-		t.Fatalf("README has %d Go blocks", len(blocks))
+	blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(text, -1)
+	if len(blocks) < 6 {
+		t.Fatalf("%d Go blocks", len(blocks))
 	}
 	for _, b := range blocks {
 		if !strings.Contains(code, b[1]) {
@@ -30,21 +34,23 @@ func TestReadmeCode(t *testing.T) {
 	}
 }
 
-// TestReadmeLinks checks that what the documents point at is there.
-func TestReadmeLinks(t *testing.T) {
-	for _, doc := range []string{"README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "test/README.md"} {
-		text, err := os.ReadFile(filepath.Join(top, doc))
-		if err != nil {
-			t.Error(err)
-			continue
-		}
-		for _, m := range regexp.MustCompile(`\]\(([^)#]+)\)`).FindAllStringSubmatch(string(text), -1) {
-			if strings.Contains(m[1], "://") {
-				continue
-			}
-			if _, err := os.Stat(filepath.Join(top, filepath.Dir(doc), m[1])); err != nil {
-				t.Errorf("%s links to %s: %v", doc, m[1], err)
-			}
+// TestWorkflow: the jobs that docs/testing.md shows are those of the example's workflow.
+func TestWorkflow(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join(top, "docs/testing.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	workflow, err := os.ReadFile(filepath.Join(top, "examples/kv/github.yml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(string(page), -1)
+	if len(blocks) != 3 {
+		t.Fatalf("%d blocks", len(blocks))
+	}
+	for _, b := range blocks {
+		if !strings.Contains(string(workflow), b[1]) {
+			t.Errorf("not in examples/kv/github.yml:\n%s", b[1])
 		}
 	}
 }

@@ -96,19 +96,23 @@ func TestImports(t *testing.T) {
 // mayImport is the direction of imports: for each package, or for all below a
 // folder, which of the module's own it may use.
 var mayImport = map[string][]string{
-	"internal/abi":       nil,
-	"mmap":               {"internal/abi"},
-	"netlinkrdma":        {"internal/abi"},
-	"netlinkrdma/nltest": {"internal/abi", "netlinkrdma"},
-	"internal/wait":      nil,
-	"internal/ioctl":     {"internal/abi", "internal/wait", "mmap"},
-	"internal/kernel":    {"internal/ioctl", "netlinkrdma"},
-	"internal/mmaptest":  {"mmap"},
-	"internal/fakeverbs": {"internal/abi", "internal/ioctl", "internal/wait", "mmap"},
-	"internal/fakefabric": {"internal/abi", "internal/fakeverbs", "internal/ioctl", "internal/kernel", "mmap", "netlinkrdma",
-		"netlinkrdma/nltest", "rdmacm", "uverbs"},
+	"internal/abi":          nil,
+	"mmap":                  {"internal/abi"},
+	"netlinkrdma":           {"internal/abi"},
+	"netlinkrdma/nltest":    {"internal/abi", "netlinkrdma"},
+	"internal/wait":         nil,
+	"internal/ioctl":        {"internal/abi", "internal/wait", "mmap"},
+	"internal/kernel":       {"internal/ioctl", "netlinkrdma"},
+	"internal/mmaptest":     {"mmap"},
+	"internal/conntest":     {"rdmacm", "rdmatest"},
+	"internal/fakeverbs":    {"internal/abi", "internal/ioctl", "internal/wait", "mmap"},
+	"internal/record":       {"internal/abi", "internal/fakeverbs", "internal/ioctl"},
+	"internal/providertest": {"internal/abi", "internal/fakeverbs", "internal/kernel", "internal/record", "uverbs"},
+	"rdmatest": {"internal/abi", "internal/fakeverbs", "internal/ioctl", "internal/kernel", "netlinkrdma", "netlinkrdma/nltest",
+		"provider/", "uverbs/driver"},
 	"uverbs/driver":     {"internal/abi", "mmap", "netlinkrdma"},
-	"uverbs":            {"internal/abi", "internal/ioctl", "internal/kernel", "internal/wait", "mmap", "netlinkrdma", "uverbs/driver"},
+	"internal/qpstate":  {"uverbs/driver"},
+	"uverbs":            {"internal/abi", "internal/ioctl", "internal/kernel", "internal/qpstate", "internal/wait", "mmap", "netlinkrdma", "uverbs/driver"},
 	"internal/farewell": {},
 	"internal/perftest": {"internal/farewell", "uverbs"},
 	"provider/":         {"internal/abi", "mmap", "uverbs/driver"},
@@ -117,6 +121,9 @@ var mayImport = map[string][]string{
 	"rdmacm":            {"internal/abi", "internal/dialer", "internal/kernel", "netlinkrdma", "uverbs"},
 	"rsocket":           {"internal/dialer", "rdmacm", "uverbs"},
 	"msg":               {"rdmacm", "uverbs"},
+	"docs/concepts":     {"rdmacm", "rdmatest", "uverbs"},
+	"internal/pagetest": nil,
+	"internal/picture":  nil,
 	"examples/":         {"msg", "netlinkrdma", "provider/all", "rdmacm", "rsocket", "uverbs"},
 	"cmd/":              {"cmd/rdmalink/internal/", "internal/perftest", "netlinkrdma", "provider/all", "rdmacm", "uverbs"},
 
@@ -128,18 +135,29 @@ var mayImport = map[string][]string{
 	"cmd/rdmalink/internal/host/hosttest": {"cmd/rdmalink/internal/host", "internal/fakeverbs", "internal/ioctl", "internal/kernel", "netlinkrdma", "netlinkrdma/nltest", "uverbs"},
 	"cmd/rdmalink/internal/ping":          {"cmd/rdmalink/internal/", "rdmacm"},
 	"cmd/rdmalink/internal/cp":            {"cmd/rdmalink/internal/cli", "rsocket"},
+	"cmd/rdmalink/internal/dump":          {"cmd/rdmalink/internal/"},
+	"cmd/rdmalink/internal/dump/capture":  nil,
+	"cmd/rdmalink/internal/dump/decode":   {"cmd/rdmalink/internal/table"},
+	"cmd/rdmalink/internal/qpstates":      {"cmd/rdmalink/internal/", "internal/qpstate", "netlinkrdma", "uverbs"},
+	"cmd/rdmalink/internal/trace":         {"cmd/rdmalink/internal/", "internal/abi", "rdmacm"},
+	"cmd/rdmalink/internal/trace/gen":     nil,
 	"cmd/rdmalink/internal/proxy":         {"cmd/rdmalink/internal/cli", "rsocket"},
 	"cmd/rdmalink/internal/rping":         {"cmd/rdmalink/internal/", "netlinkrdma", "rdmacm", "uverbs"},
-	"cmd/rdmalink/internal/table":         {"cmd/rdmalink/internal/cli"},
-	"cmd/rdmalink/internal/perfcmd":       {"cmd/rdmalink/internal/", "internal/farewell", "internal/perftest", "netlinkrdma", "uverbs"},
-	"cmd/rdmalink/internal/peer":          {"uverbs"},
-	"cmd/rdmalink/internal/pingpong":      {"cmd/rdmalink/internal/", "internal/farewell", "netlinkrdma", "uverbs"},
-	"cmd/rdmalink/internal/perf":          {"internal/farewell", "internal/perftest", "mmap", "netlinkrdma", "rdmacm", "uverbs"},
+	"cmd/rdmalink/internal/sandbox": {"cmd/rdmalink/internal/cli", "internal/abi", "internal/fakeverbs", "internal/ioctl", "internal/kernel",
+		"internal/record", "mmap", "netlinkrdma", "rdmatest", "uverbs"},
+	"cmd/rdmalink/internal/table":    {"cmd/rdmalink/internal/cli"},
+	"cmd/rdmalink/internal/perfcmd":  {"cmd/rdmalink/internal/", "internal/farewell", "internal/perftest", "netlinkrdma", "uverbs"},
+	"cmd/rdmalink/internal/peer":     {"uverbs"},
+	"cmd/rdmalink/internal/pingpong": {"cmd/rdmalink/internal/", "internal/farewell", "netlinkrdma", "uverbs"},
+	"cmd/rdmalink/internal/perf":     {"internal/farewell", "internal/perftest", "mmap", "netlinkrdma", "rdmacm", "uverbs"},
 
 	"test/":             {"mmap", "msg", "netlinkrdma", "provider/", "rdmacm", "rsocket", "uverbs", "test/"},
 	"test/bench/ring":   {"internal/ioctl", "internal/kernel", "provider/all", "rdmacm", "uverbs", "test/bench/"},
 	"internal/abi/gen/": {"internal/abi/gen/"},
-	"internal/house":    nil,
+
+	"internal/verbtable":     {"internal/abi/gen/headers"},
+	"internal/verbtable/gen": {"internal/verbtable"},
+	"internal/house":         {"internal/pagetest"},
 }
 
 func matches(pkg, pattern string) bool {
@@ -182,11 +200,15 @@ func TestImportDirection(t *testing.T) {
 	}
 }
 
-// TestFileSize: small rooms.
+// TestFileSize: small rooms. An example is a program that a reader takes in at once.
 func TestFileSize(t *testing.T) {
 	for _, s := range sources(t) {
-		if n := bytes.Count(s.text, []byte("\n")); n > 400 && !s.generated() {
-			t.Errorf("%s has %d lines, 400 are allowed", s.path, n)
+		most := 400
+		if path.Dir(s.pkg) == "examples" {
+			most = 149
+		}
+		if n := bytes.Count(s.text, []byte("\n")); n > most && !s.generated() {
+			t.Errorf("%s has %d lines, %d are allowed", s.path, n, most)
 		}
 	}
 }

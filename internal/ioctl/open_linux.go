@@ -37,6 +37,31 @@ func Open(path string, rdev uint64) (File, error) {
 	return &device{fd}, nil
 }
 
+// FromFile makes a file of a copy of f's descriptor, and tells the number of the character
+// device that it is of; 0 if it is of none.
+func FromFile(f *os.File) (file File, rdev uint64, err error) {
+	c, err := f.SyscallConn()
+	if err != nil {
+		return nil, 0, err
+	}
+	fd, failed := -1, error(nil)
+	if err := c.Control(func(original uintptr) { fd, failed = unix.FcntlInt(original, unix.F_DUPFD_CLOEXEC, 0) }); err != nil {
+		return nil, 0, err
+	}
+	if failed != nil {
+		return nil, 0, os.NewSyscallError("fcntl", failed)
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		unix.Close(fd)
+		return nil, 0, os.NewSyscallError("fstat", err)
+	}
+	if st.Mode&unix.S_IFMT == unix.S_IFCHR {
+		rdev = st.Rdev
+	}
+	return &device{fd}, rdev, nil
+}
+
 func (d *device) Ioctl(r *Request) error {
 	p := r.pointer()
 	err := repeat(func() syscall.Errno {
@@ -79,10 +104,11 @@ func (d *device) Lend(uint64, []byte) {}
 func (d *device) Return(uint64)       {}
 
 func (d *device) Events(fd int32) (wait.Source, error) {
-	if err := unix.SetNonblock(int(fd), true); err != nil {
+	// The kernel makes the descriptor without any of the flags that this sets.
+	if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETFL, unix.O_NONBLOCK); err != nil {
 		return nil, errors.Join(err, unix.Close(int(fd)))
 	}
-	return wait.Open(int(fd))
+	return wait.Open(int(fd)), nil
 }
 
 func (d *device) Close() error { return unix.Close(d.fd) }

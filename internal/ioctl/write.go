@@ -15,6 +15,14 @@ func Write[T any](driver, command uint32, in *T) *Request {
 	return r
 }
 
+// WriteBytes is Write for a command whose input ends with an array.
+func WriteBytes(driver, command uint32, in []byte) *Request {
+	r := New(driver, abi.UVERBS_OBJECT_DEVICE, abi.UVERBS_METHOD_INVOKE_WRITE)
+	r.Const(abi.UVERBS_ATTR_WRITE_CMD, uint64(command))
+	r.InBytes(abi.UVERBS_ATTR_CORE_IN, in)
+	return r
+}
+
 // Extended marks a command id as one of the extended commands.
 func Extended(command uint32) uint32 {
 	return command | abi.IB_USER_VERBS_CMD_FLAG_EXTENDED

@@ -20,3 +20,10 @@ type CM interface {
 	Descriptor(use func(fd uint32)) error
 	Close() error
 }
+
+// Watchable is a CM that tells how many events wait in it.
+type Watchable interface {
+	// Watch has changed called each time that the number changes. changed must not call
+	// the CM.
+	Watch(changed func(waiting int))
+}

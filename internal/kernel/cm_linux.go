@@ -62,22 +62,21 @@ func (f *cmFile) Await(ctx context.Context, in, out []byte) error {
 	defer calls.Put(c)
 	c.in = in
 	for {
-		// An earlier context may have left its deadline behind, even just
-		// now; so clear it, then look at our own context, then wait.
-		if err := f.f.SetReadDeadline(time.Time{}); err != nil {
-			return err
-		}
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		err := f.raw.Read(c.issueUntilReady)
-		if errors.Is(err, os.ErrDeadlineExceeded) {
-			continue
-		}
-		if err != nil {
+		switch {
+		case err == nil:
+			return c.err
+		case !errors.Is(err, os.ErrDeadlineExceeded):
 			return err
 		}
-		return c.err
+		// The deadline is our own context's, which is looked at after this, or one that an
+		// earlier context left behind.
+		if err := f.f.SetReadDeadline(time.Time{}); err != nil {
+			return err
+		}
 	}
 }
 

@@ -12,7 +12,8 @@ const MaxMessage = structSize
 // the connection is asked for or accepted, and the next one before Receive
 // returns, because the peer may answer at once.
 type Messenger interface {
-	// Send returns when the SEND has completed.
+	// Send returns when the SEND has completed, or the peer has disconnected, which
+	// Receive tells.
 	Send(ctx context.Context, message []byte) error
 	// Receive waits for a message, copies it to the front of buf, which has
 	// MaxMessage bytes, and returns its length.

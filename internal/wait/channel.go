@@ -49,14 +49,21 @@ func (ch *Channel) remove(l *Listener) {
 // alone reports whether the caller is the only waiter.
 func (ch *Channel) alone() bool { return ch.waiters.Load() == 1 }
 
-// deliver hands an event to its listener. An event for a listener that has ended is
-// dropped, so that nobody need acknowledge events.
-func (ch *Channel) deliver(record []byte) {
+// listener counts an event for its listener, which it returns. An event for a listener that
+// has ended is dropped, so that nobody need acknowledge events.
+func (ch *Channel) listener(record []byte) *Listener {
 	ch.mu.Lock()
 	l := ch.listeners[binary.NativeEndian.Uint64(record)]
 	ch.mu.Unlock()
 	if l != nil {
 		l.count()
+	}
+	return l
+}
+
+// deliver hands an event to its listener.
+func (ch *Channel) deliver(record []byte) {
+	if l := ch.listener(record); l != nil {
 		l.signal()
 	}
 }

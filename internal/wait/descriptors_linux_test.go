@@ -51,8 +51,8 @@ func TestClosedEventsAreNotClosedAgain(t *testing.T) {
 	}
 }
 
-// Both descriptors of an event file are gone after Close, and after a while when nobody
-// holds the file any more, whether the netpoller has one of them or not.
+// The descriptor of an event file is gone after Close, and after a while when nobody
+// holds the file any more, whether the netpoller has it or not.
 func TestEventsLeaveNoDescriptor(t *testing.T) {
 	before := descriptorCount(t)
 	for _, closed := range []bool{true, false} {

@@ -26,26 +26,33 @@ func (ch *Channel) Get(ctx context.Context) (*Listener, error) {
 			case <-ch.reader.turn:
 			}
 		}
-		err := ch.readAny(ctx)
+		l, err := ch.readAny(ctx)
 		ch.reader.pass()
-		if err != nil {
-			return nil, err
+		if l != nil || err != nil {
+			return l, err
 		}
 	}
 }
 
-// readAny reads until there is a listener to return.
-func (ch *Channel) readAny(ctx context.Context) error {
+// readAny reads until there is a listener to return: the one of a record, if nobody waits
+// for it, or one that is noted.
+func (ch *Channel) readAny(ctx context.Context) (*Listener, error) {
 	for !ch.hasNoted() && ctx.Err() == nil {
 		record, kicked, err := ch.reader.read(ctx, ch.alone())
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if !kicked {
-			ch.deliver(record)
+		if kicked {
+			continue
+		}
+		if l := ch.listener(record); l != nil {
+			if l.waiters.Load() == 0 {
+				return l, nil
+			}
+			l.signal()
 		}
 	}
-	return nil
+	return nil, nil
 }
 
 // note appends a listener that had an event to the list from which Get takes.

@@ -40,8 +40,8 @@ func (l *Listener) End() {
 	}
 }
 
-// Join announces a waiter, so that events are for it and not for [Channel.Get]. Who joins
-// must leave.
+// Join announces a waiter, so that events are for it and not for [Channel.Get]. Each Join
+// needs a Leave.
 func (l *Listener) Join() { l.waiters.Add(1) }
 
 // Leave wakes the next waiter. One event wakes one waiter, which may leave completions

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"os"
-	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -20,9 +19,8 @@ type Reader struct {
 	kicked   func()        // kick, made once
 	closed   atomic.Bool
 
-	mu   sync.Mutex      // guards what follows
-	done <-chan struct{} // of the context that kicks when it is done
-	stop func() bool     // ends that
+	done <-chan struct{} // of the context that kicks when it is done; the turn's
+	stop func() bool     // ends that; the turn's
 }
 
 // NewReader takes over a source whose records have the given size, in bytes.
@@ -91,10 +89,8 @@ func (r *Reader) read(ctx context.Context, alone bool) (record []byte, kicked bo
 }
 
 // watch has ctx, and no other context, kick when it is done. Waiting again with the same
-// context, as a loop does, changes nothing and allocates nothing.
+// context, as a loop does, changes nothing and allocates nothing. The caller has the turn.
 func (r *Reader) watch(ctx context.Context) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	if ctx.Done() == r.done {
 		return
 	}

@@ -14,48 +14,30 @@ import (
 // file is a [Source] on a descriptor. The netpoller knows the descriptor only while
 // goroutines park on it: else each event would wake an idle thread of the runtime too,
 // beside the one that blocks in ppoll, to find nothing to do.
-//
-// The second descriptor that this takes is there from the start, so that a process
-// that runs out of descriptors can still wait.
 type file struct {
 	fd      int
-	fds     *descriptors
-	cleanup runtime.Cleanup
-	came    bool // a record was awaited, and not read yet
-	quick   int  // records in a row that were awaited
+	cleanup runtime.Cleanup // closes fd, unless parked has it
+	came    bool            // a record was awaited, and not read yet
+	quick   int             // records in a row that were awaited
 
 	mu     sync.Mutex // guards what follows
-	parked *os.File   // the second descriptor, as the netpoller knows it; nil if it does not
+	parked *os.File   // fd, as the netpoller knows it; nil if it does not
 	due    time.Time  // the read deadline
 	closed bool
 }
 
-// descriptors are those of a file that no os.File closes.
-type descriptors struct {
-	first int
-	spare int // for the netpoller; negative while an os.File has it
+// Open takes over a descriptor that does not block.
+func Open(fd int) Source {
+	e := new(file)
+	e.own(fd)
+	return e
 }
 
-func (d *descriptors) close() error {
-	err := unix.Close(d.first)
-	if d.spare >= 0 {
-		err = errors.Join(err, unix.Close(d.spare))
-	}
-	return err
+// own has the descriptor closed when nobody knows e any more.
+func (e *file) own(fd int) {
+	e.fd = fd
+	e.cleanup = runtime.AddCleanup(e, func(fd int) { _ = unix.Close(fd) }, fd)
 }
-
-// Open takes over a descriptor that does not block, also when it fails.
-func Open(fd int) (Source, error) {
-	spare, err := duplicate(fd)
-	if err != nil {
-		return nil, errors.Join(err, unix.Close(fd))
-	}
-	e := &file{fd: fd, fds: &descriptors{fd, spare}}
-	e.cleanup = runtime.AddCleanup(e, func(d *descriptors) { _ = d.close() }, e.fds)
-	return e, nil
-}
-
-func duplicate(fd int) (int, error) { return unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0) }
 
 // OpenFile takes over a file that does not block, a pipe of a fake kernel's.
 func OpenFile(f *os.File) (Source, error) {
@@ -68,7 +50,7 @@ func OpenFile(f *os.File) (Source, error) {
 		return nil, errors.Join(failed, err)
 	}
 	_ = f.Close() // the descriptor is gone in any case
-	return Open(fd)
+	return Open(fd), nil
 }
 
 // Read implements [Source].
@@ -114,8 +96,8 @@ func (e *file) park() (*os.File, error) {
 	if e.parked != nil {
 		return e.parked, nil
 	}
-	e.parked = os.NewFile(uintptr(e.fds.spare), "infinibandevent")
-	e.fds.spare = -1
+	e.cleanup.Stop() // the os.File has its own
+	e.parked = os.NewFile(uintptr(e.fd), "infinibandevent")
 	return e.parked, e.parked.SetReadDeadline(e.due)
 }
 
@@ -123,20 +105,21 @@ func (e *file) park() (*os.File, error) {
 // forgets the file: to tell it costs three system calls.
 const unparkAfter = 16
 
-// unpark has the netpoller forget the file, if there is a descriptor for the next
-// time.
+// unpark has the netpoller forget the file. That takes another descriptor: an os.File can
+// only be closed. A process that has none left stays parked.
 func (e *file) unpark() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.parked == nil {
 		return
 	}
-	spare, err := duplicate(e.fd)
+	another, err := unix.FcntlInt(uintptr(e.fd), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
 		return
 	}
 	_ = e.parked.Close() // the descriptor is gone in any case
-	e.parked, e.fds.spare = nil, spare
+	e.parked = nil
+	e.own(another)
 }
 
 // Await implements [Source].
@@ -181,10 +164,9 @@ func (e *file) Close() error {
 		return os.ErrClosed
 	}
 	e.closed = true
-	e.cleanup.Stop()
-	err := e.fds.close()
 	if e.parked != nil {
-		err = errors.Join(err, e.parked.Close())
+		return e.parked.Close()
 	}
-	return err
+	e.cleanup.Stop()
+	return unix.Close(e.fd)
 }

@@ -28,7 +28,7 @@ func (c *rxeContext) CreateCQ(r *driver.CreateCQ) (driver.CQ, error) {
 	if err := r.Do(driver.UHW{Out: abi.Bytes(&resp)}); err != nil {
 		return nil, err
 	}
-	q := &cq{arm: c.device.Notifier(r.Handle), unbind: c.device.Unbind}
+	q := &cq{arm: c.device.Notifier(r.Handle), unbind: c.unbind}
 	room, err := q.adopt(r, &resp.Mi)
 	r.CQE = room
 	return q, err

@@ -26,11 +26,12 @@ func (provider) Open(r *driver.Open) (driver.Context, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &rxeContext{device: r.Device, caps: attr.CapFlags}, nil
+	return &rxeContext{device: r.Device, unbind: r.Device.Unbind, caps: attr.CapFlags}, nil
 }
 
 type rxeContext struct {
 	device driver.Device
+	unbind func(rkey uint32) bool // of device, made once
 	caps   driver.DeviceCap
 }
 

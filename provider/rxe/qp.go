@@ -38,7 +38,7 @@ func (c *rxeContext) CreateQP(r *driver.CreateQP) (driver.QP, error) {
 	if err := r.Do(driver.UHW{Out: abi.Bytes(&resp)}); err != nil {
 		return nil, err
 	}
-	q := &qp{doorbell: c.device.Doorbell(r.Handle), bind: r.Bind, unbind: c.device.Unbind, pd: r.PD,
+	q := &qp{doorbell: c.device.Doorbell(r.Handle), bind: r.Bind, unbind: c.unbind, pd: r.PD,
 		typ: r.Type, caps: c.caps, parts: partsOf(r.Type, c.caps)}
 	if err := q.mapSend(r, &resp.SqMi); err != nil {
 		return nil, err

@@ -1,6 +1,7 @@
 package siw
 
 import (
+	"fmt"
 	"math/rand/v2"
 
 	"github.com/goverbs/goverbs/internal/abi"
@@ -27,8 +28,12 @@ func (provider) Open(r *driver.Open) (driver.Context, error) {
 type siwContext struct{ device driver.Device }
 
 // RegMR chooses the low byte of the new key at random, so that a stale key of
-// an earlier region in the same slot is found out.
+// an earlier region in the same slot is found out. The kernel's driver takes any IOVA,
+// and then goes by the memory's address (siw_reg_user_mr, TestRegMRAtSiw).
 func (*siwContext) RegMR(r *driver.RegMR) error {
+	if r.IOVA != r.Addr {
+		return fmt.Errorf("%w: siw names memory by its own addresses only", driver.ErrNotSupported)
+	}
 	req := abi.SiwUreqRegMr{StagKey: uint8(rand.Uint32())}
 	var resp abi.SiwUrespRegMr
 	return r.Do(driver.UHW{In: abi.Bytes(&req), Out: abi.Bytes(&resp)})

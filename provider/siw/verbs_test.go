@@ -2,6 +2,7 @@ package siw
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/goverbs/goverbs/internal/abi"
@@ -22,6 +23,23 @@ func TestKeysVary(t *testing.T) {
 	}
 	if len(keys) < 2 {
 		t.Errorf("64 regions, all with the low byte of %v", keys)
+	}
+}
+
+// Memory has no addresses but its own.
+func TestRegMRAt(t *testing.T) {
+	w := newWorld(t, nil)
+	b := make([]byte, 1)
+	if _, err := w.pd.RegMRAt(b, 1<<40, uverbs.AccessLocalWrite); !errors.Is(err, uverbs.ErrNotSupported) || !strings.Contains(err.Error(), "its own addresses") {
+		t.Error(err)
+	}
+	mr := must[*uverbs.MR](t)(w.pd.RegMR(b, uverbs.AccessLocalWrite))
+	at := mr.Addr()
+	if err := mr.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := must[*uverbs.MR](t)(w.pd.RegMRAt(b, at, uverbs.AccessLocalWrite)).Close(); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -37,12 +37,14 @@ type world struct {
 
 const depth = 4 // of each work queue
 
+var info = uverbs.DeviceInfo{Name: "siw0", Driver: uverbs.DriverSIW, ABI: 1}
+
 func newWorld(t testing.TB, change func(*uverbs.QPOptions)) *world {
 	t.Helper()
 	k := fakeverbs.New(uint32(uverbs.DriverSIW))
 	live := mmap.Live()
 	w := &world{k: k}
-	w.dev = must[*uverbs.Device](t)(openOn(uverbs.DeviceInfo{Name: "siw0", Driver: uverbs.DriverSIW, ABI: 1}, k))
+	w.dev = must[*uverbs.Device](t)(openOn(info, k))
 	w.pd = must[*uverbs.PD](t)(w.dev.AllocPD())
 	w.ch = must[*uverbs.CompChannel](t)(w.dev.CreateCompChannel())
 	w.cq = must[*uverbs.CQ](t)(w.dev.CreateCQ(4*depth, &uverbs.CQOptions{Channel: w.ch}))

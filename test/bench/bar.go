@@ -12,6 +12,7 @@ import (
 // A bar is a ratio to reach, ours over another's.
 type bar struct {
 	measures []string
+	driver   string   // "": any
 	unit     string   // "": any
 	params   string   // what the row's parameters begin with
 	not      string   // and what they do not
@@ -21,15 +22,19 @@ type bar struct {
 	spread   bool // within the spread of the runs will do
 }
 
-var hot = []string{"post_recv", "post_send", "post_send_inline", "poll_full", "poll_empty", "arm"}
+var hot = []string{"post_recv", "post_send", "post_send_inline", "post_write", "post_write_inline", "poll_full", "poll_empty", "arm"}
 
 // bars are those of the project's goals.
 var bars = []bar{
+	{measures: hot, driver: "mlx5", params: "list 1", not: "list 16", against: []string{"rdma-core"}, limit: 1.2},
+	{measures: hot, driver: "mlx5", params: "list", against: []string{"rdma-core"}, limit: 1},
+	{measures: hot, driver: "mlx5", params: "list 1", not: "list 16", against: []string{"cgo"}, limit: 0.3},
+	{measures: hot, driver: "mlx5", against: []string{"cgo"}, limit: 0.8},
 	{measures: hot, unit: "ns", against: []string{"cgo"}, limit: 0.3},
 	{measures: hot, unit: "ns", params: "list 1", not: "list 16", against: []string{"rdma-core"}, limit: 1.3},
 	{measures: []string{"poll_empty", "arm"}, unit: "ns", against: []string{"rdma-core"}, limit: 1.3},
 	{measures: hot, unit: "ns", params: "list", against: []string{"rdma-core"}, limit: 1},
-	{measures: []string{"system_calls", "system_calls_but_runtime", "doorbells"}, against: []string{"rdma-core", "perftest"}, limit: 1, spread: true},
+	{measures: []string{"system_calls", "system_calls_but_runtime", "doorbells"}, against: []string{"rdma-core", "perftest", "cmtime"}, limit: 1, spread: true},
 	{measures: []string{"event_latency_p50"}, against: []string{"perftest"}, limit: 1.1},
 	{measures: []string{"latency_p50"}, against: []string{"perftest"}, limit: 1, spread: true},
 	{measures: []string{"bandwidth", "message_rate"}, against: []string{"perftest"}, limit: 1, least: true, spread: true},
@@ -51,7 +56,7 @@ func barOf(k key, other string) *bar {
 }
 
 func (b bar) holdsFor(k key) bool {
-	return slices.Contains(b.measures, k.Measure) && (b.unit == "" || b.unit == k.Unit) && strings.HasPrefix(k.Params, b.params) && (b.not == "" || !strings.HasPrefix(k.Params, b.not))
+	return slices.Contains(b.measures, k.Measure) && (b.driver == "" || b.driver == k.Driver) && (b.unit == "" || b.unit == k.Unit) && strings.HasPrefix(k.Params, b.params) && (b.not == "" || !strings.HasPrefix(k.Params, b.not))
 }
 
 // reached says whether a ratio is on the right side, to the two decimals that

@@ -13,7 +13,7 @@ import (
 )
 
 // build makes bin/rdmalink and everything in bin/bench: the Go programs, the C
-// programs, one a file, and the cgo module's.
+// programs, one a file, and the cgo module's. The program that needs gRPC goes to bin/grpc.
 func build(ctx context.Context) error {
 	if err := os.MkdirAll("bin/bench", 0o777); err != nil {
 		return err
@@ -29,6 +29,9 @@ func build(ctx context.Context) error {
 		if err := command(ctx, ".", []string{"CGO_ENABLED=0"}, "go", args...); err != nil {
 			return err
 		}
+	}
+	if err := command(ctx, "examples/grpc", []string{"CGO_ENABLED=0"}, "go", "build", "-trimpath", "-o", "../../bin/grpc/", "./..."); err != nil {
+		return err
 	}
 	sources, err := filepath.Glob("test/bench/c/*.c")
 	if err != nil {

@@ -7,7 +7,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"math"
 	"os"
+	"slices"
 	"strings"
 )
 
@@ -27,6 +30,9 @@ type limits struct {
 	// Slack is by how many more doorbells a message may take than C's. How many other
 	// system calls it takes hangs on when who runs, and is for make bench to measure.
 	Slack float64
+	// Calls are system calls of a connection that depend on nothing, with the same slack. On siw
+	// there are none: either end may have to wait for the proof of a connection, and for its end.
+	Calls map[string]float64
 }
 
 // check makes short trips and holds their figures to the limits.
@@ -69,7 +75,7 @@ func (l limits) hold(rows []*row) error {
 	for _, r := range rows {
 		v, ok := r.value(ours)
 		switch {
-		case !ok:
+		case !ok, r.Measure == namedCalls: // see holdCalls
 		case strings.HasSuffix(r.Measure, "_allocs"):
 			if v.max > 0 {
 				fail(r, "%s allocations, want none", figure(v.max))
@@ -91,10 +97,29 @@ func (l limits) hold(rows []*row) error {
 			}
 		}
 	}
+	bad = append(bad, l.holdCalls(rows)...)
 	if len(bad) > 0 {
 		bad = append(bad, fmt.Errorf("if that is meant to be so, say so in %s: go run ./test/bench -check -accept writes the instructions", limitsFile))
 	}
 	return errors.Join(bad...)
+}
+
+// holdCalls tells of each call that a connection makes too often, and of each that was not
+// counted although others were.
+func (l limits) holdCalls(rows []*row) (bad []error) {
+	count := make(map[string]float64)
+	for _, r := range rows {
+		if v, ok := r.value(ours); ok && r.Measure == namedCalls {
+			count[r.checkName()] = v.median
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(l.Calls)) {
+		n, ok := count[name]
+		if most := l.Calls[name] + l.Slack; n > most || !ok && len(count) > 0 {
+			bad = append(bad, fmt.Errorf("%s: %.2f, at most %.2f are allowed, and not none", name, n, most))
+		}
+	}
+	return bad
 }
 
 // mostInC is what C takes in the same run.
@@ -112,6 +137,8 @@ func (l *limits) accept(rows []*row) error {
 	for _, r := range rows {
 		if v, ok := r.value(ours); ok && r.Unit == "instructions" && l.OfC[r.checkName()] == 0 {
 			l.Instructions[r.checkName()] = v.median
+		} else if ok && r.Measure == namedCalls && l.Calls[r.checkName()] != 0 {
+			l.Calls[r.checkName()] = math.Round(v.median)
 		}
 	}
 	text, err := json.MarshalIndent(l, "", "\t")

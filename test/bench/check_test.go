@@ -12,6 +12,20 @@ import (
 // TestHold has each kind of figure get worse.
 func TestHold(t *testing.T) {
 	l := limits{Tolerance: 1.1, Slack: 0.05, Instructions: map[string]float64{"post send: list 16 on siw": 100}, OfC: map[string]float64{"arm on rxe": 0.9}}
+	connection := func(call string, n float64) []result.Sample {
+		return []result.Sample{{Measure: namedCalls, Driver: "siw", Params: "connect: " + call, Impl: ours, Unit: "a connection", Value: n, Run: 1}}
+	}
+	counting := limits{Slack: 0.05, Calls: map[string]float64{"system calls named: connect: ioctl on siw": 25}}
+	for _, c := range []struct {
+		samples []result.Sample
+		want    string
+	}{
+		{connection("ioctl", 25.04), ""}, {connection("ioctl", 25.06), "25.06, at most 25.05"}, {connection("futex", 99), "0.00, at most 25.05"}, {nil, ""},
+	} {
+		if err := counting.hold(rowsOf(c.samples)); c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%v, want %q", err, c.want)
+		}
+	}
 	sample := func(measure, driver, params, impl, unit string, value float64) result.Sample {
 		return result.Sample{Measure: measure, Driver: driver, Params: params, Impl: impl, Unit: unit, Value: value, Run: 1}
 	}

@@ -18,7 +18,7 @@ var needed = []string{"libibverbs-dev", "librdmacm-dev"}
 func install(ctx context.Context, trips []trip) error {
 	var series []string
 	for _, t := range trips {
-		if !slices.Contains(series, t.vehicle.series) {
+		if t.vehicle.series != "" && !slices.Contains(series, t.vehicle.series) {
 			series = append(series, t.vehicle.series)
 		}
 	}

@@ -47,8 +47,8 @@ func run(ctx context.Context, o options) error {
 }
 
 // eachTrip makes the trips and passes on what came of each, one at a time. Where the
-// clock counts instructions, company changes no figure; so those trips go together,
-// as many at once as there are CPUs, when the others are over.
+// clock counts instructions, company changes no figure, and the check looks at no time;
+// so those trips go together, as many at once as there are CPUs, when the others are over.
 func eachTrip(ctx context.Context, o options, came func(trip, part, []*row, error) error) error {
 	var mu sync.Mutex
 	var failed []error
@@ -60,17 +60,17 @@ func eachTrip(ctx context.Context, o options, came func(trip, part, []*row, erro
 			failed = append(failed, came(t, p, rows, err))
 		}
 	}
-	var counting []trip
+	var beside []trip
 	for _, t := range o.trips() {
-		if t.vehicle.icount {
-			counting = append(counting, t)
+		if t.vehicle.icount || o.check {
+			beside = append(beside, t)
 		} else {
 			travel(t)
 		}
 	}
 	var together sync.WaitGroup
 	free := make(chan struct{}, runtime.NumCPU())
-	for _, t := range counting {
+	for _, t := range beside {
 		together.Go(func() {
 			free <- struct{}{}
 			defer func() { <-free }()
@@ -105,7 +105,10 @@ func measure(ctx context.Context, t trip, o options) (part, []*row, error) {
 // trips are those that are asked for.
 func (o options) trips() (some []trip) {
 	for _, t := range trips {
-		if slices.Contains(o.suites, t.suite) && (t.checked || !o.check) {
+		if o.check && t.checked != nil {
+			t.vehicle = *t.checked
+		}
+		if slices.Contains(o.suites, t.suite) && (t.checked != nil || !o.check) {
 			some = append(some, t)
 		}
 	}

@@ -18,7 +18,7 @@ import (
 // host's root.
 var Tools = []string{
 	"qemu-system-x86", "make", "gcc", "gcc-12", "binutils", "libc6-dev", "xz-utils", "kmod",
-	"iproute2", "rdmacm-utils", "ibverbs-utils", "ibverbs-providers", "librdmacm1", "perftest",
+	"iproute2", "rdmacm-utils", "ibverbs-utils", "ibverbs-providers", "librdmacm1", "perftest", "strace",
 	"bash", "zsh", "fish",
 }
 

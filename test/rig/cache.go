@@ -58,8 +58,8 @@ func Open(series string) (Kernel, error) {
 		return Kernel{}, err
 	}
 	files := []string{k.Image(), filepath.Join(k.Modules(), "modules.dep")}
-	if hasSiw(series) && !k.uml() {
-		files = append(files, filepath.Join(k.Modules(), "kernel/drivers/infiniband/sw", movableName, movableName+".ko"))
+	if hasSiw(series) {
+		files = append(files, filepath.Join(k.Modules(), movableFile))
 	}
 	for _, f := range files {
 		if _, err := os.Stat(f); err != nil {

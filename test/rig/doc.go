@@ -12,7 +12,7 @@
 // The command test/cmd/vm is both: on the host the tool, in the guest pid 1
 // (package guest).
 //
-// [UML] is another machine to the same end, for measuring.
+// [UML] is another machine to the same end, which runs programs at the host's speed.
 //
 // No KVM is needed, nothing leaves the guest over a network, and nothing the
 // guest writes survives it: what a test has to say goes through its output and

@@ -13,9 +13,10 @@ import (
 
 // Fetch makes every given series ready to boot: installs missing tools,
 // downloads the kernel packages without installing them, builds siw.ko where
-// the compiler can, and keeps what a boot needs, the emulator among it, and [NewerRDMA]. A series that is in the cache already stays as it
-// is. Progress goes to log; the first run needs root or sudo, about 1 GB of
-// disk while it works, and two minutes; [UML] needs 3 GB and five minutes more.
+// the compiler can, and keeps what a boot needs, the emulator among it, and [NewerRDMA].
+// A series that is in the cache already stays as it is. Progress goes to log; the first
+// run needs root or sudo, about 1 GB of disk while it works, and two minutes; [UML] needs
+// 3 GB and seven minutes more.
 func Fetch(ctx context.Context, log io.Writer, series ...string) error {
 	// depmod is not on an ordinary user's path.
 	os.Setenv("PATH", os.Getenv("PATH")+":/usr/sbin:/sbin")
@@ -132,12 +133,12 @@ func addSiw(ctx context.Context, log io.Writer, tmp, image, series, release stri
 	if err != nil {
 		return err
 	}
-	sw := filepath.Join(image, "lib/modules", release, "kernel/drivers/infiniband/sw")
-	if err := copyFile(ko, filepath.Join(sw, "siw/siw.ko")); err != nil {
+	modules := filepath.Join(image, "lib/modules", release)
+	if err := copyFile(ko, filepath.Join(modules, "kernel/drivers/infiniband/sw/siw/siw.ko")); err != nil {
 		return err
 	}
 	if ko, err = buildMovable(ctx, log, tmp, headersBelow(tmp, release)); err != nil {
 		return err
 	}
-	return copyFile(ko, filepath.Join(sw, movableName, movableName+".ko"))
+	return copyFile(ko, filepath.Join(modules, movableFile))
 }

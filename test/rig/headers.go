@@ -16,8 +16,12 @@ import (
 // growing are the headers that internal/abi/gen wants of the newest kernel.
 var growing = []string{"rdma_netlink.h", "rdma_user_cm.h", "ib_user_sa.h"}
 
+// verbs are the headers whose ids a table of internal/verbtable has to have. They stand in a
+// directory of their own, where no C compiler finds them.
+var verbs = []string{"ib_user_ioctl_cmds.h", "ib_user_verbs.h"}
+
 // FetchHeaders keeps some headers of the series that Debian 12 does not have in
-// headers-SERIES/rdma of the cache, for internal/abi/gen. Files that are there stay.
+// headers-SERIES/rdma and headers-SERIES/verbs of the cache. Files that are there stay.
 func FetchHeaders(ctx context.Context, log io.Writer) error {
 	cache, err := CacheDir()
 	if err != nil {
@@ -29,8 +33,8 @@ func FetchHeaders(ctx context.Context, log io.Writer) error {
 	}
 	defer unlock()
 	for series, suite := range foreign {
-		dir := filepath.Join(cache, "headers-"+series, "rdma")
-		if _, err := os.Stat(filepath.Join(dir, growing[len(growing)-1])); !errors.Is(err, fs.ErrNotExist) {
+		dir := filepath.Join(cache, "headers-"+series)
+		if _, err := os.Stat(filepath.Join(dir, "verbs", verbs[len(verbs)-1])); !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 		if err := fetchHeaders(ctx, log, cache, series, suite, dir); err != nil {
@@ -46,9 +50,11 @@ const libcDev = "linux-libc-dev"
 func fetchHeaders(ctx context.Context, log io.Writer, cache, series, suite, dir string) error {
 	newest := func(offers []offer) (string, error) { return headersVersion(offers, series) }
 	return fromSuite(ctx, log, cache, suite, []string{libcDev, "linux-image-amd64"}, newest, func(image string) error {
-		for _, header := range growing {
-			if err := copyFile(filepath.Join(image, "usr/include/rdma", header), filepath.Join(dir, header)); err != nil {
-				return err
+		for sub, names := range map[string][]string{"rdma": growing, "verbs": verbs} {
+			for _, header := range names {
+				if err := copyFile(filepath.Join(image, "usr/include/rdma", header), filepath.Join(dir, sub, header)); err != nil {
+					return err
+				}
 			}
 		}
 		return nil

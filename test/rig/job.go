@@ -20,6 +20,11 @@ type Job struct {
 	Modules string   // the directory that becomes /lib/modules/RELEASE
 	Load    []string // modules to load by name once the root is there
 	UML     bool     // the machine is not QEMU's
+	CPUMHz  string   // with UML, the clock of the host's CPU
+
+	// ShortSlices is for tests: processes that poll share a CPU without waiting for
+	// its tick. Measurements keep the scheduler as it is.
+	ShortSlices bool
 }
 
 // Where the initramfs holds the [Job] and this program.

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 )
 
 // movable is the module gvmovable, by which a test lets siw and rxe do what only
@@ -17,10 +18,15 @@ import (
 //go:embed movable/gvmovable.c
 var movable []byte
 
-const movableName = "gvmovable"
+const (
+	movableName = "gvmovable"
+	// movableFile is where it lies below a kernel's modules.
+	movableFile = "kernel/drivers/infiniband/sw/" + movableName + "/" + movableName + ".ko"
+)
 
-// buildMovable compiles it against headers that buildSiw made ready.
-func buildMovable(ctx context.Context, log io.Writer, tmp, headers string) (string, error) {
+// buildMovable compiles it against headers that buildSiw made ready, or against a kernel
+// that was built there. args are more of make's.
+func buildMovable(ctx context.Context, log io.Writer, tmp, headers string, args ...string) (string, error) {
 	dir := filepath.Join(tmp, movableName)
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return "", err
@@ -30,7 +36,8 @@ func buildMovable(ctx context.Context, log io.Writer, tmp, headers string) (stri
 			return "", err
 		}
 	}
-	if err := command(ctx, log, tmp, "make", "--no-print-directory", "-C", headers, "M="+dir, "modules"); err != nil {
+	argv := slices.Concat([]string{"make", "--no-print-directory", "-C", headers, "M=" + dir}, args, []string{"modules"})
+	if err := command(ctx, log, tmp, argv...); err != nil {
 		return "", fmt.Errorf("build %s.ko: %w", movableName, err)
 	}
 	ko := filepath.Join(dir, movableName+".ko")

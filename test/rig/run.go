@@ -45,7 +45,11 @@ func Run(ctx context.Context, k Kernel, c Config) (code int, err error) {
 	}
 	job := Job{
 		Args: c.Args, Dir: c.Dir, Env: append(c.Env, "GOVERBS_VM="+k.Release, "GOVERBS_LACKS="+k.Lacks()), Timeout: c.Timeout,
-		Modules: k.Modules(), Load: []string{"ib_uverbs", "rdma_ucm"}, UML: k.uml(),
+		Modules: k.Modules(), Load: []string{"ib_uverbs", "rdma_ucm"},
+		ShortSlices: !c.ICount && c.CPUs <= 1,
+	}
+	if k.uml() {
+		job.UML, job.CPUMHz = true, cpuMHz()
 	}
 	return attempt(ctx, k, c, job)
 }

@@ -8,7 +8,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestCheckSeries: [UML] is taken by name, and is none of all.
 func TestCheckSeries(t *testing.T) {
 	for names, want := range map[string][]string{
 		"all":       Series,

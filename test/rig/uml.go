@@ -7,6 +7,7 @@ import (
 	_ "embed"
 	"encoding/hex"
 	"fmt"
+	"os"
 	"strconv"
 	"strings"
 
@@ -14,8 +15,8 @@ import (
 )
 
 // UML is User Mode Linux: a kernel of Debian's 6.12 sources that is a process of
-// the host. It has one CPU, and runs programs at the speed of the host's. It
-// stands beside [Series], because it takes minutes to build.
+// the host. It has one CPU, and runs programs at the speed of the host's. It takes
+// minutes to build.
 const UML = "uml-6.12"
 
 // umlConfig is what is switched on, in lines of a kernel's .config.
@@ -64,4 +65,15 @@ func checkUML(k Kernel) error {
 		return fmt.Errorf("%s is of another configuration than test/rig/uml.config: run `go run ./test/cmd/vm fetch -kernel %s`", k.Release, UML)
 	}
 	return nil
+}
+
+// cpuMHz is the clock of this machine's CPU as Linux tells it, or a guess where it doesn't.
+func cpuMHz() string {
+	text, _ := os.ReadFile("/proc/cpuinfo")
+	for line := range strings.Lines(string(text)) {
+		if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "cpu MHz" {
+			return strings.TrimSpace(value)
+		}
+	}
+	return "1000"
 }

@@ -36,7 +36,8 @@ func TestOpenUML(t *testing.T) {
 	add := func(release string) {
 		t.Helper()
 		ready := filepath.Join(t.TempDir(), "ready")
-		for _, f := range []string{"linux", "lib/modules/" + release + "/modules.dep"} {
+		modules := "lib/modules/" + release
+		for _, f := range []string{"linux", modules + "/modules.dep", modules + "/" + movableFile} {
 			if err := os.MkdirAll(filepath.Join(ready, filepath.Dir(f)), 0o755); err != nil {
 				t.Fatal(err)
 			}

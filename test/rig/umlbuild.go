@@ -41,7 +41,7 @@ func fetchUML(ctx context.Context, log io.Writer, cache string) error {
 		return err
 	}
 	ready := filepath.Join(tmp, "ready")
-	if err := assembleUML(ctx, log, out, ready, pkgs); err != nil {
+	if err := assembleUML(ctx, log, tmp, out, ready, pkgs); err != nil {
 		return err
 	}
 	if err := publish(cache, ready, UML, pkgs.Release); err != nil {
@@ -85,12 +85,15 @@ func buildUML(ctx context.Context, log io.Writer, tmp, release string) (string, 
 	if err := widenRegisters(filepath.Join(source, "arch/x86/um/user-offsets.c")); err != nil {
 		return "", err
 	}
+	if err := offerShortSlices(filepath.Join(source, "arch/um/Kconfig")); err != nil {
+		return "", err
+	}
 	if err := configure(ctx, tmp, source, out); err != nil {
 		return "", err
 	}
-	fmt.Fprintf(log, "vm: kernel %s: compiling, about five minutes on two CPUs\n", UML)
+	fmt.Fprintf(log, "vm: kernel %s: compiling, about seven minutes on two CPUs\n", UML)
 	suffix := release[strings.Index(release, "-"):]
-	if err := makeUML(ctx, log, source, out, "-j", strconv.Itoa(runtime.NumCPU()), "LOCALVERSION="+suffix, "linux"); err != nil {
+	if err := makeUML(ctx, log, source, "O="+out, "-j", strconv.Itoa(runtime.NumCPU()), "LOCALVERSION="+suffix, "all"); err != nil {
 		return "", err
 	}
 	made, err := os.ReadFile(filepath.Join(out, "include/config/kernel.release"))
@@ -100,31 +103,35 @@ func buildUML(ctx context.Context, log io.Writer, tmp, release string) (string, 
 	return out, err
 }
 
-func makeUML(ctx context.Context, log io.Writer, source, out string, args ...string) error {
+// makeUML runs make in the source, or in the directory of what is made of it.
+func makeUML(ctx context.Context, log io.Writer, dir string, args ...string) error {
 	p := &progress{log: log}
-	err := command(ctx, p, "", slices.Concat([]string{"make", "--no-print-directory", "-C", source, "ARCH=um", "O=" + out}, args)...)
+	err := command(ctx, p, "", slices.Concat([]string{"make", "--no-print-directory", "-C", dir, "ARCH=um"}, args)...)
 	if err != nil {
 		return errors.Join(err, fmt.Errorf("the end of what make said:\n%s", p.tail))
 	}
 	return nil
 }
 
-// assembleUML makes the directory that stays: the kernel, which has all its
-// drivers built in, and tables that tell modprobe so.
-func assembleUML(ctx context.Context, log io.Writer, out, ready string, pkgs packageSet) error {
-	modules := filepath.Join(ready, "lib/modules", pkgs.Release)
-	for _, f := range []string{"modules.builtin", "modules.builtin.modinfo"} {
-		if err := copyFile(filepath.Join(out, f), filepath.Join(modules, f)); err != nil {
-			return err
-		}
+// assembleUML makes the directory that stays: the kernel and its modules, gvmovable.ko
+// among them.
+func assembleUML(ctx context.Context, log io.Writer, tmp, out, ready string, pkgs packageSet) error {
+	if err := makeUML(ctx, log, out, "INSTALL_MOD_PATH="+ready, "INSTALL_MOD_STRIP=1", "modules_install"); err != nil {
+		return err
 	}
-	for file, text := range map[string]string{
-		filepath.Join(modules, "modules.order"): "",
-		filepath.Join(ready, "packages"):        "  " + strings.Join(pkgs.Packages, "\n  ") + "\n",
-	} {
-		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-			return err
-		}
+	modules := filepath.Join(ready, "lib/modules", pkgs.Release)
+	if err := os.Remove(filepath.Join(modules, "build")); err != nil { // a link to what is deleted
+		return err
+	}
+	ko, err := buildMovable(ctx, log, tmp, out, "ARCH=um")
+	if err != nil {
+		return err
+	}
+	if err := copyFile(ko, filepath.Join(modules, movableFile)); err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(ready, "packages"), []byte("  "+strings.Join(pkgs.Packages, "\n  ")+"\n"), 0o644); err != nil {
+		return err
 	}
 	if err := command(ctx, log, "", "strip", "--strip-debug", "-o", filepath.Join(ready, "linux"), filepath.Join(out, "linux")); err != nil {
 		return err

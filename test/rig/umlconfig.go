@@ -26,6 +26,19 @@ func widenRegisters(file string) error {
 	return os.WriteFile(file, []byte(strings.Replace(string(text), old, wide, 1)), 0o644)
 }
 
+// offerShortSlices lets the scheduler end time slices by a timer. That needs no more than
+// timers of high resolution, but is offered in a file that UML does not read, beside the
+// choice of a tick that it has not.
+func offerShortSlices(file string) error {
+	f, err := os.OpenFile(file, os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	_, err = f.WriteString("\nconfig SCHED_HRTICK\n\tdef_bool HIGH_RES_TIMERS\n")
+	return err
+}
+
 // configure makes the .config, and sees that it holds what was asked for: an
 // option whose conditions are not met is dropped without a word.
 func configure(ctx context.Context, tmp, source, out string) error {
@@ -33,7 +46,7 @@ func configure(ctx context.Context, tmp, source, out string) error {
 	if err := os.WriteFile(fragment, []byte(umlConfig), 0o644); err != nil {
 		return err
 	}
-	if err := makeUML(ctx, io.Discard, source, out, "KCONFIG_ALLCONFIG="+fragment, "allnoconfig"); err != nil {
+	if err := makeUML(ctx, io.Discard, source, "O="+out, "KCONFIG_ALLCONFIG="+fragment, "allnoconfig"); err != nil {
 		return err
 	}
 	got, err := os.ReadFile(filepath.Join(out, ".config"))

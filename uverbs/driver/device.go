@@ -49,6 +49,10 @@ type Device interface {
 	// which it does no more then: for a binding that is about to end, or that a
 	// completion says the peer has ended.
 	Unbind(rkey uint32) bool
+	// Write puts bytes where an SGE of that key and address has them, for devices that leave
+	// that to the provider. It reports whether it is memory of an open region that may be
+	// written.
+	Write(lkey uint32, addr uint64, b []byte) bool
 }
 
 // AllocPD asks a provider for a PD.
@@ -59,7 +63,11 @@ type AllocPD struct {
 }
 
 // RegMR asks a provider to register memory.
-type RegMR struct{ Call }
+type RegMR struct {
+	Call
+	Addr uint64 // where the memory lies
+	IOVA uint64 // by what addresses SGEs and peers name it, mostly the same
+}
 
 // AllocMW asks a provider for a memory window.
 type AllocMW struct {

@@ -16,9 +16,10 @@ type Driver interface {
 // Context is a provider's view of one open device. Its methods may be called
 // concurrently.
 //
-// It may also have the methods of [PDAllocator], [MRRegistrar], [MWAllocator],
-// [AHCreator], [SRQCreator], [Supporter] and [Closer]. Without them PDs, MRs and MWs go without
-// private bytes, and AHs and SRQs are not supported.
+// It may also have the methods of [PDAllocator], [MRRegistrar], [MWAllocator], [AHCreator],
+// [SRQCreator], [XRCCreator], [XRCTargetCreator], [WQCreator], [FlowCreator], [DMAllocator], [Supporter] and
+// [Closer]. Without them PDs, MRs, MWs and flow rules go without private bytes, and AHs, SRQs,
+// XRC, WQs and memory of the device's are not supported.
 type Context interface {
 	CreateCQ(r *CreateCQ) (CQ, error)
 	CreateQP(r *CreateQP) (QP, error)
@@ -46,6 +47,32 @@ type AHCreator interface {
 // SRQCreator is a Context that has shared receive queues.
 type SRQCreator interface {
 	CreateSRQ(r *CreateSRQ) (SRQ, error)
+}
+
+// XRCCreator is a Context that has XRC. No other is asked for a QP of type
+// QPTypeXRCInitiator, which has neither RecvCQ nor SRQ.
+type XRCCreator interface {
+	CreateXRCSRQ(r *CreateXRCSRQ) (SRQ, error)
+}
+
+// XRCTargetCreator is a Context whose target QPs have private bytes. They have no queues, so
+// other providers take no part in them.
+type XRCTargetCreator interface {
+	CreateXRCTarget(r *CreateXRCTarget) error
+}
+
+// WQCreator is a Context that has WQs, and QPs that deal packets out to them.
+type WQCreator interface {
+	CreateWQ(r *CreateWQ) (WQ, error)
+	CreateRSSQP(r *CreateRSSQP) error
+}
+
+// FlowCreator is a Context whose flow rules have private bytes.
+type FlowCreator interface{ CreateFlow(r *CreateFlow) error }
+
+// DMAllocator is a Context whose device has memory of its own.
+type DMAllocator interface {
+	AllocDM(r *AllocDM) (DM, error)
 }
 
 // Supporter is a Context that knows which work requests its QPs take. Supports tells

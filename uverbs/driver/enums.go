@@ -16,6 +16,10 @@ const (
 	QPTypeUC     QPType = netlinkrdma.QPTypeUC
 	QPTypeUD     QPType = netlinkrdma.QPTypeUD
 	QPTypeDriver QPType = netlinkrdma.QPTypeDriver // the driver's own, such as EFA's SRD
+
+	QPTypeRawPacket    QPType = netlinkrdma.QPTypeRawPacket
+	QPTypeXRCInitiator QPType = netlinkrdma.QPTypeXRCInitiator
+	QPTypeXRCTarget    QPType = netlinkrdma.QPTypeXRCTarget
 )
 
 // QPState is where a QP is in its life.

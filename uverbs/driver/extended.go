@@ -29,6 +29,7 @@ const (
 // C: the ibv_wc_read_… functions
 type Ext struct {
 	Timestamp uint64 // ticks of the device's clock (DeviceAttr.HCACoreClock)
+	WallClock int64  // the same in nanoseconds since 1970, as the host's clock has them
 	FlowTag   uint32
 	VLAN      uint16 // tag of the packet, 0 for none
 	Flags     ExtFlags
@@ -51,6 +52,7 @@ const (
 	ExtFlowTag
 	ExtVLAN
 	ExtChecksum
+	ExtWallClock
 )
 
 // ExtPoller is a CQ that fills ext[i] beside wcs[i]; ext is as long as wcs. A CQ that

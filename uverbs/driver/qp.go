@@ -69,8 +69,8 @@ type ModifyQP struct {
 // Flusher is a QP whose device does not complete all work of a failed QP. Fail is
 // called with both queues held: at the first completion with an error, move to ERR or
 // fatal event, and then after each post, until the QP is put into RESET. move puts the
-// QP into ERR, through Modify where there is one. What Fail returns are the completions
-// of work that it took back; they stand behind those of the device.
+// QP into ERR, through Modify where there is one, unless that has just been done. Fail
+// returns the completions of work that it took back; they stand behind those of the device.
 type Flusher interface {
 	Fail(move func() error) Flushed
 }

@@ -14,6 +14,18 @@ type CreateSRQ struct {
 	Lock *Lock
 }
 
+// CreateXRCSRQ asks a provider for an SRQ of an XRC domain.
+type CreateXRCSRQ struct {
+	CreateSRQ
+	// CQ is the provider's own, on which the SRQ's receives complete.
+	CQ CQ
+	// Num is known after Do: the number by which senders name the SRQ.
+	Num uint32
+}
+
+// CreateXRCTarget asks a provider for a target QP of an XRC domain.
+type CreateXRCTarget struct{ Call }
+
 // SRQ is the user-space half of an SRQ. Its methods, and that of [SRQModifier], are
 // called with the SRQ's Lock held.
 type SRQ interface {

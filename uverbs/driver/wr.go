@@ -68,6 +68,7 @@ type SendWR struct {
 	// significant byte first (C: imm_data is htonl of it).
 	Imm            uint32
 	InvalidateRKey uint32 // OpSendWithInv: the peer's key that ends; OpLocalInv: the own one
+	SRQN           uint32 // XRC: the peer's SRQ, which receives or whose domain's memory it is
 
 	// CompareAdd is what OpCompareSwap compares with, and what OpFetchAdd adds;
 	// Swap is what OpCompareSwap stores. Both in the peers' own byte order. The

@@ -4,21 +4,26 @@
  *
  *	gcc -O2 -Wall -o c-ring ring.c -lrdmacm -libverbs
  *	c-ring -driver siw -dev siw0 -addr 10.0.0.1 -n 100 -clock ns
+ *
+ * With -still the parent is the device, and is stopped while something is measured.
  */
 #include "clock.h"
 #include "pair.h"
 #include <sched.h>
+#include <signal.h>
 
 static const int lists[] = { 1, 16, 64 };
 enum { LISTS = 3, CALLS = 256 };
 enum { GRACE = 20 }; /* yields; on siw the peer may have a message before the kernel has noted that it is sent */
 
 static const char *driver, *dev, *addr;
-static int rounds = 100, instructions;
+static int rounds = 100, instructions, still;
 static double unit; /* of a tick */
 
 static struct pair pair;
-static struct ibv_send_wr sends[DEPTH], inlines[DEPTH];
+enum { SEND, SEND_INLINE, WRITE, WRITE_INLINE, KINDS };
+static const char *const measures[KINDS] = { "post_send", "post_send_inline", "post_write", "post_write_inline" };
+static struct ibv_send_wr sends[KINDS][DEPTH];
 static struct ibv_recv_wr recvs[DEPTH];
 static struct ibv_sge from[DEPTH], to[DEPTH];
 static struct ibv_wc wcs[DEPTH];
@@ -73,15 +78,40 @@ static void prepare(int list)
 
 		from[i] = (struct ibv_sge){ base, MESSAGE, pair.mr->lkey };
 		to[i] = (struct ibv_sge){ base + DEPTH * MESSAGE, MESSAGE, pair.mr->lkey };
-		sends[i] = (struct ibv_send_wr){ .wr_id = i, .next = last ? NULL : &sends[i + 1],
-			.sg_list = &from[i], .num_sge = 1, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED };
-		inlines[i] = sends[i];
-		inlines[i].next = last ? NULL : &inlines[i + 1];
-		inlines[i].send_flags |= IBV_SEND_INLINE;
+		for (int kind = 0; kind < KINDS; kind++) {
+			struct ibv_send_wr *wr = &sends[kind][i];
+
+			*wr = (struct ibv_send_wr){ .wr_id = i, .next = last ? NULL : wr + 1,
+				.sg_list = &from[i], .num_sge = 1, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED };
+			if (kind == SEND_INLINE || kind == WRITE_INLINE)
+				wr->send_flags |= IBV_SEND_INLINE;
+			if (kind >= WRITE) {
+				wr->opcode = IBV_WR_RDMA_WRITE;
+				wr->wr.rdma.remote_addr = to[i].addr;
+				wr->wr.rdma.rkey = pair.mr->rkey;
+			}
+		}
 		recvs[i] = (struct ibv_recv_wr){ .wr_id = i, .next = last ? NULL : &recvs[i + 1],
 			.sg_list = &to[i], .num_sge = 1 };
 	}
 }
+
+static void yield(void)
+{
+	for (int i = 0; i < GRACE; i++)
+		sched_yield();
+}
+
+/* tell_device gives it the time to obey. */
+static void tell_device(int signal)
+{
+	if (!still)
+		return;
+	need(!kill(getppid(), signal), "kill");
+	yield();
+}
+
+static void release_device(void) { tell_device(SIGCONT); }
 
 static uint64_t time_recv(int list)
 {
@@ -143,11 +173,14 @@ static void take(struct ibv_cq *cq, int n)
 static void time_poll(struct series *s, int list)
 {
 	int n = 0, got = list;
-	uint64_t start = clock_ticks();
+	uint64_t start;
 
+	tell_device(SIGSTOP);
+	start = clock_ticks();
 	while (n < DEPTH && got == list)
 		n += got = ibv_poll_cq(pair.send_cq, list, wcs);
 	start = clock_ticks() - start;
+	tell_device(SIGCONT);
 	need(got >= 0, "ibv_poll_cq");
 	check(got);
 	if (n == DEPTH)
@@ -156,38 +189,44 @@ static void time_poll(struct series *s, int list)
 		take(pair.send_cq, DEPTH - n);
 }
 
-struct costs { struct series recv, send, send_inline, poll; };
+struct costs { struct series recv, send[KINDS], poll; };
 
-static void one_round(struct costs *c, int list, int is_inline)
+/* one_round notes no polls of writes: nothing else tells that they are done. */
+static void one_round(struct costs *c, int list, int kind)
 {
-	add(&c->recv, time_recv(list));
-	if (is_inline)
-		add(&c->send_inline, time_send(inlines, list));
-	else
-		add(&c->send, time_send(sends, list));
+	tell_device(SIGSTOP);
+	if (kind < WRITE)
+		add(&c->recv, time_recv(list));
+	add(&c->send[kind], time_send(sends[kind], list));
+	tell_device(SIGCONT);
 	errno = ENOSYS;
-	need(held_doorbells > 0, "hold back the doorbell");
+	need(held_doorbells > 0 || still, "hold back the doorbell");
 	need(!pair_doorbell(&pair), "doorbell");
+	if (kind >= WRITE) {
+		take(pair.send_cq, DEPTH);
+		return;
+	}
 	take(pair.recv_cq, DEPTH);
-	for (int i = 0; i < GRACE; i++)
-		sched_yield();
+	yield();
 	time_poll(&c->poll, list);
 }
 
 static void measure_list(int list)
 {
-	struct costs c = { new_series(), new_series(), new_series(), new_series() };
+	struct costs c = { .recv = new_series(), .poll = new_series() };
 
+	for (int kind = 0; kind < KINDS; kind++)
+		c.send[kind] = new_series();
 	prepare(list);
 	for (int i = -rounds / 10 - 1; i < rounds; i++) {
 		if (i == 0) /* warm now */
-			c.recv.n = c.send.n = c.send_inline.n = c.poll.n = 0;
-		one_round(&c, list, 0);
-		one_round(&c, list, 1);
+			c.recv.n = c.poll.n = c.send[SEND].n = c.send[SEND_INLINE].n = c.send[WRITE].n = c.send[WRITE_INLINE].n = 0;
+		for (int kind = 0; kind < KINDS; kind++)
+			one_round(&c, list, kind);
 	}
 	print(&c.recv, "post_recv", list, DEPTH);
-	print(&c.send, "post_send", list, DEPTH);
-	print(&c.send_inline, "post_send_inline", list, DEPTH);
+	for (int kind = 0; kind < KINDS; kind++)
+		print(&c.send[kind], measures[kind], list, DEPTH);
 	print(&c.poll, "poll_full", list, DEPTH);
 }
 
@@ -225,13 +264,18 @@ static void measure_arm(void)
 
 static int usage(void)
 {
-	fprintf(stderr, "usage: c-ring -driver siw|rxe -dev NAME -addr IPv4 [-n ROUNDS] [-clock ns|insn]\n");
+	fprintf(stderr, "usage: c-ring -driver siw|rxe|mlx5 -dev NAME -addr IPv4 [-n ROUNDS] [-clock ns|insn] [-still]\n");
 	return 2;
 }
 
 int main(int argc, char **argv)
 {
 	for (int i = 1; i < argc; i += 2) {
+		if (!strcmp(argv[i], "-still")) {
+			still = 1;
+			i--;
+			continue;
+		}
 		if (i + 1 == argc)
 			return usage();
 		if (!strcmp(argv[i], "-driver"))
@@ -251,10 +295,12 @@ int main(int argc, char **argv)
 	}
 	if (!driver || !dev || !addr || rounds < 1)
 		return usage();
+	atexit(release_device);
 	unit = instructions ? 1 : clock_ns_per_tick();
 	pair_connect(&pair, dev, addr);
 	for (int i = 0; i < LISTS; i++)
 		measure_list(lists[i]);
+	tell_device(SIGSTOP);
 	measure_empty();
 	measure_arm();
 	return 0;

@@ -5,7 +5,7 @@
 struct bridge {
 	struct ibv_qp *active, *passive;
 	struct ibv_cq *send_cq, *recv_cq;
-	uint32_t lkey;
+	uint32_t lkey, rkey;
 	uint64_t memory;
 };
 

@@ -11,6 +11,7 @@ void bridge_connect(struct bridge *b, const char *dev, const char *addr)
 	b->send_cq = pair.send_cq;
 	b->recv_cq = pair.recv_cq;
 	b->lkey = pair.mr->lkey;
+	b->rkey = pair.mr->rkey;
 	b->memory = (uintptr_t)pair.mr->addr;
 }
 
@@ -18,7 +19,5 @@ void bridge_hold(int on) { hold_doorbell = on; }
 
 int bridge_doorbell(void)
 {
-	if (!held_doorbells)
-		return ENOSYS; /* the calls went past our write */
 	return pair_doorbell(&pair) ? errno : 0;
 }

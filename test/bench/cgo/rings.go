@@ -32,7 +32,7 @@ func open(dev string, addr netip.Addr) rounds.Rings {
 	q := &rings{active: QP{b.active}, passive: QP{b.passive}, sendCQ: CQ{b.send_cq}, recvCQ: CQ{b.recv_cq},
 		lists: make(map[int]*requests)}
 	for _, list := range rounds.Lists {
-		q.lists[list] = newRequests(list, uint64(b.memory), uint32(b.lkey))
+		q.lists[list] = newRequests(list, uint64(b.memory), uint32(b.lkey), uint32(b.rkey))
 	}
 	return q
 }
@@ -47,18 +47,10 @@ func (q *rings) PostRecv(list int, now rounds.Clock) (int64, error) {
 	return now() - start, nil
 }
 
-func (q *rings) PostSend(list int, now rounds.Clock) (int64, error) {
-	return q.post(q.lists[list].sends, list, now)
-}
-
-func (q *rings) PostInline(list int, now rounds.Clock) (int64, error) {
-	return q.post(q.lists[list].inlines, list, now)
-}
-
-func (q *rings) post(wrs []SendWR, list int, now rounds.Clock) (int64, error) {
+func (q *rings) PostSend(kind rounds.Kind, list int, now rounds.Clock) (int64, error) {
 	C.bridge_hold(1)
 	defer C.bridge_hold(0)
-	qp, start := q.active, now()
+	qp, wrs, start := q.active, q.lists[list].sends[kind], now()
 	for i := 0; i < rounds.Depth; i += list {
 		if err := qp.PostSend(&wrs[i]); err != nil {
 			return 0, err

@@ -41,11 +41,10 @@ func (b *bench) countCalls(c *counter, r callRow, impl string, l *link) ([]resul
 	var counts [2]map[string]int
 	var messages [2]int
 	for i := range counts {
-		p, n := r.exchange(b, impl, l, i == 1)
-		messages[i] = n
+		x := r.exchange(b, impl, l, i == 1)
+		messages[i] = x.n
 		var err error
-		counts[i], err = c.during(comm(p.server), func() error { _, err := b.play(p); return err })
-		if err != nil {
+		if counts[i], err = c.during(x.comm, x.play); err != nil {
 			return nil, err
 		}
 	}

@@ -10,11 +10,23 @@ import (
 // A callRow is one exchange whose system calls are counted.
 type callRow struct {
 	name     string
-	unit     string // message or ping
+	unit     string // message, ping or connection
 	drivers  []string
 	impls    []string
-	polled   bool                                                            // so that all system calls are doorbells
-	exchange func(b *bench, impl string, l *link, long bool) (p pair, n int) // and its messages
+	polled   bool // so that all system calls are doorbells
+	exchange func(b *bench, impl string, l *link, long bool) exchange
+}
+
+// An exchange is n messages, pings or connections between programs of one name.
+type exchange struct {
+	comm string
+	n    int
+	play func() error
+}
+
+// exchange has n messages in it.
+func (b *bench) exchange(p pair, n int) exchange {
+	return exchange{comm(p.server), n, func() error { _, err := b.play(p); return err }}
 }
 
 func (r callRow) String() string   { return r.name }
@@ -22,7 +34,7 @@ func (r callRow) runsOn() []string { return r.drivers }
 func perftestRow(t test) callRow {
 	return callRow{
 		name: t.String(), unit: "message", drivers: t.runsOn(), impls: []string{"perftest", "goverbs"}, polled: !t.events,
-		exchange: func(b *bench, impl string, l *link, long bool) (pair, int) {
+		exchange: func(b *bench, impl string, l *link, long bool) exchange {
 			t := t
 			switch {
 			case long && t.kind == "bw":
@@ -31,7 +43,7 @@ func perftestRow(t test) callRow {
 			case long:
 				t.iters *= 4
 			}
-			return b.pairOf(impl, l, t), t.messages()
+			return b.exchange(b.pairOf(impl, l, t), t.messages())
 		},
 	}
 }
@@ -51,15 +63,17 @@ func callRows(b *bench) []callRow {
 	rows = append(rows,
 		perftestRow(test{op: "write", kind: "bw", size: 64, iters: 640, list: 16}),
 		perftestRow(test{op: "send", kind: "bw", size: 64, iters: 640, events: true}))
-	rows = append(rows, rpingRow(), pingpongRow(false), pingpongRow(true))
+	rows = append(rows, rpingRow(), pingpongRow(false), pingpongRow(true), dialRow(1), dialRow(16), lowRow())
 	switch {
 	case b.check:
-		some := pick(rows, "send lat 2 B", "send lat 2 B, events", "write bw 64 B, list 16", "rc_pingpong, events")
-		some[1].drivers = []string{"siw"} // perftest hangs too often on rxe
-		some[2].drivers = []string{"rxe"} // on siw the kernel may still be at work, or not
+		some := pick(rows, "send lat 2 B", "write bw 64 B, list 16", "connect 1 at a time")
+		for i := range some { // on siw the kernel may still be at work, or not
+			some[i].drivers = []string{"rxe"}
+		}
+		some[2].impls = []string{"goverbs"} // which limits.json limits
 		return some
 	case b.quick:
-		return pick(rows, "send lat 2 B", "send lat 2 B, events", "write bw 64 B, list 16", "rping")
+		return pick(rows, "send lat 2 B", "send lat 2 B, events", "write bw 64 B, list 16", "rping", "connect 1 at a time", "connect all at once")
 	}
 	return rows
 }
@@ -88,14 +102,14 @@ func count(long bool) int {
 func rpingRow() callRow {
 	return callRow{
 		name: "rping", unit: "ping", drivers: drivers, impls: []string{"rdma-core", "goverbs"},
-		exchange: func(b *bench, impl string, l *link, long bool) (pair, int) {
+		exchange: func(b *bench, impl string, l *link, long bool) exchange {
 			argv := []string{"rping"}
 			if impl == "goverbs" {
 				argv = []string{b.program("rdmalink"), "rping"}
 			}
 			n := count(long)
 			common := append(argv, "-a", l.addr, "-C", strconv.Itoa(n))
-			return pair{server: with(common, "-s"), client: with(common, "-c"), cm: l}, n
+			return b.exchange(pair{server: with(common, "-s"), client: with(common, "-c"), cm: l}, n)
 		},
 	}
 }
@@ -110,7 +124,7 @@ func pingpongRow(events bool) callRow {
 	}
 	return callRow{
 		name: name, unit: "message", drivers: []string{"rxe"}, impls: []string{"rdma-core", "goverbs"}, polled: !events,
-		exchange: func(b *bench, impl string, l *link, long bool) (pair, int) {
+		exchange: func(b *bench, impl string, l *link, long bool) exchange {
 			argv := []string{"ibv_rc_pingpong"}
 			if impl == "goverbs" {
 				argv = []string{b.program("rdmalink"), "pingpong", "rc"}
@@ -120,7 +134,7 @@ func pingpongRow(events bool) callRow {
 			if events {
 				argv = append(argv, "-e")
 			}
-			return pair{server: argv, client: with(argv, l.addr), port: port}, 2 * n
+			return b.exchange(pair{server: argv, client: with(argv, l.addr), port: port}, 2*n)
 		},
 	}
 }

@@ -23,6 +23,7 @@ import (
 // suites are the groups of rows that a vehicle can fill.
 var suites = map[string]func(*bench) error{
 	"ring":   ring,
+	"mlx5":   mlx5,
 	"calls":  calls,
 	"perf":   perf,
 	"scale":  scale,

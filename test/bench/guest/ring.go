@@ -11,20 +11,12 @@ import (
 
 // ring runs the programs that fill and empty the queues of each driver.
 func ring(b *bench) error {
-	rounds, clock := 200, "ns"
-	if b.icount {
-		rounds, clock = 21, "insn" // every one of them takes the same
-	}
-	if b.quick {
-		rounds = 11
-	}
 	for _, driver := range drivers {
 		l, err := b.link(driver)
 		if err != nil {
 			return err
 		}
-		b.tell("%s, %d rounds", driver, rounds)
-		args := []string{"-driver", driver, "-dev", l.name, "-addr", l.addr, "-n", strconv.Itoa(rounds), "-clock", clock}
+		args := b.ringArgs(driver, l.name, l.addr)
 		err = b.interleave(
 			b.ringProgram("rdma-core", "c-ring", args...),
 			b.ringProgram("goverbs", "ring", args...),
@@ -34,6 +26,29 @@ func ring(b *bench) error {
 		}
 	}
 	return nil
+}
+
+// mlx5 runs them on a device in software: rdma-core's provider has no other here.
+func mlx5(b *bench) error {
+	in := func(impl, program string) entrant {
+		args := append([]string{"sandbox", "-d", "mlx5", "--", b.program(program), "-still"}, b.ringArgs("mlx5", "mlx5_0", "198.51.100.1")...)
+		return b.printer(impl, "rdmalink", args...)
+	}
+	return b.interleave(in("rdma-core", "c-ring"), in("goverbs", "ring"), in("cgo", "cgo"))
+}
+
+func (b *bench) ringArgs(driver, dev, addr string) []string {
+	rounds, clock := 200, "ns"
+	switch {
+	case b.icount && driver == "mlx5":
+		rounds, clock = 5, "insn" // the device, in software, takes a hundred times as many as what is counted
+	case b.icount:
+		rounds, clock = 21, "insn" // every one of them takes the same
+	case b.quick:
+		rounds = 11
+	}
+	b.tell("%s, %d rounds", driver, rounds)
+	return []string{"-driver", driver, "-dev", dev, "-addr", addr, "-n", strconv.Itoa(rounds), "-clock", clock}
 }
 
 // ringProgram leaves out the time of what is a system call, which is no real

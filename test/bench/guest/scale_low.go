@@ -20,13 +20,8 @@ const cmtimeMost = 71
 // cmtime, and what does the same with EventChannel and ID.
 func measureLow(b *bench, r scaleRow, l *link) error {
 	at := l.addr + ":" + scalePort
-	entrants := []entrant{{"goverbs", func() (samples []result.Sample, err error) {
-		err = b.serving([]string{b.program("scale"), "low-serve", at}, func(*companion) (err error) {
-			samples, err = b.samples(l, twin{"goverbs", []string{b.program("scale"), "low", strconv.Itoa(r.n), at}})
-			return err
-		})
-		return samples, err
-	}}}
+	ours := b.low(r.n, at)
+	entrants := []entrant{{"goverbs", func() ([]result.Sample, error) { return b.served(l, ours) }}}
 	if l.driver == "siw" && r.n > cmtimeMost {
 		b.tell("cmtime can't have more than %d connections over siw", cmtimeMost)
 	} else {

@@ -16,20 +16,42 @@ const scalePort = "7480"
 // thread for each on the other.
 func measureRate(b *bench, r scaleRow, l *link) error {
 	at := l.addr + ":" + scalePort
-	n, c := strconv.Itoa(r.n), strconv.Itoa(r.c)
-	servers := b.twins([]string{"serve", at}, []string{"c-scale", "serve", at})
-	clients := b.twins([]string{"dial", n, c, at}, []string{"c-scale", "dial", n, c, at})
 	var entrants []entrant
-	for i, client := range clients {
-		entrants = append(entrants, entrant{client.impl, func() (samples []result.Sample, err error) {
-			err = b.serving(servers[i].argv, func(*companion) (err error) {
-				samples, err = b.samples(l, client)
-				return err
-			})
-			return samples, err
-		}})
+	for _, impl := range []string{"goverbs", "rdma-core"} {
+		d := b.dialling(impl, r.n, r.c, at)
+		entrants = append(entrants, entrant{impl, func() ([]result.Sample, error) { return b.served(l, d) }})
 	}
 	return b.interleave(entrants...)
+}
+
+// A dialogue is a client that prints samples, and the server that it needs.
+type dialogue struct {
+	server []string
+	client twin
+}
+
+// dialling is the program that connects n times, c at a time.
+func (b *bench) dialling(impl string, n, c int, at string) dialogue {
+	program := b.program("scale")
+	if impl != "goverbs" {
+		program = b.program("c-scale")
+	}
+	return dialogue{[]string{program, "serve", at}, twin{impl, []string{program, "dial", strconv.Itoa(n), strconv.Itoa(c), at}}}
+}
+
+// low is what connects as cmtime does.
+func (b *bench) low(n int, at string) dialogue {
+	program := b.program("scale")
+	return dialogue{[]string{program, "low-serve", at}, twin{"goverbs", []string{program, "low", strconv.Itoa(n), at}}}
+}
+
+// served runs a client beside its server.
+func (b *bench) served(l *link, d dialogue) (samples []result.Sample, err error) {
+	err = b.serving(d.server, func(*companion) (err error) {
+		samples, err = b.samples(l, d.client)
+		return err
+	})
+	return samples, err
 }
 
 // samples runs a program that prints some.

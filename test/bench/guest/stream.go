@@ -4,6 +4,7 @@ package main
 
 import (
 	"fmt"
+	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -11,7 +12,7 @@ import (
 )
 
 // stream measures what stands above the verbs: streams beside librdmacm's rstream and
-// beside TCP on the same interface, messages beside bare queue pairs, and HTTP.
+// beside TCP on the same interface, messages beside bare queue pairs, HTTP and gRPC.
 func stream(b *bench) error {
 	if err := b.twoProcs(); err != nil {
 		return err
@@ -37,13 +38,16 @@ func (r streamRow) runsOn() []string { return drivers }
 
 func (r streamRow) params() string {
 	switch {
-	case r.measure == "http":
+	case r.isRequests():
 		return fmt.Sprintf("%s, %d clients", byteSize(r.size), r.count)
 	case r.count > 1:
 		return fmt.Sprintf("%s, %d in a row", byteSize(r.size), r.count)
 	}
 	return byteSize(r.size)
 }
+
+// isRequests tells of rows in which count callers make rounds requests each.
+func (r streamRow) isRequests() bool { return r.measure == "http" || r.measure == "grpc" }
 
 func byteSize(n int) string {
 	switch {
@@ -58,14 +62,14 @@ func byteSize(n int) string {
 var (
 	streamImpls  = []string{"rstream", "goverbs", "tcp"}
 	messageImpls = []string{"verbs", "goverbs"}
-	httpImpls    = []string{"tcp", "goverbs"}
+	requestImpls = []string{"tcp", "goverbs"}
 )
 
 func streamRows(b *bench) []streamRow {
 	if b.check || b.quick {
 		return []streamRow{
 			{"transfer", 64, 100, 1, streamImpls}, {"transfer", 64 << 10, 4, 16, streamImpls},
-			{"message", 64, 500, 1, messageImpls}, {"http", 64, 20, 4, httpImpls},
+			{"message", 64, 500, 1, messageImpls}, {"http", 64, 20, 4, requestImpls}, {"grpc", 64, 20, 4, requestImpls},
 		}
 	}
 	var rows []streamRow
@@ -78,7 +82,10 @@ func streamRows(b *bench) []streamRow {
 	for _, size := range []int{64, 4 << 10, 64 << 10} {
 		rows = append(rows, streamRow{"message", size, 500, 1, messageImpls})
 	}
-	return append(rows, streamRow{"http", 64, 200, 1, httpImpls}, streamRow{"http", 64, 20, 64, httpImpls}, streamRow{"http", 1 << 20, 8, 4, httpImpls})
+	for _, measure := range []string{"http", "grpc"} {
+		rows = append(rows, streamRow{measure, 64, 200, 1, requestImpls}, streamRow{measure, 64, 20, 64, requestImpls}, streamRow{measure, 1 << 20, 8, 4, requestImpls})
+	}
+	return rows
 }
 
 const streamPort = "7490"
@@ -86,10 +93,10 @@ const streamPort = "7490"
 // kind is the program's word for an implementation.
 func (r streamRow) kind(impl string) string {
 	switch {
-	case r.measure == "http" && impl == "tcp":
-		return "http-tcp"
-	case r.measure == "http":
-		return "http-rsocket"
+	case r.isRequests() && impl == "tcp":
+		return r.measure + "-tcp"
+	case r.isRequests():
+		return r.measure + "-rsocket"
 	case impl != "goverbs":
 		return impl
 	case r.measure == "message":
@@ -106,8 +113,12 @@ func (r streamRow) run(b *bench, impl string, l *link) ([]result.Sample, error) 
 		p.client = append(args[:len(args):len(args)], "-s", l.addr)
 	} else {
 		words := []string{r.kind(impl), l.addr + ":" + streamPort, strconv.Itoa(r.size), strconv.Itoa(r.rounds), strconv.Itoa(r.count)}
-		p.server = append([]string{b.program("stream"), "serve"}, words...)
-		p.client = append([]string{b.program("stream"), "dial"}, words...)
+		program := b.program("stream")
+		if r.measure == "grpc" {
+			program = filepath.Join(b.bin, "grpc", "bench") // of a module of its own
+		}
+		p.server = append([]string{program, "serve"}, words...)
+		p.client = append([]string{program, "dial"}, words...)
 		if impl == "tcp" {
 			p.cm = nil
 			p.port, _ = strconv.Atoi(streamPort)

@@ -53,7 +53,7 @@ func (p *pair) objects(dev *uverbs.Device) error {
 	if err != nil {
 		return err
 	}
-	if p.mr, err = pd.AllocMR(memorySize, uverbs.AccessLocalWrite, nil); err != nil {
+	if p.mr, err = pd.AllocMR(memorySize, uverbs.AccessLocalWrite|uverbs.AccessRemoteWrite, nil); err != nil {
 		return err
 	}
 	events, err := dev.CreateCompChannel()

@@ -14,10 +14,10 @@ import (
 // rings are what is measured, with the requests made beforehand.
 type rings struct {
 	*pair
-	file           *held
-	sends, inlines [rounds.Depth]uverbs.SendWR
-	recvs          [rounds.Depth]uverbs.RecvWR
-	wcs            []uverbs.WC
+	file  *held
+	sends [rounds.Kinds][rounds.Depth]uverbs.SendWR // by kind
+	recvs [rounds.Depth]uverbs.RecvWR
+	wcs   []uverbs.WC
 }
 
 func open(name string, addr netip.Addr) (rounds.Rings, error) {
@@ -55,10 +55,18 @@ func find(name string) (uverbs.DeviceInfo, error) {
 func (q *rings) prepare() {
 	for i := range rounds.Depth {
 		from, to := i*rounds.Message, (rounds.Depth+i)*rounds.Message
-		q.sends[i] = uverbs.SendWR{WRID: uint64(i), Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled,
-			SGL: []uverbs.SGE{q.mr.SGE(from, rounds.Message)}}
-		q.inlines[i] = uverbs.SendWR{WRID: uint64(i), Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled,
-			Inline: q.mr.Bytes()[from : from+rounds.Message]}
+		for kind := range rounds.Kinds {
+			wr := uverbs.SendWR{WRID: uint64(i), Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled}
+			if kind >= rounds.Write {
+				wr.Opcode, wr.RemoteAddr, wr.RKey = uverbs.OpRDMAWrite, q.mr.Addr()+uint64(to), q.mr.RKey()
+			}
+			if kind == rounds.SendInline || kind == rounds.WriteInline {
+				wr.Inline = q.mr.Bytes()[from : from+rounds.Message]
+			} else {
+				wr.SGL = []uverbs.SGE{q.mr.SGE(from, rounds.Message)}
+			}
+			q.sends[kind][i] = wr
+		}
 		q.recvs[i] = uverbs.RecvWR{WRID: uint64(i), SGL: []uverbs.SGE{q.mr.SGE(to, rounds.Message)}}
 	}
 }
@@ -73,18 +81,10 @@ func (q *rings) PostRecv(list int, now rounds.Clock) (int64, error) {
 	return now() - start, nil
 }
 
-func (q *rings) PostSend(list int, now rounds.Clock) (int64, error) {
-	return q.post(&q.sends, list, now)
-}
-
-func (q *rings) PostInline(list int, now rounds.Clock) (int64, error) {
-	return q.post(&q.inlines, list, now)
-}
-
-func (q *rings) post(wrs *[rounds.Depth]uverbs.SendWR, list int, now rounds.Clock) (int64, error) {
+func (q *rings) PostSend(kind rounds.Kind, list int, now rounds.Clock) (int64, error) {
 	q.file.hold = true
 	defer func() { q.file.hold = false }()
-	qp, start := q.active, now()
+	qp, wrs, start := q.active, &q.sends[kind], now()
 	for i := 0; i < rounds.Depth; i += list {
 		if _, err := qp.PostSend(wrs[i : i+list]); err != nil {
 			return 0, err
@@ -93,7 +93,13 @@ func (q *rings) post(wrs *[rounds.Depth]uverbs.SendWR, list int, now rounds.Cloc
 	return now() - start, nil
 }
 
-func (q *rings) Doorbell() error { return q.file.Command(q.file.doorbell) }
+// Doorbell rings by the last system call, if the device's doorbells are system calls.
+func (q *rings) Doorbell() error {
+	if q.file.doorbell == nil {
+		return nil
+	}
+	return q.file.Command(q.file.doorbell)
+}
 
 func (q *rings) Poll(list int, now rounds.Clock) (n int, took int64, err error) {
 	cq, wcs, start := q.sendCQ, q.wcs[:list], now()

@@ -30,14 +30,15 @@ func serveHTTP(ctx context.Context, x exchange) error {
 		}
 		_, _ = io.Copy(w, r.Body) // the client sees what is missing
 	})}
+	answered := make(chan error, 1)
 	go func() {
 		<-done
-		_ = s.Shutdown(ctx) // after the answers that are under way
+		answered <- s.Shutdown(ctx) // after the answers that are under way
 	}()
 	if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
-	return nil
+	return <-answered
 }
 
 func dialHTTP(ctx context.Context, x exchange) ([]result.Sample, error) {

@@ -20,8 +20,9 @@ import (
 
 const usage = `usage: suite [-n N] [-hogs N] [-shuffle] [-flags FLAGS] [ROW...]
 
-Run rows of make test, all if none is named, two at a time. A row is a target of the
-Makefile, for vm with a kernel: vm-6.12. Output is kept in %s.
+Run rows of make test, all if none is named, two at a time, and beside them those that
+mostly wait. A row is a target of the Makefile, for vm with a kernel: vm-6.12. Output is
+kept in %s.
 
 `
 

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/goverbs/goverbs/test/rig"
@@ -14,18 +15,22 @@ type row struct {
 	target string
 	vars   []string
 	beside bool // gives way to the rows that have guests
+	waits  bool // most of its time, because its guest runs at the speed of the host
 }
 
 // rows are what make test runs, in the order to start them: the longest first.
 var rows = allRows()
 
+// without are the rows that have no guests.
+var without = []string{"lint", "unit", "race", "sandbox"}
+
 func allRows() []row {
 	var all []row
 	for _, series := range rig.Series {
-		all = append(all, row{name: "vm-" + series, target: "vm", vars: []string{"KERNELS=" + series}})
+		all = append(all, row{name: "vm-" + series, target: "vm", vars: []string{"KERNELS=" + series}, waits: series == rig.UML})
 	}
-	for _, target := range []string{"lint", "unit", "race", "abi", "rig", "bench-check", "vmrace"} {
-		all = append(all, row{name: target, target: target, beside: target == "lint" || target == "unit" || target == "race"})
+	for _, target := range []string{"lint", "unit", "race", "sandbox", "abi", "rig", "bench-check", "vmrace"} {
+		all = append(all, row{name: target, target: target, beside: slices.Contains(without, target)})
 	}
 	return all
 }

@@ -17,7 +17,7 @@ import (
 )
 
 // atOnce is how many rows run beside each other: a guest has one CPU, and these
-// machines have two.
+// machines have two. Rows that mostly wait come on top.
 const atOnce = 2
 
 // together runs the rows and reports each as it ends; the outcomes are in the
@@ -30,19 +30,27 @@ func together(ctx context.Context, o options, n int, stdout io.Writer) []outcome
 		fmt.Fprintf(stdout, format, args...)
 	}
 	outcomes := make([]outcome, len(o.rows))
-	next := make(chan int)
+	playRow := func(i int) {
+		say("   %-12s begins\n", o.rows[i].name)
+		outcomes[i] = play(ctx, o, n, o.rows[i])
+		say("%s", ended(&outcomes[i]))
+	}
 	var workers sync.WaitGroup
+	for i, r := range o.rows {
+		if r.waits {
+			workers.Go(func() { playRow(i) })
+		}
+	}
+	next := make(chan int)
 	for range atOnce {
 		workers.Go(func() {
 			for i := range next {
-				say("   %-12s begins\n", o.rows[i].name)
-				outcomes[i] = play(ctx, o, n, o.rows[i])
-				say("%s", ended(&outcomes[i]))
+				playRow(i)
 			}
 		})
 	}
-	for i := range o.rows {
-		if ctx.Err() == nil {
+	for i, r := range o.rows {
+		if ctx.Err() == nil && !r.waits {
 			next <- i
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"os"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -74,3 +75,29 @@ func TestUsage(t *testing.T) {
 		}
 	}
 }
+
+// A guest that waits most of its time runs beside two other rows: here those end only
+// when it has begun.
+func TestRowsThatWait(t *testing.T) {
+	const together = `
+lint unit:
+	@cat fifo.$@
+vm:
+	@echo > fifo.lint; echo > fifo.unit
+`
+	t.Chdir(t.TempDir())
+	for name, make := range map[string]func(string) error{
+		"Makefile":  func(name string) error { return os.WriteFile(name, []byte(together), 0o666) },
+		"fifo.lint": mkfifo, "fifo.unit": mkfifo,
+	} {
+		if err := make(name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var out, errs bytes.Buffer
+	if code := run(t.Context(), []string{"lint", "unit", "vm-uml-6.12"}, &out, &errs); code != 0 {
+		t.Errorf("code %d: %s%s", code, &out, &errs)
+	}
+}
+
+func mkfifo(name string) error { return syscall.Mkfifo(name, 0o666) }

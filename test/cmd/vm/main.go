@@ -31,8 +31,8 @@ const usage = `usage:
                                                 run CMD in a guest; its exit code is the result
 
 SERIES is %s, some of them in quotes, or all; fetch gets all, run takes %s, if none is named.
-It may also be %s: User Mode Linux, which fetch compiles for five minutes, and which
-runs programs at the speed of the host. With -icount a nanosecond of the guest's clock is one instruction.
+%s is User Mode Linux, which fetch compiles for seven minutes, and which runs programs
+at the speed of the host. With -icount a nanosecond of the guest's clock is one instruction.
 Exit code 124: CMD ran longer than the timeout. 125: the guest did not boot, died or hung. 126: the
 emulator is to blame for that; tests that had not finished were run again before.
 `

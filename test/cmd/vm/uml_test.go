@@ -1,4 +1,4 @@
-//go:build linux && vmhost && uml
+//go:build linux && vmhost
 
 package main
 

@@ -144,6 +144,16 @@ func prepare(job rig.Job) error {
 			return fmt.Errorf("modprobe %s: %w: %s", m, err, out)
 		}
 	}
+	if job.UML {
+		if err := tellClock(job.CPUMHz); err != nil {
+			return err
+		}
+	}
+	if job.ShortSlices {
+		if err := shortenSlices(); err != nil {
+			return err
+		}
+	}
 	if err := unix.Sethostname([]byte("vm")); err != nil {
 		return fmt.Errorf("set the host name: %w", err)
 	}

@@ -90,7 +90,24 @@ func (o *once) send(ctx context.Context) error {
 	return err
 }
 
+// remindAfter is how long a message may take before siw is reminded of it.
+const remindAfter = 20 * time.Millisecond
+
+// receive works round siw's accepting side, which can overlook a message that comes while
+// it takes over the connection, until something else comes: the answer to a READ of
+// nothing, which the peer's kernel gives by itself. Once that is under way the connection
+// has been taken over.
 func (o *once) receive(ctx context.Context) error {
+	if o.conn.Device().Info().Driver == uverbs.DriverSIW {
+		soon, cancel := context.WithTimeout(ctx, remindAfter)
+		defer cancel()
+		if _, err := o.take(soon, o.conn.RecvCQ()); ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
+			return err
+		}
+		if _, err := o.conn.QP().PostSend([]uverbs.SendWR{{Opcode: uverbs.OpRDMARead, SGL: make([]uverbs.SGE, 1)}}); err != nil {
+			return err
+		}
+	}
 	_, err := o.take(ctx, o.conn.RecvCQ())
 	return err
 }

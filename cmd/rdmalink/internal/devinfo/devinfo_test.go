@@ -43,8 +43,8 @@ func TestDevinfo(t *testing.T) {
   protocol                       iw
   node_guid                      0000:0000:0000:0000
   sys_image_guid                 0000:0000:0000:0000
-  vendor_id                      0x0000
-  vendor_part_id                 0
+  vendor_id                      0x626d74
+  vendor_part_id                 1
   hw_ver                         0x0
   node_desc                      Software iWARP stack
   char_device uverbs0            uverbs  /dev/infiniband/uverbs0  231:192
@@ -62,9 +62,9 @@ func TestDevinfo(t *testing.T) {
     netdev_index                 1
     gid 0                        200:ff:fe00:1::  dummy0
 
-mlx5_0
+mlx4_0
   ifindex                        5
-  driver                         mlx5
+  driver                         mlx4
   driver_abi                     1
   provider                       no
   node_type                      ca
@@ -73,8 +73,8 @@ mlx5_0
   fw_ver                         16.35.2000
   node_guid                      b859:9f03:00a1:b2c3
   sys_image_guid                 b859:9f03:00a1:b2c3
-  node_desc                      node7 mlx5_0
-  hca_type                       MT4119
+  node_desc                      node7 mlx4_0
+  hca_type                       MT4099
   board_id                       MT_0000000008
   pci                            0000:3b:00.0
   numa_node                      1
@@ -97,14 +97,14 @@ mlx5_0
     gid 0                        fe80::b859:9f03:a1:b2c3  IB
     pkey 0                       0xffff
     pkey 10                      0x8001
-  missing                        limits, capabilities, vendor, MTU: open device on mlx5_0: permission denied: allow it
-  missing                        provider: use device on mlx5_0: no provider: this program links none for driver mlx5
+  missing                        limits, capabilities, vendor, MTU: open device on mlx4_0: permission denied: allow it
+  missing                        provider: use device on mlx4_0: no provider: this program links none for driver mlx4
 `
 	got, err := printed(m, cli.Output{}, "")
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
-	if got, err := printed(m, cli.Output{}, "mlx5_0"); !strings.HasSuffix(want, "\n\n"+got) || err != nil {
+	if got, err := printed(m, cli.Output{}, "mlx4_0"); !strings.HasSuffix(want, "\n\n"+got) || err != nil {
 		t.Errorf("%s, %v", got, err)
 	}
 }
@@ -117,7 +117,7 @@ func TestDevinfoJSON(t *testing.T) {
 	if err := errors.Join(err, json.Unmarshal([]byte(got), &all)); err != nil || len(all) != 2 || strings.Count(got, "\n") != 1 {
 		t.Fatalf("%v: %s", err, got)
 	}
-	siw, mlx5 := all[0], all[1]
+	siw, mlx4 := all[0], all[1]
 	for key, want := range map[string]any{"ifname": "siw0", "provider": true, "max_qp": 65536.0, "hca_core_clock_khz": 0.0,
 		"max_mr_size": "0xffffffffffffffff", "device_cap_flags": "0x200000", "rc_odp_caps": []any{}, "device_caps": []any{"MemMgtExtensions"}, "missing": nil} {
 		if diff := cmp.Diff(want, siw[key]); diff != "" {
@@ -131,8 +131,8 @@ func TestDevinfoJSON(t *testing.T) {
 			t.Errorf("%s: %s", key, diff)
 		}
 	}
-	if len(mlx5["missing"].([]any)) != 2 || mlx5["numa_node"] != 1.0 || mlx5["pci"] != "0000:3b:00.0" {
-		t.Errorf("%v", mlx5)
+	if len(mlx4["missing"].([]any)) != 2 || mlx4["numa_node"] != 1.0 || mlx4["pci"] != "0000:3b:00.0" {
+		t.Errorf("%v", mlx4)
 	}
 }
 
@@ -146,8 +146,8 @@ func TestDevinfoLeft(t *testing.T) {
 		rest string // some other
 	}{
 		{"query", "QUERY_DEVICE", nil, "limits, capabilities, vendor: query device on siw0: input/output error", "active_mtu                   1024 bytes"},
-		{"port", "QUERY_PORT", nil, "much of port 1: query port 1 of device on siw0: input/output error: ports count from 1", "vendor_id                      0x0000"},
-		{"GIDs", "QUERY_GID_TABLE", nil, "GIDs: query the GID table of device on siw0: input/output error", "vendor_id                      0x0000"},
+		{"port", "QUERY_PORT", nil, "much of port 1: query port 1 of device on siw0: input/output error: ports count from 1", "vendor_id                      0x626d74"},
+		{"GIDs", "QUERY_GID_TABLE", nil, "GIDs: query the GID table of device on siw0: input/output error", "vendor_id                      0x626d74"},
 		{"no sysfs", "", func(m *host.Machine, _ *nltest.Kernel) { m.Sys = hosttest.Tree(nil) },
 			"board, PCI address, NUMA node, P_Keys: /sys is not mounted here, or shows no RDMA devices of this network namespace", "gid 0                        200:ff:fe00:1::  dummy0"},
 		{"no char device", "", func(_ *host.Machine, k *nltest.Kernel) { k.CharDevs = nil },
@@ -181,7 +181,7 @@ func TestDevinfoErrors(t *testing.T) {
 	// What was found before something failed is told.
 	m, kernel, _ = hosttest.Informed()
 	m.RDMA.Kernel = failingOn{kernel, 5}
-	if got, err := printed(m, cli.Output{}, ""); !strings.HasPrefix(got, "siw0\n") || err == nil || cli.Plain(err) != "list ports of mlx5_0: input/output error" {
+	if got, err := printed(m, cli.Output{}, ""); !strings.HasPrefix(got, "siw0\n") || err == nil || cli.Plain(err) != "list ports of mlx4_0: input/output error" {
 		t.Errorf("%s, %v", got, err)
 	}
 }

@@ -20,6 +20,8 @@ var checks = []check{
 	{"port", "ports are active", checkPort},
 	{"gid", "ports have GIDs that peers can send to", checkGID},
 	{"address", "network devices have what rdma_cm finds them by", checkAddress},
+	{"lossless", "RoCE's network devices pause for packets rather than drop them: PFC, DSCP, ETS", checkLossless},
+	{"ecn", "queues of the kernel mark packets before they drop some", checkECN},
 	{"memlock", "memory can be pinned, as much as programs want", checkMemlock},
 	{"cgroup", "no limit of the rdma cgroup is reached", checkCgroup},
 	{"register", "memory can in fact be registered: a page, which is given back", checkRegister},

@@ -94,6 +94,8 @@ ok       gid       siw0/1 has GIDs
 ok       gid       rxe0/1 has GIDs
 ok       address   dummy0, behind siw0, has an address
 ok       address   dummy0, behind rxe0, has an address
+ok       lossless  dummy0 has no DCB; soft RoCE sends again what is lost
+ok       ecn       dummy0 has no queue of the kernel's that marks packets; a card's own, and switches, can't be seen from here
 ok       memlock   RLIMIT_MEMLOCK is unlimited
 ok       cgroup    there are limits, none of which is reached
 ok       register  siw0 registers memory
@@ -176,8 +178,8 @@ func TestDoctorFinds(t *testing.T) {
 		{"another error", []func(*ward){openFails(&uverbs.Error{Op: "open", Object: "device", Device: "siw0", Err: syscall.EIO})}, "nodes", problem,
 			"open device on siw0: input/output error", "look at the kernel's log: dmesg"},
 		{"no provider", []func(*ward){func(w *ward) {
-			w.kernel.CharDevs[7] = netlinkrdma.CharDev{Name: "uverbs1", ABI: 1, Major: 231, Minor: 193, DriverID: uint32(uverbs.DriverMLX5)}
-		}}, "provider", problem, "use device on rxe0: no provider: this program links none for driver mlx5",
+			w.kernel.CharDevs[7] = netlinkrdma.CharDev{Name: "uverbs1", ABI: 1, Major: 231, Minor: 193, DriverID: uint32(uverbs.DriverMANA)}
+		}}, "provider", problem, "use device on rxe0: no provider: this program links none for driver mana",
 			"use a device that has one: rdmalink add NAME type rxe (or siw) netdev NETDEV, on the same network device; programs that use libibverbs are not concerned"},
 		{"no rdma_cm", []func(*ward){func(w *ward) {
 			w.OpenCM = func() error { return &rdmacm.OpError{Op: "open", Err: syscall.ENOENT, Hint: "run modprobe rdma_ucm"} }

@@ -13,6 +13,7 @@ import (
 type Machine struct {
 	RDMA      *netlinkrdma.Client
 	Net       Netdevs
+	Route     Route
 	Open      func(device string) (*uverbs.Device, error)
 	OpenCM    func() error
 	Proc, Sys Tree
@@ -21,7 +22,7 @@ type Machine struct {
 
 // This is the one that the process runs on.
 func This() Machine {
-	return Machine{RDMA: &netlinkrdma.Client{}, Net: kernelNetdevs{}, Open: uverbs.Open, OpenCM: openCM,
+	return Machine{RDMA: &netlinkrdma.Client{}, Net: kernelNetdevs{}, Route: kernelRoute, Open: uverbs.Open, OpenCM: openCM,
 		Proc: Tree{os.DirFS("/proc")}, Sys: Tree{os.DirFS("/sys")}, Modules: Tree{os.DirFS("/lib/modules")}}
 }
 

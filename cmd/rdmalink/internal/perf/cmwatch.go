@@ -13,6 +13,9 @@ func (w *CM) Leave(why error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), wordLimit)
 	defer cancel()
+	if w.listener != nil && w.control.awaitFirst(ctx) != nil {
+		return // the peer is gone, or it never speaks
+	}
 	_ = w.control.Send(ctx, farewell.Message(why))
 }
 

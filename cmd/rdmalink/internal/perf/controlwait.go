@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/internal/farewell"
+	"github.com/goverbs/goverbs/netlinkrdma"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -29,6 +30,19 @@ func (c *control) takeFirst(ctx context.Context) (uverbs.WC, error) {
 		_, _ = c.conn.QP().PostSend([]uverbs.SendWR{{Opcode: uverbs.OpRDMAWrite, SGL: make([]uverbs.SGE, 1)}})
 	}
 	return c.take(ctx, c.conn.RecvCQ())
+}
+
+// awaitFirst waits until the peer has spoken, where it has to be the first (RFC 5044, 7.1):
+// with a message that came before its own, siw ends the dial as a bad answer.
+func (c *control) awaitFirst(ctx context.Context) error {
+	if c.met || len(c.come) > 0 || c.conn.Device().Info().NodeType != netlinkrdma.NodeRNIC {
+		return nil
+	}
+	wc, err := c.takeFirst(ctx)
+	if err == nil {
+		c.come = append(c.come, wc)
+	}
+	return err
 }
 
 // take waits for a completion, until the connection ends.

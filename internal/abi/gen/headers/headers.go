@@ -55,6 +55,12 @@ func Dir() (string, error) {
 // newest is the include directory of the newest kernel, beside that of Series.
 func newest(include string) string { return filepath.Join(filepath.Dir(include), "headers-"+Newest) }
 
+// VerbsDir returns the directory of the newest kernel's headers that have the ids of verbs. No struct is taken from them, because the verbs' structs are those of
+// Series.
+func VerbsDir(include string) string {
+	return filepath.Join(filepath.Dir(include), "headers-"+Newest, "verbs")
+}
+
 // Fetch puts the headers of Debian's linux-headers package where Dir looks for them, unless they are there. The test rig fetches the newest.
 func Fetch() (string, error) {
 	dir, err := Dir()

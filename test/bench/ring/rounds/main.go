@@ -37,14 +37,16 @@ type options struct {
 	addr              netip.Addr
 	rounds            int
 	instructions      bool
+	still             bool
 }
 
 func (o *options) parse(args []string) error {
 	fs := flag.NewFlagSet("ring", flag.ContinueOnError)
-	fs.StringVar(&o.driver, "driver", "", "`name` of the driver, for the samples: siw or rxe")
+	fs.StringVar(&o.driver, "driver", "", "`name` of the driver, for the samples: siw, rxe or mlx5")
 	fs.StringVar(&o.dev, "dev", "", "`name` of the device")
 	fs.TextVar(&o.addr, "addr", netip.Addr{}, "IPv4 `address` of its interface")
 	fs.IntVar(&o.rounds, "n", 100, "rounds")
+	fs.BoolVar(&o.still, "still", false, "the parent is the device: stop it while something is measured")
 	fs.Func("clock", "what the processor's clock counts: `ns|insn` (default ns)", func(s string) error {
 		o.instructions = s == "insn"
 		if s != "ns" && s != "insn" {
@@ -70,10 +72,14 @@ func (o *options) run(rings Rings, to io.Writer) error {
 	if !o.instructions {
 		tick = unit{name: "ns", tick: clock.NsPerTick()}
 	}
-	if err := o.measure(&meter{rings: rings, clock: clock.Ticks}, o.rounds, tick, to); err != nil {
+	var device *process
+	if o.still {
+		device = parent()
+	}
+	if err := o.measure(&meter{rings: rings, clock: clock.Ticks, device: device}, o.rounds, tick, to); err != nil {
 		return err
 	}
-	return o.measure(&meter{rings: rings, clock: mallocs}, allocRounds, unit{name: "allocs", tick: 1, suffix: "_allocs"}, to)
+	return o.measure(&meter{rings: rings, clock: mallocs, device: device}, allocRounds, unit{name: "allocs", tick: 1, suffix: "_allocs"}, to)
 }
 
 func mallocs() int64 {

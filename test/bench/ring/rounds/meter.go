@@ -8,9 +8,10 @@ import (
 // A meter carries out rounds and notes what each step of them took, in units of
 // its clock.
 type meter struct {
-	rings Rings
-	clock Clock
-	costs map[string][]int64 // by measure
+	rings  Rings
+	clock  Clock
+	device *process           // nil: the kernel has it
+	costs  map[string][]int64 // by measure
 }
 
 // note notes what a step took.
@@ -30,27 +31,28 @@ func (m *meter) lists(list, n int) error {
 func (m *meter) both(list, n int) error {
 	m.costs = map[string][]int64{"poll_full": nil} // missed if it never went well
 	for range n {
-		if err := m.round(list, "post_send", m.rings.PostSend); err != nil {
-			return err
-		}
-		if err := m.round(list, "post_send_inline", m.rings.PostInline); err != nil {
-			return err
+		for kind := range Kinds {
+			if err := m.round(kind, list); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
 }
 
-func (m *meter) round(list int, measure string, post func(int, Clock) (int64, error)) error {
-	took, err := m.rings.PostRecv(list, m.clock)
-	if err := m.note("post_recv", took, err); err != nil {
-		return err
+// round notes no polls of writes: nothing else tells that they are done.
+func (m *meter) round(kind Kind, list int) error {
+	m.device.stop()
+	err := m.post(kind, list)
+	m.device.goOn()
+	if err == nil {
+		err = m.rings.Doorbell()
 	}
-	took, err = post(list, m.clock)
-	if err := m.note(measure, took, err); err != nil {
+	switch {
+	case err != nil:
 		return err
-	}
-	if err := m.rings.Doorbell(); err != nil {
-		return err
+	case kind >= Write:
+		return take(m.rings.TakeSends, Depth)
 	}
 	if err := take(m.rings.TakeRecvs, Depth); err != nil {
 		return err
@@ -61,13 +63,26 @@ func (m *meter) round(list int, measure string, post func(int, Clock) (int64, er
 	return m.poll(list)
 }
 
+func (m *meter) post(kind Kind, list int) error {
+	if kind < Write {
+		took, err := m.rings.PostRecv(list, m.clock)
+		if err := m.note("post_recv", took, err); err != nil {
+			return err
+		}
+	}
+	took, err := m.rings.PostSend(kind, list, m.clock)
+	return m.note(measures[kind], took, err)
+}
+
 // grace is how often the last send completions are waited for: on siw the peer
 // may have the message before the kernel has noted that it is sent.
 const grace = 20
 
 // poll notes nothing when completions were missing.
 func (m *meter) poll(list int) error {
+	m.device.stop()
 	n, took, err := m.rings.Poll(list, m.clock)
+	m.device.goOn()
 	if err == nil && n < Depth {
 		return take(m.rings.TakeSends, Depth-n)
 	}
@@ -77,6 +92,8 @@ func (m *meter) poll(list int) error {
 // calls measures, n times, what is measured a call.
 func (m *meter) calls(n int) error {
 	m.costs = make(map[string][]int64)
+	m.device.stop()
+	defer m.device.goOn()
 	for range n {
 		took, err := m.rings.PollEmpty(m.clock)
 		if err := m.note("poll_empty", took, err); err != nil {

@@ -14,6 +14,7 @@ type fake struct {
 	recvs         int // posted
 	arrived, done int // completions
 	held, late    int // sends without a doorbell; completions that Poll does not see
+	writes        bool
 }
 
 func (f *fake) clock() int64 { return f.ticks }
@@ -29,19 +30,19 @@ func (f *fake) PostRecv(list int, now Clock) (int64, error) {
 	f.recvs += Depth
 	return f.takes(2*Depth, now)
 }
-func (f *fake) PostSend(list int, now Clock) (int64, error) {
-	f.held += Depth
-	return f.takes(3*Depth, now)
-}
-func (f *fake) PostInline(list int, now Clock) (int64, error) {
-	f.held += Depth
-	return f.takes(4*Depth, now)
+func (f *fake) PostSend(kind Kind, list int, now Clock) (int64, error) {
+	f.held, f.writes = f.held+Depth, kind >= Write
+	return f.takes(int64(8+kind)*Depth, now)
 }
 func (f *fake) Doorbell() error {
-	if f.recvs < f.held {
-		return errors.New("no receives")
+	f.done += f.held
+	if !f.writes {
+		if f.recvs < f.held {
+			return errors.New("no receives")
+		}
+		f.arrived, f.recvs = f.arrived+f.held, f.recvs-f.held
 	}
-	f.arrived, f.done, f.held, f.recvs = f.arrived+f.held, f.done+f.held, 0, f.recvs-f.held
+	f.held = 0
 	f.ticks += 1e6
 	return nil
 }
@@ -74,7 +75,8 @@ func TestMeasure(t *testing.T) {
 	}
 	want := []string{`"arm","driver":"siw","impl":"fake","unit":"ticks","value":7`}
 	for _, list := range []string{"1", "16", "64"} {
-		for measure, value := range map[string]string{"poll_full": "5", "post_recv": "2", "post_send": "3", "post_send_inline": "4"} {
+		for measure, value := range map[string]string{"poll_full": "5", "post_recv": "2", "post_send": "8", "post_send_inline": "9",
+			"post_write": "10", "post_write_inline": "11"} {
 			want = append(want, `"`+measure+`","driver":"siw","params":"list `+list+`","impl":"fake","unit":"ticks","value":`+value)
 		}
 	}
@@ -96,7 +98,7 @@ func TestLate(t *testing.T) {
 	f := &fake{late: 10}
 	m := &meter{rings: f, clock: f.clock, costs: make(map[string][]int64)}
 	for range 2 {
-		if err := m.round(16, "post_send", f.PostSend); err != nil {
+		if err := m.round(Send, 16); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -11,6 +11,20 @@ const (
 	Calls   = 256 // of what is measured a call: polling an empty CQ, and arming
 )
 
+// Kind is what a round posts.
+type Kind int
+
+const (
+	Send Kind = iota
+	SendInline
+	Write
+	WriteInline
+	Kinds // how many there are
+)
+
+// measures are the names that posting has in samples.
+var measures = [Kinds]string{"post_send", "post_send_inline", "post_write", "post_write_inline"}
+
 // Lists are how many requests go into a call.
 var Lists = []int{1, 16, 64}
 
@@ -22,9 +36,8 @@ type Clock func() int64
 // the C twin does: else what leads there is measured too, and has to be fetched
 // into caches that the kernel has just used.
 type Rings interface {
-	PostRecv(list int, now Clock) (took int64, err error)   // fills the receive queue, list requests a call
-	PostSend(list int, now Clock) (took int64, err error)   // fills the send queue, and leaves out the doorbell
-	PostInline(list int, now Clock) (took int64, err error) // the same with inline data
+	PostRecv(list int, now Clock) (took int64, err error)            // fills the receive queue, list requests a call
+	PostSend(kind Kind, list int, now Clock) (took int64, err error) // fills the send queue, and leaves out a doorbell that is a system call
 	// Poll takes send completions, list a call, until a call returns fewer or
 	// Depth have come.
 	Poll(list int, now Clock) (n int, took int64, err error)
@@ -32,7 +45,7 @@ type Rings interface {
 	Arm(now Clock) (took int64, err error)       // arms the CQ of sends Calls times
 
 	// Not measured:
-	Doorbell() error                   // rings what PostSend and PostInline left out
+	Doorbell() error                   // rings what PostSend left out
 	TakeSends(atMost int) (int, error) // send completions that are there
 	TakeRecvs(atMost int) (int, error)
 }

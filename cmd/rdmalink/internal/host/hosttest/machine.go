@@ -19,9 +19,9 @@ import (
 func Machine() (host.Machine, *nltest.Kernel, *Netdevs) {
 	kernel := &nltest.Kernel{Netdevs: []string{"lo", "dummy0", "bare", "vlan5"}, Types: []string{"siw", "rxe"}}
 	nets := &Netdevs{All: []host.Netdev{Loopback, Dummy0, bare, VLAN5}}
-	m := host.Machine{RDMA: &netlinkrdma.Client{Kernel: kernel}, Net: nets}
+	m := host.Machine{RDMA: &netlinkrdma.Client{Kernel: kernel}, Net: nets, Route: new(Rtnetlink).Route}
 	if err := m.RDMA.AddLink("siw0", "siw", "dummy0"); err != nil {
-		panic(err)
+		panic(err) // only a change of the fake above can do that
 	}
 	return m, kernel, nets
 }
@@ -33,7 +33,7 @@ func Opens(kernels ...*fakeverbs.Kernel) func(string) (*uverbs.Device, error) {
 		if strings.HasPrefix(name, "rxe") {
 			info.Driver, info.ABI = uverbs.DriverRXE, 2
 		}
-		if strings.HasPrefix(name, "mlx5") {
+		if strings.HasPrefix(name, "mlx4") {
 			return nil, &uverbs.Error{Op: "open", Object: "device", Device: name, Err: syscall.EACCES, Hint: "allow it"}
 		}
 		if len(kernels) > 0 {

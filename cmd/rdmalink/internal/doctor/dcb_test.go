@@ -1,0 +1,143 @@
+package doctor
+
+import (
+	"errors"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/host"
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/host/hosttest"
+	"github.com/goverbs/goverbs/netlinkrdma"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// bridged is dummy0 set up for RoCE: priority 3, DSCP 26, half of the link.
+func bridged() *host.DCB {
+	d := &host.DCB{HasPFC: true, PFC: 1 << 3, HasETS: true, Trust: []host.Selector{host.SelectDSCP}}
+	d.Class[3], d.Share[3], d.Shared[3] = 3, 50, true
+	d.DSCP[26], d.HasDSCP[26] = 3, true
+	return d
+}
+
+// withCard is a machine whose rxe0 is a network card's, of a driver without a provider.
+func withCard(routes *hosttest.Rtnetlink) *ward {
+	w := healthy()
+	c := w.kernel.CharDevs[7]
+	c.DriverID = uint32(uverbs.DriverBNXTRE)
+	w.kernel.CharDevs[7] = c
+	w.Route = routes.Route
+	return w
+}
+
+func TestLossless(t *testing.T) {
+	for name, c := range map[string]struct {
+		change       func(*host.DCB)
+		text, remedy string
+	}{
+		"all is there": {func(*host.DCB) {}, "dummy0 has PFC for priority 3, to which DSCP 26 leads, 50% of the link; the switch must have the same", ""},
+		"strict priority": {func(d *host.DCB) { d.Shared[3] = false },
+			"dummy0 has PFC for priority 3, to which DSCP 26 leads; the switch must have the same", ""},
+		"an older kernel": {func(d *host.DCB) { d.Trust = nil },
+			"dummy0 has PFC for priority 3, to which DSCP 26 leads, 50% of the link; the switch must have the same", ""},
+		"no PFC": {func(d *host.DCB) { d.PFC = 0 }, "dummy0 has PFC for no priority, so that a full buffer drops packets",
+			"dcb pfc set dev dummy0 prio-pfc all:off 3:on; the same on the switch"},
+		"all PFC": {func(d *host.DCB) { d.PFC = 255 }, "dummy0 has PFC for every priority, so that RoCE's pauses stop all traffic",
+			"dcb pfc set dev dummy0 prio-pfc all:off 3:on"},
+		"no DSCP": {func(d *host.DCB) { d.DSCP[26] = 4 }, "dummy0 has PFC for priority 3, and no DSCP leads to it: only packets with a VLAN tag are safe",
+			"dcb app add dev dummy0 dscp-prio 26:3; then have programs send with that DSCP (traffic class 106)"},
+		"no trust": {func(d *host.DCB) { d.Trust[0] = host.SelectPCP }, "dummy0 does not trust DSCP", "dcb apptrust set dev dummy0 order dscp"},
+		"no share": {func(d *host.DCB) { d.Share[3] = 0 }, "dummy0 gives priority 3, which is class 3, no part of the link",
+			"dcb ets set dev dummy0 tc-bw 3:50, and the rest for others"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := bridged()
+			c.change(d)
+			w := withCard(&hosttest.Rtnetlink{DCB: map[string]*host.DCB{"dummy0": d}})
+			want := finding{"lossless", noted, c.text, c.remedy}
+			if c.remedy == "" {
+				want.level = fine
+			}
+			if got := findings(t, w, "lossless"); len(got) != 1 || got[0] != want {
+				t.Errorf("%q\nwant %q", got, want)
+			}
+		})
+	}
+}
+
+// findings are those of one check.
+func findings(t *testing.T, w *ward, check string) (all []finding) {
+	t.Helper()
+	w.Proc, w.Sys, w.Modules = hosttest.Tree(w.proc), hosttest.Tree(w.sys), hosttest.Tree(w.modules)
+	p, err := examine(&w.Machine, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.dismiss()
+	for _, c := range checks {
+		if c.name == check {
+			for _, f := range c.run(p) {
+				f.check = check
+				all = append(all, f)
+			}
+		}
+	}
+	return all
+}
+
+// TestNoDCB: a card's network device without DCB is worth a note, a soft one's is not.
+func TestNoDCB(t *testing.T) {
+	got := findings(t, withCard(new(hosttest.Rtnetlink)), "lossless")
+	if len(got) != 1 || got[0].level != noted || !strings.HasPrefix(got[0].text, "dummy0 has no DCB, or does not show it") {
+		t.Errorf("%q", got)
+	}
+	w := withCard(nil)
+	w.Route = func(uint16, bool, []byte) ([][]byte, error) { return nil, syscall.EPERM }
+	for check, want := range map[string]string{"lossless": "dummy0: DCB: operation not permitted", "ecn": "dummy0: its queues are not known: operation not permitted"} {
+		if got = findings(t, w, check); len(got) != 1 || got[0].text != want || got[0].level != noted {
+			t.Errorf("%q", got)
+		}
+	}
+}
+
+// TestCutReplies: whatever the kernel leaves out, nothing panics.
+func TestCutReplies(t *testing.T) {
+	d := bridged()
+	for cut := range 400 {
+		routes := &hosttest.Rtnetlink{DCB: map[string]*host.DCB{"dummy0": d}, Cut: cut,
+			Qdiscs: map[uint32][]host.Qdisc{1: {{Kind: "fq_codel", ECN: true}, {Kind: "red", ECN: true}}}}
+		m := host.Machine{Route: routes.Route}
+		got, err := m.DCB("dummy0")
+		if err != nil || cut == 0 && (got.PFC != d.PFC || !got.HasDSCP[26] || got.Share != d.Share || len(got.Trust) != 1) {
+			t.Errorf("%d: %+v, %v", cut, got, err)
+		}
+		if _, err := m.Qdiscs(1); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestECN(t *testing.T) {
+	for want, queues := range map[string][]host.Qdisc{
+		"dummy0 marks packets before it drops them: fq_codel, red":                                                    {{Kind: "mq"}, {Kind: "fq_codel", ECN: true}, {Kind: "fq_codel", ECN: true}, {Kind: "red", ECN: true}},
+		"dummy0 has no queue of the kernel's that marks packets; a card's own, and switches, can't be seen from here": {{Kind: "red"}, {Kind: "pfifo_fast"}},
+	} {
+		routes := &hosttest.Rtnetlink{Qdiscs: map[uint32][]host.Qdisc{1: queues, 9: {{Kind: "fq_codel", ECN: true}}}}
+		if got := findings(t, withCard(routes), "ecn"); len(got) != 1 || got[0].level != fine || got[0].text != want {
+			t.Errorf("%q\nwant %q", got, want)
+		}
+	}
+}
+
+// TestNoRoCE: iWARP and InfiniBand need none of it, and neither is asked for it.
+func TestNoRoCE(t *testing.T) {
+	w := healthy()
+	w.Route = func(uint16, bool, []byte) ([][]byte, error) { return nil, errors.New("nobody should ask") }
+	w.kernel.Devices[1].Protocol = "iw"
+	w.kernel.Ports[1].State = netlinkrdma.PortActive
+	got, err := w.doctor(cli.Output{}, "")
+	if err != nil || strings.Contains(got, "nobody should ask") {
+		t.Errorf("%v\n%s", err, got)
+	}
+}

@@ -1,0 +1,89 @@
+package dump
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/dump/capture"
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/dump/decode"
+)
+
+// live is a network device that is listened to.
+type live struct {
+	ctx      context.Context
+	file     *os.File
+	loopback bool
+	buf      []byte
+}
+
+// room is what the kernel may keep for us. A device that segments passes 64 KiB at a time.
+const room = 32 << 20
+
+// listen opens a packet socket on the device. The end of ctx is the end of the packets.
+func listen(ctx context.Context, netdev string) (capture.Source, func() error, error) {
+	dev, err := net.InterfaceByName(netdev)
+	if err != nil {
+		return nil, nil, fmt.Errorf("network device %s: %w", netdev, err)
+	}
+	everything := int(htons(unix.ETH_P_ALL))
+	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, everything)
+	if errors.Is(err, unix.EPERM) {
+		return nil, nil, fmt.Errorf("listen to %s: needs CAP_NET_RAW (run as root, or setcap cap_net_raw+ep): %w", netdev, err)
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("listen to %s: %w", netdev, err)
+	}
+	l := &live{ctx: ctx, file: os.NewFile(uintptr(fd), netdev), loopback: dev.Flags&net.FlagLoopback != 0, buf: make([]byte, capture.Longest)}
+	if unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, room) != nil {
+		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, room) // as much as is allowed
+	}
+	if err := unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: htons(unix.ETH_P_ALL), Ifindex: dev.Index}); err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("listen to %s: %w", netdev, err), l.file.Close())
+	}
+	stop := context.AfterFunc(ctx, func() { l.file.SetReadDeadline(time.Unix(1, 0)) })
+	return l, func() error { stop(); return l.file.Close() }, nil
+}
+
+func htons(v uint16) uint16 { return v<<8 | v>>8 }
+
+func (l *live) Next() (capture.Record, error) {
+	for {
+		n, kind, err := l.receive()
+		switch {
+		case l.ctx.Err() != nil:
+			return capture.Record{}, io.EOF
+		case err != nil:
+			return capture.Record{}, err
+		case l.loopback && kind == unix.PACKET_OUTGOING: // lo shows it again as it arrives
+		default:
+			return capture.Record{Time: time.Now(), Link: decode.LinkEthernet, Data: l.buf[:min(n, len(l.buf))], Full: n}, nil
+		}
+	}
+}
+
+// receive waits for a packet. It tells the length, and whether it comes or goes.
+func (l *live) receive() (n int, kind uint8, err error) {
+	conn, err := l.file.SyscallConn()
+	if err != nil {
+		return 0, 0, err
+	}
+	var failed error
+	err = conn.Read(func(fd uintptr) bool {
+		var from unix.Sockaddr
+		for failed = unix.EINTR; errors.Is(failed, unix.EINTR); {
+			n, from, failed = unix.Recvfrom(int(fd), l.buf, unix.MSG_TRUNC)
+		}
+		if address, ok := from.(*unix.SockaddrLinklayer); ok {
+			kind = address.Pkttype
+		}
+		return !errors.Is(failed, unix.EAGAIN)
+	})
+	return n, kind, errors.Join(err, failed)
+}

@@ -1,0 +1,94 @@
+package host
+
+import (
+	"encoding/binary"
+	"syscall"
+)
+
+// DCB is how a network device treats the eight priorities of Ethernet.
+type DCB struct {
+	HasPFC, HasETS bool
+	PFC            uint8      // a bit a priority that is paused rather than dropped
+	Class          [8]uint8   // the traffic class of each priority
+	Share          [8]uint8   // of each class, in percent, where it is shared
+	Shared         [8]bool    // by ETS, in place of strict priority
+	DSCP           [64]uint8  // the priority of each DSCP that has one
+	HasDSCP        [64]bool   // which have
+	Trust          []Selector // what a packet's priority comes from, if the device says
+}
+
+// Selector is a kind of number that a packet's priority comes from.
+type Selector uint8
+
+// Selectors of IEEE 802.1Q, and the kernel's own for the priority in a VLAN tag.
+const (
+	SelectDSCP Selector = 5
+	SelectPCP  Selector = 24 // C: DCB_APP_SEL_PCP
+)
+
+// Numbers of linux/dcbnl.h and linux/rtnetlink.h.
+const (
+	rtmGetDCB      = 78
+	dcbIEEEGet     = 21
+	dcbIfname      = 1
+	dcbIEEE        = 13
+	ieeeETS        = 1
+	ieeePFC        = 2
+	ieeeAppTable   = 3
+	ieeeAppTrust   = 11
+	ieeeApp        = 1
+	tsaETS         = 2
+	etsSize        = 3 + 7*8
+	etsBandwidth   = 3
+	etsAlgorithm   = 3 + 2*8
+	etsPriorities  = 3 + 3*8
+	pfcEnabledByte = 1
+)
+
+// DCB asks for the settings of a network device. One that has none is EOPNOTSUPP.
+func (m *Machine) DCB(netdev string) (*DCB, error) {
+	body := append([]byte{syscall.AF_UNSPEC, dcbIEEEGet, 0, 0}, attr(dcbIfname, append([]byte(netdev), 0))...)
+	replies, err := m.Route(rtmGetDCB, false, body)
+	if err != nil {
+		return nil, err
+	}
+	d := new(DCB)
+	for _, reply := range replies {
+		eachAttr(reply[min(4, len(reply)):], func(typ uint16, value []byte) {
+			if typ == dcbIEEE {
+				eachAttr(value, d.take)
+			}
+		})
+	}
+	return d, nil
+}
+
+// take reads one of the tables.
+func (d *DCB) take(typ uint16, value []byte) {
+	switch {
+	case typ == ieeeETS && len(value) >= etsSize:
+		d.HasETS = true
+		copy(d.Class[:], value[etsPriorities:])
+		copy(d.Share[:], value[etsBandwidth:])
+		for class := range d.Shared {
+			d.Shared[class] = value[etsAlgorithm+class] == tsaETS
+		}
+	case typ == ieeePFC && len(value) > pfcEnabledByte:
+		d.HasPFC, d.PFC = true, value[pfcEnabledByte]
+	case typ == ieeeAppTable:
+		eachAttr(value, func(typ uint16, app []byte) {
+			if typ != ieeeApp || len(app) < 4 || Selector(app[0]) != SelectDSCP {
+				return
+			}
+			if dscp := binary.NativeEndian.Uint16(app[2:]); dscp < 64 {
+				d.DSCP[dscp], d.HasDSCP[dscp] = app[1]&7, true
+			}
+		})
+	case typ == ieeeAppTrust:
+		eachAttr(value, func(_ uint16, selector []byte) {
+			if len(selector) > 0 {
+				d.Trust = append(d.Trust, Selector(selector[0]))
+			}
+		})
+	}
+}

@@ -1,0 +1,26 @@
+package host
+
+import "encoding/binary"
+
+// Route sends a request of rtnetlink and returns the payloads of what the kernel answers.
+// With dump it asks for all objects.
+type Route func(typ uint16, dump bool, body []byte) ([][]byte, error)
+
+// attr is one attribute of a message.
+func attr(typ uint16, value []byte) []byte {
+	b := binary.NativeEndian.AppendUint16(nil, uint16(4+len(value)))
+	b = append(binary.NativeEndian.AppendUint16(b, typ), value...)
+	return append(b, make([]byte, -len(b)&3)...)
+}
+
+// eachAttr calls f for each attribute. What is cut short ends it.
+func eachAttr(b []byte, f func(typ uint16, value []byte)) {
+	for len(b) >= 4 {
+		length := int(binary.NativeEndian.Uint16(b))
+		if length < 4 || length > len(b) {
+			return
+		}
+		f(binary.NativeEndian.Uint16(b[2:])&0x3fff, b[4:length]) // without the flags for nested ones and byte order
+		b = b[min((length+3)&^3, len(b)):]
+	}
+}

@@ -1,0 +1,189 @@
+package sandbox
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"slices"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/kernel"
+)
+
+// cm is an opening of the connection manager's channel. The file behind it is a pipe that
+// is readable while there are events, because that is what processes poll it for.
+type cm struct {
+	channel kernel.CM
+	addr    netip.Addr // of the machine
+	pipe    *os.File
+	end     context.CancelFunc // of the waits for events
+	life    context.Context
+
+	mu      sync.Mutex
+	onlyIP6 map[uint32]bool // the IDs that are to have no IPv4 address
+}
+
+func (c *call) openCM(flags int) result {
+	own, theirs, err := c.files.pipe()
+	if err != nil {
+		return failed(err)
+	}
+	defer theirs.Close()
+	if err := unix.SetNonblock(int(theirs.Fd()), flags&unix.O_NONBLOCK != 0); err != nil {
+		return failed(err)
+	}
+	m := &cm{pipe: own, addr: c.machine().addr, onlyIP6: make(map[uint32]bool)}
+	m.life, m.end = context.WithCancel(context.Background())
+	if m.channel, err = c.machine().OpenCM(); err != nil {
+		own.Close()
+		return failed(err)
+	}
+	m.channel.(kernel.Watchable).Watch(m.changed)
+	if err := c.files.add(theirs, m); err != nil {
+		m.close()
+		return failed(err)
+	}
+	return done(c.giveOurs(int(theirs.Fd()), flags&unix.O_CLOEXEC != 0))
+}
+
+func (m *cm) node() node { return cmNode }
+
+func (m *cm) close() {
+	m.end()
+	_ = m.channel.Close()
+	m.pipe.Close()
+}
+
+// changed is told how many events there are.
+func (m *cm) changed(waiting int) {
+	if waiting > 0 {
+		_, _ = unix.Write(int(m.pipe.Fd()), []byte{0})
+		return
+	}
+	for b := make([]byte, 4096); ; {
+		if n, err := unix.Read(int(m.pipe.Fd()), b); err != nil || n == 0 {
+			return
+		}
+	}
+}
+
+// take is a command.
+func (m *cm) take(c *call, b []byte) result {
+	var h abi.RdmaUcmCmdHdr
+	const header = 8
+	if copy(abi.Bytes(&h), b) < header || len(b) < header+int(h.In) {
+		return result{errno: syscall.EINVAL}
+	}
+	in := append(b, make([]byte, mostCommand)...)
+	if h.Cmd == abi.RDMA_USER_CM_CMD_SET_OPTION {
+		return done(len(b), m.option(c.process, in))
+	}
+	if !m.wantsIP6(h, in) {
+		in = localize(h, in, m.addr)
+	}
+	q := cmCommand{c, len(b), in, make([]byte, h.Out), responseAddress(h, b[header:])}
+	switch {
+	case h.Cmd == abi.RDMA_USER_CM_CMD_BIND && isAFIB(b):
+		return q.done(nil)
+	case h.Cmd == abi.RDMA_USER_CM_CMD_GET_EVENT:
+		return m.event(q)
+	}
+	return q.done(m.channel.Command(q.in, q.out))
+}
+
+// option passes an option's value on, and takes note of RDMA_OPTION_ID_AFONLY.
+func (m *cm) option(p process, in []byte) error {
+	var o abi.RdmaUcmSetOption
+	copy(abi.Bytes(&o), in[8:])
+	if o.Optlen > mostCommand {
+		return syscall.EINVAL
+	}
+	value := make([]byte, o.Optlen)
+	if err := p.read(o.Optval, value); err != nil {
+		return err
+	}
+	if o.Level == abi.RDMA_OPTION_ID && o.Optname == abi.RDMA_OPTION_ID_AFONLY {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.onlyIP6[o.Id] = slices.ContainsFunc(value, func(b byte) bool { return b != 0 })
+	}
+	return m.channel.Command(in, value)
+}
+
+// wantsIP6 tells whether an ID is bound to IPv6 addresses only. A machine has none, so it is
+// not given one of its others.
+func (m *cm) wantsIP6(h abi.RdmaUcmCmdHdr, in []byte) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return h.Cmd == abi.RDMA_USER_CM_CMD_BIND && in[bindAddr] == afInet6 && m.onlyIP6[binary.NativeEndian.Uint32(in[bindID:])]
+}
+
+// cmCommand is a command on its way.
+type cmCommand struct {
+	c       *call
+	size    int // of what was written
+	in, out []byte
+	to      uint64 // where out goes
+}
+
+func (q cmCommand) done(err error) result {
+	if err == nil && len(q.out) > 0 {
+		err = q.c.write(q.to, q.out)
+	}
+	return done(q.size, err)
+}
+
+// responseAddress reads where the answer goes. It is the first field of most commands.
+func responseAddress(h abi.RdmaUcmCmdHdr, body []byte) uint64 {
+	at := 0
+	if h.Cmd == abi.RDMA_USER_CM_CMD_CREATE_ID {
+		at = 8
+	}
+	if h.Out == 0 || len(body) < at+8 {
+		return 0
+	}
+	return binary.NativeEndian.Uint64(body[at:])
+}
+
+// event hands out the oldest event. If there is none it waits, unless the process wants
+// otherwise.
+func (m *cm) event(q cmCommand) result {
+	over, cancel := context.WithCancel(context.Background())
+	cancel()
+	err := m.channel.Await(over, q.in, q.out)
+	switch {
+	case !errors.Is(err, context.Canceled):
+		return q.done(err)
+	case q.c.nonblocking(q.c.fd(0)):
+		return result{errno: syscall.EAGAIN}
+	}
+	go func() {
+		if err := m.channel.Await(m.life, q.in, q.out); !errors.Is(err, context.Canceled) {
+			q.c.answer(q.done(err))
+		}
+	}()
+	return result{later: true}
+}
+
+// nonblocking tells whether a descriptor of the process has O_NONBLOCK.
+func (p process) nonblocking(fd int32) bool {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/fdinfo/%d", int(p), fd))
+	if err != nil {
+		return false
+	}
+	return descriptorFlags(string(b))&unix.O_NONBLOCK != 0
+}
+
+// descriptorFlags reads the flags out of /proc/PID/fdinfo/FD.
+func descriptorFlags(info string) (flags int) {
+	var pos int
+	_, _ = fmt.Sscanf(info, "pos: %d\nflags: %o", &pos, &flags)
+	return flags
+}

@@ -1,0 +1,62 @@
+package sandbox
+
+import (
+	"net/netip"
+
+	"github.com/goverbs/goverbs/internal/abi"
+)
+
+// mostCommand is longer than any command of the connection manager's.
+const mostCommand = 512
+
+// Where addresses stand in commands, behind the header.
+const (
+	bindID         = 8
+	bindAddr       = 8 + 8
+	resolveSource  = 8 + 16
+	resolveSize    = 8 + 8 // of the source
+	resolveTo      = resolveSource + 128
+	sizeOfSockaddr = 16
+)
+
+const (
+	afInet  = 2
+	afInet6 = 10
+	afIB    = 27
+)
+
+// isAFIB tells whether an address of InfiniBand's family is bound to, which librdmacm does
+// to learn whether the kernel knows it.
+func isAFIB(in []byte) bool { return len(in) > bindAddr && in[bindAddr] == afIB }
+
+// localize puts the machine's address where a command means this machine without saying so:
+// any address, the loopback's, or no source at all. in has room for the longest command.
+func localize(h abi.RdmaUcmCmdHdr, in []byte, own netip.Addr) []byte {
+	switch h.Cmd {
+	case abi.RDMA_USER_CM_CMD_BIND:
+		setLocal(in[bindAddr:], own)
+	case abi.RDMA_USER_CM_CMD_RESOLVE_ADDR:
+		setLocal(in[resolveTo:], own)
+		if in[resolveSource] == 0 {
+			in[resolveSource], in[resolveSize] = afInet, sizeOfSockaddr
+		}
+		setLocal(in[resolveSource:], own)
+	}
+	return in
+}
+
+// setLocal changes a struct sockaddr_in or sockaddr_in6. The port stays.
+func setLocal(b []byte, own netip.Addr) {
+	var a netip.Addr
+	switch b[0] {
+	case afInet:
+		a = netip.AddrFrom4([4]byte(b[4:8]))
+	case afInet6:
+		a = netip.AddrFrom16([16]byte(b[8:24])).Unmap()
+	}
+	if a.IsUnspecified() || a.IsLoopback() {
+		clear(b[4:28])
+		b[0], b[1] = afInet, 0
+		copy(b[4:], own.AsSlice())
+	}
+}

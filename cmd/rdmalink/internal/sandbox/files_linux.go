@@ -1,0 +1,171 @@
+package sandbox
+
+import (
+	"encoding/binary"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// file is what a descriptor of ours stands for: a device, a connection manager's channel,
+// a socket.
+type file interface {
+	// node is what stat(2) tells of it.
+	node() node
+	// close is called when the last descriptor and the last mapping are gone.
+	close()
+}
+
+// files are the files behind the descriptors of ours. Each is a real one in a directory of
+// the sandbox's, without a name: so the kernel does whatever processes want done with
+// descriptors (fork, dup, exec, pass them on), and inotify tells when nobody has one any more.
+type files struct {
+	dir     string
+	inotify int
+	closes  *os.File // inotify's events
+
+	mu      sync.Mutex
+	last    int
+	open    map[fileID]file
+	watched map[int32]fileID
+}
+
+func newFiles() (*files, error) {
+	dir, err := os.MkdirTemp("/dev/shm", "rdmalink-sandbox-")
+	if err != nil {
+		dir, err = os.MkdirTemp("", "rdmalink-sandbox-")
+	}
+	if err != nil {
+		return nil, err
+	}
+	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
+	if err != nil {
+		return nil, os.NewSyscallError("inotify_init1", err)
+	}
+	f := &files{dir: dir, inotify: fd, closes: os.NewFile(uintptr(fd), "inotify"), open: make(map[fileID]file), watched: make(map[int32]fileID)}
+	go f.watch()
+	return f, nil
+}
+
+func (f *files) remove() {
+	_ = f.closes.Close()
+	_ = os.RemoveAll(f.dir)
+}
+
+// memory makes a file that can be mapped, and pipe one that can be polled. Both return our
+// own opening and the one to give away.
+func (f *files) memory() (own, theirs *os.File, err error) {
+	return f.make(func(path string) error {
+		return os.WriteFile(path, nil, 0o600)
+	})
+}
+
+func (f *files) pipe() (own, theirs *os.File, err error) {
+	return f.make(func(path string) error { return unix.Mkfifo(path, 0o600) })
+}
+
+func (f *files) make(create func(path string) error) (own, theirs *os.File, err error) {
+	f.mu.Lock()
+	f.last++
+	path := filepath.Join(f.dir, fmt.Sprint(f.last))
+	f.mu.Unlock()
+	if err := create(path); err != nil {
+		return nil, nil, err
+	}
+	defer os.Remove(path)
+	if own, err = openRaw(path, unix.O_RDWR|unix.O_NONBLOCK); err != nil {
+		return nil, nil, err
+	}
+	if theirs, err = openRaw(path, unix.O_RDWR); err != nil {
+		own.Close()
+		return nil, nil, err
+	}
+	return own, theirs, nil
+}
+
+// openRaw keeps the file out of Go's netpoller.
+func openRaw(path string, flags int) (*os.File, error) {
+	fd, err := unix.Open(path, flags|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	return os.NewFile(uintptr(fd), path), nil
+}
+
+// add says what an opening to give away stands for. It is added before it is given.
+func (f *files) add(theirs *os.File, is file) error {
+	var st unix.Stat_t
+	fd := int(theirs.Fd())
+	if err := unix.Fstat(fd, &st); err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	w, err := unix.InotifyAddWatch(f.inotify, fmt.Sprintf("/proc/self/fd/%d", fd), unix.IN_CLOSE)
+	if err != nil {
+		return os.NewSyscallError("inotify_add_watch", err)
+	}
+	id := fileID{st.Dev, st.Ino}
+	f.open[id], f.watched[int32(w)] = is, id
+	return nil
+}
+
+// find finds what a descriptor of a process stands for.
+func (f *files) find(p process, fd int32) (file, error) {
+	id, err := p.file(fd)
+	if err != nil {
+		return nil, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.open[id], nil
+}
+
+// mapped finds what a process has mapped at an address, and the place in its file.
+func (f *files) mapped(p process, addr uint64) (is file, at int64, ok bool) {
+	m, ok := p.mapping(addr)
+	if !ok || !strings.HasPrefix(m.path, f.dir+"/") {
+		return nil, 0, false
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for id, is := range f.open {
+		if id.ino == m.inode {
+			return is, int64(addr-m.from) + m.offset, true
+		}
+	}
+	return nil, 0, false
+}
+
+// watch closes files of which the last opening was closed.
+func (f *files) watch() {
+	b := make([]byte, 64*unix.SizeofInotifyEvent)
+	for {
+		n, err := f.closes.Read(b)
+		if err != nil {
+			return
+		}
+		for e := b[:n]; len(e) >= unix.SizeofInotifyEvent; e = e[unix.SizeofInotifyEvent+binary.NativeEndian.Uint32(e[12:]):] {
+			f.closed(int32(binary.NativeEndian.Uint32(e)))
+		}
+	}
+}
+
+func (f *files) closed(watch int32) {
+	f.mu.Lock()
+	id, ok := f.watched[watch]
+	is := f.open[id]
+	if ok {
+		delete(f.watched, watch)
+		delete(f.open, id)
+		_, _ = unix.InotifyRmWatch(f.inotify, uint32(watch))
+	}
+	f.mu.Unlock()
+	if is != nil {
+		is.close()
+	}
+}

@@ -1,0 +1,157 @@
+package sandbox
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
+)
+
+// rdmalink builds the tool, a static binary.
+func rdmalink(t *testing.T) string {
+	t.Helper()
+	need(t, "go")
+	if err := build(); err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(built, "rdmalink")
+}
+
+// built is where the tool is. TestMain removes it.
+var built string
+
+var build = sync.OnceValue(func() (err error) {
+	if built, err = os.MkdirTemp("", "rdmalink-"); err != nil {
+		return err
+	}
+	c := exec.Command("go", "build", "-o", built, "github.com/goverbs/goverbs/cmd/rdmalink")
+	c.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := c.CombinedOutput(); err != nil {
+		return fmt.Errorf("%w\n%s", err, out)
+	}
+	return nil
+})
+
+// TestOwn: a static Go program is served as C's are, and is their peer, both ways.
+func TestOwn(t *testing.T) {
+	long(t)
+	own := rdmalink(t)
+	for kind, programs := range map[string][]string{"rxe": {"rc"}, "mlx5": {"rc", "uc", "ud", "srq"}, "mlx5-old": {"rc", "srq"}} {
+		if out, err := inside(t, []string{"-d", kind}, own, "devinfo"); err != nil || !strings.Contains(out, "driver                         "+kind[:3]) {
+			t.Errorf("%v\n%s", err, out)
+		}
+		for _, program := range programs {
+			need(t, "ibv_"+program+"_pingpong")
+			port := freePort(t)
+			ours, theirs := own+" pingpong "+program+" -c -e -n 100 -p "+port, "ibv_"+program+"_pingpong -g 1 -c -e -n 100 -p "+port
+			for _, ends := range [][2]string{{ours, theirs}, {theirs, ours}} {
+				out, err := inside(t, []string{"-d", kind}, "sh", "-c", script(ends[0], ends[1]+" localhost"))
+				if err != nil || strings.Contains(out, "invalid data") || strings.Count(out, " iters in ") != 2 {
+					t.Errorf("%s on %s: %v\n%s", ends[0], kind, err, out)
+				}
+			}
+		}
+	}
+	need(t, "rping")
+	for _, kind := range kinds {
+		for _, ends := range [][2]string{{own + " rping", "rping"}, {"rping", own + " rping"}} {
+			out, err := inside(t, []string{"-d", kind}, "sh", "-c",
+				script(ends[0]+" -s -v -C 3 -a 198.51.100.1", ends[1]+" -c -v -C 3 -a 198.51.100.1")+"; true")
+			if err != nil || strings.Count(out, "ping data: rdma-ping-2: CDEF") != 2 {
+				t.Errorf("%s on %s: %v\n%s", ends[0], kind, err, out)
+			}
+		}
+	}
+}
+
+// TestOwnPerftest: two processes on an eRDMA device, one with rdma-core's provider and one with
+// ours, are perftest's ends, both ways.
+func TestOwnPerftest(t *testing.T) {
+	long(t)
+	own := rdmalink(t) + " perf "
+	for ours, theirs := range map[string]string{"write bw -R -s 65536": "ib_write_bw -R -s 65536 -x 0", "send lat -R -s 64": "ib_send_lat -R -s 64 -x 0"} {
+		need(t, strings.Fields(theirs)[0])
+		for _, ends := range [][2]string{{own + ours, theirs}, {theirs, own + ours}} {
+			if out, err := perftest(t, "erdma", ends[0], ends[1]); err != nil {
+				t.Errorf("%s: %v\n%s", ends[0], err, out)
+			}
+		}
+	}
+}
+
+// TestExitCode: the command's, or 128 and its signal's number.
+func TestExitCode(t *testing.T) {
+	for way, options := range ways {
+		for line, want := range map[string]int{"exit 0": 0, "exit 7": 7, "kill -TERM $$": 128 + 15} {
+			_, err := inside(t, options, "sh", "-c", line)
+			var code cli.ExitCode
+			if errors.As(err, &code); int(code) != want || want == 0 && err != nil {
+				t.Errorf("%s: %s: %v", way, line, err)
+			}
+		}
+	}
+	if err := Run(t.Context(), cli.Output{}, []string{"--", "no-such-command-here"}); err == nil {
+		t.Error("a command that is not there ran")
+	}
+}
+
+// TestLeftBehind: what a command leaves running ends with the sandbox.
+func TestLeftBehind(t *testing.T) {
+	for way, options := range ways {
+		out, err := inside(t, options, "sh", "-c", "sleep 1000 & echo $!")
+		pid := strings.TrimSpace(out)
+		if _, gone := os.Stat("/proc/" + pid); err != nil || !os.IsNotExist(gone) {
+			t.Errorf("%s: process %s is there: %v, %v", way, pid, gone, err)
+		}
+	}
+}
+
+// TestGivenBack: a sandbox that has ended leaves no descriptor open, and none of its workers.
+func TestGivenBack(t *testing.T) {
+	before := descriptors(t)
+	if out, err := inside(t, []string{"-d", "erdma"}, "cat", "/sys/class/infiniband/erdma0/node_type"); err != nil || out != "4: RNIC\n" {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for end := time.Now().Add(guard); descriptors(t) > before; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%d descriptors are open, %d were", descriptors(t), before)
+		}
+	}
+}
+
+func descriptors(t *testing.T) int {
+	open, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(open)
+}
+
+// TestFiles: paths show what the sandbox has, by any call, and no more than that.
+func TestFiles(t *testing.T) {
+	for line, want := range map[string]string{
+		"cat /sys/class/infiniband_verbs/uverbs0/ibdev":               "rxe0\n",
+		"cd /sys; cat class/infiniband/rxe0/node_type":                "1: CA\n",
+		"ls /sys/class/infiniband":                                    "rxe0\n",
+		"ls /dev/infiniband":                                          "rdma_cm\nuverbs0\n",
+		"stat -c %F:%t:%T /dev/infiniband/uverbs0":                    "character special file:e7:c0\n",
+		"test -e /dev/infiniband/uverbs1 || echo none":                "none\n",
+		"test -c /dev/infiniband/rdma_cm && echo node":                "node\n",
+		"ls /dev/infiniband/uverbs1 2>/dev/null || echo none":         "none\n",
+		hostVariable + "=2 ls /sys/class/infiniband":                  "rxe1\n",
+		"exec 5<>/dev/infiniband/uverbs0; echo x >&5":                 "",
+		"grep -c NoNewPrivs:.1 /proc/self/status":                     "1\n",
+		"ls -l /sys/class/infiniband_verbs/uverbs0/dev | grep -c dev": "1\n",
+	} {
+		if out, _ := inside(t, []string{"-n", "2"}, "sh", "-c", line); out != want {
+			t.Errorf("%s: %q, want %q", line, out, want)
+		}
+	}
+}

@@ -1,0 +1,188 @@
+package sandbox
+
+import (
+	"compress/gzip"
+	_ "embed"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// The package python3-pyverbs has rdma-core's tests as documentation, partly compressed.
+const (
+	python    = "/usr/bin/python3" // which finds the modules of packages
+	peerTests = "/usr/share/doc/rdma-core/tests"
+)
+
+// peerTable is what those tests say on each kind of device.
+//
+//go:embed testdata/peertests.tsv
+var peerTable string
+
+var peerKinds = []struct{ kind, device, gid string }{
+	{"rxe", "rxe0", "1"}, {"siw", "siw0", "0"}, {"erdma", "erdma0", "0"}, {"mlx5", "mlx5_0", "1"},
+}
+
+// TestPeerTests: rdma-core's tests of its Python modules say in the sandbox what the table
+// says. Those without a row leave themselves out.
+func TestPeerTests(t *testing.T) {
+	long(t)
+	need(t, python)
+	needFile(t, filepath.Join(peerTests, "run_tests.py"))
+	program, err := filepath.Abs("../../../../test/sandbox/peertests.py")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests := unpacked(t)
+	for i, k := range peerKinds {
+		want, slow := column(t, i+1)
+		line := append([]string{python, program, tests, k.device, k.gid, "198.51.100.1"}, slow...)
+		t.Run(k.kind, func(t *testing.T) { runPeerTests(t, want, line, "-d", k.kind) })
+		if k.kind == "erdma" || k.kind == "mlx5" { // which have registers
+			t.Run(k.kind+", trapped", func(t *testing.T) {
+				needTrap(t)
+				runPeerTests(t, want, line, "-d", k.kind, "--trap")
+			})
+		}
+	}
+}
+
+// runPeerTests holds the tests to what is wanted of them, and the programs to the rules of the
+// device.
+func runPeerTests(t *testing.T, want map[string]string, line []string, options ...string) {
+	out, err := inside(t, options, line...)
+	if err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+	ran := make(map[string]bool)
+	for line := range strings.Lines(out) {
+		cells := strings.Split(strings.TrimSuffix(line, "\n"), "\t")
+		if len(cells) != 3 {
+			continue // tests print, too
+		}
+		if wanted := cellOf(want, cells[0]); cells[1] != wanted && !dependsOnMachine(cells[0]) {
+			t.Errorf("%s: %s (%s), want %s", cells[0], cells[1], cells[2], wanted)
+		}
+		ran[cells[0]] = true
+	}
+	for name := range want {
+		if !ran[name] {
+			t.Errorf("%s was not run", name)
+		}
+	}
+}
+
+// TestPeerTable: on soft RoCE and soft iWARP each test ends as on those of Linux 6.12, which
+// another table has.
+func TestPeerTable(t *testing.T) {
+	linux, err := os.ReadFile("../../../../test/peers.tsv")
+	if err != nil {
+		t.Fatal(err)
+	}
+	differ := map[string]bool{
+		"rxe test_cq.CQTest.test_resize_cq":   true, // here sends have completed before the next call
+		"siw test_qp.QPTest.test_query_rc_qp": true, // draws whether it wants what siw has not
+	}
+	onLinux := map[string]int{"rxe": 1, "siw": 3} // columns
+	for i, k := range peerKinds[:2] {
+		all := cellsOf(t, i+1)
+		for line := range strings.Lines(string(linux)) {
+			cells := strings.Split(strings.TrimSuffix(line, "\n"), "\t")
+			if strings.HasPrefix(line, "#") || differ[k.kind+" "+cells[0]] {
+				continue
+			}
+			here := strings.Trim(all[cells[0]], "()")
+			if here == "" {
+				here = "–"
+			}
+			if there := cells[onLinux[k.kind]]; here != there {
+				t.Errorf("%s on %s: %s, on Linux %s", cells[0], k.kind, here, there)
+			}
+		}
+	}
+}
+
+func cellOf(want map[string]string, name string) string {
+	if w := want[name]; w != "" {
+		return w
+	}
+	return "skipped"
+}
+
+// dependsOnMachine tells of tests that want huge pages or a graphics card, which some
+// machines have.
+func dependsOnMachine(name string) bool {
+	return slices.ContainsFunc([]string{"huge", "dmabuf", "Dmabuf", "DmaBuf", "cuda"}, func(part string) bool { return strings.Contains(name, part) })
+}
+
+// column is what the table has for a kind, and the tests that take too long.
+func column(t *testing.T, i int) (want map[string]string, slow []string) {
+	t.Helper()
+	want = make(map[string]string)
+	for name, cell := range cellsOf(t, i) {
+		switch {
+		case strings.HasPrefix(cell, "("):
+			slow = append(slow, name)
+		case cell == "–":
+			want[name] = "skipped"
+		default:
+			want[name] = cell
+		}
+	}
+	return want, slow
+}
+
+// cellsOf is a column of the table.
+func cellsOf(t *testing.T, i int) map[string]string {
+	t.Helper()
+	all := make(map[string]string)
+	for line := range strings.Lines(peerTable) {
+		if strings.HasPrefix(line, "#") {
+			continue
+		}
+		cells := strings.Split(strings.TrimSuffix(line, "\n"), "\t")
+		if len(cells) != len(peerKinds)+2 {
+			t.Fatalf("%q: %d columns", line, len(cells))
+		}
+		all[cells[0]] = cells[i]
+	}
+	return all
+}
+
+// unpacked is a directory with the tests, uncompressed.
+func unpacked(t *testing.T) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "tests")
+	err := errors.Join(os.CopyFS(dir, os.DirFS(peerTests)), filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, ".gz") {
+			return err
+		}
+		return decompress(path)
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func decompress(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		return err
+	}
+	text, err := io.ReadAll(z)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(strings.TrimSuffix(path, ".gz"), text, 0o600)
+}

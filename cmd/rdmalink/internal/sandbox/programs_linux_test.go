@@ -1,0 +1,258 @@
+package sandbox
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
+)
+
+// TestMain is also the process between the supervisor and the command.
+func TestMain(m *testing.M) {
+	if os.Getenv(stage) != "" {
+		fmt.Fprintln(os.Stderr, become(os.Args[3:]))
+		os.Exit(1)
+	}
+	code := m.Run()
+	_ = os.RemoveAll(built)
+	os.Exit(code)
+}
+
+// guard is how long a command may take, on however busy a machine.
+const guard = 5 * time.Minute
+
+// inside runs a command in a sandbox and returns what it printed, on both streams.
+func inside(t *testing.T, options []string, words ...string) (string, error) {
+	t.Helper()
+	need(t, words[0])
+	out, err := os.Create(filepath.Join(t.TempDir(), "out"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), guard)
+	defer cancel()
+	err = Run(ctx, cli.Output{Stdout: out, Stderr: out}, slices.Concat(options, []string{"--"}, words))
+	text, failed := os.ReadFile(out.Name())
+	if failed != nil {
+		t.Fatal(failed)
+	}
+	return string(text), err
+}
+
+// long leaves a test of many seconds to make sandbox, which is a row of make test.
+func long(t *testing.T) {
+	t.Helper()
+	if os.Getenv("CI") == "" {
+		t.Skip("make sandbox runs it")
+	}
+}
+
+// need wants a program.
+func need(t *testing.T, program string) {
+	t.Helper()
+	if _, err := exec.LookPath(program); err != nil {
+		missing(t, program)
+	}
+}
+
+func needFile(t *testing.T, path string) {
+	t.Helper()
+	if _, err := os.Stat(path); err != nil {
+		missing(t, path)
+	}
+}
+
+// missing skips a test, but in CI, where everything is, fails it.
+func missing(t *testing.T, what string) {
+	t.Helper()
+	if os.Getenv("CI") != "" {
+		t.Fatal(what, "is not installed: make sandbox installs it")
+	}
+	t.Skip(what, "is not installed")
+}
+
+// script has a client try until there is a server, as long as there may be one. If the server
+// fails, the shell ends, and with it the sandbox and a client that still waits.
+func script(server, client string) string {
+	return fmt.Sprintf("(%s || kill $$) & until %s; do kill -0 $! || exit 1; done; wait $!", server, client)
+}
+
+// freePort is a TCP port of the machine's that nobody listens on.
+func freePort(t *testing.T) string {
+	l, err := net.Listen("tcp", "localhost:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return fmt.Sprint(l.Addr().(*net.TCPAddr).Port)
+}
+
+// TestDevinfo: C's program finds the device by netlink, and opens and queries it.
+func TestDevinfo(t *testing.T) {
+	for kind, want := range map[string][]string{
+		"rxe":   {"hca_id:\trxe0", "transport:\t\t\tInfiniBand (0)", "max_qp_wr:\t\t\t1048576", "PORT_ACTIVE", "::ffff:198.51.100.1, RoCE v2"},
+		"erdma": {"hca_id:\terdma0", "transport:\t\t\tiWARP (1)", "vendor_id:\t\t\t0x1ded", "PORT_ACTIVE"},
+		"mlx5":  {"hca_id:\tmlx5_0", "transport:\t\t\tInfiniBand (0)", "vendor_id:\t\t\t0x02c9", "PORT_ACTIVE", "::ffff:198.51.100.1, RoCE v2"},
+		"siw":   {"hca_id:\tsiw0", "transport:\t\t\tiWARP (1)", "max_cqe:\t\t\t3276800", "PORT_ACTIVE"},
+	} {
+		out, err := inside(t, []string{"-d", kind}, "ibv_devinfo", "-v")
+		if err != nil {
+			t.Error(err, out)
+		}
+		for _, w := range want {
+			if !strings.Contains(out, w) {
+				t.Errorf("%s: nothing about %q in\n%s", kind, w, out)
+			}
+		}
+	}
+}
+
+// TestPingpong: rc, uc, ud and srq, waiting for events and polling. -c has both ends check
+// the data.
+func TestPingpong(t *testing.T) {
+	long(t)
+	for _, kind := range []string{"rxe", "mlx5", "mlx5-old"} {
+		for _, program := range []string{"ibv_rc_pingpong", "ibv_uc_pingpong", "ibv_ud_pingpong", "ibv_srq_pingpong"} {
+			for _, flags := range []string{"-e -n 200", "-n 20"} {
+				t.Run(kind+program+flags, func(t *testing.T) { pingpong(t, kind, program+" "+flags) })
+			}
+		}
+	}
+}
+
+// TestShortMessages: an mlx5 device puts short messages into completions, of 64 bytes or of
+// 128, from where libmlx5 has to copy them. The device leaves the receives as they are.
+func TestShortMessages(t *testing.T) {
+	long(t)
+	for _, sizes := range []string{"64 -s 1", "64 -s 32", "64 -s 33", "128 -s 32", "128 -s 64", "128 -s 65"} {
+		cqe, size, _ := strings.Cut(sizes, " ")
+		for _, program := range []string{"ibv_rc_pingpong", "ibv_srq_pingpong"} {
+			pingpong(t, "mlx5", "env MLX5_CQE_SIZE="+cqe+" "+program+" -e -n 20 "+size)
+		}
+	}
+}
+
+// TestInfiniBand: addresses are LIDs, with and without a GRH.
+func TestInfiniBand(t *testing.T) {
+	long(t)
+	own := rdmalink(t)
+	for _, line := range []string{"rc", "ud", "ud -g 0", "srq"} {
+		program, flags, _ := strings.Cut(line, " ")
+		need(t, "ibv_"+program+"_pingpong")
+		flags = " -c -e -n 20 -p " + freePort(t) + " " + flags
+		theirs, ours := "ibv_"+program+"_pingpong"+flags, own+" pingpong "+program+flags
+		for _, ends := range [][2]string{{theirs, theirs}, {ours, theirs}, {theirs, ours}} {
+			out, err := inside(t, []string{"-d", "mlx5-ib"}, "sh", "-c", script(ends[0], ends[1]+" localhost"))
+			if err != nil || strings.Contains(out, "invalid data") || strings.Count(out, " iters in ") != 2 {
+				t.Errorf("%s, %s: %v\n%s", ends[0], ends[1], err, out)
+			}
+		}
+	}
+	one := "ibv_xsrq_pingpong -n 20 -p " + freePort(t)
+	if out, err := inside(t, []string{"-d", "mlx5-ib"}, "sh", "-c", script(one, one+" localhost")); err != nil || strings.Count(out, "success") != 2 {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// TestXRC: receives of one process that several peers' QPs share, with names of SRQs in requests.
+func TestXRC(t *testing.T) {
+	long(t)
+	need(t, "ibv_xsrq_pingpong")
+	for _, kind := range []string{"mlx5", "mlx5-old"} {
+		for _, flags := range []string{"-n 20", "-e -n 20 -s 20"} {
+			one := "ibv_xsrq_pingpong -g 1 " + flags + " -p " + freePort(t)
+			out, err := inside(t, []string{"-d", kind}, "sh", "-c", script(one, one+" localhost"))
+			if err != nil || strings.Count(out, "success") != 2 {
+				t.Errorf("%s: %v\n%s", one, err, out)
+			}
+		}
+	}
+}
+
+// pingpong runs both ends of one of the programs.
+func pingpong(t *testing.T, kind, line string) {
+	t.Helper()
+	need(t, strings.Fields(line)[0])
+	one := fmt.Sprintf("%s -g 1 -c -p %s", line, freePort(t))
+	out, err := inside(t, []string{"-d", kind}, "sh", "-c", script(one, one+" localhost"))
+	if err != nil || strings.Contains(out, "invalid data") || strings.Count(out, " iters in ") != 2 {
+		t.Errorf("%s: %v\n%s", line, err, out)
+	}
+}
+
+// TestRping: on both transports, with the server on all addresses and with two hosts.
+func TestRping(t *testing.T) {
+	long(t)
+	need(t, "rping")
+	for _, kind := range kinds {
+		for _, host := range []string{"1", "2"} {
+			t.Run(kind+host, func(t *testing.T) {
+				out, err := inside(t, []string{"-d", kind, "-n", "2"}, "sh", "-c",
+					script("rping -s -v -C 3", hostVariable+"="+host+" rping -c -v -a 198.51.100.1 -C 3")+"; true")
+				for _, want := range []string{"\nping data: rdma-ping-2: CDEF", "server ping data: rdma-ping-2: CDEF"} {
+					if err != nil || !strings.Contains("\n"+out, want) {
+						t.Errorf("%v: no %q in\n%s", err, want, out)
+					}
+				}
+			})
+		}
+	}
+}
+
+// tries is how often perftest may meet its own race.
+const tries = 10
+
+// perftest runs both ends. With -R a client that connects before its server listens is
+// rejected and, up to version 4.5, crashes. Both ends then begin again.
+//
+// Over iWARP the client of ib_send_bw needs a credit for the last of an even number of messages.
+// With -e, and with all earlier sends completed, it does not look for one: it waits for an event,
+// and none comes. An odd number makes its server post one receive more, so it needs no credit.
+func perftest(t *testing.T, kind, server, client string) (out string, err error) {
+	for range tries {
+		flags := " -F -n 99 -p " + freePort(t)
+		if out, err = inside(t, []string{"-d", kind}, "sh", "-c", perftestScript(server+flags, client+flags+" 127.0.0.1")); !strings.Contains(out, "RDMA_CM_EVENT_REJECTED") {
+			break
+		}
+	}
+	return out, err
+}
+
+// perftestScript is script, but ends with a client that crashed.
+func perftestScript(server, client string) string {
+	return fmt.Sprintf("(%s || kill $$) & until %s; do [ $? -lt 128 ] && kill -0 $! || exit 1; done; wait $!", server, client)
+}
+
+// TestPerftest: sends, writes, reads and atomics, polled and with events; on siw and eRDMA
+// through rdma_cm. ib_send_lat -e is left out on mlx5: it takes the next event for that of its
+// own send (perftest#127).
+func TestPerftest(t *testing.T) {
+	long(t)
+	for kind, lines := range map[string][]string{
+		"rxe": {"ib_send_bw -e -s 4096 -x 1", "ib_send_lat -e -s 64 -x 1", "ib_write_bw -s 65536 -x 1", "ib_read_lat -e -s 1024 -x 1",
+			"ib_atomic_lat -e -x 1", "ib_write_bw -R -s 1024 -x 1"},
+		"mlx5": {"ib_send_bw -e -s 4096 -x 1", "ib_send_bw -c UD -s 1024 -x 1", "ib_send_bw -c UC -s 1024 -x 1", "ib_send_bw --use-srq -s 512 -x 1", "ib_send_lat -s 64 -x 1",
+			"ib_write_bw -q 8 -s 512 -x 1", "ib_write_lat -c UC -s 64 -x 1", "ib_read_bw -s 4096 -x 1", "ib_read_lat -e -s 1024 -x 1", "ib_atomic_bw -x 1", "ib_atomic_lat -e -x 1"},
+		"mlx5-old": {"ib_send_bw -e -s 4096 -x 1", "ib_send_bw --use-srq -s 512 -x 1", "ib_write_bw -q 24 -s 512 -x 1", "ib_atomic_bw -x 1"},
+		"siw":      {"ib_send_bw -R -e -x 0", "ib_write_bw -R -s 65536 -x 0", "ib_read_lat -R -s 1024 -x 0"},
+		"erdma":    {"ib_send_bw -R -x 0", "ib_send_bw -R -e -x 0", "ib_write_bw -R -s 65536 -x 0", "ib_read_lat -R -s 1024 -x 0"},
+	} {
+		for _, line := range lines {
+			t.Run(kind+line, func(t *testing.T) {
+				need(t, strings.Fields(line)[0])
+				if out, err := perftest(t, kind, line, line); err != nil {
+					t.Errorf("%v\n%s", err, out)
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,76 @@
+package sandbox
+
+import (
+	"path/filepath"
+	"regexp"
+	"testing"
+
+	"github.com/goverbs/goverbs/internal/record"
+)
+
+// libibverbsDiffers are the requests in which libibverbs differs from package uverbs, and
+// why. What matches in libibverbs' recording is replaced before the recordings are compared.
+var libibverbsDiffers = []struct{ kind, theirs, ours, why string }{
+	{"mlx5", opening, "", "libmlx5 and provider/mlx5 each ask for what they need; TestScript compares what they tell the driver"},
+	{"mlx5", `(asks.SRQ_CREATE .*) 5:4=31`, "$1 5:4=15", "libmlx5 makes SRQs of twice the size, for page faults"},
+	{"mlx5", `(asks.QP_CREATE .*)3c 9:8=`, "${1}20 9:8=", "libmlx5 asks for the inline data that a WQE has room for; the driver looks at its own bytes"},
+	{"rxe", `(?m)^(.*)( asks.GET_CONTEXT .*\n)`, "$1$2$1 asks.QUERY_DEVICE request in:8 out:304\n", "opening it, package uverbs asks for the device's limits"},
+	{"", `(?m)^.* asks.QUERY_DEVICE_LEGACY .*\n`, "", "it tries whether the kernel takes commands by ioctl; package uverbs needs a kernel that does"},
+	{"", `(asks.GET_CONTEXT request 0:4=out) 1:8=out`, "$1", "it asks which flags of regions the kernel ignores if it does not know them; package uverbs leaves it to the program"},
+	{"", `(asks.CQ_CREATE .*) 7:0=@`, "$1", "it names the descriptor of asynchronous events; without that the kernel takes the file's only one"},
+	{"", `(asks.SRQ_CREATE .*) 10:0=@`, "$1", "the same"},
+	{"", `(asks.QP_CREATE .*) 12:0=@`, "$1", "the same"},
+	{"", `(asks.QUERY_GID_TABLE .*) 2:256=out`, "$1 2:65504=out", "room for how many is the caller's to say; package uverbs has room for the most"},
+	{"", `(asks.QUERY_QP .*) AttrMask=524289`, "$1 AttrMask=2097151", "the caller's mask, which the kernel does not need; package uverbs asks for all"},
+}
+
+// opening are the requests with which a provider of hardware gets ready.
+const opening = `(?m)^.* asks.(GET_CONTEXT|QUERY_DEVICE|QUERY_PORT|QUERY_GID_ENTRY|UAR_OBJ_ALLOC) .*\n`
+
+// TestRequests: libibverbs asks the kernel for each verb as package uverbs does: in object,
+// method, attributes, lengths and values.
+func TestRequests(t *testing.T) {
+	long(t)
+	const root = "../../../../"
+	program := compiled(t, root+"test/sandbox/requests.c")
+	matched := make(map[string]bool)
+	for _, kind := range []string{"rxe", "siw", "mlx5"} {
+		t.Run(kind, func(t *testing.T) {
+			asked := part(t, recordAsked(t, program, kind), func(recording string) string {
+				recording = record.Requests(recording)
+				for _, d := range libibverbsDiffers {
+					if d.kind != "" && d.kind != kind {
+						continue
+					}
+					re := regexp.MustCompile(d.theirs)
+					matched[d.theirs] = matched[d.theirs] || re.MatchString(recording)
+					recording = re.ReplaceAllString(recording, d.ours)
+				}
+				return recording
+			})
+			golden := root + "uverbs/testdata/requests-" + kind + ".rec"
+			if kind == "mlx5" {
+				golden = part(t, golden, func(recording string) string { return regexp.MustCompile(opening).ReplaceAllString(recording, "") })
+			}
+			if text, err := compared(t, golden, asked); text != "" || err != nil {
+				t.Errorf("%v (-ours +libibverbs):\n%s", err, text)
+			}
+		})
+	}
+	for _, d := range libibverbsDiffers {
+		if !matched[d.theirs] {
+			t.Errorf("%s is the same in both", d.theirs)
+		}
+	}
+}
+
+// recordAsked is a recording of test/sandbox/requests.c.
+func recordAsked(t *testing.T, program, kind string) (recording string) {
+	t.Helper()
+	recording = filepath.Join(t.TempDir(), "c.rec")
+	out, err := inside(t, []string{"-d", kind, "-r", recording}, program, kind)
+	if err != nil || out != "asked\n" {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return recording
+}

@@ -1,0 +1,122 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
+	"github.com/goverbs/goverbs/internal/record"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// Run is the command.
+func Run(ctx context.Context, out cli.Output, args []string) error {
+	if os.Getenv(stage) != "" {
+		return become(args[1:])
+	}
+	if isDiff(args) {
+		return diff(out, args[1:])
+	}
+	o, err := parseOptions(args)
+	if err != nil {
+		return err
+	}
+	f, err := newFiles()
+	if err != nil {
+		return err
+	}
+	defer f.remove()
+	if o.trap && !canTrap {
+		return fmt.Errorf("--trap: %w on this architecture: it knows the instructions of amd64", uverbs.ErrNotSupported)
+	}
+	s := &supervisor{files: f, trap: o.trap, old: o.kind == "mlx5-old"}
+	if o.record != "" {
+		file, err := os.Create(o.record)
+		if err != nil {
+			return err
+		}
+		defer file.Close()
+		s.recorder = record.New(file)
+	}
+	k, addrs := newFabric(o)
+	for i, addr := range addrs {
+		m, err := newMachine(k, i, addr, filepath.Join(f.dir, fmt.Sprint("host", i+1)))
+		if err != nil {
+			return err
+		}
+		s.hosts = append(s.hosts, m)
+	}
+	err = s.run(ctx, out, o.command)
+	if failed := s.failure(); failed != nil {
+		return failed
+	}
+	if err != nil {
+		return err
+	}
+	s.look()
+	if err := s.violations(); err != nil || s.recorder == nil {
+		return err
+	}
+	return s.recorder.Err()
+}
+
+// run runs a command and ends what it left behind.
+func (s *supervisor) run(ctx context.Context, out cli.Output, words []string) error {
+	// Processes whose parent ends become ours, so that none outlives the sandbox.
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return os.NewSyscallError("prctl(PR_SET_CHILD_SUBREAPER)", err)
+	}
+	c := exec.CommandContext(ctx, words[0])
+	c.Args = words
+	c.Stdin, c.Stdout, c.Stderr = os.Stdin, out.Stdout, out.Stderr
+	c.Cancel = func() error { return c.Process.Signal(syscall.SIGTERM) }
+	l, err := start(c)
+	if err != nil {
+		return err
+	}
+	s.listener = l.listener
+	var t *tracer
+	if s.trap {
+		if t, err = s.trace(l); err != nil {
+			l.giveUp(c)
+			return err
+		}
+	}
+	go s.serve()
+	l.release()
+	if t != nil {
+		err = t.wait(c)
+	} else {
+		err = wait(c)
+	}
+	endChildren()
+	return err
+}
+
+// wait waits for the command, whose end becomes ours.
+func wait(c *exec.Cmd) error {
+	err := c.Wait()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		return exitCode(exit.Sys().(syscall.WaitStatus))
+	}
+	return err
+}
+
+// exitCode is nil for success.
+func exitCode(status syscall.WaitStatus) error {
+	switch {
+	case status.Signaled():
+		return cli.ExitCode(128 + int(status.Signal()))
+	case status.ExitStatus() != 0:
+		return cli.ExitCode(status.ExitStatus())
+	}
+	return nil
+}

@@ -1,0 +1,131 @@
+package sandbox
+
+import (
+	"errors"
+	"fmt"
+	"os/exec"
+	"runtime"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// tracer watches all processes of a sandbox, so that they stop at each store to a register.
+// Those pages are behind the end of the device's file: a store to one is a SIGBUS, which the
+// tracer takes. It carries out the store in the place of the process and has the process go
+// on behind it.
+//
+// As their tracer it gets the ends of all processes, also that of the command.
+type tracer struct {
+	s       *supervisor
+	command int
+	ended   chan unix.WaitStatus // of the command
+}
+
+// trace begins to watch a thread that is about to become the command. An error says that
+// there can be no tracer.
+func (s *supervisor) trace(l *launched) (*tracer, error) {
+	t := &tracer{s: s, command: l.process, ended: make(chan unix.WaitStatus, 1)}
+	seized := make(chan error)
+	go func() {
+		runtime.LockOSThread() // only this thread may give orders
+		err := seize(l.thread, unix.PTRACE_O_TRACECLONE|unix.PTRACE_O_TRACEFORK|unix.PTRACE_O_TRACEVFORK|unix.PTRACE_O_EXITKILL)
+		seized <- err
+		if err == nil {
+			t.watch()
+		}
+	}()
+	if err := <-seized; err != nil {
+		return nil, fmt.Errorf("--trap: ptrace: %w: whatever runs this forbids it, as some containers do (docker run --cap-add SYS_PTRACE), or traces it already", err)
+	}
+	return t, nil
+}
+
+// wait waits for the command, of which exec.Cmd hears nothing.
+func (t *tracer) wait(c *exec.Cmd) error {
+	status := <-t.ended
+	_ = c.Wait()
+	return exitCode(syscall.WaitStatus(status))
+}
+
+// watch has stopped processes go on until all have ended.
+func (t *tracer) watch() {
+	for {
+		var status unix.WaitStatus
+		thread, err := unix.Wait4(-1, &status, unix.WALL, nil)
+		switch {
+		case err == unix.EINTR:
+		case err != nil:
+			return
+		case status.Stopped():
+			t.goOn(process(thread), status)
+		case thread == t.command:
+			t.ended <- status
+		}
+	}
+}
+
+// goOn lets a stopped thread run. Calls fail for one that was killed meanwhile.
+func (t *tracer) goOn(thread process, status unix.WaitStatus) {
+	signal := status.StopSignal()
+	switch event := int(status) >> 16; {
+	case event == unix.PTRACE_EVENT_STOP && isStop(signal):
+		_ = listen(int(thread))
+	case event != 0:
+		_ = unix.PtraceCont(int(thread), 0)
+	case signal == unix.SIGBUS && t.store(thread):
+		_ = unix.PtraceCont(int(thread), 0)
+	default:
+		_ = unix.PtraceCont(int(thread), int(signal))
+	}
+}
+
+// isStop tells whether a signal stops processes until SIGCONT.
+func isStop(s unix.Signal) bool {
+	return s == unix.SIGSTOP || s == unix.SIGTSTP || s == unix.SIGTTIN || s == unix.SIGTTOU
+}
+
+// store carries out a store to a register at which a thread has stopped. It reports false if
+// the signal is the program's own affair.
+func (t *tracer) store(thread process) bool {
+	addr, err := faultAddress(int(thread))
+	if err != nil {
+		return false
+	}
+	d, key, offset, ok := t.s.register(thread, addr)
+	if !ok {
+		return false
+	}
+	size, v, err := emulate(thread)
+	if err != nil {
+		t.s.fail(fmt.Errorf("--trap: %w", err))
+		return false
+	}
+	d.kernel.Store(key, offset, size, v)
+	return true
+}
+
+// register finds the register that a process has mapped at an address.
+func (s *supervisor) register(p process, addr uint64) (d *device, key int64, offset int, ok bool) {
+	f, at, ok := s.files.mapped(p, addr)
+	if !ok {
+		return nil, 0, 0, false
+	}
+	page := int64(unix.Getpagesize())
+	key, offset = at&^(page-1), int(at&(page-1))
+	d, ok = f.(*device)
+	return d, key, offset, ok && d.registers.has(key)
+}
+
+// fail has the sandbox end with an error.
+func (s *supervisor) fail(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.failed = errors.Join(s.failed, err)
+}
+
+func (s *supervisor) failure() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.failed
+}

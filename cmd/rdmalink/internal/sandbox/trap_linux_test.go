@@ -1,0 +1,116 @@
+package sandbox
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
+)
+
+// ways are those in which stores to registers are seen.
+var ways = func() map[string][]string {
+	all := map[string][]string{"polled": nil}
+	if canTrap {
+		all["trapped"] = []string{"--trap", "-d", "erdma"}
+	}
+	return all
+}()
+
+// needTrap is for tests that no other architecture can run.
+func needTrap(t *testing.T) {
+	t.Helper()
+	if !canTrap {
+		t.Skip("--trap knows the instructions of amd64")
+	}
+}
+
+// TestTrap: a record that is written after its doorbell is noticed where each store stops the
+// program, and only there. The same in the right order is no misuse.
+func TestTrap(t *testing.T) {
+	needTrap(t)
+	program := compiled(t, "../../../../test/sandbox/late.c")
+	for _, c := range []struct {
+		options, words []string
+		caught         bool
+	}{
+		{[]string{"--trap"}, []string{"late"}, true},
+		{[]string{"--trap"}, nil, false},
+		{nil, []string{"late"}, false},
+	} {
+		out, err := inside(t, append(c.options, "-d", "erdma"), append([]string{program}, c.words...)...)
+		switch {
+		case !c.caught && err != nil:
+			t.Errorf("%v %v: %v\n%s", c.options, c.words, err, out)
+		case c.caught && (err == nil || !strings.Contains(err.Error(), "erdma0: CQ 1: the doorbell says 0x0000000180000000, and its record 0x0000000000000000")):
+			t.Errorf("%v %v: %v\n%s", c.options, c.words, err, out)
+		}
+	}
+}
+
+// TestTrapPrograms: threads, children, and Go's signal handlers do not get in the way.
+func TestTrapPrograms(t *testing.T) {
+	needTrap(t)
+	need(t, "rping")
+	own := rdmalink(t)
+	for _, ends := range [][2]string{{"rping", "rping"}, {own + " rping", "rping"}, {"rping", own + " rping"}} {
+		out, err := inside(t, []string{"--trap", "-d", "erdma"}, "sh", "-c",
+			script(ends[0]+" -s -v -C 3 -a 198.51.100.1", ends[1]+" -c -v -C 3 -a 198.51.100.1")+"; true")
+		if err != nil || strings.Count(out, "ping data: rdma-ping-2: CDEF") != 2 {
+			t.Errorf("%v: %v\n%s", ends, err, out)
+		}
+	}
+}
+
+// TestTrapSignals: SIGBUS that is no store to a register, and what stops and continues
+// processes, are theirs.
+func TestTrapSignals(t *testing.T) {
+	needTrap(t)
+	for line, want := range map[string]error{
+		"kill -BUS $$": cli.ExitCode(128 + 7),
+		"sh -c 'kill -STOP $$; exit 5' & until grep -q 'State:.[Tt] (' /proc/$!/status; do :; done; kill -CONT $!; wait $!": cli.ExitCode(5),
+	} {
+		if out, err := inside(t, ways["trapped"], "sh", "-c", line); err != want {
+			t.Errorf("%s: %v\n%s", line, err, out)
+		}
+	}
+}
+
+// TestTrapUnknown: an instruction that is not known is told, and ends the program.
+func TestTrapUnknown(t *testing.T) {
+	needTrap(t)
+	source := filepath.Join(t.TempDir(), "unknown.c")
+	if err := os.WriteFile(source, []byte(unknown), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, err := inside(t, []string{"--trap", "-d", "erdma"}, compiled(t, source))
+	if err == nil || !strings.Contains(err.Error(), "not known: 48 ab") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// unknown stores by a string instruction.
+const unknown = `
+#include <infiniband/verbs.h>
+#include <sys/mman.h>
+
+int main(void)
+{
+	struct ibv_device **all = ibv_get_device_list(0);
+	struct ibv_context *c = ibv_open_device(all[0]);
+	void *page = mmap(0, 4096, PROT_WRITE, MAP_SHARED, c->cmd_fd, 3 * 4096);
+
+	asm volatile("stosq" : "+D"(page) : "a"(0L) : "memory");
+	return 0;
+}
+`
+
+// TestTrapForbidden: nobody may trace himself, as nobody may trace anything in some
+// containers.
+func TestTrapForbidden(t *testing.T) {
+	_, err := new(supervisor).trace(&launched{process: os.Getpid(), thread: os.Getpid()})
+	if err == nil || !strings.Contains(err.Error(), "--trap: ptrace: operation not permitted: ") {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,137 @@
+package selftest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"runtime/debug"
+	"slices"
+
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/host"
+	"github.com/goverbs/goverbs/netlinkrdma"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// bed is the device and what all tests need of it.
+type bed struct {
+	ctx  context.Context
+	dev  *uverbs.Device
+	attr *uverbs.DeviceAttr
+	port uint32
+	link *uverbs.PortAttr
+	gid  *uverbs.GIDEntry // nil where addresses need none, and on iWARP
+	addr netip.Addr       // of its network device; the zero value where there is none
+	os   string
+
+	made []func() error // of the test under way: what closes it, in order of making
+}
+
+func newBed(ctx context.Context, m *host.Machine, dev *uverbs.Device) (b *bed, err error) {
+	b = &bed{ctx: ctx, dev: dev}
+	if b.attr, err = dev.Attr(); err != nil {
+		return nil, err
+	}
+	if err := b.findPort(); err != nil {
+		return nil, err
+	}
+	if b.link.GRHRequired || b.link.LinkLayer == uverbs.LinkEthernet && !b.iwarp() {
+		if b.gid, err = dev.ChooseGID(b.port, nil); err != nil {
+			return nil, err
+		}
+	}
+	b.findAddress(m)
+	if b.iwarp() && !b.addr.IsValid() {
+		return nil, fmt.Errorf("there is no IP address that leads to %s, and iWARP connects by address only (ip addr add ADDRESS/LENGTH dev NETDEV)", dev.Info().Name)
+	}
+	b.os = m.Proc.Text("sys", "kernel", "osrelease")
+	return b, nil
+}
+
+func (b *bed) iwarp() bool { return b.dev.Info().NodeType == netlinkrdma.NodeRNIC }
+
+// findPort finds the first port that is active.
+func (b *bed) findPort() (err error) {
+	for b.port = 1; b.port <= uint32(b.attr.PhysPortCnt); b.port++ {
+		if b.link, err = b.dev.QueryPort(b.port); err != nil {
+			return err
+		}
+		if b.link.State == netlinkrdma.PortActive {
+			return nil
+		}
+	}
+	return fmt.Errorf("no port of %s is active (rdmalink doctor %[1]s says why)", b.dev.Info().Name)
+}
+
+// findAddress finds an address by which rdma_cm finds the port: one of its network device.
+// Where that is not known, all there are are tried.
+func (b *bed) findAddress(m *host.Machine) {
+	index, known := b.netdev(m)
+	nets, _ := m.Net.List()
+	for _, n := range nets {
+		for _, a := range n.Addrs {
+			switch {
+			case a.IsLinkLocalUnicast(), known && (n.Index != index || a.IsLoopback()):
+			case known || b.leadsHere(a):
+				b.addr = a
+				return
+			}
+		}
+	}
+}
+
+// netdev is the network device of the port.
+func (b *bed) netdev(m *host.Machine) (index uint32, known bool) {
+	d, err := m.RDMA.DeviceByName(b.dev.Info().Name)
+	if err != nil {
+		return 0, false
+	}
+	ports, _ := m.RDMA.Ports(d.Index)
+	for _, p := range ports {
+		if p.Index == b.port && p.NetdevIndex > 0 {
+			return p.NetdevIndex, true
+		}
+	}
+	return 0, false
+}
+
+func (b *bed) leadsHere(a netip.Addr) bool {
+	device, err := b.reach(a)
+	return err == nil && device == b.dev.Info().Name
+}
+
+// facts are what a reader of the report has to know.
+func (b *bed) facts() []finding {
+	info, a := b.dev.Info(), b.attr
+	version := "unknown"
+	if build, ok := debug.ReadBuildInfo(); ok {
+		version = build.Main.Version
+	}
+	way := fmt.Sprintf("port %d, %v, MTU %d", b.port, b.link.LinkLayer, b.link.ActiveMTU.Bytes())
+	if b.gid != nil {
+		way += fmt.Sprintf(", GID %d: %v, %v", b.gid.Index, b.gid.GID, b.gid.Type)
+	}
+	if b.addr.IsValid() {
+		way += fmt.Sprintf(", address %v", b.addr)
+	}
+	return []finding{
+		{"rdmalink", fact, version},
+		{"kernel", fact, b.os},
+		{"device", fact, fmt.Sprintf("%s, driver %v, ABI %d, vendor %#06x, part %d, hardware %d, firmware %#x", info.Name, info.Driver, info.ABI,
+			a.VendorID, a.VendorPartID, a.HWVer, a.FWVer)},
+		{"way", fact, way},
+	}
+}
+
+// keep has what was made closed at the end of the test.
+func (b *bed) keep(closes func() error) { b.made = append(b.made, closes) }
+
+func (b *bed) close() (err error) {
+	for _, closes := range slices.Backward(b.made) {
+		if failed := closes(); !errors.Is(failed, uverbs.ErrClosed) {
+			err = errors.Join(err, failed)
+		}
+	}
+	b.made = nil
+	return err
+}

@@ -1,0 +1,118 @@
+package selftest
+
+import (
+	"fmt"
+
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+const windowed = 4096 // bytes of a window
+
+// through writes by a window's key.
+func (p *pair) through(key uint32) error {
+	from, to := &p.ends[0], &p.ends[1]
+	p.fill(from.source(windowed))
+	clear(to.target(windowed))
+	if err := p.send(uverbs.SendWR{Opcode: uverbs.OpRDMAWrite, SGL: from.sgl(0, windowed, 1), RemoteAddr: to.mr.Addr() + half, RKey: key}); err != nil {
+		return fmt.Errorf("write by the window's key: %w", err)
+	}
+	return p.same("what was written by the window's key", to.target(windowed), from.source(windowed))
+}
+
+func (p *pair) window(typ uverbs.MWType) (*uverbs.MW, error) {
+	if !p.dev.Supports(uverbs.QPTypeRC, uverbs.OpBindMW) {
+		return nil, none("there are no memory windows")
+	}
+	mw, err := p.ends[1].qp.PD().AllocMW(typ)
+	if err == nil {
+		p.keep(mw.Close)
+	}
+	return mw, err
+}
+
+// own waits for a completion of what the second end posted itself.
+func (p *pair) own(op string, err error) error {
+	if err == nil {
+		_, err = p.wait(p.ends[1].qp.SendCQ(), 1)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", op, err)
+	}
+	return nil
+}
+
+func windows1(b *bed) (string, error) {
+	p, err := b.pair(uverbs.QPTypeRC)
+	if err != nil {
+		return "", err
+	}
+	mw, err := p.window(uverbs.MWType1)
+	if err != nil {
+		return "", err
+	}
+	to := &p.ends[1]
+	const times = 5
+	for range times {
+		bind := uverbs.BindMW{MR: to.mr, Addr: to.mr.Addr() + half, Length: windowed, Access: uverbs.AccessRemoteWrite}
+		if err := p.own("bind", mw.Bind(to.qp, p.id(), uverbs.SendSignaled, bind)); err != nil {
+			return "", err
+		}
+		if err := p.through(mw.RKey()); err != nil {
+			return "", err
+		}
+	}
+	return fmt.Sprintf("%d bindings", times), nil
+}
+
+// windows2 ends each binding: by its owner, and by the peer's SEND_WITH_INV.
+func windows2(b *bed) (string, error) {
+	p, err := b.pair(uverbs.QPTypeRC)
+	if err != nil {
+		return "", err
+	}
+	mw, err := p.window(uverbs.MWType2)
+	if err != nil {
+		return "", err
+	}
+	to := &p.ends[1]
+	const times = 6
+	for i := range times {
+		key := uverbs.IncRKey(mw.RKey())
+		_, err := to.qp.PostSend([]uverbs.SendWR{{WRID: p.id(), Opcode: uverbs.OpBindMW, Flags: uverbs.SendSignaled,
+			Bind: &uverbs.BindMW{MW: mw, RKey: key, MR: to.mr, Addr: to.mr.Addr() + half, Length: windowed, Access: uverbs.AccessRemoteWrite}}})
+		if err := p.own("bind", err); err != nil {
+			return "", err
+		}
+		if err := p.through(key); err != nil {
+			return "", err
+		}
+		if i%2 == 0 {
+			_, err := to.qp.PostSend([]uverbs.SendWR{{WRID: p.id(), Opcode: uverbs.OpLocalInv, Flags: uverbs.SendSignaled, InvalidateRKey: key}})
+			if err := p.own("LOCAL_INV", err); err != nil {
+				return "", err
+			}
+			continue
+		}
+		if err := p.endKey(key); err != nil {
+			return "", err
+		}
+	}
+	return fmt.Sprintf("%d bindings, ended by LOCAL_INV and SEND_WITH_INV", times), nil
+}
+
+func (p *pair) endKey(key uint32) error {
+	if err := p.postRecv(uverbs.RecvWR{WRID: p.id(), SGL: p.ends[1].sgl(half, 8, 1)}); err != nil {
+		return err
+	}
+	if err := p.send(uverbs.SendWR{Opcode: uverbs.OpSendWithInv, SGL: p.ends[0].sgl(0, 8, 1), InvalidateRKey: key}); err != nil {
+		return fmt.Errorf("SEND_WITH_INV: %w", err)
+	}
+	wcs, err := p.wait(p.ends[1].qp.RecvCQ(), 1)
+	if err != nil {
+		return err
+	}
+	if wcs[0].InvalidatedRKey() != key {
+		return fmt.Errorf("SEND_WITH_INV of key %#x: the receive names %#x (flags %#x)", key, wcs[0].InvalidatedRKey(), wcs[0].Flags)
+	}
+	return nil
+}

@@ -1,0 +1,168 @@
+package selftest
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// sizes are those at which requests, segments and packets end.
+func (p *pair) sizes() (all []int) {
+	mtu, most := p.link.ActiveMTU.Bytes(), longest
+	switch p.typ {
+	case uverbs.QPTypeUC:
+		most = 16 * mtu
+	case uverbs.QPTypeUD:
+		most = mtu
+	}
+	for _, n := range []int{0, 1, 7, 8, 15, 16, 17, 63, 64, 65, 1000, mtu - 1, mtu, mtu + 1, 2*mtu + 3, longest} {
+		if n <= most && (n > 0 || !p.iwarp()) {
+			all = append(all, n)
+		}
+	}
+	return all
+}
+
+// messages tries an operation in all sizes, from one piece of memory, from several, and
+// inline.
+func messages(typ uverbs.QPType, op uverbs.Opcode) func(*bed) (string, error) {
+	return func(b *bed) (string, error) {
+		if !b.dev.Supports(typ, op) {
+			return "", none("%v queue pairs have no %v", typ, op)
+		}
+		p, err := b.pair(typ)
+		if err != nil {
+			return "", err
+		}
+		n := 0
+		for _, form := range []func(int) (m message, ok bool){
+			func(size int) (message, bool) { return message{op: op, size: size}, true },
+			func(size int) (message, bool) {
+				return message{op: op, size: size, pieces: p.pieces(op)}, size >= 16 && p.pieces(op) > 1
+			},
+			func(size int) (message, bool) {
+				return message{op: op, size: size, inline: true}, size > 0 && op != uverbs.OpRDMARead && size <= int(p.ends[0].qp.Cap().MaxInline)
+			},
+		} {
+			for _, size := range p.sizes() {
+				m, ok := form(size)
+				if !ok {
+					continue
+				}
+				if err := p.message(m); err != nil {
+					return fmt.Sprintf("%d messages", n), fmt.Errorf("%v: %w", m, err)
+				}
+				n++
+			}
+		}
+		detail := fmt.Sprintf("%d messages, to %d bytes", n, slices.Max(p.sizes()))
+		if op != uverbs.OpRDMARead {
+			detail += fmt.Sprintf(", inline to %d", p.ends[0].qp.Cap().MaxInline)
+		}
+		return detail, nil
+	}
+}
+
+// message is one to try.
+type message struct {
+	op     uverbs.Opcode
+	size   int
+	pieces int // 0 is one
+	inline bool
+}
+
+func (m message) String() string {
+	s := fmt.Sprintf("%v of %d bytes", m.op, m.size)
+	switch {
+	case m.pieces > 0:
+		s += fmt.Sprintf(" in %d pieces", m.pieces)
+	case m.inline:
+		s += " inline"
+	}
+	return s
+}
+
+const immediate = 0xa1b2c3d4
+
+// takesRecv tells whether an operation completes a receive of the peer.
+func takesRecv(op uverbs.Opcode) bool { return op != uverbs.OpRDMAWrite && op != uverbs.OpRDMARead }
+
+// pieces is of how many pieces the memory of a message may be, four at most.
+func (p *pair) pieces(op uverbs.Opcode) int {
+	c := p.ends[0].qp.Cap()
+	most := min(c.MaxSendSGE, c.MaxRecvSGE, 4)
+	if op == uverbs.OpRDMARead {
+		most = min(most, p.attr.MaxSGERead)
+	}
+	return int(most)
+}
+
+// sgl names memory of an end, in pieces of different lengths.
+func (e *end) sgl(at, n, pieces int) (sgl []uverbs.SGE) {
+	for ; pieces > 1; pieces-- {
+		some := n / 3
+		sgl = append(sgl, e.mr.SGE(at, some))
+		at, n = at+some, n-some
+	}
+	if n > 0 {
+		sgl = append(sgl, e.mr.SGE(at, n))
+	}
+	return sgl
+}
+
+func (p *pair) message(m message) error {
+	from, to := &p.ends[0], &p.ends[1]
+	wr := uverbs.SendWR{Opcode: m.op, Imm: immediate, SGL: from.sgl(0, m.size, m.pieces)}
+	source, target := from.source(m.size), to.target(m.size)
+	switch {
+	case m.op == uverbs.OpRDMARead:
+		source, target = to.source(m.size), from.target(m.size)
+		wr.RemoteAddr, wr.RKey, wr.SGL = to.mr.Addr(), to.mr.RKey(), from.sgl(half, m.size, m.pieces)
+	case m.op == uverbs.OpRDMAWrite || m.op == uverbs.OpRDMAWriteImm:
+		wr.RemoteAddr, wr.RKey = to.mr.Addr()+half, to.mr.RKey()
+	}
+	p.fill(source)
+	clear(target)
+	if m.inline {
+		wr.SGL, wr.Inline = nil, source
+	}
+	header := 0
+	if p.typ == uverbs.QPTypeUD {
+		header = grh
+	}
+	if takesRecv(m.op) {
+		if err := p.postRecv(uverbs.RecvWR{WRID: p.id(), SGL: to.sgl(half-header, m.size+header, m.pieces)}); err != nil {
+			return err
+		}
+	}
+	if err := p.send(wr); err != nil {
+		return err
+	}
+	if takesRecv(m.op) {
+		wcs, err := p.wait(to.qp.RecvCQ(), 1)
+		if err != nil {
+			return err
+		}
+		if err := p.received(&wcs[0], m, header); err != nil {
+			return err
+		}
+	}
+	return p.same("data", target, source)
+}
+
+// received looks at the completion of a receive.
+func (p *pair) received(wc *uverbs.WC, m message, header int) error {
+	withImm := m.op == uverbs.OpSendImm || m.op == uverbs.OpRDMAWriteImm
+	switch {
+	case wc.QPN != p.ends[1].qp.Num():
+		return fmt.Errorf("the receive is of QP %d, not %d", wc.QPN, p.ends[1].qp.Num())
+	case int(wc.ByteLen) != m.size+header:
+		return fmt.Errorf("the receive has %d bytes, not %d", wc.ByteLen, m.size+header)
+	case withImm && (wc.Flags&uverbs.WCWithImm == 0 || wc.Imm != immediate):
+		return fmt.Errorf("the immediate data is %#x (flags %#x), not %#x", wc.Imm, wc.Flags, uint32(immediate))
+	case p.typ == uverbs.QPTypeUD && wc.SrcQP != p.ends[0].qp.Num():
+		return fmt.Errorf("the datagram is of QP %d, not %d", wc.SrcQP, p.ends[0].qp.Num())
+	}
+	return nil
+}

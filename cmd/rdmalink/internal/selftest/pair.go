@@ -1,0 +1,294 @@
+package selftest
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/goverbs/goverbs/rdmacm"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+const (
+	depth   = 32             // work requests of each queue
+	half    = longest + 4096 // bytes to send from, and as many to receive into
+	grh     = 40             // bytes in front of a datagram
+	qkey    = 0x11111111
+	longest = 256 << 10
+)
+
+// end is one of two queue pairs that are connected to each other.
+type end struct {
+	qp  *uverbs.QP
+	mr  *uverbs.MR
+	mem []byte
+}
+
+// source and target are the two halves of an end's memory.
+func (e *end) source(n int) []byte { return e.mem[:n] }
+func (e *end) target(n int) []byte { return e.mem[half:][:n] }
+
+// pair sends from its first end to its second.
+type pair struct {
+	*bed
+	typ  uverbs.QPType
+	ends [2]end
+	srq  *uverbs.SRQ // of the second
+	ah   *uverbs.AH  // of datagrams
+	next uint64      // WRID
+}
+
+// access is what the device allows to open memory to.
+func (b *bed) access() uverbs.Access {
+	a := uverbs.AccessLocalWrite | uverbs.AccessRemoteWrite | uverbs.AccessRemoteRead
+	if b.attr.AtomicCap != uverbs.AtomicNone {
+		a |= uverbs.AccessRemoteAtomic
+	}
+	if b.dev.Supports(uverbs.QPTypeRC, uverbs.OpBindMW) {
+		a |= uverbs.AccessMWBind
+	}
+	return a
+}
+
+// pair makes and connects two queue pairs.
+func (b *bed) pair(typ uverbs.QPType) (*pair, error) { return b.pairWith(typ, false) }
+
+// pairWith has the second use an SRQ.
+func (b *bed) pairWith(typ uverbs.QPType, srq bool) (*pair, error) {
+	if !b.dev.Supports(typ, uverbs.OpSend) {
+		return nil, none("there are no %v queue pairs", typ)
+	}
+	p := &pair{bed: b, typ: typ}
+	pd, err := b.dev.AllocPD()
+	if err != nil {
+		return nil, err
+	}
+	b.keep(pd.Close)
+	if srq {
+		if p.srq, err = pd.CreateSRQ(&uverbs.SRQOptions{MaxWR: depth, MaxSGE: 1}); err != nil {
+			return nil, err
+		}
+		b.keep(p.srq.Close)
+	}
+	if b.iwarp() {
+		err = p.dial(pd)
+	} else {
+		err = p.join(pd)
+	}
+	if err != nil {
+		return nil, err
+	}
+	for i := range p.ends {
+		e := &p.ends[i]
+		if e.mr, err = pd.AllocMR(2*half, b.access(), nil); err != nil {
+			return nil, err
+		}
+		b.keep(e.mr.Close)
+		e.mem = e.mr.Bytes()
+	}
+	return p, nil
+}
+
+func (p *pair) options(second bool) uverbs.QPOptions {
+	sges := min(p.attr.MaxSGE, 4)
+	o := uverbs.QPOptions{Type: p.typ, Cap: uverbs.QPCap{MaxSendWR: depth, MaxRecvWR: depth, MaxSendSGE: sges, MaxRecvSGE: sges, MaxInline: 48}}
+	if second && p.srq != nil {
+		o.SRQ = p.srq
+	}
+	return o
+}
+
+// join connects by hand.
+func (p *pair) join(pd *uverbs.PD) error {
+	for i := range p.ends {
+		o := p.options(i == 1)
+		for _, cq := range []**uverbs.CQ{&o.SendCQ, &o.RecvCQ} {
+			ch, err := p.dev.CreateCompChannel()
+			if err != nil {
+				return err
+			}
+			p.keep(ch.Close)
+			if *cq, err = p.dev.CreateCQ(2*depth, &uverbs.CQOptions{Channel: ch}); err != nil {
+				return err
+			}
+			p.keep((*cq).Close)
+		}
+		qp, err := pd.CreateQP(&o)
+		if err != nil {
+			return err
+		}
+		p.keep(qp.Close)
+		p.ends[i].qp = qp
+	}
+	if err := p.connect(); err != nil || p.typ != uverbs.QPTypeUD {
+		return err
+	}
+	ah, err := pd.CreateAH(p.way())
+	if err == nil {
+		p.ah = ah
+		p.keep(ah.Close)
+	}
+	return err
+}
+
+// connect takes the queue pairs from RESET to RTS.
+func (p *pair) connect() error {
+	for i := range p.ends {
+		init := &uverbs.QPAttr{Port: p.port, Access: p.access() &^ uverbs.AccessMWBind, QKey: qkey}
+		if p.typ == uverbs.QPTypeUC {
+			init.Access = uverbs.AccessLocalWrite | uverbs.AccessRemoteWrite
+		}
+		if err := p.ends[i].qp.Init(init); err != nil {
+			return err
+		}
+	}
+	for i := range p.ends {
+		err := p.ends[i].qp.Connect(&uverbs.QPAttr{Port: p.port, AH: *p.way(), DestQPN: p.ends[1-i].qp.Num(), RQPSN: 0x1234, SQPSN: 0x1234,
+			MaxRDAtomic: uint8(cmp.Or(min(p.attr.MaxQPInitRDAtom, 4), 1)), MaxDestRDAtomic: uint8(cmp.Or(min(p.attr.MaxQPRDAtom, 4), 1))})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// way is the address of the port itself.
+func (p *pair) way() *uverbs.AHAttr {
+	a := &uverbs.AHAttr{Port: p.port, DLID: p.link.LID}
+	if p.gid != nil {
+		a.Global, a.DGID, a.SGIDIndex, a.HopLimit = true, p.gid.GID, p.gid.Index, 64
+	}
+	return a
+}
+
+// dial connects by rdma_cm.
+func (p *pair) dial(pd *uverbs.PD) error {
+	if p.typ != uverbs.QPTypeRC {
+		return none("iWARP has RC only")
+	}
+	accepting := &rdmacm.Config{PD: pd, QP: p.options(true)}
+	l, err := rdmacm.Listen(netip.AddrPortFrom(p.addr, 0).String(), accepting)
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	type answer struct {
+		*rdmacm.Conn
+		error
+	}
+	came := make(chan answer, 1)
+	go func() {
+		c, err := l.Accept(p.ctx)
+		came <- answer{c, err}
+	}()
+	c, err := rdmacm.DialAddrPort(p.ctx, l.Addr(), &rdmacm.Config{PD: pd, QP: p.options(false), Source: netip.AddrPortFrom(p.addr, 0)})
+	if err != nil {
+		l.Close() // Accept ends
+		if a := <-came; a.Conn != nil {
+			p.keep(a.Close)
+		}
+		return err
+	}
+	p.keep(c.Close)
+	a := <-came
+	if a.error != nil {
+		return a.error
+	}
+	p.keep(a.Close)
+	p.ends[0].qp, p.ends[1].qp = c.QP(), a.QP()
+	return nil
+}
+
+// id numbers a work request.
+func (p *pair) id() uint64 {
+	p.next++
+	return p.next
+}
+
+// wait takes n completions, which must be successes.
+func (p *pair) wait(cq *uverbs.CQ, n int) ([]uverbs.WC, error) {
+	wcs := make([]uverbs.WC, n)
+	for have := 0; have < n; {
+		got, err := cq.Wait(p.ctx, wcs[have:])
+		if err != nil {
+			return nil, fmt.Errorf("%d of %d completions: %w", have, n, err)
+		}
+		for i := range wcs[have:][:got] {
+			if err := wcs[have+i].Err(); err != nil {
+				return nil, fmt.Errorf("completion %d: %w (vendor's code %#x)", have+i, err, wcs[have+i].VendorErr)
+			}
+		}
+		have += got
+	}
+	return wcs, nil
+}
+
+// post posts to the first end's send queue.
+func (p *pair) post(wrs ...uverbs.SendWR) error {
+	for i := range wrs {
+		if p.ah != nil {
+			wrs[i].AH, wrs[i].RemoteQPN, wrs[i].RemoteQKey = p.ah, p.ends[1].qp.Num(), qkey
+		}
+	}
+	_, err := p.ends[0].qp.PostSend(wrs)
+	return err
+}
+
+// postRecv posts to the second end's receive queue, or its SRQ.
+func (p *pair) postRecv(wrs ...uverbs.RecvWR) (err error) {
+	if p.srq != nil {
+		_, err = p.srq.PostRecv(wrs)
+		return err
+	}
+	_, err = p.ends[1].qp.PostRecv(wrs)
+	return err
+}
+
+// send posts a request and waits until it is done.
+func (p *pair) send(wr uverbs.SendWR) error {
+	wr.WRID, wr.Flags = p.id(), wr.Flags|uverbs.SendSignaled
+	if err := p.post(wr); err != nil {
+		return err
+	}
+	wcs, err := p.wait(p.ends[0].qp.SendCQ(), 1)
+	if err == nil && wcs[0].WRID != wr.WRID {
+		err = fmt.Errorf("the completion is of request %d, not %d", wcs[0].WRID, wr.WRID)
+	}
+	return err
+}
+
+// fill makes data that the step before did not have. It repeats itself after a prime number of
+// bytes, so that no two packets are the same.
+func (p *pair) fill(b []byte) {
+	const period = 251
+	p.next++
+	for i := range min(len(b), period) {
+		b[i] = byte(uint64(i)*7 + p.next*31)
+	}
+	for have := period; have < len(b); have *= 2 {
+		copy(b[have:], b[:have])
+	}
+}
+
+// same waits until the data is there: of a write only its sender is told, who may hear of it
+// before it has arrived.
+func (p *pair) same(what string, got, want []byte) error {
+	for !bytes.Equal(got, want) {
+		if p.ctx.Err() != nil || p.typ == uverbs.QPTypeRC && !p.iwarp() {
+			return differ(what, got, want)
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return nil
+}
+
+func differ(what string, got, want []byte) error {
+	for i := range want {
+		if got[i] != want[i] {
+			return fmt.Errorf("%s of %d bytes: byte %d is %#02x and should be %#02x", what, len(want), i, got[i], want[i])
+		}
+	}
+	return nil
+}

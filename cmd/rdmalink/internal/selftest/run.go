@@ -1,0 +1,131 @@
+// Package selftest tries every operation that a device offers, in loopback on the device, and
+// compares the data. Its report is made to be sent to us by somebody who has such a device.
+package selftest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/host"
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/table"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// Details is what -h tells.
+const Details = `
+With --selftest the doctor tries every operation that DEV offers, between queue pairs of
+DEV itself, and compares the data: it sends, writes, reads, adds and swaps, binds windows,
+waits for events, resizes queues and has queue pairs fail. Its report is made to be pasted
+into an issue: a line for each operation, "ok", "none" for what DEV does not offer, or
+"FAILED". It takes some seconds and 1 MiB of memory. Devices of iWARP need an IP address.
+The exit code is 1 when something failed.
+`
+
+// Run tries the device of this name.
+func Run(ctx context.Context, m *host.Machine, out *cli.Output, name string) error {
+	dev, err := m.Open(name)
+	if err != nil {
+		return err
+	}
+	defer dev.Close() // a test closes what it makes
+	b, err := newBed(ctx, m, dev)
+	if err != nil {
+		return err
+	}
+	r := &report{out: out}
+	for _, f := range b.facts() {
+		r.add(f)
+	}
+	for _, t := range tests {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		r.add(b.try(t))
+	}
+	if err := r.end(); err != nil {
+		return err
+	}
+	if r.failed > 0 {
+		return fmt.Errorf("%d of %d tests of %s failed", r.failed, len(tests), name)
+	}
+	return nil
+}
+
+// patience is for one test. What a device does takes microseconds, in software milliseconds.
+const patience = time.Minute
+
+// errNone says that the device does not offer what was to be tried.
+var errNone = errors.New("not offered")
+
+func none(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", errNone, fmt.Sprintf(format, args...))
+}
+
+// try carries out a test.
+func (b *bed) try(t test) finding {
+	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	defer cancel()
+	sub := *b
+	sub.ctx = ctx
+	detail, err := t.run(&sub)
+	if closed := sub.close(); err == nil {
+		err = closed
+	}
+	switch {
+	case err == nil:
+		return finding{t.name, ok, detail}
+	case errors.Is(err, errNone), errors.Is(err, uverbs.ErrNotSupported):
+		return finding{t.name, notOffered, cli.Plain(err)}
+	}
+	if detail != "" {
+		err = fmt.Errorf("after %s: %w", detail, err)
+	}
+	return finding{t.name, failed, cli.Plain(err)}
+}
+
+// result is how a test ended.
+type result string
+
+const (
+	fact       result = "is"
+	ok         result = "ok"
+	notOffered result = "none"
+	failed     result = "FAILED"
+)
+
+// finding is a line of the report.
+type finding struct {
+	name   string
+	result result
+	detail string
+}
+
+// report prints findings as they come; of JSON all at the end.
+type report struct {
+	out    *cli.Output
+	tables []table.Table
+	failed int
+	err    error
+}
+
+func (r *report) add(f finding) {
+	if f.result == failed {
+		r.failed++
+	}
+	if r.out.JSON {
+		r.tables = append(r.tables, table.Table{{Key: "test", Value: f.name}, {Key: "result", Value: string(f.result)}, {Key: "detail", Value: f.detail}})
+		return
+	}
+	_, err := fmt.Fprintf(r.out.Stdout, "%-7s %-26s %s\n", f.result, f.name, f.detail)
+	r.err = errors.Join(r.err, err)
+}
+
+func (r *report) end() error {
+	if r.out.JSON {
+		return r.out.WriteJSON(r.tables)
+	}
+	return r.err
+}

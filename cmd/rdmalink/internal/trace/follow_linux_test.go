@@ -1,0 +1,51 @@
+package trace
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
+)
+
+// TestFollow finds the calls of processes that a program starts, and gives its exit code.
+func TestFollow(t *testing.T) {
+	var nodes []string
+	err := follow(context.Background(), []string{"sh", "-c", "cat /dev/infiniband/uverbs97; (cat /dev/infiniband/uverbs98) & wait; exit 3"}, func(c *Call) error {
+		if c.Kind != "open" || c.Result != -2 || !strings.HasPrefix(c.Error, "ENOENT: ") {
+			t.Errorf("%+v", c)
+		}
+		nodes = append(nodes, c.Node)
+		return nil
+	})
+	if err == nil || err.Error() != "sh: exit code 3" {
+		t.Error(err)
+	}
+	if want := []string{"uverbs97", "uverbs98"}; !slices.Equal(nodes, want) {
+		t.Errorf("%v, want %v", nodes, want)
+	}
+}
+
+// TestSignals: a signal reaches the program, and its end is told.
+func TestSignals(t *testing.T) {
+	err := follow(context.Background(), []string{"sh", "-c", "trap 'kill -KILL $$' USR1; kill -USR1 $$; exit 0"}, nil)
+	if err == nil || err.Error() != "sh: killed by SIGKILL" {
+		t.Error(err)
+	}
+}
+
+func TestOutput(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "trace")
+	for option, want := range map[string]string{"-o": " uverbs97 open = -2 (ENOENT: no such file or directory)\n", "-jo": `,"node":"uverbs97","call":"open","result":-2,"error":"ENOENT: no such file or directory"}` + "\n"} {
+		var stderr bytes.Buffer
+		err := Run(context.Background(), cli.Output{Stderr: &stderr}, []string{option, file, "--", "sh", "-c", ": 2>/dev/null < /dev/infiniband/uverbs97; true"})
+		text, _ := os.ReadFile(file)
+		if !strings.HasSuffix(string(text), want) || stderr.Len() > 0 {
+			t.Errorf("%v: %s%s", err, text, &stderr)
+		}
+	}
+}

@@ -1,0 +1,100 @@
+// Package trace prints what a program asks of RDMA's device nodes, in words, from its
+// system calls.
+package trace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
+)
+
+// Details is what -h tells.
+func Details() string {
+	return `
+It runs PROGRAM, which may be written in any language, and prints a line on standard
+error for each call of the program, its threads and what it starts: opens of the nodes
+in /dev/infiniband, requests to them by object, method and attributes (ioctl) or by
+command (write), rdma_cm's commands and the events that it got, and the result. A
+number behind an attribute is an object, a descriptor or a constant, (N bytes) is memory.
+
+  rdmalink trace -- rping -c -a 10.0.0.2 -C 1
+
+Work that is posted to a queue of the process without a system call can't be seen.
+
+` + flags.Help() + `
+It needs what strace needs: a container may forbid ptrace. The exit code is 0 if that
+of PROGRAM is, 1 if not or if PROGRAM can't be traced, 2 for a command line that makes
+no sense.`
+}
+
+type settings struct {
+	to     string
+	asJSON bool
+	words  []string
+}
+
+var flags = cli.Options(
+	cli.NewRow('o', "output", "FILE", "write to FILE in place of standard error", func(o *settings, v string) error { o.to = v; return nil }),
+	cli.NewRow('j', "json", "", "print a line of JSON for each call", cli.Flag(func(o *settings) *bool { return &o.asJSON })),
+)
+
+// Run is the command.
+func Run(ctx context.Context, out cli.Output, args []string) (err error) {
+	o, err := parse(args)
+	if err != nil {
+		return err
+	}
+	out.JSON = out.JSON || o.asJSON
+	out.Stdout = out.Stderr // what is traced has the other
+	if o.to != "" {
+		file, err := os.Create(o.to)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, file.Close()) }()
+		out.Stdout = file
+	}
+	return follow(ctx, o.words, func(c *Call) error {
+		if out.JSON {
+			return out.WriteJSON(c.table())
+		}
+		_, err := io.WriteString(out.Stdout, c.String()+"\n")
+		return err
+	})
+}
+
+// parse takes the options up to the first other word, which is the command.
+func parse(args []string) (o settings, err error) {
+	at := 0
+	for at < len(args) && len(args[at]) > 1 && args[at][0] == '-' && args[at] != "--" {
+		if takesNext(args[at]) {
+			at++
+		}
+		at++
+	}
+	at = min(at, len(args))
+	if err := flags.Parse(&o, args[:at], func(word string) error { return fmt.Errorf("%q", word) }); err != nil {
+		return o, err
+	}
+	if o.words = args[at:]; len(o.words) > 0 && o.words[0] == "--" {
+		o.words = o.words[1:]
+	}
+	if len(o.words) == 0 {
+		return o, cli.UsageError{Text: "the command is missing: rdmalink trace -- PROGRAM"}
+	}
+	return o, nil
+}
+
+// takesNext tells whether the value of an option is the next word: that of -o, alone or
+// at the end of several, and of --output or its beginning.
+func takesNext(word string) bool {
+	if strings.HasPrefix(word, "--") {
+		return strings.HasPrefix("--output", word)
+	}
+	return strings.IndexByte(word, 'o') == len(word)-1
+}

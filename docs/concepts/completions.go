@@ -1,0 +1,51 @@
+package main
+
+import (
+	"github.com/goverbs/goverbs/rdmacm"
+	"github.com/goverbs/goverbs/rdmatest"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// completions has the network stand still between the post and the arrival.
+func completions(l *lab) {
+	for _, kind := range []rdmatest.Kind{rdmatest.RXE, rdmatest.SIW} {
+		var buffer *uverbs.MR
+		client, server := l.connect(kind, rdmacm.Config{}, func(server *end) {
+			buffer = server.memory(pageSize, everything)
+			server.receive(1, buffer.SGE(0, 64))
+		})
+		source := client.memory(pageSize, local)
+
+		copy(source.Bytes(), "first")
+		stuck, resume := l.network(kind).Pause()
+		client.post(uverbs.SendWR{WRID: 2, Opcode: uverbs.OpSend, SGL: []uverbs.SGE{source.SGE(0, 5)}})
+		<-stuck
+		l.say("%v: nothing has arrived yet: the sender has %d completions, the receiver %d", kind, waiting(client.sendCQ), waiting(server.recvCQ))
+		resume()
+		got := wait(server.recvCQ)
+		l.say("%v: the message has arrived: %v of %d bytes, %q", kind, got.Opcode, got.ByteLen, buffer.Bytes()[:got.ByteLen])
+		if kind == rdmatest.RXE { // over siw it was there before
+			l.say("%v: its acknowledgement: %v", kind, wait(client.sendCQ).Status)
+		}
+
+		copy(source.Bytes(), "second")
+		l.say("%v: a WRITE: %v", kind, client.do(uverbs.SendWR{Opcode: uverbs.OpRDMAWrite,
+			SGL: []uverbs.SGE{source.SGE(0, 6)}, RemoteAddr: buffer.Addr() + 100, RKey: buffer.RKey()}))
+		l.say("%v: a READ behind it: %v", kind, client.do(uverbs.SendWR{Opcode: uverbs.OpRDMARead,
+			SGL: []uverbs.SGE{source.SGE(100, 6)}, RemoteAddr: buffer.Addr() + 100, RKey: buffer.RKey()}))
+		l.say("%v: the READ found %q; the receiver has %d completions", kind, source.Bytes()[100:106], waiting(server.recvCQ))
+
+		note := []byte("third")
+		server.receive(3, buffer.SGE(0, 64))
+		client.post(uverbs.SendWR{Opcode: uverbs.OpSend, Inline: note})
+		copy(note, "XXXXX") // the request has its copy
+		l.say("%v: sent inline, and overwritten: %q", kind, buffer.Bytes()[:wait(server.recvCQ).ByteLen])
+		l.closeAll()
+	}
+}
+
+// waiting takes what is on a CQ, and says how many completions that were.
+func waiting(cq *uverbs.CQ) int {
+	var wcs [8]uverbs.WC
+	return must(cq.Poll(wcs[:]))
+}

@@ -1,0 +1,158 @@
+package main
+
+import (
+	"context"
+	"net"
+
+	"github.com/goverbs/goverbs/rdmacm"
+	"github.com/goverbs/goverbs/rdmatest"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+var background = context.Background()
+
+// end is one end of a connection: a queue pair, its CQs and its protection domain.
+type end struct {
+	lab    *lab
+	dev    *uverbs.Device
+	pd     *uverbs.PD
+	qp     *uverbs.QP
+	sendCQ *uverbs.CQ
+	recvCQ *uverbs.CQ
+	conn   *rdmacm.Conn     // if rdma_cm made it
+	gid    *uverbs.GIDEntry // if it was made by hand
+}
+
+// connect connects two queue pairs of type RC by rdma_cm, on the two hosts of a network.
+// The server posts its receives in prepare, which may be nil.
+func (l *lab) connect(kind rdmatest.Kind, cfg rdmacm.Config, prepare func(*end)) (client, server *end) {
+	ln := must(rdmacm.Listen(net.JoinHostPort(l.host(kind, 1).addr, "0"), nil))
+	defer ln.Close()
+	accepted := make(chan error, 1)
+	go func() {
+		request, err := ln.Next(background)
+		if err != nil {
+			accepted <- err
+			return
+		}
+		c := cfg
+		c.Prepare = func(conn *rdmacm.Conn) error {
+			server = l.endOf(conn)
+			if prepare != nil {
+				prepare(server)
+			}
+			return nil
+		}
+		conn, err := request.Accept(background, &c)
+		if err == nil {
+			server.conn = conn
+		}
+		accepted <- err
+	}()
+	client = l.endOf(must(rdmacm.Dial(background, ln.Addr().String(), &cfg)))
+	check(<-accepted)
+	return client, server
+}
+
+func (l *lab) endOf(c *rdmacm.Conn) *end {
+	l.closers = append(l.closers, c.Close)
+	return &end{lab: l, dev: c.Device(), pd: c.PD(), qp: c.QP(), sendCQ: c.SendCQ(), recvCQ: c.RecvCQ(), conn: c}
+}
+
+// byHand makes two queue pairs of soft RoCE without rdma_cm and connects them. change may
+// be nil; it changes what the first has for the second.
+func (l *lab) byHand(typ uverbs.QPType, change func(*uverbs.QPAttr)) (a, b *end) {
+	return l.byHandOn(rdmatest.RXE, typ, change)
+}
+
+func (l *lab) byHandOn(kind rdmatest.Kind, typ uverbs.QPType, change func(*uverbs.QPAttr)) (a, b *end) {
+	a, b = l.inInit(l.host(kind, 0), typ), l.inInit(l.host(kind, 1), typ)
+	attr := a.path(b)
+	if change != nil {
+		change(attr)
+	}
+	check(a.qp.Connect(attr))
+	check(b.qp.Connect(b.path(a)))
+	return a, b
+}
+
+// second connects another pair of queue pairs, in the protection domains of the first.
+func second(a, b *end) (*end, *end) {
+	c, d := *a, *b
+	for _, e := range []*end{&c, &d} {
+		e.makeQP(e.qp.Type())
+		check(e.qp.Init(&uverbs.QPAttr{Access: everything}))
+	}
+	check(c.qp.Connect(c.path(&d)))
+	check(d.qp.Connect(d.path(&c)))
+	return &c, &d
+}
+
+// everything is all that a peer may be allowed.
+const everything = uverbs.AccessLocalWrite | uverbs.AccessRemoteWrite | uverbs.AccessRemoteRead | uverbs.AccessRemoteAtomic
+
+// inInit makes a queue pair with room for four sends and four receives.
+func (l *lab) inInit(at place, typ uverbs.QPType) *end {
+	e := l.inReset(at, typ)
+	check(e.qp.Init(&uverbs.QPAttr{Access: everything, QKey: qkey}))
+	return e
+}
+
+// qkey is the Q_Key of all datagram queue pairs here.
+const qkey = 0x1234
+
+func (l *lab) inReset(at place, typ uverbs.QPType) *end {
+	e := &end{lab: l}
+	e.dev = closing(l, must(uverbs.Open(at.device)))
+	e.gid = must(e.dev.ChooseGID(1, nil))
+	e.pd = closing(l, must(e.dev.AllocPD()))
+	e.makeQP(typ)
+	return e
+}
+
+// makeQP gives the end a queue pair, in RESET, with CQs of its own.
+func (e *end) makeQP(typ uverbs.QPType) {
+	channel := closing(e.lab, must(e.dev.CreateCompChannel()))
+	e.sendCQ = closing(e.lab, must(e.dev.CreateCQ(16, &uverbs.CQOptions{Channel: channel})))
+	e.recvCQ = closing(e.lab, must(e.dev.CreateCQ(16, &uverbs.CQOptions{Channel: channel})))
+	e.qp = closing(e.lab, must(e.pd.CreateQP(&uverbs.QPOptions{Type: typ, SendCQ: e.sendCQ, RecvCQ: e.recvCQ,
+		Cap: uverbs.QPCap{MaxSendWR: 4, MaxRecvWR: 4, MaxSendSGE: 1, MaxRecvSGE: 1, MaxInline: 16}})))
+}
+
+// path is what a queue pair must know of its peer.
+func (e *end) path(to *end) *uverbs.QPAttr {
+	return &uverbs.QPAttr{DestQPN: to.qp.Num(),
+		AH: uverbs.AHAttr{Global: true, DGID: to.gid.GID, SGIDIndex: e.gid.Index, HopLimit: 64}}
+}
+
+// memory registers some.
+func (e *end) memory(size int, access uverbs.Access) *uverbs.MR {
+	return closing(e.lab, must(e.pd.AllocMR(size, access, nil)))
+}
+
+// post posts a send whose completion is wanted.
+func (e *end) post(wr uverbs.SendWR) {
+	wr.Flags |= uverbs.SendSignaled
+	must(e.qp.PostSend([]uverbs.SendWR{wr}))
+}
+
+// receive posts a receive.
+func (e *end) receive(id uint64, sge uverbs.SGE) {
+	must(e.qp.PostRecv([]uverbs.RecvWR{{WRID: id, SGL: []uverbs.SGE{sge}}}))
+}
+
+// wait waits for the next completion of a CQ.
+func wait(cq *uverbs.CQ) uverbs.WC {
+	var wc [1]uverbs.WC
+	must(cq.Wait(background, wc[:]))
+	return wc[0]
+}
+
+// do carries out a send, and says how it ended.
+func (e *end) do(wr uverbs.SendWR) uverbs.Status {
+	e.post(wr)
+	return wait(e.sendCQ).Status
+}
+
+// state is the state that the kernel has of the queue pair.
+func (e *end) state() uverbs.QPState { return must(e.qp.Query()).State }

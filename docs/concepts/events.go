@@ -1,0 +1,61 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// events counts what a completion channel tells.
+func events(l *lab) {
+	a, b := l.byHand(uverbs.QPTypeRC, nil)
+	buffer := b.memory(pageSize, local)
+	send := func() {
+		b.receive(1, buffer.SGE(0, 64))
+		succeed(a.do(uverbs.SendWR{Opcode: uverbs.OpSend, Inline: []byte("hello")}))
+	}
+	cq := b.recvCQ
+
+	send()
+	l.say("not armed, one message: %s; %d completions", quiet(cq), waiting(cq))
+
+	check(cq.Arm(false))
+	send()
+	send()
+	l.say("armed once, two messages: %s, then %s; %d completions", event(cq), quiet(cq), waiting(cq))
+
+	send()
+	check(cq.Arm(false))
+	l.say("a message, and armed after it: %s; to poll again finds %d", quiet(cq), waiting(cq))
+	send()
+	l.say("the next message: %s; %d completions", event(cq), waiting(cq))
+
+	check(cq.Arm(true))
+	send()
+	b.receive(1, buffer.SGE(0, 64))
+	succeed(a.do(uverbs.SendWR{Opcode: uverbs.OpSend, Flags: uverbs.SendSolicited, Inline: []byte("urgent")}))
+	l.say("armed for solicited ones, an ordinary one and a solicited one: %s; %d completions", event(cq), waiting(cq))
+
+	check(cq.Arm(true))
+	send()
+	l.say("armed for solicited ones, an ordinary one alone: %s; %d completions", quiet(cq), waiting(cq))
+}
+
+// event waits for the next event of a CQ's channel.
+func event(cq *uverbs.CQ) string {
+	must(cq.Channel().Get(background))
+	return "an event"
+}
+
+// quiet looks for a while whether there is an event.
+func quiet(cq *uverbs.CQ) string {
+	ctx, cancel := context.WithTimeout(background, 20*time.Millisecond)
+	defer cancel()
+	if _, err := cq.Channel().Get(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		check(err)
+		return "an event"
+	}
+	return "no event"
+}

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/goverbs/goverbs/rdmatest"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// lab is where a program works: networks in software of two hosts each, or devices of the
+// kernel. What is made in it is closed with it, the last first.
+type lab struct {
+	out     io.Writer
+	places  map[rdmatest.Kind]place
+	fabrics map[rdmatest.Kind]*rdmatest.Fabric
+	closers []func() error
+	ended   []func() // of the fabrics
+	errs    []error
+}
+
+// place is where one end of a connection is. addr may be missing of soft RoCE.
+type place struct{ device, addr string }
+
+func newLab(out io.Writer, places map[rdmatest.Kind]place) *lab {
+	return &lab{out: out, places: places, fabrics: make(map[rdmatest.Kind]*rdmatest.Fabric)}
+}
+
+// say prints a line of the program's output.
+func (l *lab) say(format string, args ...any) { fmt.Fprintf(l.out, format+"\n", args...) }
+
+// host is the place of the first (0) or second (1) end, on a device of a kind.
+func (l *lab) host(kind rdmatest.Kind, i int) place {
+	if p, ok := l.places[kind]; ok {
+		return p
+	}
+	h := l.network(kind).Host(i)
+	return place{h.Device(0).Name(), h.Addr()}
+}
+
+// network is the one of a kind, with two hosts.
+func (l *lab) network(kind rdmatest.Kind) *rdmatest.Fabric {
+	if l.fabrics[kind] == nil {
+		l.fabrics[kind] = rdmatest.NewWith(l, &rdmatest.Options{Kind: kind})
+	}
+	return l.fabrics[kind]
+}
+
+// Helper, Cleanup and Errorf are what a fabric needs of a test.
+func (l *lab) Helper()          {}
+func (l *lab) Cleanup(f func()) { l.ended = append(l.ended, f) }
+func (l *lab) Errorf(format string, args ...any) {
+	l.errs = append(l.errs, fmt.Errorf(format, args...))
+}
+
+// closeAll closes what was made since the lab was made, or since the last closeAll.
+func (l *lab) closeAll() {
+	for i := len(l.closers) - 1; i >= 0; i-- {
+		if err := l.closers[i](); err != nil && !errors.Is(err, uverbs.ErrClosed) {
+			l.errs = append(l.errs, err)
+		}
+	}
+	l.closers = nil
+}
+
+// end closes everything, and says what went wrong, in place of a panic of must and check.
+func (l *lab) end(err *error) {
+	if r := recover(); r != nil {
+		failed, ok := r.(failure)
+		if !ok {
+			panic(r)
+		}
+		l.errs = append(l.errs, failed.error)
+	}
+	l.closeAll()
+	for _, f := range l.ended {
+		f()
+	}
+	*err = errors.Join(append([]error{*err}, l.errs...)...)
+}
+
+// failure is what nobody expects in these programs. It ends them.
+type failure struct{ error }
+
+func check(err error) {
+	if err != nil {
+		panic(failure{err})
+	}
+}
+
+func must[T any](v T, err error) T {
+	check(err)
+	return v
+}
+
+// closing has something closed with the lab.
+func closing[T io.Closer](l *lab, c T) T {
+	l.closers = append(l.closers, c.Close)
+	return c
+}
+
+// succeed expects a work request to have ended well.
+func succeed(s uverbs.Status) {
+	if s != uverbs.StatusSuccess {
+		panic(failure{s})
+	}
+}

@@ -1,0 +1,34 @@
+package main
+
+import (
+	"github.com/goverbs/goverbs/rdmatest"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// lossless sends over a network that loses packets, as one without flow control may.
+func lossless(l *lab) {
+	const messages = 200
+	hello := uverbs.SendWR{Opcode: uverbs.OpSend, Inline: []byte("hello")}
+	for _, typ := range []uverbs.QPType{uverbs.QPTypeUC, uverbs.QPTypeRC} {
+		for _, percent := range []int{0, 10} {
+			a, b := l.byHand(typ, func(attr *uverbs.QPAttr) { attr.Timeout = 1 })
+			buffer := b.memory(pageSize, local)
+			l.network(rdmatest.RXE).SetLoss(float64(percent) / 100)
+			arrived, last := 0, 1
+			for range messages {
+				if last > 0 { // the receive was used
+					b.receive(1, buffer.SGE(0, 64))
+				}
+				succeed(a.do(hello))
+				last = waiting(b.recvCQ)
+				arrived += last
+			}
+			l.say("%v, %d%% of the packets lost: %d of %d messages have arrived", typ, percent, arrived, messages)
+			l.network(rdmatest.RXE).SetLoss(0)
+		}
+	}
+	a, b := l.byHand(uverbs.QPTypeRC, func(attr *uverbs.QPAttr) { attr.Timeout, attr.RetryCnt = 1, 3 })
+	b.receive(1, b.memory(pageSize, local).SGE(0, 64))
+	l.network(rdmatest.RXE).SetLoss(1)
+	l.say("RC, all packets lost, three retries: %v", a.do(hello))
+}

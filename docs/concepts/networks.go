@@ -1,0 +1,53 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/goverbs/goverbs/rdmatest"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// networks asks devices of four kinds what they can do.
+func networks(l *lab) {
+	ops := []uverbs.Opcode{uverbs.OpSend, uverbs.OpSendImm, uverbs.OpSendWithInv, uverbs.OpRDMAWrite, uverbs.OpRDMAWriteImm,
+		uverbs.OpRDMARead, uverbs.OpReadWithInv, uverbs.OpCompareSwap, uverbs.OpFetchAdd, uverbs.OpBindMW, uverbs.OpLocalInv}
+	types := []uverbs.QPType{uverbs.QPTypeRC, uverbs.QPTypeUC, uverbs.QPTypeUD}
+	devices := make([]*uverbs.Device, len(rdmatest.Kinds))
+	line := []any{""}
+	for i, kind := range rdmatest.Kinds {
+		devices[i] = closing(l, must(uverbs.Open(l.host(kind, 0).device)))
+		line = append(line, kind)
+	}
+	const columns = "%-20v %-10v %-10v %-10v %-10v"
+	row := func(cells ...any) { l.say("%s", strings.TrimRight(fmt.Sprintf(columns, cells...), " ")) }
+	row(line...)
+	for _, op := range ops {
+		cells := []any{op}
+		for _, dev := range devices {
+			var with []string
+			for _, typ := range types {
+				if dev.Supports(typ, op) {
+					with = append(with, typ.String())
+				}
+			}
+			if with == nil {
+				with = []string{"-"}
+			}
+			cells = append(cells, strings.Join(with, " "))
+		}
+		row(cells...)
+	}
+	about := func(what string, tell func(*uverbs.Device) any) {
+		cells := []any{what}
+		for _, dev := range devices {
+			cells = append(cells, tell(dev))
+		}
+		row(cells...)
+	}
+	port := func(d *uverbs.Device) *uverbs.PortAttr { return must(d.QueryPort(1)) }
+	about("link layer", func(d *uverbs.Device) any { return port(d).LinkLayer })
+	about("MTU", func(d *uverbs.Device) any { return 128 << port(d).ActiveMTU })
+	about("type of GID 0", func(d *uverbs.Device) any { return must(d.GIDTable())[0].Type })
+	about("READs in flight", func(d *uverbs.Device) any { return must(d.Query()).MaxQPRDAtom })
+}

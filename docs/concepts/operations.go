@@ -1,0 +1,44 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// operations moves data in each way, and looks what the peer's program learns of it.
+func operations(l *lab) {
+	a, b := l.byHand(uverbs.QPTypeRC, nil)
+	theirs, ours := b.memory(pageSize, everything), a.memory(pageSize, everything)
+	b.receive(1, theirs.SGE(0, 64))
+	b.receive(2, theirs.SGE(0, 64))
+	to := func(op uverbs.Opcode) uverbs.SendWR {
+		return uverbs.SendWR{Opcode: op, Imm: 7, SGL: []uverbs.SGE{ours.SGE(0, 8)}, RemoteAddr: theirs.Addr() + 512, RKey: theirs.RKey()}
+	}
+	for _, op := range []uverbs.Opcode{uverbs.OpSend, uverbs.OpRDMAWrite, uverbs.OpRDMAWriteImm, uverbs.OpRDMARead, uverbs.OpFetchAdd} {
+		l.say("%v: here %v, there %s", op, a.do(to(op)), arrived(b.recvCQ))
+	}
+
+	// A WRITE, and a SEND that says so. On one connection they arrive in this order.
+	b.receive(3, theirs.SGE(0, 64))
+	copy(ours.Bytes(), "a record")
+	must(a.qp.PostSend([]uverbs.SendWR{
+		to(uverbs.OpRDMAWrite),
+		{Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled, Inline: []byte("at 512")},
+	}))
+	n := wait(b.recvCQ).ByteLen
+	l.say("WRITE and SEND: the message is %q, and there is %q", theirs.Bytes()[:n], theirs.Bytes()[512:520])
+}
+
+// arrived is what the peer's program learns.
+func arrived(cq *uverbs.CQ) string {
+	var wcs [1]uverbs.WC
+	switch n, wc := must(cq.Poll(wcs[:])), &wcs[0]; {
+	case n == 0:
+		return "no completion"
+	case wc.Flags&uverbs.WCWithImm != 0:
+		return fmt.Sprintf("%v, %d bytes, immediate %d", wc.Opcode, wc.ByteLen, wc.Imm)
+	default:
+		return fmt.Sprintf("%v, %d bytes", wc.Opcode, wc.ByteLen)
+	}
+}

@@ -1,0 +1,50 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/goverbs/goverbs/rdmacm"
+	"github.com/goverbs/goverbs/rdmatest"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// receives sends messages to an end that has posted no receive.
+func receives(l *lab) {
+	hello := uverbs.SendWR{WRID: 1, Opcode: uverbs.OpSend, Inline: []byte("hello")}
+
+	a, b := l.byHand(uverbs.QPTypeRC, func(attr *uverbs.QPAttr) { attr.RNRRetry = 3 })
+	l.say("RC of RoCE, three retries: %v; the sender is in %v, the receiver in %v", a.do(hello), a.state(), b.state())
+
+	a, b = l.byHand(uverbs.QPTypeRC, func(attr *uverbs.QPAttr) { attr.RNRRetry = 7 })
+	a.post(hello)
+	b.receive(2, b.memory(pageSize, local).SGE(0, 64))
+	l.say("RC of RoCE, retries without end, and a receive that comes late: %v; received: %v", wait(a.sendCQ).Status, wait(b.recvCQ).Status)
+
+	a, b = l.byHand(uverbs.QPTypeUC, nil)
+	first := a.do(hello)
+	b.receive(2, b.memory(pageSize, local).SGE(0, 64))
+	second := a.do(hello)
+	wait(b.recvCQ)
+	l.say("UC: %v, and again with a receive: %v; the receiver has got one message, and %d more", first, second, waiting(b.recvCQ))
+
+	l.closeAll()
+	client, server := l.connect(rdmatest.SIW, rdmacm.Config{}, nil)
+	client.post(hello)
+	<-client.conn.Done()
+	<-server.conn.Done()
+	l.say("iWARP: the client's connection has ended: %s", ended(client.conn))
+	l.say("iWARP: the server's connection has ended: %s", ended(server.conn))
+}
+
+func ended(c *rdmacm.Conn) string {
+	var status uverbs.Status
+	switch err := c.Err(); {
+	case errors.Is(err, rdmacm.ErrDisconnected):
+		return "the peer disconnected"
+	case errors.As(err, &status):
+		return fmt.Sprint(status)
+	default:
+		return cause(err)
+	}
+}

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"context"
+	"encoding/binary"
+	"net/netip"
+	"slices"
+	"sync"
+
+	"github.com/goverbs/goverbs/rdmacm"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// replica keeps a log that a leader writes to. Its program does nothing when a record comes.
+// It lets a new leader in, and by that shuts the old one out.
+type replica struct {
+	ln   *rdmacm.Listener
+	done chan struct{}
+
+	mu     sync.Mutex
+	log    []byte     // as the last leader left it
+	mr     *uverbs.MR // where the leader writes; nil without one
+	leader *rdmacm.Conn
+}
+
+const logSize = 1 << 16
+
+func newReplica(address string) (*replica, error) {
+	r := &replica{log: make([]byte, logSize), done: make(chan struct{})}
+	ln, err := rdmacm.Listen(address, nil)
+	if err != nil {
+		return nil, err
+	}
+	r.ln = ln
+	go r.serve()
+	return r, nil
+}
+
+func (r *replica) addr() netip.AddrPort { return r.ln.Addr() }
+
+func (r *replica) serve() {
+	defer close(r.done)
+	for {
+		request, err := r.ln.Next(context.Background())
+		if err != nil {
+			return
+		}
+		r.dismiss() // before the new leader reads: the old one can write no more
+		conn, err := request.Accept(context.Background(), &rdmacm.Config{Prepare: r.open})
+		r.mu.Lock()
+		if r.leader = conn; err != nil {
+			r.mr = nil
+		}
+		r.mu.Unlock()
+	}
+}
+
+// open registers the log for a leader, and tells where it is.
+func (r *replica) open(c *rdmacm.Conn) error {
+	mr, err := c.PD().AllocMR(logSize, uverbs.AccessLocalWrite|uverbs.AccessRemoteWrite|uverbs.AccessRemoteRead, nil)
+	if err != nil {
+		return err
+	}
+	c.Own(mr)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	copy(mr.Bytes(), r.log)
+	r.mr = mr
+	c.SetPrivateData(binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint64(nil, mr.Addr()), mr.RKey()))
+	return nil
+}
+
+// dismiss ends the leader's connection. Its key opens nothing from then on.
+func (r *replica) dismiss() {
+	r.mu.Lock()
+	conn := r.leader
+	r.leader = nil
+	r.mu.Unlock()
+	if conn == nil {
+		return
+	}
+	conn.Disconnect()
+	r.mu.Lock()
+	copy(r.log, r.mr.Bytes())
+	r.mr = nil
+	r.mu.Unlock()
+	conn.Close()
+}
+
+// records are those that are whole.
+func (r *replica) records() []record {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.mr != nil {
+		return scan(slices.Clone(r.mr.Bytes()))
+	}
+	return scan(r.log)
+}
+
+func (r *replica) close() {
+	r.ln.Close()
+	<-r.done
+	r.dismiss()
+}

@@ -1,0 +1,70 @@
+package fakeverbs
+
+import (
+	"syscall"
+
+	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/ioctl"
+)
+
+// DM is memory of the device's own.
+type DM struct {
+	Length   uint64
+	LogAlign uint32
+}
+
+// allocDM takes as much as the device says that it has, each time.
+func (k *Kernel) allocDM(r *ioctl.Request) error {
+	length, _ := r.Value(abi.UVERBS_ATTR_ALLOC_DM_LENGTH)
+	align, _ := r.Value(abi.UVERBS_ATTR_ALLOC_DM_ALIGNMENT)
+	switch {
+	case length == 0, align > 63:
+		return syscall.EINVAL
+	case length > k.device.limits.maxDM:
+		return syscall.ENOMEM
+	}
+	r.SetObject(abi.UVERBS_ATTR_ALLOC_DM_HANDLE, k.add("DM", &DM{length, uint32(align)}, nothing))
+	return nil
+}
+
+func (k *Kernel) freeDM(r *ioctl.Request) error {
+	h, _ := r.Value(abi.UVERBS_ATTR_FREE_DM_HANDLE)
+	return k.remove("DM", uint32(h))
+}
+
+// regDM wants a region whose addresses begin at 0.
+func (k *Kernel) regDM(r *ioctl.Request) error {
+	parent, _, err := findIn[pd](k, "PD", r, abi.UVERBS_ATTR_REG_DM_MR_PD_HANDLE)
+	if err != nil {
+		return err
+	}
+	o, dm, err := findIn[*DM](k, "DM", r, abi.UVERBS_ATTR_REG_DM_MR_DM_HANDLE)
+	if err != nil {
+		return err
+	}
+	offset, _ := r.Value(abi.UVERBS_ATTR_REG_DM_MR_OFFSET)
+	length, _ := r.Value(abi.UVERBS_ATTR_REG_DM_MR_LENGTH)
+	access, _ := r.Value(abi.UVERBS_ATTR_REG_DM_MR_ACCESS_FLAGS)
+	if access&abi.IB_UVERBS_ACCESS_ZERO_BASED == 0 || offset > dm.Length || length > dm.Length-offset {
+		return syscall.EINVAL
+	}
+	if err := k.checkAccess(uint32(access)); err != nil {
+		return err
+	}
+	pd, _ := r.Value(abi.UVERBS_ATTR_REG_DM_MR_PD_HANDLE)
+	mr := &MR{PD: uint32(pd), Length: length, Access: uint32(access), DM: dm, Offset: offset}
+	h := k.add("MR", mr, func() { delete(k.keys, mr.Key) }, parent, o)
+	if mr.Key, err = k.model.regMR(h, r); err != nil {
+		_ = k.remove("MR", h)
+		return err
+	}
+	k.keys[mr.Key] = mr
+	r.SetObject(abi.UVERBS_ATTR_REG_DM_MR_HANDLE, h)
+	if err := answer(r, abi.UVERBS_ATTR_REG_DM_MR_RESP_LKEY, mr.Key); err != nil {
+		return err
+	}
+	return answer(r, abi.UVERBS_ATTR_REG_DM_MR_RESP_RKEY, mr.Key)
+}
+
+// DMs returns the device memory that is allocated, lowest handle first.
+func (k *Kernel) DMs() []*DM { return bodies[*DM](k) }

@@ -1,0 +1,114 @@
+package fakeverbs
+
+import (
+	"fmt"
+	"syscall"
+
+	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/ioctl"
+)
+
+// ERDMAQP is the device's side of a queue pair.
+type ERDMAQP struct {
+	e              *erdma
+	qp             *QP
+	sq, rq         uint64 // addresses
+	sqDepth        uint32 // blocks
+	rqDepth        uint32
+	record         uint64
+	sqTold, rqTold uint32 // where the doorbells are, free-running
+	sends          []*erdmaSend
+	recvs          []*Recv
+	stopped        bool             // by the kernel: the device looks at it no more
+	entry          [erdmaEntry]byte // of a receive that is read
+}
+
+func (q *ERDMAQP) String() string { return fmt.Sprintf("QP %d", q.qp.Num) }
+
+// checkCap has the order of the driver.
+func (e *erdma) checkCap(qp *QP) error {
+	c := &qp.Cap
+	switch {
+	case c.MaxSendWr == 0 || c.MaxSendWr > erdmaMaxWR || c.MaxRecvWr == 0 || c.MaxRecvWr > erdmaMaxWR,
+		c.MaxSendSge > erdmaMaxSGE || c.MaxRecvSge > 1 || c.MaxInlineData > erdmaMaxInline:
+		return syscall.EINVAL
+	case qp.Type != abi.IB_UVERBS_QPT_RC || qp.srq != nil:
+		return syscall.EOPNOTSUPP
+	}
+	return nil
+}
+
+func (e *erdma) createQP(qp *QP, r *ioctl.Request) error {
+	if err := e.checkCap(qp); err != nil {
+		return err
+	}
+	in, err := erdmaInput[abi.ErdmaUreqCreateQp](e, "QP_CREATE", r)
+	if err != nil {
+		return err
+	}
+	if in.Rsvd0 != 0 {
+		e.note("QP_CREATE: the reserved word is %#x", in.Rsvd0)
+	}
+	q := &ERDMAQP{e: e, qp: qp, sqDepth: roundPow2(4 * qp.Cap.MaxSendWr), rqDepth: roundPow2(qp.Cap.MaxRecvWr), record: in.DbRecordVa}
+	offset := (q.sqDepth*erdmaEntry + erdmaPage - 1) / erdmaPage * erdmaPage
+	if err := e.pin("QP_CREATE", in.QbufVa, in.QbufLen, offset+q.rqDepth*erdmaEntry); err != nil {
+		return err
+	}
+	if err := e.pinRecord("QP_CREATE", in.DbRecordVa); err != nil {
+		return err
+	}
+	q.sq, q.rq = in.QbufVa, in.QbufVa+uint64(offset)
+	for i, what := range []string{"sends", "receives"} {
+		if v, ok := e.load(q, qp.Num, q.record+uint64(8*i)); ok && v != 0 && !e.k.ERDMA.OldRecords {
+			e.note("QP_CREATE: the record for %s of a new QP is %#x", what, v)
+		}
+	}
+	qp.SendCQ.ERDMA.wantRecord()
+	qp.RecvCQ.ERDMA.wantRecord()
+	e.keepRecord(q.record, q.String())
+	qp.ERDMA, qp.queues, qp.state = q, q, abi.IB_QPS_INIT // as a query shows it
+	return answerWhole(e, "QP_CREATE", r, abi.ErdmaUrespCreateQp{QpId: qp.Num, NumSqe: q.sqDepth, NumRqe: q.rqDepth, RqOffset: offset})
+}
+
+// modifyQP knows ERR and what closes a connection; only the connection manager moves a QP
+// to RTS. Other moves are accepted and do nothing.
+func (e *erdma) modifyQP(qp *QP, in *abi.IbUverbsModifyQp) error {
+	if in.AttrMask&abi.IB_QP_STATE == 0 {
+		return nil
+	}
+	switch in.QpState {
+	case abi.IB_QPS_RTS:
+		if qp.state != abi.IB_QPS_RTS && qp.state != abi.IB_QPS_ERR {
+			return syscall.EINVAL
+		}
+	case abi.IB_QPS_ERR:
+		qp.ERDMA.stop()
+	case abi.IB_QPS_SQD, abi.IB_QPS_SQE:
+		if qp.state == abi.IB_QPS_RTS {
+			qp.ERDMA.fail()
+		}
+	}
+	return nil
+}
+
+// destroyQP flushes nothing when the file is closed: the process may be gone, and its memory
+// with it.
+func (e *erdma) destroyQP(qp *QP) {
+	q := qp.ERDMA
+	if q == nil {
+		return
+	}
+	if !e.k.closed {
+		q.stop()
+	}
+	e.forgetRecord(q.record)
+}
+
+// stop is the kernel's command that ends a QP: what the device was told of is flushed, and
+// it is told of nothing later. The kernel gives it once.
+func (q *ERDMAQP) stop() {
+	if !q.stopped {
+		q.fail()
+		q.stopped = true
+	}
+}

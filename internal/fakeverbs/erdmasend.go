@@ -1,0 +1,136 @@
+package fakeverbs
+
+import (
+	"encoding/binary"
+
+	"github.com/goverbs/goverbs/internal/abi"
+)
+
+// erdmaOp is an operation: its verb, and how its entry is laid out.
+type erdmaOp struct {
+	verb   uint32
+	layout int
+}
+
+const (
+	erdmaSendLayout  = iota // SGEs or data from byte 16 on
+	erdmaWriteLayout        // from byte 32 on
+	erdmaReadLayout
+	erdmaAtomicLayout
+	erdmaInvLayout
+)
+
+var erdmaOps = map[uint8]erdmaOp{
+	0:  {abi.IB_UVERBS_WR_RDMA_WRITE, erdmaWriteLayout},
+	1:  {abi.IB_UVERBS_WR_RDMA_READ, erdmaReadLayout},
+	2:  {abi.IB_UVERBS_WR_SEND, erdmaSendLayout},
+	3:  {abi.IB_UVERBS_WR_SEND_WITH_IMM, erdmaSendLayout},
+	9:  {abi.IB_UVERBS_WR_RDMA_WRITE_WITH_IMM, erdmaWriteLayout},
+	13: {abi.IB_UVERBS_WR_SEND_WITH_INV, erdmaSendLayout},
+	15: {abi.IB_UVERBS_WR_LOCAL_INV, erdmaInvLayout},
+	16: {abi.IB_UVERBS_WR_RDMA_READ_WITH_INV, erdmaReadLayout},
+	17: {abi.IB_UVERBS_WR_ATOMIC_CMP_AND_SWP, erdmaAtomicLayout},
+	18: {abi.IB_UVERBS_WR_ATOMIC_FETCH_AND_ADD, erdmaAtomicLayout},
+}
+
+// erdmaSend is a send as the device found it.
+type erdmaSend struct {
+	*Work
+	at     uint32 // the first block, free-running
+	blocks uint32
+	op     uint8
+	bad    bool // malformed: the device answers with an error
+}
+
+// takeSends reads the entries up to where the doorbell says.
+func (q *ERDMAQP) takeSends(to uint32) {
+	for q.sqTold != to {
+		s, ok := q.readSend(to)
+		if !ok {
+			return
+		}
+		q.sqTold += s.blocks
+		q.sends = append(q.sends, s)
+	}
+}
+
+// readSend reads the entry at sqTold. Its header says how many blocks it has.
+func (q *ERDMAQP) readSend(to uint32) (s *erdmaSend, ok bool) {
+	left := to - q.sqTold
+	b, ok := q.readBlocks(q.sqTold, 1)
+	if !ok {
+		return nil, false
+	}
+	if n := min(erdmaBlocks(b), left); n > 1 {
+		if b, ok = q.readBlocks(q.sqTold, n); !ok {
+			return nil, false
+		}
+	}
+	q.e.k.crossEntry(EntrySQE, q.qp.Num, b)
+	c := &sendCheck{q: q, header: binary.LittleEndian.Uint64(b)}
+	c.erdmaSend = &erdmaSend{at: q.sqTold, blocks: erdmaBlocks(b), op: uint8(c.header >> 27 & 0x1f)}
+	c.Work = &Work{Opcode: NoOpcode, index: uint32(uint16(q.sqTold)), erdma: c.op}
+	c.SGL = c.few[:0]
+	if c.blocks > 4 || c.blocks > left {
+		c.note("it has %d blocks, and the doorbell leaves %d", c.blocks, left)
+		c.blocks = left
+		return c.erdmaSend, true
+	}
+	if have := uint32(len(b) / erdmaEntry); have < c.blocks {
+		more, ok := q.readBlocks(q.sqTold+have, c.blocks-have)
+		if !ok {
+			return nil, false
+		}
+		b = append(b, more...)
+	}
+	c.b = b[:c.blocks*erdmaEntry]
+	c.run()
+	return c.erdmaSend, true
+}
+
+// erdmaBlocks is how many blocks a send has, by its header.
+func erdmaBlocks(b []byte) uint32 { return uint32(b[6]>>4&7) + 1 }
+
+// readBlocks copies blocks of the send queue, from a free-running index on.
+func (q *ERDMAQP) readBlocks(from, n uint32) (all []byte, ok bool) {
+	all = make([]byte, n*erdmaEntry)
+	for i := range n {
+		if err := q.e.k.User.Read(q.sq+uint64((from+i)&(q.sqDepth-1))*erdmaEntry, all[i*erdmaEntry:][:erdmaEntry]); err != nil {
+			q.e.gone(err, "%v: its send queue is gone", q)
+			return nil, false
+		}
+	}
+	return all, true
+}
+
+// takeRecv reads the entry at rqTold, one SGE or none. The doorbell is its first word.
+func (q *ERDMAQP) takeRecv(doorbell uint64) (ok bool) {
+	b := &q.entry
+	if err := q.e.k.User.Read(q.rq+uint64(q.rqTold&(q.rqDepth-1))*erdmaEntry, b[:]); err != nil {
+		q.e.gone(err, "%v: its receive queue is gone", q)
+		return false
+	}
+	q.e.k.crossEntry(EntryRQE, q.qp.Num, b[:])
+	index, num := binary.LittleEndian.Uint16(b[:]), binary.LittleEndian.Uint32(b[4:])
+	want := uint16(q.rqTold + 1)
+	if index != want {
+		q.e.note("%v: receive %d has index %d", q, want, index)
+	}
+	if num != q.qp.Num {
+		q.e.note("%v: receive %d says that it is of QP %d", q, want, num)
+	}
+	if first := binary.LittleEndian.Uint64(b[:]); first != doorbell && !q.e.k.ERDMA.Late {
+		q.e.note("%v: receive %d begins with %#016x, and the doorbell was %#016x", q, want, first, doorbell)
+	}
+	r := &Recv{index: uint32(uint16(q.rqTold))}
+	if s := readERDMASGE(b[16:]); s.Length > 0 {
+		r.SGL = append(r.few[:0], s)
+	}
+	q.rqTold++
+	q.recvs = append(q.recvs, r)
+	return true
+}
+
+func readERDMASGE(b []byte) SGE {
+	return SGE{binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint32(b[8:]), binary.LittleEndian.Uint32(b[12:])}
+}

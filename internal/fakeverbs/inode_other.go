@@ -1,0 +1,7 @@
+//go:build !linux
+
+package fakeverbs
+
+import "errors"
+
+func inode(int32) (uint64, error) { return 0, errors.ErrUnsupported }

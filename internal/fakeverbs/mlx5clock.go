@@ -1,0 +1,78 @@
+package fakeverbs
+
+import (
+	"encoding/binary"
+	"syscall"
+	"time"
+
+	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/mmap"
+)
+
+// The device's clock, of whose ticks completions are stamped: 156.25 MHz, in 41 bits.
+const (
+	mlx5ClockKHz  = 156250
+	mlx5ClockMask = 1<<41 - 1
+	mlx5TickShift = 20
+	mlx5TickMult  = 6_710_886 // of 6.4 ns
+
+	mlx5ClockKey = 7 << 8 // of the page that tells how to make times of ticks, in pages
+)
+
+// mlx5Clock is the device's clock, and the page of it that programs map.
+type mlx5Clock struct {
+	offer offer
+	page  *mmap.Region
+	told  time.Time // when the page was brought up to date
+}
+
+func mlx5Ticks(t time.Time) uint64 {
+	const ns, ticks = 32, 5 // as many of both
+	n := uint64(t.UnixNano())
+	return (n/ns*ticks + n%ns*ticks/ns) & mlx5ClockMask
+}
+
+// mmap maps the clock's page, read-only, and nothing else: queues are user memory.
+func (m *mlx5) mmap(k *Kernel, offset int64, length int) (*mmap.Region, error) {
+	if offset != int64(mlx5ClockKey)*int64(pageSize) || length != pageSize || k.MLX5.NoClock {
+		return nil, syscall.EINVAL
+	}
+	if m.clock.page == nil {
+		var err error
+		if m.clock.offer, m.clock.page, err = k.share(offset, pageSize); err != nil {
+			return nil, syscall.ENOMEM
+		}
+		m.clock.update(time.Now())
+	}
+	return m.clock.offer.mapped(pageSize)
+}
+
+// close ends the page, with the file.
+func (m *mlx5) close() {
+	if m.clock.page != nil {
+		_ = m.clock.page.Close()
+		m.clock.page = nil
+	}
+}
+
+// update tells in the page what the clock is now. Its first word is odd meanwhile.
+func (c *mlx5Clock) update(now time.Time) {
+	sign, _ := c.page.Word(0)
+	sign.Add(1)
+	info := abi.Mlx5IbClockInfo{Nsec: uint64(now.UnixNano()), Cycles: mlx5Ticks(now), Mult: mlx5TickMult, Shift: mlx5TickShift, Mask: mlx5ClockMask}
+	for at := 8; at < len(abi.Bytes(&info)); at += 8 {
+		w, _ := c.page.Word64(at)
+		w.Store(binary.NativeEndian.Uint64(abi.Bytes(&info)[at:]))
+	}
+	sign.Add(1)
+	c.told = now
+}
+
+// stamp is the time of a completion. The kernel brings its page up to date now and then.
+func (c *mlx5Clock) stamp() uint64 {
+	now := time.Now()
+	if c.page != nil && now.Sub(c.told) > time.Second {
+		c.update(now)
+	}
+	return mlx5Ticks(now)
+}

@@ -1,0 +1,241 @@
+package fakeverbs
+
+import (
+	"bytes"
+	"fmt"
+	"math/bits"
+	"syscall"
+
+	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/ioctl"
+)
+
+// MLX5QP is the device's side of a queue pair.
+type MLX5QP struct {
+	m        *mlx5
+	qp       *QP
+	sq       mlx5Ring
+	rq       mlx5RQ
+	record   uint64
+	index    uint32 // user space's own, or 0xffffff
+	uar      *mlx5UAR
+	register int    // offset in the UAR, or -1: any of it
+	told     uint32 // blocks of sends, free-running
+	sends    []*mlx5Send
+	busy     []*mlx5Send     // taken, and not known to be done
+	keys     bool            // the last send changed a key
+	scatters bool            // short messages come in completions
+	head     [mlx5Block]byte // of a send that is read
+}
+
+// mlx5Ring is a queue of blocks in user memory.
+type mlx5Ring struct {
+	m      *mlx5
+	addr   uint64
+	blocks uint32
+}
+
+// read copies blocks from a free-running index on.
+func (r *mlx5Ring) read(what fmt.Stringer, from uint32, b []byte) {
+	for ; len(b) > 0; b = b[mlx5Block:] {
+		at := r.addr + uint64(from&(r.blocks-1))*mlx5Block
+		r.m.blame(r.m.k.User.Read(at, b[:mlx5Block]), "%s: its send queue is gone", what)
+		from++
+	}
+}
+
+func (m *mlx5) createQP(qp *QP, r *ioctl.Request) error {
+	switch qp.Type {
+	case abi.IB_UVERBS_QPT_RC, abi.IB_UVERBS_QPT_UC, abi.IB_UVERBS_QPT_UD, abi.IB_UVERBS_QPT_XRC_INI:
+	default:
+		return syscall.EOPNOTSUPP
+	}
+	const call = "QP_CREATE"
+	in, err := mlx5Input[abi.Mlx5IbCreateQp](m, call, r, 48)
+	if err != nil {
+		return err
+	}
+	q := &MLX5QP{m: m, qp: qp, record: in.DbAddr, index: in.Uidx, register: -1, sq: mlx5Ring{m, 0, in.SqWqeCount},
+		scatters: in.Flags&abi.MLX5_QP_FLAG_SCATTER_CQE != 0}
+	if err := q.checkSizes(&in); err != nil {
+		return err
+	}
+	if err := q.checkIndex(in.Uidx); err != nil {
+		return err
+	}
+	const flags = abi.MLX5_QP_FLAG_UAR_PAGE_INDEX | abi.MLX5_QP_FLAG_SCATTER_CQE
+	if in.Flags&^0xfff != 0 {
+		return syscall.EINVAL
+	}
+	m.wantZero(call, "flags beside those of UARs and short messages", uint64(in.Flags&^flags))
+	m.wantZero(call, "the address of a raw packet's sends", in.SqBufAddr)
+	m.wantZero(call, "the reserved part, or what belongs to ECE and DCI,", uint64(in.EceOptions)|uint64(in.Reserved)|uint64(in.DciStreams.LogNumConcurent)|uint64(in.DciStreams.LogNumErrored))
+	resp := abi.Mlx5IbCreateQpResp{}
+	if err := q.takeUAR(&in, &resp); err != nil {
+		return err
+	}
+	receives := uint64(in.RqWqeCount) << in.RqWqeShift
+	if err := m.pin(call, in.BufAddr, receives+uint64(in.SqWqeCount)*mlx5Block); err != nil {
+		return err
+	}
+	q.rq = mlx5RQ{q: q, addr: in.BufAddr, entries: in.RqWqeCount, size: 1 << in.RqWqeShift}
+	q.sq.addr = in.BufAddr + receives
+	if err := m.pinRecord(call, in.DbAddr); err != nil {
+		return err
+	}
+	if m.version == 1 {
+		m.indexes[q.index] = true
+	}
+	qp.MLX5, qp.queues = q, q
+	return mlx5Answer(m, call, r, resp)
+}
+
+// checkSizes refuses what the kernel does, and notes what is smaller than was asked for.
+func (q *MLX5QP) checkSizes(in *abi.Mlx5IbCreateQp) error {
+	c, receives := &q.qp.Cap, q.qp.srq == nil && q.qp.Cap.MaxRecvWr > 0
+	switch {
+	case in.SqWqeCount&(in.SqWqeCount-1) != 0, in.SqWqeCount > mlx5MaxBlocks, c.MaxRecvWr > mlx5MaxRecv:
+		return syscall.EINVAL
+	case !receives && (in.RqWqeCount != 0 || in.RqWqeShift != 0):
+		return syscall.EINVAL
+	case receives && (in.RqWqeCount == 0 || bits.OnesCount32(in.RqWqeCount) != 1 || in.RqWqeShift < 4 || in.RqWqeShift > 9):
+		return syscall.EINVAL
+	}
+	if receives && (in.RqWqeCount < c.MaxRecvWr || 1<<in.RqWqeShift < 16*c.MaxRecvSge || in.RqWqeCount<<in.RqWqeShift < mlx5Block) {
+		q.m.note("QP_CREATE: %d receives of 2^%d bytes, and %d of %d SGEs are asked for", in.RqWqeCount, in.RqWqeShift, c.MaxRecvWr, c.MaxRecvSge)
+	}
+	if in.SqWqeCount < c.MaxSendWr {
+		q.m.note("QP_CREATE: %d blocks for %d sends", in.SqWqeCount, c.MaxSendWr)
+	}
+	return nil
+}
+
+// checkIndex: with one version of completions user space chooses a number that they name
+// the QP by, and with the other there is none.
+func (q *MLX5QP) checkIndex(index uint32) error {
+	switch {
+	case q.m.badIndex(index):
+		return syscall.EINVAL
+	case q.m.version == 1 && q.m.indexes[index]:
+		q.m.note("QP_CREATE: index %d is that of another QP", index)
+	}
+	return nil
+}
+
+func (q *MLX5QP) takeUAR(in *abi.Mlx5IbCreateQp, resp *abi.Mlx5IbCreateQpResp) error {
+	m := q.m
+	named := in.Flags&abi.MLX5_QP_FLAG_UAR_PAGE_INDEX != 0
+	switch {
+	case m.dynamic && !named:
+		return syscall.EINVAL
+	case m.dynamic:
+		if q.uar = m.findUAR(in.BfregIndex); q.uar == nil {
+			m.note("QP_CREATE names UAR %d, which is not the context's", in.BfregIndex)
+			return syscall.EINVAL
+		}
+		return nil
+	case named:
+		m.note("QP_CREATE names UAR %d in a context without dynamic ones", in.BfregIndex)
+	}
+	m.wantZero("QP_CREATE", "the number of a register", uint64(in.BfregIndex))
+	n := m.nextReg % mlx5Bfregs
+	m.nextReg++
+	resp.BfregIndex = n/mlx5UARPerPage*4 + n%mlx5UARPerPage
+	uar := int(n / mlx5UARPerPage)
+	perPage := pageSize / mlx5UARSize
+	q.uar = m.uars[int64(uar/perPage)*int64(pageSize)]
+	size := mlx5BFSize
+	if m.k.MLX5.NoBlueFlame {
+		size = mlx5PlainReg
+	}
+	q.register = uar%perPage*mlx5UARSize + mlx5UARSend + int(n%mlx5UARPerPage)*size
+	return nil
+}
+
+// modifyQP is the core's table; RESET forgets all that was posted, unsaid.
+func (m *mlx5) modifyQP(qp *QP, in *abi.IbUverbsModifyQp) error {
+	was := qp.state
+	if err := (bare{}).modifyQP(qp, in); err != nil {
+		return err
+	}
+	q := qp.MLX5
+	switch {
+	case qp.state == was:
+	case qp.state == abi.IB_QPS_RESET:
+		q.told, q.sends, q.busy, qp.taken, q.keys = 0, nil, nil, nil, false
+		q.rq.reset()
+	case was == abi.IB_QPS_RESET:
+		for i, what := range []string{"receives", "sends"} {
+			if v := m.load(q, qp.Num, q.record+uint64(4*i)); v != 0 {
+				m.note("%v: its record of %s is %d when it leaves RESET", q, what, v)
+			}
+		}
+	case qp.state == abi.IB_QPS_ERR:
+		q.fail()
+	}
+	return nil
+}
+
+func (m *mlx5) destroyQP(qp *QP) {
+	if q := qp.MLX5; q != nil {
+		m.forgetRecord(q.record)
+		delete(m.indexes, q.index)
+	}
+}
+
+// doorbell has the device read what the record tells of. b is the start of the last
+// request, or all of it. It returns the last request, if there is a new one.
+func (q *MLX5QP) doorbell(b []byte) (last *mlx5Send) {
+	m := q.m
+	rec := m.load(q, q.qp.Num, q.record+4)
+	n := uint32(uint16(rec - q.told))
+	switch {
+	case q.qp.state < abi.IB_QPS_RTS:
+		m.note("%v: a send before it is ready to send", q)
+		return nil
+	case rec > 0xffff:
+		m.note("%v: the record of sends is %#x, which has more than 16 bits", q, rec)
+	case n == 0:
+		m.note("%v: a doorbell for sends, and the record tells of no new one", q)
+		return nil
+	case !q.hasRoom(n):
+		return nil
+	}
+	first := len(q.sends)
+	q.takeSends(q.told + n)
+	fresh := q.sends[first:]
+	last = fresh[len(fresh)-1]
+	switch {
+	case len(b) == 8 && !bytes.Equal(b, last.raw[:8]):
+		m.note("%v: the doorbell is %x, and the last send begins with %x", q, b, last.raw[:8])
+	case len(b) > 8:
+		q.checkCopy(b, last, len(fresh))
+	}
+	if q.qp.state == abi.IB_QPS_ERR {
+		q.fail()
+	}
+	return last
+}
+
+// hasRoom notes more sends than the queue has blocks for.
+func (q *MLX5QP) hasRoom(n uint32) bool {
+	used := q.told + n - q.oldest()
+	if used > q.sq.blocks {
+		q.m.note("%v: %d blocks of sends are not completed, of a queue of %d", q, used, q.sq.blocks)
+	}
+	return used <= q.sq.blocks
+}
+
+// checkCopy: what is copied is one send, just as it stands in the queue.
+func (q *MLX5QP) checkCopy(b []byte, last *mlx5Send, fresh int) {
+	switch {
+	case fresh != 1:
+		q.m.note("%v: a copy of a send, with %d others that are new", q, fresh-1)
+	case len(b) > mlx5BFSize/2:
+		q.m.note("%v: a copy of %d bytes, to a register that takes %d", q, len(b), mlx5BFSize/2)
+	case len(b) != len(last.raw):
+		q.m.note("%v: a copy of %d bytes of a send that has %d", q, len(b), len(last.raw))
+	case !sameBytes(b, last.raw):
+		q.m.note("%v: the copy is not the send in the queue: %x, not %x", q, b, last.raw)
+	}
+}

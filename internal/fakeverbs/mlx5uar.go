@@ -1,0 +1,276 @@
+package fakeverbs
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math/bits"
+	"syscall"
+
+	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/mmap"
+)
+
+// mlx5UAR is a system page of registers.
+type mlx5UAR struct {
+	m      *mlx5
+	key    int64
+	number uint32 // of the page
+	wc     bool   // copies may be made to it
+	regs   map[int]*mlx5Register
+	copied mlx5Copy
+	part   [64]byte // of a copy, the last
+	told   struct { // the last request that a word told of, and where
+		at   int
+		send *mlx5Send
+	}
+}
+
+// mlx5Register is one that sends are told of.
+type mlx5Register struct {
+	half int // offset of the half that is next, with copies
+}
+
+// mlx5Copy is a request that is on its way, 64 bytes after 64 bytes.
+type mlx5Copy struct {
+	offset int
+	b      []byte
+	done   bool
+}
+
+// Where registers stand in a UAR.
+const (
+	mlx5UARSize    = 4096
+	mlx5UARCQ      = 0x20
+	mlx5UARSend    = 0x800
+	mlx5PlainReg   = 0x100
+	mlx5FirstKey   = 9 << 8 // command 9 and above are keys that objects hand out
+	mlx5UARPerPage = 2      // registers in use of each
+)
+
+// mlx5Methods are those of the driver's own objects.
+var mlx5Methods = map[[2]uint16]*method{
+	{abi.MLX5_IB_OBJECT_UAR, abi.MLX5_IB_METHOD_UAR_OBJ_ALLOC}: {"UAR_OBJ_ALLOC", (*Kernel).mlx5AllocUAR, []attr{
+		obj(abi.MLX5_IB_ATTR_UAR_OBJ_ALLOC_HANDLE),
+		enum(abi.MLX5_IB_ATTR_UAR_OBJ_ALLOC_TYPE),
+		out(abi.MLX5_IB_ATTR_UAR_OBJ_ALLOC_MMAP_OFFSET, 8),
+		out(abi.MLX5_IB_ATTR_UAR_OBJ_ALLOC_MMAP_LENGTH, 4),
+		out(abi.MLX5_IB_ATTR_UAR_OBJ_ALLOC_PAGE_ID, 4),
+	}},
+	{abi.MLX5_IB_OBJECT_UAR, abi.MLX5_IB_METHOD_UAR_OBJ_DESTROY}: {"UAR_OBJ_DESTROY", (*Kernel).mlx5DestroyUAR, destroys(abi.MLX5_IB_ATTR_UAR_OBJ_DESTROY_HANDLE)},
+}
+
+func (m *mlx5) addUAR(key int64, number uint32, wc bool) *mlx5UAR {
+	u := &mlx5UAR{m: m, key: key, number: number, wc: wc, regs: make(map[int]*mlx5Register)}
+	size := mlx5BFSize
+	if !wc || m.k.MLX5.NoBlueFlame {
+		size = mlx5PlainReg
+	}
+	for uar := 0; uar < pageSize; uar += mlx5UARSize {
+		for i := range mlx5UARPerPage {
+			u.regs[uar+mlx5UARSend+i*size] = &mlx5Register{}
+		}
+	}
+	m.uars[key] = u
+	return u
+}
+
+// addStatic makes the UARs of a context that has them from the start: their keys are their
+// indexes, low bits and high bits apart.
+func (m *mlx5) addStatic() {
+	perPage := pageSize / mlx5UARSize
+	for i := range mlx5Bfregs / mlx5UARPerPage / perPage {
+		m.addUAR(int64(i)*int64(pageSize), uint32(i*perPage), true)
+	}
+}
+
+func (k *Kernel) mlx5AllocUAR(r *ioctl.Request) error {
+	m := k.model.(*mlx5)
+	kind, _ := r.Value(abi.MLX5_IB_ATTR_UAR_OBJ_ALLOC_TYPE)
+	wc := kind == abi.MLX5_IB_UAPI_UAR_ALLOC_TYPE_BF
+	switch {
+	case kind > abi.MLX5_IB_UAPI_UAR_ALLOC_TYPE_NC:
+		return syscall.EINVAL
+	case wc && m.k.MLX5.NoWC:
+		return syscall.EOPNOTSUPP
+	case wc && m.k.MLX5.NoBlueFlame:
+		m.note("UAR_OBJ_ALLOC: a UAR for copies, of a device that has no registers for them")
+	}
+	if m.lastUAR == 0 {
+		m.lastUAR = max(k.MLX5.FirstUAR, 3)
+	}
+	m.lastUAR++
+	key := int64(mlx5FirstKey+m.lastUAR) * int64(pageSize)
+	u := m.addUAR(key, m.lastUAR, wc)
+	h := k.add("UAR", u, func() { delete(m.uars, key) })
+	r.SetObject(abi.MLX5_IB_ATTR_UAR_OBJ_ALLOC_HANDLE, h)
+	offset, length := uint64(key), uint32(pageSize)
+	ioctl.Answer(r, abi.MLX5_IB_ATTR_UAR_OBJ_ALLOC_MMAP_OFFSET, &offset)
+	ioctl.Answer(r, abi.MLX5_IB_ATTR_UAR_OBJ_ALLOC_MMAP_LENGTH, &length)
+	ioctl.Answer(r, abi.MLX5_IB_ATTR_UAR_OBJ_ALLOC_PAGE_ID, &m.lastUAR)
+	return nil
+}
+
+func (k *Kernel) mlx5DestroyUAR(r *ioctl.Request) error {
+	h, _ := r.Value(abi.MLX5_IB_ATTR_UAR_OBJ_DESTROY_HANDLE)
+	return k.remove("UAR", uint32(h))
+}
+
+// registers maps a UAR that was offered, whole.
+func (m *mlx5) registers(_ *Kernel, key int64, length int) error {
+	if m.uars[key] == nil || length != pageSize {
+		return syscall.EINVAL
+	}
+	return nil
+}
+
+// watch looks at what a store is, before it is carried out: one to a UAR goes through
+// memory that may combine writes, so it needs the barriers for that.
+func (m *mlx5) watch(key int64, s mmap.Store) {
+	u := m.uars[key]
+	switch {
+	case u == nil:
+		m.note("a store to a page of registers that is gone, at %#x", key)
+	case s.Kind == mmap.StorePlain:
+		m.note("a store at %#x of UAR %d, without the barriers of memory that combines writes", s.Offset, u.number)
+	case s.Kind == mmap.FlushWC && !u.copied.done && len(u.copied.b) > 0:
+		m.note("UAR %d: a copy of %d bytes ends too early", u.number, len(u.copied.b))
+	}
+	if u != nil && (s.Kind == mmap.FlushWC || s.Kind == mmap.StartWC) {
+		u.copied = mlx5Copy{b: u.copied.b[:0]}
+	}
+}
+
+// store is a store of a word: to the doorbell of CQs, or the start of a request.
+func (m *mlx5) store(_ *Kernel, key int64, offset, size int, v uint64) {
+	u := m.uars[key]
+	if u == nil {
+		return
+	}
+	if m.k.MLX5.Late {
+		u.look(offset%mlx5UARSize == mlx5UARCQ)
+		return
+	}
+	c := m.k.cross(Crossing{Kind: Doorbell, Page: int(u.number), Offset: offset, Size: size, Value: v})
+	if c.Drop {
+		return
+	}
+	offset, size, v = c.Offset, c.Size, bits.ReverseBytes64(c.Value)
+	switch {
+	case size != 8:
+		m.note("a store of %d bytes at %#x of UAR %d, whose registers take 8", size, offset, u.number)
+	case offset%mlx5UARSize == mlx5UARCQ:
+		u.arm(v)
+	default:
+		var b [8]byte
+		binary.BigEndian.PutUint64(b[:], v)
+		if within := offset % (mlx5BFSize / 2); within > 0 {
+			u.goOn(offset-within, within, b[:])
+			return
+		}
+		u.send(offset, b[:])
+	}
+}
+
+// goOn is a store behind the start of a request: a copy that is made word by word. Its first
+// word was the doorbell.
+func (u *mlx5UAR) goOn(start, within int, b []byte) {
+	t := u.told
+	if t.send == nil || t.at != start || within+8 > len(t.send.raw) || !bytes.Equal(t.send.raw[within:][:8], b) {
+		u.m.note("UAR %d: %x at %#x goes on with no request", u.number, b, start+within)
+	}
+}
+
+// copy64 is a store of 64 bytes, of a request that may have more. The request itself tells
+// how long it is.
+func (m *mlx5) copy64(key int64, offset int, b [64]byte) {
+	u := m.uars[key]
+	if u == nil {
+		return
+	}
+	u.part = b
+	c := m.k.cross(Crossing{Kind: Doorbell, Page: int(u.number), Offset: offset, Size: len(b), Bytes: u.part[:]})
+	if c.Drop {
+		return
+	}
+	if !u.wc || m.k.MLX5.NoBlueFlame {
+		m.note("UAR %d: a copy to a page that takes words only", u.number)
+	}
+	if u.copied.done || len(u.copied.b) == 0 {
+		u.copied = mlx5Copy{offset: c.Offset, b: u.copied.b[:0]}
+	}
+	to := &u.copied
+	if c.Offset != to.offset+len(to.b) {
+		m.note("UAR %d: the next 64 bytes of a copy go to %#x, not %#x", u.number, c.Offset, to.offset+len(to.b))
+	}
+	to.b = append(to.b, c.Bytes...)
+	if segs := int(to.b[7] & 0x3f); len(to.b) >= segs*16 {
+		to.done = true
+		u.send(to.offset, to.b)
+	}
+}
+
+// send is the start of a request, or all of it.
+func (u *mlx5UAR) send(offset int, b []byte) {
+	m := u.m
+	num := binary.BigEndian.Uint32(b[4:]) >> 8
+	qp := m.k.device.QP(num)
+	if qp == nil || qp.k != m.k || qp.MLX5 == nil {
+		m.note("a doorbell for QP %d, which is not there: %x at %#x", num, b[:8], offset)
+		return
+	}
+	q := qp.MLX5
+	at := offset
+	reg := u.regs[at]
+	if reg == nil {
+		at &^= mlx5BFSize / 2
+		reg = u.regs[at]
+	}
+	if reg == nil || q.uar != u || q.register >= 0 && q.register != at {
+		m.note("%v: a doorbell at %#x of UAR %d, which is not the QP's", q, offset, u.number)
+		return
+	}
+	want := at
+	if u.wc && !m.k.MLX5.NoBlueFlame && !(!m.dynamic && u.number == 0 && at == mlx5UARSend) {
+		want += reg.half
+		reg.half ^= mlx5BFSize / 2
+	} else if len(b) > 8 {
+		m.note("%v: a copy to a register that takes words only", q)
+	}
+	if offset != want {
+		m.note("%v: the doorbell is at %#x, and its turn was %#x", q, offset, want)
+	}
+	u.told.at, u.told.send = offset, q.doorbell(b)
+	m.k.ring(qp)
+}
+
+// arm is the doorbell of CQs.
+func (u *mlx5UAR) arm(v uint64) {
+	m := u.m
+	num := uint32(v)
+	for _, o := range m.k.objects {
+		if cq, ok := o.body.(*CQ); ok && cq.MLX5 != nil && cq.MLX5.Num == num {
+			if cq.MLX5.uar != u {
+				m.note("%v: it is armed through UAR %d, and belongs to %d", cq.MLX5, u.number, cq.MLX5.uar.number)
+			}
+			cq.MLX5.arm(uint32(v >> 32))
+			return
+		}
+	}
+	m.note("a doorbell for CQ %d, which is not there: %#016x", num, v)
+}
+
+// findUAR finds a dynamic UAR by its number.
+func (m *mlx5) findUAR(number uint32) *mlx5UAR {
+	for _, u := range m.uars {
+		if u.number == number {
+			return u
+		}
+	}
+	return nil
+}
+
+// sameBytes tells whether a copy of a request is what stands in the queue.
+func sameBytes(copied, queue []byte) bool {
+	return bytes.Equal(copied[:min(len(copied), len(queue))], queue)
+}

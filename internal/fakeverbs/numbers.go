@@ -1,0 +1,14 @@
+package fakeverbs
+
+// numbers hands out the lowest number that is free, without counting up to it each time.
+type numbers struct{ below uint32 } // all of these are taken
+
+func (n *numbers) take(isTaken func(uint32) bool) uint32 {
+	for isTaken(n.below) {
+		n.below++
+	}
+	n.below++
+	return n.below - 1
+}
+
+func (n *numbers) free(i uint32) { n.below = min(n.below, i) }

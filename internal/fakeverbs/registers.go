@@ -1,0 +1,68 @@
+package fakeverbs
+
+import "github.com/goverbs/goverbs/mmap"
+
+// MapPage maps registers of the device's. The model sees each store to them.
+func (k *Kernel) MapPage(key int64, length int) (*mmap.Page, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if err := k.fault("MMAP"); err != nil {
+		return nil, err
+	}
+	if err := k.model.registers(k, key, length); err != nil {
+		return nil, err
+	}
+	r, err := mmap.Wrap(make([]byte, roundUp(length)))
+	if err != nil {
+		return nil, err
+	}
+	return mmap.NewPage(r, func(s mmap.Store) {
+		k.watch(key, s)
+		switch s.Kind {
+		case mmap.StorePlain, mmap.StoreWC:
+			k.Store(key, s.Offset, s.Size, s.Value)
+		case mmap.StoreCopy:
+			k.Copy(key, s.Offset, *s.Bytes)
+		}
+	})
+}
+
+// Store is a store of 4 or 8 bytes to the registers that are mapped at a key.
+func (k *Kernel) Store(key int64, offset, size int, value uint64) {
+	k.mu.Lock()
+	defer k.unlock()
+	if k.listens() {
+		k.model.store(k, key, offset, size, value)
+	}
+}
+
+// listens tells whether stores get to the device. What a program stores after its device is
+// gone, the kernel has go to memory of no meaning.
+func (k *Kernel) listens() bool { return !k.closed && !k.device.isRemoved() }
+
+// copier is a model that takes copies of whole requests, 64 bytes after 64 bytes.
+type copier interface {
+	copy64(key int64, offset int, b [64]byte)
+}
+
+// Copy is a store of 64 bytes to the registers that are mapped at a key.
+func (k *Kernel) Copy(key int64, offset int, b [64]byte) {
+	k.mu.Lock()
+	defer k.unlock()
+	if c, ok := k.model.(copier); ok && k.listens() {
+		c.copy64(key, offset, b)
+	}
+}
+
+// watcher is a model that looks at the barriers of stores, as far as these are seen.
+type watcher interface {
+	watch(key int64, s mmap.Store)
+}
+
+func (k *Kernel) watch(key int64, s mmap.Store) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if w, ok := k.model.(watcher); ok && k.listens() {
+		w.watch(key, s)
+	}
+}

@@ -1,0 +1,23 @@
+package main
+
+import (
+	"bytes"
+	"encoding/xml"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// TestPictures: the files are what the program draws, and XML.
+func TestPictures(t *testing.T) {
+	for name, words := range pictures {
+		file, err := os.ReadFile(filepath.Join("../../docs", name))
+		if err != nil || !bytes.Equal(file, draw(words)) {
+			t.Errorf("%s: run go generate ./internal/picture (%v)", name, err)
+		}
+		var any struct{ XMLName xml.Name }
+		if err := xml.Unmarshal(file, &any); err != nil || any.XMLName.Local != "svg" {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

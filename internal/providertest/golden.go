@@ -1,0 +1,56 @@
+package providertest
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/goverbs/goverbs/internal/fakeverbs"
+	"github.com/goverbs/goverbs/internal/record"
+)
+
+var update = flag.Bool("update", false, "write golden recordings and lists of mutations")
+
+// Golden runs something that attaches a recorder to its kernel, and compares the recording
+// with the golden one.
+func Golden(t *testing.T, golden string, run func(attach func(*fakeverbs.Kernel))) {
+	t.Helper()
+	compared(t, golden, run, record.Crossings)
+}
+
+// Requests is Golden for what the core is asked for.
+func Requests(t *testing.T, golden string, run func(attach func(*fakeverbs.Kernel))) {
+	t.Helper()
+	compared(t, golden, run, record.Requests)
+}
+
+func compared(t *testing.T, golden string, run func(attach func(*fakeverbs.Kernel)), part func(recording string) string) {
+	t.Helper()
+	var b bytes.Buffer
+	run(record.New(&b).Attach)
+	got, err := record.Masked(strings.NewReader(part(b.String())))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := kept(t, golden, got)
+	if diff, err := record.Diff(strings.NewReader(want), strings.NewReader(got)); diff != "" || err != nil {
+		t.Errorf("%v (-golden +now):\n%s", err, diff)
+	}
+}
+
+// kept is what a file holds, which with -update is written first.
+func kept(t *testing.T, name, got string) string {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(name, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}

@@ -1,0 +1,167 @@
+package providertest
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/goverbs/goverbs/internal/fakeverbs"
+)
+
+// Mutations change what crosses the seam in one place at a time, to see who notices.
+type Mutations struct {
+	Tours []Tour
+	// Bits are those of byte i of a site that are changed, one at a time.
+	Bits func(s *Site, i int) []int
+	// Stores are changes of how and when something is stored.
+	Stores func(*Site) []Change
+	// Address tells of a byte that is part of an address: at another one there may be
+	// anything.
+	Address func(s *Site, i int) bool
+	// Why is asked before the reasons why nobody notices what is no change of a byte.
+	Why     func(site, change string) string
+	Reasons []Reason
+	// RecordBytes is how long a doorbell record is.
+	RecordBytes int
+	Width       int    // of the first column
+	Head, List  string // what the list begins with, and its file
+}
+
+// Reason says why nobody can notice changes of these bytes of sites whose names begin so.
+type Reason struct {
+	sites       string
+	first, last int
+	bits        string // those among them; all when empty
+	why         string
+}
+
+// Because makes a Reason.
+func Because(sites string, first, last int, bits, why string) Reason {
+	return Reason{sites, first, last, bits, why}
+}
+
+// row is a line of the list: what was changed, and who noticed.
+type row struct {
+	what  string
+	bytes [2]int // first and last, with bits
+	bits  string
+	other string // what else was changed
+	who   notice
+	why   string // nobody did
+}
+
+func (r *row) text(width int) string {
+	where := r.other
+	switch {
+	case where != "":
+	case r.bytes[0] == r.bytes[1]:
+		where = fmt.Sprintf("byte %d", r.bytes[0])
+	default:
+		where = fmt.Sprintf("bytes %d-%d", r.bytes[0], r.bytes[1])
+	}
+	if r.bits != "" {
+		where += " bits " + r.bits
+	}
+	return strings.TrimRight(fmt.Sprintf("%-*s %-36s %-8s %s", width, r.what, where, r.who, r.why), " ")
+}
+
+// Test changes all there is, one at a time, and holds the list of who notices to what is
+// checked in.
+func (m *Mutations) Test(t *testing.T) {
+	if testing.Short() {
+		t.Skip("one goroutine: nothing for the race detector")
+	}
+	var rows []row
+	for _, s := range m.sites(t) {
+		rows = append(rows, m.eachByte(t, s)...)
+		for _, c := range m.Stores(s) {
+			rows = append(rows, row{what: s.String(), other: c.What, who: s.mutated(t, c.Do)})
+		}
+	}
+	var b strings.Builder
+	b.WriteString(m.Head)
+	for _, r := range m.explained(t, rows) {
+		b.WriteString(r.text(m.Width) + "\n")
+	}
+	got := strings.Split(b.String(), "\n")
+	want := strings.Split(kept(t, m.List, b.String()), "\n")
+	if !slices.Equal(got, want) {
+		t.Errorf("the list, or the order of its lines, has changed: run with -args -update\n-%s\n+%s",
+			strings.Join(without(want, got), "\n-"), strings.Join(without(got, want), "\n+"))
+	}
+}
+
+// without is the lines that others do not have.
+func without(lines, others []string) []string {
+	return slices.DeleteFunc(slices.Clone(lines), func(l string) bool { return slices.Contains(others, l) })
+}
+
+func (m *Mutations) eachByte(t *testing.T, s *Site) (rows []row) {
+	for i := range s.Bytes {
+		bits := m.Bits(s, i)
+		by := map[notice]string{}
+		for _, bit := range bits {
+			who := s.mutated(t, flip(i, bit))
+			if who != byNobody && s.Kind == fakeverbs.CallIn && m.Address != nil && m.Address(s, i) {
+				who = byEither
+			}
+			by[who] += fmt.Sprint(bit)
+		}
+		for _, who := range []notice{byModel, byTraffic, byEither, byNobody} {
+			if by[who] == "" {
+				continue
+			}
+			r := row{what: s.String(), bytes: [2]int{i, i}, who: who}
+			if r.bits = by[who]; len(r.bits) == len(bits) {
+				r.bits = ""
+			}
+			rows = append(rows, r)
+		}
+	}
+	return rows
+}
+
+// explained joins rows of neighbours that fared alike, and says why nobody noticed. Each
+// reason has to explain something.
+func (m *Mutations) explained(t *testing.T, rows []row) (all []row) {
+	used := make(map[int]bool)
+	for _, r := range rows {
+		if r.who == byNobody {
+			if r.why = m.why(&r, used); r.why == "" {
+				t.Errorf("nobody notices, and there is no reason: %s", r.text(m.Width))
+			}
+		}
+		if n := len(all); n > 0 && r.other == "" && r.bits == "" {
+			l := &all[n-1]
+			if l.other == "" && l.bits == "" && l.what == r.what && l.who == r.who && l.why == r.why && l.bytes[1]+1 == r.bytes[0] {
+				l.bytes[1] = r.bytes[0]
+				continue
+			}
+		}
+		all = append(all, r)
+	}
+	for i, reason := range m.Reasons {
+		if !used[i] {
+			t.Errorf("reason %d explains nothing: %+v", i, reason)
+		}
+	}
+	return all
+}
+
+// why finds the reason for a row, or none.
+func (m *Mutations) why(r *row, used map[int]bool) string {
+	if r.other != "" {
+		if m.Why == nil {
+			return ""
+		}
+		return m.Why(r.what, r.other)
+	}
+	for i, w := range m.Reasons {
+		if strings.HasPrefix(r.what, w.sites) && r.bytes[0] >= w.first && r.bytes[0] <= w.last && (w.bits == "" || strings.Trim(r.bits, w.bits) == "") {
+			used[i] = true
+			return w.why
+		}
+	}
+	return ""
+}

@@ -1,0 +1,214 @@
+package providertest
+
+import "github.com/goverbs/goverbs/uverbs"
+
+// Script is which parts of the script a device has. Its twin is a row of the table of kinds
+// in test/sandbox/script.c.
+type Script struct {
+	Ops []uverbs.Opcode // of messages, in this order
+	// Skips leaves out a message.
+	Skips                   func(uverbs.Opcode, Payload) bool
+	Reads, Atomics, Windows bool
+	Resizes                 bool // CQs, and SRQs
+	// Solicits says that the device knows solicited completions of receives.
+	Solicits bool
+}
+
+var payloads = []Payload{
+	Inline(0), Inline(1), Inline(15), Inline(16), Inline(17), Inline(47), Inline(48), Inline(49), Inline(80), Inline(81), Inline(96),
+	Gathered(), Gathered(1), Gathered(4096), Gathered(8, 8), Gathered(7, 100, 1000), Gathered(1, 2, 3, 4),
+	Gathered(300, 200, 100, 50, 25), Gathered(1, 20, 300, 4000, 500, 60),
+}
+
+// Run carries out the script: all operations, data of all forms, events, and queues that go
+// around many times.
+func (p *Pair) Run(s *Script) {
+	p.T.Helper()
+	step := 0
+	for _, op := range s.Ops {
+		for _, l := range payloads {
+			if s.Skips == nil || !s.Skips(op, l) {
+				step++
+				p.OneMessage(step%2, step, op, l)
+			}
+		}
+	}
+	if s.Reads {
+		for _, n := range []int{1, 8, 4096, 32768} {
+			step++
+			p.OneRead(step%2, step, n)
+		}
+	}
+	if s.Atomics {
+		p.Atomics()
+	}
+	p.Batches(60)
+	for round := range 10 {
+		p.EventOf(round%2 == 1 && s.Solicits, false)
+	}
+	if s.Windows {
+		p.windows()
+	}
+	if s.Resizes {
+		p.resizes()
+	}
+}
+
+// Batches posts lists of up to eight requests, of which the last is signaled. All queues go
+// around many times.
+func (p *Pair) Batches(rounds int) {
+	p.T.Helper()
+	for round := range rounds {
+		n := round%Depth + 1
+		p.Fill(0, round)
+		var wrs []uverbs.SendWR
+		for j := range n {
+			size := 16 * (j + 1) % 112
+			p.Recv(1, Target+256*j, 256, uverbs.WC{Opcode: uverbs.WCRecv, ByteLen: uint32(size)})
+			wr := uverbs.SendWR{Opcode: uverbs.OpSend}
+			if j%2 == 0 {
+				p.Message(0, &wr, Inline(size))
+			} else {
+				p.Message(0, &wr, Gathered(size))
+			}
+			wrs = append(wrs, wr)
+		}
+		wrs[n-1].Flags = uverbs.SendSignaled
+		p.Send(0, wrs...)
+		p.Reap()
+		for j := range n {
+			size := 16 * (j + 1) % 112
+			p.Same("batch", p.Side[1].Mem[Target+256*j:][:size], p.Side[0].Mem[:size])
+		}
+	}
+}
+
+// EventOf sends two messages, of which the second is solicited, to a CQ that is armed before,
+// or late.
+func (p *Pair) EventOf(solicited, late bool) {
+	p.T.Helper()
+	if !late {
+		p.Arm(1, solicited)
+	}
+	for range 2 {
+		p.Recv(1, Target, 256, uverbs.WC{Opcode: uverbs.WCRecv, ByteLen: 4})
+	}
+	wr := uverbs.SendWR{Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled, SGL: []uverbs.SGE{p.Side[0].SGE(0, 4)}}
+	p.Send(0, wr)
+	wr.Flags |= uverbs.SendSolicited
+	p.Send(0, wr)
+	if late {
+		p.Arm(1, solicited)
+	}
+	p.Event(1)
+	p.Reap()
+}
+
+// resizes gives side 1's CQ other sizes while it holds completions, and its SRQ while it holds
+// receives.
+func (p *Pair) resizes() {
+	p.T.Helper()
+	s := &p.Side[1]
+	for round, n := range []int{200, 15, 63} {
+		p.toResize(round+2, func() error { return s.CQ.Resize(n) }, nil)
+	}
+	for round, n := range []uint32{20, 8, 15} {
+		if s.SRQ != nil {
+			p.toResize(round+2, nil, func() error { return s.SRQ.Resize(n) })
+		}
+	}
+}
+
+// toResize sends n messages. It calls posted, unless that is nil, when their receives are posted,
+// and sent when all have arrived and none has been polled for.
+func (p *Pair) toResize(n int, sent, posted func() error) {
+	p.T.Helper()
+	p.Fill(0, n)
+	for j := range n {
+		p.Recv(1, Target+256*j, 256, uverbs.WC{Opcode: uverbs.WCRecv, ByteLen: 4})
+	}
+	p.try(posted)
+	for j := range n {
+		p.Send(0, uverbs.SendWR{Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled, SGL: []uverbs.SGE{p.Side[0].SGE(8*j, 4)}})
+	}
+	p.try(sent)
+	p.Reap()
+	for j := range n {
+		p.Same("resize", p.Side[1].Mem[Target+256*j:][:4], p.Side[0].Mem[8*j:][:4])
+	}
+}
+
+func (p *Pair) try(f func() error) {
+	p.T.Helper()
+	if f == nil {
+		return
+	}
+	if err := f(); err != nil {
+		p.T.Fatal(err)
+	}
+}
+
+// windows binds windows of both types, writes through them, and ends those of type 2 from
+// either side.
+func (p *Pair) windows() {
+	p.T.Helper()
+	mw := Must[*uverbs.MW](p.T)(p.PD.AllocMW(uverbs.MWType2))
+	for round := range 6 {
+		p.windowOfType2(round, mw)
+	}
+	p.end(mw)
+	mw = Must[*uverbs.MW](p.T)(p.PD.AllocMW(uverbs.MWType1))
+	for round := range 3 {
+		p.Bind(mw, uverbs.BindMW{MR: p.Side[1].MR, Addr: p.Side[1].MR.Addr() + Target, Length: 4096, Access: uverbs.AccessRemoteWrite})
+		p.WriteTo(round, Target, mw.RKey())
+	}
+	p.Bind(mw, uverbs.BindMW{MR: p.Side[1].MR})
+	p.end(mw)
+}
+
+func (p *Pair) windowOfType2(round int, mw *uverbs.MW) {
+	p.T.Helper()
+	s := &p.Side[1]
+	key, access := uverbs.IncRKey(mw.RKey()), uverbs.AccessRemoteWrite
+	if round%3 == 1 {
+		access |= uverbs.AccessRemoteRead | uverbs.AccessRemoteAtomic
+	}
+	p.Send(1, uverbs.SendWR{Opcode: uverbs.OpBindMW, Flags: uverbs.SendSignaled,
+		Bind: &uverbs.BindMW{MW: mw, RKey: key, MR: s.MR, Addr: s.MR.Addr() + Target, Length: 4096, Access: access}})
+	p.Reap()
+	p.WriteTo(round, Target, key)
+	if round%2 == 0 {
+		p.Send(1, uverbs.SendWR{Opcode: uverbs.OpLocalInv, Flags: uverbs.SendSignaled, InvalidateRKey: key})
+	} else {
+		p.Recv(1, Target, 256, uverbs.WC{Opcode: uverbs.WCRecv, ByteLen: 8, Flags: uverbs.WCWithInv, Imm: key})
+		p.Send(0, uverbs.SendWR{Opcode: uverbs.OpSendWithInv, Flags: uverbs.SendSignaled, SGL: []uverbs.SGE{p.Side[0].SGE(0, 8)}, InvalidateRKey: key})
+	}
+	p.Reap()
+	if round%2 != 0 {
+		p.Same("ending a window", s.Mem[Target:Target+8], p.Side[0].Mem[:8])
+	}
+	if len(p.Wire.Windows) > 0 {
+		p.T.Fatalf("windows %#x are bound still", p.Wire.Windows)
+	}
+}
+
+// Bind binds a window of type 1 through side 1's QP.
+func (p *Pair) Bind(mw *uverbs.MW, b uverbs.BindMW) {
+	p.T.Helper()
+	p.Next++
+	p.Owe(1, &uverbs.SendWR{WRID: p.Next, Opcode: uverbs.OpBindMW})
+	if err := mw.Bind(p.Side[1].QP, p.Next, uverbs.SendSignaled, b); err != nil {
+		p.T.Fatal(err)
+	}
+	p.Reap()
+	if bound := len(p.Wire.Windows) > 0; bound != (b.Length > 0) {
+		p.T.Fatalf("windows %#x are bound", p.Wire.Windows)
+	}
+}
+
+func (p *Pair) end(mw *uverbs.MW) {
+	p.T.Helper()
+	if err := mw.Close(); err != nil {
+		p.T.Fatal(err)
+	}
+}

@@ -1,0 +1,275 @@
+package providertest
+
+import (
+	"testing"
+
+	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/fakeverbs"
+)
+
+// Wire carries what the QPs of one opening send to each other, within the doorbell.
+type Wire struct {
+	Peers   map[*fakeverbs.QP]*fakeverbs.QP
+	Windows map[uint32]fakeverbs.Binding // that are bound, by key
+
+	t testing.TB
+	k *fakeverbs.Kernel
+}
+
+func newWire(t testing.TB, k *fakeverbs.Kernel) *Wire {
+	w := &Wire{t: t, k: k, Peers: make(map[*fakeverbs.QP]*fakeverbs.QP), Windows: make(map[uint32]fakeverbs.Binding)}
+	k.Rang = w.carry
+	return w
+}
+
+// isIWARP tells of devices whose QPs a connection manager connects.
+func isIWARP(k *fakeverbs.Kernel) bool {
+	return k.Driver() == abi.RDMA_DRIVER_SIW || k.Driver() == abi.RDMA_DRIVER_ERDMA
+}
+
+// Join has two QPs send to each other. Datagrams find their way themselves.
+func (w *Wire) Join(a, b *fakeverbs.QP) {
+	w.Peers[a], w.Peers[b] = b, a
+	if isIWARP(w.k) {
+		a.Connect()
+		b.Connect()
+	}
+}
+
+// carry carries out all that a QP has sent.
+func (w *Wire) carry(from *fakeverbs.QP) {
+	for from.State() == abi.IB_QPS_RTS {
+		s, ok := from.TakeSend()
+		if !ok {
+			return
+		}
+		from.Sent(s, w.deliver(s, from))
+	}
+}
+
+func reliable(qp *fakeverbs.QP) bool {
+	return qp.Type != abi.IB_UVERBS_QPT_UC && qp.Type != abi.IB_UVERBS_QPT_UD
+}
+
+// deliver carries out a send, and says how it ended.
+func (w *Wire) deliver(s *fakeverbs.Work, from *fakeverbs.QP) uint32 {
+	switch s.Opcode {
+	case fakeverbs.NoOpcode:
+		return abi.IB_WC_LOC_QP_OP_ERR
+	case abi.IB_UVERBS_WR_LOCAL_INV:
+		w.end(s.Imm, from)
+		return abi.IB_WC_SUCCESS
+	case abi.IB_UVERBS_WR_BIND_MW:
+		return w.bind(&s.Bind, from)
+	}
+	local := uint32(0)
+	if r := right(s); r == abi.IB_UVERBS_ACCESS_REMOTE_READ || r == abi.IB_UVERBS_ACCESS_REMOTE_ATOMIC {
+		local = abi.IB_UVERBS_ACCESS_LOCAL_WRITE
+	}
+	data := append([]byte(nil), s.Inline...)
+	for _, g := range s.SGL {
+		if !w.opens(g.LKey, g.Addr, uint64(g.Length), local) {
+			return abi.IB_WC_LOC_PROT_ERR
+		}
+		data = append(data, w.read(g.Addr, g.Length)...)
+	}
+	if from.Type == abi.IB_UVERBS_QPT_UD || w.k.Driver() == abi.RDMA_DRIVER_SIW && local == 0 {
+		from.Sent(s, abi.IB_WC_SUCCESS) // it is done when it has left
+	}
+	if from.Type == abi.IB_UVERBS_QPT_UD {
+		w.datagram(s, data, from)
+		return abi.IB_WC_SUCCESS
+	}
+	to := w.Peers[from]
+	if to.State() < abi.IB_QPS_RTR || to.State() > abi.IB_QPS_SQE {
+		return abi.IB_WC_RETRY_EXC_ERR
+	}
+	if from.Type == abi.IB_UVERBS_QPT_XRC_INI {
+		if to = to.Through(s.SRQN); to == nil {
+			w.t.Errorf("there is no SRQ %d", s.SRQN)
+			return abi.IB_WC_REM_INV_REQ_ERR
+		}
+	}
+	if r := right(s); r != 0 && len(data) > 0 {
+		if !w.opens(s.RKey, s.RemoteAddr, uint64(len(data)), r) {
+			to.Break()
+			return abi.IB_WC_REM_ACCESS_ERR
+		}
+		w.touch(s, data, from)
+	}
+	if right(s) == 0 || s.Opcode == abi.IB_UVERBS_WR_RDMA_WRITE_WITH_IMM {
+		return w.arrive(s, data, to)
+	}
+	return abi.IB_WC_SUCCESS
+}
+
+// bind opens a window, and ends what its old key opened.
+func (w *Wire) bind(b *fakeverbs.Binding, qp *fakeverbs.QP) uint32 {
+	if !qp.Bind(b) {
+		return abi.IB_WC_MW_BIND_ERR
+	}
+	delete(w.Windows, b.RKey)
+	if b.Length > 0 {
+		w.Windows[b.NewRKey] = *b
+	}
+	return abi.IB_WC_SUCCESS
+}
+
+// end ends a window.
+func (w *Wire) end(key uint32, qp *fakeverbs.QP) {
+	if _, ok := w.Windows[key]; ok && qp.Invalidate(key) {
+		delete(w.Windows, key)
+	}
+}
+
+// touch writes to the peer's memory, or from it.
+func (w *Wire) touch(s *fakeverbs.Work, data []byte, from *fakeverbs.QP) {
+	switch right(s) {
+	case abi.IB_UVERBS_ACCESS_REMOTE_WRITE:
+		w.write(s.RemoteAddr, data)
+	case abi.IB_UVERBS_ACCESS_REMOTE_READ:
+		w.fetched(s, w.read(s.RemoteAddr, uint32(len(data))), from)
+	default:
+		old, err := w.k.User.Load64(s.RemoteAddr)
+		next := old
+		if s.Opcode == abi.IB_UVERBS_WR_ATOMIC_FETCH_AND_ADD {
+			next += s.Compare
+		} else if old == s.Compare {
+			next = s.Swap
+		}
+		if err != nil || w.k.User.Store64(s.RemoteAddr, next) != nil {
+			w.t.Errorf("an atomic to %#x", s.RemoteAddr)
+		}
+		w.fetched(s, abi.Bytes(&old), from)
+	}
+}
+
+// fetched is what a send brings back.
+func (w *Wire) fetched(s *fakeverbs.Work, b []byte, from *fakeverbs.QP) {
+	if !from.KeepFetched(s, b) {
+		w.scatter(s.SGL, b)
+	}
+}
+
+// datagram goes to the QP that it names, or nowhere.
+func (w *Wire) datagram(s *fakeverbs.Work, data []byte, from *fakeverbs.QP) {
+	for _, to := range w.k.QueuePairs() {
+		if to.Num == s.To.QPN && to.Type == abi.IB_UVERBS_QPT_UD && s.To.AH != nil {
+			r, ok := to.TakeRecv()
+			if !ok {
+				break
+			}
+			grh := make([]byte, 40)
+			copy(grh[24:], s.To.AH.Attr.Grh.Dgid[:])
+			wc := &abi.IbUverbsWc{Opcode: abi.IB_WC_RECV, SrcQp: from.Num, Sl: s.To.AH.Attr.Sl, Slid: s.To.AH.Attr.Dlid}
+			if s.To.AH.Attr.IsGlobal != 0 {
+				wc.WcFlags = abi.IB_WC_GRH
+			}
+			w.finish(s, append(grh, data...), to, r, wc)
+		}
+	}
+}
+
+// arrive takes a receive. iWARP has no receiver-not-ready.
+func (w *Wire) arrive(s *fakeverbs.Work, data []byte, to *fakeverbs.QP) uint32 {
+	r, ok := to.TakeRecv()
+	switch {
+	case !ok && isIWARP(w.k):
+		to.Break()
+		return abi.IB_WC_REM_ACCESS_ERR
+	case !ok && reliable(to):
+		return abi.IB_WC_RNR_RETRY_EXC_ERR
+	case !ok:
+		return abi.IB_WC_SUCCESS
+	}
+	return w.finish(s, data, to, r, &abi.IbUverbsWc{Opcode: abi.IB_WC_RECV})
+}
+
+func (w *Wire) finish(s *fakeverbs.Work, data []byte, to *fakeverbs.QP, r *fakeverbs.Recv, wc *abi.IbUverbsWc) uint32 {
+	wc.ByteLen = uint32(len(data))
+	switch s.Opcode {
+	case abi.IB_UVERBS_WR_RDMA_WRITE_WITH_IMM:
+		wc.Opcode, wc.WcFlags, wc.Ex = abi.IB_WC_RECV_RDMA_WITH_IMM, wc.WcFlags|abi.IB_WC_WITH_IMM, s.Imm
+		data = nil
+	case abi.IB_UVERBS_WR_SEND_WITH_IMM:
+		wc.WcFlags, wc.Ex = wc.WcFlags|abi.IB_WC_WITH_IMM, s.Imm
+	case abi.IB_UVERBS_WR_SEND_WITH_INV:
+		wc.WcFlags, wc.Ex = wc.WcFlags|abi.IB_WC_WITH_INVALIDATE, s.Imm
+		w.end(s.Imm, to)
+	}
+	if s.Opcode == abi.IB_UVERBS_WR_SEND_WITH_INV && w.k.Driver() == abi.RDMA_DRIVER_SIW && !to.Invalidate(s.Imm) {
+		return w.refuse(to, r, abi.IB_WC_REM_INV_REQ_ERR, abi.IB_WC_SUCCESS) // the sender is done
+	}
+	room := 0
+	for _, g := range r.SGL {
+		if room += int(g.Length); !w.opens(g.LKey, g.Addr, uint64(g.Length), abi.IB_UVERBS_ACCESS_LOCAL_WRITE) {
+			return w.refuse(to, r, abi.IB_WC_LOC_PROT_ERR, abi.IB_WC_REM_OP_ERR)
+		}
+	}
+	if room < len(data) {
+		return w.refuse(to, r, abi.IB_WC_LOC_LEN_ERR, abi.IB_WC_REM_INV_REQ_ERR)
+	}
+	if !to.Keep(r, data) {
+		w.scatter(r.SGL, data)
+	}
+	if w.k.Driver() == abi.RDMA_DRIVER_RXE {
+		wc.WcFlags, wc.PortNum = wc.WcFlags|abi.IB_WC_GRH, 1
+	}
+	to.Received(r, wc, s.Flags&abi.IB_SEND_SOLICITED != 0)
+	return abi.IB_WC_SUCCESS
+}
+
+// refuse ends the receiver's side.
+func (w *Wire) refuse(to *fakeverbs.QP, r *fakeverbs.Recv, here, there uint32) uint32 {
+	to.Received(r, &abi.IbUverbsWc{Status: here}, false)
+	to.Break()
+	return there
+}
+
+// right is what a send needs at the peer.
+func right(s *fakeverbs.Work) uint32 {
+	switch s.Opcode {
+	case abi.IB_UVERBS_WR_RDMA_READ, abi.IB_UVERBS_WR_RDMA_READ_WITH_INV:
+		return abi.IB_UVERBS_ACCESS_REMOTE_READ
+	case abi.IB_UVERBS_WR_RDMA_WRITE, abi.IB_UVERBS_WR_RDMA_WRITE_WITH_IMM:
+		return abi.IB_UVERBS_ACCESS_REMOTE_WRITE
+	case abi.IB_UVERBS_WR_ATOMIC_FETCH_AND_ADD, abi.IB_UVERBS_WR_ATOMIC_CMP_AND_SWP:
+		return abi.IB_UVERBS_ACCESS_REMOTE_ATOMIC
+	}
+	return 0
+}
+
+func (w *Wire) opens(key uint32, addr, n uint64, right uint32) bool {
+	if n == 0 {
+		return true
+	}
+	for _, mr := range w.k.MRs() {
+		if mr.Key == key && mr.Access&right == right && addr >= mr.Start && n <= mr.Length && addr-mr.Start <= mr.Length-n {
+			return true
+		}
+	}
+	b, ok := w.Windows[key]
+	return ok && b.Access&right == right && addr >= b.Addr && n <= b.Length && addr-b.Addr <= b.Length-n
+}
+
+func (w *Wire) read(addr uint64, n uint32) []byte {
+	b := make([]byte, n)
+	if err := w.k.User.Read(addr, b); err != nil && n > 0 {
+		w.t.Errorf("read %d bytes at %#x: %v", n, addr, err)
+	}
+	return b
+}
+
+func (w *Wire) write(addr uint64, b []byte) {
+	if err := w.k.User.Write(addr, b); err != nil && len(b) > 0 {
+		w.t.Errorf("write %d bytes at %#x: %v", len(b), addr, err)
+	}
+}
+
+func (w *Wire) scatter(sgl []fakeverbs.SGE, b []byte) {
+	for _, g := range sgl {
+		n := min(len(b), int(g.Length))
+		w.write(g.Addr, b[:n])
+		b = b[n:]
+	}
+}

@@ -1,0 +1,37 @@
+package qpstate
+
+import (
+	"fmt"
+
+	"github.com/goverbs/goverbs/uverbs/driver"
+)
+
+// Explain tells what is wrong with a transition that the kernel
+// refused, or "" if the table finds nothing wrong with it.
+func Explain(typ driver.QPType, from, to driver.QPState, mask driver.QPAttrMask) string {
+	table, known := transitions[typ]
+	if !known {
+		return ""
+	}
+	r, ok := table[transition{from, to}]
+	if !ok && !Anywhere(from, to) {
+		return fmt.Sprintf("no %v QP goes from %v to %v%s", typ, from, to, reachable(table, from))
+	}
+	mask &^= driver.QPAttrState
+	if missing := r.required &^ mask; missing != 0 {
+		return fmt.Sprintf("%v to %v of a %v QP also needs %v", from, to, typ, missing)
+	}
+	if extra := mask &^ (r.required | r.optional); extra != 0 {
+		return fmt.Sprintf("%v to %v of a %v QP can't take %v", from, to, typ, extra)
+	}
+	return ""
+}
+
+func reachable(table map[transition]rule, from driver.QPState) string {
+	for to := driver.QPStateInit; to <= driver.QPStateSQE; to++ {
+		if _, ok := table[transition{from, to}]; ok && to != from {
+			return fmt.Sprintf("; from %v the next is %v", from, to)
+		}
+	}
+	return ""
+}

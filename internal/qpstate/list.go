@@ -1,0 +1,38 @@
+package qpstate
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/goverbs/goverbs/uverbs/driver"
+)
+
+// Transition is one that a program asks for, and the attributes that it must and may
+// have beside the state.
+type Transition struct {
+	From, To           driver.QPState
+	Required, Optional driver.QPAttrMask
+}
+
+// Types are the types of QPs whose state machine is known.
+func Types() []driver.QPType {
+	return []driver.QPType{driver.QPTypeRC, driver.QPTypeUC, driver.QPTypeUD, driver.QPTypeXRCInitiator, driver.QPTypeXRCTarget}
+}
+
+// Of lists the transitions of a type, by state. Those to RESET and to ERR, which take
+// no attributes, are not among them (see Anywhere).
+func Of(typ driver.QPType) []Transition {
+	var all []Transition
+	for t, r := range transitions[typ] {
+		all = append(all, Transition{t.from, t.to, r.required, r.optional})
+	}
+	slices.SortFunc(all, func(a, b Transition) int {
+		return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To))
+	})
+	return all
+}
+
+// Anywhere tells whether a QP goes from one state to the other whatever its type is.
+func Anywhere(from, to driver.QPState) bool {
+	return to == driver.QPStateReset || to == driver.QPStateErr && from != driver.QPStateReset
+}

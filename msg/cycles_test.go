@@ -1,0 +1,37 @@
+package msg
+
+import (
+	"testing"
+
+	"github.com/goverbs/goverbs/internal/conntest"
+	"github.com/goverbs/goverbs/rdmatest"
+)
+
+// TestCycles connects, talks and closes, again and again, over each kind of device and in
+// each way: no goroutine and no memory is left.
+func TestCycles(t *testing.T) {
+	onFabrics(t, func(t *testing.T, _ *rdmatest.Fabric, cfg Config) {
+		l := listen(t, &cfg)
+		conntest.Cycles(t, func() { cycle(t, l, &cfg) })
+	})
+}
+
+// cycle is the life of a connection.
+func cycle(t *testing.T, l *Listener, cfg *Config) {
+	t.Helper()
+	a, b, err1, err2 := meet(t, l, cfg)
+	if err1 != nil || err2 != nil {
+		t.Fatal(err1, err2)
+	}
+	for _, way := range [][2]*Conn{{a, b}, {b, a}} {
+		if err := way[0].Send(t.Context(), []byte("hello")); err != nil {
+			t.Fatal(err)
+		}
+		m, err := way[1].Recv(t.Context())
+		if err != nil || string(m.Bytes()) != "hello" {
+			t.Fatal(m, err)
+		}
+		m.Release()
+	}
+	bothClose(t, a, b)
+}

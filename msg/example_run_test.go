@@ -1,0 +1,65 @@
+package msg_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+
+	"github.com/goverbs/goverbs/msg"
+	"github.com/goverbs/goverbs/rdmatest"
+)
+
+// exampleTest is what devices in software need in place of a *testing.T.
+type exampleTest struct{}
+
+func (exampleTest) Helper()                           {}
+func (exampleTest) Cleanup(func())                    {}
+func (exampleTest) Errorf(format string, args ...any) { log.Printf(format, args...) }
+
+// exampleConns are both ends of a connection between two hosts in software.
+func exampleConns(ctx context.Context) (client, server *msg.Conn) {
+	fabric := rdmatest.NewWith(exampleTest{}, &rdmatest.Options{Endless: true})
+	l, err := msg.Listen(fabric.Host(1).Addr()+":0", nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	accepted := make(chan *msg.Conn, 1)
+	go func() {
+		c, err := l.Accept(ctx)
+		if err != nil {
+			log.Fatal(err)
+		}
+		accepted <- c
+	}()
+	if client, err = msg.Dial(ctx, l.Addr().String(), nil); err != nil {
+		log.Fatal(err)
+	}
+	return client, <-accepted
+}
+
+// A listener says at which port it is when it was asked for any.
+func ExampleListener() {
+	fabric := rdmatest.NewWith(exampleTest{}, &rdmatest.Options{Endless: true})
+	l, err := msg.Listen(fabric.Host(0).Addr()+":0", nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(l.Addr().Port() != 0, l.Close())
+	// Output: true <nil>
+}
+
+// A message is released when its bytes are no more needed. So the sender may send another.
+func ExampleMessage() {
+	ctx := context.Background()
+	client, server := exampleConns(ctx)
+	if err := client.Send(ctx, []byte("hello")); err != nil {
+		log.Fatal(err)
+	}
+	m, err := server.Recv(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf("%s\n", m.Bytes())
+	m.Release()
+	// Output: hello
+}

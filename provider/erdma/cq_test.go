@@ -1,0 +1,196 @@
+package erdma
+
+import (
+	"context"
+	"testing"
+
+	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/fakeverbs"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// send posts a send and has it succeed.
+func (w *world) send(t testing.TB) {
+	t.Helper()
+	w.post(t, uverbs.SendWR{Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled})
+	w.kqp.Sent(w.take(t), abi.IB_WC_SUCCESS)
+}
+
+// TestEvents takes 300 events, more than the counters of arms and events hold, each by an
+// arm; in between it arms twice, and while an event is unread.
+func TestEvents(t *testing.T) {
+	w := newWorld(t, nil)
+	arm := func() {
+		if err := w.cq.Arm(false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 300 {
+		arm()
+		if i%3 == 0 {
+			arm()
+		}
+		w.send(t)
+		if i%5 == 0 {
+			arm() // ignored
+		}
+		if cq, err := w.ch.Get(context.Background()); cq != w.cq || err != nil {
+			t.Fatal(cq, err)
+		}
+		if w.kcq.Armed() {
+			t.Fatalf("armed after event %d", i)
+		}
+		w.one(t)
+	}
+}
+
+// TestSolicited: of successes only those count that the sender asked to.
+func TestSolicited(t *testing.T) {
+	w := newWorld(t, nil)
+	for _, solicited := range []bool{false, true} {
+		if err := w.cq.Arm(true); err != nil {
+			t.Fatal(err)
+		}
+		w.postRecv(t, uverbs.RecvWR{})
+		r, _ := w.kqp.TakeRecv()
+		w.kqp.Received(r, &abi.IbUverbsWc{}, solicited)
+		if w.kcq.Armed() == solicited {
+			t.Errorf("solicited %v: armed %v", solicited, w.kcq.Armed())
+		}
+		w.one(t)
+	}
+}
+
+// TestStatuses has a send and a receive end with each syndrome.
+func TestStatuses(t *testing.T) {
+	for syndrome, want := range map[uint8]uverbs.WC{
+		1: {Status: uverbs.StatusGeneralErr}, 2: {Status: uverbs.StatusGeneralErr, VendorErr: 1},
+		3: {Status: uverbs.StatusRemAccessErr, VendorErr: 2}, 4: {Status: uverbs.StatusRemAccessErr, VendorErr: 3},
+		5: {Status: uverbs.StatusRemAccessErr, VendorErr: 4}, 6: {Status: uverbs.StatusRemAccessErr, VendorErr: 5},
+		7: {Status: uverbs.StatusRemAccessErr, VendorErr: 6}, 8: {Status: uverbs.StatusLocQPOpErr, VendorErr: 0x20},
+		9: {Status: uverbs.StatusGeneralErr, VendorErr: 0x21}, 10: {Status: uverbs.StatusLocAccessErr, VendorErr: 0x30},
+		11: {Status: uverbs.StatusLocAccessErr, VendorErr: 0x31}, 12: {Status: uverbs.StatusLocAccessErr, VendorErr: 0x32},
+		13: {Status: uverbs.StatusLocAccessErr, VendorErr: 0x33}, 14: {Status: uverbs.StatusLocAccessErr, VendorErr: 0x34},
+		15: {Status: uverbs.StatusWRFlushErr}, 16: {Status: uverbs.StatusRetryExcErr},
+		17: {Status: uverbs.StatusGeneralErr, VendorErr: 17}, 255: {Status: uverbs.StatusGeneralErr, VendorErr: 255},
+	} {
+		want.QPN = 1
+		w := newWorld(t, nil)
+		w.post(t, uverbs.SendWR{WRID: 4, Opcode: uverbs.OpSend}) // no completion was asked for
+		w.kqp.ERDMA.Fail(syndrome)
+		if want.WRID = 4; w.one(t) != want {
+			t.Errorf("syndrome %d of a send: want %+v", syndrome, want)
+		}
+		w = newWorld(t, nil)
+		w.postRecv(t, uverbs.RecvWR{WRID: 5})
+		w.kqp.ERDMA.FailRecv(syndrome)
+		if want.WRID = 5; w.one(t) != want {
+			t.Errorf("syndrome %d of a receive: want %+v", syndrome, want)
+		}
+	}
+}
+
+// TestUnsignaled: a completion frees all that came before it.
+func TestUnsignaled(t *testing.T) {
+	w := newWorld(t, nil)
+	for range 10 {
+		for i := range depth {
+			wr := uverbs.SendWR{WRID: uint64(i), Opcode: uverbs.OpSend, Inline: data(96)}
+			if i == depth-1 {
+				wr.Flags = uverbs.SendSignaled
+			}
+			w.post(t, wr)
+		}
+		for range depth {
+			w.kqp.Sent(w.take(t), abi.IB_WC_SUCCESS)
+		}
+		if wc := w.one(t); wc.WRID != depth-1 {
+			t.Errorf("%+v", wc)
+		}
+	}
+}
+
+// TestHostile has the device say what it must not: nothing comes of it, and all works
+// afterwards.
+func TestHostile(t *testing.T) {
+	w := newWorld(t, nil)
+	qpn := w.qp.Num()
+	w.post(t, uverbs.SendWR{WRID: 1, Opcode: uverbs.OpSend, Inline: data(96)}, uverbs.SendWR{WRID: 2, Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled})
+	w.postRecv(t, uverbs.RecvWR{WRID: 3}, uverbs.RecvWR{WRID: 4})
+	for _, c := range []fakeverbs.ERDMACQE{
+		{QPN: qpn + 1}, {QPN: 1<<32 - 1}, {QPN: 1 << 24},
+		{QPN: qpn, Index: 1}, {QPN: qpn, Index: 3}, // inside the first send
+		{QPN: qpn, Index: 5}, {QPN: qpn, Index: 0xffff}, {QPN: qpn, Index: 16}, // where there is none
+		{QPN: qpn, QueueType: 1, Index: 1}, {QPN: qpn, QueueType: 1, Index: 3}, {QPN: qpn, QueueType: 9, Index: 2},
+	} {
+		w.kcq.ERDMA.Complete(c)
+		if wcs := w.poll(t); len(wcs) > 0 {
+			t.Errorf("%+v comes of %+v", wcs, c)
+		}
+	}
+	w.kqp.Sent(w.take(t), abi.IB_WC_SUCCESS)
+	w.kqp.Sent(w.take(t), abi.IB_WC_SUCCESS)
+	if wc := w.one(t); wc.WRID != 2 {
+		t.Errorf("%+v", wc)
+	}
+	w.kcq.ERDMA.Complete(fakeverbs.ERDMACQE{QPN: qpn, Index: 4}) // once more
+	if wcs := w.poll(t); len(wcs) > 0 {
+		t.Errorf("%+v comes twice", wcs)
+	}
+}
+
+// TestWrongCQ: a completion of a QP that has other CQs is of none.
+func TestWrongCQ(t *testing.T) {
+	w := newWorld(t, nil)
+	other := must[*uverbs.CQ](t)(w.dev.CreateCQ(1, nil))
+	w.post(t, uverbs.SendWR{Opcode: uverbs.OpSend})
+	w.postRecv(t, uverbs.RecvWR{})
+	kother := w.k.CQs()[1].ERDMA
+	kother.Complete(fakeverbs.ERDMACQE{QPN: w.qp.Num()})
+	kother.Complete(fakeverbs.ERDMACQE{QPN: w.qp.Num(), QueueType: 1})
+	if n, err := other.Poll(make([]uverbs.WC, 4)); n != 0 || err != nil {
+		t.Error(n, err)
+	}
+	if err := other.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestCQLaps polls in batches of several sizes around a CQ of 64 entries.
+func TestCQLaps(t *testing.T) {
+	w := newWorld(t, nil)
+	if w.cq.Cap() != minCQE {
+		t.Errorf("%d entries", w.cq.Cap())
+	}
+	wcs := make([]uverbs.WC, 3)
+	for i := range 200 {
+		batch := i%depth + 1
+		for range batch {
+			w.send(t)
+		}
+		got := 0
+		for got < batch {
+			n, err := w.cq.Poll(wcs[:1+i%3])
+			if n == 0 || err != nil {
+				t.Fatal(n, err)
+			}
+			got += n
+		}
+	}
+}
+
+// FuzzCQE reads completions of any bytes.
+func FuzzCQE(f *testing.F) {
+	f.Add(uint8(0), uint8(0), uint8(0), uint32(0), uint32(1), uint32(3), uint32(4))
+	f.Fuzz(func(t *testing.T, op, queue, syndrome uint8, index, qpn, imm, size uint32) {
+		w := newWorld(t, nil)
+		w.post(t, uverbs.SendWR{WRID: 1, Opcode: uverbs.OpSend})
+		w.postRecv(t, uverbs.RecvWR{WRID: 2})
+		w.kcq.ERDMA.Complete(fakeverbs.ERDMACQE{Opcode: op, QueueType: queue, Syndrome: syndrome, Index: index, QPN: qpn, Imm: imm, InvalidatedKey: imm, Size: size})
+		for _, wc := range w.poll(t) {
+			if wc.QPN != w.qp.Num() || wc.WRID != 1 && wc.WRID != 2 {
+				t.Errorf("%+v", wc)
+			}
+		}
+	})
+}

@@ -1,0 +1,24 @@
+// Package erdma is the provider for eRDMA, the network card of Alibaba Cloud's
+// instances. Import it for its side effect:
+//
+//	import _ "github.com/goverbs/goverbs/provider/erdma"
+//
+// It is verified against a model of the device, not yet on hardware; docs/hardware.md says
+// what that can't show.
+//
+// erdma offers RC queue pairs that rdma_cm connects, between eRDMA devices only;
+// SEND, SEND_WITH_IMM, SEND_WITH_INV, RDMA_WRITE, RDMA_WRITE_WITH_IMM, RDMA_READ, and
+// COMPARE_SWAP and FETCH_ADD where the device has them; inline data of up to 96 bytes for
+// sends and writes; up to 6 SGEs, but 1 for reads and for receives. RDMA_READ_WITH_INV, which
+// ends the key of its own buffer, and LOCAL_INV are laid out as the kernel's own; rdma-core
+// has neither. There are no SRQs, memory windows or datagrams, and CQs can't be resized.
+//
+// Only the kernel knows whether a QP is connected, so sends that are posted before are left
+// to the device. A send takes one to four places of 32 bytes in its
+// queue, of which there are four for each that was asked for: a queue takes up to four
+// times as many small sends. Work requests posted after a QP failed are completed by this
+// provider, and may complete before those that the device has.
+//
+// All queues are memory of this process that the device reads and writes. Doorbells are
+// stores to the device, each behind a record of it in memory; package mmap has the rules.
+package erdma

@@ -1,0 +1,160 @@
+package erdma
+
+import (
+	"errors"
+	"syscall"
+	"testing"
+
+	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/fakeverbs"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// TestFlush: what the device has is flushed by the device, what is posted afterwards by the
+// provider, which does not ring.
+func TestFlush(t *testing.T) {
+	stores := 0
+	w := newWorld(t, func(k *fakeverbs.Kernel, _ *uverbs.QPOptions) {
+		k.Cross = func(c *fakeverbs.Crossing) {
+			if c.Kind == fakeverbs.Doorbell {
+				stores++
+			}
+		}
+	})
+	w.post(t, uverbs.SendWR{WRID: 1, Opcode: uverbs.OpSend}, uverbs.SendWR{WRID: 2, Opcode: uverbs.OpSend})
+	w.postRecv(t, uverbs.RecvWR{WRID: 3})
+	w.kqp.Break()
+	rung := stores
+	seen := map[uint64]bool{}
+	flushed := func() {
+		t.Helper()
+		for _, wc := range w.poll(t) {
+			if wc.Status != uverbs.StatusWRFlushErr || wc.QPN != w.qp.Num() || seen[wc.WRID] {
+				t.Errorf("%+v", wc)
+			}
+			seen[wc.WRID] = true
+		}
+	}
+	flushed()
+	for i := range uint64(3) {
+		w.post(t, uverbs.SendWR{WRID: 10 + i, Opcode: uverbs.OpRDMAWrite}, uverbs.SendWR{WRID: 20 + i, Opcode: uverbs.OpSend})
+		w.postRecv(t, uverbs.RecvWR{WRID: 30 + i}, uverbs.RecvWR{WRID: 40 + i})
+		if n, err := w.qp.PostSend([]uverbs.SendWR{{Opcode: 99}}); n != 0 || !errors.Is(err, uverbs.ErrNotSupported) {
+			t.Error(n, err)
+		}
+	}
+	flushed()
+	if len(seen) != 3+12 || stores != rung {
+		t.Errorf("%d flushed, %d stores", len(seen), stores-rung)
+	}
+}
+
+// TestPostedUnaware: sends that were posted before the failure was polled are the device's
+// to flush, when the kernel stops the QP.
+func TestPostedUnaware(t *testing.T) {
+	w := newWorld(t, nil)
+	w.postRecv(t, uverbs.RecvWR{WRID: 1})
+	w.kqp.Break()
+	w.post(t, uverbs.SendWR{WRID: 2, Opcode: uverbs.OpSend})
+	w.postRecv(t, uverbs.RecvWR{WRID: 3})
+	if wc := w.one(t); wc.WRID != 1 {
+		t.Errorf("%+v", wc)
+	}
+	if wcs := w.poll(t); len(wcs) != 2 {
+		t.Errorf("%+v", wcs)
+	}
+}
+
+// TestDestroyRefused: a QP and a CQ that the kernel keeps go on.
+func TestDestroyRefused(t *testing.T) {
+	w := newWorld(t, nil)
+	w.k.Fail("QP_DESTROY", 0, syscall.EBUSY)
+	if err := w.qp.Close(); !errors.Is(err, syscall.EBUSY) {
+		t.Fatal(err)
+	}
+	w.send(t)
+	w.one(t)
+	if err := w.qp.Close(); err != nil {
+		t.Fatal(err)
+	}
+	w.k.Fail("CQ_DESTROY", 0, syscall.EBUSY)
+	if err := w.cq.Close(); !errors.Is(err, syscall.EBUSY) {
+		t.Fatal(err)
+	}
+	if err := w.cq.Arm(false); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestCreateRefused: what the kernel refuses leaves nothing behind, neither memory nor a
+// slot of doorbell records, of which the model wants each used once.
+func TestCreateRefused(t *testing.T) {
+	w := newWorld(t, nil)
+	allocs := w.k.Calls("ALLOC")
+	for range 600 { // more than a page of slots
+		w.k.Fail("CQ_CREATE", 0, syscall.ENOMEM)
+		if _, err := w.dev.CreateCQ(1, nil); !errors.Is(err, syscall.ENOMEM) {
+			t.Fatal(err)
+		}
+		w.k.Fail("QP_CREATE", 0, syscall.ENOMEM)
+		if _, err := w.pd.CreateQP(&uverbs.QPOptions{SendCQ: w.cq, RecvCQ: w.cq}); !errors.Is(err, syscall.ENOMEM) {
+			t.Fatal(err)
+		}
+	}
+	if n := w.k.Calls("ALLOC") - allocs; n != 1200 {
+		t.Errorf("%d allocations, want one a queue", n)
+	}
+	w.k.Fail("ALLOC", 0, syscall.ENOMEM)
+	if _, err := w.dev.CreateCQ(1, nil); !errors.Is(err, syscall.ENOMEM) {
+		t.Error(err)
+	}
+}
+
+// TestRecords: many QPs have slots of their own, in pages that are used up first.
+func TestRecords(t *testing.T) {
+	w := newWorld(t, nil)
+	allocs := w.k.Calls("ALLOC")
+	var qps []*uverbs.QP
+	for range 300 {
+		qps = append(qps, must[*uverbs.QP](t)(w.pd.CreateQP(&uverbs.QPOptions{SendCQ: w.cq, RecvCQ: w.cq})))
+	}
+	for round := range 2 {
+		for i := range qps {
+			if err := qps[i].Close(); err != nil {
+				t.Fatal(err)
+			}
+			if round == 0 {
+				qps[i] = must[*uverbs.QP](t)(w.pd.CreateQP(&uverbs.QPOptions{SendCQ: w.cq, RecvCQ: w.cq}))
+			}
+		}
+	}
+	if n := w.k.Calls("ALLOC") - allocs; n != 600+1 {
+		t.Errorf("%d allocations, want one a QP and one page of records", n)
+	}
+}
+
+// TestNumberAgain: completions of a QP that is gone are not the next one's with its number.
+func TestNumberAgain(t *testing.T) {
+	w := newWorld(t, nil)
+	w.send(t)
+	if err := w.qp.Close(); err != nil {
+		t.Fatal(err)
+	}
+	qpn := w.qp.Num()
+	w.qp = must[*uverbs.QP](t)(w.pd.CreateQP(&uverbs.QPOptions{SendCQ: w.cq, RecvCQ: w.cq, Cap: uverbs.QPCap{MaxSendWR: depth, MaxRecvWR: depth}}))
+	w.kqp = w.k.QueuePairs()[0]
+	w.kqp.Connect()
+	if w.qp.Num() != qpn {
+		t.Fatalf("QP %d, then %d", qpn, w.qp.Num())
+	}
+	w.poll(t) // the old one's, which was set aside
+	w.kcq.ERDMA.Complete(fakeverbs.ERDMACQE{QPN: qpn})
+	if wcs := w.poll(t); len(wcs) > 0 {
+		t.Errorf("%+v", wcs)
+	}
+	w.post(t, uverbs.SendWR{WRID: 9, Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled})
+	w.kqp.Sent(w.take(t), abi.IB_WC_SUCCESS)
+	if wc := w.one(t); wc.WRID != 9 {
+		t.Errorf("%+v", wc)
+	}
+}

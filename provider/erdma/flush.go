@@ -1,0 +1,23 @@
+package erdma
+
+import "github.com/goverbs/goverbs/uverbs/driver"
+
+// Fail has the kernel stop the QP. The device then completes the work requests that it was
+// told of, and would complete no others. Those posted later are therefore completed here,
+// and the device is not told of them. Their completions may overtake the device's.
+func (q *qp) Fail(move func() error) driver.Flushed {
+	if !q.failed {
+		q.failed = true
+		_ = move() // fails only when the QP is past caring
+	}
+	f := q.flushed
+	q.flushed = driver.Flushed{}
+	return f
+}
+
+func (q *qp) flush(id uint64, op driver.WCOpcode) driver.WC {
+	return driver.WC{WRID: id, Opcode: op, QPN: q.num, Status: driver.StatusWRFlushErr}
+}
+
+// Idle implements driver.Idler.
+func (q *qp) Idle() bool { return q.failed && q.sq.empty() && q.rq.empty() }

@@ -1,0 +1,151 @@
+package erdma
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/fakeverbs"
+	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/mmap"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// tamper changes the driver's answer to a call.
+func tamper[T any](call string, change func(*T)) func(string, *ioctl.Request) {
+	return func(c string, r *ioctl.Request) {
+		if c == call {
+			var answer T
+			ioctl.Argument(r, abi.UVERBS_ATTR_UHW_OUT, &answer)
+			change(&answer)
+			ioctl.Answer(r, abi.UVERBS_ATTR_UHW_OUT, &answer)
+		}
+	}
+}
+
+// TestHostileAnswers has the kernel's answers to create calls be what they can't be: an
+// error, the kernel's object destroyed again, nothing leaked.
+func TestHostileAnswers(t *testing.T) {
+	type cqAnswer = abi.ErdmaUrespCreateCq
+	type qpAnswer = abi.ErdmaUrespCreateQp
+	makeCQ := func(w *world) error { _, err := w.dev.CreateCQ(4, nil); return err }
+	makeQP := func(w *world) error {
+		_, err := w.pd.CreateQP(&uverbs.QPOptions{SendCQ: w.cq, RecvCQ: w.cq, Cap: uverbs.QPCap{MaxSendWR: 4, MaxRecvWR: 4}})
+		return err
+	}
+	for name, c := range map[string]struct {
+		tamper func(string, *ioctl.Request)
+		create func(*world) error
+	}{
+		"no CQ entries":    {tamper("CQ_CREATE", func(a *cqAnswer) { a.NumCqe = 0 }), makeCQ},
+		"odd CQ entries":   {tamper("CQ_CREATE", func(a *cqAnswer) { a.NumCqe = 3 }), makeCQ},
+		"many CQ entries":  {tamper("CQ_CREATE", func(a *cqAnswer) { a.NumCqe = 1 << 31 }), makeCQ},
+		"a page too many":  {tamper("CQ_CREATE", func(a *cqAnswer) { a.NumCqe = 256 }), makeCQ},
+		"high CQ number":   {tamper("CQ_CREATE", func(a *cqAnswer) { a.CqId = 1 << 24 }), makeCQ},
+		"no sends":         {tamper("QP_CREATE", func(a *qpAnswer) { a.NumSqe = 0 }), makeQP},
+		"two blocks":       {tamper("QP_CREATE", func(a *qpAnswer) { a.NumSqe = 2 }), makeQP},
+		"odd sends":        {tamper("QP_CREATE", func(a *qpAnswer) { a.NumSqe = 5 }), makeQP},
+		"many sends":       {tamper("QP_CREATE", func(a *qpAnswer) { a.NumSqe = 1 << 16 }), makeQP},
+		"beyond the end":   {tamper("QP_CREATE", func(a *qpAnswer) { a.NumSqe = 1 << 15 }), makeQP},
+		"no receives":      {tamper("QP_CREATE", func(a *qpAnswer) { a.NumRqe = 0 }), makeQP},
+		"many receives":    {tamper("QP_CREATE", func(a *qpAnswer) { a.NumRqe = 1 << 15 }), makeQP},
+		"offset too high":  {tamper("QP_CREATE", func(a *qpAnswer) { a.RqOffset = 8192 }), makeQP},
+		"offset negative":  {tamper("QP_CREATE", func(a *qpAnswer) { a.RqOffset = 1 << 31 }), makeQP},
+		"offset odd":       {tamper("QP_CREATE", func(a *qpAnswer) { a.RqOffset = 4 }), makeQP},
+		"another number":   {tamper("QP_CREATE", func(a *qpAnswer) { a.QpId++ }), makeQP},
+		"number too large": {tamper("QP_CREATE", func(a *qpAnswer) { a.QpId = 1 << 20 }), makeQP},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, nil)
+			alive, live := w.k.Alive(), mmap.Live()
+			w.k.Tamper = c.tamper
+			if err := c.create(w); err == nil || !strings.Contains(err.Error(), "on erdma0") {
+				t.Errorf("error is %v", err)
+			}
+			if !slices.Equal(w.k.Alive(), alive) || mmap.Live() > live+1 { // a page of records may have come
+				t.Errorf("%q and %d regions, before %q and %d", w.k.Alive(), mmap.Live(), alive, live)
+			}
+		})
+	}
+}
+
+// TestHostileOpen: doorbells that are not where a page is.
+func TestHostileOpen(t *testing.T) {
+	for name, change := range map[string]func(*abi.ErdmaUrespAllocCtx){
+		"sdb":    func(a *abi.ErdmaUrespAllocCtx) { a.Sdb = 0 },
+		"rdb":    func(a *abi.ErdmaUrespAllocCtx) { a.Rdb = 1 << 63 },
+		"cdb":    func(a *abi.ErdmaUrespAllocCtx) { a.Cdb++ },
+		"offset": func(a *abi.ErdmaUrespAllocCtx) { a.SdbType, a.SdbOffset = 1, 16 },
+		"huge":   func(a *abi.ErdmaUrespAllocCtx) { a.SdbType, a.SdbOffset = 1, 1<<32-1 },
+	} {
+		k := fakeverbs.New(uint32(uverbs.DriverERDMA))
+		k.Tamper = tamper("GET_CONTEXT", change)
+		live := mmap.Live()
+		if dev, err := openOn(info, k); err == nil {
+			t.Errorf("%s: it opens", name)
+			_ = dev.Close()
+		}
+		if leaks := k.Leaks(); len(leaks) > 0 || mmap.Live() != live {
+			t.Errorf("%s: %q; %d regions", name, leaks, mmap.Live()-live)
+		}
+	}
+}
+
+// TestOneDoorbell is a context that has one doorbell for the sends of all its QPs.
+func TestOneDoorbell(t *testing.T) {
+	for _, offset := range []uint32{0, 7, 15} {
+		w := newWorld(t, func(k *fakeverbs.Kernel, _ *uverbs.QPOptions) {
+			k.ERDMA.SDBType, k.ERDMA.SDBOffset = 1, offset
+		})
+		w.send(t)
+		w.one(t)
+	}
+}
+
+// TestDoorbells: QPs and CQs of all numbers have doorbells, where the model looks for them.
+func TestDoorbells(t *testing.T) {
+	w := newWorld(t, nil)
+	for range 520 { // numbers of CQs go on
+		cq := must[*uverbs.CQ](t)(w.dev.CreateCQ(1, &uverbs.CQOptions{Channel: w.ch}))
+		if err := errors.Join(cq.Arm(false), cq.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 130 {
+		cq := must[*uverbs.CQ](t)(w.dev.CreateCQ(1, &uverbs.CQOptions{Channel: w.ch}))
+		qp := must[*uverbs.QP](t)(w.pd.CreateQP(&uverbs.QPOptions{SendCQ: cq, RecvCQ: cq}))
+		all := w.k.QueuePairs()
+		all[len(all)-1].Connect()
+		if _, err := qp.PostSend([]uverbs.SendWR{{Opcode: uverbs.OpSend}}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := qp.PostRecv([]uverbs.RecvWR{{}}); err != nil {
+			t.Fatal(err)
+		}
+		if err := cq.Arm(false); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _, _ = qp.Close(), cq.Close() })
+	}
+}
+
+// TestIdle: a failed QP is idle when both queues are empty.
+func TestIdle(t *testing.T) {
+	q := &qp{}
+	if q.Idle() {
+		t.Error("idle while it works")
+	}
+	q.failed = true
+	if !q.Idle() {
+		t.Error("not idle with nothing outstanding")
+	}
+	for _, queue := range []*queue{&q.sq.queue, &q.rq.queue} {
+		queue.publish(1)
+		if q.Idle() {
+			t.Error("idle with work outstanding")
+		}
+		queue.consumed.Store(1)
+	}
+}

@@ -1,0 +1,50 @@
+package erdma
+
+import (
+	"github.com/goverbs/goverbs/mmap"
+	"github.com/goverbs/goverbs/uverbs/driver"
+)
+
+// PostRecv tells the device of each receive: the doorbell takes one.
+func (q *qp) PostRecv(wrs []driver.RecvWR) (n int, err error) {
+	pi := q.rq.produced.Load()
+	room := q.rq.room(pi)
+	for i := range wrs {
+		sgl := wrs[i].SGL // what is checked is what is used
+		if _, err := driver.SumSGL(sgl, q.maxRecvSGE); err != nil {
+			return i, err
+		}
+		if q.failed {
+			q.flushed.Recv = append(q.flushed.Recv, q.flush(wrs[i].WRID, driver.WCRecv))
+			continue
+		}
+		if uint32(i) >= room {
+			return i, driver.ErrQueueFull
+		}
+		q.receive(pi, wrs[i].WRID, sgl)
+		pi++
+	}
+	if q.failed {
+		return len(wrs), driver.ErrQPFailing
+	}
+	return len(wrs), nil
+}
+
+// receive fills the entry at pi and rings.
+func (q *qp) receive(pi uint32, id uint64, sgl []driver.SGE) {
+	e := q.rq.blocks.At(pi)
+	word := uint64(q.num)<<32 | uint64(uint16(pi+1))
+	*e = block{word}
+	if len(sgl) > 0 {
+		e[2], e[3] = sgeWords(&sgl[0])
+	}
+	q.rq.note(pi, id, 1)
+	q.rq.publish(pi + 1)
+	mmap.StoreRelease64(q.record.word[1], word)
+	q.ctx.rdb.Store64(q.rdb, word)
+}
+
+// sgeWords is an SGE as entries have it: as in verbs.
+func sgeWords(s *driver.SGE) (addr, rest uint64) {
+	return s.Addr, uint64(s.Length) | uint64(s.LKey)<<32
+}

@@ -1,0 +1,135 @@
+package erdma
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/goverbs/goverbs/uverbs/driver"
+)
+
+// opcode is what a send's opcode is to the device, and how its entry is laid out.
+type opcode struct {
+	code   uint8
+	layout layout
+}
+
+type layout uint8
+
+const (
+	unknown     layout = iota
+	sendLayout         // SGEs or data from the middle of the first block on
+	writeLayout        // SGEs or data from the second block on
+	readLayout
+	atomicLayout
+	invLayout
+)
+
+var opcodes = [...]opcode{
+	driver.OpRDMAWrite:    {opWrite, writeLayout},
+	driver.OpRDMAWriteImm: {opWriteImm, writeLayout},
+	driver.OpSend:         {opSend, sendLayout},
+	driver.OpSendImm:      {opSendImm, sendLayout},
+	driver.OpSendWithInv:  {opSendInv, sendLayout},
+	driver.OpRDMARead:     {opRead, readLayout},
+	driver.OpReadWithInv:  {opReadInv, readLayout},
+	driver.OpCompareSwap:  {opCompareSwap, atomicLayout},
+	driver.OpFetchAdd:     {opFetchAdd, atomicLayout},
+	driver.OpLocalInv:     {opLocalInv, invLayout},
+}
+
+func lookUp(op driver.Opcode) opcode {
+	if int64(op) < int64(len(opcodes)) {
+		return opcodes[op]
+	}
+	return opcode{}
+}
+
+// Supports implements driver.Supporter.
+func (c *erdmaContext) Supports(t driver.QPType, op driver.Opcode) bool {
+	l := lookUp(op).layout
+	return t == driver.QPTypeRC && l != unknown && (l != atomicLayout || c.atomics)
+}
+
+// request is a send, whose slices were read once: what is checked is what is used.
+type request struct {
+	wr     *driver.SendWR
+	op     opcode
+	flags  driver.SendFlags
+	sgl    []driver.SGE
+	inline []byte
+	length uint32 // bytes in all
+}
+
+const allFlags = driver.SendFence | driver.SendSignaled | driver.SendSolicited
+
+// check refuses what the device would answer with a dead connection, or C's provider with
+// an error.
+func (q *qp) check(r *request) error {
+	length, err := driver.SumSGL(r.sgl, q.maxSGE)
+	switch l := r.op.layout; {
+	case l == unknown, l == atomicLayout && !q.ctx.atomics:
+		return fmt.Errorf("%w: this erdma device has no %v", driver.ErrNotSupported, r.wr.Opcode)
+	case err != nil:
+		return err
+	case r.flags&^allFlags != 0:
+		return fmt.Errorf("%w: unknown flags %#x", driver.ErrInvalidWR, uint32(r.flags&^allFlags))
+	case length > math.MaxUint32:
+		return fmt.Errorf("%w: %d bytes in all, a message has at most %d", driver.ErrInvalidWR, length, uint32(math.MaxUint32))
+	case l == sendLayout || l == writeLayout:
+		if r.inline != nil {
+			length, err = uint64(len(r.inline)), r.checkInline()
+		}
+	case r.inline != nil:
+		err = fmt.Errorf("%w: %v takes no Inline", driver.ErrInvalidWR, r.wr.Opcode)
+	case l == invLayout && len(r.sgl) > 0:
+		err = fmt.Errorf("%w: %v takes no SGL", driver.ErrInvalidWR, r.wr.Opcode)
+	case l == readLayout && len(r.sgl) != 1:
+		err = fmt.Errorf("%w: %v takes exactly one SGE on erdma", driver.ErrInvalidWR, r.wr.Opcode)
+	case l == atomicLayout && (len(r.sgl) != 1 || length != 8):
+		err = fmt.Errorf("%w: the result of %v takes one SGE of 8 bytes", driver.ErrInvalidWR, r.wr.Opcode)
+	}
+	r.length = uint32(length)
+	return err
+}
+
+func (r *request) checkInline() error {
+	switch {
+	case len(r.sgl) > 0:
+		return fmt.Errorf("%w: both SGL and Inline are set", driver.ErrInvalidWR)
+	case len(r.inline) > maxInline:
+		return fmt.Errorf("%w: %d bytes inline, erdma takes %d (send more from registered memory, with SGL)",
+			driver.ErrInvalidWR, len(r.inline), maxInline)
+	}
+	return nil
+}
+
+// blocks is how many blocks the request takes.
+func (r *request) blocks() uint32 {
+	var tail int // bytes behind the fixed part, of which sends have half a block and others one
+	switch r.op.layout {
+	case readLayout, atomicLayout:
+		return 2
+	case invLayout:
+		return 1
+	case sendLayout:
+		tail = blockSize / 2
+	default:
+		tail = blockSize
+	}
+	return uint32(tail+len(r.sgl)*sgeSize+len(r.inline)+blockSize-1) / blockSize
+}
+
+// header is the first word, without what the queue adds.
+func (r *request) header() uint64 {
+	h := uint64(r.op.code)<<hdrOpShift |
+		uint64(r.flags&driver.SendSignaled)*(hdrSignaled/uint64(driver.SendSignaled)) |
+		uint64(r.flags&driver.SendSolicited)*(hdrSolicited/uint64(driver.SendSolicited)) |
+		uint64(r.flags&driver.SendFence)*(hdrFence/uint64(driver.SendFence))
+	switch {
+	case r.op.layout > writeLayout:
+		return h
+	case r.inline != nil:
+		return h | hdrInline | uint64(len(r.inline))<<hdrCountShift
+	}
+	return h | uint64(len(r.sgl))<<hdrCountShift
+}

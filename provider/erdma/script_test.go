@@ -1,0 +1,42 @@
+package erdma
+
+import (
+	"testing"
+
+	"github.com/goverbs/goverbs/internal/fakeverbs"
+	"github.com/goverbs/goverbs/internal/providertest"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+var script = providertest.Script{
+	Ops:   []uverbs.Opcode{uverbs.OpSend, uverbs.OpSendImm, uverbs.OpSendWithInv, uverbs.OpRDMAWrite, uverbs.OpRDMAWriteImm},
+	Reads: true, Atomics: true, Solicits: true,
+}
+
+// oldScript is what rdma-core's provider of Debian 12 carries out.
+var oldScript = providertest.Script{
+	Ops:   []uverbs.Opcode{uverbs.OpSend, uverbs.OpSendImm, uverbs.OpRDMAWrite, uverbs.OpRDMAWriteImm},
+	Reads: true, Solicits: true,
+}
+
+// TestScript runs the script without a violation, and compares what crossed the seam with
+// the golden recording.
+func TestScript(t *testing.T) {
+	for golden, s := range map[string]*providertest.Script{"testdata/script.rec": &script, "testdata/script-44.rec": &oldScript} {
+		providertest.Golden(t, golden, func(attach func(*fakeverbs.Kernel)) { runScript(t, s, attach) })
+	}
+}
+
+// TestScriptLate has the model be told of stores late, as one is that looks at pages now
+// and then; here they are in time all the same.
+func TestScriptLate(t *testing.T) {
+	runScript(t, &script, func(k *fakeverbs.Kernel) { k.ERDMA.Late = true })
+}
+
+func runScript(t *testing.T, s *providertest.Script, change func(*fakeverbs.Kernel)) {
+	t.Helper()
+	p := newPair(t, change)
+	p.Run(s)
+	p.Close()
+	p.NoViolations()
+}

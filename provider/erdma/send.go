@@ -1,0 +1,60 @@
+package erdma
+
+import (
+	"github.com/goverbs/goverbs/mmap"
+	"github.com/goverbs/goverbs/uverbs/driver"
+)
+
+// PostSend fills the queue and rings once.
+func (q *qp) PostSend(wrs []driver.SendWR) (n int, err error) {
+	pi := q.sq.produced.Load()
+	room := q.sq.room(pi)
+	for n < len(wrs) {
+		var blocks uint32
+		if blocks, err = q.send(pi, room, &wrs[n]); err != nil {
+			break
+		}
+		pi += blocks
+		room -= blocks
+		n++
+	}
+	switch {
+	case n == 0:
+	case q.failed:
+		if err == nil {
+			err = driver.ErrQPFailing
+		}
+	default:
+		q.sq.publish(pi)
+		q.ring(pi)
+	}
+	return n, err
+}
+
+// ring tells the device that the queue goes up to pi: record first.
+func (q *qp) ring(pi uint32) {
+	v := uint64(q.num)<<hdrQPNShift | uint64(uint16(pi))
+	mmap.StoreRelease64(q.record.word[0], v)
+	q.ctx.sdb.Store64(q.sdb, v)
+}
+
+// send fills the blocks from pi on, if there is room, and says how many they are.
+func (q *qp) send(pi, room uint32, wr *driver.SendWR) (blocks uint32, err error) {
+	r := request{wr: wr, op: lookUp(wr.Opcode), flags: wr.Flags, sgl: wr.SGL, inline: wr.Inline}
+	if err := q.check(&r); err != nil {
+		return 0, err
+	}
+	if q.failed {
+		q.flushed.Send = append(q.flushed.Send, q.flush(wr.WRID, wcOpcodes[r.op.code]))
+		return 0, nil
+	}
+	blocks = r.blocks()
+	if blocks > room {
+		return 0, driver.ErrQueueFull
+	}
+	q.sq.note(pi, wr.WRID, blocks)
+	q.fill(pi, &r)
+	// The header is last. The device sees it with the doorbell at the earliest.
+	q.sq.blocks.At(pi)[0] = q.flags | r.header() | uint64(blocks-1)<<hdrBlocksShift | uint64(uint16(pi+blocks))
+	return blocks, nil
+}

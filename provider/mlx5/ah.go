@@ -1,0 +1,96 @@
+package mlx5
+
+import (
+	"fmt"
+	"math/rand/v2"
+
+	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/uverbs/driver"
+)
+
+// ah is an address as datagrams carry it. Each request adds the peer's QP and Q_Key.
+type ah struct {
+	av [3]segment
+}
+
+const (
+	grhBit       = 1 << 30
+	flowBits     = 0xfffff
+	firstUDPPort = 0xc000
+	udpPortBits  = 0x3fff
+)
+
+// CreateAH makes the address in user space. On Ethernet the kernel is asked for the MAC,
+// and keeps a handle for it.
+func (c *mlx5Context) CreateAH(r *driver.CreateAH) (any, error) {
+	ethernet, err := c.ethernet(r.Attr.Port)
+	if err != nil {
+		return nil, err
+	}
+	if ethernet {
+		return c.ethernetAH(r)
+	}
+	a := &r.Attr
+	first := rate(a.StaticRate)<<28 | uint32(a.SL&0xf)<<24 | uint32(a.SrcPathBits&0x7f)<<16 | uint32(a.DLID)
+	to := &ah{}
+	to.av[0][1] = words(0, first)
+	if a.Global {
+		to.global(a, grhBit, [6]uint8{})
+	}
+	return to, nil
+}
+
+// ethernetAH has the SL where the priority of VLANs goes, and a port of UDP where the LID
+// does.
+func (c *mlx5Context) ethernetAH(r *driver.CreateAH) (any, error) {
+	a := &r.Attr
+	if c.limits.CmdsSuppUhw&abi.MLX5_USER_CMDS_SUPP_UHW_CREATE_AH == 0 {
+		return nil, fmt.Errorf("%w: this kernel does not tell the MAC of a RoCE address", driver.ErrNotSupported)
+	}
+	source, err := c.device.GID(a.Port, a.SGIDIndex)
+	if err != nil {
+		return nil, err
+	}
+	var resp abi.Mlx5IbCreateAhResp
+	if err := r.Do(driver.UHW{Out: abi.Bytes(&resp)}); err != nil {
+		return nil, err
+	}
+	first := rate(a.StaticRate)<<28 | uint32(a.SL&0x7)<<25
+	if source.Type == driver.GIDTypeRoCEv2 {
+		first |= udpPort(a.FlowLabel)
+	}
+	to := &ah{}
+	to.av[0][1] = words(0, first)
+	to.global(a, 0, resp.Dmac)
+	return to, nil
+}
+
+// global fills in what a global address has.
+func (to *ah) global(a *driver.AHAttr, grh uint32, mac [6]uint8) {
+	last := uint32(mac[4])<<24 | uint32(mac[5])<<16 | uint32(a.TrafficClass)<<8 | uint32(a.HopLimit)
+	to.av[1] = segment{
+		words(0, uint32(mac[0])<<24|uint32(mac[1])<<16|uint32(mac[2])<<8|uint32(mac[3])),
+		words(last, grh|(a.SGIDIndex&0xff)<<20|a.FlowLabel&flowBits),
+	}
+	copy(abi.Bytes(&to.av[2]), a.DGID[:])
+}
+
+// udpPort is the source port of RoCE v2 packets. A flow label always gives the same port,
+// so that a flow keeps its path. Without a label the port is random.
+func udpPort(label uint32) uint32 {
+	if label &= flowBits; label == 0 {
+		return firstUDPPort | rand.Uint32()&udpPortBits
+	}
+	return firstUDPPort | (label&udpPortBits ^ label>>14)
+}
+
+// rates maps the verbs' limits of rate to the device's numbers. A limit that the device
+// lacks maps to another one near it. 0 is no limit.
+var rates = [...]uint8{2: 7, 8, 9, 10, 11, 12, 13, 14, 15, 11: 11, 12: 13, 13: 15, 15: 9, 16: 15, 19: 9, 20: 13}
+
+func rate(static uint8) uint32 {
+	if int(static) < len(rates) {
+		return uint32(rates[static])
+	}
+	return 0
+}

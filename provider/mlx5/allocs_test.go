@@ -1,0 +1,150 @@
+package mlx5
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/goverbs/goverbs/mmap"
+	"github.com/goverbs/goverbs/uverbs/driver"
+)
+
+// rig is a QP whose device is a page that nobody watches, and whose completions the test
+// writes: what is measured is the provider alone.
+type rig struct {
+	*qp
+	cq *cq
+	pi uint32
+}
+
+const rigQueue = 256
+
+type rigMemory struct{ driver.Memory }
+
+func (rigMemory) Alloc(n int, o *mmap.AnonymousOptions) (*mmap.Region, error) {
+	return mmap.Anonymous(n, o)
+}
+
+func newRig(t testing.TB) *rig {
+	memory := func(n int) *mmap.Region {
+		r := must[*mmap.Region](t)(mmap.Anonymous(n, nil))
+		t.Cleanup(func() { _ = r.Close() })
+		return r
+	}
+	page := must[*mmap.Page](t)(mmap.NewPage(memory(4096), nil))
+	ctx := &mlx5Context{indexed: true, atomics: true}
+	ctx.limits.MaxSqDescSz, ctx.limits.MaxRqDescSz, ctx.limits.MaxSendWqebb, ctx.limits.MaxRecvWr = 1024, 512, 1<<15, 1<<15
+	ctx.records = records{line: 64, alloc: func(n int, _ *mmap.AnonymousOptions) (*mmap.Region, error) { return memory(n), nil }}
+	ctx.registers.cq = page
+	r := &rig{cq: &cq{ctx: ctx, step: 1, record: must[record](t)(ctx.records.take())}}
+	if err := r.cq.alloc(rigMemory{}, rigQueue-1); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = r.cq.region.Close() })
+	r.qp = &qp{ctx: ctx, typ: driver.QPTypeRC, num: 5, sendCQ: r.cq, recvCQ: r.cq, state: driver.QPStateRTS,
+		record: must[record](t)(ctx.records.take()), register: &register{page: page, at: uarSend, half: 256}}
+	size, err := ctx.sizes(&driver.CreateQP{Type: driver.QPTypeRC, Cap: driver.QPCap{MaxSendWR: rigQueue, MaxRecvWR: rigQueue, MaxSendSGE: 4, MaxRecvSGE: 1, MaxInline: 64}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.layOut(memory(size.bytes()), &size); err != nil {
+		t.Fatal(err)
+	}
+	r.maxInline, r.plain = size.cap.MaxInline, ctx.plains(driver.QPTypeRC, size.cap.MaxInline)
+	r.index = must[uint32](t)(ctx.qps.Put(r.qp))
+	return r
+}
+
+// complete writes a completion, as the device does.
+func (r *rig) complete(op, index uint32) {
+	e := r.cq.ring.At(r.pi)
+	e.queue, e.opQPN = be32(r.index), be32(r.num)
+	last := uint32(be16(uint16(index))) | op<<cqeOpShift
+	if r.pi&r.cq.entries != 0 {
+		last |= cqeOwner
+	}
+	e.counterOwn.Store(last)
+	r.pi++
+}
+
+// hot are the calls that stand in a program's loops, in lists of n.
+func hot(t testing.TB, n int) map[string]func() {
+	r := newRig(t)
+	wcs := make([]driver.WC, 64)
+	poll := func(want int) {
+		if n, bad, err := r.cq.Poll(wcs); n != want || bad || err != nil {
+			t.Fatal(n, bad, err)
+		}
+	}
+	sgl := []driver.SGE{{Addr: 1, Length: 64, LKey: 3}}
+	inline := make([]byte, 64)
+	recvs := make([]driver.RecvWR, n)
+	for i := range recvs {
+		recvs[i].SGL = sgl
+	}
+	calls := map[string]func(){
+		"PostRecv and Poll": func() {
+			head := r.rq.head
+			if k, err := r.PostRecv(recvs); k != n || err != nil {
+				t.Fatal(k, err)
+			}
+			for i := range n {
+				r.complete(cqeRecv, head+uint32(i))
+			}
+			poll(n)
+		},
+		"Poll of nothing": func() { poll(0) },
+		"Arm": func() {
+			if err := r.cq.Arm(false); err != nil {
+				t.Fatal(err)
+			}
+			r.cq.Event()
+		},
+	}
+	for name, wr := range map[string]driver.SendWR{
+		"SEND":         {Opcode: driver.OpSend, SGL: sgl},
+		"WRITE":        {Opcode: driver.OpRDMAWrite, SGL: sgl},
+		"WRITE inline": {Opcode: driver.OpRDMAWrite, Inline: inline},
+		"FETCH_ADD":    {Opcode: driver.OpFetchAdd, SGL: []driver.SGE{{Addr: 1, Length: 8}}},
+	} {
+		wrs := make([]driver.SendWR, n)
+		for i := range wrs {
+			wrs[i] = wr
+		}
+		wrs[n-1].Flags = driver.SendSignaled
+		calls["PostSend of "+name+" and Poll"] = func() {
+			if k, err := r.PostSend(wrs); k != n || err != nil {
+				t.Fatal(k, err)
+			}
+			last := r.sq.pi - 1
+			for r.sq.sent[last&(r.sq.blocks-1)].number != r.sq.produced.Load()-1 {
+				last--
+			}
+			r.complete(cqeRequest, last)
+			poll(1)
+		}
+	}
+	return calls
+}
+
+func TestNoAllocations(t *testing.T) {
+	for _, n := range []int{1, 16} {
+		for name, call := range hot(t, n) {
+			if allocs := testing.AllocsPerRun(500, call); allocs != 0 {
+				t.Errorf("%s, %d at once, allocates %v times", name, n, allocs)
+			}
+		}
+	}
+}
+
+func BenchmarkHot(b *testing.B) {
+	for _, n := range []int{1, 16, 64} {
+		for name, call := range hot(b, n) {
+			b.Run(fmt.Sprintf("%s/%d", name, n), func(b *testing.B) {
+				b.ReportAllocs()
+				for b.Loop() {
+					call()
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,155 @@
+package mlx5
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/fakeverbs"
+	"github.com/goverbs/goverbs/mmap"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// TestTimestamps: completions say when they were, by the device's clock and by the host's.
+func TestTimestamps(t *testing.T) {
+	for _, mask := range []uverbs.WCExtMask{uverbs.WCExtTimestamp, uverbs.WCExtWallClock, uverbs.WCExtTimestamp | uverbs.WCExtWallClock} {
+		w := newStamped(t, mask)
+		attr := must[*uverbs.DeviceAttr](t)(w.dev.Attr())
+		before := time.Now().UnixNano()
+		var last uint64
+		for i := range 5 {
+			w.postRecv(t, uverbs.RecvWR{WRID: uint64(i)}, uverbs.RecvWR{WRID: 100})
+			for range 2 {
+				r, _ := w.kqp.TakeRecv()
+				w.kqp.Received(r, wcOf(0), false)
+			}
+			wcs, ext := make([]uverbs.WC, 3), make([]uverbs.WCExt, 3)
+			n, err := w.cq.PollExt(wcs, ext)
+			if n != 2 || err != nil || wcs[0].WRID != uint64(i) || wcs[1].WRID != 100 {
+				t.Fatal(n, err, wcs)
+			}
+			after := time.Now().UnixNano()
+			for _, e := range ext[:2] {
+				if wall := mask&uverbs.WCExtWallClock != 0; wall != (e.WallClock >= before-1000 && e.WallClock <= after+1000) {
+					t.Errorf("at %d, between %d and %d", e.WallClock, before, after)
+				}
+				if ticks := mask&uverbs.WCExtTimestamp != 0; ticks != (e.Timestamp != 0) || e.Timestamp < last || e.Timestamp > attr.TimestampMask {
+					t.Errorf("%d after %d", e.Timestamp, last)
+				}
+				last = e.Timestamp
+			}
+		}
+	}
+}
+
+// TestTimestampOfError: there is none, where an error has its syndrome.
+func TestTimestampOfError(t *testing.T) {
+	w := newStamped(t, uverbs.WCExtTimestamp|uverbs.WCExtWallClock)
+	w.postRecv(t, uverbs.RecvWR{})
+	r, _ := w.kqp.TakeRecv()
+	w.kqp.Received(r, &abi.IbUverbsWc{Status: abi.IB_WC_LOC_LEN_ERR}, false)
+	wcs, ext := make([]uverbs.WC, 2), []uverbs.WCExt{{Timestamp: 1}, {Timestamp: 1}}
+	if n, err := w.cq.PollExt(wcs, ext); n != 1 || err != nil || wcs[0].Status != uverbs.StatusLocLenErr || ext[0] != (uverbs.WCExt{}) || ext[1].Timestamp != 1 {
+		t.Error(n, err, wcs, ext)
+	}
+}
+
+// TestNoClock: without the kernel's help a device tells its ticks alone.
+func TestNoClock(t *testing.T) {
+	w := newWorld(t, func(k *fakeverbs.Kernel, _ *uverbs.QPOptions) { k.MLX5.NoClock = true })
+	for mask, refused := range map[uverbs.WCExtMask]bool{uverbs.WCExtTimestamp: false, uverbs.WCExtWallClock: true, uverbs.WCExtVLAN | uverbs.WCExtTimestamp: true} {
+		cq, err := w.dev.CreateCQ(1, &uverbs.CQOptions{Ext: mask})
+		if errors.Is(err, uverbs.ErrNotSupported) != refused || err == nil && cq.Close() != nil {
+			t.Errorf("%#x: %v", mask, err)
+		}
+	}
+}
+
+// TestReading makes times of ticks before and after those that the kernel told of, also where
+// their number goes around.
+func TestReading(t *testing.T) {
+	const mask = 1<<41 - 1
+	for _, r := range []reading{
+		{nsec: 5_000_000, cycles: 1000, mask: mask, mult: 3 << 20, shift: 20},
+		{nsec: 5_000_000, cycles: mask - 1, mask: mask, mult: 3 << 20, shift: 20},
+		{nsec: 5_000_000, cycles: 3, mask: mask, mult: 3 << 20, shift: 20},
+	} {
+		for _, off := range []int64{0, 1, 100, -1, -100} {
+			if got := r.time((r.cycles + uint64(off)) & mask); got != 5_000_000+3*off {
+				t.Errorf("%d ticks from %+v: %d", off, r, got)
+			}
+		}
+	}
+	r := reading{nsec: 100, cycles: 10, mask: mask, mult: 1 << 19, shift: 20, frac: 1 << 19}
+	if after, before := r.time(11), r.time(9); after != 101 || before != 100 {
+		t.Error("parts of a nanosecond:", after, before)
+	}
+}
+
+// TestReadingWhileWritten: what the kernel is about to change is read again.
+func TestReadingWhileWritten(t *testing.T) {
+	w := newStamped(t, uverbs.WCExtWallClock)
+	c := &clock{page: must[*mmap.Region](t)(w.k.Map(clockKey*4096, 4096, 0))}
+	defer c.page.Close()
+	sign := must[*atomic.Uint32](t)(c.page.Word(clockSign))
+	nsec := must[*atomic.Uint64](t)(c.page.Word64(clockNsec))
+	was := nsec.Load()
+	sign.Add(1)
+	nsec.Store(1)
+	read := make(chan reading)
+	go func() { read <- c.read() }()
+	select {
+	case r := <-read:
+		t.Fatalf("%+v, while it is written", r)
+	default:
+	}
+	nsec.Store(was + 7)
+	sign.Add(1)
+	if r := <-read; r.nsec != was+7 {
+		t.Errorf("%+v", r)
+	}
+}
+
+// TestModerate: an event tells of several completions, or of those of a period.
+func TestModerate(t *testing.T) {
+	w := newWorld(t, nil)
+	arrive := func() {
+		w.postRecv(t, uverbs.RecvWR{})
+		r, _ := w.kqp.TakeRecv()
+		w.kqp.Received(r, wcOf(0), false)
+	}
+	if err := w.cq.Moderate(3, 0); err != nil {
+		t.Fatal(err)
+	}
+	for round := range 2 {
+		if err := w.cq.Arm(false); err != nil {
+			t.Fatal(err)
+		}
+		for i := range 3 {
+			if w.kcq.Events() != round {
+				t.Fatalf("an event at completion %d", i)
+			}
+			arrive()
+		}
+		if _, err := w.ch.Get(context.Background()); err != nil || w.kcq.Events() != round+1 {
+			t.Fatal(err, w.kcq.Events())
+		}
+		w.poll(t)
+	}
+	if err := w.cq.Moderate(100, 50*time.Microsecond); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.cq.Arm(false); err != nil {
+		t.Fatal(err)
+	}
+	arrive()
+	if _, err := w.ch.Get(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.cq.Moderate(1, 4096*time.Microsecond); err == nil {
+		t.Error("a period that the device has not")
+	}
+}

@@ -1,0 +1,384 @@
+package mlx5
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"syscall"
+	"testing"
+
+	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/fakeverbs"
+	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/internal/providertest"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// send posts a send and has it succeed.
+func (w *world) send(t testing.TB) {
+	t.Helper()
+	w.post(t, uverbs.SendWR{Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled})
+	w.kqp.Sent(w.take(t), abi.IB_WC_SUCCESS)
+}
+
+// TestEvents takes more events than their counter holds, each by an arm; in between it
+// arms twice, and while an event is unread.
+func TestEvents(t *testing.T) {
+	w := newWorld(t, nil)
+	arm := func() {
+		if err := w.cq.Arm(false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 50 {
+		arm()
+		if i%3 == 0 {
+			arm()
+		}
+		w.send(t)
+		if i%5 == 0 {
+			arm() // ignored
+		}
+		if cq, err := w.ch.Get(context.Background()); cq != w.cq || err != nil {
+			t.Fatal(cq, err)
+		}
+		if w.kcq.Armed() {
+			t.Fatalf("armed after event %d", i)
+		}
+		w.one(t)
+	}
+}
+
+// TestSolicited: of successes only those count that the sender asked to, but all errors.
+func TestSolicited(t *testing.T) {
+	w := newWorld(t, nil)
+	for _, c := range []struct {
+		status    uint32
+		solicited bool
+	}{{abi.IB_WC_SUCCESS, false}, {abi.IB_WC_SUCCESS, true}, {abi.IB_WC_LOC_LEN_ERR, false}} {
+		if err := w.cq.Arm(true); err != nil {
+			t.Fatal(err)
+		}
+		w.postRecv(t, uverbs.RecvWR{})
+		r, _ := w.kqp.TakeRecv()
+		w.kqp.Received(r, &abi.IbUverbsWc{Status: c.status}, c.solicited)
+		raised := c.solicited || c.status != abi.IB_WC_SUCCESS
+		if w.kcq.Armed() == raised {
+			t.Errorf("%+v: armed %v", c, w.kcq.Armed())
+		}
+		if raised {
+			if _, err := w.ch.Get(context.Background()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.one(t)
+	}
+}
+
+// TestStatuses has a send and a receive end with each syndrome.
+func TestStatuses(t *testing.T) {
+	known := map[int]uverbs.Status{
+		1: uverbs.StatusLocLenErr, 2: uverbs.StatusLocQPOpErr, 4: uverbs.StatusLocProtErr, 5: uverbs.StatusWRFlushErr, 6: uverbs.StatusMWBindErr,
+		0x10: uverbs.StatusBadRespErr, 0x11: uverbs.StatusLocAccessErr, 0x12: uverbs.StatusRemInvReqErr, 0x13: uverbs.StatusRemAccessErr,
+		0x14: uverbs.StatusRemOpErr, 0x15: uverbs.StatusRetryExcErr, 0x16: uverbs.StatusRNRRetryExcErr, 0x22: uverbs.StatusRemAbortErr,
+	}
+	for syndrome := 1; syndrome < 256; syndrome++ {
+		want := uverbs.WC{Status: uverbs.StatusGeneralErr, VendorErr: uint32(255 - syndrome), QPN: 1}
+		if s, ok := known[syndrome]; ok {
+			want.Status = s
+		}
+		w := newWorld(t, nil)
+		w.post(t, uverbs.SendWR{WRID: 4, Opcode: uverbs.OpSend}) // no completion was asked for
+		w.kqp.MLX5.Fail(uint8(syndrome), uint8(255-syndrome))
+		if want.WRID = 4; w.one(t) != want {
+			t.Errorf("syndrome %#x of a send: want %+v", syndrome, want)
+		}
+		w = newWorld(t, nil)
+		w.postRecv(t, uverbs.RecvWR{WRID: 5})
+		w.kqp.MLX5.FailRecv(uint8(syndrome), uint8(255-syndrome))
+		if want.WRID = 5; w.one(t) != want {
+			t.Errorf("syndrome %#x of a receive: want %+v", syndrome, want)
+		}
+	}
+}
+
+// TestHostile has the device say what it must not: nothing comes of it, and all works
+// afterwards.
+func TestHostile(t *testing.T) {
+	for name, device := range map[string]fakeverbs.MLX5Options{"index": {}, "number": {CQEVersion0: true}} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, func(k *fakeverbs.Kernel, _ *uverbs.QPOptions) { k.MLX5 = device })
+			w.post(t, uverbs.SendWR{WRID: 1, Opcode: uverbs.OpSend, SGL: sges(maxSGE)}, uverbs.SendWR{WRID: 2, Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled})
+			w.postRecv(t, uverbs.RecvWR{WRID: 3}, uverbs.RecvWR{WRID: 4})
+			var queue uint32 // the QP's, with version 1
+			qpn := w.qp.Num()
+			for _, c := range []fakeverbs.MLX5CQE{
+				{QPN: qpn + 1, Queue: 1}, {QPN: 0xffffff, Queue: 0xffffff}, {QPN: 0x8000, Queue: 0x8000}, // no such QP
+				{QPN: qpn, Queue: queue, Counter: 1},                                                                                                           // inside the first send
+				{QPN: qpn, Queue: queue, Counter: 3}, {QPN: qpn, Queue: queue, Counter: 0xffff}, {QPN: qpn, Queue: queue, Opcode: 13, Counter: 3, Syndrome: 1}, // no such send
+				{QPN: qpn, Queue: queue, Opcode: 2, Counter: 2}, {QPN: qpn, Queue: queue, Opcode: 14, Counter: 3, Syndrome: 1}, // no such receive
+				{QPN: qpn, Queue: queue, Opcode: 5}, {QPN: qpn, Queue: queue, Opcode: 6}, {QPN: qpn, Queue: queue, Opcode: 12}, {QPN: qpn, Queue: queue, Opcode: 8}, // not of a work request
+			} {
+				w.kcq.MLX5.Complete(c)
+				if wcs := w.poll(t); len(wcs) > 0 {
+					t.Errorf("%+v comes of %+v", wcs, c)
+				}
+			}
+			w.kqp.Sent(w.take(t), abi.IB_WC_SUCCESS)
+			w.kqp.Sent(w.take(t), abi.IB_WC_SUCCESS)
+			if wc := w.one(t); wc.WRID != 2 {
+				t.Errorf("%+v", wc)
+			}
+			w.kcq.MLX5.Complete(fakeverbs.MLX5CQE{QPN: qpn, Queue: queue, Counter: 2}) // once more
+			w.kcq.MLX5.Complete(fakeverbs.MLX5CQE{QPN: qpn, Queue: queue, Opcode: 2, Counter: 1})
+			w.kcq.MLX5.Complete(fakeverbs.MLX5CQE{QPN: qpn, Queue: queue, Opcode: 2, Counter: 1})
+			if wc := w.one(t); wc.WRID != 4 {
+				t.Errorf("%+v", wc)
+			}
+		})
+	}
+}
+
+// TestWrongCQ: a completion of a QP that has other CQs is of none.
+func TestWrongCQ(t *testing.T) {
+	w := newWorld(t, nil)
+	other := must[*uverbs.CQ](t)(w.dev.CreateCQ(7, nil))
+	w.post(t, uverbs.SendWR{Opcode: uverbs.OpSend})
+	w.postRecv(t, uverbs.RecvWR{})
+	kother := w.k.CQs()[1].MLX5
+	for _, op := range []uint8{0, 1, 2, 3, 4, 13, 14} {
+		kother.Complete(fakeverbs.MLX5CQE{QPN: w.qp.Num(), Opcode: op, Syndrome: 1})
+		if n, err := other.Poll(make([]uverbs.WC, 4)); n != 0 || err != nil {
+			t.Error(op, n, err)
+		}
+	}
+	if err := other.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestReceivesOutOfOrder: the device tells the place of each, and a place is free only
+// when its own receive has completed.
+func TestReceivesOutOfOrder(t *testing.T) {
+	w := newWorld(t, nil)
+	for i := range uint64(depth) {
+		w.postRecv(t, uverbs.RecvWR{WRID: i})
+	}
+	complete := func(place uint16) {
+		w.kcq.MLX5.Complete(fakeverbs.MLX5CQE{QPN: w.qp.Num(), Opcode: 2, Counter: place})
+		if wc := w.one(t); wc.WRID != uint64(place) {
+			t.Errorf("%+v, want %d", wc, place)
+		}
+	}
+	complete(2)
+	complete(1)
+	if n, err := w.qp.PostRecv([]uverbs.RecvWR{{}}); n != 0 || !errors.Is(err, uverbs.ErrQueueFull) {
+		t.Error(n, err)
+	}
+	complete(0)
+	if n, err := w.qp.PostRecv([]uverbs.RecvWR{{}, {}, {}, {}}); n != 3 || !errors.Is(err, uverbs.ErrQueueFull) {
+		t.Error(n, err)
+	}
+}
+
+// TestClean: what is left of a QP goes from a CQ that others use, all around the queue,
+// and the places of its receives on an SRQ are free again.
+func TestClean(t *testing.T) {
+	for _, device := range []fakeverbs.MLX5Options{{}, {CQEVersion0: true}} {
+		for laps := range 9 {
+			p := newPair(t, pairOptions{device: device, typ: uverbs.QPTypeUC, srq: true})
+			cq := p.Side[0].CQ
+			opts := &uverbs.QPOptions{Type: uverbs.QPTypeUC, SendCQ: cq, RecvCQ: cq, SRQ: p.Side[0].SRQ, Cap: uverbs.QPCap{MaxSendWR: 8, MaxSendSGE: 1}}
+			other := must[*uverbs.QP](t)(p.PD.CreateQP(opts))
+			providertest.Bring(t, other)
+			all := p.K.QueuePairs()
+			p.Wire.Join(all[2], all[0])
+			p.Wire.Peers[all[0]] = all[1]
+			inline := make([]byte, 4)
+			for range laps * 5 {
+				p.Send(0, uverbs.SendWR{Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled, Inline: inline})
+				p.Reap()
+			}
+			for i := range 5 {
+				p.Recv(0, target, 256, uverbs.WC{Opcode: uverbs.WCRecv, ByteLen: 4})
+				p.Recv(0, target, 256, uverbs.WC{Opcode: uverbs.WCRecv, ByteLen: 4})
+				post(t, other, uverbs.SendWR{WRID: uint64(1000 + i), Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled, Inline: inline})
+				p.Wire.Join(all[2], all[0])
+				if i%2 == 0 { // and one that the other QP receives
+					p.Wire.Peers[all[1]] = all[2]
+					p.Recv(0, target, 256, uverbs.WC{})
+					p.Side[0].Want = p.Side[0].Want[:len(p.Side[0].Want)-1]
+					post(t, p.Side[1].QP, uverbs.SendWR{Opcode: uverbs.OpSend, Inline: inline})
+					p.Wire.Peers[all[1]] = all[0]
+				}
+				post(t, p.Side[1].QP, uverbs.SendWR{Opcode: uverbs.OpSend, Inline: inline})
+			}
+			if laps%2 == 0 {
+				if err := other.Modify(&uverbs.QPAttr{State: uverbs.QPStateReset}, uverbs.QPAttrState); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := other.Close(); err != nil {
+				t.Fatal(err)
+			}
+			wcs := make([]uverbs.WC, 64)
+			n := must[int](t)(cq.Poll(wcs))
+			for _, wc := range wcs[:n] {
+				if wc.QPN != p.Side[0].QP.Num() || wc.Opcode != uverbs.WCRecv {
+					t.Errorf("%+v", wc)
+				}
+			}
+			if n != 10 {
+				t.Errorf("%d laps: %d completions, want 10", laps, n)
+			}
+			p.Side[0].Want, p.Side[1].Want = nil, nil
+			for i := 0; ; i++ {
+				if _, err := p.Side[0].SRQ.PostRecv([]uverbs.RecvWR{{}}); err != nil {
+					if !errors.Is(err, uverbs.ErrQueueFull) || i != 2*pairDepth-1 {
+						t.Errorf("%d receives have room after all: %v", i, err)
+					}
+					break
+				}
+			}
+			p.Close()
+			p.NoViolations()
+		}
+	}
+}
+
+// TestNumberAgain: what a QP left on its CQ is not the next one's that has its number.
+func TestNumberAgain(t *testing.T) {
+	w := newWorld(t, func(k *fakeverbs.Kernel, _ *uverbs.QPOptions) { k.MLX5.CQEVersion0 = true })
+	w.send(t)
+	num := w.qp.Num()
+	if err := w.qp.Close(); err != nil {
+		t.Fatal(err)
+	}
+	next := must[*uverbs.QP](t)(w.pd.CreateQP(&uverbs.QPOptions{SendCQ: w.cq, RecvCQ: w.cq, Cap: uverbs.QPCap{MaxSendWR: 4}}))
+	defer next.Close()
+	if next.Num() != num {
+		t.Fatalf("QP %d, then %d", num, next.Num())
+	}
+	providertest.Bring(t, next)
+	post(t, next, uverbs.SendWR{WRID: 9, Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled})
+	if wcs := w.poll(t); len(wcs) > 0 {
+		t.Errorf("%+v", wcs)
+	}
+}
+
+// TestSharedOutOfOrder: receives of an SRQ complete in any order, and what is posted
+// behind them goes to free entries only.
+func TestSharedOutOfOrder(t *testing.T) {
+	p := newPair(t, pairOptions{typ: uverbs.QPTypeUC, srq: true})
+	srq, cq, kqp := p.Side[0].SRQ, p.Side[0].CQ, p.K.QueuePairs()[0]
+	var taken []*fakeverbs.Recv
+	for i := range uint64(100) {
+		for {
+			if _, err := srq.PostRecv([]uverbs.RecvWR{{WRID: i}}); errors.Is(err, uverbs.ErrQueueFull) {
+				break
+			} else if err != nil {
+				t.Fatal(err)
+			}
+		}
+		for r, ok := kqp.TakeRecv(); ok; r, ok = kqp.TakeRecv() {
+			taken = append(taken, r)
+		}
+		if len(taken) != 2*pairDepth-1 {
+			t.Fatalf("%d receives are with the device", len(taken))
+		}
+		for _, at := range []int{int(i) % 7, 5, int(i*i) % 9} {
+			kqp.Received(taken[at], &abi.IbUverbsWc{}, false)
+			taken = append(taken[:at:at], taken[at+1:]...)
+		}
+		if n, err := cq.Poll(make([]uverbs.WC, 8)); n != 3 || err != nil {
+			t.Fatal(n, err)
+		}
+	}
+	p.Close()
+	p.NoViolations()
+}
+
+func post(t testing.TB, qp *uverbs.QP, wrs ...uverbs.SendWR) {
+	t.Helper()
+	if n, err := qp.PostSend(wrs); n != len(wrs) || err != nil {
+		t.Fatal(n, err)
+	}
+}
+
+// TestResizeFails: what the kernel refuses changes nothing. A queue without the kernel's
+// mark is lost, and says so.
+func TestResizeFails(t *testing.T) {
+	w := newWorld(t, nil)
+	for _, call := range []string{"ALLOC", "RESIZE_CQ"} {
+		w.k.Fail(call, 0, syscall.ENOMEM)
+		if err := w.cq.Resize(100); !errors.Is(err, syscall.ENOMEM) {
+			t.Fatal(err)
+		}
+		w.send(t)
+		w.one(t)
+	}
+	if err := w.cq.Resize(1 << 24); !errors.Is(err, uverbs.ErrNotSupported) {
+		t.Error(err)
+	}
+	w.k.Cross = func(c *fakeverbs.Crossing) {
+		if c.Kind == fakeverbs.EntryCQE && c.Bytes[63]>>4 == cqeResize {
+			c.Bytes[63] |= 0xf0
+		}
+	}
+	w.send(t)
+	if err := w.cq.Resize(100); err == nil {
+		t.Fatal("a queue without an end is taken")
+	}
+	if _, err := w.cq.Poll(make([]uverbs.WC, 4)); !errors.Is(err, uverbs.ErrClosed) {
+		t.Error(err)
+	}
+	if err := w.cq.Resize(100); !errors.Is(err, uverbs.ErrClosed) {
+		t.Error(err)
+	}
+}
+
+// FuzzCQE has 64 bytes of any kind stand in the queue. What is made of them is of this QP,
+// and of what was posted.
+func FuzzCQE(f *testing.F) {
+	for _, op := range []byte{0, 1, 2, 3, 4, 5, 13, 14, 15} {
+		seed := make([]byte, 64)
+		seed[55], seed[63] = 0x13, op<<4
+		binary.BigEndian.PutUint32(seed[56:], 0x0a000001)
+		f.Add(seed, true)
+		f.Add(seed, false)
+	}
+	f.Fuzz(func(t *testing.T, b []byte, byNumber bool) {
+		var entry []byte
+		w := newWorld(t, func(k *fakeverbs.Kernel, _ *uverbs.QPOptions) {
+			k.MLX5.CQEVersion0 = byNumber
+			k.Cross = func(c *fakeverbs.Crossing) {
+				if c.Kind == fakeverbs.EntryCQE && entry != nil {
+					copy(c.Bytes, entry)
+				}
+			}
+		})
+		w.post(t, uverbs.SendWR{WRID: 1, Opcode: uverbs.OpSend})
+		w.postRecv(t, uverbs.RecvWR{WRID: 2})
+		entry = b
+		w.kcq.MLX5.Complete(fakeverbs.MLX5CQE{})
+		for _, wc := range w.poll(t) {
+			if wc.QPN != w.qp.Num() || wc.WRID != 1 && wc.WRID != 2 || fmt.Sprint(wc) == "" {
+				t.Errorf("%+v", wc)
+			}
+		}
+		entry = nil
+	})
+}
+
+// tamper changes the driver's answer to a call.
+func tamper[T any](call string, change func(*T)) func(string, *ioctl.Request) {
+	return func(c string, r *ioctl.Request) {
+		if c == call {
+			var answer T
+			ioctl.Argument(r, abi.UVERBS_ATTR_UHW_OUT, &answer)
+			change(&answer)
+			ioctl.Answer(r, abi.UVERBS_ATTR_UHW_OUT, &answer)
+		}
+	}
+}

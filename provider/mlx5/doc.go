@@ -1,0 +1,29 @@
+// Package mlx5 is the provider for NVIDIA's network cards from ConnectX-4 on, and for
+// BlueField. Import it for its side effect:
+//
+//	import _ "github.com/goverbs/goverbs/provider/mlx5"
+//
+// It is verified against a model of the device, not yet on hardware; docs/hardware.md says
+// what that can't show.
+//
+// What mlx5 offers here: RC, UC and UD queue pairs with SEND, SEND_WITH_IMM, RDMA_WRITE and
+// RDMA_WRITE_WITH_IMM, of RC also SEND_WITH_INV, RDMA_READ, COMPARE_SWAP and FETCH_ADD;
+// windows of both types and LOCAL_INV on RC and UC; XRC with all that RC has; inline data;
+// SRQs; CQs that can be resized, and tell when completions were; address handles, on RoCE
+// where the kernel finds the MAC (Linux 4.4 and later). There are no raw packets, and no
+// on-demand paging of receives on SRQs yet.
+//
+// What is particular: sizes of send queues are those of rdma-core, whose requests on RC and
+// UC have room for a window's binding. A QP of one SGE therefore takes 60 bytes inline, and
+// QP.Cap tells the rest. Nothing may be posted to a send queue before RTS, or to a receive
+// queue before INIT: the device would carry it out later, unsaid.
+//
+// Two variables of the environment are those of rdma-core's provider. MLX5_CQE_SIZE is 64 or
+// 128, the bytes of a completion. With MLX5_SCATTER_TO_CQE=1, which is not the default here,
+// the device leaves messages of up to half as many bytes in the completion, and Poll copies
+// them to the receive's memory, which has to be of a region of this program: not of a GPU.
+//
+// All queues are memory of this process that the device reads and writes. What is posted is
+// told by a record in memory and then by a store to a register, or by a copy of the whole
+// request to one; package mmap has the rules.
+package mlx5

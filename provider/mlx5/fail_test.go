@@ -1,0 +1,318 @@
+package mlx5
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/fakeverbs"
+	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/internal/providertest"
+	"github.com/goverbs/goverbs/mmap"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// TestFlush: the device flushes what it has, and what is posted afterwards.
+func TestFlush(t *testing.T) {
+	w := newWorld(t, nil)
+	w.post(t, uverbs.SendWR{WRID: 1, Opcode: uverbs.OpSend}, uverbs.SendWR{WRID: 2, Opcode: uverbs.OpRDMAWrite, SGL: sges(1)})
+	w.postRecv(t, uverbs.RecvWR{WRID: 3}, uverbs.RecvWR{WRID: 4})
+	w.kqp.Break()
+	flushed := func(want ...uint64) {
+		t.Helper()
+		var ids []uint64
+		for _, wc := range w.poll(t) {
+			if wc.Status != uverbs.StatusWRFlushErr || wc.QPN != w.qp.Num() || wc.VendorErr != 0x85 {
+				t.Errorf("%+v", wc)
+			}
+			ids = append(ids, wc.WRID)
+		}
+		if slices.Sort(ids); !slices.Equal(ids, want) {
+			t.Errorf("%d are flushed, want %d", ids, want)
+		}
+	}
+	flushed(1, 2, 3, 4)
+	for i := range uint64(9) {
+		w.post(t, uverbs.SendWR{WRID: 10 + i, Opcode: uverbs.OpSend, Inline: data(60)})
+		w.postRecv(t, uverbs.RecvWR{WRID: 20 + i})
+		w.kqp.MLX5.Look()
+		flushed(10+i, 20+i)
+	}
+}
+
+// TestReset has a QP begin anew, with work on its queues and completions on its CQ, many
+// times, at all places of its queues.
+func TestReset(t *testing.T) {
+	w := newWorld(t, nil)
+	for round := range 20 {
+		for range round % 5 {
+			w.post(t, uverbs.SendWR{Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled, SGL: sges(maxSGE)})
+			w.kqp.Sent(w.take(t), abi.IB_WC_SUCCESS)
+			w.one(t)
+		}
+		w.post(t, uverbs.SendWR{Opcode: uverbs.OpLocalInv}, uverbs.SendWR{Opcode: uverbs.OpSend})
+		w.kqp.Sent(w.take(t), abi.IB_WC_SUCCESS)
+		w.postRecv(t, uverbs.RecvWR{}, uverbs.RecvWR{})
+		r, _ := w.kqp.TakeRecv()
+		w.kqp.Received(r, &abi.IbUverbsWc{}, false)
+		w.post(t, uverbs.SendWR{Opcode: uverbs.OpLocalInv})
+		if err := w.qp.Modify(&uverbs.QPAttr{State: uverbs.QPStateReset}, uverbs.QPAttrState); err != nil {
+			t.Fatal(err)
+		}
+		if wcs := w.poll(t); len(wcs) > 0 {
+			t.Errorf("%+v", wcs)
+		}
+		providertest.Bring(t, w.qp)
+		w.post(t, uverbs.SendWR{WRID: uint64(round), Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled})
+		w.kqp.Sent(w.take(t), abi.IB_WC_SUCCESS)
+		if wc := w.one(t); wc.WRID != uint64(round) {
+			t.Errorf("%+v", wc)
+		}
+		for range depth - 2 {
+			w.postRecv(t, uverbs.RecvWR{})
+		}
+	}
+}
+
+// TestStates: what the device would carry out later, unsaid, is refused.
+func TestStates(t *testing.T) {
+	w := newWorld(t, nil)
+	qp := must[*uverbs.QP](t)(w.pd.CreateQP(&uverbs.QPOptions{SendCQ: w.cq, RecvCQ: w.cq, Cap: uverbs.QPCap{MaxSendWR: 4, MaxRecvWR: 4, MaxSendSGE: 1, MaxRecvSGE: 1}}))
+	defer qp.Close()
+	sends := func() error { _, err := qp.PostSend([]uverbs.SendWR{{Opcode: uverbs.OpSend}}); return err }
+	recvs := func() error { _, err := qp.PostRecv([]uverbs.RecvWR{{}}); return err }
+	if err := sends(); !errors.Is(err, syscall.EINVAL) {
+		t.Error(err)
+	}
+	if err := recvs(); !errors.Is(err, syscall.EINVAL) {
+		t.Error(err)
+	}
+	const mask = uverbs.QPAttrState | uverbs.QPAttrPKeyIndex | uverbs.QPAttrPort | uverbs.QPAttrAccess
+	if err := qp.Modify(&uverbs.QPAttr{State: uverbs.QPStateInit, Port: 1}, mask); err != nil {
+		t.Fatal(err)
+	}
+	if err := sends(); !errors.Is(err, syscall.EINVAL) {
+		t.Error(err)
+	}
+	if err := recvs(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestDestroyRefused: objects that the kernel keeps go on.
+func TestDestroyRefused(t *testing.T) {
+	w := newWorld(t, nil)
+	w.k.Fail("QP_DESTROY", 0, syscall.EBUSY)
+	if err := w.qp.Close(); !errors.Is(err, syscall.EBUSY) {
+		t.Fatal(err)
+	}
+	w.send(t)
+	w.one(t)
+	if err := w.qp.Close(); err != nil {
+		t.Fatal(err)
+	}
+	w.k.Fail("CQ_DESTROY", 0, syscall.EBUSY)
+	if err := w.cq.Close(); !errors.Is(err, syscall.EBUSY) {
+		t.Fatal(err)
+	}
+	if err := w.cq.Arm(false); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestCreateRefused: what the kernel refuses leaves nothing behind: no memory, doorbell
+// record, index or register, of which the model wants each used once.
+func TestCreateRefused(t *testing.T) {
+	w := newWorld(t, nil)
+	allocs := w.k.Calls("ALLOC")
+	for range 100 { // more than a page of records
+		w.k.Fail("CQ_CREATE", 0, syscall.ENOMEM)
+		if _, err := w.dev.CreateCQ(1, nil); !errors.Is(err, syscall.ENOMEM) {
+			t.Fatal(err)
+		}
+		w.k.Fail("QP_CREATE", 0, syscall.ENOMEM)
+		if _, err := w.pd.CreateQP(&uverbs.QPOptions{SendCQ: w.cq, RecvCQ: w.cq, Cap: uverbs.QPCap{MaxSendWR: 1}}); !errors.Is(err, syscall.ENOMEM) {
+			t.Fatal(err)
+		}
+		w.k.Fail("SRQ_CREATE", 0, syscall.ENOMEM)
+		if _, err := w.pd.CreateSRQ(&uverbs.SRQOptions{MaxWR: 1, MaxSGE: 1}); !errors.Is(err, syscall.ENOMEM) {
+			t.Fatal(err)
+		}
+	}
+	if n := w.k.Calls("ALLOC") - allocs; n != 300 {
+		t.Errorf("%d allocations, want one a queue", n)
+	}
+	for _, call := range []string{"ALLOC", "UAR_OBJ_ALLOC", "MMAP"} {
+		fresh := newWorld(t, nil)
+		opts := &uverbs.QPOptions{SendCQ: fresh.cq, RecvCQ: fresh.cq, Cap: uverbs.QPCap{MaxSendWR: 1}}
+		second := must[*uverbs.QP](t)(fresh.pd.CreateQP(opts)) // which has the other register of the first UAR
+		fresh.k.Fail(call, 0, syscall.ENOMEM)
+		if _, err := fresh.pd.CreateQP(opts); !errors.Is(err, syscall.ENOMEM) {
+			t.Error(call, err)
+		}
+		if n := fresh.k.Calls("UAR_OBJ_DESTROY"); n == 0 && call == "MMAP" {
+			t.Error("the UAR stays, which can't be mapped")
+		}
+		if err := second.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestManyQPs: more QPs than registers share these, and many have records of their own.
+func TestManyQPs(t *testing.T) {
+	for name, device := range devices {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, func(k *fakeverbs.Kernel, _ *uverbs.QPOptions) { k.MLX5 = device })
+			var qps []*uverbs.QP
+			for range 70 {
+				qp := must[*uverbs.QP](t)(w.pd.CreateQP(&uverbs.QPOptions{SendCQ: w.cq, RecvCQ: w.cq, Cap: uverbs.QPCap{MaxSendWR: 2, MaxSendSGE: 1, MaxInline: 8}}))
+				providertest.Bring(t, qp)
+				qps = append(qps, qp)
+			}
+			for range 3 {
+				for i, qp := range qps {
+					wr := uverbs.SendWR{WRID: uint64(i), Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled, Inline: data(i % 9)}
+					post(t, qp, wr)
+					kqp := w.k.QueuePairs()[i+1]
+					s, ok := kqp.TakeSend()
+					if !ok {
+						t.Fatal("nothing was sent")
+					}
+					kqp.Sent(s, abi.IB_WC_SUCCESS)
+					if wc := w.one(t); wc.WRID != uint64(i) || wc.QPN != qp.Num() {
+						t.Errorf("%+v", wc)
+					}
+				}
+			}
+			for _, qp := range qps {
+				if err := qp.Close(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+}
+
+// TestFirstRegister has QPs post concurrently that share the register which needs no lock.
+// It is for the race detector.
+func TestFirstRegister(t *testing.T) {
+	w := newWorld(t, func(k *fakeverbs.Kernel, _ *uverbs.QPOptions) { k.MLX5.StaticUARs = true })
+	qps := []*uverbs.QP{w.qp}
+	for range 16 {
+		qp := must[*uverbs.QP](t)(w.pd.CreateQP(&uverbs.QPOptions{SendCQ: w.cq, RecvCQ: w.cq, Cap: uverbs.QPCap{MaxSendWR: 4, MaxSendSGE: 1}}))
+		defer qp.Close()
+		providertest.Bring(t, qp)
+		qps = append(qps, qp)
+	}
+	var busy sync.WaitGroup
+	for _, qp := range []*uverbs.QP{qps[0], qps[16]} {
+		busy.Go(func() {
+			if n, err := qp.PostSend([]uverbs.SendWR{{Opcode: uverbs.OpSend}}); n != 1 || err != nil {
+				t.Error(n, err)
+			}
+		})
+	}
+	busy.Wait()
+}
+
+// exited is the memory of a process that has ended.
+type exited struct{ fakeverbs.Memory }
+
+func (exited) Read(uint64, []byte) error     { return syscall.ESRCH }
+func (exited) Load32(uint64) (uint32, error) { return 0, syscall.ESRCH }
+func (exited) Store32(uint64, uint32) error  { return syscall.ESRCH }
+func (exited) Write(uint64, []byte) error    { return syscall.ESRCH }
+
+// TestExited: the device may hear of the last stores of a process when its memory is gone.
+// It is not to blame for that.
+func TestExited(t *testing.T) {
+	w := newWorld(t, nil)
+	memory := w.k.User
+	w.k.User = exited{memory}
+	w.post(t, uverbs.SendWR{Opcode: uverbs.OpSend})
+	if err := w.cq.Arm(false); err != nil {
+		t.Error(err)
+	}
+	w.k.User = memory
+}
+
+// TestHostileAnswers has the kernel's answers be what they can't be: an error, the
+// kernel's object destroyed again, nothing leaked.
+func TestHostileAnswers(t *testing.T) {
+	type qpAnswer = abi.Mlx5IbCreateQpResp
+	makeCQ := func(w *world) error { _, err := w.dev.CreateCQ(4, nil); return err }
+	makeQP := func(w *world) error {
+		_, err := w.pd.CreateQP(&uverbs.QPOptions{SendCQ: w.cq, RecvCQ: w.cq, Cap: uverbs.QPCap{MaxSendWR: 4, MaxRecvWR: 4}})
+		return err
+	}
+	for name, c := range map[string]struct {
+		tamper func(string, *ioctl.Request)
+		create func(*world) error
+	}{
+		"high CQ number": {tamper("CQ_CREATE", func(a *abi.Mlx5IbCreateCqResp) { a.Cqn = 1 << 24 }), makeCQ},
+		"high register":  {tamper("QP_CREATE", func(a *qpAnswer) { a.BfregIndex = 1 << 30 }), makeQP},
+		"no register":    {tamper("QP_CREATE", func(a *qpAnswer) { a.BfregIndex = 2 }), makeQP},
+		"high QP number": {func(call string, r *ioctl.Request) {
+			if call == "QP_CREATE" {
+				n := uint32(1 << 24)
+				ioctl.Answer(r, abi.UVERBS_ATTR_CREATE_QP_RESP_QP_NUM, &n)
+			}
+		}, makeQP},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, func(k *fakeverbs.Kernel, _ *uverbs.QPOptions) { k.MLX5.StaticUARs = true })
+			alive, live := w.k.Alive(), mmap.Live()
+			w.k.Tamper = c.tamper
+			if err := c.create(w); err == nil || !strings.Contains(err.Error(), "on mlx5_0") {
+				t.Errorf("error is %v", err)
+			}
+			if !slices.Equal(w.k.Alive(), alive) || mmap.Live() > live {
+				t.Errorf("%q and %d regions, before %q and %d", w.k.Alive(), mmap.Live(), alive, live)
+			}
+		})
+	}
+}
+
+// TestHostileOpen: limits that no device has, and UARs and events that can't be had.
+func TestHostileOpen(t *testing.T) {
+	type answer = abi.Mlx5IbAllocUcontextResp
+	for name, change := range map[string]func(*answer){
+		"version":           func(a *answer) { a.CqeVersion = 2 },
+		"no cache line":     func(a *answer) { a.CacheLineSize = 0 },
+		"odd cache line":    func(a *answer) { a.CacheLineSize = 96 },
+		"long cache line":   func(a *answer) { a.CacheLineSize = 1 << 20 },
+		"long registers":    func(a *answer) { a.BfRegSize = 2048 },
+		"longest registers": func(a *answer) { a.BfRegSize = 1 << 31 },
+		"odd registers":     func(a *answer) { a.BfRegSize = 96 },
+		"many registers":    func(a *answer) { a.TotBfregs = 1 << 20 },
+		"odd number":        func(a *answer) { a.TotBfregs = 3 },
+		"unmapped":          func(a *answer) { a.TotBfregs = 64 },
+		"many UARs a page":  func(a *answer) { a.TotBfregs, a.NumUarsPerPage = 64, 16 },
+	} {
+		k := fakeverbs.New(uint32(uverbs.DriverMLX5))
+		k.Tamper = tamper("GET_CONTEXT", change)
+		live := mmap.Live()
+		if dev, err := openOn(info, k); err == nil {
+			t.Errorf("%s: it opens", name)
+			_ = dev.Close()
+		}
+		if leaks := k.Leaks(); len(leaks) > 0 || mmap.Live() != live {
+			t.Errorf("%s: %q; %d regions", name, leaks, mmap.Live()-live)
+		}
+	}
+	for _, call := range []string{"UAR_OBJ_ALLOC", "MMAP", "ASYNC_EVENT_ALLOC"} {
+		k := fakeverbs.New(uint32(uverbs.DriverMLX5))
+		k.Fail(call, 0, syscall.ENOMEM)
+		if _, err := openOn(info, k); !errors.Is(err, syscall.ENOMEM) {
+			t.Error(call, err)
+		}
+		if leaks := k.Leaks(); len(leaks) > 0 {
+			t.Errorf("%s: %q", call, leaks)
+		}
+	}
+}

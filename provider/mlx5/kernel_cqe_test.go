@@ -1,0 +1,152 @@
+package mlx5
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/fakeverbs"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// kernelCQE is mlx5_cqe64.
+type kernelCQE struct {
+	OuterL3Tunneled, Rsvd0          uint8
+	WqeID                           uint16
+	LroTCPPsh, LroMinTTL            uint8
+	LroTCPWin                       uint16
+	LroAckSeqNum, RssHashResult     uint32
+	RssHashType, MlPath             uint8
+	Rsvd20                          [2]uint8
+	CheckSum, Slid                  uint16
+	FlagsRqpn                       uint32
+	HdsIPExt, L4L3HdrType           uint8
+	VlanInfo                        uint16
+	Srqn, ImmInvalPkey              uint32
+	Rsvd40                          [4]uint8
+	ByteCnt, TimestampH, TimestampL uint32
+	SopDropQPN                      uint32
+	WqeCounter                      uint16
+	Signature, OpOwn                uint8
+}
+
+// kernelErrCQE is mlx5_err_cqe.
+type kernelErrCQE struct {
+	Rsvd0            [32]uint8
+	Srqn             uint32
+	Rsvd1            [18]uint8
+	VendorErrSynd    uint8
+	Syndrome         uint8
+	SWqeOpcodeQPN    uint32
+	WqeCounter       uint16
+	Signature, OpOwn uint8
+}
+
+// MLX5_CQE_ opcodes, and syndromes with what they mean in verbs.
+const (
+	kernelRespWRImm, kernelRespSend, kernelRespSendImm, kernelRespSendInv, kernelReqErr = 1, 2, 3, 4, 13
+)
+
+var kernelSyndromes = map[uint8]uverbs.Status{
+	0x01: uverbs.StatusLocLenErr, 0x02: uverbs.StatusLocQPOpErr, 0x04: uverbs.StatusLocProtErr, 0x05: uverbs.StatusWRFlushErr, 0x06: uverbs.StatusMWBindErr,
+	0x10: uverbs.StatusBadRespErr, 0x11: uverbs.StatusLocAccessErr, 0x12: uverbs.StatusRemInvReqErr, 0x13: uverbs.StatusRemAccessErr, 0x14: uverbs.StatusRemOpErr,
+	0x15: uverbs.StatusRetryExcErr, 0x16: uverbs.StatusRNRRetryExcErr, 0x22: uverbs.StatusRemAbortErr,
+}
+
+// kernelWorld is a world whose device writes completions that the test has made.
+type kernelWorld struct {
+	*world
+	user uint32 // what the QP is named by: user_index of the request that made it
+	next any    // structure to write
+}
+
+func newKernelWorld(t *testing.T, typ uverbs.QPType, infiniband bool) *kernelWorld {
+	w := &kernelWorld{}
+	w.world = newWorld(t, func(k *fakeverbs.Kernel, o *uverbs.QPOptions) {
+		o.Type, k.MLX5.Infiniband = typ, infiniband
+		k.Cross = func(c *fakeverbs.Crossing) {
+			switch {
+			case c.Kind == fakeverbs.CallIn && c.Call == "QP_CREATE":
+				w.user = binary.NativeEndian.Uint32(c.Bytes[32:]) // uidx of mlx5_ib_create_qp
+			case c.Kind == fakeverbs.EntryCQE && w.next != nil:
+				owner := c.Bytes[63] & 1
+				var b bytes.Buffer
+				if err := binary.Write(&b, binary.BigEndian, w.next); err != nil || b.Len() != 64 {
+					t.Error(err, b.Len())
+				}
+				copy(c.Bytes, b.Bytes())
+				c.Bytes[63] = c.Bytes[63]&^1 | owner
+			}
+		}
+	})
+	return w
+}
+
+// kernelNoise fills what means nothing to verbs.
+func kernelNoise(r *rand.Rand) kernelCQE {
+	u8 := func() uint8 { return uint8(r.Uint32()) }
+	return kernelCQE{OuterL3Tunneled: u8(), WqeID: uint16(r.Uint32()), LroTCPPsh: u8(), LroMinTTL: u8(), LroTCPWin: uint16(r.Uint32()),
+		LroAckSeqNum: r.Uint32(), RssHashResult: r.Uint32(), RssHashType: u8(), CheckSum: uint16(r.Uint32()), HdsIPExt: u8(), L4L3HdrType: u8(),
+		VlanInfo: uint16(r.Uint32()), TimestampH: r.Uint32(), TimestampL: r.Uint32(), Signature: u8()}
+}
+
+// TestKernelCompletions reads completions of receives that were made with the kernel's
+// structures.
+func TestKernelCompletions(t *testing.T) {
+	for _, typ := range []uverbs.QPType{uverbs.QPTypeRC, uverbs.QPTypeUD} {
+		w, r := newKernelWorld(t, typ, true), rand.New(rand.NewPCG(6, uint64(typ)))
+		for i := range 300 {
+			op := uint8(kernelRespSend + r.IntN(2))
+			if typ == uverbs.QPTypeRC {
+				op = uint8(kernelRespWRImm + r.IntN(4))
+			}
+			c := kernelNoise(r)
+			c.MlPath, c.Slid, c.ByteCnt, c.ImmInvalPkey = uint8(r.Uint32()), uint16(r.Uint32()), r.Uint32(), r.Uint32()
+			sl, from, grh := r.Uint32N(16), r.Uint32N(1<<24), r.Uint32N(2)
+			c.FlagsRqpn = grh<<28 | sl<<24 | from
+			c.Srqn = r.Uint32()<<24 | w.user
+			c.SopDropQPN, c.WqeCounter, c.OpOwn = w.qp.Num(), uint16(i), op<<4
+			w.next = &c
+			w.postRecv(t, uverbs.RecvWR{WRID: uint64(i)})
+			recv, _ := w.kqp.TakeRecv()
+			w.kqp.Received(recv, &abi.IbUverbsWc{}, false)
+			want := uverbs.WC{WRID: uint64(i), QPN: w.qp.Num(), Opcode: uverbs.WCRecv, ByteLen: c.ByteCnt}
+			switch op {
+			case kernelRespWRImm:
+				want.Opcode, want.Flags, want.Imm = uverbs.WCRecvRDMAWithImm, uverbs.WCWithImm, c.ImmInvalPkey
+			case kernelRespSendImm:
+				want.Flags, want.Imm = uverbs.WCWithImm, c.ImmInvalPkey
+			case kernelRespSendInv:
+				want.Flags, want.Imm = uverbs.WCWithInv, c.ImmInvalPkey
+			}
+			if typ == uverbs.QPTypeUD {
+				want.SrcQP, want.SL, want.SLID, want.DLIDPathBits = from, uint8(sl), c.Slid, c.MlPath&0x7f
+				if grh != 0 {
+					want.Flags |= uverbs.WCGRH
+				}
+			}
+			if got := w.one(t); got != want {
+				t.Errorf("%+v:\n%+v, want\n%+v", c, got, want)
+			}
+		}
+	}
+}
+
+// TestKernelSyndromes reads errors of sends, all there can be.
+func TestKernelSyndromes(t *testing.T) {
+	for syndrome := range 256 {
+		w := newKernelWorld(t, uverbs.QPTypeRC, false)
+		w.post(t, uverbs.SendWR{WRID: 9, Opcode: uverbs.OpRDMAWrite})
+		w.next = &kernelErrCQE{Srqn: w.user, VendorErrSynd: 0x5a, Syndrome: uint8(syndrome), SWqeOpcodeQPN: kernelWrite<<24 | w.qp.Num(), OpOwn: kernelReqErr << 4}
+		w.kqp.Sent(w.take(t), abi.IB_WC_LOC_PROT_ERR)
+		want := uverbs.WC{WRID: 9, QPN: w.qp.Num(), Status: uverbs.StatusGeneralErr, VendorErr: 0x5a}
+		if status, ok := kernelSyndromes[uint8(syndrome)]; ok {
+			want.Status = status
+		}
+		if got := w.one(t); got != want {
+			t.Errorf("syndrome %#x: %+v, want %+v", syndrome, got, want)
+		}
+	}
+}

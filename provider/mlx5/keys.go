@@ -1,0 +1,102 @@
+package mlx5
+
+import "github.com/goverbs/goverbs/uverbs/driver"
+
+// A change of a key names the fields that it changes, and the conditions for it.
+const (
+	umrInline      = 0x80 // the request holds the list of pieces that the key covers
+	umrOffset      = 0x10
+	umrCheckFree   = 0x20 // the key must not be in use
+	umrCheckQPN    = 0x08 // the key must be this QP's
+	umrListShift   = 16   // in the second word: units of 16 bytes that follow
+	umrLists       = 4
+	maskLength     = 1 << 0
+	maskStart      = 1 << 6
+	maskKey        = 1 << 13
+	maskQPN        = 1 << 14
+	maskLocalWrite = 1 << 18
+	maskRead       = 1 << 19
+	maskWrite      = 1 << 20
+	maskAtomic     = 1 << 21
+	maskFree       = 1 << 29
+	maskBinding    = maskLength | maskStart | maskLocalWrite | maskRead | maskWrite | maskAtomic
+
+	keyFree   = 0x40
+	keyAnyQPN = 0xffffff
+)
+
+// Segments of the parts.
+const (
+	umrSegs  = 3
+	keySegs  = 4
+	listSegs = 4 // one, padded
+)
+
+// putKeys writes a binding, or the end of one, or of a key: a window or a region of no
+// bytes.
+func (q *qp) putKeys(at uint32) (end uint32) {
+	b := &q.binding
+	q.putUMR(at, b.Length > 0, b.type2)
+	at += umrSegs
+	q.putKey(at, b)
+	at += keySegs
+	if b.Length == 0 {
+		return at
+	}
+	*q.sq.segs.At(at) = segment{words(uint32(b.Length), b.MR.LKey()), be64(b.Addr)}
+	q.zero(at+1, listSegs-1)
+	return at + listSegs
+}
+
+func (q *qp) putUMR(at uint32, binds, type2 bool) {
+	flags, mask, lists := uint32(umrInline|umrOffset), uint64(maskFree|maskKey), uint32(0)
+	if type2 {
+		mask |= maskQPN
+	}
+	switch {
+	case binds:
+		mask |= maskBinding
+		lists = umrLists
+		if type2 {
+			flags |= umrCheckFree
+		}
+	case type2:
+		flags |= umrCheckQPN
+	}
+	*q.sq.segs.At(at) = segment{words(flags<<24, lists<<umrListShift), be64(mask)}
+	q.zero(at+1, umrSegs-1)
+}
+
+func (q *qp) putKey(at uint32, b *binding) {
+	qpn, first, start := uint32(keyAnyQPN), uint32(keyFree)<<24, uint64(0)
+	if b.Length > 0 {
+		if first = accessBits(b.Access) << 8; b.type2 {
+			qpn = q.num
+		}
+		if b.Access&driver.AccessZeroBased == 0 {
+			start = b.Addr
+		}
+	}
+	*q.sq.segs.At(at) = segment{words(first, qpn<<8|b.RKey&0xff)}
+	*q.sq.segs.At(at + 1) = segment{be64(start), be64(b.Length)}
+	q.zero(at+2, keySegs-2)
+}
+
+// accessBits is what a peer may do, as keys have it. Local reads need no bit.
+func accessBits(a driver.Access) (bits uint32) {
+	for _, m := range [...]struct {
+		access driver.Access
+		bit    uint32
+	}{{driver.AccessRemoteAtomic, 0x40}, {driver.AccessRemoteWrite, 0x20}, {driver.AccessRemoteRead, 0x10}, {driver.AccessLocalWrite, 0x08}} {
+		if a&m.access != 0 {
+			bits |= m.bit
+		}
+	}
+	return bits
+}
+
+func (q *qp) zero(at, n uint32) {
+	for i := range n {
+		*q.sq.segs.At(at + i) = segment{}
+	}
+}

@@ -1,0 +1,128 @@
+package mlx5
+
+import (
+	"encoding/binary"
+	"math/bits"
+	"sync/atomic"
+
+	"github.com/goverbs/goverbs/internal/abi"
+)
+
+// segment is the unit of work requests: 16 bytes, kept as two words that are big-endian in
+// memory. Both platforms are little-endian.
+type segment [2]uint64
+
+// block is the unit of the send queue: a request begins at one.
+type block [blockSegs]segment
+
+const (
+	segmentSize = 16
+	blockSize   = 64
+	blockSegs   = blockSize / segmentSize
+	maxSegs     = 63 // of one request, as its first segment counts them
+	indexMask   = 0xffff
+)
+
+// words is two fields of 4 bytes as they stand in memory.
+func words(first, second uint32) uint64 { return be64(uint64(first)<<32 | uint64(second)) }
+
+func be16(v uint16) uint16 { return bits.ReverseBytes16(v) }
+func be32(v uint32) uint32 { return bits.ReverseBytes32(v) }
+func be64(v uint64) uint64 { return bits.ReverseBytes64(v) }
+
+// pow2 is the least power of two that is not below n, for n from 1 to 1<<31.
+func pow2(n uint32) uint32 { return 1 << bits.Len32(n-1) }
+
+func align(n, to uint32) uint32 { return (n + to - 1) / to * to }
+
+// The operations of the send queue, as requests and completions name them.
+const (
+	opSendInv  = 0x01
+	opWrite    = 0x08
+	opWriteImm = 0x09
+	opSend     = 0x0a
+	opSendImm  = 0x0b
+	opRead     = 0x10
+	opCompare  = 0x11
+	opFetchAdd = 0x12
+	opUMR      = 0x25 // binds a window, or ends a key
+)
+
+// Flags of a request.
+const (
+	ctrlSolicited  = 0x02
+	ctrlCompletion = 0x08
+	ctrlSmallFence = 0x20 // waits for the changes of keys before it
+	ctrlFence      = 0x80
+)
+
+const (
+	inlineHeader   = 4
+	inlineBit      = 1 << 31
+	extendedAV     = 1 << 31 // in the word with the number of a datagram's QP
+	invalidLKey    = 0x100   // behind the last SGE of a receive that has fewer than its entry
+	maxDataLength  = 1<<31 - 1
+	maxBlockCopies = maxSegs*segmentSize/blockSize + 1
+)
+
+// cqe is a completion. Its fields are big-endian.
+type cqe struct {
+	_          [17]uint8
+	path       uint8 // 7 bits
+	_          [4]uint8
+	slid       uint16
+	flagsQPN   uint32 // 28 to 29 GRH, 24 to 27 SL, 0 to 23 the sender's QP
+	_          [4]uint8
+	queue      uint32 // SRQ's number, or our index, in 24 bits
+	imm        uint32
+	_          [4]uint8
+	byteCount  uint32
+	_          [6]uint8
+	vendor     uint8 // of an error
+	syndrome   uint8
+	opQPN      uint32        // 24 to 31 what the request was, 0 to 23 the QP's number
+	counterOwn atomic.Uint32 // 16 bits of index, big-endian; 8 of signature; 8 of opcode, format and owner
+}
+
+// timestamp is big-endian. It stands where errors have their syndrome.
+func (e *cqe) timestamp() uint64 { return binary.NativeEndian.Uint64(abi.Bytes(e)[48:]) }
+
+const (
+	cqeSize     = 64
+	longCQESize = 128 // of entries that have 64 bytes in front
+
+	cqeInside = 1 << 26 // in counterOwn: the first bytes of the entry are the message
+	cqeBefore = 1 << 27 // those in front of it are
+
+	cqeInsideSize = 32
+
+	cqeOwner      = 1 << 24 // in counterOwn, as a load has it
+	cqeOpShift    = 28
+	cqeNothing    = 0xf // the opcode of an entry that was never written
+	cqeInvalid    = cqeNothing << cqeOpShift
+	cqeRequest    = 0
+	cqeWriteImm   = 1
+	cqeRecv       = 2
+	cqeRecvImm    = 3
+	cqeRecvInv    = 4
+	cqeResize     = 5
+	cqeReqError   = 13
+	cqeRespError  = 14
+	cqeNumberMask = 0xffffff
+)
+
+// The word that arms a CQ.
+const (
+	armEventShift = 28 // events that were read, two bits
+	armSolicited  = 1 << 24
+	armConsumed   = 0xffffff
+)
+
+// Where doorbells stand in a UAR, of which a system page may have several.
+const (
+	uarSize        = 4096
+	uarCQ          = 0x20
+	uarSend        = 0x800
+	uarPlainStride = 0x100 // between registers that take no copies
+	uarRegisters   = 2     // in use, of the four that numbers count
+)

@@ -1,0 +1,77 @@
+package mlx5
+
+import (
+	"os"
+	"testing"
+
+	"github.com/goverbs/goverbs/internal/fakeverbs"
+	"github.com/goverbs/goverbs/internal/providertest"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+const (
+	pairDepth  = providertest.Depth
+	pairMemory = providertest.Memory
+	target     = providertest.Target
+	pairInline = 160
+)
+
+type payload = providertest.Payload
+
+var inline, gathered = providertest.Inline, providertest.Gathered
+
+type pair struct{ *providertest.Pair }
+
+type pairOptions struct {
+	device fakeverbs.MLX5Options
+	typ    uverbs.QPType
+	srq    bool
+	all    bool                    // sends complete
+	short  bool                    // short messages come in completions
+	golden bool                    // sizes and receives are those of test/sandbox/script.c
+	kernel func(*fakeverbs.Kernel) // is told of it before it is used
+}
+
+// newPair makes two QPs on the model of a device.
+func newPair(t testing.TB, o pairOptions) *pair {
+	t.Helper()
+	if o.short {
+		os.Setenv("MLX5_SCATTER_TO_CQE", "1") // t may be no test
+		t.Cleanup(func() { os.Unsetenv("MLX5_SCATTER_TO_CQE") })
+	}
+	opts := &providertest.Options{Info: info, Type: o.typ, SignalAll: o.all, SRQ: [2]bool{o.srq, o.srq}, CQE: 31, Pieces: true, Expect: expect,
+		Access: providertest.Access | uverbs.AccessMWBind,
+		Cap:    uverbs.QPCap{MaxSendWR: pairDepth, MaxRecvWR: pairDepth, MaxSendSGE: maxSGE, MaxRecvSGE: 3, MaxInline: pairInline},
+		Ended:  func(_ *providertest.Pair, _, step int) uint32 { return 0x00f0f000 + uint32(step) }}
+	if o.golden {
+		opts.CQE, opts.Pieces, opts.Cap.MaxRecvSGE, opts.Cap.MaxInline = 64, false, 1, 0
+	}
+	opts.Kernel = func(k *fakeverbs.Kernel) {
+		k.MLX5 = o.device
+		if o.kernel != nil {
+			o.kernel(k)
+		}
+	}
+	if o.typ == uverbs.QPTypeUD {
+		opts.AH = &uverbs.AHAttr{Port: 1, Global: true, SGIDIndex: 1, DGID: fakeverbs.IPv4GID, FlowLabel: 0xabcde, HopLimit: 64, TrafficClass: 0x68, SL: 5}
+		if o.device.Infiniband {
+			opts.AH = &uverbs.AHAttr{Port: 1, DLID: 0x1234, SL: 5, SrcPathBits: 3, StaticRate: 3}
+		}
+	}
+	return &pair{providertest.New(t, opts)}
+}
+
+// expect: the completion of a send has a length only if data came back, and that of a
+// datagram says from where it came.
+func expect(p *providertest.Pair, wr *uverbs.SendWR, want *uverbs.WC) {
+	switch {
+	case wr != nil && wr.Opcode != uverbs.OpRDMARead && wr.Opcode != uverbs.OpFetchAdd && wr.Opcode != uverbs.OpCompareSwap:
+		want.ByteLen = 0
+	case wr != nil || p.Type != uverbs.QPTypeUD || want.Status != uverbs.StatusSuccess:
+	case p.K.MLX5.Infiniband:
+		want.SL, want.SLID = 5, 0x1234
+	default:
+		want.SL = 5
+		want.Flags |= uverbs.WCGRH
+	}
+}

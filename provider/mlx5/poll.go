@@ -1,0 +1,200 @@
+package mlx5
+
+import (
+	"fmt"
+
+	"github.com/goverbs/goverbs/mmap"
+	"github.com/goverbs/goverbs/uverbs/driver"
+)
+
+var errLost = fmt.Errorf("%w: the queue was lost when it was resized, close what it belongs to", driver.ErrClosed)
+
+// Poll passes over completions that speak of no work request.
+func (q *cq) Poll(wcs []driver.WC) (n int, bad bool, err error) {
+	if q.lost {
+		return 0, false, errLost
+	}
+	ready := q.ready(len(wcs))
+	if ready == 0 {
+		return 0, false, nil
+	}
+	if n = q.sent(wcs[:ready]); n < ready {
+		n, bad = q.mixed(wcs, n, ready-n)
+	}
+	q.consumed()
+	return n, bad, nil
+}
+
+// mixed goes on behind wcs[:n] with entries of all kinds, of which some are ready. If none of
+// them speaks of a work request, there may be more.
+func (q *cq) mixed(wcs []driver.WC, n, ready int) (all int, bad bool) {
+	for odd := driver.StatusSuccess; ; ready = q.ready(len(wcs)) {
+		for end := q.ci + uint32(ready); q.ci != end; {
+			if sent := q.sent(wcs[n:][:end-q.ci]); sent > 0 {
+				n += sent
+				continue
+			}
+			if q.complete(q.ci, &wcs[n]) {
+				odd |= wcs[n].Status
+				n++
+			}
+			q.ci++
+		}
+		if n > 0 || ready == 0 {
+			return n, odd != driver.StatusSuccess
+		}
+	}
+}
+
+// sent takes successful sends and writes of one QP off the queue, as long as there is nothing
+// else. It is complete for what programs wait for most.
+func (q *cq) sent(wcs []driver.WC) (n int) {
+	if !q.ctx.indexed {
+		return 0
+	}
+	at := q.slot(q.ci)
+	queue := q.ring.At(at).queue
+	p := q.ctx.qps.Get(be32(queue) & cqeNumberMask)
+	if p == nil || p.sendCQ != q || p.sq.blocks == 0 {
+		return 0
+	}
+	s, number := &p.sq, p.num
+	done, produced := s.completed.Load(), s.produced.Load()
+	for n < len(wcs) {
+		e := q.ring.At(at)
+		last := e.counterOwn.Load()
+		w := &s.sent[uint32(be16(uint16(last)))&(s.blocks-1)]
+		if last>>cqeOpShift != cqeRequest || e.queue != queue || w.number-done >= produced-done || w.op > driver.WCRDMAWrite {
+			break
+		}
+		wcs[n] = driver.WC{WRID: w.id, Opcode: w.op, QPN: number}
+		done = w.number + 1
+		n++
+		at += q.step
+	}
+	if n > 0 {
+		mmap.StoreRelease(&s.completed, done)
+		q.ci += uint32(n)
+	}
+	return n
+}
+
+// consumed tells the device how far the queue was read.
+func (q *cq) consumed() {
+	q.record.set(consumedWord, q.ci&armConsumed)
+	q.peek.Hide()
+}
+
+// Peek implements driver.Peeker.
+func (q *cq) Peek() *mmap.Peek { return &q.peek }
+
+// ready tells how many entries can be read, at most want.
+func (q *cq) ready(want int) (n int) {
+	at, i := q.slot(q.ci), q.ci
+	for most := min(want, int(q.entries)); n < most; n++ {
+		word := &q.ring.At(at).counterOwn
+		if v := word.Load(); !q.owned(v, i) {
+			if n == 0 {
+				q.peek.Expect(word, v)
+				return 0
+			}
+			break
+		}
+		i++
+		at += q.step
+	}
+	if n > 0 {
+		mmap.FromDevice()
+	}
+	return n
+}
+
+// owned tells whether the device has written an entry, by its last word and its free-running
+// index. The owner bit is that of the lap, and the first lap's is 0.
+func (q *cq) owned(last, i uint32) bool {
+	return last>>cqeOpShift != cqeNothing && last&cqeOwner != 0 == (i&q.entries != 0)
+}
+
+// complete reads an entry, each field once, and finds the work request that it speaks of.
+// It reports whether there is one: the QP may be gone, and a device may say anything.
+func (q *cq) complete(i uint32, wc *driver.WC) bool {
+	e := q.at(i)
+	last := e.counterOwn.Load()
+	op, index := last>>cqeOpShift, be16(uint16(last))
+	p, s := q.ctx.find(e, op)
+	if p == nil {
+		return false
+	}
+	*wc = driver.WC{QPN: p.num}
+	if p.typ == driver.QPTypeXRCTarget {
+		wc.QPN = be32(e.opQPN) & cqeNumberMask
+	}
+	data := q.message(i, last)
+	switch op {
+	case cqeRequest:
+		return p.sendCQ == q && p.sq.complete(q.ctx, index, be32(e.byteCount), data, wc)
+	case cqeReqError:
+		return p.sendCQ == q && p.sq.complete(q.ctx, index, 0, nil, wc) && e.fail(wc)
+	case cqeWriteImm, cqeRecv, cqeRecvImm, cqeRecvInv:
+		return p.recvCQ == q && p.received(s, index, data, wc) && p.describe(e, op, wc)
+	case cqeRespError:
+		return p.recvCQ == q && p.received(s, index, nil, wc) && e.fail(wc)
+	}
+	return false
+}
+
+// find finds the QP of a completion, and the SRQ that a receive came from, if any.
+func (c *mlx5Context) find(e *cqe, op uint32) (*qp, *srq) {
+	number := be32(e.queue) & cqeNumberMask
+	if c.indexed {
+		p := c.qps.Get(number)
+		if p == nil {
+			return nil, nil
+		}
+		return p, p.srq
+	}
+	p := c.qps.Get(be32(e.opQPN) & cqeNumberMask)
+	if op == cqeRequest || op == cqeReqError || number == 0 {
+		return p, nil
+	}
+	s := c.srqs.Get(number)
+	if s != nil && s.target != nil {
+		p = s.target
+	}
+	return p, s
+}
+
+// fail makes a completion one with an error. It returns true, as complete does.
+func (e *cqe) fail(wc *driver.WC) bool {
+	*wc = driver.WC{WRID: wc.WRID, QPN: wc.QPN, Status: statusOf(e.syndrome), VendorErr: uint32(e.vendor)}
+	return true
+}
+
+// describe tells of a receive. It returns true, as complete does.
+func (q *qp) describe(e *cqe, op uint32, wc *driver.WC) bool {
+	if wc.Status != driver.StatusSuccess {
+		return true
+	}
+	wc.Opcode, wc.ByteLen = driver.WCRecv, be32(e.byteCount)
+	switch op {
+	case cqeWriteImm:
+		wc.Opcode, wc.Imm, wc.Flags = driver.WCRecvRDMAWithImm, be32(e.imm), driver.WCWithImm
+	case cqeRecvImm:
+		wc.Imm, wc.Flags = be32(e.imm), driver.WCWithImm
+	case cqeRecvInv:
+		wc.Imm, wc.Flags = be32(e.imm), driver.WCWithInv
+		q.ctx.device.Unbind(wc.Imm)
+	}
+	if q.typ != driver.QPTypeUD {
+		return true
+	}
+	from := be32(e.flagsQPN)
+	wc.SrcQP, wc.SL = from&cqeNumberMask, uint8(from>>24&0xf)
+	if from>>28&3 != 0 {
+		wc.Flags |= driver.WCGRH
+	}
+	if !q.ethernet {
+		wc.SLID, wc.DLIDPathBits = be16(e.slid), e.path&0x7f
+	}
+	return true
+}

@@ -1,0 +1,123 @@
+package mlx5
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+
+	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/uverbs/driver"
+)
+
+func init() { driver.Register(provider{}) }
+
+type provider struct{}
+
+func (provider) ID() driver.ID { return driver.MLX5 }
+
+func (provider) ABI() (lowest, highest uint32) {
+	return abi.MLX5_IB_UVERBS_ABI_VERSION, abi.MLX5_IB_UVERBS_ABI_VERSION
+}
+
+// mlx5Context is an open device.
+type mlx5Context struct {
+	device    driver.Device
+	limits    abi.Mlx5IbAllocUcontextResp
+	indexed   bool // completions name QPs by an index of ours, not by their numbers
+	atomics   bool
+	tuning    tuning
+	qps       driver.Table[qp]  // by index or number; an SRQ of XRC has a target here
+	srqs      driver.Table[srq] // by number, when completions name them
+	records   records
+	registers registers
+	clock     clock
+}
+
+// What rdma-core asks for, of the registers that a context without dynamic UARs has.
+const (
+	staticRegisters  = 16
+	staticLowLatency = 4
+	maxCQEVersion    = 1
+)
+
+// Open asks for what newer kernels have, and again without that where the kernel refuses
+// the length: the fields came in three steps.
+func (provider) Open(r *driver.Open) (driver.Context, error) {
+	req := abi.Mlx5IbAllocUcontextReqV2{TotalNumBfregs: staticRegisters, NumLowLatencyBfregs: staticLowLatency,
+		MaxCqeVersion: maxCQEVersion, LibCaps: abi.MLX5_LIB_CAP_4K_UAR | abi.MLX5_LIB_CAP_DYN_UAR}
+	c := &mlx5Context{device: r.Device}
+	in := abi.Bytes(&req)
+	var err error
+	if c.tuning, err = readTuning(); err != nil {
+		return nil, err
+	}
+	for _, length := range []int{len(in), requestWithVersion, requestWithFlags} {
+		if err = r.Do(driver.UHW{In: in[:length], Out: abi.Bytes(&c.limits)}); !errors.Is(err, syscall.EINVAL) {
+			break
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := c.checkLimits(); err != nil {
+		return nil, err
+	}
+	c.indexed = c.limits.CqeVersion == 1
+	c.records.line, c.records.alloc = int(c.limits.CacheLineSize), r.Device.Alloc
+	attr, err := r.Device.Query(nil)
+	if err != nil {
+		return nil, err
+	}
+	c.atomics = attr.AtomicCap != driver.AtomicNone
+	if err := c.registers.init(c); err != nil {
+		return nil, errors.Join(err, c.registers.close(c))
+	}
+	return c, nil
+}
+
+// The lengths of older requests: up to the version of completions, and before it.
+const (
+	requestWithVersion = 24
+	requestWithFlags   = 16
+)
+
+// checkLimits refuses what no device says of itself. Completions name entries of queues
+// by 16 bits.
+func (c *mlx5Context) checkLimits() error {
+	l := &c.limits
+	line, page := l.CacheLineSize, uint32(os.Getpagesize())
+	switch {
+	case l.CqeVersion > maxCQEVersion:
+		return fmt.Errorf("mlx5: the kernel chooses completions of version %d, which was not asked for", l.CqeVersion)
+	case line < 8 || line > page || line&(line-1) != 0:
+		return fmt.Errorf("mlx5: the kernel tells of cache lines of %d bytes, which can't be", line)
+	case l.BfRegSize > uarSize-uarSend || l.BfRegSize%(2*blockSize) != 0:
+		return fmt.Errorf("mlx5: the kernel tells of registers of %d bytes, which can't be", l.BfRegSize)
+	case l.BfRegSize*uarRegisters > uarSize-uarSend:
+		return fmt.Errorf("mlx5: the kernel tells of registers of %d bytes, of which a UAR has no room for two", l.BfRegSize)
+	}
+	l.MaxSendWqebb, l.MaxRecvWr, l.MaxSrqRecvWr = min(l.MaxSendWqebb, indexMask+1), min(l.MaxRecvWr, indexMask+1), min(l.MaxSrqRecvWr, indexMask)
+	return nil
+}
+
+// pd is a protection domain; the device's number of it is for segments that are not used here.
+type pd struct{}
+
+// AllocPD implements driver.PDAllocator. The kernel insists on answering.
+func (*mlx5Context) AllocPD(r *driver.AllocPD) (any, error) {
+	var resp abi.Mlx5IbAllocPdResp
+	return pd{}, r.Do(driver.UHW{Out: abi.Bytes(&resp)})
+}
+
+// ethernet tells whether a port is one, by its first GID, which all ports have.
+func (c *mlx5Context) ethernet(port uint32) (bool, error) {
+	e, err := c.device.GID(port, 0)
+	if err != nil {
+		return false, err
+	}
+	return e.Type != driver.GIDTypeIB, nil
+}
+
+// Close implements driver.Closer.
+func (c *mlx5Context) Close() error { return c.registers.close(c) }

@@ -1,0 +1,177 @@
+package mlx5
+
+import (
+	"fmt"
+	"math/bits"
+
+	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/mmap"
+	"github.com/goverbs/goverbs/uverbs/driver"
+)
+
+// qp is a QP's two queues. The receive queue has no entries with an SRQ.
+type qp struct {
+	ctx            *mlx5Context
+	typ            driver.QPType
+	num, index     uint32
+	sendCQ, recvCQ *cq
+	srq            *srq
+	sq             sendQueue
+	plain          [plainOpcodes]plain
+	rq             recvQueue
+	record         record
+	register       *register
+	bind           func(b *driver.BindMW, hold bool) error
+	binding        binding
+	state          driver.QPState // written with both queues held
+	ethernet       bool           // its port is
+	signal         uint32         // ctrlCompletion of every send
+	smallFence     bool           // of the next send
+	maxInline      uint32
+	whole          [maxBlockCopies * blockSize]byte // of a request that goes around the end of the queue
+}
+
+// noIndex is what the kernel wants where completions name QPs by their numbers.
+const noIndex = 0xffffff
+
+// CreateQP has everything ready before the kernel is asked, as completions name the QP by
+// an index of ours.
+func (c *mlx5Context) CreateQP(r *driver.CreateQP) (driver.QP, error) {
+	size, err := c.sizes(r)
+	if err != nil {
+		return nil, err
+	}
+	q := &qp{ctx: c, typ: r.Type, sendCQ: r.SendCQ.(*cq), bind: r.Bind, index: noIndex, maxInline: size.cap.MaxInline}
+	q.recvCQ, _ = r.RecvCQ.(*cq)
+	q.srq, _ = r.SRQ.(*srq)
+	q.plain = c.plains(r.Type, q.maxInline)
+	if r.SignalAll {
+		q.signal = ctrlCompletion
+	}
+	if err = q.create(r, &size); err != nil {
+		q.drop()
+		return nil, err
+	}
+	r.Cap = size.cap
+	return q, nil
+}
+
+func (q *qp) create(r *driver.CreateQP, size *sizes) (err error) {
+	c := q.ctx
+	var addr uint64
+	if n := size.bytes(); n > 0 {
+		buf, err := r.Alloc(n, nil)
+		if err != nil {
+			return err
+		}
+		addr = buf.Addr()
+		if err := q.layOut(buf, size); err != nil {
+			return err
+		}
+	}
+	if q.record, err = c.records.take(); err != nil {
+		return err
+	}
+	req := abi.Mlx5IbCreateQp{BufAddr: addr, DbAddr: q.record.addr, SqWqeCount: size.blocks, RqWqeCount: size.receives, Uidx: noIndex}
+	if c.tuning.short {
+		req.Flags = abi.MLX5_QP_FLAG_SCATTER_CQE
+	}
+	if size.receives > 0 {
+		req.RqWqeShift = uint32(bits.TrailingZeros32(size.receiveSegs * segmentSize))
+	}
+	if c.registers.dynamic {
+		if q.register, err = c.registers.take(c); err != nil {
+			return err
+		}
+		req.Flags, req.BfregIndex = req.Flags|abi.MLX5_QP_FLAG_UAR_PAGE_INDEX, q.register.uar
+	}
+	if c.indexed {
+		if q.index, err = c.qps.Put(q); err != nil {
+			return err
+		}
+		req.Uidx = q.index
+	}
+	var resp abi.Mlx5IbCreateQpResp
+	if err := r.Do(driver.UHW{In: abi.Bytes(&req), Out: abi.Bytes(&resp)}); err != nil {
+		return err
+	}
+	return q.adopt(r.Num, resp.BfregIndex)
+}
+
+// adopt takes over what the kernel chose.
+func (q *qp) adopt(num, register uint32) error {
+	c := q.ctx
+	if q.num = num; num > cqeNumberMask {
+		return fmt.Errorf("mlx5: the kernel makes QP %#x, which can't be", num)
+	}
+	if !c.registers.dynamic {
+		if register >= uint32(len(c.registers.send)) || c.registers.send[register] == nil {
+			return fmt.Errorf("mlx5: the kernel chooses register %d of %d, which can't be", register, len(c.registers.send))
+		}
+		q.register = c.registers.send[register]
+	}
+	if c.indexed {
+		return nil
+	}
+	return c.qps.Set(num, q)
+}
+
+func (q *qp) layOut(buf *mmap.Region, size *sizes) error {
+	if size.receives > 0 {
+		if err := q.rq.init(buf, size.receives, size.receiveSegs, size.cap.MaxRecvSGE); err != nil {
+			return err
+		}
+	}
+	if size.blocks == 0 {
+		return nil
+	}
+	return q.sq.init(buf, size)
+}
+
+// drop gives back what the QP has of its context.
+func (q *qp) drop() {
+	c := q.ctx
+	if c.indexed {
+		c.qps.Delete(q.index, q)
+	} else {
+		c.qps.Delete(q.num, q)
+	}
+	if q.record.page != nil {
+		c.records.give(q.record)
+	}
+	if q.register != nil && c.registers.dynamic {
+		c.registers.give(q.register)
+	}
+}
+
+// Destroy implements driver.Destroyer. The kernel comes first: the device may write
+// completions until do returns.
+func (q *qp) Destroy(do func() error) error {
+	err := do()
+	if err == nil {
+		q.drop()
+	}
+	return err
+}
+
+// Modify implements driver.QPModifier. A QP in RESET begins anew.
+func (q *qp) Modify(r *driver.ModifyQP) error {
+	if q.typ == driver.QPTypeUD && r.Mask&driver.QPAttrPort != 0 {
+		ethernet, err := q.ctx.ethernet(r.Attr.Port)
+		if err != nil {
+			return err
+		}
+		q.ethernet = ethernet
+	}
+	if err := r.Do(driver.UHW{}); err != nil {
+		return err
+	}
+	if q.state = r.To; r.To == driver.QPStateReset {
+		q.sq.reset()
+		q.rq.reset()
+		q.smallFence = false
+		q.record.set(recvWord, 0)
+		q.record.set(sendWord, 0)
+	}
+	return nil
+}

@@ -1,0 +1,161 @@
+package mlx5
+
+import (
+	"fmt"
+	"sync/atomic"
+	"syscall"
+
+	"github.com/goverbs/goverbs/mmap"
+	"github.com/goverbs/goverbs/uverbs/driver"
+)
+
+// recvQueue is a QP's own receive queue. The device may complete receives in any order,
+// and tells their places. A place is free again when its own receive has completed.
+type recvQueue struct {
+	segs    mmap.Array[segment]
+	size    uint32 // segments of an entry
+	maxSGE  int
+	head    uint32 // posted, free-running
+	entries []receive
+}
+
+// receive is an entry. The poster fills it and then sets pending. The poller clears pending.
+type receive struct {
+	id      uint64
+	pending atomic.Uint32
+}
+
+func (q *recvQueue) init(memory *mmap.Region, entries, size, maxSGE uint32) (err error) {
+	q.segs, err = mmap.NewArray[segment](memory, 0, entries*size)
+	q.size, q.maxSGE, q.entries = size, int(maxSGE), make([]receive, entries)
+	return err
+}
+
+func (q *recvQueue) reset() {
+	q.head = 0
+	for i := range q.entries {
+		q.entries[i].pending.Store(0)
+	}
+}
+
+var (
+	errReset       = fmt.Errorf("%w: the QP is in RESET, receives can be posted from INIT on", syscall.EINVAL)
+	errNoRecvQueue = fmt.Errorf("%w: the QP has no receive queue, or uses an SRQ", driver.ErrInvalidWR)
+)
+
+// PostRecv tells the device by the record alone.
+func (q *qp) PostRecv(wrs []driver.RecvWR) (n int, err error) {
+	switch {
+	case q.state == driver.QPStateReset:
+		return 0, errReset
+	case len(q.rq.entries) == 0:
+		return 0, errNoRecvQueue
+	}
+	for n < len(wrs) {
+		if n += q.rq.postPlain(wrs[n:]); n == len(wrs) {
+			break
+		}
+		if err = q.rq.post(&wrs[n]); err != nil {
+			break
+		}
+		n++
+	}
+	if n > 0 {
+		q.record.set(recvWord, q.rq.head&indexMask)
+	}
+	return n, err
+}
+
+// postPlain is post for receives of one SGE, which most are, up to the first that is not, or
+// has no room. It says how many they are.
+func (q *recvQueue) postPlain(wrs []driver.RecvWR) (n int) {
+	if q.maxSGE == 0 {
+		return 0
+	}
+	for ; n < len(wrs); n++ {
+		sgl := wrs[n].SGL
+		if len(sgl) != 1 {
+			break
+		}
+		s := sgl[0]
+		place := q.head & uint32(len(q.entries)-1)
+		e := &q.entries[place]
+		if s.Length-1 >= maxDataLength || e.pending.Load() != 0 { // also a length of 0, which is none
+			break
+		}
+		*q.segs.At(place * q.size) = segment{words(s.Length, s.LKey), be64(s.Addr)}
+		if q.size > 1 {
+			*q.segs.At(place*q.size + 1) = segment{words(0, invalidLKey)}
+		}
+		e.id = wrs[n].WRID
+		mmap.StoreRelease(&e.pending, 1)
+		q.head++
+	}
+	return n
+}
+
+func (q *recvQueue) post(wr *driver.RecvWR) error {
+	sgl := wr.SGL // what is checked is what is used
+	if err := checkReceive(sgl, q.maxSGE); err != nil {
+		return err
+	}
+	place := q.head & uint32(len(q.entries)-1)
+	e := &q.entries[place]
+	if e.pending.Load() != 0 {
+		return driver.ErrQueueFull
+	}
+	putReceive(&q.segs, place*q.size, q.size, sgl)
+	e.id = wr.WRID
+	mmap.StoreRelease(&e.pending, 1)
+	q.head++
+	return nil
+}
+
+func checkReceive(sgl []driver.SGE, maxSGE int) error {
+	sum, err := driver.SumSGL(sgl, maxSGE)
+	if err == nil && sum > maxDataLength {
+		err = errTooLong(sum)
+	}
+	return err
+}
+
+// putReceive writes an entry: SGEs, and a mark behind the last where there is room.
+func putReceive(segs *mmap.Array[segment], at, room uint32, sgl []driver.SGE) {
+	n := uint32(0)
+	for i := range sgl {
+		if s := &sgl[i]; s.Length > 0 {
+			*segs.At(at + n) = segment{words(s.Length, s.LKey), be64(s.Addr)}
+			n++
+		}
+	}
+	if n < room {
+		*segs.At(at + n) = segment{words(0, invalidLKey)}
+	}
+}
+
+// complete frees a place. The message goes to its memory if the device left that to us. It
+// refuses a place that has no receive.
+func (q *recvQueue) complete(c *mlx5Context, index uint16, data []byte, wc *driver.WC) bool {
+	if len(q.entries) == 0 {
+		return false
+	}
+	place := uint32(index) & uint32(len(q.entries)-1)
+	e := &q.entries[place]
+	if e.pending.Load() == 0 {
+		return false
+	}
+	wc.WRID = e.id
+	if len(data) > 0 {
+		wc.Status = c.scatter(&q.segs, place*q.size, q.size, data)
+	}
+	mmap.StoreRelease(&e.pending, 0)
+	return true
+}
+
+// received finds a completed receive in the QP's own queue or the SRQ.
+func (q *qp) received(s *srq, index uint16, data []byte, wc *driver.WC) bool {
+	if s == nil {
+		return q.rq.complete(q.ctx, index, data, wc)
+	}
+	return s.complete(index, data, wc)
+}

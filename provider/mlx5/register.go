@@ -1,0 +1,229 @@
+package mlx5
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"syscall"
+
+	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/mmap"
+	"github.com/goverbs/goverbs/uverbs/driver"
+)
+
+// register is where a QP's sends are told of. Whole requests are copied to its two halves
+// in turn.
+type register struct {
+	page   *mmap.Page
+	at     int // offset in the page
+	half   int // bytes of a half; 0: it takes no copies
+	offset int // of the half that is next; lock guards it, or the send queue's lock
+	lock   driver.Lock
+	shared bool // by QPs: lock is to be taken
+	users  int
+	uar    uint32 // number of the UAR's page
+}
+
+// tell has the device look at a send queue, whose record is up to date. first is the first
+// 8 bytes of the last request; whole is all of it, or nil. Where there are no halves,
+// offset is not written: QPs may share that register without a lock.
+func (r *register) tell(first uint64, whole []byte) {
+	if r.shared {
+		r.lock.Lock()
+	}
+	if whole != nil {
+		r.page.CopyWC(r.at+r.offset, whole)
+	} else {
+		r.page.StoreWC64(r.at+r.offset, first)
+	}
+	if r.half > 0 {
+		r.offset ^= r.half
+	}
+	if r.shared {
+		r.lock.Unlock()
+	}
+}
+
+// registers are the UARs of a context. Kernels that know dynamic ones make them when they
+// are asked: one for all CQs, which combines no writes, then two for the first QPs, which
+// get a register each, then some whose registers are shared. Others offer a number of
+// registers at the start, of which the kernel chooses one for each QP.
+type registers struct {
+	mu      sync.Mutex
+	dynamic bool
+	cq      *mmap.Page
+	cqUAR   uint32
+	pages   []uar
+	send    []*register // dynamic: as made; else by the kernel's index, nil for those not in use
+}
+
+// uar is an object of the kernel's.
+type uar struct {
+	page   *mmap.Page
+	handle uint32
+	number uint32
+}
+
+// How many registers are made at most, as rdma-core does: those of the first QPs are theirs
+// alone.
+const (
+	dedicatedRegisters = 4
+	sharedRegisters    = 12
+)
+
+func (s *registers) init(c *mlx5Context) (err error) {
+	s.dynamic = c.limits.TotBfregs == 0
+	if !s.dynamic {
+		return s.mapStatic(c)
+	}
+	u, err := s.make(c, abi.MLX5_IB_UAPI_UAR_ALLOC_TYPE_NC)
+	s.cq, s.cqUAR = u.page, u.number
+	return err
+}
+
+// make has the kernel make a UAR and maps it.
+func (s *registers) make(c *mlx5Context, kind uint64) (u uar, err error) {
+	var offset uint64
+	var length, number uint32
+	attrs := []driver.Attr{
+		{ID: abi.MLX5_IB_ATTR_UAR_OBJ_ALLOC_HANDLE, New: true},
+		{ID: abi.MLX5_IB_ATTR_UAR_OBJ_ALLOC_TYPE, In: abi.Bytes(&kind)},
+		{ID: abi.MLX5_IB_ATTR_UAR_OBJ_ALLOC_MMAP_OFFSET, Out: abi.Bytes(&offset)},
+		{ID: abi.MLX5_IB_ATTR_UAR_OBJ_ALLOC_MMAP_LENGTH, Out: abi.Bytes(&length)},
+		{ID: abi.MLX5_IB_ATTR_UAR_OBJ_ALLOC_PAGE_ID, Out: abi.Bytes(&number)},
+	}
+	if err := c.device.Invoke(abi.MLX5_IB_OBJECT_UAR, abi.MLX5_IB_METHOD_UAR_OBJ_ALLOC, attrs...); err != nil {
+		return uar{}, fmt.Errorf("mlx5: a UAR: %w", err)
+	}
+	u = uar{handle: attrs[0].Handle, number: number}
+	if u.page, err = c.device.MapPage(int64(offset), int(length)); err == nil && u.page.Len() < uarSize {
+		err = fmt.Errorf("mlx5: the kernel offers a UAR of %d bytes, which can't be", length)
+	}
+	if err != nil {
+		return uar{}, errors.Join(err, u.free(c))
+	}
+	s.pages = append(s.pages, u)
+	return u, nil
+}
+
+// free gives it back. Nothing is stored to the page any more.
+func (u *uar) free(c *mlx5Context) (err error) {
+	if u.page != nil {
+		err = c.device.Free(u.page)
+	}
+	return errors.Join(err, c.device.Invoke(abi.MLX5_IB_OBJECT_UAR, abi.MLX5_IB_METHOD_UAR_OBJ_DESTROY,
+		driver.Attr{ID: abi.MLX5_IB_ATTR_UAR_OBJ_DESTROY_HANDLE, Handle: u.handle}))
+}
+
+// mapStatic maps the UARs that the kernel chose.
+func (s *registers) mapStatic(c *mlx5Context) error {
+	l := &c.limits
+	perPage := max(l.NumUarsPerPage, 1)
+	if l.TotBfregs%(uarRegisters*perPage) != 0 || l.TotBfregs > maxStatic || perPage*uarSize > uint32(os.Getpagesize()) {
+		return fmt.Errorf("mlx5: the kernel offers %d registers in pages of %d UARs, which can't be", l.TotBfregs, perPage)
+	}
+	for i := range l.TotBfregs / (uarRegisters * perPage) {
+		page, err := c.device.MapPage(int64(i&0xff|i>>8<<16)*int64(os.Getpagesize()), os.Getpagesize())
+		if err != nil {
+			return err
+		}
+		for u := range perPage {
+			for k := range uint32(2 * uarRegisters) {
+				s.send = append(s.send, s.static(c, page, u, k))
+			}
+		}
+		if s.cq == nil {
+			s.cq = page
+		}
+	}
+	return nil
+}
+
+const maxStatic = 1 << 12
+
+// static is register k of a UAR. The kernel numbers four of each and uses two. The very
+// first is shared by all, and takes no copies; its stores need no lock, since each is whole.
+func (s *registers) static(c *mlx5Context, page *mmap.Page, u, k uint32) *register {
+	if k >= uarRegisters {
+		return nil
+	}
+	r := newRegister(c, page, int(u*uarSize), k)
+	if len(s.send) == 0 {
+		r.shared, r.half = false, 0
+	}
+	return r
+}
+
+// newRegister is register k of the UAR at an offset of a page, shared.
+func newRegister(c *mlx5Context, page *mmap.Page, uar int, k uint32) *register {
+	if c.limits.BfRegSize == 0 {
+		return &register{page: page, at: uar + uarSend + int(k)*uarPlainStride, shared: true}
+	}
+	return &register{page: page, at: uar + uarSend + int(k*c.limits.BfRegSize), half: int(c.limits.BfRegSize / 2), shared: true}
+}
+
+// take returns a register for a QP, dynamic ones only.
+func (s *registers) take(c *mlx5Context) (*register, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	best := s.leastUsed()
+	if len(s.send) < dedicatedRegisters+sharedRegisters && (best == nil || best.users > 0) {
+		if err := s.grow(c); err != nil && best == nil {
+			return nil, err
+		}
+		best = s.leastUsed()
+	}
+	best.users++
+	return best, nil
+}
+
+func (s *registers) leastUsed() (best *register) {
+	for _, r := range s.send {
+		if (r.shared || r.users == 0) && (best == nil || r.users < best.users) {
+			best = r
+		}
+	}
+	return best
+}
+
+// grow makes another UAR. Processors that can't combine writes get one without copies.
+func (s *registers) grow(c *mlx5Context) error {
+	dedicated := len(s.send) < dedicatedRegisters
+	kind := uint64(abi.MLX5_IB_UAPI_UAR_ALLOC_TYPE_BF)
+	if c.limits.BfRegSize == 0 {
+		kind = abi.MLX5_IB_UAPI_UAR_ALLOC_TYPE_NC
+	}
+	u, err := s.make(c, kind)
+	if c.limits.BfRegSize > 0 && errors.Is(err, syscall.EOPNOTSUPP) {
+		c.limits.BfRegSize = 0
+		u, err = s.make(c, abi.MLX5_IB_UAPI_UAR_ALLOC_TYPE_NC)
+	}
+	if err != nil {
+		return err
+	}
+	for k := range uint32(uarRegisters) {
+		r := newRegister(c, u.page, 0, k)
+		r.uar, r.shared = u.number, !dedicated
+		s.send = append(s.send, r)
+	}
+	return nil
+}
+
+// give ends a QP's use of a register.
+func (s *registers) give(r *register) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r.users--
+}
+
+// close gives back what the kernel made.
+func (s *registers) close(c *mlx5Context) (err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, u := range s.pages {
+		err = errors.Join(err, u.free(c))
+	}
+	s.pages = nil
+	return err
+}

@@ -1,0 +1,114 @@
+package mlx5
+
+import (
+	"fmt"
+
+	"github.com/goverbs/goverbs/uverbs/driver"
+)
+
+// request is a send, whose slices were read once: what is checked is what is used.
+type request struct {
+	wr     *driver.SendWR
+	op     operation
+	flags  driver.SendFlags
+	sgl    []driver.SGE
+	inline []byte
+	ah     *ah
+}
+
+const (
+	allFlags   = driver.SendFence | driver.SendSignaled | driver.SendSolicited
+	atomicSize = 8
+)
+
+// check refuses what the device would answer with a QP in the error state, or misread.
+func (q *qp) check(r *request) error {
+	wr := r.wr
+	if r.op.form == formNone {
+		return fmt.Errorf("%w: %v QPs of this mlx5 device have no %v", driver.ErrNotSupported, q.typ, wr.Opcode)
+	}
+	if r.flags&^allFlags != 0 {
+		return fmt.Errorf("%w: unknown flags %#x", driver.ErrInvalidWR, uint32(r.flags&^allFlags))
+	}
+	if err := q.checkData(r); err != nil {
+		return err
+	}
+	if q.typ == driver.QPTypeUD {
+		return r.findAH()
+	}
+	if r.op.form == formKeys {
+		return q.checkKeys(r)
+	}
+	return nil
+}
+
+func (q *qp) checkData(r *request) error {
+	length, err := driver.SumSGL(r.sgl, q.sq.maxSGE)
+	op := r.wr.Opcode
+	switch form := r.op.form; {
+	case err != nil:
+		return err
+	case length > maxDataLength:
+		return errTooLong(length)
+	case form == formKeys && (len(r.sgl) > 0 || r.inline != nil):
+		return fmt.Errorf("%w: %v takes no data", driver.ErrInvalidWR, op)
+	case form == formAtomic && (len(r.sgl) != 1 || length != atomicSize):
+		return fmt.Errorf("%w: the result of %v takes one SGE of %d bytes", driver.ErrInvalidWR, op, atomicSize)
+	case r.inline == nil:
+		return nil
+	case form == formAtomic || op == driver.OpRDMARead:
+		return fmt.Errorf("%w: %v takes no Inline", driver.ErrInvalidWR, op)
+	case len(r.sgl) > 0:
+		return fmt.Errorf("%w: both SGL and Inline are set", driver.ErrInvalidWR)
+	case uint64(len(r.inline)) > uint64(q.maxInline):
+		return fmt.Errorf("%w: %d bytes inline, the QP takes %d (QPOptions.Cap.MaxInline asks for more; rdmacm has it as Config.QP.Cap.MaxInline)",
+			driver.ErrInvalidWR, len(r.inline), q.maxInline)
+	}
+	return nil
+}
+
+func errTooLong(length uint64) error {
+	return fmt.Errorf("%w: %d bytes in all, a message has at most %d", driver.ErrInvalidWR, length, uint32(maxDataLength))
+}
+
+func (r *request) findAH() error {
+	if r.wr.AH == nil {
+		return fmt.Errorf("%w: a datagram needs an AH", driver.ErrInvalidWR)
+	}
+	to, ok := r.wr.AH.Data().(*ah)
+	if !ok {
+		return fmt.Errorf("%w: the AH is closed, or another provider's", driver.ErrInvalidWR)
+	}
+	r.ah = to
+	return nil
+}
+
+// binding is the change of a key that is about to be queued. One without a window is the
+// end of a key.
+type binding struct {
+	driver.BindMW
+	oldKey uint32 // of the window, up to then; or the key that ends
+	type2  bool
+}
+
+// checkKeys copies the binding, which a program might change meanwhile. One segment names
+// 2 GiB at most.
+func (q *qp) checkKeys(r *request) error {
+	if r.op.wc == driver.WCLocalInv {
+		q.binding = binding{oldKey: r.wr.InvalidateRKey, type2: true}
+		return nil
+	}
+	if r.wr.Bind == nil || r.wr.Bind.MW == nil {
+		return fmt.Errorf("%w: there is no window to bind", driver.ErrInvalidWR)
+	}
+	q.binding = binding{BindMW: *r.wr.Bind}
+	b := &q.binding
+	b.oldKey, b.type2 = b.MW.RKey(), b.MW.Type() == driver.MWType2
+	switch {
+	case b.MR == nil && b.Length > 0:
+		return fmt.Errorf("%w: a window of %d bytes needs an MR", driver.ErrInvalidWR, b.Length)
+	case b.Length > maxDataLength:
+		return fmt.Errorf("%w: a window of %d bytes, mlx5 binds at most %d", driver.ErrNotSupported, b.Length, uint32(maxDataLength))
+	}
+	return nil
+}

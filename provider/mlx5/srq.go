@@ -1,0 +1,160 @@
+package mlx5
+
+import (
+	"fmt"
+
+	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/mmap"
+	"github.com/goverbs/goverbs/uverbs/driver"
+)
+
+// srq is a shared receive queue: a list of free entries, which the device and this process
+// both follow. The device goes on from the entry that it used last. What completed, in any
+// order, is linked behind the last free entry, which always stays unused.
+type srq struct {
+	ctx     *mlx5Context
+	num     uint32
+	lock    *driver.Lock // guards what follows, but for what PostRecv already holds it for
+	segs    mmap.Array[segment]
+	size    uint32 // segments of an entry
+	maxSGE  int
+	record  record
+	posted  uint16
+	head    uint16 // the next to fill
+	tail    uint16 // the last free one
+	entries []sharedReceive
+	target  *qp // what completions of an SRQ of XRC are of, else nil
+}
+
+type sharedReceive struct {
+	id      uint64
+	next    uint16 // as in the entry, which the device could have changed
+	pending bool
+}
+
+// CreateSRQ implements driver.SRQCreator.
+func (c *mlx5Context) CreateSRQ(r *driver.CreateSRQ) (driver.SRQ, error) {
+	s := &srq{ctx: c, lock: r.Lock}
+	if err := s.init(r); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// init computes the size of entries as the kernel does, from what it is told, and makes the
+// SRQ.
+func (s *srq) init(r *driver.CreateSRQ) (err error) {
+	c := s.ctx
+	most := uint32(c.limits.MaxRqDescSz)
+	if r.MaxSGE > most/segmentSize-1 {
+		return tooLarge("receives", most)
+	}
+	if r.MaxWR > c.limits.MaxSrqRecvWr {
+		return fmt.Errorf("%w: an SRQ of %d receives, the device's have at most %d", driver.ErrNotSupported, r.MaxWR, c.limits.MaxSrqRecvWr)
+	}
+	s.size = max(pow2(1+r.MaxSGE), 2)
+	n := pow2(r.MaxWR + 1)
+	s.maxSGE, r.MaxSGE, r.MaxWR = int(s.size-1), s.size-1, n-1
+	buf, err := r.Alloc(int(n*s.size)*segmentSize, nil)
+	if err != nil {
+		return err
+	}
+	if s.segs, err = mmap.NewArray[segment](buf, 0, n*s.size); err != nil {
+		return err
+	}
+	s.entries = make([]sharedReceive, n)
+	for i := range n {
+		s.link(uint16(i), uint16((i+1)&(n-1)))
+	}
+	s.tail = uint16(n - 1)
+	if s.record, err = c.records.take(); err != nil {
+		return err
+	}
+	if err = s.create(r, buf.Addr()); err != nil {
+		c.records.give(s.record)
+	}
+	return err
+}
+
+func (s *srq) create(r *driver.CreateSRQ, addr uint64) error {
+	req := abi.Mlx5IbCreateSrq{BufAddr: addr, DbAddr: s.record.addr}
+	if s.target != nil {
+		req.Uidx = s.target.index
+	}
+	var resp abi.Mlx5IbCreateSrqResp
+	if err := r.Do(driver.UHW{In: abi.Bytes(&req), Out: abi.Bytes(&resp)}); err != nil {
+		return err
+	}
+	r.MaxSGE, r.MaxWR = s.size-1, uint32(len(s.entries)-1)
+	if s.num = resp.Srqn; s.ctx.indexed {
+		return nil
+	}
+	return s.ctx.srqs.Set(s.num, s)
+}
+
+// link has one entry follow another.
+func (s *srq) link(entry, next uint16) {
+	s.entries[entry].next = next
+	s.segs.At(uint32(entry) * s.size)[0] = uint64(be16(next)) << 16
+}
+
+// PostRecv implements driver.SRQ.
+func (s *srq) PostRecv(wrs []driver.RecvWR) (n int, err error) {
+	for n < len(wrs) {
+		if err = s.post(&wrs[n]); err != nil {
+			break
+		}
+		n++
+	}
+	if n > 0 {
+		s.record.set(0, uint32(s.posted))
+	}
+	return n, err
+}
+
+func (s *srq) post(wr *driver.RecvWR) error {
+	sgl := wr.SGL // what is checked is what is used
+	if err := checkReceive(sgl, s.maxSGE); err != nil {
+		return err
+	}
+	if s.head == s.tail {
+		return driver.ErrQueueFull
+	}
+	putReceive(&s.segs, uint32(s.head)*s.size+1, s.size-1, sgl)
+	e := &s.entries[s.head]
+	e.id, e.pending = wr.WRID, true
+	s.head = e.next
+	s.posted++
+	return nil
+}
+
+// complete frees an entry, unless it has no receive. The message goes to its memory if the
+// device left that to us. The CQ is held.
+func (s *srq) complete(index uint16, data []byte, wc *driver.WC) bool {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	if int(index) >= len(s.entries) || !s.entries[index].pending {
+		return false
+	}
+	e := &s.entries[index]
+	if len(data) > 0 {
+		wc.Status = s.ctx.scatter(&s.segs, uint32(index)*s.size+1, s.size-1, data)
+	}
+	wc.WRID, e.pending = e.id, false
+	s.link(s.tail, index)
+	s.tail = index
+	return true
+}
+
+// Destroy implements driver.Destroyer.
+func (s *srq) Destroy(do func() error) error {
+	err := do()
+	if err == nil {
+		s.ctx.srqs.Delete(s.num, s)
+		if s.target != nil {
+			s.ctx.qps.Delete(s.target.index, s.target)
+		}
+		s.ctx.records.give(s.record)
+	}
+	return err
+}

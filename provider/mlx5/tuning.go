@@ -1,0 +1,30 @@
+package mlx5
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"syscall"
+)
+
+// tuning is what the environment asks for, in the words of rdma-core's provider.
+type tuning struct {
+	cqeSize uint32
+	short   bool // short messages come in completions
+}
+
+// readTuning differs from rdma-core's in that short messages come in completions only when
+// that is asked for.
+func readTuning() (t tuning, err error) {
+	t.cqeSize = cqeSize
+	if v := os.Getenv("MLX5_CQE_SIZE"); v != "" {
+		n, _ := strconv.Atoi(v)
+		if n != cqeSize && n != longCQESize {
+			return t, fmt.Errorf("%w: MLX5_CQE_SIZE is %q in the environment, and completions have %d bytes or %d", syscall.EINVAL, v, cqeSize, longCQESize)
+		}
+		t.cqeSize = uint32(n)
+	}
+	v, set := os.LookupEnv("MLX5_SCATTER_TO_CQE")
+	t.short = set && v != "0"
+	return t, nil
+}

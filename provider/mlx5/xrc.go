@@ -1,0 +1,34 @@
+package mlx5
+
+import (
+	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/uverbs/driver"
+)
+
+// CreateXRCSRQ makes an SRQ that peers name by its number. Its completions name it by an
+// index, in place of a QP.
+func (c *mlx5Context) CreateXRCSRQ(r *driver.CreateXRCSRQ) (driver.SRQ, error) {
+	s := &srq{ctx: c, lock: r.Lock}
+	s.target = &qp{ctx: c, typ: driver.QPTypeXRCTarget, recvCQ: r.CQ.(*cq), srq: s, index: noIndex}
+	if c.indexed {
+		var err error
+		if s.target.index, err = c.qps.Put(s.target); err != nil {
+			return nil, err
+		}
+	}
+	if err := s.init(&r.CreateSRQ); err != nil {
+		c.qps.Delete(s.target.index, s.target)
+		return nil, err
+	}
+	return s, nil
+}
+
+// CreateXRCTarget tells the kernel that the QP has no index: its completions name SRQs.
+func (c *mlx5Context) CreateXRCTarget(r *driver.CreateXRCTarget) error {
+	var req abi.Mlx5IbCreateQp
+	if !c.indexed {
+		req.Uidx = noIndex
+	}
+	var resp abi.Mlx5IbCreateQpResp
+	return r.Do(driver.UHW{In: abi.Bytes(&req), Out: abi.Bytes(&resp)})
+}

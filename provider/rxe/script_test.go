@@ -1,0 +1,59 @@
+package rxe
+
+import (
+	"testing"
+
+	"github.com/goverbs/goverbs/internal/fakeverbs"
+	"github.com/goverbs/goverbs/internal/providertest"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// newPair makes two QPs on the model of the kernel, of which the second receives from an SRQ.
+func newPair(t testing.TB, typ uverbs.QPType, cqe int, change func(*fakeverbs.Kernel)) *providertest.Pair {
+	t.Helper()
+	o := &providertest.Options{Info: info, Kernel: change, Type: typ, SRQ: [2]bool{1: true}, CQE: cqe, Expect: expect,
+		Access: providertest.Access | uverbs.AccessMWBind,
+		Cap:    uverbs.QPCap{MaxSendWR: providertest.Depth, MaxRecvWR: providertest.Depth, MaxSendSGE: 6, MaxRecvSGE: 1}}
+	if typ == uverbs.QPTypeUD {
+		o.Access = providertest.Access
+		o.AH = &uverbs.AHAttr{Port: 1, Global: true, SGIDIndex: 1, DGID: fakeverbs.IPv4GID, HopLimit: 64}
+	}
+	return providertest.New(t, o)
+}
+
+// expect: all that arrives has come over RoCE.
+func expect(_ *providertest.Pair, wr *uverbs.SendWR, want *uverbs.WC) {
+	if wr == nil {
+		want.Flags |= uverbs.WCGRH
+	}
+}
+
+// scripts are what QPs of each type carry out.
+var scripts = []struct {
+	golden string
+	typ    uverbs.QPType
+	script providertest.Script
+}{
+	{"testdata/script.rec", uverbs.QPTypeRC, providertest.Script{
+		Ops:   []uverbs.Opcode{uverbs.OpSend, uverbs.OpSendImm, uverbs.OpRDMAWrite, uverbs.OpRDMAWriteImm},
+		Reads: true, Atomics: true, Solicits: true, Windows: true, Resizes: true,
+	}},
+	{"testdata/script-ud.rec", uverbs.QPTypeUD, providertest.Script{
+		Ops:      []uverbs.Opcode{uverbs.OpSend, uverbs.OpSendImm},
+		Skips:    func(_ uverbs.Opcode, l providertest.Payload) bool { return l.Len() > 1024 }, // a packet
+		Solicits: true, Resizes: true,
+	}},
+}
+
+// TestScript carries out test/sandbox/script.c, as librxe does on the same model, whose
+// recordings are the golden ones.
+func TestScript(t *testing.T) {
+	for _, c := range scripts {
+		providertest.Golden(t, c.golden, func(attach func(*fakeverbs.Kernel)) {
+			p := newPair(t, c.typ, 64, attach)
+			p.Run(&c.script)
+			p.Close()
+			p.NoViolations()
+		})
+	}
+}

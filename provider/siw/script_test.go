@@ -1,0 +1,51 @@
+package siw
+
+import (
+	"testing"
+
+	"github.com/goverbs/goverbs/internal/fakeverbs"
+	"github.com/goverbs/goverbs/internal/providertest"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// newPair makes two QPs on the model of the kernel, of which the second receives from an SRQ.
+func newPair(t testing.TB, cqe int, change func(*fakeverbs.Kernel)) *providertest.Pair {
+	t.Helper()
+	return providertest.New(t, &providertest.Options{Info: info, Kernel: change, Type: uverbs.QPTypeRC, SRQ: [2]bool{1: true}, CQE: cqe,
+		Expect: expect, Ended: endedRegion, Access: providertest.Access,
+		Cap: uverbs.QPCap{MaxSendWR: providertest.Depth, MaxRecvWR: providertest.Depth, MaxSendSGE: 6, MaxRecvSGE: 1}})
+}
+
+// expect: user space is not told which key a message ended.
+func expect(_ *providertest.Pair, wr *uverbs.SendWR, want *uverbs.WC) {
+	if wr == nil {
+		want.Flags, want.Imm = 0, 0
+	}
+}
+
+// endedRegion makes a region to be ended. It stays until all is closed, so that no other one
+// has its key.
+func endedRegion(p *providertest.Pair, side, _ int) uint32 {
+	mr := must[*uverbs.MR](p.T)(p.PD.RegMR(p.Side[side].Mem[:4096], p.Access))
+	p.Ends = append(p.Ends, mr)
+	return mr.RKey()
+}
+
+var script = providertest.Script{
+	Ops: []uverbs.Opcode{uverbs.OpSend, uverbs.OpSendWithInv, uverbs.OpRDMAWrite},
+	Skips: func(op uverbs.Opcode, l providertest.Payload) bool {
+		return l.IsInline() && (l.Len() > 80 || op == uverbs.OpSendWithInv)
+	},
+	Reads: true,
+}
+
+// TestScript carries out test/sandbox/script.c, as libsiw does on the same model, whose
+// recording is the golden one.
+func TestScript(t *testing.T) {
+	providertest.Golden(t, "testdata/script.rec", func(attach func(*fakeverbs.Kernel)) {
+		p := newPair(t, 64, attach)
+		p.Run(&script)
+		p.Close()
+		p.NoViolations()
+	})
+}

@@ -1,0 +1,128 @@
+package rdmacm_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"net/netip"
+	"time"
+
+	"github.com/goverbs/goverbs/rdmacm"
+	"github.com/goverbs/goverbs/rdmatest"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// exampleTest is what devices in software need in place of a *testing.T.
+type exampleTest struct{}
+
+func (exampleTest) Helper()                           {}
+func (exampleTest) Cleanup(func())                    {}
+func (exampleTest) Errorf(format string, args ...any) { log.Printf(format, args...) }
+
+// A server and a client, on devices in software. The server tells with the connection who it is.
+func Example() {
+	fabric := rdmatest.NewWith(exampleTest{}, &rdmatest.Options{Endless: true})
+	ctx := context.Background()
+	l, err := rdmacm.Listen(fabric.Host(1).Addr()+":0", &rdmacm.Config{PrivateData: []byte("server 1")})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer l.Close()
+	accepted := make(chan *rdmacm.Conn, 1)
+	go func() {
+		conn, err := l.Accept(ctx)
+		if err != nil {
+			log.Fatal(err)
+		}
+		accepted <- conn
+	}()
+	conn, err := rdmacm.Dial(ctx, l.Addr().String(), nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	server := <-accepted
+	fmt.Printf("%s: %v\n", conn.PrivateData()[:8], conn.QP().Type())
+	if err := conn.Disconnect(); err != nil {
+		log.Fatal(err)
+	}
+	<-server.Done()
+	fmt.Println(server.Err())
+	conn.Close()
+	server.Close()
+	// Output:
+	// server 1: RC
+	// peer disconnected
+}
+
+// The lower half: an ID finds the way to an address. This is compiled and not run, as are the
+// examples below.
+func ExampleEventChannel() {
+	ch, err := rdmacm.NewEventChannel()
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer ch.Close()
+	id, err := ch.NewID(rdmacm.PortSpaceTCP, uverbs.QPTypeRC)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer id.Destroy()
+	if err := id.ResolveAddr(netip.AddrPort{}, netip.MustParseAddrPort("10.0.0.1:7471"), time.Second); err != nil {
+		log.Fatal(err)
+	}
+	event, err := ch.Get(context.Background())
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(event.Type) // ADDR_RESOLVED
+	event.Ack()
+}
+
+// An ID listens, and its event channel tells of those who come.
+func ExampleID() {
+	var ch *rdmacm.EventChannel
+	id, err := ch.NewID(rdmacm.PortSpaceTCP, uverbs.QPTypeRC)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer id.Destroy()
+	if err := id.Bind(netip.MustParseAddrPort("10.0.0.1:7471")); err != nil {
+		log.Fatal(err)
+	}
+	if err := id.Listen(16); err != nil {
+		log.Fatal(err)
+	}
+}
+
+// An event is acknowledged when its ID is no more needed for it.
+func ExampleEvent() {
+	var ch *rdmacm.EventChannel
+	event, err := ch.Get(context.Background())
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer event.Ack()
+	if event.Type == rdmacm.EventConnectRequest {
+		fmt.Println("a new ID:", event.ID)
+	}
+}
+
+// A group that is left before the Conn is closed.
+func ExampleGroup() {
+	var conn *rdmacm.Conn // with a queue pair of type UD
+	group, err := conn.JoinMulticast(context.Background(), netip.MustParseAddr("239.1.2.3"), rdmacm.JoinFullMember)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer group.Leave()
+}
+
+// The same of an ID: the event MULTICAST_JOIN tells when it has joined.
+func ExampleMulticast() {
+	var id *rdmacm.ID
+	member, err := id.JoinMulticast(netip.MustParseAddr("239.1.2.3"), rdmacm.JoinSendOnly)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer member.Leave()
+}

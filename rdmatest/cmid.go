@@ -1,0 +1,211 @@
+package rdmatest
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"syscall"
+
+	"github.com/goverbs/goverbs/internal/abi"
+)
+
+// cmID is the kernel's side of an ID. The fabric's lock guards it.
+type cmID struct {
+	m        *manager
+	uid      uint64
+	handle   uint32
+	channel  *channel
+	datagram bool
+	child    bool // of a listener
+	src, dst netip.AddrPort
+	d        *Device // of src
+	listens  bool
+	peer     *cmID
+	qpn      uint32
+	retries  uint8 // of the connection
+	rnr      uint8
+	timeout  uint8 // for acknowledgements
+	asked    bool  // to connect, and has not answered
+	begun    bool  // to connect, or a child
+	stands   bool
+	joins    []*join
+	told     uint32 // events that were got
+}
+
+func (id *cmID) String() string {
+	return fmt.Sprintf("connection manager ID %d from %v to %v", id.handle, id.src, id.dst)
+}
+
+// tell reports an event, unless the ID went meanwhile.
+func (id *cmID) tell(typ uint32, status int32, param []byte) {
+	if id.m.ids[id.handle] == id {
+		id.channel.report(event{id: id, resp: id.event(typ, status, param)})
+	}
+}
+
+func (id *cmID) event(typ uint32, status int32, param []byte) abi.RdmaUcmEventResp {
+	resp := abi.RdmaUcmEventResp{Uid: id.uid, Id: id.handle, Event: typ, Status: uint32(status)}
+	copy(resp.Param[:], param)
+	return resp
+}
+
+func (id *cmID) listen() error {
+	if id.d == nil {
+		return syscall.EINVAL
+	}
+	id.listens = true
+	return nil
+}
+
+// resolveAddr finds the device that an ID leaves from: that of its source address, or else
+// the first that is like the one at the destination.
+func (m *manager) resolveAddr(id *cmID, r abi.RdmaUcmResolveAddr) error {
+	id.dst = parseSockaddr(r.DstAddr)
+	to := m.f.owner(id.dst.Addr().Unmap())
+	if src := parseSockaddr(r.SrcAddr); id.d == nil && r.SrcSize > 0 && !src.Addr().IsUnspecified() {
+		if err := m.bind(id, src); err != nil {
+			return err
+		}
+	}
+	if id.d == nil && to != nil {
+		i := slices.IndexFunc(m.f.devices, func(d *Device) bool { return d.kind == to.kind && !d.removed })
+		if i >= 0 {
+			id.d = m.f.devices[i]
+			id.src = m.anyPort(id, id.d.addrLike(id.dst.Addr()))
+		}
+	}
+	if id.d == nil || to == nil {
+		id.tell(abi.RDMA_CM_EVENT_ADDR_ERROR, -int32(syscall.ENODEV), nil)
+		return nil
+	}
+	id.tell(abi.RDMA_CM_EVENT_ADDR_RESOLVED, 0, nil)
+	return nil
+}
+
+// addrLike is an address of the same family, if there is one.
+func (d *Device) addrLike(a netip.Addr) netip.Addr {
+	for _, own := range d.addrs {
+		if own.Is4() == a.Is4() {
+			return own
+		}
+	}
+	return d.addrs[0]
+}
+
+func (id *cmID) resolveRoute() error {
+	if id.d == nil {
+		return syscall.EINVAL
+	}
+	id.tell(abi.RDMA_CM_EVENT_ROUTE_RESOLVED, 0, nil)
+	return nil
+}
+
+// afIB is the family of addresses that are GIDs.
+const afIB = 27
+
+func (id *cmID) query(option uint32, out []byte) error {
+	var resp abi.RdmaUcmQueryAddrResp
+	if id.d != nil {
+		resp.PortNum, resp.IbdevIndex, resp.NodeGuid = 1, id.d.index, reversed(id.d.guid())
+	}
+	switch option {
+	case abi.RDMA_USER_CM_QUERY_ADDR:
+		resp.SrcSize = putSockaddr(&resp.SrcAddr, id.src)
+		if id.dst.IsValid() {
+			resp.DstSize = putSockaddr(&resp.DstAddr, id.dst)
+		}
+	case abi.RDMA_USER_CM_QUERY_GID:
+		resp.SrcAddr[0], resp.DstAddr[0] = afIB, afIB
+		local, remote := id.gids()
+		copy(resp.SrcAddr[8:], local[:])
+		copy(resp.DstAddr[8:], remote[:])
+	case abi.RDMA_USER_CM_QUERY_PATH: // no paths are told
+		copy(out, abi.Bytes(&abi.RdmaUcmQueryPathResp{}))
+		return nil
+	default:
+		return syscall.EINVAL
+	}
+	copy(out, abi.Bytes(&resp))
+	return nil
+}
+
+// gids are those of both ends.
+func (id *cmID) gids() (local, remote [16]byte) {
+	if id.d == nil {
+		return local, remote
+	}
+	if id.d.kind.isIWARP() {
+		local = id.d.gids[0]
+		if to := id.m.f.owner(id.dst.Addr().Unmap()); to != nil {
+			remote = to.gids[0]
+		}
+		return local, remote
+	}
+	local = id.src.Addr().As16()
+	if id.dst.IsValid() {
+		remote = id.dst.Addr().As16()
+	}
+	return local, remote
+}
+
+// The masks that kernels give.
+const (
+	maskIWARP = abi.IB_QP_STATE | abi.IB_QP_ACCESS_FLAGS | abi.IB_QP_PORT
+	maskInit  = maskIWARP | abi.IB_QP_PKEY_INDEX
+	maskUD    = abi.IB_QP_STATE | abi.IB_QP_PORT | abi.IB_QP_PKEY_INDEX | abi.IB_QP_QKEY
+	maskRTR   = abi.IB_QP_STATE | abi.IB_QP_AV | abi.IB_QP_PATH_MTU | abi.IB_QP_DEST_QPN | abi.IB_QP_RQ_PSN |
+		abi.IB_QP_MAX_DEST_RD_ATOMIC | abi.IB_QP_MIN_RNR_TIMER
+	maskRTS = abi.IB_QP_STATE | abi.IB_QP_TIMEOUT | abi.IB_QP_RETRY_CNT | abi.IB_QP_RNR_RETRY | abi.IB_QP_SQ_PSN |
+		abi.IB_QP_MAX_QP_RD_ATOMIC
+)
+
+// ackTimeout is 4 ms: the way is short.
+const ackTimeout = 10
+
+// setOption takes over how long to wait for acknowledgements. The other options make no
+// difference here.
+func (id *cmID) setOption(o abi.RdmaUcmSetOption, value []byte) error {
+	if o.Level != abi.RDMA_OPTION_ID || o.Optname != abi.RDMA_OPTION_ID_ACK_TIMEOUT {
+		return nil
+	}
+	if len(value) != 1 || id.datagram {
+		return syscall.EINVAL
+	}
+	id.timeout = value[0]
+	return nil
+}
+
+// readDepth is what a connection may have of reads and atomics.
+const readDepth = 16
+
+func (id *cmID) qpAttr(state uint32, out []byte) error {
+	if id.d == nil {
+		return syscall.EINVAL
+	}
+	a := &abi.IbUverbsQpAttr{QpState: state, PortNum: 1, MaxDestRdAtomic: readDepth, MaxRdAtomic: readDepth}
+	switch {
+	case id.d.kind.isIWARP() && state != abi.IB_QPS_INIT: // the kernel's own business
+	case id.d.kind.isIWARP():
+		a.QpAttrMask, a.QpAccessFlags = maskIWARP, remoteAccess
+	case id.datagram:
+		a.QpAttrMask, a.Qkey = maskUD, udpQKey
+	case state == abi.IB_QPS_INIT:
+		a.QpAttrMask, a.QpAccessFlags = maskInit, remoteAccess
+	case id.peer == nil || state != abi.IB_QPS_RTR && state != abi.IB_QPS_RTS:
+		return syscall.EINVAL
+	case state == abi.IB_QPS_RTR:
+		local, remote := id.gids()
+		a.QpAttrMask, a.PathMtu, a.DestQpNum = maskRTR, 3, id.peer.qpn
+		a.AhAttr.Grh.Dgid, a.AhAttr.Grh.SgidIndex, a.AhAttr.IsGlobal, a.AhAttr.PortNum = remote, id.d.gidIndex(local), 1, 1
+		a.AhAttr.Grh.HopLimit = 64
+	default:
+		a.QpAttrMask, a.Timeout, a.RetryCnt, a.RnrRetry = maskRTS, id.timeout, id.retries, id.rnr
+	}
+	copy(out, abi.Bytes(a))
+	return nil
+}
+
+// remoteAccess is what the manager gives to connected peers.
+const remoteAccess = abi.IB_UVERBS_ACCESS_REMOTE_WRITE | abi.IB_UVERBS_ACCESS_REMOTE_READ | abi.IB_UVERBS_ACCESS_REMOTE_ATOMIC
+
+func (d *Device) gidIndex(gid [16]byte) uint8 { return uint8(max(0, slices.Index(d.gids, gid))) }

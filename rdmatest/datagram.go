@@ -1,0 +1,144 @@
+package rdmatest
+
+import (
+	"encoding/binary"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/fakeverbs"
+)
+
+// letter is a datagram on its way.
+type letter struct {
+	from *pair
+	k    *packet
+}
+
+// overtaken are the datagrams that wait for another one to go first.
+type overtaken []letter
+
+// datagram sends one.
+func (f *Fabric) datagram(p *pair, k *packet, now time.Time) {
+	l := letter{p, k}
+	if f.wire.reordered > 0 && f.random.Float64() < f.wire.reordered {
+		f.overtaken = append(f.overtaken, l)
+		return
+	}
+	f.post(l, now)
+	f.overtaken.release(f)
+}
+
+func (o *overtaken) release(f *Fabric) {
+	late := *o
+	*o = nil
+	for _, l := range late {
+		f.post(l, time.Now())
+	}
+}
+
+func (f *Fabric) post(l letter, now time.Time) {
+	f.after(l.k.due.Sub(now), func() {
+		if f.isPaused() {
+			f.held = append(f.held, func() { f.receive(l) })
+			return
+		}
+		f.receive(l)
+	})
+}
+
+// receive has a datagram arrive, wherever it is addressed to.
+func (f *Fabric) receive(l letter) {
+	to := l.k.w.To
+	if to.AH == nil || f.loses() || !l.from.d.carries() || len(l.k.data) > mtu {
+		return
+	}
+	dgid := to.AH.Attr.Grh.Dgid
+	if to.AH.Attr.IsGlobal == 0 || !isGroup(dgid) {
+		if d := f.at(l.from.d, dgid, to.AH.Attr.Dlid); d != nil && d.carries() {
+			f.receiveAt(l, d.verbs.QP(to.QPN))
+		}
+		return
+	}
+	for _, d := range f.devices {
+		for _, k := range d.verbs.Openings() {
+			for _, qp := range k.QueuePairs() {
+				if d.carries() && qp.IsIn(dgid) {
+					f.receiveAt(l, qp)
+				}
+			}
+		}
+	}
+}
+
+func isGroup(gid [16]byte) bool { return netip.AddrFrom16(gid).Unmap().IsMulticast() }
+
+// ownQKey is a bit of a Q_Key: the sender's own counts.
+const ownQKey = 1 << 31
+
+// receiveAt drops what the queue pair has no use for.
+func (f *Fabric) receiveAt(l letter, qp *fakeverbs.QP) {
+	if qp == nil || qp.Type != abi.IB_UVERBS_QPT_UD {
+		return
+	}
+	a, qkey := qp.Attr(), l.k.w.To.QKey
+	if qkey&ownQKey != 0 {
+		qkey = l.from.qp.Attr().Qkey
+	}
+	if a.QpState < abi.IB_QPS_RTR || a.QpState == abi.IB_QPS_ERR || a.Qkey != qkey {
+		return
+	}
+	to := f.pairOf(qp)
+	b := append(header(l.from.d, &l.k.w.To.AH.Attr), l.k.data...)
+	if r, ok := qp.PeekRecv(); !ok || len(b) > roomIn(r.SGL) {
+		return // the receive stays
+	}
+	r := to.takeRecv()
+	switch {
+	case r == nil:
+	case !scatter(qp, r.SGL, b):
+		status, _ := to.d.rules.(roce).unfit(false)
+		qp.Received(r, &abi.IbUverbsWc{Status: status}, false)
+		qp.Break()
+		to.end(f)
+	default:
+		f.received(to, l.k, r, &abi.IbUverbsWc{Opcode: abi.IB_WC_RECV, ByteLen: uint32(len(b)), SrcQp: l.from.qp.Num, Slid: l.from.d.lid})
+	}
+}
+
+// grhSize is the size of what stands in front of a datagram.
+const grhSize = 40
+
+// header is nothing, a GRH, or in its second half a header of IPv4.
+func header(from *Device, to *abi.IbUverbsAhAttr) []byte {
+	b := make([]byte, grhSize)
+	if to.IsGlobal == 0 {
+		return b
+	}
+	src, dst := from.gids[min(int(to.Grh.SgidIndex), len(from.gids)-1)], netip.AddrFrom16(to.Grh.Dgid)
+	if dst.Is4In6() {
+		ip := b[20:]
+		ip[0], ip[1], ip[8], ip[9] = 0x45, to.Grh.TrafficClass, to.Grh.HopLimit, 17
+		binary.BigEndian.PutUint16(ip[2:], 20)
+		copy(ip[12:], src[12:])
+		copy(ip[16:], to.Grh.Dgid[12:])
+		binary.BigEndian.PutUint16(ip[10:], checksum(ip))
+		return b
+	}
+	binary.BigEndian.PutUint32(b, 6<<28|uint32(to.Grh.TrafficClass)<<20|to.Grh.FlowLabel)
+	b[6], b[7] = 0x1b, to.Grh.HopLimit
+	return slices.Concat(b[:8], src[:], to.Grh.Dgid[:])
+}
+
+// checksum is that of a header of IPv4.
+func checksum(ip []byte) uint16 {
+	sum := uint32(0)
+	for i := 0; i < len(ip); i += 2 {
+		sum += uint32(binary.BigEndian.Uint16(ip[i:]))
+	}
+	for sum>>16 != 0 {
+		sum = sum&0xffff + sum>>16
+	}
+	return ^uint16(sum)
+}

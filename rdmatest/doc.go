@@ -1,0 +1,44 @@
+// Package rdmatest has RDMA devices in software, for tests. A [Fabric] is a network of
+// hosts with devices. Programs find the devices with [uverbs.Devices], open them, dial and
+// listen with packages rdmacm, rsocket and msg, and notice no difference. A test needs
+// nothing else: no kernel module, no root, no network, and no Linux.
+//
+//	fabric := rdmatest.New(t)
+//	l, err := rdmacm.Listen(fabric.Host(1).Addr()+":0", nil)
+//	…
+//	c, err := rdmacm.Dial(ctx, l.Addr().String(), nil)
+//
+// # Devices
+//
+// [RXE] is like the soft RoCE device of Linux: reliable and unreliable connections,
+// datagrams, multicast, shared receive queues, atomics, memory windows. [SIW] is like the
+// soft iWARP device: reliable connections, which only package rdmacm makes. [ERDMA] is like
+// Alibaba Cloud's network card, in which the model stands for the hardware too: reliable
+// connections of package rdmacm, with immediate data and atomics. [MLX5] is like NVIDIA's
+// network cards on Ethernet, also with a model of the hardware: it has what RXE has. The devices
+// are as strict as those: calls fail with the errno of Linux 6.12, and what a device of
+// that kind would end a connection for ends it, with the same completions. The importer
+// needs no provider: this package links in those of its devices.
+//
+// # Faults
+//
+// Each is one call, which takes effect at once:
+//
+//	of the network      [Fabric.SetLatency], SetBandwidth, SetLoss, SetReordering, Pause
+//	of a device         [Device.SetLink], Remove, Fail, FailSend, FailRecv, CutSend, StallReceives
+//	of a host           [Host.SetMemlock]
+//	of the manager      [Fabric.FailCM], [Fabric.HoldCM]
+//
+// # Time
+//
+// Devices have no goroutine of their own. Without latency a message arrives before the
+// call that posted it returns. Everything that takes time, such as latency and retries, is a timer of package
+// time. In a bubble of testing/synctest a test of minutes takes microseconds, and two runs
+// of a test take the same course, as far as its own goroutines do.
+//
+// # The end of the test
+//
+// When the test ends, what was not closed is an error of the test, with names.
+//
+// [uverbs.Devices]: https://pkg.go.dev/github.com/goverbs/goverbs/uverbs#Devices
+package rdmatest

@@ -1,0 +1,111 @@
+package rdmatest
+
+import (
+	"time"
+
+	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/fakeverbs"
+)
+
+// erdmaRules are those of eRDMA: connections are TCP's, as with iWARP, and so is what ends
+// them, but the peer answers everything.
+type erdmaRules struct{ siwRules }
+
+func (erdmaRules) check(f *Fabric, p *pair, k *packet) (status uint32) {
+	ok := k.w.Opcode != fakeverbs.NoOpcode
+	switch {
+	case k.w.Opcode == abi.IB_UVERBS_WR_LOCAL_INV:
+		ok = p.qp.Invalidate(k.w.Imm)
+	case ok && fetches(k.w):
+		ok = mayUse(p.qp, k.w.SGL, true)
+	case ok:
+		ok = gather(p.qp, k)
+	}
+	if !ok {
+		f.mistake(p, "a send names local memory or a key that is not its own")
+		p.qp.Raise(abi.IB_EVENT_QP_FATAL)
+		return abi.IB_WC_LOC_PROT_ERR
+	}
+	return abi.IB_WC_SUCCESS
+}
+
+func (erdmaRules) acknowledges(*fakeverbs.QP, *fakeverbs.Work) bool { return true }
+
+func (erdmaRules) deliver(f *Fabric, p *pair, k *packet) (status uint32, again time.Duration) {
+	to := p.peer
+	switch {
+	case to == nil:
+		return abi.IB_WC_RETRY_EXC_ERR, 0
+	case f.loses():
+		return 0, retransmission
+	case k.cut >= 0:
+		f.cut(p, to, k)
+		return 0, 0
+	}
+	status = f.serveERDMA(p, to, k)
+	if status != abi.IB_WC_SUCCESS {
+		to.qp.Raise(abi.IB_EVENT_QP_FATAL)
+		to.qp.Break()
+	}
+	return status, 0
+}
+
+// serveERDMA has the peer carry out a message.
+func (f *Fabric) serveERDMA(p, to *pair, k *packet) (status uint32) {
+	if right(k.w) == 0 {
+		return f.messageERDMA(to, k)
+	}
+	if !aligned(k.w) || !isOpen(to, k) {
+		f.mistake(to, "key %#x does not open %d bytes at %#x", k.w.RKey, reach(k), k.w.RemoteAddr)
+		return abi.IB_WC_REM_ACCESS_ERR
+	}
+	switch {
+	case fetches(k.w):
+		scatter(p.qp, k.w.SGL, f.fetch(to, k))
+		endSink(p.qp, k.w)
+		return abi.IB_WC_SUCCESS
+	case len(k.data) > 0:
+		_ = to.qp.Kernel().User.Write(k.w.RemoteAddr, k.data)
+	}
+	if !hasImm(k.w) {
+		return abi.IB_WC_SUCCESS
+	}
+	r := to.takeRecv()
+	if r == nil {
+		f.mistake(to, "immediate data came, and no receive was posted")
+		return abi.IB_WC_REM_OP_ERR
+	}
+	f.received(to, k, r, &abi.IbUverbsWc{Opcode: abi.IB_WC_RECV_RDMA_WITH_IMM, ByteLen: uint32(len(k.data))})
+	return abi.IB_WC_SUCCESS
+}
+
+// messageERDMA is a SEND. What becomes of one without a receive, or without room in it, is
+// as with iWARP.
+func (f *Fabric) messageERDMA(to *pair, k *packet) (status uint32) {
+	r := to.takeRecv()
+	if r == nil {
+		f.mistake(to, "a message came, and no receive was posted")
+		return abi.IB_WC_REM_OP_ERR
+	}
+	wc := &abi.IbUverbsWc{Opcode: abi.IB_WC_RECV, ByteLen: uint32(len(k.data))}
+	switch {
+	case len(k.data) > roomIn(r.SGL):
+		f.mistake(to, "a message of %d bytes has no room in its receive", len(k.data))
+		wc.Status = abi.IB_WC_LOC_LEN_ERR
+	case !scatter(to.qp, r.SGL, k.data):
+		f.mistake(to, "a receive names memory that it may not fill")
+		wc.Status = abi.IB_WC_LOC_PROT_ERR
+	case k.w.Opcode == abi.IB_UVERBS_WR_SEND_WITH_INV && !to.qp.Invalidate(k.w.Imm):
+		f.mistake(to, "there is no key %#x to end", k.w.Imm)
+		wc.Status = abi.IB_WC_REM_INV_REQ_ERR
+	}
+	if wc.Status != abi.IB_WC_SUCCESS {
+		to.qp.Received(r, wc, false)
+		return abi.IB_WC_REM_ACCESS_ERR
+	}
+	if k.w.Opcode == abi.IB_UVERBS_WR_SEND_WITH_INV {
+		wc.Ex, wc.WcFlags = k.w.Imm, abi.IB_WC_WITH_INVALIDATE
+	}
+	f.received(to, k, r, wc)
+	return abi.IB_WC_SUCCESS
+}

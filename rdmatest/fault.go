@@ -1,0 +1,123 @@
+package rdmatest
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/goverbs/goverbs/uverbs/driver"
+)
+
+// Fault is something that will happen once.
+type Fault struct {
+	of     *faults
+	call   Call
+	skip   int
+	err    error
+	status uint32
+	cut    int
+	struck atomic.Bool
+}
+
+// Struck tells whether it has happened.
+func (f *Fault) Struck() bool { return f.struck.Load() }
+
+// Stop takes the fault back, and reports whether it had not happened.
+func (f *Fault) Stop() bool {
+	f.of.mu.Lock()
+	defer f.of.mu.Unlock()
+	for _, list := range []*[]*Fault{&f.of.calls, &f.of.sends, &f.of.recv} {
+		*list = slices.DeleteFunc(*list, func(other *Fault) bool { return other == f })
+	}
+	return !f.Struck()
+}
+
+// faults are those that a device is to have, in the order of being asked for.
+type faults struct {
+	pending            atomic.Bool // there may be some
+	mu                 sync.Mutex
+	calls, sends, recv []*Fault
+}
+
+func (fs *faults) add(list *[]*Fault, f *Fault) *Fault {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	f.of = fs
+	fs.pending.Store(true)
+	*list = append(*list, f)
+	return f
+}
+
+// strike finds the fault whose turn it is.
+func (fs *faults) strike(list *[]*Fault, concerns func(*Fault) bool) *Fault {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	for i, f := range *list {
+		if !concerns(f) {
+			continue
+		}
+		if f.skip--; f.skip < 0 {
+			*list = append((*list)[:i:i], (*list)[i+1:]...)
+			f.struck.Store(true)
+			return f
+		}
+	}
+	return nil
+}
+
+func anyFault(*Fault) bool { return true }
+
+// Fail has a call fail, in any opening of the device: the next one, or a later one after
+// some were let through. Faults of one call queue up. The error is what the kernel answers, a [syscall.Errno].
+func (d *Device) Fail(call Call, skip int, err error) *Fault {
+	return d.faults.add(&d.faults.calls, &Fault{call: call, skip: skip, err: err})
+}
+
+func (fs *faults) refuse(call string) error {
+	if !fs.pending.Load() {
+		return nil
+	}
+	f := fs.strike(&fs.calls, func(f *Fault) bool { return f.call == AnyCall || string(f.call) == call })
+	if f == nil {
+		return nil
+	}
+	return f.err
+}
+
+// FailSend has a send complete with a status and not leave: the next one that a queue pair
+// of the device starts on, or a later one after some were let through. The queue pair is
+// then in the error state.
+func (d *Device) FailSend(skip int, status driver.Status) *Fault {
+	return d.faults.add(&d.faults.sends, &Fault{skip: skip, status: uint32(status), cut: -1})
+}
+
+// CutSend has a connection end in the middle of a message: the peer's memory gets as many
+// bytes, and then both queue pairs are in the error state.
+func (d *Device) CutSend(skip, bytes int) *Fault {
+	return d.faults.add(&d.faults.sends, &Fault{skip: skip, cut: bytes})
+}
+
+func (fs *faults) strikeSend(k *packet) {
+	if !fs.pending.Load() {
+		return
+	}
+	if f := fs.strike(&fs.sends, anyFault); f != nil {
+		k.status, k.cut = f.status, f.cut
+	}
+}
+
+// FailRecv has a receive complete with a status, when its message is there: the next one,
+// or a later one after some were let through. The queue pair is then in the error state.
+func (d *Device) FailRecv(skip int, status driver.Status) *Fault {
+	return d.faults.add(&d.faults.recv, &Fault{skip: skip, status: uint32(status)})
+}
+
+func (fs *faults) strikeRecv() (status uint32, ok bool) {
+	if !fs.pending.Load() {
+		return 0, false
+	}
+	if f := fs.strike(&fs.recv, anyFault); f != nil {
+		return f.status, true
+	}
+	return 0, false
+}

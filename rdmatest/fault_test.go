@@ -1,0 +1,384 @@
+package rdmatest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/goverbs/goverbs/netlinkrdma"
+	"github.com/goverbs/goverbs/rdmacm"
+	"github.com/goverbs/goverbs/rdmatest"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// bubble runs a test on two hosts with a device of kind RXE each, in a bubble.
+func bubble(t *testing.T, test func(t *testing.T, f *rdmatest.Fabric)) {
+	synctest.Test(t, func(t *testing.T) { test(t, rdmatest.New(t)) })
+}
+
+func TestLatency(t *testing.T) {
+	bubble(t, func(t *testing.T, f *rdmatest.Fabric) {
+		a, b := two(t, f, uverbs.QPTypeRC, all)
+		f.SetLatency(time.Second)
+		start := time.Now()
+		a.post(a.to(b, uverbs.OpSend, 8))
+		if wc := b.next(); time.Since(start) != time.Second {
+			t.Errorf("%s after %v", outcome(wc), time.Since(start))
+		}
+		if wc := a.next(); time.Since(start) != 2*time.Second {
+			t.Errorf("%s after %v", outcome(wc), time.Since(start))
+		}
+	})
+}
+
+func TestBandwidth(t *testing.T) {
+	bubble(t, func(t *testing.T, f *rdmatest.Fabric) {
+		a, b := two(t, f, uverbs.QPTypeRC, all)
+		f.SetBandwidth(100)
+		start := time.Now()
+		for range 2 {
+			a.post(a.to(b, uverbs.OpSend, 50))
+		}
+		for i := range 2 {
+			b.next()
+			if want := time.Duration(i+1) * time.Second / 2; time.Since(start) != want {
+				t.Errorf("message %d after %v, want %v", i, time.Since(start), want)
+			}
+		}
+	})
+}
+
+// What RC loses it sends again, and gives up in the end. UD does not.
+func TestLoss(t *testing.T) {
+	bubble(t, func(t *testing.T, f *rdmatest.Fabric) {
+		a, b := two(t, f, uverbs.QPTypeRC, all)
+		f.SetLoss(0.5)
+		for range 2 {
+			a.post(a.to(b, uverbs.OpSend, 8))
+			if got := outcome(a.next()); got != "1 SEND success" {
+				t.Error(got)
+			}
+		}
+		f.SetLoss(1)
+		start := time.Now()
+		a.post(a.to(b, uverbs.OpSend, 8))
+		const tries, timeout = 7, 4096 * time.Nanosecond << 14 // what Connect asks for
+		if got := outcome(a.next()); got != "1 transport retries exceeded" || time.Since(start) != tries*timeout {
+			t.Error(got, time.Since(start))
+		}
+		c, d := two(t, f, uverbs.QPTypeUD, all)
+		c.post(c.to(d, uverbs.OpSend, 8))
+		synctest.Wait()
+		if got := d.story(); got != untouched {
+			t.Error(got)
+		}
+	})
+}
+
+func TestReordering(t *testing.T) {
+	bubble(t, func(t *testing.T, f *rdmatest.Fabric) {
+		a, b := two(t, f, uverbs.QPTypeUD, all)
+		f.SetReordering(1)
+		a.mr.Bytes()[sendFrom] = 1
+		a.post(a.to(b, uverbs.OpSend, 1))
+		f.SetReordering(0)
+		f.SetReordering(1)
+		a.mr.Bytes()[sendFrom] = 2
+		a.post(a.to(b, uverbs.OpSend, 1))
+		if n, err := b.cq.Poll(make([]uverbs.WC, 2)); n != 1 || err != nil {
+			t.Errorf("%d arrived: %v", n, err)
+		}
+		f.SetReordering(0)
+		if outcome(b.next()) != "1001 RECV success 41" || b.mr.Bytes()[40] != 1 || b.mr.Bytes()[recvSize+40] != 2 {
+			t.Error("the second did not come")
+		}
+	})
+	overtakes := false
+	for seed := range uint64(10) {
+		synctest.Test(t, func(t *testing.T) {
+			f := rdmatest.NewWith(t, &rdmatest.Options{Seed: seed})
+			a, b := two(t, f, uverbs.QPTypeUD, all)
+			f.SetReordering(0.5)
+			for i := range 2 {
+				a.mr.Bytes()[sendFrom] = byte(i + 1)
+				a.post(a.to(b, uverbs.OpSend, 1))
+			}
+			f.SetReordering(0)
+			overtakes = overtakes || b.mr.Bytes()[40] == 2
+		})
+	}
+	if !overtakes {
+		t.Error("nothing was overtaken")
+	}
+}
+
+// A peer that has no receive is waited for, as often as was said.
+func TestStallReceives(t *testing.T) {
+	bubble(t, func(t *testing.T, f *rdmatest.Fabric) {
+		a, b := two(t, f, uverbs.QPTypeRC, all)
+		resume := f.Host(1).Device(0).StallReceives()
+		a.post(a.to(b, uverbs.OpSend, 8))
+		time.Sleep(time.Second)
+		if n, err := a.cq.Poll(make([]uverbs.WC, 1)); n > 0 || err != nil {
+			t.Error("it did not wait:", n, err)
+		}
+		resume()
+		if got := outcome(a.next()); got != "1 SEND success" {
+			t.Error(got)
+		}
+		c, d := newNode(t, f.Host(0).Device(0), uverbs.QPTypeRC, all), newNode(t, f.Host(1).Device(0), uverbs.QPTypeRC, all)
+		c.connect(d, func(a *uverbs.QPAttr) { a.RNRRetry = 2 })
+		d.connect(c, nil)
+		start := time.Now()
+		c.post(c.to(d, uverbs.OpSend, 8)) // nothing was posted
+		if got := outcome(c.next()); got != "1 receiver-not-ready retries exceeded" || time.Since(start) != 2*640*time.Microsecond {
+			t.Error(got, time.Since(start))
+		}
+	})
+}
+
+func TestLinkDown(t *testing.T) {
+	bubble(t, func(t *testing.T, f *rdmatest.Fabric) {
+		a, b := two(t, f, uverbs.QPTypeRC, all)
+		d := f.Host(1).Device(0)
+		d.SetLink(false)
+		if ev, err := b.dev.AsyncEvent(t.Context()); err != nil || ev.Type != uverbs.EventPortErr || ev.Port != 1 {
+			t.Error(ev, err)
+		}
+		if p := must(b.dev.QueryPort(1))(t); p.State != netlinkrdma.PortDown {
+			t.Error(p.State)
+		}
+		a.post(a.to(b, uverbs.OpSend, 8))
+		time.Sleep(100 * time.Millisecond)
+		d.SetLink(true)
+		if ev, err := b.dev.AsyncEvent(t.Context()); err != nil || ev.Type != uverbs.EventPortActive {
+			t.Error(ev, err)
+		}
+		if got := outcome(a.next()); got != "1 SEND success" {
+			t.Error(got)
+		}
+	})
+}
+
+// Over iWARP what is sent waits for the link.
+func TestLinkDownSIW(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := rdmatest.NewWith(t, &rdmatest.Options{Kind: rdmatest.SIW})
+		a, b := meet(t, f, nil)
+		one, other := newPlayer(t, a), newPlayer(t, b)
+		f.Host(0).Device(0).SetLink(false)
+		if err := one.send(); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(time.Hour)
+		if n, err := b.RecvCQ().Poll(make([]uverbs.WC, 1)); n > 0 || err != nil {
+			t.Error("it arrived", err)
+		}
+		f.Host(0).Device(0).SetLink(true)
+		if err := other.recv(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestRemove(t *testing.T) {
+	onKinds(t, func(t *testing.T, f *rdmatest.Fabric) {
+		d := f.Host(1).Device(0)
+		dev := must(uverbs.Open(d.Name()))(t)
+		pd := must(dev.AllocPD())(t)
+		ch := must(dev.CreateCompChannel())(t)
+		waited := make(chan error, 1)
+		go func() { _, err := ch.Get(t.Context()); waited <- err }()
+		d.Remove()
+		if ev, err := dev.AsyncEvent(t.Context()); err != nil || ev.Type != uverbs.EventDeviceFatal {
+			t.Error(ev, err)
+		}
+		if _, err := dev.AsyncEvent(t.Context()); !errors.Is(err, syscall.EIO) {
+			t.Error("the next event:", err)
+		}
+		if err := <-waited; !errors.Is(err, syscall.EIO) {
+			t.Error("a wait:", err)
+		}
+		if _, err := dev.QueryPort(1); !errors.Is(err, syscall.EIO) {
+			t.Error(err)
+		}
+		if _, err := pd.AllocMR(1, 0, nil); !errors.Is(err, syscall.EIO) {
+			t.Error(err)
+		}
+		if _, err := uverbs.Open(d.Name()); !errors.Is(err, uverbs.ErrNoDevice) {
+			t.Error("it is still found:", err)
+		}
+		for _, c := range []io.Closer{ch, pd, dev} {
+			if err := c.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+// A connection ends when a device does.
+func TestRemoveConnected(t *testing.T) {
+	onKinds(t, func(t *testing.T, f *rdmatest.Fabric) {
+		l := must(rdmacm.Listen(f.Host(1).Addr()+":0", nil))(t)
+		defer l.Close()
+		accepted := make(chan *rdmacm.Conn, 1)
+		go func() { c, _ := l.Accept(context.Background()); accepted <- c }()
+		c := must(rdmacm.Dial(t.Context(), l.Addr().String(), nil))(t)
+		f.Host(0).Device(0).Remove()
+		<-c.Done()
+		if c.Err() == nil {
+			t.Error("no reason")
+		}
+		for _, c := range []*rdmacm.Conn{c, <-accepted} {
+			if err := c.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+func TestMemlock(t *testing.T) {
+	f := rdmatest.New(t)
+	n := newNode(t, f.Host(0).Device(0), uverbs.QPTypeRC, all)
+	f.Host(0).SetMemlock(memory + 4096)
+	first := must(n.pd.AllocMR(4096, 0, nil))(t)
+	if _, err := n.pd.AllocMR(4096, 0, nil); !errors.Is(err, syscall.ENOMEM) {
+		t.Error(err)
+	}
+	if err := first.Close(); err != nil {
+		t.Error(err)
+	}
+	closed(t, must(n.pd.AllocMR(4096, 0, nil))(t))
+	f.Host(0).SetMemlock(-1)
+	closed(t, must(n.pd.AllocMR(1<<20, 0, nil))(t))
+}
+
+func TestFail(t *testing.T) {
+	f := rdmatest.New(t)
+	d := f.Host(0).Device(0)
+	dev := closed(t, must(uverbs.Open(d.Name()))(t))
+	fault := d.Fail(rdmatest.CallAllocPD, 1, syscall.ENOSPC)
+	closed(t, must(dev.AllocPD())(t))
+	if fault.Struck() {
+		t.Error("too soon")
+	}
+	if _, err := dev.AllocPD(); !errors.Is(err, syscall.ENOSPC) || !fault.Struck() || fault.Stop() {
+		t.Error(err)
+	}
+	if !d.Fail(rdmatest.AnyCall, 0, syscall.EIO).Stop() {
+		t.Error("it was struck")
+	}
+	closed(t, must(dev.AllocPD())(t))
+}
+
+func TestFailSend(t *testing.T) {
+	bubble(t, func(t *testing.T, f *rdmatest.Fabric) {
+		a, b := two(t, f, uverbs.QPTypeRC, all)
+		f.Host(0).Device(0).FailSend(1, uverbs.StatusFatalErr)
+		a.post(a.to(b, uverbs.OpSend, 8))
+		a.post(a.to(b, uverbs.OpSend, 8))
+		got := []string{outcome(a.next()), outcome(a.next())}
+		if want := []string{"1 SEND success", "1 " + uverbs.StatusFatalErr.String()}; !slices.Equal(got, want) {
+			t.Errorf("%q, want %q", got, want)
+		}
+		if got := b.story(); got != "1000 RECV success 8, 1001 work request flushed; RTS" {
+			t.Error(got)
+		}
+	})
+}
+
+func TestFailRecv(t *testing.T) {
+	bubble(t, func(t *testing.T, f *rdmatest.Fabric) {
+		a, b := two(t, f, uverbs.QPTypeRC, all)
+		f.Host(1).Device(0).FailRecv(0, uverbs.StatusLocProtErr)
+		a.post(a.to(b, uverbs.OpSend, 8))
+		synctest.Wait()
+		if got := b.story(); got != "1000 local protection error, 1001 work request flushed; ERR" {
+			t.Error(got)
+		}
+	})
+}
+
+// A connection ends in the middle of a message: half of it is there, and both ends know.
+func TestCutSend(t *testing.T) {
+	onKinds(t, func(t *testing.T, f *rdmatest.Fabric) {
+		a, b := meet(t, f, nil)
+		from, to := region(t, a), region(t, b)
+		copy(from.Bytes(), "12345678")
+		f.Host(0).Device(0).CutSend(0, 4)
+		wr := uverbs.SendWR{Opcode: uverbs.OpRDMAWrite, SGL: []uverbs.SGE{from.SGE(0, 8)}, RemoteAddr: to.Addr(), RKey: to.RKey()}
+		if _, err := a.QP().PostSend([]uverbs.SendWR{wr}); err != nil {
+			t.Fatal(err)
+		}
+		<-a.Done()
+		<-b.Done()
+		if got := string(to.Bytes()[:8]); got != "1234\x00\x00\x00\x00" {
+			t.Errorf("%q", got)
+		}
+	})
+}
+
+func TestCM(t *testing.T) {
+	onKinds(t, func(t *testing.T, f *rdmatest.Fabric) {
+		if _, err := rdmacm.Dial(t.Context(), f.Host(1).Addr()+":1", nil); !errors.Is(err, syscall.ECONNREFUSED) {
+			t.Error("nobody listens:", err)
+		}
+		f.FailCM(rdmatest.CMResolveAddr, syscall.ENOMEM)
+		if _, err := rdmacm.Dial(t.Context(), f.Host(1).Addr()+":1", nil); !errors.Is(err, syscall.ENOMEM) {
+			t.Error(err)
+		}
+		held := f.HoldCM(rdmatest.CMResolveRoute)
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() { <-held; cancel() }()
+		if _, err := rdmacm.Dial(ctx, f.Host(1).Addr()+":1", nil); !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	})
+}
+
+// While a fabric is paused nothing arrives.
+func TestPause(t *testing.T) {
+	f := rdmatest.New(t)
+	a, b := two(t, f, uverbs.QPTypeRC, all)
+	stuck, resume := f.Pause()
+	a.post(a.to(b, uverbs.OpSend, 8))
+	<-stuck
+	for _, n := range []*node{a, b} {
+		if k, err := n.cq.Poll(make([]uverbs.WC, 1)); k != 0 || err != nil {
+			t.Error(k, err)
+		}
+	}
+	resume()
+	if got := outcome(b.next()); got != "1000 RECV success 8" {
+		t.Error(got)
+	}
+}
+
+// A strict fabric has a mistake fail the test.
+func TestStrict(t *testing.T) {
+	strict := &recorder{T: t}
+	f := rdmatest.NewWith(strict, &rdmatest.Options{Strict: true})
+	a, b := two(t, f, uverbs.QPTypeRC, all)
+	wr := a.to(b, uverbs.OpRDMAWrite, 8)
+	wr.RKey ^= 0x5500
+	a.post(wr)
+	if len(strict.errors) != 1 {
+		t.Errorf("%q", strict.errors)
+	}
+}
+
+// recorder is a test whose errors are none.
+type recorder struct {
+	*testing.T
+	errors []string
+}
+
+func (r *recorder) Errorf(format string, args ...any) {
+	r.errors = append(r.errors, fmt.Sprintf(format, args...))
+}

@@ -1,0 +1,177 @@
+package rdmatest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/goverbs/goverbs/rdmatest"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// node is a queue pair that is connected by hand, with memory: receives go to its first
+// half, sends come from its second.
+type node struct {
+	t   *testing.T
+	dev *uverbs.Device
+	pd  *uverbs.PD
+	ch  *uverbs.CompChannel
+	cq  *uverbs.CQ
+	qp  *uverbs.QP
+	mr  *uverbs.MR
+	gid *uverbs.GIDEntry
+}
+
+const (
+	memory   = 8192
+	sendFrom = memory / 2
+	recvSize = 100
+	all      = uverbs.AccessLocalWrite | uverbs.AccessRemoteRead | uverbs.AccessRemoteWrite | uverbs.AccessRemoteAtomic | uverbs.AccessMWBind
+	qkey     = 0x1234
+
+	everything = all | uverbs.AccessFlushGlobal
+)
+
+// newNode makes a queue pair of a device, in INIT.
+func newNode(t *testing.T, d *rdmatest.Device, typ uverbs.QPType, access uverbs.Access) *node {
+	t.Helper()
+	return newNodeFor(t, d, typ, access, all&^uverbs.AccessMWBind)
+}
+
+// newNodeFor makes one that lets its peer do so much.
+func newNodeFor(t *testing.T, d *rdmatest.Device, typ uverbs.QPType, access, peer uverbs.Access) *node {
+	t.Helper()
+	n := &node{t: t}
+	n.dev = closed(t, must(uverbs.Open(d.Name()))(t))
+	n.pd = closed(t, must(n.dev.AllocPD())(t))
+	n.ch = closed(t, must(n.dev.CreateCompChannel())(t))
+	n.cq = closed(t, must(n.dev.CreateCQ(64, &uverbs.CQOptions{Channel: n.ch}))(t))
+	n.mr = closed(t, must(n.pd.AllocMR(memory, access, nil))(t))
+	n.gid = must(n.dev.ChooseGID(1, nil))(t)
+	n.qp = closed(t, must(n.pd.CreateQP(&uverbs.QPOptions{Type: typ, SendCQ: n.cq, RecvCQ: n.cq,
+		Cap: uverbs.QPCap{MaxSendWR: 8, MaxRecvWR: 8, MaxSendSGE: 2, MaxRecvSGE: 2, MaxInline: 64}}))(t))
+	if err := n.qp.Init(&uverbs.QPAttr{Access: peer, QKey: qkey}); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func must[T any](v T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+func closed[T interface{ Close() error }](t *testing.T, c T) T {
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return c
+}
+
+// connect takes the queue pair to RTS.
+func (n *node) connect(to *node, change func(*uverbs.QPAttr)) {
+	n.t.Helper()
+	a := &uverbs.QPAttr{DestQPN: to.qp.Num(), AH: uverbs.AHAttr{Global: true, DGID: to.gid.GID, SGIDIndex: n.gid.Index, HopLimit: 64}}
+	if change != nil {
+		change(a)
+	}
+	if err := n.qp.Connect(a); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+// two are connected queue pairs on two hosts; the second has two receives, 1000 and 1001.
+func two(t *testing.T, f *rdmatest.Fabric, typ uverbs.QPType, hisAccess uverbs.Access) (a, b *node) {
+	t.Helper()
+	a, b = newNode(t, f.Host(0).Device(0), typ, all), newNode(t, f.Host(1).Device(0), typ, hisAccess)
+	a.meets(b)
+	return a, b
+}
+
+// meets connects a queue pair to another one, which gets two receives, 1000 and 1001.
+func (n *node) meets(peer *node) {
+	n.t.Helper()
+	n.connect(peer, nil)
+	peer.connect(n, nil)
+	peer.receive(1000, 0, recvSize)
+	peer.receive(1001, recvSize, recvSize)
+}
+
+func (n *node) receive(id uint64, off, size int) {
+	n.t.Helper()
+	if _, err := n.qp.PostRecv([]uverbs.RecvWR{{WRID: id, SGL: []uverbs.SGE{n.mr.SGE(off, size)}}}); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+func (n *node) post(wr uverbs.SendWR) {
+	n.t.Helper()
+	wr.Flags |= uverbs.SendSignaled
+	if _, err := n.qp.PostSend([]uverbs.SendWR{wr}); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+// next waits for a completion.
+func (n *node) next() uverbs.WC {
+	n.t.Helper()
+	var wcs [1]uverbs.WC
+	if _, err := n.cq.Wait(context.Background(), wcs[:]); err != nil {
+		n.t.Fatal(err)
+	}
+	return wcs[0]
+}
+
+// outcome is how a work request ended.
+func outcome(wc uverbs.WC) string {
+	switch {
+	case wc.Status != uverbs.StatusSuccess:
+		return fmt.Sprintf("%d %v", wc.WRID, wc.Status)
+	case wc.Opcode == uverbs.WCRecv || wc.Opcode == uverbs.WCRecvRDMAWithImm:
+		return fmt.Sprintf("%d %v success %d", wc.WRID, wc.Opcode, wc.ByteLen)
+	}
+	return fmt.Sprintf("%d %v success", wc.WRID, wc.Opcode)
+}
+
+// story is all that became of a queue pair, which this ends, and the state it was in.
+func (n *node) story() string {
+	n.t.Helper()
+	state := must(n.qp.Query())(n.t).State
+	if err := n.qp.Modify(&uverbs.QPAttr{State: uverbs.QPStateErr}, uverbs.QPAttrState); err != nil {
+		n.t.Error(err)
+	}
+	var all []string
+	wcs := make([]uverbs.WC, 16)
+	k, err := n.cq.Poll(wcs)
+	for _, wc := range wcs[:k] {
+		all = append(all, outcome(wc))
+	}
+	if err != nil {
+		n.t.Error(err)
+	}
+	return strings.Join(all, ", ") + "; " + state.String()
+}
+
+// to is a work request for the peer's memory.
+func (n *node) to(peer *node, op uverbs.Opcode, size int) uverbs.SendWR {
+	wr := uverbs.SendWR{WRID: 1, Opcode: op, SGL: []uverbs.SGE{n.mr.SGE(sendFrom, size)}, RemoteAddr: peer.mr.Addr(), RKey: peer.mr.RKey()}
+	if n.qp.Type() == uverbs.QPTypeUD {
+		ah := must(n.pd.CreateAH(&uverbs.AHAttr{Port: 1, Global: true, DGID: peer.gid.GID, SGIDIndex: n.gid.Index}))(n.t)
+		n.t.Cleanup(func() {
+			if err := ah.Close(); err != nil && !errors.Is(err, uverbs.ErrClosed) {
+				n.t.Error(err)
+			}
+		})
+		wr.AH, wr.RemoteQPN, wr.RemoteQKey = ah, peer.qp.Num(), qkey
+	}
+	return wr
+}

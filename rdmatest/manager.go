@@ -1,0 +1,230 @@
+package rdmatest
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"net/netip"
+	"slices"
+	"syscall"
+
+	"github.com/goverbs/goverbs/internal/abi"
+)
+
+// manager is the connection manager of all hosts. The fabric's lock guards it.
+type manager struct {
+	f        *Fabric
+	channels map[uint32]*channel // by descriptor
+	lastFD   uint32
+	lastID   uint32
+	lastPort uint16
+	ids      map[uint32]*cmID
+	orphans  []string // IDs that were left when their channel was closed
+	refused  map[CMCommand]error
+	held     map[CMCommand]chan struct{}
+}
+
+// lastFixed is the port before those that are given to IDs that want any.
+const lastFixed = 40000
+
+func (m *manager) init(f *Fabric) {
+	*m = manager{f: f, lastFD: 1 << 21, lastPort: lastFixed, channels: make(map[uint32]*channel), ids: make(map[uint32]*cmID),
+		refused: make(map[CMCommand]error), held: make(map[CMCommand]chan struct{})}
+}
+
+func (m *manager) open() *channel {
+	m.f.mu.Lock()
+	defer m.f.mu.Unlock()
+	m.lastFD++
+	ch := &channel{m: m, fd: m.lastFD, some: make(chan struct{}, 1), closed: make(chan struct{})}
+	m.channels[ch.fd] = ch
+	return ch
+}
+
+// left lists IDs and channels.
+func (m *manager) left() (left []string) {
+	left = slices.Clone(m.orphans)
+	for _, handle := range slices.Sorted(maps.Keys(m.ids)) {
+		left = append(left, m.ids[handle].String())
+	}
+	if n := len(m.channels); n > 0 {
+		left = append(left, fmt.Sprintf("%d event channels", n))
+	}
+	return left
+}
+
+// abandon destroys the IDs of a channel that is closed, as the kernel does.
+func (m *manager) abandon(ch *channel) {
+	for _, handle := range slices.Sorted(maps.Keys(m.ids)) {
+		if id := m.ids[handle]; id != nil && id.channel == ch {
+			m.orphans = append(m.orphans, id.String())
+			m.destroy(id)
+		}
+	}
+}
+
+// idAt is where the ID stands in the body of each command; none is at the end of those that
+// name none.
+var idAt = map[CMCommand]int{CMDestroyID: 8, CMQuery: 8, CMInitQPAttr: 8, CMConnect: connectID, CMAccept: acceptID, CMJoinMcast: 16,
+	CMMigrateID: 8, CMSetOption: 8}
+
+const (
+	connectID = 272 // behind the parameters
+	acceptID  = 8 + connectID
+)
+
+func (m *manager) command(ch *channel, cmd CMCommand, body, out []byte) error {
+	switch cmd {
+	case CMCreateID:
+		id := m.create(ch, view[abi.RdmaUcmCreateId](body))
+		copy(out, abi.Bytes(&abi.RdmaUcmCreateIdResp{Id: id.handle}))
+		return nil
+	case CMLeaveMcast:
+		return m.leave(view[uint32](body[8:]), out)
+	}
+	id := m.ids[view[uint32](body[idAt[cmd]:])]
+	if id == nil {
+		return syscall.ENOENT
+	}
+	switch cmd {
+	case abi.RDMA_USER_CM_CMD_NOTIFY:
+		return nil
+	case CMSetOption:
+		return id.setOption(view[abi.RdmaUcmSetOption](body), out)
+	case CMBind:
+		return m.bind(id, parseSockaddr(view[abi.RdmaUcmBind](body).Addr))
+	case CMListen:
+		return id.listen()
+	case CMResolveAddr:
+		return m.resolveAddr(id, view[abi.RdmaUcmResolveAddr](body))
+	case CMResolveRoute:
+		return id.resolveRoute()
+	case CMQuery:
+		return id.query(view[abi.RdmaUcmQuery](body).Option, out)
+	case CMInitQPAttr:
+		return id.qpAttr(view[abi.RdmaUcmInitQpAttr](body).QpState, out)
+	case CMConnect:
+		c := view[abi.RdmaUcmConnect](body)
+		return m.connect(id, &c.ConnParam)
+	case CMAccept:
+		a := view[abi.RdmaUcmAccept](body)
+		return m.accept(id, &a)
+	case CMReject:
+		r := view[abi.RdmaUcmReject](body)
+		return m.reject(id, r.PrivateData[:r.PrivateDataLen])
+	case CMDisconnect:
+		return m.disconnect(id)
+	case CMMigrateID:
+		return m.migrate(id, ch, out)
+	case CMJoinMcast:
+		return m.join(id, view[abi.RdmaUcmJoinMcast](body), out)
+	case CMDestroyID:
+		m.destroy(id)
+		copy(out, abi.Bytes(&abi.RdmaUcmDestroyIdResp{EventsReported: id.told}))
+		return nil
+	}
+	return syscall.EINVAL
+}
+
+func (m *manager) create(ch *channel, c abi.RdmaUcmCreateId) *cmID {
+	m.lastID++
+	id := &cmID{m: m, uid: c.Uid, handle: m.lastID, channel: ch, datagram: c.Ps == abi.RDMA_PS_UDP, timeout: ackTimeout}
+	m.ids[id.handle] = id
+	return id
+}
+
+func (m *manager) destroy(id *cmID) {
+	_ = m.disconnect(id)
+	_ = m.reject(id, nil)
+	id.leaveAll()
+	delete(m.ids, id.handle)
+	id.channel.forget(id)
+	if id.peer != nil && id.peer.peer == id && !id.peer.asked {
+		id.peer.peer = nil
+	}
+}
+
+// migrate moves an ID and its events to the channel that the command came by.
+func (m *manager) migrate(id *cmID, to *channel, out []byte) error {
+	from := id.channel
+	id.channel = to
+	for _, ev := range from.events {
+		if ev.id == id {
+			to.report(ev)
+		}
+	}
+	if from != to {
+		from.forget(id)
+	}
+	copy(out, abi.Bytes(&abi.RdmaUcmMigrateResp{EventsReported: id.told}))
+	return nil
+}
+
+// ended tells both ends of a connection over iWARP that it is over.
+func (m *manager) ended(id *cmID) {
+	if id.stands {
+		id.stands = false
+		id.tell(abi.RDMA_CM_EVENT_DISCONNECTED, 0, nil)
+	}
+}
+
+// broken tells the ends of whatever connection two queue pairs have.
+func (m *manager) broken(pairs ...*pair) {
+	for _, handle := range slices.Sorted(maps.Keys(m.ids)) {
+		id := m.ids[handle]
+		for _, p := range pairs {
+			if id.d == p.d && id.qpn == p.qp.Num {
+				m.ended(id)
+			}
+		}
+	}
+}
+
+// removed tells the IDs of a device that it went.
+func (m *manager) removed(d *Device) {
+	for _, handle := range slices.Sorted(maps.Keys(m.ids)) {
+		if id := m.ids[handle]; id.d == d {
+			id.stands = false
+			id.tell(abi.RDMA_CM_EVENT_DEVICE_REMOVAL, 0, nil)
+		}
+	}
+}
+
+func (m *manager) bind(id *cmID, a netip.AddrPort) error {
+	d := m.f.owner(a.Addr().Unmap())
+	switch {
+	case d == nil || d.removed:
+		return syscall.EADDRNOTAVAIL
+	case id.src.IsValid():
+		return syscall.EINVAL
+	case a.Port() == 0:
+		a = m.anyPort(id, a.Addr())
+	case m.isBound(id, a):
+		return syscall.EADDRINUSE
+	}
+	id.src, id.d = a, d
+	return nil
+}
+
+// anyPort takes the next port that is free, and goes around. One host that uses up all of
+// them shares the last.
+func (m *manager) anyPort(id *cmID, a netip.Addr) netip.AddrPort {
+	for range math.MaxUint16 - lastFixed {
+		if m.lastPort++; m.lastPort <= lastFixed {
+			m.lastPort = lastFixed + 1
+		}
+		if !m.isBound(id, netip.AddrPortFrom(a, m.lastPort)) {
+			break
+		}
+	}
+	return netip.AddrPortFrom(a, m.lastPort)
+}
+
+func (m *manager) isBound(id *cmID, a netip.AddrPort) bool {
+	for _, other := range m.ids {
+		if other.src == a && other.datagram == id.datagram && !other.child {
+			return true
+		}
+	}
+	return false
+}

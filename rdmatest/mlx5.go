@@ -1,0 +1,37 @@
+package rdmatest
+
+import (
+	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/fakeverbs"
+)
+
+// mlx5Rules are those of a network card on RoCE: rxe's, but for the statuses of mistakes,
+// which are those of the InfiniBand specification.
+type mlx5Rules struct{ rxeRules }
+
+func (mlx5Rules) check(f *Fabric, p *pair, k *packet) uint32 {
+	switch {
+	case k.w.Opcode == fakeverbs.NoOpcode:
+		return abi.IB_WC_LOC_QP_OP_ERR
+	case k.w.Opcode == abi.IB_UVERBS_WR_BIND_MW:
+		if !p.qp.Bind(&k.w.Bind) {
+			f.mistake(p, "a window can't be bound so")
+			return abi.IB_WC_MW_BIND_ERR
+		}
+		return abi.IB_WC_SUCCESS
+	case fetches(k.w) && !mayUse(p.qp, k.w.SGL, true):
+		f.mistake(p, "what is read may not be written where it shall go")
+		return abi.IB_WC_LOC_PROT_ERR
+	}
+	if status := (rxeRules{}).check(f, p, k); status != abi.IB_WC_SUCCESS {
+		return abi.IB_WC_LOC_PROT_ERR
+	}
+	return abi.IB_WC_SUCCESS
+}
+
+func (mlx5Rules) unfit(long bool) (recv uint32, v verdict) {
+	if long {
+		return abi.IB_WC_LOC_LEN_ERR, verdict{status: abi.IB_WC_REM_INV_REQ_ERR, ends: true, own: true}
+	}
+	return abi.IB_WC_LOC_PROT_ERR, broken
+}

@@ -1,0 +1,47 @@
+package rdmatest
+
+import "net/netip"
+
+// TB is what a fabric needs of a test. *[testing.T], *[testing.B] and *[testing.F] have it.
+type TB interface {
+	Helper()
+	Cleanup(func())
+	Errorf(format string, args ...any)
+}
+
+// Options say what a fabric has. The zero value, like nil, is two hosts with a device of
+// kind RXE each.
+type Options struct {
+	// Hosts are the hosts, of which there must be one. Nil: two, with a device of Kind each.
+	Hosts []HostOptions
+	// Kind is the kind of the devices whose options say none. Zero: RXE.
+	Kind Kind
+	// Strict makes it an error of the test when a program makes a mistake that a device
+	// ends a connection for: it sends to a peer that has no receive, or more than that has
+	// room for, or uses a key that does not open the memory. Faults that the test asked for are none.
+	Strict bool
+	// Endless says that what is left open at the end of the test is no error. It is for
+	// programs with servers that end with the process.
+	Endless bool
+	// Seed makes loss and reordering take another course.
+	Seed uint64
+}
+
+// HostOptions say what a host has.
+type HostOptions struct {
+	// Devices are its devices. Nil: one.
+	Devices []DeviceOptions
+}
+
+// DeviceOptions say what a device is.
+type DeviceOptions struct {
+	// Kind is what the device is like. Zero: the Kind of the fabric.
+	Kind Kind
+	// InfiniBand has a device of kind MLX5 be on InfiniBand, with a LID, in place of Ethernet.
+	InfiniBand bool
+	// Name is the name of the device. Empty: the kind and the lowest number that is free.
+	Name string
+	// Addrs are the addresses of its network device. Nil: one that no other fabric of the
+	// process has, such as 198.18.0.1.
+	Addrs []netip.Addr
+}

@@ -1,0 +1,221 @@
+package rdmatest
+
+import (
+	"slices"
+	"time"
+
+	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/fakeverbs"
+)
+
+// pair is a queue pair that has sent something, or was connected. The fabric's lock guards
+// it.
+type pair struct {
+	d    *Device
+	qp   *fakeverbs.QP
+	peer *pair // over iWARP
+	id   *cmID // over iWARP
+
+	way     []*packet       // sent and not completed, oldest first
+	spare   []*packet       // completed, to be used again
+	arrived int             // how many of them the peer has had
+	fenced  *fakeverbs.Work // the next one, which waits for what the ones before fetch
+	timer   *time.Timer
+}
+
+// packet is a send on its way.
+type packet struct {
+	w      *fakeverbs.Work
+	data   []byte    // that the peer gets
+	buffer []byte    // where data may be
+	due    time.Time // when it arrives
+	tries  int       // that nobody answered
+	rnr    int       // that found no receive
+	cut    int       // bytes after which the connection ends; negative: it does not
+	status uint32    // once it has arrived
+	reply  time.Time // when that is known here
+	spare  bool      // it was completed when it left
+	local  bool      // it does not leave
+}
+
+// pairOf finds or makes the pair of a queue pair.
+func (f *Fabric) pairOf(qp *fakeverbs.QP) *pair {
+	if p := f.pairs[qp]; p != nil {
+		return p
+	}
+	for _, d := range f.devices {
+		if d.verbs.QP(qp.Num) == qp {
+			p := &pair{d: d, qp: qp}
+			f.pairs[qp] = p
+			return p
+		}
+	}
+	return nil // it is gone
+}
+
+// rang hears that a queue pair has sends, or has changed.
+func (f *Fabric) rang(qp *fakeverbs.QP) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if p := f.pairOf(qp); p != nil {
+		f.pump(p)
+	}
+}
+
+// pump does all that can be done for a queue pair now.
+func (f *Fabric) pump(p *pair) {
+	switch state := p.qp.State(); {
+	case state == abi.IB_QPS_RTS:
+	case state == abi.IB_QPS_SQD: // what left goes on
+	default:
+		p.end(f)
+		return
+	}
+	now := time.Now()
+	for f.reply(p, now) || f.arrive(p, now) || f.launch(p, now) {
+	}
+	f.arm(p, now)
+}
+
+// end forgets what is on the way, which the driver has flushed.
+func (p *pair) end(f *Fabric) {
+	p.way, p.arrived, p.fenced = nil, 0, nil
+	if p.timer != nil {
+		p.timer.Stop()
+	}
+	p.d.rules.ended(f, p)
+	if p.d.verbs.QP(p.qp.Num) != p.qp {
+		delete(f.pairs, p.qp)
+	}
+}
+
+// reply completes the oldest send whose answer is here.
+func (f *Fabric) reply(p *pair, now time.Time) bool {
+	if p.arrived == 0 || p.way[0].reply.After(now) {
+		return false
+	}
+	k := p.way[0]
+	p.way, p.arrived = slices.Delete(p.way, 0, 1), p.arrived-1
+	if !k.spare {
+		f.sent(p, k.w, k.status)
+	}
+	if cap(k.buffer) <= 1<<16 {
+		p.spare = append(p.spare, k)
+	}
+	return true
+}
+
+// newPacket is one with a buffer, if there was one before.
+func (p *pair) newPacket(w *fakeverbs.Work) *packet {
+	n := len(p.spare) - 1
+	if n < 0 {
+		return &packet{w: w, cut: -1}
+	}
+	k := p.spare[n]
+	p.spare = p.spare[:n]
+	*k = packet{w: w, cut: -1, buffer: k.buffer}
+	return k
+}
+
+// sent completes a send.
+func (f *Fabric) sent(p *pair, w *fakeverbs.Work, status uint32) {
+	p.qp.Sent(w, status)
+	if status != abi.IB_WC_SUCCESS {
+		p.end(f)
+	}
+}
+
+// arrive has the oldest send that is due arrive at the peer.
+func (f *Fabric) arrive(p *pair, now time.Time) bool {
+	if p.arrived == len(p.way) || p.way[p.arrived].due.After(now) {
+		return false
+	}
+	k := p.way[p.arrived]
+	if k.local {
+		p.arrived++
+		return true
+	}
+	if f.isPaused() || p.d.rules.blocked(p) {
+		return false
+	}
+	status, again := p.d.rules.deliver(f, p, k)
+	switch {
+	case len(p.way) == 0: // it ended the connection
+		return false
+	case again > 0:
+		k.due = now.Add(again)
+	default:
+		k.status, k.reply = status, now.Add(f.wire.latency)
+		p.arrived++
+	}
+	return true
+}
+
+// launch sends the oldest work request on its way.
+func (f *Fabric) launch(p *pair, now time.Time) bool {
+	if p.d.busy.After(now) {
+		return false
+	}
+	w, ok := p.next()
+	if !ok {
+		return false
+	}
+	k := p.newPacket(w)
+	if p.d.faults.strikeSend(k); k.status == abi.IB_WC_SUCCESS {
+		k.status = p.d.rules.check(f, p, k)
+	}
+	k.due = p.d.leave(now, len(k.data)).Add(f.wire.latency)
+	switch {
+	case k.status != abi.IB_WC_SUCCESS || isLocal(w): // in its turn
+		k.due, k.local = time.Time{}, true
+		p.way = append(p.way, k)
+	case p.d.rules.acknowledges(p.qp, w):
+		p.way = append(p.way, k)
+	case p.qp.Type == abi.IB_UVERBS_QPT_UD:
+		f.sent(p, w, abi.IB_WC_SUCCESS)
+		f.datagram(p, k, now)
+	default:
+		k.spare = true
+		p.way = append(p.way, k)
+		f.sent(p, w, abi.IB_WC_SUCCESS)
+	}
+	return true
+}
+
+// next takes the next work request, unless that has to wait for its fence.
+func (p *pair) next() (w *fakeverbs.Work, ok bool) {
+	if w, ok = p.fenced, p.fenced != nil; !ok {
+		w, ok = p.qp.TakeSend()
+	}
+	p.fenced = nil
+	if ok && w.Flags&abi.IB_SEND_FENCE != 0 && slices.ContainsFunc(p.way, func(k *packet) bool { return fetches(k.w) }) {
+		p.fenced = w
+		return nil, false
+	}
+	return w, ok
+}
+
+// arm has the pair looked at when the next thing is due.
+func (f *Fabric) arm(p *pair, now time.Time) {
+	next := p.d.busy
+	for _, at := range []int{0, p.arrived} {
+		if at >= len(p.way) {
+			continue
+		}
+		when := p.way[at].due
+		if at < p.arrived {
+			when = p.way[at].reply
+		}
+		if when.After(now) && (next.IsZero() || !next.After(now) || when.Before(next)) {
+			next = when
+		}
+	}
+	if !next.After(now) {
+		return
+	}
+	if p.timer == nil {
+		p.timer = time.AfterFunc(next.Sub(now), func() { f.rang(p.qp) })
+		return
+	}
+	p.timer.Reset(next.Sub(now))
+}

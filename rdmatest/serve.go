@@ -1,0 +1,139 @@
+package rdmatest
+
+import (
+	"encoding/binary"
+
+	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/fakeverbs"
+)
+
+// verdict is what a peer over RoCE makes of a message.
+type verdict struct {
+	status uint32 // of the send
+	ends   bool   // the peer's queue pair
+	own    bool   // because of its own receive
+}
+
+var (
+	fine    = verdict{}
+	refused = verdict{status: abi.IB_WC_REM_ACCESS_ERR, ends: true}
+	invalid = verdict{status: abi.IB_WC_REM_INV_REQ_ERR, ends: true}
+	broken  = verdict{status: abi.IB_WC_REM_OP_ERR, ends: true, own: true}
+)
+
+// serve has the peer carry out a message; r is the receive that it takes, if it takes one.
+func (f *Fabric) serve(p, to *pair, k *packet, r *fakeverbs.Recv) verdict {
+	switch {
+	case right(k.w) == 0:
+		return f.message(p, to, k, r)
+	case to.qp.QPAccess()&right(k.w) == 0:
+		f.mistake(to, "the queue pair does not let its peer do opcode %d", k.w.Opcode)
+		return invalid
+	case !isOpen(to, k):
+		f.mistake(to, "key %#x does not open %d bytes at %#x", k.w.RKey, reach(k), k.w.RemoteAddr)
+		if r != nil {
+			to.qp.Received(r, &abi.IbUverbsWc{Status: abi.IB_WC_REM_ACCESS_ERR}, false)
+		}
+		return refused
+	case !aligned(k.w):
+		f.mistake(to, "opcode %d at %#x, which is no multiple of 8", k.w.Opcode, k.w.RemoteAddr)
+		return invalid
+	case fetches(k.w):
+		if data := f.fetch(to, k); !p.qp.KeepFetched(k.w, data) && !scatter(p.qp, k.w.SGL, data) {
+			f.mistake(p, "what was read has nowhere to go")
+			return verdict{status: abi.IB_WC_LOC_PROT_ERR}
+		}
+	case len(k.data) > 0:
+		_ = to.qp.Kernel().User.Write(k.w.RemoteAddr, k.data)
+	}
+	if r != nil {
+		f.received(to, k, r, &abi.IbUverbsWc{Opcode: abi.IB_WC_RECV_RDMA_WITH_IMM, ByteLen: uint32(len(k.data))})
+	}
+	return fine
+}
+
+// message is a SEND.
+func (f *Fabric) message(p, to *pair, k *packet, r *fakeverbs.Recv) verdict {
+	if long := len(k.data) > roomIn(r.SGL); long || !to.qp.Keep(r, k.data) && !scatter(to.qp, r.SGL, k.data) {
+		f.mistake(to, "a message of %d bytes has no room in its receive", len(k.data))
+		status, v := to.d.rules.(roce).unfit(long)
+		to.qp.Received(r, &abi.IbUverbsWc{Status: status}, false)
+		if !isReliable(p.qp) {
+			v.status = abi.IB_WC_SUCCESS
+		}
+		return v
+	}
+	wc := &abi.IbUverbsWc{Opcode: abi.IB_WC_RECV, ByteLen: uint32(len(k.data))}
+	if k.w.Opcode == abi.IB_UVERBS_WR_SEND_WITH_INV {
+		if !to.qp.Invalidate(k.w.Imm) {
+			f.mistake(to, "there is no key %#x to end", k.w.Imm)
+			to.qp.Received(r, &abi.IbUverbsWc{Status: abi.IB_WC_REM_INV_REQ_ERR}, false)
+			return verdict{ends: true} // it was acknowledged before
+		}
+		wc.Ex, wc.WcFlags = k.w.Imm, abi.IB_WC_WITH_INVALIDATE
+	}
+	f.received(to, k, r, wc)
+	return fine
+}
+
+// received completes a receive, unless the test has it fail.
+func (f *Fabric) received(to *pair, k *packet, r *fakeverbs.Recv, wc *abi.IbUverbsWc) {
+	if hasImm(k.w) {
+		wc.Ex, wc.WcFlags = k.w.Imm, wc.WcFlags|abi.IB_WC_WITH_IMM
+	}
+	if status, ok := to.d.faults.strikeRecv(); ok {
+		wc.Status = status
+	}
+	wc.PortNum = 1
+	if ah := k.w.To.AH; ah == nil || ah.Attr.IsGlobal != 0 {
+		wc.WcFlags |= abi.IB_WC_GRH
+	}
+	to.qp.Received(r, wc, k.w.Flags&abi.IB_SEND_SOLICITED != 0)
+	if wc.Status != abi.IB_WC_SUCCESS {
+		to.qp.Break()
+		to.end(f)
+	}
+}
+
+// reach is how many bytes of the peer's memory a message is about.
+func reach(k *packet) uint64 {
+	switch k.w.Opcode {
+	case abi.IB_UVERBS_WR_ATOMIC_FETCH_AND_ADD, abi.IB_UVERBS_WR_ATOMIC_CMP_AND_SWP, abi.IB_UVERBS_WR_ATOMIC_WRITE:
+		return 8
+	case abi.IB_UVERBS_WR_FLUSH:
+		return uint64(k.w.Flush)
+	}
+	return uint64(k.w.Len())
+}
+
+// aligned: words must be.
+func aligned(w *fakeverbs.Work) bool {
+	switch w.Opcode {
+	case abi.IB_UVERBS_WR_ATOMIC_FETCH_AND_ADD, abi.IB_UVERBS_WR_ATOMIC_CMP_AND_SWP, abi.IB_UVERBS_WR_ATOMIC_WRITE:
+		return w.RemoteAddr%8 == 0
+	}
+	return true
+}
+
+func isOpen(to *pair, k *packet) bool {
+	n := reach(k)
+	return n == 0 || to.qp.RemoteOK(k.w.RKey, k.w.RemoteAddr, n, right(k.w))
+}
+
+// fetch reads what a message asks for, and does its arithmetic.
+func (f *Fabric) fetch(to *pair, k *packet) []byte {
+	user := to.qp.Kernel().User
+	if right(k.w) == abi.IB_UVERBS_ACCESS_REMOTE_READ {
+		b := make([]byte, k.w.Len())
+		_ = user.Read(k.w.RemoteAddr, b)
+		return b
+	}
+	old, _ := user.Load64(k.w.RemoteAddr)
+	switch {
+	case k.w.Opcode == abi.IB_UVERBS_WR_ATOMIC_FETCH_AND_ADD:
+		_ = user.Store64(k.w.RemoteAddr, old+k.w.Compare)
+	case old == k.w.Compare:
+		_ = user.Store64(k.w.RemoteAddr, k.w.Swap)
+	}
+	return binary.NativeEndian.AppendUint64(nil, old)
+}

@@ -1,0 +1,134 @@
+package rdmatest
+
+import (
+	"time"
+
+	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/fakeverbs"
+)
+
+// siwRules are those of soft iWARP: TCP carries everything, and any mistake ends the
+// connection. Nothing but what a READ fetches is acknowledged.
+type siwRules struct{}
+
+func (siwRules) check(f *Fabric, p *pair, k *packet) (status uint32) {
+	event := uint32(abi.IB_EVENT_QP_FATAL)
+	switch {
+	case k.w.Opcode == fakeverbs.NoOpcode:
+		status = abi.IB_WC_LOC_QP_OP_ERR
+	case k.w.Opcode == abi.IB_UVERBS_WR_LOCAL_INV:
+		if !p.qp.Invalidate(k.w.Imm) {
+			status = abi.IB_WC_LOC_QP_OP_ERR
+		}
+	case fetches(k.w):
+		if !mayUse(p.qp, k.w.SGL, true) {
+			status, event = abi.IB_WC_LOC_PROT_ERR, abi.IB_EVENT_QP_ACCESS_ERR
+		}
+	default:
+		if !gather(p.qp, k) {
+			status = abi.IB_WC_LOC_QP_OP_ERR
+		}
+	}
+	if status != abi.IB_WC_SUCCESS {
+		f.mistake(p, "a send names local memory or a key that is not its own")
+		p.qp.Raise(event)
+	}
+	return status
+}
+
+func (siwRules) acknowledges(_ *fakeverbs.QP, w *fakeverbs.Work) bool { return fetches(w) }
+
+// blocked: TCP waits until there is a way.
+func (siwRules) blocked(p *pair) bool {
+	return !p.d.removed && !p.d.verbs.Up() || p.peer != nil && !p.peer.d.verbs.Up()
+}
+
+// ended takes the connection down.
+func (siwRules) ended(f *Fabric, p *pair) {
+	peer := p.peer
+	if peer == nil {
+		return
+	}
+	p.peer, peer.peer = nil, nil
+	for _, e := range []*pair{p, peer} {
+		e.qp.Break()
+		e.way, e.arrived, e.fenced = nil, 0, nil
+		if e.id != nil {
+			f.manager.ended(e.id)
+		}
+	}
+}
+
+// retransmission is how long TCP waits for an acknowledgement.
+const retransmission = 200 * time.Millisecond
+
+func (siwRules) deliver(f *Fabric, p *pair, k *packet) (status uint32, again time.Duration) {
+	to := p.peer
+	switch {
+	case to == nil:
+		return abi.IB_WC_WR_FLUSH_ERR, 0
+	case f.loses():
+		return 0, retransmission
+	case k.cut >= 0:
+		f.cut(p, to, k)
+		return 0, 0
+	}
+	if event, ok := f.serveSIW(p, to, k); !ok {
+		if event != 0 {
+			to.qp.Raise(event)
+		}
+		to.qp.Break()
+		to.end(f)
+	}
+	return abi.IB_WC_SUCCESS, 0
+}
+
+// serveSIW has the peer carry out a message. If it does not, event is the peer's.
+func (f *Fabric) serveSIW(p, to *pair, k *packet) (event uint32, ok bool) {
+	if right(k.w) == 0 {
+		return f.messageSIW(to, k)
+	}
+	if n := reach(k); n > 0 && !to.qp.RemoteOK(k.w.RKey, k.w.RemoteAddr, n, right(k.w)) {
+		f.mistake(to, "key %#x does not open %d bytes at %#x", k.w.RKey, n, k.w.RemoteAddr)
+		switch {
+		case fetches(k.w):
+			return abi.IB_EVENT_QP_REQ_ERR, false
+		case !to.qp.HasKey(k.w.RKey):
+			return 0, false
+		}
+		return abi.IB_EVENT_QP_ACCESS_ERR, false
+	}
+	if !fetches(k.w) {
+		if len(k.data) > 0 {
+			_ = to.qp.Kernel().User.Write(k.w.RemoteAddr, k.data)
+		}
+		return 0, true
+	}
+	scatter(p.qp, k.w.SGL, f.fetch(to, k))
+	endSink(p.qp, k.w)
+	return 0, true
+}
+
+// messageSIW is a SEND. iWARP has no receiver-not-ready.
+func (f *Fabric) messageSIW(to *pair, k *packet) (event uint32, ok bool) {
+	r := to.takeRecv()
+	switch {
+	case r == nil:
+		f.mistake(to, "a message came, and no receive was posted")
+		return 0, false
+	case len(k.data) > roomIn(r.SGL):
+		f.mistake(to, "a message of %d bytes has no room in its receive", len(k.data))
+		to.qp.Received(r, &abi.IbUverbsWc{Status: abi.IB_WC_LOC_LEN_ERR}, false)
+		return abi.IB_EVENT_QP_FATAL, false
+	case !scatter(to.qp, r.SGL, k.data):
+		f.mistake(to, "a receive names memory that it may not fill")
+		to.qp.Received(r, &abi.IbUverbsWc{Status: abi.IB_WC_GENERAL_ERR}, false)
+		return abi.IB_EVENT_QP_ACCESS_ERR, false
+	case k.w.Opcode == abi.IB_UVERBS_WR_SEND_WITH_INV && !to.qp.Invalidate(k.w.Imm):
+		f.mistake(to, "there is no key %#x to end", k.w.Imm)
+		to.qp.Received(r, &abi.IbUverbsWc{Status: abi.IB_WC_REM_INV_REQ_ERR}, false)
+		return 0, false
+	}
+	f.received(to, k, r, &abi.IbUverbsWc{Opcode: abi.IB_WC_RECV, ByteLen: uint32(len(k.data))})
+	return 0, true
+}

@@ -1,0 +1,91 @@
+package rdmatest_test
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/goverbs/goverbs/rdmacm"
+	"github.com/goverbs/goverbs/rdmatest"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// datagrams is a datagram Conn with one receive.
+func datagrams(t *testing.T) (*rdmacm.Config, **uverbs.MR) {
+	var mr *uverbs.MR
+	return &rdmacm.Config{QP: uverbs.QPOptions{Type: uverbs.QPTypeUD}, Prepare: func(c *rdmacm.Conn) (err error) {
+		if mr, err = c.PD().AllocMR(memory, uverbs.AccessLocalWrite, nil); err != nil {
+			return err
+		}
+		c.Own(mr)
+		_, err = c.QP().PostRecv([]uverbs.RecvWR{{SGL: []uverbs.SGE{mr.SGE(0, recvSize)}}})
+		return err
+	}}, &mr
+}
+
+// A datagram service is looked up, and gets a datagram.
+func TestDatagramService(t *testing.T) {
+	f := rdmatest.New(t)
+	cfg, theirs := datagrams(t)
+	service := closed(t, must(rdmacm.OpenUD(netip.MustParseAddr(f.Host(1).Addr()), cfg))(t))
+	l := closed(t, must(rdmacm.Listen(f.Host(1).Addr()+":0", &rdmacm.Config{QP: uverbs.QPOptions{Type: uverbs.QPTypeUD}}))(t))
+	answered := make(chan error, 1)
+	go func() {
+		r, err := l.Next(context.Background())
+		if err == nil {
+			err = r.AcceptOn(service, []byte("welcome"))
+		}
+		answered <- err
+	}()
+	ours, _ := datagrams(t)
+	c := closed(t, must(rdmacm.Dial(t.Context(), l.Addr().String(), ours))(t))
+	if err := <-answered; err != nil {
+		t.Error(err)
+	}
+	_, err := c.QP().PostSend([]uverbs.SendWR{{Opcode: uverbs.OpSend, Inline: []byte("hello"), AH: c.Peer().AH, RemoteQPN: c.Peer().QPN, RemoteQKey: c.Peer().QKey}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wcs := make([]uverbs.WC, 1)
+	if _, err := service.RecvCQ().Wait(t.Context(), wcs); err != nil || wcs[0].SrcQP != c.QP().Num() {
+		t.Fatal(wcs, err)
+	}
+	if got := string((*theirs).Bytes()[uverbs.GRHSize:][:5]); got != "hello" {
+		t.Errorf("%q", got)
+	}
+	h, err := uverbs.ParseGRH((*theirs).Bytes()[:uverbs.GRHSize])
+	if err != nil || h.SGID.String() == h.DGID.String() {
+		t.Errorf("%+v, %v", h, err)
+	}
+}
+
+// Two hosts join a group; one sends to it.
+func TestMulticast(t *testing.T) {
+	f := rdmatest.New(t)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var ends []*rdmacm.Conn
+	var groups []*rdmacm.Group
+	for _, h := range f.Hosts() {
+		cfg, _ := datagrams(t)
+		c := closed(t, must(rdmacm.OpenUD(netip.MustParseAddr(h.Addr()), cfg))(t))
+		ends = append(ends, c)
+		groups = append(groups, must(c.JoinMulticast(ctx, netip.MustParseAddr("239.1.2.3"), rdmacm.JoinFullMember))(t))
+	}
+	to := groups[0].Peer
+	_, err := ends[0].QP().PostSend([]uverbs.SendWR{{Opcode: uverbs.OpSend, Inline: []byte("all"), AH: to.AH, RemoteQPN: to.QPN, RemoteQKey: to.QKey}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wcs := make([]uverbs.WC, 1)
+	if _, err := ends[1].RecvCQ().Wait(ctx, wcs); err != nil || wcs[0].ByteLen != uverbs.GRHSize+3 {
+		t.Error(wcs, err)
+	}
+	for _, g := range groups {
+		if err := errors.Join(g.Leave()); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -1,0 +1,104 @@
+package rdmatest_test
+
+import (
+	"encoding/binary"
+	"testing"
+
+	"github.com/goverbs/goverbs/rdmatest"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// Atomics change the peer's memory and bring back what was there.
+func TestAtomics(t *testing.T) {
+	a, b := two(t, rdmatest.New(t), uverbs.QPTypeRC, all)
+	word := b.mr.Bytes()[memory-8:]
+	binary.NativeEndian.PutUint64(word, 40)
+	for _, c := range []struct {
+		op                uverbs.Opcode
+		compare, swap     uint64
+		fetched, thenhere uint64
+	}{{uverbs.OpFetchAdd, 2, 0, 40, 42}, {uverbs.OpCompareSwap, 42, 7, 42, 7}, {uverbs.OpCompareSwap, 42, 9, 7, 7}} {
+		wr := a.to(b, c.op, 8)
+		wr.RemoteAddr += memory - 8
+		wr.CompareAdd, wr.Swap = c.compare, c.swap
+		a.post(wr)
+		if got := outcome(a.next()); got[len(got)-7:] != "success" {
+			t.Error(got)
+		}
+		fetched, here := binary.NativeEndian.Uint64(a.mr.Bytes()[sendFrom:]), binary.NativeEndian.Uint64(word)
+		if fetched != c.fetched || here != c.thenhere {
+			t.Errorf("%v: fetched %d, now %d", c.op, fetched, here)
+		}
+	}
+}
+
+// A READ and a WRITE carry what they should.
+func TestReadWrite(t *testing.T) {
+	a, b := two(t, rdmatest.New(t), uverbs.QPTypeRC, all)
+	copy(a.mr.Bytes()[sendFrom:], "from here to there")
+	a.post(a.to(b, uverbs.OpRDMAWrite, 18))
+	a.next()
+	if got := string(b.mr.Bytes()[:18]); got != "from here to there" {
+		t.Errorf("%q", got)
+	}
+	wr := a.to(b, uverbs.OpRDMARead, 4)
+	wr.RemoteAddr += 5
+	a.post(wr)
+	a.next()
+	if got := string(a.mr.Bytes()[sendFrom:][:4]); got != "here" {
+		t.Errorf("%q", got)
+	}
+}
+
+// Queue pairs share receives, and the SRQ tells when few are left.
+func TestSRQ(t *testing.T) {
+	f := rdmatest.New(t)
+	b := newNode(t, f.Host(1).Device(0), uverbs.QPTypeRC, all)
+	srq := closed(t, must(b.pd.CreateSRQ(&uverbs.SRQOptions{MaxWR: 4, MaxSGE: 1}))(t))
+	for i := range 2 {
+		if _, err := srq.PostRecv([]uverbs.RecvWR{{WRID: uint64(100 + i), SGL: []uverbs.SGE{b.mr.SGE(0, recvSize)}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := srq.SetLimit(1); err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []string{"100 RECV success 8", "101 RECV success 8"} {
+		a := newNode(t, f.Host(0).Device(0), uverbs.QPTypeRC, all)
+		peer := *b
+		peer.qp = closed(t, must(b.pd.CreateQP(&uverbs.QPOptions{SendCQ: b.cq, RecvCQ: b.cq, SRQ: srq, Cap: uverbs.QPCap{MaxSendWR: 1, MaxSendSGE: 1}}))(t))
+		if err := peer.qp.Init(&uverbs.QPAttr{}); err != nil {
+			t.Fatal(err)
+		}
+		a.connect(&peer, nil)
+		peer.connect(a, nil)
+		a.post(a.to(&peer, uverbs.OpSend, 8))
+		if wc := b.next(); outcome(wc) != want || wc.Flags != uverbs.WCGRH { // as every message over RoCE
+			t.Errorf("message %d: %+v", i, wc)
+		}
+	}
+	if ev, err := b.dev.AsyncEvent(t.Context()); err != nil || ev.Type != uverbs.EventSRQLimitReached || ev.SRQ != srq {
+		t.Error(ev, err)
+	}
+}
+
+// A window opens a part of a region, until it is closed.
+func TestWindow(t *testing.T) {
+	a, b := two(t, rdmatest.New(t), uverbs.QPTypeRC, all)
+	mw := closed(t, must(b.pd.AllocMW(uverbs.MWType1))(t))
+	b.post(uverbs.SendWR{WRID: 5, Opcode: uverbs.OpBindMW, Bind: &uverbs.BindMW{MW: mw, RKey: uverbs.IncRKey(mw.RKey()), MR: b.mr, Addr: b.mr.Addr() + 8, Length: 8, Access: uverbs.AccessRemoteWrite}})
+	if got := outcome(b.next()); got != "5 BIND_MW success" {
+		t.Fatal(got)
+	}
+	wr := a.to(b, uverbs.OpRDMAWrite, 8)
+	wr.RKey, wr.RemoteAddr = mw.RKey(), b.mr.Addr()+8
+	a.post(wr)
+	if got := outcome(a.next()); got != "1 RDMA_WRITE success" {
+		t.Error(got)
+	}
+	wr.RemoteAddr++
+	a.post(wr)
+	if got := outcome(a.next()); got != "1 remote access error" {
+		t.Error(got)
+	}
+}

@@ -1,0 +1,43 @@
+//go:build linux
+
+package main
+
+import "fmt"
+
+// connections is how many a row has. cmtime can't have many more over siw.
+func connections(long bool) int {
+	if long {
+		return 60
+	}
+	return 10
+}
+
+// exchanging has n connections in it.
+func (b *bench) exchanging(l *link, d dialogue, n int) exchange {
+	return exchange{comm(d.server), n, func() error { _, err := b.served(l, d); return err }}
+}
+
+// dialRow is Dial, Accept and Close, some at a time, beside a thread for each in C.
+func dialRow(c int) callRow {
+	return callRow{
+		name: fmt.Sprintf("connect %d at a time", c), unit: "connection", drivers: drivers, impls: []string{"rdma-core", "goverbs"},
+		exchange: func(b *bench, impl string, l *link, long bool) exchange {
+			n := connections(long)
+			return b.exchanging(l, b.dialling(impl, n, c, l.addr+":"+scalePort), n)
+		},
+	}
+}
+
+// lowRow is cmtime, and EventChannel and ID in its steps.
+func lowRow() callRow {
+	return callRow{
+		name: "connect all at once", unit: "connection", drivers: drivers, impls: []string{"cmtime", "goverbs"},
+		exchange: func(b *bench, impl string, l *link, long bool) exchange {
+			n := connections(long)
+			if impl == "cmtime" {
+				return exchange{"cmtime", n, func() error { _, err := b.cmtime(n, l); return err }}
+			}
+			return b.exchanging(l, b.low(n, l.addr+":"+scalePort), n)
+		},
+	}
+}

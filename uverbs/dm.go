@@ -1,0 +1,145 @@
+package uverbs
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math/bits"
+	"syscall"
+
+	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/uverbs/driver"
+)
+
+// DM is memory of the device's own: a peer's reads and writes there cross no bus. A program
+// reaches it by [DM.ReadAt] and [DM.WriteAt], peers and work requests by a region
+// ([PD.RegDM]).
+//
+// C: struct ibv_dm
+type DM struct {
+	object
+	dev    *Device
+	handle uint32
+	length uint64
+	data   driver.DM
+	memory *memory
+}
+
+var (
+	_ io.ReaderAt = (*DM)(nil)
+	_ io.WriterAt = (*DM)(nil)
+)
+
+// AllocDM allocates length bytes of the device's memory. Their address is a multiple of align,
+// a power of two; 0 leaves it to the device. [DeviceAttr] says how much there is.
+//
+// C: ibv_alloc_dm
+func (d *Device) AllocDM(length, align uint64) (*DM, error) {
+	if d.provider == nil {
+		return nil, d.noProvider("allocate", "DM")
+	}
+	if align != 0 && bits.OnesCount64(align) != 1 {
+		return nil, &Error{Op: "allocate", Object: "DM", Device: d.info.Name, Err: syscall.EINVAL, Hint: "align is no power of two"}
+	}
+	dm := &DM{dev: d, length: length}
+	if err := dm.attach("DM", &d.object); err != nil {
+		return nil, err
+	}
+	if err := dm.create(uint32(bits.TrailingZeros64(max(align, 1)))); err != nil {
+		dm.detach()
+		return nil, dm.fail("allocate", err, d.dmHint(err, length))
+	}
+	dm.setNumber(dm.handle)
+	return dm, nil
+}
+
+func (dm *DM) create(logAlign uint32) error {
+	p, ok := dm.dev.provider.(driver.DMAllocator)
+	if !ok {
+		return ErrNotSupported
+	}
+	c := dm.dev.creation(nil)
+	r := &driver.AllocDM{Call: c, Length: dm.length, LogAlign: logAlign}
+	c.issue = func(u driver.UHW, extra []driver.Attr) error { return dm.issueAlloc(r, u, extra) }
+	data, err := p.AllocDM(r)
+	if err = c.made(err, func() error { return dm.issueFree(r.Handle) }); err != nil {
+		return err
+	}
+	dm.handle, dm.data, dm.memory = r.Handle, data, c.memory
+	return nil
+}
+
+func (dm *DM) issueAlloc(r *driver.AllocDM, u driver.UHW, extra []driver.Attr) error {
+	q := dm.dev.request(abi.UVERBS_OBJECT_DM, abi.UVERBS_METHOD_DM_ALLOC)
+	defer q.Free()
+	q.NewObject(abi.UVERBS_ATTR_ALLOC_DM_HANDLE)
+	q.U64(abi.UVERBS_ATTR_ALLOC_DM_LENGTH, r.Length)
+	q.U32(abi.UVERBS_ATTR_ALLOC_DM_ALIGNMENT, r.LogAlign)
+	if err := dm.dev.doWith(q, u, extra); err != nil {
+		return err
+	}
+	r.Handle = q.Created(abi.UVERBS_ATTR_ALLOC_DM_HANDLE)
+	return nil
+}
+
+func (d *Device) dmHint(err error, length uint64) string {
+	if a, failed := d.Attr(); failed == nil && length > a.MaxDMSize && !errors.Is(err, ErrNotSupported) {
+		return fmt.Sprintf("%d bytes are more than the device has (%d)", length, a.MaxDMSize)
+	}
+	return createHint(err)
+}
+
+// Len is the length in bytes.
+func (dm *DM) Len() uint64 { return dm.length }
+
+// ReadAt copies from the memory. Of an access that goes beyond its end, the bytes before that
+// are copied, and io.EOF is returned.
+//
+// C: ibv_memcpy_from_dm
+func (dm *DM) ReadAt(b []byte, offset int64) (int, error) {
+	return dm.copy("read", b, offset, func(b []byte) error { return dm.data.CopyFrom(b, uint64(offset)) })
+}
+
+// WriteAt copies to the memory, under the same rule.
+//
+// C: ibv_memcpy_to_dm
+func (dm *DM) WriteAt(b []byte, offset int64) (int, error) {
+	return dm.copy("write", b, offset, func(b []byte) error { return dm.data.CopyTo(uint64(offset), b) })
+}
+
+func (dm *DM) copy(op string, b []byte, offset int64, do func([]byte) error) (n int, err error) {
+	if offset < 0 {
+		return 0, dm.fail(op, syscall.EINVAL, "the offset is negative")
+	}
+	inside := b[:min(uint64(len(b)), dm.length-min(uint64(offset), dm.length))]
+	err = dm.using(op, func() error {
+		if len(inside) == 0 {
+			return nil
+		}
+		if err := do(inside); err != nil {
+			return dm.fail(op, err, "")
+		}
+		n = len(inside)
+		return nil
+	})
+	if err == nil && n < len(b) {
+		err = io.EOF
+	}
+	return n, err
+}
+
+// Close frees the memory. Regions of it must be closed before.
+//
+// C: ibv_free_dm
+func (dm *DM) Close() error {
+	return dm.close(func() error {
+		return destroy(dm.data, func() error { return dm.issueFree(dm.handle) })
+	}, dm.memory.free)
+}
+
+func (dm *DM) issueFree(handle uint32) error {
+	r := dm.dev.request(abi.UVERBS_OBJECT_DM, abi.UVERBS_METHOD_DM_FREE)
+	defer r.Free()
+	r.Handle(abi.UVERBS_ATTR_FREE_DM_HANDLE, handle)
+	return r.Do(dm.dev.file)
+}

@@ -1,0 +1,119 @@
+package uverbs_test
+
+import (
+	"fmt"
+	"log"
+	"os"
+
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// Processes share a domain by a file. This needs a card, as do the examples below; they are
+// compiled and not run.
+func ExampleXRCD() {
+	var dev *uverbs.Device
+	file, err := os.OpenFile("/run/domain", os.O_RDONLY|os.O_CREATE, 0o600)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer file.Close()
+	domain, err := dev.OpenXRCD(file, os.O_CREATE)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer domain.Close()
+	target, err := domain.CreateQP()
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer target.Close()
+	fmt.Println("other processes open it with OpenQP:", target.Num())
+}
+
+// Memory on the card, which peers reach without crossing the bus.
+func ExampleDM() {
+	var dev *uverbs.Device
+	var pd *uverbs.PD
+	dm, err := dev.AllocDM(4096, 0)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer dm.Close()
+	mr, err := pd.RegDM(dm, 0, 4096, uverbs.AccessLocalWrite|uverbs.AccessRemoteAtomic)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer mr.Close()
+	if _, err := dm.WriteAt(make([]byte, 8), 0); err != nil {
+		log.Fatal(err)
+	}
+}
+
+// A raw packet queue pair takes the packets of a UDP port, and they are counted.
+func ExampleFlow() {
+	var qp *uverbs.QP // of QPTypeRawPacket
+	counters, err := qp.PD().Device().CreateCounters()
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer counters.Close()
+	if err := counters.Count(uverbs.CounterPackets, 0); err != nil {
+		log.Fatal(err)
+	}
+	port := uverbs.FlowPorts{Dst: 53}
+	flow, err := qp.CreateFlow(&uverbs.FlowOptions{Specs: []uverbs.FlowSpec{
+		&uverbs.FlowEth{}, &uverbs.FlowIPv4{}, &uverbs.FlowUDP{Val: port, Mask: uverbs.FlowPorts{Dst: 0xffff}}, &uverbs.FlowCount{Counters: counters},
+	}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer flow.Close()
+}
+
+// Counters are read by their number.
+func ExampleCounters() {
+	var counters *uverbs.Counters
+	var values [1]uint64
+	if err := counters.Read(values[:], false); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(values[0], "packets")
+}
+
+// Two receive queues take the packets of one queue pair, each a part of them.
+func ExampleRWQIndTable() {
+	var pd *uverbs.PD
+	var cqs [2]*uverbs.CQ
+	var wqs []*uverbs.WQ
+	for _, cq := range cqs {
+		wq, err := pd.CreateWQ(&uverbs.WQOptions{MaxWR: 64, MaxSGE: 1, CQ: cq})
+		if err != nil {
+			log.Fatal(err)
+		}
+		defer wq.Close()
+		wqs = append(wqs, wq)
+	}
+	table, err := pd.Device().CreateRWQIndTable(wqs)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer table.Close()
+	qp, err := pd.CreateRSSQP(&uverbs.RSSOptions{Table: table, Hash: uverbs.RXHash{
+		Function: uverbs.RXHashToeplitz, Fields: uverbs.RXHashSrcIPv4 | uverbs.RXHashDstIPv4, Key: make([]byte, 40)}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer qp.Close()
+}
+
+// A receive queue is made in RESET, and takes receives in RDY.
+func ExampleWQ() {
+	var wq *uverbs.WQ
+	var mr *uverbs.MR
+	if err := wq.Modify(&uverbs.WQAttr{State: uverbs.WQStateReady}, uverbs.WQAttrState); err != nil {
+		log.Fatal(err)
+	}
+	if _, err := wq.PostRecv([]uverbs.RecvWR{{WRID: 1, SGL: []uverbs.SGE{mr.SGE(0, 2048)}}}); err != nil {
+		log.Fatal(err)
+	}
+}

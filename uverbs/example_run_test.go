@@ -1,0 +1,189 @@
+package uverbs_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/goverbs/goverbs/rdmatest"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// exampleTest is what devices in software need in place of a *testing.T.
+type exampleTest struct{ ends []func() }
+
+func (e *exampleTest) Helper()                           {}
+func (e *exampleTest) Cleanup(f func())                  { e.ends = append(e.ends, f) }
+func (e *exampleTest) Errorf(format string, args ...any) { fmt.Printf(format+"\n", args...) }
+
+// exampleEnd is a queue pair with what it needs.
+type exampleEnd struct {
+	dev *uverbs.Device
+	pd  *uverbs.PD
+	cq  *uverbs.CQ
+	qp  *uverbs.QP
+	gid *uverbs.GIDEntry
+}
+
+// examplePair has two connected queue pairs, on two hosts with soft RoCE. A program leaves
+// panics out, and closes what it has made.
+func examplePair() (a, b exampleEnd, end func()) {
+	t := new(exampleTest)
+	fabric := rdmatest.NewWith(t, &rdmatest.Options{Endless: true})
+	ends := [2]exampleEnd{}
+	for i := range ends {
+		e := &ends[i]
+		e.dev = try(uverbs.Open(fabric.Host(i).Device(0).Name()))
+		e.gid = try(e.dev.ChooseGID(1, nil))
+		e.pd = try(e.dev.AllocPD())
+		channel := try(e.dev.CreateCompChannel())
+		e.cq = try(e.dev.CreateCQ(16, &uverbs.CQOptions{Channel: channel}))
+		e.qp = try(e.pd.CreateQP(&uverbs.QPOptions{SendCQ: e.cq, RecvCQ: e.cq, Cap: uverbs.QPCap{MaxSendWR: 4, MaxRecvWR: 4, MaxSendSGE: 1, MaxRecvSGE: 1, MaxInline: 64}}))
+		try(0, e.qp.Init(&uverbs.QPAttr{Access: uverbs.AccessRemoteRead | uverbs.AccessRemoteWrite}))
+	}
+	for i, e := range ends {
+		peer := ends[1-i]
+		try(0, e.qp.Connect(&uverbs.QPAttr{DestQPN: peer.qp.Num(), AH: uverbs.AHAttr{Global: true, DGID: peer.gid.GID, SGIDIndex: e.gid.Index, HopLimit: 64}}))
+	}
+	return ends[0], ends[1], func() {
+		for _, f := range t.ends {
+			f()
+		}
+	}
+}
+
+func try[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+// carryOut posts a send and waits for it.
+func carryOut(e exampleEnd, wr uverbs.SendWR) uverbs.Status {
+	wr.Flags |= uverbs.SendSignaled
+	try(e.qp.PostSend([]uverbs.SendWR{wr}))
+	var wcs [1]uverbs.WC
+	try(e.cq.Wait(context.Background(), wcs[:]))
+	return wcs[0].Status
+}
+
+// One end writes to the other's memory.
+func Example() {
+	a, b, end := examplePair()
+	defer end()
+	buffer, err := b.pd.AllocMR(4096, uverbs.AccessLocalWrite|uverbs.AccessRemoteWrite, nil)
+	if err != nil {
+		panic(err)
+	}
+	defer buffer.Close()
+	wr := uverbs.SendWR{WRID: 1, Opcode: uverbs.OpRDMAWrite, Flags: uverbs.SendSignaled,
+		Inline: []byte("hello, RDMA"), RemoteAddr: buffer.Addr(), RKey: buffer.RKey()}
+	if _, err := a.qp.PostSend([]uverbs.SendWR{wr}); err != nil {
+		panic(err)
+	}
+	var wcs [1]uverbs.WC
+	if _, err := a.cq.Wait(context.Background(), wcs[:]); err != nil {
+		panic(err)
+	}
+	fmt.Printf("%v: %s\n", wcs[0].Status, buffer.Bytes()[:11])
+	// Output: success: hello, RDMA
+}
+
+// What a device can do is asked without a provider.
+func ExampleDevice() {
+	t := new(exampleTest)
+	fabric := rdmatest.NewWith(t, &rdmatest.Options{Kind: rdmatest.SIW, Endless: true})
+	dev, err := uverbs.Open(fabric.Host(0).Device(0).Name())
+	if err != nil {
+		panic(err)
+	}
+	defer dev.Close()
+	port, err := dev.QueryPort(1)
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(dev.Info().Driver, port.State, dev.Supports(uverbs.QPTypeRC, uverbs.OpFetchAdd))
+	// Output: siw ACTIVE false
+}
+
+// A Go slice is registered, and a peer reads it. When the region is closed, its key opens nothing.
+func ExampleMR() {
+	a, b, end := examplePair()
+	defer end()
+	text := []byte("a Go slice")
+	mr := try(b.pd.RegMR(text, uverbs.AccessRemoteRead))
+	into := try(a.pd.AllocMR(len(text), uverbs.AccessLocalWrite, nil))
+	read := uverbs.SendWR{Opcode: uverbs.OpRDMARead, SGL: []uverbs.SGE{into.SGE(0, len(text))}, RemoteAddr: mr.Addr(), RKey: mr.RKey()}
+	fmt.Printf("%v: %s\n", carryOut(a, read), into.Bytes())
+	if err := mr.Close(); err != nil {
+		panic(err)
+	}
+	fmt.Println(carryOut(a, read))
+	// Output:
+	// success: a Go slice
+	// remote access error
+}
+
+// A window opens a part of a region, and is closed by a work request.
+func ExampleMW() {
+	a, b, end := examplePair()
+	defer end()
+	mr := try(b.pd.AllocMR(4096, uverbs.AccessLocalWrite|uverbs.AccessMWBind, nil))
+	mw := try(b.pd.AllocMW(uverbs.MWType2))
+	bind := &uverbs.BindMW{MW: mw, RKey: uverbs.IncRKey(mw.RKey()), MR: mr, Addr: mr.Addr(), Length: 64, Access: uverbs.AccessRemoteWrite}
+	fmt.Println("bound:", carryOut(b, uverbs.SendWR{Opcode: uverbs.OpBindMW, Bind: bind}))
+	write := uverbs.SendWR{Opcode: uverbs.OpRDMAWrite, Inline: []byte("text"), RemoteAddr: mr.Addr(), RKey: mw.RKey()}
+	fmt.Println("written:", carryOut(a, write))
+	fmt.Println("ended:", carryOut(b, uverbs.SendWR{Opcode: uverbs.OpLocalInv, InvalidateRKey: mw.RKey()}))
+	fmt.Println("written again:", carryOut(a, write))
+	// Output:
+	// bound: success
+	// written: success
+	// ended: success
+	// written again: remote access error
+}
+
+// Completions are polled. A queue that is full asks for that.
+func ExampleCQ() {
+	a, b, end := examplePair()
+	defer end()
+	mr := try(b.pd.AllocMR(64, uverbs.AccessLocalWrite, nil))
+	for id := range uint64(2) {
+		try(b.qp.PostRecv([]uverbs.RecvWR{{WRID: id, SGL: []uverbs.SGE{mr.SGE(int(id)*32, 32)}}}))
+		carryOut(a, uverbs.SendWR{Opcode: uverbs.OpSend, Inline: []byte("message")})
+	}
+	wcs := make([]uverbs.WC, 16)
+	n, err := b.cq.Poll(wcs)
+	if err != nil {
+		panic(err)
+	}
+	for _, wc := range wcs[:n] {
+		fmt.Println(wc.WRID, wc.Opcode, wc.Status, wc.ByteLen)
+	}
+	// Output:
+	// 0 RECV success 7
+	// 1 RECV success 7
+}
+
+// Queue pairs that share receives.
+func ExampleSRQ() {
+	a, _, end := examplePair()
+	defer end()
+	srq, err := a.pd.CreateSRQ(&uverbs.SRQOptions{MaxWR: 8, MaxSGE: 1})
+	if err != nil {
+		panic(err)
+	}
+	defer srq.Close()
+	mr := try(a.pd.AllocMR(4096, uverbs.AccessLocalWrite, nil))
+	if _, err := srq.PostRecv([]uverbs.RecvWR{{WRID: 1, SGL: []uverbs.SGE{mr.SGE(0, 4096)}}}); err != nil {
+		panic(err)
+	}
+	qp, err := a.pd.CreateQP(&uverbs.QPOptions{SendCQ: a.cq, RecvCQ: a.cq, SRQ: srq, Cap: uverbs.QPCap{MaxSendWR: 1, MaxSendSGE: 1}})
+	if err != nil {
+		panic(err)
+	}
+	defer qp.Close()
+	fmt.Println(qp.SRQ() == srq, errors.Is(srq.Close(), uverbs.ErrInUse))
+	// Output: true true
+}

@@ -1,0 +1,167 @@
+package uverbs_test
+
+import (
+	"testing"
+
+	"github.com/goverbs/goverbs/internal/fakeverbs"
+	"github.com/goverbs/goverbs/internal/kernel"
+	"github.com/goverbs/goverbs/internal/providertest"
+	_ "github.com/goverbs/goverbs/provider/mlx5"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// TestRequests asks the kernel for what test/sandbox/requests.c does. Whether libibverbs asks
+// in the same way, row sandbox finds out by the same golden recordings.
+func TestRequests(t *testing.T) {
+	for _, c := range []struct {
+		golden string
+		info   uverbs.DeviceInfo
+	}{
+		{"testdata/requests-rxe.rec", uverbs.DeviceInfo{Name: "rxe0", Driver: uverbs.DriverRXE, ABI: 2, Ports: 1}},
+		{"testdata/requests-mlx5.rec", uverbs.DeviceInfo{Name: "mlx5_0", Driver: uverbs.DriverMLX5, ABI: 1, Ports: 1}},
+		{"testdata/requests-siw.rec", uverbs.DeviceInfo{Name: "siw0", Driver: uverbs.DriverSIW, ABI: 1, Ports: 1}},
+	} {
+		t.Run(c.info.Name, func(t *testing.T) {
+			providertest.Requests(t, c.golden, func(attach func(*fakeverbs.Kernel)) {
+				k := fakeverbs.New(uint32(c.info.Driver))
+				attach(k)
+				c.info.Node = kernel.Node(k)
+				newAsker(t, c.info).all()
+			})
+		})
+	}
+}
+
+// asker asks for something of each kind.
+type asker struct {
+	t          *testing.T
+	siw, rereg bool // what librxe, libsiw or libmlx5 has, or has not
+	dev        *uverbs.Device
+	pd         *uverbs.PD
+	cq         *uverbs.CQ
+}
+
+func newAsker(t *testing.T, info uverbs.DeviceInfo) *asker {
+	a := &asker{t: t, siw: info.Driver == uverbs.DriverSIW, rereg: info.Driver == uverbs.DriverMLX5}
+	a.dev = asked(info.Open())(t)
+	a.pd = asked(a.dev.AllocPD())(t)
+	a.cq = asked(a.dev.CreateCQ(64, nil))(t)
+	return a
+}
+
+func asked[T any](v T, err error) func(*testing.T) T {
+	return func(t *testing.T) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+func (a *asker) ok(errs ...error) {
+	a.t.Helper()
+	for _, err := range errs {
+		if err != nil {
+			a.t.Fatal(err)
+		}
+	}
+}
+
+func (a *asker) all() {
+	a.queries()
+	a.regions()
+	a.completions()
+	srq := a.shared()
+	if !a.siw {
+		a.connected(uverbs.QPTypeRC, srq)
+		a.connected(uverbs.QPTypeRC, nil)
+		a.connected(uverbs.QPTypeUC, nil)
+		a.datagrams()
+	} else {
+		a.ok(a.pair(uverbs.QPTypeRC, srq, false).Close(), a.pair(uverbs.QPTypeRC, nil, true).Close())
+	}
+	a.ok(srq.Close(), a.cq.Close(), a.pd.Close(), a.dev.Close())
+}
+
+func (a *asker) queries() {
+	asked(a.dev.Query())(a.t)
+	asked(a.dev.QueryPort(1))(a.t)
+	asked(a.dev.QueryGID(1, 0))(a.t)
+	asked(a.dev.GIDTable())(a.t)
+}
+
+const allAccess = uverbs.AccessLocalWrite | uverbs.AccessRemoteWrite | uverbs.AccessRemoteRead
+
+func (a *asker) regions() {
+	other := asked(a.dev.AllocPD())(a.t)
+	memory := make([]byte, 2*4096)
+	mr, far := asked(a.pd.RegMR(memory, uverbs.AccessLocalWrite))(a.t), asked(a.pd.RegMR(memory[:100], allAccess))(a.t)
+	if a.rereg {
+		access := allAccess
+		a.ok(mr.Rereg(uverbs.ReregOptions{Access: &access}), mr.Rereg(uverbs.ReregOptions{PD: other}))
+	}
+	a.ok(far.Close(), mr.Close())
+	if !a.siw {
+		one, two := asked(a.pd.AllocMW(uverbs.MWType1))(a.t), asked(a.pd.AllocMW(uverbs.MWType2))(a.t)
+		a.ok(two.Close(), one.Close())
+	}
+	a.ok(other.Close())
+}
+
+func (a *asker) completions() {
+	channel := asked(a.dev.CreateCompChannel())(a.t)
+	few, many := asked(a.dev.CreateCQ(3, nil))(a.t), asked(a.dev.CreateCQ(100, &uverbs.CQOptions{Channel: channel}))(a.t)
+	if !a.siw {
+		a.ok(many.Resize(200))
+	}
+	a.ok(many.Close(), few.Close(), channel.Close())
+}
+
+func (a *asker) shared() *uverbs.SRQ {
+	srq := asked(a.pd.CreateSRQ(&uverbs.SRQOptions{MaxWR: 8, MaxSGE: 1}))(a.t)
+	a.ok(srq.SetLimit(3))
+	if !a.siw {
+		asked(srq.Query())(a.t)
+	}
+	return srq
+}
+
+func (a *asker) pair(typ uverbs.QPType, srq *uverbs.SRQ, signalAll bool) *uverbs.QP {
+	o := &uverbs.QPOptions{Type: typ, SendCQ: a.cq, RecvCQ: a.cq, SRQ: srq, SignalAll: signalAll,
+		Cap: uverbs.QPCap{MaxSendWR: 8, MaxRecvWR: 16, MaxSendSGE: 2, MaxRecvSGE: 1, MaxInline: 32}}
+	if srq != nil {
+		o.Cap.MaxRecvWR, o.Cap.MaxRecvSGE = 0, 0
+	}
+	return asked(a.pd.CreateQP(o))(a.t)
+}
+
+var way = uverbs.AHAttr{Global: true, Port: 1, SL: 3, SGIDIndex: 1, HopLimit: 64, TrafficClass: 8, FlowLabel: 0x12345, DGID: fakeverbs.IPv4GID}
+
+func (a *asker) connected(typ uverbs.QPType, srq *uverbs.SRQ) {
+	qp := a.pair(typ, srq, typ == uverbs.QPTypeUC)
+	rtr := uverbs.QPAttr{State: uverbs.QPStateRTR, PathMTU: uverbs.MTU1024, DestQPN: qp.Num(), RQPSN: 77, AH: way}
+	rts := uverbs.QPAttr{State: uverbs.QPStateRTS, SQPSN: 99}
+	rtrMask := uverbs.QPAttrState | uverbs.QPAttrAV | uverbs.QPAttrPathMTU | uverbs.QPAttrDestQPN | uverbs.QPAttrRQPSN
+	rtsMask := uverbs.QPAttrState | uverbs.QPAttrSQPSN
+	if typ == uverbs.QPTypeRC {
+		rtr.MaxDestRDAtomic, rtr.MinRNRTimer = 1, 12
+		rts.Timeout, rts.RetryCnt, rts.RNRRetry, rts.MaxRDAtomic = 14, 7, 6, 1
+		rtrMask |= uverbs.QPAttrMaxDestRDAtomic | uverbs.QPAttrMinRNRTimer
+		rtsMask |= uverbs.QPAttrTimeout | uverbs.QPAttrRetryCnt | uverbs.QPAttrRNRRetry | uverbs.QPAttrMaxQPRDAtomic
+	}
+	a.ok(qp.Modify(&uverbs.QPAttr{State: uverbs.QPStateInit, Port: 1, Access: uverbs.AccessRemoteWrite},
+		uverbs.QPAttrState|uverbs.QPAttrPKeyIndex|uverbs.QPAttrPort|uverbs.QPAttrAccess),
+		qp.Modify(&rtr, rtrMask), qp.Modify(&rts, rtsMask))
+	asked(qp.Query())(a.t)
+	a.ok(qp.Modify(&uverbs.QPAttr{State: uverbs.QPStateErr}, uverbs.QPAttrState), qp.Close())
+}
+
+func (a *asker) datagrams() {
+	qp := a.pair(uverbs.QPTypeUD, nil, false)
+	a.ok(asked(a.pd.CreateAH(&way))(a.t).Close())
+	a.ok(qp.Modify(&uverbs.QPAttr{State: uverbs.QPStateInit, Port: 1, QKey: 0x11111111},
+		uverbs.QPAttrState|uverbs.QPAttrPKeyIndex|uverbs.QPAttrPort|uverbs.QPAttrQKey))
+	group := uverbs.GID{0: 0xff, 1: 0x0e, 15: 7}
+	a.ok(qp.AttachMcast(group, 0xc001), qp.DetachMcast(group, 0xc001), qp.Close())
+}
