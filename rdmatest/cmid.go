@@ -194,10 +194,8 @@ func (id *cmID) qpAttr(state uint32, out []byte) error {
 	case id.peer == nil || state != abi.IB_QPS_RTR && state != abi.IB_QPS_RTS:
 		return syscall.EINVAL
 	case state == abi.IB_QPS_RTR:
-		local, remote := id.gids()
-		a.QpAttrMask, a.PathMtu, a.DestQpNum = maskRTR, 3, id.peer.qpn
-		a.AhAttr.Grh.Dgid, a.AhAttr.Grh.SgidIndex, a.AhAttr.IsGlobal, a.AhAttr.PortNum = remote, id.d.gidIndex(local), 1, 1
-		a.AhAttr.Grh.HopLimit = 64
+		_, remote := id.gids()
+		a.QpAttrMask, a.PathMtu, a.DestQpNum, a.AhAttr = maskRTR, 3, id.peer.qpn, id.address(remote)
 	default:
 		a.QpAttrMask, a.Timeout, a.RetryCnt, a.RnrRetry = maskRTS, id.timeout, id.retries, id.rnr
 	}

@@ -49,6 +49,9 @@ func (m *manager) answer(id *cmID, a *abi.RdmaUcmAccept) error {
 func (id *cmID) address(dgid [16]byte) (a abi.IbUverbsAhAttr) {
 	local, _ := id.gids()
 	a.Grh.Dgid, a.Grh.SgidIndex, a.Grh.HopLimit, a.IsGlobal, a.PortNum = dgid, id.d.gidIndex(local), 64, 1, 1
+	if to := id.m.f.byGID(dgid); to != nil {
+		a.Dlid = to.lid
+	}
 	return a
 }
 

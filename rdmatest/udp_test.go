@@ -25,9 +25,29 @@ func datagrams(t *testing.T) (*rdmacm.Config, **uverbs.MR) {
 	}}, &mr
 }
 
+// infiniBand is two hosts on InfiniBand, whose addresses have LIDs.
+func infiniBand(t *testing.T) *rdmatest.Fabric {
+	host := rdmatest.HostOptions{Devices: []rdmatest.DeviceOptions{{Kind: rdmatest.MLX5, InfiniBand: true}}}
+	return rdmatest.NewWith(t, &rdmatest.Options{Hosts: []rdmatest.HostOptions{host, host}})
+}
+
+// A connection, over which a write arrives.
+func TestConnectInfiniBand(t *testing.T) {
+	dialled, accepted := meet(t, infiniBand(t), nil)
+	mr := region(t, accepted)
+	must(dialled.QP().PostSend([]uverbs.SendWR{{Opcode: uverbs.OpRDMAWrite, Inline: []byte("hello"), RemoteAddr: mr.Addr(), RKey: mr.RKey(), Flags: uverbs.SendSignaled}}))(t)
+	if wc := poll(t, dialled.SendCQ()); wc.Err() != nil || string(mr.Bytes()[:5]) != "hello" {
+		t.Errorf("%v, %q", wc, mr.Bytes()[:5])
+	}
+}
+
 // A datagram service is looked up, and gets a datagram.
 func TestDatagramService(t *testing.T) {
-	f := rdmatest.New(t)
+	t.Run("Ethernet", func(t *testing.T) { datagramService(t, rdmatest.New(t)) })
+	t.Run("InfiniBand", func(t *testing.T) { datagramService(t, infiniBand(t)) })
+}
+
+func datagramService(t *testing.T, f *rdmatest.Fabric) {
 	cfg, theirs := datagrams(t)
 	service := closed(t, must(rdmacm.OpenUD(netip.MustParseAddr(f.Host(1).Addr()), cfg))(t))
 	l := closed(t, must(rdmacm.Listen(f.Host(1).Addr()+":0", &rdmacm.Config{QP: uverbs.QPOptions{Type: uverbs.QPTypeUD}}))(t))

@@ -18,10 +18,11 @@ func sinceLinux7() bool { return !strings.HasPrefix(os.Getenv("GOVERBS_VM"), "6.
 func onUML() bool { return strings.Contains(os.Getenv("GOVERBS_VM"), "-uml-") }
 
 // onlyUML is for tests of what programs say, to each other or to their user, and of those
-// that make very many objects. The verbs in them other tests try on every kernel.
+// that make very many objects. The verbs in them other tests try on every kernel. The race
+// detector has no room in User Mode Linux.
 func onlyUML(t *testing.T) {
 	t.Helper()
-	if !onUML() {
+	if !onUML() && !raceDetector {
 		t.Skip("programs, and very many objects, are tested on uml-6.12")
 	}
 }
@@ -30,7 +31,7 @@ func onlyUML(t *testing.T) {
 // these tests is uml-6.12. Rings, mappings and verbs are tested on that and in QEMU.
 func notTwice(t *testing.T) {
 	t.Helper()
-	if onKernel("6.12") && !onUML() {
+	if onKernel("6.12") && !onUML() && !raceDetector {
 		t.Skip("for 6.12 this is tested on uml-6.12")
 	}
 }

@@ -273,6 +273,33 @@ func TestHostileClient(t *testing.T) {
 	}
 }
 
+// interrupting is a connection over which an answer leaves just when the user interrupts.
+type interrupting struct {
+	net.Conn
+	interrupt func()
+}
+
+func (c interrupting) Write(b []byte) (int, error) {
+	defer c.interrupt()
+	return c.Conn.Write(b)
+}
+
+// What the client was refused the user is told, also if the server is to end.
+func TestRefusedAtTheEnd(t *testing.T) {
+	ours, theirs := net.Pipe()
+	go func() {
+		_ = send(theirs, header{Command: cmdOpen}, nil)
+		_, _ = io.Copy(io.Discard, theirs)
+	}()
+	ctx, cancel := context.WithCancel(t.Context())
+	var errs bytes.Buffer
+	c := &command{Output: cli.Output{Stderr: &errs}}
+	c.client(ctx, interrupting{ours, cancel}, nil)
+	if !strings.Contains(errs.String(), "invalid argument") {
+		t.Errorf("%q", errs.String())
+	}
+}
+
 // A server that lies is told of.
 func TestHostileServer(t *testing.T) {
 	for name, answer := range map[string]header{

@@ -2,6 +2,7 @@ package cp
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -22,7 +23,11 @@ func (c *command) client(ctx context.Context, conn net.Conn, root *os.Root) {
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
 	r := &receiver{command: c, conn: conn, root: root}
-	if err := r.run(); err != nil && ctx.Err() == nil {
+	err := r.run()
+	if ctx.Err() != nil && errors.Is(err, net.ErrClosed) {
+		return // the user's wish
+	}
+	if err != nil {
 		c.complain("%q from %s: %s", r.name, conn.RemoteAddr(), strings.ReplaceAll(cli.Plain(err), "\n", "; "))
 	}
 }

@@ -25,6 +25,7 @@ type passed struct {
 
 // pass connects, and passes data on until both directions have ended.
 func (p *proxy) pass(ctx context.Context, in net.Conn) {
+	defer in.Close() // when it is told why: the client that sees the end may stop the proxy
 	start := time.Now()
 	r := passed{Client: in.RemoteAddr().String(), Listen: p.from.String(), Connect: p.to.String()}
 	err := p.join(ctx, in, &r)
@@ -38,7 +39,6 @@ func (p *proxy) pass(ctx context.Context, in net.Conn) {
 }
 
 func (p *proxy) join(ctx context.Context, in net.Conn, r *passed) error {
-	defer in.Close()
 	dialling, cancel := context.WithTimeout(ctx, p.timeout())
 	defer cancel()
 	out, err := p.to.dial(dialling)

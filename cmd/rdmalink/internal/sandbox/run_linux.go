@@ -97,6 +97,9 @@ func (s *supervisor) run(ctx context.Context, out cli.Output, words []string) er
 		err = wait(c)
 	}
 	endChildren()
+	if t != nil {
+		<-t.done // or it would take the ends of a later sandbox's processes
+	}
 	return err
 }
 

@@ -20,12 +20,13 @@ type tracer struct {
 	s       *supervisor
 	command int
 	ended   chan unix.WaitStatus // of the command
+	done    chan struct{}        // closed when all processes have ended
 }
 
 // trace begins to watch a thread that is about to become the command. An error says that
 // there can be no tracer.
 func (s *supervisor) trace(l *launched) (*tracer, error) {
-	t := &tracer{s: s, command: l.process, ended: make(chan unix.WaitStatus, 1)}
+	t := &tracer{s: s, command: l.process, ended: make(chan unix.WaitStatus, 1), done: make(chan struct{})}
 	seized := make(chan error)
 	go func() {
 		runtime.LockOSThread() // only this thread may give orders
@@ -50,6 +51,7 @@ func (t *tracer) wait(c *exec.Cmd) error {
 
 // watch has stopped processes go on until all have ended.
 func (t *tracer) watch() {
+	defer close(t.done)
 	for {
 		var status unix.WaitStatus
 		thread, err := unix.Wait4(-1, &status, unix.WALL, nil)

@@ -1,0 +1,5 @@
+//go:build vm && race
+
+package test
+
+const raceDetector = true
