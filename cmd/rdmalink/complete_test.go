@@ -165,6 +165,9 @@ var shells = map[string]string{
 
 // TestShells has the shells that are installed complete with their scripts.
 func TestShells(t *testing.T) {
+	if testing.Short() {
+		t.Skip("one goroutine: nothing for the race detector")
+	}
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)

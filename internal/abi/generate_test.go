@@ -13,6 +13,9 @@ import (
 
 // TestGeneratedIsCurrent runs the generator and compares with what is committed.
 func TestGeneratedIsCurrent(t *testing.T) {
+	if os.Getenv("CI") == "" {
+		t.Skip("make abi runs it")
+	}
 	if _, err := headers.Dir(); err != nil {
 		missing(t, err)
 	}

@@ -2,6 +2,7 @@ package house
 
 import (
 	"bytes"
+	"flag"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -71,6 +72,15 @@ func sources(t *testing.T) []source {
 func isModule(dir string) bool {
 	_, err := os.Stat(filepath.Join(dir, "go.mod"))
 	return err == nil
+}
+
+// TestMain: these tests read files, and the race detector has nothing to see.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if testing.Short() {
+		return
+	}
+	os.Exit(m.Run())
 }
 
 // TestImports: no cgo; unsafe in one file a package, which says so in its name.
