@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -47,19 +46,10 @@ func TestPeerTests(t *testing.T) {
 		if k.kind == "erdma" || k.kind == "mlx5" { // which have registers
 			t.Run(k.kind+", trapped", func(t *testing.T) {
 				needTrap(t)
-				fewer := maps.Clone(want)
-				maps.DeleteFunc(fewer, func(name, _ string) bool { return slices.Contains(manyStores, name) })
-				runPeerTests(t, fewer, append(line, manyStores...), "-d", k.kind, "--trap")
+				runPeerTests(t, want, line, "-d", k.kind, "--trap")
 			})
 		}
 	}
-}
-
-// manyStores are tests that store to registers tens of thousands of times, each of which takes
-// a tracer the better part of a millisecond. Other tests of XRC are trapped.
-var manyStores = []string{
-	"test_cqex.CqExTestCase.test_xrc_traffic_cq_ex", "test_relaxed_ordering.RoTestCase.test_ro_xrc_traffic",
-	"test_qpex.QpExTestCase.test_qp_ex_xrc_send", "test_qpex.QpExTestCase.test_qp_ex_xrc_send_imm",
 }
 
 // runPeerTests holds the tests to what is wanted of them, and the programs to the rules of the
