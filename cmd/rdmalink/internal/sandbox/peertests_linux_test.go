@@ -77,6 +77,36 @@ func runPeerTests(t *testing.T, want map[string]string, line []string, options .
 	}
 }
 
+// mlx5Variants are mlx5's other devices, and what ends there in another way than on mlx5.
+var mlx5Variants = []struct {
+	kind, gid, test, ends string
+}{
+	{"mlx5-old", "1", "test_mlx5_uar.Mlx5UarTestCase.test_alloc_uar", "failed"}, // its UARs are there from the start
+	{"mlx5-ib", "0", "test_addr.AHTest.test_create_ah_roce", "skipped"},         // is of RoCE
+}
+
+// TestPeerTestsOfVariants: on mlx5's other devices the tests end as on mlx5, but for one each.
+func TestPeerTestsOfVariants(t *testing.T) {
+	long(t)
+	need(t, python)
+	needFile(t, filepath.Join(peerTests, "run_tests.py"))
+	program, err := filepath.Abs("../../../../test/sandbox/peertests.py")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests := unpacked(t)
+	const ofMLX5 = 4
+	for _, v := range mlx5Variants {
+		want, slow := column(t, ofMLX5)
+		if want[v.test] != "ok" {
+			t.Errorf("%s is %q on mlx5", v.test, want[v.test])
+		}
+		want[v.test] = v.ends
+		line := append([]string{python, program, tests, "mlx5_0", v.gid, "198.51.100.1"}, slow...)
+		t.Run(v.kind, func(t *testing.T) { runPeerTests(t, want, line, "-d", v.kind) })
+	}
+}
+
 // TestPeerTable: on soft RoCE and soft iWARP each test ends as on those of Linux 6.12, which
 // another table has.
 func TestPeerTable(t *testing.T) {
