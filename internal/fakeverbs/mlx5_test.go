@@ -127,7 +127,9 @@ func TestMLX5Notes(t *testing.T) {
 		"it asks for no completion, though its QP does for all": func(b *mlx5Bench) { b.q.qp.Flags = abi.IB_UVERBS_QP_CREATE_SQ_SIG_ALL; b.reader().flags(0) },
 		"it does not wait for the change of a key before it":    func(b *mlx5Bench) { b.q.keys = true; b.reader().flags(0) },
 		"the device has no atomics":                             func(b *mlx5Bench) { b.k.MLX5.NoAtomics = true; b.reader(make([]byte, 16)...).operands() },
-		"operation 0x0 has inline data":                         func(b *mlx5Bench) { b.reader(append([]byte{0x80, 0, 0, 12}, make([]byte, 12)...)...).data(false) },
+		"operation 0x0 has inline data": func(b *mlx5Bench) {
+			b.reader(append([]byte{0x80, 0, 0, 12}, make([]byte, 12)...)...).data(new(mlx5Parts))
+		},
 	} {
 		b := newMLX5Bench()
 		if misuse(b); !strings.Contains(strings.Join(b.k.Violations(), "\n"), want) {

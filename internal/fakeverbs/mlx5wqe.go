@@ -184,7 +184,7 @@ func (c *mlx5Reader) segments() {
 		c.operands()
 	}
 	if parts.data {
-		c.data(parts.inline)
+		c.data(&parts)
 	}
 	if len(c.rest) > 0 {
 		c.note("%d bytes are left behind its last segment", len(c.rest))
@@ -228,9 +228,9 @@ func (c *mlx5Reader) operands() {
 }
 
 // data reads SGEs, or one piece of inline data, up to the end.
-func (c *mlx5Reader) data(inline bool) {
+func (c *mlx5Reader) data(parts *mlx5Parts) {
 	if len(c.rest) > 0 && c.rest[0]&0x80 != 0 {
-		c.inlineData(inline)
+		c.inlineData(parts.inline)
 		return
 	}
 	for len(c.rest) > 0 {
@@ -244,7 +244,7 @@ func (c *mlx5Reader) data(inline bool) {
 	if len(c.SGL) > int(c.q.qp.Cap.MaxSendSge) {
 		c.note("%d SGEs, of %d", len(c.SGL), c.q.qp.Cap.MaxSendSge)
 	}
-	if parts := mlx5Operations[c.code]; parts.atomic && (len(c.SGL) != 1 || c.SGL[0].Length != 8) {
+	if parts.atomic && (len(c.SGL) != 1 || c.SGL[0].Length != 8) {
 		c.note("the result of an atomic goes to %v", c.SGL)
 	}
 }
