@@ -110,14 +110,15 @@ func (f *Fabric) receiveAt(l letter, qp *fakeverbs.QP) {
 // grhSize is the size of what stands in front of a datagram.
 const grhSize = 40
 
-// header is nothing, a GRH, or in its second half a header of IPv4.
+// header is nothing, a GRH, or over Ethernet in its second half a header of IPv4. Only ports of
+// InfiniBand have LIDs.
 func header(from *Device, to *abi.IbUverbsAhAttr) []byte {
 	b := make([]byte, grhSize)
 	if to.IsGlobal == 0 {
 		return b
 	}
 	src, dst := from.gids[min(int(to.Grh.SgidIndex), len(from.gids)-1)], netip.AddrFrom16(to.Grh.Dgid)
-	if dst.Is4In6() {
+	if dst.Is4In6() && from.lid == 0 {
 		ip := b[20:]
 		ip[0], ip[1], ip[8], ip[9] = 0x45, to.Grh.TrafficClass, to.Grh.HopLimit, 17
 		binary.BigEndian.PutUint16(ip[2:], 20)

@@ -309,7 +309,7 @@ func TestFailRecv(t *testing.T) {
 func TestCutSend(t *testing.T) {
 	onKinds(t, func(t *testing.T, f *rdmatest.Fabric) {
 		a, b := meet(t, f, nil)
-		from, to := region(t, a), region(t, b)
+		from, to := region(t, a, nil), region(t, b, nil)
 		copy(from.Bytes(), "12345678")
 		f.Host(0).Device(0).CutSend(0, 4)
 		wr := uverbs.SendWR{Opcode: uverbs.OpRDMAWrite, SGL: []uverbs.SGE{from.SGE(0, 8)}, RemoteAddr: to.Addr(), RKey: to.RKey()}

@@ -91,6 +91,9 @@ func (f *Fabric) serveSIW(p, to *pair, k *packet) (event uint32, ok bool) {
 	if n := reach(k); n > 0 && !to.qp.RemoteOK(k.w.RKey, k.w.RemoteAddr, n, right(k.w)) {
 		f.mistake(to, "key %#x does not open %d bytes at %#x", k.w.RKey, n, k.w.RemoteAddr)
 		switch {
+		case fetches(k.w) && to.qp.RemoteOK(k.w.RKey, k.w.RemoteAddr, n, 0): // siw asks a READ for no more than the key
+			scatter(p.qp, k.w.SGL, f.fetch(to, k))
+			return 0, true
 		case fetches(k.w):
 			return abi.IB_EVENT_QP_REQ_ERR, false
 		case !to.qp.HasKey(k.w.RKey):
@@ -104,8 +107,7 @@ func (f *Fabric) serveSIW(p, to *pair, k *packet) (event uint32, ok bool) {
 		}
 		return 0, true
 	}
-	scatter(p.qp, k.w.SGL, f.fetch(to, k))
-	endSink(p.qp, k.w)
+	scatter(p.qp, k.w.SGL, f.fetch(to, k)) // siw ends the key of a READ_WITH_INV for the kernel's own users only
 	return 0, true
 }
 
@@ -127,7 +129,7 @@ func (f *Fabric) messageSIW(to *pair, k *packet) (event uint32, ok bool) {
 	case k.w.Opcode == abi.IB_UVERBS_WR_SEND_WITH_INV && !to.qp.Invalidate(k.w.Imm):
 		f.mistake(to, "there is no key %#x to end", k.w.Imm)
 		to.qp.Received(r, &abi.IbUverbsWc{Status: abi.IB_WC_REM_INV_REQ_ERR}, false)
-		return 0, false
+		return 0, true // siw goes on
 	}
 	f.received(to, k, r, &abi.IbUverbsWc{Opcode: abi.IB_WC_RECV, ByteLen: uint32(len(k.data))})
 	return 0, true

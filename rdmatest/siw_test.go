@@ -1,69 +1,110 @@
 package rdmatest_test
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/rdmatest"
+	"github.com/goverbs/goverbs/test/refusals"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// What goes wrong over iWARP ends the connection. TestFailureStatus in package test says
-// the same of Linux.
-func TestSIWOutcomes(t *testing.T) {
-	badRKey := func(wr *uverbs.SendWR) { wr.RKey ^= 0x5500 }
-	badLKey := func(wr *uverbs.SendWR) { wr.SGL[0].LKey ^= 0x5500 }
-	beyond := func(wr *uverbs.SendWR) { wr.RemoteAddr += memory - 4 }
-	const flushedRecv = "1000 work request flushed"
-	for name, c := range map[string]struct {
-		op                   uverbs.Opcode
-		size                 int
-		change               func(*uverbs.SendWR)
-		requester, responder string
-	}{
-		"SEND, receive too short": {uverbs.OpSend, recvSize + 1, nil, "1 SEND success", "1000 local length error"},
-		"WRITE, remote key":       {uverbs.OpRDMAWrite, 8, badRKey, "1 RDMA_WRITE success", flushedRecv},
-		"WRITE, remote range":     {uverbs.OpRDMAWrite, 8, beyond, "1 RDMA_WRITE success", flushedRecv},
-		"READ, remote key":        {uverbs.OpRDMARead, 8, badRKey, "1 work request flushed", flushedRecv},
-		"SEND, local key":         {uverbs.OpSend, 8, badLKey, "1 local QP operation error", flushedRecv},
-		"READ, local key":         {uverbs.OpRDMARead, 8, badLKey, "1 local protection error", flushedRecv},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				a, b := meet(t, rdmatest.NewWith(t, &rdmatest.Options{Kind: rdmatest.SIW}), nil)
-				from, to := region(t, a), region(t, b)
-				if _, err := b.QP().PostRecv([]uverbs.RecvWR{{WRID: 1000, SGL: []uverbs.SGE{to.SGE(0, recvSize)}}}); err != nil {
-					t.Fatal(err)
-				}
-				wr := uverbs.SendWR{WRID: 1, Opcode: c.op, Flags: uverbs.SendSignaled, SGL: []uverbs.SGE{from.SGE(0, c.size)}, RemoteAddr: to.Addr(), RKey: to.RKey()}
-				if c.change != nil {
-					c.change(&wr)
-				}
-				if _, err := a.QP().PostSend([]uverbs.SendWR{wr}); err != nil {
-					t.Fatal(err)
-				}
-				<-a.Done()
-				<-b.Done()
-				if got := outcome(poll(t, a.SendCQ())); got != c.requester {
-					t.Errorf("requester: %s, want %s", got, c.requester)
-				}
-				if got := outcome(poll(t, b.RecvCQ())); got != c.responder {
-					t.Errorf("responder: %s, want %s", got, c.responder)
-				}
-				if err := errors.Join(a.Err(), b.Err()); !errors.Is(err, rdmacm.ErrDisconnected) {
-					t.Error(err)
-				}
-			})
+// TestSIWFailures: what goes wrong over iWARP ends as on Linux, which TestFailureStatus in package
+// test holds to the same table.
+func TestSIWFailures(t *testing.T) {
+	for _, c := range refusals.Endings(refusals.Layout{Memory: memory, Source: sendFrom, Recv: recvSize}) {
+		t.Run(c.Name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { ends(t, &c) })
 		})
 	}
 }
 
-// region is memory of a connection's that both ends may use.
-func region(t *testing.T, c *rdmacm.Conn) *uverbs.MR {
+func ends(t *testing.T, c *refusals.Ending) {
+	a, b := meet(t, rdmatest.NewWith(t, &rdmatest.Options{Kind: rdmatest.SIW}), nil)
+	from, to := region(t, a, c.Mine), region(t, b, c.His)
+	if !c.NoRecv {
+		if _, err := b.QP().PostRecv([]uverbs.RecvWR{{WRID: 1000, SGL: []uverbs.SGE{to.SGE(0, recvSize)}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wr := uverbs.SendWR{RemoteAddr: to.Addr(), RKey: to.RKey()}
+	if c.Closed {
+		gone := must(b.PD().AllocMR(memory, all&^uverbs.AccessMWBind, nil))(t)
+		wr.RemoteAddr, wr.RKey = gone.Addr(), gone.RKey()
+		if err := gone.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := a.QP().PostSend([]uverbs.SendWR{c.Request(wr, from.SGE(sendFrom, c.Size))}); err != nil {
+		t.Fatal(err)
+	}
+	if c.Forgiven {
+		if err := a.Disconnect(); err != nil {
+			t.Error(err)
+		}
+	}
+	<-a.Done()
+	<-b.Done()
+	if got := chronicle(t, a); got != c.Requester {
+		t.Errorf("requester: %s, want %s", got, c.Requester)
+	}
+	if got := chronicle(t, b); got != c.Responder {
+		t.Errorf("responder: %s, want %s", got, c.Responder)
+	}
+	if err := errors.Join(a.Err(), b.Err()); !c.Forgiven && !errors.Is(err, rdmacm.ErrDisconnected) {
+		t.Error(err)
+	}
+}
+
+// chronicle is all that became of an end: completions, sends first, and then events.
+func chronicle(t *testing.T, c *rdmacm.Conn) string {
 	t.Helper()
-	mr := must(c.PD().AllocMR(memory, all&^uverbs.AccessMWBind, nil))(t)
+	var all []string
+	wcs := make([]uverbs.WC, 8)
+	for _, cq := range []*uverbs.CQ{c.SendCQ(), c.RecvCQ()} {
+		n, err := cq.Poll(wcs)
+		if err != nil {
+			t.Error(err)
+		}
+		for _, wc := range wcs[:n] {
+			all = append(all, fmt.Sprintf("%d %v %v", wc.WRID, wc.Opcode, wc.Status))
+		}
+	}
+	return strings.Join(append(all, eventsOf(t, c)...), ", ")
+}
+
+// eventsOf are the asynchronous events of an end's queue pair that have come. It waits for none.
+func eventsOf(t *testing.T, c *rdmacm.Conn) (names []string) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for ev, err := c.Device().AsyncEvent(ctx); err == nil; ev, err = c.Device().AsyncEvent(ctx) {
+			if ev.QP == c.QP() {
+				names = append(names, ev.Type.String())
+			}
+		}
+	}()
+	synctest.Wait()
+	cancel()
+	<-done
+	return names
+}
+
+// region is memory of a connection's that both ends may use, or as far as is said.
+func region(t *testing.T, c *rdmacm.Conn, lets *uverbs.Access) *uverbs.MR {
+	t.Helper()
+	access := all &^ uverbs.AccessMWBind
+	if lets != nil {
+		access = *lets
+	}
+	mr := must(c.PD().AllocMR(memory, access, nil))(t)
 	c.Own(mr)
 	return mr
 }

@@ -34,7 +34,7 @@ func infiniBand(t *testing.T) *rdmatest.Fabric {
 // A connection, over which a write arrives.
 func TestConnectInfiniBand(t *testing.T) {
 	dialled, accepted := meet(t, infiniBand(t), nil)
-	mr := region(t, accepted)
+	mr := region(t, accepted, nil)
 	must(dialled.QP().PostSend([]uverbs.SendWR{{Opcode: uverbs.OpRDMAWrite, Inline: []byte("hello"), RemoteAddr: mr.Addr(), RKey: mr.RKey(), Flags: uverbs.SendSignaled}}))(t)
 	if wc := poll(t, dialled.SendCQ()); wc.Err() != nil || string(mr.Bytes()[:5]) != "hello" {
 		t.Errorf("%v, %q", wc, mr.Bytes()[:5])

@@ -13,103 +13,77 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/goverbs/goverbs/rdmacm"
+	"github.com/goverbs/goverbs/test/refusals"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// failure is a work request that ends the connection. The client posts it as
-// number 1. Each end then sees its completions, sends first, and asynchronous
-// events as told; 6.1 and 6.12 agree in all of them.
-type failure struct {
-	name                 string
-	client, server       setup
-	post                 func(c, s *end) uverbs.SendWR
-	initiator, responder string
-}
-
-// TestFailureStatus pins what each kind of failure looks like over siw. An
-// initiator learns little: iWARP acknowledges nothing, so a SEND or a WRITE that
-// the responder refuses was a success. All failures end the connection.
+// TestFailureStatus holds siw to the table that package rdmatest's devices are held to.
 func TestFailureStatus(t *testing.T) {
 	notTwice(t)
 	fabric(t)
-	for _, test := range failures() {
-		t.Run(test.name, func(t *testing.T) {
+	for _, f := range refusals.Endings(refusals.Layout{Memory: memorySize, Source: sendFrom, Recv: recvSize}) {
+		t.Run(f.Name, func(t *testing.T) {
 			noLeak(t)
-			c, s := connect(t, test.client, test.server)
-			events := watch(t, c)
-			wr := test.post(c, s)
-			wr.WRID, wr.Flags = 1, uverbs.SendSignaled
-			c.post(wr)
-			want := map[*end]string{c: test.initiator, s: test.responder}
-			for _, e := range []*end{c, s} {
-				if err := e.ended(); !errors.Is(err, rdmacm.ErrDisconnected) {
-					t.Errorf("the connection ended with %v", err)
-				}
-				all := append(e.flushed(), events.of(e, want[e])...)
-				if diff := cmp.Diff(want[e], strings.Join(all, ", ")); diff != "" {
-					t.Errorf("initiator %v (-want +got):\n%s", e == c, diff)
-				}
-			}
+			runEnding(t, &f)
 		})
 	}
 }
 
-const (
-	flushedRecv = "1000 RECV work request flushed"
-	mark        = 9
-)
-
-func failures() []failure {
-	one, longer := setup{recvs: 1}, recvSize+1
-	readOnly := setup{recvs: 1, access: uverbs.AccessLocalWrite | uverbs.AccessRemoteRead}
-	wrongRKey := func(wr *uverbs.SendWR) { wr.RKey ^= 0x5500 }
-	beyond := func(wr *uverbs.SendWR) { wr.RemoteAddr += memorySize - 4 }
-	wrongLKey := func(wr *uverbs.SendWR) { wr.SGL[0].LKey ^= 0x5500 }
-	tooFar := func(wr *uverbs.SendWR) { wr.SGL[0].Addr += memorySize - sendFrom - 4 }
-	return []failure{
-		{"SEND, no receive posted", setup{}, setup{}, wrong(uverbs.OpSend, 8, nil),
-			"1 SEND success", ""},
-		{"SEND, receive too short", setup{}, one, wrong(uverbs.OpSend, longer, nil),
-			"1 SEND success", "1000 RECV local length error, QP fatal error"},
-		{"SEND, receive not writable", setup{}, setup{recvs: 1, access: noAccess}, wrong(uverbs.OpSend, 8, nil),
-			"1 SEND success", "1000 RECV general error, QP access error"},
-		{"WRITE, remote key", setup{}, one, wrong(uverbs.OpRDMAWrite, 8, wrongRKey),
-			"1 RDMA_WRITE success", flushedRecv},
-		{"READ, remote key", setup{}, one, wrong(uverbs.OpRDMARead, 8, wrongRKey),
-			"1 RDMA_READ work request flushed", flushedRecv + ", QP request error"},
-		{"WRITE, remote range", setup{}, one, wrong(uverbs.OpRDMAWrite, 8, beyond),
-			"1 RDMA_WRITE success", flushedRecv + ", QP access error"},
-		{"READ, remote range", setup{}, one, wrong(uverbs.OpRDMARead, 8, beyond),
-			"1 RDMA_READ work request flushed", flushedRecv + ", QP request error"},
-		{"WRITE, remote access", setup{}, readOnly, wrong(uverbs.OpRDMAWrite, 8, nil),
-			"1 RDMA_WRITE success", flushedRecv + ", QP access error"},
-		{"SEND, local key", setup{}, one, wrong(uverbs.OpSend, 8, wrongLKey),
-			"1 SEND local QP operation error, QP fatal error", flushedRecv},
-		{"WRITE, local key", setup{}, one, wrong(uverbs.OpRDMAWrite, 8, wrongLKey),
-			"1 RDMA_WRITE local QP operation error, QP fatal error", flushedRecv},
-		{"READ, local key", setup{}, one, wrong(uverbs.OpRDMARead, 8, wrongLKey),
-			"1 RDMA_READ local protection error, QP access error", flushedRecv},
-		{"SEND, local range", setup{}, one, wrong(uverbs.OpSend, 8, tooFar),
-			"1 SEND local QP operation error, QP fatal error", flushedRecv},
-		{"WRITE, local range", setup{}, one, wrong(uverbs.OpRDMAWrite, 8, tooFar),
-			"1 RDMA_WRITE local QP operation error, QP fatal error", flushedRecv},
-		{"READ, local range", setup{}, one, wrong(uverbs.OpRDMARead, 8, tooFar),
-			"1 RDMA_READ local protection error, QP access error", flushedRecv},
-		{"READ, local access", setup{access: noAccess}, one, wrong(uverbs.OpRDMARead, 8, nil),
-			"1 RDMA_READ local protection error, QP access error", flushedRecv},
+func runEnding(t *testing.T, f *refusals.Ending) {
+	client, server := setup{access: asSetup(f.Mine)}, setup{access: asSetup(f.His)}
+	if !f.NoRecv {
+		server.recvs = 1
 	}
-}
-
-// wrong is a request of n bytes that is right until change makes it wrong.
-func wrong(op uverbs.Opcode, n int, change func(*uverbs.SendWR)) func(c, s *end) uverbs.SendWR {
-	return func(c, s *end) uverbs.SendWR {
-		wr := uverbs.SendWR{Opcode: op, SGL: []uverbs.SGE{c.mr.SGE(sendFrom, n)}, RemoteAddr: s.mr.Addr(), RKey: s.mr.RKey()}
-		if change != nil {
-			change(&wr)
+	c, s := connect(t, client, server)
+	events := watch(t, c)
+	c.post(f.Request(s.named(f.Closed), c.mr.SGE(sendFrom, f.Size)))
+	first := make(map[*end][]string)
+	if f.Forgiven {
+		first[c] = []string{brief(c.next(c.SendCQ()))}
+		if f.Receives() {
+			first[s] = []string{brief(s.next(s.RecvCQ()))}
 		}
-		return wr
+		if err := c.Disconnect(); err != nil {
+			t.Error(err)
+		}
+	}
+	want := map[*end]string{c: f.Requester, s: f.Responder}
+	for _, e := range []*end{c, s} {
+		if err := e.ended(); !f.Forgiven && !errors.Is(err, rdmacm.ErrDisconnected) {
+			t.Errorf("the connection ended with %v", err)
+		}
+		all := slices.Concat(first[e], e.flushed(), events.of(e, want[e]))
+		if diff := cmp.Diff(want[e], strings.Join(all, ", ")); diff != "" {
+			t.Errorf("requester %v (-want +got):\n%s", e == c, diff)
+		}
 	}
 }
+
+// asSetup is an access of the table.
+func asSetup(a *uverbs.Access) uverbs.Access {
+	switch {
+	case a == nil:
+		return 0
+	case *a == 0:
+		return noAccess
+	}
+	return *a
+}
+
+// named is a request to this end's memory, or to memory that is closed.
+func (e *end) named(closed bool) uverbs.SendWR {
+	e.t.Helper()
+	mr := e.mr
+	if closed {
+		mr = must(e.PD().AllocMR(memorySize, allAccess, nil))(e.t)
+		if err := mr.Close(); err != nil {
+			e.t.Fatal(err)
+		}
+	}
+	return uverbs.SendWR{RemoteAddr: mr.Addr(), RKey: mr.RKey()}
+}
+
+const mark = 9
 
 // flushed posts work after the end, which has to come back flushed and behind
 // all else, and returns all else.

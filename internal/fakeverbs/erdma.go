@@ -14,7 +14,8 @@ import (
 // breach of a rule as a violation, see [Kernel.Violations].
 type erdma struct {
 	bare
-	k *Kernel
+	k    *Kernel
+	page []byte // of a new queue that is read
 }
 
 // ERDMAOptions are what differs between eRDMA devices.

@@ -25,9 +25,11 @@ func (e *erdma) pin(what string, addr uint64, length, least uint32) error {
 
 // wantZeros: a queue begins empty.
 func (e *erdma) wantZeros(what string, addr uint64, length uint32) {
-	b := make([]byte, erdmaPage)
+	if e.page == nil {
+		e.page = make([]byte, erdmaPage)
+	}
 	for at := uint64(0); at < uint64(length); at += erdmaPage {
-		part := b[:min(erdmaPage, uint64(length)-at)]
+		part := e.page[:min(erdmaPage, uint64(length)-at)]
 		if e.k.User.Read(addr+at, part) != nil {
 			return
 		}

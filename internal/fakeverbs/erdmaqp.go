@@ -21,6 +21,7 @@ type ERDMAQP struct {
 	recvs          []*Recv
 	stopped        bool             // by the kernel: the device looks at it no more
 	entry          [erdmaEntry]byte // of a receive that is read
+	blocks         []byte           // of a send that is read
 }
 
 func (q *ERDMAQP) String() string { return fmt.Sprintf("QP %d", q.qp.Num) }

@@ -39,6 +39,7 @@ type erdmaSend struct {
 	at     uint32 // the first block, free-running
 	blocks uint32
 	op     uint8
+	work   Work // what Work is
 	bad    bool // malformed: the device answers with an error
 }
 
@@ -57,32 +58,31 @@ func (q *ERDMAQP) takeSends(to uint32) {
 // readSend reads the entry at sqTold. Its header says how many blocks it has.
 func (q *ERDMAQP) readSend(to uint32) (s *erdmaSend, ok bool) {
 	left := to - q.sqTold
-	b, ok := q.readBlocks(q.sqTold, 1)
+	b, ok := q.readBlocks(q.blocks[:0], q.sqTold, 1)
 	if !ok {
 		return nil, false
 	}
 	if n := min(erdmaBlocks(b), left); n > 1 {
-		if b, ok = q.readBlocks(q.sqTold, n); !ok {
+		if b, ok = q.readBlocks(b, q.sqTold+1, n-1); !ok {
 			return nil, false
 		}
 	}
 	q.e.k.crossEntry(EntrySQE, q.qp.Num, b)
 	c := &sendCheck{q: q, header: binary.LittleEndian.Uint64(b)}
 	c.erdmaSend = &erdmaSend{at: q.sqTold, blocks: erdmaBlocks(b), op: uint8(c.header >> 27 & 0x1f)}
-	c.Work = &Work{Opcode: NoOpcode, index: uint32(uint16(q.sqTold)), erdma: c.op}
-	c.SGL = c.few[:0]
+	c.Work = &c.work
+	c.Opcode, c.index, c.erdma, c.SGL = NoOpcode, uint32(uint16(q.sqTold)), c.op, c.few[:0]
 	if c.blocks > 4 || c.blocks > left {
 		c.note("it has %d blocks, and the doorbell leaves %d", c.blocks, left)
 		c.blocks = left
 		return c.erdmaSend, true
 	}
 	if have := uint32(len(b) / erdmaEntry); have < c.blocks {
-		more, ok := q.readBlocks(q.sqTold+have, c.blocks-have)
-		if !ok {
+		if b, ok = q.readBlocks(b, q.sqTold+have, c.blocks-have); !ok {
 			return nil, false
 		}
-		b = append(b, more...)
 	}
+	q.blocks = b
 	c.b = b[:c.blocks*erdmaEntry]
 	c.run()
 	return c.erdmaSend, true
@@ -91,16 +91,16 @@ func (q *ERDMAQP) readSend(to uint32) (s *erdmaSend, ok bool) {
 // erdmaBlocks is how many blocks a send has, by its header.
 func erdmaBlocks(b []byte) uint32 { return uint32(b[6]>>4&7) + 1 }
 
-// readBlocks copies blocks of the send queue, from a free-running index on.
-func (q *ERDMAQP) readBlocks(from, n uint32) (all []byte, ok bool) {
-	all = make([]byte, n*erdmaEntry)
+// readBlocks appends blocks of the send queue, from a free-running index on.
+func (q *ERDMAQP) readBlocks(to []byte, from, n uint32) (all []byte, ok bool) {
 	for i := range n {
-		if err := q.e.k.User.Read(q.sq+uint64((from+i)&(q.sqDepth-1))*erdmaEntry, all[i*erdmaEntry:][:erdmaEntry]); err != nil {
+		to = append(to, make([]byte, erdmaEntry)...)
+		if err := q.e.k.User.Read(q.sq+uint64((from+i)&(q.sqDepth-1))*erdmaEntry, to[len(to)-erdmaEntry:]); err != nil {
 			q.e.gone(err, "%v: its send queue is gone", q)
 			return nil, false
 		}
 	}
-	return all, true
+	return to, true
 }
 
 // takeRecv reads the entry at rqTold, one SGE or none. The doorbell is its first word.

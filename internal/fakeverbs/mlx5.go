@@ -24,6 +24,8 @@ type mlx5 struct {
 	nextReg uint32          // static register for the next QP
 	records map[uint64]bool // cache lines in use
 	indexes map[uint32]bool // of queue pairs
+	cqs     map[uint32]*MLX5CQ
+	part    []byte // of a new queue that is read
 	clock   mlx5Clock
 	exited  bool // the process has: what it left half done is no violation
 }
@@ -171,7 +173,7 @@ func (m *mlx5) context(r *ioctl.Request) error {
 	if m.version = min(in.MaxCqeVersion, 1); o.CQEVersion0 {
 		m.version = 0
 	}
-	m.uars, m.records, m.indexes = make(map[int64]*mlx5UAR), make(map[uint64]bool), make(map[uint32]bool)
+	m.uars, m.records, m.indexes, m.cqs = make(map[int64]*mlx5UAR), make(map[uint64]bool), make(map[uint32]bool), make(map[uint32]*MLX5CQ)
 	resp := abi.Mlx5IbAllocUcontextResp{
 		QpTabSize: 1 << 18, BfRegSize: mlx5BFSize, CacheLineSize: mlx5Line, MaxSqDescSz: mlx5MaxSQDesc, MaxRqDescSz: mlx5MaxRQDesc,
 		MaxSendWqebb: mlx5MaxBlocks, MaxRecvWr: mlx5MaxRecv, MaxSrqRecvWr: mlx5MaxSRQ, NumPorts: 1, ResponseLength: mlx5ContextLen,

@@ -76,6 +76,7 @@ func (m *mlx5) createCQ(cq *CQ, r *ioctl.Request) error {
 	}
 	q.wantInvalid(call)
 	m.k.device.addMLX5CQ(q)
+	m.cqs[q.Num] = q
 	cq.MLX5, cq.Entries = q, q.entries-1
 	return mlx5Answer(m, call, r, abi.Mlx5IbCreateCqResp{Cqn: q.Num})
 }
@@ -108,7 +109,10 @@ func (m *mlx5) uarOfCQ(in *abi.Mlx5IbCreateCq, r *ioctl.Request) (*mlx5UAR, erro
 // wantInvalid: no entry of a new queue may look like one that was written.
 func (q *MLX5CQ) wantInvalid(call string) {
 	all := uint64(q.entries) * q.size
-	b := make([]byte, min(all, 1<<14))
+	if q.m.part == nil {
+		q.m.part = make([]byte, 1<<14)
+	}
+	b := q.m.part[:min(all, uint64(len(q.m.part)))]
 	for at := uint64(0); at < all; at += uint64(len(b)) {
 		if q.m.k.User.Read(q.ring+at, b) != nil {
 			q.m.note("%v: its memory is gone", q)
@@ -143,6 +147,7 @@ func (d *Device) addMLX5CQ(q *MLX5CQ) {
 func (q *MLX5CQ) free() {
 	q.armed = false
 	q.m.forgetRecord(q.record)
+	delete(q.m.cqs, q.Num)
 }
 
 // MLX5CQE is a completion as the device writes it, but for the owner bit.
@@ -209,7 +214,7 @@ func (q *MLX5CQ) hasRoom() bool {
 	return used < q.entries
 }
 
-// write puts an entry into the ring, the word with the owner bit last.
+// write puts an entry into the ring, the words with the owner bit last.
 func (q *MLX5CQ) write(b *[64]byte) {
 	if q.pi&q.entries != 0 {
 		b[63] |= 1
@@ -222,8 +227,7 @@ func (q *MLX5CQ) write(b *[64]byte) {
 		c.Late()
 	}
 	q.m.blame(user.Write(at, b[:56]), "%v: its memory is gone", q)
-	_ = user.Store32(at+56, binary.LittleEndian.Uint32(b[56:]))
-	_ = user.Store32(at+60, binary.LittleEndian.Uint32(b[60:]))
+	_ = user.Store64(at+56, binary.NativeEndian.Uint64(b[56:]))
 	q.pi++
 }
 

@@ -16,7 +16,7 @@ const (
 // keep takes the data of a SEND that comes with the completion, if it does so. The receive
 // stays as it is: user space copies the data there.
 func (q *MLX5QP) keep(r *Recv, data []byte) bool {
-	if !q.scatters || q.qp.Type == abi.IB_UVERBS_QPT_UD || !q.qp.RecvCQ.MLX5.holds(data) {
+	if q.qp.Type == abi.IB_UVERBS_QPT_UD || !q.qp.RecvCQ.MLX5.holds(data) {
 		return false
 	}
 	r.data = data
@@ -26,7 +26,7 @@ func (q *MLX5QP) keep(r *Recv, data []byte) bool {
 // keepFetched is keep for READs and atomics, which want every send of the queue pair to
 // complete.
 func (q *MLX5QP) keepFetched(w *Work, data []byte) bool {
-	if !q.scatters || q.qp.Type != abi.IB_UVERBS_QPT_RC || q.qp.Flags&abi.IB_UVERBS_QP_CREATE_SQ_SIG_ALL == 0 || !q.qp.SendCQ.MLX5.holds(data) {
+	if q.qp.Type != abi.IB_UVERBS_QPT_RC || q.qp.Flags&abi.IB_UVERBS_QP_CREATE_SQ_SIG_ALL == 0 || !q.qp.SendCQ.MLX5.holds(data) {
 		return false
 	}
 	w.data = data

@@ -248,16 +248,15 @@ func (u *mlx5UAR) send(offset int, b []byte) {
 func (u *mlx5UAR) arm(v uint64) {
 	m := u.m
 	num := uint32(v)
-	for _, o := range m.k.objects {
-		if cq, ok := o.body.(*CQ); ok && cq.MLX5 != nil && cq.MLX5.Num == num {
-			if cq.MLX5.uar != u {
-				m.note("%v: it is armed through UAR %d, and belongs to %d", cq.MLX5, u.number, cq.MLX5.uar.number)
-			}
-			cq.MLX5.arm(uint32(v >> 32))
-			return
-		}
+	q := m.cqs[num]
+	if q == nil {
+		m.note("a doorbell for CQ %d, which is not there: %#016x", num, v)
+		return
 	}
-	m.note("a doorbell for CQ %d, which is not there: %#016x", num, v)
+	if q.uar != u {
+		m.note("%v: it is armed through UAR %d, and belongs to %d", q, u.number, q.uar.number)
+	}
+	q.arm(uint32(v >> 32))
 }
 
 // findUAR finds a dynamic UAR by its number.

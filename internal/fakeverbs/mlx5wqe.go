@@ -14,8 +14,9 @@ type mlx5Send struct {
 	blocks uint32
 	code   uint8
 	raw    []byte
-	work   Work // what Work is
-	bad    bool // malformed: the device answers with an error
+	first  [mlx5Block]byte // room for the raw bytes of most
+	work   Work            // what Work is
+	bad    bool            // malformed: the device answers with an error
 }
 
 // mlx5Parts are the segments that an operation has behind the first, in this order.
@@ -71,12 +72,14 @@ func (q *MLX5QP) readSend(to uint32) *mlx5Send {
 	if blocks == 0 || blocks > left {
 		blocks = 1
 	}
-	b := make([]byte, blocks*mlx5Block)
-	q.sq.read(q, q.told, b)
+	s := &mlx5Send{at: q.told, first: q.head}
+	s.raw = append(s.first[:], make([]byte, (blocks-1)*mlx5Block)...)
+	q.sq.read(q, q.told+1, s.raw[mlx5Block:])
+	b := s.raw
 	q.m.k.crossSend(q.qp, b)
 	segs = uint32(b[7] & 0x3f)
-	c := &mlx5Reader{q: q, mlx5Send: &mlx5Send{at: q.told, blocks: max(1, (segs+3)/4), code: b[3], raw: b}}
-	c.Work = &c.work
+	s.Work, s.blocks, s.code = &s.work, max(1, (segs+3)/4), b[3]
+	c := &mlx5Reader{q: q, mlx5Send: s}
 	c.Opcode, c.index, c.SGL = NoOpcode, uint32(uint16(q.told)), c.few[:0]
 	if segs == 0 || c.blocks > left || int(segs)*16 > len(b) {
 		c.note("it has %d segments, and the record leaves %d blocks", segs, left)
@@ -181,7 +184,7 @@ func (c *mlx5Reader) segments() {
 		c.operands()
 	}
 	if parts.data {
-		c.data(parts.inline)
+		c.data(&parts)
 	}
 	if len(c.rest) > 0 {
 		c.note("%d bytes are left behind its last segment", len(c.rest))
@@ -225,9 +228,9 @@ func (c *mlx5Reader) operands() {
 }
 
 // data reads SGEs, or one piece of inline data, up to the end.
-func (c *mlx5Reader) data(inline bool) {
+func (c *mlx5Reader) data(parts *mlx5Parts) {
 	if len(c.rest) > 0 && c.rest[0]&0x80 != 0 {
-		c.inlineData(inline)
+		c.inlineData(parts.inline)
 		return
 	}
 	for len(c.rest) > 0 {
@@ -241,7 +244,7 @@ func (c *mlx5Reader) data(inline bool) {
 	if len(c.SGL) > int(c.q.qp.Cap.MaxSendSge) {
 		c.note("%d SGEs, of %d", len(c.SGL), c.q.qp.Cap.MaxSendSge)
 	}
-	if parts := mlx5Operations[c.code]; parts.atomic && (len(c.SGL) != 1 || c.SGL[0].Length != 8) {
+	if parts.atomic && (len(c.SGL) != 1 || c.SGL[0].Length != 8) {
 		c.note("the result of an atomic goes to %v", c.SGL)
 	}
 }

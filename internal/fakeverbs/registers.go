@@ -16,15 +16,31 @@ func (k *Kernel) MapPage(key int64, length int) (*mmap.Page, error) {
 	if err != nil {
 		return nil, err
 	}
-	return mmap.NewPage(r, func(s mmap.Store) {
-		k.watch(key, s)
+	return mmap.NewPage(r, k.stored(key))
+}
+
+// stored has the model see the stores of a page, first how each is made and then what it stores.
+func (k *Kernel) stored(key int64) func(mmap.Store) {
+	w, _ := k.model.(watcher)
+	c, _ := k.model.(copier)
+	return func(s mmap.Store) {
+		k.mu.Lock()
+		defer k.unlock()
+		if !k.listens() {
+			return
+		}
+		if w != nil {
+			w.watch(key, s)
+		}
 		switch s.Kind {
 		case mmap.StorePlain, mmap.StoreWC:
-			k.Store(key, s.Offset, s.Size, s.Value)
+			k.model.store(k, key, s.Offset, s.Size, s.Value)
 		case mmap.StoreCopy:
-			k.Copy(key, s.Offset, *s.Bytes)
+			if c != nil {
+				c.copy64(key, s.Offset, *s.Bytes)
+			}
 		}
-	})
+	}
 }
 
 // Store is a store of 4 or 8 bytes to the registers that are mapped at a key.
@@ -57,12 +73,4 @@ func (k *Kernel) Copy(key int64, offset int, b [64]byte) {
 // watcher is a model that looks at the barriers of stores, as far as these are seen.
 type watcher interface {
 	watch(key int64, s mmap.Store)
-}
-
-func (k *Kernel) watch(key int64, s mmap.Store) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if w, ok := k.model.(watcher); ok && k.listens() {
-		w.watch(key, s)
-	}
 }

@@ -135,10 +135,12 @@ func (qp *QP) TakeRecv() (*Recv, bool) {
 // Keep has the data of a SEND come in the completion of its receive, in place of the memory
 // that it names. It reports whether the device does so.
 func (qp *QP) Keep(r *Recv, data []byte) bool {
+	if qp.MLX5 == nil || !qp.MLX5.scatters {
+		return false
+	}
 	qp.k.mu.Lock()
 	defer qp.k.mu.Unlock()
-	q, ok := qp.queues.(interface{ keep(*Recv, []byte) bool })
-	return ok && q.keep(r, data)
+	return qp.MLX5.keep(r, data)
 }
 
 // HasSRQ tells whether receives are those of an SRQ.
@@ -146,10 +148,12 @@ func (qp *QP) HasSRQ() bool { return qp.srq != nil }
 
 // KeepFetched is Keep for what a send has brought, in place of the memory that it names.
 func (qp *QP) KeepFetched(w *Work, data []byte) bool {
+	if qp.MLX5 == nil || !qp.MLX5.scatters {
+		return false
+	}
 	qp.k.mu.Lock()
 	defer qp.k.mu.Unlock()
-	q, ok := qp.queues.(interface{ keepFetched(*Work, []byte) bool })
-	return ok && q.keepFetched(w, data)
+	return qp.MLX5.keepFetched(w, data)
 }
 
 // PeekRecv looks at the receive that TakeRecv would take, where devices look at one before

@@ -3,6 +3,7 @@
 package sandbox
 
 import (
+	"runtime"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -73,6 +74,33 @@ func inject(listener int, a *addFD) (int, error) {
 // wakeHere has the kernel run the supervisor where the caller ran: they take turns.
 func wakeHere(listener int) {
 	_, _, _ = unix.Syscall(unix.SYS_IOCTL, uintptr(listener), ioctlSetFlags, unix.SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP)
+}
+
+// mapQuery is struct procmap_query of Linux 6.11.
+type mapQuery struct {
+	Size, Flags          uint64
+	Addr                 uint64
+	From, To             uint64
+	MapFlags, PageSize   uint64
+	Offset               uint64
+	Inode                uint64
+	DevMajor, DevMinor   uint32
+	NameSize, IDSize     uint32
+	NameAddr, BuildIDFor uint64
+}
+
+// ioctlQueryMap is PROCMAP_QUERY, which package unix lacks.
+const ioctlQueryMap = 0xc0686611
+
+// queryMap asks of a process's maps for the mapping at an address, and its file's name. It is
+// ENOTTY where the kernel can't tell.
+func queryMap(fd int, q *mapQuery, name []byte) error {
+	q.Size, q.NameSize = uint64(unsafe.Sizeof(*q)), uint32(len(name))
+	var pinned runtime.Pinner
+	defer pinned.Unpin()
+	pinned.Pin(&name[0])
+	q.NameAddr = uint64(uintptr(unsafe.Pointer(&name[0])))
+	return control(fd, ioctlQueryMap, unsafe.Pointer(q))
 }
 
 // seize makes the calling thread the tracer of another, which does not stop for that.

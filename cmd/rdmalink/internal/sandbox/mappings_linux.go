@@ -2,12 +2,16 @@ package sandbox
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"iter"
 	"os"
 	"strconv"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // mapping is a line of /proc/PID/maps.
@@ -27,7 +31,13 @@ func (p process) mappings() iter.Seq[mapping] {
 			return
 		}
 		defer f.Close()
-		for lines := bufio.NewScanner(f); lines.Scan(); {
+		readMappings(f)(yield)
+	}
+}
+
+func readMappings(maps io.Reader) iter.Seq[mapping] {
+	return func(yield func(mapping) bool) {
+		for lines := bufio.NewScanner(maps); lines.Scan(); {
 			if m, ok := parseMapping(lines.Text()); !ok || !yield(m) {
 				return
 			}
@@ -53,12 +63,36 @@ func parseMapping(line string) (m mapping, ok bool) {
 	return m, errors.Join(bad[:]...) == nil
 }
 
-// mapping finds the one at an address.
+// mapping finds the one at an address. Linux 6.11 and newer look it up; in older ones all lines
+// before it have to be read.
 func (p process) mapping(addr uint64) (m mapping, ok bool) {
-	for m := range p.mappings() {
+	f, err := os.Open(fmt.Sprintf("/proc/%d/maps", int(p)))
+	if err != nil {
+		return m, false
+	}
+	defer f.Close()
+	if m, err = queryMapping(f, addr); err != unix.ENOTTY {
+		return m, err == nil
+	}
+	return findMapping(f, addr)
+}
+
+func findMapping(maps io.Reader, addr uint64) (m mapping, ok bool) {
+	for m := range readMappings(maps) {
 		if m.from <= addr && addr < m.to {
 			return m, true
 		}
 	}
 	return m, false
+}
+
+// queryMapping asks the kernel for the one at an address. It does not tell the mode.
+func queryMapping(maps *os.File, addr uint64) (m mapping, err error) {
+	var name [unix.PathMax]byte
+	q := mapQuery{Addr: addr}
+	if err := queryMap(int(maps.Fd()), &q, name[:]); err != nil {
+		return m, err
+	}
+	path, _, _ := bytes.Cut(name[:], []byte{0})
+	return mapping{from: q.From, to: q.To, offset: int64(q.Offset), inode: q.Inode, path: string(path)}, nil
 }
