@@ -2,7 +2,30 @@
 // [Region] outside the Go heap, the two kinds of rings built in one, and a [Page],
 // through which a program stores to a device.
 //
-// The shortest whole program is the package's example.
+// The shortest whole program:
+//
+//	package main
+//
+//	import (
+//		"fmt"
+//		"log"
+//
+//		"github.com/goverbs/goverbs/mmap"
+//	)
+//
+//	func main() {
+//		r, err := mmap.Anonymous(4096, nil)
+//		if err != nil {
+//			log.Fatal(err)
+//		}
+//		defer r.Close()
+//		word, err := r.Word(8)
+//		if err != nil {
+//			log.Fatal(err)
+//		}
+//		mmap.StoreRelease(word, 7)
+//		fmt.Println(word.Load())
+//	}
 //
 // # Rings
 //

@@ -16,6 +16,37 @@
 // sender's memory. Either side may send first, also over iWARP. docs/messages.md has the
 // protocol.
 //
+// The shortest whole program:
+//
+//	package main
+//
+//	import (
+//		"context"
+//		"fmt"
+//		"log"
+//
+//		"github.com/goverbs/goverbs/msg"
+//		_ "github.com/goverbs/goverbs/provider/all"
+//	)
+//
+//	func main() {
+//		ctx := context.Background()
+//		c, err := msg.Dial(ctx, "10.0.0.1:7471", nil)
+//		if err != nil {
+//			log.Fatal(err)
+//		}
+//		defer c.Close()
+//		if err := c.Send(ctx, []byte("question")); err != nil {
+//			log.Fatal(err)
+//		}
+//		m, err := c.Recv(ctx)
+//		if err != nil {
+//			log.Fatal(err)
+//		}
+//		fmt.Printf("%s\n", m.Bytes())
+//		m.Release()
+//	}
+//
 // # Ownership
 //
 // A buffer belongs to one side at a time:

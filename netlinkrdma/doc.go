@@ -24,6 +24,28 @@
 // up to the mode of the port (SetAutoCounters, BindCounter). Counters that cost
 // something are off at first (CounterStatus, SetOptionalCounters).
 //
+// The shortest whole program:
+//
+//	package main
+//
+//	import (
+//		"fmt"
+//		"log"
+//
+//		"github.com/goverbs/goverbs/netlinkrdma"
+//	)
+//
+//	func main() {
+//		var c netlinkrdma.Client
+//		devices, err := c.Devices()
+//		if err != nil {
+//			log.Fatal(err)
+//		}
+//		for _, d := range devices {
+//			fmt.Println(d.Name, d.Protocol, d.Ports)
+//		}
+//	}
+//
 // # Events
 //
 // Subscribe first, then list, and nothing is missed:

@@ -30,6 +30,28 @@
 // before its acknowledgement is out; the peer's send is then flushed although it
 // has arrived. Let the side that sends last also disconnect.
 //
+// The shortest whole program:
+//
+//	package main
+//
+//	import (
+//		"context"
+//		"fmt"
+//		"log"
+//
+//		_ "github.com/goverbs/goverbs/provider/all"
+//		"github.com/goverbs/goverbs/rdmacm"
+//	)
+//
+//	func main() {
+//		conn, err := rdmacm.Dial(context.Background(), "10.0.0.1:7471", nil)
+//		if err != nil {
+//			log.Fatal(err)
+//		}
+//		defer conn.Close()
+//		fmt.Println(conn.QP().Type(), conn.LocalAddr(), conn.RemoteAddr())
+//	}
+//
 // # Datagrams and multicast
 //
 // With [Config.QP]'s Type UD, Dial looks up a datagram service (in librdmacm: port

@@ -8,6 +8,33 @@
 //	…
 //	c, err := rdmacm.Dial(ctx, l.Addr().String(), nil)
 //
+// The shortest whole program:
+//
+//	package main
+//
+//	import (
+//		"fmt"
+//		"log"
+//
+//		"github.com/goverbs/goverbs/rdmatest"
+//		"github.com/goverbs/goverbs/uverbs"
+//	)
+//
+//	type process struct{} // a test has its *testing.T instead
+//
+//	func (process) Helper()                           {}
+//	func (process) Cleanup(func())                    {}
+//	func (process) Errorf(format string, args ...any) { log.Printf(format, args...) }
+//
+//	func main() {
+//		fabric := rdmatest.New(process{})
+//		dev, err := uverbs.Open(fabric.Host(0).Device(0).Name())
+//		if err != nil {
+//			log.Fatal(err)
+//		}
+//		fmt.Println(dev.Close())
+//	}
+//
 // # Devices
 //
 // [RXE] is like the soft RoCE device of Linux: reliable and unreliable connections,

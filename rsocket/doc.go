@@ -10,6 +10,51 @@
 // the drivers it wants with a blank import, such as
 // github.com/goverbs/goverbs/provider/all.
 //
+// The shortest whole program is an echo server and, if it is given the server's address, its client:
+//
+//	package main
+//
+//	import (
+//		"io"
+//		"log"
+//		"os"
+//
+//		_ "github.com/goverbs/goverbs/provider/all"
+//		"github.com/goverbs/goverbs/rsocket"
+//	)
+//
+//	func main() {
+//		if len(os.Args) < 2 {
+//			l, err := rsocket.Listen("rsocket", ":7471")
+//			if err != nil {
+//				log.Fatal(err)
+//			}
+//			conn, err := l.Accept()
+//			if err != nil {
+//				log.Fatal(err)
+//			}
+//			defer conn.Close()
+//			if _, err := io.Copy(conn, conn); err != nil {
+//				log.Fatal(err)
+//			}
+//			return
+//		}
+//		conn, err := rsocket.Dial("rsocket", os.Args[1]) // 10.0.0.1:7471
+//		if err != nil {
+//			log.Fatal(err)
+//		}
+//		defer conn.Close()
+//		if _, err := io.WriteString(conn, "hello\n"); err != nil {
+//			log.Fatal(err)
+//		}
+//		if err := conn.(*rsocket.Conn).CloseWrite(); err != nil {
+//			log.Fatal(err)
+//		}
+//		if _, err := io.Copy(os.Stdout, conn); err != nil {
+//			log.Fatal(err)
+//		}
+//	}
+//
 // # Differences from TCP
 //
 // Data is written into the peer's memory by the devices, without a copy in a kernel. Each

@@ -16,7 +16,36 @@
 // rdmacm.OpenDevice find a device by its interface, its PCI address, its node, a
 // descriptor that another process opened, or an IP address.
 //
-// The shortest whole program is the package's example.
+// The shortest whole program:
+//
+//	package main
+//
+//	import (
+//		"fmt"
+//		"log"
+//
+//		_ "github.com/goverbs/goverbs/provider/all"
+//		"github.com/goverbs/goverbs/uverbs"
+//	)
+//
+//	func main() {
+//		dev, err := uverbs.Open("rxe0")
+//		if err != nil {
+//			log.Fatal(err)
+//		}
+//		defer dev.Close()
+//		pd, err := dev.AllocPD()
+//		if err != nil {
+//			log.Fatal(err)
+//		}
+//		defer pd.Close()
+//		mr, err := pd.AllocMR(4096, uverbs.AccessLocalWrite|uverbs.AccessRemoteRead, nil)
+//		if err != nil {
+//			log.Fatal(err)
+//		}
+//		defer mr.Close()
+//		fmt.Printf("a peer may read %d bytes at %#x with key %#x\n", len(mr.Bytes()), mr.Addr(), mr.RKey())
+//	}
 //
 // # Ownership
 //

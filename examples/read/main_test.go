@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/goverbs/goverbs/rdmatest"
@@ -20,18 +21,21 @@ func TestRead(t *testing.T) {
 			served := make(chan error, 1)
 			go func() { served <- serve(ctx, address, "hello, RDMA") }()
 			var out strings.Builder
-			for fetch(ctx, address, &out) != nil { // until the server listens
+			err := fetch(ctx, address, &out)
+			for errors.Is(err, syscall.ECONNREFUSED) { // until the server listens
 				select {
 				case err := <-served:
 					t.Fatal(err)
 				default:
+					err = fetch(ctx, address, &out)
 				}
 			}
-			if out.String() != "hello, RDMA\n" {
-				t.Errorf("%q", &out)
+			if err != nil || out.String() != "hello, RDMA\n" {
+				t.Errorf("%q, %v", &out, err)
 			}
 			fabric.Host(0).Device(0).FailSend(0, uverbs.StatusRemAccessErr)
-			if err := fetch(ctx, address, &out); err == nil || strings.Count(out.String(), "hello") != 1 {
+			out.Reset()
+			if err := fetch(ctx, address, &out); err == nil || out.Len() != 0 {
 				t.Errorf("a READ that is refused: %v", err)
 			}
 			stop()

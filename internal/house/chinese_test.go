@@ -31,6 +31,8 @@ var (
 	levels  = regexp.MustCompile(`(?m)^(#+) `)
 	fenced  = regexp.MustCompile("(?ms)^```\\w*\n.*?^```$")
 	columns = regexp.MustCompile(`(?m)^\|.*$`)
+	// specified is where a specification says what a page says: RFC 5040, 5.5; IBA 9.7.5; annex A17.
+	specified = regexp.MustCompile(`RFC \d+([,，、] ?\d+(\.\d+)*)?|IBA \d+(\.\d+)*|A1\d`)
 )
 
 // shape is what is the same of a page in any language: the levels of its headings, its blocks
@@ -55,11 +57,15 @@ func shape(t *testing.T, file string) map[string][]string {
 	}
 	all["tests"] = append(all["tests"], regexp.MustCompile("`Test\\w+`").FindAllString(prose, -1)...)
 	slices.Sort(all["tests"])
+	for _, place := range specified.FindAllString(strings.Join(strings.Fields(prose), " "), -1) {
+		all["specifications"] = append(all["specifications"], strings.NewReplacer("，", ", ", "、", ", ").Replace(place))
+	}
+	slices.Sort(all["specifications"])
 	return all
 }
 
 // TestChinese: pages in both languages have the same headings, programs, outputs, tables and
-// anchors, and name the same tests.
+// anchors, and name the same tests and the same specifications.
 func TestChinese(t *testing.T) {
 	for english, chinese := range translated(t) {
 		want, got := shape(t, english), shape(t, chinese)

@@ -1,6 +1,24 @@
 // Package nltest stands in for the kernel's side of NETLINK_RDMA, so that
 // programs which list or change devices can be tested without privileges,
 // without a kernel that has RDMA, and for every errno.
+//
+// The shortest whole program:
+//
+//	package main
+//
+//	import (
+//		"fmt"
+//
+//		"github.com/goverbs/goverbs/netlinkrdma"
+//		"github.com/goverbs/goverbs/netlinkrdma/nltest"
+//	)
+//
+//	func main() {
+//		kernel := &nltest.Kernel{Devices: []netlinkrdma.Device{{Index: 7, Name: "mlx5_0"}}}
+//		c := netlinkrdma.Client{Kernel: kernel}
+//		devices, err := c.Devices()
+//		fmt.Println(len(devices), err)
+//	}
 package nltest
 
 import (

@@ -1,7 +1,27 @@
 // Package erdma is the provider for eRDMA, the network card of Alibaba Cloud's
 // instances. Import it for its side effect:
 //
-//	import _ "github.com/goverbs/goverbs/provider/erdma"
+//	package main
+//
+//	import (
+//		"log"
+//
+//		_ "github.com/goverbs/goverbs/provider/erdma"
+//		"github.com/goverbs/goverbs/uverbs"
+//	)
+//
+//	func main() {
+//		dev, err := uverbs.Open("erdma_0")
+//		if err != nil {
+//			log.Fatal(err)
+//		}
+//		defer dev.Close()
+//		cq, err := dev.CreateCQ(16, nil) // on rings that the provider knows
+//		if err != nil {
+//			log.Fatal(err)
+//		}
+//		defer cq.Close()
+//	}
 //
 // It is verified against a model of the device, not yet on hardware; docs/hardware.md says
 // what that can't show.

@@ -1,7 +1,27 @@
 // Package rxe is the provider for soft RoCE, the Linux driver that speaks RoCE v2
 // on any Ethernet device. Import it for its side effect:
 //
-//	import _ "github.com/goverbs/goverbs/provider/rxe"
+//	package main
+//
+//	import (
+//		"log"
+//
+//		_ "github.com/goverbs/goverbs/provider/rxe"
+//		"github.com/goverbs/goverbs/uverbs"
+//	)
+//
+//	func main() {
+//		dev, err := uverbs.Open("rxe0")
+//		if err != nil {
+//			log.Fatal(err)
+//		}
+//		defer dev.Close()
+//		cq, err := dev.CreateCQ(16, nil) // on rings that the provider knows
+//		if err != nil {
+//			log.Fatal(err)
+//		}
+//		defer cq.Close()
+//	}
 //
 // What rxe offers: RC, UC and UD queue pairs, connected by hand or with rdma_cm;
 // on RC SEND, SEND_WITH_IMM, SEND_WITH_INV, RDMA_WRITE, RDMA_WRITE_WITH_IMM,

@@ -1,7 +1,27 @@
 // Package siw is the provider for soft iWARP, the Linux driver that speaks RDMA
 // over TCP on any network device. Import it for its side effect:
 //
-//	import _ "github.com/goverbs/goverbs/provider/siw"
+//	package main
+//
+//	import (
+//		"log"
+//
+//		_ "github.com/goverbs/goverbs/provider/siw"
+//		"github.com/goverbs/goverbs/uverbs"
+//	)
+//
+//	func main() {
+//		dev, err := uverbs.Open("siw0")
+//		if err != nil {
+//			log.Fatal(err)
+//		}
+//		defer dev.Close()
+//		cq, err := dev.CreateCQ(16, nil) // on rings that the provider knows
+//		if err != nil {
+//			log.Fatal(err)
+//		}
+//		defer cq.Close()
+//	}
 //
 // What siw offers: RC queue pairs that rdma_cm connects; SEND, SEND_WITH_INV,
 // RDMA_WRITE, RDMA_READ, RDMA_READ_WITH_INV; inline data of up to 80 bytes for

@@ -1,0 +1,141 @@
+package house
+
+import (
+	"go/ast"
+	"go/build"
+	"go/doc"
+	"go/doc/comment"
+	"go/format"
+	"go/parser"
+	"go/token"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// publicTrees are where the packages are that other modules import.
+var publicTrees = []string{"msg", "mmap", "netlinkrdma", "provider", "rdmacm", "rdmatest", "rsocket", "uverbs"}
+
+// public is the documentation of each such package, as pkg.go.dev shows it.
+func public(t *testing.T) map[string]*doc.Package {
+	t.Helper()
+	packages := make(map[string]*doc.Package)
+	for _, s := range sources(t) {
+		tree, _, _ := strings.Cut(s.pkg, "/")
+		if packages[s.pkg] == nil && slices.Contains(publicTrees, tree) {
+			packages[s.pkg] = documentation(t, s.pkg)
+		}
+	}
+	if len(packages) < 14 {
+		t.Fatalf("%d packages", len(packages))
+	}
+	return packages
+}
+
+func documentation(t *testing.T, pkg string) *doc.Package {
+	t.Helper()
+	dir := filepath.Join(top, pkg)
+	b, err := build.ImportDir(dir, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	set := token.NewFileSet()
+	var files []*ast.File
+	for _, name := range slices.Concat(b.GoFiles, b.TestGoFiles, b.XTestGoFiles) {
+		f, err := parser.ParseFile(set, filepath.Join(dir, name), nil, parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, f)
+	}
+	p, err := doc.NewFromFiles(set, files, module+pkg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// describing are methods that say what a value is. A type with no others is shown by the
+// examples of what returns or takes it.
+var describing = []string{"Error", "Is", "Network", "String", "Temporary", "Timeout", "Unwrap"}
+
+// shownElsewhere are types without an example of their own, and why.
+var shownElsewhere = map[string]string{
+	"mmap.FlagSlots": "FlagProducer.Room returns it: ExampleFlagProducer",
+	"mmap.Slots":     "Room and Ready return it: ExampleIndexedProducer, ExampleIndexedConsumer",
+}
+
+// called says whether users make values of a type, or call their methods.
+func called(d *doc.Type) bool {
+	return len(d.Funcs) > 0 || slices.ContainsFunc(d.Methods, func(f *doc.Func) bool { return !slices.Contains(describing, f.Name) })
+}
+
+func shown(d *doc.Type) bool {
+	has := func(f *doc.Func) bool { return len(f.Examples) > 0 }
+	return len(d.Examples) > 0 || slices.ContainsFunc(d.Funcs, has) || slices.ContainsFunc(d.Methods, has)
+}
+
+// TestTypesHaveExamples: each exported type that users make or call has an example.
+func TestTypesHaveExamples(t *testing.T) {
+	used := 0
+	for pkg, p := range public(t) {
+		for _, d := range p.Types {
+			name := pkg + "." + d.Name
+			switch elsewhere := shownElsewhere[name] != ""; {
+			case called(d) && !shown(d) && !elsewhere:
+				t.Errorf("%s has no example", name)
+			case elsewhere && shown(d):
+				t.Errorf("%s has an example; shownElsewhere says it has none", name)
+			case elsewhere:
+				used++
+			}
+		}
+	}
+	if used != len(shownElsewhere) {
+		t.Error("shownElsewhere has types that are not there")
+	}
+}
+
+// TestDocsStartWithProgram: the documentation of a package has a whole program before its
+// first heading, and the program compiles.
+func TestDocsStartWithProgram(t *testing.T) {
+	for pkg, p := range public(t) {
+		program := firstProgram(p)
+		if program == "" {
+			t.Errorf("go doc of %s has no program before its first heading", pkg)
+			continue
+		}
+		if good, err := format.Source([]byte(program)); err != nil || string(good) != program {
+			t.Errorf("%s: the program is not as gofmt writes it: %v", pkg, err)
+		}
+		file := filepath.Join(t.TempDir(), "main.go")
+		if err := os.WriteFile(file, []byte(program), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		vet := exec.Command("go", "vet", file)
+		vet.Dir = top
+		if out, err := vet.CombinedOutput(); err != nil {
+			t.Errorf("%s: %v\n%s", pkg, err, out)
+		}
+		if !strings.Contains(program, `"`+module+pkg+`"`) {
+			t.Errorf("%s: the program doesn't import the package", pkg)
+		}
+	}
+}
+
+func firstProgram(p *doc.Package) string {
+	for _, block := range p.Parser().Parse(p.Doc).Content {
+		switch b := block.(type) {
+		case *comment.Heading:
+			return ""
+		case *comment.Code:
+			if strings.HasPrefix(b.Text, "package main\n") {
+				return b.Text
+			}
+		}
+	}
+	return ""
+}
