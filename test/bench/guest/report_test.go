@@ -2,7 +2,12 @@
 
 package main
 
-import "testing"
+import (
+	"errors"
+	"io"
+	"testing"
+	"time"
+)
 
 const latencyReport = `---------------------------------------------------------------------------------------
                     Send Latency Test
@@ -48,5 +53,29 @@ func TestReport(t *testing.T) {
 	}
 	if _, err := parseReport([]byte("Unable to create QP.\n")); err == nil {
 		t.Error("a report from nothing")
+	}
+	if _, err := parseReport([]byte("Correlation coefficient r^2: 0.67 < 0.9\n")); !errors.Is(err, errNoClock) {
+		t.Error(err)
+	}
+}
+
+// TestAgain: a fault of perftest's that a busy machine causes does not use up the tries for others.
+func TestAgain(t *testing.T) {
+	b := &bench{log: io.Discard}
+	tried := 0
+	got, err := again(b, func(patience time.Duration) (int, error) {
+		if tried++; tried <= 20 {
+			return 0, errNoClock
+		}
+		if patience != pairPatience {
+			t.Error(patience)
+		}
+		return tried, nil
+	})
+	if got != 21 || err != nil {
+		t.Error(got, err)
+	}
+	if _, err = again(b, func(time.Duration) (int, error) { tried++; return 0, io.EOF }); err != io.EOF || tried != 21+tries {
+		t.Error(tried, err)
 	}
 }
