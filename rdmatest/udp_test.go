@@ -43,11 +43,12 @@ func TestConnectInfiniBand(t *testing.T) {
 
 // A datagram service is looked up, and gets a datagram.
 func TestDatagramService(t *testing.T) {
-	t.Run("Ethernet", func(t *testing.T) { datagramService(t, rdmatest.New(t)) })
-	t.Run("InfiniBand", func(t *testing.T) { datagramService(t, infiniBand(t)) })
+	t.Run("Ethernet", func(t *testing.T) { datagramService(t, rdmatest.New(t), 4) })
+	t.Run("InfiniBand", func(t *testing.T) { datagramService(t, infiniBand(t), 6) })
 }
 
-func datagramService(t *testing.T, f *rdmatest.Fabric) {
+// datagramService wants a header of an IP version: of IPv4, or a GRH, which says 6.
+func datagramService(t *testing.T, f *rdmatest.Fabric, version byte) {
 	cfg, theirs := datagrams(t)
 	service := closed(t, must(rdmacm.OpenUD(netip.MustParseAddr(f.Host(1).Addr()), cfg))(t))
 	l := closed(t, must(rdmacm.Listen(f.Host(1).Addr()+":0", &rdmacm.Config{QP: uverbs.QPOptions{Type: uverbs.QPTypeUD}}))(t))
@@ -74,6 +75,9 @@ func datagramService(t *testing.T, f *rdmatest.Fabric) {
 	}
 	if got := string((*theirs).Bytes()[uverbs.GRHSize:][:5]); got != "hello" {
 		t.Errorf("%q", got)
+	}
+	if got := (*theirs).Bytes()[map[byte]int{4: 20, 6: 0}[version]] >> 4; got != version {
+		t.Errorf("a header of version %d, want %d", got, version)
 	}
 	h, err := uverbs.ParseGRH((*theirs).Bytes()[:uverbs.GRHSize])
 	if err != nil || h.SGID.String() == h.DGID.String() {
