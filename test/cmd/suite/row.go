@@ -29,7 +29,7 @@ func allRows() []row {
 	for _, series := range rig.Series {
 		all = append(all, row{name: "vm-" + series, target: "vm", vars: []string{"KERNELS=" + series}, waits: series == rig.UML})
 	}
-	for _, target := range []string{"lint", "unit", "race", "sandbox", "abi", "rig", "bench-check", "vmrace"} {
+	for _, target := range []string{"sandbox", "race", "rig", "lint", "unit", "bench-check", "vmrace", "abi"} {
 		all = append(all, row{name: target, target: target, beside: slices.Contains(without, target)})
 	}
 	return all
