@@ -214,7 +214,7 @@ func (q *MLX5CQ) hasRoom() bool {
 	return used < q.entries
 }
 
-// write puts an entry into the ring, the words with the owner bit last.
+// write puts an entry into the ring, the word with the owner bit last.
 func (q *MLX5CQ) write(b *[64]byte) {
 	if q.pi&q.entries != 0 {
 		b[63] |= 1
@@ -227,7 +227,8 @@ func (q *MLX5CQ) write(b *[64]byte) {
 		c.Late()
 	}
 	q.m.blame(user.Write(at, b[:56]), "%v: its memory is gone", q)
-	_ = user.Store64(at+56, binary.NativeEndian.Uint64(b[56:]))
+	_ = user.Store32(at+56, binary.LittleEndian.Uint32(b[56:]))
+	_ = user.Store32(at+60, binary.LittleEndian.Uint32(b[60:]))
 	q.pi++
 }
 
