@@ -58,6 +58,13 @@ func (b *bench) ids(l *link) (n int, err error) {
 	return n, nil
 }
 
+// listeners counts the ids on l that listen: one that is only bound rejects a client, and
+// perftest's crashes of that.
+func (b *bench) listeners(l *link) (n int, err error) {
+	text, err := b.output("rdma", "resource", "show", "cm_id", "link", l.name)
+	return strings.Count(string(text), " state LISTEN "), err
+}
+
 // findGID looks for the GID that l's address has; iWARP's GIDs have none in them.
 func (b *bench) findGID(l *link) error {
 	if l.driver == "siw" {

@@ -117,8 +117,8 @@ func (b *bench) listening(p pair) (func() bool, error) {
 		v6 := fmt.Sprintf(":%04X %s:0000 0A", p.port, strings.Repeat("0", 32))
 		return func() bool { return holds("/proc/net/tcp", v4) || holds("/proc/net/tcp6", v6) }, nil
 	}
-	before, err := b.ids(p.cm)
-	return func() bool { now, err := b.ids(p.cm); return err == nil && now > before }, err
+	before, err := b.listeners(p.cm)
+	return func() bool { now, err := b.listeners(p.cm); return err == nil && now > before }, err
 }
 
 func holds(file, text string) bool {
