@@ -91,6 +91,7 @@ func TestCmtime(t *testing.T) {
 				t.Run(side+" serves", func(t *testing.T) {
 					noLeak(t)
 					server := serveCM(t, cmProgram(side, "cmtime", "-b 10.78.0.1"), "7471")
+					listeners := idsCM(t, server.Process.Pid)
 					for _, client := range []string{"C", "Go"} {
 						if client == side && side == "C" {
 							continue
@@ -107,6 +108,8 @@ func TestCmtime(t *testing.T) {
 						server.end()
 						return
 					}
+					// An interrupt cuts off what a client ended and the server has not noticed.
+					until(t, "served", func() bool { return idsCM(t, server.Process.Pid) == listeners })
 					ok(t, server.Process.Signal(syscall.SIGTERM))
 					if out := cmProgrammed(t, side, server); out.Out != "cmtime: 40 connections served\n" {
 						t.Errorf("%+v", out)

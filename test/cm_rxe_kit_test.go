@@ -58,6 +58,20 @@ func listeningCM(t *testing.T, pid int, port string) bool {
 	return false
 }
 
+// idsCM counts a process's rdma_cm IDs.
+func idsCM(t *testing.T, pid int) (n int) {
+	t.Helper()
+	var c netlinkrdma.Client
+	for _, d := range must(c.Devices())(t) {
+		for _, id := range dumped(t, c.DumpCMID(d.Index, nil)) {
+			if owner, err := id.PID(); err == nil && owner == pid {
+				n++
+			}
+		}
+	}
+	return n
+}
+
 // newChannel opens an event channel that closes with the test.
 func newChannel(t *testing.T) *rdmacm.EventChannel {
 	t.Helper()
