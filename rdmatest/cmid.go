@@ -175,6 +175,14 @@ func (id *cmID) setOption(o abi.RdmaUcmSetOption, value []byte) error {
 	return nil
 }
 
+// psn is the number of the first packet that the ID's end of a connection sends. The kernel
+// takes a random one, so that what a former connection sends to the same queue pair number
+// is none of this one's.
+func (id *cmID) psn() uint32 {
+	const odd, bits = 0x9e3779, 24 // different IDs have different numbers
+	return id.handle * odd & (1<<bits - 1)
+}
+
 // readDepth is what a connection may have of reads and atomics.
 const readDepth = 16
 
@@ -195,8 +203,9 @@ func (id *cmID) qpAttr(state uint32, out []byte) error {
 		return syscall.EINVAL
 	case state == abi.IB_QPS_RTR:
 		_, remote := id.gids()
-		a.QpAttrMask, a.PathMtu, a.DestQpNum, a.AhAttr = maskRTR, 3, id.peer.qpn, id.address(remote)
+		a.QpAttrMask, a.PathMtu, a.DestQpNum, a.RqPsn, a.AhAttr = maskRTR, 3, id.peer.qpn, id.peer.psn(), id.address(remote)
 	default:
+		a.SqPsn = id.psn()
 		a.QpAttrMask, a.Timeout, a.RetryCnt, a.RnrRetry = maskRTS, id.timeout, id.retries, id.rnr
 	}
 	copy(out, abi.Bytes(a))

@@ -136,13 +136,21 @@ func (f *Fabric) connected(p *pair) *pair {
 		return nil
 	}
 	qp := d.verbs.QP(a.DestQpNum)
-	if qp == nil || !fit(p.qp.Type, qp.Type) {
+	if qp == nil || !fit(p.qp.Type, qp.Type) || !p.inSequence(a, qp.Attr()) {
 		return nil
 	}
 	if s := qp.State(); s < abi.IB_QPS_RTR || s == abi.IB_QPS_ERR {
 		return nil
 	}
 	return f.pairOf(qp)
+}
+
+// inSequence tells whether the receiver expects the sender's packets, which it does not if
+// its queue pair has the number of one that the sender was connected to before. An
+// unreliable connection goes on with any first packet of a message.
+func (p *pair) inSequence(from, to abi.IbUverbsModifyQp) bool {
+	const bits = 1<<24 - 1
+	return p.qp.Type == abi.IB_UVERBS_QPT_UC || from.SqPsn&bits == to.RqPsn&bits
 }
 
 // fit tells which types of queue pairs are connected to each other.
