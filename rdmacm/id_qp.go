@@ -28,7 +28,7 @@ const unusedMask = uverbs.QPAttrMask(0xe00000) | uverbs.QPAttrAltPath | uverbs.Q
 //
 // C: rdma_create_qp, without the creation
 func (id *ID) AttachQP(qp *uverbs.QP) error {
-	dev, err := qp.PD().Device().Attr()
+	dev, err := qp.Device().Attr()
 	if err != nil {
 		return err
 	}

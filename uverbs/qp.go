@@ -207,6 +207,9 @@ func (qp *QP) Type() QPType { return qp.typ }
 // Cap is what the QP can really hold, at least what was asked for.
 func (qp *QP) Cap() QPCap { return qp.cap }
 
+// Device returns the device that the QP belongs to.
+func (qp *QP) Device() *Device { return qp.dev }
+
 // PD returns the protection domain of the QP, or nil for a target QP, which has an XRCD's.
 func (qp *QP) PD() *PD { return qp.pd }
 

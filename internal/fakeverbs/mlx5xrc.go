@@ -9,7 +9,8 @@ import (
 )
 
 // createTarget reads what the driver wants to know of a target QP, which is the same as of
-// others, and of which no queue counts.
+// others, and of which no queue counts. librdmacm asks for room to receive all the same, and
+// libmlx5 then tells the size of a receive queue that it does not make.
 func (m *mlx5) createTarget(r *ioctl.Request) error {
 	const call = "QP_CREATE"
 	in, err := mlx5Input[abi.Mlx5IbCreateQp](m, call, r, 48)
@@ -19,7 +20,12 @@ func (m *mlx5) createTarget(r *ioctl.Request) error {
 	case m.badIndex(in.Uidx):
 		return syscall.EINVAL
 	}
-	m.wantZero(call, "a queue of a target QP", uint64(in.SqWqeCount)|uint64(in.RqWqeCount)|uint64(in.RqWqeShift)|in.SqBufAddr)
+	var asked abi.IbUverbsQpCap
+	ioctl.Argument(r, abi.UVERBS_ATTR_CREATE_QP_CAP, &asked)
+	m.wantZero(call, "a queue of a target QP", uint64(in.SqWqeCount)|in.SqBufAddr)
+	if asked.MaxRecvWr == 0 {
+		m.wantZero(call, "a receive queue of a target QP", uint64(in.RqWqeCount)|uint64(in.RqWqeShift))
+	}
 	if !m.k.MLX5.OldBytes {
 		in.Uidx &= uint32(m.version) * 0xffffff
 		m.wantZero(call, "what a target QP does not need", in.BufAddr|in.DbAddr|uint64(in.Flags|in.BfregIndex|in.Uidx|in.EceOptions)|

@@ -42,7 +42,7 @@ func (m *timing) steps(src netip.Addr, dst netip.AddrPort) []action {
 		param.RetryCount = -1
 	}
 	all := []action{{"create id", func(_ context.Context, i int) (err error) {
-		m.conns[i], err = m.channel.newConn(m.portSpace)
+		m.conns[i], err = m.channel.newConn(m.portSpace, m.qpType)
 		return err
 	}}}
 	if src.IsValid() {

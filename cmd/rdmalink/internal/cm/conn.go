@@ -17,6 +17,7 @@ type conn struct {
 	channel *channel
 	id      *rdmacm.ID
 	events  chan *rdmacm.Event
+	private []byte // the peer's private data, if the last event had any
 	dev     *device
 	qp      *uverbs.QP
 	mr      *uverbs.MR // a message to receive, then one to send
@@ -26,9 +27,9 @@ type conn struct {
 // roomForEvents is more than an ID reports in its life.
 const roomForEvents = 16
 
-// newConn is the side that asks.
-func (c *channel) newConn(ps rdmacm.PortSpace) (*conn, error) {
-	id, err := c.NewID(ps, 0)
+// newConn is the side that asks, with a queue pair of that type; 0 is that of the port space.
+func (c *channel) newConn(ps rdmacm.PortSpace, typ uverbs.QPType) (*conn, error) {
+	id, err := c.NewID(ps, typ)
 	if err != nil {
 		return nil, err
 	}
@@ -46,6 +47,7 @@ func (c *channel) adopt(id *rdmacm.ID) *conn {
 func (n *conn) await(ctx context.Context, want rdmacm.EventType) error {
 	select {
 	case ev := <-n.events:
+		n.private = ev.Param.PrivateData
 		return outcome(ev, want)
 	case <-ctx.Done():
 		return ctx.Err()

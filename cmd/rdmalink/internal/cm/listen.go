@@ -31,7 +31,7 @@ func (s *session) listen(ctx context.Context, c *channel, request func(*rdmacm.E
 }
 
 func (s *session) listenOn(c *channel, addr netip.AddrPort) (*rdmacm.ID, error) {
-	id, err := c.NewID(s.portSpace, 0)
+	id, err := c.NewID(s.portSpace, s.qpType)
 	if err != nil {
 		return nil, err
 	}

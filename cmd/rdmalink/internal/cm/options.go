@@ -7,6 +7,7 @@ import (
 
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 	"github.com/goverbs/goverbs/rdmacm"
+	"github.com/goverbs/goverbs/uverbs"
 )
 
 // options are those of all programs; each has some.
@@ -14,7 +15,8 @@ type options struct {
 	server, bind, group string
 	port                int
 	portSpace           rdmacm.PortSpace
-	numeric             bool // addresses are no names
+	qpType              uverbs.QPType // 0: that of the port space
+	numeric             bool          // addresses are no names
 	connections         int
 	count, size         int // of messages
 	tos, ackTimeout     int // -1: the system's

@@ -9,6 +9,7 @@ import (
 
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 	"github.com/goverbs/goverbs/rdmacm"
+	"github.com/goverbs/goverbs/uverbs"
 )
 
 // TestOptions: the letters are those of C's programs.
@@ -29,6 +30,8 @@ func TestOptions(t *testing.T) {
 		{rdmaServer, "-s a", options{bind: "a", port: 7471}},
 		{rdmaXClient, "-c r -s h", options{server: "h", port: 7471}},
 		{rdmaXServer, "-c RC -p 5", options{port: 5}},
+		{rdmaXClient, "-c r -c x", options{server: "127.0.0.1", port: 7471, portSpace: rdmacm.PortSpaceIB, qpType: uverbs.QPTypeXRCInitiator}},
+		{rdmaXServer, "-c XRC", options{port: 7471, portSpace: rdmacm.PortSpaceIB, qpType: uverbs.QPTypeXRCTarget}},
 	} {
 		got, err := test.p.parse(strings.Fields(test.line))
 		if diff := cmp.Diff(test.want, got, cmp.AllowUnexported(options{})); err != nil || diff != "" {
@@ -51,7 +54,6 @@ func TestOptionsRefused(t *testing.T) {
 		"udaddy -p 3":          `"3": expected one of 0x111, 0x2`,
 		"mckey":                "the group's address is missing: -m ADDR",
 		"mckey -M ff12::1":     "-M: a group's GID is InfiniBand's",
-		"rdma_xclient -c x":    "-c x: neither siw nor rxe has XRC",
 		"rdma_xserver -c u":    `"u": expected one of r, x`,
 		"rdma_xserver -s host": `"-s": expected one of -p`,
 	} {

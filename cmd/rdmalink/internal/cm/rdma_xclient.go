@@ -6,18 +6,23 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
+	"github.com/goverbs/goverbs/rdmacm"
+	"github.com/goverbs/goverbs/uverbs"
 )
 
-var typeRow = cli.NewRow('c', "type", "TYPE", "r for a reliable connection (default); x for XRC, which no driver here has", setType)
-
-func setType(o *options, value string) error {
-	switch {
-	case value != "" && strings.ContainsAny(value[:1], "rR"):
+// typeRow has the queue pair's type for XRC: one sends, the other one receives.
+func typeRow(xrc uverbs.QPType) row {
+	return cli.NewRow('c', "type", "TYPE", "r for a reliable connection (default); x for XRC, which neither siw nor rxe has", func(o *options, value string) error {
+		switch {
+		case value != "" && strings.ContainsAny(value[:1], "rR"):
+			o.portSpace, o.qpType = 0, 0
+		case value != "" && strings.ContainsAny(value[:1], "xX"):
+			o.portSpace, o.qpType = rdmacm.PortSpaceIB, xrc
+		default:
+			return cli.Expected(value, "r", "x")
+		}
 		return nil
-	case value != "" && strings.ContainsAny(value[:1], "xX"):
-		return cli.UsageError{Text: "-c x: neither siw nor rxe has XRC, and so goverbs doesn't; use -c r"}
-	}
-	return cli.Expected(value, "r", "x")
+	})
 }
 
 var rdmaXClient = &Program{
@@ -28,9 +33,14 @@ The client disconnects first, when its message has arrived.
 
 ---
 `,
-	table:    cli.Options(onceServerRow, portRow("where the server listens (default 7471)"), typeRow, jsonRow),
+	table:    cli.Options(onceServerRow, portRow("where the server listens (default 7471)"), typeRow(uverbs.QPTypeXRCInitiator), jsonRow),
 	defaults: onceDefaults,
-	run:      func(ctx context.Context, s *session) error { return ask(ctx, s, (*once).onlySend) },
+	run: func(ctx context.Context, s *session) error {
+		if s.qpType != 0 {
+			return overXRC(ctx, s, (*xrc).send)
+		}
+		return ask(ctx, s, (*once).onlySend)
+	},
 }
 
 var rdmaXServer = &Program{
@@ -41,9 +51,14 @@ The client disconnects first, when its message has arrived.
 
 ---
 `,
-	table:    cli.Options(portRow("to listen on (default 7471)"), typeRow, jsonRow),
+	table:    cli.Options(portRow("to listen on (default 7471)"), typeRow(uverbs.QPTypeXRCTarget), jsonRow),
 	defaults: options{port: 7471},
-	run:      func(ctx context.Context, s *session) error { return serve(ctx, s, (*once).onlyReceive) },
+	run: func(ctx context.Context, s *session) error {
+		if s.qpType != 0 {
+			return overXRC(ctx, s, (*xrc).receive)
+		}
+		return serve(ctx, s, (*once).onlyReceive)
+	},
 }
 
 func (o *once) onlySend(ctx context.Context) error {

@@ -42,7 +42,7 @@ const portTries = 16
 // dial makes connection i.
 func (m *matose) dial(ctx context.Context, i int, src netip.Addr, dst netip.AddrPort) error {
 	for try := 1; ; try++ {
-		n, err := m.channel.newConn(m.portSpace)
+		n, err := m.channel.newConn(m.portSpace, m.qpType)
 		if err != nil {
 			return err
 		}

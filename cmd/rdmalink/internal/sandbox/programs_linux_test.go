@@ -180,6 +180,22 @@ func TestXRC(t *testing.T) {
 	}
 }
 
+// TestXRCPrograms: librdmacm's programs that connect XRC, and ours, both ways.
+func TestXRCPrograms(t *testing.T) {
+	long(t)
+	need(t, "rdma_xserver")
+	own := rdmalink(t) + " cm "
+	for _, kind := range []string{"mlx5", "mlx5-ib"} {
+		for _, ends := range [][2]string{{"", ""}, {own, ""}, {"", own}, {own, own}} {
+			one := "rdma_x%s -c x -p 7472"
+			out, err := inside(t, []string{"-d", kind}, "sh", "-c", script(ends[0]+fmt.Sprintf(one, "server"), ends[1]+fmt.Sprintf(one, "client")+" -s 198.51.100.1"))
+			if err != nil {
+				t.Errorf("%s, %q: %v\n%s", kind, ends, err, out)
+			}
+		}
+	}
+}
+
 // pingpong runs both ends of one of the programs.
 func pingpong(t *testing.T, kind, line string) {
 	t.Helper()

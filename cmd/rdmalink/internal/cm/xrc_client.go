@@ -1,0 +1,67 @@
+package cm
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// send is the client.
+func (x *xrc) send(ctx context.Context) error {
+	dst, err := x.destination(ctx)
+	if err != nil {
+		return err
+	}
+	if x.conn, err = x.channel.newConn(x.portSpace, x.qpType); err != nil {
+		return err
+	}
+	if err := x.resolveAddr(ctx, netip.Addr{}, dst, patience); err != nil {
+		return err
+	}
+	if err := x.resolveRoute(ctx, patience); err != nil {
+		return err
+	}
+	if err := x.makeInitiator(); err != nil {
+		return err
+	}
+	if err := x.connect(ctx, nil); err != nil {
+		return err
+	}
+	if len(x.private) < 4 {
+		return fmt.Errorf("the server does not say to which SRQ to send: %d bytes of private data", len(x.private))
+	}
+	if err := x.connected(x.dev.Info().Name, 1); err != nil {
+		return err
+	}
+	start := time.Now()
+	wr := uverbs.SendWR{Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled, SGL: []uverbs.SGE{x.mr.SGE(0, onceSize)},
+		SRQN: binary.BigEndian.Uint32(x.private)}
+	if _, err := x.qp.PostSend([]uverbs.SendWR{wr}); err != nil {
+		return err
+	}
+	if err := x.take(ctx, x.qp.SendCQ(), 1); err != nil {
+		return err
+	}
+	if err := x.id.Disconnect(); err != nil {
+		return err
+	}
+	return x.told(start, 1, 0)
+}
+
+// makeInitiator makes a queue pair that only sends.
+func (x *xrc) makeInitiator() (err error) {
+	cq, err := x.prepareOn()
+	if err != nil {
+		return err
+	}
+	x.qp, err = x.dev.pd.CreateQP(&uverbs.QPOptions{Type: uverbs.QPTypeXRCInitiator, SendCQ: cq, Cap: uverbs.QPCap{MaxSendWR: 1, MaxSendSGE: 1}})
+	if err != nil {
+		return err
+	}
+	x.made.add(x.qp)
+	return x.id.AttachQP(x.qp)
+}
