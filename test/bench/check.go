@@ -24,9 +24,9 @@ type limits struct {
 	Tolerance float64
 	// Instructions of an element, or of a call.
 	Instructions map[string]float64
-	// OfC is how many instructions a system call may take for each of C's. The kernel's
-	// part is not the same in every boot.
-	OfC map[string]float64
+	// Beside is how many instructions a row may take for each one of the other implementation's
+	// in the same run. That is for what the kernel has a part in, which is not the same in every boot.
+	Beside map[string]float64
 	// Slack is by how many more doorbells a message may take than C's. How many other
 	// system calls it takes hangs on when who runs, and is for make bench to measure.
 	Slack float64
@@ -84,9 +84,9 @@ func (l limits) hold(rows []*row) error {
 			if most := r.mostInC() + l.Slack; v.median > most {
 				fail(r, "%.2f %s, at most %.2f are allowed", v.median, r.Unit, most)
 			}
-		case r.Unit == "instructions" && l.OfC[r.checkName()] != 0:
-			if most := l.OfC[r.checkName()] * r.mostInC(); v.median > most {
-				fail(r, "%.1f instructions, at most %.1f are allowed beside C", v.median, most)
+		case l.Beside[r.checkName()] != 0:
+			if most := l.Beside[r.checkName()] * r.mostInC(); v.median > most {
+				fail(r, "%.2f %s, at most %.2f are allowed beside %s", v.median, r.Unit, most, strings.Join(r.inC(), ", "))
 			}
 		case r.Unit == "instructions":
 			most, ok := l.Instructions[r.checkName()]
@@ -135,7 +135,7 @@ func (r *row) mostInC() (most float64) {
 func (l *limits) accept(rows []*row) error {
 	l.Instructions = make(map[string]float64)
 	for _, r := range rows {
-		if v, ok := r.value(ours); ok && r.Unit == "instructions" && l.OfC[r.checkName()] == 0 {
+		if v, ok := r.value(ours); ok && r.Unit == "instructions" && l.Beside[r.checkName()] == 0 {
 			l.Instructions[r.checkName()] = v.median
 		} else if ok && r.Measure == namedCalls && l.Calls[r.checkName()] != 0 {
 			l.Calls[r.checkName()] = math.Round(v.median)

@@ -11,7 +11,7 @@ import (
 
 // TestHold has each kind of figure get worse.
 func TestHold(t *testing.T) {
-	l := limits{Tolerance: 1.1, Slack: 0.05, Instructions: map[string]float64{"post send: list 16 on siw": 100}, OfC: map[string]float64{"arm on rxe": 0.9}}
+	l := limits{Tolerance: 1.1, Slack: 0.05, Instructions: map[string]float64{"post send: list 16 on siw": 100}, Beside: map[string]float64{"arm on rxe": 0.9}}
 	connection := func(call string, n float64) []result.Sample {
 		return []result.Sample{{Measure: namedCalls, Driver: "siw", Params: "connect: " + call, Impl: ours, Unit: "a connection", Value: n, Run: 1}}
 	}
@@ -41,8 +41,12 @@ func TestHold(t *testing.T) {
 		{"a call as fast", []result.Sample{
 			sample("arm", "rxe", "", ours, "instructions", 899), sample("arm", "rxe", "", "rdma-core", "instructions", 1000)}, ""},
 		{"a call slower", []result.Sample{
-			sample("arm", "rxe", "", ours, "instructions", 901), sample("arm", "rxe", "", "rdma-core", "instructions", 1000)}, "901.0 instructions, at most 900.0 are allowed beside C"},
-		{"a call without C", []result.Sample{sample("arm", "rxe", "", ours, "instructions", 1)}, "at most 0.0"},
+			sample("arm", "rxe", "", ours, "instructions", 901), sample("arm", "rxe", "", "rdma-core", "instructions", 1000)}, "901.00 instructions, at most 900.00 are allowed beside rdma-core"},
+		{"many as few", []result.Sample{
+			sample("arm", "rxe", "", ours, "1000 instructions", 0.9), sample("arm", "rxe", "", "verbs", "1000 instructions", 1)}, ""},
+		{"many more", []result.Sample{
+			sample("arm", "rxe", "", ours, "1000 instructions", 11), sample("arm", "rxe", "", "verbs", "1000 instructions", 10)}, "11.00 1000 instructions, at most 9.00 are allowed beside verbs"},
+		{"a call without C", []result.Sample{sample("arm", "rxe", "", ours, "instructions", 1)}, "at most 0.00"},
 		{"no allocation", []result.Sample{sample("arm_allocs", "siw", "", ours, "allocs", 0)}, ""},
 		{"allocation", []result.Sample{sample("arm_allocs", "siw", "", ours, "allocs", 0.01)}, "arm allocs on siw: 0.01 allocations"},
 		{"as many doorbells", []result.Sample{

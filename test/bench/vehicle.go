@@ -58,8 +58,8 @@ var trips = []trip{
 	{suite: "perf", vehicle: icount, mem: 2048},
 	{suite: "perf", vehicle: qemu, mem: 2048, checked: &uml},
 	{suite: "scale", vehicle: icount, mem: 6144, checked: &icount},
-	{suite: "stream", vehicle: icount, mem: 2048, checked: &uml},
-	{suite: "stream", vehicle: qemu, mem: 2048},
+	{suite: "stream", vehicle: icount, mem: 2048, checked: &icount},
+	{suite: "stream", vehicle: qemu, mem: 2048, checked: &uml},
 	{suite: "cli", vehicle: qemu, mem: 4096, checked: &uml},
 }
 

@@ -66,6 +66,9 @@ var (
 )
 
 func streamRows(b *bench) []streamRow {
+	if b.check && b.icount { // those whose instructions are held to the others'
+		return []streamRow{{"transfer", 64, 100, 1, streamImpls[:2]}, {"message", 64, 500, 1, messageImpls}}
+	}
 	if b.check || b.quick {
 		return []streamRow{
 			{"transfer", 64, 100, 1, streamImpls}, {"transfer", 64 << 10, 4, 16, streamImpls},
