@@ -1,6 +1,8 @@
 package msg
 
 import (
+	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/goverbs/goverbs/internal/conntest"
@@ -12,26 +14,27 @@ import (
 func TestCycles(t *testing.T) {
 	onFabrics(t, func(t *testing.T, _ *rdmatest.Fabric, cfg Config) {
 		l := listen(t, &cfg)
-		conntest.Cycles(t, func() { cycle(t, l, &cfg) })
+		conntest.Cycles(t, 1, func() error { return cycle(t, l, &cfg) })
 	})
 }
 
 // cycle is the life of a connection.
-func cycle(t *testing.T, l *Listener, cfg *Config) {
+func cycle(t *testing.T, l *Listener, cfg *Config) error {
 	t.Helper()
 	a, b, err1, err2 := meet(t, l, cfg)
-	if err1 != nil || err2 != nil {
-		t.Fatal(err1, err2)
+	if err := errors.Join(err1, err2); err != nil {
+		return err
 	}
 	for _, way := range [][2]*Conn{{a, b}, {b, a}} {
 		if err := way[0].Send(t.Context(), []byte("hello")); err != nil {
-			t.Fatal(err)
+			return err
 		}
 		m, err := way[1].Recv(t.Context())
 		if err != nil || string(m.Bytes()) != "hello" {
-			t.Fatal(m, err)
+			return fmt.Errorf("%v, %w", m, err)
 		}
 		m.Release()
 	}
 	bothClose(t, a, b)
+	return nil
 }

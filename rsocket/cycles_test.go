@@ -1,6 +1,8 @@
 package rsocket
 
 import (
+	"errors"
+	"fmt"
 	"io"
 	"net"
 	"testing"
@@ -14,46 +16,38 @@ import (
 func TestCycles(t *testing.T) {
 	for _, kind := range rdmatest.Kinds {
 		t.Run(kind.String(), func(t *testing.T) {
-			f := newFabric(t, kind)
+			newFabric(t, kind)
 			l, err := Listen("rsocket", fabricHost+":0")
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer l.Close()
-			conntest.Cycles(t, func() { f.cycle(l) })
+			conntest.Cycles(t, 1, func() error { return cycle(l) })
 		})
 	}
 }
 
 // cycle is the life of a connection.
-func (f *fabric) cycle(l net.Listener) {
-	f.t.Helper()
+func cycle(l net.Listener) error {
 	said := make(chan error, 1)
 	go func() {
 		c, err := l.Accept()
 		if err == nil {
 			_, err = io.Copy(c, c)
-		}
-		if err == nil {
-			err = c.Close()
+			err = errors.Join(err, c.Close())
 		}
 		said <- err
 	}()
 	c, err := Dial("rsocket", l.Addr().String())
 	if err != nil {
-		f.t.Fatal(err)
+		return err
 	}
 	text := make([]byte, 5)
 	if _, err = c.Write([]byte("hello")); err == nil {
 		_, err = io.ReadFull(c, text)
 	}
-	if err != nil || string(text) != "hello" {
-		f.t.Fatalf("%q, %v", text, err)
+	if err == nil && string(text) != "hello" {
+		err = fmt.Errorf("%q came back", text)
 	}
-	if err := c.Close(); err != nil {
-		f.t.Error(err)
-	}
-	if err := <-said; err != nil {
-		f.t.Error(err)
-	}
+	return errors.Join(err, c.Close(), <-said)
 }

@@ -67,7 +67,7 @@ type talk struct {
 func talks(t *testing.T, dev string) []talk {
 	cfg := msg.Config{Window: 8}
 	pooled := cfg
-	pooled.Pool = must(msg.NewPool(openLater(t, dev), 8, &cfg))(t)
+	pooled.Pool = must(msg.NewPool(openLater(t, dev), 64, &cfg))(t)
 	closeLater(t, pooled.Pool)
 	return []talk{msgTalk("messages", cfg), msgTalk("messages of a pool", pooled), streamTalk()}
 }
@@ -127,33 +127,48 @@ func streamTalk() talk {
 // pair makes both ends of a connection, from an address or any.
 func (k talk) pair(t *testing.T, from netip.Addr, at string) (dialled, accepted speaker) {
 	t.Helper()
-	addr, accept, closeListener, err := k.listen(at, 0)
+	dialled, accepted, err := k.meet(withPatience(t), from, at)
 	ok(t, err)
+	return dialled, accepted
+}
+
+func (k talk) meet(ctx context.Context, from netip.Addr, at string) (dialled, accepted speaker, err error) {
+	addr, accept, closeListener, err := k.listen(at, 0)
+	if err != nil {
+		return nil, nil, err
+	}
 	done := make(chan error, 1)
 	go func() {
 		var err error
-		accepted, err = accept(withPatience(t))
+		accepted, err = accept(ctx)
 		done <- err
 	}()
-	dialled, err = k.dial(withPatience(t), from, addr)
-	ok(t, errors.Join(err, <-done, closeListener()))
-	return dialled, accepted
+	if dialled, err = k.dial(ctx, from, addr); err != nil {
+		return nil, nil, errors.Join(err, closeListener(), <-done) // which ends the accept
+	}
+	return dialled, accepted, errors.Join(<-done, closeListener())
 }
 
 // converse has texts go there and back.
 func converse(t *testing.T, a, b speaker, rounds int) {
 	t.Helper()
 	for i := range rounds {
-		text := fmt.Sprintf("text %03d", i)
-		ok(t, a.say(withPatience(t), text))
-		if got := must(b.hear(withPatience(t)))(t); got != text {
-			t.Fatalf("%q, not %q", got, text)
+		ok(t, swap(withPatience(t), a, b, fmt.Sprintf("text %03d", i)))
+	}
+}
+
+// swap has a text of 8 bytes go there and back.
+func swap(ctx context.Context, a, b speaker, text string) error {
+	for _, way := range [][2]speaker{{a, b}, {b, a}} {
+		if err := way[0].say(ctx, text); err != nil {
+			return err
 		}
-		ok(t, b.say(withPatience(t), text))
-		if got := must(a.hear(withPatience(t)))(t); got != text {
-			t.Fatalf("%q, not %q", got, text)
+		got, err := way[1].hear(ctx)
+		if err != nil || got != text {
+			return fmt.Errorf("%q, not %q: %w", got, text, err)
 		}
 	}
+	return nil
 }
 
 // bothEnd closes both ends at once.

@@ -1,35 +1,53 @@
 package conntest
 
 import (
+	"errors"
 	"os"
 	"runtime"
 	"strconv"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
 
-// Cycles runs cycle 50 times, or as often as GOVERBS_CYCLES says, and fails the test if
-// goroutines or memory are left. It first runs cycle a few times, because some things are
-// made once.
-func Cycles(t *testing.T, cycle func()) {
+// Cycles runs cycle 50 times, or as often as GOVERBS_CYCLES says, so many of them at a time,
+// and fails the test if one fails, or if goroutines or memory are left. It first runs cycle
+// a few times, because some things are made once.
+func Cycles(t *testing.T, abreast int, cycle func() error) {
 	t.Helper()
 	n := 50
 	if more, err := strconv.Atoi(os.Getenv("GOVERBS_CYCLES")); err == nil {
 		n = more
 	}
-	for range 20 {
-		cycle()
-	}
+	run(t, 20, abreast, cycle)
 	goroutines, heap := runtime.NumGoroutine(), heapInUse()
-	for range n {
-		cycle()
-	}
+	run(t, n, abreast, cycle)
 	most := goroutines + n/10 // some serve all connections, and come and go
 	if left := fewestGoroutines(most); left > most {
 		t.Errorf("%d goroutines, %d before", left, goroutines)
 	}
 	if grown := heapInUse() - heap; grown > 200_000+20*int64(n) {
 		t.Errorf("%d cycles leave %d bytes", n, grown)
+	}
+}
+
+func run(t *testing.T, n, abreast int, cycle func() error) {
+	t.Helper()
+	var left atomic.Int64
+	left.Store(int64(n))
+	failed := make([]error, abreast)
+	var all sync.WaitGroup
+	for i := range failed {
+		all.Go(func() {
+			for failed[i] == nil && left.Add(-1) >= 0 {
+				failed[i] = cycle()
+			}
+		})
+	}
+	all.Wait()
+	if err := errors.Join(failed...); err != nil {
+		t.Fatal(err)
 	}
 }
 
