@@ -175,6 +175,7 @@ func (m *manager) disconnect(id *cmID) error {
 	peer := id.peer
 	id.stands = false
 	if p := m.f.pairs[id.d.verbs.QP(id.qpn)]; p != nil && id.d.kind.isIWARP() {
+		m.f.arriveAll(p)
 		p.qp.Break()
 		p.end(m.f)
 	}

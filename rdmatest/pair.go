@@ -151,9 +151,23 @@ func (f *Fabric) arrive(p *pair, now time.Time) bool {
 	return true
 }
 
+// arriveAll has all arrive that is on its way, as TCP sees to when one side ends its
+// connection: the end comes behind it.
+func (f *Fabric) arriveAll(p *pair) {
+	for f.wire.loss < 1 && p.arrived < len(p.way) && f.arrive(p, p.way[p.arrived].due) {
+	}
+}
+
+// failing tells that the send which left last did not, and ends the queue pair in its turn.
+// Nothing leaves behind it.
+func (p *pair) failing() bool {
+	n := len(p.way) - 1
+	return n >= 0 && p.way[n].local && p.way[n].status != abi.IB_WC_SUCCESS
+}
+
 // launch sends the oldest work request on its way.
 func (f *Fabric) launch(p *pair, now time.Time) bool {
-	if p.d.busy.After(now) {
+	if p.d.busy.After(now) || p.failing() {
 		return false
 	}
 	w, ok := p.next()
