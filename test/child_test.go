@@ -29,6 +29,7 @@ var roles = map[string]func(args []string) error{
 	"msg victim":       msgVictim,
 	"msg listener":     msgListener,
 	"msg mirror":       msgMirror,
+	"msg large victim": msgLargeVictim,
 	"silent listener":  silentListener,
 }
 
