@@ -83,6 +83,20 @@ func TestOpenNothing(t *testing.T) {
 	}
 }
 
+// TestImportNothing: rxe shares no context, and what is no device has none.
+func TestImportNothing(t *testing.T) {
+	notTwice(t)
+	rxeFabric(t)
+	noLeak(t)
+	for path, want := range map[string]error{os.DevNull: uverbs.ErrNoDevice, infoOf(t, rxeLink).Node: uverbs.ErrNotSupported} {
+		f := must(os.OpenFile(path, os.O_RDWR, 0))(t)
+		if _, err := uverbs.ImportFile(f); !errors.Is(err, want) || !strings.Contains(err.Error(), "import ") {
+			t.Errorf("%s: %v, want %v", path, err, want)
+		}
+		ok(t, f.Close())
+	}
+}
+
 // TestOpenPassed gives a process the descriptor of a node that it may not open.
 func TestOpenPassed(t *testing.T) {
 	notTwice(t)

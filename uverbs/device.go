@@ -31,18 +31,19 @@ type Device struct {
 
 // newDevice makes a Device of an open uverbs file, the kernel's or one that stands in
 // for it. The Device owns file from then on, also when this fails.
-func newDevice(info DeviceInfo, file ioctl.File) (*Device, error) {
+// getContext gives it its context: a new one or, of an imported device, the one that is there.
+func newDevice(info DeviceInfo, file ioctl.File, getContext func(*Device) error) (*Device, error) {
 	d := &Device{info: info, file: newDeviceFile(file)}
 	d.root(info.Name)
-	if err := d.start(); err != nil {
+	if err := d.start(getContext); err != nil {
 		return nil, errors.Join(err, d.file.Close())
 	}
 	d.cleanup = runtime.AddCleanup(d, (*deviceFile).abandon, d.file)
 	return d, nil
 }
 
-func (d *Device) start() error {
-	if err := d.getContext(); err != nil {
+func (d *Device) start(getContext func(*Device) error) error {
+	if err := getContext(d); err != nil {
 		return err
 	}
 	events, err := d.openAsyncEvents()
@@ -68,19 +69,26 @@ func (d *Device) getContext() error {
 	if d.foreign = d.info.foreign(p); d.foreign != "" {
 		return d.openBare()
 	}
+	if err := d.provide(p.Open, d.issueGetContext); err != nil {
+		return d.fail("open", err, contextHint(err))
+	}
+	return nil
+}
+
+// provide has the provider make its view of the context, with a call that issue carries out.
+func (d *Device) provide(open func(*driver.Open) (driver.Context, error), issue func(driver.UHW, []driver.Attr) error) error {
 	c := d.creation(nil)
 	r := &driver.Open{Call: c, Device: driverDevice{c.memory, d}}
 	c.issue = func(u driver.UHW, extra []driver.Attr) error {
-		err := d.issueGetContext(u, extra)
+		err := issue(u, extra)
 		r.CompVectors = d.compVectors
 		return err
 	}
-	ctx, err := p.Open(r)
-	if err = c.made(err, nothing); err != nil {
-		return d.fail("open", err, contextHint(err))
+	ctx, err := open(r)
+	if err = c.made(err, nothing); err == nil {
+		d.provider = ctx
 	}
-	d.provider = ctx
-	return nil
+	return err
 }
 
 func (d *Device) issueGetContext(u driver.UHW, extra []driver.Attr) error {

@@ -101,7 +101,7 @@ func (info DeviceInfo) openOn(f ioctl.File) (*Device, error) {
 	if info.Driver == DriverUnknown {
 		info.Driver = probeDriver(f)
 	}
-	return newDevice(info, f)
+	return newDevice(info, f, (*Device).getContext)
 }
 
 // maxKnownDriver is above all ids that are in use.

@@ -14,7 +14,8 @@
 //
 // Open takes a name. [OpenNetdev], [OpenPCI], [OpenNode], [OpenFile] and
 // rdmacm.OpenDevice find a device by its interface, its PCI address, its node, a
-// descriptor that another process opened, or an IP address.
+// descriptor that another process opened, or an IP address. [ImportFile] shares one that
+// another process uses.
 //
 // The shortest whole program:
 //

@@ -117,7 +117,7 @@ func everyErrno[W interface{ kernel() *fakeverbs.Kernel }](t *testing.T, device 
 					if errors.Is(err, uverbs.ErrNotSupported) != notSupported(errno) {
 						t.Errorf("not supported: %v", err)
 					}
-					if strings.HasPrefix(v.text, "create") && (!slices.Equal(k.Alive(), alive) || mmap.Live() != live) {
+					if (strings.HasPrefix(v.text, "create") || strings.HasPrefix(v.text, "import")) && (!slices.Equal(k.Alive(), alive) || mmap.Live() != live) {
 						t.Errorf("%q and %d regions, before %q and %d", k.Alive(), mmap.Live(), alive, live)
 					}
 					if err := v.do(w); err != nil {

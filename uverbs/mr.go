@@ -29,6 +29,7 @@ type MR struct {
 	pin        *runtime.Pinner // holds a caller's slice in place
 	access     Access
 	memory     *memory
+	lent       bool // imported: the kernel's object is another's
 }
 
 // MROptions refine [PD.AllocMR]. Nil and the zero value ask for ordinary pages.
@@ -163,8 +164,11 @@ func (mr *MR) Addr() uint64 { return mr.iova }
 // PD returns the protection domain of the region.
 func (mr *MR) PD() *PD { return mr.pd }
 
+// Handle is the kernel's number of the region, for [PD.ImportMR] by another process.
+func (mr *MR) Handle() uint32 { return mr.handle }
+
 // Bytes returns the registered memory, or nil once the region is closed, or if the memory
-// is another device's. A slice that the caller keeps, of [PD.AllocMR]'s memory, must not be
+// is a device's or the region was imported. A slice that the caller keeps, of [PD.AllocMR]'s memory, must not be
 // used after Close: the memory is unmapped, so touching it kills the process, or touches
 // whatever was mapped there since. Make sure that no other goroutine is using one when you
 // call Close.
@@ -207,7 +211,8 @@ func (mr *MR) SGE(off, n int) SGE {
 // Close ends the registration and frees memory that came with the region, of which
 // no slice may be used any more; see [MR.Bytes]. Memory that was the caller's stays.
 // Work requests that still use the region complete with an error. When Close fails
-// because the kernel refuses it, the region lives on.
+// because the kernel refuses it, the region lives on. Of a region that was imported only the
+// knowledge of it ends: the registration is left to the process that made it.
 //
 // C: ibv_dereg_mr
 func (mr *MR) Close() error {
@@ -220,6 +225,9 @@ func (mr *MR) Close() error {
 }
 
 func (mr *MR) destroy() error {
+	if mr.lent {
+		return nil
+	}
 	mr.delist()
 	err := mr.pd.dev.issueDeregMR(mr.handle)
 	if err != nil {

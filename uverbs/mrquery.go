@@ -14,20 +14,25 @@ type MRAttr struct {
 
 // Query asks the kernel what it has of the region.
 //
-// C: what ibv_import_mr asks
+// C: part of ibv_import_mr
 func (mr *MR) Query() (attr MRAttr, err error) {
 	err = mr.using("query", func() error {
-		r := mr.pd.dev.request(abi.UVERBS_OBJECT_MR, abi.UVERBS_METHOD_QUERY_MR)
-		defer r.Free()
-		r.Handle(abi.UVERBS_ATTR_QUERY_MR_HANDLE, mr.handle)
-		ioctl.Out(r, abi.UVERBS_ATTR_QUERY_MR_RESP_LKEY, &attr.LKey)
-		ioctl.Out(r, abi.UVERBS_ATTR_QUERY_MR_RESP_RKEY, &attr.RKey)
-		ioctl.Out(r, abi.UVERBS_ATTR_QUERY_MR_RESP_LENGTH, &attr.Length)
-		ioctl.Out(r, abi.UVERBS_ATTR_QUERY_MR_RESP_IOVA, &attr.IOVA)
-		if err := r.Do(mr.pd.dev.file); err != nil {
+		if attr, err = mr.pd.dev.issueQueryMR(mr.handle); err != nil {
 			return mr.fail("query", err, "")
 		}
 		return nil
 	})
+	return attr, err
+}
+
+func (d *Device) issueQueryMR(handle uint32) (attr MRAttr, err error) {
+	r := d.request(abi.UVERBS_OBJECT_MR, abi.UVERBS_METHOD_QUERY_MR)
+	defer r.Free()
+	r.Handle(abi.UVERBS_ATTR_QUERY_MR_HANDLE, handle)
+	ioctl.Out(r, abi.UVERBS_ATTR_QUERY_MR_RESP_LKEY, &attr.LKey)
+	ioctl.Out(r, abi.UVERBS_ATTR_QUERY_MR_RESP_RKEY, &attr.RKey)
+	ioctl.Out(r, abi.UVERBS_ATTR_QUERY_MR_RESP_LENGTH, &attr.Length)
+	ioctl.Out(r, abi.UVERBS_ATTR_QUERY_MR_RESP_IOVA, &attr.IOVA)
+	err = r.Do(d.file)
 	return attr, err
 }

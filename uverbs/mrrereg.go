@@ -18,11 +18,14 @@ type ReregOptions struct {
 // may use the region meanwhile, and nobody read its keys or its PD. Drivers that
 // can't, and kernels before 6.3 on rxe, return an error that matches
 // ErrNotSupported; register the memory anew then. The memory itself stays what it
-// is.
+// is. An imported region is EPERM.
 //
 // C: ibv_rereg_mr with IBV_REREG_MR_CHANGE_PD and IBV_REREG_MR_CHANGE_ACCESS
 func (mr *MR) Rereg(opts ReregOptions) error {
 	return mr.alone("change", func() error {
+		if mr.lent {
+			return mr.fail("change", syscall.EPERM, "it was imported: the process that made it may change it")
+		}
 		in := &abi.IbUverbsReregMr{MrHandle: mr.handle}
 		if opts.Access != nil {
 			in.Flags, in.AccessFlags = in.Flags|reregAccess, uint32(*opts.Access)

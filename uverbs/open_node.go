@@ -33,21 +33,24 @@ func OpenNode(path string) (*Device, error) {
 // descriptor: it must not be in use, and can be used once. The device keeps a copy of the
 // descriptor; the caller closes f.
 //
-// C: ibv_import_device, which takes a descriptor that has a context; few drivers do.
-func OpenFile(f *os.File) (*Device, error) {
+// [ImportFile] takes a descriptor that is in use.
+func OpenFile(f *os.File) (*Device, error) { return onFile("open", f, DeviceInfo.openOn) }
+
+// onFile finds out which device a descriptor is of.
+func onFile(op string, f *os.File, use func(DeviceInfo, ioctl.File) (*Device, error)) (*Device, error) {
 	infos, skipped, err := list()
 	if err != nil {
 		return nil, err
 	}
 	file, rdev, err := ioctl.FromFile(f)
 	if err != nil {
-		return nil, &Error{Op: "open", Object: f.Name(), Err: err}
+		return nil, &Error{Op: op, Object: f.Name(), Err: err}
 	}
 	for _, info := range infos {
 		if info.rdev != 0 && info.rdev == rdev {
-			return info.openOn(file)
+			return use(info, file)
 		}
 	}
-	return nil, &Error{Op: "open", Object: f.Name(), Err: errors.Join(ErrNoDevice, skipped, file.Close()),
+	return nil, &Error{Op: op, Object: f.Name(), Err: errors.Join(ErrNoDevice, skipped, file.Close()),
 		Hint: "it is no node of a device; " + haveDevices(infos)}
 }

@@ -16,6 +16,7 @@ type PD struct {
 	handle uint32
 	data   any // the provider's, which may be a driver.Destroyer
 	memory *memory
+	lent   bool // imported: the kernel's object is another's
 }
 
 // AllocPD makes a protection domain.
@@ -71,10 +72,16 @@ func (d *Device) issueDeallocPD(handle uint32) error {
 // Device returns the device that the domain belongs to.
 func (pd *PD) Device() *Device { return pd.dev }
 
-// Close frees the domain.
+// Handle is the kernel's number of the domain, for [Device.ImportPD] by another process.
+func (pd *PD) Handle() uint32 { return pd.handle }
+
+// Close frees the domain. One that was imported is left to the process that made it.
 //
 // C: ibv_dealloc_pd
 func (pd *PD) Close() error {
+	if pd.lent {
+		return pd.close(nothing, pd.memory.free)
+	}
 	return pd.close(func() error {
 		return destroy(pd.data, func() error { return pd.dev.issueDeallocPD(pd.handle) })
 	}, pd.memory.free)

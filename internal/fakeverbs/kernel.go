@@ -71,6 +71,7 @@ type Kernel struct {
 	model    model
 	context  bool
 	closed   bool
+	others   int // descriptors of the file beside one
 	handles  numbers
 	places   numbers // that siw maps queues at
 	objects  map[uint32]*object
@@ -174,6 +175,10 @@ func (k *Kernel) Close() error {
 	defer k.unlock()
 	if k.closed {
 		return os.ErrClosed
+	}
+	if k.others > 0 {
+		k.others--
+		return nil
 	}
 	k.left = append(k.alive(), k.lent.leaks()...)
 	k.closed = true

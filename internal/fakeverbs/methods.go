@@ -18,6 +18,7 @@ var methods = map[[2]uint16]*method{
 		out(abi.UVERBS_ATTR_GET_CONTEXT_NUM_COMP_VECTORS, 4).optional(),
 		out(abi.UVERBS_ATTR_GET_CONTEXT_CORE_SUPPORT, 8).optional(),
 	)},
+	{abi.UVERBS_OBJECT_DEVICE, abi.UVERBS_METHOD_QUERY_CONTEXT}: {"QUERY_CONTEXT", (*Kernel).queryContext, contextAttrs},
 	{abi.UVERBS_OBJECT_DEVICE, abi.UVERBS_METHOD_QUERY_GID_TABLE}: {"QUERY_GID_TABLE", (*Kernel).queryGIDTable, []attr{
 		enum(abi.UVERBS_ATTR_QUERY_GID_TABLE_ENTRY_SIZE),
 		flags(abi.UVERBS_ATTR_QUERY_GID_TABLE_FLAGS).optional(),

@@ -18,6 +18,7 @@ type mlx5 struct {
 	bare
 	k       *Kernel
 	version uint8 // of completions
+	told    abi.Mlx5IbAllocUcontextResp
 	dynamic bool
 	uars    map[int64]*mlx5UAR // by the key that they are mapped at
 	lastUAR uint32
@@ -194,6 +195,7 @@ func (m *mlx5) context(r *ioctl.Request) error {
 		resp.NumDynBfregs = 0
 		m.addStatic()
 	}
+	m.told = resp
 	return mlx5Answer(m, "GET_CONTEXT", r, resp)
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"math/bits"
+	"slices"
 	"syscall"
 
 	"github.com/goverbs/goverbs/internal/abi"
@@ -58,6 +59,12 @@ var mlx5Methods = map[[2]uint16]*method{
 		out(abi.MLX5_IB_ATTR_UAR_OBJ_ALLOC_PAGE_ID, 4),
 	}},
 	{abi.MLX5_IB_OBJECT_UAR, abi.MLX5_IB_METHOD_UAR_OBJ_DESTROY}: {"UAR_OBJ_DESTROY", (*Kernel).mlx5DestroyUAR, destroys(abi.MLX5_IB_ATTR_UAR_OBJ_DESTROY_HANDLE)},
+	{abi.UVERBS_OBJECT_DEVICE, abi.UVERBS_METHOD_QUERY_CONTEXT}: {"QUERY_CONTEXT", (*Kernel).queryContext,
+		append(slices.Clone(contextAttrs), outMin(abi.MLX5_IB_ATTR_QUERY_CONTEXT_RESP_UCTX, mlx5ContextLen))},
+	{abi.UVERBS_OBJECT_PD, abi.MLX5_IB_METHOD_PD_QUERY}: {"PD_QUERY", (*Kernel).mlx5QueryPD, []attr{
+		obj(abi.MLX5_IB_ATTR_QUERY_PD_HANDLE),
+		out(abi.MLX5_IB_ATTR_QUERY_PD_RESP_PDN, 4),
+	}},
 }
 
 func (m *mlx5) addUAR(key int64, number uint32, wc bool) *mlx5UAR {

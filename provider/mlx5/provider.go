@@ -46,12 +46,11 @@ const (
 func (provider) Open(r *driver.Open) (driver.Context, error) {
 	req := abi.Mlx5IbAllocUcontextReqV2{TotalNumBfregs: staticRegisters, NumLowLatencyBfregs: staticLowLatency,
 		MaxCqeVersion: maxCQEVersion, LibCaps: abi.MLX5_LIB_CAP_4K_UAR | abi.MLX5_LIB_CAP_DYN_UAR}
-	c := &mlx5Context{device: r.Device}
-	in := abi.Bytes(&req)
-	var err error
-	if c.tuning, err = readTuning(); err != nil {
+	c, err := newContext(r)
+	if err != nil {
 		return nil, err
 	}
+	in := abi.Bytes(&req)
 	for _, length := range []int{len(in), requestWithVersion, requestWithFlags} {
 		if err = r.Do(driver.UHW{In: in[:length], Out: abi.Bytes(&c.limits)}); !errors.Is(err, syscall.EINVAL) {
 			break
@@ -60,12 +59,23 @@ func (provider) Open(r *driver.Open) (driver.Context, error) {
 	if err != nil {
 		return nil, err
 	}
+	return c.start()
+}
+
+func newContext(r *driver.Open) (c *mlx5Context, err error) {
+	c = &mlx5Context{device: r.Device}
+	c.tuning, err = readTuning()
+	return c, err
+}
+
+// start makes ready what the kernel's answer tells of.
+func (c *mlx5Context) start() (driver.Context, error) {
 	if err := c.checkLimits(); err != nil {
 		return nil, err
 	}
 	c.indexed = c.limits.CqeVersion == 1
-	c.records.line, c.records.alloc = int(c.limits.CacheLineSize), r.Device.Alloc
-	attr, err := r.Device.Query(nil)
+	c.records.line, c.records.alloc = int(c.limits.CacheLineSize), c.device.Alloc
+	attr, err := c.device.Query(nil)
 	if err != nil {
 		return nil, err
 	}

@@ -13,10 +13,16 @@ type Driver interface {
 	Open(r *Open) (Context, error)
 }
 
+// Importer is a Driver that can join a context which another process has made: Import
+// carries out r (QUERY_CONTEXT).
+type Importer interface {
+	Import(r *Open) (Context, error)
+}
+
 // Context is a provider's view of one open device. Its methods may be called
 // concurrently.
 //
-// It may also have the methods of [PDAllocator], [MRRegistrar], [MWAllocator], [AHCreator],
+// It may also have the methods of [PDAllocator], [PDImporter], [MRRegistrar], [MWAllocator], [AHCreator],
 // [SRQCreator], [XRCCreator], [XRCTargetCreator], [WQCreator], [FlowCreator], [DMAllocator], [Supporter] and
 // [Closer]. Without them PDs, MRs, MWs and flow rules go without private bytes, and AHs, SRQs,
 // XRC, WQs and memory of the device's are not supported.
@@ -29,6 +35,12 @@ type Context interface {
 // Requests that name the PD carry that data.
 type PDAllocator interface {
 	AllocPD(r *AllocPD) (data any, err error)
+}
+
+// PDImporter is a Context that can use a PD of another process with the same context. Data
+// is as AllocPD's.
+type PDImporter interface {
+	ImportPD(handle uint32) (data any, err error)
 }
 
 // MRRegistrar is a Context whose memory regions have private bytes.

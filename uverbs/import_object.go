@@ -1,0 +1,74 @@
+package uverbs
+
+import (
+	"math"
+	"syscall"
+
+	"github.com/goverbs/goverbs/uverbs/driver"
+)
+
+// ImportPD takes a protection domain by the handle that its maker told ([PD.Handle]). The
+// maker is another process with the same descriptor ([ImportFile]), or this one. The maker
+// must keep the domain open for as long as this process uses it. A handle of nothing is ENOENT.
+//
+// C: ibv_import_pd
+func (d *Device) ImportPD(handle uint32) (*PD, error) {
+	pd := &PD{dev: d, handle: handle, memory: &memory{file: d.file}, lent: true}
+	if err := pd.attach("PD", &d.object); err != nil {
+		return nil, err
+	}
+	if err := pd.identify(); err != nil {
+		pd.detach()
+		return nil, pd.fail("import", err, importHint(err))
+	}
+	pd.setNumber(handle)
+	return pd, nil
+}
+
+func (pd *PD) identify() (err error) {
+	p, ok := pd.dev.provider.(driver.PDImporter)
+	if !ok {
+		return ErrNotSupported
+	}
+	pd.data, err = p.ImportPD(pd.handle)
+	return err
+}
+
+// ImportMR takes a memory region by the handle that its maker told ([MR.Handle]), for use in
+// its domain or an imported one. [MR.Addr], [MR.Len] and the keys are the maker's; [MR.Bytes]
+// is nil, because the memory need not be mapped here. Devices write to it; what a provider
+// itself puts into memory, such as mlx5's short messages, can't go there. A handle of
+// nothing is ENOENT.
+//
+// C: ibv_import_mr
+func (pd *PD) ImportMR(handle uint32) (*MR, error) {
+	mr := &MR{pd: pd, handle: handle, memory: &memory{file: pd.dev.file}, lent: true}
+	if err := mr.attach("MR", &pd.object); err != nil {
+		return nil, err
+	}
+	if err := mr.identify(); err != nil {
+		mr.detach()
+		return nil, mr.fail("import", err, importHint(err))
+	}
+	mr.setNumber(handle)
+	return mr, nil
+}
+
+func (mr *MR) identify() error {
+	attr, err := mr.pd.dev.issueQueryMR(mr.handle)
+	switch {
+	case err != nil:
+		return err
+	case attr.Length > math.MaxInt:
+		return syscall.EOVERFLOW
+	}
+	mr.lkey, mr.rkey, mr.length, mr.iova = attr.LKey, attr.RKey, int(attr.Length), attr.IOVA
+	return nil
+}
+
+func importHint(err error) string {
+	if err == syscall.ENOENT {
+		return "the descriptor has no such object"
+	}
+	return ""
+}
