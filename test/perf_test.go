@@ -95,11 +95,12 @@ func decodePerf(t *testing.T, out output) (j perfJSON) {
 	return j
 }
 
-// has tells that a result has these figures, all greater than nothing.
+// has tells that a result has these figures, all greater than nothing. Samples may be
+// equal where the clock is coarse.
 func (j perfJSON) has(t *testing.T, i int, names ...string) {
 	t.Helper()
 	for _, name := range names {
-		if v, ok := j.Results[i][name].(float64); !ok || v <= 0 {
+		if v, ok := j.Results[i][name].(float64); !ok || v <= 0 && name != "t_stdev_usec" {
 			t.Errorf("%s: %s of result %d: %v", j.Test, name, i, j.Results[i])
 		}
 	}

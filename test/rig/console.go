@@ -16,6 +16,7 @@ type console struct {
 	faults int
 	report []string // from the first fault on
 	ours   bool     // a report names what the tests drive
+	known  string   // the line of a report that names a known bug
 }
 
 const (
@@ -47,6 +48,9 @@ func (c *console) add(line string) {
 	}
 	if c.faults > 0 {
 		c.ours = c.ours || underTest.MatchString(line) || onPurpose.MatchString(line)
+		if knownBug.MatchString(line) {
+			c.known = line
+		}
 		if len(c.report) < reportKeep {
 			c.report = append(c.report, line)
 		}

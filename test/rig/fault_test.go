@@ -16,6 +16,7 @@ func TestBlame(t *testing.T) {
 		rxe   = "[ 5.5]  rxe_completer+0x11/0x20 [rdma_rxe]\n"
 		core  = "[ 5.5]  ib_uverbs_write+0x11/0x20 [ib_uverbs]\n"
 		iwcm  = "[ 5.5]  cm_work_handler+0x11/0x20 [iw_cm]\n"
+		known = "[ 5.1] Oops: Oops: 0000 [#1] SMP NOPTI\n[ 5.2] RIP: 0010:rxe_sched_task+0x31/0xb0 [rdma_rxe]\n"
 		crash = "[ 5.0] sysrq: Trigger a crash\n[ 5.1] Kernel panic - not syncing: sysrq triggered crash\n"
 	)
 	for name, c := range map[string]struct {
@@ -26,6 +27,8 @@ func TestBlame(t *testing.T) {
 		"text patched":         {boot + int3 + sched, true, true, "int3"},
 		"survived":             {boot + "[ 5.0] WARNING: CPU: 0 PID: 1 at kernel/sched/clock.c:1\n" + sched, false, true, "clock.c"},
 		"in rxe":               {boot + int3 + sched + rxe, true, false, ""},
+		"known":                {boot + known + rxe, true, true, "known fault of the kernel's rxe"},
+		"known, survived":      {boot + known + rxe, false, false, ""},
 		"in uverbs":            {boot + int3 + core, true, false, ""},
 		"in iw_cm":             {boot + int3 + iwcm, true, false, ""},
 		"silent":               {boot, true, true, "did not report why"},

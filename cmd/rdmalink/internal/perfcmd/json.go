@@ -48,7 +48,7 @@ type jsonLatency struct {
 	Max       float64   `json:"t_max_usec,omitempty"`
 	Typical   float64   `json:"t_typical_usec,omitempty"`
 	Avg       float64   `json:"t_avg_usec"`
-	Stdev     float64   `json:"t_stdev_usec,omitempty"`
+	Stdev     *float64  `json:"t_stdev_usec,omitempty"` // 0 of equal samples is a figure
 	P99       float64   `json:"p99_usec,omitempty"`
 	P999      float64   `json:"p99_9_usec,omitempty"`
 	PerSecond float64   `json:"tps,omitempty"`
@@ -80,7 +80,11 @@ func jsonAddrs(all []perftest.Endpoint) (addrs []jsonAddr) {
 }
 
 func (j *jsonReport) latency(p *session, l *perf.Latency) {
-	j.Results = append(j.Results, jsonLatency{l.Size, l.Iters, l.Min, l.Max, l.Typical, l.Avg, l.Stdev, l.P99, l.P999, l.PerSecond, p.samplesOf(l)})
+	r := jsonLatency{l.Size, l.Iters, l.Min, l.Max, l.Typical, l.Avg, nil, l.P99, l.P999, l.PerSecond, p.samplesOf(l)}
+	if l.PerSecond == 0 {
+		r.Stdev = &l.Stdev
+	}
+	j.Results = append(j.Results, r)
 }
 
 func (j *jsonReport) bandwidth(_ *session, b *perf.Bandwidth) {
