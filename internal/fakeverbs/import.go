@@ -39,6 +39,7 @@ func (k *Kernel) queryContext(r *ioctl.Request) error {
 func (m *mlx5) queryContext(r *ioctl.Request) {
 	b, _ := r.Bytes(abi.MLX5_IB_ATTR_QUERY_CONTEXT_RESP_UCTX)
 	clear(b[copy(b, abi.Bytes(&m.told)):])
+	m.shared = true
 }
 
 // mlx5QueryPD tells the device's number of a PD.

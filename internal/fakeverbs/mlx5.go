@@ -25,6 +25,7 @@ type mlx5 struct {
 	nextReg uint32          // static register for the next QP
 	records map[uint64]bool // cache lines in use
 	indexes map[uint32]bool // of queue pairs
+	shared  bool            // by processes, each of which counts its own indexes
 	cqs     map[uint32]*MLX5CQ
 	part    []byte // of a new queue that is read
 	clock   mlx5Clock

@@ -116,11 +116,13 @@ func (q *MLX5QP) checkIndex(index uint32) error {
 	switch {
 	case q.m.badIndex(index):
 		return syscall.EINVAL
-	case q.m.version == 1 && q.m.indexes[index]:
+	case q.m.isTaken(index):
 		q.m.note("QP_CREATE: index %d is that of another QP", index)
 	}
 	return nil
 }
+
+func (m *mlx5) isTaken(index uint32) bool { return m.version == 1 && !m.shared && m.indexes[index] }
 
 func (q *MLX5QP) takeUAR(in *abi.Mlx5IbCreateQp, resp *abi.Mlx5IbCreateQpResp) error {
 	m := q.m

@@ -46,7 +46,7 @@ func (m *mlx5) xrcIndex(s *MLX5SRQ, index uint32) error {
 	if m.badIndex(index) {
 		return syscall.EINVAL
 	}
-	if m.version == 1 && m.indexes[index] {
+	if m.isTaken(index) {
 		m.note("SRQ_CREATE: index %d is that of another object", index)
 	}
 	m.indexes[index] = true
