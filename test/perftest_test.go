@@ -129,15 +129,43 @@ func (r perftestRun) serve(t *testing.T, link, address string, servers ...string
 		client := map[string]string{"C": "Go", "Go": "C"}[server]
 		t.Run(fmt.Sprintf("%s %s: %s serves %s", r.what, r.line, server, client), func(t *testing.T) {
 			noLeak(t)
-			var serverOut, clientOut output
-			eventually(func() bool {
-				serverOut, clientOut = r.play(t, r.end(server, link), r.end(client, link, address))
-				said := serverOut.Err + clientOut.Err
-				return !strings.Contains(said, perftestClock) && !strings.Contains(said, perfNothingDone)
-			})
-			r.check(t, serverOut, clientOut)
+			r.check(t, r.bestOf(t, func() tried {
+				serverOut, clientOut := r.play(t, r.end(server, link), r.end(client, link, address))
+				return tried{serverOut, clientOut}
+			}))
 		})
 	}
+}
+
+// tried are the ends of one try.
+type tried struct{ server, client output }
+
+// gaveUp tells that one of them had no time to measure.
+func (o tried) gaveUp() bool {
+	said := o.server.Err + o.client.Err
+	return strings.Contains(said, perftestClock) || strings.Contains(said, perfNothingDone)
+}
+
+// rows are how many both have printed.
+func (o tried) rows(t *testing.T) int {
+	return min(len(perftestRows(t, o.server.Out)), len(perftestRows(t, o.client.Out)))
+}
+
+// bestOf plays until nobody gives up, or returns the try that went farthest.
+func (r perftestRun) bestOf(t *testing.T, play func() tried) (best tried) {
+	most := -1
+	eventually(func() bool {
+		o := play()
+		if !o.gaveUp() {
+			best = o
+			return true
+		}
+		if n := o.rows(t); n > most {
+			best, most = o, n
+		}
+		return false
+	})
+	return best
 }
 
 // perftestClock is what perftest says that gives up because it could not find out
@@ -170,8 +198,17 @@ func (r perftestRun) play(t *testing.T, server, client *exec.Cmd) (serverOut, cl
 
 // check wants both ends to have ended well and printed as many rows as they
 // should, of the same sizes and counts; an idle server has none.
-func (r perftestRun) check(t *testing.T, serverOut, clientOut output) {
+//
+// Of a test of many sizes in which perftest never came to the end, for want of an even clock,
+// the rows up to there are checked.
+func (r perftestRun) check(t *testing.T, o tried) {
 	t.Helper()
+	serverOut, clientOut := o.server, o.client
+	if n := o.rows(t); n > 0 && r.rows > 1 && o.gaveUp() {
+		t.Logf("perftest gave up each time, at best after %d of %d rows:\n%s", n, r.rows, serverOut.Err+clientOut.Err)
+		r.compare(t, perftestRows(t, serverOut.Out)[:n], perftestRows(t, clientOut.Out)[:n])
+		return
+	}
 	if serverOut.Code != 0 || clientOut.Code != 0 {
 		t.Fatalf("server: %+v\nclient: %+v", serverOut, clientOut)
 	}
