@@ -1,6 +1,7 @@
 package msg
 
 import (
+	"maps"
 	"net"
 	"sync"
 
@@ -64,7 +65,7 @@ func (b *births) begin(cm *rdmacm.Conn, o *uverbs.QPOptions) error {
 	}
 	// What is owned first is closed last: as long as the pool has the connection, end
 	// has to find it.
-	cm.Own(closer(func() error { b.remove(cm); return nil }))
+	cm.Own(closer(func() error { b.closed(c); return nil }))
 	if p := b.shape.pool; p != nil {
 		if err := p.admit(c); err != nil {
 			return err
@@ -92,6 +93,21 @@ type closer func() error
 
 func (f closer) Close() error { return f() }
 
+// closed forgets a connection that nobody has. The program may have had one of its pool, with
+// what it has sent and its end, and closed it, before Accept returns it.
+func (b *births) closed(c *Conn) {
+	if !c.isShut() {
+		b.remove(c.cm)
+	}
+}
+
+// sweep forgets those that the program has closed, of which one has not come to be accepted.
+func (b *births) sweep() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	maps.DeleteFunc(b.made, func(_ *rdmacm.Conn, c *Conn) bool { return c.isShut() })
+}
+
 func (b *births) remove(cm *rdmacm.Conn) *Conn {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -100,7 +116,7 @@ func (b *births) remove(cm *rdmacm.Conn) *Conn {
 	return c
 }
 
-// take is for one that the program gets.
+// take is for one that the program gets; nil: it has had it, and it is swept away.
 func (b *births) take(cm *rdmacm.Conn) *Conn {
 	c := b.remove(cm)
 	if c != nil && c.shape.pool != nil {

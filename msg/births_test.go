@@ -2,6 +2,7 @@ package msg
 
 import (
 	"errors"
+	"io"
 	"net"
 	"testing"
 
@@ -61,5 +62,57 @@ func TestBirthsEnd(t *testing.T) {
 			}
 			<-accepted
 		})
+	}
+}
+
+// A pool hands out a connection before Accept returns it, and the program may close it: Accept
+// returns it all the same. One that nobody had, or that could not be accepted, is forgotten.
+func TestBirthClosedEarly(t *testing.T) {
+	f, cfg := newFabric(t, rdmatest.SIW), small
+	cfg.Pool = newPool(t, f, 4)
+	shape, err := cfg.shape()
+	if err != nil {
+		t.Fatal(err)
+	}
+	made := births{shape: shape, accepts: true}
+	l, err := rdmacm.Listen(anyPort, made.config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	closeLater(t, l)
+	// early is a connection of a client that has gone, which the program has closed.
+	early := func() (*rdmacm.Conn, *Conn) {
+		accepted := make(chan *rdmacm.Conn, 1)
+		go func() {
+			cm, err := l.Accept(t.Context())
+			if err != nil {
+				t.Error(err)
+			}
+			accepted <- cm
+		}()
+		dialled, err := Dial(t.Context(), l.Addr().String(), &small)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := dialled.Close(); err != nil {
+			t.Error(err)
+		}
+		c, _, err := cfg.Pool.Recv(t.Context())
+		if err != io.EOF {
+			t.Fatal(err)
+		}
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+		return <-accepted, c
+	}
+	cm, c := early()
+	if got := made.take(cm); got != c {
+		t.Errorf("%p, want %p", got, c)
+	}
+	cm, _ = early()
+	made.sweep()
+	if got := made.take(cm); got != nil || len(made.made) > 0 {
+		t.Error(got, made.made)
 	}
 }

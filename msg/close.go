@@ -35,6 +35,13 @@ func (c *Conn) Close() error {
 	return failed("close", err)
 }
 
+// isShut tells whether the program has called Close.
+func (c *Conn) isShut() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.ending.isShut
+}
+
 // shutDown stops the program's calls, and says whether it was the first to do so.
 func (c *Conn) shutDown() bool {
 	c.mu.Lock()

@@ -30,12 +30,24 @@ func Listen(address string, cfg *Config) (*Listener, error) {
 // listener has ended. Any other error but that of ctx concerns one peer, such as one that
 // speaks another protocol ([ErrVersion]) or finds the pool full ([ErrPoolFull]); the
 // listener goes on.
+//
+// A connection in a pool may have been closed already: [Pool.Recv] tells of its messages, and of
+// its end, as soon as they are there.
 func (l *Listener) Accept(ctx context.Context) (*Conn, error) {
-	cm, err := l.cm.Accept(ctx)
-	if err != nil {
-		return nil, failed("accept", err)
+	for {
+		cm, err := l.cm.Accept(ctx)
+		if err != nil {
+			l.made.sweep()
+			return nil, failed("accept", err)
+		}
+		if c := l.made.take(cm); c != nil {
+			l.welcome(c)
+			return c, nil
+		}
 	}
-	c := l.made.take(cm)
+}
+
+func (l *Listener) welcome(c *Conn) {
 	if c.shape.pool == nil {
 		c.pollAlone()
 	}
@@ -44,7 +56,6 @@ func (l *Listener) Accept(ctx context.Context) (*Conn, error) {
 	if c.ending.failing { // so early that there was no connection to end
 		go c.link.disconnect()
 	}
-	return c, nil
 }
 
 // Addr is the address listened on, as rdmacm.Listener.Addr tells it.
