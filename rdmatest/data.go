@@ -13,7 +13,7 @@ const longest = 1 << 31
 // gather reads the memory that a send names. It reports whether its keys are right.
 func gather(qp *fakeverbs.QP, k *packet) (ok bool) {
 	w := k.w
-	if w.Inline != nil {
+	if w.Inline != nil && len(w.Front) == 0 {
 		k.data = w.Inline
 		return true
 	}
@@ -21,7 +21,8 @@ func gather(qp *fakeverbs.QP, k *packet) (ok bool) {
 		return false
 	}
 	k.buffer = slices.Grow(k.buffer[:0], int(w.Len()))[:w.Len()]
-	rest := k.buffer
+	rest := k.buffer[copy(k.buffer, w.Front):]
+	rest = rest[copy(rest, w.Inline):]
 	for _, s := range w.SGL {
 		if s.Length == 0 {
 			continue // its address means nothing

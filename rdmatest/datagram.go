@@ -10,7 +10,7 @@ import (
 	"github.com/goverbs/goverbs/internal/fakeverbs"
 )
 
-// letter is a datagram on its way.
+// letter is a datagram, or an Ethernet frame, on its way.
 type letter struct {
 	from *pair
 	k    *packet
@@ -51,7 +51,13 @@ func (f *Fabric) post(l letter, now time.Time) {
 // receive has a datagram arrive, wherever it is addressed to.
 func (f *Fabric) receive(l letter) {
 	to := l.k.w.To
-	if to.AH == nil || f.loses() || !l.from.d.carries() || len(l.k.data) > mtu {
+	switch {
+	case f.loses() || !l.from.d.carries():
+		return
+	case l.from.qp.Type == abi.IB_UVERBS_QPT_RAW_PACKET:
+		f.receiveFrame(l.k)
+		return
+	case to.AH == nil || len(l.k.data) > mtu:
 		return
 	}
 	dgid := to.AH.Attr.Grh.Dgid
@@ -130,16 +136,4 @@ func header(from *Device, to *abi.IbUverbsAhAttr) []byte {
 	binary.BigEndian.PutUint32(b, 6<<28|uint32(to.Grh.TrafficClass)<<20|to.Grh.FlowLabel)
 	b[6], b[7] = 0x1b, to.Grh.HopLimit
 	return slices.Concat(b[:8], src[:], to.Grh.Dgid[:])
-}
-
-// checksum is that of a header of IPv4.
-func checksum(ip []byte) uint16 {
-	sum := uint32(0)
-	for i := 0; i < len(ip); i += 2 {
-		sum += uint32(binary.BigEndian.Uint16(ip[i:]))
-	}
-	for sum>>16 != 0 {
-		sum = sum&0xffff + sum>>16
-	}
-	return ^uint16(sum)
 }

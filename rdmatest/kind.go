@@ -19,7 +19,7 @@ const (
 	RXE   Kind = iota + 1 // soft RoCE: RC, UC and UD, SRQs, atomics, windows
 	SIW                   // soft iWARP: RC through rdma_cm
 	ERDMA                 // the network card of Alibaba Cloud: RC through rdma_cm, atomics, immediate data
-	MLX5                  // the network cards of NVIDIA, on Ethernet: what RXE has
+	MLX5                  // the network cards of NVIDIA, on Ethernet: what RXE has, raw packets, flow rules, RSS
 )
 
 // Kinds are all there are.

@@ -185,7 +185,7 @@ func (f *Fabric) launch(p *pair, now time.Time) bool {
 		p.way = append(p.way, k)
 	case p.d.rules.acknowledges(p.qp, w):
 		p.way = append(p.way, k)
-	case p.qp.Type == abi.IB_UVERBS_QPT_UD:
+	case p.qp.Type == abi.IB_UVERBS_QPT_UD || p.qp.Type == abi.IB_UVERBS_QPT_RAW_PACKET:
 		f.sent(p, w, abi.IB_WC_SUCCESS)
 		f.datagram(p, k, now)
 	default:

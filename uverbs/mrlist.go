@@ -32,22 +32,32 @@ func (r *regions) isOnDemand(lkey uint32) bool {
 	return mr != nil && mr.access&AccessOnDemand != 0
 }
 
+// read takes bytes from the region of a key, as its device would.
+func (r *regions) read(lkey uint32, addr uint64, b []byte) bool {
+	return r.at(lkey, addr, len(b), 0, func(data []byte) { copy(b, data) })
+}
+
 // write puts bytes into the region of a key, as its device would.
 func (r *regions) write(lkey uint32, addr uint64, b []byte) bool {
+	return r.at(lkey, addr, len(b), AccessLocalWrite, func(data []byte) { copy(data, b) })
+}
+
+// at has n bytes of the region of a key used, if its rights and bounds allow that.
+func (r *regions) at(lkey uint32, addr uint64, n int, rights Access, use func(data []byte)) bool {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	mr := r.open[lkey]
-	if mr == nil || mr.access&AccessLocalWrite == 0 {
+	if mr == nil || mr.access&rights != rights {
 		return false
 	}
 	off := addr
 	if mr.access&AccessZeroBased == 0 {
 		off -= mr.iova
 	}
-	if n := uint64(len(mr.data)); off > n || uint64(len(b)) > n-off {
+	if size := uint64(len(mr.data)); off > size || uint64(n) > size-off {
 		return false
 	}
-	copy(mr.data[off:], b)
+	use(mr.data[off:][:n])
 	return true
 }
 

@@ -94,6 +94,11 @@ func (n *notifier) issue(c **ioctl.Command, solicited uint32) error {
 // Unbind implements driver.Device.
 func (d driverDevice) Unbind(rkey uint32) bool { return d.dev.unbind(rkey) }
 
+// Read implements driver.Device.
+func (d driverDevice) Read(lkey uint32, addr uint64, b []byte) bool {
+	return d.dev.regions.read(lkey, addr, b)
+}
+
 // Write implements driver.Device.
 func (d driverDevice) Write(lkey uint32, addr uint64, b []byte) bool {
 	return d.dev.regions.write(lkey, addr, b)

@@ -203,7 +203,7 @@ func (q *spyCQ) Resize(r *driver.ResizeCQ) error {
 	return r.Free(memory)
 }
 
-func (q *spyCQ) Clean(qp driver.QP) {
+func (q *spyCQ) Clean(qp any) {
 	_ = q.hook("clean")
 	q.ring.Lock()
 	defer q.ring.Unlock()

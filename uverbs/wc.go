@@ -17,9 +17,10 @@ type WCFlags = driver.WCFlags
 
 // Documented at [driver.WCFlags].
 const (
-	WCGRH     WCFlags = driver.WCGRH
-	WCWithImm WCFlags = driver.WCWithImm
-	WCWithInv WCFlags = driver.WCWithInv
+	WCGRH      WCFlags = driver.WCGRH
+	WCWithImm  WCFlags = driver.WCWithImm
+	WCIPCsumOK WCFlags = driver.WCIPCsumOK
+	WCWithInv  WCFlags = driver.WCWithInv
 )
 
 // WCOpcode says which kind of work request completed.

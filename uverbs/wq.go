@@ -158,8 +158,24 @@ func (w *WQ) PostRecv(wrs []RecvWR) (int, error) {
 // C: ibv_destroy_wq
 func (w *WQ) Close() error {
 	return w.close(func() error {
-		return destroy(w.ring, func() error { return w.issueDestroy(w.handle) })
+		return destroy(w.ring, func() error {
+			err := w.issueDestroy(w.handle)
+			if err == nil {
+				w.clean()
+			}
+			return err
+		})
 	}, w.release)
+}
+
+// clean takes the WQ's completions off its CQ, when the kernel has put it into RESET or
+// destroyed it.
+func (w *WQ) clean() {
+	w.cq.mu.Lock()
+	defer w.cq.mu.Unlock()
+	if w.cq.cleaner != nil && !w.cq.closed {
+		w.cq.cleaner.Clean(w.ring)
+	}
 }
 
 func (w *WQ) release() error {

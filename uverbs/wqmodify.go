@@ -57,6 +57,9 @@ func (w *WQ) modify(attr *WQAttr, mask WQAttrMask) error {
 		err := w.issueModify(attr, mask, u, extra)
 		if err == nil {
 			w.state = r.To // whatever the provider says
+			if r.To == WQStateReset {
+				w.clean()
+			}
 		}
 		return err
 	}

@@ -31,4 +31,5 @@ const (
 	SendFence     SendFlags = driver.SendFence
 	SendSignaled  SendFlags = driver.SendSignaled
 	SendSolicited SendFlags = driver.SendSolicited
+	SendIPCsum    SendFlags = driver.SendIPCsum
 )

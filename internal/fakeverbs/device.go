@@ -77,7 +77,7 @@ func (k *Kernel) queryDevice(r *ioctl.Request) error {
 		return syscall.EINVAL
 	}
 	return respond(r, abi.IbUverbsExQueryDeviceResp{Base: l.device, ResponseLength: 304, DeviceCapFlagsEx: l.caps,
-		MaxDmSize: l.maxDM, TimestampMask: l.clockMask, HcaCoreClock: l.clockKHz, CqModerationCaps: l.moderation})
+		MaxDmSize: l.maxDM, TimestampMask: l.clockMask, HcaCoreClock: l.clockKHz, RawPacketCaps: l.rawCaps, CqModerationCaps: l.moderation})
 }
 
 // queryDeviceLegacy is the command that libibverbs asks for first of all, to learn whether
@@ -91,6 +91,10 @@ func (k *Kernel) limits() limits {
 	l.device.NodeGuid, l.device.SysImageGuid = k.device.NodeGUID, k.device.NodeGUID
 	if k.ERDMA.NoAtomics || k.MLX5.NoAtomics {
 		l.device.AtomicCap = 0
+	}
+	if k.MLX5.NoChecksums {
+		l.device.DeviceCapFlags &^= abi.IB_UVERBS_DEVICE_RAW_IP_CSUM
+		l.caps &^= abi.IB_UVERBS_DEVICE_RAW_IP_CSUM
 	}
 	return l
 }

@@ -40,6 +40,9 @@ var (
 	flowActions = map[uint32]int{0x1000: 16, 0x1001: 8, flowCount: 16}
 )
 
+// flowModel is a driver that does not take all rules that the core does.
+type flowModel interface{ createFlow(*Flow) error }
+
 func (k *Kernel) createFlow(r *ioctl.Request) error {
 	in := request[abi.IbUverbsCreateFlow](r)
 	b, _ := r.Bytes(abi.UVERBS_ATTR_CORE_IN)
@@ -62,6 +65,11 @@ func (k *Kernel) createFlow(r *ioctl.Request) error {
 	uses, err := k.readSpecs(f, b[:a.Size])
 	if err != nil {
 		return err
+	}
+	if m, ok := k.model.(flowModel); ok {
+		if err := m.createFlow(f); err != nil {
+			return err
+		}
 	}
 	return respond(r, abi.IbUverbsCreateFlowResp{FlowHandle: k.add("FLOW", f, nothing, append(uses, o)...)})
 }

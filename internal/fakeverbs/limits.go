@@ -36,6 +36,7 @@ type limits struct {
 	maxDM      uint64
 	clockMask  uint64
 	clockKHz   uint64
+	rawCaps    uint32
 	moderation abi.IbUverbsCqModerationCaps
 }
 

@@ -36,12 +36,16 @@ type mlx5 struct {
 type MLX5Options struct {
 	Infiniband bool
 	NoAtomics  bool
+	// NoChecksums is a device that fills in none of raw packets.
+	NoChecksums bool
 	// StaticUARs is a kernel without dynamic UARs, and NoBlueFlame a processor that can't
 	// combine writes: it has no registers for copies. NoWC has registers, but refuses UARs
 	// for copies.
 	StaticUARs, NoBlueFlame, NoWC bool
 	// CQEVersion0 is a device that names queue pairs in completions by their numbers.
 	CQEVersion0 bool
+	// InlineHeaders is a device that wants the Ethernet header of a raw packet in the request.
+	InlineHeaders bool
 	// Request is the longest request for a context that the kernel takes; 0 is any.
 	Request int
 	// FirstUAR is the number of the first dynamic UAR.
@@ -95,10 +99,12 @@ func (*mlx5) limits() limits {
 	d.PageSizeCap, d.MaxPkeys = 1<<64-1<<12, 128
 	d.VendorId, d.VendorPartId, d.MaxQpWr, d.MaxCqe = 0x2c9, 4121, mlx5MaxBlocks, mlx5MaxCQE
 	d.MaxCq, d.MaxMr, d.MaxPd, d.MaxMw, d.MaxSge, d.MaxSgeRd = 1<<24, 1<<24, 1<<24, 1<<24, 30, 30
+	d.DeviceCapFlags |= abi.IB_UVERBS_DEVICE_RAW_IP_CSUM
 	d.MaxSrq, d.MaxSrqWr, d.MaxSrqSge, d.MaxQpRdAtom, d.MaxQpInitRdAtom, d.AtomicCap = 1<<23, mlx5MaxSRQ, 31, 16, 16, 1
 	l.port.MaxMsgSz, l.port.GidTblLen, l.port.PkeyTblLen, l.port.Flags = 1<<30, 256, 1, 1
 	l.gids = []abi.IbUverbsGidEntry{gidEntry(LinkLocalGID, 0, abi.IB_UVERBS_GID_TYPE_ROCE_V1), gidEntry(IPv4GID, 1, abi.IB_UVERBS_GID_TYPE_ROCE_V2)}
 	l.clockMask, l.clockKHz = mlx5ClockMask, mlx5ClockKHz
+	l.rawCaps, l.caps = abi.IB_UVERBS_RAW_PACKET_CAP_IP_CSUM, l.caps|abi.IB_UVERBS_DEVICE_RAW_IP_CSUM
 	l.moderation = abi.IbUverbsCqModerationCaps{MaxCqModerationCount: 65535, MaxCqModerationPeriod: 4095}
 	return l
 }
@@ -110,6 +116,8 @@ func (m *mlx5) applyOptions() {
 	defer d.mu.Unlock()
 	if m.k.MLX5.Infiniband && !d.isInfiniBand() {
 		d.limits.port.LinkLayer = linkInfiniBand
+		d.limits.device.DeviceCapFlags &^= abi.IB_UVERBS_DEVICE_RAW_IP_CSUM
+		d.limits.rawCaps = 0
 		d.gids = []abi.IbUverbsGidEntry{gidEntry(GID, 0, abi.IB_UVERBS_GID_TYPE_IB)}
 	}
 }
@@ -117,7 +125,7 @@ func (m *mlx5) applyOptions() {
 // has leaves out what the model does not carry out.
 func (m *mlx5) has(call string) bool {
 	switch call {
-	case "CREATE_FLOW", "COUNTERS_CREATE", "DM_ALLOC":
+	case "COUNTERS_CREATE", "DM_ALLOC":
 		return false
 	}
 	return m.bare.has(call)
@@ -180,10 +188,13 @@ func (m *mlx5) context(r *ioctl.Request) error {
 		QpTabSize: 1 << 18, BfRegSize: mlx5BFSize, CacheLineSize: mlx5Line, MaxSqDescSz: mlx5MaxSQDesc, MaxRqDescSz: mlx5MaxRQDesc,
 		MaxSendWqebb: mlx5MaxBlocks, MaxRecvWr: mlx5MaxRecv, MaxSrqRecvWr: mlx5MaxSRQ, NumPorts: 1, ResponseLength: mlx5ContextLen,
 		CqeVersion: m.version, CmdsSuppUhw: abi.MLX5_USER_CMDS_SUPP_UHW_QUERY_DEVICE | abi.MLX5_USER_CMDS_SUPP_UHW_CREATE_AH,
-		LogUarSize: 12, NumUarsPerPage: uint32(pageSize / mlx5UARSize), NumDynBfregs: 1024,
+		EthMinInline: abi.MLX5_USER_INLINE_MODE_NONE, LogUarSize: 12, NumUarsPerPage: uint32(pageSize / mlx5UARSize), NumDynBfregs: 1024,
 	}
 	if o.NoBlueFlame {
 		resp.BfRegSize = 0
+	}
+	if o.InlineHeaders {
+		resp.EthMinInline = abi.MLX5_USER_INLINE_MODE_L2
 	}
 	if !o.NoClock {
 		resp.ClockInfoVersions = 1

@@ -42,6 +42,19 @@ func newMLX5Bench() *mlx5Bench {
 	return b
 }
 
+// frame reads an Ethernet segment in which one byte is set.
+func (c *mlx5Reader) frame(at int, v byte) {
+	c.rest[at] = v
+	c.ethernet()
+}
+
+// readyWith has a raw packet's queue pair become ready to receive with a record of n receives.
+func (b *mlx5Bench) readyWith(n uint32) {
+	b.be(0, n)
+	b.q.qp.Type, b.q.qp.state = abi.IB_UVERBS_QPT_RAW_PACKET, abi.IB_QPS_INIT
+	_ = b.modifyQP(b.q.qp, &abi.IbUverbsModifyQp{AttrMask: abi.IB_QP_STATE, QpState: abi.IB_QPS_RTR})
+}
+
 // reader reads a send of these bytes.
 func (b *mlx5Bench) reader(rest ...byte) *mlx5Reader {
 	c := &mlx5Reader{mlx5Send: new(mlx5Send), q: b.q, rest: rest}
@@ -124,9 +137,27 @@ func TestMLX5Notes(t *testing.T) {
 		"the port of UDP is 0xbfff": func(b *mlx5Bench) {
 			b.reader().roce(&abi.IbUverbsAhAttr{Grh: abi.IbUverbsGlobalRoute{SgidIndex: 1}}, make([]byte, 6), 0xbfff)
 		},
-		"it asks for no completion, though its QP does for all": func(b *mlx5Bench) { b.q.qp.Flags = abi.IB_UVERBS_QP_CREATE_SQ_SIG_ALL; b.reader().flags(0) },
-		"it does not wait for the change of a key before it":    func(b *mlx5Bench) { b.q.keys = true; b.reader().flags(0) },
-		"the device has no atomics":                             func(b *mlx5Bench) { b.k.MLX5.NoAtomics = true; b.reader(make([]byte, 16)...).operands() },
+		"it asks for no completion, though its QP does for all":         func(b *mlx5Bench) { b.q.qp.Flags = abi.IB_UVERBS_QP_CREATE_SQ_SIG_ALL; b.reader().flags(0) },
+		"it does not wait for the change of a key before it":            func(b *mlx5Bench) { b.q.keys = true; b.reader().flags(0) },
+		"the device has no atomics":                                     func(b *mlx5Bench) { b.k.MLX5.NoAtomics = true; b.reader(make([]byte, 16)...).operands() },
+		"8 bytes are left for an Ethernet segment of 16":                func(b *mlx5Bench) { b.reader(make([]byte, 8)...).ethernet() },
+		"18 bytes of the frame are in the request, and":                 func(b *mlx5Bench) { b.reader(make([]byte, 16)...).frame(13, 18) },
+		"0 bytes of the frame are in the request, and the":              func(b *mlx5Bench) { b.k.MLX5.InlineHeaders = true; b.reader(make([]byte, 32)...).ethernet() },
+		"the checksums to fill in are 0x40":                             func(b *mlx5Bench) { b.reader(make([]byte, 16)...).frame(4, 0x40) },
+		"reserved bytes of an Ethernet segment are set: 00000001":       func(b *mlx5Bench) { b.reader(make([]byte, 16)...).frame(3, 1) },
+		"reserved bytes of an Ethernet segment are set: 0000000000000a": func(b *mlx5Bench) { b.reader(make([]byte, 16)...).frame(11, 10) },
+		"reserved bytes of an Ethernet segment are set: 0005":           func(b *mlx5Bench) { b.reader(make([]byte, 16)...).frame(15, 5) },
+		"QP 1: its record of receives is 3 before it is ready":          func(b *mlx5Bench) { b.readyWith(3) },
+		"WQ 3: its record is 1 when it becomes ready": func(b *mlx5Bench) {
+			b.be(0, 1)
+			_ = b.modifyWQ(&WQ{Num: 3, MLX5: b.q}, &abi.IbUverbsExModifyWq{AttrMask: wqAttrState, WqState: wqReady}, call(0, 0, 8, 0))
+		},
+		"operation 0x8 is none of its QP": func(b *mlx5Bench) {
+			b.q.qp.Type = abi.IB_UVERBS_QPT_RAW_PACKET
+			c := b.reader()
+			c.code, c.mask = 8, make([]byte, 16)
+			c.segments()
+		},
 		"operation 0x0 has inline data": func(b *mlx5Bench) {
 			b.reader(append([]byte{0x80, 0, 0, 12}, make([]byte, 12)...)...).data(new(mlx5Parts))
 		},

@@ -161,7 +161,8 @@ type MLX5CQE struct {
 	SLID                     uint16
 	Path                     uint8
 	Solicited                bool
-	Data                     []byte // of a short message, in place of its receive
+	Checks                   [2]byte // of a raw packet: what is right, and the types of its headers
+	Data                     []byte  // of a short message, in place of its receive
 }
 
 // Complete writes an entry, and raises an event if user space asked for one.
@@ -183,6 +184,7 @@ func (q *MLX5CQ) complete(c *MLX5CQE) {
 		b[17] = c.Path
 		binary.BigEndian.PutUint16(b[22:], c.SLID)
 		binary.BigEndian.PutUint32(b[24:], c.From)
+		copy(b[28:30], c.Checks[:])
 		copy(b[36:40], c.Imm[:])
 		binary.BigEndian.PutUint32(b[44:], c.Bytes)
 		binary.BigEndian.PutUint64(b[48:], q.m.clock.stamp())

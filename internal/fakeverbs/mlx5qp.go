@@ -47,6 +47,10 @@ func (r *mlx5Ring) read(what fmt.Stringer, from uint32, b []byte) {
 func (m *mlx5) createQP(qp *QP, r *ioctl.Request) error {
 	switch qp.Type {
 	case abi.IB_UVERBS_QPT_RC, abi.IB_UVERBS_QPT_UC, abi.IB_UVERBS_QPT_UD, abi.IB_UVERBS_QPT_XRC_INI:
+	case abi.IB_UVERBS_QPT_RAW_PACKET:
+		if m.k.MLX5.Infiniband || qp.srq != nil {
+			return syscall.EOPNOTSUPP
+		}
 	default:
 		return syscall.EOPNOTSUPP
 	}
@@ -68,18 +72,14 @@ func (m *mlx5) createQP(qp *QP, r *ioctl.Request) error {
 		return syscall.EINVAL
 	}
 	m.wantZero(call, "flags beside those of UARs and short messages", uint64(in.Flags&^flags))
-	m.wantZero(call, "the address of a raw packet's sends", in.SqBufAddr)
 	m.wantZero(call, "the reserved part, or what belongs to ECE and DCI,", uint64(in.EceOptions)|uint64(in.Reserved)|uint64(in.DciStreams.LogNumConcurent)|uint64(in.DciStreams.LogNumErrored))
 	resp := abi.Mlx5IbCreateQpResp{}
 	if err := q.takeUAR(&in, &resp); err != nil {
 		return err
 	}
-	receives := uint64(in.RqWqeCount) << in.RqWqeShift
-	if err := m.pin(call, in.BufAddr, receives+uint64(in.SqWqeCount)*mlx5Block); err != nil {
+	if err := q.pinQueues(call, &in); err != nil {
 		return err
 	}
-	q.rq = mlx5RQ{q: q, addr: in.BufAddr, entries: in.RqWqeCount, size: 1 << in.RqWqeShift}
-	q.sq.addr = in.BufAddr + receives
 	if err := m.pinRecord(call, in.DbAddr); err != nil {
 		return err
 	}
@@ -88,6 +88,23 @@ func (m *mlx5) createQP(qp *QP, r *ioctl.Request) error {
 	}
 	qp.MLX5, qp.queues = q, q
 	return mlx5Answer(m, call, r, resp)
+}
+
+// pinQueues finds the sends behind the receives. A raw packet's are in memory of their own.
+func (q *MLX5QP) pinQueues(call string, in *abi.Mlx5IbCreateQp) error {
+	m := q.m
+	receives, sends := uint64(in.RqWqeCount)<<in.RqWqeShift, uint64(in.SqWqeCount)*mlx5Block
+	q.rq = mlx5RQ{q: q, addr: in.BufAddr, entries: in.RqWqeCount, size: 1 << in.RqWqeShift}
+	if q.isRaw() {
+		q.sq.addr = in.SqBufAddr
+		if err := m.pin(call, in.SqBufAddr, sends); err != nil {
+			return err
+		}
+		return m.pin(call, in.BufAddr, receives)
+	}
+	m.wantZero(call, "the address of a raw packet's sends", in.SqBufAddr)
+	q.sq.addr = in.BufAddr + receives
+	return m.pin(call, in.BufAddr, receives+sends)
 }
 
 // checkSizes refuses what the kernel does, and notes what is smaller than was asked for.
@@ -157,6 +174,9 @@ func (q *MLX5QP) takeUAR(in *abi.Mlx5IbCreateQp, resp *abi.Mlx5IbCreateQpResp) e
 // modifyQP is the core's table; RESET forgets all that was posted, unsaid.
 func (m *mlx5) modifyQP(qp *QP, in *abi.IbUverbsModifyQp) error {
 	was := qp.state
+	if qp.Table != nil { // it has no states
+		return syscall.ENOSYS
+	}
 	if err := (bare{}).modifyQP(qp, in); err != nil {
 		return err
 	}
@@ -174,6 +194,11 @@ func (m *mlx5) modifyQP(qp *QP, in *abi.IbUverbsModifyQp) error {
 		}
 	case qp.state == abi.IB_QPS_ERR:
 		q.fail()
+	case qp.state == abi.IB_QPS_RTR && q.isRaw():
+		// The device's queue receives from INIT on, the queue pair from RTR on.
+		if v := m.load(q, qp.Num, q.record); v != 0 {
+			m.note("%v: its record of receives is %d before it is ready to receive", q, v)
+		}
 	}
 	return nil
 }

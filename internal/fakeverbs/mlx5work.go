@@ -131,6 +131,9 @@ func (q *MLX5QP) recvDone(r *Recv, wc abi.IbUverbsWc, solicited bool) {
 			c.From |= 1 << 28
 		}
 	}
+	if q.isRaw() && wc.WcFlags&abi.IB_WC_IP_CSUM_OK != 0 {
+		c.Checks = mlx5IPv4OK
+	}
 	q.received(r, c)
 }
 

@@ -28,13 +28,14 @@ type mlx5Parts struct {
 	inline         bool // data may be inline
 	ud             bool // a datagram may be it
 	uc             bool // an unreliable connection has it
+	raw            bool // a raw packet may be it
 }
 
 var mlx5Operations = map[uint8]mlx5Parts{
 	0x01: {verb: abi.IB_UVERBS_WR_SEND_WITH_INV, data: true, inline: true},
 	0x08: {verb: abi.IB_UVERBS_WR_RDMA_WRITE, remote: true, data: true, inline: true, uc: true},
 	0x09: {verb: abi.IB_UVERBS_WR_RDMA_WRITE_WITH_IMM, remote: true, data: true, inline: true, uc: true},
-	0x0a: {verb: abi.IB_UVERBS_WR_SEND, data: true, inline: true, ud: true, uc: true},
+	0x0a: {verb: abi.IB_UVERBS_WR_SEND, data: true, inline: true, ud: true, uc: true, raw: true},
 	0x0b: {verb: abi.IB_UVERBS_WR_SEND_WITH_IMM, data: true, inline: true, ud: true, uc: true},
 	0x10: {verb: abi.IB_UVERBS_WR_RDMA_READ, remote: true, data: true},
 	0x11: {verb: abi.IB_UVERBS_WR_ATOMIC_CMP_AND_SWP, remote: true, atomic: true, data: true},
@@ -160,7 +161,7 @@ func (c *mlx5Reader) take(what string, n int) []byte {
 func (c *mlx5Reader) segments() {
 	parts, ok := mlx5Operations[c.code]
 	typ := c.q.qp.Type
-	if !ok || typ == abi.IB_UVERBS_QPT_UD && !parts.ud || typ == abi.IB_UVERBS_QPT_UC && !parts.uc {
+	if !ok || typ == abi.IB_UVERBS_QPT_UD && !parts.ud || typ == abi.IB_UVERBS_QPT_UC && !parts.uc || c.q.isRaw() && !parts.raw {
 		c.note("operation %#x is none of its QP", c.code)
 		return
 	}
@@ -174,6 +175,9 @@ func (c *mlx5Reader) segments() {
 	}
 	if typ == abi.IB_UVERBS_QPT_UD {
 		c.address(c.take("an address", 48))
+	}
+	if c.q.isRaw() {
+		c.ethernet()
 	}
 	if parts.remote {
 		b := c.take("a remote address", 16)

@@ -19,6 +19,7 @@ type QP struct {
 	SourceQPN      uint32
 	PD             uint32    // handle
 	Table          *IndTable // of WQs that it deals out to, in place of queues
+	Hash           *Hash     // by which it does
 
 	// The queues themselves, of the device's driver.
 	SIW   *SIWQP

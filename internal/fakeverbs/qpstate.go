@@ -4,8 +4,8 @@ import "github.com/goverbs/goverbs/internal/abi"
 
 type move struct{ from, to uint8 }
 
-// need is what a transition must have, and may have, for RC, UC, UD, XRC_INI and XRC_TGT.
-type need struct{ must, may [5]uint32 }
+// need is what a transition must have, and may have, for RC, UC, UD, XRC_INI, XRC_TGT and RAW_PACKET.
+type need struct{ must, may [6]uint32 }
 
 const (
 	first  = abi.IB_QP_PKEY_INDEX | abi.IB_QP_PORT
@@ -22,23 +22,23 @@ const (
 
 // moves is the kernel's qp_state_table, without the moves to RESET and ERR.
 var moves = map[move]need{
-	{abi.IB_QPS_RESET, abi.IB_QPS_INIT}: {must: [5]uint32{rights, rights, first | abi.IB_QP_QKEY, rights, rights}},
-	{abi.IB_QPS_INIT, abi.IB_QPS_INIT}:  {may: [5]uint32{rights, rights, first | abi.IB_QP_QKEY, rights, rights}},
-	{abi.IB_QPS_INIT, abi.IB_QPS_RTR}: {must: [5]uint32{path | heard, path, 0, path, path | heard},
-		may: [5]uint32{later, later, abi.IB_QP_PKEY_INDEX | abi.IB_QP_QKEY, later, later}},
+	{abi.IB_QPS_RESET, abi.IB_QPS_INIT}: {must: [6]uint32{rights, rights, first | abi.IB_QP_QKEY, rights, rights, abi.IB_QP_PORT}},
+	{abi.IB_QPS_INIT, abi.IB_QPS_INIT}:  {may: [6]uint32{rights, rights, first | abi.IB_QP_QKEY, rights, rights}},
+	{abi.IB_QPS_INIT, abi.IB_QPS_RTR}: {must: [6]uint32{path | heard, path, 0, path, path | heard},
+		may: [6]uint32{later, later, abi.IB_QP_PKEY_INDEX | abi.IB_QP_QKEY, later, later}},
 	{abi.IB_QPS_RTR, abi.IB_QPS_RTS}: {
-		must: [5]uint32{retry | abi.IB_QP_SQ_PSN, abi.IB_QP_SQ_PSN, abi.IB_QP_SQ_PSN, retry | abi.IB_QP_SQ_PSN, abi.IB_QP_TIMEOUT | abi.IB_QP_SQ_PSN},
+		must: [6]uint32{retry | abi.IB_QP_SQ_PSN, abi.IB_QP_SQ_PSN, abi.IB_QP_SQ_PSN, retry | abi.IB_QP_SQ_PSN, abi.IB_QP_TIMEOUT | abi.IB_QP_SQ_PSN},
 		may:  sending},
 	{abi.IB_QPS_RTS, abi.IB_QPS_RTS}: {may: sending},
-	{abi.IB_QPS_RTS, abi.IB_QPS_SQD}: {may: [5]uint32{told, told, told, told, told}},
+	{abi.IB_QPS_RTS, abi.IB_QPS_SQD}: {may: [6]uint32{told, told, told, told, told}},
 	{abi.IB_QPS_SQD, abi.IB_QPS_RTS}: {may: sending},
-	{abi.IB_QPS_SQD, abi.IB_QPS_SQD}: {may: [5]uint32{calm | abi.IB_QP_PORT | retry | heard, calm, abi.IB_QP_PKEY_INDEX | abi.IB_QP_QKEY,
+	{abi.IB_QPS_SQD, abi.IB_QPS_SQD}: {may: [6]uint32{calm | abi.IB_QP_PORT | retry | heard, calm, abi.IB_QP_PKEY_INDEX | abi.IB_QP_QKEY,
 		calm | abi.IB_QP_PORT | retry, calm | abi.IB_QP_PORT | abi.IB_QP_TIMEOUT | heard}},
-	{abi.IB_QPS_SQE, abi.IB_QPS_RTS}: {may: [5]uint32{0, abi.IB_QP_CUR_STATE | abi.IB_QP_ACCESS_FLAGS, keyed}},
+	{abi.IB_QPS_SQE, abi.IB_QPS_RTS}: {may: [6]uint32{0, abi.IB_QP_CUR_STATE | abi.IB_QP_ACCESS_FLAGS, keyed}},
 }
 
 // sending is what may change while sends are carried out.
-var sending = [5]uint32{live | abi.IB_QP_MIN_RNR_TIMER, live, keyed, live, live | abi.IB_QP_MIN_RNR_TIMER}
+var sending = [6]uint32{live | abi.IB_QP_MIN_RNR_TIMER, live, keyed, live, live | abi.IB_QP_MIN_RNR_TIMER, abi.IB_QP_RATE_LIMIT}
 
 // ignored are attributes that the core leaves out of a QP's modification.
 var ignored = map[uint64]uint32{
@@ -57,6 +57,6 @@ func modifyIsOK(from, to uint8, typ uint64, mask uint32) bool {
 		n, ok = need{}, true
 	}
 	mask &^= ignored[typ]
-	i := map[uint64]int{abi.IB_UVERBS_QPT_RC: 0, abi.IB_UVERBS_QPT_UC: 1, abi.IB_UVERBS_QPT_UD: 2, abi.IB_UVERBS_QPT_XRC_INI: 3, abi.IB_UVERBS_QPT_XRC_TGT: 4}[typ]
+	i := map[uint64]int{abi.IB_UVERBS_QPT_RC: 0, abi.IB_UVERBS_QPT_UC: 1, abi.IB_UVERBS_QPT_UD: 2, abi.IB_UVERBS_QPT_XRC_INI: 3, abi.IB_UVERBS_QPT_XRC_TGT: 4, abi.IB_UVERBS_QPT_RAW_PACKET: 5}[typ]
 	return ok && mask&n.must[i] == n.must[i] && mask&^(n.must[i]|n.may[i]|abi.IB_QP_STATE) == 0
 }

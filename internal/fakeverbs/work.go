@@ -13,6 +13,7 @@ type Work struct {
 	ID     uint64
 	Opcode uint32 // IB_UVERBS_WR_, or NoOpcode
 	Flags  uint32 // IB_SEND_; signaled also because the queue pair signals all
+	Front  []byte // of a raw packet, before its data: what the request itself has of it
 	Inline []byte // with IB_SEND_INLINE, or
 	SGL    []SGE
 
@@ -36,7 +37,7 @@ const NoOpcode = ^uint32(0)
 
 // Len is the length of the data in bytes. An SGL of 4 GiB and more counts for one byte less.
 func (w *Work) Len() uint32 {
-	n := uint64(len(w.Inline))
+	n := uint64(len(w.Front) + len(w.Inline))
 	for _, s := range w.SGL {
 		n += uint64(s.Length)
 	}

@@ -15,7 +15,8 @@ type WQ struct {
 	Flags         uint32
 	State         uint32
 	CQ            *CQ
-	PD            uint32 // handle
+	PD            uint32  // handle
+	MLX5          *MLX5QP // of a queue pair that has nothing but the WQ's receives
 	k             *Kernel
 }
 
@@ -60,7 +61,7 @@ func (k *Kernel) createWQ(r *ioctl.Request) error {
 		return syscall.EINVAL
 	}
 	w.Cookie, _ = r.Value(abi.UVERBS_ATTR_CREATE_WQ_USER_HANDLE)
-	h := k.add("WQ", w, nothing, parent, cq)
+	h := k.add("WQ", w, w.free, parent, cq)
 	w.Num = 0x40 + h
 	if err := k.model.(wqModel).createWQ(w, r); err != nil {
 		_ = k.remove("WQ", h)
@@ -78,6 +79,12 @@ func (k *Kernel) createWQ(r *ioctl.Request) error {
 		}
 	}
 	return nil
+}
+
+func (w *WQ) free() {
+	if w.MLX5 != nil {
+		w.MLX5.endWQ()
+	}
 }
 
 func (k *Kernel) destroyWQ(r *ioctl.Request) error {

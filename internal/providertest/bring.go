@@ -25,7 +25,8 @@ func Bring(t testing.TB, qp *uverbs.QP) {
 		uverbs.QPTypeXRCTarget: {common | uverbs.QPAttrAccess,
 			uverbs.QPAttrState | uverbs.QPAttrAV | uverbs.QPAttrPathMTU | uverbs.QPAttrDestQPN | uverbs.QPAttrRQPSN | uverbs.QPAttrMaxDestRDAtomic | uverbs.QPAttrMinRNRTimer,
 			uverbs.QPAttrState | uverbs.QPAttrTimeout | uverbs.QPAttrSQPSN},
-		uverbs.QPTypeUD: {common | uverbs.QPAttrQKey, uverbs.QPAttrState, uverbs.QPAttrState | uverbs.QPAttrSQPSN},
+		uverbs.QPTypeUD:        {common | uverbs.QPAttrQKey, uverbs.QPAttrState, uverbs.QPAttrState | uverbs.QPAttrSQPSN},
+		uverbs.QPTypeRawPacket: {uverbs.QPAttrState | uverbs.QPAttrPort, uverbs.QPAttrState, uverbs.QPAttrState},
 	}[qp.Type()]
 	for i, attr := range []uverbs.QPAttr{init, rtr, {State: uverbs.QPStateRTS}} {
 		if err := qp.Modify(&attr, masks[i]); err != nil {

@@ -46,7 +46,8 @@ func newRig(t testing.TB) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := r.layOut(memory(size.bytes()), &size); err != nil {
+	queues := memory(size.receiveBytes() + size.sendBytes())
+	if err := r.layOut(queues, queues, size.receiveBytes(), &size); err != nil {
 		t.Fatal(err)
 	}
 	r.maxInline, r.plain = size.cap.MaxInline, ctx.plains(driver.QPTypeRC, size.cap.MaxInline)

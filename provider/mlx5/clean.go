@@ -5,10 +5,13 @@ import (
 	"github.com/goverbs/goverbs/uverbs/driver"
 )
 
-// Clean removes the completions of a QP that is in RESET or gone. Later entries move into
-// their places. The owner bit belongs to the place and stays.
-func (q *cq) Clean(of driver.QP) {
-	p := of.(*qp)
+// Clean removes the completions of a QP or WQ that is in RESET or gone. Later entries move
+// into their places. The owner bit belongs to the place and stays.
+func (q *cq) Clean(of any) {
+	p, ok := of.(*qp)
+	if !ok {
+		p = of.(*wq).qp
+	}
 	if q.lost {
 		return
 	}

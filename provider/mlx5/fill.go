@@ -23,6 +23,8 @@ func (q *qp) fill(at uint32, r *request) (end uint32) {
 		at++
 	case r.ah != nil:
 		at = q.putAddress(at, r)
+	case q.typ == driver.QPTypeRawPacket:
+		return q.putFrame(at, r)
 	}
 	if r.op.form == formAtomic {
 		*q.sq.segs.At(at) = r.operands()

@@ -72,7 +72,9 @@ type cqe struct {
 	_          [4]uint8
 	slid       uint16
 	flagsQPN   uint32 // 28 to 29 GRH, 24 to 27 SL, 0 to 23 the sender's QP
-	_          [4]uint8
+	right      uint8  // layers of a raw packet
+	headers    uint8  // 2 to 3 its layer 3
+	_          [2]uint8
 	queue      uint32 // SRQ's number, or our index, in 24 bits
 	imm        uint32
 	_          [4]uint8

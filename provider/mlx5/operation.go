@@ -26,6 +26,7 @@ const (
 	typeUC
 	typeUD
 	typeXRC // sends to SRQs
+	typeRaw
 
 	typesReliable  = typeRC | typeXRC
 	typesConnected = typesReliable | typeUC
@@ -34,7 +35,7 @@ const (
 var operations = [...]operation{
 	driver.OpRDMAWrite:    {opWrite, formRemote, driver.WCRDMAWrite, typesConnected, false},
 	driver.OpRDMAWriteImm: {opWriteImm, formRemote, driver.WCRDMAWrite, typesConnected, true},
-	driver.OpSend:         {opSend, formSend, driver.WCSend, typesConnected | typeUD, false},
+	driver.OpSend:         {opSend, formSend, driver.WCSend, typesConnected | typeUD | typeRaw, false},
 	driver.OpSendImm:      {opSendImm, formSend, driver.WCSend, typesConnected | typeUD, true},
 	driver.OpSendWithInv:  {opSendInv, formSend, driver.WCSend, typesReliable, false},
 	driver.OpRDMARead:     {opRead, formRemote, driver.WCRDMARead, typesReliable, false},
@@ -54,6 +55,8 @@ func typeBit(t driver.QPType) uint8 {
 		return typeUD
 	case driver.QPTypeXRCInitiator:
 		return typeXRC
+	case driver.QPTypeRawPacket:
+		return typeRaw
 	}
 	return 0
 }

@@ -186,7 +186,7 @@ func (q *qp) describe(e *cqe, op uint32, wc *driver.WC) bool {
 		q.ctx.device.Unbind(wc.Imm)
 	}
 	if q.typ != driver.QPTypeUD {
-		return true
+		return q.typ != driver.QPTypeRawPacket || e.describeFrame(wc)
 	}
 	from := be32(e.flagsQPN)
 	wc.SrcQP, wc.SL = from&cqeNumberMask, uint8(from>>24&0xf)

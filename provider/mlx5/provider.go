@@ -26,6 +26,7 @@ type mlx5Context struct {
 	limits    abi.Mlx5IbAllocUcontextResp
 	indexed   bool // completions name QPs by an index of ours, not by their numbers
 	atomics   bool
+	checksums bool // of raw packets
 	tuning    tuning
 	qps       driver.Table[qp]  // by index or number; an SRQ of XRC has a target here
 	srqs      driver.Table[srq] // by number, when completions name them
@@ -80,6 +81,7 @@ func (c *mlx5Context) start() (driver.Context, error) {
 		return nil, err
 	}
 	c.atomics = attr.AtomicCap != driver.AtomicNone
+	c.checksums = attr.CapFlags&driver.DeviceCapRawIPCsum != 0
 	if err := c.registers.init(c); err != nil {
 		return nil, errors.Join(err, c.registers.close(c))
 	}

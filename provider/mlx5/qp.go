@@ -23,10 +23,11 @@ type qp struct {
 	register       *register
 	bind           func(b *driver.BindMW, hold bool) error
 	binding        binding
-	state          driver.QPState // written with both queues held
-	ethernet       bool           // its port is
-	signal         uint32         // ctrlCompletion of every send
-	smallFence     bool           // of the next send
+	state          driver.QPState       // written with both queues held
+	ethernet       bool                 // its port is
+	front          [ethernetHeader]byte // of a frame that is being posted
+	signal         uint32               // ctrlCompletion of every send
+	smallFence     bool                 // of the next send
 	maxInline      uint32
 	whole          [maxBlockCopies * blockSize]byte // of a request that goes around the end of the queue
 }
@@ -58,21 +59,14 @@ func (c *mlx5Context) CreateQP(r *driver.CreateQP) (driver.QP, error) {
 
 func (q *qp) create(r *driver.CreateQP, size *sizes) (err error) {
 	c := q.ctx
-	var addr uint64
-	if n := size.bytes(); n > 0 {
-		buf, err := r.Alloc(n, nil)
-		if err != nil {
-			return err
-		}
-		addr = buf.Addr()
-		if err := q.layOut(buf, size); err != nil {
-			return err
-		}
+	req := abi.Mlx5IbCreateQp{SqWqeCount: size.blocks, RqWqeCount: size.receives, Uidx: noIndex}
+	if err := q.allocate(r, size, &req); err != nil {
+		return err
 	}
 	if q.record, err = c.records.take(); err != nil {
 		return err
 	}
-	req := abi.Mlx5IbCreateQp{BufAddr: addr, DbAddr: q.record.addr, SqWqeCount: size.blocks, RqWqeCount: size.receives, Uidx: noIndex}
+	req.DbAddr = q.record.addr
 	if c.tuning.short {
 		req.Flags = abi.MLX5_QP_FLAG_SCATTER_CQE
 	}
@@ -116,16 +110,50 @@ func (q *qp) adopt(num, register uint32) error {
 	return c.qps.Set(num, q)
 }
 
-func (q *qp) layOut(buf *mmap.Region, size *sizes) error {
+// allocate makes the queues' memory, with the sends behind the receives. Those of a raw packet
+// QP are two objects of the device's, in memory of their own.
+func (q *qp) allocate(r *driver.CreateQP, size *sizes, req *abi.Mlx5IbCreateQp) error {
+	if q.typ != driver.QPTypeRawPacket {
+		buf, err := alloc(r, size.receiveBytes()+size.sendBytes(), &req.BufAddr)
+		if err != nil {
+			return err
+		}
+		return q.layOut(buf, buf, size.receiveBytes(), size)
+	}
+	receives, err := alloc(r, size.receiveBytes(), &req.BufAddr)
+	if err != nil {
+		return err
+	}
+	sends, err := alloc(r, size.sendBytes(), &req.SqBufAddr)
+	if err != nil {
+		return err
+	}
+	return q.layOut(receives, sends, 0, size)
+}
+
+// alloc makes memory of n bytes and tells its address. None is no memory.
+func alloc(r *driver.CreateQP, n int, addr *uint64) (*mmap.Region, error) {
+	if n == 0 {
+		return nil, nil
+	}
+	buf, err := r.Alloc(n, nil)
+	if err != nil {
+		return nil, err
+	}
+	*addr = buf.Addr()
+	return buf, nil
+}
+
+func (q *qp) layOut(receives, sends *mmap.Region, at int, size *sizes) error {
 	if size.receives > 0 {
-		if err := q.rq.init(buf, size.receives, size.receiveSegs, size.cap.MaxRecvSGE); err != nil {
+		if err := q.rq.init(receives, size.receives, size.receiveSegs, size.cap.MaxRecvSGE); err != nil {
 			return err
 		}
 	}
 	if size.blocks == 0 {
 		return nil
 	}
-	return q.sq.init(buf, size)
+	return q.sq.init(sends, at, size)
 }
 
 // drop gives back what the QP has of its context.
@@ -166,7 +194,11 @@ func (q *qp) Modify(r *driver.ModifyQP) error {
 	if err := r.Do(driver.UHW{}); err != nil {
 		return err
 	}
-	if q.state = r.To; r.To == driver.QPStateReset {
+	q.state = r.To
+	switch {
+	case r.To == driver.QPStateRTR && q.typ == driver.QPTypeRawPacket:
+		q.record.set(recvWord, q.rq.head&indexMask)
+	case r.To == driver.QPStateReset:
 		q.sq.reset()
 		q.rq.reset()
 		q.smallFence = false

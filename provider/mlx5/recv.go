@@ -43,7 +43,8 @@ var (
 	errNoRecvQueue = fmt.Errorf("%w: the QP has no receive queue, or uses an SRQ", driver.ErrInvalidWR)
 )
 
-// PostRecv tells the device by the record alone.
+// PostRecv tells the device by the record alone. A raw packet QP's receive queue would take
+// packets before the QP may, so its record waits for that.
 func (q *qp) PostRecv(wrs []driver.RecvWR) (n int, err error) {
 	switch {
 	case q.state == driver.QPStateReset:
@@ -60,7 +61,7 @@ func (q *qp) PostRecv(wrs []driver.RecvWR) (n int, err error) {
 		}
 		n++
 	}
-	if n > 0 {
+	if n > 0 && (q.typ != driver.QPTypeRawPacket || q.state >= driver.QPStateRTR) {
 		q.record.set(recvWord, q.rq.head&indexMask)
 	}
 	return n, err

@@ -14,10 +14,12 @@ type request struct {
 	sgl    []driver.SGE
 	inline []byte
 	ah     *ah
+	front  []byte // of a frame, that goes in front of the rest
 }
 
 const (
 	allFlags   = driver.SendFence | driver.SendSignaled | driver.SendSolicited
+	rawFlags   = allFlags | driver.SendIPCsum
 	atomicSize = 8
 )
 
@@ -27,14 +29,21 @@ func (q *qp) check(r *request) error {
 	if r.op.form == formNone {
 		return fmt.Errorf("%w: %v QPs of this mlx5 device have no %v", driver.ErrNotSupported, q.typ, wr.Opcode)
 	}
-	if r.flags&^allFlags != 0 {
-		return fmt.Errorf("%w: unknown flags %#x", driver.ErrInvalidWR, uint32(r.flags&^allFlags))
+	known := allFlags
+	if q.typ == driver.QPTypeRawPacket {
+		known = rawFlags
+	}
+	if r.flags&^known != 0 {
+		return fmt.Errorf("%w: unknown flags %#x", driver.ErrInvalidWR, uint32(r.flags&^known))
 	}
 	if err := q.checkData(r); err != nil {
 		return err
 	}
-	if q.typ == driver.QPTypeUD {
+	switch q.typ {
+	case driver.QPTypeUD:
 		return r.findAH()
+	case driver.QPTypeRawPacket:
+		return q.checkFrame(r)
 	}
 	if r.op.form == formKeys {
 		return q.checkKeys(r)

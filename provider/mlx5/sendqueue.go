@@ -31,8 +31,8 @@ type sent struct {
 	op     driver.WCOpcode
 }
 
-func (s *sendQueue) init(memory *mmap.Region, size *sizes) (err error) {
-	at := size.receiveBytes()
+// init makes the queue of memory from at on.
+func (s *sendQueue) init(memory *mmap.Region, at int, size *sizes) (err error) {
 	s.segs, err = mmap.NewArray[segment](memory, at, size.blocks*blockSegs)
 	if err != nil {
 		return err

@@ -15,7 +15,7 @@ type sizes struct {
 }
 
 func (s *sizes) receiveBytes() int { return int(s.receives) * int(s.receiveSegs) * segmentSize }
-func (s *sizes) bytes() int        { return s.receiveBytes() + int(s.blocks)*blockSize }
+func (s *sizes) sendBytes() int    { return int(s.blocks) * blockSize }
 
 // Bytes of a send in front of its data: the first segment with the largest of what operations
 // add, which on RC and UC is the binding of a window; of a datagram its address.
@@ -23,6 +23,7 @@ const (
 	bindOverhead = 16 + 48 + 64 + 64
 	udOverhead   = 16 + 48
 	xrcOverhead  = bindOverhead + 16
+	rawOverhead  = 16 + 32
 )
 
 func overhead(t driver.QPType) uint32 {
@@ -31,6 +32,8 @@ func overhead(t driver.QPType) uint32 {
 		return udOverhead
 	case driver.QPTypeXRCInitiator:
 		return xrcOverhead
+	case driver.QPTypeRawPacket:
+		return rawOverhead
 	}
 	return bindOverhead
 }
@@ -38,9 +41,9 @@ func overhead(t driver.QPType) uint32 {
 // sizes computes them as rdma-core does. The QP is granted what rounding up leaves over.
 func (c *mlx5Context) sizes(r *driver.CreateQP) (s sizes, err error) {
 	switch r.Type {
-	case driver.QPTypeRC, driver.QPTypeUC, driver.QPTypeUD, driver.QPTypeXRCInitiator:
+	case driver.QPTypeRC, driver.QPTypeUC, driver.QPTypeUD, driver.QPTypeXRCInitiator, driver.QPTypeRawPacket:
 	default:
-		return s, fmt.Errorf("%w: this mlx5 provider has RC, UC, UD and XRC QPs", driver.ErrNotSupported)
+		return s, fmt.Errorf("%w: this mlx5 provider has RC, UC, UD, XRC and raw packet QPs", driver.ErrNotSupported)
 	}
 	s.cap = r.Cap
 	if err := c.sendSizes(&s, overhead(r.Type)); err != nil {

@@ -52,7 +52,7 @@ func TestRandomSizes(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 0))
 		want := driver.QPCap{MaxSendWR: r.Uint32() >> (17 + r.UintN(15)), MaxRecvWR: r.Uint32() >> (16 + r.UintN(16)),
 			MaxSendSGE: r.Uint32N(50), MaxRecvSGE: r.Uint32N(40), MaxInline: r.Uint32N(900)}
-		typ := []driver.QPType{driver.QPTypeRC, driver.QPTypeUC, driver.QPTypeUD}[seed%3]
+		typ := []driver.QPType{driver.QPTypeRC, driver.QPTypeUC, driver.QPTypeUD, driver.QPTypeRawPacket}[seed%4]
 		s, err := c.sizes(&driver.CreateQP{Type: typ, Cap: want})
 		if err != nil {
 			if !errors.Is(err, uverbs.ErrNotSupported) {

@@ -50,7 +50,7 @@ type Peeker interface{ Peek() *mmap.Peek }
 // it.
 type EventCounter interface{ Event() }
 
-// Cleaner is a CQ that removes the completions of a QP that is in RESET or gone from
-// its queue, and frees their entries of an SRQ. Without it package uverbs sets aside
+// Cleaner is a CQ that removes the completions of a [QP], or of a [WQ], that is in RESET or gone
+// from its queue, and frees their entries of an SRQ. Without it package uverbs sets aside
 // what is on the queue, to be polled first.
-type Cleaner interface{ Clean(qp QP) }
+type Cleaner interface{ Clean(queue any) }

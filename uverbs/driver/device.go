@@ -49,6 +49,10 @@ type Device interface {
 	// which it does no more then: for a binding that is about to end, or that a
 	// completion says the peer has ended.
 	Unbind(rkey uint32) bool
+	// Read takes bytes from where an SGE of that key and address has them, for devices that
+	// want the start of a message in the request. It reports whether it is memory of an open
+	// region.
+	Read(lkey uint32, addr uint64, b []byte) bool
 	// Write puts bytes where an SGE of that key and address has them, for devices that leave
 	// that to the provider. It reports whether it is memory of an open region that may be
 	// written.

@@ -48,6 +48,9 @@ const (
 	WCGRH WCFlags = 1 << 0
 	// WCWithImm: Imm is valid.
 	WCWithImm WCFlags = 1 << 1
+	// WCIPCsumOK: a raw packet of IPv4 came, and its checksums are right, the header's and
+	// that of TCP or UDP. Without it they were not looked at, or are wrong.
+	WCIPCsumOK WCFlags = 1 << 2
 	// WCWithInv: InvalidatedRKey is valid, Imm is not.
 	WCWithInv WCFlags = 1 << 3
 )

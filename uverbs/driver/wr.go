@@ -47,6 +47,9 @@ const (
 	SendSignaled
 	// SendSolicited raises a solicited event at the receiver.
 	SendSolicited
+	// SendIPCsum has the device fill in the checksums of a raw packet: of the header of IPv4,
+	// and of TCP or UDP. Devices with DeviceCapRawIPCsum can do that.
+	SendIPCsum SendFlags = 1 << 4
 )
 
 // SendWR is a work request for the send queue. Its slices, and what its pointers

@@ -77,14 +77,18 @@ func runPeerTests(t *testing.T, want map[string]string, line []string, options .
 	}
 }
 
-// mlx5Variants are mlx5's other devices, and what ends there in another way than on mlx5.
+// mlx5Variants are mlx5's other devices, and what ends there in another way than on mlx5: the
+// tests whose names contain one of these.
 var mlx5Variants = []struct {
 	kind, gid, ends string
 	tests           []string
 }{
-	{"mlx5-old", "1", "failed", []string{ // its UARs are there from the start
-		"test_mlx5_uar.Mlx5UarTestCase.test_alloc_uar", "test_shared_pd.SharedPDTestCase.test_imported_rc_ex_rdma_write"}},
-	{"mlx5-ib", "0", "skipped", []string{"test_addr.AHTest.test_create_ah_roce"}}, // is of RoCE
+	{"mlx5-old", "1", "failed", []string{ // its UARs are there from the start, and completions can't name WQs
+		"test_mlx5_uar.Mlx5UarTestCase.test_alloc_uar", "test_shared_pd.SharedPDTestCase.test_imported_rc_ex_rdma_write",
+		"test_rss_traffic.RSSTrafficTest.test_rss_traffic"}},
+	{"mlx5-ib", "0", "skipped", []string{"test_addr.AHTest.test_create_ah_roce", // of RoCE, and of Ethernet:
+		"test_flow.FlowTest.", "_raw_traffic", "test_domain_dump", "test_query_raw_qp", "raw_qp_no_attr", "raw_qp_with_attr", "raw_qp_ex_no_attr",
+		"raw_qp_ex_with_attr", "test_rss_traffic."}},
 }
 
 // TestPeerTestsOfVariants: on mlx5's other devices the tests end as on mlx5, but for a few.
@@ -100,11 +104,16 @@ func TestPeerTestsOfVariants(t *testing.T) {
 	const ofMLX5 = 4
 	for _, v := range mlx5Variants {
 		want, slow := column(t, ofMLX5)
-		for _, test := range v.tests {
-			if want[test] != "ok" {
-				t.Errorf("%s is %q on mlx5", test, want[test])
+		for _, part := range v.tests {
+			found := false
+			for test, ends := range want {
+				if strings.Contains(test, part) && ends == "ok" {
+					want[test], found = v.ends, true
+				}
 			}
-			want[test] = v.ends
+			if !found {
+				t.Errorf("no test of %s is ok on mlx5", part)
+			}
 		}
 		line := append([]string{python, program, tests, "mlx5_0", v.gid, "198.51.100.1"}, slow...)
 		t.Run(v.kind, func(t *testing.T) { runPeerTests(t, want, line, "-d", v.kind) })

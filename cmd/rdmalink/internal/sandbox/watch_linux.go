@@ -12,7 +12,7 @@ func (s *supervisor) opened(m *machine, d *device) {
 	// Polled registers tell late, see registers.
 	d.kernel.ERDMA.Late, d.kernel.ERDMA.OldRecords = !s.trap, true
 	d.kernel.MLX5.Late, d.kernel.MLX5.OldBytes = !s.trap, true
-	d.kernel.MLX5.StaticUARs, d.kernel.MLX5.CQEVersion0 = s.old, s.old
+	d.kernel.MLX5.StaticUARs, d.kernel.MLX5.CQEVersion0, d.kernel.MLX5.InlineHeaders = s.old, s.old, s.old
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	m.opened = d.kernel

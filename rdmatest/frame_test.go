@@ -1,0 +1,199 @@
+package rdmatest_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"testing"
+
+	"github.com/goverbs/goverbs/rdmatest"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+var (
+	groupMAC = [6]byte{0x01, 0x50, 0x56, 0x19, 0x20, 0xa7}
+	ownMAC   = [6]byte{0x24, 0x8a, 0x07, 0xa5, 0x28, 0xc8}
+)
+
+const (
+	frameSize        = 80
+	srcPort, dstPort = 1234, 5678
+)
+
+// frameOf is an Ethernet frame of IPv4 and UDP, or IPv6 and TCP, without checksums.
+func frameOf(v6 bool) []byte {
+	b := append(groupMAC[:], ownMAC[:]...)
+	if v6 {
+		b = append(b, 0x86, 0xdd, 0x60, 0, 0, 0, 0, frameSize-14-40, 6, 64)
+		b = append(b, bytes.Repeat([]byte{0xa1}, 16)...)
+		b = append(b, bytes.Repeat([]byte{0xb2}, 16)...)
+	} else {
+		b = append(b, 8, 0, 0x45, 0, 0, frameSize-14, 0, 0, 0x40, 0, 64, 17, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2)
+	}
+	b = binary.BigEndian.AppendUint16(b, srcPort)
+	b = binary.BigEndian.AppendUint16(b, dstPort)
+	if v6 {
+		b = append(b, 0, 0, 0, 0, 0, 0, 0, 0, 0x50, 0)
+	} else {
+		b = binary.BigEndian.AppendUint16(b, frameSize-14-20)
+	}
+	for len(b) < frameSize {
+		b = append(b, byte(len(b)))
+	}
+	if !v6 {
+		b[40], b[41] = 0, 0
+	}
+	return b
+}
+
+var (
+	exactMAC = [6]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
+	ethernet = func(typ uint16) *uverbs.FlowEth {
+		return &uverbs.FlowEth{Val: uverbs.FlowEthFields{DstMAC: groupMAC, SrcMAC: ownMAC, EtherType: typ},
+			Mask: uverbs.FlowEthFields{DstMAC: exactMAC, SrcMAC: exactMAC, EtherType: 0xffff}}
+	}
+	ipv4 = &uverbs.FlowIPv4{Val: uverbs.FlowIPv4Fields{Src: [4]byte{1, 1, 1, 1}, Dst: [4]byte{2, 2, 2, 2}, Proto: 17},
+		Mask: uverbs.FlowIPv4Fields{Src: [4]byte{255, 255, 255, 255}, Dst: [4]byte{255, 255, 255, 255}, Proto: 255}}
+)
+
+// rawNode is a raw packet QP that is ready, with two receives.
+func rawNode(t *testing.T, d *rdmatest.Device) *node {
+	t.Helper()
+	n := newNode(t, d, uverbs.QPTypeRawPacket, all)
+	n.receive(1000, 0, recvSize)
+	if err := n.qp.Connect(nil); err != nil {
+		t.Fatal(err)
+	}
+	n.receive(1001, recvSize, recvSize)
+	return n
+}
+
+// flow has a rule give packets to a QP.
+func (n *node) flow(o *uverbs.FlowOptions) {
+	n.t.Helper()
+	closed(n.t, must(n.qp.CreateFlow(o))(n.t))
+}
+
+// send posts a frame in two pieces, and waits until it has left.
+func (n *node) send(frame []byte, flags uverbs.SendFlags) {
+	n.t.Helper()
+	copy(n.mr.Bytes()[sendFrom:], frame)
+	const first = 10
+	n.post(uverbs.SendWR{WRID: 7, Opcode: uverbs.OpSend, Flags: flags, SGL: []uverbs.SGE{n.mr.SGE(sendFrom, first), n.mr.SGE(sendFrom+first, len(frame)-first)}})
+	if wc := n.next(); wc.Err() != nil || wc.WRID != 7 {
+		n.t.Fatal(wc)
+	}
+}
+
+// A frame goes where a rule asks for it, over the network and within the device: rdma-core's
+// test_flow.
+func TestFrames(t *testing.T) {
+	ipv6 := func(next uint8) *uverbs.FlowIPv6 {
+		f := &uverbs.FlowIPv6{Val: uverbs.FlowIPv6Fields{NextHeader: next}, Mask: uverbs.FlowIPv6Fields{NextHeader: 0xff}}
+		for i := range f.Val.Src {
+			f.Val.Src[i], f.Val.Dst[i], f.Mask.Src[i], f.Mask.Dst[i] = 0xa1, 0xb2, 0xff, 0xff
+		}
+		return f
+	}
+	ports, exact := uverbs.FlowPorts{Dst: dstPort, Src: srcPort}, uverbs.FlowPorts{Dst: 0xffff, Src: 0xffff}
+	for name, c := range map[string]struct {
+		v6    bool
+		specs []uverbs.FlowSpec
+		takes bool
+	}{
+		"Ethernet":           {false, []uverbs.FlowSpec{ethernet(0x800)}, true},
+		"IPv4":               {false, []uverbs.FlowSpec{ipv4}, true},
+		"UDP":                {false, []uverbs.FlowSpec{ethernet(0x800), ipv4, &uverbs.FlowUDP{Val: ports, Mask: exact}}, true},
+		"IPv6":               {true, []uverbs.FlowSpec{ethernet(0x86dd), ipv6(6)}, true},
+		"TCP":                {true, []uverbs.FlowSpec{ethernet(0x86dd), ipv6(6), &uverbs.FlowTCP{Val: ports, Mask: exact}}, true},
+		"another type":       {true, []uverbs.FlowSpec{ethernet(0x800)}, false},
+		"another version":    {true, []uverbs.FlowSpec{ipv4}, false},
+		"another protocol":   {true, []uverbs.FlowSpec{ipv6(17)}, false},
+		"another transport":  {false, []uverbs.FlowSpec{&uverbs.FlowTCP{Val: ports, Mask: exact}}, false},
+		"the ports' reverse": {false, []uverbs.FlowSpec{&uverbs.FlowUDP{Val: uverbs.FlowPorts{Dst: srcPort, Src: dstPort}, Mask: exact}}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := rdmatest.NewWith(t, &rdmatest.Options{Kind: rdmatest.MLX5})
+			for _, from := range []*rdmatest.Device{f.Host(0).Device(0), f.Host(1).Device(0)} {
+				a, b := rawNode(t, from), rawNode(t, f.Host(1).Device(0))
+				flow := must(b.qp.CreateFlow(&uverbs.FlowOptions{Specs: c.specs}))(t)
+				frame := frameOf(c.v6)
+				a.send(frame, 0)
+				if err := flow.Close(); err != nil {
+					t.Fatal(err)
+				}
+				a.send(frame, 0) // nobody asks any more
+				want := "1000 work request flushed, 1001 work request flushed; RTS"
+				if c.takes {
+					want = "1000 RECV success 80, 1001 work request flushed; RTS"
+				}
+				if got := b.story(); got != want || c.takes && !bytes.Equal(b.mr.Bytes()[:frameSize], frame) {
+					t.Errorf("%s, want %s: %x", got, want, b.mr.Bytes()[:frameSize])
+				}
+			}
+		})
+	}
+}
+
+// Rules of one device: who comes first, and who gets the rest.
+func TestFrameRules(t *testing.T) {
+	f := rdmatest.NewWith(t, &rdmatest.Options{Kind: rdmatest.MLX5})
+	d := f.Host(1).Device(0)
+	a := rawNode(t, f.Host(0).Device(0))
+	var nodes []*node
+	for _, o := range []*uverbs.FlowOptions{
+		{Specs: []uverbs.FlowSpec{ethernet(0x800), ipv4}, Priority: 1},
+		{Specs: []uverbs.FlowSpec{ethernet(0x800)}, Priority: 1},
+		{Specs: []uverbs.FlowSpec{ethernet(0x800), ipv4}, Priority: 2},
+		{Type: uverbs.FlowAllDefault},
+		{Type: uverbs.FlowMulticastDefault, Priority: 1},
+		{Type: uverbs.FlowSniffer},
+	} {
+		n := rawNode(t, d)
+		n.flow(o)
+		nodes = append(nodes, n)
+	}
+	a.send(frameOf(false), 0)
+	a.send(frameOf(true), 0)
+	alone := frameOf(true)
+	alone[0] &^= 1 // for one station
+	a.send(alone, 0)
+	for i, want := range []int{1, 0, 0, 2, 0, 2} { // the sniffer had two receives
+		var got int
+		wcs := make([]uverbs.WC, 4)
+		for k := must(nodes[i].cq.Poll(wcs))(t); k > 0; k-- {
+			got++
+		}
+		if got != want {
+			t.Errorf("rule %d: %d frames, want %d", i, got, want)
+		}
+	}
+}
+
+// The device fills in checksums and tells which are right; a frame that has no room ends a QP.
+func TestFrameChecksums(t *testing.T) {
+	f := rdmatest.NewWith(t, &rdmatest.Options{Kind: rdmatest.MLX5})
+	a, b := rawNode(t, f.Host(0).Device(0)), rawNode(t, f.Host(1).Device(0))
+	b.flow(&uverbs.FlowOptions{Specs: []uverbs.FlowSpec{ipv4}})
+	frame := frameOf(false)
+	a.send(frame, uverbs.SendIPCsum)
+	if wc := b.next(); wc.Flags != uverbs.WCIPCsumOK {
+		t.Errorf("%+v", wc)
+	}
+	got := b.mr.Bytes()[:frameSize]
+	binary.BigEndian.PutUint16(frame[24:], 0x34a6) // as another program computes them
+	binary.BigEndian.PutUint16(frame[40:], 0x6601)
+	if !bytes.Equal(got, frame) {
+		t.Errorf("%x, want %x", got, frame)
+	}
+	got[50] ^= 1
+	a.send(got, 0)
+	if wc := b.next(); wc.Err() != nil || wc.Flags != 0 {
+		t.Errorf("%+v", wc)
+	}
+	b.receive(1002, 0, frameSize-1)
+	a.send(frame, 0)
+	if wc := b.next(); !errors.Is(wc.Err(), uverbs.StatusLocLenErr) {
+		t.Errorf("%+v", wc)
+	}
+}
