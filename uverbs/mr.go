@@ -30,6 +30,7 @@ type MR struct {
 	access     Access
 	memory     *memory
 	lent       bool // imported: the kernel's object is another's
+	null       bool // of no memory: there is no object of the kernel's
 }
 
 // MROptions refine [PD.AllocMR]. Nil and the zero value ask for ordinary pages.
@@ -225,7 +226,7 @@ func (mr *MR) Close() error {
 }
 
 func (mr *MR) destroy() error {
-	if mr.lent {
+	if mr.lent || mr.null {
 		return nil
 	}
 	mr.delist()

@@ -83,6 +83,7 @@ type Kernel struct {
 	async    *channel
 	keys     map[uint32]*MR // by key
 	windows  map[uint32]*MW // by key
+	nullKey  uint32         // of no memory, if the device has one
 	lent     lent
 	rung     []*QP    // to tell Rang of
 	crossing Crossing // the last, if there is no Cross
