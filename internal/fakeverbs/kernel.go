@@ -84,6 +84,7 @@ type Kernel struct {
 	keys     map[uint32]*MR // by key
 	windows  map[uint32]*MW // by key
 	nullKey  uint32         // of no memory, if the device has one
+	tick     func()         // moves a clock that the process has mapped
 	lent     lent
 	rung     []*QP    // to tell Rang of
 	crossing Crossing // the last, if there is no Cross

@@ -50,6 +50,8 @@ type MLX5Options struct {
 	NoClock bool
 	// NoMAC is a kernel that does not tell the MAC of an address.
 	NoMAC bool
+	// NoTicks is a kernel that does not let programs read the device's clock.
+	NoTicks bool
 	// NoNullKey is a kernel that does not tell of the key of no memory.
 	NoNullKey bool
 	// OldBytes is for rdma-core's provider. Parts of a changed key that mean nothing hold what
@@ -198,6 +200,10 @@ func (m *mlx5) context(r *ioctl.Request) error {
 		resp.TotBfregs = mlx5Bfregs
 		resp.NumDynBfregs = 0
 		m.addStatic()
+	}
+	if !o.NoTicks {
+		resp.CompMask |= abi.MLX5_IB_ALLOC_UCONTEXT_RESP_MASK_CORE_CLOCK_OFFSET
+		resp.HcaCoreClockOffset = mlx5TicksAt
 	}
 	if !o.NoNullKey {
 		resp.CompMask |= abi.MLX5_IB_ALLOC_UCONTEXT_RESP_MASK_DUMP_FILL_MKEY
