@@ -25,6 +25,8 @@ type Kernel struct {
 	// Pin, when set, is told how many bytes a region pins, and that many less than none
 	// when it goes. An error refuses the region. Set it before use.
 	Pin func(bytes int64) error
+	// Newest has the kernel be Linux 7.2, and not 6.12. Set it before use.
+	Newest bool
 	// OnDemand gives the device on-demand paging. Set it before use.
 	OnDemand bool
 	// InBubble has events come from memory instead of pipes, so that testing/synctest

@@ -29,6 +29,7 @@ type MR struct {
 	Key           uint32
 	DM            *DM    // the device memory that it is of, if it is,
 	Offset        uint64 // and where in it
+	DMAH          *DMAH  // with which it was registered, if with one
 
 	ended bool // by a work request
 }
