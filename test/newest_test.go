@@ -33,3 +33,24 @@ func TestNewestOnRXE(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestImplicitOnRXE: rxe pages ranges on demand since Linux 7.2, and never the whole address space.
+func TestImplicitOnRXE(t *testing.T) {
+	notTwice(t)
+	rxeFabric(t)
+	noLeak(t)
+	dev := must(infoOf(t, rxeLink).Open())(t)
+	defer func() { ok(t, dev.Close()) }()
+	pd := must(dev.AllocPD())(t)
+	defer func() { ok(t, pd.Close()) }()
+	_, err := pd.RegImplicitMR(uverbs.AccessLocalWrite)
+	if !errors.Is(err, uverbs.ErrNotSupported) || !strings.Contains(err.Error(), "DeviceAttr") {
+		t.Error(err)
+	}
+	if _, err := pd.AllocNullMR(); !errors.Is(err, uverbs.ErrNotSupported) {
+		t.Error(err)
+	}
+	if _, err := dev.QueryClock(); !errors.Is(err, uverbs.ErrNotSupported) {
+		t.Error(err)
+	}
+}

@@ -2,6 +2,7 @@ package uverbs
 
 import (
 	"errors"
+	"math"
 	"os"
 	"runtime"
 	"sync/atomic"
@@ -120,13 +121,19 @@ func (mr *MR) made(access Access, create func(Access) error, remedy func(error) 
 }
 
 // create lends the memory before the kernel hears of its address.
-func (mr *MR) create(access Access) (err error) {
+func (mr *MR) create(access Access) error {
+	if mr.data == nil {
+		return mr.ask(access)
+	}
 	mr.pd.dev.file.Lend(address(mr.data), mr.data)
-	defer func() {
-		if err != nil {
-			mr.pd.dev.file.Return(address(mr.data))
-		}
-	}()
+	err := mr.ask(access)
+	if err != nil {
+		mr.pd.dev.file.Return(address(mr.data))
+	}
+	return err
+}
+
+func (mr *MR) ask(access Access) (err error) {
 	c := mr.pd.dev.creation(func(u driver.UHW, extra []driver.Attr) error { return mr.issueCreate(access, u, extra) })
 	mr.memory = c.memory
 	if p, ok := mr.pd.dev.provider.(driver.MRRegistrar); ok {
@@ -141,6 +148,9 @@ func (mr *MR) issueCreate(access Access, u driver.UHW, extra []driver.Attr) erro
 	in := &abi.IbUverbsRegMr{
 		Start: address(mr.data), Length: uint64(len(mr.data)), HcaVa: mr.iova,
 		PdHandle: mr.pd.handle, AccessFlags: uint32(access),
+	}
+	if mr.data == nil {
+		in.Length = math.MaxUint64
 	}
 	resp, err := mr.pd.dev.issueRegMR(in, u, extra)
 	if err != nil {

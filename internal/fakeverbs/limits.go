@@ -37,6 +37,8 @@ type limits struct {
 	clockMask  uint64
 	clockKHz   uint64
 	moderation abi.IbUverbsCqModerationCaps
+	odp        abi.IbUverbsOdpCaps
+	odpXRC     uint32
 }
 
 func (bare) limits() limits {

@@ -105,6 +105,7 @@ func (*mlx5) limits() limits {
 	l.gids = []abi.IbUverbsGidEntry{gidEntry(LinkLocalGID, 0, abi.IB_UVERBS_GID_TYPE_ROCE_V1), gidEntry(IPv4GID, 1, abi.IB_UVERBS_GID_TYPE_ROCE_V2)}
 	l.clockMask, l.clockKHz = mlx5ClockMask, mlx5ClockKHz
 	l.moderation = abi.IbUverbsCqModerationCaps{MaxCqModerationCount: 65535, MaxCqModerationPeriod: 4095}
+	l.odp, l.odpXRC = mlx5ODP, mlx5ODP.PerTransportCaps.RcOdpCaps
 	return l
 }
 
