@@ -100,6 +100,7 @@ func (a *asker) regions() {
 	if a.rereg {
 		access := allAccess
 		a.ok(mr.Rereg(uverbs.ReregOptions{Access: &access}), mr.Rereg(uverbs.ReregOptions{PD: other}))
+		a.hardware(far)
 	}
 	a.ok(far.Close(), mr.Close())
 	if !a.siw {
@@ -107,6 +108,13 @@ func (a *asker) regions() {
 		a.ok(two.Close(), one.Close())
 	}
 	a.ok(other.Close())
+}
+
+// hardware is what libmlx5 alone has.
+func (a *asker) hardware(mr *uverbs.MR) {
+	implicit := asked(a.pd.RegImplicitMR(uverbs.AccessLocalWrite))(a.t)
+	a.ok(a.pd.AdviseMR(uverbs.MRPrefetchWrite, true, []uverbs.SGE{{Addr: mr.Addr(), Length: 100, LKey: implicit.LKey()}}))
+	a.ok(asked(a.pd.ImportMR(mr.Handle()))(a.t).Close(), implicit.Close())
 }
 
 func (a *asker) completions() {

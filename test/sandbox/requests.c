@@ -33,6 +33,21 @@ static void queries(void)
 	CHECK(ibv_query_gid_table(context, gids, 8, 0) > 0);
 }
 
+// hardware is what libmlx5 alone has.
+static void hardware(struct ibv_mr *mr)
+{
+	struct ibv_mr *implicit = ibv_reg_mr(pd, NULL, SIZE_MAX, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_ON_DEMAND), *imported;
+	struct ibv_sge sge = {.addr = (uintptr_t)memory, .length = 100};
+
+	CHECK(implicit);
+	sge.lkey = implicit->lkey;
+	CHECK(!ibv_advise_mr(pd, IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE, IBV_ADVISE_MR_FLAG_FLUSH, &sge, 1));
+	imported = ibv_import_mr(pd, mr->handle);
+	CHECK(imported);
+	ibv_unimport_mr(imported);
+	CHECK(!ibv_dereg_mr(implicit));
+}
+
 static void regions(void)
 {
 	struct ibv_pd *other = ibv_alloc_pd(context);
@@ -42,6 +57,7 @@ static void regions(void)
 	if (rereg) {
 		CHECK(!ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, all_access));
 		CHECK(!ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_PD, other, NULL, 0, 0));
+		hardware(far);
 	}
 	CHECK(!ibv_dereg_mr(far) && !ibv_dereg_mr(mr));
 	if (!siw) {
