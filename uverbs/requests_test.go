@@ -26,7 +26,9 @@ func TestRequests(t *testing.T) {
 				k := fakeverbs.New(uint32(c.info.Driver))
 				attach(k)
 				c.info.Node = kernel.Node(k)
-				newAsker(t, c.info).all()
+				a := newAsker(t, c.info)
+				a.twin = func() (*uverbs.Device, error) { return uverbs.ImportOn(c.info, k.Dup()) }
+				a.all()
 			})
 		})
 	}
@@ -39,6 +41,7 @@ type asker struct {
 	dev        *uverbs.Device
 	pd         *uverbs.PD
 	cq         *uverbs.CQ
+	twin       func() (*uverbs.Device, error) // imports the device
 }
 
 func newAsker(t *testing.T, info uverbs.DeviceInfo) *asker {
@@ -81,7 +84,11 @@ func (a *asker) all() {
 	} else {
 		a.ok(a.pair(uverbs.QPTypeRC, srq, false).Close(), a.pair(uverbs.QPTypeRC, nil, true).Close())
 	}
-	a.ok(srq.Close(), a.cq.Close(), a.pd.Close(), a.dev.Close())
+	a.ok(srq.Close(), a.cq.Close(), a.pd.Close())
+	if a.rereg {
+		a.ok(asked(a.twin())(a.t).Close())
+	}
+	a.ok(a.dev.Close())
 }
 
 func (a *asker) queries() {

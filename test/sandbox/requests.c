@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define CHECK(what) do { if (!(what)) { fprintf(stderr, "line %d: %s\n", __LINE__, #what); exit(1); } } while (0)
 
@@ -169,7 +170,13 @@ int main(int argc, char **argv)
 	} else {
 		CHECK(!ibv_destroy_qp(pair(IBV_QPT_RC, srq, 0)) && !ibv_destroy_qp(pair(IBV_QPT_RC, NULL, 1)));
 	}
-	CHECK(!ibv_destroy_srq(srq) && !ibv_destroy_cq(cq) && !ibv_dealloc_pd(pd) && !ibv_close_device(context));
+	CHECK(!ibv_destroy_srq(srq) && !ibv_destroy_cq(cq) && !ibv_dealloc_pd(pd));
+	if (rereg) {
+		struct ibv_context *twin = ibv_import_device(dup(context->cmd_fd));
+
+		CHECK(twin && !ibv_close_device(twin));
+	}
+	CHECK(!ibv_close_device(context));
 	ibv_free_device_list(all);
 	puts("asked");
 	return 0;
