@@ -27,7 +27,7 @@ func gather(qp *fakeverbs.QP, k *packet) (ok bool) {
 		if s.Length == 0 {
 			continue // its address means nothing
 		}
-		if qp.Kernel().User.Read(s.Addr, rest[:s.Length]) != nil {
+		if qp.Kernel().ReadSGE(s, rest[:s.Length]) != nil {
 			return false
 		}
 		rest = rest[s.Length:]
@@ -69,7 +69,7 @@ func scatter(qp *fakeverbs.QP, sgl []fakeverbs.SGE, b []byte) bool {
 		if n == 0 {
 			continue
 		}
-		if s.Length = uint32(n); !qp.LocalOK(s, true) || qp.Kernel().User.Write(s.Addr, b[:n]) != nil {
+		if s.Length = uint32(n); !qp.LocalOK(s, true) || qp.Kernel().WriteSGE(s, b[:n]) != nil {
 			return false
 		}
 		b = b[n:]

@@ -20,7 +20,7 @@ type WCExtFlags = driver.ExtFlags
 // C: enum ibv_create_cq_wc_flags, the part that struct ibv_wc lacks
 type WCExtMask = driver.ExtMask
 
-// One bit a field.
+// One bit a field. Documented at [driver.ExtMask].
 const (
 	WCExtTimestamp WCExtMask = driver.ExtTimestamp
 	WCExtFlowTag   WCExtMask = driver.ExtFlowTag

@@ -49,6 +49,23 @@ func ExampleDM() {
 	}
 }
 
+// What a peer writes to the region gets into the cache of processor 3.
+func ExampleDMAH() {
+	var dev *uverbs.Device
+	var pd *uverbs.PD
+	processor, memory, use := uint32(3), uverbs.TPHMemVolatile, uint8(2)
+	dmah, err := dev.AllocDMAH(uverbs.DMAHOptions{CPU: &processor, MemType: &memory, PH: &use})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer dmah.Close()
+	mr, err := pd.RegMRFor(make([]byte, 4096), dmah, uverbs.AccessLocalWrite|uverbs.AccessRemoteWrite)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer mr.Close()
+}
+
 // A raw packet queue pair takes the packets of a UDP port, and they are counted.
 func ExampleFlow() {
 	var qp *uverbs.QP // of QPTypeRawPacket

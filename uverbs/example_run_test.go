@@ -27,9 +27,12 @@ type exampleEnd struct {
 
 // examplePair has two connected queue pairs, on two hosts with soft RoCE. A program leaves
 // panics out, and closes what it has made.
-func examplePair() (a, b exampleEnd, end func()) {
+func examplePair() (a, b exampleEnd, end func()) { return examplePairOf(rdmatest.RXE) }
+
+// examplePairOf has them on devices of a kind.
+func examplePairOf(kind rdmatest.Kind) (a, b exampleEnd, end func()) {
 	t := new(exampleTest)
-	fabric := rdmatest.NewWith(t, &rdmatest.Options{Endless: true})
+	fabric := rdmatest.NewWith(t, &rdmatest.Options{Kind: kind, Endless: true})
 	ends := [2]exampleEnd{}
 	for i := range ends {
 		e := &ends[i]
@@ -186,4 +189,17 @@ func ExampleSRQ() {
 	defer qp.Close()
 	fmt.Println(qp.SRQ() == srq, errors.Is(srq.Close(), uverbs.ErrInUse))
 	// Output: true true
+}
+
+// A receive into no memory takes a message that nobody wants.
+func ExamplePD_AllocNullMR() {
+	a, b, end := examplePairOf(rdmatest.MLX5)
+	defer end()
+	nowhere := try(b.pd.AllocNullMR())
+	try(b.qp.PostRecv([]uverbs.RecvWR{{SGL: []uverbs.SGE{nowhere.SGE(0, 64)}}}))
+	try(a.qp.PostSend([]uverbs.SendWR{{Opcode: uverbs.OpSend, Inline: []byte("unwanted")}}))
+	var wcs [1]uverbs.WC
+	try(b.cq.Wait(context.Background(), wcs[:]))
+	fmt.Println(wcs[0].Status, wcs[0].ByteLen, "bytes")
+	// Output: success 8 bytes
 }

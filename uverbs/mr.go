@@ -2,6 +2,7 @@ package uverbs
 
 import (
 	"errors"
+	"math"
 	"os"
 	"runtime"
 	"sync/atomic"
@@ -30,6 +31,7 @@ type MR struct {
 	access     Access
 	memory     *memory
 	lent       bool // imported: the kernel's object is another's
+	null       bool // of no memory: there is no object of the kernel's
 }
 
 // MROptions refine [PD.AllocMR]. Nil and the zero value ask for ordinary pages.
@@ -119,13 +121,19 @@ func (mr *MR) made(access Access, create func(Access) error, remedy func(error) 
 }
 
 // create lends the memory before the kernel hears of its address.
-func (mr *MR) create(access Access) (err error) {
+func (mr *MR) create(access Access) error {
+	if mr.data == nil {
+		return mr.ask(access)
+	}
 	mr.pd.dev.file.Lend(address(mr.data), mr.data)
-	defer func() {
-		if err != nil {
-			mr.pd.dev.file.Return(address(mr.data))
-		}
-	}()
+	err := mr.ask(access)
+	if err != nil {
+		mr.pd.dev.file.Return(address(mr.data))
+	}
+	return err
+}
+
+func (mr *MR) ask(access Access) (err error) {
 	c := mr.pd.dev.creation(func(u driver.UHW, extra []driver.Attr) error { return mr.issueCreate(access, u, extra) })
 	mr.memory = c.memory
 	if p, ok := mr.pd.dev.provider.(driver.MRRegistrar); ok {
@@ -140,6 +148,9 @@ func (mr *MR) issueCreate(access Access, u driver.UHW, extra []driver.Attr) erro
 	in := &abi.IbUverbsRegMr{
 		Start: address(mr.data), Length: uint64(len(mr.data)), HcaVa: mr.iova,
 		PdHandle: mr.pd.handle, AccessFlags: uint32(access),
+	}
+	if mr.data == nil {
+		in.Length = math.MaxUint64
 	}
 	resp, err := mr.pd.dev.issueRegMR(in, u, extra)
 	if err != nil {
@@ -225,7 +236,7 @@ func (mr *MR) Close() error {
 }
 
 func (mr *MR) destroy() error {
-	if mr.lent {
+	if mr.lent || mr.null {
 		return nil
 	}
 	mr.delist()

@@ -17,6 +17,9 @@ type MRAttr struct {
 // C: part of ibv_import_mr
 func (mr *MR) Query() (attr MRAttr, err error) {
 	err = mr.using("query", func() error {
+		if mr.null {
+			return mr.failNull("query")
+		}
 		if attr, err = mr.pd.dev.issueQueryMR(mr.handle); err != nil {
 			return mr.fail("query", err, "")
 		}

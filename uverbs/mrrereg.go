@@ -23,6 +23,9 @@ type ReregOptions struct {
 // C: ibv_rereg_mr with IBV_REREG_MR_CHANGE_PD and IBV_REREG_MR_CHANGE_ACCESS
 func (mr *MR) Rereg(opts ReregOptions) error {
 	return mr.alone("change", func() error {
+		if mr.null {
+			return mr.failNull("change")
+		}
 		if mr.lent {
 			return mr.fail("change", syscall.EPERM, "it was imported: the process that made it may change it")
 		}

@@ -26,7 +26,9 @@ func TestRequests(t *testing.T) {
 				k := fakeverbs.New(uint32(c.info.Driver))
 				attach(k)
 				c.info.Node = kernel.Node(k)
-				newAsker(t, c.info).all()
+				a := newAsker(t, c.info)
+				a.twin = func() (*uverbs.Device, error) { return uverbs.ImportOn(c.info, k.Dup()) }
+				a.all()
 			})
 		})
 	}
@@ -39,6 +41,7 @@ type asker struct {
 	dev        *uverbs.Device
 	pd         *uverbs.PD
 	cq         *uverbs.CQ
+	twin       func() (*uverbs.Device, error) // imports the device
 }
 
 func newAsker(t *testing.T, info uverbs.DeviceInfo) *asker {
@@ -81,7 +84,11 @@ func (a *asker) all() {
 	} else {
 		a.ok(a.pair(uverbs.QPTypeRC, srq, false).Close(), a.pair(uverbs.QPTypeRC, nil, true).Close())
 	}
-	a.ok(srq.Close(), a.cq.Close(), a.pd.Close(), a.dev.Close())
+	a.ok(srq.Close(), a.cq.Close(), a.pd.Close())
+	if a.rereg {
+		a.ok(asked(a.twin())(a.t).Close())
+	}
+	a.ok(a.dev.Close())
 }
 
 func (a *asker) queries() {
@@ -100,6 +107,7 @@ func (a *asker) regions() {
 	if a.rereg {
 		access := allAccess
 		a.ok(mr.Rereg(uverbs.ReregOptions{Access: &access}), mr.Rereg(uverbs.ReregOptions{PD: other}))
+		a.hardware(far)
 	}
 	a.ok(far.Close(), mr.Close())
 	if !a.siw {
@@ -107,6 +115,13 @@ func (a *asker) regions() {
 		a.ok(two.Close(), one.Close())
 	}
 	a.ok(other.Close())
+}
+
+// hardware is what libmlx5 alone has.
+func (a *asker) hardware(mr *uverbs.MR) {
+	implicit := asked(a.pd.RegImplicitMR(uverbs.AccessLocalWrite))(a.t)
+	a.ok(a.pd.AdviseMR(uverbs.MRPrefetchWrite, true, []uverbs.SGE{{Addr: mr.Addr(), Length: 100, LKey: implicit.LKey()}}))
+	a.ok(asked(a.pd.ImportMR(mr.Handle()))(a.t).Close(), implicit.Close())
 }
 
 func (a *asker) completions() {

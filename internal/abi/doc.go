@@ -1,5 +1,6 @@
 // Package abi holds the kernel's RDMA structs and ids, generated from the Linux 6.12 headers: the ioctl and write commands of uverbs,
-// the commands and events of rdma_cm, the ids of NETLINK_RDMA, and the queues of siw and rxe. Those of NETLINK_RDMA are of Linux 7.2.
+// the commands and events of rdma_cm, the ids of NETLINK_RDMA, and the queues of siw and rxe. Those of NETLINK_RDMA are of Linux 7.2, as are
+// the ids of uverbs' objects, methods and attributes.
 //
 // Names follow C mechanically. A struct or field is its C name with every segment capitalised: struct ib_uverbs_qp_cap is IbUverbsQpCap,
 // max_send_wr is MaxSendWr. A constant keeps its C name. Where C has no name for it, outer and member make one: IbUverbsSendWrRdma.

@@ -77,7 +77,8 @@ func (k *Kernel) queryDevice(r *ioctl.Request) error {
 		return syscall.EINVAL
 	}
 	return respond(r, abi.IbUverbsExQueryDeviceResp{Base: l.device, ResponseLength: 304, DeviceCapFlagsEx: l.caps,
-		MaxDmSize: l.maxDM, TimestampMask: l.clockMask, HcaCoreClock: l.clockKHz, RawPacketCaps: l.rawCaps, CqModerationCaps: l.moderation})
+		MaxDmSize: l.maxDM, TimestampMask: l.clockMask, HcaCoreClock: l.clockKHz, RawPacketCaps: l.rawCaps, CqModerationCaps: l.moderation,
+		OdpCaps: l.odp, XrcOdpCaps: l.odpXRC})
 }
 
 // queryDeviceLegacy is the command that libibverbs asks for first of all, to learn whether

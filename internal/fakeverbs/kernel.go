@@ -25,6 +25,8 @@ type Kernel struct {
 	// Pin, when set, is told how many bytes a region pins, and that many less than none
 	// when it goes. An error refuses the region. Set it before use.
 	Pin func(bytes int64) error
+	// Newest has the kernel be Linux 7.2, and not 6.12. Set it before use.
+	Newest bool
 	// OnDemand gives the device on-demand paging. Set it before use.
 	OnDemand bool
 	// InBubble has events come from memory instead of pipes, so that testing/synctest
@@ -83,6 +85,8 @@ type Kernel struct {
 	async    *channel
 	keys     map[uint32]*MR // by key
 	windows  map[uint32]*MW // by key
+	nullKey  uint32         // of no memory, if the device has one
+	tick     func()         // moves a clock that the process has mapped
 	lent     lent
 	rung     []*QP    // to tell Rang of
 	crossing Crossing // the last, if there is no Cross

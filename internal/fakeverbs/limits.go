@@ -38,6 +38,8 @@ type limits struct {
 	clockKHz   uint64
 	rawCaps    uint32
 	moderation abi.IbUverbsCqModerationCaps
+	odp        abi.IbUverbsOdpCaps
+	odpXRC     uint32
 }
 
 func (bare) limits() limits {

@@ -180,5 +180,8 @@ func methodOf(driver uint32, object, number uint16) *method {
 	if m := driverMethods[driver][id]; m != nil {
 		return m
 	}
+	if m := newestMethods[id]; m != nil {
+		return m
+	}
 	return methods[id]
 }

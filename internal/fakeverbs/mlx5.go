@@ -54,6 +54,10 @@ type MLX5Options struct {
 	NoClock bool
 	// NoMAC is a kernel that does not tell the MAC of an address.
 	NoMAC bool
+	// NoTicks is a kernel that does not let programs read the device's clock.
+	NoTicks bool
+	// NoNullKey is a kernel that does not tell of the key of no memory.
+	NoNullKey bool
 	// OldBytes is for rdma-core's provider. Parts of a changed key that mean nothing hold what
 	// stood in the queue before, as do those behind the number of the peer's SRQ, and so does the second word of an SRQ's doorbell record. A
 	// program that allocates records itself may put two of them into a cache line.
@@ -77,6 +81,7 @@ const (
 	mlx5MaxCQE     = 1<<22 - 1
 	mlx5Bfregs     = 16
 	mlx5ContextLen = 72
+	mlx5NullKey    = 0xfffff700
 )
 
 func (m *mlx5) note(format string, args ...any) {
@@ -106,6 +111,7 @@ func (*mlx5) limits() limits {
 	l.clockMask, l.clockKHz = mlx5ClockMask, mlx5ClockKHz
 	l.rawCaps, l.caps = abi.IB_UVERBS_RAW_PACKET_CAP_IP_CSUM, l.caps|abi.IB_UVERBS_DEVICE_RAW_IP_CSUM
 	l.moderation = abi.IbUverbsCqModerationCaps{MaxCqModerationCount: 65535, MaxCqModerationPeriod: 4095}
+	l.odp, l.odpXRC = mlx5ODP, mlx5ODP.PerTransportCaps.RcOdpCaps
 	return l
 }
 
@@ -207,6 +213,15 @@ func (m *mlx5) context(r *ioctl.Request) error {
 		resp.NumDynBfregs = 0
 		m.addStatic()
 	}
+	if !o.NoTicks {
+		resp.CompMask |= abi.MLX5_IB_ALLOC_UCONTEXT_RESP_MASK_CORE_CLOCK_OFFSET
+		resp.HcaCoreClockOffset = mlx5TicksAt
+	}
+	if !o.NoNullKey {
+		resp.CompMask |= abi.MLX5_IB_ALLOC_UCONTEXT_RESP_MASK_DUMP_FILL_MKEY
+		resp.DumpFillMkey = mlx5NullKey
+	}
+	m.k.nullKey = resp.DumpFillMkey
 	m.told = resp
 	return mlx5Answer(m, "GET_CONTEXT", r, resp)
 }

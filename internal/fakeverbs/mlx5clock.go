@@ -17,6 +17,8 @@ const (
 	mlx5TickMult  = 6_710_886 // of 6.4 ns
 
 	mlx5ClockKey = 7 << 8 // of the page that tells how to make times of ticks, in pages
+	mlx5TicksKey = 5 << 8 // of the page that has the clock itself
+	mlx5TicksAt  = 0x78   // and where in it
 )
 
 // mlx5Clock is the device's clock, and the page of it that programs map.
@@ -25,6 +27,10 @@ type mlx5Clock struct {
 	page  *mmap.Region
 	told  uint64    // when the page was brought up to date
 	start time.Time // when the clock was first asked
+	ticks struct {  // the page of the clock itself
+		offer offer
+		page  *mmap.Region
+	}
 }
 
 func mlx5Ticks(n uint64) uint64 {
@@ -32,8 +38,11 @@ func mlx5Ticks(n uint64) uint64 {
 	return (n/ns*ticks + n%ns*ticks/ns) & mlx5ClockMask
 }
 
-// mmap maps the clock's page, read-only, and nothing else: queues are user memory.
+// mmap maps the pages of the clock, read-only, and nothing else: queues are user memory.
 func (m *mlx5) mmap(k *Kernel, offset int64, length int) (*mmap.Region, error) {
+	if offset == int64(mlx5TicksKey)*int64(pageSize) && length == pageSize && !k.MLX5.NoTicks {
+		return m.mapTicks(k, offset)
+	}
 	if offset != int64(mlx5ClockKey)*int64(pageSize) || length != pageSize || k.MLX5.NoClock {
 		return nil, syscall.EINVAL
 	}
@@ -47,11 +56,36 @@ func (m *mlx5) mmap(k *Kernel, offset int64, length int) (*mmap.Region, error) {
 	return m.clock.offer.mapped(pageSize)
 }
 
-// close ends the page, with the file.
+// mapTicks maps the clock itself. A load can't be seen, so the clock moves when the opening
+// hears of something: a call, a store.
+func (m *mlx5) mapTicks(k *Kernel, offset int64) (_ *mmap.Region, err error) {
+	t := &m.clock.ticks
+	if t.page == nil {
+		if t.offer, t.page, err = k.share(offset, pageSize); err != nil {
+			return nil, syscall.ENOMEM
+		}
+		k.tick = func() { m.clock.show(mlx5Ticks(m.clock.now())) }
+		k.tick()
+	}
+	return t.offer.mapped(pageSize)
+}
+
+// show has the clock's register be so many ticks, in big-endian.
+func (c *mlx5Clock) show(ticks uint64) {
+	w, _ := c.ticks.page.Word64(mlx5TicksAt)
+	var b [8]byte
+	binary.BigEndian.PutUint64(b[:], ticks)
+	w.Store(binary.NativeEndian.Uint64(b[:]))
+}
+
+// close ends the pages, with the file.
 func (m *mlx5) close() {
-	if m.clock.page != nil {
-		_ = m.clock.page.Close()
-		m.clock.page = nil
+	m.k.tick = nil
+	for _, page := range []**mmap.Region{&m.clock.page, &m.clock.ticks.page} {
+		if *page != nil {
+			_ = (*page).Close()
+			*page = nil
+		}
 	}
 }
 

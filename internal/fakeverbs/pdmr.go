@@ -1,6 +1,8 @@
 package fakeverbs
 
 import (
+	"encoding/binary"
+	"math"
 	"syscall"
 
 	"github.com/goverbs/goverbs/internal/abi"
@@ -29,6 +31,7 @@ type MR struct {
 	Key           uint32
 	DM            *DM    // the device memory that it is of, if it is,
 	Offset        uint64 // and where in it
+	DMAH          *DMAH  // with which it was registered, if with one
 
 	ended bool // by a work request
 }
@@ -42,16 +45,24 @@ func (k *Kernel) regMR(r *ioctl.Request) error {
 	if err != nil {
 		return err
 	}
+	paged := in.AccessFlags&abi.IB_UVERBS_ACCESS_ON_DEMAND != 0
+	whole := paged && in.Start == 0 && in.Length == math.MaxUint64
 	if in.Length == 0 || (in.Start^in.HcaVa)&uint64(pageSize-1) != 0 {
 		return syscall.EINVAL
-	}
-	if err := k.User.Check(in.Start, in.Length); err != nil {
-		return err
 	}
 	if err := k.checkAccess(in.AccessFlags); err != nil {
 		return err
 	}
+	if whole && (in.HcaVa != 0 || k.limits().odp.GeneralCaps&abi.IB_ODP_SUPPORT_IMPLICIT == 0) {
+		return syscall.EINVAL
+	}
+	if err := k.User.Check(in.Start, in.Length); err != nil && !whole {
+		return err
+	}
 	pages := int64((in.Start+in.Length+uint64(pageSize)-1)/uint64(pageSize)-in.Start/uint64(pageSize)) * int64(pageSize)
+	if paged {
+		pages = 0
+	}
 	if err := k.pin(pages); err != nil {
 		return err
 	}
@@ -100,7 +111,7 @@ func (k *Kernel) checkAccess(access uint32) error {
 	switch {
 	case access&remote != 0 && access&abi.IB_UVERBS_ACCESS_LOCAL_WRITE == 0, access&^known != 0:
 		return syscall.EINVAL
-	case access&onDemand != 0 && !k.OnDemand, siw && access&rxeFlush != 0, rxe && access&^(rxeAccess|onDemand) != 0:
+	case access&onDemand != 0 && !k.onDemand(), siw && access&rxeFlush != 0, rxe && access&^(rxeAccess|onDemand) != 0:
 		return syscall.EOPNOTSUPP
 	}
 	return nil
@@ -134,7 +145,7 @@ func (k *Kernel) reregMR(r *ioctl.Request) error {
 		o.uses[0], mr.PD = pd, in.PdHandle
 	}
 	if in.Flags&abi.IB_MR_REREG_ACCESS != 0 {
-		mr.Access = in.AccessFlags
+		mr.Access = in.AccessFlags | mr.Access&abi.IB_UVERBS_ACCESS_ON_DEMAND // which is the memory's
 	}
 	return respond(r, abi.IbUverbsReregMrResp{Lkey: mr.Key, Rkey: mr.Key})
 }
@@ -145,13 +156,34 @@ func (k *Kernel) adviseMR(r *ioctl.Request) error {
 	if _, err := k.find("PD", uint32(pd)); err != nil {
 		return err
 	}
-	if !k.OnDemand {
+	if !k.onDemand() {
 		return syscall.EOPNOTSUPP
 	}
 	advice, _ := r.Value(abi.UVERBS_ATTR_ADVISE_MR_ADVICE)
 	sges, _ := r.Bytes(abi.UVERBS_ATTR_ADVISE_MR_SGE_LIST)
 	if advice > abi.IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT || len(sges)%16 != 0 {
 		return syscall.EINVAL
+	}
+	for ; len(sges) > 0; sges = sges[16:] {
+		if err := k.prefetch(uint32(pd), advice, sges); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// prefetch refuses what mlx5 refuses of an SGE: a key of no region with on-demand paging,
+// another domain's, one that is not writable, memory outside.
+func (k *Kernel) prefetch(pd uint32, advice uint64, sge []byte) error {
+	addr, length := binary.NativeEndian.Uint64(sge), binary.NativeEndian.Uint32(sge[8:])
+	mr := k.keys[binary.NativeEndian.Uint32(sge[12:])]
+	switch {
+	case mr == nil || mr.Access&abi.IB_UVERBS_ACCESS_ON_DEMAND == 0:
+		return syscall.ENOENT
+	case mr.PD != pd, advice == abi.IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_WRITE && mr.Access&abi.IB_UVERBS_ACCESS_LOCAL_WRITE == 0:
+		return syscall.EPERM
+	case !mr.covers(addr, uint64(length)) || k.User.Check(addr, uint64(length)) != nil:
+		return syscall.EFAULT
 	}
 	return nil
 }

@@ -194,6 +194,9 @@ func (k *Kernel) ring(qp *QP) {
 
 // unlock lets the lock go, and tells Rang.
 func (k *Kernel) unlock() {
+	if k.tick != nil {
+		k.tick()
+	}
 	if len(k.rung) == 0 {
 		k.mu.Unlock()
 		return

@@ -17,6 +17,9 @@ func (qp *QP) LocalOK(s SGE, write bool) bool {
 	}
 	qp.k.mu.Lock()
 	defer qp.k.mu.Unlock()
+	if qp.k.isNull(s.LKey) {
+		return true
+	}
 	mr := qp.k.keys[s.LKey]
 	return mr != nil && mr.PD == qp.PD && !mr.ended && mr.covers(s.Addr, uint64(s.Length)) &&
 		(!write || mr.Access&abi.IB_UVERBS_ACCESS_LOCAL_WRITE != 0)

@@ -20,15 +20,17 @@ var hardwareCalls = map[string]bool{
 	"WQ_CREATE": true, "WQ_DESTROY": true, "MODIFY_WQ": true, "CREATE_RWQ_IND_TBL": true, "RWQ_IND_TBL_DESTROY": true,
 	"CREATE_FLOW": true, "FLOW_DESTROY": true, "COUNTERS_CREATE": true, "COUNTERS_DESTROY": true, "COUNTERS_READ": true,
 	"DM_ALLOC": true, "DM_FREE": true, "DM_MR_REG": true, "MODIFY_CQ": true,
+	"DMAH_ALLOC": true, "DMAH_FREE": true,
 }
 
 // has tells whether the device's driver has a call.
 func (k *Kernel) has(call string) bool {
-	switch k.driver {
-	case abi.RDMA_DRIVER_SIW, abi.RDMA_DRIVER_RXE, abi.RDMA_DRIVER_ERDMA:
-		return k.model.has(call) && !hardwareCalls[call]
-	}
-	return k.model.has(call)
+	return k.model.has(call) && (k.Newest || !newest[call]) && !(k.isSoftware() && hardwareCalls[call])
+}
+
+// isSoftware tells of the drivers that have no more than the software ones of Linux.
+func (k *Kernel) isSoftware() bool {
+	return k.driver == abi.RDMA_DRIVER_SIW || k.driver == abi.RDMA_DRIVER_RXE || k.driver == abi.RDMA_DRIVER_ERDMA
 }
 
 func (k *Kernel) openXRCD(r *ioctl.Request) error {

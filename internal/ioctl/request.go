@@ -100,6 +100,14 @@ func (r *Request) Const(id uint16, v uint64) { r.add(id, 8, attrMandatory, v, ni
 // Flags adds a bit set (UVERBS_ATTR_FLAGS_IN).
 func (r *Request) Flags(id uint16, v uint32) { r.add(id, 4, attrMandatory, uint64(v), nil) }
 
+// Enum adds a choice that has no data (UVERBS_ATTR_ENUM_IN).
+func (r *Request) Enum(id uint16, element uint8) {
+	r.add(id, 0, attrMandatory, 0, nil)
+	if i, ok := r.index(id); ok {
+		r.attrs[i].AttrData = uint16(element)
+	}
+}
+
 // Handle adds an existing object (UVERBS_ATTR_IDR).
 func (r *Request) Handle(id uint16, handle uint32) {
 	r.add(id, 0, attrMandatory, uint64(handle), nil)

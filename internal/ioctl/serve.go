@@ -22,6 +22,15 @@ func (r *Request) Command() (uint32, bool) {
 	return uint32(v), ok
 }
 
+// Element returns the choice of an attribute that has nothing else.
+func (r *Request) Element(id uint16) (uint16, bool) {
+	i, ok := r.index(id)
+	if !ok {
+		return 0, false
+	}
+	return r.attrs[i].AttrData, true
+}
+
 // Value returns what an attribute carries by value.
 func (r *Request) Value(id uint16) (uint64, bool) {
 	i, ok := r.index(id)

@@ -33,6 +33,7 @@ type mlx5Context struct {
 	records   records
 	registers registers
 	clock     clock
+	ticks     ticks
 }
 
 // What rdma-core asks for, of the registers that a context without dynamic UARs has.

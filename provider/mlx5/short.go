@@ -25,8 +25,9 @@ func (q *cq) message(i, last uint32) []byte {
 }
 
 // scatter does what the device left to us: it copies a message to the SGEs of a work request,
-// in segments from at on. The memory must be of an open region.
+// in segments from at on. The memory must be of an open region, or none.
 func (c *mlx5Context) scatter(segs *mmap.Array[segment], at, most uint32, data []byte) driver.Status {
+	null, dropped := c.NullKey()
 	for end := at + most; at != end && len(data) > 0; at++ {
 		s := segs.At(at)
 		length, key := be32(uint32(s[0])), be32(uint32(s[0]>>32))
@@ -34,7 +35,7 @@ func (c *mlx5Context) scatter(segs *mmap.Array[segment], at, most uint32, data [
 			break
 		}
 		n := min(len(data), int(length))
-		if !c.device.Write(key, be64(s[1]), data[:n]) {
+		if (!dropped || key != null) && !c.device.Write(key, be64(s[1]), data[:n]) {
 			return driver.StatusLocProtErr
 		}
 		data = data[n:]

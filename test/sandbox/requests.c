@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define CHECK(what) do { if (!(what)) { fprintf(stderr, "line %d: %s\n", __LINE__, #what); exit(1); } } while (0)
 
@@ -33,6 +34,21 @@ static void queries(void)
 	CHECK(ibv_query_gid_table(context, gids, 8, 0) > 0);
 }
 
+// hardware is what libmlx5 alone has.
+static void hardware(struct ibv_mr *mr)
+{
+	struct ibv_mr *implicit = ibv_reg_mr(pd, NULL, SIZE_MAX, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_ON_DEMAND), *imported;
+	struct ibv_sge sge = {.addr = (uintptr_t)memory, .length = 100};
+
+	CHECK(implicit);
+	sge.lkey = implicit->lkey;
+	CHECK(!ibv_advise_mr(pd, IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE, IBV_ADVISE_MR_FLAG_FLUSH, &sge, 1));
+	imported = ibv_import_mr(pd, mr->handle);
+	CHECK(imported);
+	ibv_unimport_mr(imported);
+	CHECK(!ibv_dereg_mr(implicit));
+}
+
 static void regions(void)
 {
 	struct ibv_pd *other = ibv_alloc_pd(context);
@@ -42,6 +58,7 @@ static void regions(void)
 	if (rereg) {
 		CHECK(!ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, all_access));
 		CHECK(!ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_PD, other, NULL, 0, 0));
+		hardware(far);
 	}
 	CHECK(!ibv_dereg_mr(far) && !ibv_dereg_mr(mr));
 	if (!siw) {
@@ -153,7 +170,13 @@ int main(int argc, char **argv)
 	} else {
 		CHECK(!ibv_destroy_qp(pair(IBV_QPT_RC, srq, 0)) && !ibv_destroy_qp(pair(IBV_QPT_RC, NULL, 1)));
 	}
-	CHECK(!ibv_destroy_srq(srq) && !ibv_destroy_cq(cq) && !ibv_dealloc_pd(pd) && !ibv_close_device(context));
+	CHECK(!ibv_destroy_srq(srq) && !ibv_destroy_cq(cq) && !ibv_dealloc_pd(pd));
+	if (rereg) {
+		struct ibv_context *twin = ibv_import_device(dup(context->cmd_fd));
+
+		CHECK(twin && !ibv_close_device(twin));
+	}
+	CHECK(!ibv_close_device(context));
 	ibv_free_device_list(all);
 	puts("asked");
 	return 0;

@@ -23,7 +23,7 @@ type Importer interface {
 // concurrently.
 //
 // It may also have the methods of [PDAllocator], [PDImporter], [MRRegistrar], [MWAllocator], [AHCreator],
-// [SRQCreator], [XRCCreator], [XRCTargetCreator], [WQCreator], [FlowCreator], [DMAllocator], [Supporter] and
+// [SRQCreator], [XRCCreator], [XRCTargetCreator], [WQCreator], [FlowCreator], [DMAllocator], [NullKeyer], [ClockReader], [Supporter] and
 // [Closer]. Without them PDs, MRs, MWs and flow rules go without private bytes, and AHs, SRQs,
 // XRC, WQs and memory of the device's are not supported.
 type Context interface {
@@ -85,6 +85,16 @@ type FlowCreator interface{ CreateFlow(r *CreateFlow) error }
 // DMAllocator is a Context whose device has memory of its own.
 type DMAllocator interface {
 	AllocDM(r *AllocDM) (DM, error)
+}
+
+// NullKeyer is a Context whose device may have a key of no memory: one whose data it drops, and
+// in whose place it sends zeros. NullKey tells it.
+type NullKeyer interface{ NullKey() (lkey uint32, ok bool) }
+
+// ClockReader is a Context whose device has a clock that a program can read, in its ticks. Of
+// kernels and devices that have none the error is ErrNotSupported.
+type ClockReader interface {
+	Clock() (ticks uint64, err error)
 }
 
 // Supporter is a Context that knows which work requests its QPs take. Supports tells

@@ -48,10 +48,15 @@ type ExtMask uint32
 
 // One bit a field.
 const (
+	// ExtTimestamp: when the completion was, by the device's clock.
 	ExtTimestamp ExtMask = 1 << iota
 	ExtFlowTag
 	ExtVLAN
 	ExtChecksum
+	// ExtWallClock: the same as a time. The kernel compares both clocks from time to time, and
+	// says by what the ticks are to be multiplied; a poll reads that once, without a system
+	// call. So times of one poll are as far apart as their ticks, and a completion may seem to be
+	// older than one before it if the host's clock was set back between two polls.
 	ExtWallClock
 )
 

@@ -10,3 +10,13 @@ func TestClock(t *testing.T) {
 		t.Errorf("%v\n%s", err, out)
 	}
 }
+
+// TestNull: libmlx5 has regions of no memory, and puts what a completion brings where it belongs
+// or nowhere.
+func TestNull(t *testing.T) {
+	long(t)
+	program := compiled(t, "../../../../test/sandbox/null.c")
+	if out, err := inside(t, []string{"-d", "mlx5"}, program); err != nil || out != "all as it should be\n" {
+		t.Errorf("%v\n%s", err, out)
+	}
+}

@@ -14,6 +14,8 @@ var libibverbsDiffers = []struct{ kind, theirs, ours, why string }{
 	{"mlx5", opening, "", "libmlx5 and provider/mlx5 each ask for what they need; TestScript compares what they tell the driver"},
 	{"mlx5", `(asks.SRQ_CREATE .*) 5:4=31`, "$1 5:4=15", "libmlx5 makes SRQs of twice the size, for page faults"},
 	{"mlx5", `(asks.QP_CREATE .*)3c 9:8=`, "${1}20 9:8=", "libmlx5 asks for the inline data that a WQE has room for; the driver looks at its own bytes"},
+	{"mlx5", `(asks.QUERY_CONTEXT request 0:4=out) 1:8=out`, "$1", "it asks for the same flags of regions when it imports"},
+	{"mlx5", `(asks.QUERY_MR .*) 3:8=out`, "$1 3:8=out 4:8=out", "libmlx5 leaves it to the program where an imported region is; package uverbs asks"},
 	{"rxe", `(?m)^(.*)( asks.GET_CONTEXT .*\n)`, "$1$2$1 asks.QUERY_DEVICE request in:8 out:304\n", "opening it, package uverbs asks for the device's limits"},
 	{"", `(?m)^.* asks.QUERY_DEVICE_LEGACY .*\n`, "", "it tries whether the kernel takes commands by ioctl; package uverbs needs a kernel that does"},
 	{"", `(asks.GET_CONTEXT request 0:4=out) 1:8=out`, "$1", "it asks which flags of regions the kernel ignores if it does not know them; package uverbs leaves it to the program"},

@@ -23,9 +23,12 @@ const Newest = "7.2"
 // Growing are these headers: NETLINK_RDMA, and rdma_cm with the records it hands out.
 var Growing = []string{"rdma_netlink.h", "rdma_user_cm.h", "ib_user_sa.h"}
 
+// IDs is the header of uverbs' objects, methods and attributes. It has nothing but ids, and these too only grow. It stands in VerbsDir.
+const IDs = "ib_user_ioctl_cmds.h"
+
 // SeriesOf says which kernel a header is from.
 func SeriesOf(header string) string {
-	if slices.Contains(Growing, header) {
+	if header == IDs || slices.Contains(Growing, header) {
 		return Newest
 	}
 	return Series
@@ -44,9 +47,13 @@ func Dir() (string, error) {
 	if _, err := os.Stat(filepath.Join(dir, "rdma", enumsFile)); err != nil {
 		return dir, fmt.Errorf("%w in %s: run `go run ./internal/abi/gen -fetch`", ErrMissing, dir)
 	}
+	wanted := []string{filepath.Join(VerbsDir(dir), IDs)}
 	for _, header := range Growing {
-		if _, err := os.Stat(filepath.Join(newest(dir), "rdma", header)); err != nil {
-			return dir, fmt.Errorf("no %s of Linux %s: %w: run `go run ./test/cmd/vm headers`", header, Newest, err)
+		wanted = append(wanted, filepath.Join(newest(dir), "rdma", header))
+	}
+	for _, path := range wanted {
+		if _, err := os.Stat(path); err != nil {
+			return dir, fmt.Errorf("no %s of Linux %s: %w: run `go run ./test/cmd/vm headers`", filepath.Base(path), Newest, err)
 		}
 	}
 	return dir, nil
@@ -56,7 +63,7 @@ func Dir() (string, error) {
 func newest(include string) string { return filepath.Join(filepath.Dir(include), "headers-"+Newest) }
 
 // VerbsDir returns the directory of the newest kernel's headers that have the ids of verbs. No struct is taken from them, because the verbs' structs are those of
-// Series.
+// Series. They are included without "rdma/", and before what includes those of Series.
 func VerbsDir(include string) string {
 	return filepath.Join(filepath.Dir(include), "headers-"+Newest, "verbs")
 }
@@ -98,7 +105,7 @@ func CText(types string) string {
 
 // Flags are given to every C compiler. Plain char differs between amd64 and arm64 unless it is fixed.
 func Flags(include string) []string {
-	return []string{"-I", newest(include), "-I", include, "-funsigned-char"}
+	return []string{"-I", newest(include), "-I", include, "-I", VerbsDir(include), "-funsigned-char"}
 }
 
 // unpack downloads the newest headers package of the series into tmp and returns its include directory.

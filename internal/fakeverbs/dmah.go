@@ -1,0 +1,132 @@
+package fakeverbs
+
+import (
+	"syscall"
+
+	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/ioctl"
+)
+
+// DMAH is a DMA handle, and which of its hints were given.
+type DMAH struct {
+	CPU                   uint32
+	MemType, PH           uint8
+	HasCPU, HasMem, HasPH bool
+}
+
+// newest are the calls that Linux 7.2 adds.
+var newest = map[string]bool{"QUERY_PORT_SPEED": true, "DMAH_ALLOC": true, "DMAH_FREE": true, "REG_MR_FOR": true}
+
+// newestMethods are the methods of these calls.
+var newestMethods = map[[2]uint16]*method{
+	{abi.UVERBS_OBJECT_DEVICE, abi.UVERBS_METHOD_QUERY_PORT_SPEED}: {"QUERY_PORT_SPEED", (*Kernel).queryPortSpeed, []attr{
+		enum(abi.UVERBS_ATTR_QUERY_PORT_SPEED_PORT_NUM),
+		out(abi.UVERBS_ATTR_QUERY_PORT_SPEED_RESP, 8),
+	}},
+	{abi.UVERBS_OBJECT_DMAH, abi.UVERBS_METHOD_DMAH_ALLOC}: {"DMAH_ALLOC", (*Kernel).allocDMAH, []attr{
+		obj(abi.UVERBS_ATTR_ALLOC_DMAH_HANDLE),
+		in(abi.UVERBS_ATTR_ALLOC_DMAH_CPU_ID, 4).optional(),
+		in(abi.UVERBS_ATTR_ALLOC_DMAH_TPH_MEM_TYPE, 0).optional(),
+		in(abi.UVERBS_ATTR_ALLOC_DMAH_PH, 1).optional(),
+	}},
+	{abi.UVERBS_OBJECT_DMAH, abi.UVERBS_METHOD_DMAH_FREE}: {"DMAH_FREE", (*Kernel).freeDMAH, destroys(abi.UVERBS_ATTR_FREE_DMA_HANDLE)},
+	{abi.UVERBS_OBJECT_MR, abi.UVERBS_METHOD_REG_MR}: {"REG_MR_FOR", (*Kernel).regMRFor, udata(
+		obj(abi.UVERBS_ATTR_REG_MR_HANDLE),
+		obj(abi.UVERBS_ATTR_REG_MR_PD_HANDLE),
+		obj(abi.UVERBS_ATTR_REG_MR_DMA_HANDLE).optional(),
+		in(abi.UVERBS_ATTR_REG_MR_IOVA, 8),
+		in(abi.UVERBS_ATTR_REG_MR_ADDR, 8).optional(),
+		in(abi.UVERBS_ATTR_REG_MR_LENGTH, 8),
+		flags(abi.UVERBS_ATTR_REG_MR_ACCESS_FLAGS),
+		out(abi.UVERBS_ATTR_REG_MR_RESP_LKEY, 4),
+		out(abi.UVERBS_ATTR_REG_MR_RESP_RKEY, 4),
+	)},
+}
+
+// PortSpeed is what devices that tell it say of their port, in units of 100 Mb/s.
+const PortSpeed = 750
+
+// queryPortSpeed is in the core for all drivers, and carried out by those of hardware.
+func (k *Kernel) queryPortSpeed(r *ioctl.Request) error {
+	port, _ := r.Value(abi.UVERBS_ATTR_QUERY_PORT_SPEED_PORT_NUM)
+	switch {
+	case k.isSoftware():
+		return syscall.EOPNOTSUPP
+	case port != 1:
+		return syscall.EINVAL
+	}
+	return answer(r, abi.UVERBS_ATTR_QUERY_PORT_SPEED_RESP, uint64(PortSpeed))
+}
+
+// Processors is how many the machine of a device has that knows DMA handles.
+const Processors = 8
+
+// allocDMAH has what the core refuses, and behind that mlx5's driver.
+func (k *Kernel) allocDMAH(r *ioctl.Request) error {
+	d := &DMAH{}
+	d.HasCPU = ioctl.Argument(r, abi.UVERBS_ATTR_ALLOC_DMAH_CPU_ID, &d.CPU)
+	d.HasPH = ioctl.Argument(r, abi.UVERBS_ATTR_ALLOC_DMAH_PH, &d.PH)
+	var element uint16
+	element, d.HasMem = r.Element(abi.UVERBS_ATTR_ALLOC_DMAH_TPH_MEM_TYPE)
+	d.MemType = uint8(element)
+	switch {
+	case element > 1:
+		return syscall.EOPNOTSUPP
+	case d.CPU >= Processors, d.PH > 3, !d.HasPH, d.HasCPU != d.HasMem:
+		return syscall.EINVAL
+	}
+	r.SetObject(abi.UVERBS_ATTR_ALLOC_DMAH_HANDLE, k.add("DMAH", d, nothing))
+	return nil
+}
+
+func (k *Kernel) freeDMAH(r *ioctl.Request) error {
+	h, _ := r.Value(abi.UVERBS_ATTR_FREE_DMA_HANDLE)
+	return k.remove("DMAH", uint32(h))
+}
+
+// regMRFor registers memory with a DMA handle, or without.
+func (k *Kernel) regMRFor(r *ioctl.Request) error {
+	parents := make([]*object, 0, 2)
+	pdHandle, _ := r.Value(abi.UVERBS_ATTR_REG_MR_PD_HANDLE)
+	parent, err := k.find("PD", uint32(pdHandle))
+	if err != nil {
+		return err
+	}
+	parents = append(parents, parent)
+	mr := &MR{PD: uint32(pdHandle)}
+	if _, ok := r.Value(abi.UVERBS_ATTR_REG_MR_DMA_HANDLE); ok {
+		var o *object
+		if o, mr.DMAH, err = findIn[*DMAH](k, "DMAH", r, abi.UVERBS_ATTR_REG_MR_DMA_HANDLE); err != nil {
+			return err
+		}
+		parents = append(parents, o)
+	}
+	addr, hasAddr := r.Value(abi.UVERBS_ATTR_REG_MR_ADDR)
+	access, _ := r.Value(abi.UVERBS_ATTR_REG_MR_ACCESS_FLAGS)
+	mr.Start, _ = r.Value(abi.UVERBS_ATTR_REG_MR_IOVA)
+	mr.Length, _ = r.Value(abi.UVERBS_ATTR_REG_MR_LENGTH)
+	mr.Access = uint32(access)
+	if !hasAddr || mr.Length == 0 || addr != mr.Start {
+		return syscall.EINVAL
+	}
+	if err := k.User.Check(addr, mr.Length); err != nil {
+		return err
+	}
+	if err := k.checkAccess(mr.Access); err != nil {
+		return err
+	}
+	h := k.add("MR", mr, func() { delete(k.keys, mr.Key) }, parents...)
+	if mr.Key, err = k.model.regMR(h, r); err != nil {
+		_ = k.remove("MR", h)
+		return err
+	}
+	k.keys[mr.Key] = mr
+	r.SetObject(abi.UVERBS_ATTR_REG_MR_HANDLE, h)
+	if err := answer(r, abi.UVERBS_ATTR_REG_MR_RESP_LKEY, mr.Key); err != nil {
+		return err
+	}
+	return answer(r, abi.UVERBS_ATTR_REG_MR_RESP_RKEY, mr.Key)
+}
+
+// DMAHs returns the DMA handles that are open, lowest handle first.
+func (k *Kernel) DMAHs() []*DMAH { return bodies[*DMAH](k) }

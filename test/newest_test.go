@@ -1,0 +1,56 @@
+//go:build vm
+
+package test
+
+import (
+	"errors"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// TestNewestOnRXE: what Linux 7.2 adds, rxe has not: its kernel knows the method and not the
+// answer, older kernels do not know the method.
+func TestNewestOnRXE(t *testing.T) {
+	notTwice(t)
+	rxeFabric(t)
+	noLeak(t)
+	dev := must(infoOf(t, rxeLink).Open())(t)
+	defer func() { ok(t, dev.Close()) }()
+	want := syscall.EPROTONOSUPPORT
+	if onKernel("7.2") {
+		want = syscall.EOPNOTSUPP
+	}
+	_, err := dev.QueryPortSpeed(1)
+	if !errors.Is(err, uverbs.ErrNotSupported) || !errors.Is(err, want) || !strings.Contains(err.Error(), "QUERY_PORT_SPEED of object DEVICE") {
+		t.Errorf("%v, want %v", err, want)
+	}
+	ph := uint8(1)
+	_, err = dev.AllocDMAH(uverbs.DMAHOptions{PH: &ph})
+	if !errors.Is(err, uverbs.ErrNotSupported) || !errors.Is(err, syscall.EPROTONOSUPPORT) || !strings.Contains(err.Error(), "DMAH_ALLOC of object DMAH is of Linux 7.2, and driver rxe") {
+		t.Error(err)
+	}
+}
+
+// TestImplicitOnRXE: rxe pages ranges on demand since Linux 7.2, and never the whole address space.
+func TestImplicitOnRXE(t *testing.T) {
+	notTwice(t)
+	rxeFabric(t)
+	noLeak(t)
+	dev := must(infoOf(t, rxeLink).Open())(t)
+	defer func() { ok(t, dev.Close()) }()
+	pd := must(dev.AllocPD())(t)
+	defer func() { ok(t, pd.Close()) }()
+	_, err := pd.RegImplicitMR(uverbs.AccessLocalWrite)
+	if !errors.Is(err, uverbs.ErrNotSupported) || !strings.Contains(err.Error(), "DeviceAttr") {
+		t.Error(err)
+	}
+	if _, err := pd.AllocNullMR(); !errors.Is(err, uverbs.ErrNotSupported) {
+		t.Error(err)
+	}
+	if _, err := dev.QueryClock(); !errors.Is(err, uverbs.ErrNotSupported) {
+		t.Error(err)
+	}
+}

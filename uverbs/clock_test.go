@@ -1,0 +1,22 @@
+package uverbs_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// TestNoClock: a driver without a clock, and a closed device.
+func TestNoClock(t *testing.T) {
+	w := newWorld(t)
+	if _, err := w.dev.QueryClock(); !errors.Is(err, uverbs.ErrNotSupported) || !strings.Contains(err.Error(), "query the clock of") {
+		t.Error(err)
+	}
+	_, dev := open(t, mlx50)
+	closeAll(t, dev)
+	if _, err := dev.QueryClock(); !errors.Is(err, uverbs.ErrClosed) {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,65 @@
+package uverbs_test
+
+import (
+	"errors"
+	"math"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/goverbs/goverbs/internal/fakeverbs"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// TestNullMR: the kernel hears nothing of a region of no memory. What only the kernel's
+// regions have is refused.
+func TestNullMR(t *testing.T) {
+	k, dev := open(t, mlx50)
+	pd := must[*uverbs.PD](t)(dev.AllocPD())
+	calls := 0
+	k.Refuse = func(string) error { calls++; return nil }
+	mr := must[*uverbs.MR](t)(pd.AllocNullMR())
+	if mr.LKey() == 0 || mr.RKey() != 0 || mr.Handle() != 0 || mr.Len() != math.MaxInt || mr.Addr() != 0 || mr.Bytes() != nil || mr.PD() != pd {
+		t.Errorf("%+v", mr)
+	}
+	access := uverbs.AccessLocalWrite
+	sgl := []uverbs.SGE{mr.SGE(0, 100)}
+	for name, err := range map[string]error{
+		"Query":    second(mr.Query()),
+		"Rereg":    mr.Rereg(uverbs.ReregOptions{Access: &access}),
+		"AdviseMR": pd.AdviseMR(uverbs.MRPrefetch, true, sgl),
+	} {
+		if !errors.Is(err, syscall.EINVAL) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := pd.Close(); !errors.Is(err, uverbs.ErrInUse) {
+		t.Error("a domain with a region:", err)
+	}
+	closeAll(t, mr)
+	if err := mr.Close(); !errors.Is(err, uverbs.ErrClosed) {
+		t.Error("closed twice:", err)
+	}
+	if calls > 0 {
+		t.Errorf("the kernel was called %d times", calls)
+	}
+	closeAll(t, pd)
+	if _, err := pd.AllocNullMR(); !errors.Is(err, uverbs.ErrClosed) {
+		t.Error("a closed domain:", err)
+	}
+}
+
+func second[T any](_ T, err error) error { return err }
+
+// TestNoNullMR: other drivers have no such key, and older kernels do not tell it.
+func TestNoNullMR(t *testing.T) {
+	old := fakeverbs.New(uint32(uverbs.DriverMLX5))
+	old.MLX5.NoNullKey = true
+	for _, dev := range []*uverbs.Device{newWorld(t).dev, openWith(t, old, mlx50)} {
+		pd := must[*uverbs.PD](t)(dev.AllocPD())
+		if _, err := pd.AllocNullMR(); !errors.Is(err, uverbs.ErrNotSupported) || !strings.Contains(err.Error(), "create MR on "+dev.Info().Name) {
+			t.Error(err)
+		}
+		closeAll(t, pd) // nothing is left of it
+	}
+}
