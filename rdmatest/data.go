@@ -26,7 +26,7 @@ func gather(qp *fakeverbs.QP, k *packet) (ok bool) {
 		if s.Length == 0 {
 			continue // its address means nothing
 		}
-		if qp.Kernel().User.Read(s.Addr, rest[:s.Length]) != nil {
+		if m, addr := qp.Memory(s.LKey, s.Addr); m.Read(addr, rest[:s.Length]) != nil {
 			return false
 		}
 		rest = rest[s.Length:]
@@ -68,10 +68,19 @@ func scatter(qp *fakeverbs.QP, sgl []fakeverbs.SGE, b []byte) bool {
 		if n == 0 {
 			continue
 		}
-		if s.Length = uint32(n); !qp.LocalOK(s, true) || qp.Kernel().User.Write(s.Addr, b[:n]) != nil {
+		if s.Length = uint32(n); !qp.LocalOK(s, true) {
+			return false
+		}
+		if m, addr := qp.Memory(s.LKey, s.Addr); m.Write(addr, b[:n]) != nil {
 			return false
 		}
 		b = b[n:]
 	}
 	return true
+}
+
+// place puts data where the peer's request says.
+func place(to *pair, w *fakeverbs.Work, data []byte) {
+	m, addr := to.qp.Memory(w.RKey, w.RemoteAddr)
+	_ = m.Write(addr, data)
 }
