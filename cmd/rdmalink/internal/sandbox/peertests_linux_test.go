@@ -83,7 +83,8 @@ var mlx5Variants = []struct {
 	tests           []string
 }{
 	{"mlx5-old", "1", "failed", []string{ // its UARs are there from the start
-		"test_mlx5_uar.Mlx5UarTestCase.test_alloc_uar", "test_shared_pd.SharedPDTestCase.test_imported_rc_ex_rdma_write"}},
+		"test_mlx5_uar.Mlx5UarTestCase.test_alloc_uar", "test_shared_pd.SharedPDTestCase.test_imported_rc_ex_rdma_write",
+		"test_device.SharedDMTest.test_import_dm"}},
 	{"mlx5-ib", "0", "skipped", []string{"test_addr.AHTest.test_create_ah_roce"}}, // is of RoCE
 }
 
