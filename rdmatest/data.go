@@ -27,7 +27,7 @@ func gather(qp *fakeverbs.QP, k *packet) (ok bool) {
 		if s.Length == 0 {
 			continue // its address means nothing
 		}
-		if qp.Kernel().ReadSGE(s, rest[:s.Length]) != nil {
+		if qp.ReadSGE(s, rest[:s.Length]) != nil {
 			return false
 		}
 		rest = rest[s.Length:]
@@ -69,10 +69,16 @@ func scatter(qp *fakeverbs.QP, sgl []fakeverbs.SGE, b []byte) bool {
 		if n == 0 {
 			continue
 		}
-		if s.Length = uint32(n); !qp.LocalOK(s, true) || qp.Kernel().WriteSGE(s, b[:n]) != nil {
+		if s.Length = uint32(n); !qp.LocalOK(s, true) || qp.WriteSGE(s, b[:n]) != nil {
 			return false
 		}
 		b = b[n:]
 	}
 	return true
+}
+
+// place puts data where the peer's request says.
+func place(to *pair, w *fakeverbs.Work, data []byte) {
+	m, addr := to.qp.Memory(w.RKey, w.RemoteAddr)
+	_ = m.Write(addr, data)
 }

@@ -65,7 +65,7 @@ func (f *Fabric) serveERDMA(p, to *pair, k *packet) (status uint32) {
 		endSink(p.qp, k.w)
 		return abi.IB_WC_SUCCESS
 	case len(k.data) > 0:
-		_ = to.qp.Kernel().User.Write(k.w.RemoteAddr, k.data)
+		place(to, k.w, k.data)
 	}
 	if !hasImm(k.w) {
 		return abi.IB_WC_SUCCESS

@@ -139,7 +139,7 @@ func (f *Fabric) cut(p, to *pair, k *packet) {
 			to.qp.Received(r, &abi.IbUverbsWc{Status: abi.IB_WC_WR_FLUSH_ERR}, false)
 		}
 	case !fetches(k.w) && isOpen(to, k) && len(part) > 0:
-		_ = to.qp.Kernel().User.Write(k.w.RemoteAddr, part)
+		place(to, k.w, part)
 	}
 	f.manager.broken(p, to)
 	for _, e := range []*pair{p, to} {

@@ -44,7 +44,7 @@ func (f *Fabric) serve(p, to *pair, k *packet, r *fakeverbs.Recv) verdict {
 			return verdict{status: abi.IB_WC_LOC_PROT_ERR}
 		}
 	case len(k.data) > 0:
-		_ = to.qp.Kernel().User.Write(k.w.RemoteAddr, k.data)
+		place(to, k.w, k.data)
 	}
 	if r != nil {
 		f.received(to, k, r, &abi.IbUverbsWc{Opcode: abi.IB_WC_RECV_RDMA_WITH_IMM, ByteLen: uint32(len(k.data))})
@@ -122,18 +122,18 @@ func isOpen(to *pair, k *packet) bool {
 
 // fetch reads what a message asks for, and does its arithmetic.
 func (f *Fabric) fetch(to *pair, k *packet) []byte {
-	user := to.qp.Kernel().User
+	from, addr := to.qp.Memory(k.w.RKey, k.w.RemoteAddr)
 	if right(k.w) == abi.IB_UVERBS_ACCESS_REMOTE_READ {
 		b := make([]byte, k.w.Len())
-		_ = user.Read(k.w.RemoteAddr, b)
+		_ = from.Read(addr, b)
 		return b
 	}
-	old, _ := user.Load64(k.w.RemoteAddr)
+	old, _ := from.Load64(addr)
 	switch {
 	case k.w.Opcode == abi.IB_UVERBS_WR_ATOMIC_FETCH_AND_ADD:
-		_ = user.Store64(k.w.RemoteAddr, old+k.w.Compare)
+		_ = from.Store64(addr, old+k.w.Compare)
 	case old == k.w.Compare:
-		_ = user.Store64(k.w.RemoteAddr, k.w.Swap)
+		_ = from.Store64(addr, k.w.Swap)
 	}
 	return binary.NativeEndian.AppendUint64(nil, old)
 }

@@ -103,7 +103,7 @@ func (f *Fabric) serveSIW(p, to *pair, k *packet) (event uint32, ok bool) {
 	}
 	if !fetches(k.w) {
 		if len(k.data) > 0 {
-			_ = to.qp.Kernel().User.Write(k.w.RemoteAddr, k.data)
+			place(to, k.w, k.data)
 		}
 		return 0, true
 	}

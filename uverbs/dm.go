@@ -23,6 +23,7 @@ type DM struct {
 	length uint64
 	data   driver.DM
 	memory *memory
+	lent   bool // imported: the kernel's object is another's
 }
 
 var (
@@ -128,10 +129,17 @@ func (dm *DM) copy(op string, b []byte, offset int64, do func([]byte) error) (n 
 	return n, err
 }
 
-// Close frees the memory. Regions of it must be closed before.
+// Handle is the kernel's number of the memory, for [Device.ImportDM] by another process.
+func (dm *DM) Handle() uint32 { return dm.handle }
+
+// Close frees the memory; if it was imported, only this process's use of it ends. Regions of it
+// must be closed before.
 //
-// C: ibv_free_dm
+// C: ibv_free_dm, ibv_unimport_dm
 func (dm *DM) Close() error {
+	if dm.lent {
+		return dm.close(nothing, dm.memory.free)
+	}
 	return dm.close(func() error {
 		return destroy(dm.data, func() error { return dm.issueFree(dm.handle) })
 	}, dm.memory.free)

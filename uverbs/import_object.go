@@ -66,6 +66,38 @@ func (mr *MR) identify() error {
 	return nil
 }
 
+// ImportDM takes device memory by the handle that its maker told ([DM.Handle]). It is mapped here
+// as well: both see the same bytes. The maker must keep it allocated for as long as this process
+// uses it. A handle of nothing is ENOENT.
+//
+// C: ibv_import_dm
+func (d *Device) ImportDM(handle uint32) (*DM, error) {
+	if d.provider == nil {
+		return nil, d.noProvider("import", "DM")
+	}
+	dm := &DM{dev: d, handle: handle, memory: &memory{file: d.file}, lent: true}
+	if err := dm.attach("DM", &d.object); err != nil {
+		return nil, err
+	}
+	if err := dm.identify(); err != nil {
+		dm.detach()
+		return nil, dm.fail("import", err, importHint(err))
+	}
+	dm.setNumber(handle)
+	return dm, nil
+}
+
+func (dm *DM) identify() (err error) {
+	p, ok := dm.dev.provider.(driver.DMImporter)
+	if !ok {
+		return ErrNotSupported
+	}
+	r := &driver.ImportDM{Memory: dm.memory, Handle: dm.handle}
+	dm.data, err = p.ImportDM(r)
+	dm.length = r.Length
+	return err
+}
+
 func importHint(err error) string {
 	if err == syscall.ENOENT {
 		return "the descriptor has no such object"

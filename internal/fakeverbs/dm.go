@@ -11,9 +11,26 @@ import (
 type DM struct {
 	Length   uint64
 	LogAlign uint32
+
+	memory lent   // what it is made of, from address 0 on
+	start  uint64 // of the DM in that
+	page   uint16 // of the device where it begins
 }
 
-// allocDM takes as much as the device says that it has, each time.
+// dmModel is a model that has memory of its own. The others only count it.
+type dmModel interface {
+	allocDM(dm *DM, r *ioctl.Request) (free func(), err error)
+	// dmAccess is all that a region of such memory may allow.
+	dmAccess() uint64
+}
+
+var allocDMAttrs = []attr{
+	obj(abi.UVERBS_ATTR_ALLOC_DM_HANDLE),
+	in(abi.UVERBS_ATTR_ALLOC_DM_LENGTH, 8),
+	in(abi.UVERBS_ATTR_ALLOC_DM_ALIGNMENT, 4),
+}
+
+// allocDM takes as much as the device says that it has, each time, unless the model counts it.
 func (k *Kernel) allocDM(r *ioctl.Request) error {
 	length, _ := r.Value(abi.UVERBS_ATTR_ALLOC_DM_LENGTH)
 	align, _ := r.Value(abi.UVERBS_ATTR_ALLOC_DM_ALIGNMENT)
@@ -23,7 +40,14 @@ func (k *Kernel) allocDM(r *ioctl.Request) error {
 	case length > k.device.limits.maxDM:
 		return syscall.ENOMEM
 	}
-	r.SetObject(abi.UVERBS_ATTR_ALLOC_DM_HANDLE, k.add("DM", &DM{length, uint32(align)}, nothing))
+	dm, free := &DM{Length: length, LogAlign: uint32(align)}, nothing
+	if m, ok := k.model.(dmModel); ok {
+		var err error
+		if free, err = m.allocDM(dm, r); err != nil {
+			return err
+		}
+	}
+	r.SetObject(abi.UVERBS_ATTR_ALLOC_DM_HANDLE, k.add("DM", dm, free))
 	return nil
 }
 
@@ -45,6 +69,9 @@ func (k *Kernel) regDM(r *ioctl.Request) error {
 	offset, _ := r.Value(abi.UVERBS_ATTR_REG_DM_MR_OFFSET)
 	length, _ := r.Value(abi.UVERBS_ATTR_REG_DM_MR_LENGTH)
 	access, _ := r.Value(abi.UVERBS_ATTR_REG_DM_MR_ACCESS_FLAGS)
+	if m, ok := k.model.(dmModel); ok && access&^m.dmAccess() != 0 {
+		return syscall.EINVAL
+	}
 	if access&abi.IB_UVERBS_ACCESS_ZERO_BASED == 0 || offset > dm.Length || length > dm.Length-offset {
 		return syscall.EINVAL
 	}

@@ -92,12 +92,8 @@ var methods = map[[2]uint16]*method{
 		outMin(abi.UVERBS_ATTR_READ_COUNTERS_BUFF, 0),
 		flags(abi.UVERBS_ATTR_READ_COUNTERS_FLAGS).optional(),
 	}},
-	{abi.UVERBS_OBJECT_DM, abi.UVERBS_METHOD_DM_ALLOC}: {"DM_ALLOC", (*Kernel).allocDM, []attr{
-		obj(abi.UVERBS_ATTR_ALLOC_DM_HANDLE),
-		in(abi.UVERBS_ATTR_ALLOC_DM_LENGTH, 8),
-		in(abi.UVERBS_ATTR_ALLOC_DM_ALIGNMENT, 4),
-	}},
-	{abi.UVERBS_OBJECT_DM, abi.UVERBS_METHOD_DM_FREE}: {"DM_FREE", (*Kernel).freeDM, destroys(abi.UVERBS_ATTR_FREE_DM_HANDLE)},
+	{abi.UVERBS_OBJECT_DM, abi.UVERBS_METHOD_DM_ALLOC}: {"DM_ALLOC", (*Kernel).allocDM, allocDMAttrs},
+	{abi.UVERBS_OBJECT_DM, abi.UVERBS_METHOD_DM_FREE}:  {"DM_FREE", (*Kernel).freeDM, destroys(abi.UVERBS_ATTR_FREE_DM_HANDLE)},
 	{abi.UVERBS_OBJECT_MR, abi.UVERBS_METHOD_DM_MR_REG}: {"DM_MR_REG", (*Kernel).regDM, []attr{
 		obj(abi.UVERBS_ATTR_REG_DM_MR_HANDLE),
 		in(abi.UVERBS_ATTR_REG_DM_MR_OFFSET, 8),

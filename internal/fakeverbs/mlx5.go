@@ -27,7 +27,8 @@ type mlx5 struct {
 	indexes map[uint32]bool // of queue pairs
 	shared  bool            // by processes, each of which counts its own indexes
 	cqs     map[uint32]*MLX5CQ
-	part    []byte // of a new queue that is read
+	dms     map[int64]mlx5DM // by the key that they are mapped at
+	part    []byte           // of a new queue that is read
 	clock   mlx5Clock
 	exited  bool // the process has: what it left half done is no violation
 }
@@ -108,7 +109,7 @@ func (*mlx5) limits() limits {
 	d.MaxSrq, d.MaxSrqWr, d.MaxSrqSge, d.MaxQpRdAtom, d.MaxQpInitRdAtom, d.AtomicCap = 1<<23, mlx5MaxSRQ, 31, 16, 16, 1
 	l.port.MaxMsgSz, l.port.GidTblLen, l.port.PkeyTblLen, l.port.Flags = 1<<30, 256, 1, 1
 	l.gids = []abi.IbUverbsGidEntry{gidEntry(LinkLocalGID, 0, abi.IB_UVERBS_GID_TYPE_ROCE_V1), gidEntry(IPv4GID, 1, abi.IB_UVERBS_GID_TYPE_ROCE_V2)}
-	l.clockMask, l.clockKHz = mlx5ClockMask, mlx5ClockKHz
+	l.clockMask, l.clockKHz, l.maxDM = mlx5ClockMask, mlx5ClockKHz, mlx5MaxDM
 	l.rawCaps, l.caps = abi.IB_UVERBS_RAW_PACKET_CAP_IP_CSUM, l.caps|abi.IB_UVERBS_DEVICE_RAW_IP_CSUM
 	l.moderation = abi.IbUverbsCqModerationCaps{MaxCqModerationCount: 65535, MaxCqModerationPeriod: 4095}
 	l.odp, l.odpXRC = mlx5ODP, mlx5ODP.PerTransportCaps.RcOdpCaps
@@ -131,7 +132,7 @@ func (m *mlx5) applyOptions() {
 // has leaves out what the model does not carry out.
 func (m *mlx5) has(call string) bool {
 	switch call {
-	case "COUNTERS_CREATE", "DM_ALLOC":
+	case "COUNTERS_CREATE":
 		return false
 	}
 	return m.bare.has(call)
@@ -190,6 +191,7 @@ func (m *mlx5) context(r *ioctl.Request) error {
 		m.version = 0
 	}
 	m.uars, m.records, m.indexes, m.cqs = make(map[int64]*mlx5UAR), make(map[uint64]bool), make(map[uint32]bool), make(map[uint32]*MLX5CQ)
+	m.dms = make(map[int64]mlx5DM)
 	resp := abi.Mlx5IbAllocUcontextResp{
 		QpTabSize: 1 << 18, BfRegSize: mlx5BFSize, CacheLineSize: mlx5Line, MaxSqDescSz: mlx5MaxSQDesc, MaxRqDescSz: mlx5MaxRQDesc,
 		MaxSendWqebb: mlx5MaxBlocks, MaxRecvWr: mlx5MaxRecv, MaxSrqRecvWr: mlx5MaxSRQ, NumPorts: 1, ResponseLength: mlx5ContextLen,

@@ -38,10 +38,14 @@ func mlx5Ticks(n uint64) uint64 {
 	return (n/ns*ticks + n%ns*ticks/ns) & mlx5ClockMask
 }
 
-// mmap maps the pages of the clock, read-only, and nothing else: queues are user memory.
+// mmap maps the pages of the clock, read-only, or memory of the device's, and nothing else:
+// queues are user memory.
 func (m *mlx5) mmap(k *Kernel, offset int64, length int) (*mmap.Region, error) {
 	if offset == int64(mlx5TicksKey)*int64(pageSize) && length == pageSize && !k.MLX5.NoTicks {
 		return m.mapTicks(k, offset)
+	}
+	if dm, ok := m.dms[offset]; ok && length > 0 && length <= dm.region.Len() {
+		return dm.offer.mapped(length)
 	}
 	if offset != int64(mlx5ClockKey)*int64(pageSize) || length != pageSize || k.MLX5.NoClock {
 		return nil, syscall.EINVAL

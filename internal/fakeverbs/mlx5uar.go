@@ -65,6 +65,17 @@ var mlx5Methods = map[[2]uint16]*method{
 		obj(abi.MLX5_IB_ATTR_QUERY_PD_HANDLE),
 		out(abi.MLX5_IB_ATTR_QUERY_PD_RESP_PDN, 4),
 	}},
+	{abi.UVERBS_OBJECT_DM, abi.UVERBS_METHOD_DM_ALLOC}: {"DM_ALLOC", (*Kernel).allocDM, append(slices.Clone(allocDMAttrs),
+		out(abi.MLX5_IB_ATTR_ALLOC_DM_RESP_START_OFFSET, 8),
+		out(abi.MLX5_IB_ATTR_ALLOC_DM_RESP_PAGE_INDEX, 2).optional(),
+		enum(abi.MLX5_IB_ATTR_ALLOC_DM_REQ_TYPE).optional(),
+	)},
+	{abi.UVERBS_OBJECT_DM, abi.MLX5_IB_METHOD_DM_QUERY}: {"DM_QUERY", (*Kernel).mlx5QueryDM, []attr{
+		obj(abi.MLX5_IB_ATTR_QUERY_DM_REQ_HANDLE),
+		out(abi.MLX5_IB_ATTR_QUERY_DM_RESP_START_OFFSET, 8),
+		out(abi.MLX5_IB_ATTR_QUERY_DM_RESP_PAGE_INDEX, 2),
+		out(abi.MLX5_IB_ATTR_QUERY_DM_RESP_LENGTH, 8),
+	}},
 }
 
 func (m *mlx5) addUAR(key int64, number uint32, wc bool) *mlx5UAR {

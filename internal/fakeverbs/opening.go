@@ -31,6 +31,7 @@ type Device struct {
 	erdma    erdmaDevice
 	// How many of these were made: their numbers are never used twice.
 	mlx5CQs, mlx5SRQs uint32
+	mlx5DMs           mlx5Pages
 }
 
 // NewDevice makes a device that driver runs.

@@ -92,3 +92,13 @@ func (qp *QP) HasKey(key uint32) bool {
 	defer qp.k.mu.Unlock()
 	return qp.k.keys[key] != nil || qp.k.windows[key] != nil
 }
+
+// Memory is what a key that is right names: where the memory is, and at which address in there.
+func (qp *QP) Memory(key uint32, addr uint64) (Memory, uint64) {
+	qp.k.mu.Lock()
+	defer qp.k.mu.Unlock()
+	if mr := qp.k.keys[key]; mr != nil && mr.DM != nil {
+		return &mr.DM.memory, mr.DM.start + mr.Offset + addr - mr.Start
+	}
+	return qp.k.User, addr
+}

@@ -97,6 +97,11 @@ type ClockReader interface {
 	Clock() (ticks uint64, err error)
 }
 
+// DMImporter is a Context that maps device memory by a handle.
+type DMImporter interface {
+	ImportDM(r *ImportDM) (DM, error)
+}
+
 // Supporter is a Context that knows which work requests its QPs take. Supports tells
 // whether a QP of type t takes op: true for what PostSend carries out, and false for what
 // it refuses with ErrNotSupported. Without it package uverbs says false of all.

@@ -85,7 +85,7 @@ var mlx5Variants = []struct {
 }{
 	{"mlx5-old", "1", "failed", []string{ // its UARs are there from the start, and completions can't name WQs
 		"test_mlx5_uar.Mlx5UarTestCase.test_alloc_uar", "test_shared_pd.SharedPDTestCase.test_imported_rc_ex_rdma_write",
-		"test_rss_traffic.RSSTrafficTest.test_rss_traffic"}},
+		"test_rss_traffic.RSSTrafficTest.test_rss_traffic", "test_device.SharedDMTest.test_import_dm"}},
 	{"mlx5-ib", "0", "skipped", []string{"test_addr.AHTest.test_create_ah_roce", // of RoCE, and of Ethernet:
 		"test_flow.FlowTest.", "_raw_traffic", "test_domain_dump", "test_query_raw_qp", "raw_qp_no_attr", "raw_qp_with_attr", "raw_qp_ex_no_attr",
 		"raw_qp_ex_with_attr", "test_rss_traffic."}},
