@@ -15,8 +15,8 @@ const closeTimeout = 10 * time.Second
 //
 // C: rshutdown with SHUT_WR
 func (c *Conn) CloseWrite() error {
-	c.writing.Lock()
-	defer c.writing.Unlock()
+	c.writing.enter()
+	defer c.writing.leave()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
@@ -33,7 +33,14 @@ func (c *Conn) CloseWrite() error {
 // after 10 seconds with an error that is a timeout. Closing twice does nothing.
 //
 // C: rclose
-func (c *Conn) Close() error { return c.close() }
+func (c *Conn) Close() error {
+	c.closing.enter()
+	defer c.closing.leave()
+	if !c.finished {
+		c.finished, c.closeErr = true, c.finish()
+	}
+	return c.closeErr
+}
 
 func (c *Conn) finish() error {
 	c.mu.Lock()
@@ -45,10 +52,10 @@ func (c *Conn) finish() error {
 	c.reader.deadline.close()
 	c.writer.deadline.close()
 	// From here on nobody else uses the connection.
-	c.reading.Lock()
-	defer c.reading.Unlock()
-	c.writing.Lock()
-	defer c.writing.Unlock()
+	c.reading.enter()
+	defer c.reading.leave()
+	c.writing.enter()
+	defer c.writing.leave()
 	err := c.deliver()
 	if closeErr := c.rc.Close(); err == nil {
 		err = closeErr
