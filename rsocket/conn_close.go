@@ -32,6 +32,10 @@ func (c *Conn) CloseWrite() error {
 // later. Close waits until it has arrived, whatever the write deadline, and gives up
 // after 10 seconds with an error that is a timeout. Closing twice does nothing.
 //
+// Over iWARP a send has completed once this machine's TCP has taken it. Close waits for
+// that alone, as rclose does, and what is lost behind it nobody tells. A program that has
+// to know has its peer answer before it closes.
+//
 // C: rclose
 func (c *Conn) Close() error {
 	c.closing.enter()
