@@ -20,11 +20,13 @@ type Conn struct {
 	sendCQ, recvCQ *uverbs.CQ
 	channel        *uverbs.CompChannel // of both
 
-	reading, writing       sync.Mutex // held by the one Read, and the one Write or CloseWrite
+	reading, writing       gate // of Reads, and of Writes and CloseWrites
+	closing                gate
 	reader, writer, closer side
 	turn                   chan struct{} // holds a token while nobody waits for events
-	close                  func() error
 	mappings               mappings
+	finished               bool  // guarded by closing
+	closeErr               error // of finish
 
 	mu      sync.Mutex // guards what follows
 	verbs   verbs
@@ -55,7 +57,9 @@ func newConn() *Conn {
 	for _, s := range []*side{&c.reader, &c.writer, &c.closer} {
 		s.init()
 	}
-	c.close = sync.OnceValue(c.finish)
+	for _, g := range []*gate{&c.reading, &c.writing, &c.closing} {
+		g.init()
+	}
 	return c
 }
 
