@@ -1,0 +1,28 @@
+package sandbox
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestRawEthernet: perftest sends Ethernet frames with rdma-core's provider, to a receiver whose
+// rule asks for them. Whoever sends does not know whether the receiver is ready, so it sends
+// until that has had enough.
+func TestRawEthernet(t *testing.T) {
+	long(t)
+	const program = "raw_ethernet_bw -d mlx5_0 -n 500 -s 64 "
+	need(t, strings.Fields(program)[0])
+	script := program + "--server -E 02:00:00:00:00:01 -B 02:00:00:00:00:02 & server=$!\n" +
+		"while kill -0 $server; do " + program + "--client -E 02:00:00:00:00:02 -B 02:00:00:00:00:01 > /dev/null || exit 1; done 2> /dev/null\n" +
+		"wait $server"
+	for _, kind := range []string{"mlx5", "mlx5-old"} {
+		for way, options := range ways {
+			out, err := inside(t, append(slices.Clone(options), "-d", kind), "sh", "-c", script)
+			if err != nil || !regexp.MustCompile(`(?m)^ 64 +500 `).MatchString(out) {
+				t.Errorf("%s, %s: %v\n%s", kind, way, err, out)
+			}
+		}
+	}
+}
