@@ -20,13 +20,11 @@ type Conn struct {
 	sendCQ, recvCQ *uverbs.CQ
 	channel        *uverbs.CompChannel // of both
 
-	reading, writing       gate // of Reads, and of Writes and CloseWrites
-	closing                gate
+	reading, writing       sync.Mutex // held by the one Read, and the one Write or CloseWrite
 	reader, writer, closer side
 	turn                   chan struct{} // holds a token while nobody waits for events
+	close                  func() error
 	mappings               mappings
-	finished               bool  // guarded by closing
-	closeErr               error // of finish
 
 	mu      sync.Mutex // guards what follows
 	verbs   verbs
@@ -57,9 +55,7 @@ func newConn() *Conn {
 	for _, s := range []*side{&c.reader, &c.writer, &c.closer} {
 		s.init()
 	}
-	for _, g := range []*gate{&c.reading, &c.writing, &c.closing} {
-		g.init()
-	}
+	c.close = sync.OnceValue(c.finish)
 	return c
 }
 

@@ -15,8 +15,8 @@ const closeTimeout = 10 * time.Second
 //
 // C: rshutdown with SHUT_WR
 func (c *Conn) CloseWrite() error {
-	c.writing.enter()
-	defer c.writing.leave()
+	c.writing.Lock()
+	defer c.writing.Unlock()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
@@ -37,14 +37,7 @@ func (c *Conn) CloseWrite() error {
 // to know has its peer answer before it closes.
 //
 // C: rclose
-func (c *Conn) Close() error {
-	c.closing.enter()
-	defer c.closing.leave()
-	if !c.finished {
-		c.finished, c.closeErr = true, c.finish()
-	}
-	return c.closeErr
-}
+func (c *Conn) Close() error { return c.close() }
 
 func (c *Conn) finish() error {
 	c.mu.Lock()
@@ -56,10 +49,10 @@ func (c *Conn) finish() error {
 	c.reader.deadline.close()
 	c.writer.deadline.close()
 	// From here on nobody else uses the connection.
-	c.reading.enter()
-	defer c.reading.leave()
-	c.writing.enter()
-	defer c.writing.leave()
+	c.reading.Lock()
+	defer c.reading.Unlock()
+	c.writing.Lock()
+	defer c.writing.Unlock()
 	err := c.deliver()
 	if closeErr := c.rc.Close(); err == nil {
 		err = closeErr

@@ -13,8 +13,8 @@ func (c *Conn) Read(b []byte) (int, error) {
 	if len(b) == 0 {
 		return 0, nil
 	}
-	c.reading.enter()
-	defer c.reading.leave()
+	c.reading.Lock()
+	defer c.reading.Unlock()
 	for {
 		n, seen, err := c.tryRead(b)
 		switch {
@@ -50,8 +50,8 @@ type sender func(s *stream, b []byte, place uint64) (int, error)
 
 // sendAll sends all of b.
 func (c *Conn) sendAll(b []byte, place uint64, send sender) (int, error) {
-	c.writing.enter()
-	defer c.writing.leave()
+	c.writing.Lock()
+	defer c.writing.Unlock()
 	for written := 0; ; {
 		n, seen, err := c.trySend(b[written:], place+uint64(written), send)
 		written += n

@@ -33,8 +33,7 @@ func (l *Lock) TryLock() bool { return l.held.CompareAndSwap(0, 1) }
 func (l *Lock) Unlock() { mmap.StoreRelease(&l.held, 0) }
 
 // wait yields the processor, perhaps to the holder, and sleeps longer and longer while
-// the holder stays in a system call. It sleeps in the kernel: in a bubble of testing/synctest
-// time.Sleep lasts for as long as any goroutine there waits for a mutex, such as line.
+// the holder stays in a system call.
 func (l *Lock) wait() {
 	const yields, longest = 256, time.Millisecond
 	l.line.Lock()
@@ -45,7 +44,7 @@ func (l *Lock) wait() {
 			runtime.Gosched()
 			continue
 		}
-		sleep(pause)
+		time.Sleep(pause)
 		pause = min(2*pause, longest)
 	}
 }
