@@ -94,6 +94,7 @@ func TestBirthClosedEarly(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		cm := <-accepted // which a close before would have failed
 		if err := dialled.Close(); err != nil {
 			t.Error(err)
 		}
@@ -104,7 +105,7 @@ func TestBirthClosedEarly(t *testing.T) {
 		if err := c.Close(); err != nil {
 			t.Error(err)
 		}
-		return <-accepted, c
+		return cm, c
 	}
 	cm, c := early()
 	if got := made.take(cm); got != c {

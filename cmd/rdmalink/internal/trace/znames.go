@@ -20,6 +20,8 @@ var objects = map[uint32]string{
 	0xe:  "DM",
 	0xf:  "COUNTERS",
 	0x10: "ASYNC_EVENT",
+	0x11: "DMAH",
+	0x12: "DMABUF",
 }
 
 var writeCommands = map[uint32]string{
@@ -127,6 +129,7 @@ var methods = map[methodKey]method{
 	{0x0, 0x3}: {"GET_CONTEXT", map[uint16]string{
 		0x0: "GET_CONTEXT_NUM_COMP_VECTORS",
 		0x1: "GET_CONTEXT_CORE_SUPPORT",
+		0x2: "GET_CONTEXT_FD_ARR",
 	}},
 	{0x0, 0x4}: {"QUERY_CONTEXT", map[uint16]string{
 		0x0: "QUERY_CONTEXT_NUM_COMP_VECTORS",
@@ -144,22 +147,29 @@ var methods = map[methodKey]method{
 		0x2: "QUERY_GID_ENTRY_FLAGS",
 		0x3: "QUERY_GID_ENTRY_RESP_ENTRY",
 	}},
+	{0x0, 0x7}: {"QUERY_PORT_SPEED", map[uint16]string{
+		0x0: "QUERY_PORT_SPEED_PORT_NUM",
+		0x1: "QUERY_PORT_SPEED_RESP",
+	}},
 	{0x4, 0x0}: {"QP_CREATE", map[uint16]string{
-		0x0: "CREATE_QP_HANDLE",
-		0x1: "CREATE_QP_XRCD_HANDLE",
-		0x2: "CREATE_QP_PD_HANDLE",
-		0x3: "CREATE_QP_SRQ_HANDLE",
-		0x4: "CREATE_QP_SEND_CQ_HANDLE",
-		0x5: "CREATE_QP_RECV_CQ_HANDLE",
-		0x6: "CREATE_QP_IND_TABLE_HANDLE",
-		0x7: "CREATE_QP_USER_HANDLE",
-		0x8: "CREATE_QP_CAP",
-		0x9: "CREATE_QP_TYPE",
-		0xa: "CREATE_QP_FLAGS",
-		0xb: "CREATE_QP_SOURCE_QPN",
-		0xc: "CREATE_QP_EVENT_FD",
-		0xd: "CREATE_QP_RESP_CAP",
-		0xe: "CREATE_QP_RESP_QP_NUM",
+		0x0:  "CREATE_QP_HANDLE",
+		0x1:  "CREATE_QP_XRCD_HANDLE",
+		0x2:  "CREATE_QP_PD_HANDLE",
+		0x3:  "CREATE_QP_SRQ_HANDLE",
+		0x4:  "CREATE_QP_SEND_CQ_HANDLE",
+		0x5:  "CREATE_QP_RECV_CQ_HANDLE",
+		0x6:  "CREATE_QP_IND_TABLE_HANDLE",
+		0x7:  "CREATE_QP_USER_HANDLE",
+		0x8:  "CREATE_QP_CAP",
+		0x9:  "CREATE_QP_TYPE",
+		0xa:  "CREATE_QP_FLAGS",
+		0xb:  "CREATE_QP_SOURCE_QPN",
+		0xc:  "CREATE_QP_EVENT_FD",
+		0xd:  "CREATE_QP_RESP_CAP",
+		0xe:  "CREATE_QP_RESP_QP_NUM",
+		0xf:  "CREATE_QP_BUF_UMEM",
+		0x10: "CREATE_QP_RQ_BUF_UMEM",
+		0x11: "CREATE_QP_SQ_BUF_UMEM",
 	}},
 	{0x4, 0x1}: {"QP_DESTROY", map[uint16]string{
 		0x0: "DESTROY_QP_HANDLE",
@@ -194,6 +204,11 @@ var methods = map[methodKey]method{
 		0x5: "CREATE_CQ_FLAGS",
 		0x6: "CREATE_CQ_RESP_CQE",
 		0x7: "CREATE_CQ_EVENT_FD",
+		0x8: "CREATE_CQ_BUFFER_VA",
+		0x9: "CREATE_CQ_BUFFER_LENGTH",
+		0xa: "CREATE_CQ_BUFFER_FD",
+		0xb: "CREATE_CQ_BUFFER_OFFSET",
+		0xc: "CREATE_CQ_BUF_UMEM",
 	}},
 	{0x3, 0x1}: {"CQ_DESTROY", map[uint16]string{
 		0x0: "DESTROY_CQ_HANDLE",
@@ -239,6 +254,19 @@ var methods = map[methodKey]method{
 	{0xe, 0x1}: {"DM_FREE", map[uint16]string{
 		0x0: "FREE_DM_HANDLE",
 	}},
+	{0x11, 0x0}: {"DMAH_ALLOC", map[uint16]string{
+		0x0: "ALLOC_DMAH_HANDLE",
+		0x1: "ALLOC_DMAH_CPU_ID",
+		0x2: "ALLOC_DMAH_TPH_MEM_TYPE",
+		0x3: "ALLOC_DMAH_PH",
+	}},
+	{0x11, 0x1}: {"DMAH_FREE", map[uint16]string{
+		0x0: "FREE_DMA_HANDLE",
+	}},
+	{0x12, 0x0}: {"DMABUF_ALLOC", map[uint16]string{
+		0x0: "ALLOC_DMABUF_HANDLE",
+		0x1: "ALLOC_DMABUF_PGOFF",
+	}},
 	{0x7, 0x0}: {"DM_MR_REG", map[uint16]string{
 		0x0: "REG_DM_MR_HANDLE",
 		0x1: "REG_DM_MR_OFFSET",
@@ -275,6 +303,19 @@ var methods = map[methodKey]method{
 		0x6: "REG_DMABUF_MR_ACCESS_FLAGS",
 		0x7: "REG_DMABUF_MR_RESP_LKEY",
 		0x8: "REG_DMABUF_MR_RESP_RKEY",
+	}},
+	{0x7, 0x5}: {"REG_MR", map[uint16]string{
+		0x0: "REG_MR_HANDLE",
+		0x1: "REG_MR_PD_HANDLE",
+		0x2: "REG_MR_DMA_HANDLE",
+		0x3: "REG_MR_IOVA",
+		0x4: "REG_MR_ADDR",
+		0x5: "REG_MR_LENGTH",
+		0x6: "REG_MR_ACCESS_FLAGS",
+		0x7: "REG_MR_FD",
+		0x8: "REG_MR_FD_OFFSET",
+		0x9: "REG_MR_RESP_LKEY",
+		0xa: "REG_MR_RESP_RKEY",
 	}},
 	{0xf, 0x0}: {"COUNTERS_CREATE", map[uint16]string{
 		0x0: "CREATE_COUNTERS_HANDLE",
