@@ -15,6 +15,9 @@ func emulate(thread process) (size int, v uint64, err error) {
 		return 0, 0, err
 	}
 	code := thread.code(regs.Rip)
+	if code == nil { // what ran there is there, as long as the process is
+		return 0, 0, unix.ESRCH
+	}
 	s, ok := decodeStore(code)
 	if !ok {
 		return 0, 0, fmt.Errorf("a program accesses a device's registers by an instruction that is not known: % x", code)

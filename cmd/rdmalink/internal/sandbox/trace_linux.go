@@ -99,6 +99,9 @@ func (t *tracer) store(thread process) bool {
 		return false
 	}
 	size, v, err := emulate(thread)
+	if errors.Is(err, unix.ESRCH) {
+		return true // it was killed meanwhile
+	}
 	if err != nil {
 		t.s.fail(fmt.Errorf("--trap: %w", err))
 		return false
