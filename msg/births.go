@@ -93,15 +93,16 @@ type closer func() error
 
 func (f closer) Close() error { return f() }
 
-// closed forgets a connection that nobody has. The program may have had one of its pool, with
-// what it has sent and its end, and closed it, before Accept returns it.
+// closed forgets a connection that nobody has. A pool hands out a connection's messages and its
+// end before Accept returns it, so the program may have closed it by then: Accept still finds it.
 func (b *births) closed(c *Conn) {
 	if !c.isShut() {
 		b.remove(c.cm)
 	}
 }
 
-// sweep forgets those that the program has closed, of which one has not come to be accepted.
+// sweep forgets the connections that the program has closed. It is called when one of them may
+// have failed to be accepted.
 func (b *births) sweep() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -116,7 +117,7 @@ func (b *births) remove(cm *rdmacm.Conn) *Conn {
 	return c
 }
 
-// take is for one that the program gets; nil: it has had it, and it is swept away.
+// take is for one that the program gets. It returns nil for one that sweep has forgotten.
 func (b *births) take(cm *rdmacm.Conn) *Conn {
 	c := b.remove(cm)
 	if c != nil && c.shape.pool != nil {

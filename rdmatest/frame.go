@@ -25,18 +25,26 @@ func (f *Fabric) receiveFrame(k *packet) {
 	if len(b) > longestFrame {
 		return
 	}
-	if k.w.Flags&abi.IB_SEND_IP_CSUM != 0 {
+	fill := k.w.Flags&abi.IB_SEND_IP_CSUM != 0
+	if fill {
 		b = slices.Clone(b)
-		fillChecksums(b)
 	}
 	frame := fakeverbs.ReadFrame(b)
+	checked := findChecked(frame)
+	if fill {
+		checked.fill()
+	}
+	wc := abi.IbUverbsWc{Opcode: abi.IB_WC_RECV, ByteLen: uint32(len(b))}
+	if checked.right() {
+		wc.WcFlags = abi.IB_WC_IP_CSUM_OK
+	}
 	for _, d := range f.devices {
 		if !d.carries() {
 			continue
 		}
 		for _, qp := range d.takers(frame) {
 			if to := f.taker(d, qp, frame); to != nil {
-				f.receiveFrameAt(b, to)
+				f.receiveFrameAt(b, wc, to)
 			}
 		}
 	}
@@ -90,8 +98,8 @@ func goesBefore(a, b *fakeverbs.Flow) bool {
 	return len(a.Specs) > len(b.Specs)
 }
 
-// receiveFrameAt drops what finds no receive.
-func (f *Fabric) receiveFrameAt(b []byte, to *pair) {
+// receiveFrameAt drops a frame that finds no receive. wc is the completion of one that has room.
+func (f *Fabric) receiveFrameAt(b []byte, wc abi.IbUverbsWc, to *pair) {
 	qp := to.qp
 	if s := qp.State(); s < abi.IB_QPS_RTR || s == abi.IB_QPS_ERR {
 		return
@@ -100,13 +108,10 @@ func (f *Fabric) receiveFrameAt(b []byte, to *pair) {
 	if r == nil {
 		return
 	}
-	wc := &abi.IbUverbsWc{Opcode: abi.IB_WC_RECV, ByteLen: uint32(len(b))}
 	if long := len(b) > roomIn(r.SGL); long || !scatter(qp, r.SGL, b) {
 		wc.Status, _ = to.d.rules.(roce).unfit(long)
-	} else if checksumsRight(b) {
-		wc.WcFlags = abi.IB_WC_IP_CSUM_OK
 	}
-	qp.Received(r, wc, false)
+	qp.Received(r, &wc, false)
 	if wc.Status != abi.IB_WC_SUCCESS {
 		qp.Break()
 		to.end(f)

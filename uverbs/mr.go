@@ -120,13 +120,17 @@ func (mr *MR) made(access Access, create func(Access) error, remedy func(error) 
 	return nil
 }
 
-// create lends the memory before the kernel hears of its address.
 func (mr *MR) create(access Access) error {
+	return mr.lending(func() error { return mr.ask(access) })
+}
+
+// lending lends the memory, if it is the process's, before the kernel hears of its address.
+func (mr *MR) lending(ask func() error) error {
 	if mr.data == nil {
-		return mr.ask(access)
+		return ask()
 	}
 	mr.pd.dev.file.Lend(address(mr.data), mr.data)
-	err := mr.ask(access)
+	err := ask()
 	if err != nil {
 		mr.pd.dev.file.Return(address(mr.data))
 	}
@@ -179,8 +183,8 @@ func (mr *MR) PD() *PD { return mr.pd }
 func (mr *MR) Handle() uint32 { return mr.handle }
 
 // Bytes returns the registered memory, or nil once the region is closed, or if the memory
-// is a device's or the region was imported. A slice that the caller keeps, of [PD.AllocMR]'s memory, must not be
-// used after Close: the memory is unmapped, so touching it kills the process, or touches
+// is a device's or the region was imported. A slice that the caller keeps, of [PD.AllocMR]'s
+// memory, must not be used after Close: the memory is unmapped, so touching it kills the process, or touches
 // whatever was mapped there since. Make sure that no other goroutine is using one when you
 // call Close.
 func (mr *MR) Bytes() []byte {

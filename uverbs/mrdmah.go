@@ -22,7 +22,9 @@ func (pd *PD) RegMRFor(b []byte, dmah *DMAH, access Access) (*MR, error) {
 		return refuse("no DMA handle is named")
 	}
 	mr := &MR{pd: pd, data: b, length: len(b), iova: address(b), pin: pd.dev.file.pin(b), memory: &memory{file: pd.dev.file}}
-	create := func(access Access) error { return mr.createFor(dmah, access) }
+	create := func(access Access) error {
+		return mr.lending(func() error { return mr.issueFor(dmah, access) })
+	}
 	remedy := func(err error) (string, error) {
 		if hint := mrHint(err, access, len(b)); hint != "" {
 			return hint, err
@@ -34,16 +36,6 @@ func (pd *PD) RegMRFor(b []byte, dmah *DMAH, access Access) (*MR, error) {
 		return nil, err
 	}
 	return mr, nil
-}
-
-// createFor lends the memory, as create does.
-func (mr *MR) createFor(dmah *DMAH, access Access) error {
-	mr.pd.dev.file.Lend(mr.iova, mr.data)
-	err := mr.issueFor(dmah, access)
-	if err != nil {
-		mr.pd.dev.file.Return(mr.iova)
-	}
-	return err
 }
 
 func (mr *MR) issueFor(dmah *DMAH, access Access) error {

@@ -3,9 +3,9 @@ package uverbs
 import "cmp"
 
 // Init takes a QP from RESET to INIT, where receives can be posted, with Port (0
-// means 1), PKeyIndex, and Access or, of a UD QP, QKey of attr. A raw packet QP takes its Port only. It is the first
-// of two steps of a connection made by hand, of which [QP.Connect] is the second;
-// package rdmacm takes both by itself.
+// means 1), PKeyIndex, and Access or, of a UD QP, QKey of attr. A raw packet QP takes
+// its Port only. It is the first of two steps of a connection made by hand, of which
+// [QP.Connect] is the second; package rdmacm takes both by itself.
 func (qp *QP) Init(attr *QPAttr) error {
 	a := connecting(attr)
 	a.State = QPStateInit
@@ -22,8 +22,8 @@ func (qp *QP) Init(attr *QPAttr) error {
 // Connect takes a QP from INIT to RTR and to RTS. It needs the peer's QP number
 // (DestQPN), the address of its port (AH, of which Port may be left out), the
 // number of its first packet (RQPSN) and that of the own one (SQPSN, which the
-// peer has as RQPSN). A UD QP needs SQPSN only, and a raw packet QP nothing: attr may be nil. The peers tell each other by
-// other means, such as a TCP connection, between Init and Connect.
+// peer has as RQPSN). A UD QP needs SQPSN only, and a raw packet QP nothing: attr may
+// be nil. The peers tell each other by other means, such as a TCP connection, between Init and Connect.
 //
 // A field that is 0 gets a usual value: PathMTU the port's active MTU (which must be
 // the peer's as well), MaxRDAtomic and MaxDestRDAtomic 1, MinRNRTimer 12 (0.64

@@ -10,7 +10,7 @@ import (
 )
 
 // lab is where a program works: networks in software of two hosts each, or devices of the
-// kernel. What is made in it is closed with it, the last first.
+// kernel. It closes all that was made in it, the last first.
 type lab struct {
 	out     io.Writer
 	places  map[rdmatest.Kind]place

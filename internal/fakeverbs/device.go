@@ -96,6 +96,7 @@ func (k *Kernel) limits() limits {
 	if k.MLX5.NoChecksums {
 		l.device.DeviceCapFlags &^= abi.IB_UVERBS_DEVICE_RAW_IP_CSUM
 		l.caps &^= abi.IB_UVERBS_DEVICE_RAW_IP_CSUM
+		l.rawCaps &^= abi.IB_UVERBS_RAW_PACKET_CAP_IP_CSUM
 	}
 	return l
 }

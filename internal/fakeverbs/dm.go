@@ -80,17 +80,11 @@ func (k *Kernel) regDM(r *ioctl.Request) error {
 	}
 	pd, _ := r.Value(abi.UVERBS_ATTR_REG_DM_MR_PD_HANDLE)
 	mr := &MR{PD: uint32(pd), Length: length, Access: uint32(access), DM: dm, Offset: offset}
-	h := k.add("MR", mr, func() { delete(k.keys, mr.Key) }, parent, o)
-	if mr.Key, err = k.model.regMR(h, r); err != nil {
-		_ = k.remove("MR", h)
+	h, err := k.enlist(mr, r, nothing, parent, o)
+	if err != nil {
 		return err
 	}
-	k.keys[mr.Key] = mr
-	r.SetObject(abi.UVERBS_ATTR_REG_DM_MR_HANDLE, h)
-	if err := answer(r, abi.UVERBS_ATTR_REG_DM_MR_RESP_LKEY, mr.Key); err != nil {
-		return err
-	}
-	return answer(r, abi.UVERBS_ATTR_REG_DM_MR_RESP_RKEY, mr.Key)
+	return answerMR(r, mr, h, abi.UVERBS_ATTR_REG_DM_MR_HANDLE, abi.UVERBS_ATTR_REG_DM_MR_RESP_LKEY, abi.UVERBS_ATTR_REG_DM_MR_RESP_RKEY)
 }
 
 // DMs returns the device memory that is allocated, lowest handle first.

@@ -40,17 +40,11 @@ func (k *Kernel) regDMABuf(r *ioctl.Request) error {
 	}
 	mr := &MR{PD: uint32(pd), Start: iova, Length: length, Access: uint32(access)}
 	k.lent.add(piece{iova - (offset - start), region, true})
-	h := k.add("MR", mr, func() { delete(k.keys, mr.Key); _ = region.Close() }, parent)
-	if mr.Key, err = k.model.regMR(h, r); err != nil {
-		_ = k.remove("MR", h)
+	h, err := k.enlist(mr, r, func() { _ = region.Close() }, parent)
+	if err != nil {
 		return err
 	}
-	k.keys[mr.Key] = mr
-	r.SetObject(abi.UVERBS_ATTR_REG_DMABUF_MR_HANDLE, h)
-	if err := answer(r, abi.UVERBS_ATTR_REG_DMABUF_MR_RESP_LKEY, mr.Key); err != nil {
-		return err
-	}
-	return answer(r, abi.UVERBS_ATTR_REG_DMABUF_MR_RESP_RKEY, mr.Key)
+	return answerMR(r, mr, h, abi.UVERBS_ATTR_REG_DMABUF_MR_HANDLE, abi.UVERBS_ATTR_REG_DMABUF_MR_RESP_LKEY, abi.UVERBS_ATTR_REG_DMABUF_MR_RESP_RKEY)
 }
 
 // queryMR is in the core for all drivers.

@@ -86,13 +86,12 @@ func (k *Kernel) freeDMAH(r *ioctl.Request) error {
 
 // regMRFor registers memory with a DMA handle, or without.
 func (k *Kernel) regMRFor(r *ioctl.Request) error {
-	parents := make([]*object, 0, 2)
 	pdHandle, _ := r.Value(abi.UVERBS_ATTR_REG_MR_PD_HANDLE)
 	parent, err := k.find("PD", uint32(pdHandle))
 	if err != nil {
 		return err
 	}
-	parents = append(parents, parent)
+	parents := []*object{parent}
 	mr := &MR{PD: uint32(pdHandle)}
 	if _, ok := r.Value(abi.UVERBS_ATTR_REG_MR_DMA_HANDLE); ok {
 		var o *object
@@ -115,17 +114,11 @@ func (k *Kernel) regMRFor(r *ioctl.Request) error {
 	if err := k.checkAccess(mr.Access); err != nil {
 		return err
 	}
-	h := k.add("MR", mr, func() { delete(k.keys, mr.Key) }, parents...)
-	if mr.Key, err = k.model.regMR(h, r); err != nil {
-		_ = k.remove("MR", h)
+	h, err := k.enlist(mr, r, nothing, parents...)
+	if err != nil {
 		return err
 	}
-	k.keys[mr.Key] = mr
-	r.SetObject(abi.UVERBS_ATTR_REG_MR_HANDLE, h)
-	if err := answer(r, abi.UVERBS_ATTR_REG_MR_RESP_LKEY, mr.Key); err != nil {
-		return err
-	}
-	return answer(r, abi.UVERBS_ATTR_REG_MR_RESP_RKEY, mr.Key)
+	return answerMR(r, mr, h, abi.UVERBS_ATTR_REG_MR_HANDLE, abi.UVERBS_ATTR_REG_MR_RESP_LKEY, abi.UVERBS_ATTR_REG_MR_RESP_RKEY)
 }
 
 // DMAHs returns the DMA handles that are open, lowest handle first.

@@ -16,19 +16,29 @@ const (
 
 // Frame is an Ethernet frame, with its headers laid out as filters have them.
 type Frame struct {
+	Group bool   // for more than one station
+	IP    []byte // from the header of IPv4 or IPv6 on, or nil
+	Proto uint8  // of what is behind that header,
+	Inner int    // which begins there in IP
+
 	headers map[uint32][]byte
-	Group   bool // for more than one station
 }
 
 const (
-	etherIPv4 = 0x0800
-	etherIPv6 = 0x86dd
-	etherVLAN = 0x8100
-	protoTCP  = 6
-	protoUDP  = 17
+	etherIPv4  = 0x0800
+	etherIPv6  = 0x86dd
+	etherVLAN  = 0x8100
+	headerIPv4 = 20
+	headerIPv6 = 40
 )
 
-// ReadFrame finds the headers of a frame. What is cut off has none.
+// The transports.
+const (
+	ProtoTCP = 6
+	ProtoUDP = 17
+)
+
+// ReadFrame finds the headers of a frame. It does not find a header that is cut off.
 func ReadFrame(b []byte) *Frame {
 	f := &Frame{headers: make(map[uint32][]byte)}
 	if len(b) < 14 {
@@ -41,28 +51,46 @@ func ReadFrame(b []byte) *Frame {
 	}
 	f.headers[flowEthernet] = slices.Concat(b[:12], binary.BigEndian.AppendUint16(nil, typ), tag)
 	switch {
-	case typ == etherIPv4 && len(rest) >= 20 && rest[0]>>4 == 4 && len(rest) >= int(rest[0]&15)*4:
-		f.headers[flowIPv4] = slices.Concat(rest[12:20], rest[9:10], rest[1:2], rest[8:9], []byte{rest[6] >> 5})
-		f.ports(rest[9], rest[int(rest[0]&15)*4:])
-	case typ == etherIPv6 && len(rest) >= 40:
-		first := binary.BigEndian.Uint32(rest)
-		label := binary.BigEndian.AppendUint32(nil, first&0xfffff)
-		f.headers[flowIPv6] = slices.Concat(rest[8:40], label, rest[6:7], []byte{byte(first >> 20)}, rest[7:8], []byte{0})
-		f.ports(rest[6], rest[40:])
+	case typ == etherIPv4 && len(rest) >= headerIPv4 && rest[0]>>4 == 4:
+		f.ipv4(rest)
+	case typ == etherIPv6 && len(rest) >= headerIPv6:
+		f.ipv6(rest)
+	}
+	if f.IP != nil {
+		f.ports(f.IP[f.Inner:])
 	}
 	return f
 }
 
+// IsIPv4 tells which of the two f.IP is of.
+func (f *Frame) IsIPv4() bool { return f.headers[flowIPv4] != nil }
+
+func (f *Frame) ipv4(b []byte) {
+	n := int(b[0]&15) * 4
+	if n < headerIPv4 || n > len(b) {
+		return
+	}
+	f.IP, f.Proto, f.Inner = b, b[9], n
+	f.headers[flowIPv4] = slices.Concat(b[12:20], b[9:10], b[1:2], b[8:9], []byte{b[6] >> 5})
+}
+
+func (f *Frame) ipv6(b []byte) {
+	f.IP, f.Proto, f.Inner = b, b[6], headerIPv6
+	first := binary.BigEndian.Uint32(b)
+	label := binary.BigEndian.AppendUint32(nil, first&0xfffff)
+	f.headers[flowIPv6] = slices.Concat(b[8:40], label, b[6:7], []byte{byte(first >> 20)}, b[7:8], []byte{0})
+}
+
 // ports has the destination's first.
-func (f *Frame) ports(proto uint8, b []byte) {
+func (f *Frame) ports(b []byte) {
 	if len(b) < 4 {
 		return
 	}
 	ports := slices.Concat(b[2:4], b[:2])
-	switch proto {
-	case protoTCP:
+	switch f.Proto {
+	case ProtoTCP:
 		f.headers[flowTCP] = ports
-	case protoUDP:
+	case ProtoUDP:
 		f.headers[flowUDP] = ports
 	}
 }

@@ -12,7 +12,6 @@ func (q *MLX5QP) isRaw() bool { return q.qp.Type == abi.IB_UVERBS_QPT_RAW_PACKET
 const (
 	mlx5Checksums    = 0xc0 // of layers 3 and 4, which the device fills in
 	mlx5EthHeader    = 18   // with a VLAN's tag
-	mlx5EthSegment   = 16   // with two bytes of the frame
 	mlx5EthFrameAt   = 14
 	mlx5HeadersRight = 0x06 // layers 3 and 4
 )

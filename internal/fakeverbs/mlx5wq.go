@@ -20,7 +20,7 @@ func (m *mlx5) createWQ(w *WQ, r *ioctl.Request) error {
 	switch {
 	case in.CompMask != 0 || in.SingleStrideLogNumOfBytes|in.SingleWqeLogNumOfStrides|in.TwoByteShiftEn != 0:
 		return syscall.EOPNOTSUPP
-	case w.MaxWR == 0 || m.badIndex(in.UserIndex):
+	case w.MaxWR == 0:
 		return syscall.EINVAL
 	}
 	m.wantZero(call, "the flags", uint64(in.Flags))
@@ -31,16 +31,16 @@ func (m *mlx5) createWQ(w *WQ, r *ioctl.Request) error {
 	if err := q.checkSizes(sizes); err != nil {
 		return err
 	}
-	if m.isTaken(q.index) {
-		m.note("%s: index %d is that of another object", call, q.index)
-	}
 	if err := q.pinQueues(call, sizes); err != nil {
 		return err
 	}
-	if err := m.pinRecord(call, in.DbAddr); err != nil {
+	if err := m.takeIndex(call, q.index); err != nil {
 		return err
 	}
-	m.indexes[q.index] = true
+	if err := m.pinRecord(call, in.DbAddr); err != nil {
+		delete(m.indexes, q.index)
+		return err
+	}
 	qp.MLX5, qp.queues, w.MLX5 = q, q, q
 	return mlx5Answer(m, call, r, abi.Mlx5IbCreateWqResp{ResponseLength: 8})
 }

@@ -43,14 +43,22 @@ func (m *mlx5) badIndex(index uint32) bool {
 
 // xrcIndex takes the index of an SRQ of XRC, which is one of those of queue pairs.
 func (m *mlx5) xrcIndex(s *MLX5SRQ, index uint32) error {
+	if err := m.takeIndex("SRQ_CREATE", index); err != nil {
+		return err
+	}
+	s.xrc, s.index = true, index
+	return nil
+}
+
+// takeIndex is for objects beside queue pairs.
+func (m *mlx5) takeIndex(call string, index uint32) error {
 	if m.badIndex(index) {
 		return syscall.EINVAL
 	}
 	if m.isTaken(index) {
-		m.note("SRQ_CREATE: index %d is that of another object", index)
+		m.note("%s: index %d is that of another object", call, index)
 	}
 	m.indexes[index] = true
-	s.xrc, s.index = true, index
 	return nil
 }
 

@@ -72,13 +72,32 @@ func (k *Kernel) regMR(r *ioctl.Request) error {
 		_ = k.pin(-pages)
 		return err
 	}
-	h := k.add("MR", mr, func() { delete(k.keys, mr.Key); _ = k.pin(-pages); unmap() }, parent)
-	if mr.Key, err = k.model.regMR(h, r); err != nil {
-		_ = k.remove("MR", h)
+	h, err := k.enlist(mr, r, func() { _ = k.pin(-pages); unmap() }, parent)
+	if err != nil {
 		return err
 	}
-	k.keys[mr.Key] = mr
 	return respond(r, abi.IbUverbsRegMrResp{MrHandle: h, Lkey: mr.Key, Rkey: mr.Key})
+}
+
+// enlist makes a region an object of the kernel, with a key of the driver's. The end of the
+// object calls undo.
+func (k *Kernel) enlist(mr *MR, r *ioctl.Request, undo func(), parents ...*object) (handle uint32, err error) {
+	h := k.add("MR", mr, func() { delete(k.keys, mr.Key); undo() }, parents...)
+	if mr.Key, err = k.model.regMR(h, r); err != nil {
+		_ = k.remove("MR", h)
+		return 0, err
+	}
+	k.keys[mr.Key] = mr
+	return h, nil
+}
+
+// answerMR tells the handle of a new region, and its key as both of its keys.
+func answerMR(r *ioctl.Request, mr *MR, h uint32, handle, lkey, rkey uint16) error {
+	r.SetObject(handle, h)
+	if err := answer(r, lkey, mr.Key); err != nil {
+		return err
+	}
+	return answer(r, rkey, mr.Key)
 }
 
 // moved has the device find memory at another address than the process does. Of another

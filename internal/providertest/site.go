@@ -44,7 +44,7 @@ type Change struct {
 	Do   func(*Pair, *fakeverbs.Crossing)
 }
 
-// sites lists them. What an earlier tour has is not taken again.
+// sites lists them. A site that an earlier tour has is not taken again.
 func (m *Mutations) sites(t *testing.T) (all []*Site) {
 	seen := make(map[string]bool)
 	kinds := make(map[fakeverbs.CrossingKind]bool)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/goverbs/goverbs/internal/abi"
@@ -70,21 +71,16 @@ func mapDM(m driver.Memory, page uint16, start, length uint64) (driver.DM, error
 
 // CopyTo implements driver.DM.
 func (d *dm) CopyTo(offset uint64, b []byte) error {
-	if (offset|uint64(len(b)))%dmWord != 0 {
-		return syscall.EINVAL
-	}
-	for i := 0; i < len(b); i += dmWord {
-		w, err := d.region.Word(int(d.start+offset) + i)
-		if err != nil {
-			return err
-		}
-		w.Store(binary.NativeEndian.Uint32(b[i:]))
-	}
-	return nil
+	return d.words(offset, b, func(w *atomic.Uint32, b []byte) { w.Store(binary.NativeEndian.Uint32(b)) })
 }
 
 // CopyFrom implements driver.DM.
 func (d *dm) CopyFrom(b []byte, offset uint64) error {
+	return d.words(offset, b, func(w *atomic.Uint32, b []byte) { binary.NativeEndian.PutUint32(b, w.Load()) })
+}
+
+// words calls do with each word from an offset on, and the bytes of b that belong to it.
+func (d *dm) words(offset uint64, b []byte, do func(w *atomic.Uint32, b []byte)) error {
 	if (offset|uint64(len(b)))%dmWord != 0 {
 		return syscall.EINVAL
 	}
@@ -93,7 +89,7 @@ func (d *dm) CopyFrom(b []byte, offset uint64) error {
 		if err != nil {
 			return err
 		}
-		binary.NativeEndian.PutUint32(b[i:], w.Load())
+		do(w, b[i:])
 	}
 	return nil
 }

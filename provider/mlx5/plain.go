@@ -14,12 +14,12 @@ type plain struct {
 
 const plainOpcodes = 8
 
-// plains are those of a QP. Datagrams have none: each has an address. So has what goes to an SRQ,
-// and raw packets have a segment of their own.
+// plains are those of an RC or a UC QP. Requests of the others have segments of their own in
+// front: an address, the number of an SRQ, what a raw packet needs.
 func (c *mlx5Context) plains(t driver.QPType, maxInline uint32) (all [plainOpcodes]plain) {
 	for op := range all {
 		o := c.lookUp(t, driver.Opcode(op))
-		if t == driver.QPTypeUD || t == driver.QPTypeXRCInitiator || t == driver.QPTypeRawPacket || o.form != formSend && o.form != formRemote || o.code == opSendInv {
+		if t != driver.QPTypeRC && t != driver.QPTypeUC || o.form != formSend && o.form != formRemote || o.code == opSendInv {
 			continue
 		}
 		p := plain{code: o.code, data: 1, wc: o.wc}

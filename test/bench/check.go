@@ -25,7 +25,7 @@ type limits struct {
 	// Instructions of an element, or of a call.
 	Instructions map[string]float64
 	// Beside is how many instructions a row may take for each one of the other implementation's
-	// in the same run. That is for what the kernel has a part in, which is not the same in every boot.
+	// in the same run. It is for rows that the kernel has a part in, which differs from boot to boot.
 	Beside map[string]float64
 	// Slack is by how many more doorbells a message may take than C's. How many other
 	// system calls it takes hangs on when who runs, and is for make bench to measure.

@@ -15,7 +15,7 @@ func emulate(thread process) (size int, v uint64, err error) {
 		return 0, 0, err
 	}
 	code := thread.code(regs.Rip)
-	if code == nil { // what ran there is there, as long as the process is
+	if code == nil { // the process is gone: else it could not have run this
 		return 0, 0, unix.ESRCH
 	}
 	s, ok := decodeStore(code)

@@ -1,10 +1,13 @@
 package sandbox
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 )
@@ -111,6 +114,16 @@ int main(void)
 func TestTrapForbidden(t *testing.T) {
 	_, err := new(supervisor).trace(&launched{process: os.Getpid(), thread: os.Getpid()})
 	if err == nil || !strings.Contains(err.Error(), "--trap: ptrace: operation not permitted: ") {
+		t.Error(err)
+	}
+}
+
+// TestEmulateNobody: of a process that was killed meanwhile the error says so, by which the
+// tracer knows it.
+func TestEmulateNobody(t *testing.T) {
+	needTrap(t)
+	const nobody = 1 << 30
+	if _, _, err := emulate(process(nobody)); !errors.Is(err, unix.ESRCH) {
 		t.Error(err)
 	}
 }

@@ -19,7 +19,7 @@ func (p *pair) statuses(cq *uverbs.CQ, n int) (all []uverbs.WC, err error) {
 	return all, nil
 }
 
-// wrongKey writes by a key that nobody has. What is posted behind that is flushed.
+// wrongKey writes by a key that nobody has. The device flushes the requests behind that write.
 func wrongKey(b *bed) (string, error) {
 	if b.iwarp() {
 		return "", none("iWARP tells the writer nothing")

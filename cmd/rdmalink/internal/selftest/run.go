@@ -54,7 +54,7 @@ func Run(ctx context.Context, m *host.Machine, out *cli.Output, name string) err
 	return nil
 }
 
-// patience is for one test. What a device does takes microseconds, in software milliseconds.
+// patience is for one test. A device needs microseconds for it, and one in software milliseconds.
 const patience = time.Minute
 
 // errNone says that the device does not offer what was to be tried.
