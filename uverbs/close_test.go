@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/fakeverbs"
 	"github.com/goverbs/goverbs/mmap"
 	"github.com/goverbs/goverbs/uverbs"
@@ -108,6 +109,14 @@ func (c calls) untilEach(t *testing.T, n int64) {
 	})
 }
 
+// most is the highest of the counts.
+func (c calls) most() (n int64) {
+	for _, count := range c {
+		n = max(n, count.Load())
+	}
+	return n
+}
+
 // TestConcurrentUse has everything happen at once; the race detector judges.
 func TestConcurrentUse(t *testing.T) {
 	w := newWorld(t)
@@ -115,8 +124,8 @@ func TestConcurrentUse(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	var wg sync.WaitGroup
-	var called calls
-	spawn := func(f func() error) {
+	var posts, others calls
+	spawn := func(called *calls, f func() error) {
 		count := called.counter()
 		wg.Go(func() {
 			for {
@@ -137,22 +146,27 @@ func TestConcurrentUse(t *testing.T) {
 				return
 			default:
 				kqp.Carry(0)
-				kqp.Receive(1)
+				if r, ok := kqp.TakeRecv(); ok {
+					kqp.Received(r, &abi.IbUverbsWc{ByteLen: 1}, false)
+				}
 				runtime.Gosched()
 			}
 		}
 	})
 	for range 2 {
-		spawn(func() error {
+		spawn(&posts, func() error {
 			return failed(w.qp.PostSend([]uverbs.SendWR{{Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled}}))
 		})
-		spawn(func() error { return failed(w.qp.PostRecv([]uverbs.RecvWR{{}, {}})) })
-		spawn(func() error { return failed(w.cq.Poll(make([]uverbs.WC, 3))) })
-		spawn(func() error { return failed(w.cq.Wait(ctx, make([]uverbs.WC, 1))) })
-		spawn(func() error { return failed(w.qp.Query()) })
+		spawn(&posts, func() error { return failed(w.qp.PostRecv([]uverbs.RecvWR{{}, {}})) })
+		spawn(&others, func() error { return failed(w.cq.Poll(make([]uverbs.WC, 3))) })
+		spawn(&others, func() error { return failed(w.cq.Wait(ctx, make([]uverbs.WC, 1))) })
+		spawn(&others, func() error { return failed(w.qp.Query()) })
 		wg.Go(func() { _, _ = w.dev.AsyncEvent(ctx) })
 	}
-	called.untilEach(t, 20)
+	others.untilEach(t, 20)
+	posts.untilEach(t, 20)
+	kqp.Break() // from here on posts are flushed; only polls see them, which are faster than who waits
+	posts.untilEach(t, posts.most()+20)
 	close(done)
 	if err := w.qp.Close(); err != nil {
 		t.Error(err)

@@ -114,19 +114,20 @@ func (qp *QP) Break() {
 }
 
 // Carry takes the oldest send and completes it with status, in the driver's own
-// numbers; a success only if it was signalled. It reports whether there was one.
+// numbers; a success only if it was signalled. It reports whether there was one. A QP in
+// the error state carries nothing, as siw and rxe only flush there.
 func (qp *QP) Carry(status uint32) bool {
 	qp.k.mu.Lock()
 	defer qp.k.mu.Unlock()
-	return qp.queues.(player).carry(status)
+	return qp.state != abi.IB_QPS_ERR && qp.queues.(player).carry(status)
 }
 
 // Receive takes the oldest receive and completes it with n bytes. Without one it
-// reports false; siw then ends the connection.
+// reports false; siw then ends the connection. A QP in the error state receives nothing.
 func (qp *QP) Receive(n uint32) bool {
 	qp.k.mu.Lock()
 	defer qp.k.mu.Unlock()
-	return qp.queues.(player).receive(n)
+	return qp.state != abi.IB_QPS_ERR && qp.queues.(player).receive(n)
 }
 
 // player carries what a test tells it to.

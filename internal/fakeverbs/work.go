@@ -126,10 +126,13 @@ func (qp *QP) flushTaken() {
 }
 
 // TakeRecv takes the oldest receive, of the queue pair or its SRQ, as for an arriving
-// message.
+// message. A queue pair in the error state takes none: user space may be taking them back.
 func (qp *QP) TakeRecv() (*Recv, bool) {
 	qp.k.mu.Lock()
 	defer qp.k.mu.Unlock()
+	if qp.state == abi.IB_QPS_ERR {
+		return nil, false
+	}
 	return qp.queues.nextRecv()
 }
 

@@ -67,12 +67,15 @@ func TestTrapPrograms(t *testing.T) {
 }
 
 // TestTrapSignals: SIGBUS that is no store to a register, and what stops and continues
-// processes, are theirs.
+// processes, are theirs. A process stops for its tracer when it is born as well: the one
+// that will stop says that it lives.
 func TestTrapSignals(t *testing.T) {
 	needTrap(t)
+	born := filepath.Join(t.TempDir(), "born")
 	for line, want := range map[string]error{
 		"kill -BUS $$": cli.ExitCode(128 + 7),
-		"sh -c 'kill -STOP $$; exit 5' & until grep -q 'State:.[Tt] (' /proc/$!/status; do :; done; kill -CONT $!; wait $!": cli.ExitCode(5),
+		"sh -c 'echo > " + born + "; kill -STOP $$; exit 5' & until test -e " + born + " && grep -q 'State:.[Tt] (' /proc/$!/status; do :; done; " +
+			"kill -CONT $!; wait $!": cli.ExitCode(5),
 	} {
 		if out, err := inside(t, ways["trapped"], "sh", "-c", line); err != want {
 			t.Errorf("%s: %v\n%s", line, err, out)
