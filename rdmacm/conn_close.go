@@ -15,16 +15,23 @@ import (
 func (c *Conn) Disconnect() error {
 	c.closing.Lock()
 	defer c.closing.Unlock()
-	return c.disconnect()
-}
-
-func (c *Conn) disconnect() error {
 	if !c.established {
 		return net.ErrClosed
 	}
 	c.established = false
 	c.ending.note(ErrDisconnected)
 	return c.id.Disconnect()
+}
+
+// part is Disconnect for a queue pair that is freed next. It is not moved to the error
+// state: rxe shows a message's completion before it acknowledges the message, and in the
+// error state it never does. The peer of a program that closes at that moment would ask
+// again, for ever if its retry count is 7. Freeing waits until rxe has answered.
+func (c *Conn) part() {
+	if c.established && !c.parted.Load() {
+		_ = c.id.disconnect() // the peer may be disconnecting already, so no failure matters
+	}
+	c.established = false
 }
 
 // Close disconnects, leaves the groups that were joined, and frees all that the
@@ -37,10 +44,7 @@ func (c *Conn) Close() error {
 	c.closing.Lock()
 	defer c.closing.Unlock()
 	c.ending.note(net.ErrClosed)
-	if !c.parted.Load() {
-		// The peer may be disconnecting already, so no failure matters.
-		_ = c.disconnect()
-	}
+	c.part()
 	c.ending.end(net.ErrClosed)
 	c.closed = true
 	errs := []error{c.leaveAll(), c.link.free(), c.verbs.free()}
@@ -78,4 +82,14 @@ func (o *owned) free() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// freeQP has a queue pair that is in use, by memory windows, end its work all the same.
+func (c *Conn) freeQP() error {
+	err := c.qp.Close()
+	if err != nil {
+		c.id.failQP()
+	}
+	c.id.DetachQP()
+	return err
 }

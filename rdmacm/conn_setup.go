@@ -39,10 +39,7 @@ func (c *Conn) prepareAt(addr *Addr, cfg *Config) (err error) {
 	if c.qp, err = c.pd.CreateQP(&opts); err != nil {
 		return err
 	}
-	c.link.add(freeing(func() error {
-		c.id.DetachQP()
-		return c.qp.Close()
-	}))
+	c.link.add(freeing(c.freeQP))
 	if err := c.id.AttachQP(c.qp); err != nil {
 		return err
 	}

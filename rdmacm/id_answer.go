@@ -81,6 +81,10 @@ func (id *ID) Disconnect() error {
 	if !id.isIWARP() {
 		id.failQP()
 	}
+	return id.disconnect()
+}
+
+func (id *ID) disconnect() error {
 	err := command(id, abi.RDMA_USER_CM_CMD_DISCONNECT, func(b *abi.RdmaUcmDisconnect) {
 		b.Id = id.handle
 	})

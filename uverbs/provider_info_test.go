@@ -14,7 +14,7 @@ func TestInfoProvider(t *testing.T) {
 	}{
 		{siw0, ""},
 		{rxe0, ""},
-		{uverbs.DeviceInfo{Name: "qedr0", Driver: uverbs.DriverQEDR, ABI: 1}, "uverbs: use device on qedr0: no provider: this program links none for driver qedr"},
+		{uverbs.DeviceInfo{Name: "qib0", Driver: uverbs.DriverQIB, ABI: 1}, "uverbs: use device on qib0: no provider: this program links none for driver qib"},
 		{uverbs.DeviceInfo{Name: "rxe9", Driver: uverbs.DriverRXE, ABI: 9}, "uverbs: use device on rxe9: no provider: the kernel's rxe driver speaks ABI 9, the provider linked in 2 to 2"},
 	} {
 		err := test.info.Provider()

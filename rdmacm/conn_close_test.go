@@ -1,0 +1,49 @@
+package rdmacm
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// TestCloseAcknowledges: Close disconnects, and frees the queue pair, without the error
+// state, in which rxe no longer acknowledges what it has taken.
+func TestCloseAcknowledges(t *testing.T) {
+	w := newWorld(t, aRXE)
+	var states []uint8
+	w.before = func(_ *fakeKernel, cmd uint32, _ []byte) {
+		if cmd == abi.RDMA_USER_CM_CMD_DISCONNECT || cmd == abi.RDMA_USER_CM_CMD_DESTROY_ID {
+			for _, kqp := range w.verbs.QueuePairs() {
+				states = append(states, kqp.State())
+			}
+		}
+	}
+	c := w.dialIn()
+	closeConn(t, c)
+	if !slices.Equal(states, []uint8{abi.IB_QPS_RTS}) { // no more when the ID goes
+		t.Errorf("states %d", states)
+	}
+	w.empty()
+}
+
+// TestCloseHeldQP: a queue pair that a memory window holds stays, but its work ends.
+func TestCloseHeldQP(t *testing.T) {
+	w := newWorld(t, aRXE)
+	c := w.dialIn()
+	mr := value(c.PD().AllocMR(64, uverbs.AccessLocalWrite|uverbs.AccessMWBind, nil))(t)
+	mw := value(c.PD().AllocMW(uverbs.MWType2))(t)
+	value(c.QP().PostSend([]uverbs.SendWR{{Opcode: uverbs.OpBindMW, Bind: &uverbs.BindMW{
+		MW: mw, RKey: uverbs.IncRKey(mw.RKey()), MR: mr, Addr: mr.Addr(), Length: 64, Access: uverbs.AccessRemoteRead}}}))(t)
+	if err := c.Close(); !errors.Is(err, uverbs.ErrInUse) {
+		t.Error(err)
+	}
+	if s := w.verbs.QueuePairs()[0].State(); s != abi.IB_QPS_ERR {
+		t.Errorf("state %d", s)
+	}
+	noErr(t, errors.Join(mw.Close(), mr.Close()))
+	closeConn(t, c)
+	w.empty()
+}
