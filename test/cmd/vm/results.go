@@ -11,6 +11,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
@@ -61,17 +62,29 @@ func inputs(k rig.Kernel) (string, error) {
 			return "", err
 		}
 	}
-	for _, root := range []string{"bin", "test", "docs", "examples"} {
-		err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+	mod, err := exec.Command("go", "env", "GOMOD").Output()
+	if err != nil {
+		return "", fmt.Errorf("find the module: %w", err)
+	}
+	root := os.DirFS(filepath.Dir(strings.TrimSpace(string(mod))))
+	for _, dir := range []string{"bin", "test", "docs", "examples"} {
+		err := fs.WalkDir(root, dir, func(path string, d fs.DirEntry, err error) error {
 			switch {
 			case err != nil:
 				return err
-			case d.IsDir() && (path == filepath.Join("bin", "logs") || path == filepath.Join("bin", "bench")):
+			case d.IsDir() && (path == "bin/logs" || path == "bin/bench"):
 				return fs.SkipDir
-			case !d.Type().IsRegular() || strings.HasSuffix(path, ".go") || path == filepath.Join("bin", "suite"):
+			case !d.Type().IsRegular() || strings.HasSuffix(path, ".go") || path == "bin/suite":
 				return nil
 			}
-			return hashFile(h, path)
+			f, err := root.Open(path)
+			if err != nil {
+				return err
+			}
+			defer f.Close()
+			fmt.Fprintln(h, path)
+			_, err = io.Copy(h, f)
+			return err
 		})
 		if err != nil {
 			return "", err
@@ -80,15 +93,13 @@ func inputs(k rig.Kernel) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
+// hashFile hashes the content alone: clones in other places share results.
 func hashFile(h hash.Hash, name string) error {
 	f, err := os.Open(name)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	if !filepath.IsAbs(name) {
-		fmt.Fprintln(h, name) // clones in other places share results
-	}
 	_, err = io.Copy(h, f)
 	return err
 }

@@ -35,6 +35,7 @@ type testOptions struct {
 	shuffle  string
 	short    bool
 	count    int
+	tags     string
 	run      string
 	skip     string
 	timeout  time.Duration
@@ -54,6 +55,7 @@ func parseTest(args []string, stderr io.Writer) (testOptions, error) {
 	fs.StringVar(&o.shuffle, "shuffle", "off", "on runs tests in random order")
 	fs.BoolVar(&o.short, "short", false, "as go test -short")
 	fs.IntVar(&o.count, "count", 0, "run each test so often; implies -fresh")
+	fs.StringVar(&o.tags, "tags", "vm", "build tags")
 	fs.StringVar(&o.run, "run", "", "run the top-level tests that match this expression")
 	fs.StringVar(&o.skip, "skip", "", "leave out the top-level tests that match this expression")
 	fs.DurationVar(&o.timeout, "timeout", 30*time.Minute, "how long a guest may run")
@@ -131,10 +133,10 @@ func testGuests(ctx context.Context, args []string, stdout, stderr io.Writer) (i
 
 // buildSuites compiles the test binaries and asks each for its tests.
 func buildSuites(ctx context.Context, o testOptions, tmp string, stderr io.Writer) ([]*suite, error) {
-	tags, env := "vm", []string{"CGO_ENABLED=0"}
+	tags, env := o.tags, []string{"CGO_ENABLED=0"}
 	build := []string{"test", "-c", "-o", tmp + "/"}
 	if o.race {
-		tags, env = "vm,netgo,osusergo", []string{"CGO_ENABLED=1"}
+		tags, env = o.tags+",netgo,osusergo", []string{"CGO_ENABLED=1"}
 		build = append(build, "-race", "-ldflags", "-linkmode=external -extldflags=-static")
 	}
 	env = append(os.Environ(), env...)
