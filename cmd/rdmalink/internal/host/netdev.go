@@ -1,8 +1,10 @@
 package host
 
 import (
+	"errors"
 	"net"
 	"net/netip"
+	"syscall"
 
 	"github.com/vishvananda/netlink"
 )
@@ -44,7 +46,22 @@ type Netdevs interface {
 // namespace of the process.
 type kernelNetdevs struct{}
 
-func (kernelNetdevs) List() ([]Netdev, error) {
+func (kernelNetdevs) List() ([]Netdev, error) { return untilWhole(listNetdevs) }
+
+// wholeTries is how often a list is asked for that changes while the kernel writes it.
+const wholeTries = 100
+
+// untilWhole calls list again while the kernel reports, as EINTR, that the list changed under it.
+func untilWhole[T any](list func() (T, error)) (T, error) {
+	for try := 1; ; try++ {
+		all, err := list()
+		if !errors.Is(err, syscall.EINTR) || try == wholeTries {
+			return all, err
+		}
+	}
+}
+
+func listNetdevs() ([]Netdev, error) {
 	links, err := netlink.LinkList()
 	if err != nil {
 		return nil, err

@@ -10,7 +10,9 @@ func kernelRoute(typ uint16, dump bool, body []byte) ([][]byte, error) {
 	if dump {
 		flags = unix.NLM_F_DUMP
 	}
-	request := nl.NewNetlinkRequest(int(typ), flags)
-	request.AddRawData(body)
-	return request.Execute(unix.NETLINK_ROUTE, 0)
+	return untilWhole(func() ([][]byte, error) {
+		request := nl.NewNetlinkRequest(int(typ), flags)
+		request.AddRawData(body)
+		return request.Execute(unix.NETLINK_ROUTE, 0)
+	})
 }
