@@ -67,7 +67,7 @@ func (s *stream) grant() bool {
 	if isOffer {
 		off, number := s.in.offer()
 		offer{s.own.addr + uint64(off), s.own.key, uint32(s.in.half)}.put(s.entry[:], s.peer.order())
-		at := uint64(number%int(s.peer.table.length)) * offerSize
+		at := number % uint64(s.peer.table.length) * offerSize
 		m.inline, m.to = s.entry[:], offer{s.peer.table.addr + at, s.peer.table.key, offerSize}
 	}
 	s.postSpare(m)

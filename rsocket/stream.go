@@ -136,7 +136,7 @@ func (s *stream) writeOne(b []byte) (int, error) {
 	if !s.mayTell() || !s.offered() {
 		return 0, nil
 	}
-	n, ring := s.load(b[:min(len(b), mostData, int(s.to.length))])
+	n, ring := s.load(s.to.fit(b))
 	if n == 0 {
 		return 0, nil
 	}
