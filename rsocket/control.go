@@ -1,14 +1,21 @@
 package rsocket
 
-// arrived takes the word of a message that the peer sent.
+// arrived takes the word of a message that the peer sent. Words count after a send has
+// failed too: they arrived before the end, though their completions are polled behind it.
 func (s *stream) arrived(w word) {
 	s.silent = false
-	if s.failed != nil || s.ends.gotDisconnect {
+	if s.violated || s.ends.gotDisconnect {
 		return
 	}
 	if err := s.take(w); err != nil {
-		s.fail(err)
+		s.violate(err)
 	}
+}
+
+// violate ends a connection whose peer broke a rule. What else that peer sends is ignored.
+func (s *stream) violate(err error) {
+	s.violated = true
+	s.fail(err)
 }
 
 func (s *stream) take(w word) error {

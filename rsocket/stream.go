@@ -54,6 +54,10 @@ type stream struct {
 	shut   bool  // the word about the end of this side's sending waits
 	all    bool  // it is to be DISCONNECT
 	failed error // why the connection is of no more use
+	// violated is set when the peer broke a rule.
+	violated bool
+	// discarded is set when a Write behind the peer's DISCONNECT has succeeded.
+	discarded bool
 
 	m     message // the one that is posted, here so that it is not allocated
 	entry [offerSize]byte
@@ -146,13 +150,20 @@ func (s *stream) writeOne(b []byte) (int, error) {
 
 // unwritable is why nothing can be sent any more.
 func (s *stream) unwritable() error {
-	switch {
-	case s.shut || s.ends.sentShutdown || s.ends.sentDisconnect:
+	if s.shut || !s.ends.writable() {
 		return syscall.EPIPE
-	case s.ends.gotDisconnect:
-		return syscall.ECONNRESET
 	}
 	return s.failed
+}
+
+// discard reports whether a Write is to succeed without effect: the first one behind the
+// peer's DISCONNECT. Over TCP it leaves before this side knows that the peer reads no more.
+func (s *stream) discard() bool {
+	if s.discarded || s.shut || !s.ends.gotDisconnect || s.ends.sentShutdown || s.ends.sentDisconnect {
+		return false
+	}
+	s.discarded = true
+	return true
 }
 
 // mayTell reports whether there is a credit and a slot for a message with data and a word.
