@@ -147,6 +147,33 @@ func TestShutdownBroken(t *testing.T) {
 	}
 }
 
+// TestShutdownInOrder: when both directions have ended in order, it does not matter that the
+// peer has closed first.
+func TestShutdownInOrder(t *testing.T) {
+	for _, kind := range rdmatest.Kinds {
+		t.Run(kind.String(), func(t *testing.T) {
+			a, b := newFabric(t, kind).pair(Sizes{})
+			for _, c := range []*Conn{a, b} {
+				if err := c.CloseWrite(); err != nil {
+					t.Error(err)
+				}
+			}
+			for _, c := range []*Conn{a, b} {
+				if n, err := c.Read(make([]byte, 1)); n != 0 || err != io.EOF {
+					t.Error(n, err)
+				}
+			}
+			if err := b.Shutdown(t.Context()); err != nil {
+				t.Error(err)
+			}
+			<-a.rc.Done()
+			if err := a.Shutdown(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
 // TestReset: with SetLinger(0) Close discards what was written, resets the connection, and
 // has freed everything when it returns.
 func TestReset(t *testing.T) {
@@ -210,7 +237,8 @@ func TestCloseWriteEndsWrite(t *testing.T) {
 	for _, kind := range rdmatest.Kinds {
 		t.Run(kind.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				a, b := newFabric(t, kind).pair(Sizes{})
+				f := newFabric(t, kind)
+				a, b := f.pair(Sizes{})
 				signal(t, a, b)
 				type result struct {
 					n   int
@@ -222,10 +250,12 @@ func TestCloseWriteEndsWrite(t *testing.T) {
 					wrote <- result{n, err}
 				}()
 				synctest.Wait()
+				_, resume := f.Pause() // no completion wakes the Write
 				if err := a.CloseWrite(); err != nil {
 					t.Error(err)
 				}
 				r := <-wrote
+				resume()
 				if !errors.Is(r.err, syscall.EPIPE) || r.n == 0 || r.n == 1<<20 {
 					t.Error(r.n, r.err)
 				}

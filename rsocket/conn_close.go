@@ -30,7 +30,9 @@ func (c *Conn) CloseWrite() error {
 	}
 	c.stream.end(false)
 	c.watch()
-	c.changed() // a Write that waits has to see the end
+	// A Write that waits has to see the end, also if it waits for events.
+	c.changed()
+	c.writer.deadline.interrupt()
 	return nil
 }
 
@@ -191,12 +193,16 @@ func (c *Conn) free(err error) {
 }
 
 // lost returns why data that was written may not have been delivered. A peer that has read
-// DISCONNECT may disconnect before the last acknowledgement arrives here.
+// DISCONNECT, or the SHUTDOWN behind its own, may disconnect before the last acknowledgement
+// arrives here.
 func (c *Conn) lost() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := c.stream
-	if c.linger == 0 || s.ends.gotDisconnect || s.ends.sentDisconnect && errors.Is(s.failed, rdmacm.ErrDisconnected) {
+	switch {
+	case c.linger == 0, s.ends.gotDisconnect:
+		return nil
+	case (s.ends.sentDisconnect || s.ends.over()) && errors.Is(s.failed, rdmacm.ErrDisconnected):
 		return nil
 	}
 	return s.failed

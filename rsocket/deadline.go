@@ -67,6 +67,16 @@ func (d *deadline) expired() {
 	}
 }
 
+// interrupt ends the waits for this deadline, which is still to come.
+func (d *deadline) interrupt() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if waits := d.expiry; waits.Err() == nil {
+		d.expiry = newMoment()
+		waits.come()
+	}
+}
+
 func (d *deadline) renew() {
 	if d.expiry.Err() != nil {
 		d.expiry = newMoment()

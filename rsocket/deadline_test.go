@@ -15,6 +15,16 @@ func TestDeadlineWallClock(t *testing.T) {
 	if d.at == d.at.Round(0) {
 		t.Error("the deadline has no monotonic reading")
 	}
+	waits := d.moment()
+	d.interrupt()
+	if waits.Err() == nil || d.isOver() {
+		t.Error("interrupt changes the deadline, or ends no wait")
+	}
+	d.set(time.Now())
+	d.interrupt()
+	if !d.isOver() {
+		t.Error("interrupt undoes a deadline that is over")
+	}
 	d.set(time.Time{})
 	if !d.at.IsZero() || d.isOver() {
 		t.Error(d.at)
