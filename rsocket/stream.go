@@ -54,13 +54,12 @@ type stream struct {
 	shut   bool  // the word about the end of this side's sending waits
 	all    bool  // it is to be DISCONNECT
 	failed error // why the connection is of no more use
-	// violated is set when the peer broke a rule.
-	violated bool
-	// discarded is set when a Write behind the peer's DISCONNECT has succeeded.
-	discarded bool
 
 	m     message // the one that is posted, here so that it is not allocated
 	entry [offerSize]byte
+
+	violated  bool // the peer broke a rule
+	discarded bool // a Write behind the peer's DISCONNECT has succeeded
 }
 
 // memory is what a stream works on.
