@@ -2,6 +2,7 @@ package rsocket
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/goverbs/goverbs/rdmatest"
 )
@@ -224,4 +227,58 @@ func (c *writeFirst) Write(b []byte) (int, error) {
 func (c *writeFirst) Close() error {
 	c.once.Do(func() { close(c.wrote) })
 	return c.Conn.Close()
+}
+
+// TestHTTPServerClose: net/http's Server.Close waits for none of its connections, though the
+// network delivers nothing of what they have written.
+func TestHTTPServerClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFabric(t, rdmatest.RXE)
+		l, err := Listen("rsocket", fabricHost+":0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var asked sync.WaitGroup
+		answer := make(chan struct{})
+		server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			asked.Done()
+			<-answer
+			_, _ = io.WriteString(w, "hello")
+		})}
+		served := make(chan error, 1)
+		go func() { served <- server.Serve(l) }()
+		var clients []net.Conn
+		for range 4 {
+			c, err := Dial("rsocket", l.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			asked.Add(1)
+			if _, err := io.WriteString(c, "GET / HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+				t.Error(err)
+			}
+			clients = append(clients, c)
+		}
+		asked.Wait()
+		_, resume := f.Pause()
+		close(answer)
+		synctest.Wait()
+		start := time.Now()
+		if err := server.Close(); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(start); took != 0 {
+			t.Errorf("Server.Close took %v", took)
+		}
+		if err := <-served; err != http.ErrServerClosed {
+			t.Error(err)
+		}
+		resume()
+		for _, c := range clients {
+			if b, err := io.ReadAll(c); !bytes.HasSuffix(b, []byte("hello")) || err != nil {
+				t.Errorf("%q, %v", b, err)
+			}
+			_ = c.Close()
+		}
+	})
 }
