@@ -69,8 +69,12 @@ lint: ## gofmt, go vet on every platform, test binaries for macOS and Windows, s
 
 # Without CI, tests that lack a C compiler, the kernel's headers, iproute2 or a
 # shell are skipped here; the target abi runs those, and lets none be skipped.
+# BITS32 are packages that compute with what peers send: an int of 32 bits must do.
+BITS32 := ./rsocket
+
 unit: ## tests and fuzz seeds that need no kernel, no root and no network
 	CI= $(GO) test -timeout 30m $(TESTFLAGS) ./...
+	if [ "$$($(GO) env GOHOSTARCH)" = amd64 ]; then CI= GOARCH=386 $(GO) test -timeout 30m $(TESTFLAGS) $(BITS32); fi
 
 # The race detector brings the checks of pointer conversions, -d=checkptr, along. What -short
 # leaves out or shortens is for one goroutine, or too slow with it.

@@ -12,19 +12,20 @@ import (
 
 // Conn is a connection. It is a [net.Conn], and its methods may be called concurrently.
 //
-// It has no goroutine and makes progress during its calls. Read returns credits to
-// the peer. Of the calls that wait, one takes the completions for all.
+// It has no goroutine until Close, and makes progress during its calls. Read returns credits
+// to the peer. Of the calls that wait, one takes the completions for all.
 type Conn struct {
 	rc             *rdmacm.Conn
 	local, remote  netip.AddrPort
 	sendCQ, recvCQ *uverbs.CQ
 	channel        *uverbs.CompChannel // of both
 
-	reading, writing       sync.Mutex // held by the one Read, and the one Write or CloseWrite
+	reading, writing       sync.Mutex // held by the one Read, and the one Write, WriteAt or Map
 	reader, writer, closer side
 	turn                   chan struct{} // holds a token while nobody waits for events
-	close                  func() error
 	mappings               mappings
+	freed                  chan struct{} // closed when the closed connection holds nothing any more
+	closeErr               error         // set before freed is closed
 
 	mu      sync.Mutex // guards what follows
 	verbs   verbs
@@ -34,6 +35,7 @@ type Conn struct {
 	armed   bool   // sendCQ is
 	torn    bool   // the connection is of no more use
 	closed  bool
+	linger  int         // see SetLinger
 	alive   *time.Timer // posts keep-alives
 	wcs     [recvBatch]uverbs.WC
 }
@@ -50,12 +52,11 @@ func (s *side) init() {
 }
 
 func newConn() *Conn {
-	c := &Conn{turn: make(chan struct{}, 1)}
+	c := &Conn{turn: make(chan struct{}, 1), freed: make(chan struct{}), linger: -1}
 	c.turn <- struct{}{}
 	for _, s := range []*side{&c.reader, &c.writer, &c.closer} {
 		s.init()
 	}
-	c.close = sync.OnceValue(c.finish)
 	return c
 }
 

@@ -1,22 +1,28 @@
 package rsocket
 
 import (
+	"cmp"
+	"context"
+	"errors"
+	"math"
 	"net"
 	"os"
 	"time"
+
+	"github.com/goverbs/goverbs/rdmacm"
 )
 
-// closeTimeout bounds how long Close waits for the peer's machine to take what was
-// written.
+// closeTimeout bounds how long a closed connection waits in the background for the peer's
+// machine to take what was written.
 const closeTimeout = 10 * time.Second
 
-// CloseWrite tells the peer that no more data comes; its Read then returns io.EOF. Read
-// goes on as before. Closing twice does nothing.
+// CloseWrite ends this side's data: the peer's Read returns io.EOF after all that was
+// written. Read goes on as before. A Write that is under way in another goroutine ends at
+// once, with an error that matches syscall.EPIPE, and so do later ones. A second CloseWrite
+// does nothing.
 //
 // C: rshutdown with SHUT_WR
 func (c *Conn) CloseWrite() error {
-	c.writing.Lock()
-	defer c.writing.Unlock()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
@@ -24,51 +30,138 @@ func (c *Conn) CloseWrite() error {
 	}
 	c.stream.end(false)
 	c.watch()
+	// A Write that waits has to see the end, also if it waits for events.
+	c.changed()
+	c.writer.deadline.interrupt()
 	return nil
 }
 
-// Close ends the connection in both directions. Calls that wait return an error that
-// matches net.ErrClosed. The peer gets all that was written, also if it reads that
-// later. Close waits until it has arrived, whatever the write deadline, and gives up
-// after 10 seconds with an error that is a timeout. Closing twice does nothing.
+// SetLinger sets what Close does with data that the peer's machine has not taken yet, as
+// [net.TCPConn.SetLinger] does.
 //
-// Over iWARP a send has completed once this machine's TCP has taken it. Close waits for
-// that alone, as rclose does, and what is lost behind it nobody tells. A program that has
-// to know has its peer answer before it closes.
+// If sec < 0, which is the default, Close returns at once. The data is sent in the
+// background, for at most 10 seconds.
+//
+// If sec == 0, Close discards the data and resets the connection. The peer's Read returns
+// an error that matches syscall.ECONNRESET.
+//
+// If sec > 0, Close waits until the peer's machine has taken the data. After sec seconds it
+// discards what is left and returns an error that is a timeout.
+//
+// C: rsetsockopt with SO_LINGER
+func (c *Conn) SetLinger(sec int) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return c.fail("set", net.ErrClosed)
+	}
+	c.linger = sec
+	return nil
+}
+
+// Close ends the connection in both directions and returns at once, unless [Conn.SetLinger]
+// says otherwise. Calls that are under way return an error that matches net.ErrClosed. The
+// peer gets all that was written, even if it reads that later. Mappings are closed before
+// Close returns. A second Close returns an error that matches net.ErrClosed.
+//
+// The process must live until the data has been sent: when it exits, the kernel discards
+// what is left, unlike that of a TCP connection. A program that exits right after its last
+// Write calls [Conn.Shutdown], or SetLinger with a positive number, instead.
 //
 // C: rclose
-func (c *Conn) Close() error { return c.close() }
+func (c *Conn) Close() error {
+	if c == nil {
+		return os.ErrInvalid
+	}
+	linger, ok := c.beginClose()
+	switch {
+	case !ok:
+		return c.fail("close", net.ErrClosed)
+	case linger < 0:
+		return nil
+	}
+	<-c.freed
+	return c.closeErr
+}
 
-func (c *Conn) finish() error {
+// Shutdown closes the connection and waits until the peer's machine has taken all that was
+// written and everything is freed. It may be called after Close, to wait for what Close left
+// to the background. If the connection broke before the data was taken, Shutdown returns the
+// cause. A peer that closes its end meanwhile takes no more data, which is no error.
+//
+// If ctx ends first, Shutdown returns an error that matches ctx.Err(). The data is then
+// still sent in the background. The limits of [Conn.SetLinger] hold for Shutdown too: without
+// them it gives up after 10 seconds, with an error that is a timeout.
+//
+// Over iWARP a send has completed once this machine's TCP has taken it. Shutdown waits for
+// no more than that, as rclose does, and nothing reports what is lost afterwards. A program
+// that has to know has its peer answer before it closes.
+func (c *Conn) Shutdown(ctx context.Context) error {
+	c.beginClose()
+	select {
+	case <-c.freed:
+		return c.closeErr
+	default:
+	}
+	select {
+	case <-c.freed:
+		return c.closeErr
+	case <-ctx.Done():
+		return c.fail("shut down", ctx.Err())
+	}
+}
+
+// beginClose ends all calls that are under way, and sends DISCONNECT behind what was
+// written. It reports whether the connection was open until now.
+func (c *Conn) beginClose() (linger int, ok bool) {
 	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		return 0, false
+	}
 	c.closed = true
+	linger = c.linger
 	if c.alive != nil {
 		c.alive.Stop()
+	}
+	done := linger == 0
+	if !done {
+		c.progress()
+		for c.hasEnded() && c.stream.failed == nil && !c.stream.ends.gotDisconnect {
+			c.progress() // until all that had arrived is polled
+		}
+		c.stream.end(true)
+		c.progress()
+		done = c.stream.delivered()
 	}
 	c.mu.Unlock()
 	c.reader.deadline.close()
 	c.writer.deadline.close()
-	// From here on nobody else uses the connection.
-	c.reading.Lock()
-	defer c.reading.Unlock()
-	c.writing.Lock()
-	defer c.writing.Unlock()
-	err := c.deliver()
-	if closeErr := c.rc.Close(); err == nil {
-		err = closeErr
+	// The memory is the program's again when Close returns. What does not close is tried again,
+	// and reported, as the connection is freed.
+	_ = c.mappings.Close()
+	if done {
+		c.free(nil)
+	} else {
+		go func() { c.free(c.deliver(deliveryLimit(linger))) }()
 	}
-	if err != nil {
-		return c.fail("close", err)
-	}
-	return nil
+	return linger, true
 }
 
-// deliver says goodbye and waits until the peer's machine has all.
-func (c *Conn) deliver() error {
-	c.closer.deadline.set(time.Now().Add(closeTimeout))
+// deliveryLimit is how long a closed connection may take to deliver what was written.
+func deliveryLimit(linger int) time.Duration {
+	if linger < 0 {
+		return closeTimeout
+	}
+	return time.Duration(min(linger, math.MaxInt32)) * time.Second
+}
+
+// deliver waits until the peer's machine has all that was written.
+func (c *Conn) deliver(limit time.Duration) error {
+	c.closer.deadline.set(time.Now().Add(limit))
 	defer c.closer.deadline.close()
-	for first := true; ; first = false {
-		delivered, seen := c.tryDeliver(first)
+	for {
+		delivered, seen := c.tryDeliver()
 		if delivered {
 			return nil
 		}
@@ -79,12 +172,38 @@ func (c *Conn) deliver() error {
 	}
 }
 
-func (c *Conn) tryDeliver(first bool) (delivered bool, seen uint64) {
+func (c *Conn) tryDeliver() (delivered bool, seen uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.progress(); first {
-		c.stream.end(true)
-		c.progress()
-	}
+	c.progress()
 	return c.stream.delivered(), c.changes
+}
+
+// free frees everything, once the last call has left the connection.
+func (c *Conn) free(err error) {
+	c.reading.Lock()
+	defer c.reading.Unlock()
+	c.writing.Lock()
+	defer c.writing.Unlock()
+	// Timeout of a *net.OpError does not look into several errors.
+	if err := cmp.Or(err, c.lost(), c.rc.Close()); err != nil {
+		c.closeErr = c.fail("close", err)
+	}
+	close(c.freed)
+}
+
+// lost returns why data that was written may not have been delivered. A peer that has read
+// DISCONNECT, or the SHUTDOWN behind its own, may disconnect before the last acknowledgement
+// arrives here.
+func (c *Conn) lost() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.stream
+	switch {
+	case c.linger == 0, s.ends.gotDisconnect:
+		return nil
+	case (s.ends.sentDisconnect || s.ends.over()) && errors.Is(s.failed, rdmacm.ErrDisconnected):
+		return nil
+	}
+	return s.failed
 }

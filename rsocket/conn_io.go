@@ -41,8 +41,17 @@ func (c *Conn) tryRead(b []byte) (n int, seen uint64, err error) {
 
 // Write returns when all of b is sent or in the send buffer. The peer's program need not
 // have read it.
+//
+// The first Write after the peer has closed its end succeeds, and its data is discarded, as
+// over TCP; so a program that writes before it reads gets what the peer sent last. Later ones
+// fail with an error that matches syscall.EPIPE.
 func (c *Conn) Write(b []byte) (int, error) {
-	return c.sendAll(b, 0, func(s *stream, b []byte, _ uint64) (int, error) { return s.write(b) })
+	return c.sendAll(b, 0, func(s *stream, b []byte, written uint64) (int, error) {
+		if written == 0 && s.discard() {
+			return len(b), nil
+		}
+		return s.write(b)
+	})
 }
 
 // sender sends as much of b as may be sent now, some of them to a place.

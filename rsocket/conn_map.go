@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"net"
+	"os"
 	"slices"
 	"sync"
 	"syscall"
@@ -75,19 +76,23 @@ func (c *Conn) WriteAt(b []byte, off int64) (int, error) {
 
 // Close takes the memory back. The peer is not told: the two programs have to agree that
 // nothing is written any more, because a write that comes later ends the connection.
-// Closing twice does nothing, and so does closing after the connection.
+// A second Close returns an error that matches net.ErrClosed, and so does one after that of
+// the connection, which closes all mappings.
 //
 // C: riounmap
 func (m *Mapping) Close() error {
+	if m == nil {
+		return os.ErrInvalid
+	}
 	m.all.mu.Lock()
 	defer m.all.mu.Unlock()
+	if m.all.held[m.index] != m {
+		return &net.OpError{Op: "close", Net: network, Err: net.ErrClosed}
+	}
 	return m.close()
 }
 
 func (m *Mapping) close() error {
-	if m.all.held[m.index] != m {
-		return nil
-	}
 	err := m.mr.Close()
 	if err == nil {
 		m.all.held[m.index] = nil

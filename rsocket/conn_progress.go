@@ -59,7 +59,7 @@ func (c *Conn) receive() (total int) {
 			}
 			w, err := c.verbs.received(wc)
 			if err != nil {
-				c.stream.fail(err)
+				c.stream.violate(err)
 				continue
 			}
 			c.stream.arrived(w)

@@ -1,14 +1,21 @@
 package rsocket
 
-// arrived takes the word of a message that the peer sent.
+// arrived takes the word of a message that the peer sent. Words count after a send has
+// failed too: they arrived before the end, though their completions are polled behind it.
 func (s *stream) arrived(w word) {
 	s.silent = false
-	if s.failed != nil || s.ends.gotDisconnect {
+	if s.violated || s.ends.gotDisconnect {
 		return
 	}
 	if err := s.take(w); err != nil {
-		s.fail(err)
+		s.violate(err)
 	}
+}
+
+// violate ends a connection whose peer broke a rule. What else that peer sends is ignored.
+func (s *stream) violate(err error) {
+	s.violated = true
+	s.fail(err)
 }
 
 func (s *stream) take(w word) error {
@@ -67,7 +74,7 @@ func (s *stream) grant() bool {
 	if isOffer {
 		off, number := s.in.offer()
 		offer{s.own.addr + uint64(off), s.own.key, uint32(s.in.half)}.put(s.entry[:], s.peer.order())
-		at := uint64(number%int(s.peer.table.length)) * offerSize
+		at := number % uint64(s.peer.table.length) * offerSize
 		m.inline, m.to = s.entry[:], offer{s.peer.table.addr + at, s.peer.table.key, offerSize}
 	}
 	s.postSpare(m)

@@ -37,8 +37,12 @@ func (d *deadline) set(t time.Time) {
 	if d.timer != nil {
 		d.timer.Stop()
 	}
-	d.at = t
+	// The wall clock may be set back before a time that has no monotonic reading, and the
+	// timer would then find it still to come.
 	left := time.Until(t)
+	if d.at = t; !t.IsZero() {
+		d.at = time.Now().Add(left)
+	}
 	switch {
 	case t.IsZero():
 		d.renew()
@@ -60,6 +64,16 @@ func (d *deadline) expired() {
 	defer d.mu.Unlock()
 	if !d.at.IsZero() && time.Until(d.at) <= 0 {
 		d.expiry.come()
+	}
+}
+
+// interrupt ends the waits for this deadline, which is still to come.
+func (d *deadline) interrupt() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if waits := d.expiry; waits.Err() == nil {
+		d.expiry = newMoment()
+		waits.come()
 	}
 }
 

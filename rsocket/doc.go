@@ -15,6 +15,7 @@
 //	package main
 //
 //	import (
+//		"context"
 //		"io"
 //		"log"
 //		"os"
@@ -35,6 +36,10 @@
 //			}
 //			defer conn.Close()
 //			if _, err := io.Copy(conn, conn); err != nil {
+//				log.Fatal(err)
+//			}
+//			// The process must live until all data has been sent.
+//			if err := conn.(*rsocket.Conn).Shutdown(context.Background()); err != nil {
 //				log.Fatal(err)
 //			}
 //			return
@@ -59,7 +64,12 @@
 //
 // Data is written into the peer's memory by the devices, without a copy in a kernel. Each
 // connection pins its buffers, 256 KiB unless [Sizes] says otherwise, and has two file
-// descriptors, but no goroutine.
+// descriptors, but no goroutine until it is closed.
+//
+// The connection lives in the process. Close returns at once and the data is sent in the
+// background, as over TCP, but a process that exits takes it along. [Conn.Shutdown] waits for
+// the data, and so does Close after [Conn.SetLinger] with a positive number. A server of
+// net/http, for example, sets that in its ConnState hook, for new connections.
 //
 // A connection makes progress only during calls of its methods. A call that waits does the
 // work of the others too. A peer that never calls anything takes what its receive buffer

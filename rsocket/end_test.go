@@ -91,7 +91,7 @@ func TestHalfClose(t *testing.T) {
 			if got, err := io.ReadAll(a); err != nil || !bytes.Equal(got, answer) {
 				t.Errorf("%d bytes of the answer, %v", len(got), err)
 			}
-			if err := errors.Join(<-served, a.Close(), b.Close(), a.Close()); err != nil {
+			if err := errors.Join(<-served, a.Close(), b.Close()); err != nil {
 				t.Error(err)
 			}
 			if err := a.CloseWrite(); !errors.Is(err, net.ErrClosed) {
@@ -164,5 +164,65 @@ func TestStreamAllocs(t *testing.T) {
 		s.settle()
 	}); n != 0 {
 		t.Error(n, "allocations")
+	}
+}
+
+// TestWriteBehindClose: the first Write after the peer has closed succeeds, and what the peer
+// sent before can be read, as over TCP; later Writes fail.
+func TestWriteBehindClose(t *testing.T) {
+	for _, kind := range rdmatest.Kinds {
+		t.Run(kind.String(), func(t *testing.T) {
+			a, b := newFabric(t, kind).pair(Sizes{Mappings: 1})
+			signal(t, a, b)
+			// More than one poll of the receive queue takes.
+			for range 3 * recvBatch {
+				if _, err := b.Write([]byte{'a'}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := b.Shutdown(t.Context()); err != nil {
+				t.Error(err)
+			}
+			<-a.rc.Done()
+			if n, err := a.Write([]byte("more")); n != 4 || err != nil {
+				t.Error(n, err)
+			}
+			if _, err := a.Write([]byte("and more")); !errors.Is(err, syscall.EPIPE) {
+				t.Error(err)
+			}
+			if _, err := a.WriteAt([]byte("more"), 0); !errors.Is(err, syscall.EPIPE) {
+				t.Error(err)
+			}
+			if got, err := io.ReadAll(a); len(got) != 3*recvBatch || err != nil {
+				t.Errorf("%d bytes, %v", len(got), err)
+			}
+			if err := a.Shutdown(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestWordsBehindFailure: a send that fails is no reason to drop what arrived before, though
+// its completion is polled first. After a violation nothing counts any more.
+func TestWordsBehindFailure(t *testing.T) {
+	s, _ := testStream(false)
+	s.fail(syscall.ECONNRESET)
+	s.arrived(newWord(opData, 3))
+	s.arrived(newWord(opControl, ctrlDisconnect))
+	if n, err := s.read(make([]byte, 9)); n != 3 || err != nil {
+		t.Error(n, err)
+	}
+	if _, err := s.read(make([]byte, 9)); err != io.EOF {
+		t.Error(err)
+	}
+	if !s.discard() || s.discard() {
+		t.Error("not one Write succeeds behind the end")
+	}
+	s, _ = testStream(false)
+	s.violate(ErrProtocol)
+	s.arrived(newWord(opData, 3))
+	if n, err := s.read(make([]byte, 9)); n != 0 || err != ErrProtocol {
+		t.Error(n, err)
 	}
 }

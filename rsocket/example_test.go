@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"net"
 	"net/http"
 	"time"
 
@@ -20,6 +21,24 @@ func ExampleListen() {
 		log.Fatal(err)
 	}
 	log.Fatal(http.Serve(l, http.FileServer(http.Dir("."))))
+}
+
+// A web server whose process may exit once Shutdown has returned: the last answer has been
+// sent by then, because each connection waits for that as it is closed.
+func ExampleConn_SetLinger() {
+	server := http.Server{
+		Handler: http.FileServer(http.Dir(".")),
+		ConnState: func(c net.Conn, state http.ConnState) {
+			if state == http.StateNew {
+				_ = c.(*rsocket.Conn).SetLinger(10)
+			}
+		},
+	}
+	l, err := rsocket.Listen("rsocket", ":8080")
+	if err != nil {
+		log.Fatal(err)
+	}
+	log.Fatal(server.Serve(l))
 }
 
 // A web client over RDMA.

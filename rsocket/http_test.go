@@ -1,14 +1,20 @@
 package rsocket
 
 import (
+	"bufio"
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"hash/crc32"
 	"io"
 	"net"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/goverbs/goverbs/rdmatest"
 )
@@ -123,4 +129,156 @@ func serveHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(rw, "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nmine")
 	_ = rw.Flush()
 	_ = c.Close()
+}
+
+// lateBody is a request's body that ends only after the server has closed the connection.
+type lateBody struct{ closed <-chan struct{} }
+
+func (b lateBody) Read([]byte) (int, error) {
+	<-b.closed
+	return 0, io.EOF
+}
+
+// TestHTTPAnswerAndClose: net/http gets the answer of a server that closes at once, though
+// its client writes once more behind that.
+func TestHTTPAnswerAndClose(t *testing.T) {
+	for _, kind := range rdmatest.Kinds {
+		t.Run(kind.String(), func(t *testing.T) {
+			newFabric(t, kind)
+			l, err := Listen("rsocket", fabricHost+":0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer l.Close()
+			closed := make(chan struct{})
+			client := make(chan *Conn, 1)
+			served := make(chan error, 1)
+			go func() {
+				served <- func() error {
+					c, err := l.Accept()
+					if err != nil {
+						return err
+					}
+					if _, err := http.ReadRequest(bufio.NewReader(c)); err != nil {
+						return err
+					}
+					if _, err := io.WriteString(c, "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 4\r\n\r\nmine"); err != nil {
+						return err
+					}
+					err = c.(*Conn).Shutdown(t.Context())
+					<-(<-client).rc.Done()
+					close(closed)
+					return err
+				}()
+			}()
+			transport := &http.Transport{DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+				c, err := DialContext(ctx, network, address)
+				if err == nil {
+					client <- c.(*Conn)
+					c = &writeFirst{Conn: c, closed: closed, wrote: make(chan struct{})}
+				}
+				return c, err
+			}}
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+l.Addr().String(), lateBody{closed})
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp, err := transport.RoundTrip(req)
+			if err != nil {
+				t.Fatal(errors.Join(err, <-served))
+			}
+			defer resp.Body.Close()
+			if b, err := io.ReadAll(resp.Body); string(b) != "mine" || err != nil {
+				t.Errorf("%q, %v", b, err)
+			}
+			if err := <-served; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// writeFirst is a connection whose reader is late. It reads when a Write has succeeded since
+// the server closed, or when the connection is given up.
+type writeFirst struct {
+	net.Conn
+	closed <-chan struct{}
+	wrote  chan struct{}
+	once   sync.Once
+}
+
+func (c *writeFirst) Read(b []byte) (int, error) {
+	<-c.wrote
+	return c.Conn.Read(b)
+}
+
+func (c *writeFirst) Write(b []byte) (int, error) {
+	n, err := c.Conn.Write(b)
+	select {
+	case <-c.closed:
+		if err == nil {
+			c.once.Do(func() { close(c.wrote) })
+		}
+	default:
+	}
+	return n, err
+}
+
+func (c *writeFirst) Close() error {
+	c.once.Do(func() { close(c.wrote) })
+	return c.Conn.Close()
+}
+
+// TestHTTPServerClose: net/http's Server.Close waits for none of its connections, though the
+// network delivers nothing of what they have written.
+func TestHTTPServerClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFabric(t, rdmatest.RXE)
+		l, err := Listen("rsocket", fabricHost+":0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var asked sync.WaitGroup
+		answer := make(chan struct{})
+		server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			asked.Done()
+			<-answer
+			_, _ = io.WriteString(w, "hello")
+		})}
+		served := make(chan error, 1)
+		go func() { served <- server.Serve(l) }()
+		var clients []net.Conn
+		for range 4 {
+			c, err := Dial("rsocket", l.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			asked.Add(1)
+			if _, err := io.WriteString(c, "GET / HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+				t.Error(err)
+			}
+			clients = append(clients, c)
+		}
+		asked.Wait()
+		_, resume := f.Pause()
+		close(answer)
+		synctest.Wait()
+		start := time.Now()
+		if err := server.Close(); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(start); took != 0 {
+			t.Errorf("Server.Close took %v", took)
+		}
+		if err := <-served; err != http.ErrServerClosed {
+			t.Error(err)
+		}
+		resume()
+		for _, c := range clients {
+			if b, err := io.ReadAll(c); !bytes.HasSuffix(b, []byte("hello")) || err != nil {
+				t.Errorf("%q, %v", b, err)
+			}
+			_ = c.Close()
+		}
+	})
 }

@@ -5,11 +5,14 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"os"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
 
 	"github.com/goverbs/goverbs/rdmacm"
+	"github.com/goverbs/goverbs/uverbs"
 )
 
 // ListenConfig listens with options. The zero value will do.
@@ -30,8 +33,9 @@ type Listener struct {
 	sizes     Sizes
 	keepAlive time.Duration
 
-	mu   sync.Mutex // guards what follows
-	made map[*rdmacm.Conn]*Conn
+	mu     sync.Mutex // guards what follows
+	made   map[*rdmacm.Conn]*Conn
+	closed bool
 }
 
 // Listen listens on an address such as "10.0.0.1:7471", or on all addresses of all RDMA
@@ -115,32 +119,53 @@ func (e *entry) Close() error {
 }
 
 // Accept waits for a peer and returns the connection, a *Conn. Peers that do not speak
-// rsocket or leave half-way are refused and not told of, as over TCP. An error that
-// matches net.ErrClosed means that the listener has ended. Errors are of type
-// *net.OpError; a temporary one says that this machine ran out of something.
+// rsocket or leave before the connection stands are refused without an error, as over TCP.
+//
+// Errors are of type *net.OpError. One that matches net.ErrClosed means that the listener has
+// ended. All others are temporary, as Temporary of the *net.OpError reports: this machine
+// could not serve one peer, because it ran out of memory to pin or of descriptors, for
+// instance. The next call may succeed.
 func (l *Listener) Accept() (net.Conn, error) {
 	for {
 		rc, err := l.ln.Accept(context.Background())
 		switch {
 		case err == nil:
 			return l.begin(rc), nil
-		case isPeers(err):
-		default:
-			return nil, opError("accept", l.ln.Addr(), netip.AddrPort{}, err)
+		case errors.Is(err, net.ErrClosed):
+			return nil, l.fail("accept", err)
+		case !isPeers(err):
+			return nil, l.fail("accept", &acceptError{err})
 		}
 	}
 }
 
-// isPeers tells of an error that is the peer's doing: a stranger's, or of one that has
-// gone, or does not confirm.
+// acceptError concerns one peer. Servers such as net/http's go on after it.
+type acceptError struct{ error }
+
+func (e *acceptError) Unwrap() error { return e.error }
+func (*acceptError) Timeout() bool   { return false }
+func (*acceptError) Temporary() bool { return true }
+
+// isPeers reports whether an attempt to let a peer in failed because of what the peer is,
+// sent or did. Such errors stay hidden: net/http waits up to a second after each temporary
+// error, so peers that cause them would keep others out.
+//
+// Of the verbs, only those that fail when the peer leaves or sent wrong parameters count.
+// Of the connection manager's commands and events all do, but for shortages of this machine.
 func isPeers(err error) bool {
-	for _, cause := range []error{ErrProtocol, rdmacm.ErrDisconnected, context.DeadlineExceeded, syscall.ECONNREFUSED,
-		syscall.ECONNRESET, syscall.ENOTCONN, syscall.ENOENT, syscall.ETIMEDOUT} {
-		if errors.Is(err, cause) {
-			return true
-		}
+	if isAny(err, ErrProtocol, rdmacm.ErrDisconnected, syscall.ENOTCONN, syscall.ECONNRESET) {
+		return true
 	}
-	return false
+	var verb *uverbs.Error
+	if errors.As(err, &verb) && verb.Op != "modify" {
+		return false
+	}
+	return !isAny(err, rdmacm.ErrDeviceRemoved, uverbs.ErrNotSupported, uverbs.ErrNoProvider, syscall.EACCES, syscall.EPERM,
+		syscall.EAGAIN, syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ENOSPC)
+}
+
+func isAny(err error, causes ...error) bool {
+	return slices.ContainsFunc(causes, func(cause error) bool { return errors.Is(err, cause) })
 }
 
 func (l *Listener) begin(rc *rdmacm.Conn) *Conn {
@@ -153,12 +178,27 @@ func (l *Listener) begin(rc *rdmacm.Conn) *Conn {
 	return c
 }
 
-// Close stops listening. Connections from Accept stay as they are.
+// Close stops listening, and ends an Accept that waits. Connections from Accept stay as they
+// are. A second Close returns an error that matches net.ErrClosed.
 func (l *Listener) Close() error {
+	if l == nil {
+		return os.ErrInvalid
+	}
+	l.mu.Lock()
+	closed := l.closed
+	l.closed = true
+	l.mu.Unlock()
+	if closed {
+		return l.fail("close", net.ErrClosed)
+	}
 	if err := l.ln.Close(); err != nil {
-		return opError("close", l.ln.Addr(), netip.AddrPort{}, err)
+		return l.fail("close", err)
 	}
 	return nil
+}
+
+func (l *Listener) fail(op string, err error) error {
+	return opError(op, l.ln.Addr(), netip.AddrPort{}, err)
 }
 
 // Addr returns the address listened on, an [Addr] with the port that the kernel chose.

@@ -65,7 +65,7 @@ func (s *stream) writeOneAt(b []byte, offset uint64) (int, error) {
 	case s.silent || s.slots == 0:
 		return 0, nil
 	}
-	n, ring := s.load(b[:min(len(b), mostData, int(to.length))])
+	n, ring := s.load(to.fit(b))
 	if n == 0 {
 		return 0, nil
 	}

@@ -23,6 +23,10 @@ func parseOffer(b []byte, order binary.ByteOrder) offer {
 	return offer{order.Uint64(b), order.Uint32(b[8:]), order.Uint32(b[12:])}
 }
 
+// fit returns the part of b that one message may write to the offer. The peer chooses length,
+// which may be more than an int of 32 bits holds.
+func (o offer) fit(b []byte) []byte { return b[:min(uint64(len(b)), mostData, uint64(o.length))] }
+
 // take uses up n bytes of the offer, which has as many, and says where they are.
 func (o *offer) take(n int) offer {
 	taken := offer{o.addr, o.key, uint32(n)}

@@ -14,7 +14,7 @@ type receiver struct {
 	unread  uint16 // messages
 	seq     uint16 // messages read
 	told    uint16 // the limit that the peer knows
-	offers  int    // made by messages, that is without the one in the hello
+	offers  uint64 // made by messages, that is without the one in the hello
 }
 
 func newReceiver(size int, credits uint16) receiver {
@@ -75,7 +75,7 @@ func (r *receiver) limit() uint16 {
 }
 
 // offer makes the next half an offer: where it begins, and the number of this offer.
-func (r *receiver) offer() (off, number int) {
+func (r *receiver) offer() (off int, number uint64) {
 	off = r.place(r.offered)
 	r.offered += uint64(r.half)
 	r.offers++

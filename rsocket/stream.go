@@ -57,6 +57,9 @@ type stream struct {
 
 	m     message // the one that is posted, here so that it is not allocated
 	entry [offerSize]byte
+
+	violated  bool // the peer broke a rule
+	discarded bool // a Write behind the peer's DISCONNECT has succeeded
 }
 
 // memory is what a stream works on.
@@ -136,7 +139,7 @@ func (s *stream) writeOne(b []byte) (int, error) {
 	if !s.mayTell() || !s.offered() {
 		return 0, nil
 	}
-	n, ring := s.load(b[:min(len(b), mostData, int(s.to.length))])
+	n, ring := s.load(s.to.fit(b))
 	if n == 0 {
 		return 0, nil
 	}
@@ -146,13 +149,20 @@ func (s *stream) writeOne(b []byte) (int, error) {
 
 // unwritable is why nothing can be sent any more.
 func (s *stream) unwritable() error {
-	switch {
-	case s.shut || s.ends.sentShutdown || s.ends.sentDisconnect:
+	if s.shut || !s.ends.writable() {
 		return syscall.EPIPE
-	case s.ends.gotDisconnect:
-		return syscall.ECONNRESET
 	}
 	return s.failed
+}
+
+// discard reports whether a Write is to succeed without effect: the first one behind the
+// peer's DISCONNECT. Over TCP it leaves before this side knows that the peer reads no more.
+func (s *stream) discard() bool {
+	if s.discarded || s.shut || !s.ends.gotDisconnect || s.ends.sentShutdown || s.ends.sentDisconnect {
+		return false
+	}
+	s.discarded = true
+	return true
 }
 
 // mayTell reports whether there is a credit and a slot for a message with data and a word.

@@ -44,7 +44,7 @@ func TestTend(t *testing.T) {
 }
 
 // TestArmIgnored: an event of the send queue may be unread when the queue is armed again.
-// Some devices ignore that arm. Close arms it once more behind the event, and so hears of
+// Some devices ignore that arm. Shutdown arms it once more behind the event, and so hears of
 // the last completion.
 func TestArmIgnored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -64,7 +64,7 @@ func TestArmIgnored(t *testing.T) {
 		post()
 		closed := make(chan error)
 		start := time.Now()
-		go func() { closed <- a.Close() }()
+		go func() { closed <- a.Shutdown(t.Context()) }()
 		synctest.Wait()
 		resume()
 		if err := <-closed; err != nil || time.Since(start) > 0 { // the bubble's time

@@ -3,10 +3,12 @@
 package test
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net"
 	"os/exec"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -71,6 +73,54 @@ func TestRsocketStranger(t *testing.T) {
 			t.Errorf("%q", got)
 		}
 		ok(t, peer.Close())
+	})
+}
+
+// TestRsocketAbandoned: programs that give up their dials, each at another moment of the
+// handshake, end no listener.
+func TestRsocketAbandoned(t *testing.T) {
+	onlyUML(t)
+	eachRsocketHost(t, func(t *testing.T, host string) {
+		l := listenRsocket(t, host)
+		ended := make(chan error, 1)
+		var accepted atomic.Int32
+		go func() {
+			for {
+				c, err := l.Accept()
+				var op *net.OpError
+				switch {
+				case err == nil:
+					accepted.Add(1)
+					_ = c.Close()
+				case errors.Is(err, net.ErrClosed):
+					ended <- nil
+					return
+				case !errors.As(err, &op) || !op.Temporary():
+					ended <- err
+					return
+				default:
+					t.Logf("temporary: %v", err)
+				}
+			}
+		}()
+		left := 0
+		for i := range 40 {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i)*400*time.Microsecond)
+			c, err := rsocket.DialContext(ctx, "rsocket", l.Addr().String())
+			if cancel(); err == nil {
+				ok(t, c.Close())
+			} else {
+				left++
+			}
+		}
+		c := dialStream(t, host, portOf(l))
+		if n, err := c.Read(make([]byte, 1)); n != 0 || err != io.EOF {
+			t.Error(n, err)
+		}
+		ok(t, c.Close())
+		ok(t, l.Close())
+		ok(t, <-ended)
+		t.Logf("%d dials given up, %d connections accepted", left, accepted.Load())
 	})
 }
 

@@ -42,7 +42,7 @@ func serveStream(_ context.Context, x exchange) error {
 			return err
 		}
 	}
-	return errors.Join(c.Close(), l.Close())
+	return errors.Join(closeAndWait(c), l.Close())
 }
 
 // warmUp is how many rounds do not count.
@@ -64,7 +64,14 @@ func dialStream(ctx context.Context, x exchange) ([]result.Sample, error) {
 		}
 	}
 	took := time.Since(start)
-	return []result.Sample{{Measure: "transfer", Unit: "µs", Value: x.each(took)}}, c.Close()
+	return []result.Sample{{Measure: "transfer", Unit: "µs", Value: x.each(took)}}, closeAndWait(c)
+}
+
+// closeAndWait closes a connection and waits until the last of its data has left. Over RDMA
+// that does not outlive the process.
+func closeAndWait(c net.Conn) error {
+	_ = c.(interface{ SetLinger(sec int) error }).SetLinger(10) // Close says if it is closed
+	return c.Close()
 }
 
 // each is the time of one piece, one way, in µs, as rstream has it.

@@ -55,7 +55,10 @@ func (c *command) sendFile(ctx context.Context) error {
 		return fmt.Errorf("%s to %s: %w", c.file, conn.RemoteAddr(), err)
 	}
 	c.tell(r)
-	return conn.Close()
+	// The server has answered, so it has everything. This process goes on until the server has
+	// the end of the connection too, which it would else take for a failure.
+	_ = conn.(*rsocket.Conn).Shutdown(ctx)
+	return nil
 }
 
 // sendTo speaks rcopy.

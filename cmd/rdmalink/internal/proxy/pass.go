@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
+	"github.com/goverbs/goverbs/rsocket"
 )
 
 // passed is how a connection went, as -j prints it.
@@ -53,7 +54,16 @@ func (p *proxy) join(ctx context.Context, in net.Conn, r *passed) error {
 	if err := errors.Join(<-there, <-back); err != nil {
 		return err
 	}
-	return errors.Join(out.Close(), in.Close()) // which deliver what is still under way
+	return errors.Join(shutDown(ctx, out), shutDown(ctx, in))
+}
+
+// shutDown closes a connection. Over RDMA it waits until the data has left: what is under way
+// when the proxy exits is lost.
+func shutDown(ctx context.Context, c net.Conn) error {
+	if c, ok := c.(*rsocket.Conn); ok {
+		return c.Shutdown(ctx)
+	}
+	return c.Close()
 }
 
 // carry passes one direction on, and its end. When it fails the other direction ends too.

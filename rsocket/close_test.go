@@ -1,0 +1,268 @@
+package rsocket
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/goverbs/goverbs/rdmatest"
+)
+
+// isTimeout reports whether err is a timeout as package net's are.
+func isTimeout(err error) bool {
+	var timeout net.Error
+	return errors.As(err, &timeout) && timeout.Timeout()
+}
+
+// stuckConn is a connection in a network that delivers nothing, with data that was written.
+func stuckConn(t *testing.T, z Sizes) (a, b *Conn, resume func()) {
+	t.Helper()
+	f := newFabric(t, rdmatest.RXE) // over iWARP a send has completed once it is on its way
+	a, b = f.pair(z)
+	_, resume = f.Pause()
+	if _, err := a.Write([]byte("hello")); err != nil {
+		t.Fatal(err)
+	}
+	return a, b, resume
+}
+
+// TestCloseReturnsAtOnce: Close waits for no network. Calls that are blocked in the
+// connection end, mappings are the program's again, and the data is sent in the background.
+func TestCloseReturnsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b, resume := stuckConn(t, Sizes{Mappings: 1})
+		blocked := make(chan error, 2)
+		go func() {
+			_, err := a.Read(make([]byte, 1))
+			blocked <- err
+		}()
+		go func() {
+			_, err := a.Write(make([]byte, 1<<20))
+			blocked <- err
+		}()
+		synctest.Wait()
+		m, err := a.mappings.add(a.rc.PD(), make([]byte, 8))
+		if err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		if err := a.Close(); err != nil {
+			t.Error(err)
+		}
+		for range 2 {
+			if err := <-blocked; !errors.Is(err, net.ErrClosed) {
+				t.Error(err)
+			}
+		}
+		if passed := time.Since(start); passed != 0 {
+			t.Errorf("Close and the calls that it ends took %v", passed)
+		}
+		if err := m.Close(); !errors.Is(err, net.ErrClosed) || a.mappings.held[0] != nil {
+			t.Error("the mapping is open:", err)
+		}
+		resume()
+		got, err := io.ReadAll(b)
+		if err != nil || len(got) < 5 || string(got[:5]) != "hello" {
+			t.Errorf("%d bytes, %v", len(got), err)
+		}
+		if err := a.Shutdown(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestCloseGivesUp: what a machine does not take is discarded when its time is over: 10
+// seconds, or as long as SetLinger allows.
+func TestCloseGivesUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, test := range []struct {
+			linger       int
+			close, freed time.Duration
+		}{{-1, 0, 10 * time.Second}, {3, 3 * time.Second, 3 * time.Second}, {100, 100 * time.Second, 100 * time.Second}} {
+			a, b, resume := stuckConn(t, Sizes{})
+			if err := a.SetLinger(test.linger); err != nil {
+				t.Fatal(err)
+			}
+			start := time.Now()
+			err := a.Close()
+			if took := time.Since(start); took != test.close || isTimeout(err) != (test.close > 0) {
+				t.Errorf("linger %d: Close took %v, %v", test.linger, took, err)
+			}
+			if err := a.Shutdown(t.Context()); !isTimeout(err) || time.Since(start) != test.freed {
+				t.Errorf("linger %d: freed after %v, %v", test.linger, time.Since(start), err)
+			}
+			if _, err := b.Read(make([]byte, 9)); !errors.Is(err, syscall.ECONNRESET) {
+				t.Error(err)
+			}
+			resume()
+		}
+	})
+}
+
+// TestShutdown: Shutdown waits for the data, or until its context ends, after which the data
+// is still sent.
+func TestShutdown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b, resume := stuckConn(t, Sizes{})
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		start := time.Now()
+		err := a.Shutdown(ctx)
+		var op *net.OpError
+		if !errors.Is(err, context.DeadlineExceeded) || !isTimeout(err) || !errors.As(err, &op) || time.Since(start) != 2*time.Second {
+			t.Errorf("%v, after %v", err, time.Since(start))
+		}
+		if err := a.Close(); !errors.Is(err, net.ErrClosed) {
+			t.Error(err)
+		}
+		resume()
+		if err := a.Shutdown(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if got, err := io.ReadAll(b); string(got) != "hello" || err != nil {
+			t.Errorf("%q, %v", got, err)
+		}
+	})
+}
+
+// TestShutdownBroken: Shutdown reports that the connection broke before the data was taken.
+func TestShutdownBroken(t *testing.T) {
+	for _, kind := range rdmatest.Kinds {
+		t.Run(kind.String(), func(t *testing.T) {
+			a, b := newFabric(t, kind).pair(Sizes{})
+			if err := errors.Join(b.SetLinger(0), b.Close()); err != nil {
+				t.Error(err)
+			}
+			<-a.rc.Done()
+			if err := a.Shutdown(t.Context()); !errors.Is(err, syscall.ECONNRESET) {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestShutdownInOrder: when both directions have ended in order, it does not matter that the
+// peer has closed first.
+func TestShutdownInOrder(t *testing.T) {
+	for _, kind := range rdmatest.Kinds {
+		t.Run(kind.String(), func(t *testing.T) {
+			a, b := newFabric(t, kind).pair(Sizes{})
+			for _, c := range []*Conn{a, b} {
+				if err := c.CloseWrite(); err != nil {
+					t.Error(err)
+				}
+			}
+			for _, c := range []*Conn{a, b} {
+				if n, err := c.Read(make([]byte, 1)); n != 0 || err != io.EOF {
+					t.Error(n, err)
+				}
+			}
+			if err := b.Shutdown(t.Context()); err != nil {
+				t.Error(err)
+			}
+			<-a.rc.Done()
+			if err := a.Shutdown(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestReset: with SetLinger(0) Close discards what was written, resets the connection, and
+// has freed everything when it returns.
+func TestReset(t *testing.T) {
+	for _, kind := range rdmatest.Kinds {
+		t.Run(kind.String(), func(t *testing.T) {
+			f := newFabric(t, kind)
+			a, b := f.pair(Sizes{})
+			signal(t, a, b)
+			if err := errors.Join(a.SetLinger(0), a.Close()); err != nil {
+				t.Error(err)
+			}
+			select {
+			case <-a.freed:
+			default:
+				t.Error("Close left something to free")
+			}
+			if _, err := b.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
+				t.Error(err)
+			}
+			if err := a.SetLinger(1); !errors.Is(err, net.ErrClosed) {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestCloseAgain: a second Close returns net.ErrClosed, and one of nothing os.ErrInvalid.
+func TestCloseAgain(t *testing.T) {
+	newFabric(t, rdmatest.RXE)
+	l, err := Listen("rsocket", fabricHost+":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	accepted := acceptAndClose(l)
+	c, err := Dial("rsocket", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := <-accepted; err != nil {
+		t.Error(err)
+	}
+	for _, closer := range []io.Closer{c, l} {
+		var op *net.OpError
+		if err := closer.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := closer.Close(); !errors.Is(err, net.ErrClosed) || !errors.As(err, &op) || op.Op != "close" {
+			t.Errorf("%T: %v", closer, err)
+		}
+	}
+	for _, closer := range []io.Closer{(*Conn)(nil), (*Listener)(nil), (*Mapping)(nil)} {
+		if err := closer.Close(); !errors.Is(err, os.ErrInvalid) {
+			t.Errorf("%T: %v", closer, err)
+		}
+	}
+}
+
+// TestCloseWriteEndsWrite: CloseWrite does not wait for a Write that is blocked, but ends it.
+// The peer gets what that had written.
+func TestCloseWriteEndsWrite(t *testing.T) {
+	for _, kind := range rdmatest.Kinds {
+		t.Run(kind.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFabric(t, kind)
+				a, b := f.pair(Sizes{})
+				signal(t, a, b)
+				type result struct {
+					n   int
+					err error
+				}
+				wrote := make(chan result)
+				go func() {
+					n, err := a.Write(make([]byte, 1<<20))
+					wrote <- result{n, err}
+				}()
+				synctest.Wait()
+				_, resume := f.Pause() // no completion wakes the Write
+				if err := a.CloseWrite(); err != nil {
+					t.Error(err)
+				}
+				r := <-wrote
+				resume()
+				if !errors.Is(r.err, syscall.EPIPE) || r.n == 0 || r.n == 1<<20 {
+					t.Error(r.n, r.err)
+				}
+				if got, err := io.ReadAll(b); len(got) != r.n || err != nil {
+					t.Errorf("%d bytes of %d, %v", len(got), r.n, err)
+				}
+			})
+		})
+	}
+}
