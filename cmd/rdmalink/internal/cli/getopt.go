@@ -129,14 +129,19 @@ func (g Getopt[T]) letter(letter byte) *Row[T] {
 	return nil
 }
 
+// badWord says which options there are: in the long form if word is that of a long one.
 func (g Getopt[T]) badWord(word string) error {
 	var want []string
 	for _, r := range g {
-		if r.Help != "" {
+		switch {
+		case r.Help == "":
+		case strings.HasPrefix(word, "--"):
+			want = append(want, "--"+r.Long)
+		default:
 			want = append(want, r.Name())
 		}
 	}
-	return Expected(word, append(want, "HOST")...)
+	return Expected(word, want...)
 }
 
 // Help is what -h says of the options.

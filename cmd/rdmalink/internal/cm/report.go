@@ -40,8 +40,7 @@ func (s *session) say(format string, args ...any) error {
 	if s.JSON {
 		return nil
 	}
-	_, err := fmt.Fprintf(s.Stdout, s.report.Program+": "+format+"\n", args...)
-	return err
+	return s.Printf(s.report.Program+": "+format+"\n", args...)
 }
 
 // connected notes that all connections stand, over the device.
