@@ -16,16 +16,16 @@ import (
 	"github.com/goverbs/goverbs/netlinkrdma"
 )
 
-// evilName sets the title of a terminal. Any user may give it to a process, and the kernel
+// evilName sets the title of a terminal and begins a line of its own. Any user may give it to a process, and the kernel
 // takes it as the name of a device.
-const evilName = "x\x1b]0;y\ay\u009b2J"
+const evilName = "x\x1b]0;y\ay\u009b2J\nlink z"
 
 // TestControlCharacters: names that the kernel and sysfs have reach no terminal as they are.
 func TestControlCharacters(t *testing.T) {
 	check := func(line string, got result) {
 		t.Helper()
 		for _, text := range []string{got.Out, got.Err} {
-			if strings.ContainsFunc(text, func(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' }) {
+			if strings.ContainsFunc(text, func(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' }) || strings.Contains(text, "\nlink z") {
 				t.Errorf("%s: %q", line, text)
 			}
 		}

@@ -238,7 +238,12 @@ func TestDrainIsBounded(t *testing.T) {
 				_, err = client.Write([]byte("more"))
 			}
 		})
-		if took, err := over(); !errors.Is(err, io.ErrClosedPipe) || took != drainLimit {
+		time.Sleep(3 * time.Second)
+		go func() { _, _ = server.Write([]byte("answer")) }()
+		if got, err := io.ReadFull(client, make([]byte, 6)); err != nil {
+			t.Error(got, err)
+		}
+		if took, err := over(); !errors.Is(err, io.ErrClosedPipe) || took != 3*time.Second+drainLimit {
 			t.Error(took, err)
 		}
 		sending.Wait()
