@@ -103,7 +103,7 @@ func TestShow(t *testing.T) {
 	ping := make([]byte, 64)
 	fillPing(ping, 1)
 	for data, want := range map[string]string{
-		string(ping):                 string(ping[:63]),
+		string(ping):                string(ping[:63]),
 		"\x1b[2Jx\nserver ping\x9b": `\x1b[2Jx\nserver ping\x9b`,
 	} {
 		var out strings.Builder
