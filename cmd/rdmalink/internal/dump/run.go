@@ -26,6 +26,9 @@ compared. Packets to QP 1 are shown as the messages of the connection manager th
 they hold. A connection of iWARP is shown if the capture has its beginning, by which
 it is found.
 
+At most 4096 directions of iWARP connections are followed at a time, in 64 MiB. The one
+that was silent for longest is left out first, and a line "damaged" says so.
+
 A packet that rxe sends to its own device never reaches a network device, so rxe's
 loopback can't be seen. siw's can, on lo.
 
