@@ -72,8 +72,11 @@ func (g Getopt[T]) Parse(o *T, args []string, word func(string) error) error {
 func (g Getopt[T]) long(o *T, word string, args []string) (left []string, err error) {
 	name, value, assigned := strings.Cut(word[2:], "=")
 	for _, r := range g {
-		if r.Long != name || assigned && r.Value == "" {
+		if r.Long != name {
 			continue
+		}
+		if assigned && r.Value == "" {
+			return nil, UsageError{Text: "--" + name + " takes no value"}
 		}
 		if r.Value != "" && !assigned {
 			if value, args, err = argument(args, word+" "+r.Value); err != nil {
