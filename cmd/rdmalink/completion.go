@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 )
 
 //go:embed completion.bash
@@ -59,9 +61,9 @@ func completionWordsCommand() command {
 			}
 			var b strings.Builder
 			for _, c := range t.complete(w.rest()) {
-				b.WriteString(c.word)
+				b.WriteString(cli.Printable(c.word))
 				if c.about != "" {
-					b.WriteString("\t" + c.about)
+					b.WriteString("\t" + cli.Printable(c.about))
 				}
 				b.WriteByte('\n')
 			}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
@@ -55,8 +54,7 @@ func monitor(ctx context.Context, t *tool, _ *words) error {
 // printEvent prints it at once.
 func (t *tool) printEvent(e netlinkrdma.Event) error {
 	if !t.JSON {
-		_, err := io.WriteString(t.Stdout, eventLine(e))
-		return err
+		return t.Printf("%s\n", eventLine(e))
 	}
 	p := printer{out: bufio.NewWriter(t.Stdout), json: true, pretty: t.Pretty}
 	p.begin()
@@ -81,15 +79,14 @@ func eventLine(e netlinkrdma.Event) string {
 	var b strings.Builder
 	b.WriteString(eventName(e.Type) + "\t")
 	if e.DeviceName != "" {
-		fmt.Fprintf(&b, "dev %d %s", e.DeviceIndex, e.DeviceName)
+		fmt.Fprintf(&b, "dev %d %s", e.DeviceIndex, cli.Printable(e.DeviceName))
 	}
 	if e.Port != 0 {
 		fmt.Fprintf(&b, " port %d", e.Port)
 	}
 	if e.NetdevIndex != 0 {
-		fmt.Fprintf(&b, " netdev %d %s", e.NetdevIndex, e.NetdevName)
+		fmt.Fprintf(&b, " netdev %d %s", e.NetdevIndex, cli.Printable(e.NetdevName))
 	}
-	b.WriteByte('\n')
 	return b.String()
 }
 

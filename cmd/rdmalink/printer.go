@@ -118,16 +118,18 @@ func (p *printer) done() {
 // text is for text alone.
 func (p *printer) text(s string) {
 	if !p.json {
-		p.b = append(p.b, s...)
+		p.b = append(p.b, cli.Printable(s)...)
 	}
 }
 
 // newline goes on with the object on a line of its own, in text.
 func (p *printer) newline() {
-	if p.oneline {
-		p.text("\\    ")
-	} else {
-		p.text("\n    ")
+	switch {
+	case p.json:
+	case p.oneline:
+		p.b = append(p.b, "\\    "...)
+	default:
+		p.b = append(p.b, "\n    "...)
 	}
 }
 
@@ -162,7 +164,7 @@ func (p *printer) value(v string) {
 	if p.json {
 		p.b = cli.AppendJSON(p.b, v)
 	} else {
-		p.b = append(p.b, v...)
+		p.b = append(p.b, cli.Printable(v)...)
 	}
 }
 

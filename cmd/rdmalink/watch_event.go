@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/table"
 	"github.com/goverbs/goverbs/uverbs"
 )
@@ -64,8 +65,7 @@ func (t *tool) printWatched(e watchEvent) error {
 	if t.JSON {
 		return t.WriteJSON(e.table(now))
 	}
-	_, err := fmt.Fprintf(t.Stdout, "%s %s\n", now, e)
-	return err
+	return t.Printf("%s %s\n", now, cli.Printable(e.String()))
 }
 
 func (e watchEvent) table(now string) table.Table {

@@ -157,9 +157,9 @@ var mayImport = map[string][]string{
 		"internal/record", "mmap", "netlinkrdma", "rdmatest", "uverbs"},
 	"cmd/rdmalink/internal/table":    {"cmd/rdmalink/internal/cli"},
 	"cmd/rdmalink/internal/perfcmd":  {"cmd/rdmalink/internal/", "internal/farewell", "internal/perftest", "netlinkrdma", "uverbs"},
-	"cmd/rdmalink/internal/peer":     {"uverbs"},
+	"cmd/rdmalink/internal/peer":     {"rdmacm", "uverbs"},
 	"cmd/rdmalink/internal/pingpong": {"cmd/rdmalink/internal/", "internal/farewell", "netlinkrdma", "uverbs"},
-	"cmd/rdmalink/internal/perf":     {"internal/farewell", "internal/perftest", "mmap", "netlinkrdma", "rdmacm", "uverbs"},
+	"cmd/rdmalink/internal/perf":     {"cmd/rdmalink/internal/peer", "internal/farewell", "internal/perftest", "mmap", "netlinkrdma", "rdmacm", "uverbs"},
 
 	"test/":             {"mmap", "msg", "netlinkrdma", "provider/", "rdmacm", "rsocket", "uverbs", "test/"},
 	"test/bench/ring":   {"internal/ioctl", "internal/kernel", "provider/all", "rdmacm", "uverbs", "test/bench/"},

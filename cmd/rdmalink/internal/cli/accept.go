@@ -3,41 +3,88 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"sync"
+	"syscall"
 	"time"
 )
 
-// AcceptAll serves connections side by side until ctx is over, and then waits until all are
-// served. It closes the listener. complain is told of errors that pass.
-func AcceptAll(ctx context.Context, l net.Listener, serve func(net.Conn), complain func(error)) error {
-	defer context.AfterFunc(ctx, func() { l.Close() })()
-	defer l.Close()
+// AcceptAll serves connections side by side, at most so many at a time, until ctx is done
+// or the listener fails. It then closes the listener, ends the context that serve got, and
+// returns once every serve has returned.
+//
+// While as many connections are served as may be, no other is accepted: clients wait.
+// complain is given what the user should know at once: temporary errors, that clients have
+// to wait, and that a failed listener ends connections.
+func AcceptAll(ctx context.Context, l net.Listener, most int, serve func(context.Context, net.Conn), complain func(error)) error {
+	serving, stop := context.WithCancel(ctx)
 	var all sync.WaitGroup
 	defer all.Wait()
+	defer stop() // before the wait: an idle client must not delay the end
+	defer l.Close()
+	defer context.AfterFunc(ctx, func() { l.Close() })()
+	slots := make(chan struct{}, most)
+	var full time.Time // when that was last said
 	for {
+		select {
+		case slots <- struct{}{}:
+		default:
+			if time.Since(full) >= time.Minute {
+				full = time.Now()
+				complain(fmt.Errorf("%d connections are served, which is the limit: other clients wait", most))
+			}
+			select {
+			case slots <- struct{}{}:
+			case <-ctx.Done():
+				return nil
+			}
+		}
 		conn, err := l.Accept()
+		if err == nil {
+			all.Go(func() {
+				defer func() { <-slots }()
+				serve(serving, conn)
+			})
+			continue
+		}
+		<-slots
 		switch {
-		case err == nil:
-			all.Go(func() { serve(conn) })
 		case ctx.Err() != nil:
 			return nil
 		case temporary(err):
 			complain(err)
-			pause(ctx)
+			if scarce(err) {
+				pause(ctx)
+			}
 		default:
+			if n := len(slots); n > 0 {
+				complain(fmt.Errorf("the listener failed, which ends %d connections: %w", n, err))
+			}
 			return err
 		}
 	}
 }
 
-// temporary tells of errors after which a listener goes on, for want of descriptors.
+// temporary reports whether a listener goes on after the error: it concerned one client, or
+// something was scarce.
 func temporary(err error) bool {
 	var e interface{ Temporary() bool }
 	return errors.As(err, &e) && e.Temporary()
 }
 
-// pause gives this machine time to have again what it ran out of.
+// scarce reports whether this machine has run out of something. After other errors the next
+// client is accepted at once, so that one whose handshakes fail can't hold up the rest.
+func scarce(err error) bool {
+	for _, errno := range []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.ENOBUFS, syscall.EAGAIN} {
+		if errors.Is(err, errno) {
+			return true
+		}
+	}
+	return false
+}
+
+// pause waits for this machine to have again what it ran out of.
 func pause(ctx context.Context) {
 	select {
 	case <-time.After(100 * time.Millisecond):

@@ -4,45 +4,122 @@ import (
 	"context"
 	"errors"
 	"net"
+	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 )
 
-// scarce is a listener that lacks descriptors once, then has a connection, then fails.
-type scarce struct {
+// script is a listener whose Accept returns what stands in it, then blocks until Close.
+type script struct {
 	net.Listener
-	calls  int
-	failed error
+	steps  chan error // nil: a connection
+	closed chan struct{}
 }
 
-func (s *scarce) Accept() (net.Conn, error) {
-	switch s.calls++; s.calls {
-	case 1:
-		return nil, &net.OpError{Op: "accept", Err: syscall.EMFILE}
-	case 2:
+func newScript(steps ...error) *script {
+	s := &script{steps: make(chan error, len(steps)), closed: make(chan struct{})}
+	for _, step := range steps {
+		s.steps <- step
+	}
+	return s
+}
+
+func (s *script) Accept() (net.Conn, error) {
+	select {
+	case err := <-s.steps:
+		if err != nil {
+			return nil, err
+		}
 		a, b := net.Pipe()
 		return a, b.Close()
+	case <-s.closed:
+		return nil, net.ErrClosed
 	}
-	return nil, s.failed
 }
 
-func (s *scarce) Close() error { return nil }
+func (s *script) Close() error {
+	select {
+	case <-s.closed:
+	default:
+		close(s.closed)
+	}
+	return nil
+}
 
-// A lack that passes ends nothing; another error does, when all are served.
+// peerError is what a listener returns of one client.
+type peerError struct{ error }
+
+func (peerError) Temporary() bool { return true }
+
+// TestAcceptAll: errors that pass end nothing.
 func TestAcceptAll(t *testing.T) {
-	l := &scarce{failed: errors.New("broken")}
-	complaints, served := 0, 0
-	err := AcceptAll(t.Context(), l, func(c net.Conn) { served++; c.Close() }, func(err error) {
-		if complaints++; !errors.Is(err, syscall.EMFILE) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newScript(&net.OpError{Op: "accept", Err: syscall.EMFILE}, nil, peerError{errors.New("handshake")}, nil)
+		ctx, cancel := context.WithCancel(t.Context())
+		var complaints []string
+		served := make(chan struct{}, 2)
+		done := make(chan error)
+		go func() {
+			done <- AcceptAll(ctx, l, 9, func(_ context.Context, c net.Conn) { c.Close(); served <- struct{}{} },
+				func(err error) { complaints = append(complaints, err.Error()) })
+		}()
+		<-served
+		<-served
+		cancel()
+		if err := <-done; err != nil || len(complaints) != 2 || complaints[1] != "handshake" {
+			t.Error(err, complaints)
+		}
+	})
+}
+
+// TestAcceptAllFails: a listener that fails is closed, its failure told, and the idle
+// clients let go, at once.
+func TestAcceptAllFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		broken := errors.New("broken")
+		l := newScript(nil, nil, broken)
+		var complaint error
+		ended := 0
+		err := AcceptAll(t.Context(), l, 9, func(ctx context.Context, c net.Conn) {
+			<-ctx.Done() // an idle client
+			<-l.closed
+		}, func(err error) { complaint = err; ended++ })
+		if err != broken || ended != 1 || !errors.Is(complaint, broken) || !strings.Contains(complaint.Error(), "ends 2 connections") {
+			t.Error(err, complaint)
+		}
+	})
+}
+
+// TestAcceptAllLimit: above the limit clients wait, which is said, and their turn comes.
+func TestAcceptAllLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newScript(nil, nil, nil)
+		ctx, cancel := context.WithCancel(t.Context())
+		var complaint string
+		begun, leave := make(chan struct{}, 3), make(chan struct{})
+		done := make(chan error)
+		go func() {
+			done <- AcceptAll(ctx, l, 2, func(ctx context.Context, c net.Conn) {
+				begun <- struct{}{}
+				select {
+				case <-leave:
+				case <-ctx.Done():
+				}
+			}, func(err error) { complaint = err.Error() })
+		}()
+		synctest.Wait()
+		if len(begun) != 2 || !strings.HasPrefix(complaint, "2 connections are served") {
+			t.Errorf("%d begun, %q", len(begun), complaint)
+		}
+		leave <- struct{}{}
+		synctest.Wait()
+		if len(begun) != 3 {
+			t.Errorf("%d begun", len(begun))
+		}
+		cancel() // while it waits for a place
+		if err := <-done; err != nil {
 			t.Error(err)
 		}
 	})
-	if err != l.failed || complaints != 1 || served != 1 {
-		t.Error(err, complaints, served)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := AcceptAll(ctx, &scarce{calls: 2, failed: net.ErrClosed}, nil, nil); err != nil {
-		t.Error("after the end:", err)
-	}
 }

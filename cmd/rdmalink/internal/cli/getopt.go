@@ -72,8 +72,11 @@ func (g Getopt[T]) Parse(o *T, args []string, word func(string) error) error {
 func (g Getopt[T]) long(o *T, word string, args []string) (left []string, err error) {
 	name, value, assigned := strings.Cut(word[2:], "=")
 	for _, r := range g {
-		if r.Long != name || assigned && r.Value == "" {
+		if r.Long != name {
 			continue
+		}
+		if assigned && r.Value == "" {
+			return nil, UsageError{Text: "--" + name + " takes no value"}
 		}
 		if r.Value != "" && !assigned {
 			if value, args, err = argument(args, word+" "+r.Value); err != nil {
@@ -129,14 +132,19 @@ func (g Getopt[T]) letter(letter byte) *Row[T] {
 	return nil
 }
 
+// badWord says which options there are: in the long form if word is that of a long one.
 func (g Getopt[T]) badWord(word string) error {
 	var want []string
 	for _, r := range g {
-		if r.Help != "" {
+		switch {
+		case r.Help == "":
+		case strings.HasPrefix(word, "--"):
+			want = append(want, "--"+r.Long)
+		default:
 			want = append(want, r.Name())
 		}
 	}
-	return Expected(word, append(want, "HOST")...)
+	return Expected(word, want...)
 }
 
 // Help is what -h says of the options.

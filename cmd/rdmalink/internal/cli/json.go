@@ -15,7 +15,7 @@ func AppendJSON(b []byte, s string) []byte {
 			b = append(b, "\ufffd"...)
 		case c == '"' || c == '\\':
 			b = append(b, '\\', byte(c))
-		case c < ' ' || c == 0x7f:
+		case c < ' ' || c >= 0x7f && c < 0xa0: // also C1, which terminals obey
 			b = appendControl(b, byte(c))
 		default:
 			b = append(b, s[i:i+size]...)

@@ -1,10 +1,14 @@
 package cli
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
 	"regexp"
+	"strconv"
+	"strings"
+	"unicode/utf8"
 )
 
 // Output is where a command prints to, and in which form.
@@ -14,23 +18,111 @@ type Output struct {
 	Details        int // how often they were asked for
 }
 
+// Printf prints text. Control characters are escaped, except for line breaks and tabs.
+func (o *Output) Printf(format string, args ...any) error {
+	_, err := io.WriteString(o.Stdout, printableText(fmt.Sprintf(format, args...)))
+	return err
+}
+
 // WriteJSON prints a value, in one line or pretty.
 func (o *Output) WriteJSON(v any) error {
-	e := json.NewEncoder(o.Stdout)
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	if o.Pretty {
 		e.SetIndent("", "    ")
 	}
-	return e.Encode(v)
+	if err := e.Encode(v); err != nil {
+		return err
+	}
+	_, err := o.Stdout.Write(escapeControls(b.Bytes()))
+	return err
 }
 
-// Note tells what the user should know although the command did its work.
+// escapeControls escapes the control characters that encoding/json leaves in strings: DEL,
+// and U+0080 to U+009F, which some terminals obey as they obey ESC sequences.
+func escapeControls(b []byte) []byte {
+	var out []byte
+	done := 0
+	for i := range b {
+		c, size := b[i], 1
+		if c == 0xc2 && i+1 < len(b) && b[i+1] < 0xa0 {
+			c, size = b[i+1], 2
+		} else if c != 0x7f {
+			continue
+		}
+		out = append(out, b[done:i]...)
+		out = append(out, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&15])
+		done = i + size
+	}
+	if done == 0 {
+		return b
+	}
+	return append(out, b[done:]...)
+}
+
+// Note prints what the user should know although the command did its work, to standard
+// error. Control characters are escaped as in Printf.
 func (o *Output) Note(format string, args ...any) {
-	fmt.Fprintf(o.Stderr, "rdmalink: note: "+format+"\n", args...)
+	fmt.Fprintf(o.Stderr, "rdmalink: note: %s\n", printableText(fmt.Sprintf(format, args...)))
+}
+
+// Printable returns s with every character that is not printable replaced by its escape in
+// Go syntax, line breaks and bytes that are not UTF-8 included. Whatever a peer, a device, a
+// file or the kernel names goes through it on its way to a terminal: such strings may hold
+// escape sequences that move the cursor, change the title or hide what follows.
+func Printable(s string) string {
+	plain := func(c byte) bool { return c >= ' ' && c < 0x7f }
+	first := 0
+	for first < len(s) && plain(s[first]) {
+		first++
+	}
+	if first == len(s) {
+		return s
+	}
+	b := []byte(s[:first])
+	for i := first; i < len(s); {
+		r, size := utf8.DecodeRuneInString(s[i:])
+		switch {
+		case r == utf8.RuneError && size == 1:
+			b = append(b, '\\', 'x', hexDigits[s[i]>>4], hexDigits[s[i]&15])
+		case strconv.IsPrint(r):
+			b = append(b, s[i:i+size]...)
+		default:
+			quoted := strconv.AppendQuoteRune(nil, r)
+			b = append(b, quoted[1:len(quoted)-1]...)
+		}
+		i += size
+	}
+	return string(b)
+}
+
+// printableText is Printable for text that the command has laid out: line breaks and tabs
+// stay.
+func printableText(s string) string {
+	var b strings.Builder
+	for s != "" {
+		i := strings.IndexAny(s, "\n\t")
+		if i < 0 {
+			i = len(s)
+		}
+		b.WriteString(Printable(s[:i]))
+		if i < len(s) {
+			b.WriteByte(s[i])
+			i++
+		}
+		s = s[i:]
+	}
+	return b.String()
 }
 
 // packages are the names that begin an error, or the one it wraps.
 var packages = regexp.MustCompile(`(^|: |\n)((netlinkrdma|rdmacm|uverbs): )+`)
 
-// Plain leaves out which package an error comes from: the operation says enough.
-func Plain(err error) string { return packages.ReplaceAllString(err.Error(), "$1") }
+// Plain returns the text of an error without the packages that it comes from: the operation
+// says enough. Control characters are escaped, for errors quote what peers and files named;
+// line breaks stay, because they separate joined errors.
+func Plain(err error) string { return printableText(packages.ReplaceAllString(err.Error(), "$1")) }
+
+// PlainLine is Plain in one line.
+func PlainLine(err error) string { return strings.ReplaceAll(Plain(err), "\n", "; ") }

@@ -3,7 +3,6 @@ package cm
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math"
 	"time"
 
@@ -76,10 +75,10 @@ func (m *timing) table() error {
 	if m.JSON {
 		return nil
 	}
-	_, err := fmt.Fprintf(m.Stdout, "%-14s %12s %12s %12s %12s\n", "step", "total ms", "max ms", "min µs", "µs/conn")
+	err := m.Printf("%-14s %12s %12s %12s %12s\n", "step", "total ms", "max ms", "min µs", "µs/conn")
 	for _, s := range m.report.Steps {
 		if err == nil {
-			_, err = fmt.Fprintf(m.Stdout, "%-14s %12.2f %12.2f %12.2f %12.2f\n", s.Name, s.Total, s.Max, s.Min, s.Each)
+			err = m.Printf("%-14s %12.2f %12.2f %12.2f %12.2f\n", s.Name, s.Total, s.Max, s.Min, s.Each)
 		}
 	}
 	return err

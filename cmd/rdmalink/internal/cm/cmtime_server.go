@@ -3,7 +3,6 @@ package cm
 import (
 	"context"
 	"errors"
-	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -21,7 +20,7 @@ func (m *timing) serve(ctx context.Context) error {
 			if err := m.serveOne(ctx, ev.ID); err == nil {
 				served.Add(1)
 			} else if ctx.Err() == nil {
-				m.Note("%s", strings.ReplaceAll(cli.Plain(err), "\n", "; "))
+				m.Note("%s", cli.PlainLine(err))
 			}
 		})
 	})

@@ -58,10 +58,10 @@ func serve(ctx context.Context, s *session, talk func(*once, context.Context) er
 	}
 	defer l.Close()
 	o := &once{session: s}
-	r, err := l.Next(ctx)
-	if err == nil {
+	err = peer.AcceptFirst(ctx, l.Next, func(ctx context.Context, r *rdmacm.Request) (err error) {
 		o.conn, err = r.Accept(ctx, o.config())
-	}
+		return err
+	}, s.passedOver)
 	if err != nil {
 		return peer.Interrupted(err)
 	}

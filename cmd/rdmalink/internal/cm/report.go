@@ -40,9 +40,11 @@ func (s *session) say(format string, args ...any) error {
 	if s.JSON {
 		return nil
 	}
-	_, err := fmt.Fprintf(s.Stdout, s.report.Program+": "+format+"\n", args...)
-	return err
+	return s.Printf(s.report.Program+": "+format+"\n", args...)
 }
+
+// passedOver tells of a client that did not connect.
+func (s *session) passedOver(err error) { s.Note("%s", cli.PlainLine(err)) }
 
 // connected notes that all connections stand, over the device.
 func (s *session) connected(device string, n int) error {

@@ -127,10 +127,10 @@ func (s *session) beFound(ctx context.Context, ends []*datagrams) error {
 	defer l.Close()
 	for i := range ends {
 		e := s.newDatagrams()
-		r, err := l.Next(ctx)
-		if err == nil {
-			_, err = r.Accept(ctx, e.config(s.count))
-		}
+		err := peer.AcceptFirst(ctx, l.Next, func(ctx context.Context, r *rdmacm.Request) error {
+			_, err := r.Accept(ctx, e.config(s.count))
+			return err
+		}, s.passedOver)
 		if err != nil {
 			return peer.Interrupted(err)
 		}

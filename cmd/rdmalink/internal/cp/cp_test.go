@@ -16,6 +16,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -25,12 +26,13 @@ import (
 
 func TestOptions(t *testing.T) {
 	for line, want := range map[string]options{
-		"":                      {port: "7427"},
-		"-p 5":                  {port: "5"},
-		"dir/a host -p 5 -j":    {port: "5", file: "dir/a", host: "host", name: "a", asJSON: true},
-		"dir/a host:/x/y":       {port: "7427", file: "dir/a", host: "host", name: "/x/y"},
-		"dir/a [fd00::1]":       {port: "7427", file: "dir/a", host: "fd00::1", name: "a"},
-		"-- -a [fd00::1%e0]:b:": {port: "7427", file: "-a", host: "fd00::1%e0", name: "b:"},
+		"":                      {port: "7427", limit: 60, clients: 64},
+		"-p 5":                  {port: "5", limit: 60, clients: 64},
+		"-n 3 -t0":              {port: "7427", clients: 3},
+		"dir/a host -p 5 -j":    {port: "5", limit: 60, file: "dir/a", host: "host", name: "a", asJSON: true},
+		"dir/a host:/x/y":       {port: "7427", limit: 60, file: "dir/a", host: "host", name: "/x/y"},
+		"dir/a [fd00::1]":       {port: "7427", limit: 60, file: "dir/a", host: "fd00::1", name: "a"},
+		"-- -a [fd00::1%e0]:b:": {port: "7427", limit: 60, file: "-a", host: "fd00::1%e0", name: "b:"},
 	} {
 		got, err := parse(strings.Fields(line))
 		if diff := cmp.Diff(want, got, cmp.AllowUnexported(options{})); err != nil || diff != "" {
@@ -39,7 +41,7 @@ func TestOptions(t *testing.T) {
 	}
 	for line, want := range map[string]string{
 		"a": "expected HOST", "a b c": `"c" is one word too many`, "a :b": `":b": expected HOST`, "a [::1]b": "expected HOST",
-		"-x": "-x", "a b:" + strings.Repeat("c", 4097): "4097 bytes",
+		"-x": "-x", "-n 0": "number of clients", "-n 2 a b": "-n is for the server", "--bogus": "expected one of --port, --clients, --timeout, --json", "a b:" + strings.Repeat("c", 4097): "4097 bytes",
 	} {
 		var usage cli.UsageError
 		if _, err := parse(strings.Fields(line)); !errors.As(err, &usage) || !strings.Contains(usage.Text, want) {
@@ -66,7 +68,7 @@ func serve(t *testing.T) *server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &command{Output: cli.Output{Stdout: &s.out, Stderr: &s.errs, JSON: true}}
+	c := &command{Output: cli.Output{Stdout: &s.out, Stderr: &s.errs, JSON: true}, options: options{clients: 9}}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- c.serve(ctx, l, root) }()
@@ -328,5 +330,99 @@ func TestProgressLine(t *testing.T) {
 	}
 	if got, want := new(progress).line(0), `"" [==============================] 100% 0.0 MB/s`; got != want {
 		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+// TestPatience: a client that is idle or stalls is let go, and nothing of its upload stays;
+// one that is slow is not.
+func TestPatience(t *testing.T) {
+	size := func(n uint64) []byte { return binary.NativeEndian.AppendUint64(nil, n) }
+	name := append([]byte("file"), 0, 0, 0, 0)
+	for what, test := range map[string]struct {
+		client func(net.Conn) error
+		stays  string
+	}{
+		"idle":   {func(conn net.Conn) error { return nil }, ""},
+		"header": {func(conn net.Conn) error { _, err := conn.Write(make([]byte, headerSize-1)); return err }, ""},
+		"open": {func(conn net.Conn) error {
+			return errors.Join(send(conn, header{Command: cmdOpen}, name), answered(conn, cmdOpen))
+		}, ""},
+		"deaf": {func(conn net.Conn) error { return send(conn, header{Command: cmdOpen}, name) }, ""},
+		"stalled": {func(conn net.Conn) error {
+			err := errors.Join(send(conn, header{Command: cmdOpen}, name), answered(conn, cmdOpen), send(conn, header{Command: cmdWrite}, size(9)))
+			_, failed := conn.Write([]byte("8 bytes."))
+			return errors.Join(err, failed)
+		}, ""},
+		"drip": {func(conn net.Conn) error {
+			err := errors.Join(send(conn, header{Command: cmdOpen}, name), answered(conn, cmdOpen), send(conn, header{Command: cmdWrite}, size(1<<20)))
+			for err == nil {
+				time.Sleep(25 * time.Second)
+				_, err = conn.Write([]byte("."))
+			}
+			if errors.Is(err, io.ErrClosedPipe) {
+				return nil
+			}
+			return err
+		}, ""},
+		"slow": {func(conn net.Conn) error {
+			err := errors.Join(send(conn, header{Command: cmdOpen}, name), answered(conn, cmdOpen), send(conn, header{Command: cmdWrite}, size(3*piece)))
+			for range 3 {
+				time.Sleep(50 * time.Second)
+				_, failed := conn.Write(make([]byte, piece))
+				err = errors.Join(err, failed)
+			}
+			return errors.Join(err, answered(conn, cmdWrite))
+		}, "file"},
+	} {
+		dir := t.TempDir()
+		root, err := os.OpenRoot(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		synctest.Test(t, func(t *testing.T) {
+			ours, theirs := net.Pipe()
+			var errs bytes.Buffer
+			c := &command{Output: cli.Output{Stdout: io.Discard, Stderr: &errs}, options: options{limit: 60}}
+			over := make(chan time.Duration)
+			start := time.Now()
+			go func() { c.client(t.Context(), ours, root); over <- time.Since(start) }()
+			if err := test.client(theirs); err != nil {
+				t.Errorf("%s: %v", what, err)
+			}
+			took := <-over
+			if slow := what == "slow"; took != time.Minute && !slow || slow && took != 150*time.Second+time.Minute || !strings.Contains(errs.String(), "passed in 1m0s") {
+				t.Errorf("%s: %v, %q", what, took, errs.String())
+			}
+		})
+		if got := strings.Join(entries(t, dir), " "); got != test.stays {
+			t.Errorf("%s: %q stays", what, got)
+		}
+		if err := root.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestPatientClient: a server that never answers, or takes nothing, does not hold a client.
+func TestPatientClient(t *testing.T) {
+	for what, server := range map[string]func(net.Conn){
+		"silent": func(conn net.Conn) { _, _, _ = receive(conn) },
+		"full": func(conn net.Conn) {
+			_, _, _ = receive(conn)
+			_ = send(conn, header{Command: cmdOpen | cmdAnswer}, nil)
+			_, _, _ = receive(conn)
+		},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			ours, theirs := net.Pipe()
+			defer theirs.Close()
+			defer ours.Close()
+			go server(theirs)
+			c := &command{Output: cli.Output{Stderr: io.Discard}, options: options{limit: 60, name: "x"}}
+			start := time.Now()
+			if _, err := c.sendTo(ours, strings.NewReader("x"), file{1, 0o600}); !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(start) != time.Minute {
+				t.Errorf("%s: %v after %v", what, err, time.Since(start))
+			}
+		})
 	}
 }

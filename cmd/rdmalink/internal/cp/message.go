@@ -2,9 +2,14 @@ package cp
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
+	"math"
+	"net"
+	"os"
 	"syscall"
+	"time"
 )
 
 // The commands of rcopy. An answer repeats the command and has the upper bit set.
@@ -27,6 +32,47 @@ type header struct {
 }
 
 const headerSize = 16
+
+// patient is a connection to a peer that has to take or bring something in time: whole
+// messages, and pieces of a file. Time that passes between calls, at the disk for instance,
+// does not count.
+type patient struct {
+	net.Conn
+	limit time.Duration // 0: none
+	left  time.Duration // of limit, for what is under way
+	todo  int           // bytes until limit begins anew
+}
+
+func (c *command) patient(conn net.Conn) *patient {
+	return &patient{Conn: conn, limit: time.Duration(c.limit) * time.Second}
+}
+
+// message starts the limit for a message.
+func (p *patient) message() { p.left, p.todo = p.limit, math.MaxInt }
+
+// content starts the limit for the next piece of a file.
+func (p *patient) content() { p.left, p.todo = p.limit, piece }
+
+func (p *patient) Read(b []byte) (int, error) { return p.limited(b, p.Conn.Read) }
+
+func (p *patient) Write(b []byte) (int, error) { return p.limited(b, p.Conn.Write) }
+
+func (p *patient) limited(b []byte, pass func([]byte) (int, error)) (int, error) {
+	if p.limit == 0 {
+		return pass(b)
+	}
+	start := time.Now()
+	_ = p.SetDeadline(start.Add(p.left)) // a closed connection fails below
+	n, err := pass(b)
+	p.left -= time.Since(start)
+	if p.todo -= n; p.todo <= 0 {
+		p.content()
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		err = fmt.Errorf("nothing, or too little, passed in %v: %w", p.limit, err)
+	}
+	return n, err
+}
 
 // send sends a message, whose body follows the header.
 func send(w io.Writer, h header, body []byte) error {

@@ -12,21 +12,34 @@ import (
 type options struct {
 	file, host, name string // to send; all empty on the side that serves
 	port             string
+	clients, limit   int // limit in seconds
 	asJSON           bool
 }
 
+// defaultClients is how many clients are served at a time.
+const defaultClients = 64
+
 var table = cli.Options(
 	cli.NewRow('p', "port", "PORT", "to listen on, or to connect to (default 7427)", func(o *options, port string) error { o.port = port; return nil }),
+	cli.NewRow('n', "clients", "N", "server: how many clients at a time, others wait (default 64)", cli.Number("number of clients", 1, 1<<16, func(o *options) *int { return &o.clients })),
+	cli.NewRow('t', "timeout", "SECONDS", "for the peer's next message, or piece of a file (default 60; 0: no limit)", cli.Number("timeout", 0, 1<<30, func(o *options) *int { return &o.limit })),
 	cli.NewRow('j', "json", "", "print a line of JSON for each file", cli.Flag(func(o *options) *bool { return &o.asJSON })),
 )
 
 func parse(args []string) (options, error) {
-	o := options{port: "7427"}
+	o := options{port: "7427", limit: 60}
 	var words []string
 	err := table.Parse(&o, args, func(word string) error { words = append(words, word); return nil })
 	switch {
-	case err != nil || len(words) == 0:
+	case err != nil:
 		return o, err
+	case len(words) == 0:
+		if o.clients == 0 {
+			o.clients = defaultClients
+		}
+		return o, nil
+	case o.clients != 0:
+		return o, cli.UsageError{Text: "-n is for the server, which has no FILE"}
 	case len(words) == 1:
 		return o, cli.UsageError{Text: "expected HOST[:NAME] behind FILE"}
 	case len(words) > 2:

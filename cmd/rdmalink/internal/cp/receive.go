@@ -10,7 +10,6 @@ import (
 	"io"
 	"io/fs"
 	"math"
-	"net"
 	"os"
 	"path"
 	"syscall"
@@ -20,7 +19,7 @@ import (
 // receiver takes the files of one client, one after the other.
 type receiver struct {
 	*command
-	conn  net.Conn
+	conn  *patient
 	root  *os.Root
 	began time.Time
 
@@ -33,6 +32,7 @@ type receiver struct {
 func (r *receiver) run() error {
 	defer r.drop()
 	for {
+		r.conn.message()
 		h, body, err := receive(r.conn)
 		if err == io.EOF {
 			return nil
@@ -41,6 +41,10 @@ func (r *receiver) run() error {
 			return err
 		}
 		err = r.do(h, body)
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			return err // and an answer would take as long again
+		}
+		r.conn.message()
 		if sendErr := send(r.conn, header{Command: h.Command | cmdAnswer, Data: status(err), ID: h.ID}, nil); err == nil {
 			err = sendErr
 		}
@@ -98,6 +102,7 @@ func (r *receiver) write(size uint64) error {
 		return syscall.EFBIG
 	}
 	defer r.drop()
+	r.conn.content()
 	sum := sha256.New()
 	n, err := io.CopyBuffer(io.MultiWriter(r.part, sum), io.LimitReader(r.conn, int64(size)), make([]byte, piece))
 	if err == nil && uint64(n) < size {

@@ -31,6 +31,11 @@ out, also by a symbolic link, is refused, where C's rcopy writes to any path. A 
 is replaced when all of its content is there. Files get the permissions of FILE that
 the umask leaves.
 
+A client that is idle, or whose upload brings less than 256 KiB in the time of -t, is
+disconnected; what it had uploaded of a file, which stood beside the file under a name
+that begins with .rdmalink-, is removed. So at most as many such files exist as
+clients are served.
+
 The server goes on until an interrupt. The exit code is 0 when the file was sent, or
 after an interrupt of the server; 1 after a failure; 2 for a command line that makes
 no sense.`

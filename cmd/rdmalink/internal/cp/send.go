@@ -62,21 +62,26 @@ func (c *command) sendFile(ctx context.Context) error {
 }
 
 // sendTo speaks rcopy.
-func (c *command) sendTo(conn net.Conn, f io.Reader, info os.FileInfo) (*copied, error) {
+func (c *command) sendTo(to net.Conn, f io.Reader, info os.FileInfo) (*copied, error) {
 	start := time.Now()
+	conn := c.patient(to)
+	conn.message()
 	// The name ends with at least one zero.
 	name := make([]byte, (len(c.name)+8)&^7)
 	copy(name, c.name)
 	if err := send(conn, header{Command: cmdOpen, Data: regular | uint32(info.Mode().Perm())}, name); err != nil {
 		return nil, err
 	}
+	conn.message()
 	if err := answered(conn, cmdOpen); err != nil {
 		return nil, fmt.Errorf("open %q there: %w", c.name, err)
 	}
 	size := binary.NativeEndian.AppendUint64(nil, uint64(info.Size()))
+	conn.message()
 	if err := send(conn, header{Command: cmdWrite}, size); err != nil {
 		return nil, err
 	}
+	conn.content()
 	p := newProgress(c.Stderr, c.name, info.Size())
 	defer p.stop()
 	sum := sha256.New()
@@ -85,17 +90,20 @@ func (c *command) sendTo(conn net.Conn, f io.Reader, info os.FileInfo) (*copied,
 		err = fmt.Errorf("the file has become shorter: %d bytes of %d", n, info.Size())
 	}
 	var broken *net.OpError
-	if err != nil && !errors.As(err, &broken) {
+	if err != nil && (!errors.As(err, &broken) || errors.Is(err, os.ErrDeadlineExceeded)) {
 		return nil, err
 	}
 	// A server that gives up on the file says why before it leaves.
+	conn.message()
 	if told := answered(conn, cmdWrite); told != nil {
 		return nil, fmt.Errorf("write there: %w", told)
 	}
 	r := &copied{conn.RemoteAddr().String(), c.name, n, time.Since(start).Seconds(), hex.EncodeToString(sum.Sum(nil))}
+	conn.message()
 	if err := send(conn, header{Command: cmdClose}, nil); err != nil {
 		return nil, err
 	}
+	conn.message()
 	return r, answered(conn, cmdClose)
 }
 

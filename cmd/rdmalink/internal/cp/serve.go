@@ -3,32 +3,30 @@ package cp
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"os"
-	"strings"
 
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 )
 
 // serve takes files from any number of clients until ctx is over.
 func (c *command) serve(ctx context.Context, l net.Listener, root *os.Root) error {
-	return cli.AcceptAll(ctx, l,
-		func(conn net.Conn) { c.client(ctx, conn, root) },
-		func(err error) { c.complain("%s", cli.Plain(err)) })
+	return cli.AcceptAll(ctx, l, c.clients,
+		func(ctx context.Context, conn net.Conn) { c.client(ctx, conn, root) },
+		func(err error) { c.complain("%s", cli.PlainLine(err)) })
 }
 
 // client serves one of them.
 func (c *command) client(ctx context.Context, conn net.Conn, root *os.Root) {
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
-	r := &receiver{command: c, conn: conn, root: root}
+	r := &receiver{command: c, conn: c.patient(conn), root: root}
 	err := r.run()
 	if ctx.Err() != nil && errors.Is(err, net.ErrClosed) {
-		return // the user's wish
+		return // the user's wish, or the listener failed, which has been said
 	}
 	if err != nil {
-		c.complain("%q from %s: %s", r.name, conn.RemoteAddr(), strings.ReplaceAll(cli.Plain(err), "\n", "; "))
+		c.complain("%q from %s: %s", r.name, conn.RemoteAddr(), cli.PlainLine(err))
 	}
 }
 
@@ -44,7 +42,7 @@ func (c *command) tell(r *copied) {
 	if c.file == "" {
 		way = "from"
 	}
-	fmt.Fprintf(c.Stdout, "%q %s %s: %d bytes in %.2f seconds = %.2f Gb/sec, sha256 %s\n",
+	_ = c.Printf("%q %s %s: %d bytes in %.2f seconds = %.2f Gb/sec, sha256 %s\n",
 		r.Name, way, r.Peer, r.Bytes, r.Seconds, float64(r.Bytes)*8/1e9/r.Seconds, r.SHA256)
 }
 

@@ -26,7 +26,7 @@ func Show(m *host.Machine, out *cli.Output, name string) error {
 	if out.JSON {
 		return errors.Join(err, out.WriteJSON(tables))
 	}
-	return errors.Join(err, table.Write(out.Stdout, tables))
+	return errors.Join(err, table.Write(out, tables))
 }
 
 // netdevNames finds network devices by number. Where the kernel does not list

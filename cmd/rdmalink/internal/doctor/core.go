@@ -105,6 +105,9 @@ func checkNetns(p *patient) []finding {
 		if port.NetdevIndex != 0 || !l.onNetdev() {
 			return nil
 		}
+		if l.sandbox != "" {
+			return []finding{found(fine, "", "%s/%d is a model of rdmalink sandbox: rdma_cm finds it by the address %s, without a network device", l.Name, port.Index, l.sandbox)}
+		}
 		return []finding{found(problem, "run the program in the network namespace of that network device, or move it here: ip link set NETDEV netns …; if it is gone, rdmalink del "+l.Name,
 			"%s/%d has no network device in this network namespace, so that rdma_cm can't use it here", l.Name, port.Index)}
 	})

@@ -170,6 +170,13 @@ func TestDoctorFinds(t *testing.T) {
 		{"network device elsewhere", []func(*ward){func(w *ward) { w.kernel.Ports[1].NetdevIndex = 0 }}, "netns", problem,
 			"rxe0/1 has no network device in this network namespace, so that rdma_cm can't use it here",
 			"run the program in the network namespace of that network device, or move it here: ip link set NETDEV netns …; if it is gone, rdmalink del rxe0"},
+		{"a model of the sandbox", []func(*ward){func(w *ward) {
+			w.kernel.Ports[1].NetdevIndex, w.sys["class/infiniband/rxe0/rdmalink_sandbox"] = 0, "198.51.100.1"
+		}}, "netns", fine, "rxe0/1 is a model of rdmalink sandbox: rdma_cm finds it by the address 198.51.100.1, without a network device", ""},
+		{"models alone", []func(*ward){func(w *ward) {
+			w.sys["class/infiniband/siw0/rdmalink_sandbox"], w.sys["class/infiniband/rxe0/rdmalink_sandbox"] = "198.51.100.1", "198.51.100.1"
+			w.proc["self/limits"] = "Max locked memory 65536 65536 bytes"
+		}}, "memlock", fine, "models of rdmalink sandbox pin no memory", ""},
 		{"no ib_uverbs", []func(*ward){func(w *ward) { w.kernel.CharDevs = nil }}, "nodes", problem, "siw0: find the character device uverbs: operation not supported", "modprobe ib_uverbs"},
 		{"no permission", []func(*ward){openFails(&uverbs.Error{Op: "open", Object: "device", Device: "siw0", Err: syscall.EACCES, Hint: "allow it"})}, "nodes", problem,
 			"open device on siw0: permission denied", "allow it"},

@@ -3,7 +3,6 @@ package doctor
 import (
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
@@ -63,11 +62,10 @@ func writeFindings(out *cli.Output, all []finding) error {
 	}
 	var b strings.Builder
 	for _, f := range all {
-		fmt.Fprintf(&b, "%-8s %-9s %s\n", f.level, f.check, f.text)
+		fmt.Fprintf(&b, "%-8s %-9s %s\n", f.level, f.check, cli.Printable(f.text))
 		if f.remedy != "" {
-			fmt.Fprintf(&b, "%18s do: %s\n", "", f.remedy)
+			fmt.Fprintf(&b, "%18s do: %s\n", "", cli.Printable(f.remedy))
 		}
 	}
-	_, err := io.WriteString(out.Stdout, b.String())
-	return err
+	return out.Printf("%s", b.String())
 }

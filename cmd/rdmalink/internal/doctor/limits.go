@@ -20,6 +20,9 @@ const memlockRemedy = "ulimit -l unlimited; LimitMEMLOCK=infinity in the systemd
 // checkMemlock compares RLIMIT_MEMLOCK, which does not hold for who has
 // CAP_IPC_LOCK.
 func checkMemlock(p *patient) []finding {
+	if p.inSandbox() {
+		return []finding{found(fine, "", "models of rdmalink sandbox pin no memory")}
+	}
 	limit, known := p.memlock()
 	switch {
 	case !known:
@@ -39,6 +42,12 @@ func checkMemlock(p *patient) []finding {
 		return []finding{found(problem, memlockRemedy, "RLIMIT_MEMLOCK allows this process %s of registered memory, which few programs can do with", size(n))}
 	}
 	return []finding{found(noted, memlockRemedy, "RLIMIT_MEMLOCK allows this process %s of registered memory", size(n))}
+}
+
+// inSandbox reports whether all devices are models.
+func (p *patient) inSandbox() bool {
+	isReal := func(l *limb) bool { return l.sandbox == "" }
+	return len(p.devices) > 0 && !slices.ContainsFunc(p.devices, isReal)
 }
 
 func size(bytes uint64) string {
@@ -94,7 +103,7 @@ func checkCgroup(p *patient) (all []finding) {
 		for _, key := range slices.Sorted(maps.Keys(allowed)) {
 			device, kind, _ := strings.Cut(key, " ")
 			l := p.find(device)
-			if allowed[key] == "max" || l == nil {
+			if allowed[key] == "max" || l == nil || l.sandbox != "" {
 				continue
 			}
 			limits++

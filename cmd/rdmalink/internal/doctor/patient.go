@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/host"
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/sandbox"
 	"github.com/goverbs/goverbs/netlinkrdma"
 	"github.com/goverbs/goverbs/uverbs"
 )
@@ -26,7 +27,8 @@ type limb struct {
 	dev     *uverbs.Device
 	openErr error // why it is not open
 	gids    []uverbs.GIDEntry
-	gidErr  error // why there are none
+	gidErr  error  // why there are none
+	sandbox string // the address of a device that rdmalink sandbox made, else empty
 }
 
 // examine looks at all devices, or the one of that name.
@@ -58,7 +60,7 @@ func examine(m *host.Machine, name string) (*patient, error) {
 }
 
 func examineLimb(m *host.Machine, d netlinkrdma.Device, ports []netlinkrdma.Port) *limb {
-	l := &limb{Device: d, ports: ports, info: uverbs.DeviceInfo{Name: d.Name}}
+	l := &limb{Device: d, ports: ports, info: uverbs.DeviceInfo{Name: d.Name}, sandbox: m.Sys.Text("class/infiniband", d.Name, sandbox.AddressFile)}
 	c, err := m.RDMA.UverbsCharDev(d.Index)
 	if err != nil {
 		l.nodeErr = err

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -78,8 +79,14 @@ func TestUsage(t *testing.T) {
 			t.Errorf("%s: %v", line, err)
 		}
 	}
+	all, err := net.Interfaces()
+	if err != nil || len(all) == 0 {
+		t.Skip("no network device:", err)
+	}
+	lo := all[0]
 	for line, want := range map[string]string{
 		"/no/such/file": "no such file",
+		lo.Name:         "the network device " + lo.Name + " is listened to with rdmalink dump -i " + lo.Name,
 		"-":             "no capture file",
 		"-i nosuchdev":  "network device nosuchdev: ",
 	} {

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/dump/decode"
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/table"
 )
@@ -19,8 +20,7 @@ func (s *session) print(since time.Duration, m *decode.Message) error {
 		}
 		return s.WriteJSON(t)
 	}
-	_, err := fmt.Fprintf(s.Stdout, "%d %.6f %s > %s %s\n", s.packets, since.Seconds(), m.Src, m.Dst, text(m.Layers))
-	return err
+	return s.Printf("%d %.6f %s > %s %s\n", s.packets, since.Seconds(), m.Src, m.Dst, cli.Printable(text(m.Layers)))
 }
 
 // text is one line: BTH RC SEND_ONLY pad 0 ...; payload length 64; ICRC correct.

@@ -5,7 +5,10 @@ package dump
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"io/fs"
+	"net"
 	"os"
 
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
@@ -22,6 +25,9 @@ where to where, then the headers and their fields. ICRC and CRC are computed and
 compared. Packets to QP 1 are shown as the messages of the connection manager that
 they hold. A connection of iWARP is shown if the capture has its beginning, by which
 it is found.
+
+At most 4096 directions of iWARP connections are followed at a time, in 64 MiB. The one
+that was silent for longest is left out first, and a line "damaged" says so.
 
 A packet that rxe sends to its own device never reaches a network device, so rxe's
 loopback can't be seen. siw's can, on lo.
@@ -58,6 +64,12 @@ func Run(ctx context.Context, out cli.Output, stdin io.Reader, args []string) er
 	return errors.Join(s.all(source), file.Close(), closing())
 }
 
+// isNetdev reports whether a network device has the name.
+func isNetdev(name string) bool {
+	_, err := net.InterfaceByName(name)
+	return err == nil
+}
+
 // open is what packets come from, and what to call in the end.
 func (o *options) open(ctx context.Context, stdin io.Reader) (capture.Source, func() error, error) {
 	if o.netdev != "" {
@@ -66,6 +78,9 @@ func (o *options) open(ctx context.Context, stdin io.Reader) (capture.Source, fu
 	in, closing := io.NopCloser(stdin), func() error { return nil }
 	if o.file != "-" {
 		file, err := os.Open(o.file)
+		if errors.Is(err, fs.ErrNotExist) && isNetdev(o.file) {
+			err = fmt.Errorf("%w; the network device %s is listened to with rdmalink dump -i %s", err, o.file, o.file)
+		}
 		if err != nil {
 			return nil, nil, err
 		}

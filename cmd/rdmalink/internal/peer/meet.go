@@ -2,9 +2,14 @@ package peer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/goverbs/goverbs/rdmacm"
 )
 
 // Meet finds over TCP the server at the host, or without one a client.
@@ -30,4 +35,41 @@ func acceptOne(ctx context.Context, port int) (net.Conn, error) {
 		return nil, ctx.Err()
 	}
 	return conn, err
+}
+
+// HandshakeLimit is how long a client may take to connect. A request of RoCE is one datagram
+// that anybody can send, and without a limit nothing would tell that no more follows.
+const HandshakeLimit = 10 * time.Second
+
+// AcceptFirst accepts the first client whose handshake completes. One whose handshake fails
+// is passed over, and note is told: a stranger must not end a server that waits for its
+// peer.
+func AcceptFirst[R any](ctx context.Context, next func(context.Context) (R, error), accept func(context.Context, R) error, note func(error)) error {
+	for {
+		request, err := next(ctx)
+		if err == nil {
+			limited, cancel := context.WithTimeout(ctx, HandshakeLimit)
+			err = accept(limited, request)
+			cancel()
+			if err == nil || !peersFault(err) {
+				return err
+			}
+		}
+		if ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
+			return err
+		}
+		note(err)
+	}
+}
+
+// peersFault reports whether a handshake failed for want of the peer. EINVAL and ENOTCONN are
+// how the kernel refuses to go on with a peer that has left meanwhile.
+func peersFault(err error) bool {
+	for _, cause := range []error{rdmacm.ErrDisconnected, context.DeadlineExceeded, syscall.ETIMEDOUT, syscall.ECONNRESET, syscall.ECONNREFUSED,
+		syscall.ECONNABORTED, syscall.EHOSTUNREACH, syscall.ENETUNREACH, syscall.ENOTCONN, syscall.EINVAL} {
+		if errors.Is(err, cause) {
+			return true
+		}
+	}
+	return false
 }

@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/peer"
 	"github.com/goverbs/goverbs/internal/perftest"
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/uverbs"
@@ -35,18 +36,20 @@ func DialCM(ctx context.Context, address string, source netip.AddrPort) (*CM, er
 	return w, nil
 }
 
-// AcceptCM is the way of a server to the first client that comes to an address.
+// AcceptCM is the way of a server to the first client that comes to an address; note is told
+// of those whose handshakes failed.
 // QPs of that type it will be asked for; datagrams have ports of their own.
-func AcceptCM(ctx context.Context, address string, typ uverbs.QPType) (*CM, error) {
+func AcceptCM(ctx context.Context, address string, typ uverbs.QPType, note func(error)) (*CM, error) {
 	l, err := rdmacm.Listen(address, nil)
 	if err != nil {
 		return nil, err
 	}
 	w := &CM{control: &control{}, listener: l}
-	request, err := l.Next(ctx)
-	if err == nil {
-		_, err = request.Accept(ctx, w.control.config())
-	}
+	err = peer.AcceptFirst(ctx, l.Next, func(ctx context.Context, r *rdmacm.Request) error {
+		w.control = &control{}
+		_, err := r.Accept(ctx, w.control.config())
+		return err
+	}, note)
 	if err == nil && typ == uverbs.QPTypeUD {
 		if err = w.listenForDatagrams(address); err != nil {
 			w.Leave(err)

@@ -1,7 +1,6 @@
 package perfcmd
 
 import (
-	"encoding/json"
 	"errors"
 
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
@@ -103,9 +102,5 @@ func (j *jsonReport) write(p *session, err error) error {
 	if err != nil {
 		j.Error = cli.Plain(err)
 	}
-	line, encodeErr := json.Marshal(j)
-	if encodeErr == nil {
-		_, encodeErr = p.Stdout.Write(append(line, '\n'))
-	}
-	return errors.Join(err, encodeErr)
+	return errors.Join(err, p.WriteJSON(j))
 }

@@ -60,7 +60,7 @@ func (p *progress) show() {
 func (p *progress) draw() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	text := p.state
+	text := cli.Printable(p.state)
 	switch {
 	case p.done == nil:
 	case p.total > 0:

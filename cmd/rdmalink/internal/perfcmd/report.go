@@ -38,8 +38,7 @@ func (r *report) print(format string, args ...any) error {
 		return nil
 	}
 	r.progress.clear()
-	_, err := fmt.Fprintf(r.session.Stdout, format, args...)
-	return err
+	return r.session.Printf(format, args...)
 }
 
 // Start prints what is measured, and between whom.

@@ -117,7 +117,7 @@ func (p *session) byCM(ctx context.Context, report *report) (err error) {
 func (p *session) meetOverCM(ctx context.Context) (*perf.CM, error) {
 	port := strconv.Itoa(p.tcpPort)
 	if p.host == "" {
-		return perf.AcceptCM(ctx, net.JoinHostPort(p.source, port), p.Type)
+		return perf.AcceptCM(ctx, net.JoinHostPort(p.source, port), p.Type, func(err error) { p.Note("%s", cli.PlainLine(err)) })
 	}
 	var source netip.AddrPort
 	if p.source != "" {

@@ -114,3 +114,18 @@ func TestNoAnswer(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestUnknownHost: a name that nobody has is not pinged again and again.
+func TestUnknownHost(t *testing.T) {
+	const host = "no~such" // no domain's name, so that no server is asked
+	var out bytes.Buffer
+	err := Run(t.Context(), cli.Output{Stdout: &out}, []string{host})
+	if err == nil || !strings.Contains(err.Error(), host) || out.Len() != 0 {
+		t.Errorf("%v, %s", err, &out)
+	}
+	var r report
+	err = Run(t.Context(), cli.Output{Stdout: &out}, []string{"-j", host})
+	if bad := json.Unmarshal(out.Bytes(), &r); bad != nil || err == nil || r.Sent != 0 || !strings.Contains(r.Error, host) {
+		t.Errorf("%v, %v: %s", err, bad, &out)
+	}
+}

@@ -3,7 +3,6 @@ package ping
 import (
 	"fmt"
 	"net/netip"
-	"strings"
 	"time"
 
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
@@ -42,7 +41,7 @@ func (s *session) counted(n int, took time.Duration, err error) error {
 	s.Sent++
 	if err != nil {
 		s.Error = cli.Plain(err)
-		return s.say("lost: seq=%d: %s\n", n, strings.ReplaceAll(s.Error, "\n", "; "))
+		return s.say("lost: seq=%d: %s\n", n, cli.PlainLine(err))
 	}
 	s.Answered++
 	s.times.add(took)
@@ -54,8 +53,7 @@ func (s *session) say(format string, args ...any) error {
 	if s.quiet || s.JSON {
 		return nil
 	}
-	_, err := fmt.Fprintf(s.Stdout, format, args...)
-	return err
+	return s.Printf(format, args...)
 }
 
 // summary is what is said at the end.
@@ -73,10 +71,10 @@ func (s *session) summary() error {
 	if r.Sent > 0 {
 		lost = 100 * float64(r.Sent-r.Answered) / float64(r.Sent)
 	}
-	_, err := fmt.Fprintf(s.Stdout, "--- %s RDMA ping statistics ---\n%d pings, %d answered, %.4g%% lost, time %.3f s\n",
+	err := s.Printf("--- %s RDMA ping statistics ---\n%d pings, %d answered, %.4g%% lost, time %.3f s\n",
 		s.host, r.Sent, r.Answered, lost, r.Seconds)
 	if err == nil && r.Answered > 0 {
-		_, err = fmt.Fprintf(s.Stdout, "time min/mean/p50/p90/p99/max = %s/%s/%s/%s/%s/%s\n",
+		err = s.Printf("time min/mean/p50/p90/p99/max = %s/%s/%s/%s/%s/%s\n",
 			bare(t.min), bare(t.mean()), bare(p50), bare(p90), bare(p99), millis(t.max))
 	}
 	return err

@@ -32,7 +32,8 @@ connection. When that breaks, or a ping is not answered in time, the ping is los
 and the next one connects again.
 
 ` + table.Help() + `
-An interrupt ends with the summary. The exit code is 0 if a ping was answered, 1
+A name that can't be resolved at the start ends the command. An interrupt ends with
+the summary. The exit code is 0 if a ping was answered, 1
 if none was or a ping came back changed, 2 for a command line that makes no sense.`
 }
 
@@ -48,11 +49,27 @@ func Run(ctx context.Context, out cli.Output, args []string) error {
 		return peer.Interrupted(err)
 	}
 	s := &session{Output: out, options: o, from: source, report: report{Host: o.host, start: time.Now()}}
+	if err := o.known(ctx); err != nil {
+		if s.Error = cli.Plain(err); s.JSON {
+			err = errors.Join(err, s.summary())
+		}
+		return peer.Interrupted(err)
+	}
 	err = s.pings(ctx)
 	if s.link != nil {
 		err = errors.Join(err, s.link.Close())
 	}
 	return errors.Join(s.summary(), err, s.outcome())
+}
+
+// known looks the host up: a name that nobody knows gets no answer however often it is
+// pinged.
+func (o *options) known(ctx context.Context) error {
+	if _, err := netip.ParseAddr(o.host); err == nil {
+		return nil
+	}
+	_, err := net.DefaultResolver.LookupNetIP(ctx, "ip", o.host)
+	return err
 }
 
 // session is one run of the command.

@@ -47,7 +47,8 @@ func TestPingpongOptions(t *testing.T) {
 }
 
 func TestPingpongUsageErrors(t *testing.T) {
-	const srqWords = "expected one of -p, -d, -i, -s, -m, -q, -r, -n, -l, -e, -g, -o, -c, -j, HOST"
+	const srqWords = "expected one of -p, -d, -i, -s, -m, -q, -r, -n, -l, -e, -g, -o, -c, -j"
+	const srqLong = "expected one of --port, --ib-dev, --ib-port, --size, --mtu, --num-qp, --rx-depth, --iters, --sl, --events, --gid-idx, --odp, --chk, --json"
 	for line, want := range map[string]string{
 		"rc a b":               `"b" is one word too many`,
 		"rc -- a b":            `"b" is one word too many`,
@@ -67,15 +68,15 @@ func TestPingpongUsageErrors(t *testing.T) {
 		"srq -q 256":           `"256": the number of QPs is a number from 1 to 255`,
 		"srq -q 20 -r 19":      "-r 19 is too little for 20 QPs: each needs a receive",
 		"srq -x":               `"-x": ` + srqWords,
-		"srq --events=1":       `"--events=1": ` + srqWords,
-		"srq --dm":             `"--dm": ` + srqWords,
+		"srq --events=1":       "--events takes no value",
+		"srq --dm":             `"--dm": ` + srqLong,
 		"srq -eN":              `"-N": ` + srqWords,
 		"rc -q 2":              `"-q": ` + strings.NewReplacer(" -q,", "", " -o,", " -o, -P,").Replace(srqWords),
 		"rc -P":                "-P is for memory that is paged in on demand: -o",
 		"srq -oP":              `"-P": ` + srqWords,
 		"uc -o":                `"-o": ` + strings.NewReplacer(" -q,", "", " -o,", "").Replace(srqWords),
 		"ud -m 1024":           `"-m": ` + strings.NewReplacer(" -q,", "", " -o,", "", " -m,", "").Replace(srqWords),
-		"srq --num-qp 1 --num": `"--num": ` + srqWords,
+		"srq --num-qp 1 --num": `"--num": ` + srqLong,
 	} {
 		words := strings.Fields(line)
 		_, err := parse(kindOf(words[0]), words[1:])

@@ -1,9 +1,7 @@
 package pingpong
 
 import (
-	"encoding/json"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
@@ -50,8 +48,7 @@ func (r *report) print(format string, args ...any) error {
 	if r.session.JSON {
 		return nil
 	}
-	_, err := fmt.Fprintf(r.session.Stdout, format, args...)
-	return err
+	return r.session.Printf(format, args...)
 }
 
 func (r *report) local(addrs []addr) error {
@@ -98,9 +95,5 @@ func (r *report) finish(err error) error {
 	if err != nil {
 		r.Error = cli.Plain(err)
 	}
-	line, encodeErr := json.Marshal(r)
-	if encodeErr == nil {
-		_, encodeErr = r.session.Stdout.Write(append(line, '\n'))
-	}
-	return errors.Join(err, encodeErr)
+	return errors.Join(err, r.session.WriteJSON(r))
 }

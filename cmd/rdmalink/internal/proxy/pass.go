@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
@@ -48,13 +50,7 @@ func (p *proxy) join(ctx context.Context, in net.Conn, r *passed) error {
 	}
 	defer out.Close()
 	defer context.AfterFunc(ctx, func() { in.Close(); out.Close() })()
-	there, back := make(chan error, 1), make(chan error, 1)
-	go func() { there <- carry(out, in, &r.Sent) }()
-	go func() { back <- carry(in, out, &r.Got) }()
-	if err := errors.Join(<-there, <-back); err != nil {
-		return err
-	}
-	return errors.Join(shutDown(ctx, out), shutDown(ctx, in))
+	return p.exchange(ctx, in, out, r)
 }
 
 // shutDown closes a connection. Over RDMA it waits until the data has left: what is under way
@@ -66,17 +62,95 @@ func shutDown(ctx context.Context, c net.Conn) error {
 	return c.Close()
 }
 
-// carry passes one direction on, and its end. When it fails the other direction ends too.
-func carry(to, from net.Conn, n *int64) (err error) {
-	if *n, err = io.Copy(to, from); err == nil {
-		return to.(interface{ CloseWrite() error }).CloseWrite()
+// drainLimit is how long a connection of which one direction has failed may go on without
+// anything passing.
+const drainLimit = 5 * time.Second
+
+// pipe is a connection that is passed on: two directions that share a limit of time.
+type pipe struct {
+	mu    sync.Mutex
+	quiet time.Duration // how long nothing may pass; 0: no limit
+	timer *time.Timer
+	err   error // the first failure
+}
+
+// exchange passes data on until both directions have ended. A direction that fails does not
+// cut the other one short, whose data may be the answer to what failed. That lasts until
+// nothing has passed for drainLimit.
+func (p *proxy) exchange(ctx context.Context, in, out net.Conn, r *passed) error {
+	x := &pipe{quiet: time.Duration(p.idle) * time.Second}
+	expired := fmt.Errorf("nothing passed in %v", x.quiet)
+	x.timer = time.AfterFunc(math.MaxInt64, func() {
+		x.fail(expired)
+		now := time.Now()
+		_, _ = in.SetDeadline(now), out.SetDeadline(now) // a connection that is closed needs none
+	})
+	defer x.timer.Stop()
+	x.moved()
+	var both sync.WaitGroup
+	both.Go(func() { x.carry(out, in, &r.Sent) })
+	both.Go(func() { x.carry(in, out, &r.Got) })
+	both.Wait()
+	closed := errors.Join(shutDown(ctx, out), shutDown(ctx, in))
+	if x.err != nil {
+		return x.err
 	}
-	to.Close()
-	from.Close()
-	if errors.Is(err, net.ErrClosed) { // the other direction has said why
-		return nil
+	return closed
+}
+
+// carry passes one direction on, and its end.
+func (x *pipe) carry(to, from net.Conn, n *int64) {
+	w := &passing{pipe: x, to: to, n: n}
+	_, err := io.Copy(w, from)
+	if w.err != nil {
+		// Nobody takes this direction any more. It is still read: from may be unable to read
+		// what it is sent until it has sent all of its own, and a TCP connection that is closed
+		// with data unread is reset, which destroys what is under way to the peer.
+		x.fail(w.err)
+		_, _ = io.Copy(io.Discard, from)
+		return
 	}
-	return err
+	closed := to.(interface{ CloseWrite() error }).CloseWrite()
+	if err = errors.Join(err, closed); err != nil {
+		x.fail(err)
+	}
+}
+
+// fail notes the first failure, after which drainLimit holds.
+func (x *pipe) fail(err error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.err == nil {
+		x.err, x.quiet = err, drainLimit
+		x.timer.Reset(drainLimit)
+	}
+}
+
+// moved starts the limit anew.
+func (x *pipe) moved() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.quiet > 0 {
+		x.timer.Reset(x.quiet)
+	}
+}
+
+// passing is where one direction writes to. It counts, and keeps its own failures apart
+// from those of reading.
+type passing struct {
+	*pipe
+	to  io.Writer
+	n   *int64
+	err error
+}
+
+func (w *passing) Write(b []byte) (n int, err error) {
+	n, w.err = w.to.Write(b)
+	*w.n += int64(n)
+	if n > 0 {
+		w.moved()
+	}
+	return n, w.err
 }
 
 // tell prints how a connection went, if asked to or if it failed.
@@ -89,6 +163,6 @@ func (p *proxy) tell(r *passed) {
 	case r.Error != "":
 		p.Note("%s from %s: %s", r.Connect, r.Client, strings.ReplaceAll(r.Error, "\n", "; "))
 	case p.verbose:
-		fmt.Fprintf(p.Stdout, "%s to %s: %d bytes there, %d back, %.3f s\n", r.Client, r.Connect, r.Sent, r.Got, r.Seconds)
+		_ = p.Printf("%s to %s: %d bytes there, %d back, %.3f s\n", r.Client, r.Connect, r.Sent, r.Got, r.Seconds)
 	}
 }

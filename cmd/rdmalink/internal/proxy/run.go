@@ -23,6 +23,10 @@ directions, the end of each direction too. rdma: is librdmacm's rsocket protocol
 one side may also be a program on rsocket. Without HOST it listens on all addresses.
 
 ` + table.Help() + `
+When one end fails or stops reading, what the other one has sent is still passed on,
+until nothing has passed for 5 seconds: a server that answers early and closes loses
+no answer.
+
 It goes on until an interrupt, which ends all connections. A connection that
 fails is told of and ends alone. The exit code is 0 after an interrupt, 1 when it
 can't listen, 2 for a command line that makes no sense.`
@@ -51,7 +55,9 @@ type proxy struct {
 }
 
 func (p *proxy) serve(ctx context.Context, l net.Listener) error {
-	return cli.AcceptAll(ctx, l,
-		func(in net.Conn) { p.pass(ctx, in) }, // which closes it when ctx is over
-		func(err error) { p.Note("%s", cli.Plain(err)) })
+	return cli.AcceptAll(ctx, l, p.most, p.pass, func(err error) {
+		p.printing.Lock()
+		defer p.printing.Unlock()
+		p.Note("%s", cli.PlainLine(err))
+	})
 }

@@ -49,7 +49,7 @@ func Show(m *host.Machine, out *cli.Output, name, svgFile string) error {
 	case out.JSON:
 		return out.WriteJSON(p.json())
 	}
-	return p.writeText(out.Stdout)
+	return p.writeText(out)
 }
 
 // Names are the words for Show.

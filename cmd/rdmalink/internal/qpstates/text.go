@@ -2,14 +2,14 @@ package qpstates
 
 import (
 	"fmt"
-	"io"
 	"strings"
 
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 	"github.com/goverbs/goverbs/internal/qpstate"
 )
 
 // writeText prints all for readers.
-func (p *picture) writeText(out io.Writer) error {
+func (p *picture) writeText(out *cli.Output) error {
 	var b strings.Builder
 	machine := machineOf(p.types)
 	b.WriteString(machine.draw())
@@ -25,18 +25,16 @@ func (p *picture) writeText(out io.Writer) error {
 		}
 	}
 	if !p.asked {
-		_, err := io.WriteString(out, b.String())
-		return err
+		return out.Printf("%s", b.String())
 	}
 	b.WriteString("\nThe QPs of this host:\n")
 	if len(p.qps) == 0 {
 		b.WriteString("  none\n")
 	}
 	for _, q := range p.qps {
-		fmt.Fprintf(&b, "  %-6s %s lqpn %d %s%s\n", q.State, q.Device, q.Number, q.Type, q.owner())
+		fmt.Fprintf(&b, "  %-6s %s lqpn %d %s%s\n", q.State, cli.Printable(q.Device), q.Number, q.Type, cli.Printable(q.owner()))
 	}
-	_, err := io.WriteString(out, b.String())
-	return err
+	return out.Printf("%s", b.String())
 }
 
 func attributes(t qpstate.Transition) string {

@@ -116,6 +116,8 @@ func (c *ownConn) want(ctx context.Context, typ rdmacm.EventType) error {
 	switch {
 	case ev.Err != nil:
 		return fmt.Errorf("wait for %v: %w", typ, ev.Err)
+	case ev.Type == rdmacm.EventDisconnected && typ != rdmacm.EventDisconnected:
+		return fmt.Errorf("wait for %v: %w", typ, rdmacm.ErrDisconnected)
 	case ev.Type != typ:
 		return fmt.Errorf("%v came instead of %v", ev.Type, typ)
 	}

@@ -1,9 +1,7 @@
 package rping
 
 import (
-	"encoding/json"
 	"errors"
-	"fmt"
 	"net/netip"
 	"time"
 
@@ -50,18 +48,13 @@ func (p *report) finish(errs ...error) error {
 	if err != nil {
 		p.Error = cli.Plain(err)
 	}
-	line, encodeErr := json.Marshal(p)
-	if encodeErr == nil {
-		_, encodeErr = p.session.Stdout.Write(append(line, '\n'))
-	}
-	return errors.Join(err, encodeErr)
+	return errors.Join(err, p.session.WriteJSON(p))
 }
 
-// show prints ping data in rping's words.
+// show prints ping data in rping's words. The data is the peer's.
 func (r *session) show(what string, data []byte) error {
 	if !r.verbose || r.JSON {
 		return nil
 	}
-	_, err := fmt.Fprintf(r.Stdout, "%s: %s\n", what, pingText(data))
-	return err
+	return r.Printf("%s: %s\n", what, cli.Printable(string(pingText(data))))
 }

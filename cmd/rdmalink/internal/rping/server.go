@@ -15,26 +15,38 @@ import (
 
 // serve is the server.
 func (r *session) serve(ctx context.Context) error {
-	listen := listen
-	if r.ownQP {
-		listen = listenOwn
-	}
-	l, err := listen(ctx, r.listenAddress())
+	l, err := r.listen(ctx)
 	if err != nil {
 		return err
 	}
+	return r.serveFrom(ctx, l)
+}
+
+func (r *session) listen(ctx context.Context) (listener, error) {
+	if r.ownQP {
+		return listenOwn(ctx, r.listenAddress())
+	}
+	return listen(ctx, r.listenAddress())
+}
+
+// serveFrom serves the clients of a listener, and closes it.
+func (r *session) serveFrom(ctx context.Context, l listener) error {
 	defer l.Close()
 	if r.persistent {
 		return r.serveAll(ctx, l)
 	}
-	request, err := l.Next(ctx)
+	var end *end
+	err := peer.AcceptFirst(ctx, l.Next, func(ctx context.Context, request *request) error {
+		end = r.newEnd(false, MaxSize)
+		return request.accept(ctx, end)
+	}, func(err error) { r.Note("%s", cli.PlainLine(err)) })
 	if err != nil {
 		return peer.Interrupted(err)
 	}
 	if err := l.Close(); err != nil { // others shall hear that nobody serves them
-		return errors.Join(err, request.reject())
+		return errors.Join(err, end.conn.Close())
 	}
-	return r.serveOne(ctx, request)
+	return r.attend(ctx, end)
 }
 
 // listenAddress has no host to mean both address families.
@@ -45,11 +57,17 @@ func (r *session) listenAddress() string {
 	return r.address()
 }
 
+// mostClients is how many clients are served at a time. Others are refused.
+const mostClients = 256
+
 // serveAll serves clients side by side; a failure is the matter of one of them,
 // unless it is the listener's.
 func (r *session) serveAll(ctx context.Context, l listener) error {
+	ctx, stop := context.WithCancel(ctx)
 	var clients sync.WaitGroup
 	defer clients.Wait()
+	defer stop() // a client must not delay the end of a server whose listener has failed
+	slots := make(chan struct{}, mostClients)
 	for {
 		request, err := l.Next(ctx)
 		switch {
@@ -58,12 +76,20 @@ func (r *session) serveAll(ctx context.Context, l listener) error {
 		case errors.Is(err, net.ErrClosed): // and the error tells why
 			return err
 		case err != nil:
-			r.Note("%s", cli.Plain(err))
+			r.Note("%s", cli.PlainLine(err))
+			continue
+		}
+		select {
+		case slots <- struct{}{}:
+		default:
+			r.Note("client %s: refused, for %d are served, which is the limit", request.from, mostClients)
+			_ = request.reject() // a client that has left needs no refusal
 			continue
 		}
 		clients.Go(func() {
+			defer func() { <-slots }()
 			if err := r.serveOne(ctx, request); err != nil && ctx.Err() == nil {
-				r.Note("client %s: %s", request.from, cli.Plain(err))
+				r.Note("client %s: %s", request.from, cli.PlainLine(err))
 			}
 		})
 	}
@@ -71,9 +97,16 @@ func (r *session) serveAll(ctx context.Context, l listener) error {
 
 func (r *session) serveOne(ctx context.Context, request *request) error {
 	end := r.newEnd(false, MaxSize)
-	if err := request.accept(ctx, end); err != nil {
+	limited, cancel := context.WithTimeout(ctx, peer.HandshakeLimit)
+	defer cancel()
+	if err := request.accept(limited, end); err != nil {
 		return peer.Interrupted(err)
 	}
+	return r.attend(ctx, end)
+}
+
+// attend serves a client that has connected.
+func (r *session) attend(ctx context.Context, end *end) error {
 	report := r.begin("server", end)
 	err := r.answers(ctx, end, report)
 	return report.finish(err, end.conn.Close())

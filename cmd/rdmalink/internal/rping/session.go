@@ -25,7 +25,7 @@ with RDMA WRITE; short messages in between keep the two in step.
             any client's size
   -v        print the ping data
   -V        client: compare what came back with what was sent
-  -P        server: serve any number of clients, until interrupted
+  -P        server: serve any number of clients, 256 at a time, until interrupted
   -q        make the queue pair and take it through its states ourselves, call by
             call, where otherwise Dial and Accept do; the peer sees no difference
   -d        print on standard error what is sent, received and done
@@ -33,6 +33,8 @@ with RDMA WRITE; short messages in between keep the two in step.
   -j, --json
             print no ping data, and at the end of each connection one line of
             JSON that says how it went
+
+A client that does not complete its handshake within 10 seconds is passed over.
 
 An interrupt lets the client finish the ping under way and disconnect. The exit
 code is 0 after a full count, a client's orderly end, or an interrupt where no

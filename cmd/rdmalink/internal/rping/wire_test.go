@@ -97,3 +97,19 @@ func TestRpingReport(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// TestShow: what a peer sends reaches no terminal as it is, and the text of a ping does.
+func TestShow(t *testing.T) {
+	ping := make([]byte, 64)
+	fillPing(ping, 1)
+	for data, want := range map[string]string{
+		string(ping):                string(ping[:63]),
+		"\x1b[2Jx\nserver ping\x9b": `\x1b[2Jx\nserver ping\x9b`,
+	} {
+		var out strings.Builder
+		r := &session{Output: cli.Output{Stdout: &out}, options: options{verbose: true}}
+		if err := r.show("ping data", []byte(data)); err != nil || out.String() != "ping data: "+want+"\n" {
+			t.Errorf("%q, %v", out.String(), err)
+		}
+	}
+}

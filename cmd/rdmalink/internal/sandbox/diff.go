@@ -1,7 +1,6 @@
 package sandbox
 
 import (
-	"fmt"
 	"os"
 
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
@@ -29,7 +28,7 @@ func diff(out cli.Output, names []string) error {
 	if err != nil || text == "" {
 		return err
 	}
-	if _, err := fmt.Fprint(out.Stdout, text); err != nil {
+	if err := out.Printf("%s", text); err != nil {
 		return err
 	}
 	return cli.ExitCode(1)

@@ -26,6 +26,10 @@ var withRegisters = []string{"erdma", "mlx5", "mlx5-ib", "mlx5-old"}
 
 const mostHosts = 64
 
+// AddressFile stands among a model's attributes in sysfs, in class/infiniband. It holds the
+// address that rdma_cm finds the device by, because there is no network device.
+const AddressFile = "rdmalink_sandbox"
+
 var optionTable = cli.Options(
 	cli.NewRow('d', "device", "KIND", "the device of each host: "+strings.Join(kinds, ", ")+" (default rxe)", setKind),
 	cli.NewRow('n', "hosts", "N", "how many hosts there are (default 1)", cli.Number("hosts", 1, mostHosts, func(o *options) *int { return &o.hosts })),

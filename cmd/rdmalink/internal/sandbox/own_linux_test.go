@@ -71,6 +71,17 @@ func TestOwn(t *testing.T) {
 	}
 }
 
+// TestOwnDoctor: nothing is wrong with a sandbox.
+func TestOwnDoctor(t *testing.T) {
+	long(t)
+	own := rdmalink(t)
+	for _, kind := range kinds {
+		if out, err := inside(t, []string{"-d", kind}, own, "doctor"); err != nil || !strings.Contains(out, "finds it by the address 198.51.100.1") {
+			t.Errorf("%s: %v\n%s", kind, err, out)
+		}
+	}
+}
+
 // TestOwnPerftest: two processes on an eRDMA device, one with rdma-core's provider and one with
 // ours, are perftest's ends, both ways.
 func TestOwnPerftest(t *testing.T) {

@@ -17,6 +17,7 @@ func (m *machine) plant() error {
 		"/sys/class/misc/rdma_cm/dev":             fmt.Sprintf("%d:%d", cmNode.major, cmNode.minor),
 	}
 	m.device.plant(files)
+	files["/sys/class/infiniband/"+m.device.Name+"/"+AddressFile] = m.addr.String()
 	for path := range m.nodes {
 		files[path] = ""
 	}

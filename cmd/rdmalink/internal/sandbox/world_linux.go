@@ -1,11 +1,11 @@
 package sandbox
 
 import (
-	"fmt"
 	"net/netip"
 	"os"
 	"strconv"
 
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 	"github.com/goverbs/goverbs/internal/kernel"
 	"github.com/goverbs/goverbs/rdmatest"
 )
@@ -44,5 +44,5 @@ type witness struct{}
 func (witness) Helper()        {}
 func (witness) Cleanup(func()) {} // all ends with the process
 func (witness) Errorf(format string, args ...any) {
-	fmt.Fprintf(os.Stderr, "rdmalink sandbox: "+format+"\n", args...)
+	(&cli.Output{Stderr: os.Stderr}).Note("sandbox: "+format, args...)
 }

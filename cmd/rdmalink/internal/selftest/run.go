@@ -119,8 +119,7 @@ func (r *report) add(f finding) {
 		r.tables = append(r.tables, table.Table{{Key: "test", Value: f.name}, {Key: "result", Value: string(f.result)}, {Key: "detail", Value: f.detail}})
 		return
 	}
-	_, err := fmt.Fprintf(r.out.Stdout, "%-7s %-26s %s\n", f.result, f.name, f.detail)
-	r.err = errors.Join(r.err, err)
+	r.err = errors.Join(r.err, r.out.Printf("%-7s %-26s %s\n", f.result, f.name, cli.Printable(f.detail)))
 }
 
 func (r *report) end() error {

@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
@@ -90,17 +89,16 @@ func (t Table) MarshalJSON() ([]byte, error) {
 }
 
 // Write prints them for readers: a line each entry, under the name.
-func Write(out io.Writer, all []Table) error {
+func Write(out *cli.Output, all []Table) error {
 	var b strings.Builder
 	for i, t := range all {
 		if i > 0 {
 			b.WriteByte('\n')
 		}
-		fmt.Fprintln(&b, t[0].Value)
+		b.WriteString(t[0].text() + "\n")
 		t[1:].write(&b, 1)
 	}
-	_, err := io.WriteString(out, b.String())
-	return err
+	return out.Printf("%s", b.String())
 }
 
 const keyColumn = 32
@@ -114,7 +112,7 @@ func (t Table) write(b *strings.Builder, depth int) {
 		switch v := e.Value.(type) {
 		case Tables:
 			for _, below := range v.All {
-				name := fmt.Sprintf("%s %v", v.Singular, below[0].Value)
+				name := v.Singular + " " + below[0].text()
 				if v.OneLine {
 					line(name, below[1:].sideBySide())
 					continue
@@ -124,7 +122,7 @@ func (t Table) write(b *strings.Builder, depth int) {
 			}
 		case []string:
 			for _, s := range v {
-				line(e.Key, s)
+				line(e.Key, cli.Printable(s))
 			}
 		default:
 			line(e.Key, e.text())
@@ -149,5 +147,5 @@ func (e Entry) text() string {
 	case e.unit != "":
 		return fmt.Sprintf("%v %s", e.Value, e.unit)
 	}
-	return fmt.Sprint(e.Value)
+	return cli.Printable(fmt.Sprint(e.Value)) // names are the kernel's, and it takes any
 }

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"strings"
 
@@ -63,8 +62,7 @@ func Run(ctx context.Context, out cli.Output, args []string) (err error) {
 		if out.JSON {
 			return out.WriteJSON(c.table())
 		}
-		_, err := io.WriteString(out.Stdout, c.String()+"\n")
-		return err
+		return out.Printf("%s\n", cli.Printable(c.String()))
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"hash/crc32"
+	"math/rand/v2"
 	"net/netip"
 	"strings"
 	"testing"
@@ -331,4 +332,97 @@ func FuzzStream(f *testing.F) {
 		d.Packet(LinkRaw, segment(here, there, again, 0, b))
 		d.Packet(LinkRaw, segment(here, there, uint32(len(opening)), 0, b))
 	})
+}
+
+// TestHostileStreams: what strangers send takes bounded memory and time, the connection that
+// was silent for longest goes first, and a message says what was left out.
+func TestHostileStreams(t *testing.T) {
+	opening := mpaFrame(keyRequest, 0, "")
+	host := func(i int) netip.Addr { return netip.AddrFrom4([4]byte{10, 1, byte(i >> 8), byte(i)}) }
+	leftOut := func(all []Message) (keys []netip.Addr) {
+		for i := range all {
+			if why, _ := all[i].Field("damaged", "why").(string); strings.HasPrefix(why, "the connection is no longer followed") {
+				keys = append(keys, all[i].Src.Addr())
+			}
+		}
+		return keys
+	}
+	t.Run("segments of a byte", func(t *testing.T) {
+		d := New()
+		d.Packet(LinkRaw, segment(here, there, 0, 0, opening))
+		sent := 0
+		for lost := false; !lost; sent++ {
+			all, _ := d.Packet(LinkRaw, segment(here, there, uint32(1<<20-2*sent), 0, []byte{1})) // each before the others
+			lost = len(all) == 1 && all[0].Field("damaged", "why") == "segments are missing in the capture"
+			if sent > mostWaiting/segmentCost {
+				t.Fatalf("%d segments are kept", sent)
+			}
+		}
+		if d.held != 0 || len(d.flows) != 0 || d.recent.Len() != 0 {
+			t.Errorf("%d bytes of %d flows stay", d.held, len(d.flows))
+		}
+	})
+	t.Run("connections", func(t *testing.T) {
+		d := New()
+		var gone []netip.Addr
+		for i := range mostFlows + 2 {
+			all, _ := d.Packet(LinkRaw, segment(host(i), there, 0, 0, opening))
+			gone = append(gone, leftOut(all)...)
+			d.Packet(LinkRaw, segment(host(0), there, uint32(len(opening)), 0, nil)) // is not silent
+		}
+		if len(gone) != 2 || gone[0] != host(1) || gone[1] != host(2) || len(d.flows) != mostFlows {
+			t.Errorf("%d flows, without %v", len(d.flows), gone)
+		}
+		for i, want := range map[int]int{0: 1, 1: 0, mostFlows + 1: 1} {
+			if all, _ := d.Packet(LinkRaw, segment(host(i), there, uint32(len(opening)), 0, fpdu(1, "data"))); len(all) != want {
+				t.Errorf("flow %d: %d messages", i, len(all))
+			}
+		}
+	})
+	t.Run("incomplete frames", func(t *testing.T) {
+		d := New()
+		gone, most := 0, 0
+		for i := range 2000 {
+			d.Packet(LinkRaw, segment(host(i), there, 0, 0, opening))
+			all, _ := d.Packet(LinkRaw, segment(host(i), there, uint32(len(opening)), 0, append([]byte{0xff, 0xff}, make([]byte, 60000)...)))
+			gone, most = gone+len(leftOut(all)), max(most, d.held)
+		}
+		if most > mostHeld || most < mostHeld/2 || gone == 0 || len(d.flows) != 2000-gone {
+			t.Errorf("%d bytes, %d flows, %d left out", most, len(d.flows), gone)
+		}
+		sum := 0
+		for _, f := range d.flows {
+			sum += cap(f.buf) + f.waiting
+			d.forget(f)
+		}
+		if sum == 0 || d.held != 0 {
+			t.Errorf("%d bytes, of which %d stay", sum, d.held)
+		}
+	})
+}
+
+// TestOrder: segments in any order are put together.
+func TestOrder(t *testing.T) {
+	opening := mpaFrame(keyRequest, 0x40, "")
+	var stream []byte
+	for i := range 50 {
+		stream = append(stream, fpdu(byte(i), strings.Repeat("x", i))...)
+	}
+	const piece = 7
+	pieces := rand.New(rand.NewPCG(1, 2)).Perm((len(stream) + piece - 1) / piece)
+	d, frames := New(), 0
+	start := uint32(1<<32 - 300)
+	d.Packet(LinkRaw, segment(here, there, start-uint32(len(opening)), 0, opening))
+	for _, i := range pieces {
+		all, _ := d.Packet(LinkRaw, segment(here, there, start+uint32(i*piece), 0, stream[i*piece:min((i+1)*piece, len(stream))]))
+		for _, m := range all {
+			if m.Field("FPDU", "crc") != "correct" {
+				t.Error(m)
+			}
+			frames++
+		}
+	}
+	if frames != 50 || d.held != 0 {
+		t.Errorf("%d frames, %d bytes stay", frames, d.held)
+	}
 }

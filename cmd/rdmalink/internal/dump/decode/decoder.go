@@ -1,13 +1,23 @@
 package decode
 
-import "net/netip"
+import (
+	"container/list"
+	"net/netip"
+)
 
 // PortRoCE is the UDP port of RoCE v2.
 const PortRoCE = 4791
 
 // Decoder reads the packets of one capture, in their order. It follows TCP connections,
 // because iWARP's frames don't begin where segments do.
-type Decoder struct{ flows map[flowKey]*flow }
+//
+// What it keeps of connections is bounded, however many there are and whatever they send.
+// The connection that was silent for longest is left out first, and a message says so.
+type Decoder struct {
+	flows  map[flowKey]*flow
+	recent list.List // of *flow: the one that a packet belonged to last is at the front
+	held   int       // bytes that flows hold
+}
 
 // New makes one.
 func New() *Decoder { return &Decoder{flows: make(map[flowKey]*flow)} }

@@ -1,8 +1,12 @@
 package decode
 
 import (
+	"bytes"
+	"cmp"
+	"container/list"
 	"encoding/binary"
 	"net/netip"
+	"slices"
 )
 
 type flowKey struct{ src, dst netip.AddrPort }
@@ -10,17 +14,28 @@ type flowKey struct{ src, dst netip.AddrPort }
 // Bounds of what strangers make us keep.
 const (
 	mostFlows   = 4096
-	mostWaiting = 1 << 20 // bytes of segments that came early, of one flow
+	mostHeld    = 64 << 20 // bytes, of all flows
+	mostWaiting = 1 << 20  // bytes of segments that came early, of one flow
+	segmentCost = 64       // bytes that a segment takes beside its data
 )
+
+// early is a segment behind a gap.
+type early struct {
+	seq  uint32
+	data []byte
+}
 
 // flow is one direction of a TCP connection. Its bytes count from where an MPA frame
 // began; before that nothing is known of them, and they are left out.
 type flow struct {
-	lost    string            // why its frames can't be told from here on
-	next    uint32            // the sequence number that the next byte has
-	buf     []byte            // bytes in order, of a frame that is not complete
-	early   map[uint32][]byte // segments behind a gap, by sequence number
-	waiting int               // bytes of these
+	key     flowKey
+	place   *list.Element // among the recent ones
+	held    int           // its part of Decoder.held
+	lost    string        // why its frames can't be told from here on
+	next    uint32        // the sequence number that the next byte has
+	buf     []byte        // bytes in order, of a frame that is not complete
+	early   []early       // in the order of their numbers
+	waiting int           // bytes of these
 	mpa
 }
 
@@ -38,37 +53,87 @@ func (d *Decoder) tcp(p datagram) []Message {
 	f := d.flows[key]
 	const fin, syn, rst = 1, 2, 4
 	if flags&(syn|rst) != 0 {
-		delete(d.flows, key)
+		d.forget(f)
 		return nil
 	}
-	if f == nil {
-		if !beginsMPA(data) || len(d.flows) >= mostFlows {
-			return nil
-		}
-		f = &flow{next: seq}
+	back := d.flows[flowKey{key.dst, key.src}]
+	if back != nil {
+		d.recent.MoveToFront(back.place)
+	}
+	switch {
+	case f != nil:
+		d.recent.MoveToFront(f.place)
+	case !beginsMPA(data):
+		return nil
+	default:
+		f = &flow{key: key, next: seq}
+		f.place = d.recent.PushFront(f)
 		d.flows[key] = f
 	}
 	f.put(seq, data)
 	if len(data) < p.size-head { // the end of the segment was not captured
 		f.lost = "a segment was captured in part"
 	}
-	back := d.flows[flowKey{key.dst, key.src}]
 	var all []Message
+	at := 0
 	for f.lost == "" {
-		layers, used := f.frame(back)
+		layers, used := f.frame(f.buf[at:], back)
 		if used == 0 {
 			break
 		}
-		f.buf = f.buf[used:]
+		at += used
 		all = append(all, Message{key.src, key.dst, layers})
 	}
+	f.used(at)
 	if f.lost != "" {
-		all = append(all, Message{key.src, key.dst, []Layer{damaged(f.lost)}})
+		all = append(all, f.leftOut(f.lost))
 	}
 	if flags&fin != 0 || f.lost != "" {
-		delete(d.flows, key)
+		d.forget(f)
+		return all
+	}
+	d.account(f)
+	return append(all, d.evict(f)...)
+}
+
+// account brings what is held up to date with what f holds.
+func (d *Decoder) account(f *flow) {
+	d.held -= f.held
+	f.held = cap(f.buf) + f.waiting + segmentCost*(cap(f.early)-len(f.early))
+	d.held += f.held
+}
+
+// forget drops a flow, which may be nil.
+func (d *Decoder) forget(f *flow) {
+	if f == nil {
+		return
+	}
+	d.held -= f.held
+	d.recent.Remove(f.place)
+	delete(d.flows, f.key)
+}
+
+// evict drops the flows that were silent for longest while there are too many, or they hold
+// too much; f stays. It returns messages that say so.
+func (d *Decoder) evict(f *flow) (all []Message) {
+	for len(d.flows) > mostFlows || d.held > mostHeld {
+		why := "the connection is no longer followed: the capture has too many others"
+		if d.held > mostHeld {
+			why = "the connection is no longer followed: incomplete frames of this and others take too much memory"
+		}
+		oldest := d.recent.Back().Value.(*flow)
+		if oldest == f {
+			break // one flow can't hold too much
+		}
+		all = append(all, oldest.leftOut(why))
+		d.forget(oldest)
 	}
 	return all
+}
+
+// leftOut is the message about a flow that ends before its connection does.
+func (f *flow) leftOut(why string) Message {
+	return Message{f.key.src, f.key.dst, []Layer{damaged(why)}}
 }
 
 // put takes the bytes that are new, and those behind them that came before.
@@ -78,16 +143,14 @@ func (f *flow) put(seq uint32, data []byte) {
 		return
 	}
 	f.appendAt(seq, data)
-	for again := true; again; {
-		again = false
-		for at, segment := range f.early {
-			if int32(at-f.next) <= 0 {
-				delete(f.early, at)
-				f.waiting -= len(segment)
-				f.appendAt(at, segment)
-				again = true
-			}
-		}
+	n := 0
+	for n < len(f.early) && int32(f.early[n].seq-f.next) <= 0 {
+		f.appendAt(f.early[n].seq, f.early[n].data)
+		f.waiting -= len(f.early[n].data) + segmentCost
+		n++
+	}
+	if f.early = slices.Delete(f.early, 0, n); len(f.early) == 0 {
+		f.early = nil
 	}
 }
 
@@ -101,20 +164,32 @@ func (f *flow) appendAt(seq uint32, data []byte) {
 	f.next += uint32(int64(len(data)) - seen)
 }
 
+// used drops the first bytes of buf, which no frame needs any more.
+func (f *flow) used(n int) {
+	switch rest := f.buf[n:]; {
+	case len(rest) == 0:
+		f.buf = nil // of most flows nothing is kept between segments
+	case len(rest) < cap(f.buf)/4:
+		f.buf = bytes.Clone(rest)
+	default:
+		f.buf = f.buf[:copy(f.buf, rest)]
+	}
+}
+
 // keep holds a segment for later. A gap that is not filled soon is a packet that was
 // not captured.
 func (f *flow) keep(seq uint32, data []byte) {
-	if _, had := f.early[seq]; had || len(data) == 0 {
+	at, had := slices.BinarySearchFunc(f.early, seq, func(e early, seq uint32) int {
+		return cmp.Compare(int32(e.seq-f.next), int32(seq-f.next))
+	})
+	if had || len(data) == 0 {
 		return
 	}
-	if f.waiting += len(data); f.waiting > mostWaiting {
+	if f.waiting += len(data) + segmentCost; f.waiting > mostWaiting {
 		f.lost = "segments are missing in the capture"
 		return
 	}
-	if f.early == nil {
-		f.early = make(map[uint32][]byte)
-	}
-	f.early[seq] = append([]byte(nil), data...)
+	f.early = slices.Insert(f.early, at, early{seq, bytes.Clone(data)})
 }
 
 func be16(b []byte) int { return int(binary.BigEndian.Uint16(b)) }

@@ -23,25 +23,25 @@ func beginsMPA(b []byte) bool {
 	return bytes.HasPrefix(b, []byte(keyRequest)) || bytes.HasPrefix(b, []byte(keyReply))
 }
 
-// frame reads what the stream goes on with, and how many bytes it is: 0 if not all of
-// it is there. back is the other direction, if it is known.
-func (f *flow) frame(back *flow) (layers []Layer, used int) {
+// frame reads what the stream goes on with, of which b is there, and returns how many bytes
+// it is: 0 if not all of it is there. back is the other direction, if it is known.
+func (f *flow) frame(b []byte, back *flow) (layers []Layer, used int) {
 	switch {
 	case !f.opened:
-		return f.opening()
-	case len(f.buf) < 2:
+		return f.opening(b)
+	case len(b) < 2:
 		return nil, 0
 	}
 	if f.markers || back != nil && back.markers {
 		f.lost = "MPA with markers is not read"
 		return nil, 0
 	}
-	size := be16(f.buf)
+	size := be16(b)
 	whole := (2+size+3)&^3 + 4
-	if len(f.buf) < whole {
+	if len(b) < whole {
 		return nil, 0
 	}
-	fpdu := f.buf[:whole]
+	fpdu := b[:whole]
 	l := Layer{Name: "FPDU"}
 	l.add("length", size)
 	l.add("crc", f.check(back, fpdu))
@@ -64,24 +64,24 @@ func (f *flow) check(back *flow, fpdu []byte) string {
 }
 
 // opening reads an MPA request or reply (RFC 5044, 7.1.1; RFC 6581).
-func (f *flow) opening() ([]Layer, int) {
-	if len(f.buf) < mpaHead {
+func (f *flow) opening(b []byte) ([]Layer, int) {
+	if len(b) < mpaHead {
 		return nil, 0
 	}
-	c := cursor{b: f.buf[keySize:mpaHead]}
+	c := cursor{b: b[keySize:mpaHead]}
 	flags, revision, size := c.u8(), c.u8(), int(c.u16())
-	if len(f.buf) < mpaHead+size {
+	if len(b) < mpaHead+size {
 		return nil, 0
 	}
 	l := Layer{Name: "MPA"}
-	l.add("frame", map[bool]string{true: "request", false: "reply"}[bytes.HasPrefix(f.buf, []byte(keyRequest))])
+	l.add("frame", map[bool]string{true: "request", false: "reply"}[bytes.HasPrefix(b, []byte(keyRequest))])
 	l.flag("markers", flags&0x80 != 0)
 	l.flag("crc", flags&0x40 != 0)
 	l.flag("rejected", flags&0x20 != 0)
 	enhanced := flags&0x10 != 0
 	l.flag("enhanced", enhanced)
 	l.add("revision", revision)
-	private := f.buf[mpaHead : mpaHead+size]
+	private := b[mpaHead : mpaHead+size]
 	if enhanced && revision >= 2 && size >= 4 {
 		c := cursor{b: private}
 		ird, ord := c.u16(), c.u16()
