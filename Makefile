@@ -37,8 +37,8 @@ export GOFLAGS := $(GOFLAGS) -buildvcs=false -trimpath
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-build: ## build the static bin/rdmalink, the demo's programs, and the examples
-	$(GO) build -o bin/ ./cmd/rdmalink ./test/cmd/exchange ./test/cmd/demo ./test/cmd/vm
+build: ## build the static bin/rdmalink, the programs of tests, and the examples
+	$(GO) build -o bin/ ./cmd/rdmalink ./test/cmd/exchange ./test/cmd/vm
 	$(GO) build -o bin/ ./examples/... ./docs/concepts
 
 # A module of its own: nothing else needs what gRPC does.
@@ -152,7 +152,8 @@ stress: fetch build grpc bin/suite ## N times ROWS of make test, shuffled, besid
 bin/suite: FORCE
 	@$(GO) build -o bin/suite ./test/cmd/suite
 
-demo: build ## a Go server and client move data over siw, here or in QEMU
+demo: ## a Go server and client move data over siw, here or in QEMU
+	@$(GO) build -o bin/ ./cmd/rdmalink ./test/cmd/exchange ./test/cmd/demo
 	@bin/demo
 
 clean: ## remove what was built; kernels stay in ~/.cache/goverbs
