@@ -5,18 +5,20 @@ GO ?= go
 FUZZTIME ?= 10s
 # Added to every go test, for instance TESTFLAGS='-v -run Dial'.
 TESTFLAGS ?=
-# Kernel series to test on, and the packages with kernel tests. Each package
-# costs a boot, so there is one.
-KERNELS ?= 6.12 6.1 7.2 uml-6.12
+# Kernel series to test on, the packages with kernel tests, and how many guests share
+# the tests on each kernel.
+KERNELS ?= 6.12 6.1 7.2
 VM_PACKAGES ?= ./test
+GUESTS ?= 2
 # Options of make bench, and of make mutate.
 BENCH ?=
 MUTATE ?=
-# Rows of make test and make stress, all if empty; and how often make stress runs
-# them, beside how many busy loops.
+# Rows of make test and make stress, all if empty; how long make stress runs them, beside
+# how many busy loops, and where it adds its results up.
 ROWS ?=
-N ?= 8
+FOR ?= 30m
 HOGS ?= 2
+LOG ?= stress.jsonl
 # What a row needs first. make test sees to it once, for all of its rows.
 READY ?= fetch build grpc
 # The tests with many goroutines on one object.
@@ -32,7 +34,7 @@ export CGO_ENABLED = 0
 export GOFLAGS := $(GOFLAGS) -buildvcs=false -trimpath
 
 .DEFAULT_GOAL := help
-.PHONY: help build grpc generate lint unit arm64 race fuzz abi sandbox programs cross fetch vm vmrace rig mutate test stress demo clean bench bench-check
+.PHONY: help build grpc generate lint unit arm64 race fuzz abi sandbox programs cross fetch vm vmrace rig uml mutate test stress demo clean bench bench-check
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -125,21 +127,21 @@ FORCE:
 fetch: bin/vm ## get KERNELS, siw, QEMU and rdma-core's tools with apt
 	@bin/vm fetch -kernel "$(KERNELS)"
 
-# The limits are for tests that hang; a busy machine takes many times longer.
-vm: $(READY) ## kernel tests, on KERNELS (6.12 6.1 7.2 in QEMU, uml-6.12)
-	@set -e; for k in $(KERNELS); do \
-		echo "== kernel $$k"; \
-		$(GO) test -tags vm -count=1 -p 1 -timeout 80m $(TESTFLAGS) \
-			-exec "$(CURDIR)/bin/vm run -kernel $$k -timeout 85m --" $(VM_PACKAGES); \
-	done
+vm: $(READY) ## kernel tests, on KERNELS (6.12 6.1 7.2 in QEMU)
+	@set -e; for k in $(KERNELS); do bin/vm test -kernel $$k -guests $(GUESTS) $(TESTFLAGS) $(VM_PACKAGES); done
 
 vmrace: $(READY) ## RACE_TESTS under the race detector, and with pointer checks, on one kernel
-	CGO_ENABLED=1 $(GO) test -race -tags vm,netgo,osusergo -ldflags '-linkmode=external -extldflags=-static' \
-		-count=1 -timeout 60m $(TESTFLAGS) -run '$(RACE_TESTS)' \
-		-exec "$(CURDIR)/bin/vm run -kernel $(firstword $(KERNELS)) -timeout 65m --" $(VM_PACKAGES)
+	@bin/vm test -kernel $(firstword $(KERNELS)) -guests 1 -race -run '$(RACE_TESTS)' $(TESTFLAGS) $(VM_PACKAGES)
 
 rig: $(READY) ## test the test machine itself: output, exit code, crash, hang, cancel
-	$(GO) test -tags vmhost -count=1 -timeout 60m $(TESTFLAGS) ./test/cmd/vm
+	$(GO) test -tags vmhost -timeout 60m $(TESTFLAGS) -skip '^TestUML' ./test/cmd/vm
+
+# User Mode Linux measures nanoseconds for make bench. Its tests and the kernel tests on it
+# take a quarter of an hour, and show no more than QEMU's.
+uml: ## the test machine's and the kernel tests on User Mode Linux, which is compiled first
+	@$(MAKE) --no-print-directory fetch build grpc KERNELS=uml-6.12
+	$(GO) test -tags vmhost -timeout 60m $(TESTFLAGS) -run '^TestUML' ./test/cmd/vm
+	@bin/vm test -kernel uml-6.12 -guests $(GUESTS) $(TESTFLAGS) $(VM_PACKAGES)
 
 # MUTATE='-n 300 -seed 7', '-own -run drain uverbs': go run ./test/cmd/mutate -h tells more.
 mutate: ## change the source in one place at a time; nine in ten changes have to fail a unit test
@@ -155,8 +157,8 @@ bench-check: $(READY) ## run the benchmark briefly; allocations, doorbells, inst
 test: fetch build grpc bin/suite ## everything, two rows at a time; says at the end what ran
 	@bin/suite $(if $(TESTFLAGS),-flags '$(TESTFLAGS)') $(ROWS)
 
-stress: fetch build grpc bin/suite ## N times ROWS of make test, shuffled, beside HOGS busy loops
-	@bin/suite -n $(N) -hogs $(HOGS) -shuffle $(if $(TESTFLAGS),-flags '$(TESTFLAGS)') $(ROWS)
+stress: fetch build grpc bin/suite ## ROWS of make test for FOR (30m), shuffled, beside HOGS busy loops; adds up in LOG
+	@bin/suite -for $(FOR) -file $(LOG) -hogs $(HOGS) -shuffle $(if $(TESTFLAGS),-flags '$(TESTFLAGS)') $(ROWS)
 
 bin/suite: FORCE
 	@$(GO) build -o bin/suite ./test/cmd/suite

@@ -14,7 +14,6 @@ import (
 // TestExclusiveAsRdma wants the machine before any other test made a network
 // namespace, as those of alone_test.go.
 func TestExclusiveAsRdma(t *testing.T) {
-	notTwice(t)
 	noFabric(t)
 	setNetnsMode(t, netlinkrdma.NetnsExclusive) // when those of other tests are gone
 	setNetnsMode(t, netlinkrdma.NetnsShared)

@@ -17,7 +17,6 @@ import (
 // loses the namespace. No driver of software lets its devices be moved, so a
 // module of the rig gives them what they lack.
 func TestNldevMove(t *testing.T) {
-	notTwice(t)
 	needSiw(t) // the module is not built either
 	noFabric(t)
 	var here netlinkrdma.Client

@@ -21,7 +21,6 @@ import (
 // stay, for the drivers can't take them from their users, until a namespace that
 // ends takes their network device along.
 func TestNldevExclusive(t *testing.T) {
-	notTwice(t)
 	noFabric(t)
 	var here netlinkrdma.Client
 	setNetnsMode(t, netlinkrdma.NetnsExclusive)
@@ -63,7 +62,6 @@ func TestNldevExclusive(t *testing.T) {
 
 // TestDoctorExclusive: the doctor says where the devices are.
 func TestDoctorExclusive(t *testing.T) {
-	notTwice(t)
 	noFabric(t)
 	noRxeFabric(t)
 	setNetnsMode(t, netlinkrdma.NetnsExclusive)

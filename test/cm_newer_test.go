@@ -21,7 +21,6 @@ import (
 // TestCMWriteEvent: an event of the program's own wakes a waiting Get, before and after what
 // the kernel reports; older kernels refuse it.
 func TestCMWriteEvent(t *testing.T) {
-	notTwice(t)
 	rxeFabric(t)
 	noLeak(t)
 	ch, to := newChannel(t), newChannel(t)
@@ -64,7 +63,6 @@ func TestCMWriteEvent(t *testing.T) {
 
 // TestCMIBRefused: only InfiniBand has addresses of family AF_IB and a subnet administrator.
 func TestCMIBRefused(t *testing.T) {
-	notTwice(t)
 	rxeFabric(t)
 	noLeak(t)
 	ch := newChannel(t)
@@ -94,7 +92,6 @@ func TestCMIBRefused(t *testing.T) {
 // TestCMXRCIDs: an ID for XRC is made, and says so to others; the queue pair that it is for
 // no device here has.
 func TestCMXRCIDs(t *testing.T) {
-	notTwice(t)
 	rxeFabric(t)
 	noLeak(t)
 	ch := newChannel(t)
@@ -108,7 +105,6 @@ func TestCMXRCIDs(t *testing.T) {
 // TestCMNamespaceOfThread: a locked goroutine whose thread was moved listens in that
 // namespace, and the connection then serves from anywhere.
 func TestCMNamespaceOfThread(t *testing.T) {
-	notTwice(t)
 	fabric(t)
 	noLeak(t)
 	listening := make(chan *rdmacm.Listener)

@@ -48,7 +48,6 @@ func partLow(t *testing.T, ch *rdmacm.EventChannel, asks, answers *rdmacm.ID) {
 // TestCMRxeEvents connects call by call and event by event, as programs of
 // librdmacm do, with an acknowledgement time-out of both sides' choice.
 func TestCMRxeEvents(t *testing.T) {
-	notTwice(t)
 	d := openRxe(t)
 	noLeak(t)
 	ch := newChannel(t)
@@ -94,7 +93,6 @@ func TestCMRxeEvents(t *testing.T) {
 // TestCMRxeExternalQP: the caller takes its own queue pairs through the states
 // and tells their numbers.
 func TestCMRxeExternalQP(t *testing.T) {
-	notTwice(t)
 	d := openRxe(t)
 	noLeak(t)
 	ch := newChannel(t)
@@ -141,7 +139,6 @@ func (e *rxeEnd) follow(id *rdmacm.ID) {
 
 // TestCMRxeWrongState: what comes at the wrong time is refused, and said so.
 func TestCMRxeWrongState(t *testing.T) {
-	notTwice(t)
 	rxeFabric(t)
 	noLeak(t)
 	ch := newChannel(t)

@@ -15,7 +15,6 @@ import (
 // TestCMRxePath: the path that the kernel found for one ID serves another, which never
 // resolves a route.
 func TestCMRxePath(t *testing.T) {
-	notTwice(t)
 	d := openRxe(t)
 	noLeak(t)
 	ch := newChannel(t)
@@ -55,7 +54,6 @@ func TestCMRxePath(t *testing.T) {
 // TestCMRxeECE: both ends learn of the options that the other asks for or agrees to, and
 // a refusal says that it is for them.
 func TestCMRxeECE(t *testing.T) {
-	notTwice(t)
 	d := openRxe(t)
 	noLeak(t)
 	ch := newChannel(t)
@@ -94,7 +92,6 @@ func TestCMRxeECE(t *testing.T) {
 // TestCMRxeNotify: the side that accepted says that a message has come, so the
 // connection is there, although the peer's confirmation is not.
 func TestCMRxeNotify(t *testing.T) {
-	notTwice(t)
 	d := openRxe(t)
 	noLeak(t)
 	ch := newChannel(t)

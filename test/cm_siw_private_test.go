@@ -14,7 +14,6 @@ import (
 // TestCMPrivateData holds siw's limit for each message: what is within it arrives
 // as it is, what is beyond it is refused here, and not by the peer's kernel.
 func TestCMPrivateData(t *testing.T) {
-	notTwice(t)
 	const limit = 251
 	cmLink(t, "siw")
 	l := must(rdmacm.Listen("10.78.0.1:0", nil))(t)

@@ -13,7 +13,7 @@ import (
 
 // TestCompletion has each shell complete the name of a live link.
 func TestCompletion(t *testing.T) {
-	onlyUML(t)
+	only612(t)
 	dummy(t, "gvcompl")
 	link(t, "gvcompl", "rxe", "gvcompl")
 	path := filepath.Dir(rdmalinkPath(t)) + ":" + os.Getenv("PATH")

@@ -21,7 +21,7 @@ var otherwise = map[string]map[string]string{
 // TestConcepts runs them on rxe and siw, and compares what they print with the pages, whose
 // output is that of the devices of package rdmatest.
 func TestConcepts(t *testing.T) {
-	onlyUML(t)
+	only612(t)
 	rxeFabric(t)
 	cmLink(t, "siw")
 	for _, page := range onDevices {

@@ -78,7 +78,7 @@ func deviceNumber(t *testing.T, path string) string {
 
 // TestContainer: a static program and two device nodes are all that it takes.
 func TestContainer(t *testing.T) {
-	onlyUML(t)
+	only612(t)
 	fabric(t)
 	j := newJail(t)
 	j.give("/dev/infiniband/rdma_cm")

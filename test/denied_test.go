@@ -33,7 +33,6 @@ func says(t *testing.T, cmd *exec.Cmd, want string) {
 }
 
 func TestWithoutMemlock(t *testing.T) {
-	notTwice(t)
 	fabric(t)
 	noLeak(t)
 	says(t, nobody(child("memory too big")), "memory too big: uverbs: create MR on gvsiw0: cannot allocate memory: "+
@@ -59,7 +58,6 @@ func registerTooMuch([]string) error {
 
 // TestWithoutPermission: the nodes are 0666; here they are not.
 func TestWithoutPermission(t *testing.T) {
-	notTwice(t)
 	fabric(t)
 	noLeak(t)
 	deny := func(path string) {
@@ -90,7 +88,6 @@ func openBoth([]string) error {
 
 // TestCredentialsChanged: the kernel takes commands only from who opened.
 func TestCredentialsChanged(t *testing.T) {
-	notTwice(t)
 	noLeak(t)
 	says(t, child("new user"), "new user: rdmacm: create ID: permission denied "+
 		"(the credentials changed since the channel was opened: open a new one, after setuid only in a program started anew)")
@@ -124,7 +121,6 @@ func unload(t *testing.T, module string) {
 }
 
 func TestWithoutConnectionManager(t *testing.T) {
-	notTwice(t)
 	unload(t, "rdma_ucm")
 	t.Cleanup(func() { sh(t, "modprobe rdma_ucm") })
 	_, err := rdmacm.Dial(t.Context(), "10.81.0.1:1", nil)
@@ -135,7 +131,6 @@ func TestWithoutConnectionManager(t *testing.T) {
 
 // TestWithoutNodes: a container that was not given the devices.
 func TestWithoutNodes(t *testing.T) {
-	notTwice(t)
 	fabric(t)
 	j := newJail(t)
 	says(t, j.command("/exchange", "-s", ":7471"), "exchange: "+noCM)

@@ -48,7 +48,6 @@ var zeroElsewhere = strings.Fields(`max_ee_rd_atom max_ee_init_rd_atom max_ee ma
 
 // TestDevinfoAsIbvDevinfo compares every field that ibv_devinfo -v prints.
 func TestDevinfoAsIbvDevinfo(t *testing.T) {
-	notTwice(t)
 	for i, typ := range linkTypes() {
 		t.Run(typ, func(t *testing.T) {
 			netdev, name := "info"+typ, "gvinfo"+typ
@@ -203,7 +202,7 @@ func sameAsSystem(t *testing.T, name, netdev string, device, port map[string]any
 // TestDevinfoDenied: who may not open the device is told what sysfs has, which is
 // the same as far as it goes, and why the rest is missing.
 func TestDevinfoDenied(t *testing.T) {
-	onlyUML(t)
+	only612(t)
 	everybodys := everybodysRdmalink(t)
 	for i, typ := range linkTypes() {
 		dummy(t, "deny"+typ, fmt.Sprintf("10.89.%d.1/24", 10+i))

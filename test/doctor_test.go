@@ -67,7 +67,7 @@ func doctor(t *testing.T, words ...string) *exec.Cmd {
 
 // TestDoctor makes one thing wrong after the other on links that are well.
 func TestDoctor(t *testing.T) {
-	onlyUML(t)
+	only612(t)
 	everybodys := everybodysRdmalink(t)
 	for _, typ := range linkTypes() {
 		t.Run(typ, func(t *testing.T) {
@@ -153,7 +153,7 @@ func rationed(t *testing.T, name string) {
 // TestDoctorOnLoopback: links that come up, and can't connect; seen from another
 // network namespace too.
 func TestDoctorOnLoopback(t *testing.T) {
-	onlyUML(t)
+	only612(t)
 	sh(t, "ip netns add gvdoc && ip -n gvdoc link set lo up")
 	t.Cleanup(func() { sh(t, "ip netns del gvdoc") })
 	there := func(cmd *exec.Cmd) *exec.Cmd {
@@ -178,7 +178,7 @@ func TestDoctorOnLoopback(t *testing.T) {
 
 // TestDoctorWithoutModules takes rdma_cm's away, and the software drivers'.
 func TestDoctorWithoutModules(t *testing.T) {
-	onlyUML(t)
+	only612(t)
 	noFabric(t)
 	noRxeFabric(t)
 	dummy(t, "docmod", "10.90.2.1/24")
@@ -216,7 +216,7 @@ func hideModules(t *testing.T) {
 
 // TestDoctorDCB: a network device of the kernel that has no DCB, and queues that mark packets.
 func TestDoctorDCB(t *testing.T) {
-	onlyUML(t)
+	only612(t)
 	dummy(t, "docdcb", "10.90.2.1/24")
 	link(t, "gvdocdcb", "rxe", "docdcb")
 	for _, want := range []string{"docdcb has no DCB; soft RoCE sends again what is lost", "docdcb has no queue of the kernel's that marks packets"} {

@@ -63,7 +63,7 @@ func dumpedUntil(t *testing.T, r *running, text string, times int) (all []dumpLi
 // TestDumpRxe: each message of ibv_rc_pingpong is seen where it crosses a network
 // device, with its acknowledgement, and the kernel's ICRC is the one computed.
 func TestDumpRxe(t *testing.T) {
-	onlyUML(t)
+	only612(t)
 	near, far := rxeWire(t)
 	dump := dumping(t, "gvnear")
 	words := func(link string, d *rxeDevice) []string {
@@ -102,7 +102,7 @@ func TestDumpRxe(t *testing.T) {
 // TestDumpSiw: rping's messages are found in siw's TCP connections, also where a segment
 // holds several or a part of one.
 func TestDumpSiw(t *testing.T) {
-	onlyUML(t)
+	only612(t)
 	cmLink(t, "siw")
 	dump := dumping(t, "lo")
 	server := serveCM(t, rping("C", "-s -C 3 -a 10.78.0.1 -S 9000"), "7174")

@@ -45,7 +45,7 @@ func stopped(t *testing.T, server *running) output {
 
 // overBothLinks runs a test on siw and on rxe, at 10.78.0.1.
 func overBothLinks(t *testing.T, test func(t *testing.T, typ string)) {
-	onlyUML(t)
+	only612(t)
 	for _, typ := range []string{"siw", "rxe"} {
 		t.Run(typ, func(t *testing.T) {
 			cmLink(t, typ)
@@ -58,7 +58,6 @@ func overBothLinks(t *testing.T, test func(t *testing.T, typ string)) {
 const exampleAt = "10.78.0.1:7471"
 
 func TestExampleKV(t *testing.T) {
-	notTwice(t)
 	overBothLinks(t, func(t *testing.T, _ string) {
 		server := serveCM(t, example("kv", "-dev", "cmlink", "-listen", exampleAt), "7471")
 		prints(t, example("kv", exampleAt, "put", "colour", "red"), "")
@@ -76,7 +75,6 @@ func TestExampleKV(t *testing.T) {
 }
 
 func TestExampleEcho(t *testing.T) {
-	notTwice(t)
 	overBothLinks(t, func(t *testing.T, typ string) {
 		conns := map[string]int{"siw": 10, "rxe": 50}[typ] // a thousand take minutes here
 		n := fmt.Sprint(conns)
@@ -91,7 +89,6 @@ func TestExampleEcho(t *testing.T) {
 }
 
 func TestExampleExporter(t *testing.T) {
-	notTwice(t)
 	overBothLinks(t, func(t *testing.T, typ string) {
 		server := servePort(t, example("exporter", "-listen", "127.0.0.1:9879"), 9879)
 		resp := must(http.Get("http://127.0.0.1:9879/metrics"))(t)
@@ -115,7 +112,7 @@ func TestExampleExporter(t *testing.T) {
 }
 
 func TestExampleUDPing(t *testing.T) {
-	onlyUML(t)
+	only612(t)
 	cmLink(t, "rxe")
 	noLeak(t)
 	server := serveCM(t, example("udping", "-listen", exampleAt), "7471")
@@ -124,7 +121,6 @@ func TestExampleUDPing(t *testing.T) {
 }
 
 func TestExampleWeb(t *testing.T) {
-	notTwice(t)
 	overBothLinks(t, func(t *testing.T, _ string) {
 		dir := t.TempDir()
 		ok(t, os.WriteFile(filepath.Join(dir, "page.txt"), []byte("by RDMA\n"), 0o600))

@@ -36,7 +36,7 @@ func onEachFabric(t *testing.T, test func(t *testing.T, link, host string)) {
 // TestListenerClosedUnderDials: dials that a listener has not let in end with it, and so do
 // those that its backlog had no room for.
 func TestListenerClosedUnderDials(t *testing.T) {
-	onlyUML(t)
+	only612(t)
 	const dials, backlog = 6, 2
 	onEachFabric(t, func(t *testing.T, link, host string) {
 		for _, k := range talks(t, link) {
@@ -64,7 +64,7 @@ func TestListenerClosedUnderDials(t *testing.T) {
 // TestHandshakeKilled: whichever process dies during the handshake, the other one's call
 // ends, and a listener goes on.
 func TestHandshakeKilled(t *testing.T) {
-	onlyUML(t)
+	only612(t)
 	onEachFabric(t, func(t *testing.T, _, host string) {
 		t.Run("who dials", func(t *testing.T) {
 			l := must(msg.Listen(host+":0", nil))(t)
@@ -157,7 +157,7 @@ func msgListener(args []string) error {
 // TestStopped: a peer that stands still holds up who sends to it, until the context of that
 // ends. When it goes on all goes on.
 func TestStopped(t *testing.T) {
-	onlyUML(t)
+	only612(t)
 	onEachFabric(t, func(t *testing.T, _, host string) {
 		l := must(msg.Listen(host+":0", &msg.Config{Window: 8}))(t)
 		closeLater(t, l)
@@ -215,7 +215,7 @@ func msgMirror(args []string) error {
 // GOVERBS_CYCLES says how often, on each transport and in each way. Neither here nor in the
 // kernel is anything left.
 func TestCycles(t *testing.T) {
-	onlyUML(t)
+	only612(t)
 	onEachFabric(t, func(t *testing.T, link, host string) {
 		for _, k := range talks(t, link) {
 			t.Run(k.name, func(t *testing.T) {

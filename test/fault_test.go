@@ -20,7 +20,7 @@ import (
 // overCut runs a test over a network that it can cut, on connections of all kinds at once: siw
 // to the same machine, which goes through lo, and rxe over a veth pair.
 func overCut(t *testing.T, rxeToo bool, test func(t *testing.T, pairs [][2]speaker, cut func(percent int))) {
-	onlyUML(t)
+	only612(t)
 	pairs := func(t *testing.T, kinds []talk, from netip.Addr, at string) (pairs [][2]speaker) {
 		for _, k := range kinds {
 			a, b := k.pair(t, from, at)
@@ -48,7 +48,6 @@ func overCut(t *testing.T, rxeToo bool, test func(t *testing.T, pairs [][2]speak
 // TestCut: a network that is gone for 3 seconds only holds things up. On rxe that is not
 // much less than what ends a connection (TestCutForGood), so a slow machine could not tell.
 func TestCut(t *testing.T) {
-	notTwice(t)
 	overCut(t, false, func(t *testing.T, pairs [][2]speaker, cut func(int)) {
 		cut(100)
 		for _, p := range pairs {
@@ -68,7 +67,6 @@ func TestCut(t *testing.T) {
 
 // TestCutForGood: a network that does not come back ends the connection of whoever sends.
 func TestCutForGood(t *testing.T) {
-	notTwice(t)
 	const retries = "/proc/sys/net/ipv4/tcp_retries2" // else TCP takes a quarter of an hour
 	before := must(os.ReadFile(retries))(t)
 	ok(t, os.WriteFile(retries, []byte("3"), 0))
@@ -102,7 +100,7 @@ func TestCutForGood(t *testing.T) {
 // TestRemoved: the device goes away under connections and listeners. All calls end, and
 // say why.
 func TestRemoved(t *testing.T) {
-	onlyUML(t)
+	only612(t)
 	for _, typ := range []string{"siw", "rxe"} {
 		t.Run(typ, func(t *testing.T) {
 			if typ == "siw" {

@@ -13,7 +13,7 @@ import (
 // TestGRPC has the programs of examples/grpc talk to each other: TLS, a large call, a
 // thousand streams at a time on one connection.
 func TestGRPC(t *testing.T) {
-	onlyUML(t)
+	only612(t)
 	eachIPv4Host(t, func(t *testing.T, host string) {
 		cert := filepath.Join(t.TempDir(), "cert.pem")
 		server := serveCM(t, exec.Command("../bin/grpc/server", "-cert", cert, "-host", host), "7471")

@@ -8,37 +8,28 @@ import (
 	"testing"
 )
 
-// onKernel tells whether the kernel is of a series.
+// onKernel reports whether the kernel is of a series.
 func onKernel(series string) bool { return strings.HasPrefix(os.Getenv("GOVERBS_VM"), series+".") }
 
-// sinceLinux7: 6.1 and 6.12 are what there is before.
+// sinceLinux7 reports whether the kernel is newer than 6.1 and 6.12.
 func sinceLinux7() bool { return !strings.HasPrefix(os.Getenv("GOVERBS_VM"), "6.") }
 
-// onUML tells whether it is User Mode Linux, where programs run at the speed of the host.
+// onUML reports whether the kernel is User Mode Linux.
 func onUML() bool { return strings.Contains(os.Getenv("GOVERBS_VM"), "-uml-") }
 
-// onlyUML is for tests of what programs say, to each other or to their user, and of those
-// that make very many objects. The verbs in them other tests try on every kernel. The race
-// detector has no room in User Mode Linux.
-func onlyUML(t *testing.T) {
+// only612 is for tests of what programs print and send to each other, and for those that make
+// very many objects. No kernel's source changes their result; other tests try the verbs in them
+// on every kernel.
+func only612(t *testing.T) {
 	t.Helper()
-	if !onUML() && !raceDetector {
-		t.Skip("programs, and very many objects, are tested on uml-6.12")
+	if !onKernel("6.12") {
+		t.Skip("what programs print and send is tested on 6.12")
 	}
 }
 
-// notTwice is for what a kernel's source decides, on whatever machine it runs: the 6.12 of
-// these tests is uml-6.12. Rings, mappings and verbs are tested on that and in QEMU.
-func notTwice(t *testing.T) {
-	t.Helper()
-	if onKernel("6.12") && !onUML() && !raceDetector {
-		t.Skip("for 6.12 this is tested on uml-6.12")
-	}
-}
-
-// mostOnUML leaves the first few cases for the kernels in QEMU.
-func mostOnUML[T any](cases []T, few int) []T {
-	if onUML() {
+// fewElsewhere returns all cases on 6.12, and the first few on other kernels.
+func fewElsewhere[T any](cases []T, few int) []T {
+	if onKernel("6.12") {
 		return cases
 	}
 	return cases[:few]

@@ -23,7 +23,6 @@ const (
 // TestPeerKilled kills a process in the middle of a transfer. The other one sees
 // the connection end, and all its own work requests complete.
 func TestPeerKilled(t *testing.T) {
-	notTwice(t)
 	fabric(t)
 	// Flushed, unless the kernel was sending just then and met the reset.
 	peerKilled(t, dummyIPv4+":0", uverbs.StatusWRFlushErr, uverbs.StatusLocQPOpErr)
@@ -32,7 +31,6 @@ func TestPeerKilled(t *testing.T) {
 // TestRxeCMPeerKilled is the same over RoCE, where the kernel says goodbye for the
 // dead process. Before, a request may find its memory gone.
 func TestRxeCMPeerKilled(t *testing.T) {
-	notTwice(t)
 	rxeFabric(t)
 	peerKilled(t, rxeIPv4+":0", uverbs.StatusWRFlushErr, uverbs.StatusRemAccessErr)
 }

@@ -46,7 +46,6 @@ func iproute2(t *testing.T, line string) output {
 }
 
 func TestAddAndDelete(t *testing.T) {
-	notTwice(t)
 	dummy(t, "add0", "10.1.1.1/24")
 	for _, typ := range linkTypes() {
 		for _, line := range []string{"add gvadd type " + typ + " netdev add0", "link add gvadd type " + typ + " netdev add0"} {
@@ -73,7 +72,6 @@ func TestAddAndDelete(t *testing.T) {
 
 // TestLinkErrors pins the words to the errnos real kernels give.
 func TestLinkErrors(t *testing.T) {
-	notTwice(t)
 	for _, typ := range linkTypes() {
 		t.Run(typ, func(t *testing.T) { linkErrors(t, typ) })
 	}
@@ -104,7 +102,6 @@ func linkErrors(t *testing.T, typ string) {
 }
 
 func TestLinkWithoutPrivilege(t *testing.T) {
-	notTwice(t)
 	dummy(t, "priv0", "10.1.1.1/24")
 	// The checkout may lie in a home that nobody may look into.
 	const everybodys = "/tmp/everybodys/rdmalink"
@@ -131,7 +128,6 @@ func TestLinkWithoutPrivilege(t *testing.T) {
 // TestLinkWithoutModule hides the kernel's modules, so that its own request for
 // the driver fails.
 func TestLinkWithoutModule(t *testing.T) {
-	notTwice(t)
 	dummy(t, "mod0", "10.1.1.1/24")
 	noFabric(t)
 	for _, module := range []string{"siw", "rdma_rxe"} {
@@ -152,7 +148,7 @@ func TestLinkWithoutModule(t *testing.T) {
 
 // TestLinkInChroot: rdmalink needs no /sys, /proc, /dev or /etc.
 func TestLinkInChroot(t *testing.T) {
-	onlyUML(t)
+	only612(t)
 	dummy(t, "jail0", "10.1.1.1/24")
 	root := t.TempDir()
 	binary, err := os.ReadFile(rdmalinkPath(t))
@@ -180,7 +176,6 @@ func TestLinkInChroot(t *testing.T) {
 
 // TestNetlinkAsSysfs compares what the client reads with the kernel's files.
 func TestNetlinkAsSysfs(t *testing.T) {
-	notTwice(t)
 	noFabric(t) // whose devices would be counted
 	for i, typ := range linkTypes() {
 		dummy(t, typ+"netdev", fmt.Sprintf("10.1.%d.1/24", i+1))

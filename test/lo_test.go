@@ -13,7 +13,6 @@ import (
 // that README begins with gives a link that connects, and tells what it set. Its
 // commands undo that.
 func TestLinkOnLo(t *testing.T) {
-	notTwice(t)
 	needSiw(t)
 	newNetns(t)
 	const line = "add siwlo type siw netdev lo"
@@ -65,7 +64,6 @@ func asBefore(t *testing.T) {
 // TestAddLeavesLo: a link that the kernel refuses leaves lo as it was, also
 // where the user may change lo but not add links.
 func TestAddLeavesLo(t *testing.T) {
-	notTwice(t)
 	needSiw(t)
 	newNetns(t)
 	before := sh(t, "ip addr show lo")
@@ -86,7 +84,6 @@ func TestAddLeavesLo(t *testing.T) {
 
 // TestAddOnBareNetdev: a network device that is down and has no address.
 func TestAddOnBareNetdev(t *testing.T) {
-	notTwice(t)
 	for _, typ := range linkTypes() {
 		t.Run(typ, func(t *testing.T) {
 			sh(t, "ip link add bare0 type dummy")
@@ -104,7 +101,6 @@ func TestAddOnBareNetdev(t *testing.T) {
 
 // TestRemedyForLo runs the commands the refusal names.
 func TestRemedyForLo(t *testing.T) {
-	notTwice(t)
 	needSiw(t)
 	newNetns(t)
 	for _, line := range strings.Split(rdmalink(t, "add siwlo type siw netdev lo --keep-netdev").Err, "\n") {
@@ -124,7 +120,6 @@ func TestRemedyForLo(t *testing.T) {
 // TestLoNeedsMAC is why rdmalink sets one: the link that iproute2 adds on lo looks
 // healthy, and no address on it can be resolved.
 func TestLoNeedsMAC(t *testing.T) {
-	notTwice(t)
 	needSiw(t)
 	newNetns(t)
 	sh(t, "ip link set lo up && ip addr add 192.0.2.1/32 dev lo")

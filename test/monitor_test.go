@@ -29,7 +29,6 @@ type monitored struct {
 // that is renamed, beside rdma of a newer iproute2; and what is said where the
 // kernel tells nothing.
 func TestMonitor(t *testing.T) {
-	notTwice(t)
 	if onKernel("6.1") {
 		const want = "rdmalink: subscribe to the events of RDMA devices: this kernel sends no events of RDMA devices, Linux 6.12 does (list the devices and ports from time to time instead)\n"
 		for _, line := range []string{"monitor", "-j monitor"} {

@@ -18,7 +18,7 @@ const largeMessage = 1 << 20
 // reads, or under one-sided operations, the other end's calls end, and not as after an
 // orderly end. What was received is whole.
 func TestMsgPeerKilledInMessage(t *testing.T) {
-	onlyUML(t)
+	only612(t)
 	onEachFabric(t, func(t *testing.T, _, host string) {
 		for what, survive := range map[string]func(*testing.T, *process, *msg.Conn){
 			"who sends": whileReceiving, "who receives": whileSending, "who is written to": whileWriting,

@@ -15,11 +15,9 @@ import (
 )
 
 func TestMsgPeerKilled(t *testing.T) {
-	notTwice(t)
 	overSiw(t, msg.Config{}, msgKill)
 }
 func TestRxeMsgPeerKilled(t *testing.T) {
-	notTwice(t)
 	overRxe(t, msg.Config{}, msgKill)
 }
 

@@ -18,13 +18,13 @@ import (
 )
 
 func TestMsgPool(t *testing.T) {
-	onlyUML(t)
+	only612(t)
 	fabric(t)
 	msgHundred(t, dummyLink, dummyIPv4+":0")
 }
 
 func TestRxeMsgPool(t *testing.T) {
-	onlyUML(t)
+	only612(t)
 	rxeFabric(t)
 	msgHundred(t, rxeLink, rxeIPv4+":0")
 }

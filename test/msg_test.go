@@ -22,7 +22,6 @@ func TestRxeMsg(t *testing.T) { overRxe(t, msg.Config{}, msgBoth) }
 
 // msgBoth goes through all that a pair of ends can do, over siw and rxe.
 func msgBoth(t *testing.T, w msgWay) {
-	notTwice(t)
 	for name, test := range map[string]func(*testing.T, msgWay){
 		"ping-pong": msgPingPong, "acceptor first": msgAcceptorFirst, "flood": msgFlood, "large": msgLarge,
 		"one-sided": msgOneSided, "cancel": msgCancel, "end": msgEnd,

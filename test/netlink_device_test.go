@@ -23,7 +23,6 @@ func change(t *testing.T, err error) {
 }
 
 func TestNldevSetDevice(t *testing.T) {
-	notTwice(t)
 	for _, typ := range linkTypes() {
 		netdev := "gvset" + typ
 		dummy(t, netdev, "10.87.0.1/24")
@@ -58,7 +57,6 @@ func TestNldevSetDevice(t *testing.T) {
 }
 
 func TestNldevRenameToAnother(t *testing.T) {
-	notTwice(t)
 	dummy(t, "gvtwo1")
 	dummy(t, "gvtwo2")
 	link(t, "gvtwinA", "rxe", "gvtwo1")
@@ -69,7 +67,6 @@ func TestNldevRenameToAnother(t *testing.T) {
 }
 
 func TestNldevPrivilegedQKey(t *testing.T) {
-	notTwice(t)
 	var c netlinkrdma.Client
 	for _, on := range []bool{true, false} {
 		change(t, c.SetPrivilegedQKey(on))
@@ -84,7 +81,6 @@ func TestNldevPrivilegedQKey(t *testing.T) {
 
 // TestNldevEvents follows a device through its life.
 func TestNldevEvents(t *testing.T) {
-	notTwice(t)
 	var c netlinkrdma.Client
 	events, err := c.Subscribe()
 	if onKernel("6.1") {

@@ -14,7 +14,6 @@ import (
 // TestNewestOnRXE: what Linux 7.2 adds, rxe has not: its kernel knows the method and not the
 // answer, older kernels do not know the method.
 func TestNewestOnRXE(t *testing.T) {
-	notTwice(t)
 	rxeFabric(t)
 	noLeak(t)
 	dev := must(infoOf(t, rxeLink).Open())(t)
@@ -36,7 +35,6 @@ func TestNewestOnRXE(t *testing.T) {
 
 // TestImplicitOnRXE: rxe pages ranges on demand since Linux 7.2, and never the whole address space.
 func TestImplicitOnRXE(t *testing.T) {
-	notTwice(t)
 	rxeFabric(t)
 	noLeak(t)
 	dev := must(infoOf(t, rxeLink).Open())(t)

@@ -19,7 +19,6 @@ import (
 
 // TestOpenBy opens the same device by all that it is known by.
 func TestOpenBy(t *testing.T) {
-	notTwice(t)
 	rxeFabric(t)
 	noLeak(t)
 	info := infoOf(t, rxeLink)
@@ -63,7 +62,6 @@ func first(d *uverbs.Device, err error) (*uverbs.Device, uint32, error) { return
 
 // TestOpenNothing: each refusal names what there is.
 func TestOpenNothing(t *testing.T) {
-	notTwice(t)
 	rxeFabric(t)
 	noLeak(t)
 	for want, open := range map[string]func() error{
@@ -85,7 +83,6 @@ func TestOpenNothing(t *testing.T) {
 
 // TestImportNothing: rxe shares no context, and what is no device has none.
 func TestImportNothing(t *testing.T) {
-	notTwice(t)
 	rxeFabric(t)
 	noLeak(t)
 	for path, want := range map[string]error{os.DevNull: uverbs.ErrNoDevice, infoOf(t, rxeLink).Node: uverbs.ErrNotSupported} {
@@ -99,7 +96,6 @@ func TestImportNothing(t *testing.T) {
 
 // TestOpenPassed gives a process the descriptor of a node that it may not open.
 func TestOpenPassed(t *testing.T) {
-	notTwice(t)
 	rxeFabric(t)
 	noLeak(t)
 	path := infoOf(t, rxeLink).Node

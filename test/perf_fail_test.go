@@ -15,7 +15,7 @@ const perfForever = " -D 3600"
 
 // TestPerfPeerKilled: an end whose peer dies in the middle says so and leaves.
 func TestPerfPeerKilled(t *testing.T) {
-	onlyUML(t)
+	only612(t)
 	for _, test := range []struct {
 		link       perfLink
 		name, line string
@@ -50,7 +50,7 @@ func TestPerfPeerKilled(t *testing.T) {
 // TestPerfInterrupt ends either side, before and in the middle: the other hears
 // why.
 func TestPerfInterrupt(t *testing.T) {
-	onlyUML(t)
+	only612(t)
 	type test struct{ name, line, victim string }
 	for l, tests := range map[perfLink][]test{
 		perfRxe:   {{"send lat", "", "client"}, {"read bw", "", "server"}},
@@ -89,7 +89,7 @@ func interruptPerf(t *testing.T, l perfLink, name, line, victim string) {
 // TestPerfUnlike: ends that were told different things find out. All wait for it
 // at the same time, and those that wait for seconds sleep.
 func TestPerfUnlike(t *testing.T) {
-	onlyUML(t)
+	only612(t)
 	rxeFabric(t)
 	tests := []struct{ name, server, client, serverSays, clientSays string }{
 		{"number of QPs", "send bw -n 20 -q 2", "send bw -n 20 -q 3", "were both given the same options?", "were both given the same options?"},
@@ -121,7 +121,7 @@ func TestPerfUnlike(t *testing.T) {
 
 // TestPerfUnable: what the device that rdma_cm found can't do.
 func TestPerfUnable(t *testing.T) {
-	onlyUML(t)
+	only612(t)
 	fabric(t)
 	for test, want := range map[string]string{"atomic lat": dummyLink + " has no atomics", "send bw -c UD": dummyLink + " is iWARP, which has RC only"} {
 		noLeak(t)
@@ -135,7 +135,7 @@ func TestPerfUnable(t *testing.T) {
 
 // TestPerfDevices: what a device or its port can't do is said before anybody waits.
 func TestPerfDevices(t *testing.T) {
-	onlyUML(t)
+	only612(t)
 	fabric(t)
 	rxeFabric(t)
 	noLeak(t)

@@ -12,7 +12,7 @@ import (
 // TestPerfBandwidthShapes: many QPs, lists, completions for many, both directions,
 // inline data, and depths that make the sender wait for the receiver.
 func TestPerfBandwidthShapes(t *testing.T) {
-	onlyUML(t)
+	only612(t)
 	for _, test := range []struct {
 		link       perfLink
 		name, line string
@@ -47,7 +47,7 @@ func TestPerfBandwidthShapes(t *testing.T) {
 
 // TestPerfAllSizes: -a goes through the sizes; datagrams to the MTU.
 func TestPerfAllSizes(t *testing.T) {
-	onlyUML(t)
+	only612(t)
 	for _, test := range []struct {
 		link       perfLink
 		name, line string
@@ -75,7 +75,7 @@ func TestPerfAllSizes(t *testing.T) {
 
 // TestPerfDuration: the time decides, of either test.
 func TestPerfDuration(t *testing.T) {
-	onlyUML(t)
+	only612(t)
 	fabric(t)
 	for _, name := range []string{"send lat", "write lat -s 100", "read lat -e", "send bw -s 1000", "send bw -s 1000 -b -e", "write bw -s 1000 -b"} {
 		t.Run(name, func(t *testing.T) {
@@ -115,7 +115,7 @@ func playLonger(t *testing.T, play func(duration string) (serverOut, clientOut o
 // TestPerfSamples: -H and -U print each latency, all but the two that count
 // nowhere sorted, all of them as they came.
 func TestPerfSamples(t *testing.T) {
-	onlyUML(t)
+	only612(t)
 	rxeFabric(t)
 	samples := func(j perfJSON) (all []float64) {
 		for _, v := range j.Results[0]["samples_usec"].([]any) {

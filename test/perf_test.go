@@ -143,14 +143,14 @@ var perfTests = []string{"send lat", "write lat", "read lat", "atomic lat", "sen
 // TestPerf is every test between two of ours, polling and sleeping, connected by
 // hand and by rdma_cm.
 func TestPerf(t *testing.T) {
-	onlyUML(t)
-	for _, l := range mostOnUML([]perfLink{perfRxe, perfSiwCM, perfRxeCM}, 2) {
+	only612(t)
+	for _, l := range fewElsewhere([]perfLink{perfRxe, perfSiwCM, perfRxeCM}, 2) {
 		for n, test := range perfTests {
 			if strings.HasPrefix(test, "atomic") && l == perfSiwCM {
 				continue // siw has none
 			}
 			for i, wait := range []string{"", "-e"} {
-				if i != (n+1)%2 && !onUML() {
+				if i != (n+1)%2 && !onKernel("6.12") {
 					continue // every other one is enough there
 				}
 				if wait != "" && test == "write lat" {
@@ -170,7 +170,7 @@ func TestPerf(t *testing.T) {
 
 // TestPerfServices are UC and UD, which SEND and WRITE have.
 func TestPerfServices(t *testing.T) {
-	onlyUML(t)
+	only612(t)
 	rxeFabric(t)
 	for _, test := range []struct {
 		link       perfLink

@@ -21,7 +21,7 @@ const perftestPort = 18515
 // memory, in all but the traffic: the QPs that it tells them of do not exist, and
 // on rxe nobody misses them. The servers end well, and print what they were told.
 func TestPerftestHandshake(t *testing.T) {
-	onlyUML(t)
+	only612(t)
 	rxeFabric(t)
 	index := rxeGIDIndex(t, rxeIPv4)
 	for _, test := range []perftest.Test{

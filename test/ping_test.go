@@ -17,7 +17,7 @@ func pingHost(words ...string) *exec.Cmd {
 // TestPing: rdmalink ping has its answers from C's server and from ours, on both drivers,
 // and says so in text and in JSON.
 func TestPing(t *testing.T) {
-	onlyUML(t)
+	only612(t)
 	for _, typ := range []string{"siw", "rxe"} {
 		t.Run(typ, func(t *testing.T) {
 			cmLink(t, typ)
@@ -50,7 +50,6 @@ func TestPing(t *testing.T) {
 // TestPingComesBack: pings are lost while no server is there, and answered again when one
 // is; an interrupt ends with the summary.
 func TestPingComesBack(t *testing.T) {
-	notTwice(t)
 	cmLink(t, "rxe")
 	noLeak(t)
 	alone := launch(t, pingHost("-c", "1", "10.78.0.1")).end()

@@ -16,7 +16,7 @@ import (
 // TestPingpongFirstDevice: without -d siw is passed over, with it the error says
 // what works there.
 func TestPingpongFirstDevice(t *testing.T) {
-	onlyUML(t)
+	only612(t)
 	rxeFabric(t)
 	if hasSiw {
 		fabric(t)
@@ -32,7 +32,6 @@ func TestPingpongFirstDevice(t *testing.T) {
 
 // TestPingpongODP: on-demand paging where the device has it, both ways with C.
 func TestPingpongODP(t *testing.T) {
-	notTwice(t)
 	odp := openRxe(t).attr.ODP
 	noLeak(t)
 	for _, kind := range []string{"rc", "srq"} {
@@ -58,7 +57,7 @@ func TestPingpongODP(t *testing.T) {
 
 // TestPingpongJSON holds the report of either end.
 func TestPingpongJSON(t *testing.T) {
-	onlyUML(t)
+	only612(t)
 	rxeFabric(t)
 	noLeak(t)
 	type place struct {

@@ -25,7 +25,7 @@ func failed(t *testing.T, out output, want string) {
 // TestPingpongData: wrong data is told in C's words. A C client without -c sends
 // other data; ours fails where C only tells.
 func TestPingpongData(t *testing.T) {
-	onlyUML(t)
+	only612(t)
 	rxeFabric(t)
 	noLeak(t)
 	const line = "-n 20 -s 8193 "
@@ -44,7 +44,7 @@ func TestPingpongData(t *testing.T) {
 
 // TestPingpongUnlike: ends that do not fit together say in what.
 func TestPingpongUnlike(t *testing.T) {
-	onlyUML(t)
+	only612(t)
 	rxeFabric(t)
 	for _, test := range []struct{ name, kind, server, serverLine, client, clientLine, serverSays, clientSays string }{
 		{"client's messages are longer", "rc", "Go", "-s 100", "Go", "-s 200", "do both ends have the same -s?", "do both ends have the same -s?"},
@@ -84,7 +84,7 @@ func TestPingpongUnlike(t *testing.T) {
 
 // TestPingpongRefused holds what can be told before a peer is there.
 func TestPingpongRefused(t *testing.T) {
-	onlyUML(t)
+	only612(t)
 	rxeFabric(t)
 	noLeak(t)
 	for line, want := range map[string]string{
@@ -110,7 +110,7 @@ func TestPingpongRefused(t *testing.T) {
 
 // TestPingpongGarbage: a peer that is no pingpong program.
 func TestPingpongGarbage(t *testing.T) {
-	onlyUML(t)
+	only612(t)
 	rxeFabric(t)
 	noLeak(t)
 	for _, kind := range pingpongKinds {
@@ -134,7 +134,7 @@ func TestPingpongGarbage(t *testing.T) {
 // TestPingpongInterrupt ends either side in the middle, and a server that nobody
 // came to. Nothing tells the other side, as with C.
 func TestPingpongInterrupt(t *testing.T) {
-	onlyUML(t)
+	only612(t)
 	rxeFabric(t)
 	for _, line := range []string{"", "-e"} {
 		for _, kind := range pingpongKinds {

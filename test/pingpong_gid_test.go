@@ -11,7 +11,7 @@ import (
 // TestPingpongIPv6: our GID is that of the address TCP uses, or fits the
 // client's, or is the one of -g. C's server listens on IPv4 only.
 func TestPingpongIPv6(t *testing.T) {
-	onlyUML(t)
+	only612(t)
 	rxeFabric(t)
 	g := fmt.Sprintf(" -n 20 -c -g %d ", rxeGIDIndex(t, rxeIPv6))
 	for _, kind := range []string{"rc", "ud"} { // QPs' addresses, and address handles

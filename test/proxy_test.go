@@ -12,7 +12,7 @@ import (
 // TestProxy has C's rstream over rsocket talk to an rstream that knows TCP only, through
 // rdmalink proxy, and the other way round; both check the data.
 func TestProxy(t *testing.T) {
-	onlyUML(t)
+	only612(t)
 	for _, typ := range []string{"siw", "rxe"} {
 		t.Run(typ, func(t *testing.T) {
 			cmLink(t, typ)

@@ -51,7 +51,6 @@ func checkCopied(t *testing.T, path string, want []byte, printed string) {
 // TestRcopyClient has C's client send files to rdmalink cp, which refuses one that would
 // lie outside its directory.
 func TestRcopyClient(t *testing.T) {
-	notTwice(t)
 	tool := must(filepath.Abs("../bin/rdmalink"))(t)
 	eachIPv4Host(t, func(t *testing.T, host string) {
 		dir := t.TempDir()
@@ -59,7 +58,7 @@ func TestRcopyClient(t *testing.T) {
 		cmd.Dir = dir
 		server := serveCM(t, cmd, rcopyPort)
 		from := filepath.Join(t.TempDir(), "from")
-		for _, size := range mostOnUML(rcopySizes, 2) {
+		for _, size := range fewElsewhere(rcopySizes, 2) {
 			ok(t, os.WriteFile(from, someFile(size), 0o600))
 			if out := launch(t, exec.Command("rcopy", from, fmt.Sprintf("%s:to%d", host, size))).end(); out.Code != 0 {
 				t.Errorf("%+v", out)
@@ -78,7 +77,7 @@ func TestRcopyClient(t *testing.T) {
 			t.Errorf("%+v", out)
 		}
 		lines := strings.Split(out.Out, "\n")
-		for i, size := range mostOnUML(rcopySizes, 2) {
+		for i, size := range fewElsewhere(rcopySizes, 2) {
 			checkCopied(t, filepath.Join(dir, fmt.Sprintf("to%d", size)), someFile(size), lines[i])
 		}
 	})
@@ -86,7 +85,6 @@ func TestRcopyClient(t *testing.T) {
 
 // TestRcopyServer has C's server receive files, one connection after the other.
 func TestRcopyServer(t *testing.T) {
-	notTwice(t)
 	eachIPv4Host(t, func(t *testing.T, host string) {
 		serveCM(t, exec.Command("rcopy"), rcopyPort)
 		for _, size := range rcopySizes {
@@ -120,7 +118,7 @@ func copiedTo(t *testing.T, from, to string) (out output) {
 
 // TestCp has both ends of ours, over IPv6.
 func TestCp(t *testing.T) {
-	onlyUML(t)
+	only612(t)
 	tool := must(filepath.Abs("../bin/rdmalink"))(t)
 	rxeFabric(t)
 	noLeak(t)

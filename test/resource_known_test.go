@@ -41,7 +41,7 @@ func withoutComm(o output) output {
 // TestResourceWhereRdmaIsWrong: filters that rdma takes but does not heed. Were
 // it to mend its ways, this fails, and the list is to be cut.
 func TestResourceWhereRdmaIsWrong(t *testing.T) {
-	onlyUML(t)
+	only612(t)
 	resourceState(t)
 	for _, test := range []struct{ reason, line, keep string }{
 		{"a QP that has no path-mig-state passes as MIGRATED", "res show qp path-mig-state migrated", "path-mig-state MIGRATED"},

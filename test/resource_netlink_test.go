@@ -43,7 +43,6 @@ func sameOne[T any](t *testing.T, list []T, get func(v T) (T, error)) {
 }
 
 func TestResourceGet(t *testing.T) {
-	notTwice(t)
 	for _, name := range resourceState(t) {
 		var c netlinkrdma.Client
 		d := must(c.DeviceByName(name))(t).Index
@@ -74,7 +73,7 @@ func TestResourceGet(t *testing.T) {
 // TestResourceDumpLong: a dump of several datagrams gives each QP once, while
 // others come and go behind them.
 func TestResourceDumpLong(t *testing.T) {
-	onlyUML(t)
+	only612(t)
 	const many = 1000
 	dev := openRxe(t)
 	noLeak(t)

@@ -18,7 +18,6 @@ import (
 // TestResourceOwner: the kernel names the thread that made an object, of which the
 // process can be found, and forgets it when the thread ends.
 func TestResourceOwner(t *testing.T) {
-	notTwice(t)
 	dev := openRxe(t)
 	var c netlinkrdma.Client
 	d := must(c.DeviceByName(rxeLink))(t).Index

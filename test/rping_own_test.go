@@ -12,7 +12,7 @@ import (
 // TestRpingOwnQP: -q makes no difference to the peer, one client or many. C's has it on
 // RoCE only: its queue pair asks for a P_Key.
 func TestRpingOwnQP(t *testing.T) {
-	onlyUML(t)
+	only612(t)
 	for typ, pairs := range map[string][][2]string{
 		"siw": {{"C", "Go -q"}, {"Go -q", "C"}, {"Go -q", "Go -q"}},
 		"rxe": {{"C -q", "Go -q"}, {"Go -q", "C -q"}, {"Go", "Go -q"}, {"Go -q", "Go"}},

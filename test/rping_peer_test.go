@@ -39,7 +39,6 @@ func (e *end) told(i int) uverbs.SendWR {
 
 // TestRpingBadServer: the client finds out, and says what.
 func TestRpingBadServer(t *testing.T) {
-	notTwice(t)
 	fabric(t)
 	for _, test := range []struct {
 		name  string
@@ -88,7 +87,7 @@ func TestRpingBadServer(t *testing.T) {
 // TestRpingBadClient: the server finds out, and says what. A text without a NUL
 // is not bad: as much as was read is written back.
 func TestRpingBadClient(t *testing.T) {
-	onlyUML(t)
+	only612(t)
 	fabric(t)
 	for _, test := range []struct {
 		name string

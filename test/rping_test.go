@@ -59,24 +59,23 @@ func listening(pid, port int) bool {
 // of them for every wrap of the queues. Four connections go on side by side
 // unless they poll: there is one CPU.
 func TestRping(t *testing.T) {
-	notTwice(t)
 	fabric(t)
 	most := 100
-	if !onUML() {
+	if !onKernel("6.12") {
 		most = 40
 	}
 	type pair struct {
 		server, client string
 		sideBySide     bool
 	}
-	for _, pair := range mostOnUML([]pair{
+	for _, pair := range fewElsewhere([]pair{
 		{"C", "Go", true}, {"Go", "C", true}, {"Go", "Go", true},
 		{"C", "Go poll", false}, {"Go poll", "C", false}, {"Go poll", "Go poll", false},
 	}, 2) {
 		t.Run(fmt.Sprintf("%s serves %s", pair.server, pair.client), func(t *testing.T) {
 			noLeak(t)
 			var ends [][2]*running
-			for i, addr := range mostOnUML([]string{dummyIPv4, farIPv6, farIPv4, dummyIPv6}, 2) {
+			for i, addr := range fewElsewhere([]string{dummyIPv4, farIPv6, farIPv4, dummyIPv6}, 2) {
 				port := 7174 + i
 				line := fmt.Sprintf(" -p %d -a %s", port, addr)
 				cmd := rping(pair.server, "-s"+line)
@@ -105,9 +104,9 @@ func TestRping(t *testing.T) {
 // TestRpingText: what -v prints is the same whoever prints it, for each size at
 // and between the limits.
 func TestRpingText(t *testing.T) {
-	onlyUML(t)
+	only612(t)
 	fabric(t)
-	for _, line := range mostOnUML([]string{"-C 60 -S 64", "-C 3 -S 23", "-C 12 -S 4096", "-C 12 -S 65535"}, 1) {
+	for _, line := range fewElsewhere([]string{"-C 60 -S 64", "-C 3 -S 23", "-C 12 -S 4096", "-C 12 -S 65535"}, 1) {
 		var want [2]string
 		for _, pair := range []struct{ server, client string }{
 			{"C", "Go"}, {"Go", "C"}, {"Go", "Go"},
@@ -155,7 +154,7 @@ func rpingText(t *testing.T, serve func(*testing.T, *exec.Cmd) *running, server,
 // TestRpingWildcard: a server on all addresses serves either family, and a
 // client may choose where it comes from.
 func TestRpingWildcard(t *testing.T) {
-	onlyUML(t)
+	only612(t)
 	fabric(t)
 	for _, test := range []struct{ server, listen, client, dial string }{
 		{"Go", "", "C", dummyIPv4},
@@ -175,7 +174,6 @@ func TestRpingWildcard(t *testing.T) {
 
 // TestRpingJSON holds the report of either end.
 func TestRpingJSON(t *testing.T) {
-	notTwice(t)
 	fabric(t)
 	noLeak(t)
 	server := serveRping(t, rping("Go", "-s -j"))
@@ -210,7 +208,7 @@ func TestRpingJSON(t *testing.T) {
 // TestRpingPersistent: clients side by side, one that breaks off, and an
 // interrupt at the end.
 func TestRpingPersistent(t *testing.T) {
-	onlyUML(t)
+	only612(t)
 	fabric(t)
 	noLeak(t)
 	server := serveRping(t, rping("Go", "-s -P"))
@@ -239,7 +237,7 @@ func TestRpingPersistent(t *testing.T) {
 // TestRpingInterrupt: a client without a count ends well, and so does its
 // server; one with a count has failed.
 func TestRpingInterrupt(t *testing.T) {
-	onlyUML(t)
+	only612(t)
 	fabric(t)
 	for _, test := range []struct {
 		server, client, line, want string
@@ -280,7 +278,7 @@ func TestRpingInterrupt(t *testing.T) {
 // TestRpingKill: whichever of ours loses its peer in the middle says so; nothing is
 // left of one that dies. What C's rping makes of that is its own affair.
 func TestRpingKill(t *testing.T) {
-	onlyUML(t)
+	only612(t)
 	fabric(t)
 	for _, test := range []struct{ server, client, dies string }{
 		{"Go", "C", "client"}, {"Go", "Go", "client"}, {"Go poll", "Go", "client"},
@@ -311,7 +309,6 @@ func TestRpingKill(t *testing.T) {
 
 // TestRpingRefused holds the words for servers that are not there.
 func TestRpingRefused(t *testing.T) {
-	notTwice(t)
 	fabric(t)
 	noLeak(t)
 	for line, want := range map[string]string{
@@ -334,7 +331,7 @@ func TestRpingRefused(t *testing.T) {
 // TestRpingLo: over lo as rdmalink makes it ready, to the address it gave lo and
 // to 127.0.0.1, which C's client reaches only from the former (-I).
 func TestRpingLo(t *testing.T) {
-	onlyUML(t)
+	only612(t)
 	needSiw(t)
 	newNetns(t)
 	if out := rdmalink(t, "add siwlo type siw netdev lo"); out.Code != 0 {

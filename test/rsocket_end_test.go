@@ -18,7 +18,7 @@ import (
 // TestRsocketKilled: a C peer that is killed in the middle is a broken connection, and
 // not the end of its data.
 func TestRsocketKilled(t *testing.T) {
-	onlyUML(t)
+	only612(t)
 	eachRsocketHost(t, func(t *testing.T, host string) {
 		var c net.Conn
 		var server *process
@@ -47,7 +47,6 @@ func TestRsocketKilled(t *testing.T) {
 // TestRsocketStranger: a peer that connects and does not speak rsocket is refused, and
 // those that do are let in all the same.
 func TestRsocketStranger(t *testing.T) {
-	notTwice(t)
 	eachRsocketHost(t, func(t *testing.T, host string) {
 		l := listenRsocket(t, host)
 		at := l.Addr().(rsocket.Addr).AddrPort()
@@ -83,7 +82,7 @@ func portOf(l net.Listener) string {
 // TestRsocketSlowReader: a writer is held up by a reader that does not read, wakes when its
 // deadline comes, and ends well: all that Write took arrives after Close.
 func TestRsocketSlowReader(t *testing.T) {
-	onlyUML(t)
+	only612(t)
 	eachRsocketHost(t, func(t *testing.T, host string) {
 		a, b, stop, err := streams(host)
 		ok(t, err)
@@ -105,7 +104,7 @@ func TestRsocketSlowReader(t *testing.T) {
 
 // TestRsocketAllocs: a round trip allocates nothing at either end.
 func TestRsocketAllocs(t *testing.T) {
-	onlyUML(t)
+	only612(t)
 	eachRsocketHost(t, func(t *testing.T, host string) {
 		a, b, stop, err := streams(host)
 		ok(t, err)
@@ -143,7 +142,7 @@ func TestRsocketAllocs(t *testing.T) {
 // TestRsocketCloseAtOnce: what is written arrives though the writer closes at once, time
 // after time.
 func TestRsocketCloseAtOnce(t *testing.T) {
-	onlyUML(t)
+	only612(t)
 	eachRsocketHost(t, func(t *testing.T, host string) {
 		l := listenRsocket(t, host)
 		const times = 20

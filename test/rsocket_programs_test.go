@@ -37,7 +37,7 @@ func listenRsocket(t *testing.T, host string) net.Listener {
 // TestRsocketHTTP: net/http's client and server keep a connection for several requests,
 // send large bodies both ways, and hand a connection over.
 func TestRsocketHTTP(t *testing.T) {
-	onlyUML(t)
+	only612(t)
 	eachRsocketHost(t, func(t *testing.T, host string) {
 		ctx, cancel := context.WithTimeout(t.Context(), 3*patience)
 		defer cancel()
@@ -91,9 +91,9 @@ func TestRsocketHTTP(t *testing.T) {
 	})
 }
 
-// largestBody is 64 MiB, each way, where that takes a second: once, over siw.
+// largestBody is 64 MiB, each way, once: over siw on 6.12.
 func largestBody(host string) int {
-	if onUML() && host == dummyIPv4 {
+	if onKernel("6.12") && host == dummyIPv4 {
 		return 64 << 20
 	}
 	return 1 << 20
@@ -101,7 +101,7 @@ func largestBody(host string) int {
 
 // TestRsocketTLS: crypto/tls over byte streams, ended by its own goodbye.
 func TestRsocketTLS(t *testing.T) {
-	onlyUML(t)
+	only612(t)
 	eachRsocketHost(t, func(t *testing.T, host string) {
 		cert, roots := selfSigned(t, host)
 		l := tls.NewListener(listenRsocket(t, host), &tls.Config{Certificates: []tls.Certificate{cert}})
@@ -160,7 +160,7 @@ func (Sum) Add(args []int, reply *int) error {
 
 // TestRsocketRPC: net/rpc, with calls beside each other.
 func TestRsocketRPC(t *testing.T) {
-	onlyUML(t)
+	only612(t)
 	eachRsocketHost(t, func(t *testing.T, host string) {
 		server := rpc.NewServer()
 		ok(t, server.Register(Sum{}))

@@ -13,7 +13,7 @@ import (
 // TestRsocketCloseSlow: over a slow network, Close loses nothing that was written, though the
 // peer answers while it reads.
 func TestRsocketCloseSlow(t *testing.T) {
-	onlyUML(t)
+	only612(t)
 	fabric(t)
 	noLeak(t)
 	t.Cleanup(func() { sh(t, "tc qdisc del dev lo root") })

@@ -63,7 +63,7 @@ func streams(host string) (dialled, accepted net.Conn, stop func(), err error) {
 
 // TestRsocketConn: byte streams are net.Conns, from both ends.
 func TestRsocketConn(t *testing.T) {
-	onlyUML(t)
+	only612(t)
 	eachRsocketHost(t, func(t *testing.T, host string) {
 		nettest.TestConn(t, func() (c1, c2 net.Conn, stop func(), err error) { return streams(host) })
 	})
@@ -71,7 +71,6 @@ func TestRsocketConn(t *testing.T) {
 
 // TestRsocketAddresses: addresses are what programs expect of an address and a port.
 func TestRsocketAddresses(t *testing.T) {
-	notTwice(t)
 	eachRsocketHost(t, func(t *testing.T, host string) {
 		a, b, stop, err := streams(host)
 		ok(t, err)
@@ -87,7 +86,7 @@ func TestRsocketAddresses(t *testing.T) {
 
 // TestRsocketKeepAlive: keep-alives come between the data and change nothing.
 func TestRsocketKeepAlive(t *testing.T) {
-	onlyUML(t)
+	only612(t)
 	eachRsocketHost(t, func(t *testing.T, host string) {
 		lc := rsocket.ListenConfig{KeepAlive: time.Millisecond}
 		l := must(lc.Listen(t.Context(), "rsocket", hostPort(host, "0")))(t)

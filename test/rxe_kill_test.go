@@ -16,7 +16,6 @@ import (
 // were connected by hand. Nobody tells the other one, who finds out by sending;
 // then all its work requests complete, and nothing of the dead process is left.
 func TestRxePeerKilled(t *testing.T) {
-	notTwice(t)
 	for _, who := range []string{"it", "we", "both"} {
 		t.Run(who+" write", func(t *testing.T) {
 			rxeFabric(t)

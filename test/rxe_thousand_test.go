@@ -28,7 +28,7 @@ const (
 // goroutine that waits for it, on one completion channel: one descriptor, and no
 // thread but what Go would have anyway.
 func TestRxeThousandQPs(t *testing.T) {
-	onlyUML(t)
+	only612(t)
 	rxeFabric(t)
 	noLeak(t)
 	d := openRxe(t)

@@ -9,7 +9,7 @@ import (
 
 // TestSelftest: on a kernel's devices all that they offer passes the doctor's self-test.
 func TestSelftest(t *testing.T) {
-	onlyUML(t)
+	only612(t)
 	for _, typ := range linkTypes() {
 		t.Run(typ, func(t *testing.T) {
 			dummy(t, "self"+typ, "10.90.2.1/24")

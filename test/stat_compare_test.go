@@ -13,7 +13,6 @@ import (
 // and what they refuse. cmd/rdmalink's test of this name does so with all that
 // no soft driver has.
 func TestStatisticAsIproute2(t *testing.T) {
-	notTwice(t)
 	for _, typ := range linkTypes() {
 		name := "gvstat" + typ
 		dummy(t, name)
@@ -24,12 +23,12 @@ func TestStatisticAsIproute2(t *testing.T) {
 		for _, line := range []string{
 			"stat show link L/1", "stat qp show link L", "stat qp mode link L/1", "stat mode supported link L", "stat mr", "stat mr mrn M",
 		} {
-			if onUML() { // it is the programs that print
+			if onKernel("6.12") { // it is the programs that print
 				sameStatistic(t, fill.Replace(line))
 			}
 			sameStatistic(t, "-jp "+fill.Replace(line))
 		}
-		for _, line := range mostOnUML([]string{
+		for _, line := range fewElsewhere([]string{
 			"stat show link L/2", "stat qp bind link L/1 lqpn Q", "stat qp unbind link L/1 cntn 1", "stat qp unbind link L/1 cntn 1 lqpn Q",
 			"stat set link L/1 optional-counters nosuch", "stat unset link L/1 optional-counters",
 			"stat qp set link L/1 auto pid,type on", "stat qp mode link L", "stat qp set link L/1 auto off",
@@ -67,7 +66,6 @@ func allStatistics(t *testing.T) {
 // TestStatisticOptional: binding to optional counters, which neither older
 // kernels know nor rdma of 6.1.
 func TestStatisticOptional(t *testing.T) {
-	notTwice(t)
 	dummy(t, "gvopt")
 	link(t, "gvopt", "rxe", "gvopt")
 	got := rdmalink(t, "stat qp set link gvopt/1 auto pid on optional-counters on")

@@ -118,7 +118,6 @@ var udaddySizes = []struct{ count, size int }{{10, 100}, {1, 1}, {40, 1024}}
 
 // TestUdaddyClient has C's clients, all of which one queue pair serves.
 func TestUdaddyClient(t *testing.T) {
-	notTwice(t)
 	rxeFabric(t)
 	for _, host := range []string{rxeIPv4, rxeIPv6} {
 		for _, n := range udaddySizes {
@@ -164,7 +163,6 @@ func TestUdaddyClient(t *testing.T) {
 // TestUDOneToOne: a queue pair for each client, with its receives posted before
 // the client knows of it; data, private data and Q_Key arrive.
 func TestUDOneToOne(t *testing.T) {
-	notTwice(t)
 	rxeFabric(t)
 	for _, host := range []string{rxeIPv4, rxeIPv6} {
 		t.Run(host, func(t *testing.T) {
@@ -220,7 +218,6 @@ func TestUDOneToOne(t *testing.T) {
 
 // TestUDLookup: one queue pair finds several services.
 func TestUDLookup(t *testing.T) {
-	notTwice(t)
 	rxeFabric(t)
 	noLeak(t)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -258,7 +255,6 @@ func TestUDLookup(t *testing.T) {
 // TestUDRefused: a service that nobody offers, one whose program says no, and C's
 // udaddy, which refuses when its messages do not fit.
 func TestUDRefused(t *testing.T) {
-	notTwice(t)
 	rxeFabric(t)
 	noLeak(t)
 	_, err := dialUD(t, rxeIPv4+":9", 64, 0)
@@ -290,7 +286,6 @@ func TestUDRefused(t *testing.T) {
 
 // TestUDOnSiw: iWARP has neither datagrams nor multicast.
 func TestUDOnSiw(t *testing.T) {
-	notTwice(t)
 	needSiw(t)
 	fabric(t)
 	noLeak(t)
@@ -308,7 +303,6 @@ func TestUDOnSiw(t *testing.T) {
 
 // TestUDMisuse: what can't be is refused with a reason.
 func TestUDMisuse(t *testing.T) {
-	notTwice(t)
 	rxeFabric(t)
 	noLeak(t)
 	for local, want := range map[string]error{"0.0.0.0": syscall.EINVAL, "192.0.2.1": syscall.EADDRNOTAVAIL, "127.0.0.1": nil} {

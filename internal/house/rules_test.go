@@ -216,14 +216,11 @@ func TestImportDirection(t *testing.T) {
 	}
 }
 
-// TestFileSize: small rooms. An example is a program that a reader takes in at once.
-func TestFileSize(t *testing.T) {
+// TestExampleSize: an example is a program that a reader takes in at once.
+func TestExampleSize(t *testing.T) {
+	const most = 149
 	for _, s := range sources(t) {
-		most := 400
-		if path.Dir(s.pkg) == "examples" {
-			most = 149
-		}
-		if n := bytes.Count(s.text, []byte("\n")); n > most && !s.generated() {
+		if n := bytes.Count(s.text, []byte("\n")); path.Dir(s.pkg) == "examples" && n > most {
 			t.Errorf("%s has %d lines, %d are allowed", s.path, n, most)
 		}
 	}

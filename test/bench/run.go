@@ -112,5 +112,32 @@ func (o options) trips() (some []trip) {
 			some = append(some, t)
 		}
 	}
+	if o.check {
+		return bundle(some)
+	}
+	return some
+}
+
+// bundle shares the suites of each vehicle out among few boots: two where the clock counts
+// instructions, since those run side by side.
+func bundle(all []trip) []trip {
+	var some []trip
+	seen, at := make(map[string]int), make(map[string]int)
+	for _, t := range all {
+		boots := 1
+		if t.vehicle.icount {
+			boots = 2
+		}
+		boot := fmt.Sprint(t.vehicle.name, seen[t.vehicle.name]%boots)
+		seen[t.vehicle.name]++
+		i, ok := at[boot]
+		if !ok {
+			at[boot] = len(some)
+			some = append(some, t)
+			continue
+		}
+		some[i].suite += " " + t.suite
+		some[i].mem = max(some[i].mem, t.mem)
+	}
 	return some
 }

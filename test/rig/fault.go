@@ -26,6 +26,9 @@ func (f *MachineFault) Error() string {
 // up a run counts these lines.
 const FaultMark = "machine fault:"
 
+// KnownFault stands in the text of a [MachineFault] that lies in a module under test.
+const KnownFault = "a known fault of the kernel's rxe"
+
 var errDied = errors.New("the guest died before it told an exit code")
 
 // underTest matches a function of a module that the tests drive. The kernel writes
@@ -47,7 +50,7 @@ func (c *console) blame(died bool) (what string, machine bool) {
 		return errDied.Error() + ", and its kernel did not report why", died
 	}
 	if c.known != "" && died {
-		return "a known fault of the kernel's rxe: " + c.known, true
+		return KnownFault + ": " + c.known, true
 	}
 	if c.ours {
 		return "", false

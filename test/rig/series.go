@@ -8,9 +8,12 @@ import (
 	"strings"
 )
 
-// Series are the kernel series the tests run on, and what "all" stands for; the
-// first is what `vm run` takes. A series is pinned, its patch level is not: the newest on offer is taken.
-var Series = []string{"6.12", "6.1", "7.2", UML}
+// Series are the kernel series that the tests run on, and what "all" stands for. The first is the
+// one that `vm run` takes. A series is pinned. Its patch level is not: the newest on offer is taken.
+var Series = []string{"6.12", "6.1", "7.2"}
+
+// Vehicles are all kernels that can be fetched and run: [Series], and [UML] for measurements.
+var Vehicles = append(slices.Clone(Series), UML)
 
 // foreign are the series that Debian 12 does not have, and the suite that has
 // them. Their modules want a newer compiler than Debian 12's: there siw, which
@@ -37,12 +40,12 @@ func CheckSeries(names string) ([]string, error) {
 	}
 	list := strings.Fields(names)
 	for _, name := range list {
-		if !slices.Contains(Series, name) {
-			return nil, fmt.Errorf("kernel series %q: expected one of %s, all", name, strings.Join(Series, ", "))
+		if !slices.Contains(Vehicles, name) {
+			return nil, fmt.Errorf("kernel series %q: expected one of %s, all", name, strings.Join(Vehicles, ", "))
 		}
 	}
 	if len(list) == 0 {
-		return nil, fmt.Errorf("no kernel series: expected some of %s, or all", strings.Join(Series, ", "))
+		return nil, fmt.Errorf("no kernel series: expected some of %s, or all", strings.Join(Vehicles, ", "))
 	}
 	return list, nil
 }

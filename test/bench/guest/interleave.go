@@ -21,6 +21,15 @@ type entrant struct {
 	run  func() ([]result.Sample, error)
 }
 
+// impls returns those of the implementations that run. The check compares instructions with
+// others, and no times: without a clock that counts instructions it runs ours alone.
+func (b *bench) impls(all ...string) []string {
+	if b.check && !b.icount {
+		return []string{"goverbs"}
+	}
+	return all
+}
+
 // interleave runs all entrants once, then all of them once more, and so on, so
 // that what disturbs the machine for a while disturbs them all. An entrant that
 // failed twice is left out from then on.

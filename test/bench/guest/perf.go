@@ -17,7 +17,7 @@ func perf(b *bench) error {
 	}
 	return forEach(b, perfRows(b), func(r perfRow, l *link) error {
 		var entrants []entrant
-		for _, impl := range []string{"perftest", "goverbs"} {
+		for _, impl := range b.impls("perftest", "goverbs") {
 			entrants = append(entrants, entrant{impl, func() ([]result.Sample, error) { return b.measure(r, impl, l) }})
 		}
 		return b.interleave(entrants...)

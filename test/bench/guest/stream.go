@@ -19,7 +19,7 @@ func stream(b *bench) error {
 	}
 	return forEach(b, streamRows(b), func(r streamRow, l *link) error {
 		var entrants []entrant
-		for _, impl := range r.impls {
+		for _, impl := range b.impls(r.impls...) {
 			entrants = append(entrants, entrant{impl, func() ([]result.Sample, error) { return r.run(b, impl, l) }})
 		}
 		return b.interleave(entrants...)

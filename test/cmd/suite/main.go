@@ -1,8 +1,8 @@
 //go:build linux
 
-// Command suite runs the rows of make test beside each other, and says at the end
-// of each what ran, for how long, how many tests, and what was skipped and why. As
-// make stress it does so again and again with busy CPUs.
+// Command suite runs the rows of make test side by side. It then prints how long each took, how
+// many tests ran, which were slowest, and which were skipped and why. As make stress it runs the
+// rows again and again beside busy loops, for a given time.
 package main
 
 import (
@@ -16,13 +16,14 @@ import (
 	"runtime"
 	"strings"
 	"syscall"
+	"time"
 )
 
-const usage = `usage: suite [-n N] [-hogs N] [-shuffle] [-flags FLAGS] [ROW...]
+const usage = `usage: suite [-for TIME [-file FILE]] [-hogs N] [-shuffle] [-flags FLAGS] [ROW...]
 
-Run rows of make test, all if none is named, two at a time, and beside them those that
-mostly wait. A row is a target of the Makefile, for vm with a kernel: vm-6.12. Output is
-kept in %s.
+Run rows of make test, all if none is named, two at a time. A row is a target of the
+Makefile, for vm with a kernel: vm-6.12. Output is kept in %s. With -for, run them
+again and again, append each result to FILE, and print how often what failed since FILE began.
 
 `
 
@@ -30,7 +31,8 @@ kept in %s.
 const logs = "bin/logs"
 
 type options struct {
-	runs    int
+	time    time.Duration // for stress; zero means one run
+	file    string        // of stress
 	hogs    int
 	shuffle bool
 	flags   string // for go test
@@ -63,23 +65,23 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return 1
 	}
 	defer stop()
-	var all []outcome
-	for i := range o.runs {
-		if o.runs > 1 {
-			fmt.Fprintf(stdout, "== run %d of %d, %d hogs\n", i+1, o.runs, o.hogs)
-		}
-		some := together(ctx, o, i, stdout)
-		table(stdout, some)
-		all = append(all, some...)
-		if ctx.Err() != nil {
-			fmt.Fprintln(stderr, "suite: interrupted")
+	if o.time > 0 {
+		code, err := stress(ctx, o, stdout)
+		if err != nil {
+			fmt.Fprintln(stderr, "suite:", err)
 			return 1
 		}
+		return code
 	}
-	if o.runs > 1 {
-		frequencies(stdout, all)
+	start := time.Now()
+	all := together(ctx, o, 0, stdout)
+	table(stdout, all)
+	code := total(stdout, all, time.Since(start))
+	if ctx.Err() != nil {
+		fmt.Fprintln(stderr, "suite: interrupted")
+		return 1
 	}
-	return total(stdout, all)
+	return code
 }
 
 func parse(args []string, stderr io.Writer) (options, error) {
@@ -87,10 +89,11 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	fs := flag.NewFlagSet("suite", flag.ContinueOnError)
 	fs.SetOutput(stderr)
 	fs.Usage = func() { fmt.Fprintf(stderr, usage, logs); fs.PrintDefaults() }
-	fs.IntVar(&o.runs, "n", 1, "how often to run the rows")
+	fs.DurationVar(&o.time, "for", 0, "run the rows again and again for this time")
+	fs.StringVar(&o.file, "file", "stress.jsonl", "file that -for appends results to")
 	fs.IntVar(&o.hogs, "hogs", 0, "how many busy loops run beside")
 	fs.BoolVar(&o.shuffle, "shuffle", false, "run the tests of a package in random order")
-	fs.StringVar(&o.flags, "flags", "", "flags for go test, such as '-run TestDial -count 20'")
+	fs.StringVar(&o.flags, "flags", "", "flags for go test, such as '-run TestDial'")
 	if err := fs.Parse(args); err != nil {
 		return o, err
 	}

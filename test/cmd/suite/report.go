@@ -12,10 +12,14 @@ import (
 	"time"
 )
 
-// lastLines is how much is shown of what a failed command printed outside of tests.
-const lastLines = 60
+const (
+	// lastLines is how much is shown of what a failed command printed outside of tests.
+	lastLines = 60
+	// slowest is how many tests of a row the table names.
+	slowest = 5
+)
 
-// ended says how a row ended, and everything about what failed in it.
+// ended describes how a row ended, and everything about what failed in it.
 func ended(o *outcome) string {
 	var b strings.Builder
 	for _, f := range o.faults {
@@ -26,22 +30,19 @@ func ended(o *outcome) string {
 		return b.String()
 	}
 	fmt.Fprintf(&b, "FAIL %s after %s: %v; all of its output is in %s\n", o.row.name, o.took.Round(time.Second), o.err, o.log)
-	for _, key := range o.failed {
-		fmt.Fprintf(&b, "--- %s\n", key)
-		if said := o.output[key]; said != nil {
-			b.WriteString(said.String())
-		}
+	for _, key := range o.Failed {
+		fmt.Fprintf(&b, "--- %s\n%s", key, o.Output(key))
 	}
-	for _, line := range o.other[max(0, len(o.other)-lastLines):] {
+	for _, line := range o.Other[max(0, len(o.Other)-lastLines):] {
 		fmt.Fprintln(&b, "   ", line)
 	}
 	return b.String()
 }
 
-// table prints a line a row.
+// table prints a line a row, its slowest tests, and why tests were skipped.
 func table(w io.Writer, all []outcome) {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(tw, "\nrow\tresult\ttook\ttests\tfailed\tskipped\tmachine faults")
+	fmt.Fprintln(tw, "\nrow\tresult\ttook\tpassed\tfailed\tskipped\tmachine faults\tslowest tests, in seconds")
 	for i := range all {
 		o := &all[i]
 		if o.took == 0 {
@@ -51,57 +52,50 @@ func table(w io.Writer, all []outcome) {
 		if !o.ok() {
 			result = "FAIL"
 		}
-		fmt.Fprintf(tw, "%s\t%s\t%s\t%d\t%d\t%d\t%d\n", o.row.name, result, o.took.Round(time.Second),
-			o.passed, len(o.failed), o.skips(), len(o.faults))
+		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%d\t%d\t%d\t%s\n", o.row.name, result, o.took.Round(time.Second),
+			o.tests(), len(o.Failed), o.Skips(), len(o.faults), o.slow())
 	}
 	tw.Flush()
 	for i := range all {
-		for _, why := range slices.Sorted(maps.Keys(all[i].skipped)) {
-			fmt.Fprintf(w, "%s skipped %d: %s\n", all[i].row.name, all[i].skipped[why], why)
+		for _, why := range slices.Sorted(maps.Keys(all[i].Skipped)) {
+			fmt.Fprintf(w, "%s skipped %d: %s\n", all[i].row.name, all[i].Skipped[why], why)
 		}
 	}
 }
 
-func (o *outcome) skips() int {
-	sum := 0
-	for _, n := range o.skipped {
-		sum += n
+// slow names the tests of a row that took longest.
+func (o *outcome) slow() string {
+	var some []string
+	for _, t := range o.Slowest(slowest) {
+		_, name, _ := strings.Cut(t.Name, " ")
+		some = append(some, fmt.Sprintf("%s %.1f", strings.TrimPrefix(name, "Test"), t.Time.Seconds()))
 	}
-	return sum
+	return strings.Join(some, ", ")
 }
 
-// frequencies says how often what failed.
-func frequencies(w io.Writer, all []outcome) {
-	runs, failed := make(map[string]int), make(map[string]int)
-	faults := 0
+// total prints the sum of everything, last how long it took, and returns the exit code.
+func total(w io.Writer, all []outcome, took time.Duration) int {
+	passed, failed, skipped, faults, blamed, code := 0, 0, 0, 0, 0, 0
 	for i := range all {
 		o := &all[i]
-		runs[o.row.name]++
-		faults += len(o.faults)
-		for _, key := range o.failed {
-			failed[o.row.name+" "+key]++
-		}
-		if !o.ok() && len(o.failed) == 0 {
-			failed[o.row.name+" "+o.err.Error()]++
-		}
-	}
-	fmt.Fprintf(w, "\n%d kinds of failure, %d machine faults\n", len(failed), faults)
-	for _, what := range slices.Sorted(maps.Keys(failed)) {
-		name, rest, _ := strings.Cut(what, " ")
-		fmt.Fprintf(w, "%d of %d  %s  %s\n", failed[what], runs[name], name, rest)
-	}
-}
-
-// total prints the sum of everything and returns the exit code.
-func total(w io.Writer, all []outcome) int {
-	passed, failed, skipped, code := 0, 0, 0, 0
-	for i := range all {
-		o := &all[i]
-		passed, failed, skipped = passed+o.passed, failed+len(o.failed), skipped+o.skips()
+		passed, failed, skipped = passed+o.Passed, failed+len(o.Failed), skipped+o.Skips()
+		faults, blamed = faults+len(o.faults), blamed+o.blamed
 		if !o.ok() {
 			code = 1
 		}
 	}
 	fmt.Fprintf(w, "\n%d passed, %d failed, %d skipped\n", passed, failed, skipped)
+	result := "ok"
+	if code != 0 {
+		result = "FAIL"
+	}
+	fmt.Fprintf(w, "%s in %s", result, took.Round(time.Second))
+	if faults > 0 {
+		fmt.Fprintf(w, "; %d machine faults", faults)
+	}
+	if blamed > 0 {
+		fmt.Fprintf(w, ", %d of them a known fault of a module under test: tests ran again after it", blamed)
+	}
+	fmt.Fprintln(w)
 	return code
 }

@@ -10,15 +10,15 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
 )
 
-// atOnce is how many rows run beside each other: a guest has one CPU, and these
-// machines have two. Rows that mostly wait come on top.
-const atOnce = 2
+// atOnce is how many rows run beside each other. A guest has one CPU.
+var atOnce = runtime.NumCPU()
 
 // together runs the rows and reports each as it ends; the outcomes are in the
 // order of the rows.
@@ -36,11 +36,6 @@ func together(ctx context.Context, o options, n int, stdout io.Writer) []outcome
 		say("%s", ended(&outcomes[i]))
 	}
 	var workers sync.WaitGroup
-	for i, r := range o.rows {
-		if r.waits {
-			workers.Go(func() { playRow(i) })
-		}
-	}
 	next := make(chan int)
 	for range atOnce {
 		workers.Go(func() {
@@ -49,8 +44,8 @@ func together(ctx context.Context, o options, n int, stdout io.Writer) []outcome
 			}
 		})
 	}
-	for i, r := range o.rows {
-		if ctx.Err() == nil && !r.waits {
+	for i := range o.rows {
+		if ctx.Err() == nil {
 			next <- i
 		}
 	}
@@ -61,8 +56,7 @@ func together(ctx context.Context, o options, n int, stdout io.Writer) []outcome
 
 // play runs one row to its end.
 func play(ctx context.Context, o options, n int, r row) outcome {
-	out := outcome{row: r, log: filepath.Join(logs, fmt.Sprintf("%s.%d.log", r.name, n+1)),
-		skipped: make(map[string]int), output: make(map[string]*strings.Builder)}
+	out := outcome{row: r, log: filepath.Join(logs, fmt.Sprintf("%s.%d.log", r.name, n+1))}
 	start := time.Now()
 	out.err = out.follow(ctx, r.argv(o))
 	out.took = time.Since(start)

@@ -4,9 +4,9 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"strings"
-	"syscall"
 	"testing"
 )
 
@@ -16,7 +16,7 @@ const makefile = `
 lint:
 	@echo vetted
 unit:
-	@echo '{"Action":"pass","Package":"p","Test":"TestA"}'
+	@echo '{"Action":"pass","Package":"p","Test":"TestA","Elapsed":1.5}'
 rig:
 	@echo no emulator >&2; exit 1
 vm:
@@ -37,14 +37,49 @@ func inMake(t *testing.T, args ...string) (code int, stdout, stderr string) {
 }
 
 func TestRunPasses(t *testing.T) {
-	code, out, errs := inMake(t, "-n", "2", "-hogs", "1", "-shuffle", "-flags", "-run Dial", "lint", "unit", "vm-6.1")
+	t.Setenv("CI", "")
+	code, out, errs := inMake(t, "-hogs", "1", "-shuffle", "-flags", "-run Dial", "lint", "unit", "vm-6.1")
 	if code != 0 || errs != "" {
 		t.Errorf("code %d, stderr %q", code, errs)
 	}
-	for _, want := range []string{"== run 2 of 2, 1 hogs\n", "ok unit", "\nunit    ok", "vm-6.1 skipped 1: 6.1 -json -count=1 -run Dial -shuffle on []\n",
-		"\n0 kinds of failure, 0 machine faults\n", "\n2 passed, 0 failed, 2 skipped\n"} {
+	for _, want := range []string{"ok unit", "\nunit    ok", "  A 1.5\n", "vm-6.1 skipped 1: 6.1 -json -run Dial -shuffle on []\n", "\n1 passed, 0 failed, 1 skipped\nok in "} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in:\n%s", want, out)
+		}
+	}
+}
+
+// TestFresh: CI takes no result from an earlier run.
+func TestFresh(t *testing.T) {
+	t.Setenv("CI", "true")
+	if _, out, _ := inMake(t, "vm-6.1"); !strings.Contains(out, "skipped 1: 6.1 -count=1 -json []\n") {
+		t.Error(out)
+	}
+}
+
+// TestStress: every run of a row appends a line, and the summary counts those of earlier runs too.
+func TestStress(t *testing.T) {
+	before := `{"Time":"2026-01-02T03:04:05Z","Row":"rig","Seconds":7200,"Failed":["exit status 2"],"Faults":1}` + "\n"
+	t.Chdir(t.TempDir())
+	for name, text := range map[string]string{"Makefile": makefile, "file": before} {
+		if err := os.WriteFile(name, []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var out, errs bytes.Buffer
+	code := run(t.Context(), []string{"-for", "1s", "-file", "file", "rig", "unit"}, &out, &errs)
+	text, err := os.ReadFile("file")
+	if code != 1 || err != nil || errs.Len() > 0 {
+		t.Fatalf("code %d, %v, %s", code, err, &errs)
+	}
+	rigs, units := strings.Count(string(text), `"Row":"rig"`), strings.Count(string(text), `"Row":"unit"`)
+	if rigs < 2 || units < 1 || !strings.HasPrefix(string(text), before) {
+		t.Errorf("the file:\n%s", text)
+	}
+	for _, want := range []string{"== round 1, 0 busy loops\n", "file: since 2026-01-02T03:04:05Z ", " in 2h0m", " 1 kinds of failure, 1 machine faults\n",
+		fmt.Sprintf("\n%d of %d  rig  exit status 2\n", rigs, rigs)} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in:\n%s", want, &out)
 		}
 	}
 }
@@ -75,29 +110,3 @@ func TestUsage(t *testing.T) {
 		}
 	}
 }
-
-// A guest that waits most of its time runs beside two other rows: here those end only
-// when it has begun.
-func TestRowsThatWait(t *testing.T) {
-	const together = `
-lint unit:
-	@cat fifo.$@
-vm:
-	@echo > fifo.lint; echo > fifo.unit
-`
-	t.Chdir(t.TempDir())
-	for name, make := range map[string]func(string) error{
-		"Makefile":  func(name string) error { return os.WriteFile(name, []byte(together), 0o666) },
-		"fifo.lint": mkfifo, "fifo.unit": mkfifo,
-	} {
-		if err := make(name); err != nil {
-			t.Fatal(err)
-		}
-	}
-	var out, errs bytes.Buffer
-	if code := run(t.Context(), []string{"lint", "unit", "vm-uml-6.12"}, &out, &errs); code != 0 {
-		t.Errorf("code %d: %s%s", code, &out, &errs)
-	}
-}
-
-func mkfifo(name string) error { return syscall.Mkfifo(name, 0o666) }

@@ -6,6 +6,8 @@ import (
 	"bytes"
 	"flag"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -32,11 +34,11 @@ func TestInMachineA(t *testing.T) {
 	}
 }
 
-// TestInMachineB ends the machine without a word of its kernel's, unless tests
-// are skipped, as in the boot after that.
+// TestInMachineB ends the machine without a report of its kernel, unless TestInMachineA is left
+// out, as in the boot after that.
 func TestInMachineB(t *testing.T) {
 	onlyInMachine(t)
-	if flag.Lookup("test.skip").Value.String() == "" {
+	if flag.Lookup("test.skip").Value.String() == "" && flag.Lookup("test.run").Value.String() != "^(TestInMachineB|TestInMachineC)$" {
 		time.Sleep(time.Second) // the output of the test before is on its way
 		unix.Reboot(unix.LINUX_REBOOT_CMD_RESTART)
 	}
@@ -65,6 +67,36 @@ func TestFaultIsNotAFailure(t *testing.T) {
 		if !strings.Contains(errs.String(), rig.FaultMark) || !strings.Contains(errs.String(), "1 tests had finished; booting again") {
 			t.Errorf("%s: stderr %s", mode, &errs)
 		}
+	}
+}
+
+// TestTestGuests: vm test boots again for the tests that a machine took with it, and takes the
+// results from its cache the next time.
+func TestTestGuests(t *testing.T) {
+	t.Setenv(inMachine, "pass")
+	vm, err := filepath.Abs("../../../bin/vm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	test := func(flags ...string) (out, errs bytes.Buffer) {
+		cmd := exec.CommandContext(t.Context(), vm, append(append([]string{"test", "-guests", "1", "-tags", "vmhost", "-run", "^TestInMachine"}, flags...), ".")...)
+		cmd.Stdout, cmd.Stderr = &out, &errs
+		if err := cmd.Run(); err != nil {
+			t.Fatalf("%v\n%s%s", err, &out, &errs)
+		}
+		return out, errs
+	}
+	out, errs := test("-v", "-fresh")
+	for _, name := range []string{"A", "B", "C"} {
+		if n := count(out, "--- PASS: TestInMachine"+name); n != 1 {
+			t.Errorf("TestInMachine%s passed %d times:\n%s", name, n, &out)
+		}
+	}
+	if n := strings.Count(errs.String(), rig.FaultMark); n != 1 {
+		t.Errorf("%d machine faults, want 1:\n%s", n, &errs)
+	}
+	if out, errs := test("-fresh=false"); !strings.Contains(out.String(), "(cached)") || errs.Len() > 0 {
+		t.Errorf("the second run was not cached:\n%s%s", &out, &errs)
 	}
 }
 

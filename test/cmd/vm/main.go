@@ -27,10 +27,12 @@ import (
 const usage = `usage:
   vm fetch [-kernel SERIES]                     get tools, kernels and siw with apt (root or sudo)
   vm headers                                    get rdma_netlink.h of the newest kernel with apt
+  vm test [-kernel SERIES] [-guests N] [flags] [PACKAGE...]
+                                                run the packages' tests in guests, as go test would; -h lists the flags
   vm run [-kernel SERIES] [-mem MIB] [-cpus N] [-timeout D] [-icount] -- CMD [ARG...]
                                                 run CMD in a guest; its exit code is the result
 
-SERIES is %s, some of them in quotes, or all; fetch gets all, run takes %s, if none is named.
+SERIES is %s, some of them in quotes, or all; fetch gets all, run and test take %s, if none is named.
 %s is User Mode Linux, which fetch compiles for seven minutes, and which runs programs
 at the speed of the host. With -icount a nanosecond of the guest's clock is one instruction.
 Exit code 124: CMD ran longer than the timeout. 125: the guest did not boot, died or hung. 126: the
@@ -66,6 +68,14 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		err = rig.FetchHeaders(ctx, stderr)
 	case "run":
 		code, err = runGuest(ctx, args[1:], stdout, stderr)
+	case "test":
+		code, err = testGuests(ctx, args[1:], stdout, stderr)
+	case "batch": // in a guest of vm test
+		if len(args) != 2 {
+			err = errors.New("batch: expected the file that vm test wrote")
+			break
+		}
+		err = batch(args[1], stdout)
 	default:
 		fmt.Fprintf(stderr, usage, strings.Join(rig.Series, ", "), rig.Series[0], rig.UML)
 		return 2

@@ -12,9 +12,6 @@ import (
 	"github.com/goverbs/goverbs/test/rig"
 )
 
-// machines is how many boots a command gets when the emulator keeps breaking.
-const machines = 4
-
 // persist runs a command, and boots again after a fault of the machine if the
 // command is a test binary: then the tests that had not finished are run again. A
 // test that failed has finished, so no failure is hidden. Any other command has
@@ -26,7 +23,7 @@ func persist(ctx context.Context, k rig.Kernel, c rig.Config) (int, error) {
 	for boot := 1; ; boot++ {
 		code, err := rig.Run(ctx, k, c)
 		var fault *rig.MachineFault
-		if !errors.As(err, &fault) || boot == machines || ctx.Err() != nil {
+		if !errors.As(err, &fault) || boot == boots || ctx.Err() != nil {
 			if seen.failed > 0 && err == nil {
 				code = max(code, 1)
 			}
