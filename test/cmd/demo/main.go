@@ -46,7 +46,7 @@ func run(ctx context.Context, here bool) (code int, err error) {
 	}
 	if !here {
 		if why := unfit(); why != "" {
-			fmt.Printf("This machine can't run the demo itself (%s):\nbooting a Debian kernel in QEMU for it. The first time, that takes minutes of downloading and building.\n", why)
+			fmt.Printf("This machine can't run the demo itself (%s):\nbooting a Debian kernel in QEMU for it.\n", why)
 			return inVM(ctx, self)
 		}
 	}
@@ -73,15 +73,21 @@ const kernel = "6.12"
 // inVM runs the demo again in a guest, of which it is the first process too.
 func inVM(ctx context.Context, self string) (code int, err error) {
 	start := time.Now()
+	_, absent := rig.Open(kernel)
+	if absent != nil {
+		fmt.Println("The first time, that takes two minutes of building, besides the downloads.")
+	}
 	k, err := rig.FetchGuest(ctx, os.Stderr, kernel)
 	if err != nil {
 		return 0, err
+	}
+	if absent != nil {
+		fmt.Printf("The kernel is at hand after %v.\n", time.Since(start).Round(time.Second))
 	}
 	dir, err := os.Getwd()
 	if err != nil {
 		return 0, err
 	}
-	fmt.Printf("The kernel is at hand after %v.\n", time.Since(start).Round(time.Second))
 	return rig.Run(ctx, k, rig.Config{
 		Args: []string{self, "-here"}, Dir: dir, Env: os.Environ(), Timeout: 5 * time.Minute, Stdout: os.Stdout, Stderr: os.Stderr,
 	})
