@@ -58,6 +58,9 @@ func TestHugePages(t *testing.T) {
 	if !errors.Is(err, unix.ENOMEM) || !strings.Contains(err.Error(), "vm.nr_hugepages") {
 		t.Errorf("an impossible length: %v", err)
 	}
+	if qemuUser() {
+		t.Skip("qemu-user can't map huge pages")
+	}
 	r, err := Anonymous(1, &AnonymousOptions{Huge: true})
 	if err != nil {
 		if !errors.Is(err, unix.ENOMEM) || !strings.Contains(err.Error(), "vm.nr_hugepages by 1") {
@@ -74,8 +77,15 @@ func TestHugePages(t *testing.T) {
 	}
 }
 
+// qemuUser reports whether make arm64 runs the test: the processor is emulated, and some
+// system calls are.
+func qemuUser() bool { return os.Getenv("GOVERBS_QEMU_USER") != "" }
+
 // TestDontFork looks for the flag dc (do not copy) of the mapping.
 func TestDontFork(t *testing.T) {
+	if qemuUser() {
+		t.Skip("qemu-user ignores MADV_DONTFORK and writes /proc/self/smaps itself")
+	}
 	for _, dontFork := range []bool{false, true} {
 		r := must[*Region](t)(Anonymous(1, &AnonymousOptions{DontFork: dontFork}))
 		if got := strings.Contains(vmFlags(t, r.Addr()), " dc "); got != dontFork {

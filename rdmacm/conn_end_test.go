@@ -6,6 +6,7 @@ import (
 	"net"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/goverbs/goverbs/internal/abi"
@@ -186,8 +187,11 @@ func TestCloseEndsWaits(t *testing.T) {
 }
 
 // CQs of the caller's may serve other connections, and go on.
-func TestEndLeavesSharedCQs(t *testing.T) {
+func TestEndLeavesSharedCQs(t *testing.T) { synctest.Test(t, testEndLeavesSharedCQs) }
+
+func testEndLeavesSharedCQs(t *testing.T) {
 	w := newWorld(t, aRXE)
+	w.inBubble = true
 	first := w.dialIn()
 	channel, err := first.Device().CreateCompChannel()
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"net"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/goverbs/goverbs/internal/abi"
@@ -128,7 +129,9 @@ func TestCloseEndsHandshakes(t *testing.T) {
 
 // As many handshakes go on at a time as the backlog says; the requests behind them
 // wait.
-func TestAcceptsBounded(t *testing.T) {
+func TestAcceptsBounded(t *testing.T) { synctest.Test(t, testAcceptsBounded) }
+
+func testAcceptsBounded(t *testing.T) {
 	w := newWorld(t, aSIW)
 	begun := make(chan uint32, 8)
 	l := w.listenIn(&Config{Backlog: 2}, func(id uint32) bool { begun <- id; return false })
@@ -148,10 +151,11 @@ func TestAcceptsBounded(t *testing.T) {
 	first := <-begun
 	<-begun
 	w.ask(52)
+	synctest.Wait()
 	select {
 	case id := <-begun:
 		t.Errorf("%d is let in beside two others", id)
-	case <-time.After(20 * time.Millisecond):
+	default:
 	}
 	w.cms[0].report(first, EventEstablished, nil)
 	closeConn(t, <-accepted)

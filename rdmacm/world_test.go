@@ -16,12 +16,15 @@ import (
 // world is a machine with one device. There all connections, lookups and joins
 // succeed, unless a command was told to fail.
 type world struct {
-	t      *testing.T
-	info   uverbs.DeviceInfo
-	host   *host
-	verbs  *fakeverbs.Kernel
-	cms    []*fakeKernel // one a channel
-	fails  map[uint32]syscall.Errno
+	t     *testing.T
+	info  uverbs.DeviceInfo
+	host  *host
+	verbs *fakeverbs.Kernel
+	cms   []*fakeKernel // one a channel
+	fails map[uint32]syscall.Errno
+
+	inBubble bool // of testing/synctest
+
 	event  func(*abi.RdmaUcmEventResp)                  // changes what is reported
 	before func(k *fakeKernel, cmd uint32, body []byte) // hears of each command
 	done   func(cmd uint32) bool                        // hears of each success; true: nothing is reported
@@ -44,6 +47,7 @@ func newWorld(t *testing.T, info uverbs.DeviceInfo) *world {
 		channel: func() kernel.CM { return w.channel() },
 		device: func() ioctl.File {
 			w.verbs = fakeverbs.New(uint32(info.Driver))
+			w.verbs.InBubble = w.inBubble
 			return w.verbs
 		},
 	}

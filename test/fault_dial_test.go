@@ -219,8 +219,7 @@ func TestCycles(t *testing.T) {
 	onEachFabric(t, func(t *testing.T, link, host string) {
 		for _, k := range talks(t, link) {
 			t.Run(k.name, func(t *testing.T) {
-				before := kernelMemory(t)
-				conntest.Cycles(t, 16, func() error {
+				cycle := func() error {
 					ctx, cancel := context.WithTimeout(t.Context(), patience)
 					defer cancel()
 					a, b, err := k.meet(ctx, netip.Addr{}, host+":0")
@@ -228,10 +227,20 @@ func TestCycles(t *testing.T) {
 						return err
 					}
 					return errors.Join(swap(ctx, a, b, "text 000"), bothEnd(a, b))
-				})
-				more := kernelMemory(t) - before
-				if t.Logf("the kernel has %d bytes more", more); more > 3<<20 { // 3,400 leave at most one third
-					t.Error("what is that?")
+				}
+				// What cycles leave grows each time. What the guest does besides, and what the kernel
+				// keeps for later, does not.
+				const most, rounds = 3 << 20, 4
+				for i := range rounds {
+					before := kernelMemory(t)
+					conntest.Cycles(t, 16, cycle)
+					more := kernelMemory(t) - before
+					if t.Logf("the kernel has %d bytes more", more); more <= most { // 3,400 leave at most one third
+						return
+					}
+					if i == rounds-1 {
+						t.Errorf("each of %d rounds leaves more than %d bytes", rounds, most)
+					}
 				}
 			})
 		}

@@ -3,15 +3,18 @@
 package test
 
 import (
+	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 )
 
-// lingering is how long C's rping may take to end when the connection has ended.
-// It then waits for a last event, which siw loses now and then.
-const lingering = 10 * time.Second
+// lingering is how long C's rping may sleep once the connection has ended, before it
+// ends. It then waits for a last event, which siw loses now and then.
+const lingering = 2 * time.Second
 
 // rpingEnd waits for an end of rping. C's that knows of the end of the connection,
 // and does not end, is killed and has ended well as far as it goes: whole is false,
@@ -23,7 +26,11 @@ func rpingEnd(r *running) (out output, whole bool) {
 	var since time.Time
 	ended := false
 	known := eventually(func() bool {
-		if ended = r.over(); since.IsZero() && strings.Contains(r.err.soFar(), "DISCONNECT EVENT") {
+		switch ended = r.over(); {
+		case ended:
+		case !asleep(r.Process.Pid):
+			since = time.Time{}
+		case since.IsZero() && strings.Contains(r.err.soFar(), "DISCONNECT EVENT"):
 			since = time.Now()
 		}
 		return ended || !since.IsZero() && time.Since(since) > lingering
@@ -36,6 +43,19 @@ func rpingEnd(r *running) (out output, whole bool) {
 		out.Code = 0
 	}
 	return out, false
+}
+
+// asleep reports whether all threads of a process sleep. One that wants the CPU and does not
+// get it on a busy machine doesn't.
+func asleep(pid int) bool {
+	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	for _, file := range threads {
+		text, _ := os.ReadFile(file)
+		if _, state, found := strings.Cut(string(text), ") "); found && !strings.HasPrefix(state, "S") {
+			return false
+		}
+	}
+	return len(threads) > 0
 }
 
 func isCRping(r *running) bool {

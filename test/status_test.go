@@ -129,13 +129,10 @@ func watch(t *testing.T, e *end) *asyncLog {
 	return log
 }
 
-// of returns the events of an end's QP. It waits for one if one is wanted, and else a
+// of returns the events of an end's QP. It waits for all that are wanted, and then a
 // moment for one that should not come: what comes later is missed.
 func (l *asyncLog) of(e *end, want string) (names []string) {
-	wait := 20 * time.Millisecond
-	if strings.Contains(want, ", QP") {
-		wait = patience
-	}
+	wanted := strings.Count(want, ", QP")
 	var others []uverbs.AsyncEvent
 	defer func() {
 		for _, ev := range others {
@@ -143,13 +140,17 @@ func (l *asyncLog) of(e *end, want string) (names []string) {
 		}
 	}()
 	for {
+		wait := patience
+		if len(names) >= wanted {
+			wait = 20 * time.Millisecond
+		}
 		select {
 		case ev := <-l.all:
 			if ev.QP != e.QP() {
 				others = append(others, ev)
 				continue
 			}
-			names, wait = append(names, ev.Type.String()), 20*time.Millisecond
+			names = append(names, ev.Type.String())
 		case <-time.After(wait):
 			slices.Sort(names)
 			return names

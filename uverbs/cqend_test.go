@@ -6,6 +6,7 @@ import (
 	"io"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/goverbs/goverbs/internal/abi"
@@ -41,9 +42,11 @@ func start(t *testing.T, w *world) {
 }
 
 // All who wait get what is flushed first, and then the cause of the end.
-func TestEndOfCQ(t *testing.T) {
+func TestEndOfCQ(t *testing.T) { synctest.Test(t, testEndOfCQ) }
+
+func testEndOfCQ(t *testing.T) {
 	for _, info := range []uverbs.DeviceInfo{siw0, rxe0} {
-		w := worldOn(t, info)
+		w := bubbleWorldOn(t, info)
 		start(t, w)
 		if _, err := w.qp.PostRecv([]uverbs.RecvWR{{WRID: 1}, {WRID: 2}}); err != nil {
 			t.Fatal(err)
@@ -69,10 +72,11 @@ func TestEndOfCQ(t *testing.T) {
 		until(t, "armed", w.kcq().Armed)
 		w.cq.End(io.EOF)
 		w.cq.End(io.ErrClosedPipe) // is no longer the first
+		parked()
 		select {
 		case r := <-results:
 			t.Fatalf("%s: %+v while the QP works", info.Name, r)
-		case <-time.After(50 * time.Millisecond):
+		default:
 		}
 		toError(t, w.qp)
 		flushed := make(map[uint64]bool)
@@ -106,9 +110,11 @@ func TestEndOfCQ(t *testing.T) {
 }
 
 // A context ends a wait for a QP that has not failed yet.
-func TestEndOfCQContext(t *testing.T) {
+func TestEndOfCQContext(t *testing.T) { synctest.Test(t, testEndOfCQContext) }
+
+func testEndOfCQContext(t *testing.T) {
 	for _, info := range []uverbs.DeviceInfo{siw0, rxe0} {
-		w := worldOn(t, info)
+		w := bubbleWorldOn(t, info)
 		w.cq.End(io.EOF)
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		if _, err := w.cq.Wait(ctx, make([]uverbs.WC, 1)); err != context.DeadlineExceeded {
@@ -196,8 +202,8 @@ func TestEndWaitsForDevice(t *testing.T) {
 		{"receive", func(qp *uverbs.QP) (int, error) { return qp.PostRecv([]uverbs.RecvWR{{WRID: 1}}) },
 			func(w *world) { w.kqp().RXE.TakeRecv() }},
 	} {
-		t.Run(kind.name, func(t *testing.T) {
-			w := worldOn(t, rxe0)
+		test := func(t *testing.T) {
+			w := bubbleWorldOn(t, rxe0)
 			start(t, w)
 			if _, err := kind.post(w.qp); err != nil {
 				t.Fatal(err)
@@ -213,10 +219,11 @@ func TestEndWaitsForDevice(t *testing.T) {
 			}
 			w.cq.End(io.EOF)
 			done := run(func() error { return failed(w.cq.Wait(context.Background(), wcs)) })
+			parked()
 			select {
 			case err := <-done:
 				t.Fatal("with one outstanding:", err)
-			case <-time.After(50 * time.Millisecond):
+			default:
 			}
 			kind.take(w)
 			complete(1)
@@ -226,6 +233,7 @@ func TestEndWaitsForDevice(t *testing.T) {
 			if _, err := w.cq.Wait(t.Context(), wcs); !errors.Is(err, io.EOF) {
 				t.Error(err)
 			}
-		})
+		}
+		t.Run(kind.name, func(t *testing.T) { synctest.Test(t, test) })
 	}
 }

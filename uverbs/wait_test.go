@@ -313,7 +313,7 @@ func TestAsyncEvents(t *testing.T) {
 func TestAsyncEventEnds(t *testing.T) { synctest.Test(t, testAsyncEventEnds) }
 
 func testAsyncEventEnds(t *testing.T) {
-	dev := openWith(t, bubbleKernel(), siw0)
+	dev := openWith(t, bubbleKernel(siw0), siw0)
 	ctx, cancel := context.WithCancel(context.Background())
 	var waits []<-chan error
 	for range 3 { // one reads, two wait for their turn

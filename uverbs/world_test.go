@@ -86,14 +86,16 @@ func worldOn(t testing.TB, info uverbs.DeviceInfo) *world {
 }
 
 // newBubbleWorld is one of siw for a bubble of testing/synctest.
-func newBubbleWorld(t testing.TB) *world {
+func newBubbleWorld(t testing.TB) *world { return bubbleWorldOn(t, siw0) }
+
+func bubbleWorldOn(t testing.TB, info uverbs.DeviceInfo) *world {
 	t.Helper()
-	k := bubbleKernel()
-	return worldIn(t, k, openWith(t, k, siw0))
+	k := bubbleKernel(info)
+	return worldIn(t, k, openWith(t, k, info))
 }
 
-func bubbleKernel() *fakeverbs.Kernel {
-	k := fakeverbs.New(uint32(siw0.Driver))
+func bubbleKernel(info uverbs.DeviceInfo) *fakeverbs.Kernel {
+	k := fakeverbs.New(uint32(info.Driver))
 	k.InBubble = true
 	return k
 }

@@ -50,7 +50,14 @@ func newIproute2(t *testing.T) *iproute2 {
 	if _, err := exec.LookPath("cc"); err != nil {
 		lacks(t, "a C compiler")
 	}
-	if out, err := exec.Command("cc", "-shared", "-fPIC", "-o", r.library, "testdata/mnl.c").CombinedOutput(); err != nil {
+	// Read here, so that go test, which caches results, notices that it has changed.
+	source, err := os.ReadFile("testdata/mnl.c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cc := exec.Command("cc", "-shared", "-fPIC", "-o", r.library, "-x", "c", "-")
+	cc.Stdin = bytes.NewReader(source)
+	if out, err := cc.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: r.socket, Net: "unixpacket"})

@@ -22,18 +22,19 @@ func TestGeneratedIsCurrent(t *testing.T) {
 	if _, err := exec.LookPath("gcc"); err != nil {
 		missing(t, err)
 	}
+	readAll(t, "gen/*.*") // so that a cached result is none once they change
 	dir := t.TempDir()
 	if out, err := exec.Command("go", "run", "./gen", "-o", dir).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	if diff := cmp.Diff(readAll(t, dir), readAll(t, ".")); diff != "" {
+	if diff := cmp.Diff(readAll(t, filepath.Join(dir, "z*.go")), readAll(t, "z*.go")); diff != "" {
 		t.Errorf("run `go generate ./internal/abi` (-generated +committed):\n%s", diff)
 	}
 }
 
-func readAll(t *testing.T, dir string) map[string]string {
+func readAll(t *testing.T, pattern string) map[string]string {
 	t.Helper()
-	names, err := filepath.Glob(filepath.Join(dir, "z*.go"))
+	names, err := filepath.Glob(pattern)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -31,8 +32,16 @@ func (s source) generated() bool { return ast.IsGenerated(s.syntax) }
 
 func sources(t *testing.T) []source {
 	t.Helper()
-	var all []source
-	err := filepath.WalkDir(top, func(p string, d fs.DirEntry, err error) error {
+	all, err := parsed()
+	if err != nil || len(all) < 100 {
+		t.Fatalf("%d files, %v", len(all), err)
+	}
+	return all
+}
+
+// parsed reads all files once, for all tests.
+var parsed = sync.OnceValues(func() (all []source, err error) {
+	err = filepath.WalkDir(top, func(p string, d fs.DirEntry, err error) error {
 		switch name := d.Name(); {
 		case err != nil:
 			return err
@@ -63,11 +72,8 @@ func sources(t *testing.T) []source {
 		all = append(all, s)
 		return err
 	})
-	if err != nil || len(all) < 100 {
-		t.Fatalf("%d files, %v", len(all), err)
-	}
-	return all
-}
+	return all, err
+})
 
 func isModule(dir string) bool {
 	_, err := os.Stat(filepath.Join(dir, "go.mod"))

@@ -13,14 +13,15 @@ import (
 	"strings"
 )
 
-// Tools are the Debian packages a kernel build and a guest need. The last two
-// lines are for the tests alone: C peers, and shells; the guest finds them on the
-// host's root.
-var Tools = []string{
-	"qemu-system-x86", "make", "gcc", "gcc-12", "binutils", "libc6-dev", "xz-utils", "kmod",
+// guestTools are the Debian packages that a kernel build and a guest need.
+var guestTools = []string{"qemu-system-x86", "make", "gcc", "gcc-12", "binutils", "libc6-dev", "xz-utils", "kmod"}
+
+// Tools are those, and what only tests need: C peers, and shells. The guest finds
+// them on the host's root.
+var Tools = append(slices.Clone(guestTools),
 	"iproute2", "rdmacm-utils", "ibverbs-utils", "ibverbs-providers", "librdmacm1", "perftest", "strace",
 	"bash", "zsh", "fish",
-}
+)
 
 // apt is a configuration of apt: the options that make it, given to each of its
 // commands. None is the system's.

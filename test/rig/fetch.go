@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 )
 
@@ -18,8 +19,7 @@ import (
 // run needs root or sudo, about 1 GB of disk while it works, and two minutes; [UML] needs
 // 3 GB and seven minutes more.
 func Fetch(ctx context.Context, log io.Writer, series ...string) error {
-	// depmod is not on an ordinary user's path.
-	os.Setenv("PATH", os.Getenv("PATH")+":/usr/sbin:/sbin")
+	addSbin()
 	cache, err := CacheDir()
 	if err != nil {
 		return err
@@ -65,6 +65,43 @@ func Fetch(ctx context.Context, log io.Writer, series ...string) error {
 	}
 	return nil
 }
+
+// FetchGuest makes one of Debian's series ready to boot, as [Fetch] does, but without
+// what only tests use. It asks nobody if all is there.
+func FetchGuest(ctx context.Context, log io.Writer, series string) (Kernel, error) {
+	addSbin()
+	missing := slices.DeleteFunc(slices.Clone(guestTools), installed)
+	k, noKernel := Open(series)
+	_, noQemu := lookQemu()
+	if len(missing) == 0 && noKernel == nil && noQemu == nil {
+		return k, nil
+	}
+	cache, err := CacheDir()
+	if err != nil {
+		return Kernel{}, err
+	}
+	unlock, err := lock(cache)
+	if err != nil {
+		return Kernel{}, err
+	}
+	defer unlock()
+	if err := refresh(ctx, log, missing); err != nil {
+		return Kernel{}, fmt.Errorf("set up the test machine: %w", err)
+	}
+	if err := fetchQemu(ctx, log, cache); err != nil {
+		return Kernel{}, fmt.Errorf("fetch a newer emulator: %w", err)
+	}
+	if k, err := Open(series); err == nil { // perhaps fetched while this process waited for the lock
+		return k, nil
+	}
+	if err := fetchKernel(ctx, log, cache, series); err != nil {
+		return Kernel{}, fmt.Errorf("fetch kernel %s: %w", series, err)
+	}
+	return Open(series)
+}
+
+// addSbin adds the directories of depmod to the path, which an ordinary user's lacks.
+func addSbin() { os.Setenv("PATH", os.Getenv("PATH")+":/usr/sbin:/sbin") }
 
 // tell says what a kernel is and what it is made from.
 func tell(log io.Writer, series string) error {

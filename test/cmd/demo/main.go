@@ -14,36 +14,43 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"syscall"
 	"time"
+
+	"github.com/goverbs/goverbs/test/rig"
+	"github.com/goverbs/goverbs/test/rig/guest"
 )
 
 func main() {
+	guest.Enter()
+	// The emulator is to die with the thread that started it.
+	runtime.LockOSThread()
 	here := flag.Bool("here", false, "run on this kernel, whatever it is")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, *here); err != nil {
+	code, err := run(ctx, *here)
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "demo:", err)
-		stop()
-		os.Exit(1)
+		code = 1
 	}
+	stop()
+	os.Exit(code)
 }
 
-func run(ctx context.Context, here bool) error {
+func run(ctx context.Context, here bool) (code int, err error) {
 	self, err := os.Executable()
 	if err != nil {
-		return err
+		return 0, err
 	}
-	bin := filepath.Dir(self)
-	if here {
-		return show(ctx, bin)
+	if !here {
+		if why := unfit(); why != "" {
+			fmt.Printf("This machine can't run the demo itself (%s):\nbooting a Debian kernel in QEMU for it.\n", why)
+			return inVM(ctx, self)
+		}
 	}
-	if why := unfit(); why != "" {
-		fmt.Printf("This machine can't run the demo itself (%s):\nbooting a Debian kernel in QEMU for it. The first time, that takes minutes of downloading and building.\n", why)
-		return inVM(ctx, bin, self)
-	}
-	return show(ctx, bin)
+	return 0, show(ctx, filepath.Dir(self))
 }
 
 // unfit says why the running kernel can't be used, or "".
@@ -63,15 +70,27 @@ func unfit() string {
 // kernel is the one series that the demo fetches.
 const kernel = "6.12"
 
-// inVM starts the demo again as the guest's command.
-func inVM(ctx context.Context, bin, self string) error {
-	vm := filepath.Join(bin, "vm")
+// inVM runs the demo again in a guest, of which it is the first process too.
+func inVM(ctx context.Context, self string) (code int, err error) {
 	start := time.Now()
-	if err := stream(ctx, vm, "fetch", "-kernel", kernel); err != nil {
-		return err
+	_, absent := rig.Open(kernel)
+	if absent != nil {
+		fmt.Println("The first time, that takes two minutes of building, besides the downloads.")
 	}
-	fmt.Printf("Kernels are at hand after %v.\n", time.Since(start).Round(time.Second))
-	return stream(ctx, vm, "run", "-kernel", kernel, "-timeout", "5m", "--", self, "-here")
+	k, err := rig.FetchGuest(ctx, os.Stderr, kernel)
+	if err != nil {
+		return 0, err
+	}
+	if absent != nil {
+		fmt.Printf("The kernel is at hand after %v.\n", time.Since(start).Round(time.Second))
+	}
+	dir, err := os.Getwd()
+	if err != nil {
+		return 0, err
+	}
+	return rig.Run(ctx, k, rig.Config{
+		Args: []string{self, "-here"}, Dir: dir, Env: os.Environ(), Timeout: 5 * time.Minute, Stdout: os.Stdout, Stderr: os.Stderr,
+	})
 }
 
 // stream runs a command on the terminal and ends with it.

@@ -36,8 +36,25 @@ var build = sync.OnceValue(func() (err error) {
 	if out, err := c.CombinedOutput(); err != nil {
 		return fmt.Errorf("%w\n%s", err, out)
 	}
-	return nil
+	return lookAtSources()
 })
+
+// lookAtSources asks for the state of what the tool is made of, so that go test, which caches
+// results, notices a change.
+func lookAtSources() error {
+	const dirs, files = "{{.Dir}}\n", "{{$dir := .Dir}}{{range .GoFiles}}{{$dir}}/{{.}}\n{{end}}{{range .SFiles}}{{$dir}}/{{.}}\n{{end}}{{range .EmbedFiles}}{{$dir}}/{{.}}\n{{end}}"
+	c := exec.Command("go", "list", "-deps", "-f", "{{with .Module}}{{if .Main}}{{with $}}"+dirs+files+"{{end}}{{end}}{{end}}", "github.com/goverbs/goverbs/cmd/rdmalink")
+	out, err := c.Output()
+	if err != nil {
+		return fmt.Errorf("go list: %w", err)
+	}
+	for path := range strings.Lines(string(out)) {
+		if _, err := os.Stat(strings.TrimSpace(path)); err != nil && strings.TrimSpace(path) != "" {
+			return err
+		}
+	}
+	return nil
+}
 
 // TestOwn: a static Go program is served as C's are, and is their peer, both ways.
 func TestOwn(t *testing.T) {

@@ -34,6 +34,7 @@ func TestPeerTests(t *testing.T) {
 	long(t)
 	need(t, python)
 	needFile(t, filepath.Join(peerTests, "run_tests.py"))
+	needFile(t, "../../../../test/sandbox/peertests.py")
 	program, err := filepath.Abs("../../../../test/sandbox/peertests.py")
 	if err != nil {
 		t.Fatal(err)
@@ -96,6 +97,7 @@ func TestPeerTestsOfVariants(t *testing.T) {
 	long(t)
 	need(t, python)
 	needFile(t, filepath.Join(peerTests, "run_tests.py"))
+	needFile(t, "../../../../test/sandbox/peertests.py")
 	program, err := filepath.Abs("../../../../test/sandbox/peertests.py")
 	if err != nil {
 		t.Fatal(err)

@@ -74,6 +74,7 @@ func compiled(t *testing.T, source string, libraries ...string) string {
 	for _, header := range []string{"infiniband/verbs.h", "rdma/rdma_cma.h"} {
 		needFile(t, filepath.Join("/usr/include", header))
 	}
+	needFile(t, source) // go test notices a change of what tests ask for
 	program := filepath.Join(t.TempDir(), "program")
 	gcc := exec.Command("gcc", append([]string{"-O1", "-o", program, source, "-lrdmacm", "-libverbs"}, libraries...)...)
 	if out, err := gcc.CombinedOutput(); err != nil {
