@@ -149,8 +149,14 @@ func TestMisuse(t *testing.T) {
 	if err := os.WriteFile(source, []byte(misuse), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	out, err := inside(t, []string{"-d", "erdma"}, compiled(t, source))
+	program := compiled(t, source)
+	out, err := inside(t, []string{"-d", "erdma"}, program)
 	if err == nil || !strings.Contains(err.Error(), "erdma0: ") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	// A command that fails keeps its exit code, and its programs' misuse is reported all the same.
+	out, err = inside(t, []string{"-d", "erdma"}, "sh", "-c", program+"; exit 3")
+	if err != cli.ExitCode(3) || !strings.Contains(out, "rdmalink: a device was used as it must not be:\nerdma0: ") {
 		t.Errorf("%v\n%s", err, out)
 	}
 }

@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os/exec"
@@ -98,7 +99,7 @@ func (t *tracer) store(thread process) bool {
 	if !ok {
 		return false
 	}
-	size, v, err := emulate(thread)
+	stored, err := emulate(thread)
 	if errors.Is(err, unix.ESRCH) {
 		return true // it was killed meanwhile
 	}
@@ -106,7 +107,12 @@ func (t *tracer) store(thread process) bool {
 		t.s.fail(fmt.Errorf("--trap: %w", err))
 		return false
 	}
-	d.kernel.Store(key, offset, size, v)
+	// Registers are of 8 bytes at most. A longer store is one to each, in order.
+	for at := 0; at < len(stored); at += 8 {
+		var word [8]byte
+		n := copy(word[:], stored[at:])
+		d.kernel.Store(key, offset+at, n, binary.LittleEndian.Uint64(word[:]))
+	}
 	return true
 }
 
