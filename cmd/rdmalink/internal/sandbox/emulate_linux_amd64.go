@@ -9,9 +9,9 @@ import (
 
 // emulate carries out the instruction at which a thread stopped, but for the store itself,
 // and returns the bytes that it stores. Device registers read as 0.
-func emulate(thread process) (stored []byte, err error) {
+func emulate(thread *process) (stored []byte, err error) {
 	var regs unix.PtraceRegs
-	if err := unix.PtraceGetRegs(int(thread), &regs); err != nil {
+	if err := unix.PtraceGetRegs(thread.id, &regs); err != nil {
 		return nil, err
 	}
 	code := thread.code(regs.Rip)
@@ -31,7 +31,7 @@ func emulate(thread process) (stored []byte, err error) {
 		v = *general[s.register] >> 8
 	case fromVector:
 		var fp floatingPoint
-		if err := getFloatingPoint(int(thread), &fp); err != nil {
+		if err := getFloatingPoint(thread.id, &fp); err != nil {
 			return nil, err
 		}
 		stored = fp.XMM[s.register][:]
@@ -44,11 +44,11 @@ func emulate(thread process) (stored []byte, err error) {
 		stored = binary.LittleEndian.AppendUint64(nil, v)
 	}
 	regs.Rip += uint64(s.length)
-	return stored[:s.size], unix.PtraceSetRegs(int(thread), &regs)
+	return stored[:s.size], unix.PtraceSetRegs(thread.id, &regs)
 }
 
 // code reads an instruction, which may be the last of its page.
-func (p process) code(addr uint64) []byte {
+func (p *process) code(addr uint64) []byte {
 	b := make([]byte, longestInstruction)
 	if p.read(addr, b) == nil {
 		return b

@@ -129,7 +129,7 @@ func TestTrapForbidden(t *testing.T) {
 func TestEmulateNobody(t *testing.T) {
 	needTrap(t)
 	const nobody = 1 << 30
-	if _, err := emulate(process(nobody)); !errors.Is(err, unix.ESRCH) {
+	if _, err := emulate(&process{id: nobody}); !errors.Is(err, unix.ESRCH) {
 		t.Error(err)
 	}
 }
