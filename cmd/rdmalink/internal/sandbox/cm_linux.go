@@ -167,7 +167,8 @@ func (m *cm) event(q cmCommand) result {
 	go func() {
 		err := m.channel.Await(m.life, q.in, q.out)
 		if errors.Is(err, context.Canceled) {
-			err = syscall.EBADF // the channel was closed
+			q.c.close() // a thread whose channel another one closes waits until it is killed, as in the kernel
+			return
 		}
 		q.c.answer(q.done(err))
 	}()

@@ -42,10 +42,11 @@ func TestPeerTests(t *testing.T) {
 	for i, k := range peerKinds {
 		want, slow := column(t, i+1)
 		line := append([]string{python, program, tests, k.device, k.gid, "198.51.100.1"}, slow...)
-		t.Run(k.kind, func(t *testing.T) { runPeerTests(t, want, line, "-d", k.kind) })
+		t.Run(k.kind, func(t *testing.T) { t.Parallel(); runPeerTests(t, want, line, "-d", k.kind) })
 		if k.kind == "erdma" || k.kind == "mlx5" { // which have registers
 			t.Run(k.kind+", trapped", func(t *testing.T) {
 				needTrap(t)
+				t.Parallel()
 				runPeerTests(t, want, line, "-d", k.kind, "--trap")
 			})
 		}
@@ -116,7 +117,7 @@ func TestPeerTestsOfVariants(t *testing.T) {
 			}
 		}
 		line := append([]string{python, program, tests, "mlx5_0", v.gid, "198.51.100.1"}, slow...)
-		t.Run(v.kind, func(t *testing.T) { runPeerTests(t, want, line, "-d", v.kind) })
+		t.Run(v.kind, func(t *testing.T) { t.Parallel(); runPeerTests(t, want, line, "-d", v.kind) })
 	}
 }
 

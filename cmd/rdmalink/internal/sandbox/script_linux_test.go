@@ -35,6 +35,7 @@ func TestScript(t *testing.T) {
 	} {
 		registers := slices.Contains(withRegisters, c.kind)
 		t.Run(c.golden, func(t *testing.T) {
+			t.Parallel()
 			golden, recording := root+c.golden, recordScript(t, c.line, "-d", c.kind)
 			if registers {
 				golden, recording = withoutDoorbells(t, golden), withoutDoorbells(t, recording)
@@ -48,6 +49,7 @@ func TestScript(t *testing.T) {
 		}
 		t.Run(c.golden+", trapped", func(t *testing.T) {
 			needTrap(t)
+			t.Parallel()
 			recording := recordScript(t, c.line, "-d", c.kind, "--trap")
 			if text, err := compared(t, root+c.golden, recording); text != "" || err != nil {
 				t.Errorf("%v\n%s", err, text)

@@ -44,7 +44,7 @@ func (s *socket) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, w := range s.waiting {
-		w.c.answer(result{errno: syscall.EBADF})
+		w.c.close() // it waits until it is killed, as in the kernel
 	}
 	s.waiting = nil
 	s.pipe.Close()
