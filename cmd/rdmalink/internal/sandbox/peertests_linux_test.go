@@ -4,6 +4,7 @@ import (
 	"compress/gzip"
 	_ "embed"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -148,6 +149,27 @@ func TestPeerTable(t *testing.T) {
 				t.Errorf("%s on %s: %s, on Linux %s", cells[0], k.kind, here, there)
 			}
 		}
+	}
+}
+
+// TestPeerCounts: docs/sandbox.md says of how many tests the table has ok.
+func TestPeerCounts(t *testing.T) {
+	page, err := os.ReadFile("../../../../docs/sandbox.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, row := "|", "|"
+	for i, k := range peerKinds {
+		ok := 0
+		for _, cell := range cellsOf(t, i+1) {
+			if strings.Trim(cell, "()") == "ok" {
+				ok++
+			}
+		}
+		head, row = head+" "+k.kind+" |", row+fmt.Sprintf(" %d |", ok)
+	}
+	if want := head + "\n|---|---|---|---|\n" + row + "\n"; !strings.Contains(string(page), want) {
+		t.Errorf("the page does not have\n%s", want)
 	}
 }
 
