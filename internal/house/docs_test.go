@@ -87,37 +87,6 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// TestNamedTests: each test that a page or a comment names is there.
-func TestNamedTests(t *testing.T) {
-	named, declared := regexp.MustCompile(`\b(Test|Fuzz)[A-Z]\w+`), make(map[string]bool)
-	used := make(map[string]string)
-	for _, s := range sources(t) {
-		for _, d := range s.syntax.Decls {
-			if f, ok := d.(*ast.FuncDecl); ok && f.Recv == nil {
-				declared[f.Name.Name] = true
-			}
-		}
-		for _, group := range s.syntax.Comments {
-			for _, name := range named.FindAllString(group.Text(), -1) {
-				used[name] = s.path
-			}
-		}
-	}
-	for file, text := range pages(t) {
-		for _, name := range named.FindAllString(text, -1) {
-			used[name] = file
-		}
-	}
-	for name, file := range used {
-		if !declared[name] {
-			t.Errorf("%s names %s, which is not there", file, name)
-		}
-	}
-	if len(used) < 100 {
-		t.Errorf("%d tests are named", len(used))
-	}
-}
-
 // term is a row of the glossary.
 type term struct{ name, goNames, cNames string }
 
