@@ -60,7 +60,8 @@ func serveShared(ctx context.Context, dev *uverbs.Device, address string) error 
 	}
 	defer cq.Close()
 
-	var conns sync.Map // *rdmacm.Conn by the number of its queue pair
+	var conns sync.Map         // *rdmacm.Conn by the number of its queue pair
+	var closing sync.WaitGroup // their queue pairs, which need cq and srq
 	l, err := rdmacm.Listen(address, &rdmacm.Config{
 		PD: pd, QP: uverbs.QPOptions{RecvCQ: cq, SRQ: srq},
 		// A message may complete before Accept has returned its connection. Prepare runs
@@ -68,13 +69,16 @@ func serveShared(ctx context.Context, dev *uverbs.Device, address string) error 
 		Prepare: func(c *rdmacm.Conn) error {
 			qpn := c.QP().Num()
 			conns.Store(qpn, c)
-			c.Own(closer(func() { conns.Delete(qpn) }))
+			closing.Add(1)
+			c.Own(closer(func() { // also if nobody accepts it
+				conns.CompareAndDelete(qpn, c) // the number may be another's by now
+				closing.Done()
+			}))
 			return nil
 		}})
 	if err != nil {
 		return err
 	}
-	var closing sync.WaitGroup
 	defer closing.Wait()
 	defer conns.Range(func(_, c any) bool { c.(*rdmacm.Conn).Disconnect(); return true })
 	defer l.Close()
@@ -82,16 +86,16 @@ func serveShared(ctx context.Context, dev *uverbs.Device, address string) error 
 		for {
 			c, err := l.Accept(ctx)
 			switch {
+			case err == nil:
+				closing.Go(func() {
+					<-c.Done()
+					c.Close()
+				})
 			case ctx.Err() != nil || errors.Is(err, net.ErrClosed):
 				return
-			case err != nil: // of one client
+			default: // of one client
 				log.Print(err)
-				continue
 			}
-			closing.Go(func() {
-				<-c.Done()
-				c.Close()
-			})
 		}
 	})
 	wcs, sent := make([]uverbs.WC, 64), make([]uverbs.WC, 64)
