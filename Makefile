@@ -106,7 +106,7 @@ abi: cross ## every kernel struct as C compilers lay it out; rdmalink beside two
 		$(GO) test $(TESTFLAGS) -run AsIproute2 ./cmd/rdmalink
 
 sandbox: programs ## C's programs, and ours, on devices in software: rdmalink sandbox
-	CI=true $(GO) test -timeout 60m $(TESTFLAGS) ./cmd/rdmalink/internal/sandbox
+	CI=true $(GO) test -parallel 4 -timeout 60m $(TESTFLAGS) ./cmd/rdmalink/internal/sandbox
 	$(GO) build -o bin/sandbox/ ./cmd/rdmalink
 	PATH="$(CURDIR)/bin/sandbox:$$PATH" $(GO) test -timeout 60m $(TESTFLAGS) -run Sandbox ./examples/kv ./examples/read ./docs/concepts
 

@@ -1,5 +1,5 @@
 // Package mmap holds memory that a program shares with a kernel or a device: a
-// [Region] outside the Go heap, the two kinds of rings built in one, and a [Page],
+// [Region] outside the Go heap, the three kinds of rings built in one, and a [Page],
 // through which a program stores to a device.
 //
 // The shortest whole program:
@@ -37,9 +37,17 @@
 // index words, one written by each side, always masked to 0 … slots-1. Equal
 // means empty, producer one before consumer means full, so one slot stays empty.
 //
+// A lap ring ([LapConsumer]; erdma's completions) is filled by a device and only
+// read here. An owner bit in each element changes each time that the device comes around, so
+// the consumer writes nothing. How far it has come it tells the device elsewhere.
+//
 //	             producer writes        consumer writes
 //	flag ring    element, word|Valid    word = 0
 //	indexed      element, producer      consumer
+//	lap ring     element, owner bit     nothing
+//
+// An [Array] is a ring's memory without any of these rules, for queues whose elements change
+// hands by doorbells and completions (mlx5, erdma).
 //
 // # Ordering
 //
@@ -47,7 +55,7 @@
 //     the element (producer) or after the last plain load from it (consumer). It
 //     is a release: whoever loads the new value sees what came before it.
 //   - An element is accepted by an atomic load, an acquire, before any other access to
-//     it. The producer of a flag ring loads only the word of the last element of a
+//     it; what a device wrote, by [FromDevice] behind that load. The producer of a flag ring loads only the word of the last element of a
 //     batch, because the consumer gives elements back in order.
 //   - An element is touched only between the accepting load and the handing store.
 //   - Go's atomics are sequentially consistent: stronger than the two rules need,

@@ -1,6 +1,10 @@
 package mmap
 
 import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
 	"sync/atomic"
 	"testing"
 )
@@ -60,4 +64,32 @@ func (e *element) holds(i int) bool {
 	want := element{}
 	want.fill(i)
 	return e.ID == want.ID && e.Size == want.Size && e.Data == want.Data
+}
+
+// TestDoc: the documentation of the package names each kind of ring.
+func TestDoc(t *testing.T) {
+	text, err := os.ReadFile("doc.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	kinds := make(map[string]bool)
+	for _, file := range files {
+		source, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range regexp.MustCompile(`(?m)^type (\w+)(Producer|Consumer)\[`).FindAllStringSubmatch(string(source), -1) {
+			kinds[m[1]] = true
+			if !strings.Contains(string(text), "["+m[1]+m[2]+"]") {
+				t.Errorf("doc.go does not name %s%s", m[1], m[2])
+			}
+		}
+	}
+	if number := map[int]string{2: "two", 3: "three", 4: "four"}[len(kinds)]; !strings.Contains(string(text), "the "+number+" kinds of rings") {
+		t.Errorf("there are %d kinds of rings, which doc.go does not say", len(kinds))
+	}
 }

@@ -2,9 +2,13 @@ package rdmacm_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log"
 	"net/netip"
+	"runtime"
+	"syscall"
+	"testing"
 	"time"
 
 	"github.com/goverbs/goverbs/rdmacm"
@@ -125,4 +129,84 @@ func ExampleMulticast() {
 		log.Fatal(err)
 	}
 	defer member.Leave()
+}
+
+// TestServeShared: the server of ExampleConfig_sharedReceives answers several clients, also the first
+// message of each, and leaves nothing.
+func TestServeShared(t *testing.T) {
+	for _, kind := range []rdmatest.Kind{rdmatest.SIW, rdmatest.RXE, rdmatest.MLX5} { // erdma has no SRQ
+		t.Run(kind.String(), func(t *testing.T) {
+			fabric := rdmatest.NewWith(t, &rdmatest.Options{Kind: kind})
+			dev, err := uverbs.Open(fabric.Host(1).Device(0).Name())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() {
+				err := dev.Close()
+				for ; errors.Is(err, uverbs.ErrInUse); err = dev.Close() { // a connection that nobody accepted closes its own CQ last
+					runtime.Gosched()
+				}
+				if err != nil {
+					t.Error(err)
+				}
+			}()
+			ctx, stop := context.WithCancel(t.Context())
+			address, served := fabric.Host(1).Addr()+":7471", make(chan error, 1)
+			go func() { served <- serveShared(ctx, dev, address) }()
+			for client := range 3 {
+				if err := askShared(ctx, address, fmt.Sprintf("client %d", client)); err != nil {
+					t.Error(err)
+				}
+			}
+			stop()
+			if err := <-served; !errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// askShared dials until the server listens, and sends more messages than its queues have room for.
+func askShared(ctx context.Context, address, text string) error {
+	answers := func(c *rdmacm.Conn, mr *uverbs.MR) error {
+		_, err := c.QP().PostRecv([]uverbs.RecvWR{{SGL: []uverbs.SGE{mr.SGE(0, mr.Len())}}})
+		return err
+	}
+	var mr *uverbs.MR
+	config := &rdmacm.Config{Prepare: func(c *rdmacm.Conn) (err error) {
+		if mr, err = c.PD().AllocMR(64, uverbs.AccessLocalWrite, nil); err != nil {
+			return err
+		}
+		c.Own(mr)
+		return answers(c, mr)
+	}}
+	c, err := rdmacm.Dial(ctx, address, config)
+	for errors.Is(err, syscall.ECONNREFUSED) {
+		c, err = rdmacm.Dial(ctx, address, config)
+	}
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	var wc [1]uverbs.WC
+	for range 200 {
+		if _, err := c.QP().PostSend([]uverbs.SendWR{{Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled, Inline: []byte(text)}}); err != nil {
+			return err
+		}
+		for _, cq := range []*uverbs.CQ{c.SendCQ(), c.RecvCQ()} {
+			if _, err := cq.Wait(ctx, wc[:]); err != nil {
+				return err
+			}
+			if err := wc[0].Err(); err != nil {
+				return err
+			}
+		}
+		if got := string(mr.Bytes()[:wc[0].ByteLen]); got != text {
+			return fmt.Errorf("%q came for %q", got, text)
+		}
+		if err := answers(c, mr); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -2,7 +2,10 @@ package rdmacm_test
 
 import (
 	"context"
+	"errors"
 	"log"
+	"net"
+	"sync"
 
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/uverbs"
@@ -12,63 +15,116 @@ import (
 // oldest one. The clients must be held to fewer messages at a time than there are: over
 // siw one that finds no receive ends its connection.
 func ExampleConfig_sharedReceives() {
-	const receives, size = 1024, 512
-	ctx := context.Background()
 	dev, err := uverbs.Open("siw0")
 	if err != nil {
 		log.Fatal(err)
 	}
+	log.Fatal(serveShared(context.Background(), dev, ":7471"))
+}
+
+// serveShared answers each message of at most 48 bytes with its bytes.
+func serveShared(ctx context.Context, dev *uverbs.Device, address string) error {
+	const receives, size = 1024, 48
 	pd, err := dev.AllocPD()
 	if err != nil {
-		log.Fatal(err)
+		return err
 	}
+	defer pd.Close()
 	srq, err := pd.CreateSRQ(&uverbs.SRQOptions{MaxWR: receives, MaxSGE: 1})
 	if err != nil {
-		log.Fatal(err)
+		return err
 	}
+	defer srq.Close()
 	mr, err := pd.AllocMR(receives*size, uverbs.AccessLocalWrite, nil)
 	if err != nil {
-		log.Fatal(err)
+		return err
 	}
-	post := func(slot uint64) {
+	defer mr.Close()
+	post := func(slot uint64) error {
 		_, err := srq.PostRecv([]uverbs.RecvWR{{WRID: slot, SGL: []uverbs.SGE{mr.SGE(int(slot)*size, size)}}})
-		if err != nil {
-			log.Fatal(err)
-		}
+		return err
 	}
 	for slot := range uint64(receives) {
-		post(slot)
+		if err := post(slot); err != nil {
+			return err
+		}
 	}
 	channel, err := dev.CreateCompChannel()
 	if err != nil {
-		log.Fatal(err)
+		return err
 	}
+	defer channel.Close()
 	cq, err := dev.CreateCQ(receives, &uverbs.CQOptions{Channel: channel})
 	if err != nil {
-		log.Fatal(err)
+		return err
 	}
-	l, err := rdmacm.Listen(":7471", &rdmacm.Config{PD: pd, QP: uverbs.QPOptions{RecvCQ: cq, SRQ: srq}})
+	defer cq.Close()
+
+	var conns sync.Map         // *rdmacm.Conn by the number of its queue pair
+	var closing sync.WaitGroup // their queue pairs, which need cq and srq
+	l, err := rdmacm.Listen(address, &rdmacm.Config{
+		PD: pd, QP: uverbs.QPOptions{RecvCQ: cq, SRQ: srq},
+		// A message may complete before Accept has returned its connection. Prepare runs
+		// before the peer may send.
+		Prepare: func(c *rdmacm.Conn) error {
+			qpn := c.QP().Num()
+			conns.Store(qpn, c)
+			closing.Add(1)
+			c.Own(closer(func() { // also if nobody accepts it
+				conns.CompareAndDelete(qpn, c) // the number may be another's by now
+				closing.Done()
+			}))
+			return nil
+		}})
 	if err != nil {
-		log.Fatal(err)
+		return err
 	}
-	go func() {
+	defer closing.Wait()
+	defer conns.Range(func(_, c any) bool { c.(*rdmacm.Conn).Disconnect(); return true })
+	defer l.Close()
+	closing.Go(func() {
 		for {
-			if _, err := l.Accept(ctx); err != nil {
+			c, err := l.Accept(ctx)
+			switch {
+			case err == nil:
+				closing.Go(func() {
+					<-c.Done()
+					c.Close()
+				})
+			case ctx.Err() != nil || errors.Is(err, net.ErrClosed):
+				return
+			default: // of one client
 				log.Print(err)
 			}
 		}
-	}()
-	wcs := make([]uverbs.WC, 64)
+	})
+	wcs, sent := make([]uverbs.WC, 64), make([]uverbs.WC, 64)
 	for {
 		n, err := cq.Wait(ctx, wcs)
 		if err != nil {
-			log.Fatal(err)
+			return err
 		}
 		for _, wc := range wcs[:n] { // of all clients
-			if wc.Status == uverbs.StatusSuccess {
-				log.Printf("queue pair %d received %q", wc.QPN, mr.Bytes()[wc.WRID*size:][:wc.ByteLen])
+			if c, ok := conns.Load(wc.QPN); ok && wc.Status == uverbs.StatusSuccess {
+				c := c.(*rdmacm.Conn)
+				c.SendCQ().Poll(sent) // the answers that have left make room
+				_, err := c.QP().PostSend([]uverbs.SendWR{{Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled,
+					Inline: mr.Bytes()[wc.WRID*size:][:wc.ByteLen]}})
+				if err != nil {
+					c.Disconnect() // it asks faster than it takes answers, or is gone
+				}
 			}
-			post(wc.WRID)
+			if err := post(wc.WRID); err != nil {
+				return err
+			}
 		}
 	}
+}
+
+// closer is a function as an io.Closer.
+type closer func()
+
+func (f closer) Close() error {
+	f()
+	return nil
 }

@@ -9,8 +9,7 @@ import (
 	"testing"
 )
 
-// TestSandbox: C's programs see devices in software on this kernel too, without any privilege. User
-// Mode Linux has no process_vm_readv, so rdmalink reaches their memory by another way there. What
+// TestSandbox: C's programs see devices in software on this kernel too, without any privilege. What
 // else the sandbox does, package sandbox tests on the machine itself.
 func TestSandbox(t *testing.T) {
 	noLeak(t)

@@ -1,5 +1,5 @@
-// Echo is a server for a thousand connections and more. They share a pool, so that none of
-// them has a goroutine, a descriptor or receive buffers of its own. A few goroutines answer all.
+// Echo is a server for a thousand connections and more. They share a pool, so none of them has a
+// goroutine or a descriptor of its own. Each has a few small buffers. A few goroutines answer all.
 //
 //	echo -dev siw0 -listen 10.0.0.1:7471
 //	echo -dev siw0 -conns 1000 10.0.0.1:7471

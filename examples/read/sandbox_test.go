@@ -4,37 +4,35 @@ package main
 
 import (
 	"context"
-	"os"
 	"os/exec"
-	"path/filepath"
+	"regexp"
+	"strings"
 	"testing"
 	"time"
 )
 
-// twice has the program as two processes. The page docs/first-hour.md shows it.
-const twice = `
-$READ -listen 198.51.100.1:7471 "hello, RDMA" &
-until $READ 198.51.100.1:7471 2>/dev/null; do sleep 0.01; done
-kill $!
-`
-
-// TestSandbox runs the program itself, on devices that rdmalink shows it.
+// TestSandbox runs the commands of docs/first-hour.md that have the program as two processes, on
+// devices that rdmalink shows it. What they build goes elsewhere than the page says.
 func TestSandbox(t *testing.T) {
-	rdmalink, err := exec.LookPath("rdmalink")
-	if err != nil {
-		t.Skip("rdmalink is not installed: go install github.com/goverbs/goverbs/cmd/rdmalink@latest")
+	if _, err := exec.LookPath("rdmalink"); err != nil {
+		t.Skip("rdmalink is not installed: make sandbox, which runs this, builds it")
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
-	read := filepath.Join(t.TempDir(), "read")
-	if out, err := exec.CommandContext(ctx, "go", "build", "-o", read, ".").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+	m := regexp.MustCompile("(?s)```\n(go build [^`]*rdmalink sandbox [^`]*)```").FindStringSubmatch(text(t, page))
+	if m == nil {
+		t.Fatalf("%s has no sandbox", page)
 	}
-	for _, kind := range []string{"rxe", "siw"} {
-		run := exec.CommandContext(ctx, rdmalink, "sandbox", "--device", kind, "--", "sh", "-c", twice)
-		run.Env = append(os.Environ(), "READ="+read)
+	commands := strings.ReplaceAll(m[1], "bin/", t.TempDir()+"/")
+	for _, kind := range []string{"", "siw"} {
+		line := commands
+		if kind != "" {
+			line = edited(t, commands, " sandbox ", " sandbox --device "+kind+" ")
+		}
+		run := exec.CommandContext(ctx, "sh", "-ec", line)
+		run.Dir = "../.."
 		if out, err := run.CombinedOutput(); err != nil || string(out) != "hello, RDMA\n" {
-			t.Errorf("%s: %v\n%s", kind, err, out)
+			t.Errorf("%s: %v\n%s", line, err, out)
 		}
 	}
 }

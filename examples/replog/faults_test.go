@@ -3,8 +3,6 @@ package main
 import (
 	"testing"
 	"time"
-
-	"github.com/goverbs/goverbs/rdmatest"
 )
 
 // TestReplicasDie: one may, two may not.
@@ -61,43 +59,45 @@ func TestOldLeader(t *testing.T) {
 // TestLate: what a leader wrote to less than half is not lost if the next one sees it, and is
 // overwritten if it does not.
 func TestLate(t *testing.T) {
-	c := newCluster(t, rdmatest.RXE)
-	appends(t, c.lead(t), "one", nil)
-	few, err := newLeader(t.Context(), c.addresses)
-	if err != nil {
-		t.Fatal(err)
-	}
-	few.close()
-	few.all, few.replicas = 1, nil
-	r, err := reach(t.Context(), c.addresses[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	few.replicas = append(few.replicas, r)
-	appends(t, few, "lost", nil) // one of one, as far as it knows
-	few.close()
-	check(t, c, "one+lost", "one", "one")
+	onAll(t, func(t *testing.T, c *cluster) {
+		appends(t, c.lead(t), "one", nil)
+		few, err := newLeader(t.Context(), c.addresses)
+		if err != nil {
+			t.Fatal(err)
+		}
+		few.close()
+		few.all, few.replicas = 1, nil
+		r, err := reach(t.Context(), c.addresses[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		few.replicas = append(few.replicas, r)
+		appends(t, few, "lost", nil) // one of one, as far as it knows
+		few.close()
+		check(t, c, "one+lost", "one", "one")
 
-	l, err := newLeader(t.Context(), append([]string{"198.51.100.250:7471"}, c.addresses[1:]...))
-	if err != nil {
-		t.Fatal(err)
-	}
-	appends(t, l, "two", nil)
-	l.close()
-	check(t, c, "one+lost", "one+two", "one+two")
-	appends(t, c.lead(t), "three", nil)
-	check(t, c, "one+two+three", "one+two+three", "one+two+three")
+		l, err := newLeader(t.Context(), append([]string{"198.51.100.250:7471"}, c.addresses[1:]...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		appends(t, l, "two", nil)
+		l.close()
+		check(t, c, "one+lost", "one+two", "one+two")
+		appends(t, c.lead(t), "three", nil)
+		check(t, c, "one+two+three", "one+two+three", "one+two+three")
+	})
 }
 
 // TestBadNetwork: loss and delay make it slow, and nothing worse.
 func TestBadNetwork(t *testing.T) {
-	c := newCluster(t, rdmatest.SIW)
-	l := c.lead(t)
-	c.fabric.SetLoss(0.05)
-	c.fabric.SetLatency(time.Millisecond)
-	for range 5 {
-		appends(t, l, "x", nil)
-	}
-	c.fabric.SetLoss(0)
-	check(t, c, "x+x+x+x+x", "x+x+x+x+x", "x+x+x+x+x")
+	onAll(t, func(t *testing.T, c *cluster) {
+		l := c.lead(t)
+		c.fabric.SetLoss(0.05)
+		c.fabric.SetLatency(time.Millisecond)
+		for range 5 {
+			appends(t, l, "x", nil)
+		}
+		c.fabric.SetLoss(0)
+		check(t, c, "x+x+x+x+x", "x+x+x+x+x", "x+x+x+x+x")
+	})
 }

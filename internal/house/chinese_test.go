@@ -77,19 +77,22 @@ func TestChinese(t *testing.T) {
 	}
 }
 
-// TestNamedTests: the tests that pages name are there.
+// TestNamedTests: the tests that pages and comments name are there.
 func TestNamedTests(t *testing.T) {
-	tests := make(map[string]bool)
+	tests, named := make(map[string]bool), pages(t)
 	for _, s := range sources(t) {
 		for name := range s.syntax.Scope.Objects {
 			tests[name] = s.test() || tests[name]
 		}
+		for _, comment := range s.syntax.Comments {
+			named[s.path] += comment.Text()
+		}
 	}
 	n := 0
-	for file, page := range pages(t) {
-		for _, m := range regexp.MustCompile("`(Test[A-Z]\\w+)`").FindAllStringSubmatch(page, -1) {
-			if n++; !tests[m[1]] && !strings.HasSuffix(file, "CHANGELOG.md") {
-				t.Errorf("%s: there is no %s", file, m[1])
+	for file, text := range named {
+		for _, name := range regexp.MustCompile(`\b(Test|Fuzz)[A-Z]\w+`).FindAllString(text, -1) {
+			if n++; !tests[name] && !strings.HasSuffix(file, "CHANGELOG.md") {
+				t.Errorf("%s: there is no %s", file, name)
 			}
 		}
 	}

@@ -14,7 +14,7 @@ empty the last one says why. Calls without a package are of ` + "`uverbs`" + `.
 ## The kernel's methods
 
 What Linux gives user space, by the names of its headers. siw and rxe are the drivers of Linux 6.12 that have it, as a kernel test checks; fake is the kernel
-for unit tests. What neither driver has is tested on the fake alone. As C says that the request of the Go call equals that of the C call in attributes, lengths and
+for unit tests. What neither driver has, no kernel has checked: it is tested on the fake, on whose mlx5 device rdma-core's own programs and tests run too (make sandbox). As C says that the request of the Go call equals that of the C call in attributes, lengths and
 values, but for what ` + "`libibverbsDiffers`" + ` in cmd/rdmalink/internal/sandbox has with the reasons: test/sandbox/requests.c is compared with uverbs/requests_test.go.
 
 `

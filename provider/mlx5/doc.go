@@ -28,10 +28,12 @@
 //
 // What mlx5 offers here: RC, UC and UD queue pairs with SEND, SEND_WITH_IMM, RDMA_WRITE and
 // RDMA_WRITE_WITH_IMM, of RC also SEND_WITH_INV, RDMA_READ, COMPARE_SWAP and FETCH_ADD;
-// windows of both types and LOCAL_INV on RC and UC; XRC with all that RC has; inline data;
-// SRQs; CQs that can be resized, and tell when completions were; address handles, on RoCE
-// where the kernel finds the MAC (Linux 4.4 and later). There are no raw packets, and no
-// on-demand paging of receives on SRQs yet.
+// windows of both types and LOCAL_INV on RC and UC; XRC with all that RC has; raw packet
+// queue pairs, whose SEND takes a whole Ethernet frame; WQs, to which a QP of RSS deals frames
+// out; inline data; SRQs; CQs that can be resized, and tell when completions were; memory of the
+// device; the key of no memory; address handles, on RoCE where the kernel finds the MAC (Linux
+// 4.4 and later). There are no TSO, FLUSH, ATOMIC_WRITE and RDMA_READ_WITH_INV, and no on-demand
+// paging of receives on SRQs yet.
 //
 // What is particular: sizes of send queues are those of rdma-core, whose requests on RC and
 // UC have room for a window's binding. A QP of one SGE therefore takes 60 bytes inline, and

@@ -4,7 +4,10 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"os"
+	"regexp"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -308,5 +311,44 @@ func TestNoAtomics(t *testing.T) {
 	wr := uverbs.SendWR{Opcode: uverbs.OpFetchAdd, SGL: []uverbs.SGE{{Length: 8}}}
 	if _, err := w.qp.PostSend([]uverbs.SendWR{wr}); !errors.Is(err, uverbs.ErrNotSupported) || w.dev.Supports(uverbs.QPTypeRC, uverbs.OpFetchAdd) {
 		t.Error(err)
+	}
+}
+
+// TestDoc: the documentation of the package names each operation that a queue pair takes before it
+// says what there is not, and each other one after.
+func TestDoc(t *testing.T) {
+	text, err := os.ReadFile("doc.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	has, hasNot, ok := strings.Cut(string(text), "There are no ")
+	if !ok {
+		t.Fatal("nothing is missing")
+	}
+	hasNot, _, _ = strings.Cut(hasNot, "\n//\n")
+	named := map[driver.Opcode]string{driver.OpCompareSwap: "COMPARE_SWAP", driver.OpFetchAdd: "FETCH_ADD", driver.OpBindMW: "windows of both types"}
+	c := &mlx5Context{atomics: true}
+	for op := driver.Opcode(0); op < 64; op++ {
+		name := op.String()
+		if strings.HasPrefix(name, "Opcode(") {
+			continue
+		}
+		if other := named[op]; other != "" {
+			name = other
+		}
+		where, want := hasNot, "not"
+		for _, typ := range []driver.QPType{driver.QPTypeRC, driver.QPTypeUC, driver.QPTypeUD, driver.QPTypeXRCInitiator, driver.QPTypeRawPacket} {
+			if c.Supports(typ, op) {
+				where, want = has, "there"
+			}
+		}
+		if !regexp.MustCompile(`\b` + name + `\b`).MatchString(where) {
+			t.Errorf("%v is %s, which the documentation does not say", op, want)
+		}
+	}
+	for typ, name := range map[driver.QPType]string{driver.QPTypeRC: "RC", driver.QPTypeUC: "UC", driver.QPTypeUD: "UD", driver.QPTypeXRCInitiator: "XRC", driver.QPTypeRawPacket: "raw packet"} {
+		if c.Supports(typ, driver.OpSend) && !strings.Contains(has, name) {
+			t.Errorf("%v is not named", typ)
+		}
 	}
 }

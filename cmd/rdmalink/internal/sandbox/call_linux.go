@@ -11,7 +11,35 @@ import (
 type call struct {
 	*supervisor
 	notification
-	process
+	*process
+}
+
+// accept holds the process that makes a call. It is ESRCH if that was killed meanwhile.
+func (s *supervisor) accept(n notification) (*call, error) {
+	p, err := openProcess(int(n.PID))
+	c := &call{s, n, p}
+	if err == nil && !c.waits() {
+		p.close()
+		err = unix.ESRCH
+	}
+	return c, err
+}
+
+// waits reports whether the caller still waits for an answer. Until it does no more, the
+// numbers of its thread and its process are theirs.
+func (c *call) waits() bool { return valid(c.listener, c.ID) == nil }
+
+// owner opens the process that the calling thread belongs to.
+func (c *call) owner() (*process, error) {
+	p, err := openProcess(c.leader())
+	if err == nil && !c.waits() {
+		p.close()
+		err = unix.ESRCH
+	}
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
 }
 
 // result is an answer.
@@ -44,6 +72,9 @@ func (c *call) fd(arg int) int32 { return int32(uint32(c.Args[arg])) }
 func (c *call) answer(r result) {
 	if r.later {
 		return
+	}
+	if c.process != nil {
+		c.process.close()
 	}
 	resp := response{ID: c.ID, Val: r.value, Error: -int32(r.errno)}
 	if r.goOn {

@@ -99,7 +99,7 @@ func (m *cm) take(c *call, b []byte) result {
 }
 
 // option passes an option's value on, and takes note of RDMA_OPTION_ID_AFONLY.
-func (m *cm) option(p process, in []byte) error {
+func (m *cm) option(p *process, in []byte) error {
 	var o abi.RdmaUcmSetOption
 	copy(abi.Bytes(&o), in[8:])
 	if o.Optlen > mostCommand {
@@ -165,20 +165,19 @@ func (m *cm) event(q cmCommand) result {
 		return result{errno: syscall.EAGAIN}
 	}
 	go func() {
-		if err := m.channel.Await(m.life, q.in, q.out); !errors.Is(err, context.Canceled) {
-			q.c.answer(q.done(err))
+		err := m.channel.Await(m.life, q.in, q.out)
+		if errors.Is(err, context.Canceled) {
+			q.c.close() // a thread whose channel another one closes waits until it is killed, as in the kernel
+			return
 		}
+		q.c.answer(q.done(err))
 	}()
 	return result{later: true}
 }
 
 // nonblocking tells whether a descriptor of the process has O_NONBLOCK.
-func (p process) nonblocking(fd int32) bool {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/fdinfo/%d", int(p), fd))
-	if err != nil {
-		return false
-	}
-	return descriptorFlags(string(b))&unix.O_NONBLOCK != 0
+func (p *process) nonblocking(fd int32) bool {
+	return descriptorFlags(string(p.readFile(fmt.Sprintf("fdinfo/%d", fd))))&unix.O_NONBLOCK != 0
 }
 
 // descriptorFlags reads the flags out of /proc/PID/fdinfo/FD.

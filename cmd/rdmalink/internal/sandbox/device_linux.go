@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/goverbs/goverbs/internal/fakeverbs"
+	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/mmap"
 )
 
@@ -17,6 +18,7 @@ type device struct {
 	is     node
 	kernel *fakeverbs.Kernel
 	memory *os.File
+	owner  *process // that opened it, whose memory the device reaches
 
 	supervisor *supervisor
 	registers  registers
@@ -31,17 +33,28 @@ func (c *call) openDevice(is node, flags int) result {
 		return failed(err)
 	}
 	defer theirs.Close()
-	m := c.machine()
-	d := &device{is: is, supervisor: c.supervisor, memory: own}
-	f, err := m.OpenDevice(m.device.char.Path(), 0)
+	owner, err := c.owner()
 	if err != nil {
 		own.Close()
+		return failed(err)
+	}
+	m := c.machine()
+	d := &device{is: is, supervisor: c.supervisor, memory: own, owner: owner}
+	// The memory of the program that runs now, also after another one took its place.
+	err = owner.openMemory()
+	var f ioctl.File
+	if err == nil {
+		f, err = m.OpenDevice(m.device.char.Path(), 0)
+	}
+	if err != nil {
+		own.Close()
+		owner.close()
 		return failed(err)
 	}
 	d.kernel = f.(*fakeverbs.Kernel)
 	d.registers.kernel = d.kernel
 	c.opened(m, d)
-	d.kernel.User, d.kernel.Share, d.kernel.Inode = userMemory{c.leader()}, d.share, process(c.leader()).inode
+	d.kernel.User, d.kernel.Share, d.kernel.Inode = userMemory{owner}, d.share, owner.inode
 	d.kernel.Channel = func(fd int32) (fakeverbs.Events, error) { return d.newEvents(c.files, fd) }
 	if err := c.files.add(theirs, d); err != nil {
 		d.close()
@@ -59,6 +72,7 @@ func (d *device) close() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.memory.Close()
+	d.owner.close()
 }
 
 // share makes room for a queue of the kernel's. Memory that was freed there is zero again.

@@ -8,21 +8,22 @@ import (
 )
 
 // emulate carries out the instruction at which a thread stopped, but for the store itself,
-// and returns how many bytes it stores, and the first eight of them. Registers read as 0.
-func emulate(thread process) (size int, v uint64, err error) {
+// and returns the bytes that it stores. Device registers read as 0.
+func emulate(thread *process) (stored []byte, err error) {
 	var regs unix.PtraceRegs
-	if err := unix.PtraceGetRegs(int(thread), &regs); err != nil {
-		return 0, 0, err
+	if err := unix.PtraceGetRegs(thread.id, &regs); err != nil {
+		return nil, err
 	}
 	code := thread.code(regs.Rip)
 	if code == nil { // the process is gone: else it could not have run this
-		return 0, 0, unix.ESRCH
+		return nil, unix.ESRCH
 	}
 	s, ok := decodeStore(code)
 	if !ok {
-		return 0, 0, fmt.Errorf("a program accesses a device's registers by an instruction that is not known: % x", code)
+		return nil, fmt.Errorf("a program accesses a device's registers by an instruction that is not known: % x", code)
 	}
 	general := generalRegisters(&regs)
+	var v uint64
 	switch s.source {
 	case fromImmediate:
 		v = s.immediate
@@ -30,24 +31,24 @@ func emulate(thread process) (size int, v uint64, err error) {
 		v = *general[s.register] >> 8
 	case fromVector:
 		var fp floatingPoint
-		if err := getFloatingPoint(int(thread), &fp); err != nil {
-			return 0, 0, err
+		if err := getFloatingPoint(thread.id, &fp); err != nil {
+			return nil, err
 		}
-		v = binary.LittleEndian.Uint64(fp.XMM[s.register][:])
+		stored = fp.XMM[s.register][:]
 	case fromExchange:
 		v, *general[s.register] = *general[s.register], 0
 	default:
 		v = *general[s.register]
 	}
-	if s.size < 8 {
-		v &= 1<<(8*s.size) - 1
+	if s.source != fromVector {
+		stored = binary.LittleEndian.AppendUint64(nil, v)
 	}
 	regs.Rip += uint64(s.length)
-	return s.size, v, unix.PtraceSetRegs(int(thread), &regs)
+	return stored[:s.size], unix.PtraceSetRegs(thread.id, &regs)
 }
 
 // code reads an instruction, which may be the last of its page.
-func (p process) code(addr uint64) []byte {
+func (p *process) code(addr uint64) []byte {
 	b := make([]byte, longestInstruction)
 	if p.read(addr, b) == nil {
 		return b

@@ -139,11 +139,14 @@ func (c *call) dup() result {
 	if _, ok := find[file](c, c.fd(0)); !ok {
 		return goOn
 	}
-	pidfd, err := unix.PidfdOpen(int(c.leader()), 0)
+	pidfd, err := unix.PidfdOpen(c.leader(), 0)
 	if err != nil {
 		return failed(err)
 	}
 	defer unix.Close(pidfd)
+	if !c.waits() {
+		return result{errno: syscall.ESRCH} // the number may be another's by now
+	}
 	fd, err := unix.PidfdGetfd(pidfd, int(c.fd(0)), 0)
 	if err != nil {
 		return failed(err)

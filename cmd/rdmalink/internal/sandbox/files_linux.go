@@ -115,7 +115,7 @@ func (f *files) add(theirs *os.File, is file) error {
 }
 
 // find finds what a descriptor of a process stands for.
-func (f *files) find(p process, fd int32) (file, error) {
+func (f *files) find(p *process, fd int32) (file, error) {
 	id, err := p.file(fd)
 	if err != nil {
 		return nil, err
@@ -126,7 +126,7 @@ func (f *files) find(p process, fd int32) (file, error) {
 }
 
 // mapped finds what a process has mapped at an address, and the place in its file.
-func (f *files) mapped(p process, addr uint64) (is file, at int64, ok bool) {
+func (f *files) mapped(p *process, addr uint64) (is file, at int64, ok bool) {
 	m, ok := p.mapping(addr)
 	if !ok || !strings.HasPrefix(m.path, f.dir+"/") {
 		return nil, 0, false

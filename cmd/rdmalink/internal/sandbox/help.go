@@ -23,9 +23,9 @@ run; the exit code is 1 where they differ:
 
   $ rdmalink sandbox diff A B
 
-Programs that use a device's queues or registers as they must not are told of at the end, and
-the exit code is 1 then. Registers are looked at every few microseconds: of two stores
-to the same doorbell in between, the device hears of the second. With --trap each store stops the
+Programs that use a device's queues or registers as they must not are reported at the end, and
+the exit code is 1 then, unless CMD failed. Registers are looked at every 20 to 100 us: of two
+stores to the same doorbell in between, the device hears of the second. With --trap each store stops the
 program until the device has seen it, and memory as it then is: so a record that is written after
 its doorbell is noticed. A store costs some 100 us instead of nothing, and each signal, new thread
 and new process some too. It needs amd64 and ptrace(2): neither a debugger nor strace can be used

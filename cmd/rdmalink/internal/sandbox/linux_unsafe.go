@@ -38,6 +38,7 @@ type addFD struct {
 
 // Of seccomp's ioctls those that package unix lacks.
 const (
+	ioctlIDValid  = 0x40082102
 	ioctlAddFD    = 0x40182103
 	ioctlSetFlags = 0x40082104
 )
@@ -60,6 +61,11 @@ func receive(listener int, n *notification) error {
 
 func respond(listener int, r *response) error {
 	return control(listener, unix.SECCOMP_IOCTL_NOTIF_SEND, unsafe.Pointer(r))
+}
+
+// valid returns ENOENT if nobody waits for the answer to a call any more.
+func valid(listener int, id uint64) error {
+	return control(listener, ioctlIDValid, unsafe.Pointer(&id))
 }
 
 // inject gives the caller of a notified system call a descriptor and returns its number.

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"errors"
-	"fmt"
 	"io"
 	"iter"
 	"os"
@@ -24,9 +23,9 @@ type mapping struct {
 }
 
 // mappings yields those of a process, by address; none if the process is gone.
-func (p process) mappings() iter.Seq[mapping] {
+func (p *process) mappings() iter.Seq[mapping] {
 	return func(yield func(mapping) bool) {
-		f, err := os.Open(fmt.Sprintf("/proc/%d/maps", int(p)))
+		f, err := p.open("maps", unix.O_RDONLY)
 		if err != nil {
 			return
 		}
@@ -65,8 +64,8 @@ func parseMapping(line string) (m mapping, ok bool) {
 
 // mapping finds the one at an address. Linux 6.11 and newer look it up; in older ones all lines
 // before it have to be read.
-func (p process) mapping(addr uint64) (m mapping, ok bool) {
-	f, err := os.Open(fmt.Sprintf("/proc/%d/maps", int(p)))
+func (p *process) mapping(addr uint64) (m mapping, ok bool) {
+	f, err := p.open("maps", unix.O_RDONLY)
 	if err != nil {
 		return m, false
 	}

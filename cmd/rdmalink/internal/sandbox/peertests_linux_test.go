@@ -4,6 +4,7 @@ import (
 	"compress/gzip"
 	_ "embed"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -43,10 +44,11 @@ func TestPeerTests(t *testing.T) {
 	for i, k := range peerKinds {
 		want, slow := column(t, i+1)
 		line := append([]string{python, program, tests, k.device, k.gid, "198.51.100.1"}, slow...)
-		t.Run(k.kind, func(t *testing.T) { runPeerTests(t, want, line, "-d", k.kind) })
+		t.Run(k.kind, func(t *testing.T) { t.Parallel(); runPeerTests(t, want, line, "-d", k.kind) })
 		if k.kind == "erdma" || k.kind == "mlx5" { // which have registers
 			t.Run(k.kind+", trapped", func(t *testing.T) {
 				needTrap(t)
+				t.Parallel()
 				runPeerTests(t, want, line, "-d", k.kind, "--trap")
 			})
 		}
@@ -118,7 +120,7 @@ func TestPeerTestsOfVariants(t *testing.T) {
 			}
 		}
 		line := append([]string{python, program, tests, "mlx5_0", v.gid, "198.51.100.1"}, slow...)
-		t.Run(v.kind, func(t *testing.T) { runPeerTests(t, want, line, "-d", v.kind) })
+		t.Run(v.kind, func(t *testing.T) { t.Parallel(); runPeerTests(t, want, line, "-d", v.kind) })
 	}
 }
 
@@ -149,6 +151,27 @@ func TestPeerTable(t *testing.T) {
 				t.Errorf("%s on %s: %s, on Linux %s", cells[0], k.kind, here, there)
 			}
 		}
+	}
+}
+
+// TestPeerCounts: docs/sandbox.md says of how many tests the table has ok.
+func TestPeerCounts(t *testing.T) {
+	page, err := os.ReadFile("../../../../docs/sandbox.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, row := "|", "|"
+	for i, k := range peerKinds {
+		ok := 0
+		for _, cell := range cellsOf(t, i+1) {
+			if strings.Trim(cell, "()") == "ok" {
+				ok++
+			}
+		}
+		head, row = head+" "+k.kind+" |", row+fmt.Sprintf(" %d |", ok)
+	}
+	if want := head + "\n|---|---|---|---|\n" + row + "\n"; !strings.Contains(string(page), want) {
+		t.Errorf("the page does not have\n%s", want)
 	}
 }
 

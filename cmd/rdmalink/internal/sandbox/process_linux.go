@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"sync"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -12,73 +14,140 @@ import (
 	"github.com/goverbs/goverbs/internal/abi"
 )
 
-// process is a process of the sandbox, named by one of its threads. Errors are plain
-// errnos, as its system calls return them.
-type process int
+// process is a process of the sandbox, named by one of its threads, as its open directory in
+// /proc. The kernel gives the number of a process that has ended to another one. The open
+// directory, and what is opened beneath it, never become another's: calls then fail. Errors
+// are plain errnos, as the process's system calls return them.
+type process struct {
+	id int // of the thread
 
-// read copies memory of the process.
-func (p process) read(addr uint64, b []byte) error {
-	return p.copy(unix.ProcessVMReadv, (*os.File).ReadAt, addr, b)
+	mu     sync.RWMutex
+	dir    int // /proc/ID
+	closed bool
+
+	once   sync.Once
+	memory *os.File // /proc/ID/mem, of the program that the process ran when its memory was first used
+	err    error
 }
 
-func (p process) write(addr uint64, b []byte) error {
-	return p.copy(unix.ProcessVMWritev, (*os.File).WriteAt, addr, b)
+// openProcess opens the process that has a number now. The caller has to know, afterwards,
+// that the number has not been another's.
+func openProcess(id int) (*process, error) {
+	dir, err := unix.Open(fmt.Sprintf("/proc/%d", id), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err == unix.ENOENT {
+		err = unix.ESRCH
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &process{id: id, dir: dir}, nil
 }
 
-// copy uses the process's file where the kernel was built without CROSS_MEMORY_ATTACH, or whatever runs
-// this forbids it.
-func (p process) copy(how func(int, []unix.Iovec, []unix.RemoteIovec, uint) (int, error), file func(*os.File, []byte, int64) (int, error),
-	addr uint64, b []byte) error {
+// close closes what was opened. Later calls fail.
+func (p *process) close() {
+	p.once.Do(func() { p.err = unix.ESRCH })
+	if p.memory != nil {
+		_ = p.memory.Close()
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.closed {
+		p.closed = true
+		_ = unix.Close(p.dir)
+	}
+}
+
+// in calls do with the descriptor of the process's directory.
+func (p *process) in(do func(dir int) error) error {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	if p.closed {
+		return unix.ESRCH
+	}
+	return do(p.dir)
+}
+
+// open opens a file of the process's directory.
+func (p *process) open(name string, flags int) (f *os.File, err error) {
+	err = p.in(func(dir int) error {
+		fd, err := unix.Openat(dir, name, flags|unix.O_CLOEXEC, 0)
+		if err == nil {
+			f = os.NewFile(uintptr(fd), name)
+		}
+		return err
+	})
+	return f, err
+}
+
+// openMemory opens the process's memory, a file. Unlike process_vm_readv(2) a file takes no number.
+func (p *process) openMemory() error {
+	p.once.Do(func() {
+		switch p.memory, p.err = p.open("mem", unix.O_RDWR); p.err {
+		case nil:
+		case unix.ENOENT, unix.ESRCH:
+			p.err = unix.ESRCH
+		default:
+			p.err = unix.EFAULT
+		}
+	})
+	return p.err
+}
+
+// read copies memory of the process. ESRCH says that the process, or the program that it
+// ran, has ended.
+func (p *process) read(addr uint64, b []byte) error { return p.copy((*os.File).ReadAt, addr, b) }
+
+func (p *process) write(addr uint64, b []byte) error { return p.copy((*os.File).WriteAt, addr, b) }
+
+func (p *process) copy(how func(*os.File, []byte, int64) (int, error), addr uint64, b []byte) error {
 	if len(b) == 0 {
 		return nil
 	}
-	local := unix.Iovec{Base: &b[0]}
-	local.SetLen(len(b))
-	n, err := how(int(p), []unix.Iovec{local}, []unix.RemoteIovec{{Base: uintptr(addr), Len: len(b)}}, 0)
-	switch {
-	case err == unix.ESRCH:
+	if err := p.openMemory(); err != nil {
 		return err
-	case err == unix.ENOSYS || err == unix.EPERM:
-		return p.copyFile(file, addr, b)
-	case err != nil || n != len(b):
-		return syscall.EFAULT
 	}
-	return nil
+	switch _, err := how(p.memory, b, int64(addr)); {
+	case err == nil:
+		return nil
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return unix.ESRCH
+	}
+	return unix.EFAULT
 }
 
-// copyFile is copy by way of /proc.
-func (p process) copyFile(how func(*os.File, []byte, int64) (int, error), addr uint64, b []byte) error {
-	f, err := os.OpenFile(fmt.Sprintf("/proc/%d/mem", int(p)), os.O_RDWR, 0)
-	switch {
-	case errors.Is(err, os.ErrNotExist):
-		return unix.ESRCH
-	case err != nil:
-		return syscall.EFAULT
+// readFile reads a file of the process's directory, or nothing if there is none.
+func (p *process) readFile(name string) []byte {
+	f, err := p.open(name, unix.O_RDONLY)
+	if err != nil {
+		return nil
 	}
 	defer f.Close()
-	if n, err := how(f, b, int64(addr)); n != len(b) || err != nil {
-		return syscall.EFAULT
-	}
-	return nil
+	b, _ := io.ReadAll(f)
+	return b
+}
+
+// status returns what stat(2) says of a file in the process's directory.
+func (p *process) status(name string, flags int) (st unix.Stat_t, err error) {
+	err = p.in(func(dir int) error { return unix.Fstatat(dir, name, &st, flags) })
+	return st, err
 }
 
 // inode is the number of the file behind a descriptor of the process.
-func (p process) inode(fd int32) (uint64, error) {
-	var st unix.Stat_t
-	err := unix.Stat(fmt.Sprintf("/proc/%d/fd/%d", int(p), fd), &st)
-	return st.Ino, err
+func (p *process) inode(fd int32) (uint64, error) {
+	id, err := p.file(fd)
+	return id.ino, err
 }
 
 // get reads a struct of the process's.
-func get[T any](p process, addr uint64) (v T, err error) {
+func get[T any](p *process, addr uint64) (v T, err error) {
 	err = p.read(addr, abi.Bytes(&v))
 	return v, err
 }
 
-func put[T any](p process, addr uint64, v T) error { return p.write(addr, abi.Bytes(&v)) }
+func put[T any](p *process, addr uint64, v T) error { return p.write(addr, abi.Bytes(&v)) }
 
 // text reads a string up to its NUL, a page at most at a time.
-func (p process) text(addr uint64) (string, error) {
+func (p *process) text(addr uint64) (string, error) {
 	const longest = unix.PathMax
 	var s []byte
 	for len(s) < longest {
@@ -95,10 +164,10 @@ func (p process) text(addr uint64) (string, error) {
 	return "", syscall.ENAMETOOLONG
 }
 
-// file tells which file a descriptor of the process stands for.
-func (p process) file(fd int32) (fileID, error) {
-	var st unix.Stat_t
-	if err := unix.Stat(fmt.Sprintf("/proc/%d/fd/%d", int(p), fd), &st); err != nil {
+// file returns the file that a descriptor of the process stands for.
+func (p *process) file(fd int32) (fileID, error) {
+	st, err := p.status(fmt.Sprintf("fd/%d", fd), 0)
+	if err != nil {
 		return fileID{}, syscall.EBADF
 	}
 	return fileID{st.Dev, st.Ino}, nil
@@ -108,33 +177,28 @@ func (p process) file(fd int32) (fileID, error) {
 type fileID struct{ dev, ino uint64 }
 
 // freeFD is a number for one of our descriptors.
-func (p process) freeFD() int {
+func (p *process) freeFD() int {
 	for fd := firstFD; ; fd++ {
-		if _, err := os.Lstat(fmt.Sprintf("/proc/%d/fd/%d", int(p), fd)); err != nil {
+		if _, err := p.status(fmt.Sprintf("fd/%d", fd), unix.AT_SYMLINK_NOFOLLOW); err != nil {
 			return fd
 		}
 	}
 }
 
-// leader is the process that a thread belongs to.
-func (p process) leader() process {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", int(p)))
-	if err != nil {
-		return p
-	}
-	tgid := int(p)
-	for line := range bytes.Lines(b) {
+// leader is the number of the process that a thread belongs to.
+func (p *process) leader() int {
+	tgid := p.id
+	for line := range bytes.Lines(p.readFile("status")) {
 		if _, err := fmt.Sscanf(string(line), "Tgid: %d", &tgid); err == nil {
 			break
 		}
 	}
-	return process(tgid)
+	return tgid
 }
 
 // getenv reads a variable of the environment that the process was started with.
-func (p process) getenv(name string) string {
-	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", int(p)))
-	for v := range bytes.SplitSeq(b, []byte{0}) {
+func (p *process) getenv(name string) string {
+	for v := range bytes.SplitSeq(p.readFile("environ"), []byte{0}) {
 		if value, ok := bytes.CutPrefix(v, []byte(name+"=")); ok {
 			return string(value)
 		}
@@ -143,10 +207,15 @@ func (p process) getenv(name string) string {
 }
 
 // directory is what a relative path of the process begins at.
-func (p process) directory() string {
-	dir, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", int(p)))
-	if err != nil {
-		return "/"
-	}
-	return dir
+func (p *process) directory() string {
+	path := "/"
+	_ = p.in(func(dir int) error {
+		b := make([]byte, unix.PathMax)
+		n, err := unix.Readlinkat(dir, "cwd", b)
+		if err == nil {
+			path = string(b[:n])
+		}
+		return err
+	})
+	return path
 }

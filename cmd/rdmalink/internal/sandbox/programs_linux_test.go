@@ -2,58 +2,105 @@ package sandbox
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 )
 
-// TestMain is also the process between the supervisor and the command.
+// TestMain is also the command, and the process between the supervisor and what the command runs.
 func TestMain(m *testing.M) {
 	if os.Getenv(stage) != "" {
 		fmt.Fprintln(os.Stderr, become(os.Args[3:]))
 		os.Exit(1)
+	}
+	if file := os.Getenv(errorFile); file != "" {
+		os.Exit(command(file))
 	}
 	code := m.Run()
 	_ = os.RemoveAll(built)
 	os.Exit(code)
 }
 
-// guard is how long a command may take, on however busy a machine.
-const guard = 5 * time.Minute
+// errorFile names, in the environment of a process that is to be the command, the file for its error.
+const errorFile = "GOVERBS_SANDBOX_ERROR"
 
-// inside runs a command in a sandbox and returns what it printed, on both streams.
+// command runs the words of the command line in a sandbox.
+func command(file string) int {
+	os.Unsetenv(errorFile)
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	err := Run(ctx, cli.Output{Stdout: os.Stdout, Stderr: os.Stderr}, os.Args[1:])
+	var code cli.ExitCode
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &code):
+		return int(code)
+	}
+	if err := os.WriteFile(file, []byte(err.Error()), 0o600); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
+	return 1
+}
+
+// guard is how long a command may take, on however busy a machine.
+const guard = 10 * time.Minute
+
+// inside runs a command in a sandbox and returns what it printed, on both streams, and the error of
+// Run. The sandbox is a process of its own: a supervisor ends all children of its process, which
+// would be those of tests beside this one.
 func inside(t *testing.T, options []string, words ...string) (string, error) {
 	t.Helper()
 	need(t, words[0])
-	out, err := os.Create(filepath.Join(t.TempDir(), "out"))
+	dir := t.TempDir()
+	out, err := os.Create(filepath.Join(dir, "out"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer out.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), guard)
 	defer cancel()
-	err = Run(ctx, cli.Output{Stdout: out, Stderr: out}, slices.Concat(options, []string{"--"}, words))
+	c := exec.CommandContext(ctx, os.Args[0], slices.Concat(options, []string{"--"}, words)...)
+	c.Stdout, c.Stderr = out, out
+	c.Env = append(os.Environ(), errorFile+"="+filepath.Join(dir, "error"))
+	c.Cancel = func() error { return c.Process.Signal(syscall.SIGTERM) }
+	err = c.Run()
 	text, failed := os.ReadFile(out.Name())
 	if failed != nil {
 		t.Fatal(failed)
 	}
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && exit.Exited() {
+		err = cli.ExitCode(exit.ExitCode())
+		if reason, _ := os.ReadFile(filepath.Join(dir, "error")); len(reason) > 0 {
+			err = errors.New(string(reason))
+		}
+	}
 	return string(text), err
 }
 
-// long leaves a test of many seconds to make sandbox, which is a row of make test.
+// long leaves a test of many seconds to make sandbox, which is a row of make test, and has it run
+// beside others: most of the time it waits.
 func long(t *testing.T) {
 	t.Helper()
 	if os.Getenv("CI") == "" {
 		t.Skip("make sandbox runs it")
 	}
+	t.Parallel()
 }
 
 // need wants a program.
@@ -86,15 +133,28 @@ func script(server, client string) string {
 	return fmt.Sprintf("(%s || kill $$) & until %s; do kill -0 $! || exit 1; done; wait $!", server, client)
 }
 
-// freePort is a TCP port of the machine's that nobody listens on.
+// freePort is a TCP port of the machine's that nobody listens on. No two tests get the same one, and
+// none is of the range from which the kernel takes ports for others.
 func freePort(t *testing.T) string {
-	l, err := net.Listen("tcp", "localhost:0")
-	if err != nil {
-		t.Fatal(err)
+	t.Helper()
+	for range lastPort - firstPort {
+		port := strconv.Itoa(firstPort + int(nextPort.Add(1))%(lastPort-firstPort))
+		if l, err := net.Listen("tcp", "localhost:"+port); err == nil {
+			l.Close()
+			return port
+		}
 	}
-	defer l.Close()
-	return fmt.Sprint(l.Addr().(*net.TCPAddr).Port)
+	t.Fatal("all ports are taken")
+	return ""
 }
+
+const firstPort, lastPort = 10000, 32768
+
+var nextPort = func() *atomic.Uint32 {
+	var n atomic.Uint32
+	n.Store(rand.Uint32N(lastPort - firstPort)) // other processes run tests, too
+	return &n
+}()
 
 // TestDevinfo: C's program finds the device by netlink, and opens and queries it.
 func TestDevinfo(t *testing.T) {
@@ -125,7 +185,7 @@ func TestPingpong(t *testing.T) {
 	for _, kind := range []string{"rxe", "mlx5", "mlx5-old"} {
 		for _, program := range []string{"ibv_rc_pingpong", "ibv_uc_pingpong", "ibv_ud_pingpong", "ibv_srq_pingpong"} {
 			for _, flags := range []string{"-e -n 200", "-n 20"} {
-				t.Run(kind+program+flags, func(t *testing.T) { pingpong(t, kind, program+" "+flags) })
+				t.Run(kind+program+flags, func(t *testing.T) { t.Parallel(); pingpong(t, kind, program+" "+flags) })
 			}
 		}
 	}
@@ -214,6 +274,7 @@ func TestRping(t *testing.T) {
 	for _, kind := range kinds {
 		for _, host := range []string{"1", "2"} {
 			t.Run(kind+host, func(t *testing.T) {
+				t.Parallel()
 				out, err := inside(t, []string{"-d", kind, "-n", "2"}, "sh", "-c",
 					script("rping -s -v -C 3", hostVariable+"="+host+" rping -c -v -a 198.51.100.1 -C 3")+"; true")
 				for _, want := range []string{"\nping data: rdma-ping-2: CDEF", "server ping data: rdma-ping-2: CDEF"} {
@@ -267,6 +328,7 @@ func TestPerftest(t *testing.T) {
 	} {
 		for _, line := range lines {
 			t.Run(kind+line, func(t *testing.T) {
+				t.Parallel()
 				need(t, strings.Fields(line)[0])
 				if out, err := perftest(t, kind, line, line); err != nil {
 					t.Errorf("%v\n%s", err, out)

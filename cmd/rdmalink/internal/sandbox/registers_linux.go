@@ -1,9 +1,14 @@
 package sandbox
 
 import (
+	"bytes"
+	"encoding/binary"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/goverbs/goverbs/internal/fakeverbs"
 	"github.com/goverbs/goverbs/mmap"
@@ -26,11 +31,16 @@ type registers struct {
 type registerPage struct {
 	key  int64
 	page *mmap.Region // nil: a tracer sees stores
-	seen []uint64
+	seen []byte       // what stood there at the last look
 }
 
-// between is how long no page is looked at.
-const between = 20 * time.Microsecond
+// Between two looks the pages are left alone for the time busy, or for the time quiet once
+// that many looks have seen nothing new.
+const (
+	busy     = 20 * time.Microsecond
+	quiet    = 100 * time.Microsecond
+	patience = 50
+)
 
 // trap notes a page that a tracer watches.
 func (r *registers) trap(key int64) {
@@ -43,7 +53,7 @@ func (r *registers) trap(key int64) {
 func (r *registers) add(key int64, page *mmap.Region) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.pages = append(r.pages, &registerPage{key, page, make([]uint64, page.Len()/8)})
+	r.pages = append(r.pages, &registerPage{key, page, make([]byte, page.Len())})
 	slices.SortFunc(r.pages, func(a, b *registerPage) int { return int(a.key - b.key) })
 	if r.stop == nil {
 		r.stop = make(chan struct{})
@@ -65,45 +75,63 @@ func (r *registers) hasBelow(key int64) bool {
 	return slices.ContainsFunc(r.pages, func(p *registerPage) bool { return p.key < key })
 }
 
+// watch looks at the pages until stop is closed. Timers of Go take a millisecond when nothing
+// else goes on, so it sleeps on a thread of its own, which ends with it.
 func (r *registers) watch() {
-	for {
+	runtime.LockOSThread()
+	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0) // nanoseconds, of 50 µs
+	for same := 0; ; same++ {
 		select {
 		case <-r.stop:
 			return
-		case <-time.After(between):
+		default:
 		}
-		r.look()
+		pause := unix.NsecToTimespec(int64(busy))
+		if same > patience {
+			pause = unix.NsecToTimespec(int64(quiet))
+		}
+		_ = unix.Nanosleep(&pause, nil)
+		if r.look() {
+			same = 0
+		}
 	}
 }
 
-// look tells the model of all stores since the last look. The first page is that of sends: a
-// store to it is told after those to the others, because a program posts the receive for an
-// answer before it sends the question.
-func (r *registers) look() {
+// look tells the model of all stores since the last look, and reports whether there were any.
+// The first page is that of sends: a store to it is told after those to the others, because a
+// program posts the receive for an answer before it sends the question.
+func (r *registers) look() (any bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i, p := range slices.Backward(r.pages) {
-		p.look(r.kernel, func() {
+		found := p.look(r.kernel, func() {
 			for _, other := range r.pages[i+1:] {
 				other.look(r.kernel, func() {})
 			}
 		})
+		any = any || found
 	}
+	return any
 }
 
 // look has others be told first of what was stored elsewhere.
-func (p *registerPage) look(k *fakeverbs.Kernel, others func()) {
-	for i := range p.seen {
-		word, err := p.page.Word64(8 * i)
+func (p *registerPage) look(k *fakeverbs.Kernel, others func()) (any bool) {
+	if p.page == nil || bytes.Equal(p.page.Bytes(), p.seen) { // most often nothing is new, and this is quick
+		return false
+	}
+	for at := 0; at < len(p.seen); at += 8 {
+		word, err := p.page.Word64(at)
 		if err != nil {
-			return // it is unmapped
+			return any // it is unmapped
 		}
-		if v := word.Load(); v != p.seen[i] {
-			p.seen[i] = v
+		if v := word.Load(); v != binary.NativeEndian.Uint64(p.seen[at:]) {
+			binary.NativeEndian.PutUint64(p.seen[at:], v)
 			others()
-			k.Store(p.key, 8*i, 8, v)
+			k.Store(p.key, at, 8, v)
+			any = true
 		}
 	}
+	return any
 }
 
 // close looks once more, and then no more.

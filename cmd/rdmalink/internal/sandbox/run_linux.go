@@ -57,14 +57,21 @@ func Run(ctx context.Context, out cli.Output, args []string) error {
 	if failed := s.failure(); failed != nil {
 		return failed
 	}
-	if err != nil {
-		return err
-	}
 	s.look()
-	if err := s.violations(); err != nil || s.recorder == nil {
+	misuse := s.violations()
+	switch {
+	case err != nil:
+		// The exit code is the command's. A misuse may be why it failed, or hung until it was killed.
+		if misuse != nil {
+			fmt.Fprintf(out.Stderr, "rdmalink: %v\n", misuse)
+		}
 		return err
+	case misuse != nil:
+		return misuse
+	case s.recorder != nil:
+		return s.recorder.Err()
 	}
-	return s.recorder.Err()
+	return nil
 }
 
 // run runs a command and ends what it left behind.

@@ -35,6 +35,7 @@ func TestScript(t *testing.T) {
 	} {
 		registers := slices.Contains(withRegisters, c.kind)
 		t.Run(c.golden, func(t *testing.T) {
+			t.Parallel()
 			golden, recording := root+c.golden, recordScript(t, c.line, "-d", c.kind)
 			if registers {
 				golden, recording = withoutDoorbells(t, golden), withoutDoorbells(t, recording)
@@ -48,6 +49,7 @@ func TestScript(t *testing.T) {
 		}
 		t.Run(c.golden+", trapped", func(t *testing.T) {
 			needTrap(t)
+			t.Parallel()
 			recording := recordScript(t, c.line, "-d", c.kind, "--trap")
 			if text, err := compared(t, root+c.golden, recording); text != "" || err != nil {
 				t.Errorf("%v\n%s", err, text)
@@ -150,8 +152,14 @@ func TestMisuse(t *testing.T) {
 	if err := os.WriteFile(source, []byte(misuse), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	out, err := inside(t, []string{"-d", "erdma"}, compiled(t, source))
+	program := compiled(t, source)
+	out, err := inside(t, []string{"-d", "erdma"}, program)
 	if err == nil || !strings.Contains(err.Error(), "erdma0: ") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	// A command that fails keeps its exit code, and its programs' misuse is reported all the same.
+	out, err = inside(t, []string{"-d", "erdma"}, "sh", "-c", program+"; exit 3")
+	if err != cli.ExitCode(3) || !strings.Contains(out, "rdmalink: a device was used as it must not be:\nerdma0: ") {
 		t.Errorf("%v\n%s", err, out)
 	}
 }

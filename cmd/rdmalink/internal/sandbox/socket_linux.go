@@ -43,6 +43,10 @@ func (s *socket) node() node { return socketNode }
 func (s *socket) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	for _, w := range s.waiting {
+		w.c.close() // it waits until it is killed, as in the kernel
+	}
+	s.waiting = nil
 	s.pipe.Close()
 }
 
@@ -180,7 +184,11 @@ func (s *socket) take(c *call, b []byte) result {
 	for len(s.waiting) > 0 && len(s.datagrams) > 0 {
 		w := s.waiting[0]
 		s.waiting = s.waiting[1:]
-		w.c.answer(s.deliver(w.c, w.to))
+		if w.c.waits() { // otherwise the datagram is the next one's
+			w.c.answer(s.deliver(w.c, w.to))
+		} else {
+			w.c.close()
+		}
 	}
 	return done(len(b), nil)
 }

@@ -50,9 +50,19 @@ func (s *supervisor) work() {
 		case err != nil:
 			return
 		default:
-			c := &call{s, n, process(n.PID)}
-			c.answer(c.handle())
+			s.answer(n)
 		}
+	}
+}
+
+// answer answers a call.
+func (s *supervisor) answer(n notification) {
+	switch c, err := s.accept(n); {
+	case err == unix.ESRCH: // the caller was killed
+	case err != nil:
+		c.answer(failed(err))
+	default:
+		c.answer(c.handle())
 	}
 }
 

@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os/exec"
@@ -60,7 +61,7 @@ func (t *tracer) watch() {
 		case err != nil:
 			return
 		case status.Stopped():
-			t.goOn(process(thread), status)
+			t.goOn(thread, status)
 		case thread == t.command:
 			t.ended <- status
 		}
@@ -68,17 +69,17 @@ func (t *tracer) watch() {
 }
 
 // goOn lets a stopped thread run. Calls fail for one that was killed meanwhile.
-func (t *tracer) goOn(thread process, status unix.WaitStatus) {
+func (t *tracer) goOn(thread int, status unix.WaitStatus) {
 	signal := status.StopSignal()
 	switch event := int(status) >> 16; {
 	case event == unix.PTRACE_EVENT_STOP && isStop(signal):
-		_ = listen(int(thread))
+		_ = listen(thread)
 	case event != 0:
-		_ = unix.PtraceCont(int(thread), 0)
+		_ = unix.PtraceCont(thread, 0)
 	case signal == unix.SIGBUS && t.store(thread):
-		_ = unix.PtraceCont(int(thread), 0)
+		_ = unix.PtraceCont(thread, 0)
 	default:
-		_ = unix.PtraceCont(int(thread), int(signal))
+		_ = unix.PtraceCont(thread, int(signal))
 	}
 }
 
@@ -89,16 +90,22 @@ func isStop(s unix.Signal) bool {
 
 // store carries out a store to a register at which a thread has stopped. It reports false if
 // the signal is the program's own affair.
-func (t *tracer) store(thread process) bool {
-	addr, err := faultAddress(int(thread))
+func (t *tracer) store(thread int) bool {
+	addr, err := faultAddress(thread)
 	if err != nil {
 		return false
 	}
-	d, key, offset, ok := t.s.register(thread, addr)
+	// The number is the thread's until the tracer has waited for its end.
+	p, err := openProcess(thread)
+	if err != nil {
+		return false
+	}
+	defer p.close()
+	d, key, offset, ok := t.s.register(p, addr)
 	if !ok {
 		return false
 	}
-	size, v, err := emulate(thread)
+	stored, err := emulate(p)
 	if errors.Is(err, unix.ESRCH) {
 		return true // it was killed meanwhile
 	}
@@ -106,12 +113,17 @@ func (t *tracer) store(thread process) bool {
 		t.s.fail(fmt.Errorf("--trap: %w", err))
 		return false
 	}
-	d.kernel.Store(key, offset, size, v)
+	// Registers are of 8 bytes at most. A longer store is one to each, in order.
+	for at := 0; at < len(stored); at += 8 {
+		var word [8]byte
+		n := copy(word[:], stored[at:])
+		d.kernel.Store(key, offset+at, n, binary.LittleEndian.Uint64(word[:]))
+	}
 	return true
 }
 
 // register finds the register that a process has mapped at an address.
-func (s *supervisor) register(p process, addr uint64) (d *device, key int64, offset int, ok bool) {
+func (s *supervisor) register(p *process, addr uint64) (d *device, key int64, offset int, ok bool) {
 	f, at, ok := s.files.mapped(p, addr)
 	if !ok {
 		return nil, 0, 0, false

@@ -8,7 +8,7 @@ import (
 // userMemory is a process's memory as a device reaches it. It implements fakeverbs.Memory.
 // Loads and stores of words are copies that the kernel makes, between which system calls
 // stand: what was written before one is seen after it.
-type userMemory struct{ process }
+type userMemory struct{ *process }
 
 // Check looks for mappings without a gap.
 func (m userMemory) Check(addr, length uint64) error {

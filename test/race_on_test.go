@@ -1,5 +1,0 @@
-//go:build vm && race
-
-package test
-
-const raceDetector = true
