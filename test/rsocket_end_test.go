@@ -79,7 +79,7 @@ func TestRsocketStranger(t *testing.T) {
 // TestRsocketAbandoned: programs that give up their dials, each at another moment of the
 // handshake, end no listener.
 func TestRsocketAbandoned(t *testing.T) {
-	onlyUML(t)
+	only612(t)
 	eachRsocketHost(t, func(t *testing.T, host string) {
 		l := listenRsocket(t, host)
 		ended := make(chan error, 1)
