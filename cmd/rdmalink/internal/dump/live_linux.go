@@ -26,8 +26,9 @@ type live struct {
 // room is what the kernel may keep for us. A device that segments passes 64 KiB at a time.
 const room = 32 << 20
 
-// listen opens a packet socket on the device. The end of ctx is the end of the packets.
-func listen(ctx context.Context, netdev string) (capture.Source, func() error, error) {
+// listen opens a packet socket on the device. The end of ctx is the end of the packets. The
+// function that closes it notes what the kernel dropped.
+func listen(ctx context.Context, netdev string, note func(string, ...any)) (capture.Source, func() error, error) {
 	dev, err := net.InterfaceByName(netdev)
 	if err != nil {
 		return nil, nil, fmt.Errorf("network device %s: %w", netdev, err)
@@ -48,7 +49,30 @@ func listen(ctx context.Context, netdev string) (capture.Source, func() error, e
 		return nil, nil, errors.Join(fmt.Errorf("listen to %s: %w", netdev, err), l.file.Close())
 	}
 	stop := context.AfterFunc(ctx, func() { l.file.SetReadDeadline(time.Unix(1, 0)) })
-	return l, func() error { stop(); return l.file.Close() }, nil
+	return l, func() error {
+		stop()
+		dropped, err := l.dropped()
+		if dropped > 0 {
+			note("%d packets are left out: they came faster than they were read", dropped)
+		}
+		return errors.Join(err, l.file.Close())
+	}, nil
+}
+
+// dropped returns how many packets the kernel has dropped since the last call.
+func (l *live) dropped() (n uint32, err error) {
+	conn, err := l.file.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	var failed error
+	err = conn.Control(func(fd uintptr) {
+		var stats *unix.TpacketStats
+		if stats, failed = unix.GetsockoptTpacketStats(int(fd), unix.SOL_PACKET, unix.PACKET_STATISTICS); failed == nil {
+			n = stats.Drops
+		}
+	})
+	return n, errors.Join(err, failed)
 }
 
 func htons(v uint16) uint16 { return v<<8 | v>>8 }

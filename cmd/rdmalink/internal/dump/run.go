@@ -33,7 +33,8 @@ A packet that rxe sends to its own device never reaches a network device, so rxe
 loopback can't be seen. siw's can, on lo.
 
 ` + flags.Help() + `
--i needs CAP_NET_RAW and ends with an interrupt. -w leaves out what is neither sent to
+-i needs CAP_NET_RAW and ends with an interrupt. Packets that come faster than they are
+read are left out, and a note says how many. -w leaves out what is neither sent to
 RoCE's port nor TCP. The exit code is 0 at the end of the file or after an interrupt, 1 for what
 can't be read, 2 for a command line that makes no sense.`
 }
@@ -45,7 +46,7 @@ func Run(ctx context.Context, out cli.Output, stdin io.Reader, args []string) er
 		return err
 	}
 	out.JSON = out.JSON || o.asJSON
-	source, closing, err := o.open(ctx, stdin)
+	source, closing, err := o.open(ctx, stdin, out.Note)
 	if err != nil {
 		return err
 	}
@@ -71,9 +72,9 @@ func isNetdev(name string) bool {
 }
 
 // open is what packets come from, and what to call in the end.
-func (o *options) open(ctx context.Context, stdin io.Reader) (capture.Source, func() error, error) {
+func (o *options) open(ctx context.Context, stdin io.Reader, note func(string, ...any)) (capture.Source, func() error, error) {
 	if o.netdev != "" {
-		return listen(ctx, o.netdev)
+		return listen(ctx, o.netdev, note)
 	}
 	in, closing := io.NopCloser(stdin), func() error { return nil }
 	if o.file != "-" {
