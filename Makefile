@@ -24,7 +24,8 @@ READY ?= fetch build grpc
 # The tests with many goroutines on one object.
 RACE_TESTS ?= TestRxeManyPosters|TestRxeClosedUnderUse|TestRxeMsgPool|TestListenerClosedUnderDials
 
-STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
+# Linters are in a go.mod of their own: they need a newer Go than users of the module.
+TOOL = $(GO) tool -modfile=tools.mod
 SUDO = $(if $(filter 0,$(shell id -u)),,sudo)
 
 # Nothing of ours uses cgo; only the race detector asks for it.
@@ -34,7 +35,7 @@ export CGO_ENABLED = 0
 export GOFLAGS := $(GOFLAGS) -buildvcs=false -trimpath
 
 .DEFAULT_GOAL := help
-.PHONY: help build grpc generate lint unit arm64 race fuzz abi sandbox programs cross fetch vm vmrace rig uml mutate test stress demo clean bench bench-check
+.PHONY: help release api build grpc generate lint unit arm64 race fuzz abi sandbox programs cross fetch vm vmrace rig uml mutate test stress demo clean bench bench-check
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -46,6 +47,21 @@ build: ## build the static bin/rdmalink, the programs of tests, and the examples
 # A module of its own: nothing else needs what gRPC does.
 grpc: ## build bin/grpc, the example that needs gRPC
 	$(GO) -C examples/grpc build -o ../../bin/grpc/ ./...
+
+# -ldflags=-buildid= makes the bytes depend on the sources, Go and the platform alone.
+RELEASE = $(GO) build -ldflags=-buildid= -o
+release: ## static rdmalink for amd64 and arm64 in dist/, built twice and compared, with checksums
+	rm -rf dist && mkdir dist
+	@set -e; for arch in amd64 arm64; do \
+		GOOS=linux GOARCH=$$arch $(RELEASE) dist/rdmalink-linux-$$arch ./cmd/rdmalink; \
+		GOOS=linux GOARCH=$$arch GOCACHE=$$PWD/dist/cache $(RELEASE) dist/again ./cmd/rdmalink; \
+		cmp dist/rdmalink-linux-$$arch dist/again || { echo "rdmalink for $$arch is not reproducible"; exit 1; }; \
+	done
+	rm -rf dist/again dist/cache
+	cd dist && sha256sum rdmalink-* | tee SHA256SUMS
+
+api: ## record the exported surface in internal/house/api.txt; make lint fails when it changes
+	$(GO) test ./internal/house -run '^TestAPI$$' -api
 
 generate: cross ## generate internal/abi again from the kernel's headers
 	$(GO) generate ./...
@@ -61,7 +77,8 @@ lint: ## gofmt, go vet, which on macOS, Windows and arm64 shows that all compile
 	GOARCH=arm64 $(GO) vet -asmdecl ./...
 	for os in darwin windows; do GOOS=$$os $(GO) vet -tests ./... && GOOS=$$os $(GO) test -c -vet=off -o /dev/null ./msg || exit 1; done
 	$(GO) -C examples/grpc vet ./...
-	$(GO) run $(STATICCHECK) -tags vm,vmhost ./...
+	$(TOOL) staticcheck -tags vm,vmhost ./...
+	$(TOOL) actionlint
 	@out=$$(CGO_ENABLED=1 $(GO) list -f '{{if .CgoFiles}}{{.ImportPath}}{{end}}' ./... && \
 		$(GO) list -deps -f '{{if .CgoFiles}}{{.ImportPath}}{{end}}' ./...); \
 		test -z "$$out" || { echo "these use cgo:"; echo "$$out"; exit 1; }
