@@ -21,6 +21,8 @@ import (
 // nothing of it, as over TCP. No address has more than a share of the handshakes. While
 // other peers wait for a place, the oldest handshake of the address that has most of them
 // is dropped after a tenth of that time.
+//
+// A panic in Config.Prepare ends the handshake, and becomes one of Accept.
 func (l *Listener) Accept(ctx context.Context) (*Conn, error) {
 	for {
 		select {
@@ -30,6 +32,9 @@ func (l *Listener) Accept(ctx context.Context) (*Conn, error) {
 		}
 		h, changed, next := l.backlog.advance()
 		if h != nil {
+			if h.panicked != nil {
+				panic(h.panicked)
+			}
 			return h.conn, onePeer(h.err)
 		}
 		if err := l.await(ctx, changed, next); err != nil {
@@ -96,7 +101,10 @@ type handshake struct {
 	finished bool
 	conn     *Conn
 	err      error
+	panicked any
 }
+
+var errExited = errors.New("Config.Prepare called runtime.Goexit")
 
 func newBacklog(cfg *Config, greet func(context.Context, *Request, func()) (*Conn, error)) *backlog {
 	b := &backlog{most: cfg.Backlog, share: max(cfg.Backlog/4, leastShare), confirm: cfg.ConfirmTimeout,
@@ -233,16 +241,25 @@ func (b *backlog) begin(p pendingRequest) {
 func (b *backlog) run(ctx context.Context, h *handshake, r *Request) {
 	defer h.cancel()
 	var timer *time.Timer
-	conn, err := b.greet(ctx, r, func() {
+	var conn *Conn
+	err := errExited
+	defer func() {
+		panicked := recover()
+		if timer != nil {
+			timer.Stop()
+		}
+		b.finish(h, conn, err, panicked)
+	}()
+	conn, err = b.greet(ctx, r, func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		h.answered = time.Now()
 		timer = time.AfterFunc(b.confirm, h.cancel)
 		b.change()
 	})
-	if timer != nil {
-		timer.Stop()
-	}
+}
+
+func (b *backlog) finish(h *handshake, conn *Conn, err error, panicked any) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	silent := err != nil && !h.answered.IsZero() && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded))
@@ -253,7 +270,7 @@ func (b *backlog) run(ctx context.Context, h *handshake, r *Request) {
 	case silent:
 		b.remove(h)
 	default:
-		h.conn, h.err, h.finished = conn, err, true
+		h.conn, h.err, h.panicked, h.finished = conn, err, panicked, true
 	}
 	b.change()
 }

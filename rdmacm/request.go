@@ -68,10 +68,12 @@ func (r *Request) accept(ctx context.Context, cfg *Config, answered func()) (*Co
 	r.id.setSink(c)
 	settings := cfg.withDefaults()
 	err := cfg.check("check", "Config")
+	returned := false
+	defer c.freeUnless(&returned)
 	if err == nil {
 		err = c.accept(ctx, r.at, &settings, answered)
 	}
-	if err != nil {
+	if returned = true; err != nil {
 		return nil, attemptError("accept", r.RemoteAddr, c.abandon(ctx, err))
 	}
 	return c, nil
