@@ -6,6 +6,7 @@ import (
 	"net"
 	"sync"
 
+	"github.com/goverbs/goverbs/internal/hooks"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -83,7 +84,7 @@ func (e *ending) end(cause error) {
 	e.over = true
 	close(e.done)
 	for _, cq := range e.cqs {
-		cq.End(e.cqCause())
+		hooks.End(cq, e.cqCause())
 	}
 }
 
@@ -105,7 +106,7 @@ func (e *ending) add(cq *uverbs.CQ) {
 	}
 	e.cqs = append(e.cqs, cq)
 	if e.over {
-		cq.End(e.cqCause())
+		hooks.End(cq, e.cqCause())
 	}
 }
 
@@ -140,7 +141,7 @@ func (e *ending) stand() {
 func (c *Conn) watch() {
 	c.ending.begin()
 	iwarp := c.id.isIWARP()
-	c.qp.OnError(func(s uverbs.Status) {
+	hooks.OnError(c.qp, func(s error) {
 		sign := ErrDisconnected
 		if !iwarp || s != uverbs.StatusWRFlushErr {
 			sign = fmt.Errorf("rdmacm: the queue pair failed: %w", s)
