@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"os"
 	"syscall"
 
 	"github.com/goverbs/goverbs/internal/kernel"
@@ -85,6 +86,11 @@ type listenerEnd struct{ cause error }
 func (e *listenerEnd) Error() string        { return "rdmacm: the listener has ended: " + e.cause.Error() }
 func (e *listenerEnd) Unwrap() error        { return e.cause }
 func (e *listenerEnd) Is(target error) bool { return target == net.ErrClosed }
+
+// closeNil is the error of a Close of a nil pointer.
+func closeNil(object string) error {
+	return &OpError{Op: "close", Object: object, Err: os.ErrInvalid, Hint: "the pointer is nil"}
+}
 
 var errUnexpected = errors.New("unexpected event")
 

@@ -210,6 +210,9 @@ func (l *Listener) refuse(id *ID) {
 // nobody has taken with Accept are closed; those from Accept and requests from Next
 // stay as they are. A second Close returns an error that matches net.ErrClosed.
 func (l *Listener) Close() error {
+	if l == nil {
+		return closeNil("Listener")
+	}
 	l.closing.Lock()
 	defer l.closing.Unlock()
 	if l.closed {

@@ -108,6 +108,9 @@ func (d *Device) CompVectors() uint32 { return d.compVectors }
 //
 // C: ibv_close_device
 func (d *Device) Close() error {
+	if d == nil {
+		return closeNil("Device")
+	}
 	return d.close(nothing, func() error {
 		d.cleanup.Stop()
 		return errors.Join(d.closeProvider(), d.events.close(), d.file.Close())

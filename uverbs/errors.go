@@ -14,7 +14,7 @@ var (
 	ErrNotSupported = driver.ErrNotSupported
 	// ErrInUse refuses to close an object that others still use.
 	ErrInUse = errors.New("in use")
-	// ErrClosed is the result of using a closed object.
+	// ErrClosed is the result of using, or closing, a closed object. It is net.ErrClosed.
 	ErrClosed = driver.ErrClosed
 	// ErrNoProvider means that the program links no provider for the driver.
 	ErrNoProvider = errors.New("no provider")

@@ -148,7 +148,12 @@ func (qp *QP) flowHint(err error) string {
 // Close ends the rule.
 //
 // C: ibv_destroy_flow
-func (f *Flow) Close() error { return f.close(f.issueDestroy, f.memory.free) }
+func (f *Flow) Close() error {
+	if f == nil {
+		return closeNil("Flow")
+	}
+	return f.close(f.issueDestroy, f.memory.free)
+}
 
 func (f *Flow) issueDestroy() error {
 	r := f.qp.dev.request(abi.UVERBS_OBJECT_FLOW, abi.UVERBS_METHOD_FLOW_DESTROY)

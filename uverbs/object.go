@@ -2,6 +2,7 @@ package uverbs
 
 import (
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -126,6 +127,11 @@ func (o *object) close(destroy, release func() error) error {
 		return o.fail("close", err, "")
 	}
 	return nil
+}
+
+// closeNil is the error of a Close of a nil pointer.
+func closeNil(kind string) error {
+	return &Error{Op: "close", Object: kind, Err: os.ErrInvalid, Hint: "the pointer is nil"}
 }
 
 func (o *object) beginClose() error {

@@ -1,6 +1,9 @@
 package driver
 
-import "errors"
+import (
+	"errors"
+	"net"
+)
 
 // The errors of providers, alone or wrapped. Package uverbs has all but the last under
 // the same names.
@@ -9,7 +12,7 @@ var (
 	// provider says that it lacks a feature.
 	ErrNotSupported = errors.New("not supported")
 	// ErrClosed is the result of using a closed object.
-	ErrClosed = errors.New("closed")
+	ErrClosed = net.ErrClosed
 	// ErrQueueFull means that a queue has no room for another work request.
 	ErrQueueFull = errors.New("queue full")
 	// ErrInvalidWR refuses a work request that the device could not carry out.
