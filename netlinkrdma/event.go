@@ -81,7 +81,7 @@ func (c *Client) Subscribe() (*Events, error) {
 	}
 	k, ok := c.kernel().(Subscriber)
 	if !system.Monitor || !ok {
-		return nil, fmt.Errorf("netlinkrdma: %s: %w", what, noEvents{})
+		return nil, fmt.Errorf("netlinkrdma: %s: %w", what, errNoEvents)
 	}
 	s, err := k.Subscribe()
 	if err != nil {

@@ -139,8 +139,8 @@ func (qp *QP) flowHint(err error) string {
 	switch {
 	case errors.Is(err, syscall.EINVAL) && qp.typ != QPTypeRawPacket && qp.typ != QPTypeUD:
 		return "flows are given to RAW_PACKET and UD QPs only"
-	case ioctl.Unsupported(err):
-		return "the driver has no flow rules"
+	case unsupported(err):
+		return "there are no such flow rules for such a QP, or no flow rules at all"
 	}
 	return createHint(err)
 }

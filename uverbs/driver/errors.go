@@ -3,6 +3,8 @@ package driver
 import (
 	"errors"
 	"net"
+
+	"github.com/goverbs/goverbs/netlinkrdma"
 )
 
 // The errors of providers, alone or wrapped. Package uverbs has all but the last under
@@ -10,7 +12,8 @@ import (
 var (
 	// ErrNotSupported matches every way in which the kernel, the driver or the
 	// provider says that it lacks a feature.
-	ErrNotSupported = errors.New("not supported")
+	// It is also an errors.ErrUnsupported.
+	ErrNotSupported = netlinkrdma.ErrNotSupported
 	// ErrClosed is the result of using a closed object.
 	ErrClosed = net.ErrClosed
 	// ErrQueueFull means that a queue has no room for another work request.
