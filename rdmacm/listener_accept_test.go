@@ -182,6 +182,8 @@ func (c *crowd) accept() time.Duration {
 // half is how many handshakes of an address are under way.
 func (c *crowd) half(addr string) (n int) {
 	synctest.Wait()
+	c.b.mu.Lock()
+	defer c.b.mu.Unlock()
 	for _, h := range c.b.handshakes {
 		if h.from == netip.MustParseAddr(addr) {
 			n++
