@@ -269,7 +269,12 @@ func TestOwnAfterClose(t *testing.T) {
 	}
 	var calls int
 	fail := error(nil)
-	child := freeing(func() error { calls++; return fail })
+	child := freeing(func() error {
+		if calls++; calls == 1 {
+			_ = c.Disconnect() // Own holds no lock
+		}
+		return fail
+	})
 	if c.Own(child); calls != 1 {
 		t.Error("closed", calls, "times")
 	}
