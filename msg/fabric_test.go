@@ -3,6 +3,7 @@ package msg
 import (
 	"context"
 	"errors"
+	"net"
 	"net/netip"
 	"testing"
 
@@ -49,7 +50,7 @@ func newPool(t *testing.T, f *rdmatest.Fabric, conns int) *Pool {
 
 func closeLater(t *testing.T, c interface{ Close() error }) {
 	t.Cleanup(func() {
-		if err := c.Close(); err != nil {
+		if err := c.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
 			t.Error(err)
 		}
 	})

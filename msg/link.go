@@ -1,6 +1,9 @@
 package msg
 
 import (
+	"errors"
+	"net"
+
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/uverbs"
 )
@@ -30,7 +33,14 @@ func (l rdmaLink) PostSend(wrs []uverbs.SendWR) (int, error) { return l.QP().Pos
 func (l rdmaLink) PostRecv(wrs []uverbs.RecvWR) (int, error) { return l.QP().PostRecv(wrs) }
 func (l rdmaLink) explain(err error) error                   { return l.Explain(err) }
 func (l rdmaLink) disconnect()                               { _ = l.Disconnect() }
-func (l rdmaLink) close() error                              { return l.Close() }
+
+// close takes a connection that was closed through Conn.CM for closed.
+func (l rdmaLink) close() error {
+	if err := l.Close(); !errors.Is(err, net.ErrClosed) {
+		return err
+	}
+	return nil
+}
 
 func (l rdmaLink) register(b []byte, access uverbs.Access) (memory, error) {
 	return l.PD().RegMR(b, access)

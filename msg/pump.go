@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/goverbs/goverbs/internal/hooks"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -67,7 +68,7 @@ func (p *pump) retire() {
 }
 
 // wake has the call or keeper that waits for an event look around, or the next one.
-func (p *pump) wake() { p.recvCQ.Wake() }
+func (p *pump) wake() { hooks.Wake(p.recvCQ) }
 
 // nudge is for a change that a call may wait for and that no completion of this pump made.
 func (p *pump) nudge() {

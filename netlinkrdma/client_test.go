@@ -154,6 +154,8 @@ func TestEveryCallEveryErrno(t *testing.T) {
 		syscall.EPROTONOSUPPORT: netlinkrdma.ErrNotSupported,
 		syscall.EAFNOSUPPORT:    netlinkrdma.ErrNotSupported,
 		syscall.ECONNREFUSED:    netlinkrdma.ErrNotSupported,
+		syscall.EOPNOTSUPP:      netlinkrdma.ErrNotSupported,
+		syscall.ENOSYS:          netlinkrdma.ErrNotSupported,
 	}
 	k := kernel()
 	for name, entry := range calls(&netlinkrdma.Client{Kernel: k}) {

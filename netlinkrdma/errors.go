@@ -29,9 +29,10 @@ var (
 	// ErrEventsLost: events came faster than they were read, and some are gone.
 	// Those that follow can be read; list the devices and ports again first.
 	ErrEventsLost = errors.New("events were lost (list the devices and ports again)")
-	// ErrNotSupported: this kernel, or this operating system, has no
-	// NETLINK_RDMA, or sends no events. It is also an errors.ErrUnsupported.
-	ErrNotSupported error = notSupported{}
+	// ErrNotSupported matches every way in which the operating system, the kernel or a
+	// driver says that it lacks something. It is also an errors.ErrUnsupported, and
+	// uverbs.ErrNotSupported.
+	ErrNotSupported error = notSupported("not supported")
 	// ErrPermission: the kernel wants CAP_NET_ADMIN.
 	ErrPermission = errors.New("needs CAP_NET_ADMIN in the initial user namespace (run as root, or setcap cap_net_admin+ep)")
 	// ErrInvalidName: the kernel would refuse this name, or cut it short.
@@ -40,21 +41,25 @@ var (
 	ErrMalformed = errors.New("malformed netlink reply")
 )
 
-type notSupported struct{}
+type notSupported string
 
-func (notSupported) Error() string        { return "no NETLINK_RDMA here (on linux: modprobe ib_core)" }
-func (notSupported) Is(target error) bool { return target == errors.ErrUnsupported }
+func (e notSupported) Error() string { return string(e) }
 
-// noEvents is the ErrNotSupported of kernels that have NETLINK_RDMA.
-type noEvents struct{}
-
-func (noEvents) Error() string {
-	return "this kernel sends no events of RDMA devices, Linux 6.12 does (list the devices and ports from time to time instead)"
-}
-
-func (noEvents) Is(target error) bool {
+func (notSupported) Is(target error) bool {
 	return target == errors.ErrUnsupported || target == ErrNotSupported
 }
+
+// The ErrNotSupported of machines without NETLINK_RDMA, and of kernels that have it.
+const (
+	errNoNetlink = notSupported("no NETLINK_RDMA here (on linux: modprobe ib_core)")
+	errNoEvents  = notSupported("this kernel sends no events of RDMA devices, Linux 6.12 does (list the devices and ports from time to time instead)")
+)
+
+// unsupported makes an errno that means so match ErrNotSupported.
+type unsupported struct{ error }
+
+func (e unsupported) Unwrap() error      { return e.error }
+func (unsupported) Is(target error) bool { return target == ErrNotSupported }
 
 // remedy adds what to do to an error that errno is behind.
 func remedy(err error, errno syscall.Errno, text string) error {
@@ -75,7 +80,9 @@ func explain(what string, req Request, err error) error {
 			err = fmt.Errorf("%w: %w", ErrPermission, err)
 		case syscall.EPROTONOSUPPORT, syscall.EAFNOSUPPORT, syscall.ECONNREFUSED:
 			// Without ib_core the socket can't be made, or nobody listens on it.
-			err = fmt.Errorf("%w: %w", ErrNotSupported, err)
+			err = fmt.Errorf("%w: %w", errNoNetlink, err)
+		case syscall.EOPNOTSUPP, syscall.ENOSYS:
+			err = unsupported{err}
 		case syscall.EINTR:
 			if req.Dump {
 				err = fmt.Errorf("%w (objects came or went while they were listed: try again)", err)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"os"
 	"syscall"
 
 	"github.com/goverbs/goverbs/internal/abi"
@@ -79,7 +81,7 @@ func (c *Client) Subscribe() (*Events, error) {
 	}
 	k, ok := c.kernel().(Subscriber)
 	if !system.Monitor || !ok {
-		return nil, fmt.Errorf("netlinkrdma: %s: %w", what, noEvents{})
+		return nil, fmt.Errorf("netlinkrdma: %s: %w", what, errNoEvents)
 	}
 	s, err := k.Subscribe()
 	if err != nil {
@@ -98,7 +100,7 @@ func (e *Events) Next(ctx context.Context) (Event, error) {
 	case errors.Is(err, syscall.ENOBUFS):
 		return Event{}, fmt.Errorf("netlinkrdma: %s: %w: %w", what, ErrEventsLost, err)
 	case err != nil:
-		return Event{}, fmt.Errorf("netlinkrdma: %s: %w", what, err)
+		return Event{}, fmt.Errorf("netlinkrdma: %s: %w", what, closedError(err))
 	}
 	event, err := parseEvent(body)
 	if err != nil {
@@ -107,8 +109,26 @@ func (e *Events) Next(ctx context.Context) (Event, error) {
 	return event, nil
 }
 
-// Close ends the subscription. Next gives an os.ErrClosed from then on.
-func (e *Events) Close() error { return e.s.Close() }
+// Close ends the subscription. From then on Next and Close return errors that match
+// net.ErrClosed.
+func (e *Events) Close() error {
+	const what = "close the events of RDMA devices"
+	if e == nil {
+		return fmt.Errorf("netlinkrdma: %s: the pointer is nil: %w", what, os.ErrInvalid)
+	}
+	if err := closedError(e.s.Close()); err != nil {
+		return fmt.Errorf("netlinkrdma: %s: %w", what, err)
+	}
+	return nil
+}
+
+// closedError replaces what a file returns after Close.
+func closedError(err error) error {
+	if errors.Is(err, os.ErrClosed) {
+		return net.ErrClosed
+	}
+	return err
+}
 
 func parseEvent(body []byte) (Event, error) {
 	var e Event

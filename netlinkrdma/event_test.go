@@ -3,6 +3,7 @@ package netlinkrdma_test
 import (
 	"context"
 	"errors"
+	"net"
 	"os"
 	"strings"
 	"syscall"
@@ -40,8 +41,14 @@ func TestEvents(t *testing.T) {
 	if err := events.Close(); err != nil {
 		t.Error(err)
 	}
-	if _, err := events.Next(t.Context()); !errors.Is(err, os.ErrClosed) {
+	if _, err := events.Next(t.Context()); !errors.Is(err, net.ErrClosed) {
 		t.Error(err)
+	}
+	if err := events.Close(); !errors.Is(err, net.ErrClosed) {
+		t.Error("again:", err)
+	}
+	if err := (*netlinkrdma.Events)(nil).Close(); !errors.Is(err, os.ErrInvalid) {
+		t.Error("nil:", err)
 	}
 }
 

@@ -97,10 +97,11 @@ func TestFRMREveryErrno(t *testing.T) {
 				t.Errorf("%s with %d: %v", test.name, errno, err)
 			}
 			for sentinel, want := range map[error]bool{
-				netlinkrdma.ErrPermission:   errno == syscall.EPERM || errno == syscall.EACCES,
-				netlinkrdma.ErrNoFRMRPools:  errno == syscall.EINVAL && dump,
-				netlinkrdma.ErrNotFound:     false,
-				netlinkrdma.ErrNotSupported: errno == syscall.EPROTONOSUPPORT || errno == syscall.EAFNOSUPPORT || errno == syscall.ECONNREFUSED,
+				netlinkrdma.ErrPermission:  errno == syscall.EPERM || errno == syscall.EACCES,
+				netlinkrdma.ErrNoFRMRPools: errno == syscall.EINVAL && dump,
+				netlinkrdma.ErrNotFound:    false,
+				netlinkrdma.ErrNotSupported: errno == syscall.EPROTONOSUPPORT || errno == syscall.EAFNOSUPPORT || errno == syscall.ECONNREFUSED ||
+					errno == syscall.EOPNOTSUPP || errno == syscall.ENOSYS,
 			} {
 				if errors.Is(err, sentinel) != want {
 					t.Errorf("%s with %d: %v, is it %q?", test.name, errno, err, sentinel)

@@ -4,4 +4,4 @@ package netlinkrdma
 
 type runningKernel struct{}
 
-func (runningKernel) Execute(Request) ([][]byte, error) { return nil, ErrNotSupported }
+func (runningKernel) Execute(Request) ([][]byte, error) { return nil, errNoNetlink }

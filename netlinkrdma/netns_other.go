@@ -3,10 +3,10 @@
 package netlinkrdma
 
 // Execute fails with ErrNotSupported.
-func (Netns) Execute(Request) ([][]byte, error) { return nil, ErrNotSupported }
+func (Netns) Execute(Request) ([][]byte, error) { return nil, errNoNetlink }
 
 // Stream fails with ErrNotSupported.
-func (Netns) Stream(Request, func([]byte) bool) error { return ErrNotSupported }
+func (Netns) Stream(Request, func([]byte) bool) error { return errNoNetlink }
 
 // Subscribe fails with ErrNotSupported.
-func (Netns) Subscribe() (Subscription, error) { return nil, ErrNotSupported }
+func (Netns) Subscribe() (Subscription, error) { return nil, errNoNetlink }

@@ -122,7 +122,8 @@ func TestStatisticsEveryErrno(t *testing.T) {
 				netlinkrdma.ErrPermission:   errno == syscall.EPERM || errno == syscall.EACCES,
 				netlinkrdma.ErrNoStatistics: errno == syscall.EINVAL && reads,
 				netlinkrdma.ErrNotFound:     errno == syscall.EINVAL && slices.Contains(missing, name),
-				netlinkrdma.ErrNotSupported: errno == syscall.EPROTONOSUPPORT || errno == syscall.EAFNOSUPPORT || errno == syscall.ECONNREFUSED,
+				netlinkrdma.ErrNotSupported: errno == syscall.EPROTONOSUPPORT || errno == syscall.EAFNOSUPPORT || errno == syscall.ECONNREFUSED ||
+					errno == syscall.EOPNOTSUPP || errno == syscall.ENOSYS,
 			} {
 				if errors.Is(err, sentinel) != want {
 					t.Errorf("%s with %d: %v, is it %q?", name, errno, err, sentinel)

@@ -52,10 +52,14 @@ func newEventChannel(file kernel.CM) *EventChannel {
 }
 
 // Close closes the channel; a waiting Get returns net.ErrClosed. While IDs
-// remain on the channel it changes nothing and returns uverbs.ErrInUse.
+// remain on the channel it changes nothing and returns uverbs.ErrInUse. A second call
+// returns net.ErrClosed.
 //
 // C: rdma_destroy_event_channel
 func (c *EventChannel) Close() error {
+	if c == nil {
+		return closeNil("EventChannel")
+	}
 	c.mu.Lock()
 	n := len(c.ids)
 	c.mu.Unlock()

@@ -97,12 +97,19 @@ type Config struct {
 	ResolveTimeout time.Duration
 
 	// Backlog is how many connect requests may wait in a Listener, and how many
-	// Listener.Accept may be letting in; those beyond are rejected. Zero: 128.
+	// Listener.Accept may be letting in; those beyond are rejected. An address may have a
+	// quarter of those being let in, but no less than 8; when the queue is full, the
+	// newest request of the address that has most is rejected. Zero: 128.
 	Backlog int
 
 	// AcceptTimeout bounds how long Listener.Accept takes over one peer, from its
 	// request to its confirmation. Zero: 30 seconds. Request.Accept has a context.
 	AcceptTimeout time.Duration
+
+	// ConfirmTimeout bounds how long Listener.Accept waits for a peer's confirmation, the
+	// third message of a handshake. A kernel repeats a lost message after 4 seconds. While
+	// other peers wait, a tenth of it is all that is certain. Zero: 10 seconds.
+	ConfirmTimeout time.Duration
 }
 
 // The defaults.
@@ -112,6 +119,7 @@ const (
 	defaultResolveTimeout = 2 * time.Second
 	defaultBacklog        = 128
 	defaultAcceptTimeout  = 30 * time.Second
+	defaultConfirmTimeout = 10 * time.Second
 	resolveTries          = 3
 )
 
@@ -130,7 +138,8 @@ func (c *Config) check(op, object string) error {
 		return &OpError{Op: op, Object: object, Err: uverbs.ErrNotSupported, Hint: fmt.Sprintf("Config.QP.Type is %v; a Conn is RC or UD", c.QP.Type)}
 	}
 	for name, n := range map[string]int64{"RecvCQEntries": int64(c.RecvCQEntries), "Backlog": int64(c.Backlog),
-		"FallbackDelay": int64(c.FallbackDelay), "ResolveTimeout": int64(c.ResolveTimeout), "AcceptTimeout": int64(c.AcceptTimeout)} {
+		"FallbackDelay": int64(c.FallbackDelay), "ResolveTimeout": int64(c.ResolveTimeout), "AcceptTimeout": int64(c.AcceptTimeout),
+		"ConfirmTimeout": int64(c.ConfirmTimeout)} {
 		if n < 0 {
 			return &OpError{Op: op, Object: object, Err: syscall.EINVAL, Hint: "Config." + name + " is negative"}
 		}
@@ -169,6 +178,7 @@ func (c *Config) withDefaults() Config {
 	setDefault(&d.ResolveTimeout, defaultResolveTimeout)
 	setDefault(&d.Backlog, defaultBacklog)
 	setDefault(&d.AcceptTimeout, defaultAcceptTimeout)
+	setDefault(&d.ConfirmTimeout, defaultConfirmTimeout)
 	if d.RecvCQEntries == 0 {
 		d.RecvCQEntries = int(d.QP.Cap.MaxRecvWR)
 		if d.QP.SRQ != nil {

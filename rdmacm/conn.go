@@ -98,10 +98,16 @@ func (c *Conn) SetPrivateData(private []byte) { c.announced = private }
 // pair, so it is the caller's to close.
 func (c *Conn) Own(child io.Closer) {
 	c.closing.Lock()
-	defer c.closing.Unlock()
-	if c.closed && child.Close() == nil {
+	closed := c.closed
+	if !closed {
+		c.verbs.add(child)
+	}
+	c.closing.Unlock()
+	if !closed || child.Close() == nil { // which may call the Conn
 		return
 	}
+	c.closing.Lock()
+	defer c.closing.Unlock()
 	c.verbs.add(child)
 }
 

@@ -39,10 +39,17 @@ func (c *Conn) part() {
 // Memory regions and whatever else the caller made from PD, CQs or Device must be
 // closed before, or given to Own; if not, the error matches uverbs.ErrInUse and
 // names them, the connection is down all the same, and another Close frees the
-// rest; so it does after any other error. Closing a closed Conn does nothing.
+// rest; so it does after any other error. Closing a Conn that has freed all returns an
+// error that matches net.ErrClosed.
 func (c *Conn) Close() error {
+	if c == nil {
+		return closeNil("Conn")
+	}
 	c.closing.Lock()
 	defer c.closing.Unlock()
+	if c.closed && len(c.groups)+len(c.link)+len(c.verbs)+len(c.device) == 0 {
+		return &OpError{Op: "close connection from", Object: c.local.String(), Err: net.ErrClosed}
+	}
 	c.ending.note(net.ErrClosed)
 	c.part()
 	c.ending.end(net.ErrClosed)
@@ -72,7 +79,7 @@ func (o *owned) free() error {
 	var errs []error
 	for i, c := range slices.Backward(*o) {
 		err := c.Close()
-		if err == nil || errors.Is(err, uverbs.ErrClosed) || errors.Is(err, net.ErrClosed) {
+		if err == nil || errors.Is(err, net.ErrClosed) {
 			*o = slices.Delete(*o, i, i+1)
 			continue
 		}

@@ -2,6 +2,8 @@ package rdmacm
 
 import (
 	"errors"
+	"net"
+	"os"
 	"slices"
 	"testing"
 
@@ -46,4 +48,34 @@ func TestCloseHeldQP(t *testing.T) {
 	noErr(t, errors.Join(mw.Close(), mr.Close()))
 	closeConn(t, c)
 	w.empty()
+}
+
+// TestCloseTwice: a second Close matches net.ErrClosed, and that of a nil pointer os.ErrInvalid.
+func TestCloseTwice(t *testing.T) {
+	for name, err := range map[string]error{
+		"Conn": (*Conn)(nil).Close(), "Listener": (*Listener)(nil).Close(), "EventChannel": (*EventChannel)(nil).Close(),
+		"ID": (*ID)(nil).Destroy(), "Group": (*Group)(nil).Leave(), "Multicast": (*Multicast)(nil).Leave(),
+	} {
+		if !errors.Is(err, os.ErrInvalid) {
+			t.Errorf("nil %s: %v", name, err)
+		}
+	}
+	w := newDatagramWorld(t)
+	c := w.openUD()
+	g, err := c.JoinMulticast(t.Context(), group4, JoinFullMember)
+	if err != nil {
+		t.Fatal(err)
+	}
+	noErr(t, errors.Join(g.Leave(), c.Close()))
+	for name, again := range map[string]func() error{"Leave": g.Leave, "Close": c.Close} {
+		if err := again(); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("%s again: %v", name, err)
+		}
+	}
+	w.empty()
+	ch := newEventChannel(newFake())
+	noErr(t, ch.Close())
+	if err := ch.Close(); !errors.Is(err, net.ErrClosed) {
+		t.Error(err)
+	}
 }

@@ -1,11 +1,10 @@
 package rdmacm
 
 import (
-	"errors"
 	"fmt"
-	"net"
 	"sync"
 
+	"github.com/goverbs/goverbs/internal/hooks"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -38,7 +37,7 @@ func (c *Conn) Done() <-chan struct{} { return c.ending.done }
 //
 // Whoever has polled a completion with an error finds Err set. Once all work
 // requests have completed, Wait on the connection's own CQs returns an error that
-// matches Err, or uverbs.ErrClosed after Close. On CQs of the caller's it does not,
+// matches Err. On CQs of the caller's it does not,
 // for they may serve other connections: select on Done.
 func (c *Conn) Err() error {
 	c.ending.mu.Lock()
@@ -83,17 +82,8 @@ func (e *ending) end(cause error) {
 	e.over = true
 	close(e.done)
 	for _, cq := range e.cqs {
-		cq.End(e.cqCause())
+		hooks.End(cq, e.cause)
 	}
-}
-
-// cqCause has a wait that Close ends return the same before and after the CQ is
-// closed.
-func (e *ending) cqCause() error {
-	if errors.Is(e.cause, net.ErrClosed) {
-		return uverbs.ErrClosed
-	}
-	return e.cause
 }
 
 // add has cq end with the connection.
@@ -105,7 +95,7 @@ func (e *ending) add(cq *uverbs.CQ) {
 	}
 	e.cqs = append(e.cqs, cq)
 	if e.over {
-		cq.End(e.cqCause())
+		hooks.End(cq, e.cause)
 	}
 }
 
@@ -140,7 +130,7 @@ func (e *ending) stand() {
 func (c *Conn) watch() {
 	c.ending.begin()
 	iwarp := c.id.isIWARP()
-	c.qp.OnError(func(s uverbs.Status) {
+	hooks.OnError(c.qp, func(s error) {
 		sign := ErrDisconnected
 		if !iwarp || s != uverbs.StatusWRFlushErr {
 			sign = fmt.Errorf("rdmacm: the queue pair failed: %w", s)

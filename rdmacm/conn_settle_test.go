@@ -3,6 +3,7 @@ package rdmacm
 import (
 	"context"
 	"errors"
+	"net"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -29,7 +30,7 @@ func connOn(t *testing.T, k *fakeverbs.Kernel, signalAll bool) (*Conn, *fakeverb
 	c := newConn(nil)
 	c.device.add(dev)
 	t.Cleanup(func() {
-		if err := c.Close(); err != nil {
+		if err := c.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
 			t.Error(err)
 		}
 		if leaks := k.Leaks(); len(leaks) > 0 {

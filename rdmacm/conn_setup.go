@@ -115,6 +115,14 @@ func (c *Conn) makeCQs(opts *uverbs.QPOptions, recvEntries int) error {
 // requests that the queue pair turned out to have.
 func roomFor(wrs int) int { return 1 << bits.Len(uint(max(wrs, 1)-1)) }
 
+// freeUnless frees the Conn that an attempt leaves behind when it ends by a panic, or by
+// runtime.Goexit, in the caller's Prepare.
+func (c *Conn) freeUnless(returned *bool) {
+	if !*returned {
+		_ = c.Close()
+	}
+}
+
 // connected notes what holds from now on.
 func (c *Conn) connected() {
 	c.closing.Lock()

@@ -46,7 +46,10 @@ func OpenUD(local netip.Addr, cfg *Config) (*Conn, error) {
 	c.link.add(freeing(h.release))
 	settings := cfg.withDefaults()
 	settings.QP.Type = uverbs.QPTypeUD
-	if err := c.openUD(local, &settings); err != nil {
+	returned := false
+	defer c.freeUnless(&returned)
+	err = c.openUD(local, &settings)
+	if returned = true; err != nil {
 		return nil, c.abandon(context.Background(), err)
 	}
 	return c, nil

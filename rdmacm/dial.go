@@ -55,7 +55,10 @@ func DialAddrPort(ctx context.Context, addr netip.AddrPort, cfg *Config) (*Conn,
 	c := newConn(h)
 	c.link.add(freeing(h.release))
 	settings := cfg.withDefaults()
-	if err := c.dial(ctx, addr, &settings); err != nil {
+	returned := false
+	defer c.freeUnless(&returned)
+	err = c.dial(ctx, addr, &settings)
+	if returned = true; err != nil {
 		return nil, attemptError("dial", addr, c.abandon(ctx, err))
 	}
 	return c, nil

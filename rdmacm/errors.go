@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"os"
 	"syscall"
 
 	"github.com/goverbs/goverbs/internal/kernel"
@@ -20,6 +21,8 @@ type OpError struct {
 	Object string // the address, ID or device concerned; may be empty
 	Hint   string // the remedy; may be empty
 	Err    error
+
+	onePeer bool // see onePeer
 }
 
 func (e *OpError) Error() string {
@@ -46,11 +49,26 @@ func (e *OpError) Timeout() bool {
 	return errors.Is(e.Err, syscall.ETIMEDOUT) || errors.Is(e.Err, context.DeadlineExceeded)
 }
 
-// Temporary tells that the same call may succeed later: after a timeout, or when
-// the process was out of descriptors.
+// Temporary reports whether the same call may succeed later: after a timeout, when
+// the process was out of descriptors, or when a Listener failed to let one peer in.
 func (e *OpError) Temporary() bool {
 	var errno syscall.Errno
-	return e.Timeout() || errors.As(e.Err, &errno) && errno.Temporary()
+	return e.onePeer || e.Timeout() || errors.As(e.Err, &errno) && errno.Temporary()
+}
+
+// onePeer makes an error temporary that a Listener met with one peer, whatever its cause:
+// the listener goes on.
+func onePeer(err error) error {
+	if err == nil {
+		return nil
+	}
+	e, ok := err.(*OpError)
+	if !ok {
+		return &OpError{Op: "accept", Err: err, onePeer: true}
+	}
+	own := *e
+	own.onePeer = true
+	return &own
 }
 
 // ErrDisconnected is the orderly end of a connection: [Conn.Err] holds it, and waits
@@ -68,6 +86,11 @@ type listenerEnd struct{ cause error }
 func (e *listenerEnd) Error() string        { return "rdmacm: the listener has ended: " + e.cause.Error() }
 func (e *listenerEnd) Unwrap() error        { return e.cause }
 func (e *listenerEnd) Is(target error) bool { return target == net.ErrClosed }
+
+// closeNil is the error of a Close of a nil pointer.
+func closeNil(object string) error {
+	return &OpError{Op: "close", Object: object, Err: os.ErrInvalid, Hint: "the pointer is nil"}
+}
 
 var errUnexpected = errors.New("unexpected event")
 

@@ -25,8 +25,8 @@ type Event struct {
 	// Param holds the peer's side of the connection: its private data, which
 	// InfiniBand and RoCE pad with zeros to the maximum, and its limits.
 	Param ConnParam
-	// UD is how to reach the peer of a datagram ID, or the multicast group, else
-	// nil.
+	// UD is how to reach the peer of a datagram ID, or the multicast group. It is nil
+	// for other IDs, and for EventUser, which says nothing of a peer.
 	UD *UDParam
 	// Arg is what the writer of EventUser gave, else 0.
 	Arg uint64

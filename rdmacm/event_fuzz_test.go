@@ -35,6 +35,7 @@ func FuzzEvent(f *testing.F) {
 		copy(ev.Param[:], bytesOf(&p))
 	})
 	seed(func(ev *abi.RdmaUcmEventResp) { ev.Event = uint32(EventUnreachable); ev.Status = 2 })
+	f.Add([]byte("000000000000\x12"), true) // EventUser
 	f.Add([]byte{1}, false)
 	f.Fuzz(func(t *testing.T, data []byte, datagram bool) {
 		resp := view[abi.RdmaUcmEventResp](data)
@@ -46,7 +47,7 @@ func FuzzEvent(f *testing.F) {
 		if ev.Err != nil {
 			_ = ev.Err.Error()
 		}
-		if (ev.UD != nil) != datagram {
+		if (ev.UD != nil) != (datagram && ev.Type != EventUser) {
 			t.Error("UD", ev.UD)
 		}
 	})

@@ -85,11 +85,14 @@ func (c *Conn) addGroup(g *Group, ev *Event, flags JoinFlags) error {
 }
 
 // Leave ends the membership and closes the Peer's AH: work requests that use it
-// must have completed. Datagrams on their way may still arrive. A second call does
-// nothing.
+// must have completed. Datagrams on their way may still arrive. A second call returns an
+// error that matches net.ErrClosed.
 //
 // C: rdma_leave_multicast
 func (g *Group) Leave() error {
+	if g == nil {
+		return closeNil("Group")
+	}
 	g.conn.closing.Lock()
 	defer g.conn.closing.Unlock()
 	return g.leave()

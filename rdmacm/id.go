@@ -3,6 +3,7 @@ package rdmacm
 import (
 	"fmt"
 	"math"
+	"net"
 	"slices"
 	"sync"
 	"syscall"
@@ -116,15 +117,18 @@ func (id *ID) String() string { return fmt.Sprintf("ID %d", id.handle) }
 
 // Destroy ends the connection, if there is one, and frees the ID. It waits
 // until each event that Get has returned for it is acknowledged; so don't call
-// it while holding one. A second call returns uverbs.ErrClosed. Close the queue
+// it while holding one. A second call returns net.ErrClosed. Close the queue
 // pair first. The ID's memberships in multicast groups end with it.
 //
 // C: rdma_destroy_id
 func (id *ID) Destroy() error {
+	if id == nil {
+		return closeNil("ID")
+	}
 	id.mu.Lock()
 	if id.destroyed {
 		id.mu.Unlock()
-		return &OpError{Op: "destroy", Object: id.String(), Err: uverbs.ErrClosed}
+		return &OpError{Op: "destroy", Object: id.String(), Err: net.ErrClosed}
 	}
 	id.destroyed = true
 	id.mu.Unlock()

@@ -13,16 +13,16 @@ import (
 
 // Listener takes connect requests. Its methods may be called concurrently.
 type Listener struct {
-	hub       *hub
-	cfg       Config
-	ids       []*ID // one an address family
-	addr      netip.AddrPort
-	requests  chan *Event
-	greetings *greetings
-	done      chan struct{}
-	endOnce   sync.Once
-	endErr    error // set before done is closed
-	close     func() error
+	hub     *hub
+	cfg     Config
+	ids     []*ID // one an address family
+	addr    netip.AddrPort
+	backlog *backlog
+	done    chan struct{}
+	endOnce sync.Once
+	endErr  error // set before done is closed
+	closing sync.Mutex
+	closed  bool
 }
 
 // Listen listens on an address such as "10.0.0.1:7471" or "[fe80::1%eth0]:7471",
@@ -58,8 +58,7 @@ func Listen(address string, cfg *Config) (*Listener, error) {
 		return nil, err
 	}
 	l := &Listener{hub: h, cfg: settings, done: make(chan struct{})}
-	l.requests, l.greetings = make(chan *Event, l.cfg.Backlog), newGreetings(l.cfg.Backlog)
-	l.close = sync.OnceValue(l.free)
+	l.backlog = newBacklog(&l.cfg, l.greet)
 	if err := l.listen(addrs); err != nil {
 		l.Close()
 		return nil, err
@@ -150,20 +149,22 @@ func (l *Listener) Addr() netip.AddrPort { return l.addr }
 // reject it. It returns ctx.Err() when ctx ends. An error that matches
 // net.ErrClosed means that the listener has ended, by Close, or else by the cause
 // that the error names and matches too, such as ErrDeviceRemoved; close it then. Any
-// other error concerns one peer, and the listener goes on.
+// other error concerns one peer, and is an OpError that is Temporary: the listener
+// goes on.
 func (l *Listener) Next(ctx context.Context) (*Request, error) {
-	select {
-	case <-l.done:
-		return nil, l.endErr
-	default:
-	}
-	select {
-	case ev := <-l.requests:
-		return l.request(ev)
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	case <-l.done:
-		return nil, l.endErr
+	for {
+		select {
+		case <-l.done:
+			return nil, l.endErr
+		default:
+		}
+		p, ok, changed := l.backlog.next()
+		if ok {
+			return p.r, onePeer(p.err)
+		}
+		if err := l.await(ctx, changed, 0); err != nil {
+			return nil, err
+		}
 	}
 }
 
@@ -171,11 +172,13 @@ func (l *Listener) Next(ctx context.Context) (*Request, error) {
 func (l *Listener) event(ev *Event) {
 	switch ev.Type {
 	case EventConnectRequest:
-		l.hub.hold() // for the request, whoever will have it
-		select {
-		case l.requests <- ev:
-		default:
-			l.refuse(ev.ID)
+		l.hub.hold() // for the request
+		var p pendingRequest
+		if p.r, p.err = l.request(ev); p.err == nil {
+			p.from = p.r.RemoteAddr.Addr().Unmap()
+		}
+		if r := l.backlog.add(p); r != nil {
+			l.refuse(r.id)
 		}
 	case EventDeviceRemoval:
 		l.broken(ErrDeviceRemoved)
@@ -205,32 +208,28 @@ func (l *Listener) refuse(id *ID) {
 
 // Close stops listening and rejects the requests that wait. Connections that
 // nobody has taken with Accept are closed; those from Accept and requests from Next
-// stay as they are.
-func (l *Listener) Close() error { return l.close() }
-
-func (l *Listener) free() error {
+// stay as they are. A second Close returns an error that matches net.ErrClosed.
+func (l *Listener) Close() error {
+	if l == nil {
+		return closeNil("Listener")
+	}
+	l.closing.Lock()
+	defer l.closing.Unlock()
+	if l.closed {
+		return &OpError{Op: "close listener", Object: l.addr.String(), Err: net.ErrClosed}
+	}
+	l.closed = true
 	l.end(net.ErrClosed)
-	var first error
+	var errs []error
 	for _, id := range l.ids {
-		if err := id.Destroy(); err != nil && first == nil {
-			first = err
-		}
+		errs = append(errs, id.Destroy())
 	}
 	// The IDs are gone, so no more requests come.
-	for {
-		select {
-		case ev := <-l.requests:
-			l.refuse(ev.ID)
-			continue
-		default:
+	left, err := l.backlog.end()
+	for _, p := range left {
+		if p.r != nil {
+			l.refuse(p.r.id)
 		}
-		break
 	}
-	if err := l.dismiss(); first == nil {
-		first = err
-	}
-	if err := l.hub.release(); first == nil {
-		first = err
-	}
-	return first
+	return errors.Join(append(errs, err, l.hub.release())...)
 }

@@ -58,10 +58,11 @@ func TestListenFamilies(t *testing.T) {
 		if n := k.count(abi.RDMA_USER_CM_CMD_LISTEN); n != test.ids {
 			t.Errorf("%s: %d IDs, want %d", test.address, n, test.ids)
 		}
-		for range 2 { // closing twice is as closing once
-			if err := l.Close(); err != nil {
-				t.Error(err)
-			}
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := l.Close(); !errors.Is(err, net.ErrClosed) {
+			t.Error("again:", err)
 		}
 		if n := k.count(abi.RDMA_USER_CM_CMD_DESTROY_ID); n != test.ids {
 			t.Errorf("%s: %d destroyed", test.address, n)
@@ -268,7 +269,12 @@ func TestOwnAfterClose(t *testing.T) {
 	}
 	var calls int
 	fail := error(nil)
-	child := freeing(func() error { calls++; return fail })
+	child := freeing(func() error {
+		if calls++; calls == 1 {
+			_ = c.Disconnect() // Own holds no lock
+		}
+		return fail
+	})
 	if c.Own(child); calls != 1 {
 		t.Error("closed", calls, "times")
 	}

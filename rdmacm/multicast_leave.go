@@ -1,10 +1,10 @@
 package rdmacm
 
 import (
+	"net"
 	"slices"
 
 	"github.com/goverbs/goverbs/internal/abi"
-	"github.com/goverbs/goverbs/uverbs"
 )
 
 func (m *Multicast) detach() error {
@@ -23,13 +23,16 @@ func (m *Multicast) detach() error {
 
 // Leave ends the membership. Datagrams on their way to the queue pair may still arrive.
 // Like Destroy it waits until the events that Get has returned for the membership are
-// acknowledged. A second call returns uverbs.ErrClosed.
+// acknowledged. A second call returns net.ErrClosed.
 //
 // C: rdma_leave_multicast
 func (m *Multicast) Leave() error {
+	if m == nil {
+		return closeNil("Multicast")
+	}
 	const op = "leave multicast group"
 	if m.setLeft(true) {
-		return &OpError{Op: op, Object: m.group.String(), Err: uverbs.ErrClosed}
+		return &OpError{Op: op, Object: m.group.String(), Err: net.ErrClosed}
 	}
 	err := m.detach()
 	if err == nil {
@@ -56,7 +59,7 @@ func (m *Multicast) leaveKernel() (ch *EventChannel, reported uint32, err error)
 	id.joins.Lock()
 	defer id.joins.Unlock()
 	if id.isDestroyed() { // and the number may be another membership's
-		return nil, 0, uverbs.ErrClosed
+		return nil, 0, net.ErrClosed
 	}
 	ch = id.channel()
 	r := newRequest[abi.RdmaUcmDestroyId, abi.RdmaUcmDestroyIdResp](abi.RDMA_USER_CM_CMD_LEAVE_MCAST)

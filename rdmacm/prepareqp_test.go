@@ -8,6 +8,50 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
+// A panic in Prepare leaves nothing behind, and the caller of Dial, Accept or OpenUD sees it.
+func TestPreparePanics(t *testing.T) {
+	cfg := &Config{Prepare: func(*Conn) error { panic("no") }}
+	for name, call := range map[string]func(func(*Config) *Listener){
+		"dial":   func(func(*Config) *Listener) { _, _ = DialAddrPort(t.Context(), addr4, cfg) },
+		"UD":     func(func(*Config) *Listener) { _, _ = OpenUD(local4, cfg) },
+		"accept": func(listen func(*Config) *Listener) { _, _ = listen(cfg).Accept(t.Context()) },
+		"request": func(listen func(*Config) *Listener) {
+			r, err := listen(nil).Next(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, _ = r.Accept(t.Context(), cfg)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, aRXE)
+			var l *Listener
+			listen := func(cfg *Config) *Listener {
+				var err error
+				if l, err = Listen("10.1.2.3:1", cfg); err != nil {
+					t.Fatal(err)
+				}
+				w.ask(50)
+				return l
+			}
+			func() {
+				defer func() {
+					if p := recover(); p != "no" {
+						t.Error("recovers", p)
+					}
+				}()
+				call(listen)
+			}()
+			if l != nil {
+				if err := l.Close(); err != nil {
+					t.Error(err)
+				}
+			}
+			w.empty()
+		})
+	}
+}
+
 // PrepareQP chooses what the queue pair of one connection is made of. Its error ends the
 // attempt, and Prepare does not run.
 func TestPrepareQP(t *testing.T) {

@@ -52,6 +52,11 @@ func (l *Listener) request(ev *Event) (*Request, error) {
 // Config.QP says but for the type. Nothing tells when its peer has gone; so a
 // server of many had better have one queue pair for all, and AcceptOn.
 func (r *Request) Accept(ctx context.Context, cfg *Config) (*Conn, error) {
+	return r.accept(ctx, cfg, func() {})
+}
+
+// accept is Accept, and calls answered when all that is missing is the confirmation.
+func (r *Request) accept(ctx context.Context, cfg *Config, answered func()) (*Conn, error) {
 	if r.answered.Swap(true) {
 		return nil, &OpError{Op: "accept", Object: r.RemoteAddr.String(), Err: net.ErrClosed}
 	}
@@ -63,16 +68,18 @@ func (r *Request) Accept(ctx context.Context, cfg *Config) (*Conn, error) {
 	r.id.setSink(c)
 	settings := cfg.withDefaults()
 	err := cfg.check("check", "Config")
+	returned := false
+	defer c.freeUnless(&returned)
 	if err == nil {
-		err = c.accept(ctx, r.at, &settings)
+		err = c.accept(ctx, r.at, &settings, answered)
 	}
-	if err != nil {
+	if returned = true; err != nil {
 		return nil, attemptError("accept", r.RemoteAddr, c.abandon(ctx, err))
 	}
 	return c, nil
 }
 
-func (c *Conn) accept(ctx context.Context, addr *Addr, cfg *Config) error {
+func (c *Conn) accept(ctx context.Context, addr *Addr, cfg *Config, answered func()) error {
 	if err := c.prepareAt(addr, cfg); err != nil {
 		return err
 	}
@@ -82,6 +89,7 @@ func (c *Conn) accept(ctx context.Context, addr *Addr, cfg *Config) error {
 	if c.id.datagram { // the peer has what it wanted to know
 		return nil
 	}
+	answered()
 	if _, err := c.await(ctx, EventEstablished); err != nil {
 		return during("wait for the peer's confirmation", err)
 	}

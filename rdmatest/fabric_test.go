@@ -3,6 +3,7 @@ package rdmatest_test
 import (
 	"context"
 	"errors"
+	"net"
 	"testing"
 
 	"github.com/goverbs/goverbs/rdmacm"
@@ -35,8 +36,10 @@ func meet(t testing.TB, f *rdmatest.Fabric, cfg *rdmacm.Config) (dialled, accept
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := errors.Join(dialled.Close(), accepted.Close()); err != nil {
-			t.Error(err)
+		for _, c := range []*rdmacm.Conn{dialled, accepted} {
+			if err := c.Close(); err != nil && !errors.Is(err, net.ErrClosed) { // the test may have closed it
+				t.Error(err)
+			}
 		}
 	})
 	return dialled, accepted

@@ -37,6 +37,7 @@ type Conn struct {
 	closed  bool
 	linger  int         // see SetLinger
 	alive   *time.Timer // posts keep-alives
+	begun   time.Time
 	wcs     [recvBatch]uverbs.WC
 }
 
@@ -73,10 +74,16 @@ func (c *Conn) begin(rc *rdmacm.Conn, peer hello, z *Sizes, dialled bool, keepAl
 	c.stream = newStream(&c.verbs, c.verbs.memory(z), peer, z.SendQueue, uint16(z.RecvQueue), c.verbs.iwarp)
 	c.stream.silent = c.verbs.iwarp && !dialled
 	c.stream.settle()
+	c.begun = time.Now()
 	if keepAlive > 0 {
 		c.alive = time.AfterFunc(keepAlive, func() { c.keepAlive(keepAlive) })
 	}
 }
+
+// mpaTimeout is how long a kernel waits for the answer to an iWARP connect request. The
+// side that accepted may send nothing while that answer may still be on its way. A peer
+// that has said nothing by then may have vanished, of which a keep-alive tells.
+const mpaTimeout = 10 * time.Second
 
 func (c *Conn) keepAlive(period time.Duration) {
 	c.mu.Lock()
@@ -84,6 +91,7 @@ func (c *Conn) keepAlive(period time.Duration) {
 	if c.closed || c.torn {
 		return
 	}
+	c.stream.overdue = time.Since(c.begun) >= mpaTimeout
 	c.stream.keepAlive()
 	c.watch()
 	c.alive.Reset(period)

@@ -91,7 +91,7 @@ func (s *stream) postSpare(m message) {
 // keepAlive writes nothing to the peer, which does not hear of it; but it fails when the
 // peer has gone.
 func (s *stream) keepAlive() {
-	if !s.silent && s.failed == nil && !s.ends.over() && !s.ends.sentDisconnect && s.spare > endSlots {
+	if (!s.silent || s.overdue) && s.failed == nil && !s.ends.over() && !s.ends.sentDisconnect && s.spare > endSlots {
 		s.postSpare(message{bare: true})
 	}
 }

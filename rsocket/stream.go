@@ -51,9 +51,11 @@ type stream struct {
 	// silent holds everything back until the peer has spoken. Over iWARP the side
 	// that was dialled must not be the first to send.
 	silent bool
-	shut   bool  // the word about the end of this side's sending waits
-	all    bool  // it is to be DISCONNECT
-	failed error // why the connection is of no more use
+	// overdue says that the peer had time to speak: keep-alives need not wait any longer.
+	overdue bool
+	shut    bool  // the word about the end of this side's sending waits
+	all     bool  // it is to be DISCONNECT
+	failed  error // why the connection is of no more use
 
 	m     message // the one that is posted, here so that it is not allocated
 	entry [offerSize]byte

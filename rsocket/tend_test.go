@@ -1,10 +1,12 @@
 package rsocket
 
 import (
+	"net"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/rdmatest"
 )
 
@@ -71,4 +73,62 @@ func TestArmIgnored(t *testing.T) {
 			t.Errorf("%v, after %v", err, time.Since(start))
 		}
 	})
+}
+
+// TestKeepAliveSilent: over iWARP the side that accepted sends keep-alives to a peer that has
+// never spoken, but not before that peer has the answer to its connect request.
+func TestKeepAliveSilent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFabric(t, rdmatest.SIW)
+		l, err := (&ListenConfig{KeepAlive: 4 * time.Second}).Listen(t.Context(), "tcp", fabricHost+":0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		accepted := acceptAndHold(l)
+		z, err := new(Sizes).withDefaults()
+		if err != nil {
+			t.Fatal(err)
+		}
+		peer, cfg := newConn(), z.config()
+		cfg.Prepare = func(rc *rdmacm.Conn) error {
+			err := peer.verbs.prepare(rc, &z)
+			rc.SetPrivateData(peer.verbs.hello(&z).marshal())
+			return err
+		}
+		rc, err := rdmacm.DialAddrPort(t.Context(), l.Addr().(Addr).AddrPort(), &cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := <-accepted
+		stuck, resume := f.Pause()
+		time.Sleep(mpaTimeout - 1)
+		synctest.Wait()
+		select {
+		case <-stuck:
+			t.Error("something is sent too soon")
+		default:
+		}
+		time.Sleep(4 * time.Second)
+		synctest.Wait()
+		select {
+		case <-stuck:
+		default:
+			t.Error("no keep-alive")
+		}
+		resume()
+		_ = rc.Close()
+		_ = c.Close()
+		_ = l.Close()
+	})
+}
+
+// acceptAndHold returns the connection that is accepted.
+func acceptAndHold(l net.Listener) <-chan net.Conn {
+	accepted := make(chan net.Conn, 1)
+	go func() {
+		if c, err := l.Accept(); err == nil {
+			accepted <- c
+		}
+	}()
+	return accepted
 }

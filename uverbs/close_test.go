@@ -3,6 +3,8 @@ package uverbs_test
 import (
 	"context"
 	"errors"
+	"net"
+	"os"
 	"runtime"
 	"slices"
 	"strings"
@@ -35,6 +37,20 @@ func TestCloseNamesHolders(t *testing.T) {
 	}
 	if n := len(w.k.Alive()); n != 5 {
 		t.Errorf("a refused close destroyed something: %q", w.k.Alive())
+	}
+}
+
+// TestCloseNil: Close of a nil pointer is an error, and no panic.
+func TestCloseNil(t *testing.T) {
+	for _, c := range []closer{(*uverbs.Device)(nil), (*uverbs.PD)(nil), (*uverbs.MR)(nil), (*uverbs.MW)(nil), (*uverbs.AH)(nil),
+		(*uverbs.CompChannel)(nil), (*uverbs.CQ)(nil), (*uverbs.QP)(nil), (*uverbs.SRQ)(nil), (*uverbs.WQ)(nil), (*uverbs.RWQIndTable)(nil),
+		(*uverbs.XRCD)(nil), (*uverbs.DM)(nil), (*uverbs.DMAH)(nil), (*uverbs.Counters)(nil), (*uverbs.Flow)(nil)} {
+		if err := c.Close(); !errors.Is(err, os.ErrInvalid) {
+			t.Errorf("%T: %v", c, err)
+		}
+	}
+	if uverbs.ErrClosed != net.ErrClosed {
+		t.Error("a value of its own for what is closed")
 	}
 }
 

@@ -55,6 +55,9 @@ func (ch *CompChannel) open() error {
 //
 // C: ibv_destroy_comp_channel
 func (ch *CompChannel) Close() error {
+	if ch == nil {
+		return closeNil("CompChannel")
+	}
 	return ch.close(nothing, ch.waits.Close)
 }
 

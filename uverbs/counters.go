@@ -110,6 +110,9 @@ func countersHint(err error) string {
 //
 // C: ibv_destroy_counters
 func (c *Counters) Close() error {
+	if c == nil {
+		return closeNil("Counters")
+	}
 	return c.close(func() error {
 		r := c.dev.request(abi.UVERBS_OBJECT_COUNTERS, abi.UVERBS_METHOD_COUNTERS_DESTROY)
 		defer r.Free()

@@ -10,6 +10,9 @@ import (
 //
 // C: ibv_destroy_cq
 func (cq *CQ) Close() error {
+	if cq == nil {
+		return closeNil("CQ")
+	}
 	return cq.close(cq.destroy, cq.release)
 }
 

@@ -10,20 +10,12 @@ import (
 	"github.com/goverbs/goverbs/uverbs/driver"
 )
 
-// End tells waiters that no more completions will come, because the QPs of the CQ
-// have failed or are about to, and will not be used again. [CQ.Wait] still waits for
-// the completions that are due, and fails with cause after the last of them. cause
-// must not be nil; the first one counts. [CompChannel.Get] returns the CQ once.
-func (cq *CQ) End(cause error) {
+// end implements hooks.End.
+func (cq *CQ) end(cause error) {
 	if cq.ended.CompareAndSwap(nil, &cause) {
 		cq.events.Wake()
 	}
 }
-
-// Wake makes an event of the CQ's without a completion: [CompChannel.Get] returns the CQ,
-// and a goroutine in [CQ.Wait] looks at the queue and goes on waiting. It lets a program
-// look around that waits for completions, possibly up to 500 µs later.
-func (cq *CQ) Wake() { cq.events.Wake() }
 
 // A device may take a work request off its queue a moment before it writes the
 // completion, or complete the last one without a completion. So Wait looks more

@@ -3,13 +3,16 @@ package uverbs_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"runtime"
 	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/hooks"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -70,8 +73,8 @@ func testEndOfCQ(t *testing.T) {
 			}()
 		}
 		until(t, "armed", w.kcq().Armed)
-		w.cq.End(io.EOF)
-		w.cq.End(io.ErrClosedPipe) // is no longer the first
+		hooks.End(w.cq, io.EOF)
+		hooks.End(w.cq, io.ErrClosedPipe) // is no longer the first
 		parked()
 		select {
 		case r := <-results:
@@ -115,7 +118,7 @@ func TestEndOfCQContext(t *testing.T) { synctest.Test(t, testEndOfCQContext) }
 func testEndOfCQContext(t *testing.T) {
 	for _, info := range []uverbs.DeviceInfo{siw0, rxe0} {
 		w := bubbleWorldOn(t, info)
-		w.cq.End(io.EOF)
+		hooks.End(w.cq, io.EOF)
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		if _, err := w.cq.Wait(ctx, make([]uverbs.WC, 1)); err != context.DeadlineExceeded {
 			t.Errorf("%s: %v", info.Name, err)
@@ -138,7 +141,7 @@ func TestEndOfCQWakesGet(t *testing.T) {
 		}
 		return err
 	})
-	w.cq.End(io.EOF)
+	hooks.End(w.cq, io.EOF)
 	if err := within(t, "Get", got); err != nil {
 		t.Error(err)
 	}
@@ -148,9 +151,9 @@ func TestEndOfCQWakesGet(t *testing.T) {
 func TestOnError(t *testing.T) {
 	w := newWorld(t)
 	w.kqp().Connect()
-	var heard []uverbs.Status
-	hear := func(s uverbs.Status) { heard = append(heard, s) }
-	w.qp.OnError(hear)
+	var heard []error
+	hear := func(s error) { heard = append(heard, s) }
+	hooks.OnError(w.qp, hear)
 	wcs := make([]uverbs.WC, 1)
 	poll := func(want uverbs.Status) {
 		t.Helper()
@@ -168,7 +171,6 @@ func TestOnError(t *testing.T) {
 		t.Error("of the first failure", heard)
 	}
 	poll(uverbs.StatusWRFlushErr)
-	w.qp.OnError(hear)
 	if len(heard) != 1 {
 		t.Error("more than once", heard)
 	}
@@ -182,9 +184,44 @@ func TestOnErrorLate(t *testing.T) {
 	if _, err := w.cq.Wait(t.Context(), make([]uverbs.WC, 1)); err != nil {
 		t.Fatal(err)
 	}
-	var heard uverbs.Status
-	if w.qp.OnError(func(s uverbs.Status) { heard = s }); heard != uverbs.StatusRemAccessErr {
+	var heard error
+	if hooks.OnError(w.qp, func(s error) { heard = s }); heard != uverbs.StatusRemAccessErr {
 		t.Error(heard)
+	}
+}
+
+// The hook runs under no lock: while another goroutine polls the next failure, and waits for
+// the hook, the hook may use the QP and its CQ.
+func TestOnErrorUnlocked(t *testing.T) {
+	w := newWorld(t)
+	w.kqp().Connect()
+	fail := func(id uint64) {
+		w.kcq().SIW.Complete(abi.SiwCqe{Id: id, QpId: uint64(w.qp.Num()), Status: abi.SIW_WC_REM_ACCESS_ERR})
+	}
+	poll := func() error {
+		n, err := w.cq.Poll(make([]uverbs.WC, 1))
+		if n != 1 {
+			err = errors.Join(err, fmt.Errorf("%d completions", n))
+		}
+		return err
+	}
+	var other <-chan error
+	hooks.OnError(w.qp, func(error) {
+		fail(3)
+		other = run(poll)
+		for range 100 {
+			runtime.Gosched()
+			if err := w.cq.Arm(false); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	fail(2)
+	if err := within(t, "the poll that calls the hook", run(poll)); err != nil {
+		t.Error(err)
+	}
+	if err := within(t, "the other poll", other); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -217,7 +254,7 @@ func TestEndWaitsForDevice(t *testing.T) {
 			if _, err := w.cq.Wait(t.Context(), wcs); err != nil {
 				t.Fatal(err)
 			}
-			w.cq.End(io.EOF)
+			hooks.End(w.cq, io.EOF)
 			done := run(func() error { return failed(w.cq.Wait(context.Background(), wcs)) })
 			parked()
 			select {

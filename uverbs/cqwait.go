@@ -8,8 +8,8 @@ import (
 )
 
 // Wait takes completions off the CQ. It waits until there is at least one, ctx is
-// done, the CQ is closed, or [CQ.End] was called and no completion is to come. It
-// parks the goroutine. Cancellation, Close and completions made in user space may be
+// done, the CQ is closed, or no completion is to come because the CQ is one of an
+// rdmacm.Conn's own and the connection has ended. It parks the goroutine. Cancellation, Close and completions made in user space may be
 // noticed up to 500 µs late. A call without room in wcs is refused.
 //
 // C: ibv_req_notify_cq, ibv_get_cq_event, ibv_ack_cq_events and ibv_poll_cq

@@ -34,7 +34,7 @@ type Device struct {
 // getContext gives it its context: a new one or, of an imported device, the one that is there.
 func newDevice(info DeviceInfo, file ioctl.File, getContext func(*Device) error) (*Device, error) {
 	d := &Device{info: info, file: newDeviceFile(file)}
-	d.root(info.Name)
+	d.root(info.Name, info.Driver.String())
 	if err := d.start(getContext); err != nil {
 		return nil, errors.Join(err, d.file.Close())
 	}
@@ -108,6 +108,9 @@ func (d *Device) CompVectors() uint32 { return d.compVectors }
 //
 // C: ibv_close_device
 func (d *Device) Close() error {
+	if d == nil {
+		return closeNil("Device")
+	}
 	return d.close(nothing, func() error {
 		d.cleanup.Stop()
 		return errors.Join(d.closeProvider(), d.events.close(), d.file.Close())

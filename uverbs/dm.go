@@ -137,6 +137,9 @@ func (dm *DM) Handle() uint32 { return dm.handle }
 //
 // C: ibv_free_dm, ibv_unimport_dm
 func (dm *DM) Close() error {
+	if dm == nil {
+		return closeNil("DM")
+	}
 	if dm.lent {
 		return dm.close(nothing, dm.memory.free)
 	}

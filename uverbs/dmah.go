@@ -78,6 +78,9 @@ func (h *DMAH) issueAlloc(opts DMAHOptions) error {
 //
 // C: ibv_dealloc_dmah
 func (h *DMAH) Close() error {
+	if h == nil {
+		return closeNil("DMAH")
+	}
 	return h.close(h.issueFree, nothing)
 }
 

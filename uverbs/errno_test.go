@@ -3,6 +3,7 @@ package uverbs_test
 import (
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -111,12 +112,10 @@ func everyErrno[W interface{ kernel() *fakeverbs.Kernel }](t *testing.T, device 
 					// After EACCES a doorbell goes on by ioctl, which is refused then.
 					k.OtherCredentials = errno == syscall.EACCES
 					err := v.do(w)
-					if !errors.Is(err, errno) || !strings.HasPrefix(fmt.Sprint(err), "uverbs: "+v.text) || !strings.Contains(fmt.Sprint(err), " on "+device+": ") {
+					if !errors.Is(err, errno) || !strings.HasPrefix(fmt.Sprint(err), "uverbs: "+v.text) || !strings.Contains(fmt.Sprint(err), " on "+device) {
 						t.Errorf("error is %q", err)
 					}
-					if errors.Is(err, uverbs.ErrNotSupported) != notSupported(errno) {
-						t.Errorf("not supported: %v", err)
-					}
+					isNotSupported(t, err, device, notSupported(errno))
 					if (strings.HasPrefix(v.text, "create") || strings.HasPrefix(v.text, "import")) && (!slices.Equal(k.Alive(), alive) || mmap.Live() != live) {
 						t.Errorf("%q and %d regions, before %q and %d", k.Alive(), mmap.Live(), alive, live)
 					}
@@ -125,6 +124,45 @@ func everyErrno[W interface{ kernel() *fakeverbs.Kernel }](t *testing.T, device 
 					}
 				})
 			}
+		}
+	}
+}
+
+// isNotSupported holds an error to the rule for what is not supported, if it is one of those:
+// it matches both sentinels, and names device and driver.
+func isNotSupported(t *testing.T, err error, device string, want bool) {
+	t.Helper()
+	if errors.Is(err, uverbs.ErrNotSupported) != want || errors.Is(err, errors.ErrUnsupported) != want {
+		t.Errorf("not supported: %v", err)
+	}
+	text := " on " + device + ": "
+	if want {
+		text = " on " + device + " (driver "
+	}
+	if !strings.Contains(fmt.Sprint(err), text) {
+		t.Errorf("%q has no %q", err, text)
+	}
+}
+
+// TestNotSupported: what the device, its driver or the kernel lacks is one kind of error, from
+// whichever of them it comes. Where the kernel says so, the error names its object and method.
+func TestNotSupported(t *testing.T) {
+	w := newWorld(t)
+	for name, err := range map[string]error{
+		"OpenXRCD": failed(w.dev.OpenXRCD(nil, os.O_CREATE)), "QueryClock": failed(w.dev.QueryClock()), "CreateAH": failed(w.pd.CreateAH(address)),
+		"PollExt": failed(w.cq.PollExt(make([]uverbs.WC, 1), make([]uverbs.WCExt, 1))), "CreateFlow": failed(w.qp.CreateFlow(nil)),
+		"AllocDM": failed(w.dev.AllocDM(64, 0)), "CreateWQ": failed(w.pd.CreateWQ(&uverbs.WQOptions{CQ: w.cq})), "NullMR": failed(w.pd.AllocNullMR()),
+	} {
+		t.Run(name, func(t *testing.T) { isNotSupported(t, err, "siw0", true) })
+	}
+	w.k.Fail("CQ_CREATE", 0, syscall.EPROTONOSUPPORT)
+	w.k.Fail("MODIFY_QP", 0, syscall.EPROTONOSUPPORT)
+	for text, err := range map[string]error{
+		"create CQ on siw0 (driver siw): protocol not supported (the kernel's object CQ, method CQ_CREATE)": failed(w.dev.CreateCQ(1, nil)),
+		"modify QP 1 on siw0 (driver siw): protocol not supported (the kernel's command MODIFY_QP)":         w.qp.Modify(&uverbs.QPAttr{State: uverbs.QPStateErr}, uverbs.QPAttrState),
+	} {
+		if isNotSupported(t, err, "siw0", true); !strings.Contains(fmt.Sprint(err), text) {
+			t.Error(err)
 		}
 	}
 }
@@ -143,12 +181,10 @@ func TestOpenEveryErrno(t *testing.T) {
 				k := fakeverbs.New(uint32(c.info.Driver))
 				k.Fail(call, 0, errno)
 				_, err := openOn(c.info, k)
-				if !errors.Is(err, errno) || !strings.Contains(fmt.Sprint(err), "device on "+c.info.Name+": ") {
+				if !errors.Is(err, errno) || !strings.Contains(fmt.Sprint(err), "device on "+c.info.Name) {
 					t.Errorf("%s: %v", call, err)
 				}
-				if errors.Is(err, uverbs.ErrNotSupported) != notSupported(errno) {
-					t.Errorf("%s: not supported: %v", call, err)
-				}
+				isNotSupported(t, err, c.info.Name, notSupported(errno))
 				if leaks := k.Leaks(); len(leaks) > 0 {
 					t.Errorf("%s: %v leaves %q", call, errno, leaks)
 				}

@@ -14,7 +14,7 @@ var (
 	ErrNotSupported = driver.ErrNotSupported
 	// ErrInUse refuses to close an object that others still use.
 	ErrInUse = errors.New("in use")
-	// ErrClosed is the result of using a closed object.
+	// ErrClosed is the result of using, or closing, a closed object. It is net.ErrClosed.
 	ErrClosed = driver.ErrClosed
 	// ErrNoProvider means that the program links no provider for the driver.
 	ErrNoProvider = errors.New("no provider")
@@ -28,11 +28,13 @@ var (
 	ErrInvalidWR = driver.ErrInvalidWR
 )
 
-// Error is a verb that failed.
+// Error is a verb that failed. Where it failed because something is not supported,
+// errors.Is matches it with errors.ErrUnsupported and [ErrNotSupported].
 type Error struct {
 	Op     string // what was attempted: "create"
 	Object string // on which object: "QP", "CQ 3"
 	Device string // of which device: "siw0"
+	Driver string // of which driver, where that is what lacks something: "siw"
 	Err    error  // why: a syscall.Errno or one of the sentinels
 	Hint   string // what to do about it; may be empty
 }
@@ -47,6 +49,9 @@ func (e *Error) Error() string {
 	if e.Device != "" {
 		b.WriteString(" on " + e.Device)
 	}
+	if e.Driver != "" {
+		b.WriteString(" (driver " + e.Driver + ")")
+	}
 	b.WriteString(": " + e.Err.Error())
 	if e.Hint != "" {
 		b.WriteString(": " + e.Hint)
@@ -57,7 +62,13 @@ func (e *Error) Error() string {
 // Unwrap gives errors.Is and errors.As the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Is makes the several errnos that mean "not supported" match ErrNotSupported.
+// Is makes all that means "not supported" match ErrNotSupported and errors.ErrUnsupported.
 func (e *Error) Is(target error) bool {
-	return target == ErrNotSupported && ioctl.Unsupported(e.Err)
+	return (target == ErrNotSupported || target == errors.ErrUnsupported) && unsupported(e.Err)
+}
+
+// unsupported reports whether the operating system, the kernel, the driver or the provider
+// says that it lacks something.
+func unsupported(err error) bool {
+	return errors.Is(err, errors.ErrUnsupported) || ioctl.Unsupported(err)
 }

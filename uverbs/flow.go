@@ -139,8 +139,8 @@ func (qp *QP) flowHint(err error) string {
 	switch {
 	case errors.Is(err, syscall.EINVAL) && qp.typ != QPTypeRawPacket && qp.typ != QPTypeUD:
 		return "flows are given to RAW_PACKET and UD QPs only"
-	case ioctl.Unsupported(err):
-		return "the driver has no flow rules"
+	case unsupported(err):
+		return "there are no such flow rules for such a QP, or no flow rules at all"
 	}
 	return createHint(err)
 }
@@ -148,7 +148,12 @@ func (qp *QP) flowHint(err error) string {
 // Close ends the rule.
 //
 // C: ibv_destroy_flow
-func (f *Flow) Close() error { return f.close(f.issueDestroy, f.memory.free) }
+func (f *Flow) Close() error {
+	if f == nil {
+		return closeNil("Flow")
+	}
+	return f.close(f.issueDestroy, f.memory.free)
+}
 
 func (f *Flow) issueDestroy() error {
 	r := f.qp.dev.request(abi.UVERBS_OBJECT_FLOW, abi.UVERBS_METHOD_FLOW_DESTROY)

@@ -231,6 +231,9 @@ func (mr *MR) SGE(off, n int) SGE {
 //
 // C: ibv_dereg_mr
 func (mr *MR) Close() error {
+	if mr == nil {
+		return closeNil("MR")
+	}
 	err := mr.close(mr.destroy, mr.release)
 	var e *Error
 	if errors.Is(err, syscall.EINVAL) && errors.As(err, &e) {

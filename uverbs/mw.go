@@ -108,7 +108,12 @@ func (mw *MW) SetRKey(rkey uint32) { mw.rkey.Store(rkey) }
 // Close frees the window. A peer that still uses its key gets an error.
 //
 // C: ibv_dealloc_mw
-func (mw *MW) Close() error { return mw.close(mw.issueDestroy, mw.delist) }
+func (mw *MW) Close() error {
+	if mw == nil {
+		return closeNil("MW")
+	}
+	return mw.close(mw.issueDestroy, mw.delist)
+}
 
 func (mw *MW) issueDestroy() error {
 	r := mw.pd.dev.request(abi.UVERBS_OBJECT_MW, abi.UVERBS_METHOD_MW_DESTROY)

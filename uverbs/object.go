@@ -2,6 +2,7 @@ package uverbs
 
 import (
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -12,6 +13,7 @@ import (
 type object struct {
 	graph   *graph
 	device  string
+	driver  string // of the device
 	kind    string // "PD"
 	number  uint32 // the kernel's, 3
 	named   bool   // number is known
@@ -44,8 +46,8 @@ const (
 )
 
 // root makes o the top of a new graph.
-func (o *object) root(device string) {
-	o.graph, o.device, o.kind = &graph{objects: make(map[*object]struct{})}, device, "device"
+func (o *object) root(device, driver string) {
+	o.graph, o.device, o.driver, o.kind = &graph{objects: make(map[*object]struct{})}, device, driver, "device"
 }
 
 // attach makes o a user of its parents, so that none of them can be closed
@@ -58,7 +60,7 @@ func (o *object) attach(kind string, parents ...*object) error {
 			own = append(own, p)
 		}
 	}
-	o.graph, o.device, o.kind = own[0].graph, own[0].device, kind
+	o.graph, o.device, o.driver, o.kind = own[0].graph, own[0].device, own[0].driver, kind
 	o.graph.Lock()
 	defer o.graph.Unlock()
 	for _, p := range own {
@@ -128,6 +130,11 @@ func (o *object) close(destroy, release func() error) error {
 	return nil
 }
 
+// closeNil is the error of a Close of a nil pointer.
+func closeNil(kind string) error {
+	return &Error{Op: "close", Object: kind, Err: os.ErrInvalid, Hint: "the pointer is nil"}
+}
+
 func (o *object) beginClose() error {
 	o.graph.Lock()
 	defer o.graph.Unlock()
@@ -181,6 +188,12 @@ func (o *object) holders() string {
 	return strings.Join(names, ", ")
 }
 
+// fail makes the error of an operation on o. All errors that something is not supported
+// by the device come from here.
 func (o *object) fail(op string, err error, hint string) error {
-	return &Error{Op: op, Object: o.name(), Device: o.device, Err: err, Hint: hint}
+	e := &Error{Op: op, Object: o.name(), Device: o.device, Err: err, Hint: hint}
+	if unsupported(err) {
+		e.Driver = o.driver
+	}
+	return e
 }

@@ -9,7 +9,7 @@ import (
 func family(t *testing.T) (root, first, second *object) {
 	t.Helper()
 	root, first, second = new(object), new(object), new(object)
-	root.root("siw0")
+	root.root("siw0", "siw")
 	for _, n := range []*object{first, second} {
 		if err := n.attach("PD", root); err != nil {
 			t.Fatal(err)

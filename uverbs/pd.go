@@ -79,6 +79,9 @@ func (pd *PD) Handle() uint32 { return pd.handle }
 //
 // C: ibv_dealloc_pd
 func (pd *PD) Close() error {
+	if pd == nil {
+		return closeNil("PD")
+	}
 	if pd.lent {
 		return pd.close(nothing, pd.memory.free)
 	}

@@ -14,6 +14,9 @@ import (
 //
 // C: ibv_destroy_qp
 func (qp *QP) Close() error {
+	if qp == nil {
+		return closeNil("QP")
+	}
 	err := qp.close(qp.destroy, qp.release)
 	var e *Error
 	if qp.typ == QPTypeUD && errors.Is(err, syscall.EBUSY) && errors.As(err, &e) {

@@ -1,24 +1,30 @@
 package uverbs
 
-import "sync"
+import (
+	"sync"
 
-// firstError is the first completion of a QP that was no success.
+	"github.com/goverbs/goverbs/internal/hooks"
+)
+
+func init() {
+	hooks.OnError = func(qp hooks.QP, f func(error)) { qp.(*QP).first.listen(f) }
+	hooks.End = func(cq hooks.CQ, cause error) { cq.(*CQ).end(cause) }
+	hooks.Wake = func(cq hooks.CQ) { cq.(*CQ).events.Wake() }
+}
+
+// firstError is the first completion of a QP that was no success, for hooks.OnError.
 type firstError struct {
 	mu     sync.Mutex
 	status Status
-	told   bool
-	hear   func(Status)
+	hear   func(error)
+	heard  chan struct{} // closed when hear has returned
 }
 
-// OnError has f called with the status of the QP's first completion that is no
-// success, before the Poll or Wait that took it returns. So whoever has seen such a
-// completion finds done what f does. f must not call the QP, nor wait. A later call
-// replaces f.
-func (qp *QP) OnError(f func(Status)) {
-	qp.first.mu.Lock()
-	defer qp.first.mu.Unlock()
-	qp.first.hear = f
-	qp.first.pass()
+func (e *firstError) listen(f func(error)) {
+	e.mu.Lock()
+	e.hear = f
+	e.mu.Unlock()
+	e.tell()
 }
 
 // note keeps the first status. It is called with the CQ's lock held, so that the
@@ -31,16 +37,22 @@ func (e *firstError) note(s Status) {
 	}
 }
 
-// tell calls f, or waits until another goroutine has. Nobody's queues may be held.
+// tell calls hear, or waits until another goroutine has. No lock may be held.
 func (e *firstError) tell() {
 	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.pass()
-}
-
-func (e *firstError) pass() {
-	if !e.told && e.status != StatusSuccess && e.hear != nil {
-		e.told = true
-		e.hear(e.status)
+	hear, heard := e.hear, e.heard
+	switch {
+	case hear == nil || e.status == StatusSuccess:
+		e.mu.Unlock()
+		return
+	case heard != nil:
+		e.mu.Unlock()
+		<-heard
+		return
 	}
+	heard = make(chan struct{})
+	e.heard = heard
+	e.mu.Unlock()
+	defer close(heard)
+	hear(e.status)
 }

@@ -70,6 +70,9 @@ func (t *RWQIndTable) Num() uint32 { return t.num }
 //
 // C: ibv_destroy_rwq_ind_table
 func (t *RWQIndTable) Close() error {
+	if t == nil {
+		return closeNil("RWQIndTable")
+	}
 	return t.close(func() error {
 		r := t.dev.request(abi.UVERBS_OBJECT_RWQ_IND_TBL, abi.UVERBS_METHOD_RWQ_IND_TBL_DESTROY)
 		defer r.Free()

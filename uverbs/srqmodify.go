@@ -122,6 +122,9 @@ const (
 //
 // C: ibv_destroy_srq
 func (s *SRQ) Close() error {
+	if s == nil {
+		return closeNil("SRQ")
+	}
 	return s.close(func() error {
 		return destroy(s.ring, func() error { return s.issueDestroy(s.handle) })
 	}, s.release)

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/goverbs/goverbs/internal/hooks"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -46,7 +47,7 @@ func TestTold(t *testing.T) {
 // TestWake: an event without a completion, which is not one of the device's.
 func TestWake(t *testing.T) {
 	w := newWorld(t)
-	w.cq.Wake()
+	hooks.Wake(w.cq)
 	if cq, err := w.channel.Get(t.Context()); cq != w.cq || err != nil {
 		t.Error(cq, err)
 	}

@@ -157,6 +157,9 @@ func (w *WQ) PostRecv(wrs []RecvWR) (int, error) {
 //
 // C: ibv_destroy_wq
 func (w *WQ) Close() error {
+	if w == nil {
+		return closeNil("WQ")
+	}
 	return w.close(func() error {
 		return destroy(w.ring, func() error {
 			err := w.issueDestroy(w.handle)

@@ -88,6 +88,9 @@ func openFlags(flag int) (oflags uint32) {
 //
 // C: ibv_close_xrcd
 func (x *XRCD) Close() error {
+	if x == nil {
+		return closeNil("XRCD")
+	}
 	return x.close(func() error {
 		r := x.dev.request(abi.UVERBS_OBJECT_XRCD, abi.UVERBS_METHOD_XRCD_DESTROY)
 		defer r.Free()

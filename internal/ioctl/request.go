@@ -128,11 +128,14 @@ func (r *Request) Created(id uint16) uint32 {
 	return ^uint32(0)
 }
 
-// Do issues the request. The error is a syscall.Errno.
+// Do issues the request. The error is a syscall.Errno, or a [Refusal] with one.
 func (r *Request) Do(f File) error {
 	r.hdr.NumAttrs = uint16(len(r.attrs))
 	r.hdr.Length = uint16(hdrSize + len(r.attrs)*attrSize)
-	return f.Ioctl(r)
+	if err := f.Ioctl(r); err != nil {
+		return r.refusal(err)
+	}
+	return nil
 }
 
 func (r *Request) index(id uint16) (int, bool) {

@@ -60,6 +60,7 @@ func (s *subscription) Receive(ctx context.Context) ([]byte, error) {
 }
 
 func (s *subscription) Close() error {
-	s.once.Do(func() { close(s.closed) })
-	return nil
+	err := os.ErrClosed
+	s.once.Do(func() { close(s.closed); err = nil })
+	return err
 }

@@ -141,11 +141,28 @@ func TestIdle(t *testing.T) {
 	if !q.Idle() {
 		t.Error("not idle with nothing outstanding")
 	}
+	memory, err := mmap.Anonymous(4096, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer memory.Close()
+	if err := q.sq.init(memory, 0, 4); err != nil {
+		t.Fatal(err)
+	}
 	for _, queue := range []*queue{&q.sq.queue, &q.rq.queue} {
+		if queue == &q.sq.queue {
+			q.sq.note(0, 1, 1)
+			q.sq.blocks.At(0)[0] = hdrSignaled
+		}
 		queue.publish(1)
 		if q.Idle() {
 			t.Error("idle with work outstanding")
 		}
 		queue.consumed.Store(1)
+	}
+	q.sq.note(1, 2, 1) // may have completed, without a completion
+	q.sq.publish(2)
+	if !q.Idle() {
+		t.Error("not idle behind a send that makes no completion")
 	}
 }

@@ -14,7 +14,7 @@ func (q *cq) message(i, last uint32) []byte {
 	if !q.ctx.tuning.short {
 		return nil
 	}
-	n := int(be32(q.at(i).byteCount))
+	n := be32(q.at(i).byteCount) // compared as it is: an int of 32 bits would be negative
 	switch {
 	case last&cqeInside != 0:
 		return abi.Bytes(q.at(i))[:min(n, cqeInsideSize)]
@@ -34,7 +34,7 @@ func (c *mlx5Context) scatter(segs *mmap.Array[segment], at, most uint32, data [
 		if length == 0 {
 			break
 		}
-		n := min(len(data), int(length))
+		n := int(min(uint64(len(data)), uint64(length)))
 		if (!dropped || key != null) && !c.device.Write(key, be64(s[1]), data[:n]) {
 			return driver.StatusLocProtErr
 		}

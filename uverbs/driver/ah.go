@@ -1,6 +1,10 @@
 package driver
 
-import "sync/atomic"
+import (
+	"fmt"
+	"os"
+	"sync/atomic"
+)
 
 // AH is an address handle: the way to a port, for work requests of UD QPs.
 //
@@ -30,4 +34,9 @@ func (ah *AH) Data() any {
 // completed.
 //
 // C: ibv_destroy_ah
-func (ah *AH) Close() error { return ah.close() }
+func (ah *AH) Close() error {
+	if ah == nil {
+		return fmt.Errorf("uverbs: close AH: %w: the pointer is nil", os.ErrInvalid)
+	}
+	return ah.close()
+}

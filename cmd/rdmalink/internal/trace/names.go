@@ -2,7 +2,7 @@ package trace
 
 import "fmt"
 
-//go:generate go run ./gen ../../../../internal/abi znames.go
+//go:generate go run ./gen ../../../../internal/abi znames.go ../../../../internal/ioctl/znames.go
 
 type methodKey struct{ object, method uint16 }
 

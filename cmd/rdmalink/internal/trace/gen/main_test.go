@@ -9,13 +9,15 @@ import (
 
 // TestCurrent: the names are those of internal/abi.
 func TestCurrent(t *testing.T) {
-	want, err := tables("../../../../../internal/abi")
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := os.ReadFile("../znames.go")
-	if err != nil || !bytes.Equal(got, want) {
-		t.Errorf("run go generate ./cmd/rdmalink/...: %v", err)
+	for file, text := range map[string]func(string) ([]byte, error){"../znames.go": tables, "../../../../../internal/ioctl/znames.go": functions} {
+		want, err := text("../../../../../internal/abi")
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := os.ReadFile(file)
+		if err != nil || !bytes.Equal(got, want) {
+			t.Errorf("run go generate ./cmd/rdmalink/...: %v", err)
+		}
 	}
 }
 
