@@ -114,12 +114,18 @@ func (t *tracer) syscall(tid int) error {
 	case atExit:
 		p := t.pending[tid]
 		delete(t.pending, tid)
-		if p == nil {
-			return nil
+		if result := int64(info.data[0]); p != nil && !restarts(result) {
+			return t.report(p.returned(result))
 		}
-		return t.report(p.returned(int64(info.data[0])))
 	}
 	return nil
+}
+
+// restarts reports whether a result says that a signal came before the call was carried out. The
+// thread makes the call again, with another entry and exit. Programs never see these numbers.
+func restarts(result int64) bool {
+	const restartSys, restartBlock = -512, -516 // ERESTARTSYS to ERESTART_RESTARTBLOCK
+	return restartBlock <= result && result <= restartSys
 }
 
 // entered is the call that a thread begins, nil if it has nothing to do with RDMA.
