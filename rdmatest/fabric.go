@@ -29,6 +29,7 @@ type Fabric struct {
 	anything  bool          // paused is closed
 	held      []func()      // datagrams that arrive after that
 	overtaken overtaken
+	cuts      map[[2]*Host]int // how many partitions are between two hosts
 }
 
 // New makes a fabric of two hosts with a device of kind RXE each. It stays until the test
@@ -48,7 +49,8 @@ func NewWith(t TB, o *Options) *Fabric {
 	if hosts == nil {
 		hosts = make([]HostOptions, 2)
 	}
-	f := &Fabric{t: t, strict: o.Strict, endless: o.Endless, random: rand.New(rand.NewPCG(o.Seed, 1)), pairs: make(map[*fakeverbs.QP]*pair)}
+	f := &Fabric{t: t, strict: o.Strict, endless: o.Endless, random: rand.New(rand.NewPCG(o.Seed, 1)), pairs: make(map[*fakeverbs.QP]*pair),
+		cuts: make(map[[2]*Host]int)}
 	f.manager.init(f)
 	registry.Lock()
 	defer registry.Unlock()
@@ -112,7 +114,12 @@ func (f *Fabric) after(d time.Duration, do func()) {
 		do()
 		return
 	}
-	time.AfterFunc(d, func() {
+	f.later(d, do)
+}
+
+// later does something with the lock held, in a while.
+func (f *Fabric) later(d time.Duration, do func()) *time.Timer {
+	return time.AfterFunc(d, func() {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		do()
