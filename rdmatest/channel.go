@@ -105,7 +105,7 @@ func (ch *channel) Command(in, out []byte) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	cmd := CMCommand(view[abi.RdmaUcmCmdHdr](in).Cmd)
-	if done, err := ch.m.interfere(cmd); done {
+	if done, err := f.faults.interfere(cmd); done {
 		return err
 	}
 	return ch.m.command(ch, cmd, in[8:], out)

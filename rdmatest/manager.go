@@ -20,16 +20,13 @@ type manager struct {
 	lastPort uint16
 	ids      map[uint32]*cmID
 	orphans  []string // IDs that were left when their channel was closed
-	refused  map[CMCommand]error
-	held     map[CMCommand]chan struct{}
 }
 
 // lastFixed is the port before those that are given to IDs that want any.
 const lastFixed = 40000
 
 func (m *manager) init(f *Fabric) {
-	*m = manager{f: f, lastFD: 1 << 21, lastPort: lastFixed, channels: make(map[uint32]*channel), ids: make(map[uint32]*cmID),
-		refused: make(map[CMCommand]error), held: make(map[CMCommand]chan struct{})}
+	*m = manager{f: f, lastFD: 1 << 21, lastPort: lastFixed, channels: make(map[uint32]*channel), ids: make(map[uint32]*cmID)}
 }
 
 func (m *manager) open() *channel {
