@@ -68,15 +68,9 @@ func newLeader(ctx context.Context, addresses []string) (*leader, error) {
 	return l, nil
 }
 
-// A replica that does not answer is given up after half a second: a write is sent 7 times, with
-// 4.096 µs times 2^14 for the answer to each. The default of 7 retries is without end to soft RoCE.
-const (
-	retries    = 6
-	ackTimeout = 14
-)
-
 func reach(ctx context.Context, address string) (*remote, error) {
-	conn, err := rdmacm.Dial(ctx, address, &rdmacm.Config{RetryCount: retries, AckTimeout: ackTimeout})
+	// A replica that is gone ends its connection after half a second. To rxe 7 retries, the default, are without end.
+	conn, err := rdmacm.Dial(ctx, address, &rdmacm.Config{RetryCount: 6, AckTimeout: 14})
 	if err != nil {
 		return nil, err
 	}
