@@ -18,16 +18,16 @@ const (
 type connState int
 
 const (
-	connIdle        connState = iota
-	connReqSent               // asked to connect, without an answer so far
-	connReqRcvd               // a child that has not answered
-	connRepSent               // accepted, and not confirmed by the peer
-	connRepRcvd               // accepted by the peer, and not confirmed
-	connEstablished           //
-	connDreqSent              // disconnected, and not confirmed by the peer
-	connDreqRcvd              // disconnected by the peer, and not confirmed
-	connOver                  // TIMEWAIT
-	connReset                 // a child over iWARP whose peer gave up before it answered
+	connIdle    connState = iota
+	connReqSent           // asked to connect, without an answer so far
+	connReqRcvd           // a child that has not answered
+	connRepSent           // accepted, and not confirmed by the peer
+	connRepRcvd           // accepted by the peer, and not confirmed
+	connEstablished
+	connDreqSent // disconnected, and not confirmed by the peer
+	connDreqRcvd // disconnected by the peer, and not confirmed
+	connOver     // TIMEWAIT
+	connReset    // a child over iWARP whose peer gave up before it answered
 )
 
 // private is the length of the private data of a message over RoCE, whatever was sent.
@@ -51,14 +51,12 @@ func (m *manager) connect(id *cmID, p *abi.RdmaUcmConnParam) error {
 	param := *p
 	if id.d.kind.isIWARP() {
 		id.limit(connectLimits[id.d.kind])
-		m.stream(id.d, id.to, firstSYN, func() bool { return id.state == connReqSent }, func() { m.request(id, param) })
+		m.f.after(m.f.wire.latency, func() {
+			m.stream(id.d, id.to, firstSYN, func() bool { return id.state == connReqSent }, func() { m.request(id, param) })
+		})
 		return nil
 	}
-	wait := requestWait
-	if id.datagram {
-		wait = answerWait
-	}
-	id.exchange(wait, func() { m.carry(id.d, id.to, func() { m.request(id, param) }) }, id.unreachable)
+	id.exchange(id.patience(), func() { m.carry(id.d, id.to, func() { m.request(id, param) }) }, id.unreachable)
 	return nil
 }
 
@@ -319,13 +317,9 @@ func (m *manager) disconnect(id *cmID) error {
 		m.ended(id)
 		return nil
 	}
-	wait := requestWait
-	if id.child {
-		wait = answerWait
-	}
 	id.state = connDreqSent
 	peer := id.peer
-	id.exchange(wait, func() { m.carry(id.d, id.to, func() { m.parted(peer, id) }) }, func() {
+	id.exchange(id.patience(), func() { m.carry(id.d, id.to, func() { m.parted(peer, id) }) }, func() {
 		id.settle(connOver)
 		id.tell(abi.RDMA_CM_EVENT_DISCONNECTED, -int32(syscall.ETIMEDOUT), nil)
 	})

@@ -40,6 +40,14 @@ type exchange struct {
 	timer   *time.Timer
 }
 
+// patience is how long the ID waits for an answer to a request.
+func (id *cmID) patience() time.Duration {
+	if id.datagram || id.child {
+		return answerWait
+	}
+	return requestWait
+}
+
 // exchange sends a message until the ID settles.
 func (id *cmID) exchange(wait time.Duration, send, expired func()) {
 	x := &exchange{send: send, expired: expired, wait: wait}

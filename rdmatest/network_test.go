@@ -73,14 +73,42 @@ func TestDialRemoved(t *testing.T) {
 	})
 }
 
-// TestDialThroughLoss: requests that are lost are sent again.
-func TestDialThroughLoss(t *testing.T) {
-	inBubbles(t, func(t *testing.T, f *rdmatest.Fabric, _ rdmatest.Kind) {
-		f.SetLoss(0.5)
-		for range 10 {
-			meet(t, f, &rdmacm.Config{AcceptTimeout: time.Hour})
+// TestHandshakeLost: requests and answers that are lost are sent again, after the kernel's times:
+// MADs after 4.608 and 4.096 seconds, SYNs after 1, 2 and 4, data of TCP after 0.2, 0.4 and so on.
+func TestHandshakeLost(t *testing.T) {
+	inBubbles(t, func(t *testing.T, f *rdmatest.Fabric, k rdmatest.Kind) {
+		lose := func(*rdmacm.Conn) error {
+			f.SetLoss(1)
+			time.AfterFunc(5*time.Second, func() { f.SetLoss(0) })
+			return nil
 		}
-		f.SetLoss(0)
+		request, answer := 2*4608*time.Millisecond, 2*4096*time.Millisecond
+		if k == rdmatest.SIW || k == rdmatest.ERDMA {
+			request, answer = 7*time.Second, 6200*time.Millisecond
+		}
+		for _, c := range []struct {
+			server, client *rdmacm.Config
+			want           time.Duration
+		}{{nil, &rdmacm.Config{Prepare: lose}, request}, {&rdmacm.Config{Prepare: lose}, nil, answer}} {
+			l := must(rdmacm.Listen(f.Host(1).Addr()+":0", c.server))(t)
+			served := make(chan error, 1)
+			go func() {
+				s, err := l.Accept(context.Background())
+				if err == nil {
+					<-s.Done()
+					err = s.Close()
+				}
+				served <- err
+			}()
+			start := time.Now()
+			conn := must(rdmacm.Dial(t.Context(), l.Addr().String(), c.client))(t)
+			if took := time.Since(start); took != c.want {
+				t.Errorf("connected after %v, want %v", took, c.want)
+			}
+			if err := errors.Join(conn.Close(), <-served, l.Close()); err != nil {
+				t.Error(err)
+			}
+		}
 	})
 }
 
