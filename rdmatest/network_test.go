@@ -4,13 +4,16 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"strings"
 	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/goverbs/goverbs/msg"
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/rdmatest"
+	"github.com/goverbs/goverbs/rsocket"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -340,4 +343,41 @@ func TestContext(t *testing.T) {
 			t.Errorf("%s dialled, want %s", got, want)
 		}
 	})
+}
+
+// TestContextAbove: streams and messages leave from the host of the context too.
+func TestContextAbove(t *testing.T) {
+	f := rdmatest.New(t)
+	ctx := f.Host(1).Context(t.Context())
+	l := must(rsocket.Listen("rsocket", f.Host(0).Addr()+":0"))(t)
+	served := make(chan error, 1)
+	go func() {
+		c, err := l.Accept()
+		if err == nil {
+			err = c.Close()
+		}
+		served <- err
+	}()
+	c := must((&rsocket.Dialer{}).DialContext(ctx, "rsocket", l.Addr().String()))(t)
+	if got := c.LocalAddr().String(); !strings.HasPrefix(got, f.Host(1).Addr()+":") {
+		t.Errorf("the stream leaves from %s", got)
+	}
+	if err := errors.Join(c.Close(), <-served, l.Close()); err != nil {
+		t.Error(err)
+	}
+	m := must(msg.Listen(f.Host(0).Addr()+":0", nil))(t)
+	go func() {
+		c, err := m.Accept(context.Background())
+		if err == nil {
+			err = c.Close()
+		}
+		served <- err
+	}()
+	d := must(msg.Dial(ctx, m.Addr().String(), nil))(t)
+	if got := d.LocalAddr().Addr().String(); got != f.Host(1).Addr() {
+		t.Errorf("messages leave from %s", got)
+	}
+	if err := errors.Join(d.Close(), <-served, m.Close()); err != nil {
+		t.Error(err)
+	}
 }
