@@ -65,10 +65,15 @@ func (id *cmID) try(x *exchange) {
 		return
 	}
 	x.tries++
-	x.next = x.wait
+	x.next, x.timer = x.wait, nil
 	x.send()
 	if id.waiting == x {
-		x.timer = id.m.f.later(x.next, func() { id.try(x) })
+		try := x.tries
+		x.timer = id.m.f.later(x.next, func() {
+			if x.tries == try { // a timer that was set again may have fired before
+				id.try(x)
+			}
+		})
 	}
 }
 

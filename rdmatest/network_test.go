@@ -381,3 +381,103 @@ func TestContextAbove(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestSlowAccept: a program over RoCE has 15 times 66 seconds to accept, because its kernel says that
+// it needs time. Over iWARP the side that dials gives up after 10 or 20 seconds.
+func TestSlowAccept(t *testing.T) {
+	limits := map[rdmatest.Kind]time.Duration{rdmatest.SIW: 10 * time.Second, rdmatest.ERDMA: 20 * time.Second}
+	inBubbles(t, func(t *testing.T, f *rdmatest.Fabric, k rdmatest.Kind) {
+		l := must(rdmacm.Listen(f.Host(1).Addr()+":0", nil))(t)
+		defer l.Close()
+		start := time.Now()
+		var took time.Duration
+		dialled := make(chan error, 1)
+		go func() {
+			c, err := rdmacm.Dial(context.Background(), l.Addr().String(), nil)
+			took = time.Since(start)
+			if err == nil {
+				<-c.Done()
+				err = c.Close()
+			}
+			dialled <- err
+		}()
+		r := must(l.Next(t.Context()))(t)
+		time.Sleep(16 * time.Minute)
+		c, err := r.Accept(t.Context(), nil)
+		if limit := limits[k]; limit > 0 {
+			if !errors.Is(err, syscall.ECONNRESET) {
+				t.Error("accepted:", err)
+			}
+			if err := <-dialled; !errors.Is(err, syscall.ETIMEDOUT) || took != limit {
+				t.Error(err, took)
+			}
+			return
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(c.Close(), <-dialled); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestConfirmationLost: over RoCE the third message of a handshake is sent again when the second one
+// is.
+func TestConfirmationLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := rdmatest.New(t)
+		f.SetLatency(time.Second)
+		time.AfterFunc(2500*time.Millisecond, func() { f.SetLoss(1) }) // it is on its way
+		time.AfterFunc(4*time.Second, func() { f.SetLoss(0) })
+		l := must(rdmacm.Listen(f.Host(1).Addr()+":0", nil))(t)
+		defer l.Close()
+		start := time.Now()
+		served := make(chan error, 1)
+		go func() {
+			c, err := l.Accept(context.Background())
+			if took := time.Since(start); took != (1000+4096+2000)*time.Millisecond {
+				t.Errorf("accepted after %v", took)
+			}
+			if err == nil {
+				<-c.Done()
+				err = c.Close()
+			}
+			served <- err
+		}()
+		c := must(rdmacm.Dial(t.Context(), l.Addr().String(), nil))(t)
+		if took := time.Since(start); took != 2*time.Second {
+			t.Errorf("connected after %v", took)
+		}
+		time.Sleep(10 * time.Second)
+		if err := errors.Join(c.Close(), <-served); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestSendToClosed: over iWARP what is sent to a connection that is closed ends this side, also
+// before the other's FIN is here.
+func TestSendToClosed(t *testing.T) {
+	for _, k := range []rdmatest.Kind{rdmatest.SIW, rdmatest.ERDMA} {
+		synctest.Test(t, func(t *testing.T) {
+			f := rdmatest.NewWith(t, &rdmatest.Options{Kind: k})
+			a, b := meet(t, f, nil)
+			heal := f.Partition(f.Host(0), f.Host(1))
+			if err := a.Close(); err != nil {
+				t.Error(err)
+			}
+			heal()
+			wr := uverbs.SendWR{Opcode: uverbs.OpRDMAWrite, Flags: uverbs.SendSignaled}
+			if _, err := b.QP().PostSend([]uverbs.SendWR{wr}); err != nil {
+				t.Error(err)
+			}
+			synctest.Wait()
+			select {
+			case <-b.Done():
+			default:
+				t.Errorf("%v: the connection goes on", k)
+			}
+		})
+	}
+}
