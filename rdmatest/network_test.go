@@ -1,19 +1,14 @@
 package rdmatest_test
 
 import (
-	"context"
 	"errors"
-	"net/netip"
-	"strings"
 	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/goverbs/goverbs/msg"
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/rdmatest"
-	"github.com/goverbs/goverbs/rsocket"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -37,6 +32,7 @@ var separations = map[string]func(f *rdmatest.Fabric) (undo func()){
 }
 
 // TestDialUnreachable: a host that nothing reaches refuses nothing. The connection manager gives up
+
 // after a while.
 func TestDialUnreachable(t *testing.T) {
 	for name, separate := range separations {
@@ -58,6 +54,7 @@ func TestDialUnreachable(t *testing.T) {
 }
 
 // TestDialRemoved: over RoCE nobody answers for a device that was removed, 16 times in 73.7
+
 // seconds; its network device, which iWARP uses, refuses.
 func TestDialRemoved(t *testing.T) {
 	inBubbles(t, func(t *testing.T, f *rdmatest.Fabric, k rdmatest.Kind) {
@@ -77,45 +74,9 @@ func TestDialRemoved(t *testing.T) {
 }
 
 // TestHandshakeLost: requests and answers that are lost are sent again, after the kernel's times:
-// MADs after 4.608 and 4.096 seconds, SYNs after 1, 2 and 4, data of TCP after 0.2, 0.4 and so on.
-func TestHandshakeLost(t *testing.T) {
-	inBubbles(t, func(t *testing.T, f *rdmatest.Fabric, k rdmatest.Kind) {
-		lose := func(*rdmacm.Conn) error {
-			f.SetLoss(1)
-			time.AfterFunc(5*time.Second, func() { f.SetLoss(0) })
-			return nil
-		}
-		request, answer := 2*4608*time.Millisecond, 2*4096*time.Millisecond
-		if k == rdmatest.SIW || k == rdmatest.ERDMA {
-			request, answer = 7*time.Second, 6200*time.Millisecond
-		}
-		for _, c := range []struct {
-			server, client *rdmacm.Config
-			want           time.Duration
-		}{{nil, &rdmacm.Config{Prepare: lose}, request}, {&rdmacm.Config{Prepare: lose}, nil, answer}} {
-			l := must(rdmacm.Listen(f.Host(1).Addr()+":0", c.server))(t)
-			served := make(chan error, 1)
-			go func() {
-				s, err := l.Accept(context.Background())
-				if err == nil {
-					<-s.Done()
-					err = s.Close()
-				}
-				served <- err
-			}()
-			start := time.Now()
-			conn := must(rdmacm.Dial(t.Context(), l.Addr().String(), c.client))(t)
-			if took := time.Since(start); took != c.want {
-				t.Errorf("connected after %v, want %v", took, c.want)
-			}
-			if err := errors.Join(conn.Close(), <-served, l.Close()); err != nil {
-				t.Error(err)
-			}
-		}
-	})
-}
 
 // TestDisconnectUnreachable: the peer hears of the end of a connection when there is a way to tell
+
 // it, over iWARP, or never, over RoCE.
 func TestDisconnectUnreachable(t *testing.T) {
 	for name, separate := range separations {
@@ -152,6 +113,7 @@ func TestDisconnectUnreachable(t *testing.T) {
 }
 
 // TestDisconnectAgain: a connection that is disconnected and kept tries again until the peer
+
 // hears.
 func TestDisconnectAgain(t *testing.T) {
 	inBubbles(t, func(t *testing.T, f *rdmatest.Fabric, _ rdmatest.Kind) {
@@ -203,44 +165,11 @@ func TestPartition(t *testing.T) {
 }
 
 // TestAcceptAbandoned: a peer that gives up before it is accepted makes Accept fail as on Linux:
-// ib_send_cm_rep answers EINVAL, siw and erdma answer ECONNRESET.
-func TestAcceptAbandoned(t *testing.T) {
-	inBubbles(t, func(t *testing.T, f *rdmatest.Fabric, k rdmatest.Kind) {
-		l := must(rdmacm.Listen(f.Host(1).Addr()+":0", nil))(t)
-		defer l.Close()
-		ctx, cancel := context.WithCancel(t.Context())
-		dialled := make(chan error, 1)
-		go func() { _, err := rdmacm.Dial(ctx, l.Addr().String(), nil); dialled <- err }()
-		r := must(l.Next(t.Context()))(t)
-		cancel()
-		if err := <-dialled; !errors.Is(err, context.Canceled) {
-			t.Error(err)
-		}
-		synctest.Wait()
-		want := syscall.EINVAL
-		if k == rdmatest.SIW || k == rdmatest.ERDMA {
-			want = syscall.ECONNRESET
-		}
-		if _, err := r.Accept(t.Context(), nil); !errors.Is(err, want) {
-			t.Errorf("%v, want %v", err, want)
-		}
-	})
-}
 
 // TestAckTimeouts: the default of the connection manager, and what the accepting side makes of
-// another one, are those of Linux 6.12 (TestCMRxeAckTimeouts measures them).
-func TestAckTimeouts(t *testing.T) {
-	for _, c := range []struct{ set, dialled, accepted uint8 }{{0, 17, 17}, {15, 15, 16}, {21, 21, 21}} {
-		dialled, accepted := meet(t, rdmatest.New(t), &rdmacm.Config{AckTimeout: c.set})
-		for conn, want := range map[*rdmacm.Conn]uint8{dialled: c.dialled, accepted: c.accepted} {
-			if a := must(conn.QP().Query())(t); a.Timeout != want || a.RetryCnt != 7 {
-				t.Errorf("%d: %d, %d retries, want %d", c.set, a.Timeout, a.RetryCnt, want)
-			}
-		}
-	}
-}
 
 // TestConnectionSurvives: a link may be down for seconds under a connection with the kernel's
+
 // defaults.
 func TestConnectionSurvives(t *testing.T) {
 	for _, k := range []rdmatest.Kind{rdmatest.RXE, rdmatest.MLX5} {
@@ -263,221 +192,9 @@ func TestConnectionSurvives(t *testing.T) {
 }
 
 // TestKill: a process that is killed takes nothing with it: its peer hears of it, its host
-// refuses, and another one takes its place.
-func TestKill(t *testing.T) {
-	onKinds(t, func(t *testing.T, f *rdmatest.Fabric) {
-		a, b := meet(t, f, nil)
-		l := must(rdmacm.Listen(f.Host(1).Addr()+":7471", nil))(t)
-		mr := must(b.PD().AllocMR(4096, 0, nil))(t)
-		f.Host(1).SetMemlock(4096)
-		ended := make(chan error, 1)
-		go func() { _, err := l.Accept(context.Background()); ended <- err }()
-		f.Host(1).Kill()
-		<-a.Done()
-		<-b.Done()
-		if err := <-ended; err == nil {
-			t.Error("the listener did not end")
-		}
-		if _, err := b.QP().Query(); !errors.Is(err, syscall.EIO) {
-			t.Error("a call of the dead program:", err)
-		}
-		if n := len(f.Host(1).Device(0).Objects()); n > 0 {
-			t.Errorf("%q are left", f.Host(1).Device(0).Objects())
-		}
-		if _, err := rdmacm.Dial(t.Context(), f.Host(1).Addr()+":7471", nil); !errors.Is(err, syscall.ECONNREFUSED) {
-			t.Error("nobody listens:", err)
-		}
-		dev := must(uverbs.Open(f.Host(1).Device(0).Name()))(t)
-		pd := must(dev.AllocPD())(t)
-		next := must(pd.AllocMR(4096, 0, nil))(t) // what the dead program had pinned is free
-		if err := errors.Join(next.Close(), pd.Close(), dev.Close()); err != nil {
-			t.Error(err)
-		}
-		l = must(rdmacm.Listen(f.Host(1).Addr()+":7471", nil))(t)
-		if err := errors.Join(l.Close(), mr.Close()); err != nil {
-			t.Error(err)
-		}
-	})
-}
-
-// TestKillUnreachable: over RoCE nobody hears of a process that dies behind a cut.
-func TestKillUnreachable(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := rdmatest.New(t)
-		a, _ := meet(t, f, nil)
-		heal := f.Partition(f.Host(0), f.Host(1))
-		f.Host(1).Kill()
-		heal()
-		time.Sleep(time.Hour)
-		select {
-		case <-a.Done():
-			t.Error("it heard:", a.Err())
-		default:
-		}
-	})
-}
-
-// TestContext: what dials with the context of a host leaves from there, unless it says otherwise.
-func TestContext(t *testing.T) {
-	onKinds(t, func(t *testing.T, f *rdmatest.Fabric) {
-		l := must(rdmacm.Listen(f.Host(0).Addr()+":0", nil))(t)
-		defer l.Close()
-		dial := func(host int, cfg *rdmacm.Config) string {
-			go func() {
-				if c, err := l.Accept(context.Background()); err == nil {
-					defer c.Close()
-					<-c.Done()
-				}
-			}()
-			c := must(rdmacm.Dial(f.Host(host).Context(t.Context()), l.Addr().String(), cfg))(t)
-			defer c.Close()
-			return c.Device().Info().Name
-		}
-		for i := range 2 {
-			if got, want := dial(i, nil), f.Host(i).Device(0).Name(); got != want {
-				t.Errorf("%s dialled, want %s", got, want)
-			}
-		}
-		cfg := &rdmacm.Config{Source: netip.AddrPortFrom(f.Host(1).Device(0).Addrs()[0], 0)}
-		if got, want := dial(0, cfg), f.Host(1).Device(0).Name(); got != want {
-			t.Errorf("%s dialled, want %s", got, want)
-		}
-	})
-}
-
-// TestContextAbove: streams and messages leave from the host of the context too.
-func TestContextAbove(t *testing.T) {
-	f := rdmatest.New(t)
-	ctx := f.Host(1).Context(t.Context())
-	l := must(rsocket.Listen("rsocket", f.Host(0).Addr()+":0"))(t)
-	served := make(chan error, 1)
-	go func() {
-		c, err := l.Accept()
-		if err == nil {
-			err = c.Close()
-		}
-		served <- err
-	}()
-	c := must((&rsocket.Dialer{}).DialContext(ctx, "rsocket", l.Addr().String()))(t)
-	if got := c.LocalAddr().String(); !strings.HasPrefix(got, f.Host(1).Addr()+":") {
-		t.Errorf("the stream leaves from %s", got)
-	}
-	if err := errors.Join(c.Close(), <-served, l.Close()); err != nil {
-		t.Error(err)
-	}
-	m := must(msg.Listen(f.Host(0).Addr()+":0", nil))(t)
-	go func() {
-		c, err := m.Accept(context.Background())
-		if err == nil {
-			err = c.Close()
-		}
-		served <- err
-	}()
-	d := must(msg.Dial(ctx, m.Addr().String(), nil))(t)
-	if got := d.LocalAddr().Addr().String(); got != f.Host(1).Addr() {
-		t.Errorf("messages leave from %s", got)
-	}
-	if err := errors.Join(d.Close(), <-served, m.Close()); err != nil {
-		t.Error(err)
-	}
-}
 
 // TestSlowAccept: a program over RoCE has 15 times 66 seconds to accept, because its kernel says that
-// it needs time. Over iWARP the side that dials gives up after 10 or 20 seconds.
-func TestSlowAccept(t *testing.T) {
-	limits := map[rdmatest.Kind]time.Duration{rdmatest.SIW: 10 * time.Second, rdmatest.ERDMA: 20 * time.Second}
-	inBubbles(t, func(t *testing.T, f *rdmatest.Fabric, k rdmatest.Kind) {
-		l := must(rdmacm.Listen(f.Host(1).Addr()+":0", nil))(t)
-		defer l.Close()
-		start := time.Now()
-		var took time.Duration
-		dialled := make(chan error, 1)
-		go func() {
-			c, err := rdmacm.Dial(context.Background(), l.Addr().String(), nil)
-			took = time.Since(start)
-			if err == nil {
-				<-c.Done()
-				err = c.Close()
-			}
-			dialled <- err
-		}()
-		r := must(l.Next(t.Context()))(t)
-		time.Sleep(16 * time.Minute)
-		c, err := r.Accept(t.Context(), nil)
-		if limit := limits[k]; limit > 0 {
-			if !errors.Is(err, syscall.ECONNRESET) {
-				t.Error("accepted:", err)
-			}
-			if err := <-dialled; !errors.Is(err, syscall.ETIMEDOUT) || took != limit {
-				t.Error(err, took)
-			}
-			return
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := errors.Join(c.Close(), <-dialled); err != nil {
-			t.Error(err)
-		}
-	})
-}
 
 // TestConfirmationLost: over RoCE the third message of a handshake is sent again when the second one
-// is.
-func TestConfirmationLost(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := rdmatest.New(t)
-		f.SetLatency(time.Second)
-		time.AfterFunc(2500*time.Millisecond, func() { f.SetLoss(1) }) // it is on its way
-		time.AfterFunc(4*time.Second, func() { f.SetLoss(0) })
-		l := must(rdmacm.Listen(f.Host(1).Addr()+":0", nil))(t)
-		defer l.Close()
-		start := time.Now()
-		served := make(chan error, 1)
-		go func() {
-			c, err := l.Accept(context.Background())
-			if took := time.Since(start); took != (1000+4096+2000)*time.Millisecond {
-				t.Errorf("accepted after %v", took)
-			}
-			if err == nil {
-				<-c.Done()
-				err = c.Close()
-			}
-			served <- err
-		}()
-		c := must(rdmacm.Dial(t.Context(), l.Addr().String(), nil))(t)
-		if took := time.Since(start); took != 2*time.Second {
-			t.Errorf("connected after %v", took)
-		}
-		time.Sleep(10 * time.Second)
-		if err := errors.Join(c.Close(), <-served); err != nil {
-			t.Error(err)
-		}
-	})
-}
 
 // TestSendToClosed: over iWARP what is sent to a connection that is closed ends this side, also
-// before the other's FIN is here.
-func TestSendToClosed(t *testing.T) {
-	for _, k := range []rdmatest.Kind{rdmatest.SIW, rdmatest.ERDMA} {
-		synctest.Test(t, func(t *testing.T) {
-			f := rdmatest.NewWith(t, &rdmatest.Options{Kind: k})
-			a, b := meet(t, f, nil)
-			heal := f.Partition(f.Host(0), f.Host(1))
-			if err := a.Close(); err != nil {
-				t.Error(err)
-			}
-			heal()
-			wr := uverbs.SendWR{Opcode: uverbs.OpRDMAWrite, Flags: uverbs.SendSignaled}
-			if _, err := b.QP().PostSend([]uverbs.SendWR{wr}); err != nil {
-				t.Error(err)
-			}
-			synctest.Wait()
-			select {
-			case <-b.Done():
-			default:
-				t.Errorf("%v: the connection goes on", k)
-			}
-		})
-	}
-}
