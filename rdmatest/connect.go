@@ -365,6 +365,7 @@ func (id *cmID) hangUp() {
 	}
 	if p := f.pairs[id.d.verbs.QP(id.qpn)]; p != nil && p.id == id {
 		f.arriveAll(p)
+		p.unsent = p.way[min(p.arrived, len(p.way)):]
 		p.qp.Break()
 		p.end(f)
 	}

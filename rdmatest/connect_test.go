@@ -183,3 +183,27 @@ func TestSendToClosed(t *testing.T) {
 		})
 	}
 }
+
+// TestCloseBehindCut: over siw TCP has what was sent before a connection was closed, and delivers it
+// when the network is back.
+func TestCloseBehindCut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := rdmatest.NewWith(t, &rdmatest.Options{Kind: rdmatest.SIW})
+		a, b := meet(t, f, nil)
+		from, to := region(t, a, nil), region(t, b, nil)
+		copy(from.Bytes(), "12345678")
+		heal := f.Partition(f.Host(0), f.Host(1))
+		wr := uverbs.SendWR{Opcode: uverbs.OpRDMAWrite, SGL: []uverbs.SGE{from.SGE(0, 8)}, RemoteAddr: to.Addr(), RKey: to.RKey()}
+		if _, err := a.QP().PostSend([]uverbs.SendWR{wr}); err != nil {
+			t.Fatal(err)
+		}
+		if err := a.Close(); err != nil {
+			t.Error(err)
+		}
+		heal()
+		<-b.Done()
+		if got := string(to.Bytes()[:8]); got != "12345678" {
+			t.Errorf("%q", got)
+		}
+	})
+}

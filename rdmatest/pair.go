@@ -16,6 +16,8 @@ type pair struct {
 	peer *pair // over iWARP
 	id   *cmID // over iWARP
 
+	unsent []*packet // that TCP still has when this end is closed
+
 	way     []*packet       // sent and not completed, oldest first
 	spare   []*packet       // completed, to be used again
 	arrived int             // how many of them the peer has had

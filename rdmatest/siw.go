@@ -50,7 +50,27 @@ func (siwRules) ended(f *Fabric, p *pair) {
 		return
 	}
 	p.hangUp(f)
-	f.manager.stream(p.d, peer.d, retransmission, func() bool { return peer.peer == p }, func() { peer.hangUp(f) })
+	f.manager.stream(p.d, peer.d, retransmission, func() bool { return peer.peer == p }, func() {
+		p.deliverUnsent(f, peer)
+		peer.hangUp(f)
+	})
+}
+
+// deliverUnsent has the messages arrive that siw had given to TCP when the connection was closed.
+// What eRDMA's hardware had not sent is lost.
+func (p *pair) deliverUnsent(f *Fabric, peer *pair) {
+	for _, k := range p.unsent {
+		if p.d.kind != SIW || k.local || k.cut >= 0 || fetches(k.w) {
+			break
+		}
+		if event, ok := f.serveSIW(p, peer, k); !ok {
+			if event != 0 {
+				peer.qp.Raise(event)
+			}
+			break
+		}
+	}
+	p.unsent = nil
 }
 
 // hangUp ends one side of a connection of TCP.
