@@ -131,6 +131,9 @@ func (c *Conn) resolve(ctx context.Context, dst netip.AddrPort, cfg *Config) err
 		return err
 	}
 	src := cfg.Source
+	if own := kernel.Source(ctx, dst.Addr()); !src.IsValid() && own.IsValid() {
+		src = netip.AddrPortFrom(own, 0)
+	}
 	if !src.IsValid() && dst.Addr().IsLoopback() && c.hub.kernel == kernel.Running {
 		src = loopbackSource(dst.Addr())
 	}

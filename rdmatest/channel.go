@@ -20,9 +20,10 @@ type channel struct {
 }
 
 type event struct {
-	id   *cmID
-	join *join // of a membership
-	resp abi.RdmaUcmEventResp
+	id    *cmID
+	join  *join // of a membership
+	child *cmID // that asks to connect
+	resp  abi.RdmaUcmEventResp
 }
 
 func view[T any](b []byte) (t T) { copy(abi.Bytes(&t), b); return t }
@@ -36,10 +37,21 @@ func (ch *channel) report(ev event) {
 	}
 }
 
-// forget drops the events of an ID that goes.
+// forget drops the events of an ID that is destroyed, and the connections that it has not heard of.
 func (ch *channel) forget(id *cmID) {
-	ch.events = slices.DeleteFunc(ch.events, func(ev event) bool { return ev.id == id })
+	var children []*cmID
+	ch.events = slices.DeleteFunc(ch.events, func(ev event) bool {
+		if ev.id == id && ev.child != nil {
+			children = append(children, ev.child)
+		}
+		return ev.id == id
+	})
 	ch.changed()
+	for _, child := range children {
+		if ch.m.isAlive(child) {
+			ch.m.destroy(child)
+		}
+	}
 }
 
 // Watch implements kernel.Watchable.
@@ -93,7 +105,7 @@ func (ch *channel) Command(in, out []byte) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	cmd := CMCommand(view[abi.RdmaUcmCmdHdr](in).Cmd)
-	if done, err := ch.m.interfere(cmd); done {
+	if done, err := f.faults.interfere(cmd); done {
 		return err
 	}
 	return ch.m.command(ch, cmd, in[8:], out)

@@ -1,6 +1,10 @@
 package rdmatest
 
-import "github.com/goverbs/goverbs/internal/abi"
+import (
+	"fmt"
+
+	"github.com/goverbs/goverbs/internal/abi"
+)
 
 // CMCommand is a command of the connection manager that can be made to fail, or to have no
 // answer.
@@ -26,32 +30,35 @@ const (
 	CMLeaveMcast   CMCommand = abi.RDMA_USER_CM_CMD_LEAVE_MCAST
 )
 
-// FailCM has the connection manager refuse the next command of a kind, on any host.
-func (f *Fabric) FailCM(cmd CMCommand, err error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.manager.refused[cmd] = err
+// FailCM makes the connection manager refuse the next command of a kind, on any host. Faults of one
+// command queue up.
+func (f *Fabric) FailCM(cmd CMCommand, err error) *Fault {
+	return f.faults.add(&f.faults.commands, &Fault{at: manages, what: fmt.Sprintf("FailCM of command %d", cmd), cmd: cmd, err: err})
 }
 
-// HoldCM has the next command of a kind succeed and do nothing, so that the event which
-// answers it never comes. The channel is closed when the command was issued.
+// HoldCM makes the next command of a kind succeed and do nothing, so that the event which
+// answers it never comes. The channel is closed when the command was issued, which is to happen
+// before the test ends.
 func (f *Fabric) HoldCM(cmd CMCommand) <-chan struct{} {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.manager.held[cmd] = make(chan struct{})
-	return f.manager.held[cmd]
+	held := make(chan struct{})
+	f.faults.add(&f.faults.commands, &Fault{at: manages, what: fmt.Sprintf("HoldCM of command %d", cmd), cmd: cmd, held: held})
+	return held
 }
+
+// manages is where faults of FailCM and HoldCM are.
+const manages = "connection manager"
 
 // interfere does what FailCM and HoldCM asked for.
-func (m *manager) interfere(cmd CMCommand) (done bool, err error) {
-	if err := m.refused[cmd]; err != nil {
-		delete(m.refused, cmd)
-		return true, err
+func (fs *faults) interfere(cmd CMCommand) (done bool, err error) {
+	if !fs.pending.Load() {
+		return false, nil
 	}
-	if held := m.held[cmd]; held != nil {
-		delete(m.held, cmd)
-		close(held)
-		return true, nil
+	f := fs.strike(&fs.commands, func(f *Fault) bool { return f.cmd == cmd })
+	if f == nil {
+		return false, nil
 	}
-	return false, nil
+	if f.held != nil {
+		close(f.held)
+	}
+	return true, f.err
 }

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"slices"
 	"syscall"
+	"time"
 
 	"github.com/goverbs/goverbs/internal/abi"
 )
@@ -19,15 +20,19 @@ type cmID struct {
 	child    bool // of a listener
 	src, dst netip.AddrPort
 	d        *Device // of src
+	to       *Device // of dst
 	listens  bool
+	routed   bool
+	begun    bool // it connects, or is a child
+	dead     bool // its program was killed
+	state    connState
+	waiting  *exchange // for an answer of the peer's
 	peer     *cmID
 	qpn      uint32
 	retries  uint8 // of the connection
 	rnr      uint8
-	timeout  uint8 // for acknowledgements
-	asked    bool  // to connect, and has not answered
-	begun    bool  // to connect, or a child
-	stands   bool
+	timeout  uint8 // for acknowledgements: of a child what its peer suggests, or else what the program set
+	timeSet  bool  // the program set it
 	joins    []*join
 	told     uint32 // events that were got
 }
@@ -36,12 +41,16 @@ func (id *cmID) String() string {
 	return fmt.Sprintf("connection manager ID %d from %v to %v", id.handle, id.src, id.dst)
 }
 
-// tell reports an event, unless the ID went meanwhile.
+// tell reports an event, unless the ID is gone. As in ucma_event_handler, a child that was not
+// accepted has none.
 func (id *cmID) tell(typ uint32, status int32, param []byte) {
-	if id.m.ids[id.handle] == id {
+	if id.m.isAlive(id) && (!id.child || id.uid != 0) {
 		id.channel.report(event{id: id, resp: id.event(typ, status, param)})
 	}
 }
+
+// isAlive reports whether the ID exists, in a program that runs.
+func (m *manager) isAlive(id *cmID) bool { return m.ids[id.handle] == id && !id.dead }
 
 func (id *cmID) event(typ uint32, status int32, param []byte) abi.RdmaUcmEventResp {
 	resp := abi.RdmaUcmEventResp{Uid: id.uid, Id: id.handle, Event: typ, Status: uint32(status)}
@@ -78,8 +87,23 @@ func (m *manager) resolveAddr(id *cmID, r abi.RdmaUcmResolveAddr) error {
 		id.tell(abi.RDMA_CM_EVENT_ADDR_ERROR, -int32(syscall.ENODEV), nil)
 		return nil
 	}
-	id.tell(abi.RDMA_CM_EVENT_ADDR_RESOLVED, 0, nil)
+	id.to = to
+	m.neighbour(id, time.Duration(r.TimeoutMs)*time.Millisecond)
 	return nil
+}
+
+// neighbour waits for an answer of the destination's network device, as ARP does once a second.
+func (m *manager) neighbour(id *cmID, limit time.Duration) {
+	switch {
+	case !m.isAlive(id):
+	case m.f.isLinked(id.d, id.to) && m.f.wire.loss < 1:
+		id.tell(abi.RDMA_CM_EVENT_ADDR_RESOLVED, 0, nil)
+	case limit <= 0:
+		id.tell(abi.RDMA_CM_EVENT_ADDR_ERROR, -int32(syscall.ETIMEDOUT), nil)
+	default:
+		step := min(limit, time.Second)
+		m.f.later(step, func() { m.neighbour(id, limit-step) })
+	}
 }
 
 // addrLike is an address of the same family, if there is one.
@@ -93,9 +117,10 @@ func (d *Device) addrLike(a netip.Addr) netip.Addr {
 }
 
 func (id *cmID) resolveRoute() error {
-	if id.d == nil {
+	if id.d == nil || id.to == nil || id.begun {
 		return syscall.EINVAL
 	}
+	id.routed = true
 	id.tell(abi.RDMA_CM_EVENT_ROUTE_RESOLVED, 0, nil)
 	return nil
 }
@@ -159,8 +184,36 @@ const (
 		abi.IB_QP_MAX_QP_RD_ATOMIC
 )
 
-// ackTimeout is 4 ms: the way is short.
-const ackTimeout = 10
+// packetLifetime is CMA_IBOE_PACKET_LIFETIME: 4.096 µs times 2 to the power of it.
+const packetLifetime = 16
+
+// lifetime is what the ID takes for the time that a packet is on its way.
+func (id *cmID) lifetime() uint8 {
+	if id.timeSet && id.timeout > 0 {
+		return id.timeout - 1
+	}
+	return packetLifetime
+}
+
+// ackTimeout is how long to wait for the acknowledgement of a device, as cm_ack_timeout has it:
+// the longer one of the way there and back and of the device's own time, and twice as long where
+// these are near each other.
+func ackTimeout(d *Device, lifetime uint8) uint8 {
+	way, delay := int(lifetime)+1, int(d.verbs.AckDelay())
+	timeout := max(way, delay)
+	if way >= delay && delay >= way-1 || way < delay && way >= delay-1 {
+		timeout++
+	}
+	return uint8(min(timeout, 31))
+}
+
+// acknowledgement is the time-out of the ID's queue pair.
+func (id *cmID) acknowledgement() uint8 {
+	if id.timeSet || id.child {
+		return id.timeout
+	}
+	return ackTimeout(id.to, id.lifetime())
+}
 
 // setOption takes over how long to wait for acknowledgements. The other options make no
 // difference here.
@@ -171,7 +224,7 @@ func (id *cmID) setOption(o abi.RdmaUcmSetOption, value []byte) error {
 	if len(value) != 1 || id.datagram {
 		return syscall.EINVAL
 	}
-	id.timeout = value[0]
+	id.timeout, id.timeSet = value[0], true
 	return nil
 }
 
@@ -197,19 +250,28 @@ func (id *cmID) qpAttr(state uint32, out []byte) error {
 		a.QpAttrMask, a.QpAccessFlags = maskIWARP, remoteAccess
 	case id.datagram:
 		a.QpAttrMask, a.Qkey = maskUD, udpQKey
-	case state == abi.IB_QPS_INIT:
+	case state == abi.IB_QPS_INIT && (!id.begun || id.state == connReqSent || id.isMade()):
 		a.QpAttrMask, a.QpAccessFlags = maskInit, remoteAccess
-	case id.peer == nil || state != abi.IB_QPS_RTR && state != abi.IB_QPS_RTS:
+	case !id.isMade() || state != abi.IB_QPS_RTR && state != abi.IB_QPS_RTS:
 		return syscall.EINVAL
 	case state == abi.IB_QPS_RTR:
 		_, remote := id.gids()
 		a.QpAttrMask, a.PathMtu, a.DestQpNum, a.RqPsn, a.AhAttr = maskRTR, 3, id.peer.qpn, id.peer.psn(), id.address(remote)
 	default:
 		a.SqPsn = id.psn()
-		a.QpAttrMask, a.Timeout, a.RetryCnt, a.RnrRetry = maskRTS, id.timeout, id.retries, id.rnr
+		a.QpAttrMask, a.Timeout, a.RetryCnt, a.RnrRetry = maskRTS, id.acknowledgement(), id.retries, id.rnr
 	}
 	copy(out, abi.Bytes(a))
 	return nil
+}
+
+// isMade reports whether the ID knows the queue pair of its peer, and the connection is not over.
+func (id *cmID) isMade() bool {
+	switch id.state {
+	case connReqRcvd, connRepSent, connRepRcvd, connEstablished:
+		return true
+	}
+	return false
 }
 
 // remoteAccess is what the manager gives to connected peers.

@@ -6,18 +6,36 @@ import (
 	"github.com/goverbs/goverbs/internal/abi"
 )
 
-// Why a peer says no: of InfiniBand's numbers those that the manager uses itself.
+// Reasons of a rejection, in InfiniBand's numbers: those that the manager uses itself.
 const (
-	noService = 8  // nobody listens
-	byPeer    = 28 // the peer's program said so
+	rejectTimeout   = 4  // the side that dialled gave up
+	rejectNoService = 8  // nobody listens
+	rejectConsumer  = 28 // the peer's program refused
 )
 
-// private is how long the private data of a message over RoCE is, whoever sent how much.
+// connState is the state of an ID's connection, as in the kernel's cm.c. iWARP, whose states
+// are those of iwcm.c, has no connRepSent, connRepRcvd, connDreqSent and connDreqRcvd.
+type connState int
+
+const (
+	connIdle    connState = iota
+	connReqSent           // asked to connect, without an answer so far
+	connReqRcvd           // a child that has not answered
+	connRepSent           // accepted, and not confirmed by the peer
+	connRepRcvd           // accepted by the peer, and not confirmed
+	connEstablished
+	connDreqSent // disconnected, and not confirmed by the peer
+	connDreqRcvd // disconnected by the peer, and not confirmed
+	connOver     // TIMEWAIT
+	connReset    // a child over iWARP whose peer gave up before it answered
+)
+
+// private is the length of the private data of a message over RoCE, whatever was sent.
 var private = map[uint32]uint8{
 	abi.RDMA_CM_EVENT_CONNECT_REQUEST: 56, abi.RDMA_CM_EVENT_CONNECT_RESPONSE: 196, abi.RDMA_CM_EVENT_REJECTED: 148,
 }
 
-// param is what an event tells of the peer.
+// param is what an event says about the peer.
 func (id *cmID) param(typ uint32, p abi.RdmaUcmConnParam) []byte {
 	if !id.d.kind.isIWARP() {
 		p.PrivateDataLen = private[typ]
@@ -26,36 +44,61 @@ func (id *cmID) param(typ uint32, p abi.RdmaUcmConnParam) []byte {
 }
 
 func (m *manager) connect(id *cmID, p *abi.RdmaUcmConnParam) error {
-	if id.d == nil || id.peer != nil {
+	if id.d == nil || id.begun || !id.routed {
 		return syscall.EINVAL
 	}
-	id.begun, id.qpn, id.retries, id.rnr = true, p.QpNum, p.RetryCount, p.RnrRetryCount
-	m.f.after(m.f.wire.latency, func() { m.request(id, *p) })
+	id.begun, id.state, id.qpn, id.retries, id.rnr = true, connReqSent, p.QpNum, p.RetryCount, p.RnrRetryCount
+	param := *p
+	if id.d.kind.isIWARP() {
+		id.limit(connectLimits[id.d.kind])
+		m.f.after(m.f.wire.latency, func() {
+			m.stream(id.d, id.to, firstSYN, func() bool { return id.state == connReqSent }, func() { m.request(id, param) })
+		})
+		return nil
+	}
+	id.exchange(id.patience(), func() { m.carry(id.d, id.to, func() { m.request(id, param) }) }, id.unreachable)
 	return nil
 }
 
-// request arrives at the listener.
+// request arrives at the host that the ID dials.
 func (m *manager) request(id *cmID, p abi.RdmaUcmConnParam) {
+	if id.state != connReqSent {
+		return // an answer was on its way
+	}
+	if child := id.peer; child != nil && m.isAlive(child) {
+		switch {
+		case child.state == connReqRcvd && !id.datagram: // it says that it needs time
+			m.carry(child.d, id.d, id.postpone)
+			return
+		case child.state != connIdle:
+			return
+		}
+	}
 	l := m.listener(id)
 	switch {
-	case l == nil:
+	case l == nil && id.d.kind.isIWARP():
 		m.f.after(m.f.wire.latency, id.refused)
+		return
+	case l == nil:
+		m.carry(id.to, id.d, id.refused)
 		return
 	case id.datagram:
 		m.lookUp(id, l, &p)
 		return
+	case id.d.kind.isIWARP():
+		id.limit(answerLimits[id.d.kind])
 	}
 	server := m.createChild(l, id)
-	server.asked, server.retries, server.rnr = true, p.RetryCount, p.RnrRetryCount
+	server.retries, server.rnr = p.RetryCount, p.RnrRetryCount
 	// The request counts for the listener.
 	resp := l.event(abi.RDMA_CM_EVENT_CONNECT_REQUEST, 0, l.param(abi.RDMA_CM_EVENT_CONNECT_REQUEST, p))
 	resp.Id = server.handle
-	l.channel.report(event{id: l, resp: resp})
+	l.channel.report(event{id: l, child: server, resp: resp})
 }
 
 func (m *manager) listener(id *cmID) *cmID {
 	for _, l := range m.ids {
-		if l.listens && l.src == id.dst && l.datagram == id.datagram && l.d.kind == id.d.kind && l.d.carries() && id.d.carries() {
+		if l.listens && !l.dead && l.src == id.dst && l.datagram == id.datagram && l.d.kind == id.d.kind && !l.d.removed {
 			return l
 		}
 	}
@@ -64,57 +107,107 @@ func (m *manager) listener(id *cmID) *cmID {
 
 func (m *manager) createChild(l, client *cmID) *cmID {
 	server := m.create(l.channel, abi.RdmaUcmCreateId{})
-	server.datagram, server.child, server.begun, server.d = l.datagram, true, true, l.d
+	server.datagram, server.child, server.begun, server.d, server.to = l.datagram, true, true, l.d, client.d
 	server.src, server.dst, server.peer, client.peer = client.dst, client.src, client, server
+	server.state, server.timeout = connReqRcvd, ackTimeout(client.d, client.lifetime())
 	return server
 }
 
-// refused tells that nobody listens.
+// refused arrives when nobody listens.
 func (id *cmID) refused() {
+	if id.state != connReqSent {
+		return
+	}
+	id.settle(connIdle)
 	switch {
 	case id.datagram:
 		id.tell(abi.RDMA_CM_EVENT_UNREACHABLE, noDatagramService, nil)
 	case id.d.kind.isIWARP():
 		id.tell(abi.RDMA_CM_EVENT_REJECTED, -int32(syscall.ECONNREFUSED), nil)
 	default:
-		id.tell(abi.RDMA_CM_EVENT_REJECTED, noService, id.param(abi.RDMA_CM_EVENT_REJECTED, abi.RdmaUcmConnParam{}))
+		id.tell(abi.RDMA_CM_EVENT_REJECTED, rejectNoService, id.param(abi.RDMA_CM_EVENT_REJECTED, abi.RdmaUcmConnParam{}))
 	}
+}
+
+// unreachable ends an attempt that nobody answered.
+func (id *cmID) unreachable() {
+	id.hangUp()
+	id.settle(connIdle)
+	id.tell(abi.RDMA_CM_EVENT_UNREACHABLE, -int32(syscall.ETIMEDOUT), nil)
 }
 
 func (m *manager) accept(id *cmID, a *abi.RdmaUcmAccept) error {
 	switch {
-	case id.peer == nil:
-		return syscall.ENOTCONN
+	case id.d == nil || !id.begun:
+		return syscall.EINVAL
 	case id.datagram:
 		return m.answer(id, a)
-	case a.ConnParam.Valid == 0: // the dialling side is ready
-		m.f.after(m.f.wire.latency, func() { id.other(abi.RDMA_CM_EVENT_ESTABLISHED, nil) })
+	case id.d.kind.isIWARP():
+		return m.acceptStream(id, a)
+	case a.ConnParam.Valid == 0 && id.state == connRepRcvd: // the side that dialled is ready
+		id.settle(connEstablished)
+		id.confirm()
 		return nil
-	case !id.asked:
+	case a.ConnParam.Valid == 0 || id.state != connReqRcvd:
+		m.refuse(id, rejectConsumer, nil) // as rdma_accept does when it fails
 		return syscall.EINVAL
 	}
-	id.uid, id.qpn, id.asked, id.stands, id.peer.stands = a.Uid, a.ConnParam.QpNum, false, true, true
-	if !id.d.kind.isIWARP() {
-		p := a.ConnParam
-		m.f.after(m.f.wire.latency, func() {
-			id.other(abi.RDMA_CM_EVENT_CONNECT_RESPONSE, id.param(abi.RDMA_CM_EVENT_CONNECT_RESPONSE, p))
-		})
-		return nil
-	}
-	if !m.f.join(id, id.peer) {
-		return syscall.EINVAL
-	}
-	p := a.ConnParam
-	m.f.after(m.f.wire.latency, func() { id.other(abi.RDMA_CM_EVENT_ESTABLISHED, abi.Bytes(&p)) })
-	id.tell(abi.RDMA_CM_EVENT_ESTABLISHED, 0, nil)
+	id.uid, id.qpn, id.state = a.Uid, a.ConnParam.QpNum, connRepSent
+	p, client := a.ConnParam, id.peer
+	id.exchange(answerWait, func() { m.carry(id.d, id.to, func() { client.accepted(p) }) }, id.unreachable)
 	return nil
 }
 
-// other tells the peer, as long as there is one.
-func (id *cmID) other(typ uint32, param []byte) {
-	if id.peer != nil {
-		id.peer.tell(typ, 0, param)
+// accepted is an answer that arrives. One that was had before is sent again because the peer
+// does not know about it.
+func (id *cmID) accepted(p abi.RdmaUcmConnParam) {
+	server := id.peer
+	switch {
+	case !id.m.isAlive(id):
+	case id.state == connReqSent:
+		id.settle(connRepRcvd)
+		id.tell(abi.RDMA_CM_EVENT_CONNECT_RESPONSE, 0, id.param(abi.RDMA_CM_EVENT_CONNECT_RESPONSE, p))
+	case id.state == connRepRcvd: // it says that it needs time
+		id.m.carry(id.d, id.to, server.postpone)
+	case id.state == connEstablished:
+		id.confirm()
 	}
+}
+
+// confirm sends the third message of a handshake, to which there is no answer.
+func (id *cmID) confirm() {
+	server := id.peer
+	id.m.carry(id.d, id.to, func() {
+		if id.m.isAlive(server) && server.state == connRepSent {
+			server.settle(connEstablished)
+			server.tell(abi.RDMA_CM_EVENT_ESTABLISHED, 0, nil)
+		}
+	})
+}
+
+// acceptStream answers over iWARP, where the answer is data of TCP's: this side goes on at once.
+func (m *manager) acceptStream(id *cmID, a *abi.RdmaUcmAccept) error {
+	switch {
+	case id.state == connReset:
+		id.state = connIdle
+		return syscall.ECONNRESET
+	case id.state != connReqRcvd || a.ConnParam.Valid == 0:
+		return syscall.EINVAL
+	}
+	client, p := id.peer, a.ConnParam
+	id.uid, id.qpn = a.Uid, p.QpNum
+	if !m.f.join(id, client) {
+		return syscall.EINVAL
+	}
+	id.state = connEstablished
+	m.f.after(m.f.wire.latency, func() {
+		m.stream(id.d, id.to, retransmission, func() bool { return client.state == connReqSent }, func() {
+			client.settle(connEstablished)
+			client.tell(abi.RDMA_CM_EVENT_ESTABLISHED, 0, abi.Bytes(&p))
+		})
+	})
+	id.tell(abi.RDMA_CM_EVENT_ESTABLISHED, 0, nil)
+	return nil
 }
 
 // join connects two queue pairs over iWARP.
@@ -142,47 +235,161 @@ func (f *Fabric) join(a, b *cmID) bool {
 
 // reject answers a request with no, unless it has been answered.
 func (m *manager) reject(id *cmID, data []byte) error {
-	if !id.asked {
+	switch {
+	case id.d == nil || !id.begun:
+		return syscall.EINVAL
+	case id.d.kind.isIWARP() && id.state == connReset:
+		id.state = connIdle
+		return syscall.ECONNRESET
+	}
+	if !m.refuse(id, rejectConsumer, data) {
 		return syscall.EINVAL
 	}
-	id.asked = false
-	client := id.peer
-	client.peer = nil
+	return nil
+}
+
+// refuse sends a rejection if the state has one, and reports whether it has.
+func (m *manager) refuse(id *cmID, reason int32, data []byte) bool {
+	asked := id.state == connReqRcvd
+	if over := id.d.kind.isIWARP() || id.datagram; over && !asked {
+		return false
+	}
+	switch id.state {
+	case connReqSent, connReqRcvd, connRepRcvd:
+		id.settle(connIdle)
+	case connRepSent:
+		id.settle(connOver)
+	default:
+		return false
+	}
+	peer := id.peer
+	if peer == nil {
+		return true
+	}
 	p := abi.RdmaUcmConnParam{PrivateDataLen: uint8(len(data))}
 	copy(p.PrivateData[:], data)
-	m.f.after(m.f.wire.latency, func() {
-		switch {
-		case id.datagram:
-			client.tell(abi.RDMA_CM_EVENT_UNREACHABLE, datagramRejected, nil)
-		case id.d.kind.isIWARP():
-			client.tell(abi.RDMA_CM_EVENT_REJECTED, -int32(syscall.ECONNRESET), abi.Bytes(&p))
-		default:
-			client.tell(abi.RDMA_CM_EVENT_REJECTED, byPeer, id.param(abi.RDMA_CM_EVENT_REJECTED, p))
-		}
-	})
-	return nil
+	if id.d.kind.isIWARP() {
+		m.f.after(m.f.wire.latency, func() {
+			m.stream(id.d, id.to, retransmission, func() bool { return peer.state == connReqSent }, func() {
+				peer.settle(connIdle)
+				peer.tell(abi.RDMA_CM_EVENT_REJECTED, -int32(syscall.ECONNRESET), abi.Bytes(&p))
+			})
+		})
+		return true
+	}
+	m.carry(id.d, id.to, func() { peer.rejected(reason, p) })
+	return true
+}
+
+// rejected is a rejection that arrives.
+func (id *cmID) rejected(reason int32, p abi.RdmaUcmConnParam) {
+	if !id.m.isAlive(id) {
+		return
+	}
+	switch id.state {
+	case connReqSent, connReqRcvd, connRepSent:
+		id.settle(connIdle)
+	case connRepRcvd, connEstablished, connDreqSent:
+		id.settle(connOver)
+	default:
+		return
+	}
+	if id.datagram {
+		id.tell(abi.RDMA_CM_EVENT_UNREACHABLE, datagramRejected, nil)
+		return
+	}
+	id.tell(abi.RDMA_CM_EVENT_REJECTED, reason, id.param(abi.RDMA_CM_EVENT_REJECTED, p))
 }
 
 // disconnect ends a connection for both. As in the kernel, it may have ended before, or never
 // have stood.
 func (m *manager) disconnect(id *cmID) error {
 	switch {
-	case !id.begun:
+	case !id.begun && (!id.listens || id.d.kind.isIWARP()):
 		return syscall.EINVAL
-	case !id.stands:
+	case id.state == connDreqRcvd:
+		m.confirmEnd(id)
+		return nil
+	case id.state != connEstablished:
+		return nil
+	case id.d.kind.isIWARP():
+		id.hangUp()
+		m.ended(id)
 		return nil
 	}
+	id.state = connDreqSent
 	peer := id.peer
-	id.stands = false
-	if p := m.f.pairs[id.d.verbs.QP(id.qpn)]; p != nil && id.d.kind.isIWARP() {
-		m.f.arriveAll(p)
-		p.qp.Break()
-		p.end(m.f)
-	}
-	id.tell(abi.RDMA_CM_EVENT_DISCONNECTED, 0, nil)
-	if peer != nil && peer.stands {
-		peer.stands = false
-		m.f.after(m.f.wire.latency, func() { peer.tell(abi.RDMA_CM_EVENT_DISCONNECTED, 0, nil) })
-	}
+	id.exchange(id.patience(), func() { m.carry(id.d, id.to, func() { m.parted(peer, id) }) }, func() {
+		id.settle(connOver)
+		id.tell(abi.RDMA_CM_EVENT_DISCONNECTED, -int32(syscall.ETIMEDOUT), nil)
+	})
 	return nil
+}
+
+// parted is a disconnect request that arrives. The kernel confirms those of connections that
+// it does not know, and leaves it to the program to confirm the others.
+func (m *manager) parted(id, from *cmID) {
+	if !m.isAlive(id) || id.state == connOver || id.state == connIdle {
+		m.carry(from.to, from.d, from.partedToo)
+		return
+	}
+	switch id.state {
+	case connRepSent, connEstablished, connDreqSent:
+		id.settle(connDreqRcvd)
+		id.tell(abi.RDMA_CM_EVENT_DISCONNECTED, 0, nil)
+	}
+}
+
+func (m *manager) confirmEnd(id *cmID) {
+	id.settle(connOver)
+	m.carry(id.d, id.to, id.peer.partedToo)
+}
+
+// partedToo is the confirmation of a disconnect request.
+func (id *cmID) partedToo() {
+	if !id.m.isAlive(id) || id.state != connDreqSent && id.state != connDreqRcvd {
+		return
+	}
+	told := id.state == connDreqRcvd
+	id.settle(connOver)
+	if !told {
+		id.tell(abi.RDMA_CM_EVENT_DISCONNECTED, 0, nil)
+	}
+}
+
+// hangUp closes the TCP connection of an ID over iWARP, behind what it has sent.
+func (id *cmID) hangUp() {
+	f := id.m.f
+	if !id.begun || !id.d.kind.isIWARP() {
+		return
+	}
+	if p := f.pairs[id.d.verbs.QP(id.qpn)]; p != nil && p.id == id {
+		f.arriveAll(p)
+		p.unsent = p.way[min(p.arrived, len(p.way)):]
+		p.qp.Break()
+		p.end(f)
+	}
+	if server := id.peer; !id.child && server != nil && server.state == connReqRcvd {
+		id.m.stream(id.d, id.to, retransmission, func() bool { return server.state == connReqRcvd }, func() { server.state = connReset })
+	}
+}
+
+// finish ends whatever the ID has begun, as destroying it does: no answer is waited for.
+func (m *manager) finish(id *cmID) {
+	if !id.begun {
+		return
+	}
+	switch id.state {
+	case connReqSent:
+		if id.datagram || id.d.kind.isIWARP() {
+			id.hangUp()
+			break
+		}
+		m.refuse(id, rejectTimeout, nil)
+	case connReqRcvd, connRepSent, connRepRcvd:
+		m.refuse(id, rejectConsumer, nil)
+	default:
+		_ = m.disconnect(id)
+	}
+	id.settle(connIdle)
 }

@@ -79,6 +79,6 @@ func scatter(qp *fakeverbs.QP, sgl []fakeverbs.SGE, b []byte) bool {
 
 // place puts data where the peer's request says.
 func place(to *pair, w *fakeverbs.Work, data []byte) {
-	m, addr := to.qp.Memory(w.RKey, w.RemoteAddr)
+	m, addr := to.qp.RemoteMemory(w.RKey, w.RemoteAddr)
 	_ = m.Write(addr, data)
 }

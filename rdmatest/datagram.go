@@ -52,17 +52,17 @@ func (f *Fabric) post(l letter, now time.Time) {
 func (f *Fabric) receive(l letter) {
 	to := l.k.w.To
 	switch {
-	case f.loses() || !l.from.d.carries():
+	case f.loses() || l.from.d.removed || !l.from.d.verbs.Up():
 		return
 	case l.from.qp.Type == abi.IB_UVERBS_QPT_RAW_PACKET:
-		f.receiveFrame(l.k)
+		f.receiveFrame(l.from.d, l.k)
 		return
 	case to.AH == nil || len(l.k.data) > mtu:
 		return
 	}
 	dgid := to.AH.Attr.Grh.Dgid
 	if to.AH.Attr.IsGlobal == 0 || !isGroup(dgid) {
-		if d := f.at(l.from.d, dgid, to.AH.Attr.Dlid); d != nil && d.carries() {
+		if d := f.at(l.from.d, dgid, to.AH.Attr.Dlid); d != nil && f.hasPath(l.from.d, d) {
 			f.receiveAt(l, d.verbs.QP(to.QPN))
 		}
 		return
@@ -70,7 +70,7 @@ func (f *Fabric) receive(l letter) {
 	for _, d := range f.devices {
 		for _, k := range d.verbs.Openings() {
 			for _, qp := range k.QueuePairs() {
-				if d.carries() && qp.IsIn(dgid) {
+				if f.hasPath(l.from.d, d) && qp.IsIn(dgid) {
 					f.receiveAt(l, qp)
 				}
 			}

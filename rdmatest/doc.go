@@ -51,10 +51,14 @@
 //
 // Each is one call, which takes effect at once:
 //
-//	of the network      [Fabric.SetLatency], SetBandwidth, SetLoss, SetReordering, Pause
+//	of the network      [Fabric.SetLatency], SetBandwidth, SetLoss, SetReordering, Partition, Pause
 //	of a device         [Device.SetLink], Remove, Fail, FailSend, FailRecv, CutSend, StallReceives
-//	of a host           [Host.SetMemlock]
+//	of a host           [Host.SetMemlock], Kill
 //	of the manager      [Fabric.FailCM], [Fabric.HoldCM]
+//
+// Those of the network hold for the connection manager too: a host that nothing reaches is not
+// refused, but dialled in vain until the time of Linux's connection manager is over. A fault that
+// was asked for and never happened is an error of the test, unless [Fault.Optional] was called.
 //
 // # Time
 //
@@ -65,7 +69,14 @@
 //
 // # The end of the test
 //
-// When the test ends, what was not closed is an error of the test, with names.
+// When the test ends, what was not closed is an error of the test, with names. See
+// Options.LeakTimeout for what is closed in the background.
+//
+// # The race detector
+//
+// It sees the memory of work requests as long as they are in the queues. It does not see what a peer
+// reads and writes by RDMA READ, RDMA WRITE and atomics, as with a device. Aligned words of 8
+// bytes are whole.
 //
 // [uverbs.Devices]: https://pkg.go.dev/github.com/goverbs/goverbs/uverbs#Devices
 package rdmatest

@@ -32,7 +32,7 @@ func (erdmaRules) check(f *Fabric, p *pair, k *packet) (status uint32) {
 func (erdmaRules) acknowledges(*fakeverbs.QP, *fakeverbs.Work) bool { return true }
 
 func (erdmaRules) deliver(f *Fabric, p *pair, k *packet) (status uint32, again time.Duration) {
-	to := p.peer
+	to := p.other(f)
 	switch {
 	case to == nil:
 		return abi.IB_WC_RETRY_EXC_ERR, 0

@@ -1,6 +1,7 @@
 package rdmatest
 
 import (
+	"cmp"
 	"math/rand/v2"
 	"net/netip"
 	"sync"
@@ -13,11 +14,13 @@ import (
 // Fabric is a network of hosts. Its methods, and those of its hosts and devices, may be
 // called concurrently.
 type Fabric struct {
-	t       TB
-	strict  bool
-	endless bool
-	hosts   []*Host
-	devices []*Device // of all hosts
+	t           TB
+	strict      bool
+	endless     bool
+	leakTimeout time.Duration
+	faults      faults // of the connection manager
+	hosts       []*Host
+	devices     []*Device // of all hosts
 
 	mu      sync.Mutex // guards what follows, and what is on the way
 	wire    wire
@@ -29,6 +32,7 @@ type Fabric struct {
 	anything  bool          // paused is closed
 	held      []func()      // datagrams that arrive after that
 	overtaken overtaken
+	cuts      map[[2]*Host]int // how many partitions are between two hosts
 }
 
 // New makes a fabric of two hosts with a device of kind RXE each. It stays until the test
@@ -48,7 +52,8 @@ func NewWith(t TB, o *Options) *Fabric {
 	if hosts == nil {
 		hosts = make([]HostOptions, 2)
 	}
-	f := &Fabric{t: t, strict: o.Strict, endless: o.Endless, random: rand.New(rand.NewPCG(o.Seed, 1)), pairs: make(map[*fakeverbs.QP]*pair)}
+	f := &Fabric{t: t, strict: o.Strict, endless: o.Endless, leakTimeout: cmp.Or(o.LeakTimeout, 100*time.Millisecond), random: rand.New(rand.NewPCG(o.Seed, 1)), pairs: make(map[*fakeverbs.QP]*pair),
+		cuts: make(map[[2]*Host]int)}
 	f.manager.init(f)
 	registry.Lock()
 	defer registry.Unlock()
@@ -112,7 +117,12 @@ func (f *Fabric) after(d time.Duration, do func()) {
 		do()
 		return
 	}
-	time.AfterFunc(d, func() {
+	f.later(d, do)
+}
+
+// later does something with the lock held, in a while.
+func (f *Fabric) later(d time.Duration, do func()) *time.Timer {
+	return time.AfterFunc(d, func() {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		do()

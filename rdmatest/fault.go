@@ -1,6 +1,7 @@
 package rdmatest
 
 import (
+	"cmp"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -10,23 +11,37 @@ import (
 
 // Fault is something that will happen once.
 type Fault struct {
-	of     *faults
-	call   Call
-	skip   int
-	err    error
-	status uint32
-	cut    int
-	struck atomic.Bool
+	of       *faults
+	at       string // the device
+	what     string
+	call     Call
+	cmd      CMCommand
+	skip     int
+	err      error
+	held     chan struct{} // of a command that has no answer
+	status   uint32
+	cut      int
+	struck   atomic.Bool
+	optional bool
 }
 
-// Struck tells whether it has happened.
+// Optional says that the fault may never happen, and returns it. Without it a fault that was
+// neither struck nor stopped when the test ends is an error of the test.
+func (f *Fault) Optional() *Fault {
+	f.of.mu.Lock()
+	defer f.of.mu.Unlock()
+	f.optional = true
+	return f
+}
+
+// Struck reports whether it has happened.
 func (f *Fault) Struck() bool { return f.struck.Load() }
 
 // Stop takes the fault back, and reports whether it had not happened.
 func (f *Fault) Stop() bool {
 	f.of.mu.Lock()
 	defer f.of.mu.Unlock()
-	for _, list := range []*[]*Fault{&f.of.calls, &f.of.sends, &f.of.recv} {
+	for _, list := range f.of.lists() {
 		*list = slices.DeleteFunc(*list, func(other *Fault) bool { return other == f })
 	}
 	return !f.Struck()
@@ -37,6 +52,25 @@ type faults struct {
 	pending            atomic.Bool // there may be some
 	mu                 sync.Mutex
 	calls, sends, recv []*Fault
+	commands           []*Fault
+}
+
+func (fs *faults) lists() []*[]*Fault {
+	return []*[]*Fault{&fs.calls, &fs.sends, &fs.recv, &fs.commands}
+}
+
+// idle returns the faults that have not happened and are not optional.
+func (fs *faults) idle() (idle []*Fault) {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	for _, list := range fs.lists() {
+		for _, f := range *list {
+			if !f.optional {
+				idle = append(idle, f)
+			}
+		}
+	}
+	return idle
 }
 
 func (fs *faults) add(list *[]*Fault, f *Fault) *Fault {
@@ -70,7 +104,7 @@ func anyFault(*Fault) bool { return true }
 // Fail has a call fail, in any opening of the device: the next one, or a later one after
 // some were let through. Faults of one call queue up. The error is what the kernel answers, a [syscall.Errno].
 func (d *Device) Fail(call Call, skip int, err error) *Fault {
-	return d.faults.add(&d.faults.calls, &Fault{call: call, skip: skip, err: err})
+	return d.faults.add(&d.faults.calls, &Fault{at: d.name, what: "Fail of " + cmp.Or(string(call), "any call"), call: call, skip: skip, err: err})
 }
 
 func (fs *faults) refuse(call string) error {
@@ -88,13 +122,13 @@ func (fs *faults) refuse(call string) error {
 // of the device starts on, or a later one after some were let through. The queue pair is
 // then in the error state.
 func (d *Device) FailSend(skip int, status driver.Status) *Fault {
-	return d.faults.add(&d.faults.sends, &Fault{skip: skip, status: uint32(status), cut: -1})
+	return d.faults.add(&d.faults.sends, &Fault{at: d.name, what: "FailSend", skip: skip, status: uint32(status), cut: -1})
 }
 
 // CutSend has a connection end in the middle of a message: the peer's memory gets as many
 // bytes, and then both queue pairs are in the error state.
 func (d *Device) CutSend(skip, bytes int) *Fault {
-	return d.faults.add(&d.faults.sends, &Fault{skip: skip, cut: bytes})
+	return d.faults.add(&d.faults.sends, &Fault{at: d.name, what: "CutSend", skip: skip, cut: bytes})
 }
 
 func (fs *faults) strikeSend(k *packet) {
@@ -109,7 +143,7 @@ func (fs *faults) strikeSend(k *packet) {
 // FailRecv has a receive complete with a status, when its message is there: the next one,
 // or a later one after some were let through. The queue pair is then in the error state.
 func (d *Device) FailRecv(skip int, status driver.Status) *Fault {
-	return d.faults.add(&d.faults.recv, &Fault{skip: skip, status: uint32(status)})
+	return d.faults.add(&d.faults.recv, &Fault{at: d.name, what: "FailRecv", skip: skip, status: uint32(status)})
 }
 
 func (fs *faults) strikeRecv() (status uint32, ok bool) {

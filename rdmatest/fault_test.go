@@ -65,17 +65,30 @@ func TestLoss(t *testing.T) {
 				t.Error(got)
 			}
 		}
+		c, d := newNode(t, f.Host(0).Device(0), uverbs.QPTypeRC, all), newNode(t, f.Host(1).Device(0), uverbs.QPTypeRC, all)
+		f.SetLoss(1)
+		a.post(a.to(b, uverbs.OpRDMAWrite, 8))
+		time.Sleep(24 * time.Hour) // Connect asks for 7 retries, which are without end to rxe
+		if n, err := a.cq.Poll(make([]uverbs.WC, 1)); n > 0 || err != nil {
+			t.Error("it gave up:", n, err)
+		}
+		f.SetLoss(0)
+		if got := outcome(a.next()); got != "1 RDMA_WRITE success" {
+			t.Error(got)
+		}
+		c.connect(d, func(a *uverbs.QPAttr) { a.RetryCnt = 6 })
+		d.connect(c, nil)
 		f.SetLoss(1)
 		start := time.Now()
-		a.post(a.to(b, uverbs.OpSend, 8))
-		const tries, timeout = 7, 4096 * time.Nanosecond << 14 // what Connect asks for
-		if got := outcome(a.next()); got != "1 transport retries exceeded" || time.Since(start) != tries*timeout {
+		c.post(c.to(d, uverbs.OpRDMAWrite, 8))
+		const tries, timeout = 7, 4096 * time.Nanosecond << 14 // the first one, and 6 retries
+		if got := outcome(c.next()); got != "1 transport retries exceeded" || time.Since(start) != tries*timeout {
 			t.Error(got, time.Since(start))
 		}
-		c, d := two(t, f, uverbs.QPTypeUD, all)
-		c.post(c.to(d, uverbs.OpSend, 8))
+		e, g := two(t, f, uverbs.QPTypeUD, all)
+		e.post(e.to(g, uverbs.OpSend, 8))
 		synctest.Wait()
-		if got := d.story(); got != untouched {
+		if got := g.story(); got != untouched {
 			t.Error(got)
 		}
 	})

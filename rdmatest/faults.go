@@ -95,8 +95,9 @@ func (d *Device) setStalled(stalled bool) {
 	d.stalled = stalled
 }
 
-// Pause has nothing arrive until resume is called, which the test must do. stuck is closed
-// when something was sent. A queue pair that fails meanwhile loses its sends.
+// Pause lets nothing arrive that queue pairs send until resume is called, which the test must do.
+// The connection manager goes on. stuck is closed when something was sent. A queue pair that fails
+// meanwhile loses its sends.
 func (f *Fabric) Pause() (stuck <-chan struct{}, resume func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

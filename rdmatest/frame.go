@@ -20,7 +20,7 @@ const (
 
 // receiveFrame has a frame arrive wherever a rule asks for it, also where it came from: the
 // NIC is a switch.
-func (f *Fabric) receiveFrame(k *packet) {
+func (f *Fabric) receiveFrame(from *Device, k *packet) {
 	b := k.data
 	if len(b) > longestFrame {
 		return
@@ -39,7 +39,7 @@ func (f *Fabric) receiveFrame(k *packet) {
 		wc.WcFlags = abi.IB_WC_IP_CSUM_OK
 	}
 	for _, d := range f.devices {
-		if !d.carries() {
+		if !f.hasPath(from, d) {
 			continue
 		}
 		for _, qp := range d.takers(frame) {

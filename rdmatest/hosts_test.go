@@ -4,10 +4,16 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"strings"
+	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"github.com/goverbs/goverbs/msg"
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/rdmatest"
+	"github.com/goverbs/goverbs/rsocket"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -85,5 +91,124 @@ func TestLeft(t *testing.T) {
 	}
 	if left := f.Left(); len(left) > 0 {
 		t.Errorf("%q", left)
+	}
+}
+
+// refuses, and another one takes its place.
+func TestKill(t *testing.T) {
+	onKinds(t, func(t *testing.T, f *rdmatest.Fabric) {
+		a, b := meet(t, f, nil)
+		l := must(rdmacm.Listen(f.Host(1).Addr()+":7471", nil))(t)
+		mr := must(b.PD().AllocMR(4096, 0, nil))(t)
+		f.Host(1).SetMemlock(4096)
+		ended := make(chan error, 1)
+		go func() { _, err := l.Accept(context.Background()); ended <- err }()
+		f.Host(1).Kill()
+		<-a.Done()
+		<-b.Done()
+		if err := <-ended; err == nil {
+			t.Error("the listener did not end")
+		}
+		if _, err := b.QP().Query(); !errors.Is(err, syscall.EIO) {
+			t.Error("a call of the dead program:", err)
+		}
+		if n := len(f.Host(1).Device(0).Objects()); n > 0 {
+			t.Errorf("%q are left", f.Host(1).Device(0).Objects())
+		}
+		if _, err := rdmacm.Dial(t.Context(), f.Host(1).Addr()+":7471", nil); !errors.Is(err, syscall.ECONNREFUSED) {
+			t.Error("nobody listens:", err)
+		}
+		dev := must(uverbs.Open(f.Host(1).Device(0).Name()))(t)
+		pd := must(dev.AllocPD())(t)
+		next := must(pd.AllocMR(4096, 0, nil))(t) // what the dead program had pinned is free
+		if err := errors.Join(next.Close(), pd.Close(), dev.Close()); err != nil {
+			t.Error(err)
+		}
+		l = must(rdmacm.Listen(f.Host(1).Addr()+":7471", nil))(t)
+		if err := errors.Join(l.Close(), mr.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestKillUnreachable: over RoCE nobody hears of a process that dies behind a cut.
+func TestKillUnreachable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := rdmatest.New(t)
+		a, _ := meet(t, f, nil)
+		heal := f.Partition(f.Host(0), f.Host(1))
+		f.Host(1).Kill()
+		heal()
+		time.Sleep(time.Hour)
+		select {
+		case <-a.Done():
+			t.Error("it heard:", a.Err())
+		default:
+		}
+	})
+}
+
+// TestContext: what dials with the context of a host leaves from there, unless it says otherwise.
+func TestContext(t *testing.T) {
+	onKinds(t, func(t *testing.T, f *rdmatest.Fabric) {
+		l := must(rdmacm.Listen(f.Host(0).Addr()+":0", nil))(t)
+		defer l.Close()
+		dial := func(host int, cfg *rdmacm.Config) string {
+			go func() {
+				if c, err := l.Accept(context.Background()); err == nil {
+					defer c.Close()
+					<-c.Done()
+				}
+			}()
+			c := must(rdmacm.Dial(f.Host(host).Context(t.Context()), l.Addr().String(), cfg))(t)
+			defer c.Close()
+			return c.Device().Info().Name
+		}
+		for i := range 2 {
+			if got, want := dial(i, nil), f.Host(i).Device(0).Name(); got != want {
+				t.Errorf("%s dialled, want %s", got, want)
+			}
+		}
+		cfg := &rdmacm.Config{Source: netip.AddrPortFrom(f.Host(1).Device(0).Addrs()[0], 0)}
+		if got, want := dial(0, cfg), f.Host(1).Device(0).Name(); got != want {
+			t.Errorf("%s dialled, want %s", got, want)
+		}
+	})
+}
+
+// TestContextAbove: streams and messages leave from the host of the context too.
+func TestContextAbove(t *testing.T) {
+	f := rdmatest.New(t)
+	ctx := f.Host(1).Context(t.Context())
+	l := must(rsocket.Listen("rsocket", f.Host(0).Addr()+":0"))(t)
+	served := make(chan error, 1)
+	go func() {
+		c, err := l.Accept()
+		if err == nil {
+			err = c.Close()
+		}
+		served <- err
+	}()
+	c := must((&rsocket.Dialer{}).DialContext(ctx, "rsocket", l.Addr().String()))(t)
+	if got := c.LocalAddr().String(); !strings.HasPrefix(got, f.Host(1).Addr()+":") {
+		t.Errorf("the stream leaves from %s", got)
+	}
+	if err := errors.Join(c.Close(), <-served, l.Close()); err != nil {
+		t.Error(err)
+	}
+	m := must(msg.Listen(f.Host(0).Addr()+":0", nil))(t)
+	go func() {
+		c, err := m.Accept(context.Background())
+		if err == nil {
+			err = c.Close()
+		}
+		served <- err
+	}()
+	d := must(msg.Dial(ctx, m.Addr().String(), nil))(t)
+	if got := d.LocalAddr().Addr().String(); got != f.Host(1).Addr() {
+		t.Errorf("messages leave from %s", got)
+	}
+	if err := errors.Join(d.Close(), <-served, m.Close()); err != nil {
+		t.Error(err)
 	}
 }

@@ -25,23 +25,27 @@ const (
 // lookUp asks a datagram service for its queue pair.
 func (m *manager) lookUp(id, l *cmID, p *abi.RdmaUcmConnParam) {
 	server := m.createChild(l, id)
-	server.asked = true
 	ud := abi.RdmaUcmUdParam{PrivateData: p.PrivateData, PrivateDataLen: lookUpPrivate}
 	resp := l.event(abi.RDMA_CM_EVENT_CONNECT_REQUEST, 0, abi.Bytes(&ud))
 	resp.Id = server.handle
-	l.channel.report(event{id: l, resp: resp})
+	l.channel.report(event{id: l, child: server, resp: resp})
 }
 
 // answer tells the one who asked.
 func (m *manager) answer(id *cmID, a *abi.RdmaUcmAccept) error {
-	if !id.asked {
+	if id.state != connReqRcvd {
 		return syscall.EINVAL
 	}
-	id.asked, id.uid, id.qpn = false, a.Uid, a.ConnParam.QpNum
+	id.state, id.uid, id.qpn = connIdle, a.Uid, a.ConnParam.QpNum
 	client := id.peer
 	ud := abi.RdmaUcmUdParam{QpNum: id.qpn, Qkey: udpQKey, PrivateData: a.ConnParam.PrivateData, PrivateDataLen: answerPrivate}
 	ud.AhAttr = client.address(id.src.Addr().As16())
-	m.f.after(m.f.wire.latency, func() { client.tell(abi.RDMA_CM_EVENT_ESTABLISHED, 0, abi.Bytes(&ud)) })
+	m.carry(id.d, id.to, func() {
+		if client.state == connReqSent {
+			client.settle(connIdle)
+			client.tell(abi.RDMA_CM_EVENT_ESTABLISHED, 0, abi.Bytes(&ud))
+		}
+	})
 	return nil
 }
 

@@ -20,16 +20,13 @@ type manager struct {
 	lastPort uint16
 	ids      map[uint32]*cmID
 	orphans  []string // IDs that were left when their channel was closed
-	refused  map[CMCommand]error
-	held     map[CMCommand]chan struct{}
 }
 
 // lastFixed is the port before those that are given to IDs that want any.
 const lastFixed = 40000
 
 func (m *manager) init(f *Fabric) {
-	*m = manager{f: f, lastFD: 1 << 21, lastPort: lastFixed, channels: make(map[uint32]*channel), ids: make(map[uint32]*cmID),
-		refused: make(map[CMCommand]error), held: make(map[CMCommand]chan struct{})}
+	*m = manager{f: f, lastFD: 1 << 21, lastPort: lastFixed, channels: make(map[uint32]*channel), ids: make(map[uint32]*cmID)}
 }
 
 func (m *manager) open() *channel {
@@ -45,19 +42,39 @@ func (m *manager) open() *channel {
 func (m *manager) left() (left []string) {
 	left = slices.Clone(m.orphans)
 	for _, handle := range slices.Sorted(maps.Keys(m.ids)) {
-		left = append(left, m.ids[handle].String())
+		if id := m.ids[handle]; !id.dead {
+			left = append(left, id.String())
+		}
 	}
-	if n := len(m.channels); n > 0 {
+	n := 0
+	for _, ch := range m.channels {
+		if !m.isOfDead(ch) {
+			n++
+		}
+	}
+	if n > 0 {
 		left = append(left, fmt.Sprintf("%d event channels", n))
 	}
 	return left
+}
+
+// isOfDead reports whether a killed program has something on the channel, and so need not close it.
+func (m *manager) isOfDead(ch *channel) bool {
+	for _, id := range m.ids {
+		if id.dead && id.channel == ch {
+			return true
+		}
+	}
+	return false
 }
 
 // abandon destroys the IDs of a channel that is closed, as the kernel does.
 func (m *manager) abandon(ch *channel) {
 	for _, handle := range slices.Sorted(maps.Keys(m.ids)) {
 		if id := m.ids[handle]; id != nil && id.channel == ch {
-			m.orphans = append(m.orphans, id.String())
+			if !id.dead {
+				m.orphans = append(m.orphans, id.String())
+			}
 			m.destroy(id)
 		}
 	}
@@ -83,8 +100,11 @@ func (m *manager) command(ch *channel, cmd CMCommand, body, out []byte) error {
 		return m.leave(view[uint32](body[8:]), out)
 	}
 	id := m.ids[view[uint32](body[idAt[cmd]:])]
-	if id == nil {
+	switch {
+	case id == nil:
 		return syscall.ENOENT
+	case id.dead && cmd != CMDestroyID:
+		return syscall.ENODEV
 	}
 	switch cmd {
 	case abi.RDMA_USER_CM_CMD_NOTIFY:
@@ -128,20 +148,18 @@ func (m *manager) command(ch *channel, cmd CMCommand, body, out []byte) error {
 
 func (m *manager) create(ch *channel, c abi.RdmaUcmCreateId) *cmID {
 	m.lastID++
-	id := &cmID{m: m, uid: c.Uid, handle: m.lastID, channel: ch, datagram: c.Ps == abi.RDMA_PS_UDP, timeout: ackTimeout}
+	id := &cmID{m: m, uid: c.Uid, handle: m.lastID, channel: ch, datagram: c.Ps == abi.RDMA_PS_UDP}
 	m.ids[id.handle] = id
 	return id
 }
 
 func (m *manager) destroy(id *cmID) {
-	_ = m.disconnect(id)
-	_ = m.reject(id, nil)
+	if !id.dead {
+		m.finish(id)
+	}
 	id.leaveAll()
 	delete(m.ids, id.handle)
 	id.channel.forget(id)
-	if id.peer != nil && id.peer.peer == id && !id.peer.asked {
-		id.peer.peer = nil
-	}
 }
 
 // migrate moves an ID and its events to the channel that the command came by.
@@ -154,16 +172,17 @@ func (m *manager) migrate(id *cmID, to *channel, out []byte) error {
 		}
 	}
 	if from != to {
-		from.forget(id)
+		from.events = slices.DeleteFunc(from.events, func(ev event) bool { return ev.id == id })
+		from.changed()
 	}
 	copy(out, abi.Bytes(&abi.RdmaUcmMigrateResp{EventsReported: id.told}))
 	return nil
 }
 
-// ended tells both ends of a connection over iWARP that it is over.
+// ended reports that a connection is over.
 func (m *manager) ended(id *cmID) {
-	if id.stands {
-		id.stands = false
+	if id.state == connEstablished {
+		id.settle(connOver)
 		id.tell(abi.RDMA_CM_EVENT_DISCONNECTED, 0, nil)
 	}
 }
@@ -184,17 +203,34 @@ func (m *manager) broken(pairs ...*pair) {
 func (m *manager) removed(d *Device) {
 	for _, handle := range slices.Sorted(maps.Keys(m.ids)) {
 		if id := m.ids[handle]; id.d == d {
-			id.stands = false
+			id.settle(connIdle)
 			id.tell(abi.RDMA_CM_EVENT_DEVICE_REMOVAL, 0, nil)
 		}
+	}
+}
+
+// killed ends the IDs of a host's programs, as the kernel does when their files are closed. The
+// program of the test that stands for them learns that the device is gone.
+func (m *manager) killed(h *Host) {
+	for _, handle := range slices.Sorted(maps.Keys(m.ids)) {
+		id := m.ids[handle]
+		if id == nil || id.d == nil || id.d.host != h || id.dead {
+			continue
+		}
+		m.finish(id)
+		id.leaveAll()
+		id.tell(abi.RDMA_CM_EVENT_DEVICE_REMOVAL, 0, nil)
+		id.dead = true
 	}
 }
 
 func (m *manager) bind(id *cmID, a netip.AddrPort) error {
 	d := m.f.owner(a.Addr().Unmap())
 	switch {
-	case d == nil || d.removed:
+	case d == nil:
 		return syscall.EADDRNOTAVAIL
+	case d.removed:
+		return syscall.ENODEV
 	case id.src.IsValid():
 		return syscall.EINVAL
 	case a.Port() == 0:
@@ -222,7 +258,7 @@ func (m *manager) anyPort(id *cmID, a netip.Addr) netip.AddrPort {
 
 func (m *manager) isBound(id *cmID, a netip.AddrPort) bool {
 	for _, other := range m.ids {
-		if other.src == a && other.datagram == id.datagram && !other.child {
+		if other.src == a && other.datagram == id.datagram && !other.child && !other.dead {
 			return true
 		}
 	}

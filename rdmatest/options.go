@@ -1,6 +1,9 @@
 package rdmatest
 
-import "net/netip"
+import (
+	"net/netip"
+	"time"
+)
 
 // TB is what a fabric needs of a test. *[testing.T], *[testing.B] and *[testing.F] have it.
 type TB interface {
@@ -23,6 +26,10 @@ type Options struct {
 	// Endless says that what is left open at the end of the test is no error. It is for
 	// programs with servers that end with the process.
 	Endless bool
+	// LeakTimeout is how long the end of the test waits for what is freed in the background, such
+	// as by a timer, when no goroutine of the process runs any more. Zero: 100 ms. In a bubble of
+	// testing/synctest it is always a minute of the bubble's time.
+	LeakTimeout time.Duration
 	// Seed makes loss and reordering take another course.
 	Seed uint64
 }

@@ -16,6 +16,8 @@ type pair struct {
 	peer *pair // over iWARP
 	id   *cmID // over iWARP
 
+	unsent []*packet // that TCP still has when this end is closed
+
 	way     []*packet       // sent and not completed, oldest first
 	spare   []*packet       // completed, to be used again
 	arrived int             // how many of them the peer has had
@@ -25,17 +27,18 @@ type pair struct {
 
 // packet is a send on its way.
 type packet struct {
-	w      *fakeverbs.Work
-	data   []byte    // that the peer gets
-	buffer []byte    // where data may be
-	due    time.Time // when it arrives
-	tries  int       // that nobody answered
-	rnr    int       // that found no receive
-	cut    int       // bytes after which the connection ends; negative: it does not
-	status uint32    // once it has arrived
-	reply  time.Time // when that is known here
-	spare  bool      // it was completed when it left
-	local  bool      // it does not leave
+	w       *fakeverbs.Work
+	data    []byte    // that the peer gets
+	buffer  []byte    // where data may be
+	due     time.Time // when it arrives
+	tries   int       // that nobody answered
+	givenUp bool      // the last try went unanswered
+	rnr     int       // that found no receive
+	cut     int       // bytes after which the connection ends; negative: it does not
+	status  uint32    // once it has arrived
+	reply   time.Time // when that is known here
+	spare   bool      // it was completed when it left
+	local   bool      // it does not leave
 }
 
 // pairOf finds or makes the pair of a queue pair.

@@ -50,6 +50,9 @@ func (rxeRules) ended(*Fabric, *pair) {}
 
 // deliver: an unreliable connection loses what the peer does not take, without a word.
 func (rxeRules) deliver(f *Fabric, p *pair, k *packet) (status uint32, again time.Duration) {
+	if k.givenUp {
+		return abi.IB_WC_RETRY_EXC_ERR, 0
+	}
 	to := f.connected(p)
 	reliable := isReliable(p.qp)
 	if to == nil || f.loses() {
@@ -93,14 +96,16 @@ func dropped(to *pair, k *packet) bool {
 	return to.qp.Type == abi.IB_UVERBS_QPT_UC && right(k.w) != 0 && !to.qp.HasSRQ() && (to.qp.QPAccess()&right(k.w) == 0 || !isOpen(to, k))
 }
 
-// unanswered waits for the peer as long and as often as the queue pair says.
+// unanswered waits for the peer as long and as often as the queue pair says: once behind the first
+// packet, and once behind each that is sent again. rxe sends again for ever if that is 7 times.
 func (p *pair) unanswered(k *packet) (status uint32, again time.Duration) {
 	a := p.qp.Attr()
-	if k.tries++; k.tries > int(a.RetryCnt) && a.Timeout != 0 {
-		return abi.IB_WC_RETRY_EXC_ERR, 0
-	}
 	if a.Timeout == 0 {
 		return 0, forever
+	}
+	const always = 7
+	if k.tries++; k.tries > int(a.RetryCnt) && (p.d.kind != RXE || a.RetryCnt != always) {
+		k.givenUp = true
 	}
 	return 0, 4096 * time.Nanosecond << min(a.Timeout, 31)
 }
@@ -132,7 +137,7 @@ func rnrTimer(n uint8) time.Duration {
 func (f *Fabric) connected(p *pair) *pair {
 	a := p.qp.Attr()
 	d := f.at(p.d, a.Dest.Dgid, a.Dest.Dlid)
-	if d == nil || !d.carries() || !p.d.carries() {
+	if d == nil || !f.hasPath(p.d, d) {
 		return nil
 	}
 	qp := d.verbs.QP(a.DestQpNum)
@@ -168,9 +173,6 @@ func (p *pair) through(srqn uint32) *pair {
 	}
 	return nil
 }
-
-// carries tells that packets can leave and come.
-func (d *Device) carries() bool { return !d.removed && d.verbs.Up() }
 
 // takeRecv takes a receive, unless the test has the device find none.
 func (p *pair) takeRecv() *fakeverbs.Recv {

@@ -122,7 +122,7 @@ func isOpen(to *pair, k *packet) bool {
 
 // fetch reads what a message asks for, and does its arithmetic.
 func (f *Fabric) fetch(to *pair, k *packet) []byte {
-	from, addr := to.qp.Memory(k.w.RKey, k.w.RemoteAddr)
+	from, addr := to.qp.RemoteMemory(k.w.RKey, k.w.RemoteAddr)
 	if right(k.w) == abi.IB_UVERBS_ACCESS_REMOTE_READ {
 		b := make([]byte, k.w.Len())
 		_ = from.Read(addr, b)

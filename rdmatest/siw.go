@@ -40,30 +40,65 @@ func (siwRules) acknowledges(_ *fakeverbs.QP, w *fakeverbs.Work) bool { return f
 
 // blocked: TCP waits until there is a way.
 func (siwRules) blocked(p *pair) bool {
-	return !p.d.removed && !p.d.verbs.Up() || p.peer != nil && !p.peer.d.verbs.Up()
+	return p.peer != nil && !p.d.fabric.isLinked(p.d, p.peer.d)
 }
 
-// ended takes the connection down.
+// ended takes the connection down. The peer learns about it when there is a way.
 func (siwRules) ended(f *Fabric, p *pair) {
 	peer := p.peer
 	if peer == nil {
 		return
 	}
-	p.peer, peer.peer = nil, nil
-	for _, e := range []*pair{p, peer} {
-		e.qp.Break()
-		e.way, e.arrived, e.fenced = nil, 0, nil
-		if e.id != nil {
-			f.manager.ended(e.id)
+	p.hangUp(f)
+	f.manager.stream(p.d, peer.d, retransmission, func() bool { return peer.peer == p }, func() {
+		p.deliverUnsent(f, peer)
+		peer.hangUp(f)
+	})
+}
+
+// deliverUnsent has the messages arrive that siw had given to TCP when the connection was closed.
+// What eRDMA's hardware had not sent is lost.
+func (p *pair) deliverUnsent(f *Fabric, peer *pair) {
+	for _, k := range p.unsent {
+		if p.d.kind != SIW || k.local || k.cut >= 0 || fetches(k.w) {
+			break
+		}
+		if event, ok := f.serveSIW(p, peer, k); !ok {
+			if event != 0 {
+				peer.qp.Raise(event)
+			}
+			break
 		}
 	}
+	p.unsent = nil
+}
+
+// hangUp ends one side of a connection of TCP.
+func (p *pair) hangUp(f *Fabric) {
+	p.peer = nil
+	p.qp.Break()
+	p.way, p.arrived, p.fenced = nil, 0, nil
+	if p.id != nil {
+		f.manager.ended(p.id)
+	}
+}
+
+// other is the other end of a connection of TCP, or nil if it is gone. What is sent there
+// ends this side too.
+func (p *pair) other(f *Fabric) *pair {
+	to := p.peer
+	if to != nil && to.peer != p {
+		p.hangUp(f)
+		return nil
+	}
+	return to
 }
 
 // retransmission is how long TCP waits for an acknowledgement.
 const retransmission = 200 * time.Millisecond
 
 func (siwRules) deliver(f *Fabric, p *pair, k *packet) (status uint32, again time.Duration) {
-	to := p.peer
+	to := p.other(f)
 	switch {
 	case to == nil:
 		return abi.IB_WC_WR_FLUSH_ERR, 0

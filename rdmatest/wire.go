@@ -1,6 +1,9 @@
 package rdmatest
 
-import "time"
+import (
+	"sync"
+	"time"
+)
 
 // wire is what the network does to all that goes over it.
 type wire struct {
@@ -33,6 +36,29 @@ func (f *Fabric) SetReordering(part float64) {
 	defer f.mu.Unlock()
 	f.overtaken.release(f)
 }
+
+// Partition cuts the way between two hosts, both ways, until heal is called. Their links stay up,
+// and each of them reaches the others. Partitions may overlap.
+func (f *Fabric) Partition(a, b *Host) (heal func()) {
+	f.divide(a, b, 1)
+	return sync.OnceFunc(func() { f.divide(a, b, -1) })
+}
+
+func (f *Fabric) divide(a, b *Host, n int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.cuts[[2]*Host{a, b}] += n
+	f.cuts[[2]*Host{b, a}] += n
+	f.pumpAll()
+}
+
+// isLinked reports whether there is a way between the network devices of two devices.
+func (f *Fabric) isLinked(a, b *Device) bool {
+	return a.verbs.Up() && b.verbs.Up() && (a.host == b.host || f.cuts[[2]*Host{a.host, b.host}] == 0)
+}
+
+// hasPath reports whether there is a way between two devices.
+func (f *Fabric) hasPath(a, b *Device) bool { return !a.removed && !b.removed && f.isLinked(a, b) }
 
 func (f *Fabric) loses() bool { return f.wire.loss > 0 && f.random.Float64() < f.wire.loss }
 

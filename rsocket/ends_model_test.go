@@ -42,9 +42,9 @@ var accidents = map[string]func(d *rdmatest.Device, a, b net.Conn, r *rand.Rand)
 	"one closes":       func(_ *rdmatest.Device, a, _ net.Conn, _ *rand.Rand) { _ = a.Close() },
 	"both close":       func(_ *rdmatest.Device, a, b net.Conn, _ *rand.Rand) { go a.Close(); _ = b.Close() },
 	"the device goes":  func(d *rdmatest.Device, _, _ net.Conn, _ *rand.Rand) { d.Remove() },
-	"a send fails":     func(d *rdmatest.Device, _, _ net.Conn, r *rand.Rand) { d.FailSend(r.IntN(3), uverbs.StatusRetryExcErr) },
-	"a receive fails":  func(d *rdmatest.Device, _, _ net.Conn, r *rand.Rand) { d.FailRecv(r.IntN(3), uverbs.StatusLocProtErr) },
-	"a message is cut": func(d *rdmatest.Device, _, _ net.Conn, r *rand.Rand) { d.CutSend(r.IntN(3), r.IntN(2000)) },
+	"a send fails":     func(d *rdmatest.Device, _, _ net.Conn, r *rand.Rand) { d.FailSend(r.IntN(3), uverbs.StatusRetryExcErr).Optional() },
+	"a receive fails":  func(d *rdmatest.Device, _, _ net.Conn, r *rand.Rand) { d.FailRecv(r.IntN(3), uverbs.StatusLocProtErr).Optional() },
+	"a message is cut": func(d *rdmatest.Device, _, _ net.Conn, r *rand.Rand) { d.CutSend(r.IntN(3), r.IntN(2000)).Optional() },
 	"a deadline comes": func(_ *rdmatest.Device, a, _ net.Conn, _ *rand.Rand) { _ = a.SetDeadline(time.Now()) },
 }
 

@@ -27,6 +27,27 @@ func TestCMRxeOptions(t *testing.T) {
 	ok(t, l.Close())
 }
 
+// TestCMRxeAckTimeouts: the acknowledgement time-outs that the kernel gives to both sides, of a
+// dialling side that sets none, or one. TestAckTimeouts of rdmatest has the same table.
+func TestCMRxeAckTimeouts(t *testing.T) {
+	notTwice(t)
+	rxeFabric(t)
+	noLeak(t)
+	l := must(rdmacm.Listen(rxeIPv4+":0", nil))(t)
+	for _, c := range []struct{ set, dialled, accepted uint8 }{{0, 17, 17}, {15, 15, 16}, {21, 21, 21}} {
+		accepted := make(chan *rdmacm.Conn, 1)
+		go func() { accepted <- must(l.Accept(context.Background()))(t) }()
+		dialled := must(rdmacm.Dial(t.Context(), l.Addr().String(), &rdmacm.Config{AckTimeout: c.set}))(t)
+		for conn, want := range map[*rdmacm.Conn]uint8{dialled: c.dialled, <-accepted: c.accepted} {
+			if a := must(conn.QP().Query())(t); a.Timeout != want || a.RetryCnt != 7 {
+				t.Errorf("%d: %d, %d retries, want %d", c.set, a.Timeout, a.RetryCnt, want)
+			}
+			ok(t, conn.Close())
+		}
+	}
+	ok(t, l.Close())
+}
+
 // acceptOne has one connection accepted, and closed after the peer.
 func acceptOne(t *testing.T, l *rdmacm.Listener) <-chan struct{} {
 	served := make(chan struct{})

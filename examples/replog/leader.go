@@ -69,7 +69,8 @@ func newLeader(ctx context.Context, addresses []string) (*leader, error) {
 }
 
 func reach(ctx context.Context, address string) (*remote, error) {
-	conn, err := rdmacm.Dial(ctx, address, nil)
+	// A replica that is gone ends its connection after half a second. To rxe 7 retries, the default, are without end.
+	conn, err := rdmacm.Dial(ctx, address, &rdmacm.Config{RetryCount: 6, AckTimeout: 14})
 	if err != nil {
 		return nil, err
 	}

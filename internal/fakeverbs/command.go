@@ -15,7 +15,7 @@ func (k *Kernel) Command(wire []byte) error {
 	switch {
 	case k.closed:
 		return syscall.EBADF
-	case k.device.isRemoved():
+	case k.isGone():
 		return syscall.EIO
 	case k.OtherCredentials:
 		return syscall.EACCES

@@ -73,7 +73,8 @@ type Kernel struct {
 	model    model
 	context  bool
 	closed   bool
-	others   int // descriptors of the file beside one
+	killed   bool // the program is dead
+	others   int  // descriptors of the file beside one
 	handles  numbers
 	places   numbers // that siw maps queues at
 	objects  map[uint32]*object
@@ -111,7 +112,7 @@ func (k *Kernel) Ioctl(r *ioctl.Request) error {
 		return err
 	}
 	// C: rdma_lookup_get_uobject: of a device that is gone, handles may still be given back.
-	if k.device.isRemoved() && !strings.HasSuffix(m.name, "_DESTROY") {
+	if k.isGone() && !strings.HasSuffix(m.name, "_DESTROY") {
 		return syscall.EIO
 	}
 	name := m.name
@@ -217,6 +218,9 @@ func (k *Kernel) Closed() bool {
 func (k *Kernel) Leaks() []string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if k.killed {
+		return nil
+	}
 	leaks := append(slices.Clone(k.left), k.alive()...)
 	for fd := range k.files {
 		leaks = append(leaks, fmt.Sprintf("descriptor %d", fd))
@@ -236,6 +240,9 @@ func (k *Kernel) Alive() []string {
 }
 
 func (k *Kernel) alive() []string {
+	if k.killed {
+		return nil
+	}
 	var names []string
 	for h, o := range k.objects {
 		names = append(names, fmt.Sprintf("%s %d", o.kind, h))

@@ -195,6 +195,9 @@ func (d *Device) SetLink(up bool) {
 // Up tells whether port 1 is up.
 func (d *Device) Up() bool { return !d.down.Load() }
 
+// AckDelay is the time that the device takes for an acknowledgement, as a power of two.
+func (d *Device) AckDelay() uint8 { return d.limits.device.LocalCaAckDelay }
+
 // port is what the device says of port 1.
 func (d *Device) port() abi.IbUverbsQueryPortResp {
 	p := d.limits.port
@@ -214,6 +217,20 @@ func (d *Device) Remove() {
 }
 
 func (d *Device) isRemoved() bool { return d.removed.Load() }
+
+// Kill frees what the programs have that have the device open, as the kernel does when they are
+// killed. To what is left of them in this process the device is gone. Others may open it.
+func (d *Device) Kill() {
+	for _, k := range d.Openings() {
+		k.mu.Lock()
+		k.killed = true
+		k.unlock()
+		k.dissociate()
+	}
+}
+
+// isGone reports whether the program has the device no more.
+func (k *Kernel) isGone() bool { return k.killed || k.device.isRemoved() }
 
 // dissociate frees what all objects have of the device, as the core does when their driver
 // goes. Their handles stay until the program destroys the objects.

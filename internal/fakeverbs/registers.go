@@ -54,7 +54,7 @@ func (k *Kernel) Store(key int64, offset, size int, value uint64) {
 
 // listens tells whether stores get to the device. What a program stores after its device is
 // gone, the kernel has go to memory of no meaning.
-func (k *Kernel) listens() bool { return !k.closed && !k.device.isRemoved() }
+func (k *Kernel) listens() bool { return !k.closed && !k.isGone() }
 
 // copier is a model that takes copies of whole requests, 64 bytes after 64 bytes.
 type copier interface {

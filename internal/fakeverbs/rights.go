@@ -102,3 +102,13 @@ func (qp *QP) Memory(key uint32, addr uint64) (Memory, uint64) {
 	}
 	return qp.k.User, addr
 }
+
+// RemoteMemory is Memory for a peer's request. The race detector does not see what a peer does
+// with memory of this process, as it sees nothing of a device's access.
+func (qp *QP) RemoteMemory(key uint32, addr uint64) (Memory, uint64) {
+	m, at := qp.Memory(key, addr)
+	if l, ok := m.(*lent); ok && raceEnabled {
+		return unseen{l}, at
+	}
+	return m, at
+}

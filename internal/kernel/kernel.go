@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"net/netip"
@@ -62,6 +63,22 @@ func Owner(addr netip.Addr) Kernel {
 		}
 	}
 	return Running
+}
+
+type sourceKey struct{}
+
+// WithSource returns a context for programs of one host: source chooses the address that they
+// dial from. An address that is not valid leaves the choice to the kernel.
+func WithSource(ctx context.Context, source func(dst netip.Addr) netip.Addr) context.Context {
+	return context.WithValue(ctx, sourceKey{}, source)
+}
+
+// Source returns the address to dial dst from, or one that is not valid.
+func Source(ctx context.Context, dst netip.Addr) netip.Addr {
+	if source, ok := ctx.Value(sourceKey{}).(func(netip.Addr) netip.Addr); ok {
+		return source(dst)
+	}
+	return netip.Addr{}
 }
 
 // OpenDevice opens a device node of whichever kernel it is.

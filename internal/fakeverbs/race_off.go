@@ -1,0 +1,5 @@
+//go:build !race
+
+package fakeverbs
+
+const raceEnabled = false

@@ -1,0 +1,209 @@
+package rdmatest_test
+
+import (
+	"context"
+	"errors"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/goverbs/goverbs/rdmacm"
+	"github.com/goverbs/goverbs/rdmatest"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// MADs after 4.608 and 4.096 seconds, SYNs after 1, 2 and 4, data of TCP after 0.2, 0.4 and so on.
+func TestHandshakeLost(t *testing.T) {
+	inBubbles(t, func(t *testing.T, f *rdmatest.Fabric, k rdmatest.Kind) {
+		lose := func(*rdmacm.Conn) error {
+			f.SetLoss(1)
+			time.AfterFunc(5*time.Second, func() { f.SetLoss(0) })
+			return nil
+		}
+		request, answer := 2*4608*time.Millisecond, 2*4096*time.Millisecond
+		if k == rdmatest.SIW || k == rdmatest.ERDMA {
+			request, answer = 7*time.Second, 6200*time.Millisecond
+		}
+		for _, c := range []struct {
+			server, client *rdmacm.Config
+			want           time.Duration
+		}{{nil, &rdmacm.Config{Prepare: lose}, request}, {&rdmacm.Config{Prepare: lose}, nil, answer}} {
+			l := must(rdmacm.Listen(f.Host(1).Addr()+":0", c.server))(t)
+			served := make(chan error, 1)
+			go func() {
+				s, err := l.Accept(context.Background())
+				if err == nil {
+					<-s.Done()
+					err = s.Close()
+				}
+				served <- err
+			}()
+			start := time.Now()
+			conn := must(rdmacm.Dial(t.Context(), l.Addr().String(), c.client))(t)
+			if took := time.Since(start); took != c.want {
+				t.Errorf("connected after %v, want %v", took, c.want)
+			}
+			if err := errors.Join(conn.Close(), <-served, l.Close()); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+// ib_send_cm_rep answers EINVAL, siw and erdma answer ECONNRESET.
+func TestAcceptAbandoned(t *testing.T) {
+	inBubbles(t, func(t *testing.T, f *rdmatest.Fabric, k rdmatest.Kind) {
+		l := must(rdmacm.Listen(f.Host(1).Addr()+":0", nil))(t)
+		defer l.Close()
+		ctx, cancel := context.WithCancel(t.Context())
+		dialled := make(chan error, 1)
+		go func() { _, err := rdmacm.Dial(ctx, l.Addr().String(), nil); dialled <- err }()
+		r := must(l.Next(t.Context()))(t)
+		cancel()
+		if err := <-dialled; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		synctest.Wait()
+		want := syscall.EINVAL
+		if k == rdmatest.SIW || k == rdmatest.ERDMA {
+			want = syscall.ECONNRESET
+		}
+		if _, err := r.Accept(t.Context(), nil); !errors.Is(err, want) {
+			t.Errorf("%v, want %v", err, want)
+		}
+	})
+}
+
+// another one, are those of Linux 6.12 (TestCMRxeAckTimeouts measures them).
+func TestAckTimeouts(t *testing.T) {
+	for _, c := range []struct{ set, dialled, accepted uint8 }{{0, 17, 17}, {15, 15, 16}, {21, 21, 21}} {
+		dialled, accepted := meet(t, rdmatest.New(t), &rdmacm.Config{AckTimeout: c.set})
+		for conn, want := range map[*rdmacm.Conn]uint8{dialled: c.dialled, accepted: c.accepted} {
+			if a := must(conn.QP().Query())(t); a.Timeout != want || a.RetryCnt != 7 {
+				t.Errorf("%d: %d, %d retries, want %d", c.set, a.Timeout, a.RetryCnt, want)
+			}
+		}
+	}
+}
+
+// it needs time. Over iWARP the side that dials gives up after 10 or 20 seconds.
+func TestSlowAccept(t *testing.T) {
+	limits := map[rdmatest.Kind]time.Duration{rdmatest.SIW: 10 * time.Second, rdmatest.ERDMA: 20 * time.Second}
+	inBubbles(t, func(t *testing.T, f *rdmatest.Fabric, k rdmatest.Kind) {
+		l := must(rdmacm.Listen(f.Host(1).Addr()+":0", nil))(t)
+		defer l.Close()
+		start := time.Now()
+		var took time.Duration
+		dialled := make(chan error, 1)
+		go func() {
+			c, err := rdmacm.Dial(context.Background(), l.Addr().String(), nil)
+			took = time.Since(start)
+			if err == nil {
+				<-c.Done()
+				err = c.Close()
+			}
+			dialled <- err
+		}()
+		r := must(l.Next(t.Context()))(t)
+		time.Sleep(16 * time.Minute)
+		c, err := r.Accept(t.Context(), nil)
+		if limit := limits[k]; limit > 0 {
+			if !errors.Is(err, syscall.ECONNRESET) {
+				t.Error("accepted:", err)
+			}
+			if err := <-dialled; !errors.Is(err, syscall.ETIMEDOUT) || took != limit {
+				t.Error(err, took)
+			}
+			return
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(c.Close(), <-dialled); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// is.
+func TestConfirmationLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := rdmatest.New(t)
+		f.SetLatency(time.Second)
+		time.AfterFunc(2500*time.Millisecond, func() { f.SetLoss(1) }) // it is on its way
+		time.AfterFunc(4*time.Second, func() { f.SetLoss(0) })
+		l := must(rdmacm.Listen(f.Host(1).Addr()+":0", nil))(t)
+		defer l.Close()
+		start := time.Now()
+		served := make(chan error, 1)
+		go func() {
+			c, err := l.Accept(context.Background())
+			if took := time.Since(start); took != (1000+4096+2000)*time.Millisecond {
+				t.Errorf("accepted after %v", took)
+			}
+			if err == nil {
+				<-c.Done()
+				err = c.Close()
+			}
+			served <- err
+		}()
+		c := must(rdmacm.Dial(t.Context(), l.Addr().String(), nil))(t)
+		if took := time.Since(start); took != 2*time.Second {
+			t.Errorf("connected after %v", took)
+		}
+		time.Sleep(10 * time.Second)
+		if err := errors.Join(c.Close(), <-served); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// before the other's FIN is here.
+func TestSendToClosed(t *testing.T) {
+	for _, k := range []rdmatest.Kind{rdmatest.SIW, rdmatest.ERDMA} {
+		synctest.Test(t, func(t *testing.T) {
+			f := rdmatest.NewWith(t, &rdmatest.Options{Kind: k})
+			a, b := meet(t, f, nil)
+			heal := f.Partition(f.Host(0), f.Host(1))
+			if err := a.Close(); err != nil {
+				t.Error(err)
+			}
+			heal()
+			wr := uverbs.SendWR{Opcode: uverbs.OpRDMAWrite, Flags: uverbs.SendSignaled}
+			if _, err := b.QP().PostSend([]uverbs.SendWR{wr}); err != nil {
+				t.Error(err)
+			}
+			synctest.Wait()
+			select {
+			case <-b.Done():
+			default:
+				t.Errorf("%v: the connection goes on", k)
+			}
+		})
+	}
+}
+
+// TestCloseBehindCut: over siw TCP has what was sent before a connection was closed, and delivers it
+// when the network is back.
+func TestCloseBehindCut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := rdmatest.NewWith(t, &rdmatest.Options{Kind: rdmatest.SIW})
+		a, b := meet(t, f, nil)
+		from, to := region(t, a, nil), region(t, b, nil)
+		copy(from.Bytes(), "12345678")
+		heal := f.Partition(f.Host(0), f.Host(1))
+		wr := uverbs.SendWR{Opcode: uverbs.OpRDMAWrite, SGL: []uverbs.SGE{from.SGE(0, 8)}, RemoteAddr: to.Addr(), RKey: to.RKey()}
+		if _, err := a.QP().PostSend([]uverbs.SendWR{wr}); err != nil {
+			t.Fatal(err)
+		}
+		if err := a.Close(); err != nil {
+			t.Error(err)
+		}
+		heal()
+		<-b.Done()
+		if got := string(to.Bytes()[:8]); got != "12345678" {
+			t.Errorf("%q", got)
+		}
+	})
+}
