@@ -6,14 +6,14 @@ import (
 	"github.com/goverbs/goverbs/uverbs/driver"
 )
 
-// failed lets the provider complete what the device will not, where it has to. The
-// first sign of the error state triggers it: a failed completion, a fatal event, or a
-// move to that state. A sign from a life that RESET ended is none.
+// failed notes that the QP has failed, and lets the provider complete what the device
+// will not, where it has to. A failed completion, a fatal event and a move to the error
+// state call it. Errors from before the last RESET are ignored.
 //
-// It returns when that is done, also when another goroutine does it. A refused post
+// It returns once the QP has been flushed, by this goroutine or another. A refused post
 // calls it, and then posts what is to be flushed.
 func (qp *QP) failed(life uint32) {
-	if qp.flusher == nil || qp.failing.Load() {
+	if qp.failing.Load() {
 		return
 	}
 	qp.sq.Lock()
@@ -27,10 +27,12 @@ func (qp *QP) failed(life uint32) {
 
 // beginFailing is failed with both queues held. move puts the QP into ERR.
 func (qp *QP) beginFailing(move func() error) {
-	if qp.flusher == nil || qp.closed || qp.failing.Load() {
+	if qp.closed || qp.failing.Load() {
 		return
 	}
-	qp.flush(move)
+	if qp.flusher != nil {
+		qp.flush(move)
+	}
 	qp.failing.Store(true)
 	qp.setOdd()
 }
@@ -44,7 +46,7 @@ func (qp *QP) moveToErr() error {
 // asked what state the QP is in now, unless this is the QP's first life.
 func (qp *QP) heardOfEnd() {
 	life := qp.life.Load()
-	if life == 0 || qp.flusher != nil && qp.inError() {
+	if life == 0 || qp.inError() {
 		qp.failed(life)
 	}
 }
@@ -72,8 +74,9 @@ func (qp *QP) flush(move func() error) {
 	}
 }
 
-// setOdd has posts see what changed. Both queues are held.
-func (qp *QP) setOdd() { qp.odd = qp.closed || qp.failing.Load() }
+// setOdd recomputes whether posts must take the slow path. Both queues are held. The device
+// itself flushes what is posted to a failed QP where the provider is no Flusher.
+func (qp *QP) setOdd() { qp.odd = qp.closed || qp.flusher != nil && qp.failing.Load() }
 
 func (qp *QP) postSendOdd(wrs []SendWR) (int, error) {
 	return qp.postOdd(qp.sendCQ, len(wrs), func(from, to int) (int, error) { return qp.ring.PostSend(wrs[from:to]) })
@@ -93,7 +96,7 @@ func (qp *QP) postOdd(cq *CQ, all int, post func(from, to int) (int, error)) (in
 	switch {
 	case qp.closed:
 		return 0, ErrClosed
-	case !qp.failing.Load(), cq == nil: // put into RESET meanwhile; or without such a queue
+	case !qp.odd, cq == nil: // put into RESET meanwhile; or without such a queue
 		return post(0, all)
 	}
 	return qp.postFlushed(min(all, cq.room()), all, post)

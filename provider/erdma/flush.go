@@ -20,4 +20,4 @@ func (q *qp) flush(id uint64, op driver.WCOpcode) driver.WC {
 }
 
 // Idle implements driver.Idler.
-func (q *qp) Idle() bool { return q.failed && q.sq.empty() && q.rq.empty() }
+func (q *qp) Idle() bool { return q.failed && q.sq.isIdle() && q.rq.empty() }

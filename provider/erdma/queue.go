@@ -45,8 +45,19 @@ func (q *queue) note(pi uint32, id uint64, blocks uint32) {
 // publish has the poller know what is before pi. It comes before the doorbell.
 func (q *queue) publish(pi uint32) { mmap.StoreRelease(&q.produced, pi) }
 
-// empty tells that all work requests have completed.
+// empty reports whether all work requests have completed.
 func (q *queue) empty() bool { return q.produced.Load() == q.consumed.Load() }
+
+// isIdle reports whether no send is outstanding that asked for a completion. Nobody can
+// know of those that follow the last of these: they may have succeeded, without a completion.
+func (q *sendQueue) isIdle() bool {
+	for at, end := q.consumed.Load(), q.produced.Load(); at != end; at++ {
+		if q.wrs[at&(q.depth-1)].blocks > 0 && q.blocks.At(at)[0]&hdrSignaled != 0 {
+			return false
+		}
+	}
+	return true
+}
 
 // sendQueue completes in any distance: sends that asked for no completion are passed over.
 type sendQueue struct{ queue }

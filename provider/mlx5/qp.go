@@ -182,6 +182,10 @@ func (q *qp) Destroy(do func() error) error {
 	return err
 }
 
+// Idle implements driver.Idler. The device flushes all that it was given. It flushes
+// nothing of an SRQ.
+func (q *qp) Idle() bool { return q.sq.isIdle() && q.rq.isEmpty() }
+
 // Modify implements driver.QPModifier. A QP in RESET begins anew.
 func (q *qp) Modify(r *driver.ModifyQP) error {
 	if q.typ == driver.QPTypeUD && r.Mask&driver.QPAttrPort != 0 {

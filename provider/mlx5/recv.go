@@ -134,6 +134,16 @@ func putReceive(segs *mmap.Array[segment], at, room uint32, sgl []driver.SGE) {
 	}
 }
 
+// isEmpty reports whether all receives have completed.
+func (q *recvQueue) isEmpty() bool {
+	for i := range q.entries {
+		if q.entries[i].pending.Load() != 0 {
+			return false
+		}
+	}
+	return true
+}
+
 // complete frees a place. The message goes to its memory if the device left that to us. It
 // refuses a place that has no receive.
 func (q *recvQueue) complete(c *mlx5Context, index uint16, data []byte, wc *driver.WC) bool {

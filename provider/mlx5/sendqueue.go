@@ -90,6 +90,18 @@ func (s *sendQueue) complete(c *mlx5Context, index uint16, bytes uint32, data []
 	return true
 }
 
+// isIdle reports whether no send is outstanding that asked for a completion. Nobody can
+// know of those that follow the last of these: they may have succeeded, without a completion.
+func (s *sendQueue) isIdle() bool {
+	done, produced := s.completed.Load(), s.produced.Load()
+	for i := range s.sent {
+		if s.sent[i].number-done < produced-done && be64(s.ring.At(uint32(i))[0][1])>>32&ctrlCompletion != 0 {
+			return false
+		}
+	}
+	return true
+}
+
 // wholeOf is a request as it stands in the queue. One that goes around the end is copied.
 func (q *qp) wholeOf(at, blocks uint32) []byte {
 	start := int(at&(q.sq.blocks-1)) * blockSize
