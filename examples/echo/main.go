@@ -1,5 +1,6 @@
 // Echo is a server for a thousand connections and more. They share a pool, so that none of
-// them has a goroutine, a descriptor or receive buffers of its own. A few goroutines answer all.
+// them has a goroutine or a descriptor of its own. Each has receive buffers of its own, which are
+// few and small. A few goroutines answer all.
 //
 //	echo -dev siw0 -listen 10.0.0.1:7471
 //	echo -dev siw0 -conns 1000 10.0.0.1:7471
@@ -77,6 +78,9 @@ func serve(address string, cfg *msg.Config) error {
 func answer(pool *msg.Pool) {
 	for {
 		c, m, err := pool.Recv(context.Background())
+		if c == nil { // the pool is closed
+			return
+		}
 		if err == nil {
 			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 			err = c.Send(ctx, m.Bytes())
