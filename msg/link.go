@@ -1,6 +1,8 @@
 package msg
 
 import (
+	"errors"
+
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/uverbs"
 )
@@ -28,9 +30,17 @@ type rdmaLink struct{ *rdmacm.Conn }
 
 func (l rdmaLink) PostSend(wrs []uverbs.SendWR) (int, error) { return l.QP().PostSend(wrs) }
 func (l rdmaLink) PostRecv(wrs []uverbs.RecvWR) (int, error) { return l.QP().PostRecv(wrs) }
-func (l rdmaLink) explain(err error) error                   { return l.Explain(err) }
 func (l rdmaLink) disconnect()                               { _ = l.Disconnect() }
 func (l rdmaLink) close() error                              { return l.Close() }
+
+// explain does not let rdmacm's word of a flushed receive stand for a send that failed before:
+// the receive may have been polled first.
+func (l rdmaLink) explain(err error) error {
+	if cause := l.Explain(err); !errors.Is(cause, uverbs.StatusWRFlushErr) {
+		return cause
+	}
+	return err
+}
 
 func (l rdmaLink) register(b []byte, access uverbs.Access) (memory, error) {
 	return l.PD().RegMR(b, access)
