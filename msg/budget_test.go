@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"math/rand/v2"
+	"net"
 	"sync"
 	"syscall"
 	"testing"
@@ -238,4 +239,42 @@ func TestBudgetLeave(t *testing.T) {
 	if c.close(); g.used != 0 {
 		t.Error("left:", g.used)
 	}
+}
+
+// A registration under way when the heap closes ends with it.
+func TestHeapClosedWhileRegistering(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begun, goOn := make(chan struct{}), make(chan struct{})
+		e := newWorld(t, testShape(t)).ends[0]
+		h := &heap{register: func(b []byte, a uverbs.Access) (memory, error) {
+			close(begun)
+			<-goOn
+			return e.register(b, a)
+		}}
+		added := make(chan memory, 1)
+		go func() {
+			m, err := h.add(make([]byte, 8), 0)
+			if err != nil {
+				t.Error(err)
+			}
+			added <- m
+		}()
+		<-begun
+		closed := make(chan error, 1)
+		go func() { closed <- h.Close() }()
+		synctest.Wait()
+		if len(closed) > 0 {
+			t.Error("it did not wait")
+		}
+		close(goOn)
+		if err := <-closed; err != nil {
+			t.Error(err)
+		}
+		if m := (<-added).(*fakeMem); !m.closed {
+			t.Error("a registration is left")
+		}
+		if _, err := h.add(make([]byte, 8), 0); !errors.Is(err, net.ErrClosed) {
+			t.Error(err)
+		}
+	})
 }

@@ -16,6 +16,8 @@ type heap struct {
 	register func([]byte, uverbs.Access) (memory, error)
 	account  *account // of large buffers
 
+	adding sync.WaitGroup // registrations under way
+
 	mu     sync.Mutex // guards what follows
 	all    map[memory]struct{}
 	closed bool
@@ -23,6 +25,14 @@ type heap struct {
 
 // add registers b.
 func (h *heap) add(b []byte, access uverbs.Access) (memory, error) {
+	h.mu.Lock()
+	if h.closed {
+		h.mu.Unlock()
+		return nil, net.ErrClosed
+	}
+	h.adding.Add(1)
+	h.mu.Unlock()
+	defer h.adding.Done()
 	m, err := h.register(b, access)
 	if err != nil {
 		return nil, err
@@ -33,9 +43,6 @@ func (h *heap) add(b []byte, access uverbs.Access) (memory, error) {
 		h.all = make(map[memory]struct{})
 	}
 	h.all[m] = struct{}{}
-	if h.closed {
-		return nil, errors.Join(net.ErrClosed, h.end(m))
-	}
 	return m, nil
 }
 
@@ -82,14 +89,18 @@ func (h *heap) put(b *Buffer) {
 	}
 }
 
-// Close ends all registrations.
+// Close ends all registrations. It waits for those under way, which would keep the protection
+// domain in use.
 func (h *heap) Close() error {
 	if h.account != nil {
 		h.account.close()
 	}
 	h.mu.Lock()
-	defer h.mu.Unlock()
 	h.closed = true
+	h.mu.Unlock()
+	h.adding.Wait()
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	var errs []error
 	for m := range h.all {
 		errs = append(errs, h.end(m))
