@@ -23,7 +23,7 @@ func TestAcceptHostile(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 			}
 			var typed *Error
-			if err := <-accepted; !errors.Is(err, h.want) || !errors.As(err, &typed) || typed.Op != "accept" {
+			if err := <-accepted; !errors.Is(err, h.want) || !errors.As(err, &typed) || typed.Op != "accept" || !typed.Temporary() {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
@@ -43,7 +43,8 @@ func TestAcceptEnds(t *testing.T) {
 		accepted := make(chan error, 1)
 		go func() { _, err := l.Accept(ctx); accepted <- err }()
 		cancel()
-		if err := <-accepted; !errors.Is(err, context.Canceled) {
+		var typed *Error
+		if err := <-accepted; !errors.Is(err, context.Canceled) || errors.As(err, &typed) && typed.Temporary() {
 			t.Error(err)
 		}
 		asked := f.HoldCM(rdmatest.CMAccept)
@@ -55,7 +56,7 @@ func TestAcceptEnds(t *testing.T) {
 			t.Error(err)
 		}
 		for range 2 {
-			if err := <-accepted; !errors.Is(err, net.ErrClosed) {
+			if err := <-accepted; !errors.Is(err, net.ErrClosed) || errors.As(err, &typed) && typed.Temporary() {
 				t.Error(err)
 			}
 			go func() { _, err := l.Accept(t.Context()); accepted <- err }()
@@ -105,7 +106,7 @@ func TestRefused(t *testing.T) {
 	newFabric(t, rdmatest.RXE)
 	for name, cfg := range map[string]Config{
 		"eager size 63": {EagerSize: 63}, "eager size 2^21": {EagerSize: 1 << 21}, "eager size -1": {EagerSize: -1},
-		"window 3": {Window: 3}, "window 1025": {Window: 1025}, "longest 63": {MaxMessage: 63}, "longest 2^31": {MaxMessage: 1 << 31},
+		"window 3": {Window: 3}, "window 1025": {Window: 1025}, "longest 63": {MaxMessage: 63}, "longest 2^30+1": {MaxMessage: maxLongest + 1},
 	} {
 		var typed *Error
 		if _, err := Dial(t.Context(), anyPort, &cfg); !errors.As(err, &typed) || typed.Op != "dial" {
@@ -123,5 +124,17 @@ func TestRefused(t *testing.T) {
 	}
 	if _, err := Dial(t.Context(), "no address", &Config{Source: netip.AddrPort{}}); err == nil {
 		t.Error("dials no address")
+	}
+}
+
+// A second Close says that the listener is closed.
+func TestListenerClosedTwice(t *testing.T) {
+	newFabric(t, rdmatest.RXE)
+	l := listen(t, &small)
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := l.Close(); !errors.Is(err, net.ErrClosed) {
+		t.Error(err)
 	}
 }

@@ -21,7 +21,7 @@ func TestAllocs(t *testing.T) {
 		}
 		w.settle()
 		if len(text) > 64 { // the first call begins the READ, as a concurrent one would
-			if _, err := b.tryRecv(); err != errAgain {
+			if _, err := b.tryRecv(); err != errSupply || b.supply() != errAgain {
 				t.Fatal(err)
 			}
 			w.settle()

@@ -11,8 +11,7 @@ import (
 // freed is one that the connection's other senders lack.
 type Buffer struct {
 	c      *Conn
-	slot   int // of the connection's small buffers, or
-	class  int // of the large ones
+	slot   int // of the connection's small buffers, or noSlot
 	mem    memory
 	all    []byte // with room for the header, if small
 	data   []byte // what was asked for
@@ -22,6 +21,11 @@ type Buffer struct {
 	sge    [1]uverbs.SGE // of a small one
 	wr     [1]uverbs.SendWR
 	msg    Message // that a large buffer was received into
+
+	// Of a large buffer. The account's lock guards what follows.
+	heap         *heap
+	received     bool    // its memory is reserved
+	older, newer *Buffer // of the free ones
 }
 
 const noSlot = -1
@@ -31,7 +35,7 @@ func (b *Buffer) Bytes() []byte { return b.data }
 
 // Free gives the buffer back unsent. It does nothing to a buffer that was sent.
 func (b *Buffer) Free() {
-	if b.lent {
+	if b != nil && b.lent {
 		b.c.recycle(b)
 		b.c.pump.nudge()
 	}
@@ -55,10 +59,13 @@ func (c *Conn) alloc(ctx context.Context, n int) (*Buffer, error) {
 	case n < 0 || uint64(n) > c.peer.longest:
 		return nil, ErrTooLong
 	case n > c.eager:
+		if isClosed(c.down) {
+			return nil, c.downCause()
+		}
 		if err := c.expectFINs(); err != nil {
 			return nil, err
 		}
-		b, err := c.heap.large(n)
+		b, err := c.heap.toSend(n)
 		if err == nil {
 			b.data = b.all[:n]
 		}

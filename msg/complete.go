@@ -10,7 +10,9 @@ func (c *Conn) complete(wc *uverbs.WC) {
 	if w.kind() != kindQuiet {
 		c.outstanding--
 	}
-	if wc.Status != uverbs.StatusSuccess {
+	if wc.Status == uverbs.StatusSuccess {
+		c.watch.heard = true
+	} else {
 		c.failWith(wc)
 	}
 	switch w.kind() {
@@ -33,6 +35,8 @@ func (c *Conn) complete(wc *uverbs.WC) {
 		}
 	case kindOp:
 		c.completeOp(w, wc)
+	case kindKeepAlive:
+		c.watch.asking = false
 	}
 	c.flush()
 	c.endIfIdle()
@@ -43,7 +47,7 @@ func (c *Conn) completeReceive(slot int, wc *uverbs.WC) {
 	if wc.Status != uverbs.StatusSuccess {
 		return
 	}
-	if err := c.received(slot, int(wc.ByteLen)); err != nil {
+	if err := c.received(slot, wc.ByteLen); err != nil {
 		c.fail(err)
 	}
 	c.room.raise()

@@ -19,6 +19,7 @@ type Conn struct {
 
 	domain  any  // within which memory keys are good
 	leaving bool // no program will have it; guarded by the pool's lock
+	parts   bool // it is closed in the background; likewise
 	place   place
 	seat    *seat // in the pool
 	pump    *pump // its own, or the seat's
@@ -35,6 +36,9 @@ type Conn struct {
 	opRoom  []byte   // their memory, in the ring
 	opsAt   int
 
+	expecting sync.Mutex // guards expects
+	expects   bool       // the receives of FINs are posted
+
 	sendTurn, recvTurn turn
 	room               signal        // for the call with the sendTurn: there may be credit
 	arrived            signal        // for the call with the recvTurn: a message, or the end
@@ -42,6 +46,9 @@ type Conn struct {
 	down               chan struct{} // closed when nothing may be sent any more
 	over               chan struct{} // closed when no work request is left
 	closed             chan struct{} // closed when Close is done
+
+	freeing sync.Mutex // guards what follows
+	closing closing
 
 	mu       sync.Mutex // guards what follows
 	greeted  bool       // the peer's greeting is known
@@ -56,6 +63,7 @@ type Conn struct {
 	fins     fifo[uint64]  // owed to the peer
 	fetch    fetch         // of a large message
 	endTold  bool          // by the pool's Recv
+	watch    watch         // of the peer
 
 	sent, got   uint64 // messages
 	quiet       quiet
@@ -82,7 +90,7 @@ func newConn(l link, id uint32, s shape, domain any) *Conn {
 	}
 	c.sendTurn.init()
 	c.recvTurn.init()
-	c.heap = &heap{register: l.register}
+	c.heap = &heap{register: l.register, account: &account{budget: s.budget(), wake: c.wakeReceiver}}
 	c.ending.shut = make(chan struct{})
 	return c
 }
@@ -104,9 +112,10 @@ func (c *Conn) prepare() (err error) {
 		c.small <- b
 	}
 	c.opRoom, c.opsAt = all[opsAt:], opsAt
+	made := c.newReceives(0, n, all, c.ring)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.addReceives(n, all, c.ring)
+	return c.addReceives(made)
 }
 
 // open begins to exchange frames. The side that dialled may send at once, because the

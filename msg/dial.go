@@ -37,6 +37,7 @@ func (c *Conn) begin(ctx context.Context) error {
 		c.pollAlone()
 	}
 	c.open(greeting, true)
+	c.startWatch(c.shape.keepAlive)
 	if c.shape.pool != nil && c.cm.Device().Info().Driver == uverbs.DriverSIW {
 		return c.prove(ctx)
 	}

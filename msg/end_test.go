@@ -71,7 +71,7 @@ func TestEndUnderCalls(t *testing.T) {
 					t.Error(err)
 				}
 			}
-			bothClose(t, a, b)
+			bothFree(t, a, b)
 		}
 	})
 }

@@ -1,6 +1,7 @@
 package msg
 
 import (
+	"errors"
 	"net"
 
 	"github.com/goverbs/goverbs/uverbs"
@@ -62,12 +63,16 @@ func (c *Conn) goDown() {
 	}
 }
 
-// failWith notes a work request that failed, with the connection's cause if it has one.
+// failWith notes a work request that failed, with the connection's cause if it has one. A
+// flush is only a consequence. Completions of two queues may come out of order, so a status
+// that tells more takes its place.
 func (c *Conn) failWith(wc *uverbs.WC) {
-	if c.ending.failing {
-		return
+	switch isFlush := wc.Status == uverbs.StatusWRFlushErr; {
+	case !c.ending.failing:
+		c.failBecause(c.link.explain(wc.Err()))
+	case !isFlush && errors.Is(c.ending.first, uverbs.StatusWRFlushErr):
+		c.ending.first = c.link.explain(wc.Err())
 	}
-	c.failBecause(c.link.explain(wc.Err()))
 }
 
 // failBecause forbids further posts. The first cause counts.

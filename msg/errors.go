@@ -24,6 +24,18 @@ func (e *Error) Timeout() bool {
 	return errors.Is(e.Err, context.DeadlineExceeded) || errors.Is(e.Err, os.ErrDeadlineExceeded)
 }
 
+// Temporary reports whether an error of [Listener.Accept] concerns one peer only, so that
+// the listener goes on.
+func (e *Error) Temporary() bool {
+	_, ok := e.Err.(ofPeer)
+	return ok
+}
+
+// ofPeer marks an error that concerns one peer of a listener.
+type ofPeer struct{ error }
+
+func (e ofPeer) Unwrap() error { return e.error }
+
 var (
 	// ErrProtocol means that the peer broke the protocol, which ends the connection.
 	ErrProtocol = errors.New("the peer broke the protocol")

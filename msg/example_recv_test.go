@@ -2,7 +2,10 @@ package msg_test
 
 import (
 	"context"
+	"errors"
 	"log"
+	"net"
+	"time"
 
 	"github.com/goverbs/goverbs/msg"
 	"github.com/goverbs/goverbs/uverbs"
@@ -25,20 +28,28 @@ func ExamplePool_Recv() {
 	}
 	go func() {
 		for {
-			if _, err := l.Accept(ctx); err != nil { // its messages come to the pool
+			_, err := l.Accept(ctx) // its messages come to the pool
+			if errors.Is(err, net.ErrClosed) {
+				return
+			}
+			if err != nil { // of one client
 				log.Print(err)
 			}
 		}
 	}()
 	for {
 		c, m, err := cfg.Pool.Recv(ctx)
+		if c == nil { // the pool is closed
+			return
+		}
+		if err == nil {
+			short, cancel := context.WithTimeout(ctx, time.Second) // a client that takes no answers holds up no other for longer
+			err = c.Send(short, m.Bytes())
+			cancel()
+			m.Release()
+		}
 		if err != nil { // the client has gone
-			go c.Close()
-			continue
+			c.Close()
 		}
-		if err := c.Send(ctx, m.Bytes()); err != nil {
-			log.Print(err)
-		}
-		m.Release()
 	}
 }

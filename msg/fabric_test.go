@@ -48,6 +48,7 @@ func newPool(t *testing.T, f *rdmatest.Fabric, conns int) *Pool {
 	return p
 }
 
+// closeLater closes what the test itself may have closed.
 func closeLater(t *testing.T, c interface{ Close() error }) {
 	t.Cleanup(func() {
 		if err := c.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
@@ -111,16 +112,31 @@ func connect(t *testing.T, cfg *Config) (dialled, accepted *Conn) {
 	if err := errors.Join(err1, err2, l.Close()); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { bothClose(t, a, b) })
+	t.Cleanup(func() { bothFree(t, a, b) })
 	return a, b
 }
 
+// bothClose waits until all is freed.
 func bothClose(t *testing.T, a, b *Conn) {
 	t.Helper()
 	closed := make(chan error, 1)
-	go func() { closed <- a.Close() }()
-	if err := errors.Join(b.Close(), <-closed); err != nil {
+	go func() { closed <- a.Shutdown(context.Background()) }()
+	if err := errors.Join(b.Shutdown(context.Background()), <-closed); err != nil {
 		t.Error(err)
+	}
+}
+
+// bothFree is bothClose for a connection that may be broken.
+func bothFree(t *testing.T, conns ...*Conn) {
+	t.Helper()
+	for _, c := range conns {
+		_ = c.Close() // may be closed already
+	}
+	for _, c := range conns {
+		<-c.closed
+		if _, err := c.outcome(); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

@@ -2,8 +2,8 @@ package msg
 
 import (
 	"errors"
-	"math/bits"
 	"net"
+	"slices"
 	"sync"
 
 	"github.com/goverbs/goverbs/uverbs"
@@ -14,26 +14,31 @@ import (
 // somebody kept stays good.
 type heap struct {
 	register func([]byte, uverbs.Access) (memory, error)
+	account  *account // of large buffers
+
+	adding sync.WaitGroup // registrations under way
 
 	mu     sync.Mutex // guards what follows
 	all    map[memory]struct{}
-	free   map[int][]*Buffer // by class, to be used again
 	closed bool
 }
 
-const keep = 4 // free buffers of a class
-
 // add registers b.
 func (h *heap) add(b []byte, access uverbs.Access) (memory, error) {
+	h.mu.Lock()
+	if h.closed {
+		h.mu.Unlock()
+		return nil, net.ErrClosed
+	}
+	h.adding.Add(1)
+	h.mu.Unlock()
+	defer h.adding.Done()
 	m, err := h.register(b, access)
 	if err != nil {
 		return nil, err
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.closed {
-		return nil, errors.Join(net.ErrClosed, m.Close())
-	}
 	if h.all == nil {
 		h.all = make(map[memory]struct{})
 	}
@@ -48,55 +53,229 @@ func (h *heap) remove(m memory) error {
 	if _, ok := h.all[m]; !ok {
 		return net.ErrClosed
 	}
-	delete(h.all, m)
-	return m.Close()
+	return h.end(m)
 }
 
-// large takes a buffer of at least n bytes, whose memory the peer may read.
-func (h *heap) large(n int) (*Buffer, error) {
-	class := bits.Len(uint(n - 1))
-	h.mu.Lock()
-	if list := h.free[class]; len(list) > 0 {
-		b := list[len(list)-1]
-		h.free[class] = list[:len(list)-1]
-		h.mu.Unlock()
-		return b, nil
+// end ends a registration, or leaves it to Close if that fails.
+func (h *heap) end(m memory) error {
+	err := m.Close()
+	if err == nil {
+		delete(h.all, m)
 	}
-	h.mu.Unlock()
-	b := &Buffer{slot: noSlot, class: class, all: make([]byte, 1<<class)}
+	return err
+}
+
+// large makes a buffer, whose memory the peer may read.
+func (h *heap) large(size int) (*Buffer, error) {
+	b := &Buffer{slot: noSlot, heap: h, all: make([]byte, size)}
 	var err error
 	b.mem, err = h.add(b.all, uverbs.AccessLocalWrite|uverbs.AccessRemoteRead)
 	return b, err
 }
 
+// toSend takes a buffer for a large message of n bytes.
+func (h *heap) toSend(n int) (*Buffer, error) {
+	size := 1 << classOf(n)
+	if b := h.account.toSend(size); b != nil {
+		return b, nil
+	}
+	return h.large(size)
+}
+
 // put takes a large buffer back.
 func (h *heap) put(b *Buffer) {
-	h.mu.Lock()
-	kept := !h.closed && len(h.free[b.class]) < keep
-	if kept {
-		if h.free == nil {
-			h.free = make(map[int][]*Buffer)
-		}
-		h.free[b.class] = append(h.free[b.class], b)
-	}
-	h.mu.Unlock()
-	if !kept {
-		_ = h.remove(b.mem) // close does what this could not
+	if evicted := h.account.put(b); evicted != nil {
+		_ = h.remove(evicted.mem) // Close does what this could not
 	}
 }
 
-// Close ends all registrations.
+// Close ends all registrations. It waits for those under way, which would keep the protection
+// domain in use.
 func (h *heap) Close() error {
+	if h.account != nil {
+		h.account.close()
+	}
+	h.mu.Lock()
+	h.closed = true
+	h.mu.Unlock()
+	h.adding.Wait()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.closed = true
 	var errs []error
 	for m := range h.all {
-		if err := m.Close(); err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		delete(h.all, m)
+		errs = append(errs, h.end(m))
 	}
 	return errors.Join(errs...)
+}
+
+// budget bounds the memory of large messages that are received. It belongs to a connection,
+// or to all of a pool. A message's whole length is reserved before its first byte is read, so
+// no two messages ever wait for each other.
+type budget struct {
+	most uint64
+
+	mu             sync.Mutex // guards what follows, and the accounts
+	used           uint64     // reserved, and of free buffers
+	oldest, newest *Buffer    // of the free buffers of all connections
+	queue          []*account // wait for room; there is no free buffer then
+}
+
+// account is a connection's share of a budget.
+type account struct {
+	budget *budget
+	wake   func() // what the connection waits for has been reserved; it must not wait
+
+	reserved uint64
+	free     []*Buffer // to be used again, the oldest first
+	wants    uint64    // what the connection waits for; 0: it does not
+	granted  bool      // wants has been reserved
+	closed   bool
+}
+
+// keep is how many free buffers a connection has at most.
+const keep = 4
+
+// toSend takes a free buffer of a size. It counts no more then: the program decides how much
+// it sends. The result is nil when there is none.
+func (a *account) toSend(size int) *Buffer {
+	a.budget.mu.Lock()
+	defer a.budget.mu.Unlock()
+	b := a.find(size)
+	if b != nil {
+		a.take(b)
+	}
+	return b
+}
+
+// toReceive reserves room for a message, and takes a free buffer of that size if there is
+// one. If it reports that there is no room, wake is called when there is, and toReceive is to
+// be called again. The registrations of the evicted buffers are to be ended.
+func (a *account) toReceive(size int) (b *Buffer, evicted []*Buffer, ok bool) {
+	g, n := a.budget, uint64(size)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch {
+	case a.granted:
+		a.granted, a.wants = false, 0
+		return nil, nil, true
+	case a.closed || a.wants > 0:
+		return nil, nil, false
+	}
+	if b = a.find(size); b != nil {
+		a.take(b)
+	}
+	for g.oldest != nil && g.used+n > g.most {
+		evicted = append(evicted, g.oldest)
+		g.oldest.heap.account.take(g.oldest)
+	}
+	if b == nil && (len(g.queue) > 0 || g.used+n > g.most) {
+		a.wants, g.queue = n, append(g.queue, a)
+		return nil, evicted, false
+	}
+	a.reserve(n)
+	return b, evicted, true
+}
+
+func (a *account) reserve(n uint64) {
+	a.reserved += n
+	a.budget.used += n
+}
+
+// giveUp is for a message that is not received after all.
+func (a *account) giveUp(size int) {
+	a.budget.mu.Lock()
+	defer a.budget.mu.Unlock()
+	a.unreserve(uint64(size))
+	a.budget.grant()
+}
+
+func (a *account) unreserve(n uint64) {
+	if !a.closed {
+		a.reserved -= n
+		a.budget.used -= n
+	}
+}
+
+// put takes a buffer back, and returns one whose registration is to be ended, or nil.
+func (a *account) put(b *Buffer) (evicted *Buffer) {
+	g, n := a.budget, uint64(len(b.all))
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if b.received {
+		b.received = false
+		a.unreserve(n)
+	}
+	if a.closed || len(g.queue) > 0 || g.used+n > g.most {
+		g.grant()
+		return b
+	}
+	if len(a.free) == keep {
+		evicted = a.free[0]
+		a.take(evicted)
+	}
+	g.used += n
+	a.free = append(a.free, b)
+	if b.older, g.newest = g.newest, b; b.older == nil {
+		g.oldest = b
+	} else {
+		b.older.newer = b
+	}
+	return evicted
+}
+
+// find finds a free buffer; nil: there is none.
+func (a *account) find(size int) *Buffer {
+	for _, b := range a.free {
+		if len(b.all) == size {
+			return b
+		}
+	}
+	return nil
+}
+
+// take takes a free buffer off the lists.
+func (a *account) take(b *Buffer) {
+	g := a.budget
+	if b.older == nil {
+		g.oldest = b.newer
+	} else {
+		b.older.newer = b.newer
+	}
+	if b.newer == nil {
+		g.newest = b.older
+	} else {
+		b.newer.older = b.older
+	}
+	b.older, b.newer = nil, nil
+	i := slices.Index(a.free, b)
+	a.free = slices.Delete(a.free, i, i+1)
+	g.used -= uint64(len(b.all))
+}
+
+// grant reserves what the connections wait for that are next.
+func (g *budget) grant() {
+	for len(g.queue) > 0 && g.used+g.queue[0].wants <= g.most {
+		a := g.queue[0]
+		g.queue = g.queue[1:]
+		a.granted = true
+		a.reserve(a.wants)
+		a.wake()
+	}
+}
+
+// close gives back all that the connection has of the budget.
+func (a *account) close() {
+	g := a.budget
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if a.closed {
+		return
+	}
+	for len(a.free) > 0 {
+		a.take(a.free[0])
+	}
+	a.unreserve(a.reserved)
+	a.closed = true
+	g.queue = slices.DeleteFunc(g.queue, func(o *account) bool { return o == a })
+	g.grant()
 }

@@ -161,3 +161,16 @@ func TestOnlyLargeBuffersAreOpen(t *testing.T) {
 		t.Errorf("%d regions are open to the peer", open)
 	}
 }
+
+// A device that claims a message of 2 GiB and more is not believed, where int has 32 bits too.
+func TestHugeCompletion(t *testing.T) {
+	_, c := hostile(t)
+	for _, n := range []uint32{1 << 31, 1<<32 - 1} {
+		c.mu.Lock()
+		err := c.received(0, n)
+		c.mu.Unlock()
+		if !errors.Is(err, ErrProtocol) {
+			t.Errorf("%d bytes: %v", n, err)
+		}
+	}
+}

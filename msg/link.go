@@ -31,7 +31,6 @@ type rdmaLink struct{ *rdmacm.Conn }
 
 func (l rdmaLink) PostSend(wrs []uverbs.SendWR) (int, error) { return l.QP().PostSend(wrs) }
 func (l rdmaLink) PostRecv(wrs []uverbs.RecvWR) (int, error) { return l.QP().PostRecv(wrs) }
-func (l rdmaLink) explain(err error) error                   { return l.Explain(err) }
 func (l rdmaLink) disconnect()                               { _ = l.Disconnect() }
 
 // close takes a connection that was closed through Conn.CM for closed.
@@ -40,6 +39,15 @@ func (l rdmaLink) close() error {
 		return err
 	}
 	return nil
+}
+
+// explain does not let rdmacm's word of a flushed receive stand for a send that failed before:
+// the receive may have been polled first.
+func (l rdmaLink) explain(err error) error {
+	if cause := l.Explain(err); !errors.Is(cause, uverbs.StatusWRFlushErr) {
+		return cause
+	}
+	return err
 }
 
 func (l rdmaLink) register(b []byte, access uverbs.Access) (memory, error) {

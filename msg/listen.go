@@ -2,15 +2,19 @@ package msg
 
 import (
 	"context"
+	"errors"
+	"net"
 	"net/netip"
+	"sync/atomic"
 
 	"github.com/goverbs/goverbs/rdmacm"
 )
 
 // Listener accepts connections. Its methods may be called concurrently.
 type Listener struct {
-	cm   *rdmacm.Listener
-	made births
+	cm     *rdmacm.Listener
+	made   births
+	closed atomic.Bool
 }
 
 // Listen listens at an address that rdmacm.Listen takes.
@@ -28,8 +32,9 @@ func Listen(address string, cfg *Config) (*Listener, error) {
 
 // Accept waits for a connection. An error that matches net.ErrClosed means that the
 // listener has ended. Any other error but that of ctx concerns one peer, such as one that
-// speaks another protocol ([ErrVersion]) or finds the pool full ([ErrPoolFull]); the
-// listener goes on.
+// speaks another protocol ([ErrVersion]) or finds the pool full ([ErrPoolFull]); it is
+// temporary ([Error.Temporary]), and the listener goes on. A peer that says nothing within 10
+// seconds of Accept loses its connection.
 //
 // A connection in a pool may have been closed already: [Pool.Recv] tells of its messages, and of
 // its end, as soon as they are there.
@@ -38,6 +43,9 @@ func (l *Listener) Accept(ctx context.Context) (*Conn, error) {
 		cm, err := l.cm.Accept(ctx)
 		if err != nil {
 			l.made.sweep()
+			if ctx.Err() == nil && !errors.Is(err, net.ErrClosed) {
+				err = ofPeer{err}
+			}
 			return nil, failed("accept", err)
 		}
 		if c := l.made.take(cm); c != nil {
@@ -51,6 +59,7 @@ func (l *Listener) welcome(c *Conn) {
 	if c.shape.pool == nil {
 		c.pollAlone()
 	}
+	c.startWatch(firstFrameLimit)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.ending.failing { // so early that there was no connection to end
@@ -61,9 +70,17 @@ func (l *Listener) welcome(c *Conn) {
 // Addr is the address listened on, as rdmacm.Listener.Addr tells it.
 func (l *Listener) Addr() netip.AddrPort { return l.cm.Addr() }
 
-// Close stops listening. Connections that were accepted stay.
+// Close stops listening. Connections that were accepted stay. A second Close returns an
+// error that matches net.ErrClosed.
 func (l *Listener) Close() error {
+	if l == nil {
+		return errNil("close listener")
+	}
+	again := l.closed.Swap(true)
 	err := l.cm.Close()
 	l.made.end()
+	if again && err == nil {
+		err = net.ErrClosed
+	}
 	return failed("close listener", err)
 }

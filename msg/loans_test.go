@@ -29,23 +29,27 @@ func receiveOne(t *testing.T, c *Conn, want int) {
 	m.Release()
 }
 
-// Close waits until the peer has read what it was told of.
-func TestCloseWaitsForLarge(t *testing.T) {
+// Shutdown waits until the peer has read what it was told of. Close leaves that to the
+// background.
+func TestShutdownWaitsForLarge(t *testing.T) {
 	pairWith(t, 8, func(t *testing.T, a, b *Conn) {
 		if err := a.Send(t.Context(), make([]byte, 900)); err != nil {
 			t.Fatal(err)
 		}
-		closed := make(chan error, 1)
-		go func() { closed <- a.Close() }()
-		synctest.Wait()
-		if len(closed) > 0 {
-			t.Fatal("it did not wait:", <-closed)
-		}
-		receiveOne(t, b, 900)
-		if err := <-closed; err != nil {
+		if err := a.Close(); err != nil {
 			t.Error(err)
 		}
-		if err := b.Close(); err != nil {
+		down := make(chan error, 1)
+		go func() { down <- a.Shutdown(t.Context()) }()
+		synctest.Wait()
+		if len(down) > 0 {
+			t.Fatal("it did not wait:", <-down)
+		}
+		receiveOne(t, b, 900)
+		if err := <-down; err != nil {
+			t.Error(err)
+		}
+		if err := b.Shutdown(t.Context()); err != nil {
 			t.Error(err)
 		}
 	})
@@ -72,10 +76,6 @@ func TestLargeMessagesUnderWay(t *testing.T) {
 			t.Fatal(err)
 		}
 		receiveOne(t, b, 901)
-		go b.Close()
-		if err := a.Close(); err != nil {
-			t.Error(err)
-		}
-		<-b.closed
+		bothClose(t, a, b)
 	})
 }

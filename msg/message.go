@@ -15,10 +15,10 @@ func (m *Message) Bytes() []byte { return m.data }
 // Release gives the memory back, to be received into again. A program that keeps its
 // messages keeps the peer from sending. Call it once; m then belongs to the connection.
 func (m *Message) Release() {
-	c, large := m.c, m.large
-	if c == nil {
+	if m == nil || m.c == nil {
 		return
 	}
+	c, large := m.c, m.large
 	m.c, m.large, m.data = nil, nil, nil
 	if large != nil {
 		c.recycle(large)

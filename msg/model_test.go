@@ -142,7 +142,7 @@ func (p *play) program(end, out, in int) {
 			p.t.Error("no EOF:", err)
 		}
 	}
-	if err := c.Close(); err != nil {
+	if err := c.Shutdown(context.Background()); err != nil && !p.cut {
 		p.t.Error("close:", err)
 	}
 }

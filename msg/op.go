@@ -28,13 +28,14 @@ const opRoom = 8
 
 // makeOps is for the first operation. Many connections have none.
 func (c *Conn) makeOps() {
+	made := make([]*op, opSlots)
+	for i := range made {
+		made[i] = &op{slot: i, value: c.opRoom[i*opRoom:][:opRoom], own: c.ring.SGE(c.opsAt+i*opRoom, opRoom), done: make(chan error, 1)}
+		c.ops <- made[i]
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for i := range opSlots {
-		o := &op{slot: i, value: c.opRoom[i*opRoom:][:opRoom], own: c.ring.SGE(c.opsAt+i*opRoom, opRoom), done: make(chan error, 1)}
-		c.opBySlot = append(c.opBySlot, o)
-		c.ops <- o
-	}
+	c.opBySlot = made
 }
 
 // takeOp waits for a free slot, and for the peer to have spoken if it has to do so first.
@@ -57,11 +58,14 @@ func (c *Conn) run(ctx context.Context, o *op) error {
 	if err := c.start(o); err != nil {
 		return err
 	}
-	result, err := await(ctx, c.pump, o.done, nil)
+	result, err := await(ctx, c.pump, o.done, c.ending.shut)
 	if err == nil {
 		return c.end(o, result)
 	}
 	c.mu.Lock()
+	if err == errEnd {
+		err = c.ending.whyDown()
+	}
 	if o.posted {
 		o.abandoned = true
 		c.mu.Unlock()

@@ -2,6 +2,7 @@ package msg
 
 import (
 	"context"
+	"sync"
 
 	"github.com/goverbs/goverbs/uverbs"
 )
@@ -24,9 +25,11 @@ func (c *Conn) completeOwn(wc *uverbs.WC) {
 // pollLast takes what is still to complete on a connection that has ended.
 func (c *Conn) pollLast(err error) {
 	c.stop(err)
+	var both sync.WaitGroup // one CQ ends only when the other has been polled
 	for _, cq := range []*uverbs.CQ{c.pump.recvCQ, c.pump.sendCQ} {
-		pollToEnd(cq, c.completeOwn)
+		both.Go(func() { pollToEnd(cq, c.completeOwn) })
 	}
+	both.Wait()
 	c.finish()
 }
 

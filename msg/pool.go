@@ -25,12 +25,14 @@ type Pool struct {
 	stopped chan struct{} // closed by the first Close
 	once    sync.Once
 	ready   readiness
+	budget  budget
 
 	mu     sync.RWMutex // guards what follows
 	conns  map[uint32]*Conn
 	gone   sync.Cond // conns has become smaller
 	last   uint32    // number of a connection; none is used twice
 	closed bool
+	freed  bool
 }
 
 // seat is a pair of completion queues, with what takes completions from them.
@@ -55,7 +57,12 @@ func (e entries) holds(o entries) bool { return o.sends <= e.sends && o.receives
 // describes, whose Pool is not used. A connection with larger queues takes more of the room.
 // A pool that is full refuses connections: [ErrPoolFull].
 func NewPool(dev *uverbs.Device, conns int, cfg *Config) (*Pool, error) {
-	s, err := cfg.shape()
+	var alone Config
+	if cfg != nil {
+		alone = *cfg
+		alone.Pool = nil
+	}
+	s, err := alone.shape()
 	if err != nil {
 		return nil, failed("make a pool", err)
 	}
@@ -64,6 +71,7 @@ func NewPool(dev *uverbs.Device, conns int, cfg *Config) (*Pool, error) {
 	}
 	p := &Pool{dev: dev, stopped: make(chan struct{}), conns: make(map[uint32]*Conn)}
 	p.gone.L = &p.mu
+	p.budget.most = s.memory
 	p.ready.some = newSignal()
 	p.heap.register = func(b []byte, access uverbs.Access) (memory, error) { return p.pd.RegMR(b, access) }
 	if err := p.make(conns, s.entries()); err != nil {
@@ -183,7 +191,7 @@ func (p *Pool) leaves(c *Conn, leaving bool) {
 func (p *Pool) isEmpty() bool {
 	for len(p.conns) > 0 {
 		for _, c := range p.conns {
-			if !c.leaving {
+			if !c.leaving && !c.parts {
 				return false
 			}
 		}
@@ -204,10 +212,22 @@ func (p *Pool) Register(b []byte, rights Rights) (*Region, error) {
 }
 
 // Close frees the pool and the regions registered with it. While connections are open it
-// is refused with [ErrInUse]. It waits for those of a Dial that its context ended, and of a
-// Listener that was closed, which may take 10 seconds over iWARP. The device stays open.
+// is refused with [ErrInUse]. It waits for those whose Close goes on in the background, as
+// long as that takes: 10 seconds at most, unless SetLinger says otherwise. It also waits for
+// those of a Dial that its context ended, and of a Listener that was closed, which may take 10
+// seconds over iWARP. The device stays open.
+//
+// A second Close returns an error that matches net.ErrClosed, unless something could not be
+// freed, which it tries again.
 func (p *Pool) Close() error {
+	if p == nil {
+		return errNil("close pool")
+	}
 	p.mu.Lock()
+	if p.freed {
+		p.mu.Unlock()
+		return &Error{"close pool", net.ErrClosed}
+	}
 	if !p.isEmpty() {
 		p.mu.Unlock()
 		return &Error{"close pool", ErrInUse}
@@ -218,7 +238,11 @@ func (p *Pool) Close() error {
 	for _, s := range p.seats {
 		s.pump.stop()
 	}
-	return failed("close pool", p.free())
+	err := p.free()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.freed = err == nil
+	return failed("close pool", err)
 }
 
 func (p *Pool) free() error {
@@ -227,12 +251,12 @@ func (p *Pool) free() error {
 		errs = append(errs, s.pump.free())
 	}
 	if p.pd != nil {
-		errs = append(errs, p.pd.Close())
+		errs = append(errs, notClosed(p.pd.Close()))
 	}
-	return notClosed(errors.Join(errs...))
+	return errors.Join(errs...)
 }
 
-// notClosed has a second Close do nothing.
+// notClosed has what was freed before be freed again.
 func notClosed(err error) error {
 	if errors.Is(err, uverbs.ErrClosed) {
 		return nil

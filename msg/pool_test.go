@@ -182,7 +182,7 @@ func TestPoolElsewhere(t *testing.T) {
 	}
 }
 
-// A closed pool takes no connection and no region, and may be closed again.
+// A closed pool takes no connection and no region.
 func TestPoolClosed(t *testing.T) {
 	for _, kind := range rdmatest.Kinds {
 		t.Run(kind.String(), func(t *testing.T) {
@@ -193,10 +193,11 @@ func TestPoolClosed(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for range 2 {
-				if err := cfg.Pool.Close(); err != nil {
-					t.Error(err)
-				}
+			if err := cfg.Pool.Close(); err != nil {
+				t.Error(err)
+			}
+			if err := cfg.Pool.Close(); !errors.Is(err, net.ErrClosed) {
+				t.Error("closed again:", err)
 			}
 			if err := r.Close(); !errors.Is(err, net.ErrClosed) {
 				t.Error("a region of a closed pool:", err)

@@ -3,6 +3,7 @@ package msg
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -137,6 +138,9 @@ func (p *pump) empty(queues ...*uverbs.CQ) (total int, err error) {
 			if n, err = cq.Poll(p.wcs[:]); n > 0 {
 				p.waiting.Store(false) // it looks again when these are dealt with
 			}
+			if cq == p.recvCQ && slices.ContainsFunc(p.wcs[:n], isFlushed) {
+				p.reap() // the send that failed first tells why
+			}
 			for i := range p.wcs[:n] {
 				p.take(&p.wcs[i])
 			}
@@ -147,6 +151,8 @@ func (p *pump) empty(queues ...*uverbs.CQ) (total int, err error) {
 	}
 	return total, err
 }
+
+func isFlushed(wc uverbs.WC) bool { return wc.Status == uverbs.StatusWRFlushErr }
 
 // wantSends notes a reason to hear of completed sends as they complete. What has completed
 // already makes no event. End it with Add(-1).
@@ -179,11 +185,11 @@ func (p *pump) free() error {
 	var errs []error
 	for _, cq := range []*uverbs.CQ{p.sendCQ, p.recvCQ} {
 		if cq != nil {
-			errs = append(errs, cq.Close())
+			errs = append(errs, notClosed(cq.Close()))
 		}
 	}
 	if p.channel != nil {
-		errs = append(errs, p.channel.Close())
+		errs = append(errs, notClosed(p.channel.Close()))
 	}
 	return errors.Join(errs...)
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"net"
-	"os"
 	"sync"
 	"testing"
 	"time"
@@ -151,27 +150,4 @@ func TestWaitsEnd(t *testing.T) {
 			t.Error(err)
 		}
 	})
-}
-
-// A peer that does not answer holds up Close for 10 seconds, and no call for longer.
-func TestCloseWithoutAnswer(t *testing.T) {
-	f := newFabric(t, rdmatest.RXE)
-	l := listen(t, &small)
-	a, b, err1, err2 := meet(t, l, &small)
-	if err := errors.Join(err1, err2); err != nil {
-		t.Fatal(err)
-	}
-	theirs, ours := readable(t, a, b)
-	stuck, resume := f.Pause()
-	defer resume()
-	read := make(chan error, 1)
-	go func() { read <- a.Read(t.Context(), ours.Span(0, 8), theirs.Remote(), 0) }()
-	<-stuck
-	if err := a.Close(); !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Error(err)
-	}
-	if err := <-read; !errors.Is(err, net.ErrClosed) {
-		t.Error(err)
-	}
-	_ = b.Close() // the peer has gone
 }

@@ -113,6 +113,19 @@ func (p *Pool) Recv(ctx context.Context) (*Conn, *Message, error) {
 // recvReady takes a message, or the end if nobody was told of it. A connection with more
 // messages goes to the end of the list.
 func (c *Conn) recvReady() (*Message, error) {
+	m, err := c.tryRecvReady()
+	if err != errSupply {
+		return m, err
+	}
+	if err = c.supply(); err != errAgain {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.endTold = true
+	}
+	return nil, err
+}
+
+func (c *Conn) tryRecvReady() (*Message, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.endTold || c.ending.isShut {
@@ -122,7 +135,7 @@ func (c *Conn) recvReady() (*Message, error) {
 	switch err {
 	case nil:
 		c.wakeIfReady()
-	case errAgain:
+	case errAgain, errSupply:
 	default:
 		c.endTold = true
 	}

@@ -25,7 +25,7 @@ func served(t *testing.T, n int) (p *Pool, clients []*Conn) {
 			t.Fatal(err)
 		}
 		clients = append(clients, a)
-		t.Cleanup(func() { bothClose(t, a, b) })
+		t.Cleanup(func() { bothFree(t, a, b) })
 	}
 	return cfg.Pool, clients
 }

@@ -10,16 +10,24 @@ type receive struct {
 	msg Message
 }
 
-// addReceives posts n more receives, whose buffers begin all, which is of mem. c is held.
-func (c *Conn) addReceives(n int, all []byte, mem memory) error {
+// newReceives makes n receives, the first of which has a slot. Their buffers begin all, which
+// is of mem.
+func (c *Conn) newReceives(slot, n int, all []byte, mem memory) []receive {
 	stride, size := c.shape.stride(), frameSize+c.shape.eager
-	added := make([]receive, n)
-	for i := range added {
-		r, slot := &added[i], len(c.receives)
+	made := make([]receive, n)
+	for i := range made {
+		r := &made[i]
 		r.all, r.sge[0] = all[i*stride:][:size], mem.SGE(i*stride, size)
-		r.wr[0] = uverbs.RecvWR{WRID: uint64(newWRID(c.id, kindRecv, 0, slot)), SGL: r.sge[:]}
-		c.receives = append(c.receives, r)
-		if err := c.postReceive(slot); err != nil {
+		r.wr[0] = uverbs.RecvWR{WRID: uint64(newWRID(c.id, kindRecv, 0, slot+i)), SGL: r.sge[:]}
+	}
+	return made
+}
+
+// addReceives posts new receives. c is held.
+func (c *Conn) addReceives(made []receive) error {
+	for i := range made {
+		c.receives = append(c.receives, &made[i])
+		if err := c.postReceive(len(c.receives) - 1); err != nil {
 			return err
 		}
 	}
@@ -29,9 +37,9 @@ func (c *Conn) addReceives(n int, all []byte, mem memory) error {
 // expectFINs posts the receives of the FINs that answer large messages, before the first
 // of these is sent.
 func (c *Conn) expectFINs() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(c.receives) == c.shape.receives() {
+	c.expecting.Lock()
+	defer c.expecting.Unlock()
+	if c.expects {
 		return nil
 	}
 	all := make([]byte, rendezvous*c.shape.stride())
@@ -39,7 +47,11 @@ func (c *Conn) expectFINs() error {
 	if err != nil {
 		return err
 	}
-	if err := c.addReceives(rendezvous, all, mem); err != nil {
+	made := c.newReceives(c.shape.window+1, rendezvous, all, mem)
+	c.expects = true
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.addReceives(made); err != nil {
 		c.fail(c.link.explain(err))
 		return c.ending.whyDown()
 	}
@@ -78,11 +90,12 @@ func (c *Conn) freeReceive(slot int) {
 }
 
 // received takes a frame. c is held.
-func (c *Conn) received(slot, n int) error {
+func (c *Conn) received(slot int, n uint32) error {
 	if !c.greeted {
 		return violation("a frame before the greeting")
 	}
-	f, payload, err := parseFrame(c.receives[slot].all[:min(n, len(c.receives[slot].all))])
+	all := c.receives[slot].all
+	f, payload, err := parseFrame(all[:min(uint64(n), uint64(len(all)))])
 	if err != nil {
 		return err
 	}

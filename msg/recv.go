@@ -2,6 +2,7 @@ package msg
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
 
@@ -29,6 +30,9 @@ func (c *Conn) recv(ctx context.Context) (*Message, error) {
 	defer c.recvTurn.give()
 	for {
 		m, err := c.tryRecv()
+		if err == errSupply {
+			err = c.supply()
+		}
 		if err != errAgain {
 			return m, err
 		}
@@ -68,52 +72,113 @@ func (c *Conn) tryRecvLocked() (*Message, error) {
 	return m, nil
 }
 
-// fetch is the reading of the oldest message, which is a large one. It goes on when the
-// call of Recv ends that began it.
+// fetch is the reading of the oldest message, which is a large one. A READ goes on when the
+// call of Recv ends that began it. Memory is got by calls of Recv only, and without the
+// connection's lock, because that may take long. There is never much more of it than the peer
+// has filled: a request to send is 40 bytes, which cost the peer nothing.
 type fetch struct {
-	into  *Buffer // nil: not begun
-	at    rts
-	slot  int // of the RTS
-	done  int // bytes
-	under int // bytes of the READ under way
-	op    [1]uverbs.SendWR
-	sge   [1]uverbs.SGE
+	begun  bool
+	busy   bool // a call is getting memory
+	into   *Buffer
+	at     rts
+	slot   int // of the RTS
+	cookie uint64
+	done   int // bytes
+	under  int // bytes of the READ under way
+	reads  uint64
+	op     [1]uverbs.SendWR
+	sge    [1]uverbs.SGE
 }
 
-// piece is how much one READ reads: devices have a longest message.
-const piece = 1 << 20
+const (
+	// piece is how much one READ reads: devices have a longest message.
+	piece = 1 << 20
+	// firstPiece is how much memory a message gets at first; later growth times as much as
+	// it had.
+	firstPiece, growth = 64 << 10, 4
+)
+
+// errSupply means that the fetch needs memory, which the caller gets with supply.
+var errSupply = errors.New("no memory yet")
+
+// isDone reports whether the message has been read.
+func (f *fetch) isDone() bool { return f.begun && uint64(f.done) == f.at.length }
 
 // tryFetch begins to read a, or returns it when it has been read.
 func (c *Conn) tryFetch(a *arrival) (*Message, error) {
 	f := &c.fetch
 	switch {
-	case f.into == nil && c.ending.failing:
+	case f.isDone():
+		b := f.into
+		f.into, f.begun = nil, false
+		b.c = c
+		b.msg = Message{c: c, large: b, data: b.all[:f.at.length]}
+		c.waiting.pop()
+		return &b.msg, nil
+	case c.ending.failing && (f.under == 0 || isClosed(c.over)):
 		return nil, c.ending.first
-	case f.into == nil:
-		b, err := c.heap.large(int(a.at.length))
+	case f.under > 0, f.busy:
+		return nil, errAgain
+	case !f.begun:
+		f.begun, f.at, f.slot, f.cookie, f.done = true, a.at, a.slot, a.cookie, 0
+	}
+	f.busy = true
+	return nil, errSupply
+}
+
+// supply gets memory for the fetch, and has the next piece read into it. c is not held.
+func (c *Conn) supply() error {
+	f := &c.fetch
+	b, err := c.grow(f.into, 1<<classOf(int(f.at.length)), f.done)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f.busy = false
+	if err != nil {
+		return err
+	}
+	if f.into = b; !c.ending.failing && !c.ending.isShut {
+		c.readMore()
+	}
+	return errAgain
+}
+
+// grow replaces old, which is full, by a larger buffer with what has been read. The first one is for a
+// message that needs size bytes in the end.
+func (c *Conn) grow(old *Buffer, size, done int) (*Buffer, error) {
+	h := c.heap
+	if old != nil {
+		b, err := h.large(min(growth*len(old.all), size))
 		if err != nil {
 			return nil, err
 		}
-		f.into, f.at, f.slot, f.done = b, a.at, a.slot, 0
-		c.readMore()
-		return nil, errAgain
-	case uint64(f.done) < f.at.length && isClosed(c.over):
-		return nil, c.ending.first
-	case uint64(f.done) < f.at.length:
+		copy(b.all, old.all[:done])
+		b.received = true
+		_ = h.remove(old.mem) // Close does what this could not
+		return b, nil
+	}
+	b, evicted, ok := h.account.toReceive(size)
+	for _, b := range evicted {
+		_ = b.heap.remove(b.mem)
+	}
+	if !ok {
 		return nil, errAgain
 	}
-	b := f.into
-	f.into = nil
-	b.c = c
-	b.msg = Message{c: c, large: b, data: b.all[:f.at.length]}
-	c.waiting.pop()
-	return &b.msg, nil
+	if b == nil {
+		var err error
+		if b, err = h.large(min(firstPiece, size)); err != nil {
+			h.account.giveUp(size)
+			return nil, err
+		}
+	}
+	b.received = true
+	return b, nil
 }
 
-// readMore posts a READ of the next piece.
+// readMore posts a READ of the next piece that there is memory for.
 func (c *Conn) readMore() {
 	f := &c.fetch
-	f.under = int(min(f.at.length-uint64(f.done), piece))
+	f.under = min(int(f.at.length), len(f.into.all)) - f.done
+	f.under = min(f.under, piece)
 	f.sge[0] = f.into.mem.SGE(f.done, f.under)
 	f.op[0] = uverbs.SendWR{Opcode: uverbs.OpRDMARead, Flags: uverbs.SendSignaled, SGL: f.sge[:],
 		WRID: uint64(newWRID(c.id, kindRead, 0, 0)), RemoteAddr: f.at.addr + uint64(f.done), RKey: f.at.rkey}
@@ -126,13 +191,27 @@ func (c *Conn) readMore() {
 func (c *Conn) read() {
 	f := &c.fetch
 	f.done += f.under
-	if uint64(f.done) < f.at.length {
-		if !c.ending.failing {
-			c.readMore()
-		}
+	f.under = 0
+	f.reads++
+	switch {
+	case c.ending.isShut: // nobody will have the message
+		return
+	case f.isDone():
+		c.fins.push(f.cookie)
+		c.freeReceive(f.slot)
+	case f.done < len(f.into.all) && !c.ending.failing:
+		c.readMore()
 		return
 	}
-	c.fins.push(c.waiting.head().cookie)
-	c.freeReceive(f.slot)
 	c.wake()
+}
+
+// wakeReceiver has the call of Recv go on that waits for memory, or the next one.
+func (c *Conn) wakeReceiver() {
+	c.arrived.raise()
+	c.pump.nudge()
+	if p := c.shape.pool; p != nil {
+		p.ready.push(c)
+		p.seats[0].pump.nudge()
+	}
 }

@@ -1,6 +1,7 @@
 package msg
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"sync/atomic"
@@ -79,13 +80,21 @@ func (r *Region) use() error {
 }
 
 // Close ends the registration. ErrInUse means that the device may still use the memory
-// for an operation of a connection that is still open.
+// for an operation of a connection that is still open. Another Close may succeed later, as
+// after any error but one that matches net.ErrClosed.
 func (r *Region) Close() error {
+	if r == nil {
+		return errNil("close region")
+	}
 	if !r.users.CompareAndSwap(0, regionClosed) {
 		if r.users.Load() < 0 {
 			return &Error{"close region", net.ErrClosed}
 		}
 		return &Error{"close region", ErrInUse}
 	}
-	return failed("close region", r.heap.remove(r.mem))
+	err := r.heap.remove(r.mem)
+	if err != nil && !errors.Is(err, net.ErrClosed) {
+		r.users.Add(-regionClosed) // so that another Close can try again
+	}
+	return failed("close region", err)
 }

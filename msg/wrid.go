@@ -13,6 +13,7 @@ const (
 	kindControl               // a frame without a buffer
 	kindRead                  // of a large message
 	kindOp                    // slot: the op
+	kindKeepAlive
 )
 
 func newWRID(conn uint32, kind wrKind, gen uint16, slot int) wrid {

@@ -28,6 +28,9 @@ type msgSpeaker struct{ *msg.Conn }
 
 func (c msgSpeaker) say(ctx context.Context, text string) error { return c.Send(ctx, []byte(text)) }
 
+// Close waits until the peer has everything.
+func (c msgSpeaker) Close() error { return c.Shutdown(context.Background()) }
+
 func (c msgSpeaker) hear(ctx context.Context) (string, error) {
 	m, err := c.Recv(ctx)
 	if err != nil {

@@ -72,7 +72,7 @@ func bothClose(t *testing.T, a, b *msg.Conn) {
 	t.Helper()
 	errs := make(chan error, 2)
 	for _, c := range []*msg.Conn{a, b} {
-		go func() { errs <- c.Close() }()
+		go func() { errs <- c.Shutdown(context.Background()) }()
 	}
 	for range 2 {
 		if err := <-errs; err != nil {

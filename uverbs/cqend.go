@@ -58,7 +58,7 @@ func (qp *QP) isIdle() bool {
 	defer qp.sq.Unlock()
 	qp.rq.Lock()
 	defer qp.rq.Unlock()
-	if qp.closed || !qp.failing.Load() {
+	if qp.closed || !qp.failing() {
 		return qp.closed
 	}
 	ring, ok := qp.ring.(driver.Idler)

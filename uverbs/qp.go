@@ -25,7 +25,7 @@ type QP struct {
 	cap            QPCap
 	cookie         uint64
 	state          atomic.Uint32 // as far as this process moved it
-	failing        atomic.Bool   // in the error state, and flushed where the provider has to
+	failedIn       atomic.Uint64 // the life that failed, plus 1; 0: none has
 	life           atomic.Uint32 // how often it was put into RESET
 	first          firstError
 	ring           driver.QP // the same from the QP's first day to its last

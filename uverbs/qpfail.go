@@ -13,7 +13,11 @@ import (
 // It returns once the QP has been flushed, by this goroutine or another. A refused post
 // calls it, and then posts what is to be flushed.
 func (qp *QP) failed(life uint32) {
-	if qp.failing.Load() {
+	if qp.failing() {
+		return
+	}
+	if qp.flusher == nil { // nothing to flush, so no lock: a device in software may complete within a post
+		qp.noteFailed(life)
 		return
 	}
 	qp.sq.Lock()
@@ -27,14 +31,24 @@ func (qp *QP) failed(life uint32) {
 
 // beginFailing is failed with both queues held. move puts the QP into ERR.
 func (qp *QP) beginFailing(move func() error) {
-	if qp.closed || qp.failing.Load() {
+	if qp.closed || qp.failing() {
 		return
 	}
 	if qp.flusher != nil {
 		qp.flush(move)
 	}
-	qp.failing.Store(true)
+	qp.noteFailed(qp.life.Load())
 	qp.setOdd()
+}
+
+// failing reports whether the QP is in the error state, and flushed where the provider has to.
+func (qp *QP) failing() bool { return qp.failedIn.Load() == uint64(qp.life.Load())+1 }
+
+// noteFailed ignores what is older than the last RESET.
+func (qp *QP) noteFailed(life uint32) {
+	for old := qp.failedIn.Load(); old < uint64(life)+1 && !qp.failedIn.CompareAndSwap(old, uint64(life)+1); {
+		old = qp.failedIn.Load()
+	}
 }
 
 func (qp *QP) moveToErr() error {
@@ -76,7 +90,7 @@ func (qp *QP) flush(move func() error) {
 
 // setOdd recomputes whether posts must take the slow path. Both queues are held. The device
 // itself flushes what is posted to a failed QP where the provider is no Flusher.
-func (qp *QP) setOdd() { qp.odd = qp.closed || qp.flusher != nil && qp.failing.Load() }
+func (qp *QP) setOdd() { qp.odd = qp.closed || qp.flusher != nil && qp.failing() }
 
 func (qp *QP) postSendOdd(wrs []SendWR) (int, error) {
 	return qp.postOdd(qp.sendCQ, len(wrs), func(from, to int) (int, error) { return qp.ring.PostSend(wrs[from:to]) })

@@ -102,7 +102,6 @@ func (qp *QP) resetHeld(a *QPAttr, mask QPAttrMask, l *leaving) error {
 	err := qp.modify(a, mask, l.begin)
 	if l.begun {
 		qp.life.Add(1)
-		qp.failing.Store(false)
 		qp.setOdd()
 	}
 	return err

@@ -9,11 +9,13 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"flag"
 	"fmt"
 	"hash/crc32"
 	"io"
 	"log"
+	"net"
 	"os"
 	"time"
 
@@ -29,13 +31,11 @@ const entries, entrySize = 4096, 256
 func main() {
 	dev := flag.String("dev", "siw0", "serve on this RDMA `device`")
 	listen := flag.String("listen", ":7471", "serve at this `address`")
-	const usage = "kv [options] serves; kv ADDRESS put KEY VALUE and kv ADDRESS get KEY ask a server."
-	flag.Usage = func() { fmt.Fprintln(flag.CommandLine.Output(), usage); flag.PrintDefaults() }
+	flag.Usage = func() { fmt.Fprintln(os.Stderr, "kv [options] serves; kv ADDRESS put KEY VALUE and kv ADDRESS get KEY ask a server."); flag.PrintDefaults() }
 	flag.Parse()
 	if flag.NArg() == 0 {
 		log.Fatal(serve(*dev, *listen))
-	}
-	if err := ask(flag.Args(), os.Stdout); err != nil {
+	} else if err := ask(flag.Args(), os.Stdout); err != nil {
 		log.Fatal(err)
 	}
 }
@@ -64,11 +64,10 @@ func serve(device, address string) error {
 	description, _ := table.Remote().MarshalBinary()
 	for {
 		c, err := l.Accept(context.Background())
-		if err == nil {
-			err = c.Send(context.Background(), description)
-		}
-		if err != nil { // of one client
-			log.Print(err)
+		if errors.Is(err, net.ErrClosed) {
+			return err
+		} else if err == nil { // any other is of one client
+			go c.Send(context.Background(), description) // an error shows in Recv, too
 		}
 	}
 }
@@ -78,14 +77,16 @@ func answer(pool *msg.Pool, table []byte) {
 	for {
 		c, m, err := pool.Recv(context.Background())
 		if err != nil { // the client has gone
-			go c.Close()
+			_ = c.Close()
 			continue
 		}
 		if key, _, _ := bytes.Cut(m.Bytes(), []byte{0}); len(m.Bytes()) <= entrySize-4 {
 			store(table[entryOf(key):][:entrySize], m.Bytes())
 		}
 		m.Release()
-		_ = c.Send(context.Background(), nil) // an error shows in Recv, too
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second) // no client holds up another for longer
+		_ = c.Send(ctx, nil)
+		cancel()
 	}
 }
 
@@ -115,10 +116,9 @@ func ask(args []string, to io.Writer) error {
 	}
 	switch {
 	case len(args) == 4 && args[1] == "put":
-		if err := c.Send(ctx, []byte(args[2]+"\x00"+args[3])); err != nil {
-			return err
+		if err = c.Send(ctx, []byte(args[2]+"\x00"+args[3])); err == nil {
+			_, err = c.Recv(ctx) // it is stored
 		}
-		_, err := c.Recv(ctx) // it is stored
 		return err
 	case len(args) == 3 && args[1] == "get":
 		return get(ctx, c, table, []byte(args[2]), to)

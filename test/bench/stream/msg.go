@@ -46,4 +46,4 @@ func (e msgEnd) receive(ctx context.Context) error {
 	return err
 }
 
-func (e msgEnd) close() error { return e.Close() }
+func (e msgEnd) close() error { return e.Shutdown(context.Background()) }

@@ -1,0 +1,311 @@
+package msg
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/goverbs/goverbs/rdmacm"
+	"github.com/goverbs/goverbs/rdmatest"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// Close returns before the peer has answered, whatever the peer does, and ends all calls.
+func TestCloseWithoutAnswer(t *testing.T) {
+	onFabrics(t, func(t *testing.T, f *rdmatest.Fabric, cfg Config) {
+		a, b := connect(t, &cfg)
+		theirs, ours := readable(t, a, b)
+		stuck, resume := f.Pause()
+		defer resume()
+		read, received := make(chan error, 1), make(chan error, 1)
+		go func() { read <- a.Read(t.Context(), ours.Span(0, 8), theirs.Remote(), 0) }()
+		go func() { _, err := a.Recv(t.Context()); received <- err }()
+		<-stuck
+		if err := a.Close(); err != nil {
+			t.Error(err)
+		}
+		if isClosed(a.closed) {
+			t.Error("nothing was left to the background")
+		}
+		for _, ends := range []chan error{read, received} {
+			if err := <-ends; !errors.Is(err, net.ErrClosed) {
+				t.Error(err)
+			}
+		}
+		if err := a.Close(); !errors.Is(err, net.ErrClosed) {
+			t.Error("closed again:", err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := a.Shutdown(ctx); !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	})
+}
+
+// silent is a pair in a bubble whose peer never answers.
+func silent(t *testing.T, test func(t *testing.T, a *Conn)) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, testShape(t))
+		w.open()
+		test(t, w.ends[0].conn)
+	})
+}
+
+// The background and Shutdown wait for 10 seconds, or as long as SetLinger says. With a
+// positive number there Close waits too.
+func TestCloseLimits(t *testing.T) {
+	silent(t, func(t *testing.T, a *Conn) {
+		begun := time.Now()
+		if err := a.Close(); err != nil || time.Since(begun) > 0 {
+			t.Error(err, "after", time.Since(begun))
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		var e *Error
+		if err := a.Shutdown(ctx); !errors.Is(err, context.DeadlineExceeded) || !errors.As(err, &e) || !e.Timeout() {
+			t.Error(err)
+		}
+		if err := a.Shutdown(t.Context()); !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(begun) != closePatience {
+			t.Error(err, "after", time.Since(begun))
+		}
+	})
+	silent(t, func(t *testing.T, a *Conn) {
+		begun := time.Now()
+		if err := a.SetLinger(3); err != nil {
+			t.Error(err)
+		}
+		if err := a.Close(); !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(begun) != 3*time.Second {
+			t.Error(err, "after", time.Since(begun))
+		}
+	})
+}
+
+// What was sent before Close arrives, though the program does not wait for it.
+func TestCloseDelivers(t *testing.T) {
+	onFabrics(t, func(t *testing.T, _ *rdmatest.Fabric, cfg Config) {
+		a, b := connect(t, &cfg)
+		for _, n := range []int{5, 4000} {
+			if err := a.Send(t.Context(), make([]byte, n)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := a.Close(); err != nil {
+			t.Error(err)
+		}
+		receiveOne(t, b, 5)
+		receiveOne(t, b, 4000)
+		if _, err := b.Recv(t.Context()); err != io.EOF {
+			t.Error(err)
+		}
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+		for _, c := range []*Conn{a, b} {
+			if err := c.Shutdown(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+// With SetLinger(0) Close resets the connection at once.
+func TestAbort(t *testing.T) {
+	onFabrics(t, func(t *testing.T, f *rdmatest.Fabric, cfg Config) {
+		a, b := connect(t, &cfg)
+		if err := a.Send(t.Context(), []byte("hello")); err != nil {
+			t.Fatal(err)
+		}
+		receiveOne(t, b, 5) // and posts again what the model of mlx5 would not flush later
+		if err := errors.Join(a.SetLinger(0), a.Close()); err != nil {
+			t.Error(err)
+		}
+		if !isClosed(a.closed) {
+			t.Error("it was left to the background")
+		}
+		if _, err := b.Recv(t.Context()); !errors.Is(err, rdmacm.ErrDisconnected) {
+			t.Error("the peer's Recv:", err)
+		}
+		if err := a.SetLinger(1); !errors.Is(err, net.ErrClosed) {
+			t.Error(err)
+		}
+	})
+}
+
+// A message that has been read and not received when the program closes is dropped once.
+func TestCloseWithMessageRead(t *testing.T) {
+	w, a := hostile(t)
+	b := w.ends[1].conn
+	if err := a.Send(t.Context(), make([]byte, 900)); err != nil {
+		t.Fatal(err)
+	}
+	w.settle()
+	if _, err := b.tryRecv(); err != errSupply || b.supply() != errAgain {
+		t.Fatal(err)
+	}
+	w.settle()
+	freed := b.grant.freed
+	if err := b.Close(); err != nil {
+		t.Error(err)
+	}
+	if b.grant.freed != freed {
+		t.Error("its receive was posted twice")
+	}
+	stop := w.run()
+	defer stop()
+	bothClose(t, a, b)
+}
+
+// A connection that breaks before the peer has all tells that to Shutdown, and Close waits
+// for nothing.
+func TestShutdownBroken(t *testing.T) {
+	w, a := hostile(t)
+	if err := a.Send(t.Context(), []byte("lost")); err != nil {
+		t.Fatal(err)
+	}
+	w.cut()
+	w.settle()
+	if err := a.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := a.Shutdown(t.Context()); !errors.Is(err, rdmacm.ErrDisconnected) {
+		t.Error(err)
+	}
+}
+
+// What the first Close can't free another one frees.
+func TestCloseAgain(t *testing.T) {
+	for _, call := range []rdmatest.Call{rdmatest.CallDestroyQP, rdmatest.CallDeregMR, rdmatest.CallDestroyCQ, rdmatest.CallDeallocPD} {
+		t.Run(string(call), func(t *testing.T) {
+			f := newFabric(t, rdmatest.RXE)
+			a, b := connect(t, &small)
+			if err := b.Close(); err != nil {
+				t.Error(err)
+			}
+			if _, err := a.Recv(t.Context()); err != io.EOF {
+				t.Error(err)
+			}
+			<-b.closed
+			f.Host(0).Device(0).Fail(call, 0, syscall.EIO)
+			if err := a.SetLinger(5); err != nil {
+				t.Error(err)
+			}
+			if err := a.Close(); !errors.Is(err, syscall.EIO) {
+				t.Error("the first time:", err)
+			}
+			if err := a.Close(); err != nil {
+				t.Error("the second time:", err)
+			}
+			if left := f.Host(0).Device(0).Objects(); len(left) > 0 {
+				t.Error("left:", left)
+			}
+			if err := a.Close(); !errors.Is(err, net.ErrClosed) {
+				t.Error("the third time:", err)
+			}
+		})
+	}
+}
+
+// What the program itself has made keeps a connection of its own from being freed, but not
+// for good.
+func TestCloseInUse(t *testing.T) {
+	f := newFabric(t, rdmatest.RXE)
+	a, b := connect(t, &small)
+	mr, err := a.CM().PD().RegMR(make([]byte, 8), uverbs.AccessLocalWrite)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bothEnded := b.Shutdown
+	if err := a.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := bothEnded(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := a.Shutdown(t.Context()); !errors.Is(err, uverbs.ErrInUse) {
+		t.Error(err)
+	}
+	if err := errors.Join(mr.Close(), a.Close()); err != nil {
+		t.Error(err)
+	}
+	if left := f.Host(0).Device(0).Objects(); len(left) > 0 {
+		t.Error("left:", left)
+	}
+}
+
+// A region that could not be closed can be closed again, and a pool that could not.
+func TestPoolCloseAgain(t *testing.T) {
+	for _, call := range []rdmatest.Call{rdmatest.CallDeregMR, rdmatest.CallDestroyCQ, rdmatest.CallDeallocPD} {
+		t.Run(string(call), func(t *testing.T) {
+			f := newFabric(t, rdmatest.RXE)
+			p := newPool(t, f, 2)
+			r, err := p.Register(make([]byte, 8), MayRead)
+			if err != nil {
+				t.Fatal(err)
+			}
+			f.Host(0).Device(0).Fail(call, 0, syscall.EIO)
+			if call == rdmatest.CallDeregMR {
+				if err := r.Close(); !errors.Is(err, syscall.EIO) {
+					t.Error(err)
+				}
+				if err := r.Close(); err != nil {
+					t.Error("the second time:", err)
+				}
+				return
+			}
+			if err := p.Close(); !errors.Is(err, syscall.EIO) {
+				t.Error("the first time:", err)
+			}
+			if err := p.Close(); err != nil {
+				t.Error("the second time:", err)
+			}
+			if left := f.Host(0).Device(0).Objects(); len(left) > 0 {
+				t.Error("left:", left)
+			}
+		})
+	}
+}
+
+// A pool waits for connections that are closed in the background, and only for those.
+func TestPoolCloseWaits(t *testing.T) {
+	f, cfg := newFabric(t, rdmatest.RXE), small
+	cfg.Pool = newPool(t, f, 4)
+	a, b := connect(t, &cfg)
+	_, resume := f.Pause()
+	if err := a.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := cfg.Pool.Close(); !errors.Is(err, ErrInUse) {
+		t.Error(err)
+	}
+	if err := b.Close(); err != nil {
+		t.Error(err)
+	}
+	if isClosed(a.closed) || isClosed(b.closed) {
+		t.Error("nothing was left to the background")
+	}
+	time.AfterFunc(time.Millisecond, resume) // or later
+	if err := cfg.Pool.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Close of nothing is an error, and giving back nothing does nothing.
+func TestCloseNil(t *testing.T) {
+	for name, err := range map[string]error{
+		"Conn.Close": (*Conn)(nil).Close(), "Conn.Shutdown": (*Conn)(nil).Shutdown(t.Context()), "Conn.SetLinger": (*Conn)(nil).SetLinger(0),
+		"Listener": (*Listener)(nil).Close(), "Pool": (*Pool)(nil).Close(), "Region": (*Region)(nil).Close(),
+	} {
+		if !errors.Is(err, os.ErrInvalid) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	(*Message)(nil).Release()
+	(*Buffer)(nil).Free()
+}
