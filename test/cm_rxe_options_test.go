@@ -30,7 +30,6 @@ func TestCMRxeOptions(t *testing.T) {
 // TestCMRxeAckTimeouts: the acknowledgement time-outs that the kernel gives to both sides, of a
 // dialling side that sets none, or one. TestAckTimeouts of rdmatest has the same table.
 func TestCMRxeAckTimeouts(t *testing.T) {
-	notTwice(t)
 	rxeFabric(t)
 	noLeak(t)
 	l := must(rdmacm.Listen(rxeIPv4+":0", nil))(t)

@@ -33,7 +33,8 @@ func (l *Lock) TryLock() bool { return l.held.CompareAndSwap(0, 1) }
 func (l *Lock) Unlock() { mmap.StoreRelease(&l.held, 0) }
 
 // wait yields the processor, perhaps to the holder, and sleeps longer and longer while
-// the holder stays in a system call.
+// the holder stays in a system call. In a bubble of testing/synctest time.Sleep would wait for
+// those who queue up on line, which wait for it.
 func (l *Lock) wait() {
 	const yields, longest = 256, time.Millisecond
 	l.line.Lock()
@@ -44,7 +45,7 @@ func (l *Lock) wait() {
 			runtime.Gosched()
 			continue
 		}
-		time.Sleep(pause)
+		sleep(pause)
 		pause = min(2*pause, longest)
 	}
 }
