@@ -7,6 +7,7 @@ import (
 
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // births are connections that are being made and that no program has yet. There may be
@@ -34,7 +35,7 @@ func (b *births) config() *rdmacm.Config {
 	cfg := &rdmacm.Config{
 		PrivateData: s.hello().bytes(), PrepareQP: b.begin, Prepare: b.prepare, Source: s.source, Backlog: s.backlog,
 		RetryCount: retryCount, AckTimeout: ackTimeout,
-		QP: uverbs.QPOptions{Cap: uverbs.QPCap{MaxSendWR: uint32(s.sends()), MaxRecvWR: uint32(s.receives()),
+		QP: uverbs.QPOptions{Cap: verbs.QPCap{MaxSendWR: uint32(s.sends()), MaxRecvWR: uint32(s.receives()),
 			MaxSendSGE: 1, MaxRecvSGE: 1, MaxInline: frameSize + rtsSize}},
 	}
 	if s.pool != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/rdmatest"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // registered is how many bytes of the first end's large messages are registered.
@@ -20,7 +21,7 @@ func (w *world) registered(c *Conn) (n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, m := range w.mems {
-		if !m.closed && m.access&uverbs.AccessRemoteRead != 0 {
+		if !m.closed && m.access&verbs.AccessRemoteRead != 0 {
 			n += len(m.b)
 		}
 	}
@@ -33,7 +34,7 @@ type watchedLink struct {
 	t *testing.T
 }
 
-func (l watchedLink) register(b []byte, access uverbs.Access) (memory, error) {
+func (l watchedLink) register(b []byte, access verbs.Access) (memory, error) {
 	if c := l.conn; !c.mu.TryLock() {
 		l.t.Error("the connection is locked while memory is registered")
 	} else {
@@ -246,7 +247,7 @@ func TestHeapClosedWhileRegistering(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begun, goOn := make(chan struct{}), make(chan struct{})
 		e := newWorld(t, testShape(t)).ends[0]
-		h := &heap{register: func(b []byte, a uverbs.Access) (memory, error) {
+		h := &heap{register: func(b []byte, a verbs.Access) (memory, error) {
 			close(begun)
 			<-goOn
 			return e.register(b, a)

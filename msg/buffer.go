@@ -3,7 +3,7 @@ package msg
 import (
 	"context"
 
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // Buffer is registered memory to send from without a copy. [Conn.Alloc] lends it;
@@ -16,10 +16,10 @@ type Buffer struct {
 	all    []byte // with room for the header, if small
 	data   []byte // what was asked for
 	lent   bool
-	before *Buffer       // a quiet message's, sent before this one
-	cookie uint64        // of the RTS that lends it to the peer
-	sge    [1]uverbs.SGE // of a small one
-	wr     [1]uverbs.SendWR
+	before *Buffer      // a quiet message's, sent before this one
+	cookie uint64       // of the RTS that lends it to the peer
+	sge    [1]verbs.SGE // of a small one
+	wr     [1]verbs.SendWR
 	msg    Message // that a large buffer was received into
 
 	// Of a large buffer. The account's lock guards what follows.

@@ -9,8 +9,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/rdmatest"
-	"github.com/goverbs/goverbs/uverbs"
-	"github.com/goverbs/goverbs/uverbs/driver"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // A link that is dead ends the connection with the status of the send that was not
@@ -34,11 +33,11 @@ func TestDeadLink(t *testing.T) {
 				t.Fatal(err)
 			}
 			receiveOne(t, b, 5)
-			f.Host(0).Device(0).FailSend(0, driver.StatusRetryExcErr)
-			if _, err := a.Recv(t.Context()); !errors.Is(err, uverbs.StatusRetryExcErr) {
+			f.Host(0).Device(0).FailSend(0, verbs.StatusRetryExcErr)
+			if _, err := a.Recv(t.Context()); !errors.Is(err, verbs.StatusRetryExcErr) {
 				t.Errorf("%v, pool %v: %v", kind, pooled, err)
 			}
-			if err := a.Send(t.Context(), nil); !errors.Is(err, uverbs.StatusRetryExcErr) {
+			if err := a.Send(t.Context(), nil); !errors.Is(err, verbs.StatusRetryExcErr) {
 				t.Errorf("%v, pool %v: %v", kind, pooled, err)
 			}
 		}
@@ -54,11 +53,11 @@ func TestDeadLinkQuiet(t *testing.T) {
 			t.Fatal(err)
 		}
 		receiveOne(t, a, 5)
-		f.Host(0).Device(0).FailSend(0, driver.StatusRetryExcErr)
+		f.Host(0).Device(0).FailSend(0, verbs.StatusRetryExcErr)
 		if err := a.Send(t.Context(), []byte("hello")); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := a.Recv(t.Context()); !errors.Is(err, uverbs.StatusRetryExcErr) {
+		if _, err := a.Recv(t.Context()); !errors.Is(err, verbs.StatusRetryExcErr) {
 			t.Errorf("%v: %v", kind, err)
 		}
 	}
@@ -68,12 +67,12 @@ func TestDeadLinkQuiet(t *testing.T) {
 func TestCauseOutOfOrder(t *testing.T) {
 	_, c := hostile(t)
 	c.mu.Lock()
-	for _, s := range []uverbs.Status{uverbs.StatusWRFlushErr, uverbs.StatusRetryExcErr, uverbs.StatusRemAccessErr} {
-		c.failWith(&uverbs.WC{Status: s})
+	for _, s := range []verbs.Status{verbs.StatusWRFlushErr, verbs.StatusRetryExcErr, verbs.StatusRemAccessErr} {
+		c.failWith(&verbs.WC{Status: s})
 	}
 	first := c.ending.first
 	c.mu.Unlock()
-	if !errors.Is(first, uverbs.StatusRetryExcErr) {
+	if !errors.Is(first, verbs.StatusRetryExcErr) {
 		t.Error(first)
 	}
 }
@@ -90,7 +89,7 @@ func TestKeepAlive(t *testing.T) {
 			defer w.mu.Unlock()
 			for i := range e.sends.len() {
 				s := e.sends.ring[(e.sends.next+i)%len(e.sends.ring)]
-				if wrid(s.WRID).kind() == kindKeepAlive && s.Opcode == uverbs.OpRDMAWrite && s.sge == (uverbs.SGE{}) {
+				if wrid(s.WRID).kind() == kindKeepAlive && s.Opcode == verbs.OpRDMAWrite && s.sge == (verbs.SGE{}) {
 					n++
 				}
 			}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/rdmatest"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // Close returns before the peer has answered, whatever the peer does, and ends all calls.
@@ -217,7 +217,7 @@ func TestCloseAgain(t *testing.T) {
 func TestCloseInUse(t *testing.T) {
 	f := newFabric(t, rdmatest.RXE)
 	a, b := connect(t, &small)
-	mr, err := a.CM().PD().RegMR(make([]byte, 8), uverbs.AccessLocalWrite)
+	mr, err := a.CM().PD().RegMR(make([]byte, 8), verbs.AccessLocalWrite)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -228,7 +228,7 @@ func TestCloseInUse(t *testing.T) {
 	if err := bothEnded(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if err := a.Shutdown(t.Context()); !errors.Is(err, uverbs.ErrInUse) {
+	if err := a.Shutdown(t.Context()); !errors.Is(err, verbs.ErrInUse) {
 		t.Error(err)
 	}
 	if err := errors.Join(mr.Close(), a.Close()); err != nil {

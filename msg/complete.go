@@ -1,16 +1,16 @@
 package msg
 
-import "github.com/goverbs/goverbs/uverbs"
+import "github.com/goverbs/goverbs/verbs"
 
 // complete takes a completion of the connection's. It never waits.
-func (c *Conn) complete(wc *uverbs.WC) {
+func (c *Conn) complete(wc *verbs.WC) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	w := wrid(wc.WRID)
 	if w.kind() != kindQuiet {
 		c.outstanding--
 	}
-	if wc.Status == uverbs.StatusSuccess {
+	if wc.Status == verbs.StatusSuccess {
 		c.watch.heard = true
 	} else {
 		c.failWith(wc)
@@ -30,7 +30,7 @@ func (c *Conn) complete(wc *uverbs.WC) {
 		c.room.raise()
 	case kindRead:
 		c.want(-1)
-		if wc.Status == uverbs.StatusSuccess {
+		if wc.Status == verbs.StatusSuccess {
 			c.read()
 		}
 	case kindOp:
@@ -43,8 +43,8 @@ func (c *Conn) complete(wc *uverbs.WC) {
 }
 
 // completeReceive takes a frame, also one that came before the connection failed.
-func (c *Conn) completeReceive(slot int, wc *uverbs.WC) {
-	if wc.Status != uverbs.StatusSuccess {
+func (c *Conn) completeReceive(slot int, wc *verbs.WC) {
+	if wc.Status != verbs.StatusSuccess {
 		return
 	}
 	if err := c.received(slot, wc.ByteLen); err != nil {

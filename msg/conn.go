@@ -5,7 +5,7 @@ import (
 	"sync"
 
 	"github.com/goverbs/goverbs/rdmacm"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // Conn is a connection that carries messages, in order, and one-sided operations. Its
@@ -70,7 +70,7 @@ type Conn struct {
 	outstanding int // work requests that will complete
 	controls    int // of them frames without a buffer
 	wants       int // reasons to hear of completed sends
-	control     [1]uverbs.SendWR
+	control     [1]verbs.SendWR
 	header      [frameSize + rtsSize]byte
 
 	ending
@@ -100,14 +100,14 @@ func (c *Conn) prepare() (err error) {
 	n, stride := c.shape.window+1, c.shape.stride()
 	opsAt := (n + c.shape.buffers()) * stride
 	all := make([]byte, opsAt+opSlots*opRoom)
-	if c.ring, err = c.heap.add(all, uverbs.AccessLocalWrite); err != nil {
+	if c.ring, err = c.heap.add(all, verbs.AccessLocalWrite); err != nil {
 		return err
 	}
 	for i := range c.shape.buffers() {
 		at := (n + i) * stride
 		b := &Buffer{slot: i, mem: c.ring, all: all[at:][:frameSize+c.shape.eager]}
 		b.sge[0] = c.ring.SGE(at, 0)
-		b.wr[0] = uverbs.SendWR{Opcode: uverbs.OpSend, SGL: b.sge[:]}
+		b.wr[0] = verbs.SendWR{Opcode: verbs.OpSend, SGL: b.sge[:]}
 		c.buffers = append(c.buffers, b)
 		c.small <- b
 	}

@@ -5,7 +5,7 @@ import (
 	"errors"
 
 	"github.com/goverbs/goverbs/rdmacm"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // Dial connects to a [Listener] at an address that rdmacm.Dial takes.
@@ -38,7 +38,7 @@ func (c *Conn) begin(ctx context.Context) error {
 	}
 	c.open(greeting, true)
 	c.startWatch(c.shape.keepAlive)
-	if c.shape.pool != nil && c.cm.Device().Info().Driver == uverbs.DriverSIW {
+	if c.shape.pool != nil && c.cm.Device().Info().Driver == verbs.DriverSIW {
 		return c.prove(ctx)
 	}
 	return nil

@@ -7,7 +7,7 @@ import (
 
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/rdmatest"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // A connection whose queue pair goes without completing what was posted ends all the
@@ -26,7 +26,7 @@ func TestEndWithoutCompletions(t *testing.T) {
 			t.Error(err)
 		}
 		for range 2 {
-			if err := <-waits; !errors.Is(err, net.ErrClosed) && !errors.Is(err, uverbs.ErrClosed) {
+			if err := <-waits; !errors.Is(err, net.ErrClosed) && !errors.Is(err, verbs.ErrClosed) {
 				t.Error(err)
 			}
 		}
@@ -66,7 +66,7 @@ func TestEndUnderCalls(t *testing.T) {
 				t.Error(err)
 			}
 			for range 3 {
-				var status uverbs.Status
+				var status verbs.Status
 				if err := <-ends; !errors.Is(err, rdmacm.ErrDisconnected) && !errors.As(err, &status) {
 					t.Error(err)
 				}

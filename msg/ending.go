@@ -4,7 +4,7 @@ import (
 	"errors"
 	"net"
 
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // ending is how a connection ends. It is guarded by the connection's lock.
@@ -66,11 +66,11 @@ func (c *Conn) goDown() {
 // failWith notes a work request that failed, with the connection's cause if it has one. A
 // flush is only a consequence. Completions of two queues may come out of order, so a status
 // that tells more takes its place.
-func (c *Conn) failWith(wc *uverbs.WC) {
-	switch isFlush := wc.Status == uverbs.StatusWRFlushErr; {
+func (c *Conn) failWith(wc *verbs.WC) {
+	switch isFlush := wc.Status == verbs.StatusWRFlushErr; {
 	case !c.ending.failing:
 		c.failBecause(c.link.explain(wc.Err()))
-	case !isFlush && errors.Is(c.ending.first, uverbs.StatusWRFlushErr):
+	case !isFlush && errors.Is(c.ending.first, verbs.StatusWRFlushErr):
 		c.ending.first = c.link.explain(wc.Err())
 	}
 }

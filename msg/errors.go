@@ -10,7 +10,7 @@ import (
 // Error is what every call of this package fails with, but for [io.EOF]. errors.Is
 // finds the cause: the context's error, [net.ErrClosed] after Close, [ErrProtocol],
 // [ErrTooLong], [ErrPeerClosed], rdmacm.ErrDisconnected when the peer went without a
-// closing frame, a uverbs.Status, and whatever else rdmacm's Conn.Err tells.
+// closing frame, a verbs.Status, and whatever else rdmacm's Conn.Err tells.
 type Error struct {
 	Op  string // "send", "receive", "read", …
 	Err error

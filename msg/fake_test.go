@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/rdmacm"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // world is two ends and what lies between them. Nothing moves by itself: a test takes
@@ -28,9 +28,9 @@ type fakeEnd struct {
 	peer     *fakeEnd
 	conn     *Conn
 	sends    fifo[fakeSend]
-	recvs    fifo[uverbs.RecvWR]
-	sent     fifo[uverbs.WC]
-	received fifo[uverbs.WC]
+	recvs    fifo[verbs.RecvWR]
+	sent     fifo[verbs.WC]
+	received fifo[verbs.WC]
 	over     bool // the queue pair is in the error state
 	quiet    int  // sends without a completion since the last one with one
 	closed   bool
@@ -38,8 +38,8 @@ type fakeEnd struct {
 
 // fakeSend is a work request as it was when it was posted.
 type fakeSend struct {
-	uverbs.SendWR
-	sge    uverbs.SGE
+	verbs.SendWR
+	sge    verbs.SGE
 	inline [frameSize + rtsSize]byte
 }
 
@@ -49,12 +49,12 @@ type fakeMem struct {
 	b      []byte
 	addr   uint64
 	key    uint32
-	access uverbs.Access
+	access verbs.Access
 	closed bool
 }
 
-func (m *fakeMem) SGE(off, n int) uverbs.SGE {
-	return uverbs.SGE{Addr: m.addr + uint64(off), Length: uint32(n), LKey: m.key}
+func (m *fakeMem) SGE(off, n int) verbs.SGE {
+	return verbs.SGE{Addr: m.addr + uint64(off), Length: uint32(n), LKey: m.key}
 }
 func (m *fakeMem) Addr() uint64 { return m.addr }
 func (m *fakeMem) RKey() uint32 { return m.key }
@@ -69,7 +69,7 @@ func (m *fakeMem) Close() error {
 func newWorld(t *testing.T, s shape) *world {
 	w := &world{t: t, next: 1 << 20, news: newSignal()}
 	for i := range w.ends {
-		w.ends[i] = &fakeEnd{w: w, sends: newFIFO[fakeSend](64), recvs: newFIFO[uverbs.RecvWR](64), sent: newFIFO[uverbs.WC](64), received: newFIFO[uverbs.WC](64)}
+		w.ends[i] = &fakeEnd{w: w, sends: newFIFO[fakeSend](64), recvs: newFIFO[verbs.RecvWR](64), sent: newFIFO[verbs.WC](64), received: newFIFO[verbs.WC](64)}
 	}
 	for i, e := range w.ends {
 		e.peer = w.ends[1-i]
@@ -87,7 +87,7 @@ func (w *world) open() {
 	w.ends[0].conn.open(w.ends[1].conn.shape.hello(), true)
 }
 
-func (e *fakeEnd) register(b []byte, access uverbs.Access) (memory, error) {
+func (e *fakeEnd) register(b []byte, access verbs.Access) (memory, error) {
 	e.w.mu.Lock()
 	defer e.w.mu.Unlock()
 	m := &fakeMem{w: e.w, b: b, addr: e.w.next, key: uint32(len(e.w.mems) + 1), access: access}
@@ -97,7 +97,7 @@ func (e *fakeEnd) register(b []byte, access uverbs.Access) (memory, error) {
 }
 
 // find finds registered bytes; nil: there are none.
-func (w *world) find(addr, n uint64, key uint32, access uverbs.Access) []byte {
+func (w *world) find(addr, n uint64, key uint32, access verbs.Access) []byte {
 	if key == 0 || int(key) > len(w.mems) {
 		return nil
 	}
@@ -108,7 +108,7 @@ func (w *world) find(addr, n uint64, key uint32, access uverbs.Access) []byte {
 	return nil
 }
 
-func (e *fakeEnd) PostSend(wrs []uverbs.SendWR) (int, error) {
+func (e *fakeEnd) PostSend(wrs []verbs.SendWR) (int, error) {
 	e.w.mu.Lock()
 	defer e.w.mu.Unlock()
 	for _, wr := range wrs {
@@ -126,7 +126,7 @@ func (e *fakeEnd) PostSend(wrs []uverbs.SendWR) (int, error) {
 	return len(wrs), nil
 }
 
-func (e *fakeEnd) PostRecv(wrs []uverbs.RecvWR) (int, error) {
+func (e *fakeEnd) PostRecv(wrs []verbs.RecvWR) (int, error) {
 	e.w.mu.Lock()
 	defer e.w.mu.Unlock()
 	for _, wr := range wrs {
@@ -145,10 +145,10 @@ func (e *fakeEnd) flushIfOver() {
 		return
 	}
 	for ; e.sends.len() > 0; e.sends.pop() {
-		e.sent.push(uverbs.WC{WRID: e.sends.head().WRID, Status: uverbs.StatusWRFlushErr})
+		e.sent.push(verbs.WC{WRID: e.sends.head().WRID, Status: verbs.StatusWRFlushErr})
 	}
 	for ; e.recvs.len() > 0; e.recvs.pop() {
-		e.received.push(uverbs.WC{WRID: e.recvs.head().WRID, Status: uverbs.StatusWRFlushErr})
+		e.received.push(verbs.WC{WRID: e.recvs.head().WRID, Status: verbs.StatusWRFlushErr})
 	}
 }
 
@@ -191,12 +191,12 @@ func (e *fakeEnd) carry() bool {
 	}
 	wr := e.sends.head()
 	status := e.perform(wr)
-	if e.quiet++; status != uverbs.StatusSuccess || wr.Flags&uverbs.SendSignaled != 0 {
-		e.sent.push(uverbs.WC{WRID: wr.WRID, Status: status})
+	if e.quiet++; status != verbs.StatusSuccess || wr.Flags&verbs.SendSignaled != 0 {
+		e.sent.push(verbs.WC{WRID: wr.WRID, Status: status})
 		e.quiet = 0
 	}
 	e.sends.pop()
-	if status != uverbs.StatusSuccess {
+	if status != verbs.StatusSuccess {
 		for _, e := range e.w.ends {
 			e.over = true
 			e.flushIfOver()
@@ -205,62 +205,62 @@ func (e *fakeEnd) carry() bool {
 	return true
 }
 
-func (e *fakeEnd) perform(wr *fakeSend) uverbs.Status {
+func (e *fakeEnd) perform(wr *fakeSend) verbs.Status {
 	data := wr.inline[:len(wr.Inline)]
-	if s := wr.sge; s != (uverbs.SGE{}) {
+	if s := wr.sge; s != (verbs.SGE{}) {
 		if data = e.w.find(s.Addr, uint64(s.Length), s.LKey, 0); data == nil {
 			e.w.t.Errorf("a work request names no memory: %+v", wr)
-			return uverbs.StatusLocProtErr
+			return verbs.StatusLocProtErr
 		}
 	}
-	remote := func(access uverbs.Access) []byte {
+	remote := func(access verbs.Access) []byte {
 		return e.w.find(wr.RemoteAddr, uint64(len(data)), wr.RKey, access)
 	}
 	switch {
-	case wr.Opcode == uverbs.OpSend:
+	case wr.Opcode == verbs.OpSend:
 		return e.peer.receive(data)
 	case len(data) == 0:
-		return uverbs.StatusSuccess
-	case wr.Opcode == uverbs.OpRDMARead && remote(uverbs.AccessRemoteRead) != nil:
-		copy(data, remote(uverbs.AccessRemoteRead))
-	case wr.Opcode == uverbs.OpRDMAWrite && remote(uverbs.AccessRemoteWrite) != nil:
-		copy(remote(uverbs.AccessRemoteWrite), data)
-	case wr.Opcode == uverbs.OpFetchAdd && remote(uverbs.AccessRemoteAtomic) != nil:
-		at := remote(uverbs.AccessRemoteAtomic)
+		return verbs.StatusSuccess
+	case wr.Opcode == verbs.OpRDMARead && remote(verbs.AccessRemoteRead) != nil:
+		copy(data, remote(verbs.AccessRemoteRead))
+	case wr.Opcode == verbs.OpRDMAWrite && remote(verbs.AccessRemoteWrite) != nil:
+		copy(remote(verbs.AccessRemoteWrite), data)
+	case wr.Opcode == verbs.OpFetchAdd && remote(verbs.AccessRemoteAtomic) != nil:
+		at := remote(verbs.AccessRemoteAtomic)
 		copy(data, at)
 		binary.NativeEndian.PutUint64(at, binary.NativeEndian.Uint64(at)+wr.CompareAdd)
-	case wr.Opcode == uverbs.OpCompareSwap && remote(uverbs.AccessRemoteAtomic) != nil:
-		at := remote(uverbs.AccessRemoteAtomic)
+	case wr.Opcode == verbs.OpCompareSwap && remote(verbs.AccessRemoteAtomic) != nil:
+		at := remote(verbs.AccessRemoteAtomic)
 		copy(data, at)
 		if binary.NativeEndian.Uint64(at) == wr.CompareAdd {
 			binary.NativeEndian.PutUint64(at, wr.Swap)
 		}
 	default:
-		return uverbs.StatusRemAccessErr
+		return verbs.StatusRemAccessErr
 	}
-	return uverbs.StatusSuccess
+	return verbs.StatusSuccess
 }
 
 // receive takes a message, as siw does: an empty queue is an error.
-func (e *fakeEnd) receive(data []byte) uverbs.Status {
+func (e *fakeEnd) receive(data []byte) verbs.Status {
 	if e.recvs.len() == 0 {
 		e.w.t.Error("a message met an empty receive queue")
-		return uverbs.StatusRemOpErr
+		return verbs.StatusRemOpErr
 	}
 	wr := *e.recvs.head()
 	e.recvs.pop()
 	s := wr.SGL[0]
 	if int(s.Length) < len(data) {
 		e.w.t.Errorf("%d bytes into a receive of %d", len(data), s.Length)
-		return uverbs.StatusRemOpErr
+		return verbs.StatusRemOpErr
 	}
-	copy(e.w.find(s.Addr, uint64(s.Length), s.LKey, uverbs.AccessLocalWrite), data)
-	e.received.push(uverbs.WC{WRID: wr.WRID, Status: uverbs.StatusSuccess, ByteLen: uint32(len(data))})
-	return uverbs.StatusSuccess
+	copy(e.w.find(s.Addr, uint64(s.Length), s.LKey, verbs.AccessLocalWrite), data)
+	e.received.push(verbs.WC{WRID: wr.WRID, Status: verbs.StatusSuccess, ByteLen: uint32(len(data))})
+	return verbs.StatusSuccess
 }
 
 // deliver hands the oldest completion of a CQ to the connection.
-func (e *fakeEnd) deliver(cq *fifo[uverbs.WC]) bool {
+func (e *fakeEnd) deliver(cq *fifo[verbs.WC]) bool {
 	e.w.mu.Lock()
 	if cq.len() == 0 {
 		e.w.mu.Unlock()

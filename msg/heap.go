@@ -6,14 +6,14 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // heap has all the memory of a connection, or of a pool, that is registered. It closes
 // last what is left. The memory itself belongs to Go's collector, so a slice that
 // somebody kept stays good.
 type heap struct {
-	register func([]byte, uverbs.Access) (memory, error)
+	register func([]byte, verbs.Access) (memory, error)
 	account  *account // of large buffers
 
 	adding sync.WaitGroup // registrations under way
@@ -24,7 +24,7 @@ type heap struct {
 }
 
 // add registers b.
-func (h *heap) add(b []byte, access uverbs.Access) (memory, error) {
+func (h *heap) add(b []byte, access verbs.Access) (memory, error) {
 	h.mu.Lock()
 	if h.closed {
 		h.mu.Unlock()
@@ -69,7 +69,7 @@ func (h *heap) end(m memory) error {
 func (h *heap) large(size int) (*Buffer, error) {
 	b := &Buffer{slot: noSlot, heap: h, all: make([]byte, size)}
 	var err error
-	b.mem, err = h.add(b.all, uverbs.AccessLocalWrite|uverbs.AccessRemoteRead)
+	b.mem, err = h.add(b.all, verbs.AccessLocalWrite|verbs.AccessRemoteRead)
 	return b, err
 }
 

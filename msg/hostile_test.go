@@ -4,7 +4,7 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 func testShape(t testing.TB) shape {
@@ -153,7 +153,7 @@ func TestOnlyLargeBuffersAreOpen(t *testing.T) {
 	}
 	open := 0
 	for _, m := range w.mems {
-		if m.access&^uverbs.AccessLocalWrite != 0 {
+		if m.access&^verbs.AccessLocalWrite != 0 {
 			open++
 		}
 	}

@@ -4,14 +4,14 @@ import (
 	"runtime"
 	"testing"
 
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // idleLink is a link over which nothing happens.
 type idleLink struct{ link }
 
-func (idleLink) PostRecv(wrs []uverbs.RecvWR) (int, error) { return len(wrs), nil }
-func (idleLink) register([]byte, uverbs.Access) (memory, error) {
+func (idleLink) PostRecv(wrs []verbs.RecvWR) (int, error) { return len(wrs), nil }
+func (idleLink) register([]byte, verbs.Access) (memory, error) {
 	return new(fakeMem), nil
 }
 

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // Write puts the bytes of from into the peer's region, from off on, without the peer's
@@ -14,15 +14,15 @@ import (
 // When ctx ends first, the operation may still be carried out, and from belongs to the
 // device until it is: [Region.Close] says when. That holds for Read too.
 func (c *Conn) Write(ctx context.Context, to RemoteRegion, off uint64, from Span) error {
-	return failed("write", c.transfer(ctx, uverbs.OpRDMAWrite, MayWrite, to, off, from))
+	return failed("write", c.transfer(ctx, verbs.OpRDMAWrite, MayWrite, to, off, from))
 }
 
 // Read fills into with bytes of the peer's region, from off on.
 func (c *Conn) Read(ctx context.Context, into Span, from RemoteRegion, off uint64) error {
-	return failed("read", c.transfer(ctx, uverbs.OpRDMARead, MayRead, from, off, into))
+	return failed("read", c.transfer(ctx, verbs.OpRDMARead, MayRead, from, off, into))
 }
 
-func (c *Conn) transfer(ctx context.Context, code uverbs.Opcode, right Rights, r RemoteRegion, off uint64, s Span) error {
+func (c *Conn) transfer(ctx context.Context, code verbs.Opcode, right Rights, r RemoteRegion, off uint64, s Span) error {
 	if err := r.check(off, uint64(s.n), right); err != nil {
 		return err
 	}
@@ -38,7 +38,7 @@ func (c *Conn) transfer(ctx context.Context, code uverbs.Opcode, right Rights, r
 		return err
 	}
 	o.region, o.sge[0] = s.region, s.region.mem.SGE(s.off, s.n)
-	o.wr[0] = uverbs.SendWR{Opcode: code, SGL: o.sge[:], RemoteAddr: r.Addr + off, RKey: r.RKey}
+	o.wr[0] = verbs.SendWR{Opcode: code, SGL: o.sge[:], RemoteAddr: r.Addr + off, RKey: r.RKey}
 	return c.runAndFree(ctx, o)
 }
 
@@ -53,20 +53,20 @@ func (c *Conn) runAndFree(ctx context.Context, o *op) error {
 // CompareAndSwap stores new in the 8 bytes at off of the peer's region if they hold old.
 // It returns what they held. The bytes have the order of the peer's machine, and their
 // address must be a multiple of 8. Software iWARP has no atomic operations:
-// uverbs.ErrInvalidWR or ErrNotSupported.
+// verbs.ErrInvalidWR or ErrNotSupported.
 func (c *Conn) CompareAndSwap(ctx context.Context, r RemoteRegion, off, old, new uint64) (uint64, error) {
-	v, err := c.atomic(ctx, r, off, uverbs.SendWR{Opcode: uverbs.OpCompareSwap, CompareAdd: old, Swap: new})
+	v, err := c.atomic(ctx, r, off, verbs.SendWR{Opcode: verbs.OpCompareSwap, CompareAdd: old, Swap: new})
 	return v, failed("compare and swap", err)
 }
 
 // FetchAdd adds to the 8 bytes at off of the peer's region, with the rules of
 // CompareAndSwap. It returns what they held before.
 func (c *Conn) FetchAdd(ctx context.Context, r RemoteRegion, off, add uint64) (uint64, error) {
-	v, err := c.atomic(ctx, r, off, uverbs.SendWR{Opcode: uverbs.OpFetchAdd, CompareAdd: add})
+	v, err := c.atomic(ctx, r, off, verbs.SendWR{Opcode: verbs.OpFetchAdd, CompareAdd: add})
 	return v, failed("fetch and add", err)
 }
 
-func (c *Conn) atomic(ctx context.Context, r RemoteRegion, off uint64, wr uverbs.SendWR) (uint64, error) {
+func (c *Conn) atomic(ctx context.Context, r RemoteRegion, off uint64, wr verbs.SendWR) (uint64, error) {
 	if err := r.check(off, 8, MayAtomic); err != nil {
 		return 0, err
 	}
@@ -91,10 +91,10 @@ func (c *Conn) atomic(ctx context.Context, r RemoteRegion, off uint64, wr uverbs
 // WRID and flags are completed. A SEND is refused, because it would take a receive that
 // the peer has not granted. What wr names in memory belongs to the device until the
 // completion, also when ctx ends first.
-func (c *Conn) Do(ctx context.Context, wr *uverbs.SendWR) error {
+func (c *Conn) Do(ctx context.Context, wr *verbs.SendWR) error {
 	switch wr.Opcode {
-	case uverbs.OpSend, uverbs.OpSendImm, uverbs.OpSendWithInv, uverbs.OpRDMAWriteImm:
-		return &Error{"do", fmt.Errorf("%w: %v takes a receive of the peer", uverbs.ErrInvalidWR, wr.Opcode)}
+	case verbs.OpSend, verbs.OpSendImm, verbs.OpSendWithInv, verbs.OpRDMAWriteImm:
+		return &Error{"do", fmt.Errorf("%w: %v takes a receive of the peer", verbs.ErrInvalidWR, wr.Opcode)}
 	}
 	o, err := c.takeOp(ctx)
 	if err != nil {

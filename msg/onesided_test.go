@@ -7,7 +7,7 @@ import (
 	"net"
 	"testing"
 
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // One-sided operations are told from each other, and carry the right numbers.
@@ -42,7 +42,7 @@ func TestOneSided(t *testing.T) {
 	if v := binary.NativeEndian.Uint64(theirs.Bytes()[16:]); v != 5 {
 		t.Error(v)
 	}
-	if err := a.Do(ctx, &uverbs.SendWR{Opcode: uverbs.OpSend}); !errors.Is(err, uverbs.ErrInvalidWR) {
+	if err := a.Do(ctx, &verbs.SendWR{Opcode: verbs.OpSend}); !errors.Is(err, verbs.ErrInvalidWR) {
 		t.Error("a SEND past the credits:", err)
 	}
 	_, stranger := hostile(t)
@@ -119,7 +119,7 @@ func TestOpGeneration(t *testing.T) {
 	go func() { add <- second(a.FetchAdd(t.Context(), theirs.Remote(), 0, 1)) }()
 	<-w.news
 	posted := wrid(w.ends[0].sends.head().WRID)
-	late := uverbs.WC{Status: uverbs.StatusSuccess}
+	late := verbs.WC{Status: verbs.StatusSuccess}
 	a.mu.Lock()
 	a.completeOp(newWRID(a.id, kindOp, posted.gen()-1, posted.slot()), &late)
 	o := a.opBySlot[posted.slot()]

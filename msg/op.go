@@ -5,7 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // op is a slot for a work request that somebody waits for. Its generation tells the
@@ -13,9 +13,9 @@ import (
 type op struct {
 	slot      int
 	gen       uint16
-	wr        [1]uverbs.SendWR
-	sge       [1]uverbs.SGE // of 8 bytes of its own, or of span
-	own       uverbs.SGE
+	wr        [1]verbs.SendWR
+	sge       [1]verbs.SGE // of 8 bytes of its own, or of span
+	own       verbs.SGE
 	value     []byte // the 8 bytes
 	region    *Region
 	done      chan error
@@ -91,7 +91,7 @@ func (c *Conn) start(o *op) error {
 	}
 	o.gen++
 	o.wr[0].WRID = uint64(newWRID(c.id, kindOp, o.gen, o.slot))
-	o.wr[0].Flags |= uverbs.SendSignaled
+	o.wr[0].Flags |= verbs.SendSignaled
 	c.want(1)
 	n, err := c.link.PostSend(o.wr[:])
 	c.outstanding += n
@@ -99,7 +99,7 @@ func (c *Conn) start(o *op) error {
 		c.want(-1)
 	}
 	switch {
-	case n == 0 && errors.Is(err, uverbs.ErrInvalidWR): // nothing happened
+	case n == 0 && errors.Is(err, verbs.ErrInvalidWR): // nothing happened
 		c.freeOp(o)
 		return err
 	case err != nil:
@@ -113,15 +113,15 @@ func (c *Conn) start(o *op) error {
 }
 
 // completeOp is for the op that the completion names. c is held.
-func (c *Conn) completeOp(w wrid, wc *uverbs.WC) {
+func (c *Conn) completeOp(w wrid, wc *verbs.WC) {
 	o := c.opBySlot[w.slot()]
 	if !o.posted || w.gen() != o.gen&0xfff {
 		return
 	}
 	switch {
-	case wc.Status == uverbs.StatusSuccess:
+	case wc.Status == verbs.StatusSuccess:
 		c.settleOp(o, nil)
-	case wc.Status == uverbs.StatusWRFlushErr:
+	case wc.Status == verbs.StatusWRFlushErr:
 		c.settleOp(o, c.ending.first)
 	default:
 		c.settleOp(o, wc.Err())
@@ -145,7 +145,7 @@ func (c *Conn) freeOp(o *op) {
 		o.region.users.Add(-1)
 		o.region = nil
 	}
-	o.wr[0] = uverbs.SendWR{}
+	o.wr[0] = verbs.SendWR{}
 	c.ops <- o // there is room for all
 	c.pump.nudge()
 }

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // pollAlone begins to take the completions of a connection without a pool.
@@ -16,7 +17,7 @@ func (c *Conn) pollAlone() {
 }
 
 // completeOwn leaves out what rdmacm posted to prove the connection.
-func (c *Conn) completeOwn(wc *uverbs.WC) {
+func (c *Conn) completeOwn(wc *verbs.WC) {
 	if wrid(wc.WRID).conn() == c.id {
 		c.complete(wc)
 	}
@@ -42,8 +43,8 @@ func (c *Conn) stop(err error) {
 }
 
 // pollToEnd hands on the completions of a CQ of whose queue pair nothing more is posted.
-func pollToEnd(cq *uverbs.CQ, to func(*uverbs.WC)) {
-	wcs := make([]uverbs.WC, 32)
+func pollToEnd(cq *uverbs.CQ, to func(*verbs.WC)) {
+	wcs := make([]verbs.WC, 32)
 	for {
 		n, err := cq.Wait(context.Background(), wcs)
 		for i := range wcs[:n] {

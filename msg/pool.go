@@ -8,6 +8,7 @@ import (
 	"syscall"
 
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // Pool is what many connections of a device share: a protection domain, completion queues,
@@ -73,7 +74,7 @@ func NewPool(dev *uverbs.Device, conns int, cfg *Config) (*Pool, error) {
 	p.gone.L = &p.mu
 	p.budget.most = s.memory
 	p.ready.some = newSignal()
-	p.heap.register = func(b []byte, access uverbs.Access) (memory, error) { return p.pd.RegMR(b, access) }
+	p.heap.register = func(b []byte, access verbs.Access) (memory, error) { return p.pd.RegMR(b, access) }
 	if err := p.make(conns, s.entries()); err != nil {
 		return nil, failed("make a pool", errors.Join(err, p.free()))
 	}
@@ -140,7 +141,7 @@ func (p *Pool) fail(s *seat, err error) {
 
 // dispatch finds the connection of a completion by the number in its WRID, which no other
 // connection ever has. A queue pair's number may be another's by now.
-func (p *Pool) dispatch(wc *uverbs.WC) {
+func (p *Pool) dispatch(wc *verbs.WC) {
 	p.mu.RLock()
 	c := p.conns[wrid(wc.WRID).conn()]
 	p.mu.RUnlock()
@@ -258,7 +259,7 @@ func (p *Pool) free() error {
 
 // notClosed has what was freed before be freed again.
 func notClosed(err error) error {
-	if errors.Is(err, uverbs.ErrClosed) {
+	if errors.Is(err, verbs.ErrClosed) {
 		return nil
 	}
 	return err

@@ -10,6 +10,7 @@ import (
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/rdmatest"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // A pool that is full refuses a connection on either side. One that closes makes room.
@@ -202,11 +203,11 @@ func TestPoolClosed(t *testing.T) {
 			if err := r.Close(); !errors.Is(err, net.ErrClosed) {
 				t.Error("a region of a closed pool:", err)
 			}
-			if _, err := cfg.Pool.Register(make([]byte, 10), 0); !errors.Is(err, uverbs.ErrClosed) && !errors.Is(err, net.ErrClosed) {
+			if _, err := cfg.Pool.Register(make([]byte, 10), 0); !errors.Is(err, verbs.ErrClosed) && !errors.Is(err, net.ErrClosed) {
 				t.Error(err)
 			}
 			_, _, err1, _ := meet(t, listen(t, &small), &cfg)
-			if !errors.Is(err1, uverbs.ErrClosed) && !errors.Is(err1, net.ErrClosed) {
+			if !errors.Is(err1, verbs.ErrClosed) && !errors.Is(err1, net.ErrClosed) {
 				t.Error("dial:", err1)
 			}
 		})

@@ -6,7 +6,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 const (
@@ -21,7 +21,7 @@ func (c *Conn) prove(ctx context.Context) error {
 	read := make(chan error, 1)
 	ctx, cancel := context.WithTimeoutCause(ctx, provePatience, syscall.ETIMEDOUT)
 	defer cancel()
-	go func() { read <- c.nothing(ctx, uverbs.OpRDMARead) }()
+	go func() { read <- c.nothing(ctx, verbs.OpRDMARead) }()
 	kick := time.NewTicker(proveKick)
 	defer kick.Stop()
 	for {
@@ -33,7 +33,7 @@ func (c *Conn) prove(ctx context.Context) error {
 			return err
 		case <-kick.C:
 			short, cancel := context.WithTimeout(ctx, proveKick)
-			_ = c.nothing(short, uverbs.OpRDMAWrite) // the READ tells of what is wrong
+			_ = c.nothing(short, verbs.OpRDMAWrite) // the READ tells of what is wrong
 			cancel()
 		}
 	}
@@ -41,13 +41,13 @@ func (c *Conn) prove(ctx context.Context) error {
 
 // nothing carries out an operation on no bytes, which touches neither memory nor the
 // peer's program.
-func (c *Conn) nothing(ctx context.Context, code uverbs.Opcode) error {
+func (c *Conn) nothing(ctx context.Context, code verbs.Opcode) error {
 	o, err := c.takeOp(ctx)
 	if err != nil {
 		return err
 	}
-	o.sge[0] = uverbs.SGE{}
-	o.wr[0] = uverbs.SendWR{Opcode: code, SGL: o.sge[:]}
+	o.sge[0] = verbs.SGE{}
+	o.wr[0] = verbs.SendWR{Opcode: code, SGL: o.sge[:]}
 	if err = c.runAndFree(ctx, o); err != nil && ctx.Err() != nil {
 		return context.Cause(ctx)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/hooks"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // pump hands completions to connections: to one that has its queues to itself, or to all of
@@ -20,7 +21,7 @@ import (
 type pump struct {
 	channel        *uverbs.CompChannel
 	sendCQ, recvCQ *uverbs.CQ
-	take           func(*uverbs.WC)
+	take           func(*verbs.WC)
 	over           <-chan struct{} // closed when no connection is left; nil: that never happens
 	ended          func(error)     // runs once, when the queues are of no more use
 
@@ -35,7 +36,7 @@ type pump struct {
 	keeper  *time.Timer
 
 	// These belong to who has the turn.
-	wcs   [32]uverbs.WC
+	wcs   [32]verbs.WC
 	turns uint64 // how often a call had it
 	seen  uint64 // of them by the keeper
 }
@@ -152,7 +153,7 @@ func (p *pump) empty(queues ...*uverbs.CQ) (total int, err error) {
 	return total, err
 }
 
-func isFlushed(wc uverbs.WC) bool { return wc.Status == uverbs.StatusWRFlushErr }
+func isFlushed(wc verbs.WC) bool { return wc.Status == verbs.StatusWRFlushErr }
 
 // wantSends notes a reason to hear of completed sends as they complete. What has completed
 // already makes no event. End it with Add(-1).
@@ -167,7 +168,7 @@ func (p *pump) reap() {
 	if p.sendCQ == nil {
 		return
 	}
-	var wcs [8]uverbs.WC
+	var wcs [8]verbs.WC
 	total := 0
 	for n := len(wcs); n == len(wcs); total += n {
 		n, _ = p.sendCQ.Poll(wcs[:]) // whoever has the turn meets the same error

@@ -1,6 +1,6 @@
 package msg
 
-import "github.com/goverbs/goverbs/uverbs"
+import "github.com/goverbs/goverbs/verbs"
 
 // quiet has most messages be sent without a completion, which costs the kernel and this
 // side a few hundred instructions each. Sends complete in order, so the completion of one
@@ -20,7 +20,7 @@ func (q *quiet) sign(b *Buffer) {
 		b.wr[0].Flags = 0
 	} else {
 		q.last, q.n = nil, 0
-		b.wr[0].Flags, kind = uverbs.SendSignaled, kindData
+		b.wr[0].Flags, kind = verbs.SendSignaled, kindData
 	}
 	b.wr[0].WRID = uint64(newWRID(b.c.id, kind, 0, b.slot))
 }

@@ -1,11 +1,11 @@
 package msg
 
-import "github.com/goverbs/goverbs/uverbs"
+import "github.com/goverbs/goverbs/verbs"
 
 // receive is one of the receive buffers.
 type receive struct {
-	wr  [1]uverbs.RecvWR
-	sge [1]uverbs.SGE
+	wr  [1]verbs.RecvWR
+	sge [1]verbs.SGE
 	all []byte
 	msg Message
 }
@@ -18,7 +18,7 @@ func (c *Conn) newReceives(slot, n int, all []byte, mem memory) []receive {
 	for i := range made {
 		r := &made[i]
 		r.all, r.sge[0] = all[i*stride:][:size], mem.SGE(i*stride, size)
-		r.wr[0] = uverbs.RecvWR{WRID: uint64(newWRID(c.id, kindRecv, 0, slot+i)), SGL: r.sge[:]}
+		r.wr[0] = verbs.RecvWR{WRID: uint64(newWRID(c.id, kindRecv, 0, slot+i)), SGL: r.sge[:]}
 	}
 	return made
 }
@@ -43,7 +43,7 @@ func (c *Conn) expectFINs() error {
 		return nil
 	}
 	all := make([]byte, rendezvous*c.shape.stride())
-	mem, err := c.heap.add(all, uverbs.AccessLocalWrite)
+	mem, err := c.heap.add(all, verbs.AccessLocalWrite)
 	if err != nil {
 		return err
 	}

@@ -6,7 +6,7 @@ import (
 	"io"
 	"net"
 
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // Recv waits for the next message and lends it until its Release. After the peer has
@@ -86,8 +86,8 @@ type fetch struct {
 	done   int // bytes
 	under  int // bytes of the READ under way
 	reads  uint64
-	op     [1]uverbs.SendWR
-	sge    [1]uverbs.SGE
+	op     [1]verbs.SendWR
+	sge    [1]verbs.SGE
 }
 
 const (
@@ -180,7 +180,7 @@ func (c *Conn) readMore() {
 	f.under = min(int(f.at.length), len(f.into.all)) - f.done
 	f.under = min(f.under, piece)
 	f.sge[0] = f.into.mem.SGE(f.done, f.under)
-	f.op[0] = uverbs.SendWR{Opcode: uverbs.OpRDMARead, Flags: uverbs.SendSignaled, SGL: f.sge[:],
+	f.op[0] = verbs.SendWR{Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled, SGL: f.sge[:],
 		WRID: uint64(newWRID(c.id, kindRead, 0, 0)), RemoteAddr: f.at.addr + uint64(f.done), RKey: f.at.rkey}
 	c.want(1)
 	_ = c.post(f.op[:])

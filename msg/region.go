@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"syscall"
 
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // Region is registered memory of this process, for one-sided operations of its own and,
@@ -36,8 +36,8 @@ func register(h *heap, domain any, b []byte, rights Rights) (*Region, error) {
 	if rights&^(MayRead|MayWrite|MayAtomic) != 0 || len(b) == 0 {
 		return nil, &Error{"register", fmt.Errorf("%d bytes with rights %v: %w", len(b), rights, syscall.EINVAL)}
 	}
-	access := uverbs.AccessLocalWrite
-	for right, a := range map[Rights]uverbs.Access{MayRead: uverbs.AccessRemoteRead, MayWrite: uverbs.AccessRemoteWrite, MayAtomic: uverbs.AccessRemoteAtomic} {
+	access := verbs.AccessLocalWrite
+	for right, a := range map[Rights]verbs.Access{MayRead: verbs.AccessRemoteRead, MayWrite: verbs.AccessRemoteWrite, MayAtomic: verbs.AccessRemoteAtomic} {
 		if rights&right != 0 {
 			access |= a
 		}

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 var (
@@ -105,7 +105,7 @@ func (c *Conn) newFrame(t frameType, flags uint8, length uint32, cookie uint64) 
 // it already.
 func (c *Conn) postControl(f frame) error {
 	f.put(c.header[:])
-	c.control[0] = uverbs.SendWR{Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled,
+	c.control[0] = verbs.SendWR{Opcode: verbs.OpSend, Flags: verbs.SendSignaled,
 		WRID: uint64(newWRID(c.id, kindControl, 0, 0)), Inline: c.header[:frameSize+f.length]}
 	c.controls++
 	c.want(1)
@@ -113,9 +113,9 @@ func (c *Conn) postControl(f frame) error {
 }
 
 // post posts one work request. When it fails the connection ends.
-func (c *Conn) post(wr []uverbs.SendWR) error {
+func (c *Conn) post(wr []verbs.SendWR) error {
 	n, err := c.link.PostSend(wr)
-	if wr[0].Flags&uverbs.SendSignaled != 0 {
+	if wr[0].Flags&verbs.SendSignaled != 0 {
 		c.outstanding += n
 	}
 	if err != nil {

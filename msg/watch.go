@@ -5,7 +5,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 const (
@@ -87,6 +87,6 @@ func (w *watch) overdue(c *Conn) error {
 // gone.
 func (c *Conn) keepAlive() {
 	c.watch.asking = true
-	_ = c.post([]uverbs.SendWR{{Opcode: uverbs.OpRDMAWrite, Flags: uverbs.SendSignaled, SGL: make([]uverbs.SGE, 1),
+	_ = c.post([]verbs.SendWR{{Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled, SGL: make([]verbs.SGE, 1),
 		WRID: uint64(newWRID(c.id, kindKeepAlive, 0, 0))}})
 }

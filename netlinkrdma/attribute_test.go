@@ -105,24 +105,6 @@ func TestSplitDev(t *testing.T) {
 	}
 }
 
-func TestNames(t *testing.T) {
-	for _, test := range []struct{ got, want string }{
-		{GUID(0x0c7680fffebfe77b).String(), "0c76:80ff:febf:e77b"},
-		{NodeRNIC.String(), "rnic"},
-		{NodeType(0).String(), "NodeType(0)"},
-		{NodeType(27).String(), "NodeType(27)"},
-		{PortActive.String(), "ACTIVE"},
-		{PortState(27).String(), "PortState(27)"},
-		{PhysLinkUp.String(), "LINK_UP"},
-		{PhysOPATest.String(), "OPA_TEST"},
-		{PhysState(27).String(), "PhysState(27)"},
-	} {
-		if test.got != test.want {
-			t.Errorf("got %s, want %s", test.got, test.want)
-		}
-	}
-}
-
 func check[T any](t *testing.T, parse func([]byte) (T, error), reply, again []byte) {
 	t.Helper()
 	first, err := parse(reply)

@@ -12,25 +12,26 @@ import (
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/netlinkrdma"
 	"github.com/goverbs/goverbs/netlinkrdma/nltest"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 var (
 	siw0 = netlinkrdma.Device{
 		Index: 3, Name: "siw0", Ports: 1, CapFlags: 0x223000, NodeGUID: 0x0c7680fffebfe77b,
-		NodeType: netlinkrdma.NodeRNIC, Protocol: "iw",
+		NodeType: verbs.NodeRNIC, Protocol: "iw",
 	}
 	mlx5 = netlinkrdma.Device{
 		Index: 7, Name: "mlx5_0", Ports: 2, CapFlags: 1 << 40, FWVersion: "16.35.4030",
 		NodeGUID: 0x506b4b0300fbe1a2, SysImageGUID: 0x506b4b0300fbe1a2,
-		NodeType: netlinkrdma.NodeCA, Protocol: "ib",
+		NodeType: verbs.NodeCA, Protocol: "ib",
 	}
 	siwPort = netlinkrdma.Port{
-		DeviceIndex: 3, DeviceName: "siw0", Index: 1, State: netlinkrdma.PortActive,
-		PhysState: netlinkrdma.PhysLinkUp, NetdevIndex: 4, NetdevName: "dummy0",
+		DeviceIndex: 3, DeviceName: "siw0", Index: 1, State: verbs.PortActive,
+		PhysState: verbs.PhysLinkUp, NetdevIndex: 4, NetdevName: "dummy0",
 	}
 	ibPort = netlinkrdma.Port{
-		DeviceIndex: 7, DeviceName: "mlx5_0", Index: 2, State: netlinkrdma.PortInit,
-		PhysState: netlinkrdma.PhysPolling, InfiniBand: true, CapFlags: 1<<33 | 2,
+		DeviceIndex: 7, DeviceName: "mlx5_0", Index: 2, State: verbs.PortInit,
+		PhysState: verbs.PhysPolling, InfiniBand: true, CapFlags: 1<<33 | 2,
 		SubnetPrefix: 0xfe80000000000000, LID: 13, SMLID: 1, LMC: 2,
 	}
 )
@@ -151,11 +152,11 @@ func TestEveryCallEveryErrno(t *testing.T) {
 	sentinels := map[syscall.Errno]error{
 		syscall.EPERM:           netlinkrdma.ErrPermission,
 		syscall.EACCES:          netlinkrdma.ErrPermission,
-		syscall.EPROTONOSUPPORT: netlinkrdma.ErrNotSupported,
-		syscall.EAFNOSUPPORT:    netlinkrdma.ErrNotSupported,
-		syscall.ECONNREFUSED:    netlinkrdma.ErrNotSupported,
-		syscall.EOPNOTSUPP:      netlinkrdma.ErrNotSupported,
-		syscall.ENOSYS:          netlinkrdma.ErrNotSupported,
+		syscall.EPROTONOSUPPORT: verbs.ErrNotSupported,
+		syscall.EAFNOSUPPORT:    verbs.ErrNotSupported,
+		syscall.ECONNREFUSED:    verbs.ErrNotSupported,
+		syscall.EOPNOTSUPP:      verbs.ErrNotSupported,
+		syscall.ENOSYS:          verbs.ErrNotSupported,
 	}
 	k := kernel()
 	for name, entry := range calls(&netlinkrdma.Client{Kernel: k}) {
@@ -170,7 +171,7 @@ func TestEveryCallEveryErrno(t *testing.T) {
 			}
 		}
 	}
-	if !errors.Is(netlinkrdma.ErrNotSupported, errors.ErrUnsupported) {
+	if !errors.Is(verbs.ErrNotSupported, errors.ErrUnsupported) {
 		t.Error("ErrNotSupported is no errors.ErrUnsupported")
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // Device is an RDMA device as the kernel lists it.
@@ -14,9 +15,9 @@ type Device struct {
 	Ports        uint32 // ports are numbered from 1 to this
 	CapFlags     uint64 // device capability flags (IB_DEVICE_…)
 	FWVersion    string // empty when the device has no firmware
-	NodeGUID     GUID
-	SysImageGUID GUID
-	NodeType     NodeType
+	NodeGUID     verbs.GUID
+	SysImageGUID verbs.GUID
+	NodeType     verbs.NodeType
 	Protocol     string // ib, roce, iw, opa or usnic; empty on kernels before 4.20
 	// AdaptiveModeration: whether the interrupts of the kernel's own CQs are
 	// moderated as the load has it.
@@ -98,11 +99,11 @@ func parseDevice(reply []byte) (Device, error) {
 		case abi.RDMA_NLDEV_ATTR_FW_VERSION:
 			d.FWVersion = a.string()
 		case abi.RDMA_NLDEV_ATTR_NODE_GUID:
-			d.NodeGUID = GUID(a.uint64())
+			d.NodeGUID = verbs.GUID(a.uint64())
 		case abi.RDMA_NLDEV_ATTR_SYS_IMAGE_GUID:
-			d.SysImageGUID = GUID(a.uint64())
+			d.SysImageGUID = verbs.GUID(a.uint64())
 		case abi.RDMA_NLDEV_ATTR_DEV_NODE_TYPE:
-			d.NodeType = NodeType(a.uint8())
+			d.NodeType = verbs.NodeType(a.uint8())
 		case abi.RDMA_NLDEV_ATTR_DEV_PROTOCOL:
 			d.Protocol = a.string()
 		default:

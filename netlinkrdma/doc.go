@@ -57,7 +57,7 @@
 //		if errors.Is(err, netlinkrdma.ErrEventsLost) {
 //			devices, err = c.Devices() // start over
 //
-// Linux 6.1 sends no events, and Subscribe says [ErrNotSupported]. In shared mode
+// Linux 6.1 sends no events, and Subscribe says [verbs.ErrNotSupported]. In shared mode
 // they are heard in the first network namespace only. A program that is to run on
 // 6.1, or in a container, compares what Devices and Ports list from time to time, by
 // Device.Index: a name may be used again, an index isn't while the device lives.
@@ -87,10 +87,10 @@
 //
 // The kernel's errno is kept: errors.Is(err, syscall.EPERM) works. Beside it
 // stand [ErrNotFound], [ErrNoObject], [ErrNoRaw], [ErrNoFRMRPools], [ErrNoStatistics],
-// [ErrEventsLost], [ErrNotSupported], [ErrPermission], [ErrInvalidName] and
+// [ErrEventsLost], [verbs.ErrNotSupported], [ErrPermission], [ErrInvalidName] and
 // [ErrMalformed]. Where the kernel says in words what is wrong, the error has
 // them.
 //
 // Only linux has NETLINK_RDMA. Elsewhere every call fails with
-// [ErrNotSupported].
+// [verbs.ErrNotSupported].
 package netlinkrdma

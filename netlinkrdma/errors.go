@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"syscall"
+
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // Errors to compare with errors.Is. Where an errno is behind one, that errno
@@ -29,10 +31,6 @@ var (
 	// ErrEventsLost: events came faster than they were read, and some are gone.
 	// Those that follow can be read; list the devices and ports again first.
 	ErrEventsLost = errors.New("events were lost (list the devices and ports again)")
-	// ErrNotSupported matches every way in which the operating system, the kernel or a
-	// driver says that it lacks something. It is also an errors.ErrUnsupported, and
-	// uverbs.ErrNotSupported.
-	ErrNotSupported error = notSupported("not supported")
 	// ErrPermission: the kernel wants CAP_NET_ADMIN.
 	ErrPermission = errors.New("needs CAP_NET_ADMIN in the initial user namespace (run as root, or setcap cap_net_admin+ep)")
 	// ErrInvalidName: the kernel would refuse this name, or cut it short.
@@ -46,7 +44,7 @@ type notSupported string
 func (e notSupported) Error() string { return string(e) }
 
 func (notSupported) Is(target error) bool {
-	return target == errors.ErrUnsupported || target == ErrNotSupported
+	return target == errors.ErrUnsupported || target == verbs.ErrNotSupported
 }
 
 // The ErrNotSupported of machines without NETLINK_RDMA, and of kernels that have it.
@@ -59,7 +57,7 @@ const (
 type unsupported struct{ error }
 
 func (e unsupported) Unwrap() error      { return e.error }
-func (unsupported) Is(target error) bool { return target == ErrNotSupported }
+func (unsupported) Is(target error) bool { return target == verbs.ErrNotSupported }
 
 // remedy adds what to do to an error that errno is behind.
 func remedy(err error, errno syscall.Errno, text string) error {

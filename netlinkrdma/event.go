@@ -68,7 +68,7 @@ type Events struct{ s Subscription }
 // changes in between is in the events. A port's state is in no event of this
 // kind; the device itself reports it.
 //
-// A kernel without events, as 6.1 is, gives [ErrNotSupported]. There, compare
+// A kernel without events, as 6.1 is, gives [verbs.ErrNotSupported]. There, compare
 // what [Client.Devices] and [Client.Ports] list from time to time.
 //
 // C: rdma monitor

@@ -8,6 +8,7 @@ import (
 
 	"github.com/goverbs/goverbs/netlinkrdma"
 	"github.com/goverbs/goverbs/netlinkrdma/nltest"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // exampleKernel answers like a kernel with one device. A program leaves Client's Kernel
@@ -15,7 +16,7 @@ import (
 func exampleKernel() *nltest.Kernel {
 	return &nltest.Kernel{
 		Devices:  []netlinkrdma.Device{{Index: 7, Name: "rxe0", Ports: 1, Protocol: "roce"}},
-		Ports:    []netlinkrdma.Port{{DeviceIndex: 7, DeviceName: "rxe0", Index: 1, State: netlinkrdma.PortActive, NetdevIndex: 4, NetdevName: "eth0"}},
+		Ports:    []netlinkrdma.Port{{DeviceIndex: 7, DeviceName: "rxe0", Index: 1, State: verbs.PortActive, NetdevIndex: 4, NetdevName: "eth0"}},
 		CharDevs: map[uint32]netlinkrdma.CharDev{7: {Name: "uverbs0", ABI: 2, Major: 231, Minor: 192}},
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/netlinkrdma"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // What a device plugin hands to a container: the device's node, and the network
@@ -49,7 +50,7 @@ func ExampleClient_DumpQP() {
 			log.Fatal(err)
 		}
 		pid, err := qp.PID()
-		if err == nil && pid == os.Getpid() && qp.State == netlinkrdma.QPStateErr {
+		if err == nil && pid == os.Getpid() && qp.State == verbs.QPStateErr {
 			fmt.Println(qp.LQPN, qp.Type, qp.State)
 		}
 	}
@@ -83,7 +84,7 @@ func ExampleClient_Subscribe() {
 	ctx := context.Background()
 	var c netlinkrdma.Client
 	events, err := c.Subscribe()
-	if err != nil && !errors.Is(err, netlinkrdma.ErrNotSupported) {
+	if err != nil && !errors.Is(err, verbs.ErrNotSupported) {
 		log.Fatal(err)
 	}
 	for {

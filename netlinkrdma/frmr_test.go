@@ -13,6 +13,7 @@ import (
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/netlinkrdma"
 	"github.com/goverbs/goverbs/netlinkrdma/nltest"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 var pools = []netlinkrdma.FRMRPool{
@@ -100,7 +101,7 @@ func TestFRMREveryErrno(t *testing.T) {
 				netlinkrdma.ErrPermission:  errno == syscall.EPERM || errno == syscall.EACCES,
 				netlinkrdma.ErrNoFRMRPools: errno == syscall.EINVAL && dump,
 				netlinkrdma.ErrNotFound:    false,
-				netlinkrdma.ErrNotSupported: errno == syscall.EPROTONOSUPPORT || errno == syscall.EAFNOSUPPORT || errno == syscall.ECONNREFUSED ||
+				verbs.ErrNotSupported: errno == syscall.EPROTONOSUPPORT || errno == syscall.EAFNOSUPPORT || errno == syscall.ECONNREFUSED ||
 					errno == syscall.EOPNOTSUPP || errno == syscall.ENOSYS,
 			} {
 				if errors.Is(err, sentinel) != want {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // Port is one port of a device, with the network device behind it.
@@ -11,13 +12,13 @@ type Port struct {
 	DeviceIndex  uint32
 	DeviceName   string
 	Index        uint32 // from 1
-	State        PortState
-	PhysState    PhysState
-	NetdevIndex  uint32 // 0: none, or it lives in another network namespace
-	NetdevName   string // empty when NetdevIndex is 0
-	InfiniBand   bool   // the fields below are only set on InfiniBand ports
-	CapFlags     uint64 // port capability flags, CapMask2 in the upper half
-	SubnetPrefix GUID   // upper half of the port's GIDs
+	State        verbs.PortState
+	PhysState    verbs.PhysState
+	NetdevIndex  uint32     // 0: none, or it lives in another network namespace
+	NetdevName   string     // empty when NetdevIndex is 0
+	InfiniBand   bool       // the fields below are only set on InfiniBand ports
+	CapFlags     uint64     // port capability flags, CapMask2 in the upper half
+	SubnetPrefix verbs.GUID // upper half of the port's GIDs
 	LID          uint32
 	SMLID        uint32 // LID of the subnet manager
 	LMC          uint8
@@ -72,9 +73,9 @@ func parsePort(reply []byte) (Port, error) {
 		case abi.RDMA_NLDEV_ATTR_PORT_INDEX:
 			p.Index = a.uint32()
 		case abi.RDMA_NLDEV_ATTR_PORT_STATE:
-			p.State = PortState(a.uint8())
+			p.State = verbs.PortState(a.uint8())
 		case abi.RDMA_NLDEV_ATTR_PORT_PHYS_STATE:
-			p.PhysState = PhysState(a.uint8())
+			p.PhysState = verbs.PhysState(a.uint8())
 		case abi.RDMA_NLDEV_ATTR_NDEV_INDEX:
 			p.NetdevIndex = a.uint32()
 		case abi.RDMA_NLDEV_ATTR_NDEV_NAME:
@@ -99,7 +100,7 @@ func parseInfiniBand(p *Port, a *attributes) {
 	case abi.RDMA_NLDEV_ATTR_CAP_FLAGS:
 		p.CapFlags = a.uint64()
 	case abi.RDMA_NLDEV_ATTR_SUBNET_PREFIX:
-		p.SubnetPrefix = GUID(a.uint64())
+		p.SubnetPrefix = verbs.GUID(a.uint64())
 	case abi.RDMA_NLDEV_ATTR_LID:
 		p.LID, p.InfiniBand = a.uint32(), true
 	case abi.RDMA_NLDEV_ATTR_SM_LID:

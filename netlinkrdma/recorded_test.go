@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // recorded holds what Debian's kernels answered: siw0 on dummy0 and rxe0 on
@@ -18,37 +20,37 @@ var recorded = []struct {
 		"6.12 device siw0",
 		"\b\x00\x01\x00\x00\x00\x00\x00\t\x00\x02\x00siw0\x00\x00\x00\x00\b\x00\x03\x00\x01\x00\x00\x00\f\x00\x04\x00\x00\x00 \x00\x00\x00\x00\x00\f\x00\x06\x00\n\x00\x00\xfe\xff\x00\x00\x00\f\x00\a\x00\n\x00\x00\xfe\xff\x00\x00\x00\x05\x00\x0e\x00\x04\x00\x00\x00\x05\x00T\x00\x00\x00\x00\x00\x05\x00e\x00\x01\x00\x00\x00\a\x00C\x00iw\x00\x00",
 		func(b []byte) (any, error) { return parseDevice(b) },
-		Device{Index: 0, Name: "siw0", Ports: 1, CapFlags: 1 << 21, NodeGUID: 0xfffe00000a, SysImageGUID: 0xfffe00000a, NodeType: NodeRNIC, Protocol: "iw", AdaptiveModeration: known(false), NameAssign: known(NameAssignType(1))},
+		Device{Index: 0, Name: "siw0", Ports: 1, CapFlags: 1 << 21, NodeGUID: 0xfffe00000a, SysImageGUID: 0xfffe00000a, NodeType: verbs.NodeRNIC, Protocol: "iw", AdaptiveModeration: known(false), NameAssign: known(NameAssignType(1))},
 	},
 	{
 		"6.12 device rxe0",
 		"\b\x00\x01\x00\x01\x00\x00\x00\t\x00\x02\x00rxe0\x00\x00\x00\x00\b\x00\x03\x00\x01\x00\x00\x00\f\x00\x04\x00v<\"\x01\xc0\x01\x00\x00\f\x00\x06\x00\v\x00\x00\xfe\xff\x00\x00\x00\f\x00\a\x00\v\x00\x00\xfe\xff\x00\x00\x00\x05\x00\x0e\x00\x01\x00\x00\x00\x05\x00T\x00\x00\x00\x00\x00\x05\x00e\x00\x01\x00\x00\x00\t\x00C\x00roce\x00\x00\x00\x00",
 		func(b []byte) (any, error) { return parseDevice(b) },
-		Device{Index: 1, Name: "rxe0", Ports: 1, CapFlags: 0x1c001223c76, NodeGUID: 0xfffe00000b, SysImageGUID: 0xfffe00000b, NodeType: NodeCA, Protocol: "roce", AdaptiveModeration: known(false), NameAssign: known(NameAssignType(1))},
+		Device{Index: 1, Name: "rxe0", Ports: 1, CapFlags: 0x1c001223c76, NodeGUID: 0xfffe00000b, SysImageGUID: 0xfffe00000b, NodeType: verbs.NodeCA, Protocol: "roce", AdaptiveModeration: known(false), NameAssign: known(NameAssignType(1))},
 	},
 	{
 		"6.1 device siw0",
 		"\b\x00\x01\x00\x00\x00\x00\x00\t\x00\x02\x00siw0\x00\x00\x00\x00\b\x00\x03\x00\x01\x00\x00\x00\f\x00\x04\x00\x00\x00 \x00\x00\x00\x00\x00\f\x00\x06\x00\n\x00\x00\xfe\xff\x00\x00\x00\f\x00\a\x00\n\x00\x00\xfe\xff\x00\x00\x00\x05\x00\x0e\x00\x04\x00\x00\x00\x05\x00T\x00\x00\x00\x00\x00\a\x00C\x00iw\x00\x00",
 		func(b []byte) (any, error) { return parseDevice(b) },
-		Device{Index: 0, Name: "siw0", Ports: 1, CapFlags: 1 << 21, NodeGUID: 0xfffe00000a, SysImageGUID: 0xfffe00000a, NodeType: NodeRNIC, Protocol: "iw", AdaptiveModeration: known(false)},
+		Device{Index: 0, Name: "siw0", Ports: 1, CapFlags: 1 << 21, NodeGUID: 0xfffe00000a, SysImageGUID: 0xfffe00000a, NodeType: verbs.NodeRNIC, Protocol: "iw", AdaptiveModeration: known(false)},
 	},
 	{
 		"6.1 device rxe0",
 		"\b\x00\x01\x00\x01\x00\x00\x00\t\x00\x02\x00rxe0\x00\x00\x00\x00\b\x00\x03\x00\x01\x00\x00\x00\f\x00\x04\x00v<\"\x01\x00\x00\x00\x00\f\x00\x06\x00\v\x00\x00\xfe\xff\x00\x00\x00\f\x00\a\x00\v\x00\x00\xfe\xff\x00\x00\x00\x05\x00\x0e\x00\x01\x00\x00\x00\x05\x00T\x00\x00\x00\x00\x00\t\x00C\x00roce\x00\x00\x00\x00",
 		func(b []byte) (any, error) { return parseDevice(b) },
-		Device{Index: 1, Name: "rxe0", Ports: 1, CapFlags: 0x1223c76, NodeGUID: 0xfffe00000b, SysImageGUID: 0xfffe00000b, NodeType: NodeCA, Protocol: "roce", AdaptiveModeration: known(false)},
+		Device{Index: 1, Name: "rxe0", Ports: 1, CapFlags: 0x1223c76, NodeGUID: 0xfffe00000b, SysImageGUID: 0xfffe00000b, NodeType: verbs.NodeCA, Protocol: "roce", AdaptiveModeration: known(false)},
 	},
 	{
 		"6.12 port siw0/1",
 		"\b\x00\x01\x00\x00\x00\x00\x00\t\x00\x02\x00siw0\x00\x00\x00\x00\b\x00\x03\x00\x01\x00\x00\x00\x05\x00\f\x00\x04\x00\x00\x00\x05\x00\r\x00\x05\x00\x00\x00\b\x002\x00\x02\x00\x00\x00\v\x003\x00dummy0\x00\x00",
 		func(b []byte) (any, error) { return parsePort(b) },
-		Port{DeviceName: "siw0", Index: 1, State: PortActive, PhysState: PhysLinkUp, NetdevIndex: 2, NetdevName: "dummy0"},
+		Port{DeviceName: "siw0", Index: 1, State: verbs.PortActive, PhysState: verbs.PhysLinkUp, NetdevIndex: 2, NetdevName: "dummy0"},
 	},
 	{
 		"6.12 port rxe0/1",
 		"\b\x00\x01\x00\x01\x00\x00\x00\t\x00\x02\x00rxe0\x00\x00\x00\x00\b\x00\x03\x00\x01\x00\x00\x00\x05\x00\f\x00\x01\x00\x00\x00\x05\x00\r\x00\x03\x00\x00\x00\b\x002\x00\x03\x00\x00\x00\v\x003\x00dummy1\x00\x00",
 		func(b []byte) (any, error) { return parsePort(b) },
-		Port{DeviceIndex: 1, DeviceName: "rxe0", Index: 1, State: PortDown, PhysState: PhysDisabled, NetdevIndex: 3, NetdevName: "dummy1"},
+		Port{DeviceIndex: 1, DeviceName: "rxe0", Index: 1, State: verbs.PortDown, PhysState: verbs.PhysDisabled, NetdevIndex: 3, NetdevName: "dummy1"},
 	},
 	{
 		"6.12 uverbs of siw0",

@@ -5,8 +5,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net/netip"
-
-	"github.com/goverbs/goverbs/internal/abi"
 )
 
 // CMAddr is an address of a CM id.
@@ -60,32 +58,4 @@ func parseCMAddr(a *attributes) CMAddr {
 		addr.Raw = bytes.Clone(v)
 	}
 	return addr
-}
-
-// PortSpace is the space of port numbers that a CM id uses.
-//
-// C: enum rdma_ucm_port_space
-type PortSpace uint32
-
-// The port spaces there are.
-const (
-	PortSpaceIPoIB PortSpace = abi.RDMA_PS_IPOIB
-	PortSpaceIB    PortSpace = abi.RDMA_PS_IB
-	PortSpaceTCP   PortSpace = abi.RDMA_PS_TCP
-	PortSpaceUDP   PortSpace = abi.RDMA_PS_UDP
-)
-
-// String gives iproute2's word, or PortSpace(27) for a value without one.
-func (p PortSpace) String() string {
-	switch p {
-	case PortSpaceIPoIB:
-		return "IPoIB"
-	case PortSpaceIB:
-		return "IB"
-	case PortSpaceTCP:
-		return "TCP"
-	case PortSpaceUDP:
-		return "UDP"
-	}
-	return fmt.Sprintf("PortSpace(%d)", uint32(p))
 }

@@ -4,17 +4,18 @@ import (
 	"iter"
 
 	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // CMID is an id of the connection manager: a listener, or one side of a
 // connection.
 type CMID struct {
 	Owner
-	Port   uint32      // 0: it has none yet, or listens on all
-	CMIDN  uint32      // its number
-	LQPN   uint32      // of its queue pair; 0: it has none
-	QPType Opt[QPType] // with a queue pair only
-	PS     PortSpace
+	Port   uint32            // 0: it has none yet, or listens on all
+	CMIDN  uint32            // its number
+	LQPN   uint32            // of its queue pair; 0: it has none
+	QPType Opt[verbs.QPType] // with a queue pair only
+	PS     verbs.PortSpace
 	State  CMState
 	Src    CMAddr
 	Dst    CMAddr
@@ -53,9 +54,9 @@ func parseCMID(a *attributes, m *CMID) {
 		case abi.RDMA_NLDEV_ATTR_RES_LQPN:
 			m.LQPN = a.uint32()
 		case abi.RDMA_NLDEV_ATTR_RES_TYPE:
-			m.QPType = known(QPType(a.uint8()))
+			m.QPType = known(verbs.QPType(a.uint8()))
 		case abi.RDMA_NLDEV_ATTR_RES_PS:
-			m.PS, ps = PortSpace(a.uint32()), true
+			m.PS, ps = verbs.PortSpace(a.uint32()), true
 		case abi.RDMA_NLDEV_ATTR_RES_STATE:
 			m.State, state = CMState(a.uint8()), true
 		case abi.RDMA_NLDEV_ATTR_RES_SRC_ADDR:

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 func u16be(v uint16) string { return string(binary.BigEndian.AppendUint16(nil, v)) }
@@ -55,8 +56,8 @@ var goldens = []golden{
 		attr(3, u32(2)) + attr(21, u32(17)) + attr(60, u32(9)) + process + attr(22, u32(18)) + attr(23, u32(1<<24)) + attr(24, u32(5)) +
 			attr(25, "\x02") + attr(26, "\xff") + attr(27, "\x06") + attr(98, "REG_UMR\x00") + driverTable,
 		QP{
-			Owner: Owner{TID: 4711}, Port: 2, LQPN: 17, Type: QPTypeDriver, Subtype: "REG_UMR", State: 6, SQPSN: 5,
-			RQPN: known[uint32](18), RQPSN: known[uint32](1 << 24), PathMigState: known(PathMigState(2)), PDN: known[uint32](9), Driver: driverAttrs,
+			Owner: Owner{TID: 4711}, Port: 2, LQPN: 17, Type: verbs.QPTypeDriver, Subtype: "REG_UMR", State: 6, SQPSN: 5,
+			RQPN: known[uint32](18), RQPSN: known[uint32](1 << 24), PathMigState: known(verbs.PathMigState(2)), PDN: known[uint32](9), Driver: driverAttrs,
 		}, 21},
 	{"the kernel's QP", parses(parseQP), attr(21, u32(1)) + module + attr(24, u32(0)) + attr(26, "\x01") + attr(27, "\x03"),
 		QP{Owner: Owner{Kernel: "ib_core"}, LQPN: 1, Type: 1, State: 3}, 26},
@@ -64,7 +65,7 @@ var goldens = []golden{
 		attr(3, u32(1)) + attr(21, u32(17)) + attr(26, "\x02") + attr(32, u32(0x106)) + attr(27, "\x05") + attr(33, inet) + attr(34, inet6) +
 			attr(63, u32(3)) + process + driverTable,
 		CMID{
-			Owner: Owner{TID: 4711}, Port: 1, CMIDN: 3, LQPN: 17, QPType: known(QPType(2)), PS: abi.RDMA_PS_TCP, State: 5,
+			Owner: Owner{TID: 4711}, Port: 1, CMIDN: 3, LQPN: 17, QPType: known(verbs.QPType(2)), PS: abi.RDMA_PS_TCP, State: 5,
 			Src: at("10.1.1.1:7174"), Dst: at("[fd01::2]:65535"), Driver: driverAttrs,
 		}, 63},
 	{"CM id of InfiniBand", parses(parseCMID), attr(32, u32(0x13f)) + attr(27, "\x08") + attr(33, ib) + attr(34, strange) + attr(63, u32(0)) + module,
@@ -227,14 +228,14 @@ func TestMalformedDump(t *testing.T) {
 
 func TestObjectNames(t *testing.T) {
 	for _, test := range []struct{ got, want string }{
-		{QPType(2).String(), "RC"}, {QPType(7).String(), "QPType(7)"}, {QPTypeDriver.String(), "DRIVER"},
-		{QPState(6).String(), "ERR"}, {QPState(7).String(), "QPState(7)"},
-		{PathMigState(2).String(), "ARMED"}, {PathMigState(3).String(), "PathMigState(3)"},
+		{verbs.QPType(2).String(), "RC"}, {verbs.QPType(7).String(), "QPType(7)"}, {verbs.QPTypeDriver.String(), "DRIVER"},
+		{verbs.QPState(6).String(), "ERR"}, {verbs.QPState(7).String(), "QPState(7)"},
+		{verbs.PathMigState(2).String(), "ARMED"}, {verbs.PathMigState(3).String(), "PathMigState(3)"},
 		{PollContext(2).String(), "UNBOUND_WORKQUEUE"}, {PollDirect.String(), "DIRECT"}, {PollContext(4).String(), "PollContext(4)"},
 		{SRQType(2).String(), "TM"}, {SRQType(3).String(), "SRQType(3)"},
 		{CMState(10).String(), "DESTROYING"}, {CMState(12).String(), "ADDRINFO_RESOLVED"}, {CMState(13).String(), "CMState(13)"},
-		{PortSpace(2).String(), "IPoIB"}, {PortSpace(0x13f).String(), "IB"}, {PortSpace(0x106).String(), "TCP"},
-		{PortSpace(0x111).String(), "UDP"}, {PortSpace(27).String(), "PortSpace(27)"},
+		{verbs.PortSpace(2).String(), "IPoIB"}, {verbs.PortSpace(0x13f).String(), "IB"}, {verbs.PortSpace(0x106).String(), "TCP"},
+		{verbs.PortSpace(0x111).String(), "UDP"}, {verbs.PortSpace(27).String(), "PortSpace(27)"},
 		{QPRange{17, 17}.String(), "17"}, {QPRange{17, 20}.String(), "17-20"},
 		{at("10.1.1.1:7174").String(), "10.1.1.1:7174"}, {at("[fd01::2]:1").String(), "fd01::2:1"},
 		{CMAddr{}.String(), ""}, {CMAddr{Family: 17}.String(), "Family(17)"},

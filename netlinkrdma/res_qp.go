@@ -5,6 +5,7 @@ import (
 	"iter"
 
 	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // QP is a queue pair as the kernel keeps track of it.
@@ -12,22 +13,22 @@ type QP struct {
 	Owner
 	Port         uint32 // 0: it has none yet
 	LQPN         uint32 // its number
-	Type         QPType
+	Type         verbs.QPType
 	Subtype      string // of a DRIVER QP; what it is called depends on the driver
-	State        QPState
-	SQPSN        uint32            // packet sequence number of the next send
-	RQPN         Opt[uint32]       // the peer's number, of RC and UC
-	RQPSN        Opt[uint32]       // packet sequence number of the next receive, of RC and UC
-	PathMigState Opt[PathMigState] // of connected ones
-	PDN          Opt[uint32]       // PD; the kernel's own QPs don't tell
-	Driver       []DriverAttr      // what only the driver knows the meaning of
+	State        verbs.QPState
+	SQPSN        uint32                  // packet sequence number of the next send
+	RQPN         Opt[uint32]             // the peer's number, of RC and UC
+	RQPSN        Opt[uint32]             // packet sequence number of the next receive, of RC and UC
+	PathMigState Opt[verbs.PathMigState] // of connected ones
+	PDN          Opt[uint32]             // PD; the kernel's own QPs don't tell
+	Driver       []DriverAttr            // what only the driver knows the meaning of
 }
 
 var qpResource = tracked[QP]{
 	name: "QP", op: abi.RDMA_NLDEV_CMD_RES_QP_GET,
 	table: abi.RDMA_NLDEV_ATTR_RES_QP, entry: abi.RDMA_NLDEV_ATTR_RES_QP_ENTRY, id: abi.RDMA_NLDEV_ATTR_RES_LQPN,
 	parse: parseQP, number: func(q *QP) uint32 {
-		if q.Type == QPTypeSMI || q.Type == QPTypeGSI {
+		if q.Type == verbs.QPTypeSMI || q.Type == verbs.QPTypeGSI {
 			return specialQP(q.Port, q.LQPN)
 		}
 		return q.LQPN
@@ -82,11 +83,11 @@ func parseQP(a *attributes, q *QP) {
 		case abi.RDMA_NLDEV_ATTR_RES_SQ_PSN:
 			q.SQPSN = a.uint32()
 		case abi.RDMA_NLDEV_ATTR_RES_PATH_MIG_STATE:
-			q.PathMigState = known(PathMigState(a.uint8()))
+			q.PathMigState = known(verbs.PathMigState(a.uint8()))
 		case abi.RDMA_NLDEV_ATTR_RES_TYPE:
-			q.Type, typ = QPType(a.uint8()), true
+			q.Type, typ = verbs.QPType(a.uint8()), true
 		case abi.RDMA_NLDEV_ATTR_RES_STATE:
-			q.State, state = QPState(a.uint8()), true
+			q.State, state = verbs.QPState(a.uint8()), true
 		case abi.RDMA_NLDEV_ATTR_RES_SUBTYPE:
 			q.Subtype = a.string()
 		default:

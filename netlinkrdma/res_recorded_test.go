@@ -7,6 +7,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/goverbs/goverbs/verbs"
 )
 
 func zeros(n int) string { return strings.Repeat("\x00", n) }
@@ -29,8 +31,8 @@ var recordedDumps = []struct {
 		"\b\x00\x01\x00\x00\x00\x00\x00\t\x00\x02\x00siw0\x00\x00\x00\x00\xac\x00\x13\x00T\x00\x14\x00\b\x00\x03\x00\x01\x00\x00\x00\b\x00\x15\x00\x01\x00\x00\x00\b\x00<\x00\x02\x00\x00\x00\b\x00\x1c\x00\xbf\x00\x00\x00\b\x00\x16\x00\x00\x00\x00\x00\b\x00\x17\x00\x00\x00\x00\x00\b\x00\x18\x00\x00\x00\x00\x00\x05\x00\x19\x00\x00\x00\x00\x00\x05\x00\x1a\x00\x02\x00\x00\x00\x05\x00\x1b\x00\x03\x00\x00\x00T\x00\x14\x00\b\x00\x03\x00\x01\x00\x00\x00\b\x00\x15\x00\x02\x00\x00\x00\b\x00<\x00\x03\x00\x00\x00\b\x00\x1c\x00\xb9\x00\x00\x00\b\x00\x16\x00\x00\x00\x00\x00\b\x00\x17\x00\x00\x00\x00\x00\b\x00\x18\x00\x00\x00\x00\x00\x05\x00\x19\x00\x00\x00\x00\x00\x05\x00\x1a\x00\x02\x00\x00\x00\x05\x00\x1b\x00\x03\x00\x00\x00",
 		func(c *Client) (any, error) { return collect(c.DumpQP(0, nil)) },
 		[]QP{
-			{Owner: Owner{TID: 191}, Port: 1, LQPN: 1, Type: 2, State: 3, RQPN: known[uint32](0), RQPSN: known[uint32](0), PathMigState: known(PathMigState(0)), PDN: known[uint32](2)},
-			{Owner: Owner{TID: 185}, Port: 1, LQPN: 2, Type: 2, State: 3, RQPN: known[uint32](0), RQPSN: known[uint32](0), PathMigState: known(PathMigState(0)), PDN: known[uint32](3)},
+			{Owner: Owner{TID: 191}, Port: 1, LQPN: 1, Type: 2, State: 3, RQPN: known[uint32](0), RQPSN: known[uint32](0), PathMigState: known(verbs.PathMigState(0)), PDN: known[uint32](2)},
+			{Owner: Owner{TID: 185}, Port: 1, LQPN: 2, Type: 2, State: 3, RQPN: known[uint32](0), RQPSN: known[uint32](0), PathMigState: known(verbs.PathMigState(0)), PDN: known[uint32](3)},
 		},
 	},
 	{
@@ -39,8 +41,8 @@ var recordedDumps = []struct {
 		func(c *Client) (any, error) { return collect(c.DumpCMID(0, nil)) },
 		[]CMID{
 			{Owner: Owner{TID: 185}, Port: 1, CMIDN: 0, PS: 0x106, State: 8, Src: at("[fd01::1]:7174"), Dst: at("[::]:0")},
-			{Owner: Owner{TID: 191}, Port: 1, CMIDN: 1, LQPN: 1, QPType: known(QPType(2)), PS: 0x106, State: 5, Src: at("[fd01::1]:48444"), Dst: at("[fd01::1]:7174")},
-			{Owner: Owner{TID: 185}, Port: 1, CMIDN: 2, LQPN: 2, QPType: known(QPType(2)), PS: 0x106, State: 5, Src: at("[fd01::1]:7174"), Dst: at("[fd01::1]:48444")},
+			{Owner: Owner{TID: 191}, Port: 1, CMIDN: 1, LQPN: 1, QPType: known(verbs.QPType(2)), PS: 0x106, State: 5, Src: at("[fd01::1]:48444"), Dst: at("[fd01::1]:7174")},
+			{Owner: Owner{TID: 185}, Port: 1, CMIDN: 2, LQPN: 2, QPType: known(verbs.QPType(2)), PS: 0x106, State: 5, Src: at("[fd01::1]:7174"), Dst: at("[fd01::1]:48444")},
 		},
 	},
 	{

@@ -15,6 +15,7 @@ import (
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/netlinkrdma"
 	"github.com/goverbs/goverbs/netlinkrdma/nltest"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 func opt[T any](v T) netlinkrdma.Opt[T] { return netlinkrdma.Opt[T]{Value: v, Known: true} }
@@ -36,14 +37,14 @@ var objects = nltest.Objects{
 	QP: []netlinkrdma.QP{
 		{
 			Owner: process, Port: 2, LQPN: 17, Type: 2, State: 3, SQPSN: 5, RQPN: opt[uint32](0), RQPSN: opt[uint32](7),
-			PathMigState: opt[netlinkrdma.PathMigState](1), PDN: opt[uint32](0), Driver: driver,
+			PathMigState: opt[verbs.PathMigState](1), PDN: opt[uint32](0), Driver: driver,
 		},
 		{Owner: module, Port: 1, LQPN: 1, Type: 1, State: 3},
-		{LQPN: 18, Type: netlinkrdma.QPTypeDriver, Subtype: "REG_UMR"},
+		{LQPN: 18, Type: verbs.QPTypeDriver, Subtype: "REG_UMR"},
 	},
 	CMID: []netlinkrdma.CMID{
 		{
-			Owner: process, Port: 2, CMIDN: 3, LQPN: 17, QPType: opt[netlinkrdma.QPType](2), PS: abi.RDMA_PS_TCP, State: 5, Driver: driver,
+			Owner: process, Port: 2, CMIDN: 3, LQPN: 17, QPType: opt[verbs.QPType](2), PS: abi.RDMA_PS_TCP, State: 5, Driver: driver,
 			Src: netlinkrdma.CMAddr{Family: 2, AddrPort: netip.MustParseAddrPort("10.1.1.1:7174")},
 			Dst: netlinkrdma.CMAddr{Family: 10, AddrPort: netip.MustParseAddrPort("[fd01::2]:65535")},
 		},

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // whole is the decoder of replies that are one thing.
@@ -33,7 +35,7 @@ var moreGoldens = []golden{
 			attr(6, u64(0x506b4b0300fbe1a2)) + attr(7, u64(1)) + attr(14, "\x01") + attr(84, "\x01") + attr(99, "\x01") + attr(100, "mlx5_1\x00") +
 			attr(101, "\x02") + attr(67, "ib\x00"),
 		Device{
-			Index: 2, Name: "mlx5_0", Ports: 2, CapFlags: 1 << 40, FWVersion: "16.35.4030", NodeGUID: 0x506b4b0300fbe1a2, SysImageGUID: 1, NodeType: NodeCA, Protocol: "ib",
+			Index: 2, Name: "mlx5_0", Ports: 2, CapFlags: 1 << 40, FWVersion: "16.35.4030", NodeGUID: 0x506b4b0300fbe1a2, SysImageGUID: 1, NodeType: verbs.NodeCA, Protocol: "ib",
 			AdaptiveModeration: known(true), Type: DeviceSMI, Parent: "mlx5_1", NameAssign: known(NameAssignType(2)),
 		}, 1},
 	{"device with strange moderation", whole(parseDevice), attr(84, "\x02") + attr(1, u32(2)) + attr(2, "siw0\x00"), Device{Index: 2, Name: "siw0"}, 2},
@@ -41,7 +43,7 @@ var moreGoldens = []golden{
 		attr(1, u32(2)) + attr(2, "mlx5_0\x00") + attr(3, u32(1)) + attr(4, u64(1<<33)) + attr(8, u64(0xfe80<<48)) + attr(9, u32(13)) + attr(10, u32(1)) +
 			attr(11, "\x02") + attr(12, "\x04") + attr(13, "\x05") + attr(50, u32(7)) + attr(51, "ib0\x00"),
 		Port{
-			DeviceIndex: 2, DeviceName: "mlx5_0", Index: 1, State: PortActive, PhysState: PhysLinkUp, NetdevIndex: 7, NetdevName: "ib0",
+			DeviceIndex: 2, DeviceName: "mlx5_0", Index: 1, State: verbs.PortActive, PhysState: verbs.PhysLinkUp, NetdevIndex: 7, NetdevName: "ib0",
 			InfiniBand: true, CapFlags: 1 << 33, SubnetPrefix: 0xfe80 << 48, LID: 13, SMLID: 1, LMC: 2,
 		}, 3},
 	{"system", whole(parseSystem), attr(66, "\x01") + attr(96, "\x00") + attr(103, "\x01") + attr(93, "\x01"),
@@ -52,7 +54,7 @@ var moreGoldens = []golden{
 		attr(3, u32(2)) + attr(79, u32(9)) + attr(74, u32(1)) + attr(26, "\x02") + process +
 			attr(nestedFlag|19, attr(nestedFlag|20, attr(21, u32(17)))+attr(nestedFlag|20, attr(21, u32(1<<23)))) + counters,
 		QPCounter{
-			Owner: Owner{TID: 4711}, ID: 9, Port: 2, Mode: CountersAuto, QPType: known(QPType(2)),
+			Owner: Owner{TID: 4711}, ID: 9, Port: 2, Mode: CountersAuto, QPType: known(verbs.QPType(2)),
 			LQPN: []QPRange{{17, 17}, {1 << 23, 1 << 23}}, Counters: counterList,
 		}, 79},
 	{"QP counter of no QP", parses(parseQPCounter), attr(nestedFlag|19, "") + attr(79, u32(0)) + attr(74, u32(2)), QPCounter{Mode: CountersManual}, 74},

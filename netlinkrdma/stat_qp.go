@@ -4,6 +4,7 @@ import (
 	"iter"
 
 	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // QPCounter is a set of counters to which QPs are bound: it counts for these
@@ -13,8 +14,8 @@ type QPCounter struct {
 	ID       uint32
 	Port     uint32
 	Mode     CounterMode
-	QPType   Opt[QPType] // in automatic mode by type
-	LQPN     []QPRange   // the QPs that are bound
+	QPType   Opt[verbs.QPType] // in automatic mode by type
+	LQPN     []QPRange         // the QPs that are bound
 	Counters []Counter
 }
 
@@ -50,7 +51,7 @@ func parseQPCounter(a *attributes, q *QPCounter) {
 		case abi.RDMA_NLDEV_ATTR_STAT_MODE:
 			q.Mode, mode = CounterMode(a.uint32()), true
 		case abi.RDMA_NLDEV_ATTR_RES_TYPE:
-			q.QPType = known(QPType(a.uint8()))
+			q.QPType = known(verbs.QPType(a.uint8()))
 		case abi.RDMA_NLDEV_ATTR_RES_QP:
 			q.LQPN = parseQPRanges(a)
 		case abi.RDMA_NLDEV_ATTR_STAT_HWCOUNTERS:

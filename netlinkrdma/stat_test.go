@@ -14,6 +14,7 @@ import (
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/netlinkrdma"
 	"github.com/goverbs/goverbs/netlinkrdma/nltest"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 var (
@@ -29,7 +30,7 @@ func statKernel() *nltest.Kernel {
 	k := objectsKernel()
 	o := objects
 	o.QPCounter = []netlinkrdma.QPCounter{{
-		Owner: process, ID: 9, Port: 2, Mode: netlinkrdma.CountersAuto, QPType: opt[netlinkrdma.QPType](2),
+		Owner: process, ID: 9, Port: 2, Mode: netlinkrdma.CountersAuto, QPType: opt[verbs.QPType](2),
 		LQPN: []netlinkrdma.QPRange{{First: 17, Last: 17}}, Counters: counters,
 	}}
 	o.MRCounters = []netlinkrdma.MRCounters{{MRN: 1, Counters: counters}, {MRN: 2}}
@@ -122,7 +123,7 @@ func TestStatisticsEveryErrno(t *testing.T) {
 				netlinkrdma.ErrPermission:   errno == syscall.EPERM || errno == syscall.EACCES,
 				netlinkrdma.ErrNoStatistics: errno == syscall.EINVAL && reads,
 				netlinkrdma.ErrNotFound:     errno == syscall.EINVAL && slices.Contains(missing, name),
-				netlinkrdma.ErrNotSupported: errno == syscall.EPROTONOSUPPORT || errno == syscall.EAFNOSUPPORT || errno == syscall.ECONNREFUSED ||
+				verbs.ErrNotSupported: errno == syscall.EPROTONOSUPPORT || errno == syscall.EAFNOSUPPORT || errno == syscall.ECONNREFUSED ||
 					errno == syscall.EOPNOTSUPP || errno == syscall.ENOSYS,
 			} {
 				if errors.Is(err, sentinel) != want {

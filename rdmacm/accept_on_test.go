@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/internal/abi"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // mustAsk has a request come in at a fresh listener of the world.
@@ -101,7 +101,7 @@ func TestAcceptDatagram(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.QP().Type() != uverbs.QPTypeUD || c.Peer() != nil {
+	if c.QP().Type() != verbs.QPTypeUD || c.Peer() != nil {
 		t.Error(c.QP().Type(), c.Peer())
 	}
 	if b := body[abi.RdmaUcmAccept](w.cms[0], abi.RDMA_USER_CM_CMD_ACCEPT); b.ConnParam.QpNum != c.QP().Num() || b.ConnParam.Valid != 1 {

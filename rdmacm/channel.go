@@ -11,7 +11,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/kernel"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // EventChannel carries the events of the IDs created on it.
@@ -52,7 +52,7 @@ func newEventChannel(file kernel.CM) *EventChannel {
 }
 
 // Close closes the channel; a waiting Get returns net.ErrClosed. While IDs
-// remain on the channel it changes nothing and returns uverbs.ErrInUse. A second call
+// remain on the channel it changes nothing and returns verbs.ErrInUse. A second call
 // returns net.ErrClosed.
 //
 // C: rdma_destroy_event_channel
@@ -64,7 +64,7 @@ func (c *EventChannel) Close() error {
 	n := len(c.ids)
 	c.mu.Unlock()
 	if n > 0 {
-		return &OpError{Op: "close event channel", Err: uverbs.ErrInUse,
+		return &OpError{Op: "close event channel", Err: verbs.ErrInUse,
 			Hint: fmt.Sprintf("%d IDs remain on it; destroy or migrate them first", n)}
 	}
 	return closedError(c.file.Close())

@@ -9,6 +9,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/dialer"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // Config refines [Dial], [Listen] and [Request.Accept]. Nil and the zero value
@@ -133,9 +134,9 @@ func (c *Config) check(op, object string) error {
 		return &OpError{Op: op, Object: object, Err: syscall.EINVAL, Hint: "Config.QP.SRQ needs Config.PD, or a CQ of the SRQ's device"}
 	}
 	switch c.QP.Type {
-	case 0, uverbs.QPTypeRC, uverbs.QPTypeUD:
+	case 0, verbs.QPTypeRC, verbs.QPTypeUD:
 	default:
-		return &OpError{Op: op, Object: object, Err: uverbs.ErrNotSupported, Hint: fmt.Sprintf("Config.QP.Type is %v; a Conn is RC or UD", c.QP.Type)}
+		return &OpError{Op: op, Object: object, Err: verbs.ErrNotSupported, Hint: fmt.Sprintf("Config.QP.Type is %v; a Conn is RC or UD", c.QP.Type)}
 	}
 	for name, n := range map[string]int64{"RecvCQEntries": int64(c.RecvCQEntries), "Backlog": int64(c.Backlog),
 		"FallbackDelay": int64(c.FallbackDelay), "ResolveTimeout": int64(c.ResolveTimeout), "AcceptTimeout": int64(c.AcceptTimeout),
@@ -208,11 +209,11 @@ func (c *Config) setOptions(id *ID) error {
 	return nil
 }
 
-func (c *Config) portSpace() PortSpace {
-	if c.QP.Type == uverbs.QPTypeUD {
-		return PortSpaceUDP
+func (c *Config) portSpace() verbs.PortSpace {
+	if c.QP.Type == verbs.QPTypeUD {
+		return verbs.PortSpaceUDP
 	}
-	return PortSpaceTCP
+	return verbs.PortSpaceTCP
 }
 
 func (c *Config) param(private []byte) *ConnParam {

@@ -7,8 +7,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/goverbs/goverbs/netlinkrdma"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // What means nothing is refused, by name, whoever gets the Config.
@@ -18,7 +18,7 @@ func TestConfigRefused(t *testing.T) {
 		"Config.ResolveTimeout is negative": {ResolveTimeout: -1}, "Config.FallbackDelay is negative": {FallbackDelay: -1},
 		"Config.AcceptTimeout is negative": {AcceptTimeout: -1},
 		"Config.QP.SRQ needs Config.PD":    {QP: uverbs.QPOptions{SRQ: new(uverbs.SRQ)}},
-		"Config.QP.Type is XRC_INI":        {QP: uverbs.QPOptions{Type: netlinkrdma.QPTypeXRCInitiator}},
+		"Config.QP.Type is XRC_INI":        {QP: uverbs.QPOptions{Type: verbs.QPTypeXRCInitiator}},
 	} {
 		w := newWorld(t, aSIW)
 		l, r := w.mustAsk(nil)
@@ -28,7 +28,7 @@ func TestConfigRefused(t *testing.T) {
 			"OpenUD": func() error { _, err := OpenUD(local4, cfg); return err },
 			"Accept": func() error { _, err := r.Accept(t.Context(), cfg); return err },
 		} {
-			if err := do(); !errors.Is(err, syscall.EINVAL) && !errors.Is(err, uverbs.ErrNotSupported) || !strings.Contains(err.Error(), want) {
+			if err := do(); !errors.Is(err, syscall.EINVAL) && !errors.Is(err, verbs.ErrNotSupported) || !strings.Contains(err.Error(), want) {
 				t.Errorf("%s: %v, want %s", who, err, want)
 			}
 		}
@@ -85,7 +85,7 @@ func TestConfigCQWithoutPD(t *testing.T) {
 
 // A CQ of another device than the connection's is named as the reason.
 func TestConfigCQOfAnotherDevice(t *testing.T) {
-	other := newWorld(t, uverbs.DeviceInfo{Name: "siw1", Driver: uverbs.DriverSIW, ABI: 1})
+	other := newWorld(t, uverbs.DeviceInfo{Name: "siw1", Driver: verbs.DriverSIW, ABI: 1})
 	cq, closeAll := other.sharedCQ()
 	w := newWorld(t, aSIW)
 	_, err := DialAddrPort(context.Background(), addr4, &Config{QP: uverbs.QPOptions{SendCQ: cq}})
@@ -100,14 +100,14 @@ func TestConfigCQOfAnotherDevice(t *testing.T) {
 // gets more.
 func TestConfigInline(t *testing.T) {
 	for _, info := range []uverbs.DeviceInfo{aSIW, aRXE} {
-		for want, cfg := range map[int]*Config{48: nil, 80: {QP: uverbs.QPOptions{Cap: uverbs.QPCap{MaxInline: 80}}}} {
+		for want, cfg := range map[int]*Config{48: nil, 80: {QP: uverbs.QPOptions{Cap: verbs.QPCap{MaxInline: 80}}}} {
 			w := newWorld(t, info)
 			c, err := DialAddrPort(t.Context(), addr4, cfg)
 			if err != nil {
 				t.Fatalf("%s: %v", info.Name, err)
 			}
-			hello := uverbs.SendWR{Opcode: uverbs.OpSend, Inline: make([]byte, want)}
-			if _, err := c.QP().PostSend([]uverbs.SendWR{hello}); int(c.QP().Cap().MaxInline) < want || errors.Is(err, uverbs.ErrInvalidWR) {
+			hello := verbs.SendWR{Opcode: verbs.OpSend, Inline: make([]byte, want)}
+			if _, err := c.QP().PostSend([]verbs.SendWR{hello}); int(c.QP().Cap().MaxInline) < want || errors.Is(err, verbs.ErrInvalidWR) {
 				t.Errorf("%s: %d bytes of %+v: %v", info.Name, want, c.QP().Cap(), err)
 			}
 			closeConn(t, c)

@@ -6,7 +6,7 @@ import (
 	"net"
 	"slices"
 
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // Disconnect ends the connection in order; both sides' Done is closed. Work
@@ -37,7 +37,7 @@ func (c *Conn) part() {
 // Close disconnects, leaves the groups that were joined, and frees all that the
 // Conn made. Work not yet complete is lost: wait for its completions before.
 // Memory regions and whatever else the caller made from PD, CQs or Device must be
-// closed before, or given to Own; if not, the error matches uverbs.ErrInUse and
+// closed before, or given to Own; if not, the error matches verbs.ErrInUse and
 // names them, the connection is down all the same, and another Close frees the
 // rest; so it does after any other error. Closing a Conn that has freed all returns an
 // error that matches net.ErrClosed.
@@ -84,7 +84,7 @@ func (o *owned) free() error {
 			continue
 		}
 		errs = append(errs, err)
-		if errors.Is(err, uverbs.ErrInUse) {
+		if errors.Is(err, verbs.ErrInUse) {
 			break
 		}
 	}

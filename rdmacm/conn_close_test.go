@@ -9,6 +9,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // TestCloseAcknowledges: Close disconnects, and frees the queue pair, without the error
@@ -35,11 +36,11 @@ func TestCloseAcknowledges(t *testing.T) {
 func TestCloseHeldQP(t *testing.T) {
 	w := newWorld(t, aRXE)
 	c := w.dialIn()
-	mr := value(c.PD().AllocMR(64, uverbs.AccessLocalWrite|uverbs.AccessMWBind, nil))(t)
-	mw := value(c.PD().AllocMW(uverbs.MWType2))(t)
-	value(c.QP().PostSend([]uverbs.SendWR{{Opcode: uverbs.OpBindMW, Bind: &uverbs.BindMW{
-		MW: mw, RKey: uverbs.IncRKey(mw.RKey()), MR: mr, Addr: mr.Addr(), Length: 64, Access: uverbs.AccessRemoteRead}}}))(t)
-	if err := c.Close(); !errors.Is(err, uverbs.ErrInUse) {
+	mr := value(c.PD().AllocMR(64, verbs.AccessLocalWrite|verbs.AccessMWBind, nil))(t)
+	mw := value(c.PD().AllocMW(verbs.MWType2))(t)
+	value(c.QP().PostSend([]verbs.SendWR{{Opcode: verbs.OpBindMW, Bind: &verbs.BindMW{
+		MW: mw, RKey: uverbs.IncRKey(mw.RKey()), MR: mr, Addr: mr.Addr(), Length: 64, Access: verbs.AccessRemoteRead}}}))(t)
+	if err := c.Close(); !errors.Is(err, verbs.ErrInUse) {
 		t.Error(err)
 	}
 	if s := w.verbs.QueuePairs()[0].State(); s != abi.IB_QPS_ERR {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/hooks"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // ending is how a connection ends. The first cause counts, whichever shows first:
@@ -32,7 +33,7 @@ func (c *Conn) Done() <-chan struct{} { return c.ending.done }
 
 // Err is nil while the connection lives. Then it tells the first cause of its end:
 // ErrDisconnected after an orderly end by either side, ErrDeviceRemoved, an error
-// that matches the uverbs.Status of the first work request that failed, or, after
+// that matches the verbs.Status of the first work request that failed, or, after
 // Close, net.ErrClosed.
 //
 // Whoever has polled a completion with an error finds Err set. Once all work
@@ -132,7 +133,7 @@ func (c *Conn) watch() {
 	iwarp := c.id.isIWARP()
 	hooks.OnError(c.qp, func(s error) {
 		sign := ErrDisconnected
-		if !iwarp || s != uverbs.StatusWRFlushErr {
+		if !iwarp || s != verbs.StatusWRFlushErr {
 			sign = fmt.Errorf("rdmacm: the queue pair failed: %w", s)
 		}
 		c.ending.fail(c.because(sign))

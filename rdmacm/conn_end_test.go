@@ -11,6 +11,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // dialIn dials in the world and posts receives 1 and 2.
@@ -21,10 +22,10 @@ func (w *world) dialIn() *Conn {
 		w.t.Fatal(err)
 	}
 	kqp := w.verbs.QueuePairs()[0]
-	if w.info.Driver == uverbs.DriverSIW {
+	if w.info.Driver == verbs.DriverSIW {
 		kqp.Connect()
 	}
-	if _, err := c.QP().PostRecv([]uverbs.RecvWR{{WRID: 1}, {WRID: 2}}); err != nil {
+	if _, err := c.QP().PostRecv([]verbs.RecvWR{{WRID: 1}, {WRID: 2}}); err != nil {
 		w.t.Fatal(err)
 	}
 	return c
@@ -33,9 +34,9 @@ func (w *world) dialIn() *Conn {
 // drained takes the flushed receives, and then the end.
 func drained(t *testing.T, c *Conn, cause error) {
 	t.Helper()
-	var wcs [1]uverbs.WC
+	var wcs [1]verbs.WC
 	for id := uint64(1); id <= 2; id++ {
-		if _, err := c.RecvCQ().Wait(t.Context(), wcs[:]); err != nil || wcs[0].WRID != id || wcs[0].Status != uverbs.StatusWRFlushErr {
+		if _, err := c.RecvCQ().Wait(t.Context(), wcs[:]); err != nil || wcs[0].WRID != id || wcs[0].Status != verbs.StatusWRFlushErr {
 			t.Errorf("%+v, %v", wcs[0], err)
 		}
 		if err := c.Err(); !errors.Is(err, cause) {
@@ -54,48 +55,48 @@ func TestEndsOfConn(t *testing.T) {
 	tests := []struct {
 		name string
 		end  func(*world, *Conn)
-		want map[uverbs.DriverID]error
+		want map[verbs.DriverID]error
 	}{
 		{"the peer disconnects", func(w *world, c *Conn) { w.cms[0].report(c.id.handle, EventDisconnected, nil) },
-			map[uverbs.DriverID]error{uverbs.DriverSIW: ErrDisconnected, uverbs.DriverRXE: ErrDisconnected}},
+			map[verbs.DriverID]error{verbs.DriverSIW: ErrDisconnected, verbs.DriverRXE: ErrDisconnected}},
 		{"this side disconnects", func(w *world, c *Conn) {
 			if err := c.Disconnect(); err != nil {
 				w.t.Error(err)
 			}
 			w.cms[0].report(c.id.handle, EventDisconnected, nil)
-		}, map[uverbs.DriverID]error{uverbs.DriverSIW: ErrDisconnected, uverbs.DriverRXE: ErrDisconnected}},
+		}, map[verbs.DriverID]error{verbs.DriverSIW: ErrDisconnected, verbs.DriverRXE: ErrDisconnected}},
 		{"the device goes", func(w *world, c *Conn) { w.cms[0].report(c.id.handle, EventDeviceRemoval, nil) },
-			map[uverbs.DriverID]error{uverbs.DriverSIW: ErrDeviceRemoved, uverbs.DriverRXE: ErrDeviceRemoved}},
+			map[verbs.DriverID]error{verbs.DriverSIW: ErrDeviceRemoved, verbs.DriverRXE: ErrDeviceRemoved}},
 		{"the peer disconnects because the device goes", func(w *world, c *Conn) {
 			w.host.removed.Store(true)
 			w.cms[0].report(c.id.handle, EventDisconnected, nil)
-		}, map[uverbs.DriverID]error{uverbs.DriverSIW: ErrDeviceRemoved, uverbs.DriverRXE: ErrDeviceRemoved}},
+		}, map[verbs.DriverID]error{verbs.DriverSIW: ErrDeviceRemoved, verbs.DriverRXE: ErrDeviceRemoved}},
 		{"the queue pair fails because the device goes", func(w *world, c *Conn) {
 			w.host.removed.Store(true)
 			w.verbs.QueuePairs()[0].Break()
-		}, map[uverbs.DriverID]error{uverbs.DriverSIW: ErrDeviceRemoved, uverbs.DriverRXE: ErrDeviceRemoved}},
+		}, map[verbs.DriverID]error{verbs.DriverSIW: ErrDeviceRemoved, verbs.DriverRXE: ErrDeviceRemoved}},
 		{"the device goes out of sight and the peer disconnects", func(w *world, c *Conn) {
 			w.host.hidden.Store(true)
 			w.cms[0].report(c.id.handle, EventDisconnected, nil)
-		}, map[uverbs.DriverID]error{uverbs.DriverSIW: ErrDisconnected, uverbs.DriverRXE: ErrDisconnected}},
+		}, map[verbs.DriverID]error{verbs.DriverSIW: ErrDisconnected, verbs.DriverRXE: ErrDisconnected}},
 		{"the peer disconnects and the device is gone", func(w *world, c *Conn) {
 			w.host.hidden.Store(true)
 			w.verbs.Fail("QUERY_PORT", 0, syscall.EIO)
 			w.cms[0].report(c.id.handle, EventDisconnected, nil)
-		}, map[uverbs.DriverID]error{uverbs.DriverSIW: ErrDeviceRemoved, uverbs.DriverRXE: ErrDeviceRemoved}},
+		}, map[verbs.DriverID]error{verbs.DriverSIW: ErrDeviceRemoved, verbs.DriverRXE: ErrDeviceRemoved}},
 		{"this side disconnects as the device goes", func(w *world, c *Conn) {
 			w.host.removed.Store(true)
 			if err := c.Disconnect(); err != nil {
 				w.t.Error(err)
 			}
 			w.cms[0].report(c.id.handle, EventDisconnected, nil)
-		}, map[uverbs.DriverID]error{uverbs.DriverSIW: ErrDisconnected, uverbs.DriverRXE: ErrDisconnected}},
+		}, map[verbs.DriverID]error{verbs.DriverSIW: ErrDisconnected, verbs.DriverRXE: ErrDisconnected}},
 		{"the kernel fails the queue pair and says nothing", func(w *world, c *Conn) { w.verbs.QueuePairs()[0].Break() },
-			map[uverbs.DriverID]error{uverbs.DriverSIW: ErrDisconnected, uverbs.DriverRXE: uverbs.StatusWRFlushErr}},
+			map[verbs.DriverID]error{verbs.DriverSIW: ErrDisconnected, verbs.DriverRXE: verbs.StatusWRFlushErr}},
 		{"no more events", func(w *world, c *Conn) {
 			w.cms[0].fail(abi.RDMA_USER_CM_CMD_GET_EVENT, syscall.EACCES)
 			w.cms[0].events <- abi.RdmaUcmEventResp{} // to have the hub ask again
-		}, map[uverbs.DriverID]error{uverbs.DriverSIW: syscall.EACCES, uverbs.DriverRXE: syscall.EACCES}},
+		}, map[verbs.DriverID]error{verbs.DriverSIW: syscall.EACCES, verbs.DriverRXE: syscall.EACCES}},
 	}
 	for _, info := range []uverbs.DeviceInfo{aSIW, aRXE} {
 		for _, test := range tests {
@@ -123,16 +124,16 @@ func TestFailedWorkEndsConn(t *testing.T) {
 	for _, info := range []uverbs.DeviceInfo{aSIW, aRXE} {
 		w := newWorld(t, info)
 		c := w.dialIn()
-		if _, err := c.QP().PostSend([]uverbs.SendWR{{WRID: 3, Opcode: uverbs.OpSend}}); err != nil {
+		if _, err := c.QP().PostSend([]verbs.SendWR{{WRID: 3, Opcode: verbs.OpSend}}); err != nil {
 			t.Fatal(err)
 		}
-		status, want := uint32(abi.IB_WC_REM_ACCESS_ERR), uverbs.StatusRemAccessErr
-		if info.Driver == uverbs.DriverSIW {
+		status, want := uint32(abi.IB_WC_REM_ACCESS_ERR), verbs.StatusRemAccessErr
+		if info.Driver == verbs.DriverSIW {
 			status = abi.SIW_WC_REM_ACCESS_ERR
 		}
 		kqp := w.verbs.QueuePairs()[0]
 		kqp.Carry(status)
-		var wcs [1]uverbs.WC
+		var wcs [1]verbs.WC
 		if _, err := c.SendCQ().Wait(t.Context(), wcs[:]); err != nil || wcs[0].Status != want {
 			t.Errorf("%s: %+v, %v", info.Name, wcs[0], err)
 		}
@@ -151,7 +152,7 @@ func TestFailedWorkEndsConn(t *testing.T) {
 // connection that comes of it.
 func TestFailsBeforeItStands(t *testing.T) {
 	c := newConn(nil)
-	c.ending.fail(uverbs.StatusLocProtErr)
+	c.ending.fail(verbs.StatusLocProtErr)
 	if err := c.Err(); err != nil {
 		t.Error(err)
 	}
@@ -161,7 +162,7 @@ func TestFailsBeforeItStands(t *testing.T) {
 	default:
 	}
 	c.ending.stand()
-	if <-c.Done(); c.Err() != uverbs.StatusLocProtErr {
+	if <-c.Done(); c.Err() != verbs.StatusLocProtErr {
 		t.Error(c.Err())
 	}
 }
@@ -173,11 +174,11 @@ func TestCloseEndsWaits(t *testing.T) {
 	cq := c.SendCQ()
 	waited := make(chan error)
 	go func() {
-		_, err := cq.Wait(context.Background(), make([]uverbs.WC, 1))
+		_, err := cq.Wait(context.Background(), make([]verbs.WC, 1))
 		waited <- err
 	}()
 	closeConn(t, c)
-	if err := <-waited; !errors.Is(err, uverbs.ErrClosed) {
+	if err := <-waited; !errors.Is(err, verbs.ErrClosed) {
 		t.Error(err)
 	}
 	if !errors.Is(c.Err(), net.ErrClosed) {
@@ -209,7 +210,7 @@ func testEndLeavesSharedCQs(t *testing.T) {
 	<-second.Done()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if _, err := cq.Wait(ctx, make([]uverbs.WC, 1)); err != context.DeadlineExceeded {
+	if _, err := cq.Wait(ctx, make([]verbs.WC, 1)); err != context.DeadlineExceeded {
 		t.Error(err)
 	}
 	closeConn(t, second)

@@ -6,7 +6,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 const (
@@ -36,7 +36,7 @@ const (
 func (c *Conn) settle(ctx context.Context, ev *Event) error {
 	// The kernel reports the READs that this side may issue as the other
 	// number.
-	if c.Device().Info().Driver != uverbs.DriverSIW || !c.ownSendCQ || ev.Param.ResponderResources == 0 {
+	if c.Device().Info().Driver != verbs.DriverSIW || !c.ownSendCQ || ev.Param.ResponderResources == 0 {
 		return nil
 	}
 	return c.prove(ctx, settlePatience)
@@ -46,7 +46,7 @@ func (c *Conn) settle(ctx context.Context, ev *Event) error {
 // each completes once, also when the connection ends meanwhile and all are
 // flushed; that end is for the caller to find, as it would be without all this.
 func (c *Conn) prove(ctx context.Context, patience time.Duration) error {
-	due := c.postNothing(uverbs.OpRDMARead)
+	due := c.postNothing(verbs.OpRDMARead)
 	for start := time.Now(); due > 0; {
 		got, err := c.takeNothing(ctx)
 		due -= got
@@ -60,7 +60,7 @@ func (c *Conn) prove(ctx context.Context, patience time.Duration) error {
 			return &OpError{Op: "prove the connection to", Object: c.remote.String(), Err: syscall.ETIMEDOUT,
 				Hint: "the peer's kernel does not answer a READ, or Config.Prepare has begun to read SendCQ, which nobody may before Dial returns"}
 		default:
-			due += c.postNothing(uverbs.OpRDMAWrite)
+			due += c.postNothing(verbs.OpRDMAWrite)
 		}
 	}
 	return ctx.Err()
@@ -68,8 +68,8 @@ func (c *Conn) prove(ctx context.Context, patience time.Duration) error {
 
 // postNothing says how many it posted: 0 when the queue is full, which is
 // enough under way, or closed.
-func (c *Conn) postNothing(op uverbs.Opcode) int {
-	n, _ := c.qp.PostSend([]uverbs.SendWR{{WRID: settleWRID, Opcode: op, Flags: uverbs.SendSignaled, SGL: make([]uverbs.SGE, 1)}})
+func (c *Conn) postNothing(op verbs.Opcode) int {
+	n, _ := c.qp.PostSend([]verbs.SendWR{{WRID: settleWRID, Opcode: op, Flags: verbs.SendSignaled, SGL: make([]verbs.SGE, 1)}})
 	return n
 }
 
@@ -81,6 +81,6 @@ func (c *Conn) takeNothing(ctx context.Context) (int, error) {
 		ctx, cancel = context.WithTimeout(ctx, settleKick)
 		defer cancel()
 	}
-	var wcs [1]uverbs.WC
+	var wcs [1]verbs.WC
 	return c.SendCQ().Wait(ctx, wcs[:])
 }

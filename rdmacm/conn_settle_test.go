@@ -13,17 +13,18 @@ import (
 	"github.com/goverbs/goverbs/internal/fakeverbs"
 	_ "github.com/goverbs/goverbs/provider/siw"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // connOnFake is a Conn whose queue pair belongs to a fake siw and is in RTS.
 func connOnFake(t *testing.T, signalAll bool) (*Conn, *fakeverbs.QP) {
 	t.Helper()
-	return connOn(t, fakeverbs.New(uint32(uverbs.DriverSIW)), signalAll)
+	return connOn(t, fakeverbs.New(uint32(verbs.DriverSIW)), signalAll)
 }
 
 func connOn(t *testing.T, k *fakeverbs.Kernel, signalAll bool) (*Conn, *fakeverbs.QP) {
 	t.Helper()
-	dev, err := openOn(uverbs.DeviceInfo{Name: "siw0", Driver: uverbs.DriverSIW, ABI: 1}, k)
+	dev, err := openOn(uverbs.DeviceInfo{Name: "siw0", Driver: verbs.DriverSIW, ABI: 1}, k)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +103,7 @@ func TestProveLeavesNothing(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, bubble(func(t *testing.T) {
-			k := fakeverbs.New(uint32(uverbs.DriverSIW))
+			k := fakeverbs.New(uint32(verbs.DriverSIW))
 			k.InBubble = true
 			c, qp := connOn(t, k, test.signalAll)
 			answered, over := make(chan struct{}), make(chan struct{})
@@ -129,7 +130,7 @@ func TestProveLeavesNothing(t *testing.T) {
 			default:
 				t.Error("it returned before the peer's answer")
 			}
-			var wcs [8]uverbs.WC
+			var wcs [8]verbs.WC
 			if n, err := c.SendCQ().Poll(wcs[:]); n != 0 || err != nil {
 				t.Errorf("left on the CQ: %+v, %v", wcs[:n], err)
 			}
@@ -157,7 +158,7 @@ func TestProveUnseen(t *testing.T) {
 		t.Error(err)
 	}
 
-	if err := c.qp.Modify(&uverbs.QPAttr{State: uverbs.QPStateErr}, uverbs.QPAttrState); err != nil {
+	if err := c.qp.Modify(&verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState); err != nil {
 		t.Fatal(err)
 	}
 	c.ending.end(ErrDisconnected)

@@ -4,6 +4,7 @@ import (
 	"math/bits"
 
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // prepare makes the queue pair on the device that the ID is bound to, and lets
@@ -25,7 +26,7 @@ func (c *Conn) prepareAt(addr *Addr, cfg *Config) (err error) {
 	}
 	opts := cfg.QP
 	if c.id.datagram {
-		opts.Type = uverbs.QPTypeUD
+		opts.Type = verbs.QPTypeUD
 	}
 	if cfg.PrepareQP != nil {
 		if err := cfg.PrepareQP(c, &opts); err != nil {

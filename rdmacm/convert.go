@@ -4,20 +4,20 @@ import (
 	"encoding/binary"
 
 	"github.com/goverbs/goverbs/internal/abi"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // qpAttr leaves out alternate paths, which uverbs doesn't have.
-func qpAttr(w *abi.IbUverbsQpAttr) *uverbs.QPAttr {
-	return &uverbs.QPAttr{
-		State:           uverbs.QPState(w.QpState),
-		CurState:        uverbs.QPState(w.CurQpState),
-		PathMTU:         uverbs.MTU(w.PathMtu),
+func qpAttr(w *abi.IbUverbsQpAttr) *verbs.QPAttr {
+	return &verbs.QPAttr{
+		State:           verbs.QPState(w.QpState),
+		CurState:        verbs.QPState(w.CurQpState),
+		PathMTU:         verbs.MTU(w.PathMtu),
 		QKey:            w.Qkey,
 		RQPSN:           w.RqPsn,
 		SQPSN:           w.SqPsn,
 		DestQPN:         w.DestQpNum,
-		Access:          uverbs.Access(w.QpAccessFlags),
+		Access:          verbs.Access(w.QpAccessFlags),
 		AH:              ahAttr(&w.AhAttr),
 		PKeyIndex:       uint32(w.PkeyIndex),
 		MaxRDAtomic:     w.MaxRdAtomic,
@@ -30,8 +30,8 @@ func qpAttr(w *abi.IbUverbsQpAttr) *uverbs.QPAttr {
 	}
 }
 
-func ahAttr(w *abi.IbUverbsAhAttr) uverbs.AHAttr {
-	return uverbs.AHAttr{
+func ahAttr(w *abi.IbUverbsAhAttr) verbs.AHAttr {
+	return verbs.AHAttr{
 		DGID:         w.Grh.Dgid,
 		FlowLabel:    w.Grh.FlowLabel,
 		SGIDIndex:    uint32(w.Grh.SgidIndex),
@@ -47,6 +47,6 @@ func ahAttr(w *abi.IbUverbsAhAttr) uverbs.AHAttr {
 }
 
 // nodeGUID makes a number of what the kernel passes as big endian bytes.
-func nodeGUID(raw uint64) uverbs.GUID {
-	return uverbs.GUID(binary.BigEndian.Uint64(binary.NativeEndian.AppendUint64(nil, raw)))
+func nodeGUID(raw uint64) verbs.GUID {
+	return verbs.GUID(binary.BigEndian.Uint64(binary.NativeEndian.AppendUint64(nil, raw)))
 }

@@ -10,12 +10,13 @@ import (
 	"github.com/goverbs/goverbs/internal/dialer"
 	"github.com/goverbs/goverbs/internal/kernel"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // Peer is where datagrams can be sent: what a SendWR's AH, RemoteQPN and
 // RemoteQKey are.
 type Peer struct {
-	AH   *uverbs.AH
+	AH   *verbs.AH
 	QPN  uint32
 	QKey uint32
 	// PrivateData is what the peer answered with; see Conn.PrivateData. A
@@ -45,7 +46,7 @@ func OpenUD(local netip.Addr, cfg *Config) (*Conn, error) {
 	c := newConn(h)
 	c.link.add(freeing(h.release))
 	settings := cfg.withDefaults()
-	settings.QP.Type = uverbs.QPTypeUD
+	settings.QP.Type = verbs.QPTypeUD
 	returned := false
 	defer c.freeUnless(&returned)
 	err = c.openUD(local, &settings)
@@ -67,7 +68,7 @@ func (c *Conn) bind(local netip.Addr) error {
 	if err := ofOneDevice(local); err != nil {
 		return err
 	}
-	id, err := c.hub.newID(c, PortSpaceUDP)
+	id, err := c.hub.newID(c, verbs.PortSpaceUDP)
 	if err != nil {
 		return err
 	}
@@ -118,7 +119,7 @@ func (c *Conn) lookup(ctx context.Context, dst netip.AddrPort, private []byte) (
 	if err != nil {
 		return nil, err
 	}
-	cfg := (&Config{PrivateData: private, QP: uverbs.QPOptions{Type: uverbs.QPTypeUD}}).withDefaults()
+	cfg := (&Config{PrivateData: private, QP: uverbs.QPOptions{Type: verbs.QPTypeUD}}).withDefaults()
 	if src := c.local.Addr(); src.Is4() == dst.Addr().Unmap().Is4() {
 		cfg.Source = netip.AddrPortFrom(src, 0)
 	}
@@ -154,7 +155,7 @@ func (c *Conn) side(op, object string) (*Conn, error) {
 	if c.closed {
 		return nil, &OpError{Op: op, Object: object, Err: net.ErrClosed}
 	}
-	if c.qp.Type() != uverbs.QPTypeUD {
+	if c.qp.Type() != verbs.QPTypeUD {
 		return nil, &OpError{Op: op, Object: object, Err: syscall.EINVAL, Hint: "only a datagram Conn can"}
 	}
 	c.hub.hold()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/fakeverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 func TestDialUD(t *testing.T) {
@@ -21,7 +22,7 @@ func TestDialUD(t *testing.T) {
 		t.Fatal(err)
 	}
 	k := w.cms[0]
-	if b := body[abi.RdmaUcmCreateId](k, abi.RDMA_USER_CM_CMD_CREATE_ID); PortSpace(b.Ps) != PortSpaceUDP {
+	if b := body[abi.RdmaUcmCreateId](k, abi.RDMA_USER_CM_CMD_CREATE_ID); verbs.PortSpace(b.Ps) != verbs.PortSpaceUDP {
 		t.Errorf("%+v", b)
 	}
 	if b := body[abi.RdmaUcmConnect](k, abi.RDMA_USER_CM_CMD_CONNECT); b.ConnParam.PrivateDataLen != 5 {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/kernel"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // OpenDevice opens the RDMA device that has a local address, be it of a VLAN or a bond, and
@@ -33,7 +34,7 @@ func deviceOf(local netip.Addr) (addr *Addr, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
-	id, err := c.NewID(PortSpaceTCP, uverbs.QPTypeRC)
+	id, err := c.NewID(verbs.PortSpaceTCP, verbs.QPTypeRC)
 	if err != nil {
 		return nil, err
 	}

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // devices are the RDMA devices that connections of this process have open, by
@@ -13,7 +14,7 @@ import (
 var devices = deviceTable{open: uverbs.OpenIndex, shared: make(map[uint32]*sharedDevice)}
 
 type deviceTable struct {
-	open func(index uint32, guid uverbs.GUID) (*uverbs.Device, error)
+	open func(index uint32, guid verbs.GUID) (*uverbs.Device, error)
 
 	mu     sync.Mutex
 	shared map[uint32]*sharedDevice
@@ -28,7 +29,7 @@ type sharedDevice struct {
 
 // get opens the device or shares the one that is open. The GUID guards against an
 // index that now stands for another device than it did.
-func (t *deviceTable) get(index uint32, guid uverbs.GUID) (*sharedDevice, error) {
+func (t *deviceTable) get(index uint32, guid verbs.GUID) (*sharedDevice, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if s := t.shared[index]; s != nil && s.dev.Info().NodeGUID == guid {
@@ -53,7 +54,7 @@ func (s *sharedDevice) put() error {
 		s.refs--
 		return nil
 	}
-	if err := s.dev.Close(); err != nil && !errors.Is(err, uverbs.ErrClosed) {
+	if err := s.dev.Close(); err != nil && !errors.Is(err, verbs.ErrClosed) {
 		return fmt.Errorf("rdmacm: %w", err)
 	}
 	if s.table.shared[s.index] == s {

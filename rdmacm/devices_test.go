@@ -5,25 +5,26 @@ import (
 
 	"github.com/goverbs/goverbs/internal/fakeverbs"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // newDeviceTable opens devices of fake kernels and notes the GUIDs they were
 // asked for with.
-func newDeviceTable(opened *[]uverbs.GUID) *deviceTable {
-	return &deviceTable{shared: make(map[uint32]*sharedDevice), open: func(index uint32, guid uverbs.GUID) (*uverbs.Device, error) {
+func newDeviceTable(opened *[]verbs.GUID) *deviceTable {
+	return &deviceTable{shared: make(map[uint32]*sharedDevice), open: func(index uint32, guid verbs.GUID) (*uverbs.Device, error) {
 		*opened = append(*opened, guid)
-		info := uverbs.DeviceInfo{Name: "rxe0", Index: index, NodeGUID: guid, Driver: uverbs.DriverRXE, ABI: 2}
-		return openOn(info, fakeverbs.New(uint32(uverbs.DriverRXE)))
+		info := uverbs.DeviceInfo{Name: "rxe0", Index: index, NodeGUID: guid, Driver: verbs.DriverRXE, ABI: 2}
+		return openOn(info, fakeverbs.New(uint32(verbs.DriverRXE)))
 	}}
 }
 
 // An index that another device has by now does not lead to the old one, whose
 // users go on with it and close it.
 func TestDeviceIndexReused(t *testing.T) {
-	var opened []uverbs.GUID
+	var opened []verbs.GUID
 	table := newDeviceTable(&opened)
 	var users []*sharedDevice
-	for _, guid := range []uverbs.GUID{1, 1, 2, 2} {
+	for _, guid := range []verbs.GUID{1, 1, 2, 2} {
 		s, err := table.get(5, guid)
 		if err != nil {
 			t.Fatal(err)
@@ -54,7 +55,7 @@ func TestDeviceIndexReused(t *testing.T) {
 // A device that can't be closed, because an object is left on it, stays in the table and
 // open until another attempt succeeds.
 func TestDeviceNotClosed(t *testing.T) {
-	var opened []uverbs.GUID
+	var opened []verbs.GUID
 	table := newDeviceTable(&opened)
 	s, err := table.get(5, 1)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/internal/abi"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // A source port of the kernel's choice that TCP can't use yet is given back for
@@ -20,7 +20,7 @@ func TestDialTriesAnotherPort(t *testing.T) {
 		prepared := 0
 		cfg := &Config{Prepare: func(c *Conn) error {
 			prepared++
-			_, err := c.QP().PostRecv([]uverbs.RecvWR{{WRID: 7}})
+			_, err := c.QP().PostRecv([]verbs.RecvWR{{WRID: 7}})
 			return err
 		}}
 		w.before = func(k *fakeKernel, cmd uint32, body []byte) {

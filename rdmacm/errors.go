@@ -10,7 +10,7 @@ import (
 	"syscall"
 
 	"github.com/goverbs/goverbs/internal/kernel"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // OpError says which connection manager operation failed, on what, and, where
@@ -39,9 +39,9 @@ func (e *OpError) Error() string {
 
 func (e *OpError) Unwrap() error { return e.Err }
 
-// Is makes the errnos that mean "not supported" match uverbs.ErrNotSupported.
+// Is makes the errnos that mean "not supported" match verbs.ErrNotSupported.
 func (e *OpError) Is(target error) bool {
-	return target == uverbs.ErrNotSupported && errors.Is(e.Err, errors.ErrUnsupported)
+	return target == verbs.ErrNotSupported && errors.Is(e.Err, errors.ErrUnsupported)
 }
 
 // Timeout tells that the kernel or the caller's context gave up waiting.
@@ -172,7 +172,7 @@ func openError(err error) error {
 	}
 	switch {
 	case errors.Is(err, errors.ErrUnsupported):
-		e.Err, e.Hint = uverbs.ErrNotSupported, "RDMA connection management exists on Linux only"
+		e.Err, e.Hint = verbs.ErrNotSupported, "RDMA connection management exists on Linux only"
 	case errors.Is(err, syscall.ENOENT), errors.Is(err, syscall.ENODEV), errors.Is(err, syscall.ENXIO):
 		e.Hint = "run modprobe rdma_ucm; in a container also pass the device node in, --device " + kernel.CMPath
 	case errors.Is(err, syscall.EACCES), errors.Is(err, syscall.EPERM):

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/internal/abi"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // FuzzEvent feeds whatever a kernel might write.
@@ -30,7 +30,7 @@ func FuzzEvent(f *testing.F) {
 	seed(func(ev *abi.RdmaUcmEventResp) {
 		ev.Event = uint32(EventMulticastJoin)
 		p := abi.RdmaUcmUdParam{QpNum: 1<<24 - 1, Qkey: 0x01234567, PrivateDataLen: 255}
-		p.AhAttr.Grh.Dgid = uverbs.GID{10: 0xff, 11: 0xff, 12: 239, 13: 1, 14: 2, 15: 3}
+		p.AhAttr.Grh.Dgid = verbs.GID{10: 0xff, 11: 0xff, 12: 239, 13: 1, 14: 2, 15: 3}
 		p.AhAttr.IsGlobal = 1
 		copy(ev.Param[:], bytesOf(&p))
 	})
@@ -65,11 +65,11 @@ func FuzzEvents(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		k := newFake()
 		ch := newEventChannel(k)
-		conn, err := ch.NewID(PortSpaceTCP, 0)
+		conn, err := ch.NewID(verbs.PortSpaceTCP, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
-		datagram, err := ch.NewID(PortSpaceUDP, 0)
+		datagram, err := ch.NewID(verbs.PortSpaceUDP, 0)
 		if err != nil {
 			t.Fatal(err)
 		}

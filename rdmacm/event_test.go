@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/goverbs/goverbs/internal/abi"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 func TestConnectRequest(t *testing.T) {
@@ -74,7 +74,7 @@ func testDestroyWaitsForAck(t *testing.T) {
 	if err := <-destroyed; err != nil {
 		t.Error(err)
 	}
-	if err := id.Destroy(); !errors.Is(err, uverbs.ErrClosed) {
+	if err := id.Destroy(); !errors.Is(err, verbs.ErrClosed) {
 		t.Error("second destroy:", err)
 	}
 }
@@ -222,7 +222,7 @@ func TestConnectResponse(t *testing.T) {
 	if ev.Type != EventEstablished || ev.Err != nil {
 		t.Fatalf("%+v", ev)
 	}
-	want := []uverbs.QPState{uverbs.QPStateInit, uverbs.QPStateInit, uverbs.QPStateRTR, uverbs.QPStateRTS}
+	want := []verbs.QPState{verbs.QPStateInit, verbs.QPStateInit, verbs.QPStateRTR, verbs.QPStateRTS}
 	if diff := cmp.Diff(want, qp.states); diff != "" {
 		t.Error(diff)
 	}
@@ -237,7 +237,7 @@ func TestConnectResponse(t *testing.T) {
 	if ev := mustGet(t, id.ch); ev.Type != EventDisconnected {
 		t.Errorf("%+v", ev)
 	}
-	if last := qp.states[len(qp.states)-1]; last != uverbs.QPStateErr {
+	if last := qp.states[len(qp.states)-1]; last != verbs.QPStateErr {
 		t.Error("QP left in", last)
 	}
 }
@@ -256,7 +256,7 @@ func TestConnectResponseWithoutQP(t *testing.T) {
 func TestConnectResponseFailure(t *testing.T) {
 	k := newFake()
 	id := newTestID(t, k)
-	qp := &fakeQP{fail: map[uverbs.QPState]error{uverbs.QPStateRTR: syscall.EINVAL}}
+	qp := &fakeQP{fail: map[verbs.QPState]error{verbs.QPStateRTR: syscall.EINVAL}}
 	if err := id.attach(qp, readLimits{16, 16}); err != nil {
 		t.Fatal(err)
 	}
@@ -313,7 +313,7 @@ func TestGetErrno(t *testing.T) {
 func TestCloseInUse(t *testing.T) {
 	k := newFake()
 	id := newTestID(t, k)
-	if err := id.ch.Close(); !errors.Is(err, uverbs.ErrInUse) {
+	if err := id.ch.Close(); !errors.Is(err, verbs.ErrInUse) {
 		t.Error(err)
 	}
 }

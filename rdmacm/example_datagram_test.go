@@ -9,6 +9,7 @@ import (
 
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // grh is the room for the header in front of a datagram.
@@ -19,7 +20,7 @@ const grh = 40
 func ExampleConn_Peer() {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	conn, err := rdmacm.Dial(ctx, "10.0.0.1:7471", &rdmacm.Config{QP: uverbs.QPOptions{Type: uverbs.QPTypeUD}})
+	conn, err := rdmacm.Dial(ctx, "10.0.0.1:7471", &rdmacm.Config{QP: uverbs.QPOptions{Type: verbs.QPTypeUD}})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -31,14 +32,14 @@ func ExampleConn_Peer() {
 	defer mr.Close()
 	n := copy(mr.Bytes(), "hello")
 	peer := conn.Peer()
-	_, err = conn.QP().PostSend([]uverbs.SendWR{{
-		Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled, SGL: []uverbs.SGE{mr.SGE(0, n)},
+	_, err = conn.QP().PostSend([]verbs.SendWR{{
+		Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: []verbs.SGE{mr.SGE(0, n)},
 		AH: peer.AH, RemoteQPN: peer.QPN, RemoteQKey: peer.QKey,
 	}})
 	if err != nil {
 		log.Fatal(err)
 	}
-	wcs := make([]uverbs.WC, 1)
+	wcs := make([]verbs.WC, 1)
 	if _, err := conn.SendCQ().Wait(ctx, wcs); err != nil {
 		log.Fatal(err)
 	}
@@ -51,18 +52,18 @@ func ExampleRequest_AcceptOn() {
 	ctx := context.Background()
 	var mr *uverbs.MR
 	conn, err := rdmacm.OpenUD(netip.MustParseAddr("10.0.0.1"), &rdmacm.Config{Prepare: func(c *rdmacm.Conn) (err error) {
-		if mr, err = c.PD().AllocMR(grh+1024, uverbs.AccessLocalWrite, nil); err != nil {
+		if mr, err = c.PD().AllocMR(grh+1024, verbs.AccessLocalWrite, nil); err != nil {
 			return err
 		}
 		c.Own(mr)
-		_, err = c.QP().PostRecv([]uverbs.RecvWR{{SGL: []uverbs.SGE{mr.SGE(0, grh+1024)}}})
+		_, err = c.QP().PostRecv([]verbs.RecvWR{{SGL: []verbs.SGE{mr.SGE(0, grh+1024)}}})
 		return err
 	}})
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer conn.Close()
-	l, err := rdmacm.Listen("10.0.0.1:7471", &rdmacm.Config{QP: uverbs.QPOptions{Type: uverbs.QPTypeUD}})
+	l, err := rdmacm.Listen("10.0.0.1:7471", &rdmacm.Config{QP: uverbs.QPOptions{Type: verbs.QPTypeUD}})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -78,7 +79,7 @@ func ExampleRequest_AcceptOn() {
 			}
 		}
 	}()
-	wcs := make([]uverbs.WC, 1)
+	wcs := make([]verbs.WC, 1)
 	if _, err := conn.RecvCQ().Wait(ctx, wcs); err != nil {
 		log.Fatal(err)
 	}
@@ -94,12 +95,12 @@ func ExampleConn_JoinMulticast() {
 		log.Fatal(err)
 	}
 	defer conn.Close() // leaves the group, too
-	mr, err := conn.PD().AllocMR(grh+1024, uverbs.AccessLocalWrite, nil)
+	mr, err := conn.PD().AllocMR(grh+1024, verbs.AccessLocalWrite, nil)
 	if err != nil {
 		log.Fatal(err)
 	}
 	conn.Own(mr)
-	if _, err := conn.QP().PostRecv([]uverbs.RecvWR{{SGL: []uverbs.SGE{mr.SGE(0, grh+1024)}}}); err != nil {
+	if _, err := conn.QP().PostRecv([]verbs.RecvWR{{SGL: []verbs.SGE{mr.SGE(0, grh+1024)}}}); err != nil {
 		log.Fatal(err)
 	}
 	group, err := conn.JoinMulticast(ctx, netip.MustParseAddr("239.1.2.3"), rdmacm.JoinFullMember)
@@ -107,7 +108,7 @@ func ExampleConn_JoinMulticast() {
 		log.Fatal(err)
 	}
 	fmt.Printf("to answer all: QP %#x, Q_Key %#x\n", group.QPN, group.QKey)
-	wcs := make([]uverbs.WC, 1)
+	wcs := make([]verbs.WC, 1)
 	if _, err := conn.RecvCQ().Wait(ctx, wcs); err != nil {
 		log.Fatal(err)
 	}

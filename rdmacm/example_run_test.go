@@ -14,6 +14,7 @@ import (
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/rdmatest"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // exampleTest is what devices in software need in place of a *testing.T.
@@ -66,7 +67,7 @@ func ExampleEventChannel() {
 		log.Fatal(err)
 	}
 	defer ch.Close()
-	id, err := ch.NewID(rdmacm.PortSpaceTCP, uverbs.QPTypeRC)
+	id, err := ch.NewID(verbs.PortSpaceTCP, verbs.QPTypeRC)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -85,7 +86,7 @@ func ExampleEventChannel() {
 // An ID listens, and its event channel tells of those who come.
 func ExampleID() {
 	var ch *rdmacm.EventChannel
-	id, err := ch.NewID(rdmacm.PortSpaceTCP, uverbs.QPTypeRC)
+	id, err := ch.NewID(verbs.PortSpaceTCP, verbs.QPTypeRC)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -143,7 +144,7 @@ func TestServeShared(t *testing.T) {
 			}
 			defer func() {
 				err := dev.Close()
-				for ; errors.Is(err, uverbs.ErrInUse); err = dev.Close() { // a connection that nobody accepted closes its own CQ last
+				for ; errors.Is(err, verbs.ErrInUse); err = dev.Close() { // a connection that nobody accepted closes its own CQ last
 					runtime.Gosched()
 				}
 				if err != nil {
@@ -169,12 +170,12 @@ func TestServeShared(t *testing.T) {
 // askShared dials until the server listens, and sends more messages than its queues have room for.
 func askShared(ctx context.Context, address, text string) error {
 	answers := func(c *rdmacm.Conn, mr *uverbs.MR) error {
-		_, err := c.QP().PostRecv([]uverbs.RecvWR{{SGL: []uverbs.SGE{mr.SGE(0, mr.Len())}}})
+		_, err := c.QP().PostRecv([]verbs.RecvWR{{SGL: []verbs.SGE{mr.SGE(0, mr.Len())}}})
 		return err
 	}
 	var mr *uverbs.MR
 	config := &rdmacm.Config{Prepare: func(c *rdmacm.Conn) (err error) {
-		if mr, err = c.PD().AllocMR(64, uverbs.AccessLocalWrite, nil); err != nil {
+		if mr, err = c.PD().AllocMR(64, verbs.AccessLocalWrite, nil); err != nil {
 			return err
 		}
 		c.Own(mr)
@@ -188,9 +189,9 @@ func askShared(ctx context.Context, address, text string) error {
 		return err
 	}
 	defer c.Close()
-	var wc [1]uverbs.WC
+	var wc [1]verbs.WC
 	for range 200 {
-		if _, err := c.QP().PostSend([]uverbs.SendWR{{Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled, Inline: []byte(text)}}); err != nil {
+		if _, err := c.QP().PostSend([]verbs.SendWR{{Opcode: verbs.OpSend, Flags: verbs.SendSignaled, Inline: []byte(text)}}); err != nil {
 			return err
 		}
 		for _, cq := range []*uverbs.CQ{c.SendCQ(), c.RecvCQ()} {

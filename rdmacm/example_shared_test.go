@@ -9,6 +9,7 @@ import (
 
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // A server of thousands of clients with one CQ and one protection domain for all of
@@ -39,7 +40,7 @@ func ExampleConfig_sharedCQ() {
 	}
 	defer cq.Close()
 	go func() {
-		wcs := make([]uverbs.WC, 64)
+		wcs := make([]verbs.WC, 64)
 		for {
 			n, err := cq.Wait(ctx, wcs)
 			if err != nil {

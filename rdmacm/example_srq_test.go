@@ -9,6 +9,7 @@ import (
 
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // A server whose connections share their receives. A message of any client takes the
@@ -35,13 +36,13 @@ func serveShared(ctx context.Context, dev *uverbs.Device, address string) error 
 		return err
 	}
 	defer srq.Close()
-	mr, err := pd.AllocMR(receives*size, uverbs.AccessLocalWrite, nil)
+	mr, err := pd.AllocMR(receives*size, verbs.AccessLocalWrite, nil)
 	if err != nil {
 		return err
 	}
 	defer mr.Close()
 	post := func(slot uint64) error {
-		_, err := srq.PostRecv([]uverbs.RecvWR{{WRID: slot, SGL: []uverbs.SGE{mr.SGE(int(slot)*size, size)}}})
+		_, err := srq.PostRecv([]verbs.RecvWR{{WRID: slot, SGL: []verbs.SGE{mr.SGE(int(slot)*size, size)}}})
 		return err
 	}
 	for slot := range uint64(receives) {
@@ -98,17 +99,17 @@ func serveShared(ctx context.Context, dev *uverbs.Device, address string) error 
 			}
 		}
 	})
-	wcs, sent := make([]uverbs.WC, 64), make([]uverbs.WC, 64)
+	wcs, sent := make([]verbs.WC, 64), make([]verbs.WC, 64)
 	for {
 		n, err := cq.Wait(ctx, wcs)
 		if err != nil {
 			return err
 		}
 		for _, wc := range wcs[:n] { // of all clients
-			if c, ok := conns.Load(wc.QPN); ok && wc.Status == uverbs.StatusSuccess {
+			if c, ok := conns.Load(wc.QPN); ok && wc.Status == verbs.StatusSuccess {
 				c := c.(*rdmacm.Conn)
 				c.SendCQ().Poll(sent) // the answers that have left make room
-				_, err := c.QP().PostSend([]uverbs.SendWR{{Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled,
+				_, err := c.QP().PostSend([]verbs.SendWR{{Opcode: verbs.OpSend, Flags: verbs.SendSignaled,
 					Inline: mr.Bytes()[wc.WRID*size:][:wc.ByteLen]}})
 				if err != nil {
 					c.Disconnect() // it asks faster than it takes answers, or is gone

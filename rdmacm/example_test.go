@@ -10,6 +10,7 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 
 	_ "github.com/goverbs/goverbs/provider/all"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // A client that sends one message. It needs an RDMA link and a server, so it is
@@ -29,13 +30,13 @@ func ExampleDial() {
 	}
 	defer mr.Close()
 	n := copy(mr.Bytes(), "hello")
-	_, err = conn.QP().PostSend([]uverbs.SendWR{{
-		Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled, SGL: []uverbs.SGE{mr.SGE(0, n)},
+	_, err = conn.QP().PostSend([]verbs.SendWR{{
+		Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: []verbs.SGE{mr.SGE(0, n)},
 	}})
 	if err != nil {
 		log.Fatal(err)
 	}
-	wcs := make([]uverbs.WC, 1)
+	wcs := make([]verbs.WC, 1)
 	if _, err := conn.SendCQ().Wait(ctx, wcs); err != nil {
 		log.Fatal(err)
 	}
@@ -63,11 +64,11 @@ func ExampleListen() {
 func serve(ctx context.Context, request *rdmacm.Request) {
 	var mr *uverbs.MR
 	conn, err := request.Accept(ctx, &rdmacm.Config{Prepare: func(c *rdmacm.Conn) (err error) {
-		if mr, err = c.PD().AllocMR(4096, uverbs.AccessLocalWrite, nil); err != nil {
+		if mr, err = c.PD().AllocMR(4096, verbs.AccessLocalWrite, nil); err != nil {
 			return err
 		}
 		c.Own(mr) // Close frees it, also when the connection fails
-		_, err = c.QP().PostRecv([]uverbs.RecvWR{{SGL: []uverbs.SGE{mr.SGE(0, 4096)}}})
+		_, err = c.QP().PostRecv([]verbs.RecvWR{{SGL: []verbs.SGE{mr.SGE(0, 4096)}}})
 		return err
 	}})
 	if err != nil {
@@ -75,7 +76,7 @@ func serve(ctx context.Context, request *rdmacm.Request) {
 		return
 	}
 	defer conn.Close()
-	wcs := make([]uverbs.WC, 1)
+	wcs := make([]verbs.WC, 1)
 	if _, err := conn.RecvCQ().Wait(ctx, wcs); err != nil {
 		log.Print(err)
 		return

@@ -14,6 +14,7 @@ import (
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/fakeverbs"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // fakeKernel answers commands: with an errno set for one, else with success
@@ -96,7 +97,7 @@ func (k *fakeKernel) answer(cmd uint32, body, out []byte) {
 	case abi.RDMA_USER_CM_CMD_CREATE_ID:
 		k.handles++
 		create := view[abi.RdmaUcmCreateId](body)
-		k.uids[k.handles], k.datagram = create.Uid, uverbs.QPType(create.QpType) == uverbs.QPTypeUD
+		k.uids[k.handles], k.datagram = create.Uid, verbs.QPType(create.QpType) == verbs.QPTypeUD
 		copy(out, bytesOf(&abi.RdmaUcmCreateIdResp{Id: k.handles}))
 	case abi.RDMA_USER_CM_CMD_DESTROY_ID:
 		n := k.reported[view[abi.RdmaUcmDestroyId](body).Id]
@@ -139,25 +140,25 @@ func (k *fakeKernel) answer(cmd uint32, body, out []byte) {
 
 // qpAttr has the masks that kernels give.
 func (k *fakeKernel) qpAttr(state uint32) *abi.IbUverbsQpAttr {
-	const iwarpInit = uverbs.QPAttrState | uverbs.QPAttrAccess | uverbs.QPAttrPort
+	const iwarpInit = verbs.QPAttrState | verbs.QPAttrAccess | verbs.QPAttrPort
 	a := &abi.IbUverbsQpAttr{QpState: state, PortNum: 1, MaxDestRdAtomic: 9, MaxRdAtomic: 9}
-	switch s := uverbs.QPState(state); {
+	switch s := verbs.QPState(state); {
 	case k.noMask:
 	case k.iwarp:
 		a.QpAttrMask = uint32(iwarpInit)
 	case k.datagram:
-		a.QpAttrMask = uint32(uverbs.QPAttrState | uverbs.QPAttrPKeyIndex | uverbs.QPAttrPort | uverbs.QPAttrQKey)
+		a.QpAttrMask = uint32(verbs.QPAttrState | verbs.QPAttrPKeyIndex | verbs.QPAttrPort | verbs.QPAttrQKey)
 		a.Qkey = 0x01234567
-	case s == uverbs.QPStateInit:
-		a.QpAttrMask = uint32(iwarpInit | uverbs.QPAttrPKeyIndex)
-	case s == uverbs.QPStateRTR:
-		a.QpAttrMask = uint32(uverbs.QPAttrState|uverbs.QPAttrAV|uverbs.QPAttrPathMTU|uverbs.QPAttrDestQPN|
-			uverbs.QPAttrRQPSN|uverbs.QPAttrMaxDestRDAtomic|uverbs.QPAttrMinRNRTimer) | 0xe00000
-		a.PathMtu, a.DestQpNum = uint32(uverbs.MTU1024), 99
+	case s == verbs.QPStateInit:
+		a.QpAttrMask = uint32(iwarpInit | verbs.QPAttrPKeyIndex)
+	case s == verbs.QPStateRTR:
+		a.QpAttrMask = uint32(verbs.QPAttrState|verbs.QPAttrAV|verbs.QPAttrPathMTU|verbs.QPAttrDestQPN|
+			verbs.QPAttrRQPSN|verbs.QPAttrMaxDestRDAtomic|verbs.QPAttrMinRNRTimer) | 0xe00000
+		a.PathMtu, a.DestQpNum = uint32(verbs.MTU1024), 99
 		a.AhAttr.Grh.Dgid, a.AhAttr.Grh.SgidIndex, a.AhAttr.IsGlobal, a.AhAttr.PortNum = fakeverbs.IPv4GID, 1, 1, 1
-	case s == uverbs.QPStateRTS:
-		a.QpAttrMask = uint32(uverbs.QPAttrState | uverbs.QPAttrTimeout | uverbs.QPAttrRetryCnt |
-			uverbs.QPAttrRNRRetry | uverbs.QPAttrSQPSN | uverbs.QPAttrMaxQPRDAtomic)
+	case s == verbs.QPStateRTS:
+		a.QpAttrMask = uint32(verbs.QPAttrState | verbs.QPAttrTimeout | verbs.QPAttrRetryCnt |
+			verbs.QPAttrRNRRetry | verbs.QPAttrSQPSN | verbs.QPAttrMaxQPRDAtomic)
 	}
 	return a
 }
@@ -240,20 +241,20 @@ func body[T any](k *fakeKernel, cmd uint32) T {
 // fakeQP records the states it is moved to.
 type fakeQP struct {
 	mu     sync.Mutex
-	states []uverbs.QPState
-	attrs  []uverbs.QPAttr
-	masks  []uverbs.QPAttrMask
-	fail   map[uverbs.QPState]error
+	states []verbs.QPState
+	attrs  []verbs.QPAttr
+	masks  []verbs.QPAttrMask
+	fail   map[verbs.QPState]error
 
 	srq       *uverbs.SRQ
-	groups    []uverbs.GID // attached to
+	groups    []verbs.GID // attached to
 	groupFail error
 }
 
 func (q *fakeQP) Num() uint32      { return 42 }
 func (q *fakeQP) SRQ() *uverbs.SRQ { return q.srq }
 
-func (q *fakeQP) Modify(a *uverbs.QPAttr, m uverbs.QPAttrMask) error {
+func (q *fakeQP) Modify(a *verbs.QPAttr, m verbs.QPAttrMask) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if err := q.fail[a.State]; err != nil {
@@ -263,7 +264,7 @@ func (q *fakeQP) Modify(a *uverbs.QPAttr, m uverbs.QPAttrMask) error {
 	return nil
 }
 
-func (q *fakeQP) AttachMcast(gid uverbs.GID, lid uint16) error {
+func (q *fakeQP) AttachMcast(gid verbs.GID, lid uint16) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.groupFail == nil {
@@ -272,18 +273,18 @@ func (q *fakeQP) AttachMcast(gid uverbs.GID, lid uint16) error {
 	return q.groupFail
 }
 
-func (q *fakeQP) DetachMcast(gid uverbs.GID, lid uint16) error {
+func (q *fakeQP) DetachMcast(gid verbs.GID, lid uint16) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.groupFail == nil {
-		q.groups = slices.DeleteFunc(q.groups, func(g uverbs.GID) bool { return g == gid })
+		q.groups = slices.DeleteFunc(q.groups, func(g verbs.GID) bool { return g == gid })
 	}
 	return q.groupFail
 }
 
 func newTestID(t *testing.T, k *fakeKernel) *ID {
 	t.Helper()
-	id, err := newEventChannel(k).NewID(PortSpaceTCP, 0)
+	id, err := newEventChannel(k).NewID(verbs.PortSpaceTCP, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -292,7 +293,7 @@ func newTestID(t *testing.T, k *fakeKernel) *ID {
 
 func newDatagramID(t *testing.T, k *fakeKernel) *ID {
 	t.Helper()
-	id, err := newEventChannel(k).NewID(PortSpaceUDP, 0)
+	id, err := newEventChannel(k).NewID(verbs.PortSpaceUDP, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,7 +23,7 @@ type Group struct {
 // say JoinSendOnly. Any number of groups may be joined; Leave ends one, Close all.
 //
 // On RoCE v2 the kernel knows IPv4 groups only: others match
-// uverbs.ErrNotSupported.
+// verbs.ErrNotSupported.
 //
 // C: rdma_join_multicast_ex
 func (c *Conn) JoinMulticast(ctx context.Context, group netip.Addr, flags JoinFlags) (*Group, error) {

@@ -16,6 +16,7 @@ import (
 	"github.com/goverbs/goverbs/netlinkrdma"
 	"github.com/goverbs/goverbs/netlinkrdma/nltest"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // host is a kernel of this process that every address belongs to, with one device at
@@ -32,7 +33,7 @@ type host struct {
 	netlink nltest.Kernel
 }
 
-const hostGUID = uverbs.GUID(0x0c7680fffebfe77b)
+const hostGUID = verbs.GUID(0x0c7680fffebfe77b)
 
 var hosts atomic.Uint32
 
@@ -79,11 +80,11 @@ func TestRegisteredKernel(t *testing.T) {
 	listed := func() bool {
 		infos, _ := uverbs.Devices() // on a machine without RDMA that may be an error
 		return slices.ContainsFunc(infos, func(info uverbs.DeviceInfo) bool {
-			return info.Index == index && info.Name == "siw7" && info.NodeGUID == hostGUID && info.Driver == uverbs.DriverSIW
+			return info.Index == index && info.Name == "siw7" && info.NodeGUID == hostGUID && info.Driver == verbs.DriverSIW
 		})
 	}
 	t.Run("registered", func(t *testing.T) {
-		w := newWorld(t, uverbs.DeviceInfo{Name: "siw7", Driver: uverbs.DriverSIW, ABI: 1})
+		w := newWorld(t, uverbs.DeviceInfo{Name: "siw7", Driver: verbs.DriverSIW, ABI: 1})
 		if index = w.host.index; !listed() {
 			t.Error("not listed")
 		}

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/goverbs/goverbs/internal/kernel"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // sink takes an ID's events, one at a time and in their order. event runs on the hub's
@@ -65,7 +66,7 @@ func (h *hub) run() {
 }
 
 // newID makes an ID whose events go to s.
-func (h *hub) newID(s sink, ps PortSpace) (*ID, error) {
+func (h *hub) newID(s sink, ps verbs.PortSpace) (*ID, error) {
 	id, err := h.ch.NewID(ps, 0)
 	if err != nil {
 		return nil, err

@@ -9,22 +9,22 @@ import (
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/kernel"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // slowQP is a queue pair whose device takes its time to go to a state.
 type slowQP struct {
 	fakeQP
 	once        sync.Once
-	state       uverbs.QPState
+	state       verbs.QPState
 	begun, goOn chan struct{}
 }
 
-func newSlowQP(state uverbs.QPState) *slowQP {
+func newSlowQP(state verbs.QPState) *slowQP {
 	return &slowQP{state: state, begun: make(chan struct{}), goOn: make(chan struct{})}
 }
 
-func (q *slowQP) Modify(a *uverbs.QPAttr, m uverbs.QPAttrMask) error {
+func (q *slowQP) Modify(a *verbs.QPAttr, m verbs.QPAttrMask) error {
 	if a.State == q.state {
 		q.once.Do(func() {
 			close(q.begun)
@@ -50,7 +50,7 @@ func fakeHub(t *testing.T) (*fakeKernel, *hub) {
 func connOnHub(t *testing.T, h *hub, qp queuePair) *Conn {
 	t.Helper()
 	c := newConn(h)
-	id, err := h.newID(c, PortSpaceTCP)
+	id, err := h.newID(c, verbs.PortSpaceTCP)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,11 +66,11 @@ func connOnHub(t *testing.T, h *hub, qp queuePair) *Conn {
 func TestSlowQPStallsNoOther(t *testing.T) {
 	for name, test := range map[string]struct {
 		first EventType
-		state uverbs.QPState
+		state verbs.QPState
 	}{
-		"connecting": {EventConnectResponse, uverbs.QPStateRTR},
-		"rejected":   {EventRejected, uverbs.QPStateErr},
-		"ending":     {EventDisconnected, uverbs.QPStateErr},
+		"connecting": {EventConnectResponse, verbs.QPStateRTR},
+		"rejected":   {EventRejected, verbs.QPStateErr},
+		"ending":     {EventDisconnected, verbs.QPStateErr},
 	} {
 		t.Run(name, func(t *testing.T) {
 			k, h := fakeHub(t)
@@ -118,7 +118,7 @@ func TestSlowQPStallsNoOther(t *testing.T) {
 // The cause is known before the queue pair is flushed for want of events.
 func TestHubFailsNotesCause(t *testing.T) {
 	k, h := fakeHub(t)
-	qp := newSlowQP(uverbs.QPStateErr)
+	qp := newSlowQP(verbs.QPStateErr)
 	c := connOnHub(t, h, qp)
 	k.fail(abi.RDMA_USER_CM_CMD_GET_EVENT, syscall.EACCES)
 	k.events <- abi.RdmaUcmEventResp{} // to have the hub ask again
@@ -137,7 +137,7 @@ func TestHubFailsNotesCause(t *testing.T) {
 func TestHubWaitsForTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k, h := fakeHub(t)
-		qp := newSlowQP(uverbs.QPStateErr)
+		qp := newSlowQP(verbs.QPStateErr)
 		c := connOnHub(t, h, qp)
 		k.report(c.id.handle, EventDisconnected, nil)
 		<-qp.begun

@@ -7,6 +7,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/kernel"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // TestSharedHub: those who dial have one channel, which goes with the last of
@@ -63,7 +64,7 @@ func TestHubFailsBeforeSink(t *testing.T) {
 	}
 	h.fail(syscall.EIO)
 	c := newConn(h)
-	if c.id, err = h.newID(c, PortSpaceTCP); err != nil {
+	if c.id, err = h.newID(c, verbs.PortSpaceTCP); err != nil {
 		t.Fatal(err)
 	}
 	if !errors.Is(c.Err(), syscall.EIO) {

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/internal/abi"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // IBAddr is an address of family AF_IB: a port's GID, and which service there. Only an
@@ -17,7 +17,7 @@ import (
 type IBAddr struct {
 	PKey     uint16 // 0xffff: any
 	FlowInfo uint32
-	GID      uverbs.GID
+	GID      verbs.GID
 	// ServiceID holds the port space and the port, as [IBServiceID] makes it, or a number
 	// of PortSpaceIB that programs agree upon. ServiceMask says which of its bits count.
 	ServiceID, ServiceMask uint64
@@ -25,7 +25,7 @@ type IBAddr struct {
 }
 
 // IBServiceID is the service ID that stands for a port of a port space.
-func IBServiceID(ps PortSpace, port uint16) uint64 { return uint64(ps)<<16 | uint64(port) }
+func IBServiceID(ps verbs.PortSpace, port uint16) uint64 { return uint64(ps)<<16 | uint64(port) }
 
 func (a IBAddr) String() string { return fmt.Sprintf("%v service %#x", a.GID, a.ServiceID) }
 

@@ -9,22 +9,7 @@ import (
 	"syscall"
 
 	"github.com/goverbs/goverbs/internal/abi"
-	"github.com/goverbs/goverbs/netlinkrdma"
-	"github.com/goverbs/goverbs/uverbs"
-)
-
-// PortSpace keeps the port numbers of different uses apart.
-//
-// C: enum rdma_port_space
-type PortSpace = netlinkrdma.PortSpace
-
-// PortSpaceTCP connects reliable queue pairs, PortSpaceUDP and PortSpaceIPoIB
-// find datagram ones, PortSpaceIB serves any kind.
-const (
-	PortSpaceIPoIB PortSpace = netlinkrdma.PortSpaceIPoIB
-	PortSpaceIB    PortSpace = netlinkrdma.PortSpaceIB
-	PortSpaceTCP   PortSpace = netlinkrdma.PortSpaceTCP
-	PortSpaceUDP   PortSpace = netlinkrdma.PortSpaceUDP
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // transport is learned from the kernel: see AttachQP.
@@ -45,7 +30,7 @@ type ID struct {
 	ch       *EventChannel
 	uid      uint64 // the kernel's name for us in events
 	handle   uint32 // our name for the kernel's object
-	ps       PortSpace
+	ps       verbs.PortSpace
 	datagram bool
 
 	// joins is held while the kernel is told to join or leave a group, to
@@ -73,17 +58,17 @@ type ID struct {
 // which is RC for PortSpaceIB. See the package comment on network namespaces.
 //
 // C: rdma_create_id
-func (c *EventChannel) NewID(ps PortSpace, qpType uverbs.QPType) (*ID, error) {
+func (c *EventChannel) NewID(ps verbs.PortSpace, qpType verbs.QPType) (*ID, error) {
 	if qpType == 0 {
-		qpType = uverbs.QPTypeRC
-		if ps == PortSpaceUDP || ps == PortSpaceIPoIB {
-			qpType = uverbs.QPTypeUD
+		qpType = verbs.QPTypeRC
+		if ps == verbs.PortSpaceUDP || ps == verbs.PortSpaceIPoIB {
+			qpType = verbs.QPTypeUD
 		}
 	}
 	if ps > math.MaxUint16 { // the kernel would see another one
 		return nil, commandError("create ID", nil, syscall.EINVAL)
 	}
-	id := c.newID(ps, qpType == uverbs.QPTypeUD)
+	id := c.newID(ps, qpType == verbs.QPTypeUD)
 	c.add(id)
 	r := newRequest[abi.RdmaUcmCreateId, abi.RdmaUcmCreateIdResp](abi.RDMA_USER_CM_CMD_CREATE_ID)
 	defer r.free()
@@ -97,7 +82,7 @@ func (c *EventChannel) NewID(ps PortSpace, qpType uverbs.QPType) (*ID, error) {
 	return id, nil
 }
 
-func (c *EventChannel) newID(ps PortSpace, datagram bool) *ID {
+func (c *EventChannel) newID(ps verbs.PortSpace, datagram bool) *ID {
 	id := &ID{ch: c, uid: lastUID.Add(1), ps: ps, datagram: datagram}
 	id.settled.L = &id.mu
 	return id

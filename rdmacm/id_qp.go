@@ -6,20 +6,21 @@ import (
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // queuePair is what an ID needs of a *uverbs.QP.
 type queuePair interface {
-	Modify(*uverbs.QPAttr, uverbs.QPAttrMask) error
-	AttachMcast(gid uverbs.GID, lid uint16) error
-	DetachMcast(gid uverbs.GID, lid uint16) error
+	Modify(*verbs.QPAttr, verbs.QPAttrMask) error
+	AttachMcast(gid verbs.GID, lid uint16) error
+	DetachMcast(gid verbs.GID, lid uint16) error
 	Num() uint32
 	SRQ() *uverbs.SRQ
 }
 
 // unusedMask are bits of the kernel's answer that can't be passed on: some it
 // sets for its own use and refuses in modify, and alternate paths.
-const unusedMask = uverbs.QPAttrMask(0xe00000) | uverbs.QPAttrAltPath | uverbs.QPAttrPathMigState
+const unusedMask = verbs.QPAttrMask(0xe00000) | verbs.QPAttrAltPath | verbs.QPAttrPathMigState
 
 // AttachQP hands the queue pair's states to the ID: INIT now (datagram queue
 // pairs go to RTS, with [UDPQKey]), the rest as the connection progresses,
@@ -36,7 +37,7 @@ func (id *ID) AttachQP(qp *uverbs.QP) error {
 }
 
 func (id *ID) attach(qp queuePair, limits readLimits) error {
-	if err := id.move(qp, uverbs.QPStateInit, nil); err != nil {
+	if err := id.move(qp, verbs.QPStateInit, nil); err != nil {
 		return err
 	}
 	if id.datagram {
@@ -55,18 +56,18 @@ func (id *ID) attach(qp queuePair, limits readLimits) error {
 }
 
 func datagramToRTS(qp queuePair) error {
-	rtr := &uverbs.QPAttr{State: uverbs.QPStateRTR}
-	if err := qp.Modify(rtr, uverbs.QPAttrState); err != nil {
+	rtr := &verbs.QPAttr{State: verbs.QPStateRTR}
+	if err := qp.Modify(rtr, verbs.QPAttrState); err != nil {
 		return err
 	}
-	return qp.Modify(&uverbs.QPAttr{State: uverbs.QPStateRTS}, uverbs.QPAttrState|uverbs.QPAttrSQPSN)
+	return qp.Modify(&verbs.QPAttr{State: verbs.QPStateRTS}, verbs.QPAttrState|verbs.QPAttrSQPSN)
 }
 
 // InitQPAttr asks the kernel for the attributes that bring the connection's
 // queue pair to state, which is INIT, RTR or RTS.
 //
 // C: rdma_init_qp_attr
-func (id *ID) InitQPAttr(state uverbs.QPState) (*uverbs.QPAttr, uverbs.QPAttrMask, error) {
+func (id *ID) InitQPAttr(state verbs.QPState) (*verbs.QPAttr, verbs.QPAttrMask, error) {
 	r := newRequest[abi.RdmaUcmInitQpAttr, abi.IbUverbsQpAttr](abi.RDMA_USER_CM_CMD_INIT_QP_ATTR)
 	defer r.free()
 	r.body.Response, r.body.Id, r.body.QpState = r.respAddr(), id.handle, uint32(state)
@@ -74,20 +75,20 @@ func (id *ID) InitQPAttr(state uverbs.QPState) (*uverbs.QPAttr, uverbs.QPAttrMas
 		return nil, 0, hinted("init QP attributes for "+state.String(), id, closedError(err),
 			map[syscall.Errno]string{syscall.EINVAL: "the ID has no device yet, or the connection is not that far, or over"})
 	}
-	attr, mask := qpAttr(&r.resp), uverbs.QPAttrMask(r.resp.QpAttrMask)&^unusedMask
+	attr, mask := qpAttr(&r.resp), verbs.QPAttrMask(r.resp.QpAttrMask)&^unusedMask
 	attr.State = state // the iWARP kernel code leaves it to us
-	if state == uverbs.QPStateInit {
+	if state == verbs.QPStateInit {
 		id.setTransport(mask)
 	}
 	return attr, mask, nil
 }
 
 // setTransport: only iWARP has no P_Keys.
-func (id *ID) setTransport(initMask uverbs.QPAttrMask) {
+func (id *ID) setTransport(initMask verbs.QPAttrMask) {
 	id.mu.Lock()
 	defer id.mu.Unlock()
 	id.transport = transportIB
-	if initMask&uverbs.QPAttrPKeyIndex == 0 {
+	if initMask&verbs.QPAttrPKeyIndex == 0 {
 		id.transport = transportIWARP
 	}
 }
@@ -99,11 +100,11 @@ func (id *ID) learnTransport() {
 	known := id.datagram || id.transport != transportUnknown
 	id.mu.Unlock()
 	if !known {
-		_, _, _ = id.InitQPAttr(uverbs.QPStateInit)
+		_, _, _ = id.InitQPAttr(verbs.QPStateInit)
 	}
 }
 
-func (id *ID) move(qp queuePair, state uverbs.QPState, adjust func(*uverbs.QPAttr)) error {
+func (id *ID) move(qp queuePair, state verbs.QPState, adjust func(*verbs.QPAttr)) error {
 	attr, mask, err := id.InitQPAttr(state)
 	if err != nil || mask == 0 {
 		return err
@@ -147,10 +148,10 @@ func (id *ID) readyQP(resources, depth *uint8) error {
 	}
 	return id.lendQP(func(qp queuePair) error {
 		// INIT once more: its access flags depend on what the peer asked for.
-		if err := id.move(qp, uverbs.QPStateInit, nil); err != nil {
+		if err := id.move(qp, verbs.QPStateInit, nil); err != nil {
 			return err
 		}
-		err := id.move(qp, uverbs.QPStateRTR, func(a *uverbs.QPAttr) {
+		err := id.move(qp, verbs.QPStateRTR, func(a *verbs.QPAttr) {
 			if resources != nil {
 				a.MaxDestRDAtomic = *resources
 			}
@@ -158,7 +159,7 @@ func (id *ID) readyQP(resources, depth *uint8) error {
 		if err != nil {
 			return err
 		}
-		return id.move(qp, uverbs.QPStateRTS, func(a *uverbs.QPAttr) {
+		return id.move(qp, verbs.QPStateRTS, func(a *verbs.QPAttr) {
 			if depth != nil {
 				a.MaxRDAtomic = *depth
 			}
@@ -174,7 +175,7 @@ func (id *ID) failQP() {
 		if id.flushed {
 			return nil
 		}
-		err := qp.Modify(&uverbs.QPAttr{State: uverbs.QPStateErr}, uverbs.QPAttrState)
+		err := qp.Modify(&verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState)
 		id.flushed = err == nil
 		return err
 	})

@@ -7,6 +7,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // Addr is where an ID is. Before it is bound to a device, Port is 0 and
@@ -15,7 +16,7 @@ import (
 type Addr struct {
 	Local, Remote netip.AddrPort
 	DeviceIndex   uint32
-	NodeGUID      uverbs.GUID
+	NodeGUID      verbs.GUID
 	Port          uint32
 	PKey          uint16
 }
@@ -55,7 +56,7 @@ func (a *Addr) mustBeOn(info uverbs.DeviceInfo, what string) error {
 // QueryGID asks for the GIDs at both ends of the path.
 //
 // C: id->route.addr.addr.ibaddr
-func (id *ID) QueryGID() (local, remote uverbs.GID, err error) {
+func (id *ID) QueryGID() (local, remote verbs.GID, err error) {
 	resp, err := id.query(abi.RDMA_USER_CM_QUERY_GID)
 	if err != nil {
 		return local, remote, err
@@ -74,4 +75,4 @@ func (id *ID) query(option uint32) (resp abi.RdmaUcmQueryAddrResp, err error) {
 }
 
 // sockaddrGID finds the GID in a struct sockaddr_ib.
-func sockaddrGID(b *[128]byte) uverbs.GID { return uverbs.GID(b[8:24]) }
+func sockaddrGID(b *[128]byte) verbs.GID { return verbs.GID(b[8:24]) }

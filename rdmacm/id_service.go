@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/internal/abi"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // Service is a service that InfiniBand's subnet administrator knows, with its ID or by
@@ -17,7 +17,7 @@ import (
 type Service struct {
 	ID    uint64
 	Name  string // at most 63 bytes
-	GID   uverbs.GID
+	GID   verbs.GID
 	PKey  uint16
 	Lease time.Duration // how long it stays known; see LeaseForEver
 	Key   [16]byte

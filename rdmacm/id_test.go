@@ -16,6 +16,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 var (
@@ -48,7 +49,7 @@ var commands = []struct {
 	{"set option AFONLY", abi.RDMA_USER_CM_CMD_SET_OPTION, func(id *ID) error { return id.SetAFOnly(true) }},
 	{"set option ACK_TIMEOUT", abi.RDMA_USER_CM_CMD_SET_OPTION, func(id *ID) error { return id.SetAckTimeout(14) }},
 	{"init QP attributes for RTR", abi.RDMA_USER_CM_CMD_INIT_QP_ATTR, func(id *ID) error {
-		_, _, err := id.InitQPAttr(uverbs.QPStateRTR)
+		_, _, err := id.InitQPAttr(verbs.QPStateRTR)
 		return err
 	}},
 	{"query", abi.RDMA_USER_CM_CMD_QUERY, func(id *ID) error { _, err := id.QueryAddr(); return err }},
@@ -95,7 +96,7 @@ func TestCreateErrno(t *testing.T) {
 	k := newFake()
 	k.fail(abi.RDMA_USER_CM_CMD_CREATE_ID, syscall.EACCES)
 	ch := newEventChannel(k)
-	_, err := ch.NewID(PortSpaceTCP, 0)
+	_, err := ch.NewID(verbs.PortSpaceTCP, 0)
 	if !errors.Is(err, syscall.EACCES) || !strings.Contains(err.Error(), "credentials changed") {
 		t.Error(err)
 	}
@@ -107,7 +108,7 @@ func TestCreateErrno(t *testing.T) {
 // TestPortSpaceTooWide: the kernel has 16 bits for it, and gets no other one instead.
 func TestPortSpaceTooWide(t *testing.T) {
 	k := newFake()
-	if _, err := newEventChannel(k).NewID(1<<16|PortSpaceTCP, uverbs.QPTypeRC); !errors.Is(err, syscall.EINVAL) {
+	if _, err := newEventChannel(k).NewID(1<<16|verbs.PortSpaceTCP, verbs.QPTypeRC); !errors.Is(err, syscall.EINVAL) {
 		t.Error(err)
 	}
 }
@@ -289,7 +290,7 @@ func TestQPStates(t *testing.T) {
 	if err := id.Accept(nil); err != nil {
 		t.Fatal(err)
 	}
-	want := []uverbs.QPState{uverbs.QPStateInit, uverbs.QPStateInit, uverbs.QPStateRTR, uverbs.QPStateRTS}
+	want := []verbs.QPState{verbs.QPStateInit, verbs.QPStateInit, verbs.QPStateRTR, verbs.QPStateRTS}
 	if diff := cmp.Diff(want, qp.states); diff != "" {
 		t.Error("RoCE accept:", diff)
 	}
@@ -314,7 +315,7 @@ func TestQPStates(t *testing.T) {
 	if err := id.Disconnect(); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]uverbs.QPState{uverbs.QPStateInit}, qp.states); diff != "" {
+	if diff := cmp.Diff([]verbs.QPState{verbs.QPStateInit}, qp.states); diff != "" {
 		t.Error("iWARP accept:", diff)
 	}
 	if qp.masks[0] != 0x29 {
@@ -325,14 +326,14 @@ func TestQPStates(t *testing.T) {
 func TestDatagramQPStates(t *testing.T) {
 	k := newFake()
 	id := newDatagramID(t, k)
-	if typ := body[abi.RdmaUcmCreateId](k, abi.RDMA_USER_CM_CMD_CREATE_ID).QpType; uverbs.QPType(typ) != uverbs.QPTypeUD {
+	if typ := body[abi.RdmaUcmCreateId](k, abi.RDMA_USER_CM_CMD_CREATE_ID).QpType; verbs.QPType(typ) != verbs.QPTypeUD {
 		t.Error("QP type", typ)
 	}
 	qp := new(fakeQP)
 	if err := id.attach(qp, readLimits{}); err != nil {
 		t.Fatal(err)
 	}
-	want := []uverbs.QPState{uverbs.QPStateInit, uverbs.QPStateRTR, uverbs.QPStateRTS}
+	want := []verbs.QPState{verbs.QPStateInit, verbs.QPStateRTR, verbs.QPStateRTS}
 	if diff := cmp.Diff(want, qp.states); diff != "" {
 		t.Error(diff)
 	}
@@ -348,7 +349,7 @@ func TestAcceptFailureFailsQP(t *testing.T) {
 	if err := id.Accept(nil); !errors.Is(err, syscall.ENOTCONN) {
 		t.Error(err)
 	}
-	if last := qp.states[len(qp.states)-1]; last != uverbs.QPStateErr {
+	if last := qp.states[len(qp.states)-1]; last != verbs.QPStateErr {
 		t.Error("QP left in", last)
 	}
 }

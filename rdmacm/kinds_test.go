@@ -9,7 +9,7 @@ import (
 	_ "github.com/goverbs/goverbs/provider/all"
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/rdmatest"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // patience is a guard against a hang.
@@ -61,20 +61,20 @@ func TestWaitEndsWithConn(t *testing.T) {
 				cq := c.RecvCQ()
 				if quiet {
 					cq = c.SendCQ()
-					if _, err := peer.QP().PostRecv([]uverbs.RecvWR{{WRID: 1}}); err != nil {
+					if _, err := peer.QP().PostRecv([]verbs.RecvWR{{WRID: 1}}); err != nil {
 						t.Fatal(err)
 					}
-					if _, err := c.QP().PostSend([]uverbs.SendWR{{WRID: 2, Opcode: uverbs.OpSend}}); err != nil {
+					if _, err := c.QP().PostSend([]verbs.SendWR{{WRID: 2, Opcode: verbs.OpSend}}); err != nil {
 						t.Fatal(err)
 					}
-					if _, err := peer.RecvCQ().Wait(ctx, make([]uverbs.WC, 1)); err != nil {
+					if _, err := peer.RecvCQ().Wait(ctx, make([]verbs.WC, 1)); err != nil {
 						t.Fatal(err)
 					}
 				}
 				ended := make(chan error)
 				go func() {
 					for {
-						if _, err := cq.Wait(ctx, make([]uverbs.WC, 4)); err != nil {
+						if _, err := cq.Wait(ctx, make([]verbs.WC, 4)); err != nil {
 							ended <- err
 							return
 						}

@@ -15,6 +15,7 @@ import (
 	"github.com/goverbs/goverbs/internal/kernel"
 	"github.com/goverbs/goverbs/rdmatest"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // listenIn listens in the world and has peers ask, of which only those that
@@ -394,7 +395,7 @@ func silence(t *testing.T, n int, from string, to netip.AddrPort) {
 		}
 	}
 	for range n {
-		id, err := ch.NewID(PortSpaceTCP, 0)
+		id, err := ch.NewID(verbs.PortSpaceTCP, 0)
 		if err != nil {
 			t.Fatal(err)
 		}

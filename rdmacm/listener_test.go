@@ -13,6 +13,7 @@ import (
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/kernel"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // useFake lets Dial and Listen talk to k.
@@ -219,7 +220,7 @@ func TestChannelBreaksConn(t *testing.T) {
 	if err := c.Err(); !errors.Is(err, syscall.EACCES) {
 		t.Error(err)
 	}
-	if last := qp.states[len(qp.states)-1]; last != uverbs.QPStateErr {
+	if last := qp.states[len(qp.states)-1]; last != verbs.QPStateErr {
 		t.Error("QP left in", last)
 	}
 }
@@ -234,7 +235,7 @@ func TestListenerLosesDevice(t *testing.T) {
 
 func TestOwnedFree(t *testing.T) {
 	var freed []int
-	fails := map[int]error{0: net.ErrClosed, 1: uverbs.ErrInUse, 3: syscall.EBUSY}
+	fails := map[int]error{0: net.ErrClosed, 1: verbs.ErrInUse, 3: syscall.EBUSY}
 	var o owned
 	for i := range 5 {
 		o.add(freeing(func() error {
@@ -242,7 +243,7 @@ func TestOwnedFree(t *testing.T) {
 			return fails[i]
 		}))
 	}
-	if err := o.free(); !errors.Is(err, uverbs.ErrInUse) || !errors.Is(err, syscall.EBUSY) {
+	if err := o.free(); !errors.Is(err, verbs.ErrInUse) || !errors.Is(err, syscall.EBUSY) {
 		t.Error(err)
 	}
 	delete(fails, 1)

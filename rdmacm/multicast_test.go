@@ -10,11 +10,11 @@ import (
 	"testing/synctest"
 
 	"github.com/goverbs/goverbs/internal/abi"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // groupGID is that of group4 on RoCE v2.
-var groupGID = uverbs.GID{10: 0xff, 11: 0xff, 12: 239, 13: 1, 14: 2, 15: 3}
+var groupGID = verbs.GID{10: 0xff, 11: 0xff, 12: 239, 13: 1, 14: 2, 15: 3}
 
 // leaveGroup leaves a group that it has joined for the purpose.
 func leaveGroup(id *ID) error {
@@ -60,7 +60,7 @@ func TestJoinMulticast(t *testing.T) {
 		ev.UD.QPNum != 0xffffff || ev.UD.QKey != 0x01234567 || ev.UD.AH.DGID != groupGID {
 		t.Errorf("%+v, %+v", ev, ev.UD)
 	}
-	if !slices.Equal(qp.groups, []uverbs.GID{groupGID}) {
+	if !slices.Equal(qp.groups, []verbs.GID{groupGID}) {
 		t.Error("attached to", qp.groups)
 	}
 	ev.Ack()
@@ -73,7 +73,7 @@ func TestJoinMulticast(t *testing.T) {
 	if len(qp.groups) != 0 {
 		t.Error("still attached")
 	}
-	if err := m.Leave(); !errors.Is(err, uverbs.ErrClosed) {
+	if err := m.Leave(); !errors.Is(err, verbs.ErrClosed) {
 		t.Error("second leave:", err)
 	}
 	if err := id.Destroy(); err != nil {
@@ -186,7 +186,7 @@ func TestJoinErrors(t *testing.T) {
 	k.fail(abi.RDMA_USER_CM_CMD_JOIN_MCAST, notSupported)
 	_, err := id.JoinMulticast(netip.MustParseAddr("ff0e::1"), JoinFullMember)
 	want := "rdmacm: join multicast group ff0e::1: operation not supported (the kernel has no IPv6 multicast over RoCE v2)"
-	if !errors.Is(err, uverbs.ErrNotSupported) || err.Error() != want {
+	if !errors.Is(err, verbs.ErrNotSupported) || err.Error() != want {
 		t.Error(err)
 	}
 	for _, group := range []netip.Addr{{}, addr4.Addr(), addr6.Addr()} {
@@ -220,7 +220,7 @@ func TestMigrateMembership(t *testing.T) {
 	if err := id.Destroy(); err != nil {
 		t.Error(err)
 	}
-	if err := m.Leave(); !errors.Is(err, uverbs.ErrClosed) {
+	if err := m.Leave(); !errors.Is(err, verbs.ErrClosed) {
 		t.Error("leave after destroy:", err)
 	}
 	if k.count(abi.RDMA_USER_CM_CMD_LEAVE_MCAST) != 0 {

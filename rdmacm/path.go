@@ -3,7 +3,7 @@ package rdmacm
 import (
 	"encoding/binary"
 
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // Path is a way from one port to another, as subnet administration describes it
@@ -13,7 +13,7 @@ import (
 // C: struct ibv_path_record
 type Path struct {
 	ServiceID    uint64
-	DGID, SGID   uverbs.GID
+	DGID, SGID   verbs.GID
 	DLID, SLID   uint16
 	RawTraffic   bool
 	FlowLabel    uint32 // 20 bits
@@ -28,7 +28,7 @@ type Path struct {
 	// The selectors say how the value behind them is meant: 0 greater than, 1 less
 	// than, 2 exactly, 3 the largest there is (for life times the smallest).
 	MTUSelector      uint8
-	MTU              uverbs.MTU
+	MTU              verbs.MTU
 	RateSelector     uint8
 	Rate             uint8 // as PortInfo codes rates: 2 is 2.5 Gbit/s, 3 is 10 Gbit/s, ...
 	LifeTimeSelector uint8
@@ -45,12 +45,12 @@ func parsePath(b [pathSize]byte) Path {
 	flow, qos := be.Uint32(b[44:]), be.Uint16(b[52:])
 	return Path{
 		ServiceID: be.Uint64(b[0:]),
-		DGID:      uverbs.GID(b[8:24]), SGID: uverbs.GID(b[24:40]),
+		DGID:      verbs.GID(b[8:24]), SGID: verbs.GID(b[24:40]),
 		DLID: be.Uint16(b[40:]), SLID: be.Uint16(b[42:]),
 		RawTraffic: flow>>31 != 0, FlowLabel: flow >> 8 & (1<<20 - 1), HopLimit: uint8(flow),
 		TrafficClass: b[48], Reversible: b[49]>>7 != 0, NumPaths: b[49] & 0x7f,
 		PKey: be.Uint16(b[50:]), QoSClass: qos >> 4, SL: uint8(qos & 0xf),
-		MTUSelector: b[54] >> 6, MTU: uverbs.MTU(b[54] & 0x3f),
+		MTUSelector: b[54] >> 6, MTU: verbs.MTU(b[54] & 0x3f),
 		RateSelector: b[55] >> 6, Rate: b[55] & 0x3f,
 		LifeTimeSelector: b[56] >> 6, LifeTime: b[56] & 0x3f,
 		Preference: b[57],

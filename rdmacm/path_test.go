@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/goverbs/goverbs/internal/abi"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // pathBytes is a record with each field at the place that the specification gives it.
@@ -25,11 +25,11 @@ var pathBytes = [pathSize]byte{
 
 var path = Path{
 	ServiceID: 0x0102030405060708,
-	DGID:      uverbs.GID(pathBytes[8:24]), SGID: uverbs.GID(pathBytes[24:40]),
+	DGID:      verbs.GID(pathBytes[8:24]), SGID: verbs.GID(pathBytes[24:40]),
 	DLID: 0x1234, SLID: 0x5678,
 	RawTraffic: true, FlowLabel: 0xabcde, HopLimit: 0x40,
 	TrafficClass: 0x60, Reversible: true, NumPaths: 5, PKey: 0xfffe,
-	QoSClass: 0x123, SL: 7, MTUSelector: 2, MTU: uverbs.MTU1024, RateSelector: 3, Rate: 3,
+	QoSClass: 0x123, SL: 7, MTUSelector: 2, MTU: verbs.MTU1024, RateSelector: 3, Rate: 3,
 	LifeTimeSelector: 2, LifeTime: 18, Preference: 5,
 }
 

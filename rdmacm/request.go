@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"syscall"
 
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // Request is a peer's wish to connect, or to know where datagrams go. Exactly one
@@ -22,7 +22,7 @@ type Request struct {
 	// came in over, as uverbs.OpenIndex takes it, with the device's GUID: to
 	// choose a Config.PD.
 	DeviceIndex uint32
-	NodeGUID    uverbs.GUID
+	NodeGUID    verbs.GUID
 
 	hub      *hub
 	id       *ID
@@ -129,7 +129,7 @@ func (r *Request) acceptOn(c *Conn, private []byte) error {
 	switch {
 	case c.closed:
 		return &OpError{Op: op, Object: r.RemoteAddr.String(), Err: net.ErrClosed}
-	case !r.id.datagram || c.qp.Type() != uverbs.QPTypeUD:
+	case !r.id.datagram || c.qp.Type() != verbs.QPTypeUD:
 		return &OpError{Op: op, Object: r.RemoteAddr.String(), Err: syscall.EINVAL,
 			Hint: "the listener's Config.QP.Type and the Conn's must be UD"}
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/goverbs/goverbs/internal/abi"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // serviceBytes is a record with each field at the place that the specification gives it.
@@ -28,7 +28,7 @@ func serviceBytes() []byte {
 }
 
 func TestQueryServices(t *testing.T) {
-	want := Service{ID: 0x0102030405060708, Name: "storage", GID: uverbs.GID(bytes.Repeat([]byte{9}, 16)), PKey: 0x8001,
+	want := Service{ID: 0x0102030405060708, Name: "storage", GID: verbs.GID(bytes.Repeat([]byte{9}, 16)), PKey: 0x8001,
 		Lease: 3600 * time.Second, Key: [16]byte(bytes.Repeat([]byte{7}, 16))}
 	for i := range want.Data {
 		want.Data[i] = byte(i)
@@ -111,8 +111,8 @@ func TestWriteEvent(t *testing.T) {
 func TestIBAddr(t *testing.T) {
 	k := newFake()
 	id := newTestID(t, k)
-	gid := uverbs.GID{0xfe, 0x80, 15: 9}
-	a := &IBAddr{PKey: 0x8001, FlowInfo: 0x01020304, GID: gid, ServiceID: IBServiceID(PortSpaceTCP, 7471), ServiceMask: 1<<64 - 1}
+	gid := verbs.GID{0xfe, 0x80, 15: 9}
+	a := &IBAddr{PKey: 0x8001, FlowInfo: 0x01020304, GID: gid, ServiceID: IBServiceID(verbs.PortSpaceTCP, 7471), ServiceMask: 1<<64 - 1}
 	want := []byte{27, 0, 0x80, 0x01, 1, 2, 3, 4}
 	want = append(want, gid[:]...)
 	want = append(want, 0, 0, 0, 0, 1, 6, 0x1d, 0x2f, 255, 255, 255, 255, 255, 255, 255, 255, 0, 0, 0, 0, 0, 0, 0, 0)

@@ -2,7 +2,7 @@ package rdmacm
 
 import (
 	"github.com/goverbs/goverbs/internal/abi"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // UDPQKey is the Q_Key that the connection manager gives to every datagram queue
@@ -17,7 +17,7 @@ const UDPQKey uint32 = 0x01234567
 type UDParam struct {
 	QPNum uint32
 	QKey  uint32
-	AH    uverbs.AHAttr
+	AH    verbs.AHAttr
 }
 
 // decodeUD returns the private data, which an Event keeps in one place.

@@ -11,6 +11,7 @@ import (
 	"github.com/goverbs/goverbs/internal/kernel"
 	_ "github.com/goverbs/goverbs/provider/rxe"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // world is a machine with one device. There all connections, lookups and joins
@@ -34,8 +35,8 @@ type world struct {
 }
 
 var (
-	aSIW = uverbs.DeviceInfo{Name: "siw0", Driver: uverbs.DriverSIW, ABI: 1}
-	aRXE = uverbs.DeviceInfo{Name: "rxe0", Driver: uverbs.DriverRXE, ABI: 2}
+	aSIW = uverbs.DeviceInfo{Name: "siw0", Driver: verbs.DriverSIW, ABI: 1}
+	aRXE = uverbs.DeviceInfo{Name: "rxe0", Driver: verbs.DriverRXE, ABI: 2}
 )
 
 // newDatagramWorld is one with datagrams: its device is soft RoCE.
@@ -57,7 +58,7 @@ func newWorld(t *testing.T, info uverbs.DeviceInfo) *world {
 
 func (w *world) channel() *fakeKernel {
 	k := newFake()
-	k.device, k.iwarp = w.host.index, w.info.Driver == uverbs.DriverSIW
+	k.device, k.iwarp = w.host.index, w.info.Driver == verbs.DriverSIW
 	for cmd, errno := range w.fails {
 		k.fail(cmd, errno)
 	}
@@ -147,7 +148,7 @@ func (w *world) empty() {
 }
 
 var (
-	udConfig = Config{QP: uverbs.QPOptions{Type: uverbs.QPTypeUD}, PrivateData: []byte("hello")}
+	udConfig = Config{QP: uverbs.QPOptions{Type: verbs.QPTypeUD}, PrivateData: []byte("hello")}
 	local4   = netip.MustParseAddr("10.1.2.3")
 )
 

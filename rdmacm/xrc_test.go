@@ -11,6 +11,7 @@ import (
 	"github.com/goverbs/goverbs/internal/kernel"
 	"github.com/goverbs/goverbs/rdmatest"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // xrcSide is one side of a connection of XRC. What it makes is closed when the test ends.
@@ -29,7 +30,7 @@ type xrcSide struct {
 // finds the SRQ that it names.
 func TestXRC(t *testing.T) {
 	f := rdmatest.NewWith(t, &rdmatest.Options{Kind: rdmatest.MLX5})
-	server, client := newXRCSide(t, f.Host(1), uverbs.QPTypeXRCTarget), newXRCSide(t, f.Host(0), uverbs.QPTypeXRCInitiator)
+	server, client := newXRCSide(t, f.Host(1), verbs.QPTypeXRCTarget), newXRCSide(t, f.Host(0), verbs.QPTypeXRCInitiator)
 	noErr(t, server.id.Bind(netip.MustParseAddrPort(f.Host(1).Addr()+":0")))
 	noErr(t, server.id.Listen(0))
 	at := value(server.id.QueryAddr())(t).Local
@@ -39,7 +40,7 @@ func TestXRC(t *testing.T) {
 	noErr(t, client.id.ResolveRoute(time.Minute))
 	client.next(EventRouteResolved)
 	client.open()
-	client.qp = value(client.pd.CreateQP(&uverbs.QPOptions{Type: uverbs.QPTypeXRCInitiator, SendCQ: client.cq, Cap: uverbs.QPCap{MaxSendWR: 1, MaxSendSGE: 1}}))(t)
+	client.qp = value(client.pd.CreateQP(&uverbs.QPOptions{Type: verbs.QPTypeXRCInitiator, SendCQ: client.cq, Cap: verbs.QPCap{MaxSendWR: 1, MaxSendSGE: 1}}))(t)
 	client.attach()
 	noErr(t, client.id.Connect(t.Context(), nil))
 
@@ -51,7 +52,7 @@ func TestXRC(t *testing.T) {
 	server.later(domain.Close)
 	srq := value(server.pd.CreateSRQ(&uverbs.SRQOptions{MaxWR: 1, MaxSGE: 1, XRCD: domain, CQ: server.cq}))(t)
 	server.later(srq.Close)
-	value(srq.PostRecv([]uverbs.RecvWR{{SGL: []uverbs.SGE{server.mr.SGE(0, 64)}}}))(t)
+	value(srq.PostRecv([]verbs.RecvWR{{SGL: []verbs.SGE{server.mr.SGE(0, 64)}}}))(t)
 	server.qp = value(domain.CreateQP())(t)
 	server.attach()
 	noErr(t, server.id.Accept(&ConnParam{PrivateData: binary.BigEndian.AppendUint32(nil, srq.Num())}))
@@ -59,7 +60,7 @@ func TestXRC(t *testing.T) {
 	server.next(EventEstablished)
 
 	copy(client.mr.Bytes(), "to one of your processes")
-	value(client.qp.PostSend([]uverbs.SendWR{{Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled, SGL: []uverbs.SGE{client.mr.SGE(0, 24)},
+	value(client.qp.PostSend([]verbs.SendWR{{Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: []verbs.SGE{client.mr.SGE(0, 24)},
 		SRQN: binary.BigEndian.Uint32(ev.Param.PrivateData)}}))(t)
 	client.completed()
 	if wc := server.completed(); wc.QPN != server.qp.Num() || string(server.mr.Bytes()[:wc.ByteLen]) != "to one of your processes" {
@@ -69,16 +70,16 @@ func TestXRC(t *testing.T) {
 	server.next(EventDisconnected)
 	noErr(t, server.id.Disconnect())
 	client.next(EventDisconnected)
-	if attr, err := server.qp.Query(); err != nil || attr.State != uverbs.QPStateErr {
+	if attr, err := server.qp.Query(); err != nil || attr.State != verbs.QPStateErr {
 		t.Errorf("the target is %v, %v", attr, err)
 	}
 }
 
-func newXRCSide(t *testing.T, h *rdmatest.Host, typ uverbs.QPType) *xrcSide {
+func newXRCSide(t *testing.T, h *rdmatest.Host, typ verbs.QPType) *xrcSide {
 	s := &xrcSide{t: t, ch: value(openChannel(kernel.Owner(netip.MustParseAddr(h.Addr()))))(t)}
 	s.later(s.ch.Close)
-	s.id = value(s.ch.NewID(PortSpaceIB, typ))(t)
-	if typ == uverbs.QPTypeXRCInitiator {
+	s.id = value(s.ch.NewID(verbs.PortSpaceIB, typ))(t)
+	if typ == verbs.QPTypeXRCInitiator {
 		s.later(s.id.Destroy)
 	}
 	return s
@@ -92,7 +93,7 @@ func (s *xrcSide) open() {
 	s.pd = value(s.dev.AllocPD())(s.t)
 	channel := value(s.dev.CreateCompChannel())(s.t)
 	s.cq = value(s.dev.CreateCQ(1, &uverbs.CQOptions{Channel: channel}))(s.t)
-	s.mr = value(s.pd.AllocMR(64, uverbs.AccessLocalWrite, nil))(s.t)
+	s.mr = value(s.pd.AllocMR(64, verbs.AccessLocalWrite, nil))(s.t)
 	for _, c := range []io.Closer{s.dev, s.pd, channel, s.cq, s.mr} {
 		s.later(c.Close)
 	}
@@ -124,11 +125,11 @@ func (s *xrcSide) next(want EventType) *Event {
 	return ev
 }
 
-func (s *xrcSide) completed() uverbs.WC {
+func (s *xrcSide) completed() verbs.WC {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
 	defer cancel()
-	var wcs [1]uverbs.WC
+	var wcs [1]verbs.WC
 	value(s.cq.Wait(ctx, wcs[:]))(s.t)
 	noErr(s.t, wcs[0].Err())
 	return wcs[0]

@@ -6,21 +6,21 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/rdmatest"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // TestBehindFailedSend: what is posted behind a send that fails does not leave, although
 // sends before are still on their way.
 func TestBehindFailedSend(t *testing.T) {
 	bubble(t, func(t *testing.T, f *rdmatest.Fabric) {
-		a, b := two(t, f, uverbs.QPTypeRC, all)
+		a, b := two(t, f, verbs.QPTypeRC, all)
 		f.SetLatency(time.Second)
-		a.post(a.to(b, uverbs.OpSend, 8))
-		f.Host(0).Device(0).FailSend(0, uverbs.StatusRetryExcErr)
+		a.post(a.to(b, verbs.OpSend, 8))
+		f.Host(0).Device(0).FailSend(0, verbs.StatusRetryExcErr)
 		const at = sendFrom // where no message of this test goes
 		a.mr.Bytes()[sendFrom], b.mr.Bytes()[at] = 2, 1
 		for range 2 {
-			wr := a.to(b, uverbs.OpRDMAWrite, 8)
+			wr := a.to(b, verbs.OpRDMAWrite, 8)
 			wr.RemoteAddr += at
 			a.post(wr)
 		}
@@ -42,7 +42,7 @@ func TestEndBehindData(t *testing.T) {
 		a, b := newEnd(t, dialled), newEnd(t, accepted)
 		f.SetLatency(time.Second)
 		a.mr.Bytes()[0] = 7
-		must(a.QP().PostSend([]uverbs.SendWR{{Opcode: uverbs.OpRDMAWrite, SGL: a.sge(t, 1), RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey()}}))(t)
+		must(a.QP().PostSend([]verbs.SendWR{{Opcode: verbs.OpRDMAWrite, SGL: a.sge(t, 1), RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey()}}))(t)
 		if err := a.Disconnect(); err != nil {
 			t.Fatal(err)
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/rdmatest"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // quiet is a benchmark whose cleanups run when they are told to.
@@ -132,16 +133,16 @@ func BenchmarkRoundTrip(b *testing.B) {
 type player struct {
 	c     *rdmacm.Conn
 	mr    *uverbs.MR
-	wcs   []uverbs.WC
-	sends []uverbs.SendWR
-	recvs []uverbs.RecvWR
+	wcs   []verbs.WC
+	sends []verbs.SendWR
+	recvs []verbs.RecvWR
 }
 
 const size = 64
 
 func newPlayer(t testing.TB, c *rdmacm.Conn) *player {
 	t.Helper()
-	mr, err := c.PD().AllocMR(2*size, uverbs.AccessLocalWrite, nil)
+	mr, err := c.PD().AllocMR(2*size, verbs.AccessLocalWrite, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,9 +151,9 @@ func newPlayer(t testing.TB, c *rdmacm.Conn) *player {
 			t.Error(err)
 		}
 	})
-	e := &player{c: c, mr: mr, wcs: make([]uverbs.WC, 4),
-		sends: []uverbs.SendWR{{Opcode: uverbs.OpSend, SGL: []uverbs.SGE{mr.SGE(size, size)}, Flags: uverbs.SendSignaled}},
-		recvs: []uverbs.RecvWR{{SGL: []uverbs.SGE{mr.SGE(0, size)}}}}
+	e := &player{c: c, mr: mr, wcs: make([]verbs.WC, 4),
+		sends: []verbs.SendWR{{Opcode: verbs.OpSend, SGL: []verbs.SGE{mr.SGE(size, size)}, Flags: verbs.SendSignaled}},
+		recvs: []verbs.RecvWR{{SGL: []verbs.SGE{mr.SGE(0, size)}}}}
 	e.post(t)
 	return e
 }
@@ -177,7 +178,7 @@ func (e *player) recv() error {
 	if err != nil || n == 0 {
 		return err
 	}
-	if e.wcs[0].Status != uverbs.StatusSuccess {
+	if e.wcs[0].Status != verbs.StatusSuccess {
 		return e.wcs[0].Status
 	}
 	_, err = e.c.QP().PostRecv(e.recvs)

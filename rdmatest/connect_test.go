@@ -10,7 +10,7 @@ import (
 
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/rdmatest"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // MADs after 4.608 and 4.096 seconds, SYNs after 1, 2 and 4, data of TCP after 0.2, 0.4 and so on.
@@ -170,8 +170,8 @@ func TestSendToClosed(t *testing.T) {
 				t.Error(err)
 			}
 			heal()
-			wr := uverbs.SendWR{Opcode: uverbs.OpRDMAWrite, Flags: uverbs.SendSignaled}
-			if _, err := b.QP().PostSend([]uverbs.SendWR{wr}); err != nil {
+			wr := verbs.SendWR{Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled}
+			if _, err := b.QP().PostSend([]verbs.SendWR{wr}); err != nil {
 				t.Error(err)
 			}
 			synctest.Wait()
@@ -193,8 +193,8 @@ func TestCloseBehindCut(t *testing.T) {
 		from, to := region(t, a, nil), region(t, b, nil)
 		copy(from.Bytes(), "12345678")
 		heal := f.Partition(f.Host(0), f.Host(1))
-		wr := uverbs.SendWR{Opcode: uverbs.OpRDMAWrite, SGL: []uverbs.SGE{from.SGE(0, 8)}, RemoteAddr: to.Addr(), RKey: to.RKey()}
-		if _, err := a.QP().PostSend([]uverbs.SendWR{wr}); err != nil {
+		wr := verbs.SendWR{Opcode: verbs.OpRDMAWrite, SGL: []verbs.SGE{from.SGE(0, 8)}, RemoteAddr: to.Addr(), RKey: to.RKey()}
+		if _, err := a.QP().PostSend([]verbs.SendWR{wr}); err != nil {
 			t.Fatal(err)
 		}
 		if err := a.Close(); err != nil {

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/goverbs/goverbs/uverbs/driver"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // Fault is something that will happen once.
@@ -121,7 +121,7 @@ func (fs *faults) refuse(call string) error {
 // FailSend has a send complete with a status and not leave: the next one that a queue pair
 // of the device starts on, or a later one after some were let through. The queue pair is
 // then in the error state.
-func (d *Device) FailSend(skip int, status driver.Status) *Fault {
+func (d *Device) FailSend(skip int, status verbs.Status) *Fault {
 	return d.faults.add(&d.faults.sends, &Fault{at: d.name, what: "FailSend", skip: skip, status: uint32(status), cut: -1})
 }
 
@@ -142,7 +142,7 @@ func (fs *faults) strikeSend(k *packet) {
 
 // FailRecv has a receive complete with a status, when its message is there: the next one,
 // or a later one after some were let through. The queue pair is then in the error state.
-func (d *Device) FailRecv(skip int, status driver.Status) *Fault {
+func (d *Device) FailRecv(skip int, status verbs.Status) *Fault {
 	return d.faults.add(&d.faults.recv, &Fault{at: d.name, what: "FailRecv", skip: skip, status: uint32(status)})
 }
 

@@ -11,10 +11,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/goverbs/goverbs/netlinkrdma"
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/rdmatest"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // bubble runs a test on two hosts with a device of kind RXE each, in a bubble.
@@ -24,10 +24,10 @@ func bubble(t *testing.T, test func(t *testing.T, f *rdmatest.Fabric)) {
 
 func TestLatency(t *testing.T) {
 	bubble(t, func(t *testing.T, f *rdmatest.Fabric) {
-		a, b := two(t, f, uverbs.QPTypeRC, all)
+		a, b := two(t, f, verbs.QPTypeRC, all)
 		f.SetLatency(time.Second)
 		start := time.Now()
-		a.post(a.to(b, uverbs.OpSend, 8))
+		a.post(a.to(b, verbs.OpSend, 8))
 		if wc := b.next(); time.Since(start) != time.Second {
 			t.Errorf("%s after %v", outcome(wc), time.Since(start))
 		}
@@ -39,11 +39,11 @@ func TestLatency(t *testing.T) {
 
 func TestBandwidth(t *testing.T) {
 	bubble(t, func(t *testing.T, f *rdmatest.Fabric) {
-		a, b := two(t, f, uverbs.QPTypeRC, all)
+		a, b := two(t, f, verbs.QPTypeRC, all)
 		f.SetBandwidth(100)
 		start := time.Now()
 		for range 2 {
-			a.post(a.to(b, uverbs.OpSend, 50))
+			a.post(a.to(b, verbs.OpSend, 50))
 		}
 		for i := range 2 {
 			b.next()
@@ -57,36 +57,36 @@ func TestBandwidth(t *testing.T) {
 // What RC loses it sends again, and gives up in the end. UD does not.
 func TestLoss(t *testing.T) {
 	bubble(t, func(t *testing.T, f *rdmatest.Fabric) {
-		a, b := two(t, f, uverbs.QPTypeRC, all)
+		a, b := two(t, f, verbs.QPTypeRC, all)
 		f.SetLoss(0.5)
 		for range 2 {
-			a.post(a.to(b, uverbs.OpSend, 8))
+			a.post(a.to(b, verbs.OpSend, 8))
 			if got := outcome(a.next()); got != "1 SEND success" {
 				t.Error(got)
 			}
 		}
-		c, d := newNode(t, f.Host(0).Device(0), uverbs.QPTypeRC, all), newNode(t, f.Host(1).Device(0), uverbs.QPTypeRC, all)
+		c, d := newNode(t, f.Host(0).Device(0), verbs.QPTypeRC, all), newNode(t, f.Host(1).Device(0), verbs.QPTypeRC, all)
 		f.SetLoss(1)
-		a.post(a.to(b, uverbs.OpRDMAWrite, 8))
+		a.post(a.to(b, verbs.OpRDMAWrite, 8))
 		time.Sleep(24 * time.Hour) // Connect asks for 7 retries, which are without end to rxe
-		if n, err := a.cq.Poll(make([]uverbs.WC, 1)); n > 0 || err != nil {
+		if n, err := a.cq.Poll(make([]verbs.WC, 1)); n > 0 || err != nil {
 			t.Error("it gave up:", n, err)
 		}
 		f.SetLoss(0)
 		if got := outcome(a.next()); got != "1 RDMA_WRITE success" {
 			t.Error(got)
 		}
-		c.connect(d, func(a *uverbs.QPAttr) { a.RetryCnt = 6 })
+		c.connect(d, func(a *verbs.QPAttr) { a.RetryCnt = 6 })
 		d.connect(c, nil)
 		f.SetLoss(1)
 		start := time.Now()
-		c.post(c.to(d, uverbs.OpRDMAWrite, 8))
+		c.post(c.to(d, verbs.OpRDMAWrite, 8))
 		const tries, timeout = 7, 4096 * time.Nanosecond << 14 // the first one, and 6 retries
 		if got := outcome(c.next()); got != "1 transport retries exceeded" || time.Since(start) != tries*timeout {
 			t.Error(got, time.Since(start))
 		}
-		e, g := two(t, f, uverbs.QPTypeUD, all)
-		e.post(e.to(g, uverbs.OpSend, 8))
+		e, g := two(t, f, verbs.QPTypeUD, all)
+		e.post(e.to(g, verbs.OpSend, 8))
 		synctest.Wait()
 		if got := g.story(); got != untouched {
 			t.Error(got)
@@ -96,15 +96,15 @@ func TestLoss(t *testing.T) {
 
 func TestReordering(t *testing.T) {
 	bubble(t, func(t *testing.T, f *rdmatest.Fabric) {
-		a, b := two(t, f, uverbs.QPTypeUD, all)
+		a, b := two(t, f, verbs.QPTypeUD, all)
 		f.SetReordering(1)
 		a.mr.Bytes()[sendFrom] = 1
-		a.post(a.to(b, uverbs.OpSend, 1))
+		a.post(a.to(b, verbs.OpSend, 1))
 		f.SetReordering(0)
 		f.SetReordering(1)
 		a.mr.Bytes()[sendFrom] = 2
-		a.post(a.to(b, uverbs.OpSend, 1))
-		if n, err := b.cq.Poll(make([]uverbs.WC, 2)); n != 1 || err != nil {
+		a.post(a.to(b, verbs.OpSend, 1))
+		if n, err := b.cq.Poll(make([]verbs.WC, 2)); n != 1 || err != nil {
 			t.Errorf("%d arrived: %v", n, err)
 		}
 		f.SetReordering(0)
@@ -116,11 +116,11 @@ func TestReordering(t *testing.T) {
 	for seed := range uint64(10) {
 		synctest.Test(t, func(t *testing.T) {
 			f := rdmatest.NewWith(t, &rdmatest.Options{Seed: seed})
-			a, b := two(t, f, uverbs.QPTypeUD, all)
+			a, b := two(t, f, verbs.QPTypeUD, all)
 			f.SetReordering(0.5)
 			for i := range 2 {
 				a.mr.Bytes()[sendFrom] = byte(i + 1)
-				a.post(a.to(b, uverbs.OpSend, 1))
+				a.post(a.to(b, verbs.OpSend, 1))
 			}
 			f.SetReordering(0)
 			overtakes = overtakes || b.mr.Bytes()[40] == 2
@@ -134,22 +134,22 @@ func TestReordering(t *testing.T) {
 // A peer that has no receive is waited for, as often as was said.
 func TestStallReceives(t *testing.T) {
 	bubble(t, func(t *testing.T, f *rdmatest.Fabric) {
-		a, b := two(t, f, uverbs.QPTypeRC, all)
+		a, b := two(t, f, verbs.QPTypeRC, all)
 		resume := f.Host(1).Device(0).StallReceives()
-		a.post(a.to(b, uverbs.OpSend, 8))
+		a.post(a.to(b, verbs.OpSend, 8))
 		time.Sleep(time.Second)
-		if n, err := a.cq.Poll(make([]uverbs.WC, 1)); n > 0 || err != nil {
+		if n, err := a.cq.Poll(make([]verbs.WC, 1)); n > 0 || err != nil {
 			t.Error("it did not wait:", n, err)
 		}
 		resume()
 		if got := outcome(a.next()); got != "1 SEND success" {
 			t.Error(got)
 		}
-		c, d := newNode(t, f.Host(0).Device(0), uverbs.QPTypeRC, all), newNode(t, f.Host(1).Device(0), uverbs.QPTypeRC, all)
-		c.connect(d, func(a *uverbs.QPAttr) { a.RNRRetry = 2 })
+		c, d := newNode(t, f.Host(0).Device(0), verbs.QPTypeRC, all), newNode(t, f.Host(1).Device(0), verbs.QPTypeRC, all)
+		c.connect(d, func(a *verbs.QPAttr) { a.RNRRetry = 2 })
 		d.connect(c, nil)
 		start := time.Now()
-		c.post(c.to(d, uverbs.OpSend, 8)) // nothing was posted
+		c.post(c.to(d, verbs.OpSend, 8)) // nothing was posted
 		if got := outcome(c.next()); got != "1 receiver-not-ready retries exceeded" || time.Since(start) != 2*640*time.Microsecond {
 			t.Error(got, time.Since(start))
 		}
@@ -158,16 +158,16 @@ func TestStallReceives(t *testing.T) {
 
 func TestLinkDown(t *testing.T) {
 	bubble(t, func(t *testing.T, f *rdmatest.Fabric) {
-		a, b := two(t, f, uverbs.QPTypeRC, all)
+		a, b := two(t, f, verbs.QPTypeRC, all)
 		d := f.Host(1).Device(0)
 		d.SetLink(false)
 		if ev, err := b.dev.AsyncEvent(t.Context()); err != nil || ev.Type != uverbs.EventPortErr || ev.Port != 1 {
 			t.Error(ev, err)
 		}
-		if p := must(b.dev.QueryPort(1))(t); p.State != netlinkrdma.PortDown {
+		if p := must(b.dev.QueryPort(1))(t); p.State != verbs.PortDown {
 			t.Error(p.State)
 		}
-		a.post(a.to(b, uverbs.OpSend, 8))
+		a.post(a.to(b, verbs.OpSend, 8))
 		time.Sleep(100 * time.Millisecond)
 		d.SetLink(true)
 		if ev, err := b.dev.AsyncEvent(t.Context()); err != nil || ev.Type != uverbs.EventPortActive {
@@ -190,7 +190,7 @@ func TestLinkDownSIW(t *testing.T) {
 			t.Error(err)
 		}
 		time.Sleep(time.Hour)
-		if n, err := b.RecvCQ().Poll(make([]uverbs.WC, 1)); n > 0 || err != nil {
+		if n, err := b.RecvCQ().Poll(make([]verbs.WC, 1)); n > 0 || err != nil {
 			t.Error("it arrived", err)
 		}
 		f.Host(0).Device(0).SetLink(true)
@@ -224,7 +224,7 @@ func TestRemove(t *testing.T) {
 		if _, err := pd.AllocMR(1, 0, nil); !errors.Is(err, syscall.EIO) {
 			t.Error(err)
 		}
-		if _, err := uverbs.Open(d.Name()); !errors.Is(err, uverbs.ErrNoDevice) {
+		if _, err := uverbs.Open(d.Name()); !errors.Is(err, verbs.ErrNoDevice) {
 			t.Error("it is still found:", err)
 		}
 		for _, c := range []io.Closer{ch, pd, dev} {
@@ -258,7 +258,7 @@ func TestRemoveConnected(t *testing.T) {
 
 func TestMemlock(t *testing.T) {
 	f := rdmatest.New(t)
-	n := newNode(t, f.Host(0).Device(0), uverbs.QPTypeRC, all)
+	n := newNode(t, f.Host(0).Device(0), verbs.QPTypeRC, all)
 	f.Host(0).SetMemlock(memory + 4096)
 	first := must(n.pd.AllocMR(4096, 0, nil))(t)
 	if _, err := n.pd.AllocMR(4096, 0, nil); !errors.Is(err, syscall.ENOMEM) {
@@ -292,12 +292,12 @@ func TestFail(t *testing.T) {
 
 func TestFailSend(t *testing.T) {
 	bubble(t, func(t *testing.T, f *rdmatest.Fabric) {
-		a, b := two(t, f, uverbs.QPTypeRC, all)
-		f.Host(0).Device(0).FailSend(1, uverbs.StatusFatalErr)
-		a.post(a.to(b, uverbs.OpSend, 8))
-		a.post(a.to(b, uverbs.OpSend, 8))
+		a, b := two(t, f, verbs.QPTypeRC, all)
+		f.Host(0).Device(0).FailSend(1, verbs.StatusFatalErr)
+		a.post(a.to(b, verbs.OpSend, 8))
+		a.post(a.to(b, verbs.OpSend, 8))
 		got := []string{outcome(a.next()), outcome(a.next())}
-		if want := []string{"1 SEND success", "1 " + uverbs.StatusFatalErr.String()}; !slices.Equal(got, want) {
+		if want := []string{"1 SEND success", "1 " + verbs.StatusFatalErr.String()}; !slices.Equal(got, want) {
 			t.Errorf("%q, want %q", got, want)
 		}
 		if got := b.story(); got != "1000 RECV success 8, 1001 work request flushed; RTS" {
@@ -308,9 +308,9 @@ func TestFailSend(t *testing.T) {
 
 func TestFailRecv(t *testing.T) {
 	bubble(t, func(t *testing.T, f *rdmatest.Fabric) {
-		a, b := two(t, f, uverbs.QPTypeRC, all)
-		f.Host(1).Device(0).FailRecv(0, uverbs.StatusLocProtErr)
-		a.post(a.to(b, uverbs.OpSend, 8))
+		a, b := two(t, f, verbs.QPTypeRC, all)
+		f.Host(1).Device(0).FailRecv(0, verbs.StatusLocProtErr)
+		a.post(a.to(b, verbs.OpSend, 8))
 		synctest.Wait()
 		if got := b.story(); got != "1000 local protection error, 1001 work request flushed; ERR" {
 			t.Error(got)
@@ -325,8 +325,8 @@ func TestCutSend(t *testing.T) {
 		from, to := region(t, a, nil), region(t, b, nil)
 		copy(from.Bytes(), "12345678")
 		f.Host(0).Device(0).CutSend(0, 4)
-		wr := uverbs.SendWR{Opcode: uverbs.OpRDMAWrite, SGL: []uverbs.SGE{from.SGE(0, 8)}, RemoteAddr: to.Addr(), RKey: to.RKey()}
-		if _, err := a.QP().PostSend([]uverbs.SendWR{wr}); err != nil {
+		wr := verbs.SendWR{Opcode: verbs.OpRDMAWrite, SGL: []verbs.SGE{from.SGE(0, 8)}, RemoteAddr: to.Addr(), RKey: to.RKey()}
+		if _, err := a.QP().PostSend([]verbs.SendWR{wr}); err != nil {
 			t.Fatal(err)
 		}
 		<-a.Done()
@@ -358,12 +358,12 @@ func TestCM(t *testing.T) {
 // While a fabric is paused nothing arrives.
 func TestPause(t *testing.T) {
 	f := rdmatest.New(t)
-	a, b := two(t, f, uverbs.QPTypeRC, all)
+	a, b := two(t, f, verbs.QPTypeRC, all)
 	stuck, resume := f.Pause()
-	a.post(a.to(b, uverbs.OpSend, 8))
+	a.post(a.to(b, verbs.OpSend, 8))
 	<-stuck
 	for _, n := range []*node{a, b} {
-		if k, err := n.cq.Poll(make([]uverbs.WC, 1)); k != 0 || err != nil {
+		if k, err := n.cq.Poll(make([]verbs.WC, 1)); k != 0 || err != nil {
 			t.Error(k, err)
 		}
 	}
@@ -377,8 +377,8 @@ func TestPause(t *testing.T) {
 func TestStrict(t *testing.T) {
 	strict := &recorder{T: t}
 	f := rdmatest.NewWith(strict, &rdmatest.Options{Strict: true})
-	a, b := two(t, f, uverbs.QPTypeRC, all)
-	wr := a.to(b, uverbs.OpRDMAWrite, 8)
+	a, b := two(t, f, verbs.QPTypeRC, all)
+	wr := a.to(b, verbs.OpRDMAWrite, 8)
 	wr.RKey ^= 0x5500
 	a.post(wr)
 	if len(strict.errors) != 1 {

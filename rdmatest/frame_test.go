@@ -8,6 +8,8 @@ import (
 
 	"github.com/goverbs/goverbs/rdmatest"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/verbs/flow"
 )
 
 var (
@@ -48,18 +50,18 @@ func frameOf(v6 bool) []byte {
 
 var (
 	exactMAC = [6]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
-	ethernet = func(typ uint16) *uverbs.FlowEth {
-		return &uverbs.FlowEth{Val: uverbs.FlowEthFields{DstMAC: groupMAC, SrcMAC: ownMAC, EtherType: typ},
-			Mask: uverbs.FlowEthFields{DstMAC: exactMAC, SrcMAC: exactMAC, EtherType: 0xffff}}
+	ethernet = func(typ uint16) *flow.Eth {
+		return &flow.Eth{Val: flow.EthFields{DstMAC: groupMAC, SrcMAC: ownMAC, EtherType: typ},
+			Mask: flow.EthFields{DstMAC: exactMAC, SrcMAC: exactMAC, EtherType: 0xffff}}
 	}
-	ipv4 = &uverbs.FlowIPv4{Val: uverbs.FlowIPv4Fields{Src: [4]byte{1, 1, 1, 1}, Dst: [4]byte{2, 2, 2, 2}, Proto: 17},
-		Mask: uverbs.FlowIPv4Fields{Src: [4]byte{255, 255, 255, 255}, Dst: [4]byte{255, 255, 255, 255}, Proto: 255}}
+	ipv4 = &flow.IPv4{Val: flow.IPv4Fields{Src: [4]byte{1, 1, 1, 1}, Dst: [4]byte{2, 2, 2, 2}, Proto: 17},
+		Mask: flow.IPv4Fields{Src: [4]byte{255, 255, 255, 255}, Dst: [4]byte{255, 255, 255, 255}, Proto: 255}}
 )
 
 // rawNode is a raw packet QP that is ready, with two receives.
 func rawNode(t *testing.T, d *rdmatest.Device) *node {
 	t.Helper()
-	n := newNode(t, d, uverbs.QPTypeRawPacket, all)
+	n := newNode(t, d, verbs.QPTypeRawPacket, all)
 	n.receive(1000, 0, recvSize)
 	if err := n.qp.Connect(nil); err != nil {
 		t.Fatal(err)
@@ -75,11 +77,11 @@ func (n *node) flow(o *uverbs.FlowOptions) {
 }
 
 // send posts a frame in two pieces, and waits until it has left.
-func (n *node) send(frame []byte, flags uverbs.SendFlags) {
+func (n *node) send(frame []byte, flags verbs.SendFlags) {
 	n.t.Helper()
 	copy(n.mr.Bytes()[sendFrom:], frame)
 	const first = 10
-	n.post(uverbs.SendWR{WRID: 7, Opcode: uverbs.OpSend, Flags: flags, SGL: []uverbs.SGE{n.mr.SGE(sendFrom, first), n.mr.SGE(sendFrom+first, len(frame)-first)}})
+	n.post(verbs.SendWR{WRID: 7, Opcode: verbs.OpSend, Flags: flags, SGL: []verbs.SGE{n.mr.SGE(sendFrom, first), n.mr.SGE(sendFrom+first, len(frame)-first)}})
 	if wc := n.next(); wc.Err() != nil || wc.WRID != 7 {
 		n.t.Fatal(wc)
 	}
@@ -88,38 +90,38 @@ func (n *node) send(frame []byte, flags uverbs.SendFlags) {
 // A frame goes where a rule asks for it, over the network and within the device: rdma-core's
 // test_flow.
 func TestFrames(t *testing.T) {
-	ipv6 := func(next uint8) *uverbs.FlowIPv6 {
-		f := &uverbs.FlowIPv6{Val: uverbs.FlowIPv6Fields{NextHeader: next}, Mask: uverbs.FlowIPv6Fields{NextHeader: 0xff}}
+	ipv6 := func(next uint8) *flow.IPv6 {
+		f := &flow.IPv6{Val: flow.IPv6Fields{NextHeader: next}, Mask: flow.IPv6Fields{NextHeader: 0xff}}
 		for i := range f.Val.Src {
 			f.Val.Src[i], f.Val.Dst[i], f.Mask.Src[i], f.Mask.Dst[i] = 0xa1, 0xb2, 0xff, 0xff
 		}
 		return f
 	}
-	ports, exact := uverbs.FlowPorts{Dst: dstPort, Src: srcPort}, uverbs.FlowPorts{Dst: 0xffff, Src: 0xffff}
+	ports, exact := flow.Ports{Dst: dstPort, Src: srcPort}, flow.Ports{Dst: 0xffff, Src: 0xffff}
 	for name, c := range map[string]struct {
 		v6    bool
-		specs []uverbs.FlowSpec
+		specs []flow.Spec
 		takes bool
 	}{
-		"Ethernet":           {false, []uverbs.FlowSpec{ethernet(0x800)}, true},
-		"IPv4":               {false, []uverbs.FlowSpec{ipv4}, true},
-		"UDP":                {false, []uverbs.FlowSpec{ethernet(0x800), ipv4, &uverbs.FlowUDP{Val: ports, Mask: exact}}, true},
-		"IPv6":               {true, []uverbs.FlowSpec{ethernet(0x86dd), ipv6(6)}, true},
-		"TCP":                {true, []uverbs.FlowSpec{ethernet(0x86dd), ipv6(6), &uverbs.FlowTCP{Val: ports, Mask: exact}}, true},
-		"another type":       {true, []uverbs.FlowSpec{ethernet(0x800)}, false},
-		"another version":    {true, []uverbs.FlowSpec{ipv4}, false},
-		"another protocol":   {true, []uverbs.FlowSpec{ipv6(17)}, false},
-		"another transport":  {false, []uverbs.FlowSpec{&uverbs.FlowTCP{Val: ports, Mask: exact}}, false},
-		"the ports' reverse": {false, []uverbs.FlowSpec{&uverbs.FlowUDP{Val: uverbs.FlowPorts{Dst: srcPort, Src: dstPort}, Mask: exact}}, false},
+		"Ethernet":           {false, []flow.Spec{ethernet(0x800)}, true},
+		"IPv4":               {false, []flow.Spec{ipv4}, true},
+		"UDP":                {false, []flow.Spec{ethernet(0x800), ipv4, &flow.UDP{Val: ports, Mask: exact}}, true},
+		"IPv6":               {true, []flow.Spec{ethernet(0x86dd), ipv6(6)}, true},
+		"TCP":                {true, []flow.Spec{ethernet(0x86dd), ipv6(6), &flow.TCP{Val: ports, Mask: exact}}, true},
+		"another type":       {true, []flow.Spec{ethernet(0x800)}, false},
+		"another version":    {true, []flow.Spec{ipv4}, false},
+		"another protocol":   {true, []flow.Spec{ipv6(17)}, false},
+		"another transport":  {false, []flow.Spec{&flow.TCP{Val: ports, Mask: exact}}, false},
+		"the ports' reverse": {false, []flow.Spec{&flow.UDP{Val: flow.Ports{Dst: srcPort, Src: dstPort}, Mask: exact}}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := rdmatest.NewWith(t, &rdmatest.Options{Kind: rdmatest.MLX5})
 			for _, from := range []*rdmatest.Device{f.Host(0).Device(0), f.Host(1).Device(0)} {
 				a, b := rawNode(t, from), rawNode(t, f.Host(1).Device(0))
-				flow := must(b.qp.CreateFlow(&uverbs.FlowOptions{Specs: c.specs}))(t)
+				rule := must(b.qp.CreateFlow(&uverbs.FlowOptions{Specs: c.specs}))(t)
 				frame := frameOf(c.v6)
 				a.send(frame, 0)
-				if err := flow.Close(); err != nil {
+				if err := rule.Close(); err != nil {
 					t.Fatal(err)
 				}
 				a.send(frame, 0) // nobody asks any more
@@ -142,12 +144,12 @@ func TestFrameRules(t *testing.T) {
 	a := rawNode(t, f.Host(0).Device(0))
 	var nodes []*node
 	for _, o := range []*uverbs.FlowOptions{
-		{Specs: []uverbs.FlowSpec{ethernet(0x800), ipv4}, Priority: 1},
-		{Specs: []uverbs.FlowSpec{ethernet(0x800)}, Priority: 1},
-		{Specs: []uverbs.FlowSpec{ethernet(0x800), ipv4}, Priority: 2},
-		{Type: uverbs.FlowAllDefault},
-		{Type: uverbs.FlowMulticastDefault, Priority: 1},
-		{Type: uverbs.FlowSniffer},
+		{Specs: []flow.Spec{ethernet(0x800), ipv4}, Priority: 1},
+		{Specs: []flow.Spec{ethernet(0x800)}, Priority: 1},
+		{Specs: []flow.Spec{ethernet(0x800), ipv4}, Priority: 2},
+		{Type: flow.AllDefault},
+		{Type: flow.MulticastDefault, Priority: 1},
+		{Type: flow.Sniffer},
 	} {
 		n := rawNode(t, d)
 		n.flow(o)
@@ -160,7 +162,7 @@ func TestFrameRules(t *testing.T) {
 	a.send(alone, 0)
 	for i, want := range []int{1, 0, 0, 2, 0, 2} { // the sniffer had two receives
 		var got int
-		wcs := make([]uverbs.WC, 4)
+		wcs := make([]verbs.WC, 4)
 		for k := must(nodes[i].cq.Poll(wcs))(t); k > 0; k-- {
 			got++
 		}
@@ -174,10 +176,10 @@ func TestFrameRules(t *testing.T) {
 func TestFrameChecksums(t *testing.T) {
 	f := rdmatest.NewWith(t, &rdmatest.Options{Kind: rdmatest.MLX5})
 	a, b := rawNode(t, f.Host(0).Device(0)), rawNode(t, f.Host(1).Device(0))
-	b.flow(&uverbs.FlowOptions{Specs: []uverbs.FlowSpec{ipv4}})
+	b.flow(&uverbs.FlowOptions{Specs: []flow.Spec{ipv4}})
 	frame := frameOf(false)
-	a.send(frame, uverbs.SendIPCsum)
-	if wc := b.next(); wc.Flags != uverbs.WCIPCsumOK {
+	a.send(frame, verbs.SendIPCsum)
+	if wc := b.next(); wc.Flags != verbs.WCIPCsumOK {
 		t.Errorf("%+v", wc)
 	}
 	got := b.mr.Bytes()[:frameSize]
@@ -193,7 +195,7 @@ func TestFrameChecksums(t *testing.T) {
 	}
 	b.receive(1002, 0, frameSize-1)
 	a.send(frame, 0)
-	if wc := b.next(); !errors.Is(wc.Err(), uverbs.StatusLocLenErr) {
+	if wc := b.next(); !errors.Is(wc.Err(), verbs.StatusLocLenErr) {
 		t.Errorf("%+v", wc)
 	}
 }

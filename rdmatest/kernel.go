@@ -11,6 +11,7 @@ import (
 	"github.com/goverbs/goverbs/internal/kernel"
 	"github.com/goverbs/goverbs/netlinkrdma"
 	"github.com/goverbs/goverbs/netlinkrdma/nltest"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // asKernel is a fabric as packages uverbs and rdmacm see it.
@@ -35,11 +36,11 @@ func (k asKernel) OpenDevice(path string, _ uint64) (ioctl.File, error) {
 	return nil, fs.ErrNotExist
 }
 
-func (d *Device) guid() netlinkrdma.GUID {
-	return netlinkrdma.GUID(0x0200_00ff_fe00_0000 | uint64(d.index&0xffffff))
+func (d *Device) guid() verbs.GUID {
+	return verbs.GUID(0x0200_00ff_fe00_0000 | uint64(d.index&0xffffff))
 }
 
-func reversed(g netlinkrdma.GUID) uint64 { return bits.ReverseBytes64(uint64(g)) }
+func reversed(g verbs.GUID) uint64 { return bits.ReverseBytes64(uint64(g)) }
 
 // Execute answers a request of netlink. As in a kernel, a device that is being removed is
 // off the list and still found by its index.
@@ -59,9 +60,9 @@ func (k asKernel) Execute(req netlinkrdma.Request) ([][]byte, error) {
 }
 
 func (d *Device) port() netlinkrdma.Port {
-	p := netlinkrdma.Port{DeviceIndex: d.index, DeviceName: d.name, Index: 1, State: netlinkrdma.PortActive, PhysState: netlinkrdma.PhysLinkUp}
+	p := netlinkrdma.Port{DeviceIndex: d.index, DeviceName: d.name, Index: 1, State: verbs.PortActive, PhysState: verbs.PhysLinkUp}
 	if !d.verbs.Up() {
-		p.State, p.PhysState = netlinkrdma.PortDown, netlinkrdma.PhysDisabled
+		p.State, p.PhysState = verbs.PortDown, verbs.PhysDisabled
 	}
 	return p
 }

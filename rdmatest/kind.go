@@ -4,11 +4,11 @@ import (
 	"fmt"
 
 	"github.com/goverbs/goverbs/internal/abi"
-	"github.com/goverbs/goverbs/netlinkrdma"
 	_ "github.com/goverbs/goverbs/provider/erdma" // programs know the provider of their own device only
 	_ "github.com/goverbs/goverbs/provider/mlx5"
 	_ "github.com/goverbs/goverbs/provider/rxe"
 	_ "github.com/goverbs/goverbs/provider/siw"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // Kind is what a device is like.
@@ -30,13 +30,13 @@ var kinds = map[Kind]struct {
 	name     string
 	driver   uint32
 	abi      uint64
-	node     netlinkrdma.NodeType
+	node     verbs.NodeType
 	protocol string
 }{
-	RXE:   {"rxe", abi.RDMA_DRIVER_RXE, 2, netlinkrdma.NodeCA, "roce"},
-	SIW:   {"siw", abi.RDMA_DRIVER_SIW, 1, netlinkrdma.NodeRNIC, "iw"},
-	ERDMA: {"erdma", abi.RDMA_DRIVER_ERDMA, 1, netlinkrdma.NodeRNIC, "iw"},
-	MLX5:  {"mlx5", abi.RDMA_DRIVER_MLX5, 1, netlinkrdma.NodeCA, "roce"},
+	RXE:   {"rxe", abi.RDMA_DRIVER_RXE, 2, verbs.NodeCA, "roce"},
+	SIW:   {"siw", abi.RDMA_DRIVER_SIW, 1, verbs.NodeRNIC, "iw"},
+	ERDMA: {"erdma", abi.RDMA_DRIVER_ERDMA, 1, verbs.NodeRNIC, "iw"},
+	MLX5:  {"mlx5", abi.RDMA_DRIVER_MLX5, 1, verbs.NodeCA, "roce"},
 }
 
 // String is the name that devices of the kind begin with, as mlx5 of mlx5_0.

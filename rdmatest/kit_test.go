@@ -9,6 +9,7 @@ import (
 
 	"github.com/goverbs/goverbs/rdmatest"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // node is a queue pair that is connected by hand, with memory: receives go to its first
@@ -21,27 +22,27 @@ type node struct {
 	cq  *uverbs.CQ
 	qp  *uverbs.QP
 	mr  *uverbs.MR
-	gid *uverbs.GIDEntry
+	gid *verbs.GIDEntry
 }
 
 const (
 	memory   = 8192
 	sendFrom = memory / 2
 	recvSize = 100
-	all      = uverbs.AccessLocalWrite | uverbs.AccessRemoteRead | uverbs.AccessRemoteWrite | uverbs.AccessRemoteAtomic | uverbs.AccessMWBind
+	all      = verbs.AccessLocalWrite | verbs.AccessRemoteRead | verbs.AccessRemoteWrite | verbs.AccessRemoteAtomic | verbs.AccessMWBind
 	qkey     = 0x1234
 
-	everything = all | uverbs.AccessFlushGlobal
+	everything = all | verbs.AccessFlushGlobal
 )
 
 // newNode makes a queue pair of a device, in INIT.
-func newNode(t *testing.T, d *rdmatest.Device, typ uverbs.QPType, access uverbs.Access) *node {
+func newNode(t *testing.T, d *rdmatest.Device, typ verbs.QPType, access verbs.Access) *node {
 	t.Helper()
-	return newNodeFor(t, d, typ, access, all&^uverbs.AccessMWBind)
+	return newNodeFor(t, d, typ, access, all&^verbs.AccessMWBind)
 }
 
 // newNodeFor makes one that lets its peer do so much.
-func newNodeFor(t *testing.T, d *rdmatest.Device, typ uverbs.QPType, access, peer uverbs.Access) *node {
+func newNodeFor(t *testing.T, d *rdmatest.Device, typ verbs.QPType, access, peer verbs.Access) *node {
 	t.Helper()
 	n := &node{t: t}
 	n.dev = closed(t, must(uverbs.Open(d.Name()))(t))
@@ -51,8 +52,8 @@ func newNodeFor(t *testing.T, d *rdmatest.Device, typ uverbs.QPType, access, pee
 	n.mr = closed(t, must(n.pd.AllocMR(memory, access, nil))(t))
 	n.gid = must(n.dev.ChooseGID(1, nil))(t)
 	n.qp = closed(t, must(n.pd.CreateQP(&uverbs.QPOptions{Type: typ, SendCQ: n.cq, RecvCQ: n.cq,
-		Cap: uverbs.QPCap{MaxSendWR: 8, MaxRecvWR: 8, MaxSendSGE: 2, MaxRecvSGE: 2, MaxInline: 64}}))(t))
-	if err := n.qp.Init(&uverbs.QPAttr{Access: peer, QKey: qkey}); err != nil {
+		Cap: verbs.QPCap{MaxSendWR: 8, MaxRecvWR: 8, MaxSendSGE: 2, MaxRecvSGE: 2, MaxInline: 64}}))(t))
+	if err := n.qp.Init(&verbs.QPAttr{Access: peer, QKey: qkey}); err != nil {
 		t.Fatal(err)
 	}
 	return n
@@ -78,9 +79,9 @@ func closed[T interface{ Close() error }](t *testing.T, c T) T {
 }
 
 // connect takes the queue pair to RTS.
-func (n *node) connect(to *node, change func(*uverbs.QPAttr)) {
+func (n *node) connect(to *node, change func(*verbs.QPAttr)) {
 	n.t.Helper()
-	a := &uverbs.QPAttr{DestQPN: to.qp.Num(), AH: uverbs.AHAttr{Global: true, DGID: to.gid.GID, SGIDIndex: n.gid.Index, HopLimit: 64}}
+	a := &verbs.QPAttr{DestQPN: to.qp.Num(), AH: verbs.AHAttr{Global: true, DGID: to.gid.GID, SGIDIndex: n.gid.Index, HopLimit: 64}}
 	if change != nil {
 		change(a)
 	}
@@ -90,7 +91,7 @@ func (n *node) connect(to *node, change func(*uverbs.QPAttr)) {
 }
 
 // two are connected queue pairs on two hosts; the second has two receives, 1000 and 1001.
-func two(t *testing.T, f *rdmatest.Fabric, typ uverbs.QPType, hisAccess uverbs.Access) (a, b *node) {
+func two(t *testing.T, f *rdmatest.Fabric, typ verbs.QPType, hisAccess verbs.Access) (a, b *node) {
 	t.Helper()
 	a, b = newNode(t, f.Host(0).Device(0), typ, all), newNode(t, f.Host(1).Device(0), typ, hisAccess)
 	a.meets(b)
@@ -108,23 +109,23 @@ func (n *node) meets(peer *node) {
 
 func (n *node) receive(id uint64, off, size int) {
 	n.t.Helper()
-	if _, err := n.qp.PostRecv([]uverbs.RecvWR{{WRID: id, SGL: []uverbs.SGE{n.mr.SGE(off, size)}}}); err != nil {
+	if _, err := n.qp.PostRecv([]verbs.RecvWR{{WRID: id, SGL: []verbs.SGE{n.mr.SGE(off, size)}}}); err != nil {
 		n.t.Fatal(err)
 	}
 }
 
-func (n *node) post(wr uverbs.SendWR) {
+func (n *node) post(wr verbs.SendWR) {
 	n.t.Helper()
-	wr.Flags |= uverbs.SendSignaled
-	if _, err := n.qp.PostSend([]uverbs.SendWR{wr}); err != nil {
+	wr.Flags |= verbs.SendSignaled
+	if _, err := n.qp.PostSend([]verbs.SendWR{wr}); err != nil {
 		n.t.Fatal(err)
 	}
 }
 
 // next waits for a completion.
-func (n *node) next() uverbs.WC {
+func (n *node) next() verbs.WC {
 	n.t.Helper()
-	var wcs [1]uverbs.WC
+	var wcs [1]verbs.WC
 	if _, err := n.cq.Wait(context.Background(), wcs[:]); err != nil {
 		n.t.Fatal(err)
 	}
@@ -132,11 +133,11 @@ func (n *node) next() uverbs.WC {
 }
 
 // outcome is how a work request ended.
-func outcome(wc uverbs.WC) string {
+func outcome(wc verbs.WC) string {
 	switch {
-	case wc.Status != uverbs.StatusSuccess:
+	case wc.Status != verbs.StatusSuccess:
 		return fmt.Sprintf("%d %v", wc.WRID, wc.Status)
-	case wc.Opcode == uverbs.WCRecv || wc.Opcode == uverbs.WCRecvRDMAWithImm:
+	case wc.Opcode == verbs.WCRecv || wc.Opcode == verbs.WCRecvRDMAWithImm:
 		return fmt.Sprintf("%d %v success %d", wc.WRID, wc.Opcode, wc.ByteLen)
 	}
 	return fmt.Sprintf("%d %v success", wc.WRID, wc.Opcode)
@@ -146,11 +147,11 @@ func outcome(wc uverbs.WC) string {
 func (n *node) story() string {
 	n.t.Helper()
 	state := must(n.qp.Query())(n.t).State
-	if err := n.qp.Modify(&uverbs.QPAttr{State: uverbs.QPStateErr}, uverbs.QPAttrState); err != nil {
+	if err := n.qp.Modify(&verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState); err != nil {
 		n.t.Error(err)
 	}
 	var all []string
-	wcs := make([]uverbs.WC, 16)
+	wcs := make([]verbs.WC, 16)
 	k, err := n.cq.Poll(wcs)
 	for _, wc := range wcs[:k] {
 		all = append(all, outcome(wc))
@@ -162,12 +163,12 @@ func (n *node) story() string {
 }
 
 // to is a work request for the peer's memory.
-func (n *node) to(peer *node, op uverbs.Opcode, size int) uverbs.SendWR {
-	wr := uverbs.SendWR{WRID: 1, Opcode: op, SGL: []uverbs.SGE{n.mr.SGE(sendFrom, size)}, RemoteAddr: peer.mr.Addr(), RKey: peer.mr.RKey()}
-	if n.qp.Type() == uverbs.QPTypeUD {
-		ah := must(n.pd.CreateAH(&uverbs.AHAttr{Port: 1, Global: true, DGID: peer.gid.GID, SGIDIndex: n.gid.Index}))(n.t)
+func (n *node) to(peer *node, op verbs.Opcode, size int) verbs.SendWR {
+	wr := verbs.SendWR{WRID: 1, Opcode: op, SGL: []verbs.SGE{n.mr.SGE(sendFrom, size)}, RemoteAddr: peer.mr.Addr(), RKey: peer.mr.RKey()}
+	if n.qp.Type() == verbs.QPTypeUD {
+		ah := must(n.pd.CreateAH(&verbs.AHAttr{Port: 1, Global: true, DGID: peer.gid.GID, SGIDIndex: n.gid.Index}))(n.t)
 		n.t.Cleanup(func() {
-			if err := ah.Close(); err != nil && !errors.Is(err, uverbs.ErrClosed) {
+			if err := ah.Close(); err != nil && !errors.Is(err, verbs.ErrClosed) {
 				n.t.Error(err)
 			}
 		})

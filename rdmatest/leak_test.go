@@ -11,6 +11,7 @@ import (
 
 	"github.com/goverbs/goverbs/rdmatest"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // ending is a test that ends when it is told to, and whose errors are none of the test's.
@@ -81,8 +82,8 @@ func TestIdleFaults(t *testing.T) {
 	f := rdmatest.New(e)
 	d := f.Host(0).Device(0)
 	d.Fail(rdmatest.CallAllocPD, 3, syscall.EIO)
-	d.FailSend(0, uverbs.StatusFatalErr)
-	d.FailRecv(0, uverbs.StatusFatalErr)
+	d.FailSend(0, verbs.StatusFatalErr)
+	d.FailRecv(0, verbs.StatusFatalErr)
 	d.CutSend(0, 1)
 	f.FailCM(rdmatest.CMConnect, syscall.EIO)
 	f.HoldCM(rdmatest.CMAccept)

@@ -9,7 +9,7 @@ import (
 
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/rdmatest"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // inBubbles runs a test on two hosts of each kind, each time in a bubble of its own.
@@ -145,16 +145,16 @@ func TestPartition(t *testing.T) {
 		}
 		heal()
 		heal()
-		a, b := two(t, f, uverbs.QPTypeRC, all)
+		a, b := two(t, f, verbs.QPTypeRC, all)
 		defer f.Partition(f.Host(2), f.Host(1))()
-		a.post(a.to(b, uverbs.OpSend, 8))
+		a.post(a.to(b, verbs.OpSend, 8))
 		if got := outcome(a.next()); got != "1 SEND success" {
 			t.Error(got)
 		}
 		cut := f.Partition(f.Host(1), f.Host(0))
-		a.post(a.to(b, uverbs.OpSend, 8))
+		a.post(a.to(b, verbs.OpSend, 8))
 		time.Sleep(time.Second)
-		if n, err := a.cq.Poll(make([]uverbs.WC, 1)); n > 0 || err != nil {
+		if n, err := a.cq.Poll(make([]verbs.WC, 1)); n > 0 || err != nil {
 			t.Error("it arrived:", err)
 		}
 		cut()
@@ -178,13 +178,13 @@ func TestConnectionSurvives(t *testing.T) {
 			a, _ := meet(t, f, &rdmacm.Config{RetryCount: 6})
 			f.Host(1).Device(0).SetLink(false)
 			start := time.Now()
-			wr := uverbs.SendWR{Opcode: uverbs.OpRDMAWrite, Flags: uverbs.SendSignaled}
-			if _, err := a.QP().PostSend([]uverbs.SendWR{wr}); err != nil {
+			wr := verbs.SendWR{Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled}
+			if _, err := a.QP().PostSend([]verbs.SendWR{wr}); err != nil {
 				t.Fatal(err)
 			}
-			wcs := make([]uverbs.WC, 1)
+			wcs := make([]verbs.WC, 1)
 			_, err := a.SendCQ().Wait(t.Context(), wcs)
-			if took := time.Since(start); err != nil || wcs[0].Status != uverbs.StatusRetryExcErr || took != 7*(4096*time.Nanosecond<<17) {
+			if took := time.Since(start); err != nil || wcs[0].Status != verbs.StatusRetryExcErr || took != 7*(4096*time.Nanosecond<<17) {
 				t.Errorf("%v: %v, %v after %v", k, wcs[0].Status, err, took)
 			}
 		})

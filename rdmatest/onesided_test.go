@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/rdmatest"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // TestStoreWhileRead: a server stores while a client reads and writes beside it, as with a cache of
@@ -16,7 +16,7 @@ func TestStoreWhileRead(t *testing.T) {
 		a, b := meet(t, f, nil)
 		cache := make([]byte, 128)
 		reader := region(t, a, nil)
-		mr := closed(t, must(b.PD().RegMR(cache, uverbs.AccessLocalWrite|uverbs.AccessRemoteRead|uverbs.AccessRemoteWrite))(t))
+		mr := closed(t, must(b.PD().RegMR(cache, verbs.AccessLocalWrite|verbs.AccessRemoteRead|verbs.AccessRemoteWrite))(t))
 		const rounds = 100
 		done := make(chan struct{})
 		go func() {
@@ -26,17 +26,17 @@ func TestStoreWhileRead(t *testing.T) {
 				_ = cache[64]
 			}
 		}()
-		wcs := make([]uverbs.WC, 1)
+		wcs := make([]verbs.WC, 1)
 		for range rounds {
-			for _, wr := range []uverbs.SendWR{
-				{Opcode: uverbs.OpRDMARead, SGL: []uverbs.SGE{reader.SGE(0, 64)}, RemoteAddr: mr.Addr(), RKey: mr.RKey()},
-				{Opcode: uverbs.OpRDMAWrite, SGL: []uverbs.SGE{reader.SGE(64, 64)}, RemoteAddr: mr.Addr() + 64, RKey: mr.RKey()},
+			for _, wr := range []verbs.SendWR{
+				{Opcode: verbs.OpRDMARead, SGL: []verbs.SGE{reader.SGE(0, 64)}, RemoteAddr: mr.Addr(), RKey: mr.RKey()},
+				{Opcode: verbs.OpRDMAWrite, SGL: []verbs.SGE{reader.SGE(64, 64)}, RemoteAddr: mr.Addr() + 64, RKey: mr.RKey()},
 			} {
-				wr.Flags = uverbs.SendSignaled
-				if _, err := a.QP().PostSend([]uverbs.SendWR{wr}); err != nil {
+				wr.Flags = verbs.SendSignaled
+				if _, err := a.QP().PostSend([]verbs.SendWR{wr}); err != nil {
 					t.Fatal(err)
 				}
-				if _, err := a.SendCQ().Wait(t.Context(), wcs); err != nil || wcs[0].Status != uverbs.StatusSuccess {
+				if _, err := a.SendCQ().Wait(t.Context(), wcs); err != nil || wcs[0].Status != verbs.StatusSuccess {
 					t.Fatal(wcs[0].Status, err)
 				}
 			}

@@ -10,6 +10,7 @@ import (
 	"github.com/goverbs/goverbs/rdmatest"
 	"github.com/goverbs/goverbs/test/refusals"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 const (
@@ -21,13 +22,13 @@ const (
 
 // What becomes of what is right.
 func TestRXEOutcomes(t *testing.T) {
-	const rc, uc, ud = uverbs.QPTypeRC, uverbs.QPTypeUC, uverbs.QPTypeUD
-	const send, arrived = uverbs.OpSend, "1000 RECV success 8, 1001 work request flushed; RTS"
+	const rc, uc, ud = verbs.QPTypeRC, verbs.QPTypeUC, verbs.QPTypeUD
+	const send, arrived = verbs.OpSend, "1000 RECV success 8, 1001 work request flushed; RTS"
 	runTrials(t, rdmatest.RXE, map[string]trial{
 		"SEND":            {rc, send, 8, all, nil, "1 SEND success; RTS", arrived},
-		"WRITE_WITH_IMM":  {rc, uverbs.OpRDMAWriteImm, 8, all, nil, "1 RDMA_WRITE success; RTS", "1000 RECV_RDMA_WITH_IMM success 8, 1001 work request flushed; RTS"},
-		"SEND of nothing": {rc, send, 0, all, func(wr *uverbs.SendWR) { wr.SGL[0] = uverbs.SGE{} }, "1 SEND success; RTS", "1000 RECV success 0, 1001 work request flushed; RTS"},
-		"FETCH_ADD":       {rc, uverbs.OpFetchAdd, 8, all, nil, "1 FETCH_ADD success; RTS", untouched},
+		"WRITE_WITH_IMM":  {rc, verbs.OpRDMAWriteImm, 8, all, nil, "1 RDMA_WRITE success; RTS", "1000 RECV_RDMA_WITH_IMM success 8, 1001 work request flushed; RTS"},
+		"SEND of nothing": {rc, send, 0, all, func(wr *verbs.SendWR) { wr.SGL[0] = verbs.SGE{} }, "1 SEND success; RTS", "1000 RECV success 0, 1001 work request flushed; RTS"},
+		"FETCH_ADD":       {rc, verbs.OpFetchAdd, 8, all, nil, "1 FETCH_ADD success; RTS", untouched},
 		"UC SEND":         {uc, send, 8, all, nil, "1 SEND success; RTS", arrived},
 		"UD SEND":         {ud, send, 8, all, nil, "1 SEND success; RTS", "1000 RECV success 48, 1001 work request flushed; RTS"},
 	})
@@ -44,8 +45,8 @@ func TestRXEFailures(t *testing.T) {
 }
 
 func fails(t *testing.T, c *refusals.Failure) {
-	const peer = all &^ uverbs.AccessMWBind
-	f, mine, his, hisQP := rdmatest.New(t), cmp.Or(c.Mine, everything), cmp.Or(c.His, everything), peer|uverbs.AccessFlushGlobal
+	const peer = all &^ verbs.AccessMWBind
+	f, mine, his, hisQP := rdmatest.New(t), cmp.Or(c.Mine, everything), cmp.Or(c.His, everything), peer|verbs.AccessFlushGlobal
 	if c.HisQP != nil {
 		hisQP = *c.HisQP
 	}
@@ -66,8 +67,8 @@ func fails(t *testing.T, c *refusals.Failure) {
 		t.Errorf("%d in memory", got)
 	}
 	want := c.Requester
-	if alive := strings.HasSuffix(c.Requester, "RTS") && strings.HasSuffix(c.Responder, "RTS"); alive && c.Type() != uverbs.QPTypeRC {
-		next := a.to(b, uverbs.OpSend, 8)
+	if alive := strings.HasSuffix(c.Requester, "RTS") && strings.HasSuffix(c.Responder, "RTS"); alive && c.Type() != verbs.QPTypeRC {
+		next := a.to(b, verbs.OpSend, 8)
 		next.WRID = 2
 		a.post(next)
 		synctest.Wait()
@@ -83,16 +84,16 @@ func fails(t *testing.T, c *refusals.Failure) {
 
 // A trial is a work request to a peer, and how it ends for both.
 type trial struct {
-	typ                  uverbs.QPType
-	op                   uverbs.Opcode
+	typ                  verbs.QPType
+	op                   verbs.Opcode
 	size                 int
-	his                  uverbs.Access // what the peer allows on its memory
-	change               func(*uverbs.SendWR)
+	his                  verbs.Access // what the peer allows on its memory
+	change               func(*verbs.SendWR)
 	requester, responder string
 }
 
-func badRKey(wr *uverbs.SendWR) { wr.RKey ^= 0x5500 }
-func badLKey(wr *uverbs.SendWR) { wr.SGL[0].LKey ^= 0x5500 }
+func badRKey(wr *verbs.SendWR) { wr.RKey ^= 0x5500 }
+func badLKey(wr *verbs.SendWR) { wr.SGL[0].LKey ^= 0x5500 }
 
 func runTrials(t *testing.T, kind rdmatest.Kind, trials map[string]trial) {
 	for name, c := range trials {
@@ -100,7 +101,7 @@ func runTrials(t *testing.T, kind rdmatest.Kind, trials map[string]trial) {
 			synctest.Test(t, func(t *testing.T) {
 				a, b := two(t, rdmatest.NewWith(t, &rdmatest.Options{Kind: kind}), c.typ, c.his)
 				wr := a.to(b, c.op, c.size)
-				if c.op == uverbs.OpBindMW {
+				if c.op == verbs.OpBindMW {
 					wr.SGL, wr.Bind = nil, a.unbindable(t)
 				}
 				if c.change != nil {
@@ -120,8 +121,8 @@ func runTrials(t *testing.T, kind rdmatest.Kind, trials map[string]trial) {
 }
 
 // unbindable is a window of a region that lets none be bound.
-func (n *node) unbindable(t *testing.T) *uverbs.BindMW {
-	mr := closed(t, must(n.pd.AllocMR(64, uverbs.AccessLocalWrite, nil))(t))
-	mw := closed(t, must(n.pd.AllocMW(uverbs.MWType1))(t))
-	return &uverbs.BindMW{MW: mw, RKey: uverbs.IncRKey(mw.RKey()), MR: mr, Addr: mr.Addr(), Length: 8, Access: uverbs.AccessRemoteWrite}
+func (n *node) unbindable(t *testing.T) *verbs.BindMW {
+	mr := closed(t, must(n.pd.AllocMR(64, verbs.AccessLocalWrite, nil))(t))
+	mw := closed(t, must(n.pd.AllocMW(verbs.MWType1))(t))
+	return &verbs.BindMW{MW: mw, RKey: uverbs.IncRKey(mw.RKey()), MR: mr, Addr: mr.Addr(), Length: 8, Access: verbs.AccessRemoteWrite}
 }

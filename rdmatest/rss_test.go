@@ -8,6 +8,9 @@ import (
 
 	"github.com/goverbs/goverbs/rdmatest"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/verbs/flow"
+	"github.com/goverbs/goverbs/verbs/rss"
 )
 
 // hashKey is the key of Microsoft's examples of RSS.
@@ -23,31 +26,31 @@ type spread struct {
 	rss *uverbs.QP
 }
 
-func newSpread(t *testing.T, d *rdmatest.Device, wqs int, fields uverbs.RXHashFields) *spread {
+func newSpread(t *testing.T, d *rdmatest.Device, wqs int, fields rss.HashFields) *spread {
 	t.Helper()
-	s := &spread{node: newNode(t, d, uverbs.QPTypeRawPacket, all)}
+	s := &spread{node: newNode(t, d, verbs.QPTypeRawPacket, all)}
 	for range wqs {
 		w := closed(t, must(s.pd.CreateWQ(&uverbs.WQOptions{MaxWR: 4, MaxSGE: 2, CQ: s.cq}))(t))
-		s.state(w, uverbs.WQStateReady)
+		s.state(w, rss.WQStateReady)
 		s.wqs = append(s.wqs, w)
 	}
 	table := closed(t, must(s.dev.CreateRWQIndTable(s.wqs))(t))
 	s.rss = closed(t, must(s.pd.CreateRSSQP(&uverbs.RSSOptions{Table: table,
-		Hash: uverbs.RXHash{Function: uverbs.RXHashToeplitz, Key: hashKey, Fields: fields}}))(t))
-	closed(t, must(s.rss.CreateFlow(&uverbs.FlowOptions{Specs: []uverbs.FlowSpec{ethernet(0x800)}}))(t))
+		Hash: rss.Hash{Function: rss.Toeplitz, Key: hashKey, Fields: fields}}))(t))
+	closed(t, must(s.rss.CreateFlow(&uverbs.FlowOptions{Specs: []flow.Spec{ethernet(0x800)}}))(t))
 	return s
 }
 
-func (s *spread) state(w *uverbs.WQ, to uverbs.WQState) {
+func (s *spread) state(w *uverbs.WQ, to rss.WQState) {
 	s.t.Helper()
-	if err := w.Modify(&uverbs.WQAttr{State: to}, uverbs.WQAttrState); err != nil {
+	if err := w.Modify(&rss.WQAttr{State: to}, rss.WQAttrState); err != nil {
 		s.t.Fatal(err)
 	}
 }
 
 func (s *spread) receiveAt(w *uverbs.WQ, id uint64) {
 	s.t.Helper()
-	if _, err := w.PostRecv([]uverbs.RecvWR{{WRID: id, SGL: []uverbs.SGE{s.mr.SGE(0, recvSize)}}}); err != nil {
+	if _, err := w.PostRecv([]verbs.RecvWR{{WRID: id, SGL: []verbs.SGE{s.mr.SGE(0, recvSize)}}}); err != nil {
 		s.t.Fatal(err)
 	}
 }
@@ -65,18 +68,18 @@ func from(src, dst [4]byte, srcPort, dstPort uint16) []byte {
 // RSS deals frames out as Microsoft's verification suite says: of the hash, the low bits are
 // the place in the table.
 func TestRSS(t *testing.T) {
-	const addresses = uverbs.RXHashSrcIPv4 | uverbs.RXHashDstIPv4
+	const addresses = rss.SrcIPv4 | rss.DstIPv4
 	f := rdmatest.NewWith(t, &rdmatest.Options{Kind: rdmatest.MLX5})
 	a := rawNode(t, f.Host(0).Device(0))
 	for _, c := range []struct {
-		fields uverbs.RXHashFields
+		fields rss.HashFields
 		frame  []byte
 		hash   uint32
 	}{
 		{addresses, from([4]byte{66, 9, 149, 187}, [4]byte{161, 142, 100, 80}, 2794, 1766), 0x323e8fc2},
 		{addresses, from([4]byte{199, 92, 111, 2}, [4]byte{65, 69, 140, 83}, 14230, 4739), 0xd718262a},
-		{addresses | uverbs.RXHashSrcPortUDP | uverbs.RXHashDstPortUDP, from([4]byte{66, 9, 149, 187}, [4]byte{161, 142, 100, 80}, 2794, 1766), 0x51ccc178},
-		{addresses | uverbs.RXHashSrcPortUDP | uverbs.RXHashDstPortUDP, from([4]byte{199, 92, 111, 2}, [4]byte{65, 69, 140, 83}, 14230, 4739), 0xc626b0ea},
+		{addresses | rss.SrcPortUDP | rss.DstPortUDP, from([4]byte{66, 9, 149, 187}, [4]byte{161, 142, 100, 80}, 2794, 1766), 0x51ccc178},
+		{addresses | rss.SrcPortUDP | rss.DstPortUDP, from([4]byte{199, 92, 111, 2}, [4]byte{65, 69, 140, 83}, 14230, 4739), 0xc626b0ea},
 	} {
 		const wqs = 8
 		s := newSpread(t, f.Host(1).Device(0), wqs, c.fields)
@@ -88,7 +91,7 @@ func TestRSS(t *testing.T) {
 		if want := s.wqs[c.hash%wqs]; wc.Err() != nil || wc.WRID != uint64(c.hash%wqs) || wc.QPN != want.Num() || !bytes.Equal(s.mr.Bytes()[:frameSize], c.frame) {
 			t.Errorf("%#x: %+v, want WQ %d", c.hash, wc, c.hash%wqs)
 		}
-		if _, err := s.rss.PostRecv([]uverbs.RecvWR{{}}); !errors.Is(err, uverbs.ErrNotSupported) {
+		if _, err := s.rss.PostRecv([]verbs.RecvWR{{}}); !errors.Is(err, verbs.ErrNotSupported) {
 			t.Error(err)
 		}
 	}
@@ -98,16 +101,16 @@ func TestRSS(t *testing.T) {
 func TestWQStates(t *testing.T) {
 	f := rdmatest.NewWith(t, &rdmatest.Options{Kind: rdmatest.MLX5})
 	a := rawNode(t, f.Host(0).Device(0))
-	s := newSpread(t, f.Host(1).Device(0), 1, uverbs.RXHashSrcIPv4)
+	s := newSpread(t, f.Host(1).Device(0), 1, rss.SrcIPv4)
 	w := s.wqs[0]
 	s.receiveAt(w, 1)
 	s.receiveAt(w, 2)
 	a.send(frameOf(false), 0)
-	s.state(w, uverbs.WQStateReset)
-	if _, err := w.PostRecv([]uverbs.RecvWR{{}}); err == nil {
+	s.state(w, rss.WQStateReset)
+	if _, err := w.PostRecv([]verbs.RecvWR{{}}); err == nil {
 		t.Error("a WQ takes a receive in RESET")
 	}
-	s.state(w, uverbs.WQStateReady)
+	s.state(w, rss.WQStateReady)
 	a.send(frameOf(false), 0) // nobody waits
 	s.receiveAt(w, 3)
 	a.send(frameOf(false), 0)
@@ -115,11 +118,11 @@ func TestWQStates(t *testing.T) {
 		t.Errorf("%+v", wc)
 	}
 	s.receiveAt(w, 4)
-	s.state(w, uverbs.WQStateErr)
-	if wc := s.next(); wc.WRID != 4 || !errors.Is(wc.Err(), uverbs.StatusWRFlushErr) {
+	s.state(w, rss.WQStateErr)
+	if wc := s.next(); wc.WRID != 4 || !errors.Is(wc.Err(), verbs.StatusWRFlushErr) {
 		t.Errorf("%+v", wc)
 	}
-	if err := w.Modify(&uverbs.WQAttr{State: uverbs.WQStateReady}, uverbs.WQAttrState); err == nil {
+	if err := w.Modify(&rss.WQAttr{State: rss.WQStateReady}, rss.WQAttrState); err == nil {
 		t.Error("a WQ goes from ERR to RDY")
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/rdmatest"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // Two runs take the same course, to the nanosecond. Another seed takes another one.
@@ -28,7 +28,7 @@ const messages = 100
 func course(t *testing.T, seed uint64) (trace []string) {
 	synctest.Test(t, func(t *testing.T) {
 		f := rdmatest.NewWith(t, &rdmatest.Options{Seed: seed})
-		a, b := newNode(t, f.Host(0).Device(0), uverbs.QPTypeRC, all), newNode(t, f.Host(1).Device(0), uverbs.QPTypeRC, all)
+		a, b := newNode(t, f.Host(0).Device(0), verbs.QPTypeRC, all), newNode(t, f.Host(1).Device(0), verbs.QPTypeRC, all)
 		a.connect(b, nil)
 		b.connect(a, nil)
 		f.SetLatency(5 * time.Microsecond)
@@ -38,10 +38,10 @@ func course(t *testing.T, seed uint64) (trace []string) {
 		note := func(n *node, name string, from int) {
 			for i := range messages {
 				n.receive(uint64(i), 0, recvSize)
-				n.post(n.to(map[string]*node{"a": b, "b": a}[name], uverbs.OpSend, 8+i%8))
+				n.post(n.to(map[string]*node{"a": b, "b": a}[name], verbs.OpSend, 8+i%8))
 				for range 2 { // a send and a receive, in whatever order
 					wc := n.next()
-					if wc.Opcode == uverbs.WCRecv {
+					if wc.Opcode == verbs.WCRecv {
 						trace = append(trace, fmt.Sprint(time.Since(start), name, outcome(wc)))
 					}
 				}

@@ -12,6 +12,7 @@ import (
 	"github.com/goverbs/goverbs/rdmatest"
 	"github.com/goverbs/goverbs/test/refusals"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // TestSIWFailures: what goes wrong over iWARP ends as on Linux, which TestFailureStatus in package
@@ -28,19 +29,19 @@ func ends(t *testing.T, c *refusals.Ending) {
 	a, b := meet(t, rdmatest.NewWith(t, &rdmatest.Options{Kind: rdmatest.SIW}), nil)
 	from, to := region(t, a, c.Mine), region(t, b, c.His)
 	if !c.NoRecv {
-		if _, err := b.QP().PostRecv([]uverbs.RecvWR{{WRID: 1000, SGL: []uverbs.SGE{to.SGE(0, recvSize)}}}); err != nil {
+		if _, err := b.QP().PostRecv([]verbs.RecvWR{{WRID: 1000, SGL: []verbs.SGE{to.SGE(0, recvSize)}}}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	wr := uverbs.SendWR{RemoteAddr: to.Addr(), RKey: to.RKey()}
+	wr := verbs.SendWR{RemoteAddr: to.Addr(), RKey: to.RKey()}
 	if c.Closed {
-		gone := must(b.PD().AllocMR(memory, all&^uverbs.AccessMWBind, nil))(t)
+		gone := must(b.PD().AllocMR(memory, all&^verbs.AccessMWBind, nil))(t)
 		wr.RemoteAddr, wr.RKey = gone.Addr(), gone.RKey()
 		if err := gone.Close(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := a.QP().PostSend([]uverbs.SendWR{c.Request(wr, from.SGE(sendFrom, c.Size))}); err != nil {
+	if _, err := a.QP().PostSend([]verbs.SendWR{c.Request(wr, from.SGE(sendFrom, c.Size))}); err != nil {
 		t.Fatal(err)
 	}
 	if c.Forgiven {
@@ -65,7 +66,7 @@ func ends(t *testing.T, c *refusals.Ending) {
 func chronicle(t *testing.T, c *rdmacm.Conn) string {
 	t.Helper()
 	var all []string
-	wcs := make([]uverbs.WC, 8)
+	wcs := make([]verbs.WC, 8)
 	for _, cq := range []*uverbs.CQ{c.SendCQ(), c.RecvCQ()} {
 		n, err := cq.Poll(wcs)
 		if err != nil {
@@ -98,9 +99,9 @@ func eventsOf(t *testing.T, c *rdmacm.Conn) (names []string) {
 }
 
 // region is memory of a connection's that both ends may use, or as far as is said.
-func region(t *testing.T, c *rdmacm.Conn, lets *uverbs.Access) *uverbs.MR {
+func region(t *testing.T, c *rdmacm.Conn, lets *verbs.Access) *uverbs.MR {
 	t.Helper()
-	access := all &^ uverbs.AccessMWBind
+	access := all &^ verbs.AccessMWBind
 	if lets != nil {
 		access = *lets
 	}
@@ -109,9 +110,9 @@ func region(t *testing.T, c *rdmacm.Conn, lets *uverbs.Access) *uverbs.MR {
 	return mr
 }
 
-func poll(t *testing.T, cq *uverbs.CQ) uverbs.WC {
+func poll(t *testing.T, cq *uverbs.CQ) verbs.WC {
 	t.Helper()
-	wcs := make([]uverbs.WC, 1)
+	wcs := make([]verbs.WC, 1)
 	if n, err := cq.Poll(wcs); n == 0 || err != nil {
 		t.Fatal("no completion", err)
 	}

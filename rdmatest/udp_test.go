@@ -10,17 +10,18 @@ import (
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/rdmatest"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // datagrams is a datagram Conn with one receive.
 func datagrams(t *testing.T) (*rdmacm.Config, **uverbs.MR) {
 	var mr *uverbs.MR
-	return &rdmacm.Config{QP: uverbs.QPOptions{Type: uverbs.QPTypeUD}, Prepare: func(c *rdmacm.Conn) (err error) {
-		if mr, err = c.PD().AllocMR(memory, uverbs.AccessLocalWrite, nil); err != nil {
+	return &rdmacm.Config{QP: uverbs.QPOptions{Type: verbs.QPTypeUD}, Prepare: func(c *rdmacm.Conn) (err error) {
+		if mr, err = c.PD().AllocMR(memory, verbs.AccessLocalWrite, nil); err != nil {
 			return err
 		}
 		c.Own(mr)
-		_, err = c.QP().PostRecv([]uverbs.RecvWR{{SGL: []uverbs.SGE{mr.SGE(0, recvSize)}}})
+		_, err = c.QP().PostRecv([]verbs.RecvWR{{SGL: []verbs.SGE{mr.SGE(0, recvSize)}}})
 		return err
 	}}, &mr
 }
@@ -35,7 +36,7 @@ func infiniBand(t *testing.T) *rdmatest.Fabric {
 func TestConnectInfiniBand(t *testing.T) {
 	dialled, accepted := meet(t, infiniBand(t), nil)
 	mr := region(t, accepted, nil)
-	must(dialled.QP().PostSend([]uverbs.SendWR{{Opcode: uverbs.OpRDMAWrite, Inline: []byte("hello"), RemoteAddr: mr.Addr(), RKey: mr.RKey(), Flags: uverbs.SendSignaled}}))(t)
+	must(dialled.QP().PostSend([]verbs.SendWR{{Opcode: verbs.OpRDMAWrite, Inline: []byte("hello"), RemoteAddr: mr.Addr(), RKey: mr.RKey(), Flags: verbs.SendSignaled}}))(t)
 	if wc := poll(t, dialled.SendCQ()); wc.Err() != nil || string(mr.Bytes()[:5]) != "hello" {
 		t.Errorf("%v, %q", wc, mr.Bytes()[:5])
 	}
@@ -51,7 +52,7 @@ func TestDatagramService(t *testing.T) {
 func datagramService(t *testing.T, f *rdmatest.Fabric, version byte) {
 	cfg, theirs := datagrams(t)
 	service := closed(t, must(rdmacm.OpenUD(netip.MustParseAddr(f.Host(1).Addr()), cfg))(t))
-	l := closed(t, must(rdmacm.Listen(f.Host(1).Addr()+":0", &rdmacm.Config{QP: uverbs.QPOptions{Type: uverbs.QPTypeUD}}))(t))
+	l := closed(t, must(rdmacm.Listen(f.Host(1).Addr()+":0", &rdmacm.Config{QP: uverbs.QPOptions{Type: verbs.QPTypeUD}}))(t))
 	answered := make(chan error, 1)
 	go func() {
 		r, err := l.Next(context.Background())
@@ -65,11 +66,11 @@ func datagramService(t *testing.T, f *rdmatest.Fabric, version byte) {
 	if err := <-answered; err != nil {
 		t.Error(err)
 	}
-	_, err := c.QP().PostSend([]uverbs.SendWR{{Opcode: uverbs.OpSend, Inline: []byte("hello"), AH: c.Peer().AH, RemoteQPN: c.Peer().QPN, RemoteQKey: c.Peer().QKey}})
+	_, err := c.QP().PostSend([]verbs.SendWR{{Opcode: verbs.OpSend, Inline: []byte("hello"), AH: c.Peer().AH, RemoteQPN: c.Peer().QPN, RemoteQKey: c.Peer().QKey}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	wcs := make([]uverbs.WC, 1)
+	wcs := make([]verbs.WC, 1)
 	if _, err := service.RecvCQ().Wait(t.Context(), wcs); err != nil || wcs[0].SrcQP != c.QP().Num() {
 		t.Fatal(wcs, err)
 	}
@@ -99,11 +100,11 @@ func TestMulticast(t *testing.T) {
 		groups = append(groups, must(c.JoinMulticast(ctx, netip.MustParseAddr("239.1.2.3"), rdmacm.JoinFullMember))(t))
 	}
 	to := groups[0].Peer
-	_, err := ends[0].QP().PostSend([]uverbs.SendWR{{Opcode: uverbs.OpSend, Inline: []byte("all"), AH: to.AH, RemoteQPN: to.QPN, RemoteQKey: to.QKey}})
+	_, err := ends[0].QP().PostSend([]verbs.SendWR{{Opcode: verbs.OpSend, Inline: []byte("all"), AH: to.AH, RemoteQPN: to.QPN, RemoteQKey: to.QKey}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	wcs := make([]uverbs.WC, 1)
+	wcs := make([]verbs.WC, 1)
 	if _, err := ends[1].RecvCQ().Wait(ctx, wcs); err != nil || wcs[0].ByteLen != uverbs.GRHSize+3 {
 		t.Error(wcs, err)
 	}

@@ -6,18 +6,19 @@ import (
 
 	"github.com/goverbs/goverbs/rdmatest"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // Atomics change the peer's memory and bring back what was there.
 func TestAtomics(t *testing.T) {
-	a, b := two(t, rdmatest.New(t), uverbs.QPTypeRC, all)
+	a, b := two(t, rdmatest.New(t), verbs.QPTypeRC, all)
 	word := b.mr.Bytes()[memory-8:]
 	binary.NativeEndian.PutUint64(word, 40)
 	for _, c := range []struct {
-		op                uverbs.Opcode
+		op                verbs.Opcode
 		compare, swap     uint64
 		fetched, thenhere uint64
-	}{{uverbs.OpFetchAdd, 2, 0, 40, 42}, {uverbs.OpCompareSwap, 42, 7, 42, 7}, {uverbs.OpCompareSwap, 42, 9, 7, 7}} {
+	}{{verbs.OpFetchAdd, 2, 0, 40, 42}, {verbs.OpCompareSwap, 42, 7, 42, 7}, {verbs.OpCompareSwap, 42, 9, 7, 7}} {
 		wr := a.to(b, c.op, 8)
 		wr.RemoteAddr += memory - 8
 		wr.CompareAdd, wr.Swap = c.compare, c.swap
@@ -34,14 +35,14 @@ func TestAtomics(t *testing.T) {
 
 // A READ and a WRITE carry what they should.
 func TestReadWrite(t *testing.T) {
-	a, b := two(t, rdmatest.New(t), uverbs.QPTypeRC, all)
+	a, b := two(t, rdmatest.New(t), verbs.QPTypeRC, all)
 	copy(a.mr.Bytes()[sendFrom:], "from here to there")
-	a.post(a.to(b, uverbs.OpRDMAWrite, 18))
+	a.post(a.to(b, verbs.OpRDMAWrite, 18))
 	a.next()
 	if got := string(b.mr.Bytes()[:18]); got != "from here to there" {
 		t.Errorf("%q", got)
 	}
-	wr := a.to(b, uverbs.OpRDMARead, 4)
+	wr := a.to(b, verbs.OpRDMARead, 4)
 	wr.RemoteAddr += 5
 	a.post(wr)
 	a.next()
@@ -53,10 +54,10 @@ func TestReadWrite(t *testing.T) {
 // Queue pairs share receives, and the SRQ tells when few are left.
 func TestSRQ(t *testing.T) {
 	f := rdmatest.New(t)
-	b := newNode(t, f.Host(1).Device(0), uverbs.QPTypeRC, all)
+	b := newNode(t, f.Host(1).Device(0), verbs.QPTypeRC, all)
 	srq := closed(t, must(b.pd.CreateSRQ(&uverbs.SRQOptions{MaxWR: 4, MaxSGE: 1}))(t))
 	for i := range 2 {
-		if _, err := srq.PostRecv([]uverbs.RecvWR{{WRID: uint64(100 + i), SGL: []uverbs.SGE{b.mr.SGE(0, recvSize)}}}); err != nil {
+		if _, err := srq.PostRecv([]verbs.RecvWR{{WRID: uint64(100 + i), SGL: []verbs.SGE{b.mr.SGE(0, recvSize)}}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -64,16 +65,16 @@ func TestSRQ(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, want := range []string{"100 RECV success 8", "101 RECV success 8"} {
-		a := newNode(t, f.Host(0).Device(0), uverbs.QPTypeRC, all)
+		a := newNode(t, f.Host(0).Device(0), verbs.QPTypeRC, all)
 		peer := *b
-		peer.qp = closed(t, must(b.pd.CreateQP(&uverbs.QPOptions{SendCQ: b.cq, RecvCQ: b.cq, SRQ: srq, Cap: uverbs.QPCap{MaxSendWR: 1, MaxSendSGE: 1}}))(t))
-		if err := peer.qp.Init(&uverbs.QPAttr{}); err != nil {
+		peer.qp = closed(t, must(b.pd.CreateQP(&uverbs.QPOptions{SendCQ: b.cq, RecvCQ: b.cq, SRQ: srq, Cap: verbs.QPCap{MaxSendWR: 1, MaxSendSGE: 1}}))(t))
+		if err := peer.qp.Init(&verbs.QPAttr{}); err != nil {
 			t.Fatal(err)
 		}
 		a.connect(&peer, nil)
 		peer.connect(a, nil)
-		a.post(a.to(&peer, uverbs.OpSend, 8))
-		if wc := b.next(); outcome(wc) != want || wc.Flags != uverbs.WCGRH { // as every message over RoCE
+		a.post(a.to(&peer, verbs.OpSend, 8))
+		if wc := b.next(); outcome(wc) != want || wc.Flags != verbs.WCGRH { // as every message over RoCE
 			t.Errorf("message %d: %+v", i, wc)
 		}
 	}
@@ -84,13 +85,13 @@ func TestSRQ(t *testing.T) {
 
 // A window opens a part of a region, until it is closed.
 func TestWindow(t *testing.T) {
-	a, b := two(t, rdmatest.New(t), uverbs.QPTypeRC, all)
-	mw := closed(t, must(b.pd.AllocMW(uverbs.MWType1))(t))
-	b.post(uverbs.SendWR{WRID: 5, Opcode: uverbs.OpBindMW, Bind: &uverbs.BindMW{MW: mw, RKey: uverbs.IncRKey(mw.RKey()), MR: b.mr, Addr: b.mr.Addr() + 8, Length: 8, Access: uverbs.AccessRemoteWrite}})
+	a, b := two(t, rdmatest.New(t), verbs.QPTypeRC, all)
+	mw := closed(t, must(b.pd.AllocMW(verbs.MWType1))(t))
+	b.post(verbs.SendWR{WRID: 5, Opcode: verbs.OpBindMW, Bind: &verbs.BindMW{MW: mw, RKey: uverbs.IncRKey(mw.RKey()), MR: b.mr, Addr: b.mr.Addr() + 8, Length: 8, Access: verbs.AccessRemoteWrite}})
 	if got := outcome(b.next()); got != "5 BIND_MW success" {
 		t.Fatal(got)
 	}
-	wr := a.to(b, uverbs.OpRDMAWrite, 8)
+	wr := a.to(b, verbs.OpRDMAWrite, 8)
 	wr.RKey, wr.RemoteAddr = mw.RKey(), b.mr.Addr()+8
 	a.post(wr)
 	if got := outcome(a.next()); got != "1 RDMA_WRITE success" {

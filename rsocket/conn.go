@@ -8,6 +8,7 @@ import (
 
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // Conn is a connection. It is a [net.Conn], and its methods may be called concurrently.
@@ -28,7 +29,7 @@ type Conn struct {
 	closeErr               error         // set before freed is closed
 
 	mu      sync.Mutex // guards what follows
-	verbs   verbs
+	verbs   transport
 	stream  *stream
 	changes uint64 // how often something completed or arrived
 	waiting bool   // somebody waits for events
@@ -38,7 +39,7 @@ type Conn struct {
 	linger  int         // see SetLinger
 	alive   *time.Timer // posts keep-alives
 	begun   time.Time
-	wcs     [recvBatch]uverbs.WC
+	wcs     [recvBatch]verbs.WC
 }
 
 // side is what one kind of call waits with.

@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // Mapping is memory that the peer may write to.
@@ -114,7 +115,7 @@ func (ms *mappings) add(pd *uverbs.PD, b []byte) (*Mapping, error) {
 	if i == ms.most {
 		return nil, fmt.Errorf("the peer takes %d mappings at a time: %w", ms.most, syscall.ENOMEM)
 	}
-	mr, err := pd.RegMR(b, uverbs.AccessLocalWrite|uverbs.AccessRemoteWrite)
+	mr, err := pd.RegMR(b, verbs.AccessLocalWrite|verbs.AccessRemoteWrite)
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,6 @@
 package rsocket
 
-import "github.com/goverbs/goverbs/uverbs"
+import "github.com/goverbs/goverbs/verbs"
 
 // progress takes what has completed and does what that calls for. It is called with the
 // lock held.
@@ -54,7 +54,7 @@ func (c *Conn) receive() (total int) {
 		again := 0
 		for i := range c.wcs[:n] {
 			wc := &c.wcs[i]
-			if wc.Status != uverbs.StatusSuccess {
+			if wc.Status != verbs.StatusSuccess {
 				continue // the end, of which the Conn tells
 			}
 			w, err := c.verbs.received(wc)

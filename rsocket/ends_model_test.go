@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/rdmatest"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // TestModelEnds has two programs write and read at once over a network that takes its time,
@@ -38,12 +38,16 @@ func TestModelEnds(t *testing.T) {
 
 // accidents are what may happen to a connection between a device and itself.
 var accidents = map[string]func(d *rdmatest.Device, a, b net.Conn, r *rand.Rand){
-	"nothing":          func(*rdmatest.Device, net.Conn, net.Conn, *rand.Rand) {},
-	"one closes":       func(_ *rdmatest.Device, a, _ net.Conn, _ *rand.Rand) { _ = a.Close() },
-	"both close":       func(_ *rdmatest.Device, a, b net.Conn, _ *rand.Rand) { go a.Close(); _ = b.Close() },
-	"the device goes":  func(d *rdmatest.Device, _, _ net.Conn, _ *rand.Rand) { d.Remove() },
-	"a send fails":     func(d *rdmatest.Device, _, _ net.Conn, r *rand.Rand) { d.FailSend(r.IntN(3), uverbs.StatusRetryExcErr).Optional() },
-	"a receive fails":  func(d *rdmatest.Device, _, _ net.Conn, r *rand.Rand) { d.FailRecv(r.IntN(3), uverbs.StatusLocProtErr).Optional() },
+	"nothing":         func(*rdmatest.Device, net.Conn, net.Conn, *rand.Rand) {},
+	"one closes":      func(_ *rdmatest.Device, a, _ net.Conn, _ *rand.Rand) { _ = a.Close() },
+	"both close":      func(_ *rdmatest.Device, a, b net.Conn, _ *rand.Rand) { go a.Close(); _ = b.Close() },
+	"the device goes": func(d *rdmatest.Device, _, _ net.Conn, _ *rand.Rand) { d.Remove() },
+	"a send fails": func(d *rdmatest.Device, _, _ net.Conn, r *rand.Rand) {
+		d.FailSend(r.IntN(3), verbs.StatusRetryExcErr).Optional()
+	},
+	"a receive fails": func(d *rdmatest.Device, _, _ net.Conn, r *rand.Rand) {
+		d.FailRecv(r.IntN(3), verbs.StatusLocProtErr).Optional()
+	},
 	"a message is cut": func(d *rdmatest.Device, _, _ net.Conn, r *rand.Rand) { d.CutSend(r.IntN(3), r.IntN(2000)).Optional() },
 	"a deadline comes": func(_ *rdmatest.Device, a, _ net.Conn, _ *rand.Rand) { _ = a.SetDeadline(time.Now()) },
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // ListenConfig listens with options. The zero value will do.
@@ -160,7 +161,7 @@ func isPeers(err error) bool {
 	if errors.As(err, &verb) && verb.Op != "modify" {
 		return false
 	}
-	return !isAny(err, rdmacm.ErrDeviceRemoved, uverbs.ErrNotSupported, uverbs.ErrNoProvider, syscall.EACCES, syscall.EPERM,
+	return !isAny(err, rdmacm.ErrDeviceRemoved, verbs.ErrNotSupported, verbs.ErrNoProvider, syscall.EACCES, syscall.EPERM,
 		syscall.EAGAIN, syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ENOSPC)
 }
 

@@ -5,6 +5,7 @@ import (
 
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // Sizes are what a connection has of its own. A field that is 0 stands for the default
@@ -67,7 +68,7 @@ const ackTimeout = 18
 
 // config describes the queue pair.
 func (z *Sizes) config() rdmacm.Config {
-	return rdmacm.Config{RetryCount: retryCount, AckTimeout: ackTimeout, QP: uverbs.QPOptions{Cap: uverbs.QPCap{
+	return rdmacm.Config{RetryCount: retryCount, AckTimeout: ackTimeout, QP: uverbs.QPOptions{Cap: verbs.QPCap{
 		MaxSendWR: uint32(z.SendQueue + spareSlots), MaxSendSGE: 2, MaxInline: inlineData,
 		MaxRecvWR: uint32(z.RecvQueue + spareRecvs), MaxRecvSGE: 1}}}
 }

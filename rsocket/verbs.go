@@ -7,12 +7,13 @@ import (
 
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
-// verbs is a queue pair with the memory of a connection. It carries messages as the
+// transport is a queue pair with the memory of a connection. It carries messages as the
 // transport can: as RDMA WRITE with immediate data on InfiniBand and RoCE; as RDMA WRITE
 // and a SEND of the word on iWARP, which has no immediate data.
-type verbs struct {
+type transport struct {
 	conn   *rdmacm.Conn
 	iwarp  bool
 	shared *uverbs.MR // the peer writes here: both tables, receive buffer
@@ -22,11 +23,11 @@ type verbs struct {
 	recvs  int        // receives
 	order  binary.ByteOrder
 
-	wrs   [2]uverbs.SendWR
-	sges  [2]uverbs.SGE
+	wrs   [2]verbs.SendWR
+	sges  [2]verbs.SGE
 	word  [wordSize]byte
-	recv  [recvBatch]uverbs.RecvWR
-	rsges [recvBatch]uverbs.SGE
+	recv  [recvBatch]verbs.RecvWR
+	rsges [recvBatch]verbs.SGE
 }
 
 const (
@@ -39,16 +40,16 @@ const (
 )
 
 // prepare registers memory and posts all receives.
-func (v *verbs) prepare(c *rdmacm.Conn, z *Sizes) (err error) {
+func (v *transport) prepare(c *rdmacm.Conn, z *Sizes) (err error) {
 	v.conn, v.sends, v.recvs = c, z.SendBuffer, z.RecvQueue+spareRecvs
 	// The buffer behind the tables is aligned.
 	v.tables = (tableEntries*offerSize + z.Mappings*mappingSize + 63) &^ 63
-	v.iwarp = !c.Device().Supports(uverbs.QPTypeRC, uverbs.OpRDMAWriteImm)
-	if v.shared, err = c.PD().AllocMR(v.tables+z.RecvBuffer, uverbs.AccessLocalWrite|uverbs.AccessRemoteWrite, nil); err != nil {
+	v.iwarp = !c.Device().Supports(verbs.QPTypeRC, verbs.OpRDMAWriteImm)
+	if v.shared, err = c.PD().AllocMR(v.tables+z.RecvBuffer, verbs.AccessLocalWrite|verbs.AccessRemoteWrite, nil); err != nil {
 		return err
 	}
 	c.Own(v.shared)
-	if v.own, err = c.PD().AllocMR(v.sends+v.recvs*wordSize, uverbs.AccessLocalWrite, nil); err != nil {
+	if v.own, err = c.PD().AllocMR(v.sends+v.recvs*wordSize, verbs.AccessLocalWrite, nil); err != nil {
 		return err
 	}
 	c.Own(v.own)
@@ -65,14 +66,14 @@ func (v *verbs) prepare(c *rdmacm.Conn, z *Sizes) (err error) {
 	return nil
 }
 
-func (v *verbs) hello(z *Sizes) *hello {
+func (v *transport) hello(z *Sizes) *hello {
 	at := v.shared.Addr()
 	return &hello{bigEndian: bigEndian, credits: uint16(z.RecvQueue), mappings: z.Mappings,
 		table:  offer{at, v.shared.RKey(), tableEntries},
 		buffer: offer{at + uint64(v.tables), v.shared.RKey(), uint32(z.RecvBuffer / 2)}}
 }
 
-func (v *verbs) memory(z *Sizes) memory {
+func (v *transport) memory(z *Sizes) memory {
 	b := v.shared.Bytes()
 	return memory{table: b[:tableEntries*offerSize], mappings: b[tableEntries*offerSize:][:z.Mappings*mappingSize],
 		recv: b[v.tables:], send: v.own.Bytes()[:v.sends],
@@ -81,15 +82,15 @@ func (v *verbs) memory(z *Sizes) memory {
 
 // fill makes entry i of the batch a receive of a word. On InfiniBand and RoCE words are
 // immediate data, which need no memory.
-func (v *verbs) fill(i int, slot uint64) {
-	v.recv[i] = uverbs.RecvWR{WRID: slot}
+func (v *transport) fill(i int, slot uint64) {
+	v.recv[i] = verbs.RecvWR{WRID: slot}
 	if v.iwarp {
 		v.rsges[i] = v.own.SGE(v.sends+int(slot)*wordSize, wordSize)
 		v.recv[i].SGL = v.rsges[i : i+1]
 	}
 }
 
-func (v *verbs) postRecvs(n int) error {
+func (v *transport) postRecvs(n int) error {
 	if n == 0 {
 		return nil
 	}
@@ -98,9 +99,9 @@ func (v *verbs) postRecvs(n int) error {
 }
 
 // received reads the word of a completed receive.
-func (v *verbs) received(wc *uverbs.WC) (word, error) {
+func (v *transport) received(wc *verbs.WC) (word, error) {
 	switch {
-	case !v.iwarp && wc.Flags&uverbs.WCWithImm != 0 && wc.Opcode == uverbs.WCRecvRDMAWithImm:
+	case !v.iwarp && wc.Flags&verbs.WCWithImm != 0 && wc.Opcode == verbs.WCRecvRDMAWithImm:
 		return word(wc.Imm), nil
 	case v.iwarp && wc.ByteLen == wordSize && wc.WRID < uint64(v.recvs):
 		return word(v.order.Uint32(v.own.Bytes()[v.sends+int(wc.WRID)*wordSize:])), nil
@@ -109,12 +110,12 @@ func (v *verbs) received(wc *uverbs.WC) (word, error) {
 }
 
 // post implements link.
-func (v *verbs) post(m *message) error {
-	wr, flags := &v.wrs[0], uverbs.SendSignaled
+func (v *transport) post(m *message) error {
+	wr, flags := &v.wrs[0], verbs.SendSignaled
 	if m.quiet {
 		flags = 0
 	}
-	*wr = uverbs.SendWR{WRID: uint64(m.id), Opcode: uverbs.OpRDMAWriteImm, Flags: flags, Imm: uint32(m.word),
+	*wr = verbs.SendWR{WRID: uint64(m.id), Opcode: verbs.OpRDMAWriteImm, Flags: flags, Imm: uint32(m.word),
 		RemoteAddr: m.to.addr, RKey: m.to.key, Inline: m.inline}
 	for _, p := range m.data {
 		if p.n > 0 {
@@ -126,7 +127,7 @@ func (v *verbs) post(m *message) error {
 	n := 1
 	switch {
 	case m.bare:
-		wr.Opcode, wr.Imm = uverbs.OpRDMAWrite, 0
+		wr.Opcode, wr.Imm = verbs.OpRDMAWrite, 0
 	case v.iwarp:
 		n = v.addSend(m, flags)
 	}
@@ -139,21 +140,21 @@ func (v *verbs) post(m *message) error {
 }
 
 // reset is what the program is told of a connection that broke.
-func (v *verbs) reset(cause error) error {
+func (v *transport) reset(cause error) error {
 	return fmt.Errorf("%w: %w", syscall.ECONNRESET, v.conn.Explain(cause))
 }
 
 // addSend makes the word a SEND of its own. It completes after the RDMA WRITE before it,
 // which therefore needs no completion. One that fails has one all the same, with a number
 // that gives nothing back.
-func (v *verbs) addSend(m *message, flags uverbs.SendFlags) int {
+func (v *transport) addSend(m *message, flags verbs.SendFlags) int {
 	send := &v.wrs[0]
 	n := 1
 	if m.hasData() {
-		send.WRID, send.Opcode, send.Flags, send.Imm = 0, uverbs.OpRDMAWrite, 0, 0
+		send.WRID, send.Opcode, send.Flags, send.Imm = 0, verbs.OpRDMAWrite, 0, 0
 		send, n = &v.wrs[1], 2
 	}
 	binary.NativeEndian.PutUint32(v.word[:], uint32(m.word))
-	*send = uverbs.SendWR{WRID: uint64(m.id), Opcode: uverbs.OpSend, Flags: flags, Inline: v.word[:]}
+	*send = verbs.SendWR{WRID: uint64(m.id), Opcode: verbs.OpSend, Flags: flags, Inline: v.word[:]}
 	return n
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 func descriptors(t *testing.T) int {
@@ -75,7 +76,7 @@ func TestCMDescriptors(t *testing.T) {
 	_, err := os.Open("/dev/null")
 	waited := make(chan error)
 	go func() {
-		_, err := c.SendCQ().Wait(t.Context(), make([]uverbs.WC, 1))
+		_, err := c.SendCQ().Wait(t.Context(), make([]verbs.WC, 1))
 		waited <- err
 	}()
 	disconnected := c.Disconnect()

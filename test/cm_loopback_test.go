@@ -11,6 +11,7 @@ import (
 
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // Over lo a link works if lo has a MAC and an address outside 127/8; Dial finds
@@ -45,7 +46,7 @@ func TestCMLoopback(t *testing.T) {
 func siwLinks(t *testing.T) (names []string) {
 	t.Helper()
 	for _, info := range must(uverbs.Devices())(t) {
-		if info.Driver == uverbs.DriverSIW {
+		if info.Driver == verbs.DriverSIW {
 			names = append(names, info.Name)
 		}
 	}

@@ -13,9 +13,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/goverbs/goverbs/netlinkrdma"
 	"github.com/goverbs/goverbs/rdmacm"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // TestCMWriteEvent: an event of the program's own wakes a waiting Get, before and after what
@@ -24,7 +23,7 @@ func TestCMWriteEvent(t *testing.T) {
 	rxeFabric(t)
 	noLeak(t)
 	ch, to := newChannel(t), newChannel(t)
-	id := newID(t, ch, rdmacm.PortSpaceTCP)
+	id := newID(t, ch, verbs.PortSpaceTCP)
 	if !onKernel("7.2") {
 		if err := id.WriteEvent(0, 1); !errors.Is(err, syscall.EINVAL) {
 			t.Error(err)
@@ -67,24 +66,24 @@ func TestCMIBRefused(t *testing.T) {
 	noLeak(t)
 	ch := newChannel(t)
 	gid := openRxe(t).gid.GID
-	at := &rdmacm.IBAddr{GID: gid, ServiceID: rdmacm.IBServiceID(rdmacm.PortSpaceIB, 7471), ServiceMask: 1<<64 - 1}
-	id := newID(t, ch, rdmacm.PortSpaceIB)
+	at := &rdmacm.IBAddr{GID: gid, ServiceID: rdmacm.IBServiceID(verbs.PortSpaceIB, 7471), ServiceMask: 1<<64 - 1}
+	id := newID(t, ch, verbs.PortSpaceIB)
 	if err := id.BindIB(at); !errors.Is(err, syscall.ENODEV) {
 		t.Error(err)
 	}
 	if err := id.ResolveIB(nil, at, patience); !errors.Is(err, syscall.ENODEV) {
 		t.Error(err)
 	}
-	bound := newID(t, ch, rdmacm.PortSpaceTCP)
+	bound := newID(t, ch, verbs.PortSpaceTCP)
 	ok(t, bound.Bind(netip.MustParseAddrPort(rxeIPv4+":0")))
 	err := bound.ResolveService("storage", 0)
 	t.Log(err)
-	if want := map[bool]error{true: uverbs.ErrNotSupported, false: syscall.EINVAL}[onKernel("7.2")]; !errors.Is(err, want) {
+	if want := map[bool]error{true: verbs.ErrNotSupported, false: syscall.EINVAL}[onKernel("7.2")]; !errors.Is(err, want) {
 		t.Error(err)
 	}
 	services, err := bound.QueryServices()
 	t.Log(services, err)
-	if want := map[bool]error{true: syscall.ENODATA, false: uverbs.ErrNotSupported}[onKernel("7.2")]; !errors.Is(err, want) {
+	if want := map[bool]error{true: syscall.ENODATA, false: verbs.ErrNotSupported}[onKernel("7.2")]; !errors.Is(err, want) {
 		t.Error(services, err)
 	}
 }
@@ -95,8 +94,8 @@ func TestCMXRCIDs(t *testing.T) {
 	rxeFabric(t)
 	noLeak(t)
 	ch := newChannel(t)
-	for _, typ := range []uverbs.QPType{netlinkrdma.QPTypeXRCInitiator, netlinkrdma.QPTypeXRCTarget} {
-		id := must(ch.NewID(rdmacm.PortSpaceIB, typ))(t)
+	for _, typ := range []verbs.QPType{verbs.QPTypeXRCInitiator, verbs.QPTypeXRCTarget} {
+		id := must(ch.NewID(verbs.PortSpaceIB, typ))(t)
 		destroyLater(t, id)
 		ok(t, id.Bind(netip.MustParseAddrPort(rxeIPv4+":0")))
 	}

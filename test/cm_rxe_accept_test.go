@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/rdmacm"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // TestCMRxeAcceptBesideSilentPeer: a peer that gets its answer and never confirms
@@ -33,7 +34,7 @@ func TestCMRxeAcceptBesideSilentPeer(t *testing.T) {
 	}()
 
 	ch := newChannel(t)
-	silent := resolveLow(t, ch, rdmacm.PortSpaceTCP, l.Addr())
+	silent := resolveLow(t, ch, verbs.PortSpaceTCP, l.Addr())
 	ok(t, silent.Connect(t.Context(), &rdmacm.ConnParam{QPNum: 77}))
 	expect(t, ch, rdmacm.EventConnectResponse) // and is not answered
 

@@ -12,6 +12,7 @@ import (
 	"github.com/goverbs/goverbs/netlinkrdma"
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // cmVeth is a second rxe link, on one end of a veth pair; the other end, without
@@ -81,7 +82,7 @@ func newChannel(t *testing.T) *rdmacm.EventChannel {
 }
 
 // newID makes an ID that goes with the test.
-func newID(t *testing.T, ch *rdmacm.EventChannel, ps rdmacm.PortSpace) *rdmacm.ID {
+func newID(t *testing.T, ch *rdmacm.EventChannel, ps verbs.PortSpace) *rdmacm.ID {
 	t.Helper()
 	id := must(ch.NewID(ps, 0))(t)
 	destroyLater(t, id)
@@ -116,7 +117,7 @@ func nextEvent(t *testing.T, ch *rdmacm.EventChannel) *rdmacm.Event {
 }
 
 // listenLow makes a listening ID and says where.
-func listenLow(t *testing.T, ch *rdmacm.EventChannel, ps rdmacm.PortSpace) netip.AddrPort {
+func listenLow(t *testing.T, ch *rdmacm.EventChannel, ps verbs.PortSpace) netip.AddrPort {
 	t.Helper()
 	id := newID(t, ch, ps)
 	ok(t, id.Bind(netip.MustParseAddrPort(rxeIPv4+":0")))
@@ -125,7 +126,7 @@ func listenLow(t *testing.T, ch *rdmacm.EventChannel, ps rdmacm.PortSpace) netip
 }
 
 // resolveLow makes an ID with the way to dst.
-func resolveLow(t *testing.T, ch *rdmacm.EventChannel, ps rdmacm.PortSpace, dst netip.AddrPort) *rdmacm.ID {
+func resolveLow(t *testing.T, ch *rdmacm.EventChannel, ps verbs.PortSpace, dst netip.AddrPort) *rdmacm.ID {
 	t.Helper()
 	id := newID(t, ch, ps)
 	ok(t, id.ResolveAddr(netip.AddrPort{}, dst, patience))

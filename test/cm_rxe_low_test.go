@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/rdmacm"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // exchangeOver sends a message each way, with immediate receives.
@@ -23,7 +23,7 @@ func exchangeOver(t *testing.T, a, b *rxeEnd) {
 		text := strings.Repeat("from one to the other", i+1)
 		to.postRecv(uint64(i), 0, recvSize)
 		copy(from.mr.Bytes()[sendFrom:], text)
-		from.post(uverbs.SendWR{WRID: 9, Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled, SGL: []uverbs.SGE{from.mr.SGE(sendFrom, len(text))}})
+		from.post(verbs.SendWR{WRID: 9, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: []verbs.SGE{from.mr.SGE(sendFrom, len(text))}})
 		from.sent("9 SEND success")
 		wc := to.next(to.recvCQ)
 		if got := string(to.mr.Bytes()[:wc.ByteLen]); got != text || wc.WRID != uint64(i) {
@@ -51,9 +51,9 @@ func TestCMRxeEvents(t *testing.T) {
 	d := openRxe(t)
 	noLeak(t)
 	ch := newChannel(t)
-	dst := listenLow(t, ch, rdmacm.PortSpaceTCP)
-	id := resolveLow(t, ch, rdmacm.PortSpaceTCP, dst)
-	client, server := d.end(t, uverbs.QPTypeRC, rxeSetup{}), d.end(t, uverbs.QPTypeRC, rxeSetup{})
+	dst := listenLow(t, ch, verbs.PortSpaceTCP)
+	id := resolveLow(t, ch, verbs.PortSpaceTCP, dst)
+	client, server := d.end(t, verbs.QPTypeRC, rxeSetup{}), d.end(t, verbs.QPTypeRC, rxeSetup{})
 	attachLater(t, id, client.qp)
 	ok(t, id.SetAckTimeout(21))
 	ok(t, id.Connect(t.Context(), &rdmacm.ConnParam{PrivateData: []byte("hello")}))
@@ -72,7 +72,7 @@ func TestCMRxeEvents(t *testing.T) {
 		}
 	}
 	for _, e := range []*rxeEnd{client, server} {
-		if attr := must(e.qp.Query())(t); attr.Timeout != 21 || attr.State != uverbs.QPStateRTS {
+		if attr := must(e.qp.Query())(t); attr.Timeout != 21 || attr.State != verbs.QPStateRTS {
 			t.Errorf("time-out %d in %v", attr.Timeout, attr.State)
 		}
 	}
@@ -84,7 +84,7 @@ func TestCMRxeEvents(t *testing.T) {
 
 	partLow(t, ch, id, ev.ID)
 	for _, e := range []*rxeEnd{client, server} {
-		if state := must(e.qp.Query())(t).State; state != uverbs.QPStateErr {
+		if state := must(e.qp.Query())(t).State; state != verbs.QPStateErr {
 			t.Error("QP in", state)
 		}
 	}
@@ -96,9 +96,9 @@ func TestCMRxeExternalQP(t *testing.T) {
 	d := openRxe(t)
 	noLeak(t)
 	ch := newChannel(t)
-	dst := listenLow(t, ch, rdmacm.PortSpaceTCP)
-	id := resolveLow(t, ch, rdmacm.PortSpaceTCP, dst)
-	client, server := d.end(t, uverbs.QPTypeRC, rxeSetup{}), d.end(t, uverbs.QPTypeRC, rxeSetup{})
+	dst := listenLow(t, ch, verbs.PortSpaceTCP)
+	id := resolveLow(t, ch, verbs.PortSpaceTCP, dst)
+	client, server := d.end(t, verbs.QPTypeRC, rxeSetup{}), d.end(t, verbs.QPTypeRC, rxeSetup{})
 	ok(t, id.Connect(t.Context(), &rdmacm.ConnParam{QPNum: client.qp.Num()}))
 
 	ev := expect(t, ch, rdmacm.EventConnectRequest)
@@ -120,7 +120,7 @@ func TestCMRxeExternalQP(t *testing.T) {
 	}
 	exchangeOver(t, client, server)
 	partLow(t, ch, id, ev.ID)
-	if state := must(client.qp.Query())(t).State; state != uverbs.QPStateRTS {
+	if state := must(client.qp.Query())(t).State; state != verbs.QPStateRTS {
 		t.Error("a queue pair that isn't attached was moved to", state)
 	}
 }
@@ -128,7 +128,7 @@ func TestCMRxeExternalQP(t *testing.T) {
 // follow takes the end to RTS with what the kernel says for the ID.
 func (e *rxeEnd) follow(id *rdmacm.ID) {
 	e.t.Helper()
-	for _, state := range []uverbs.QPState{uverbs.QPStateInit, uverbs.QPStateRTR, uverbs.QPStateRTS} {
+	for _, state := range []verbs.QPState{verbs.QPStateInit, verbs.QPStateRTR, verbs.QPStateRTS} {
 		attr, mask, err := id.InitQPAttr(state)
 		if err == nil {
 			err = e.qp.Modify(attr, mask)
@@ -142,7 +142,7 @@ func TestCMRxeWrongState(t *testing.T) {
 	rxeFabric(t)
 	noLeak(t)
 	ch := newChannel(t)
-	id := newID(t, ch, rdmacm.PortSpaceTCP)
+	id := newID(t, ch, verbs.PortSpaceTCP)
 	for name, err := range map[string]error{
 		"connect": id.Connect(t.Context(), nil),
 		"route":   id.ResolveRoute(patience),

@@ -7,6 +7,7 @@ import (
 
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // TestCMRxeMigrate: a connection that has moved to another channel goes on, and ends
@@ -15,8 +16,8 @@ func TestCMRxeMigrate(t *testing.T) {
 	d := openRxe(t)
 	noLeak(t)
 	ch, to := newChannel(t), newChannel(t)
-	id := resolveLow(t, ch, rdmacm.PortSpaceTCP, listenLow(t, ch, rdmacm.PortSpaceTCP))
-	client, server := d.end(t, uverbs.QPTypeRC, rxeSetup{}), d.end(t, uverbs.QPTypeRC, rxeSetup{})
+	id := resolveLow(t, ch, verbs.PortSpaceTCP, listenLow(t, ch, verbs.PortSpaceTCP))
+	client, server := d.end(t, verbs.QPTypeRC, rxeSetup{}), d.end(t, verbs.QPTypeRC, rxeSetup{})
 	ok(t, id.Connect(t.Context(), &rdmacm.ConnParam{QPNum: client.qp.Num()}))
 	ev := expect(t, ch, rdmacm.EventConnectRequest)
 	destroyLater(t, ev.ID)
@@ -49,8 +50,8 @@ func TestCMRxeSRQ(t *testing.T) {
 	ch := newChannel(t)
 	srq := must(d.pd.CreateSRQ(&uverbs.SRQOptions{MaxWR: 4, MaxSGE: 1}))(t)
 	closeLater(t, srq)
-	id := resolveLow(t, ch, rdmacm.PortSpaceTCP, listenLow(t, ch, rdmacm.PortSpaceTCP))
-	client, server := d.end(t, uverbs.QPTypeRC, rxeSetup{srq: srq}), d.end(t, uverbs.QPTypeRC, rxeSetup{srq: srq})
+	id := resolveLow(t, ch, verbs.PortSpaceTCP, listenLow(t, ch, verbs.PortSpaceTCP))
+	client, server := d.end(t, verbs.QPTypeRC, rxeSetup{srq: srq}), d.end(t, verbs.QPTypeRC, rxeSetup{srq: srq})
 	attachLater(t, id, client.qp)
 	ok(t, id.Connect(t.Context(), nil))
 	ev := expect(t, ch, rdmacm.EventConnectRequest)
@@ -64,10 +65,10 @@ func TestCMRxeSRQ(t *testing.T) {
 	expect(t, ch, rdmacm.EventEstablished)
 	for i, ends := range [][2]*rxeEnd{{client, server}, {server, client}} {
 		from, to := ends[0], ends[1]
-		if _, err := srq.PostRecv([]uverbs.RecvWR{{WRID: uint64(i), SGL: []uverbs.SGE{to.mr.SGE(0, recvSize)}}}); err != nil {
+		if _, err := srq.PostRecv([]verbs.RecvWR{{WRID: uint64(i), SGL: []verbs.SGE{to.mr.SGE(0, recvSize)}}}); err != nil {
 			t.Fatal(err)
 		}
-		from.post(uverbs.SendWR{WRID: 9, Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled, SGL: []uverbs.SGE{from.mr.SGE(sendFrom, 8)}})
+		from.post(verbs.SendWR{WRID: 9, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: []verbs.SGE{from.mr.SGE(sendFrom, 8)}})
 		from.sent("9 SEND success")
 		if wc := to.next(to.recvCQ); wc.WRID != uint64(i) || wc.ByteLen != 8 {
 			t.Errorf("%+v", wc)

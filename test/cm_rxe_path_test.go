@@ -10,6 +10,7 @@ import (
 
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // TestCMRxePath: the path that the kernel found for one ID serves another, which never
@@ -18,12 +19,12 @@ func TestCMRxePath(t *testing.T) {
 	d := openRxe(t)
 	noLeak(t)
 	ch := newChannel(t)
-	dst := listenLow(t, ch, rdmacm.PortSpaceTCP)
-	resolved := resolveLow(t, ch, rdmacm.PortSpaceTCP, dst)
+	dst := listenLow(t, ch, verbs.PortSpaceTCP)
+	resolved := resolveLow(t, ch, verbs.PortSpaceTCP, dst)
 	paths := must(resolved.QueryPaths())(t)
 	local, remote, err := resolved.QueryGID()
 	ok(t, err)
-	if len(paths) != 1 || paths[0].SGID != local || paths[0].DGID != remote || paths[0].PKey != 0xffff || paths[0].MTU < uverbs.MTU256 {
+	if len(paths) != 1 || paths[0].SGID != local || paths[0].DGID != remote || paths[0].PKey != 0xffff || paths[0].MTU < verbs.MTU256 {
 		t.Fatalf("%+v, from %v to %v", paths, local, remote)
 	}
 	var op *rdmacm.OpError
@@ -31,14 +32,14 @@ func TestCMRxePath(t *testing.T) {
 		t.Error("a second path:", err)
 	}
 
-	id := newID(t, ch, rdmacm.PortSpaceTCP)
+	id := newID(t, ch, verbs.PortSpaceTCP)
 	ok(t, id.ResolveAddr(netip.AddrPort{}, dst, patience))
 	expect(t, ch, rdmacm.EventAddrResolved)
 	ok(t, id.SetPath(&paths[0]))
 	if ev := expect(t, ch, rdmacm.EventRouteResolved); ev.ID != id {
 		t.Error("another ID")
 	}
-	client, server := d.end(t, uverbs.QPTypeRC, rxeSetup{}), d.end(t, uverbs.QPTypeRC, rxeSetup{})
+	client, server := d.end(t, verbs.QPTypeRC, rxeSetup{}), d.end(t, verbs.QPTypeRC, rxeSetup{})
 	attachLater(t, id, client.qp)
 	ok(t, id.Connect(t.Context(), nil))
 	ev := expect(t, ch, rdmacm.EventConnectRequest)
@@ -57,11 +58,11 @@ func TestCMRxeECE(t *testing.T) {
 	d := openRxe(t)
 	noLeak(t)
 	ch := newChannel(t)
-	dst := listenLow(t, ch, rdmacm.PortSpaceTCP)
+	dst := listenLow(t, ch, verbs.PortSpaceTCP)
 	asked, agreed := rdmacm.ECE{VendorID: 0x123456, Options: 0x89abcdef}, rdmacm.ECE{VendorID: 0x123456, Options: 1}
 	dial := func() (*rdmacm.ID, *rdmacm.Event) {
-		id := resolveLow(t, ch, rdmacm.PortSpaceTCP, dst)
-		qp := d.end(t, uverbs.QPTypeRC, rxeSetup{}).qp
+		id := resolveLow(t, ch, verbs.PortSpaceTCP, dst)
+		qp := d.end(t, verbs.QPTypeRC, rxeSetup{}).qp
 		ok(t, id.Connect(t.Context(), &rdmacm.ConnParam{QPNum: qp.Num(), ECE: asked}))
 		ev := expect(t, ch, rdmacm.EventConnectRequest)
 		destroyLater(t, ev.ID)
@@ -71,7 +72,7 @@ func TestCMRxeECE(t *testing.T) {
 		return id, ev
 	}
 	id, ev := dial()
-	server := d.end(t, uverbs.QPTypeRC, rxeSetup{})
+	server := d.end(t, verbs.QPTypeRC, rxeSetup{})
 	server.follow(ev.ID)
 	ok(t, ev.ID.Accept(&rdmacm.ConnParam{QPNum: server.qp.Num(), ECE: agreed}))
 	if answer := expect(t, ch, rdmacm.EventConnectResponse); answer.ID != id || answer.Param.ECE != agreed {
@@ -95,8 +96,8 @@ func TestCMRxeNotify(t *testing.T) {
 	d := openRxe(t)
 	noLeak(t)
 	ch := newChannel(t)
-	id := resolveLow(t, ch, rdmacm.PortSpaceTCP, listenLow(t, ch, rdmacm.PortSpaceTCP))
-	client, server := d.end(t, uverbs.QPTypeRC, rxeSetup{}), d.end(t, uverbs.QPTypeRC, rxeSetup{})
+	id := resolveLow(t, ch, verbs.PortSpaceTCP, listenLow(t, ch, verbs.PortSpaceTCP))
+	client, server := d.end(t, verbs.QPTypeRC, rxeSetup{}), d.end(t, verbs.QPTypeRC, rxeSetup{})
 	ok(t, id.Connect(t.Context(), &rdmacm.ConnParam{QPNum: client.qp.Num()}))
 	ev := expect(t, ch, rdmacm.EventConnectRequest)
 	destroyLater(t, ev.ID)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // TestCMRxeRping is every pair of programs over rxe, on a dummy and on a veth
@@ -287,20 +288,20 @@ func TestCMRxeRDMA(t *testing.T) {
 	noLeak(t)
 	a, b := cmPair(t, setup{}, setup{recvs: 1})
 	mine, theirs := a.mr.Bytes(), b.mr.Bytes()
-	sge := []uverbs.SGE{a.mr.SGE(sendFrom, 5000)}
+	sge := []verbs.SGE{a.mr.SGE(sendFrom, 5000)}
 	copy(mine[sendFrom:], strings.Repeat("written ", 625))
-	a.post(a.peer(uverbs.SendWR{WRID: 1, Opcode: uverbs.OpRDMAWrite, Flags: uverbs.SendSignaled, SGL: sge}))
+	a.post(a.peer(verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled, SGL: sge}))
 	a.sent("1 RDMA_WRITE success")
 	if got := string(theirs[:5000]); got != strings.Repeat("written ", 625) {
 		t.Errorf("written: %.20q", got)
 	}
 	copy(theirs, strings.Repeat("read ", 1000))
-	a.post(a.peer(uverbs.SendWR{WRID: 2, Opcode: uverbs.OpRDMARead, Flags: uverbs.SendSignaled, SGL: sge}))
+	a.post(a.peer(verbs.SendWR{WRID: 2, Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled, SGL: sge}))
 	a.sent("2 RDMA_READ success")
 	if got := string(mine[sendFrom : sendFrom+5000]); got != strings.Repeat("read ", 1000) {
 		t.Errorf("read: %.20q", got)
 	}
-	a.post(uverbs.SendWR{WRID: 3, Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled, SGL: []uverbs.SGE{a.mr.SGE(sendFrom, 10)}})
+	a.post(verbs.SendWR{WRID: 3, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: []verbs.SGE{a.mr.SGE(sendFrom, 10)}})
 	a.sent("3 SEND success")
 	b.got("1000 RECV success 10")
 }
@@ -316,7 +317,7 @@ func TestCMRxeDisconnect(t *testing.T) {
 			t.Error(err)
 		}
 		e.flushedRecv(1000)
-		if state := must(e.QP().Query())(t).State; state != uverbs.QPStateErr {
+		if state := must(e.QP().Query())(t).State; state != verbs.QPStateErr {
 			t.Error("QP in", state)
 		}
 	}
@@ -330,7 +331,7 @@ func TestCMRxeDisconnect(t *testing.T) {
 // means nothing.
 func (e *end) flushedRecv(id uint64) {
 	e.t.Helper()
-	if wc := e.next(e.RecvCQ()); wc.WRID != id || wc.Status != uverbs.StatusWRFlushErr {
+	if wc := e.next(e.RecvCQ()); wc.WRID != id || wc.Status != verbs.StatusWRFlushErr {
 		e.t.Errorf("receive completion %q, want %d flushed", brief(wc), id)
 	}
 }
@@ -338,7 +339,7 @@ func (e *end) flushedRecv(id uint64) {
 // TestCMRxePeerKilled: the kernel of a process that dies disconnects for it.
 func TestCMRxePeerKilled(t *testing.T) {
 	rxeFabric(t)
-	for name, op := range map[string]uverbs.Opcode{"idle": idle, "it writes": uverbs.OpRDMAWrite, "it reads": uverbs.OpRDMARead} {
+	for name, op := range map[string]verbs.Opcode{"idle": idle, "it writes": verbs.OpRDMAWrite, "it reads": verbs.OpRDMARead} {
 		t.Run(name, func(t *testing.T) {
 			noLeak(t)
 			ln := must(rdmacm.Listen(rxeIPv4+":0", nil))(t)
@@ -374,7 +375,7 @@ func TestCMRxeCancel(t *testing.T) {
 		"dial":         func(ctx context.Context) error { _, err := rdmacm.DialAddrPort(ctx, l.Addr(), nil); return err },
 		"dial silence": func(ctx context.Context) error { _, err := rdmacm.Dial(ctx, "10.83.0.99:1", nil); return err },
 		"look up silence": func(ctx context.Context) error {
-			_, err := rdmacm.Dial(ctx, "10.83.0.99:1", &rdmacm.Config{QP: uverbs.QPOptions{Type: uverbs.QPTypeUD}})
+			_, err := rdmacm.Dial(ctx, "10.83.0.99:1", &rdmacm.Config{QP: uverbs.QPOptions{Type: verbs.QPTypeUD}})
 			return err
 		},
 	} {

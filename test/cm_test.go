@@ -16,6 +16,7 @@ import (
 	_ "github.com/goverbs/goverbs/provider/all"
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // cmLink puts an RDMA link of that type on a dummy interface with an address of
@@ -36,18 +37,18 @@ const cmMessage = 64
 type cmPeer struct{ mr *uverbs.MR }
 
 func (p *cmPeer) prepare(c *rdmacm.Conn) (err error) {
-	if p.mr, err = c.PD().AllocMR(2*cmMessage, uverbs.AccessLocalWrite, nil); err != nil {
+	if p.mr, err = c.PD().AllocMR(2*cmMessage, verbs.AccessLocalWrite, nil); err != nil {
 		return err
 	}
 	c.Own(p.mr)
-	_, err = c.QP().PostRecv([]uverbs.RecvWR{{WRID: 1, SGL: []uverbs.SGE{p.mr.SGE(0, cmMessage)}}})
+	_, err = c.QP().PostRecv([]verbs.RecvWR{{WRID: 1, SGL: []verbs.SGE{p.mr.SGE(0, cmMessage)}}})
 	return err
 }
 
 func (p *cmPeer) send(ctx context.Context, c *rdmacm.Conn, text string) error {
 	n := copy(p.mr.Bytes()[cmMessage:], text)
-	wr := uverbs.SendWR{WRID: 2, Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled, SGL: []uverbs.SGE{p.mr.SGE(cmMessage, n)}}
-	if _, err := c.QP().PostSend([]uverbs.SendWR{wr}); err != nil {
+	wr := verbs.SendWR{WRID: 2, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: []verbs.SGE{p.mr.SGE(cmMessage, n)}}
+	if _, err := c.QP().PostSend([]verbs.SendWR{wr}); err != nil {
 		return err
 	}
 	_, err := cmWait(ctx, c.SendCQ())
@@ -62,8 +63,8 @@ func (p *cmPeer) recv(ctx context.Context, c *rdmacm.Conn) (string, error) {
 	return string(p.mr.Bytes()[:wc.ByteLen]), nil
 }
 
-func cmWait(ctx context.Context, cq *uverbs.CQ) (uverbs.WC, error) {
-	var wcs [1]uverbs.WC
+func cmWait(ctx context.Context, cq *uverbs.CQ) (verbs.WC, error) {
+	var wcs [1]verbs.WC
 	if _, err := cq.Wait(ctx, wcs[:]); err != nil {
 		return wcs[0], err
 	}
@@ -112,7 +113,7 @@ func cmAnswer(r *rdmacm.Request) error {
 	}
 	// Over RoCE the client may have the answer, and close, before its kernel has
 	// acknowledged it. That it has, the client tells.
-	if err := p.send(ctx, c, "re: "+text); err != nil && !errors.Is(err, uverbs.StatusWRFlushErr) {
+	if err := p.send(ctx, c, "re: "+text); err != nil && !errors.Is(err, verbs.StatusWRFlushErr) {
 		return fmt.Errorf("send: %w", err)
 	}
 	select {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // TestCQOverflow: more completions than the CQ holds are an asynchronous event.
@@ -27,7 +28,7 @@ func (o *kit) overflow(t *testing.T) {
 	over.cfg.PD, over.cfg.QP.SendCQ = o.pd, small
 	c, _ := connect(t, over, setup{})
 	for range small.Cap() + 1 {
-		c.post(c.peer(uverbs.SendWR{Opcode: uverbs.OpRDMAWrite, Flags: uverbs.SendSignaled, SGL: []uverbs.SGE{c.mr.SGE(0, 8)}}))
+		c.post(c.peer(verbs.SendWR{Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled, SGL: []verbs.SGE{c.mr.SGE(0, 8)}}))
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -48,11 +49,11 @@ func TestCQWait(t *testing.T) {
 	short, stop := context.WithCancel(ctx)
 	idle := make(chan error, 1)
 	go func() { // on the channel of SendCQ, and mostly the one who reads for both
-		_, err := c.RecvCQ().Wait(short, make([]uverbs.WC, 1))
+		_, err := c.RecvCQ().Wait(short, make([]verbs.WC, 1))
 		idle <- err
 	}()
 	const rounds = 50
-	write := c.peer(uverbs.SendWR{Opcode: uverbs.OpRDMAWrite, Flags: uverbs.SendSignaled, SGL: []uverbs.SGE{c.mr.SGE(0, 8)}})
+	write := c.peer(verbs.SendWR{Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled, SGL: []verbs.SGE{c.mr.SGE(0, 8)}})
 	for round := range rounds {
 		late := round%2 == 0
 		if late {
@@ -60,7 +61,7 @@ func TestCQWait(t *testing.T) {
 		} else {
 			c.post(write)
 		}
-		if n, err := c.SendCQ().Wait(ctx, make([]uverbs.WC, 4)); n != 1 || err != nil {
+		if n, err := c.SendCQ().Wait(ctx, make([]verbs.WC, 4)); n != 1 || err != nil {
 			t.Fatalf("round %d: %d, %v", round, n, err)
 		}
 	}
@@ -75,7 +76,7 @@ func TestCQWait(t *testing.T) {
 func TestCQArmRefused(t *testing.T) {
 	noLeak(t)
 	k := newKit(t)
-	if err := k.cq.Arm(true); !errors.Is(err, uverbs.ErrNotSupported) {
+	if err := k.cq.Arm(true); !errors.Is(err, verbs.ErrNotSupported) {
 		t.Error(err)
 	}
 	if err := k.cq.Arm(false); err != nil {
@@ -83,10 +84,10 @@ func TestCQArmRefused(t *testing.T) {
 	}
 	polled := must(k.dev.CreateCQ(1, nil))(t)
 	closeLater(t, polled)
-	if err := polled.Arm(false); !errors.Is(err, uverbs.ErrNotSupported) {
+	if err := polled.Arm(false); !errors.Is(err, verbs.ErrNotSupported) {
 		t.Error(err)
 	}
-	if _, err := polled.Wait(t.Context(), make([]uverbs.WC, 1)); !errors.Is(err, uverbs.ErrNotSupported) {
+	if _, err := polled.Wait(t.Context(), make([]verbs.WC, 1)); !errors.Is(err, verbs.ErrNotSupported) {
 		t.Error(err)
 	}
 }
@@ -104,7 +105,7 @@ func TestCreateCQ(t *testing.T) {
 				if cq.Cap() < entries {
 					t.Errorf("room for %d, asked for %d", cq.Cap(), entries)
 				}
-				if n, err := cq.Poll(make([]uverbs.WC, 1)); n != 0 || err != nil {
+				if n, err := cq.Poll(make([]verbs.WC, 1)); n != 0 || err != nil {
 					t.Errorf("%d, %v", n, err)
 				}
 				if err := cq.Close(); err != nil {
@@ -135,14 +136,14 @@ func TestCQClosedWhileWaiting(t *testing.T) {
 	cq := must(k.dev.CreateCQ(1, &uverbs.CQOptions{Channel: k.channel}))(t)
 	waited := make(chan error, 1)
 	go func() {
-		_, err := cq.Wait(t.Context(), make([]uverbs.WC, 1))
+		_, err := cq.Wait(t.Context(), make([]verbs.WC, 1))
 		waited <- err
 	}()
 	until(t, "waiting", func() bool { return parked("(*CQ).Wait") })
 	if err := cq.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := <-waited; !errors.Is(err, uverbs.ErrClosed) {
+	if err := <-waited; !errors.Is(err, verbs.ErrClosed) {
 		t.Error(err)
 	}
 }
@@ -158,7 +159,7 @@ func TestSharedCQ(t *testing.T) {
 	for range 8 {
 		var c *end
 		c, s = connect(t, setup{}, shared)
-		c.post(uverbs.SendWR{Opcode: uverbs.OpSend, Inline: []byte("hello")})
+		c.post(verbs.SendWR{Opcode: verbs.OpSend, Inline: []byte("hello")})
 		expect[s.QP().Num()] = true
 	}
 	for len(expect) > 0 {

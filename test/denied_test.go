@@ -14,6 +14,7 @@ import (
 
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // What rdmalink says without rights and without modules is in link_test.go.
@@ -102,7 +103,7 @@ func changeUser([]string) error {
 	if err := syscall.Setuid(65534); err != nil {
 		return err
 	}
-	_, err = ch.NewID(rdmacm.PortSpaceTCP, 0)
+	_, err = ch.NewID(verbs.PortSpaceTCP, 0)
 	return err
 }
 

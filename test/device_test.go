@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // TestDevices: rdma-core's list is ours, and each device opens by name and by
@@ -22,7 +23,7 @@ func TestDevices(t *testing.T) {
 	}
 	for _, info := range infos {
 		siw := strings.HasPrefix(info.Name, "gvsiw")
-		if !strings.Contains(theirs, info.Name) || siw != (info.Driver == uverbs.DriverSIW) {
+		if !strings.Contains(theirs, info.Name) || siw != (info.Driver == verbs.DriverSIW) {
 			t.Errorf("%+v\n%s", info, theirs)
 		}
 		for _, dev := range []*uverbs.Device{must(uverbs.Open(info.Name))(t), must(uverbs.OpenIndex(info.Index, info.NodeGUID))(t)} {
@@ -34,7 +35,7 @@ func TestDevices(t *testing.T) {
 			}
 		}
 	}
-	if _, err := uverbs.Open("nosuch"); !errors.Is(err, uverbs.ErrNoDevice) || !strings.Contains(err.Error(), dummyLink+" (siw, index ") {
+	if _, err := uverbs.Open("nosuch"); !errors.Is(err, verbs.ErrNoDevice) || !strings.Contains(err.Error(), dummyLink+" (siw, index ") {
 		t.Error(err)
 	}
 }

@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // TestFlush: what waits when a connection ends comes back flushed, in order; so
@@ -27,7 +27,7 @@ func TestFlush(t *testing.T) {
 		{"we disconnect, nothing waits", 0, func(e, _ *end) error { return e.Disconnect() }, nil},
 		{"peer closes, nothing waits", 0, func(_, peer *end) error { return peer.Close() }, nil},
 		{"moved to ERR, receives wait", 3, func(e, _ *end) error {
-			return e.QP().Modify(&uverbs.QPAttr{State: uverbs.QPStateErr}, uverbs.QPAttrState)
+			return e.QP().Modify(&verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState)
 		}, waiting},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -45,7 +45,7 @@ func TestFlush(t *testing.T) {
 			}
 			room := int(e.QP().Cap().MaxRecvWR)
 			for range room {
-				e.postRecv(uverbs.RecvWR{WRID: 5})
+				e.postRecv(verbs.RecvWR{WRID: 5})
 			}
 			for range room {
 				e.got("5 RECV work request flushed")

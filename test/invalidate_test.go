@@ -6,7 +6,7 @@ import (
 	"bytes"
 	"testing"
 
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // TestSendWithInvalidate: the key is dead once the SEND has arrived, and using
@@ -18,13 +18,13 @@ func TestSendWithInvalidate(t *testing.T) {
 	events := watch(t, s)
 	lent := must(s.PD().AllocMR(4096, allAccess, nil))(t)
 	closeLater(t, lent)
-	write := uverbs.SendWR{WRID: 1, Opcode: uverbs.OpRDMAWrite, Flags: uverbs.SendSignaled,
-		SGL: []uverbs.SGE{c.mr.SGE(0, 8)}, RemoteAddr: lent.Addr(), RKey: lent.RKey()}
+	write := verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled,
+		SGL: []verbs.SGE{c.mr.SGE(0, 8)}, RemoteAddr: lent.Addr(), RKey: lent.RKey()}
 	pattern(c.mr.Bytes()[:8], 1)
 	c.post(write)
 	c.sent("1 RDMA_WRITE success")
-	c.post(uverbs.SendWR{WRID: 2, Opcode: uverbs.OpSendWithInv, Flags: uverbs.SendSignaled,
-		SGL: []uverbs.SGE{c.mr.SGE(0, 8)}, InvalidateRKey: lent.RKey()})
+	c.post(verbs.SendWR{WRID: 2, Opcode: verbs.OpSendWithInv, Flags: verbs.SendSignaled,
+		SGL: []verbs.SGE{c.mr.SGE(0, 8)}, InvalidateRKey: lent.RKey()})
 	c.sent("2 SEND success")
 	s.got("1000 RECV success 8")
 	if !bytes.Equal(lent.Bytes()[:8], c.mr.Bytes()[:8]) {
@@ -48,7 +48,7 @@ func TestReadWithInvalidate(t *testing.T) {
 	c, s := connect(t, setup{}, setup{})
 	for round := range 2 {
 		pattern(s.mr.Bytes()[:64], byte(9*round))
-		c.post(c.peer(uverbs.SendWR{WRID: 1, Opcode: uverbs.OpReadWithInv, Flags: uverbs.SendSignaled, SGL: []uverbs.SGE{c.mr.SGE(0, 64)}}))
+		c.post(c.peer(verbs.SendWR{WRID: 1, Opcode: verbs.OpReadWithInv, Flags: verbs.SendSignaled, SGL: []verbs.SGE{c.mr.SGE(0, 64)}}))
 		c.sent("1 RDMA_READ success")
 		if !bytes.Equal(c.mr.Bytes()[:64], s.mr.Bytes()[:64]) {
 			t.Error("the data changed")

@@ -11,13 +11,13 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/rdmacm"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 const (
-	killAfter = 20                // work requests
-	killSize  = 1 << 20           // bytes a work request
-	idle      = uverbs.OpLocalInv // stands for no transfer
+	killAfter = 20               // work requests
+	killSize  = 1 << 20          // bytes a work request
+	idle      = verbs.OpLocalInv // stands for no transfer
 )
 
 // TestPeerKilled kills a process in the middle of a transfer. The other one sees
@@ -25,27 +25,27 @@ const (
 func TestPeerKilled(t *testing.T) {
 	fabric(t)
 	// Flushed, unless the kernel was sending just then and met the reset.
-	peerKilled(t, dummyIPv4+":0", uverbs.StatusWRFlushErr, uverbs.StatusLocQPOpErr)
+	peerKilled(t, dummyIPv4+":0", verbs.StatusWRFlushErr, verbs.StatusLocQPOpErr)
 }
 
 // TestRxeCMPeerKilled is the same over RoCE, where the kernel says goodbye for the
 // dead process. Before, a request may find its memory gone.
 func TestRxeCMPeerKilled(t *testing.T) {
 	rxeFabric(t)
-	peerKilled(t, rxeIPv4+":0", uverbs.StatusWRFlushErr, uverbs.StatusRemAccessErr)
+	peerKilled(t, rxeIPv4+":0", verbs.StatusWRFlushErr, verbs.StatusRemAccessErr)
 }
 
 // peerKilled does so at an address. The worst end of the survivor's work requests
 // is one of those.
-func peerKilled(t *testing.T, address string, ends ...uverbs.Status) {
+func peerKilled(t *testing.T, address string, ends ...verbs.Status) {
 	for _, test := range []struct {
 		name             string
-		victim, survivor uverbs.Opcode
+		victim, survivor verbs.Opcode
 	}{
-		{"it writes", uverbs.OpRDMAWrite, idle},
-		{"it reads", uverbs.OpRDMARead, idle},
-		{"we write", idle, uverbs.OpRDMAWrite},
-		{"we read", idle, uverbs.OpRDMARead},
+		{"it writes", verbs.OpRDMAWrite, idle},
+		{"it reads", verbs.OpRDMARead, idle},
+		{"we write", idle, verbs.OpRDMAWrite},
+		{"we read", idle, verbs.OpRDMARead},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			noLeak(t)
@@ -70,12 +70,12 @@ func peerKilled(t *testing.T, address string, ends ...uverbs.Status) {
 				orderly = false // a work request that fails may be the first to tell of the end
 			}
 			err := e.ended()
-			failed := slices.ContainsFunc(ends, func(s uverbs.Status) bool { return errors.Is(err, s) })
+			failed := slices.ContainsFunc(ends, func(s verbs.Status) bool { return errors.Is(err, s) })
 			if !errors.Is(err, rdmacm.ErrDisconnected) && (orderly || !failed) {
 				t.Error(err)
 			}
 			for i := range uint64(2) { // of a failed one rxe does not say that it is a receive
-				if wc := e.next(e.RecvCQ()); wc.WRID != 1000+i || wc.Status != uverbs.StatusWRFlushErr {
+				if wc := e.next(e.RecvCQ()); wc.WRID != 1000+i || wc.Status != verbs.StatusWRFlushErr {
 					t.Errorf("receive %d: %+v", i, wc)
 				}
 			}
@@ -93,8 +93,8 @@ func victim(args []string) error {
 		return err
 	}
 	underWay := func() { fmt.Println("under way") }
-	if op, _ := strconv.Atoi(args[1]); uverbs.Opcode(op) != idle {
-		_, err = e.stream(ctx, uverbs.Opcode(op), underWay)
+	if op, _ := strconv.Atoi(args[1]); verbs.Opcode(op) != idle {
+		_, err = e.stream(ctx, verbs.Opcode(op), underWay)
 		return err
 	}
 	underWay()
@@ -104,13 +104,13 @@ func victim(args []string) error {
 
 // stream keeps the peer's memory busy until a work request fails, and says how,
 // when all of them have completed. It tells when it is well under way.
-func (e *end) stream(ctx context.Context, op uverbs.Opcode, underWay func()) (status uverbs.Status, err error) {
-	wr := e.peer(uverbs.SendWR{Opcode: op, Flags: uverbs.SendSignaled, SGL: []uverbs.SGE{e.mr.SGE(0, e.mr.Len())}})
-	var wcs [8]uverbs.WC
+func (e *end) stream(ctx context.Context, op verbs.Opcode, underWay func()) (status verbs.Status, err error) {
+	wr := e.peer(verbs.SendWR{Opcode: op, Flags: verbs.SendSignaled, SGL: []verbs.SGE{e.mr.SGE(0, e.mr.Len())}})
+	var wcs [8]verbs.WC
 	done := 0
-	for inFlight := 0; status == uverbs.StatusSuccess || inFlight > 0; {
-		for ; status == uverbs.StatusSuccess && inFlight < len(wcs); inFlight++ {
-			if _, err := e.QP().PostSend([]uverbs.SendWR{wr}); err != nil {
+	for inFlight := 0; status == verbs.StatusSuccess || inFlight > 0; {
+		for ; status == verbs.StatusSuccess && inFlight < len(wcs); inFlight++ {
+			if _, err := e.QP().PostSend([]verbs.SendWR{wr}); err != nil {
 				return status, err
 			}
 		}
@@ -136,7 +136,7 @@ func TestWaitsEnd(t *testing.T) {
 	k := newKit(t)
 	// The far end gets what is sent to this address, and drops it.
 	sh(t, `ip neigh replace 10.82.0.77 dev gvhere nud permanent lladdr $(ip netns exec gvfar cat /sys/class/net/gvthere/address)`)
-	cancelled(t, "CQ", "(*CQ).Wait", func(ctx context.Context) error { _, err := k.cq.Wait(ctx, make([]uverbs.WC, 1)); return err })
+	cancelled(t, "CQ", "(*CQ).Wait", func(ctx context.Context) error { _, err := k.cq.Wait(ctx, make([]verbs.WC, 1)); return err })
 	cancelled(t, "async event", "(*Device).AsyncEvent", func(ctx context.Context) error { _, err := k.dev.AsyncEvent(ctx); return err })
 	dial := func(address string) func(context.Context) error {
 		return func(ctx context.Context) error { _, err := rdmacm.Dial(ctx, address, nil); return err }

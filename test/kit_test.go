@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // kit is what an unconnected test needs, closed when it ends.
@@ -38,7 +39,7 @@ func newKit(t *testing.T) *kit {
 func (o *kit) qp(t *testing.T) *uverbs.QP {
 	t.Helper()
 	qp := must(o.pd.CreateQP(&uverbs.QPOptions{SendCQ: o.cq, RecvCQ: o.cq,
-		Cap: uverbs.QPCap{MaxSendWR: 16, MaxRecvWR: 16, MaxSendSGE: 1, MaxRecvSGE: 1}}))(t)
+		Cap: verbs.QPCap{MaxSendWR: 16, MaxRecvWR: 16, MaxSendSGE: 1, MaxRecvSGE: 1}}))(t)
 	closeLater(t, qp)
 	return qp
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 var (
@@ -91,7 +92,7 @@ func TestMckey(t *testing.T) {
 func (e *udEnd) hearsOnly(local string) {
 	e.t.Helper()
 	gid := must(e.Device().ChooseGID(1, &uverbs.GIDChoice{Addr: addr(local)}))(e.t)
-	ah := must(e.PD().CreateAH(&uverbs.AHAttr{Global: true, DGID: gid.GID, SGIDIndex: gid.Index, Port: 1}))(e.t)
+	ah := must(e.PD().CreateAH(&verbs.AHAttr{Global: true, DGID: gid.GID, SGIDIndex: gid.Index, Port: 1}))(e.t)
 	e.Own(ah)
 	e.send(&rdmacm.Peer{AH: ah, QPN: e.QP().Num(), QKey: cmQKey}, "to myself")
 	if got, _ := e.receive(); got != "to myself" {
@@ -167,7 +168,7 @@ func TestMulticastIPv6(t *testing.T) {
 	e := openUD(t, rxeIPv6, 64, 0)
 	_, err := e.JoinMulticast(t.Context(), addr("ff15::8312"), rdmacm.JoinFullMember)
 	want := "rdmacm: join multicast group ff15::8312: operation not supported (the kernel has no IPv6 multicast over RoCE v2)"
-	if !errors.Is(err, uverbs.ErrNotSupported) || err.Error() != want {
+	if !errors.Is(err, verbs.ErrNotSupported) || err.Error() != want {
 		t.Error(err)
 	}
 }
@@ -180,11 +181,11 @@ func TestMulticastEvents(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			noLeak(t)
 			ch := newChannel(t)
-			id := newID(t, ch, rdmacm.PortSpaceUDP)
+			id := newID(t, ch, verbs.PortSpaceUDP)
 			// The way to the group leads over the source's device.
 			ok(t, id.ResolveAddr(netip.MustParseAddrPort(rxeIPv4+":0"), netip.AddrPortFrom(cmGroup, 0), patience))
 			expect(t, ch, rdmacm.EventAddrResolved)
-			e := d.end(t, uverbs.QPTypeUD, rxeSetup{})
+			e := d.end(t, verbs.QPTypeUD, rxeSetup{})
 			attachLater(t, id, e.qp)
 			m := must(id.JoinMulticast(cmGroup, flags))(t)
 			ev := expect(t, ch, rdmacm.EventMulticastJoin)
@@ -194,7 +195,7 @@ func TestMulticastEvents(t *testing.T) {
 			ah := must(d.pd.CreateAH(&ev.UD.AH))(t)
 			defer ah.Close()
 			e.postRecv(7, 0, recvSize)
-			send := uverbs.SendWR{Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled, SGL: []uverbs.SGE{e.mr.SGE(sendFrom, 100)},
+			send := verbs.SendWR{Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: []verbs.SGE{e.mr.SGE(sendFrom, 100)},
 				AH: ah, RemoteQPN: ev.UD.QPNum, RemoteQKey: ev.UD.QKey}
 			e.post(send)
 			e.sent("0 SEND success")
@@ -202,7 +203,7 @@ func TestMulticastEvents(t *testing.T) {
 				e.got("7 RECV success 140")
 			}
 			ok(t, m.Leave())
-			if err := m.Leave(); !errors.Is(err, uverbs.ErrClosed) {
+			if err := m.Leave(); !errors.Is(err, verbs.ErrClosed) {
 				t.Error("left twice:", err)
 			}
 			e.postRecv(8, 0, recvSize)

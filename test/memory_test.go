@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // kindSize is the size of the regions that memoryKinds makes, in bytes.
@@ -34,7 +35,7 @@ var memoryKinds = map[string]func(*testing.T, *uverbs.PD) *uverbs.MR{
 		return must(pd.RegMR(make([]byte, 2*kindSize)[333:kindSize+333], allAccess))(t)
 	},
 	"relaxed ordering": func(t *testing.T, pd *uverbs.PD) *uverbs.MR {
-		return must(pd.AllocMR(kindSize, allAccess|uverbs.AccessRelaxedOrdering, nil))(t)
+		return must(pd.AllocMR(kindSize, allAccess|verbs.AccessRelaxedOrdering, nil))(t)
 	},
 	"caller's mapping": func(t *testing.T, pd *uverbs.PD) *uverbs.MR {
 		b := must(syscall.Mmap(-1, 0, kindSize, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED|syscall.MAP_ANON))(t)
@@ -65,7 +66,7 @@ func hugePages(t *testing.T) {
 
 // poster is one end of a connection, over siw or rxe.
 type poster interface {
-	post(wrs ...uverbs.SendWR)
+	post(wrs ...verbs.SendWR)
 	sent(want string)
 }
 
@@ -75,8 +76,8 @@ func writtenAndRead(t *testing.T, e poster, local, mr *uverbs.MR, size int) {
 	t.Helper()
 	pattern(local.Bytes()[:size], 7)
 	clear(local.Bytes()[size : 2*size])
-	e.post(uverbs.SendWR{WRID: 1, Opcode: uverbs.OpRDMAWrite, SGL: []uverbs.SGE{local.SGE(0, size)}, RemoteAddr: mr.Addr(), RKey: mr.RKey()},
-		uverbs.SendWR{WRID: 2, Opcode: uverbs.OpRDMARead, Flags: uverbs.SendSignaled, SGL: []uverbs.SGE{local.SGE(size, size)}, RemoteAddr: mr.Addr(), RKey: mr.RKey()})
+	e.post(verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMAWrite, SGL: []verbs.SGE{local.SGE(0, size)}, RemoteAddr: mr.Addr(), RKey: mr.RKey()},
+		verbs.SendWR{WRID: 2, Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled, SGL: []verbs.SGE{local.SGE(size, size)}, RemoteAddr: mr.Addr(), RKey: mr.RKey()})
 	e.sent("2 RDMA_READ success")
 	if !bytes.Equal(mr.Bytes()[:size], local.Bytes()[:size]) || !bytes.Equal(local.Bytes()[size:2*size], local.Bytes()[:size]) {
 		t.Error("the data changed")

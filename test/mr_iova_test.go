@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // TestRegMRAt: a region is named by the addresses that were chosen for it, by its own side in
@@ -26,7 +27,7 @@ func TestRegMRAt(t *testing.T) {
 		e.mr = m // from here on; the first one is the Conn's to close
 	}
 	want := pattern(a.mr.Bytes()[:100], 9)
-	a.post(uverbs.SendWR{WRID: 1, Opcode: uverbs.OpRDMAWrite, Flags: uverbs.SendSignaled, SGL: []uverbs.SGE{a.mr.SGE(0, 100)},
+	a.post(verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled, SGL: []verbs.SGE{a.mr.SGE(0, 100)},
 		RemoteAddr: iova + 1000, RKey: b.mr.RKey()})
 	a.sent("1 RDMA_WRITE success")
 	if !bytes.Equal(b.mr.Bytes()[1000:1100], want) {
@@ -41,7 +42,7 @@ func TestRegMRAtSiw(t *testing.T) {
 	fabric(t)
 	noLeak(t)
 	_, b := connect(t, setup{}, setup{})
-	if _, err := b.PD().RegMRAt(make([]byte, 4096), 1<<40, allAccess); !errors.Is(err, uverbs.ErrNotSupported) {
+	if _, err := b.PD().RegMRAt(make([]byte, 4096), 1<<40, allAccess); !errors.Is(err, verbs.ErrNotSupported) {
 		t.Error(err)
 	}
 }
@@ -50,10 +51,10 @@ func TestRegMRAtSiw(t *testing.T) {
 func TestHandles(t *testing.T) {
 	onBoth(t, func(t *testing.T, pd *uverbs.PD) {
 		d := pd.Device()
-		list := func(kind uverbs.ObjectKind) int { return len(must(d.Handles(kind))(t)) }
-		before := list(uverbs.ObjectMR)
-		one, two := must(pd.AllocMR(4096, uverbs.AccessLocalWrite, nil))(t), must(pd.AllocMR(4096, uverbs.AccessLocalWrite, nil))(t)
-		if pds, mrs := list(uverbs.ObjectPD), list(uverbs.ObjectMR)-before; pds != 1 || mrs != 2 {
+		list := func(kind verbs.ObjectKind) int { return len(must(d.Handles(kind))(t)) }
+		before := list(verbs.ObjectMR)
+		one, two := must(pd.AllocMR(4096, verbs.AccessLocalWrite, nil))(t), must(pd.AllocMR(4096, verbs.AccessLocalWrite, nil))(t)
+		if pds, mrs := list(verbs.ObjectPD), list(verbs.ObjectMR)-before; pds != 1 || mrs != 2 {
 			t.Errorf("%d PDs, %d MRs", pds, mrs)
 		}
 		for _, mr := range []*uverbs.MR{one, two} {
@@ -61,7 +62,7 @@ func TestHandles(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		if mrs := list(uverbs.ObjectMR); mrs != before {
+		if mrs := list(verbs.ObjectMR); mrs != before {
 			t.Errorf("%d MRs are left", mrs-before)
 		}
 	})

@@ -10,12 +10,13 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // TestQueryMR: the kernel has of a region what we have.
 func TestQueryMR(t *testing.T) {
 	onBoth(t, func(t *testing.T, pd *uverbs.PD) {
-		mr := must(pd.AllocMR(10_000, uverbs.AccessLocalWrite|uverbs.AccessRemoteRead, nil))(t)
+		mr := must(pd.AllocMR(10_000, verbs.AccessLocalWrite|verbs.AccessRemoteRead, nil))(t)
 		closeLater(t, mr)
 		want := uverbs.MRAttr{LKey: mr.LKey(), RKey: mr.RKey(), Length: 10_000, IOVA: mr.Addr()}
 		if got := must(mr.Query())(t); got != want {
@@ -29,8 +30,8 @@ func TestRegDMABuf(t *testing.T) {
 	onBoth(t, func(t *testing.T, pd *uverbs.PD) {
 		f := must(os.Open("/proc/self/exe"))(t)
 		defer f.Close()
-		_, err := pd.RegDMABuf(f, 0, 4096, 0, uverbs.AccessLocalWrite)
-		if !errors.Is(err, uverbs.ErrNotSupported) || !strings.Contains(err.Error(), "takes no dma-bufs") {
+		_, err := pd.RegDMABuf(f, 0, 4096, 0, verbs.AccessLocalWrite)
+		if !errors.Is(err, verbs.ErrNotSupported) || !strings.Contains(err.Error(), "takes no dma-bufs") {
 			t.Error(err)
 		}
 		if _, err := pd.RegDMABuf(f, 0, 0, 0, 0); !errors.Is(err, syscall.EINVAL) {

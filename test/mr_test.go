@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // TestMemory has the peer write to and read from each kind of memory.
@@ -42,7 +43,7 @@ func TestMemoryAndFork(t *testing.T) {
 	closeLater(t, mr)
 	start(t, exec.Command("sleep", "1000")) // ends with the test
 	pattern(slice, 5)
-	c.post(uverbs.SendWR{WRID: 1, Opcode: uverbs.OpRDMARead, Flags: uverbs.SendSignaled, SGL: []uverbs.SGE{c.mr.SGE(0, 4096)}, RemoteAddr: mr.Addr(), RKey: mr.RKey()})
+	c.post(verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled, SGL: []verbs.SGE{c.mr.SGE(0, 4096)}, RemoteAddr: mr.Addr(), RKey: mr.RKey()})
 	c.sent("1 RDMA_READ success")
 	if !bytes.Equal(slice, c.mr.Bytes()[:4096]) {
 		t.Error("the device reads other memory")
@@ -63,9 +64,9 @@ func TestMemoryRefused(t *testing.T) {
 	}{
 		{func() (*uverbs.MR, error) { return k.pd.RegMR(nil, allAccess) }, syscall.EINVAL,
 			"create MR on gvsiw0: invalid argument: the memory is empty"},
-		{func() (*uverbs.MR, error) { return k.pd.RegMR(make([]byte, 8), uverbs.AccessRemoteWrite) }, syscall.EINVAL,
+		{func() (*uverbs.MR, error) { return k.pd.RegMR(make([]byte, 8), verbs.AccessRemoteWrite) }, syscall.EINVAL,
 			"create MR on gvsiw0: invalid argument: remote write and remote atomic need AccessLocalWrite too"},
-		{func() (*uverbs.MR, error) { return k.pd.RegMR(readOnly, uverbs.AccessLocalWrite) }, syscall.EFAULT,
+		{func() (*uverbs.MR, error) { return k.pd.RegMR(readOnly, verbs.AccessLocalWrite) }, syscall.EFAULT,
 			"create MR on gvsiw0: bad address: the memory is not mapped, or not writable although the access flags say so"},
 		{func() (*uverbs.MR, error) { return k.pd.AllocMR(8, 0, &uverbs.MROptions{Huge: true}) }, noHuge,
 			"allocate memory for MR on gvsiw0: mmap: 2097152 bytes of anonymous memory: " + noHugeWords},
@@ -95,7 +96,7 @@ func TestCloseOrder(t *testing.T) {
 		k.dev:     "close CQ, PD, PD, PD, PD, completion channel first",
 	} {
 		err := object.Close()
-		if !errors.Is(err, uverbs.ErrInUse) || !strings.HasSuffix(number.ReplaceAllString(err.Error(), "$1"), ": in use: "+holders) {
+		if !errors.Is(err, verbs.ErrInUse) || !strings.HasSuffix(number.ReplaceAllString(err.Error(), "$1"), ": in use: "+holders) {
 			t.Errorf("%v\nwant %s", err, holders)
 		}
 	}
@@ -103,10 +104,10 @@ func TestCloseOrder(t *testing.T) {
 		if err := pd.Close(); err != nil {
 			t.Error(err)
 		}
-		if err := pd.Close(); !errors.Is(err, uverbs.ErrClosed) {
+		if err := pd.Close(); !errors.Is(err, verbs.ErrClosed) {
 			t.Error(err)
 		}
-		if _, err := pd.RegMR(make([]byte, 8), 0); !errors.Is(err, uverbs.ErrClosed) {
+		if _, err := pd.RegMR(make([]byte, 8), 0); !errors.Is(err, verbs.ErrClosed) {
 			t.Error(err)
 		}
 	}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/goverbs/goverbs/msg"
 	"github.com/goverbs/goverbs/rdmacm"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 func TestMsgPeerKilled(t *testing.T) {
@@ -63,7 +63,7 @@ func msgKill(t *testing.T, w msgWay) {
 func isEnd(t *testing.T, err error) {
 	t.Helper()
 	var typed *msg.Error
-	var status uverbs.Status
+	var status verbs.Status
 	if !errors.As(err, &typed) || !errors.Is(err, rdmacm.ErrDisconnected) && !errors.As(err, &status) {
 		t.Error("the end:", err)
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/goverbs/goverbs/netlinkrdma"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // TestNldevCounters compares the counters of rxe with the kernel's files; siw
@@ -72,7 +73,7 @@ func TestNldevCounterMode(t *testing.T) {
 	cq := must(dev.CreateCQ(16, nil))(t)
 	closeLater(t, cq)
 	qp := must(dev.pd.CreateQP(&uverbs.QPOptions{SendCQ: cq, RecvCQ: cq,
-		Cap: uverbs.QPCap{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}}))(t)
+		Cap: verbs.QPCap{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}}))(t)
 	closeLater(t, qp)
 	var c netlinkrdma.Client
 	d := must(c.DeviceByName(rxeLink))(t).Index
@@ -122,7 +123,7 @@ func TestNldevCounterMode(t *testing.T) {
 // TestNldevCountersOf: nothing is bound on rxe, and nothing counted of its MRs.
 func TestNldevCountersOf(t *testing.T) {
 	dev := openRxe(t)
-	mr := must(dev.pd.AllocMR(4096, uverbs.AccessLocalWrite, nil))(t)
+	mr := must(dev.pd.AllocMR(4096, verbs.AccessLocalWrite, nil))(t)
 	closeLater(t, mr)
 	var c netlinkrdma.Client
 	d := must(c.DeviceByName(rxeLink))(t).Index

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // TestNewestOnRXE: what Linux 7.2 adds, rxe has not: its kernel knows the method and not the
@@ -23,12 +24,12 @@ func TestNewestOnRXE(t *testing.T) {
 		want = syscall.EOPNOTSUPP
 	}
 	_, err := dev.QueryPortSpeed(1)
-	if !errors.Is(err, uverbs.ErrNotSupported) || !errors.Is(err, want) || !strings.Contains(err.Error(), "QUERY_PORT_SPEED of object DEVICE") {
+	if !errors.Is(err, verbs.ErrNotSupported) || !errors.Is(err, want) || !strings.Contains(err.Error(), "QUERY_PORT_SPEED of object DEVICE") {
 		t.Errorf("%v, want %v", err, want)
 	}
 	ph := uint8(1)
 	_, err = dev.AllocDMAH(uverbs.DMAHOptions{PH: &ph})
-	if !errors.Is(err, uverbs.ErrNotSupported) || !errors.Is(err, syscall.EPROTONOSUPPORT) || !strings.Contains(err.Error(), "DMAH_ALLOC of object DMAH is of Linux 7.2, and driver rxe") {
+	if !errors.Is(err, verbs.ErrNotSupported) || !errors.Is(err, syscall.EPROTONOSUPPORT) || !strings.Contains(err.Error(), "DMAH_ALLOC of object DMAH is of Linux 7.2, and driver rxe") {
 		t.Error(err)
 	}
 }
@@ -41,14 +42,14 @@ func TestImplicitOnRXE(t *testing.T) {
 	defer func() { ok(t, dev.Close()) }()
 	pd := must(dev.AllocPD())(t)
 	defer func() { ok(t, pd.Close()) }()
-	_, err := pd.RegImplicitMR(uverbs.AccessLocalWrite)
-	if !errors.Is(err, uverbs.ErrNotSupported) || !strings.Contains(err.Error(), "DeviceAttr") {
+	_, err := pd.RegImplicitMR(verbs.AccessLocalWrite)
+	if !errors.Is(err, verbs.ErrNotSupported) || !strings.Contains(err.Error(), "DeviceAttr") {
 		t.Error(err)
 	}
-	if _, err := pd.AllocNullMR(); !errors.Is(err, uverbs.ErrNotSupported) {
+	if _, err := pd.AllocNullMR(); !errors.Is(err, verbs.ErrNotSupported) {
 		t.Error(err)
 	}
-	if _, err := dev.QueryClock(); !errors.Is(err, uverbs.ErrNotSupported) {
+	if _, err := dev.QueryClock(); !errors.Is(err, verbs.ErrNotSupported) {
 		t.Error(err)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/goverbs/goverbs/netlinkrdma"
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // TestOpenBy opens the same device by all that it is known by.
@@ -69,7 +70,7 @@ func TestOpenNothing(t *testing.T) {
 		"no PCI function has": func() error { _, err := uverbs.OpenPCI("0000:00:1f.2"); return err },
 		"it is no node":       func() error { _, err := uverbs.OpenNode("/dev/null"); return err },
 	} {
-		if err := open(); !errors.Is(err, uverbs.ErrNoDevice) || !strings.Contains(err.Error(), want) {
+		if err := open(); !errors.Is(err, verbs.ErrNoDevice) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
@@ -85,7 +86,7 @@ func TestOpenNothing(t *testing.T) {
 func TestImportNothing(t *testing.T) {
 	rxeFabric(t)
 	noLeak(t)
-	for path, want := range map[string]error{os.DevNull: uverbs.ErrNoDevice, infoOf(t, rxeLink).Node: uverbs.ErrNotSupported} {
+	for path, want := range map[string]error{os.DevNull: verbs.ErrNoDevice, infoOf(t, rxeLink).Node: verbs.ErrNotSupported} {
 		f := must(os.OpenFile(path, os.O_RDWR, 0))(t)
 		if _, err := uverbs.ImportFile(f); !errors.Is(err, want) || !strings.Contains(err.Error(), "import ") {
 			t.Errorf("%s: %v, want %v", path, err, want)

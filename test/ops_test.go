@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // pattern fills b with bytes that tell where they are, and whose.
@@ -23,14 +23,14 @@ func TestOperations(t *testing.T) {
 	fabric(t)
 	noLeak(t)
 	many := setup{recvs: 1}
-	many.cfg.QP.Cap = uverbs.QPCap{MaxSendWR: 16, MaxRecvWR: 16, MaxSendSGE: 6, MaxRecvSGE: 6}
+	many.cfg.QP.Cap = verbs.QPCap{MaxSendWR: 16, MaxRecvWR: 16, MaxSendSGE: 6, MaxRecvSGE: 6}
 	c, s := connect(t, many, many)
 	ours, theirs := c.mr.Bytes(), s.mr.Bytes()
 	sizes := []int{0, 1, 7, 80, 1024}
 	for _, size := range sizes {
 		t.Run(fmt.Sprintf("SEND %d", size), func(t *testing.T) {
 			want := pattern(ours[sendFrom:sendFrom+size], byte(size))
-			c.post(uverbs.SendWR{WRID: 2, Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled, SGL: []uverbs.SGE{c.mr.SGE(sendFrom, size)}})
+			c.post(verbs.SendWR{WRID: 2, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: []verbs.SGE{c.mr.SGE(sendFrom, size)}})
 			c.sent("2 SEND success")
 			s.got(fmt.Sprintf("1000 RECV success %d", size))
 			if !bytes.Equal(theirs[:size], want) {
@@ -40,10 +40,10 @@ func TestOperations(t *testing.T) {
 		})
 		t.Run(fmt.Sprintf("WRITE and READ %d", size), func(t *testing.T) {
 			want := pattern(ours[sendFrom:sendFrom+size], byte(size+1))
-			wr := uverbs.SendWR{WRID: 3, Opcode: uverbs.OpRDMAWrite, Flags: uverbs.SendSignaled, SGL: []uverbs.SGE{c.mr.SGE(sendFrom, size)}}
+			wr := verbs.SendWR{WRID: 3, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled, SGL: []verbs.SGE{c.mr.SGE(sendFrom, size)}}
 			c.post(c.peer(wr))
 			c.sent("3 RDMA_WRITE success")
-			wr = uverbs.SendWR{WRID: 4, Opcode: uverbs.OpRDMARead, Flags: uverbs.SendSignaled, SGL: []uverbs.SGE{c.mr.SGE(0, size)}}
+			wr = verbs.SendWR{WRID: 4, Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled, SGL: []verbs.SGE{c.mr.SGE(0, size)}}
 			c.post(c.peer(wr)) // it waits behind the write, at the responder as well
 			c.sent("4 RDMA_READ success")
 			if !bytes.Equal(theirs[:size], want) || !bytes.Equal(ours[:size], want) {
@@ -52,17 +52,17 @@ func TestOperations(t *testing.T) {
 		})
 	}
 	t.Run("SEND gathers, receive scatters", func(t *testing.T) {
-		c.post(uverbs.SendWR{Opcode: uverbs.OpSend}) // takes the receive of one SGE
+		c.post(verbs.SendWR{Opcode: verbs.OpSend}) // takes the receive of one SGE
 		s.got("1000 RECV success 0")
-		var gather, scatter []uverbs.SGE
+		var gather, scatter []verbs.SGE
 		var want []byte
 		for i := range 6 {
 			want = append(want, pattern(ours[sendFrom+100*i:][:10*(i+1)], byte(i))...)
 			gather = append(gather, c.mr.SGE(sendFrom+100*i, 10*(i+1)))
 			scatter = append(scatter, s.mr.SGE(recvSize*i, 35))
 		}
-		s.postRecv(uverbs.RecvWR{WRID: 1006, SGL: scatter})
-		c.post(uverbs.SendWR{WRID: 6, Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled, SGL: gather})
+		s.postRecv(verbs.RecvWR{WRID: 1006, SGL: scatter})
+		c.post(verbs.SendWR{WRID: 6, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: gather})
 		c.sent("6 SEND success")
 		s.got("1006 RECV success 210")
 		var got []byte
@@ -82,10 +82,10 @@ func TestInline(t *testing.T) {
 	c, s := connect(t, setup{}, setup{recvs: 4})
 	for i, size := range []int{0, 1, 79, 80} {
 		data := pattern(make([]byte, size), byte(size))
-		write := uverbs.SendWR{WRID: 1, Opcode: uverbs.OpRDMAWrite, Flags: uverbs.SendSignaled, Inline: data}
+		write := verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled, Inline: data}
 		write = c.peer(write)
 		write.RemoteAddr += sendFrom
-		c.post(write, uverbs.SendWR{WRID: 2, Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled, Inline: data})
+		c.post(write, verbs.SendWR{WRID: 2, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, Inline: data})
 		want := bytes.Clone(data)
 		clear(data)
 		c.sent("1 RDMA_WRITE success")
@@ -103,27 +103,27 @@ func TestUnsignaled(t *testing.T) {
 	fabric(t)
 	noLeak(t)
 	c, s := connect(t, setup{}, setup{})
-	var batch [8]uverbs.SendWR
+	var batch [8]verbs.SendWR
 	const rounds = 200
 	for round := range rounds {
 		for i := range batch {
 			at := (round*len(batch) + i) * 8
 			pattern(c.mr.Bytes()[at:at+8], byte(round))
-			batch[i] = c.peer(uverbs.SendWR{Opcode: uverbs.OpRDMAWrite, SGL: []uverbs.SGE{c.mr.SGE(at, 8)}})
+			batch[i] = c.peer(verbs.SendWR{Opcode: verbs.OpRDMAWrite, SGL: []verbs.SGE{c.mr.SGE(at, 8)}})
 			batch[i].RemoteAddr += uint64(at)
 		}
 		last := &batch[len(batch)-1]
-		last.WRID, last.Flags = uint64(round), uverbs.SendSignaled
+		last.WRID, last.Flags = uint64(round), verbs.SendSignaled
 		c.post(batch[:]...)
 		c.sent(fmt.Sprintf("%d RDMA_WRITE success", round))
 	}
-	c.post(c.peer(uverbs.SendWR{WRID: 1, Opcode: uverbs.OpRDMARead, Flags: uverbs.SendSignaled, SGL: []uverbs.SGE{c.mr.SGE(sendFrom, 8)}}))
+	c.post(c.peer(verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled, SGL: []verbs.SGE{c.mr.SGE(sendFrom, 8)}}))
 	c.sent("1 RDMA_READ success") // all writes have arrived
 	n := rounds * len(batch) * 8
 	if !bytes.Equal(c.mr.Bytes()[:n], s.mr.Bytes()[:n]) {
 		t.Error("the data changed")
 	}
-	if n, err := c.SendCQ().Poll(make([]uverbs.WC, 1)); n != 0 || err != nil {
+	if n, err := c.SendCQ().Poll(make([]verbs.WC, 1)); n != 0 || err != nil {
 		t.Errorf("%d completions too many, %v", n, err)
 	}
 }
@@ -136,9 +136,9 @@ func TestFence(t *testing.T) {
 	big := setup{size: size + recvSize}
 	c, s := connect(t, big, big)
 	want := bytes.Clone(pattern(s.mr.Bytes()[:size], 3))
-	s.postRecv(uverbs.RecvWR{WRID: 5, SGL: []uverbs.SGE{s.mr.SGE(size, recvSize)}})
-	c.post(c.peer(uverbs.SendWR{WRID: 1, Opcode: uverbs.OpRDMARead, SGL: []uverbs.SGE{c.mr.SGE(0, size)}}),
-		uverbs.SendWR{WRID: 2, Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled | uverbs.SendFence, SGL: []uverbs.SGE{c.mr.SGE(size-recvSize, recvSize)}})
+	s.postRecv(verbs.RecvWR{WRID: 5, SGL: []verbs.SGE{s.mr.SGE(size, recvSize)}})
+	c.post(c.peer(verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMARead, SGL: []verbs.SGE{c.mr.SGE(0, size)}}),
+		verbs.SendWR{WRID: 2, Opcode: verbs.OpSend, Flags: verbs.SendSignaled | verbs.SendFence, SGL: []verbs.SGE{c.mr.SGE(size-recvSize, recvSize)}})
 	c.sent("2 SEND success")
 	s.got(fmt.Sprintf("5 RECV success %d", recvSize))
 	if !bytes.Equal(s.mr.Bytes()[size:], want[size-recvSize:]) {
@@ -151,9 +151,9 @@ func TestFence(t *testing.T) {
 func TestReadNeedsNoAccess(t *testing.T) {
 	fabric(t)
 	noLeak(t)
-	c, s := connect(t, setup{}, setup{access: uverbs.AccessLocalWrite})
+	c, s := connect(t, setup{}, setup{access: verbs.AccessLocalWrite})
 	pattern(s.mr.Bytes()[:64], 1)
-	c.post(c.peer(uverbs.SendWR{WRID: 1, Opcode: uverbs.OpRDMARead, Flags: uverbs.SendSignaled, SGL: []uverbs.SGE{c.mr.SGE(0, 64)}}))
+	c.post(c.peer(verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled, SGL: []verbs.SGE{c.mr.SGE(0, 64)}}))
 	c.sent("1 RDMA_READ success")
 	if !bytes.Equal(s.mr.Bytes()[:64], c.mr.Bytes()[:64]) {
 		t.Error("the data changed")

@@ -12,18 +12,19 @@ import (
 	_ "github.com/goverbs/goverbs/provider/all"
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 const (
-	allAccess = uverbs.AccessLocalWrite | uverbs.AccessRemoteRead | uverbs.AccessRemoteWrite
-	noAccess  = uverbs.Access(1 << 31) // asks setup for a region that only local reads may use
+	allAccess = verbs.AccessLocalWrite | verbs.AccessRemoteRead | verbs.AccessRemoteWrite
+	noAccess  = verbs.Access(1 << 31) // asks setup for a region that only local reads may use
 )
 
 // setup describes one end of a pair. The zero value will do.
 type setup struct {
-	access uverbs.Access // to its memory; zero: allAccess
-	size   int           // of its memory; zero: memorySize
-	recvs  int           // receives of recvSize posted before the connection stands, from the start of memory
+	access verbs.Access // to its memory; zero: allAccess
+	size   int          // of its memory; zero: memorySize
+	recvs  int          // receives of recvSize posted before the connection stands, from the start of memory
 	cfg    rdmacm.Config
 }
 
@@ -101,7 +102,7 @@ func (e *end) config(s setup) *rdmacm.Config {
 		about := binary.BigEndian.AppendUint64(nil, e.mr.Addr())
 		c.SetPrivateData(binary.BigEndian.AppendUint32(about, e.mr.RKey()))
 		for i := range s.recvs {
-			if _, err := c.QP().PostRecv([]uverbs.RecvWR{e.recv(i)}); err != nil {
+			if _, err := c.QP().PostRecv([]verbs.RecvWR{e.recv(i)}); err != nil {
 				return err
 			}
 		}
@@ -111,19 +112,19 @@ func (e *end) config(s setup) *rdmacm.Config {
 }
 
 // peer makes wr work on the start of the peer's memory.
-func (e *end) peer(wr uverbs.SendWR) uverbs.SendWR {
+func (e *end) peer(wr verbs.SendWR) verbs.SendWR {
 	about := e.PrivateData()
 	wr.RemoteAddr, wr.RKey = binary.BigEndian.Uint64(about), binary.BigEndian.Uint32(about[8:])
 	return wr
 }
 
 // recv is the receive with work request ID 1000+i into slot i.
-func (e *end) recv(i int) uverbs.RecvWR {
-	return uverbs.RecvWR{WRID: uint64(1000 + i), SGL: []uverbs.SGE{e.mr.SGE(i*recvSize, recvSize)}}
+func (e *end) recv(i int) verbs.RecvWR {
+	return verbs.RecvWR{WRID: uint64(1000 + i), SGL: []verbs.SGE{e.mr.SGE(i*recvSize, recvSize)}}
 }
 
 // post queues sends, all of which have to be taken.
-func (e *end) post(wrs ...uverbs.SendWR) {
+func (e *end) post(wrs ...verbs.SendWR) {
 	e.t.Helper()
 	if n, err := e.QP().PostSend(wrs); n != len(wrs) || err != nil {
 		e.t.Fatalf("posted %d of %d sends: %v", n, len(wrs), err)
@@ -131,24 +132,24 @@ func (e *end) post(wrs ...uverbs.SendWR) {
 }
 
 // postRecv queues a receive, which has to be taken.
-func (e *end) postRecv(wr uverbs.RecvWR) {
+func (e *end) postRecv(wr verbs.RecvWR) {
 	e.t.Helper()
-	if _, err := e.QP().PostRecv([]uverbs.RecvWR{wr}); err != nil {
+	if _, err := e.QP().PostRecv([]verbs.RecvWR{wr}); err != nil {
 		e.t.Fatal(err)
 	}
 }
 
 // next waits for one completion.
-func (e *end) next(cq *uverbs.CQ) uverbs.WC {
+func (e *end) next(cq *uverbs.CQ) verbs.WC {
 	e.t.Helper()
 	return next(e.t, cq)
 }
 
-func next(t *testing.T, cq *uverbs.CQ) uverbs.WC {
+func next(t *testing.T, cq *uverbs.CQ) verbs.WC {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	var wcs [1]uverbs.WC
+	var wcs [1]verbs.WC
 	if _, err := cq.Wait(ctx, wcs[:]); err != nil {
 		t.Fatal(err)
 	}
@@ -184,9 +185,9 @@ func (e *end) ended() error {
 }
 
 // brief is what matters of a completion.
-func brief(wc uverbs.WC) string {
+func brief(wc verbs.WC) string {
 	s := fmt.Sprintf("%d %v %v", wc.WRID, wc.Opcode, wc.Status)
-	if wc.Status == uverbs.StatusSuccess && wc.Opcode == uverbs.WCRecv {
+	if wc.Status == verbs.StatusSuccess && wc.Opcode == verbs.WCRecv {
 		s += fmt.Sprintf(" %d", wc.ByteLen)
 	}
 	return s

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/internal/perftest"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // perftestPort is the programs' default.
@@ -67,11 +67,11 @@ func shakeHands(t *testing.T, test perftest.Test, qps int) error {
 	ctx, cancel := context.WithTimeout(t.Context(), 3*patience)
 	defer cancel()
 	s := perftest.OverTCP(conn, perftest.Client, test)
-	agreed, err := s.Greet(ctx, perftest.System{CycleBuffer: 8192, CacheLine: 64, MTU: uverbs.MTU512})
+	agreed, err := s.Greet(ctx, perftest.System{CycleBuffer: 8192, CacheLine: 64, MTU: verbs.MTU512})
 	if err != nil {
 		return err
 	}
-	if want := (perftest.System{Version: perftest.Version, CycleBuffer: 8192, CacheLine: 64, MTU: uverbs.MTU512}); agreed != want {
+	if want := (perftest.System{Version: perftest.Version, CycleBuffer: 8192, CacheLine: 64, MTU: verbs.MTU512}); agreed != want {
 		t.Errorf("agreed on %+v", agreed)
 	}
 	own := make([]perftest.Endpoint, qps)

@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // TestPingpongFirstDevice: without -d siw is passed over, with it the error says
@@ -35,11 +35,11 @@ func TestPingpongODP(t *testing.T) {
 	odp := openRxe(t).attr.ODP
 	noLeak(t)
 	for _, kind := range []string{"rc", "srq"} {
-		need := uverbs.ODPSend | uverbs.ODPRecv
+		need := verbs.ODPSend | verbs.ODPRecv
 		if kind == "srq" {
-			need = uverbs.ODPSend | uverbs.ODPSRQRecv
+			need = verbs.ODPSend | verbs.ODPSRQRecv
 		}
-		if odp.General&uverbs.ODPSupport == 0 || odp.RC&need != need {
+		if odp.General&verbs.ODPSupport == 0 || odp.RC&need != need {
 			failed(t, runCommand(t, pingpong(t, "Go", kind, "-o")), "-o: "+rxeLink+" has no on-demand paging for this")
 			continue
 		}

@@ -8,13 +8,14 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // TestCreateQP: a QP can hold at least what was asked for, and what it says.
 func TestCreateQP(t *testing.T) {
 	noLeak(t)
 	k := newKit(t)
-	for _, asked := range []uverbs.QPCap{
+	for _, asked := range []verbs.QPCap{
 		{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1},
 		{MaxSendWR: 100, MaxRecvWR: 200, MaxSendSGE: 6, MaxRecvSGE: 6, MaxInline: 80},
 		{MaxRecvWR: 4, MaxRecvSGE: 1}, // siw wants a send queue all the same
@@ -26,17 +27,17 @@ func TestCreateQP(t *testing.T) {
 			got.MaxRecvSGE < asked.MaxRecvSGE || got.MaxInline < asked.MaxInline {
 			t.Errorf("asked for %+v, got %+v", asked, got)
 		}
-		recvs := make([]uverbs.RecvWR, got.MaxRecvWR+1)
+		recvs := make([]verbs.RecvWR, got.MaxRecvWR+1)
 		if n, err := qp.PostRecv(recvs); n != int(got.MaxRecvWR) || err == nil {
 			t.Errorf("%+v: %d receives posted, %v", got, n, err)
 		}
-		if qp.Type() != uverbs.QPTypeRC {
+		if qp.Type() != verbs.QPTypeRC {
 			t.Errorf("it is %v", qp.Type())
 		}
 		if err := qp.Close(); err != nil {
 			t.Error(err)
 		}
-		if err := qp.Close(); !errors.Is(err, uverbs.ErrClosed) {
+		if err := qp.Close(); !errors.Is(err, verbs.ErrClosed) {
 			t.Error(err)
 		}
 	}
@@ -46,7 +47,7 @@ func TestCreateQP(t *testing.T) {
 func TestCreateQPRefused(t *testing.T) {
 	noLeak(t)
 	k := newKit(t)
-	fair := uverbs.QPCap{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}
+	fair := verbs.QPCap{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}
 	huge := fair
 	huge.MaxSendWR = must(k.dev.Query())(t).MaxQPWR + 1
 	wide := fair
@@ -58,8 +59,8 @@ func TestCreateQPRefused(t *testing.T) {
 		{uverbs.QPOptions{SendCQ: k.cq, RecvCQ: k.cq, Cap: huge}, syscall.EINVAL},
 		{uverbs.QPOptions{SendCQ: k.cq, RecvCQ: k.cq, Cap: wide}, syscall.EINVAL},
 		{uverbs.QPOptions{SendCQ: k.cq, Cap: fair}, syscall.EINVAL},
-		{uverbs.QPOptions{SendCQ: k.cq, RecvCQ: k.cq, Cap: fair, Type: uverbs.QPTypeUD}, uverbs.ErrNotSupported},
-		{uverbs.QPOptions{SendCQ: k.cq, RecvCQ: k.cq, Cap: fair, Type: uverbs.QPTypeUC}, uverbs.ErrNotSupported},
+		{uverbs.QPOptions{SendCQ: k.cq, RecvCQ: k.cq, Cap: fair, Type: verbs.QPTypeUD}, verbs.ErrNotSupported},
+		{uverbs.QPOptions{SendCQ: k.cq, RecvCQ: k.cq, Cap: fair, Type: verbs.QPTypeUC}, verbs.ErrNotSupported},
 	} {
 		if _, err := k.pd.CreateQP(&test.opts); !errors.Is(err, test.want) {
 			t.Errorf("%+v: %v, want %v", test.opts, err, test.want)
@@ -76,7 +77,7 @@ func TestSignalAll(t *testing.T) {
 	all.cfg.QP.SignalAll = true
 	for range 20 {
 		c, _ := connect(t, all, setup{})
-		c.post(c.peer(uverbs.SendWR{WRID: 1, Opcode: uverbs.OpRDMAWrite, SGL: []uverbs.SGE{c.mr.SGE(0, 8)}}))
+		c.post(c.peer(verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMAWrite, SGL: []verbs.SGE{c.mr.SGE(0, 8)}}))
 		c.sent("1 RDMA_WRITE success")
 	}
 }

@@ -12,8 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/goverbs/goverbs/netlinkrdma"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // devinfo is what rdma-core's ibv_devinfo -v says of a device, by field.
@@ -55,7 +54,7 @@ func TestQueryPort(t *testing.T) {
 	k := newKit(t)
 	port := must(k.dev.QueryPort(1))(t)
 	got := []any{port.State, port.LinkLayer, port.GIDTableLen, port.PKeyTableLen, port.ActiveMTU.Bytes()}
-	if diff := cmp.Diff([]any{netlinkrdma.PortActive, uverbs.LinkEthernet, uint32(1), uint32(0), 1024}, got); diff != "" {
+	if diff := cmp.Diff([]any{verbs.PortActive, verbs.LinkEthernet, uint32(1), uint32(0), 1024}, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	info := devinfo(t, dummyLink)
@@ -75,13 +74,13 @@ func TestQueryGID(t *testing.T) {
 	k := newKit(t)
 	table := must(k.dev.GIDTable())(t)
 	netdev := must(net.InterfaceByName("gvdummy"))(t)
-	var want uverbs.GID
+	var want verbs.GID
 	copy(want[:], netdev.HardwareAddr)
 	behind := uint32(netdev.Index)
 	if onKernel("6.1") {
 		behind = 0 // it tells no interface for iWARP
 	}
-	if diff := cmp.Diff([]uverbs.GIDEntry{{GID: want, Port: 1, NetdevIndex: behind}}, table); diff != "" {
+	if diff := cmp.Diff([]verbs.GIDEntry{{GID: want, Port: 1, NetdevIndex: behind}}, table); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff(&table[0], must(k.dev.QueryGID(1, 0))(t)); diff != "" {
@@ -107,20 +106,20 @@ func TestQueryQP(t *testing.T) {
 	fabric(t)
 	noLeak(t)
 	c, s := connect(t, setup{}, setup{})
-	tells := func(want uverbs.QPState) {
+	tells := func(want verbs.QPState) {
 		t.Helper()
 		if onKernel("6.1") {
-			want = uverbs.QPStateReset // 6.1's siw leaves the field alone
+			want = verbs.QPStateReset // 6.1's siw leaves the field alone
 		}
 		if attr := must(c.QP().Query())(t); attr.State != want {
 			t.Errorf("state %v, want %v", attr.State, want)
 		}
 	}
-	tells(uverbs.QPStateRTS)
+	tells(verbs.QPStateRTS)
 	if err := s.Disconnect(); err != nil {
 		t.Fatal(err)
 	}
 	c.ended()
 	c.flushed()
-	tells(uverbs.QPStateErr)
+	tells(verbs.QPStateErr)
 }

@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // TestPostRefused pins the error of each work request that PostSend refuses. None
@@ -22,36 +22,36 @@ func TestPostRefused(t *testing.T) {
 	c, s := connect(t, setup{}, setup{recvs: 1})
 	sge := c.mr.SGE(sendFrom, 8)
 	for _, test := range []struct {
-		wr   uverbs.SendWR
+		wr   verbs.SendWR
 		is   error
 		want string
 	}{
-		{uverbs.SendWR{Opcode: uverbs.OpSend, SGL: []uverbs.SGE{sge, sge}}, uverbs.ErrInvalidWR,
+		{verbs.SendWR{Opcode: verbs.OpSend, SGL: []verbs.SGE{sge, sge}}, verbs.ErrInvalidWR,
 			"invalid work request: 2 SGEs, the queue takes 1"},
-		{uverbs.SendWR{Opcode: uverbs.OpRDMARead}, uverbs.ErrInvalidWR,
+		{verbs.SendWR{Opcode: verbs.OpRDMARead}, verbs.ErrInvalidWR,
 			"invalid work request: a read on siw takes exactly one SGE"},
-		{uverbs.SendWR{Opcode: uverbs.OpRDMARead, Flags: uverbs.SendFence, SGL: []uverbs.SGE{sge}}, uverbs.ErrInvalidWR,
+		{verbs.SendWR{Opcode: verbs.OpRDMARead, Flags: verbs.SendFence, SGL: []verbs.SGE{sge}}, verbs.ErrInvalidWR,
 			"invalid work request: siw can't fence a read"},
-		{uverbs.SendWR{Opcode: uverbs.OpSend, Inline: make([]byte, 81)}, uverbs.ErrInvalidWR,
+		{verbs.SendWR{Opcode: verbs.OpSend, Inline: make([]byte, 81)}, verbs.ErrInvalidWR,
 			"invalid work request: 81 bytes inline, siw takes 80 (send more from registered memory, with SGL)"},
-		{uverbs.SendWR{Opcode: uverbs.OpSend, Inline: make([]byte, 8), SGL: []uverbs.SGE{sge}}, uverbs.ErrInvalidWR,
+		{verbs.SendWR{Opcode: verbs.OpSend, Inline: make([]byte, 8), SGL: []verbs.SGE{sge}}, verbs.ErrInvalidWR,
 			"invalid work request: both SGL and Inline are set"},
-		{uverbs.SendWR{Opcode: uverbs.OpSendWithInv, Inline: make([]byte, 8)}, uverbs.ErrInvalidWR,
+		{verbs.SendWR{Opcode: verbs.OpSendWithInv, Inline: make([]byte, 8)}, verbs.ErrInvalidWR,
 			"invalid work request: siw takes inline data for SEND and RDMA_WRITE only"},
-		{uverbs.SendWR{Opcode: uverbs.OpSendImm, SGL: []uverbs.SGE{sge}}, uverbs.ErrNotSupported,
+		{verbs.SendWR{Opcode: verbs.OpSendImm, SGL: []verbs.SGE{sge}}, verbs.ErrNotSupported,
 			"not supported: siw has no SEND_WITH_IMM"},
-		{uverbs.SendWR{Opcode: uverbs.OpCompareSwap, SGL: []uverbs.SGE{sge}}, uverbs.ErrNotSupported,
+		{verbs.SendWR{Opcode: verbs.OpCompareSwap, SGL: []verbs.SGE{sge}}, verbs.ErrNotSupported,
 			"not supported: siw has no ATOMIC_CMP_AND_SWP"},
-		{uverbs.SendWR{Opcode: 99, SGL: []uverbs.SGE{sge}}, uverbs.ErrNotSupported,
+		{verbs.SendWR{Opcode: 99, SGL: []verbs.SGE{sge}}, verbs.ErrNotSupported,
 			"not supported: siw has no Opcode(99)"},
 	} {
-		n, err := c.QP().PostSend([]uverbs.SendWR{test.wr})
+		n, err := c.QP().PostSend([]verbs.SendWR{test.wr})
 		want := fmt.Sprintf("uverbs: post a send to QP %d on %s: %s", c.QP().Num(), dummyLink, test.want)
 		if n != 0 || err == nil || err.Error() != want || !errors.Is(err, test.is) {
 			t.Errorf("%d posted, %v\nwant %s", n, err, want)
 		}
 	}
-	c.post(uverbs.SendWR{WRID: 1, Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled, SGL: []uverbs.SGE{sge}})
+	c.post(verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: []verbs.SGE{sge}})
 	c.sent("1 SEND success")
 	s.got("1000 RECV success 8")
 }
@@ -63,8 +63,8 @@ func TestReadWithTwoSGEs(t *testing.T) {
 	two.cfg.QP.Cap.MaxSendSGE = 2
 	c, s := connect(t, two, setup{})
 	sge := c.mr.SGE(0, 8)
-	_, err := c.QP().PostSend([]uverbs.SendWR{{Opcode: uverbs.OpRDMARead, SGL: []uverbs.SGE{sge, sge}, RemoteAddr: s.mr.Addr(), RKey: s.mr.RKey()}})
-	if !errors.Is(err, uverbs.ErrInvalidWR) || !strings.HasSuffix(err.Error(), "a read on siw takes exactly one SGE") {
+	_, err := c.QP().PostSend([]verbs.SendWR{{Opcode: verbs.OpRDMARead, SGL: []verbs.SGE{sge, sge}, RemoteAddr: s.mr.Addr(), RKey: s.mr.RKey()}})
+	if !errors.Is(err, verbs.ErrInvalidWR) || !strings.HasSuffix(err.Error(), "a read on siw takes exactly one SGE") {
 		t.Error(err)
 	}
 }
@@ -76,24 +76,24 @@ func TestQueueFull(t *testing.T) {
 	noLeak(t)
 	c, s := connect(t, setup{}, setup{})
 	room := int(s.QP().Cap().MaxRecvWR)
-	recvs := make([]uverbs.RecvWR, room+1)
+	recvs := make([]verbs.RecvWR, room+1)
 	for i := range recvs {
 		recvs[i] = s.recv(0)
 	}
 	n, err := s.QP().PostRecv(recvs)
 	want := fmt.Sprintf("uverbs: post a receive to QP %d on %s: queue full", s.QP().Num(), dummyLink)
-	if n != room || !errors.Is(err, uverbs.ErrQueueFull) || err.Error() != want {
+	if n != room || !errors.Is(err, verbs.ErrQueueFull) || err.Error() != want {
 		t.Errorf("%d receives posted of %d: %v", n, room, err)
 	}
 	room = int(c.QP().Cap().MaxSendWR)
-	sends := make([]uverbs.SendWR, room+1)
+	sends := make([]verbs.SendWR, room+1)
 	for i := range sends {
-		sends[i] = uverbs.SendWR{WRID: uint64(i), Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled, SGL: []uverbs.SGE{c.mr.SGE(0, 8)}}
+		sends[i] = verbs.SendWR{WRID: uint64(i), Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: []verbs.SGE{c.mr.SGE(0, 8)}}
 	}
 	// The kernel has not been told of the queue yet, so none leaves it meanwhile.
 	n, err = c.QP().PostSend(sends)
 	want = fmt.Sprintf("uverbs: post a send to QP %d on %s: queue full", c.QP().Num(), dummyLink)
-	if n != room || !errors.Is(err, uverbs.ErrQueueFull) || err.Error() != want {
+	if n != room || !errors.Is(err, verbs.ErrQueueFull) || err.Error() != want {
 		t.Errorf("%d sends posted of %d: %v", n, room, err)
 	}
 	for i := range room {
@@ -108,19 +108,19 @@ func TestNotConnected(t *testing.T) {
 	noLeak(t)
 	o := newKit(t)
 	qp := o.qp(t)
-	sge := []uverbs.SGE{o.mr.SGE(0, 8)}
-	n, err := qp.PostSend([]uverbs.SendWR{{Opcode: uverbs.OpSend, SGL: sge}})
+	sge := []verbs.SGE{o.mr.SGE(0, 8)}
+	n, err := qp.PostSend([]verbs.SendWR{{Opcode: verbs.OpSend, SGL: sge}})
 	want := fmt.Sprintf("uverbs: post a send to QP %d on %s: transport endpoint is not connected: the QP is not connected", qp.Num(), dummyLink)
 	if n != 0 || !errors.Is(err, syscall.ENOTCONN) || err.Error() != want {
 		t.Errorf("%d posted, %v\nwant %s", n, err, want)
 	}
-	if n, err := qp.PostRecv([]uverbs.RecvWR{{SGL: sge}}); n != 1 || err != nil {
+	if n, err := qp.PostRecv([]verbs.RecvWR{{SGL: sge}}); n != 1 || err != nil {
 		t.Errorf("%d receives posted, %v", n, err)
 	}
-	if _, err := qp.PostRecv([]uverbs.RecvWR{{SGL: []uverbs.SGE{sge[0], sge[0]}}}); !errors.Is(err, uverbs.ErrInvalidWR) {
+	if _, err := qp.PostRecv([]verbs.RecvWR{{SGL: []verbs.SGE{sge[0], sge[0]}}}); !errors.Is(err, verbs.ErrInvalidWR) {
 		t.Error(err)
 	}
-	err = qp.Modify(&uverbs.QPAttr{State: uverbs.QPStateRTS}, uverbs.QPAttrState)
+	err = qp.Modify(&verbs.QPAttr{State: verbs.QPStateRTS}, verbs.QPAttrState)
 	want = fmt.Sprintf("uverbs: modify QP %d on %s: invalid argument: an iWARP QP goes to RTS only by connecting it: use package rdmacm", qp.Num(), dummyLink)
 	if err == nil || cmp.Diff(want, err.Error()) != "" {
 		t.Errorf("%v\nwant %s", err, want)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/goverbs/goverbs/netlinkrdma"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 func dumped[T any](t *testing.T, dump iter.Seq2[T, error]) (list []T) {
@@ -81,7 +82,7 @@ func TestResourceDumpLong(t *testing.T) {
 	closeLater(t, cq)
 	create := func() *uverbs.QP {
 		return must(dev.pd.CreateQP(&uverbs.QPOptions{SendCQ: cq, RecvCQ: cq,
-			Cap: uverbs.QPCap{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}}))(t)
+			Cap: verbs.QPCap{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}}))(t)
 	}
 	lives := make(map[uint32]bool)
 	for range many {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/goverbs/goverbs/netlinkrdma"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // resourceState makes a link of each type, with objects that stay as they are:
@@ -96,24 +97,24 @@ func holdObjects(t *testing.T, name string, rxe bool) {
 	}
 	cq := must(dev.CreateCQ(16, nil))(t)
 	closeLater(t, cq)
-	create := func(typ uverbs.QPType, srq *uverbs.SRQ) *uverbs.QP {
+	create := func(typ verbs.QPType, srq *uverbs.SRQ) *uverbs.QP {
 		qp := must(pd.CreateQP(&uverbs.QPOptions{Type: typ, SendCQ: cq, RecvCQ: cq, SRQ: srq,
-			Cap: uverbs.QPCap{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}}))(t)
+			Cap: verbs.QPCap{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}}))(t)
 		closeLater(t, qp)
 		return qp
 	}
-	create(uverbs.QPTypeRC, nil)
+	create(verbs.QPTypeRC, nil)
 	srq := must(pd.CreateSRQ(&uverbs.SRQOptions{MaxWR: 4, MaxSGE: 1}))(t)
 	closeLater(t, srq)
 	for range 3 { // two runs, 3 and 1, and one between that uses it not
-		create(uverbs.QPTypeRC, srq)
+		create(verbs.QPTypeRC, srq)
 	}
-	create(uverbs.QPTypeRC, nil)
-	create(uverbs.QPTypeRC, srq)
+	create(verbs.QPTypeRC, nil)
+	create(verbs.QPTypeRC, srq)
 	if rxe {
-		create(uverbs.QPTypeUC, nil)
-		ud := create(uverbs.QPTypeUD, nil)
-		if err := ud.Modify(&uverbs.QPAttr{State: uverbs.QPStateInit, Port: 1, QKey: 0x111}, uverbs.QPAttrState|uverbs.QPAttrPort|uverbs.QPAttrQKey|uverbs.QPAttrPKeyIndex); err != nil {
+		create(verbs.QPTypeUC, nil)
+		ud := create(verbs.QPTypeUD, nil)
+		if err := ud.Modify(&verbs.QPAttr{State: verbs.QPStateInit, Port: 1, QKey: 0x111}, verbs.QPAttrState|verbs.QPAttrPort|verbs.QPAttrQKey|verbs.QPAttrPKeyIndex); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/rdmacm"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // offer is a message of rping's: 16 bytes that say where size bytes are. They
@@ -23,18 +23,18 @@ func (e *end) offer(rkey uint32, size int) []byte {
 func (e *end) tell(message []byte) {
 	e.t.Helper()
 	copy(e.mr.Bytes()[sendFrom:], message)
-	e.post(uverbs.SendWR{Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled, SGL: []uverbs.SGE{e.mr.SGE(sendFrom, len(message))}})
+	e.post(verbs.SendWR{Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: []verbs.SGE{e.mr.SGE(sendFrom, len(message))}})
 	e.sent("0 SEND success")
 }
 
 // told waits for message i and says where the peer's buffer is.
-func (e *end) told(i int) uverbs.SendWR {
+func (e *end) told(i int) verbs.SendWR {
 	e.t.Helper()
-	if wc := e.next(e.RecvCQ()); wc.Status != uverbs.StatusSuccess || wc.ByteLen != 16 {
+	if wc := e.next(e.RecvCQ()); wc.Status != verbs.StatusSuccess || wc.ByteLen != 16 {
 		e.t.Fatalf("message %d: %+v", i, wc)
 	}
 	b := e.mr.Bytes()[i*recvSize:]
-	return uverbs.SendWR{RemoteAddr: binary.BigEndian.Uint64(b), RKey: binary.BigEndian.Uint32(b[8:])}
+	return verbs.SendWR{RemoteAddr: binary.BigEndian.Uint64(b), RKey: binary.BigEndian.Uint32(b[8:])}
 }
 
 // TestRpingBadServer: the client finds out, and says what.
@@ -57,7 +57,7 @@ func TestRpingBadServer(t *testing.T) {
 			e.told(0)
 			e.tell(make([]byte, 16))
 			wr := e.told(1)
-			wr.Opcode, wr.Flags, wr.SGL = uverbs.OpRDMAWrite, uverbs.SendSignaled, []uverbs.SGE{e.mr.SGE(sendFrom, 64)}
+			wr.Opcode, wr.Flags, wr.SGL = verbs.OpRDMAWrite, verbs.SendSignaled, []verbs.SGE{e.mr.SGE(sendFrom, 64)}
 			e.post(wr)
 			e.sent("0 RDMA_WRITE success")
 			e.tell(make([]byte, 16))

@@ -11,10 +11,11 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // ah makes an address handle that is closed with the test.
-func (d *rxeDevice) ah(t *testing.T, attr uverbs.AHAttr) *uverbs.AH {
+func (d *rxeDevice) ah(t *testing.T, attr verbs.AHAttr) *verbs.AH {
 	t.Helper()
 	ah := must(d.pd.CreateAH(&attr))(t)
 	closeLater(t, ah)
@@ -22,14 +23,14 @@ func (d *rxeDevice) ah(t *testing.T, attr uverbs.AHAttr) *uverbs.AH {
 }
 
 // way is the way from the device's GID of an address to another address.
-func (d *rxeDevice) way(from, to string) uverbs.AHAttr {
+func (d *rxeDevice) way(from, to string) verbs.AHAttr {
 	d.t.Helper()
 	source := must(d.ChooseGID(1, &uverbs.GIDChoice{Addr: netip.MustParseAddr(from)}))(d.t)
-	return uverbs.AHAttr{Global: true, DGID: uverbs.GIDFromAddr(netip.MustParseAddr(to)), SGIDIndex: source.Index, Port: 1}
+	return verbs.AHAttr{Global: true, DGID: verbs.GIDFromAddr(netip.MustParseAddr(to)), SGIDIndex: source.Index, Port: 1}
 }
 
 // sendGRH sends a message along a way and returns what the receiver learns of it.
-func sendGRH(t *testing.T, a, b *rxeEnd, ah *uverbs.AH) (uverbs.GRH, uverbs.WC) {
+func sendGRH(t *testing.T, a, b *rxeEnd, ah *verbs.AH) (uverbs.GRH, verbs.WC) {
 	t.Helper()
 	clear(b.mr.Bytes()[:uverbs.GRHSize])
 	b.postRecv(1, 0, 100)
@@ -38,7 +39,7 @@ func sendGRH(t *testing.T, a, b *rxeEnd, ah *uverbs.AH) (uverbs.GRH, uverbs.WC) 
 	a.post(wr)
 	a.sent("2 SEND success")
 	wc := b.got("1 RECV success 48")
-	if wc.Flags != uverbs.WCGRH || wc.SrcQP != a.qp.Num() || wc.PKeyIndex != 0 || wc.SLID != 0 || wc.SL != 0 || wc.DLIDPathBits != 0 {
+	if wc.Flags != verbs.WCGRH || wc.SrcQP != a.qp.Num() || wc.PKeyIndex != 0 || wc.SLID != 0 || wc.SL != 0 || wc.DLIDPathBits != 0 {
 		t.Errorf("%+v", wc)
 	}
 	return must(uverbs.ParseGRH(b.mr.Bytes()))(t), wc
@@ -51,14 +52,14 @@ func TestRxeAH(t *testing.T) {
 	rxeFabric(t)
 	noLeak(t)
 	d := openRxe(t)
-	a, b := d.pair(t, uverbs.QPTypeUD, rxeSetup{})
+	a, b := d.pair(t, verbs.QPTypeUD, rxeSetup{})
 	for _, addr := range []string{rxeIPv4, rxeIPv6} {
 		for _, class := range []uint8{0, 0x20, 0xfc} {
-			for _, asked := range []uverbs.AHAttr{{}, {HopLimit: 3}, {FlowLabel: 0xfffff}, {HopLimit: 255, FlowLabel: 1, SL: 7, StaticRate: 3}} {
+			for _, asked := range []verbs.AHAttr{{}, {HopLimit: 3}, {FlowLabel: 0xfffff}, {HopLimit: 255, FlowLabel: 1, SL: 7, StaticRate: 3}} {
 				attr := d.way(addr, addr)
 				attr.TrafficClass, attr.HopLimit, attr.FlowLabel, attr.SL, attr.StaticRate = class, asked.HopLimit, asked.FlowLabel, asked.SL, asked.StaticRate
 				got, _ := sendGRH(t, a, b, d.ah(t, attr))
-				want := uverbs.GRH{SGID: attr.DGID, DGID: attr.DGID, Type: uverbs.GIDTypeRoCEv2, TrafficClass: class, HopLimit: 64}
+				want := uverbs.GRH{SGID: attr.DGID, DGID: attr.DGID, Type: verbs.GIDTypeRoCEv2, TrafficClass: class, HopLimit: 64}
 				if got != want {
 					t.Errorf("%+v: came as %+v, want %+v", attr, got, want)
 				}
@@ -78,7 +79,7 @@ func TestRxeAHSource(t *testing.T) {
 	if !eventually(func() bool { return len(must(d.GIDTable())(t)) == 5 }) {
 		t.Fatalf("%+v", must(d.GIDTable())(t))
 	}
-	a, b := d.pair(t, uverbs.QPTypeUD, rxeSetup{})
+	a, b := d.pair(t, verbs.QPTypeUD, rxeSetup{})
 	for i, first := range []string{rxeIPv4, rxeIPv6} {
 		for _, way := range [][2]string{{first, second[i]}, {second[i], first}, {second[i], second[i]}} {
 			got, _ := sendGRH(t, a, b, d.ah(t, d.way(way[0], way[1])))
@@ -96,16 +97,16 @@ func TestRxeAHRefused(t *testing.T) {
 	d := openRxe(t)
 	good := d.way(rxeIPv4, rxeIPv4)
 	for name, test := range map[string]struct {
-		change func(*uverbs.AHAttr)
+		change func(*verbs.AHAttr)
 		is     error
 		want   string
 	}{
-		"not global": {func(a *uverbs.AHAttr) { a.Global = false }, syscall.EINVAL, "RoCE needs a Global address: DGID and SGIDIndex"},
-		"empty slot": {func(a *uverbs.AHAttr) { a.SGIDIndex = 200 }, syscall.ENODATA, "SGIDIndex must be a used slot"},
-		"no port":    {func(a *uverbs.AHAttr) { a.Port = 2 }, syscall.EINVAL, "no such port"},
-		"port 0":     {func(a *uverbs.AHAttr) { a.Port = 0 }, syscall.EINVAL, "no such port"},
-		"no way":     {func(a *uverbs.AHAttr) { *a = d.way(rxeIPv6, "2001:db8::1") }, syscall.ENETUNREACH, "no way to DGID"},
-		"families":   {func(a *uverbs.AHAttr) { a.DGID = uverbs.GIDFromAddr(netip.MustParseAddr(rxeIPv6)) }, syscall.EINVAL, "of DGID's family"},
+		"not global": {func(a *verbs.AHAttr) { a.Global = false }, syscall.EINVAL, "RoCE needs a Global address: DGID and SGIDIndex"},
+		"empty slot": {func(a *verbs.AHAttr) { a.SGIDIndex = 200 }, syscall.ENODATA, "SGIDIndex must be a used slot"},
+		"no port":    {func(a *verbs.AHAttr) { a.Port = 2 }, syscall.EINVAL, "no such port"},
+		"port 0":     {func(a *verbs.AHAttr) { a.Port = 0 }, syscall.EINVAL, "no such port"},
+		"no way":     {func(a *verbs.AHAttr) { *a = d.way(rxeIPv6, "2001:db8::1") }, syscall.ENETUNREACH, "no way to DGID"},
+		"families":   {func(a *verbs.AHAttr) { a.DGID = verbs.GIDFromAddr(netip.MustParseAddr(rxeIPv6)) }, syscall.EINVAL, "of DGID's family"},
 	} {
 		attr := good
 		test.change(&attr)
@@ -130,23 +131,23 @@ func TestRxeAHClosed(t *testing.T) {
 	rxeFabric(t)
 	noLeak(t)
 	d := openRxe(t)
-	a, b := d.pair(t, uverbs.QPTypeUD, rxeSetup{})
+	a, b := d.pair(t, verbs.QPTypeUD, rxeSetup{})
 	attr := d.way(rxeIPv4, rxeIPv4)
 	gone := must(d.pd.CreateAH(&attr))(t)
 	if err := gone.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := gone.Close(); !errors.Is(err, uverbs.ErrClosed) {
+	if err := gone.Close(); !errors.Is(err, verbs.ErrClosed) {
 		t.Error(err)
 	}
 	other := must(d.AllocPD())(t)
 	closeLater(t, other)
 	foreign := must(other.CreateAH(&attr))(t)
 	closeLater(t, foreign)
-	for want, ah := range map[string]*uverbs.AH{"the AH is closed": gone, "different PDs": foreign, "there is none": nil} {
+	for want, ah := range map[string]*verbs.AH{"the AH is closed": gone, "different PDs": foreign, "there is none": nil} {
 		wr := a.send(1, sendFrom, 8)
 		wr.AH = ah
-		if n, err := a.qp.PostSend([]uverbs.SendWR{wr}); n != 0 || !errors.Is(err, uverbs.ErrInvalidWR) || !strings.Contains(err.Error(), want) {
+		if n, err := a.qp.PostSend([]verbs.SendWR{wr}); n != 0 || !errors.Is(err, verbs.ErrInvalidWR) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%d, %v, want %q", n, err, want)
 		}
 	}
@@ -158,8 +159,8 @@ func TestRxeManyAHs(t *testing.T) {
 	rxeFabric(t)
 	noLeak(t)
 	d := openRxe(t)
-	a, b := d.pair(t, uverbs.QPTypeUD, rxeSetup{})
-	var all []*uverbs.AH
+	a, b := d.pair(t, verbs.QPTypeUD, rxeSetup{})
+	var all []*verbs.AH
 	for class := range 256 {
 		attr := d.way(rxeIPv6, rxeIPv6)
 		attr.TrafficClass = uint8(class) &^ 3 // the rest is the network's, for congestion
@@ -177,7 +178,7 @@ func TestRxeAHFromWC(t *testing.T) {
 	rxeFabric(t)
 	noLeak(t)
 	d := openRxe(t)
-	a, b := d.pair(t, uverbs.QPTypeUD, rxeSetup{})
+	a, b := d.pair(t, verbs.QPTypeUD, rxeSetup{})
 	for i, addr := range []string{rxeIPv4, rxeIPv6} {
 		attr := d.way(addr, addr)
 		attr.TrafficClass = 0x40
@@ -198,14 +199,14 @@ func TestRxeAHFromWC(t *testing.T) {
 		if got := must(uverbs.ParseGRH(a.mr.Bytes()))(t); got.DGID != attr.DGID || got.TrafficClass != 0x40 {
 			t.Errorf("%+v", got)
 		}
-		for name, try := range map[string]func() (*uverbs.AH, error){
-			"short": func() (*uverbs.AH, error) { return d.pd.AHFromWC(1, &wc, grh[:39]) },
-			"zeros": func() (*uverbs.AH, error) { return d.pd.AHFromWC(1, &wc, make([]byte, uverbs.GRHSize)) },
-			"port":  func() (*uverbs.AH, error) { return d.pd.AHFromWC(2, &wc, grh) },
-			"none":  func() (*uverbs.AH, error) { return d.pd.AHFromWC(1, &uverbs.WC{}, grh) },
-			"nil":   func() (*uverbs.AH, error) { return d.pd.AHFromWC(1, nil, grh) },
+		for name, try := range map[string]func() (*verbs.AH, error){
+			"short": func() (*verbs.AH, error) { return d.pd.AHFromWC(1, &wc, grh[:39]) },
+			"zeros": func() (*verbs.AH, error) { return d.pd.AHFromWC(1, &wc, make([]byte, uverbs.GRHSize)) },
+			"port":  func() (*verbs.AH, error) { return d.pd.AHFromWC(2, &wc, grh) },
+			"none":  func() (*verbs.AH, error) { return d.pd.AHFromWC(1, &verbs.WC{}, grh) },
+			"nil":   func() (*verbs.AH, error) { return d.pd.AHFromWC(1, nil, grh) },
 		} {
-			if _, err := try(); !errors.Is(err, syscall.EINVAL) && !errors.Is(err, uverbs.ErrNoGID) {
+			if _, err := try(); !errors.Is(err, syscall.EINVAL) && !errors.Is(err, verbs.ErrNoGID) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}

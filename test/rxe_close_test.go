@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // TestRxeManyPDs: there are as many as the program likes, and they come and go.
@@ -27,7 +28,7 @@ func TestRxeManyPDs(t *testing.T) {
 			if err := pd.Close(); err != nil {
 				t.Error(err)
 			}
-			if err := pd.Close(); !errors.Is(err, uverbs.ErrClosed) {
+			if err := pd.Close(); !errors.Is(err, verbs.ErrClosed) {
 				t.Error(err)
 			}
 		}
@@ -44,12 +45,12 @@ func TestRxeCloseOrder(t *testing.T) {
 	channel := must(dev.CreateCompChannel())(t)
 	cq := must(dev.CreateCQ(16, &uverbs.CQOptions{Channel: channel}))(t)
 	srq := must(pd.CreateSRQ(&uverbs.SRQOptions{MaxWR: 4, MaxSGE: 1}))(t)
-	opts := uverbs.QPOptions{Type: uverbs.QPTypeUD, SendCQ: cq, RecvCQ: cq, SRQ: srq, Cap: uverbs.QPCap{MaxSendWR: 4, MaxSendSGE: 1}}
+	opts := uverbs.QPOptions{Type: verbs.QPTypeUD, SendCQ: cq, RecvCQ: cq, SRQ: srq, Cap: verbs.QPCap{MaxSendWR: 4, MaxSendSGE: 1}}
 	qp := must(pd.CreateQP(&opts))(t)
-	mr := must(pd.AllocMR(4096, uverbs.AccessLocalWrite|uverbs.AccessMWBind, nil))(t)
-	mw := must(pd.AllocMW(uverbs.MWType1))(t)
+	mr := must(pd.AllocMR(4096, verbs.AccessLocalWrite|verbs.AccessMWBind, nil))(t)
+	mw := must(pd.AllocMW(verbs.MWType1))(t)
 	gid := must(dev.ChooseGID(1, nil))(t)
-	ah := must(pd.CreateAH(&uverbs.AHAttr{Global: true, DGID: gid.GID, SGIDIndex: gid.Index, Port: 1}))(t)
+	ah := must(pd.CreateAH(&verbs.AHAttr{Global: true, DGID: gid.GID, SGIDIndex: gid.Index, Port: 1}))(t)
 	more := [3]*uverbs.PD{}
 	for i := range more {
 		more[i] = must(dev.AllocPD())(t)
@@ -57,11 +58,11 @@ func TestRxeCloseOrder(t *testing.T) {
 	busy := func(object interface{ Close() error }, holders string) {
 		t.Helper()
 		err := object.Close()
-		if !errors.Is(err, uverbs.ErrInUse) || !strings.HasSuffix(number.ReplaceAllString(err.Error(), "$1"), ": in use: close "+holders+" first") {
+		if !errors.Is(err, verbs.ErrInUse) || !strings.HasSuffix(number.ReplaceAllString(err.Error(), "$1"), ": in use: close "+holders+" first") {
 			t.Errorf("%v\nwant %s", err, holders)
 		}
 	}
-	group := uverbs.GIDFromAddr(netip.MustParseAddr("239.83.0.3"))
+	group := verbs.GIDFromAddr(netip.MustParseAddr("239.83.0.3"))
 	number := fmt.Sprint("QP ", qp.Num())
 	busy(pd, "AH, MR, MW, "+number+", SRQ")
 	busy(channel, "CQ")
@@ -81,7 +82,7 @@ func TestRxeCloseOrder(t *testing.T) {
 		if err := object.Close(); err != nil {
 			t.Errorf("%T: %v", object, err)
 		}
-		if err := object.Close(); !errors.Is(err, uverbs.ErrClosed) {
+		if err := object.Close(); !errors.Is(err, verbs.ErrClosed) {
 			t.Errorf("%T again: %v", object, err)
 		}
 	}
@@ -89,25 +90,25 @@ func TestRxeCloseOrder(t *testing.T) {
 	for what, use := range map[string]func() error{
 		"PD.RegMR":       func() error { _, err := pd.RegMR(make([]byte, 8), 0); return err },
 		"PD.AllocMR":     func() error { _, err := pd.AllocMR(8, 0, nil); return err },
-		"PD.AllocMW":     func() error { _, err := pd.AllocMW(uverbs.MWType1); return err },
+		"PD.AllocMW":     func() error { _, err := pd.AllocMW(verbs.MWType1); return err },
 		"PD.CreateQP":    func() error { _, err := pd.CreateQP(&opts); return err },
 		"PD.CreateSRQ":   func() error { _, err := pd.CreateSRQ(&uverbs.SRQOptions{MaxWR: 1, MaxSGE: 1}); return err },
-		"PD.CreateAH":    func() error { _, err := pd.CreateAH(&uverbs.AHAttr{Global: true, DGID: gid.GID, Port: 1}); return err },
+		"PD.CreateAH":    func() error { _, err := pd.CreateAH(&verbs.AHAttr{Global: true, DGID: gid.GID, Port: 1}); return err },
 		"Device.AllocPD": func() error { _, err := dev.AllocPD(); return err },
 		"Device.Query":   func() error { _, err := dev.Query(); return err },
-		"CQ.Poll":        func() error { _, err := cq.Poll(make([]uverbs.WC, 1)); return err },
+		"CQ.Poll":        func() error { _, err := cq.Poll(make([]verbs.WC, 1)); return err },
 		"CQ.Arm":         func() error { return cq.Arm(false) },
 		"CQ.Resize":      func() error { return cq.Resize(32) },
-		"QP.PostSend":    func() error { _, err := qp.PostSend(make([]uverbs.SendWR, 1)); return err },
+		"QP.PostSend":    func() error { _, err := qp.PostSend(make([]verbs.SendWR, 1)); return err },
 		"QP.Query":       func() error { _, err := qp.Query(); return err },
 		"QP.AttachMcast": func() error { return qp.AttachMcast(group, 0) },
-		"SRQ.PostRecv":   func() error { _, err := srq.PostRecv(make([]uverbs.RecvWR, 1)); return err },
+		"SRQ.PostRecv":   func() error { _, err := srq.PostRecv(make([]verbs.RecvWR, 1)); return err },
 		"SRQ.Resize":     func() error { return srq.Resize(8) },
 		"SRQ.SetLimit":   func() error { return srq.SetLimit(1) },
 		"MR.Rereg":       func() error { return mr.Rereg(uverbs.ReregOptions{}) },
-		"MW.Bind":        func() error { return mw.Bind(qp, 1, 0, uverbs.BindMW{}) },
+		"MW.Bind":        func() error { return mw.Bind(qp, 1, 0, verbs.BindMW{}) },
 	} {
-		if err := use(); !errors.Is(err, uverbs.ErrClosed) {
+		if err := use(); !errors.Is(err, verbs.ErrClosed) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}

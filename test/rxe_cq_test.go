@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // TestRxeCQ makes CQs of several sizes, with and without a channel, on each
@@ -26,16 +27,16 @@ func TestRxeCQ(t *testing.T) {
 	for _, n := range []int{0, 1, 10, 1000, int(d.attr.MaxCQE)} {
 		for _, opts := range []*uverbs.CQOptions{nil, {Channel: channel}} {
 			cq := must(d.CreateCQ(n, opts))(t)
-			if got, err := cq.Poll(make([]uverbs.WC, 1)); cq.Cap() < max(n, 1) || got != 0 || err != nil {
+			if got, err := cq.Poll(make([]verbs.WC, 1)); cq.Cap() < max(n, 1) || got != 0 || err != nil {
 				t.Errorf("asked for %d, got %d; a new CQ has %d completions, %v", n, cq.Cap(), got, err)
 			}
-			if err := cq.Arm(false); (opts == nil) != errors.Is(err, uverbs.ErrNotSupported) || opts != nil && err != nil {
+			if err := cq.Arm(false); (opts == nil) != errors.Is(err, verbs.ErrNotSupported) || opts != nil && err != nil {
 				t.Errorf("arm with %+v: %v", opts, err)
 			}
 			if err := cq.Close(); err != nil {
 				t.Error(err)
 			}
-			if _, err := cq.Poll(make([]uverbs.WC, 1)); !errors.Is(err, uverbs.ErrClosed) {
+			if _, err := cq.Poll(make([]verbs.WC, 1)); !errors.Is(err, verbs.ErrClosed) {
 				t.Errorf("poll of a closed CQ: %v", err)
 			}
 		}
@@ -53,10 +54,10 @@ func TestRxeCQ(t *testing.T) {
 	refusedFor(t, "entries", func() error { return create(1<<40, nil) })
 	refusedFor(t, "CompVector", func() error { return create(1, &uverbs.CQOptions{CompVector: d.CompVectors()}) })
 	refusedFor(t, "CompVector", func() error { return create(1, &uverbs.CQOptions{CompVector: 1<<32 - 1}) })
-	if err := create(1, &uverbs.CQOptions{Channel: gone}); !errors.Is(err, uverbs.ErrClosed) {
+	if err := create(1, &uverbs.CQOptions{Channel: gone}); !errors.Is(err, verbs.ErrClosed) {
 		t.Errorf("on a closed channel: %v", err)
 	}
-	if err := channel.Close(); !errors.Is(err, uverbs.ErrInUse) {
+	if err := channel.Close(); !errors.Is(err, verbs.ErrInUse) {
 		t.Errorf("channel of CQs closed: %v", err)
 	}
 }
@@ -66,7 +67,7 @@ func TestRxeCQ(t *testing.T) {
 func TestRxeCQResize(t *testing.T) {
 	onRxe(t, "traffic", func(t *testing.T, d *rxeDevice) {
 		const messages, window = 1000, 15
-		a, b := d.pair(t, uverbs.QPTypeRC, rxeSetup{})
+		a, b := d.pair(t, verbs.QPTypeRC, rxeSetup{})
 		stop := make(chan struct{})
 		var resizers sync.WaitGroup
 		var resized [2]atomic.Int32
@@ -97,10 +98,10 @@ func TestRxeCQResize(t *testing.T) {
 			post()
 		}
 		for i := uint64(0); i < posted; i++ {
-			if wc := b.next(b.recvCQ); wc.WRID != i || wc.Imm != uint32(i) || wc.Status != uverbs.StatusSuccess {
+			if wc := b.next(b.recvCQ); wc.WRID != i || wc.Imm != uint32(i) || wc.Status != verbs.StatusSuccess {
 				t.Fatalf("receive %d: %+v", i, wc)
 			}
-			if wc := a.next(a.sendCQ); wc.WRID != i || wc.Status != uverbs.StatusSuccess {
+			if wc := a.next(a.sendCQ); wc.WRID != i || wc.Status != verbs.StatusSuccess {
 				t.Fatalf("send %d: %+v", i, wc)
 			}
 			if more(posted) {
@@ -111,7 +112,7 @@ func TestRxeCQResize(t *testing.T) {
 		resizers.Wait()
 	})
 	onRxe(t, "armed", func(t *testing.T, d *rxeDevice) {
-		a, b := d.pair(t, uverbs.QPTypeRC, rxeSetup{})
+		a, b := d.pair(t, verbs.QPTypeRC, rxeSetup{})
 		b.postRecv(1, 0, 8)
 		if err := b.recvCQ.Arm(false); err != nil {
 			t.Fatal(err)
@@ -124,7 +125,7 @@ func TestRxeCQResize(t *testing.T) {
 		b.got("1 RECV success 0")
 	})
 	onRxe(t, "unread", func(t *testing.T, d *rxeDevice) {
-		a := d.end(t, uverbs.QPTypeUD, rxeSetup{})
+		a := d.end(t, verbs.QPTypeUD, rxeSetup{})
 		a.connect(a)
 		for _, size := range []int{1, 7} {
 			if err := a.sendCQ.Resize(size); err != nil || a.sendCQ.Cap() < size {
@@ -151,8 +152,8 @@ func TestRxeCQResize(t *testing.T) {
 }
 
 // numbered is a signaled send of nothing but a number.
-func (e *rxeEnd) numbered(id uint64) uverbs.SendWR {
-	return e.to(uverbs.SendWR{WRID: id, Opcode: uverbs.OpSendImm, Imm: uint32(id), Flags: uverbs.SendSignaled})
+func (e *rxeEnd) numbered(id uint64) verbs.SendWR {
+	return e.to(verbs.SendWR{WRID: id, Opcode: verbs.OpSendImm, Imm: uint32(id), Flags: verbs.SendSignaled})
 }
 
 // hears waits for the next event of a channel, which is a CQ's.

@@ -9,22 +9,23 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // TestRxeCreateQP makes QPs of each type with the least, with some and with the
 // most that can be asked for; what is more is refused, and the error says so.
 func TestRxeCreateQP(t *testing.T) {
-	forAllTypes(t, func(t *testing.T, typ uverbs.QPType) {
+	forAllTypes(t, func(t *testing.T, typ verbs.QPType) {
 		rxeFabric(t)
 		noLeak(t)
 		d := openRxe(t)
 		cq := must(d.CreateCQ(16, nil))(t)
 		closeLater(t, cq)
-		create := func(c uverbs.QPCap) (*uverbs.QP, error) {
+		create := func(c verbs.QPCap) (*uverbs.QP, error) {
 			return d.pd.CreateQP(&uverbs.QPOptions{Type: typ, SendCQ: cq, RecvCQ: cq, Cap: c})
 		}
 		numbers := make(map[uint32]bool)
-		for _, ask := range []uverbs.QPCap{
+		for _, ask := range []verbs.QPCap{
 			{},
 			{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1},
 			{MaxSendWR: 10, MaxRecvWR: 20, MaxSendSGE: 3, MaxRecvSGE: 4, MaxInline: 100},
@@ -33,13 +34,13 @@ func TestRxeCreateQP(t *testing.T) {
 			qp := must(create(ask))(t)
 			closeLater(t, qp)
 			attr := must(qp.Query())(t)
-			if !atLeast(qp.Cap(), ask) || attr.State != uverbs.QPStateReset || qp.Type() != typ || numbers[qp.Num()] || qp.Num() < 2 {
+			if !atLeast(qp.Cap(), ask) || attr.State != verbs.QPStateReset || qp.Type() != typ || numbers[qp.Num()] || qp.Num() < 2 {
 				t.Errorf("asked for %+v, got %+v and %+v", ask, qp, attr)
 			}
 			numbers[qp.Num()] = true
 		}
 		const most = 1<<32 - 1
-		for field, c := range map[string]uverbs.QPCap{
+		for field, c := range map[string]verbs.QPCap{
 			"MaxSendWR":  {MaxSendWR: d.attr.MaxQPWR + 1},
 			"MaxRecvWR":  {MaxRecvWR: d.attr.MaxQPWR + 1},
 			"MaxSendSGE": {MaxSendSGE: d.attr.MaxSGE + 1},
@@ -48,7 +49,7 @@ func TestRxeCreateQP(t *testing.T) {
 		} {
 			refusedFor(t, field, func() error { return failedQP(create(c)) })
 		}
-		for field, c := range map[string]uverbs.QPCap{
+		for field, c := range map[string]verbs.QPCap{
 			"MaxSendWR": {MaxSendWR: most}, "MaxRecvWR": {MaxRecvWR: most}, "MaxSendSGE": {MaxSendSGE: most}, "MaxRecvSGE": {MaxRecvSGE: most},
 			"MaxInline": {MaxInline: most},
 		} {
@@ -59,7 +60,7 @@ func TestRxeCreateQP(t *testing.T) {
 
 func failedQP(_ *uverbs.QP, err error) error { return err }
 
-func atLeast(c, ask uverbs.QPCap) bool {
+func atLeast(c, ask verbs.QPCap) bool {
 	return c.MaxSendWR >= ask.MaxSendWR && c.MaxRecvWR >= ask.MaxRecvWR && c.MaxSendSGE >= ask.MaxSendSGE &&
 		c.MaxRecvSGE >= ask.MaxRecvSGE && c.MaxInline >= ask.MaxInline
 }
@@ -80,19 +81,19 @@ func TestRxeCreateQPRefused(t *testing.T) {
 	d := openRxe(t)
 	cq := must(d.CreateCQ(16, nil))(t)
 	closeLater(t, cq)
-	for name, typ := range map[string]uverbs.QPType{
+	for name, typ := range map[string]verbs.QPType{
 		"GSI": 1, "raw IPv6": 5, "raw Ethertype": 6, "raw packet": 8, "driver": 0xff, "unknown": 99,
 	} {
-		_, err := d.pd.CreateQP(&uverbs.QPOptions{Type: typ, SendCQ: cq, RecvCQ: cq, Cap: uverbs.QPCap{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}})
-		if !errors.Is(err, uverbs.ErrNotSupported) {
+		_, err := d.pd.CreateQP(&uverbs.QPOptions{Type: typ, SendCQ: cq, RecvCQ: cq, Cap: verbs.QPCap{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}})
+		if !errors.Is(err, verbs.ErrNotSupported) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	_, err := d.pd.CreateQP(&uverbs.QPOptions{Type: uverbs.QPTypeXRCInitiator, SendCQ: cq, Cap: uverbs.QPCap{MaxSendWR: 1, MaxSendSGE: 1}})
-	if !errors.Is(err, uverbs.ErrNotSupported) {
+	_, err := d.pd.CreateQP(&uverbs.QPOptions{Type: verbs.QPTypeXRCInitiator, SendCQ: cq, Cap: verbs.QPCap{MaxSendWR: 1, MaxSendSGE: 1}})
+	if !errors.Is(err, verbs.ErrNotSupported) {
 		t.Errorf("XRC initiator: %v", err)
 	}
-	if _, err := d.OpenXRCD(nil, 0); !errors.Is(err, uverbs.ErrNotSupported) {
+	if _, err := d.OpenXRCD(nil, 0); !errors.Is(err, verbs.ErrNotSupported) {
 		t.Errorf("XRC domain: %v", err)
 	}
 	gone := must(d.CreateCQ(1, nil))(t)

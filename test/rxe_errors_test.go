@@ -12,6 +12,7 @@ import (
 
 	"github.com/goverbs/goverbs/test/refusals"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // rxeFailure is a row of the table, and where kernels disagree about it.
@@ -42,9 +43,9 @@ func (f *rxeFailure) run(t *testing.T, d *rxeDevice) {
 	}
 	binary.NativeEndian.PutUint64(b.mr.Bytes(), refusals.Before)
 	wr := f.request(a, b)
-	wr.Flags = uverbs.SendSignaled
+	wr.Flags = verbs.SendSignaled
 	if !d.has(f.differs.needs) {
-		if n, err := a.qp.PostSend([]uverbs.SendWR{wr}); n != 0 || !errors.Is(err, uverbs.ErrNotSupported) {
+		if n, err := a.qp.PostSend([]verbs.SendWR{wr}); n != 0 || !errors.Is(err, verbs.ErrNotSupported) {
 			t.Errorf("%d, %v", n, err)
 		}
 		return
@@ -63,7 +64,7 @@ func (f *rxeFailure) compare(t *testing.T, first string, a, b *rxeEnd) {
 	sent, got := []string{first}, []string(nil)
 	a.reaches(stateIn(wantA))
 	b.reaches(stateIn(wantB))
-	if a.qp.Type() != uverbs.QPTypeRC && alive(wantA) && alive(wantB) {
+	if a.qp.Type() != verbs.QPTypeRC && alive(wantA) && alive(wantB) {
 		got = a.knock(b) // what went before has arrived by then, if ever
 	}
 	stateA, stateB := a.state().String(), b.state().String()
@@ -92,11 +93,11 @@ func (f *rxeFailure) want() (requester, responder string) {
 
 func alive(want string) bool { return strings.Contains(want, "; RTS") }
 
-func stateIn(want string) uverbs.QPState {
+func stateIn(want string) verbs.QPState {
 	if alive(want) {
-		return uverbs.QPStateRTS
+		return verbs.QPStateRTS
 	}
-	return uverbs.QPStateErr
+	return verbs.QPStateErr
 }
 
 // story tells all that became of an end, whose life this ends.
@@ -115,7 +116,7 @@ func (e *rxeEnd) knock(peer *rxeEnd) (got []string) {
 	for {
 		wc := peer.next(peer.recvCQ)
 		got = append(got, outcome(wc))
-		if wc.Status == uverbs.StatusSuccess {
+		if wc.Status == verbs.StatusSuccess {
 			return got
 		}
 	}
@@ -124,10 +125,10 @@ func (e *rxeEnd) knock(peer *rxeEnd) (got []string) {
 // TestRxeRetries: a peer that has no receive, and one that is not there, are
 // waited for as often as was said. The peer that was not ready comes to no harm.
 func TestRxeRetries(t *testing.T) {
-	short := uverbs.QPAttr{State: uverbs.QPStateRTS, SQPSN: 0x123456, Timeout: 8, RetryCnt: 1, RNRRetry: 7}
-	const all = uverbs.QPAttrSQPSN | uverbs.QPAttrTimeout | uverbs.QPAttrRetryCnt | uverbs.QPAttrRNRRetry | uverbs.QPAttrMaxQPRDAtomic
-	impatient := func(t *testing.T, d *rxeDevice, retries uverbs.QPAttr) (a, b *rxeEnd) {
-		a, b = d.end(t, uverbs.QPTypeRC, rxeSetup{}), d.end(t, uverbs.QPTypeRC, rxeSetup{})
+	short := verbs.QPAttr{State: verbs.QPStateRTS, SQPSN: 0x123456, Timeout: 8, RetryCnt: 1, RNRRetry: 7}
+	const all = verbs.QPAttrSQPSN | verbs.QPAttrTimeout | verbs.QPAttrRetryCnt | verbs.QPAttrRNRRetry | verbs.QPAttrMaxQPRDAtomic
+	impatient := func(t *testing.T, d *rxeDevice, retries verbs.QPAttr) (a, b *rxeEnd) {
+		a, b = d.end(t, verbs.QPTypeRC, rxeSetup{}), d.end(t, verbs.QPTypeRC, rxeSetup{})
 		b.connect(a)
 		a.toInit()
 		a.toRTR(b)
@@ -138,20 +139,20 @@ func TestRxeRetries(t *testing.T) {
 		a.t.Helper()
 		a.post(a.send(1, sendFrom, 8), a.send(2, sendFrom, 8))
 		first := outcome(a.next(a.sendCQ))
-		a.reaches(uverbs.QPStateErr)
+		a.reaches(verbs.QPStateErr)
 		if got := a.story([]string{first}, "ERR", nil); got != want {
 			a.t.Errorf("%q, want %q", got, want)
 		}
 	}
 	onRxe(t, "no receive", func(t *testing.T, d *rxeDevice) {
-		a, b := impatient(t, d, uverbs.QPAttr{SQPSN: 0x123456, Timeout: 14, RetryCnt: 7, RNRRetry: 1, State: uverbs.QPStateRTS})
+		a, b := impatient(t, d, verbs.QPAttr{SQPSN: 0x123456, Timeout: 14, RetryCnt: 7, RNRRetry: 1, State: verbs.QPStateRTS})
 		fails(a, "1 receiver-not-ready retries exceeded, 2 work request flushed; ERR")
-		if s := b.state(); s != uverbs.QPStateRTS {
+		if s := b.state(); s != verbs.QPStateRTS {
 			t.Errorf("the peer is in %v", s)
 		}
 	})
 	onRxe(t, "a receive in time", func(t *testing.T, d *rxeDevice) {
-		a, b := d.pair(t, uverbs.QPTypeRC, rxeSetup{}) // which wait for ever
+		a, b := d.pair(t, verbs.QPTypeRC, rxeSetup{}) // which wait for ever
 		a.post(a.send(1, sendFrom, 8))
 		b.postRecv(1000, 0, 8)
 		a.sent("1 SEND success")
@@ -160,16 +161,16 @@ func TestRxeRetries(t *testing.T) {
 	const gone = "1 transport retries exceeded, 2 work request flushed; ERR"
 	onRxe(t, "peer in RESET", func(t *testing.T, d *rxeDevice) {
 		a, b := impatient(t, d, short)
-		b.modify(uverbs.QPAttr{State: uverbs.QPStateReset}, 0)
+		b.modify(verbs.QPAttr{State: verbs.QPStateReset}, 0)
 		fails(a, gone)
 	})
 	onRxe(t, "peer in ERR", func(t *testing.T, d *rxeDevice) {
 		a, b := impatient(t, d, short)
-		b.modify(uverbs.QPAttr{State: uverbs.QPStateErr}, 0)
+		b.modify(verbs.QPAttr{State: verbs.QPStateErr}, 0)
 		fails(a, gone)
 	})
 	onRxe(t, "peer closed", func(t *testing.T, d *rxeDevice) {
-		a := d.end(t, uverbs.QPTypeRC, rxeSetup{})
+		a := d.end(t, verbs.QPTypeRC, rxeSetup{})
 		b := must(d.pd.CreateQP(&uverbs.QPOptions{SendCQ: a.sendCQ, RecvCQ: a.recvCQ, Cap: a.qp.Cap()}))(t)
 		a.toInit()
 		a.toRTR(&rxeEnd{t: t, dev: d, qp: b, mr: a.mr})

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // listener is an end whose two CQs share a channel. The send CQ makes an event
@@ -17,7 +18,7 @@ type listener struct {
 	id   uint64
 }
 
-func (d *rxeDevice) listener(t *testing.T, typ uverbs.QPType) *listener {
+func (d *rxeDevice) listener(t *testing.T, typ verbs.QPType) *listener {
 	l := &listener{rxeEnd: d.end(t, typ, rxeSetup{}), from: d.end(t, typ, rxeSetup{})}
 	l.sendCQ = must(d.CreateCQ(128, &uverbs.CQOptions{Channel: l.recvChannel}))(t)
 	closeLater(t, l.sendCQ)
@@ -29,7 +30,7 @@ func (d *rxeDevice) listener(t *testing.T, typ uverbs.QPType) *listener {
 }
 
 // get has messages arrive, sent with these flags.
-func (l *listener) get(flags ...uverbs.SendFlags) {
+func (l *listener) get(flags ...verbs.SendFlags) {
 	l.t.Helper()
 	for _, f := range flags {
 		l.id++
@@ -65,7 +66,7 @@ func (l *listener) quiet() {
 
 func (l *listener) polls(want int) {
 	l.t.Helper()
-	var wcs [64]uverbs.WC
+	var wcs [64]verbs.WC
 	for got := 0; got < want; {
 		n, err := l.recvCQ.Poll(wcs[:])
 		if err != nil {
@@ -80,8 +81,8 @@ func (l *listener) polls(want int) {
 // TestRxeEvents: an arming is good for one event, of a completion that comes
 // after it and is as was asked.
 func TestRxeEvents(t *testing.T) {
-	const plain, solicited = uverbs.SendFlags(0), uverbs.SendSolicited
-	for _, typ := range []uverbs.QPType{uverbs.QPTypeRC, uverbs.QPTypeUD} {
+	const plain, solicited = verbs.SendFlags(0), verbs.SendSolicited
+	for _, typ := range []verbs.QPType{verbs.QPTypeRC, verbs.QPTypeUD} {
 		onRxe(t, typ.String(), func(t *testing.T, d *rxeDevice) {
 			l := d.listener(t, typ)
 			l.get(plain)
@@ -119,10 +120,10 @@ func TestRxeEvents(t *testing.T) {
 func TestRxeEventOfError(t *testing.T) {
 	for _, solicitedOnly := range []bool{false, true} {
 		onRxe(t, fmt.Sprint("receive, solicited only: ", solicitedOnly), func(t *testing.T, d *rxeDevice) {
-			l := d.listener(t, uverbs.QPTypeRC)
+			l := d.listener(t, verbs.QPTypeRC)
 			l.postRecv(1, 0, 8)
 			l.arm(solicitedOnly)
-			l.modify(uverbs.QPAttr{State: uverbs.QPStateErr}, 0)
+			l.modify(verbs.QPAttr{State: verbs.QPStateErr}, 0)
 			if solicitedOnly && !onKernel("6.1") {
 				l.polls(1)
 				l.arm(false)
@@ -131,14 +132,14 @@ func TestRxeEventOfError(t *testing.T) {
 			l.hears(l.recvCQ)
 		})
 		onRxe(t, fmt.Sprint("send, solicited only: ", solicitedOnly), func(t *testing.T, d *rxeDevice) {
-			l := d.listener(t, uverbs.QPTypeRC)
-			l.modify(uverbs.QPAttr{State: uverbs.QPStateErr}, 0)
+			l := d.listener(t, verbs.QPTypeRC)
+			l.modify(verbs.QPAttr{State: verbs.QPStateErr}, 0)
 			if err := l.sendCQ.Arm(solicitedOnly); err != nil {
 				t.Fatal(err)
 			}
 			l.post(l.numbered(1))
 			if solicitedOnly {
-				for n := 0; n == 0; n, _ = l.sendCQ.Poll(make([]uverbs.WC, 1)) {
+				for n := 0; n == 0; n, _ = l.sendCQ.Poll(make([]verbs.WC, 1)) {
 				}
 				l.arm(false)
 				l.postRecv(2, 0, 8)

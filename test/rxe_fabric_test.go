@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // The rxe fabric is one rxe link on a dummy interface with an IPv4 and an IPv6
@@ -53,8 +54,8 @@ type rxeDevice struct {
 	*uverbs.Device
 	t    *testing.T
 	pd   *uverbs.PD
-	attr *uverbs.DeviceAttr
-	gid  uverbs.GIDEntry // of its IPv4 address
+	attr *verbs.DeviceAttr
+	gid  verbs.GIDEntry // of its IPv4 address
 }
 
 func openRxe(t *testing.T) *rxeDevice {
@@ -81,7 +82,7 @@ func openRxeLink(t *testing.T, name, addr string) *rxeDevice {
 }
 
 // gidOf finds the GID that an address of the link has.
-func (d *rxeDevice) gidOf(addr string) (gid uverbs.GIDEntry) {
+func (d *rxeDevice) gidOf(addr string) (gid verbs.GIDEntry) {
 	d.t.Helper()
 	want := addr
 	if addr == rxeIPv4 {
@@ -89,7 +90,7 @@ func (d *rxeDevice) gidOf(addr string) (gid uverbs.GIDEntry) {
 	}
 	until(d.t, "with the GID of "+addr, func() bool {
 		table := must(d.GIDTable())(d.t)
-		i := slices.IndexFunc(table, func(e uverbs.GIDEntry) bool { return e.GID.String() == want })
+		i := slices.IndexFunc(table, func(e verbs.GIDEntry) bool { return e.GID.String() == want })
 		if i >= 0 {
 			gid = table[i]
 		}
@@ -99,25 +100,25 @@ func (d *rxeDevice) gidOf(addr string) (gid uverbs.GIDEntry) {
 }
 
 // access is everything that the device lets a peer do.
-func (d *rxeDevice) access() uverbs.Access {
-	a := allAccess | uverbs.AccessRemoteAtomic | uverbs.AccessMWBind
-	if d.has(uverbs.DeviceCapFlushGlobal) {
-		a |= uverbs.AccessFlushGlobal // a persistent one wants persistent memory
+func (d *rxeDevice) access() verbs.Access {
+	a := allAccess | verbs.AccessRemoteAtomic | verbs.AccessMWBind
+	if d.has(verbs.DeviceCapFlushGlobal) {
+		a |= verbs.AccessFlushGlobal // a persistent one wants persistent memory
 	}
 	return a
 }
 
-func (d *rxeDevice) has(c uverbs.DeviceCap) bool { return d.attr.CapFlags&c == c }
+func (d *rxeDevice) has(c verbs.DeviceCap) bool { return d.attr.CapFlags&c == c }
 
 // rxeSetup describes one end. The zero value will do.
 type rxeSetup struct {
-	cap    uverbs.QPCap  // zero fields: 16 work requests, 1 SGE
-	access uverbs.Access // to its memory; zero: all there is
-	size   int           // of its memory; zero: memorySize
-	cqe    int           // entries of its CQs; zero: 128
+	cap    verbs.QPCap  // zero fields: 16 work requests, 1 SGE
+	access verbs.Access // to its memory; zero: all there is
+	size   int          // of its memory; zero: memorySize
+	cqe    int          // entries of its CQs; zero: 128
 	srq    *uverbs.SRQ
-	all    bool           // signal all sends
-	peer   *uverbs.Access // what the QP lets the peer do; nil: all there is
+	all    bool          // signal all sends
+	peer   *verbs.Access // what the QP lets the peer do; nil: all there is
 }
 
 // rxeEnd is a QP with CQs, memory and, when it is connected, a peer.
@@ -128,17 +129,17 @@ type rxeEnd struct {
 	sendCQ, recvCQ *uverbs.CQ
 	recvChannel    *uverbs.CompChannel
 	mr             *uverbs.MR
-	access         uverbs.Access // of the peer
+	access         verbs.Access // of the peer
 	peer           *rxeEnd
-	ah             *uverbs.AH // UD: the way to the peer
+	ah             *verbs.AH // UD: the way to the peer
 }
 
 const rxeQKey = 0x1234
 
 // end makes an end in RESET.
-func (d *rxeDevice) end(t *testing.T, typ uverbs.QPType, s rxeSetup) *rxeEnd {
+func (d *rxeDevice) end(t *testing.T, typ verbs.QPType, s rxeSetup) *rxeEnd {
 	t.Helper()
-	e := &rxeEnd{t: t, dev: d, access: d.access() &^ uverbs.AccessMWBind}
+	e := &rxeEnd{t: t, dev: d, access: d.access() &^ verbs.AccessMWBind}
 	if s.peer != nil {
 		e.access = *s.peer
 	}
@@ -174,7 +175,7 @@ func (d *rxeDevice) cq(t *testing.T, entries int) (*uverbs.CQ, *uverbs.CompChann
 }
 
 // pair makes two ends that are connected to each other, by hand.
-func (d *rxeDevice) pair(t *testing.T, typ uverbs.QPType, s rxeSetup) (*rxeEnd, *rxeEnd) {
+func (d *rxeDevice) pair(t *testing.T, typ verbs.QPType, s rxeSetup) (*rxeEnd, *rxeEnd) {
 	t.Helper()
 	a, b := d.end(t, typ, s), d.end(t, typ, s)
 	a.connect(b)
@@ -190,38 +191,38 @@ func (e *rxeEnd) connect(peer *rxeEnd) {
 	e.toRTS()
 }
 
-func (e *rxeEnd) modify(attr uverbs.QPAttr, mask uverbs.QPAttrMask) {
+func (e *rxeEnd) modify(attr verbs.QPAttr, mask verbs.QPAttrMask) {
 	e.t.Helper()
-	if err := e.qp.Modify(&attr, mask|uverbs.QPAttrState); err != nil {
+	if err := e.qp.Modify(&attr, mask|verbs.QPAttrState); err != nil {
 		e.t.Fatal(err)
 	}
 }
 
 func (e *rxeEnd) toInit() {
 	e.t.Helper()
-	attr := uverbs.QPAttr{State: uverbs.QPStateInit, Port: 1, QKey: rxeQKey, Access: e.access}
-	mask := uverbs.QPAttrPKeyIndex | uverbs.QPAttrPort | uverbs.QPAttrAccess
-	if e.qp.Type() == uverbs.QPTypeUD {
-		mask = uverbs.QPAttrPKeyIndex | uverbs.QPAttrPort | uverbs.QPAttrQKey
+	attr := verbs.QPAttr{State: verbs.QPStateInit, Port: 1, QKey: rxeQKey, Access: e.access}
+	mask := verbs.QPAttrPKeyIndex | verbs.QPAttrPort | verbs.QPAttrAccess
+	if e.qp.Type() == verbs.QPTypeUD {
+		mask = verbs.QPAttrPKeyIndex | verbs.QPAttrPort | verbs.QPAttrQKey
 	}
 	e.modify(attr, mask)
 }
 
 // address is the way to a peer, which may be on another device.
-func (e *rxeEnd) address(peer *rxeEnd) uverbs.AHAttr {
-	return uverbs.AHAttr{Global: true, DGID: peer.dev.gid.GID, SGIDIndex: e.dev.gid.Index, HopLimit: 64, Port: 1}
+func (e *rxeEnd) address(peer *rxeEnd) verbs.AHAttr {
+	return verbs.AHAttr{Global: true, DGID: peer.dev.gid.GID, SGIDIndex: e.dev.gid.Index, HopLimit: 64, Port: 1}
 }
 
 func (e *rxeEnd) toRTR(peer *rxeEnd) {
 	e.t.Helper()
 	e.peer = peer
-	attr := uverbs.QPAttr{State: uverbs.QPStateRTR, PathMTU: uverbs.MTU1024, DestQPN: peer.qp.Num(), RQPSN: 0x123456,
+	attr := verbs.QPAttr{State: verbs.QPStateRTR, PathMTU: verbs.MTU1024, DestQPN: peer.qp.Num(), RQPSN: 0x123456,
 		AH: e.address(peer), MaxDestRDAtomic: 4, MinRNRTimer: 12}
-	mask := uverbs.QPAttrAV | uverbs.QPAttrPathMTU | uverbs.QPAttrDestQPN | uverbs.QPAttrRQPSN
+	mask := verbs.QPAttrAV | verbs.QPAttrPathMTU | verbs.QPAttrDestQPN | verbs.QPAttrRQPSN
 	switch e.qp.Type() {
-	case uverbs.QPTypeRC:
-		mask |= uverbs.QPAttrMaxDestRDAtomic | uverbs.QPAttrMinRNRTimer
-	case uverbs.QPTypeUD:
+	case verbs.QPTypeRC:
+		mask |= verbs.QPAttrMaxDestRDAtomic | verbs.QPAttrMinRNRTimer
+	case verbs.QPTypeUD:
 		mask = 0
 		to := e.address(peer)
 		e.ah = must(e.dev.pd.CreateAH(&to))(e.t)
@@ -233,28 +234,28 @@ func (e *rxeEnd) toRTR(peer *rxeEnd) {
 // toRTS has RC wait 4 seconds for an acknowledgement; see patientRxe.
 func (e *rxeEnd) toRTS() {
 	e.t.Helper()
-	attr := uverbs.QPAttr{State: uverbs.QPStateRTS, SQPSN: 0x123456, Timeout: 20, RetryCnt: 7, RNRRetry: 7, MaxRDAtomic: 4}
-	mask := uverbs.QPAttrSQPSN
-	if e.qp.Type() == uverbs.QPTypeRC {
-		mask |= uverbs.QPAttrTimeout | uverbs.QPAttrRetryCnt | uverbs.QPAttrRNRRetry | uverbs.QPAttrMaxQPRDAtomic
+	attr := verbs.QPAttr{State: verbs.QPStateRTS, SQPSN: 0x123456, Timeout: 20, RetryCnt: 7, RNRRetry: 7, MaxRDAtomic: 4}
+	mask := verbs.QPAttrSQPSN
+	if e.qp.Type() == verbs.QPTypeRC {
+		mask |= verbs.QPAttrTimeout | verbs.QPAttrRetryCnt | verbs.QPAttrRNRRetry | verbs.QPAttrMaxQPRDAtomic
 	}
 	e.modify(attr, mask)
 }
 
 // to makes wr go to the peer: to its QP, or to the start of its memory.
-func (e *rxeEnd) to(wr uverbs.SendWR) uverbs.SendWR {
+func (e *rxeEnd) to(wr verbs.SendWR) verbs.SendWR {
 	wr.RemoteAddr, wr.RKey = e.peer.mr.Addr(), e.peer.mr.RKey()
 	wr.AH, wr.RemoteQPN, wr.RemoteQKey = e.ah, e.peer.qp.Num(), rxeQKey
 	return wr
 }
 
 // send is a signaled send of some memory.
-func (e *rxeEnd) send(id uint64, offset, length int) uverbs.SendWR {
-	return e.to(uverbs.SendWR{WRID: id, Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled, SGL: []uverbs.SGE{e.mr.SGE(offset, length)}})
+func (e *rxeEnd) send(id uint64, offset, length int) verbs.SendWR {
+	return e.to(verbs.SendWR{WRID: id, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: []verbs.SGE{e.mr.SGE(offset, length)}})
 }
 
 // post queues sends, all of which have to be taken.
-func (e *rxeEnd) post(wrs ...uverbs.SendWR) {
+func (e *rxeEnd) post(wrs ...verbs.SendWR) {
 	e.t.Helper()
 	if n, err := e.qp.PostSend(wrs); n != len(wrs) || err != nil {
 		e.t.Fatalf("posted %d of %d sends: %v", n, len(wrs), err)
@@ -264,13 +265,13 @@ func (e *rxeEnd) post(wrs ...uverbs.SendWR) {
 // postRecv queues a receive into some memory.
 func (e *rxeEnd) postRecv(id uint64, offset, length int) {
 	e.t.Helper()
-	if _, err := e.qp.PostRecv([]uverbs.RecvWR{{WRID: id, SGL: []uverbs.SGE{e.mr.SGE(offset, length)}}}); err != nil {
+	if _, err := e.qp.PostRecv([]verbs.RecvWR{{WRID: id, SGL: []verbs.SGE{e.mr.SGE(offset, length)}}}); err != nil {
 		e.t.Fatal(err)
 	}
 }
 
 // next waits for one completion.
-func (e *rxeEnd) next(cq *uverbs.CQ) uverbs.WC {
+func (e *rxeEnd) next(cq *uverbs.CQ) verbs.WC {
 	e.t.Helper()
 	return next(e.t, cq)
 }
@@ -284,7 +285,7 @@ func (e *rxeEnd) sent(want string) {
 }
 
 // got waits for a receive to complete as told: "1000 RECV success 5".
-func (e *rxeEnd) got(want string) uverbs.WC {
+func (e *rxeEnd) got(want string) verbs.WC {
 	e.t.Helper()
 	wc := e.next(e.recvCQ)
 	if got := brief(wc); got != want {
@@ -294,8 +295,8 @@ func (e *rxeEnd) got(want string) uverbs.WC {
 }
 
 // forAllTypes runs a test once a service.
-func forAllTypes(t *testing.T, test func(*testing.T, uverbs.QPType)) {
-	for _, typ := range []uverbs.QPType{uverbs.QPTypeRC, uverbs.QPTypeUC, uverbs.QPTypeUD} {
+func forAllTypes(t *testing.T, test func(*testing.T, verbs.QPType)) {
+	for _, typ := range []verbs.QPType{verbs.QPTypeRC, verbs.QPTypeUC, verbs.QPTypeUD} {
 		t.Run(fmt.Sprint(typ), func(t *testing.T) { test(t, typ) })
 	}
 }

@@ -6,14 +6,14 @@ import (
 	"strings"
 
 	"github.com/goverbs/goverbs/test/refusals"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // differs says where kernels disagree.
 type differs struct {
-	requester, responder string           // what Linux 6.1 makes of it, where that is something else
-	access               bool             // since Linux 7 the responder has EventQPAccessErr
-	needs                uverbs.DeviceCap // without this the work request is refused
+	requester, responder string          // what Linux 6.1 makes of it, where that is something else
+	access               bool            // since Linux 7 the responder has EventQPAccessErr
+	needs                verbs.DeviceCap // without this the work request is refused
 }
 
 // rxeFailures is the table to which the devices of package rdmatest are held, too.
@@ -35,13 +35,13 @@ func differences(f *refusals.Failure) (d differs) {
 	case f.Name == "UD SEND, receive too short":
 		d.responder = refusals.Broken
 	}
-	d.needs = map[uverbs.Opcode]uverbs.DeviceCap{uverbs.OpAtomicWrite: uverbs.DeviceCapAtomicWrite, uverbs.OpFlush: uverbs.DeviceCapFlushGlobal}[f.Op]
+	d.needs = map[verbs.Opcode]verbs.DeviceCap{verbs.OpAtomicWrite: verbs.DeviceCapAtomicWrite, verbs.OpFlush: verbs.DeviceCapFlushGlobal}[f.Op]
 	return d
 }
 
 // request is the request, and the region that it names if that has to be closed.
-func (f *rxeFailure) request(a, b *rxeEnd) uverbs.SendWR {
-	wr := f.Request(a.to(uverbs.SendWR{Opcode: f.Op}), a.mr.SGE(sendFrom, f.Size))
+func (f *rxeFailure) request(a, b *rxeEnd) verbs.SendWR {
+	wr := f.Request(a.to(verbs.SendWR{Opcode: f.Op}), a.mr.SGE(sendFrom, f.Size))
 	if f.Closed {
 		gone := must(b.dev.pd.AllocMR(memorySize, b.dev.access(), nil))(b.t)
 		wr.RemoteAddr, wr.RKey = gone.Addr(), gone.RKey()

@@ -8,20 +8,21 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // TestRxeFlush has everything that is posted to a failed QP come back once, before
 // and after anybody knows, and has the QP live again after RESET, though the CQs
 // still hold what is left of its first life.
 func TestRxeFlush(t *testing.T) {
-	forAllTypes(t, func(t *testing.T, typ uverbs.QPType) {
+	forAllTypes(t, func(t *testing.T, typ verbs.QPType) {
 		rxeFabric(t)
 		noLeak(t)
 		a, b := openRxe(t).pair(t, typ, rxeSetup{})
 		for id := range uint64(3) {
 			a.postRecv(id, 0, 100)
 		}
-		if err := a.qp.Modify(&uverbs.QPAttr{State: uverbs.QPStateErr}, uverbs.QPAttrState); err != nil {
+		if err := a.qp.Modify(&verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState); err != nil {
 			t.Fatal(err)
 		}
 		for id := uint64(3); id < 6; id++ {
@@ -31,7 +32,7 @@ func TestRxeFlush(t *testing.T) {
 		flushed := func(cq *uverbs.CQ, n int) (ids []uint64) {
 			for range n {
 				wc := a.next(cq)
-				if wc.Status != uverbs.StatusWRFlushErr || wc.QPN != a.qp.Num() {
+				if wc.Status != verbs.StatusWRFlushErr || wc.QPN != a.qp.Num() {
 					t.Errorf("%+v", wc)
 				}
 				ids = append(ids, wc.WRID)
@@ -45,14 +46,14 @@ func TestRxeFlush(t *testing.T) {
 			t.Errorf("sends %v", ids)
 		}
 		// Who has seen one completion of a batch knows that the others are there.
-		if _, err := a.qp.PostRecv([]uverbs.RecvWR{{WRID: 5}, {WRID: 6}}); err != nil {
+		if _, err := a.qp.PostRecv([]verbs.RecvWR{{WRID: 5}, {WRID: 6}}); err != nil {
 			t.Fatal(err)
 		}
 		a.post(a.send(11, sendFrom, 10), a.send(12, sendFrom, 10))
 		flushed(a.recvCQ, 1)
 		flushed(a.sendCQ, 1)
 		for _, e := range []*rxeEnd{a, b} { // both, for the numbers of packets
-			e.modify(uverbs.QPAttr{State: uverbs.QPStateReset}, 0)
+			e.modify(verbs.QPAttr{State: verbs.QPStateReset}, 0)
 			e.connect(e.peer)
 		}
 		if ids := flushed(a.recvCQ, 1); ids[0] != 6 {
@@ -64,7 +65,7 @@ func TestRxeFlush(t *testing.T) {
 		b.postRecv(7, 0, 100)
 		a.post(a.send(13, sendFrom, 10))
 		a.sent("13 SEND success")
-		if wc := b.next(b.recvCQ); wc.WRID != 7 || wc.Status != uverbs.StatusSuccess {
+		if wc := b.next(b.recvCQ); wc.WRID != 7 || wc.Status != verbs.StatusSuccess {
 			t.Errorf("%+v", wc)
 		}
 	})
@@ -73,12 +74,12 @@ func TestRxeFlush(t *testing.T) {
 // TestRxeReset has RESET throw away what was posted, sends and receives, so that
 // the next life begins with nothing.
 func TestRxeReset(t *testing.T) {
-	forAllTypes(t, func(t *testing.T, typ uverbs.QPType) {
+	forAllTypes(t, func(t *testing.T, typ verbs.QPType) {
 		rxeFabric(t)
 		noLeak(t)
 		d := openRxe(t)
-		a, b := d.pair(t, typ, rxeSetup{peer: new(uverbs.Access)})
-		a.modify(uverbs.QPAttr{State: uverbs.QPStateSQD}, 0)
+		a, b := d.pair(t, typ, rxeSetup{peer: new(verbs.Access)})
+		a.modify(verbs.QPAttr{State: verbs.QPStateSQD}, 0)
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
 		if ev, err := d.AsyncEvent(ctx); err != nil || ev.Type != uverbs.EventSQDrained || ev.QP != a.qp {
@@ -92,20 +93,20 @@ func TestRxeReset(t *testing.T) {
 			a.postRecv(id, 0, 100)
 		}
 		for _, e := range []*rxeEnd{a, b} {
-			e.modify(uverbs.QPAttr{State: uverbs.QPStateReset}, 0)
+			e.modify(verbs.QPAttr{State: verbs.QPStateReset}, 0)
 			e.connect(e.peer)
 		}
 		for range 3 {
 			b.postRecv(7, 0, 100)
 			a.post(a.send(13, sendFrom, 10))
 			a.sent("13 SEND success")
-			if wc := b.next(b.recvCQ); wc.WRID != 7 || wc.Status != uverbs.StatusSuccess {
+			if wc := b.next(b.recvCQ); wc.WRID != 7 || wc.Status != verbs.StatusSuccess {
 				t.Errorf("%+v", wc)
 			}
 			a.postRecv(8, 0, 100)
 			b.post(b.send(14, sendFrom, 10))
 			b.sent("14 SEND success")
-			if wc := a.next(a.recvCQ); wc.WRID != 8 || wc.Status != uverbs.StatusSuccess {
+			if wc := a.next(a.recvCQ); wc.WRID != 8 || wc.Status != verbs.StatusSuccess {
 				t.Errorf("%+v", wc)
 			}
 		}

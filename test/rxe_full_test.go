@@ -12,12 +12,13 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // TestRxePostInState posts to a QP in each state of its life. What a state
 // refuses leaves nothing behind; what it takes comes back, done or flushed.
 func TestRxePostInState(t *testing.T) {
-	forAllTypes(t, func(t *testing.T, typ uverbs.QPType) {
+	forAllTypes(t, func(t *testing.T, typ verbs.QPType) {
 		rxeFabric(t)
 		noLeak(t)
 		d := openRxe(t)
@@ -26,39 +27,39 @@ func TestRxePostInState(t *testing.T) {
 		for id := range uint64(3) {
 			b.postRecv(1000+id, 0, 100)
 		}
-		refuses := func(state uverbs.QPState, what string, n int, err error) {
+		refuses := func(state verbs.QPState, what string, n int, err error) {
 			t.Helper()
 			if n != 0 || !errors.Is(err, syscall.EINVAL) || !strings.Contains(fmt.Sprint(err), state.String()) {
 				t.Errorf("%s in %v: %d, %v", what, state, n, err)
 			}
 		}
-		sendIn := func(state uverbs.QPState) {
+		sendIn := func(state verbs.QPState) {
 			t.Helper()
-			n, err := a.qp.PostSend([]uverbs.SendWR{{WRID: 66, Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled}})
+			n, err := a.qp.PostSend([]verbs.SendWR{{WRID: 66, Opcode: verbs.OpSend, Flags: verbs.SendSignaled}})
 			refuses(state, "a send", n, err)
 		}
-		sendIn(uverbs.QPStateReset)
-		n, err := a.qp.PostRecv([]uverbs.RecvWR{{WRID: 66}})
-		refuses(uverbs.QPStateReset, "a receive", n, err)
+		sendIn(verbs.QPStateReset)
+		n, err := a.qp.PostRecv([]verbs.RecvWR{{WRID: 66}})
+		refuses(verbs.QPStateReset, "a receive", n, err)
 		a.toInit()
-		sendIn(uverbs.QPStateInit)
+		sendIn(verbs.QPStateInit)
 		a.postRecv(0, 0, 100)
 		a.toRTR(b)
-		sendIn(uverbs.QPStateRTR)
+		sendIn(verbs.QPStateRTR)
 		a.postRecv(1, 0, 100)
 		b.post(b.send(1, sendFrom, 10)) // arrives before a can send
 		b.sent("1 SEND success")
-		if wc := a.next(a.recvCQ); wc.WRID != 0 || wc.Status != uverbs.StatusSuccess {
+		if wc := a.next(a.recvCQ); wc.WRID != 0 || wc.Status != verbs.StatusSuccess {
 			t.Errorf("received in RTR: %+v", wc)
 		}
 		a.toRTS()
 		a.postRecv(2, 0, 100)
 		a.post(a.send(2, sendFrom, 10))
 		a.sent("2 SEND success")
-		if wc := b.next(b.recvCQ); wc.WRID != 1000 || wc.Status != uverbs.StatusSuccess {
+		if wc := b.next(b.recvCQ); wc.WRID != 1000 || wc.Status != verbs.StatusSuccess {
 			t.Errorf("the first send: %+v", wc)
 		}
-		a.modify(uverbs.QPAttr{State: uverbs.QPStateErr}, 0)
+		a.modify(verbs.QPAttr{State: verbs.QPStateErr}, 0)
 		a.postRecv(3, 0, 100)
 		a.post(a.send(4, sendFrom, 10))
 		sends, recvs := a.drain()
@@ -74,11 +75,11 @@ func TestRxePostInState(t *testing.T) {
 // TestRxeQueueFull fills each queue, which then takes nothing more and holds what
 // it took as it was posted.
 func TestRxeQueueFull(t *testing.T) {
-	forAllTypes(t, func(t *testing.T, typ uverbs.QPType) {
+	forAllTypes(t, func(t *testing.T, typ verbs.QPType) {
 		rxeFabric(t)
 		noLeak(t)
 		d := openRxe(t)
-		a, b := d.pair(t, typ, rxeSetup{cap: uverbs.QPCap{MaxSendWR: 7, MaxRecvWR: 7, MaxInline: 8}})
+		a, b := d.pair(t, typ, rxeSetup{cap: verbs.QPCap{MaxSendWR: 7, MaxRecvWR: 7, MaxInline: 8}})
 		for range 3 { // the ends of the ring come by
 			fillBoth(t, a, b, nil)
 		}
@@ -86,8 +87,8 @@ func TestRxeQueueFull(t *testing.T) {
 	onRxe(t, "SRQ", func(t *testing.T, d *rxeDevice) {
 		srq := must(d.pd.CreateSRQ(&uverbs.SRQOptions{MaxWR: 7, MaxSGE: 1}))(t)
 		closeLater(t, srq)
-		few := uverbs.QPCap{MaxSendWR: 7, MaxInline: 8}
-		a, b := d.end(t, uverbs.QPTypeRC, rxeSetup{cap: few}), d.end(t, uverbs.QPTypeRC, rxeSetup{srq: srq})
+		few := verbs.QPCap{MaxSendWR: 7, MaxInline: 8}
+		a, b := d.end(t, verbs.QPTypeRC, rxeSetup{cap: few}), d.end(t, verbs.QPTypeRC, rxeSetup{srq: srq})
 		a.connect(b)
 		b.connect(a)
 		for range 3 {
@@ -104,25 +105,25 @@ func fillBoth(t *testing.T, a, b *rxeEnd, srq *uverbs.SRQ) {
 	if srq != nil {
 		post, room = srq.PostRecv, int(srq.MaxWR())
 	}
-	recvs := make([]uverbs.RecvWR, room+1)
+	recvs := make([]verbs.RecvWR, room+1)
 	for i := range recvs {
-		recvs[i] = uverbs.RecvWR{WRID: uint64(1000 + i), SGL: []uverbs.SGE{b.mr.SGE(i*64, 64)}}
+		recvs[i] = verbs.RecvWR{WRID: uint64(1000 + i), SGL: []verbs.SGE{b.mr.SGE(i*64, 64)}}
 	}
 	full(t, "receives", room, func() (int, error) { return post(recvs) })
 	full(t, "one more receive", 0, func() (int, error) { return post(recvs[room:]) })
 
 	a.toSQD()
 	depth := int(a.qp.Cap().MaxSendWR)
-	sends := make([]uverbs.SendWR, depth+1)
+	sends := make([]verbs.SendWR, depth+1)
 	for i := range sends {
-		sends[i] = a.to(uverbs.SendWR{WRID: uint64(i), Opcode: uverbs.OpSendImm, Imm: uint32(i), Flags: uverbs.SendSignaled, Inline: message(i)})
+		sends[i] = a.to(verbs.SendWR{WRID: uint64(i), Opcode: verbs.OpSendImm, Imm: uint32(i), Flags: verbs.SendSignaled, Inline: message(i)})
 	}
 	full(t, "sends", depth, func() (int, error) { return a.qp.PostSend(sends) })
 	full(t, "one more send", 0, func() (int, error) { return a.qp.PostSend(sends[depth:]) })
 
-	a.modify(uverbs.QPAttr{State: uverbs.QPStateRTS}, 0)
+	a.modify(verbs.QPAttr{State: verbs.QPStateRTS}, 0)
 	front := 0
-	if a.qp.Type() == uverbs.QPTypeUD {
+	if a.qp.Type() == verbs.QPTypeUD {
 		front = uverbs.GRHSize
 	}
 	for i := range depth {
@@ -144,7 +145,7 @@ func message(i int) []byte { return fmt.Appendf(nil, "text %03d", i) }
 // full posts to a queue that has room for n.
 func full(t *testing.T, what string, n int, post func() (int, error)) {
 	t.Helper()
-	if got, err := post(); got != n || !errors.Is(err, uverbs.ErrQueueFull) {
+	if got, err := post(); got != n || !errors.Is(err, verbs.ErrQueueFull) {
 		t.Errorf("%s: %d, %v; want %d and then no room", what, got, err, n)
 	}
 }
@@ -152,7 +153,7 @@ func full(t *testing.T, what string, n int, post func() (int, error)) {
 // toSQD waits until the sends of before are done.
 func (e *rxeEnd) toSQD() {
 	e.t.Helper()
-	e.modify(uverbs.QPAttr{State: uverbs.QPStateSQD}, 0)
+	e.modify(verbs.QPAttr{State: verbs.QPStateSQD}, 0)
 	e.drained()
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // gidLink is an rxe link on an interface of its own, whose addresses a test may
@@ -62,7 +63,7 @@ func TestRxeGID(t *testing.T) {
 	netdev := must(net.InterfaceByName("rxegid0"))(t)
 	info := devinfo(t, "gvgid")
 	for _, e := range must(d.GIDTable())(t) {
-		if e.Type != uverbs.GIDTypeRoCEv2 || e.Port != 1 || e.NetdevIndex != uint32(netdev.Index) {
+		if e.Type != verbs.GIDTypeRoCEv2 || e.Port != 1 || e.NetdevIndex != uint32(netdev.Index) {
 			t.Errorf("%+v", e)
 		}
 		if theirs := info["GID[  "+string(rune('0'+e.Index))+"]"]; theirs != e.GID.String()+", RoCE v2" {
@@ -110,20 +111,20 @@ func TestRxeChooseGID(t *testing.T) {
 	refused := func(c *uverbs.GIDChoice, want string) {
 		t.Helper()
 		e, err := d.ChooseGID(1, c)
-		if !errors.Is(err, uverbs.ErrNoGID) || !strings.Contains(err.Error(), want) {
+		if !errors.Is(err, verbs.ErrNoGID) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %+v, %v, want %q", c, e, err, want)
 		}
 	}
 	addr := func(s string) *uverbs.GIDChoice { return &uverbs.GIDChoice{Addr: netip.MustParseAddr(s)} }
 	chosen(nil, 1)
-	chosen(&uverbs.GIDChoice{Type: uverbs.GIDTypeRoCEv2, IPv4: true}, 1)
+	chosen(&uverbs.GIDChoice{Type: verbs.GIDTypeRoCEv2, IPv4: true}, 1)
 	chosen(&uverbs.GIDChoice{IPv6: true}, 2)
 	chosen(&uverbs.GIDChoice{IPv4: true, IPv6: true}, 1)
 	chosen(addr("10.87.0.2"), 3)
 	chosen(addr("::ffff:10.87.0.2"), 3)
 	chosen(addr("fd87::1"), 2)
 	chosen(addr(local), 0)
-	refused(&uverbs.GIDChoice{Type: uverbs.GIDTypeRoCEv1}, "1 10.87.0.1 (RoCE v2), 2 fd87::1 (RoCE v2)")
+	refused(&uverbs.GIDChoice{Type: verbs.GIDTypeRoCEv1}, "1 10.87.0.1 (RoCE v2), 2 fd87::1 (RoCE v2)")
 	refused(addr("10.87.0.3"), "add 10.87.0.3 to rxegid0 (`ip addr add`)")
 	if _, err := d.ChooseGID(2, nil); !errors.Is(err, syscall.EINVAL) {
 		t.Error(err)

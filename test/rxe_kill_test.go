@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // TestRxePeerKilled kills a process in the middle of a transfer between QPs that
@@ -28,7 +29,7 @@ func TestRxePeerKilled(t *testing.T) {
 				t.Fatal(err)
 			}
 			for i := range uint64(2) {
-				if _, err := q.qp.PostRecv([]uverbs.RecvWR{{WRID: i}}); err != nil {
+				if _, err := q.qp.PostRecv([]verbs.RecvWR{{WRID: i}}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -41,17 +42,17 @@ func TestRxePeerKilled(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
 			status, err := q.write(ctx, kill)
-			if err != nil || len(status) != cap(q.wcs) || status[0] != uverbs.StatusRetryExcErr {
+			if err != nil || len(status) != cap(q.wcs) || status[0] != verbs.StatusRetryExcErr {
 				t.Errorf("the writes ended with %v, %v", status, err)
 			}
 			for _, s := range status[1:] {
-				if s != uverbs.StatusWRFlushErr {
+				if s != verbs.StatusWRFlushErr {
 					t.Errorf("the writes ended with %v", status)
 				}
 			}
 			for i := range uint64(2) {
 				n, err := q.recvCQ.Wait(ctx, q.wcs[:1])
-				if wc := q.wcs[0]; n != 1 || err != nil || wc.WRID != i || wc.Status != uverbs.StatusWRFlushErr {
+				if wc := q.wcs[0]; n != 1 || err != nil || wc.WRID != i || wc.Status != verbs.StatusWRFlushErr {
 					t.Errorf("receive %d: %+v, %v", i, wc, err)
 				}
 			}
@@ -95,14 +96,14 @@ type talker struct {
 	channel        *uverbs.CompChannel
 	sendCQ, recvCQ *uverbs.CQ
 	qp             *uverbs.QP
-	gid            *uverbs.GIDEntry
-	wcs            []uverbs.WC
+	gid            *verbs.GIDEntry
+	wcs            []verbs.WC
 	addr           uint64 // of the peer's memory
 	rkey           uint32
 }
 
 func newTalker(d *uverbs.Device) (q *talker, err error) {
-	q = &talker{wcs: make([]uverbs.WC, 8)}
+	q = &talker{wcs: make([]verbs.WC, 8)}
 	if q.gid, err = d.ChooseGID(1, nil); err != nil {
 		return q, err
 	}
@@ -121,7 +122,7 @@ func newTalker(d *uverbs.Device) (q *talker, err error) {
 		}
 	}
 	q.qp, err = q.pd.CreateQP(&uverbs.QPOptions{SendCQ: q.sendCQ, RecvCQ: q.recvCQ,
-		Cap: uverbs.QPCap{MaxSendWR: uint32(len(q.wcs)), MaxRecvWR: 2, MaxSendSGE: 1, MaxRecvSGE: 1}})
+		Cap: verbs.QPCap{MaxSendWR: uint32(len(q.wcs)), MaxRecvWR: 2, MaxSendSGE: 1, MaxRecvSGE: 1}})
 	return q, err
 }
 
@@ -137,8 +138,8 @@ func (q *talker) String() string {
 // connect takes half a second and a retry for the end of the peer: 7 retries would
 // be without end, to rxe.
 func (q *talker) connect(peer string) error {
-	attr := &uverbs.QPAttr{Access: allAccess, Timeout: 17, RetryCnt: 1,
-		AH: uverbs.AHAttr{Global: true, DGID: q.gid.GID, SGIDIndex: q.gid.Index, HopLimit: 1}}
+	attr := &verbs.QPAttr{Access: allAccess, Timeout: 17, RetryCnt: 1,
+		AH: verbs.AHAttr{Global: true, DGID: q.gid.GID, SGIDIndex: q.gid.Index, HopLimit: 1}}
 	if _, err := fmt.Sscan(peer, &attr.DestQPN, &q.addr, &q.rkey); err != nil {
 		return err
 	}
@@ -147,13 +148,13 @@ func (q *talker) connect(peer string) error {
 
 // write writes to the peer's memory until a write fails, and tells the status of
 // each that did when all have completed. It tells when it is well under way.
-func (q *talker) write(ctx context.Context, underWay func()) (failed []uverbs.Status, err error) {
-	wr := uverbs.SendWR{Opcode: uverbs.OpRDMAWrite, Flags: uverbs.SendSignaled, RemoteAddr: q.addr, RKey: q.rkey,
-		SGL: []uverbs.SGE{q.mr.SGE(0, q.mr.Len())}}
+func (q *talker) write(ctx context.Context, underWay func()) (failed []verbs.Status, err error) {
+	wr := verbs.SendWR{Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled, RemoteAddr: q.addr, RKey: q.rkey,
+		SGL: []verbs.SGE{q.mr.SGE(0, q.mr.Len())}}
 	done := 0
 	for inFlight := 0; len(failed) == 0 || inFlight > 0; {
 		for ; len(failed) == 0 && inFlight < len(q.wcs); inFlight++ {
-			if _, err := q.qp.PostSend([]uverbs.SendWR{wr}); err != nil {
+			if _, err := q.qp.PostSend([]verbs.SendWR{wr}); err != nil {
 				return failed, err
 			}
 		}
@@ -162,7 +163,7 @@ func (q *talker) write(ctx context.Context, underWay func()) (failed []uverbs.St
 			return failed, err
 		}
 		for _, wc := range q.wcs[:n] {
-			if wc.Status != uverbs.StatusSuccess {
+			if wc.Status != verbs.StatusSuccess {
 				failed = append(failed, wc.Status)
 			}
 		}

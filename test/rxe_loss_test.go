@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // TestRxeLoss loses packets, and has others overtake them. RC carries messages of
@@ -24,7 +25,7 @@ func TestRxeLoss(t *testing.T) {
 	for _, percent := range fewElsewhere([]int{10, 1}, 1) {
 		t.Run(fmt.Sprintf("%d%%", percent), func(t *testing.T) {
 			l := &lossy{a: near, b: far, percent: percent}
-			l.random = must(near.pd.AllocMR(randomSize, uverbs.AccessLocalWrite, nil))(t)
+			l.random = must(near.pd.AllocMR(randomSize, verbs.AccessLocalWrite, nil))(t)
 			closeLater(t, l.random)
 			fill(l.random.Bytes())
 			t.Run("RC", func(t *testing.T) {
@@ -33,8 +34,8 @@ func TestRxeLoss(t *testing.T) {
 			t.Run("RC, long", func(t *testing.T) {
 				l.reliable(t, stream{n: 500 / percent, window: 32, sizes: messageSizes, timeout: 16})
 			})
-			t.Run("UC", func(t *testing.T) { l.unreliable(t, uverbs.QPTypeUC, 500, messageSizes) })
-			t.Run("UD", func(t *testing.T) { l.unreliable(t, uverbs.QPTypeUD, 1500, packetSizes) })
+			t.Run("UC", func(t *testing.T) { l.unreliable(t, verbs.QPTypeUC, 500, messageSizes) })
+			t.Run("UD", func(t *testing.T) { l.unreliable(t, verbs.QPTypeUD, 1500, packetSizes) })
 			if percent == 10 { // at 1 % so few packets could be lucky
 				t.Run("RDMA", func(t *testing.T) { l.remote(t, 100) })
 			}
@@ -92,16 +93,16 @@ func (l *lossy) content(i int, sizes []int) []byte {
 	return l.random.Bytes()[offset:][:size]
 }
 
-func (l *lossy) message(e *rxeEnd, i int, sizes []int) uverbs.SendWR {
+func (l *lossy) message(e *rxeEnd, i int, sizes []int) verbs.SendWR {
 	offset, size := l.place(i, sizes)
-	return e.to(uverbs.SendWR{WRID: uint64(i), Opcode: uverbs.OpSendImm, Imm: uint32(i), Flags: uverbs.SendSignaled,
-		SGL: []uverbs.SGE{l.random.SGE(offset, size)}})
+	return e.to(verbs.SendWR{WRID: uint64(i), Opcode: verbs.OpSendImm, Imm: uint32(i), Flags: verbs.SendSignaled,
+		SGL: []verbs.SGE{l.random.SGE(offset, size)}})
 }
 
 // pair connects two ends. The timeout is what a lost packet costs an RC QP when
 // no other one follows: 11 is 8 ms, 14 is 67 ms. To rxe 7 retries are without end,
 // so none of them fails by bad luck.
-func (l *lossy) pair(t *testing.T, typ uverbs.QPType, timeout uint8, s rxeSetup) (*rxeEnd, *rxeEnd) {
+func (l *lossy) pair(t *testing.T, typ verbs.QPType, timeout uint8, s rxeSetup) (*rxeEnd, *rxeEnd) {
 	t.Helper()
 	a, b := l.a.end(t, typ, s), l.b.end(t, typ, s)
 	for _, e := range []*rxeEnd{a, b} {
@@ -110,10 +111,10 @@ func (l *lossy) pair(t *testing.T, typ uverbs.QPType, timeout uint8, s rxeSetup)
 	a.toRTR(b)
 	b.toRTR(a)
 	for _, e := range []*rxeEnd{a, b} {
-		attr := uverbs.QPAttr{State: uverbs.QPStateRTS, SQPSN: 0x123456, Timeout: timeout, RetryCnt: 7, RNRRetry: 7, MaxRDAtomic: 4}
-		mask := uverbs.QPAttrSQPSN
-		if typ == uverbs.QPTypeRC {
-			mask |= uverbs.QPAttrTimeout | uverbs.QPAttrRetryCnt | uverbs.QPAttrRNRRetry | uverbs.QPAttrMaxQPRDAtomic
+		attr := verbs.QPAttr{State: verbs.QPStateRTS, SQPSN: 0x123456, Timeout: timeout, RetryCnt: 7, RNRRetry: 7, MaxRDAtomic: 4}
+		mask := verbs.QPAttrSQPSN
+		if typ == verbs.QPTypeRC {
+			mask |= verbs.QPAttrTimeout | verbs.QPAttrRetryCnt | verbs.QPAttrRNRRetry | verbs.QPAttrMaxQPRDAtomic
 		}
 		e.modify(attr, mask)
 	}
@@ -122,8 +123,8 @@ func (l *lossy) pair(t *testing.T, typ uverbs.QPType, timeout uint8, s rxeSetup)
 
 func (l *lossy) reliable(t *testing.T, s stream) {
 	slot, depth := slices.Max(s.sizes), 2*s.window
-	a, b := l.pair(t, uverbs.QPTypeRC, s.timeout, rxeSetup{size: depth * slot,
-		cap: uverbs.QPCap{MaxSendWR: uint32(s.window), MaxRecvWR: uint32(depth)}})
+	a, b := l.pair(t, verbs.QPTypeRC, s.timeout, rxeSetup{size: depth * slot,
+		cap: verbs.QPCap{MaxSendWR: uint32(s.window), MaxRecvWR: uint32(depth)}})
 	lose(t, "gvnear", l.percent)
 	lose(t, "gvaway", 0)
 	if s.deaf {
@@ -157,7 +158,7 @@ func (l *lossy) reliable(t *testing.T, s stream) {
 // receive has all messages arrive as they were sent, in order.
 func (l *lossy) receive(ctx context.Context, e *rxeEnd, s stream, slot int) error {
 	depth := 2 * s.window
-	wcs := make([]uverbs.WC, s.window)
+	wcs := make([]verbs.WC, s.window)
 	for i := 0; i < s.n; {
 		got, err := e.recvCQ.Wait(ctx, wcs)
 		if err != nil {
@@ -165,13 +166,13 @@ func (l *lossy) receive(ctx context.Context, e *rxeEnd, s stream, slot int) erro
 		}
 		for _, wc := range wcs[:got] {
 			want, at := l.content(i, s.sizes), i%depth
-			if wc.Status != uverbs.StatusSuccess || wc.Imm != uint32(i) || wc.WRID != uint64(at) || int(wc.ByteLen) != len(want) {
+			if wc.Status != verbs.StatusSuccess || wc.Imm != uint32(i) || wc.WRID != uint64(at) || int(wc.ByteLen) != len(want) {
 				return fmt.Errorf("message %d of %d bytes: %+v", i, len(want), wc)
 			}
 			if !bytes.Equal(e.mr.Bytes()[at*slot:][:len(want)], want) {
 				return fmt.Errorf("message %d of %d bytes: not what was sent", i, len(want))
 			}
-			if _, err := e.qp.PostRecv([]uverbs.RecvWR{{WRID: wc.WRID, SGL: []uverbs.SGE{e.mr.SGE(at*slot, slot)}}}); err != nil {
+			if _, err := e.qp.PostRecv([]verbs.RecvWR{{WRID: wc.WRID, SGL: []verbs.SGE{e.mr.SGE(at*slot, slot)}}}); err != nil {
 				return err
 			}
 			i++
@@ -182,10 +183,10 @@ func (l *lossy) receive(ctx context.Context, e *rxeEnd, s stream, slot int) erro
 
 // stream sends the messages, and has all complete in order.
 func (l *lossy) stream(ctx context.Context, e *rxeEnd, s stream) error {
-	wcs := make([]uverbs.WC, s.window)
+	wcs := make([]verbs.WC, s.window)
 	for posted, done := 0, 0; done < s.n; {
 		for ; posted < s.n && posted-done < s.window; posted++ {
-			if _, err := e.qp.PostSend([]uverbs.SendWR{l.message(e, posted, s.sizes)}); err != nil {
+			if _, err := e.qp.PostSend([]verbs.SendWR{l.message(e, posted, s.sizes)}); err != nil {
 				return fmt.Errorf("send %d: %w", posted, err)
 			}
 		}
@@ -194,7 +195,7 @@ func (l *lossy) stream(ctx context.Context, e *rxeEnd, s stream) error {
 			return fmt.Errorf("send %d: %w", done, err)
 		}
 		for _, wc := range wcs[:got] {
-			if wc.Status != uverbs.StatusSuccess || wc.WRID != uint64(done) {
+			if wc.Status != verbs.StatusSuccess || wc.WRID != uint64(done) {
 				return fmt.Errorf("send %d: %+v", done, wc)
 			}
 			done++
@@ -206,7 +207,7 @@ func (l *lossy) stream(ctx context.Context, e *rxeEnd, s stream) error {
 // remote reads and counts in the peer's memory. What is sent again must not count
 // again.
 func (l *lossy) remote(t *testing.T, n int) {
-	a, b := l.pair(t, uverbs.QPTypeRC, 11, rxeSetup{})
+	a, b := l.pair(t, verbs.QPTypeRC, 11, rxeSetup{})
 	lose(t, "gvnear", l.percent)
 	lose(t, "gvaway", l.percent)
 	const size = 5000
@@ -214,10 +215,10 @@ func (l *lossy) remote(t *testing.T, n int) {
 	for i := range n {
 		offset := 8 + i*61%(memorySize-size-8)
 		clear(a.mr.Bytes()[8:][:size])
-		a.post(a.to(uverbs.SendWR{WRID: 1, Opcode: uverbs.OpFetchAdd, CompareAdd: 1, Flags: uverbs.SendSignaled,
-			SGL: []uverbs.SGE{a.mr.SGE(0, 8)}}))
-		read := a.to(uverbs.SendWR{WRID: 2, Opcode: uverbs.OpRDMARead, Flags: uverbs.SendSignaled,
-			SGL: []uverbs.SGE{a.mr.SGE(8, size)}})
+		a.post(a.to(verbs.SendWR{WRID: 1, Opcode: verbs.OpFetchAdd, CompareAdd: 1, Flags: verbs.SendSignaled,
+			SGL: []verbs.SGE{a.mr.SGE(0, 8)}}))
+		read := a.to(verbs.SendWR{WRID: 2, Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled,
+			SGL: []verbs.SGE{a.mr.SGE(8, size)}})
 		read.RemoteAddr += uint64(offset)
 		a.post(read)
 		a.sent("1 FETCH_ADD success")

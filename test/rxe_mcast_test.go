@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // joinHost has the host itself be a member of a group, without which the kernel's
@@ -31,9 +32,9 @@ func TestRxeMulticast(t *testing.T) {
 			noLeak(t)
 			d := openRxe(t)
 			joinHost(t, group)
-			gid := uverbs.GIDFromAddr(netip.MustParseAddr(group))
-			a, b := d.pair(t, uverbs.QPTypeUD, rxeSetup{})
-			c := d.end(t, uverbs.QPTypeUD, rxeSetup{})
+			gid := verbs.GIDFromAddr(netip.MustParseAddr(group))
+			a, b := d.pair(t, verbs.QPTypeUD, rxeSetup{})
+			c := d.end(t, verbs.QPTypeUD, rxeSetup{})
 			c.connect(a)
 			attr := d.way(from, group)
 			attr.HopLimit, attr.TrafficClass = 3, 0x20
@@ -84,12 +85,12 @@ func TestRxeMulticast(t *testing.T) {
 			hears(c, 1)
 			for _, e := range []*rxeEnd{b, c} {
 				got := must(uverbs.ParseGRH(e.mr.Bytes()))(t)
-				want := uverbs.GRH{SGID: uverbs.GIDFromAddr(netip.MustParseAddr(from)), DGID: gid, Type: uverbs.GIDTypeRoCEv2, TrafficClass: 0x20, HopLimit: 3}
+				want := uverbs.GRH{SGID: verbs.GIDFromAddr(netip.MustParseAddr(from)), DGID: gid, Type: verbs.GIDTypeRoCEv2, TrafficClass: 0x20, HopLimit: 3}
 				if got != want {
 					t.Errorf("%+v, want %+v", got, want)
 				}
 			}
-			wc := uverbs.WC{Flags: uverbs.WCGRH}
+			wc := verbs.WC{Flags: verbs.WCGRH}
 			if _, err := d.pd.AHFromWC(1, &wc, b.mr.Bytes()[:uverbs.GRHSize]); !errors.Is(err, syscall.EINVAL) || !strings.Contains(err.Error(), group) {
 				t.Errorf("answered a group: %v", err)
 			}
@@ -113,9 +114,9 @@ func TestRxeMulticastRefused(t *testing.T) {
 	rxeFabric(t)
 	noLeak(t)
 	d := openRxe(t)
-	a, _ := d.pair(t, uverbs.QPTypeUD, rxeSetup{})
-	rc := d.end(t, uverbs.QPTypeRC, rxeSetup{})
-	group := uverbs.GIDFromAddr(netip.MustParseAddr("239.83.0.2"))
+	a, _ := d.pair(t, verbs.QPTypeUD, rxeSetup{})
+	rc := d.end(t, verbs.QPTypeRC, rxeSetup{})
+	group := verbs.GIDFromAddr(netip.MustParseAddr("239.83.0.2"))
 	for want, err := range map[string]error{
 		"only UD QPs take part in multicast":        rc.qp.AttachMcast(group, 0),
 		"a multicast GID begins with ff, or stands": a.qp.AttachMcast(d.gid.GID, 0),

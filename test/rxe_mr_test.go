@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // TestRxeMemory has the peer write to and read from each kind of memory.
@@ -22,7 +23,7 @@ func TestRxeMemory(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			noLeak(t)
 			d := openRxe(t)
-			a, _ := d.pair(t, uverbs.QPTypeRC, rxeSetup{size: 2 * kindSize})
+			a, _ := d.pair(t, verbs.QPTypeRC, rxeSetup{size: 2 * kindSize})
 			mr := register(t, d.pd)
 			closeLater(t, mr)
 			runtime.GC() // which neither frees nor moves it
@@ -36,7 +37,7 @@ func TestRxeMemorySizes(t *testing.T) {
 	rxeFabric(t)
 	noLeak(t)
 	d := openRxe(t)
-	a, _ := d.pair(t, uverbs.QPTypeRC, rxeSetup{})
+	a, _ := d.pair(t, verbs.QPTypeRC, rxeSetup{})
 	memory := must(syscall.Mmap(-1, 0, 3*4096, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_PRIVATE|syscall.MAP_ANON))(t)
 	t.Cleanup(func() { syscall.Munmap(memory) })
 	for _, part := range [][2]int{{0, 1}, {4095, 1}, {4095, 2}, {0, 4096}, {1, 4096}, {0, 4097}, {1, 3*4096 - 2}} {
@@ -49,7 +50,7 @@ func TestRxeMemorySizes(t *testing.T) {
 	large := must(d.pd.AllocMR(64<<20, allAccess, nil))(t)
 	closeLater(t, large)
 	copy(large.Bytes()[64<<20-4:], "tail")
-	a.post(uverbs.SendWR{WRID: 3, Opcode: uverbs.OpRDMARead, Flags: uverbs.SendSignaled, SGL: []uverbs.SGE{a.mr.SGE(0, 4)}, RemoteAddr: large.Addr() + 64<<20 - 4, RKey: large.RKey()})
+	a.post(verbs.SendWR{WRID: 3, Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled, SGL: []verbs.SGE{a.mr.SGE(0, 4)}, RemoteAddr: large.Addr() + 64<<20 - 4, RKey: large.RKey()})
 	a.sent("3 RDMA_READ success")
 	if got := string(a.mr.Bytes()[:4]); got != "tail" {
 		t.Errorf("%q", got)
@@ -63,7 +64,7 @@ func TestRxeFork(t *testing.T) {
 	rxeFabric(t)
 	noLeak(t)
 	d := openRxe(t)
-	a, _ := d.pair(t, uverbs.QPTypeRC, rxeSetup{})
+	a, _ := d.pair(t, verbs.QPTypeRC, rxeSetup{})
 	mr := must(d.pd.RegMR(make([]byte, 4096), allAccess))(t)
 	closeLater(t, mr)
 	start(t, exec.Command("sleep", "1000")) // ends with the test
@@ -78,39 +79,39 @@ func TestRxeAccessFlags(t *testing.T) {
 	rxeFabric(t)
 	noLeak(t)
 	d := openRxe(t)
-	const local = uverbs.AccessLocalWrite
-	lacks := func(what uverbs.Access) string {
+	const local = verbs.AccessLocalWrite
+	lacks := func(what verbs.Access) string {
 		return fmt.Sprintf("the device, or this kernel, has no %v (see DeviceAttr)", what)
 	}
 	flush, odp, odd := "", "", "the driver takes no "
 	if onKernel("6.1") {
-		flush, odd = lacks(uverbs.AccessFlushGlobal), ""
+		flush, odd = lacks(verbs.AccessFlushGlobal), ""
 	}
 	if !sinceLinux7() {
-		odp = lacks(uverbs.AccessOnDemand)
+		odp = lacks(verbs.AccessOnDemand)
 	}
-	refused := func(odd string, what uverbs.Access) string {
+	refused := func(odd string, what verbs.Access) string {
 		if odd == "" {
 			return ""
 		}
 		return odd + what.String()
 	}
-	for access, want := range map[uverbs.Access]string{
-		0:                                  "",
-		local:                              "",
-		uverbs.AccessRemoteRead:            "",
-		allAccess:                          "",
-		local | uverbs.AccessRemoteAtomic:  "",
-		uverbs.AccessMWBind:                "",
-		uverbs.AccessRelaxedOrdering:       "",
-		uverbs.Access(1 << 29):             "", // optional, and known to none
-		d.access():                         "",
-		local | uverbs.AccessFlushGlobal:   flush,
-		local | uverbs.AccessOnDemand:      odp,
-		local | uverbs.AccessHugeTLB:       refused(odd, uverbs.AccessHugeTLB),
-		local | uverbs.AccessZeroBased:     refused(odd, uverbs.AccessZeroBased),
-		uverbs.Access(1 << 10):             lacks(1 << 10),
-		local | uverbs.Access(1<<31|1<<15): lacks(1<<31 | 1<<15),
+	for access, want := range map[verbs.Access]string{
+		0:                                 "",
+		local:                             "",
+		verbs.AccessRemoteRead:            "",
+		allAccess:                         "",
+		local | verbs.AccessRemoteAtomic:  "",
+		verbs.AccessMWBind:                "",
+		verbs.AccessRelaxedOrdering:       "",
+		verbs.Access(1 << 29):             "", // optional, and known to none
+		d.access():                        "",
+		local | verbs.AccessFlushGlobal:   flush,
+		local | verbs.AccessOnDemand:      odp,
+		local | verbs.AccessHugeTLB:       refused(odd, verbs.AccessHugeTLB),
+		local | verbs.AccessZeroBased:     refused(odd, verbs.AccessZeroBased),
+		verbs.Access(1 << 10):             lacks(1 << 10),
+		local | verbs.Access(1<<31|1<<15): lacks(1<<31 | 1<<15),
 	} {
 		mr, err := d.pd.AllocMR(100, access, nil)
 		if err == nil {
@@ -120,7 +121,7 @@ func TestRxeAccessFlags(t *testing.T) {
 			}
 			continue
 		}
-		if want == "" || !errors.Is(err, uverbs.ErrNotSupported) || !strings.HasSuffix(err.Error(), want) {
+		if want == "" || !errors.Is(err, verbs.ErrNotSupported) || !strings.HasSuffix(err.Error(), want) {
 			t.Errorf("%v: %v, want %q", access, err, want)
 		}
 	}
@@ -147,12 +148,12 @@ func TestRxeMemoryRefused(t *testing.T) {
 	}{
 		{func() (*uverbs.MR, error) { return d.pd.RegMR(nil, allAccess) }, syscall.EINVAL,
 			"create MR on gvrxe0: invalid argument: the memory is empty"},
-		{func() (*uverbs.MR, error) { return d.pd.RegMR(make([]byte, 8), uverbs.AccessRemoteWrite) }, syscall.EINVAL, needsLocal},
-		{func() (*uverbs.MR, error) { return d.pd.RegMR(make([]byte, 8), uverbs.AccessRemoteAtomic) }, syscall.EINVAL, needsLocal},
+		{func() (*uverbs.MR, error) { return d.pd.RegMR(make([]byte, 8), verbs.AccessRemoteWrite) }, syscall.EINVAL, needsLocal},
+		{func() (*uverbs.MR, error) { return d.pd.RegMR(make([]byte, 8), verbs.AccessRemoteAtomic) }, syscall.EINVAL, needsLocal},
 		{func() (*uverbs.MR, error) {
-			return d.pd.RegMR(make([]byte, 8), uverbs.AccessRemoteAtomic|uverbs.AccessRemoteWrite|uverbs.AccessRemoteRead)
+			return d.pd.RegMR(make([]byte, 8), verbs.AccessRemoteAtomic|verbs.AccessRemoteWrite|verbs.AccessRemoteRead)
 		}, syscall.EINVAL, needsLocal},
-		{func() (*uverbs.MR, error) { return d.pd.RegMR(readOnly, uverbs.AccessLocalWrite) }, syscall.EFAULT,
+		{func() (*uverbs.MR, error) { return d.pd.RegMR(readOnly, verbs.AccessLocalWrite) }, syscall.EFAULT,
 			"create MR on gvrxe0: bad address: the memory is not mapped, or not writable although the access flags say so"},
 		{func() (*uverbs.MR, error) { return d.pd.AllocMR(8, 0, &uverbs.MROptions{Huge: true}) }, noHuge,
 			"allocate memory for MR on gvrxe0: mmap: 2097152 bytes of anonymous memory: " + noHugeWords},
@@ -162,7 +163,7 @@ func TestRxeMemoryRefused(t *testing.T) {
 			t.Errorf("%v\nwant %s", err, test.want)
 		}
 	}
-	mr, err := d.pd.RegMR(make([]byte, 8), uverbs.AccessLocalWrite|uverbs.AccessFlushPersistent)
+	mr, err := d.pd.RegMR(make([]byte, 8), verbs.AccessLocalWrite|verbs.AccessFlushPersistent)
 	if err == nil {
 		closeLater(t, mr)
 	}
@@ -177,11 +178,11 @@ func TestRxeMemoryRefused(t *testing.T) {
 
 // TestRxeRelaxedOrdering moves messages from and to memory that is registered so.
 func TestRxeRelaxedOrdering(t *testing.T) {
-	for typ, front := range map[uverbs.QPType]int{uverbs.QPTypeRC: 0, uverbs.QPTypeUD: uverbs.GRHSize} {
+	for typ, front := range map[verbs.QPType]int{verbs.QPTypeRC: 0, verbs.QPTypeUD: uverbs.GRHSize} {
 		t.Run(fmt.Sprint(typ), func(t *testing.T) {
 			rxeFabric(t)
 			noLeak(t)
-			a, b := openRxe(t).pair(t, typ, rxeSetup{access: uverbs.AccessLocalWrite | uverbs.AccessRelaxedOrdering})
+			a, b := openRxe(t).pair(t, typ, rxeSetup{access: verbs.AccessLocalWrite | verbs.AccessRelaxedOrdering})
 			for i := range uint64(100) {
 				message := pattern(a.mr.Bytes()[sendFrom:][:1024], byte(i))
 				b.postRecv(i, 0, front+1024)

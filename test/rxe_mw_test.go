@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // windows is a region that only windows open to peers, and a connection whose
@@ -23,13 +24,13 @@ type windows struct {
 func newWindows(t *testing.T) *windows {
 	t.Helper()
 	w := &windows{rxeDevice: openRxe(t)}
-	w.mr = must(w.pd.AllocMR(3*4096, uverbs.AccessLocalWrite|uverbs.AccessMWBind, nil))(t)
+	w.mr = must(w.pd.AllocMR(3*4096, verbs.AccessLocalWrite|verbs.AccessMWBind, nil))(t)
 	closeLater(t, w.mr)
-	w.peer, w.owner = w.pair(t, uverbs.QPTypeRC, rxeSetup{})
+	w.peer, w.owner = w.pair(t, verbs.QPTypeRC, rxeSetup{})
 	return w
 }
 
-func (w *windows) window(t *testing.T, typ uverbs.MWType) *uverbs.MW {
+func (w *windows) window(t *testing.T, typ verbs.MWType) *uverbs.MW {
 	t.Helper()
 	mw := must(w.pd.AllocMW(typ))(t)
 	closeLater(t, mw)
@@ -37,27 +38,27 @@ func (w *windows) window(t *testing.T, typ uverbs.MWType) *uverbs.MW {
 }
 
 // middle is a binding to the second of the region's three pages.
-func (w *windows) middle(access uverbs.Access) uverbs.BindMW {
-	return uverbs.BindMW{MR: w.mr, Addr: w.mr.Addr() + 4096, Length: 4096, Access: access}
+func (w *windows) middle(access verbs.Access) verbs.BindMW {
+	return verbs.BindMW{MR: w.mr, Addr: w.mr.Addr() + 4096, Length: 4096, Access: access}
 }
 
 // bind binds a window of either type, and returns its key.
-func (w *windows) bind(mw *uverbs.MW, b uverbs.BindMW) uint32 {
+func (w *windows) bind(mw *uverbs.MW, b verbs.BindMW) uint32 {
 	w.t.Helper()
-	if mw.Type() == uverbs.MWType1 {
-		if err := mw.Bind(w.owner.qp, 5, uverbs.SendSignaled, b); err != nil {
+	if mw.Type() == verbs.MWType1 {
+		if err := mw.Bind(w.owner.qp, 5, verbs.SendSignaled, b); err != nil {
 			w.t.Fatal(err)
 		}
 	} else {
 		b.MW, b.RKey = mw, uverbs.IncRKey(mw.RKey())
-		w.owner.post(uverbs.SendWR{WRID: 5, Opcode: uverbs.OpBindMW, Flags: uverbs.SendSignaled, Bind: &b})
+		w.owner.post(verbs.SendWR{WRID: 5, Opcode: verbs.OpBindMW, Flags: verbs.SendSignaled, Bind: &b})
 	}
 	w.owner.sent("5 BIND_MW success")
 	return mw.RKey()
 }
 
 // ends tells how a new peer's write or read through a window ends.
-func (w *windows) ends(t *testing.T, want uverbs.Status, op uverbs.Opcode, key uint32, offset int) {
+func (w *windows) ends(t *testing.T, want verbs.Status, op verbs.Opcode, key uint32, offset int) {
 	t.Helper()
 	if got := w.attempt(t, op, w.mr.Addr()+uint64(offset), key); got != want {
 		t.Errorf("%v at %d ends with %v, want %v", op, offset, got, want)
@@ -65,8 +66,8 @@ func (w *windows) ends(t *testing.T, want uverbs.Status, op uverbs.Opcode, key u
 }
 
 const (
-	write = uverbs.OpRDMAWrite
-	read  = uverbs.OpRDMARead
+	write = verbs.OpRDMAWrite
+	read  = verbs.OpRDMARead
 )
 
 // TestRxeWindow1: what a window of type 1 opens, to peers of any QP of its PD, and
@@ -75,12 +76,12 @@ func TestRxeWindow1(t *testing.T) {
 	rxeFabric(t)
 	noLeak(t)
 	w := newWindows(t)
-	mw := w.window(t, uverbs.MWType1)
+	mw := w.window(t, verbs.MWType1)
 	unbound := mw.RKey()
 	w.ends(t, denied, write, unbound, 4096)
 	w.ends(t, denied, write, w.mr.RKey(), 4096)
 
-	wide := w.bind(mw, w.middle(uverbs.AccessRemoteWrite|uverbs.AccessRemoteRead))
+	wide := w.bind(mw, w.middle(verbs.AccessRemoteWrite|verbs.AccessRemoteRead))
 	if wide != uverbs.IncRKey(unbound) {
 		t.Errorf("key %#x after %#x", wide, unbound)
 	}
@@ -89,21 +90,21 @@ func TestRxeWindow1(t *testing.T) {
 	w.ends(t, allowed, write, wide, 0) // before the window
 	w.ends(t, allowed, write, wide, 2*4096)
 	w.ends(t, denied, write, wide, 3*4096) // behind the region
-	w.ends(t, denied, uverbs.OpFetchAdd, wide, 4096)
+	w.ends(t, denied, verbs.OpFetchAdd, wide, 4096)
 
-	writes := w.bind(mw, w.middle(uverbs.AccessRemoteWrite))
+	writes := w.bind(mw, w.middle(verbs.AccessRemoteWrite))
 	w.ends(t, denied, write, wide, 4096) // the key before
 	w.ends(t, allowed, write, writes, 4096)
 	w.ends(t, denied, read, writes, 4096)
 
-	reads := w.bind(mw, w.middle(uverbs.AccessRemoteRead))
+	reads := w.bind(mw, w.middle(verbs.AccessRemoteRead))
 	w.ends(t, allowed, read, reads, 4096)
 	w.ends(t, denied, write, reads, 4096)
 
-	ended := w.bind(mw, uverbs.BindMW{})
+	ended := w.bind(mw, verbs.BindMW{})
 	w.ends(t, denied, read, reads, 4096)
 	w.ends(t, denied, read, ended, 4096)
-	w.ends(t, allowed, read, w.bind(mw, w.middle(uverbs.AccessRemoteRead)), 4096)
+	w.ends(t, allowed, read, w.bind(mw, w.middle(verbs.AccessRemoteRead)), 4096)
 }
 
 // TestRxeWindow2: a window of type 2 opens to the peer of one QP, under the key
@@ -111,17 +112,17 @@ func TestRxeWindow1(t *testing.T) {
 func TestRxeWindow2(t *testing.T) {
 	rxeFabric(t)
 	noLeak(t)
-	const both = uverbs.AccessRemoteWrite | uverbs.AccessRemoteRead
+	const both = verbs.AccessRemoteWrite | verbs.AccessRemoteRead
 	for name, end := range map[string]func(*windows, uint32){
 		"locally": func(w *windows, key uint32) {
-			w.owner.post(uverbs.SendWR{WRID: 6, Opcode: uverbs.OpLocalInv, Flags: uverbs.SendSignaled, InvalidateRKey: key})
+			w.owner.post(verbs.SendWR{WRID: 6, Opcode: verbs.OpLocalInv, Flags: verbs.SendSignaled, InvalidateRKey: key})
 			w.owner.sent("6 LOCAL_INV success")
 		},
 		"by the peer": func(w *windows, key uint32) {
 			w.owner.postRecv(7, 0, 8)
-			w.peer.post(uverbs.SendWR{WRID: 7, Opcode: uverbs.OpSendWithInv, Flags: uverbs.SendSignaled, InvalidateRKey: key})
+			w.peer.post(verbs.SendWR{WRID: 7, Opcode: verbs.OpSendWithInv, Flags: verbs.SendSignaled, InvalidateRKey: key})
 			w.peer.sent("7 SEND success")
-			if wc := w.owner.got("7 RECV success 0"); wc.Flags&uverbs.WCWithInv == 0 || wc.InvalidatedRKey() != key {
+			if wc := w.owner.got("7 RECV success 0"); wc.Flags&verbs.WCWithInv == 0 || wc.InvalidatedRKey() != key {
 				w.t.Errorf("%+v", wc)
 			}
 		},
@@ -129,11 +130,11 @@ func TestRxeWindow2(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			noLeak(t)
 			w := newWindows(t)
-			mw := w.window(t, uverbs.MWType2)
+			mw := w.window(t, verbs.MWType2)
 			old := uint32(0)
 			for range 3 {
 				key := w.bind(mw, w.middle(both))
-				for _, op := range []uverbs.Opcode{write, read} {
+				for _, op := range []verbs.Opcode{write, read} {
 					if got := w.peer.attempt(op, w.mr.Addr()+4096, key); got != allowed {
 						t.Errorf("%v: %v", op, got)
 					}
@@ -143,8 +144,8 @@ func TestRxeWindow2(t *testing.T) {
 					t.Errorf("key %#x after %#x", key, old)
 				}
 				end(w, key)
-				again := []uverbs.SendWR{{Opcode: uverbs.OpLocalInv, InvalidateRKey: key}}
-				if n, err := w.owner.qp.PostSend(again); n != 0 || !errors.Is(err, uverbs.ErrInvalidWR) { // it would be the end of the kernel
+				again := []verbs.SendWR{{Opcode: verbs.OpLocalInv, InvalidateRKey: key}}
+				if n, err := w.owner.qp.PostSend(again); n != 0 || !errors.Is(err, verbs.ErrInvalidWR) { // it would be the end of the kernel
 					t.Errorf("ended again: %d, %v", n, err)
 				}
 				old = key
@@ -157,7 +158,7 @@ func TestRxeWindow2(t *testing.T) {
 	t.Run("rights", func(t *testing.T) {
 		noLeak(t)
 		w := newWindows(t)
-		key := w.bind(w.window(t, uverbs.MWType2), w.middle(uverbs.AccessRemoteRead))
+		key := w.bind(w.window(t, verbs.MWType2), w.middle(verbs.AccessRemoteRead))
 		if got := w.peer.attempt(read, w.mr.Addr()+4096, key); got != allowed {
 			t.Error(got)
 		}
@@ -172,11 +173,11 @@ func TestRxeWindow2(t *testing.T) {
 func TestRxeWindowClosed(t *testing.T) {
 	rxeFabric(t)
 	noLeak(t)
-	for _, typ := range []uverbs.MWType{uverbs.MWType1, uverbs.MWType2} {
+	for _, typ := range []verbs.MWType{verbs.MWType1, verbs.MWType2} {
 		t.Run(fmt.Sprint(typ), func(t *testing.T) {
 			w := newWindows(t)
-			mr := must(w.pd.AllocMR(3*4096, uverbs.AccessLocalWrite|uverbs.AccessMWBind, nil))(t)
-			b := w.middle(uverbs.AccessRemoteWrite)
+			mr := must(w.pd.AllocMR(3*4096, verbs.AccessLocalWrite|verbs.AccessMWBind, nil))(t)
+			b := w.middle(verbs.AccessRemoteWrite)
 			b.MR, b.Addr = mr, mr.Addr()
 			mw := must(w.pd.AllocMW(typ))(t)
 			key := w.bind(mw, b)
@@ -192,7 +193,7 @@ func TestRxeWindowClosed(t *testing.T) {
 			if err := mw.Close(); err != nil {
 				t.Error(err)
 			}
-			if err := mw.Close(); !errors.Is(err, uverbs.ErrClosed) {
+			if err := mw.Close(); !errors.Is(err, verbs.ErrClosed) {
 				t.Error(err)
 			}
 			if got := w.peer.attempt(write, mr.Addr(), key); got != denied {
@@ -211,9 +212,9 @@ func TestRxeWindowHoldsQP(t *testing.T) {
 	rxeFabric(t)
 	noLeak(t)
 	w := newWindows(t)
-	mw := must(w.pd.AllocMW(uverbs.MWType2))(t)
-	w.bind(mw, w.middle(uverbs.AccessRemoteRead))
-	if err := w.owner.qp.Close(); !errors.Is(err, uverbs.ErrInUse) || !strings.HasSuffix(number.ReplaceAllString(err.Error(), "$1"), ": in use: close MW first") {
+	mw := must(w.pd.AllocMW(verbs.MWType2))(t)
+	w.bind(mw, w.middle(verbs.AccessRemoteRead))
+	if err := w.owner.qp.Close(); !errors.Is(err, verbs.ErrInUse) || !strings.HasSuffix(number.ReplaceAllString(err.Error(), "$1"), ": in use: close MW first") {
 		t.Errorf("%v", err)
 	}
 	if err := mw.Close(); err != nil {
@@ -226,67 +227,67 @@ func TestRxeWindowRefused(t *testing.T) {
 	rxeFabric(t)
 	noLeak(t)
 	w := newWindows(t)
-	for _, typ := range []uverbs.MWType{0, 3, 255} {
+	for _, typ := range []verbs.MWType{0, 3, 255} {
 		if _, err := w.pd.AllocMW(typ); !errors.Is(err, syscall.EINVAL) || !strings.HasSuffix(err.Error(), "windows are of type 1 or 2") {
 			t.Errorf("%v: %v", typ, err)
 		}
 	}
-	one, two := w.window(t, uverbs.MWType1), w.window(t, uverbs.MWType2)
+	one, two := w.window(t, verbs.MWType1), w.window(t, verbs.MWType2)
 	if err := two.Bind(w.owner.qp, 1, 0, w.middle(0)); !errors.Is(err, syscall.EINVAL) || !strings.HasSuffix(err.Error(), "it is of type 2: post OpBindMW") {
 		t.Error(err)
 	}
 	other := must(w.AllocPD())(t)
 	closeLater(t, other)
-	foreign := must(other.AllocMW(uverbs.MWType1))(t)
+	foreign := must(other.AllocMW(verbs.MWType1))(t)
 	closeLater(t, foreign)
-	strange := must(other.AllocMR(1, uverbs.AccessMWBind, nil))(t)
+	strange := must(other.AllocMR(1, verbs.AccessMWBind, nil))(t)
 	closeLater(t, strange)
-	for b, want := range map[*uverbs.BindMW]string{
+	for b, want := range map[*verbs.BindMW]string{
 		nil:                    "there is no window to bind",
 		{}:                     "there is no window to bind",
 		{MW: two, Length: 8}:   "a window of 8 bytes needs an MR",
 		{MW: foreign}:          "the window, its MR and the QP must be of one PD",
 		{MW: one, MR: strange}: "the window, its MR and the QP must be of one PD",
 	} {
-		n, err := w.owner.qp.PostSend([]uverbs.SendWR{{Opcode: uverbs.OpBindMW, Bind: b}})
-		if n != 0 || !errors.Is(err, uverbs.ErrInvalidWR) || !strings.HasSuffix(err.Error(), want) {
+		n, err := w.owner.qp.PostSend([]verbs.SendWR{{Opcode: verbs.OpBindMW, Bind: b}})
+		if n != 0 || !errors.Is(err, verbs.ErrInvalidWR) || !strings.HasSuffix(err.Error(), want) {
 			t.Errorf("%d, %v, want %s", n, err, want)
 		}
 	}
-	closed := must(w.pd.AllocMR(4096, uverbs.AccessLocalWrite, nil))(t)
+	closed := must(w.pd.AllocMR(4096, verbs.AccessLocalWrite, nil))(t)
 	closeLater(t, closed)
-	fixed := must(w.pd.AllocMR(4096, uverbs.AccessMWBind, nil))(t)
+	fixed := must(w.pd.AllocMR(4096, verbs.AccessMWBind, nil))(t)
 	closeLater(t, fixed)
-	outside := w.middle(uverbs.AccessRemoteRead)
+	outside := w.middle(verbs.AccessRemoteRead)
 	outside.Length = 3 * 4096
-	bindFails := uverbs.StatusWRFlushErr // for everything local that fails
+	bindFails := verbs.StatusWRFlushErr // for everything local that fails
 	if onKernel("6.1") {
-		bindFails = uverbs.StatusMWBindErr
+		bindFails = verbs.StatusMWBindErr
 	}
 	for name, c := range map[string]struct {
 		mw *uverbs.MW
-		b  uverbs.BindMW
+		b  verbs.BindMW
 	}{
-		"region without MWBind":   {one, uverbs.BindMW{MR: closed, Addr: closed.Addr(), Length: 8, Access: uverbs.AccessRemoteRead}},
-		"writable, region is not": {one, uverbs.BindMW{MR: fixed, Addr: fixed.Addr(), Length: 8, Access: uverbs.AccessRemoteWrite}},
+		"region without MWBind":   {one, verbs.BindMW{MR: closed, Addr: closed.Addr(), Length: 8, Access: verbs.AccessRemoteRead}},
+		"writable, region is not": {one, verbs.BindMW{MR: fixed, Addr: fixed.Addr(), Length: 8, Access: verbs.AccessRemoteWrite}},
 		"past the end":            {one, outside},
 		"past the end, type 2":    {two, outside},
-		"zero-based type 1":       {one, w.middle(uverbs.AccessRemoteRead | uverbs.AccessZeroBased)},
-		"type 2 to nothing":       {two, uverbs.BindMW{}},
+		"zero-based type 1":       {one, w.middle(verbs.AccessRemoteRead | verbs.AccessZeroBased)},
+		"type 2 to nothing":       {two, verbs.BindMW{}},
 	} {
 		key := c.mw.RKey()
-		_, e := w.pair(t, uverbs.QPTypeRC, rxeSetup{})
+		_, e := w.pair(t, verbs.QPTypeRC, rxeSetup{})
 		c.b.MW, c.b.RKey = c.mw, uverbs.IncRKey(key)
-		e.post(uverbs.SendWR{WRID: 1, Opcode: uverbs.OpBindMW, Flags: uverbs.SendSignaled, Bind: &c.b})
+		e.post(verbs.SendWR{WRID: 1, Opcode: verbs.OpBindMW, Flags: verbs.SendSignaled, Bind: &c.b})
 		wc := e.next(e.sendCQ)
-		if wc.Status != bindFails || must(e.qp.Query())(t).State != uverbs.QPStateErr {
+		if wc.Status != bindFails || must(e.qp.Query())(t).State != verbs.QPStateErr {
 			t.Errorf("%s: %+v", name, wc)
 		}
 		c.mw.SetRKey(key) // as the kernel has it
 	}
 	// They are none the worse for it.
-	w.ends(t, allowed, read, w.bind(one, w.middle(uverbs.AccessRemoteRead)), 4096)
-	key := w.bind(two, w.middle(uverbs.AccessRemoteRead))
+	w.ends(t, allowed, read, w.bind(one, w.middle(verbs.AccessRemoteRead)), 4096)
+	key := w.bind(two, w.middle(verbs.AccessRemoteRead))
 	if got := w.peer.attempt(read, w.mr.Addr()+4096, key); got != allowed {
 		t.Error(got)
 	}

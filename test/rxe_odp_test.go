@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // odp is a device with on-demand paging, or nil after a test that there is none,
@@ -23,14 +24,14 @@ import (
 func odp(t *testing.T) *rxeDevice {
 	t.Helper()
 	d := openRxe(t)
-	if d.attr.ODP.General&uverbs.ODPSupport != 0 {
+	if d.attr.ODP.General&verbs.ODPSupport != 0 {
 		return d
 	}
 	if sinceLinux7() {
 		t.Errorf("%+v", d.attr.ODP)
 	}
-	_, err := d.pd.AllocMR(4096, uverbs.AccessLocalWrite|uverbs.AccessOnDemand, nil)
-	if !errors.Is(err, uverbs.ErrNotSupported) || !strings.HasSuffix(err.Error(), "the device, or this kernel, has no OnDemand (see DeviceAttr)") {
+	_, err := d.pd.AllocMR(4096, verbs.AccessLocalWrite|verbs.AccessOnDemand, nil)
+	if !errors.Is(err, verbs.ErrNotSupported) || !strings.HasSuffix(err.Error(), "the device, or this kernel, has no OnDemand (see DeviceAttr)") {
 		t.Errorf("%v", err)
 	}
 	return nil
@@ -47,7 +48,7 @@ func fresh(t *testing.T, size int) []byte {
 // onDemand registers such a mapping.
 func (d *rxeDevice) onDemand(t *testing.T, size int) *uverbs.MR {
 	t.Helper()
-	mr := must(d.pd.RegMR(fresh(t, size), (d.access()|uverbs.AccessOnDemand)&^uverbs.AccessMWBind))(t)
+	mr := must(d.pd.RegMR(fresh(t, size), (d.access()|verbs.AccessOnDemand)&^verbs.AccessMWBind))(t)
 	closeLater(t, mr)
 	return mr
 }
@@ -81,7 +82,7 @@ func pages(t *testing.T, mr *uverbs.MR) (n int) {
 }
 
 // odpPair is a connection both ends of which have their memory on demand.
-func (d *rxeDevice) odpPair(t *testing.T, typ uverbs.QPType, s rxeSetup) (a, b *rxeEnd) {
+func (d *rxeDevice) odpPair(t *testing.T, typ verbs.QPType, s rxeSetup) (a, b *rxeEnd) {
 	t.Helper()
 	a, b = d.pair(t, typ, s)
 	a.mr, b.mr = d.onDemand(t, memorySize), d.onDemand(t, memorySize)
@@ -124,17 +125,17 @@ func TestRxeODP(t *testing.T) {
 		}
 	}
 	t.Run("send", func(t *testing.T) {
-		a, b := d.odpPair(t, uverbs.QPTypeRC, rxeSetup{})
+		a, b := d.odpPair(t, verbs.QPTypeRC, rxeSetup{})
 		messages(t, a, b, func(id uint64, e *rxeEnd) { e.postRecv(id, 0, size) })
 	})
 	t.Run("datagram", func(t *testing.T) {
-		a, b := d.odpPair(t, uverbs.QPTypeUD, rxeSetup{cap: uverbs.QPCap{MaxRecvSGE: 2}})
+		a, b := d.odpPair(t, verbs.QPTypeUD, rxeSetup{cap: verbs.QPCap{MaxRecvSGE: 2}})
 		// The header goes elsewhere, so that the message begins a page.
-		header := must(d.pd.AllocMR(uverbs.GRHSize, uverbs.AccessLocalWrite, nil))(t)
+		header := must(d.pd.AllocMR(uverbs.GRHSize, verbs.AccessLocalWrite, nil))(t)
 		closeLater(t, header)
 		for i := range uint64(20) {
 			drop(a, b)
-			if _, err := b.qp.PostRecv([]uverbs.RecvWR{{WRID: i, SGL: []uverbs.SGE{header.SGE(0, uverbs.GRHSize), b.mr.SGE(0, 1024)}}}); err != nil {
+			if _, err := b.qp.PostRecv([]verbs.RecvWR{{WRID: i, SGL: []verbs.SGE{header.SGE(0, uverbs.GRHSize), b.mr.SGE(0, 1024)}}}); err != nil {
 				t.Fatal(err)
 			}
 			want := pattern(a.mr.Bytes()[sendFrom:][:1024], byte(i))
@@ -150,27 +151,27 @@ func TestRxeODP(t *testing.T) {
 	t.Run("SRQ", func(t *testing.T) {
 		srq := must(d.pd.CreateSRQ(&uverbs.SRQOptions{MaxWR: 4, MaxSGE: 1}))(t)
 		closeLater(t, srq)
-		a, b := d.odpPair(t, uverbs.QPTypeRC, rxeSetup{srq: srq})
+		a, b := d.odpPair(t, verbs.QPTypeRC, rxeSetup{srq: srq})
 		messages(t, a, b, func(id uint64, e *rxeEnd) {
-			if _, err := srq.PostRecv([]uverbs.RecvWR{{WRID: id, SGL: []uverbs.SGE{e.mr.SGE(0, size)}}}); err != nil {
+			if _, err := srq.PostRecv([]verbs.RecvWR{{WRID: id, SGL: []verbs.SGE{e.mr.SGE(0, size)}}}); err != nil {
 				t.Fatal(err)
 			}
 		})
 	})
 	t.Run("write and read", func(t *testing.T) {
-		a, b := d.odpPair(t, uverbs.QPTypeRC, rxeSetup{})
-		sgl := []uverbs.SGE{a.mr.SGE(start, size)}
+		a, b := d.odpPair(t, verbs.QPTypeRC, rxeSetup{})
+		sgl := []verbs.SGE{a.mr.SGE(start, size)}
 		for i := range byte(20) {
 			drop(a, b)
 			want := pattern(make([]byte, size), i)
 			copy(a.mr.Bytes()[start:], want)
-			a.post(a.to(uverbs.SendWR{WRID: 1, Opcode: uverbs.OpRDMAWrite, Flags: uverbs.SendSignaled, SGL: sgl}))
+			a.post(a.to(verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled, SGL: sgl}))
 			a.sent("1 RDMA_WRITE success")
 			if !bytes.Equal(b.mr.Bytes()[:size], want) {
 				t.Fatalf("write %d: not what was written", i)
 			}
 			dropPages(t, a.mr.Bytes())
-			a.post(a.to(uverbs.SendWR{WRID: 2, Opcode: uverbs.OpRDMARead, Flags: uverbs.SendSignaled, SGL: sgl}))
+			a.post(a.to(verbs.SendWR{WRID: 2, Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled, SGL: sgl}))
 			a.sent("2 RDMA_READ success")
 			if !bytes.Equal(a.mr.Bytes()[start:][:size], want) {
 				t.Fatalf("read %d: not what is there", i)
@@ -178,25 +179,25 @@ func TestRxeODP(t *testing.T) {
 		}
 	})
 	t.Run("atomics", func(t *testing.T) {
-		a, b := d.odpPair(t, uverbs.QPTypeRC, rxeSetup{})
+		a, b := d.odpPair(t, verbs.QPTypeRC, rxeSetup{})
 		word := func(e *rxeEnd) uint64 { return binary.NativeEndian.Uint64(e.mr.Bytes()) }
 		value := binary.NativeEndian.AppendUint64(nil, 99)
-		result := []uverbs.SGE{a.mr.SGE(0, 8)}
+		result := []verbs.SGE{a.mr.SGE(0, 8)}
 		for _, c := range []struct {
-			wr   uverbs.SendWR
+			wr   verbs.SendWR
 			want string
 			was  uint64 // at the initiator
 			is   uint64 // at the responder, whose word was 0
 		}{
-			{uverbs.SendWR{Opcode: uverbs.OpFetchAdd, CompareAdd: 5, SGL: result}, "0 FETCH_ADD success", 0, 5},
-			{uverbs.SendWR{Opcode: uverbs.OpCompareSwap, CompareAdd: 0, Swap: 7, SGL: result}, "0 COMP_SWAP success", 0, 7},
-			{uverbs.SendWR{Opcode: uverbs.OpCompareSwap, CompareAdd: 1, Swap: 7, SGL: result}, "0 COMP_SWAP success", 0, 0},
-			{uverbs.SendWR{Opcode: uverbs.OpAtomicWrite, Inline: value}, "0 ATOMIC_WRITE success", 42, 99},
-			{uverbs.SendWR{Opcode: uverbs.OpFlush, Flush: uverbs.Flush{Length: 8192, Type: uverbs.FlushGlobal}}, "0 FLUSH success", 42, 0},
+			{verbs.SendWR{Opcode: verbs.OpFetchAdd, CompareAdd: 5, SGL: result}, "0 FETCH_ADD success", 0, 5},
+			{verbs.SendWR{Opcode: verbs.OpCompareSwap, CompareAdd: 0, Swap: 7, SGL: result}, "0 COMP_SWAP success", 0, 7},
+			{verbs.SendWR{Opcode: verbs.OpCompareSwap, CompareAdd: 1, Swap: 7, SGL: result}, "0 COMP_SWAP success", 0, 0},
+			{verbs.SendWR{Opcode: verbs.OpAtomicWrite, Inline: value}, "0 ATOMIC_WRITE success", 42, 99},
+			{verbs.SendWR{Opcode: verbs.OpFlush, Flush: verbs.Flush{Length: 8192, Type: verbs.FlushGlobal}}, "0 FLUSH success", 42, 0},
 		} {
 			drop(a, b)
 			binary.NativeEndian.PutUint64(a.mr.Bytes(), 42)
-			c.wr.Flags = uverbs.SendSignaled
+			c.wr.Flags = verbs.SendSignaled
 			a.post(a.to(c.wr))
 			a.sent(c.want)
 			if word(a) != c.was || word(b) != c.is {
@@ -216,41 +217,41 @@ func TestRxeODPPages(t *testing.T) {
 		return
 	}
 	const size = 1 << 20
-	a, _ := d.pair(t, uverbs.QPTypeRC, rxeSetup{})
+	a, _ := d.pair(t, verbs.QPTypeRC, rxeSetup{})
 	pinned := pinnedMemory(t)
 	mr := d.onDemand(t, size)
 	if n, more := pages(t, mr), pinnedMemory(t)-pinned; n != 0 || more != 0 {
 		t.Errorf("%d pages in memory, %d kB pinned", n, more)
 	}
-	if err := d.pd.AdviseMR(uverbs.MRPrefetchWrite, true, []uverbs.SGE{mr.SGE(0, size/2)}); err != nil {
+	if err := d.pd.AdviseMR(verbs.MRPrefetchWrite, true, []verbs.SGE{mr.SGE(0, size/2)}); err != nil {
 		t.Error(err)
 	}
 	if n := pages(t, mr); n != size/2/4096 {
 		t.Errorf("%d pages in memory after a prefetch of %d", n, size/2/4096)
 	}
-	if err := d.pd.AdviseMR(uverbs.MRPrefetchNoFault, true, []uverbs.SGE{mr.SGE(size/2, size/2)}); err != nil {
+	if err := d.pd.AdviseMR(verbs.MRPrefetchNoFault, true, []verbs.SGE{mr.SGE(size/2, size/2)}); err != nil {
 		t.Error(err)
 	}
 	if n := pages(t, mr); n != size/2/4096 {
 		t.Errorf("%d pages in memory after a prefetch of those that are", n)
 	}
-	last := func(op uverbs.Opcode, want string) {
+	last := func(op verbs.Opcode, want string) {
 		t.Helper()
-		a.post(uverbs.SendWR{WRID: 1, Opcode: op, Flags: uverbs.SendSignaled, SGL: []uverbs.SGE{a.mr.SGE(0, 8)}, RemoteAddr: mr.Addr() + size - 4096, RKey: mr.RKey()})
+		a.post(verbs.SendWR{WRID: 1, Opcode: op, Flags: verbs.SendSignaled, SGL: []verbs.SGE{a.mr.SGE(0, 8)}, RemoteAddr: mr.Addr() + size - 4096, RKey: mr.RKey()})
 		a.sent(want)
 	}
 	copy(a.mr.Bytes(), "one word")
-	last(uverbs.OpRDMAWrite, "1 RDMA_WRITE success")
+	last(verbs.OpRDMAWrite, "1 RDMA_WRITE success")
 	if n := pages(t, mr); n != size/2/4096+1 || string(mr.Bytes()[size-4096:][:8]) != "one word" {
 		t.Errorf("%d pages, %q", n, mr.Bytes()[size-4096:][:8])
 	}
 	dropPages(t, mr.Bytes())
-	last(uverbs.OpRDMARead, "1 RDMA_READ success")
+	last(verbs.OpRDMARead, "1 RDMA_READ success")
 	if got := a.mr.Bytes()[:8]; !bytes.Equal(got, make([]byte, 8)) {
 		t.Errorf("read %q out of a page that is gone", got)
 	}
 	copy(mr.Bytes()[size-4096:][:8], "new page")
-	last(uverbs.OpRDMARead, "1 RDMA_READ success")
+	last(verbs.OpRDMARead, "1 RDMA_READ success")
 	if got := string(a.mr.Bytes()[:8]); got != "new page" {
 		t.Errorf("read %q", got)
 	}
@@ -270,10 +271,10 @@ func TestRxeODPOffset(t *testing.T) {
 // next page it copies the start again.
 func (d *rxeDevice) findsOffsets(t *testing.T) bool {
 	t.Helper()
-	a, _ := d.pair(t, uverbs.QPTypeRC, rxeSetup{})
+	a, _ := d.pair(t, verbs.QPTypeRC, rxeSetup{})
 	mr := d.onDemand(t, 8192)
 	copy(a.mr.Bytes(), "0123456789abcdef")
-	a.post(uverbs.SendWR{WRID: 1, Opcode: uverbs.OpRDMAWrite, Flags: uverbs.SendSignaled, SGL: []uverbs.SGE{a.mr.SGE(0, 16)}, RemoteAddr: mr.Addr() + 4088, RKey: mr.RKey()})
+	a.post(verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled, SGL: []verbs.SGE{a.mr.SGE(0, 16)}, RemoteAddr: mr.Addr() + 4088, RKey: mr.RKey()})
 	a.sent("1 RDMA_WRITE success")
 	right, wrong := make([]byte, 8192), make([]byte, 8192)
 	copy(right[4088:], "0123456789abcdef")
@@ -321,6 +322,6 @@ func registerOnDemand([]string) error {
 	if _, err := pd.AllocMR(1<<20, 0, nil); !errors.Is(err, syscall.ENOMEM) {
 		return fmt.Errorf("pinned all the same: %v", err)
 	}
-	_, err = pd.AllocMR(1<<30, uverbs.AccessLocalWrite|uverbs.AccessOnDemand, nil)
+	_, err = pd.AllocMR(1<<30, verbs.AccessLocalWrite|verbs.AccessOnDemand, nil)
 	return err
 }

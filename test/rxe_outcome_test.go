@@ -8,17 +8,18 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // outcome is how a work request ended: "1 SEND success", "1 remote access error".
-func outcome(wc uverbs.WC) string {
-	if wc.Status != uverbs.StatusSuccess {
+func outcome(wc verbs.WC) string {
+	if wc.Status != verbs.StatusSuccess {
 		return fmt.Sprintf("%d %v", wc.WRID, wc.Status)
 	}
 	return brief(wc)
 }
 
-func (e *rxeEnd) state() uverbs.QPState {
+func (e *rxeEnd) state() verbs.QPState {
 	e.t.Helper()
 	return must(e.qp.Query())(e.t).State
 }
@@ -28,11 +29,11 @@ func (e *rxeEnd) state() uverbs.QPState {
 // comes after them, tells that this was all.
 func (e *rxeEnd) drain() (sends, recvs []string) {
 	e.t.Helper()
-	e.modify(uverbs.QPAttr{State: uverbs.QPStateErr}, 0)
+	e.modify(verbs.QPAttr{State: verbs.QPStateErr}, 0)
 	e.post(e.send(mark, 0, 1))
 	sends = e.upToMark(e.sendCQ)
 	if e.qp.SRQ() == nil {
-		if _, err := e.qp.PostRecv([]uverbs.RecvWR{{WRID: mark}}); err != nil {
+		if _, err := e.qp.PostRecv([]verbs.RecvWR{{WRID: mark}}); err != nil {
 			e.t.Fatal(err)
 		}
 		recvs = e.upToMark(e.recvCQ)
@@ -45,14 +46,14 @@ func (e *rxeEnd) upToMark(cq *uverbs.CQ) (all []string) {
 	for {
 		wc := e.next(cq)
 		if wc.WRID == mark {
-			if wc.Status != uverbs.StatusWRFlushErr {
+			if wc.Status != verbs.StatusWRFlushErr {
 				e.t.Errorf("posted after the end: %s", outcome(wc))
 			}
 			break
 		}
 		all = append(all, outcome(wc))
 	}
-	if n, err := cq.Poll(make([]uverbs.WC, 1)); n > 0 || err != nil {
+	if n, err := cq.Poll(make([]verbs.WC, 1)); n > 0 || err != nil {
 		e.t.Errorf("behind the mark: %d, %v", n, err)
 	}
 	return all
@@ -62,9 +63,9 @@ func (e *rxeEnd) upToMark(cq *uverbs.CQ) (all []string) {
 // makes happen, so that nobody has to wait for what may not come.
 func (d *rxeDevice) eventsSoFar() (all []uverbs.AsyncEvent) {
 	d.t.Helper()
-	end := d.end(d.t, uverbs.QPTypeUD, rxeSetup{})
+	end := d.end(d.t, verbs.QPTypeUD, rxeSetup{})
 	end.connect(end)
-	end.modify(uverbs.QPAttr{State: uverbs.QPStateSQD}, 0)
+	end.modify(verbs.QPAttr{State: verbs.QPStateSQD}, 0)
 	for {
 		ev := d.event()
 		if ev.QP == end.qp {
@@ -89,9 +90,9 @@ func (d *rxeDevice) eventsOf(of ...*uverbs.QP) [][]string {
 }
 
 // reaches waits for the kernel to put the QP into a state.
-func (e *rxeEnd) reaches(want uverbs.QPState) {
+func (e *rxeEnd) reaches(want verbs.QPState) {
 	e.t.Helper()
-	var s uverbs.QPState
+	var s verbs.QPState
 	if !eventually(func() bool { s = e.state(); return s == want }) {
 		e.t.Errorf("the QP is in %v, want %v", s, want)
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // TestRxeCQOverrun: a CQ that nobody polls loses completions, tells of it, and
@@ -21,13 +22,13 @@ func TestRxeCQOverrun(t *testing.T) {
 	}
 	holds := func(e *rxeEnd, cq *uverbs.CQ, first uint64) {
 		e.t.Helper()
-		var wcs [8]uverbs.WC
+		var wcs [8]verbs.WC
 		n, err := cq.Poll(wcs[:])
 		if n != cq.Cap() || err != nil {
 			e.t.Errorf("%d completions, %v; want %d", n, err, cq.Cap())
 		}
 		for i, wc := range wcs[:n] {
-			if wc.WRID != first+uint64(i) || wc.Status != uverbs.StatusSuccess {
+			if wc.WRID != first+uint64(i) || wc.Status != verbs.StatusSuccess {
 				e.t.Errorf("completion %d: %+v", i, wc)
 			}
 		}
@@ -36,10 +37,10 @@ func TestRxeCQOverrun(t *testing.T) {
 		a.t.Helper()
 		b.postRecv(2000, 0, 100)
 		a.post(a.send(20, sendFrom, 8))
-		if wc := a.next(a.sendCQ); wc.WRID != 20 || wc.Status != uverbs.StatusSuccess {
+		if wc := a.next(a.sendCQ); wc.WRID != 20 || wc.Status != verbs.StatusSuccess {
 			a.t.Errorf("afterwards: sent %+v", wc)
 		}
-		if wc := b.next(b.recvCQ); wc.WRID != 2000 || wc.Status != uverbs.StatusSuccess {
+		if wc := b.next(b.recvCQ); wc.WRID != 2000 || wc.Status != verbs.StatusSuccess {
 			a.t.Errorf("afterwards: received %+v", wc)
 		}
 	}
@@ -56,7 +57,7 @@ func TestRxeCQOverrun(t *testing.T) {
 			a.post(a.send(i, sendFrom, 8))
 		}
 	}
-	forAllTypes(t, func(t *testing.T, typ uverbs.QPType) {
+	forAllTypes(t, func(t *testing.T, typ verbs.QPType) {
 		onRxe(t, "sends", func(t *testing.T, d *rxeDevice) {
 			a, b := d.pair(t, typ, rxeSetup{})
 			shrink(a, a.sendCQ)
@@ -64,11 +65,11 @@ func TestRxeCQOverrun(t *testing.T) {
 			overrun(d, a.sendCQ)
 			holds(a, a.sendCQ, 0)
 			for i := range uint64(4) {
-				if wc := b.next(b.recvCQ); wc.WRID != 1000+i || wc.Status != uverbs.StatusSuccess {
+				if wc := b.next(b.recvCQ); wc.WRID != 1000+i || wc.Status != verbs.StatusSuccess {
 					t.Errorf("received %+v", wc)
 				}
 			}
-			if s := a.state(); s != uverbs.QPStateRTS {
+			if s := a.state(); s != verbs.QPStateRTS {
 				t.Errorf("the QP is in %v", s)
 			}
 			again(a, b)
@@ -81,19 +82,19 @@ func TestRxeCQOverrun(t *testing.T) {
 				a.sent(fmt.Sprintf("%d SEND success", i))
 			}
 			last := "3 SEND success"
-			if typ == uverbs.QPTypeRC { // it is not acknowledged
+			if typ == verbs.QPTypeRC { // it is not acknowledged
 				a.giveUpSoon()
 				last = "3 transport retries exceeded"
 			}
 			exchange(a, b, 3, 1)
 			overrun(d, b.recvCQ)
-			b.reaches(uverbs.QPStateErr)
+			b.reaches(verbs.QPStateErr)
 			holds(b, b.recvCQ, 1000)
 			if got := outcome(a.next(a.sendCQ)); got != last {
 				t.Errorf("sent %q, want %q", got, last)
 			}
 			for _, e := range []*rxeEnd{a, b} {
-				e.modify(uverbs.QPAttr{State: uverbs.QPStateReset}, 0)
+				e.modify(verbs.QPAttr{State: verbs.QPStateReset}, 0)
 				e.connect(e.peer)
 			}
 			again(a, b)
@@ -105,8 +106,8 @@ func TestRxeCQOverrun(t *testing.T) {
 func (e *rxeEnd) giveUpSoon() {
 	e.t.Helper()
 	e.toSQD()
-	if err := e.qp.Modify(&uverbs.QPAttr{Timeout: 8, RetryCnt: 1}, uverbs.QPAttrTimeout|uverbs.QPAttrRetryCnt); err != nil {
+	if err := e.qp.Modify(&verbs.QPAttr{Timeout: 8, RetryCnt: 1}, verbs.QPAttrTimeout|verbs.QPAttrRetryCnt); err != nil {
 		e.t.Fatal(err)
 	}
-	e.modify(uverbs.QPAttr{State: uverbs.QPStateRTS}, 0)
+	e.modify(verbs.QPAttr{State: verbs.QPStateRTS}, 0)
 }

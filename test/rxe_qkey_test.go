@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // TestRxeQKey: a new Q_Key holds at once, and the old one no more; one with the top
@@ -14,7 +15,7 @@ import (
 func TestRxeQKey(t *testing.T) {
 	rxeFabric(t)
 	noLeak(t)
-	a, b := openRxe(t).pair(t, uverbs.QPTypeUD, rxeSetup{})
+	a, b := openRxe(t).pair(t, verbs.QPTypeUD, rxeSetup{})
 	send := func(key uint32, size int) {
 		t.Helper()
 		wr := a.send(1, sendFrom, size)
@@ -24,7 +25,7 @@ func TestRxeQKey(t *testing.T) {
 	}
 	old := uint32(rxeQKey)
 	for _, key := range []uint32{0x99, 1<<31 | rxeQKey, 0} {
-		if err := b.qp.Modify(&uverbs.QPAttr{QKey: key}, uverbs.QPAttrQKey); err != nil {
+		if err := b.qp.Modify(&verbs.QPAttr{QKey: key}, verbs.QPAttrQKey); err != nil {
 			t.Fatal(err)
 		}
 		if got := must(b.qp.Query())(t).QKey; got != key {
@@ -62,11 +63,11 @@ func takePrivilegedQKey([]string) error {
 	if err != nil {
 		return err
 	}
-	qp, err := pd.CreateQP(&uverbs.QPOptions{Type: uverbs.QPTypeUD, SendCQ: cq, RecvCQ: cq, Cap: uverbs.QPCap{MaxSendWR: 1, MaxSendSGE: 1}})
+	qp, err := pd.CreateQP(&uverbs.QPOptions{Type: verbs.QPTypeUD, SendCQ: cq, RecvCQ: cq, Cap: verbs.QPCap{MaxSendWR: 1, MaxSendSGE: 1}})
 	if err != nil {
 		return err
 	}
-	return qp.Init(&uverbs.QPAttr{QKey: 1<<31 | 1})
+	return qp.Init(&verbs.QPAttr{QKey: 1<<31 | 1})
 }
 
 // TestRxePKeyIndex: there is but one P_Key, and rxe takes any index for its.
@@ -74,9 +75,9 @@ func TestRxePKeyIndex(t *testing.T) {
 	rxeFabric(t)
 	noLeak(t)
 	d := openRxe(t)
-	a, b := d.end(t, uverbs.QPTypeUD, rxeSetup{}), d.end(t, uverbs.QPTypeUD, rxeSetup{})
+	a, b := d.end(t, verbs.QPTypeUD, rxeSetup{}), d.end(t, verbs.QPTypeUD, rxeSetup{})
 	for i, e := range []*rxeEnd{a, b} {
-		if err := e.qp.Init(&uverbs.QPAttr{QKey: rxeQKey, PKeyIndex: uint32(i)}); err != nil {
+		if err := e.qp.Init(&verbs.QPAttr{QKey: rxeQKey, PKeyIndex: uint32(i)}); err != nil {
 			t.Fatal(err)
 		}
 		if got := must(e.qp.Query())(t).PKeyIndex; got != uint32(i) {

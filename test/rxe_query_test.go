@@ -12,8 +12,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/goverbs/goverbs/netlinkrdma"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // TestRxeDevices: rdma-core's list is ours, and the device opens by name and by
@@ -31,7 +31,7 @@ func TestRxeDevices(t *testing.T) {
 		if ours = append(ours, info.Name); info.Name != rxeLink {
 			continue
 		}
-		if info.Driver != uverbs.DriverRXE || info.ABI != 2 || info.Ports != 1 || info.NodeType != netlinkrdma.NodeCA {
+		if info.Driver != verbs.DriverRXE || info.ABI != 2 || info.Ports != 1 || info.NodeType != verbs.NodeCA {
 			t.Errorf("%+v", info)
 		}
 		for _, dev := range []*uverbs.Device{must(uverbs.Open(info.Name))(t), must(uverbs.OpenIndex(info.Index, info.NodeGUID))(t)} {
@@ -48,7 +48,7 @@ func TestRxeDevices(t *testing.T) {
 	if !slices.Contains(ours, rxeLink) || !slices.Equal(ours, theirs) {
 		t.Errorf("%q, ibv_devices has %q", ours, theirs)
 	}
-	if _, err := uverbs.Open("nosuch"); !errors.Is(err, uverbs.ErrNoDevice) || !strings.Contains(err.Error(), rxeLink+" (rxe, index ") {
+	if _, err := uverbs.Open("nosuch"); !errors.Is(err, verbs.ErrNoDevice) || !strings.Contains(err.Error(), rxeLink+" (rxe, index ") {
 		t.Error(err)
 	}
 }
@@ -84,21 +84,21 @@ func TestRxeDevice(t *testing.T) {
 		"max_mr_size": a.MaxMRSize, "page_size_cap": a.PageSizeCap, "device_cap_flags": uint64(uint32(a.CapFlags)), "device_cap_flags_ex": uint64(a.CapFlags),
 		"num_comp_vectors": uint64(d.CompVectors()),
 	})
-	for name, got := range map[string]uverbs.GUID{"node_guid": a.NodeGUID, "sys_image_guid": a.SysImageGUID} {
+	for name, got := range map[string]verbs.GUID{"node_guid": a.NodeGUID, "sys_image_guid": a.SysImageGUID} {
 		if got.String() != info[name] {
 			t.Errorf("%s %v, ibv_devinfo says %s", name, got, info[name])
 		}
 	}
 	// What each kernel added, as it tells.
-	newer := uverbs.DeviceCapFlushGlobal | uverbs.DeviceCapFlushPersistent | uverbs.DeviceCapAtomicWrite
+	newer := verbs.DeviceCapFlushGlobal | verbs.DeviceCapFlushPersistent | verbs.DeviceCapAtomicWrite
 	if has := a.CapFlags & newer; has != newer && (has != 0 || !onKernel("6.1")) {
 		t.Errorf("of %v it has %v", newer, has)
 	}
-	var odp uverbs.ODPCaps
+	var odp verbs.ODPCaps
 	if sinceLinux7() {
-		odp.General = uverbs.ODPSupport
-		odp.UD = uverbs.ODPSend | uverbs.ODPRecv | uverbs.ODPSRQRecv
-		odp.RC = odp.UD | uverbs.ODPWrite | uverbs.ODPRead | uverbs.ODPAtomic | uverbs.ODPFlush | uverbs.ODPAtomicWrite
+		odp.General = verbs.ODPSupport
+		odp.UD = verbs.ODPSend | verbs.ODPRecv | verbs.ODPSRQRecv
+		odp.RC = odp.UD | verbs.ODPWrite | verbs.ODPRead | verbs.ODPAtomic | verbs.ODPFlush | verbs.ODPAtomicWrite
 	}
 	if a.ODP != odp {
 		t.Errorf("%+v, want %+v", a.ODP, odp)
@@ -117,7 +117,7 @@ func TestRxePort(t *testing.T) {
 	closeLater(t, d)
 	port := must(d.QueryPort(1))(t)
 	got := []any{port.State, port.PhysState, port.LinkLayer, port.MaxMTU, port.ActiveMTU, port.PKeyTableLen}
-	if diff := cmp.Diff([]any{netlinkrdma.PortActive, netlinkrdma.PhysLinkUp, uverbs.LinkEthernet, uverbs.MTU4096, uverbs.MTU1024, uint32(1)}, got); diff != "" {
+	if diff := cmp.Diff([]any{verbs.PortActive, verbs.PhysLinkUp, verbs.LinkEthernet, verbs.MTU4096, verbs.MTU1024, uint32(1)}, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	sameNumbers(t, devinfo(t, "gvport"), map[string]uint64{
@@ -134,15 +134,15 @@ func TestRxePort(t *testing.T) {
 		}
 	}
 	sh(t, "ip link set rxeport0 mtu 9000")
-	if port := must(d.QueryPort(1))(t); port.ActiveMTU != uverbs.MTU4096 {
+	if port := must(d.QueryPort(1))(t); port.ActiveMTU != verbs.MTU4096 {
 		t.Errorf("%+v", port)
 	}
 	sh(t, "ip link set rxeport0 down")
-	if port := must(d.QueryPort(1))(t); port.State != netlinkrdma.PortDown || port.PhysState != netlinkrdma.PhysDisabled {
+	if port := must(d.QueryPort(1))(t); port.State != verbs.PortDown || port.PhysState != verbs.PhysDisabled {
 		t.Errorf("%+v", port)
 	}
 	_, err := d.ChooseGID(1, nil)
-	if !errors.Is(err, uverbs.ErrNoGID) || !strings.Contains(err.Error(), "is its network device up") {
+	if !errors.Is(err, verbs.ErrNoGID) || !strings.Contains(err.Error(), "is its network device up") {
 		t.Error(err)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 const (
@@ -26,12 +27,12 @@ const (
 // take the completions off its CQs: each work request completes once. The target
 // vmrace runs it under the race detector.
 func TestRxeManyPosters(t *testing.T) {
-	for _, typ := range []uverbs.QPType{uverbs.QPTypeRC, uverbs.QPTypeUD} {
+	for _, typ := range []verbs.QPType{verbs.QPTypeRC, verbs.QPTypeUD} {
 		t.Run(fmt.Sprint(typ), func(t *testing.T) {
 			rxeFabric(t)
 			noLeak(t)
-			s := rxeSetup{cqe: throng, cap: uverbs.QPCap{MaxSendWR: 32, MaxRecvWR: 64}}
-			if typ == uverbs.QPTypeUD {
+			s := rxeSetup{cqe: throng, cap: verbs.QPCap{MaxSendWR: 32, MaxRecvWR: 64}}
+			if typ == verbs.QPTypeUD {
 				s.cap.MaxRecvWR = throng // what finds no receive is lost
 			}
 			a, b := openRxe(t).pair(t, typ, s)
@@ -39,22 +40,22 @@ func TestRxeManyPosters(t *testing.T) {
 			defer cancel()
 			var work sync.WaitGroup
 			recv := post(ctx, t, &work, func(ids []uint64) (int, error) {
-				wrs := make([]uverbs.RecvWR, len(ids))
+				wrs := make([]verbs.RecvWR, len(ids))
 				for i, id := range ids {
-					wrs[i] = uverbs.RecvWR{WRID: id, SGL: []uverbs.SGE{b.mr.SGE(0, uverbs.GRHSize+8)}}
+					wrs[i] = verbs.RecvWR{WRID: id, SGL: []verbs.SGE{b.mr.SGE(0, uverbs.GRHSize+8)}}
 				}
 				return b.qp.PostRecv(wrs)
 			})
-			if typ == uverbs.QPTypeUD {
+			if typ == verbs.QPTypeUD {
 				work.Wait()
 			}
-			received := collect(ctx, t, &work, b.recvCQ, func(wc uverbs.WC) uint64 { return uint64(wc.Imm) })
-			sent := collect(ctx, t, &work, a.sendCQ, func(wc uverbs.WC) uint64 { return wc.WRID })
+			received := collect(ctx, t, &work, b.recvCQ, func(wc verbs.WC) uint64 { return uint64(wc.Imm) })
+			sent := collect(ctx, t, &work, a.sendCQ, func(wc verbs.WC) uint64 { return wc.WRID })
 			posted := post(ctx, t, &work, func(ids []uint64) (int, error) {
-				wrs := make([]uverbs.SendWR, len(ids))
+				wrs := make([]verbs.SendWR, len(ids))
 				for i, id := range ids {
 					wrs[i] = a.send(id, sendFrom, 8)
-					wrs[i].Opcode, wrs[i].Imm = uverbs.OpSendImm, uint32(id)
+					wrs[i].Opcode, wrs[i].Imm = verbs.OpSendImm, uint32(id)
 				}
 				return a.qp.PostSend(wrs)
 			})
@@ -83,7 +84,7 @@ func post(ctx context.Context, t *testing.T, work *sync.WaitGroup, queue func(id
 					ids = append(ids, uint64(p*each+i))
 				}
 				n, err := queue(ids)
-				if next += n; errors.Is(err, uverbs.ErrQueueFull) {
+				if next += n; errors.Is(err, verbs.ErrQueueFull) {
 					full.Add(1)
 					runtime.Gosched()
 				} else if err != nil || n != len(ids) {
@@ -104,21 +105,21 @@ type tally struct {
 }
 
 // collect has goroutines take completions, until there is one for each message.
-func collect(ctx context.Context, t *testing.T, work *sync.WaitGroup, cq *uverbs.CQ, id func(uverbs.WC) uint64) *tally {
+func collect(ctx context.Context, t *testing.T, work *sync.WaitGroup, cq *uverbs.CQ, id func(verbs.WC) uint64) *tally {
 	s := new(tally)
 	s.left.Store(throng)
 	ctx, s.done = context.WithCancel(ctx)
 	for p := range pollers {
-		take := func(wcs []uverbs.WC) (int, error) { return cq.Wait(ctx, wcs) }
+		take := func(wcs []verbs.WC) (int, error) { return cq.Wait(ctx, wcs) }
 		if p%2 == 0 {
-			take = func(wcs []uverbs.WC) (int, error) {
+			take = func(wcs []verbs.WC) (int, error) {
 				runtime.Gosched()
 				return cq.Poll(wcs)
 			}
 		}
 		work.Go(func() {
 			for ctx.Err() == nil {
-				wcs := make([]uverbs.WC, 1+p)
+				wcs := make([]verbs.WC, 1+p)
 				n, err := take(wcs)
 				if err != nil && !errors.Is(err, context.Canceled) {
 					t.Error(err)
@@ -132,8 +133,8 @@ func collect(ctx context.Context, t *testing.T, work *sync.WaitGroup, cq *uverbs
 	return s
 }
 
-func (s *tally) count(t *testing.T, wc uverbs.WC, id uint64) {
-	if wc.Status != uverbs.StatusSuccess || id >= throng {
+func (s *tally) count(t *testing.T, wc verbs.WC, id uint64) {
+	if wc.Status != verbs.StatusSuccess || id >= throng {
 		t.Errorf("%+v", wc)
 		id = 0
 	}

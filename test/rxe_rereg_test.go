@@ -9,34 +9,35 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // attempt has a new peer carry out a request, and tells how it ended.
-func (d *rxeDevice) attempt(t *testing.T, op uverbs.Opcode, addr uint64, key uint32) uverbs.Status {
+func (d *rxeDevice) attempt(t *testing.T, op verbs.Opcode, addr uint64, key uint32) verbs.Status {
 	t.Helper()
-	a, _ := d.pair(t, uverbs.QPTypeRC, rxeSetup{})
+	a, _ := d.pair(t, verbs.QPTypeRC, rxeSetup{})
 	return a.attempt(op, addr, key)
 }
 
 // attempt does so on a connection, which an error ends.
-func (e *rxeEnd) attempt(op uverbs.Opcode, addr uint64, key uint32) uverbs.Status {
+func (e *rxeEnd) attempt(op verbs.Opcode, addr uint64, key uint32) verbs.Status {
 	e.t.Helper()
-	e.post(uverbs.SendWR{WRID: 1, Opcode: op, Flags: uverbs.SendSignaled, SGL: []uverbs.SGE{e.mr.SGE(0, 8)}, RemoteAddr: addr, RKey: key})
+	e.post(verbs.SendWR{WRID: 1, Opcode: op, Flags: verbs.SendSignaled, SGL: []verbs.SGE{e.mr.SGE(0, 8)}, RemoteAddr: addr, RKey: key})
 	return e.next(e.sendCQ).Status
 }
 
 // outcomes are how a write and a read of the start of a region end.
-func (d *rxeDevice) outcomes(t *testing.T, mr *uverbs.MR) [2]uverbs.Status {
+func (d *rxeDevice) outcomes(t *testing.T, mr *uverbs.MR) [2]verbs.Status {
 	t.Helper()
-	return [2]uverbs.Status{d.attempt(t, uverbs.OpRDMAWrite, mr.Addr(), mr.RKey()), d.attempt(t, uverbs.OpRDMARead, mr.Addr(), mr.RKey())}
+	return [2]verbs.Status{d.attempt(t, verbs.OpRDMAWrite, mr.Addr(), mr.RKey()), d.attempt(t, verbs.OpRDMARead, mr.Addr(), mr.RKey())}
 }
 
 const (
-	allowed = uverbs.StatusSuccess
-	denied  = uverbs.StatusRemAccessErr
+	allowed = verbs.StatusSuccess
+	denied  = verbs.StatusRemAccessErr
 )
 
-func access(a uverbs.Access) *uverbs.Access { return &a }
+func access(a verbs.Access) *verbs.Access { return &a }
 
 // TestRxeRereg changes what peers may do with a region, and which QPs belong to
 // it, in place. Linux 6.1's rxe can't.
@@ -44,13 +45,13 @@ func TestRxeRereg(t *testing.T) {
 	rxeFabric(t)
 	noLeak(t)
 	d := openRxe(t)
-	mr := must(d.pd.AllocMR(4096, uverbs.AccessLocalWrite|uverbs.AccessRemoteRead, nil))(t)
+	mr := must(d.pd.AllocMR(4096, verbs.AccessLocalWrite|verbs.AccessRemoteRead, nil))(t)
 	closeLater(t, mr)
 	change := func(o uverbs.ReregOptions) bool {
 		t.Helper()
 		err := mr.Rereg(o)
 		if onKernel("6.1") {
-			if !errors.Is(err, uverbs.ErrNotSupported) {
+			if !errors.Is(err, verbs.ErrNotSupported) {
 				t.Errorf("%v", err)
 			}
 			return false
@@ -60,16 +61,16 @@ func TestRxeRereg(t *testing.T) {
 		}
 		return true
 	}
-	become := func(want [2]uverbs.Status) {
+	become := func(want [2]verbs.Status) {
 		t.Helper()
 		if got := d.outcomes(t, mr); got != want {
 			t.Errorf("write and read end with %v, want %v", got, want)
 		}
 	}
-	before := [2]uverbs.Status{denied, allowed}
+	before := [2]verbs.Status{denied, allowed}
 	become(before)
-	if change(uverbs.ReregOptions{Access: access(uverbs.AccessLocalWrite | uverbs.AccessRemoteWrite)}) {
-		before = [2]uverbs.Status{allowed, denied}
+	if change(uverbs.ReregOptions{Access: access(verbs.AccessLocalWrite | verbs.AccessRemoteWrite)}) {
+		before = [2]verbs.Status{allowed, denied}
 	}
 	become(before)
 
@@ -79,18 +80,18 @@ func TestRxeRereg(t *testing.T) {
 		if mr.PD() != other {
 			t.Error("not in the other PD")
 		}
-		if err := other.Close(); !errors.Is(err, uverbs.ErrInUse) {
+		if err := other.Close(); !errors.Is(err, verbs.ErrInUse) {
 			t.Errorf("%v", err)
 		}
-		become([2]uverbs.Status{denied, denied})
+		become([2]verbs.Status{denied, denied})
 		change(uverbs.ReregOptions{PD: d.pd, Access: access(allAccess)})
-		before = [2]uverbs.Status{allowed, allowed}
+		before = [2]verbs.Status{allowed, allowed}
 	}
 	become(before)
 	// What is refused changes nothing.
-	for _, o := range []uverbs.ReregOptions{{}, {Access: access(uverbs.AccessRemoteWrite)}, {Access: access(uverbs.AccessHugeTLB | uverbs.AccessLocalWrite)}} {
+	for _, o := range []uverbs.ReregOptions{{}, {Access: access(verbs.AccessRemoteWrite)}, {Access: access(verbs.AccessHugeTLB | verbs.AccessLocalWrite)}} {
 		err := mr.Rereg(o)
-		if err == nil || !onKernel("6.1") && !errors.Is(err, syscall.EINVAL) && !errors.Is(err, uverbs.ErrNotSupported) {
+		if err == nil || !onKernel("6.1") && !errors.Is(err, syscall.EINVAL) && !errors.Is(err, verbs.ErrNotSupported) {
 			t.Errorf("%+v: %v", o, err)
 		}
 	}

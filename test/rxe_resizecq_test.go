@@ -7,7 +7,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // TestRxeResizeCQ takes completions over into a larger and a smaller queue, from
@@ -17,29 +17,29 @@ func TestRxeResizeCQ(t *testing.T) {
 	rxeFabric(t)
 	noLeak(t)
 	d := openRxe(t)
-	a, b := d.pair(t, uverbs.QPTypeRC, rxeSetup{cap: uverbs.QPCap{MaxSendWR: 60, MaxRecvWR: 60}})
+	a, b := d.pair(t, verbs.QPTypeRC, rxeSetup{cap: verbs.QPCap{MaxSendWR: 60, MaxRecvWR: 60}})
 	if err := a.sendCQ.Resize(20); err != nil || a.sendCQ.Cap() < 20 {
 		t.Fatalf("%d entries, %v", a.sendCQ.Cap(), err)
 	}
 	var posted, seen uint64
 	send := func(n int) {
 		t.Helper()
-		if _, err := b.qp.PostRecv(make([]uverbs.RecvWR, n)); err != nil {
+		if _, err := b.qp.PostRecv(make([]verbs.RecvWR, n)); err != nil {
 			t.Fatal(err)
 		}
 		for range n {
-			a.post(uverbs.SendWR{WRID: posted, Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled})
+			a.post(verbs.SendWR{WRID: posted, Opcode: verbs.OpSend, Flags: verbs.SendSignaled})
 			posted++
 		}
 		for range n { // the last is received when the others are acknowledged, or about to be
 			b.next(b.recvCQ)
 		}
-		a.post(uverbs.SendWR{WRID: posted, Opcode: uverbs.OpRDMARead, RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey()})
+		a.post(verbs.SendWR{WRID: posted, Opcode: verbs.OpRDMARead, RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey()})
 	}
 	poll := func(n int) {
 		t.Helper()
 		for range n {
-			if wc := a.next(a.sendCQ); wc.WRID != seen || wc.Status != uverbs.StatusSuccess || wc.QPN != a.qp.Num() {
+			if wc := a.next(a.sendCQ); wc.WRID != seen || wc.Status != verbs.StatusSuccess || wc.QPN != a.qp.Num() {
 				t.Errorf("completion %d: %+v", seen, wc)
 			}
 			seen++

@@ -12,19 +12,20 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // unreliable sends n messages into as many receives, so that the wire alone loses
 // any.
-func (l *lossy) unreliable(t *testing.T, typ uverbs.QPType, n int, sizes []int) {
+func (l *lossy) unreliable(t *testing.T, typ verbs.QPType, n int, sizes []int) {
 	const more = 1000 // to tell that those have ended, until one arrives
 	s := &sieve{lossy: l, sizes: sizes, seen: make(map[int]bool)}
-	if typ == uverbs.QPTypeUD {
+	if typ == verbs.QPTypeUD {
 		s.front = uverbs.GRHSize
 	}
 	s.slot = s.front + slices.Max(sizes)
 	s.from, s.to = l.pair(t, typ, 0, rxeSetup{size: (n + more) * s.slot, cqe: n + more,
-		cap: uverbs.QPCap{MaxSendWR: sendDepth, MaxRecvWR: uint32(n + more)}})
+		cap: verbs.QPCap{MaxSendWR: sendDepth, MaxRecvWR: uint32(n + more)}})
 	for i := range n + more {
 		s.to.postRecv(uint64(i), i*s.slot, s.slot)
 	}
@@ -61,7 +62,7 @@ const sendDepth = 32
 func (s *sieve) send(t *testing.T, n int) {
 	t.Helper()
 	for end := s.sent + n; s.sent < end; {
-		var batch []uverbs.SendWR
+		var batch []verbs.SendWR
 		for i := s.sent; i < min(s.sent+sendDepth, end); i++ {
 			batch = append(batch, s.message(s.from, i, s.sizes))
 		}
@@ -96,7 +97,7 @@ func (s *sieve) has(from, to int) bool {
 // look takes what arrives, until it has been quiet for a while.
 func (s *sieve) look(t *testing.T) {
 	t.Helper()
-	wcs := make([]uverbs.WC, 64)
+	wcs := make([]verbs.WC, 64)
 	for {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 		n, err := s.to.recvCQ.Wait(ctx, wcs)
@@ -113,11 +114,11 @@ func (s *sieve) look(t *testing.T) {
 }
 
 // check holds a message to be whole, and new.
-func (s *sieve) check(t *testing.T, wc uverbs.WC) {
+func (s *sieve) check(t *testing.T, wc verbs.WC) {
 	t.Helper()
 	i := int(wc.Imm)
 	want := s.content(i, s.sizes)
-	if wc.Status != uverbs.StatusSuccess || int(wc.ByteLen) != s.front+len(want) || s.seen[i] {
+	if wc.Status != verbs.StatusSuccess || int(wc.ByteLen) != s.front+len(want) || s.seen[i] {
 		t.Fatalf("message %d of %d bytes, seen before: %v: %+v", i, len(want), s.seen[i], wc)
 	}
 	if !bytes.Equal(s.to.mr.Bytes()[int(wc.WRID)*s.slot+s.front:][:len(want)], want) {

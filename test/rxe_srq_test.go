@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // sharing is an SRQ with memory for its receives, and QPs that use it; what they
@@ -28,13 +29,13 @@ func (d *rxeDevice) sharing(t *testing.T, maxWR uint32) *sharing {
 	s := &sharing{rxeDevice: d}
 	s.srq = must(d.pd.CreateSRQ(&uverbs.SRQOptions{MaxWR: maxWR, MaxSGE: 1}))(t)
 	closeLater(t, s.srq)
-	s.cq = d.end(t, uverbs.QPTypeUD, rxeSetup{srq: s.srq})
+	s.cq = d.end(t, verbs.QPTypeUD, rxeSetup{srq: s.srq})
 	s.mr = s.cq.mr
 	return s
 }
 
 // pair is a sender, and a receiver that uses the SRQ.
-func (s *sharing) pair(t *testing.T, typ uverbs.QPType) (from, to *rxeEnd) {
+func (s *sharing) pair(t *testing.T, typ verbs.QPType) (from, to *rxeEnd) {
 	t.Helper()
 	from, to = s.end(t, typ, rxeSetup{}), s.receiver(t, typ)
 	closeLater(t, to.qp)
@@ -44,10 +45,10 @@ func (s *sharing) pair(t *testing.T, typ uverbs.QPType) (from, to *rxeEnd) {
 }
 
 // receiver is a QP that nobody closes yet.
-func (s *sharing) receiver(t *testing.T, typ uverbs.QPType) *rxeEnd {
+func (s *sharing) receiver(t *testing.T, typ verbs.QPType) *rxeEnd {
 	t.Helper()
 	to := &rxeEnd{t: t, dev: s.rxeDevice, sendCQ: s.cq.sendCQ, recvCQ: s.cq.recvCQ, mr: s.mr, access: s.cq.access}
-	to.qp = must(s.pd.CreateQP(&uverbs.QPOptions{Type: typ, SendCQ: to.sendCQ, RecvCQ: to.recvCQ, SRQ: s.srq, Cap: uverbs.QPCap{MaxSendWR: 1, MaxSendSGE: 1}}))(t)
+	to.qp = must(s.pd.CreateQP(&uverbs.QPOptions{Type: typ, SendCQ: to.sendCQ, RecvCQ: to.recvCQ, SRQ: s.srq, Cap: verbs.QPCap{MaxSendWR: 1, MaxSendSGE: 1}}))(t)
 	return to
 }
 
@@ -55,7 +56,7 @@ func (s *sharing) receiver(t *testing.T, typ uverbs.QPType) *rxeEnd {
 func (s *sharing) fill(first, n uint64) {
 	s.t.Helper()
 	for id := first; id < first+n; id++ {
-		if _, err := s.srq.PostRecv([]uverbs.RecvWR{{WRID: id, SGL: []uverbs.SGE{s.mr.SGE(int(id)*64, 64)}}}); err != nil {
+		if _, err := s.srq.PostRecv([]verbs.RecvWR{{WRID: id, SGL: []verbs.SGE{s.mr.SGE(int(id)*64, 64)}}}); err != nil {
 			s.t.Fatal(err)
 		}
 	}
@@ -68,13 +69,13 @@ func (s *sharing) take(from, to *rxeEnd) {
 	if got := outcome(from.next(from.sendCQ)); got != fmt.Sprintf("%d SEND success", s.next) {
 		s.t.Errorf("sent %q", got)
 	}
-	if wc := to.next(to.recvCQ); wc.WRID != s.next || wc.Imm != uint32(s.next) || wc.Status != uverbs.StatusSuccess || wc.QPN != to.qp.Num() {
+	if wc := to.next(to.recvCQ); wc.WRID != s.next || wc.Imm != uint32(s.next) || wc.Status != verbs.StatusSuccess || wc.QPN != to.qp.Num() {
 		s.t.Errorf("receive %d of QP %d: %+v", s.next, to.qp.Num(), wc)
 	}
 	s.next++
 }
 
-func (s *sharing) is(want uverbs.SRQAttr) {
+func (s *sharing) is(want verbs.SRQAttr) {
 	s.t.Helper()
 	if diff := cmp.Diff(&want, must(s.srq.Query())(s.t)); diff != "" {
 		s.t.Errorf("SRQ (-want +got):\n%s", diff)
@@ -89,7 +90,7 @@ func TestRxeSRQShared(t *testing.T) {
 	s := openRxe(t).sharing(t, 63)
 	type couple struct{ from, to *rxeEnd }
 	var all []couple
-	for _, typ := range []uverbs.QPType{uverbs.QPTypeRC, uverbs.QPTypeUC, uverbs.QPTypeUD, uverbs.QPTypeRC} {
+	for _, typ := range []verbs.QPType{verbs.QPTypeRC, verbs.QPTypeUC, verbs.QPTypeUD, verbs.QPTypeRC} {
 		from, to := s.pair(t, typ)
 		all = append(all, couple{from, to})
 	}
@@ -97,16 +98,16 @@ func TestRxeSRQShared(t *testing.T) {
 	for i := range 16 {
 		s.take(all[i%4].from, all[i%4].to)
 	}
-	if err := s.srq.Close(); !errors.Is(err, uverbs.ErrInUse) || !strings.Contains(err.Error(), "QP") {
+	if err := s.srq.Close(); !errors.Is(err, verbs.ErrInUse) || !strings.Contains(err.Error(), "QP") {
 		t.Errorf("closed under its QPs: %v", err)
 	}
 	for _, end := range []func(*rxeEnd) error{
 		func(e *rxeEnd) error { return e.qp.Close() },
 		func(e *rxeEnd) error {
-			return errors.Join(e.qp.Modify(&uverbs.QPAttr{State: uverbs.QPStateErr}, uverbs.QPAttrState), e.qp.Close())
+			return errors.Join(e.qp.Modify(&verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState), e.qp.Close())
 		},
 	} {
-		from, to := s.end(t, uverbs.QPTypeRC, rxeSetup{}), s.receiver(t, uverbs.QPTypeRC)
+		from, to := s.end(t, verbs.QPTypeRC, rxeSetup{}), s.receiver(t, verbs.QPTypeRC)
 		from.connect(to)
 		to.connect(from)
 		s.take(from, to)
@@ -125,7 +126,7 @@ func TestRxeSRQLimit(t *testing.T) {
 	rxeFabric(t)
 	noLeak(t)
 	s := openRxe(t).sharing(t, 15)
-	from, to := s.pair(t, uverbs.QPTypeRC)
+	from, to := s.pair(t, verbs.QPTypeRC)
 	limit := func() {
 		t.Helper()
 		if ev := s.event(); ev.Type != uverbs.EventSRQLimitReached || ev.SRQ != s.srq {
@@ -145,13 +146,13 @@ func TestRxeSRQLimit(t *testing.T) {
 		if err := s.srq.SetLimit(12); err != nil {
 			t.Fatal(err)
 		}
-		s.is(uverbs.SRQAttr{MaxWR: 15, MaxSGE: 1, Limit: 12})
+		s.is(verbs.SRQAttr{MaxWR: 15, MaxSGE: 1, Limit: 12})
 		s.take(from, to)
 		s.take(from, to)
 		quiet() // 12 are not fewer than 12
 		s.take(from, to)
 		limit()
-		s.is(uverbs.SRQAttr{MaxWR: 15, MaxSGE: 1}) // the kernel disarmed it
+		s.is(verbs.SRQAttr{MaxWR: 15, MaxSGE: 1}) // the kernel disarmed it
 		s.take(from, to)
 		quiet()
 		if err := s.srq.SetLimit(5); err != nil {
@@ -199,7 +200,7 @@ func TestRxeSRQResize(t *testing.T) {
 	rxeFabric(t)
 	noLeak(t)
 	s := openRxe(t).sharing(t, 15)
-	from, to := s.pair(t, uverbs.QPTypeRC)
+	from, to := s.pair(t, verbs.QPTypeRC)
 	posted := uint64(0)
 	refuses := func(n uint32) {
 		t.Helper()
@@ -212,7 +213,7 @@ func TestRxeSRQResize(t *testing.T) {
 		if err := s.srq.Resize(n); err != nil || s.srq.MaxWR() < n {
 			t.Fatalf("to %d: %d, %v", n, s.srq.MaxWR(), err)
 		}
-		s.is(uverbs.SRQAttr{MaxWR: s.srq.MaxWR(), MaxSGE: 1})
+		s.is(verbs.SRQAttr{MaxWR: s.srq.MaxWR(), MaxSGE: 1})
 	}
 	for _, n := range []uint32{31, 7, 15, 100, 3, 1} {
 		if room := uint64(s.srq.MaxWR()); posted-s.next < room {
@@ -220,7 +221,7 @@ func TestRxeSRQResize(t *testing.T) {
 			s.fill(posted, more)
 			posted += more
 		}
-		if _, err := s.srq.PostRecv(make([]uverbs.RecvWR, 1)); !errors.Is(err, uverbs.ErrQueueFull) {
+		if _, err := s.srq.PostRecv(make([]verbs.RecvWR, 1)); !errors.Is(err, verbs.ErrQueueFull) {
 			t.Errorf("full: %v", err)
 		}
 		for posted-s.next > uint64(n) {
@@ -282,12 +283,12 @@ func TestRxeSRQRefused(t *testing.T) {
 		t.Errorf("%d, %d", most.MaxSGE(), most.MaxWR())
 	}
 	for name, sges := range map[string]int{"as many": int(d.attr.MaxSRQSGE), "too many": int(d.attr.MaxSRQSGE) + 1} {
-		n, err := most.PostRecv([]uverbs.RecvWR{{SGL: make([]uverbs.SGE, sges)}})
-		if bad := name == "too many"; bad != errors.Is(err, uverbs.ErrInvalidWR) || bad == (n == 1) {
+		n, err := most.PostRecv([]verbs.RecvWR{{SGL: make([]verbs.SGE, sges)}})
+		if bad := name == "too many"; bad != errors.Is(err, verbs.ErrInvalidWR) || bad == (n == 1) {
 			t.Errorf("%s: %d, %v", name, n, err)
 		}
 	}
-	if _, err := d.end(t, uverbs.QPTypeRC, rxeSetup{srq: most}).qp.PostRecv(make([]uverbs.RecvWR, 1)); !errors.Is(err, uverbs.ErrInvalidWR) {
+	if _, err := d.end(t, verbs.QPTypeRC, rxeSetup{srq: most}).qp.PostRecv(make([]verbs.RecvWR, 1)); !errors.Is(err, verbs.ErrInvalidWR) {
 		t.Errorf("a receive to a QP of an SRQ: %v", err)
 	}
 	gone := must(d.pd.CreateSRQ(&uverbs.SRQOptions{MaxWR: 1}))(t)
@@ -296,7 +297,7 @@ func TestRxeSRQRefused(t *testing.T) {
 	}
 	_, posting := gone.PostRecv(nil)
 	for name, err := range map[string]error{"post": posting, "resize": gone.Resize(2), "limit": gone.SetLimit(1), "close": gone.Close()} {
-		if !errors.Is(err, uverbs.ErrClosed) {
+		if !errors.Is(err, verbs.ErrClosed) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -306,21 +307,21 @@ func TestRxeSRQRefused(t *testing.T) {
 // which is used up. That ends the QP, but not a UD QP on kernels newer than 6.1;
 // in any case it spares the other QPs and what else is on the SRQ.
 func TestRxeSRQErrors(t *testing.T) {
-	forAllTypes(t, func(t *testing.T, typ uverbs.QPType) {
+	forAllTypes(t, func(t *testing.T, typ verbs.QPType) {
 		rxeFabric(t)
 		noLeak(t)
 		s := openRxe(t).sharing(t, 15)
 		from, to := s.pair(t, typ)
-		otherFrom, otherTo := s.pair(t, uverbs.QPTypeRC)
+		otherFrom, otherTo := s.pair(t, verbs.QPTypeRC)
 		s.fill(0, 10)
 		s.take(otherFrom, otherTo)
 		from.post(from.send(1, sendFrom, 65))
-		wantSent, wantGot, wantState := "1 SEND success", "1 local QP operation error", uverbs.QPStateErr
+		wantSent, wantGot, wantState := "1 SEND success", "1 local QP operation error", verbs.QPStateErr
 		switch {
-		case typ == uverbs.QPTypeRC:
+		case typ == verbs.QPTypeRC:
 			wantSent = "1 remote operation error"
-		case typ == uverbs.QPTypeUD && !onKernel("6.1"):
-			wantGot, wantState = "1 remote invalid request", uverbs.QPStateRTS
+		case typ == verbs.QPTypeUD && !onKernel("6.1"):
+			wantGot, wantState = "1 remote invalid request", verbs.QPStateRTS
 		}
 		if got := outcome(from.next(from.sendCQ)); got != wantSent {
 			t.Errorf("sent: %q, want %q", got, wantSent)
@@ -330,7 +331,7 @@ func TestRxeSRQErrors(t *testing.T) {
 		}
 		to.reaches(wantState)
 		var want []string
-		if wantState == uverbs.QPStateErr && !onKernel("6.1") {
+		if wantState == verbs.QPStateErr && !onKernel("6.1") {
 			want = []string{"last WQE reached"}
 		}
 		if got := s.eventsOf(to.qp)[0]; cmp.Diff(want, got) != "" {

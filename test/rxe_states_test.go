@@ -13,46 +13,47 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // TestRxeQPStates takes QPs through all states and into a second life, which is as
 // good as the first. The kernel agrees about where they are.
 func TestRxeQPStates(t *testing.T) {
-	forAllTypes(t, func(t *testing.T, typ uverbs.QPType) {
+	forAllTypes(t, func(t *testing.T, typ verbs.QPType) {
 		rxeFabric(t)
 		noLeak(t)
 		d := openRxe(t)
 		a, b := d.end(t, typ, rxeSetup{}), d.end(t, typ, rxeSetup{})
-		is := func(e *rxeEnd, want uverbs.QPState) {
+		is := func(e *rxeEnd, want verbs.QPState) {
 			t.Helper()
 			if s := e.state(); s != want {
 				t.Errorf("the QP is in %v, want %v", s, want)
 			}
 		}
 		for life := range 3 {
-			is(a, uverbs.QPStateReset)
+			is(a, verbs.QPStateReset)
 			a.toInit()
-			is(a, uverbs.QPStateInit)
+			is(a, verbs.QPStateInit)
 			a.toInit() // with other attributes, for all that the kernel cares
 			a.postRecv(0, 0, 100)
 			a.toRTR(b)
-			is(a, uverbs.QPStateRTR)
+			is(a, verbs.QPStateRTR)
 			a.toRTS()
-			is(a, uverbs.QPStateRTS)
+			is(a, verbs.QPStateRTS)
 			b.connect(a)
 			a.swap(b, 0)
 			a.toSQD()
-			is(a, uverbs.QPStateSQD)
+			is(a, verbs.QPStateSQD)
 			a.waits(b)
 			a.swap(b, 1)
-			a.modify(uverbs.QPAttr{State: uverbs.QPStateErr}, 0)
-			is(a, uverbs.QPStateErr)
-			a.modify(uverbs.QPAttr{State: uverbs.QPStateErr}, 0) // once more does no harm
+			a.modify(verbs.QPAttr{State: verbs.QPStateErr}, 0)
+			is(a, verbs.QPStateErr)
+			a.modify(verbs.QPAttr{State: verbs.QPStateErr}, 0) // once more does no harm
 			if sends, recvs := a.drain(); len(sends)+len(recvs) > 0 {
 				t.Errorf("life %d left %v, %v", life, sends, recvs)
 			}
 			for _, e := range []*rxeEnd{a, b} {
-				e.modify(uverbs.QPAttr{State: uverbs.QPStateReset}, 0)
+				e.modify(verbs.QPAttr{State: verbs.QPStateReset}, 0)
 			}
 		}
 	})
@@ -68,10 +69,10 @@ func (e *rxeEnd) swap(peer *rxeEnd, id uint64) {
 	e.post(e.send(id, sendFrom, 10))
 	peer.post(peer.send(id, sendFrom, 10))
 	for _, end := range []*rxeEnd{e, peer} {
-		if wc := end.next(end.sendCQ); wc.WRID != id || wc.Status != uverbs.StatusSuccess {
+		if wc := end.next(end.sendCQ); wc.WRID != id || wc.Status != verbs.StatusSuccess {
 			e.t.Errorf("sent %+v", wc)
 		}
-		if wc := end.next(end.recvCQ); wc.WRID%1000 != id || wc.Status != uverbs.StatusSuccess {
+		if wc := end.next(end.recvCQ); wc.WRID%1000 != id || wc.Status != verbs.StatusSuccess {
 			e.t.Errorf("received %+v", wc)
 		}
 	}
@@ -87,23 +88,23 @@ func (e *rxeEnd) waits(peer *rxeEnd) {
 	}
 	e.postRecv(10, 0, 100)
 	peer.post(peer.send(10, sendFrom, 10)) // by when it arrives, the sends would have
-	if wc := e.next(e.recvCQ); wc.WRID != 10 || wc.Status != uverbs.StatusSuccess {
+	if wc := e.next(e.recvCQ); wc.WRID != 10 || wc.Status != verbs.StatusSuccess {
 		e.t.Errorf("received in SQD: %+v", wc)
 	}
-	if wc := peer.next(peer.sendCQ); wc.WRID != 10 || wc.Status != uverbs.StatusSuccess {
+	if wc := peer.next(peer.sendCQ); wc.WRID != 10 || wc.Status != verbs.StatusSuccess {
 		e.t.Errorf("sent to who is in SQD: %+v", wc)
 	}
 	for name, cq := range map[string]*uverbs.CQ{"sent": e.sendCQ, "arrived": peer.recvCQ} {
-		if n, err := cq.Poll(make([]uverbs.WC, 1)); n > 0 || err != nil {
+		if n, err := cq.Poll(make([]verbs.WC, 1)); n > 0 || err != nil {
 			e.t.Errorf("%s from SQD: %d, %v", name, n, err)
 		}
 	}
-	e.modify(uverbs.QPAttr{State: uverbs.QPStateRTS}, 0)
+	e.modify(verbs.QPAttr{State: verbs.QPStateRTS}, 0)
 	for id := range uint64(3) {
-		if wc := e.next(e.sendCQ); wc.WRID != 10+id || wc.Status != uverbs.StatusSuccess {
+		if wc := e.next(e.sendCQ); wc.WRID != 10+id || wc.Status != verbs.StatusSuccess {
 			e.t.Errorf("sent %+v", wc)
 		}
-		if wc := peer.next(peer.recvCQ); wc.WRID != 1010+id || wc.Status != uverbs.StatusSuccess {
+		if wc := peer.next(peer.recvCQ); wc.WRID != 1010+id || wc.Status != verbs.StatusSuccess {
 			e.t.Errorf("received %+v", wc)
 		}
 	}
@@ -112,17 +113,17 @@ func (e *rxeEnd) waits(peer *rxeEnd) {
 // TestRxeQPTransitions tries every way that a QP can't go, from each state, with
 // too little and with too much. The error tells why, and the QP stays where it is.
 func TestRxeQPTransitions(t *testing.T) {
-	states := []uverbs.QPState{uverbs.QPStateReset, uverbs.QPStateInit, uverbs.QPStateRTR, uverbs.QPStateRTS, uverbs.QPStateSQD, uverbs.QPStateSQE, uverbs.QPStateErr}
-	next := map[uverbs.QPState]string{uverbs.QPStateReset: "INIT", uverbs.QPStateInit: "RTR", uverbs.QPStateRTR: "RTS", uverbs.QPStateRTS: "SQD",
-		uverbs.QPStateSQD: "RTS"}
-	forAllTypes(t, func(t *testing.T, typ uverbs.QPType) {
+	states := []verbs.QPState{verbs.QPStateReset, verbs.QPStateInit, verbs.QPStateRTR, verbs.QPStateRTS, verbs.QPStateSQD, verbs.QPStateSQE, verbs.QPStateErr}
+	next := map[verbs.QPState]string{verbs.QPStateReset: "INIT", verbs.QPStateInit: "RTR", verbs.QPStateRTR: "RTS", verbs.QPStateRTS: "SQD",
+		verbs.QPStateSQD: "RTS"}
+	forAllTypes(t, func(t *testing.T, typ verbs.QPType) {
 		rxeFabric(t)
 		noLeak(t)
 		e := openRxe(t).end(t, typ, rxeSetup{})
-		refuses := func(attr uverbs.QPAttr, mask uverbs.QPAttrMask, why string) {
+		refuses := func(attr verbs.QPAttr, mask verbs.QPAttrMask, why string) {
 			t.Helper()
 			before := e.state()
-			err := e.qp.Modify(&attr, mask|uverbs.QPAttrState)
+			err := e.qp.Modify(&attr, mask|verbs.QPAttrState)
 			if !errors.Is(err, syscall.EINVAL) || !strings.Contains(err.Error(), why) {
 				t.Errorf("%v to %v: %v; want %q", before, attr.State, err, why)
 			}
@@ -131,7 +132,7 @@ func TestRxeQPTransitions(t *testing.T) {
 			}
 		}
 		// all that can't come after a state, which is one of these
-		tries := func(can ...uverbs.QPState) {
+		tries := func(can ...verbs.QPState) {
 			t.Helper()
 			from := e.state()
 			for _, to := range states {
@@ -140,38 +141,38 @@ func TestRxeQPTransitions(t *testing.T) {
 					if next[from] != "" {
 						why += fmt.Sprintf("; from %v the next is %s", from, next[from])
 					}
-					refuses(uverbs.QPAttr{State: to}, 0, why)
+					refuses(verbs.QPAttr{State: to}, 0, why)
 				}
 			}
 		}
-		const reset, erring = uverbs.QPStateReset, uverbs.QPStateErr
-		tries(reset, uverbs.QPStateInit)
-		refuses(uverbs.QPAttr{State: uverbs.QPStateInit}, 0, "RESET to INIT of a "+typ.String()+" QP also needs ")
+		const reset, erring = verbs.QPStateReset, verbs.QPStateErr
+		tries(reset, verbs.QPStateInit)
+		refuses(verbs.QPAttr{State: verbs.QPStateInit}, 0, "RESET to INIT of a "+typ.String()+" QP also needs ")
 		e.toInit()
-		tries(reset, erring, uverbs.QPStateInit, uverbs.QPStateRTR)
-		if typ != uverbs.QPTypeUD {
-			refuses(uverbs.QPAttr{State: uverbs.QPStateRTR}, 0, "INIT to RTR of a "+typ.String()+" QP also needs ")
+		tries(reset, erring, verbs.QPStateInit, verbs.QPStateRTR)
+		if typ != verbs.QPTypeUD {
+			refuses(verbs.QPAttr{State: verbs.QPStateRTR}, 0, "INIT to RTR of a "+typ.String()+" QP also needs ")
 		}
-		refuses(uverbs.QPAttr{State: uverbs.QPStateRTR}, allOf(e)|uverbs.QPAttrTimeout, "can't take Timeout")
+		refuses(verbs.QPAttr{State: verbs.QPStateRTR}, allOf(e)|verbs.QPAttrTimeout, "can't take Timeout")
 		e.toRTR(e)
-		tries(reset, erring, uverbs.QPStateRTS)
-		refuses(uverbs.QPAttr{State: uverbs.QPStateRTS}, 0, "RTR to RTS of a "+typ.String()+" QP also needs ")
+		tries(reset, erring, verbs.QPStateRTS)
+		refuses(verbs.QPAttr{State: verbs.QPStateRTS}, 0, "RTR to RTS of a "+typ.String()+" QP also needs ")
 		e.toRTS()
-		tries(reset, erring, uverbs.QPStateRTS, uverbs.QPStateSQD)
-		refuses(uverbs.QPAttr{State: uverbs.QPStateRTS}, uverbs.QPAttrPort, "can't take Port")
+		tries(reset, erring, verbs.QPStateRTS, verbs.QPStateSQD)
+		refuses(verbs.QPAttr{State: verbs.QPStateRTS}, verbs.QPAttrPort, "can't take Port")
 		e.toSQD()
-		tries(reset, erring, uverbs.QPStateRTS, uverbs.QPStateSQD)
-		e.modify(uverbs.QPAttr{State: uverbs.QPStateErr}, 0)
+		tries(reset, erring, verbs.QPStateRTS, verbs.QPStateSQD)
+		e.modify(verbs.QPAttr{State: verbs.QPStateErr}, 0)
 		tries(reset, erring)
-		e.modify(uverbs.QPAttr{State: uverbs.QPStateReset}, 0)
+		e.modify(verbs.QPAttr{State: verbs.QPStateReset}, 0)
 	})
 }
 
 // allOf are the attributes that the move of toRTR has.
-func allOf(e *rxeEnd) uverbs.QPAttrMask {
-	all := uverbs.QPAttrAV | uverbs.QPAttrPathMTU | uverbs.QPAttrDestQPN | uverbs.QPAttrRQPSN
-	return map[uverbs.QPType]uverbs.QPAttrMask{
-		uverbs.QPTypeRC: all | uverbs.QPAttrMaxDestRDAtomic | uverbs.QPAttrMinRNRTimer, uverbs.QPTypeUC: all}[e.qp.Type()]
+func allOf(e *rxeEnd) verbs.QPAttrMask {
+	all := verbs.QPAttrAV | verbs.QPAttrPathMTU | verbs.QPAttrDestQPN | verbs.QPAttrRQPSN
+	return map[verbs.QPType]verbs.QPAttrMask{
+		verbs.QPTypeRC: all | verbs.QPAttrMaxDestRDAtomic | verbs.QPAttrMinRNRTimer, verbs.QPTypeUC: all}[e.qp.Type()]
 }
 
 // TestRxeSQD: a QP is drained when the sends that it had begun are done; those
@@ -180,25 +181,25 @@ func allOf(e *rxeEnd) uverbs.QPAttrMask {
 func TestRxeSQD(t *testing.T) {
 	for _, ask := range []bool{false, true} {
 		onRxe(t, fmt.Sprint("event asked for: ", ask), func(t *testing.T, d *rxeDevice) {
-			a, b := d.pair(t, uverbs.QPTypeRC, rxeSetup{})
+			a, b := d.pair(t, verbs.QPTypeRC, rxeSetup{})
 			for round := range uint64(20) { // around the ring
 				a.post(a.send(10*round+1, sendFrom, 20000)) // waits for a receive
 				a.post(a.send(10*round+2, sendFrom, 20000))
-				a.modify(uverbs.QPAttr{State: uverbs.QPStateSQD, EnSQDAsyncNotify: ask}, uverbs.QPAttrEnSQDAsync)
+				a.modify(verbs.QPAttr{State: verbs.QPStateSQD, EnSQDAsyncNotify: ask}, verbs.QPAttrEnSQDAsync)
 				a.post(a.send(10*round+3, sendFrom, 8))
 				for i := range uint64(3) {
 					b.postRecv(10*round+i, 0, 20000)
 				}
 				a.drained()
-				if attr := must(a.qp.Query())(t); attr.State != uverbs.QPStateSQD || attr.SQDraining {
+				if attr := must(a.qp.Query())(t); attr.State != verbs.QPStateSQD || attr.SQDraining {
 					t.Fatalf("round %d: %v, draining %v", round, attr.State, attr.SQDraining)
 				}
-				a.modify(uverbs.QPAttr{State: uverbs.QPStateRTS}, 0)
+				a.modify(verbs.QPAttr{State: verbs.QPStateRTS}, 0)
 				for i := range uint64(3) {
 					if got, want := outcome(a.next(a.sendCQ)), fmt.Sprintf("%d SEND success", 10*round+i+1); got != want {
 						t.Fatalf("%q, want %q", got, want)
 					}
-					if wc := b.next(b.recvCQ); wc.WRID != 10*round+i || wc.Status != uverbs.StatusSuccess {
+					if wc := b.next(b.recvCQ); wc.WRID != 10*round+i || wc.Status != verbs.StatusSuccess {
 						t.Fatalf("round %d: received %+v", round, wc)
 					}
 				}
@@ -206,14 +207,14 @@ func TestRxeSQD(t *testing.T) {
 		})
 	}
 	onRxe(t, "nothing to drain", func(t *testing.T, d *rxeDevice) {
-		a, b := d.pair(t, uverbs.QPTypeRC, rxeSetup{})
+		a, b := d.pair(t, verbs.QPTypeRC, rxeSetup{})
 		for id := range uint64(a.qp.Cap().MaxSendWR) + 3 { // around the ring
 			b.postRecv(id, 0, 8)
 			a.post(a.send(id, sendFrom, 8))
 			a.sent(fmt.Sprintf("%d SEND success", id))
 			b.got(fmt.Sprintf("%d RECV success 8", id))
 			a.toSQD()
-			a.modify(uverbs.QPAttr{State: uverbs.QPStateRTS}, 0)
+			a.modify(verbs.QPAttr{State: verbs.QPStateRTS}, 0)
 		}
 	})
 	onRxe(t, "draining", func(t *testing.T, d *rxeDevice) {
@@ -222,18 +223,18 @@ func TestRxeSQD(t *testing.T) {
 		// refusal and the look at the reason.
 		var a *rxeEnd
 		for tries, seen := 0, false; !seen; tries++ {
-			a, _ = d.pair(t, uverbs.QPTypeRC, rxeSetup{})
+			a, _ = d.pair(t, verbs.QPTypeRC, rxeSetup{})
 			a.post(a.send(1, sendFrom, 8)) // nobody receives it
 			until(t, "begun", func() bool { return must(a.qp.Query())(t).SQPSN != 0x123456 })
-			a.modify(uverbs.QPAttr{State: uverbs.QPStateSQD}, 0)
+			a.modify(verbs.QPAttr{State: verbs.QPStateSQD}, 0)
 			attr := must(a.qp.Query())(t)
-			if seen = attr.SQDraining; attr.State != uverbs.QPStateSQD || tries == 50 {
+			if seen = attr.SQDraining; attr.State != verbs.QPStateSQD || tries == 50 {
 				t.Fatalf("%v, draining %v", attr.State, attr.SQDraining)
 			}
 		}
-		err := a.qp.Modify(&uverbs.QPAttr{State: uverbs.QPStateRTS}, uverbs.QPAttrState)
+		err := a.qp.Modify(&verbs.QPAttr{State: verbs.QPStateRTS}, verbs.QPAttrState)
 		if err == nil {
-			if attr := must(a.qp.Query())(t); attr.State != uverbs.QPStateRTS {
+			if attr := must(a.qp.Query())(t); attr.State != verbs.QPStateRTS {
 				t.Error(attr.State)
 			}
 		} else if !errors.Is(err, syscall.EINVAL) {
@@ -261,12 +262,12 @@ func joinAll(t *testing.T, done <-chan error, n int) {
 // TestRxeFlushAll: what is on a failed QP comes back, each once, signalled or not,
 // whether it was posted before, by several goroutines meanwhile, or after.
 func TestRxeFlushAll(t *testing.T) {
-	forAllTypes(t, func(t *testing.T, typ uverbs.QPType) {
+	forAllTypes(t, func(t *testing.T, typ verbs.QPType) {
 		rxeFabric(t)
 		noLeak(t)
-		a, _ := openRxe(t).pair(t, typ, rxeSetup{cap: uverbs.QPCap{MaxSendWR: 63, MaxRecvWR: 63}})
+		a, _ := openRxe(t).pair(t, typ, rxeSetup{cap: verbs.QPCap{MaxSendWR: 63, MaxRecvWR: 63}})
 		a.toSQD()
-		unsignaled := func(id uint64) uverbs.SendWR {
+		unsignaled := func(id uint64) verbs.SendWR {
 			wr := a.send(id, sendFrom, 8)
 			wr.Flags = 0
 			return wr
@@ -278,7 +279,7 @@ func TestRxeFlushAll(t *testing.T) {
 		done := make(chan error, 2)
 		go func() {
 			for id := uint64(120); id < 150; id++ {
-				if _, err := a.qp.PostSend([]uverbs.SendWR{unsignaled(id)}); err != nil {
+				if _, err := a.qp.PostSend([]verbs.SendWR{unsignaled(id)}); err != nil {
 					done <- err
 					return
 				}
@@ -287,7 +288,7 @@ func TestRxeFlushAll(t *testing.T) {
 		}()
 		go func() {
 			for id := uint64(120); id < 150; id++ {
-				if _, err := a.qp.PostRecv([]uverbs.RecvWR{{WRID: id}}); err != nil {
+				if _, err := a.qp.PostRecv([]verbs.RecvWR{{WRID: id}}); err != nil {
 					done <- err
 					return
 				}
@@ -295,13 +296,13 @@ func TestRxeFlushAll(t *testing.T) {
 			done <- nil
 		}()
 		running := 2
-		if onKernel("6.1") && typ != uverbs.QPTypeRC {
+		if onKernel("6.1") && typ != verbs.QPTypeRC {
 			// Its modify flushes outside the lock that a doorbell's flush takes:
 			// the two may report one request twice and skip its neighbour.
 			joinAll(t, done, running)
 			running = 0
 		}
-		a.modify(uverbs.QPAttr{State: uverbs.QPStateErr}, 0)
+		a.modify(verbs.QPAttr{State: verbs.QPStateErr}, 0)
 		joinAll(t, done, running)
 		var want []string
 		for id := 100; id < 150; id++ {

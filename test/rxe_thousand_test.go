@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 const (
@@ -32,7 +33,7 @@ func TestRxeThousandQPs(t *testing.T) {
 	rxeFabric(t)
 	noLeak(t)
 	d := openRxe(t)
-	mr := must(d.pd.AllocMR(crowd*(letters+1)*letterSize, uverbs.AccessLocalWrite, nil))(t)
+	mr := must(d.pd.AllocMR(crowd*(letters+1)*letterSize, verbs.AccessLocalWrite, nil))(t)
 	closeLater(t, mr)
 	channel := must(d.CreateCompChannel())(t)
 	closeLater(t, channel)
@@ -96,7 +97,7 @@ func (m *member) join(t *testing.T, d *rxeDevice, channel *uverbs.CompChannel) {
 	t.Helper()
 	m.cq = must(d.CreateCQ(2*letters, &uverbs.CQOptions{Channel: channel}))(t)
 	m.qp = must(d.pd.CreateQP(&uverbs.QPOptions{SendCQ: m.cq, RecvCQ: m.cq,
-		Cap: uverbs.QPCap{MaxSendWR: 1, MaxRecvWR: letters, MaxSendSGE: 1, MaxRecvSGE: 1}}))(t)
+		Cap: verbs.QPCap{MaxSendWR: 1, MaxRecvWR: letters, MaxSendSGE: 1, MaxRecvSGE: 1}}))(t)
 	if err := m.qp.Init(nil); err != nil {
 		t.Fatal(err)
 	}
@@ -110,14 +111,14 @@ func (m *member) join(t *testing.T, d *rxeDevice, channel *uverbs.CompChannel) {
 func (m *member) meet(t *testing.T, d *rxeDevice, peer *member) {
 	t.Helper()
 	m.peer = peer
-	if err := m.qp.Connect(&uverbs.QPAttr{DestQPN: peer.qp.Num(), AH: uverbs.AHAttr{
+	if err := m.qp.Connect(&verbs.QPAttr{DestQPN: peer.qp.Num(), AH: verbs.AHAttr{
 		Global: true, DGID: d.gid.GID, SGIDIndex: d.gid.Index, HopLimit: 64}}); err != nil {
 		t.Fatal(err)
 	}
 }
 
 // place is where a letter is; the last place is the one to send from.
-func (m *member) place(i uint64) uverbs.SGE {
+func (m *member) place(i uint64) verbs.SGE {
 	return m.mr.SGE((m.id*(letters+1)+int(i))*letterSize, letterSize)
 }
 
@@ -126,7 +127,7 @@ func (m *member) letter(i uint64) []byte {
 }
 
 func (m *member) receive(i uint64) error {
-	_, err := m.qp.PostRecv([]uverbs.RecvWR{{WRID: i, SGL: []uverbs.SGE{m.place(i)}}})
+	_, err := m.qp.PostRecv([]verbs.RecvWR{{WRID: i, SGL: []verbs.SGE{m.place(i)}}})
 	return err
 }
 
@@ -139,7 +140,7 @@ func (m *member) write(letter []byte, round int) []byte {
 // talk sends all letters and gets as many, none before the answer to the last one:
 // who runs ahead of a peer whose goroutine has no turn yet finds no receive.
 func (m *member) talk(ctx context.Context) error {
-	wcs := make([]uverbs.WC, 2*letters)
+	wcs := make([]verbs.WC, 2*letters)
 	posted, sent, got := 0, 0, 0
 	for sent < rounds || got < rounds {
 		if posted < rounds && posted == min(sent, got) {
@@ -154,7 +155,7 @@ func (m *member) talk(ctx context.Context) error {
 		}
 		for _, wc := range wcs[:n] {
 			switch {
-			case wc.Status != uverbs.StatusSuccess || wc.QPN != m.qp.Num():
+			case wc.Status != verbs.StatusSuccess || wc.QPN != m.qp.Num():
 				return fmt.Errorf("QP %d: %+v", m.id, wc)
 			case wc.WRID == letters:
 				sent++
@@ -173,8 +174,8 @@ func (m *member) talk(ctx context.Context) error {
 
 func (m *member) send(round int) error {
 	m.write(m.letter(letters), round)
-	_, err := m.qp.PostSend([]uverbs.SendWR{{WRID: letters, Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled,
-		SGL: []uverbs.SGE{m.place(letters)}}})
+	_, err := m.qp.PostSend([]verbs.SendWR{{WRID: letters, Opcode: verbs.OpSend, Flags: verbs.SendSignaled,
+		SGL: []verbs.SGE{m.place(letters)}}})
 	return err
 }
 

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // TestRxeClosedUnderUse closes a device and all it has while goroutines post,
@@ -17,7 +18,7 @@ import (
 // afterwards every call says ErrClosed. The target vmrace runs it under the race
 // detector.
 func TestRxeClosedUnderUse(t *testing.T) {
-	for _, typ := range []uverbs.QPType{uverbs.QPTypeRC, uverbs.QPTypeUD} {
+	for _, typ := range []verbs.QPType{verbs.QPTypeRC, verbs.QPTypeUD} {
 		t.Run(fmt.Sprint(typ), func(t *testing.T) {
 			rxeFabric(t)
 			noLeak(t)
@@ -28,39 +29,39 @@ func TestRxeClosedUnderUse(t *testing.T) {
 	}
 }
 
-func closeUnderUse(t *testing.T, typ uverbs.QPType) {
+func closeUnderUse(t *testing.T, typ verbs.QPType) {
 	d := must(uverbs.Open(rxeLink))(t)
 	r := &rxeDevice{Device: d, t: t, pd: must(d.AllocPD())(t), attr: must(d.Query())(t), gid: *must(d.ChooseGID(1, nil))(t)}
 	u := &usage{t: t, channel: must(d.CreateCompChannel())(t)}
-	u.mr = must(r.pd.AllocMR(recvSize, uverbs.AccessLocalWrite, nil))(t)
+	u.mr = must(r.pd.AllocMR(recvSize, verbs.AccessLocalWrite, nil))(t)
 	u.cq = must(d.CreateCQ(1024, &uverbs.CQOptions{Channel: u.channel}))(t)
 	u.qp = must(r.pd.CreateQP(&uverbs.QPOptions{Type: typ, SendCQ: u.cq, RecvCQ: u.cq,
-		Cap: uverbs.QPCap{MaxSendWR: 16, MaxRecvWR: 16, MaxSendSGE: 1, MaxRecvSGE: 1}}))(t)
-	to := uverbs.AHAttr{Global: true, DGID: r.gid.GID, SGIDIndex: r.gid.Index, HopLimit: 64, Port: 1}
-	if typ == uverbs.QPTypeUD {
+		Cap: verbs.QPCap{MaxSendWR: 16, MaxRecvWR: 16, MaxSendSGE: 1, MaxRecvSGE: 1}}))(t)
+	to := verbs.AHAttr{Global: true, DGID: r.gid.GID, SGIDIndex: r.gid.Index, HopLimit: 64, Port: 1}
+	if typ == verbs.QPTypeUD {
 		u.ah = must(r.pd.CreateAH(&to))(t)
 	}
-	attr := &uverbs.QPAttr{QKey: rxeQKey, DestQPN: u.qp.Num(), AH: to}
+	attr := &verbs.QPAttr{QKey: rxeQKey, DestQPN: u.qp.Num(), AH: to}
 	if err := errors.Join(u.qp.Init(attr), u.qp.Connect(attr)); err != nil {
 		t.Fatal(err)
 	}
 
 	u.use("PostSend", u.send)
 	u.use("PostRecv", u.receive)
-	u.use("Poll", func() error { _, err := u.cq.Poll(make([]uverbs.WC, 4)); return err })
+	u.use("Poll", func() error { _, err := u.cq.Poll(make([]verbs.WC, 4)); return err })
 	u.use("Arm", func() error { return u.cq.Arm(false) })
 	for range 3 {
-		u.use("Wait", func() error { _, err := u.cq.Wait(t.Context(), make([]uverbs.WC, 1)); return err })
+		u.use("Wait", func() error { _, err := u.cq.Wait(t.Context(), make([]verbs.WC, 1)); return err })
 	}
 	u.use("QP.Query", func() error { _, err := u.qp.Query(); return err })
 	u.use("Device.QueryPort", func() error { _, err := d.QueryPort(1); return err })
 	u.use("AsyncEvent", func() error { _, err := d.AsyncEvent(t.Context()); return err })
 	for range 200 {
-		u.cq.Poll(make([]uverbs.WC, 1))
+		u.cq.Poll(make([]verbs.WC, 1))
 		runtime.Gosched()
 	}
 	for _, c := range []interface{ Close() error }{d, r.pd, u.channel, u.cq} {
-		if err := c.Close(); !errors.Is(err, uverbs.ErrInUse) {
+		if err := c.Close(); !errors.Is(err, verbs.ErrInUse) {
 			t.Errorf("%T: %v", c, err)
 		}
 	}
@@ -83,7 +84,7 @@ type usage struct {
 	channel *uverbs.CompChannel
 	cq      *uverbs.CQ
 	qp      *uverbs.QP
-	ah      *uverbs.AH
+	ah      *verbs.AH
 	all     sync.WaitGroup
 }
 
@@ -95,25 +96,25 @@ func (u *usage) use(name string, call func() error) {
 			err = call()
 			runtime.Gosched()
 		}
-		if !errors.Is(err, uverbs.ErrClosed) {
+		if !errors.Is(err, verbs.ErrClosed) {
 			u.t.Errorf("%s: %v", name, err)
 		}
 	})
 }
 
 func (u *usage) send() error {
-	_, err := u.qp.PostSend([]uverbs.SendWR{{Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled, AH: u.ah,
-		RemoteQPN: u.qp.Num(), RemoteQKey: rxeQKey, SGL: []uverbs.SGE{u.mr.SGE(0, 8)}}})
+	_, err := u.qp.PostSend([]verbs.SendWR{{Opcode: verbs.OpSend, Flags: verbs.SendSignaled, AH: u.ah,
+		RemoteQPN: u.qp.Num(), RemoteQKey: rxeQKey, SGL: []verbs.SGE{u.mr.SGE(0, 8)}}})
 	return ignoreFull(err)
 }
 
 func (u *usage) receive() error {
-	_, err := u.qp.PostRecv([]uverbs.RecvWR{{SGL: []uverbs.SGE{u.mr.SGE(0, recvSize)}}})
+	_, err := u.qp.PostRecv([]verbs.RecvWR{{SGL: []verbs.SGE{u.mr.SGE(0, recvSize)}}})
 	return ignoreFull(err)
 }
 
 func ignoreFull(err error) error {
-	if errors.Is(err, uverbs.ErrQueueFull) {
+	if errors.Is(err, verbs.ErrQueueFull) {
 		return nil
 	}
 	return err

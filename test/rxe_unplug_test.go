@@ -12,6 +12,7 @@ import (
 
 	"github.com/goverbs/goverbs/netlinkrdma"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // TestRxePortEvents takes the network device down and up under an open device, and
@@ -21,18 +22,18 @@ func TestRxePortEvents(t *testing.T) {
 	t.Cleanup(func() { sh(t, "../bin/rdmalink del gvplugged && ip link del gvplug") })
 	noLeak(t)
 	d := openRxeLink(t, "gvplugged", "10.86.0.1")
-	a, b := d.pair(t, uverbs.QPTypeRC, rxeSetup{})
+	a, b := d.pair(t, verbs.QPTypeRC, rxeSetup{})
 	sh(t, "ip link set gvplug down")
 	d.hasEvent(uverbs.EventPortErr)
-	if p := must(d.QueryPort(1))(t); p.State != netlinkrdma.PortDown {
+	if p := must(d.QueryPort(1))(t); p.State != verbs.PortDown {
 		t.Errorf("%v when it is down", p.State)
 	}
-	if _, err := d.ChooseGID(1, nil); !errors.Is(err, uverbs.ErrNoGID) {
+	if _, err := d.ChooseGID(1, nil); !errors.Is(err, verbs.ErrNoGID) {
 		t.Error(err)
 	}
 	sh(t, "ip link set gvplug up")
 	d.hasEvent(uverbs.EventPortActive)
-	if p := must(d.QueryPort(1))(t); p.State != netlinkrdma.PortActive {
+	if p := must(d.QueryPort(1))(t); p.State != verbs.PortActive {
 		t.Errorf("%v when it is up", p.State)
 	}
 	sh(t, "ip addr add 10.86.0.2/24 dev gvplug")
@@ -54,7 +55,7 @@ func TestRxeLinkDeleted(t *testing.T) {
 		a.post(a.send(1, sendFrom, 10))
 		a.sent("1 SEND success")
 		b.got("1 RECV success 10")
-		if p, err := d.QueryPort(1); err != nil || p.State != netlinkrdma.PortActive {
+		if p, err := d.QueryPort(1); err != nil || p.State != verbs.PortActive {
 			t.Error(p, err)
 		}
 	})
@@ -73,7 +74,7 @@ func TestRxeNetdevDeleted(t *testing.T) {
 		d.hasEvent(uverbs.EventGIDChange)
 		until(t, "without GIDs", func() bool { return len(must(d.GIDTable())(t)) == 0 })
 		a.post(a.send(1, sendFrom, 10))
-		if wc := a.next(a.sendCQ); wc.Status != uverbs.StatusWRFlushErr && wc.Status != uverbs.StatusLocQPOpErr {
+		if wc := a.next(a.sendCQ); wc.Status != verbs.StatusWRFlushErr && wc.Status != verbs.StatusLocQPOpErr {
 			t.Errorf("%+v", wc)
 		}
 		if p, err := d.QueryPort(1); err == nil {
@@ -93,10 +94,10 @@ func whileOpen(t *testing.T, remove *exec.Cmd, look func(d *rxeDevice, a, b *rxe
 	t.Helper()
 	t.Run("while open", func(open *testing.T) {
 		d := openRxeLink(open, "gvplugged", "10.86.0.1")
-		a, b := d.pair(open, uverbs.QPTypeRC, rxeSetup{})
+		a, b := d.pair(open, verbs.QPTypeRC, rxeSetup{})
 		removal = launch(t, remove) // which outlives the device
 		until(open, "off the list", func() bool { return !isListed(open, "gvplugged") })
-		if d, err := uverbs.Open("gvplugged"); !errors.Is(err, uverbs.ErrNoDevice) {
+		if d, err := uverbs.Open("gvplugged"); !errors.Is(err, verbs.ErrNoDevice) {
 			t.Error(d, err)
 		}
 		look(d, a, b)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // TestRxeCredentialsChanged: write(2), by which doorbells and arming go, is closed
@@ -57,9 +58,9 @@ func rxeChangeUser([]string) error {
 func (q *talker) writeOnce() error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	wr := uverbs.SendWR{Opcode: uverbs.OpRDMAWrite, Flags: uverbs.SendSignaled, RemoteAddr: q.addr, RKey: q.rkey,
-		SGL: []uverbs.SGE{q.mr.SGE(0, q.mr.Len())}}
-	if _, err := q.qp.PostSend([]uverbs.SendWR{wr}); err != nil {
+	wr := verbs.SendWR{Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled, RemoteAddr: q.addr, RKey: q.rkey,
+		SGL: []verbs.SGE{q.mr.SGE(0, q.mr.Len())}}
+	if _, err := q.qp.PostSend([]verbs.SendWR{wr}); err != nil {
 		return err
 	}
 	if _, err := q.sendCQ.Wait(ctx, q.wcs[:1]); err != nil {

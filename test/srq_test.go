@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // TestSRQ has two connections take receives from one queue and complete them on
@@ -28,17 +29,17 @@ func TestSRQ(t *testing.T) {
 		t.Error("the connection has its own PD or CQ")
 	}
 	for i := range 8 {
-		if n, err := srq.PostRecv([]uverbs.RecvWR{{WRID: uint64(1000 + i), SGL: []uverbs.SGE{k.mr.SGE(i*recvSize, recvSize)}}}); n != 1 || err != nil {
+		if n, err := srq.PostRecv([]verbs.RecvWR{{WRID: uint64(1000 + i), SGL: []verbs.SGE{k.mr.SGE(i*recvSize, recvSize)}}}); n != 1 || err != nil {
 			t.Fatal(n, err)
 		}
 	}
 	if err := srq.SetLimit(5); err != nil {
 		t.Fatal(err)
 	}
-	sameSRQ(t, srq, uverbs.SRQAttr{MaxWR: 16, MaxSGE: 1, Limit: 5})
+	sameSRQ(t, srq, verbs.SRQAttr{MaxWR: 16, MaxSGE: 1, Limit: 5})
 	turns := []struct{ from, to *end }{{c1, s1}, {c2, s2}, {c2, s2}, {c1, s1}}
 	for i, turn := range turns {
-		turn.from.post(uverbs.SendWR{Opcode: uverbs.OpSend, Inline: []byte{byte(i), 1, 2}})
+		turn.from.post(verbs.SendWR{Opcode: verbs.OpSend, Inline: []byte{byte(i), 1, 2}})
 		wc := turn.to.next(k.cq)
 		if got, want := brief(wc), fmt.Sprintf("%d RECV success 3", 1000+i); got != want || wc.QPN != turn.to.QP().Num() {
 			t.Errorf("%q on QP %d, want %q on QP %d", got, wc.QPN, want, turn.to.QP().Num())
@@ -54,13 +55,13 @@ func TestSRQ(t *testing.T) {
 		t.Errorf("%+v, %v", ev, err)
 	}
 	// One event an arming, although siw still tells the limit.
-	sameSRQ(t, srq, uverbs.SRQAttr{MaxWR: 16, MaxSGE: 1, Limit: 5})
-	c1.post(uverbs.SendWR{Opcode: uverbs.OpSend})
+	sameSRQ(t, srq, verbs.SRQAttr{MaxWR: 16, MaxSGE: 1, Limit: 5})
+	c1.post(verbs.SendWR{Opcode: verbs.OpSend})
 	s1.next(k.cq)
 	k.overflow(t)
 }
 
-func sameSRQ(t *testing.T, srq *uverbs.SRQ, want uverbs.SRQAttr) {
+func sameSRQ(t *testing.T, srq *uverbs.SRQ, want verbs.SRQAttr) {
 	t.Helper()
 	if diff := cmp.Diff(want, *must(srq.Query())(t)); diff != "" {
 		t.Errorf("SRQ (-want +got):\n%s", diff)

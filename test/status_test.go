@@ -15,6 +15,7 @@ import (
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/test/refusals"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // TestFailureStatus holds siw to the table that package rdmatest's devices are held to.
@@ -59,7 +60,7 @@ func runEnding(t *testing.T, f *refusals.Ending) {
 }
 
 // asSetup is an access of the table.
-func asSetup(a *uverbs.Access) uverbs.Access {
+func asSetup(a *verbs.Access) verbs.Access {
 	switch {
 	case a == nil:
 		return 0
@@ -70,7 +71,7 @@ func asSetup(a *uverbs.Access) uverbs.Access {
 }
 
 // named is a request to this end's memory, or to memory that is closed.
-func (e *end) named(closed bool) uverbs.SendWR {
+func (e *end) named(closed bool) verbs.SendWR {
 	e.t.Helper()
 	mr := e.mr
 	if closed {
@@ -79,7 +80,7 @@ func (e *end) named(closed bool) uverbs.SendWR {
 			e.t.Fatal(err)
 		}
 	}
-	return uverbs.SendWR{RemoteAddr: mr.Addr(), RKey: mr.RKey()}
+	return verbs.SendWR{RemoteAddr: mr.Addr(), RKey: mr.RKey()}
 }
 
 const mark = 9
@@ -88,8 +89,8 @@ const mark = 9
 // all else, and returns all else.
 func (e *end) flushed() []string {
 	e.t.Helper()
-	e.post(uverbs.SendWR{WRID: mark, Opcode: uverbs.OpSend, SGL: []uverbs.SGE{e.mr.SGE(0, 1)}})
-	if _, err := e.QP().PostRecv([]uverbs.RecvWR{{WRID: mark}}); err != nil {
+	e.post(verbs.SendWR{WRID: mark, Opcode: verbs.OpSend, SGL: []verbs.SGE{e.mr.SGE(0, 1)}})
+	if _, err := e.QP().PostRecv([]verbs.RecvWR{{WRID: mark}}); err != nil {
 		e.t.Fatal(err)
 	}
 	return append(e.upToMark(e.SendCQ()), e.upToMark(e.RecvCQ())...)
@@ -103,7 +104,7 @@ func (e *end) upToMark(cq *uverbs.CQ) (all []string) {
 			all = append(all, brief(wc))
 			continue
 		}
-		if wc.Status != uverbs.StatusWRFlushErr {
+		if wc.Status != verbs.StatusWRFlushErr {
 			e.t.Errorf("posted after the end: %s", brief(wc))
 		}
 		return all

@@ -14,6 +14,7 @@ import (
 
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // cmQKey is the Q_Key of all that rdma_cm sets up.
@@ -28,15 +29,15 @@ type udEnd struct {
 // udConfig makes a datagram Conn with receives for so many messages.
 func (e *udEnd) udConfig(recvs int) *rdmacm.Config {
 	return &rdmacm.Config{
-		QP: uverbs.QPOptions{Type: uverbs.QPTypeUD, Cap: uverbs.QPCap{MaxSendWR: 64, MaxRecvWR: uint32(max(recvs, 1)), MaxSendSGE: 1, MaxRecvSGE: 1}},
+		QP: uverbs.QPOptions{Type: verbs.QPTypeUD, Cap: verbs.QPCap{MaxSendWR: 64, MaxRecvWR: uint32(max(recvs, 1)), MaxSendSGE: 1, MaxRecvSGE: 1}},
 		Prepare: func(c *rdmacm.Conn) (err error) {
 			e.Conn = c
-			if e.mr, err = c.PD().AllocMR((recvs+1)*(uverbs.GRHSize+e.size), uverbs.AccessLocalWrite, nil); err != nil {
+			if e.mr, err = c.PD().AllocMR((recvs+1)*(uverbs.GRHSize+e.size), verbs.AccessLocalWrite, nil); err != nil {
 				return err
 			}
 			c.Own(e.mr)
 			for i := range recvs {
-				if _, err := c.QP().PostRecv([]uverbs.RecvWR{e.slot(i)}); err != nil {
+				if _, err := c.QP().PostRecv([]verbs.RecvWR{e.slot(i)}); err != nil {
 					return err
 				}
 			}
@@ -47,8 +48,8 @@ func (e *udEnd) udConfig(recvs int) *rdmacm.Config {
 
 // slot is the receive into slot i, which is also its number. The slot after the
 // last is for sending from.
-func (e *udEnd) slot(i int) uverbs.RecvWR {
-	return uverbs.RecvWR{WRID: uint64(i), SGL: []uverbs.SGE{e.mr.SGE(i*(uverbs.GRHSize+e.size), uverbs.GRHSize+e.size)}}
+func (e *udEnd) slot(i int) verbs.RecvWR {
+	return verbs.RecvWR{WRID: uint64(i), SGL: []verbs.SGE{e.mr.SGE(i*(uverbs.GRHSize+e.size), uverbs.GRHSize+e.size)}}
 }
 
 // send sends a message, with the own QP's number as immediate data like udaddy.
@@ -56,13 +57,13 @@ func (e *udEnd) send(to *rdmacm.Peer, text string) {
 	e.t.Helper()
 	from := e.mr.Len() - e.size
 	copy(e.mr.Bytes()[from:], text)
-	e.post(uverbs.SendWR{Opcode: uverbs.OpSendImm, Flags: uverbs.SendSignaled, Imm: e.QP().Num(),
-		SGL: []uverbs.SGE{e.mr.SGE(from, len(text))}, AH: to.AH, RemoteQPN: to.QPN, RemoteQKey: to.QKey})
+	e.post(verbs.SendWR{Opcode: verbs.OpSendImm, Flags: verbs.SendSignaled, Imm: e.QP().Num(),
+		SGL: []verbs.SGE{e.mr.SGE(from, len(text))}, AH: to.AH, RemoteQPN: to.QPN, RemoteQKey: to.QKey})
 	e.sent("0 SEND success")
 }
 
 // receive waits for a message and returns it with its completion.
-func (e *udEnd) receive() (string, uverbs.WC) {
+func (e *udEnd) receive() (string, verbs.WC) {
 	e.t.Helper()
 	wc := e.next(e.RecvCQ())
 	if err := wc.Err(); err != nil || wc.ByteLen < uverbs.GRHSize {
@@ -72,12 +73,12 @@ func (e *udEnd) receive() (string, uverbs.WC) {
 }
 
 // message is what was received, header first.
-func (e *udEnd) message(wc uverbs.WC) []byte {
+func (e *udEnd) message(wc verbs.WC) []byte {
 	return e.mr.Bytes()[int(wc.WRID)*(uverbs.GRHSize+e.size):][:wc.ByteLen]
 }
 
 // sender finds the way back, as udaddy does.
-func (e *udEnd) sender(wc uverbs.WC) *rdmacm.Peer {
+func (e *udEnd) sender(wc verbs.WC) *rdmacm.Peer {
 	e.t.Helper()
 	ah := must(e.PD().AHFromWC(1, &wc, e.message(wc)[:uverbs.GRHSize]))(e.t)
 	e.Own(ah)
@@ -125,7 +126,7 @@ func TestUdaddyClient(t *testing.T) {
 				noLeak(t)
 				const clients = 3
 				e := openUD(t, host, n.size, clients*n.count)
-				l := must(rdmacm.Listen(hostPort(host, "7174"), &rdmacm.Config{QP: uverbs.QPOptions{Type: uverbs.QPTypeUD}}))(t)
+				l := must(rdmacm.Listen(hostPort(host, "7174"), &rdmacm.Config{QP: uverbs.QPOptions{Type: verbs.QPTypeUD}}))(t)
 				closeLater(t, l)
 				client := launch(t, exec.Command("udaddy", "-s", host, "-c", fmt.Sprint(clients), "-C", fmt.Sprint(n.count), "-S", fmt.Sprint(n.size)))
 				ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -169,7 +170,7 @@ func TestUDOneToOne(t *testing.T) {
 			noLeak(t)
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
-			l := must(rdmacm.Listen(hostPort(host, "0"), &rdmacm.Config{QP: uverbs.QPOptions{Type: uverbs.QPTypeUD}}))(t)
+			l := must(rdmacm.Listen(hostPort(host, "0"), &rdmacm.Config{QP: uverbs.QPOptions{Type: verbs.QPTypeUD}}))(t)
 			closeLater(t, l)
 			server := &udEnd{&end{t: t}, 1024}
 			served := make(chan error, 1)
@@ -224,7 +225,7 @@ func TestUDLookup(t *testing.T) {
 	defer cancel()
 	e := openUD(t, rxeIPv4, 64, 0)
 	server := openUD(t, rxeIPv4, 64, 2)
-	cfg := &rdmacm.Config{QP: uverbs.QPOptions{Type: uverbs.QPTypeUD}}
+	cfg := &rdmacm.Config{QP: uverbs.QPOptions{Type: verbs.QPTypeUD}}
 	for i := range 2 {
 		l := must(rdmacm.Listen(rxeIPv4+":0", cfg))(t)
 		closeLater(t, l)
@@ -262,7 +263,7 @@ func TestUDRefused(t *testing.T) {
 	if !errors.As(err, &rejected) || !errors.Is(err, syscall.ECONNREFUSED) || rejected.Reason != rdmacm.RejectInvalidServiceID {
 		t.Error(err)
 	}
-	l := must(rdmacm.Listen(rxeIPv4+":0", &rdmacm.Config{QP: uverbs.QPOptions{Type: uverbs.QPTypeUD}}))(t)
+	l := must(rdmacm.Listen(rxeIPv4+":0", &rdmacm.Config{QP: uverbs.QPOptions{Type: verbs.QPTypeUD}}))(t)
 	closeLater(t, l)
 	refused := make(chan error, 1)
 	go func() {
@@ -289,14 +290,14 @@ func TestUDOnSiw(t *testing.T) {
 	needSiw(t)
 	fabric(t)
 	noLeak(t)
-	if _, err := rdmacm.OpenUD(addr(dummyIPv4), nil); !errors.Is(err, uverbs.ErrNotSupported) {
+	if _, err := rdmacm.OpenUD(addr(dummyIPv4), nil); !errors.Is(err, verbs.ErrNotSupported) {
 		t.Error(err)
 	}
-	id := newID(t, newChannel(t), rdmacm.PortSpaceUDP)
+	id := newID(t, newChannel(t), verbs.PortSpaceUDP)
 	ok(t, id.Bind(netip.MustParseAddrPort(dummyIPv4+":0")))
 	_, err := id.JoinMulticast(cmGroup, rdmacm.JoinFullMember)
 	want := "rdmacm: join multicast group " + cmGroup.String() + ": function not implemented (iWARP has no multicast)"
-	if !errors.Is(err, uverbs.ErrNotSupported) || err.Error() != want {
+	if !errors.Is(err, verbs.ErrNotSupported) || err.Error() != want {
 		t.Error(err)
 	}
 }

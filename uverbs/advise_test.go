@@ -12,10 +12,11 @@ import (
 	"github.com/goverbs/goverbs/internal/fakeverbs"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 func TestAdviseMR(t *testing.T) {
-	k := fakeverbs.New(uint32(uverbs.DriverHNS))
+	k := fakeverbs.New(uint32(verbs.DriverHNS))
 	k.OnDemand = true
 	var flags uint64
 	var advice, list []byte
@@ -26,11 +27,11 @@ func TestAdviseMR(t *testing.T) {
 			list, _ = r.Bytes(abi.UVERBS_ATTR_ADVISE_MR_SGE_LIST)
 		}
 	}
-	pd := openBare(t, k, uverbs.QPTypeRC).PD()
-	mr := must[*uverbs.MR](t)(pd.AllocMR(8192, uverbs.AccessLocalWrite|uverbs.AccessOnDemand, nil))
+	pd := openBare(t, k, verbs.QPTypeRC).PD()
+	mr := must[*uverbs.MR](t)(pd.AllocMR(8192, verbs.AccessLocalWrite|verbs.AccessOnDemand, nil))
 	defer mr.Close()
-	sgl := []uverbs.SGE{mr.SGE(0, 100), mr.SGE(4096, 200)}
-	if err := pd.AdviseMR(uverbs.MRPrefetchWrite, true, sgl); err != nil {
+	sgl := []verbs.SGE{mr.SGE(0, 100), mr.SGE(4096, 200)}
+	if err := pd.AdviseMR(verbs.MRPrefetchWrite, true, sgl); err != nil {
 		t.Fatal(err)
 	}
 	var want []byte
@@ -42,7 +43,7 @@ func TestAdviseMR(t *testing.T) {
 	if !slices.Equal(list, want) || advice[0] != 1 || flags != abi.IB_UVERBS_ADVISE_MR_FLAG_FLUSH {
 		t.Errorf("advice %v, flags %d, %x", advice, flags, list)
 	}
-	if err := pd.AdviseMR(uverbs.MRPrefetchNoFault, false, sgl[:1]); err != nil || len(list) != 16 || advice[0] != 2 || flags != 0 {
+	if err := pd.AdviseMR(verbs.MRPrefetchNoFault, false, sgl[:1]); err != nil || len(list) != 16 || advice[0] != 2 || flags != 0 {
 		t.Errorf("%v: advice %v, flags %d, %x", err, advice, flags, list)
 	}
 	if err := pd.AdviseMR(9, false, sgl); !errors.Is(err, syscall.EINVAL) {
@@ -53,7 +54,7 @@ func TestAdviseMR(t *testing.T) {
 		syscall.EIO: "input/output error",
 	} {
 		k.Fail("ADVISE_MR", 0, errno)
-		if err := pd.AdviseMR(uverbs.MRPrefetch, false, sgl); !errors.Is(err, errno) || !strings.Contains(err.Error(), hint) {
+		if err := pd.AdviseMR(verbs.MRPrefetch, false, sgl); !errors.Is(err, errno) || !strings.Contains(err.Error(), hint) {
 			t.Errorf("%v: %v", errno, err)
 		}
 	}
@@ -61,18 +62,18 @@ func TestAdviseMR(t *testing.T) {
 
 // TestAdviseRefused keeps from the kernel what it does not look at itself.
 func TestAdviseRefused(t *testing.T) {
-	k := fakeverbs.New(uint32(uverbs.DriverHNS))
+	k := fakeverbs.New(uint32(verbs.DriverHNS))
 	k.OnDemand = true
-	pd := openBare(t, k, uverbs.QPTypeRC).PD()
-	pinned := must[*uverbs.MR](t)(pd.AllocMR(1, uverbs.AccessLocalWrite, nil))
+	pd := openBare(t, k, verbs.QPTypeRC).PD()
+	pinned := must[*uverbs.MR](t)(pd.AllocMR(1, verbs.AccessLocalWrite, nil))
 	defer pinned.Close()
-	closed := must[*uverbs.MR](t)(pd.AllocMR(1, uverbs.AccessLocalWrite|uverbs.AccessOnDemand, nil))
+	closed := must[*uverbs.MR](t)(pd.AllocMR(1, verbs.AccessLocalWrite|verbs.AccessOnDemand, nil))
 	old := closed.SGE(0, 1)
 	k.Fail("MR_DESTROY", 0, syscall.EBUSY)
 	if err := closed.Close(); !errors.Is(err, syscall.EBUSY) {
 		t.Fatal(err)
 	}
-	if err := pd.AdviseMR(uverbs.MRPrefetch, false, []uverbs.SGE{old}); err != nil {
+	if err := pd.AdviseMR(verbs.MRPrefetch, false, []verbs.SGE{old}); err != nil {
 		t.Error("a region that would not close:", err)
 	}
 	if err := closed.Close(); err != nil {
@@ -80,14 +81,14 @@ func TestAdviseRefused(t *testing.T) {
 	}
 	before := k.Calls("ADVISE_MR")
 	for name, c := range map[string]struct {
-		sgl  []uverbs.SGE
+		sgl  []verbs.SGE
 		want string
 	}{
-		"nothing": {nil, "1 to 4095 entries"}, "too much": {make([]uverbs.SGE, 4096), "1 to 4095 entries"},
-		"pinned": {[]uverbs.SGE{pinned.SGE(0, 1)}, "has no AccessOnDemand"}, "closed": {[]uverbs.SGE{old}, "has no AccessOnDemand"},
-		"4 GiB": {[]uverbs.SGE{pinned.SGE(0, 1<<32)}, "entry 0 has BadLength"},
+		"nothing": {nil, "1 to 4095 entries"}, "too much": {make([]verbs.SGE, 4096), "1 to 4095 entries"},
+		"pinned": {[]verbs.SGE{pinned.SGE(0, 1)}, "has no AccessOnDemand"}, "closed": {[]verbs.SGE{old}, "has no AccessOnDemand"},
+		"4 GiB": {[]verbs.SGE{pinned.SGE(0, 1<<32)}, "entry 0 has BadLength"},
 	} {
-		if err := pd.AdviseMR(uverbs.MRPrefetch, false, c.sgl); !errors.Is(err, syscall.EINVAL) || !strings.Contains(err.Error(), c.want) {
+		if err := pd.AdviseMR(verbs.MRPrefetch, false, c.sgl); !errors.Is(err, syscall.EINVAL) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -98,34 +99,25 @@ func TestAdviseRefused(t *testing.T) {
 
 // TestAdviseAfterRereg goes with the key.
 func TestAdviseAfterRereg(t *testing.T) {
-	k := fakeverbs.New(uint32(uverbs.DriverHNS))
+	k := fakeverbs.New(uint32(verbs.DriverHNS))
 	k.OnDemand = true
 	k.Tamper = func(call string, r *ioctl.Request) {
 		if call == "REREG_MR" {
 			ioctl.Answer(r, abi.UVERBS_ATTR_CORE_OUT, &abi.IbUverbsReregMrResp{Lkey: 77, Rkey: 77})
 		}
 	}
-	pd := openBare(t, k, uverbs.QPTypeRC).PD()
-	mr := must[*uverbs.MR](t)(pd.AllocMR(1, uverbs.AccessLocalWrite|uverbs.AccessOnDemand, nil))
+	pd := openBare(t, k, verbs.QPTypeRC).PD()
+	mr := must[*uverbs.MR](t)(pd.AllocMR(1, verbs.AccessLocalWrite|verbs.AccessOnDemand, nil))
 	defer mr.Close()
 	old := mr.SGE(0, 1)
-	access := uverbs.AccessLocalWrite | uverbs.AccessRemoteRead
+	access := verbs.AccessLocalWrite | verbs.AccessRemoteRead
 	if err := mr.Rereg(uverbs.ReregOptions{Access: &access}); err != nil {
 		t.Fatal(err)
 	}
-	if err := pd.AdviseMR(uverbs.MRPrefetch, false, []uverbs.SGE{mr.SGE(0, 1)}); !errors.Is(err, syscall.ENOENT) || k.Calls("ADVISE_MR") != 1 {
+	if err := pd.AdviseMR(verbs.MRPrefetch, false, []verbs.SGE{mr.SGE(0, 1)}); !errors.Is(err, syscall.ENOENT) || k.Calls("ADVISE_MR") != 1 {
 		t.Error("the kernel, which has not heard of the new key, was not asked:", err)
 	}
-	if err := pd.AdviseMR(uverbs.MRPrefetch, false, []uverbs.SGE{old}); !errors.Is(err, syscall.EINVAL) || k.Calls("ADVISE_MR") != 1 {
+	if err := pd.AdviseMR(verbs.MRPrefetch, false, []verbs.SGE{old}); !errors.Is(err, syscall.EINVAL) || k.Calls("ADVISE_MR") != 1 {
 		t.Error("the old key still works:", err)
-	}
-}
-
-func TestMRAdviceString(t *testing.T) {
-	for a, want := range map[uverbs.MRAdvice]string{uverbs.MRPrefetch: "PREFETCH", uverbs.MRPrefetchWrite: "PREFETCH_WRITE",
-		uverbs.MRPrefetchNoFault: "PREFETCH_NO_FAULT", 27: "MRAdvice(27)"} {
-		if a.String() != want {
-			t.Errorf("%v, want %s", a, want)
-		}
 	}
 }

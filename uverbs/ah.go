@@ -5,14 +5,10 @@ import (
 	"syscall"
 
 	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/ioctl"
-	"github.com/goverbs/goverbs/uverbs/driver"
+	"github.com/goverbs/goverbs/verbs"
 )
-
-// AH is an address handle: the way to a port, for work requests of UD QPs.
-//
-// C: struct ibv_ah
-type AH = driver.AH
 
 // addressHandle is an AH's place among the objects, and in the kernel.
 type addressHandle struct {
@@ -28,7 +24,7 @@ type addressHandle struct {
 // CreateAH makes an address handle. On RoCE the address must be Global.
 //
 // C: ibv_create_ah
-func (pd *PD) CreateAH(attr *AHAttr) (*AH, error) {
+func (pd *PD) CreateAH(attr *verbs.AHAttr) (*verbs.AH, error) {
 	dev := pd.dev
 	if dev.provider == nil {
 		return nil, dev.noProvider("create", "AH")
@@ -50,16 +46,16 @@ func (pd *PD) CreateAH(attr *AHAttr) (*AH, error) {
 	if h.made {
 		h.setNumber(h.handle)
 	}
-	ah, setClosed := driver.NewAH(h.data, h.Close)
+	ah, setClosed := verbs.NewAH(h.data, h.Close)
 	h.setClosed = setClosed
 	return ah, nil
 }
 
-func (h *addressHandle) create(attr *AHAttr) error {
+func (h *addressHandle) create(attr *verbs.AHAttr) error {
 	dev := h.pd.dev
 	creator, ok := dev.provider.(driver.AHCreator)
 	if !ok {
-		return ErrNotSupported
+		return verbs.ErrNotSupported
 	}
 	c := dev.creation(func(u driver.UHW, extra []driver.Attr) error { return h.issueCreate(attr, u, extra) })
 	data, err := creator.CreateAH(&driver.CreateAH{Call: c, Attr: *attr, PD: h.pd.data})
@@ -70,7 +66,7 @@ func (h *addressHandle) create(attr *AHAttr) error {
 	return c.made(err, h.issueDestroy)
 }
 
-func (h *addressHandle) issueCreate(attr *AHAttr, u driver.UHW, extra []driver.Attr) error {
+func (h *addressHandle) issueCreate(attr *verbs.AHAttr, u driver.UHW, extra []driver.Attr) error {
 	var resp abi.IbUverbsCreateAhResp
 	in := &abi.IbUverbsCreateAh{PdHandle: h.pd.handle, Attr: ahToABI(attr)}
 	r := writeCommand(h.pd.dev, abi.IB_USER_VERBS_CMD_CREATE_AH, in)
@@ -83,7 +79,7 @@ func (h *addressHandle) issueCreate(attr *AHAttr, u driver.UHW, extra []driver.A
 	return nil
 }
 
-// Close is [AH.Close].
+// Close is [verbs.AH.Close].
 func (h *addressHandle) Close() error {
 	return h.close(func() error {
 		h.setClosed(true)
@@ -103,7 +99,7 @@ func (h *addressHandle) issueDestroy() error {
 	return r.Do(h.pd.dev.file)
 }
 
-func ahHint(err error, attr *AHAttr) string {
+func ahHint(err error, attr *verbs.AHAttr) string {
 	switch {
 	case unreachable(err):
 		return noWayHint

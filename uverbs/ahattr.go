@@ -2,15 +2,10 @@ package uverbs
 
 import (
 	"github.com/goverbs/goverbs/internal/abi"
-	"github.com/goverbs/goverbs/uverbs/driver"
+	"github.com/goverbs/goverbs/verbs"
 )
 
-// AHAttr is an address: the way to a port.
-//
-// C: struct ibv_ah_attr
-type AHAttr = driver.AHAttr
-
-func pathToABI(a *AHAttr) abi.IbUverbsQpDest {
+func pathToABI(a *verbs.AHAttr) abi.IbUverbsQpDest {
 	return abi.IbUverbsQpDest{
 		Dgid: a.DGID, FlowLabel: a.FlowLabel, Dlid: a.DLID, SgidIndex: uint8(a.SGIDIndex), HopLimit: a.HopLimit,
 		TrafficClass: a.TrafficClass, Sl: a.SL, SrcPathBits: a.SrcPathBits, StaticRate: a.StaticRate,
@@ -18,15 +13,15 @@ func pathToABI(a *AHAttr) abi.IbUverbsQpDest {
 	}
 }
 
-func ahFromABI(d *abi.IbUverbsQpDest) AHAttr {
-	return AHAttr{
+func ahFromABI(d *abi.IbUverbsQpDest) verbs.AHAttr {
+	return verbs.AHAttr{
 		DGID: d.Dgid, FlowLabel: d.FlowLabel, DLID: d.Dlid, SGIDIndex: uint32(d.SgidIndex), HopLimit: d.HopLimit,
 		TrafficClass: d.TrafficClass, SL: d.Sl, SrcPathBits: d.SrcPathBits, StaticRate: d.StaticRate,
 		Global: d.IsGlobal != 0, Port: uint32(d.PortNum),
 	}
 }
 
-func ahToABI(a *AHAttr) abi.IbUverbsAhAttr {
+func ahToABI(a *verbs.AHAttr) abi.IbUverbsAhAttr {
 	return abi.IbUverbsAhAttr{
 		Grh: abi.IbUverbsGlobalRoute{Dgid: a.DGID, FlowLabel: a.FlowLabel, SgidIndex: uint8(a.SGIDIndex),
 			HopLimit: a.HopLimit, TrafficClass: a.TrafficClass},

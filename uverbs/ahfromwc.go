@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"syscall"
+
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // AHFromWC makes the address handle to answer a message with that a UD QP
@@ -12,7 +14,7 @@ import (
 // the look at the GID table two more, so keep one a peer, not one a message.
 //
 // C: ibv_create_ah_from_wc
-func (pd *PD) AHFromWC(port uint32, wc *WC, grh []byte) (*AH, error) {
+func (pd *PD) AHFromWC(port uint32, wc *verbs.WC, grh []byte) (*verbs.AH, error) {
 	attr, err := pd.dev.AHAttrFromWC(port, wc, grh)
 	if err != nil {
 		return nil, err
@@ -26,13 +28,13 @@ func (pd *PD) AHFromWC(port uint32, wc *WC, grh []byte) (*AH, error) {
 // [ParseGRH] tells the sender, and [Device.ChooseGID] a GID to answer from.
 //
 // C: ibv_init_ah_from_wc
-func (d *Device) AHAttrFromWC(port uint32, wc *WC, grh []byte) (*AHAttr, error) {
+func (d *Device) AHAttrFromWC(port uint32, wc *verbs.WC, grh []byte) (*verbs.AHAttr, error) {
 	const op = "find the sender of a message to"
-	if wc == nil || wc.Status != StatusSuccess {
+	if wc == nil || wc.Status != verbs.StatusSuccess {
 		return nil, d.fail(op, syscall.EINVAL, "only a completion without an error tells of one")
 	}
-	attr := &AHAttr{DLID: wc.SLID, SL: wc.SL, SrcPathBits: wc.DLIDPathBits, Port: port}
-	if wc.Flags&WCGRH == 0 {
+	attr := &verbs.AHAttr{DLID: wc.SLID, SL: wc.SL, SrcPathBits: wc.DLIDPathBits, Port: port}
+	if wc.Flags&verbs.WCGRH == 0 {
 		return d.localAddress(attr, port)
 	}
 	g, why := parseGRH(grh)
@@ -52,12 +54,12 @@ func (d *Device) AHAttrFromWC(port uint32, wc *WC, grh []byte) (*AHAttr, error) 
 }
 
 // localAddress is the way by LID, which only InfiniBand has.
-func (d *Device) localAddress(attr *AHAttr, port uint32) (*AHAttr, error) {
+func (d *Device) localAddress(attr *verbs.AHAttr, port uint32) (*verbs.AHAttr, error) {
 	p, err := d.QueryPort(port)
 	if err != nil {
 		return nil, err
 	}
-	if p.LinkLayer == LinkEthernet || p.GRHRequired {
+	if p.LinkLayer == verbs.LinkEthernet || p.GRHRequired {
 		return nil, d.fail("find the sender of a message to", syscall.EINVAL, "the completion has no WCGRH, without which RoCE names no sender; is it that of a receive?")
 	}
 	return attr, nil
@@ -81,9 +83,9 @@ func (d *Device) findGID(port uint32, g *GRH) (uint32, error) {
 	}
 	for i := range table {
 		e := &table[i]
-		if e.Port == port && e.GID == g.DGID && (e.Type == GIDTypeRoCEv2) == (g.Type == GIDTypeRoCEv2) && e.Index <= math.MaxUint8 {
+		if e.Port == port && e.GID == g.DGID && (e.Type == verbs.GIDTypeRoCEv2) == (g.Type == verbs.GIDTypeRoCEv2) && e.Index <= math.MaxUint8 {
 			return e.Index, nil
 		}
 	}
-	return 0, d.fail("find the sender of a message to", ErrNoGID, fmt.Sprintf("it came to %v, which is no GID (any more) of port %d", g.DGID.Addr(), port))
+	return 0, d.fail("find the sender of a message to", verbs.ErrNoGID, fmt.Sprintf("it came to %v, which is no GID (any more) of port %d", g.DGID.Addr(), port))
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // ipv4GRH is what stands in front of a message over IPv4: the header behind 20
@@ -36,14 +37,14 @@ func ipv6GRH(next byte, src, dst string) []byte {
 	return append(append(b, s[:]...), d[:]...)
 }
 
-func mapped(addr string) uverbs.GID { return uverbs.GIDFromAddr(netip.MustParseAddr(addr)) }
+func mapped(addr string) verbs.GID { return verbs.GIDFromAddr(netip.MustParseAddr(addr)) }
 
 func TestAHAttrFromWC(t *testing.T) {
-	k, dev := openPort(t, &port1{uverbs.LinkEthernet, active, append([]uverbs.GIDEntry{
-		{GID: both[5].GID, Type: uverbs.GIDTypeRoCEv2, Port: 2, Index: 9}}, both...)})
-	wc := &uverbs.WC{Flags: uverbs.WCGRH, SLID: 5, SL: 6, DLIDPathBits: 7}
-	v4 := uverbs.AHAttr{Global: true, DGID: mapped("10.0.0.9"), SGIDIndex: 5, HopLimit: 63, TrafficClass: 0xb8, DLID: 5, SL: 6, SrcPathBits: 7, Port: 1}
-	v6 := uverbs.AHAttr{Global: true, DGID: mapped("2001:db8::9"), SGIDIndex: 3, HopLimit: 62, TrafficClass: 0x12, FlowLabel: 0x34567, DLID: 5, SL: 6, SrcPathBits: 7, Port: 1}
+	k, dev := openPort(t, &port1{verbs.LinkEthernet, active, append([]verbs.GIDEntry{
+		{GID: both[5].GID, Type: verbs.GIDTypeRoCEv2, Port: 2, Index: 9}}, both...)})
+	wc := &verbs.WC{Flags: verbs.WCGRH, SLID: 5, SL: 6, DLIDPathBits: 7}
+	v4 := verbs.AHAttr{Global: true, DGID: mapped("10.0.0.9"), SGIDIndex: 5, HopLimit: 63, TrafficClass: 0xb8, DLID: 5, SL: 6, SrcPathBits: 7, Port: 1}
+	v6 := verbs.AHAttr{Global: true, DGID: mapped("2001:db8::9"), SGIDIndex: 3, HopLimit: 62, TrafficClass: 0x12, FlowLabel: 0x34567, DLID: 5, SL: 6, SrcPathBits: 7, Port: 1}
 	far := v4
 	far.DGID = mapped("192.168.255.250")
 	v1 := v6
@@ -51,7 +52,7 @@ func TestAHAttrFromWC(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		grh  []byte
-		want uverbs.AHAttr
+		want verbs.AHAttr
 	}{
 		{"IPv4", ipv4GRH(0, "10.0.0.9", "10.0.0.1"), v4},
 		{"IPv4 behind what looks like IPv6", ipv4GRH(0x60, "10.0.0.9", "10.0.0.1"), v4},
@@ -76,19 +77,19 @@ func TestAHAttrFromWC(t *testing.T) {
 }
 
 func TestAHAttrFromWCRefused(t *testing.T) {
-	k, dev := openPort(t, &port1{uverbs.LinkEthernet, active, both})
+	k, dev := openPort(t, &port1{verbs.LinkEthernet, active, both})
 	good := ipv4GRH(0, "10.0.0.9", "10.0.0.1")
-	grh := &uverbs.WC{Flags: uverbs.WCGRH}
+	grh := &verbs.WC{Flags: verbs.WCGRH}
 	for _, c := range []struct {
 		name string
 		port uint32
-		wc   *uverbs.WC
+		wc   *verbs.WC
 		grh  []byte
 		want string
 	}{
 		{"no completion", 1, nil, good, "only a completion"},
-		{"failed", 1, &uverbs.WC{Flags: uverbs.WCGRH, Status: uverbs.StatusWRFlushErr}, good, "only a completion"},
-		{"no GRH", 1, &uverbs.WC{}, good, "no WCGRH"},
+		{"failed", 1, &verbs.WC{Flags: verbs.WCGRH, Status: verbs.StatusWRFlushErr}, good, "only a completion"},
+		{"no GRH", 1, &verbs.WC{}, good, "no WCGRH"},
 		{"short", 1, grh, good[:39], "40 bytes"},
 		{"none", 1, grh, nil, "40 bytes"},
 		{"zeros", 1, grh, make([]byte, 40), "neither an IPv6 nor an IPv4 header"},
@@ -107,16 +108,16 @@ func TestAHAttrFromWCRefused(t *testing.T) {
 		}
 	}
 	k.Fail("QUERY_PORT", 0, errGaveUp)
-	if _, err := dev.AHAttrFromWC(1, &uverbs.WC{}, good); !errors.Is(err, errGaveUp) {
+	if _, err := dev.AHAttrFromWC(1, &verbs.WC{}, good); !errors.Is(err, errGaveUp) {
 		t.Error(err)
 	}
 }
 
 // TestAHAttrFromLID answers where there are LIDs.
 func TestAHAttrFromLID(t *testing.T) {
-	_, dev := openPort(t, &port1{uverbs.LinkInfiniBand, active, nil})
-	got, err := dev.AHAttrFromWC(1, &uverbs.WC{SLID: 5, SL: 6, DLIDPathBits: 7}, nil)
-	if want := (uverbs.AHAttr{DLID: 5, SL: 6, SrcPathBits: 7, Port: 1}); err != nil || *got != want {
+	_, dev := openPort(t, &port1{verbs.LinkInfiniBand, active, nil})
+	got, err := dev.AHAttrFromWC(1, &verbs.WC{SLID: 5, SL: 6, DLIDPathBits: 7}, nil)
+	if want := (verbs.AHAttr{DLID: 5, SL: 6, SrcPathBits: 7, Port: 1}); err != nil || *got != want {
 		t.Errorf("%+v, %v", got, err)
 	}
 }

@@ -4,7 +4,8 @@ import (
 	"errors"
 	"syscall"
 
-	"github.com/goverbs/goverbs/uverbs/driver"
+	"github.com/goverbs/goverbs/internal/driver"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // bareBytes are the least bytes of its own that a kernel driver wants, so that a
@@ -21,30 +22,30 @@ type bareBytes struct {
 	xrcOut  int
 }
 
-var bareDrivers = map[DriverID]bareBytes{
+var bareDrivers = map[verbs.DriverID]bareBytes{
 	// Two pages of registers, CQEs of version 1, and no register for the context
 	// where the kernel can do without.
 	// C: struct mlx5_ib_alloc_ucontext_req_v2
-	DriverMLX5: {openIn: []byte{0: 16, 4: 4, 16: 1, 24: 3, 31: 0}, openOut: 72, pdOut: 4, xrcIn: 56, xrcOut: 40},
-	DriverMLX4: {openOut: 16, pdOut: 4},
+	verbs.DriverMLX5: {openIn: []byte{0: 16, 4: 4, 16: 1, 24: 3, 31: 0}, openOut: 72, pdOut: 4, xrcIn: 56, xrcOut: 40},
+	verbs.DriverMLX4: {openOut: 16, pdOut: 4},
 	// The capabilities of batches and of a smallest send queue, without which some
 	// devices refuse.
 	// C: struct efa_ibv_alloc_ucontext_cmd
-	DriverEFA: {openIn: []byte{0: 3, 7: 0}, openOut: 24},
+	verbs.DriverEFA: {openIn: []byte{0: 3, 7: 0}, openOut: 24},
 	// C: struct erdma_uresp_alloc_ctx
-	DriverERDMA: {openOut: 40},
+	verbs.DriverERDMA: {openOut: 40},
 	// The version of the interface. An answer of 16 bytes would ask for hardware of
 	// the first generation.
 	// C: struct irdma_alloc_ucontext_req
-	DriverIRDMA: {openIn: []byte{4: 5, 15: 0}, openOut: 80, pdOut: 8, mrIn: 8},
-	DriverIonic: {openIn: make([]byte, 8), openOut: 40},
+	verbs.DriverIRDMA: {openIn: []byte{4: 5, 15: 0}, openOut: 80, pdOut: 8, mrIn: 8},
+	verbs.DriverIonic: {openIn: make([]byte, 8), openOut: 40},
 	// Less room turns off a page of the whole device.
 	// C: struct c4iw_alloc_ucontext_resp
-	DriverCXGB4:  {openOut: 16, pdOut: 4},
-	DriverOCRDMA: {openOut: 80, pdOut: 24},
-	DriverMTHCA:  {openOut: 8, pdOut: 4},
-	DriverPVRDMA: {openOut: 8, pdOut: 8},
-	DriverSIW:    {openOut: 8, mrIn: 8, mrOut: 8},
+	verbs.DriverCXGB4:  {openOut: 16, pdOut: 4},
+	verbs.DriverOCRDMA: {openOut: 80, pdOut: 24},
+	verbs.DriverMTHCA:  {openOut: 8, pdOut: 4},
+	verbs.DriverPVRDMA: {openOut: 8, pdOut: 8},
+	verbs.DriverSIW:    {openOut: 8, mrIn: 8, mrOut: 8},
 }
 
 // bare is what goes to the kernel where no provider takes part. Devices with a

@@ -9,12 +9,13 @@ import (
 
 	"github.com/goverbs/goverbs/internal/fakeverbs"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // TestOpensWithoutProvider has every driver that Linux numbers open, answer queries,
 // and make a PD and an MR, with no provider for it.
 func TestOpensWithoutProvider(t *testing.T) {
-	for id := uverbs.DriverMLX5; id <= uverbs.DriverIonic; id++ {
+	for id := verbs.DriverMLX5; id <= verbs.DriverIonic; id++ {
 		if strings.HasPrefix(id.String(), "DriverID(") {
 			continue
 		}

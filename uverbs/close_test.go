@@ -17,6 +17,7 @@ import (
 	"github.com/goverbs/goverbs/internal/fakeverbs"
 	"github.com/goverbs/goverbs/mmap"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 func TestCloseNamesHolders(t *testing.T) {
@@ -31,7 +32,7 @@ func TestCloseNamesHolders(t *testing.T) {
 		{"channel", w.channel, "close CQ 2 first"},
 		{"device", w.dev, "close CQ 2, PD 0, completion channel "},
 	} {
-		if err := c.object.Close(); !errors.Is(err, uverbs.ErrInUse) || !strings.Contains(err.Error(), c.holders) {
+		if err := c.object.Close(); !errors.Is(err, verbs.ErrInUse) || !strings.Contains(err.Error(), c.holders) {
 			t.Errorf("%s: %v", c.name, err)
 		}
 	}
@@ -42,14 +43,14 @@ func TestCloseNamesHolders(t *testing.T) {
 
 // TestCloseNil: Close of a nil pointer is an error, and no panic.
 func TestCloseNil(t *testing.T) {
-	for _, c := range []closer{(*uverbs.Device)(nil), (*uverbs.PD)(nil), (*uverbs.MR)(nil), (*uverbs.MW)(nil), (*uverbs.AH)(nil),
+	for _, c := range []closer{(*uverbs.Device)(nil), (*uverbs.PD)(nil), (*uverbs.MR)(nil), (*uverbs.MW)(nil), (*verbs.AH)(nil),
 		(*uverbs.CompChannel)(nil), (*uverbs.CQ)(nil), (*uverbs.QP)(nil), (*uverbs.SRQ)(nil), (*uverbs.WQ)(nil), (*uverbs.RWQIndTable)(nil),
 		(*uverbs.XRCD)(nil), (*uverbs.DM)(nil), (*uverbs.DMAH)(nil), (*uverbs.Counters)(nil), (*uverbs.Flow)(nil)} {
 		if err := c.Close(); !errors.Is(err, os.ErrInvalid) {
 			t.Errorf("%T: %v", c, err)
 		}
 	}
-	if uverbs.ErrClosed != net.ErrClosed {
+	if verbs.ErrClosed != net.ErrClosed {
 		t.Error("a value of its own for what is closed")
 	}
 }
@@ -60,21 +61,21 @@ func TestUseAfterClose(t *testing.T) {
 	if err := w.dev.Close(); err != nil {
 		t.Fatal(err)
 	}
-	ctx, wcs := context.Background(), make([]uverbs.WC, 1)
+	ctx, wcs := context.Background(), make([]verbs.WC, 1)
 	for name, err := range map[string]error{
 		"AllocPD": failed(w.dev.AllocPD()), "CreateCompChannel": failed(w.dev.CreateCompChannel()),
 		"CreateCQ": failed(w.dev.CreateCQ(1, nil)), "AllocMR": failed(w.pd.AllocMR(1, 0, nil)),
 		"RegMR": failed(w.pd.RegMR(make([]byte, 1), 0)), "CreateQP": failed(w.pd.CreateQP(w.qpOptions())),
 		"CreateSRQ": failed(w.pd.CreateSRQ(&uverbs.SRQOptions{MaxWR: 1})), "PostSend": failed(w.qp.PostSend(nil)),
 		"PostRecv": failed(w.qp.PostRecv(nil)), "SRQ.PostRecv": failed(w.srq.PostRecv(nil)), "Poll": failed(w.cq.Poll(wcs)),
-		"Arm": w.cq.Arm(false), "Wait": failed(w.cq.Wait(ctx, wcs)), "Modify": w.qp.Modify(&uverbs.QPAttr{}, 0),
+		"Arm": w.cq.Arm(false), "Wait": failed(w.cq.Wait(ctx, wcs)), "Modify": w.qp.Modify(&verbs.QPAttr{}, 0),
 		"QP.Query": failed(w.qp.Query()), "SRQ.Query": failed(w.srq.Query()), "SetLimit": w.srq.SetLimit(1),
 		"Device.Query": failed(w.dev.Query()), "QueryPort": failed(w.dev.QueryPort(1)), "GIDTable": failed(w.dev.GIDTable()),
 		"QueryGID": failed(w.dev.QueryGID(1, 0)), "AsyncEvent": failed(w.dev.AsyncEvent(ctx)),
 		"QP": w.qp.Close(), "SRQ": w.srq.Close(), "CQ": w.cq.Close(), "channel": w.channel.Close(), "MR": w.mr.Close(),
 		"PD": w.pd.Close(), "device": w.dev.Close(),
 	} {
-		if !errors.Is(err, uverbs.ErrClosed) {
+		if !errors.Is(err, verbs.ErrClosed) {
 			t.Errorf("%s after close: %v", name, err)
 		}
 	}
@@ -88,11 +89,11 @@ func TestNumberUsedAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.qp = must[*uverbs.QP](t)(w.pd.CreateQP(w.qpOptions()))
-	if err := old.Modify(&uverbs.QPAttr{State: uverbs.QPStateErr}, uverbs.QPAttrState); !errors.Is(err, uverbs.ErrClosed) {
+	if err := old.Modify(&verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState); !errors.Is(err, verbs.ErrClosed) {
 		t.Error(err)
 	}
-	if s := w.kqp().State(); s != uint8(uverbs.QPStateInit) { // which siw's begin in
-		t.Errorf("modifying a closed QP moved its successor to %v", uverbs.QPState(s))
+	if s := w.kqp().State(); s != uint8(verbs.QPStateInit) { // which siw's begin in
+		t.Errorf("modifying a closed QP moved its successor to %v", verbs.QPState(s))
 	}
 }
 
@@ -100,7 +101,7 @@ func TestOtherDevice(t *testing.T) {
 	w, other := newWorld(t), newWorld(t)
 	opts := w.qpOptions()
 	opts.RecvCQ = other.cq
-	if _, err := w.pd.CreateQP(opts); !errors.Is(err, uverbs.ErrClosed) || !strings.Contains(err.Error(), "another device") {
+	if _, err := w.pd.CreateQP(opts); !errors.Is(err, verbs.ErrClosed) || !strings.Contains(err.Error(), "another device") {
 		t.Error(err)
 	}
 	if _, err := w.dev.CreateCQ(1, &uverbs.CQOptions{Channel: other.channel}); err == nil {
@@ -146,7 +147,7 @@ func TestConcurrentUse(t *testing.T) {
 		wg.Go(func() {
 			for {
 				err := f()
-				if count.Add(1); errors.Is(err, uverbs.ErrClosed) || errors.Is(err, context.Canceled) {
+				if count.Add(1); errors.Is(err, verbs.ErrClosed) || errors.Is(err, context.Canceled) {
 					return
 				}
 				runtime.Gosched()
@@ -171,11 +172,11 @@ func TestConcurrentUse(t *testing.T) {
 	})
 	for range 2 {
 		spawn(&posts, func() error {
-			return failed(w.qp.PostSend([]uverbs.SendWR{{Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled}}))
+			return failed(w.qp.PostSend([]verbs.SendWR{{Opcode: verbs.OpSend, Flags: verbs.SendSignaled}}))
 		})
-		spawn(&posts, func() error { return failed(w.qp.PostRecv([]uverbs.RecvWR{{}, {}})) })
-		spawn(&others, func() error { return failed(w.cq.Poll(make([]uverbs.WC, 3))) })
-		spawn(&others, func() error { return failed(w.cq.Wait(ctx, make([]uverbs.WC, 1))) })
+		spawn(&posts, func() error { return failed(w.qp.PostRecv([]verbs.RecvWR{{}, {}})) })
+		spawn(&others, func() error { return failed(w.cq.Poll(make([]verbs.WC, 3))) })
+		spawn(&others, func() error { return failed(w.cq.Wait(ctx, make([]verbs.WC, 1))) })
 		spawn(&others, func() error { return failed(w.qp.Query()) })
 		wg.Go(func() { _, _ = w.dev.AsyncEvent(ctx) })
 	}
@@ -209,7 +210,7 @@ func TestConcurrentClose(t *testing.T) {
 	for range cap(results) {
 		if err := <-results; err == nil {
 			ok++
-		} else if !errors.Is(err, uverbs.ErrClosed) {
+		} else if !errors.Is(err, verbs.ErrClosed) {
 			t.Error(err)
 		}
 	}
@@ -221,7 +222,7 @@ func TestConcurrentClose(t *testing.T) {
 // TestForgottenDevice drops a device with all it owns: the runtime closes the
 // file, unmaps the queues and lets go of pinned memory.
 func TestForgottenDevice(t *testing.T) {
-	k := fakeverbs.New(uint32(uverbs.DriverSIW))
+	k := fakeverbs.New(uint32(verbs.DriverSIW))
 	live := mmap.Live()
 	func() {
 		dev := must[*uverbs.Device](t)(openOn(siw0, k))
@@ -229,7 +230,7 @@ func TestForgottenDevice(t *testing.T) {
 		must[*uverbs.MR](t)(pd.RegMR(make([]byte, 1000), 0))
 		ch := must[*uverbs.CompChannel](t)(dev.CreateCompChannel())
 		cq := must[*uverbs.CQ](t)(dev.CreateCQ(4, &uverbs.CQOptions{Channel: ch}))
-		must[*uverbs.QP](t)(pd.CreateQP(&uverbs.QPOptions{SendCQ: cq, RecvCQ: cq, Cap: uverbs.QPCap{MaxSendWR: 1, MaxRecvWR: 1}}))
+		must[*uverbs.QP](t)(pd.CreateQP(&uverbs.QPOptions{SendCQ: cq, RecvCQ: cq, Cap: verbs.QPCap{MaxSendWR: 1, MaxRecvWR: 1}}))
 	}()
 	for end := time.Now().Add(patience); !k.Closed() || mmap.Live() != live; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {

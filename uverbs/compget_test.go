@@ -11,6 +11,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // cqs makes n more CQs on the world's channel.
@@ -20,7 +21,7 @@ func (w *world) cqs(t *testing.T, n int) []*uverbs.CQ {
 	for i := range all {
 		all[i] = must[*uverbs.CQ](t)(w.dev.CreateCQ(4, &uverbs.CQOptions{Channel: w.channel}))
 		t.Cleanup(func() {
-			if err := all[i].Close(); err != nil && !errors.Is(err, uverbs.ErrClosed) {
+			if err := all[i].Close(); err != nil && !errors.Is(err, verbs.ErrClosed) {
 				t.Error(err)
 			}
 		})
@@ -81,7 +82,7 @@ func TestGetOrder(t *testing.T) {
 // TestGetArmed is the loop of a user: an event for each armed CQ that completes.
 func TestGetArmed(t *testing.T) {
 	w := newWorld(t)
-	var wcs [1]uverbs.WC
+	var wcs [1]verbs.WC
 	for i := range 50 {
 		if err := w.cq.Arm(false); err != nil {
 			t.Fatal(err)
@@ -102,16 +103,16 @@ func TestGetMadeCompletion(t *testing.T) { synctest.Test(t, testGetMadeCompletio
 
 func testGetMadeCompletion(t *testing.T) {
 	w := newBubbleWorld(t)
-	if _, err := w.qp.PostRecv([]uverbs.RecvWR{{WRID: 7}}); err != nil {
+	if _, err := w.qp.PostRecv([]verbs.RecvWR{{WRID: 7}}); err != nil {
 		t.Fatal(err)
 	}
 	var cq *uverbs.CQ
 	done := run(func() (err error) { cq, err = w.channel.Get(context.Background()); return err })
 	parked()
-	if err := w.qp.Modify(&uverbs.QPAttr{State: uverbs.QPStateErr}, uverbs.QPAttrState); err != nil {
+	if err := w.qp.Modify(&verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.qp.PostRecv([]uverbs.RecvWR{{WRID: 8}}); err != nil {
+	if _, err := w.qp.PostRecv([]verbs.RecvWR{{WRID: 8}}); err != nil {
 		t.Fatal(err)
 	}
 	if err := within(t, "get", done); err != nil || cq != w.cq {
@@ -140,11 +141,11 @@ func testGetEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, d := range []<-chan error{done, other} {
-		if err := within(t, "closed", d); !errors.Is(err, uverbs.ErrClosed) {
+		if err := within(t, "closed", d); !errors.Is(err, verbs.ErrClosed) {
 			t.Error(err)
 		}
 	}
-	if _, err := w.channel.Get(context.Background()); !errors.Is(err, uverbs.ErrClosed) {
+	if _, err := w.channel.Get(context.Background()); !errors.Is(err, verbs.ErrClosed) {
 		t.Error(err)
 	}
 }
@@ -153,7 +154,7 @@ func testGetEnds(t *testing.T) {
 func TestGetForgetsClosed(t *testing.T) {
 	w := newWorld(t)
 	all := w.cqs(t, 3)
-	done := run(func() error { return failed(w.cq.Wait(context.Background(), make([]uverbs.WC, 1))) })
+	done := run(func() error { return failed(w.cq.Wait(context.Background(), make([]verbs.WC, 1))) })
 	untilAwaited(t, w.kcq())
 	for i := range all {
 		w.k.CQs()[i+1].Event()
@@ -175,7 +176,7 @@ func TestGetForgetsClosed(t *testing.T) {
 func TestGetLeavesWaiters(t *testing.T) {
 	w := newWorld(t)
 	for range 20 {
-		done := run(func() error { return failed(w.cq.Wait(context.Background(), make([]uverbs.WC, 1))) })
+		done := run(func() error { return failed(w.cq.Wait(context.Background(), make([]verbs.WC, 1))) })
 		untilAwaited(t, w.kcq())
 		ctx, cancel := context.WithCancel(context.Background())
 		got := run(func() error { _, err := w.channel.Get(ctx); return err })
@@ -199,7 +200,7 @@ func TestGetAndWaitTogether(t *testing.T) {
 	wait := func(cq *uverbs.CQ) func() error {
 		return func() error {
 			for n := 0; n < rounds; {
-				k, err := cq.Wait(context.Background(), make([]uverbs.WC, 1))
+				k, err := cq.Wait(context.Background(), make([]verbs.WC, 1))
 				if err != nil {
 					return err
 				}
@@ -214,7 +215,7 @@ func TestGetAndWaitTogether(t *testing.T) {
 			if err := cq.Arm(false); err != nil {
 				return err
 			}
-			n, err := cq.Poll(make([]uverbs.WC, 4))
+			n, err := cq.Poll(make([]verbs.WC, 4))
 			if polled[cq] += n; n == 0 || err != nil {
 				return err
 			}

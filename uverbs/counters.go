@@ -6,8 +6,9 @@ import (
 	"syscall"
 
 	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/ioctl"
-	"github.com/goverbs/goverbs/uverbs/driver"
+	"github.com/goverbs/goverbs/verbs/flow"
 )
 
 // Counters are numbers that a device counts of flow rules.
@@ -19,17 +20,6 @@ type Counters struct {
 	handle uint32
 	points []driver.CounterPoint // guarded by the graph's lock
 }
-
-// CounterKind is what is counted of a flow.
-//
-// C: enum ibv_counter_description
-type CounterKind = driver.CounterKind
-
-// What can be counted.
-const (
-	CounterPackets CounterKind = driver.CounterPackets
-	CounterBytes   CounterKind = driver.CounterBytes
-)
 
 // CreateCounters makes counters of nothing yet. Count says of what, and [FlowCount] of which
 // flows.
@@ -62,7 +52,7 @@ func (c *Counters) create() error {
 // Count has the number of an index count something, of flows that are made after that.
 //
 // C: ibv_attach_counters_point_flow, without a flow
-func (c *Counters) Count(kind CounterKind, index uint32) error {
+func (c *Counters) Count(kind flow.CounterKind, index uint32) error {
 	return c.using("attach a point to", func() error {
 		c.graph.Lock()
 		defer c.graph.Unlock()
@@ -119,4 +109,17 @@ func (c *Counters) Close() error {
 		r.Handle(abi.UVERBS_ATTR_DESTROY_COUNTERS_HANDLE, c.handle)
 		return r.Do(c.dev.file)
 	}, nothing)
+}
+
+// FlowCount counts what matches.
+//
+// C: struct ibv_flow_spec_counter_action
+type FlowCount struct{ Counters *Counters }
+
+// AppendSpec implements [flow.Spec].
+func (s *FlowCount) AppendSpec(b []byte) []byte {
+	const specCount = 0x1003 // C: IB_FLOW_SPEC_ACTION_COUNT
+	hdr := abi.IbUverbsFlowSpecHdr{Type: specCount, Size: 16}
+	v := [2]uint32{s.Counters.handle, 0}
+	return append(append(b, abi.Bytes(&hdr)...), abi.Bytes(&v)...)
 }

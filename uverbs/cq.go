@@ -5,10 +5,11 @@ import (
 	"sync/atomic"
 
 	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/wait"
 	"github.com/goverbs/goverbs/mmap"
-	"github.com/goverbs/goverbs/uverbs/driver"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // CQ is a completion queue: where work requests report how they ended.
@@ -32,9 +33,9 @@ type CQ struct {
 
 	mu     driver.Lock // guards what follows, and what ring does
 	cqe    int
-	old    []WC    // completions taken off the ring when a QP left, before the device's
-	oldExt []WCExt // beside old, with ext
-	made   []WC    // completions that a provider made itself, behind the device's
+	old    []verbs.WC    // completions taken off the ring when a QP left, before the device's
+	oldExt []verbs.WCExt // beside old, with ext
+	made   []verbs.WC    // completions that a provider made itself, behind the device's
 	qps    map[uint32]*QP
 	closed bool
 	odd    bool // closed, or old or made is not empty: Poll goes the long way
@@ -44,8 +45,8 @@ type CQ struct {
 type CQOptions struct {
 	Channel    *CompChannel // where events go; needed for Wait and Arm
 	CompVector uint32       // completion vector, below Device.CompVectors
-	Flags      CQFlags
-	Ext        WCExtMask // what PollExt shall tell; not all drivers can
+	Flags      verbs.CQFlags
+	Ext        verbs.WCExtMask // what PollExt shall tell; not all drivers can
 }
 
 // CreateCQ makes a completion queue with room for at least entries completions.
@@ -82,7 +83,7 @@ func (cq *CQ) create(entries int, opts *CQOptions) error {
 	if cq.ext, _ = ring.(driver.ExtPoller); opts.Ext == 0 {
 		cq.ext = nil
 	} else if err == nil && cq.ext == nil {
-		err = ErrNotSupported
+		err = verbs.ErrNotSupported
 	}
 	if err = c.made(err, func() error { return destroy(ring, func() error { return cq.issueDestroy(r.Handle) }) }); err != nil {
 		return err
@@ -159,7 +160,7 @@ func (cq *CQ) Cap() int {
 // it stored in wcs. An empty CQ is 0 and no error.
 //
 // C: ibv_poll_cq
-func (cq *CQ) Poll(wcs []WC) (int, error) {
+func (cq *CQ) Poll(wcs []verbs.WC) (int, error) {
 	ring, peek := cq.ring, cq.peek // before the lock, which holds up what is loaded behind it
 	if !cq.mu.TryLock() {
 		return cq.pollLate(wcs)
@@ -180,7 +181,7 @@ func (cq *CQ) Poll(wcs []WC) (int, error) {
 }
 
 // pollLate is Poll when another goroutine holds the CQ.
-func (cq *CQ) pollLate(wcs []WC) (int, error) {
+func (cq *CQ) pollLate(wcs []verbs.WC) (int, error) {
 	cq.mu.Lock()
 	return cq.pollAll(wcs)
 }
@@ -189,10 +190,10 @@ func (cq *CQ) pollLate(wcs []WC) (int, error) {
 func (cq *CQ) setOdd() { cq.odd = cq.closed || len(cq.old)+len(cq.made) > 0 }
 
 // pollAll is Poll when the ring is not all there is.
-func (cq *CQ) pollAll(wcs []WC) (int, error) {
+func (cq *CQ) pollAll(wcs []verbs.WC) (int, error) {
 	if cq.closed {
 		cq.mu.Unlock()
-		return 0, cq.fail("poll", ErrClosed, "")
+		return 0, cq.fail("poll", verbs.ErrClosed, "")
 	}
 	old := take(wcs, &cq.old)
 	cq.oldExt = cq.oldExt[min(old, len(cq.oldExt)):]
@@ -206,7 +207,7 @@ func (cq *CQ) pollAll(wcs []WC) (int, error) {
 
 // polledBad ends a Poll with failures among wcs[from:n], or an error. It gives the
 // lock back.
-func (cq *CQ) polledBad(wcs []WC, from, n int, err error) (int, error) {
+func (cq *CQ) polledBad(wcs []verbs.WC, from, n int, err error) (int, error) {
 	failed := cq.failures(wcs[from:n])
 	cq.mu.Unlock()
 	tell(failed)
@@ -227,7 +228,7 @@ func take[T any](wcs []T, list *[]T) int {
 }
 
 // complete adds completions made in user space.
-func (cq *CQ) complete(wcs []WC) {
+func (cq *CQ) complete(wcs []verbs.WC) {
 	if len(wcs) == 0 {
 		return
 	}
@@ -277,7 +278,7 @@ func (cq *CQ) Arm(solicitedOnly bool) error {
 
 func (cq *CQ) cannotArm(closed bool) error {
 	if closed {
-		return cq.fail("arm", ErrClosed, "")
+		return cq.fail("arm", verbs.ErrClosed, "")
 	}
-	return cq.fail("arm", ErrNotSupported, "it was created without a CompChannel")
+	return cq.fail("arm", verbs.ErrNotSupported, "it was created without a CompChannel")
 }

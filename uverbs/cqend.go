@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/goverbs/goverbs/uverbs/driver"
+	"github.com/goverbs/goverbs/internal/driver"
 )
 
 // end implements hooks.End.

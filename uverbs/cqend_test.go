@@ -14,6 +14,7 @@ import (
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/hooks"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 func TestWaitWithoutRoom(t *testing.T) {
@@ -26,7 +27,7 @@ func TestWaitWithoutRoom(t *testing.T) {
 
 func toError(t *testing.T, qp *uverbs.QP) {
 	t.Helper()
-	if err := qp.Modify(&uverbs.QPAttr{State: uverbs.QPStateErr}, uverbs.QPAttrState); err != nil {
+	if err := qp.Modify(&verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -34,11 +35,11 @@ func toError(t *testing.T, qp *uverbs.QP) {
 // start brings the QP to RTS.
 func start(t *testing.T, w *world) {
 	t.Helper()
-	if w.dev.Info().Driver == uverbs.DriverSIW {
+	if w.dev.Info().Driver == verbs.DriverSIW {
 		w.kqp().Connect()
 		return
 	}
-	attr := &uverbs.QPAttr{DestQPN: w.qp.Num(), AH: *address}
+	attr := &verbs.QPAttr{DestQPN: w.qp.Num(), AH: *address}
 	if err := errors.Join(w.qp.Init(attr), w.qp.Connect(attr)); err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +52,7 @@ func testEndOfCQ(t *testing.T) {
 	for _, info := range []uverbs.DeviceInfo{siw0, rxe0} {
 		w := bubbleWorldOn(t, info)
 		start(t, w)
-		if _, err := w.qp.PostRecv([]uverbs.RecvWR{{WRID: 1}, {WRID: 2}}); err != nil {
+		if _, err := w.qp.PostRecv([]verbs.RecvWR{{WRID: 1}, {WRID: 2}}); err != nil {
 			t.Fatal(err)
 		}
 		const waiters = 3
@@ -63,7 +64,7 @@ func testEndOfCQ(t *testing.T) {
 		for range waiters {
 			go func() {
 				for {
-					wcs := make([]uverbs.WC, 1)
+					wcs := make([]verbs.WC, 1)
 					_, err := w.cq.Wait(context.Background(), wcs)
 					results <- result{wcs[0].WRID, err}
 					if err != nil {
@@ -98,10 +99,10 @@ func testEndOfCQ(t *testing.T) {
 			t.Errorf("%s: ended after %v", info.Name, flushed)
 		}
 		// Of what comes later the flush is seen, too.
-		if _, err := w.qp.PostRecv([]uverbs.RecvWR{{WRID: 3}}); err != nil {
+		if _, err := w.qp.PostRecv([]verbs.RecvWR{{WRID: 3}}); err != nil {
 			t.Fatal(err)
 		}
-		wcs := make([]uverbs.WC, 2)
+		wcs := make([]verbs.WC, 2)
 		if n, err := w.cq.Wait(t.Context(), wcs); n != 1 || err != nil || wcs[0].WRID != 3 {
 			t.Errorf("%s: %d, %v", info.Name, n, err)
 		}
@@ -120,12 +121,12 @@ func testEndOfCQContext(t *testing.T) {
 		w := bubbleWorldOn(t, info)
 		hooks.End(w.cq, io.EOF)
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-		if _, err := w.cq.Wait(ctx, make([]uverbs.WC, 1)); err != context.DeadlineExceeded {
+		if _, err := w.cq.Wait(ctx, make([]verbs.WC, 1)); err != context.DeadlineExceeded {
 			t.Errorf("%s: %v", info.Name, err)
 		}
 		cancel()
 		closeAll(t, w.qp)
-		if _, err := w.cq.Wait(t.Context(), make([]uverbs.WC, 1)); !errors.Is(err, io.EOF) {
+		if _, err := w.cq.Wait(t.Context(), make([]verbs.WC, 1)); !errors.Is(err, io.EOF) {
 			t.Errorf("%s: without a QP: %v", info.Name, err)
 		}
 	}
@@ -154,23 +155,23 @@ func TestOnError(t *testing.T) {
 	var heard []error
 	hear := func(s error) { heard = append(heard, s) }
 	hooks.OnError(w.qp, hear)
-	wcs := make([]uverbs.WC, 1)
-	poll := func(want uverbs.Status) {
+	wcs := make([]verbs.WC, 1)
+	poll := func(want verbs.Status) {
 		t.Helper()
 		if n, err := w.cq.Poll(wcs); n != 1 || err != nil || wcs[0].Status != want {
 			t.Fatalf("%+v, %v", wcs[0], err)
 		}
 	}
 	w.kcq().SIW.Complete(abi.SiwCqe{Id: 1, QpId: uint64(w.qp.Num())})
-	if poll(uverbs.StatusSuccess); len(heard) != 0 {
+	if poll(verbs.StatusSuccess); len(heard) != 0 {
 		t.Error("of a success", heard)
 	}
 	w.kcq().SIW.Complete(abi.SiwCqe{Id: 2, QpId: uint64(w.qp.Num()), Status: abi.SIW_WC_REM_ACCESS_ERR})
 	w.kcq().SIW.Complete(abi.SiwCqe{Id: 3, QpId: uint64(w.qp.Num()), Status: abi.SIW_WC_WR_FLUSH_ERR})
-	if poll(uverbs.StatusRemAccessErr); len(heard) != 1 || heard[0] != uverbs.StatusRemAccessErr {
+	if poll(verbs.StatusRemAccessErr); len(heard) != 1 || heard[0] != verbs.StatusRemAccessErr {
 		t.Error("of the first failure", heard)
 	}
-	poll(uverbs.StatusWRFlushErr)
+	poll(verbs.StatusWRFlushErr)
 	if len(heard) != 1 {
 		t.Error("more than once", heard)
 	}
@@ -181,11 +182,11 @@ func TestOnErrorLate(t *testing.T) {
 	w := newWorld(t)
 	w.kqp().Connect()
 	w.kcq().SIW.Complete(abi.SiwCqe{Id: 2, QpId: uint64(w.qp.Num()), Status: abi.SIW_WC_REM_ACCESS_ERR})
-	if _, err := w.cq.Wait(t.Context(), make([]uverbs.WC, 1)); err != nil {
+	if _, err := w.cq.Wait(t.Context(), make([]verbs.WC, 1)); err != nil {
 		t.Fatal(err)
 	}
 	var heard error
-	if hooks.OnError(w.qp, func(s error) { heard = s }); heard != uverbs.StatusRemAccessErr {
+	if hooks.OnError(w.qp, func(s error) { heard = s }); heard != verbs.StatusRemAccessErr {
 		t.Error(heard)
 	}
 }
@@ -199,7 +200,7 @@ func TestOnErrorUnlocked(t *testing.T) {
 		w.kcq().SIW.Complete(abi.SiwCqe{Id: id, QpId: uint64(w.qp.Num()), Status: abi.SIW_WC_REM_ACCESS_ERR})
 	}
 	poll := func() error {
-		n, err := w.cq.Poll(make([]uverbs.WC, 1))
+		n, err := w.cq.Poll(make([]verbs.WC, 1))
 		if n != 1 {
 			err = errors.Join(err, fmt.Errorf("%d completions", n))
 		}
@@ -233,10 +234,10 @@ func TestEndWaitsForDevice(t *testing.T) {
 		take func(*world)
 	}{
 		{"send", func(qp *uverbs.QP) (int, error) {
-			return qp.PostSend([]uverbs.SendWR{{WRID: 1, Opcode: uverbs.OpSend}})
+			return qp.PostSend([]verbs.SendWR{{WRID: 1, Opcode: verbs.OpSend}})
 		},
 			func(w *world) { w.kqp().RXE.TakeSend() }},
-		{"receive", func(qp *uverbs.QP) (int, error) { return qp.PostRecv([]uverbs.RecvWR{{WRID: 1}}) },
+		{"receive", func(qp *uverbs.QP) (int, error) { return qp.PostRecv([]verbs.RecvWR{{WRID: 1}}) },
 			func(w *world) { w.kqp().RXE.TakeRecv() }},
 	} {
 		test := func(t *testing.T) {
@@ -249,7 +250,7 @@ func TestEndWaitsForDevice(t *testing.T) {
 			complete := func(id uint64) {
 				w.kcq().RXE.Complete(abi.IbUverbsWc{WrId: id, Status: abi.IB_WC_WR_FLUSH_ERR, QpNum: w.qp.Num()})
 			}
-			wcs := make([]uverbs.WC, 1)
+			wcs := make([]verbs.WC, 1)
 			complete(9)
 			if _, err := w.cq.Wait(t.Context(), wcs); err != nil {
 				t.Fatal(err)

@@ -4,46 +4,14 @@ import (
 	"syscall"
 
 	"github.com/goverbs/goverbs/internal/abi"
-	"github.com/goverbs/goverbs/uverbs/driver"
+	"github.com/goverbs/goverbs/internal/driver"
+	"github.com/goverbs/goverbs/verbs"
 )
-
-// WCExt is what stands beside a WC on a CQ that was made with [CQOptions].Ext.
-//
-// C: the ibv_wc_read_… functions
-type WCExt = driver.Ext
-
-// WCExtFlags say more of a received packet.
-type WCExtFlags = driver.ExtFlags
-
-// WCExtMask says which fields of a WCExt are wanted; the values combine with |.
-//
-// C: enum ibv_create_cq_wc_flags, the part that struct ibv_wc lacks
-type WCExtMask = driver.ExtMask
-
-// One bit a field. Documented at [driver.ExtMask].
-const (
-	WCExtTimestamp WCExtMask = driver.ExtTimestamp
-	WCExtFlowTag   WCExtMask = driver.ExtFlowTag
-	WCExtVLAN      WCExtMask = driver.ExtVLAN
-	WCExtChecksum  WCExtMask = driver.ExtChecksum
-	WCExtWallClock WCExtMask = driver.ExtWallClock
-)
-
-// WCExtChecksumOK is one of WCExt.Flags.
-const WCExtChecksumOK WCExtFlags = driver.ExtChecksumOK
-
-// CQFlags refine a new CQ; the values combine with |.
-//
-// C: enum ibv_create_cq_attr_flags
-type CQFlags = driver.CQFlags
-
-// CQIgnoreOverrun says that the device need not watch for completions that find no room.
-const CQIgnoreOverrun CQFlags = driver.CQIgnoreOverrun
 
 // cqFlags are the kernel's flags for a CQ.
 func cqFlags(r *driver.CreateCQ) uint32 {
 	flags := uint32(r.Flags)
-	if r.Ext&(driver.ExtTimestamp|driver.ExtWallClock) != 0 {
+	if r.Ext&(verbs.WCExtTimestamp|verbs.WCExtWallClock) != 0 {
 		flags |= abi.IB_UVERBS_CQ_FLAGS_TIMESTAMP_COMPLETION
 	}
 	return flags
@@ -54,10 +22,10 @@ func cqFlags(r *driver.CreateCQ) uint32 {
 // an empty one.
 //
 // C: ibv_start_poll, ibv_next_poll, ibv_end_poll
-func (cq *CQ) PollExt(wcs []WC, ext []WCExt) (int, error) {
+func (cq *CQ) PollExt(wcs []verbs.WC, ext []verbs.WCExt) (int, error) {
 	switch {
 	case cq.ext == nil:
-		return 0, cq.fail("poll", ErrNotSupported, "it was created without Ext")
+		return 0, cq.fail("poll", verbs.ErrNotSupported, "it was created without Ext")
 	case len(ext) < len(wcs):
 		return 0, cq.fail("poll", syscall.EINVAL, "ext is shorter than wcs")
 	}
@@ -65,7 +33,7 @@ func (cq *CQ) PollExt(wcs []WC, ext []WCExt) (int, error) {
 	cq.mu.Lock()
 	if cq.closed {
 		cq.mu.Unlock()
-		return 0, cq.fail("poll", ErrClosed, "")
+		return 0, cq.fail("poll", verbs.ErrClosed, "")
 	}
 	old := take(wcs, &cq.old)
 	take(ext, &cq.oldExt)

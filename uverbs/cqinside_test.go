@@ -9,22 +9,22 @@ import (
 	"github.com/goverbs/goverbs/internal/fakeverbs"
 	"github.com/goverbs/goverbs/internal/kernel"
 	"github.com/goverbs/goverbs/mmap"
-	"github.com/goverbs/goverbs/uverbs/driver"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // stubCQ is a completion queue made of functions.
 type stubCQ struct {
-	poll func([]driver.WC) int
+	poll func([]verbs.WC) int
 	arm  func()
 }
 
-func (q stubCQ) Poll(wcs []driver.WC) (int, bool, error) { return q.poll(wcs), false, nil }
-func (q stubCQ) Arm(bool) error                          { q.arm(); return nil }
+func (q stubCQ) Poll(wcs []verbs.WC) (int, bool, error) { return q.poll(wcs), false, nil }
+func (q stubCQ) Arm(bool) error                         { q.arm(); return nil }
 
 // newInside is a device and a CQ with a channel, whose insides the test may change.
 func newInside(t *testing.T) (*Device, *CQ) {
 	t.Helper()
-	dev, err := DeviceInfo{Name: "siw0", Driver: DriverSIW, ABI: 1, Ports: 1, Node: kernel.Node(fakeverbs.New(uint32(DriverSIW)))}.Open()
+	dev, err := DeviceInfo{Name: "siw0", Driver: verbs.DriverSIW, ABI: 1, Ports: 1, Node: kernel.Node(fakeverbs.New(uint32(verbs.DriverSIW)))}.Open()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +39,7 @@ func newInside(t *testing.T) (*Device, *CQ) {
 	cq.peek = mmap.NewHiddenPeek() // which looks at no ring of the test's
 	t.Cleanup(func() {
 		for _, c := range []interface{ Close() error }{cq, ch, dev} {
-			if err := c.Close(); err != nil && !errors.Is(err, ErrClosed) {
+			if err := c.Close(); err != nil && !errors.Is(err, verbs.ErrClosed) {
 				t.Error(err)
 			}
 		}
@@ -53,12 +53,12 @@ func TestWaitPollsAfterArming(t *testing.T) {
 	_, cq := newInside(t)
 	came := 0
 	cq.ring = stubCQ{
-		poll: func(wcs []driver.WC) int { n := came; came = 0; return n },
+		poll: func(wcs []verbs.WC) int { n := came; came = 0; return n },
 		arm:  func() { came = 1 },
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	if n, err := cq.Wait(ctx, make([]WC, 1)); n != 1 || err != nil {
+	if n, err := cq.Wait(ctx, make([]verbs.WC, 1)); n != 1 || err != nil {
 		t.Error(n, err)
 	}
 }
@@ -68,7 +68,7 @@ func TestWaitPollsAfterArming(t *testing.T) {
 func TestDrainIsBounded(t *testing.T) {
 	_, cq := newInside(t)
 	polls := 0
-	cq.ring = stubCQ{poll: func(wcs []driver.WC) int {
+	cq.ring = stubCQ{poll: func(wcs []verbs.WC) int {
 		if polls++; polls > 1000 {
 			return 0
 		}
@@ -97,7 +97,7 @@ func TestNothingLeftOfClosed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	qp, err := pd.CreateQP(&QPOptions{SendCQ: cq, RecvCQ: recvCQ, Cap: QPCap{MaxSendWR: 1}})
+	qp, err := pd.CreateQP(&QPOptions{SendCQ: cq, RecvCQ: recvCQ, Cap: verbs.QPCap{MaxSendWR: 1}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,7 @@ import (
 
 // Moderate has an armed CQ raise its event at the count-th completion, or at the end of a
 // period that begins with the first one, whichever comes first. 1 and 0 raise it at once. The
-// period counts in microseconds; [DeviceAttr] says how much of both a device takes. Drivers in
+// period counts in microseconds; [verbs.DeviceAttr] says how much of both a device takes. Drivers in
 // software have no moderation.
 //
 // C: ibv_modify_cq with IBV_CQ_ATTR_MODERATE

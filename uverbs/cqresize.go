@@ -6,8 +6,9 @@ import (
 	"syscall"
 
 	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/ioctl"
-	"github.com/goverbs/goverbs/uverbs/driver"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // Resize gives the CQ room for at least entries completions, which may be fewer
@@ -20,7 +21,7 @@ func (cq *CQ) Resize(entries int) error {
 		cq.mu.Lock()
 		defer cq.mu.Unlock()
 		if cq.closed {
-			return cq.fail("resize", ErrClosed, "")
+			return cq.fail("resize", verbs.ErrClosed, "")
 		}
 		if err := cq.resize(entryCount(entries)); err != nil {
 			return cq.fail("resize", err, resizeHint(err, entries))
@@ -32,7 +33,7 @@ func (cq *CQ) Resize(entries int) error {
 func (cq *CQ) resize(entries uint32) error {
 	resizer, ok := cq.ring.(driver.CQResizer)
 	if !ok {
-		return ErrNotSupported
+		return verbs.ErrNotSupported
 	}
 	c := cq.dev.replacement(cq.memory)
 	r := &driver.ResizeCQ{Call: c, CQE: entries}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"os"
 	"syscall"
+
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // Wait takes completions off the CQ. It waits until there is at least one, ctx is
@@ -13,7 +15,7 @@ import (
 // noticed up to 500 µs late. A call without room in wcs is refused.
 //
 // C: ibv_req_notify_cq, ibv_get_cq_event, ibv_ack_cq_events and ibv_poll_cq
-func (cq *CQ) Wait(ctx context.Context, wcs []WC) (int, error) {
+func (cq *CQ) Wait(ctx context.Context, wcs []verbs.WC) (int, error) {
 	if len(wcs) == 0 {
 		return 0, cq.fail("wait for", syscall.EINVAL, "there is no room for a completion")
 	}
@@ -52,7 +54,7 @@ func (o *object) waitFailed(ctx context.Context, op string, err error) error {
 	case ctx.Err() != nil && err == ctx.Err():
 		return err
 	case errors.Is(err, os.ErrClosed):
-		err = ErrClosed
+		err = verbs.ErrClosed
 	}
 	return o.fail(op, err, "")
 }

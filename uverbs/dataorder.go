@@ -3,18 +3,8 @@ package uverbs
 import (
 	"runtime"
 
-	"github.com/goverbs/goverbs/uverbs/driver"
-)
-
-// DataOrder tells how far the data of one message becomes visible in memory in order.
-//
-// C: enum ibv_query_qp_data_in_order_caps
-type DataOrder = driver.DataOrder
-
-// Documented at [driver.DataOrder].
-const (
-	DataOrderWholeMessage DataOrder = driver.DataOrderWholeMessage
-	DataOrderAligned128   DataOrder = driver.DataOrderAligned128
+	"github.com/goverbs/goverbs/internal/driver"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // DataOrder tells of what arrives through this QP, by OpSend or OpRDMAWrite of the
@@ -23,14 +13,14 @@ const (
 // x86.
 //
 // C: ibv_query_qp_data_in_order with IBV_QUERY_QP_DATA_IN_ORDER_RETURN_CAPS
-func (qp *QP) DataOrder(op Opcode) DataOrder {
+func (qp *QP) DataOrder(op verbs.Opcode) verbs.DataOrder {
 	ring, ok := qp.ring.(driver.DataOrderer)
 	if !ok || runtime.GOARCH != "amd64" {
 		return 0
 	}
 	order := ring.DataOrder(op)
-	if order&DataOrderWholeMessage != 0 {
-		order |= DataOrderAligned128
+	if order&verbs.DataOrderWholeMessage != 0 {
+		order |= verbs.DataOrderAligned128
 	}
 	return order
 }

@@ -4,15 +4,16 @@ import (
 	"runtime"
 	"testing"
 
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/fakeverbs"
 	"github.com/goverbs/goverbs/uverbs"
-	"github.com/goverbs/goverbs/uverbs/driver"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // orderly is a driver whose device writes messages in order, and reads by blocks.
 type orderly struct{ hardware }
 
-func (orderly) ID() driver.ID { return uverbs.DriverMANA }
+func (orderly) ID() verbs.DriverID { return verbs.DriverMANA }
 
 func (o orderly) Open(r *driver.Open) (driver.Context, error) {
 	return o, r.Do(driver.UHW{})
@@ -24,12 +25,12 @@ func (o orderly) CreateQP(r *driver.CreateQP) (driver.QP, error) {
 
 type orderlyQP struct{ idle }
 
-func (orderlyQP) DataOrder(op uverbs.Opcode) uverbs.DataOrder {
+func (orderlyQP) DataOrder(op verbs.Opcode) verbs.DataOrder {
 	switch op {
-	case uverbs.OpRDMAWrite:
-		return uverbs.DataOrderWholeMessage
-	case uverbs.OpRDMARead:
-		return uverbs.DataOrderAligned128
+	case verbs.OpRDMAWrite:
+		return verbs.DataOrderWholeMessage
+	case verbs.OpRDMARead:
+		return verbs.DataOrderAligned128
 	}
 	return 0
 }
@@ -37,12 +38,12 @@ func (orderlyQP) DataOrder(op uverbs.Opcode) uverbs.DataOrder {
 func TestDataOrder(t *testing.T) {
 	var giveUp string
 	driver.Register(orderly{hardware{&giveUp}})
-	k := fakeverbs.New(uint32(uverbs.DriverMANA))
-	dev := must[*uverbs.Device](t)(openOn(uverbs.DeviceInfo{Name: "mana0", Driver: uverbs.DriverMANA}, k))
+	k := fakeverbs.New(uint32(verbs.DriverMANA))
+	dev := must[*uverbs.Device](t)(openOn(uverbs.DeviceInfo{Name: "mana0", Driver: verbs.DriverMANA}, k))
 	pd := must[*uverbs.PD](t)(dev.AllocPD())
 	cq := must[*uverbs.CQ](t)(dev.CreateCQ(1, nil))
 	qp := must[*uverbs.QP](t)(pd.CreateQP(&uverbs.QPOptions{SendCQ: cq, RecvCQ: cq}))
-	for op, want := range map[uverbs.Opcode]string{uverbs.OpRDMAWrite: "WholeMessage|Aligned128", uverbs.OpRDMARead: "Aligned128", uverbs.OpSend: "0"} {
+	for op, want := range map[verbs.Opcode]string{verbs.OpRDMAWrite: "WholeMessage|Aligned128", verbs.OpRDMARead: "Aligned128", verbs.OpSend: "0"} {
 		if runtime.GOARCH != "amd64" {
 			want = "0"
 		}

@@ -7,8 +7,9 @@ import (
 	"sync/atomic"
 
 	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/ioctl"
-	"github.com/goverbs/goverbs/uverbs/driver"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // Device is an open RDMA device.
@@ -22,7 +23,7 @@ type Device struct {
 	foreign     string         // why a provider that is linked does not
 	compVectors uint32
 	cookies     atomic.Uint64
-	attr        atomic.Pointer[DeviceAttr] // once somebody asked
+	attr        atomic.Pointer[verbs.DeviceAttr] // once somebody asked
 	regions     regions
 	windows     map[uint32]*MW // by the upper 24 bits of their keys; guarded by graph
 	events      *asyncEvents
@@ -128,9 +129,9 @@ func (d *Device) request(object, method uint16) *ioctl.Request {
 // noProvider explains why an object with queues can't be made.
 func (d *Device) noProvider(op, object string) error {
 	if d.foreign != "" {
-		return &Error{Op: op, Object: object, Device: d.info.Name, Err: ErrNoProvider, Hint: d.foreign}
+		return &Error{Op: op, Object: object, Device: d.info.Name, Err: verbs.ErrNoProvider, Hint: d.foreign}
 	}
-	return &Error{Op: op, Object: object, Device: d.info.Name, Err: ErrNoProvider,
+	return &Error{Op: op, Object: object, Device: d.info.Name, Err: verbs.ErrNoProvider,
 		Hint: fmt.Sprintf("import _ %q, if it exists for this driver", fmt.Sprintf("github.com/goverbs/goverbs/provider/%v", d.info.Driver))}
 }
 

@@ -10,27 +10,27 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/goverbs/goverbs/internal/fakeverbs"
-	"github.com/goverbs/goverbs/netlinkrdma"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 func TestQueries(t *testing.T) {
 	w := newWorld(t)
-	attr := must[*uverbs.DeviceAttr](t)(w.dev.Query())
+	attr := must[*verbs.DeviceAttr](t)(w.dev.Query())
 	if attr.NodeGUID != fakeverbs.NodeGUID || attr.MaxQP != fakeverbs.MaxQP || attr.CapFlags != 0x200000 || attr.MaxMRSize != 1<<64-1 || attr.PhysPortCnt != 1 {
 		t.Errorf("%+v", attr)
 	}
-	port := must[*uverbs.PortAttr](t)(w.dev.QueryPort(1))
-	want := &uverbs.PortAttr{State: netlinkrdma.PortState(4), PhysState: netlinkrdma.PhysState(5), LinkLayer: uverbs.LinkEthernet,
-		MaxMTU: uverbs.MTU4096, ActiveMTU: uverbs.MTU1024, MaxMsgSize: 1<<31 - 1, GIDTableLen: 1, ActiveWidth: 1, ActiveSpeed: 1}
+	port := must[*verbs.PortAttr](t)(w.dev.QueryPort(1))
+	want := &verbs.PortAttr{State: verbs.PortState(4), PhysState: verbs.PhysState(5), LinkLayer: verbs.LinkEthernet,
+		MaxMTU: verbs.MTU4096, ActiveMTU: verbs.MTU1024, MaxMsgSize: 1<<31 - 1, GIDTableLen: 1, ActiveWidth: 1, ActiveSpeed: 1}
 	if diff := cmp.Diff(want, port); diff != "" {
 		t.Error(diff)
 	}
-	gid := uverbs.GIDEntry{GID: fakeverbs.GID, Port: 1, NetdevIndex: fakeverbs.Netdev}
-	if diff := cmp.Diff([]uverbs.GIDEntry{gid}, must[[]uverbs.GIDEntry](t)(w.dev.GIDTable())); diff != "" {
+	gid := verbs.GIDEntry{GID: fakeverbs.GID, Port: 1, NetdevIndex: fakeverbs.Netdev}
+	if diff := cmp.Diff([]verbs.GIDEntry{gid}, must[[]verbs.GIDEntry](t)(w.dev.GIDTable())); diff != "" {
 		t.Error(diff)
 	}
-	if e := must[*uverbs.GIDEntry](t)(w.dev.QueryGID(1, 0)); *e != gid {
+	if e := must[*verbs.GIDEntry](t)(w.dev.QueryGID(1, 0)); *e != gid {
 		t.Errorf("%+v", e)
 	}
 	if w.dev.CompVectors() != fakeverbs.CompVectors {
@@ -53,15 +53,15 @@ func TestQueries(t *testing.T) {
 // TestAttr: each caller gets a copy, for which the kernel is asked once.
 func TestAttr(t *testing.T) {
 	_, dev := openSIW(t)
-	want := *must[*uverbs.DeviceAttr](t)(dev.Query())
+	want := *must[*verbs.DeviceAttr](t)(dev.Query())
 	for range 3 {
-		attr := must[*uverbs.DeviceAttr](t)(dev.Attr())
+		attr := must[*verbs.DeviceAttr](t)(dev.Attr())
 		if *attr != want {
 			t.Errorf("%+v, want %+v", attr, want)
 		}
-		*attr = uverbs.DeviceAttr{} // ours
+		*attr = verbs.DeviceAttr{} // ours
 	}
-	if hasReferences(reflect.TypeFor[uverbs.DeviceAttr]()) {
+	if hasReferences(reflect.TypeFor[verbs.DeviceAttr]()) {
 		t.Error("a copy of DeviceAttr shares memory with the original")
 	}
 }
@@ -84,22 +84,22 @@ func hasReferences(t reflect.Type) bool {
 // TestModify carries every attribute to the kernel and back.
 func TestModify(t *testing.T) {
 	w := newWorld(t)
-	attr := &uverbs.QPAttr{
-		State: uverbs.QPStateInit, CurState: uverbs.QPStateInit, PathMTU: uverbs.MTU2048, QKey: 1, RQPSN: 2, SQPSN: 3, DestQPN: 4,
-		Access: uverbs.AccessRemoteRead, PKeyIndex: 5, MaxRDAtomic: 6, MaxDestRDAtomic: 7, MinRNRTimer: 8, Port: 9, Timeout: 10,
+	attr := &verbs.QPAttr{
+		State: verbs.QPStateInit, CurState: verbs.QPStateInit, PathMTU: verbs.MTU2048, QKey: 1, RQPSN: 2, SQPSN: 3, DestQPN: 4,
+		Access: verbs.AccessRemoteRead, PKeyIndex: 5, MaxRDAtomic: 6, MaxDestRDAtomic: 7, MinRNRTimer: 8, Port: 9, Timeout: 10,
 		RetryCnt: 11, RNRRetry: 12,
-		AH: uverbs.AHAttr{DGID: fakeverbs.GID, FlowLabel: 13, SGIDIndex: 14, HopLimit: 15, TrafficClass: 16, Global: true,
+		AH: verbs.AHAttr{DGID: fakeverbs.GID, FlowLabel: 13, SGIDIndex: 14, HopLimit: 15, TrafficClass: 16, Global: true,
 			DLID: 17, SL: 18, SrcPathBits: 19, StaticRate: 20, Port: 21},
-		AltAH: uverbs.AHAttr{DLID: 22, Port: 23}, AltPKeyIndex: 24, AltPort: 25, AltTimeout: 26, PathMigState: 2,
-		Cap: uverbs.QPCap{MaxSendWR: 4, MaxRecvWR: 4, MaxSendSGE: 2, MaxRecvSGE: 2},
+		AltAH: verbs.AHAttr{DLID: 22, Port: 23}, AltPKeyIndex: 24, AltPort: 25, AltTimeout: 26, PathMigState: 2,
+		Cap: verbs.QPCap{MaxSendWR: 4, MaxRecvWR: 4, MaxSendSGE: 2, MaxRecvSGE: 2},
 	}
-	if err := w.qp.Modify(attr, uverbs.QPAttrState); err != nil {
+	if err := w.qp.Modify(attr, verbs.QPAttrState); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(attr, must[*uverbs.QPAttr](t)(w.qp.Query())); diff != "" {
+	if diff := cmp.Diff(attr, must[*verbs.QPAttr](t)(w.qp.Query())); diff != "" {
 		t.Error(diff)
 	}
-	err := w.qp.Modify(&uverbs.QPAttr{State: uverbs.QPStateRTS}, uverbs.QPAttrState)
+	err := w.qp.Modify(&verbs.QPAttr{State: verbs.QPStateRTS}, verbs.QPAttrState)
 	if !errors.Is(err, syscall.EINVAL) || !strings.Contains(err.Error(), "an iWARP QP goes to RTS only by connecting it") {
 		t.Error(err)
 	}
@@ -110,7 +110,7 @@ func TestSRQ(t *testing.T) {
 	if err := w.srq.SetLimit(3); err != nil {
 		t.Fatal(err)
 	}
-	if got := must[*uverbs.SRQAttr](t)(w.srq.Query()); *got != (uverbs.SRQAttr{MaxWR: 4, MaxSGE: 1, Limit: 3}) {
+	if got := must[*verbs.SRQAttr](t)(w.srq.Query()); *got != (verbs.SRQAttr{MaxWR: 4, MaxSGE: 1, Limit: 3}) {
 		t.Errorf("%+v", got)
 	}
 	if err := w.srq.SetLimit(5); !errors.Is(err, syscall.EINVAL) {
@@ -121,9 +121,9 @@ func TestSRQ(t *testing.T) {
 // TestNoProvider uses a device whose driver has no provider here, and says so
 // where one is needed.
 func TestNoProvider(t *testing.T) {
-	k := fakeverbs.New(uint32(uverbs.DriverOCRDMA))
+	k := fakeverbs.New(uint32(verbs.DriverOCRDMA))
 	noLeaks(t, k)
-	dev := must[*uverbs.Device](t)(openOn(uverbs.DeviceInfo{Name: "ocrdma0", Driver: uverbs.DriverOCRDMA}, k))
+	dev := must[*uverbs.Device](t)(openOn(uverbs.DeviceInfo{Name: "ocrdma0", Driver: verbs.DriverOCRDMA}, k))
 	defer dev.Close()
 	pd := must[*uverbs.PD](t)(dev.AllocPD())
 	defer pd.Close()
@@ -133,14 +133,14 @@ func TestNoProvider(t *testing.T) {
 		t.Error(err)
 	}
 	for _, err := range []error{failed(dev.CreateCQ(1, nil)), failed(pd.CreateQP(nil)), failed(pd.CreateSRQ(nil))} {
-		if !errors.Is(err, uverbs.ErrNoProvider) || !strings.Contains(err.Error(), `import _ "github.com/goverbs/goverbs/provider/ocrdma"`) {
+		if !errors.Is(err, verbs.ErrNoProvider) || !strings.Contains(err.Error(), `import _ "github.com/goverbs/goverbs/provider/ocrdma"`) {
 			t.Error(err)
 		}
 	}
 }
 
 func TestOtherABI(t *testing.T) {
-	k := fakeverbs.New(uint32(uverbs.DriverSIW))
+	k := fakeverbs.New(uint32(verbs.DriverSIW))
 	noLeaks(t, k)
 	info := siw0
 	info.ABI = 2
@@ -150,7 +150,7 @@ func TestOtherABI(t *testing.T) {
 		t.Error(err)
 	}
 	_, err := dev.CreateCQ(1, nil)
-	if !errors.Is(err, uverbs.ErrNoProvider) || !strings.Contains(err.Error(), "siw driver speaks ABI 2, the provider linked in 1 to 1") {
+	if !errors.Is(err, verbs.ErrNoProvider) || !strings.Contains(err.Error(), "siw driver speaks ABI 2, the provider linked in 1 to 1") {
 		t.Error(err)
 	}
 }

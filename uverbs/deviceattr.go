@@ -5,43 +5,16 @@ import (
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/ioctl"
-	"github.com/goverbs/goverbs/uverbs/driver"
+	"github.com/goverbs/goverbs/verbs"
 )
-
-// DeviceAttr is what a device can do. Counts are limits of one device.
-//
-// C: struct ibv_device_attr_ex
-type DeviceAttr = driver.DeviceAttr
-
-// AtomicCap says with whose accesses a device's atomic operations are atomic.
-//
-// C: enum ibv_atomic_cap
-type AtomicCap = driver.AtomicCap
-
-// Documented at [driver.AtomicCap].
-const (
-	AtomicNone   AtomicCap = driver.AtomicNone
-	AtomicHCA    AtomicCap = driver.AtomicHCA
-	AtomicGlobal AtomicCap = driver.AtomicGlobal
-)
-
-// RSSCaps are limits of spreading packets over receive queues that belong to no QP.
-//
-// C: struct ibv_rss_caps, as far as the kernel tells it for all drivers
-type RSSCaps = driver.RSSCaps
-
-// TagMatchingCaps are limits of SRQs that match tags.
-//
-// C: struct ibv_tm_caps
-type TagMatchingCaps = driver.TagMatchingCaps
 
 // Query asks the kernel what the device can do.
 //
 // C: ibv_query_device_ex
-func (d *Device) Query() (*DeviceAttr, error) { return d.query(nil) }
+func (d *Device) Query() (*verbs.DeviceAttr, error) { return d.query(nil) }
 
 // query has room for the driver's own bytes in out.
-func (d *Device) query(out []byte) (*DeviceAttr, error) {
+func (d *Device) query(out []byte) (*verbs.DeviceAttr, error) {
 	var resp abi.IbUverbsExQueryDeviceResp
 	r := writeCommand(d, ioctl.Extended(abi.IB_USER_VERBS_EX_CMD_QUERY_DEVICE), &abi.IbUverbsExQueryDevice{})
 	defer r.Free()
@@ -57,7 +30,7 @@ func (d *Device) query(out []byte) (*DeviceAttr, error) {
 // again is a system call.
 //
 // C: what verbs_context keeps for its providers and librdmacm
-func (d *Device) Attr() (*DeviceAttr, error) {
+func (d *Device) Attr() (*verbs.DeviceAttr, error) {
 	a := d.attr.Load()
 	if a == nil {
 		var err error
@@ -70,17 +43,17 @@ func (d *Device) Attr() (*DeviceAttr, error) {
 	return &mine, nil
 }
 
-func newDeviceAttr(resp *abi.IbUverbsExQueryDeviceResp) *DeviceAttr {
+func newDeviceAttr(resp *abi.IbUverbsExQueryDeviceResp) *verbs.DeviceAttr {
 	b := &resp.Base
-	a := &DeviceAttr{
+	a := &verbs.DeviceAttr{
 		FWVer: b.FwVer, NodeGUID: guidFromBE(b.NodeGuid), SysImageGUID: guidFromBE(b.SysImageGuid),
 		MaxMRSize: b.MaxMrSize, PageSizeCap: b.PageSizeCap,
 		VendorID: b.VendorId, VendorPartID: b.VendorPartId, HWVer: b.HwVer,
-		CapFlags: DeviceCap(b.DeviceCapFlags) | DeviceCap(resp.DeviceCapFlagsEx),
+		CapFlags: verbs.DeviceCap(b.DeviceCapFlags) | verbs.DeviceCap(resp.DeviceCapFlagsEx),
 		MaxQP:    b.MaxQp, MaxQPWR: b.MaxQpWr, MaxSGE: b.MaxSge, MaxSGERead: b.MaxSgeRd,
 		MaxCQ: b.MaxCq, MaxCQE: b.MaxCqe, MaxMR: b.MaxMr, MaxPD: b.MaxPd, MaxMW: b.MaxMw, MaxAH: b.MaxAh,
 		MaxQPRDAtom: b.MaxQpRdAtom, MaxResRDAtom: b.MaxResRdAtom, MaxQPInitRDAtom: b.MaxQpInitRdAtom,
-		AtomicCap: AtomicCap(b.AtomicCap), MaxMcastGrp: b.MaxMcastGrp, MaxMcastQPAttach: b.MaxMcastQpAttach,
+		AtomicCap: verbs.AtomicCap(b.AtomicCap), MaxMcastGrp: b.MaxMcastGrp, MaxMcastQPAttach: b.MaxMcastQpAttach,
 		MaxTotalMcastQPAttach: b.MaxTotalMcastQpAttach,
 		MaxSRQ:                b.MaxSrq, MaxSRQWR: b.MaxSrqWr, MaxSRQSGE: b.MaxSrqSge,
 		MaxPKeys: b.MaxPkeys, LocalCAAckDelay: b.LocalCaAckDelay, PhysPortCnt: b.PhysPortCnt,
@@ -89,12 +62,12 @@ func newDeviceAttr(resp *abi.IbUverbsExQueryDeviceResp) *DeviceAttr {
 	}
 	a.CQModerationMaxCount = resp.CqModerationCaps.MaxCqModerationCount
 	a.CQModerationMaxPeriod = resp.CqModerationCaps.MaxCqModerationPeriod
-	a.RSS = RSSCaps{
+	a.RSS = verbs.RSSCaps{
 		SupportedQPTypes: resp.RssCaps.SupportedQpts, MaxIndirectionTables: resp.RssCaps.MaxRwqIndirectionTables,
 		MaxIndirectionTableSize: resp.RssCaps.MaxRwqIndirectionTableSize,
 	}
 	a.MaxWQTypeRQ, a.RawPacketCaps = resp.MaxWqTypeRq, resp.RawPacketCaps
-	a.TagMatching = TagMatchingCaps{
+	a.TagMatching = verbs.TagMatchingCaps{
 		MaxRndvHdrSize: resp.TmCaps.MaxRndvHdrSize, MaxTags: resp.TmCaps.MaxNumTags, Flags: resp.TmCaps.Flags,
 		MaxOps: resp.TmCaps.MaxOps, MaxSGE: resp.TmCaps.MaxSge,
 	}
@@ -103,13 +76,13 @@ func newDeviceAttr(resp *abi.IbUverbsExQueryDeviceResp) *DeviceAttr {
 
 // guidFromBE turns a GUID as the kernel stores it, most significant byte first,
 // into a number. Both platforms are little-endian.
-func guidFromBE(v uint64) GUID { return GUID(bits.ReverseBytes64(v)) }
+func guidFromBE(v uint64) verbs.GUID { return verbs.GUID(bits.ReverseBytes64(v)) }
 
-func newODPCaps(resp *abi.IbUverbsExQueryDeviceResp) ODPCaps {
+func newODPCaps(resp *abi.IbUverbsExQueryDeviceResp) verbs.ODPCaps {
 	c := &resp.OdpCaps.PerTransportCaps
-	return ODPCaps{
-		General: ODPGeneral(resp.OdpCaps.GeneralCaps),
-		RC:      ODPTransport(c.RcOdpCaps), UC: ODPTransport(c.UcOdpCaps), UD: ODPTransport(c.UdOdpCaps),
-		XRC: ODPTransport(resp.XrcOdpCaps),
+	return verbs.ODPCaps{
+		General: verbs.ODPGeneral(resp.OdpCaps.GeneralCaps),
+		RC:      verbs.ODPTransport(c.RcOdpCaps), UC: verbs.ODPTransport(c.UcOdpCaps), UD: verbs.ODPTransport(c.UdOdpCaps),
+		XRC: verbs.ODPTransport(resp.XrcOdpCaps),
 	}
 }

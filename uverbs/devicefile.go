@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // deviceFile is all that the process holds of the kernel for one device: the
@@ -32,7 +33,7 @@ func (f *deviceFile) Ioctl(r *ioctl.Request) error {
 	f.calls.RLock()
 	defer f.calls.RUnlock()
 	if f.closed {
-		return ErrClosed
+		return verbs.ErrClosed
 	}
 	return f.File.Ioctl(r)
 }

@@ -8,16 +8,17 @@ import (
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/kernel"
 	"github.com/goverbs/goverbs/netlinkrdma"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // DeviceInfo is what can be told of a device without opening it.
 type DeviceInfo struct {
-	Name     string   // siw0
-	Index    uint32   // the kernel's number for it, 0 if only sysfs could be asked
-	Driver   DriverID // DriverUnknown if only sysfs could be asked; Open finds out
-	ABI      uint32   // version of the driver's private ABI
-	NodeType netlinkrdma.NodeType
-	NodeGUID GUID
+	Name     string         // siw0
+	Index    uint32         // the kernel's number for it, 0 if only sysfs could be asked
+	Driver   verbs.DriverID // DriverUnknown if only sysfs could be asked; Open finds out
+	ABI      uint32         // version of the driver's private ABI
+	NodeType verbs.NodeType
+	NodeGUID verbs.GUID
 	Ports    uint32 // 0 if only sysfs could be asked
 	Node     string // path of the device node
 	rdev     uint64 // number the node must have; 0 has none
@@ -74,7 +75,7 @@ func devicesFromNetlink(k netlinkrdma.Kernel) (infos []DeviceInfo, skipped, err 
 			continue // no uverbs node, such as an InfiniBand SMI device; or gone since
 		}
 		infos = append(infos, DeviceInfo{
-			Name: d.Name, Index: d.Index, Driver: DriverID(c.DriverID), ABI: uint32(c.ABI),
+			Name: d.Name, Index: d.Index, Driver: verbs.DriverID(c.DriverID), ABI: uint32(c.ABI),
 			NodeType: d.NodeType, NodeGUID: d.NodeGUID, Ports: d.Ports,
 			Node: "/dev/infiniband/" + c.Name, rdev: makedev(c.Major, c.Minor), listedBy: k,
 		})
@@ -98,7 +99,7 @@ func (info DeviceInfo) Open() (*Device, error) {
 
 // openOn opens the device on a descriptor of its node.
 func (info DeviceInfo) openOn(f ioctl.File) (*Device, error) {
-	if info.Driver == DriverUnknown {
+	if info.Driver == verbs.DriverUnknown {
 		info.Driver = probeDriver(f)
 	}
 	return newDevice(info, f, (*Device).getContext)
@@ -110,9 +111,9 @@ const maxKnownDriver = 64
 // probeDriver finds a driver id that only netlink tells: the kernel looks at a
 // request's driver id before it looks at the object, so a request for an object
 // that can't exist gets another error when the id is right.
-func probeDriver(f ioctl.File) DriverID {
+func probeDriver(f ioctl.File) verbs.DriverID {
 	const noObject = 0xfff
-	for id := DriverUnknown; id < maxKnownDriver; id++ {
+	for id := verbs.DriverUnknown; id < maxKnownDriver; id++ {
 		r := ioctl.New(uint32(id), noObject, 0)
 		err := r.Do(f)
 		r.Free()
@@ -120,7 +121,7 @@ func probeDriver(f ioctl.File) DriverID {
 			return id
 		}
 	}
-	return DriverUnknown
+	return verbs.DriverUnknown
 }
 
 func haveDevices(infos []DeviceInfo) string {

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/goverbs/goverbs/internal/fakeverbs"
-	"github.com/goverbs/goverbs/netlinkrdma"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 func sysfs(t *testing.T, files map[string]string) string {
@@ -40,7 +40,7 @@ func siw0Files() map[string]string {
 
 func TestSysfs(t *testing.T) {
 	infos, err := devicesFromSysfs(sysfs(t, siw0Files()))
-	want := DeviceInfo{Name: "siw0", ABI: 1, NodeType: netlinkrdma.NodeRNIC, NodeGUID: 0x0c7680fffebfe77b,
+	want := DeviceInfo{Name: "siw0", ABI: 1, NodeType: verbs.NodeRNIC, NodeGUID: 0x0c7680fffebfe77b,
 		Node: "/dev/infiniband/uverbs0", rdev: unix.Mkdev(231, 192)}
 	if err != nil || len(infos) != 1 || infos[0] != want {
 		t.Errorf("%+v, %v", infos, err)
@@ -76,19 +76,19 @@ func TestSysfsUnplugged(t *testing.T) {
 }
 
 func TestProbeDriver(t *testing.T) {
-	for _, id := range []DriverID{DriverSIW, DriverRXE, DriverMLX5, DriverMANA, maxKnownDriver - 1} {
+	for _, id := range []verbs.DriverID{verbs.DriverSIW, verbs.DriverRXE, verbs.DriverMLX5, verbs.DriverMANA, maxKnownDriver - 1} {
 		k := fakeverbs.New(uint32(id))
 		if got := probeDriver(k); got != id {
 			t.Errorf("%v, want %v", got, id)
 		}
 	}
-	if got := probeDriver(fakeverbs.New(maxKnownDriver)); got != DriverUnknown {
+	if got := probeDriver(fakeverbs.New(maxKnownDriver)); got != verbs.DriverUnknown {
 		t.Errorf("beyond what is known: %v", got)
 	}
 }
 
 func TestNodeHints(t *testing.T) {
-	info := DeviceInfo{Name: "siw0", Node: filepath.Join(t.TempDir(), "uverbs3"), rdev: unix.Mkdev(231, 195), Driver: DriverSIW}
+	info := DeviceInfo{Name: "siw0", Node: filepath.Join(t.TempDir(), "uverbs3"), rdev: unix.Mkdev(231, 195), Driver: verbs.DriverSIW}
 	if _, err := info.Open(); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "mknod -m 666 "+info.Node+" c 231 195") {
 		t.Error(err)
 	}
@@ -118,17 +118,17 @@ func TestMRHints(t *testing.T) {
 	memlock := fmt.Sprintf("RLIMIT_MEMLOCK allows this process %d KiB of pinned memory and the region needs 128 KiB", low.Cur>>10)
 	for _, c := range []struct {
 		err    error
-		access Access
+		access verbs.Access
 		want   string
 	}{
 		{syscall.ENOMEM, 0, memlock},
 		{syscall.EPERM, 0, memlock},
 		{syscall.EAGAIN, 0, "rdma.max"},
-		{syscall.EFAULT, AccessLocalWrite, "not mapped, or not writable"},
-		{syscall.EINVAL, AccessRemoteWrite, "need AccessLocalWrite too"},
-		{syscall.EINVAL, AccessRemoteAtomic, "need AccessLocalWrite too"},
-		{syscall.EINVAL, AccessRemoteWrite | AccessLocalWrite, ""},
-		{syscall.EINVAL, AccessRemoteRead, ""},
+		{syscall.EFAULT, verbs.AccessLocalWrite, "not mapped, or not writable"},
+		{syscall.EINVAL, verbs.AccessRemoteWrite, "need AccessLocalWrite too"},
+		{syscall.EINVAL, verbs.AccessRemoteAtomic, "need AccessLocalWrite too"},
+		{syscall.EINVAL, verbs.AccessRemoteWrite | verbs.AccessLocalWrite, ""},
+		{syscall.EINVAL, verbs.AccessRemoteRead, ""},
 		{syscall.EIO, 0, ""},
 	} {
 		if got := mrHint(c.err, c.access, 128<<10); !strings.Contains(got, c.want) || c.want == "" && got != "" {

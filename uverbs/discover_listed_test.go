@@ -18,6 +18,7 @@ import (
 	"github.com/goverbs/goverbs/netlinkrdma"
 	"github.com/goverbs/goverbs/netlinkrdma/nltest"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // listed is a kernel with one device, whose node has the number 231:195.
@@ -28,7 +29,7 @@ type listed struct {
 
 const (
 	listedIndex = kernel.FirstIndex + 77
-	listedGUID  = uverbs.GUID(0x0c7680fffebfe77b)
+	listedGUID  = verbs.GUID(0x0c7680fffebfe77b)
 )
 
 func (l *listed) Netlink() netlinkrdma.Kernel { return &l.Kernel }
@@ -41,13 +42,13 @@ func (l *listed) OpenDevice(node string, number uint64) (ioctl.File, error) {
 		return nil, fs.ErrNotExist
 	}
 	l.opened = number
-	return fakeverbs.New(uint32(uverbs.DriverSIW)), nil
+	return fakeverbs.New(uint32(verbs.DriverSIW)), nil
 }
 
 func register(t *testing.T) *listed {
 	l := new(listed)
 	l.Devices = []netlinkrdma.Device{{Index: listedIndex, Name: "siw77", NodeGUID: listedGUID, Ports: 1}}
-	l.CharDevs = map[uint32]netlinkrdma.CharDev{listedIndex: {Name: l.node(), ABI: 1, Major: 231, Minor: 195, DriverID: uint32(uverbs.DriverSIW)}}
+	l.CharDevs = map[uint32]netlinkrdma.CharDev{listedIndex: {Name: l.node(), ABI: 1, Major: 231, Minor: 195, DriverID: uint32(verbs.DriverSIW)}}
 	t.Cleanup(kernel.Register(l))
 	return l
 }
@@ -71,8 +72,8 @@ func TestOpenIndex(t *testing.T) {
 	if err := dev.Close(); err != nil {
 		t.Error(err)
 	}
-	for index, guid := range map[uint32]uverbs.GUID{listedIndex: listedGUID + 1, listedIndex + 1: listedGUID} {
-		if dev, err := uverbs.OpenIndex(index, guid); !errors.Is(err, uverbs.ErrNoDevice) {
+	for index, guid := range map[uint32]verbs.GUID{listedIndex: listedGUID + 1, listedIndex + 1: listedGUID} {
+		if dev, err := uverbs.OpenIndex(index, guid); !errors.Is(err, verbs.ErrNoDevice) {
 			t.Errorf("index %d with GUID %v: %v, %v", index, guid, dev, err)
 		}
 	}
@@ -89,7 +90,7 @@ func TestOpenNetdev(t *testing.T) {
 	if err := dev.Close(); err != nil {
 		t.Error(err)
 	}
-	if _, _, err := uverbs.OpenNetdev("eth0"); !errors.Is(err, uverbs.ErrNoDevice) || !strings.Contains(err.Error(), "listed9 (siw77)") {
+	if _, _, err := uverbs.OpenNetdev("eth0"); !errors.Is(err, verbs.ErrNoDevice) || !strings.Contains(err.Error(), "listed9 (siw77)") {
 		t.Error(err)
 	}
 	l.Fail = map[uint16]error{abi.RDMA_NLDEV_CMD_PORT_GET: syscall.EACCES}
@@ -105,15 +106,15 @@ func TestOpenNode(t *testing.T) {
 	if err := dev.Close(); err != nil {
 		t.Error(err)
 	}
-	if _, err := uverbs.OpenNode(os.DevNull); !errors.Is(err, uverbs.ErrNoDevice) || !strings.Contains(err.Error(), "siw77") {
+	if _, err := uverbs.OpenNode(os.DevNull); !errors.Is(err, verbs.ErrNoDevice) || !strings.Contains(err.Error(), "siw77") {
 		t.Error(err)
 	}
-	l.CharDevs = map[uint32]netlinkrdma.CharDev{listedIndex: {Name: l.node(), ABI: 1, DriverID: uint32(uverbs.DriverSIW)}}
+	l.CharDevs = map[uint32]netlinkrdma.CharDev{listedIndex: {Name: l.node(), ABI: 1, DriverID: uint32(verbs.DriverSIW)}}
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := uverbs.OpenNode(file); !errors.Is(err, uverbs.ErrNoDevice) { // neither has a number
+	if _, err := uverbs.OpenNode(file); !errors.Is(err, verbs.ErrNoDevice) { // neither has a number
 		t.Error(err)
 	}
 	if _, err := uverbs.OpenNode(filepath.Join(t.TempDir(), "uverbs0")); !errors.Is(err, fs.ErrNotExist) {

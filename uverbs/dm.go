@@ -8,7 +8,8 @@ import (
 	"syscall"
 
 	"github.com/goverbs/goverbs/internal/abi"
-	"github.com/goverbs/goverbs/uverbs/driver"
+	"github.com/goverbs/goverbs/internal/driver"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // DM is memory of the device's own: a peer's reads and writes there cross no bus. A program
@@ -32,7 +33,7 @@ var (
 )
 
 // AllocDM allocates length bytes of the device's memory. Their address is a multiple of align,
-// a power of two; 0 leaves it to the device. [DeviceAttr] says how much there is.
+// a power of two; 0 leaves it to the device. [verbs.DeviceAttr] says how much there is.
 //
 // C: ibv_alloc_dm
 func (d *Device) AllocDM(length, align uint64) (*DM, error) {
@@ -57,7 +58,7 @@ func (d *Device) AllocDM(length, align uint64) (*DM, error) {
 func (dm *DM) create(logAlign uint32) error {
 	p, ok := dm.dev.provider.(driver.DMAllocator)
 	if !ok {
-		return ErrNotSupported
+		return verbs.ErrNotSupported
 	}
 	c := dm.dev.creation(nil)
 	r := &driver.AllocDM{Call: c, Length: dm.length, LogAlign: logAlign}
@@ -84,7 +85,7 @@ func (dm *DM) issueAlloc(r *driver.AllocDM, u driver.UHW, extra []driver.Attr) e
 }
 
 func (d *Device) dmHint(err error, length uint64) string {
-	if a, failed := d.Attr(); failed == nil && length > a.MaxDMSize && !errors.Is(err, ErrNotSupported) {
+	if a, failed := d.Attr(); failed == nil && length > a.MaxDMSize && !errors.Is(err, verbs.ErrNotSupported) {
 		return fmt.Sprintf("%d bytes are more than the device has (%d)", length, a.MaxDMSize)
 	}
 	return createHint(err)

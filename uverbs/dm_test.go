@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // dmWorld has device memory, and a region of it.
@@ -22,7 +23,7 @@ func newDM(t testing.TB) *dmWorld {
 	t.Helper()
 	w := &dmWorld{hard: newHard(t)}
 	w.dm = must[*uverbs.DM](t)(w.dev.AllocDM(4096, 64))
-	w.mr = must[*uverbs.MR](t)(w.pd.RegDM(w.dm, 1024, 2048, uverbs.AccessLocalWrite|uverbs.AccessRemoteWrite))
+	w.mr = must[*uverbs.MR](t)(w.pd.RegDM(w.dm, 1024, 2048, verbs.AccessLocalWrite|verbs.AccessRemoteWrite))
 	t.Cleanup(func() { closeAll(t, w.mr, w.dm) })
 	return w
 }
@@ -31,11 +32,11 @@ func TestDMEveryErrno(t *testing.T) {
 	everyErrno(t, "hollow0", newDM, []verb[*dmWorld]{
 		{"AllocDM", []string{"DM_ALLOC"}, "allocate DM on hollow0", func(w *dmWorld) error { return closing(w.dev.AllocDM(8, 0)) }},
 		{"RegDM", []string{"DM_MR_REG"}, "create MR on hollow0", func(w *dmWorld) error {
-			return closing(w.pd.RegDM(w.dm, 0, 8, uverbs.AccessLocalWrite))
+			return closing(w.pd.RegDM(w.dm, 0, 8, verbs.AccessLocalWrite))
 		}},
 		{"MR.Close", []string{"MR_DESTROY"}, "close MR ", func(w *dmWorld) error { return w.mr.Close() }},
 		{"DM.Close", []string{"DM_FREE"}, "close DM ", func(w *dmWorld) error {
-			if err := w.mr.Close(); err != nil && !errors.Is(err, uverbs.ErrClosed) {
+			if err := w.mr.Close(); err != nil && !errors.Is(err, verbs.ErrClosed) {
 				return err
 			}
 			return w.dm.Close()
@@ -48,11 +49,11 @@ func TestDM(t *testing.T) {
 	if k := w.k.DMs()[0]; k.Length != 4096 || k.LogAlign != 6 || w.dm.Len() != 4096 {
 		t.Errorf("%+v", k)
 	}
-	const access = uverbs.AccessLocalWrite | uverbs.AccessRemoteWrite | uverbs.AccessZeroBased
+	const access = verbs.AccessLocalWrite | verbs.AccessRemoteWrite | verbs.AccessZeroBased
 	if k := w.k.MRs()[0]; k.DM != w.k.DMs()[0] || k.Offset != 1024 || k.Length != 2048 || k.Access != uint32(access) {
 		t.Errorf("%+v", k)
 	}
-	if w.mr.Addr() != 0 || w.mr.Len() != 2048 || w.mr.Bytes() != nil || w.mr.SGE(16, 8) != (uverbs.SGE{Addr: 16, Length: 8, LKey: w.mr.LKey()}) {
+	if w.mr.Addr() != 0 || w.mr.Len() != 2048 || w.mr.Bytes() != nil || w.mr.SGE(16, 8) != (verbs.SGE{Addr: 16, Length: 8, LKey: w.mr.LKey()}) {
 		t.Errorf("%#x, %d bytes", w.mr.Addr(), w.mr.Len())
 	}
 	if n, err := w.dm.WriteAt([]byte("device memory it"), 4084); n != 12 || err != io.EOF {
@@ -67,11 +68,11 @@ func TestDM(t *testing.T) {
 			t.Errorf("%d, %v", n, err)
 		}
 	}
-	if err := w.dm.Close(); !errors.Is(err, uverbs.ErrInUse) || !strings.Contains(err.Error(), "MR") {
+	if err := w.dm.Close(); !errors.Is(err, verbs.ErrInUse) || !strings.Contains(err.Error(), "MR") {
 		t.Error(err)
 	}
 	closeAll(t, w.mr, w.dm)
-	if _, err := w.dm.ReadAt(got, 0); !errors.Is(err, uverbs.ErrClosed) {
+	if _, err := w.dm.ReadAt(got, 0); !errors.Is(err, verbs.ErrClosed) {
 		t.Error(err)
 	}
 }
@@ -85,7 +86,7 @@ func TestDMRefused(t *testing.T) {
 		"0 bytes from 0 on":          reg(w.dm, 0, 0),
 		"2 bytes from 4095 on":       reg(w.dm, 4095, 2),
 		"1 bytes from 4097 on":       reg(w.dm, 4097, 1),
-		"AccessLocalWrite":           failed(w.pd.RegDM(w.dm, 0, 8, uverbs.AccessRemoteWrite)),
+		"AccessLocalWrite":           failed(w.pd.RegDM(w.dm, 0, 8, verbs.AccessRemoteWrite)),
 		"the offset is negative":     failed(w.dm.ReadAt(nil, -1)),
 		"write DM 2 on hollow0: inv": failed(w.dm.WriteAt(make([]byte, 4), 2)),
 	} {
@@ -96,10 +97,10 @@ func TestDMRefused(t *testing.T) {
 	if _, err := w.dev.AllocDM(1<<20, 0); !errors.Is(err, syscall.ENOMEM) || !strings.Contains(err.Error(), "more than the device has (65536)") {
 		t.Error(err)
 	}
-	if _, err := newWorld(t).dev.AllocDM(8, 0); !errors.Is(err, uverbs.ErrNotSupported) {
+	if _, err := newWorld(t).dev.AllocDM(8, 0); !errors.Is(err, verbs.ErrNotSupported) {
 		t.Error(err)
 	}
-	if _, err := bareHollow(t).Device().AllocDM(8, 0); !errors.Is(err, uverbs.ErrNoProvider) {
+	if _, err := bareHollow(t).Device().AllocDM(8, 0); !errors.Is(err, verbs.ErrNoProvider) {
 		t.Error(err)
 	}
 }

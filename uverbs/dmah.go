@@ -3,6 +3,7 @@ package uverbs
 import (
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // DMAH is a DMA handle: it tells a device how to mark what it reads and writes on the bus, so
@@ -21,24 +22,13 @@ type DMAH struct {
 //
 // C: struct ibv_dmah_init_attr
 type DMAHOptions struct {
-	CPU     *uint32     // the processor, one of those that the caller may run on (else EPERM)
-	MemType *TPHMemType // what kind of memory it is
-	PH      *uint8      // who uses the data, 0 to 3: both, the device, the host, the host soon again
+	CPU     *uint32           // the processor, one of those that the caller may run on (else EPERM)
+	MemType *verbs.TPHMemType // what kind of memory it is
+	PH      *uint8            // who uses the data, 0 to 3: both, the device, the host, the host soon again
 }
 
-// TPHMemType is a kind of memory.
-//
-// C: enum ibv_tph_mem_type
-type TPHMemType uint8
-
-// The kinds.
-const (
-	TPHMemVolatile   TPHMemType = iota // C: IBV_TPH_MEM_TYPE_VM
-	TPHMemPersistent                   // C: IBV_TPH_MEM_TYPE_PM
-)
-
 // AllocDMAH makes a DMA handle. It needs Linux 7.2, a driver that has them, of which mlx5 is
-// one, and a device and a host bridge that can do it; otherwise the error matches [ErrNotSupported].
+// one, and a device and a host bridge that can do it; otherwise the error matches [verbs.ErrNotSupported].
 //
 // C: ibv_alloc_dmah
 func (d *Device) AllocDMAH(opts DMAHOptions) (*DMAH, error) {

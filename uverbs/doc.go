@@ -3,7 +3,7 @@
 //
 // [Open] a [Device]; from it come completion queues ([CQ]) and a [PD], and from
 // that memory regions ([MR]) and windows on them ([MW]), queue pairs ([QP]), shared
-// receive queues ([SRQ]) and addresses for datagrams ([AH]). Posting and polling
+// receive queues ([SRQ]) and addresses for datagrams ([verbs.AH]). Posting and polling
 // run in user space on queues shared with the device, through a provider: a package
 // that knows one driver's queues. Name the providers a program needs with blank
 // imports,
@@ -27,6 +27,7 @@
 //
 //		_ "github.com/goverbs/goverbs/provider/all"
 //		"github.com/goverbs/goverbs/uverbs"
+//		"github.com/goverbs/goverbs/verbs"
 //	)
 //
 //	func main() {
@@ -40,7 +41,7 @@
 //			log.Fatal(err)
 //		}
 //		defer pd.Close()
-//		mr, err := pd.AllocMR(4096, uverbs.AccessLocalWrite|uverbs.AccessRemoteRead, nil)
+//		mr, err := pd.AllocMR(4096, verbs.AccessLocalWrite|verbs.AccessRemoteRead, nil)
 //		if err != nil {
 //			log.Fatal(err)
 //		}
@@ -51,7 +52,7 @@
 // # Ownership
 //
 // Every object keeps its parents reachable, and Close of an object still in use
-// is refused with [ErrInUse]. Objects must be closed, children first; only a
+// is refused with [verbs.ErrInUse]. Objects must be closed, children first; only a
 // Device that became unreachable with all it owns is closed by the runtime.
 //
 // # Concurrency
@@ -68,5 +69,5 @@
 //
 // Errors name the operation, the object, the device and, where it is known,
 // the remedy. They match the kernel's errno and this package's sentinels with
-// errors.Is. A completion's [Status] is an error as well.
+// errors.Is. A completion's [verbs.Status] is an error as well.
 package uverbs

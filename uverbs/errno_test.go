@@ -13,6 +13,7 @@ import (
 	"github.com/goverbs/goverbs/internal/fakeverbs"
 	"github.com/goverbs/goverbs/mmap"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 var errnos = []syscall.Errno{
@@ -44,8 +45,8 @@ type verb[W any] struct {
 	do    func(W) error
 }
 
-// verbs are the calls that all devices have.
-var verbs = []verb[*world]{
+// words are the calls that all devices have.
+var words = []verb[*world]{
 	{"AllocPD", []string{"ALLOC_PD"}, "create PD on siw0", func(w *world) error { return closing(w.dev.AllocPD()) }},
 	{"AllocMR", []string{"REG_MR"}, "create MR on siw0", func(w *world) error { return closing(w.pd.AllocMR(100, 0, nil)) }},
 	{"RegMR", []string{"REG_MR"}, "create MR on siw0", func(w *world) error { return closing(w.pd.RegMR(make([]byte, 100), 0)) }},
@@ -64,7 +65,7 @@ var verbs = []verb[*world]{
 	{"QP.Close", []string{"QP_DESTROY"}, "close QP 1 on siw0", func(w *world) error { return w.qp.Close() }},
 	{"SRQ.Close", []string{"SRQ_DESTROY"}, "close SRQ ", func(w *world) error { return w.srq.Close() }},
 	{"CQ.Close", []string{"CQ_DESTROY"}, "close CQ ", func(w *world) error {
-		if err := w.qp.Close(); err != nil && !errors.Is(err, uverbs.ErrClosed) {
+		if err := w.qp.Close(); err != nil && !errors.Is(err, verbs.ErrClosed) {
 			return err
 		}
 		return w.cq.Close()
@@ -72,14 +73,14 @@ var verbs = []verb[*world]{
 	{"MR.Close", []string{"MR_DESTROY"}, "close MR ", func(w *world) error { return w.mr.Close() }},
 	{"PD.Close", []string{"PD_DESTROY"}, "close PD 0 on siw0", func(w *world) error {
 		for _, c := range []closer{w.qp, w.srq, w.mr} {
-			if err := c.Close(); err != nil && !errors.Is(err, uverbs.ErrClosed) {
+			if err := c.Close(); err != nil && !errors.Is(err, verbs.ErrClosed) {
 				return err
 			}
 		}
 		return w.pd.Close()
 	}},
 	{"QP.Modify", []string{"MODIFY_QP"}, "modify QP 1 on siw0", func(w *world) error {
-		return w.qp.Modify(&uverbs.QPAttr{State: uverbs.QPStateInit}, uverbs.QPAttrState)
+		return w.qp.Modify(&verbs.QPAttr{State: verbs.QPStateInit}, verbs.QPAttrState)
 	}},
 	{"QP.Query", []string{"QUERY_QP"}, "query QP 1 on siw0", func(w *world) error { return failed(w.qp.Query()) }},
 	{"SRQ.Query", []string{"QUERY_SRQ"}, "query SRQ ", func(w *world) error { return failed(w.srq.Query()) }},
@@ -90,13 +91,13 @@ var verbs = []verb[*world]{
 	{"QueryGID", []string{"QUERY_GID_ENTRY"}, "query GID 0 of port 1 of device on siw0", func(w *world) error { return failed(w.dev.QueryGID(1, 0)) }},
 	{"PostSend", []string{"POST_SEND"}, "post a send to QP 1 on siw0", func(w *world) error {
 		w.kqp().Connect()
-		return failed(w.qp.PostSend([]uverbs.SendWR{{}}))
+		return failed(w.qp.PostSend([]verbs.SendWR{{}}))
 	}},
 }
 
 // TestEveryErrno has every kernel call of every verb fail with every errno: the
 // error says so, nothing leaks, nothing breaks, and the verb works afterwards.
-func TestEveryErrno(t *testing.T) { everyErrno(t, "siw0", newWorld, verbs) }
+func TestEveryErrno(t *testing.T) { everyErrno(t, "siw0", newWorld, words) }
 
 func everyErrno[W interface{ kernel() *fakeverbs.Kernel }](t *testing.T, device string, newWorld func(testing.TB) W, verbs []verb[W]) {
 	for _, v := range verbs {
@@ -132,7 +133,7 @@ func everyErrno[W interface{ kernel() *fakeverbs.Kernel }](t *testing.T, device 
 // it matches both sentinels, and names device and driver.
 func isNotSupported(t *testing.T, err error, device string, want bool) {
 	t.Helper()
-	if errors.Is(err, uverbs.ErrNotSupported) != want || errors.Is(err, errors.ErrUnsupported) != want {
+	if errors.Is(err, verbs.ErrNotSupported) != want || errors.Is(err, errors.ErrUnsupported) != want {
 		t.Errorf("not supported: %v", err)
 	}
 	text := " on " + device + ": "
@@ -150,7 +151,7 @@ func TestNotSupported(t *testing.T) {
 	w := newWorld(t)
 	for name, err := range map[string]error{
 		"OpenXRCD": failed(w.dev.OpenXRCD(nil, os.O_CREATE)), "QueryClock": failed(w.dev.QueryClock()), "CreateAH": failed(w.pd.CreateAH(address)),
-		"PollExt": failed(w.cq.PollExt(make([]uverbs.WC, 1), make([]uverbs.WCExt, 1))), "CreateFlow": failed(w.qp.CreateFlow(nil)),
+		"PollExt": failed(w.cq.PollExt(make([]verbs.WC, 1), make([]verbs.WCExt, 1))), "CreateFlow": failed(w.qp.CreateFlow(nil)),
 		"AllocDM": failed(w.dev.AllocDM(64, 0)), "CreateWQ": failed(w.pd.CreateWQ(&uverbs.WQOptions{CQ: w.cq})), "NullMR": failed(w.pd.AllocNullMR()),
 	} {
 		t.Run(name, func(t *testing.T) { isNotSupported(t, err, "siw0", true) })
@@ -159,7 +160,7 @@ func TestNotSupported(t *testing.T) {
 	w.k.Fail("MODIFY_QP", 0, syscall.EPROTONOSUPPORT)
 	for text, err := range map[string]error{
 		"create CQ on siw0 (driver siw): protocol not supported (the kernel's object CQ, method CQ_CREATE)": failed(w.dev.CreateCQ(1, nil)),
-		"modify QP 1 on siw0 (driver siw): protocol not supported (the kernel's command MODIFY_QP)":         w.qp.Modify(&uverbs.QPAttr{State: uverbs.QPStateErr}, uverbs.QPAttrState),
+		"modify QP 1 on siw0 (driver siw): protocol not supported (the kernel's command MODIFY_QP)":         w.qp.Modify(&verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState),
 	} {
 		if isNotSupported(t, err, "siw0", true); !strings.Contains(fmt.Sprint(err), text) {
 			t.Error(err)
@@ -215,7 +216,7 @@ func TestHints(t *testing.T) {
 	for errno, hint := range map[syscall.Errno]string{
 		syscall.EAGAIN: "rdma.max", syscall.EPERM: "network namespace", syscall.EACCES: "0666",
 	} {
-		k := fakeverbs.New(uint32(uverbs.DriverSIW))
+		k := fakeverbs.New(uint32(verbs.DriverSIW))
 		k.Fail("GET_CONTEXT", 0, errno)
 		if _, err := openOn(siw0, k); err == nil || !strings.Contains(err.Error(), hint) {
 			t.Errorf("open, %v: %v", errno, err)

@@ -5,31 +5,11 @@ import (
 	"strings"
 
 	"github.com/goverbs/goverbs/internal/ioctl"
-	"github.com/goverbs/goverbs/uverbs/driver"
-)
-
-var (
-	// ErrNotSupported matches every way in which the kernel, the driver or the
-	// provider says that it lacks a feature.
-	ErrNotSupported = driver.ErrNotSupported
-	// ErrInUse refuses to close an object that others still use.
-	ErrInUse = errors.New("in use")
-	// ErrClosed is the result of using, or closing, a closed object. It is net.ErrClosed.
-	ErrClosed = driver.ErrClosed
-	// ErrNoProvider means that the program links no provider for the driver.
-	ErrNoProvider = errors.New("no provider")
-	// ErrNoDevice means that there is no such RDMA device.
-	ErrNoDevice = errors.New("no such RDMA device")
-	// ErrNoGID means that a port has no such GID.
-	ErrNoGID = errors.New("no such GID")
-	// ErrQueueFull means that a queue has no room for another work request.
-	ErrQueueFull = driver.ErrQueueFull
-	// ErrInvalidWR refuses a work request that the device could not carry out.
-	ErrInvalidWR = driver.ErrInvalidWR
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // Error is a verb that failed. Where it failed because something is not supported,
-// errors.Is matches it with errors.ErrUnsupported and [ErrNotSupported].
+// errors.Is matches it with errors.ErrUnsupported and [verbs.ErrNotSupported].
 type Error struct {
 	Op     string // what was attempted: "create"
 	Object string // on which object: "QP", "CQ 3"
@@ -64,7 +44,7 @@ func (e *Error) Unwrap() error { return e.Err }
 
 // Is makes all that means "not supported" match ErrNotSupported and errors.ErrUnsupported.
 func (e *Error) Is(target error) bool {
-	return (target == ErrNotSupported || target == errors.ErrUnsupported) && unsupported(e.Err)
+	return (target == verbs.ErrNotSupported || target == errors.ErrUnsupported) && unsupported(e.Err)
 }
 
 // unsupported reports whether the operating system, the kernel, the driver or the provider

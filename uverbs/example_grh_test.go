@@ -5,6 +5,7 @@ import (
 	"net/netip"
 
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // A datagram's way stands in front of it in the receive buffer. This one came over RoCE v2
@@ -25,8 +26,8 @@ func ExampleParseGRH() {
 }
 
 // The GID of a port with an IPv4 address.
-func ExampleGIDFromAddr() {
-	fmt.Println(uverbs.GIDFromAddr(netip.MustParseAddr("192.0.2.1")))
+func Example_gidFromAddr() {
+	fmt.Println(verbs.GIDFromAddr(netip.MustParseAddr("192.0.2.1")))
 	// Output: ::ffff:192.0.2.1
 }
 

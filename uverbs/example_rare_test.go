@@ -6,6 +6,9 @@ import (
 	"os"
 
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/verbs/flow"
+	"github.com/goverbs/goverbs/verbs/rss"
 )
 
 // Processes share a domain by a file. This needs a card, as do the examples below; they are
@@ -39,7 +42,7 @@ func ExampleDM() {
 		log.Fatal(err)
 	}
 	defer dm.Close()
-	mr, err := pd.RegDM(dm, 0, 4096, uverbs.AccessLocalWrite|uverbs.AccessRemoteAtomic)
+	mr, err := pd.RegDM(dm, 0, 4096, verbs.AccessLocalWrite|verbs.AccessRemoteAtomic)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -53,13 +56,13 @@ func ExampleDM() {
 func ExampleDMAH() {
 	var dev *uverbs.Device
 	var pd *uverbs.PD
-	processor, memory, use := uint32(3), uverbs.TPHMemVolatile, uint8(2)
+	processor, memory, use := uint32(3), verbs.TPHMemVolatile, uint8(2)
 	dmah, err := dev.AllocDMAH(uverbs.DMAHOptions{CPU: &processor, MemType: &memory, PH: &use})
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer dmah.Close()
-	mr, err := pd.RegMRFor(make([]byte, 4096), dmah, uverbs.AccessLocalWrite|uverbs.AccessRemoteWrite)
+	mr, err := pd.RegMRFor(make([]byte, 4096), dmah, verbs.AccessLocalWrite|verbs.AccessRemoteWrite)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -74,17 +77,17 @@ func ExampleFlow() {
 		log.Fatal(err)
 	}
 	defer counters.Close()
-	if err := counters.Count(uverbs.CounterPackets, 0); err != nil {
+	if err := counters.Count(flow.CounterPackets, 0); err != nil {
 		log.Fatal(err)
 	}
-	port := uverbs.FlowPorts{Dst: 53}
-	flow, err := qp.CreateFlow(&uverbs.FlowOptions{Specs: []uverbs.FlowSpec{
-		&uverbs.FlowEth{}, &uverbs.FlowIPv4{}, &uverbs.FlowUDP{Val: port, Mask: uverbs.FlowPorts{Dst: 0xffff}}, &uverbs.FlowCount{Counters: counters},
+	port := flow.Ports{Dst: 53}
+	rule, err := qp.CreateFlow(&uverbs.FlowOptions{Specs: []flow.Spec{
+		&flow.Eth{}, &flow.IPv4{}, &flow.UDP{Val: port, Mask: flow.Ports{Dst: 0xffff}}, &uverbs.FlowCount{Counters: counters},
 	}})
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer flow.Close()
+	defer rule.Close()
 }
 
 // Counters are read by their number.
@@ -115,8 +118,8 @@ func ExampleRWQIndTable() {
 		log.Fatal(err)
 	}
 	defer table.Close()
-	qp, err := pd.CreateRSSQP(&uverbs.RSSOptions{Table: table, Hash: uverbs.RXHash{
-		Function: uverbs.RXHashToeplitz, Fields: uverbs.RXHashSrcIPv4 | uverbs.RXHashDstIPv4, Key: make([]byte, 40)}})
+	qp, err := pd.CreateRSSQP(&uverbs.RSSOptions{Table: table, Hash: rss.Hash{
+		Function: rss.Toeplitz, Fields: rss.SrcIPv4 | rss.DstIPv4, Key: make([]byte, 40)}})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -127,10 +130,10 @@ func ExampleRWQIndTable() {
 func ExampleWQ() {
 	var wq *uverbs.WQ
 	var mr *uverbs.MR
-	if err := wq.Modify(&uverbs.WQAttr{State: uverbs.WQStateReady}, uverbs.WQAttrState); err != nil {
+	if err := wq.Modify(&rss.WQAttr{State: rss.WQStateReady}, rss.WQAttrState); err != nil {
 		log.Fatal(err)
 	}
-	if _, err := wq.PostRecv([]uverbs.RecvWR{{WRID: 1, SGL: []uverbs.SGE{mr.SGE(0, 2048)}}}); err != nil {
+	if _, err := wq.PostRecv([]verbs.RecvWR{{WRID: 1, SGL: []verbs.SGE{mr.SGE(0, 2048)}}}); err != nil {
 		log.Fatal(err)
 	}
 }

@@ -8,11 +8,12 @@ import (
 	"net"
 
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // endpoint is what the ends of a connection made by hand tell each other.
 type endpoint struct {
-	GID      uverbs.GID
+	GID      verbs.GID
 	QPN, PSN uint32
 }
 
@@ -29,11 +30,11 @@ func ExampleQP_Connect() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	if err := qp.Init(&uverbs.QPAttr{Port: 1, Access: uverbs.AccessRemoteWrite}); err != nil {
+	if err := qp.Init(&verbs.QPAttr{Port: 1, Access: verbs.AccessRemoteWrite}); err != nil {
 		log.Fatal(err)
 	}
 	// Receives go in before the other end can send.
-	if _, err := qp.PostRecv([]uverbs.RecvWR{{WRID: 1, SGL: []uverbs.SGE{mr.SGE(0, mr.Len())}}}); err != nil {
+	if _, err := qp.PostRecv([]verbs.RecvWR{{WRID: 1, SGL: []verbs.SGE{mr.SGE(0, mr.Len())}}}); err != nil {
 		log.Fatal(err)
 	}
 	own, peer := endpoint{GID: gid.GID, QPN: qp.Num(), PSN: 0x123456}, endpoint{}
@@ -43,8 +44,8 @@ func ExampleQP_Connect() {
 	if err := gob.NewDecoder(conn).Decode(&peer); err != nil {
 		log.Fatal(err)
 	}
-	err = qp.Connect(&uverbs.QPAttr{
-		AH:      uverbs.AHAttr{Global: true, DGID: peer.GID, SGIDIndex: gid.Index, HopLimit: 64},
+	err = qp.Connect(&verbs.QPAttr{
+		AH:      verbs.AHAttr{Global: true, DGID: peer.GID, SGIDIndex: gid.Index, HopLimit: 64},
 		DestQPN: peer.QPN, RQPSN: peer.PSN, SQPSN: own.PSN,
 	})
 	if err != nil {
@@ -59,7 +60,7 @@ func ExamplePD_AHFromWC() {
 		qp *uverbs.QP // of QPTypeUD, in RTS, with a receive posted for mr
 		mr *uverbs.MR
 	)
-	var wcs [1]uverbs.WC
+	var wcs [1]verbs.WC
 	if _, err := qp.RecvCQ().Wait(context.Background(), wcs[:]); err != nil {
 		log.Fatal(err)
 	}
@@ -72,8 +73,8 @@ func ExamplePD_AHFromWC() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	_, err = qp.PostSend([]uverbs.SendWR{{
-		Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled, Inline: message,
+	_, err = qp.PostSend([]verbs.SendWR{{
+		Opcode: verbs.OpSend, Flags: verbs.SendSignaled, Inline: message,
 		AH: ah, RemoteQPN: wc.SrcQP, RemoteQKey: 0x11111111, // as the peers agreed
 	}})
 	if err != nil {
@@ -95,7 +96,7 @@ func ExampleCompChannel_Get() {
 		channel *uverbs.CompChannel
 		all     []*uverbs.CQ
 	)
-	wcs := make([]uverbs.WC, 16)
+	wcs := make([]verbs.WC, 16)
 	// rearm empties a CQ, so that what comes next raises an event.
 	rearm := func(cq *uverbs.CQ) error {
 		for {

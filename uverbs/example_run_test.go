@@ -7,6 +7,7 @@ import (
 
 	"github.com/goverbs/goverbs/rdmatest"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // exampleTest is what devices in software need in place of a *testing.T.
@@ -22,7 +23,7 @@ type exampleEnd struct {
 	pd  *uverbs.PD
 	cq  *uverbs.CQ
 	qp  *uverbs.QP
-	gid *uverbs.GIDEntry
+	gid *verbs.GIDEntry
 }
 
 // examplePair has two connected queue pairs, on two hosts with soft RoCE. A program leaves
@@ -41,12 +42,12 @@ func examplePairOf(kind rdmatest.Kind) (a, b exampleEnd, end func()) {
 		e.pd = try(e.dev.AllocPD())
 		channel := try(e.dev.CreateCompChannel())
 		e.cq = try(e.dev.CreateCQ(16, &uverbs.CQOptions{Channel: channel}))
-		e.qp = try(e.pd.CreateQP(&uverbs.QPOptions{SendCQ: e.cq, RecvCQ: e.cq, Cap: uverbs.QPCap{MaxSendWR: 4, MaxRecvWR: 4, MaxSendSGE: 1, MaxRecvSGE: 1, MaxInline: 64}}))
-		try(0, e.qp.Init(&uverbs.QPAttr{Access: uverbs.AccessRemoteRead | uverbs.AccessRemoteWrite}))
+		e.qp = try(e.pd.CreateQP(&uverbs.QPOptions{SendCQ: e.cq, RecvCQ: e.cq, Cap: verbs.QPCap{MaxSendWR: 4, MaxRecvWR: 4, MaxSendSGE: 1, MaxRecvSGE: 1, MaxInline: 64}}))
+		try(0, e.qp.Init(&verbs.QPAttr{Access: verbs.AccessRemoteRead | verbs.AccessRemoteWrite}))
 	}
 	for i, e := range ends {
 		peer := ends[1-i]
-		try(0, e.qp.Connect(&uverbs.QPAttr{DestQPN: peer.qp.Num(), AH: uverbs.AHAttr{Global: true, DGID: peer.gid.GID, SGIDIndex: e.gid.Index, HopLimit: 64}}))
+		try(0, e.qp.Connect(&verbs.QPAttr{DestQPN: peer.qp.Num(), AH: verbs.AHAttr{Global: true, DGID: peer.gid.GID, SGIDIndex: e.gid.Index, HopLimit: 64}}))
 	}
 	return ends[0], ends[1], func() {
 		for _, f := range t.ends {
@@ -63,10 +64,10 @@ func try[T any](v T, err error) T {
 }
 
 // carryOut posts a send and waits for it.
-func carryOut(e exampleEnd, wr uverbs.SendWR) uverbs.Status {
-	wr.Flags |= uverbs.SendSignaled
-	try(e.qp.PostSend([]uverbs.SendWR{wr}))
-	var wcs [1]uverbs.WC
+func carryOut(e exampleEnd, wr verbs.SendWR) verbs.Status {
+	wr.Flags |= verbs.SendSignaled
+	try(e.qp.PostSend([]verbs.SendWR{wr}))
+	var wcs [1]verbs.WC
 	try(e.cq.Wait(context.Background(), wcs[:]))
 	return wcs[0].Status
 }
@@ -75,17 +76,17 @@ func carryOut(e exampleEnd, wr uverbs.SendWR) uverbs.Status {
 func Example() {
 	a, b, end := examplePair()
 	defer end()
-	buffer, err := b.pd.AllocMR(4096, uverbs.AccessLocalWrite|uverbs.AccessRemoteWrite, nil)
+	buffer, err := b.pd.AllocMR(4096, verbs.AccessLocalWrite|verbs.AccessRemoteWrite, nil)
 	if err != nil {
 		panic(err)
 	}
 	defer buffer.Close()
-	wr := uverbs.SendWR{WRID: 1, Opcode: uverbs.OpRDMAWrite, Flags: uverbs.SendSignaled,
+	wr := verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled,
 		Inline: []byte("hello, RDMA"), RemoteAddr: buffer.Addr(), RKey: buffer.RKey()}
-	if _, err := a.qp.PostSend([]uverbs.SendWR{wr}); err != nil {
+	if _, err := a.qp.PostSend([]verbs.SendWR{wr}); err != nil {
 		panic(err)
 	}
-	var wcs [1]uverbs.WC
+	var wcs [1]verbs.WC
 	if _, err := a.cq.Wait(context.Background(), wcs[:]); err != nil {
 		panic(err)
 	}
@@ -106,7 +107,7 @@ func ExampleDevice() {
 	if err != nil {
 		panic(err)
 	}
-	fmt.Println(dev.Info().Driver, port.State, dev.Supports(uverbs.QPTypeRC, uverbs.OpFetchAdd))
+	fmt.Println(dev.Info().Driver, port.State, dev.Supports(verbs.QPTypeRC, verbs.OpFetchAdd))
 	// Output: siw ACTIVE false
 }
 
@@ -115,9 +116,9 @@ func ExampleMR() {
 	a, b, end := examplePair()
 	defer end()
 	text := []byte("a Go slice")
-	mr := try(b.pd.RegMR(text, uverbs.AccessRemoteRead))
-	into := try(a.pd.AllocMR(len(text), uverbs.AccessLocalWrite, nil))
-	read := uverbs.SendWR{Opcode: uverbs.OpRDMARead, SGL: []uverbs.SGE{into.SGE(0, len(text))}, RemoteAddr: mr.Addr(), RKey: mr.RKey()}
+	mr := try(b.pd.RegMR(text, verbs.AccessRemoteRead))
+	into := try(a.pd.AllocMR(len(text), verbs.AccessLocalWrite, nil))
+	read := verbs.SendWR{Opcode: verbs.OpRDMARead, SGL: []verbs.SGE{into.SGE(0, len(text))}, RemoteAddr: mr.Addr(), RKey: mr.RKey()}
 	fmt.Printf("%v: %s\n", carryOut(a, read), into.Bytes())
 	if err := mr.Close(); err != nil {
 		panic(err)
@@ -132,13 +133,13 @@ func ExampleMR() {
 func ExampleMW() {
 	a, b, end := examplePair()
 	defer end()
-	mr := try(b.pd.AllocMR(4096, uverbs.AccessLocalWrite|uverbs.AccessMWBind, nil))
-	mw := try(b.pd.AllocMW(uverbs.MWType2))
-	bind := &uverbs.BindMW{MW: mw, RKey: uverbs.IncRKey(mw.RKey()), MR: mr, Addr: mr.Addr(), Length: 64, Access: uverbs.AccessRemoteWrite}
-	fmt.Println("bound:", carryOut(b, uverbs.SendWR{Opcode: uverbs.OpBindMW, Bind: bind}))
-	write := uverbs.SendWR{Opcode: uverbs.OpRDMAWrite, Inline: []byte("text"), RemoteAddr: mr.Addr(), RKey: mw.RKey()}
+	mr := try(b.pd.AllocMR(4096, verbs.AccessLocalWrite|verbs.AccessMWBind, nil))
+	mw := try(b.pd.AllocMW(verbs.MWType2))
+	bind := &verbs.BindMW{MW: mw, RKey: uverbs.IncRKey(mw.RKey()), MR: mr, Addr: mr.Addr(), Length: 64, Access: verbs.AccessRemoteWrite}
+	fmt.Println("bound:", carryOut(b, verbs.SendWR{Opcode: verbs.OpBindMW, Bind: bind}))
+	write := verbs.SendWR{Opcode: verbs.OpRDMAWrite, Inline: []byte("text"), RemoteAddr: mr.Addr(), RKey: mw.RKey()}
 	fmt.Println("written:", carryOut(a, write))
-	fmt.Println("ended:", carryOut(b, uverbs.SendWR{Opcode: uverbs.OpLocalInv, InvalidateRKey: mw.RKey()}))
+	fmt.Println("ended:", carryOut(b, verbs.SendWR{Opcode: verbs.OpLocalInv, InvalidateRKey: mw.RKey()}))
 	fmt.Println("written again:", carryOut(a, write))
 	// Output:
 	// bound: success
@@ -151,12 +152,12 @@ func ExampleMW() {
 func ExampleCQ() {
 	a, b, end := examplePair()
 	defer end()
-	mr := try(b.pd.AllocMR(64, uverbs.AccessLocalWrite, nil))
+	mr := try(b.pd.AllocMR(64, verbs.AccessLocalWrite, nil))
 	for id := range uint64(2) {
-		try(b.qp.PostRecv([]uverbs.RecvWR{{WRID: id, SGL: []uverbs.SGE{mr.SGE(int(id)*32, 32)}}}))
-		carryOut(a, uverbs.SendWR{Opcode: uverbs.OpSend, Inline: []byte("message")})
+		try(b.qp.PostRecv([]verbs.RecvWR{{WRID: id, SGL: []verbs.SGE{mr.SGE(int(id)*32, 32)}}}))
+		carryOut(a, verbs.SendWR{Opcode: verbs.OpSend, Inline: []byte("message")})
 	}
-	wcs := make([]uverbs.WC, 16)
+	wcs := make([]verbs.WC, 16)
 	n, err := b.cq.Poll(wcs)
 	if err != nil {
 		panic(err)
@@ -178,16 +179,16 @@ func ExampleSRQ() {
 		panic(err)
 	}
 	defer srq.Close()
-	mr := try(a.pd.AllocMR(4096, uverbs.AccessLocalWrite, nil))
-	if _, err := srq.PostRecv([]uverbs.RecvWR{{WRID: 1, SGL: []uverbs.SGE{mr.SGE(0, 4096)}}}); err != nil {
+	mr := try(a.pd.AllocMR(4096, verbs.AccessLocalWrite, nil))
+	if _, err := srq.PostRecv([]verbs.RecvWR{{WRID: 1, SGL: []verbs.SGE{mr.SGE(0, 4096)}}}); err != nil {
 		panic(err)
 	}
-	qp, err := a.pd.CreateQP(&uverbs.QPOptions{SendCQ: a.cq, RecvCQ: a.cq, SRQ: srq, Cap: uverbs.QPCap{MaxSendWR: 1, MaxSendSGE: 1}})
+	qp, err := a.pd.CreateQP(&uverbs.QPOptions{SendCQ: a.cq, RecvCQ: a.cq, SRQ: srq, Cap: verbs.QPCap{MaxSendWR: 1, MaxSendSGE: 1}})
 	if err != nil {
 		panic(err)
 	}
 	defer qp.Close()
-	fmt.Println(qp.SRQ() == srq, errors.Is(srq.Close(), uverbs.ErrInUse))
+	fmt.Println(qp.SRQ() == srq, errors.Is(srq.Close(), verbs.ErrInUse))
 	// Output: true true
 }
 
@@ -196,9 +197,9 @@ func ExamplePD_AllocNullMR() {
 	a, b, end := examplePairOf(rdmatest.MLX5)
 	defer end()
 	nowhere := try(b.pd.AllocNullMR())
-	try(b.qp.PostRecv([]uverbs.RecvWR{{SGL: []uverbs.SGE{nowhere.SGE(0, 64)}}}))
-	try(a.qp.PostSend([]uverbs.SendWR{{Opcode: uverbs.OpSend, Inline: []byte("unwanted")}}))
-	var wcs [1]uverbs.WC
+	try(b.qp.PostRecv([]verbs.RecvWR{{SGL: []verbs.SGE{nowhere.SGE(0, 64)}}}))
+	try(a.qp.PostSend([]verbs.SendWR{{Opcode: verbs.OpSend, Inline: []byte("unwanted")}}))
+	var wcs [1]verbs.WC
 	try(b.cq.Wait(context.Background(), wcs[:]))
 	fmt.Println(wcs[0].Status, wcs[0].ByteLen, "bytes")
 	// Output: success 8 bytes

@@ -7,6 +7,7 @@ import (
 
 	_ "github.com/goverbs/goverbs/provider/siw"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // List the devices, their ports and addresses.
@@ -64,7 +65,7 @@ func ExamplePD_CreateQP() {
 	defer cq.Close()
 	qp, err := pd.CreateQP(&uverbs.QPOptions{
 		SendCQ: cq, RecvCQ: cq,
-		Cap: uverbs.QPCap{MaxSendWR: 64, MaxRecvWR: 64, MaxSendSGE: 1, MaxRecvSGE: 1},
+		Cap: verbs.QPCap{MaxSendWR: 64, MaxRecvWR: 64, MaxSendSGE: 1, MaxRecvSGE: 1},
 	})
 	if err != nil {
 		log.Fatal(err)
@@ -81,19 +82,19 @@ func ExampleQP_PostSend() {
 		remoteAddr uint64
 		rkey       uint32
 	)
-	mr, err := qp.PD().AllocMR(4096, uverbs.AccessLocalWrite|uverbs.AccessRemoteWrite, nil)
+	mr, err := qp.PD().AllocMR(4096, verbs.AccessLocalWrite|verbs.AccessRemoteWrite, nil)
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer mr.Close()
-	_, err = qp.PostSend([]uverbs.SendWR{{
-		WRID: 1, Opcode: uverbs.OpRDMARead, Flags: uverbs.SendSignaled,
-		SGL: []uverbs.SGE{mr.SGE(0, mr.Len())}, RemoteAddr: remoteAddr, RKey: rkey,
+	_, err = qp.PostSend([]verbs.SendWR{{
+		WRID: 1, Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled,
+		SGL: []verbs.SGE{mr.SGE(0, mr.Len())}, RemoteAddr: remoteAddr, RKey: rkey,
 	}})
 	if err != nil {
 		log.Fatal(err)
 	}
-	var wcs [1]uverbs.WC
+	var wcs [1]verbs.WC
 	if _, err := qp.SendCQ().Wait(context.Background(), wcs[:]); err != nil {
 		log.Fatal(err)
 	}

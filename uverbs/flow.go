@@ -7,8 +7,10 @@ import (
 	"syscall"
 
 	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/ioctl"
-	"github.com/goverbs/goverbs/uverbs/driver"
+	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/verbs/flow"
 )
 
 // Flow is a rule that gives packets to a QP.
@@ -21,41 +23,18 @@ type Flow struct {
 	memory *memory
 }
 
-// FlowType is what a flow rule is for.
-//
-// C: enum ibv_flow_attr_type
-type FlowType uint32
-
-// Beside a normal rule, which its specs describe, there are rules for what no other takes.
-const (
-	FlowNormal           FlowType = 0
-	FlowAllDefault       FlowType = 1 // all packets that no rule takes
-	FlowMulticastDefault FlowType = 2 // all multicast packets that no rule takes
-	FlowSniffer          FlowType = 3 // a copy of all packets
-)
-
-// FlowFlags refine a flow rule; the values combine with |.
-//
-// C: enum ibv_flow_flags
-type FlowFlags uint32
-
-const (
-	FlowDontTrap FlowFlags = 1 << 1 // other rules get the packet, too
-	FlowEgress   FlowFlags = 1 << 2 // of packets that leave
-)
-
 // FlowOptions describe a flow rule.
 //
 // C: struct ibv_flow_attr
 type FlowOptions struct {
-	Type     FlowType
+	Type     flow.Type
 	Port     uint32 // 0 means 1
 	Priority uint16 // 0 comes first
-	Flags    FlowFlags
-	Specs    []FlowSpec // at most 10: headers from the outermost on, then actions
+	Flags    flow.Flags
+	Specs    []flow.Spec // at most 10: headers from the outermost on, then actions
 }
 
-// CreateFlow has the device give packets to a QP of type [QPTypeRawPacket] or [QPTypeUD]. It
+// CreateFlow has the device give packets to a QP of type [verbs.QPTypeRawPacket] or [verbs.QPTypeUD]. It
 // needs CAP_NET_RAW.
 //
 // C: ibv_create_flow
@@ -86,7 +65,7 @@ func (qp *QP) CreateFlow(opts *FlowOptions) (*Flow, error) {
 	return f, nil
 }
 
-func encodeSpecs(all []FlowSpec) (b []byte, counters []*Counters, err error) {
+func encodeSpecs(all []flow.Spec) (b []byte, counters []*Counters, err error) {
 	if len(all) > 10 {
 		return nil, nil, errors.New("a flow has 10 specs at most")
 	}
@@ -100,7 +79,7 @@ func encodeSpecs(all []FlowSpec) (b []byte, counters []*Counters, err error) {
 			}
 			counters = append(counters, c.Counters)
 		}
-		b = s.append(b)
+		b = s.AppendSpec(b)
 	}
 	return b, counters, nil
 }
@@ -137,7 +116,7 @@ func (f *Flow) issueCreate(opts *FlowOptions, specs []byte, u driver.UHW, extra 
 
 func (qp *QP) flowHint(err error) string {
 	switch {
-	case errors.Is(err, syscall.EINVAL) && qp.typ != QPTypeRawPacket && qp.typ != QPTypeUD:
+	case errors.Is(err, syscall.EINVAL) && qp.typ != verbs.QPTypeRawPacket && qp.typ != verbs.QPTypeUD:
 		return "flows are given to RAW_PACKET and UD QPs only"
 	case unsupported(err):
 		return "there are no such flow rules for such a QP, or no flow rules at all"

@@ -12,6 +12,8 @@ import (
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/verbs/flow"
 )
 
 // flowWorld has a flow that is counted.
@@ -25,9 +27,9 @@ type flowWorld struct {
 func newFlow(t testing.TB) *flowWorld {
 	t.Helper()
 	w := &flowWorld{hard: newHard(t)}
-	w.qp = must[*uverbs.QP](t)(w.pd.CreateQP(&uverbs.QPOptions{Type: uverbs.QPTypeUD, SendCQ: w.cq, RecvCQ: w.cq}))
+	w.qp = must[*uverbs.QP](t)(w.pd.CreateQP(&uverbs.QPOptions{Type: verbs.QPTypeUD, SendCQ: w.cq, RecvCQ: w.cq}))
 	w.counters = must[*uverbs.Counters](t)(w.dev.CreateCounters())
-	w.flow = must[*uverbs.Flow](t)(w.qp.CreateFlow(&uverbs.FlowOptions{Specs: []uverbs.FlowSpec{&uverbs.FlowCount{Counters: w.counters}}}))
+	w.flow = must[*uverbs.Flow](t)(w.qp.CreateFlow(&uverbs.FlowOptions{Specs: []flow.Spec{&uverbs.FlowCount{Counters: w.counters}}}))
 	t.Cleanup(func() { closeAll(t, w.flow, w.counters, w.qp) })
 	return w
 }
@@ -39,7 +41,7 @@ func TestFlowEveryErrno(t *testing.T) {
 		{"CreateCounters", []string{"COUNTERS_CREATE"}, "create counters on hollow0", func(w *flowWorld) error { return closing(w.dev.CreateCounters()) }},
 		{"Counters.Read", []string{"COUNTERS_READ"}, "read counters ", func(w *flowWorld) error { return w.counters.Read(make([]uint64, 2), false) }},
 		{"Counters.Close", []string{"COUNTERS_DESTROY"}, "close counters ", func(w *flowWorld) error {
-			if err := w.flow.Close(); err != nil && !errors.Is(err, uverbs.ErrClosed) {
+			if err := w.flow.Close(); err != nil && !errors.Is(err, verbs.ErrClosed) {
 				return err
 			}
 			return w.counters.Close()
@@ -52,26 +54,26 @@ func TestFlowSpecs(t *testing.T) {
 	w := newFlow(t)
 	ip := func(first byte) (a [16]byte) { a[0], a[15] = first, 1; return a }
 	for _, c := range []struct {
-		spec      uverbs.FlowSpec
+		spec      flow.Spec
 		typ       uint32
 		val, mask string
 	}{
-		{&uverbs.FlowEth{Val: uverbs.FlowEthFields{DstMAC: [6]byte{1, 2, 3, 4, 5, 6}, EtherType: 0x0800, VLANTag: 0x123}, Mask: uverbs.FlowEthFields{EtherType: 0xffff}},
+		{&flow.Eth{Val: flow.EthFields{DstMAC: [6]byte{1, 2, 3, 4, 5, 6}, EtherType: 0x0800, VLANTag: 0x123}, Mask: flow.EthFields{EtherType: 0xffff}},
 			0x20, "010203040506" + "000000000000" + "08000123", strings.Repeat("00", 12) + "ffff0000"},
-		{&uverbs.FlowIPv4{Val: uverbs.FlowIPv4Fields{Src: [4]byte{10, 0, 0, 1}, Dst: [4]byte{10, 0, 0, 2}, Proto: 17, TOS: 2, TTL: 64, Flags: 1}, Inner: true},
+		{&flow.IPv4{Val: flow.IPv4Fields{Src: [4]byte{10, 0, 0, 1}, Dst: [4]byte{10, 0, 0, 2}, Proto: 17, TOS: 2, TTL: 64, Flags: 1}, Inner: true},
 			0x130, "0a000001" + "0a000002" + "11024001", "000000000000000000000000"},
-		{&uverbs.FlowIPv6{Val: uverbs.FlowIPv6Fields{Src: ip(0xfe), Dst: ip(0xff), FlowLabel: 0x12345, NextHeader: 17, TrafficClass: 2, HopLimit: 64}},
+		{&flow.IPv6{Val: flow.IPv6Fields{Src: ip(0xfe), Dst: ip(0xff), FlowLabel: 0x12345, NextHeader: 17, TrafficClass: 2, HopLimit: 64}},
 			0x31, fmt.Sprintf("%x%x", ip(0xfe), ip(0xff)) + "00012345" + "11024000", strings.Repeat("00", 40)},
-		{&uverbs.FlowTCP{Val: uverbs.FlowPorts{Dst: 80, Src: 0x1234}, Mask: uverbs.FlowPorts{Dst: 0xffff}}, 0x40, "00501234", "ffff0000"},
-		{&uverbs.FlowUDP{Val: uverbs.FlowPorts{Dst: 4791}, Inner: true}, 0x141, "12b70000", "00000000"},
-		{&uverbs.FlowVXLAN{Val: 0x123456, Mask: 0xffffff}, 0x50, "00123456", "00ffffff"},
-		{&uverbs.FlowGRE{Val: uverbs.FlowGREFields{Flags: 0x2000, Protocol: 0x6558, Key: 0x01020304}}, 0x51, "2000655801020304", "0000000000000000"},
-		{&uverbs.FlowMPLS{Val: 0x12345100, Mask: 0xfffff000}, 0x60, "12345100", "fffff000"},
-		{&uverbs.FlowESP{Val: uverbs.FlowESPFields{SPI: 0x01020304, Seq: 5}}, 0x34, "0102030400000005", "0000000000000000"},
-		{uverbs.FlowTag(7), 0x1000, "0700000000000000", ""},
-		{uverbs.FlowDrop{}, 0x1001, "", ""},
+		{&flow.TCP{Val: flow.Ports{Dst: 80, Src: 0x1234}, Mask: flow.Ports{Dst: 0xffff}}, 0x40, "00501234", "ffff0000"},
+		{&flow.UDP{Val: flow.Ports{Dst: 4791}, Inner: true}, 0x141, "12b70000", "00000000"},
+		{&flow.VXLAN{Val: 0x123456, Mask: 0xffffff}, 0x50, "00123456", "00ffffff"},
+		{&flow.GRE{Val: flow.GREFields{Flags: 0x2000, Protocol: 0x6558, Key: 0x01020304}}, 0x51, "2000655801020304", "0000000000000000"},
+		{&flow.MPLS{Val: 0x12345100, Mask: 0xfffff000}, 0x60, "12345100", "fffff000"},
+		{&flow.ESP{Val: flow.ESPFields{SPI: 0x01020304, Seq: 5}}, 0x34, "0102030400000005", "0000000000000000"},
+		{flow.Tag(7), 0x1000, "0700000000000000", ""},
+		{flow.Drop{}, 0x1001, "", ""},
 	} {
-		flow, err := w.qp.CreateFlow(&uverbs.FlowOptions{Priority: 3, Flags: uverbs.FlowDontTrap, Specs: []uverbs.FlowSpec{c.spec}})
+		rule, err := w.qp.CreateFlow(&uverbs.FlowOptions{Priority: 3, Flags: flow.DontTrap, Specs: []flow.Spec{c.spec}})
 		if err != nil {
 			t.Errorf("%T: %v", c.spec, err)
 			continue
@@ -85,7 +87,7 @@ func TestFlowSpecs(t *testing.T) {
 		if f.QP != w.k.QueuePairs()[0] || f.Attr.Priority != 3 || f.Attr.Flags != 2 || f.Attr.Port != 1 {
 			t.Errorf("%+v", f)
 		}
-		closeAll(t, flow)
+		closeAll(t, rule)
 	}
 }
 
@@ -103,11 +105,11 @@ func TestFlowCounted(t *testing.T) {
 	if err := fresh.Read(make([]uint64, 1), false); !errors.Is(err, syscall.EINVAL) || !strings.Contains(err.Error(), "no flow has them") {
 		t.Error(err)
 	}
-	if err := errors.Join(fresh.Count(uverbs.CounterBytes, 0), fresh.Count(uverbs.CounterPackets, 1)); err != nil {
+	if err := errors.Join(fresh.Count(flow.CounterBytes, 0), fresh.Count(flow.CounterPackets, 1)); err != nil {
 		t.Error(err)
 	}
-	specs := []uverbs.FlowSpec{&uverbs.FlowUDP{}, &uverbs.FlowCount{Counters: fresh}, uverbs.FlowDrop{}}
-	flow := must[*uverbs.Flow](t)(w.qp.CreateFlow(&uverbs.FlowOptions{Specs: specs}))
+	specs := []flow.Spec{&flow.UDP{}, &uverbs.FlowCount{Counters: fresh}, flow.Drop{}}
+	rule := must[*uverbs.Flow](t)(w.qp.CreateFlow(&uverbs.FlowOptions{Specs: specs}))
 	if !bytes.Equal(points, []byte{1, 0, 0, 1}) {
 		t.Errorf("%x", points)
 	}
@@ -117,17 +119,17 @@ func TestFlowCounted(t *testing.T) {
 	if err := fresh.Read(got, true); err != nil || !slices.Equal(got, k.Values) || !k.Cached {
 		t.Errorf("%d, %v", got, err)
 	}
-	if err := fresh.Close(); !errors.Is(err, uverbs.ErrInUse) || !strings.Contains(err.Error(), "flow") {
+	if err := fresh.Close(); !errors.Is(err, verbs.ErrInUse) || !strings.Contains(err.Error(), "flow") {
 		t.Error(err)
 	}
-	if err := w.qp.Close(); !errors.Is(err, uverbs.ErrInUse) || !strings.Contains(err.Error(), "flow") {
+	if err := w.qp.Close(); !errors.Is(err, verbs.ErrInUse) || !strings.Contains(err.Error(), "flow") {
 		t.Error(err)
 	}
-	closeAll(t, flow, fresh)
-	if err := fresh.Count(uverbs.CounterBytes, 0); !errors.Is(err, uverbs.ErrClosed) {
+	closeAll(t, rule, fresh)
+	if err := fresh.Count(flow.CounterBytes, 0); !errors.Is(err, verbs.ErrClosed) {
 		t.Error(err)
 	}
-	if _, err := w.qp.CreateFlow(&uverbs.FlowOptions{Specs: specs}); !errors.Is(err, uverbs.ErrClosed) {
+	if _, err := w.qp.CreateFlow(&uverbs.FlowOptions{Specs: specs}); !errors.Is(err, verbs.ErrClosed) {
 		t.Error(err)
 	}
 }
@@ -137,24 +139,24 @@ func TestFlowRefused(t *testing.T) {
 	w := newFlow(t)
 	rc := must[*uverbs.QP](t)(w.pd.CreateQP(&uverbs.QPOptions{SendCQ: w.cq, RecvCQ: w.cq}))
 	defer rc.Close()
-	specs := func(s ...uverbs.FlowSpec) error { return failed(w.qp.CreateFlow(&uverbs.FlowOptions{Specs: s})) }
+	specs := func(s ...flow.Spec) error { return failed(w.qp.CreateFlow(&uverbs.FlowOptions{Specs: s})) }
 	for want, err := range map[string]error{
-		"10 specs at most":              specs(slices.Repeat([]uverbs.FlowSpec{uverbs.FlowDrop{}}, 11)...),
-		"spec 1 is nil":                 specs(uverbs.FlowDrop{}, nil),
+		"10 specs at most":              specs(slices.Repeat([]flow.Spec{flow.Drop{}}, 11)...),
+		"spec 1 is nil":                 specs(flow.Drop{}, nil),
 		"names no counters":             specs(&uverbs.FlowCount{}),
 		"port 256":                      failed(w.qp.CreateFlow(&uverbs.FlowOptions{Port: 256})),
 		"RAW_PACKET and UD QPs only":    failed(rc.CreateFlow(nil)),
-		"create flow on hollow0: inva":  specs(&uverbs.FlowVXLAN{Val: 1 << 24}),
-		"create flow on hollow0: inval": failed(w.qp.CreateFlow(&uverbs.FlowOptions{Type: uverbs.FlowAllDefault, Flags: uverbs.FlowDontTrap})),
+		"create flow on hollow0: inva":  specs(&flow.VXLAN{Val: 1 << 24}),
+		"create flow on hollow0: inval": failed(w.qp.CreateFlow(&uverbs.FlowOptions{Type: flow.AllDefault, Flags: flow.DontTrap})),
 	} {
 		if !errors.Is(err, syscall.EINVAL) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
-	if err := failed(newWorld(t).qp.CreateFlow(nil)); !errors.Is(err, uverbs.ErrNotSupported) || !strings.Contains(err.Error(), "no flow rules") {
+	if err := failed(newWorld(t).qp.CreateFlow(nil)); !errors.Is(err, verbs.ErrNotSupported) || !strings.Contains(err.Error(), "no flow rules") {
 		t.Error(err)
 	}
-	if err := failed(newWorld(t).dev.CreateCounters()); !errors.Is(err, uverbs.ErrNotSupported) {
+	if err := failed(newWorld(t).dev.CreateCounters()); !errors.Is(err, verbs.ErrNotSupported) {
 		t.Error(err)
 	}
 }

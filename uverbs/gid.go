@@ -5,6 +5,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // maxGIDEntries is what fits behind the 16-bit length of a request's attribute.
@@ -15,7 +16,7 @@ const gidEntrySize = 32
 // GIDTable lists the used GIDs of all ports.
 //
 // C: ibv_query_gid_table
-func (d *Device) GIDTable() ([]GIDEntry, error) {
+func (d *Device) GIDTable() ([]verbs.GIDEntry, error) {
 	var n uint64
 	entries := make([]abi.IbUverbsGidEntry, maxGIDEntries)
 	r := d.request(abi.UVERBS_OBJECT_DEVICE, abi.UVERBS_METHOD_QUERY_GID_TABLE)
@@ -27,7 +28,7 @@ func (d *Device) GIDTable() ([]GIDEntry, error) {
 	if err := r.Do(d.file); err != nil {
 		return nil, d.fail("query the GID table of", err, "")
 	}
-	table := make([]GIDEntry, min(n, maxGIDEntries))
+	table := make([]verbs.GIDEntry, min(n, maxGIDEntries))
 	for i := range table {
 		table[i] = newGIDEntry(&entries[i])
 	}
@@ -37,7 +38,7 @@ func (d *Device) GIDTable() ([]GIDEntry, error) {
 // QueryGID returns one slot of a port's GID table. An empty slot is ENODATA.
 //
 // C: ibv_query_gid_ex
-func (d *Device) QueryGID(port, index uint32) (*GIDEntry, error) {
+func (d *Device) QueryGID(port, index uint32) (*verbs.GIDEntry, error) {
 	var entry abi.IbUverbsGidEntry
 	r := d.request(abi.UVERBS_OBJECT_DEVICE, abi.UVERBS_METHOD_QUERY_GID_ENTRY)
 	defer r.Free()
@@ -52,6 +53,6 @@ func (d *Device) QueryGID(port, index uint32) (*GIDEntry, error) {
 	return &e, nil
 }
 
-func newGIDEntry(e *abi.IbUverbsGidEntry) GIDEntry {
-	return GIDEntry{GID: gidBytes(&e.Gid), Type: GIDType(e.GidType), Port: e.PortNum, Index: e.GidIndex, NetdevIndex: e.NetdevIfindex}
+func newGIDEntry(e *abi.IbUverbsGidEntry) verbs.GIDEntry {
+	return verbs.GIDEntry{GID: gidBytes(&e.Gid), Type: verbs.GIDType(e.GidType), Port: e.PortNum, Index: e.GidIndex, NetdevIndex: e.NetdevIfindex}
 }

@@ -9,14 +9,14 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/goverbs/goverbs/netlinkrdma"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // GIDChoice says what [Device.ChooseGID] may choose. Nil and the zero value mean
 // anything.
 type GIDChoice struct {
-	Addr netip.Addr // the own IP address that it must stand for; the zero Addr means any
-	Type GIDType    // GIDTypeIB, the zero value, means any
+	Addr netip.Addr    // the own IP address that it must stand for; the zero Addr means any
+	Type verbs.GIDType // GIDTypeIB, the zero value, means any
 	// IPv4 and IPv6 allow GIDs of that family only; both or none mean either.
 	IPv4, IPv6 bool
 }
@@ -32,7 +32,7 @@ type GIDChoice struct {
 // moment to become one.
 //
 // libibverbs leaves the choice to its users.
-func (d *Device) ChooseGID(port uint32, choice *GIDChoice) (*GIDEntry, error) {
+func (d *Device) ChooseGID(port uint32, choice *GIDChoice) (*verbs.GIDEntry, error) {
 	if choice == nil {
 		choice = &GIDChoice{}
 	}
@@ -41,20 +41,20 @@ func (d *Device) ChooseGID(port uint32, choice *GIDChoice) (*GIDEntry, error) {
 		return nil, err
 	}
 	op := fmt.Sprintf("choose a GID of port %d of", port)
-	if attr.State != netlinkrdma.PortActive {
-		return nil, d.fail(op, ErrNoGID, fmt.Sprintf("the port is %v: is its network device up, and its cable in?", attr.State))
+	if attr.State != verbs.PortActive {
+		return nil, d.fail(op, verbs.ErrNoGID, fmt.Sprintf("the port is %v: is its network device up, and its cable in?", attr.State))
 	}
 	table, err := d.GIDTable()
 	if err != nil {
 		return nil, err
 	}
-	table = slices.DeleteFunc(table, func(e GIDEntry) bool { return e.Port != port })
-	allowed := slices.DeleteFunc(slices.Clone(table), func(e GIDEntry) bool { return !choice.allows(&e) })
+	table = slices.DeleteFunc(table, func(e verbs.GIDEntry) bool { return e.Port != port })
+	allowed := slices.DeleteFunc(slices.Clone(table), func(e verbs.GIDEntry) bool { return !choice.allows(&e) })
 	if len(allowed) == 0 {
-		return nil, d.fail(op, ErrNoGID, choice.advice(table, attr.LinkLayer))
+		return nil, d.fail(op, verbs.ErrNoGID, choice.advice(table, attr.LinkLayer))
 	}
-	best := slices.MinFunc(allowed, func(a, b GIDEntry) int {
-		if attr.LinkLayer != LinkEthernet {
+	best := slices.MinFunc(allowed, func(a, b verbs.GIDEntry) int {
+		if attr.LinkLayer != verbs.LinkEthernet {
 			return cmp.Compare(a.Index, b.Index)
 		}
 		return cmp.Or(cmp.Compare(b.Type, a.Type), cmp.Compare(familyRank(a.GID), familyRank(b.GID)), cmp.Compare(a.Index, b.Index))
@@ -62,14 +62,14 @@ func (d *Device) ChooseGID(port uint32, choice *GIDChoice) (*GIDEntry, error) {
 	return &best, nil
 }
 
-func (c *GIDChoice) allows(e *GIDEntry) bool {
+func (c *GIDChoice) allows(e *verbs.GIDEntry) bool {
 	ip := e.GID.Addr()
 	switch {
 	case c.Addr.IsValid() && c.Addr.WithZone("").Unmap() != ip:
 		return false
 	case e.Index > math.MaxUint8: // there is no room for more in an address
 		return false
-	case c.Type != GIDTypeIB && c.Type != e.Type:
+	case c.Type != verbs.GIDTypeIB && c.Type != e.Type:
 		return false
 	case c.IPv4 == c.IPv6:
 		return true
@@ -79,7 +79,7 @@ func (c *GIDChoice) allows(e *GIDEntry) bool {
 
 // familyRank is lower for an address that reaches further, in a network as most
 // are.
-func familyRank(g GID) int {
+func familyRank(g verbs.GID) int {
 	switch ip := g.Addr(); {
 	case ip.Is4():
 		return 0
@@ -90,7 +90,7 @@ func familyRank(g GID) int {
 }
 
 // advice tells what a port has, none of which is allowed, and how it gets more.
-func (c *GIDChoice) advice(table []GIDEntry, link LinkLayer) string {
+func (c *GIDChoice) advice(table []verbs.GIDEntry, link verbs.LinkLayer) string {
 	have := "the port has none"
 	netdev := "the network device"
 	if len(table) > 0 {
@@ -100,7 +100,7 @@ func (c *GIDChoice) advice(table []GIDEntry, link LinkLayer) string {
 		}
 	}
 	switch {
-	case link != LinkEthernet:
+	case link != verbs.LinkEthernet:
 		return have
 	case c.Addr.IsValid():
 		return fmt.Sprintf("%s: add %v to %s (`ip addr add`), or choose another address", have, c.Addr, netdev)
@@ -108,7 +108,7 @@ func (c *GIDChoice) advice(table []GIDEntry, link LinkLayer) string {
 	return fmt.Sprintf("%s: add an address to %s (`ip addr add`)", have, netdev)
 }
 
-func gidList(table []GIDEntry) string {
+func gidList(table []verbs.GIDEntry) string {
 	names := make([]string, len(table))
 	for i := range table {
 		names[i] = fmt.Sprintf("%d %v (%v)", table[i].Index, table[i].GID.Addr(), table[i].Type)

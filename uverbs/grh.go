@@ -3,6 +3,8 @@ package uverbs
 import (
 	"encoding/binary"
 	"syscall"
+
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // GRH is what a received message tells of its way: the global route header of
@@ -10,9 +12,9 @@ import (
 //
 // C: struct ibv_grh
 type GRH struct {
-	SGID, DGID   GID     // of the sender, and whom it sent to
-	Type         GIDType // GIDTypeRoCEv2, or GIDTypeIB for InfiniBand and RoCE v1 alike
-	FlowLabel    uint32  // 20 bits; IPv4 has none
+	SGID, DGID   verbs.GID     // of the sender, and whom it sent to
+	Type         verbs.GIDType // GIDTypeRoCEv2, or GIDTypeIB for InfiniBand and RoCE v1 alike
+	FlowLabel    uint32        // 20 bits; IPv4 has none
 	TrafficClass uint8
 	HopLimit     uint8 // that is left
 }
@@ -49,8 +51,8 @@ func parseGRH(b []byte) (g GRH, why string) {
 }
 
 func parseIPv4(b []byte) GRH {
-	g := GRH{Type: GIDTypeRoCEv2, TrafficClass: b[1], HopLimit: b[8]}
-	for i, gid := range []*GID{&g.SGID, &g.DGID} {
+	g := GRH{Type: verbs.GIDTypeRoCEv2, TrafficClass: b[1], HopLimit: b[8]}
+	for i, gid := range []*verbs.GID{&g.SGID, &g.DGID} {
 		gid[10], gid[11] = 0xff, 0xff
 		copy(gid[12:], b[12+4*i:])
 	}
@@ -61,9 +63,9 @@ func parseIPv6(b []byte) (g GRH, why string) {
 	const udp, ib = 17, 0x1b
 	switch b[6] {
 	case udp:
-		g.Type = GIDTypeRoCEv2
+		g.Type = verbs.GIDTypeRoCEv2
 	case ib:
-		g.Type = GIDTypeIB
+		g.Type = verbs.GIDTypeIB
 	default:
 		return g, "the next header of the IPv6 header is neither UDP nor InfiniBand"
 	}

@@ -7,11 +7,12 @@ import (
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // lack explains a refusal of access flags that the device or its driver lacks.
 // Some kernels say EINVAL of what others call not supported; it is all the latter.
-func (d *Device) lack(err error, access Access) (hint string, _ error) {
+func (d *Device) lack(err error, access verbs.Access) (hint string, _ error) {
 	if !errors.Is(err, syscall.EINVAL) && !errors.Is(err, syscall.EOPNOTSUPP) {
 		return "", err
 	}
@@ -20,38 +21,38 @@ func (d *Device) lack(err error, access Access) (hint string, _ error) {
 		return "", err
 	}
 	missing := lacked(attr, access)
-	switch odd := access & (AccessZeroBased | AccessHugeTLB); {
+	switch odd := access & (verbs.AccessZeroBased | verbs.AccessHugeTLB); {
 	case missing != 0:
 		hint = fmt.Sprintf("the device, or this kernel, has no %v (see DeviceAttr)", missing)
 	case odd != 0 && ioctl.Unsupported(err): // no capability tells of these
 		hint = fmt.Sprintf("the driver takes no %v", odd)
-	case access&AccessFlushPersistent != 0 && errors.Is(err, syscall.EINVAL):
+	case access&verbs.AccessFlushPersistent != 0 && errors.Is(err, syscall.EINVAL):
 		return "FlushPersistent wants persistent memory", err
 	default:
 		return "", err
 	}
 	if !ioctl.Unsupported(err) {
-		err = fmt.Errorf("%w (%w)", ErrNotSupported, err)
+		err = fmt.Errorf("%w (%w)", verbs.ErrNotSupported, err)
 	}
 	return hint, err
 }
 
 // accessDefined are the flags that some kernel knows. A kernel ignores an optional flag
 // that it does not know.
-const accessDefined = AccessFlushPersistent<<1 - 1 | Access(abi.IB_UVERBS_ACCESS_OPTIONAL_RANGE)
+const accessDefined = verbs.AccessFlushPersistent<<1 - 1 | verbs.Access(abi.IB_UVERBS_ACCESS_OPTIONAL_RANGE)
 
 // lacked tells which flags stand for something that the device has not.
-func lacked(a *DeviceAttr, access Access) (missing Access) {
-	const windows = DeviceCapMemWindow | DeviceCapMemWindowType2A | DeviceCapMemWindowType2B
+func lacked(a *verbs.DeviceAttr, access verbs.Access) (missing verbs.Access) {
+	const windows = verbs.DeviceCapMemWindow | verbs.DeviceCapMemWindowType2A | verbs.DeviceCapMemWindowType2B
 	for _, c := range []struct {
-		flag Access
+		flag verbs.Access
 		has  bool
 	}{
-		{AccessOnDemand, a.ODP.General&ODPSupport != 0},
-		{AccessMWBind, a.CapFlags&windows != 0},
-		{AccessFlushGlobal, a.CapFlags&DeviceCapFlushGlobal != 0},
-		{AccessFlushPersistent, a.CapFlags&DeviceCapFlushPersistent != 0},
-		{AccessRemoteAtomic, a.AtomicCap != AtomicNone},
+		{verbs.AccessOnDemand, a.ODP.General&verbs.ODPSupport != 0},
+		{verbs.AccessMWBind, a.CapFlags&windows != 0},
+		{verbs.AccessFlushGlobal, a.CapFlags&verbs.DeviceCapFlushGlobal != 0},
+		{verbs.AccessFlushPersistent, a.CapFlags&verbs.DeviceCapFlushPersistent != 0},
+		{verbs.AccessRemoteAtomic, a.AtomicCap != verbs.AtomicNone},
 	} {
 		if access&c.flag != 0 && !c.has {
 			missing |= c.flag
@@ -61,8 +62,8 @@ func lacked(a *DeviceAttr, access Access) (missing Access) {
 }
 
 // accessHint tells which flags are missing.
-func accessHint(access Access) string {
-	if access&(AccessRemoteWrite|AccessRemoteAtomic) != 0 && access&AccessLocalWrite == 0 {
+func accessHint(access verbs.Access) string {
+	if access&(verbs.AccessRemoteWrite|verbs.AccessRemoteAtomic) != 0 && access&verbs.AccessLocalWrite == 0 {
 		return "remote write and remote atomic need AccessLocalWrite too"
 	}
 	return ""

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"syscall"
+
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // limit is a number that was asked for, and the most that there can be.
@@ -15,7 +17,7 @@ type limit struct {
 
 // capHint names what was more than the device allows, for which the kernel has no
 // word but EINVAL.
-func (d *Device) capHint(err error, limits func(*DeviceAttr) []limit) string {
+func (d *Device) capHint(err error, limits func(*verbs.DeviceAttr) []limit) string {
 	if !errors.Is(err, syscall.EINVAL) {
 		return createHint(err)
 	}
@@ -31,8 +33,8 @@ func (d *Device) capHint(err error, limits func(*DeviceAttr) []limit) string {
 	return ""
 }
 
-func (qp *QP) createHint(err error, c QPCap) string {
-	if hint := qp.dev.capHint(err, func(a *DeviceAttr) []limit {
+func (qp *QP) createHint(err error, c verbs.QPCap) string {
+	if hint := qp.dev.capHint(err, func(a *verbs.DeviceAttr) []limit {
 		return []limit{
 			{"MaxSendWR", c.MaxSendWR, a.MaxQPWR, "MaxQPWR"}, {"MaxRecvWR", c.MaxRecvWR, a.MaxQPWR, "MaxQPWR"},
 			{"MaxSendSGE", c.MaxSendSGE, a.MaxSGE, "MaxSGE"}, {"MaxRecvSGE", c.MaxRecvSGE, a.MaxSGE, "MaxSGE"},
@@ -47,7 +49,7 @@ func (s *SRQ) createHint(err error, o *SRQOptions) string {
 	if o.MaxWR == 0 && errors.Is(err, syscall.EINVAL) {
 		return "MaxWR is 0"
 	}
-	return s.dev.capHint(err, func(a *DeviceAttr) []limit {
+	return s.dev.capHint(err, func(a *verbs.DeviceAttr) []limit {
 		return []limit{{"MaxWR", o.MaxWR, a.MaxSRQWR, "MaxSRQWR"}, {"MaxSGE", o.MaxSGE, a.MaxSRQSGE, "MaxSRQSGE"}}
 	})
 }
@@ -56,7 +58,7 @@ func (cq *CQ) createHint(err error, entries int, vector uint32) string {
 	if vector >= cq.dev.compVectors && errors.Is(err, syscall.EINVAL) {
 		return fmt.Sprintf("CompVector %d is not below Device.CompVectors, which is %d", vector, cq.dev.compVectors)
 	}
-	return cq.dev.capHint(err, func(a *DeviceAttr) []limit {
+	return cq.dev.capHint(err, func(a *verbs.DeviceAttr) []limit {
 		return []limit{{"entries", entryCount(entries), a.MaxCQE, "MaxCQE"}}
 	})
 }

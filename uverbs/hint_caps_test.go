@@ -8,13 +8,14 @@ import (
 
 	"github.com/goverbs/goverbs/internal/fakeverbs"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // TestCapHint: an error says what was more than the device allows, and by how
 // much, where the kernel only says that something is wrong.
 func TestCapHint(t *testing.T) {
 	w := newRoCE(t)
-	qp := func(c uverbs.QPCap) error {
+	qp := func(c verbs.QPCap) error {
 		opts := w.qpOptions()
 		opts.Cap = c
 		return failed(w.pd.CreateQP(opts))
@@ -22,11 +23,11 @@ func TestCapHint(t *testing.T) {
 	srq := func(o uverbs.SRQOptions) error { return failed(w.pd.CreateSRQ(&o)) }
 	const huge = 1<<32 - 1
 	for want, err := range map[string]error{
-		"MaxSendWR 4294967295 is more than the device allows, which is 1048576 (DeviceAttr.MaxQPWR)": qp(uverbs.QPCap{MaxSendWR: huge}),
-		"MaxRecvWR 4294967295 is more":     qp(uverbs.QPCap{MaxRecvWR: huge}),
-		"MaxSendSGE 33 is more":            qp(uverbs.QPCap{MaxSendSGE: 33}),
-		"MaxRecvSGE 33 is more":            qp(uverbs.QPCap{MaxRecvSGE: 33}),
-		"MaxInline 513 may be more":        qp(uverbs.QPCap{MaxInline: 513}),
+		"MaxSendWR 4294967295 is more than the device allows, which is 1048576 (DeviceAttr.MaxQPWR)": qp(verbs.QPCap{MaxSendWR: huge}),
+		"MaxRecvWR 4294967295 is more":     qp(verbs.QPCap{MaxRecvWR: huge}),
+		"MaxSendSGE 33 is more":            qp(verbs.QPCap{MaxSendSGE: 33}),
+		"MaxRecvSGE 33 is more":            qp(verbs.QPCap{MaxRecvSGE: 33}),
+		"MaxInline 513 may be more":        qp(verbs.QPCap{MaxInline: 513}),
 		"MaxWR is 0":                       srq(uverbs.SRQOptions{}),
 		"MaxWR 4294967295 is more":         srq(uverbs.SRQOptions{MaxWR: huge}),
 		"MaxSGE 28 is more":                srq(uverbs.SRQOptions{MaxWR: 1, MaxSGE: 28}),
@@ -38,7 +39,7 @@ func TestCapHint(t *testing.T) {
 		}
 	}
 	w.k.Fail("QP_CREATE", 0, syscall.EINVAL)
-	if err := qp(uverbs.QPCap{MaxSendWR: 1}); !strings.HasSuffix(err.Error(), "invalid argument") {
+	if err := qp(verbs.QPCap{MaxSendWR: 1}); !strings.HasSuffix(err.Error(), "invalid argument") {
 		t.Errorf("nothing was too much: %v", err)
 	}
 }
@@ -47,8 +48,8 @@ func TestCapHint(t *testing.T) {
 func TestCreateQPType(t *testing.T) {
 	w := newRoCE(t)
 	opts := w.qpOptions()
-	opts.Type = uverbs.QPTypeDriver
-	if _, err := w.pd.CreateQP(opts); !errors.Is(err, uverbs.ErrNotSupported) || w.k.Calls("QP_CREATE") != 2 {
+	opts.Type = verbs.QPTypeDriver
+	if _, err := w.pd.CreateQP(opts); !errors.Is(err, verbs.ErrNotSupported) || w.k.Calls("QP_CREATE") != 2 {
 		t.Errorf("%v after %d calls", err, w.k.Calls("QP_CREATE"))
 	}
 }

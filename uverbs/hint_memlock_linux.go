@@ -5,10 +5,12 @@ import (
 	"fmt"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // mrHint tells why memory could not be registered.
-func mrHint(err error, access Access, size int) string {
+func mrHint(err error, access verbs.Access, size int) string {
 	switch {
 	case errors.Is(err, unix.ENOMEM), errors.Is(err, unix.EPERM):
 		return memlockHint(size)

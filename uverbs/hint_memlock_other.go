@@ -2,4 +2,6 @@
 
 package uverbs
 
-func mrHint(error, Access, int) string { return "" }
+import "github.com/goverbs/goverbs/verbs"
+
+func mrHint(error, verbs.Access, int) string { return "" }

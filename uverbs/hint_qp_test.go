@@ -9,43 +9,43 @@ import (
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/fakeverbs"
 	"github.com/goverbs/goverbs/internal/ioctl"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // TestExplainModify has the kernel refuse changes of a QP that is in a state of
 // the kernel's choice.
 func TestExplainModify(t *testing.T) {
-	k := fakeverbs.New(uint32(uverbs.DriverHNS))
+	k := fakeverbs.New(uint32(verbs.DriverHNS))
 	var answer abi.IbUverbsQueryQpResp
 	k.Tamper = func(call string, r *ioctl.Request) {
 		if call == "QUERY_QP" {
 			ioctl.Answer(r, abi.UVERBS_ATTR_CORE_OUT, &answer)
 		}
 	}
-	qp := openBare(t, k, uverbs.QPTypeUC)
-	good := uverbs.AHAttr{Global: true, Port: 1}
+	qp := openBare(t, k, verbs.QPTypeUC)
+	good := verbs.AHAttr{Global: true, Port: 1}
 	for _, c := range []struct {
-		from     uverbs.QPState
+		from     verbs.QPState
 		draining uint8
-		attr     uverbs.QPAttr
-		mask     uverbs.QPAttrMask
+		attr     verbs.QPAttr
+		mask     verbs.QPAttrMask
 		errno    syscall.Errno
 		want     string
 	}{
-		{uverbs.QPStateErr, 0, uverbs.QPAttr{State: uverbs.QPStateRTS}, uverbs.QPAttrState, syscall.EINVAL, "no UC QP goes from ERR to RTS"},
-		{uverbs.QPStateSQE, 0, uverbs.QPAttr{State: uverbs.QPStateRTS}, uverbs.QPAttrState | uverbs.QPAttrAltPath, syscall.EINVAL, "SQE to RTS of a UC QP can't take AltPath"},
-		{uverbs.QPStateRTS, 0, uverbs.QPAttr{State: uverbs.QPStateRTS, CurState: uverbs.QPStateInit}, uverbs.QPAttrState | uverbs.QPAttrCurState, syscall.EINVAL, "no UC QP goes from INIT to RTS; from INIT the next is RTR"},
-		{uverbs.QPStateSQD, 1, uverbs.QPAttr{State: uverbs.QPStateRTS}, uverbs.QPAttrState, syscall.EINVAL, "still draining"},
-		{uverbs.QPStateSQD, 1, uverbs.QPAttr{PKeyIndex: 9}, uverbs.QPAttrPKeyIndex, syscall.EINVAL, "invalid argument"},
-		{uverbs.QPStateSQD, 0, uverbs.QPAttr{}, uverbs.QPAttrAV, syscall.EINVAL, "AH.Port must be"},
-		{uverbs.QPStateSQD, 0, uverbs.QPAttr{AH: uverbs.AHAttr{Port: 1}}, uverbs.QPAttrAV, syscall.EINVAL, "needs a Global AH"},
-		{uverbs.QPStateSQD, 0, uverbs.QPAttr{AH: good}, uverbs.QPAttrAV, syscall.EINVAL, "check AH.Port"},
-		{uverbs.QPStateRTS, 0, uverbs.QPAttr{AltPort: 1, AltAH: uverbs.AHAttr{Port: 2}}, uverbs.QPAttrAltPath, syscall.EINVAL, "AltAH.Port must be the same"},
-		{uverbs.QPStateInit, 0, uverbs.QPAttr{State: uverbs.QPStateRTR, AH: good, PathMTU: 6}, uverbs.QPAttrState | uverbs.QPAttrAV | uverbs.QPAttrPathMTU | uverbs.QPAttrDestQPN | uverbs.QPAttrRQPSN, syscall.EINVAL, "none of MTU256 to MTU4096"},
-		{uverbs.QPStateInit, 0, uverbs.QPAttr{}, uverbs.QPAttrPort, syscall.EINVAL, "Port counts from 1"},
-		{uverbs.QPStateInit, 0, uverbs.QPAttr{QKey: 1 << 31}, uverbs.QPAttrQKey, syscall.EPERM, "CAP_NET_RAW"},
-		{uverbs.QPStateSQD, 0, uverbs.QPAttr{AH: good}, uverbs.QPAttrAV, syscall.EHOSTUNREACH, "no way to DGID"},
-		{uverbs.QPStateRTS, 0, uverbs.QPAttr{}, uverbs.QPAttrAccess, syscall.EIO, "input/output error"},
+		{verbs.QPStateErr, 0, verbs.QPAttr{State: verbs.QPStateRTS}, verbs.QPAttrState, syscall.EINVAL, "no UC QP goes from ERR to RTS"},
+		{verbs.QPStateSQE, 0, verbs.QPAttr{State: verbs.QPStateRTS}, verbs.QPAttrState | verbs.QPAttrAltPath, syscall.EINVAL, "SQE to RTS of a UC QP can't take AltPath"},
+		{verbs.QPStateRTS, 0, verbs.QPAttr{State: verbs.QPStateRTS, CurState: verbs.QPStateInit}, verbs.QPAttrState | verbs.QPAttrCurState, syscall.EINVAL, "no UC QP goes from INIT to RTS; from INIT the next is RTR"},
+		{verbs.QPStateSQD, 1, verbs.QPAttr{State: verbs.QPStateRTS}, verbs.QPAttrState, syscall.EINVAL, "still draining"},
+		{verbs.QPStateSQD, 1, verbs.QPAttr{PKeyIndex: 9}, verbs.QPAttrPKeyIndex, syscall.EINVAL, "invalid argument"},
+		{verbs.QPStateSQD, 0, verbs.QPAttr{}, verbs.QPAttrAV, syscall.EINVAL, "AH.Port must be"},
+		{verbs.QPStateSQD, 0, verbs.QPAttr{AH: verbs.AHAttr{Port: 1}}, verbs.QPAttrAV, syscall.EINVAL, "needs a Global AH"},
+		{verbs.QPStateSQD, 0, verbs.QPAttr{AH: good}, verbs.QPAttrAV, syscall.EINVAL, "check AH.Port"},
+		{verbs.QPStateRTS, 0, verbs.QPAttr{AltPort: 1, AltAH: verbs.AHAttr{Port: 2}}, verbs.QPAttrAltPath, syscall.EINVAL, "AltAH.Port must be the same"},
+		{verbs.QPStateInit, 0, verbs.QPAttr{State: verbs.QPStateRTR, AH: good, PathMTU: 6}, verbs.QPAttrState | verbs.QPAttrAV | verbs.QPAttrPathMTU | verbs.QPAttrDestQPN | verbs.QPAttrRQPSN, syscall.EINVAL, "none of MTU256 to MTU4096"},
+		{verbs.QPStateInit, 0, verbs.QPAttr{}, verbs.QPAttrPort, syscall.EINVAL, "Port counts from 1"},
+		{verbs.QPStateInit, 0, verbs.QPAttr{QKey: 1 << 31}, verbs.QPAttrQKey, syscall.EPERM, "CAP_NET_RAW"},
+		{verbs.QPStateSQD, 0, verbs.QPAttr{AH: good}, verbs.QPAttrAV, syscall.EHOSTUNREACH, "no way to DGID"},
+		{verbs.QPStateRTS, 0, verbs.QPAttr{}, verbs.QPAttrAccess, syscall.EIO, "input/output error"},
 	} {
 		answer = abi.IbUverbsQueryQpResp{QpState: uint8(c.from), SqDraining: c.draining}
 		k.Fail("MODIFY_QP", 0, c.errno)
@@ -58,13 +58,13 @@ func TestExplainModify(t *testing.T) {
 
 // TestQPAttrRoundTrip sends every attribute and reads it back.
 func TestQPAttrRoundTrip(t *testing.T) {
-	want := uverbs.QPAttr{
-		State: uverbs.QPStateSQD, CurState: uverbs.QPStateRTS, PathMTU: 3, QKey: 4, RQPSN: 5, SQPSN: 6, DestQPN: 7, Access: 8,
-		AH: uverbs.AHAttr{DGID: uverbs.GID{9}, Port: 10}, PKeyIndex: 11, MaxRDAtomic: 12, MaxDestRDAtomic: 13, MinRNRTimer: 14,
-		Port: 15, Timeout: 16, RetryCnt: 17, RNRRetry: 18, EnSQDAsyncNotify: true, AltAH: uverbs.AHAttr{DGID: uverbs.GID{19}, Port: 20},
-		AltPKeyIndex: 21, AltPort: 22, AltTimeout: 23, PathMigState: uverbs.PathMigArmed,
+	want := verbs.QPAttr{
+		State: verbs.QPStateSQD, CurState: verbs.QPStateRTS, PathMTU: 3, QKey: 4, RQPSN: 5, SQPSN: 6, DestQPN: 7, Access: 8,
+		AH: verbs.AHAttr{DGID: verbs.GID{9}, Port: 10}, PKeyIndex: 11, MaxRDAtomic: 12, MaxDestRDAtomic: 13, MinRNRTimer: 14,
+		Port: 15, Timeout: 16, RetryCnt: 17, RNRRetry: 18, EnSQDAsyncNotify: true, AltAH: verbs.AHAttr{DGID: verbs.GID{19}, Port: 20},
+		AltPKeyIndex: 21, AltPort: 22, AltTimeout: 23, PathMigState: verbs.PathMigArmed,
 	}
-	k := fakeverbs.New(uint32(uverbs.DriverHNS))
+	k := fakeverbs.New(uint32(verbs.DriverHNS))
 	var in abi.IbUverbsModifyQp
 	k.Tamper = func(call string, r *ioctl.Request) {
 		switch call {
@@ -82,12 +82,12 @@ func TestQPAttrRoundTrip(t *testing.T) {
 			})
 		}
 	}
-	qp := openBare(t, k, uverbs.QPTypeDriver) // which no table of the kernel's holds
-	if err := qp.Modify(&want, uverbs.QPAttrState); err != nil {
+	qp := openBare(t, k, verbs.QPTypeDriver) // which no table of the kernel's holds
+	if err := qp.Modify(&want, verbs.QPAttrState); err != nil {
 		t.Fatal(err)
 	}
 	want.EnSQDAsyncNotify, want.SQDraining = false, true
-	want.Cap = uverbs.QPCap{MaxSendWR: 24, MaxRecvWR: 25, MaxSendSGE: 26, MaxRecvSGE: 27, MaxInline: 28}
+	want.Cap = verbs.QPCap{MaxSendWR: 24, MaxRecvWR: 25, MaxSendSGE: 26, MaxRecvSGE: 27, MaxInline: 28}
 	if got, err := qp.Query(); err != nil || *got != want {
 		t.Errorf("%v\n got %+v\nwant %+v", err, got, want)
 	}
@@ -95,10 +95,10 @@ func TestQPAttrRoundTrip(t *testing.T) {
 
 // TestRateLimit goes by another command, which this kernel lacks.
 func TestRateLimit(t *testing.T) {
-	k := fakeverbs.New(uint32(uverbs.DriverHNS))
-	qp := openBare(t, k, uverbs.QPTypeRC)
-	err := qp.Modify(&uverbs.QPAttr{RateLimit: 1}, uverbs.QPAttrRateLimit)
-	if !errors.Is(err, uverbs.ErrNotSupported) || k.Calls("MODIFY_QP") != 0 {
+	k := fakeverbs.New(uint32(verbs.DriverHNS))
+	qp := openBare(t, k, verbs.QPTypeRC)
+	err := qp.Modify(&verbs.QPAttr{RateLimit: 1}, verbs.QPAttrRateLimit)
+	if !errors.Is(err, verbs.ErrNotSupported) || k.Calls("MODIFY_QP") != 0 {
 		t.Error(err)
 	}
 }

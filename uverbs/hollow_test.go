@@ -4,10 +4,10 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/fakeverbs"
-	"github.com/goverbs/goverbs/netlinkrdma"
 	"github.com/goverbs/goverbs/uverbs"
-	"github.com/goverbs/goverbs/uverbs/driver"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // hollow is a driver of hardware that has every object and no queues: the calls for objects
@@ -16,9 +16,9 @@ type hollow struct{}
 
 func init() { driver.Register(hollow{}) }
 
-var hollow0 = uverbs.DeviceInfo{Name: "hollow0", Index: 5, Driver: uverbs.DriverHFI1, NodeType: netlinkrdma.NodeCA, Ports: 1}
+var hollow0 = uverbs.DeviceInfo{Name: "hollow0", Index: 5, Driver: verbs.DriverHFI1, NodeType: verbs.NodeCA, Ports: 1}
 
-func (hollow) ID() driver.ID                               { return driver.HFI1 }
+func (hollow) ID() verbs.DriverID                          { return verbs.DriverHFI1 }
 func (hollow) ABI() (lowest, highest uint32)               { return 0, 9 }
 func (hollow) Open(r *driver.Open) (driver.Context, error) { return hollow{}, r.Do(driver.UHW{}) }
 
@@ -75,10 +75,10 @@ func (hollow) CreateFlow(r *driver.CreateFlow) error {
 
 type hollowQueue struct{}
 
-func (hollowQueue) Poll([]uverbs.WC) (n int, bad bool, err error) { return 0, false, nil }
-func (hollowQueue) Arm(bool) error                                { return nil }
-func (hollowQueue) PostSend(wrs []uverbs.SendWR) (int, error)     { return len(wrs), nil }
-func (hollowQueue) PostRecv(wrs []uverbs.RecvWR) (int, error)     { return len(wrs), nil }
+func (hollowQueue) Poll([]verbs.WC) (n int, bad bool, err error) { return 0, false, nil }
+func (hollowQueue) Arm(bool) error                               { return nil }
+func (hollowQueue) PostSend(wrs []verbs.SendWR) (int, error)     { return len(wrs), nil }
+func (hollowQueue) PostRecv(wrs []verbs.RecvWR) (int, error)     { return len(wrs), nil }
 
 // hard is a world of such a device.
 type hard struct {

@@ -6,8 +6,9 @@ import (
 	"syscall"
 
 	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/ioctl"
-	"github.com/goverbs/goverbs/uverbs/driver"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // ImportFile opens the RDMA device of a descriptor that another process uses and has sent
@@ -37,7 +38,7 @@ func (d *Device) importContext() error {
 	}
 	i, ok := p.(driver.Importer)
 	if !ok {
-		return d.fail("import", ErrNotSupported, "the driver does not share a context between processes")
+		return d.fail("import", verbs.ErrNotSupported, "the driver does not share a context between processes")
 	}
 	if err := d.provide(i.Import, d.issueQueryContext); err != nil {
 		hint := contextHint(err)

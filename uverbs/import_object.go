@@ -4,7 +4,8 @@ import (
 	"math"
 	"syscall"
 
-	"github.com/goverbs/goverbs/uverbs/driver"
+	"github.com/goverbs/goverbs/internal/driver"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // ImportPD takes a protection domain by the handle that its maker told ([PD.Handle]). The
@@ -28,7 +29,7 @@ func (d *Device) ImportPD(handle uint32) (*PD, error) {
 func (pd *PD) identify() (err error) {
 	p, ok := pd.dev.provider.(driver.PDImporter)
 	if !ok {
-		return ErrNotSupported
+		return verbs.ErrNotSupported
 	}
 	pd.data, err = p.ImportPD(pd.handle)
 	return err
@@ -90,7 +91,7 @@ func (d *Device) ImportDM(handle uint32) (*DM, error) {
 func (dm *DM) identify() (err error) {
 	p, ok := dm.dev.provider.(driver.DMImporter)
 	if !ok {
-		return ErrNotSupported
+		return verbs.ErrNotSupported
 	}
 	r := &driver.ImportDM{Memory: dm.memory, Handle: dm.handle}
 	dm.data, err = p.ImportDM(r)

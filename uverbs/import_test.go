@@ -12,9 +12,10 @@ import (
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/providertest"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
-var mlx50 = uverbs.DeviceInfo{Name: "mlx5_0", Driver: uverbs.DriverMLX5, ABI: 1, Ports: 1}
+var mlx50 = uverbs.DeviceInfo{Name: "mlx5_0", Driver: verbs.DriverMLX5, ABI: 1, Ports: 1}
 
 // sharing is a device with a domain and a region, and what another descriptor of the same
 // file imports of it.
@@ -32,7 +33,7 @@ func newSharing(t testing.TB) *sharing {
 	k, maker := open(t, mlx50)
 	s := &sharing{k: k, maker: maker}
 	s.theirs = must[*uverbs.PD](t)(maker.AllocPD())
-	s.memory = must[*uverbs.MR](t)(s.theirs.AllocMR(4096, uverbs.AccessLocalWrite, nil))
+	s.memory = must[*uverbs.MR](t)(s.theirs.AllocMR(4096, verbs.AccessLocalWrite, nil))
 	s.dev = must[*uverbs.Device](t)(uverbs.ImportOn(mlx50, k.Dup()))
 	s.pd = must[*uverbs.PD](t)(s.dev.ImportPD(s.theirs.Handle()))
 	s.mr = must[*uverbs.MR](t)(s.pd.ImportMR(s.memory.Handle()))
@@ -56,10 +57,10 @@ func TestImportSends(t *testing.T) {
 	copy(s.memory.Bytes(), "of the maker")
 	cq := must[*uverbs.CQ](t)(s.dev.CreateCQ(4, nil))
 	qp := must[*uverbs.QP](t)(s.pd.CreateQP(&uverbs.QPOptions{SendCQ: cq, RecvCQ: cq,
-		Cap: uverbs.QPCap{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}}))
+		Cap: verbs.QPCap{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}}))
 	defer closeAll(t, qp, cq)
 	providertest.Bring(t, qp)
-	if n, err := qp.PostSend([]uverbs.SendWR{{WRID: 7, SGL: []uverbs.SGE{s.mr.SGE(7, 5)}, Flags: uverbs.SendSignaled}}); n != 1 || err != nil {
+	if n, err := qp.PostSend([]verbs.SendWR{{WRID: 7, SGL: []verbs.SGE{s.mr.SGE(7, 5)}, Flags: verbs.SendSignaled}}); n != 1 || err != nil {
 		t.Fatal(n, err)
 	}
 	kqp := s.k.QueuePairs()[0]
@@ -82,11 +83,11 @@ func TestImportCloses(t *testing.T) {
 	if s.dev.CompVectors() != s.maker.CompVectors() || s.dev.CompVectors() == 0 {
 		t.Error(s.dev.CompVectors())
 	}
-	access := uverbs.AccessLocalWrite
+	access := verbs.AccessLocalWrite
 	if err := s.mr.Rereg(uverbs.ReregOptions{Access: &access}); !errors.Is(err, syscall.EPERM) {
 		t.Error("an imported region is changed:", err)
 	}
-	if err := s.pd.Close(); !errors.Is(err, uverbs.ErrInUse) {
+	if err := s.pd.Close(); !errors.Is(err, verbs.ErrInUse) {
 		t.Error("a domain with a region:", err)
 	}
 	closeAll(t, s.mr, s.pd, s.dev)
@@ -125,9 +126,9 @@ func TestImportRefused(t *testing.T) {
 	}{
 		"no context":       {fresh(mlx50, nil), syscall.EINVAL, "has no context"},
 		"static registers": {fresh(mlx50, func(k *fakeverbs.Kernel) { k.MLX5.StaticUARs = true }), syscall.EINVAL, "registers of its own"},
-		"siw":              {fresh(siw0, used), uverbs.ErrNotSupported, "does not share"},
-		"another ABI":      {fresh(foreign, nil), uverbs.ErrNoProvider, "ABI 99"},
-		"no provider":      {fresh(uverbs.DeviceInfo{Name: "hollow0", Driver: 9999}, nil), uverbs.ErrNoProvider, "provider/"},
+		"siw":              {fresh(siw0, used), verbs.ErrNotSupported, "does not share"},
+		"another ABI":      {fresh(foreign, nil), verbs.ErrNoProvider, "ABI 99"},
+		"no provider":      {fresh(uverbs.DeviceInfo{Name: "hollow0", Driver: 9999}, nil), verbs.ErrNoProvider, "provider/"},
 		"no such PD":       {closing(s.dev.ImportPD(999)), syscall.ENOENT, "no such object"},
 		"no such MR":       {closing(s.pd.ImportMR(999)), syscall.ENOENT, "no such object"},
 		"a region as a PD": {closing(s.dev.ImportPD(s.memory.Handle())), syscall.ENOENT, "no such object"},
@@ -146,10 +147,10 @@ func TestImportRefused(t *testing.T) {
 		t.Error("a region as long as no memory is:", err)
 	}
 	closeAll(t, s.mr, s.pd, s.dev)
-	if _, err := s.dev.ImportPD(s.theirs.Handle()); !errors.Is(err, uverbs.ErrClosed) {
+	if _, err := s.dev.ImportPD(s.theirs.Handle()); !errors.Is(err, verbs.ErrClosed) {
 		t.Error("a closed device:", err)
 	}
-	if _, err := s.pd.ImportMR(s.memory.Handle()); !errors.Is(err, uverbs.ErrClosed) {
+	if _, err := s.pd.ImportMR(s.memory.Handle()); !errors.Is(err, verbs.ErrClosed) {
 		t.Error("a closed domain:", err)
 	}
 }
@@ -157,7 +158,7 @@ func TestImportRefused(t *testing.T) {
 // TestImportPDRefused: only a driver that shares contexts knows domains of others.
 func TestImportPDRefused(t *testing.T) {
 	w := newWorld(t)
-	if _, err := w.dev.ImportPD(w.pd.Handle()); !errors.Is(err, uverbs.ErrNotSupported) || !strings.Contains(err.Error(), "import PD on siw0") {
+	if _, err := w.dev.ImportPD(w.pd.Handle()); !errors.Is(err, verbs.ErrNotSupported) || !strings.Contains(err.Error(), "import PD on siw0") {
 		t.Error(err)
 	}
 }
@@ -175,7 +176,7 @@ func TestQueryContext(t *testing.T) {
 			r := ioctl.New(uint32(c.info.Driver), abi.UVERBS_OBJECT_DEVICE, abi.UVERBS_METHOD_QUERY_CONTEXT)
 			defer r.Free()
 			ioctl.Out(r, abi.UVERBS_ATTR_QUERY_CONTEXT_NUM_COMP_VECTORS, &vectors)
-			if c.info.Driver == uverbs.DriverMLX5 {
+			if c.info.Driver == verbs.DriverMLX5 {
 				r.OutBytes(abi.MLX5_IB_ATTR_QUERY_CONTEXT_RESP_UCTX, make([]byte, 80))
 			}
 			return r.Do(k)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 func TestModerate(t *testing.T) {
@@ -32,13 +33,13 @@ func TestModerate(t *testing.T) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
-	if err := newWorld(t).cq.Moderate(1, 0); !errors.Is(err, uverbs.ErrNotSupported) || !strings.Contains(err.Error(), " on siw0") {
+	if err := newWorld(t).cq.Moderate(1, 0); !errors.Is(err, verbs.ErrNotSupported) || !strings.Contains(err.Error(), " on siw0") {
 		t.Error(err)
 	}
 	if err := w.cq.Close(); err != nil {
 		t.Error(err)
 	}
-	if err := w.cq.Moderate(1, 0); !errors.Is(err, uverbs.ErrClosed) {
+	if err := w.cq.Moderate(1, 0); !errors.Is(err, verbs.ErrClosed) {
 		t.Error(err)
 	}
 }
@@ -46,10 +47,10 @@ func TestModerate(t *testing.T) {
 // TestHandles lists more than fit into the first request.
 func TestHandles(t *testing.T) {
 	everyErrno(t, "hollow0", newHard, []verb[*hard]{
-		{"Handles", []string{"INFO_HANDLES"}, "list the objects of device on hollow0", func(w *hard) error { return failed(w.dev.Handles(uverbs.ObjectPD)) }},
+		{"Handles", []string{"INFO_HANDLES"}, "list the objects of device on hollow0", func(w *hard) error { return failed(w.dev.Handles(verbs.ObjectPD)) }},
 	})
 	w := newHard(t)
-	if got, err := w.dev.Handles(uverbs.ObjectMR); err != nil || len(got) != 0 {
+	if got, err := w.dev.Handles(verbs.ObjectMR); err != nil || len(got) != 0 {
 		t.Error(got, err)
 	}
 	var want []uint32
@@ -59,10 +60,10 @@ func TestHandles(t *testing.T) {
 		want = append(want, uint32(i+2)) // behind the world's PD and CQ
 	}
 	want = append([]uint32{0}, want...)
-	if got, err := w.dev.Handles(uverbs.ObjectPD); err != nil || !slices.Equal(got, want) {
+	if got, err := w.dev.Handles(verbs.ObjectPD); err != nil || !slices.Equal(got, want) {
 		t.Errorf("%d, %v", got, err)
 	}
-	if got, err := w.dev.Handles(uverbs.ObjectCQ); err != nil || !slices.Equal(got, []uint32{1}) {
+	if got, err := w.dev.Handles(verbs.ObjectCQ); err != nil || !slices.Equal(got, []uint32{1}) {
 		t.Errorf("%d, %v", got, err)
 	}
 }
@@ -75,7 +76,7 @@ func TestRegMRAt(t *testing.T) {
 	defer own.Close()
 	const page = 4096
 	iova := own.Addr()%page | 1<<40
-	mr := must[*uverbs.MR](t)(w.pd.RegMRAt(b, iova, uverbs.AccessLocalWrite))
+	mr := must[*uverbs.MR](t)(w.pd.RegMRAt(b, iova, verbs.AccessLocalWrite))
 	defer mr.Close()
 	if mr.Addr() != iova || mr.SGE(8, 8).Addr != iova+8 || len(mr.Bytes()) != len(b) {
 		t.Errorf("%#x", mr.Addr())

@@ -9,9 +9,10 @@ import (
 	"syscall"
 
 	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/mmap"
-	"github.com/goverbs/goverbs/uverbs/driver"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // MR is a memory region: memory that the device may use, pinned in place.
@@ -28,7 +29,7 @@ type MR struct {
 	gone       atomic.Bool     // closed: data is not the region's any more
 	own        *mmap.Region    // memory that came with the region
 	pin        *runtime.Pinner // holds a caller's slice in place
-	access     Access
+	access     verbs.Access
 	memory     *memory
 	lent       bool // imported: the kernel's object is another's
 	null       bool // of no memory: there is no object of the kernel's
@@ -42,7 +43,7 @@ type MROptions struct {
 // AllocMR registers size bytes of fresh, zeroed memory outside the Go heap,
 // rounded up to whole pages. The memory is unmapped when the region is closed, and
 // [MR.Bytes] is nil from then on.
-func (pd *PD) AllocMR(size int, access Access, opts *MROptions) (*MR, error) {
+func (pd *PD) AllocMR(size int, access verbs.Access, opts *MROptions) (*MR, error) {
 	if opts == nil {
 		opts = &MROptions{}
 	}
@@ -72,14 +73,16 @@ func (pd *PD) AllocMR(size int, access Access, opts *MROptions) (*MR, error) {
 // every other offset for 0.
 //
 // C: ibv_reg_mr
-func (pd *PD) RegMR(b []byte, access Access) (*MR, error) { return pd.RegMRAt(b, address(b), access) }
+func (pd *PD) RegMR(b []byte, access verbs.Access) (*MR, error) {
+	return pd.RegMRAt(b, address(b), access)
+}
 
 // RegMRAt is RegMR for memory that work requests and peers name by addresses from iova on, a
 // value of the caller's choice that lies at the same place of its page as b. siw has only the
 // memory's own addresses.
 //
 // C: ibv_reg_mr_iova
-func (pd *PD) RegMRAt(b []byte, iova uint64, access Access) (*MR, error) {
+func (pd *PD) RegMRAt(b []byte, iova uint64, access verbs.Access) (*MR, error) {
 	if len(b) == 0 {
 		return nil, &Error{Op: "create", Object: "MR", Device: pd.dev.info.Name, Err: syscall.EINVAL, Hint: "the memory is empty"}
 	}
@@ -91,7 +94,7 @@ func (pd *PD) RegMRAt(b []byte, iova uint64, access Access) (*MR, error) {
 	return mr, nil
 }
 
-func (mr *MR) register(access Access) error {
+func (mr *MR) register(access verbs.Access) error {
 	pd := mr.pd
 	return mr.made(access, mr.create, func(err error) (string, error) {
 		if hint := mrHint(err, access, len(mr.data)); hint != "" {
@@ -105,7 +108,7 @@ func (mr *MR) register(access Access) error {
 }
 
 // made has create make the region, a user of its PD and of more.
-func (mr *MR) made(access Access, create func(Access) error, remedy func(error) (hint string, err error), more ...*object) error {
+func (mr *MR) made(access verbs.Access, create func(verbs.Access) error, remedy func(error) (hint string, err error), more ...*object) error {
 	if err := mr.attach("MR", append([]*object{&mr.pd.object}, more...)...); err != nil {
 		return err
 	}
@@ -120,7 +123,7 @@ func (mr *MR) made(access Access, create func(Access) error, remedy func(error) 
 	return nil
 }
 
-func (mr *MR) create(access Access) error {
+func (mr *MR) create(access verbs.Access) error {
 	return mr.lending(func() error { return mr.ask(access) })
 }
 
@@ -137,7 +140,7 @@ func (mr *MR) lending(ask func() error) error {
 	return err
 }
 
-func (mr *MR) ask(access Access) (err error) {
+func (mr *MR) ask(access verbs.Access) (err error) {
 	c := mr.pd.dev.creation(func(u driver.UHW, extra []driver.Attr) error { return mr.issueCreate(access, u, extra) })
 	mr.memory = c.memory
 	if p, ok := mr.pd.dev.provider.(driver.MRRegistrar); ok {
@@ -148,7 +151,7 @@ func (mr *MR) ask(access Access) (err error) {
 	return c.made(err, func() error { return mr.pd.dev.issueDeregMR(mr.handle) })
 }
 
-func (mr *MR) issueCreate(access Access, u driver.UHW, extra []driver.Attr) error {
+func (mr *MR) issueCreate(access verbs.Access, u driver.UHW, extra []driver.Attr) error {
 	in := &abi.IbUverbsRegMr{
 		Start: address(mr.data), Length: uint64(len(mr.data)), HcaVa: mr.iova,
 		PdHandle: mr.pd.handle, AccessFlags: uint32(access),
@@ -197,7 +200,7 @@ func (mr *MR) Bytes() []byte {
 // Len is the size of the region in bytes. It outlives Close, as do Addr and the keys.
 func (mr *MR) Len() int { return mr.length }
 
-// LKey is the key for local use, in an [SGE]. No region, a nil MR, has key 0.
+// LKey is the key for local use, in a [verbs.SGE]. No region, a nil MR, has key 0.
 func (mr *MR) LKey() uint32 {
 	if mr == nil {
 		return 0
@@ -212,15 +215,15 @@ func (mr *MR) RKey() uint32 { return mr.rkey }
 // the end of the region when it carries the request out.
 //
 // An SGE can name at most 4 GiB less two bytes; a larger n, a negative n and a negative
-// off give an SGE whose Length is [BadLength]. PostSend, PostRecv and AdviseMR refuse
+// off give an SGE whose Length is [verbs.BadLength]. PostSend, PostRecv and AdviseMR refuse
 // that with an error. A device may take less than an SGE can name: no message is longer
-// than [PortAttr.MaxMsgSize].
-func (mr *MR) SGE(off, n int) SGE {
-	length := uint32(BadLength)
-	if off >= 0 && n >= 0 && uint64(n) < BadLength {
+// tha [verbs.PortAttr.MaxMsgSize].
+func (mr *MR) SGE(off, n int) verbs.SGE {
+	length := uint32(verbs.BadLength)
+	if off >= 0 && n >= 0 && uint64(n) < verbs.BadLength {
 		length = uint32(n)
 	}
-	return SGE{Addr: mr.Addr() + uint64(off), Length: length, LKey: mr.lkey}
+	return verbs.SGE{Addr: mr.Addr() + uint64(off), Length: length, LKey: mr.lkey}
 }
 
 // Close ends the registration and frees memory that came with the region, of which

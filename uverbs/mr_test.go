@@ -9,13 +9,14 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // TestRegMRKeepsSlice has nobody but a region know of a slice while the collector
 // runs and the stack moves.
 func TestRegMRKeepsSlice(t *testing.T) {
 	w := newWorld(t)
-	mr := must[*uverbs.MR](t)(w.pd.RegMR(make([]byte, 3*4096), uverbs.AccessLocalWrite))
+	mr := must[*uverbs.MR](t)(w.pd.RegMR(make([]byte, 3*4096), verbs.AccessLocalWrite))
 	addr := mr.Addr()
 	for i := range mr.Bytes() {
 		mr.Bytes()[i] = 0xa5
@@ -34,10 +35,10 @@ func TestRegMRKeepsSlice(t *testing.T) {
 		}
 	}
 	k := w.k.MRs()[1]
-	if k.Start != addr || k.Length != 3*4096 || k.Access != uint32(uverbs.AccessLocalWrite) || mr.LKey() != k.Key || mr.RKey() != k.Key {
+	if k.Start != addr || k.Length != 3*4096 || k.Access != uint32(verbs.AccessLocalWrite) || mr.LKey() != k.Key || mr.RKey() != k.Key {
 		t.Errorf("the kernel has %+v", k)
 	}
-	if sge := mr.SGE(10, 20); sge != (uverbs.SGE{Addr: addr + 10, Length: 20, LKey: k.Key}) {
+	if sge := mr.SGE(10, 20); sge != (verbs.SGE{Addr: addr + 10, Length: 20, LKey: k.Key}) {
 		t.Errorf("%+v", sge)
 	}
 	if err := mr.Close(); err != nil {
@@ -100,7 +101,7 @@ func TestRefusedMemory(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := w.pd.AllocMR(1, uverbs.AccessRemoteWrite, nil); !errors.Is(err, syscall.EINVAL) || !strings.Contains(err.Error(), "AccessLocalWrite") {
+	if _, err := w.pd.AllocMR(1, verbs.AccessRemoteWrite, nil); !errors.Is(err, syscall.EINVAL) || !strings.Contains(err.Error(), "AccessLocalWrite") {
 		t.Error(err)
 	}
 }
@@ -120,8 +121,8 @@ func TestBytesAfterClose(t *testing.T) {
 	w := newWorld(t)
 	mine := make([]byte, 4096)
 	for name, mr := range map[string]*uverbs.MR{
-		"allocated": must[*uverbs.MR](t)(w.pd.AllocMR(4096, uverbs.AccessLocalWrite, nil)),
-		"caller's":  must[*uverbs.MR](t)(w.pd.RegMR(mine, uverbs.AccessLocalWrite)),
+		"allocated": must[*uverbs.MR](t)(w.pd.AllocMR(4096, verbs.AccessLocalWrite, nil)),
+		"caller's":  must[*uverbs.MR](t)(w.pd.RegMR(mine, verbs.AccessLocalWrite)),
 	} {
 		w.k.Fail("MR_DESTROY", 0, syscall.EBUSY)
 		if err := mr.Close(); !errors.Is(err, syscall.EBUSY) || len(mr.Bytes()) != 4096 {
@@ -137,7 +138,7 @@ func TestBytesAfterClose(t *testing.T) {
 func TestBytesBesideClose(t *testing.T) {
 	w := newWorld(t)
 	for range 100 {
-		mr := must[*uverbs.MR](t)(w.pd.AllocMR(4096, uverbs.AccessLocalWrite, nil))
+		mr := must[*uverbs.MR](t)(w.pd.AllocMR(4096, verbs.AccessLocalWrite, nil))
 		seen := make(chan bool)
 		go func() {
 			for mr.Bytes() != nil {
@@ -159,16 +160,16 @@ func TestSGEOutOfReach(t *testing.T) {
 	w := newWorld(t)
 	w.kqp().Connect()
 	for _, c := range []struct{ off, n int }{{0, 5 << 30}, {0, 1 << 32}, {0, 1<<32 - 1}, {1 << 40, 1 << 40}, {0, math.MaxInt}, {0, -1}, {0, math.MinInt}, {-1, 1}} {
-		sgl := []uverbs.SGE{w.mr.SGE(c.off, c.n)}
-		if sgl[0].Length != uverbs.BadLength {
+		sgl := []verbs.SGE{w.mr.SGE(c.off, c.n)}
+		if sgl[0].Length != verbs.BadLength {
 			t.Errorf("%+v: %+v", c, sgl)
 		}
 		for name, post := range map[string]func() (int, error){
-			"send":    func() (int, error) { return w.qp.PostSend([]uverbs.SendWR{{Opcode: uverbs.OpSend, SGL: sgl}}) },
-			"receive": func() (int, error) { return w.qp.PostRecv([]uverbs.RecvWR{{SGL: sgl}}) },
-			"SRQ":     func() (int, error) { return w.srq.PostRecv([]uverbs.RecvWR{{SGL: sgl}}) },
+			"send":    func() (int, error) { return w.qp.PostSend([]verbs.SendWR{{Opcode: verbs.OpSend, SGL: sgl}}) },
+			"receive": func() (int, error) { return w.qp.PostRecv([]verbs.RecvWR{{SGL: sgl}}) },
+			"SRQ":     func() (int, error) { return w.srq.PostRecv([]verbs.RecvWR{{SGL: sgl}}) },
 		} {
-			if n, err := post(); n != 0 || !errors.Is(err, uverbs.ErrInvalidWR) {
+			if n, err := post(); n != 0 || !errors.Is(err, verbs.ErrInvalidWR) {
 				t.Errorf("%s of %+v: %d, %v", name, c, n, err)
 			}
 		}

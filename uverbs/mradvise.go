@@ -7,33 +7,8 @@ import (
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/verbs"
 )
-
-// MRAdvice is what [PD.AdviseMR] tells of memory.
-//
-// C: enum ibv_advise_mr_advice
-type MRAdvice uint32
-
-const (
-	// MRPrefetch: the device will read the memory.
-	MRPrefetch = MRAdvice(abi.IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH)
-	// MRPrefetchWrite: the device will write it.
-	MRPrefetchWrite = MRAdvice(abi.IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_WRITE)
-	// MRPrefetchNoFault: as MRPrefetch, but only of what is in memory already.
-	MRPrefetchNoFault = MRAdvice(abi.IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT)
-)
-
-func (a MRAdvice) String() string {
-	switch a {
-	case MRPrefetch:
-		return "PREFETCH"
-	case MRPrefetchWrite:
-		return "PREFETCH_WRITE"
-	case MRPrefetchNoFault:
-		return "PREFETCH_NO_FAULT"
-	}
-	return fmt.Sprintf("MRAdvice(%d)", uint32(a))
-}
 
 // AdviseMR tells the device of a use to come of regions with AccessOnDemand, by
 // local key, so that it need not wait for page faults then. With flush it returns
@@ -42,13 +17,13 @@ func (a MRAdvice) String() string {
 // ErrNotSupported.
 //
 // C: ibv_advise_mr, with IBV_ADVISE_MR_FLAG_FLUSH for flush
-func (pd *PD) AdviseMR(advice MRAdvice, flush bool, sgl []SGE) error {
+func (pd *PD) AdviseMR(advice verbs.MRAdvice, flush bool, sgl []verbs.SGE) error {
 	const op = "advise on memory of"
 	if len(sgl) == 0 || len(sgl) > maxAdvised {
 		return pd.fail(op, syscall.EINVAL, fmt.Sprintf("the list has 1 to %d entries", maxAdvised))
 	}
 	for i, s := range sgl {
-		if s.Length == BadLength {
+		if s.Length == verbs.BadLength {
 			return pd.fail(op, syscall.EINVAL, fmt.Sprintf("entry %d has BadLength: MR.SGE could not name what it was asked for", i))
 		}
 		// The kernel's rxe does not look (Linux 7.2): it takes any region for one with
@@ -68,7 +43,7 @@ func (pd *PD) AdviseMR(advice MRAdvice, flush bool, sgl []SGE) error {
 // maxAdvised is what fits behind the 16-bit length of a request's attribute.
 const maxAdvised = (1<<16 - 1) / 16
 
-func (pd *PD) issueAdvise(advice MRAdvice, flush bool, sgl []SGE) error {
+func (pd *PD) issueAdvise(advice verbs.MRAdvice, flush bool, sgl []verbs.SGE) error {
 	list := make([]abi.IbUverbsSge, len(sgl))
 	for i, s := range sgl {
 		list[i] = abi.IbUverbsSge{Addr: s.Addr, Length: s.Length, Lkey: s.LKey}

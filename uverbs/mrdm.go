@@ -7,6 +7,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // RegDM registers length bytes of the device's memory, from offset on. Work requests and
@@ -14,7 +15,7 @@ import (
 // not. The program itself can't touch them through the region: [MR.Bytes] is nil.
 //
 // C: ibv_reg_dm_mr
-func (pd *PD) RegDM(dm *DM, offset uint64, length int, access Access) (*MR, error) {
+func (pd *PD) RegDM(dm *DM, offset uint64, length int, access verbs.Access) (*MR, error) {
 	refuse := func(why string) (*MR, error) {
 		return nil, &Error{Op: "create", Object: "MR", Device: pd.dev.info.Name, Err: syscall.EINVAL, Hint: why}
 	}
@@ -25,20 +26,20 @@ func (pd *PD) RegDM(dm *DM, offset uint64, length int, access Access) (*MR, erro
 		return refuse(fmt.Sprintf("%d bytes from %d on are not in %d bytes of device memory", length, offset, dm.length))
 	}
 	mr := &MR{pd: pd, length: length, memory: &memory{file: pd.dev.file}}
-	create := func(access Access) error { return mr.issueDM(dm, offset, access) }
+	create := func(access verbs.Access) error { return mr.issueDM(dm, offset, access) }
 	remedy := func(err error) (string, error) {
 		if errors.Is(err, syscall.EINVAL) {
 			return accessHint(access), err
 		}
 		return createHint(err), err
 	}
-	if err := mr.made(access|AccessZeroBased, create, remedy, &dm.object); err != nil {
+	if err := mr.made(access|verbs.AccessZeroBased, create, remedy, &dm.object); err != nil {
 		return nil, err
 	}
 	return mr, nil
 }
 
-func (mr *MR) issueDM(dm *DM, offset uint64, access Access) error {
+func (mr *MR) issueDM(dm *DM, offset uint64, access verbs.Access) error {
 	r := mr.pd.dev.request(abi.UVERBS_OBJECT_MR, abi.UVERBS_METHOD_DM_MR_REG)
 	defer r.Free()
 	r.NewObject(abi.UVERBS_ATTR_REG_DM_MR_HANDLE)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // RegDMABuf registers memory that another device exports as a dma-buf, such as a GPU's:
@@ -19,7 +20,7 @@ import (
 // dma-bufs, siw and rxe among them, return an error that matches ErrNotSupported.
 //
 // C: ibv_reg_dmabuf_mr
-func (pd *PD) RegDMABuf(buf *os.File, offset uint64, length int, iova uint64, access Access) (*MR, error) {
+func (pd *PD) RegDMABuf(buf *os.File, offset uint64, length int, iova uint64, access verbs.Access) (*MR, error) {
 	if length <= 0 {
 		return nil, &Error{Op: "create", Object: "MR", Device: pd.dev.info.Name, Err: syscall.EINVAL, Hint: "a region has one byte at least"}
 	}
@@ -28,7 +29,7 @@ func (pd *PD) RegDMABuf(buf *os.File, offset uint64, length int, iova uint64, ac
 		return nil, &Error{Op: "create", Object: "MR", Device: pd.dev.info.Name, Err: err}
 	}
 	mr := &MR{pd: pd, length: length, iova: iova, memory: &memory{file: pd.dev.file}}
-	err = mr.made(access, func(access Access) (failed error) {
+	err = mr.made(access, func(access verbs.Access) (failed error) {
 		err := c.Control(func(fd uintptr) { failed = mr.issueDMABuf(int32(fd), offset, access) })
 		return errors.Join(err, failed)
 	}, func(err error) (string, error) { return dmaBufHint(err, offset, iova, access), err })
@@ -38,7 +39,7 @@ func (pd *PD) RegDMABuf(buf *os.File, offset uint64, length int, iova uint64, ac
 	return mr, nil
 }
 
-func (mr *MR) issueDMABuf(fd int32, offset uint64, access Access) error {
+func (mr *MR) issueDMABuf(fd int32, offset uint64, access verbs.Access) error {
 	r := mr.pd.dev.request(abi.UVERBS_OBJECT_MR, abi.UVERBS_METHOD_REG_DMABUF_MR)
 	defer r.Free()
 	r.NewObject(abi.UVERBS_ATTR_REG_DMABUF_MR_HANDLE)
@@ -58,9 +59,9 @@ func (mr *MR) issueDMABuf(fd int32, offset uint64, access Access) error {
 }
 
 // dmaBufAccess is what the kernel lets such a region have.
-const dmaBufAccess = AccessLocalWrite | AccessRemoteRead | AccessRemoteWrite | AccessRemoteAtomic | AccessRelaxedOrdering
+const dmaBufAccess = verbs.AccessLocalWrite | verbs.AccessRemoteRead | verbs.AccessRemoteWrite | verbs.AccessRemoteAtomic | verbs.AccessRelaxedOrdering
 
-func dmaBufHint(err error, offset, iova uint64, access Access) string {
+func dmaBufHint(err error, offset, iova uint64, access verbs.Access) string {
 	switch page := uint64(os.Getpagesize() - 1); {
 	case ioctl.Unsupported(err) && access&^dmaBufAccess == 0:
 		return "the driver takes no dma-bufs"

@@ -12,6 +12,7 @@ import (
 	"github.com/goverbs/goverbs/internal/fakeverbs"
 	"github.com/goverbs/goverbs/internal/kernel"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // exported is a file that stands for memory of another device.
@@ -27,8 +28,8 @@ func exported(t *testing.T, size int64) *os.File {
 
 func bareMLX5(t *testing.T) (*fakeverbs.Kernel, *uverbs.PD) {
 	t.Helper()
-	k := fakeverbs.New(uint32(uverbs.DriverMLX5))
-	dev := must[*uverbs.Device](t)(uverbs.DeviceInfo{Name: "mlx5_0", Node: kernel.Node(k), Driver: uverbs.DriverMLX5}.Open())
+	k := fakeverbs.New(uint32(verbs.DriverMLX5))
+	dev := must[*uverbs.Device](t)(uverbs.DeviceInfo{Name: "mlx5_0", Node: kernel.Node(k), Driver: verbs.DriverMLX5}.Open())
 	pd := must[*uverbs.PD](t)(dev.AllocPD())
 	t.Cleanup(func() {
 		if err := errors.Join(pd.Close(), dev.Close()); err != nil {
@@ -43,7 +44,7 @@ func bareMLX5(t *testing.T) (*fakeverbs.Kernel, *uverbs.PD) {
 
 func TestRegDMABuf(t *testing.T) {
 	_, pd := bareMLX5(t)
-	const access = uverbs.AccessLocalWrite | uverbs.AccessRemoteWrite | uverbs.AccessRelaxedOrdering
+	const access = verbs.AccessLocalWrite | verbs.AccessRemoteWrite | verbs.AccessRelaxedOrdering
 	mr := must[*uverbs.MR](t)(pd.RegDMABuf(exported(t, 3<<16), 1<<16|24, 1<<16, 0x7f00_0000_0018, access))
 	if mr.Addr() != 0x7f00_0000_0018 || mr.Len() != 1<<16 || mr.Bytes() != nil || mr.LKey() == 0 {
 		t.Errorf("%#x, %d bytes, %v", mr.Addr(), mr.Len(), mr.LKey())
@@ -58,7 +59,7 @@ func TestRegDMABuf(t *testing.T) {
 	if err := mr.Close(); err != nil {
 		t.Error(err)
 	}
-	if _, err := mr.Query(); !errors.Is(err, uverbs.ErrClosed) {
+	if _, err := mr.Query(); !errors.Is(err, verbs.ErrClosed) {
 		t.Error(err)
 	}
 }
@@ -70,19 +71,19 @@ func TestRegDMABufRefused(t *testing.T) {
 	for _, c := range []struct {
 		offset, iova uint64
 		length       int
-		access       uverbs.Access
+		access       verbs.Access
 		fail         error
 		want         error
 		hint         string
 	}{
 		{length: 0, want: syscall.EINVAL, hint: "one byte at least"},
 		{length: 1, offset: 8, iova: 16, want: syscall.EINVAL, hint: "different places of their pages"},
-		{length: 1, access: uverbs.AccessOnDemand, want: syscall.EINVAL, hint: "RelaxedOrdering at most"},
-		{length: 1, access: uverbs.AccessRemoteWrite, want: syscall.EINVAL, hint: "AccessLocalWrite"},
+		{length: 1, access: verbs.AccessOnDemand, want: syscall.EINVAL, hint: "RelaxedOrdering at most"},
+		{length: 1, access: verbs.AccessRemoteWrite, want: syscall.EINVAL, hint: "AccessLocalWrite"},
 		{length: 1<<16 + 1, want: syscall.EINVAL, hint: "no dma-buf's, or offset and length leave it"},
 		{length: 1, offset: 1 << 63, want: syscall.EINVAL, hint: "leave it"},
 		{length: math.MaxInt, offset: 1 << 12, want: syscall.EINVAL, hint: "leave it"},
-		{length: 1, fail: syscall.EOPNOTSUPP, want: uverbs.ErrNotSupported, hint: "takes no dma-bufs"},
+		{length: 1, fail: syscall.EOPNOTSUPP, want: verbs.ErrNotSupported, hint: "takes no dma-bufs"},
 		{length: 1, fail: syscall.ENOMEM, want: syscall.ENOMEM},
 	} {
 		if c.fail != nil {

@@ -5,13 +5,14 @@ import (
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // RegMRFor is [PD.RegMR] of memory that the device accesses with the hints of a DMA handle. The
 // handle must stay open until the region is closed.
 //
 // C: ibv_reg_mr_ex with IBV_REG_MR_MASK_DMAH
-func (pd *PD) RegMRFor(b []byte, dmah *DMAH, access Access) (*MR, error) {
+func (pd *PD) RegMRFor(b []byte, dmah *DMAH, access verbs.Access) (*MR, error) {
 	refuse := func(why string) (*MR, error) {
 		return nil, &Error{Op: "create", Object: "MR", Device: pd.dev.info.Name, Err: syscall.EINVAL, Hint: why}
 	}
@@ -22,7 +23,7 @@ func (pd *PD) RegMRFor(b []byte, dmah *DMAH, access Access) (*MR, error) {
 		return refuse("no DMA handle is named")
 	}
 	mr := &MR{pd: pd, data: b, length: len(b), iova: address(b), pin: pd.dev.file.pin(b), memory: &memory{file: pd.dev.file}}
-	create := func(access Access) error {
+	create := func(access verbs.Access) error {
 		return mr.lending(func() error { return mr.issueFor(dmah, access) })
 	}
 	remedy := func(err error) (string, error) {
@@ -38,7 +39,7 @@ func (pd *PD) RegMRFor(b []byte, dmah *DMAH, access Access) (*MR, error) {
 	return mr, nil
 }
 
-func (mr *MR) issueFor(dmah *DMAH, access Access) error {
+func (mr *MR) issueFor(dmah *DMAH, access verbs.Access) error {
 	r := mr.pd.dev.request(abi.UVERBS_OBJECT_MR, abi.UVERBS_METHOD_REG_MR)
 	defer r.Free()
 	r.NewObject(abi.UVERBS_ATTR_REG_MR_HANDLE)

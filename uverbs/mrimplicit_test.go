@@ -11,6 +11,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // TestImplicitMR: the kernel gets address 0 and the greatest length, and pins nothing.
@@ -19,19 +20,19 @@ func TestImplicitMR(t *testing.T) {
 	pd := must[*uverbs.PD](t)(dev.AllocPD())
 	pinned := int64(0)
 	k.Pin = func(bytes int64) error { pinned += bytes; return nil }
-	mr := must[*uverbs.MR](t)(pd.RegImplicitMR(uverbs.AccessLocalWrite))
+	mr := must[*uverbs.MR](t)(pd.RegImplicitMR(verbs.AccessLocalWrite))
 	const want = abi.IB_UVERBS_ACCESS_LOCAL_WRITE | abi.IB_UVERBS_ACCESS_ON_DEMAND
 	if r := k.MRs()[0]; r.Start != 0 || r.Length != math.MaxUint64 || r.Access != want || pinned != 0 {
 		t.Errorf("%+v, %d bytes pinned", r, pinned)
 	}
-	if mr.Addr() != 0 || mr.Len() != math.MaxInt || mr.Bytes() != nil || mr.SGE(1<<40, 5) != (uverbs.SGE{Addr: 1 << 40, Length: 5, LKey: mr.LKey()}) {
+	if mr.Addr() != 0 || mr.Len() != math.MaxInt || mr.Bytes() != nil || mr.SGE(1<<40, 5) != (verbs.SGE{Addr: 1 << 40, Length: 5, LKey: mr.LKey()}) {
 		t.Errorf("%+v", mr.SGE(1<<40, 5))
 	}
 	k.Fail("REG_MR", 0, syscall.ENOMEM)
 	if _, err := pd.RegImplicitMR(0); !errors.Is(err, syscall.ENOMEM) {
 		t.Error(err)
 	}
-	if _, err := pd.RegImplicitMR(uverbs.AccessRemoteWrite); !errors.Is(err, syscall.EINVAL) || errors.Is(err, uverbs.ErrNotSupported) || !strings.Contains(err.Error(), "AccessLocalWrite") {
+	if _, err := pd.RegImplicitMR(verbs.AccessRemoteWrite); !errors.Is(err, syscall.EINVAL) || errors.Is(err, verbs.ErrNotSupported) || !strings.Contains(err.Error(), "AccessLocalWrite") {
 		t.Error("remote rights alone:", err)
 	}
 	closeAll(t, mr, pd)
@@ -46,7 +47,7 @@ func TestNoImplicitMR(t *testing.T) {
 		}
 		w := worldOn(t, info)
 		w.k.OnDemand = onDemand
-		if _, err := w.pd.RegImplicitMR(0); !errors.Is(err, uverbs.ErrNotSupported) {
+		if _, err := w.pd.RegImplicitMR(0); !errors.Is(err, verbs.ErrNotSupported) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -57,18 +58,18 @@ func TestPrefetch(t *testing.T) {
 	k, dev := open(t, mlx50)
 	pd := must[*uverbs.PD](t)(dev.AllocPD())
 	const size = 150 << 20
-	mr := must[*uverbs.MR](t)(pd.AllocMR(size, uverbs.AccessLocalWrite|uverbs.AccessOnDemand, nil))
+	mr := must[*uverbs.MR](t)(pd.AllocMR(size, verbs.AccessLocalWrite|verbs.AccessOnDemand, nil))
 	defer closeAll(t, mr, pd)
 	var done []int
 	told := func(n int) { done = append(done, n) }
-	if err := mr.Prefetch(t.Context(), uverbs.MRPrefetchWrite, 4096, size-4096, told); err != nil {
+	if err := mr.Prefetch(t.Context(), verbs.MRPrefetchWrite, 4096, size-4096, told); err != nil {
 		t.Fatal(err)
 	}
 	if want := []int{64 << 20, 128 << 20, size - 4096}; !slices.Equal(done, want) || k.Calls("ADVISE_MR") != 3 {
 		t.Errorf("%d, want %d", done, want)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	err := mr.Prefetch(ctx, uverbs.MRPrefetch, 0, size, func(int) { cancel() })
+	err := mr.Prefetch(ctx, verbs.MRPrefetch, 0, size, func(int) { cancel() })
 	if !errors.Is(err, context.Canceled) || k.Calls("ADVISE_MR") != 4 {
 		t.Error(err, k.Calls("ADVISE_MR"))
 	}
@@ -76,10 +77,10 @@ func TestPrefetch(t *testing.T) {
 		err  error
 		want error
 	}{
-		"no bytes":        {mr.Prefetch(t.Context(), uverbs.MRPrefetch, 0, 0, nil), nil},
-		"behind the end":  {mr.Prefetch(t.Context(), uverbs.MRPrefetch, size, 1, nil), syscall.EFAULT},
-		"negative":        {mr.Prefetch(t.Context(), uverbs.MRPrefetch, -1, 1, nil), syscall.EINVAL},
-		"negative length": {mr.Prefetch(t.Context(), uverbs.MRPrefetch, 0, -1, nil), syscall.EINVAL},
+		"no bytes":        {mr.Prefetch(t.Context(), verbs.MRPrefetch, 0, 0, nil), nil},
+		"behind the end":  {mr.Prefetch(t.Context(), verbs.MRPrefetch, size, 1, nil), syscall.EFAULT},
+		"negative":        {mr.Prefetch(t.Context(), verbs.MRPrefetch, -1, 1, nil), syscall.EINVAL},
+		"negative length": {mr.Prefetch(t.Context(), verbs.MRPrefetch, 0, -1, nil), syscall.EINVAL},
 	} {
 		if !errors.Is(c.err, c.want) {
 			t.Errorf("%s: %v", name, c.err)

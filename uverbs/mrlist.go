@@ -1,6 +1,10 @@
 package uverbs
 
-import "sync"
+import (
+	"sync"
+
+	"github.com/goverbs/goverbs/verbs"
+)
 
 // regions are the open memory regions of a device, by local key.
 type regions struct {
@@ -29,7 +33,7 @@ func (r *regions) isOnDemand(lkey uint32) bool {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	mr := r.open[lkey]
-	return mr != nil && mr.access&AccessOnDemand != 0
+	return mr != nil && mr.access&verbs.AccessOnDemand != 0
 }
 
 // read takes bytes from the region of a key, as its device would.
@@ -39,11 +43,11 @@ func (r *regions) read(lkey uint32, addr uint64, b []byte) bool {
 
 // write puts bytes into the region of a key, as its device would.
 func (r *regions) write(lkey uint32, addr uint64, b []byte) bool {
-	return r.at(lkey, addr, len(b), AccessLocalWrite, func(data []byte) { copy(data, b) })
+	return r.at(lkey, addr, len(b), verbs.AccessLocalWrite, func(data []byte) { copy(data, b) })
 }
 
 // at has n bytes of the region of a key used, if its rights and bounds allow that.
-func (r *regions) at(lkey uint32, addr uint64, n int, rights Access, use func(data []byte)) bool {
+func (r *regions) at(lkey uint32, addr uint64, n int, rights verbs.Access, use func(data []byte)) bool {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	mr := r.open[lkey]
@@ -51,7 +55,7 @@ func (r *regions) at(lkey uint32, addr uint64, n int, rights Access, use func(da
 		return false
 	}
 	off := addr
-	if mr.access&AccessZeroBased == 0 {
+	if mr.access&verbs.AccessZeroBased == 0 {
 		off -= mr.iova
 	}
 	if size := uint64(len(mr.data)); off > size || uint64(n) > size-off {

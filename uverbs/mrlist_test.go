@@ -1,15 +1,19 @@
 package uverbs
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/goverbs/goverbs/verbs"
+)
 
 // TestRegionsWrite: a provider writes where the key's region has memory that may be written, and
 // nowhere else.
 func TestRegionsWrite(t *testing.T) {
-	newMR := func(key uint32, access Access) *MR {
+	newMR := func(key uint32, access verbs.Access) *MR {
 		return &MR{lkey: key, data: make([]byte, 16), iova: 0x1000, access: access}
 	}
-	plain, zero := newMR(1, AccessLocalWrite), newMR(2, AccessLocalWrite|AccessZeroBased)
-	readOnly, implicit := newMR(3, AccessRemoteRead), &MR{lkey: 4, access: AccessLocalWrite | AccessOnDemand}
+	plain, zero := newMR(1, verbs.AccessLocalWrite), newMR(2, verbs.AccessLocalWrite|verbs.AccessZeroBased)
+	readOnly, implicit := newMR(3, verbs.AccessRemoteRead), &MR{lkey: 4, access: verbs.AccessLocalWrite | verbs.AccessOnDemand}
 	var r regions
 	for _, mr := range []*MR{plain, zero, readOnly, implicit} {
 		r.add(mr)

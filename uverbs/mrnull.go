@@ -4,7 +4,8 @@ import (
 	"math"
 	"syscall"
 
-	"github.com/goverbs/goverbs/uverbs/driver"
+	"github.com/goverbs/goverbs/internal/driver"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // AllocNullMR makes a region of no memory: what is written to it is discarded, and what is read
@@ -26,7 +27,7 @@ func (pd *PD) AllocNullMR() (*MR, error) {
 		}
 	}
 	mr.detach()
-	return nil, mr.fail("create", ErrNotSupported, "the device or its kernel has no region of no memory")
+	return nil, mr.fail("create", verbs.ErrNotSupported, "the device or its kernel has no region of no memory")
 }
 
 // failNull refuses what only regions of the kernel have.

@@ -3,6 +3,8 @@ package uverbs
 import (
 	"context"
 	"syscall"
+
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // prefetchStep is how much Prefetch asks for at once, in bytes.
@@ -14,7 +16,7 @@ const prefetchStep = 64 << 20
 // was there may be gone again when memory is short.
 //
 // C: ibv_advise_mr with IBV_ADVISE_MR_FLAG_FLUSH
-func (mr *MR) Prefetch(ctx context.Context, advice MRAdvice, off, n int, progress func(done int)) error {
+func (mr *MR) Prefetch(ctx context.Context, advice verbs.MRAdvice, off, n int, progress func(done int)) error {
 	if off < 0 || n < 0 {
 		return mr.fail("prefetch", syscall.EINVAL, "the offset or the length is negative")
 	}
@@ -23,7 +25,7 @@ func (mr *MR) Prefetch(ctx context.Context, advice MRAdvice, off, n int, progres
 			return mr.fail("prefetch", err, "")
 		}
 		step := min(n-done, prefetchStep)
-		if err := mr.pd.AdviseMR(advice, true, []SGE{mr.SGE(off+done, step)}); err != nil {
+		if err := mr.pd.AdviseMR(advice, true, []verbs.SGE{mr.SGE(off+done, step)}); err != nil {
 			return err
 		}
 		if done += step; progress != nil {

@@ -6,12 +6,13 @@ import (
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // ReregOptions say what of a region is to change.
 type ReregOptions struct {
-	PD     *PD     // the region's from then on; nil leaves it as it is
-	Access *Access // nil leaves it as it is
+	PD     *PD           // the region's from then on; nil leaves it as it is
+	Access *verbs.Access // nil leaves it as it is
 }
 
 // Rereg changes a region in place. Its keys may change with it. No work request
@@ -61,14 +62,14 @@ func (mr *MR) rereg(in *abi.IbUverbsReregMr) error {
 	if err := r.Do(mr.pd.dev.file); err != nil {
 		hint := reregHint(err, in)
 		if hint == "" {
-			hint, err = mr.pd.dev.lack(err, Access(in.AccessFlags))
+			hint, err = mr.pd.dev.lack(err, verbs.Access(in.AccessFlags))
 		}
 		return mr.fail("change", err, hint)
 	}
 	mr.delist()
 	mr.lkey, mr.rkey = resp.Lkey, resp.Rkey
 	if in.Flags&reregAccess != 0 {
-		mr.access = Access(in.AccessFlags) | mr.access&(AccessOnDemand|AccessZeroBased) // which are the memory's
+		mr.access = verbs.Access(in.AccessFlags) | mr.access&(verbs.AccessOnDemand|verbs.AccessZeroBased) // which are the memory's
 	}
 	mr.enlist()
 	return nil
@@ -81,5 +82,5 @@ func reregHint(err error, in *abi.IbUverbsReregMr) string {
 	case in.Flags == 0:
 		return "neither PD nor Access is to change"
 	}
-	return accessHint(Access(in.AccessFlags))
+	return accessHint(verbs.Access(in.AccessFlags))
 }

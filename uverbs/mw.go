@@ -6,8 +6,9 @@ import (
 	"syscall"
 
 	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/ioctl"
-	"github.com/goverbs/goverbs/uverbs/driver"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // MW is a memory window: a key for part of a region, bound and ended by work
@@ -17,7 +18,7 @@ import (
 type MW struct {
 	object
 	pd     *PD
-	typ    MWType
+	typ    verbs.MWType
 	handle uint32
 	rkey   atomic.Uint32
 	memory *memory
@@ -27,21 +28,10 @@ type MW struct {
 	bound bool    // as far as is known
 }
 
-// MWType tells who chooses a window's key.
-//
-// C: enum ibv_mw_type
-type MWType = driver.MWType
-
-// Documented at [driver.MWType].
-const (
-	MWType1 MWType = driver.MWType1
-	MWType2 MWType = driver.MWType2
-)
-
 // AllocMW makes a memory window that is bound to nothing.
 //
 // C: ibv_alloc_mw
-func (pd *PD) AllocMW(typ MWType) (*MW, error) {
+func (pd *PD) AllocMW(typ verbs.MWType) (*MW, error) {
 	mw := &MW{pd: pd, typ: typ}
 	if err := mw.attach("MW", &pd.object); err != nil {
 		return nil, err
@@ -84,7 +74,7 @@ func (mw *MW) issueCreate(u driver.UHW, extra []driver.Attr) error {
 func (mw *MW) PD() *PD { return mw.pd }
 
 // Type tells who chooses the window's key.
-func (mw *MW) Type() MWType {
+func (mw *MW) Type() verbs.MWType {
 	if mw == nil { // as a work request may have it
 		return 0
 	}
@@ -122,8 +112,8 @@ func (mw *MW) issueDestroy() error {
 	return r.Do(mw.pd.dev.file)
 }
 
-func mwHint(err error, typ MWType) string {
-	if errors.Is(err, syscall.EINVAL) && typ != MWType1 && typ != MWType2 {
+func mwHint(err error, typ verbs.MWType) string {
+	if errors.Is(err, syscall.EINVAL) && typ != verbs.MWType1 && typ != verbs.MWType2 {
 		return "windows are of type 1 or 2"
 	}
 	return createHint(err)

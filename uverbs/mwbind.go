@@ -4,13 +4,8 @@ import (
 	"fmt"
 	"syscall"
 
-	"github.com/goverbs/goverbs/uverbs/driver"
+	"github.com/goverbs/goverbs/verbs"
 )
-
-// BindMW is what OpBindMW makes of a window: MW is an *MW, and MR an *MR or nil.
-//
-// C: struct ibv_mw_bind_info, with the window and the key
-type BindMW = driver.BindMW
 
 // IncRKey returns the key that follows key: the next tag in the low byte, the
 // same index above.
@@ -23,13 +18,13 @@ func IncRKey(key uint32) uint32 { return key&^0xff | (key+1)&0xff }
 // are filled in.
 //
 // C: ibv_bind_mw
-func (mw *MW) Bind(qp *QP, wrID uint64, flags SendFlags, b BindMW) error {
-	if mw.typ != MWType1 {
+func (mw *MW) Bind(qp *QP, wrID uint64, flags verbs.SendFlags, b verbs.BindMW) error {
+	if mw.typ != verbs.MWType1 {
 		return mw.fail("bind", syscall.EINVAL, fmt.Sprintf("it is of %v: post OpBindMW", mw.typ))
 	}
 	return mw.alone("bind", func() error {
 		b.MW, b.RKey = mw, IncRKey(mw.RKey())
-		_, err := qp.PostSend([]SendWR{{WRID: wrID, Opcode: OpBindMW, Flags: flags, Bind: &b}})
+		_, err := qp.PostSend([]verbs.SendWR{{WRID: wrID, Opcode: verbs.OpBindMW, Flags: flags, Bind: &b}})
 		return err
 	})
 }

@@ -1,6 +1,10 @@
 package uverbs
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/goverbs/goverbs/verbs"
+)
 
 // bind is driver.CreateQP.Bind. It notes that a binding is about to be queued; from
 // then on the window has b's key. Call it with the send queue held; an error forbids
@@ -9,18 +13,18 @@ import "fmt"
 // With hold, QP.Close refuses until the window is closed, or bound through another
 // QP. Some drivers can't destroy a QP through which a window is bound. The
 // end of such a binding is not tracked: the QP stays held.
-func (qp *QP) bind(b *BindMW, hold bool) error {
+func (qp *QP) bind(b *verbs.BindMW, hold bool) error {
 	mw, known := b.MW.(*MW)
 	mr, isMR := b.MR.(*MR)
 	switch {
 	case known && mw == nil:
-		return fmt.Errorf("%w: there is no window to bind", ErrInvalidWR)
+		return fmt.Errorf("%w: there is no window to bind", verbs.ErrInvalidWR)
 	case !known || b.MR != nil && !isMR:
-		return fmt.Errorf("%w: the window or its MR is not of package uverbs", ErrInvalidWR)
+		return fmt.Errorf("%w: the window or its MR is not of package uverbs", verbs.ErrInvalidWR)
 	case mw.pd != qp.pd || mr != nil && mr.pd != qp.pd:
-		return fmt.Errorf("%w: the window, its MR and the QP must be of one PD", ErrInvalidWR)
+		return fmt.Errorf("%w: the window, its MR and the QP must be of one PD", verbs.ErrInvalidWR)
 	case (b.RKey^mw.RKey())>>8 != 0: // a device may take the low byte and leave the rest
-		return fmt.Errorf("%w: %#x is no key of the window, which has %#x: IncRKey makes the next", ErrInvalidWR, b.RKey, mw.RKey())
+		return fmt.Errorf("%w: %#x is no key of the window, which has %#x: IncRKey makes the next", verbs.ErrInvalidWR, b.RKey, mw.RKey())
 	}
 	if hold {
 		if err := mw.holdQP(&qp.object); err != nil {
@@ -36,7 +40,7 @@ func (mw *MW) holdQP(qp *object) error {
 	defer qp.graph.Unlock()
 	for _, n := range []*object{qp, &mw.object} {
 		if n.stage != stageOpen {
-			return n.fail("bind", ErrClosed, "")
+			return n.fail("bind", verbs.ErrClosed, "")
 		}
 	}
 	mw.bound = true

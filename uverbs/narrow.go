@@ -3,6 +3,8 @@ package uverbs
 import (
 	"fmt"
 	"math"
+
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // Ports and indexes of tables are uint32 everywhere, but the kernel's structures hold
@@ -10,32 +12,32 @@ import (
 // refused: cut off, it would name another port or slot.
 
 // tooWide describes the first of the attributes in mask that does not fit.
-func tooWide(a *QPAttr, mask QPAttrMask) string {
+func tooWide(a *verbs.QPAttr, mask verbs.QPAttrMask) string {
 	for _, f := range []struct {
-		bit         QPAttrMask
+		bit         verbs.QPAttrMask
 		name        string
 		value, most uint32
 	}{
-		{QPAttrPort, "Port", a.Port, math.MaxUint8},
-		{QPAttrPKeyIndex, "PKeyIndex", a.PKeyIndex, math.MaxUint16},
-		{QPAttrAltPath, "AltPort", a.AltPort, math.MaxUint8},
-		{QPAttrAltPath, "AltPKeyIndex", a.AltPKeyIndex, math.MaxUint16},
+		{verbs.QPAttrPort, "Port", a.Port, math.MaxUint8},
+		{verbs.QPAttrPKeyIndex, "PKeyIndex", a.PKeyIndex, math.MaxUint16},
+		{verbs.QPAttrAltPath, "AltPort", a.AltPort, math.MaxUint8},
+		{verbs.QPAttrAltPath, "AltPKeyIndex", a.AltPKeyIndex, math.MaxUint16},
 	} {
 		if mask&f.bit != 0 && f.value > f.most {
 			return fmt.Sprintf("%s is %d, the kernel takes %d at most", f.name, f.value, f.most)
 		}
 	}
-	if s := addressTooWide(&a.AH); mask&QPAttrAV != 0 && s != "" {
+	if s := addressTooWide(&a.AH); mask&verbs.QPAttrAV != 0 && s != "" {
 		return "AH." + s
 	}
-	if s := addressTooWide(&a.AltAH); mask&QPAttrAltPath != 0 && s != "" {
+	if s := addressTooWide(&a.AltAH); mask&verbs.QPAttrAltPath != 0 && s != "" {
 		return "AltAH." + s
 	}
 	return ""
 }
 
 // addressTooWide describes the first field of an address that does not fit.
-func addressTooWide(a *AHAttr) string {
+func addressTooWide(a *verbs.AHAttr) string {
 	switch {
 	case a.Port > math.MaxUint8:
 		return fmt.Sprintf("Port is %d, the kernel takes %d at most", a.Port, math.MaxUint8)

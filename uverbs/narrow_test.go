@@ -6,24 +6,24 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // TestTooWide: what the kernel has too few bits for is refused, and not cut off.
 func TestTooWide(t *testing.T) {
 	w := newRoCE(t)
 	for want, c := range map[string]struct {
-		attr uverbs.QPAttr
-		mask uverbs.QPAttrMask
+		attr verbs.QPAttr
+		mask verbs.QPAttrMask
 	}{
-		"Port is 257, the kernel takes 255":             {uverbs.QPAttr{Port: 257}, uverbs.QPAttrPort},
-		"PKeyIndex is 65536, the kernel takes 65535":    {uverbs.QPAttr{PKeyIndex: 1 << 16}, uverbs.QPAttrPKeyIndex},
-		"AltPort is 257, the kernel takes 255":          {uverbs.QPAttr{AltPort: 257}, uverbs.QPAttrAltPath},
-		"AltPKeyIndex is 65536, the kernel takes 65535": {uverbs.QPAttr{AltPKeyIndex: 1 << 16}, uverbs.QPAttrAltPath},
-		"AH.Port is 257, the kernel takes 255":          {uverbs.QPAttr{AH: uverbs.AHAttr{Port: 257}}, uverbs.QPAttrAV},
-		"AH.SGIDIndex is 256, the kernel takes 255":     {uverbs.QPAttr{AH: uverbs.AHAttr{SGIDIndex: 256}}, uverbs.QPAttrAV},
-		"AltAH.Port is 257, the kernel takes 255":       {uverbs.QPAttr{AltAH: uverbs.AHAttr{Port: 257}}, uverbs.QPAttrAltPath},
-		"AltAH.SGIDIndex is 511, the kernel takes 255":  {uverbs.QPAttr{AltAH: uverbs.AHAttr{SGIDIndex: 511}}, uverbs.QPAttrAltPath},
+		"Port is 257, the kernel takes 255":             {verbs.QPAttr{Port: 257}, verbs.QPAttrPort},
+		"PKeyIndex is 65536, the kernel takes 65535":    {verbs.QPAttr{PKeyIndex: 1 << 16}, verbs.QPAttrPKeyIndex},
+		"AltPort is 257, the kernel takes 255":          {verbs.QPAttr{AltPort: 257}, verbs.QPAttrAltPath},
+		"AltPKeyIndex is 65536, the kernel takes 65535": {verbs.QPAttr{AltPKeyIndex: 1 << 16}, verbs.QPAttrAltPath},
+		"AH.Port is 257, the kernel takes 255":          {verbs.QPAttr{AH: verbs.AHAttr{Port: 257}}, verbs.QPAttrAV},
+		"AH.SGIDIndex is 256, the kernel takes 255":     {verbs.QPAttr{AH: verbs.AHAttr{SGIDIndex: 256}}, verbs.QPAttrAV},
+		"AltAH.Port is 257, the kernel takes 255":       {verbs.QPAttr{AltAH: verbs.AHAttr{Port: 257}}, verbs.QPAttrAltPath},
+		"AltAH.SGIDIndex is 511, the kernel takes 255":  {verbs.QPAttr{AltAH: verbs.AHAttr{SGIDIndex: 511}}, verbs.QPAttrAltPath},
 	} {
 		if err := w.qp.Modify(&c.attr, c.mask); !errors.Is(err, syscall.EINVAL) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)

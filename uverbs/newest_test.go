@@ -9,6 +9,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/fakeverbs"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // newestWorld is a device on Linux 7.2, with a DMA handle and a region of it.
@@ -20,7 +21,7 @@ type newestWorld struct {
 
 var (
 	someCPU, somePH = uint32(3), uint8(2)
-	someMemory      = uverbs.TPHMemPersistent
+	someMemory      = verbs.TPHMemPersistent
 	someHints       = uverbs.DMAHOptions{CPU: &someCPU, MemType: &someMemory, PH: &somePH}
 )
 
@@ -30,7 +31,7 @@ func newNewest(t testing.TB) *newestWorld {
 	w := &newestWorld{hard: hardOn(t, d)}
 	w.k.Newest = true
 	w.dmah = must[*uverbs.DMAH](t)(w.dev.AllocDMAH(someHints))
-	w.mr = must[*uverbs.MR](t)(w.pd.RegMRFor(make([]byte, 100), w.dmah, uverbs.AccessLocalWrite))
+	w.mr = must[*uverbs.MR](t)(w.pd.RegMRFor(make([]byte, 100), w.dmah, verbs.AccessLocalWrite))
 	t.Cleanup(func() { closeAll(t, w.mr, w.dmah) })
 	return w
 }
@@ -45,7 +46,7 @@ func TestNewestEveryErrno(t *testing.T) {
 			return closing(w.pd.RegMRFor(make([]byte, 8), w.dmah, 0))
 		}},
 		{"DMAH.Close", []string{"DMAH_FREE"}, "close DMAH ", func(w *newestWorld) error {
-			if err := w.mr.Close(); err != nil && !errors.Is(err, uverbs.ErrClosed) {
+			if err := w.mr.Close(); err != nil && !errors.Is(err, verbs.ErrClosed) {
 				return err
 			}
 			return w.dmah.Close()
@@ -68,7 +69,7 @@ func TestDMAH(t *testing.T) {
 	if mr := w.k.MRs()[0]; mr.DMAH == nil || *mr.DMAH != want[0] || mr.Start != w.mr.Addr() || mr.Length != 100 || mr.Key != w.mr.LKey() || w.mr.RKey() != mr.Key {
 		t.Errorf("%+v", mr)
 	}
-	if err := w.dmah.Close(); !errors.Is(err, uverbs.ErrInUse) {
+	if err := w.dmah.Close(); !errors.Is(err, verbs.ErrInUse) {
 		t.Error("a handle with a region:", err)
 	}
 	bad := uint8(4)
@@ -78,17 +79,17 @@ func TestDMAH(t *testing.T) {
 	}{
 		"no hint":        {closing(w.dev.AllocDMAH(uverbs.DMAHOptions{})), syscall.EINVAL},
 		"a PH of 4":      {closing(w.dev.AllocDMAH(uverbs.DMAHOptions{PH: &bad})), syscall.EINVAL},
-		"a kind of 4":    {closing(w.dev.AllocDMAH(uverbs.DMAHOptions{PH: &somePH, MemType: (*uverbs.TPHMemType)(&bad)})), uverbs.ErrNotSupported},
+		"a kind of 4":    {closing(w.dev.AllocDMAH(uverbs.DMAHOptions{PH: &somePH, MemType: (*verbs.TPHMemType)(&bad)})), verbs.ErrNotSupported},
 		"no memory":      {closing(w.pd.RegMRFor(nil, only, 0)), syscall.EINVAL},
 		"no handle":      {closing(w.pd.RegMRFor(make([]byte, 8), nil, 0)), syscall.EINVAL},
-		"no local write": {closing(w.pd.RegMRFor(make([]byte, 8), only, uverbs.AccessRemoteWrite)), syscall.EINVAL},
+		"no local write": {closing(w.pd.RegMRFor(make([]byte, 8), only, verbs.AccessRemoteWrite)), syscall.EINVAL},
 	} {
 		if !errors.Is(c.err, c.want) {
 			t.Errorf("%s: %v", name, c.err)
 		}
 	}
 	closeAll(t, only)
-	if _, err := w.pd.RegMRFor(make([]byte, 8), only, 0); !errors.Is(err, uverbs.ErrClosed) {
+	if _, err := w.pd.RegMRFor(make([]byte, 8), only, 0); !errors.Is(err, verbs.ErrClosed) {
 		t.Error("a closed handle:", err)
 	}
 }
@@ -115,14 +116,14 @@ func TestNotNewest(t *testing.T) {
 			"QUERY_PORT_SPEED of object DEVICE": failed(dev.QueryPortSpeed(1)),
 			"DMAH_ALLOC of object DMAH":         closing(dev.AllocDMAH(someHints)),
 		} {
-			if name := dev.Info().Driver.String(); !errors.Is(err, uverbs.ErrNotSupported) || !strings.Contains(err.Error(), text) || !strings.Contains(err.Error(), name) {
+			if name := dev.Info().Driver.String(); !errors.Is(err, verbs.ErrNotSupported) || !strings.Contains(err.Error(), text) || !strings.Contains(err.Error(), name) {
 				t.Error(err)
 			}
 		}
 	}
 	w := newNewest(t)
 	w.k.Newest = false
-	if _, err := w.pd.RegMRFor(make([]byte, 8), w.dmah, 0); !errors.Is(err, uverbs.ErrNotSupported) || !strings.Contains(err.Error(), "REG_MR of object MR") {
+	if _, err := w.pd.RegMRFor(make([]byte, 8), w.dmah, 0); !errors.Is(err, verbs.ErrNotSupported) || !strings.Contains(err.Error(), "REG_MR of object MR") {
 		t.Error(err)
 	}
 	w.k.Newest = true

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // object is embedded in every object of a device: its place in the device's ownership
@@ -65,7 +67,7 @@ func (o *object) attach(kind string, parents ...*object) error {
 	defer o.graph.Unlock()
 	for _, p := range own {
 		if p.graph != o.graph || p.stage != stageOpen {
-			return o.fail("create", ErrClosed, p.name()+" is closed or belongs to another device")
+			return o.fail("create", verbs.ErrClosed, p.name()+" is closed or belongs to another device")
 		}
 	}
 	for _, p := range own {
@@ -140,9 +142,9 @@ func (o *object) beginClose() error {
 	defer o.graph.Unlock()
 	switch {
 	case o.stage != stageOpen:
-		return o.fail("close", ErrClosed, "")
+		return o.fail("close", verbs.ErrClosed, "")
 	case o.users > 0:
-		return o.fail("close", ErrInUse, "close "+o.holders()+" first")
+		return o.fail("close", verbs.ErrInUse, "close "+o.holders()+" first")
 	}
 	o.stage = stageClosing
 	return nil
@@ -168,7 +170,7 @@ func (o *object) whileOpen(op string, f func() error) error {
 	closed := o.stage == stageClosed
 	o.graph.Unlock()
 	if closed {
-		return o.fail(op, ErrClosed, "")
+		return o.fail(op, verbs.ErrClosed, "")
 	}
 	return f()
 }

@@ -1,6 +1,10 @@
 package uverbs
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/goverbs/goverbs/verbs"
+)
 
 // move makes o a user of to instead of from, if f agrees. Both are kept open
 // meanwhile.
@@ -32,7 +36,7 @@ func (o *object) join(p *object) error {
 	o.graph.Lock()
 	defer o.graph.Unlock()
 	if p.graph != o.graph || p.stage != stageOpen {
-		return o.fail("change", ErrClosed, p.name()+" is closed or belongs to another device")
+		return o.fail("change", verbs.ErrClosed, p.name()+" is closed or belongs to another device")
 	}
 	o.lean(p)
 	return nil

@@ -3,6 +3,8 @@ package uverbs
 import (
 	"errors"
 	"testing"
+
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // family is a root with two children.
@@ -27,10 +29,10 @@ func TestParentThatIsClosing(t *testing.T) {
 		t.Fatal(err)
 	}
 	err := parent.close(func() error {
-		if err := new(object).attach("MR", parent); !errors.Is(err, ErrClosed) {
+		if err := new(object).attach("MR", parent); !errors.Is(err, verbs.ErrClosed) {
 			t.Error("made of it:", err)
 		}
-		if err := child.move(other, parent, nothing); !errors.Is(err, ErrClosed) {
+		if err := child.move(other, parent, nothing); !errors.Is(err, verbs.ErrClosed) {
 			t.Error("moved to it:", err)
 		}
 		return nil
@@ -38,7 +40,7 @@ func TestParentThatIsClosing(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
-	if err := other.close(nothing, nothing); !errors.Is(err, ErrInUse) {
+	if err := other.close(nothing, nothing); !errors.Is(err, verbs.ErrInUse) {
 		t.Error("a move that was refused changed the parent:", err)
 	}
 }

@@ -3,6 +3,8 @@ package uverbs
 import (
 	"errors"
 	"fmt"
+
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // Open opens the RDMA device of that name, such as "siw0".
@@ -16,9 +18,9 @@ func Open(name string) (*Device, error) {
 // connection management names the device it chose. guid is the device's node
 // GUID, which settles it where only sysfs could be asked, and sysfs knows no
 // indexes.
-func OpenIndex(index uint32, guid GUID) (*Device, error) {
+func OpenIndex(index uint32, guid verbs.GUID) (*Device, error) {
 	return find(fmt.Sprintf("device index %d", index), func(info DeviceInfo) bool {
-		return info.NodeGUID == guid && (info.Index == index || info.Driver == DriverUnknown)
+		return info.NodeGUID == guid && (info.Index == index || info.Driver == verbs.DriverUnknown)
 	})
 }
 
@@ -32,5 +34,5 @@ func find(what string, match func(DeviceInfo) bool) (*Device, error) {
 			return info.Open()
 		}
 	}
-	return nil, &Error{Op: "open", Object: what, Err: errors.Join(ErrNoDevice, skipped), Hint: haveDevices(infos)}
+	return nil, &Error{Op: "open", Object: what, Err: errors.Join(verbs.ErrNoDevice, skipped), Hint: haveDevices(infos)}
 }

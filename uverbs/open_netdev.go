@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/goverbs/goverbs/netlinkrdma"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // OpenNetdev opens the RDMA device that has a port on the network interface of that name,
@@ -35,5 +36,5 @@ func OpenNetdev(name string) (*Device, uint32, error) {
 	if len(have) > 0 {
 		hint = "RDMA devices are on " + strings.Join(have, ", ")
 	}
-	return nil, 0, &Error{Op: "open", Object: "device on " + name, Err: errors.Join(ErrNoDevice, skipped), Hint: hint}
+	return nil, 0, &Error{Op: "open", Object: "device on " + name, Err: errors.Join(verbs.ErrNoDevice, skipped), Hint: hint}
 }

@@ -5,6 +5,7 @@ import (
 	"os"
 
 	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // OpenNode opens the RDMA device of a device node, such as "/dev/infiniband/uverbs0". The
@@ -51,6 +52,6 @@ func onFile(op string, f *os.File, use func(DeviceInfo, ioctl.File) (*Device, er
 			return use(info, file)
 		}
 	}
-	return nil, &Error{Op: op, Object: f.Name(), Err: errors.Join(ErrNoDevice, skipped, file.Close()),
+	return nil, &Error{Op: op, Object: f.Name(), Err: errors.Join(verbs.ErrNoDevice, skipped, file.Close()),
 		Hint: "it is no node of a device; " + haveDevices(infos)}
 }

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // OpenPCI opens the RDMA device of a PCI function, such as "0000:3b:00.0"; without a
@@ -31,7 +33,7 @@ func pciDevice(root, address string) (string, error) {
 		return entries[0].Name(), nil
 	}
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
-		err = ErrNoDevice
+		err = verbs.ErrNoDevice
 	}
 	return "", &Error{Op: "open", Object: "device at PCI address " + address, Err: err, Hint: havePCI(functions)}
 }

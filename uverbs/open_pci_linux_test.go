@@ -6,12 +6,14 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // TestPCIDevice has a function with a device, and one without.
 func TestPCIDevice(t *testing.T) {
 	root := t.TempDir()
-	if _, err := pciDevice(root, "3b:00.0"); !errors.Is(err, ErrNoDevice) || !strings.Contains(err.Error(), "no PCI function has") {
+	if _, err := pciDevice(root, "3b:00.0"); !errors.Is(err, verbs.ErrNoDevice) || !strings.Contains(err.Error(), "no PCI function has") {
 		t.Error(err)
 	}
 	for _, dir := range []string{"0000:3b:00.0/infiniband/mlx5_0", "0001:af:00.1/infiniband/mlx5_1", "0000:00:1f.0"} {
@@ -25,7 +27,7 @@ func TestPCIDevice(t *testing.T) {
 		}
 	}
 	for _, address := range []string{"0000:00:1f.0", "af:00.1", ""} {
-		if name, err := pciDevice(root, address); !errors.Is(err, ErrNoDevice) || !strings.Contains(err.Error(), "0000:3b:00.0, 0001:af:00.1") {
+		if name, err := pciDevice(root, address); !errors.Is(err, verbs.ErrNoDevice) || !strings.Contains(err.Error(), "0000:3b:00.0, 0001:af:00.1") {
 			t.Errorf("%q: %q, %v", address, name, err)
 		}
 	}

@@ -2,8 +2,8 @@ package uverbs
 
 import (
 	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/ioctl"
-	"github.com/goverbs/goverbs/uverbs/driver"
 )
 
 // PD is a protection domain: memory regions and queues of different domains

@@ -9,8 +9,8 @@ import (
 
 // QueryPortSpeed asks for the bandwidth that a port, counted from 1, really has, in units of
 // 100 Mb/s. A port of several bonded links has the bandwidth of all of them. It may be no product
-// of the widths and speeds that [PortAttr] names. It needs Linux 7.2 and a driver that tells, of which
-// mlx5 is one; otherwise the error matches [ErrNotSupported].
+// of the widths and speeds that [verbs.PortAttr] names. It needs Linux 7.2 and a driver that tells, of which
+// mlx5 is one; otherwise the error matches [verbs.ErrNotSupported].
 //
 // C: ibv_query_port_speed
 func (d *Device) QueryPortSpeed(port uint32) (speed uint64, err error) {

@@ -3,8 +3,8 @@ package uverbs
 import (
 	"errors"
 
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/ioctl"
-	"github.com/goverbs/goverbs/uverbs/driver"
 )
 
 // call is one call to the kernel that the provider makes, so that it can act before

@@ -2,9 +2,10 @@ package uverbs
 
 import (
 	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/mmap"
-	"github.com/goverbs/goverbs/uverbs/driver"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // driverDevice is a Device as its provider sees it: a driver.Device.
@@ -19,7 +20,7 @@ func (d driverDevice) Info() driver.Info {
 }
 
 // Query implements driver.Device.
-func (d driverDevice) Query(out []byte) (*DeviceAttr, error) {
+func (d driverDevice) Query(out []byte) (*verbs.DeviceAttr, error) {
 	if out == nil {
 		return d.dev.Attr()
 	}
@@ -27,7 +28,9 @@ func (d driverDevice) Query(out []byte) (*DeviceAttr, error) {
 }
 
 // GID implements driver.Device.
-func (d driverDevice) GID(port, index uint32) (*GIDEntry, error) { return d.dev.QueryGID(port, index) }
+func (d driverDevice) GID(port, index uint32) (*verbs.GIDEntry, error) {
+	return d.dev.QueryGID(port, index)
+}
 
 // Invoke implements driver.Device.
 func (d driverDevice) Invoke(object, method uint16, attrs ...driver.Attr) error {
@@ -47,7 +50,7 @@ func (d driverDevice) DeallocPD(handle uint32) error { return d.dev.issueDealloc
 // RegisterQueue implements driver.Device.
 func (d driverDevice) RegisterQueue(pd uint32, queue *mmap.Region, u driver.UHW) (handle uint32, err error) {
 	in := &abi.IbUverbsRegMr{Start: queue.Addr(), Length: uint64(queue.Len()), HcaVa: queue.Addr(),
-		PdHandle: pd, AccessFlags: uint32(AccessLocalWrite)}
+		PdHandle: pd, AccessFlags: uint32(verbs.AccessLocalWrite)}
 	resp, err := d.dev.issueRegMR(in, u, nil)
 	return resp.MrHandle, err
 }

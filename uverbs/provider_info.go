@@ -3,7 +3,8 @@ package uverbs
 import (
 	"fmt"
 
-	"github.com/goverbs/goverbs/uverbs/driver"
+	"github.com/goverbs/goverbs/internal/driver"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // Provider tells, without opening the device, whether this program links a
@@ -31,5 +32,5 @@ func (info DeviceInfo) foreign(p driver.Driver) string {
 }
 
 func (info DeviceInfo) noProvider(why string) error {
-	return &Error{Op: "use", Object: "device", Device: info.Name, Err: ErrNoProvider, Hint: why}
+	return &Error{Op: "use", Object: "device", Device: info.Name, Err: verbs.ErrNoProvider, Hint: why}
 }

@@ -6,10 +6,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/fakeverbs"
 	"github.com/goverbs/goverbs/mmap"
 	"github.com/goverbs/goverbs/uverbs"
-	"github.com/goverbs/goverbs/uverbs/driver"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // hardware is a provider of the other kind: it keeps a page for the whole device
@@ -18,7 +19,7 @@ type hardware struct{ giveUp *string }
 
 var errGaveUp = errors.New("gave up")
 
-func (hardware) ID() driver.ID         { return driver.QEDR }
+func (hardware) ID() verbs.DriverID    { return verbs.DriverQEDR }
 func (hardware) ABI() (uint32, uint32) { return 0, 9 }
 
 func (h hardware) step(name string) error {
@@ -60,19 +61,19 @@ func (h hardware) CreateAH(r *driver.CreateAH) (any, error) { return idle{}, h.c
 
 type idle struct{}
 
-func (idle) Poll([]driver.WC) (int, bool, error)   { return 0, false, nil }
-func (idle) Arm(bool) error                        { return nil }
-func (idle) PostSend([]driver.SendWR) (int, error) { return 0, nil }
-func (idle) PostRecv([]driver.RecvWR) (int, error) { return 0, nil }
+func (idle) Poll([]verbs.WC) (int, bool, error)   { return 0, false, nil }
+func (idle) Arm(bool) error                       { return nil }
+func (idle) PostSend([]verbs.SendWR) (int, error) { return 0, nil }
+func (idle) PostRecv([]verbs.RecvWR) (int, error) { return 0, nil }
 
 // TestProviderGivesUp has a provider fail before and after the kernel made the
 // object: both halves go, and the parents can be closed.
 func TestProviderGivesUp(t *testing.T) {
 	var giveUp string
 	driver.Register(hardware{&giveUp})
-	info := uverbs.DeviceInfo{Name: "qedr0", Driver: uverbs.DriverQEDR}
+	info := uverbs.DeviceInfo{Name: "qedr0", Driver: verbs.DriverQEDR}
 	for _, when := range []string{"before ", "after ", "instead of "} {
-		k := fakeverbs.New(uint32(uverbs.DriverQEDR))
+		k := fakeverbs.New(uint32(verbs.DriverQEDR))
 		noLeaks(t, k)
 		giveUp = when + "context"
 		if dev, err := openOn(info, k); dev != nil || err == nil || !strings.Contains(err.Error(), "open device on qedr0") {
@@ -80,7 +81,7 @@ func TestProviderGivesUp(t *testing.T) {
 		}
 	}
 	giveUp = ""
-	k := fakeverbs.New(uint32(uverbs.DriverQEDR))
+	k := fakeverbs.New(uint32(verbs.DriverQEDR))
 	noLeaks(t, k)
 	dev := must[*uverbs.Device](t)(openOn(info, k))
 	pd := must[*uverbs.PD](t)(dev.AllocPD())
@@ -88,8 +89,8 @@ func TestProviderGivesUp(t *testing.T) {
 	create := map[string]func() error{
 		"PD":  func() error { return closing(dev.AllocPD()) },
 		"MR":  func() error { return closing(pd.AllocMR(1, 0, nil)) },
-		"MW":  func() error { return closing(pd.AllocMW(uverbs.MWType1)) },
-		"AH":  func() error { return closing(pd.CreateAH(&uverbs.AHAttr{Global: true, DGID: fakeverbs.GID, Port: 1})) },
+		"MW":  func() error { return closing(pd.AllocMW(verbs.MWType1)) },
+		"AH":  func() error { return closing(pd.CreateAH(&verbs.AHAttr{Global: true, DGID: fakeverbs.GID, Port: 1})) },
 		"CQ":  func() error { return closing(dev.CreateCQ(1, nil)) },
 		"SRQ": func() error { return closing(pd.CreateSRQ(&uverbs.SRQOptions{MaxWR: 1})) },
 		"QP":  func() error { return closing(pd.CreateQP(&uverbs.QPOptions{SendCQ: cq, RecvCQ: cq})) },

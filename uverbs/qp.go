@@ -6,8 +6,9 @@ import (
 	"syscall"
 
 	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/ioctl"
-	"github.com/goverbs/goverbs/uverbs/driver"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // QP is a queue pair: a send queue and, unless it uses an SRQ, a receive queue.
@@ -20,9 +21,9 @@ type QP struct {
 	sendCQ, recvCQ *CQ
 	srq            *SRQ
 	signalAll      bool
-	typ            QPType
+	typ            verbs.QPType
 	handle, num    uint32
-	cap            QPCap
+	cap            verbs.QPCap
 	cookie         uint64
 	state          atomic.Uint32 // as far as this process moved it
 	failedIn       atomic.Uint64 // the life that failed, plus 1; 0: none has
@@ -38,46 +39,16 @@ type QP struct {
 	odd    bool // closed, or failing: posts go the long way
 }
 
-// QPType is the transport service of a QP.
-//
-// C: enum ibv_qp_type
-type QPType = driver.QPType
-
-// The services; which there are depends on the driver.
-const (
-	QPTypeRC     QPType = driver.QPTypeRC
-	QPTypeUC     QPType = driver.QPTypeUC
-	QPTypeUD     QPType = driver.QPTypeUD
-	QPTypeDriver QPType = driver.QPTypeDriver // the driver's own, such as EFA's SRD
-
-	QPTypeRawPacket    QPType = driver.QPTypeRawPacket    // Ethernet packets; needs CAP_NET_RAW
-	QPTypeXRCInitiator QPType = driver.QPTypeXRCInitiator // sends to SRQs of an XRC domain
-	QPTypeXRCTarget    QPType = driver.QPTypeXRCTarget    // of an [XRCD]
-)
-
-// QPFlags refine a new QP; the values combine with |.
-//
-// C: enum ibv_qp_create_flags
-type QPFlags = driver.QPFlags
-
-// Which of them there are depends on the driver and on the type of the QP.
-const (
-	QPBlockMulticastLoopback QPFlags = driver.QPBlockMulticastLoopback
-	QPScatterFCS             QPFlags = driver.QPScatterFCS
-	QPCVLANStripping         QPFlags = driver.QPCVLANStripping
-	QPPCIWriteEndPadding     QPFlags = driver.QPPCIWriteEndPadding
-)
-
 // QPOptions describe a new QP.
 //
 // C: struct ibv_qp_init_attr
 type QPOptions struct {
-	Type           QPType // 0 means RC
-	SendCQ, RecvCQ *CQ    // both needed, RecvCQ not by an XRC initiator; they may be the same
-	SRQ            *SRQ   // instead of a receive queue of its own; may be nil
-	Cap            QPCap
+	Type           verbs.QPType // 0 means RC
+	SendCQ, RecvCQ *CQ          // both needed, RecvCQ not by an XRC initiator; they may be the same
+	SRQ            *SRQ         // instead of a receive queue of its own; may be nil
+	Cap            verbs.QPCap
 	SignalAll      bool // every send makes a completion (C: sq_sig_all)
-	Flags          QPFlags
+	Flags          verbs.QPFlags
 	SourceQPN      uint32 // that packets name as their source, 0 for the own; needs CAP_NET_RAW
 }
 
@@ -95,7 +66,7 @@ func (pd *PD) CreateQP(opts *QPOptions) (*QP, error) {
 	qp := &QP{dev: dev, pd: pd, sendCQ: opts.SendCQ, recvCQ: opts.RecvCQ, srq: opts.SRQ,
 		signalAll: opts.SignalAll, typ: opts.Type, cap: opts.Cap}
 	if qp.typ == 0 {
-		qp.typ = QPTypeRC
+		qp.typ = verbs.QPTypeRC
 	}
 	if err := qp.attach("QP", &pd.object, &opts.SendCQ.object, opts.RecvCQ.asObject(), opts.SRQ.asObject()); err != nil {
 		return nil, err
@@ -113,19 +84,19 @@ func (o *QPOptions) check() error {
 	switch {
 	case o == nil || o.SendCQ == nil:
 		return errors.New("QPOptions must name SendCQ and RecvCQ")
-	case o.Type == QPTypeXRCTarget:
+	case o.Type == verbs.QPTypeXRCTarget:
 		return errors.New("a target QP is made of an XRC domain: XRCD.CreateQP")
-	case o.Type == QPTypeXRCInitiator && (o.RecvCQ != nil || o.SRQ != nil || o.Cap.MaxRecvWR|o.Cap.MaxRecvSGE != 0):
+	case o.Type == verbs.QPTypeXRCInitiator && (o.RecvCQ != nil || o.SRQ != nil || o.Cap.MaxRecvWR|o.Cap.MaxRecvSGE != 0):
 		return errors.New("an XRC initiator receives nothing: no RecvCQ, no SRQ, no MaxRecvWR")
-	case o.Type != QPTypeXRCInitiator && o.RecvCQ == nil:
+	case o.Type != verbs.QPTypeXRCInitiator && o.RecvCQ == nil:
 		return errors.New("QPOptions must name SendCQ and RecvCQ")
 	}
 	return nil
 }
 
 func (qp *QP) create(opts *QPOptions) error {
-	if _, ok := qp.dev.provider.(driver.XRCCreator); !ok && qp.typ == QPTypeXRCInitiator {
-		return ErrNotSupported
+	if _, ok := qp.dev.provider.(driver.XRCCreator); !ok && qp.typ == verbs.QPTypeXRCInitiator {
+		return verbs.ErrNotSupported
 	}
 	cookie := qp.dev.cookie()
 	c := qp.dev.creation(nil)
@@ -165,7 +136,7 @@ func (qp *QP) issueCreate(r *driver.CreateQP, opts *QPOptions, cookie uint64, u 
 		return err
 	}
 	r.Handle = q.Created(abi.UVERBS_ATTR_CREATE_QP_HANDLE)
-	r.Cap = QPCap{MaxSendWR: capOut.MaxSendWr, MaxRecvWR: capOut.MaxRecvWr,
+	r.Cap = verbs.QPCap{MaxSendWR: capOut.MaxSendWr, MaxRecvWR: capOut.MaxRecvWr,
 		MaxSendSGE: capOut.MaxSendSge, MaxRecvSGE: capOut.MaxRecvSge, MaxInline: capOut.MaxInlineData}
 	qp.handle, qp.num = r.Handle, r.Num
 	return nil
@@ -202,10 +173,10 @@ func (qp *QP) newRequest(r *driver.CreateQP, opts *QPOptions, cookie uint64) *io
 func (qp *QP) Num() uint32 { return qp.num }
 
 // Type is the QP's transport service.
-func (qp *QP) Type() QPType { return qp.typ }
+func (qp *QP) Type() verbs.QPType { return qp.typ }
 
 // Cap is what the QP can really hold, at least what was asked for.
-func (qp *QP) Cap() QPCap { return qp.cap }
+func (qp *QP) Cap() verbs.QPCap { return qp.cap }
 
 // Device returns the device that the QP belongs to.
 func (qp *QP) Device() *Device { return qp.dev }

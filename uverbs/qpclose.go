@@ -6,6 +6,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // Close destroys the QP, which must have left its multicast groups. Completions
@@ -19,7 +20,7 @@ func (qp *QP) Close() error {
 	}
 	err := qp.close(qp.destroy, qp.release)
 	var e *Error
-	if qp.typ == QPTypeUD && errors.Is(err, syscall.EBUSY) && errors.As(err, &e) {
+	if qp.typ == verbs.QPTypeUD && errors.Is(err, syscall.EBUSY) && errors.As(err, &e) {
 		e.Hint = "it is attached to a multicast group: DetachMcast first"
 	}
 	return err

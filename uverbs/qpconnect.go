@@ -1,20 +1,24 @@
 package uverbs
 
-import "cmp"
+import (
+	"cmp"
+
+	"github.com/goverbs/goverbs/verbs"
+)
 
 // Init takes a QP from RESET to INIT, where receives can be posted, with Port (0
 // means 1), PKeyIndex, and Access or, of a UD QP, QKey of attr. A raw packet QP takes
 // its Port only. It is the first of two steps of a connection made by hand, of which
 // [QP.Connect] is the second; package rdmacm takes both by itself.
-func (qp *QP) Init(attr *QPAttr) error {
+func (qp *QP) Init(attr *verbs.QPAttr) error {
 	a := connecting(attr)
-	a.State = QPStateInit
-	mask := QPAttrState | QPAttrPKeyIndex | QPAttrPort | QPAttrAccess
+	a.State = verbs.QPStateInit
+	mask := verbs.QPAttrState | verbs.QPAttrPKeyIndex | verbs.QPAttrPort | verbs.QPAttrAccess
 	switch qp.typ {
-	case QPTypeUD:
-		mask = mask&^QPAttrAccess | QPAttrQKey
-	case QPTypeRawPacket:
-		mask = QPAttrState | QPAttrPort
+	case verbs.QPTypeUD:
+		mask = mask&^verbs.QPAttrAccess | verbs.QPAttrQKey
+	case verbs.QPTypeRawPacket:
+		mask = verbs.QPAttrState | verbs.QPAttrPort
 	}
 	return qp.Modify(a, mask)
 }
@@ -31,35 +35,35 @@ func (qp *QP) Init(attr *QPAttr) error {
 // When the second move fails the QP is in RTR.
 //
 // C: the two calls of ibv_modify_qp that every program has
-func (qp *QP) Connect(attr *QPAttr) error {
+func (qp *QP) Connect(attr *verbs.QPAttr) error {
 	a := connecting(attr)
-	rtr, rts := QPAttrState, QPAttrState|QPAttrSQPSN
-	if qp.typ == QPTypeRC || qp.typ == QPTypeXRCTarget { // answers requests
-		rtr |= QPAttrMaxDestRDAtomic | QPAttrMinRNRTimer
-		rts |= QPAttrTimeout
+	rtr, rts := verbs.QPAttrState, verbs.QPAttrState|verbs.QPAttrSQPSN
+	if qp.typ == verbs.QPTypeRC || qp.typ == verbs.QPTypeXRCTarget { // answers requests
+		rtr |= verbs.QPAttrMaxDestRDAtomic | verbs.QPAttrMinRNRTimer
+		rts |= verbs.QPAttrTimeout
 	}
-	if qp.typ == QPTypeRC || qp.typ == QPTypeXRCInitiator { // sends them until they are answered
-		rts |= QPAttrTimeout | QPAttrRetryCnt | QPAttrRNRRetry | QPAttrMaxQPRDAtomic
+	if qp.typ == verbs.QPTypeRC || qp.typ == verbs.QPTypeXRCInitiator { // sends them until they are answered
+		rts |= verbs.QPAttrTimeout | verbs.QPAttrRetryCnt | verbs.QPAttrRNRRetry | verbs.QPAttrMaxQPRDAtomic
 	}
 	switch qp.typ {
-	case QPTypeUD:
-	case QPTypeRawPacket:
-		rts = QPAttrState
+	case verbs.QPTypeUD:
+	case verbs.QPTypeRawPacket:
+		rts = verbs.QPAttrState
 	default:
-		rtr |= QPAttrAV | QPAttrPathMTU | QPAttrDestQPN | QPAttrRQPSN
+		rtr |= verbs.QPAttrAV | verbs.QPAttrPathMTU | verbs.QPAttrDestQPN | verbs.QPAttrRQPSN
 		if err := qp.defaultMTU(a); err != nil {
 			return err
 		}
 	}
-	a.State = QPStateRTR
+	a.State = verbs.QPStateRTR
 	if err := qp.Modify(a, rtr); err != nil {
 		return err
 	}
-	a.State = QPStateRTS
+	a.State = verbs.QPStateRTS
 	return qp.Modify(a, rts)
 }
 
-func (qp *QP) defaultMTU(a *QPAttr) error {
+func (qp *QP) defaultMTU(a *verbs.QPAttr) error {
 	if a.PathMTU != 0 {
 		return nil
 	}
@@ -72,8 +76,8 @@ func (qp *QP) defaultMTU(a *QPAttr) error {
 }
 
 // connecting is attr with the usual values for what is 0.
-func connecting(attr *QPAttr) *QPAttr {
-	var a QPAttr
+func connecting(attr *verbs.QPAttr) *verbs.QPAttr {
+	var a verbs.QPAttr
 	if attr != nil {
 		a = *attr
 	}

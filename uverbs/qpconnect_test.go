@@ -8,22 +8,23 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/fakeverbs"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/uverbs"
-	"github.com/goverbs/goverbs/uverbs/driver"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // bare0 is a device whose kernel driver does what all have in common, and whose provider
 // does nothing.
-var bare0 = uverbs.DeviceInfo{Name: "bare0", Driver: uverbs.DriverHNS, Ports: 1}
+var bare0 = uverbs.DeviceInfo{Name: "bare0", Driver: verbs.DriverHNS, Ports: 1}
 
 type bareProvider struct{ hardware }
 
-func (bareProvider) ID() driver.ID { return uverbs.DriverHNS }
+func (bareProvider) ID() verbs.DriverID { return verbs.DriverHNS }
 
 // openBare opens bare0 with a QP on it, all of which are closed at the test's end.
-func openBare(t *testing.T, k *fakeverbs.Kernel, typ uverbs.QPType) *uverbs.QP {
+func openBare(t *testing.T, k *fakeverbs.Kernel, typ verbs.QPType) *uverbs.QP {
 	t.Helper()
 	driver.Register(bareProvider{hardware{new(string)}})
 	noLeaks(t, k)
@@ -33,7 +34,7 @@ func openBare(t *testing.T, k *fakeverbs.Kernel, typ uverbs.QPType) *uverbs.QP {
 	qp := must[*uverbs.QP](t)(pd.CreateQP(&uverbs.QPOptions{Type: typ, SendCQ: cq, RecvCQ: cq, SignalAll: true}))
 	t.Cleanup(func() {
 		for _, c := range []closer{qp, cq, pd, dev} {
-			if err := c.Close(); err != nil && !errors.Is(err, uverbs.ErrClosed) {
+			if err := c.Close(); err != nil && !errors.Is(err, verbs.ErrClosed) {
 				t.Error(err)
 			}
 		}
@@ -57,20 +58,20 @@ func modifications(k *fakeverbs.Kernel) *[]abi.IbUverbsModifyQp {
 
 // TestConnect compares the three moves of each type with what C programs ask for.
 func TestConnect(t *testing.T) {
-	const init = uverbs.QPAttrState | uverbs.QPAttrPKeyIndex | uverbs.QPAttrPort
-	const rtr = uverbs.QPAttrState | uverbs.QPAttrAV | uverbs.QPAttrPathMTU | uverbs.QPAttrDestQPN | uverbs.QPAttrRQPSN
-	const rts = uverbs.QPAttrState | uverbs.QPAttrSQPSN
-	masks := map[uverbs.QPType][]uverbs.QPAttrMask{
-		uverbs.QPTypeRC: {init | uverbs.QPAttrAccess, rtr | uverbs.QPAttrMaxDestRDAtomic | uverbs.QPAttrMinRNRTimer,
-			rts | uverbs.QPAttrTimeout | uverbs.QPAttrRetryCnt | uverbs.QPAttrRNRRetry | uverbs.QPAttrMaxQPRDAtomic},
-		uverbs.QPTypeUC: {init | uverbs.QPAttrAccess, rtr, rts},
-		uverbs.QPTypeUD: {init | uverbs.QPAttrQKey, uverbs.QPAttrState, rts},
+	const init = verbs.QPAttrState | verbs.QPAttrPKeyIndex | verbs.QPAttrPort
+	const rtr = verbs.QPAttrState | verbs.QPAttrAV | verbs.QPAttrPathMTU | verbs.QPAttrDestQPN | verbs.QPAttrRQPSN
+	const rts = verbs.QPAttrState | verbs.QPAttrSQPSN
+	masks := map[verbs.QPType][]verbs.QPAttrMask{
+		verbs.QPTypeRC: {init | verbs.QPAttrAccess, rtr | verbs.QPAttrMaxDestRDAtomic | verbs.QPAttrMinRNRTimer,
+			rts | verbs.QPAttrTimeout | verbs.QPAttrRetryCnt | verbs.QPAttrRNRRetry | verbs.QPAttrMaxQPRDAtomic},
+		verbs.QPTypeUC: {init | verbs.QPAttrAccess, rtr, rts},
+		verbs.QPTypeUD: {init | verbs.QPAttrQKey, verbs.QPAttrState, rts},
 	}
-	attr := &uverbs.QPAttr{Access: uverbs.AccessRemoteWrite, QKey: 7, DestQPN: 8, RQPSN: 9, SQPSN: 10,
-		AH: uverbs.AHAttr{DGID: uverbs.GID{1}, Global: true, SGIDIndex: 2}, RetryCnt: 3}
+	attr := &verbs.QPAttr{Access: verbs.AccessRemoteWrite, QKey: 7, DestQPN: 8, RQPSN: 9, SQPSN: 10,
+		AH: verbs.AHAttr{DGID: verbs.GID{1}, Global: true, SGIDIndex: 2}, RetryCnt: 3}
 	before := *attr
 	for typ, want := range masks {
-		k := fakeverbs.New(uint32(uverbs.DriverHNS))
+		k := fakeverbs.New(uint32(verbs.DriverHNS))
 		got := modifications(k)
 		qp := openBare(t, k, typ)
 		if err := qp.Init(attr); err != nil {
@@ -79,11 +80,11 @@ func TestConnect(t *testing.T) {
 		if err := qp.Connect(attr); err != nil {
 			t.Fatal(err)
 		}
-		var moves []uverbs.QPAttrMask
+		var moves []verbs.QPAttrMask
 		for i, m := range *got {
-			moves = append(moves, uverbs.QPAttrMask(m.AttrMask))
+			moves = append(moves, verbs.QPAttrMask(m.AttrMask))
 			if m.QpState != uint8(i+1) {
-				t.Errorf("%v: move %d goes to %v", typ, i, uverbs.QPState(m.QpState))
+				t.Errorf("%v: move %d goes to %v", typ, i, verbs.QPState(m.QpState))
 			}
 		}
 		if !slices.Equal(moves, want) {
@@ -94,7 +95,7 @@ func TestConnect(t *testing.T) {
 			last.MinRnrTimer != 12 || last.MaxRdAtomic != 1 || last.MaxDestRdAtomic != 1 || last.DestQpNum != 8 || last.Qkey != 7 {
 			t.Errorf("%v: %+v", typ, last)
 		}
-		if typ != uverbs.QPTypeUD && last.PathMtu != uint8(uverbs.MTU1024) {
+		if typ != verbs.QPTypeUD && last.PathMtu != uint8(verbs.MTU1024) {
 			t.Errorf("%v: MTU %d", typ, last.PathMtu)
 		}
 		if qp.SRQ() != nil || !qp.SignalAll() {
@@ -109,10 +110,10 @@ func TestConnect(t *testing.T) {
 // TestConnectRefused has the kernel refuse each move; the error tells which.
 func TestConnectRefused(t *testing.T) {
 	for skip, want := range []string{"", "check AH.Port", "check MaxRDAtomic"} {
-		k := fakeverbs.New(uint32(uverbs.DriverHNS))
-		qp := openBare(t, k, uverbs.QPTypeRC)
+		k := fakeverbs.New(uint32(verbs.DriverHNS))
+		qp := openBare(t, k, verbs.QPTypeRC)
 		k.Fail("MODIFY_QP", skip, syscall.EINVAL)
-		attr := &uverbs.QPAttr{AH: uverbs.AHAttr{Global: true}}
+		attr := &verbs.QPAttr{AH: verbs.AHAttr{Global: true}}
 		err := qp.Init(attr)
 		if skip > 0 && err == nil {
 			err = qp.Connect(attr)
@@ -121,8 +122,8 @@ func TestConnectRefused(t *testing.T) {
 			t.Errorf("move %d: %v", skip, err)
 		}
 	}
-	k := fakeverbs.New(uint32(uverbs.DriverHNS))
-	qp := openBare(t, k, uverbs.QPTypeRC)
+	k := fakeverbs.New(uint32(verbs.DriverHNS))
+	qp := openBare(t, k, verbs.QPTypeRC)
 	k.Fail("QUERY_PORT", 0, syscall.EIO)
 	if err := qp.Init(nil); err != nil {
 		t.Fatal(err)

@@ -3,7 +3,8 @@ package uverbs
 import (
 	"errors"
 
-	"github.com/goverbs/goverbs/uverbs/driver"
+	"github.com/goverbs/goverbs/internal/driver"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // failed notes that the QP has failed, and lets the provider complete what the device
@@ -52,7 +53,7 @@ func (qp *QP) noteFailed(life uint32) {
 }
 
 func (qp *QP) moveToErr() error {
-	return qp.modify(&QPAttr{State: QPStateErr}, QPAttrState, nothingMore)
+	return qp.modify(&verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState, nothingMore)
 }
 
 // heardOfEnd is failed for an asynchronous event. Nothing in an event tells when it was
@@ -72,10 +73,10 @@ func (qp *QP) inError() bool {
 	switch {
 	case err != nil:
 		return true
-	case attr.State == QPStateReset:
-		return QPState(qp.state.Load()) != QPStateReset
+	case attr.State == verbs.QPStateReset:
+		return verbs.QPState(qp.state.Load()) != verbs.QPStateReset
 	}
-	return attr.State == QPStateErr || attr.State == QPStateSQE
+	return attr.State == verbs.QPStateErr || attr.State == verbs.QPStateSQE
 }
 
 // flush has the provider take back what the device will not complete. Both queues
@@ -92,11 +93,11 @@ func (qp *QP) flush(move func() error) {
 // itself flushes what is posted to a failed QP where the provider is no Flusher.
 func (qp *QP) setOdd() { qp.odd = qp.closed || qp.flusher != nil && qp.failing() }
 
-func (qp *QP) postSendOdd(wrs []SendWR) (int, error) {
+func (qp *QP) postSendOdd(wrs []verbs.SendWR) (int, error) {
 	return qp.postOdd(qp.sendCQ, len(wrs), func(from, to int) (int, error) { return qp.ring.PostSend(wrs[from:to]) })
 }
 
-func (qp *QP) postRecvOdd(wrs []RecvWR) (int, error) {
+func (qp *QP) postRecvOdd(wrs []verbs.RecvWR) (int, error) {
 	return qp.postOdd(qp.recvCQ, len(wrs), func(from, to int) (int, error) { return qp.ring.PostRecv(wrs[from:to]) })
 }
 
@@ -109,7 +110,7 @@ func (qp *QP) postOdd(cq *CQ, all int, post func(from, to int) (int, error)) (in
 	defer qp.rq.Unlock()
 	switch {
 	case qp.closed:
-		return 0, ErrClosed
+		return 0, verbs.ErrClosed
 	case !qp.odd, cq == nil: // put into RESET meanwhile; or without such a queue
 		return post(0, all)
 	}
@@ -126,13 +127,13 @@ func (qp *QP) postFlushed(some, all int, post func(from, to int) (int, error)) (
 		if queued > 0 {
 			qp.flush(qp.moveToErr)
 		}
-		flushed := err == nil || err == driver.ErrQPFailing || errors.Is(err, ErrQueueFull)
+		flushed := err == nil || err == driver.ErrQPFailing || errors.Is(err, verbs.ErrQueueFull)
 		if queued == 0 || !flushed {
 			return n, err
 		}
 	}
 	if some < all {
-		return n, ErrQueueFull
+		return n, verbs.ErrQueueFull
 	}
 	return n, nil
 }

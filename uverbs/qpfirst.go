@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	"github.com/goverbs/goverbs/internal/hooks"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 func init() {
@@ -15,7 +16,7 @@ func init() {
 // firstError is the first completion of a QP that was no success, for hooks.OnError.
 type firstError struct {
 	mu     sync.Mutex
-	status Status
+	status verbs.Status
 	hear   func(error)
 	heard  chan struct{} // closed when hear has returned
 }
@@ -29,10 +30,10 @@ func (e *firstError) listen(f func(error)) {
 
 // note keeps the first status. It is called with the CQ's lock held, so that the
 // first is the first.
-func (e *firstError) note(s Status) {
+func (e *firstError) note(s verbs.Status) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.status == StatusSuccess {
+	if e.status == verbs.StatusSuccess {
 		e.status = s
 	}
 }
@@ -42,7 +43,7 @@ func (e *firstError) tell() {
 	e.mu.Lock()
 	hear, heard := e.hear, e.heard
 	switch {
-	case hear == nil || e.status == StatusSuccess:
+	case hear == nil || e.status == verbs.StatusSuccess:
 		e.mu.Unlock()
 		return
 	case heard != nil:

@@ -1,6 +1,10 @@
 package uverbs
 
-import "sync"
+import (
+	"sync"
+
+	"github.com/goverbs/goverbs/verbs"
+)
 
 // leaving is a QP's way out of its CQs, when the kernel has put it into RESET or
 // destroyed it: nothing comes of it any more, and what the CQs hold of it must not be
@@ -84,12 +88,12 @@ func (cq *CQ) removeQP(qp *QP) {
 }
 
 // batches are for drain, which every QP that is closed needs.
-var batches = sync.Pool{New: func() any { return new([16]WC) }}
+var batches = sync.Pool{New: func() any { return new([16]verbs.WC) }}
 
 // drain moves completions from the ring to old, no more than the ring can hold,
 // and tells whose failed. It is called with the CQ held.
 func (cq *CQ) drain() (failed []failure) {
-	batch := batches.Get().(*[16]WC)
+	batch := batches.Get().(*[16]verbs.WC)
 	defer batches.Put(batch)
 	for all := 0; all < cq.cqe; all += len(batch) {
 		n, err := cq.drainSome(batch[:])
@@ -106,9 +110,9 @@ func (cq *CQ) drain() (failed []failure) {
 // failures finds the QPs of completions that were no success. It is called with
 // the lock held that the completions were taken under, for the numbers may be
 // other QPs' later.
-func (cq *CQ) failures(wcs []WC) (failed []failure) {
+func (cq *CQ) failures(wcs []verbs.WC) (failed []failure) {
 	for i := range wcs {
-		if wcs[i].Status != StatusSuccess {
+		if wcs[i].Status != verbs.StatusSuccess {
 			if qp := cq.qps[wcs[i].QPN]; qp != nil {
 				qp.first.note(wcs[i].Status)
 				failed = append(failed, failure{qp, qp.life.Load()})
@@ -118,12 +122,12 @@ func (cq *CQ) failures(wcs []WC) (failed []failure) {
 	return failed
 }
 
-func (cq *CQ) drainSome(batch []WC) (n int, err error) {
+func (cq *CQ) drainSome(batch []verbs.WC) (n int, err error) {
 	if cq.ext == nil {
 		n, _, err = cq.ring.Poll(batch)
 		return n, err
 	}
-	ext := make([]WCExt, len(batch))
+	ext := make([]verbs.WCExt, len(batch))
 	n, _, err = cq.ext.PollExt(batch, ext)
 	cq.oldExt = append(cq.oldExt, ext[:n]...)
 	return n, err

@@ -7,16 +7,16 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/uverbs"
-	"github.com/goverbs/goverbs/uverbs/driver"
+	"github.com/goverbs/goverbs/verbs"
 )
 
-func bad(qpn uint32, wrID uint64) driver.WC {
-	return driver.WC{WRID: wrID, QPN: qpn, Status: driver.StatusRetryExcErr}
+func bad(qpn uint32, wrID uint64) verbs.WC {
+	return verbs.WC{WRID: wrID, QPN: qpn, Status: verbs.StatusRetryExcErr}
 }
 
 func (w *spyWorld) pollAll(t *testing.T) (ids []uint64) {
 	t.Helper()
-	wcs := make([]uverbs.WC, 16)
+	wcs := make([]verbs.WC, 16)
 	for _, wc := range wcs[:must[int](t)(w.cq.Poll(wcs))] {
 		ids = append(ids, wc.WRID)
 	}
@@ -68,7 +68,7 @@ func TestResetUnderPolling(t *testing.T) {
 		var pollers sync.WaitGroup
 		for range 2 {
 			pollers.Go(func() {
-				for wcs := make([]uverbs.WC, 4); ; {
+				for wcs := make([]verbs.WC, 4); ; {
 					select {
 					case <-stop:
 						return
@@ -82,8 +82,8 @@ func TestResetUnderPolling(t *testing.T) {
 			})
 		}
 		for i := range uint64(500) {
-			w.cqs[0].push(driver.WC{QPN: w.qp.Num(), WRID: i})
-			if err := w.qp.Modify(&uverbs.QPAttr{State: uverbs.QPStateReset}, uverbs.QPAttrState); err != nil {
+			w.cqs[0].push(verbs.WC{QPN: w.qp.Num(), WRID: i})
+			if err := w.qp.Modify(&verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPAttrState); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -104,7 +104,7 @@ func TestFailedReset(t *testing.T) {
 	w := newSpyWorld(t, true)
 	w.cqs[0].push(bad(w.qp.Num(), 1))
 	w.fail = "after modify"
-	if err := w.qp.Modify(&uverbs.QPAttr{State: uverbs.QPStateReset}, uverbs.QPAttrState); !errors.Is(err, errSpy) {
+	if err := w.qp.Modify(&verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPAttrState); !errors.Is(err, errSpy) {
 		t.Fatal(err)
 	}
 	if got := w.pollAll(t); len(got) != 1 || w.count("fail") != 0 {
@@ -128,7 +128,7 @@ func TestDestroyFails(t *testing.T) {
 		if n := w.count("clean"); n != 0 || w.table.Get(w.qp.Num()) == nil {
 			t.Errorf("cleaned %d times, or forgotten", n)
 		}
-		if n, err := w.qp.PostSend(make([]uverbs.SendWR, 2)); n != 2 || err != nil {
+		if n, err := w.qp.PostSend(make([]verbs.SendWR, 2)); n != 2 || err != nil {
 			t.Error(n, err)
 		}
 		if got := w.pollAll(t); len(got) != 1 || w.count("fail") != 1 {
@@ -148,7 +148,7 @@ func TestCQDestroyFails(t *testing.T) {
 	if err := cq.Close(); !errors.Is(err, syscall.EBUSY) {
 		t.Error(err)
 	}
-	if _, err := cq.Poll(make([]uverbs.WC, 1)); err != nil {
+	if _, err := cq.Poll(make([]verbs.WC, 1)); err != nil {
 		t.Error(err)
 	}
 	if err := cq.Close(); err != nil {

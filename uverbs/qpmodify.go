@@ -4,8 +4,9 @@ import (
 	"syscall"
 
 	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/ioctl"
-	"github.com/goverbs/goverbs/uverbs/driver"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // Modify changes the attributes that mask names, and with QPAttrState the QP's
@@ -13,7 +14,7 @@ import (
 // can post meanwhile.
 //
 // C: ibv_modify_qp
-func (qp *QP) Modify(attr *QPAttr, mask QPAttrMask) error {
+func (qp *QP) Modify(attr *verbs.QPAttr, mask verbs.QPAttrMask) error {
 	if attr == nil {
 		return qp.fail("modify", syscall.EINVAL, "no attributes")
 	}
@@ -21,7 +22,7 @@ func (qp *QP) Modify(attr *QPAttr, mask QPAttrMask) error {
 		return qp.fail("modify", syscall.EINVAL, why)
 	}
 	modify := qp.modifyHeld
-	if mask&QPAttrState != 0 && attr.State == QPStateReset {
+	if mask&verbs.QPAttrState != 0 && attr.State == verbs.QPStateReset {
 		modify = qp.reset
 	}
 	return qp.using("modify", func() error {
@@ -34,7 +35,7 @@ func (qp *QP) Modify(attr *QPAttr, mask QPAttrMask) error {
 
 // modifyHeld has the provider complete what the device will not, after a move to the error
 // state. Nothing was posted since the kernel flushed the queues.
-func (qp *QP) modifyHeld(a *QPAttr, mask QPAttrMask) error {
+func (qp *QP) modifyHeld(a *verbs.QPAttr, mask verbs.QPAttrMask) error {
 	qp.sq.Lock()
 	defer qp.sq.Unlock()
 	qp.rq.Lock()
@@ -42,7 +43,7 @@ func (qp *QP) modifyHeld(a *QPAttr, mask QPAttrMask) error {
 	if err := qp.modify(a, mask, nothingMore); err != nil {
 		return err
 	}
-	if mask&QPAttrState != 0 && a.State == QPStateErr {
+	if mask&verbs.QPAttrState != 0 && a.State == verbs.QPStateErr {
 		qp.beginFailing(moved)
 	}
 	return nil
@@ -53,11 +54,11 @@ func moved() error { return nil }
 
 // modify has the provider make the call, where it wants to; moved is called each time
 // the kernel has done it. Both queues are held.
-func (qp *QP) modify(a *QPAttr, mask QPAttrMask, moved func()) error {
+func (qp *QP) modify(a *verbs.QPAttr, mask verbs.QPAttrMask, moved func()) error {
 	x := &modification{qp: qp, attr: a, mask: mask, moved: moved, call: call{memory: qp.memory, again: true}}
 	x.issue = x.issueModify
-	x.request = driver.ModifyQP{Call: &x.call, From: QPState(qp.state.Load()), Attr: a, Mask: mask}
-	if x.request.To = x.request.From; mask&QPAttrState != 0 {
+	x.request = driver.ModifyQP{Call: &x.call, From: verbs.QPState(qp.state.Load()), Attr: a, Mask: mask}
+	if x.request.To = x.request.From; mask&verbs.QPAttrState != 0 {
 		x.request.To = a.State
 	}
 	if m, ok := qp.ring.(driver.QPModifier); ok {
@@ -73,8 +74,8 @@ type modification struct {
 	request driver.ModifyQP
 	in      abi.IbUverbsModifyQp
 	qp      *QP
-	attr    *QPAttr
-	mask    QPAttrMask
+	attr    *verbs.QPAttr
+	mask    verbs.QPAttrMask
 	moved   func()
 }
 
@@ -86,14 +87,14 @@ func nothingMore() {}
 // life. What the CQs still hold of the earlier one leaves their rings, so that whatever
 // they tell of later is the next. When the kernel has done it the new life has begun,
 // even if the provider fails after that.
-func (qp *QP) reset(a *QPAttr, mask QPAttrMask) error {
+func (qp *QP) reset(a *verbs.QPAttr, mask verbs.QPAttrMask) error {
 	l := leaving{qp: qp}
 	err := qp.resetHeld(a, mask, &l)
 	tell(l.failures)
 	return err
 }
 
-func (qp *QP) resetHeld(a *QPAttr, mask QPAttrMask, l *leaving) error {
+func (qp *QP) resetHeld(a *verbs.QPAttr, mask verbs.QPAttrMask, l *leaving) error {
 	qp.sq.Lock()
 	defer qp.sq.Unlock()
 	qp.rq.Lock()
@@ -121,7 +122,7 @@ func (x *modification) carryOut(u driver.UHW, extra []driver.Attr) error {
 	qp := x.qp
 	x.in = qpToABI(x.attr)
 	x.in.QpHandle, x.in.AttrMask = qp.handle, uint32(x.mask)
-	if x.mask&QPAttrRateLimit == 0 && u.Out == nil {
+	if x.mask&verbs.QPAttrRateLimit == 0 && u.Out == nil {
 		r := writeCommand(qp.dev, abi.IB_USER_VERBS_CMD_MODIFY_QP, &x.in)
 		defer r.Free()
 		return qp.dev.doWith(r, u, extra)
@@ -137,7 +138,7 @@ func (x *modification) carryOut(u driver.UHW, extra []driver.Attr) error {
 // RESET.
 //
 // C: ibv_query_qp
-func (qp *QP) Query() (attr *QPAttr, err error) {
+func (qp *QP) Query() (attr *verbs.QPAttr, err error) {
 	err = qp.using("query", func() error {
 		if attr, err = qp.issueQuery(); err != nil {
 			return qp.fail("query", err, "")
@@ -147,9 +148,9 @@ func (qp *QP) Query() (attr *QPAttr, err error) {
 	return attr, err
 }
 
-func (qp *QP) issueQuery() (*QPAttr, error) {
+func (qp *QP) issueQuery() (*verbs.QPAttr, error) {
 	var resp abi.IbUverbsQueryQpResp
-	in := &abi.IbUverbsQueryQp{QpHandle: qp.handle, AttrMask: uint32(QPAttrDestQPN<<1 - 1)}
+	in := &abi.IbUverbsQueryQp{QpHandle: qp.handle, AttrMask: uint32(verbs.QPAttrDestQPN<<1 - 1)}
 	r := writeCommand(qp.dev, abi.IB_USER_VERBS_CMD_QUERY_QP, in)
 	defer r.Free()
 	ioctl.Out(r, abi.UVERBS_ATTR_CORE_OUT, &resp)

@@ -1,6 +1,9 @@
 package uverbs
 
-import "github.com/goverbs/goverbs/uverbs/driver"
+import (
+	"github.com/goverbs/goverbs/internal/driver"
+	"github.com/goverbs/goverbs/verbs"
+)
 
 // PostSend queues work requests for sending and tells the device once. It returns how
 // many it queued, n: wrs[:n] belong to the device and will complete, wrs[n:] are the
@@ -17,7 +20,7 @@ import "github.com/goverbs/goverbs/uverbs/driver"
 // Both may happen at once. Then n < len(wrs), and errors.Is finds both reasons.
 //
 // C: ibv_post_send
-func (qp *QP) PostSend(wrs []SendWR) (int, error) {
+func (qp *QP) PostSend(wrs []verbs.SendWR) (int, error) {
 	ring := qp.ring // before the lock, which holds up what is loaded behind it
 	qp.sq.Lock()
 	if qp.odd {
@@ -50,7 +53,7 @@ func (qp *QP) sendError(err error) error {
 // SRQ takes none.
 //
 // C: ibv_post_recv
-func (qp *QP) PostRecv(wrs []RecvWR) (int, error) {
+func (qp *QP) PostRecv(wrs []verbs.RecvWR) (int, error) {
 	ring := qp.ring // as in PostSend
 	qp.rq.Lock()
 	if qp.odd {

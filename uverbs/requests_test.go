@@ -8,6 +8,7 @@ import (
 	"github.com/goverbs/goverbs/internal/providertest"
 	_ "github.com/goverbs/goverbs/provider/mlx5"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // TestRequests asks the kernel for what test/sandbox/requests.c does. Whether libibverbs asks
@@ -17,9 +18,9 @@ func TestRequests(t *testing.T) {
 		golden string
 		info   uverbs.DeviceInfo
 	}{
-		{"testdata/requests-rxe.rec", uverbs.DeviceInfo{Name: "rxe0", Driver: uverbs.DriverRXE, ABI: 2, Ports: 1}},
-		{"testdata/requests-mlx5.rec", uverbs.DeviceInfo{Name: "mlx5_0", Driver: uverbs.DriverMLX5, ABI: 1, Ports: 1}},
-		{"testdata/requests-siw.rec", uverbs.DeviceInfo{Name: "siw0", Driver: uverbs.DriverSIW, ABI: 1, Ports: 1}},
+		{"testdata/requests-rxe.rec", uverbs.DeviceInfo{Name: "rxe0", Driver: verbs.DriverRXE, ABI: 2, Ports: 1}},
+		{"testdata/requests-mlx5.rec", uverbs.DeviceInfo{Name: "mlx5_0", Driver: verbs.DriverMLX5, ABI: 1, Ports: 1}},
+		{"testdata/requests-siw.rec", uverbs.DeviceInfo{Name: "siw0", Driver: verbs.DriverSIW, ABI: 1, Ports: 1}},
 	} {
 		t.Run(c.info.Name, func(t *testing.T) {
 			providertest.Requests(t, c.golden, func(attach func(*fakeverbs.Kernel)) {
@@ -45,7 +46,7 @@ type asker struct {
 }
 
 func newAsker(t *testing.T, info uverbs.DeviceInfo) *asker {
-	a := &asker{t: t, siw: info.Driver == uverbs.DriverSIW, rereg: info.Driver == uverbs.DriverMLX5}
+	a := &asker{t: t, siw: info.Driver == verbs.DriverSIW, rereg: info.Driver == verbs.DriverMLX5}
 	a.dev = asked(info.Open())(t)
 	a.pd = asked(a.dev.AllocPD())(t)
 	a.cq = asked(a.dev.CreateCQ(64, nil))(t)
@@ -77,12 +78,12 @@ func (a *asker) all() {
 	a.completions()
 	srq := a.shared()
 	if !a.siw {
-		a.connected(uverbs.QPTypeRC, srq)
-		a.connected(uverbs.QPTypeRC, nil)
-		a.connected(uverbs.QPTypeUC, nil)
+		a.connected(verbs.QPTypeRC, srq)
+		a.connected(verbs.QPTypeRC, nil)
+		a.connected(verbs.QPTypeUC, nil)
 		a.datagrams()
 	} else {
-		a.ok(a.pair(uverbs.QPTypeRC, srq, false).Close(), a.pair(uverbs.QPTypeRC, nil, true).Close())
+		a.ok(a.pair(verbs.QPTypeRC, srq, false).Close(), a.pair(verbs.QPTypeRC, nil, true).Close())
 	}
 	a.ok(srq.Close(), a.cq.Close(), a.pd.Close())
 	if a.rereg {
@@ -98,12 +99,12 @@ func (a *asker) queries() {
 	asked(a.dev.GIDTable())(a.t)
 }
 
-const allAccess = uverbs.AccessLocalWrite | uverbs.AccessRemoteWrite | uverbs.AccessRemoteRead
+const allAccess = verbs.AccessLocalWrite | verbs.AccessRemoteWrite | verbs.AccessRemoteRead
 
 func (a *asker) regions() {
 	other := asked(a.dev.AllocPD())(a.t)
 	memory := make([]byte, 2*4096)
-	mr, far := asked(a.pd.RegMR(memory, uverbs.AccessLocalWrite))(a.t), asked(a.pd.RegMR(memory[:100], allAccess))(a.t)
+	mr, far := asked(a.pd.RegMR(memory, verbs.AccessLocalWrite))(a.t), asked(a.pd.RegMR(memory[:100], allAccess))(a.t)
 	if a.rereg {
 		access := allAccess
 		a.ok(mr.Rereg(uverbs.ReregOptions{Access: &access}), mr.Rereg(uverbs.ReregOptions{PD: other}))
@@ -111,7 +112,7 @@ func (a *asker) regions() {
 	}
 	a.ok(far.Close(), mr.Close())
 	if !a.siw {
-		one, two := asked(a.pd.AllocMW(uverbs.MWType1))(a.t), asked(a.pd.AllocMW(uverbs.MWType2))(a.t)
+		one, two := asked(a.pd.AllocMW(verbs.MWType1))(a.t), asked(a.pd.AllocMW(verbs.MWType2))(a.t)
 		a.ok(two.Close(), one.Close())
 	}
 	a.ok(other.Close())
@@ -119,8 +120,8 @@ func (a *asker) regions() {
 
 // hardware is what libmlx5 alone has.
 func (a *asker) hardware(mr *uverbs.MR) {
-	implicit := asked(a.pd.RegImplicitMR(uverbs.AccessLocalWrite))(a.t)
-	a.ok(a.pd.AdviseMR(uverbs.MRPrefetchWrite, true, []uverbs.SGE{{Addr: mr.Addr(), Length: 100, LKey: implicit.LKey()}}))
+	implicit := asked(a.pd.RegImplicitMR(verbs.AccessLocalWrite))(a.t)
+	a.ok(a.pd.AdviseMR(verbs.MRPrefetchWrite, true, []verbs.SGE{{Addr: mr.Addr(), Length: 100, LKey: implicit.LKey()}}))
 	a.ok(asked(a.pd.ImportMR(mr.Handle()))(a.t).Close(), implicit.Close())
 }
 
@@ -142,41 +143,41 @@ func (a *asker) shared() *uverbs.SRQ {
 	return srq
 }
 
-func (a *asker) pair(typ uverbs.QPType, srq *uverbs.SRQ, signalAll bool) *uverbs.QP {
+func (a *asker) pair(typ verbs.QPType, srq *uverbs.SRQ, signalAll bool) *uverbs.QP {
 	o := &uverbs.QPOptions{Type: typ, SendCQ: a.cq, RecvCQ: a.cq, SRQ: srq, SignalAll: signalAll,
-		Cap: uverbs.QPCap{MaxSendWR: 8, MaxRecvWR: 16, MaxSendSGE: 2, MaxRecvSGE: 1, MaxInline: 32}}
+		Cap: verbs.QPCap{MaxSendWR: 8, MaxRecvWR: 16, MaxSendSGE: 2, MaxRecvSGE: 1, MaxInline: 32}}
 	if srq != nil {
 		o.Cap.MaxRecvWR, o.Cap.MaxRecvSGE = 0, 0
 	}
 	return asked(a.pd.CreateQP(o))(a.t)
 }
 
-var way = uverbs.AHAttr{Global: true, Port: 1, SL: 3, SGIDIndex: 1, HopLimit: 64, TrafficClass: 8, FlowLabel: 0x12345, DGID: fakeverbs.IPv4GID}
+var way = verbs.AHAttr{Global: true, Port: 1, SL: 3, SGIDIndex: 1, HopLimit: 64, TrafficClass: 8, FlowLabel: 0x12345, DGID: fakeverbs.IPv4GID}
 
-func (a *asker) connected(typ uverbs.QPType, srq *uverbs.SRQ) {
-	qp := a.pair(typ, srq, typ == uverbs.QPTypeUC)
-	rtr := uverbs.QPAttr{State: uverbs.QPStateRTR, PathMTU: uverbs.MTU1024, DestQPN: qp.Num(), RQPSN: 77, AH: way}
-	rts := uverbs.QPAttr{State: uverbs.QPStateRTS, SQPSN: 99}
-	rtrMask := uverbs.QPAttrState | uverbs.QPAttrAV | uverbs.QPAttrPathMTU | uverbs.QPAttrDestQPN | uverbs.QPAttrRQPSN
-	rtsMask := uverbs.QPAttrState | uverbs.QPAttrSQPSN
-	if typ == uverbs.QPTypeRC {
+func (a *asker) connected(typ verbs.QPType, srq *uverbs.SRQ) {
+	qp := a.pair(typ, srq, typ == verbs.QPTypeUC)
+	rtr := verbs.QPAttr{State: verbs.QPStateRTR, PathMTU: verbs.MTU1024, DestQPN: qp.Num(), RQPSN: 77, AH: way}
+	rts := verbs.QPAttr{State: verbs.QPStateRTS, SQPSN: 99}
+	rtrMask := verbs.QPAttrState | verbs.QPAttrAV | verbs.QPAttrPathMTU | verbs.QPAttrDestQPN | verbs.QPAttrRQPSN
+	rtsMask := verbs.QPAttrState | verbs.QPAttrSQPSN
+	if typ == verbs.QPTypeRC {
 		rtr.MaxDestRDAtomic, rtr.MinRNRTimer = 1, 12
 		rts.Timeout, rts.RetryCnt, rts.RNRRetry, rts.MaxRDAtomic = 14, 7, 6, 1
-		rtrMask |= uverbs.QPAttrMaxDestRDAtomic | uverbs.QPAttrMinRNRTimer
-		rtsMask |= uverbs.QPAttrTimeout | uverbs.QPAttrRetryCnt | uverbs.QPAttrRNRRetry | uverbs.QPAttrMaxQPRDAtomic
+		rtrMask |= verbs.QPAttrMaxDestRDAtomic | verbs.QPAttrMinRNRTimer
+		rtsMask |= verbs.QPAttrTimeout | verbs.QPAttrRetryCnt | verbs.QPAttrRNRRetry | verbs.QPAttrMaxQPRDAtomic
 	}
-	a.ok(qp.Modify(&uverbs.QPAttr{State: uverbs.QPStateInit, Port: 1, Access: uverbs.AccessRemoteWrite},
-		uverbs.QPAttrState|uverbs.QPAttrPKeyIndex|uverbs.QPAttrPort|uverbs.QPAttrAccess),
+	a.ok(qp.Modify(&verbs.QPAttr{State: verbs.QPStateInit, Port: 1, Access: verbs.AccessRemoteWrite},
+		verbs.QPAttrState|verbs.QPAttrPKeyIndex|verbs.QPAttrPort|verbs.QPAttrAccess),
 		qp.Modify(&rtr, rtrMask), qp.Modify(&rts, rtsMask))
 	asked(qp.Query())(a.t)
-	a.ok(qp.Modify(&uverbs.QPAttr{State: uverbs.QPStateErr}, uverbs.QPAttrState), qp.Close())
+	a.ok(qp.Modify(&verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState), qp.Close())
 }
 
 func (a *asker) datagrams() {
-	qp := a.pair(uverbs.QPTypeUD, nil, false)
+	qp := a.pair(verbs.QPTypeUD, nil, false)
 	a.ok(asked(a.pd.CreateAH(&way))(a.t).Close())
-	a.ok(qp.Modify(&uverbs.QPAttr{State: uverbs.QPStateInit, Port: 1, QKey: 0x11111111},
-		uverbs.QPAttrState|uverbs.QPAttrPKeyIndex|uverbs.QPAttrPort|uverbs.QPAttrQKey))
-	group := uverbs.GID{0: 0xff, 1: 0x0e, 15: 7}
+	a.ok(qp.Modify(&verbs.QPAttr{State: verbs.QPStateInit, Port: 1, QKey: 0x11111111},
+		verbs.QPAttrState|verbs.QPAttrPKeyIndex|verbs.QPAttrPort|verbs.QPAttrQKey))
+	group := verbs.GID{0: 0xff, 1: 0x0e, 15: 7}
 	a.ok(qp.AttachMcast(group, 0xc001), qp.DetachMcast(group, 0xc001), qp.Close())
 }

@@ -10,19 +10,20 @@ import (
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // TestReregMoves moves a region: the new domain can't be closed, the old one can.
 func TestReregMoves(t *testing.T) {
 	w := newRoCE(t)
-	access := uverbs.AccessLocalWrite | uverbs.AccessRemoteRead
+	access := verbs.AccessLocalWrite | verbs.AccessRemoteRead
 	if err := w.mr.Rereg(uverbs.ReregOptions{PD: w.other, Access: &access}); err != nil {
 		t.Fatal(err)
 	}
 	if k := w.k.MRs()[0]; k.Access != uint32(access) || k.PD != 5 || w.mr.PD() != w.other {
 		t.Errorf("the kernel has %+v", k)
 	}
-	if err := w.other.Close(); !errors.Is(err, uverbs.ErrInUse) || !strings.Contains(err.Error(), "close MR 1 first") {
+	if err := w.other.Close(); !errors.Is(err, verbs.ErrInUse) || !strings.Contains(err.Error(), "close MR 1 first") {
 		t.Error(err)
 	}
 	closeAll(t, w.ud, w.ah, w.mw, w.qp, w.srq)
@@ -51,11 +52,11 @@ func TestReregStays(t *testing.T) {
 	if err := w.mr.Rereg(uverbs.ReregOptions{PD: w.pd}); err != nil {
 		t.Error(err)
 	}
-	if err := w.mr.Rereg(uverbs.ReregOptions{PD: foreign}); !errors.Is(err, uverbs.ErrClosed) || !strings.Contains(err.Error(), "another device") {
+	if err := w.mr.Rereg(uverbs.ReregOptions{PD: foreign}); !errors.Is(err, verbs.ErrClosed) || !strings.Contains(err.Error(), "another device") {
 		t.Error(err)
 	}
 	closeAll(t, w.ud, w.ah, w.mw, w.qp, w.srq)
-	if err := w.pd.Close(); !errors.Is(err, uverbs.ErrInUse) {
+	if err := w.pd.Close(); !errors.Is(err, verbs.ErrInUse) {
 		t.Error(err)
 	}
 }
@@ -68,7 +69,7 @@ func TestReregKeys(t *testing.T) {
 			ioctl.Answer(r, abi.UVERBS_ATTR_CORE_OUT, &abi.IbUverbsReregMrResp{Lkey: 12, Rkey: 13})
 		}
 	}
-	access := uverbs.AccessLocalWrite
+	access := verbs.AccessLocalWrite
 	if err := w.mr.Rereg(uverbs.ReregOptions{Access: &access}); err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +98,7 @@ func TestReregTogether(t *testing.T) {
 	for _, pd := range []*uverbs.PD{w.pd, w.other} {
 		if err := pd.Close(); err == nil {
 			free++
-		} else if !errors.Is(err, uverbs.ErrInUse) || pd != w.mr.PD() {
+		} else if !errors.Is(err, verbs.ErrInUse) || pd != w.mr.PD() {
 			t.Error(err)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/mmap"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // complete writes completions with ids from first on.
@@ -29,7 +30,7 @@ func (w *roce) complete(t testing.TB, first, n uint64) {
 // polled checks that the next n completions are those from first on.
 func (w *roce) polled(t testing.TB, first, n uint64) {
 	t.Helper()
-	wcs := make([]uverbs.WC, n)
+	wcs := make([]verbs.WC, n)
 	if got, err := w.cq.Poll(wcs); uint64(got) != n || err != nil {
 		t.Fatalf("%d of %d completions, %v", got, n, err)
 	}
@@ -122,7 +123,7 @@ func TestResizeFails(t *testing.T) {
 		t.Error(err)
 	}
 	for range 2 {
-		if n, err := w.cq.Poll(make([]uverbs.WC, 1)); n != 0 || err == nil || !strings.Contains(err.Error(), "poll CQ 2 on rxe0: ") || !strings.Contains(err.Error(), "lost when it was resized") {
+		if n, err := w.cq.Poll(make([]verbs.WC, 1)); n != 0 || err == nil || !strings.Contains(err.Error(), "poll CQ 2 on rxe0: ") || !strings.Contains(err.Error(), "lost when it was resized") {
 			t.Errorf("%d completions, %v", n, err)
 		}
 	}
@@ -162,7 +163,7 @@ func TestResizeWhilePolled(t *testing.T) {
 	})
 	next := uint64(0)
 	err := within(t, "the poller", run(func() error {
-		for wcs := make([]uverbs.WC, 2); next < total; {
+		for wcs := make([]verbs.WC, 2); next < total; {
 			n, err := w.cq.Poll(wcs)
 			if err != nil {
 				return err

@@ -6,6 +6,7 @@ import (
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/fakeverbs"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // roce is a world of rxe, with what RoCE has besides.
@@ -13,23 +14,23 @@ type roce struct {
 	*world
 	other *uverbs.PD
 	mw    *uverbs.MW
-	ah    *uverbs.AH
+	ah    *verbs.AH
 	ud    *uverbs.QP
 }
 
 var (
-	group   = uverbs.GID{0xff, 0x0e, 15: 1}
-	address = &uverbs.AHAttr{DGID: fakeverbs.IPv4GID, SGIDIndex: 1, HopLimit: 64, Global: true, Port: 1}
+	group   = verbs.GID{0xff, 0x0e, 15: 1}
+	address = &verbs.AHAttr{DGID: fakeverbs.IPv4GID, SGIDIndex: 1, HopLimit: 64, Global: true, Port: 1}
 )
 
 func newRoCE(t testing.TB) *roce {
 	t.Helper()
 	w := &roce{world: worldOn(t, rxe0)}
 	w.other = must[*uverbs.PD](t)(w.dev.AllocPD())
-	w.mw = must[*uverbs.MW](t)(w.pd.AllocMW(uverbs.MWType1))
-	w.ah = must[*uverbs.AH](t)(w.pd.CreateAH(address))
+	w.mw = must[*uverbs.MW](t)(w.pd.AllocMW(verbs.MWType1))
+	w.ah = must[*verbs.AH](t)(w.pd.CreateAH(address))
 	opts := w.qpOptions()
-	opts.Type = uverbs.QPTypeUD
+	opts.Type = verbs.QPTypeUD
 	w.ud = must[*uverbs.QP](t)(w.pd.CreateQP(opts))
 	t.Cleanup(func() { w.closeRoCE(t) })
 	return w
@@ -42,7 +43,7 @@ func connected(t testing.TB) *roce {
 	t.Helper()
 	w := newRoCE(t)
 	for _, qp := range []*uverbs.QP{w.qp, w.ud} {
-		attr := &uverbs.QPAttr{DestQPN: qp.Num(), AH: *address, QKey: 1, Access: uverbs.AccessRemoteWrite}
+		attr := &verbs.QPAttr{DestQPN: qp.Num(), AH: *address, QKey: 1, Access: verbs.AccessRemoteWrite}
 		if err := qp.Init(attr); err != nil {
 			t.Fatal(err)
 		}
@@ -56,11 +57,11 @@ func connected(t testing.TB) *roce {
 // kud is the kernel's side of ud.
 func (w *roce) kud() *fakeverbs.QP { return w.k.QueuePairs()[1] }
 
-var send = []uverbs.SendWR{{WRID: 7, Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled}}
+var send = []verbs.SendWR{{WRID: 7, Opcode: verbs.OpSend, Flags: verbs.SendSignaled}}
 
 // datagram is a send of ud's.
-func (w *roce) datagram() []uverbs.SendWR {
-	return []uverbs.SendWR{{WRID: 8, Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled, AH: w.ah, RemoteQPN: 9, RemoteQKey: 10}}
+func (w *roce) datagram() []verbs.SendWR {
+	return []verbs.SendWR{{WRID: 8, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, AH: w.ah, RemoteQPN: 9, RemoteQKey: 10}}
 }
 
 // rxeBind is what a send says of a window.

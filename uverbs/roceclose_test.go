@@ -8,6 +8,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // TestRoCEHolders has address handles and windows keep their domain.
@@ -18,7 +19,7 @@ func TestRoCEHolders(t *testing.T) {
 		last   closer
 		holder string
 	}{{w.ah, "close AH 7, MW 6 first"}, {w.mw, "close MW 6 first"}} {
-		if err := w.pd.Close(); !errors.Is(err, uverbs.ErrInUse) || !strings.Contains(err.Error(), c.holder) {
+		if err := w.pd.Close(); !errors.Is(err, verbs.ErrInUse) || !strings.Contains(err.Error(), c.holder) {
 			t.Error(err)
 		}
 		if err := c.last.Close(); err != nil {
@@ -32,17 +33,17 @@ func TestRoCEHolders(t *testing.T) {
 
 func TestRoCEUseAfterClose(t *testing.T) {
 	w := newRoCE(t)
-	access := uverbs.AccessLocalWrite
+	access := verbs.AccessLocalWrite
 	reset := uverbs.ReregOptions{PD: w.pd, Access: &access}
 	other := must[*uverbs.MR](t)(w.other.AllocMR(1, 0, nil))
 	closeAll(t, w.ud, w.ah, w.mw)
 	w.close(t)
 	for name, err := range map[string]error{
-		"CreateAH": failed(w.pd.CreateAH(address)), "AllocMW": failed(w.pd.AllocMW(uverbs.MWType1)), "CQ.Resize": w.cq.Resize(9),
+		"CreateAH": failed(w.pd.CreateAH(address)), "AllocMW": failed(w.pd.AllocMW(verbs.MWType1)), "CQ.Resize": w.cq.Resize(9),
 		"SRQ.Resize": w.srq.Resize(9), "AttachMcast": w.ud.AttachMcast(group, 0), "DetachMcast": w.ud.DetachMcast(group, 0),
 		"Rereg": w.mr.Rereg(reset), "Rereg to": other.Rereg(reset), "AH": w.ah.Close(), "MW": w.mw.Close(),
 	} {
-		if !errors.Is(err, uverbs.ErrClosed) || !strings.Contains(err.Error(), " on rxe0: ") {
+		if !errors.Is(err, verbs.ErrClosed) || !strings.Contains(err.Error(), " on rxe0: ") {
 			t.Errorf("%s after close: %v", name, err)
 		}
 	}
@@ -85,7 +86,7 @@ func TestClosedAH(t *testing.T) {
 	}
 	w.k.Tamper = nil
 	n, err := w.ud.PostSend(w.datagram())
-	if _, ok := w.kud().RXE.TakeSend(); ok || n != 0 || !errors.Is(err, uverbs.ErrInvalidWR) || !strings.Contains(err.Error(), "the AH is closed") {
+	if _, ok := w.kud().RXE.TakeSend(); ok || n != 0 || !errors.Is(err, verbs.ErrInvalidWR) || !strings.Contains(err.Error(), "the AH is closed") {
 		t.Errorf("%d sent, %v, %v", n, ok, err)
 	}
 }
@@ -93,17 +94,17 @@ func TestClosedAH(t *testing.T) {
 // TestMcast attaches to two groups: the QP stays until the last is left.
 func TestMcast(t *testing.T) {
 	w := newRoCE(t)
-	other := uverbs.GID{0xff, 0x0e, 15: 2}
-	for _, g := range []uverbs.GID{group, other, group} { // the third changes nothing
+	other := verbs.GID{0xff, 0x0e, 15: 2}
+	for _, g := range []verbs.GID{group, other, group} { // the third changes nothing
 		if err := w.ud.AttachMcast(g, 0); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for _, g := range []uverbs.GID{group, other} {
+	for _, g := range []verbs.GID{group, other} {
 		if err := w.ud.Close(); !errors.Is(err, syscall.EBUSY) || !strings.Contains(err.Error(), "DetachMcast") {
 			t.Error(err)
 		}
-		if _, err := w.ud.PostRecv([]uverbs.RecvWR{{}}); errors.Is(err, uverbs.ErrClosed) {
+		if _, err := w.ud.PostRecv([]verbs.RecvWR{{}}); errors.Is(err, verbs.ErrClosed) {
 			t.Errorf("a QP that could not be closed: %v", err)
 		}
 		if err := w.ud.DetachMcast(g, 0); err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/fakeverbs"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // roceVerbs are the calls of a device with RoCE, as far as they are not carried
@@ -16,7 +17,7 @@ import (
 var roceVerbs = []verb[*roce]{
 	{"CreateAH", []string{"CREATE_AH"}, "create AH on rxe0", func(w *roce) error { return closing(w.pd.CreateAH(address)) }},
 	{"AH.Close", []string{"AH_DESTROY"}, "close AH ", func(w *roce) error { return w.ah.Close() }},
-	{"AllocMW", []string{"ALLOC_MW"}, "create MW on rxe0", func(w *roce) error { return closing(w.pd.AllocMW(uverbs.MWType2)) }},
+	{"AllocMW", []string{"ALLOC_MW"}, "create MW on rxe0", func(w *roce) error { return closing(w.pd.AllocMW(verbs.MWType2)) }},
 	{"MW.Close", []string{"MW_DESTROY"}, "close MW ", func(w *roce) error { return w.mw.Close() }},
 	{"CreateCQ", []string{"CQ_CREATE", "MMAP"}, "create CQ on rxe0", func(w *roce) error { return closing(w.dev.CreateCQ(1, nil)) }},
 	{"CreateSRQ", []string{"SRQ_CREATE", "MMAP"}, "create SRQ on rxe0", func(w *roce) error {
@@ -40,7 +41,7 @@ var roceVerbs = []verb[*roce]{
 		return errors.Join(w.ud.AttachMcast(group, 0), w.ud.DetachMcast(group, 0))
 	}},
 	{"MR.Rereg access", []string{"REREG_MR"}, "change MR ", func(w *roce) error {
-		access := uverbs.AccessLocalWrite
+		access := verbs.AccessLocalWrite
 		return w.mr.Rereg(uverbs.ReregOptions{Access: &access})
 	}},
 	{"MR.Rereg PD", []string{"REREG_MR"}, "change MR ", func(w *roce) error { return w.mr.Rereg(uverbs.ReregOptions{PD: w.other}) }},
@@ -50,11 +51,11 @@ var roceVerbs = []verb[*roce]{
 	{"ChooseGID's table", []string{"QUERY_GID_TABLE"}, "query the GID table of device on rxe0", choosing},
 	{"AdviseMR", []string{"ADVISE_MR"}, "advise on memory of PD 0 on rxe0", func(w *roce) error {
 		w.k.OnDemand = true
-		mr, err := w.pd.AllocMR(1, uverbs.AccessOnDemand, nil)
+		mr, err := w.pd.AllocMR(1, verbs.AccessOnDemand, nil)
 		if err != nil {
 			return err
 		}
-		return errors.Join(w.pd.AdviseMR(uverbs.MRPrefetch, false, []uverbs.SGE{mr.SGE(0, 1)}), mr.Close())
+		return errors.Join(w.pd.AdviseMR(verbs.MRPrefetch, false, []verbs.SGE{mr.SGE(0, 1)}), mr.Close())
 	}},
 	{"QP.Connect", []string{"MODIFY_QP", "MODIFY_QP+1", "MODIFY_QP+2"}, "modify QP 19 on rxe0", connecting},
 	{"QP.Connect's port", []string{"QUERY_PORT"}, "query port 1 of device on rxe0", connecting},
@@ -62,7 +63,7 @@ var roceVerbs = []verb[*roce]{
 
 // answering makes an address handle to answer a message with.
 func answering(w *roce) error {
-	return closing(w.pd.AHFromWC(1, &uverbs.WC{Flags: uverbs.WCGRH}, ipv4GRH(0, "10.0.0.9", "10.9.9.9")))
+	return closing(w.pd.AHFromWC(1, &verbs.WC{Flags: verbs.WCGRH}, ipv4GRH(0, "10.0.0.9", "10.9.9.9")))
 }
 
 // connecting takes a new QP to RTS.
@@ -72,7 +73,7 @@ func connecting(w *roce) error {
 		return err
 	}
 	if err = qp.Init(nil); err == nil {
-		err = qp.Connect(&uverbs.QPAttr{AH: *address})
+		err = qp.Connect(&verbs.QPAttr{AH: *address})
 	}
 	return errors.Join(err, qp.Close())
 }
@@ -92,14 +93,14 @@ func TestConnectedEveryErrno(t *testing.T) {
 // TestLacking asks siw for what only RoCE has. Nothing changes.
 func TestLacking(t *testing.T) {
 	w := newWorld(t)
-	access := uverbs.AccessLocalWrite
+	access := verbs.AccessLocalWrite
 	alive, calls := w.k.Alive(), w.k.Calls("MODIFY_SRQ")
 	for name, err := range map[string]error{
-		"CreateAH": failed(w.pd.CreateAH(address)), "AllocMW": failed(w.pd.AllocMW(uverbs.MWType1)), "CQ.Resize": w.cq.Resize(100),
+		"CreateAH": failed(w.pd.CreateAH(address)), "AllocMW": failed(w.pd.AllocMW(verbs.MWType1)), "CQ.Resize": w.cq.Resize(100),
 		"SRQ.Resize": w.srq.Resize(100), "AttachMcast": w.qp.AttachMcast(group, 0), "DetachMcast": w.qp.DetachMcast(group, 0),
 		"Rereg": w.mr.Rereg(uverbs.ReregOptions{Access: &access}),
 	} {
-		if !errors.Is(err, uverbs.ErrNotSupported) || !strings.Contains(err.Error(), " on siw0 (driver siw): ") {
+		if !errors.Is(err, verbs.ErrNotSupported) || !strings.Contains(err.Error(), " on siw0 (driver siw): ") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -111,22 +112,22 @@ func TestLacking(t *testing.T) {
 // TestRoCEHints has the kernel refuse what is wrong with a request.
 func TestRoCEHints(t *testing.T) {
 	w := newRoCE(t)
-	with := func(change func(*uverbs.AHAttr)) *uverbs.AHAttr {
+	with := func(change func(*verbs.AHAttr)) *verbs.AHAttr {
 		a := *address
 		change(&a)
 		return &a
 	}
-	writable := uverbs.AccessRemoteWrite
+	writable := verbs.AccessRemoteWrite
 	for _, c := range []struct {
 		err   error
 		errno syscall.Errno
 		hint  string
 	}{
 		{failed(w.pd.CreateAH(nil)), syscall.EINVAL, "no address"},
-		{failed(w.pd.CreateAH(with(func(a *uverbs.AHAttr) { a.Global = false }))), syscall.EINVAL, "RoCE needs a Global address"},
-		{failed(w.pd.CreateAH(with(func(a *uverbs.AHAttr) { a.Port = 2 }))), syscall.EINVAL, "no such port"},
-		{failed(w.pd.CreateAH(with(func(a *uverbs.AHAttr) { a.SGIDIndex = 5 }))), syscall.ENODATA, "SGIDIndex must be a used slot"},
-		{w.qp.Modify(&uverbs.QPAttr{AH: uverbs.AHAttr{Global: true, SGIDIndex: 5, Port: 1}}, uverbs.QPAttrAV), syscall.ENODATA, "SGIDIndex must be a used slot"},
+		{failed(w.pd.CreateAH(with(func(a *verbs.AHAttr) { a.Global = false }))), syscall.EINVAL, "RoCE needs a Global address"},
+		{failed(w.pd.CreateAH(with(func(a *verbs.AHAttr) { a.Port = 2 }))), syscall.EINVAL, "no such port"},
+		{failed(w.pd.CreateAH(with(func(a *verbs.AHAttr) { a.SGIDIndex = 5 }))), syscall.ENODATA, "SGIDIndex must be a used slot"},
+		{w.qp.Modify(&verbs.QPAttr{AH: verbs.AHAttr{Global: true, SGIDIndex: 5, Port: 1}}, verbs.QPAttrAV), syscall.ENODATA, "SGIDIndex must be a used slot"},
 		{failed(w.pd.AllocMW(3)), syscall.EINVAL, ""},
 		{w.qp.AttachMcast(group, 0), syscall.EINVAL, "only UD QPs take part in multicast"},
 		{w.ud.AttachMcast(fakeverbs.IPv4GID, 0), syscall.EINVAL, "a multicast GID begins with ff"},

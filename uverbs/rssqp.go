@@ -5,48 +5,20 @@ import (
 	"syscall"
 
 	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/ioctl"
-	"github.com/goverbs/goverbs/uverbs/driver"
-)
-
-// RXHash is how a device chooses among the WQs of a table.
-//
-// C: struct ibv_rx_hash_conf
-type RXHash = driver.RXHash
-
-// RXHashFunction is a function of the fields of a packet, RXHashFields are the fields.
-//
-// C: enum ibv_rx_hash_function_flags, enum ibv_rx_hash_fields
-type (
-	RXHashFunction = driver.RXHashFunction
-	RXHashFields   = driver.RXHashFields
-)
-
-// RXHashToeplitz is the function of Microsoft's RSS.
-const RXHashToeplitz RXHashFunction = driver.RXHashToeplitz
-
-// The fields. Those of one IP version, and of one transport, go together.
-const (
-	RXHashSrcIPv4    RXHashFields = driver.RXHashSrcIPv4
-	RXHashDstIPv4    RXHashFields = driver.RXHashDstIPv4
-	RXHashSrcIPv6    RXHashFields = driver.RXHashSrcIPv6
-	RXHashDstIPv6    RXHashFields = driver.RXHashDstIPv6
-	RXHashSrcPortTCP RXHashFields = driver.RXHashSrcPortTCP
-	RXHashDstPortTCP RXHashFields = driver.RXHashDstPortTCP
-	RXHashSrcPortUDP RXHashFields = driver.RXHashSrcPortUDP
-	RXHashDstPortUDP RXHashFields = driver.RXHashDstPortUDP
-	RXHashIPSecSPI   RXHashFields = driver.RXHashIPSecSPI
-	RXHashInner      RXHashFields = driver.RXHashInner // the fields of the inner packet, of a tunnel's
+	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/verbs/rss"
 )
 
 // RSSOptions describe a QP that deals packets out to a table's WQs.
 //
 // C: struct ibv_qp_init_attr_ex with rwq_ind_tbl and rx_hash_conf
 type RSSOptions struct {
-	Type  QPType       // QPTypeRawPacket if it is 0, which needs CAP_NET_RAW; or QPTypeUD
+	Type  verbs.QPType // QPTypeRawPacket if it is 0, which needs CAP_NET_RAW; or QPTypeUD
 	Table *RWQIndTable // needed
-	Hash  RXHash
-	Flags QPFlags
+	Hash  rss.Hash
+	Flags verbs.QPFlags
 }
 
 // CreateRSSQP makes a QP that has no queues: what it receives goes to the WQs of a table, and
@@ -63,7 +35,7 @@ func (pd *PD) CreateRSSQP(opts *RSSOptions) (*QP, error) {
 	}
 	qp := &QP{dev: dev, pd: pd, typ: opts.Type, ring: noQueues{}, cookie: dev.cookie()}
 	if qp.typ == 0 {
-		qp.typ = QPTypeRawPacket
+		qp.typ = verbs.QPTypeRawPacket
 	}
 	if err := qp.attach("QP", &pd.object, &opts.Table.object); err != nil {
 		return nil, err
@@ -79,7 +51,7 @@ func (pd *PD) CreateRSSQP(opts *RSSOptions) (*QP, error) {
 func (qp *QP) createRSS(opts *RSSOptions) error {
 	creator, ok := qp.dev.provider.(driver.WQCreator)
 	if !ok {
-		return ErrNotSupported
+		return verbs.ErrNotSupported
 	}
 	c := qp.dev.creation(nil)
 	r := &driver.CreateRSSQP{Call: c, Type: qp.typ, Flags: opts.Flags, Hash: opts.Hash, PD: qp.pd.data}
@@ -120,10 +92,10 @@ func (qp *QP) issueCreateRSS(r *driver.CreateRSSQP, opts *RSSOptions, u driver.U
 // out to WQs.
 type noQueues struct{}
 
-var errNoQueues = fmt.Errorf("%w: the QP has no queues of its own", driver.ErrNotSupported)
+var errNoQueues = fmt.Errorf("%w: the QP has no queues of its own", verbs.ErrNotSupported)
 
 // PostSend implements driver.QP.
-func (noQueues) PostSend([]SendWR) (int, error) { return 0, errNoQueues }
+func (noQueues) PostSend([]verbs.SendWR) (int, error) { return 0, errNoQueues }
 
 // PostRecv implements driver.QP.
-func (noQueues) PostRecv([]RecvWR) (int, error) { return 0, errNoQueues }
+func (noQueues) PostRecv([]verbs.RecvWR) (int, error) { return 0, errNoQueues }

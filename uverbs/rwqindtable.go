@@ -19,7 +19,7 @@ type RWQIndTable struct {
 }
 
 // CreateRWQIndTable makes a table of 1, 2, 4, … WQs. A WQ may stand in it more than once, and
-// in several tables. [DeviceAttr] says how long a table may be.
+// in several tables. [verbs.DeviceAttr] says how long a table may be.
 //
 // C: ibv_create_rwq_ind_table
 func (d *Device) CreateRWQIndTable(wqs []*WQ) (*RWQIndTable, error) {

@@ -10,11 +10,12 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/fakeverbs"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/mmap"
 	"github.com/goverbs/goverbs/uverbs"
-	"github.com/goverbs/goverbs/uverbs/driver"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // spy is a driver that has every hook and counts its calls. Every call to the kernel
@@ -31,13 +32,13 @@ type spy struct {
 	page       *mmap.Page
 	stores     []mmap.Store
 	uar        uint32
-	attr       *driver.DeviceAttr
+	attr       *verbs.DeviceAttr
 	cqs        []*spyCQ
 }
 
 var errSpy = errors.New("the spy gave up")
 
-func (s *spy) ID() driver.ID         { return driver.USNIC }
+func (s *spy) ID() verbs.DriverID    { return verbs.DriverUSNIC }
 func (s *spy) ABI() (uint32, uint32) { return 0, 9 }
 
 // hook counts a call, and fails once if told to.
@@ -159,17 +160,17 @@ type spyCQ struct {
 	*spy
 	ring struct {
 		sync.Mutex
-		wcs []driver.WC
+		wcs []verbs.WC
 	}
 }
 
-func (q *spyCQ) push(wcs ...driver.WC) {
+func (q *spyCQ) push(wcs ...verbs.WC) {
 	q.ring.Lock()
 	defer q.ring.Unlock()
 	q.ring.wcs = append(q.ring.wcs, wcs...)
 }
 
-func (q *spyCQ) Poll(wcs []driver.WC) (n int, bad bool, err error) {
+func (q *spyCQ) Poll(wcs []verbs.WC) (n int, bad bool, err error) {
 	if q.concluding.Load() {
 		q.polled.Add(1)
 	}
@@ -177,14 +178,14 @@ func (q *spyCQ) Poll(wcs []driver.WC) (n int, bad bool, err error) {
 	defer q.ring.Unlock()
 	n = copy(wcs, q.ring.wcs)
 	q.ring.wcs = q.ring.wcs[n:]
-	return n, slices.ContainsFunc(wcs[:n], func(wc driver.WC) bool { return wc.Status != 0 }), q.hook("poll")
+	return n, slices.ContainsFunc(wcs[:n], func(wc verbs.WC) bool { return wc.Status != 0 }), q.hook("poll")
 }
 
 // PollExt tells the work request's number as its time.
-func (q *spyCQ) PollExt(wcs []driver.WC, ext []driver.Ext) (n int, bad bool, err error) {
+func (q *spyCQ) PollExt(wcs []verbs.WC, ext []verbs.WCExt) (n int, bad bool, err error) {
 	n, bad, err = q.Poll(wcs)
 	for i := range n {
-		ext[i] = driver.Ext{Timestamp: wcs[i].WRID, VLAN: 7}
+		ext[i] = verbs.WCExt{Timestamp: wcs[i].WRID, VLAN: 7}
 	}
 	return n, bad, err
 }
@@ -207,7 +208,7 @@ func (q *spyCQ) Clean(qp any) {
 	_ = q.hook("clean")
 	q.ring.Lock()
 	defer q.ring.Unlock()
-	q.ring.wcs = slices.DeleteFunc(q.ring.wcs, func(wc driver.WC) bool { return wc.QPN == qp.(*spyQP).num })
+	q.ring.wcs = slices.DeleteFunc(q.ring.wcs, func(wc verbs.WC) bool { return wc.QPN == qp.(*spyQP).num })
 }
 
 func (q *spyCQ) Destroy(do func() error) error { return q.destroy("CQ", do) }
@@ -226,22 +227,22 @@ func (s *spy) CreateQP(r *driver.CreateQP) (driver.QP, error) {
 type spyQP struct {
 	*spy
 	num    uint32
-	posted []driver.WC
+	posted []verbs.WC
 }
 
-func (q *spyQP) PostSend(wrs []driver.SendWR) (int, error) {
+func (q *spyQP) PostSend(wrs []verbs.SendWR) (int, error) {
 	for i := range wrs {
-		q.posted = append(q.posted, driver.WC{WRID: wrs[i].WRID, QPN: q.num, Status: driver.StatusWRFlushErr})
+		q.posted = append(q.posted, verbs.WC{WRID: wrs[i].WRID, QPN: q.num, Status: verbs.StatusWRFlushErr})
 	}
 	q.page.Store64(64, uint64(len(wrs)))
 	return len(wrs), q.hook("send")
 }
 
-func (q *spyQP) PostRecv(wrs []driver.RecvWR) (int, error) { return len(wrs), q.hook("recv") }
+func (q *spyQP) PostRecv(wrs []verbs.RecvWR) (int, error) { return len(wrs), q.hook("recv") }
 
 func (q *spyQP) Modify(r *driver.ModifyQP) error {
 	err := q.do("modify", r)
-	q.concluding.Store(r.To == driver.QPStateReset)
+	q.concluding.Store(r.To == verbs.QPStateReset)
 	_ = q.hook(fmt.Sprintf("%v to %v", r.From, r.To))
 	q.concluding.Store(false)
 	return err
@@ -273,9 +274,9 @@ func (s *spy) CreateSRQ(r *driver.CreateSRQ) (driver.SRQ, error) {
 
 type spySRQ struct{ *spy }
 
-func (q *spySRQ) PostRecv(wrs []driver.RecvWR) (int, error) { return len(wrs), q.hook("srq recv") }
-func (q *spySRQ) Modify(r *driver.ModifySRQ) error          { return q.do("srq modify", r) }
-func (q *spySRQ) Destroy(do func() error) error             { return q.destroy("SRQ", do) }
+func (q *spySRQ) PostRecv(wrs []verbs.RecvWR) (int, error) { return len(wrs), q.hook("srq recv") }
+func (q *spySRQ) Modify(r *driver.ModifySRQ) error         { return q.do("srq modify", r) }
+func (q *spySRQ) Destroy(do func() error) error            { return q.destroy("SRQ", do) }
 
 // spyFile is the kernel's half of the driver.
 type spyFile struct {
@@ -323,13 +324,13 @@ func (f *spyFile) MapPage(_ int64, length int) (*mmap.Page, error) {
 func newSpy(t *testing.T, tellsNoQP bool) (*spy, *spyFile) {
 	s := &spy{counts: make(map[string]int), tellsNoQP: tellsNoQP}
 	driver.Register(s)
-	f := &spyFile{Kernel: fakeverbs.New(uint32(driver.USNIC)), spy: s}
+	f := &spyFile{Kernel: fakeverbs.New(uint32(verbs.DriverUSNIC)), spy: s}
 	f.Own = map[uint16]bool{spyExtended: true}
 	noLeaks(t, f.Kernel)
 	return s, f
 }
 
-var spyInfo = uverbs.DeviceInfo{Name: "spy0", Driver: driver.USNIC, Ports: 1}
+var spyInfo = uverbs.DeviceInfo{Name: "spy0", Driver: verbs.DriverUSNIC, Ports: 1}
 
 // spyWorld is a QP of the spy's.
 type spyWorld struct {
@@ -356,5 +357,5 @@ func newSpyWorld(t *testing.T, tellsNoQP bool) *spyWorld {
 
 func (w *spyWorld) newQP(t *testing.T) *uverbs.QP {
 	t.Helper()
-	return must[*uverbs.QP](t)(w.pd.CreateQP(&uverbs.QPOptions{SendCQ: w.cq, RecvCQ: w.cq, Cap: uverbs.QPCap{MaxSendWR: 4}}))
+	return must[*uverbs.QP](t)(w.pd.CreateQP(&uverbs.QPOptions{SendCQ: w.cq, RecvCQ: w.cq, Cap: verbs.QPCap{MaxSendWR: 4}}))
 }

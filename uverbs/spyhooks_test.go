@@ -8,10 +8,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/fakeverbs"
 	"github.com/goverbs/goverbs/mmap"
 	"github.com/goverbs/goverbs/uverbs"
-	"github.com/goverbs/goverbs/uverbs/driver"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // walk does with a device all that there is a hook for, and returns the first error. It
@@ -45,9 +46,9 @@ func (w *spyWorld) walk() (err error) {
 	}
 	for _, f := range []func() (closer, error){
 		func() (closer, error) { return pd.AllocMR(4096, 0, nil) },
-		func() (closer, error) { return pd.AllocMW(uverbs.MWType2) },
+		func() (closer, error) { return pd.AllocMW(verbs.MWType2) },
 		func() (closer, error) {
-			return pd.CreateAH(&uverbs.AHAttr{Global: true, DGID: fakeverbs.GID, Port: 1})
+			return pd.CreateAH(&verbs.AHAttr{Global: true, DGID: fakeverbs.GID, Port: 1})
 		},
 	} {
 		try(func() error { made(f()); return err })
@@ -67,24 +68,24 @@ func (w *spyWorld) walk() (err error) {
 	if made(cq, e); e != nil {
 		return e
 	}
-	qp, e := pd.CreateQP(&uverbs.QPOptions{SendCQ: cq, RecvCQ: cq, Cap: uverbs.QPCap{MaxSendWR: 4}})
+	qp, e := pd.CreateQP(&uverbs.QPOptions{SendCQ: cq, RecvCQ: cq, Cap: verbs.QPCap{MaxSendWR: 4}})
 	if made(qp, e); e != nil {
 		return e
 	}
-	wcs := make([]uverbs.WC, 8)
+	wcs := make([]verbs.WC, 8)
 	for _, f := range []func() error{
 		func() error { return srq.SetLimit(1) },
-		func() error { return failed(srq.PostRecv(make([]uverbs.RecvWR, 1))) },
+		func() error { return failed(srq.PostRecv(make([]verbs.RecvWR, 1))) },
 		func() error { return cq.Resize(8) },
 		func() error { return cq.Arm(false) },
 		func() error { return qp.Init(nil) },
-		func() error { return failed(qp.PostSend(make([]uverbs.SendWR, 1))) },
-		func() error { return failed(qp.PostRecv(make([]uverbs.RecvWR, 1))) },
+		func() error { return failed(qp.PostSend(make([]verbs.SendWR, 1))) },
+		func() error { return failed(qp.PostRecv(make([]verbs.RecvWR, 1))) },
 		func() error { return failed(cq.Poll(wcs)) },
 		func() error { w.file.CQs()[0].Event(); return failed(ch.Get(context.Background())) },
-		func() error { return qp.Modify(&uverbs.QPAttr{State: uverbs.QPStateErr}, uverbs.QPAttrState) },
-		func() error { return failed(qp.PostRecv(make([]uverbs.RecvWR, 1))) },
-		func() error { return qp.Modify(&uverbs.QPAttr{State: uverbs.QPStateReset}, uverbs.QPAttrState) },
+		func() error { return qp.Modify(&verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState) },
+		func() error { return failed(qp.PostRecv(make([]verbs.RecvWR, 1))) },
+		func() error { return qp.Modify(&verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPAttrState) },
 	} {
 		try(f)
 	}

@@ -4,8 +4,9 @@ import (
 	"syscall"
 
 	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/ioctl"
-	"github.com/goverbs/goverbs/uverbs/driver"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // SRQ is a shared receive queue: receives that any of its QPs may use.
@@ -94,11 +95,11 @@ func (s *SRQ) askProvider(r *driver.CreateXRCSRQ) (driver.SRQ, error) {
 		if creator, ok := s.dev.provider.(driver.SRQCreator); ok {
 			return creator.CreateSRQ(&r.CreateSRQ)
 		}
-		return nil, ErrNotSupported
+		return nil, verbs.ErrNotSupported
 	}
 	creator, ok := s.dev.provider.(driver.XRCCreator)
 	if !ok {
-		return nil, ErrNotSupported
+		return nil, verbs.ErrNotSupported
 	}
 	r.CQ = s.cq.ring
 	return creator.CreateXRCSRQ(r)
@@ -149,11 +150,11 @@ func (s *SRQ) Num() uint32 { return s.num }
 // PostRecv queues buffers, with the rules of [QP.PostSend].
 //
 // C: ibv_post_srq_recv
-func (s *SRQ) PostRecv(wrs []RecvWR) (int, error) {
+func (s *SRQ) PostRecv(wrs []verbs.RecvWR) (int, error) {
 	s.mu.Lock()
 	if s.closed {
 		s.mu.Unlock()
-		return 0, s.fail("post a receive to", ErrClosed, "")
+		return 0, s.fail("post a receive to", verbs.ErrClosed, "")
 	}
 	n, err := s.ring.PostRecv(wrs)
 	s.mu.Unlock()

@@ -6,22 +6,15 @@ import (
 	"syscall"
 
 	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/ioctl"
-	"github.com/goverbs/goverbs/uverbs/driver"
+	"github.com/goverbs/goverbs/verbs"
 )
-
-// SRQAttr is the state of an SRQ.
-//
-// C: struct ibv_srq_attr
-type SRQAttr struct {
-	MaxWR, MaxSGE uint32
-	Limit         uint32 // as last set; some drivers put it to 0 when the event was raised
-}
 
 // Query asks the kernel for the SRQ's state.
 //
 // C: ibv_query_srq
-func (s *SRQ) Query() (*SRQAttr, error) {
+func (s *SRQ) Query() (*verbs.SRQAttr, error) {
 	var resp abi.IbUverbsQuerySrqResp
 	r := writeCommand(s.dev, abi.IB_USER_VERBS_CMD_QUERY_SRQ, &abi.IbUverbsQuerySrq{SrqHandle: s.handle})
 	defer r.Free()
@@ -29,7 +22,7 @@ func (s *SRQ) Query() (*SRQAttr, error) {
 	if err := s.command("query", r); err != nil {
 		return nil, err
 	}
-	return &SRQAttr{MaxWR: resp.MaxWr, MaxSGE: resp.MaxSge, Limit: resp.SrqLimit}, nil
+	return &verbs.SRQAttr{MaxWR: resp.MaxWr, MaxSGE: resp.MaxSge, Limit: resp.SrqLimit}, nil
 }
 
 // SetLimit arms one EventSRQLimitReached for when fewer than limit receives are
@@ -57,7 +50,7 @@ func (s *SRQ) modify(op string, maxWR, limit uint32) error {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if s.closed {
-			return s.fail(op, ErrClosed, "")
+			return s.fail(op, verbs.ErrClosed, "")
 		}
 		c := s.dev.replacement(s.memory)
 		r := &driver.ModifySRQ{Call: c, MaxWR: maxWR, Limit: limit}
@@ -77,7 +70,7 @@ func (s *SRQ) carryOut(r *driver.ModifySRQ) error {
 		return m.Modify(r)
 	}
 	if r.MaxWR > 0 {
-		return ErrNotSupported
+		return verbs.ErrNotSupported
 	}
 	return r.Do(driver.UHW{})
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/goverbs/goverbs/internal/fakeverbs"
 	"github.com/goverbs/goverbs/mmap"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 func (w *roce) ksrq() *fakeverbs.RXESRQ { return w.k.SRQs()[0].RXE }
@@ -21,7 +22,7 @@ func (w *roce) ksrq() *fakeverbs.RXESRQ { return w.k.SRQs()[0].RXE }
 func (w *roce) postSRQ(t testing.TB, first, n uint64) {
 	t.Helper()
 	for id := first; id < first+n; id++ {
-		if _, err := w.srq.PostRecv([]uverbs.RecvWR{{WRID: id}}); err != nil {
+		if _, err := w.srq.PostRecv([]verbs.RecvWR{{WRID: id}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -80,7 +81,7 @@ func TestResizeSRQFails(t *testing.T) {
 	if err := w.srq.Resize(100); !errors.Is(err, syscall.ENOMEM) {
 		t.Error(err)
 	}
-	if n, err := w.srq.PostRecv([]uverbs.RecvWR{{}}); n != 0 || err == nil || !strings.Contains(err.Error(), "lost when it was resized") {
+	if n, err := w.srq.PostRecv([]verbs.RecvWR{{}}); n != 0 || err == nil || !strings.Contains(err.Error(), "lost when it was resized") {
 		t.Errorf("%d receives, %v", n, err)
 	}
 	if !slices.Equal(w.k.Alive(), alive) || mmap.Live() != live {
@@ -104,7 +105,7 @@ func TestSRQLimit(t *testing.T) {
 	if got, err := w.dev.AsyncEvent(context.Background()); err != nil || got != want {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if a := must[*uverbs.SRQAttr](t)(w.srq.Query()); *a != (uverbs.SRQAttr{MaxWR: 7, MaxSGE: 1}) {
+	if a := must[*verbs.SRQAttr](t)(w.srq.Query()); *a != (verbs.SRQAttr{MaxWR: 7, MaxSGE: 1}) {
 		t.Errorf("%+v", a)
 	}
 	w.k.Async(1, uint32(uverbs.EventPortErr))
@@ -132,8 +133,8 @@ func TestResizeSRQWhilePosted(t *testing.T) {
 	})
 	others.Go(func() {
 		for id := uint64(0); id < total; {
-			n, err := w.srq.PostRecv([]uverbs.RecvWR{{WRID: id}})
-			if err != nil && !errors.Is(err, uverbs.ErrQueueFull) {
+			n, err := w.srq.PostRecv([]verbs.RecvWR{{WRID: id}})
+			if err != nil && !errors.Is(err, verbs.ErrQueueFull) {
 				t.Error(err)
 				return
 			}

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/goverbs/goverbs/netlinkrdma"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // devicesFromSysfs lists the devices as sysfs at root shows them: less than
@@ -51,11 +51,11 @@ func deviceFromSysfs(root, dir string) (DeviceInfo, error) {
 	ib := filepath.Join(root, "class/infiniband", info.Name)
 	nodeType, _, _ := strings.Cut(attr.text(ib, "node_type"), ":")
 	if n, err := strconv.ParseUint(nodeType, 10, 8); err == nil {
-		info.NodeType = netlinkrdma.NodeType(n)
+		info.NodeType = verbs.NodeType(n)
 	}
 	guid, err := strconv.ParseUint(strings.ReplaceAll(attr.text(ib, "node_guid"), ":", ""), 16, 64)
 	if err == nil {
-		info.NodeGUID = GUID(guid)
+		info.NodeGUID = verbs.GUID(guid)
 	}
 	return info, attr.err
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/hooks"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // TestTold: objects tell what they were made of and with.
@@ -19,7 +20,7 @@ func TestTold(t *testing.T) {
 	if plain.Channel() != nil {
 		t.Error("a CQ without a channel has one")
 	}
-	asked := uverbs.QPCap{MaxSendWR: 3, MaxRecvWR: 2, MaxSendSGE: 1, MaxRecvSGE: 1}
+	asked := verbs.QPCap{MaxSendWR: 3, MaxRecvWR: 2, MaxSendSGE: 1, MaxRecvSGE: 1}
 	qp := must[*uverbs.QP](t)(w.pd.CreateQP(&uverbs.QPOptions{SendCQ: plain, RecvCQ: plain, Cap: asked}))
 	srq := must[*uverbs.SRQ](t)(w.pd.CreateSRQ(&uverbs.SRQOptions{MaxWR: 2, MaxSGE: 3}))
 	c := qp.Cap()
@@ -32,7 +33,7 @@ func TestTold(t *testing.T) {
 	closeAll(t, srq, qp, plain)
 
 	r := worldOn(t, rxe0)
-	mw := must[*uverbs.MW](t)(r.pd.AllocMW(uverbs.MWType2))
+	mw := must[*uverbs.MW](t)(r.pd.AllocMW(verbs.MWType2))
 	key := mw.RKey() ^ 0xff
 	if mw.SetRKey(key); mw.RKey() != key {
 		t.Errorf("key %#x, set to %#x", mw.RKey(), key)
@@ -51,7 +52,7 @@ func TestWake(t *testing.T) {
 	if cq, err := w.channel.Get(t.Context()); cq != w.cq || err != nil {
 		t.Error(cq, err)
 	}
-	if n, err := w.cq.Poll(make([]uverbs.WC, 1)); n != 0 || err != nil || w.kcq().Events() != 0 {
+	if n, err := w.cq.Poll(make([]verbs.WC, 1)); n != 0 || err != nil || w.kcq().Events() != 0 {
 		t.Error(n, err, w.kcq().Events())
 	}
 }
@@ -59,7 +60,7 @@ func TestWake(t *testing.T) {
 // TestOpenPCINowhere: there is no such function, and the error says which there are.
 func TestOpenPCINowhere(t *testing.T) {
 	_, err := uverbs.OpenPCI("ffff:ff:1f.7")
-	if !errors.Is(err, uverbs.ErrNoDevice) || !strings.Contains(err.Error(), "PCI address ffff:ff:1f.7") {
+	if !errors.Is(err, verbs.ErrNoDevice) || !strings.Contains(err.Error(), "PCI address ffff:ff:1f.7") {
 		t.Error(err)
 	}
 }

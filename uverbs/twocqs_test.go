@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // newTwoCQs is a QP with a small CQ for receives.
@@ -29,14 +30,14 @@ func TestFlushOnTwoCQs(t *testing.T) {
 		cq   *uverbs.CQ
 		post func(n int) (int, error)
 	}{
-		{"receives", recvCQ, func(n int) (int, error) { return qp.PostRecv(make([]uverbs.RecvWR, n)) }},
-		{"sends", w.cq, func(n int) (int, error) { return qp.PostSend(make([]uverbs.SendWR, n)) }},
+		{"receives", recvCQ, func(n int) (int, error) { return qp.PostRecv(make([]verbs.RecvWR, n)) }},
+		{"sends", w.cq, func(n int) (int, error) { return qp.PostSend(make([]verbs.SendWR, n)) }},
 	} {
 		n, err := c.post(1000)
-		if n != c.cq.Cap() || !errors.Is(err, uverbs.ErrQueueFull) {
+		if n != c.cq.Cap() || !errors.Is(err, verbs.ErrQueueFull) {
 			t.Errorf("%s: %d posted, %v; the CQ has room for %d", c.name, n, err, c.cq.Cap())
 		}
-		wcs := make([]uverbs.WC, 1000)
+		wcs := make([]verbs.WC, 1000)
 		if got, err := c.cq.Poll(wcs); got != n || err != nil {
 			t.Errorf("%s: %d completions of %d, %v", c.name, got, n, err)
 		}
@@ -49,7 +50,7 @@ func TestQPHoldsSRQ(t *testing.T) {
 	opts := w.qpOptions()
 	opts.SRQ = w.srq
 	qp := must[*uverbs.QP](t)(w.pd.CreateQP(opts))
-	if err := w.srq.Close(); !errors.Is(err, uverbs.ErrInUse) {
+	if err := w.srq.Close(); !errors.Is(err, verbs.ErrInUse) {
 		t.Error(err)
 	}
 	if err := errors.Join(qp.Close(), w.srq.Close()); err != nil {
@@ -63,7 +64,7 @@ func TestResizeKeepsLimit(t *testing.T) {
 	if err := errors.Join(w.srq.SetLimit(2), w.srq.Resize(60)); err != nil {
 		t.Fatal(err)
 	}
-	if attr := must[*uverbs.SRQAttr](t)(w.srq.Query()); attr.Limit != 2 || attr.MaxWR != w.srq.MaxWR() || attr.MaxWR < 60 {
+	if attr := must[*verbs.SRQAttr](t)(w.srq.Query()); attr.Limit != 2 || attr.MaxWR != w.srq.MaxWR() || attr.MaxWR < 60 {
 		t.Errorf("%+v, room for %d", attr, w.srq.MaxWR())
 	}
 }

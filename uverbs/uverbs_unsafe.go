@@ -4,6 +4,7 @@ import (
 	"unsafe"
 
 	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // sendWRSize is the least size of a work request that POST_SEND will hear of,
@@ -16,4 +17,4 @@ func address(b []byte) uint64 { return uint64(uintptr(unsafe.Pointer(unsafe.Slic
 
 // gidBytes views a GID, which the header declares as two words, as its bytes in
 // network order.
-func gidBytes(words *[2]uint64) GID { return *(*GID)(unsafe.Pointer(words)) }
+func gidBytes(words *[2]uint64) verbs.GID { return *(*verbs.GID)(unsafe.Pointer(words)) }

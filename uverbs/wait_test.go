@@ -14,6 +14,7 @@ import (
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/fakeverbs"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // patience is how long a wait that must end may take on a busy machine.
@@ -67,7 +68,7 @@ func parked() {
 
 func TestWaitReturnsCompletion(t *testing.T) {
 	w := newWorld(t)
-	wcs := make([]uverbs.WC, 4)
+	wcs := make([]verbs.WC, 4)
 	n := 0
 	done := run(func() (err error) { n, err = w.cq.Wait(context.Background(), wcs); return err })
 	untilAwaited(t, w.kcq())
@@ -75,7 +76,7 @@ func TestWaitReturnsCompletion(t *testing.T) {
 	if err := within(t, "wait", done); err != nil || n != 1 {
 		t.Fatal(n, err)
 	}
-	want := uverbs.WC{WRID: 7, Opcode: uverbs.WCRecv, ByteLen: 3, QPN: 1}
+	want := verbs.WC{WRID: 7, Opcode: verbs.WCRecv, ByteLen: 3, QPN: 1}
 	if wcs[0] != want {
 		t.Errorf("%+v", wcs[0])
 	}
@@ -99,7 +100,7 @@ func TestWaitEnds(t *testing.T) {
 			cancel()
 			return ctx
 		}, nil, context.Canceled},
-		{"CQ closed", nil, func(w *world) error { return errors.Join(w.qp.Close(), w.cq.Close()) }, uverbs.ErrClosed},
+		{"CQ closed", nil, func(w *world) error { return errors.Join(w.qp.Close(), w.cq.Close()) }, verbs.ErrClosed},
 		{"truncated event", nil, func(w *world) error { w.kcq().EventBytes([]byte{1, 2, 3}); return nil }, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -108,7 +109,7 @@ func TestWaitEnds(t *testing.T) {
 			if c.ctx != nil {
 				ctx = c.ctx(t)
 			}
-			done := run(func() error { return failed(w.cq.Wait(ctx, make([]uverbs.WC, 1))) })
+			done := run(func() error { return failed(w.cq.Wait(ctx, make([]verbs.WC, 1))) })
 			if c.end != nil {
 				untilAwaited(t, w.kcq())
 				if err := c.end(w); err != nil {
@@ -129,12 +130,12 @@ func TestWaitAfterCancel(t *testing.T) {
 	w := newWorld(t)
 	for range 20 {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
-		if _, err := w.cq.Wait(ctx, make([]uverbs.WC, 1)); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := w.cq.Wait(ctx, make([]verbs.WC, 1)); !errors.Is(err, context.DeadlineExceeded) {
 			t.Fatal(err)
 		}
 		cancel()
 	}
-	done := run(func() error { return failed(w.cq.Wait(context.Background(), make([]uverbs.WC, 1))) })
+	done := run(func() error { return failed(w.cq.Wait(context.Background(), make([]verbs.WC, 1))) })
 	w.kcq().SIW.Complete(abi.SiwCqe{})
 	if err := within(t, "wait", done); err != nil {
 		t.Error(err)
@@ -149,7 +150,7 @@ func TestEventsOfNobody(t *testing.T) {
 	if err := gone.Close(); err != nil {
 		t.Fatal(err)
 	}
-	done := run(func() error { return failed(w.cq.Wait(context.Background(), make([]uverbs.WC, 1))) })
+	done := run(func() error { return failed(w.cq.Wait(context.Background(), make([]verbs.WC, 1))) })
 	untilAwaited(t, w.kcq())
 	w.kcq().EventBytes([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff})
 	w.kcq().Event() // for the right CQ, which has nothing
@@ -163,10 +164,10 @@ func TestWaitNeedsChannel(t *testing.T) {
 	w := newWorld(t)
 	cq := must[*uverbs.CQ](t)(w.dev.CreateCQ(1, nil))
 	defer cq.Close()
-	if _, err := cq.Wait(context.Background(), make([]uverbs.WC, 1)); !errors.Is(err, uverbs.ErrNotSupported) || !strings.Contains(err.Error(), "without a CompChannel") {
+	if _, err := cq.Wait(context.Background(), make([]verbs.WC, 1)); !errors.Is(err, verbs.ErrNotSupported) || !strings.Contains(err.Error(), "without a CompChannel") {
 		t.Error(err)
 	}
-	if err := w.cq.Arm(true); !errors.Is(err, uverbs.ErrNotSupported) {
+	if err := w.cq.Arm(true); !errors.Is(err, verbs.ErrNotSupported) {
 		t.Errorf("solicited-only on siw: %v", err)
 	}
 }
@@ -185,7 +186,7 @@ func oneEventManyWaiters(t *testing.T) {
 	const waiters = 4
 	for range waiters {
 		wg.Go(func() {
-			if _, err := w.cq.Wait(context.Background(), make([]uverbs.WC, 1)); err != nil {
+			if _, err := w.cq.Wait(context.Background(), make([]verbs.WC, 1)); err != nil {
 				t.Error(err)
 			}
 		})
@@ -214,7 +215,7 @@ func TestNoLostWakeup(t *testing.T) {
 		taken := make(chan int, 16)
 		for j := range waiters {
 			consumers.Go(func() {
-				wcs := make([]uverbs.WC, 1+j)
+				wcs := make([]verbs.WC, 1+j)
 				for {
 					n, err := cq.Wait(ctx, wcs)
 					if err != nil {
@@ -242,7 +243,7 @@ func TestNoLostWakeup(t *testing.T) {
 	consumers.Go(func() {
 		for ctx.Err() == nil {
 			short, stop := context.WithTimeout(ctx, 200*time.Microsecond)
-			_, _ = w.cq.Wait(short, make([]uverbs.WC, 1))
+			_, _ = w.cq.Wait(short, make([]verbs.WC, 1))
 			stop()
 		}
 	})
@@ -262,18 +263,18 @@ func TestFlushWakesWaiter(t *testing.T) {
 	w := newWorld(t)
 	other := must[*uverbs.CQ](t)(w.dev.CreateCQ(1, &uverbs.CQOptions{Channel: w.channel}))
 	ctx, cancel := context.WithCancel(context.Background())
-	reader := run(func() error { return failed(other.Wait(ctx, make([]uverbs.WC, 1))) })
+	reader := run(func() error { return failed(other.Wait(ctx, make([]verbs.WC, 1))) })
 	untilAwaited(t, w.k.CQs()[1])
-	if err := w.qp.Modify(&uverbs.QPAttr{State: uverbs.QPStateErr}, uverbs.QPAttrState); err != nil {
+	if err := w.qp.Modify(&verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState); err != nil {
 		t.Fatal(err)
 	}
-	wcs := make([]uverbs.WC, 1)
+	wcs := make([]verbs.WC, 1)
 	done := run(func() error { return failed(w.cq.Wait(context.Background(), wcs)) })
 	untilArmed(t, w.kcq())
-	if n, err := w.qp.PostRecv([]uverbs.RecvWR{{WRID: 9}}); n != 1 || err != nil {
+	if n, err := w.qp.PostRecv([]verbs.RecvWR{{WRID: 9}}); n != 1 || err != nil {
 		t.Fatal(n, err)
 	}
-	if err := within(t, "flush", done); err != nil || wcs[0].WRID != 9 || wcs[0].Status != uverbs.StatusWRFlushErr {
+	if err := within(t, "flush", done); err != nil || wcs[0].WRID != 9 || wcs[0].Status != verbs.StatusWRFlushErr {
 		t.Error(wcs[0], err)
 	}
 	cancel()
@@ -335,7 +336,7 @@ func testAsyncEventEnds(t *testing.T) {
 		t.Error(err)
 	}
 	for _, done := range waits {
-		if err := within(t, "close", done); !errors.Is(err, uverbs.ErrClosed) {
+		if err := within(t, "close", done); !errors.Is(err, verbs.ErrClosed) {
 			t.Error(err)
 		}
 	}

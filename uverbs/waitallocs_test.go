@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/internal/abi"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // TestWaitAllocatesNothing parks and wakes a waiter that may be cancelled, over and
@@ -16,7 +16,7 @@ func TestWaitAllocatesNothing(t *testing.T) {
 	w := newWorld(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	wcs, got, kcq := make([]uverbs.WC, 4), make(chan error), w.kcq()
+	wcs, got, kcq := make([]verbs.WC, 4), make(chan error), w.kcq()
 	complete := func() { kcq.SIW.Complete(abi.SiwCqe{QpId: 1}) }
 	done := run(func() error {
 		for {
@@ -40,7 +40,7 @@ func TestWaitAllocatesNothing(t *testing.T) {
 	}
 	cancel()
 	within(t, "cancelled", done)
-	mine := make([]uverbs.WC, 4)
+	mine := make([]verbs.WC, 4)
 	get := func() {
 		if err := w.cq.Arm(false); err != nil {
 			t.Fatal(err)

@@ -8,15 +8,15 @@ import (
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/kernel"
 	"github.com/goverbs/goverbs/mmap"
-	"github.com/goverbs/goverbs/netlinkrdma"
 	_ "github.com/goverbs/goverbs/provider/rxe"
 	_ "github.com/goverbs/goverbs/provider/siw"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 var (
-	siw0 = uverbs.DeviceInfo{Name: "siw0", Index: 3, Driver: uverbs.DriverSIW, ABI: 1, NodeType: netlinkrdma.NodeRNIC, Ports: 1}
-	rxe0 = uverbs.DeviceInfo{Name: "rxe0", Index: 4, Driver: uverbs.DriverRXE, ABI: 2, NodeType: netlinkrdma.NodeCA, Ports: 1}
+	siw0 = uverbs.DeviceInfo{Name: "siw0", Index: 3, Driver: verbs.DriverSIW, ABI: 1, NodeType: verbs.NodeRNIC, Ports: 1}
+	rxe0 = uverbs.DeviceInfo{Name: "rxe0", Index: 4, Driver: verbs.DriverRXE, ABI: 2, NodeType: verbs.NodeCA, Ports: 1}
 )
 
 // world is a device with one of everything that all devices have.
@@ -69,7 +69,7 @@ func openWith(t testing.TB, k *fakeverbs.Kernel, info uverbs.DeviceInfo) *uverbs
 	noLeaks(t, k)
 	dev := must[*uverbs.Device](t)(openOn(info, k))
 	t.Cleanup(func() {
-		if err := dev.Close(); err != nil && !errors.Is(err, uverbs.ErrClosed) {
+		if err := dev.Close(); err != nil && !errors.Is(err, verbs.ErrClosed) {
 			t.Error(err)
 		}
 	})
@@ -104,7 +104,7 @@ func worldIn(t testing.TB, k *fakeverbs.Kernel, dev *uverbs.Device) *world {
 	t.Helper()
 	w := &world{k: k, dev: dev}
 	w.pd = must[*uverbs.PD](t)(dev.AllocPD())
-	w.mr = must[*uverbs.MR](t)(w.pd.AllocMR(4096, uverbs.AccessLocalWrite, nil))
+	w.mr = must[*uverbs.MR](t)(w.pd.AllocMR(4096, verbs.AccessLocalWrite, nil))
 	w.channel = must[*uverbs.CompChannel](t)(dev.CreateCompChannel())
 	w.cq = must[*uverbs.CQ](t)(dev.CreateCQ(16, &uverbs.CQOptions{Channel: w.channel}))
 	w.srq = must[*uverbs.SRQ](t)(w.pd.CreateSRQ(&uverbs.SRQOptions{MaxWR: 4, MaxSGE: 1}))
@@ -114,7 +114,7 @@ func worldIn(t testing.TB, k *fakeverbs.Kernel, dev *uverbs.Device) *world {
 }
 
 func (w *world) qpOptions() *uverbs.QPOptions {
-	return &uverbs.QPOptions{SendCQ: w.cq, RecvCQ: w.cq, Cap: uverbs.QPCap{MaxSendWR: 4, MaxRecvWR: 4, MaxSendSGE: 2, MaxRecvSGE: 2}}
+	return &uverbs.QPOptions{SendCQ: w.cq, RecvCQ: w.cq, Cap: verbs.QPCap{MaxSendWR: 4, MaxRecvWR: 4, MaxSendSGE: 2, MaxRecvSGE: 2}}
 }
 
 // kqp and kcq are the kernel's sides of qp and cq.
@@ -129,7 +129,7 @@ func (w *world) close(t testing.TB) { closeAll(t, w.qp, w.srq, w.cq, w.channel, 
 func closeAll(t testing.TB, all ...closer) {
 	t.Helper()
 	for _, c := range all {
-		if err := c.Close(); err != nil && !errors.Is(err, uverbs.ErrClosed) {
+		if err := c.Close(); err != nil && !errors.Is(err, verbs.ErrClosed) {
 			t.Error(err)
 		}
 	}

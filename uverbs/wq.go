@@ -4,8 +4,10 @@ import (
 	"syscall"
 
 	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/ioctl"
-	"github.com/goverbs/goverbs/uverbs/driver"
+	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/verbs/rss"
 )
 
 // WQ is a receive queue without a QP. A table of such queues ([RWQIndTable]) takes the packets
@@ -24,35 +26,10 @@ type WQ struct {
 	memory      *memory
 
 	mu     driver.Lock // guards what follows
-	state  WQState
+	state  rss.WQState
 	ring   driver.WQ
 	closed bool
 }
-
-// WQState is the state of a WQ.
-//
-// C: enum ibv_wq_state
-type WQState = driver.WQState
-
-// The states. A WQ can take receives in WQStateReady, and is made in WQStateReset.
-const (
-	WQStateReset WQState = driver.WQStateReset
-	WQStateReady WQState = driver.WQStateReady
-	WQStateErr   WQState = driver.WQStateErr
-)
-
-// WQFlags refine a WQ; the values combine with |.
-//
-// C: enum ibv_create_wq_flags
-type WQFlags = driver.WQFlags
-
-// Documented at [driver.WQFlags].
-const (
-	WQCVLANStripping     WQFlags = driver.WQCVLANStripping
-	WQScatterFCS         WQFlags = driver.WQScatterFCS
-	WQDelayDrop          WQFlags = driver.WQDelayDrop
-	WQPCIWriteEndPadding WQFlags = driver.WQPCIWriteEndPadding
-)
 
 // WQOptions describe a new WQ.
 //
@@ -61,7 +38,7 @@ type WQOptions struct {
 	MaxWR  uint32 // receives that can be outstanding
 	MaxSGE uint32 // SGEs in one
 	CQ     *CQ    // where they complete; needed
-	Flags  WQFlags
+	Flags  rss.WQFlags
 }
 
 // CreateWQ makes a receive queue, in the state RESET.
@@ -90,7 +67,7 @@ func (pd *PD) CreateWQ(opts *WQOptions) (*WQ, error) {
 func (w *WQ) create(opts *WQOptions) error {
 	creator, ok := w.dev.provider.(driver.WQCreator)
 	if !ok {
-		return ErrNotSupported
+		return verbs.ErrNotSupported
 	}
 	c := w.dev.creation(nil)
 	r := &driver.CreateWQ{Call: c, MaxWR: opts.MaxWR, MaxSGE: opts.MaxSGE, Flags: opts.Flags, PD: w.pd.data, CQ: w.cq.ring}
@@ -138,12 +115,12 @@ func (w *WQ) MaxSGE() uint32 { return w.maxSGE }
 // PostRecv queues buffers, with the rules of [QP.PostSend].
 //
 // C: ibv_post_wq_recv
-func (w *WQ) PostRecv(wrs []RecvWR) (int, error) {
+func (w *WQ) PostRecv(wrs []verbs.RecvWR) (int, error) {
 	const op = "post a receive to"
 	w.mu.Lock()
 	if w.closed {
 		w.mu.Unlock()
-		return 0, w.fail(op, ErrClosed, "")
+		return 0, w.fail(op, verbs.ErrClosed, "")
 	}
 	n, err := w.ring.PostRecv(wrs)
 	w.mu.Unlock()

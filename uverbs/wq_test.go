@@ -11,7 +11,8 @@ import (
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/uverbs"
-	"github.com/goverbs/goverbs/uverbs/driver"
+	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/verbs/rss"
 )
 
 // wqWorld has two WQs, a table of both, and a QP that deals out to it.
@@ -22,13 +23,13 @@ type wqWorld struct {
 	qp    *uverbs.QP
 }
 
-var toeplitz = uverbs.RXHash{Function: uverbs.RXHashToeplitz, Key: bytes.Repeat([]byte{7}, 40), Fields: uverbs.RXHashSrcIPv4 | uverbs.RXHashDstIPv4}
+var toeplitz = rss.Hash{Function: rss.Toeplitz, Key: bytes.Repeat([]byte{7}, 40), Fields: rss.SrcIPv4 | rss.DstIPv4}
 
 func newWQs(t testing.TB) *wqWorld {
 	t.Helper()
 	w := &wqWorld{hard: newHard(t)}
 	for i := range w.wqs {
-		w.wqs[i] = must[*uverbs.WQ](t)(w.pd.CreateWQ(&uverbs.WQOptions{MaxWR: 4, MaxSGE: 2, CQ: w.cq, Flags: uverbs.WQScatterFCS}))
+		w.wqs[i] = must[*uverbs.WQ](t)(w.pd.CreateWQ(&uverbs.WQOptions{MaxWR: 4, MaxSGE: 2, CQ: w.cq, Flags: rss.WQScatterFCS}))
 	}
 	w.table = must[*uverbs.RWQIndTable](t)(w.dev.CreateRWQIndTable([]*uverbs.WQ{w.wqs[0], w.wqs[1], w.wqs[1], w.wqs[0]}))
 	w.qp = must[*uverbs.QP](t)(w.pd.CreateRSSQP(&uverbs.RSSOptions{Table: w.table, Hash: toeplitz}))
@@ -42,24 +43,24 @@ func TestWQEveryErrno(t *testing.T) {
 			return closing(w.pd.CreateWQ(&uverbs.WQOptions{MaxWR: 1, MaxSGE: 1, CQ: w.cq}))
 		}},
 		{"WQ.Modify", []string{"MODIFY_WQ"}, "modify WQ ", func(w *wqWorld) error {
-			return w.wqs[0].Modify(&uverbs.WQAttr{State: uverbs.WQStateReady}, uverbs.WQAttrState)
+			return w.wqs[0].Modify(&rss.WQAttr{State: rss.WQStateReady}, rss.WQAttrState)
 		}},
 		{"CreateRWQIndTable", []string{"CREATE_RWQ_IND_TBL"}, "create WQ table on hollow0", func(w *wqWorld) error {
 			return closing(w.dev.CreateRWQIndTable(w.wqs[:1]))
 		}},
 		{"CreateRSSQP", []string{"QP_CREATE"}, "create QP on hollow0", func(w *wqWorld) error {
-			return closing(w.pd.CreateRSSQP(&uverbs.RSSOptions{Type: uverbs.QPTypeUD, Table: w.table, Flags: uverbs.QPBlockMulticastLoopback}))
+			return closing(w.pd.CreateRSSQP(&uverbs.RSSOptions{Type: verbs.QPTypeUD, Table: w.table, Flags: verbs.QPBlockMulticastLoopback}))
 		}},
 		{"QP.Close", []string{"QP_DESTROY"}, "close QP ", func(w *wqWorld) error { return w.qp.Close() }},
 		{"RWQIndTable.Close", []string{"RWQ_IND_TBL_DESTROY"}, "close WQ table ", func(w *wqWorld) error {
-			if err := w.qp.Close(); err != nil && !errors.Is(err, uverbs.ErrClosed) {
+			if err := w.qp.Close(); err != nil && !errors.Is(err, verbs.ErrClosed) {
 				return err
 			}
 			return w.table.Close()
 		}},
 		{"WQ.Close", []string{"WQ_DESTROY"}, "close WQ ", func(w *wqWorld) error {
 			for _, c := range []closer{w.qp, w.table} {
-				if err := c.Close(); err != nil && !errors.Is(err, uverbs.ErrClosed) {
+				if err := c.Close(); err != nil && !errors.Is(err, verbs.ErrClosed) {
 					return err
 				}
 			}
@@ -72,21 +73,21 @@ func TestWQEveryErrno(t *testing.T) {
 func TestWQ(t *testing.T) {
 	w := newWQs(t)
 	kwq := w.k.WQs()[1]
-	if q := w.wqs[1]; q.Num() != kwq.Num || q.MaxWR() != 4 || q.MaxSGE() != 2 || kwq.Flags != uint32(uverbs.WQScatterFCS) || kwq.CQ != w.k.CQs()[0] {
+	if q := w.wqs[1]; q.Num() != kwq.Num || q.MaxWR() != 4 || q.MaxSGE() != 2 || kwq.Flags != uint32(rss.WQScatterFCS) || kwq.CQ != w.k.CQs()[0] {
 		t.Errorf("%d, the kernel has %+v", q.Num(), kwq)
 	}
-	if q := w.k.QueuePairs()[0]; len(q.Table.WQs) != 4 || q.Table.WQs[1] != kwq || q.Table.WQs[3] != w.k.WQs()[0] || q.Type != uint64(uverbs.QPTypeRawPacket) || w.table.Num() == 0 {
+	if q := w.k.QueuePairs()[0]; len(q.Table.WQs) != 4 || q.Table.WQs[1] != kwq || q.Table.WQs[3] != w.k.WQs()[0] || q.Type != uint64(verbs.QPTypeRawPacket) || w.table.Num() == 0 {
 		t.Errorf("%+v", q)
 	}
 	q := w.wqs[1]
-	attr := &uverbs.WQAttr{State: uverbs.WQStateReady, CurState: uverbs.WQStateReset, Flags: uverbs.WQCVLANStripping, Mask: uverbs.WQCVLANStripping}
-	if err := q.Modify(attr, uverbs.WQAttrState|uverbs.WQAttrCurState|uverbs.WQAttrFlags); err != nil {
+	attr := &rss.WQAttr{State: rss.WQStateReady, CurState: rss.WQStateReset, Flags: rss.WQCVLANStripping, Mask: rss.WQCVLANStripping}
+	if err := q.Modify(attr, rss.WQAttrState|rss.WQAttrCurState|rss.WQAttrFlags); err != nil {
 		t.Error(err)
 	}
-	if kwq.State != uint32(uverbs.WQStateReady) || kwq.Flags != uint32(uverbs.WQScatterFCS|uverbs.WQCVLANStripping) {
+	if kwq.State != uint32(rss.WQStateReady) || kwq.Flags != uint32(rss.WQScatterFCS|rss.WQCVLANStripping) {
 		t.Errorf("%+v", kwq)
 	}
-	if n, err := q.PostRecv(make([]uverbs.RecvWR, 3)); n != 3 || err != nil {
+	if n, err := q.PostRecv(make([]verbs.RecvWR, 3)); n != 3 || err != nil {
 		t.Error(n, err)
 	}
 	kwq.Raise(abi.IB_EVENT_WQ_FATAL)
@@ -94,15 +95,15 @@ func TestWQ(t *testing.T) {
 		t.Errorf("%+v, %v", e, err)
 	}
 	for _, c := range []closer{w.wqs[0], w.table, w.cq, w.pd} {
-		if err := c.Close(); !errors.Is(err, uverbs.ErrInUse) {
+		if err := c.Close(); !errors.Is(err, verbs.ErrInUse) {
 			t.Error(err)
 		}
 	}
 	closeAll(t, w.qp, w.table, q)
-	if _, err := q.PostRecv(nil); !errors.Is(err, uverbs.ErrClosed) {
+	if _, err := q.PostRecv(nil); !errors.Is(err, verbs.ErrClosed) {
 		t.Error(err)
 	}
-	if err := q.Modify(attr, uverbs.WQAttrState); !errors.Is(err, uverbs.ErrClosed) {
+	if err := q.Modify(attr, rss.WQAttrState); !errors.Is(err, verbs.ErrClosed) {
 		t.Error(err)
 	}
 }
@@ -127,7 +128,7 @@ func TestRSSHash(t *testing.T) {
 func TestWQRefused(t *testing.T) {
 	w := newWQs(t)
 	q := w.wqs[0]
-	if err := q.Modify(&uverbs.WQAttr{State: uverbs.WQStateErr}, uverbs.WQAttrState); err != nil {
+	if err := q.Modify(&rss.WQAttr{State: rss.WQStateErr}, rss.WQAttrState); err != nil {
 		t.Error(err)
 	}
 	for want, err := range map[string]error{
@@ -136,9 +137,9 @@ func TestWQRefused(t *testing.T) {
 		"has 1, 2":                   failed(w.dev.CreateRWQIndTable(nil)),
 		"a WQ is nil":                failed(w.dev.CreateRWQIndTable([]*uverbs.WQ{nil})),
 		"must name a table":          failed(w.pd.CreateRSSQP(nil)),
-		"no attributes":              q.Modify(nil, uverbs.WQAttrState),
-		"from ERR to RDY by RESET":   q.Modify(&uverbs.WQAttr{State: uverbs.WQStateReady}, uverbs.WQAttrState),
-		"modify WQ":                  q.Modify(&uverbs.WQAttr{}, 0),
+		"no attributes":              q.Modify(nil, rss.WQAttrState),
+		"from ERR to RDY by RESET":   q.Modify(&rss.WQAttr{State: rss.WQStateReady}, rss.WQAttrState),
+		"modify WQ":                  q.Modify(&rss.WQAttr{}, 0),
 		"create WQ on hollow0: inva": failed(w.pd.CreateWQ(&uverbs.WQOptions{CQ: w.cq})),
 	} {
 		if !errors.Is(err, syscall.EINVAL) || !strings.Contains(err.Error(), want) {
@@ -147,18 +148,18 @@ func TestWQRefused(t *testing.T) {
 	}
 	soft, bare := newWorld(t), bareHollow(t)
 	for what, err := range map[string]error{
-		"a QP without queues": failed(w.qp.PostRecv(make([]uverbs.RecvWR, 1))),
+		"a QP without queues": failed(w.qp.PostRecv(make([]verbs.RecvWR, 1))),
 		"a WQ of siw":         failed(soft.pd.CreateWQ(&uverbs.WQOptions{CQ: soft.cq})),
-		"another type":        failed(w.pd.CreateRSSQP(&uverbs.RSSOptions{Type: uverbs.QPTypeRC, Table: w.table})),
+		"another type":        failed(w.pd.CreateRSSQP(&uverbs.RSSOptions{Type: verbs.QPTypeRC, Table: w.table})),
 	} {
-		if !errors.Is(err, uverbs.ErrNotSupported) {
+		if !errors.Is(err, verbs.ErrNotSupported) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	if _, err := bare.CreateWQ(&uverbs.WQOptions{CQ: w.cq}); !errors.Is(err, uverbs.ErrNoProvider) {
+	if _, err := bare.CreateWQ(&uverbs.WQOptions{CQ: w.cq}); !errors.Is(err, verbs.ErrNoProvider) {
 		t.Error(err)
 	}
-	if _, err := bare.CreateRSSQP(nil); !errors.Is(err, uverbs.ErrNoProvider) {
+	if _, err := bare.CreateRSSQP(nil); !errors.Is(err, verbs.ErrNoProvider) {
 		t.Error(err)
 	}
 }
@@ -166,7 +167,7 @@ func TestWQRefused(t *testing.T) {
 // bareHollow is a PD of a device without a provider.
 func bareHollow(t *testing.T) *uverbs.PD {
 	t.Helper()
-	_, dev := open(t, uverbs.DeviceInfo{Name: "qib0", Driver: driver.QIB})
+	_, dev := open(t, uverbs.DeviceInfo{Name: "qib0", Driver: verbs.DriverQIB})
 	pd := must[*uverbs.PD](t)(dev.AllocPD())
 	t.Cleanup(func() { closeAll(t, pd) })
 	return pd

@@ -4,36 +4,15 @@ import (
 	"syscall"
 
 	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/ioctl"
-	"github.com/goverbs/goverbs/uverbs/driver"
-)
-
-// WQAttr are attributes of a WQ that change.
-//
-// C: struct ibv_wq_attr
-type WQAttr struct {
-	State    WQState // RESET to RDY to take receives, any to RESET, RDY to ERR
-	CurState WQState // the one that it must be in
-	Flags    WQFlags // to set, of those in Mask
-	Mask     WQFlags // to change: WQCVLANStripping at most
-}
-
-// WQAttrMask names attributes of a [WQAttr]; the values combine with |.
-//
-// C: enum ibv_wq_attr_mask
-type WQAttrMask uint32
-
-// One for each attribute; flags have one for both of theirs.
-const (
-	WQAttrState WQAttrMask = 1 << iota
-	WQAttrCurState
-	WQAttrFlags
+	"github.com/goverbs/goverbs/verbs/rss"
 )
 
 // Modify changes the attributes that mask names. Nobody can post meanwhile.
 //
 // C: ibv_modify_wq
-func (w *WQ) Modify(attr *WQAttr, mask WQAttrMask) error {
+func (w *WQ) Modify(attr *rss.WQAttr, mask rss.WQAttrMask) error {
 	if attr == nil {
 		return w.fail("modify", syscall.EINVAL, "no attributes")
 	}
@@ -47,9 +26,9 @@ func (w *WQ) Modify(attr *WQAttr, mask WQAttrMask) error {
 	})
 }
 
-func (w *WQ) modify(attr *WQAttr, mask WQAttrMask) error {
+func (w *WQ) modify(attr *rss.WQAttr, mask rss.WQAttrMask) error {
 	r := &driver.ModifyWQ{From: w.state, To: w.state}
-	if mask&WQAttrState != 0 {
+	if mask&rss.WQAttrState != 0 {
 		r.To = attr.State
 	}
 	c := &call{memory: w.memory}
@@ -57,7 +36,7 @@ func (w *WQ) modify(attr *WQAttr, mask WQAttrMask) error {
 		err := w.issueModify(attr, mask, u, extra)
 		if err == nil {
 			w.state = r.To // whatever the provider says
-			if r.To == WQStateReset {
+			if r.To == rss.WQStateReset {
 				w.clean()
 			}
 		}
@@ -70,7 +49,7 @@ func (w *WQ) modify(attr *WQAttr, mask WQAttrMask) error {
 	return c.Do(driver.UHW{})
 }
 
-func (w *WQ) issueModify(attr *WQAttr, mask WQAttrMask, u driver.UHW, extra []driver.Attr) error {
+func (w *WQ) issueModify(attr *rss.WQAttr, mask rss.WQAttrMask, u driver.UHW, extra []driver.Attr) error {
 	in := &abi.IbUverbsExModifyWq{AttrMask: uint32(mask), WqHandle: w.handle, WqState: uint32(attr.State), CurrWqState: uint32(attr.CurState),
 		Flags: uint32(attr.Flags), FlagsMask: uint32(attr.Mask)}
 	r := writeCommand(w.dev, ioctl.Extended(abi.IB_USER_VERBS_EX_CMD_MODIFY_WQ), in)
@@ -78,8 +57,8 @@ func (w *WQ) issueModify(attr *WQAttr, mask WQAttrMask, u driver.UHW, extra []dr
 	return w.dev.doWith(r, u, extra)
 }
 
-func (w *WQ) modifyHint(err error, attr *WQAttr, mask WQAttrMask) string {
-	if mask&WQAttrState != 0 && w.state == WQStateErr && attr.State == WQStateReady {
+func (w *WQ) modifyHint(err error, attr *rss.WQAttr, mask rss.WQAttrMask) string {
+	if mask&rss.WQAttrState != 0 && w.state == rss.WQStateErr && attr.State == rss.WQStateReady {
 		return "a WQ goes from ERR to RDY by RESET"
 	}
 	return createHint(err)

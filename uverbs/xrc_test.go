@@ -13,6 +13,7 @@ import (
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/fakeverbs"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // xrcWorld has one of each object of XRC.
@@ -38,7 +39,7 @@ func newXRC(t testing.TB) *xrcWorld {
 }
 
 func (w *xrcWorld) senderOptions() *uverbs.QPOptions {
-	return &uverbs.QPOptions{Type: uverbs.QPTypeXRCInitiator, SendCQ: w.cq, Cap: uverbs.QPCap{MaxSendWR: 4, MaxSendSGE: 1}}
+	return &uverbs.QPOptions{Type: verbs.QPTypeXRCInitiator, SendCQ: w.cq, Cap: verbs.QPCap{MaxSendWR: 4, MaxSendSGE: 1}}
 }
 
 func TestXRCEveryErrno(t *testing.T) {
@@ -46,7 +47,7 @@ func TestXRCEveryErrno(t *testing.T) {
 		{"OpenXRCD", []string{"OPEN_XRCD"}, "open XRCD on hollow0", func(w *xrcWorld) error { return closing(w.dev.OpenXRCD(nil, 0)) }},
 		{"XRCD.Close", []string{"XRCD_DESTROY"}, "close XRCD ", func(w *xrcWorld) error {
 			for _, c := range []closer{w.opened, w.target, w.srq} {
-				if err := c.Close(); err != nil && !errors.Is(err, uverbs.ErrClosed) {
+				if err := c.Close(); err != nil && !errors.Is(err, verbs.ErrClosed) {
 					return err
 				}
 			}
@@ -56,7 +57,7 @@ func TestXRCEveryErrno(t *testing.T) {
 		{"XRCD.OpenQP", []string{"OPEN_QP"}, "open QP on hollow0", func(w *xrcWorld) error { return closing(w.xrcd.OpenQP(w.target.Num())) }},
 		{"QP.Close of a target", []string{"QP_DESTROY"}, "close QP ", func(w *xrcWorld) error { return w.target.Close() }},
 		{"QP.Modify of a target", []string{"MODIFY_QP"}, "modify QP ", func(w *xrcWorld) error {
-			return w.target.Modify(&uverbs.QPAttr{State: uverbs.QPStateReset}, uverbs.QPAttrState)
+			return w.target.Modify(&verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPAttrState)
 		}},
 		{"CreateSRQ of a domain", []string{"SRQ_CREATE"}, "create SRQ on hollow0", func(w *xrcWorld) error {
 			return closing(w.pd.CreateSRQ(&uverbs.SRQOptions{MaxWR: 1, MaxSGE: 1, XRCD: w.xrcd, CQ: w.cq}))
@@ -77,19 +78,19 @@ func TestXRCObjects(t *testing.T) {
 	}
 	soft := newWorld(t)
 	for what, err := range map[string]error{
-		"posting to a target":  failed(w.target.PostSend(make([]uverbs.SendWR, 1))),
-		"receives of a target": failed(w.opened.PostRecv(make([]uverbs.RecvWR, 1))),
+		"posting to a target":  failed(w.target.PostSend(make([]verbs.SendWR, 1))),
+		"receives of a target": failed(w.opened.PostRecv(make([]verbs.RecvWR, 1))),
 		"a domain of siw":      failed(soft.dev.OpenXRCD(nil, 0)),
-		"an initiator of siw":  failed(soft.pd.CreateQP(&uverbs.QPOptions{Type: uverbs.QPTypeXRCInitiator, SendCQ: soft.cq})),
+		"an initiator of siw":  failed(soft.pd.CreateQP(&uverbs.QPOptions{Type: verbs.QPTypeXRCInitiator, SendCQ: soft.cq})),
 	} {
-		if !errors.Is(err, uverbs.ErrNotSupported) {
+		if !errors.Is(err, verbs.ErrNotSupported) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	if err := w.xrcd.Close(); !errors.Is(err, uverbs.ErrInUse) || !strings.Contains(err.Error(), "SRQ") || !strings.Contains(err.Error(), "QP") {
+	if err := w.xrcd.Close(); !errors.Is(err, verbs.ErrInUse) || !strings.Contains(err.Error(), "SRQ") || !strings.Contains(err.Error(), "QP") {
 		t.Error(err)
 	}
-	if err := w.cq.Close(); !errors.Is(err, uverbs.ErrInUse) || !strings.Contains(err.Error(), "SRQ") {
+	if err := w.cq.Close(); !errors.Is(err, verbs.ErrInUse) || !strings.Contains(err.Error(), "SRQ") {
 		t.Error(err)
 	}
 }
@@ -106,10 +107,10 @@ func TestXRCRefused(t *testing.T) {
 		return failed(w.pd.CreateQP(&o))
 	}
 	for want, err := range map[string]error{
-		"QPOptions must name SendCQ":  failed(w.pd.CreateQP(&uverbs.QPOptions{Type: uverbs.QPTypeXRCInitiator})),
+		"QPOptions must name SendCQ":  failed(w.pd.CreateQP(&uverbs.QPOptions{Type: verbs.QPTypeXRCInitiator})),
 		"initiator receives nothing":  failed(w.pd.CreateQP(receiving)),
 		"no RecvCQ, no SRQ":           failed(w.pd.CreateQP(withSRQ)),
-		"made of an XRC domain":       ordinary(uverbs.QPOptions{Type: uverbs.QPTypeXRCTarget}),
+		"made of an XRC domain":       ordinary(uverbs.QPOptions{Type: verbs.QPTypeXRCTarget}),
 		"name both XRCD and CQ":       failed(w.pd.CreateSRQ(&uverbs.SRQOptions{MaxWR: 1, XRCD: w.xrcd})),
 		"or neither":                  failed(w.pd.CreateSRQ(&uverbs.SRQOptions{MaxWR: 1, CQ: w.cq})),
 		"no target QP of that number": failed(w.xrcd.OpenQP(12345)),
@@ -162,7 +163,7 @@ func TestXRCShared(t *testing.T) {
 	if err := errors.Join(qp.Close(), mine.Close()); err != nil {
 		t.Error(err)
 	}
-	if a, err := other.Query(); err != nil || a.State != uverbs.QPStateRTS {
+	if a, err := other.Query(); err != nil || a.State != verbs.QPStateRTS {
 		t.Errorf("%+v, %v: the QP went with its maker", a, err)
 	}
 	if err := errors.Join(other.Close(), theirs.Close()); err != nil {
@@ -176,7 +177,7 @@ func TestXRCShared(t *testing.T) {
 // connectTarget moves a target QP by one handle, and looks at it by another.
 func connectTarget(t *testing.T, qp, other *uverbs.QP) {
 	t.Helper()
-	attr := &uverbs.QPAttr{DestQPN: 7, AH: *address, Access: uverbs.AccessRemoteWrite, RQPSN: 8, PathMTU: uverbs.MTU1024}
+	attr := &verbs.QPAttr{DestQPN: 7, AH: *address, Access: verbs.AccessRemoteWrite, RQPSN: 8, PathMTU: verbs.MTU1024}
 	if err := qp.Init(attr); err != nil {
 		t.Fatal(err)
 	}
@@ -184,7 +185,7 @@ func connectTarget(t *testing.T, qp, other *uverbs.QP) {
 		t.Fatal(err)
 	}
 	for _, q := range []*uverbs.QP{qp, other} {
-		if a, err := q.Query(); err != nil || a.State != uverbs.QPStateRTS || a.DestQPN != 7 {
+		if a, err := q.Query(); err != nil || a.State != verbs.QPStateRTS || a.DestQPN != 7 {
 			t.Errorf("%+v, %v", a, err)
 		}
 	}
@@ -193,19 +194,19 @@ func connectTarget(t *testing.T, qp, other *uverbs.QP) {
 // TestXRCInitiator is connected with what its type needs, and told of a failure by its CQ.
 func TestXRCInitiator(t *testing.T) {
 	w := newXRC(t)
-	attr := &uverbs.QPAttr{DestQPN: 7, AH: *address, PathMTU: uverbs.MTU1024}
+	attr := &verbs.QPAttr{DestQPN: 7, AH: *address, PathMTU: verbs.MTU1024}
 	if err := errors.Join(w.sender.Init(attr), w.sender.Connect(attr)); err != nil {
 		t.Fatal(err)
 	}
-	if n, err := w.sender.PostSend([]uverbs.SendWR{{SRQN: w.srq.Num()}}); n != 1 || err != nil {
+	if n, err := w.sender.PostSend([]verbs.SendWR{{SRQN: w.srq.Num()}}); n != 1 || err != nil {
 		t.Error(n, err)
 	}
-	for _, state := range []uverbs.QPState{uverbs.QPStateErr, uverbs.QPStateReset} {
-		if err := w.sender.Modify(&uverbs.QPAttr{State: state}, uverbs.QPAttrState); err != nil {
+	for _, state := range []verbs.QPState{verbs.QPStateErr, verbs.QPStateReset} {
+		if err := w.sender.Modify(&verbs.QPAttr{State: state}, verbs.QPAttrState); err != nil {
 			t.Error(err)
 		}
 	}
-	err := w.sender.Modify(&uverbs.QPAttr{State: uverbs.QPStateInit}, uverbs.QPAttrState)
+	err := w.sender.Modify(&verbs.QPAttr{State: verbs.QPStateInit}, verbs.QPAttrState)
 	if err == nil || !strings.Contains(err.Error(), "of a XRC_INI QP also needs") {
 		t.Error(err)
 	}

@@ -12,7 +12,7 @@ import (
 // XRCD is an XRC domain. A peer has one QP for all processes of a host that share a domain,
 // and each of its work requests names the SRQ that receives it. A process takes part with
 // SRQs of the domain ([SRQOptions]) and with target QPs, made by one process and opened by
-// the others. The peer sends on a QP of type [QPTypeXRCInitiator].
+// the others. The peer sends on a QP of type [verbs.QPTypeXRCInitiator].
 //
 // C: struct ibv_xrcd
 type XRCD struct {

@@ -5,11 +5,12 @@ import (
 	"syscall"
 
 	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/ioctl"
-	"github.com/goverbs/goverbs/uverbs/driver"
+	"github.com/goverbs/goverbs/verbs"
 )
 
-// CreateQP makes a target QP: the one that a peer's QP of type [QPTypeXRCInitiator] is
+// CreateQP makes a target QP: the one that a peer's QP of type [verbs.QPTypeXRCInitiator] is
 // connected to. It has no queues of its own, and no PD: requests that arrive take receives of
 // the domain's SRQs, and nothing can be posted. It needs no provider.
 //
@@ -26,7 +27,7 @@ func (x *XRCD) OpenQP(num uint32) (*QP, error) {
 
 func (x *XRCD) newTarget(op string, issue func(*QP, *XRCD) error) (*QP, error) {
 	d := x.dev
-	qp := &QP{dev: d, typ: QPTypeXRCTarget, ring: noQueues{}, cookie: d.cookie(), memory: &memory{file: d.file}}
+	qp := &QP{dev: d, typ: verbs.QPTypeXRCTarget, ring: noQueues{}, cookie: d.cookie(), memory: &memory{file: d.file}}
 	if err := qp.attach("QP", &x.object); err != nil {
 		return nil, err
 	}

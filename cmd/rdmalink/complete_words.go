@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/goverbs/goverbs/netlinkrdma"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // expand lists the words that a word of a usage line stands for. It returns nothing
@@ -189,16 +190,16 @@ func (t *tool) filterValues(typed []string) []candidate {
 		if kindOf(typed).name == "cm_id" {
 			return valueWords[netlinkrdma.CMState]()
 		}
-		return valueWords[netlinkrdma.QPState]()
+		return valueWords[verbs.QPState]()
 	case "type":
 		if kindOf(typed).name == "srq" {
 			return valueWords[netlinkrdma.SRQType]()
 		}
-		return append(valueWords[netlinkrdma.QPType](), candidate{word: netlinkrdma.QPTypeDriver.String()})
+		return append(valueWords[verbs.QPType](), candidate{word: verbs.QPTypeDriver.String()})
 	case "qp-type":
-		return valueWords[netlinkrdma.QPType]()
+		return valueWords[verbs.QPType]()
 	case "path-mig-state":
-		return valueWords[netlinkrdma.PathMigState]()
+		return valueWords[verbs.PathMigState]()
 	case "poll-ctx":
 		return valueWords[netlinkrdma.PollContext]()
 	}

@@ -14,18 +14,19 @@ import (
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/netlinkrdma"
 	"github.com/goverbs/goverbs/netlinkrdma/nltest"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // devMachine has siw0, an InfiniBand device and a sub-device of it.
 func devMachine() (*tool, *nltest.Kernel) {
 	kernel := &nltest.Kernel{
 		Devices: []netlinkrdma.Device{
-			{Index: 0, Name: "siw0", NodeType: netlinkrdma.NodeRNIC, Protocol: "iw", NodeGUID: 0x0200000000000001, SysImageGUID: 2, AdaptiveModeration: opt(false)},
-			{Index: 7, Name: "mlx5_0", Ports: 1, NodeType: netlinkrdma.NodeCA, Protocol: "ib", FWVersion: "16.35.4030", NodeGUID: 1, SysImageGUID: 1,
+			{Index: 0, Name: "siw0", NodeType: verbs.NodeRNIC, Protocol: "iw", NodeGUID: 0x0200000000000001, SysImageGUID: 2, AdaptiveModeration: opt(false)},
+			{Index: 7, Name: "mlx5_0", Ports: 1, NodeType: verbs.NodeCA, Protocol: "ib", FWVersion: "16.35.4030", NodeGUID: 1, SysImageGUID: 1,
 				AdaptiveModeration: opt(true), CapFlags: 1<<0 | 1<<6 | 1<<16 | 1<<32 | 1<<38 | 1<<63},
 			{Index: 9, Name: "smi0", NodeType: 27, Protocol: "ib", NodeGUID: 1, SysImageGUID: 1, Type: netlinkrdma.DeviceSMI, Parent: "mlx5_0"},
 		},
-		Ports: []netlinkrdma.Port{{DeviceIndex: 7, DeviceName: "mlx5_0", Index: 1, State: netlinkrdma.PortInit, PhysState: netlinkrdma.PhysPolling,
+		Ports: []netlinkrdma.Port{{DeviceIndex: 7, DeviceName: "mlx5_0", Index: 1, State: verbs.PortInit, PhysState: verbs.PhysPolling,
 			NetdevIndex: 5, NetdevName: "ib0", InfiniBand: true, SubnetPrefix: 0xfe80000000000000, LID: 13, SMLID: 1, LMC: 2, CapFlags: 1<<1 | 1<<33 | 1<<40}},
 		System: netlinkrdma.System{NetnsMode: netlinkrdma.NetnsShared, CopyOnFork: true, Monitor: true, PrivilegedQKey: opt(false)},
 	}

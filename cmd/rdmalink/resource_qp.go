@@ -1,6 +1,9 @@
 package main
 
-import "github.com/goverbs/goverbs/netlinkrdma"
+import (
+	"github.com/goverbs/goverbs/netlinkrdma"
+	"github.com/goverbs/goverbs/verbs"
+)
 
 var qpKeys = []filterKey{
 	{"link", false}, {"lqpn", true}, {"rqpn", true}, {"pid", true}, {"sq-psn", true}, {"rq-psn", true},
@@ -24,7 +27,7 @@ func (s *resourceShow) qp(q netlinkrdma.QP) {
 	s.p.uint("lqpn", uint64(q.LQPN))
 	s.optional("rqpn", q.RQPN)
 	s.p.word("type", q.Type.String())
-	if q.Type == netlinkrdma.QPTypeDriver && q.Subtype != "" {
+	if q.Type == verbs.QPTypeDriver && q.Subtype != "" {
 		s.p.word("subtype", q.Subtype)
 	}
 	s.p.word("state", q.State.String())

@@ -16,6 +16,7 @@ import (
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/netlinkrdma"
 	"github.com/goverbs/goverbs/netlinkrdma/nltest"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 func opt[T any](v T) netlinkrdma.Opt[T] { return netlinkrdma.Opt[T]{Value: v, Known: true} }
@@ -40,13 +41,13 @@ func resourceMachine() (*tool, *nltest.Kernel) {
 		QP: []netlinkrdma.QP{
 			{Owner: core, Port: 2, LQPN: 1, Type: 1, State: 3},
 			{Owner: core, Port: 1, LQPN: 1, Type: 1, State: 3},
-			{Owner: reader, Port: 1, LQPN: 17, Type: 2, State: 3, SQPSN: 5, RQPN: opt[uint32](18), RQPSN: opt[uint32](7), PathMigState: opt[netlinkrdma.PathMigState](1), PDN: opt[uint32](0), Driver: driver},
-			{Owner: gone, LQPN: 18, Type: netlinkrdma.QPTypeDriver, Subtype: "REG_UMR", State: 0, PDN: opt[uint32](4)},
+			{Owner: reader, Port: 1, LQPN: 17, Type: 2, State: 3, SQPSN: 5, RQPN: opt[uint32](18), RQPSN: opt[uint32](7), PathMigState: opt[verbs.PathMigState](1), PDN: opt[uint32](0), Driver: driver},
+			{Owner: gone, LQPN: 18, Type: verbs.QPTypeDriver, Subtype: "REG_UMR", State: 0, PDN: opt[uint32](4)},
 			{LQPN: 19, Type: 4, Subtype: "not shown", State: 27},
 		},
 		CMID: []netlinkrdma.CMID{
 			{
-				Owner: reader, Port: 1, CMIDN: 3, LQPN: 17, QPType: opt[netlinkrdma.QPType](2), PS: abi.RDMA_PS_TCP, State: 5,
+				Owner: reader, Port: 1, CMIDN: 3, LQPN: 17, QPType: opt[verbs.QPType](2), PS: abi.RDMA_PS_TCP, State: 5,
 				Src: netlinkrdma.CMAddr{Family: 2, AddrPort: netip.MustParseAddrPort("10.1.1.1:7174")},
 				Dst: netlinkrdma.CMAddr{Family: 2, AddrPort: netip.MustParseAddrPort("10.1.1.2:40000")},
 			},

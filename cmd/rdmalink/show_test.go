@@ -11,6 +11,7 @@ import (
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/host/hosttest"
 	"github.com/goverbs/goverbs/netlinkrdma"
 	"github.com/goverbs/goverbs/netlinkrdma/nltest"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // What iproute2 6.1 prints for siw0 on dummy0 of the first two was recorded;
@@ -126,11 +127,11 @@ func showMachine() (*tool, *hosttest.Netdevs) {
 		Devices: []netlinkrdma.Device{{Index: 0, Name: "siw0", Ports: 1}, {Index: 7, Name: "mlx5_0", Ports: 1}},
 		Ports: []netlinkrdma.Port{
 			{
-				DeviceName: "siw0", Index: 1, State: netlinkrdma.PortActive, PhysState: netlinkrdma.PhysLinkUp,
+				DeviceName: "siw0", Index: 1, State: verbs.PortActive, PhysState: verbs.PhysLinkUp,
 				NetdevIndex: 2, NetdevName: "dummy0",
 			},
 			{
-				DeviceIndex: 7, DeviceName: "mlx5_0", Index: 1, State: netlinkrdma.PortInit, PhysState: netlinkrdma.PhysPolling,
+				DeviceIndex: 7, DeviceName: "mlx5_0", Index: 1, State: verbs.PortInit, PhysState: verbs.PhysPolling,
 				InfiniBand: true, SubnetPrefix: 0xfe80000000000000, LID: 13, SMLID: 1, LMC: 2,
 			},
 		},

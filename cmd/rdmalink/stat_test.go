@@ -14,6 +14,7 @@ import (
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/netlinkrdma"
 	"github.com/goverbs/goverbs/netlinkrdma/nltest"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 const gonePID = 1<<22 + 1 // larger than any
@@ -52,7 +53,7 @@ func statMachine(pid uint32) (*tool, *nltest.Kernel) {
 			QP: []netlinkrdma.QP{{LQPN: 17, Port: 2, Type: 2}, {LQPN: 19, Port: 2, Type: 2}},
 			QPCounter: []netlinkrdma.QPCounter{
 				{ID: 3, Port: 2, Mode: netlinkrdma.CountersManual, LQPN: qps(178), Counters: count(7, 8)},
-				{Owner: netlinkrdma.Owner{TID: pid}, ID: 4, Port: 1, Mode: netlinkrdma.CountersAuto, QPType: opt[netlinkrdma.QPType](2), LQPN: qps(17, 18), Counters: count(9, 1<<40)},
+				{Owner: netlinkrdma.Owner{TID: pid}, ID: 4, Port: 1, Mode: netlinkrdma.CountersAuto, QPType: opt[verbs.QPType](2), LQPN: qps(17, 18), Counters: count(9, 1<<40)},
 				{Owner: netlinkrdma.Owner{TID: gonePID}, ID: 5, Port: 1, Mode: netlinkrdma.CountersAuto, LQPN: qps(1 << 23), Counters: count()},
 				{ID: 6, Port: 1, Mode: netlinkrdma.CountersManual, Counters: count(1)},
 			},

@@ -8,6 +8,7 @@ import (
 
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 	"github.com/goverbs/goverbs/netlinkrdma"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 func watchCommand() command {
@@ -81,7 +82,7 @@ func (w *watcher) subscribe(ctx context.Context) error {
 		return err // which Subscribe may call unsupported, too
 	}
 	events, err := w.RDMA.Subscribe()
-	if errors.Is(err, netlinkrdma.ErrNotSupported) {
+	if errors.Is(err, verbs.ErrNotSupported) {
 		w.Note("this kernel sends no events of RDMA devices: looking at them every %v instead", lookEvery)
 		return nil
 	}

@@ -4,8 +4,8 @@ import (
 	"context"
 
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
-	"github.com/goverbs/goverbs/netlinkrdma"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // report is what a device said, or why it will say nothing more.
@@ -76,9 +76,9 @@ func (d *watched) heard(e uverbs.AsyncEvent) {
 	p := d.ports[e.Port]
 	switch reportName(e.Type) {
 	case portActive:
-		p.state = netlinkrdma.PortActive
+		p.state = verbs.PortActive
 	case portErr:
-		p.state = netlinkrdma.PortDown
+		p.state = verbs.PortDown
 	default:
 		return
 	}

@@ -12,8 +12,8 @@ import (
 
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/host/hosttest"
 	"github.com/goverbs/goverbs/internal/fakeverbs"
-	"github.com/goverbs/goverbs/netlinkrdma"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // TestWatchDevice: what a device reports is printed, and before that what it did
@@ -26,12 +26,12 @@ func testWatchDevice(t *testing.T) {
 	fake.System.Monitor = true
 	kernel := &lockedKernel{Kernel: fake}
 	tool.RDMA.Kernel = kernel
-	first, second := fakeverbs.New(uint32(uverbs.DriverSIW)), fakeverbs.New(uint32(uverbs.DriverSIW))
+	first, second := fakeverbs.New(uint32(verbs.DriverSIW)), fakeverbs.New(uint32(verbs.DriverSIW))
 	first.InBubble, second.InBubble = true, true
 	opened, open := make(chan struct{}, 2), hosttest.Opens(first, second)
 	tool.Open = func(name string) (*uverbs.Device, error) {
 		kernel.mu.Lock()
-		fake.Ports[0].State = netlinkrdma.PortDown
+		fake.Ports[0].State = verbs.PortDown
 		kernel.mu.Unlock()
 		defer func() { opened <- struct{}{} }()
 		return open(name)

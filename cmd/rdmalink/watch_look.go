@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/goverbs/goverbs/netlinkrdma"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // begin prints what there is.
@@ -116,8 +117,8 @@ func (w *watcher) lookAtPorts(ctx context.Context, index uint32, now *watched) e
 	return nil
 }
 
-func stateEvent(was, is netlinkrdma.PortState) string {
-	switch netlinkrdma.PortActive {
+func stateEvent(was, is verbs.PortState) string {
+	switch verbs.PortActive {
 	case is:
 		return portActive
 	case was:

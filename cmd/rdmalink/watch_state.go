@@ -3,7 +3,7 @@ package main
 import (
 	"context"
 
-	"github.com/goverbs/goverbs/netlinkrdma"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // watched is what was told of a device.
@@ -16,7 +16,7 @@ type watched struct {
 }
 
 type watchedPort struct {
-	state       netlinkrdma.PortState
+	state       verbs.PortState
 	netdev      string
 	netdevIndex uint32
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/goverbs/goverbs/netlinkrdma"
 	"github.com/goverbs/goverbs/netlinkrdma/nltest"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // watchTest is a watch that runs in a bubble, where time passes when nothing else
@@ -138,15 +139,15 @@ func TestWatchLooks(t *testing.T) {
 		w.prints(0, "look PRESENT siw0/1 state ACTIVE netdev dummy0")
 		w.prints(2)
 		w.change(func(k *nltest.Kernel) {
-			k.Ports[0].State = netlinkrdma.PortDown
+			k.Ports[0].State = verbs.PortDown
 		})
 		w.prints(1, "look PORT_ERR siw0/1 state DOWN")
 		w.change(func(k *nltest.Kernel) {
-			k.Ports[0].State = netlinkrdma.PortArmed
+			k.Ports[0].State = verbs.PortArmed
 		})
 		w.prints(1, "look PORT_STATE siw0/1 state ARMED")
 		w.change(func(k *nltest.Kernel) {
-			k.Ports[0].State = netlinkrdma.PortActive
+			k.Ports[0].State = verbs.PortActive
 		})
 		w.prints(1, "look PORT_ACTIVE siw0/1 state ACTIVE")
 		w.change(func(k *nltest.Kernel) {
@@ -160,7 +161,7 @@ func TestWatchLooks(t *testing.T) {
 		w.prints(1, "look NETDEV_DETACH iwarp/1")
 		w.change(func(k *nltest.Kernel) {
 			k.Devices = append(k.Devices, netlinkrdma.Device{Index: 9, Name: "rxe0", Ports: 1})
-			k.Ports = append(k.Ports, netlinkrdma.Port{DeviceIndex: 9, DeviceName: "rxe0", Index: 1, State: netlinkrdma.PortActive, NetdevIndex: 4, NetdevName: "eth1"})
+			k.Ports = append(k.Ports, netlinkrdma.Port{DeviceIndex: 9, DeviceName: "rxe0", Index: 1, State: verbs.PortActive, NetdevIndex: 4, NetdevName: "eth1"})
 		})
 		w.prints(1, "look REGISTER rxe0", "look NETDEV_ATTACH rxe0/1 netdev eth1", "look PORT_ACTIVE rxe0/1 state ACTIVE")
 		w.change(func(k *nltest.Kernel) {

@@ -4,6 +4,7 @@ import (
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/rdmatest"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // completions has the network stand still between the post and the arrival.
@@ -18,7 +19,7 @@ func completions(l *lab) {
 
 		copy(source.Bytes(), "first")
 		stuck, resume := l.network(kind).Pause()
-		client.post(uverbs.SendWR{WRID: 2, Opcode: uverbs.OpSend, SGL: []uverbs.SGE{source.SGE(0, 5)}})
+		client.post(verbs.SendWR{WRID: 2, Opcode: verbs.OpSend, SGL: []verbs.SGE{source.SGE(0, 5)}})
 		<-stuck
 		l.say("%v: nothing has arrived yet: the sender has %d completions, the receiver %d", kind, waiting(client.sendCQ), waiting(server.recvCQ))
 		resume()
@@ -29,15 +30,15 @@ func completions(l *lab) {
 		}
 
 		copy(source.Bytes(), "second")
-		l.say("%v: a WRITE: %v", kind, client.do(uverbs.SendWR{Opcode: uverbs.OpRDMAWrite,
-			SGL: []uverbs.SGE{source.SGE(0, 6)}, RemoteAddr: buffer.Addr() + 100, RKey: buffer.RKey()}))
-		l.say("%v: a READ behind it: %v", kind, client.do(uverbs.SendWR{Opcode: uverbs.OpRDMARead,
-			SGL: []uverbs.SGE{source.SGE(100, 6)}, RemoteAddr: buffer.Addr() + 100, RKey: buffer.RKey()}))
+		l.say("%v: a WRITE: %v", kind, client.do(verbs.SendWR{Opcode: verbs.OpRDMAWrite,
+			SGL: []verbs.SGE{source.SGE(0, 6)}, RemoteAddr: buffer.Addr() + 100, RKey: buffer.RKey()}))
+		l.say("%v: a READ behind it: %v", kind, client.do(verbs.SendWR{Opcode: verbs.OpRDMARead,
+			SGL: []verbs.SGE{source.SGE(100, 6)}, RemoteAddr: buffer.Addr() + 100, RKey: buffer.RKey()}))
 		l.say("%v: the READ found %q; the receiver has %d completions", kind, source.Bytes()[100:106], waiting(server.recvCQ))
 
 		note := []byte("third")
 		server.receive(3, buffer.SGE(0, 64))
-		client.post(uverbs.SendWR{Opcode: uverbs.OpSend, Inline: note})
+		client.post(verbs.SendWR{Opcode: verbs.OpSend, Inline: note})
 		copy(note, "XXXXX") // the request has its copy
 		l.say("%v: sent inline, and overwritten: %q", kind, buffer.Bytes()[:wait(server.recvCQ).ByteLen])
 		l.closeAll()
@@ -46,6 +47,6 @@ func completions(l *lab) {
 
 // waiting takes what is on a CQ, and says how many completions that were.
 func waiting(cq *uverbs.CQ) int {
-	var wcs [8]uverbs.WC
+	var wcs [8]verbs.WC
 	return must(cq.Poll(wcs[:]))
 }

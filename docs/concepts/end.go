@@ -7,6 +7,7 @@ import (
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/rdmatest"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 var background = context.Background()
@@ -19,8 +20,8 @@ type end struct {
 	qp     *uverbs.QP
 	sendCQ *uverbs.CQ
 	recvCQ *uverbs.CQ
-	conn   *rdmacm.Conn     // if rdma_cm made it
-	gid    *uverbs.GIDEntry // if it was made by hand
+	conn   *rdmacm.Conn    // if rdma_cm made it
+	gid    *verbs.GIDEntry // if it was made by hand
 }
 
 // connect connects two queue pairs of type RC by rdma_cm, on the two hosts of a network.
@@ -61,11 +62,11 @@ func (l *lab) endOf(c *rdmacm.Conn) *end {
 
 // byHand makes two queue pairs of soft RoCE without rdma_cm and connects them. change may
 // be nil; it changes what the first has for the second.
-func (l *lab) byHand(typ uverbs.QPType, change func(*uverbs.QPAttr)) (a, b *end) {
+func (l *lab) byHand(typ verbs.QPType, change func(*verbs.QPAttr)) (a, b *end) {
 	return l.byHandOn(rdmatest.RXE, typ, change)
 }
 
-func (l *lab) byHandOn(kind rdmatest.Kind, typ uverbs.QPType, change func(*uverbs.QPAttr)) (a, b *end) {
+func (l *lab) byHandOn(kind rdmatest.Kind, typ verbs.QPType, change func(*verbs.QPAttr)) (a, b *end) {
 	a, b = l.inInit(l.host(kind, 0), typ), l.inInit(l.host(kind, 1), typ)
 	attr := a.path(b)
 	if change != nil {
@@ -81,7 +82,7 @@ func second(a, b *end) (*end, *end) {
 	c, d := *a, *b
 	for _, e := range []*end{&c, &d} {
 		e.makeQP(e.qp.Type())
-		check(e.qp.Init(&uverbs.QPAttr{Access: everything}))
+		check(e.qp.Init(&verbs.QPAttr{Access: everything}))
 	}
 	check(c.qp.Connect(c.path(&d)))
 	check(d.qp.Connect(d.path(&c)))
@@ -89,19 +90,19 @@ func second(a, b *end) (*end, *end) {
 }
 
 // everything is all that a peer may be allowed.
-const everything = uverbs.AccessLocalWrite | uverbs.AccessRemoteWrite | uverbs.AccessRemoteRead | uverbs.AccessRemoteAtomic
+const everything = verbs.AccessLocalWrite | verbs.AccessRemoteWrite | verbs.AccessRemoteRead | verbs.AccessRemoteAtomic
 
 // inInit makes a queue pair with room for four sends and four receives.
-func (l *lab) inInit(at place, typ uverbs.QPType) *end {
+func (l *lab) inInit(at place, typ verbs.QPType) *end {
 	e := l.inReset(at, typ)
-	check(e.qp.Init(&uverbs.QPAttr{Access: everything, QKey: qkey}))
+	check(e.qp.Init(&verbs.QPAttr{Access: everything, QKey: qkey}))
 	return e
 }
 
 // qkey is the Q_Key of all datagram queue pairs here.
 const qkey = 0x1234
 
-func (l *lab) inReset(at place, typ uverbs.QPType) *end {
+func (l *lab) inReset(at place, typ verbs.QPType) *end {
 	e := &end{lab: l}
 	e.dev = closing(l, must(uverbs.Open(at.device)))
 	e.gid = must(e.dev.ChooseGID(1, nil))
@@ -111,48 +112,48 @@ func (l *lab) inReset(at place, typ uverbs.QPType) *end {
 }
 
 // makeQP gives the end a queue pair, in RESET, with CQs of its own.
-func (e *end) makeQP(typ uverbs.QPType) {
+func (e *end) makeQP(typ verbs.QPType) {
 	channel := closing(e.lab, must(e.dev.CreateCompChannel()))
 	e.sendCQ = closing(e.lab, must(e.dev.CreateCQ(16, &uverbs.CQOptions{Channel: channel})))
 	e.recvCQ = closing(e.lab, must(e.dev.CreateCQ(16, &uverbs.CQOptions{Channel: channel})))
 	e.qp = closing(e.lab, must(e.pd.CreateQP(&uverbs.QPOptions{Type: typ, SendCQ: e.sendCQ, RecvCQ: e.recvCQ,
-		Cap: uverbs.QPCap{MaxSendWR: 4, MaxRecvWR: 4, MaxSendSGE: 1, MaxRecvSGE: 1, MaxInline: 16}})))
+		Cap: verbs.QPCap{MaxSendWR: 4, MaxRecvWR: 4, MaxSendSGE: 1, MaxRecvSGE: 1, MaxInline: 16}})))
 }
 
 // path is what a queue pair must know of its peer.
-func (e *end) path(to *end) *uverbs.QPAttr {
-	return &uverbs.QPAttr{DestQPN: to.qp.Num(),
-		AH: uverbs.AHAttr{Global: true, DGID: to.gid.GID, SGIDIndex: e.gid.Index, HopLimit: 64}}
+func (e *end) path(to *end) *verbs.QPAttr {
+	return &verbs.QPAttr{DestQPN: to.qp.Num(),
+		AH: verbs.AHAttr{Global: true, DGID: to.gid.GID, SGIDIndex: e.gid.Index, HopLimit: 64}}
 }
 
 // memory registers some.
-func (e *end) memory(size int, access uverbs.Access) *uverbs.MR {
+func (e *end) memory(size int, access verbs.Access) *uverbs.MR {
 	return closing(e.lab, must(e.pd.AllocMR(size, access, nil)))
 }
 
 // post posts a send whose completion is wanted.
-func (e *end) post(wr uverbs.SendWR) {
-	wr.Flags |= uverbs.SendSignaled
-	must(e.qp.PostSend([]uverbs.SendWR{wr}))
+func (e *end) post(wr verbs.SendWR) {
+	wr.Flags |= verbs.SendSignaled
+	must(e.qp.PostSend([]verbs.SendWR{wr}))
 }
 
 // receive posts a receive.
-func (e *end) receive(id uint64, sge uverbs.SGE) {
-	must(e.qp.PostRecv([]uverbs.RecvWR{{WRID: id, SGL: []uverbs.SGE{sge}}}))
+func (e *end) receive(id uint64, sge verbs.SGE) {
+	must(e.qp.PostRecv([]verbs.RecvWR{{WRID: id, SGL: []verbs.SGE{sge}}}))
 }
 
 // wait waits for the next completion of a CQ.
-func wait(cq *uverbs.CQ) uverbs.WC {
-	var wc [1]uverbs.WC
+func wait(cq *uverbs.CQ) verbs.WC {
+	var wc [1]verbs.WC
 	must(cq.Wait(background, wc[:]))
 	return wc[0]
 }
 
 // do carries out a send, and says how it ended.
-func (e *end) do(wr uverbs.SendWR) uverbs.Status {
+func (e *end) do(wr verbs.SendWR) verbs.Status {
 	e.post(wr)
 	return wait(e.sendCQ).Status
 }
 
 // state is the state that the kernel has of the queue pair.
-func (e *end) state() uverbs.QPState { return must(e.qp.Query()).State }
+func (e *end) state() verbs.QPState { return must(e.qp.Query()).State }

@@ -6,15 +6,16 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // events counts what a completion channel tells.
 func events(l *lab) {
-	a, b := l.byHand(uverbs.QPTypeRC, nil)
+	a, b := l.byHand(verbs.QPTypeRC, nil)
 	buffer := b.memory(pageSize, local)
 	send := func() {
 		b.receive(1, buffer.SGE(0, 64))
-		succeed(a.do(uverbs.SendWR{Opcode: uverbs.OpSend, Inline: []byte("hello")}))
+		succeed(a.do(verbs.SendWR{Opcode: verbs.OpSend, Inline: []byte("hello")}))
 	}
 	cq := b.recvCQ
 
@@ -35,7 +36,7 @@ func events(l *lab) {
 	check(cq.Arm(true))
 	send()
 	b.receive(1, buffer.SGE(0, 64))
-	succeed(a.do(uverbs.SendWR{Opcode: uverbs.OpSend, Flags: uverbs.SendSolicited, Inline: []byte("urgent")}))
+	succeed(a.do(verbs.SendWR{Opcode: verbs.OpSend, Flags: verbs.SendSolicited, Inline: []byte("urgent")}))
 	l.say("armed for solicited ones, an ordinary one and a solicited one: %s; %d completions", event(cq), waiting(cq))
 
 	check(cq.Arm(true))

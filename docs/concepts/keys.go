@@ -2,17 +2,18 @@ package main
 
 import (
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // keys opens memory to a peer, and closes it again in each way that there is.
 func keys(l *lab) {
-	const write = uverbs.OpRDMAWrite
+	const write = verbs.OpRDMAWrite
 	// attempt has a new peer write to memory, and again after something was done.
 	attempt := func(what string, open func(b *end) (addr uint64, rkey uint32), shut func(a, b *end)) {
-		a, b := l.byHand(uverbs.QPTypeRC, nil)
+		a, b := l.byHand(verbs.QPTypeRC, nil)
 		source := a.memory(pageSize, local)
 		addr, rkey := open(b)
-		wr := uverbs.SendWR{Opcode: write, SGL: []uverbs.SGE{source.SGE(0, 8)}, RemoteAddr: addr, RKey: rkey}
+		wr := verbs.SendWR{Opcode: write, SGL: []verbs.SGE{source.SGE(0, 8)}, RemoteAddr: addr, RKey: rkey}
 		before := a.do(wr)
 		if shut == nil {
 			l.say("%s: %v", what, before)
@@ -24,18 +25,18 @@ func keys(l *lab) {
 	}
 	var mr *uverbs.MR
 	var mw *uverbs.MW
-	region := func(access uverbs.Access) func(*end) (uint64, uint32) {
+	region := func(access verbs.Access) func(*end) (uint64, uint32) {
 		return func(b *end) (uint64, uint32) {
 			mr = b.memory(pageSize, access)
 			return mr.Addr(), mr.RKey()
 		}
 	}
 	window := func(b *end) (uint64, uint32) {
-		mr = b.memory(pageSize, local|uverbs.AccessMWBind)
-		mw = closing(l, must(b.pd.AllocMW(uverbs.MWType2)))
+		mr = b.memory(pageSize, local|verbs.AccessMWBind)
+		mw = closing(l, must(b.pd.AllocMW(verbs.MWType2)))
 		rkey := uverbs.IncRKey(mw.RKey())
-		succeed(b.do(uverbs.SendWR{Opcode: uverbs.OpBindMW, Bind: &uverbs.BindMW{MW: mw, RKey: rkey, MR: mr,
-			Addr: mr.Addr() + 1024, Length: 64, Access: uverbs.AccessRemoteWrite}}))
+		succeed(b.do(verbs.SendWR{Opcode: verbs.OpBindMW, Bind: &verbs.BindMW{MW: mw, RKey: rkey, MR: mr,
+			Addr: mr.Addr() + 1024, Length: 64, Access: verbs.AccessRemoteWrite}}))
 		return mr.Addr() + 1024, mw.RKey()
 	}
 
@@ -57,12 +58,12 @@ func keys(l *lab) {
 		return addr - 1, rkey
 	}, nil)
 	attempt("a window: invalidated by its owner", window, func(_, b *end) {
-		succeed(b.do(uverbs.SendWR{Opcode: uverbs.OpLocalInv, InvalidateRKey: mw.RKey()}))
+		succeed(b.do(verbs.SendWR{Opcode: verbs.OpLocalInv, InvalidateRKey: mw.RKey()}))
 	})
 	attempt("a window: invalidated by the peer's message", window, func(a, b *end) {
 		b.receive(1, mr.SGE(0, 64))
-		succeed(a.do(uverbs.SendWR{Opcode: uverbs.OpSendWithInv, Inline: []byte("done"), InvalidateRKey: mw.RKey()}))
+		succeed(a.do(verbs.SendWR{Opcode: verbs.OpSendWithInv, Inline: []byte("done"), InvalidateRKey: mw.RKey()}))
 		got := wait(b.recvCQ)
-		l.say("    the owner learns which key has ended: %v", got.Flags&uverbs.WCWithInv != 0 && got.InvalidatedRKey() == mw.RKey())
+		l.say("    the owner learns which key has ended: %v", got.Flags&verbs.WCWithInv != 0 && got.InvalidatedRKey() == mw.RKey())
 	})
 }

@@ -6,7 +6,7 @@ import (
 	"io"
 
 	"github.com/goverbs/goverbs/rdmatest"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // lab is where a program works: networks in software of two hosts each, or devices of the
@@ -57,7 +57,7 @@ func (l *lab) Errorf(format string, args ...any) {
 // closeAll closes what was made since the lab was made, or since the last closeAll.
 func (l *lab) closeAll() {
 	for i := len(l.closers) - 1; i >= 0; i-- {
-		if err := l.closers[i](); err != nil && !errors.Is(err, uverbs.ErrClosed) {
+		if err := l.closers[i](); err != nil && !errors.Is(err, verbs.ErrClosed) {
 			l.errs = append(l.errs, err)
 		}
 	}
@@ -101,8 +101,8 @@ func closing[T io.Closer](l *lab, c T) T {
 }
 
 // succeed expects a work request to have ended well.
-func succeed(s uverbs.Status) {
-	if s != uverbs.StatusSuccess {
+func succeed(s verbs.Status) {
+	if s != verbs.StatusSuccess {
 		panic(failure{s})
 	}
 }

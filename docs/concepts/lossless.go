@@ -2,16 +2,16 @@ package main
 
 import (
 	"github.com/goverbs/goverbs/rdmatest"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // lossless sends over a network that loses packets, as one without flow control may.
 func lossless(l *lab) {
 	const messages = 200
-	hello := uverbs.SendWR{Opcode: uverbs.OpSend, Inline: []byte("hello")}
-	for _, typ := range []uverbs.QPType{uverbs.QPTypeUC, uverbs.QPTypeRC} {
+	hello := verbs.SendWR{Opcode: verbs.OpSend, Inline: []byte("hello")}
+	for _, typ := range []verbs.QPType{verbs.QPTypeUC, verbs.QPTypeRC} {
 		for _, percent := range []int{0, 10} {
-			a, b := l.byHand(typ, func(attr *uverbs.QPAttr) { attr.Timeout = 1 })
+			a, b := l.byHand(typ, func(attr *verbs.QPAttr) { attr.Timeout = 1 })
 			buffer := b.memory(pageSize, local)
 			l.network(rdmatest.RXE).SetLoss(float64(percent) / 100)
 			arrived, last := 0, 1
@@ -27,7 +27,7 @@ func lossless(l *lab) {
 			l.network(rdmatest.RXE).SetLoss(0)
 		}
 	}
-	a, b := l.byHand(uverbs.QPTypeRC, func(attr *uverbs.QPAttr) { attr.Timeout, attr.RetryCnt = 1, 3 })
+	a, b := l.byHand(verbs.QPTypeRC, func(attr *verbs.QPAttr) { attr.Timeout, attr.RetryCnt = 1, 3 })
 	b.receive(1, b.memory(pageSize, local).SGE(0, 64))
 	l.network(rdmatest.RXE).SetLoss(1)
 	l.say("RC, all packets lost, three retries: %v", a.do(hello))

@@ -6,13 +6,14 @@ import (
 
 	"github.com/goverbs/goverbs/rdmatest"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // memory registers memory of several kinds, and has a peer write to it.
 func memory(l *lab) {
-	a, b := l.byHand(uverbs.QPTypeRC, nil)
-	write := func(addr uint64, mr *uverbs.MR, text string) uverbs.Status {
-		return a.do(uverbs.SendWR{Opcode: uverbs.OpRDMAWrite, Inline: []byte(text), RemoteAddr: addr, RKey: mr.RKey()})
+	a, b := l.byHand(verbs.QPTypeRC, nil)
+	write := func(addr uint64, mr *uverbs.MR, text string) verbs.Status {
+		return a.do(verbs.SendWR{Opcode: verbs.OpRDMAWrite, Inline: []byte(text), RemoteAddr: addr, RKey: mr.RKey()})
 	}
 
 	mr := b.memory(100, everything)
@@ -36,8 +37,8 @@ func memory(l *lab) {
 		write(part.Addr(), part, "half"), write(part.Addr()-1, part, "x"))
 	l.closeAll()
 
-	e := l.inReset(l.host(rdmatest.RXE, 0), uverbs.QPTypeRC)
-	l.say("on-demand paging: %v; bytes of device memory: %d", must(e.dev.Query()).ODP.General&uverbs.ODPSupport != 0, must(e.dev.Query()).MaxDMSize)
+	e := l.inReset(l.host(rdmatest.RXE, 0), verbs.QPTypeRC)
+	l.say("on-demand paging: %v; bytes of device memory: %d", must(e.dev.Query()).ODP.General&verbs.ODPSupport != 0, must(e.dev.Query()).MaxDMSize)
 	l.network(rdmatest.RXE).Host(0).SetMemlock(3 * pageSize)
 	for n := 0; ; n++ {
 		mr, err := e.pd.AllocMR(1, local, nil)

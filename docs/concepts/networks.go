@@ -6,13 +6,14 @@ import (
 
 	"github.com/goverbs/goverbs/rdmatest"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // networks asks devices of four kinds what they can do.
 func networks(l *lab) {
-	ops := []uverbs.Opcode{uverbs.OpSend, uverbs.OpSendImm, uverbs.OpSendWithInv, uverbs.OpRDMAWrite, uverbs.OpRDMAWriteImm,
-		uverbs.OpRDMARead, uverbs.OpReadWithInv, uverbs.OpCompareSwap, uverbs.OpFetchAdd, uverbs.OpBindMW, uverbs.OpLocalInv}
-	types := []uverbs.QPType{uverbs.QPTypeRC, uverbs.QPTypeUC, uverbs.QPTypeUD}
+	ops := []verbs.Opcode{verbs.OpSend, verbs.OpSendImm, verbs.OpSendWithInv, verbs.OpRDMAWrite, verbs.OpRDMAWriteImm,
+		verbs.OpRDMARead, verbs.OpReadWithInv, verbs.OpCompareSwap, verbs.OpFetchAdd, verbs.OpBindMW, verbs.OpLocalInv}
+	types := []verbs.QPType{verbs.QPTypeRC, verbs.QPTypeUC, verbs.QPTypeUD}
 	devices := make([]*uverbs.Device, len(rdmatest.Kinds))
 	line := []any{""}
 	for i, kind := range rdmatest.Kinds {
@@ -45,7 +46,7 @@ func networks(l *lab) {
 		}
 		row(cells...)
 	}
-	port := func(d *uverbs.Device) *uverbs.PortAttr { return must(d.QueryPort(1)) }
+	port := func(d *uverbs.Device) *verbs.PortAttr { return must(d.QueryPort(1)) }
 	about("link layer", func(d *uverbs.Device) any { return port(d).LinkLayer })
 	about("MTU", func(d *uverbs.Device) any { return 128 << port(d).ActiveMTU })
 	about("type of GID 0", func(d *uverbs.Device) any { return must(d.GIDTable())[0].Type })

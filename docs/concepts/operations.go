@@ -4,27 +4,28 @@ import (
 	"fmt"
 
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // operations moves data in each way, and looks what the peer's program learns of it.
 func operations(l *lab) {
-	a, b := l.byHand(uverbs.QPTypeRC, nil)
+	a, b := l.byHand(verbs.QPTypeRC, nil)
 	theirs, ours := b.memory(pageSize, everything), a.memory(pageSize, everything)
 	b.receive(1, theirs.SGE(0, 64))
 	b.receive(2, theirs.SGE(0, 64))
-	to := func(op uverbs.Opcode) uverbs.SendWR {
-		return uverbs.SendWR{Opcode: op, Imm: 7, SGL: []uverbs.SGE{ours.SGE(0, 8)}, RemoteAddr: theirs.Addr() + 512, RKey: theirs.RKey()}
+	to := func(op verbs.Opcode) verbs.SendWR {
+		return verbs.SendWR{Opcode: op, Imm: 7, SGL: []verbs.SGE{ours.SGE(0, 8)}, RemoteAddr: theirs.Addr() + 512, RKey: theirs.RKey()}
 	}
-	for _, op := range []uverbs.Opcode{uverbs.OpSend, uverbs.OpRDMAWrite, uverbs.OpRDMAWriteImm, uverbs.OpRDMARead, uverbs.OpFetchAdd} {
+	for _, op := range []verbs.Opcode{verbs.OpSend, verbs.OpRDMAWrite, verbs.OpRDMAWriteImm, verbs.OpRDMARead, verbs.OpFetchAdd} {
 		l.say("%v: here %v, there %s", op, a.do(to(op)), arrived(b.recvCQ))
 	}
 
 	// A WRITE, and a SEND that says so. On one connection they arrive in this order.
 	b.receive(3, theirs.SGE(0, 64))
 	copy(ours.Bytes(), "a record")
-	must(a.qp.PostSend([]uverbs.SendWR{
-		to(uverbs.OpRDMAWrite),
-		{Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled, Inline: []byte("at 512")},
+	must(a.qp.PostSend([]verbs.SendWR{
+		to(verbs.OpRDMAWrite),
+		{Opcode: verbs.OpSend, Flags: verbs.SendSignaled, Inline: []byte("at 512")},
 	}))
 	n := wait(b.recvCQ).ByteLen
 	l.say("WRITE and SEND: the message is %q, and there is %q", theirs.Bytes()[:n], theirs.Bytes()[512:520])
@@ -32,11 +33,11 @@ func operations(l *lab) {
 
 // arrived is what the peer's program learns.
 func arrived(cq *uverbs.CQ) string {
-	var wcs [1]uverbs.WC
+	var wcs [1]verbs.WC
 	switch n, wc := must(cq.Poll(wcs[:])), &wcs[0]; {
 	case n == 0:
 		return "no completion"
-	case wc.Flags&uverbs.WCWithImm != 0:
+	case wc.Flags&verbs.WCWithImm != 0:
 		return fmt.Sprintf("%v, %d bytes, immediate %d", wc.Opcode, wc.ByteLen, wc.Imm)
 	default:
 		return fmt.Sprintf("%v, %d bytes", wc.Opcode, wc.ByteLen)

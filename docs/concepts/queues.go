@@ -6,16 +6,17 @@ import (
 
 	"github.com/goverbs/goverbs/rdmatest"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // queues fills a send queue.
 func queues(l *lab) {
 	for _, kind := range []rdmatest.Kind{rdmatest.RXE, rdmatest.MLX5} {
-		a, b := l.byHandOn(kind, uverbs.QPTypeRC, nil)
+		a, b := l.byHandOn(kind, verbs.QPTypeRC, nil)
 		theirs := b.memory(pageSize, everything)
 		room := int(a.qp.Cap().MaxSendWR)
-		wr := uverbs.SendWR{Opcode: uverbs.OpRDMAWrite, Inline: []byte("8 bytes."), RemoteAddr: theirs.Addr(), RKey: theirs.RKey()}
-		rounds := func(last uverbs.SendFlags) (n int, err error) {
+		wr := verbs.SendWR{Opcode: verbs.OpRDMAWrite, Inline: []byte("8 bytes."), RemoteAddr: theirs.Addr(), RKey: theirs.RKey()}
+		rounds := func(last verbs.SendFlags) (n int, err error) {
 			for ; n < 25*room; n++ {
 				wr.Flags = 0
 				if n%room == room-1 {
@@ -30,21 +31,21 @@ func queues(l *lab) {
 			}
 			return n, nil
 		}
-		n, err := rounds(uverbs.SendSignaled)
+		n, err := rounds(verbs.SendSignaled)
 		l.say("%v: every last one of a full queue is signalled: %d rounds: %s", kind, n/room, result(err))
 		n, err = rounds(0)
 		l.say("%v: none is signalled: %d rounds: %s", kind, n/room, result(err))
 		l.closeAll()
 	}
-	a, _ := l.byHand(uverbs.QPTypeRC, nil)
-	_, err := a.qp.PostSend([]uverbs.SendWR{{Opcode: uverbs.OpSend, Inline: make([]byte, a.qp.Cap().MaxInline+1)}})
-	l.say("inline, one byte more than there is room for: errors.Is ErrInvalidWR: %v", errors.Is(err, uverbs.ErrInvalidWR))
+	a, _ := l.byHand(verbs.QPTypeRC, nil)
+	_, err := a.qp.PostSend([]verbs.SendWR{{Opcode: verbs.OpSend, Inline: make([]byte, a.qp.Cap().MaxInline+1)}})
+	l.say("inline, one byte more than there is room for: errors.Is ErrInvalidWR: %v", errors.Is(err, verbs.ErrInvalidWR))
 }
 
 // patiently posts a send, and tries for a while if the queue is full.
-func patiently(qp *uverbs.QP, wr uverbs.SendWR) (err error) {
+func patiently(qp *uverbs.QP, wr verbs.SendWR) (err error) {
 	for range 100 {
-		if _, err = qp.PostSend([]uverbs.SendWR{wr}); !errors.Is(err, uverbs.ErrQueueFull) {
+		if _, err = qp.PostSend([]verbs.SendWR{wr}); !errors.Is(err, verbs.ErrQueueFull) {
 			return err
 		}
 		time.Sleep(time.Millisecond)

@@ -1,21 +1,19 @@
 package main
 
-import (
-	"github.com/goverbs/goverbs/uverbs"
-)
+import "github.com/goverbs/goverbs/verbs"
 
 // wrong is what may be wrong with a READ.
 type wrong struct {
 	what   string
-	mr     uverbs.Access // what the region at the peer allows
-	qp     uverbs.Access // what the peer's queue pair allows
-	own    uverbs.Access // what the region here allows
-	change func(wr *uverbs.SendWR)
+	mr     verbs.Access // what the region at the peer allows
+	qp     verbs.Access // what the peer's queue pair allows
+	own    verbs.Access // what the region here allows
+	change func(wr *verbs.SendWR)
 }
 
 const (
-	local  = uverbs.AccessLocalWrite
-	remote = uverbs.AccessLocalWrite | uverbs.AccessRemoteRead
+	local  = verbs.AccessLocalWrite
+	remote = verbs.AccessLocalWrite | verbs.AccessRemoteRead
 )
 
 var wrongs = []wrong{
@@ -23,10 +21,10 @@ var wrongs = []wrong{
 	{"the region at the peer lacks RemoteRead", local, remote, local, nil},
 	{"the queue pair at the peer lacks RemoteRead", remote, local, local, nil},
 	{"the region here lacks LocalWrite", remote, remote, 0, nil},
-	{"the rkey is another", remote, remote, local, func(wr *uverbs.SendWR) { wr.RKey ^= 0x5500 }},
-	{"the range ends 1 byte behind the region", remote, remote, local, func(wr *uverbs.SendWR) { wr.RemoteAddr += pageSize - 8 + 1 }},
-	{"the lkey is another", remote, remote, local, func(wr *uverbs.SendWR) { wr.SGL[0].LKey ^= 0x5500 }},
-	{"the opcode is WRITE", remote, remote, local, func(wr *uverbs.SendWR) { wr.Opcode = uverbs.OpRDMAWrite }},
+	{"the rkey is another", remote, remote, local, func(wr *verbs.SendWR) { wr.RKey ^= 0x5500 }},
+	{"the range ends 1 byte behind the region", remote, remote, local, func(wr *verbs.SendWR) { wr.RemoteAddr += pageSize - 8 + 1 }},
+	{"the lkey is another", remote, remote, local, func(wr *verbs.SendWR) { wr.SGL[0].LKey ^= 0x5500 }},
+	{"the opcode is WRITE", remote, remote, local, func(wr *verbs.SendWR) { wr.Opcode = verbs.OpRDMAWrite }},
 	{"the queue pair is of type UC", remote, remote, local, nil},
 }
 
@@ -35,20 +33,20 @@ const pageSize = 4096
 // read has one thing wrong at a time.
 func read(l *lab) {
 	for i, w := range wrongs {
-		typ := uverbs.QPTypeRC
+		typ := verbs.QPTypeRC
 		if i == len(wrongs)-1 {
-			typ = uverbs.QPTypeUC
+			typ = verbs.QPTypeUC
 		}
 		a, b := l.byHand(typ, nil)
-		check(b.qp.Modify(&uverbs.QPAttr{Access: w.qp}, uverbs.QPAttrAccess))
+		check(b.qp.Modify(&verbs.QPAttr{Access: w.qp}, verbs.QPAttrAccess))
 		theirs, ours := b.memory(pageSize, w.mr), a.memory(pageSize, w.own)
-		wr := uverbs.SendWR{Opcode: uverbs.OpRDMARead, Flags: uverbs.SendSignaled,
-			SGL: []uverbs.SGE{ours.SGE(0, 8)}, RemoteAddr: theirs.Addr(), RKey: theirs.RKey()}
+		wr := verbs.SendWR{Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled,
+			SGL: []verbs.SGE{ours.SGE(0, 8)}, RemoteAddr: theirs.Addr(), RKey: theirs.RKey()}
 		if w.change != nil {
 			w.change(&wr)
 		}
 		l.say("%s:", w.what)
-		if _, err := a.qp.PostSend([]uverbs.SendWR{wr}); err != nil {
+		if _, err := a.qp.PostSend([]verbs.SendWR{wr}); err != nil {
 			l.say("    the post is refused: %v", cause(err))
 		} else {
 			l.say("    %v; the queue pair is in %v", wait(a.sendCQ).Status, a.state())

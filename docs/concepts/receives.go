@@ -6,22 +6,22 @@ import (
 
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/rdmatest"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // receives sends messages to an end that has posted no receive.
 func receives(l *lab) {
-	hello := uverbs.SendWR{WRID: 1, Opcode: uverbs.OpSend, Inline: []byte("hello")}
+	hello := verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, Inline: []byte("hello")}
 
-	a, b := l.byHand(uverbs.QPTypeRC, func(attr *uverbs.QPAttr) { attr.RNRRetry = 3 })
+	a, b := l.byHand(verbs.QPTypeRC, func(attr *verbs.QPAttr) { attr.RNRRetry = 3 })
 	l.say("RC of RoCE, three retries: %v; the sender is in %v, the receiver in %v", a.do(hello), a.state(), b.state())
 
-	a, b = l.byHand(uverbs.QPTypeRC, func(attr *uverbs.QPAttr) { attr.RNRRetry = 7 })
+	a, b = l.byHand(verbs.QPTypeRC, func(attr *verbs.QPAttr) { attr.RNRRetry = 7 })
 	a.post(hello)
 	b.receive(2, b.memory(pageSize, local).SGE(0, 64))
 	l.say("RC of RoCE, retries without end, and a receive that comes late: %v; received: %v", wait(a.sendCQ).Status, wait(b.recvCQ).Status)
 
-	a, b = l.byHand(uverbs.QPTypeUC, nil)
+	a, b = l.byHand(verbs.QPTypeUC, nil)
 	first := a.do(hello)
 	b.receive(2, b.memory(pageSize, local).SGE(0, 64))
 	second := a.do(hello)
@@ -38,7 +38,7 @@ func receives(l *lab) {
 }
 
 func ended(c *rdmacm.Conn) string {
-	var status uverbs.Status
+	var status verbs.Status
 	switch err := c.Err(); {
 	case errors.Is(err, rdmacm.ErrDisconnected):
 		return "the peer disconnected"

@@ -7,6 +7,7 @@ import (
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/rdmatest"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // start runs into each thing that stands in the way of a first program.
@@ -15,7 +16,7 @@ func start(l *lab) {
 	device := host.Device(0)
 
 	_, err := uverbs.Open("mlx5_9")
-	l.say("a device that is not there: %s", sentinel(err, uverbs.ErrNoDevice))
+	l.say("a device that is not there: %s", sentinel(err, verbs.ErrNoDevice))
 
 	fault := device.Fail(rdmatest.CallOpen, 0, syscall.EACCES)
 	_, err = uverbs.Open(device.Name())
@@ -25,12 +26,12 @@ func start(l *lab) {
 	dev := closing(l, must(uverbs.Open(device.Name())))
 	pd := closing(l, must(dev.AllocPD()))
 	host.SetMemlock(64 << 10)
-	_, err = pd.AllocMR(1<<20, uverbs.AccessLocalWrite, nil)
+	_, err = pd.AllocMR(1<<20, verbs.AccessLocalWrite, nil)
 	l.say("1 MiB with a limit of 64 KiB: %s", sentinel(err, syscall.ENOMEM))
 	host.SetMemlock(-1)
 
 	_, err = dev.ChooseGID(1, &uverbs.GIDChoice{Addr: netip.MustParseAddr("192.0.2.1")})
-	l.say("a GID of an address that the port has not: %s", sentinel(err, uverbs.ErrNoGID))
+	l.say("a GID of an address that the port has not: %s", sentinel(err, verbs.ErrNoGID))
 	device.SetLink(false)
 	_, err = dev.ChooseGID(1, nil)
 	l.say("a GID of a port that is down: %s", cause(err))

@@ -2,52 +2,52 @@ package main
 
 import (
 	"github.com/goverbs/goverbs/rdmatest"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // states takes a queue pair through its life, one step at a time.
 func states(l *lab) {
-	a, b := l.inReset(l.host(rdmatest.RXE, 0), uverbs.QPTypeRC), l.inInit(l.host(rdmatest.RXE, 1), uverbs.QPTypeRC)
+	a, b := l.inReset(l.host(rdmatest.RXE, 0), verbs.QPTypeRC), l.inInit(l.host(rdmatest.RXE, 1), verbs.QPTypeRC)
 	ours, theirs := a.memory(pageSize, everything), b.memory(pageSize, everything)
 	tell := func() {
-		_, err := a.qp.PostRecv([]uverbs.RecvWR{{SGL: []uverbs.SGE{ours.SGE(0, 64)}}})
+		_, err := a.qp.PostRecv([]verbs.RecvWR{{SGL: []verbs.SGE{ours.SGE(0, 64)}}})
 		l.say("%v: to post a receive: %v", a.state(), result(err))
-		_, err = a.qp.PostSend([]uverbs.SendWR{{Opcode: uverbs.OpRDMAWrite, Flags: uverbs.SendSignaled,
-			SGL: []uverbs.SGE{ours.SGE(0, 8)}, RemoteAddr: theirs.Addr(), RKey: theirs.RKey()}})
+		_, err = a.qp.PostSend([]verbs.SendWR{{Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled,
+			SGL: []verbs.SGE{ours.SGE(0, 8)}, RemoteAddr: theirs.Addr(), RKey: theirs.RKey()}})
 		l.say("%v: to post a send: %v", a.state(), result(err))
 	}
 	tell()
 
 	// INIT: which port, and what a peer may do.
-	check(a.qp.Init(&uverbs.QPAttr{Port: 1, Access: everything}))
+	check(a.qp.Init(&verbs.QPAttr{Port: 1, Access: everything}))
 	tell()
 
 	// RTR without all that it needs is refused.
-	err := a.qp.Modify(&uverbs.QPAttr{State: uverbs.QPStateRTR, DestQPN: b.qp.Num()}, uverbs.QPAttrState|uverbs.QPAttrDestQPN)
+	err := a.qp.Modify(&verbs.QPAttr{State: verbs.QPStateRTR, DestQPN: b.qp.Num()}, verbs.QPAttrState|verbs.QPAttrDestQPN)
 	l.say("too early: %v", cause(err))
 
 	// RTR: who the peer is, and what is to be expected of it.
 	attr := a.path(b)
 	attr.AH.Port = 1
-	attr.State, attr.PathMTU, attr.MinRNRTimer, attr.MaxDestRDAtomic = uverbs.QPStateRTR, uverbs.MTU1024, 12, 1
-	check(a.qp.Modify(attr, uverbs.QPAttrState|uverbs.QPAttrAV|uverbs.QPAttrPathMTU|uverbs.QPAttrDestQPN|uverbs.QPAttrRQPSN|
-		uverbs.QPAttrMaxDestRDAtomic|uverbs.QPAttrMinRNRTimer))
+	attr.State, attr.PathMTU, attr.MinRNRTimer, attr.MaxDestRDAtomic = verbs.QPStateRTR, verbs.MTU1024, 12, 1
+	check(a.qp.Modify(attr, verbs.QPAttrState|verbs.QPAttrAV|verbs.QPAttrPathMTU|verbs.QPAttrDestQPN|verbs.QPAttrRQPSN|
+		verbs.QPAttrMaxDestRDAtomic|verbs.QPAttrMinRNRTimer))
 	tell()
 
 	// RTS: how often and how long to try.
-	check(a.qp.Modify(&uverbs.QPAttr{State: uverbs.QPStateRTS, Timeout: 14, RetryCnt: 7, RNRRetry: 7, MaxRDAtomic: 1},
-		uverbs.QPAttrState|uverbs.QPAttrTimeout|uverbs.QPAttrRetryCnt|uverbs.QPAttrRNRRetry|uverbs.QPAttrSQPSN|uverbs.QPAttrMaxQPRDAtomic))
+	check(a.qp.Modify(&verbs.QPAttr{State: verbs.QPStateRTS, Timeout: 14, RetryCnt: 7, RNRRetry: 7, MaxRDAtomic: 1},
+		verbs.QPAttrState|verbs.QPAttrTimeout|verbs.QPAttrRetryCnt|verbs.QPAttrRNRRetry|verbs.QPAttrSQPSN|verbs.QPAttrMaxQPRDAtomic))
 	check(b.qp.Connect(b.path(a)))
 	tell()
 	l.say("the send: %v", wait(a.sendCQ).Status)
 
 	// ERR: all that is on the queues comes back.
-	check(a.qp.Modify(&uverbs.QPAttr{State: uverbs.QPStateErr}, uverbs.QPAttrState))
+	check(a.qp.Modify(&verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState))
 	for range 3 {
 		l.say("%v: a receive: %v", a.state(), wait(a.recvCQ).Status)
 	}
 
 	// RESET: the beginning of another life.
-	check(a.qp.Modify(&uverbs.QPAttr{State: uverbs.QPStateReset}, uverbs.QPAttrState))
+	check(a.qp.Modify(&verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPAttrState))
 	tell()
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/goverbs/goverbs/rdmatest"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // tutorial is the first program: from the list of devices to a READ. It is both ends at once,
@@ -31,42 +32,42 @@ func tutorial(l *lab) {
 	step("choose a GID: %v", gid.Type)
 	pd := closing(l, must(dev.AllocPD()))
 	step("allocate a protection domain")
-	mr := closing(l, must(pd.AllocMR(pageSize, uverbs.AccessLocalWrite, nil)))
+	mr := closing(l, must(pd.AllocMR(pageSize, verbs.AccessLocalWrite, nil)))
 	step("register memory: %d bytes", mr.Len())
 	channel := closing(l, must(dev.CreateCompChannel()))
 	step("create a completion channel")
 	cq := closing(l, must(dev.CreateCQ(4, &uverbs.CQOptions{Channel: channel})))
 	step("create a completion queue on it")
 	qp := closing(l, must(pd.CreateQP(&uverbs.QPOptions{SendCQ: cq, RecvCQ: cq,
-		Cap: uverbs.QPCap{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}})))
+		Cap: verbs.QPCap{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}})))
 	step("create a queue pair: %v", must(qp.Query()).State)
-	check(qp.Init(&uverbs.QPAttr{Port: 1}))
+	check(qp.Init(&verbs.QPAttr{Port: 1}))
 	step("move it to INIT: %v", must(qp.Query()).State)
 
 	// The peer does all of that too, with memory that may be read.
-	peer := l.inInit(there, uverbs.QPTypeRC)
-	theirs := peer.memory(pageSize, uverbs.AccessLocalWrite|uverbs.AccessRemoteRead)
+	peer := l.inInit(there, verbs.QPTypeRC)
+	theirs := peer.memory(pageSize, verbs.AccessLocalWrite|verbs.AccessRemoteRead)
 	copy(theirs.Bytes(), "hello, RDMA")
 	step("exchange QP numbers, GIDs, an address and an rkey with the peer")
 
-	check(qp.Modify(&uverbs.QPAttr{State: uverbs.QPStateRTR, PathMTU: port.ActiveMTU, DestQPN: peer.qp.Num(), MinRNRTimer: 12, MaxDestRDAtomic: 1,
-		AH: uverbs.AHAttr{Port: 1, Global: true, DGID: peer.gid.GID, SGIDIndex: gid.Index, HopLimit: 64}},
-		uverbs.QPAttrState|uverbs.QPAttrAV|uverbs.QPAttrPathMTU|uverbs.QPAttrDestQPN|uverbs.QPAttrRQPSN|uverbs.QPAttrMaxDestRDAtomic|uverbs.QPAttrMinRNRTimer))
+	check(qp.Modify(&verbs.QPAttr{State: verbs.QPStateRTR, PathMTU: port.ActiveMTU, DestQPN: peer.qp.Num(), MinRNRTimer: 12, MaxDestRDAtomic: 1,
+		AH: verbs.AHAttr{Port: 1, Global: true, DGID: peer.gid.GID, SGIDIndex: gid.Index, HopLimit: 64}},
+		verbs.QPAttrState|verbs.QPAttrAV|verbs.QPAttrPathMTU|verbs.QPAttrDestQPN|verbs.QPAttrRQPSN|verbs.QPAttrMaxDestRDAtomic|verbs.QPAttrMinRNRTimer))
 	step("move it to RTR: %v", must(qp.Query()).State)
-	check(qp.Modify(&uverbs.QPAttr{State: uverbs.QPStateRTS, Timeout: 14, RetryCnt: 7, RNRRetry: 7, MaxRDAtomic: 1},
-		uverbs.QPAttrState|uverbs.QPAttrTimeout|uverbs.QPAttrRetryCnt|uverbs.QPAttrRNRRetry|uverbs.QPAttrSQPSN|uverbs.QPAttrMaxQPRDAtomic))
+	check(qp.Modify(&verbs.QPAttr{State: verbs.QPStateRTS, Timeout: 14, RetryCnt: 7, RNRRetry: 7, MaxRDAtomic: 1},
+		verbs.QPAttrState|verbs.QPAttrTimeout|verbs.QPAttrRetryCnt|verbs.QPAttrRNRRetry|verbs.QPAttrSQPSN|verbs.QPAttrMaxQPRDAtomic))
 	step("move it to RTS: %v", must(qp.Query()).State)
-	check(peer.qp.Connect(&uverbs.QPAttr{DestQPN: qp.Num(), AH: uverbs.AHAttr{Global: true, DGID: gid.GID, SGIDIndex: peer.gid.Index, HopLimit: 64}}))
+	check(peer.qp.Connect(&verbs.QPAttr{DestQPN: qp.Num(), AH: verbs.AHAttr{Global: true, DGID: gid.GID, SGIDIndex: peer.gid.Index, HopLimit: 64}}))
 	step("the peer does the same: %v", peer.state())
 
 	check(cq.Arm(false))
 	step("arm the completion queue")
-	must(qp.PostSend([]uverbs.SendWR{{WRID: 42, Opcode: uverbs.OpRDMARead, Flags: uverbs.SendSignaled,
-		SGL: []uverbs.SGE{mr.SGE(0, 11)}, RemoteAddr: theirs.Addr(), RKey: theirs.RKey()}}))
+	must(qp.PostSend([]verbs.SendWR{{WRID: 42, Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled,
+		SGL: []verbs.SGE{mr.SGE(0, 11)}, RemoteAddr: theirs.Addr(), RKey: theirs.RKey()}}))
 	step("post a READ")
 	must(channel.Get(background))
 	step("wait for the event")
-	var wcs [1]uverbs.WC
+	var wcs [1]verbs.WC
 	must(cq.Poll(wcs[:]))
 	step("poll the completion: work request %d, %v, %v", wcs[0].WRID, wcs[0].Opcode, wcs[0].Status)
 	step("use the data: %q", mr.Bytes()[:11])

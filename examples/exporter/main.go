@@ -15,6 +15,7 @@ import (
 	"net/http"
 
 	"github.com/goverbs/goverbs/netlinkrdma"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 func main() {
@@ -76,7 +77,7 @@ func ports(c *netlinkrdma.Client, d *netlinkrdma.Device) (samples []sample, err 
 	all, err := c.Ports(d.Index)
 	for _, p := range all {
 		s := sample{fmt.Sprintf("port=\"%d\",netdev=%q", p.Index, p.NetdevName), 0}
-		if p.State == netlinkrdma.PortActive {
+		if p.State == verbs.PortActive {
 			s.value = 1
 		}
 		samples = append(samples, s)

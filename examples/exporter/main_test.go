@@ -7,6 +7,7 @@ import (
 
 	"github.com/goverbs/goverbs/netlinkrdma"
 	"github.com/goverbs/goverbs/netlinkrdma/nltest"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // TestWrite has a kernel that answers from lists.
@@ -14,8 +15,8 @@ func TestWrite(t *testing.T) {
 	kernel := &nltest.Kernel{
 		Devices: []netlinkrdma.Device{{Index: 3, Name: "rxe0", Ports: 1}, {Index: 4, Name: "siw0", Ports: 1}},
 		Ports: []netlinkrdma.Port{
-			{DeviceIndex: 3, DeviceName: "rxe0", Index: 1, State: netlinkrdma.PortActive, NetdevIndex: 2, NetdevName: "eth0"},
-			{DeviceIndex: 4, DeviceName: "siw0", Index: 1, State: netlinkrdma.PortDown},
+			{DeviceIndex: 3, DeviceName: "rxe0", Index: 1, State: verbs.PortActive, NetdevIndex: 2, NetdevName: "eth0"},
+			{DeviceIndex: 4, DeviceName: "siw0", Index: 1, State: verbs.PortDown},
 		},
 		Resources:  []netlinkrdma.Resource{{Kind: "qp", Count: 5}},
 		Statistics: map[nltest.PortID]nltest.Statistics{{Device: 3, Port: 1}: {Counters: []netlinkrdma.Counter{{Name: "sent_pkts", Value: 42}}}},

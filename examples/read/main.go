@@ -17,7 +17,7 @@ import (
 
 	_ "github.com/goverbs/goverbs/provider/all"
 	"github.com/goverbs/goverbs/rdmacm"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 func main() {
@@ -41,7 +41,7 @@ func main() {
 // serve lets peers read the text. The connection's private data tells each where it is.
 func serve(ctx context.Context, address, text string) error {
 	ln, err := rdmacm.Listen(address, &rdmacm.Config{Prepare: func(c *rdmacm.Conn) error {
-		mr, err := c.PD().AllocMR(max(len(text), 1), uverbs.AccessLocalWrite|uverbs.AccessRemoteRead, nil)
+		mr, err := c.PD().AllocMR(max(len(text), 1), verbs.AccessLocalWrite|verbs.AccessRemoteRead, nil)
 		if err != nil {
 			return err
 		}
@@ -80,17 +80,17 @@ func fetch(ctx context.Context, address string, out io.Writer) error {
 		return errors.New("the server does not say where its text is")
 	}
 	addr, rkey, size := binary.BigEndian.Uint64(where), binary.BigEndian.Uint32(where[8:]), binary.BigEndian.Uint32(where[12:])
-	mr, err := conn.PD().AllocMR(max(int(size), 1), uverbs.AccessLocalWrite|uverbs.AccessRemoteWrite, nil) // iWARP asks for both
+	mr, err := conn.PD().AllocMR(max(int(size), 1), verbs.AccessLocalWrite|verbs.AccessRemoteWrite, nil) // iWARP asks for both
 	if err != nil {
 		return err
 	}
 	defer mr.Close()
-	_, err = conn.QP().PostSend([]uverbs.SendWR{{Opcode: uverbs.OpRDMARead, Flags: uverbs.SendSignaled,
-		SGL: []uverbs.SGE{mr.SGE(0, int(size))}, RemoteAddr: addr, RKey: rkey}})
+	_, err = conn.QP().PostSend([]verbs.SendWR{{Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled,
+		SGL: []verbs.SGE{mr.SGE(0, int(size))}, RemoteAddr: addr, RKey: rkey}})
 	if err != nil {
 		return err
 	}
-	var done [1]uverbs.WC
+	var done [1]verbs.WC
 	if _, err := conn.SendCQ().Wait(ctx, done[:]); err != nil {
 		return err
 	}

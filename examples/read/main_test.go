@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/rdmatest"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // TestRead has the server on one host and the client on the other, over each kind of device.
@@ -33,7 +33,7 @@ func TestRead(t *testing.T) {
 			if err != nil || out.String() != "hello, RDMA\n" {
 				t.Errorf("%q, %v", &out, err)
 			}
-			fabric.Host(0).Device(0).FailSend(0, uverbs.StatusRemAccessErr)
+			fabric.Host(0).Device(0).FailSend(0, verbs.StatusRemAccessErr)
 			out.Reset()
 			if err := fetch(ctx, address, &out); err == nil || out.Len() != 0 {
 				t.Errorf("a READ that is refused: %v", err)

@@ -21,16 +21,16 @@ var broken = []struct {
 	edits        []string // pairs
 	all, siw     string
 }{
-	{"leave out `uverbs.AccessRemoteRead`", "remote access error; over siw the text, since its kernel does not look at that right",
-		[]string{"uverbs.AccessLocalWrite|uverbs.AccessRemoteRead", "uverbs.AccessLocalWrite"}, remoteAccess, ""},
+	{"leave out `verbs.AccessRemoteRead`", "remote access error; over siw the text, since its kernel does not look at that right",
+		[]string{"verbs.AccessLocalWrite|verbs.AccessRemoteRead", "verbs.AccessLocalWrite"}, remoteAccess, ""},
 	{"`rkey+1` in place of `rkey`", "remote access error; over siw, whose peer ends the connection, work request flushed",
 		[]string{"RKey: rkey}", "RKey: rkey+1}"}, remoteAccess, flushed},
 	{"`int(size)+4096` bytes, in the SGE and in its own region", "the same: the peer's region ends before",
 		[]string{"max(int(size), 1)", "max(int(size)+4096, 1)", "mr.SGE(0, int(size))", "mr.SGE(0, int(size)+4096)"}, remoteAccess, flushed},
 	{"`OpRDMAWrite` in place of `OpRDMARead`", "remote access error, for nobody may write there; over siw success, since TCP has taken the data, and a text of zeros",
-		[]string{"uverbs.OpRDMARead", "uverbs.OpRDMAWrite"}, remoteAccess, `"(\\x00){11}\\n", <nil>`},
+		[]string{"verbs.OpRDMARead", "verbs.OpRDMAWrite"}, remoteAccess, `"(\\x00){11}\\n", <nil>`},
 	{"leave out `SendSignaled`", "nothing: it waits for a completion that does not come. End it with Ctrl-C",
-		[]string{"Flags: uverbs.SendSignaled,", ""}, waits, waits},
+		[]string{"Flags: verbs.SendSignaled,", ""}, waits, waits},
 }
 
 const (

@@ -8,6 +8,7 @@ import (
 
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // leader writes to the logs of replicas. A record is committed when more than half of them
@@ -43,7 +44,7 @@ func newLeader(ctx context.Context, addresses []string) (*leader, error) {
 		if err != nil {
 			continue
 		}
-		if err := r.do(ctx, uverbs.OpRDMARead, 0, logSize); err != nil {
+		if err := r.do(ctx, verbs.OpRDMARead, 0, logSize); err != nil {
 			r.conn.Close()
 			continue
 		}
@@ -79,7 +80,7 @@ func reach(ctx context.Context, address string) (*remote, error) {
 		conn.Close()
 		return nil, fmt.Errorf("%s is no replica", address)
 	}
-	mr, err := conn.PD().AllocMR(logSize, uverbs.AccessLocalWrite|uverbs.AccessRemoteWrite, nil)
+	mr, err := conn.PD().AllocMR(logSize, verbs.AccessLocalWrite|verbs.AccessRemoteWrite, nil)
 	if err != nil {
 		conn.Close()
 		return nil, err
@@ -107,7 +108,7 @@ func (l *leader) write(ctx context.Context, from, n int) error {
 		go func() {
 			copy(r.mr.Bytes()[from:], l.log[from:from+n])
 			// Over iWARP a WRITE that completed may not have arrived. A READ behind it proves that it has.
-			if r.do(ctx, uverbs.OpRDMAWrite, from, n) != nil || r.do(ctx, uverbs.OpRDMARead, from, 8) != nil {
+			if r.do(ctx, verbs.OpRDMAWrite, from, n) != nil || r.do(ctx, verbs.OpRDMARead, from, 8) != nil {
 				r.conn.Close()
 				r = nil
 			}
@@ -127,13 +128,13 @@ func (l *leader) write(ctx context.Context, from, n int) error {
 }
 
 // do carries out an operation on the same part of both logs.
-func (r *remote) do(ctx context.Context, op uverbs.Opcode, from, n int) error {
-	_, err := r.conn.QP().PostSend([]uverbs.SendWR{{Opcode: op, Flags: uverbs.SendSignaled,
-		SGL: []uverbs.SGE{r.mr.SGE(from, n)}, RemoteAddr: r.addr + uint64(from), RKey: r.rkey}})
+func (r *remote) do(ctx context.Context, op verbs.Opcode, from, n int) error {
+	_, err := r.conn.QP().PostSend([]verbs.SendWR{{Opcode: op, Flags: verbs.SendSignaled,
+		SGL: []verbs.SGE{r.mr.SGE(from, n)}, RemoteAddr: r.addr + uint64(from), RKey: r.rkey}})
 	if err != nil {
 		return err
 	}
-	var done [1]uverbs.WC
+	var done [1]verbs.WC
 	if _, err := r.conn.SendCQ().Wait(ctx, done[:]); err != nil {
 		return err
 	}

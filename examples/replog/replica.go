@@ -9,6 +9,7 @@ import (
 
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // replica keeps a log that a leader writes to. Its program does nothing when a record comes.
@@ -57,7 +58,7 @@ func (r *replica) serve() {
 
 // open registers the log for a leader, and tells where it is.
 func (r *replica) open(c *rdmacm.Conn) error {
-	mr, err := c.PD().AllocMR(logSize, uverbs.AccessLocalWrite|uverbs.AccessRemoteWrite|uverbs.AccessRemoteRead, nil)
+	mr, err := c.PD().AllocMR(logSize, verbs.AccessLocalWrite|verbs.AccessRemoteWrite|verbs.AccessRemoteRead, nil)
 	if err != nil {
 		return err
 	}

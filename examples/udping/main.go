@@ -19,6 +19,7 @@ import (
 	_ "github.com/goverbs/goverbs/provider/all"
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // A buffer has room for the header in front of a datagram, and for a number.
@@ -49,7 +50,7 @@ type end struct {
 
 // prepare runs before anybody knows of the queue pair, so no datagram comes too early.
 func (e *end) prepare(c *rdmacm.Conn) (err error) {
-	if e.mr, err = c.PD().AllocMR(grh+size, uverbs.AccessLocalWrite, nil); err != nil {
+	if e.mr, err = c.PD().AllocMR(grh+size, verbs.AccessLocalWrite, nil); err != nil {
 		return err
 	}
 	c.Own(e.mr)
@@ -58,24 +59,24 @@ func (e *end) prepare(c *rdmacm.Conn) (err error) {
 }
 
 func (e *end) postReceive() error {
-	_, err := e.QP().PostRecv([]uverbs.RecvWR{{SGL: []uverbs.SGE{e.mr.SGE(0, grh+size)}}})
+	_, err := e.QP().PostRecv([]verbs.RecvWR{{SGL: []verbs.SGE{e.mr.SGE(0, grh+size)}}})
 	return err
 }
 
 // receive waits for a datagram. Until the next postReceive no other one is received.
-func (e *end) receive(ctx context.Context) (wc uverbs.WC, number []byte, err error) {
-	var wcs [1]uverbs.WC
+func (e *end) receive(ctx context.Context) (wc verbs.WC, number []byte, err error) {
+	var wcs [1]verbs.WC
 	_, err = e.RecvCQ().Wait(ctx, wcs[:])
 	return wcs[0], e.mr.Bytes()[grh:], errors.Join(err, wcs[0].Err())
 }
 
 func (e *end) send(number []byte, to *rdmacm.Peer) error {
-	_, err := e.QP().PostSend([]uverbs.SendWR{{Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled, Inline: number,
+	_, err := e.QP().PostSend([]verbs.SendWR{{Opcode: verbs.OpSend, Flags: verbs.SendSignaled, Inline: number,
 		AH: to.AH, RemoteQPN: to.QPN, RemoteQKey: to.QKey}})
 	if err != nil {
 		return err
 	}
-	var wcs [1]uverbs.WC
+	var wcs [1]verbs.WC
 	_, err = e.SendCQ().Wait(context.Background(), wcs[:])
 	return errors.Join(err, wcs[0].Err())
 }
@@ -85,7 +86,7 @@ func serve(address netip.AddrPort, _ int) error {
 	if _, err := rdmacm.OpenUD(address.Addr(), &rdmacm.Config{Prepare: e.prepare}); err != nil {
 		return err
 	}
-	l, err := rdmacm.Listen(address.String(), &rdmacm.Config{QP: uverbs.QPOptions{Type: uverbs.QPTypeUD}})
+	l, err := rdmacm.Listen(address.String(), &rdmacm.Config{QP: uverbs.QPOptions{Type: verbs.QPTypeUD}})
 	if err != nil {
 		return err
 	}
@@ -119,7 +120,7 @@ func serve(address netip.AddrPort, _ int) error {
 
 func ping(address netip.AddrPort, n int) error {
 	var e end
-	conn, err := rdmacm.DialAddrPort(context.Background(), address, &rdmacm.Config{QP: uverbs.QPOptions{Type: uverbs.QPTypeUD}, Prepare: e.prepare})
+	conn, err := rdmacm.DialAddrPort(context.Background(), address, &rdmacm.Config{QP: uverbs.QPOptions{Type: verbs.QPTypeUD}, Prepare: e.prepare})
 	if err != nil {
 		return err
 	}

@@ -195,8 +195,7 @@ func TestGlossaryNames(t *testing.T) {
 	for _, one := range glossary(t) {
 		for _, m := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(one.goNames, -1) {
 			names++
-			viaDriver := strings.Replace(m[1], "uverbs.", "driver.", 1) // uverbs has aliases of its types
-			if !declared[m[1]] && !declared[viaDriver] {
+			if !declared[m[1]] {
 				t.Errorf("%s: there is no %s", one.name, m[1])
 			}
 		}

@@ -18,7 +18,7 @@ import (
 )
 
 // publicTrees are where the packages are that other modules import.
-var publicTrees = []string{"msg", "mmap", "netlinkrdma", "provider", "rdmacm", "rdmatest", "rsocket", "uverbs"}
+var publicTrees = []string{"msg", "mmap", "netlinkrdma", "provider", "rdmacm", "rdmatest", "rsocket", "uverbs", "verbs"}
 
 // public is the documentation of each such package, as pkg.go.dev shows it.
 func public(t *testing.T) map[string]*doc.Package {
@@ -61,7 +61,7 @@ func documentation(t *testing.T, pkg string) *doc.Package {
 
 // describing are methods that say what a value is. A type with no others is shown by the
 // examples of what returns or takes it.
-var describing = []string{"Error", "Is", "Network", "String", "Temporary", "Timeout", "Unwrap"}
+var describing = []string{"AppendSpec", "Error", "Is", "Network", "String", "Temporary", "Timeout", "Unwrap"}
 
 // shownElsewhere are types without an example of their own, and why.
 var shownElsewhere = map[string]string{

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"strconv"
 
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // Endpoint is what an end tells about one of its QPs.
@@ -19,7 +19,7 @@ type Endpoint struct {
 	PSN      uint32 // 24 bits, of the first packet that this end sends
 	RKey     uint32
 	VAddr    uint64 // where the peer may write and read; of ib_send_bw on iWARP where it writes credits
-	GID      uverbs.GID
+	GID      verbs.GID
 	SRQN     uint32 // of XRC and DC only
 }
 

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"strconv"
 
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // Version is what perftest 4.5 of Debian 12 calls itself on the wire.
@@ -29,7 +29,7 @@ type System struct {
 	// CacheLine is in bytes the distance of two messages in a buffer.
 	CacheLine int
 	// MTU is the port's active one, or less if asked for (-m).
-	MTU uverbs.MTU
+	MTU verbs.MTU
 }
 
 // agree is what both ends go on with: the larger buffer and cache line, the
@@ -82,11 +82,11 @@ func parseStep(b []byte) (int, error) {
 }
 
 // appendMTU: a digit and a NUL.
-func appendMTU(b []byte, m uverbs.MTU) []byte { return append(b, '0'+byte(m), 0) }
+func appendMTU(b []byte, m verbs.MTU) []byte { return append(b, '0'+byte(m), 0) }
 
-func parseMTU(b []byte) (uverbs.MTU, error) {
+func parseMTU(b []byte) (verbs.MTU, error) {
 	if len(b) != 2 || b[0] < '1' || b[0] > '5' || b[1] != 0 {
 		return 0, fmt.Errorf(`got %.60q, want an MTU's code, "1\x00" to "5\x00"`, b)
 	}
-	return uverbs.MTU(b[0] - '0'), nil
+	return verbs.MTU(b[0] - '0'), nil
 }

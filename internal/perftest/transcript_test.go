@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 //go:embed testdata/transcripts.txt
@@ -121,7 +121,7 @@ func (tr *transcript) system(t testing.TB, from Role) (s System) {
 			t.Fatal(err)
 		}
 	}
-	if s.Version != "6.06" || s.CycleBuffer != 4096 || s.CacheLine != 64 || s.MTU > uverbs.MTU1024 {
+	if s.Version != "6.06" || s.CycleBuffer != 4096 || s.CacheLine != 64 || s.MTU > verbs.MTU1024 {
 		t.Errorf("%+v", s)
 	}
 	return s

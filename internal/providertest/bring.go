@@ -4,31 +4,32 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // Bring moves a QP to RTS.
 func Bring(t testing.TB, qp *uverbs.QP) {
 	t.Helper()
-	const common = uverbs.QPAttrState | uverbs.QPAttrPKeyIndex | uverbs.QPAttrPort
-	init := uverbs.QPAttr{State: uverbs.QPStateInit, Port: 1, Access: uverbs.AccessRemoteWrite}
-	rtr := uverbs.QPAttr{State: uverbs.QPStateRTR, PathMTU: uverbs.MTU1024, AH: uverbs.AHAttr{Port: 1, Global: true, SGIDIndex: 1}}
-	masks := map[uverbs.QPType][3]uverbs.QPAttrMask{
-		uverbs.QPTypeRC: {common | uverbs.QPAttrAccess,
-			uverbs.QPAttrState | uverbs.QPAttrAV | uverbs.QPAttrPathMTU | uverbs.QPAttrDestQPN | uverbs.QPAttrRQPSN | uverbs.QPAttrMaxDestRDAtomic | uverbs.QPAttrMinRNRTimer,
-			uverbs.QPAttrState | uverbs.QPAttrTimeout | uverbs.QPAttrRetryCnt | uverbs.QPAttrRNRRetry | uverbs.QPAttrSQPSN | uverbs.QPAttrMaxQPRDAtomic},
-		uverbs.QPTypeUC: {common | uverbs.QPAttrAccess,
-			uverbs.QPAttrState | uverbs.QPAttrAV | uverbs.QPAttrPathMTU | uverbs.QPAttrDestQPN | uverbs.QPAttrRQPSN,
-			uverbs.QPAttrState | uverbs.QPAttrSQPSN},
-		uverbs.QPTypeXRCInitiator: {common | uverbs.QPAttrAccess,
-			uverbs.QPAttrState | uverbs.QPAttrAV | uverbs.QPAttrPathMTU | uverbs.QPAttrDestQPN | uverbs.QPAttrRQPSN,
-			uverbs.QPAttrState | uverbs.QPAttrTimeout | uverbs.QPAttrRetryCnt | uverbs.QPAttrRNRRetry | uverbs.QPAttrSQPSN | uverbs.QPAttrMaxQPRDAtomic},
-		uverbs.QPTypeXRCTarget: {common | uverbs.QPAttrAccess,
-			uverbs.QPAttrState | uverbs.QPAttrAV | uverbs.QPAttrPathMTU | uverbs.QPAttrDestQPN | uverbs.QPAttrRQPSN | uverbs.QPAttrMaxDestRDAtomic | uverbs.QPAttrMinRNRTimer,
-			uverbs.QPAttrState | uverbs.QPAttrTimeout | uverbs.QPAttrSQPSN},
-		uverbs.QPTypeUD:        {common | uverbs.QPAttrQKey, uverbs.QPAttrState, uverbs.QPAttrState | uverbs.QPAttrSQPSN},
-		uverbs.QPTypeRawPacket: {uverbs.QPAttrState | uverbs.QPAttrPort, uverbs.QPAttrState, uverbs.QPAttrState},
+	const common = verbs.QPAttrState | verbs.QPAttrPKeyIndex | verbs.QPAttrPort
+	init := verbs.QPAttr{State: verbs.QPStateInit, Port: 1, Access: verbs.AccessRemoteWrite}
+	rtr := verbs.QPAttr{State: verbs.QPStateRTR, PathMTU: verbs.MTU1024, AH: verbs.AHAttr{Port: 1, Global: true, SGIDIndex: 1}}
+	masks := map[verbs.QPType][3]verbs.QPAttrMask{
+		verbs.QPTypeRC: {common | verbs.QPAttrAccess,
+			verbs.QPAttrState | verbs.QPAttrAV | verbs.QPAttrPathMTU | verbs.QPAttrDestQPN | verbs.QPAttrRQPSN | verbs.QPAttrMaxDestRDAtomic | verbs.QPAttrMinRNRTimer,
+			verbs.QPAttrState | verbs.QPAttrTimeout | verbs.QPAttrRetryCnt | verbs.QPAttrRNRRetry | verbs.QPAttrSQPSN | verbs.QPAttrMaxQPRDAtomic},
+		verbs.QPTypeUC: {common | verbs.QPAttrAccess,
+			verbs.QPAttrState | verbs.QPAttrAV | verbs.QPAttrPathMTU | verbs.QPAttrDestQPN | verbs.QPAttrRQPSN,
+			verbs.QPAttrState | verbs.QPAttrSQPSN},
+		verbs.QPTypeXRCInitiator: {common | verbs.QPAttrAccess,
+			verbs.QPAttrState | verbs.QPAttrAV | verbs.QPAttrPathMTU | verbs.QPAttrDestQPN | verbs.QPAttrRQPSN,
+			verbs.QPAttrState | verbs.QPAttrTimeout | verbs.QPAttrRetryCnt | verbs.QPAttrRNRRetry | verbs.QPAttrSQPSN | verbs.QPAttrMaxQPRDAtomic},
+		verbs.QPTypeXRCTarget: {common | verbs.QPAttrAccess,
+			verbs.QPAttrState | verbs.QPAttrAV | verbs.QPAttrPathMTU | verbs.QPAttrDestQPN | verbs.QPAttrRQPSN | verbs.QPAttrMaxDestRDAtomic | verbs.QPAttrMinRNRTimer,
+			verbs.QPAttrState | verbs.QPAttrTimeout | verbs.QPAttrSQPSN},
+		verbs.QPTypeUD:        {common | verbs.QPAttrQKey, verbs.QPAttrState, verbs.QPAttrState | verbs.QPAttrSQPSN},
+		verbs.QPTypeRawPacket: {verbs.QPAttrState | verbs.QPAttrPort, verbs.QPAttrState, verbs.QPAttrState},
 	}[qp.Type()]
-	for i, attr := range []uverbs.QPAttr{init, rtr, {State: uverbs.QPStateRTS}} {
+	for i, attr := range []verbs.QPAttr{init, rtr, {State: verbs.QPStateRTS}} {
 		if err := qp.Modify(&attr, masks[i]); err != nil {
 			t.Fatal(err)
 		}

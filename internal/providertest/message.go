@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // Payload is the data of a message: inline, or SGEs.
@@ -54,7 +54,7 @@ func (p *Pair) Fill(i, step int) {
 }
 
 // Message makes the data of a request, and returns what the peer must get.
-func (p *Pair) Message(i int, wr *uverbs.SendWR, l Payload) (data []byte) {
+func (p *Pair) Message(i int, wr *verbs.SendWR, l Payload) (data []byte) {
 	s := &p.Side[i]
 	if l.inline >= 0 {
 		wr.Inline = s.Mem[Source : Source+l.inline : Source+l.inline]
@@ -70,32 +70,32 @@ func (p *Pair) Message(i int, wr *uverbs.SendWR, l Payload) (data []byte) {
 }
 
 // OneMessage sends a message, with flags that change from step to step.
-func (p *Pair) OneMessage(i, step int, op uverbs.Opcode, l Payload) {
+func (p *Pair) OneMessage(i, step int, op verbs.Opcode, l Payload) {
 	p.T.Helper()
 	p.Fill(i, step)
 	to := &p.Side[1-i]
-	wr := uverbs.SendWR{Opcode: op, Flags: uverbs.SendSignaled, Imm: 0x01020300 + uint32(step), RemoteAddr: to.MR.Addr() + Target, RKey: to.MR.RKey()}
+	wr := verbs.SendWR{Opcode: op, Flags: verbs.SendSignaled, Imm: 0x01020300 + uint32(step), RemoteAddr: to.MR.Addr() + Target, RKey: to.MR.RKey()}
 	if step%3 == 0 {
-		wr.Flags |= uverbs.SendFence
+		wr.Flags |= verbs.SendFence
 	}
 	if step%4 == 0 {
-		wr.Flags |= uverbs.SendSolicited
+		wr.Flags |= verbs.SendSolicited
 	}
 	data := p.Message(i, &wr, l)
-	want := uverbs.WC{Opcode: uverbs.WCRecv, ByteLen: uint32(len(data))}
+	want := verbs.WC{Opcode: verbs.WCRecv, ByteLen: uint32(len(data))}
 	switch op {
-	case uverbs.OpSendImm:
-		want.Flags, want.Imm = uverbs.WCWithImm, wr.Imm
-	case uverbs.OpSendWithInv:
+	case verbs.OpSendImm:
+		want.Flags, want.Imm = verbs.WCWithImm, wr.Imm
+	case verbs.OpSendWithInv:
 		wr.InvalidateRKey = to.MR.RKey()
 		if p.Ended != nil {
 			wr.InvalidateRKey = p.Ended(p, 1-i, step)
 		}
-		want.Flags, want.Imm = uverbs.WCWithInv, wr.InvalidateRKey
-	case uverbs.OpRDMAWriteImm:
-		want.Opcode, want.Flags, want.Imm = uverbs.WCRecvRDMAWithImm, uverbs.WCWithImm, wr.Imm
+		want.Flags, want.Imm = verbs.WCWithInv, wr.InvalidateRKey
+	case verbs.OpRDMAWriteImm:
+		want.Opcode, want.Flags, want.Imm = verbs.WCRecvRDMAWithImm, verbs.WCWithImm, wr.Imm
 	}
-	if op != uverbs.OpRDMAWrite {
+	if op != verbs.OpRDMAWrite {
 		p.Recv(1-i, Target, Memory-Target, want)
 	}
 	p.Send(i, wr)
@@ -113,7 +113,7 @@ func (p *Pair) OneRead(i, step int, lengths ...int) {
 	p.T.Helper()
 	p.Fill(1-i, step)
 	s, from := &p.Side[i], &p.Side[1-i]
-	wr := uverbs.SendWR{Opcode: uverbs.OpRDMARead, Flags: uverbs.SendSignaled, RemoteAddr: from.MR.Addr() + Source, RKey: from.MR.RKey()}
+	wr := verbs.SendWR{Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled, RemoteAddr: from.MR.Addr() + Source, RKey: from.MR.RKey()}
 	n := 0
 	for _, length := range lengths {
 		wr.SGL = append(wr.SGL, s.SGE(Target+n, length))
@@ -131,16 +131,16 @@ func (p *Pair) Atomics() {
 	word, old := to.Mem[64:72], s.Mem[128:136]
 	binary.NativeEndian.PutUint64(word, 0x1111222233334444)
 	for _, c := range []struct {
-		op            uverbs.Opcode
+		op            verbs.Opcode
 		cmp, swp      uint64
 		before, after uint64
 	}{
-		{uverbs.OpFetchAdd, 0x0102030405060708, 0, 0x1111222233334444, 0x1213252638394b4c},
-		{uverbs.OpCompareSwap, 1, 2, 0x1213252638394b4c, 0x1213252638394b4c},
-		{uverbs.OpCompareSwap, 0x1213252638394b4c, 0xa1a2a3a4a5a6a7a8, 0x1213252638394b4c, 0xa1a2a3a4a5a6a7a8},
+		{verbs.OpFetchAdd, 0x0102030405060708, 0, 0x1111222233334444, 0x1213252638394b4c},
+		{verbs.OpCompareSwap, 1, 2, 0x1213252638394b4c, 0x1213252638394b4c},
+		{verbs.OpCompareSwap, 0x1213252638394b4c, 0xa1a2a3a4a5a6a7a8, 0x1213252638394b4c, 0xa1a2a3a4a5a6a7a8},
 	} {
 		clear(old)
-		p.Send(0, uverbs.SendWR{Opcode: c.op, Flags: uverbs.SendSignaled, SGL: []uverbs.SGE{s.SGE(128, 8)},
+		p.Send(0, verbs.SendWR{Opcode: c.op, Flags: verbs.SendSignaled, SGL: []verbs.SGE{s.SGE(128, 8)},
 			RemoteAddr: to.MR.Addr() + 64, RKey: to.MR.RKey(), CompareAdd: c.cmp, Swap: c.swp})
 		p.Reap()
 		if got := binary.NativeEndian.Uint64(old); got != c.before {
@@ -157,7 +157,7 @@ func (p *Pair) WriteTo(step, at int, key uint32) {
 	p.T.Helper()
 	p.Fill(0, step)
 	s, to := &p.Side[0], &p.Side[1]
-	p.Send(0, uverbs.SendWR{Opcode: uverbs.OpRDMAWrite, Flags: uverbs.SendSignaled, SGL: []uverbs.SGE{s.SGE(0, 100)}, RemoteAddr: to.MR.Addr() + uint64(at), RKey: key})
+	p.Send(0, verbs.SendWR{Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled, SGL: []verbs.SGE{s.SGE(0, 100)}, RemoteAddr: to.MR.Addr() + uint64(at), RKey: key})
 	p.Reap()
 	p.Same("window", to.Mem[at:at+100], s.Mem[:100])
 }

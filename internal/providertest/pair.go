@@ -7,6 +7,7 @@ import (
 	"github.com/goverbs/goverbs/internal/fakeverbs"
 	"github.com/goverbs/goverbs/internal/kernel"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // Pair is two connected QPs of one opening, each with a CQ and a region of its own.
@@ -18,7 +19,7 @@ type Pair struct {
 	Dev  *uverbs.Device
 	PD   *uverbs.PD
 	Ch   *uverbs.CompChannel
-	AH   *uverbs.AH // of UD QPs
+	AH   *verbs.AH // of UD QPs
 	XRCD *uverbs.XRCD
 	Side [2]Side
 	Next uint64 // the last WRID
@@ -36,10 +37,10 @@ type Side struct {
 	Hear *uverbs.QP // that receives: QP, or of XRC a target
 	MR   *uverbs.MR
 	Mem  []byte
-	Want []uverbs.WC // completions that are owed, oldest first
+	Want []verbs.WC // completions that are owed, oldest first
 
-	Events int         // that were read
-	Early  []uverbs.WC // completions that were polled before Reap
+	Events int        // that were read
+	Early  []verbs.WC // completions that were polled before Reap
 }
 
 // Options are what a pair is made of.
@@ -47,19 +48,19 @@ type Options struct {
 	Info uverbs.DeviceInfo
 	// Kernel is told of the kernel before it is used.
 	Kernel func(*fakeverbs.Kernel)
-	Type   uverbs.QPType
+	Type   verbs.QPType
 	// SignalAll has every send complete.
 	SignalAll bool
 	// SRQ has a side receive from an SRQ.
 	SRQ    [2]bool
 	CQE    int
-	Cap    uverbs.QPCap
-	Access uverbs.Access // of the regions
-	AH     *uverbs.AHAttr
+	Cap    verbs.QPCap
+	Access verbs.Access // of the regions
+	AH     *verbs.AHAttr
 	// Pieces has long receives posted in up to three pieces.
 	Pieces bool
 	// Expect says how the completion of a send, or with nil of a receive, differs from others.
-	Expect func(p *Pair, wr *uverbs.SendWR, want *uverbs.WC)
+	Expect func(p *Pair, wr *verbs.SendWR, want *verbs.WC)
 	// Ended gives a key of a side's that SEND_WITH_INV ends. Nil is that of its region.
 	Ended func(p *Pair, side, step int) uint32
 }
@@ -71,7 +72,7 @@ const (
 )
 
 // Access is what a region gives to the peer.
-const Access = uverbs.AccessLocalWrite | uverbs.AccessRemoteRead | uverbs.AccessRemoteWrite | uverbs.AccessRemoteAtomic
+const Access = verbs.AccessLocalWrite | verbs.AccessRemoteRead | verbs.AccessRemoteWrite | verbs.AccessRemoteAtomic
 
 // Must fails the test when there is an error.
 func Must[T any](t testing.TB) func(T, error) T {
@@ -98,7 +99,7 @@ func New(t testing.TB, o *Options) *Pair {
 	t.Cleanup(p.Close)
 	p.PD = Must[*uverbs.PD](t)(p.Dev.AllocPD())
 	p.Ch = Must[*uverbs.CompChannel](t)(p.Dev.CreateCompChannel())
-	if o.Type == uverbs.QPTypeXRCInitiator {
+	if o.Type == verbs.QPTypeXRCInitiator {
 		p.XRCD = Must[*uverbs.XRCD](t)(p.Dev.OpenXRCD(nil, 0))
 	}
 	for i := range p.Side {
@@ -111,7 +112,7 @@ func New(t testing.TB, o *Options) *Pair {
 		p.Wire.Peers[qps[0]], p.Wire.Peers[qps[1]] = qps[3], qps[2]
 	}
 	if o.AH != nil {
-		p.AH = Must[*uverbs.AH](t)(p.PD.CreateAH(o.AH))
+		p.AH = Must[*verbs.AH](t)(p.PD.CreateAH(o.AH))
 	}
 	return p
 }
@@ -162,7 +163,7 @@ func (p *Pair) Close() {
 		if !open {
 			return
 		}
-		if err := c.Close(); err != nil && !errors.Is(err, uverbs.ErrClosed) {
+		if err := c.Close(); err != nil && !errors.Is(err, verbs.ErrClosed) {
 			p.T.Error(err)
 		}
 	}
@@ -202,6 +203,6 @@ func (p *Pair) NoViolations() {
 }
 
 // SGE names memory of a side.
-func (s *Side) SGE(at, n int) uverbs.SGE {
-	return uverbs.SGE{Addr: s.MR.Addr() + uint64(at), Length: uint32(n), LKey: s.MR.LKey()}
+func (s *Side) SGE(at, n int) verbs.SGE {
+	return verbs.SGE{Addr: s.MR.Addr() + uint64(at), Length: uint32(n), LKey: s.MR.LKey()}
 }

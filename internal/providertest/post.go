@@ -4,12 +4,12 @@ import (
 	"bytes"
 	"context"
 
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // grh is how much stands in front of what a datagram brings.
 func (p *Pair) grh() int {
-	if p.Type == uverbs.QPTypeUD {
+	if p.Type == verbs.QPTypeUD {
 		return 40
 	}
 	return 0
@@ -17,29 +17,29 @@ func (p *Pair) grh() int {
 
 // Recv posts a receive of n bytes at an offset of side i's memory, and notes what it owes.
 // The header of a datagram comes before.
-func (p *Pair) Recv(i, at, n int, want uverbs.WC) {
+func (p *Pair) Recv(i, at, n int, want verbs.WC) {
 	p.T.Helper()
 	p.Next++
 	s := &p.Side[i]
 	at, n = at-p.grh(), n+p.grh()
-	wr := uverbs.RecvWR{WRID: p.Next}
+	wr := verbs.RecvWR{WRID: p.Next}
 	switch {
 	case n > 300 && p.Next%3 == 0 && p.Pieces:
-		wr.SGL = []uverbs.SGE{s.SGE(at, 100), s.SGE(at+100, 7), s.SGE(at+107, n-107)}
+		wr.SGL = []verbs.SGE{s.SGE(at, 100), s.SGE(at+100, 7), s.SGE(at+107, n-107)}
 	case n > 300 && p.Next%3 == 1 && p.Pieces:
-		wr.SGL = []uverbs.SGE{s.SGE(at, 45), s.SGE(at+45, n-45)}
+		wr.SGL = []verbs.SGE{s.SGE(at, 45), s.SGE(at+45, n-45)}
 	case n > 0:
-		wr.SGL = []uverbs.SGE{s.SGE(at, n)}
+		wr.SGL = []verbs.SGE{s.SGE(at, n)}
 	}
 	post := s.QP.PostRecv
 	if s.SRQ != nil {
 		post = s.SRQ.PostRecv
 	}
-	if k, err := post([]uverbs.RecvWR{wr}); k != 1 || err != nil {
+	if k, err := post([]verbs.RecvWR{wr}); k != 1 || err != nil {
 		p.T.Fatal(k, err)
 	}
 	want.WRID, want.QPN = p.Next, s.Hear.Num()
-	if p.Type == uverbs.QPTypeUD && want.Status == uverbs.StatusSuccess {
+	if p.Type == verbs.QPTypeUD && want.Status == verbs.StatusSuccess {
 		want.ByteLen += uint32(p.grh())
 		want.SrcQP = p.Side[1-i].QP.Num()
 	}
@@ -49,16 +49,16 @@ func (p *Pair) Recv(i, at, n int, want uverbs.WC) {
 	s.Want = append(s.Want, want)
 }
 
-var completes = map[uverbs.Opcode]uverbs.WCOpcode{
-	uverbs.OpSend: uverbs.WCSend, uverbs.OpSendImm: uverbs.WCSend, uverbs.OpSendWithInv: uverbs.WCSend,
-	uverbs.OpRDMAWrite: uverbs.WCRDMAWrite, uverbs.OpRDMAWriteImm: uverbs.WCRDMAWrite,
-	uverbs.OpRDMARead: uverbs.WCRDMARead, uverbs.OpReadWithInv: uverbs.WCRDMARead,
-	uverbs.OpCompareSwap: uverbs.WCCompareSwap, uverbs.OpFetchAdd: uverbs.WCFetchAdd,
-	uverbs.OpLocalInv: uverbs.WCLocalInv, uverbs.OpBindMW: uverbs.WCBindMW,
+var completes = map[verbs.Opcode]verbs.WCOpcode{
+	verbs.OpSend: verbs.WCSend, verbs.OpSendImm: verbs.WCSend, verbs.OpSendWithInv: verbs.WCSend,
+	verbs.OpRDMAWrite: verbs.WCRDMAWrite, verbs.OpRDMAWriteImm: verbs.WCRDMAWrite,
+	verbs.OpRDMARead: verbs.WCRDMARead, verbs.OpReadWithInv: verbs.WCRDMARead,
+	verbs.OpCompareSwap: verbs.WCCompareSwap, verbs.OpFetchAdd: verbs.WCFetchAdd,
+	verbs.OpLocalInv: verbs.WCLocalInv, verbs.OpBindMW: verbs.WCBindMW,
 }
 
 // Send posts sends of side i, and notes what those that are signaled owe.
-func (p *Pair) Send(i int, wrs ...uverbs.SendWR) {
+func (p *Pair) Send(i int, wrs ...verbs.SendWR) {
 	p.T.Helper()
 	s := &p.Side[i]
 	for j := range wrs {
@@ -71,7 +71,7 @@ func (p *Pair) Send(i int, wrs ...uverbs.SendWR) {
 		if p.XRCD != nil {
 			wr.SRQN = p.Side[1-i].SRQ.Num()
 		}
-		if wr.Flags&uverbs.SendSignaled != 0 || p.SignalAll {
+		if wr.Flags&verbs.SendSignaled != 0 || p.SignalAll {
 			p.Owe(i, wr)
 		}
 	}
@@ -81,9 +81,9 @@ func (p *Pair) Send(i int, wrs ...uverbs.SendWR) {
 }
 
 // Owe notes the completion of a send.
-func (p *Pair) Owe(i int, wr *uverbs.SendWR) {
+func (p *Pair) Owe(i int, wr *verbs.SendWR) {
 	s := &p.Side[i]
-	want := uverbs.WC{WRID: wr.WRID, QPN: s.QP.Num(), Opcode: completes[wr.Opcode], ByteLen: uint32(len(wr.Inline))}
+	want := verbs.WC{WRID: wr.WRID, QPN: s.QP.Num(), Opcode: completes[wr.Opcode], ByteLen: uint32(len(wr.Inline))}
 	for _, g := range wr.SGL {
 		want.ByteLen += g.Length
 	}
@@ -98,7 +98,7 @@ func (p *Pair) Reap() {
 	p.T.Helper()
 	for i := range p.Side {
 		s := &p.Side[i]
-		wcs := make([]uverbs.WC, 4*p.CQE)
+		wcs := make([]verbs.WC, 4*p.CQE)
 		n := copy(wcs, s.Early)
 		s.Early = nil
 		more, err := s.CQ.Poll(wcs[n:])
@@ -115,9 +115,9 @@ func (p *Pair) Reap() {
 }
 
 // owed takes a completion off the list: the oldest of sends or of receives.
-func owed(want *[]uverbs.WC, wc uverbs.WC) bool {
+func owed(want *[]verbs.WC, wc verbs.WC) bool {
 	for i, w := range *want {
-		if w.Opcode&uverbs.WCRecv == wc.Opcode&uverbs.WCRecv {
+		if w.Opcode&verbs.WCRecv == wc.Opcode&verbs.WCRecv {
 			*want = append((*want)[:i:i], (*want)[i+1:]...)
 			return w == wc
 		}

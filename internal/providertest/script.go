@@ -1,13 +1,16 @@
 package providertest
 
-import "github.com/goverbs/goverbs/uverbs"
+import (
+	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
+)
 
 // Script is which parts of the script a device has. Its twin is a row of the table of kinds
 // in test/sandbox/script.c.
 type Script struct {
-	Ops []uverbs.Opcode // of messages, in this order
+	Ops []verbs.Opcode // of messages, in this order
 	// Skips leaves out a message.
-	Skips                   func(uverbs.Opcode, Payload) bool
+	Skips                   func(verbs.Opcode, Payload) bool
 	Reads, Atomics, Windows bool
 	Resizes                 bool // CQs, and SRQs
 	// Solicits says that the device knows solicited completions of receives.
@@ -61,11 +64,11 @@ func (p *Pair) Batches(rounds int) {
 	for round := range rounds {
 		n := round%Depth + 1
 		p.Fill(0, round)
-		var wrs []uverbs.SendWR
+		var wrs []verbs.SendWR
 		for j := range n {
 			size := 16 * (j + 1) % 112
-			p.Recv(1, Target+256*j, 256, uverbs.WC{Opcode: uverbs.WCRecv, ByteLen: uint32(size)})
-			wr := uverbs.SendWR{Opcode: uverbs.OpSend}
+			p.Recv(1, Target+256*j, 256, verbs.WC{Opcode: verbs.WCRecv, ByteLen: uint32(size)})
+			wr := verbs.SendWR{Opcode: verbs.OpSend}
 			if j%2 == 0 {
 				p.Message(0, &wr, Inline(size))
 			} else {
@@ -73,7 +76,7 @@ func (p *Pair) Batches(rounds int) {
 			}
 			wrs = append(wrs, wr)
 		}
-		wrs[n-1].Flags = uverbs.SendSignaled
+		wrs[n-1].Flags = verbs.SendSignaled
 		p.Send(0, wrs...)
 		p.Reap()
 		for j := range n {
@@ -91,11 +94,11 @@ func (p *Pair) EventOf(solicited, late bool) {
 		p.Arm(1, solicited)
 	}
 	for range 2 {
-		p.Recv(1, Target, 256, uverbs.WC{Opcode: uverbs.WCRecv, ByteLen: 4})
+		p.Recv(1, Target, 256, verbs.WC{Opcode: verbs.WCRecv, ByteLen: 4})
 	}
-	wr := uverbs.SendWR{Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled, SGL: []uverbs.SGE{p.Side[0].SGE(0, 4)}}
+	wr := verbs.SendWR{Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: []verbs.SGE{p.Side[0].SGE(0, 4)}}
 	p.Send(0, wr)
-	wr.Flags |= uverbs.SendSolicited
+	wr.Flags |= verbs.SendSolicited
 	p.Send(0, wr)
 	if late {
 		p.Arm(1, solicited)
@@ -125,11 +128,11 @@ func (p *Pair) toResize(n int, sent, posted func() error) {
 	p.T.Helper()
 	p.Fill(0, n)
 	for j := range n {
-		p.Recv(1, Target+256*j, 256, uverbs.WC{Opcode: uverbs.WCRecv, ByteLen: 4})
+		p.Recv(1, Target+256*j, 256, verbs.WC{Opcode: verbs.WCRecv, ByteLen: 4})
 	}
 	p.try(posted)
 	for j := range n {
-		p.Send(0, uverbs.SendWR{Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled, SGL: []uverbs.SGE{p.Side[0].SGE(8*j, 4)}})
+		p.Send(0, verbs.SendWR{Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: []verbs.SGE{p.Side[0].SGE(8*j, 4)}})
 	}
 	p.try(sent)
 	p.Reap()
@@ -152,36 +155,36 @@ func (p *Pair) try(f func() error) {
 // either side.
 func (p *Pair) windows() {
 	p.T.Helper()
-	mw := Must[*uverbs.MW](p.T)(p.PD.AllocMW(uverbs.MWType2))
+	mw := Must[*uverbs.MW](p.T)(p.PD.AllocMW(verbs.MWType2))
 	for round := range 6 {
 		p.windowOfType2(round, mw)
 	}
 	p.end(mw)
-	mw = Must[*uverbs.MW](p.T)(p.PD.AllocMW(uverbs.MWType1))
+	mw = Must[*uverbs.MW](p.T)(p.PD.AllocMW(verbs.MWType1))
 	for round := range 3 {
-		p.Bind(mw, uverbs.BindMW{MR: p.Side[1].MR, Addr: p.Side[1].MR.Addr() + Target, Length: 4096, Access: uverbs.AccessRemoteWrite})
+		p.Bind(mw, verbs.BindMW{MR: p.Side[1].MR, Addr: p.Side[1].MR.Addr() + Target, Length: 4096, Access: verbs.AccessRemoteWrite})
 		p.WriteTo(round, Target, mw.RKey())
 	}
-	p.Bind(mw, uverbs.BindMW{MR: p.Side[1].MR})
+	p.Bind(mw, verbs.BindMW{MR: p.Side[1].MR})
 	p.end(mw)
 }
 
 func (p *Pair) windowOfType2(round int, mw *uverbs.MW) {
 	p.T.Helper()
 	s := &p.Side[1]
-	key, access := uverbs.IncRKey(mw.RKey()), uverbs.AccessRemoteWrite
+	key, access := uverbs.IncRKey(mw.RKey()), verbs.AccessRemoteWrite
 	if round%3 == 1 {
-		access |= uverbs.AccessRemoteRead | uverbs.AccessRemoteAtomic
+		access |= verbs.AccessRemoteRead | verbs.AccessRemoteAtomic
 	}
-	p.Send(1, uverbs.SendWR{Opcode: uverbs.OpBindMW, Flags: uverbs.SendSignaled,
-		Bind: &uverbs.BindMW{MW: mw, RKey: key, MR: s.MR, Addr: s.MR.Addr() + Target, Length: 4096, Access: access}})
+	p.Send(1, verbs.SendWR{Opcode: verbs.OpBindMW, Flags: verbs.SendSignaled,
+		Bind: &verbs.BindMW{MW: mw, RKey: key, MR: s.MR, Addr: s.MR.Addr() + Target, Length: 4096, Access: access}})
 	p.Reap()
 	p.WriteTo(round, Target, key)
 	if round%2 == 0 {
-		p.Send(1, uverbs.SendWR{Opcode: uverbs.OpLocalInv, Flags: uverbs.SendSignaled, InvalidateRKey: key})
+		p.Send(1, verbs.SendWR{Opcode: verbs.OpLocalInv, Flags: verbs.SendSignaled, InvalidateRKey: key})
 	} else {
-		p.Recv(1, Target, 256, uverbs.WC{Opcode: uverbs.WCRecv, ByteLen: 8, Flags: uverbs.WCWithInv, Imm: key})
-		p.Send(0, uverbs.SendWR{Opcode: uverbs.OpSendWithInv, Flags: uverbs.SendSignaled, SGL: []uverbs.SGE{p.Side[0].SGE(0, 8)}, InvalidateRKey: key})
+		p.Recv(1, Target, 256, verbs.WC{Opcode: verbs.WCRecv, ByteLen: 8, Flags: verbs.WCWithInv, Imm: key})
+		p.Send(0, verbs.SendWR{Opcode: verbs.OpSendWithInv, Flags: verbs.SendSignaled, SGL: []verbs.SGE{p.Side[0].SGE(0, 8)}, InvalidateRKey: key})
 	}
 	p.Reap()
 	if round%2 != 0 {
@@ -193,11 +196,11 @@ func (p *Pair) windowOfType2(round int, mw *uverbs.MW) {
 }
 
 // Bind binds a window of type 1 through side 1's QP.
-func (p *Pair) Bind(mw *uverbs.MW, b uverbs.BindMW) {
+func (p *Pair) Bind(mw *uverbs.MW, b verbs.BindMW) {
 	p.T.Helper()
 	p.Next++
-	p.Owe(1, &uverbs.SendWR{WRID: p.Next, Opcode: uverbs.OpBindMW})
-	if err := mw.Bind(p.Side[1].QP, p.Next, uverbs.SendSignaled, b); err != nil {
+	p.Owe(1, &verbs.SendWR{WRID: p.Next, Opcode: verbs.OpBindMW})
+	if err := mw.Bind(p.Side[1].QP, p.Next, verbs.SendSignaled, b); err != nil {
 		p.T.Fatal(err)
 	}
 	p.Reap()

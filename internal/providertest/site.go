@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/internal/fakeverbs"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // Tour is short traffic that uses each form of request, each kind of completion and each
@@ -105,7 +105,7 @@ var NotMade = Change{"is not made", func(_ *Pair, c *fakeverbs.Crossing) { c.Dro
 // pollEarly keeps for Reap what it finds.
 func (p *Pair) pollEarly() {
 	for i := range p.Side {
-		wcs := make([]uverbs.WC, 2*p.CQE)
+		wcs := make([]verbs.WC, 2*p.CQE)
 		if n, err := p.Side[i].CQ.Poll(wcs); err == nil {
 			p.Side[i].Early = append(p.Side[i].Early, wcs[:n]...)
 		}

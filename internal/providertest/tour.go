@@ -1,6 +1,6 @@
 package providertest
 
-import "github.com/goverbs/goverbs/uverbs"
+import "github.com/goverbs/goverbs/verbs"
 
 // Tour is short traffic with all parts of the script: each form of request, each kind of
 // completion, each doorbell, either direction, and queues that go around. It is for
@@ -9,11 +9,11 @@ func (p *Pair) Tour(s *Script) {
 	p.T.Helper()
 	p.Reach = 1024
 	p.Arm(1, false)
-	p.OneMessage(0, 1, uverbs.OpSend, Gathered(30, 70))
+	p.OneMessage(0, 1, verbs.OpSend, Gathered(30, 70))
 	p.Event(1)
-	p.OneMessage(1, 2, uverbs.OpSend, Gathered(30))
+	p.OneMessage(1, 2, verbs.OpSend, Gathered(30))
 	for range 2 * Depth { // so that what is not written is not zero
-		p.OneMessage(0, 5, uverbs.OpSend, Inline(48))
+		p.OneMessage(0, 5, verbs.OpSend, Inline(48))
 	}
 	for step, op := range s.Ops {
 		for _, l := range []Payload{Inline(20), Gathered(7, 100, 300)} {
@@ -22,7 +22,7 @@ func (p *Pair) Tour(s *Script) {
 			}
 		}
 	}
-	p.OneMessage(0, 1, uverbs.OpSend, Gathered())
+	p.OneMessage(0, 1, verbs.OpSend, Gathered())
 	if s.Reads {
 		p.OneRead(1, 3, 100)
 	}
@@ -34,15 +34,15 @@ func (p *Pair) Tour(s *Script) {
 	}
 	if s.Solicits {
 		p.Arm(1, true)
-		wr := uverbs.SendWR{Opcode: uverbs.OpSend, SGL: []uverbs.SGE{p.Side[0].SGE(0, 4)}}
+		wr := verbs.SendWR{Opcode: verbs.OpSend, SGL: []verbs.SGE{p.Side[0].SGE(0, 4)}}
 		p.Fill(0, 1)
-		for _, flags := range []uverbs.SendFlags{0, uverbs.SendSolicited | uverbs.SendSignaled} {
+		for _, flags := range []verbs.SendFlags{0, verbs.SendSolicited | verbs.SendSignaled} {
 			p.NoEvent(1)
 			if wr.Flags = flags; flags != 0 {
 				p.Same("unsolicited", p.Side[1].Mem[Target:Target+4], p.Side[0].Mem[:4])
 				wr.SGL[0] = p.Side[0].SGE(4, 4)
 			}
-			p.Recv(1, Target, 256, uverbs.WC{Opcode: uverbs.WCRecv, ByteLen: 4})
+			p.Recv(1, Target, 256, verbs.WC{Opcode: verbs.WCRecv, ByteLen: 4})
 			p.Send(0, wr)
 		}
 		p.Event(1)

@@ -3,12 +3,12 @@ package qpstate
 import (
 	"fmt"
 
-	"github.com/goverbs/goverbs/uverbs/driver"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // Explain tells what is wrong with a transition that the kernel
 // refused, or "" if the table finds nothing wrong with it.
-func Explain(typ driver.QPType, from, to driver.QPState, mask driver.QPAttrMask) string {
+func Explain(typ verbs.QPType, from, to verbs.QPState, mask verbs.QPAttrMask) string {
 	table, known := transitions[typ]
 	if !known {
 		return ""
@@ -17,7 +17,7 @@ func Explain(typ driver.QPType, from, to driver.QPState, mask driver.QPAttrMask)
 	if !ok && !Anywhere(from, to) {
 		return fmt.Sprintf("no %v QP goes from %v to %v%s", typ, from, to, reachable(table, from))
 	}
-	mask &^= driver.QPAttrState
+	mask &^= verbs.QPAttrState
 	if missing := r.required &^ mask; missing != 0 {
 		return fmt.Sprintf("%v to %v of a %v QP also needs %v", from, to, typ, missing)
 	}
@@ -27,8 +27,8 @@ func Explain(typ driver.QPType, from, to driver.QPState, mask driver.QPAttrMask)
 	return ""
 }
 
-func reachable(table map[transition]rule, from driver.QPState) string {
-	for to := driver.QPStateInit; to <= driver.QPStateSQE; to++ {
+func reachable(table map[transition]rule, from verbs.QPState) string {
+	for to := verbs.QPStateInit; to <= verbs.QPStateSQE; to++ {
 		if _, ok := table[transition{from, to}]; ok && to != from {
 			return fmt.Sprintf("; from %v the next is %v", from, to)
 		}

@@ -2,79 +2,79 @@
 // and which attributes each needs.
 package qpstate
 
-import "github.com/goverbs/goverbs/uverbs/driver"
+import "github.com/goverbs/goverbs/verbs"
 
-type transition struct{ from, to driver.QPState }
+type transition struct{ from, to verbs.QPState }
 
 // rule says which attributes a transition must have, and which it may have.
-type rule struct{ required, optional driver.QPAttrMask }
+type rule struct{ required, optional verbs.QPAttrMask }
 
 const (
-	initAttrs   = driver.QPAttrPKeyIndex | driver.QPAttrPort
-	sendingUC   = driver.QPAttrCurState | driver.QPAttrAltPath | driver.QPAttrAccess | driver.QPAttrPathMigState
-	sendingRC   = sendingUC | driver.QPAttrMinRNRTimer
-	receivingUC = driver.QPAttrAV | driver.QPAttrPathMTU | driver.QPAttrDestQPN | driver.QPAttrRQPSN
-	drainedUC   = driver.QPAttrAV | driver.QPAttrAltPath | driver.QPAttrAccess | driver.QPAttrPKeyIndex | driver.QPAttrPathMigState
-	answering   = driver.QPAttrMaxDestRDAtomic | driver.QPAttrMinRNRTimer
-	retries     = driver.QPAttrTimeout | driver.QPAttrRetryCnt | driver.QPAttrRNRRetry | driver.QPAttrMaxQPRDAtomic
+	initAttrs   = verbs.QPAttrPKeyIndex | verbs.QPAttrPort
+	sendingUC   = verbs.QPAttrCurState | verbs.QPAttrAltPath | verbs.QPAttrAccess | verbs.QPAttrPathMigState
+	sendingRC   = sendingUC | verbs.QPAttrMinRNRTimer
+	receivingUC = verbs.QPAttrAV | verbs.QPAttrPathMTU | verbs.QPAttrDestQPN | verbs.QPAttrRQPSN
+	drainedUC   = verbs.QPAttrAV | verbs.QPAttrAltPath | verbs.QPAttrAccess | verbs.QPAttrPKeyIndex | verbs.QPAttrPathMigState
+	answering   = verbs.QPAttrMaxDestRDAtomic | verbs.QPAttrMinRNRTimer
+	retries     = verbs.QPAttrTimeout | verbs.QPAttrRetryCnt | verbs.QPAttrRNRRetry | verbs.QPAttrMaxQPRDAtomic
 )
 
 // transitions is the table of the InfiniBand specification (volume 1, 10.3.1) as
 // the kernel has it (qp_state_table). RESET can be reached from everywhere, ERR
 // from everywhere but RESET; they take nothing else.
-var transitions = map[driver.QPType]map[transition]rule{
-	driver.QPTypeRC: {
-		{driver.QPStateReset, driver.QPStateInit}: {required: initAttrs | driver.QPAttrAccess},
-		{driver.QPStateInit, driver.QPStateInit}:  {optional: initAttrs | driver.QPAttrAccess},
-		{driver.QPStateInit, driver.QPStateRTR}: {required: receivingUC | answering,
-			optional: driver.QPAttrAltPath | driver.QPAttrAccess | driver.QPAttrPKeyIndex},
-		{driver.QPStateRTR, driver.QPStateRTS}: {required: retries | driver.QPAttrSQPSN, optional: sendingRC},
-		{driver.QPStateRTS, driver.QPStateRTS}: {optional: sendingRC},
-		{driver.QPStateRTS, driver.QPStateSQD}: {optional: driver.QPAttrEnSQDAsync},
-		{driver.QPStateSQD, driver.QPStateRTS}: {optional: sendingRC},
-		{driver.QPStateSQD, driver.QPStateSQD}: {optional: drainedUC | driver.QPAttrPort | retries | answering},
+var transitions = map[verbs.QPType]map[transition]rule{
+	verbs.QPTypeRC: {
+		{verbs.QPStateReset, verbs.QPStateInit}: {required: initAttrs | verbs.QPAttrAccess},
+		{verbs.QPStateInit, verbs.QPStateInit}:  {optional: initAttrs | verbs.QPAttrAccess},
+		{verbs.QPStateInit, verbs.QPStateRTR}: {required: receivingUC | answering,
+			optional: verbs.QPAttrAltPath | verbs.QPAttrAccess | verbs.QPAttrPKeyIndex},
+		{verbs.QPStateRTR, verbs.QPStateRTS}: {required: retries | verbs.QPAttrSQPSN, optional: sendingRC},
+		{verbs.QPStateRTS, verbs.QPStateRTS}: {optional: sendingRC},
+		{verbs.QPStateRTS, verbs.QPStateSQD}: {optional: verbs.QPAttrEnSQDAsync},
+		{verbs.QPStateSQD, verbs.QPStateRTS}: {optional: sendingRC},
+		{verbs.QPStateSQD, verbs.QPStateSQD}: {optional: drainedUC | verbs.QPAttrPort | retries | answering},
 	},
-	driver.QPTypeUC: {
-		{driver.QPStateReset, driver.QPStateInit}: {required: initAttrs | driver.QPAttrAccess},
-		{driver.QPStateInit, driver.QPStateInit}:  {optional: initAttrs | driver.QPAttrAccess},
-		{driver.QPStateInit, driver.QPStateRTR}:   {required: receivingUC, optional: driver.QPAttrAltPath | driver.QPAttrAccess | driver.QPAttrPKeyIndex},
-		{driver.QPStateRTR, driver.QPStateRTS}:    {required: driver.QPAttrSQPSN, optional: sendingUC},
-		{driver.QPStateRTS, driver.QPStateRTS}:    {optional: sendingUC},
-		{driver.QPStateRTS, driver.QPStateSQD}:    {optional: driver.QPAttrEnSQDAsync},
-		{driver.QPStateSQD, driver.QPStateRTS}:    {optional: sendingUC},
-		{driver.QPStateSQD, driver.QPStateSQD}:    {optional: drainedUC},
-		{driver.QPStateSQE, driver.QPStateRTS}:    {optional: driver.QPAttrCurState | driver.QPAttrAccess},
+	verbs.QPTypeUC: {
+		{verbs.QPStateReset, verbs.QPStateInit}: {required: initAttrs | verbs.QPAttrAccess},
+		{verbs.QPStateInit, verbs.QPStateInit}:  {optional: initAttrs | verbs.QPAttrAccess},
+		{verbs.QPStateInit, verbs.QPStateRTR}:   {required: receivingUC, optional: verbs.QPAttrAltPath | verbs.QPAttrAccess | verbs.QPAttrPKeyIndex},
+		{verbs.QPStateRTR, verbs.QPStateRTS}:    {required: verbs.QPAttrSQPSN, optional: sendingUC},
+		{verbs.QPStateRTS, verbs.QPStateRTS}:    {optional: sendingUC},
+		{verbs.QPStateRTS, verbs.QPStateSQD}:    {optional: verbs.QPAttrEnSQDAsync},
+		{verbs.QPStateSQD, verbs.QPStateRTS}:    {optional: sendingUC},
+		{verbs.QPStateSQD, verbs.QPStateSQD}:    {optional: drainedUC},
+		{verbs.QPStateSQE, verbs.QPStateRTS}:    {optional: verbs.QPAttrCurState | verbs.QPAttrAccess},
 	},
-	driver.QPTypeXRCInitiator: {
-		{driver.QPStateReset, driver.QPStateInit}: {required: initAttrs | driver.QPAttrAccess},
-		{driver.QPStateInit, driver.QPStateInit}:  {optional: initAttrs | driver.QPAttrAccess},
-		{driver.QPStateInit, driver.QPStateRTR}:   {required: receivingUC, optional: driver.QPAttrAltPath | driver.QPAttrAccess | driver.QPAttrPKeyIndex},
-		{driver.QPStateRTR, driver.QPStateRTS}:    {required: retries | driver.QPAttrSQPSN, optional: sendingUC},
-		{driver.QPStateRTS, driver.QPStateRTS}:    {optional: sendingUC},
-		{driver.QPStateRTS, driver.QPStateSQD}:    {optional: driver.QPAttrEnSQDAsync},
-		{driver.QPStateSQD, driver.QPStateRTS}:    {optional: sendingUC},
-		{driver.QPStateSQD, driver.QPStateSQD}:    {optional: drainedUC | driver.QPAttrPort | retries},
+	verbs.QPTypeXRCInitiator: {
+		{verbs.QPStateReset, verbs.QPStateInit}: {required: initAttrs | verbs.QPAttrAccess},
+		{verbs.QPStateInit, verbs.QPStateInit}:  {optional: initAttrs | verbs.QPAttrAccess},
+		{verbs.QPStateInit, verbs.QPStateRTR}:   {required: receivingUC, optional: verbs.QPAttrAltPath | verbs.QPAttrAccess | verbs.QPAttrPKeyIndex},
+		{verbs.QPStateRTR, verbs.QPStateRTS}:    {required: retries | verbs.QPAttrSQPSN, optional: sendingUC},
+		{verbs.QPStateRTS, verbs.QPStateRTS}:    {optional: sendingUC},
+		{verbs.QPStateRTS, verbs.QPStateSQD}:    {optional: verbs.QPAttrEnSQDAsync},
+		{verbs.QPStateSQD, verbs.QPStateRTS}:    {optional: sendingUC},
+		{verbs.QPStateSQD, verbs.QPStateSQD}:    {optional: drainedUC | verbs.QPAttrPort | retries},
 	},
-	driver.QPTypeXRCTarget: {
-		{driver.QPStateReset, driver.QPStateInit}: {required: initAttrs | driver.QPAttrAccess},
-		{driver.QPStateInit, driver.QPStateInit}:  {optional: initAttrs | driver.QPAttrAccess},
-		{driver.QPStateInit, driver.QPStateRTR}: {required: receivingUC | answering,
-			optional: driver.QPAttrAltPath | driver.QPAttrAccess | driver.QPAttrPKeyIndex},
-		{driver.QPStateRTR, driver.QPStateRTS}: {required: driver.QPAttrTimeout | driver.QPAttrSQPSN, optional: sendingRC},
-		{driver.QPStateRTS, driver.QPStateRTS}: {optional: sendingRC},
-		{driver.QPStateRTS, driver.QPStateSQD}: {optional: driver.QPAttrEnSQDAsync},
-		{driver.QPStateSQD, driver.QPStateRTS}: {optional: sendingRC},
-		{driver.QPStateSQD, driver.QPStateSQD}: {optional: drainedUC | driver.QPAttrPort | driver.QPAttrTimeout | answering},
+	verbs.QPTypeXRCTarget: {
+		{verbs.QPStateReset, verbs.QPStateInit}: {required: initAttrs | verbs.QPAttrAccess},
+		{verbs.QPStateInit, verbs.QPStateInit}:  {optional: initAttrs | verbs.QPAttrAccess},
+		{verbs.QPStateInit, verbs.QPStateRTR}: {required: receivingUC | answering,
+			optional: verbs.QPAttrAltPath | verbs.QPAttrAccess | verbs.QPAttrPKeyIndex},
+		{verbs.QPStateRTR, verbs.QPStateRTS}: {required: verbs.QPAttrTimeout | verbs.QPAttrSQPSN, optional: sendingRC},
+		{verbs.QPStateRTS, verbs.QPStateRTS}: {optional: sendingRC},
+		{verbs.QPStateRTS, verbs.QPStateSQD}: {optional: verbs.QPAttrEnSQDAsync},
+		{verbs.QPStateSQD, verbs.QPStateRTS}: {optional: sendingRC},
+		{verbs.QPStateSQD, verbs.QPStateSQD}: {optional: drainedUC | verbs.QPAttrPort | verbs.QPAttrTimeout | answering},
 	},
-	driver.QPTypeUD: {
-		{driver.QPStateReset, driver.QPStateInit}: {required: initAttrs | driver.QPAttrQKey},
-		{driver.QPStateInit, driver.QPStateInit}:  {optional: initAttrs | driver.QPAttrQKey},
-		{driver.QPStateInit, driver.QPStateRTR}:   {optional: driver.QPAttrPKeyIndex | driver.QPAttrQKey},
-		{driver.QPStateRTR, driver.QPStateRTS}:    {required: driver.QPAttrSQPSN, optional: driver.QPAttrCurState | driver.QPAttrQKey},
-		{driver.QPStateRTS, driver.QPStateRTS}:    {optional: driver.QPAttrCurState | driver.QPAttrQKey},
-		{driver.QPStateRTS, driver.QPStateSQD}:    {optional: driver.QPAttrEnSQDAsync},
-		{driver.QPStateSQD, driver.QPStateRTS}:    {optional: driver.QPAttrCurState | driver.QPAttrQKey},
-		{driver.QPStateSQD, driver.QPStateSQD}:    {optional: driver.QPAttrPKeyIndex | driver.QPAttrQKey},
-		{driver.QPStateSQE, driver.QPStateRTS}:    {optional: driver.QPAttrCurState | driver.QPAttrQKey},
+	verbs.QPTypeUD: {
+		{verbs.QPStateReset, verbs.QPStateInit}: {required: initAttrs | verbs.QPAttrQKey},
+		{verbs.QPStateInit, verbs.QPStateInit}:  {optional: initAttrs | verbs.QPAttrQKey},
+		{verbs.QPStateInit, verbs.QPStateRTR}:   {optional: verbs.QPAttrPKeyIndex | verbs.QPAttrQKey},
+		{verbs.QPStateRTR, verbs.QPStateRTS}:    {required: verbs.QPAttrSQPSN, optional: verbs.QPAttrCurState | verbs.QPAttrQKey},
+		{verbs.QPStateRTS, verbs.QPStateRTS}:    {optional: verbs.QPAttrCurState | verbs.QPAttrQKey},
+		{verbs.QPStateRTS, verbs.QPStateSQD}:    {optional: verbs.QPAttrEnSQDAsync},
+		{verbs.QPStateSQD, verbs.QPStateRTS}:    {optional: verbs.QPAttrCurState | verbs.QPAttrQKey},
+		{verbs.QPStateSQD, verbs.QPStateSQD}:    {optional: verbs.QPAttrPKeyIndex | verbs.QPAttrQKey},
+		{verbs.QPStateSQE, verbs.QPStateRTS}:    {optional: verbs.QPAttrCurState | verbs.QPAttrQKey},
 	},
 }

@@ -9,7 +9,7 @@ import (
 const head = `# The verbs, and their Go calls
 
 Written by internal/verbtable from its tables and from the code: change those, and run ` + "`go generate ./internal/verbtable`" + `. Where the column Go is
-empty the last one says why. Calls without a package are of ` + "`uverbs`" + `.
+empty the last one says why. Calls without a package are of ` + "`uverbs`" + ` or ` + "`verbs`" + `.
 
 ## The kernel's methods
 

@@ -104,7 +104,7 @@ func TestCallsAreThere(t *testing.T) {
 		t.Fatal(err)
 	}
 	known := make(map[string]bool)
-	for _, dir := range []string{"uverbs", "uverbs/driver", "netlinkrdma"} {
+	for _, dir := range []string{"uverbs", "verbs", "netlinkrdma"} {
 		declarations(t, filepath.Join(top, dir), known)
 	}
 	check := func(row string, calls []string, note string) {

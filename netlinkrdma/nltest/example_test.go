@@ -7,6 +7,7 @@ import (
 
 	"github.com/goverbs/goverbs/netlinkrdma"
 	"github.com/goverbs/goverbs/netlinkrdma/nltest"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // A program that is given its Client can be tested without a device, and with each
@@ -15,7 +16,7 @@ func ExampleKernel() {
 	const cmdNewLink = 3 // RDMA_NLDEV_CMD_NEWLINK
 	kernel := &nltest.Kernel{
 		Devices: []netlinkrdma.Device{{Index: 7, Name: "mlx5_0", Ports: 1, Protocol: "roce"}},
-		Ports:   []netlinkrdma.Port{{DeviceIndex: 7, DeviceName: "mlx5_0", Index: 1, State: netlinkrdma.PortActive, NetdevIndex: 4, NetdevName: "eth0"}},
+		Ports:   []netlinkrdma.Port{{DeviceIndex: 7, DeviceName: "mlx5_0", Index: 1, State: verbs.PortActive, NetdevIndex: 4, NetdevName: "eth0"}},
 		Fail:    map[uint16]error{cmdNewLink: syscall.EPERM},
 	}
 	c := netlinkrdma.Client{Kernel: kernel}

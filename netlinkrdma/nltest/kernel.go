@@ -28,6 +28,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/netlinkrdma"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // Kernel answers requests from the lists it holds; requests that change
@@ -155,11 +156,11 @@ func (k *Kernel) newLink(req netlinkrdma.Request) error {
 	}
 	index := uint32(len(k.Requests))
 	k.Devices = append(k.Devices, netlinkrdma.Device{
-		Index: index, Name: name, Ports: 1, NodeType: netlinkrdma.NodeRNIC, Protocol: "iw",
+		Index: index, Name: name, Ports: 1, NodeType: verbs.NodeRNIC, Protocol: "iw",
 	})
 	k.Ports = append(k.Ports, netlinkrdma.Port{
-		DeviceIndex: index, DeviceName: name, Index: 1, State: netlinkrdma.PortActive,
-		PhysState: netlinkrdma.PhysLinkUp, NetdevIndex: 1, NetdevName: netdev,
+		DeviceIndex: index, DeviceName: name, Index: 1, State: verbs.PortActive,
+		PhysState: verbs.PhysLinkUp, NetdevIndex: 1, NetdevName: netdev,
 	})
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/kernel"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // rig is a connected RC QP on the fake kernel, whose doorbells cost nothing.
@@ -52,7 +53,7 @@ func must[T any](b *testing.B) func(T, error) T {
 	}
 }
 
-func newRig(b *testing.B, driver uverbs.DriverID, version uint32) *rig {
+func newRig(b *testing.B, driver verbs.DriverID, version uint32) *rig {
 	k := fakeverbs.New(uint32(driver))
 	r := &rig{quiet: quietFile{File: k}}
 	dev := must[*uverbs.Device](b)(openOn(uverbs.DeviceInfo{Name: driver.String() + "0", Driver: driver, ABI: version}, &r.quiet))
@@ -60,7 +61,7 @@ func newRig(b *testing.B, driver uverbs.DriverID, version uint32) *rig {
 	ch := must[*uverbs.CompChannel](b)(dev.CreateCompChannel())
 	r.cq = must[*uverbs.CQ](b)(dev.CreateCQ(queueDepth, &uverbs.CQOptions{Channel: ch}))
 	r.qp = must[*uverbs.QP](b)(pd.CreateQP(&uverbs.QPOptions{SendCQ: r.cq, RecvCQ: r.cq,
-		Cap: uverbs.QPCap{MaxSendWR: queueDepth, MaxRecvWR: queueDepth, MaxSendSGE: 4, MaxRecvSGE: 1, MaxInline: 64}}))
+		Cap: verbs.QPCap{MaxSendWR: queueDepth, MaxRecvWR: queueDepth, MaxSendSGE: 4, MaxRecvSGE: 1, MaxInline: 64}}))
 	r.kqp, r.kcq = k.QueuePairs()[0], k.CQs()[0]
 	r.connect(b, driver)
 	b.Cleanup(func() {
@@ -75,16 +76,16 @@ func newRig(b *testing.B, driver uverbs.DriverID, version uint32) *rig {
 	return r
 }
 
-func (r *rig) connect(b *testing.B, driver uverbs.DriverID) {
-	if driver == uverbs.DriverSIW {
+func (r *rig) connect(b *testing.B, driver verbs.DriverID) {
+	if driver == verbs.DriverSIW {
 		r.kqp.Connect()
 		if _, err := r.qp.PostSend(nil); err != nil { // which finds out
 			b.Fatal(err)
 		}
 		return
 	}
-	to := uverbs.AHAttr{Global: true, SGIDIndex: 1, DGID: fakeverbs.IPv4GID, Port: 1}
-	if err := errors.Join(r.qp.Init(nil), r.qp.Connect(&uverbs.QPAttr{DestQPN: 17, AH: to})); err != nil {
+	to := verbs.AHAttr{Global: true, SGIDIndex: 1, DGID: fakeverbs.IPv4GID, Port: 1}
+	if err := errors.Join(r.qp.Init(nil), r.qp.Connect(&verbs.QPAttr{DestQPN: 17, AH: to})); err != nil {
 		b.Fatal(err)
 	}
 }
@@ -124,9 +125,9 @@ func (r *rig) complete() {
 // rounds; filling and emptying the rings happens off the clock.
 func BenchmarkHotPath(b *testing.B) {
 	for _, driver := range []struct {
-		id  uverbs.DriverID
+		id  verbs.DriverID
 		abi uint32
-	}{{uverbs.DriverSIW, 1}, {uverbs.DriverRXE, 2}} {
+	}{{verbs.DriverSIW, 1}, {verbs.DriverRXE, 2}} {
 		for _, list := range []int{1, 16, 64} {
 			b.Run(fmt.Sprintf("%v/list=%d", driver.id, list), func(b *testing.B) {
 				benchHotPath(b, newRig(b, driver.id, driver.abi), list)
@@ -136,14 +137,14 @@ func BenchmarkHotPath(b *testing.B) {
 }
 
 func benchHotPath(b *testing.B, r *rig, list int) {
-	sgl := []uverbs.SGE{{Addr: 1 << 32, Length: 64, LKey: 7}}
-	sends, inline, recvs := make([]uverbs.SendWR, list), make([]uverbs.SendWR, list), make([]uverbs.RecvWR, list)
+	sgl := []verbs.SGE{{Addr: 1 << 32, Length: 64, LKey: 7}}
+	sends, inline, recvs := make([]verbs.SendWR, list), make([]verbs.SendWR, list), make([]verbs.RecvWR, list)
 	for i := range list {
-		sends[i] = uverbs.SendWR{WRID: uint64(i), Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled, SGL: sgl}
-		inline[i] = uverbs.SendWR{WRID: uint64(i), Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled, Inline: make([]byte, 64)}
-		recvs[i] = uverbs.RecvWR{WRID: uint64(i), SGL: sgl}
+		sends[i] = verbs.SendWR{WRID: uint64(i), Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: sgl}
+		inline[i] = verbs.SendWR{WRID: uint64(i), Opcode: verbs.OpSend, Flags: verbs.SendSignaled, Inline: make([]byte, 64)}
+		recvs[i] = verbs.RecvWR{WRID: uint64(i), SGL: sgl}
 	}
-	wcs := make([]uverbs.WC, list)
+	wcs := make([]verbs.WC, list)
 	nothing := func() {}
 	r.bench(b, "PostSend", list, func() (int, error) { return r.qp.PostSend(sends) }, nothing, r.takeSends)
 	r.bench(b, "PostSendInline", list, func() (int, error) { return r.qp.PostSend(inline) }, nothing, r.takeSends)

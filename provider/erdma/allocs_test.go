@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/mmap"
-	"github.com/goverbs/goverbs/uverbs/driver"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // rig is a QP whose device is a page that nobody watches, and whose completions the test
@@ -64,21 +64,21 @@ func (r *rig) complete(queue, index uint32) {
 // hot are the calls that stand in a program's loops.
 func hot(t testing.TB) map[string]func() {
 	r := newRig(t)
-	wcs := make([]driver.WC, 64)
+	wcs := make([]verbs.WC, 64)
 	poll := func(want int) {
 		if n, bad, err := r.cq.Poll(wcs); n != want || bad || err != nil {
 			t.Fatal(n, bad, err)
 		}
 	}
-	sgl := []driver.SGE{{Addr: 1, Length: 2, LKey: 3}}
-	posts := map[string][]driver.SendWR{
-		"send":   {{Opcode: driver.OpSend, Flags: driver.SendSignaled, SGL: sgl}},
-		"write":  {{Opcode: driver.OpRDMAWrite, Flags: driver.SendSignaled, SGL: sgl}},
-		"inline": {{Opcode: driver.OpSend, Flags: driver.SendSignaled, Inline: make([]byte, 64)}},
-		"atomic": {{Opcode: driver.OpFetchAdd, Flags: driver.SendSignaled, SGL: []driver.SGE{{Length: 8}}}},
-		"16 sends": func() (wrs []driver.SendWR) {
+	sgl := []verbs.SGE{{Addr: 1, Length: 2, LKey: 3}}
+	posts := map[string][]verbs.SendWR{
+		"send":   {{Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: sgl}},
+		"write":  {{Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled, SGL: sgl}},
+		"inline": {{Opcode: verbs.OpSend, Flags: verbs.SendSignaled, Inline: make([]byte, 64)}},
+		"atomic": {{Opcode: verbs.OpFetchAdd, Flags: verbs.SendSignaled, SGL: []verbs.SGE{{Length: 8}}}},
+		"16 sends": func() (wrs []verbs.SendWR) {
 			for range 16 {
-				wrs = append(wrs, driver.SendWR{Opcode: driver.OpSend, SGL: sgl})
+				wrs = append(wrs, verbs.SendWR{Opcode: verbs.OpSend, SGL: sgl})
 			}
 			return wrs
 		}(),
@@ -86,7 +86,7 @@ func hot(t testing.TB) map[string]func() {
 	calls := map[string]func(){
 		"PostRecv and Poll": func() {
 			pi := r.rq.produced.Load()
-			if n, err := r.PostRecv([]driver.RecvWR{{SGL: sgl}}); n != 1 || err != nil {
+			if n, err := r.PostRecv([]verbs.RecvWR{{SGL: sgl}}); n != 1 || err != nil {
 				t.Fatal(n, err)
 			}
 			r.complete(1, pi)

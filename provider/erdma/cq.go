@@ -4,8 +4,9 @@ import (
 	"fmt"
 
 	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/mmap"
-	"github.com/goverbs/goverbs/uverbs/driver"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // cq reads completions that the device writes to this process's memory. Nothing is given
@@ -24,7 +25,7 @@ type cq struct {
 // found zeros there would take them for the first arm.
 func (c *erdmaContext) CreateCQ(r *driver.CreateCQ) (driver.CQ, error) {
 	if r.CQE > maxCQE {
-		return nil, fmt.Errorf("%w: a CQ of %d entries, no device has more than %d", driver.ErrNotSupported, r.CQE, uint32(maxCQE))
+		return nil, fmt.Errorf("%w: a CQ of %d entries, no device has more than %d", verbs.ErrNotSupported, r.CQE, uint32(maxCQE))
 	}
 	r.CQE = pow2(max(r.CQE, minCQE))
 	buf, err := r.Alloc(int(r.CQE)*blockSize, nil)

@@ -7,12 +7,13 @@ import (
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/fakeverbs"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // send posts a send and has it succeed.
 func (w *world) send(t testing.TB) {
 	t.Helper()
-	w.post(t, uverbs.SendWR{Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled})
+	w.post(t, verbs.SendWR{Opcode: verbs.OpSend, Flags: verbs.SendSignaled})
 	w.kqp.Sent(w.take(t), abi.IB_WC_SUCCESS)
 }
 
@@ -51,7 +52,7 @@ func TestSolicited(t *testing.T) {
 		if err := w.cq.Arm(true); err != nil {
 			t.Fatal(err)
 		}
-		w.postRecv(t, uverbs.RecvWR{})
+		w.postRecv(t, verbs.RecvWR{})
 		r, _ := w.kqp.TakeRecv()
 		w.kqp.Received(r, &abi.IbUverbsWc{}, solicited)
 		if w.kcq.Armed() == solicited {
@@ -63,26 +64,26 @@ func TestSolicited(t *testing.T) {
 
 // TestStatuses has a send and a receive end with each syndrome.
 func TestStatuses(t *testing.T) {
-	for syndrome, want := range map[uint8]uverbs.WC{
-		1: {Status: uverbs.StatusGeneralErr}, 2: {Status: uverbs.StatusGeneralErr, VendorErr: 1},
-		3: {Status: uverbs.StatusRemAccessErr, VendorErr: 2}, 4: {Status: uverbs.StatusRemAccessErr, VendorErr: 3},
-		5: {Status: uverbs.StatusRemAccessErr, VendorErr: 4}, 6: {Status: uverbs.StatusRemAccessErr, VendorErr: 5},
-		7: {Status: uverbs.StatusRemAccessErr, VendorErr: 6}, 8: {Status: uverbs.StatusLocQPOpErr, VendorErr: 0x20},
-		9: {Status: uverbs.StatusGeneralErr, VendorErr: 0x21}, 10: {Status: uverbs.StatusLocAccessErr, VendorErr: 0x30},
-		11: {Status: uverbs.StatusLocAccessErr, VendorErr: 0x31}, 12: {Status: uverbs.StatusLocAccessErr, VendorErr: 0x32},
-		13: {Status: uverbs.StatusLocAccessErr, VendorErr: 0x33}, 14: {Status: uverbs.StatusLocAccessErr, VendorErr: 0x34},
-		15: {Status: uverbs.StatusWRFlushErr}, 16: {Status: uverbs.StatusRetryExcErr},
-		17: {Status: uverbs.StatusGeneralErr, VendorErr: 17}, 255: {Status: uverbs.StatusGeneralErr, VendorErr: 255},
+	for syndrome, want := range map[uint8]verbs.WC{
+		1: {Status: verbs.StatusGeneralErr}, 2: {Status: verbs.StatusGeneralErr, VendorErr: 1},
+		3: {Status: verbs.StatusRemAccessErr, VendorErr: 2}, 4: {Status: verbs.StatusRemAccessErr, VendorErr: 3},
+		5: {Status: verbs.StatusRemAccessErr, VendorErr: 4}, 6: {Status: verbs.StatusRemAccessErr, VendorErr: 5},
+		7: {Status: verbs.StatusRemAccessErr, VendorErr: 6}, 8: {Status: verbs.StatusLocQPOpErr, VendorErr: 0x20},
+		9: {Status: verbs.StatusGeneralErr, VendorErr: 0x21}, 10: {Status: verbs.StatusLocAccessErr, VendorErr: 0x30},
+		11: {Status: verbs.StatusLocAccessErr, VendorErr: 0x31}, 12: {Status: verbs.StatusLocAccessErr, VendorErr: 0x32},
+		13: {Status: verbs.StatusLocAccessErr, VendorErr: 0x33}, 14: {Status: verbs.StatusLocAccessErr, VendorErr: 0x34},
+		15: {Status: verbs.StatusWRFlushErr}, 16: {Status: verbs.StatusRetryExcErr},
+		17: {Status: verbs.StatusGeneralErr, VendorErr: 17}, 255: {Status: verbs.StatusGeneralErr, VendorErr: 255},
 	} {
 		want.QPN = 1
 		w := newWorld(t, nil)
-		w.post(t, uverbs.SendWR{WRID: 4, Opcode: uverbs.OpSend}) // no completion was asked for
+		w.post(t, verbs.SendWR{WRID: 4, Opcode: verbs.OpSend}) // no completion was asked for
 		w.kqp.ERDMA.Fail(syndrome)
 		if want.WRID = 4; w.one(t) != want {
 			t.Errorf("syndrome %d of a send: want %+v", syndrome, want)
 		}
 		w = newWorld(t, nil)
-		w.postRecv(t, uverbs.RecvWR{WRID: 5})
+		w.postRecv(t, verbs.RecvWR{WRID: 5})
 		w.kqp.ERDMA.FailRecv(syndrome)
 		if want.WRID = 5; w.one(t) != want {
 			t.Errorf("syndrome %d of a receive: want %+v", syndrome, want)
@@ -95,9 +96,9 @@ func TestUnsignaled(t *testing.T) {
 	w := newWorld(t, nil)
 	for range 10 {
 		for i := range depth {
-			wr := uverbs.SendWR{WRID: uint64(i), Opcode: uverbs.OpSend, Inline: data(96)}
+			wr := verbs.SendWR{WRID: uint64(i), Opcode: verbs.OpSend, Inline: data(96)}
 			if i == depth-1 {
-				wr.Flags = uverbs.SendSignaled
+				wr.Flags = verbs.SendSignaled
 			}
 			w.post(t, wr)
 		}
@@ -115,8 +116,8 @@ func TestUnsignaled(t *testing.T) {
 func TestHostile(t *testing.T) {
 	w := newWorld(t, nil)
 	qpn := w.qp.Num()
-	w.post(t, uverbs.SendWR{WRID: 1, Opcode: uverbs.OpSend, Inline: data(96)}, uverbs.SendWR{WRID: 2, Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled})
-	w.postRecv(t, uverbs.RecvWR{WRID: 3}, uverbs.RecvWR{WRID: 4})
+	w.post(t, verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, Inline: data(96)}, verbs.SendWR{WRID: 2, Opcode: verbs.OpSend, Flags: verbs.SendSignaled})
+	w.postRecv(t, verbs.RecvWR{WRID: 3}, verbs.RecvWR{WRID: 4})
 	for _, c := range []fakeverbs.ERDMACQE{
 		{QPN: qpn + 1}, {QPN: 1<<32 - 1}, {QPN: 1 << 24},
 		{QPN: qpn, Index: 1}, {QPN: qpn, Index: 3}, // inside the first send
@@ -143,12 +144,12 @@ func TestHostile(t *testing.T) {
 func TestWrongCQ(t *testing.T) {
 	w := newWorld(t, nil)
 	other := must[*uverbs.CQ](t)(w.dev.CreateCQ(1, nil))
-	w.post(t, uverbs.SendWR{Opcode: uverbs.OpSend})
-	w.postRecv(t, uverbs.RecvWR{})
+	w.post(t, verbs.SendWR{Opcode: verbs.OpSend})
+	w.postRecv(t, verbs.RecvWR{})
 	kother := w.k.CQs()[1].ERDMA
 	kother.Complete(fakeverbs.ERDMACQE{QPN: w.qp.Num()})
 	kother.Complete(fakeverbs.ERDMACQE{QPN: w.qp.Num(), QueueType: 1})
-	if n, err := other.Poll(make([]uverbs.WC, 4)); n != 0 || err != nil {
+	if n, err := other.Poll(make([]verbs.WC, 4)); n != 0 || err != nil {
 		t.Error(n, err)
 	}
 	if err := other.Close(); err != nil {
@@ -162,7 +163,7 @@ func TestCQLaps(t *testing.T) {
 	if w.cq.Cap() != minCQE {
 		t.Errorf("%d entries", w.cq.Cap())
 	}
-	wcs := make([]uverbs.WC, 3)
+	wcs := make([]verbs.WC, 3)
 	for i := range 200 {
 		batch := i%depth + 1
 		for range batch {
@@ -184,8 +185,8 @@ func FuzzCQE(f *testing.F) {
 	f.Add(uint8(0), uint8(0), uint8(0), uint32(0), uint32(1), uint32(3), uint32(4))
 	f.Fuzz(func(t *testing.T, op, queue, syndrome uint8, index, qpn, imm, size uint32) {
 		w := newWorld(t, nil)
-		w.post(t, uverbs.SendWR{WRID: 1, Opcode: uverbs.OpSend})
-		w.postRecv(t, uverbs.RecvWR{WRID: 2})
+		w.post(t, verbs.SendWR{WRID: 1, Opcode: verbs.OpSend})
+		w.postRecv(t, verbs.RecvWR{WRID: 2})
 		w.kcq.ERDMA.Complete(fakeverbs.ERDMACQE{Opcode: op, QueueType: queue, Syndrome: syndrome, Index: index, QPN: qpn, Imm: imm, InvalidatedKey: imm, Size: size})
 		for _, wc := range w.poll(t) {
 			if wc.QPN != w.qp.Num() || wc.WRID != 1 && wc.WRID != 2 {

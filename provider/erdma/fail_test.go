@@ -8,6 +8,7 @@ import (
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/fakeverbs"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // TestFlush: what the device has is flushed by the device, what is posted afterwards by the
@@ -21,15 +22,15 @@ func TestFlush(t *testing.T) {
 			}
 		}
 	})
-	w.post(t, uverbs.SendWR{WRID: 1, Opcode: uverbs.OpSend}, uverbs.SendWR{WRID: 2, Opcode: uverbs.OpSend})
-	w.postRecv(t, uverbs.RecvWR{WRID: 3})
+	w.post(t, verbs.SendWR{WRID: 1, Opcode: verbs.OpSend}, verbs.SendWR{WRID: 2, Opcode: verbs.OpSend})
+	w.postRecv(t, verbs.RecvWR{WRID: 3})
 	w.kqp.Break()
 	rung := stores
 	seen := map[uint64]bool{}
 	flushed := func() {
 		t.Helper()
 		for _, wc := range w.poll(t) {
-			if wc.Status != uverbs.StatusWRFlushErr || wc.QPN != w.qp.Num() || seen[wc.WRID] {
+			if wc.Status != verbs.StatusWRFlushErr || wc.QPN != w.qp.Num() || seen[wc.WRID] {
 				t.Errorf("%+v", wc)
 			}
 			seen[wc.WRID] = true
@@ -37,9 +38,9 @@ func TestFlush(t *testing.T) {
 	}
 	flushed()
 	for i := range uint64(3) {
-		w.post(t, uverbs.SendWR{WRID: 10 + i, Opcode: uverbs.OpRDMAWrite}, uverbs.SendWR{WRID: 20 + i, Opcode: uverbs.OpSend})
-		w.postRecv(t, uverbs.RecvWR{WRID: 30 + i}, uverbs.RecvWR{WRID: 40 + i})
-		if n, err := w.qp.PostSend([]uverbs.SendWR{{Opcode: 99}}); n != 0 || !errors.Is(err, uverbs.ErrNotSupported) {
+		w.post(t, verbs.SendWR{WRID: 10 + i, Opcode: verbs.OpRDMAWrite}, verbs.SendWR{WRID: 20 + i, Opcode: verbs.OpSend})
+		w.postRecv(t, verbs.RecvWR{WRID: 30 + i}, verbs.RecvWR{WRID: 40 + i})
+		if n, err := w.qp.PostSend([]verbs.SendWR{{Opcode: 99}}); n != 0 || !errors.Is(err, verbs.ErrNotSupported) {
 			t.Error(n, err)
 		}
 	}
@@ -53,10 +54,10 @@ func TestFlush(t *testing.T) {
 // to flush, when the kernel stops the QP.
 func TestPostedUnaware(t *testing.T) {
 	w := newWorld(t, nil)
-	w.postRecv(t, uverbs.RecvWR{WRID: 1})
+	w.postRecv(t, verbs.RecvWR{WRID: 1})
 	w.kqp.Break()
-	w.post(t, uverbs.SendWR{WRID: 2, Opcode: uverbs.OpSend})
-	w.postRecv(t, uverbs.RecvWR{WRID: 3})
+	w.post(t, verbs.SendWR{WRID: 2, Opcode: verbs.OpSend})
+	w.postRecv(t, verbs.RecvWR{WRID: 3})
 	if wc := w.one(t); wc.WRID != 1 {
 		t.Errorf("%+v", wc)
 	}
@@ -141,7 +142,7 @@ func TestNumberAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	qpn := w.qp.Num()
-	w.qp = must[*uverbs.QP](t)(w.pd.CreateQP(&uverbs.QPOptions{SendCQ: w.cq, RecvCQ: w.cq, Cap: uverbs.QPCap{MaxSendWR: depth, MaxRecvWR: depth}}))
+	w.qp = must[*uverbs.QP](t)(w.pd.CreateQP(&uverbs.QPOptions{SendCQ: w.cq, RecvCQ: w.cq, Cap: verbs.QPCap{MaxSendWR: depth, MaxRecvWR: depth}}))
 	w.kqp = w.k.QueuePairs()[0]
 	w.kqp.Connect()
 	if w.qp.Num() != qpn {
@@ -152,7 +153,7 @@ func TestNumberAgain(t *testing.T) {
 	if wcs := w.poll(t); len(wcs) > 0 {
 		t.Errorf("%+v", wcs)
 	}
-	w.post(t, uverbs.SendWR{WRID: 9, Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled})
+	w.post(t, verbs.SendWR{WRID: 9, Opcode: verbs.OpSend, Flags: verbs.SendSignaled})
 	w.kqp.Sent(w.take(t), abi.IB_WC_SUCCESS)
 	if wc := w.one(t); wc.WRID != 9 {
 		t.Errorf("%+v", wc)

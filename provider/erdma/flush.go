@@ -1,6 +1,9 @@
 package erdma
 
-import "github.com/goverbs/goverbs/uverbs/driver"
+import (
+	"github.com/goverbs/goverbs/internal/driver"
+	"github.com/goverbs/goverbs/verbs"
+)
 
 // Fail has the kernel stop the QP. The device then completes the work requests that it was
 // told of, and would complete no others. Those posted later are therefore completed here,
@@ -15,8 +18,8 @@ func (q *qp) Fail(move func() error) driver.Flushed {
 	return f
 }
 
-func (q *qp) flush(id uint64, op driver.WCOpcode) driver.WC {
-	return driver.WC{WRID: id, Opcode: op, QPN: q.num, Status: driver.StatusWRFlushErr}
+func (q *qp) flush(id uint64, op verbs.WCOpcode) verbs.WC {
+	return verbs.WC{WRID: id, Opcode: op, QPN: q.num, Status: verbs.StatusWRFlushErr}
 }
 
 // Idle implements driver.Idler.

@@ -11,6 +11,7 @@ import (
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/mmap"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // tamper changes the driver's answer to a call.
@@ -32,7 +33,7 @@ func TestHostileAnswers(t *testing.T) {
 	type qpAnswer = abi.ErdmaUrespCreateQp
 	makeCQ := func(w *world) error { _, err := w.dev.CreateCQ(4, nil); return err }
 	makeQP := func(w *world) error {
-		_, err := w.pd.CreateQP(&uverbs.QPOptions{SendCQ: w.cq, RecvCQ: w.cq, Cap: uverbs.QPCap{MaxSendWR: 4, MaxRecvWR: 4}})
+		_, err := w.pd.CreateQP(&uverbs.QPOptions{SendCQ: w.cq, RecvCQ: w.cq, Cap: verbs.QPCap{MaxSendWR: 4, MaxRecvWR: 4}})
 		return err
 	}
 	for name, c := range map[string]struct {
@@ -80,7 +81,7 @@ func TestHostileOpen(t *testing.T) {
 		"offset": func(a *abi.ErdmaUrespAllocCtx) { a.SdbType, a.SdbOffset = 1, 16 },
 		"huge":   func(a *abi.ErdmaUrespAllocCtx) { a.SdbType, a.SdbOffset = 1, 1<<32-1 },
 	} {
-		k := fakeverbs.New(uint32(uverbs.DriverERDMA))
+		k := fakeverbs.New(uint32(verbs.DriverERDMA))
 		k.Tamper = tamper("GET_CONTEXT", change)
 		live := mmap.Live()
 		if dev, err := openOn(info, k); err == nil {
@@ -118,10 +119,10 @@ func TestDoorbells(t *testing.T) {
 		qp := must[*uverbs.QP](t)(w.pd.CreateQP(&uverbs.QPOptions{SendCQ: cq, RecvCQ: cq}))
 		all := w.k.QueuePairs()
 		all[len(all)-1].Connect()
-		if _, err := qp.PostSend([]uverbs.SendWR{{Opcode: uverbs.OpSend}}); err != nil {
+		if _, err := qp.PostSend([]verbs.SendWR{{Opcode: verbs.OpSend}}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := qp.PostRecv([]uverbs.RecvWR{{}}); err != nil {
+		if _, err := qp.PostRecv([]verbs.RecvWR{{}}); err != nil {
 			t.Fatal(err)
 		}
 		if err := cq.Arm(false); err != nil {

@@ -7,7 +7,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/fakeverbs"
 	"github.com/goverbs/goverbs/internal/providertest"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // TestMisuse: the model notes what the mutations of the tour do not come to.
@@ -37,7 +37,7 @@ func TestMisuse(t *testing.T) {
 		t.Run(want, func(t *testing.T) {
 			p := newPair(t, func(k *fakeverbs.Kernel) { k.Cross = func(c *fakeverbs.Crossing) { misuse(k, c) } })
 			p.Arm(1, false)
-			p.OneMessage(0, 1, uverbs.OpSend, providertest.Gathered(8))
+			p.OneMessage(0, 1, verbs.OpSend, providertest.Gathered(8))
 			if all := strings.Join(p.K.Violations(), "\n"); !strings.Contains(all, want) {
 				t.Errorf("violations: %s", all)
 			}

@@ -5,7 +5,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/fakeverbs"
 	"github.com/goverbs/goverbs/internal/providertest"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 const (
@@ -19,6 +19,6 @@ type pair struct{ *providertest.Pair }
 // newPair makes two QPs on the model of the device. change is for the kernel before it is used.
 func newPair(t testing.TB, change func(*fakeverbs.Kernel)) *pair {
 	t.Helper()
-	return &pair{providertest.New(t, &providertest.Options{Info: info, Kernel: change, Type: uverbs.QPTypeRC, CQE: 64, Access: providertest.Access,
-		Cap: uverbs.QPCap{MaxSendWR: pairDepth, MaxRecvWR: pairDepth, MaxSendSGE: maxSGE, MaxRecvSGE: 1}})}
+	return &pair{providertest.New(t, &providertest.Options{Info: info, Kernel: change, Type: verbs.QPTypeRC, CQE: 64, Access: providertest.Access,
+		Cap: verbs.QPCap{MaxSendWR: pairDepth, MaxRecvWR: pairDepth, MaxSendSGE: maxSGE, MaxRecvSGE: 1}})}
 }

@@ -1,10 +1,10 @@
 package erdma
 
-import "github.com/goverbs/goverbs/uverbs/driver"
+import "github.com/goverbs/goverbs/verbs"
 
 // Poll passes over completions that speak of no work request.
-func (q *cq) Poll(wcs []driver.WC) (n int, bad bool, err error) {
-	odd := driver.StatusSuccess
+func (q *cq) Poll(wcs []verbs.WC) (n int, bad bool, err error) {
+	odd := verbs.StatusSuccess
 	for n < len(wcs) {
 		ready := q.ring.Ready(len(wcs) - n)
 		if ready == 0 {
@@ -18,12 +18,12 @@ func (q *cq) Poll(wcs []driver.WC) (n int, bad bool, err error) {
 		}
 		q.ring.Release(ready)
 	}
-	return n, odd != driver.StatusSuccess, nil
+	return n, odd != verbs.StatusSuccess, nil
 }
 
 // complete reads an entry, each field once, and finds the work request that it speaks of.
 // It reports whether there is one: the QP may be gone, and a device may say anything.
-func (q *cq) complete(e *cqe, wc *driver.WC) bool {
+func (q *cq) complete(e *cqe, wc *verbs.WC) bool {
 	hdr, index, num := be32(e.hdr), be32(e.index), be32(e.qpn)
 	p := q.ctx.qps.Get(num)
 	if p == nil {
@@ -39,7 +39,7 @@ func (q *cq) complete(e *cqe, wc *driver.WC) bool {
 	if !ok {
 		return false
 	}
-	*wc = driver.WC{WRID: id, QPN: num}
+	*wc = verbs.WC{WRID: id, QPN: num}
 	if syndrome := uint8(hdr); syndrome != 0 {
 		wc.Status, wc.VendorErr = statusOf(syndrome)
 		return true
@@ -48,9 +48,9 @@ func (q *cq) complete(e *cqe, wc *driver.WC) bool {
 	wc.Opcode, wc.ByteLen = wcOpcodes[op], be32(e.size)
 	switch op {
 	case opRecvImm, opRspSendImm:
-		wc.Imm, wc.Flags = e.imm, driver.WCWithImm
+		wc.Imm, wc.Flags = e.imm, verbs.WCWithImm
 	case opRecvInv:
-		wc.Imm, wc.Flags = be32(e.imm), driver.WCWithInv
+		wc.Imm, wc.Flags = be32(e.imm), verbs.WCWithInv
 	}
 	return true
 }

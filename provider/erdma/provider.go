@@ -4,15 +4,16 @@ import (
 	"fmt"
 
 	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/mmap"
-	"github.com/goverbs/goverbs/uverbs/driver"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 func init() { driver.Register(provider{}) }
 
 type provider struct{}
 
-func (provider) ID() driver.ID { return driver.ERDMA }
+func (provider) ID() verbs.DriverID { return verbs.DriverERDMA }
 
 func (provider) ABI() (lowest, highest uint32) { return 0, abi.ERDMA_ABI_VERSION }
 
@@ -52,7 +53,7 @@ func (provider) Open(r *driver.Open) (driver.Context, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.atomics = attr.AtomicCap != driver.AtomicNone
+	c.atomics = attr.AtomicCap != verbs.AtomicNone
 	c.records.alloc = r.Device.Alloc
 	return c, nil
 }

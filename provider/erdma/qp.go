@@ -5,8 +5,9 @@ import (
 	"math"
 
 	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/mmap"
-	"github.com/goverbs/goverbs/uverbs/driver"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // qp is a QP's two queues, which stand behind each other in memory of this process.
@@ -28,12 +29,12 @@ type qp struct {
 // CreateQP lays out the queues as the kernel is going to: four blocks for each send, then
 // the receives on the next page.
 func (c *erdmaContext) CreateQP(r *driver.CreateQP) (driver.QP, error) {
-	if r.Type != driver.QPTypeRC || r.SRQ != nil {
-		return nil, fmt.Errorf("%w: erdma has RC QPs with receive queues of their own", driver.ErrNotSupported)
+	if r.Type != verbs.QPTypeRC || r.SRQ != nil {
+		return nil, fmt.Errorf("%w: erdma has RC QPs with receive queues of their own", verbs.ErrNotSupported)
 	}
 	r.Cap.MaxSendWR, r.Cap.MaxRecvWR = max(r.Cap.MaxSendWR, 1), max(r.Cap.MaxRecvWR, 1) // the kernel knows no QP without
 	if r.Cap.MaxSendWR > mostWR || r.Cap.MaxRecvWR > mostWR {
-		return nil, fmt.Errorf("%w: erdma's queues have room for at most %d work requests", driver.ErrNotSupported, mostWR)
+		return nil, fmt.Errorf("%w: erdma's queues have room for at most %d work requests", verbs.ErrNotSupported, mostWR)
 	}
 	sqe, rqe := pow2(r.Cap.MaxSendWR*maxBlocks), pow2(r.Cap.MaxRecvWR)
 	buf, err := r.Alloc(aligned(sqe)+aligned(rqe), nil)

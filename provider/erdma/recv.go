@@ -1,12 +1,13 @@
 package erdma
 
 import (
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/mmap"
-	"github.com/goverbs/goverbs/uverbs/driver"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // PostRecv tells the device of each receive: the doorbell takes one.
-func (q *qp) PostRecv(wrs []driver.RecvWR) (n int, err error) {
+func (q *qp) PostRecv(wrs []verbs.RecvWR) (n int, err error) {
 	pi := q.rq.produced.Load()
 	room := q.rq.room(pi)
 	for i := range wrs {
@@ -15,11 +16,11 @@ func (q *qp) PostRecv(wrs []driver.RecvWR) (n int, err error) {
 			return i, err
 		}
 		if q.failed {
-			q.flushed.Recv = append(q.flushed.Recv, q.flush(wrs[i].WRID, driver.WCRecv))
+			q.flushed.Recv = append(q.flushed.Recv, q.flush(wrs[i].WRID, verbs.WCRecv))
 			continue
 		}
 		if uint32(i) >= room {
-			return i, driver.ErrQueueFull
+			return i, verbs.ErrQueueFull
 		}
 		q.receive(pi, wrs[i].WRID, sgl)
 		pi++
@@ -31,7 +32,7 @@ func (q *qp) PostRecv(wrs []driver.RecvWR) (n int, err error) {
 }
 
 // receive fills the entry at pi and rings.
-func (q *qp) receive(pi uint32, id uint64, sgl []driver.SGE) {
+func (q *qp) receive(pi uint32, id uint64, sgl []verbs.SGE) {
 	e := q.rq.blocks.At(pi)
 	word := uint64(q.num)<<32 | uint64(uint16(pi+1))
 	*e = block{word}
@@ -45,6 +46,6 @@ func (q *qp) receive(pi uint32, id uint64, sgl []driver.SGE) {
 }
 
 // sgeWords is an SGE as entries have it: as in verbs.
-func sgeWords(s *driver.SGE) (addr, rest uint64) {
+func sgeWords(s *verbs.SGE) (addr, rest uint64) {
 	return s.Addr, uint64(s.Length) | uint64(s.LKey)<<32
 }

@@ -4,7 +4,8 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/goverbs/goverbs/uverbs/driver"
+	"github.com/goverbs/goverbs/internal/driver"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // opcode is what a send's opcode is to the device, and how its entry is laid out.
@@ -25,19 +26,19 @@ const (
 )
 
 var opcodes = [...]opcode{
-	driver.OpRDMAWrite:    {opWrite, writeLayout},
-	driver.OpRDMAWriteImm: {opWriteImm, writeLayout},
-	driver.OpSend:         {opSend, sendLayout},
-	driver.OpSendImm:      {opSendImm, sendLayout},
-	driver.OpSendWithInv:  {opSendInv, sendLayout},
-	driver.OpRDMARead:     {opRead, readLayout},
-	driver.OpReadWithInv:  {opReadInv, readLayout},
-	driver.OpCompareSwap:  {opCompareSwap, atomicLayout},
-	driver.OpFetchAdd:     {opFetchAdd, atomicLayout},
-	driver.OpLocalInv:     {opLocalInv, invLayout},
+	verbs.OpRDMAWrite:    {opWrite, writeLayout},
+	verbs.OpRDMAWriteImm: {opWriteImm, writeLayout},
+	verbs.OpSend:         {opSend, sendLayout},
+	verbs.OpSendImm:      {opSendImm, sendLayout},
+	verbs.OpSendWithInv:  {opSendInv, sendLayout},
+	verbs.OpRDMARead:     {opRead, readLayout},
+	verbs.OpReadWithInv:  {opReadInv, readLayout},
+	verbs.OpCompareSwap:  {opCompareSwap, atomicLayout},
+	verbs.OpFetchAdd:     {opFetchAdd, atomicLayout},
+	verbs.OpLocalInv:     {opLocalInv, invLayout},
 }
 
-func lookUp(op driver.Opcode) opcode {
+func lookUp(op verbs.Opcode) opcode {
 	if int64(op) < int64(len(opcodes)) {
 		return opcodes[op]
 	}
@@ -45,22 +46,22 @@ func lookUp(op driver.Opcode) opcode {
 }
 
 // Supports implements driver.Supporter.
-func (c *erdmaContext) Supports(t driver.QPType, op driver.Opcode) bool {
+func (c *erdmaContext) Supports(t verbs.QPType, op verbs.Opcode) bool {
 	l := lookUp(op).layout
-	return t == driver.QPTypeRC && l != unknown && (l != atomicLayout || c.atomics)
+	return t == verbs.QPTypeRC && l != unknown && (l != atomicLayout || c.atomics)
 }
 
 // request is a send, whose slices were read once: what is checked is what is used.
 type request struct {
-	wr     *driver.SendWR
+	wr     *verbs.SendWR
 	op     opcode
-	flags  driver.SendFlags
-	sgl    []driver.SGE
+	flags  verbs.SendFlags
+	sgl    []verbs.SGE
 	inline []byte
 	length uint32 // bytes in all
 }
 
-const allFlags = driver.SendFence | driver.SendSignaled | driver.SendSolicited
+const allFlags = verbs.SendFence | verbs.SendSignaled | verbs.SendSolicited
 
 // check refuses what the device would answer with a dead connection, or C's provider with
 // an error.
@@ -68,25 +69,25 @@ func (q *qp) check(r *request) error {
 	length, err := driver.SumSGL(r.sgl, q.maxSGE)
 	switch l := r.op.layout; {
 	case l == unknown, l == atomicLayout && !q.ctx.atomics:
-		return fmt.Errorf("%w: this erdma device has no %v", driver.ErrNotSupported, r.wr.Opcode)
+		return fmt.Errorf("%w: this erdma device has no %v", verbs.ErrNotSupported, r.wr.Opcode)
 	case err != nil:
 		return err
 	case r.flags&^allFlags != 0:
-		return fmt.Errorf("%w: unknown flags %#x", driver.ErrInvalidWR, uint32(r.flags&^allFlags))
+		return fmt.Errorf("%w: unknown flags %#x", verbs.ErrInvalidWR, uint32(r.flags&^allFlags))
 	case length > math.MaxUint32:
-		return fmt.Errorf("%w: %d bytes in all, a message has at most %d", driver.ErrInvalidWR, length, uint32(math.MaxUint32))
+		return fmt.Errorf("%w: %d bytes in all, a message has at most %d", verbs.ErrInvalidWR, length, uint32(math.MaxUint32))
 	case l == sendLayout || l == writeLayout:
 		if r.inline != nil {
 			length, err = uint64(len(r.inline)), r.checkInline()
 		}
 	case r.inline != nil:
-		err = fmt.Errorf("%w: %v takes no Inline", driver.ErrInvalidWR, r.wr.Opcode)
+		err = fmt.Errorf("%w: %v takes no Inline", verbs.ErrInvalidWR, r.wr.Opcode)
 	case l == invLayout && len(r.sgl) > 0:
-		err = fmt.Errorf("%w: %v takes no SGL", driver.ErrInvalidWR, r.wr.Opcode)
+		err = fmt.Errorf("%w: %v takes no SGL", verbs.ErrInvalidWR, r.wr.Opcode)
 	case l == readLayout && len(r.sgl) != 1:
-		err = fmt.Errorf("%w: %v takes exactly one SGE on erdma", driver.ErrInvalidWR, r.wr.Opcode)
+		err = fmt.Errorf("%w: %v takes exactly one SGE on erdma", verbs.ErrInvalidWR, r.wr.Opcode)
 	case l == atomicLayout && (len(r.sgl) != 1 || length != 8):
-		err = fmt.Errorf("%w: the result of %v takes one SGE of 8 bytes", driver.ErrInvalidWR, r.wr.Opcode)
+		err = fmt.Errorf("%w: the result of %v takes one SGE of 8 bytes", verbs.ErrInvalidWR, r.wr.Opcode)
 	}
 	r.length = uint32(length)
 	return err
@@ -95,10 +96,10 @@ func (q *qp) check(r *request) error {
 func (r *request) checkInline() error {
 	switch {
 	case len(r.sgl) > 0:
-		return fmt.Errorf("%w: both SGL and Inline are set", driver.ErrInvalidWR)
+		return fmt.Errorf("%w: both SGL and Inline are set", verbs.ErrInvalidWR)
 	case len(r.inline) > maxInline:
 		return fmt.Errorf("%w: %d bytes inline, erdma takes %d (send more from registered memory, with SGL)",
-			driver.ErrInvalidWR, len(r.inline), maxInline)
+			verbs.ErrInvalidWR, len(r.inline), maxInline)
 	}
 	return nil
 }
@@ -122,9 +123,9 @@ func (r *request) blocks() uint32 {
 // header is the first word, without what the queue adds.
 func (r *request) header() uint64 {
 	h := uint64(r.op.code)<<hdrOpShift |
-		uint64(r.flags&driver.SendSignaled)*(hdrSignaled/uint64(driver.SendSignaled)) |
-		uint64(r.flags&driver.SendSolicited)*(hdrSolicited/uint64(driver.SendSolicited)) |
-		uint64(r.flags&driver.SendFence)*(hdrFence/uint64(driver.SendFence))
+		uint64(r.flags&verbs.SendSignaled)*(hdrSignaled/uint64(verbs.SendSignaled)) |
+		uint64(r.flags&verbs.SendSolicited)*(hdrSolicited/uint64(verbs.SendSolicited)) |
+		uint64(r.flags&verbs.SendFence)*(hdrFence/uint64(verbs.SendFence))
 	switch {
 	case r.op.layout > writeLayout:
 		return h

@@ -5,17 +5,17 @@ import (
 
 	"github.com/goverbs/goverbs/internal/fakeverbs"
 	"github.com/goverbs/goverbs/internal/providertest"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 var script = providertest.Script{
-	Ops:   []uverbs.Opcode{uverbs.OpSend, uverbs.OpSendImm, uverbs.OpSendWithInv, uverbs.OpRDMAWrite, uverbs.OpRDMAWriteImm},
+	Ops:   []verbs.Opcode{verbs.OpSend, verbs.OpSendImm, verbs.OpSendWithInv, verbs.OpRDMAWrite, verbs.OpRDMAWriteImm},
 	Reads: true, Atomics: true, Solicits: true,
 }
 
 // oldScript is what rdma-core's provider of Debian 12 carries out.
 var oldScript = providertest.Script{
-	Ops:   []uverbs.Opcode{uverbs.OpSend, uverbs.OpSendImm, uverbs.OpRDMAWrite, uverbs.OpRDMAWriteImm},
+	Ops:   []verbs.Opcode{verbs.OpSend, verbs.OpSendImm, verbs.OpRDMAWrite, verbs.OpRDMAWriteImm},
 	Reads: true, Solicits: true,
 }
 

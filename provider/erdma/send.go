@@ -1,12 +1,13 @@
 package erdma
 
 import (
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/mmap"
-	"github.com/goverbs/goverbs/uverbs/driver"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // PostSend fills the queue and rings once.
-func (q *qp) PostSend(wrs []driver.SendWR) (n int, err error) {
+func (q *qp) PostSend(wrs []verbs.SendWR) (n int, err error) {
 	pi := q.sq.produced.Load()
 	room := q.sq.room(pi)
 	for n < len(wrs) {
@@ -39,7 +40,7 @@ func (q *qp) ring(pi uint32) {
 }
 
 // send fills the blocks from pi on, if there is room, and says how many they are.
-func (q *qp) send(pi, room uint32, wr *driver.SendWR) (blocks uint32, err error) {
+func (q *qp) send(pi, room uint32, wr *verbs.SendWR) (blocks uint32, err error) {
 	r := request{wr: wr, op: lookUp(wr.Opcode), flags: wr.Flags, sgl: wr.SGL, inline: wr.Inline}
 	if err := q.check(&r); err != nil {
 		return 0, err
@@ -50,7 +51,7 @@ func (q *qp) send(pi, room uint32, wr *driver.SendWR) (blocks uint32, err error)
 	}
 	blocks = r.blocks()
 	if blocks > room {
-		return 0, driver.ErrQueueFull
+		return 0, verbs.ErrQueueFull
 	}
 	q.sq.note(pi, wr.WRID, blocks)
 	q.fill(pi, &r)

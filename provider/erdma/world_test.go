@@ -9,6 +9,7 @@ import (
 	"github.com/goverbs/goverbs/internal/kernel"
 	"github.com/goverbs/goverbs/mmap"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 func must[T any](t testing.TB) func(T, error) T {
@@ -37,15 +38,15 @@ type world struct {
 
 const depth = 4 // work requests of each queue
 
-var info = uverbs.DeviceInfo{Name: "erdma0", Driver: uverbs.DriverERDMA, ABI: 1}
+var info = uverbs.DeviceInfo{Name: "erdma0", Driver: verbs.DriverERDMA, ABI: 1}
 
 // newWorld makes a world whose QP is connected. change is for what the QP shall be.
 func newWorld(t testing.TB, change func(*fakeverbs.Kernel, *uverbs.QPOptions)) *world {
 	t.Helper()
-	k := fakeverbs.New(uint32(uverbs.DriverERDMA))
+	k := fakeverbs.New(uint32(verbs.DriverERDMA))
 	live := mmap.Live()
 	w := &world{k: k}
-	opts := &uverbs.QPOptions{Cap: uverbs.QPCap{MaxSendWR: depth, MaxRecvWR: depth, MaxSendSGE: maxSGE, MaxRecvSGE: 1}}
+	opts := &uverbs.QPOptions{Cap: verbs.QPCap{MaxSendWR: depth, MaxRecvWR: depth, MaxSendSGE: maxSGE, MaxRecvSGE: 1}}
 	if change != nil {
 		change(k, opts)
 	}
@@ -53,14 +54,14 @@ func newWorld(t testing.TB, change func(*fakeverbs.Kernel, *uverbs.QPOptions)) *
 	w.pd = must[*uverbs.PD](t)(w.dev.AllocPD())
 	w.ch = must[*uverbs.CompChannel](t)(w.dev.CreateCompChannel())
 	w.cq = must[*uverbs.CQ](t)(w.dev.CreateCQ(1, &uverbs.CQOptions{Channel: w.ch}))
-	w.mr = must[*uverbs.MR](t)(w.pd.AllocMR(4096, uverbs.AccessLocalWrite, nil))
+	w.mr = must[*uverbs.MR](t)(w.pd.AllocMR(4096, verbs.AccessLocalWrite, nil))
 	opts.SendCQ, opts.RecvCQ = w.cq, w.cq
 	w.qp = must[*uverbs.QP](t)(w.pd.CreateQP(opts))
 	w.kqp, w.kcq = k.QueuePairs()[0], k.CQs()[0]
 	w.kqp.Connect()
 	t.Cleanup(func() {
 		for _, c := range []interface{ Close() error }{w.qp, w.mr, w.cq, w.ch, w.pd, w.dev} {
-			if err := c.Close(); err != nil && !errors.Is(err, uverbs.ErrClosed) {
+			if err := c.Close(); err != nil && !errors.Is(err, verbs.ErrClosed) {
 				t.Error(err)
 			}
 		}
@@ -75,14 +76,14 @@ func newWorld(t testing.TB, change func(*fakeverbs.Kernel, *uverbs.QPOptions)) *
 }
 
 // post queues sends, all of which have to be taken.
-func (w *world) post(t testing.TB, wrs ...uverbs.SendWR) {
+func (w *world) post(t testing.TB, wrs ...verbs.SendWR) {
 	t.Helper()
 	if n, err := w.qp.PostSend(wrs); n != len(wrs) || err != nil {
 		t.Fatal(n, err)
 	}
 }
 
-func (w *world) postRecv(t testing.TB, wrs ...uverbs.RecvWR) {
+func (w *world) postRecv(t testing.TB, wrs ...verbs.RecvWR) {
 	t.Helper()
 	if n, err := w.qp.PostRecv(wrs); n != len(wrs) || err != nil {
 		t.Fatal(n, err)
@@ -99,14 +100,14 @@ func (w *world) take(t testing.TB) *fakeverbs.Work {
 	return s
 }
 
-func (w *world) poll(t testing.TB) []uverbs.WC {
+func (w *world) poll(t testing.TB) []verbs.WC {
 	t.Helper()
-	wcs := make([]uverbs.WC, 64)
+	wcs := make([]verbs.WC, 64)
 	return wcs[:must[int](t)(w.cq.Poll(wcs))]
 }
 
 // one polls a completion, of which there is one.
-func (w *world) one(t testing.TB) uverbs.WC {
+func (w *world) one(t testing.TB) verbs.WC {
 	t.Helper()
 	wcs := w.poll(t)
 	if len(wcs) != 1 {

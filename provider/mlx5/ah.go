@@ -5,7 +5,8 @@ import (
 	"math/rand/v2"
 
 	"github.com/goverbs/goverbs/internal/abi"
-	"github.com/goverbs/goverbs/uverbs/driver"
+	"github.com/goverbs/goverbs/internal/driver"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // ah is an address as datagrams carry it. Each request adds the peer's QP and Q_Key.
@@ -45,7 +46,7 @@ func (c *mlx5Context) CreateAH(r *driver.CreateAH) (any, error) {
 func (c *mlx5Context) ethernetAH(r *driver.CreateAH) (any, error) {
 	a := &r.Attr
 	if c.limits.CmdsSuppUhw&abi.MLX5_USER_CMDS_SUPP_UHW_CREATE_AH == 0 {
-		return nil, fmt.Errorf("%w: this kernel does not tell the MAC of a RoCE address", driver.ErrNotSupported)
+		return nil, fmt.Errorf("%w: this kernel does not tell the MAC of a RoCE address", verbs.ErrNotSupported)
 	}
 	source, err := c.device.GID(a.Port, a.SGIDIndex)
 	if err != nil {
@@ -56,7 +57,7 @@ func (c *mlx5Context) ethernetAH(r *driver.CreateAH) (any, error) {
 		return nil, err
 	}
 	first := rate(a.StaticRate)<<28 | uint32(a.SL&0x7)<<25
-	if source.Type == driver.GIDTypeRoCEv2 {
+	if source.Type == verbs.GIDTypeRoCEv2 {
 		first |= udpPort(a.FlowLabel)
 	}
 	to := &ah{}
@@ -66,7 +67,7 @@ func (c *mlx5Context) ethernetAH(r *driver.CreateAH) (any, error) {
 }
 
 // global fills in what a global address has.
-func (to *ah) global(a *driver.AHAttr, grh uint32, mac [6]uint8) {
+func (to *ah) global(a *verbs.AHAttr, grh uint32, mac [6]uint8) {
 	last := uint32(mac[4])<<24 | uint32(mac[5])<<16 | uint32(a.TrafficClass)<<8 | uint32(a.HopLimit)
 	to.av[1] = segment{
 		words(0, uint32(mac[0])<<24|uint32(mac[1])<<16|uint32(mac[2])<<8|uint32(mac[3])),

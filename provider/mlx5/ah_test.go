@@ -7,22 +7,23 @@ import (
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/fakeverbs"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // newUD makes a world whose QP sends datagrams.
 func newUD(t *testing.T, device fakeverbs.MLX5Options) *world {
-	return newWorld(t, func(k *fakeverbs.Kernel, o *uverbs.QPOptions) { k.MLX5, o.Type = device, uverbs.QPTypeUD })
+	return newWorld(t, func(k *fakeverbs.Kernel, o *uverbs.QPOptions) { k.MLX5, o.Type = device, verbs.QPTypeUD })
 }
 
 // TestAddress has the device find each part of an address. The model holds what it finds
 // to what the kernel was told, and to the rules of each kind of port.
 func TestAddress(t *testing.T) {
-	roce := uverbs.AHAttr{Port: 1, Global: true, DGID: uverbs.GID{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16}, HopLimit: 0xfe, TrafficClass: 0x6a, SL: 6}
-	v2, label, lowLabel, ib, grh := roce, roce, roce, uverbs.AHAttr{Port: 1, DLID: 0xabcd, SL: 0xe, SrcPathBits: 0x55}, roce
+	roce := verbs.AHAttr{Port: 1, Global: true, DGID: verbs.GID{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16}, HopLimit: 0xfe, TrafficClass: 0x6a, SL: 6}
+	v2, label, lowLabel, ib, grh := roce, roce, roce, verbs.AHAttr{Port: 1, DLID: 0xabcd, SL: 0xe, SrcPathBits: 0x55}, roce
 	v2.SGIDIndex, label.SGIDIndex, label.FlowLabel, lowLabel.SGIDIndex, lowLabel.FlowLabel = 1, 1, 0xfedcb, 1, 1
 	grh.DLID, grh.FlowLabel = 9, 0x12345
 	for name, c := range map[string]struct {
-		attr       uverbs.AHAttr
+		attr       verbs.AHAttr
 		infiniband bool
 	}{
 		"RoCE v1": {roce, false}, "RoCE v2": {v2, false}, "flow label": {label, false}, "low flow label": {lowLabel, false},
@@ -30,15 +31,15 @@ func TestAddress(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newUD(t, fakeverbs.MLX5Options{Infiniband: c.infiniband})
-			ah := must[*uverbs.AH](t)(w.pd.CreateAH(&c.attr))
+			ah := must[*verbs.AH](t)(w.pd.CreateAH(&c.attr))
 			defer ah.Close()
-			w.post(t, uverbs.SendWR{Opcode: uverbs.OpSend, AH: ah, RemoteQPN: 0xff123456, RemoteQKey: 0x80010203, Inline: data(5)})
+			w.post(t, verbs.SendWR{Opcode: verbs.OpSend, AH: ah, RemoteQPN: 0xff123456, RemoteQKey: 0x80010203, Inline: data(5)})
 			s := w.take(t)
 			if s.To.QPN != 0x123456 || s.To.QKey != 0x80010203 || s.To.AH == nil {
 				t.Fatalf("%+v", s.To)
 			}
 			a, want := s.To.AH.Attr, c.attr
-			got := uverbs.AHAttr{Port: uint32(a.PortNum), Global: a.IsGlobal != 0, DGID: a.Grh.Dgid, FlowLabel: a.Grh.FlowLabel, SGIDIndex: uint32(a.Grh.SgidIndex),
+			got := verbs.AHAttr{Port: uint32(a.PortNum), Global: a.IsGlobal != 0, DGID: a.Grh.Dgid, FlowLabel: a.Grh.FlowLabel, SGIDIndex: uint32(a.Grh.SgidIndex),
 				HopLimit: a.Grh.HopLimit, TrafficClass: a.Grh.TrafficClass, DLID: a.Dlid, SL: a.Sl, SrcPathBits: a.SrcPathBits}
 			if got != want {
 				t.Errorf("%+v, want %+v", got, want)
@@ -58,9 +59,9 @@ func TestRates(t *testing.T) {
 		}
 	}
 	w := newUD(t, fakeverbs.MLX5Options{Infiniband: true})
-	ah := must[*uverbs.AH](t)(w.pd.CreateAH(&uverbs.AHAttr{Port: 1, DLID: 1, StaticRate: 10}))
+	ah := must[*verbs.AH](t)(w.pd.CreateAH(&verbs.AHAttr{Port: 1, DLID: 1, StaticRate: 10}))
 	defer ah.Close()
-	w.post(t, uverbs.SendWR{Opcode: uverbs.OpSend, AH: ah})
+	w.post(t, verbs.SendWR{Opcode: verbs.OpSend, AH: ah})
 	if s := w.take(t); s.To.AH.Attr.StaticRate != 15 {
 		t.Errorf("%+v", s.To.AH.Attr)
 	}
@@ -84,22 +85,22 @@ func TestUDPPort(t *testing.T) {
 // TestDatagramRefused: what has no address goes nowhere.
 func TestDatagramRefused(t *testing.T) {
 	w := newUD(t, fakeverbs.MLX5Options{})
-	attr := &uverbs.AHAttr{Port: 1, Global: true, SGIDIndex: 1, DGID: fakeverbs.IPv4GID}
-	closed := must[*uverbs.AH](t)(w.pd.CreateAH(attr))
+	attr := &verbs.AHAttr{Port: 1, Global: true, SGIDIndex: 1, DGID: fakeverbs.IPv4GID}
+	closed := must[*verbs.AH](t)(w.pd.CreateAH(attr))
 	if err := closed.Close(); err != nil {
 		t.Fatal(err)
 	}
-	ah := must[*uverbs.AH](t)(w.pd.CreateAH(attr))
+	ah := must[*verbs.AH](t)(w.pd.CreateAH(attr))
 	defer ah.Close()
 	for name, c := range map[string]struct {
-		wr   uverbs.SendWR
+		wr   verbs.SendWR
 		want error
 	}{
-		"no AH":     {uverbs.SendWR{Opcode: uverbs.OpSend}, uverbs.ErrInvalidWR},
-		"closed AH": {uverbs.SendWR{Opcode: uverbs.OpSend, AH: closed}, uverbs.ErrInvalidWR},
-		"a write":   {uverbs.SendWR{Opcode: uverbs.OpRDMAWrite, AH: ah}, uverbs.ErrNotSupported},
+		"no AH":     {verbs.SendWR{Opcode: verbs.OpSend}, verbs.ErrInvalidWR},
+		"closed AH": {verbs.SendWR{Opcode: verbs.OpSend, AH: closed}, verbs.ErrInvalidWR},
+		"a write":   {verbs.SendWR{Opcode: verbs.OpRDMAWrite, AH: ah}, verbs.ErrNotSupported},
 	} {
-		if n, err := w.qp.PostSend([]uverbs.SendWR{c.wr}); n != 0 || !errors.Is(err, c.want) {
+		if n, err := w.qp.PostSend([]verbs.SendWR{c.wr}); n != 0 || !errors.Is(err, c.want) {
 			t.Errorf("%s: %d, %v", name, n, err)
 		}
 	}
@@ -108,8 +109,8 @@ func TestDatagramRefused(t *testing.T) {
 // TestAddressRefused: a kernel that does not tell the MAC, and a GID that is not there.
 func TestAddressRefused(t *testing.T) {
 	w := newUD(t, fakeverbs.MLX5Options{NoMAC: true})
-	attr := &uverbs.AHAttr{Port: 1, Global: true, SGIDIndex: 1, DGID: fakeverbs.IPv4GID}
-	if _, err := w.pd.CreateAH(attr); !errors.Is(err, uverbs.ErrNotSupported) {
+	attr := &verbs.AHAttr{Port: 1, Global: true, SGIDIndex: 1, DGID: fakeverbs.IPv4GID}
+	if _, err := w.pd.CreateAH(attr); !errors.Is(err, verbs.ErrNotSupported) {
 		t.Error(err)
 	}
 	w = newUD(t, fakeverbs.MLX5Options{})
@@ -123,10 +124,10 @@ func TestAddressRefused(t *testing.T) {
 func TestDatagramReceived(t *testing.T) {
 	for _, infiniband := range []bool{false, true} {
 		w := newUD(t, fakeverbs.MLX5Options{Infiniband: infiniband})
-		w.postRecv(t, uverbs.RecvWR{WRID: 3})
+		w.postRecv(t, verbs.RecvWR{WRID: 3})
 		r, _ := w.kqp.TakeRecv()
 		w.kqp.Received(r, &abi.IbUverbsWc{ByteLen: 77, SrcQp: 0xabcdef, Sl: 0xd, Slid: 0x1234, DlidPathBits: 0x7f, WcFlags: abi.IB_WC_GRH | abi.IB_WC_WITH_IMM, Ex: be32(0x01020304)}, false)
-		want := uverbs.WC{WRID: 3, QPN: w.qp.Num(), Opcode: uverbs.WCRecv, ByteLen: 77, SrcQP: 0xabcdef, SL: 0xd, Imm: 0x01020304, Flags: uverbs.WCGRH | uverbs.WCWithImm}
+		want := verbs.WC{WRID: 3, QPN: w.qp.Num(), Opcode: verbs.WCRecv, ByteLen: 77, SrcQP: 0xabcdef, SL: 0xd, Imm: 0x01020304, Flags: verbs.WCGRH | verbs.WCWithImm}
 		if infiniband {
 			want.SLID, want.DLIDPathBits = 0x1234, 0x7f
 		}

@@ -4,8 +4,9 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/mmap"
-	"github.com/goverbs/goverbs/uverbs/driver"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // rig is a QP whose device is a page that nobody watches, and whose completions the test
@@ -40,9 +41,9 @@ func newRig(t testing.TB) *rig {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = r.cq.region.Close() })
-	r.qp = &qp{ctx: ctx, typ: driver.QPTypeRC, num: 5, sendCQ: r.cq, recvCQ: r.cq, state: driver.QPStateRTS,
+	r.qp = &qp{ctx: ctx, typ: verbs.QPTypeRC, num: 5, sendCQ: r.cq, recvCQ: r.cq, state: verbs.QPStateRTS,
 		record: must[record](t)(ctx.records.take()), register: &register{page: page, at: uarSend, half: 256}}
-	size, err := ctx.sizes(&driver.CreateQP{Type: driver.QPTypeRC, Cap: driver.QPCap{MaxSendWR: rigQueue, MaxRecvWR: rigQueue, MaxSendSGE: 4, MaxRecvSGE: 1, MaxInline: 64}})
+	size, err := ctx.sizes(&driver.CreateQP{Type: verbs.QPTypeRC, Cap: verbs.QPCap{MaxSendWR: rigQueue, MaxRecvWR: rigQueue, MaxSendSGE: 4, MaxRecvSGE: 1, MaxInline: 64}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +51,7 @@ func newRig(t testing.TB) *rig {
 	if err := r.layOut(queues, queues, size.receiveBytes(), &size); err != nil {
 		t.Fatal(err)
 	}
-	r.maxInline, r.plain = size.cap.MaxInline, ctx.plains(driver.QPTypeRC, size.cap.MaxInline)
+	r.maxInline, r.plain = size.cap.MaxInline, ctx.plains(verbs.QPTypeRC, size.cap.MaxInline)
 	r.index = must[uint32](t)(ctx.qps.Put(r.qp))
 	return r
 }
@@ -70,15 +71,15 @@ func (r *rig) complete(op, index uint32) {
 // hot are the calls that stand in a program's loops, in lists of n.
 func hot(t testing.TB, n int) map[string]func() {
 	r := newRig(t)
-	wcs := make([]driver.WC, 64)
+	wcs := make([]verbs.WC, 64)
 	poll := func(want int) {
 		if n, bad, err := r.cq.Poll(wcs); n != want || bad || err != nil {
 			t.Fatal(n, bad, err)
 		}
 	}
-	sgl := []driver.SGE{{Addr: 1, Length: 64, LKey: 3}}
+	sgl := []verbs.SGE{{Addr: 1, Length: 64, LKey: 3}}
 	inline := make([]byte, 64)
-	recvs := make([]driver.RecvWR, n)
+	recvs := make([]verbs.RecvWR, n)
 	for i := range recvs {
 		recvs[i].SGL = sgl
 	}
@@ -101,17 +102,17 @@ func hot(t testing.TB, n int) map[string]func() {
 			r.cq.Event()
 		},
 	}
-	for name, wr := range map[string]driver.SendWR{
-		"SEND":         {Opcode: driver.OpSend, SGL: sgl},
-		"WRITE":        {Opcode: driver.OpRDMAWrite, SGL: sgl},
-		"WRITE inline": {Opcode: driver.OpRDMAWrite, Inline: inline},
-		"FETCH_ADD":    {Opcode: driver.OpFetchAdd, SGL: []driver.SGE{{Addr: 1, Length: 8}}},
+	for name, wr := range map[string]verbs.SendWR{
+		"SEND":         {Opcode: verbs.OpSend, SGL: sgl},
+		"WRITE":        {Opcode: verbs.OpRDMAWrite, SGL: sgl},
+		"WRITE inline": {Opcode: verbs.OpRDMAWrite, Inline: inline},
+		"FETCH_ADD":    {Opcode: verbs.OpFetchAdd, SGL: []verbs.SGE{{Addr: 1, Length: 8}}},
 	} {
-		wrs := make([]driver.SendWR, n)
+		wrs := make([]verbs.SendWR, n)
 		for i := range wrs {
 			wrs[i] = wr
 		}
-		wrs[n-1].Flags = driver.SendSignaled
+		wrs[n-1].Flags = verbs.SendSignaled
 		calls["PostSend of "+name+" and Poll"] = func() {
 			if k, err := r.PostSend(wrs); k != n || err != nil {
 				t.Fatal(k, err)

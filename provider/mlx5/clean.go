@@ -2,7 +2,7 @@ package mlx5
 
 import (
 	"github.com/goverbs/goverbs/internal/abi"
-	"github.com/goverbs/goverbs/uverbs/driver"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // Clean removes the completions of a QP or WQ that is in RESET or gone. Later entries move
@@ -50,7 +50,7 @@ func (q *cq) forget(e *cqe, p *qp) {
 	switch last >> cqeOpShift {
 	case cqeWriteImm, cqeRecv, cqeRecvImm, cqeRecvInv, cqeRespError:
 		if _, s := q.ctx.find(e, last>>cqeOpShift); s != nil && p.recvCQ == q {
-			var wc driver.WC
+			var wc verbs.WC
 			s.complete(be16(uint16(last)), nil, &wc)
 		}
 	}

@@ -5,8 +5,9 @@ import (
 	"os"
 	"sync"
 
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/mmap"
-	"github.com/goverbs/goverbs/uverbs/driver"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // clock makes times of the ticks of the device's clock, with what the kernel says of it in a
@@ -80,40 +81,40 @@ func (r *reading) time(ticks uint64) int64 {
 }
 
 // extend readies a CQ to tell more than work completions do.
-func (q *cq) extend(want driver.ExtMask) error {
-	if odd := want &^ (driver.ExtTimestamp | driver.ExtWallClock); odd != 0 {
-		return fmt.Errorf("%w: this mlx5 provider tells time stamps of completions, and nothing else beside them", driver.ErrNotSupported)
+func (q *cq) extend(want verbs.WCExtMask) error {
+	if odd := want &^ (verbs.WCExtTimestamp | verbs.WCExtWallClock); odd != 0 {
+		return fmt.Errorf("%w: this mlx5 provider tells time stamps of completions, and nothing else beside them", verbs.ErrNotSupported)
 	}
 	q.ext = want
-	if want&driver.ExtWallClock == 0 {
+	if want&verbs.WCExtWallClock == 0 {
 		return nil
 	}
 	if q.ctx.limits.ClockInfoVersions&1 == 0 {
-		return fmt.Errorf("%w: this kernel does not tell how to make times of the device's clock", driver.ErrNotSupported)
+		return fmt.Errorf("%w: this kernel does not tell how to make times of the device's clock", verbs.ErrNotSupported)
 	}
 	return q.ctx.clock.open(q.ctx.device)
 }
 
 // PollExt implements driver.ExtPoller.
-func (q *cq) PollExt(wcs []driver.WC, ext []driver.Ext) (n int, bad bool, err error) {
+func (q *cq) PollExt(wcs []verbs.WC, ext []verbs.WCExt) (n int, bad bool, err error) {
 	if q.lost {
 		return 0, false, errLost
 	}
 	var now reading
-	if q.ext&driver.ExtWallClock != 0 {
+	if q.ext&verbs.WCExtWallClock != 0 {
 		now = q.ctx.clock.read()
 	}
-	odd, first := driver.StatusSuccess, q.ci
+	odd, first := verbs.StatusSuccess, q.ci
 	for n < len(wcs) && q.ready(1) > 0 {
 		if q.complete(q.ci, &wcs[n]) {
 			odd |= wcs[n].Status
-			ext[n] = driver.Ext{}
-			if wcs[n].Status == driver.StatusSuccess { // others have none
+			ext[n] = verbs.WCExt{}
+			if wcs[n].Status == verbs.StatusSuccess { // others have none
 				ticks := be64(q.at(q.ci).timestamp())
-				if q.ext&driver.ExtTimestamp != 0 {
+				if q.ext&verbs.WCExtTimestamp != 0 {
 					ext[n].Timestamp = ticks
 				}
-				if q.ext&driver.ExtWallClock != 0 {
+				if q.ext&verbs.WCExtWallClock != 0 {
 					ext[n].WallClock = now.time(ticks)
 				}
 			}
@@ -124,5 +125,5 @@ func (q *cq) PollExt(wcs []driver.WC, ext []driver.Ext) (n int, bad bool, err er
 	if q.ci != first {
 		q.consumed()
 	}
-	return n, odd != driver.StatusSuccess, nil
+	return n, odd != verbs.StatusSuccess, nil
 }

@@ -11,32 +11,33 @@ import (
 	"github.com/goverbs/goverbs/internal/fakeverbs"
 	"github.com/goverbs/goverbs/mmap"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // TestTimestamps: completions say when they were, by the device's clock and by the host's.
 func TestTimestamps(t *testing.T) {
-	for _, mask := range []uverbs.WCExtMask{uverbs.WCExtTimestamp, uverbs.WCExtWallClock, uverbs.WCExtTimestamp | uverbs.WCExtWallClock} {
+	for _, mask := range []verbs.WCExtMask{verbs.WCExtTimestamp, verbs.WCExtWallClock, verbs.WCExtTimestamp | verbs.WCExtWallClock} {
 		w := newStamped(t, mask)
-		attr := must[*uverbs.DeviceAttr](t)(w.dev.Attr())
+		attr := must[*verbs.DeviceAttr](t)(w.dev.Attr())
 		before := time.Now().UnixNano()
 		var last uint64
 		for i := range 5 {
-			w.postRecv(t, uverbs.RecvWR{WRID: uint64(i)}, uverbs.RecvWR{WRID: 100})
+			w.postRecv(t, verbs.RecvWR{WRID: uint64(i)}, verbs.RecvWR{WRID: 100})
 			for range 2 {
 				r, _ := w.kqp.TakeRecv()
 				w.kqp.Received(r, wcOf(0), false)
 			}
-			wcs, ext := make([]uverbs.WC, 3), make([]uverbs.WCExt, 3)
+			wcs, ext := make([]verbs.WC, 3), make([]verbs.WCExt, 3)
 			n, err := w.cq.PollExt(wcs, ext)
 			if n != 2 || err != nil || wcs[0].WRID != uint64(i) || wcs[1].WRID != 100 {
 				t.Fatal(n, err, wcs)
 			}
 			after := time.Now().UnixNano()
 			for _, e := range ext[:2] {
-				if wall := mask&uverbs.WCExtWallClock != 0; wall != (e.WallClock >= before-1000 && e.WallClock <= after+1000) {
+				if wall := mask&verbs.WCExtWallClock != 0; wall != (e.WallClock >= before-1000 && e.WallClock <= after+1000) {
 					t.Errorf("at %d, between %d and %d", e.WallClock, before, after)
 				}
-				if ticks := mask&uverbs.WCExtTimestamp != 0; ticks != (e.Timestamp != 0) || e.Timestamp < last || e.Timestamp > attr.TimestampMask {
+				if ticks := mask&verbs.WCExtTimestamp != 0; ticks != (e.Timestamp != 0) || e.Timestamp < last || e.Timestamp > attr.TimestampMask {
 					t.Errorf("%d after %d", e.Timestamp, last)
 				}
 				last = e.Timestamp
@@ -47,12 +48,12 @@ func TestTimestamps(t *testing.T) {
 
 // TestTimestampOfError: there is none, where an error has its syndrome.
 func TestTimestampOfError(t *testing.T) {
-	w := newStamped(t, uverbs.WCExtTimestamp|uverbs.WCExtWallClock)
-	w.postRecv(t, uverbs.RecvWR{})
+	w := newStamped(t, verbs.WCExtTimestamp|verbs.WCExtWallClock)
+	w.postRecv(t, verbs.RecvWR{})
 	r, _ := w.kqp.TakeRecv()
 	w.kqp.Received(r, &abi.IbUverbsWc{Status: abi.IB_WC_LOC_LEN_ERR}, false)
-	wcs, ext := make([]uverbs.WC, 2), []uverbs.WCExt{{Timestamp: 1}, {Timestamp: 1}}
-	if n, err := w.cq.PollExt(wcs, ext); n != 1 || err != nil || wcs[0].Status != uverbs.StatusLocLenErr || ext[0] != (uverbs.WCExt{}) || ext[1].Timestamp != 1 {
+	wcs, ext := make([]verbs.WC, 2), []verbs.WCExt{{Timestamp: 1}, {Timestamp: 1}}
+	if n, err := w.cq.PollExt(wcs, ext); n != 1 || err != nil || wcs[0].Status != verbs.StatusLocLenErr || ext[0] != (verbs.WCExt{}) || ext[1].Timestamp != 1 {
 		t.Error(n, err, wcs, ext)
 	}
 }
@@ -60,9 +61,9 @@ func TestTimestampOfError(t *testing.T) {
 // TestNoClock: without the kernel's help a device tells its ticks alone.
 func TestNoClock(t *testing.T) {
 	w := newWorld(t, func(k *fakeverbs.Kernel, _ *uverbs.QPOptions) { k.MLX5.NoClock = true })
-	for mask, refused := range map[uverbs.WCExtMask]bool{uverbs.WCExtTimestamp: false, uverbs.WCExtWallClock: true, uverbs.WCExtVLAN | uverbs.WCExtTimestamp: true} {
+	for mask, refused := range map[verbs.WCExtMask]bool{verbs.WCExtTimestamp: false, verbs.WCExtWallClock: true, verbs.WCExtVLAN | verbs.WCExtTimestamp: true} {
 		cq, err := w.dev.CreateCQ(1, &uverbs.CQOptions{Ext: mask})
-		if errors.Is(err, uverbs.ErrNotSupported) != refused || err == nil && cq.Close() != nil {
+		if errors.Is(err, verbs.ErrNotSupported) != refused || err == nil && cq.Close() != nil {
 			t.Errorf("%#x: %v", mask, err)
 		}
 	}
@@ -91,7 +92,7 @@ func TestReading(t *testing.T) {
 
 // TestReadingWhileWritten: what the kernel is about to change is read again.
 func TestReadingWhileWritten(t *testing.T) {
-	w := newStamped(t, uverbs.WCExtWallClock)
+	w := newStamped(t, verbs.WCExtWallClock)
 	c := &clock{page: must[*mmap.Region](t)(w.k.Map(clockKey*4096, 4096, 0))}
 	defer c.page.Close()
 	sign := must[*atomic.Uint32](t)(c.page.Word(clockSign))
@@ -117,7 +118,7 @@ func TestReadingWhileWritten(t *testing.T) {
 func TestModerate(t *testing.T) {
 	w := newWorld(t, nil)
 	arrive := func() {
-		w.postRecv(t, uverbs.RecvWR{})
+		w.postRecv(t, verbs.RecvWR{})
 		r, _ := w.kqp.TakeRecv()
 		w.kqp.Received(r, wcOf(0), false)
 	}

@@ -4,8 +4,9 @@ import (
 	"fmt"
 
 	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/mmap"
-	"github.com/goverbs/goverbs/uverbs/driver"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // cq reads completions that the device writes to this process's memory. The bit that says
@@ -22,7 +23,7 @@ type cq struct {
 	events  uint32 // that were read from the channel
 	lost    bool   // the queue went when it was resized
 	peek    mmap.Peek
-	ext     driver.ExtMask // what PollExt tells
+	ext     verbs.WCExtMask // what PollExt tells
 }
 
 // maxCQE is what the arming word's index has room for.
@@ -78,7 +79,7 @@ const maxUARInRequest = 1<<16 - 1
 // alloc makes a queue of which no entry is valid, for more than n entries.
 func (q *cq) alloc(memory driver.Memory, n uint32) error {
 	if n >= maxCQE {
-		return fmt.Errorf("%w: a CQ of %d entries, no device has more than %d", driver.ErrNotSupported, n, uint32(maxCQE-1))
+		return fmt.Errorf("%w: a CQ of %d entries, no device has more than %d", verbs.ErrNotSupported, n, uint32(maxCQE-1))
 	}
 	entries := pow2(n + 1)
 	slots := entries * q.step

@@ -13,12 +13,13 @@ import (
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/providertest"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // send posts a send and has it succeed.
 func (w *world) send(t testing.TB) {
 	t.Helper()
-	w.post(t, uverbs.SendWR{Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled})
+	w.post(t, verbs.SendWR{Opcode: verbs.OpSend, Flags: verbs.SendSignaled})
 	w.kqp.Sent(w.take(t), abi.IB_WC_SUCCESS)
 }
 
@@ -60,7 +61,7 @@ func TestSolicited(t *testing.T) {
 		if err := w.cq.Arm(true); err != nil {
 			t.Fatal(err)
 		}
-		w.postRecv(t, uverbs.RecvWR{})
+		w.postRecv(t, verbs.RecvWR{})
 		r, _ := w.kqp.TakeRecv()
 		w.kqp.Received(r, &abi.IbUverbsWc{Status: c.status}, c.solicited)
 		raised := c.solicited || c.status != abi.IB_WC_SUCCESS
@@ -78,24 +79,24 @@ func TestSolicited(t *testing.T) {
 
 // TestStatuses has a send and a receive end with each syndrome.
 func TestStatuses(t *testing.T) {
-	known := map[int]uverbs.Status{
-		1: uverbs.StatusLocLenErr, 2: uverbs.StatusLocQPOpErr, 4: uverbs.StatusLocProtErr, 5: uverbs.StatusWRFlushErr, 6: uverbs.StatusMWBindErr,
-		0x10: uverbs.StatusBadRespErr, 0x11: uverbs.StatusLocAccessErr, 0x12: uverbs.StatusRemInvReqErr, 0x13: uverbs.StatusRemAccessErr,
-		0x14: uverbs.StatusRemOpErr, 0x15: uverbs.StatusRetryExcErr, 0x16: uverbs.StatusRNRRetryExcErr, 0x22: uverbs.StatusRemAbortErr,
+	known := map[int]verbs.Status{
+		1: verbs.StatusLocLenErr, 2: verbs.StatusLocQPOpErr, 4: verbs.StatusLocProtErr, 5: verbs.StatusWRFlushErr, 6: verbs.StatusMWBindErr,
+		0x10: verbs.StatusBadRespErr, 0x11: verbs.StatusLocAccessErr, 0x12: verbs.StatusRemInvReqErr, 0x13: verbs.StatusRemAccessErr,
+		0x14: verbs.StatusRemOpErr, 0x15: verbs.StatusRetryExcErr, 0x16: verbs.StatusRNRRetryExcErr, 0x22: verbs.StatusRemAbortErr,
 	}
 	for syndrome := 1; syndrome < 256; syndrome++ {
-		want := uverbs.WC{Status: uverbs.StatusGeneralErr, VendorErr: uint32(255 - syndrome), QPN: 1}
+		want := verbs.WC{Status: verbs.StatusGeneralErr, VendorErr: uint32(255 - syndrome), QPN: 1}
 		if s, ok := known[syndrome]; ok {
 			want.Status = s
 		}
 		w := newWorld(t, nil)
-		w.post(t, uverbs.SendWR{WRID: 4, Opcode: uverbs.OpSend}) // no completion was asked for
+		w.post(t, verbs.SendWR{WRID: 4, Opcode: verbs.OpSend}) // no completion was asked for
 		w.kqp.MLX5.Fail(uint8(syndrome), uint8(255-syndrome))
 		if want.WRID = 4; w.one(t) != want {
 			t.Errorf("syndrome %#x of a send: want %+v", syndrome, want)
 		}
 		w = newWorld(t, nil)
-		w.postRecv(t, uverbs.RecvWR{WRID: 5})
+		w.postRecv(t, verbs.RecvWR{WRID: 5})
 		w.kqp.MLX5.FailRecv(uint8(syndrome), uint8(255-syndrome))
 		if want.WRID = 5; w.one(t) != want {
 			t.Errorf("syndrome %#x of a receive: want %+v", syndrome, want)
@@ -109,8 +110,8 @@ func TestHostile(t *testing.T) {
 	for name, device := range map[string]fakeverbs.MLX5Options{"index": {}, "number": {CQEVersion0: true}} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, func(k *fakeverbs.Kernel, _ *uverbs.QPOptions) { k.MLX5 = device })
-			w.post(t, uverbs.SendWR{WRID: 1, Opcode: uverbs.OpSend, SGL: sges(maxSGE)}, uverbs.SendWR{WRID: 2, Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled})
-			w.postRecv(t, uverbs.RecvWR{WRID: 3}, uverbs.RecvWR{WRID: 4})
+			w.post(t, verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, SGL: sges(maxSGE)}, verbs.SendWR{WRID: 2, Opcode: verbs.OpSend, Flags: verbs.SendSignaled})
+			w.postRecv(t, verbs.RecvWR{WRID: 3}, verbs.RecvWR{WRID: 4})
 			var queue uint32 // the QP's, with version 1
 			qpn := w.qp.Num()
 			for _, c := range []fakeverbs.MLX5CQE{
@@ -144,12 +145,12 @@ func TestHostile(t *testing.T) {
 func TestWrongCQ(t *testing.T) {
 	w := newWorld(t, nil)
 	other := must[*uverbs.CQ](t)(w.dev.CreateCQ(7, nil))
-	w.post(t, uverbs.SendWR{Opcode: uverbs.OpSend})
-	w.postRecv(t, uverbs.RecvWR{})
+	w.post(t, verbs.SendWR{Opcode: verbs.OpSend})
+	w.postRecv(t, verbs.RecvWR{})
 	kother := w.k.CQs()[1].MLX5
 	for _, op := range []uint8{0, 1, 2, 3, 4, 13, 14} {
 		kother.Complete(fakeverbs.MLX5CQE{QPN: w.qp.Num(), Opcode: op, Syndrome: 1})
-		if n, err := other.Poll(make([]uverbs.WC, 4)); n != 0 || err != nil {
+		if n, err := other.Poll(make([]verbs.WC, 4)); n != 0 || err != nil {
 			t.Error(op, n, err)
 		}
 	}
@@ -163,7 +164,7 @@ func TestWrongCQ(t *testing.T) {
 func TestReceivesOutOfOrder(t *testing.T) {
 	w := newWorld(t, nil)
 	for i := range uint64(depth) {
-		w.postRecv(t, uverbs.RecvWR{WRID: i})
+		w.postRecv(t, verbs.RecvWR{WRID: i})
 	}
 	complete := func(place uint16) {
 		w.kcq.MLX5.Complete(fakeverbs.MLX5CQE{QPN: w.qp.Num(), Opcode: 2, Counter: place})
@@ -173,11 +174,11 @@ func TestReceivesOutOfOrder(t *testing.T) {
 	}
 	complete(2)
 	complete(1)
-	if n, err := w.qp.PostRecv([]uverbs.RecvWR{{}}); n != 0 || !errors.Is(err, uverbs.ErrQueueFull) {
+	if n, err := w.qp.PostRecv([]verbs.RecvWR{{}}); n != 0 || !errors.Is(err, verbs.ErrQueueFull) {
 		t.Error(n, err)
 	}
 	complete(0)
-	if n, err := w.qp.PostRecv([]uverbs.RecvWR{{}, {}, {}, {}}); n != 3 || !errors.Is(err, uverbs.ErrQueueFull) {
+	if n, err := w.qp.PostRecv([]verbs.RecvWR{{}, {}, {}, {}}); n != 3 || !errors.Is(err, verbs.ErrQueueFull) {
 		t.Error(n, err)
 	}
 }
@@ -187,9 +188,9 @@ func TestReceivesOutOfOrder(t *testing.T) {
 func TestClean(t *testing.T) {
 	for _, device := range []fakeverbs.MLX5Options{{}, {CQEVersion0: true}} {
 		for laps := range 9 {
-			p := newPair(t, pairOptions{device: device, typ: uverbs.QPTypeUC, srq: true})
+			p := newPair(t, pairOptions{device: device, typ: verbs.QPTypeUC, srq: true})
 			cq := p.Side[0].CQ
-			opts := &uverbs.QPOptions{Type: uverbs.QPTypeUC, SendCQ: cq, RecvCQ: cq, SRQ: p.Side[0].SRQ, Cap: uverbs.QPCap{MaxSendWR: 8, MaxSendSGE: 1}}
+			opts := &uverbs.QPOptions{Type: verbs.QPTypeUC, SendCQ: cq, RecvCQ: cq, SRQ: p.Side[0].SRQ, Cap: verbs.QPCap{MaxSendWR: 8, MaxSendSGE: 1}}
 			other := must[*uverbs.QP](t)(p.PD.CreateQP(opts))
 			providertest.Bring(t, other)
 			all := p.K.QueuePairs()
@@ -197,35 +198,35 @@ func TestClean(t *testing.T) {
 			p.Wire.Peers[all[0]] = all[1]
 			inline := make([]byte, 4)
 			for range laps * 5 {
-				p.Send(0, uverbs.SendWR{Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled, Inline: inline})
+				p.Send(0, verbs.SendWR{Opcode: verbs.OpSend, Flags: verbs.SendSignaled, Inline: inline})
 				p.Reap()
 			}
 			for i := range 5 {
-				p.Recv(0, target, 256, uverbs.WC{Opcode: uverbs.WCRecv, ByteLen: 4})
-				p.Recv(0, target, 256, uverbs.WC{Opcode: uverbs.WCRecv, ByteLen: 4})
-				post(t, other, uverbs.SendWR{WRID: uint64(1000 + i), Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled, Inline: inline})
+				p.Recv(0, target, 256, verbs.WC{Opcode: verbs.WCRecv, ByteLen: 4})
+				p.Recv(0, target, 256, verbs.WC{Opcode: verbs.WCRecv, ByteLen: 4})
+				post(t, other, verbs.SendWR{WRID: uint64(1000 + i), Opcode: verbs.OpSend, Flags: verbs.SendSignaled, Inline: inline})
 				p.Wire.Join(all[2], all[0])
 				if i%2 == 0 { // and one that the other QP receives
 					p.Wire.Peers[all[1]] = all[2]
-					p.Recv(0, target, 256, uverbs.WC{})
+					p.Recv(0, target, 256, verbs.WC{})
 					p.Side[0].Want = p.Side[0].Want[:len(p.Side[0].Want)-1]
-					post(t, p.Side[1].QP, uverbs.SendWR{Opcode: uverbs.OpSend, Inline: inline})
+					post(t, p.Side[1].QP, verbs.SendWR{Opcode: verbs.OpSend, Inline: inline})
 					p.Wire.Peers[all[1]] = all[0]
 				}
-				post(t, p.Side[1].QP, uverbs.SendWR{Opcode: uverbs.OpSend, Inline: inline})
+				post(t, p.Side[1].QP, verbs.SendWR{Opcode: verbs.OpSend, Inline: inline})
 			}
 			if laps%2 == 0 {
-				if err := other.Modify(&uverbs.QPAttr{State: uverbs.QPStateReset}, uverbs.QPAttrState); err != nil {
+				if err := other.Modify(&verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPAttrState); err != nil {
 					t.Fatal(err)
 				}
 			}
 			if err := other.Close(); err != nil {
 				t.Fatal(err)
 			}
-			wcs := make([]uverbs.WC, 64)
+			wcs := make([]verbs.WC, 64)
 			n := must[int](t)(cq.Poll(wcs))
 			for _, wc := range wcs[:n] {
-				if wc.QPN != p.Side[0].QP.Num() || wc.Opcode != uverbs.WCRecv {
+				if wc.QPN != p.Side[0].QP.Num() || wc.Opcode != verbs.WCRecv {
 					t.Errorf("%+v", wc)
 				}
 			}
@@ -234,8 +235,8 @@ func TestClean(t *testing.T) {
 			}
 			p.Side[0].Want, p.Side[1].Want = nil, nil
 			for i := 0; ; i++ {
-				if _, err := p.Side[0].SRQ.PostRecv([]uverbs.RecvWR{{}}); err != nil {
-					if !errors.Is(err, uverbs.ErrQueueFull) || i != 2*pairDepth-1 {
+				if _, err := p.Side[0].SRQ.PostRecv([]verbs.RecvWR{{}}); err != nil {
+					if !errors.Is(err, verbs.ErrQueueFull) || i != 2*pairDepth-1 {
 						t.Errorf("%d receives have room after all: %v", i, err)
 					}
 					break
@@ -255,13 +256,13 @@ func TestNumberAgain(t *testing.T) {
 	if err := w.qp.Close(); err != nil {
 		t.Fatal(err)
 	}
-	next := must[*uverbs.QP](t)(w.pd.CreateQP(&uverbs.QPOptions{SendCQ: w.cq, RecvCQ: w.cq, Cap: uverbs.QPCap{MaxSendWR: 4}}))
+	next := must[*uverbs.QP](t)(w.pd.CreateQP(&uverbs.QPOptions{SendCQ: w.cq, RecvCQ: w.cq, Cap: verbs.QPCap{MaxSendWR: 4}}))
 	defer next.Close()
 	if next.Num() != num {
 		t.Fatalf("QP %d, then %d", num, next.Num())
 	}
 	providertest.Bring(t, next)
-	post(t, next, uverbs.SendWR{WRID: 9, Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled})
+	post(t, next, verbs.SendWR{WRID: 9, Opcode: verbs.OpSend, Flags: verbs.SendSignaled})
 	if wcs := w.poll(t); len(wcs) > 0 {
 		t.Errorf("%+v", wcs)
 	}
@@ -270,12 +271,12 @@ func TestNumberAgain(t *testing.T) {
 // TestSharedOutOfOrder: receives of an SRQ complete in any order, and what is posted
 // behind them goes to free entries only.
 func TestSharedOutOfOrder(t *testing.T) {
-	p := newPair(t, pairOptions{typ: uverbs.QPTypeUC, srq: true})
+	p := newPair(t, pairOptions{typ: verbs.QPTypeUC, srq: true})
 	srq, cq, kqp := p.Side[0].SRQ, p.Side[0].CQ, p.K.QueuePairs()[0]
 	var taken []*fakeverbs.Recv
 	for i := range uint64(100) {
 		for {
-			if _, err := srq.PostRecv([]uverbs.RecvWR{{WRID: i}}); errors.Is(err, uverbs.ErrQueueFull) {
+			if _, err := srq.PostRecv([]verbs.RecvWR{{WRID: i}}); errors.Is(err, verbs.ErrQueueFull) {
 				break
 			} else if err != nil {
 				t.Fatal(err)
@@ -291,7 +292,7 @@ func TestSharedOutOfOrder(t *testing.T) {
 			kqp.Received(taken[at], &abi.IbUverbsWc{}, false)
 			taken = append(taken[:at:at], taken[at+1:]...)
 		}
-		if n, err := cq.Poll(make([]uverbs.WC, 8)); n != 3 || err != nil {
+		if n, err := cq.Poll(make([]verbs.WC, 8)); n != 3 || err != nil {
 			t.Fatal(n, err)
 		}
 	}
@@ -299,7 +300,7 @@ func TestSharedOutOfOrder(t *testing.T) {
 	p.NoViolations()
 }
 
-func post(t testing.TB, qp *uverbs.QP, wrs ...uverbs.SendWR) {
+func post(t testing.TB, qp *uverbs.QP, wrs ...verbs.SendWR) {
 	t.Helper()
 	if n, err := qp.PostSend(wrs); n != len(wrs) || err != nil {
 		t.Fatal(n, err)
@@ -318,7 +319,7 @@ func TestResizeFails(t *testing.T) {
 		w.send(t)
 		w.one(t)
 	}
-	if err := w.cq.Resize(1 << 24); !errors.Is(err, uverbs.ErrNotSupported) {
+	if err := w.cq.Resize(1 << 24); !errors.Is(err, verbs.ErrNotSupported) {
 		t.Error(err)
 	}
 	w.k.Cross = func(c *fakeverbs.Crossing) {
@@ -330,10 +331,10 @@ func TestResizeFails(t *testing.T) {
 	if err := w.cq.Resize(100); err == nil {
 		t.Fatal("a queue without an end is taken")
 	}
-	if _, err := w.cq.Poll(make([]uverbs.WC, 4)); !errors.Is(err, uverbs.ErrClosed) {
+	if _, err := w.cq.Poll(make([]verbs.WC, 4)); !errors.Is(err, verbs.ErrClosed) {
 		t.Error(err)
 	}
-	if err := w.cq.Resize(100); !errors.Is(err, uverbs.ErrClosed) {
+	if err := w.cq.Resize(100); !errors.Is(err, verbs.ErrClosed) {
 		t.Error(err)
 	}
 }
@@ -358,8 +359,8 @@ func FuzzCQE(f *testing.F) {
 				}
 			}
 		})
-		w.post(t, uverbs.SendWR{WRID: 1, Opcode: uverbs.OpSend})
-		w.postRecv(t, uverbs.RecvWR{WRID: 2})
+		w.post(t, verbs.SendWR{WRID: 1, Opcode: verbs.OpSend})
+		w.postRecv(t, verbs.RecvWR{WRID: 2})
 		entry = b
 		w.kcq.MLX5.Complete(fakeverbs.MLX5CQE{})
 		for _, wc := range w.poll(t) {

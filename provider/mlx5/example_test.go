@@ -6,6 +6,7 @@ import (
 	_ "github.com/goverbs/goverbs/provider/mlx5"
 	"github.com/goverbs/goverbs/rdmatest"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // exampleTest is what devices in software need in place of a *testing.T.
@@ -29,7 +30,7 @@ func Example() {
 		panic(err)
 	}
 	defer cq.Close()
-	n, err := cq.Poll(make([]uverbs.WC, 16))
+	n, err := cq.Poll(make([]verbs.WC, 16))
 	fmt.Println(n, err)
 	// Output: 0 <nil>
 }

@@ -14,19 +14,20 @@ import (
 	"github.com/goverbs/goverbs/internal/providertest"
 	"github.com/goverbs/goverbs/mmap"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // TestFlush: the device flushes what it has, and what is posted afterwards.
 func TestFlush(t *testing.T) {
 	w := newWorld(t, nil)
-	w.post(t, uverbs.SendWR{WRID: 1, Opcode: uverbs.OpSend}, uverbs.SendWR{WRID: 2, Opcode: uverbs.OpRDMAWrite, SGL: sges(1)})
-	w.postRecv(t, uverbs.RecvWR{WRID: 3}, uverbs.RecvWR{WRID: 4})
+	w.post(t, verbs.SendWR{WRID: 1, Opcode: verbs.OpSend}, verbs.SendWR{WRID: 2, Opcode: verbs.OpRDMAWrite, SGL: sges(1)})
+	w.postRecv(t, verbs.RecvWR{WRID: 3}, verbs.RecvWR{WRID: 4})
 	w.kqp.Break()
 	flushed := func(want ...uint64) {
 		t.Helper()
 		var ids []uint64
 		for _, wc := range w.poll(t) {
-			if wc.Status != uverbs.StatusWRFlushErr || wc.QPN != w.qp.Num() || wc.VendorErr != 0x85 {
+			if wc.Status != verbs.StatusWRFlushErr || wc.QPN != w.qp.Num() || wc.VendorErr != 0x85 {
 				t.Errorf("%+v", wc)
 			}
 			ids = append(ids, wc.WRID)
@@ -37,8 +38,8 @@ func TestFlush(t *testing.T) {
 	}
 	flushed(1, 2, 3, 4)
 	for i := range uint64(9) {
-		w.post(t, uverbs.SendWR{WRID: 10 + i, Opcode: uverbs.OpSend, Inline: data(60)})
-		w.postRecv(t, uverbs.RecvWR{WRID: 20 + i})
+		w.post(t, verbs.SendWR{WRID: 10 + i, Opcode: verbs.OpSend, Inline: data(60)})
+		w.postRecv(t, verbs.RecvWR{WRID: 20 + i})
 		w.kqp.MLX5.Look()
 		flushed(10+i, 20+i)
 	}
@@ -50,30 +51,30 @@ func TestReset(t *testing.T) {
 	w := newWorld(t, nil)
 	for round := range 20 {
 		for range round % 5 {
-			w.post(t, uverbs.SendWR{Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled, SGL: sges(maxSGE)})
+			w.post(t, verbs.SendWR{Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: sges(maxSGE)})
 			w.kqp.Sent(w.take(t), abi.IB_WC_SUCCESS)
 			w.one(t)
 		}
-		w.post(t, uverbs.SendWR{Opcode: uverbs.OpLocalInv}, uverbs.SendWR{Opcode: uverbs.OpSend})
+		w.post(t, verbs.SendWR{Opcode: verbs.OpLocalInv}, verbs.SendWR{Opcode: verbs.OpSend})
 		w.kqp.Sent(w.take(t), abi.IB_WC_SUCCESS)
-		w.postRecv(t, uverbs.RecvWR{}, uverbs.RecvWR{})
+		w.postRecv(t, verbs.RecvWR{}, verbs.RecvWR{})
 		r, _ := w.kqp.TakeRecv()
 		w.kqp.Received(r, &abi.IbUverbsWc{}, false)
-		w.post(t, uverbs.SendWR{Opcode: uverbs.OpLocalInv})
-		if err := w.qp.Modify(&uverbs.QPAttr{State: uverbs.QPStateReset}, uverbs.QPAttrState); err != nil {
+		w.post(t, verbs.SendWR{Opcode: verbs.OpLocalInv})
+		if err := w.qp.Modify(&verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPAttrState); err != nil {
 			t.Fatal(err)
 		}
 		if wcs := w.poll(t); len(wcs) > 0 {
 			t.Errorf("%+v", wcs)
 		}
 		providertest.Bring(t, w.qp)
-		w.post(t, uverbs.SendWR{WRID: uint64(round), Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled})
+		w.post(t, verbs.SendWR{WRID: uint64(round), Opcode: verbs.OpSend, Flags: verbs.SendSignaled})
 		w.kqp.Sent(w.take(t), abi.IB_WC_SUCCESS)
 		if wc := w.one(t); wc.WRID != uint64(round) {
 			t.Errorf("%+v", wc)
 		}
 		for range depth - 2 {
-			w.postRecv(t, uverbs.RecvWR{})
+			w.postRecv(t, verbs.RecvWR{})
 		}
 	}
 }
@@ -81,18 +82,18 @@ func TestReset(t *testing.T) {
 // TestStates: what the device would carry out later, unsaid, is refused.
 func TestStates(t *testing.T) {
 	w := newWorld(t, nil)
-	qp := must[*uverbs.QP](t)(w.pd.CreateQP(&uverbs.QPOptions{SendCQ: w.cq, RecvCQ: w.cq, Cap: uverbs.QPCap{MaxSendWR: 4, MaxRecvWR: 4, MaxSendSGE: 1, MaxRecvSGE: 1}}))
+	qp := must[*uverbs.QP](t)(w.pd.CreateQP(&uverbs.QPOptions{SendCQ: w.cq, RecvCQ: w.cq, Cap: verbs.QPCap{MaxSendWR: 4, MaxRecvWR: 4, MaxSendSGE: 1, MaxRecvSGE: 1}}))
 	defer qp.Close()
-	sends := func() error { _, err := qp.PostSend([]uverbs.SendWR{{Opcode: uverbs.OpSend}}); return err }
-	recvs := func() error { _, err := qp.PostRecv([]uverbs.RecvWR{{}}); return err }
+	sends := func() error { _, err := qp.PostSend([]verbs.SendWR{{Opcode: verbs.OpSend}}); return err }
+	recvs := func() error { _, err := qp.PostRecv([]verbs.RecvWR{{}}); return err }
 	if err := sends(); !errors.Is(err, syscall.EINVAL) {
 		t.Error(err)
 	}
 	if err := recvs(); !errors.Is(err, syscall.EINVAL) {
 		t.Error(err)
 	}
-	const mask = uverbs.QPAttrState | uverbs.QPAttrPKeyIndex | uverbs.QPAttrPort | uverbs.QPAttrAccess
-	if err := qp.Modify(&uverbs.QPAttr{State: uverbs.QPStateInit, Port: 1}, mask); err != nil {
+	const mask = verbs.QPAttrState | verbs.QPAttrPKeyIndex | verbs.QPAttrPort | verbs.QPAttrAccess
+	if err := qp.Modify(&verbs.QPAttr{State: verbs.QPStateInit, Port: 1}, mask); err != nil {
 		t.Fatal(err)
 	}
 	if err := sends(); !errors.Is(err, syscall.EINVAL) {
@@ -135,7 +136,7 @@ func TestCreateRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.k.Fail("QP_CREATE", 0, syscall.ENOMEM)
-		if _, err := w.pd.CreateQP(&uverbs.QPOptions{SendCQ: w.cq, RecvCQ: w.cq, Cap: uverbs.QPCap{MaxSendWR: 1}}); !errors.Is(err, syscall.ENOMEM) {
+		if _, err := w.pd.CreateQP(&uverbs.QPOptions{SendCQ: w.cq, RecvCQ: w.cq, Cap: verbs.QPCap{MaxSendWR: 1}}); !errors.Is(err, syscall.ENOMEM) {
 			t.Fatal(err)
 		}
 		w.k.Fail("SRQ_CREATE", 0, syscall.ENOMEM)
@@ -148,7 +149,7 @@ func TestCreateRefused(t *testing.T) {
 	}
 	for _, call := range []string{"ALLOC", "UAR_OBJ_ALLOC", "MMAP"} {
 		fresh := newWorld(t, nil)
-		opts := &uverbs.QPOptions{SendCQ: fresh.cq, RecvCQ: fresh.cq, Cap: uverbs.QPCap{MaxSendWR: 1}}
+		opts := &uverbs.QPOptions{SendCQ: fresh.cq, RecvCQ: fresh.cq, Cap: verbs.QPCap{MaxSendWR: 1}}
 		second := must[*uverbs.QP](t)(fresh.pd.CreateQP(opts)) // which has the other register of the first UAR
 		fresh.k.Fail(call, 0, syscall.ENOMEM)
 		if _, err := fresh.pd.CreateQP(opts); !errors.Is(err, syscall.ENOMEM) {
@@ -170,13 +171,13 @@ func TestManyQPs(t *testing.T) {
 			w := newWorld(t, func(k *fakeverbs.Kernel, _ *uverbs.QPOptions) { k.MLX5 = device })
 			var qps []*uverbs.QP
 			for range 70 {
-				qp := must[*uverbs.QP](t)(w.pd.CreateQP(&uverbs.QPOptions{SendCQ: w.cq, RecvCQ: w.cq, Cap: uverbs.QPCap{MaxSendWR: 2, MaxSendSGE: 1, MaxInline: 8}}))
+				qp := must[*uverbs.QP](t)(w.pd.CreateQP(&uverbs.QPOptions{SendCQ: w.cq, RecvCQ: w.cq, Cap: verbs.QPCap{MaxSendWR: 2, MaxSendSGE: 1, MaxInline: 8}}))
 				providertest.Bring(t, qp)
 				qps = append(qps, qp)
 			}
 			for range 3 {
 				for i, qp := range qps {
-					wr := uverbs.SendWR{WRID: uint64(i), Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled, Inline: data(i % 9)}
+					wr := verbs.SendWR{WRID: uint64(i), Opcode: verbs.OpSend, Flags: verbs.SendSignaled, Inline: data(i % 9)}
 					post(t, qp, wr)
 					kqp := w.k.QueuePairs()[i+1]
 					s, ok := kqp.TakeSend()
@@ -204,7 +205,7 @@ func TestFirstRegister(t *testing.T) {
 	w := newWorld(t, func(k *fakeverbs.Kernel, _ *uverbs.QPOptions) { k.MLX5.StaticUARs = true })
 	qps := []*uverbs.QP{w.qp}
 	for range 16 {
-		qp := must[*uverbs.QP](t)(w.pd.CreateQP(&uverbs.QPOptions{SendCQ: w.cq, RecvCQ: w.cq, Cap: uverbs.QPCap{MaxSendWR: 4, MaxSendSGE: 1}}))
+		qp := must[*uverbs.QP](t)(w.pd.CreateQP(&uverbs.QPOptions{SendCQ: w.cq, RecvCQ: w.cq, Cap: verbs.QPCap{MaxSendWR: 4, MaxSendSGE: 1}}))
 		defer qp.Close()
 		providertest.Bring(t, qp)
 		qps = append(qps, qp)
@@ -212,7 +213,7 @@ func TestFirstRegister(t *testing.T) {
 	var busy sync.WaitGroup
 	for _, qp := range []*uverbs.QP{qps[0], qps[16]} {
 		busy.Go(func() {
-			if n, err := qp.PostSend([]uverbs.SendWR{{Opcode: uverbs.OpSend}}); n != 1 || err != nil {
+			if n, err := qp.PostSend([]verbs.SendWR{{Opcode: verbs.OpSend}}); n != 1 || err != nil {
 				t.Error(n, err)
 			}
 		})
@@ -234,7 +235,7 @@ func TestExited(t *testing.T) {
 	w := newWorld(t, nil)
 	memory := w.k.User
 	w.k.User = exited{memory}
-	w.post(t, uverbs.SendWR{Opcode: uverbs.OpSend})
+	w.post(t, verbs.SendWR{Opcode: verbs.OpSend})
 	if err := w.cq.Arm(false); err != nil {
 		t.Error(err)
 	}
@@ -247,7 +248,7 @@ func TestHostileAnswers(t *testing.T) {
 	type qpAnswer = abi.Mlx5IbCreateQpResp
 	makeCQ := func(w *world) error { _, err := w.dev.CreateCQ(4, nil); return err }
 	makeQP := func(w *world) error {
-		_, err := w.pd.CreateQP(&uverbs.QPOptions{SendCQ: w.cq, RecvCQ: w.cq, Cap: uverbs.QPCap{MaxSendWR: 4, MaxRecvWR: 4}})
+		_, err := w.pd.CreateQP(&uverbs.QPOptions{SendCQ: w.cq, RecvCQ: w.cq, Cap: verbs.QPCap{MaxSendWR: 4, MaxRecvWR: 4}})
 		return err
 	}
 	for name, c := range map[string]struct {
@@ -294,7 +295,7 @@ func TestHostileOpen(t *testing.T) {
 		"unmapped":          func(a *answer) { a.TotBfregs = 64 },
 		"many UARs a page":  func(a *answer) { a.TotBfregs, a.NumUarsPerPage = 64, 16 },
 	} {
-		k := fakeverbs.New(uint32(uverbs.DriverMLX5))
+		k := fakeverbs.New(uint32(verbs.DriverMLX5))
 		k.Tamper = tamper("GET_CONTEXT", change)
 		live := mmap.Live()
 		if dev, err := openOn(info, k); err == nil {
@@ -306,7 +307,7 @@ func TestHostileOpen(t *testing.T) {
 		}
 	}
 	for _, call := range []string{"UAR_OBJ_ALLOC", "MMAP", "ASYNC_EVENT_ALLOC"} {
-		k := fakeverbs.New(uint32(uverbs.DriverMLX5))
+		k := fakeverbs.New(uint32(verbs.DriverMLX5))
 		k.Fail(call, 0, syscall.ENOMEM)
 		if _, err := openOn(info, k); !errors.Is(err, syscall.ENOMEM) {
 			t.Error(call, err)

@@ -2,7 +2,7 @@ package mlx5
 
 import (
 	"github.com/goverbs/goverbs/internal/abi"
-	"github.com/goverbs/goverbs/uverbs/driver"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // fill writes all but the first segment of the request that begins at a segment, and
@@ -13,7 +13,7 @@ func (q *qp) fill(at uint32, r *request) (end uint32) {
 	if r.op.form == formKeys {
 		return q.putKeys(at)
 	}
-	if q.typ == driver.QPTypeXRCInitiator {
+	if q.typ == verbs.QPTypeXRCInitiator {
 		*q.sq.segs.At(at) = segment{words(r.wr.SRQN, 0)}
 		at++
 	}
@@ -23,7 +23,7 @@ func (q *qp) fill(at uint32, r *request) (end uint32) {
 		at++
 	case r.ah != nil:
 		at = q.putAddress(at, r)
-	case q.typ == driver.QPTypeRawPacket:
+	case q.typ == verbs.QPTypeRawPacket:
 		return q.putFrame(at, r)
 	}
 	if r.op.form == formAtomic {
@@ -54,7 +54,7 @@ func (q *qp) putAddress(at uint32, r *request) (end uint32) {
 }
 
 // putSGL leaves out what is empty: a length of 0 means 2 GiB.
-func (q *qp) putSGL(at uint32, sgl []driver.SGE) (end uint32) {
+func (q *qp) putSGL(at uint32, sgl []verbs.SGE) (end uint32) {
 	for i := range sgl {
 		if s := &sgl[i]; s.Length > 0 {
 			*q.sq.segs.At(at) = segment{words(s.Length, s.LKey), be64(s.Addr)}

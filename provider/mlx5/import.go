@@ -5,7 +5,7 @@ import (
 	"syscall"
 
 	"github.com/goverbs/goverbs/internal/abi"
-	"github.com/goverbs/goverbs/uverbs/driver"
+	"github.com/goverbs/goverbs/internal/driver"
 )
 
 // Import implements driver.Importer. Static registers can't be shared, because each process

@@ -9,6 +9,7 @@ import (
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/fakeverbs"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // kernelCQE is mlx5_cqe64.
@@ -49,10 +50,10 @@ const (
 	kernelRespWRImm, kernelRespSend, kernelRespSendImm, kernelRespSendInv, kernelReqErr = 1, 2, 3, 4, 13
 )
 
-var kernelSyndromes = map[uint8]uverbs.Status{
-	0x01: uverbs.StatusLocLenErr, 0x02: uverbs.StatusLocQPOpErr, 0x04: uverbs.StatusLocProtErr, 0x05: uverbs.StatusWRFlushErr, 0x06: uverbs.StatusMWBindErr,
-	0x10: uverbs.StatusBadRespErr, 0x11: uverbs.StatusLocAccessErr, 0x12: uverbs.StatusRemInvReqErr, 0x13: uverbs.StatusRemAccessErr, 0x14: uverbs.StatusRemOpErr,
-	0x15: uverbs.StatusRetryExcErr, 0x16: uverbs.StatusRNRRetryExcErr, 0x22: uverbs.StatusRemAbortErr,
+var kernelSyndromes = map[uint8]verbs.Status{
+	0x01: verbs.StatusLocLenErr, 0x02: verbs.StatusLocQPOpErr, 0x04: verbs.StatusLocProtErr, 0x05: verbs.StatusWRFlushErr, 0x06: verbs.StatusMWBindErr,
+	0x10: verbs.StatusBadRespErr, 0x11: verbs.StatusLocAccessErr, 0x12: verbs.StatusRemInvReqErr, 0x13: verbs.StatusRemAccessErr, 0x14: verbs.StatusRemOpErr,
+	0x15: verbs.StatusRetryExcErr, 0x16: verbs.StatusRNRRetryExcErr, 0x22: verbs.StatusRemAbortErr,
 }
 
 // kernelWorld is a world whose device writes completions that the test has made.
@@ -62,7 +63,7 @@ type kernelWorld struct {
 	next any    // structure to write
 }
 
-func newKernelWorld(t *testing.T, typ uverbs.QPType, infiniband bool) *kernelWorld {
+func newKernelWorld(t *testing.T, typ verbs.QPType, infiniband bool) *kernelWorld {
 	w := &kernelWorld{}
 	w.world = newWorld(t, func(k *fakeverbs.Kernel, o *uverbs.QPOptions) {
 		o.Type, k.MLX5.Infiniband = typ, infiniband
@@ -95,11 +96,11 @@ func kernelNoise(r *rand.Rand) kernelCQE {
 // TestKernelCompletions reads completions of receives that were made with the kernel's
 // structures.
 func TestKernelCompletions(t *testing.T) {
-	for _, typ := range []uverbs.QPType{uverbs.QPTypeRC, uverbs.QPTypeUD} {
+	for _, typ := range []verbs.QPType{verbs.QPTypeRC, verbs.QPTypeUD} {
 		w, r := newKernelWorld(t, typ, true), rand.New(rand.NewPCG(6, uint64(typ)))
 		for i := range 300 {
 			op := uint8(kernelRespSend + r.IntN(2))
-			if typ == uverbs.QPTypeRC {
+			if typ == verbs.QPTypeRC {
 				op = uint8(kernelRespWRImm + r.IntN(4))
 			}
 			c := kernelNoise(r)
@@ -109,22 +110,22 @@ func TestKernelCompletions(t *testing.T) {
 			c.Srqn = r.Uint32()<<24 | w.user
 			c.SopDropQPN, c.WqeCounter, c.OpOwn = w.qp.Num(), uint16(i), op<<4
 			w.next = &c
-			w.postRecv(t, uverbs.RecvWR{WRID: uint64(i)})
+			w.postRecv(t, verbs.RecvWR{WRID: uint64(i)})
 			recv, _ := w.kqp.TakeRecv()
 			w.kqp.Received(recv, &abi.IbUverbsWc{}, false)
-			want := uverbs.WC{WRID: uint64(i), QPN: w.qp.Num(), Opcode: uverbs.WCRecv, ByteLen: c.ByteCnt}
+			want := verbs.WC{WRID: uint64(i), QPN: w.qp.Num(), Opcode: verbs.WCRecv, ByteLen: c.ByteCnt}
 			switch op {
 			case kernelRespWRImm:
-				want.Opcode, want.Flags, want.Imm = uverbs.WCRecvRDMAWithImm, uverbs.WCWithImm, c.ImmInvalPkey
+				want.Opcode, want.Flags, want.Imm = verbs.WCRecvRDMAWithImm, verbs.WCWithImm, c.ImmInvalPkey
 			case kernelRespSendImm:
-				want.Flags, want.Imm = uverbs.WCWithImm, c.ImmInvalPkey
+				want.Flags, want.Imm = verbs.WCWithImm, c.ImmInvalPkey
 			case kernelRespSendInv:
-				want.Flags, want.Imm = uverbs.WCWithInv, c.ImmInvalPkey
+				want.Flags, want.Imm = verbs.WCWithInv, c.ImmInvalPkey
 			}
-			if typ == uverbs.QPTypeUD {
+			if typ == verbs.QPTypeUD {
 				want.SrcQP, want.SL, want.SLID, want.DLIDPathBits = from, uint8(sl), c.Slid, c.MlPath&0x7f
 				if grh != 0 {
-					want.Flags |= uverbs.WCGRH
+					want.Flags |= verbs.WCGRH
 				}
 			}
 			if got := w.one(t); got != want {
@@ -137,11 +138,11 @@ func TestKernelCompletions(t *testing.T) {
 // TestKernelSyndromes reads errors of sends, all there can be.
 func TestKernelSyndromes(t *testing.T) {
 	for syndrome := range 256 {
-		w := newKernelWorld(t, uverbs.QPTypeRC, false)
-		w.post(t, uverbs.SendWR{WRID: 9, Opcode: uverbs.OpRDMAWrite})
+		w := newKernelWorld(t, verbs.QPTypeRC, false)
+		w.post(t, verbs.SendWR{WRID: 9, Opcode: verbs.OpRDMAWrite})
 		w.next = &kernelErrCQE{Srqn: w.user, VendorErrSynd: 0x5a, Syndrome: uint8(syndrome), SWqeOpcodeQPN: kernelWrite<<24 | w.qp.Num(), OpOwn: kernelReqErr << 4}
 		w.kqp.Sent(w.take(t), abi.IB_WC_LOC_PROT_ERR)
-		want := uverbs.WC{WRID: 9, QPN: w.qp.Num(), Status: uverbs.StatusGeneralErr, VendorErr: 0x5a}
+		want := verbs.WC{WRID: 9, QPN: w.qp.Num(), Status: verbs.StatusGeneralErr, VendorErr: 0x5a}
 		if status, ok := kernelSyndromes[uint8(syndrome)]; ok {
 			want.Status = status
 		}

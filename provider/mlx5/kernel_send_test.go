@@ -8,18 +8,19 @@ import (
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/fakeverbs"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
-var kernelCodes = map[uverbs.Opcode]uint8{uverbs.OpSend: kernelSend, uverbs.OpSendImm: kernelSendImm, uverbs.OpSendWithInv: kernelSendInval,
-	uverbs.OpRDMAWrite: kernelWrite, uverbs.OpRDMAWriteImm: kernelWriteImm, uverbs.OpRDMARead: kernelRead, uverbs.OpCompareSwap: kernelAtomicCS,
-	uverbs.OpFetchAdd: kernelAtomicFA, uverbs.OpLocalInv: kernelUMRCode}
+var kernelCodes = map[verbs.Opcode]uint8{verbs.OpSend: kernelSend, verbs.OpSendImm: kernelSendImm, verbs.OpSendWithInv: kernelSendInval,
+	verbs.OpRDMAWrite: kernelWrite, verbs.OpRDMAWriteImm: kernelWriteImm, verbs.OpRDMARead: kernelRead, verbs.OpCompareSwap: kernelAtomicCS,
+	verbs.OpFetchAdd: kernelAtomicFA, verbs.OpLocalInv: kernelUMRCode}
 
 // TestKernelLayout reads random work requests back with the kernel's structures.
 func TestKernelLayout(t *testing.T) {
-	for typ, opcodes := range map[uverbs.QPType][]uverbs.Opcode{
-		uverbs.QPTypeRC: {uverbs.OpSend, uverbs.OpSendImm, uverbs.OpSendWithInv, uverbs.OpRDMAWrite, uverbs.OpRDMAWriteImm, uverbs.OpRDMARead,
-			uverbs.OpCompareSwap, uverbs.OpFetchAdd, uverbs.OpLocalInv},
-		uverbs.QPTypeUD: {uverbs.OpSend, uverbs.OpSendImm},
+	for typ, opcodes := range map[verbs.QPType][]verbs.Opcode{
+		verbs.QPTypeRC: {verbs.OpSend, verbs.OpSendImm, verbs.OpSendWithInv, verbs.OpRDMAWrite, verbs.OpRDMAWriteImm, verbs.OpRDMARead,
+			verbs.OpCompareSwap, verbs.OpFetchAdd, verbs.OpLocalInv},
+		verbs.QPTypeUD: {verbs.OpSend, verbs.OpSendImm},
 	} {
 		var raw []byte
 		w := newWorld(t, func(k *fakeverbs.Kernel, o *uverbs.QPOptions) {
@@ -30,27 +31,27 @@ func TestKernelLayout(t *testing.T) {
 				}
 			}
 		})
-		attr := &uverbs.AHAttr{Port: 1, Global: true, SGIDIndex: 1, DGID: fakeverbs.IPv4GID, FlowLabel: 0xabcde, HopLimit: 64, TrafficClass: 0x68, SL: 5}
-		ah := must[*uverbs.AH](t)(w.pd.CreateAH(attr))
+		attr := &verbs.AHAttr{Port: 1, Global: true, SGIDIndex: 1, DGID: fakeverbs.IPv4GID, FlowLabel: 0xabcde, HopLimit: 64, TrafficClass: 0x68, SL: 5}
+		ah := must[*verbs.AH](t)(w.pd.CreateAH(attr))
 		r := rand.New(rand.NewPCG(5, uint64(typ)))
 		after := false // a change of a key
 		index := uint16(0)
 		for range 600 {
 			wr := kernelRequest(r, opcodes[r.IntN(len(opcodes))])
-			if typ == uverbs.QPTypeUD {
+			if typ == verbs.QPTypeUD {
 				wr.AH, wr.RemoteQPN, wr.RemoteQKey = ah, r.Uint32()&0xffffff, r.Uint32()
 			}
 			w.post(t, wr)
-			d := kernelDecode(t, raw, typ == uverbs.QPTypeUD)
+			d := kernelDecode(t, raw, typ == verbs.QPTypeUD)
 			if d.index != index || d.qpn != w.qp.Num() {
 				t.Errorf("%v at block %d of QP %d: %+v", wr.Opcode, index, w.qp.Num(), d.ctrl)
 			}
 			index += uint16((d.ctrl.QPNDs&0x3f + 3) / 4)
 			kernelCompare(t, &wr, &d, after)
-			if typ == uverbs.QPTypeUD {
+			if typ == verbs.QPTypeUD {
 				kernelCompareAV(t, &wr, attr, &d.to)
 			}
-			after = wr.Opcode == uverbs.OpLocalInv
+			after = wr.Opcode == verbs.OpLocalInv
 			w.kqp.Sent(w.take(t), abi.IB_WC_SUCCESS)
 			w.poll(t)
 		}
@@ -61,21 +62,21 @@ func TestKernelLayout(t *testing.T) {
 }
 
 // kernelRequest makes a request with random contents, which always completes.
-func kernelRequest(r *rand.Rand, op uverbs.Opcode) uverbs.SendWR {
-	wr := uverbs.SendWR{Opcode: op, Flags: uverbs.SendSignaled, RemoteAddr: r.Uint64(), RKey: r.Uint32(), Imm: r.Uint32() | 1, InvalidateRKey: r.Uint32(),
+func kernelRequest(r *rand.Rand, op verbs.Opcode) verbs.SendWR {
+	wr := verbs.SendWR{Opcode: op, Flags: verbs.SendSignaled, RemoteAddr: r.Uint64(), RKey: r.Uint32(), Imm: r.Uint32() | 1, InvalidateRKey: r.Uint32(),
 		CompareAdd: r.Uint64(), Swap: r.Uint64()}
 	if r.IntN(2) == 0 {
-		wr.Flags |= uverbs.SendFence
+		wr.Flags |= verbs.SendFence
 	}
 	if r.IntN(2) == 0 {
-		wr.Flags |= uverbs.SendSolicited
+		wr.Flags |= verbs.SendSolicited
 	}
-	sge := func(n uint32) { wr.SGL = append(wr.SGL, uverbs.SGE{Addr: r.Uint64(), Length: n, LKey: r.Uint32()}) }
+	sge := func(n uint32) { wr.SGL = append(wr.SGL, verbs.SGE{Addr: r.Uint64(), Length: n, LKey: r.Uint32()}) }
 	switch {
-	case op == uverbs.OpLocalInv:
-	case op == uverbs.OpCompareSwap || op == uverbs.OpFetchAdd:
+	case op == verbs.OpLocalInv:
+	case op == verbs.OpCompareSwap || op == verbs.OpFetchAdd:
 		sge(8)
-	case op != uverbs.OpRDMARead && r.IntN(2) == 0:
+	case op != verbs.OpRDMARead && r.IntN(2) == 0:
 		wr.Inline = data(r.IntN(141))
 	default:
 		for range r.IntN(maxSGE + 1) {
@@ -86,25 +87,25 @@ func kernelRequest(r *rand.Rand, op uverbs.Opcode) uverbs.SendWR {
 }
 
 // kernelCompare holds a request to what was posted.
-func kernelCompare(t *testing.T, wr *uverbs.SendWR, d *kernelWQE, afterKey bool) {
+func kernelCompare(t *testing.T, wr *verbs.SendWR, d *kernelWQE, afterKey bool) {
 	t.Helper()
 	flags := uint8(kernelCQUpdate)
 	switch {
-	case wr.Flags&uverbs.SendFence != 0:
+	case wr.Flags&verbs.SendFence != 0:
 		flags |= kernelSmallAndFence
 	case afterKey:
 		flags |= kernelFenceSmall
 	default:
 		flags |= kernelFenceNone
 	}
-	if wr.Flags&uverbs.SendSolicited != 0 {
+	if wr.Flags&verbs.SendSolicited != 0 {
 		flags |= kernelSolicited
 	}
 	general := uint32(0)
 	switch wr.Opcode {
-	case uverbs.OpSendImm, uverbs.OpRDMAWriteImm:
+	case verbs.OpSendImm, verbs.OpRDMAWriteImm:
 		general = wr.Imm
-	case uverbs.OpSendWithInv, uverbs.OpLocalInv:
+	case verbs.OpSendWithInv, verbs.OpLocalInv:
 		general = wr.InvalidateRKey
 	}
 	if d.code != kernelCodes[wr.Opcode] || d.ctrl.FmCeSe != flags || d.ctrl.GeneralID != general {
@@ -114,16 +115,16 @@ func kernelCompare(t *testing.T, wr *uverbs.SendWR, d *kernelWQE, afterKey bool)
 		t.Errorf("%+v: %+v", wr, d.remote)
 	}
 	switch want := (kernelAtomic{}); wr.Opcode {
-	case uverbs.OpCompareSwap:
+	case verbs.OpCompareSwap:
 		want = kernelAtomic{wr.Swap, wr.CompareAdd}
 		if d.operands != want {
 			t.Errorf("%+v: %+v", wr, d.operands)
 		}
-	case uverbs.OpFetchAdd:
+	case verbs.OpFetchAdd:
 		if d.operands.SwapAdd != wr.CompareAdd {
 			t.Errorf("%+v: %+v", wr, d.operands)
 		}
-	case uverbs.OpLocalInv:
+	case verbs.OpLocalInv:
 		kernelCompareInv(t, d)
 	}
 	var want []kernelData
@@ -153,7 +154,7 @@ func kernelCompareInv(t *testing.T, d *kernelWQE) {
 
 // kernelCompareAV: an extended address on RoCE v2. The model's kernel makes the MAC of the
 // end of the GID.
-func kernelCompareAV(t *testing.T, wr *uverbs.SendWR, a *uverbs.AHAttr, to *kernelAV) {
+func kernelCompareAV(t *testing.T, wr *verbs.SendWR, a *verbs.AHAttr, to *kernelAV) {
 	t.Helper()
 	const extended = 1 << 31 // MLX5_EXTENDED_UD_AV
 	want := kernelAV{QKey: wr.RemoteQKey, DqpDct: wr.RemoteQPN | extended, StatRateSL: a.SL << 1, RLid: to.RLid, TClass: a.TrafficClass, HopLimit: a.HopLimit,
@@ -173,16 +174,16 @@ func TestKernelLayoutWindows(t *testing.T) {
 			}
 		}
 	})
-	mr := must[*uverbs.MR](t)(w.pd.AllocMR(4096, uverbs.AccessLocalWrite|uverbs.AccessMWBind, nil))
+	mr := must[*uverbs.MR](t)(w.pd.AllocMR(4096, verbs.AccessLocalWrite|verbs.AccessMWBind, nil))
 	defer mr.Close()
-	for _, typ := range []uverbs.MWType{uverbs.MWType1, uverbs.MWType2} {
+	for _, typ := range []verbs.MWType{verbs.MWType1, verbs.MWType2} {
 		mw := must[*uverbs.MW](t)(w.pd.AllocMW(typ))
 		old, key := mw.RKey(), uverbs.IncRKey(mw.RKey())
-		b := &uverbs.BindMW{MW: mw, RKey: key, MR: mr, Addr: mr.Addr() + 64, Length: 1000, Access: uverbs.AccessRemoteRead | uverbs.AccessRemoteAtomic}
-		w.post(t, uverbs.SendWR{Opcode: uverbs.OpBindMW, Flags: uverbs.SendSignaled, Bind: b})
+		b := &verbs.BindMW{MW: mw, RKey: key, MR: mr, Addr: mr.Addr() + 64, Length: 1000, Access: verbs.AccessRemoteRead | verbs.AccessRemoteAtomic}
+		w.post(t, verbs.SendWR{Opcode: verbs.OpBindMW, Flags: verbs.SendSignaled, Bind: b})
 		d := kernelDecode(t, raw, false)
 		mask, qpn := uint64(kernelMaskFree|kernelMaskKey|kernelMaskLen|kernelMaskStart|kernelMaskLW|kernelMaskRR|kernelMaskRW|kernelMaskA), uint32(0xffffff)
-		if typ == uverbs.MWType2 {
+		if typ == verbs.MWType2 {
 			mask, qpn = mask|kernelMaskQPN, w.qp.Num()
 		}
 		if d.ctrl.GeneralID != old || d.umr.MkeyMask != mask || d.umr.XltOctowords != 4 || d.umr.Flags&(kernelUMRInline|kernelUMROffset) != kernelUMRInline|kernelUMROffset {
@@ -194,8 +195,8 @@ func TestKernelLayoutWindows(t *testing.T) {
 		}
 		w.kqp.Sent(w.take(t), abi.IB_WC_SUCCESS)
 		w.poll(t)
-		if typ == uverbs.MWType2 {
-			w.post(t, uverbs.SendWR{Opcode: uverbs.OpLocalInv, Flags: uverbs.SendSignaled, InvalidateRKey: key})
+		if typ == verbs.MWType2 {
+			w.post(t, verbs.SendWR{Opcode: verbs.OpLocalInv, Flags: verbs.SendSignaled, InvalidateRKey: key})
 			w.kqp.Sent(w.take(t), abi.IB_WC_SUCCESS)
 			w.poll(t)
 		}

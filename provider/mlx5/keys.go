@@ -1,6 +1,6 @@
 package mlx5
 
-import "github.com/goverbs/goverbs/uverbs/driver"
+import "github.com/goverbs/goverbs/verbs"
 
 // A change of a key names the fields that it changes, and the conditions for it.
 const (
@@ -73,7 +73,7 @@ func (q *qp) putKey(at uint32, b *binding) {
 		if first = accessBits(b.Access) << 8; b.type2 {
 			qpn = q.num
 		}
-		if b.Access&driver.AccessZeroBased == 0 {
+		if b.Access&verbs.AccessZeroBased == 0 {
 			start = b.Addr
 		}
 	}
@@ -83,11 +83,11 @@ func (q *qp) putKey(at uint32, b *binding) {
 }
 
 // accessBits is what a peer may do, as keys have it. Local reads need no bit.
-func accessBits(a driver.Access) (bits uint32) {
+func accessBits(a verbs.Access) (bits uint32) {
 	for _, m := range [...]struct {
-		access driver.Access
+		access verbs.Access
 		bit    uint32
-	}{{driver.AccessRemoteAtomic, 0x40}, {driver.AccessRemoteWrite, 0x20}, {driver.AccessRemoteRead, 0x10}, {driver.AccessLocalWrite, 0x08}} {
+	}{{verbs.AccessRemoteAtomic, 0x40}, {verbs.AccessRemoteWrite, 0x20}, {verbs.AccessRemoteRead, 0x10}, {verbs.AccessLocalWrite, 0x08}} {
 		if a&m.access != 0 {
 			bits |= m.bit
 		}

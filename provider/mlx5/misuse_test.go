@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/internal/fakeverbs"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // TestMisuse: the model notes what the mutations of the tour do not come to.
@@ -26,9 +26,9 @@ func TestMisuse(t *testing.T) {
 		"and 8 of 3 SGEs are asked for": {inCreate(receives, 4), false},
 	} {
 		t.Run(want, func(t *testing.T) {
-			p := newPair(t, pairOptions{typ: uverbs.QPTypeRC, kernel: func(k *fakeverbs.Kernel) { k.Cross = c.misuse }})
+			p := newPair(t, pairOptions{typ: verbs.QPTypeRC, kernel: func(k *fakeverbs.Kernel) { k.Cross = c.misuse }})
 			if c.traffic {
-				p.OneMessage(0, 1, uverbs.OpSend, gathered(8))
+				p.OneMessage(0, 1, verbs.OpSend, gathered(8))
 			}
 			if all := strings.Join(p.K.Violations(), "\n"); !strings.Contains(all, want) {
 				t.Errorf("violations: %s", all)

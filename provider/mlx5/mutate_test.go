@@ -9,7 +9,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/fakeverbs"
 	"github.com/goverbs/goverbs/internal/providertest"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // TestMutations changes each byte that crosses the seam, each doorbell and the order of
@@ -43,11 +43,11 @@ func TestMutations(t *testing.T) {
 // queues is of interest, of the fourth what XRC adds, and of the last what completions hold of
 // messages.
 var tours = []pairOptions{
-	{typ: uverbs.QPTypeRC},
-	{typ: uverbs.QPTypeUD, srq: true},
-	{typ: uverbs.QPTypeRC, srq: true, device: fakeverbs.MLX5Options{CQEVersion0: true, StaticUARs: true}},
-	{typ: uverbs.QPTypeXRCInitiator},
-	{typ: uverbs.QPTypeRC, all: true, short: true},
+	{typ: verbs.QPTypeRC},
+	{typ: verbs.QPTypeUD, srq: true},
+	{typ: verbs.QPTypeRC, srq: true, device: fakeverbs.MLX5Options{CQEVersion0: true, StaticUARs: true}},
+	{typ: verbs.QPTypeXRCInitiator},
+	{typ: verbs.QPTypeRC, all: true, short: true},
 }
 
 // addresses is how many bytes of the create calls are addresses. What is at another address
@@ -56,7 +56,7 @@ const addresses = 16
 
 // labels calls a record, which follows a doorbell, an arriving message or a new object, as
 // the doorbell before it.
-func labels(tour int, typ uverbs.QPType) func(*fakeverbs.Crossing) string {
+func labels(tour int, typ verbs.QPType) func(*fakeverbs.Crossing) string {
 	last := "creation"
 	return func(c *fakeverbs.Crossing) string {
 		name := label(c, typ)
@@ -94,7 +94,7 @@ func interesting(tour int, site string) bool {
 }
 
 // label tells crossings apart by what they are for.
-func label(c *fakeverbs.Crossing, typ uverbs.QPType) string {
+func label(c *fakeverbs.Crossing, typ verbs.QPType) string {
 	switch c.Kind {
 	case fakeverbs.CallIn, fakeverbs.CallOut:
 		if c.Call == "QP_CREATE" && len(c.Bytes) > 40 && len(bytes.Trim(c.Bytes[16:28], "\x00")) == 0 {
@@ -104,7 +104,7 @@ func label(c *fakeverbs.Crossing, typ uverbs.QPType) string {
 	case fakeverbs.EntrySQE:
 		return sendLabel(c.Bytes, typ)
 	case fakeverbs.EntryRQE:
-		if typ == uverbs.QPTypeUD {
+		if typ == verbs.QPTypeUD {
 			return "of SRQ"
 		}
 	case fakeverbs.EntryCQE:
@@ -114,7 +114,7 @@ func label(c *fakeverbs.Crossing, typ uverbs.QPType) string {
 		if op == cqeRequest || op == cqeReqError {
 			name = strings.TrimSpace(name + " " + opNames[c.Bytes[56]])
 		}
-		if typ == uverbs.QPTypeUD {
+		if typ == verbs.QPTypeUD {
 			name += " of a datagram"
 		}
 		if c.Bytes[63]&0xc != 0 {
@@ -133,16 +133,16 @@ func label(c *fakeverbs.Crossing, typ uverbs.QPType) string {
 	return ""
 }
 
-func sendLabel(b []byte, typ uverbs.QPType) string {
+func sendLabel(b []byte, typ verbs.QPType) string {
 	name := opNames[b[3]]
-	first := 16 * (1 + map[bool]int{true: 3}[typ == uverbs.QPTypeUD] + map[bool]int{true: 1}[b[3] == opWrite || b[3] == opWriteImm])
+	first := 16 * (1 + map[bool]int{true: 3}[typ == verbs.QPTypeUD] + map[bool]int{true: 1}[b[3] == opWrite || b[3] == opWriteImm])
 	if len(b) > first && b[3] < opRead && b[first]&0x80 != 0 {
 		name += " inline"
 	}
 	if b[3] == opUMR {
 		name += fmt.Sprintf(" of %d segments, flags %#x", b[7]&0x3f, b[16])
 	}
-	if typ == uverbs.QPTypeUD {
+	if typ == verbs.QPTypeUD {
 		name += " datagram"
 	}
 	return name

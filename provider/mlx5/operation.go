@@ -1,12 +1,12 @@
 package mlx5
 
-import "github.com/goverbs/goverbs/uverbs/driver"
+import "github.com/goverbs/goverbs/verbs"
 
 // operation is what a send's opcode is to the device, and how its request is laid out.
 type operation struct {
 	code  uint8
 	form  form
-	wc    driver.WCOpcode
+	wc    verbs.WCOpcode
 	types uint8 // of QPs that take it, a bit each
 	imm   bool
 }
@@ -33,35 +33,35 @@ const (
 )
 
 var operations = [...]operation{
-	driver.OpRDMAWrite:    {opWrite, formRemote, driver.WCRDMAWrite, typesConnected, false},
-	driver.OpRDMAWriteImm: {opWriteImm, formRemote, driver.WCRDMAWrite, typesConnected, true},
-	driver.OpSend:         {opSend, formSend, driver.WCSend, typesConnected | typeUD | typeRaw, false},
-	driver.OpSendImm:      {opSendImm, formSend, driver.WCSend, typesConnected | typeUD, true},
-	driver.OpSendWithInv:  {opSendInv, formSend, driver.WCSend, typesReliable, false},
-	driver.OpRDMARead:     {opRead, formRemote, driver.WCRDMARead, typesReliable, false},
-	driver.OpCompareSwap:  {opCompare, formAtomic, driver.WCCompareSwap, typesReliable, false},
-	driver.OpFetchAdd:     {opFetchAdd, formAtomic, driver.WCFetchAdd, typesReliable, false},
-	driver.OpLocalInv:     {opUMR, formKeys, driver.WCLocalInv, typesConnected, false},
-	driver.OpBindMW:       {opUMR, formKeys, driver.WCBindMW, typesConnected, false},
+	verbs.OpRDMAWrite:    {opWrite, formRemote, verbs.WCRDMAWrite, typesConnected, false},
+	verbs.OpRDMAWriteImm: {opWriteImm, formRemote, verbs.WCRDMAWrite, typesConnected, true},
+	verbs.OpSend:         {opSend, formSend, verbs.WCSend, typesConnected | typeUD | typeRaw, false},
+	verbs.OpSendImm:      {opSendImm, formSend, verbs.WCSend, typesConnected | typeUD, true},
+	verbs.OpSendWithInv:  {opSendInv, formSend, verbs.WCSend, typesReliable, false},
+	verbs.OpRDMARead:     {opRead, formRemote, verbs.WCRDMARead, typesReliable, false},
+	verbs.OpCompareSwap:  {opCompare, formAtomic, verbs.WCCompareSwap, typesReliable, false},
+	verbs.OpFetchAdd:     {opFetchAdd, formAtomic, verbs.WCFetchAdd, typesReliable, false},
+	verbs.OpLocalInv:     {opUMR, formKeys, verbs.WCLocalInv, typesConnected, false},
+	verbs.OpBindMW:       {opUMR, formKeys, verbs.WCBindMW, typesConnected, false},
 }
 
-func typeBit(t driver.QPType) uint8 {
+func typeBit(t verbs.QPType) uint8 {
 	switch t {
-	case driver.QPTypeRC:
+	case verbs.QPTypeRC:
 		return typeRC
-	case driver.QPTypeUC:
+	case verbs.QPTypeUC:
 		return typeUC
-	case driver.QPTypeUD:
+	case verbs.QPTypeUD:
 		return typeUD
-	case driver.QPTypeXRCInitiator:
+	case verbs.QPTypeXRCInitiator:
 		return typeXRC
-	case driver.QPTypeRawPacket:
+	case verbs.QPTypeRawPacket:
 		return typeRaw
 	}
 	return 0
 }
 
-func (c *mlx5Context) lookUp(t driver.QPType, op driver.Opcode) operation {
+func (c *mlx5Context) lookUp(t verbs.QPType, op verbs.Opcode) operation {
 	if int64(op) >= int64(len(operations)) {
 		return operation{}
 	}
@@ -73,6 +73,6 @@ func (c *mlx5Context) lookUp(t driver.QPType, op driver.Opcode) operation {
 }
 
 // Supports implements driver.Supporter.
-func (c *mlx5Context) Supports(t driver.QPType, op driver.Opcode) bool {
+func (c *mlx5Context) Supports(t verbs.QPType, op verbs.Opcode) bool {
 	return c.lookUp(t, op).form != formNone
 }

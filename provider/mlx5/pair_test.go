@@ -6,7 +6,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/fakeverbs"
 	"github.com/goverbs/goverbs/internal/providertest"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 const (
@@ -24,7 +24,7 @@ type pair struct{ *providertest.Pair }
 
 type pairOptions struct {
 	device fakeverbs.MLX5Options
-	typ    uverbs.QPType
+	typ    verbs.QPType
 	srq    bool
 	all    bool                    // sends complete
 	short  bool                    // short messages come in completions
@@ -40,8 +40,8 @@ func newPair(t testing.TB, o pairOptions) *pair {
 		t.Cleanup(func() { os.Unsetenv("MLX5_SCATTER_TO_CQE") })
 	}
 	opts := &providertest.Options{Info: info, Type: o.typ, SignalAll: o.all, SRQ: [2]bool{o.srq, o.srq}, CQE: 31, Pieces: true, Expect: expect,
-		Access: providertest.Access | uverbs.AccessMWBind,
-		Cap:    uverbs.QPCap{MaxSendWR: pairDepth, MaxRecvWR: pairDepth, MaxSendSGE: maxSGE, MaxRecvSGE: 3, MaxInline: pairInline},
+		Access: providertest.Access | verbs.AccessMWBind,
+		Cap:    verbs.QPCap{MaxSendWR: pairDepth, MaxRecvWR: pairDepth, MaxSendSGE: maxSGE, MaxRecvSGE: 3, MaxInline: pairInline},
 		Ended:  func(_ *providertest.Pair, _, step int) uint32 { return 0x00f0f000 + uint32(step) }}
 	if o.golden {
 		opts.CQE, opts.Pieces, opts.Cap.MaxRecvSGE, opts.Cap.MaxInline = 64, false, 1, 0
@@ -52,10 +52,10 @@ func newPair(t testing.TB, o pairOptions) *pair {
 			o.kernel(k)
 		}
 	}
-	if o.typ == uverbs.QPTypeUD {
-		opts.AH = &uverbs.AHAttr{Port: 1, Global: true, SGIDIndex: 1, DGID: fakeverbs.IPv4GID, FlowLabel: 0xabcde, HopLimit: 64, TrafficClass: 0x68, SL: 5}
+	if o.typ == verbs.QPTypeUD {
+		opts.AH = &verbs.AHAttr{Port: 1, Global: true, SGIDIndex: 1, DGID: fakeverbs.IPv4GID, FlowLabel: 0xabcde, HopLimit: 64, TrafficClass: 0x68, SL: 5}
 		if o.device.Infiniband {
-			opts.AH = &uverbs.AHAttr{Port: 1, DLID: 0x1234, SL: 5, SrcPathBits: 3, StaticRate: 3}
+			opts.AH = &verbs.AHAttr{Port: 1, DLID: 0x1234, SL: 5, SrcPathBits: 3, StaticRate: 3}
 		}
 	}
 	return &pair{providertest.New(t, opts)}
@@ -63,15 +63,15 @@ func newPair(t testing.TB, o pairOptions) *pair {
 
 // expect: the completion of a send has a length only if data came back, and that of a
 // datagram says from where it came.
-func expect(p *providertest.Pair, wr *uverbs.SendWR, want *uverbs.WC) {
+func expect(p *providertest.Pair, wr *verbs.SendWR, want *verbs.WC) {
 	switch {
-	case wr != nil && wr.Opcode != uverbs.OpRDMARead && wr.Opcode != uverbs.OpFetchAdd && wr.Opcode != uverbs.OpCompareSwap:
+	case wr != nil && wr.Opcode != verbs.OpRDMARead && wr.Opcode != verbs.OpFetchAdd && wr.Opcode != verbs.OpCompareSwap:
 		want.ByteLen = 0
-	case wr != nil || p.Type != uverbs.QPTypeUD || want.Status != uverbs.StatusSuccess:
+	case wr != nil || p.Type != verbs.QPTypeUD || want.Status != verbs.StatusSuccess:
 	case p.K.MLX5.Infiniband:
 		want.SL, want.SLID = 5, 0x1234
 	default:
 		want.SL = 5
-		want.Flags |= uverbs.WCGRH
+		want.Flags |= verbs.WCGRH
 	}
 }

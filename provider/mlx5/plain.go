@@ -1,6 +1,6 @@
 package mlx5
 
-import "github.com/goverbs/goverbs/uverbs/driver"
+import "github.com/goverbs/goverbs/verbs"
 
 // plain is an opcode whose requests are short: data, perhaps with an address of the peer's.
 // They are what programs post again and again, so they have a way of their own.
@@ -9,17 +9,17 @@ type plain struct {
 	data      uint8 // segment where data begins; 0: the opcode is not plain
 	maxInline uint32
 	immMask   uint32 // 0 without immediate data
-	wc        driver.WCOpcode
+	wc        verbs.WCOpcode
 }
 
 const plainOpcodes = 8
 
 // plains are those of an RC or a UC QP. Requests of the others have segments of their own in
 // front: an address, the number of an SRQ, what a raw packet needs.
-func (c *mlx5Context) plains(t driver.QPType, maxInline uint32) (all [plainOpcodes]plain) {
+func (c *mlx5Context) plains(t verbs.QPType, maxInline uint32) (all [plainOpcodes]plain) {
 	for op := range all {
-		o := c.lookUp(t, driver.Opcode(op))
-		if t != driver.QPTypeRC && t != driver.QPTypeUC || o.form != formSend && o.form != formRemote || o.code == opSendInv {
+		o := c.lookUp(t, verbs.Opcode(op))
+		if t != verbs.QPTypeRC && t != verbs.QPTypeUC || o.form != formSend && o.form != formRemote || o.code == opSendInv {
 			continue
 		}
 		p := plain{code: o.code, data: 1, wc: o.wc}
@@ -40,7 +40,7 @@ func (c *mlx5Context) plains(t driver.QPType, maxInline uint32) (all [plainOpcod
 // post fills the queue with requests that are plain, up to the first that is not: that have
 // one SGE, or inline data that does not go around the end of the queue. It says how many they
 // are, and how many segments the last one uses.
-func (q *qp) post(number uint32, wrs []driver.SendWR) (n int, segs uint32) {
+func (q *qp) post(number uint32, wrs []verbs.SendWR) (n int, segs uint32) {
 	s := &q.sq
 	if q.smallFence || s.maxSGE == 0 {
 		return 0, 0
@@ -48,7 +48,7 @@ func (q *qp) post(number uint32, wrs []driver.SendWR) (n int, segs uint32) {
 	for ; n < len(wrs); n++ {
 		wr := &wrs[n]
 		flags, sgl, inline := wr.Flags, wr.SGL, wr.Inline
-		if uint(wr.Opcode) >= plainOpcodes || flags&^(driver.SendSignaled|driver.SendSolicited) != 0 {
+		if uint(wr.Opcode) >= plainOpcodes || flags&^(verbs.SendSignaled|verbs.SendSolicited) != 0 {
 			break
 		}
 		op := &q.plain[wr.Opcode]

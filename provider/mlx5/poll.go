@@ -4,13 +4,13 @@ import (
 	"fmt"
 
 	"github.com/goverbs/goverbs/mmap"
-	"github.com/goverbs/goverbs/uverbs/driver"
+	"github.com/goverbs/goverbs/verbs"
 )
 
-var errLost = fmt.Errorf("%w: the queue was lost when it was resized, close what it belongs to", driver.ErrClosed)
+var errLost = fmt.Errorf("%w: the queue was lost when it was resized, close what it belongs to", verbs.ErrClosed)
 
 // Poll passes over completions that speak of no work request.
-func (q *cq) Poll(wcs []driver.WC) (n int, bad bool, err error) {
+func (q *cq) Poll(wcs []verbs.WC) (n int, bad bool, err error) {
 	if q.lost {
 		return 0, false, errLost
 	}
@@ -27,8 +27,8 @@ func (q *cq) Poll(wcs []driver.WC) (n int, bad bool, err error) {
 
 // mixed goes on behind wcs[:n] with entries of all kinds, of which some are ready. If none of
 // them speaks of a work request, there may be more.
-func (q *cq) mixed(wcs []driver.WC, n, ready int) (all int, bad bool) {
-	for odd := driver.StatusSuccess; ; ready = q.ready(len(wcs)) {
+func (q *cq) mixed(wcs []verbs.WC, n, ready int) (all int, bad bool) {
+	for odd := verbs.StatusSuccess; ; ready = q.ready(len(wcs)) {
 		for end := q.ci + uint32(ready); q.ci != end; {
 			if sent := q.sent(wcs[n:][:end-q.ci]); sent > 0 {
 				n += sent
@@ -41,14 +41,14 @@ func (q *cq) mixed(wcs []driver.WC, n, ready int) (all int, bad bool) {
 			q.ci++
 		}
 		if n > 0 || ready == 0 {
-			return n, odd != driver.StatusSuccess
+			return n, odd != verbs.StatusSuccess
 		}
 	}
 }
 
 // sent takes successful sends and writes of one QP off the queue, as long as there is nothing
 // else. It is complete for what programs wait for most.
-func (q *cq) sent(wcs []driver.WC) (n int) {
+func (q *cq) sent(wcs []verbs.WC) (n int) {
 	if !q.ctx.indexed {
 		return 0
 	}
@@ -64,10 +64,10 @@ func (q *cq) sent(wcs []driver.WC) (n int) {
 		e := q.ring.At(at)
 		last := e.counterOwn.Load()
 		w := &s.sent[uint32(be16(uint16(last)))&(s.blocks-1)]
-		if last>>cqeOpShift != cqeRequest || e.queue != queue || w.number-done >= produced-done || w.op > driver.WCRDMAWrite {
+		if last>>cqeOpShift != cqeRequest || e.queue != queue || w.number-done >= produced-done || w.op > verbs.WCRDMAWrite {
 			break
 		}
-		wcs[n] = driver.WC{WRID: w.id, Opcode: w.op, QPN: number}
+		wcs[n] = verbs.WC{WRID: w.id, Opcode: w.op, QPN: number}
 		done = w.number + 1
 		n++
 		at += q.step
@@ -117,7 +117,7 @@ func (q *cq) owned(last, i uint32) bool {
 
 // complete reads an entry, each field once, and finds the work request that it speaks of.
 // It reports whether there is one: the QP may be gone, and a device may say anything.
-func (q *cq) complete(i uint32, wc *driver.WC) bool {
+func (q *cq) complete(i uint32, wc *verbs.WC) bool {
 	e := q.at(i)
 	last := e.counterOwn.Load()
 	op, index := last>>cqeOpShift, be16(uint16(last))
@@ -125,8 +125,8 @@ func (q *cq) complete(i uint32, wc *driver.WC) bool {
 	if p == nil {
 		return false
 	}
-	*wc = driver.WC{QPN: p.num}
-	if p.typ == driver.QPTypeXRCTarget {
+	*wc = verbs.WC{QPN: p.num}
+	if p.typ == verbs.QPTypeXRCTarget {
 		wc.QPN = be32(e.opQPN) & cqeNumberMask
 	}
 	data := q.message(i, last)
@@ -165,33 +165,33 @@ func (c *mlx5Context) find(e *cqe, op uint32) (*qp, *srq) {
 }
 
 // fail makes a completion one with an error. It returns true, as complete does.
-func (e *cqe) fail(wc *driver.WC) bool {
-	*wc = driver.WC{WRID: wc.WRID, QPN: wc.QPN, Status: statusOf(e.syndrome), VendorErr: uint32(e.vendor)}
+func (e *cqe) fail(wc *verbs.WC) bool {
+	*wc = verbs.WC{WRID: wc.WRID, QPN: wc.QPN, Status: statusOf(e.syndrome), VendorErr: uint32(e.vendor)}
 	return true
 }
 
 // describe tells of a receive. It returns true, as complete does.
-func (q *qp) describe(e *cqe, op uint32, wc *driver.WC) bool {
-	if wc.Status != driver.StatusSuccess {
+func (q *qp) describe(e *cqe, op uint32, wc *verbs.WC) bool {
+	if wc.Status != verbs.StatusSuccess {
 		return true
 	}
-	wc.Opcode, wc.ByteLen = driver.WCRecv, be32(e.byteCount)
+	wc.Opcode, wc.ByteLen = verbs.WCRecv, be32(e.byteCount)
 	switch op {
 	case cqeWriteImm:
-		wc.Opcode, wc.Imm, wc.Flags = driver.WCRecvRDMAWithImm, be32(e.imm), driver.WCWithImm
+		wc.Opcode, wc.Imm, wc.Flags = verbs.WCRecvRDMAWithImm, be32(e.imm), verbs.WCWithImm
 	case cqeRecvImm:
-		wc.Imm, wc.Flags = be32(e.imm), driver.WCWithImm
+		wc.Imm, wc.Flags = be32(e.imm), verbs.WCWithImm
 	case cqeRecvInv:
-		wc.Imm, wc.Flags = be32(e.imm), driver.WCWithInv
+		wc.Imm, wc.Flags = be32(e.imm), verbs.WCWithInv
 		q.ctx.device.Unbind(wc.Imm)
 	}
-	if q.typ != driver.QPTypeUD {
-		return q.typ != driver.QPTypeRawPacket || e.describeFrame(wc)
+	if q.typ != verbs.QPTypeUD {
+		return q.typ != verbs.QPTypeRawPacket || e.describeFrame(wc)
 	}
 	from := be32(e.flagsQPN)
 	wc.SrcQP, wc.SL = from&cqeNumberMask, uint8(from>>24&0xf)
 	if from>>28&3 != 0 {
-		wc.Flags |= driver.WCGRH
+		wc.Flags |= verbs.WCGRH
 	}
 	if !q.ethernet {
 		wc.SLID, wc.DLIDPathBits = be16(e.slid), e.path&0x7f

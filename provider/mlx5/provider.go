@@ -7,14 +7,15 @@ import (
 	"syscall"
 
 	"github.com/goverbs/goverbs/internal/abi"
-	"github.com/goverbs/goverbs/uverbs/driver"
+	"github.com/goverbs/goverbs/internal/driver"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 func init() { driver.Register(provider{}) }
 
 type provider struct{}
 
-func (provider) ID() driver.ID { return driver.MLX5 }
+func (provider) ID() verbs.DriverID { return verbs.DriverMLX5 }
 
 func (provider) ABI() (lowest, highest uint32) {
 	return abi.MLX5_IB_UVERBS_ABI_VERSION, abi.MLX5_IB_UVERBS_ABI_VERSION
@@ -81,8 +82,8 @@ func (c *mlx5Context) start() (driver.Context, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.atomics = attr.AtomicCap != driver.AtomicNone
-	c.checksums = attr.CapFlags&driver.DeviceCapRawIPCsum != 0
+	c.atomics = attr.AtomicCap != verbs.AtomicNone
+	c.checksums = attr.CapFlags&verbs.DeviceCapRawIPCsum != 0
 	if err := c.registers.init(c); err != nil {
 		return nil, errors.Join(err, c.registers.close(c))
 	}
@@ -129,7 +130,7 @@ func (c *mlx5Context) ethernet(port uint32) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	return e.Type != driver.GIDTypeIB, nil
+	return e.Type != verbs.GIDTypeIB, nil
 }
 
 // Close implements driver.Closer.

@@ -5,14 +5,15 @@ import (
 	"math/bits"
 
 	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/mmap"
-	"github.com/goverbs/goverbs/uverbs/driver"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // qp is a QP's two queues. The receive queue has no entries with an SRQ.
 type qp struct {
 	ctx            *mlx5Context
-	typ            driver.QPType
+	typ            verbs.QPType
 	num, index     uint32
 	sendCQ, recvCQ *cq
 	srq            *srq
@@ -21,9 +22,9 @@ type qp struct {
 	rq             recvQueue
 	record         record
 	register       *register
-	bind           func(b *driver.BindMW, hold bool) error
+	bind           func(b *verbs.BindMW, hold bool) error
 	binding        binding
-	state          driver.QPState       // written with both queues held
+	state          verbs.QPState        // written with both queues held
 	ethernet       bool                 // its port is
 	front          [ethernetHeader]byte // of a frame that is being posted
 	signal         uint32               // ctrlCompletion of every send
@@ -113,7 +114,7 @@ func (q *qp) adopt(num, register uint32) error {
 // allocate makes the queues' memory, with the sends behind the receives. Those of a raw packet
 // QP are two objects of the device's, in memory of their own.
 func (q *qp) allocate(r *driver.CreateQP, size *sizes, req *abi.Mlx5IbCreateQp) error {
-	if q.typ != driver.QPTypeRawPacket {
+	if q.typ != verbs.QPTypeRawPacket {
 		buf, err := alloc(r, size.receiveBytes()+size.sendBytes(), &req.BufAddr)
 		if err != nil {
 			return err
@@ -188,7 +189,7 @@ func (q *qp) Idle() bool { return q.sq.isIdle() && q.rq.isEmpty() }
 
 // Modify implements driver.QPModifier. A QP in RESET begins anew.
 func (q *qp) Modify(r *driver.ModifyQP) error {
-	if q.typ == driver.QPTypeUD && r.Mask&driver.QPAttrPort != 0 {
+	if q.typ == verbs.QPTypeUD && r.Mask&verbs.QPAttrPort != 0 {
 		ethernet, err := q.ctx.ethernet(r.Attr.Port)
 		if err != nil {
 			return err
@@ -200,9 +201,9 @@ func (q *qp) Modify(r *driver.ModifyQP) error {
 	}
 	q.state = r.To
 	switch {
-	case r.To == driver.QPStateRTR && q.typ == driver.QPTypeRawPacket:
+	case r.To == verbs.QPStateRTR && q.typ == verbs.QPTypeRawPacket:
 		q.record.set(recvWord, q.rq.head&indexMask)
-	case r.To == driver.QPStateReset:
+	case r.To == verbs.QPStateReset:
 		q.sq.reset()
 		q.rq.reset()
 		q.smallFence = false

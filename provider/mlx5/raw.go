@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/goverbs/goverbs/internal/abi"
-	"github.com/goverbs/goverbs/uverbs/driver"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // A raw packet QP sends and receives Ethernet frames, which the program makes.
@@ -29,8 +29,8 @@ func (c *mlx5Context) frameHeader() int {
 
 // checkFrame takes the start of the frame that the device wants in the request.
 func (q *qp) checkFrame(r *request) error {
-	if r.flags&driver.SendIPCsum != 0 && !q.ctx.checksums {
-		return fmt.Errorf("%w: this mlx5 device fills in no checksums", driver.ErrNotSupported)
+	if r.flags&verbs.SendIPCsum != 0 && !q.ctx.checksums {
+		return fmt.Errorf("%w: this mlx5 device fills in no checksums", verbs.ErrNotSupported)
 	}
 	n := q.ctx.frameHeader()
 	if n == 0 {
@@ -50,7 +50,7 @@ func (q *qp) checkFrame(r *request) error {
 		part := rest[:min(len(rest), int(s.Length))]
 		if !q.ctx.device.Read(s.LKey, s.Addr, part) {
 			return fmt.Errorf("%w: this mlx5 device wants the first %d bytes of a frame in the request, and key %#x opens no region that has them",
-				driver.ErrInvalidWR, n, s.LKey)
+				verbs.ErrInvalidWR, n, s.LKey)
 		}
 		if rest = rest[len(part):]; len(rest) == 0 {
 			return nil
@@ -60,13 +60,13 @@ func (q *qp) checkFrame(r *request) error {
 }
 
 func errShortFrame(length, least int) error {
-	return fmt.Errorf("%w: a frame of %d bytes, this mlx5 device wants %d at least", driver.ErrInvalidWR, length, least)
+	return fmt.Errorf("%w: a frame of %d bytes, this mlx5 device wants %d at least", verbs.ErrInvalidWR, length, least)
 }
 
 // putFrame writes the segment in front of a frame, and the frame.
 func (q *qp) putFrame(at uint32, r *request) (end uint32) {
 	var checksums, start uint32
-	if r.flags&driver.SendIPCsum != 0 {
+	if r.flags&verbs.SendIPCsum != 0 {
 		checksums = fillChecksums
 	}
 	if len(r.front) > 0 {
@@ -86,16 +86,16 @@ func (q *qp) putFrame(at uint32, r *request) (end uint32) {
 		s := r.sgl[i]
 		n := min(skip, s.Length)
 		skip -= n
-		at = q.putSGL(at, []driver.SGE{{Addr: s.Addr + uint64(n), Length: s.Length - n, LKey: s.LKey}})
+		at = q.putSGL(at, []verbs.SGE{{Addr: s.Addr + uint64(n), Length: s.Length - n, LKey: s.LKey}})
 	}
 	return at
 }
 
 // describeFrame tells of a frame whether its checksums are right, where that was looked at. It
 // returns true, as complete does.
-func (e *cqe) describeFrame(wc *driver.WC) bool {
+func (e *cqe) describeFrame(wc *verbs.WC) bool {
 	if e.right&layersRight == layersRight && e.headers>>2&3 == headerIPv4 {
-		wc.Flags = driver.WCIPCsumOK
+		wc.Flags = verbs.WCIPCsumOK
 	}
 	return true
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/fakeverbs"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // rawWorld is a world with a raw packet QP. Receives that are posted early count from RTR on,
@@ -16,7 +17,7 @@ import (
 func rawWorld(t *testing.T, options fakeverbs.MLX5Options) *world {
 	t.Helper()
 	return newWorld(t, func(k *fakeverbs.Kernel, o *uverbs.QPOptions) {
-		k.MLX5, o.Type, o.Cap.MaxInline = options, uverbs.QPTypeRawPacket, 140
+		k.MLX5, o.Type, o.Cap.MaxInline = options, verbs.QPTypeRawPacket, 140
 	})
 }
 
@@ -44,9 +45,9 @@ func TestSendFrame(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := rawWorld(t, options)
 			copy(w.mr.Bytes(), data(length))
-			wrs := []uverbs.SendWR{{Inline: data(length)}, {Inline: data(ethernetHeader)}, {Inline: data(ethernetHeader + 1), Flags: uverbs.SendIPCsum}}
+			wrs := []verbs.SendWR{{Inline: data(length)}, {Inline: data(ethernetHeader)}, {Inline: data(ethernetHeader + 1), Flags: verbs.SendIPCsum}}
 			for _, cuts := range [][]int{{}, {1}, {14, 14}, {17}, {18}, {19}, {5, 10, 18, 60}} {
-				wr, from := uverbs.SendWR{Flags: uverbs.SendIPCsum | uverbs.SendSolicited}, 0
+				wr, from := verbs.SendWR{Flags: verbs.SendIPCsum | verbs.SendSolicited}, 0
 				for _, to := range append(cuts, length) {
 					wr.SGL = append(wr.SGL, w.mr.SGE(from, to-from))
 					from = to
@@ -54,18 +55,18 @@ func TestSendFrame(t *testing.T) {
 				wrs = append(wrs, wr)
 			}
 			for i, wr := range wrs {
-				wr.WRID, wr.Opcode, wr.Flags = uint64(i), uverbs.OpSend, wr.Flags|uverbs.SendSignaled
+				wr.WRID, wr.Opcode, wr.Flags = uint64(i), verbs.OpSend, wr.Flags|verbs.SendSignaled
 				w.post(t, wr)
 				got := w.take(t)
 				want := wr.Inline
 				if want == nil {
 					want = data(length)
 				}
-				if b := w.read(t, got); !bytes.Equal(b, want) || got.Opcode != abi.IB_UVERBS_WR_SEND || got.Flags&abi.IB_SEND_IP_CSUM != uint32(wr.Flags&uverbs.SendIPCsum) {
+				if b := w.read(t, got); !bytes.Equal(b, want) || got.Opcode != abi.IB_UVERBS_WR_SEND || got.Flags&abi.IB_SEND_IP_CSUM != uint32(wr.Flags&verbs.SendIPCsum) {
 					t.Errorf("%+v: %x, want %x", got, b, want)
 				}
 				w.kqp.Sent(got, abi.IB_WC_SUCCESS)
-				if wc := w.one(t); wc.WRID != wr.WRID || wc.Opcode != uverbs.WCSend || wc.Err() != nil {
+				if wc := w.one(t); wc.WRID != wr.WRID || wc.Opcode != verbs.WCSend || wc.Err() != nil {
 					t.Errorf("%+v", wc)
 				}
 			}
@@ -78,29 +79,29 @@ func TestRefusesFrame(t *testing.T) {
 	w := rawWorld(t, fakeverbs.MLX5Options{InlineHeaders: true})
 	short := ethernetHeader - 1
 	for name, c := range map[string]struct {
-		wr   uverbs.SendWR
+		wr   verbs.SendWR
 		want error
 	}{
-		"too short":            {uverbs.SendWR{SGL: []uverbs.SGE{w.mr.SGE(0, short)}}, uverbs.ErrInvalidWR},
-		"too short inline":     {uverbs.SendWR{Inline: data(short)}, uverbs.ErrInvalidWR},
-		"empty":                {uverbs.SendWR{}, uverbs.ErrInvalidWR},
-		"no such key":          {uverbs.SendWR{SGL: []uverbs.SGE{{Addr: w.mr.Addr(), Length: 64, LKey: 1}}}, uverbs.ErrInvalidWR},
-		"behind the region":    {uverbs.SendWR{SGL: []uverbs.SGE{{Addr: w.mr.Addr() + 4090, Length: 64, LKey: w.mr.LKey()}}}, uverbs.ErrInvalidWR},
-		"immediate data":       {uverbs.SendWR{Opcode: uverbs.OpSendImm, Inline: data(64)}, uverbs.ErrNotSupported},
-		"an unknown flag":      {uverbs.SendWR{Inline: data(64), Flags: 1 << 5}, uverbs.ErrInvalidWR},
-		"a write":              {uverbs.SendWR{Opcode: uverbs.OpRDMAWrite, Inline: data(64)}, uverbs.ErrNotSupported},
-		"both SGL and Inline":  {uverbs.SendWR{Inline: data(64), SGL: []uverbs.SGE{w.mr.SGE(0, 64)}}, uverbs.ErrInvalidWR},
-		"too much data inline": {uverbs.SendWR{Inline: data(int(w.qp.Cap().MaxInline) + 1)}, uverbs.ErrInvalidWR},
+		"too short":            {verbs.SendWR{SGL: []verbs.SGE{w.mr.SGE(0, short)}}, verbs.ErrInvalidWR},
+		"too short inline":     {verbs.SendWR{Inline: data(short)}, verbs.ErrInvalidWR},
+		"empty":                {verbs.SendWR{}, verbs.ErrInvalidWR},
+		"no such key":          {verbs.SendWR{SGL: []verbs.SGE{{Addr: w.mr.Addr(), Length: 64, LKey: 1}}}, verbs.ErrInvalidWR},
+		"behind the region":    {verbs.SendWR{SGL: []verbs.SGE{{Addr: w.mr.Addr() + 4090, Length: 64, LKey: w.mr.LKey()}}}, verbs.ErrInvalidWR},
+		"immediate data":       {verbs.SendWR{Opcode: verbs.OpSendImm, Inline: data(64)}, verbs.ErrNotSupported},
+		"an unknown flag":      {verbs.SendWR{Inline: data(64), Flags: 1 << 5}, verbs.ErrInvalidWR},
+		"a write":              {verbs.SendWR{Opcode: verbs.OpRDMAWrite, Inline: data(64)}, verbs.ErrNotSupported},
+		"both SGL and Inline":  {verbs.SendWR{Inline: data(64), SGL: []verbs.SGE{w.mr.SGE(0, 64)}}, verbs.ErrInvalidWR},
+		"too much data inline": {verbs.SendWR{Inline: data(int(w.qp.Cap().MaxInline) + 1)}, verbs.ErrInvalidWR},
 	} {
 		if name != "a write" {
-			c.wr.Opcode = max(c.wr.Opcode, uverbs.OpSend)
+			c.wr.Opcode = max(c.wr.Opcode, verbs.OpSend)
 		}
-		if n, err := w.qp.PostSend([]uverbs.SendWR{c.wr}); n != 0 || !errors.Is(err, c.want) {
+		if n, err := w.qp.PostSend([]verbs.SendWR{c.wr}); n != 0 || !errors.Is(err, c.want) {
 			t.Errorf("%s: %d, %v", name, n, err)
 		}
 	}
 	rc := newWorld(t, nil)
-	if _, err := rc.qp.PostSend([]uverbs.SendWR{{Opcode: uverbs.OpSend, Flags: uverbs.SendIPCsum}}); !errors.Is(err, uverbs.ErrInvalidWR) {
+	if _, err := rc.qp.PostSend([]verbs.SendWR{{Opcode: verbs.OpSend, Flags: verbs.SendIPCsum}}); !errors.Is(err, verbs.ErrInvalidWR) {
 		t.Error("checksums of an RC QP:", err)
 	}
 }
@@ -108,7 +109,7 @@ func TestRefusesFrame(t *testing.T) {
 // A device without checksums refuses to fill them in.
 func TestNoChecksums(t *testing.T) {
 	w := rawWorld(t, fakeverbs.MLX5Options{NoChecksums: true})
-	if _, err := w.qp.PostSend([]uverbs.SendWR{{Opcode: uverbs.OpSend, Flags: uverbs.SendIPCsum, Inline: data(64)}}); !errors.Is(err, uverbs.ErrNotSupported) {
+	if _, err := w.qp.PostSend([]verbs.SendWR{{Opcode: verbs.OpSend, Flags: verbs.SendIPCsum, Inline: data(64)}}); !errors.Is(err, verbs.ErrNotSupported) {
 		t.Error(err)
 	}
 }
@@ -118,12 +119,12 @@ func TestReceiveFrame(t *testing.T) {
 	w := rawWorld(t, fakeverbs.MLX5Options{})
 	for i, c := range []struct {
 		checks [2]byte
-		want   uverbs.WCFlags
+		want   verbs.WCFlags
 	}{
-		{[2]byte{0x06, 2 << 2}, uverbs.WCIPCsumOK}, {[2]byte{0x07, 2<<2 | 3<<4}, uverbs.WCIPCsumOK},
+		{[2]byte{0x06, 2 << 2}, verbs.WCIPCsumOK}, {[2]byte{0x07, 2<<2 | 3<<4}, verbs.WCIPCsumOK},
 		{[2]byte{0x02, 2 << 2}, 0}, {[2]byte{0x04, 2 << 2}, 0}, {[2]byte{0x06, 1 << 2}, 0}, {},
 	} {
-		w.postRecv(t, uverbs.RecvWR{WRID: uint64(i), SGL: []uverbs.SGE{w.mr.SGE(0, 2048)}})
+		w.postRecv(t, verbs.RecvWR{WRID: uint64(i), SGL: []verbs.SGE{w.mr.SGE(0, 2048)}})
 		w.kcq.MLX5.Complete(fakeverbs.MLX5CQE{Opcode: 2, Counter: uint16(i), QPN: w.qp.Num(), Queue: 0, Bytes: 64, Checks: c.checks})
 		if wc := w.one(t); wc.WRID != uint64(i) || wc.ByteLen != 64 || wc.Flags != c.want || wc.SrcQP != 0 {
 			t.Errorf("%x: %+v", c.checks, wc)
@@ -133,20 +134,20 @@ func TestReceiveFrame(t *testing.T) {
 
 // Receives that are posted in INIT are not the device's before RTR.
 func TestFrameBeforeRTR(t *testing.T) {
-	k := fakeverbs.New(uint32(uverbs.DriverMLX5))
+	k := fakeverbs.New(uint32(verbs.DriverMLX5))
 	w := &world{k: k}
 	w.dev = must[*uverbs.Device](t)(openOn(info, k))
 	defer w.dev.Close()
 	w.pd = must[*uverbs.PD](t)(w.dev.AllocPD())
 	w.cq = must[*uverbs.CQ](t)(w.dev.CreateCQ(7, nil))
-	w.qp = must[*uverbs.QP](t)(w.pd.CreateQP(&uverbs.QPOptions{Type: uverbs.QPTypeRawPacket, SendCQ: w.cq, RecvCQ: w.cq,
-		Cap: uverbs.QPCap{MaxRecvWR: 4, MaxRecvSGE: 1}}))
+	w.qp = must[*uverbs.QP](t)(w.pd.CreateQP(&uverbs.QPOptions{Type: verbs.QPTypeRawPacket, SendCQ: w.cq, RecvCQ: w.cq,
+		Cap: verbs.QPCap{MaxRecvWR: 4, MaxRecvSGE: 1}}))
 	w.kqp = k.QueuePairs()[0]
 	if err := w.qp.Init(nil); err != nil {
 		t.Fatal(err)
 	}
 	for i := range 4 {
-		w.postRecv(t, uverbs.RecvWR{WRID: uint64(i), SGL: []uverbs.SGE{{Addr: 4096, Length: 64, LKey: 1}}})
+		w.postRecv(t, verbs.RecvWR{WRID: uint64(i), SGL: []verbs.SGE{{Addr: 4096, Length: 64, LKey: 1}}})
 		_, ok := w.kqp.TakeRecv()
 		if ok != (i >= 2) {
 			t.Errorf("receive %d, in %d: %v", i, w.kqp.State(), ok)

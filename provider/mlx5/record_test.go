@@ -5,6 +5,7 @@ import (
 
 	"github.com/goverbs/goverbs/mmap"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // TestRecords: records stand a cache line apart, inside pages that are used up first, and
@@ -56,7 +57,7 @@ func TestGivenBack(t *testing.T) {
 		}
 		cq := must[*uverbs.CQ](t)(w.dev.CreateCQ(1, nil))
 		srq := must[*uverbs.SRQ](t)(w.pd.CreateSRQ(&uverbs.SRQOptions{MaxWR: 1, MaxSGE: 1}))
-		qp := must[*uverbs.QP](t)(w.pd.CreateQP(&uverbs.QPOptions{SendCQ: cq, RecvCQ: cq, SRQ: srq, Cap: uverbs.QPCap{MaxSendWR: 1}}))
+		qp := must[*uverbs.QP](t)(w.pd.CreateQP(&uverbs.QPOptions{SendCQ: cq, RecvCQ: cq, SRQ: srq, Cap: verbs.QPCap{MaxSendWR: 1}}))
 		for _, c := range []interface{ Close() error }{qp, srq, cq} {
 			if err := c.Close(); err != nil {
 				t.Fatal(err)

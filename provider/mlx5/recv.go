@@ -5,8 +5,9 @@ import (
 	"sync/atomic"
 	"syscall"
 
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/mmap"
-	"github.com/goverbs/goverbs/uverbs/driver"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // recvQueue is a QP's own receive queue. The device may complete receives in any order,
@@ -40,14 +41,14 @@ func (q *recvQueue) reset() {
 
 var (
 	errReset       = fmt.Errorf("%w: the QP is in RESET, receives can be posted from INIT on", syscall.EINVAL)
-	errNoRecvQueue = fmt.Errorf("%w: the QP has no receive queue, or uses an SRQ", driver.ErrInvalidWR)
+	errNoRecvQueue = fmt.Errorf("%w: the QP has no receive queue, or uses an SRQ", verbs.ErrInvalidWR)
 )
 
 // PostRecv tells the device by the record alone. A raw packet QP's receive queue would take
 // packets before the QP may, so its record waits for that.
-func (q *qp) PostRecv(wrs []driver.RecvWR) (n int, err error) {
+func (q *qp) PostRecv(wrs []verbs.RecvWR) (n int, err error) {
 	switch {
-	case q.state == driver.QPStateReset:
+	case q.state == verbs.QPStateReset:
 		return 0, errReset
 	case len(q.rq.entries) == 0:
 		return 0, errNoRecvQueue
@@ -61,7 +62,7 @@ func (q *qp) PostRecv(wrs []driver.RecvWR) (n int, err error) {
 		}
 		n++
 	}
-	if n > 0 && (q.typ != driver.QPTypeRawPacket || q.state >= driver.QPStateRTR) {
+	if n > 0 && (q.typ != verbs.QPTypeRawPacket || q.state >= verbs.QPStateRTR) {
 		q.record.set(recvWord, q.rq.head&indexMask)
 	}
 	return n, err
@@ -69,7 +70,7 @@ func (q *qp) PostRecv(wrs []driver.RecvWR) (n int, err error) {
 
 // postPlain is post for receives of one SGE, which most are, up to the first that is not, or
 // has no room. It says how many they are.
-func (q *recvQueue) postPlain(wrs []driver.RecvWR) (n int) {
+func (q *recvQueue) postPlain(wrs []verbs.RecvWR) (n int) {
 	if q.maxSGE == 0 {
 		return 0
 	}
@@ -95,7 +96,7 @@ func (q *recvQueue) postPlain(wrs []driver.RecvWR) (n int) {
 	return n
 }
 
-func (q *recvQueue) post(wr *driver.RecvWR) error {
+func (q *recvQueue) post(wr *verbs.RecvWR) error {
 	sgl := wr.SGL // what is checked is what is used
 	if err := checkReceive(sgl, q.maxSGE); err != nil {
 		return err
@@ -103,7 +104,7 @@ func (q *recvQueue) post(wr *driver.RecvWR) error {
 	place := q.head & uint32(len(q.entries)-1)
 	e := &q.entries[place]
 	if e.pending.Load() != 0 {
-		return driver.ErrQueueFull
+		return verbs.ErrQueueFull
 	}
 	putReceive(&q.segs, place*q.size, q.size, sgl)
 	e.id = wr.WRID
@@ -112,7 +113,7 @@ func (q *recvQueue) post(wr *driver.RecvWR) error {
 	return nil
 }
 
-func checkReceive(sgl []driver.SGE, maxSGE int) error {
+func checkReceive(sgl []verbs.SGE, maxSGE int) error {
 	sum, err := driver.SumSGL(sgl, maxSGE)
 	if err == nil && sum > maxDataLength {
 		err = errTooLong(sum)
@@ -121,7 +122,7 @@ func checkReceive(sgl []driver.SGE, maxSGE int) error {
 }
 
 // putReceive writes an entry: SGEs, and a mark behind the last where there is room.
-func putReceive(segs *mmap.Array[segment], at, room uint32, sgl []driver.SGE) {
+func putReceive(segs *mmap.Array[segment], at, room uint32, sgl []verbs.SGE) {
 	n := uint32(0)
 	for i := range sgl {
 		if s := &sgl[i]; s.Length > 0 {
@@ -146,7 +147,7 @@ func (q *recvQueue) isEmpty() bool {
 
 // complete frees a place. The message goes to its memory if the device left that to us. It
 // refuses a place that has no receive.
-func (q *recvQueue) complete(c *mlx5Context, index uint16, data []byte, wc *driver.WC) bool {
+func (q *recvQueue) complete(c *mlx5Context, index uint16, data []byte, wc *verbs.WC) bool {
 	if len(q.entries) == 0 {
 		return false
 	}
@@ -164,7 +165,7 @@ func (q *recvQueue) complete(c *mlx5Context, index uint16, data []byte, wc *driv
 }
 
 // received finds a completed receive in the QP's own queue or the SRQ.
-func (q *qp) received(s *srq, index uint16, data []byte, wc *driver.WC) bool {
+func (q *qp) received(s *srq, index uint16, data []byte, wc *verbs.WC) bool {
 	if s == nil {
 		return q.rq.complete(q.ctx, index, data, wc)
 	}

@@ -8,8 +8,8 @@ import (
 	"syscall"
 
 	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/mmap"
-	"github.com/goverbs/goverbs/uverbs/driver"
 )
 
 // register is where a QP's sends are told of. Whole requests are copied to its two halves

@@ -3,23 +3,24 @@ package mlx5
 import (
 	"fmt"
 
-	"github.com/goverbs/goverbs/uverbs/driver"
+	"github.com/goverbs/goverbs/internal/driver"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // request is a send, whose slices were read once: what is checked is what is used.
 type request struct {
-	wr     *driver.SendWR
+	wr     *verbs.SendWR
 	op     operation
-	flags  driver.SendFlags
-	sgl    []driver.SGE
+	flags  verbs.SendFlags
+	sgl    []verbs.SGE
 	inline []byte
 	ah     *ah
 	front  []byte // of a frame, that goes in front of the rest
 }
 
 const (
-	allFlags   = driver.SendFence | driver.SendSignaled | driver.SendSolicited
-	rawFlags   = allFlags | driver.SendIPCsum
+	allFlags   = verbs.SendFence | verbs.SendSignaled | verbs.SendSolicited
+	rawFlags   = allFlags | verbs.SendIPCsum
 	atomicSize = 8
 )
 
@@ -27,22 +28,22 @@ const (
 func (q *qp) check(r *request) error {
 	wr := r.wr
 	if r.op.form == formNone {
-		return fmt.Errorf("%w: %v QPs of this mlx5 device have no %v", driver.ErrNotSupported, q.typ, wr.Opcode)
+		return fmt.Errorf("%w: %v QPs of this mlx5 device have no %v", verbs.ErrNotSupported, q.typ, wr.Opcode)
 	}
 	known := allFlags
-	if q.typ == driver.QPTypeRawPacket {
+	if q.typ == verbs.QPTypeRawPacket {
 		known = rawFlags
 	}
 	if r.flags&^known != 0 {
-		return fmt.Errorf("%w: unknown flags %#x", driver.ErrInvalidWR, uint32(r.flags&^known))
+		return fmt.Errorf("%w: unknown flags %#x", verbs.ErrInvalidWR, uint32(r.flags&^known))
 	}
 	if err := q.checkData(r); err != nil {
 		return err
 	}
 	switch q.typ {
-	case driver.QPTypeUD:
+	case verbs.QPTypeUD:
 		return r.findAH()
-	case driver.QPTypeRawPacket:
+	case verbs.QPTypeRawPacket:
 		return q.checkFrame(r)
 	}
 	if r.op.form == formKeys {
@@ -60,33 +61,33 @@ func (q *qp) checkData(r *request) error {
 	case length > maxDataLength:
 		return errTooLong(length)
 	case form == formKeys && (len(r.sgl) > 0 || r.inline != nil):
-		return fmt.Errorf("%w: %v takes no data", driver.ErrInvalidWR, op)
+		return fmt.Errorf("%w: %v takes no data", verbs.ErrInvalidWR, op)
 	case form == formAtomic && (len(r.sgl) != 1 || length != atomicSize):
-		return fmt.Errorf("%w: the result of %v takes one SGE of %d bytes", driver.ErrInvalidWR, op, atomicSize)
+		return fmt.Errorf("%w: the result of %v takes one SGE of %d bytes", verbs.ErrInvalidWR, op, atomicSize)
 	case r.inline == nil:
 		return nil
-	case form == formAtomic || op == driver.OpRDMARead:
-		return fmt.Errorf("%w: %v takes no Inline", driver.ErrInvalidWR, op)
+	case form == formAtomic || op == verbs.OpRDMARead:
+		return fmt.Errorf("%w: %v takes no Inline", verbs.ErrInvalidWR, op)
 	case len(r.sgl) > 0:
-		return fmt.Errorf("%w: both SGL and Inline are set", driver.ErrInvalidWR)
+		return fmt.Errorf("%w: both SGL and Inline are set", verbs.ErrInvalidWR)
 	case uint64(len(r.inline)) > uint64(q.maxInline):
 		return fmt.Errorf("%w: %d bytes inline, the QP takes %d (QPOptions.Cap.MaxInline asks for more; rdmacm has it as Config.QP.Cap.MaxInline)",
-			driver.ErrInvalidWR, len(r.inline), q.maxInline)
+			verbs.ErrInvalidWR, len(r.inline), q.maxInline)
 	}
 	return nil
 }
 
 func errTooLong(length uint64) error {
-	return fmt.Errorf("%w: %d bytes in all, a message has at most %d", driver.ErrInvalidWR, length, uint32(maxDataLength))
+	return fmt.Errorf("%w: %d bytes in all, a message has at most %d", verbs.ErrInvalidWR, length, uint32(maxDataLength))
 }
 
 func (r *request) findAH() error {
 	if r.wr.AH == nil {
-		return fmt.Errorf("%w: a datagram needs an AH", driver.ErrInvalidWR)
+		return fmt.Errorf("%w: a datagram needs an AH", verbs.ErrInvalidWR)
 	}
 	to, ok := r.wr.AH.Data().(*ah)
 	if !ok {
-		return fmt.Errorf("%w: the AH is closed, or another provider's", driver.ErrInvalidWR)
+		return fmt.Errorf("%w: the AH is closed, or another provider's", verbs.ErrInvalidWR)
 	}
 	r.ah = to
 	return nil
@@ -95,7 +96,7 @@ func (r *request) findAH() error {
 // binding is the change of a key that is about to be queued. One without a window is the
 // end of a key.
 type binding struct {
-	driver.BindMW
+	verbs.BindMW
 	oldKey uint32 // of the window, up to then; or the key that ends
 	type2  bool
 }
@@ -103,21 +104,21 @@ type binding struct {
 // checkKeys copies the binding, which a program might change meanwhile. One segment names
 // 2 GiB at most.
 func (q *qp) checkKeys(r *request) error {
-	if r.op.wc == driver.WCLocalInv {
+	if r.op.wc == verbs.WCLocalInv {
 		q.binding = binding{oldKey: r.wr.InvalidateRKey, type2: true}
 		return nil
 	}
 	if r.wr.Bind == nil || r.wr.Bind.MW == nil {
-		return fmt.Errorf("%w: there is no window to bind", driver.ErrInvalidWR)
+		return fmt.Errorf("%w: there is no window to bind", verbs.ErrInvalidWR)
 	}
 	q.binding = binding{BindMW: *r.wr.Bind}
 	b := &q.binding
-	b.oldKey, b.type2 = b.MW.RKey(), b.MW.Type() == driver.MWType2
+	b.oldKey, b.type2 = b.MW.RKey(), b.MW.Type() == verbs.MWType2
 	switch {
 	case b.MR == nil && b.Length > 0:
-		return fmt.Errorf("%w: a window of %d bytes needs an MR", driver.ErrInvalidWR, b.Length)
+		return fmt.Errorf("%w: a window of %d bytes needs an MR", verbs.ErrInvalidWR, b.Length)
 	case b.Length > maxDataLength:
-		return fmt.Errorf("%w: a window of %d bytes, mlx5 binds at most %d", driver.ErrNotSupported, b.Length, uint32(maxDataLength))
+		return fmt.Errorf("%w: a window of %d bytes, mlx5 binds at most %d", verbs.ErrNotSupported, b.Length, uint32(maxDataLength))
 	}
 	return nil
 }

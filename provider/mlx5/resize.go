@@ -4,7 +4,7 @@ import (
 	"errors"
 
 	"github.com/goverbs/goverbs/internal/abi"
-	"github.com/goverbs/goverbs/uverbs/driver"
+	"github.com/goverbs/goverbs/internal/driver"
 )
 
 var errNoMarker = errors.New("mlx5: the old queue of a CQ that was resized does not end, close the CQ")

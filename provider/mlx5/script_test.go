@@ -9,6 +9,7 @@ import (
 	"github.com/goverbs/goverbs/internal/fakeverbs"
 	"github.com/goverbs/goverbs/internal/providertest"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // The script is what a provider is held to: all operations, data of all forms, events,
@@ -20,12 +21,12 @@ var payloads = []payload{
 	gathered(300, 200, 100, 50, 25), gathered(1, 20, 300, 4000, 500, 60),
 }
 
-func (p *pair) has(op uverbs.Opcode) bool { return operations[op].types&typeBit(p.Type) != 0 }
+func (p *pair) has(op verbs.Opcode) bool { return operations[op].types&typeBit(p.Type) != 0 }
 
 // script runs all that the type of QP has.
 func (p *pair) script() {
 	step := 0
-	for _, op := range []uverbs.Opcode{uverbs.OpSend, uverbs.OpSendImm, uverbs.OpSendWithInv, uverbs.OpRDMAWrite, uverbs.OpRDMAWriteImm} {
+	for _, op := range []verbs.Opcode{verbs.OpSend, verbs.OpSendImm, verbs.OpSendWithInv, verbs.OpRDMAWrite, verbs.OpRDMAWriteImm} {
 		for _, l := range payloads {
 			if step++; p.has(op) {
 				p.OneMessage(step%2, step, op, l)
@@ -33,14 +34,14 @@ func (p *pair) script() {
 		}
 	}
 	for _, n := range []int{1, 8, 4096, 32000} {
-		if step++; p.has(uverbs.OpRDMARead) {
+		if step++; p.has(verbs.OpRDMARead) {
 			p.OneRead(step%2, step, n/2, n-n/2)
 		}
 	}
-	if p.has(uverbs.OpFetchAdd) {
+	if p.has(verbs.OpFetchAdd) {
 		p.Atomics()
 	}
-	if p.has(uverbs.OpBindMW) {
+	if p.has(verbs.OpBindMW) {
 		p.window2()
 		p.window1()
 	}
@@ -56,20 +57,20 @@ func (p *pair) script() {
 // what follows needs, alone and in a list.
 func (p *pair) window2() {
 	p.T.Helper()
-	mw := must[*uverbs.MW](p.T)(p.PD.AllocMW(uverbs.MWType2))
+	mw := must[*uverbs.MW](p.T)(p.PD.AllocMW(verbs.MWType2))
 	s := &p.Side[1]
 	for round := range 9 {
 		key := uverbs.IncRKey(mw.RKey())
-		access := uverbs.AccessRemoteWrite
+		access := verbs.AccessRemoteWrite
 		if round%3 == 1 {
-			access |= uverbs.AccessRemoteRead | uverbs.AccessRemoteAtomic
+			access |= verbs.AccessRemoteRead | verbs.AccessRemoteAtomic
 		}
-		bind := uverbs.SendWR{Opcode: uverbs.OpBindMW, Flags: uverbs.SendSignaled,
-			Bind: &uverbs.BindMW{MW: mw, RKey: key, MR: s.MR, Addr: s.MR.Addr() + target, Length: 4096, Access: access}}
+		bind := verbs.SendWR{Opcode: verbs.OpBindMW, Flags: verbs.SendSignaled,
+			Bind: &verbs.BindMW{MW: mw, RKey: key, MR: s.MR, Addr: s.MR.Addr() + target, Length: 4096, Access: access}}
 		if round%2 == 0 {
 			p.Send(1, bind)
 		} else {
-			p.Send(1, bind, uverbs.SendWR{Opcode: uverbs.OpRDMAWrite, Flags: uverbs.SendSignaled,
+			p.Send(1, bind, verbs.SendWR{Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled,
 				Inline: s.Mem[:8], RemoteAddr: p.Side[0].MR.Addr() + target, RKey: p.Side[0].MR.RKey()})
 		}
 		p.Reap()
@@ -77,7 +78,7 @@ func (p *pair) window2() {
 			p.T.Fatalf("windows %#x are bound, want %#x", p.Wire.Windows, key)
 		}
 		p.WriteTo(target, target, key)
-		p.Send(1, uverbs.SendWR{Opcode: uverbs.OpLocalInv, Flags: uverbs.SendSignaled, InvalidateRKey: key})
+		p.Send(1, verbs.SendWR{Opcode: verbs.OpLocalInv, Flags: verbs.SendSignaled, InvalidateRKey: key})
 		p.Reap()
 		if len(p.Wire.Windows) > 0 {
 			p.T.Fatalf("windows %#x are bound still", p.Wire.Windows)
@@ -91,13 +92,13 @@ func (p *pair) window2() {
 // window1 binds another kind, which chooses its key, again and again, and ends that.
 func (p *pair) window1() {
 	p.T.Helper()
-	mw := must[*uverbs.MW](p.T)(p.PD.AllocMW(uverbs.MWType1))
+	mw := must[*uverbs.MW](p.T)(p.PD.AllocMW(verbs.MWType1))
 	s := &p.Side[1]
 	for range 3 {
-		p.Bind(mw, uverbs.BindMW{MR: s.MR, Addr: s.MR.Addr() + target, Length: 4096, Access: uverbs.AccessRemoteWrite})
+		p.Bind(mw, verbs.BindMW{MR: s.MR, Addr: s.MR.Addr() + target, Length: 4096, Access: verbs.AccessRemoteWrite})
 		p.WriteTo(target, target, mw.RKey())
 	}
-	p.Bind(mw, uverbs.BindMW{})
+	p.Bind(mw, verbs.BindMW{})
 	if err := mw.Close(); err != nil {
 		p.T.Fatal(err)
 	}
@@ -116,21 +117,21 @@ func (p *pair) resizeTo(held, n int) {
 	p.T.Helper()
 	cq := p.Side[1].CQ
 	for j := range held {
-		p.Recv(1, target, 256, uverbs.WC{Opcode: uverbs.WCRecv, ByteLen: uint32(j)})
-		p.Send(0, uverbs.SendWR{Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled, Inline: make([]byte, j)})
+		p.Recv(1, target, 256, verbs.WC{Opcode: verbs.WCRecv, ByteLen: uint32(j)})
+		p.Send(0, verbs.SendWR{Opcode: verbs.OpSend, Flags: verbs.SendSignaled, Inline: make([]byte, j)})
 	}
 	if err := cq.Resize(n); err != nil || cq.Cap() < n {
 		p.T.Fatal(err, cq.Cap())
 	}
-	p.Recv(1, target, 256, uverbs.WC{Opcode: uverbs.WCRecv, ByteLen: 9})
-	p.Send(0, uverbs.SendWR{Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled, Inline: make([]byte, 9)})
+	p.Recv(1, target, 256, verbs.WC{Opcode: verbs.WCRecv, ByteLen: 9})
+	p.Send(0, verbs.SendWR{Opcode: verbs.OpSend, Flags: verbs.SendSignaled, Inline: make([]byte, 9)})
 	p.Reap()
 }
 
 // TestScript runs the script without a violation, on all kinds of devices and QPs.
 func TestScript(t *testing.T) {
 	for name, device := range devices {
-		for i, typ := range []uverbs.QPType{uverbs.QPTypeRC, uverbs.QPTypeUC, uverbs.QPTypeUD, uverbs.QPTypeXRCInitiator} {
+		for i, typ := range []verbs.QPType{verbs.QPTypeRC, verbs.QPTypeUC, verbs.QPTypeUD, verbs.QPTypeXRCInitiator} {
 			for _, srq := range []bool{false, true} {
 				if srq == (i%2 == 0) && (device.NoWC || device.NoBlueFlame || device.FirstUAR > 0 || device.Request > 0) {
 					continue // registers know nothing of SRQs
@@ -164,9 +165,9 @@ func TestGolden(t *testing.T) {
 		t.Run(golden, func(t *testing.T) {
 			tune(t, tunings[o.tuning])
 			providertest.Golden(t, "testdata/"+golden+".rec", func(attach func(*fakeverbs.Kernel)) {
-				typ, ops := uverbs.QPTypeRC, []uverbs.Opcode{uverbs.OpSend, uverbs.OpSendImm, uverbs.OpRDMAWrite, uverbs.OpRDMAWriteImm}
+				typ, ops := verbs.QPTypeRC, []verbs.Opcode{verbs.OpSend, verbs.OpSendImm, verbs.OpRDMAWrite, verbs.OpRDMAWriteImm}
 				if o.xrc {
-					typ = uverbs.QPTypeXRCInitiator
+					typ = verbs.QPTypeXRCInitiator
 				}
 				p := newPair(t, pairOptions{device: o.device, typ: typ, all: o.all, golden: true, kernel: attach})
 				p.Run(&providertest.Script{

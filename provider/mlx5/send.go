@@ -5,13 +5,13 @@ import (
 	"syscall"
 
 	"github.com/goverbs/goverbs/mmap"
-	"github.com/goverbs/goverbs/uverbs/driver"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // PostSend fills the queue and tells the device once. A request that is posted alone and
 // is short goes to the device with that.
-func (q *qp) PostSend(wrs []driver.SendWR) (n int, err error) {
-	if q.state < driver.QPStateRTS {
+func (q *qp) PostSend(wrs []verbs.SendWR) (n int, err error) {
+	if q.state < verbs.QPStateRTS {
 		return 0, fmt.Errorf("%w: the QP is in %v, sends can be posted from RTS on", syscall.EINVAL, q.state)
 	}
 	s := &q.sq
@@ -29,7 +29,7 @@ func (q *qp) PostSend(wrs []driver.SendWR) (n int, err error) {
 }
 
 // mixed goes on behind wrs[:n] with requests of all kinds. segs are those of the last one.
-func (q *qp) mixed(number uint32, wrs []driver.SendWR, n, room int, segs uint32) (int, uint32, error) {
+func (q *qp) mixed(number uint32, wrs []verbs.SendWR, n, room int, segs uint32) (int, uint32, error) {
 	for n < len(wrs) {
 		used, err := q.send(number+uint32(n), n < room, &wrs[n])
 		if err != nil {
@@ -62,15 +62,15 @@ func (q *qp) tell(alone bool, segs uint32) {
 func blocksOf(segs uint32) uint32 { return (segs + blockSegs - 1) / blockSegs }
 
 // send fills the blocks from pi on, if there is room, and says how many segments are used.
-func (q *qp) send(number uint32, room bool, wr *driver.SendWR) (segs uint32, err error) {
+func (q *qp) send(number uint32, room bool, wr *verbs.SendWR) (segs uint32, err error) {
 	r := request{wr: wr, op: q.ctx.lookUp(q.typ, wr.Opcode), flags: wr.Flags, sgl: wr.SGL, inline: wr.Inline}
 	if err := q.check(&r); err != nil {
 		return 0, err
 	}
 	if !room {
-		return 0, driver.ErrQueueFull
+		return 0, verbs.ErrQueueFull
 	}
-	if r.op.wc == driver.WCBindMW {
+	if r.op.wc == verbs.WCBindMW {
 		if err := q.bind(&q.binding.BindMW, false); err != nil {
 			return 0, err
 		}
@@ -85,16 +85,16 @@ func (q *qp) send(number uint32, room bool, wr *driver.SendWR) (segs uint32, err
 }
 
 // control are the flags of a request but for fences.
-func (q *qp) control(flags driver.SendFlags) uint32 {
-	return q.signal | uint32(flags&driver.SendSignaled)*(ctrlCompletion/uint32(driver.SendSignaled)) |
-		uint32(flags&driver.SendSolicited)/(uint32(driver.SendSolicited)/ctrlSolicited)
+func (q *qp) control(flags verbs.SendFlags) uint32 {
+	return q.signal | uint32(flags&verbs.SendSignaled)*(ctrlCompletion/uint32(verbs.SendSignaled)) |
+		uint32(flags&verbs.SendSolicited)/(uint32(verbs.SendSolicited)/ctrlSolicited)
 }
 
 // general is the second half of the first segment: flags, and a number or a key.
 func (q *qp) general(r *request) uint64 {
 	flags := q.control(r.flags)
 	switch {
-	case r.flags&driver.SendFence != 0:
+	case r.flags&verbs.SendFence != 0:
 		flags |= ctrlFence
 	case q.smallFence:
 		flags |= ctrlSmallFence

@@ -16,12 +16,12 @@ import (
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/fakeverbs"
 	"github.com/goverbs/goverbs/uverbs"
-	"github.com/goverbs/goverbs/uverbs/driver"
+	"github.com/goverbs/goverbs/verbs"
 )
 
-func sges(n int) (sgl []uverbs.SGE) {
+func sges(n int) (sgl []verbs.SGE) {
 	for i := range n {
-		sgl = append(sgl, uverbs.SGE{Addr: 0x1122334455660000 + uint64(i), Length: uint32(100 + i), LKey: 0xa1b2c300 + uint32(i)})
+		sgl = append(sgl, verbs.SGE{Addr: 0x1122334455660000 + uint64(i), Length: uint32(100 + i), LKey: 0xa1b2c300 + uint32(i)})
 	}
 	return sgl
 }
@@ -42,7 +42,7 @@ const (
 )
 
 type formTest struct {
-	wr   uverbs.SendWR
+	wr   verbs.SendWR
 	want fakeverbs.Work
 }
 
@@ -50,7 +50,7 @@ type formTest struct {
 // inline data there may be.
 func forms(types uint8, most int) map[string]formTest {
 	all := make(map[string]formTest)
-	add := func(name string, wr uverbs.SendWR, want fakeverbs.Work) {
+	add := func(name string, wr verbs.SendWR, want fakeverbs.Work) {
 		for _, s := range wr.SGL {
 			if s.Length > 0 {
 				want.SGL = append(want.SGL, fakeverbs.SGE(s))
@@ -63,47 +63,47 @@ func forms(types uint8, most int) map[string]formTest {
 			all[name] = formTest{wr, want}
 		}
 	}
-	payloads := map[string]uverbs.SendWR{"an empty SGE between": {SGL: []uverbs.SGE{sges(1)[0], {Addr: 7}, sges(2)[1]}}}
+	payloads := map[string]verbs.SendWR{"an empty SGE between": {SGL: []verbs.SGE{sges(1)[0], {Addr: 7}, sges(2)[1]}}}
 	for n := range maxSGE + 1 {
-		payloads[fmt.Sprint(n, " SGEs")] = uverbs.SendWR{SGL: sges(n)}
+		payloads[fmt.Sprint(n, " SGEs")] = verbs.SendWR{SGL: sges(n)}
 	}
 	for _, n := range []int{0, 1, 11, 12, 13, 28, 29, 44, 60, 61, 76, 92, 108, 124, 140} {
 		if n <= most {
-			payloads[fmt.Sprint(n, " bytes inline")] = uverbs.SendWR{Inline: data(n)}
+			payloads[fmt.Sprint(n, " bytes inline")] = verbs.SendWR{Inline: data(n)}
 		}
 	}
 	for what, wr := range payloads {
 		wr.RemoteAddr, wr.RKey, wr.Imm, wr.InvalidateRKey = raddr, rkey, imm, inv
-		for op, want := range map[uverbs.Opcode]fakeverbs.Work{
-			uverbs.OpSend:         {Opcode: abi.IB_UVERBS_WR_SEND},
-			uverbs.OpSendImm:      {Opcode: abi.IB_UVERBS_WR_SEND_WITH_IMM, Imm: be32(imm)},
-			uverbs.OpSendWithInv:  {Opcode: abi.IB_UVERBS_WR_SEND_WITH_INV, Imm: inv},
-			uverbs.OpRDMAWrite:    {Opcode: abi.IB_UVERBS_WR_RDMA_WRITE, RemoteAddr: raddr, RKey: rkey},
-			uverbs.OpRDMAWriteImm: {Opcode: abi.IB_UVERBS_WR_RDMA_WRITE_WITH_IMM, RemoteAddr: raddr, RKey: rkey, Imm: be32(imm)},
-			uverbs.OpRDMARead:     {Opcode: abi.IB_UVERBS_WR_RDMA_READ, RemoteAddr: raddr, RKey: rkey},
+		for op, want := range map[verbs.Opcode]fakeverbs.Work{
+			verbs.OpSend:         {Opcode: abi.IB_UVERBS_WR_SEND},
+			verbs.OpSendImm:      {Opcode: abi.IB_UVERBS_WR_SEND_WITH_IMM, Imm: be32(imm)},
+			verbs.OpSendWithInv:  {Opcode: abi.IB_UVERBS_WR_SEND_WITH_INV, Imm: inv},
+			verbs.OpRDMAWrite:    {Opcode: abi.IB_UVERBS_WR_RDMA_WRITE, RemoteAddr: raddr, RKey: rkey},
+			verbs.OpRDMAWriteImm: {Opcode: abi.IB_UVERBS_WR_RDMA_WRITE_WITH_IMM, RemoteAddr: raddr, RKey: rkey, Imm: be32(imm)},
+			verbs.OpRDMARead:     {Opcode: abi.IB_UVERBS_WR_RDMA_READ, RemoteAddr: raddr, RKey: rkey},
 		} {
-			if wr.Opcode = op; op != uverbs.OpRDMARead || wr.Inline == nil {
+			if wr.Opcode = op; op != verbs.OpRDMARead || wr.Inline == nil {
 				add(fmt.Sprint(op, " of ", what), wr, want)
 			}
 		}
 	}
-	eight := []uverbs.SGE{{Addr: 0x1122334455667788, Length: 8, LKey: 0xa1b2c3d4}}
-	base := uverbs.SendWR{RemoteAddr: raddr, RKey: rkey, Imm: imm, InvalidateRKey: inv, CompareAdd: 0x1112131415161718, Swap: 0x2122232425262728, SGL: eight}
-	for op, want := range map[uverbs.Opcode]fakeverbs.Work{
-		uverbs.OpCompareSwap: {Opcode: abi.IB_UVERBS_WR_ATOMIC_CMP_AND_SWP, RemoteAddr: raddr, RKey: rkey, Compare: base.CompareAdd, Swap: base.Swap},
-		uverbs.OpFetchAdd:    {Opcode: abi.IB_UVERBS_WR_ATOMIC_FETCH_AND_ADD, RemoteAddr: raddr, RKey: rkey, Compare: base.CompareAdd},
+	eight := []verbs.SGE{{Addr: 0x1122334455667788, Length: 8, LKey: 0xa1b2c3d4}}
+	base := verbs.SendWR{RemoteAddr: raddr, RKey: rkey, Imm: imm, InvalidateRKey: inv, CompareAdd: 0x1112131415161718, Swap: 0x2122232425262728, SGL: eight}
+	for op, want := range map[verbs.Opcode]fakeverbs.Work{
+		verbs.OpCompareSwap: {Opcode: abi.IB_UVERBS_WR_ATOMIC_CMP_AND_SWP, RemoteAddr: raddr, RKey: rkey, Compare: base.CompareAdd, Swap: base.Swap},
+		verbs.OpFetchAdd:    {Opcode: abi.IB_UVERBS_WR_ATOMIC_FETCH_AND_ADD, RemoteAddr: raddr, RKey: rkey, Compare: base.CompareAdd},
 	} {
 		wr := base
 		wr.Opcode = op
 		add(op.String(), wr, want)
 	}
-	add("LOCAL_INV", uverbs.SendWR{Opcode: uverbs.OpLocalInv, InvalidateRKey: inv}, fakeverbs.Work{Opcode: abi.IB_UVERBS_WR_LOCAL_INV, Imm: inv})
+	add("LOCAL_INV", verbs.SendWR{Opcode: verbs.OpLocalInv, InvalidateRKey: inv}, fakeverbs.Work{Opcode: abi.IB_UVERBS_WR_LOCAL_INV, Imm: inv})
 	return all
 }
 
-var flagForms = map[uverbs.SendFlags]uint32{
-	0: 0, uverbs.SendSignaled: abi.IB_SEND_SIGNALED, uverbs.SendFence: abi.IB_SEND_FENCE, uverbs.SendSolicited: abi.IB_SEND_SOLICITED,
-	uverbs.SendSignaled | uverbs.SendFence | uverbs.SendSolicited: abi.IB_SEND_SIGNALED | abi.IB_SEND_FENCE | abi.IB_SEND_SOLICITED,
+var flagForms = map[verbs.SendFlags]uint32{
+	0: 0, verbs.SendSignaled: abi.IB_SEND_SIGNALED, verbs.SendFence: abi.IB_SEND_FENCE, verbs.SendSolicited: abi.IB_SEND_SOLICITED,
+	verbs.SendSignaled | verbs.SendFence | verbs.SendSolicited: abi.IB_SEND_SIGNALED | abi.IB_SEND_FENCE | abi.IB_SEND_SOLICITED,
 }
 
 // devices are all ways in which a context's registers and completions may be.
@@ -124,7 +124,7 @@ var devices = map[string]fakeverbs.MLX5Options{
 // the queue it begins, alone and in lists.
 func TestSend(t *testing.T) {
 	for name, options := range devices {
-		for typ, bit := range map[uverbs.QPType]uint8{uverbs.QPTypeRC: typeRC, uverbs.QPTypeUC: typeUC} {
+		for typ, bit := range map[verbs.QPType]uint8{verbs.QPTypeRC: typeRC, verbs.QPTypeUC: typeUC} {
 			t.Run(fmt.Sprint(name, ", ", typ), func(t *testing.T) {
 				w := newWorld(t, func(k *fakeverbs.Kernel, o *uverbs.QPOptions) {
 					k.MLX5, o.Type, o.Cap.MaxInline = options, typ, 140
@@ -146,18 +146,18 @@ func TestSend(t *testing.T) {
 }
 
 // sendAndCompare posts a request n times at once. The last of them always completes.
-func (w *world) sendAndCompare(t *testing.T, name string, wr uverbs.SendWR, want *fakeverbs.Work, n int) {
+func (w *world) sendAndCompare(t *testing.T, name string, wr verbs.SendWR, want *fakeverbs.Work, n int) {
 	t.Helper()
-	wrs := make([]uverbs.SendWR, n)
+	wrs := make([]verbs.SendWR, n)
 	for i := range wrs {
 		wrs[i] = wr
 	}
-	wrs[n-1].Flags |= uverbs.SendSignaled
+	wrs[n-1].Flags |= verbs.SendSignaled
 	w.post(t, wrs...)
 	owed := 0
 	for i := range n {
 		got, expect := w.take(t), *want
-		if wrs[i].Flags&uverbs.SendSignaled != 0 {
+		if wrs[i].Flags&verbs.SendSignaled != 0 {
 			expect.Flags |= abi.IB_SEND_SIGNALED
 			owed++
 		}
@@ -171,10 +171,10 @@ func (w *world) sendAndCompare(t *testing.T, name string, wr uverbs.SendWR, want
 		t.Fatalf("%s: %d completions of %d", name, len(wcs), owed)
 	}
 	for _, wc := range wcs {
-		if wc.WRID != wr.WRID || wc.Status != uverbs.StatusSuccess || wc.QPN != w.qp.Num() || wc.Opcode != operations[wr.Opcode].wc {
+		if wc.WRID != wr.WRID || wc.Status != verbs.StatusSuccess || wc.QPN != w.qp.Num() || wc.Opcode != operations[wr.Opcode].wc {
 			t.Errorf("%s: %+v", name, wc)
 		}
-		if bytes := map[uverbs.Opcode]uint32{uverbs.OpRDMARead: want.Len(), uverbs.OpFetchAdd: 8, uverbs.OpCompareSwap: 8}[wr.Opcode]; wc.ByteLen != bytes {
+		if bytes := map[verbs.Opcode]uint32{verbs.OpRDMARead: want.Len(), verbs.OpFetchAdd: 8, verbs.OpCompareSwap: 8}[wr.Opcode]; wc.ByteLen != bytes {
 			t.Errorf("%s: %d bytes of %d", name, wc.ByteLen, bytes)
 		}
 	}
@@ -189,7 +189,7 @@ func sameWork(a, b *fakeverbs.Work) bool {
 // TestSignalAll has the QP ask for the completion of each send.
 func TestSignalAll(t *testing.T) {
 	w := newWorld(t, func(_ *fakeverbs.Kernel, o *uverbs.QPOptions) { o.SignalAll = true })
-	w.post(t, uverbs.SendWR{WRID: 7, Opcode: uverbs.OpSend})
+	w.post(t, verbs.SendWR{WRID: 7, Opcode: verbs.OpSend})
 	w.kqp.Sent(w.take(t), abi.IB_WC_SUCCESS)
 	if wc := w.one(t); wc.WRID != 7 {
 		t.Errorf("%+v", wc)
@@ -201,13 +201,13 @@ func TestSignalAll(t *testing.T) {
 func TestSendRoom(t *testing.T) {
 	for _, inline := range []int{1, 50, 100, 150} {
 		w := newWorld(t, func(_ *fakeverbs.Kernel, o *uverbs.QPOptions) { o.Cap.MaxInline = 150 })
-		wr := uverbs.SendWR{Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled, Inline: data(inline)}
+		wr := verbs.SendWR{Opcode: verbs.OpSend, Flags: verbs.SendSignaled, Inline: data(inline)}
 		for range 5 {
 			n := 0
 			for ; ; n++ {
 				wr.WRID = uint64(n)
-				if _, err := w.qp.PostSend([]uverbs.SendWR{wr}); err != nil {
-					if !errors.Is(err, uverbs.ErrQueueFull) {
+				if _, err := w.qp.PostSend([]verbs.SendWR{wr}); err != nil {
+					if !errors.Is(err, verbs.ErrQueueFull) {
 						t.Fatal(err)
 					}
 					break
@@ -240,23 +240,23 @@ func TestSendBatch(t *testing.T) {
 			}
 		}
 	})
-	good := uverbs.SendWR{Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled, SGL: sges(1)}
-	long := uverbs.SendWR{Opcode: uverbs.OpRDMAWrite, Flags: uverbs.SendSignaled, SGL: sges(6)}
-	empty := uverbs.SendWR{Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled}
-	bad := uverbs.SendWR{Opcode: uverbs.OpFlush}
+	good := verbs.SendWR{Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: sges(1)}
+	long := verbs.SendWR{Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled, SGL: sges(6)}
+	empty := verbs.SendWR{Opcode: verbs.OpSend, Flags: verbs.SendSignaled}
+	bad := verbs.SendWR{Opcode: verbs.OpFlush}
 	for _, c := range []struct {
-		wrs  []uverbs.SendWR
+		wrs  []verbs.SendWR
 		n    int
 		err  error
 		want []int
 	}{
-		{[]uverbs.SendWR{good, good, good, bad, good}, 3, uverbs.ErrNotSupported, []int{8}},
-		{[]uverbs.SendWR{bad}, 0, uverbs.ErrNotSupported, nil},
+		{[]verbs.SendWR{good, good, good, bad, good}, 3, verbs.ErrNotSupported, []int{8}},
+		{[]verbs.SendWR{bad}, 0, verbs.ErrNotSupported, nil},
 		{nil, 0, nil, nil},
-		{[]uverbs.SendWR{good}, 1, nil, []int{64}},
-		{[]uverbs.SendWR{long}, 1, nil, []int{64, 64}},
-		{[]uverbs.SendWR{empty}, 1, nil, []int{8}},
-		{[]uverbs.SendWR{good, bad}, 1, uverbs.ErrNotSupported, []int{64}},
+		{[]verbs.SendWR{good}, 1, nil, []int{64}},
+		{[]verbs.SendWR{long}, 1, nil, []int{64, 64}},
+		{[]verbs.SendWR{empty}, 1, nil, []int{8}},
+		{[]verbs.SendWR{good, bad}, 1, verbs.ErrNotSupported, []int{64}},
 	} {
 		stores = nil
 		if n, err := w.qp.PostSend(c.wrs); n != c.n || !errors.Is(err, c.err) || !cmp.Equal(stores, c.want, cmpopts.EquateEmpty()) {
@@ -274,29 +274,29 @@ func TestSendBatch(t *testing.T) {
 // TestRefuses posts what the device would end the connection for, or misread.
 func TestRefuses(t *testing.T) {
 	w := newWorld(t, nil)
-	eight := []uverbs.SGE{{Length: 8}}
+	eight := []verbs.SGE{{Length: 8}}
 	for name, c := range map[string]struct {
-		wr   uverbs.SendWR
+		wr   verbs.SendWR
 		want error
 	}{
-		"unknown opcode":   {uverbs.SendWR{Opcode: 99}, uverbs.ErrNotSupported},
-		"flush":            {uverbs.SendWR{Opcode: uverbs.OpFlush}, uverbs.ErrNotSupported},
-		"no window":        {uverbs.SendWR{Opcode: uverbs.OpBindMW}, uverbs.ErrInvalidWR},
-		"unknown flag":     {uverbs.SendWR{Opcode: uverbs.OpSend, Flags: 8}, uverbs.ErrInvalidWR},
-		"too many SGEs":    {uverbs.SendWR{Opcode: uverbs.OpSend, SGL: sges(maxSGE + 1)}, uverbs.ErrInvalidWR},
-		"bad length":       {uverbs.SendWR{Opcode: uverbs.OpSend, SGL: []uverbs.SGE{{Length: driver.BadLength}}}, uverbs.ErrInvalidWR},
-		"2 GiB":            {uverbs.SendWR{Opcode: uverbs.OpSend, SGL: []uverbs.SGE{{Length: 1 << 31}}}, uverbs.ErrInvalidWR},
-		"2 GiB in all":     {uverbs.SendWR{Opcode: uverbs.OpSend, SGL: []uverbs.SGE{{Length: 1 << 30}, {Length: 1 << 30}}}, uverbs.ErrInvalidWR},
-		"both":             {uverbs.SendWR{Opcode: uverbs.OpSend, SGL: sges(1), Inline: data(1)}, uverbs.ErrInvalidWR},
-		"much inline":      {uverbs.SendWR{Opcode: uverbs.OpSend, Inline: data(int(w.qp.Cap().MaxInline) + 1)}, uverbs.ErrInvalidWR},
-		"read inline":      {uverbs.SendWR{Opcode: uverbs.OpRDMARead, Inline: data(1)}, uverbs.ErrInvalidWR},
-		"atomic inline":    {uverbs.SendWR{Opcode: uverbs.OpFetchAdd, Inline: data(8)}, uverbs.ErrInvalidWR},
-		"atomic of 4":      {uverbs.SendWR{Opcode: uverbs.OpFetchAdd, SGL: []uverbs.SGE{{Length: 4}}}, uverbs.ErrInvalidWR},
-		"atomic in pieces": {uverbs.SendWR{Opcode: uverbs.OpCompareSwap, SGL: []uverbs.SGE{{Length: 4}, {Length: 4}}}, uverbs.ErrInvalidWR},
-		"key with data":    {uverbs.SendWR{Opcode: uverbs.OpLocalInv, SGL: eight}, uverbs.ErrInvalidWR},
-		"key with inline":  {uverbs.SendWR{Opcode: uverbs.OpLocalInv, Inline: []byte{}}, uverbs.ErrInvalidWR},
+		"unknown opcode":   {verbs.SendWR{Opcode: 99}, verbs.ErrNotSupported},
+		"flush":            {verbs.SendWR{Opcode: verbs.OpFlush}, verbs.ErrNotSupported},
+		"no window":        {verbs.SendWR{Opcode: verbs.OpBindMW}, verbs.ErrInvalidWR},
+		"unknown flag":     {verbs.SendWR{Opcode: verbs.OpSend, Flags: 8}, verbs.ErrInvalidWR},
+		"too many SGEs":    {verbs.SendWR{Opcode: verbs.OpSend, SGL: sges(maxSGE + 1)}, verbs.ErrInvalidWR},
+		"bad length":       {verbs.SendWR{Opcode: verbs.OpSend, SGL: []verbs.SGE{{Length: verbs.BadLength}}}, verbs.ErrInvalidWR},
+		"2 GiB":            {verbs.SendWR{Opcode: verbs.OpSend, SGL: []verbs.SGE{{Length: 1 << 31}}}, verbs.ErrInvalidWR},
+		"2 GiB in all":     {verbs.SendWR{Opcode: verbs.OpSend, SGL: []verbs.SGE{{Length: 1 << 30}, {Length: 1 << 30}}}, verbs.ErrInvalidWR},
+		"both":             {verbs.SendWR{Opcode: verbs.OpSend, SGL: sges(1), Inline: data(1)}, verbs.ErrInvalidWR},
+		"much inline":      {verbs.SendWR{Opcode: verbs.OpSend, Inline: data(int(w.qp.Cap().MaxInline) + 1)}, verbs.ErrInvalidWR},
+		"read inline":      {verbs.SendWR{Opcode: verbs.OpRDMARead, Inline: data(1)}, verbs.ErrInvalidWR},
+		"atomic inline":    {verbs.SendWR{Opcode: verbs.OpFetchAdd, Inline: data(8)}, verbs.ErrInvalidWR},
+		"atomic of 4":      {verbs.SendWR{Opcode: verbs.OpFetchAdd, SGL: []verbs.SGE{{Length: 4}}}, verbs.ErrInvalidWR},
+		"atomic in pieces": {verbs.SendWR{Opcode: verbs.OpCompareSwap, SGL: []verbs.SGE{{Length: 4}, {Length: 4}}}, verbs.ErrInvalidWR},
+		"key with data":    {verbs.SendWR{Opcode: verbs.OpLocalInv, SGL: eight}, verbs.ErrInvalidWR},
+		"key with inline":  {verbs.SendWR{Opcode: verbs.OpLocalInv, Inline: []byte{}}, verbs.ErrInvalidWR},
 	} {
-		if n, err := w.qp.PostSend([]uverbs.SendWR{c.wr}); n != 0 || !errors.Is(err, c.want) {
+		if n, err := w.qp.PostSend([]verbs.SendWR{c.wr}); n != 0 || !errors.Is(err, c.want) {
 			t.Errorf("%s: %d, %v", name, n, err)
 		}
 	}
@@ -308,8 +308,8 @@ func TestRefuses(t *testing.T) {
 // TestNoAtomics: a device without them.
 func TestNoAtomics(t *testing.T) {
 	w := newWorld(t, func(k *fakeverbs.Kernel, _ *uverbs.QPOptions) { k.MLX5.NoAtomics = true })
-	wr := uverbs.SendWR{Opcode: uverbs.OpFetchAdd, SGL: []uverbs.SGE{{Length: 8}}}
-	if _, err := w.qp.PostSend([]uverbs.SendWR{wr}); !errors.Is(err, uverbs.ErrNotSupported) || w.dev.Supports(uverbs.QPTypeRC, uverbs.OpFetchAdd) {
+	wr := verbs.SendWR{Opcode: verbs.OpFetchAdd, SGL: []verbs.SGE{{Length: 8}}}
+	if _, err := w.qp.PostSend([]verbs.SendWR{wr}); !errors.Is(err, verbs.ErrNotSupported) || w.dev.Supports(verbs.QPTypeRC, verbs.OpFetchAdd) {
 		t.Error(err)
 	}
 }
@@ -326,9 +326,9 @@ func TestDoc(t *testing.T) {
 		t.Fatal("nothing is missing")
 	}
 	hasNot, _, _ = strings.Cut(hasNot, "\n//\n")
-	named := map[driver.Opcode]string{driver.OpCompareSwap: "COMPARE_SWAP", driver.OpFetchAdd: "FETCH_ADD", driver.OpBindMW: "windows of both types"}
+	named := map[verbs.Opcode]string{verbs.OpCompareSwap: "COMPARE_SWAP", verbs.OpFetchAdd: "FETCH_ADD", verbs.OpBindMW: "windows of both types"}
 	c := &mlx5Context{atomics: true}
-	for op := driver.Opcode(0); op < 64; op++ {
+	for op := verbs.Opcode(0); op < 64; op++ {
 		name := op.String()
 		if strings.HasPrefix(name, "Opcode(") {
 			continue
@@ -337,7 +337,7 @@ func TestDoc(t *testing.T) {
 			name = other
 		}
 		where, want := hasNot, "not"
-		for _, typ := range []driver.QPType{driver.QPTypeRC, driver.QPTypeUC, driver.QPTypeUD, driver.QPTypeXRCInitiator, driver.QPTypeRawPacket} {
+		for _, typ := range []verbs.QPType{verbs.QPTypeRC, verbs.QPTypeUC, verbs.QPTypeUD, verbs.QPTypeXRCInitiator, verbs.QPTypeRawPacket} {
 			if c.Supports(typ, op) {
 				where, want = has, "there"
 			}
@@ -346,8 +346,8 @@ func TestDoc(t *testing.T) {
 			t.Errorf("%v is %s, which the documentation does not say", op, want)
 		}
 	}
-	for typ, name := range map[driver.QPType]string{driver.QPTypeRC: "RC", driver.QPTypeUC: "UC", driver.QPTypeUD: "UD", driver.QPTypeXRCInitiator: "XRC", driver.QPTypeRawPacket: "raw packet"} {
-		if c.Supports(typ, driver.OpSend) && !strings.Contains(has, name) {
+	for typ, name := range map[verbs.QPType]string{verbs.QPTypeRC: "RC", verbs.QPTypeUC: "UC", verbs.QPTypeUD: "UD", verbs.QPTypeXRCInitiator: "XRC", verbs.QPTypeRawPacket: "raw packet"} {
+		if c.Supports(typ, verbs.OpSend) && !strings.Contains(has, name) {
 			t.Errorf("%v is not named", typ)
 		}
 	}

@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/goverbs/goverbs/mmap"
-	"github.com/goverbs/goverbs/uverbs/driver"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // sendQueue is a ring of blocks. The side that posts and the side that polls hold
@@ -28,7 +28,7 @@ type sendQueue struct {
 type sent struct {
 	id     uint64
 	number uint32 // of the request, free-running
-	op     driver.WCOpcode
+	op     verbs.WCOpcode
 }
 
 // init makes the queue of memory from at on.
@@ -58,14 +58,14 @@ func (s *sendQueue) reset() {
 }
 
 // note remembers the request that begins at the next block.
-func (s *sendQueue) note(number uint32, id uint64, op driver.WCOpcode) {
+func (s *sendQueue) note(number uint32, id uint64, op verbs.WCOpcode) {
 	s.sent[s.pi&(s.blocks-1)] = sent{id, number, op}
 }
 
 // complete frees all requests up to the one that begins at a block, and tells of that one.
 // It refuses a block at which none begins that is outstanding. data is what the device left
 // to us to put into memory.
-func (s *sendQueue) complete(c *mlx5Context, index uint16, bytes uint32, data []byte, wc *driver.WC) bool {
+func (s *sendQueue) complete(c *mlx5Context, index uint16, bytes uint32, data []byte, wc *verbs.WC) bool {
 	if s.blocks == 0 {
 		return false
 	}
@@ -76,14 +76,14 @@ func (s *sendQueue) complete(c *mlx5Context, index uint16, bytes uint32, data []
 	}
 	wc.WRID, wc.Opcode = w.id, w.op
 	switch w.op {
-	case driver.WCRDMARead:
+	case verbs.WCRDMARead:
 		wc.ByteLen = bytes
-	case driver.WCCompareSwap, driver.WCFetchAdd:
+	case verbs.WCCompareSwap, verbs.WCFetchAdd:
 		wc.ByteLen = atomicSize
 	}
 	if len(data) > 0 {
-		if status := s.fetched(c, index, data, wc); status != driver.StatusSuccess {
-			*wc = driver.WC{WRID: wc.WRID, QPN: wc.QPN, Status: status}
+		if status := s.fetched(c, index, data, wc); status != verbs.StatusSuccess {
+			*wc = verbs.WC{WRID: wc.WRID, QPN: wc.QPN, Status: status}
 		}
 	}
 	mmap.StoreRelease(&s.completed, w.number+1)

@@ -3,7 +3,7 @@ package mlx5
 import (
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/mmap"
-	"github.com/goverbs/goverbs/uverbs/driver"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // A device that was told so leaves short messages, and what short READs and atomics fetch, in
@@ -26,7 +26,7 @@ func (q *cq) message(i, last uint32) []byte {
 
 // scatter does what the device left to us: it copies a message to the SGEs of a work request,
 // in segments from at on. The memory must be of an open region, or none.
-func (c *mlx5Context) scatter(segs *mmap.Array[segment], at, most uint32, data []byte) driver.Status {
+func (c *mlx5Context) scatter(segs *mmap.Array[segment], at, most uint32, data []byte) verbs.Status {
 	null, dropped := c.NullKey()
 	for end := at + most; at != end && len(data) > 0; at++ {
 		s := segs.At(at)
@@ -36,25 +36,25 @@ func (c *mlx5Context) scatter(segs *mmap.Array[segment], at, most uint32, data [
 		}
 		n := int(min(uint64(len(data)), uint64(length)))
 		if (!dropped || key != null) && !c.device.Write(key, be64(s[1]), data[:n]) {
-			return driver.StatusLocProtErr
+			return verbs.StatusLocProtErr
 		}
 		data = data[n:]
 	}
 	if len(data) > 0 {
-		return driver.StatusLocLenErr
+		return verbs.StatusLocLenErr
 	}
-	return driver.StatusSuccess
+	return verbs.StatusSuccess
 }
 
 // fetched puts what a READ or an atomic brought where the request that begins at a block wants it.
-func (s *sendQueue) fetched(c *mlx5Context, index uint16, data []byte, wc *driver.WC) driver.Status {
+func (s *sendQueue) fetched(c *mlx5Context, index uint16, data []byte, wc *verbs.WC) verbs.Status {
 	first, front := uint32(index)*blockSegs, uint32(2)
 	switch wc.Opcode {
-	case driver.WCRDMARead:
-	case driver.WCCompareSwap, driver.WCFetchAdd:
+	case verbs.WCRDMARead:
+	case verbs.WCCompareSwap, verbs.WCFetchAdd:
 		front++
 	default:
-		return driver.StatusGeneralErr
+		return verbs.StatusGeneralErr
 	}
 	segs := be32(uint32(s.segs.At(first)[0]>>32)) & maxSegs
 	return c.scatter(&s.segs, first+front, max(segs, front)-front, data[:min(len(data), int(wc.ByteLen))])

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/internal/fakeverbs"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // tunings are those of the environment, in rdma-core's words.
@@ -28,8 +28,8 @@ func tune(t *testing.T, words map[string]string) {
 // completions, which resizing moves and RESET removes.
 func TestTunedScript(t *testing.T) {
 	for name, words := range tunings {
-		for _, o := range []pairOptions{{typ: uverbs.QPTypeRC}, {typ: uverbs.QPTypeRC, all: true}, {typ: uverbs.QPTypeUC, srq: true}, {typ: uverbs.QPTypeUD},
-			{typ: uverbs.QPTypeRC, srq: true, device: fakeverbs.MLX5Options{CQEVersion0: true, StaticUARs: true}}} {
+		for _, o := range []pairOptions{{typ: verbs.QPTypeRC}, {typ: verbs.QPTypeRC, all: true}, {typ: verbs.QPTypeUC, srq: true}, {typ: verbs.QPTypeUD},
+			{typ: verbs.QPTypeRC, srq: true, device: fakeverbs.MLX5Options{CQEVersion0: true, StaticUARs: true}}} {
 			t.Run(fmt.Sprintf("%s, %v, SRQ %v, all %v", name, o.typ, o.srq, o.all), func(t *testing.T) {
 				tune(t, words)
 				p := newPair(t, o)
@@ -47,22 +47,22 @@ func TestShort(t *testing.T) {
 	for _, c := range []struct {
 		size  string
 		n     int
-		typ   uverbs.QPType
-		op    uverbs.Opcode
+		typ   verbs.QPType
+		op    verbs.Opcode
 		all   bool
 		short bool
 	}{
-		{"64", 1, uverbs.QPTypeRC, uverbs.OpSend, false, true},
-		{"64", 32, uverbs.QPTypeRC, uverbs.OpSend, false, true},
-		{"64", 33, uverbs.QPTypeRC, uverbs.OpSend, false, false},
-		{"128", 32, uverbs.QPTypeUC, uverbs.OpSend, false, true},
-		{"128", 64, uverbs.QPTypeRC, uverbs.OpSend, false, true},
-		{"128", 65, uverbs.QPTypeRC, uverbs.OpSend, false, false},
-		{"64", 20, uverbs.QPTypeRC, uverbs.OpRDMARead, false, false},
-		{"64", 20, uverbs.QPTypeRC, uverbs.OpRDMARead, true, true},
-		{"128", 64, uverbs.QPTypeRC, uverbs.OpRDMARead, true, true},
-		{"64", 8, uverbs.QPTypeRC, uverbs.OpFetchAdd, true, true},
-		{"64", 8, uverbs.QPTypeRC, uverbs.OpCompareSwap, true, true},
+		{"64", 1, verbs.QPTypeRC, verbs.OpSend, false, true},
+		{"64", 32, verbs.QPTypeRC, verbs.OpSend, false, true},
+		{"64", 33, verbs.QPTypeRC, verbs.OpSend, false, false},
+		{"128", 32, verbs.QPTypeUC, verbs.OpSend, false, true},
+		{"128", 64, verbs.QPTypeRC, verbs.OpSend, false, true},
+		{"128", 65, verbs.QPTypeRC, verbs.OpSend, false, false},
+		{"64", 20, verbs.QPTypeRC, verbs.OpRDMARead, false, false},
+		{"64", 20, verbs.QPTypeRC, verbs.OpRDMARead, true, true},
+		{"128", 64, verbs.QPTypeRC, verbs.OpRDMARead, true, true},
+		{"64", 8, verbs.QPTypeRC, verbs.OpFetchAdd, true, true},
+		{"64", 8, verbs.QPTypeRC, verbs.OpCompareSwap, true, true},
 	} {
 		t.Run(fmt.Sprintf("%v of %d bytes, completions of %s, all %v", c.op, c.n, c.size, c.all), func(t *testing.T) {
 			tune(t, map[string]string{"MLX5_SCATTER_TO_CQE": "1", "MLX5_CQE_SIZE": c.size})
@@ -75,9 +75,9 @@ func TestShort(t *testing.T) {
 				}
 			}})
 			switch c.op {
-			case uverbs.OpSend:
+			case verbs.OpSend:
 				p.OneMessage(0, 1, c.op, gathered(c.n))
-			case uverbs.OpRDMARead:
+			case verbs.OpRDMARead:
 				p.OneRead(0, 1, c.n/2, c.n-c.n/2)
 			default:
 				p.Atomics()
@@ -94,35 +94,35 @@ func TestShort(t *testing.T) {
 func TestShortRefused(t *testing.T) {
 	tune(t, tunings["short"])
 	for name, c := range map[string]struct {
-		sge  func(*world) uverbs.SGE
-		want uverbs.Status
+		sge  func(*world) verbs.SGE
+		want verbs.Status
 	}{
-		"all is well": {func(w *world) uverbs.SGE { return w.mr.SGE(0, 16) }, uverbs.StatusSuccess},
-		"too long":    {func(w *world) uverbs.SGE { return w.mr.SGE(0, 15) }, uverbs.StatusLocLenErr},
-		"no region":   {func(w *world) uverbs.SGE { return uverbs.SGE{Addr: w.mr.Addr(), Length: 16, LKey: 0xdead00} }, uverbs.StatusLocProtErr},
-		"behind it":   {func(w *world) uverbs.SGE { return w.mr.SGE(4090, 16) }, uverbs.StatusLocProtErr},
-		"before it": {func(w *world) uverbs.SGE {
-			return uverbs.SGE{Addr: w.mr.Addr() - 1, Length: 16, LKey: w.mr.LKey()}
-		}, uverbs.StatusLocProtErr},
-		"read only": {func(w *world) uverbs.SGE {
+		"all is well": {func(w *world) verbs.SGE { return w.mr.SGE(0, 16) }, verbs.StatusSuccess},
+		"too long":    {func(w *world) verbs.SGE { return w.mr.SGE(0, 15) }, verbs.StatusLocLenErr},
+		"no region":   {func(w *world) verbs.SGE { return verbs.SGE{Addr: w.mr.Addr(), Length: 16, LKey: 0xdead00} }, verbs.StatusLocProtErr},
+		"behind it":   {func(w *world) verbs.SGE { return w.mr.SGE(4090, 16) }, verbs.StatusLocProtErr},
+		"before it": {func(w *world) verbs.SGE {
+			return verbs.SGE{Addr: w.mr.Addr() - 1, Length: 16, LKey: w.mr.LKey()}
+		}, verbs.StatusLocProtErr},
+		"read only": {func(w *world) verbs.SGE {
 			mr, err := w.pd.AllocMR(4096, 0, nil)
 			if err != nil {
 				panic(err)
 			}
 			w.extra = append(w.extra, mr)
 			return mr.SGE(0, 16)
-		}, uverbs.StatusLocProtErr},
-		"closed": {func(w *world) uverbs.SGE {
-			mr, err := w.pd.AllocMR(4096, uverbs.AccessLocalWrite, nil)
+		}, verbs.StatusLocProtErr},
+		"closed": {func(w *world) verbs.SGE {
+			mr, err := w.pd.AllocMR(4096, verbs.AccessLocalWrite, nil)
 			if err != nil || mr.Close() != nil {
 				panic(err)
 			}
 			return mr.SGE(0, 16)
-		}, uverbs.StatusLocProtErr},
+		}, verbs.StatusLocProtErr},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, nil)
-			w.postRecv(t, uverbs.RecvWR{WRID: 7, SGL: []uverbs.SGE{c.sge(w)}})
+			w.postRecv(t, verbs.RecvWR{WRID: 7, SGL: []verbs.SGE{c.sge(w)}})
 			r, _ := w.kqp.TakeRecv()
 			if !w.kqp.Keep(r, []byte("sixteen bytes ok")) {
 				t.Fatal("the device keeps it not")
@@ -132,7 +132,7 @@ func TestShortRefused(t *testing.T) {
 			if wc.WRID != 7 || wc.Status != c.want || wc.QPN != w.qp.Num() {
 				t.Errorf("%+v", wc)
 			}
-			if got := strings.HasPrefix(string(w.mr.Bytes()), "sixteen bytes ok"); got != (c.want == uverbs.StatusSuccess) {
+			if got := strings.HasPrefix(string(w.mr.Bytes()), "sixteen bytes ok"); got != (c.want == verbs.StatusSuccess) {
 				t.Errorf("%q", w.mr.Bytes()[:16])
 			}
 		})
@@ -143,7 +143,7 @@ func TestShortRefused(t *testing.T) {
 // for.
 func TestShortUnasked(t *testing.T) {
 	w := newWorld(t, nil)
-	w.postRecv(t, uverbs.RecvWR{SGL: []uverbs.SGE{w.mr.SGE(0, 16)}})
+	w.postRecv(t, verbs.RecvWR{SGL: []verbs.SGE{w.mr.SGE(0, 16)}})
 	r, _ := w.kqp.TakeRecv()
 	w.k.Cross = func(x *fakeverbs.Crossing) {
 		if x.Kind == fakeverbs.EntryCQE {
@@ -161,7 +161,7 @@ func TestShortUnasked(t *testing.T) {
 func TestTuning(t *testing.T) {
 	for _, size := range []string{"65", "256", "x", "-64"} {
 		t.Setenv("MLX5_CQE_SIZE", size)
-		if _, err := openOn(info, fakeverbs.New(uint32(uverbs.DriverMLX5))); !errors.Is(err, syscall.EINVAL) || !strings.Contains(err.Error(), "MLX5_CQE_SIZE") {
+		if _, err := openOn(info, fakeverbs.New(uint32(verbs.DriverMLX5))); !errors.Is(err, syscall.EINVAL) || !strings.Contains(err.Error(), "MLX5_CQE_SIZE") {
 			t.Errorf("%s: %v", size, err)
 		}
 	}

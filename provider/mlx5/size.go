@@ -3,15 +3,16 @@ package mlx5
 import (
 	"fmt"
 
-	"github.com/goverbs/goverbs/uverbs/driver"
+	"github.com/goverbs/goverbs/internal/driver"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // sizes are those of a QP's queues. User space chooses them; kernel and device follow.
 type sizes struct {
-	cap         driver.QPCap // as granted
-	receives    uint32       // entries, a power of two or 0
-	receiveSegs uint32       // of an entry
-	blocks      uint32       // of the send queue, a power of two or 0
+	cap         verbs.QPCap // as granted
+	receives    uint32      // entries, a power of two or 0
+	receiveSegs uint32      // of an entry
+	blocks      uint32      // of the send queue, a power of two or 0
 }
 
 func (s *sizes) receiveBytes() int { return int(s.receives) * int(s.receiveSegs) * segmentSize }
@@ -26,13 +27,13 @@ const (
 	rawOverhead  = 16 + 32
 )
 
-func overhead(t driver.QPType) uint32 {
+func overhead(t verbs.QPType) uint32 {
 	switch t {
-	case driver.QPTypeUD:
+	case verbs.QPTypeUD:
 		return udOverhead
-	case driver.QPTypeXRCInitiator:
+	case verbs.QPTypeXRCInitiator:
 		return xrcOverhead
-	case driver.QPTypeRawPacket:
+	case verbs.QPTypeRawPacket:
 		return rawOverhead
 	}
 	return bindOverhead
@@ -41,9 +42,9 @@ func overhead(t driver.QPType) uint32 {
 // sizes computes them as rdma-core does. The QP is granted what rounding up leaves over.
 func (c *mlx5Context) sizes(r *driver.CreateQP) (s sizes, err error) {
 	switch r.Type {
-	case driver.QPTypeRC, driver.QPTypeUC, driver.QPTypeUD, driver.QPTypeXRCInitiator, driver.QPTypeRawPacket:
+	case verbs.QPTypeRC, verbs.QPTypeUC, verbs.QPTypeUD, verbs.QPTypeXRCInitiator, verbs.QPTypeRawPacket:
 	default:
-		return s, fmt.Errorf("%w: this mlx5 provider has RC, UC, UD, XRC and raw packet QPs", driver.ErrNotSupported)
+		return s, fmt.Errorf("%w: this mlx5 provider has RC, UC, UD, XRC and raw packet QPs", verbs.ErrNotSupported)
 	}
 	s.cap = r.Cap
 	if err := c.sendSizes(&s, overhead(r.Type)); err != nil {
@@ -70,11 +71,11 @@ func (c *mlx5Context) sendSizes(s *sizes, overhead uint32) error {
 	bytes := uint64(want.MaxSendWR) * uint64(size)
 	if bytes > uint64(c.limits.MaxSendWqebb)*blockSize {
 		return fmt.Errorf("%w: %d sends of %d bytes, the device has queues of %d blocks of %d bytes",
-			driver.ErrNotSupported, want.MaxSendWR, size, c.limits.MaxSendWqebb, blockSize)
+			verbs.ErrNotSupported, want.MaxSendWR, size, c.limits.MaxSendWqebb, blockSize)
 	}
 	ring := pow2(uint32(bytes))
 	if s.blocks = ring / blockSize; s.blocks > c.limits.MaxSendWqebb {
-		return fmt.Errorf("%w: a send queue of %d blocks, the device has at most %d", driver.ErrNotSupported, s.blocks, c.limits.MaxSendWqebb)
+		return fmt.Errorf("%w: a send queue of %d blocks, the device has at most %d", verbs.ErrNotSupported, s.blocks, c.limits.MaxSendWqebb)
 	}
 	want.MaxSendWR, want.MaxInline = ring/size, 0
 	if size > overhead { // by a segment at least; rdma-core's result is below 0 otherwise
@@ -86,7 +87,7 @@ func (c *mlx5Context) sendSizes(s *sizes, overhead uint32) error {
 func (c *mlx5Context) receiveSizes(s *sizes, shared bool) error {
 	want, most := &s.cap, uint32(c.limits.MaxRqDescSz)
 	if want.MaxRecvWR > c.limits.MaxRecvWr { // of an SRQ, too, as in the kernel
-		return fmt.Errorf("%w: %d receives, the device's queues have at most %d", driver.ErrNotSupported, want.MaxRecvWR, c.limits.MaxRecvWr)
+		return fmt.Errorf("%w: %d receives, the device's queues have at most %d", verbs.ErrNotSupported, want.MaxRecvWR, c.limits.MaxRecvWr)
 	}
 	if shared || want.MaxRecvWR == 0 {
 		want.MaxRecvWR, want.MaxRecvSGE = 0, 0
@@ -102,5 +103,5 @@ func (c *mlx5Context) receiveSizes(s *sizes, shared bool) error {
 }
 
 func tooLarge(what string, most uint32) error {
-	return fmt.Errorf("%w: the device's %s have at most %d bytes, with all SGEs and inline data", driver.ErrNotSupported, what, most)
+	return fmt.Errorf("%w: the device's %s have at most %d bytes, with all SGEs and inline data", verbs.ErrNotSupported, what, most)
 }

@@ -7,30 +7,30 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/internal/abi"
-	"github.com/goverbs/goverbs/uverbs"
-	"github.com/goverbs/goverbs/uverbs/driver"
+	"github.com/goverbs/goverbs/internal/driver"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // TestSizes holds sizes to numbers that were worked out by hand from libmlx5's rules.
 func TestSizes(t *testing.T) {
 	c := &mlx5Context{limits: abi.Mlx5IbAllocUcontextResp{MaxSqDescSz: 1024, MaxRqDescSz: 512, MaxSendWqebb: 1 << 15, MaxRecvWr: 1 << 15}}
 	for _, x := range []struct {
-		typ  driver.QPType
+		typ  verbs.QPType
 		srq  bool
-		want driver.QPCap
+		want verbs.QPCap
 		got  sizes
 	}{
-		{driver.QPTypeRC, false, driver.QPCap{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1},
-			sizes{driver.QPCap{MaxSendWR: 1, MaxRecvWR: 4, MaxSendSGE: 1, MaxRecvSGE: 1, MaxInline: 60}, 4, 1, 4}},
-		{driver.QPTypeRC, false, driver.QPCap{MaxSendWR: 100, MaxRecvWR: 100, MaxSendSGE: 4, MaxRecvSGE: 3, MaxInline: 64},
-			sizes{driver.QPCap{MaxSendWR: 102, MaxRecvWR: 128, MaxSendSGE: 4, MaxRecvSGE: 4, MaxInline: 124}, 128, 4, 512}},
-		{driver.QPTypeUC, true, driver.QPCap{MaxSendWR: 16, MaxRecvWR: 9, MaxSendSGE: 5, MaxRecvSGE: 9},
-			sizes{driver.QPCap{MaxSendWR: 25, MaxSendSGE: 5, MaxInline: 124}, 0, 0, 128}},
-		{driver.QPTypeUD, false, driver.QPCap{MaxSendWR: 8, MaxRecvWR: 1, MaxSendSGE: 0, MaxRecvSGE: 0},
-			sizes{driver.QPCap{MaxSendWR: 8, MaxRecvWR: 4, MaxRecvSGE: 1}, 4, 1, 8}},
-		{driver.QPTypeUD, false, driver.QPCap{MaxSendWR: 8, MaxRecvWR: 3, MaxSendSGE: 4, MaxRecvSGE: 5, MaxInline: 200},
-			sizes{driver.QPCap{MaxSendWR: 12, MaxRecvWR: 4, MaxSendSGE: 4, MaxRecvSGE: 8, MaxInline: 252}, 4, 8, 64}},
-		{driver.QPTypeRC, false, driver.QPCap{}, sizes{}},
+		{verbs.QPTypeRC, false, verbs.QPCap{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1},
+			sizes{verbs.QPCap{MaxSendWR: 1, MaxRecvWR: 4, MaxSendSGE: 1, MaxRecvSGE: 1, MaxInline: 60}, 4, 1, 4}},
+		{verbs.QPTypeRC, false, verbs.QPCap{MaxSendWR: 100, MaxRecvWR: 100, MaxSendSGE: 4, MaxRecvSGE: 3, MaxInline: 64},
+			sizes{verbs.QPCap{MaxSendWR: 102, MaxRecvWR: 128, MaxSendSGE: 4, MaxRecvSGE: 4, MaxInline: 124}, 128, 4, 512}},
+		{verbs.QPTypeUC, true, verbs.QPCap{MaxSendWR: 16, MaxRecvWR: 9, MaxSendSGE: 5, MaxRecvSGE: 9},
+			sizes{verbs.QPCap{MaxSendWR: 25, MaxSendSGE: 5, MaxInline: 124}, 0, 0, 128}},
+		{verbs.QPTypeUD, false, verbs.QPCap{MaxSendWR: 8, MaxRecvWR: 1, MaxSendSGE: 0, MaxRecvSGE: 0},
+			sizes{verbs.QPCap{MaxSendWR: 8, MaxRecvWR: 4, MaxRecvSGE: 1}, 4, 1, 8}},
+		{verbs.QPTypeUD, false, verbs.QPCap{MaxSendWR: 8, MaxRecvWR: 3, MaxSendSGE: 4, MaxRecvSGE: 5, MaxInline: 200},
+			sizes{verbs.QPCap{MaxSendWR: 12, MaxRecvWR: 4, MaxSendSGE: 4, MaxRecvSGE: 8, MaxInline: 252}, 4, 8, 64}},
+		{verbs.QPTypeRC, false, verbs.QPCap{}, sizes{}},
 	} {
 		r := &driver.CreateQP{Type: x.typ, Cap: x.want}
 		if x.srq {
@@ -50,12 +50,12 @@ func TestRandomSizes(t *testing.T) {
 	granted := 0
 	for seed := range uint64(20000) {
 		r := rand.New(rand.NewPCG(seed, 0))
-		want := driver.QPCap{MaxSendWR: r.Uint32() >> (17 + r.UintN(15)), MaxRecvWR: r.Uint32() >> (16 + r.UintN(16)),
+		want := verbs.QPCap{MaxSendWR: r.Uint32() >> (17 + r.UintN(15)), MaxRecvWR: r.Uint32() >> (16 + r.UintN(16)),
 			MaxSendSGE: r.Uint32N(50), MaxRecvSGE: r.Uint32N(40), MaxInline: r.Uint32N(900)}
-		typ := []driver.QPType{driver.QPTypeRC, driver.QPTypeUC, driver.QPTypeUD, driver.QPTypeRawPacket}[seed%4]
+		typ := []verbs.QPType{verbs.QPTypeRC, verbs.QPTypeUC, verbs.QPTypeUD, verbs.QPTypeRawPacket}[seed%4]
 		s, err := c.sizes(&driver.CreateQP{Type: typ, Cap: want})
 		if err != nil {
-			if !errors.Is(err, uverbs.ErrNotSupported) {
+			if !errors.Is(err, verbs.ErrNotSupported) {
 				t.Fatal(err)
 			}
 			continue

@@ -4,8 +4,9 @@ import (
 	"fmt"
 
 	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/mmap"
-	"github.com/goverbs/goverbs/uverbs/driver"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // srq is a shared receive queue: a list of free entries, which the device and this process
@@ -50,7 +51,7 @@ func (s *srq) init(r *driver.CreateSRQ) (err error) {
 		return tooLarge("receives", most)
 	}
 	if r.MaxWR > c.limits.MaxSrqRecvWr {
-		return fmt.Errorf("%w: an SRQ of %d receives, the device's have at most %d", driver.ErrNotSupported, r.MaxWR, c.limits.MaxSrqRecvWr)
+		return fmt.Errorf("%w: an SRQ of %d receives, the device's have at most %d", verbs.ErrNotSupported, r.MaxWR, c.limits.MaxSrqRecvWr)
 	}
 	s.size = max(pow2(1+r.MaxSGE), 2)
 	n := pow2(r.MaxWR + 1)
@@ -99,7 +100,7 @@ func (s *srq) link(entry, next uint16) {
 }
 
 // PostRecv implements driver.SRQ.
-func (s *srq) PostRecv(wrs []driver.RecvWR) (n int, err error) {
+func (s *srq) PostRecv(wrs []verbs.RecvWR) (n int, err error) {
 	for n < len(wrs) {
 		if err = s.post(&wrs[n]); err != nil {
 			break
@@ -112,13 +113,13 @@ func (s *srq) PostRecv(wrs []driver.RecvWR) (n int, err error) {
 	return n, err
 }
 
-func (s *srq) post(wr *driver.RecvWR) error {
+func (s *srq) post(wr *verbs.RecvWR) error {
 	sgl := wr.SGL // what is checked is what is used
 	if err := checkReceive(sgl, s.maxSGE); err != nil {
 		return err
 	}
 	if s.head == s.tail {
-		return driver.ErrQueueFull
+		return verbs.ErrQueueFull
 	}
 	putReceive(&s.segs, uint32(s.head)*s.size+1, s.size-1, sgl)
 	e := &s.entries[s.head]
@@ -130,7 +131,7 @@ func (s *srq) post(wr *driver.RecvWR) error {
 
 // complete frees an entry, unless it has no receive. The message goes to its memory if the
 // device left that to us. The CQ is held.
-func (s *srq) complete(index uint16, data []byte, wc *driver.WC) bool {
+func (s *srq) complete(index uint16, data []byte, wc *verbs.WC) bool {
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	if int(index) >= len(s.entries) || !s.entries[index].pending {

@@ -7,8 +7,9 @@ import (
 	"sync/atomic"
 
 	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/mmap"
-	"github.com/goverbs/goverbs/uverbs/driver"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // ticks is the device's clock itself: two big-endian words of a page of its registers.
@@ -23,7 +24,7 @@ const ticksKey = abi.MLX5_IB_MMAP_CORE_CLOCK << 8
 // Clock implements driver.ClockReader.
 func (c *mlx5Context) Clock() (uint64, error) {
 	if c.limits.CompMask&abi.MLX5_IB_ALLOC_UCONTEXT_RESP_MASK_CORE_CLOCK_OFFSET == 0 {
-		return 0, fmt.Errorf("%w: this kernel does not let programs read the device's clock", driver.ErrNotSupported)
+		return 0, fmt.Errorf("%w: this kernel does not let programs read the device's clock", verbs.ErrNotSupported)
 	}
 	if err := c.ticks.open(c.device, c.limits.HcaCoreClockOffset); err != nil {
 		return 0, err

@@ -9,22 +9,23 @@ import (
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/mmap"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // TestQueryClock: the clock goes on between readings, and completions are stamped by it.
 func TestQueryClock(t *testing.T) {
-	w := newStamped(t, uverbs.WCExtTimestamp)
-	mask := must[*uverbs.DeviceAttr](t)(w.dev.Attr()).TimestampMask
+	w := newStamped(t, verbs.WCExtTimestamp)
+	mask := must[*verbs.DeviceAttr](t)(w.dev.Attr()).TimestampMask
 	before := must[uint64](t)(w.dev.QueryClock())
 	mappings := w.k.Calls("MMAP")
-	w.postRecv(t, uverbs.RecvWR{})
+	w.postRecv(t, verbs.RecvWR{})
 	r, _ := w.kqp.TakeRecv()
 	w.kqp.Received(r, wcOf(0), false)
-	wcs, ext := make([]uverbs.WC, 1), make([]uverbs.WCExt, 1)
+	wcs, ext := make([]verbs.WC, 1), make([]verbs.WCExt, 1)
 	if n, err := w.cq.PollExt(wcs, ext); n != 1 || err != nil {
 		t.Fatal(n, err)
 	}
-	must[*uverbs.PortAttr](t)(w.dev.QueryPort(1)) // the model's clock moves with calls
+	must[*verbs.PortAttr](t)(w.dev.QueryPort(1)) // the model's clock moves with calls
 	after := must[uint64](t)(w.dev.QueryClock())
 	if stamp := ext[0].Timestamp; before == 0 || after > mask || (stamp-before)&mask > (after-before)&mask || after == before {
 		t.Errorf("%d, then a completion at %d, then %d", before, stamp, after)
@@ -51,7 +52,7 @@ func TestClockWords(t *testing.T) {
 // what can't be.
 func TestNoTicks(t *testing.T) {
 	query := func(change func(*fakeverbs.Kernel)) error {
-		k := fakeverbs.New(uint32(uverbs.DriverMLX5))
+		k := fakeverbs.New(uint32(verbs.DriverMLX5))
 		change(k)
 		dev := must[*uverbs.Device](t)(openOn(info, k))
 		defer func() {
@@ -63,7 +64,7 @@ func TestNoTicks(t *testing.T) {
 		_, err := dev.QueryClock()
 		return err
 	}
-	if err := query(func(k *fakeverbs.Kernel) { k.MLX5.NoTicks = true }); !errors.Is(err, uverbs.ErrNotSupported) {
+	if err := query(func(k *fakeverbs.Kernel) { k.MLX5.NoTicks = true }); !errors.Is(err, verbs.ErrNotSupported) {
 		t.Error(err)
 	}
 	if err := query(func(*fakeverbs.Kernel) {}); !errors.Is(err, syscall.EPERM) {

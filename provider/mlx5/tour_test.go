@@ -1,8 +1,6 @@
 package mlx5
 
-import (
-	"github.com/goverbs/goverbs/uverbs"
-)
+import "github.com/goverbs/goverbs/verbs"
 
 // tour is short traffic that uses each form of request, each kind of completion and each
 // doorbell, and goes around the CQ and both queues. It is what mutations have to disturb.
@@ -10,44 +8,44 @@ func (p *pair) tour() {
 	p.T.Helper()
 	p.Reach = 2048
 	step := 0
-	message := func(op uverbs.Opcode, l payload) {
+	message := func(op verbs.Opcode, l payload) {
 		if step++; p.has(op) {
 			p.OneMessage(0, step, op, l)
 		}
 	}
 	p.Arm(1, false)
-	message(uverbs.OpSend, gathered(30, 70))
+	message(verbs.OpSend, gathered(30, 70))
 	p.Event(1)
 	p.Arm(0, false)
-	p.OneMessage(1, step, uverbs.OpSend, gathered(30))
+	p.OneMessage(1, step, verbs.OpSend, gathered(30))
 	p.Event(0)
 	// Twice around the send queue, so that what is not written is not zero.
 	for range 2 * pairDepth {
-		message(uverbs.OpSend, inline(pairInline))
+		message(verbs.OpSend, inline(pairInline))
 	}
-	for _, op := range []uverbs.Opcode{uverbs.OpSend, uverbs.OpSendImm, uverbs.OpSendWithInv, uverbs.OpRDMAWrite, uverbs.OpRDMAWriteImm} {
+	for _, op := range []verbs.Opcode{verbs.OpSend, verbs.OpSendImm, verbs.OpSendWithInv, verbs.OpRDMAWrite, verbs.OpRDMAWriteImm} {
 		message(op, inline(20))
 		message(op, gathered(7, 100, 1000))
 	}
-	message(uverbs.OpSend, gathered())
-	if p.has(uverbs.OpRDMARead) {
+	message(verbs.OpSend, gathered())
+	if p.has(verbs.OpRDMARead) {
 		p.OneRead(1, 3, 50, 50)
 	}
-	if p.has(uverbs.OpFetchAdd) {
+	if p.has(verbs.OpFetchAdd) {
 		p.Atomics()
 	}
-	if p.has(uverbs.OpBindMW) {
+	if p.has(verbs.OpBindMW) {
 		p.window2()
 		p.window1()
 	}
 	for range 2 { // for solicited completions only, and none before
 		p.Arm(1, true)
-		p.Recv(1, target, 256, uverbs.WC{Opcode: uverbs.WCRecv, ByteLen: 4})
-		p.Recv(1, target, 256, uverbs.WC{Opcode: uverbs.WCRecv, ByteLen: 4})
-		wr := uverbs.SendWR{Opcode: uverbs.OpSend, SGL: []uverbs.SGE{p.Side[0].SGE(0, 4)}}
+		p.Recv(1, target, 256, verbs.WC{Opcode: verbs.WCRecv, ByteLen: 4})
+		p.Recv(1, target, 256, verbs.WC{Opcode: verbs.WCRecv, ByteLen: 4})
+		wr := verbs.SendWR{Opcode: verbs.OpSend, SGL: []verbs.SGE{p.Side[0].SGE(0, 4)}}
 		p.Send(0, wr)
 		p.NoEvent(1)
-		wr.Flags = uverbs.SendSolicited | uverbs.SendSignaled
+		wr.Flags = verbs.SendSolicited | verbs.SendSignaled
 		p.Send(0, wr)
 		p.Event(1)
 		p.Reap()
@@ -59,12 +57,12 @@ func (p *pair) tour() {
 // failing has a send end with an error and take the QP with it.
 func (p *pair) failing() {
 	p.T.Helper()
-	if p.Type != uverbs.QPTypeRC {
+	if p.Type != verbs.QPTypeRC {
 		return
 	}
 	s, to := &p.Side[0], &p.Side[1]
 	p.Next++
-	post(p.T, s.QP, uverbs.SendWR{WRID: p.Next, Opcode: uverbs.OpRDMAWrite, SGL: []uverbs.SGE{s.SGE(0, 8)}, RemoteAddr: to.MR.Addr() + pairMemory, RKey: to.MR.RKey()})
-	s.Want = append(s.Want, uverbs.WC{WRID: p.Next, QPN: s.QP.Num(), Status: uverbs.StatusRemAccessErr, VendorErr: 0x93})
+	post(p.T, s.QP, verbs.SendWR{WRID: p.Next, Opcode: verbs.OpRDMAWrite, SGL: []verbs.SGE{s.SGE(0, 8)}, RemoteAddr: to.MR.Addr() + pairMemory, RKey: to.MR.RKey()})
+	s.Want = append(s.Want, verbs.WC{WRID: p.Next, QPN: s.QP.Num(), Status: verbs.StatusRemAccessErr, VendorErr: 0x93})
 	p.Reap()
 }

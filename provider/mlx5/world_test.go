@@ -11,6 +11,7 @@ import (
 	"github.com/goverbs/goverbs/internal/providertest"
 	"github.com/goverbs/goverbs/mmap"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 func must[T any](t testing.TB) func(T, error) T {
@@ -44,7 +45,7 @@ const (
 	maxSGE = 6
 )
 
-var info = uverbs.DeviceInfo{Name: "mlx5_0", Driver: uverbs.DriverMLX5, ABI: 1}
+var info = uverbs.DeviceInfo{Name: "mlx5_0", Driver: verbs.DriverMLX5, ABI: 1}
 
 // newWorld makes a world whose QP is connected. change is for what the QP shall be.
 func newWorld(t testing.TB, change func(*fakeverbs.Kernel, *uverbs.QPOptions)) *world {
@@ -53,17 +54,17 @@ func newWorld(t testing.TB, change func(*fakeverbs.Kernel, *uverbs.QPOptions)) *
 }
 
 // newStamped makes a world whose CQ tells more of completions.
-func newStamped(t testing.TB, ext uverbs.WCExtMask) *world {
+func newStamped(t testing.TB, ext verbs.WCExtMask) *world {
 	t.Helper()
 	return makeWorld(t, ext, nil)
 }
 
-func makeWorld(t testing.TB, ext uverbs.WCExtMask, change func(*fakeverbs.Kernel, *uverbs.QPOptions)) *world {
+func makeWorld(t testing.TB, ext verbs.WCExtMask, change func(*fakeverbs.Kernel, *uverbs.QPOptions)) *world {
 	t.Helper()
-	k := fakeverbs.New(uint32(uverbs.DriverMLX5))
+	k := fakeverbs.New(uint32(verbs.DriverMLX5))
 	live := mmap.Live()
 	w := &world{k: k}
-	opts := &uverbs.QPOptions{Cap: uverbs.QPCap{MaxSendWR: depth, MaxRecvWR: depth, MaxSendSGE: maxSGE, MaxRecvSGE: 3}}
+	opts := &uverbs.QPOptions{Cap: verbs.QPCap{MaxSendWR: depth, MaxRecvWR: depth, MaxSendSGE: maxSGE, MaxRecvSGE: 3}}
 	if change != nil {
 		change(k, opts)
 	}
@@ -71,7 +72,7 @@ func makeWorld(t testing.TB, ext uverbs.WCExtMask, change func(*fakeverbs.Kernel
 	w.pd = must[*uverbs.PD](t)(w.dev.AllocPD())
 	w.ch = must[*uverbs.CompChannel](t)(w.dev.CreateCompChannel())
 	w.cq = must[*uverbs.CQ](t)(w.dev.CreateCQ(7, &uverbs.CQOptions{Channel: w.ch, Ext: ext}))
-	w.mr = must[*uverbs.MR](t)(w.pd.AllocMR(4096, uverbs.AccessLocalWrite, nil))
+	w.mr = must[*uverbs.MR](t)(w.pd.AllocMR(4096, verbs.AccessLocalWrite, nil))
 	opts.SendCQ, opts.RecvCQ = w.cq, w.cq
 	w.qp = must[*uverbs.QP](t)(w.pd.CreateQP(opts))
 	w.kqp, w.kcq = k.QueuePairs()[0], k.CQs()[0]
@@ -83,7 +84,7 @@ func makeWorld(t testing.TB, ext uverbs.WCExtMask, change func(*fakeverbs.Kernel
 			}
 		}
 		for _, c := range []interface{ Close() error }{w.qp, w.mr, w.cq, w.ch, w.pd, w.dev} {
-			if err := c.Close(); err != nil && !errors.Is(err, uverbs.ErrClosed) {
+			if err := c.Close(); err != nil && !errors.Is(err, verbs.ErrClosed) {
 				t.Error(err)
 			}
 		}
@@ -98,14 +99,14 @@ func makeWorld(t testing.TB, ext uverbs.WCExtMask, change func(*fakeverbs.Kernel
 }
 
 // post queues sends, all of which have to be taken.
-func (w *world) post(t testing.TB, wrs ...uverbs.SendWR) {
+func (w *world) post(t testing.TB, wrs ...verbs.SendWR) {
 	t.Helper()
 	if n, err := w.qp.PostSend(wrs); n != len(wrs) || err != nil {
 		t.Fatal(n, err)
 	}
 }
 
-func (w *world) postRecv(t testing.TB, wrs ...uverbs.RecvWR) {
+func (w *world) postRecv(t testing.TB, wrs ...verbs.RecvWR) {
 	t.Helper()
 	if n, err := w.qp.PostRecv(wrs); n != len(wrs) || err != nil {
 		t.Fatal(n, err)
@@ -122,9 +123,9 @@ func (w *world) take(t testing.TB) *fakeverbs.Work {
 	return s
 }
 
-func (w *world) poll(t testing.TB) []uverbs.WC {
+func (w *world) poll(t testing.TB) []verbs.WC {
 	t.Helper()
-	wcs := make([]uverbs.WC, 64)
+	wcs := make([]verbs.WC, 64)
 	return wcs[:must[int](t)(w.cq.Poll(wcs))]
 }
 
@@ -132,7 +133,7 @@ func (w *world) poll(t testing.TB) []uverbs.WC {
 func wcOf(n uint32) *abi.IbUverbsWc { return &abi.IbUverbsWc{Opcode: abi.IB_WC_RECV, ByteLen: n} }
 
 // one polls a completion, of which there is one.
-func (w *world) one(t testing.TB) uverbs.WC {
+func (w *world) one(t testing.TB) verbs.WC {
 	t.Helper()
 	wcs := w.poll(t)
 	if len(wcs) != 1 {

@@ -5,7 +5,9 @@ import (
 	"math/bits"
 
 	"github.com/goverbs/goverbs/internal/abi"
-	"github.com/goverbs/goverbs/uverbs/driver"
+	"github.com/goverbs/goverbs/internal/driver"
+	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/verbs/rss"
 )
 
 // wq is a receive queue of its own: a raw packet QP that has nothing else. A QP of RSS deals
@@ -16,14 +18,14 @@ type wq struct{ *qp }
 // device whose completions name numbers alone has none.
 func (c *mlx5Context) CreateWQ(r *driver.CreateWQ) (driver.WQ, error) {
 	if !c.indexed {
-		return nil, fmt.Errorf("%w: completions of this mlx5 device can't name a WQ", driver.ErrNotSupported)
+		return nil, fmt.Errorf("%w: completions of this mlx5 device can't name a WQ", verbs.ErrNotSupported)
 	}
-	want := &driver.CreateQP{Type: driver.QPTypeRawPacket, Cap: driver.QPCap{MaxRecvWR: max(r.MaxWR, 1), MaxRecvSGE: r.MaxSGE}}
+	want := &driver.CreateQP{Type: verbs.QPTypeRawPacket, Cap: verbs.QPCap{MaxRecvWR: max(r.MaxWR, 1), MaxRecvSGE: r.MaxSGE}}
 	size, err := c.sizes(want)
 	if err != nil {
 		return nil, err
 	}
-	w := wq{&qp{ctx: c, typ: driver.QPTypeRawPacket, recvCQ: r.CQ.(*cq), index: noIndex}}
+	w := wq{&qp{ctx: c, typ: verbs.QPTypeRawPacket, recvCQ: r.CQ.(*cq), index: noIndex}}
 	if err := w.create(r, &size); err != nil {
 		w.drop()
 		return nil, err
@@ -62,14 +64,14 @@ func (w *wq) Modify(r *driver.ModifyWQ) error {
 		return err
 	}
 	switch r.To {
-	case driver.WQStateReset:
-		w.state = driver.QPStateReset
+	case rss.WQStateReset:
+		w.state = verbs.QPStateReset
 		w.rq.reset()
 		w.qp.record.set(recvWord, 0)
-	case driver.WQStateReady:
-		w.state = driver.QPStateRTR
+	case rss.WQStateReady:
+		w.state = verbs.QPStateRTR
 	default:
-		w.state = driver.QPStateErr
+		w.state = verbs.QPStateErr
 	}
 	return nil
 }
@@ -78,7 +80,7 @@ func (w *wq) Modify(r *driver.ModifyWQ) error {
 func (c *mlx5Context) CreateRSSQP(r *driver.CreateRSSQP) error {
 	req := abi.Mlx5IbCreateQpRss{RxHashFieldsMask: uint64(r.Hash.Fields), RxHashFunction: uint8(r.Hash.Function), RxKeyLen: uint8(len(r.Hash.Key))}
 	if len(r.Hash.Key) > len(req.RxHashKey) {
-		return fmt.Errorf("%w: a key of %d bytes, the kernel takes %d", driver.ErrNotSupported, len(r.Hash.Key), len(req.RxHashKey))
+		return fmt.Errorf("%w: a key of %d bytes, the kernel takes %d", verbs.ErrNotSupported, len(r.Hash.Key), len(req.RxHashKey))
 	}
 	copy(req.RxHashKey[:], r.Hash.Key)
 	var resp abi.Mlx5IbCreateQpResp

@@ -2,14 +2,15 @@ package mlx5
 
 import (
 	"github.com/goverbs/goverbs/internal/abi"
-	"github.com/goverbs/goverbs/uverbs/driver"
+	"github.com/goverbs/goverbs/internal/driver"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // CreateXRCSRQ makes an SRQ that peers name by its number. Its completions name it by an
 // index, in place of a QP.
 func (c *mlx5Context) CreateXRCSRQ(r *driver.CreateXRCSRQ) (driver.SRQ, error) {
 	s := &srq{ctx: c, lock: r.Lock}
-	s.target = &qp{ctx: c, typ: driver.QPTypeXRCTarget, recvCQ: r.CQ.(*cq), srq: s, index: noIndex}
+	s.target = &qp{ctx: c, typ: verbs.QPTypeXRCTarget, recvCQ: r.CQ.(*cq), srq: s, index: noIndex}
 	if c.indexed {
 		var err error
 		if s.target.index, err = c.qps.Put(s.target); err != nil {

@@ -4,23 +4,23 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/internal/abi"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // hot returns the calls that stand in a program's loops, as users make them, on
 // queues in plain memory. The fake kernel's part in them allocates nothing either.
 func hot(t testing.TB) map[string]func() {
-	w, ud := ready(t, uverbs.QPTypeRC), ready(t, uverbs.QPTypeUD)
-	sgl := []uverbs.SGE{{Addr: 1, Length: 2, LKey: 3}}
-	recv := []uverbs.RecvWR{{WRID: 1, SGL: sgl}}
-	wcs := make([]uverbs.WC, 8)
+	w, ud := ready(t, verbs.QPTypeRC), ready(t, verbs.QPTypeUD)
+	sgl := []verbs.SGE{{Addr: 1, Length: 2, LKey: 3}}
+	recv := []verbs.RecvWR{{WRID: 1, SGL: sgl}}
+	wcs := make([]verbs.WC, 8)
 	check := func(n, want int, err error) {
 		if n != want || err != nil {
 			t.Fatal(n, err)
 		}
 	}
-	send := func(w *world, wr uverbs.SendWR) func() {
-		wrs := []uverbs.SendWR{wr}
+	send := func(w *world, wr verbs.SendWR) func() {
+		wrs := []verbs.SendWR{wr}
 		return func() {
 			n, err := w.qp.PostSend(wrs)
 			check(n, 1, err)
@@ -28,12 +28,12 @@ func hot(t testing.TB) map[string]func() {
 		}
 	}
 	return map[string]func(){
-		"PostSend":          send(w, uverbs.SendWR{Opcode: uverbs.OpSend, SGL: sgl}),
-		"PostSend, inline":  send(w, uverbs.SendWR{Opcode: uverbs.OpRDMAWriteImm, Inline: make([]byte, 48)}),
-		"PostSend, atomic":  send(w, uverbs.SendWR{Opcode: uverbs.OpFetchAdd, SGL: []uverbs.SGE{{Length: 8}}}),
-		"PostSend, flush":   send(w, uverbs.SendWR{Opcode: uverbs.OpFlush, Flush: uverbs.Flush{Type: uverbs.FlushGlobal}}),
-		"PostSend, binding": send(w, uverbs.SendWR{Opcode: uverbs.OpBindMW, Bind: &uverbs.BindMW{MW: w.mw, RKey: w.mw.RKey(), MR: w.mr, Length: 1}}),
-		"PostSend on UD":    send(ud, uverbs.SendWR{Opcode: uverbs.OpSend, SGL: sgl, AH: ud.ah}),
+		"PostSend":          send(w, verbs.SendWR{Opcode: verbs.OpSend, SGL: sgl}),
+		"PostSend, inline":  send(w, verbs.SendWR{Opcode: verbs.OpRDMAWriteImm, Inline: make([]byte, 48)}),
+		"PostSend, atomic":  send(w, verbs.SendWR{Opcode: verbs.OpFetchAdd, SGL: []verbs.SGE{{Length: 8}}}),
+		"PostSend, flush":   send(w, verbs.SendWR{Opcode: verbs.OpFlush, Flush: verbs.Flush{Type: verbs.FlushGlobal}}),
+		"PostSend, binding": send(w, verbs.SendWR{Opcode: verbs.OpBindMW, Bind: &verbs.BindMW{MW: w.mw, RKey: w.mw.RKey(), MR: w.mr, Length: 1}}),
+		"PostSend on UD":    send(ud, verbs.SendWR{Opcode: verbs.OpSend, SGL: sgl, AH: ud.ah}),
 		"PostRecv": func() {
 			n, err := w.qp.PostRecv(recv)
 			check(n, 1, err)

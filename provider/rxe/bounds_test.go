@@ -5,19 +5,19 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/mmap"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // A datagram may be as long as the largest MTU, and no longer.
 func TestLongestDatagram(t *testing.T) {
-	w := ready(t, uverbs.QPTypeUD)
+	w := ready(t, verbs.QPTypeUD)
 	send := func(n uint32) error {
-		return second(w.qp.PostSend([]uverbs.SendWR{{Opcode: uverbs.OpSend, AH: w.ah, SGL: []uverbs.SGE{{Length: n}}}}))
+		return second(w.qp.PostSend([]verbs.SendWR{{Opcode: verbs.OpSend, AH: w.ah, SGL: []verbs.SGE{{Length: n}}}}))
 	}
 	if err := send(4096); err != nil {
 		t.Error(err)
 	}
-	if err := send(4097); !errors.Is(err, uverbs.ErrInvalidWR) {
+	if err := send(4097); !errors.Is(err, verbs.ErrInvalidWR) {
 		t.Error(err)
 	}
 }
@@ -34,7 +34,7 @@ func TestKeysOfWindows(t *testing.T) {
 
 // A queue that was resized is the only one mapped.
 func TestResizeFreesOldQueue(t *testing.T) {
-	w := newWorld(t, uverbs.QPTypeRC, nil)
+	w := newWorld(t, verbs.QPTypeRC, nil)
 	live := mmap.Live()
 	if err := errors.Join(w.cq.Resize(30), w.srq.Resize(30)); err != nil {
 		t.Fatal(err)

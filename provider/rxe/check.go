@@ -3,14 +3,14 @@ package rxe
 import (
 	"fmt"
 
-	"github.com/goverbs/goverbs/uverbs/driver"
+	"github.com/goverbs/goverbs/verbs"
 )
 
-const allSendFlags = driver.SendFence | driver.SendSignaled | driver.SendSolicited
+const allSendFlags = verbs.SendFence | verbs.SendSignaled | verbs.SendSolicited
 
 // check refuses what the kernel would answer with a QP in the error state, or with
 // silence. It leaves in q.checked what it read.
-func (q *qp) check(wr *driver.SendWR) (err error) {
+func (q *qp) check(wr *verbs.SendWR) (err error) {
 	r := &q.checked
 	*r = request{op: wr.Opcode, flags: wr.Flags, sgl: wr.SGL, inline: wr.Inline}
 	r.has = q.partsOf(r.op)
@@ -18,11 +18,11 @@ func (q *qp) check(wr *driver.SendWR) (err error) {
 	case r.has == 0:
 		return refusal(r.op, q.typ)
 	case r.flags&^allSendFlags != 0:
-		return fmt.Errorf("%w: unknown flags %#x", driver.ErrInvalidWR, uint32(r.flags&^allSendFlags))
+		return fmt.Errorf("%w: unknown flags %#x", verbs.ErrInvalidWR, uint32(r.flags&^allSendFlags))
 	}
 	r.length, err = q.checkData(r)
 	if err == nil && r.has&withAtomic != 0 && r.length != atomicSize {
-		err = fmt.Errorf("%w: the result of %v takes %d bytes, SGL names %d", driver.ErrInvalidWR, r.op, atomicSize, r.length)
+		err = fmt.Errorf("%w: the result of %v takes %d bytes, SGL names %d", verbs.ErrInvalidWR, r.op, atomicSize, r.length)
 	}
 	if len(r.sgl) > 1 {
 		r.has |= withRest
@@ -31,7 +31,7 @@ func (q *qp) check(wr *driver.SendWR) (err error) {
 }
 
 // partsOf is 0 for what the QP can't be trusted with.
-func (q *qp) partsOf(op driver.Opcode) parts {
+func (q *qp) partsOf(op verbs.Opcode) parts {
 	if int64(op) < int64(len(q.parts)) {
 		return q.parts[op]
 	}
@@ -46,17 +46,17 @@ func (q *qp) checkData(r *request) (length uint32, err error) {
 		return lengthOf(sgl, q.maxSGE)
 	}
 	switch {
-	case op == driver.OpAtomicWrite && (len(inline) != atomicSize || len(sgl) > 0):
-		return 0, fmt.Errorf("%w: %v takes its %d bytes from Inline", driver.ErrInvalidWR, op, atomicSize)
+	case op == verbs.OpAtomicWrite && (len(inline) != atomicSize || len(sgl) > 0):
+		return 0, fmt.Errorf("%w: %v takes its %d bytes from Inline", verbs.ErrInvalidWR, op, atomicSize)
 	case has&withSGL == 0 && len(sgl) > 0:
-		return 0, fmt.Errorf("%w: %v takes no SGL", driver.ErrInvalidWR, op)
+		return 0, fmt.Errorf("%w: %v takes no SGL", verbs.ErrInvalidWR, op)
 	case has&withInline == 0 && inline != nil:
-		return 0, fmt.Errorf("%w: %v takes no Inline", driver.ErrInvalidWR, op)
+		return 0, fmt.Errorf("%w: %v takes no Inline", verbs.ErrInvalidWR, op)
 	case len(sgl) > 0 && inline != nil:
-		return 0, fmt.Errorf("%w: both SGL and Inline are set", driver.ErrInvalidWR)
-	case op != driver.OpAtomicWrite && len(inline) > q.maxInline:
+		return 0, fmt.Errorf("%w: both SGL and Inline are set", verbs.ErrInvalidWR)
+	case op != verbs.OpAtomicWrite && len(inline) > q.maxInline:
 		return 0, fmt.Errorf("%w: %d bytes inline, the QP takes %d (QPOptions.Cap.MaxInline asks for more; rdmacm has it as Config.QP.Cap.MaxInline)",
-			driver.ErrInvalidWR, len(inline), q.maxInline)
+			verbs.ErrInvalidWR, len(inline), q.maxInline)
 	}
 	return uint32(len(inline)), nil
 }

@@ -5,13 +5,14 @@ import (
 	"math/bits"
 
 	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/mmap"
-	"github.com/goverbs/goverbs/uverbs/driver"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 var (
 	errCorrupt = fmt.Errorf("%w: the queue is lost, close what it belongs to", mmap.ErrIndex)
-	errLost    = fmt.Errorf("%w: the queue was lost when it was resized, close what it belongs to", driver.ErrClosed)
+	errLost    = fmt.Errorf("%w: the queue was lost when it was resized, close what it belongs to", verbs.ErrClosed)
 )
 
 // cq reads completions and is armed with a system call.
@@ -52,7 +53,7 @@ func (q *cq) adopt(m mapper, mi *abi.Mminfo) (room uint32, err error) {
 func (q *cq) Peek() *mmap.Peek { return q.ring.Peek() }
 
 // Poll gives the entries back with one store a batch.
-func (q *cq) Poll(wcs []driver.WC) (n int, bad bool, err error) {
+func (q *cq) Poll(wcs []verbs.WC) (n int, bad bool, err error) {
 	slots, n := q.ring.Ready(len(wcs))
 	if n == 0 {
 		return 0, false, q.whyEmpty()
@@ -85,7 +86,7 @@ func (q *cq) whyEmpty() error {
 }
 
 // refine looks at copies of which some need it, and tells whether one is bad.
-func (q *cq) refine(wcs []driver.WC) (bad bool) {
+func (q *cq) refine(wcs []verbs.WC) (bad bool) {
 	for i := range wcs {
 		if wc := &wcs[i]; uint32(wc.Status)|uint32(wc.Flags) != 0 {
 			bad = q.refineOne(wc) || bad
@@ -97,23 +98,23 @@ func (q *cq) refine(wcs []driver.WC) (bad bool) {
 // refineOne makes what was copied mean what it says, and tells whether it is bad. The
 // kernel clears an entry before it fills it, but says of a failed one only whose it
 // is, and of a send that had immediate data only that it had.
-func (q *cq) refineOne(wc *driver.WC) (bad bool) {
-	if wc.Status != driver.StatusSuccess {
-		*wc = driver.WC{WRID: wc.WRID, Status: wc.Status, VendorErr: wc.VendorErr, QPN: wc.QPN}
+func (q *cq) refineOne(wc *verbs.WC) (bad bool) {
+	if wc.Status != verbs.StatusSuccess {
+		*wc = verbs.WC{WRID: wc.WRID, Status: wc.Status, VendorErr: wc.VendorErr, QPN: wc.QPN}
 		return true
 	}
-	if wc.Opcode&driver.WCRecv == 0 {
-		*wc = driver.WC{WRID: wc.WRID, Opcode: wc.Opcode, VendorErr: wc.VendorErr, ByteLen: wc.ByteLen, QPN: wc.QPN}
+	if wc.Opcode&verbs.WCRecv == 0 {
+		*wc = verbs.WC{WRID: wc.WRID, Opcode: wc.Opcode, VendorErr: wc.VendorErr, ByteLen: wc.ByteLen, QPN: wc.QPN}
 		return false
 	}
 	ex, flags := wc.Imm, uint32(wc.Flags)
-	wc.Imm, wc.Flags = 0, wc.Flags&driver.WCGRH
+	wc.Imm, wc.Flags = 0, wc.Flags&verbs.WCGRH
 	switch {
 	case flags&abi.IB_WC_WITH_IMM != 0:
-		wc.Flags |= driver.WCWithImm
+		wc.Flags |= verbs.WCWithImm
 		wc.Imm = bits.ReverseBytes32(ex) // most significant byte first; both platforms are little-endian
 	case flags&abi.IB_WC_WITH_INVALIDATE != 0: // another bit than libibverbs's
-		wc.Flags |= driver.WCWithInv
+		wc.Flags |= verbs.WCWithInv
 		wc.Imm = ex
 		q.unbind(ex)
 	}

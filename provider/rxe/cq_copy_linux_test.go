@@ -8,7 +8,7 @@ import (
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/mmaptest"
 	"github.com/goverbs/goverbs/mmap"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // A kernel refills an entry as soon as it is given back, so it has to be copied before.
@@ -23,7 +23,7 @@ func TestCopiedBeforeRelease(t *testing.T) {
 	region := mmaptest.ReadOnly(t, memory)
 	layout := must[queue](t)(readHeader(region)).layout
 	q := &cq{ring: *must[*mmap.IndexedConsumer[abi.IbUverbsWc]](t)(mmap.NewIndexedConsumer[abi.IbUverbsWc](region, layout))}
-	wcs := make([]uverbs.WC, 2)
+	wcs := make([]verbs.WC, 2)
 	mmaptest.MustFault(t, func() { _, _, _ = q.Poll(wcs) })
 	for i, wc := range wcs {
 		if wc.WRID != uint64(i+1) || wc.ByteLen != 8 {

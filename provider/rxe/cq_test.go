@@ -11,39 +11,39 @@ import (
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/mmap"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // TestCompletions: everything rxe tells is in the WC, and nothing else.
 func TestCompletions(t *testing.T) {
-	w := newWorld(t, uverbs.QPTypeRC, nil)
+	w := newWorld(t, verbs.QPTypeRC, nil)
 	junk := abi.IbUverbsWc{WrId: 1, Opcode: 2, VendorErr: 3, ByteLen: 4, Ex: 5, QpNum: 6, SrcQp: 7, WcFlags: 1<<32 - 1, PkeyIndex: 8, Slid: 9,
 		Sl: 10, DlidPathBits: 11, PortNum: 12, Reserved: 13}
 	with := func(change func(*abi.IbUverbsWc)) abi.IbUverbsWc { e := junk; change(&e); return e }
-	recv := uverbs.WC{WRID: 1, Opcode: uverbs.WCRecv, VendorErr: 3, ByteLen: 4, QPN: 6, SrcQP: 7, PKeyIndex: 8, SLID: 9, SL: 10, DLIDPathBits: 11}
-	want := func(change func(*uverbs.WC)) uverbs.WC { c := recv; change(&c); return c }
+	recv := verbs.WC{WRID: 1, Opcode: verbs.WCRecv, VendorErr: 3, ByteLen: 4, QPN: 6, SrcQP: 7, PKeyIndex: 8, SLID: 9, SL: 10, DLIDPathBits: 11}
+	want := func(change func(*verbs.WC)) verbs.WC { c := recv; change(&c); return c }
 	for _, c := range []struct {
 		cqe  abi.IbUverbsWc
-		want uverbs.WC
+		want verbs.WC
 	}{
-		{junk, uverbs.WC{WRID: 1, Opcode: uverbs.WCRDMARead, VendorErr: 3, ByteLen: 4, QPN: 6}},
-		{with(func(e *abi.IbUverbsWc) { e.Status = 5 }), uverbs.WC{WRID: 1, Status: uverbs.StatusWRFlushErr, VendorErr: 3, QPN: 6}},
-		{with(func(e *abi.IbUverbsWc) { e.Status, e.Opcode = 99, 128 }), uverbs.WC{WRID: 1, Status: 99, VendorErr: 3, QPN: 6}},
+		{junk, verbs.WC{WRID: 1, Opcode: verbs.WCRDMARead, VendorErr: 3, ByteLen: 4, QPN: 6}},
+		{with(func(e *abi.IbUverbsWc) { e.Status = 5 }), verbs.WC{WRID: 1, Status: verbs.StatusWRFlushErr, VendorErr: 3, QPN: 6}},
+		{with(func(e *abi.IbUverbsWc) { e.Status, e.Opcode = 99, 128 }), verbs.WC{WRID: 1, Status: 99, VendorErr: 3, QPN: 6}},
 		{with(func(e *abi.IbUverbsWc) { e.Opcode, e.WcFlags, e.Ex = 128, 0, 0 }), recv},
-		{with(func(e *abi.IbUverbsWc) { e.Opcode, e.WcFlags = 128, 1 }), want(func(c *uverbs.WC) { c.Flags = uverbs.WCGRH })},
+		{with(func(e *abi.IbUverbsWc) { e.Opcode, e.WcFlags = 128, 1 }), want(func(c *verbs.WC) { c.Flags = verbs.WCGRH })},
 		{with(func(e *abi.IbUverbsWc) { e.Opcode, e.WcFlags = 129, 1|2 }),
-			want(func(c *uverbs.WC) {
-				c.Opcode, c.Flags, c.Imm = uverbs.WCRecvRDMAWithImm, uverbs.WCGRH|uverbs.WCWithImm, 5<<24
+			want(func(c *verbs.WC) {
+				c.Opcode, c.Flags, c.Imm = verbs.WCRecvRDMAWithImm, verbs.WCGRH|verbs.WCWithImm, 5<<24
 			})},
 		{with(func(e *abi.IbUverbsWc) { e.Opcode, e.WcFlags = 128, 1|4 }),
-			want(func(c *uverbs.WC) { c.Flags, c.Imm = uverbs.WCGRH|uverbs.WCWithInv, 5 })},
+			want(func(c *verbs.WC) { c.Flags, c.Imm = verbs.WCGRH|verbs.WCWithInv, 5 })},
 		{with(func(e *abi.IbUverbsWc) { e.Opcode, e.WcFlags = 128, 8 }), recv}, // libibverbs's number is not the kernel's
-		{with(func(e *abi.IbUverbsWc) { e.Opcode = 77 }), uverbs.WC{WRID: 1, Opcode: 77, VendorErr: 3, ByteLen: 4, QPN: 6}},
+		{with(func(e *abi.IbUverbsWc) { e.Opcode = 77 }), verbs.WC{WRID: 1, Opcode: 77, VendorErr: 3, ByteLen: 4, QPN: 6}},
 	} {
 		if !w.kcq.RXE.Complete(c.cqe) {
 			t.Fatal("no room")
 		}
-		if diff := cmp.Diff([]uverbs.WC{c.want}, w.poll(t)); diff != "" {
+		if diff := cmp.Diff([]verbs.WC{c.want}, w.poll(t)); diff != "" {
 			t.Error(diff)
 		}
 	}
@@ -52,14 +52,14 @@ func TestCompletions(t *testing.T) {
 // TestPollBatches goes around the ring with batches that do not divide it, and
 // gives the kernel its room back once a batch.
 func TestPollBatches(t *testing.T) {
-	w := newWorld(t, uverbs.QPTypeRC, nil)
+	w := newWorld(t, verbs.QPTypeRC, nil)
 	var sent, seen uint64
 	for range 20 {
 		for w.kcq.RXE.Complete(abi.IbUverbsWc{WrId: sent}) {
 			sent++
 		}
 		for seen < sent {
-			wcs := make([]uverbs.WC, 7)
+			wcs := make([]verbs.WC, 7)
 			n := must[int](t)(w.cq.Poll(wcs))
 			for _, wc := range wcs[:n] {
 				if wc.WRID != seen {
@@ -73,21 +73,21 @@ func TestPollBatches(t *testing.T) {
 
 // TestLostIndex: the kernel's index is nowhere in the ring.
 func TestLostIndex(t *testing.T) {
-	w := newWorld(t, uverbs.QPTypeRC, nil)
+	w := newWorld(t, verbs.QPTypeRC, nil)
 	w.kcq.RXE.Complete(abi.IbUverbsWc{WrId: 1})
 	if n := len(w.poll(t)); n != 1 {
 		t.Fatal(n)
 	}
 	w.kcq.RXE.SetProducer(1 << 20)
 	for range 2 {
-		if n, err := w.cq.Poll(make([]uverbs.WC, 1)); n != 0 || !errors.Is(err, mmap.ErrIndex) {
+		if n, err := w.cq.Poll(make([]verbs.WC, 1)); n != 0 || !errors.Is(err, mmap.ErrIndex) {
 			t.Errorf("%d, %v", n, err)
 		}
 	}
 }
 
 func TestArm(t *testing.T) {
-	w := newWorld(t, uverbs.QPTypeRC, nil)
+	w := newWorld(t, verbs.QPTypeRC, nil)
 	if err := w.cq.Arm(true); err != nil || !w.kcq.Armed() {
 		t.Fatal(err)
 	}
@@ -114,7 +114,7 @@ func TestArm(t *testing.T) {
 
 // TestResizeCQ takes completions over from every position.
 func TestResizeCQ(t *testing.T) {
-	w := newWorld(t, uverbs.QPTypeRC, nil)
+	w := newWorld(t, verbs.QPTypeRC, nil)
 	var sent, seen uint64
 	complete := func(n int) {
 		t.Helper()
@@ -127,7 +127,7 @@ func TestResizeCQ(t *testing.T) {
 	}
 	poll := func(n int) {
 		t.Helper()
-		wcs := make([]uverbs.WC, n)
+		wcs := make([]verbs.WC, n)
 		if got := must[int](t)(w.cq.Poll(wcs)); got != n {
 			t.Fatalf("%d of %d", got, n)
 		}
@@ -162,7 +162,7 @@ func TestResizeCQ(t *testing.T) {
 	if err := w.cq.Resize(10); !errors.Is(err, errGone) {
 		t.Error(err)
 	}
-	if n, err := w.cq.Poll(make([]uverbs.WC, 1)); n != 0 || !errors.Is(err, uverbs.ErrClosed) {
+	if n, err := w.cq.Poll(make([]verbs.WC, 1)); n != 0 || !errors.Is(err, verbs.ErrClosed) {
 		t.Errorf("a queue that was lost: %d, %v", n, err)
 	}
 }
@@ -197,7 +197,7 @@ func FuzzReadCQE(f *testing.F) {
 		cq := &cq{ring: *ring, unbind: func(uint32) bool { return false }}
 		room := int(q.room())
 		for range 3 {
-			wcs := make([]uverbs.WC, 8)
+			wcs := make([]verbs.WC, 8)
 			n, bad, err := cq.Poll(wcs)
 			if n > room {
 				t.Fatalf("%d completions of a queue of %d", n, room)
@@ -205,12 +205,12 @@ func FuzzReadCQE(f *testing.F) {
 			if err != nil && !errors.Is(err, mmap.ErrIndex) {
 				t.Fatal(err)
 			}
-			if failed := slices.ContainsFunc(wcs[:n], func(wc uverbs.WC) bool { return wc.Err() != nil }); bad != failed {
+			if failed := slices.ContainsFunc(wcs[:n], func(wc verbs.WC) bool { return wc.Err() != nil }); bad != failed {
 				t.Errorf("bad: %v, but %+v", bad, wcs[:n])
 			}
 			for _, wc := range wcs[:n] {
 				_, _, _ = wc.Err(), wc.Status.String(), wc.Opcode.String()
-				if wc.Status != uverbs.StatusSuccess && (wc.Flags != 0 || wc.Imm != 0 || wc.Opcode != 0) {
+				if wc.Status != verbs.StatusSuccess && (wc.Flags != 0 || wc.Imm != 0 || wc.Opcode != 0) {
 					t.Errorf("%+v", wc)
 				}
 			}

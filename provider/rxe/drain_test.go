@@ -3,20 +3,20 @@ package rxe
 import (
 	"testing"
 
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // TestResume: the kernel is told of what was posted in SQD when the QP goes back
 // to RTS, and not when it comes there otherwise.
 func TestResume(t *testing.T) {
-	w := ready(t, uverbs.QPTypeRC)
+	w := ready(t, verbs.QPTypeRC)
 	if n := w.k.Calls("POST_SEND"); n != 0 {
 		t.Errorf("told %d times of nothing", n)
 	}
-	w.modify(t, uverbs.QPStateSQD)
-	w.post(t, uverbs.SendWR{WRID: 1, Opcode: uverbs.OpSend})
+	w.modify(t, verbs.QPStateSQD)
+	w.post(t, verbs.SendWR{WRID: 1, Opcode: verbs.OpSend})
 	told := w.k.Calls("POST_SEND")
-	w.modify(t, uverbs.QPStateRTS)
+	w.modify(t, verbs.QPStateRTS)
 	if n := w.k.Calls("POST_SEND") - told; n != 1 {
 		t.Errorf("told %d times", n)
 	}

@@ -1,14 +1,17 @@
 package rxe
 
-import "github.com/goverbs/goverbs/uverbs/driver"
+import (
+	"github.com/goverbs/goverbs/internal/driver"
+	"github.com/goverbs/goverbs/verbs"
+)
 
 // PostRecv needs no doorbell: the kernel looks when a packet arrives. In RESET it
 // would throw the receives away.
-func (q *qp) PostRecv(wrs []driver.RecvWR) (int, error) {
+func (q *qp) PostRecv(wrs []verbs.RecvWR) (int, error) {
 	switch {
 	case q.rq == nil:
 		return 0, errNoRecvQueue
-	case q.state == driver.QPStateReset:
+	case q.state == verbs.QPStateReset:
 		return 0, errReset
 	}
 	return q.rq.post(wrs)

@@ -4,8 +4,9 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/mmap"
-	"github.com/goverbs/goverbs/uverbs/driver"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // offer is a kernel that offers one queue.
@@ -25,11 +26,11 @@ func TestHostileEntrySize(t *testing.T) {
 		sges uint32
 		ok   bool
 	}{{8, 3, true}, {8, 4, false}, {8, 16, false}, {9, 16, true}, {9, 19, true}, {9, 20, false}, {9, 32, false}} {
-		r := &driver.CreateQP{Call: offer{region: newQueue(t, c.log2).region}, Cap: driver.QPCap{MaxSendSGE: c.sges}}
+		r := &driver.CreateQP{Call: offer{region: newQueue(t, c.log2).region}, Cap: verbs.QPCap{MaxSendSGE: c.sges}}
 		if err := new(qp).mapSend(r, mi); (err == nil) != c.ok {
 			t.Errorf("send entries of 2^%d bytes with %d SGEs: %v", c.log2, c.sges, err)
 		}
-		r = &driver.CreateQP{Call: r.Call, Cap: driver.QPCap{MaxInline: c.sges * sgeSize}}
+		r = &driver.CreateQP{Call: r.Call, Cap: verbs.QPCap{MaxInline: c.sges * sgeSize}}
 		if err := new(qp).mapSend(r, mi); (err == nil) != c.ok {
 			t.Errorf("send entries of 2^%d bytes with %d bytes inline: %v", c.log2, r.Cap.MaxInline, err)
 		}
@@ -39,7 +40,7 @@ func TestHostileEntrySize(t *testing.T) {
 		sges uint32
 		ok   bool
 	}{{6, 1, true}, {6, 2, false}, {6, 4, false}, {7, 5, true}, {7, 6, false}, {7, 8, false}} {
-		r := &driver.CreateQP{Call: offer{region: newQueue(t, c.log2).region}, Cap: driver.QPCap{MaxRecvSGE: c.sges}}
+		r := &driver.CreateQP{Call: offer{region: newQueue(t, c.log2).region}, Cap: verbs.QPCap{MaxRecvSGE: c.sges}}
 		if err := new(qp).mapRecv(r, mi); (err == nil) != c.ok {
 			t.Errorf("receive entries of 2^%d bytes with %d SGEs: %v", c.log2, c.sges, err)
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/mmap"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // answered changes the driver's answer.
@@ -34,7 +35,7 @@ func TestHostileAnswers(t *testing.T) {
 	cq := func(w *world) error { return second(w.dev.CreateCQ(4, nil)) }
 	srq := func(w *world) error { return second(w.pd.CreateSRQ(&uverbs.SRQOptions{MaxWR: 4})) }
 	qp := func(w *world) error {
-		return second(w.pd.CreateQP(&uverbs.QPOptions{SendCQ: w.cq, RecvCQ: w.cq, Cap: uverbs.QPCap{MaxSendWR: 4, MaxRecvWR: 4}}))
+		return second(w.pd.CreateQP(&uverbs.QPOptions{SendCQ: w.cq, RecvCQ: w.cq, Cap: verbs.QPCap{MaxSendWR: 4, MaxRecvWR: 4}}))
 	}
 	type attack struct {
 		call   string
@@ -62,7 +63,7 @@ func TestHostileAnswers(t *testing.T) {
 	}
 	for i, a := range attacks {
 		t.Run(fmt.Sprintf("%s/%d", a.call, i), func(t *testing.T) {
-			w := newWorld(t, uverbs.QPTypeRC, nil)
+			w := newWorld(t, verbs.QPTypeRC, nil)
 			alive, live := w.k.Alive(), mmap.Live()
 			w.k.Tamper = func(call string, r *ioctl.Request) {
 				if call == a.call {
@@ -81,7 +82,7 @@ func TestHostileAnswers(t *testing.T) {
 
 // TestHostileResize: the queue is gone, but not the process.
 func TestHostileResize(t *testing.T) {
-	w := newWorld(t, uverbs.QPTypeRC, nil)
+	w := newWorld(t, verbs.QPTypeRC, nil)
 	w.k.Tamper = func(call string, r *ioctl.Request) {
 		if call == "RESIZE_CQ" {
 			answered(func(a *abi.RxeResizeCqResp) { a.Mi.Size = 0 })(r)
@@ -90,7 +91,7 @@ func TestHostileResize(t *testing.T) {
 	if err := w.cq.Resize(30); err == nil {
 		t.Error("no error")
 	}
-	if _, err := w.cq.Poll(make([]uverbs.WC, 1)); err == nil {
+	if _, err := w.cq.Poll(make([]verbs.WC, 1)); err == nil {
 		t.Error("no error")
 	}
 }
@@ -161,16 +162,16 @@ func TestLayout(t *testing.T) {
 
 // TestCaps: a QP holds what its queues hold, which 6.1's kernel does not say.
 func TestCaps(t *testing.T) {
-	w := newWorld(t, uverbs.QPTypeRC, nil)
+	w := newWorld(t, verbs.QPTypeRC, nil)
 	w.k.Tamper = func(call string, r *ioctl.Request) {
 		if call == "QP_CREATE" {
 			granted(r, abi.IbUverbsQpCap{MaxSendWr: 5, MaxRecvWr: 9, MaxSendSge: 32, MaxRecvSge: 2, MaxInlineData: 512})
 		}
 	}
-	for _, c := range []struct{ asked, want uverbs.QPCap }{
-		{uverbs.QPCap{MaxSendWR: 5, MaxRecvWR: 9, MaxRecvSGE: 2, MaxInline: 512},
-			uverbs.QPCap{MaxSendWR: 7, MaxRecvWR: 15, MaxSendSGE: 32, MaxRecvSGE: 2, MaxInline: 512}},
-		{uverbs.QPCap{MaxSendSGE: 32, MaxRecvSGE: 2}, uverbs.QPCap{MaxSendSGE: 32, MaxRecvSGE: 2, MaxInline: 512}},
+	for _, c := range []struct{ asked, want verbs.QPCap }{
+		{verbs.QPCap{MaxSendWR: 5, MaxRecvWR: 9, MaxRecvSGE: 2, MaxInline: 512},
+			verbs.QPCap{MaxSendWR: 7, MaxRecvWR: 15, MaxSendSGE: 32, MaxRecvSGE: 2, MaxInline: 512}},
+		{verbs.QPCap{MaxSendSGE: 32, MaxRecvSGE: 2}, verbs.QPCap{MaxSendSGE: 32, MaxRecvSGE: 2, MaxInline: 512}},
 	} {
 		qp := must[*uverbs.QP](t)(w.pd.CreateQP(&uverbs.QPOptions{SendCQ: w.cq, RecvCQ: w.cq, Cap: c.asked}))
 		if got := qp.Cap(); got != c.want {
@@ -182,7 +183,7 @@ func TestCaps(t *testing.T) {
 	}
 	w.k.Tamper = nil
 	qp := must[*uverbs.QP](t)(w.pd.CreateQP(&uverbs.QPOptions{SendCQ: w.cq, RecvCQ: w.cq}))
-	if got := qp.Cap(); got != (uverbs.QPCap{MaxSendSGE: 1, MaxInline: 16}) {
+	if got := qp.Cap(); got != (verbs.QPCap{MaxSendSGE: 1, MaxInline: 16}) {
 		t.Errorf("%+v", got)
 	}
 	if err := qp.Close(); err != nil {

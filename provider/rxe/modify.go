@@ -1,19 +1,22 @@
 package rxe
 
-import "github.com/goverbs/goverbs/uverbs/driver"
+import (
+	"github.com/goverbs/goverbs/internal/driver"
+	"github.com/goverbs/goverbs/verbs"
+)
 
 // Modify takes part where the kernel's own part is not enough.
 func (q *qp) Modify(r *driver.ModifyQP) error {
 	switch {
-	case r.To == driver.QPStateReset:
+	case r.To == verbs.QPStateReset:
 		return q.reset(r)
-	case r.To == driver.QPStateSQD:
+	case r.To == verbs.QPStateSQD:
 		q.drain()
 	}
 	if err := q.do(r); err != nil {
 		return err
 	}
-	if r.From == driver.QPStateSQD && r.To == driver.QPStateRTS {
+	if r.From == verbs.QPStateSQD && r.To == verbs.QPStateRTS {
 		q.resume()
 	}
 	return nil

@@ -9,7 +9,7 @@ import (
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/fakeverbs"
 	"github.com/goverbs/goverbs/internal/providertest"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // TestMutations changes each byte that crosses the seam, each doorbell and the order of
@@ -53,7 +53,7 @@ func label(c *fakeverbs.Crossing, datagrams bool) (name string) {
 	case fakeverbs.EntrySQE:
 		var e abi.RxeSendWqe
 		copy(abi.Bytes(&e), c.Bytes)
-		name = uverbs.Opcode(e.Wr.Opcode).String()
+		name = verbs.Opcode(e.Wr.Opcode).String()
 		if e.Wr.Opcode == abi.IB_UVERBS_WR_ATOMIC_CMP_AND_SWP && binary.NativeEndian.Uint64(c.Bytes[32:]) == 1 {
 			name += " of another number"
 		}
@@ -73,7 +73,7 @@ func label(c *fakeverbs.Crossing, datagrams bool) (name string) {
 		var e abi.IbUverbsWc
 		copy(abi.Bytes(&e), c.Bytes)
 		name = "of a send"
-		if op := uverbs.WCOpcode(e.Opcode); op&uverbs.WCRecv != 0 {
+		if op := verbs.WCOpcode(e.Opcode); op&verbs.WCRecv != 0 {
 			name = op.String()
 		}
 		if e.WcFlags&^abi.IB_WC_GRH != 0 {

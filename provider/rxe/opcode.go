@@ -3,14 +3,14 @@ package rxe
 import (
 	"fmt"
 
-	"github.com/goverbs/goverbs/uverbs/driver"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // opcode says what a work request of some opcode may be and have.
 type opcode struct {
 	types services
 	has   parts
-	needs driver.DeviceCap // one of these tells that the kernel knows it; 0: all do
+	needs verbs.DeviceCap // one of these tells that the kernel knows it; 0: all do
 }
 
 type services uint8
@@ -46,29 +46,29 @@ const (
 // on UC, are in the kernel's table, but there is no packet for them: it would
 // answer with an error and a QP in the error state.
 var opcodes = [...]opcode{
-	driver.OpRDMAWrite:    {types: onRC | onUC, has: withSGL | withInline | withRemote},
-	driver.OpRDMAWriteImm: {types: onRC | onUC, has: withSGL | withInline | withRemote | withImm},
-	driver.OpSend:         {types: onRC | onUC | onUD, has: withSGL | withInline},
-	driver.OpSendImm:      {types: onRC | onUC | onUD, has: withSGL | withInline | withImm},
-	driver.OpSendWithInv:  {types: onRC, has: withSGL | withInline | withInv},
-	driver.OpRDMARead:     {types: onRC, has: withSGL | withRemote},
-	driver.OpCompareSwap:  {types: onRC, has: withSGL | withRemote | withAtomic},
-	driver.OpFetchAdd:     {types: onRC, has: withSGL | withRemote | withAtomic},
-	driver.OpLocalInv:     {types: onRC, has: withInv},
-	driver.OpBindMW:       {types: onRC | onUC, has: withBind},
-	driver.OpFlush: {types: onRC, has: withRemote | withFlush,
-		needs: driver.DeviceCapFlushGlobal | driver.DeviceCapFlushPersistent},
-	driver.OpAtomicWrite: {types: onRC, has: withInline | withRemote, needs: driver.DeviceCapAtomicWrite},
+	verbs.OpRDMAWrite:    {types: onRC | onUC, has: withSGL | withInline | withRemote},
+	verbs.OpRDMAWriteImm: {types: onRC | onUC, has: withSGL | withInline | withRemote | withImm},
+	verbs.OpSend:         {types: onRC | onUC | onUD, has: withSGL | withInline},
+	verbs.OpSendImm:      {types: onRC | onUC | onUD, has: withSGL | withInline | withImm},
+	verbs.OpSendWithInv:  {types: onRC, has: withSGL | withInline | withInv},
+	verbs.OpRDMARead:     {types: onRC, has: withSGL | withRemote},
+	verbs.OpCompareSwap:  {types: onRC, has: withSGL | withRemote | withAtomic},
+	verbs.OpFetchAdd:     {types: onRC, has: withSGL | withRemote | withAtomic},
+	verbs.OpLocalInv:     {types: onRC, has: withInv},
+	verbs.OpBindMW:       {types: onRC | onUC, has: withBind},
+	verbs.OpFlush: {types: onRC, has: withRemote | withFlush,
+		needs: verbs.DeviceCapFlushGlobal | verbs.DeviceCapFlushPersistent},
+	verbs.OpAtomicWrite: {types: onRC, has: withInline | withRemote, needs: verbs.DeviceCapAtomicWrite},
 }
 
 // Supports implements driver.Supporter.
-func (c *rxeContext) Supports(t driver.QPType, op driver.Opcode) bool {
+func (c *rxeContext) Supports(t verbs.QPType, op verbs.Opcode) bool {
 	return int64(op) < int64(len(opcodes)) && opcodes[op].isOn(t) && opcodes[op].isIn(c.caps)
 }
 
 // partsOf lists what a QP can be trusted with: the parts of each opcode, 0 for
 // none. The kernel must never see any other: it takes the number for an index.
-func partsOf(t driver.QPType, caps driver.DeviceCap) (all [len(opcodes)]parts) {
+func partsOf(t verbs.QPType, caps verbs.DeviceCap) (all [len(opcodes)]parts) {
 	for op := range all {
 		if o := &opcodes[op]; o.isOn(t) && o.isIn(caps) {
 			all[op] = o.has
@@ -78,7 +78,7 @@ func partsOf(t driver.QPType, caps driver.DeviceCap) (all [len(opcodes)]parts) {
 			if o.has&(withSGL|withInline) == withSGL|withInline {
 				all[op] |= easyInline
 			}
-			if t == driver.QPTypeUD {
+			if t == verbs.QPTypeUD {
 				all[op] |= withAH
 			}
 		}
@@ -86,25 +86,25 @@ func partsOf(t driver.QPType, caps driver.DeviceCap) (all [len(opcodes)]parts) {
 	return all
 }
 
-func (o *opcode) isOn(t driver.QPType) bool { return o.types&service(t) != 0 }
+func (o *opcode) isOn(t verbs.QPType) bool { return o.types&service(t) != 0 }
 
-func (o *opcode) isIn(caps driver.DeviceCap) bool { return o.needs == 0 || o.needs&caps != 0 }
+func (o *opcode) isIn(caps verbs.DeviceCap) bool { return o.needs == 0 || o.needs&caps != 0 }
 
 // refusal says why an opcode is none of the QP's.
-func refusal(op driver.Opcode, t driver.QPType) error {
+func refusal(op verbs.Opcode, t verbs.QPType) error {
 	if int64(op) < int64(len(opcodes)) && opcodes[op].isOn(t) {
-		return fmt.Errorf("%w: this kernel's rxe has no %v", driver.ErrNotSupported, op)
+		return fmt.Errorf("%w: this kernel's rxe has no %v", verbs.ErrNotSupported, op)
 	}
-	return fmt.Errorf("%w: rxe has no %v on %v QPs", driver.ErrNotSupported, op, t)
+	return fmt.Errorf("%w: rxe has no %v on %v QPs", verbs.ErrNotSupported, op, t)
 }
 
-func service(t driver.QPType) services {
+func service(t verbs.QPType) services {
 	switch t {
-	case driver.QPTypeRC:
+	case verbs.QPTypeRC:
 		return onRC
-	case driver.QPTypeUC:
+	case verbs.QPTypeUC:
 		return onUC
-	case driver.QPTypeUD:
+	case verbs.QPTypeUD:
 		return onUD
 	}
 	return 0

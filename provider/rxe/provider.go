@@ -2,14 +2,15 @@ package rxe
 
 import (
 	"github.com/goverbs/goverbs/internal/abi"
-	"github.com/goverbs/goverbs/uverbs/driver"
+	"github.com/goverbs/goverbs/internal/driver"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 func init() { driver.Register(provider{}) }
 
 type provider struct{}
 
-func (provider) ID() driver.ID { return driver.RXE }
+func (provider) ID() verbs.DriverID { return verbs.DriverRXE }
 
 func (provider) ABI() (lowest, highest uint32) { return abiVersion, abiVersion }
 
@@ -32,7 +33,7 @@ func (provider) Open(r *driver.Open) (driver.Context, error) {
 type rxeContext struct {
 	device driver.Device
 	unbind func(rkey uint32) bool // of device, made once
-	caps   driver.DeviceCap
+	caps   verbs.DeviceCap
 }
 
 // pd tells whose an address handle is.

@@ -6,13 +6,13 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/internal/fakeverbs"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // TestOpenFails: what a device can do is not guessed.
 func TestOpenFails(t *testing.T) {
 	for _, call := range []string{"GET_CONTEXT", "QUERY_DEVICE"} {
-		k := fakeverbs.New(uint32(uverbs.DriverRXE))
+		k := fakeverbs.New(uint32(verbs.DriverRXE))
 		k.Fail(call, 0, syscall.EIO)
 		if _, err := openOn(info, k); !errors.Is(err, syscall.EIO) {
 			t.Errorf("%s: %v", call, err)
@@ -25,8 +25,8 @@ func TestOpenFails(t *testing.T) {
 
 // TestAddressHandles have numbers of their own, which sends carry.
 func TestAddressHandles(t *testing.T) {
-	w := ready(t, uverbs.QPTypeUD)
-	two := must[*uverbs.AH](t)(w.pd.CreateAH(&uverbs.AHAttr{Global: true, SGIDIndex: 1, DGID: fakeverbs.IPv4GID, Port: 1}))
+	w := ready(t, verbs.QPTypeUD)
+	two := must[*verbs.AH](t)(w.pd.CreateAH(&verbs.AHAttr{Global: true, SGIDIndex: 1, DGID: fakeverbs.IPv4GID, Port: 1}))
 	if first, second := w.ah.Data().(*ah).num, two.Data().(*ah).num; first != 1 || second != 2 {
 		t.Errorf("%d, %d", first, second)
 	}
@@ -34,7 +34,7 @@ func TestAddressHandles(t *testing.T) {
 		t.Error(err)
 	}
 	w.k.Fail("CREATE_AH", 0, syscall.ENOMEM)
-	if _, err := w.pd.CreateAH(&uverbs.AHAttr{Global: true, SGIDIndex: 1, Port: 1}); !errors.Is(err, syscall.ENOMEM) {
+	if _, err := w.pd.CreateAH(&verbs.AHAttr{Global: true, SGIDIndex: 1, Port: 1}); !errors.Is(err, syscall.ENOMEM) {
 		t.Error(err)
 	}
 }

@@ -4,8 +4,9 @@ import (
 	"fmt"
 
 	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/mmap"
-	"github.com/goverbs/goverbs/uverbs/driver"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // qp is a QP's two queues. The receive queue is nil with an SRQ.
@@ -13,24 +14,24 @@ type qp struct {
 	sq        *mmap.IndexedProducer[abi.RxeSendWqe]
 	rq        *recvQueue
 	doorbell  func() error
-	bind      func(b *driver.BindMW, hold bool) error
-	binding   driver.BindMW // what bind is called with
-	checked   request       // what check has found good
+	bind      func(b *verbs.BindMW, hold bool) error
+	binding   verbs.BindMW // what bind is called with
+	checked   request      // what check has found good
 	unbind    func(rkey uint32) bool
 	pd        any
-	state     driver.QPState // written with both queues held
-	untold    bool           // a doorbell failed
-	typ       driver.QPType
+	state     verbs.QPState // written with both queues held
+	untold    bool          // a doorbell failed
+	typ       verbs.QPType
 	parts     [len(opcodes)]parts
-	caps      driver.DeviceCap
+	caps      verbs.DeviceCap
 	maxSGE    int
 	maxInline int
-	granted   driver.QPCap // the room in the queues
+	granted   verbs.QPCap // the room in the queues
 }
 
 func (c *rxeContext) CreateQP(r *driver.CreateQP) (driver.QP, error) {
 	if service(r.Type) == 0 {
-		return nil, fmt.Errorf("%w: rxe has RC, UC and UD QPs", driver.ErrNotSupported)
+		return nil, fmt.Errorf("%w: rxe has RC, UC and UD QPs", verbs.ErrNotSupported)
 	}
 	// Without an SGE the kernel takes no payload of another kind either.
 	r.Cap.MaxSendSGE = max(r.Cap.MaxSendSGE, 1)
@@ -79,4 +80,4 @@ func (q *qp) mapRecv(r *driver.CreateQP, mi *abi.Mminfo) error {
 	return err
 }
 
-var errNoRecvQueue = fmt.Errorf("%w: the QP uses an SRQ", driver.ErrInvalidWR)
+var errNoRecvQueue = fmt.Errorf("%w: the QP uses an SRQ", verbs.ErrInvalidWR)

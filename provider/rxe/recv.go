@@ -5,8 +5,9 @@ import (
 	"syscall"
 
 	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/mmap"
-	"github.com/goverbs/goverbs/uverbs/driver"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 var errReset = fmt.Errorf("%w: the QP is in RESET, receives can be posted from INIT on", syscall.EINVAL)
@@ -39,7 +40,7 @@ func newRecvQueue(memory queue, maxSGE uint32) (*recvQueue, error) {
 }
 
 // post hands receives to the kernel with one store.
-func (q *recvQueue) post(wrs []driver.RecvWR) (n int, err error) {
+func (q *recvQueue) post(wrs []verbs.RecvWR) (n int, err error) {
 	slots, n, err := q.ring.Room(len(wrs))
 	if err != nil {
 		return 0, errCorrupt
@@ -67,23 +68,23 @@ func (q *recvQueue) post(wrs []driver.RecvWR) (n int, err error) {
 }
 
 // full is why a receive can't be posted when there is no room for it.
-func (q *recvQueue) full(wr *driver.RecvWR) error {
+func (q *recvQueue) full(wr *verbs.RecvWR) error {
 	if _, err := lengthOf(wr.SGL, q.maxSGE); err != nil {
 		return err
 	}
-	return driver.ErrQueueFull
+	return verbs.ErrQueueFull
 }
 
 // isOne reports whether an SGL is one SGE that needs no further check.
-func isOne(sgl []driver.SGE, maxSGE int) bool {
+func isOne(sgl []verbs.SGE, maxSGE int) bool {
 	return len(sgl) == 1 && maxSGE > 0 && sgl[0].Length <= maxMessage
 }
 
 // lengthOf is the number of bytes that an SGL names.
-func lengthOf(sgl []driver.SGE, maxSGE int) (uint32, error) {
+func lengthOf(sgl []verbs.SGE, maxSGE int) (uint32, error) {
 	sum, err := driver.SumSGL(sgl, maxSGE)
 	if err == nil && sum > maxMessage {
-		err = fmt.Errorf("%w: %d bytes in all, a message has at most %d", driver.ErrInvalidWR, sum, uint32(maxMessage))
+		err = fmt.Errorf("%w: %d bytes in all, a message has at most %d", verbs.ErrInvalidWR, sum, uint32(maxMessage))
 	}
 	return uint32(sum), err
 }
@@ -94,7 +95,7 @@ func putLength(dma *abi.RxeDmaInfo, length uint32, sges int) {
 }
 
 // putSGL tells of any SGL, or refuses it.
-func (q *recvQueue) putSGL(dma *abi.RxeDmaInfo, sgl []driver.SGE) error {
+func (q *recvQueue) putSGL(dma *abi.RxeDmaInfo, sgl []verbs.SGE) error {
 	length, err := lengthOf(sgl, q.maxSGE)
 	if err != nil {
 		return err
@@ -108,6 +109,6 @@ func (q *recvQueue) putSGL(dma *abi.RxeDmaInfo, sgl []driver.SGE) error {
 
 // putSGE fills in an element of the array of struct rxe_sge behind struct
 // rxe_dma_info, for which the queue has room.
-func putSGE(dma *abi.RxeDmaInfo, i int, s *driver.SGE) {
+func putSGE(dma *abi.RxeDmaInfo, i int, s *verbs.SGE) {
 	*sgeBehind(dma, i) = abi.RxeSge{Addr: s.Addr, Length: s.Length, Lkey: s.LKey}
 }

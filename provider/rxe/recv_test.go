@@ -10,13 +10,14 @@ import (
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/fakeverbs"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // TestReceives compares every byte of a receive, in slots that held others.
 func TestReceives(t *testing.T) {
-	w := ready(t, uverbs.QPTypeRC)
+	w := ready(t, verbs.QPTypeRC)
 	posts := map[string]struct {
-		post func([]uverbs.RecvWR) (int, error)
+		post func([]verbs.RecvWR) (int, error)
 		take func() (fakeverbs.RXERecv, bool)
 	}{
 		"QP":  {w.qp.PostRecv, w.kqp.RXE.TakeRecv},
@@ -25,12 +26,12 @@ func TestReceives(t *testing.T) {
 	for name, c := range posts {
 		for i := range 3 * (depth + 1) {
 			list := sgl[:i%3]
-			wrs := make([]uverbs.RecvWR, depth+1)
+			wrs := make([]verbs.RecvWR, depth+1)
 			for j := range wrs {
-				wrs[j] = uverbs.RecvWR{WRID: uint64(i)<<32 | uint64(j), SGL: list}
+				wrs[j] = verbs.RecvWR{WRID: uint64(i)<<32 | uint64(j), SGL: list}
 			}
 			n, err := c.post(wrs)
-			if n != depth || !errors.Is(err, uverbs.ErrQueueFull) {
+			if n != depth || !errors.Is(err, verbs.ErrQueueFull) {
 				t.Fatalf("%s: %d, %v", name, n, err)
 			}
 			for j := range depth {
@@ -60,36 +61,36 @@ func TestReceives(t *testing.T) {
 }
 
 func TestReceivesRefused(t *testing.T) {
-	w := ready(t, uverbs.QPTypeUC)
+	w := ready(t, verbs.QPTypeUC)
 	for name, c := range map[string]struct {
-		post func([]uverbs.RecvWR) (int, error)
+		post func([]verbs.RecvWR) (int, error)
 		sges int
 	}{"QP": {w.qp.PostRecv, 3}, "SRQ": {w.srq.PostRecv, 2}} {
-		bad := [][]uverbs.SGE{make([]uverbs.SGE, c.sges+1), {{Length: 1 << 31}, {Length: 1}}, {{Length: 1<<32 - 1}, {Length: 1}}}
+		bad := [][]verbs.SGE{make([]verbs.SGE, c.sges+1), {{Length: 1 << 31}, {Length: 1}}, {{Length: 1<<32 - 1}, {Length: 1}}}
 		for i, sgl := range bad {
-			if n, err := c.post([]uverbs.RecvWR{{}, {SGL: sgl}}); n != 1 || !errors.Is(err, uverbs.ErrInvalidWR) {
+			if n, err := c.post([]verbs.RecvWR{{}, {SGL: sgl}}); n != 1 || !errors.Is(err, verbs.ErrInvalidWR) {
 				t.Errorf("%s, %d: %d, %v", name, i, n, err)
 			}
 		}
-		if n, err := c.post([]uverbs.RecvWR{{}}); n != 0 || !errors.Is(err, uverbs.ErrQueueFull) {
+		if n, err := c.post([]verbs.RecvWR{{}}); n != 0 || !errors.Is(err, verbs.ErrQueueFull) {
 			t.Errorf("%s: %d, %v", name, n, err)
 		}
 	}
-	shared := newWorld(t, uverbs.QPTypeRC, func(w *world, o *uverbs.QPOptions) { o.SRQ = w.srq })
+	shared := newWorld(t, verbs.QPTypeRC, func(w *world, o *uverbs.QPOptions) { o.SRQ = w.srq })
 	shared.connect(t)
-	if n, err := shared.qp.PostRecv([]uverbs.RecvWR{{}}); n != 0 || !errors.Is(err, uverbs.ErrInvalidWR) {
+	if n, err := shared.qp.PostRecv([]verbs.RecvWR{{}}); n != 0 || !errors.Is(err, verbs.ErrInvalidWR) {
 		t.Errorf("to a QP with an SRQ: %d, %v", n, err)
 	}
 }
 
 // TestResizeSRQ resizes a queue with receives on it, from every position.
 func TestResizeSRQ(t *testing.T) {
-	w := newWorld(t, uverbs.QPTypeRC, nil)
+	w := newWorld(t, verbs.QPTypeRC, nil)
 	var posted, taken uint64
 	post := func(n int) {
 		t.Helper()
 		for range n {
-			if _, err := w.srq.PostRecv([]uverbs.RecvWR{{WRID: posted}}); err != nil {
+			if _, err := w.srq.PostRecv([]verbs.RecvWR{{WRID: posted}}); err != nil {
 				t.Fatal(err)
 			}
 			posted++
@@ -125,7 +126,7 @@ func TestResizeSRQ(t *testing.T) {
 	if err := w.srq.Resize(20); !errors.Is(err, errGone) {
 		t.Error(err)
 	}
-	if n, err := w.srq.PostRecv(make([]uverbs.RecvWR, 1)); n != 0 || !errors.Is(err, uverbs.ErrClosed) {
+	if n, err := w.srq.PostRecv(make([]verbs.RecvWR, 1)); n != 0 || !errors.Is(err, verbs.ErrClosed) {
 		t.Errorf("to a queue that was lost: %d, %v", n, err)
 	}
 }

@@ -4,15 +4,15 @@ import (
 	"unsafe"
 
 	"github.com/goverbs/goverbs/internal/abi"
-	"github.com/goverbs/goverbs/uverbs/driver"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // An entry has the layout of a WC; this compiles only then.
-const _ = -(unsafe.Offsetof(driver.WC{}.DLIDPathBits) ^ unsafe.Offsetof(abi.IbUverbsWc{}.DlidPathBits)) -
-	(unsafe.Sizeof(driver.WC{}) ^ unsafe.Sizeof(abi.IbUverbsWc{}))
+const _ = -(unsafe.Offsetof(verbs.WC{}.DLIDPathBits) ^ unsafe.Offsetof(abi.IbUverbsWc{}.DlidPathBits)) -
+	(unsafe.Sizeof(verbs.WC{}) ^ unsafe.Sizeof(abi.IbUverbsWc{}))
 
 // copyCQE copies an entry out of shared memory, each byte once.
-func copyCQE(e *abi.IbUverbsWc, wc *driver.WC) { *(*abi.IbUverbsWc)(unsafe.Pointer(wc)) = *e }
+func copyCQE(e *abi.IbUverbsWc, wc *verbs.WC) { *(*abi.IbUverbsWc)(unsafe.Pointer(wc)) = *e }
 
 // behind is where an entry's fixed part ends: struct rxe_dma_info is its last field.
 func behind(dma *abi.RxeDmaInfo) unsafe.Pointer {

@@ -5,42 +5,42 @@ import (
 
 	"github.com/goverbs/goverbs/internal/fakeverbs"
 	"github.com/goverbs/goverbs/internal/providertest"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // newPair makes two QPs on the model of the kernel, of which the second receives from an SRQ.
-func newPair(t testing.TB, typ uverbs.QPType, cqe int, change func(*fakeverbs.Kernel)) *providertest.Pair {
+func newPair(t testing.TB, typ verbs.QPType, cqe int, change func(*fakeverbs.Kernel)) *providertest.Pair {
 	t.Helper()
 	o := &providertest.Options{Info: info, Kernel: change, Type: typ, SRQ: [2]bool{1: true}, CQE: cqe, Expect: expect,
-		Access: providertest.Access | uverbs.AccessMWBind,
-		Cap:    uverbs.QPCap{MaxSendWR: providertest.Depth, MaxRecvWR: providertest.Depth, MaxSendSGE: 6, MaxRecvSGE: 1}}
-	if typ == uverbs.QPTypeUD {
+		Access: providertest.Access | verbs.AccessMWBind,
+		Cap:    verbs.QPCap{MaxSendWR: providertest.Depth, MaxRecvWR: providertest.Depth, MaxSendSGE: 6, MaxRecvSGE: 1}}
+	if typ == verbs.QPTypeUD {
 		o.Access = providertest.Access
-		o.AH = &uverbs.AHAttr{Port: 1, Global: true, SGIDIndex: 1, DGID: fakeverbs.IPv4GID, HopLimit: 64}
+		o.AH = &verbs.AHAttr{Port: 1, Global: true, SGIDIndex: 1, DGID: fakeverbs.IPv4GID, HopLimit: 64}
 	}
 	return providertest.New(t, o)
 }
 
 // expect: all that arrives has come over RoCE.
-func expect(_ *providertest.Pair, wr *uverbs.SendWR, want *uverbs.WC) {
+func expect(_ *providertest.Pair, wr *verbs.SendWR, want *verbs.WC) {
 	if wr == nil {
-		want.Flags |= uverbs.WCGRH
+		want.Flags |= verbs.WCGRH
 	}
 }
 
 // scripts are what QPs of each type carry out.
 var scripts = []struct {
 	golden string
-	typ    uverbs.QPType
+	typ    verbs.QPType
 	script providertest.Script
 }{
-	{"testdata/script.rec", uverbs.QPTypeRC, providertest.Script{
-		Ops:   []uverbs.Opcode{uverbs.OpSend, uverbs.OpSendImm, uverbs.OpRDMAWrite, uverbs.OpRDMAWriteImm},
+	{"testdata/script.rec", verbs.QPTypeRC, providertest.Script{
+		Ops:   []verbs.Opcode{verbs.OpSend, verbs.OpSendImm, verbs.OpRDMAWrite, verbs.OpRDMAWriteImm},
 		Reads: true, Atomics: true, Solicits: true, Windows: true, Resizes: true,
 	}},
-	{"testdata/script-ud.rec", uverbs.QPTypeUD, providertest.Script{
-		Ops:      []uverbs.Opcode{uverbs.OpSend, uverbs.OpSendImm},
-		Skips:    func(_ uverbs.Opcode, l providertest.Payload) bool { return l.Len() > 1024 }, // a packet
+	{"testdata/script-ud.rec", verbs.QPTypeUD, providertest.Script{
+		Ops:      []verbs.Opcode{verbs.OpSend, verbs.OpSendImm},
+		Skips:    func(_ verbs.Opcode, l providertest.Payload) bool { return l.Len() > 1024 }, // a packet
 		Solicits: true, Resizes: true,
 	}},
 }

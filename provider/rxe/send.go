@@ -6,14 +6,14 @@ import (
 	"syscall"
 
 	"github.com/goverbs/goverbs/internal/abi"
-	"github.com/goverbs/goverbs/uverbs/driver"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // PostSend fills entries, hands them to the kernel with one store, and rings the
 // doorbell once. Before RTS the kernel would let them lie until somebody rings
 // after that, so they are refused here.
-func (q *qp) PostSend(wrs []driver.SendWR) (n int, err error) {
-	if s := q.state; s < driver.QPStateRTS {
+func (q *qp) PostSend(wrs []verbs.SendWR) (n int, err error) {
+	if s := q.state; s < verbs.QPStateRTS {
 		return 0, fmt.Errorf("%w: the QP is in %v, sends can be posted from RTS on", syscall.EINVAL, s)
 	}
 	slots, n, err := q.sq.Room(len(wrs))
@@ -60,19 +60,19 @@ func errUntold(err error) error {
 
 // full is why a request can't be posted when there is no room for it: what is wrong
 // with it, or else that.
-func (q *qp) full(wr *driver.SendWR) error {
+func (q *qp) full(wr *verbs.SendWR) error {
 	if err := q.check(wr); err != nil {
 		return err
 	}
-	return driver.ErrQueueFull
+	return verbs.ErrQueueFull
 }
 
 // request is what check read of a work request, and is what is used.
 type request struct {
-	op     driver.Opcode
-	flags  driver.SendFlags
+	op     verbs.Opcode
+	flags  verbs.SendFlags
 	has    parts
-	sgl    []driver.SGE
+	sgl    []verbs.SGE
 	inline []byte
 	length uint32 // of the message, in bytes
 }
@@ -81,7 +81,7 @@ type request struct {
 // of its own: send checks those itself and calls check for the rest. It uses nothing after
 // that call that it has read before, so that the compiler keeps the values of the short
 // path in registers.
-func (q *qp) send(e *abi.RxeSendWqe, wr *driver.SendWR) error {
+func (q *qp) send(e *abi.RxeSendWqe, wr *verbs.SendWR) error {
 	op, flags, sgl, inline := wr.Opcode, wr.Flags, wr.SGL, wr.Inline
 	has, length := q.partsOf(op), uint32(0)
 	switch {
@@ -118,7 +118,7 @@ func (q *qp) send(e *abi.RxeSendWqe, wr *driver.SendWR) error {
 // putHead makes the fixed part of an entry, but for the union, of which the kernel
 // reads only what belongs to the opcode. All else counts: the kernel leaves in the
 // queue what it noted about an earlier request, and believes what it finds.
-func putHead(e *abi.RxeSendWqe, wrID uint64, op driver.Opcode, flags driver.SendFlags) {
+func putHead(e *abi.RxeSendWqe, wrID uint64, op verbs.Opcode, flags verbs.SendFlags) {
 	e.Wr.WrId, e.Wr.Reserved, e.Wr.Opcode, e.Wr.SendFlags, e.Wr.Ex = wrID, 0, uint32(op), uint32(flags), 0
 	e.Status, e.State, e.Iova, e.Mask, e.FirstPsn, e.LastPsn, e.AckLength, e.Ssn, e.HasRdAtomic = 0, 0, 0, 0, 0, 0, 0, 0, 0
 }

@@ -10,22 +10,22 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/internal/abi"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // eachRequest calls f with requests of every opcode, right and wrong, but for those
 // that need a QP of a device.
-func eachRequest(q *qp, f func(wr *uverbs.SendWR)) {
-	sge := uverbs.SGE{Addr: 0x1122334455667788, Length: 77, LKey: 0x99}
-	result, long := uverbs.SGE{Length: atomicSize}, uverbs.SGE{Length: maxMessage + 1}
-	for op := range uverbs.Opcode(len(opcodes) + 1) {
+func eachRequest(q *qp, f func(wr *verbs.SendWR)) {
+	sge := verbs.SGE{Addr: 0x1122334455667788, Length: 77, LKey: 0x99}
+	result, long := verbs.SGE{Length: atomicSize}, verbs.SGE{Length: maxMessage + 1}
+	for op := range verbs.Opcode(len(opcodes) + 1) {
 		if q.partsOf(op)&(withBind|withInv|withFlush) != 0 {
 			continue
 		}
 		for flags := range allSendFlags + 2 {
-			for _, sgl := range [][]uverbs.SGE{nil, {}, {sge}, {result}, {sge, sge}, {sge, sge, sge}, {long}} {
+			for _, sgl := range [][]verbs.SGE{nil, {}, {sge}, {result}, {sge, sge}, {sge, sge, sge}, {long}} {
 				for _, inline := range [][]byte{nil, {}, []byte("inline"), []byte("8 bytes!"), []byte("too long!")} {
-					f(&uverbs.SendWR{WRID: 1 << 40, Opcode: op, Flags: flags, SGL: sgl, Inline: inline, RemoteAddr: 0xabcdef, RKey: 5, Imm: 6})
+					f(&verbs.SendWR{WRID: 1 << 40, Opcode: op, Flags: flags, SGL: sgl, Inline: inline, RemoteAddr: 0xabcdef, RKey: 5, Imm: 6})
 				}
 			}
 		}
@@ -34,9 +34,9 @@ func eachRequest(q *qp, f func(wr *uverbs.SendWR)) {
 
 // TestSendChecks: send takes what check takes, also where it does not call it.
 func TestSendChecks(t *testing.T) {
-	q := &qp{typ: uverbs.QPTypeRC, parts: partsOf(uverbs.QPTypeRC, 1<<63-1), maxSGE: 2, maxInline: 8}
+	q := &qp{typ: verbs.QPTypeRC, parts: partsOf(verbs.QPTypeRC, 1<<63-1), maxSGE: 2, maxInline: 8}
 	queued := 0
-	eachRequest(q, func(wr *uverbs.SendWR) {
+	eachRequest(q, func(wr *verbs.SendWR) {
 		memory, got := sentOver(q, 0xee, wr)
 		want := q.check(wr)
 		checked := q.checked
@@ -49,7 +49,7 @@ func TestSendChecks(t *testing.T) {
 				t.Errorf("%v, %d SGEs, inline %q: %+v, want length %d", wr.Opcode, len(wr.SGL), wr.Inline, e.Dma, checked.length)
 			}
 		}
-		if err := q.full(wr); want == nil && !errors.Is(err, uverbs.ErrQueueFull) || want != nil && err.Error() != want.Error() {
+		if err := q.full(wr); want == nil && !errors.Is(err, verbs.ErrQueueFull) || want != nil && err.Error() != want.Error() {
 			t.Errorf("%v, without an entry: %v", wr.Opcode, err)
 		}
 	})
@@ -61,8 +61,8 @@ func TestSendChecks(t *testing.T) {
 // TestSendLeavesNothing: of what an entry held before, only what no opcode reads is
 // left: the union, and what is behind the data.
 func TestSendLeavesNothing(t *testing.T) {
-	q := &qp{typ: uverbs.QPTypeRC, parts: partsOf(uverbs.QPTypeRC, 1<<63-1), maxSGE: 2, maxInline: 8}
-	eachRequest(q, func(wr *uverbs.SendWR) {
+	q := &qp{typ: verbs.QPTypeRC, parts: partsOf(verbs.QPTypeRC, 1<<63-1), maxSGE: 2, maxInline: 8}
+	eachRequest(q, func(wr *verbs.SendWR) {
 		over, err := sentOver(q, 0xee, wr)
 		if err != nil {
 			return
@@ -79,7 +79,7 @@ func TestSendLeavesNothing(t *testing.T) {
 }
 
 // sentOver makes an entry, with what is behind it, where each byte was remains.
-func sentOver(q *qp, remains byte, wr *uverbs.SendWR) (*[2]abi.RxeSendWqe, error) {
+func sentOver(q *qp, remains byte, wr *verbs.SendWR) (*[2]abi.RxeSendWqe, error) {
 	memory := new([2]abi.RxeSendWqe)
 	bytes := abi.Bytes(memory)
 	for i := range bytes {

@@ -12,10 +12,10 @@ import (
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/fakeverbs"
 	"github.com/goverbs/goverbs/internal/ioctl"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
-var sgl = []uverbs.SGE{{Addr: 0x1111111111111111, Length: 0x100, LKey: 0x22222222}, {Addr: 0x3333333333333333, Length: 0x23, LKey: 0x44444444}}
+var sgl = []verbs.SGE{{Addr: 0x1111111111111111, Length: 0x100, LKey: 0x22222222}, {Addr: 0x3333333333333333, Length: 0x23, LKey: 0x44444444}}
 
 // at is a number at an offset of struct rxe_send_wqe.
 type at struct {
@@ -36,13 +36,13 @@ const signaled = 2 // IB_SEND_SIGNALED
 // sends is each opcode with all that it can have, and the bytes that the kernel
 // then finds; offsets and numbers are those of the C headers.
 func sends(w *world) []struct {
-	wr   uverbs.SendWR
+	wr   verbs.SendWR
 	want []at
 } {
 	const remote, rkey = 0x5555555555555558, 0x66666666
-	wr := uverbs.SendWR{WRID: 0x7777777777777777, Flags: uverbs.SendSignaled, SGL: sgl, RemoteAddr: remote, RKey: rkey,
+	wr := verbs.SendWR{WRID: 0x7777777777777777, Flags: verbs.SendSignaled, SGL: sgl, RemoteAddr: remote, RKey: rkey,
 		Imm: 0x01020304, InvalidateRKey: 0x07890abc, CompareAdd: 0x99, Swap: 0xaa}
-	with := func(op uverbs.Opcode, change func(*uverbs.SendWR)) uverbs.SendWR {
+	with := func(op verbs.Opcode, change func(*verbs.SendWR)) verbs.SendWR {
 		c := wr
 		c.Opcode = op
 		if change != nil {
@@ -56,54 +56,54 @@ func sends(w *world) []struct {
 	flags := at{16, 4, signaled}
 	imm, inv := at{20, 4, 0x04030201}, at{20, 4, 0x07890abc}
 	to, key, iova := at{24, 8, remote}, at{32, 4, rkey}, at{152, 8, remote}
-	eight := func(c *uverbs.SendWR) { c.SGL = []uverbs.SGE{{Addr: 1, Length: 8, LKey: 2}} }
-	nothing := func(c *uverbs.SendWR) { c.SGL = nil }
+	eight := func(c *verbs.SendWR) { c.SGL = []verbs.SGE{{Addr: 1, Length: 8, LKey: 2}} }
+	nothing := func(c *verbs.SendWR) { c.SGL = nil }
 	type list = []struct {
-		wr   uverbs.SendWR
+		wr   verbs.SendWR
 		want []at
 	}
-	if w.qp.Type() == uverbs.QPTypeUD {
+	if w.qp.Type() == verbs.QPTypeUD {
 		wr.AH, wr.RemoteQPN, wr.RemoteQKey = w.ah, 0xbbbbbb, 0xcccccccc
 		ud := []at{flags, {24, 4, 0xbbbbbb}, {28, 4, 0xcccccccc}, {36, 4, 1}}
 		return list{
-			{with(uverbs.OpSend, nil), all(2, 0x123, 2, ud...)},
-			{with(uverbs.OpSendImm, nil), all(3, 0x123, 2, append(ud, imm)...)},
+			{with(verbs.OpSend, nil), all(2, 0x123, 2, ud...)},
+			{with(verbs.OpSendImm, nil), all(3, 0x123, 2, append(ud, imm)...)},
 		}
 	}
 	window := w.mw.RKey() &^ 0xff
 	l := list{
-		{with(uverbs.OpRDMAWrite, nil), all(0, 0x123, 2, flags, to, key, iova)},
-		{with(uverbs.OpRDMAWriteImm, nil), all(1, 0x123, 2, flags, to, key, iova, imm)},
-		{with(uverbs.OpSend, nil), all(2, 0x123, 2, flags)},
-		{with(uverbs.OpSend, func(c *uverbs.SendWR) { c.SGL, c.Inline = nil, []byte("inline") }), all(2, 6, 0, at{16, 4, signaled | 8})},
-		{with(uverbs.OpSend, func(c *uverbs.SendWR) { c.SGL, c.Inline = nil, []byte{} }), all(2, 0, 0, at{16, 4, signaled | 8})},
-		{with(uverbs.OpRDMAWrite, func(c *uverbs.SendWR) { c.SGL, c.Inline = nil, bytes.Repeat([]byte("x"), 48) }), all(0, 48, 0, at{16, 4, signaled | 8}, to, key, iova)},
-		{with(uverbs.OpSend, func(c *uverbs.SendWR) { c.Flags = uverbs.SendFence | uverbs.SendSolicited }), all(2, 0x123, 2, at{16, 4, 1 | 4})},
-		{with(uverbs.OpSendImm, nil), all(3, 0x123, 2, flags, imm)},
-		{with(uverbs.OpBindMW, func(c *uverbs.SendWR) {
+		{with(verbs.OpRDMAWrite, nil), all(0, 0x123, 2, flags, to, key, iova)},
+		{with(verbs.OpRDMAWriteImm, nil), all(1, 0x123, 2, flags, to, key, iova, imm)},
+		{with(verbs.OpSend, nil), all(2, 0x123, 2, flags)},
+		{with(verbs.OpSend, func(c *verbs.SendWR) { c.SGL, c.Inline = nil, []byte("inline") }), all(2, 6, 0, at{16, 4, signaled | 8})},
+		{with(verbs.OpSend, func(c *verbs.SendWR) { c.SGL, c.Inline = nil, []byte{} }), all(2, 0, 0, at{16, 4, signaled | 8})},
+		{with(verbs.OpRDMAWrite, func(c *verbs.SendWR) { c.SGL, c.Inline = nil, bytes.Repeat([]byte("x"), 48) }), all(0, 48, 0, at{16, 4, signaled | 8}, to, key, iova)},
+		{with(verbs.OpSend, func(c *verbs.SendWR) { c.Flags = verbs.SendFence | verbs.SendSolicited }), all(2, 0x123, 2, at{16, 4, 1 | 4})},
+		{with(verbs.OpSendImm, nil), all(3, 0x123, 2, flags, imm)},
+		{with(verbs.OpBindMW, func(c *verbs.SendWR) {
 			nothing(c)
-			c.Bind = &uverbs.BindMW{MW: w.mw, RKey: window | 0xdd, MR: w.mr, Addr: 0xee, Length: 0xff, Access: 2}
+			c.Bind = &verbs.BindMW{MW: w.mw, RKey: window | 0xdd, MR: w.mr, Addr: 0xee, Length: 0xff, Access: 2}
 		}), all(8, 0, 0, flags, at{24, 8, 0xee}, at{32, 8, 0xff}, at{40, 4, uint64(w.mr.LKey())}, at{44, 4, uint64(w.mw.RKey())}, at{48, 4, uint64(window | 0xdd)}, at{52, 4, 2})},
-		{with(uverbs.OpBindMW, func(c *uverbs.SendWR) { nothing(c); c.Bind = &uverbs.BindMW{MW: w.mw, RKey: window | 0xde} }),
+		{with(verbs.OpBindMW, func(c *verbs.SendWR) { nothing(c); c.Bind = &verbs.BindMW{MW: w.mw, RKey: window | 0xde} }),
 			all(8, 0, 0, flags, at{44, 4, uint64(window | 0xdd)}, at{48, 4, uint64(window | 0xde)})},
 	}
-	if w.qp.Type() == uverbs.QPTypeUC {
+	if w.qp.Type() == verbs.QPTypeUC {
 		return l
 	}
 	key48 := at{48, 4, rkey}
 	return append(l, list{
-		{with(uverbs.OpRDMARead, nil), all(4, 0x123, 2, flags, to, key, iova)},
-		{with(uverbs.OpRDMARead, nothing), all(4, 0, 0, flags, to, key, iova)},
-		{with(uverbs.OpCompareSwap, eight), all(5, 8, 1, flags, to, iova, at{32, 8, 0x99}, at{40, 8, 0xaa}, key48)},
-		{with(uverbs.OpFetchAdd, eight), all(6, 8, 1, flags, to, iova, at{32, 8, 0x99}, at{40, 8, 0xaa}, key48)},
-		{with(uverbs.OpLocalInv, nothing), all(7, 0, 0, flags, inv)},
-		{with(uverbs.OpSendWithInv, nil), all(9, 0x123, 2, flags, inv)},
-		{with(uverbs.OpSendWithInv, func(c *uverbs.SendWR) { c.InvalidateRKey = 0x87890abc }), all(9, 0x123, 2, flags, at{20, 4, 0x87890abc})}, // a window of the peer's
-		{with(uverbs.OpFlush, func(c *uverbs.SendWR) {
+		{with(verbs.OpRDMARead, nil), all(4, 0x123, 2, flags, to, key, iova)},
+		{with(verbs.OpRDMARead, nothing), all(4, 0, 0, flags, to, key, iova)},
+		{with(verbs.OpCompareSwap, eight), all(5, 8, 1, flags, to, iova, at{32, 8, 0x99}, at{40, 8, 0xaa}, key48)},
+		{with(verbs.OpFetchAdd, eight), all(6, 8, 1, flags, to, iova, at{32, 8, 0x99}, at{40, 8, 0xaa}, key48)},
+		{with(verbs.OpLocalInv, nothing), all(7, 0, 0, flags, inv)},
+		{with(verbs.OpSendWithInv, nil), all(9, 0x123, 2, flags, inv)},
+		{with(verbs.OpSendWithInv, func(c *verbs.SendWR) { c.InvalidateRKey = 0x87890abc }), all(9, 0x123, 2, flags, at{20, 4, 0x87890abc})}, // a window of the peer's
+		{with(verbs.OpFlush, func(c *verbs.SendWR) {
 			nothing(c)
-			c.Flush = uverbs.Flush{Length: 0x77, Type: uverbs.FlushGlobal | uverbs.FlushPersistent, Level: uverbs.FlushMR}
+			c.Flush = verbs.Flush{Length: 0x77, Type: verbs.FlushGlobal | verbs.FlushPersistent, Level: verbs.FlushMR}
 		}), all(14, 0x77, 0, flags, to, iova, at{32, 4, 0x77}, at{36, 4, rkey}, at{40, 1, 3}, at{41, 1, 1})},
-		{with(uverbs.OpAtomicWrite, func(c *uverbs.SendWR) { c.SGL, c.Inline = nil, []byte("12345678") }), all(15, 8, 0, flags, to, key, iova)},
+		{with(verbs.OpAtomicWrite, func(c *verbs.SendWR) { c.SGL, c.Inline = nil, []byte("12345678") }), all(15, 8, 0, flags, to, key, iova)},
 	}...)
 }
 
@@ -111,15 +111,15 @@ const unionStart, unionEnd = 24, 144
 
 // armSize is how much of the union the kernel reads, which goes by the opcode alone
 // (init_req_packet, get_av and the requester's local operations).
-func armSize(typ uverbs.QPType, op uverbs.Opcode) int {
+func armSize(typ verbs.QPType, op verbs.Opcode) int {
 	switch {
-	case typ == uverbs.QPTypeUD:
+	case typ == verbs.QPTypeUD:
 		return unionEnd - unionStart
-	case op == uverbs.OpSend, op == uverbs.OpSendImm, op == uverbs.OpSendWithInv, op == uverbs.OpLocalInv:
+	case op == verbs.OpSend, op == verbs.OpSendImm, op == verbs.OpSendWithInv, op == verbs.OpLocalInv:
 		return 0
-	case op == uverbs.OpCompareSwap, op == uverbs.OpFetchAdd, op == uverbs.OpBindMW:
+	case op == verbs.OpCompareSwap, op == verbs.OpFetchAdd, op == verbs.OpBindMW:
 		return 32
-	case op == uverbs.OpFlush:
+	case op == verbs.OpFlush:
 		return 24
 	}
 	return 16
@@ -128,11 +128,11 @@ func armSize(typ uverbs.QPType, op uverbs.Opcode) int {
 // TestEntries compares every byte that the kernel reads of what each opcode
 // becomes, in slots that held something else before.
 func TestEntries(t *testing.T) {
-	for _, typ := range []uverbs.QPType{uverbs.QPTypeRC, uverbs.QPTypeUC, uverbs.QPTypeUD} {
+	for _, typ := range []verbs.QPType{verbs.QPTypeRC, verbs.QPTypeUC, verbs.QPTypeUD} {
 		t.Run(typ.String(), func(t *testing.T) {
 			w := ready(t, typ)
 			for range 2 * (depth + 1) {
-				w.post(t, uverbs.SendWR{Opcode: uverbs.OpSend, WRID: 1<<64 - 1, SGL: sgl, Imm: 1<<32 - 1, AH: w.ah, RemoteQPN: 1<<32 - 1, RemoteQKey: 1<<32 - 1})
+				w.post(t, verbs.SendWR{Opcode: verbs.OpSend, WRID: 1<<64 - 1, SGL: sgl, Imm: 1<<32 - 1, AH: w.ah, RemoteQPN: 1<<32 - 1, RemoteQKey: 1<<32 - 1})
 				w.take(t)
 			}
 			for i, c := range sends(w) {
@@ -149,7 +149,7 @@ func TestEntries(t *testing.T) {
 	}
 }
 
-func checkPayload(t *testing.T, wr *uverbs.SendWR, s *fakeverbs.RXESend) {
+func checkPayload(t *testing.T, wr *verbs.SendWR, s *fakeverbs.RXESend) {
 	t.Helper()
 	if !bytes.Equal(s.Payload[:len(wr.Inline)], wr.Inline) {
 		t.Errorf("%v: inline %q", wr.Opcode, s.Payload[:len(wr.Inline)])
@@ -166,10 +166,10 @@ func checkPayload(t *testing.T, wr *uverbs.SendWR, s *fakeverbs.RXESend) {
 
 // TestWindowKey follows a window's key through bindings in one batch.
 func TestWindowKey(t *testing.T) {
-	w := ready(t, uverbs.QPTypeRC)
+	w := ready(t, verbs.QPTypeRC)
 	first := w.mw.RKey()
-	bind := func(key uint32) uverbs.SendWR {
-		return uverbs.SendWR{Opcode: uverbs.OpBindMW, Bind: &uverbs.BindMW{MW: w.mw, RKey: key, MR: w.mr, Length: 1}}
+	bind := func(key uint32) verbs.SendWR {
+		return verbs.SendWR{Opcode: verbs.OpBindMW, Bind: &verbs.BindMW{MW: w.mw, RKey: key, MR: w.mr, Length: 1}}
 	}
 	w.post(t, bind(first+1), bind(first+2))
 	for i := range uint32(2) {
@@ -187,18 +187,18 @@ func TestWindowKey(t *testing.T) {
 // when the kernel has taken what was in them: nothing else tells of an unsignaled
 // send. A batch rings once.
 func TestSendQueueFull(t *testing.T) {
-	w := ready(t, uverbs.QPTypeRC)
+	w := ready(t, verbs.QPTypeRC)
 	var next, want uint64
 	for range 3 * (depth + 1) {
-		wrs := make([]uverbs.SendWR, depth+2)
+		wrs := make([]verbs.SendWR, depth+2)
 		for i := range wrs {
-			wrs[i] = uverbs.SendWR{WRID: next + uint64(i), Opcode: uverbs.OpSend}
+			wrs[i] = verbs.SendWR{WRID: next + uint64(i), Opcode: verbs.OpSend}
 		}
 		rings := w.k.Calls("POST_SEND")
-		if n, err := w.qp.PostSend(wrs); n != depth || !errors.Is(err, uverbs.ErrQueueFull) {
+		if n, err := w.qp.PostSend(wrs); n != depth || !errors.Is(err, verbs.ErrQueueFull) {
 			t.Fatalf("%d, %v", n, err)
 		}
-		if n, err := w.qp.PostSend(wrs[:1]); n != 0 || !errors.Is(err, uverbs.ErrQueueFull) {
+		if n, err := w.qp.PostSend(wrs[:1]); n != 0 || !errors.Is(err, verbs.ErrQueueFull) {
 			t.Fatalf("%d, %v", n, err)
 		}
 		if n := w.k.Calls("POST_SEND") - rings; n != 1 {
@@ -210,7 +210,7 @@ func TestSendQueueFull(t *testing.T) {
 				t.Errorf("%d, want %d", s.Wr.WrId, want)
 			}
 		}
-		w.post(t, uverbs.SendWR{WRID: next, Opcode: uverbs.OpSend}) // moves on by one
+		w.post(t, verbs.SendWR{WRID: next, Opcode: verbs.OpSend}) // moves on by one
 		next++
 		if s := w.take(t); s.Wr.WrId != want {
 			t.Errorf("%d, want %d", s.Wr.WrId, want)
@@ -223,12 +223,12 @@ func TestSendQueueFull(t *testing.T) {
 // changed has them go by ioctl.
 func TestDoorbellPath(t *testing.T) {
 	for _, changed := range []bool{false, true} {
-		w := ready(t, uverbs.QPTypeRC)
+		w := ready(t, verbs.QPTypeRC)
 		w.k.OtherCredentials = changed
 		byIoctl := make(map[string]int)
 		w.k.Tamper = func(call string, _ *ioctl.Request) { byIoctl[call]++ }
 		for range 3 {
-			w.post(t, uverbs.SendWR{Opcode: uverbs.OpSend})
+			w.post(t, verbs.SendWR{Opcode: verbs.OpSend})
 			w.take(t)
 			if err := w.cq.Arm(false); err != nil || !w.kcq.Armed() {
 				t.Error(err)
@@ -245,26 +245,26 @@ func TestDoorbellPath(t *testing.T) {
 // TestDoorbellFails leaves no doubt about what is on the queue, and whether the kernel
 // was told of it.
 func TestDoorbellFails(t *testing.T) {
-	w := ready(t, uverbs.QPTypeRC)
-	good, bad := uverbs.SendWR{Opcode: uverbs.OpRDMAWrite}, uverbs.SendWR{Opcode: 99}
+	w := ready(t, verbs.QPTypeRC)
+	good, bad := verbs.SendWR{Opcode: verbs.OpRDMAWrite}, verbs.SendWR{Opcode: 99}
 	rings := func() int { return w.k.Calls("POST_SEND") }
 	for _, step := range []struct {
 		name  string
-		wrs   []uverbs.SendWR
+		wrs   []verbs.SendWR
 		fails bool // the doorbell
 		n     int
 		also  error
 		rings int
 	}{
-		{"all are queued, none told of", []uverbs.SendWR{good}, true, 1, nil, 1},
-		{"some are queued, none told of", []uverbs.SendWR{good, bad}, true, 1, uverbs.ErrNotSupported, 1},
+		{"all are queued, none told of", []verbs.SendWR{good}, true, 1, nil, 1},
+		{"some are queued, none told of", []verbs.SendWR{good, bad}, true, 1, verbs.ErrNotSupported, 1},
 		{"an empty post can't tell of them", nil, true, 0, nil, 1},
 		{"an empty post tells of them", nil, false, 0, nil, 1},
 		{"there is nothing more to tell", nil, false, 0, nil, 0},
-		{"the last that fits", []uverbs.SendWR{good}, true, 1, nil, 1},
-		{"a full queue", []uverbs.SendWR{good}, true, 0, uverbs.ErrQueueFull, 1},
-		{"a full queue that is told of", []uverbs.SendWR{good}, false, 0, uverbs.ErrQueueFull, 1},
-		{"a full queue that was told of", []uverbs.SendWR{good}, false, 0, uverbs.ErrQueueFull, 0},
+		{"the last that fits", []verbs.SendWR{good}, true, 1, nil, 1},
+		{"a full queue", []verbs.SendWR{good}, true, 0, verbs.ErrQueueFull, 1},
+		{"a full queue that is told of", []verbs.SendWR{good}, false, 0, verbs.ErrQueueFull, 1},
+		{"a full queue that was told of", []verbs.SendWR{good}, false, 0, verbs.ErrQueueFull, 0},
 	} {
 		if step.fails {
 			w.k.Fail("POST_SEND", 0, errGone)

@@ -5,8 +5,9 @@ import (
 	"errors"
 
 	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/mmap"
-	"github.com/goverbs/goverbs/uverbs/driver"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // srq is a shared receive queue.
@@ -31,7 +32,7 @@ func (*rxeContext) CreateSRQ(r *driver.CreateSRQ) (driver.SRQ, error) {
 	return s, err
 }
 
-func (s *srq) PostRecv(wrs []driver.RecvWR) (int, error) {
+func (s *srq) PostRecv(wrs []verbs.RecvWR) (int, error) {
 	if s.recvQueue == nil {
 		return 0, errLost
 	}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/mmap"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // newQueue is a queue of four entries in which every byte was used before.
@@ -45,12 +45,12 @@ func over(t *testing.T, b byte, send func(*abi.RxeSendWqe) error) abi.RxeSendWqe
 // Nothing of what the kernel noted in an entry during its last use is left in the next,
 // whichever way the entry is made.
 func TestSendOverOldEntry(t *testing.T) {
-	q := &qp{typ: uverbs.QPTypeRC, parts: partsOf(uverbs.QPTypeRC, 0), maxSGE: 2, maxInline: 8}
-	sge := []uverbs.SGE{{Addr: 1, Length: 8, LKey: 2}}
-	for _, wr := range []uverbs.SendWR{
-		{Opcode: uverbs.OpSend, SGL: sge}, {Opcode: uverbs.OpSend, Inline: []byte("inline")},
-		{Opcode: uverbs.OpSendImm, SGL: sge, Imm: 3}, {Opcode: uverbs.OpRDMAWrite, SGL: sge, RemoteAddr: 4, RKey: 5},
-		{Opcode: uverbs.OpRDMARead, SGL: sge, RemoteAddr: 4, RKey: 5}, {Opcode: uverbs.OpFetchAdd, SGL: sge, RemoteAddr: 8, RKey: 5},
+	q := &qp{typ: verbs.QPTypeRC, parts: partsOf(verbs.QPTypeRC, 0), maxSGE: 2, maxInline: 8}
+	sge := []verbs.SGE{{Addr: 1, Length: 8, LKey: 2}}
+	for _, wr := range []verbs.SendWR{
+		{Opcode: verbs.OpSend, SGL: sge}, {Opcode: verbs.OpSend, Inline: []byte("inline")},
+		{Opcode: verbs.OpSendImm, SGL: sge, Imm: 3}, {Opcode: verbs.OpRDMAWrite, SGL: sge, RemoteAddr: 4, RKey: 5},
+		{Opcode: verbs.OpRDMARead, SGL: sge, RemoteAddr: 4, RKey: 5}, {Opcode: verbs.OpFetchAdd, SGL: sge, RemoteAddr: 8, RKey: 5},
 	} {
 		send := func(e *abi.RxeSendWqe) error { return q.send(e, &wr) }
 		fresh, used := over(t, 0, send), over(t, 0xff, send)
@@ -65,10 +65,10 @@ func TestSendOverOldEntry(t *testing.T) {
 
 func TestRecvOverOldEntry(t *testing.T) {
 	q := must[*recvQueue](t)(newRecvQueue(newQueue(t, 7), 2))
-	sge := uverbs.SGE{Addr: 1, Length: 8, LKey: 2}
-	for n, sgl := range [][]uverbs.SGE{nil, {sge}, {sge, sge}} {
+	sge := verbs.SGE{Addr: 1, Length: 8, LKey: 2}
+	for n, sgl := range [][]verbs.SGE{nil, {sge}, {sge, sge}} {
 		slots, _, _ := q.ring.Room(1)
-		if n, err := q.post([]uverbs.RecvWR{{WRID: 3, SGL: sgl}}); n != 1 || err != nil {
+		if n, err := q.post([]verbs.RecvWR{{WRID: 3, SGL: sgl}}); n != 1 || err != nil {
 			t.Fatal(n, err)
 		}
 		length := uint32(8 * n)

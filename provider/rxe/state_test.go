@@ -14,47 +14,48 @@ import (
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // TestWrongState refuses what would lie in wait, or be thrown away, and says why.
 func TestWrongState(t *testing.T) {
-	w := newWorld(t, uverbs.QPTypeUD, nil)
+	w := newWorld(t, verbs.QPTypeUD, nil)
 	refused := func(err error, text string) {
 		t.Helper()
 		if !errors.Is(err, syscall.EINVAL) || !strings.Contains(err.Error(), text) {
 			t.Errorf("%v, want %q", err, text)
 		}
 	}
-	send := func() error { return second(w.qp.PostSend([]uverbs.SendWR{{Opcode: uverbs.OpSend, AH: w.ah}})) }
-	recv := func() error { return second(w.qp.PostRecv(make([]uverbs.RecvWR, 1))) }
+	send := func() error { return second(w.qp.PostSend([]verbs.SendWR{{Opcode: verbs.OpSend, AH: w.ah}})) }
+	recv := func() error { return second(w.qp.PostRecv(make([]verbs.RecvWR, 1))) }
 	for range 2 {
 		refused(send(), "the QP is in RESET, sends can be posted from RTS on")
 		refused(recv(), "the QP is in RESET, receives can be posted from INIT on")
-		if err := w.qp.Init(&uverbs.QPAttr{QKey: 1}); err != nil {
+		if err := w.qp.Init(&verbs.QPAttr{QKey: 1}); err != nil {
 			t.Fatal(err)
 		}
 		refused(send(), "in INIT")
 		if err := recv(); err != nil {
 			t.Error(err)
 		}
-		w.modify(t, uverbs.QPStateRTR)
+		w.modify(t, verbs.QPStateRTR)
 		refused(send(), "in RTR")
 		if _, ok := w.kqp.RXE.TakeSend(); ok || w.k.Calls("POST_SEND") != 0 {
 			t.Error("the kernel was told")
 		}
-		w.modify(t, uverbs.QPStateReset)
+		w.modify(t, verbs.QPStateReset)
 	}
 	w.connect(t)
-	w.modify(t, uverbs.QPStateSQD)
+	w.modify(t, verbs.QPStateSQD)
 	if err := send(); err != nil {
 		t.Error(err)
 	}
 }
 
-func flushed(t *testing.T, wcs []uverbs.WC) (ids []uint64) {
+func flushed(t *testing.T, wcs []verbs.WC) (ids []uint64) {
 	t.Helper()
 	for _, wc := range wcs {
-		if wc.Status != uverbs.StatusWRFlushErr || wc.QPN != 17 {
+		if wc.Status != verbs.StatusWRFlushErr || wc.QPN != 17 {
 			t.Errorf("%+v", wc)
 		}
 		ids = append(ids, wc.WRID)
@@ -65,14 +66,14 @@ func flushed(t *testing.T, wcs []uverbs.WC) (ids []uint64) {
 // TestFlush: every work request of a failed QP completes once, whenever it was
 // posted: the kernel looks at receives only when it is made to.
 func TestFlush(t *testing.T) {
-	w := ready(t, uverbs.QPTypeRC)
+	w := ready(t, verbs.QPTypeRC)
 	recv := func(id uint64) {
 		t.Helper()
-		if _, err := w.qp.PostRecv([]uverbs.RecvWR{{WRID: id}}); err != nil {
+		if _, err := w.qp.PostRecv([]verbs.RecvWR{{WRID: id}}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	send := func(id uint64) { t.Helper(); w.post(t, uverbs.SendWR{WRID: id, Opcode: uverbs.OpSend}) }
+	send := func(id uint64) { t.Helper(); w.post(t, verbs.SendWR{WRID: id, Opcode: verbs.OpSend}) }
 	recv(1)
 	w.kqp.Break()
 	recv(2) // nobody knows yet
@@ -97,28 +98,28 @@ func TestFlush(t *testing.T) {
 // TestNewLife leaves the completions of a QP's first life on the CQ: they don't
 // speak for its second.
 func TestNewLife(t *testing.T) {
-	w := ready(t, uverbs.QPTypeRC)
-	if _, err := w.qp.PostRecv([]uverbs.RecvWR{{WRID: 1}, {WRID: 2}}); err != nil {
+	w := ready(t, verbs.QPTypeRC)
+	if _, err := w.qp.PostRecv([]verbs.RecvWR{{WRID: 1}, {WRID: 2}}); err != nil {
 		t.Fatal(err)
 	}
-	w.modify(t, uverbs.QPStateErr)
-	w.post(t, uverbs.SendWR{WRID: 3, Opcode: uverbs.OpSend})
-	if _, err := w.qp.PostRecv([]uverbs.RecvWR{{WRID: 4}}); err != nil {
+	w.modify(t, verbs.QPStateErr)
+	w.post(t, verbs.SendWR{WRID: 3, Opcode: verbs.OpSend})
+	if _, err := w.qp.PostRecv([]verbs.RecvWR{{WRID: 4}}); err != nil {
 		t.Fatal(err)
 	}
-	w.modify(t, uverbs.QPStateReset)
+	w.modify(t, verbs.QPStateReset)
 	w.connect(t)
 	if ids := flushed(t, w.poll(t)); !cmp.Equal(ids, []uint64{1, 2, 3, 4}) {
 		t.Errorf("%v", ids)
 	}
 	if s := w.kqp.State(); s != abi.IB_QPS_RTS {
-		t.Fatalf("the QP is in %v", uverbs.QPState(s))
+		t.Fatalf("the QP is in %v", verbs.QPState(s))
 	}
 	moves := w.k.Calls("MODIFY_QP")
-	if _, err := w.qp.PostRecv([]uverbs.RecvWR{{WRID: 5}}); err != nil {
+	if _, err := w.qp.PostRecv([]verbs.RecvWR{{WRID: 5}}); err != nil {
 		t.Fatal(err)
 	}
-	w.post(t, uverbs.SendWR{WRID: 6, Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled})
+	w.post(t, verbs.SendWR{WRID: 6, Opcode: verbs.OpSend, Flags: verbs.SendSignaled})
 	if !w.kqp.Receive(0) || !w.kqp.Carry(abi.IB_WC_SUCCESS) || w.k.Calls("MODIFY_QP") != moves {
 		t.Error("it is not like new")
 	}
@@ -128,10 +129,10 @@ func TestNewLife(t *testing.T) {
 		}
 	}
 	w.kqp.Break() // and it fails like new
-	if _, err := w.qp.PostRecv([]uverbs.RecvWR{{WRID: 7}}); err != nil {
+	if _, err := w.qp.PostRecv([]verbs.RecvWR{{WRID: 7}}); err != nil {
 		t.Fatal(err)
 	}
-	w.post(t, uverbs.SendWR{WRID: 8, Opcode: uverbs.OpSend})
+	w.post(t, verbs.SendWR{WRID: 8, Opcode: verbs.OpSend})
 	if ids := append(flushed(t, w.poll(t)), flushed(t, w.poll(t))...); !cmp.Equal(ids, []uint64{8, 7}) {
 		t.Errorf("%v", ids)
 	}
@@ -143,8 +144,8 @@ func TestNewLife(t *testing.T) {
 func TestNewLifeRace(t *testing.T) { synctest.Test(t, testNewLifeRace) }
 
 func testNewLifeRace(t *testing.T) {
-	w := ready(t, uverbs.QPTypeRC)
-	if _, err := w.qp.PostRecv(make([]uverbs.RecvWR, 2)); err != nil {
+	w := ready(t, verbs.QPTypeRC)
+	if _, err := w.qp.PostRecv(make([]verbs.RecvWR, 2)); err != nil {
 		t.Fatal(err)
 	}
 	w.kqp.Break()
@@ -152,28 +153,28 @@ func testNewLifeRace(t *testing.T) {
 	w.k.Tamper = func(call string, _ *ioctl.Request) {
 		w.k.Tamper = nil
 		go func() {
-			n, _ := w.cq.Poll(make([]uverbs.WC, 1))
+			n, _ := w.cq.Poll(make([]verbs.WC, 1))
 			polled <- n
 		}()
 		time.Sleep(time.Second) // which passes when it has polled, and waits for the QP
 	}
-	w.modify(t, uverbs.QPStateReset)
+	w.modify(t, verbs.QPStateReset)
 	if n := <-polled + len(w.poll(t)); n != 2 {
 		t.Errorf("%d completions", n)
 	}
 	w.connect(t)
-	if _, err := w.qp.PostRecv(make([]uverbs.RecvWR, 1)); err != nil {
+	if _, err := w.qp.PostRecv(make([]verbs.RecvWR, 1)); err != nil {
 		t.Fatal(err)
 	}
 	if s := w.kqp.State(); s != abi.IB_QPS_RTS {
-		t.Errorf("the QP is in %v", uverbs.QPState(s))
+		t.Errorf("the QP is in %v", verbs.QPState(s))
 	}
 }
 
 // TestEventOfEarlierLife has an event of a QP's end wait until the QP has a new life,
 // which the event must not end. An event of that life's own end does.
 func TestEventOfEarlierLife(t *testing.T) {
-	w := ready(t, uverbs.QPTypeRC)
+	w := ready(t, verbs.QPTypeRC)
 	end := func() {
 		t.Helper()
 		w.kqp.Break()
@@ -187,13 +188,13 @@ func TestEventOfEarlierLife(t *testing.T) {
 	}
 	for range 2 {
 		end()
-		w.modify(t, uverbs.QPStateReset)
+		w.modify(t, verbs.QPStateReset)
 		w.connect(t)
 		hear()
 		if s := w.kqp.State(); s != abi.IB_QPS_RTS {
-			t.Fatalf("the QP is in %v", uverbs.QPState(s))
+			t.Fatalf("the QP is in %v", verbs.QPState(s))
 		}
-		if _, err := w.qp.PostRecv([]uverbs.RecvWR{{WRID: 1}}); err != nil || !w.kqp.Receive(0) {
+		if _, err := w.qp.PostRecv([]verbs.RecvWR{{WRID: 1}}); err != nil || !w.kqp.Receive(0) {
 			t.Errorf("it does not receive: %v", err)
 		}
 		if wcs := w.poll(t); len(wcs) != 1 || wcs[0].Err() != nil {
@@ -202,7 +203,7 @@ func TestEventOfEarlierLife(t *testing.T) {
 	}
 	end()
 	hear()
-	if _, err := w.qp.PostRecv([]uverbs.RecvWR{{WRID: 2}}); err != nil {
+	if _, err := w.qp.PostRecv([]verbs.RecvWR{{WRID: 2}}); err != nil {
 		t.Fatal(err)
 	}
 	if ids := flushed(t, w.poll(t)); !cmp.Equal(ids, []uint64{2}) {
@@ -213,19 +214,19 @@ func TestEventOfEarlierLife(t *testing.T) {
 // TestResetEmpties: RESET throws away what was posted, and the rings go on where
 // they are; the kernel is told twice, for its own sake.
 func TestResetEmpties(t *testing.T) {
-	w := ready(t, uverbs.QPTypeRC)
+	w := ready(t, verbs.QPTypeRC)
 	for round := range uint64(6) {
-		w.post(t, make([]uverbs.SendWR, depth)...)
-		if _, err := w.qp.PostRecv(make([]uverbs.RecvWR, 2)); err != nil {
+		w.post(t, make([]verbs.SendWR, depth)...)
+		if _, err := w.qp.PostRecv(make([]verbs.RecvWR, 2)); err != nil {
 			t.Fatal(err)
 		}
 		moves := w.k.Calls("MODIFY_QP")
-		w.modify(t, uverbs.QPStateReset)
+		w.modify(t, verbs.QPStateReset)
 		if n := w.k.Calls("MODIFY_QP") - moves; n != 2 {
 			t.Errorf("told %d times", n)
 		}
 		w.connect(t)
-		w.post(t, uverbs.SendWR{WRID: round, Opcode: uverbs.OpSend})
+		w.post(t, verbs.SendWR{WRID: round, Opcode: verbs.OpSend})
 		if s := w.take(t); s.Wr.WrId != round {
 			t.Errorf("%d, want %d", s.Wr.WrId, round)
 		}
@@ -234,31 +235,31 @@ func TestResetEmpties(t *testing.T) {
 		}
 	}
 	w.k.Fail("MODIFY_QP", 0, syscall.EIO)
-	if err := w.qp.Modify(&uverbs.QPAttr{State: uverbs.QPStateReset}, uverbs.QPAttrState); !errors.Is(err, syscall.EIO) {
+	if err := w.qp.Modify(&verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPAttrState); !errors.Is(err, syscall.EIO) {
 		t.Error(err)
 	}
-	w.post(t, uverbs.SendWR{Opcode: uverbs.OpSend}) // still in RTS
+	w.post(t, verbs.SendWR{Opcode: verbs.OpSend}) // still in RTS
 }
 
 // TestSecondResetFails: of the two moves to RESET the kernel carries out the first only.
 // The QP is in RESET then, and everybody says so.
 func TestSecondResetFails(t *testing.T) {
-	w := ready(t, uverbs.QPTypeRC)
-	if _, err := w.qp.PostRecv(make([]uverbs.RecvWR, 1)); err != nil {
+	w := ready(t, verbs.QPTypeRC)
+	if _, err := w.qp.PostRecv(make([]verbs.RecvWR, 1)); err != nil {
 		t.Fatal(err)
 	}
-	w.modify(t, uverbs.QPStateErr) // its flushed receive waits on the CQ
+	w.modify(t, verbs.QPStateErr) // its flushed receive waits on the CQ
 	w.k.Fail("MODIFY_QP", 1, syscall.EIO)
-	if err := w.qp.Modify(&uverbs.QPAttr{State: uverbs.QPStateReset}, uverbs.QPAttrState); !errors.Is(err, syscall.EIO) {
+	if err := w.qp.Modify(&verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPAttrState); !errors.Is(err, syscall.EIO) {
 		t.Fatal(err)
 	}
 	if s := w.kqp.State(); s != abi.IB_QPS_RESET {
-		t.Fatalf("the kernel has the QP in %v", uverbs.QPState(s))
+		t.Fatalf("the kernel has the QP in %v", verbs.QPState(s))
 	}
-	_, send := w.qp.PostSend([]uverbs.SendWR{{Opcode: uverbs.OpSend}})
-	_, recv := w.qp.PostRecv(make([]uverbs.RecvWR, 1))
+	_, send := w.qp.PostSend([]verbs.SendWR{{Opcode: verbs.OpSend}})
+	_, recv := w.qp.PostRecv(make([]verbs.RecvWR, 1))
 	w.k.Fail("QUERY_QP", 0, syscall.EIO) // so that the explanation is uverbs's own
-	move := w.qp.Modify(&uverbs.QPAttr{State: uverbs.QPStateRTS}, uverbs.QPAttrState)
+	move := w.qp.Modify(&verbs.QPAttr{State: verbs.QPStateRTS}, verbs.QPAttrState)
 	for want, err := range map[string]error{
 		"the QP is in RESET, sends can be posted from RTS on":     send,
 		"the QP is in RESET, receives can be posted from INIT on": recv,
@@ -270,9 +271,9 @@ func TestSecondResetFails(t *testing.T) {
 	}
 	w.connect(t)
 	if n := len(w.poll(t)); n != 1 || w.kqp.State() != abi.IB_QPS_RTS {
-		t.Errorf("%d completions of the earlier life; the QP is in %v", n, uverbs.QPState(w.kqp.State()))
+		t.Errorf("%d completions of the earlier life; the QP is in %v", n, verbs.QPState(w.kqp.State()))
 	}
-	w.post(t, uverbs.SendWR{Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled})
+	w.post(t, verbs.SendWR{Opcode: verbs.OpSend, Flags: verbs.SendSignaled})
 	if !w.kqp.Carry(abi.IB_WC_SUCCESS) || len(w.poll(t)) != 1 {
 		t.Error("it does not send")
 	}
@@ -281,21 +282,21 @@ func TestSecondResetFails(t *testing.T) {
 // TestHarmlessError: a message that was too long for a receive of the SRQ fails
 // the receive, not the QP; when the QP does fail later, that is noticed.
 func TestHarmlessError(t *testing.T) {
-	w := newWorld(t, uverbs.QPTypeUD, func(w *world, o *uverbs.QPOptions) { o.SRQ = w.srq })
+	w := newWorld(t, verbs.QPTypeUD, func(w *world, o *uverbs.QPOptions) { o.SRQ = w.srq })
 	w.connect(t)
 	w.kcq.RXE.Complete(abi.IbUverbsWc{Status: abi.IB_WC_REM_INV_REQ_ERR, QpNum: 17})
-	if wcs := w.poll(t); len(wcs) != 1 || wcs[0].Status != uverbs.StatusRemInvReqErr {
+	if wcs := w.poll(t); len(wcs) != 1 || wcs[0].Status != verbs.StatusRemInvReqErr {
 		t.Errorf("%+v", wcs)
 	}
 	if s := w.kqp.State(); s != abi.IB_QPS_RTS {
-		t.Fatalf("the QP is in %v", uverbs.QPState(s))
+		t.Fatalf("the QP is in %v", verbs.QPState(s))
 	}
 	// The SRQ's receives are not the QP's, and the event for that comes once.
-	if _, err := w.srq.PostRecv(make([]uverbs.RecvWR, 2)); err != nil {
+	if _, err := w.srq.PostRecv(make([]verbs.RecvWR, 2)); err != nil {
 		t.Fatal(err)
 	}
-	w.modify(t, uverbs.QPStateErr)
-	w.post(t, uverbs.SendWR{WRID: 1, Opcode: uverbs.OpSend, AH: w.ah})
+	w.modify(t, verbs.QPStateErr)
+	w.post(t, verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, AH: w.ah})
 	if ids := flushed(t, w.poll(t)); !cmp.Equal(ids, []uint64{1}) {
 		t.Errorf("%v", ids)
 	}

@@ -5,13 +5,13 @@ import (
 	"math/bits"
 
 	"github.com/goverbs/goverbs/internal/abi"
-	"github.com/goverbs/goverbs/uverbs/driver"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // putUnusual fills in what most requests lack: further SGEs, inline data, and the fields
 // that only some opcodes or only UD have, most of them in the union. It checks what send
 // did not. A change of a window comes last, because it can't be taken back.
-func (q *qp) putUnusual(e *abi.RxeSendWqe, wr *driver.SendWR, has parts, length uint32, sgl []driver.SGE, inline []byte) error {
+func (q *qp) putUnusual(e *abi.RxeSendWqe, wr *verbs.SendWR, has parts, length uint32, sgl []verbs.SGE, inline []byte) error {
 	for i := 1; i < len(sgl); i++ {
 		putSGE(&e.Dma, i, &sgl[i])
 	}
@@ -41,33 +41,33 @@ func (q *qp) putUnusual(e *abi.RxeSendWqe, wr *driver.SendWR, has parts, length 
 const maxDatagram = 4096
 
 // putDatagram asks the AH once: it may be closed at any time.
-func (q *qp) putDatagram(e *abi.RxeSendWqe, wr *driver.SendWR, address *driver.AH, length uint32) error {
+func (q *qp) putDatagram(e *abi.RxeSendWqe, wr *verbs.SendWR, address *verbs.AH, length uint32) error {
 	switch {
 	case address == nil:
-		return fmt.Errorf("%w: a UD QP sends to an AH, and there is none", driver.ErrInvalidWR)
+		return fmt.Errorf("%w: a UD QP sends to an AH, and there is none", verbs.ErrInvalidWR)
 	case length > maxDatagram:
-		return fmt.Errorf("%w: %d bytes on a UD QP, no port's MTU is above %d", driver.ErrInvalidWR, length, maxDatagram)
+		return fmt.Errorf("%w: %d bytes on a UD QP, no port's MTU is above %d", verbs.ErrInvalidWR, length, maxDatagram)
 	}
 	to, open := address.Data().(*ah)
 	switch {
 	case !open:
-		return fmt.Errorf("%w: the AH is closed", driver.ErrInvalidWR)
+		return fmt.Errorf("%w: the AH is closed", verbs.ErrInvalidWR)
 	case to.pd != q.pd:
-		return fmt.Errorf("%w: the AH and the QP belong to different PDs", driver.ErrInvalidWR)
+		return fmt.Errorf("%w: the AH and the QP belong to different PDs", verbs.ErrInvalidWR)
 	}
 	*arm[abi.RxeSendWrUd](&e.Wr) = abi.RxeSendWrUd{RemoteQpn: wr.RemoteQPN, RemoteQkey: wr.RemoteQKey, AhNum: to.num}
 	return nil
 }
 
-func (q *qp) putFlush(e *abi.RxeSendWqe, wr *driver.SendWR, f driver.Flush) error {
+func (q *qp) putFlush(e *abi.RxeSendWqe, wr *verbs.SendWR, f verbs.Flush) error {
 	switch {
-	case f.Type == 0 || f.Type&^(driver.FlushGlobal|driver.FlushPersistent) != 0:
-		return fmt.Errorf("%w: unknown type of flush %#x", driver.ErrInvalidWR, uint8(f.Type))
-	case f.Level > driver.FlushMR:
-		return fmt.Errorf("%w: unknown level of flush %#x", driver.ErrInvalidWR, uint8(f.Level))
-	case f.Type&driver.FlushGlobal != 0 && q.caps&driver.DeviceCapFlushGlobal == 0,
-		f.Type&driver.FlushPersistent != 0 && q.caps&driver.DeviceCapFlushPersistent == 0:
-		return fmt.Errorf("%w: this kernel's rxe has no flush of type %#x", driver.ErrNotSupported, uint8(f.Type))
+	case f.Type == 0 || f.Type&^(verbs.FlushGlobal|verbs.FlushPersistent) != 0:
+		return fmt.Errorf("%w: unknown type of flush %#x", verbs.ErrInvalidWR, uint8(f.Type))
+	case f.Level > verbs.FlushMR:
+		return fmt.Errorf("%w: unknown level of flush %#x", verbs.ErrInvalidWR, uint8(f.Level))
+	case f.Type&verbs.FlushGlobal != 0 && q.caps&verbs.DeviceCapFlushGlobal == 0,
+		f.Type&verbs.FlushPersistent != 0 && q.caps&verbs.DeviceCapFlushPersistent == 0:
+		return fmt.Errorf("%w: this kernel's rxe has no flush of type %#x", verbs.ErrNotSupported, uint8(f.Type))
 	}
 	putLength(&e.Dma, f.Length, 0)
 	*arm[abi.RxeSendWrFlush](&e.Wr) = abi.RxeSendWrFlush{RemoteAddr: wr.RemoteAddr, Rkey: wr.RKey, Length: f.Length, Type: uint8(f.Type), Level: uint8(f.Level)}

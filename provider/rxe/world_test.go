@@ -9,6 +9,7 @@ import (
 	"github.com/goverbs/goverbs/internal/kernel"
 	"github.com/goverbs/goverbs/mmap"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 func must[T any](t testing.TB) func(T, error) T {
@@ -29,7 +30,7 @@ type world struct {
 	ch   *uverbs.CompChannel
 	cq   *uverbs.CQ
 	srq  *uverbs.SRQ
-	ah   *uverbs.AH
+	ah   *verbs.AH
 	mr   *uverbs.MR
 	mw   *uverbs.MW
 	qp   *uverbs.QP
@@ -40,16 +41,16 @@ type world struct {
 
 const depth = 3 // of each work queue, in slots 4
 
-var info = uverbs.DeviceInfo{Name: "rxe0", Driver: uverbs.DriverRXE, ABI: 2}
+var info = uverbs.DeviceInfo{Name: "rxe0", Driver: verbs.DriverRXE, ABI: 2}
 
 // newWorld makes a world whose QP is in RESET. It has a receive queue of its own
 // unless change gives it an SRQ.
-func newWorld(t testing.TB, typ uverbs.QPType, change func(*world, *uverbs.QPOptions)) *world {
+func newWorld(t testing.TB, typ verbs.QPType, change func(*world, *uverbs.QPOptions)) *world {
 	t.Helper()
-	return newWorldOn(t, fakeverbs.New(uint32(uverbs.DriverRXE)), typ, change)
+	return newWorldOn(t, fakeverbs.New(uint32(verbs.DriverRXE)), typ, change)
 }
 
-func newWorldOn(t testing.TB, k *fakeverbs.Kernel, typ uverbs.QPType, change func(*world, *uverbs.QPOptions)) *world {
+func newWorldOn(t testing.TB, k *fakeverbs.Kernel, typ verbs.QPType, change func(*world, *uverbs.QPOptions)) *world {
 	t.Helper()
 	live := mmap.Live()
 	w := &world{k: k}
@@ -58,11 +59,11 @@ func newWorldOn(t testing.TB, k *fakeverbs.Kernel, typ uverbs.QPType, change fun
 	w.ch = must[*uverbs.CompChannel](t)(w.dev.CreateCompChannel())
 	w.cq = must[*uverbs.CQ](t)(w.dev.CreateCQ(16, &uverbs.CQOptions{Channel: w.ch}))
 	w.srq = must[*uverbs.SRQ](t)(w.pd.CreateSRQ(&uverbs.SRQOptions{MaxWR: depth, MaxSGE: 2}))
-	w.ah = must[*uverbs.AH](t)(w.pd.CreateAH(&uverbs.AHAttr{Global: true, SGIDIndex: 1, DGID: fakeverbs.IPv4GID, Port: 1}))
-	w.mr = must[*uverbs.MR](t)(w.pd.AllocMR(4096, uverbs.AccessLocalWrite|uverbs.AccessMWBind, nil))
-	w.mw = must[*uverbs.MW](t)(w.pd.AllocMW(uverbs.MWType2))
+	w.ah = must[*verbs.AH](t)(w.pd.CreateAH(&verbs.AHAttr{Global: true, SGIDIndex: 1, DGID: fakeverbs.IPv4GID, Port: 1}))
+	w.mr = must[*uverbs.MR](t)(w.pd.AllocMR(4096, verbs.AccessLocalWrite|verbs.AccessMWBind, nil))
+	w.mw = must[*uverbs.MW](t)(w.pd.AllocMW(verbs.MWType2))
 	opts := &uverbs.QPOptions{Type: typ, SendCQ: w.cq, RecvCQ: w.cq,
-		Cap: uverbs.QPCap{MaxSendWR: depth, MaxRecvWR: depth, MaxSendSGE: 3, MaxRecvSGE: 3}}
+		Cap: verbs.QPCap{MaxSendWR: depth, MaxRecvWR: depth, MaxSendSGE: 3, MaxRecvSGE: 3}}
 	if change != nil {
 		change(w, opts)
 	}
@@ -70,7 +71,7 @@ func newWorldOn(t testing.TB, k *fakeverbs.Kernel, typ uverbs.QPType, change fun
 	w.kqp, w.kcq, w.ksrq = k.QueuePairs()[0], k.CQs()[0], k.SRQs()[0]
 	t.Cleanup(func() {
 		for _, c := range []interface{ Close() error }{w.mw, w.qp, w.mr, w.ah, w.srq, w.cq, w.ch, w.pd, w.dev} {
-			if err := c.Close(); err != nil && !errors.Is(err, uverbs.ErrClosed) {
+			if err := c.Close(); err != nil && !errors.Is(err, verbs.ErrClosed) {
 				t.Error(err)
 			}
 		}
@@ -82,7 +83,7 @@ func newWorldOn(t testing.TB, k *fakeverbs.Kernel, typ uverbs.QPType, change fun
 }
 
 // ready is a world whose QP is in RTS.
-func ready(t testing.TB, typ uverbs.QPType) *world {
+func ready(t testing.TB, typ verbs.QPType) *world {
 	t.Helper()
 	w := newWorld(t, typ, nil)
 	w.connect(t)
@@ -91,30 +92,30 @@ func ready(t testing.TB, typ uverbs.QPType) *world {
 
 func (w *world) connect(t testing.TB) {
 	t.Helper()
-	if err := w.qp.Init(&uverbs.QPAttr{QKey: 1}); err != nil {
+	if err := w.qp.Init(&verbs.QPAttr{QKey: 1}); err != nil {
 		t.Fatal(err)
 	}
-	to := uverbs.AHAttr{Global: true, SGIDIndex: 1, DGID: fakeverbs.IPv4GID, Port: 1}
-	if err := w.qp.Connect(&uverbs.QPAttr{DestQPN: 17, AH: to}); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func (w *world) modify(t testing.TB, s uverbs.QPState) {
-	t.Helper()
-	if err := w.qp.Modify(&uverbs.QPAttr{State: s}, uverbs.QPAttrState); err != nil {
+	to := verbs.AHAttr{Global: true, SGIDIndex: 1, DGID: fakeverbs.IPv4GID, Port: 1}
+	if err := w.qp.Connect(&verbs.QPAttr{DestQPN: 17, AH: to}); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func (w *world) poll(t testing.TB) []uverbs.WC {
+func (w *world) modify(t testing.TB, s verbs.QPState) {
 	t.Helper()
-	wcs := make([]uverbs.WC, 64)
+	if err := w.qp.Modify(&verbs.QPAttr{State: s}, verbs.QPAttrState); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (w *world) poll(t testing.TB) []verbs.WC {
+	t.Helper()
+	wcs := make([]verbs.WC, 64)
 	return wcs[:must[int](t)(w.cq.Poll(wcs))]
 }
 
 // post queues sends, all of which have to be taken.
-func (w *world) post(t testing.TB, wrs ...uverbs.SendWR) {
+func (w *world) post(t testing.TB, wrs ...verbs.SendWR) {
 	t.Helper()
 	if n, err := w.qp.PostSend(wrs); n != len(wrs) || err != nil {
 		t.Fatal(n, err)

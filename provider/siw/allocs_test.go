@@ -4,17 +4,17 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/internal/abi"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // hot returns the calls that stand in a program's loops, as users make them, on
 // queues in plain memory. The fake kernel's part in them allocates nothing either.
 func hot(t testing.TB) (w *world, calls map[string]func()) {
 	w = connected(t)
-	sgl := []uverbs.SGE{{Addr: 1, Length: 2, LKey: 3}}
-	send := []uverbs.SendWR{{WRID: 1, Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled, SGL: sgl}}
-	recv := []uverbs.RecvWR{{WRID: 1, SGL: sgl}}
-	wcs := make([]uverbs.WC, 8)
+	sgl := []verbs.SGE{{Addr: 1, Length: 2, LKey: 3}}
+	send := []verbs.SendWR{{WRID: 1, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: sgl}}
+	recv := []verbs.RecvWR{{WRID: 1, SGL: sgl}}
+	wcs := make([]verbs.WC, 8)
 	check := func(n, want int, err error) {
 		if n != want || err != nil {
 			t.Fatal(n, err)

@@ -4,7 +4,8 @@ import (
 	"fmt"
 
 	"github.com/goverbs/goverbs/internal/abi"
-	"github.com/goverbs/goverbs/uverbs/driver"
+	"github.com/goverbs/goverbs/internal/driver"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // What a send's opcode is to siw: its number, and one of these bits at least.
@@ -16,15 +17,15 @@ const (
 )
 
 var sendOpcodes = [...]uint8{
-	driver.OpSend:        isPlain | isInline | abi.SIW_OP_SEND,
-	driver.OpSendWithInv: isPlain | abi.SIW_OP_SEND_REMOTE_INV,
-	driver.OpRDMAWrite:   isPlain | isInline | abi.SIW_OP_WRITE,
-	driver.OpRDMARead:    isRead | abi.SIW_OP_READ,
-	driver.OpReadWithInv: isRead | abi.SIW_OP_READ_LOCAL_INV,
+	verbs.OpSend:        isPlain | isInline | abi.SIW_OP_SEND,
+	verbs.OpSendWithInv: isPlain | abi.SIW_OP_SEND_REMOTE_INV,
+	verbs.OpRDMAWrite:   isPlain | isInline | abi.SIW_OP_WRITE,
+	verbs.OpRDMARead:    isRead | abi.SIW_OP_READ,
+	verbs.OpReadWithInv: isRead | abi.SIW_OP_READ_LOCAL_INV,
 }
 
 // sendOpcode is 0 for what siw hasn't got.
-func sendOpcode(op driver.Opcode) uint8 {
+func sendOpcode(op verbs.Opcode) uint8 {
 	if int64(op) < int64(len(sendOpcodes)) {
 		return sendOpcodes[op]
 	}
@@ -32,41 +33,41 @@ func sendOpcode(op driver.Opcode) uint8 {
 }
 
 // Supports implements driver.Supporter.
-func (*siwContext) Supports(t driver.QPType, op driver.Opcode) bool {
-	return t == driver.QPTypeRC && sendOpcode(op) != 0
+func (*siwContext) Supports(t verbs.QPType, op verbs.Opcode) bool {
+	return t == verbs.QPTypeRC && sendOpcode(op) != 0
 }
 
 // wireFlags is a send's flags as siw has them; it hasn't got others. Each of its
 // bits is a multiple of ours, which spares every send three branches.
-func wireFlags(f driver.SendFlags) uint32 {
-	return uint32(f&driver.SendSignaled)*(abi.SIW_WQE_SIGNALLED/uint32(driver.SendSignaled)) |
-		uint32(f&driver.SendSolicited)*(abi.SIW_WQE_SOLICITED/uint32(driver.SendSolicited)) |
-		uint32(f&driver.SendFence)*(abi.SIW_WQE_READ_FENCE/uint32(driver.SendFence))
+func wireFlags(f verbs.SendFlags) uint32 {
+	return uint32(f&verbs.SendSignaled)*(abi.SIW_WQE_SIGNALLED/uint32(verbs.SendSignaled)) |
+		uint32(f&verbs.SendSolicited)*(abi.SIW_WQE_SOLICITED/uint32(verbs.SendSolicited)) |
+		uint32(f&verbs.SendFence)*(abi.SIW_WQE_READ_FENCE/uint32(verbs.SendFence))
 }
 
 // check refuses what the kernel would only answer with a dead connection.
-func (q *qp) check(wr *driver.SendWR, op uint8, flags driver.SendFlags, sgl []driver.SGE, inline []byte) error {
+func (q *qp) check(wr *verbs.SendWR, op uint8, flags verbs.SendFlags, sgl []verbs.SGE, inline []byte) error {
 	if op == 0 {
-		return fmt.Errorf("%w: siw has no %v", driver.ErrNotSupported, wr.Opcode)
+		return fmt.Errorf("%w: siw has no %v", verbs.ErrNotSupported, wr.Opcode)
 	}
 	length, err := driver.SumSGL(sgl, q.maxSGE)
 	switch {
 	case err != nil:
 		return err
 	case length > maxMessage:
-		return fmt.Errorf("%w: %d bytes in all, siw sends at most %d", driver.ErrInvalidWR, length, maxMessage)
+		return fmt.Errorf("%w: %d bytes in all, siw sends at most %d", verbs.ErrInvalidWR, length, maxMessage)
 	case op&isRead != 0 && (len(sgl) != 1 || inline != nil):
-		return fmt.Errorf("%w: a read on siw takes exactly one SGE", driver.ErrInvalidWR)
-	case op&isRead != 0 && flags&driver.SendFence != 0:
-		return fmt.Errorf("%w: siw can't fence a read", driver.ErrInvalidWR)
+		return fmt.Errorf("%w: a read on siw takes exactly one SGE", verbs.ErrInvalidWR)
+	case op&isRead != 0 && flags&verbs.SendFence != 0:
+		return fmt.Errorf("%w: siw can't fence a read", verbs.ErrInvalidWR)
 	case inline == nil:
 		return nil
 	case op&isInline == 0:
-		return fmt.Errorf("%w: siw takes inline data for SEND and RDMA_WRITE only", driver.ErrInvalidWR)
+		return fmt.Errorf("%w: siw takes inline data for SEND and RDMA_WRITE only", verbs.ErrInvalidWR)
 	case len(sgl) > 0:
-		return fmt.Errorf("%w: both SGL and Inline are set", driver.ErrInvalidWR)
+		return fmt.Errorf("%w: both SGL and Inline are set", verbs.ErrInvalidWR)
 	case len(inline) > q.maxInline:
-		return fmt.Errorf("%w: %d bytes inline, siw takes %d (send more from registered memory, with SGL)", driver.ErrInvalidWR, len(inline), q.maxInline)
+		return fmt.Errorf("%w: %d bytes inline, siw takes %d (send more from registered memory, with SGL)", verbs.ErrInvalidWR, len(inline), q.maxInline)
 	}
 	return nil
 }

@@ -4,8 +4,9 @@ import (
 	"sync/atomic"
 
 	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/mmap"
-	"github.com/goverbs/goverbs/uverbs/driver"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // cq reads completions. Behind the entries stands a control word with which
@@ -43,8 +44,8 @@ func newCQ(region *mmap.Region, n uint32) (*cq, error) {
 // Peek implements driver.Peeker.
 func (q *cq) Peek() *mmap.Peek { return q.ring.Peek() }
 
-func (q *cq) Poll(wcs []driver.WC) (n int, bad bool, err error) {
-	odd := driver.StatusSuccess
+func (q *cq) Poll(wcs []verbs.WC) (n int, bad bool, err error) {
+	odd := verbs.StatusSuccess
 	for n < len(wcs) {
 		e := q.ring.At(n)
 		word := q.ring.Word(e)
@@ -56,14 +57,14 @@ func (q *cq) Poll(wcs []driver.WC) (n int, bad bool, err error) {
 		n++
 	}
 	q.ring.Release(n)
-	return n, odd != driver.StatusSuccess, nil
+	return n, odd != verbs.StatusSuccess, nil
 }
 
 // readCQE copies an entry out of shared memory, each field once. Opcode and
 // status come from the word, which was loaded whole.
-func readCQE(e *abi.SiwCqe, word uint32, wc *driver.WC) driver.Status {
+func readCQE(e *abi.SiwCqe, word uint32, wc *verbs.WC) verbs.Status {
 	opcode, status := uint8(word>>8), uint16(word>>16)
-	*wc = driver.WC{}
+	*wc = verbs.WC{}
 	wc.WRID, wc.ByteLen, wc.QPN = e.Id, e.Bytes, uint32(e.QpId)
 	wc.Status, wc.VendorErr = statusOf(status), uint32(status)
 	wc.Opcode = opcodeOf(opcode)

@@ -9,14 +9,14 @@ import (
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/mmap"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 func TestStatuses(t *testing.T) {
-	for status, want := range map[uint16]uverbs.Status{
-		0: uverbs.StatusSuccess, 1: uverbs.StatusLocLenErr, 2: uverbs.StatusLocProtErr, 3: uverbs.StatusLocQPOpErr,
-		4: uverbs.StatusWRFlushErr, 5: uverbs.StatusBadRespErr, 6: uverbs.StatusLocAccessErr, 7: uverbs.StatusRemAccessErr,
-		8: uverbs.StatusRemInvReqErr, 9: uverbs.StatusGeneralErr, 10: uverbs.StatusGeneralErr, 0xffff: uverbs.StatusGeneralErr,
+	for status, want := range map[uint16]verbs.Status{
+		0: verbs.StatusSuccess, 1: verbs.StatusLocLenErr, 2: verbs.StatusLocProtErr, 3: verbs.StatusLocQPOpErr,
+		4: verbs.StatusWRFlushErr, 5: verbs.StatusBadRespErr, 6: verbs.StatusLocAccessErr, 7: verbs.StatusRemAccessErr,
+		8: verbs.StatusRemInvReqErr, 9: verbs.StatusGeneralErr, 10: verbs.StatusGeneralErr, 0xffff: verbs.StatusGeneralErr,
 	} {
 		if got := statusOf(status); got != want {
 			t.Errorf("%d: %v, want %v", status, got, want)
@@ -28,20 +28,20 @@ func TestCompletions(t *testing.T) {
 	w := newWorld(t, nil)
 	for _, c := range []struct {
 		cqe  abi.SiwCqe
-		want uverbs.WC
+		want verbs.WC
 	}{
-		{abi.SiwCqe{Id: 1, Opcode: abi.SIW_OP_SEND, QpId: 9}, uverbs.WC{WRID: 1, Opcode: uverbs.WCSend, QPN: 9}},
-		{abi.SiwCqe{Id: 2, Opcode: abi.SIW_OP_SEND_REMOTE_INV}, uverbs.WC{WRID: 2, Opcode: uverbs.WCSend}},
-		{abi.SiwCqe{Id: 3, Opcode: abi.SIW_OP_WRITE}, uverbs.WC{WRID: 3, Opcode: uverbs.WCRDMAWrite}},
-		{abi.SiwCqe{Id: 4, Opcode: abi.SIW_OP_READ, Bytes: 5}, uverbs.WC{WRID: 4, Opcode: uverbs.WCRDMARead, ByteLen: 5}},
-		{abi.SiwCqe{Id: 5, Opcode: abi.SIW_OP_READ_LOCAL_INV}, uverbs.WC{WRID: 5, Opcode: uverbs.WCRDMARead}},
-		{abi.SiwCqe{Id: 6, Opcode: abi.SIW_OP_RECEIVE, Bytes: 1 << 31}, uverbs.WC{WRID: 6, Opcode: uverbs.WCRecv, ByteLen: 1 << 31}},
-		{abi.SiwCqe{Id: 7, Opcode: 200, Status: 77}, uverbs.WC{WRID: 7, Opcode: 1<<16 | 200, Status: uverbs.StatusGeneralErr, VendorErr: 77}},
+		{abi.SiwCqe{Id: 1, Opcode: abi.SIW_OP_SEND, QpId: 9}, verbs.WC{WRID: 1, Opcode: verbs.WCSend, QPN: 9}},
+		{abi.SiwCqe{Id: 2, Opcode: abi.SIW_OP_SEND_REMOTE_INV}, verbs.WC{WRID: 2, Opcode: verbs.WCSend}},
+		{abi.SiwCqe{Id: 3, Opcode: abi.SIW_OP_WRITE}, verbs.WC{WRID: 3, Opcode: verbs.WCRDMAWrite}},
+		{abi.SiwCqe{Id: 4, Opcode: abi.SIW_OP_READ, Bytes: 5}, verbs.WC{WRID: 4, Opcode: verbs.WCRDMARead, ByteLen: 5}},
+		{abi.SiwCqe{Id: 5, Opcode: abi.SIW_OP_READ_LOCAL_INV}, verbs.WC{WRID: 5, Opcode: verbs.WCRDMARead}},
+		{abi.SiwCqe{Id: 6, Opcode: abi.SIW_OP_RECEIVE, Bytes: 1 << 31}, verbs.WC{WRID: 6, Opcode: verbs.WCRecv, ByteLen: 1 << 31}},
+		{abi.SiwCqe{Id: 7, Opcode: 200, Status: 77}, verbs.WC{WRID: 7, Opcode: 1<<16 | 200, Status: verbs.StatusGeneralErr, VendorErr: 77}},
 	} {
 		if !w.kcq.SIW.Complete(c.cqe) {
 			t.Fatal("no room")
 		}
-		if diff := cmp.Diff([]uverbs.WC{c.want}, w.poll(t)); diff != "" {
+		if diff := cmp.Diff([]verbs.WC{c.want}, w.poll(t)); diff != "" {
 			t.Error(diff)
 		}
 	}
@@ -62,7 +62,7 @@ func TestPollBatches(t *testing.T) {
 			sent++
 		}
 		for seen < sent {
-			wcs := make([]uverbs.WC, 3)
+			wcs := make([]verbs.WC, 3)
 			n := must[int](t)(w.cq.Poll(wcs))
 			for _, wc := range wcs[:n] {
 				if wc.WRID != seen {
@@ -90,9 +90,9 @@ func FuzzReadCQE(f *testing.F) {
 		defer region.Close()
 		q := must[*cq](t)(newCQ(region, n))
 		want := completionsOf(memory[:n*cqeSize])
-		wcs := make([]uverbs.WC, 2*n)
+		wcs := make([]verbs.WC, 2*n)
 		got, bad, err := q.Poll(wcs)
-		if err != nil || bad != slices.ContainsFunc(want, func(wc uverbs.WC) bool { return wc.Status != uverbs.StatusSuccess }) {
+		if err != nil || bad != slices.ContainsFunc(want, func(wc verbs.WC) bool { return wc.Status != verbs.StatusSuccess }) {
 			t.Errorf("bad: %v, but %+v, %v", bad, want, err)
 		}
 		if diff := cmp.Diff(want, slices.Clone(wcs[:got])); diff != "" {
@@ -114,18 +114,18 @@ func FuzzReadCQE(f *testing.F) {
 
 // completionsOf reads the entries that have their flag set, up to the first that has
 // not, by the offsets of struct siw_cqe.
-func completionsOf(ring []byte) []uverbs.WC {
-	statuses := []uverbs.Status{uverbs.StatusSuccess, uverbs.StatusLocLenErr, uverbs.StatusLocProtErr, uverbs.StatusLocQPOpErr,
-		uverbs.StatusWRFlushErr, uverbs.StatusBadRespErr, uverbs.StatusLocAccessErr, uverbs.StatusRemAccessErr,
-		uverbs.StatusRemInvReqErr, uverbs.StatusGeneralErr}
-	opcodes := []uverbs.WCOpcode{uverbs.WCRDMAWrite, uverbs.WCRDMARead, uverbs.WCRDMARead, uverbs.WCSend, uverbs.WCSend, uverbs.WCSend,
-		uverbs.WCFetchAdd, uverbs.WCCompareSwap, uverbs.WCRecv}
-	wcs := []uverbs.WC{}
+func completionsOf(ring []byte) []verbs.WC {
+	statuses := []verbs.Status{verbs.StatusSuccess, verbs.StatusLocLenErr, verbs.StatusLocProtErr, verbs.StatusLocQPOpErr,
+		verbs.StatusWRFlushErr, verbs.StatusBadRespErr, verbs.StatusLocAccessErr, verbs.StatusRemAccessErr,
+		verbs.StatusRemInvReqErr, verbs.StatusGeneralErr}
+	opcodes := []verbs.WCOpcode{verbs.WCRDMAWrite, verbs.WCRDMARead, verbs.WCRDMARead, verbs.WCSend, verbs.WCSend, verbs.WCSend,
+		verbs.WCFetchAdd, verbs.WCCompareSwap, verbs.WCRecv}
+	wcs := []verbs.WC{}
 	for ; len(ring) > 0 && ring[8]&1 != 0; ring = ring[32:] {
 		le := binary.LittleEndian
 		op, status := ring[9], le.Uint16(ring[10:])
-		wc := uverbs.WC{WRID: le.Uint64(ring), ByteLen: le.Uint32(ring[12:]), QPN: le.Uint32(ring[24:]),
-			Status: uverbs.StatusGeneralErr, VendorErr: uint32(status), Opcode: 1<<16 | uverbs.WCOpcode(op)}
+		wc := verbs.WC{WRID: le.Uint64(ring), ByteLen: le.Uint32(ring[12:]), QPN: le.Uint32(ring[24:]),
+			Status: verbs.StatusGeneralErr, VendorErr: uint32(status), Opcode: 1<<16 | verbs.WCOpcode(op)}
 		if int(status) < len(statuses) {
 			wc.Status = statuses[status]
 		}

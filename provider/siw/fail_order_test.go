@@ -5,7 +5,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/mmap"
-	"github.com/goverbs/goverbs/uverbs/driver"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // The kernel flushes what it still has when the QP is moved to the error state. What it
@@ -15,7 +15,7 @@ func TestFailMovesFirst(t *testing.T) {
 	defer region.Close()
 	q := &qp{connected: true, maxSGE: 1, flags: abi.SIW_WQE_VALID, doorbell: func() error { return nil },
 		sq: must[*mmap.FlagProducer[abi.SiwSqe]](t)(mmap.NewFlagProducer[abi.SiwSqe](region, 4, ownerWord))}
-	if n, err := q.PostSend([]driver.SendWR{{WRID: 1, Opcode: driver.OpSend}, {WRID: 2, Opcode: driver.OpSend}}); n != 2 || err != nil {
+	if n, err := q.PostSend([]verbs.SendWR{{WRID: 1, Opcode: verbs.OpSend}, {WRID: 2, Opcode: verbs.OpSend}}); n != 2 || err != nil {
 		t.Fatal(n, err)
 	}
 	moved := 0

@@ -3,7 +3,8 @@ package siw
 import (
 	"cmp"
 
-	"github.com/goverbs/goverbs/uverbs/driver"
+	"github.com/goverbs/goverbs/internal/driver"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // Fail completes what the kernel will not. siw flushes its queues when a QP goes to
@@ -25,17 +26,17 @@ func (q *qp) Fail(move func() error) (f driver.Flushed) {
 		return f
 	}
 	for e := range q.rq.ring.Retract {
-		f.Recv = append(f.Recv, q.flushed(e.Id, driver.WCRecv))
+		f.Recv = append(f.Recv, q.flushed(e.Id, verbs.WCRecv))
 	}
 	return f
 }
 
-func (q *qp) flushed(wrID uint64, op driver.WCOpcode) driver.WC {
-	return driver.WC{WRID: wrID, Opcode: op, QPN: q.num, Status: driver.StatusWRFlushErr}
+func (q *qp) flushed(wrID uint64, op verbs.WCOpcode) verbs.WC {
+	return verbs.WC{WRID: wrID, Opcode: op, QPN: q.num, Status: verbs.StatusWRFlushErr}
 }
 
 // PostRecv needs no doorbell: the kernel looks when data arrives.
-func (q *qp) PostRecv(wrs []driver.RecvWR) (int, error) {
+func (q *qp) PostRecv(wrs []verbs.RecvWR) (int, error) {
 	switch {
 	case q.rq == nil:
 		return 0, errNoRecvQueue

@@ -11,13 +11,14 @@ import (
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // flushed returns the WRIDs and checks that all were flushed.
-func flushed(t *testing.T, wcs []uverbs.WC) (ids []uint64) {
+func flushed(t *testing.T, wcs []verbs.WC) (ids []uint64) {
 	t.Helper()
 	for _, wc := range wcs {
-		if wc.Status != uverbs.StatusWRFlushErr || wc.QPN != 1 {
+		if wc.Status != verbs.StatusWRFlushErr || wc.QPN != 1 {
 			t.Errorf("%+v", wc)
 		}
 		ids = append(ids, wc.WRID)
@@ -29,28 +30,28 @@ func flushed(t *testing.T, wcs []uverbs.WC) (ids []uint64) {
 // was posted before, we what came after, in that order, signalled or not.
 func TestFlush(t *testing.T) {
 	w := connected(t)
-	send := func(id uint64, op uverbs.Opcode) {
+	send := func(id uint64, op verbs.Opcode) {
 		t.Helper()
-		wr := uverbs.SendWR{WRID: id, Opcode: op}
-		if op == uverbs.OpRDMARead {
+		wr := verbs.SendWR{WRID: id, Opcode: op}
+		if op == verbs.OpRDMARead {
 			wr.SGL = sgl[:1]
 		}
-		if n, err := w.qp.PostSend([]uverbs.SendWR{wr}); n != 1 || err != nil {
+		if n, err := w.qp.PostSend([]verbs.SendWR{wr}); n != 1 || err != nil {
 			t.Fatal(id, n, err)
 		}
 	}
 	recv := func(id uint64) {
 		t.Helper()
-		if n, err := w.qp.PostRecv([]uverbs.RecvWR{{WRID: id}}); n != 1 || err != nil {
+		if n, err := w.qp.PostRecv([]verbs.RecvWR{{WRID: id}}); n != 1 || err != nil {
 			t.Fatal(id, n, err)
 		}
 	}
-	send(1, uverbs.OpSend)
+	send(1, verbs.OpSend)
 	recv(2)
 	w.kqp.Break()
 	// Nobody knows yet: these lie on queues that the kernel has left.
-	send(3, uverbs.OpRDMARead)
-	send(4, uverbs.OpSend)
+	send(3, verbs.OpRDMARead)
+	send(4, verbs.OpSend)
 	recv(5)
 	if ids := flushed(t, w.poll(t)); !cmp.Equal(ids, []uint64{1, 2}) {
 		t.Errorf("the kernel's: %v", ids)
@@ -59,12 +60,12 @@ func TestFlush(t *testing.T) {
 	if ids := flushed(t, wcs); !cmp.Equal(ids, []uint64{3, 4, 5}) {
 		t.Errorf("ours: %v", ids)
 	}
-	for i, op := range []uverbs.WCOpcode{uverbs.WCRDMARead, uverbs.WCSend, uverbs.WCRecv} {
+	for i, op := range []verbs.WCOpcode{verbs.WCRDMARead, verbs.WCSend, verbs.WCRecv} {
 		if i < len(wcs) && wcs[i].Opcode != op {
 			t.Errorf("%v, want %v", wcs[i].Opcode, op)
 		}
 	}
-	send(6, uverbs.OpRDMAWrite)
+	send(6, verbs.OpRDMAWrite)
 	recv(7)
 	if ids := flushed(t, w.poll(t)); !cmp.Equal(ids, []uint64{6, 7}) {
 		t.Errorf("after the failure: %v", ids)
@@ -75,7 +76,7 @@ func TestFlush(t *testing.T) {
 func TestFlushOrder(t *testing.T) {
 	w := connected(t)
 	post := func(id uint64) {
-		if _, err := w.qp.PostRecv([]uverbs.RecvWR{{WRID: id}}); err != nil {
+		if _, err := w.qp.PostRecv([]verbs.RecvWR{{WRID: id}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -85,7 +86,7 @@ func TestFlushOrder(t *testing.T) {
 	w.kqp.Break()
 	post(3)
 	for want := range uint64(4) {
-		wcs := make([]uverbs.WC, 1)
+		wcs := make([]verbs.WC, 1)
 		if n := must[int](t)(w.cq.Poll(wcs)); n != 1 || wcs[0].WRID != want {
 			t.Errorf("%d completions, %d, want %d", n, wcs[0].WRID, want)
 		}
@@ -95,20 +96,20 @@ func TestFlushOrder(t *testing.T) {
 // TestFlushBounded posts to a failed QP while nobody polls.
 func TestFlushBounded(t *testing.T) {
 	w := connected(t)
-	if err := w.qp.Modify(&uverbs.QPAttr{State: uverbs.QPStateErr}, uverbs.QPAttrState); err != nil {
+	if err := w.qp.Modify(&verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState); err != nil {
 		t.Fatal(err)
 	}
-	n, err := w.qp.PostRecv(make([]uverbs.RecvWR, 1000))
-	if n != w.cq.Cap() || !errors.Is(err, uverbs.ErrQueueFull) {
+	n, err := w.qp.PostRecv(make([]verbs.RecvWR, 1000))
+	if n != w.cq.Cap() || !errors.Is(err, verbs.ErrQueueFull) {
 		t.Errorf("%d receives, %v", n, err)
 	}
-	if n, err := w.qp.PostSend(make([]uverbs.SendWR, 1)); n != 0 || !errors.Is(err, uverbs.ErrQueueFull) {
+	if n, err := w.qp.PostSend(make([]verbs.SendWR, 1)); n != 0 || !errors.Is(err, verbs.ErrQueueFull) {
 		t.Errorf("%d sends, %v", n, err)
 	}
 	if got := len(flushed(t, w.poll(t))); got != n {
 		t.Errorf("%d completions", got)
 	}
-	if n, err := w.qp.PostSend([]uverbs.SendWR{{Opcode: uverbs.OpFetchAdd}}); n != 0 || !errors.Is(err, uverbs.ErrNotSupported) {
+	if n, err := w.qp.PostSend([]verbs.SendWR{{Opcode: verbs.OpFetchAdd}}); n != 0 || !errors.Is(err, verbs.ErrNotSupported) {
 		t.Errorf("a bad one: %d, %v", n, err)
 	}
 }
@@ -125,11 +126,11 @@ func refuseDoorbells(w *world, errno syscall.Errno) {
 func TestDoorbellBusy(t *testing.T) {
 	w := connected(t)
 	w.k.Fail("POST_SEND", 0, syscall.ENOTCONN)
-	if n, err := w.qp.PostSend(make([]uverbs.SendWR, 1)); n != 1 || err != nil {
+	if n, err := w.qp.PostSend(make([]verbs.SendWR, 1)); n != 1 || err != nil {
 		t.Errorf("%d, %v", n, err)
 	}
 	if s := w.kqp.State(); s != abi.IB_QPS_RTS {
-		t.Errorf("the QP is in state %v", uverbs.QPState(s))
+		t.Errorf("the QP is in state %v", verbs.QPState(s))
 	}
 }
 
@@ -139,7 +140,7 @@ func TestDoorbellFails(t *testing.T) {
 	for _, errno := range []syscall.Errno{syscall.ENOTCONN, syscall.EINVAL, syscall.EIO} {
 		w := connected(t)
 		refuseDoorbells(w, errno)
-		wrs := make([]uverbs.SendWR, depth+2)
+		wrs := make([]verbs.SendWR, depth+2)
 		for i := range wrs {
 			wrs[i].WRID = uint64(i)
 		}
@@ -167,8 +168,8 @@ func flushRace(t *testing.T) {
 	for g := range posted {
 		wg.Go(func() {
 			for range 3 {
-				n, err := w.qp.PostSend(make([]uverbs.SendWR, 1))
-				if err != nil && !errors.Is(err, uverbs.ErrQueueFull) {
+				n, err := w.qp.PostSend(make([]verbs.SendWR, 1))
+				if err != nil && !errors.Is(err, verbs.ErrQueueFull) {
 					t.Error(err)
 				}
 				posted[g] += n
@@ -190,7 +191,7 @@ func flushRace(t *testing.T) {
 func TestStaleCompletions(t *testing.T) {
 	w := connected(t)
 	for id := range uint64(2) {
-		if _, err := w.qp.PostRecv([]uverbs.RecvWR{{WRID: id}}); err != nil {
+		if _, err := w.qp.PostRecv([]verbs.RecvWR{{WRID: id}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -198,7 +199,7 @@ func TestStaleCompletions(t *testing.T) {
 	if err := w.qp.Close(); err != nil {
 		t.Fatal(err)
 	}
-	w.qp = must[*uverbs.QP](t)(w.pd.CreateQP(&uverbs.QPOptions{SendCQ: w.cq, RecvCQ: w.cq, Cap: uverbs.QPCap{MaxSendWR: 1, MaxRecvWR: 1}}))
+	w.qp = must[*uverbs.QP](t)(w.pd.CreateQP(&uverbs.QPOptions{SendCQ: w.cq, RecvCQ: w.cq, Cap: verbs.QPCap{MaxSendWR: 1, MaxRecvWR: 1}}))
 	if w.qp.Num() != 1 {
 		t.Fatalf("QP number %d", w.qp.Num())
 	}
@@ -206,31 +207,31 @@ func TestStaleCompletions(t *testing.T) {
 	kqp.Connect()
 	w.kcq.SIW.Complete(abi.SiwCqe{Id: 2, Opcode: abi.SIW_OP_RECEIVE, QpId: 99})
 	for want := range uint64(3) {
-		wcs := make([]uverbs.WC, 1)
+		wcs := make([]verbs.WC, 1)
 		if n := must[int](t)(w.cq.Poll(wcs)); n != 1 || wcs[0].WRID != want {
 			t.Errorf("%d completions, %d, want %d", n, wcs[0].WRID, want)
 		}
 	}
 	if s := kqp.State(); s != abi.IB_QPS_RTS {
-		t.Errorf("the new QP is in state %v", uverbs.QPState(s))
+		t.Errorf("the new QP is in state %v", verbs.QPState(s))
 	}
 	// One of the new QP's own still counts.
 	w.kcq.SIW.Complete(abi.SiwCqe{Status: abi.SIW_WC_LOC_LEN_ERR, QpId: 1})
 	w.poll(t)
 	if s := kqp.State(); s != abi.IB_QPS_ERR {
-		t.Errorf("the failed QP is in state %v", uverbs.QPState(s))
+		t.Errorf("the failed QP is in state %v", verbs.QPState(s))
 	}
 }
 
 // TestDrainedFailure closes a QP while another's failure stands on the CQ.
 func TestDrainedFailure(t *testing.T) {
 	w := connected(t)
-	other := must[*uverbs.QP](t)(w.pd.CreateQP(&uverbs.QPOptions{SendCQ: w.cq, RecvCQ: w.cq, Cap: uverbs.QPCap{MaxSendWR: 1, MaxRecvWR: 1}}))
-	if _, err := w.qp.PostRecv([]uverbs.RecvWR{{WRID: 1}}); err != nil {
+	other := must[*uverbs.QP](t)(w.pd.CreateQP(&uverbs.QPOptions{SendCQ: w.cq, RecvCQ: w.cq, Cap: verbs.QPCap{MaxSendWR: 1, MaxRecvWR: 1}}))
+	if _, err := w.qp.PostRecv([]verbs.RecvWR{{WRID: 1}}); err != nil {
 		t.Fatal(err)
 	}
 	w.kqp.Break()
-	if _, err := w.qp.PostRecv([]uverbs.RecvWR{{WRID: 2}}); err != nil {
+	if _, err := w.qp.PostRecv([]verbs.RecvWR{{WRID: 2}}); err != nil {
 		t.Fatal(err)
 	}
 	if err := other.Close(); err != nil {

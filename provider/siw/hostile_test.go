@@ -10,6 +10,7 @@ import (
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/mmap"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // TestHostileOffers has the kernel's answers to create calls be what they can't
@@ -58,7 +59,7 @@ func TestHostileOffers(t *testing.T) {
 }
 
 func createQP(w *world) error {
-	_, err := w.pd.CreateQP(&uverbs.QPOptions{SendCQ: w.cq, RecvCQ: w.cq, Cap: uverbs.QPCap{MaxSendWR: 4, MaxRecvWR: 4}})
+	_, err := w.pd.CreateQP(&uverbs.QPOptions{SendCQ: w.cq, RecvCQ: w.cq, Cap: verbs.QPCap{MaxSendWR: 4, MaxRecvWR: 4}})
 	return err
 }
 
@@ -91,15 +92,15 @@ func TestHostileCaps(t *testing.T) {
 			ioctl.Answer(r, abi.UVERBS_ATTR_CREATE_SRQ_RESP_MAX_SGE, &n)
 		}
 	}
-	qp := must[*uverbs.QP](t)(w.pd.CreateQP(&uverbs.QPOptions{SendCQ: w.cq, RecvCQ: w.cq, Cap: uverbs.QPCap{MaxSendWR: 1, MaxRecvWR: 1}}))
+	qp := must[*uverbs.QP](t)(w.pd.CreateQP(&uverbs.QPOptions{SendCQ: w.cq, RecvCQ: w.cq, Cap: verbs.QPCap{MaxSendWR: 1, MaxRecvWR: 1}}))
 	srq := must[*uverbs.SRQ](t)(w.pd.CreateSRQ(&uverbs.SRQOptions{MaxWR: 1}))
 	w.k.QueuePairs()[1].Connect()
-	many := make([]uverbs.SGE, 100)
+	many := make([]verbs.SGE, 100)
 	for name, err := range map[string]error{
-		"send":   second(qp.PostSend([]uverbs.SendWR{{Opcode: uverbs.OpSend, SGL: many}})),
-		"inline": second(qp.PostSend([]uverbs.SendWR{{Opcode: uverbs.OpSend, Inline: make([]byte, 100)}})),
-		"recv":   second(qp.PostRecv([]uverbs.RecvWR{{SGL: many}})),
-		"srq":    second(srq.PostRecv([]uverbs.RecvWR{{SGL: many}})),
+		"send":   second(qp.PostSend([]verbs.SendWR{{Opcode: verbs.OpSend, SGL: many}})),
+		"inline": second(qp.PostSend([]verbs.SendWR{{Opcode: verbs.OpSend, Inline: make([]byte, 100)}})),
+		"recv":   second(qp.PostRecv([]verbs.RecvWR{{SGL: many}})),
+		"srq":    second(srq.PostRecv([]verbs.RecvWR{{SGL: many}})),
 	} {
 		if err == nil {
 			t.Errorf("%s of more than an entry holds", name)

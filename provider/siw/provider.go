@@ -5,14 +5,15 @@ import (
 	"math/rand/v2"
 
 	"github.com/goverbs/goverbs/internal/abi"
-	"github.com/goverbs/goverbs/uverbs/driver"
+	"github.com/goverbs/goverbs/internal/driver"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 func init() { driver.Register(provider{}) }
 
 type provider struct{}
 
-func (provider) ID() driver.ID { return driver.SIW }
+func (provider) ID() verbs.DriverID { return verbs.DriverSIW }
 
 func (provider) ABI() (lowest, highest uint32) { return abi.SIW_ABI_VERSION, abi.SIW_ABI_VERSION }
 
@@ -32,7 +33,7 @@ type siwContext struct{ device driver.Device }
 // and then goes by the memory's address (siw_reg_user_mr, TestRegMRAtSiw).
 func (*siwContext) RegMR(r *driver.RegMR) error {
 	if r.IOVA != r.Addr {
-		return fmt.Errorf("%w: siw names memory by its own addresses only", driver.ErrNotSupported)
+		return fmt.Errorf("%w: siw names memory by its own addresses only", verbs.ErrNotSupported)
 	}
 	req := abi.SiwUreqRegMr{StagKey: uint8(rand.Uint32())}
 	var resp abi.SiwUrespRegMr

@@ -2,8 +2,8 @@ package siw
 
 import (
 	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/mmap"
-	"github.com/goverbs/goverbs/uverbs/driver"
 )
 
 // qp is a QP's two queues. The receive queue is nil with an SRQ.

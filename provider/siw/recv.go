@@ -4,11 +4,12 @@ import (
 	"fmt"
 
 	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/mmap"
-	"github.com/goverbs/goverbs/uverbs/driver"
+	"github.com/goverbs/goverbs/verbs"
 )
 
-var errNoRecvQueue = fmt.Errorf("%w: the QP has no receive queue of its own (it uses an SRQ, or MaxRecvWR was 0)", driver.ErrInvalidWR)
+var errNoRecvQueue = fmt.Errorf("%w: the QP has no receive queue of its own (it uses an SRQ, or MaxRecvWR was 0)", verbs.ErrInvalidWR)
 
 // recvQueue is a receive queue, of one QP or shared.
 type recvQueue struct {
@@ -24,7 +25,7 @@ func newRecvQueue(region *mmap.Region, n, maxSGE uint32) (*recvQueue, error) {
 	return &recvQueue{ring: ring, maxSGE: int(maxSGE)}, nil
 }
 
-func (q *recvQueue) post(wrs []driver.RecvWR) (int, error) {
+func (q *recvQueue) post(wrs []verbs.RecvWR) (int, error) {
 	slots, room := q.ring.Room(len(wrs))
 	for i := range wrs {
 		wr := &wrs[i]
@@ -46,11 +47,11 @@ func (q *recvQueue) post(wrs []driver.RecvWR) (int, error) {
 }
 
 // check says why a receive can't be queued.
-func (q *recvQueue) check(sgl []driver.SGE, hasRoom bool) error {
+func (q *recvQueue) check(sgl []verbs.SGE, hasRoom bool) error {
 	if _, err := driver.SumSGL(sgl, q.maxSGE); err != nil || hasRoom {
 		return err
 	}
-	return driver.ErrQueueFull
+	return verbs.ErrQueueFull
 }
 
 // srq is a shared receive queue.
@@ -70,4 +71,4 @@ func (*siwContext) CreateSRQ(r *driver.CreateSRQ) (driver.SRQ, error) {
 	return srq{q}, err
 }
 
-func (s srq) PostRecv(wrs []driver.RecvWR) (int, error) { return s.post(wrs) }
+func (s srq) PostRecv(wrs []verbs.RecvWR) (int, error) { return s.post(wrs) }

@@ -9,12 +9,13 @@ import (
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 func TestRecvEntry(t *testing.T) {
 	w := newWorld(t, nil)
 	for n := range 3 {
-		wr := []uverbs.RecvWR{{WRID: uint64(n), SGL: sgl[:n]}}
+		wr := []verbs.RecvWR{{WRID: uint64(n), SGL: sgl[:n]}}
 		if _, err := w.qp.PostRecv(wr); err != nil {
 			t.Fatal(err)
 		}
@@ -38,24 +39,24 @@ func TestRecvEntry(t *testing.T) {
 
 func TestRefusedRecvs(t *testing.T) {
 	w := newWorld(t, nil)
-	wrs := []uverbs.RecvWR{{}, {SGL: append(sgl, sgl[0])}}
-	if n, err := w.qp.PostRecv(wrs); n != 1 || !errors.Is(err, uverbs.ErrInvalidWR) || !strings.Contains(err.Error(), "4 SGEs, the queue takes 3") {
+	wrs := []verbs.RecvWR{{}, {SGL: append(sgl, sgl[0])}}
+	if n, err := w.qp.PostRecv(wrs); n != 1 || !errors.Is(err, verbs.ErrInvalidWR) || !strings.Contains(err.Error(), "4 SGEs, the queue takes 3") {
 		t.Error(n, err)
 	}
-	if n, err := w.srq.PostRecv([]uverbs.RecvWR{{SGL: sgl}}); n != 0 || !errors.Is(err, uverbs.ErrInvalidWR) {
+	if n, err := w.srq.PostRecv([]verbs.RecvWR{{SGL: sgl}}); n != 0 || !errors.Is(err, verbs.ErrInvalidWR) {
 		t.Error(n, err)
 	}
-	for _, sgl := range [][]uverbs.SGE{{{Length: uverbs.BadLength}}, {{}, {Length: uverbs.BadLength}}} {
-		for _, post := range []func([]uverbs.RecvWR) (int, error){w.qp.PostRecv, w.srq.PostRecv} {
-			if n, err := post([]uverbs.RecvWR{{SGL: sgl}}); n != 0 || !errors.Is(err, uverbs.ErrInvalidWR) || !strings.Contains(err.Error(), "has BadLength") {
+	for _, sgl := range [][]verbs.SGE{{{Length: verbs.BadLength}}, {{}, {Length: verbs.BadLength}}} {
+		for _, post := range []func([]verbs.RecvWR) (int, error){w.qp.PostRecv, w.srq.PostRecv} {
+			if n, err := post([]verbs.RecvWR{{SGL: sgl}}); n != 0 || !errors.Is(err, verbs.ErrInvalidWR) || !strings.Contains(err.Error(), "has BadLength") {
 				t.Error(n, err)
 			}
 		}
 	}
-	if n, err := w.srq.PostRecv(make([]uverbs.RecvWR, depth+1)); n != depth || !errors.Is(err, uverbs.ErrQueueFull) {
+	if n, err := w.srq.PostRecv(make([]verbs.RecvWR, depth+1)); n != depth || !errors.Is(err, verbs.ErrQueueFull) {
 		t.Error(n, err)
 	}
-	if n, err := w.qp.PostRecv(make([]uverbs.RecvWR, depth)); n != depth-1 || !errors.Is(err, uverbs.ErrQueueFull) {
+	if n, err := w.qp.PostRecv(make([]verbs.RecvWR, depth)); n != depth-1 || !errors.Is(err, verbs.ErrQueueFull) {
 		t.Error(n, err)
 	}
 }
@@ -65,14 +66,14 @@ func TestNoRecvQueue(t *testing.T) {
 	w := newWorld(t, nil)
 	srq = w.srq
 	for name, opts := range map[string]*uverbs.QPOptions{
-		"with SRQ":    {SendCQ: w.cq, RecvCQ: w.cq, SRQ: srq, Cap: uverbs.QPCap{MaxSendWR: 1, MaxRecvWR: 1}},
-		"MaxRecvWR 0": {SendCQ: w.cq, RecvCQ: w.cq, Cap: uverbs.QPCap{MaxSendWR: 1}},
+		"with SRQ":    {SendCQ: w.cq, RecvCQ: w.cq, SRQ: srq, Cap: verbs.QPCap{MaxSendWR: 1, MaxRecvWR: 1}},
+		"MaxRecvWR 0": {SendCQ: w.cq, RecvCQ: w.cq, Cap: verbs.QPCap{MaxSendWR: 1}},
 	} {
 		qp := must[*uverbs.QP](t)(w.pd.CreateQP(opts))
-		if n, err := qp.PostRecv(make([]uverbs.RecvWR, 1)); n != 0 || !errors.Is(err, uverbs.ErrInvalidWR) {
+		if n, err := qp.PostRecv(make([]verbs.RecvWR, 1)); n != 0 || !errors.Is(err, verbs.ErrInvalidWR) {
 			t.Errorf("%s: %d, %v", name, n, err)
 		}
-		if err := qp.Modify(&uverbs.QPAttr{State: uverbs.QPStateErr}, uverbs.QPAttrState); err != nil {
+		if err := qp.Modify(&verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 		if err := qp.Close(); err != nil {

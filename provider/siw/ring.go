@@ -6,7 +6,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/mmap"
-	"github.com/goverbs/goverbs/uverbs/driver"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // The word that says whose an entry is stands at this offset in each of siw's
@@ -36,7 +36,7 @@ func mapQueue(m mapper, key uint64, n uint32, entry, extra int) (*mmap.Region, e
 }
 
 // isOne reports whether an SGL is one SGE that needs no further check.
-func isOne(sgl []driver.SGE, maxSGE int) bool {
+func isOne(sgl []verbs.SGE, maxSGE int) bool {
 	return len(sgl) == 1 && maxSGE > 0 && sgl[0].Length <= maxMessage
 }
 
@@ -45,7 +45,7 @@ func isOne(sgl []driver.SGE, maxSGE int) bool {
 const maxMessage = math.MaxInt32
 
 // putSGL stores an SGL, no longer than its queue takes, in an entry.
-func putSGL(to *[abi.SIW_MAX_SGE]abi.SiwSge, sgl []driver.SGE) {
+func putSGL(to *[abi.SIW_MAX_SGE]abi.SiwSge, sgl []verbs.SGE) {
 	if len(sgl) == 1 {
 		to[0] = sgeOf(&sgl[0])
 		return
@@ -55,7 +55,7 @@ func putSGL(to *[abi.SIW_MAX_SGE]abi.SiwSge, sgl []driver.SGE) {
 	}
 }
 
-func sgeOf(s *driver.SGE) abi.SiwSge {
+func sgeOf(s *verbs.SGE) abi.SiwSge {
 	return abi.SiwSge{Laddr: s.Addr, Length: s.Length, Lkey: s.LKey}
 }
 

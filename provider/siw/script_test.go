@@ -6,18 +6,19 @@ import (
 	"github.com/goverbs/goverbs/internal/fakeverbs"
 	"github.com/goverbs/goverbs/internal/providertest"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // newPair makes two QPs on the model of the kernel, of which the second receives from an SRQ.
 func newPair(t testing.TB, cqe int, change func(*fakeverbs.Kernel)) *providertest.Pair {
 	t.Helper()
-	return providertest.New(t, &providertest.Options{Info: info, Kernel: change, Type: uverbs.QPTypeRC, SRQ: [2]bool{1: true}, CQE: cqe,
+	return providertest.New(t, &providertest.Options{Info: info, Kernel: change, Type: verbs.QPTypeRC, SRQ: [2]bool{1: true}, CQE: cqe,
 		Expect: expect, Ended: endedRegion, Access: providertest.Access,
-		Cap: uverbs.QPCap{MaxSendWR: providertest.Depth, MaxRecvWR: providertest.Depth, MaxSendSGE: 6, MaxRecvSGE: 1}})
+		Cap: verbs.QPCap{MaxSendWR: providertest.Depth, MaxRecvWR: providertest.Depth, MaxSendSGE: 6, MaxRecvSGE: 1}})
 }
 
 // expect: user space is not told which key a message ended.
-func expect(_ *providertest.Pair, wr *uverbs.SendWR, want *uverbs.WC) {
+func expect(_ *providertest.Pair, wr *verbs.SendWR, want *verbs.WC) {
 	if wr == nil {
 		want.Flags, want.Imm = 0, 0
 	}
@@ -32,9 +33,9 @@ func endedRegion(p *providertest.Pair, side, _ int) uint32 {
 }
 
 var script = providertest.Script{
-	Ops: []uverbs.Opcode{uverbs.OpSend, uverbs.OpSendWithInv, uverbs.OpRDMAWrite},
-	Skips: func(op uverbs.Opcode, l providertest.Payload) bool {
-		return l.IsInline() && (l.Len() > 80 || op == uverbs.OpSendWithInv)
+	Ops: []verbs.Opcode{verbs.OpSend, verbs.OpSendWithInv, verbs.OpRDMAWrite},
+	Skips: func(op verbs.Opcode, l providertest.Payload) bool {
+		return l.IsInline() && (l.Len() > 80 || op == verbs.OpSendWithInv)
 	},
 	Reads: true,
 }

@@ -4,12 +4,13 @@ import (
 	"runtime"
 
 	"github.com/goverbs/goverbs/internal/abi"
-	"github.com/goverbs/goverbs/uverbs/driver"
+	"github.com/goverbs/goverbs/internal/driver"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // PostSend fills entries, hands them to the kernel with one store, and rings the
 // doorbell unless the kernel is still at work.
-func (q *qp) PostSend(wrs []driver.SendWR) (int, error) {
+func (q *qp) PostSend(wrs []verbs.SendWR) (int, error) {
 	if !q.connected {
 		// Before RTS an entry would lie in wait for the connection. An empty
 		// doorbell asks for the state at the price of one system call.
@@ -61,7 +62,7 @@ const doorbellTries = 8
 
 // send fills e, which is nil when the queue is full, but for the word that hands it
 // over.
-func (q *qp) send(e *abi.SiwSqe, wr *driver.SendWR) (word uint32, err error) {
+func (q *qp) send(e *abi.SiwSqe, wr *verbs.SendWR) (word uint32, err error) {
 	op, flags, sgl, inline := sendOpcode(wr.Opcode), wr.Flags, wr.SGL, wr.Inline // what is checked is what is used
 	switch {
 	case inline == nil && op&isPlain != 0 && isOne(sgl, q.maxSGE):
@@ -72,7 +73,7 @@ func (q *qp) send(e *abi.SiwSqe, wr *driver.SendWR) (word uint32, err error) {
 		}
 	}
 	if e == nil {
-		return 0, driver.ErrQueueFull
+		return 0, verbs.ErrQueueFull
 	}
 	e.Id, e.Raddr, e.Rkey = wr.WRID, wr.RemoteAddr, wr.RKey
 	if op&isOpcode == abi.SIW_OP_SEND_REMOTE_INV {

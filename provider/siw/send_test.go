@@ -12,9 +12,10 @@ import (
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
-var sgl = []uverbs.SGE{{Addr: 0x1000, Length: 10, LKey: 0x101}, {Addr: 0x2000, Length: 20, LKey: 0x102}, {Addr: 0x3000, Length: 30, LKey: 0x103}}
+var sgl = []verbs.SGE{{Addr: 0x1000, Length: 10, LKey: 0x101}, {Addr: 0x2000, Length: 20, LKey: 0x102}, {Addr: 0x3000, Length: 30, LKey: 0x103}}
 
 func sges(n int) (out [6]abi.SiwSge) {
 	for i, s := range sgl[:n] {
@@ -27,33 +28,33 @@ func TestSendEntry(t *testing.T) {
 	const valid = abi.SIW_WQE_VALID
 	for _, c := range []struct {
 		name string
-		wr   uverbs.SendWR
+		wr   verbs.SendWR
 		want abi.SiwSqe
 	}{
-		{"send", uverbs.SendWR{WRID: 1, Opcode: uverbs.OpSend, SGL: sgl[:2]},
+		{"send", verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, SGL: sgl[:2]},
 			abi.SiwSqe{Id: 1, Flags: valid, NumSge: 2, Opcode: abi.SIW_OP_SEND, Sge: sges(2)}},
-		{"send of nothing", uverbs.SendWR{WRID: 1 << 63, Opcode: uverbs.OpSend},
+		{"send of nothing", verbs.SendWR{WRID: 1 << 63, Opcode: verbs.OpSend},
 			abi.SiwSqe{Id: 1 << 63, Flags: valid, Opcode: abi.SIW_OP_SEND}},
-		{"send with invalidate", uverbs.SendWR{Opcode: uverbs.OpSendWithInv, RKey: 5, InvalidateRKey: 6, SGL: sgl[:1]},
+		{"send with invalidate", verbs.SendWR{Opcode: verbs.OpSendWithInv, RKey: 5, InvalidateRKey: 6, SGL: sgl[:1]},
 			abi.SiwSqe{Flags: valid, NumSge: 1, Opcode: abi.SIW_OP_SEND_REMOTE_INV, Rkey: 6, Sge: sges(1)}},
-		{"write", uverbs.SendWR{Opcode: uverbs.OpRDMAWrite, RemoteAddr: 0xabc, RKey: 7, SGL: sgl[:3]},
+		{"write", verbs.SendWR{Opcode: verbs.OpRDMAWrite, RemoteAddr: 0xabc, RKey: 7, SGL: sgl[:3]},
 			abi.SiwSqe{Flags: valid, NumSge: 3, Opcode: abi.SIW_OP_WRITE, Raddr: 0xabc, Rkey: 7, Sge: sges(3)}},
-		{"read", uverbs.SendWR{Opcode: uverbs.OpRDMARead, RemoteAddr: 0xabc, RKey: 7, SGL: sgl[:1]},
+		{"read", verbs.SendWR{Opcode: verbs.OpRDMARead, RemoteAddr: 0xabc, RKey: 7, SGL: sgl[:1]},
 			abi.SiwSqe{Flags: valid, NumSge: 1, Opcode: abi.SIW_OP_READ, Raddr: 0xabc, Rkey: 7, Sge: sges(1)}},
-		{"read with invalidate", uverbs.SendWR{Opcode: uverbs.OpReadWithInv, RemoteAddr: 1, RKey: 2, SGL: sgl[:1]},
+		{"read with invalidate", verbs.SendWR{Opcode: verbs.OpReadWithInv, RemoteAddr: 1, RKey: 2, SGL: sgl[:1]},
 			abi.SiwSqe{Flags: valid, NumSge: 1, Opcode: abi.SIW_OP_READ_LOCAL_INV, Raddr: 1, Rkey: 2, Sge: sges(1)}},
-		{"signalled", uverbs.SendWR{Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled},
+		{"signalled", verbs.SendWR{Opcode: verbs.OpSend, Flags: verbs.SendSignaled},
 			abi.SiwSqe{Flags: valid | abi.SIW_WQE_SIGNALLED, Opcode: abi.SIW_OP_SEND}},
-		{"solicited", uverbs.SendWR{Opcode: uverbs.OpSend, Flags: uverbs.SendSolicited},
+		{"solicited", verbs.SendWR{Opcode: verbs.OpSend, Flags: verbs.SendSolicited},
 			abi.SiwSqe{Flags: valid | abi.SIW_WQE_SOLICITED, Opcode: abi.SIW_OP_SEND}},
-		{"fenced", uverbs.SendWR{Opcode: uverbs.OpRDMAWrite, Flags: uverbs.SendFence},
+		{"fenced", verbs.SendWR{Opcode: verbs.OpRDMAWrite, Flags: verbs.SendFence},
 			abi.SiwSqe{Flags: valid | abi.SIW_WQE_READ_FENCE, Opcode: abi.SIW_OP_WRITE}},
-		{"all flags", uverbs.SendWR{Opcode: uverbs.OpSend, Flags: uverbs.SendFence | uverbs.SendSignaled | uverbs.SendSolicited},
+		{"all flags", verbs.SendWR{Opcode: verbs.OpSend, Flags: verbs.SendFence | verbs.SendSignaled | verbs.SendSolicited},
 			abi.SiwSqe{Flags: valid | abi.SIW_WQE_READ_FENCE | abi.SIW_WQE_SIGNALLED | abi.SIW_WQE_SOLICITED, Opcode: abi.SIW_OP_SEND}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := connected(t)
-			if n, err := w.qp.PostSend([]uverbs.SendWR{c.wr}); n != 1 || err != nil {
+			if n, err := w.qp.PostSend([]verbs.SendWR{c.wr}); n != 1 || err != nil {
 				t.Fatal(n, err)
 			}
 			got, ok := w.kqp.SIW.TakeSend()
@@ -70,7 +71,7 @@ func TestSendEntry(t *testing.T) {
 func TestSignalAll(t *testing.T) {
 	w := newWorld(t, func(o *uverbs.QPOptions) { o.SignalAll = true })
 	w.kqp.Connect()
-	if _, err := w.qp.PostSend([]uverbs.SendWR{{Opcode: uverbs.OpSend}}); err != nil {
+	if _, err := w.qp.PostSend([]verbs.SendWR{{Opcode: verbs.OpSend}}); err != nil {
 		t.Fatal(err)
 	}
 	if e, _ := w.kqp.SIW.TakeSend(); e.Flags&abi.SIW_WQE_SIGNALLED == 0 {
@@ -83,7 +84,7 @@ func TestInline(t *testing.T) {
 	w := connected(t)
 	data := []byte(strings.Repeat("0123456789", 8))
 	for n := range abi.SIW_MAX_INLINE + 1 {
-		if _, err := w.qp.PostSend([]uverbs.SendWR{{Opcode: uverbs.OpRDMAWrite, Inline: data[:n], RKey: 3}}); err != nil {
+		if _, err := w.qp.PostSend([]verbs.SendWR{{Opcode: verbs.OpRDMAWrite, Inline: data[:n], RKey: 3}}); err != nil {
 			t.Fatal(err)
 		}
 		e, ok := w.kqp.SIW.TakeSend()
@@ -101,36 +102,36 @@ func TestRefusedSends(t *testing.T) {
 	long := make([]byte, abi.SIW_MAX_INLINE+1)
 	for _, c := range []struct {
 		name string
-		wr   uverbs.SendWR
+		wr   verbs.SendWR
 		want error
 		text string
 	}{
-		{"immediate data", uverbs.SendWR{Opcode: uverbs.OpSendImm}, uverbs.ErrNotSupported, "siw has no SEND_WITH_IMM"},
-		{"write with immediate", uverbs.SendWR{Opcode: uverbs.OpRDMAWriteImm}, uverbs.ErrNotSupported, "RDMA_WRITE_WITH_IMM"},
-		{"atomic", uverbs.SendWR{Opcode: uverbs.OpFetchAdd}, uverbs.ErrNotSupported, "ATOMIC_FETCH_AND_ADD"},
-		{"compare and swap", uverbs.SendWR{Opcode: uverbs.OpCompareSwap}, uverbs.ErrNotSupported, "ATOMIC_CMP_AND_SWP"},
-		{"invalidate", uverbs.SendWR{Opcode: uverbs.OpLocalInv}, uverbs.ErrNotSupported, "LOCAL_INV"},
-		{"bind", uverbs.SendWR{Opcode: uverbs.OpBindMW}, uverbs.ErrNotSupported, "BIND_MW"},
-		{"unknown", uverbs.SendWR{Opcode: 99}, uverbs.ErrNotSupported, "Opcode(99)"},
-		{"too many SGEs", uverbs.SendWR{Opcode: uverbs.OpSend, SGL: append(sgl, sgl[0])}, uverbs.ErrInvalidWR, "4 SGEs, the queue takes 3"},
-		{"an SGE that can't be", uverbs.SendWR{Opcode: uverbs.OpSend, SGL: []uverbs.SGE{{Length: uverbs.BadLength}}}, uverbs.ErrInvalidWR, "SGE 0 has BadLength"},
-		{"a long message", uverbs.SendWR{Opcode: uverbs.OpSend, SGL: []uverbs.SGE{{Length: 1 << 31}}}, uverbs.ErrInvalidWR, "2147483648 bytes in all, siw sends at most 2147483647"},
-		{"a long read", uverbs.SendWR{Opcode: uverbs.OpRDMARead, SGL: []uverbs.SGE{{Length: 1 << 31}}}, uverbs.ErrInvalidWR, "2147483648 bytes in all"},
-		{"a long message of two", uverbs.SendWR{Opcode: uverbs.OpSend, SGL: []uverbs.SGE{{Length: 1<<31 - 1}, {Length: 1}}}, uverbs.ErrInvalidWR, "2147483648 bytes in all"},
-		{"a second that can't be", uverbs.SendWR{Opcode: uverbs.OpSend, SGL: []uverbs.SGE{{}, {Length: uverbs.BadLength}}}, uverbs.ErrInvalidWR, "SGE 1 has BadLength"},
-		{"a read into one", uverbs.SendWR{Opcode: uverbs.OpRDMARead, SGL: []uverbs.SGE{{Length: uverbs.BadLength}}}, uverbs.ErrInvalidWR, "SGE 0 has BadLength"},
-		{"read into none", uverbs.SendWR{Opcode: uverbs.OpRDMARead}, uverbs.ErrInvalidWR, "exactly one SGE"},
-		{"read into two", uverbs.SendWR{Opcode: uverbs.OpReadWithInv, SGL: sgl[:2]}, uverbs.ErrInvalidWR, "exactly one SGE"},
-		{"inline read", uverbs.SendWR{Opcode: uverbs.OpRDMARead, SGL: sgl[:1], Inline: []byte{1}}, uverbs.ErrInvalidWR, "exactly one SGE"},
-		{"fenced read", uverbs.SendWR{Opcode: uverbs.OpRDMARead, SGL: sgl[:1], Flags: uverbs.SendFence}, uverbs.ErrInvalidWR, "fence"},
-		{"inline send with invalidate", uverbs.SendWR{Opcode: uverbs.OpSendWithInv, Inline: []byte{1}}, uverbs.ErrInvalidWR, "SEND and RDMA_WRITE only"},
-		{"inline and SGL", uverbs.SendWR{Opcode: uverbs.OpSend, Inline: []byte{1}, SGL: sgl[:1]}, uverbs.ErrInvalidWR, "both"},
-		{"too much inline", uverbs.SendWR{Opcode: uverbs.OpSend, Inline: long}, uverbs.ErrInvalidWR, "81 bytes inline, siw takes 80 (send more from registered memory, with SGL)"},
+		{"immediate data", verbs.SendWR{Opcode: verbs.OpSendImm}, verbs.ErrNotSupported, "siw has no SEND_WITH_IMM"},
+		{"write with immediate", verbs.SendWR{Opcode: verbs.OpRDMAWriteImm}, verbs.ErrNotSupported, "RDMA_WRITE_WITH_IMM"},
+		{"atomic", verbs.SendWR{Opcode: verbs.OpFetchAdd}, verbs.ErrNotSupported, "ATOMIC_FETCH_AND_ADD"},
+		{"compare and swap", verbs.SendWR{Opcode: verbs.OpCompareSwap}, verbs.ErrNotSupported, "ATOMIC_CMP_AND_SWP"},
+		{"invalidate", verbs.SendWR{Opcode: verbs.OpLocalInv}, verbs.ErrNotSupported, "LOCAL_INV"},
+		{"bind", verbs.SendWR{Opcode: verbs.OpBindMW}, verbs.ErrNotSupported, "BIND_MW"},
+		{"unknown", verbs.SendWR{Opcode: 99}, verbs.ErrNotSupported, "Opcode(99)"},
+		{"too many SGEs", verbs.SendWR{Opcode: verbs.OpSend, SGL: append(sgl, sgl[0])}, verbs.ErrInvalidWR, "4 SGEs, the queue takes 3"},
+		{"an SGE that can't be", verbs.SendWR{Opcode: verbs.OpSend, SGL: []verbs.SGE{{Length: verbs.BadLength}}}, verbs.ErrInvalidWR, "SGE 0 has BadLength"},
+		{"a long message", verbs.SendWR{Opcode: verbs.OpSend, SGL: []verbs.SGE{{Length: 1 << 31}}}, verbs.ErrInvalidWR, "2147483648 bytes in all, siw sends at most 2147483647"},
+		{"a long read", verbs.SendWR{Opcode: verbs.OpRDMARead, SGL: []verbs.SGE{{Length: 1 << 31}}}, verbs.ErrInvalidWR, "2147483648 bytes in all"},
+		{"a long message of two", verbs.SendWR{Opcode: verbs.OpSend, SGL: []verbs.SGE{{Length: 1<<31 - 1}, {Length: 1}}}, verbs.ErrInvalidWR, "2147483648 bytes in all"},
+		{"a second that can't be", verbs.SendWR{Opcode: verbs.OpSend, SGL: []verbs.SGE{{}, {Length: verbs.BadLength}}}, verbs.ErrInvalidWR, "SGE 1 has BadLength"},
+		{"a read into one", verbs.SendWR{Opcode: verbs.OpRDMARead, SGL: []verbs.SGE{{Length: verbs.BadLength}}}, verbs.ErrInvalidWR, "SGE 0 has BadLength"},
+		{"read into none", verbs.SendWR{Opcode: verbs.OpRDMARead}, verbs.ErrInvalidWR, "exactly one SGE"},
+		{"read into two", verbs.SendWR{Opcode: verbs.OpReadWithInv, SGL: sgl[:2]}, verbs.ErrInvalidWR, "exactly one SGE"},
+		{"inline read", verbs.SendWR{Opcode: verbs.OpRDMARead, SGL: sgl[:1], Inline: []byte{1}}, verbs.ErrInvalidWR, "exactly one SGE"},
+		{"fenced read", verbs.SendWR{Opcode: verbs.OpRDMARead, SGL: sgl[:1], Flags: verbs.SendFence}, verbs.ErrInvalidWR, "fence"},
+		{"inline send with invalidate", verbs.SendWR{Opcode: verbs.OpSendWithInv, Inline: []byte{1}}, verbs.ErrInvalidWR, "SEND and RDMA_WRITE only"},
+		{"inline and SGL", verbs.SendWR{Opcode: verbs.OpSend, Inline: []byte{1}, SGL: sgl[:1]}, verbs.ErrInvalidWR, "both"},
+		{"too much inline", verbs.SendWR{Opcode: verbs.OpSend, Inline: long}, verbs.ErrInvalidWR, "81 bytes inline, siw takes 80 (send more from registered memory, with SGL)"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := connected(t)
-			good := uverbs.SendWR{Opcode: uverbs.OpSend}
-			n, err := w.qp.PostSend([]uverbs.SendWR{good, c.wr, good})
+			good := verbs.SendWR{Opcode: verbs.OpSend}
+			n, err := w.qp.PostSend([]verbs.SendWR{good, c.wr, good})
 			if n != 1 || !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.text) || !strings.Contains(err.Error(), "post a send to QP 1 on siw0") {
 				t.Errorf("%d, %v", n, err)
 			}
@@ -147,19 +148,19 @@ func TestRefusedSends(t *testing.T) {
 // TestSupports: what Supports tells is what PostSend does, of every small number and of
 // large ones.
 func TestSupports(t *testing.T) {
-	takes := map[uverbs.Opcode]bool{uverbs.OpSend: true, uverbs.OpSendWithInv: true, uverbs.OpRDMAWrite: true, uverbs.OpRDMARead: true, uverbs.OpReadWithInv: true}
+	takes := map[verbs.Opcode]bool{verbs.OpSend: true, verbs.OpSendWithInv: true, verbs.OpRDMAWrite: true, verbs.OpRDMARead: true, verbs.OpReadWithInv: true}
 	w := connected(t)
-	ops := []uverbs.Opcode{1 << 8, 1 << 31, 1<<32 - 1}
-	for op := range uverbs.Opcode(0x40) {
+	ops := []verbs.Opcode{1 << 8, 1 << 31, 1<<32 - 1}
+	for op := range verbs.Opcode(0x40) {
 		ops = append(ops, op)
 	}
 	for _, op := range ops {
-		n, err := w.qp.PostSend([]uverbs.SendWR{{Opcode: op, SGL: sgl[:1]}})
-		if w.kqp.SIW.TakeSend(); (n == 1) != takes[op] || errors.Is(err, uverbs.ErrNotSupported) == takes[op] {
+		n, err := w.qp.PostSend([]verbs.SendWR{{Opcode: op, SGL: sgl[:1]}})
+		if w.kqp.SIW.TakeSend(); (n == 1) != takes[op] || errors.Is(err, verbs.ErrNotSupported) == takes[op] {
 			t.Errorf("%v: %d, %v", op, n, err)
 		}
-		for _, typ := range []uverbs.QPType{0, uverbs.QPTypeRC, uverbs.QPTypeUC, uverbs.QPTypeUD, uverbs.QPTypeDriver} {
-			if got := w.dev.Supports(typ, op); got != (takes[op] && typ == uverbs.QPTypeRC) {
+		for _, typ := range []verbs.QPType{0, verbs.QPTypeRC, verbs.QPTypeUC, verbs.QPTypeUD, verbs.QPTypeDriver} {
+			if got := w.dev.Supports(typ, op); got != (takes[op] && typ == verbs.QPTypeRC) {
 				t.Errorf("Supports(%v, %v): %t", typ, op, got)
 			}
 		}
@@ -168,12 +169,12 @@ func TestSupports(t *testing.T) {
 
 func TestSendQueueFull(t *testing.T) {
 	w := connected(t)
-	wrs := make([]uverbs.SendWR, depth+1)
+	wrs := make([]verbs.SendWR, depth+1)
 	for i := range wrs {
-		wrs[i] = uverbs.SendWR{WRID: uint64(i), Opcode: uverbs.OpSend}
+		wrs[i] = verbs.SendWR{WRID: uint64(i), Opcode: verbs.OpSend}
 	}
 	for range 3 { // around the ring
-		if n, err := w.qp.PostSend(wrs); n != depth || !errors.Is(err, uverbs.ErrQueueFull) {
+		if n, err := w.qp.PostSend(wrs); n != depth || !errors.Is(err, verbs.ErrQueueFull) {
 			t.Fatal(n, err)
 		}
 		for i := range depth {
@@ -191,7 +192,7 @@ func TestDoorbell(t *testing.T) {
 	rings := func() int { return w.k.Calls("POST_SEND") - start }
 	post := func(n int) {
 		t.Helper()
-		if _, err := w.qp.PostSend(make([]uverbs.SendWR, n)); err != nil {
+		if _, err := w.qp.PostSend(make([]verbs.SendWR, n)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -227,7 +228,7 @@ func TestDoorbellPath(t *testing.T) {
 		}
 		before := w.k.Calls("POST_SEND")
 		for range 3 {
-			if n, err := w.qp.PostSend([]uverbs.SendWR{{Opcode: uverbs.OpSend}}); n != 1 || err != nil {
+			if n, err := w.qp.PostSend([]verbs.SendWR{{Opcode: verbs.OpSend}}); n != 1 || err != nil {
 				t.Fatal(n, err)
 			}
 			w.kqp.SIW.TakeSend()
@@ -241,7 +242,7 @@ func TestDoorbellPath(t *testing.T) {
 func TestNotConnected(t *testing.T) {
 	w := newWorld(t, nil)
 	for range 2 {
-		n, err := w.qp.PostSend([]uverbs.SendWR{{Opcode: uverbs.OpSend}})
+		n, err := w.qp.PostSend([]verbs.SendWR{{Opcode: verbs.OpSend}})
 		if n != 0 || !errors.Is(err, syscall.ENOTCONN) || !strings.Contains(err.Error(), "the QP is not connected") {
 			t.Errorf("%d, %v", n, err)
 		}
@@ -250,7 +251,7 @@ func TestNotConnected(t *testing.T) {
 		t.Error("an entry lies in wait for the connection")
 	}
 	w.kqp.Connect()
-	if n, err := w.qp.PostSend([]uverbs.SendWR{{Opcode: uverbs.OpSend}}); n != 1 || err != nil {
+	if n, err := w.qp.PostSend([]verbs.SendWR{{Opcode: verbs.OpSend}}); n != 1 || err != nil {
 		t.Errorf("connected: %d, %v", n, err)
 	}
 }

@@ -4,37 +4,37 @@ import (
 	"fmt"
 
 	"github.com/goverbs/goverbs/internal/abi"
-	"github.com/goverbs/goverbs/uverbs/driver"
+	"github.com/goverbs/goverbs/verbs"
 )
 
-var errSolicited = fmt.Errorf("%w: siw raises no solicited-only events for receives; arm for any", driver.ErrNotSupported)
+var errSolicited = fmt.Errorf("%w: siw raises no solicited-only events for receives; arm for any", verbs.ErrNotSupported)
 
-var statuses = [...]driver.Status{
-	abi.SIW_WC_SUCCESS:         driver.StatusSuccess,
-	abi.SIW_WC_LOC_LEN_ERR:     driver.StatusLocLenErr,
-	abi.SIW_WC_LOC_PROT_ERR:    driver.StatusLocProtErr,
-	abi.SIW_WC_LOC_QP_OP_ERR:   driver.StatusLocQPOpErr,
-	abi.SIW_WC_WR_FLUSH_ERR:    driver.StatusWRFlushErr,
-	abi.SIW_WC_BAD_RESP_ERR:    driver.StatusBadRespErr,
-	abi.SIW_WC_LOC_ACCESS_ERR:  driver.StatusLocAccessErr,
-	abi.SIW_WC_REM_ACCESS_ERR:  driver.StatusRemAccessErr,
-	abi.SIW_WC_REM_INV_REQ_ERR: driver.StatusRemInvReqErr,
-	abi.SIW_WC_GENERAL_ERR:     driver.StatusGeneralErr,
+var statuses = [...]verbs.Status{
+	abi.SIW_WC_SUCCESS:         verbs.StatusSuccess,
+	abi.SIW_WC_LOC_LEN_ERR:     verbs.StatusLocLenErr,
+	abi.SIW_WC_LOC_PROT_ERR:    verbs.StatusLocProtErr,
+	abi.SIW_WC_LOC_QP_OP_ERR:   verbs.StatusLocQPOpErr,
+	abi.SIW_WC_WR_FLUSH_ERR:    verbs.StatusWRFlushErr,
+	abi.SIW_WC_BAD_RESP_ERR:    verbs.StatusBadRespErr,
+	abi.SIW_WC_LOC_ACCESS_ERR:  verbs.StatusLocAccessErr,
+	abi.SIW_WC_REM_ACCESS_ERR:  verbs.StatusRemAccessErr,
+	abi.SIW_WC_REM_INV_REQ_ERR: verbs.StatusRemInvReqErr,
+	abi.SIW_WC_GENERAL_ERR:     verbs.StatusGeneralErr,
 }
 
 // statusOf maps siw's status; one that siw hasn't got is a general error, and
 // the completion's VendorErr tells which it was.
-func statusOf(s uint16) driver.Status {
+func statusOf(s uint16) verbs.Status {
 	if int(s) < len(statuses) {
 		return statuses[s]
 	}
-	return driver.StatusGeneralErr
+	return verbs.StatusGeneralErr
 }
 
 // wcOpcodes has all there can be, which spares the look whether one is beyond the end.
-var wcOpcodes = func() (all [256]driver.WCOpcode) {
+var wcOpcodes = func() (all [256]verbs.WCOpcode) {
 	for op := range all {
-		all[op] = driver.WCOpcode(1<<16 | op)
+		all[op] = verbs.WCOpcode(1<<16 | op)
 	}
 	for op, wc := range knownOpcodes {
 		all[op] = wc
@@ -42,17 +42,17 @@ var wcOpcodes = func() (all [256]driver.WCOpcode) {
 	return all
 }()
 
-var knownOpcodes = map[uint8]driver.WCOpcode{
-	abi.SIW_OP_WRITE:           driver.WCRDMAWrite,
-	abi.SIW_OP_READ:            driver.WCRDMARead,
-	abi.SIW_OP_READ_LOCAL_INV:  driver.WCRDMARead,
-	abi.SIW_OP_SEND:            driver.WCSend,
-	abi.SIW_OP_SEND_WITH_IMM:   driver.WCSend,
-	abi.SIW_OP_SEND_REMOTE_INV: driver.WCSend,
-	abi.SIW_OP_FETCH_AND_ADD:   driver.WCFetchAdd,
-	abi.SIW_OP_COMP_AND_SWAP:   driver.WCCompareSwap,
-	abi.SIW_OP_RECEIVE:         driver.WCRecv,
+var knownOpcodes = map[uint8]verbs.WCOpcode{
+	abi.SIW_OP_WRITE:           verbs.WCRDMAWrite,
+	abi.SIW_OP_READ:            verbs.WCRDMARead,
+	abi.SIW_OP_READ_LOCAL_INV:  verbs.WCRDMARead,
+	abi.SIW_OP_SEND:            verbs.WCSend,
+	abi.SIW_OP_SEND_WITH_IMM:   verbs.WCSend,
+	abi.SIW_OP_SEND_REMOTE_INV: verbs.WCSend,
+	abi.SIW_OP_FETCH_AND_ADD:   verbs.WCFetchAdd,
+	abi.SIW_OP_COMP_AND_SWAP:   verbs.WCCompareSwap,
+	abi.SIW_OP_RECEIVE:         verbs.WCRecv,
 }
 
 // opcodeOf maps siw's opcode; one that can't be prints as its number.
-func opcodeOf(op uint8) driver.WCOpcode { return wcOpcodes[op] }
+func opcodeOf(op uint8) verbs.WCOpcode { return wcOpcodes[op] }

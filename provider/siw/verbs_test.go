@@ -7,6 +7,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // A stale key of an earlier region in the same slot is found out, because the low byte
@@ -15,7 +16,7 @@ func TestKeysVary(t *testing.T) {
 	w := newWorld(t, nil)
 	keys := make(map[uint8]bool)
 	for range 64 {
-		mr := must[*uverbs.MR](t)(w.pd.RegMR(make([]byte, 1), uverbs.AccessLocalWrite))
+		mr := must[*uverbs.MR](t)(w.pd.RegMR(make([]byte, 1), verbs.AccessLocalWrite))
 		keys[uint8(mr.RKey())] = true
 		if err := mr.Close(); err != nil {
 			t.Fatal(err)
@@ -30,15 +31,15 @@ func TestKeysVary(t *testing.T) {
 func TestRegMRAt(t *testing.T) {
 	w := newWorld(t, nil)
 	b := make([]byte, 1)
-	if _, err := w.pd.RegMRAt(b, 1<<40, uverbs.AccessLocalWrite); !errors.Is(err, uverbs.ErrNotSupported) || !strings.Contains(err.Error(), "its own addresses") {
+	if _, err := w.pd.RegMRAt(b, 1<<40, verbs.AccessLocalWrite); !errors.Is(err, verbs.ErrNotSupported) || !strings.Contains(err.Error(), "its own addresses") {
 		t.Error(err)
 	}
-	mr := must[*uverbs.MR](t)(w.pd.RegMR(b, uverbs.AccessLocalWrite))
+	mr := must[*uverbs.MR](t)(w.pd.RegMR(b, verbs.AccessLocalWrite))
 	at := mr.Addr()
 	if err := mr.Close(); err != nil {
 		t.Error(err)
 	}
-	if err := must[*uverbs.MR](t)(w.pd.RegMRAt(b, at, uverbs.AccessLocalWrite)).Close(); err != nil {
+	if err := must[*uverbs.MR](t)(w.pd.RegMRAt(b, at, verbs.AccessLocalWrite)).Close(); err != nil {
 		t.Error(err)
 	}
 }
@@ -47,9 +48,9 @@ func TestRegMRAt(t *testing.T) {
 func TestPollOverOldCompletion(t *testing.T) {
 	w := newWorld(t, nil)
 	w.kcq.SIW.Complete(abi.SiwCqe{Id: 1, Opcode: abi.SIW_OP_SEND, QpId: 9})
-	old := uverbs.WC{WRID: 5, Imm: 6, SrcQP: 7, Flags: uverbs.WCWithImm, PKeyIndex: 8, SLID: 9, SL: 1, DLIDPathBits: 2}
-	wcs := []uverbs.WC{old, old}
-	if n, err := w.cq.Poll(wcs); n != 1 || err != nil || wcs[0] != (uverbs.WC{WRID: 1, Opcode: uverbs.WCSend, QPN: 9}) || wcs[1] != old {
+	old := verbs.WC{WRID: 5, Imm: 6, SrcQP: 7, Flags: verbs.WCWithImm, PKeyIndex: 8, SLID: 9, SL: 1, DLIDPathBits: 2}
+	wcs := []verbs.WC{old, old}
+	if n, err := w.cq.Poll(wcs); n != 1 || err != nil || wcs[0] != (verbs.WC{WRID: 1, Opcode: verbs.WCSend, QPN: 9}) || wcs[1] != old {
 		t.Errorf("%d, %v, %+v", n, err, wcs)
 	}
 }
@@ -57,7 +58,7 @@ func TestPollOverOldCompletion(t *testing.T) {
 // siw forgets which receives were solicited, so nobody may wait for those only.
 func TestArmSolicited(t *testing.T) {
 	w := newWorld(t, nil)
-	if err := w.cq.Arm(true); !errors.Is(err, uverbs.ErrNotSupported) || w.kcq.Armed() {
+	if err := w.cq.Arm(true); !errors.Is(err, verbs.ErrNotSupported) || w.kcq.Armed() {
 		t.Error(err, w.kcq.Armed())
 	}
 	if err := w.cq.Arm(false); err != nil || !w.kcq.Armed() {

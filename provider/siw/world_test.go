@@ -9,6 +9,7 @@ import (
 	"github.com/goverbs/goverbs/internal/kernel"
 	"github.com/goverbs/goverbs/mmap"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 func must[T any](t testing.TB) func(T, error) T {
@@ -37,11 +38,11 @@ type world struct {
 
 const depth = 4 // of each work queue
 
-var info = uverbs.DeviceInfo{Name: "siw0", Driver: uverbs.DriverSIW, ABI: 1}
+var info = uverbs.DeviceInfo{Name: "siw0", Driver: verbs.DriverSIW, ABI: 1}
 
 func newWorld(t testing.TB, change func(*uverbs.QPOptions)) *world {
 	t.Helper()
-	k := fakeverbs.New(uint32(uverbs.DriverSIW))
+	k := fakeverbs.New(uint32(verbs.DriverSIW))
 	live := mmap.Live()
 	w := &world{k: k}
 	w.dev = must[*uverbs.Device](t)(openOn(info, k))
@@ -50,7 +51,7 @@ func newWorld(t testing.TB, change func(*uverbs.QPOptions)) *world {
 	w.cq = must[*uverbs.CQ](t)(w.dev.CreateCQ(4*depth, &uverbs.CQOptions{Channel: w.ch}))
 	w.srq = must[*uverbs.SRQ](t)(w.pd.CreateSRQ(&uverbs.SRQOptions{MaxWR: depth, MaxSGE: 2}))
 	opts := &uverbs.QPOptions{SendCQ: w.cq, RecvCQ: w.cq,
-		Cap: uverbs.QPCap{MaxSendWR: depth, MaxRecvWR: depth, MaxSendSGE: 3, MaxRecvSGE: 3}}
+		Cap: verbs.QPCap{MaxSendWR: depth, MaxRecvWR: depth, MaxSendSGE: 3, MaxRecvSGE: 3}}
 	if change != nil {
 		opts.SRQ = nil
 		change(opts)
@@ -59,7 +60,7 @@ func newWorld(t testing.TB, change func(*uverbs.QPOptions)) *world {
 	w.kqp, w.kcq, w.ksrq = k.QueuePairs()[0], k.CQs()[0], k.SRQs()[0]
 	t.Cleanup(func() {
 		for _, c := range []interface{ Close() error }{w.qp, w.srq, w.cq, w.ch, w.pd, w.dev} {
-			if err := c.Close(); err != nil && !errors.Is(err, uverbs.ErrClosed) {
+			if err := c.Close(); err != nil && !errors.Is(err, verbs.ErrClosed) {
 				t.Error(err)
 			}
 		}
@@ -80,9 +81,9 @@ func connected(t testing.TB) *world {
 	return w
 }
 
-func (w *world) poll(t testing.TB) []uverbs.WC {
+func (w *world) poll(t testing.TB) []verbs.WC {
 	t.Helper()
-	wcs := make([]uverbs.WC, 64)
+	wcs := make([]verbs.WC, 64)
 	return wcs[:must[int](t)(w.cq.Poll(wcs))]
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // Result is what a client measured.
@@ -30,12 +31,12 @@ func Client(ctx context.Context, addr string, size int) (*Result, error) {
 		return nil, err
 	}
 	defer conn.Close()
-	out, err := conn.PD().AllocMR(size, uverbs.AccessLocalWrite, nil)
+	out, err := conn.PD().AllocMR(size, verbs.AccessLocalWrite, nil)
 	if err != nil {
 		return nil, err
 	}
 	defer out.Close()
-	back, err := conn.PD().AllocMR(size, uverbs.AccessLocalWrite|uverbs.AccessRemoteWrite, nil)
+	back, err := conn.PD().AllocMR(size, verbs.AccessLocalWrite|verbs.AccessRemoteWrite, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -49,10 +50,10 @@ func Client(ctx context.Context, addr string, size int) (*Result, error) {
 		return nil, err
 	}
 	res := &Result{Size: size, CRC: crc32.ChecksumIEEE(out.Bytes())}
-	if res.Write, err = s.move(ctx, uverbs.OpRDMAWrite, out, theirs); err != nil {
+	if res.Write, err = s.move(ctx, verbs.OpRDMAWrite, out, theirs); err != nil {
 		return nil, err
 	}
-	if res.Read, err = s.move(ctx, uverbs.OpRDMARead, back, theirs); err != nil {
+	if res.Read, err = s.move(ctx, verbs.OpRDMARead, back, theirs); err != nil {
 		return nil, err
 	}
 	if at := firstDifference(out.Bytes(), back.Bytes()); at < size {
@@ -62,9 +63,9 @@ func Client(ctx context.Context, addr string, size int) (*Result, error) {
 }
 
 // move writes a whole region to the peer's buffer, or reads it from there.
-func (s *session) move(ctx context.Context, op uverbs.Opcode, mr *uverbs.MR, peer Buffer) (time.Duration, error) {
+func (s *session) move(ctx context.Context, op verbs.Opcode, mr *uverbs.MR, peer Buffer) (time.Duration, error) {
 	start := time.Now()
-	err := s.do(ctx, uverbs.SendWR{Opcode: op, SGL: []uverbs.SGE{mr.SGE(0, mr.Len())}, RemoteAddr: peer.Addr, RKey: peer.RKey})
+	err := s.do(ctx, verbs.SendWR{Opcode: op, SGL: []verbs.SGE{mr.SGE(0, mr.Len())}, RemoteAddr: peer.Addr, RKey: peer.RKey})
 	return time.Since(start), err
 }
 

@@ -6,7 +6,7 @@ import (
 	"hash/crc32"
 
 	"github.com/goverbs/goverbs/rdmacm"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // MaxSize is the largest buffer that a server gives away, 64 MiB.
@@ -38,7 +38,7 @@ func Serve(ctx context.Context, ln *rdmacm.Listener) (*Received, error) {
 	if theirs.Length > MaxSize {
 		return nil, fmt.Errorf("the client wants %d bytes, the most is %d", theirs.Length, MaxSize)
 	}
-	mr, err := conn.PD().AllocMR(int(theirs.Length), uverbs.AccessLocalWrite|uverbs.AccessRemoteWrite|uverbs.AccessRemoteRead, nil)
+	mr, err := conn.PD().AllocMR(int(theirs.Length), verbs.AccessLocalWrite|verbs.AccessRemoteWrite|verbs.AccessRemoteRead, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // Buffer describes memory that the peer may use.
@@ -29,13 +30,13 @@ type session struct {
 // prepare runs before the connection stands. The receive must be posted by
 // then: on iWARP a message that finds none ends the connection.
 func (s *session) prepare(c *rdmacm.Conn) error {
-	msgs, err := c.PD().AllocMR(2*bufferSize, uverbs.AccessLocalWrite, nil)
+	msgs, err := c.PD().AllocMR(2*bufferSize, verbs.AccessLocalWrite, nil)
 	if err != nil {
 		return err
 	}
 	c.Own(msgs)
 	s.qp, s.msgs = c.QP(), msgs
-	_, err = c.QP().PostRecv([]uverbs.RecvWR{{SGL: []uverbs.SGE{msgs.SGE(bufferSize, bufferSize)}}})
+	_, err = c.QP().PostRecv([]verbs.RecvWR{{SGL: []verbs.SGE{msgs.SGE(bufferSize, bufferSize)}}})
 	return err
 }
 
@@ -44,7 +45,7 @@ func (s *session) send(ctx context.Context, b Buffer) error {
 	binary.BigEndian.PutUint64(out, b.Addr)
 	binary.BigEndian.PutUint32(out[8:], b.Length)
 	binary.BigEndian.PutUint32(out[12:], b.RKey)
-	return s.do(ctx, uverbs.SendWR{Opcode: uverbs.OpSend, SGL: []uverbs.SGE{s.msgs.SGE(0, bufferSize)}})
+	return s.do(ctx, verbs.SendWR{Opcode: verbs.OpSend, SGL: []verbs.SGE{s.msgs.SGE(0, bufferSize)}})
 }
 
 func (s *session) receive(ctx context.Context) (Buffer, error) {
@@ -61,10 +62,10 @@ func (s *session) receive(ctx context.Context) (Buffer, error) {
 
 // do carries out one work request and waits for it. A call that its context ends
 // leaves its completion on the CQ; the next call tells it from its own by the WRID.
-func (s *session) do(ctx context.Context, wr uverbs.SendWR) error {
+func (s *session) do(ctx context.Context, wr verbs.SendWR) error {
 	s.sent++
-	wr.WRID, wr.Flags = s.sent, wr.Flags|uverbs.SendSignaled
-	if _, err := s.qp.PostSend([]uverbs.SendWR{wr}); err != nil {
+	wr.WRID, wr.Flags = s.sent, wr.Flags|verbs.SendSignaled
+	if _, err := s.qp.PostSend([]verbs.SendWR{wr}); err != nil {
 		return err
 	}
 	for {
@@ -77,10 +78,10 @@ func (s *session) do(ctx context.Context, wr uverbs.SendWR) error {
 	}
 }
 
-func waitOne(ctx context.Context, cq *uverbs.CQ) (uverbs.WC, error) {
-	var wcs [1]uverbs.WC
+func waitOne(ctx context.Context, cq *uverbs.CQ) (verbs.WC, error) {
+	var wcs [1]verbs.WC
 	if _, err := cq.Wait(ctx, wcs[:]); err != nil {
-		return uverbs.WC{}, err
+		return verbs.WC{}, err
 	}
 	return wcs[0], wcs[0].Err()
 }

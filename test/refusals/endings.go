@@ -3,7 +3,7 @@ package refusals
 import (
 	"strings"
 
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // Ending is a request over soft iWARP that is wrong, and what becomes of it. A unit test has the
@@ -17,20 +17,20 @@ import (
 // responder refuses was a success.
 type Ending struct {
 	Name      string
-	Op        uverbs.Opcode
+	Op        verbs.Opcode
 	Size      int
-	Change    func(*uverbs.SendWR) // makes it wrong
-	Mine, His *uverbs.Access       // to the ends' memory; nil: all there is
-	NoRecv    bool                 // the responder has no receive
-	Closed    bool                 // it names a region of the responder's that is closed
-	Forgiven  bool                 // the connection stays
+	Change    func(*verbs.SendWR) // makes it wrong
+	Mine, His *verbs.Access       // to the ends' memory; nil: all there is
+	NoRecv    bool                // the responder has no receive
+	Closed    bool                // it names a region of the responder's that is closed
+	Forgiven  bool                // the connection stays
 
 	Requester, Responder string
 }
 
 // Request fills in a request that is to the peer's memory, whose data an SGE names.
-func (e *Ending) Request(wr uverbs.SendWR, data uverbs.SGE) uverbs.SendWR {
-	wr.WRID, wr.Opcode, wr.SGL, wr.Flags = 1, e.Op, []uverbs.SGE{data}, uverbs.SendSignaled
+func (e *Ending) Request(wr verbs.SendWR, data verbs.SGE) verbs.SendWR {
+	wr.WRID, wr.Opcode, wr.SGL, wr.Flags = 1, e.Op, []verbs.SGE{data}, verbs.SendSignaled
 	if e.Change != nil {
 		e.Change(&wr)
 	}
@@ -58,7 +58,7 @@ const (
 
 // Endings are those of all operations.
 func Endings(l Layout) []Ending {
-	const send, sendInv, write, read = uverbs.OpSend, uverbs.OpSendWithInv, uverbs.OpRDMAWrite, uverbs.OpRDMARead
+	const send, sendInv, write, read = verbs.OpSend, verbs.OpSendWithInv, verbs.OpRDMAWrite, verbs.OpRDMARead
 	return []Ending{
 		{Name: "SEND, no receive posted", Op: send, Size: 8, NoRecv: true, Requester: sendSucceeded},
 		{Name: "SEND, receive too short", Op: send, Size: l.Recv + 1, Requester: sendSucceeded, Responder: "1000 RECV local length error, QP fatal error"},

@@ -1,6 +1,9 @@
 package refusals
 
-import "github.com/goverbs/goverbs/uverbs"
+import (
+	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
+)
 
 // Failure is a send over soft RoCE that is wrong, and what becomes of it. A unit test has the
 // devices of package rdmatest do it, and a kernel test those of Linux 6.12. The responder has
@@ -9,12 +12,12 @@ import "github.com/goverbs/goverbs/uverbs"
 // in the error state, another SEND of 8 bytes follows.
 type Failure struct {
 	Name      string // begins with the type of the queue pairs
-	Op        uverbs.Opcode
+	Op        verbs.Opcode
 	Size      int
-	Change    func(*uverbs.SendWR) // makes it wrong
-	Mine, His uverbs.Access        // to the ends' memory; zero: all there is
-	HisQP     *uverbs.Access       // what the responder's queue pair lets its peer do; nil: all there is
-	Closed    bool                 // it names a region of the responder's that is closed
+	Change    func(*verbs.SendWR) // makes it wrong
+	Mine, His verbs.Access        // to the ends' memory; zero: all there is
+	HisQP     *verbs.Access       // what the responder's queue pair lets its peer do; nil: all there is
+	Closed    bool                // it names a region of the responder's that is closed
 
 	Requester, Responder string
 }
@@ -27,24 +30,24 @@ type Layout struct {
 }
 
 // Type is the type of the queue pairs.
-func (f *Failure) Type() uverbs.QPType {
-	return map[string]uverbs.QPType{"RC": uverbs.QPTypeRC, "UC": uverbs.QPTypeUC, "UD": uverbs.QPTypeUD}[f.Name[:2]]
+func (f *Failure) Type() verbs.QPType {
+	return map[string]verbs.QPType{"RC": verbs.QPTypeRC, "UC": verbs.QPTypeUC, "UD": verbs.QPTypeUD}[f.Name[:2]]
 }
 
 // Request fills in a request to the peer, whose data an SGE names.
-func (f *Failure) Request(wr uverbs.SendWR, data uverbs.SGE) uverbs.SendWR {
+func (f *Failure) Request(wr verbs.SendWR, data verbs.SGE) verbs.SendWR {
 	wr.WRID, wr.Opcode, wr.SGL = 1, f.Op, nil
 	switch f.Op {
-	case uverbs.OpAtomicWrite:
+	case verbs.OpAtomicWrite:
 		wr.Inline = make([]byte, f.Size)
-	case uverbs.OpFlush:
-		wr.Flush = uverbs.Flush{Type: uverbs.FlushGlobal, Length: uint32(f.Size)}
-	case uverbs.OpLocalInv:
-	case uverbs.OpCompareSwap, uverbs.OpFetchAdd:
+	case verbs.OpFlush:
+		wr.Flush = verbs.Flush{Type: verbs.FlushGlobal, Length: uint32(f.Size)}
+	case verbs.OpLocalInv:
+	case verbs.OpCompareSwap, verbs.OpFetchAdd:
 		wr.CompareAdd, wr.Swap = Before, After
 		fallthrough
 	default:
-		wr.SGL = []uverbs.SGE{data}
+		wr.SGL = []verbs.SGE{data}
 	}
 	if f.Change != nil {
 		f.Change(&wr)
@@ -61,9 +64,9 @@ const Before, After = 40, 80
 func (f *Failure) Changes(number uint64) bool {
 	want := uint64(Before)
 	switch f.Op {
-	case uverbs.OpSend, uverbs.OpSendWithInv:
+	case verbs.OpSend, verbs.OpSendWithInv:
 		return false
-	case uverbs.OpCompareSwap, uverbs.OpFetchAdd:
+	case verbs.OpCompareSwap, verbs.OpFetchAdd:
 		if f.Requester == Protection {
 			want = After
 		}
@@ -88,23 +91,23 @@ const (
 	DroppedUD = "1000 RECV success 48, 1001 work request flushed; RTS"
 )
 
-const mayRead, mayWrite, mayLocal = uverbs.AccessRemoteRead, uverbs.AccessRemoteWrite, uverbs.AccessLocalWrite
+const mayRead, mayWrite, mayLocal = verbs.AccessRemoteRead, verbs.AccessRemoteWrite, verbs.AccessLocalWrite
 
-func wrongRKey(wr *uverbs.SendWR) { wr.RKey ^= 0x5500 }
-func staleRKey(wr *uverbs.SendWR) { wr.RKey ^= 1 }
-func wrongLKey(wr *uverbs.SendWR) { wr.SGL[0].LKey ^= 0x5500 }
-func badInv(wr *uverbs.SendWR)    { wr.InvalidateRKey = 0x5500 }
-func odd(wr *uverbs.SendWR)       { wr.RemoteAddr += 4 }
+func wrongRKey(wr *verbs.SendWR) { wr.RKey ^= 0x5500 }
+func staleRKey(wr *verbs.SendWR) { wr.RKey ^= 1 }
+func wrongLKey(wr *verbs.SendWR) { wr.SGL[0].LKey ^= 0x5500 }
+func badInv(wr *verbs.SendWR)    { wr.InvalidateRKey = 0x5500 }
+func odd(wr *verbs.SendWR)       { wr.RemoteAddr += 4 }
 
-func (l Layout) beyond(wr *uverbs.SendWR) { wr.RemoteAddr += uint64(l.Memory - 4) }
-func (l Layout) tooFar(wr *uverbs.SendWR) { wr.SGL[0].Addr += uint64(l.Memory - l.Source - 4) }
+func (l Layout) beyond(wr *verbs.SendWR) { wr.RemoteAddr += uint64(l.Memory - 4) }
+func (l Layout) tooFar(wr *verbs.SendWR) { wr.SGL[0].Addr += uint64(l.Memory - l.Source - 4) }
 
-func lets(a uverbs.Access) *uverbs.Access { return &a }
+func lets(a verbs.Access) *verbs.Access { return &a }
 
 // Failures are those of all operations.
 func Failures(l Layout) (all []Failure) {
 	for _, part := range [][]Failure{l.local(), l.remote(), l.newer(), l.unreliable(), l.datagrams(),
-		l.atomics("RC COMPARE_SWAP", uverbs.OpCompareSwap), l.atomics("RC FETCH_ADD", uverbs.OpFetchAdd)} {
+		l.atomics("RC COMPARE_SWAP", verbs.OpCompareSwap), l.atomics("RC FETCH_ADD", verbs.OpFetchAdd)} {
 		all = append(all, part...)
 	}
 	return all
@@ -112,7 +115,7 @@ func Failures(l Layout) (all []Failure) {
 
 // local are wrong at the requester's end.
 func (l Layout) local() []Failure {
-	const send, write, read = uverbs.OpSend, uverbs.OpRDMAWrite, uverbs.OpRDMARead
+	const send, write, read = verbs.OpSend, verbs.OpRDMAWrite, verbs.OpRDMARead
 	return []Failure{
 		{Name: "RC SEND, local key", Op: send, Size: 8, Change: wrongLKey, Requester: FlushedSend, Responder: Untouched},
 		{Name: "RC SEND, local range", Op: send, Size: 8, Change: l.tooFar, Requester: FlushedSend, Responder: Untouched},
@@ -121,13 +124,13 @@ func (l Layout) local() []Failure {
 		{Name: "RC READ, local key", Op: read, Size: 8, Change: wrongLKey, Requester: Protection, Responder: Untouched},
 		{Name: "RC READ, local range", Op: read, Size: 8, Change: l.tooFar, Requester: Protection, Responder: Untouched},
 		{Name: "RC READ, local access", Op: read, Size: 8, Mine: mayRead, Requester: Protection, Responder: Untouched},
-		{Name: "RC LOCAL_INV, key", Op: uverbs.OpLocalInv, Change: badInv, Requester: FlushedSend, Responder: Untouched},
+		{Name: "RC LOCAL_INV, key", Op: verbs.OpLocalInv, Change: badInv, Requester: FlushedSend, Responder: Untouched},
 	}
 }
 
 // remote are wrong at the responder's.
 func (l Layout) remote() []Failure {
-	const send, write, read, writeImm = uverbs.OpSend, uverbs.OpRDMAWrite, uverbs.OpRDMARead, uverbs.OpRDMAWriteImm
+	const send, write, read, writeImm = verbs.OpSend, verbs.OpRDMAWrite, verbs.OpRDMARead, verbs.OpRDMAWriteImm
 	return []Failure{
 		{Name: "RC WRITE, remote key", Op: write, Size: 8, Change: wrongRKey, Requester: Refused, Responder: Lost},
 		{Name: "RC WRITE, remote key of before", Op: write, Size: 8, Change: staleRKey, Requester: Refused, Responder: Lost},
@@ -141,7 +144,7 @@ func (l Layout) remote() []Failure {
 		{Name: "RC READ, remote range", Op: read, Size: 8, Change: l.beyond, Requester: Refused, Responder: Lost},
 		{Name: "RC READ, access of the MR", Op: read, Size: 8, His: mayLocal | mayWrite, Requester: Refused, Responder: Lost},
 		{Name: "RC READ, access of the QP", Op: read, Size: 8, HisQP: lets(mayWrite), Requester: Invalid, Responder: Lost},
-		{Name: "RC SEND_WITH_INV, key", Op: uverbs.OpSendWithInv, Size: 8, Change: badInv, Requester: SentIt, // acknowledged all the same
+		{Name: "RC SEND_WITH_INV, key", Op: verbs.OpSendWithInv, Size: 8, Change: badInv, Requester: SentIt, // acknowledged all the same
 			Responder: "1000 remote invalid request, 1001 work request flushed; ERR"},
 		{Name: "RC SEND, receive too short", Op: send, Size: l.Recv + 1, Requester: Operation, Responder: Broken},
 		{Name: "RC SEND, receive not writable", Op: send, Size: 8, His: mayRead, Requester: Operation, Responder: Broken},
@@ -150,7 +153,7 @@ func (l Layout) remote() []Failure {
 
 // newer are operations that came with Linux 6.3 and 6.2.
 func (l Layout) newer() []Failure {
-	const write, flush = uverbs.OpAtomicWrite, uverbs.OpFlush
+	const write, flush = verbs.OpAtomicWrite, verbs.OpFlush
 	return []Failure{
 		{Name: "RC ATOMIC_WRITE, remote key", Op: write, Size: 8, Change: wrongRKey, Requester: Refused, Responder: Lost},
 		{Name: "RC ATOMIC_WRITE, remote range", Op: write, Size: 8, Change: l.beyond, Requester: Refused, Responder: Lost},
@@ -166,7 +169,7 @@ func (l Layout) newer() []Failure {
 
 // unreliable are of UC: what the responder finds wrong with a request, it drops.
 func (l Layout) unreliable() []Failure {
-	const send, write = uverbs.OpSend, uverbs.OpRDMAWrite
+	const send, write = verbs.OpSend, verbs.OpRDMAWrite
 	return []Failure{
 		{Name: "UC SEND, local key", Op: send, Size: 8, Change: wrongLKey, Requester: FlushedSend, Responder: Untouched},
 		{Name: "UC WRITE, local range", Op: write, Size: 8, Change: l.tooFar, Requester: FlushedSend, Responder: Untouched},
@@ -174,25 +177,25 @@ func (l Layout) unreliable() []Failure {
 		{Name: "UC WRITE, remote range", Op: write, Size: 8, Change: l.beyond, Requester: WroteIt, Responder: Dropped},
 		{Name: "UC WRITE, access of the MR", Op: write, Size: 8, His: mayLocal, Requester: WroteIt, Responder: Dropped},
 		{Name: "UC WRITE, access of the QP", Op: write, Size: 8, HisQP: lets(0), Requester: WroteIt, Responder: Dropped},
-		{Name: "UC WRITE_WITH_IMM, remote key", Op: uverbs.OpRDMAWriteImm, Size: 8, Change: wrongRKey, Requester: WroteIt, Responder: Dropped},
+		{Name: "UC WRITE_WITH_IMM, remote key", Op: verbs.OpRDMAWriteImm, Size: 8, Change: wrongRKey, Requester: WroteIt, Responder: Dropped},
 		{Name: "UC SEND, receive too short", Op: send, Size: l.Recv + 1, Requester: SentIt, Responder: Broken},
 		{Name: "UC SEND, receive not writable", Op: send, Size: 8, His: mayRead, Requester: SentIt, Responder: Broken},
 	}
 }
 
 func (l Layout) datagrams() []Failure {
-	const send = uverbs.OpSend
+	const send = verbs.OpSend
 	return []Failure{
 		{Name: "UD SEND, local key", Op: send, Size: 8, Change: wrongLKey, Requester: FlushedSend, Responder: Untouched},
-		{Name: "UD SEND, Q_Key", Op: send, Size: 8, Change: func(wr *uverbs.SendWR) { wr.RemoteQKey++ }, Requester: SentIt, Responder: DroppedUD},
-		{Name: "UD SEND, QP number", Op: send, Size: 8, Change: func(wr *uverbs.SendWR) { wr.RemoteQPN += 1000 }, Requester: SentIt, Responder: DroppedUD},
+		{Name: "UD SEND, Q_Key", Op: send, Size: 8, Change: func(wr *verbs.SendWR) { wr.RemoteQKey++ }, Requester: SentIt, Responder: DroppedUD},
+		{Name: "UD SEND, QP number", Op: send, Size: 8, Change: func(wr *verbs.SendWR) { wr.RemoteQPN += 1000 }, Requester: SentIt, Responder: DroppedUD},
 		{Name: "UD SEND, receive too short", Op: send, Size: l.Recv - uverbs.GRHSize + 1, Requester: SentIt, Responder: DroppedUD},
 		{Name: "UD SEND, longer than the MTU", Op: send, Size: 1025, Requester: SentIt, Responder: DroppedUD},
 		{Name: "UD SEND, receive not writable", Op: send, Size: 8, His: mayRead, Requester: SentIt, Responder: Broken},
 	}
 }
 
-func (l Layout) atomics(name string, op uverbs.Opcode) []Failure {
+func (l Layout) atomics(name string, op verbs.Opcode) []Failure {
 	return []Failure{
 		{Name: name + ", local key", Op: op, Size: 8, Change: wrongLKey, Requester: Protection, Responder: Untouched},
 		{Name: name + ", local range", Op: op, Size: 8, Change: l.tooFar, Requester: Protection, Responder: Untouched},

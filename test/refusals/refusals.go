@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // On says which kinds of devices a row is about.
@@ -62,7 +63,7 @@ func open(t testing.TB, device string, on On) *Env {
 	e.free = append(e.free, e.Dev)
 	e.PD = keep(e, must(e.Dev.AllocPD()))
 	e.CQ = keep(e, must(e.Dev.CreateCQ(16, nil)))
-	e.MR = keep(e, must(e.PD.AllocMR(4096, uverbs.AccessLocalWrite, nil)))
+	e.MR = keep(e, must(e.PD.AllocMR(4096, verbs.AccessLocalWrite, nil)))
 	return e
 }
 
@@ -103,18 +104,18 @@ func (e *Env) close() {
 }
 
 // qp makes a queue pair in RESET.
-func (e *Env) qp(typ uverbs.QPType) *uverbs.QP {
+func (e *Env) qp(typ verbs.QPType) *uverbs.QP {
 	e.t.Helper()
 	return keep(e, must(e.PD.CreateQP(e.options(typ))))
 }
 
-func (e *Env) options(typ uverbs.QPType) *uverbs.QPOptions {
-	return &uverbs.QPOptions{Type: typ, SendCQ: e.CQ, RecvCQ: e.CQ, Cap: uverbs.QPCap{MaxSendWR: 4, MaxRecvWR: 4, MaxSendSGE: 1, MaxRecvSGE: 1}}
+func (e *Env) options(typ verbs.QPType) *uverbs.QPOptions {
+	return &uverbs.QPOptions{Type: typ, SendCQ: e.CQ, RecvCQ: e.CQ, Cap: verbs.QPCap{MaxSendWR: 4, MaxRecvWR: 4, MaxSendSGE: 1, MaxRecvSGE: 1}}
 }
 
 // create makes a queue pair with something changed.
 func (e *Env) create(change func(*uverbs.QPOptions)) error {
-	o := e.options(uverbs.QPTypeRC)
+	o := e.options(verbs.QPTypeRC)
 	change(o)
 	return made[*uverbs.QP](e)(e.PD.CreateQP(o))
 }

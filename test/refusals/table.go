@@ -4,6 +4,7 @@ import (
 	"syscall"
 
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // Refusals is the table.
@@ -31,8 +32,8 @@ var queues = []Refusal{
 	}, syscall.EINVAL},
 	{"CQ with time stamps", RXE, func(e *Env) error {
 		return made[*uverbs.CQ](e)(e.Dev.CreateCQ(1, &uverbs.CQOptions{Flags: 1}))
-	}, uverbs.ErrNotSupported},
-	{"CQ resized", SIW, func(e *Env) error { return e.CQ.Resize(32) }, uverbs.ErrNotSupported},
+	}, verbs.ErrNotSupported},
+	{"CQ resized", SIW, func(e *Env) error { return e.CQ.Resize(32) }, verbs.ErrNotSupported},
 	{"SRQ of no entries", Both, func(e *Env) error {
 		return made[*uverbs.SRQ](e)(e.PD.CreateSRQ(&uverbs.SRQOptions{MaxSGE: 1}))
 	}, syscall.EINVAL},
@@ -63,87 +64,87 @@ var pairs = []Refusal{
 	{"QP of too much inline", RXE, func(e *Env) error {
 		return e.create(func(o *uverbs.QPOptions) { o.Cap.MaxInline = 513 })
 	}, syscall.EINVAL},
-	{"UC", SIW, func(e *Env) error { return e.create(func(o *uverbs.QPOptions) { o.Type = uverbs.QPTypeUC }) }, uverbs.ErrNotSupported},
-	{"UD", SIW, func(e *Env) error { return e.create(func(o *uverbs.QPOptions) { o.Type = uverbs.QPTypeUD }) }, uverbs.ErrNotSupported},
+	{"UC", SIW, func(e *Env) error { return e.create(func(o *uverbs.QPOptions) { o.Type = verbs.QPTypeUC }) }, verbs.ErrNotSupported},
+	{"UD", SIW, func(e *Env) error { return e.create(func(o *uverbs.QPOptions) { o.Type = verbs.QPTypeUD }) }, verbs.ErrNotSupported},
 	{"raw packets", Both, func(e *Env) error {
 		return e.create(func(o *uverbs.QPOptions) { o.Type = 8 })
-	}, uverbs.ErrNotSupported},
-	{"CQ in use", Both, func(e *Env) error { e.qp(uverbs.QPTypeRC); return e.CQ.Close() }, uverbs.ErrInUse},
-	{"PD in use", Both, func(e *Env) error { return e.PD.Close() }, uverbs.ErrInUse},
+	}, verbs.ErrNotSupported},
+	{"CQ in use", Both, func(e *Env) error { e.qp(verbs.QPTypeRC); return e.CQ.Close() }, verbs.ErrInUse},
+	{"PD in use", Both, func(e *Env) error { return e.PD.Close() }, verbs.ErrInUse},
 	{"PD closed twice", Both, func(e *Env) error {
 		pd := must(e.Dev.AllocPD())(e.t)
 		if err := pd.Close(); err != nil {
 			return err
 		}
 		return failed(pd.AllocMR(1, 0, nil))
-	}, uverbs.ErrClosed},
+	}, verbs.ErrClosed},
 }
 
 var regions = []Refusal{
-	{"region that peers write and we don't", Both, register(uverbs.AccessRemoteWrite), syscall.EINVAL},
-	{"region for atomics that we don't write", Both, register(uverbs.AccessRemoteAtomic), syscall.EINVAL},
+	{"region that peers write and we don't", Both, register(verbs.AccessRemoteWrite), syscall.EINVAL},
+	{"region for atomics that we don't write", Both, register(verbs.AccessRemoteAtomic), syscall.EINVAL},
 	{"region with unknown access", Both, register(1 << 19), syscall.EINVAL},
-	{"region on demand", SIW, register(uverbs.AccessLocalWrite | uverbs.AccessOnDemand), uverbs.ErrNotSupported},
-	{"region that peers flush", SIW, register(uverbs.AccessFlushGlobal), uverbs.ErrNotSupported},
-	{"region changed", SIW, func(e *Env) error { return e.MR.Rereg(uverbs.ReregOptions{PD: e.PD}) }, uverbs.ErrNotSupported},
-	{"window", SIW, func(e *Env) error { return made[*uverbs.MW](e)(e.PD.AllocMW(uverbs.MWType1)) }, uverbs.ErrNotSupported},
+	{"region on demand", SIW, register(verbs.AccessLocalWrite | verbs.AccessOnDemand), verbs.ErrNotSupported},
+	{"region that peers flush", SIW, register(verbs.AccessFlushGlobal), verbs.ErrNotSupported},
+	{"region changed", SIW, func(e *Env) error { return e.MR.Rereg(uverbs.ReregOptions{PD: e.PD}) }, verbs.ErrNotSupported},
+	{"window", SIW, func(e *Env) error { return made[*uverbs.MW](e)(e.PD.AllocMW(verbs.MWType1)) }, verbs.ErrNotSupported},
 	{"window of no type", RXE, func(e *Env) error { return made[*uverbs.MW](e)(e.PD.AllocMW(7)) }, syscall.EINVAL},
 }
 
-func register(a uverbs.Access) func(e *Env) error {
+func register(a verbs.Access) func(e *Env) error {
 	return func(e *Env) error { return made[*uverbs.MR](e)(e.PD.AllocMR(4096, a, nil)) }
 }
 
 var states = []Refusal{
-	{"RESET to RTS", RXE, modify(uverbs.QPAttr{State: uverbs.QPStateRTS}, uverbs.QPAttrState), syscall.EINVAL},
-	{"RESET to RTR", RXE, modify(uverbs.QPAttr{State: uverbs.QPStateRTR}, uverbs.QPAttrState), syscall.EINVAL},
-	{"RESET to INIT without a port", RXE, modify(uverbs.QPAttr{State: uverbs.QPStateInit}, uverbs.QPAttrState), syscall.EINVAL},
-	{"RESET to INIT on port 2", RXE, modify(uverbs.QPAttr{State: uverbs.QPStateInit, Port: 2},
-		uverbs.QPAttrState|uverbs.QPAttrPort|uverbs.QPAttrPKeyIndex|uverbs.QPAttrAccess), syscall.EINVAL},
-	{"to RTS by hand", SIW, modify(uverbs.QPAttr{State: uverbs.QPStateRTS}, uverbs.QPAttrState), syscall.EINVAL},
-	{"to RTR by hand, which means nothing", SIW, modify(uverbs.QPAttr{State: uverbs.QPStateRTR}, uverbs.QPAttrState), nil},
-	{"ERR to ERR", Both, fromErr(uverbs.QPStateErr), nil},
-	{"ERR to SQD", RXE, fromErr(uverbs.QPStateSQD), syscall.EINVAL},
-	{"ERR to INIT", RXE, fromErr(uverbs.QPStateInit), syscall.EINVAL},
-	{"ERR to RTS", RXE, fromErr(uverbs.QPStateRTS), syscall.EINVAL},
-	{"ERR to SQD, which means nothing", SIW, fromErr(uverbs.QPStateSQD), nil},
-	{"ERR to RTS, which means nothing", SIW, fromErr(uverbs.QPStateRTS), nil},
-	{"send in RESET", RXE, func(e *Env) error { return e.send(e.qp(uverbs.QPTypeRC), e.one()) }, syscall.EINVAL},
-	{"send unconnected", SIW, func(e *Env) error { return e.send(e.qp(uverbs.QPTypeRC), e.one()) }, syscall.ENOTCONN},
+	{"RESET to RTS", RXE, modify(verbs.QPAttr{State: verbs.QPStateRTS}, verbs.QPAttrState), syscall.EINVAL},
+	{"RESET to RTR", RXE, modify(verbs.QPAttr{State: verbs.QPStateRTR}, verbs.QPAttrState), syscall.EINVAL},
+	{"RESET to INIT without a port", RXE, modify(verbs.QPAttr{State: verbs.QPStateInit}, verbs.QPAttrState), syscall.EINVAL},
+	{"RESET to INIT on port 2", RXE, modify(verbs.QPAttr{State: verbs.QPStateInit, Port: 2},
+		verbs.QPAttrState|verbs.QPAttrPort|verbs.QPAttrPKeyIndex|verbs.QPAttrAccess), syscall.EINVAL},
+	{"to RTS by hand", SIW, modify(verbs.QPAttr{State: verbs.QPStateRTS}, verbs.QPAttrState), syscall.EINVAL},
+	{"to RTR by hand, which means nothing", SIW, modify(verbs.QPAttr{State: verbs.QPStateRTR}, verbs.QPAttrState), nil},
+	{"ERR to ERR", Both, fromErr(verbs.QPStateErr), nil},
+	{"ERR to SQD", RXE, fromErr(verbs.QPStateSQD), syscall.EINVAL},
+	{"ERR to INIT", RXE, fromErr(verbs.QPStateInit), syscall.EINVAL},
+	{"ERR to RTS", RXE, fromErr(verbs.QPStateRTS), syscall.EINVAL},
+	{"ERR to SQD, which means nothing", SIW, fromErr(verbs.QPStateSQD), nil},
+	{"ERR to RTS, which means nothing", SIW, fromErr(verbs.QPStateRTS), nil},
+	{"send in RESET", RXE, func(e *Env) error { return e.send(e.qp(verbs.QPTypeRC), e.one()) }, syscall.EINVAL},
+	{"send unconnected", SIW, func(e *Env) error { return e.send(e.qp(verbs.QPTypeRC), e.one()) }, syscall.ENOTCONN},
 	{"receive in RESET", RXE, func(e *Env) error {
-		return failed(e.qp(uverbs.QPTypeRC).PostRecv([]uverbs.RecvWR{{}}))
+		return failed(e.qp(verbs.QPTypeRC).PostRecv([]verbs.RecvWR{{}}))
 	}, syscall.EINVAL},
 }
 
-func modify(a uverbs.QPAttr, mask uverbs.QPAttrMask) func(e *Env) error {
-	return func(e *Env) error { return e.qp(uverbs.QPTypeRC).Modify(&a, mask) }
+func modify(a verbs.QPAttr, mask verbs.QPAttrMask) func(e *Env) error {
+	return func(e *Env) error { return e.qp(verbs.QPTypeRC).Modify(&a, mask) }
 }
 
 // fromErr moves a queue pair that is in ERR.
-func fromErr(to uverbs.QPState) func(e *Env) error {
+func fromErr(to verbs.QPState) func(e *Env) error {
 	return func(e *Env) error {
 		qp := e.ready()
-		if err := qp.Modify(&uverbs.QPAttr{State: uverbs.QPStateErr}, uverbs.QPAttrState); err != nil {
+		if err := qp.Modify(&verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState); err != nil {
 			e.t.Fatal(err)
 		}
-		return qp.Modify(&uverbs.QPAttr{State: to}, uverbs.QPAttrState)
+		return qp.Modify(&verbs.QPAttr{State: to}, verbs.QPAttrState)
 	}
 }
 
-func (e *Env) one() uverbs.SendWR {
-	return uverbs.SendWR{Opcode: uverbs.OpSend, SGL: []uverbs.SGE{e.MR.SGE(0, 8)}}
+func (e *Env) one() verbs.SendWR {
+	return verbs.SendWR{Opcode: verbs.OpSend, SGL: []verbs.SGE{e.MR.SGE(0, 8)}}
 }
 
-func (e *Env) send(qp *uverbs.QP, wr uverbs.SendWR) error {
-	return failed(qp.PostSend([]uverbs.SendWR{wr}))
+func (e *Env) send(qp *uverbs.QP, wr verbs.SendWR) error {
+	return failed(qp.PostSend([]verbs.SendWR{wr}))
 }
 
 // ready makes a queue pair that takes receives.
 func (e *Env) ready() *uverbs.QP {
 	e.t.Helper()
-	qp := e.qp(uverbs.QPTypeRC)
+	qp := e.qp(verbs.QPTypeRC)
 	if e.on == RXE {
-		if err := qp.Init(&uverbs.QPAttr{}); err != nil {
+		if err := qp.Init(&verbs.QPAttr{}); err != nil {
 			e.t.Fatal(err)
 		}
 	}
@@ -153,38 +154,38 @@ func (e *Env) ready() *uverbs.QP {
 var requests = []Refusal{
 	{"receive of too many SGEs", Both, func(e *Env) error {
 		qp := e.ready()
-		sgl := make([]uverbs.SGE, qp.Cap().MaxRecvSGE+1)
-		return failed(qp.PostRecv([]uverbs.RecvWR{{SGL: sgl}}))
-	}, uverbs.ErrInvalidWR},
+		sgl := make([]verbs.SGE, qp.Cap().MaxRecvSGE+1)
+		return failed(qp.PostRecv([]verbs.RecvWR{{SGL: sgl}}))
+	}, verbs.ErrInvalidWR},
 	{"more receives than there is room for", Both, func(e *Env) error {
 		qp := e.ready()
-		return failed(qp.PostRecv(make([]uverbs.RecvWR, qp.Cap().MaxRecvWR+1)))
-	}, uverbs.ErrQueueFull},
+		return failed(qp.PostRecv(make([]verbs.RecvWR, qp.Cap().MaxRecvWR+1)))
+	}, verbs.ErrQueueFull},
 }
 
 var addresses = []Refusal{
-	{"AH", SIW, ah(func(*uverbs.AHAttr) {}), uverbs.ErrNotSupported},
-	{"AH of port 2", RXE, ah(func(a *uverbs.AHAttr) { a.Port = 2 }), syscall.EINVAL},
-	{"AH without a global address", RXE, ah(func(a *uverbs.AHAttr) { a.Global = false }), syscall.EINVAL},
-	{"AH with a GID that is not there", RXE, ah(func(a *uverbs.AHAttr) { a.SGIDIndex = 200 }), syscall.ENODATA},
+	{"AH", SIW, ah(func(*verbs.AHAttr) {}), verbs.ErrNotSupported},
+	{"AH of port 2", RXE, ah(func(a *verbs.AHAttr) { a.Port = 2 }), syscall.EINVAL},
+	{"AH without a global address", RXE, ah(func(a *verbs.AHAttr) { a.Global = false }), syscall.EINVAL},
+	{"AH with a GID that is not there", RXE, ah(func(a *verbs.AHAttr) { a.SGIDIndex = 200 }), syscall.ENODATA},
 	{"group of an RC QP", RXE, func(e *Env) error {
-		return e.qp(uverbs.QPTypeRC).AttachMcast(uverbs.GID{10: 0xff, 11: 0xff, 12: 239, 15: 1}, 0)
+		return e.qp(verbs.QPTypeRC).AttachMcast(verbs.GID{10: 0xff, 11: 0xff, 12: 239, 15: 1}, 0)
 	}, syscall.EINVAL},
 	{"group that is none", RXE, func(e *Env) error {
-		return e.qp(uverbs.QPTypeUD).AttachMcast(uverbs.GID{10: 0xff, 11: 0xff, 12: 10, 15: 1}, 0)
+		return e.qp(verbs.QPTypeUD).AttachMcast(verbs.GID{10: 0xff, 11: 0xff, 12: 10, 15: 1}, 0)
 	}, syscall.EINVAL},
 	{"left without having joined", RXE, func(e *Env) error {
-		return e.qp(uverbs.QPTypeUD).DetachMcast(uverbs.GID{10: 0xff, 11: 0xff, 12: 239, 15: 1}, 0)
+		return e.qp(verbs.QPTypeUD).DetachMcast(verbs.GID{10: 0xff, 11: 0xff, 12: 239, 15: 1}, 0)
 	}, syscall.EINVAL},
 }
 
-func ah(change func(*uverbs.AHAttr)) func(e *Env) error {
+func ah(change func(*verbs.AHAttr)) func(e *Env) error {
 	return func(e *Env) error {
-		a := &uverbs.AHAttr{Port: 1, Global: true}
+		a := &verbs.AHAttr{Port: 1, Global: true}
 		if gids, err := e.Dev.GIDTable(); err == nil && len(gids) > 0 {
 			a.DGID, a.SGIDIndex = gids[0].GID, gids[0].Index
 		}
 		change(a)
-		return made[*uverbs.AH](e)(e.PD.CreateAH(a))
+		return made[*verbs.AH](e)(e.PD.CreateAH(a))
 	}
 }

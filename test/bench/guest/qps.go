@@ -10,6 +10,7 @@ import (
 
 	_ "github.com/goverbs/goverbs/provider/all"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // manyQueuePairs measures the list of a device's QPs while there are thousands.
@@ -48,8 +49,8 @@ func makeQueuePairs(device *uverbs.Device, n int) error {
 		return err
 	}
 	for i := range n {
-		options := uverbs.QPOptions{Type: uverbs.QPTypeRC, SendCQ: cq, RecvCQ: cq,
-			Cap: uverbs.QPCap{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}}
+		options := uverbs.QPOptions{Type: verbs.QPTypeRC, SendCQ: cq, RecvCQ: cq,
+			Cap: verbs.QPCap{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}}
 		if _, err := pd.CreateQP(&options); err != nil {
 			return fmt.Errorf("QP %d of %d: %w", i+1, n, err)
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/test/bench/ring/rounds"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // pair is a device connected to itself through rdma_cm, with memory to send from
@@ -53,7 +54,7 @@ func (p *pair) objects(dev *uverbs.Device) error {
 	if err != nil {
 		return err
 	}
-	if p.mr, err = pd.AllocMR(memorySize, uverbs.AccessLocalWrite|uverbs.AccessRemoteWrite, nil); err != nil {
+	if p.mr, err = pd.AllocMR(memorySize, verbs.AccessLocalWrite|verbs.AccessRemoteWrite, nil); err != nil {
 		return err
 	}
 	events, err := dev.CreateCompChannel()
@@ -74,7 +75,7 @@ func (p *pair) objects(dev *uverbs.Device) error {
 }
 
 func queues(pd *uverbs.PD, cq *uverbs.CQ) (*uverbs.QP, error) {
-	return pd.CreateQP(&uverbs.QPOptions{SendCQ: cq, RecvCQ: cq, Cap: uverbs.QPCap{MaxSendWR: rounds.Depth,
+	return pd.CreateQP(&uverbs.QPOptions{SendCQ: cq, RecvCQ: cq, Cap: verbs.QPCap{MaxSendWR: rounds.Depth,
 		MaxRecvWR: rounds.Depth, MaxSendSGE: 1, MaxRecvSGE: 1, MaxInline: rounds.Message}})
 }
 
@@ -82,7 +83,7 @@ func (p *pair) listen(addr netip.Addr) (err error) {
 	if p.channel, err = rdmacm.NewEventChannel(); err != nil {
 		return err
 	}
-	if p.listener, err = p.channel.NewID(rdmacm.PortSpaceTCP, 0); err != nil {
+	if p.listener, err = p.channel.NewID(verbs.PortSpaceTCP, 0); err != nil {
 		return err
 	}
 	if err := p.listener.Bind(netip.AddrPortFrom(addr, 0)); err != nil {
@@ -96,7 +97,7 @@ func (p *pair) resolve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if p.dialed, err = p.channel.NewID(rdmacm.PortSpaceTCP, 0); err != nil {
+	if p.dialed, err = p.channel.NewID(verbs.PortSpaceTCP, 0); err != nil {
 		return err
 	}
 	if err := p.dialed.ResolveAddr(netip.AddrPort{}, at.Local, patience); err != nil {

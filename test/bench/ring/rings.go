@@ -9,15 +9,16 @@ import (
 	"github.com/goverbs/goverbs/internal/kernel"
 	"github.com/goverbs/goverbs/test/bench/ring/rounds"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // rings are what is measured, with the requests made beforehand.
 type rings struct {
 	*pair
 	file  *held
-	sends [rounds.Kinds][rounds.Depth]uverbs.SendWR // by kind
-	recvs [rounds.Depth]uverbs.RecvWR
-	wcs   []uverbs.WC
+	sends [rounds.Kinds][rounds.Depth]verbs.SendWR // by kind
+	recvs [rounds.Depth]verbs.RecvWR
+	wcs   []verbs.WC
 }
 
 func open(name string, addr netip.Addr) (rounds.Rings, error) {
@@ -29,7 +30,7 @@ func open(name string, addr netip.Addr) (rounds.Rings, error) {
 	if err != nil {
 		return nil, err
 	}
-	q := &rings{file: &held{File: file}, wcs: make([]uverbs.WC, rounds.Depth)}
+	q := &rings{file: &held{File: file}, wcs: make([]verbs.WC, rounds.Depth)}
 	info.Node = kernel.Node(q.file)
 	dev, err := info.Open()
 	if err != nil {
@@ -49,25 +50,25 @@ func find(name string) (uverbs.DeviceInfo, error) {
 			return info, nil
 		}
 	}
-	return uverbs.DeviceInfo{}, errors.Join(fmt.Errorf("%w: %s", uverbs.ErrNoDevice, name), err)
+	return uverbs.DeviceInfo{}, errors.Join(fmt.Errorf("%w: %s", verbs.ErrNoDevice, name), err)
 }
 
 func (q *rings) prepare() {
 	for i := range rounds.Depth {
 		from, to := i*rounds.Message, (rounds.Depth+i)*rounds.Message
 		for kind := range rounds.Kinds {
-			wr := uverbs.SendWR{WRID: uint64(i), Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled}
+			wr := verbs.SendWR{WRID: uint64(i), Opcode: verbs.OpSend, Flags: verbs.SendSignaled}
 			if kind >= rounds.Write {
-				wr.Opcode, wr.RemoteAddr, wr.RKey = uverbs.OpRDMAWrite, q.mr.Addr()+uint64(to), q.mr.RKey()
+				wr.Opcode, wr.RemoteAddr, wr.RKey = verbs.OpRDMAWrite, q.mr.Addr()+uint64(to), q.mr.RKey()
 			}
 			if kind == rounds.SendInline || kind == rounds.WriteInline {
 				wr.Inline = q.mr.Bytes()[from : from+rounds.Message]
 			} else {
-				wr.SGL = []uverbs.SGE{q.mr.SGE(from, rounds.Message)}
+				wr.SGL = []verbs.SGE{q.mr.SGE(from, rounds.Message)}
 			}
 			q.sends[kind][i] = wr
 		}
-		q.recvs[i] = uverbs.RecvWR{WRID: uint64(i), SGL: []uverbs.SGE{q.mr.SGE(to, rounds.Message)}}
+		q.recvs[i] = verbs.RecvWR{WRID: uint64(i), SGL: []verbs.SGE{q.mr.SGE(to, rounds.Message)}}
 	}
 }
 

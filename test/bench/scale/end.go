@@ -8,6 +8,7 @@ import (
 
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // An end of a connection has a buffer of a page and a receive posted for it.
@@ -19,7 +20,7 @@ type end struct {
 const bufferSize = 4096
 
 func (e *end) prepare(c *rdmacm.Conn) (err error) {
-	if e.mr, err = c.PD().AllocMR(bufferSize, uverbs.AccessLocalWrite, nil); err != nil {
+	if e.mr, err = c.PD().AllocMR(bufferSize, verbs.AccessLocalWrite, nil); err != nil {
 		return err
 	}
 	c.Own(e.mr)
@@ -28,14 +29,14 @@ func (e *end) prepare(c *rdmacm.Conn) (err error) {
 }
 
 func (e *end) postReceive() error {
-	_, err := e.conn.QP().PostRecv([]uverbs.RecvWR{{SGL: []uverbs.SGE{e.mr.SGE(0, bufferSize)}}})
+	_, err := e.conn.QP().PostRecv([]verbs.RecvWR{{SGL: []verbs.SGE{e.mr.SGE(0, bufferSize)}}})
 	return err
 }
 
 // sendByte waits until it is out.
 func (e *end) sendByte(ctx context.Context) error {
-	wr := uverbs.SendWR{Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled, SGL: []uverbs.SGE{e.mr.SGE(0, 1)}}
-	if _, err := e.conn.QP().PostSend([]uverbs.SendWR{wr}); err != nil {
+	wr := verbs.SendWR{Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: []verbs.SGE{e.mr.SGE(0, 1)}}
+	if _, err := e.conn.QP().PostSend([]verbs.SendWR{wr}); err != nil {
 		return err
 	}
 	return take(ctx, e.conn.SendCQ())
@@ -46,11 +47,11 @@ func (e *end) receive(ctx context.Context) error { return take(ctx, e.conn.RecvC
 
 // take waits for one completion, which must be a success.
 func take(ctx context.Context, cq *uverbs.CQ) error {
-	var wcs [1]uverbs.WC
+	var wcs [1]verbs.WC
 	if _, err := cq.Wait(ctx, wcs[:]); err != nil {
 		return err
 	}
-	if wcs[0].Status != uverbs.StatusSuccess {
+	if wcs[0].Status != verbs.StatusSuccess {
 		return wcs[0].Status
 	}
 	return nil

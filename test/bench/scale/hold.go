@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // holdConns has a goroutine for each connection, parked on its receive CQ.
@@ -54,7 +55,7 @@ func holdPairs(n int, device string) error {
 	pairs := make([]*uverbs.QP, n+1)
 	for i := range pairs {
 		pairs[i], err = pd.CreateQP(&uverbs.QPOptions{SendCQ: cq, RecvCQ: cq,
-			Cap: uverbs.QPCap{MaxSendWR: depth, MaxRecvWR: depth, MaxSendSGE: 1, MaxRecvSGE: 1}})
+			Cap: verbs.QPCap{MaxSendWR: depth, MaxRecvWR: depth, MaxSendSGE: 1, MaxRecvSGE: 1}})
 		if err != nil {
 			return err
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // lowClient takes all its connections through each step of the way before any
@@ -65,7 +66,7 @@ func (c *lowClient) connecting() []lowStep {
 	src := netip.AddrPortFrom(c.addr.Addr(), 0)
 	param := &rdmacm.ConnParam{ResponderResources: 1, InitiatorDepth: 1, RetryCount: 2, RNRRetryCount: -1}
 	return []lowStep{
-		{"create id", func(i int) (err error) { c.ids[i], err = c.channel.NewID(rdmacm.PortSpaceTCP, 0); return err }, false},
+		{"create id", func(i int) (err error) { c.ids[i], err = c.channel.NewID(verbs.PortSpaceTCP, 0); return err }, false},
 		{"bind addr", func(i int) error { return c.ids[i].Bind(src) }, false},
 		{"resolve addr", func(i int) error { return c.ids[i].ResolveAddr(src, c.addr, lowTimeout) }, true},
 		{"resolve route", func(i int) error { return c.ids[i].ResolveRoute(lowTimeout) }, true},

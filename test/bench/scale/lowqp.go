@@ -8,6 +8,7 @@ import (
 
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // lowPairs makes queue pairs as cmtime does: one work request deep, all on the
@@ -30,7 +31,7 @@ func (p *lowPairs) attach(id *rdmacm.ID) (*uverbs.QP, error) {
 		}
 	}
 	qp, err := p.pd.CreateQP(&uverbs.QPOptions{SendCQ: p.cqs[0], RecvCQ: p.cqs[1],
-		Cap: uverbs.QPCap{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}})
+		Cap: verbs.QPCap{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}})
 	if err != nil {
 		return nil, err
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // lowServer has a goroutine for events, one that accepts and one that frees, as
@@ -61,7 +62,7 @@ func lowServe(text string) error {
 }
 
 func (s *lowServer) listen(addr netip.AddrPort) (*rdmacm.ID, error) {
-	id, err := s.channel.NewID(rdmacm.PortSpaceTCP, 0)
+	id, err := s.channel.NewID(verbs.PortSpaceTCP, 0)
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // depth is how many receives are posted, and every how many sends one is signaled.
@@ -19,15 +20,15 @@ type verbsEnd struct {
 	mr      *uverbs.MR
 	size    int
 	sent    int
-	send1   [1]uverbs.SendWR
-	recv1   [1]uverbs.RecvWR
-	sendSGE [1]uverbs.SGE
-	recvSGE [1]uverbs.SGE
-	wcs     [1]uverbs.WC
+	send1   [1]verbs.SendWR
+	recv1   [1]verbs.RecvWR
+	sendSGE [1]verbs.SGE
+	recvSGE [1]verbs.SGE
+	wcs     [1]verbs.WC
 }
 
 func (e *verbsEnd) prepare(c *rdmacm.Conn) (err error) {
-	if e.mr, err = c.PD().AllocMR((depth+1)*e.size, uverbs.AccessLocalWrite, nil); err != nil {
+	if e.mr, err = c.PD().AllocMR((depth+1)*e.size, verbs.AccessLocalWrite, nil); err != nil {
 		return err
 	}
 	c.Own(e.mr)
@@ -43,7 +44,7 @@ func (e *verbsEnd) prepare(c *rdmacm.Conn) (err error) {
 
 func (e *verbsEnd) postReceive(id uint64) error {
 	e.recvSGE[0] = e.mr.SGE(int(id)*e.size, e.size)
-	e.recv1[0] = uverbs.RecvWR{WRID: id, SGL: e.recvSGE[:]}
+	e.recv1[0] = verbs.RecvWR{WRID: id, SGL: e.recvSGE[:]}
 	_, err := e.conn.QP().PostRecv(e.recv1[:])
 	return err
 }
@@ -51,9 +52,9 @@ func (e *verbsEnd) postReceive(id uint64) error {
 func (e *verbsEnd) send(ctx context.Context, size int) error {
 	e.sent++
 	signaled := e.sent%depth == 0
-	e.send1[0] = uverbs.SendWR{Opcode: uverbs.OpSend, SGL: e.sendSGE[:]}
+	e.send1[0] = verbs.SendWR{Opcode: verbs.OpSend, SGL: e.sendSGE[:]}
 	if signaled {
-		e.send1[0].Flags = uverbs.SendSignaled
+		e.send1[0].Flags = verbs.SendSignaled
 	}
 	if _, err := e.conn.QP().PostSend(e.send1[:]); err != nil || !signaled {
 		return err

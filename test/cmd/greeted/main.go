@@ -10,16 +10,17 @@ import (
 	_ "github.com/goverbs/goverbs/provider/all"
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 func main() {
 	var inbox *uverbs.MR
 	ln, err := rdmacm.Listen(os.Args[1], &rdmacm.Config{Prepare: func(c *rdmacm.Conn) (err error) {
-		if inbox, err = c.PD().AllocMR(4096, uverbs.AccessLocalWrite, nil); err != nil {
+		if inbox, err = c.PD().AllocMR(4096, verbs.AccessLocalWrite, nil); err != nil {
 			return err
 		}
 		c.Own(inbox)
-		_, err = c.QP().PostRecv([]uverbs.RecvWR{{SGL: []uverbs.SGE{inbox.SGE(0, inbox.Len())}}})
+		_, err = c.QP().PostRecv([]verbs.RecvWR{{SGL: []verbs.SGE{inbox.SGE(0, inbox.Len())}}})
 		return err
 	}})
 	if err != nil {
@@ -31,7 +32,7 @@ func main() {
 		log.Fatal(err)
 	}
 	defer conn.Close()
-	var got [1]uverbs.WC
+	var got [1]verbs.WC
 	if _, err := conn.RecvCQ().Wait(context.Background(), got[:]); err != nil {
 		log.Fatal(err)
 	}

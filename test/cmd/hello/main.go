@@ -8,7 +8,7 @@ import (
 
 	_ "github.com/goverbs/goverbs/provider/all" // siw, and what else there is
 	"github.com/goverbs/goverbs/rdmacm"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 func main() {
@@ -17,11 +17,11 @@ func main() {
 		log.Fatal(err)
 	}
 	defer conn.Close()
-	hello := uverbs.SendWR{Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled, Inline: []byte("hello, RDMA")}
-	if _, err := conn.QP().PostSend([]uverbs.SendWR{hello}); err != nil {
+	hello := verbs.SendWR{Opcode: verbs.OpSend, Flags: verbs.SendSignaled, Inline: []byte("hello, RDMA")}
+	if _, err := conn.QP().PostSend([]verbs.SendWR{hello}); err != nil {
 		log.Fatal(err)
 	}
-	var done [1]uverbs.WC
+	var done [1]verbs.WC
 	if _, err := conn.SendCQ().Wait(context.Background(), done[:]); err != nil {
 		log.Fatal(err)
 	}

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // Getopt is the options of a command that takes them as C's getopt_long does:
@@ -181,9 +181,9 @@ func Number[T any](what string, least, most int64, field func(*T) *int) func(*T,
 }
 
 // MTU takes a path MTU in bytes.
-func MTU[T any](field func(*T) *uverbs.MTU) func(*T, string) error {
+func MTU[T any](field func(*T) *verbs.MTU) func(*T, string) error {
 	return func(o *T, value string) error {
-		for mtu := uverbs.MTU256; mtu <= uverbs.MTU4096; mtu++ {
+		for mtu := verbs.MTU256; mtu <= verbs.MTU4096; mtu++ {
 			if value == strconv.Itoa(mtu.Bytes()) {
 				*field(o) = mtu
 				return nil

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
-	"github.com/goverbs/goverbs/rdmacm"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 var cmtime = &Program{
@@ -27,7 +27,7 @@ cmtime of rdma-core 52 and later agrees on each step over TCP, which this does n
 		cli.NewRow('r', "retries", "N", "of finding the address and the route, and of each message (default 2)", cli.Number("number of retries", 0, 7, func(o *options) *int { return &o.retries })),
 		cli.NewRow('t', "timeout", "MS", "to wait for an address or a route (default 2000)", cli.Number("timeout", 1, math.MaxInt32, func(o *options) *int { return &o.limit })),
 		jsonRow),
-	defaults: options{port: 7471, portSpace: rdmacm.PortSpaceTCP, connections: 100, retries: 2, limit: 2000},
+	defaults: options{port: 7471, portSpace: verbs.PortSpaceTCP, connections: 100, retries: 2, limit: 2000},
 	run:      func(ctx context.Context, s *session) error { return (&timing{session: s}).run(ctx) },
 }
 

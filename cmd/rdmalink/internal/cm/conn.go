@@ -10,6 +10,7 @@ import (
 
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // conn is one end of a connection: an ID, and the queue pair with what it needs.
@@ -28,7 +29,7 @@ type conn struct {
 const roomForEvents = 16
 
 // newConn is the side that asks, with a queue pair of that type; 0 is that of the port space.
-func (c *channel) newConn(ps rdmacm.PortSpace, typ uverbs.QPType) (*conn, error) {
+func (c *channel) newConn(ps verbs.PortSpace, typ verbs.QPType) (*conn, error) {
 	id, err := c.NewID(ps, typ)
 	if err != nil {
 		return nil, err
@@ -121,7 +122,7 @@ func portTaken(err error) bool {
 func (n *conn) close() error {
 	n.id.DetachQP()
 	err := n.made.close()
-	if destroyed := n.id.Destroy(); !errors.Is(destroyed, uverbs.ErrClosed) { // a Connect that was cancelled has
+	if destroyed := n.id.Destroy(); !errors.Is(destroyed, verbs.ErrClosed) { // a Connect that was cancelled has
 		err = errors.Join(err, destroyed)
 	}
 	n.channel.remove(n)

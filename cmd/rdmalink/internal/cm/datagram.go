@@ -6,6 +6,7 @@ import (
 
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // datagrams is a datagram queue pair with memory for its messages.
@@ -19,7 +20,7 @@ type datagrams struct {
 func (d *datagrams) config(receives int) *rdmacm.Config {
 	room := uint32(max(d.count, 1))
 	return &rdmacm.Config{
-		QP:      uverbs.QPOptions{Type: uverbs.QPTypeUD, Cap: uverbs.QPCap{MaxSendWR: room, MaxRecvWR: room, MaxSendSGE: 1, MaxRecvSGE: 1}},
+		QP:      uverbs.QPOptions{Type: verbs.QPTypeUD, Cap: verbs.QPCap{MaxSendWR: room, MaxRecvWR: room, MaxSendSGE: 1, MaxRecvSGE: 1}},
 		Prepare: func(c *rdmacm.Conn) error { return d.prepare(c, receives) },
 	}
 }
@@ -32,12 +33,12 @@ func (d *datagrams) prepare(c *rdmacm.Conn, receives int) (err error) {
 	if err := d.fits(); err != nil {
 		return err
 	}
-	if d.mr, err = c.PD().AllocMR(uverbs.GRHSize+2*d.size, uverbs.AccessLocalWrite, nil); err != nil {
+	if d.mr, err = c.PD().AllocMR(uverbs.GRHSize+2*d.size, verbs.AccessLocalWrite, nil); err != nil {
 		return err
 	}
 	c.Own(d.mr)
 	for range receives {
-		if _, err := c.QP().PostRecv([]uverbs.RecvWR{{SGL: []uverbs.SGE{d.mr.SGE(0, uverbs.GRHSize+d.size)}}}); err != nil {
+		if _, err := c.QP().PostRecv([]verbs.RecvWR{{SGL: []verbs.SGE{d.mr.SGE(0, uverbs.GRHSize+d.size)}}}); err != nil {
 			return err
 		}
 	}
@@ -59,9 +60,9 @@ func (d *datagrams) fits() error {
 // send sends all messages to a peer, with the own queue pair's number as immediate data.
 func (d *datagrams) send(ctx context.Context, to *rdmacm.Peer) error {
 	for range d.count {
-		wr := uverbs.SendWR{Opcode: uverbs.OpSendImm, Flags: uverbs.SendSignaled, Imm: d.QP().Num(),
-			SGL: []uverbs.SGE{d.mr.SGE(uverbs.GRHSize+d.size, d.size)}, AH: to.AH, RemoteQPN: to.QPN, RemoteQKey: to.QKey}
-		if _, err := d.QP().PostSend([]uverbs.SendWR{wr}); err != nil {
+		wr := verbs.SendWR{Opcode: verbs.OpSendImm, Flags: verbs.SendSignaled, Imm: d.QP().Num(),
+			SGL: []verbs.SGE{d.mr.SGE(uverbs.GRHSize+d.size, d.size)}, AH: to.AH, RemoteQPN: to.QPN, RemoteQKey: to.QKey}
+		if _, err := d.QP().PostSend([]verbs.SendWR{wr}); err != nil {
 			return err
 		}
 	}
@@ -70,12 +71,12 @@ func (d *datagrams) send(ctx context.Context, to *rdmacm.Peer) error {
 }
 
 // receive waits for as many messages, and returns the first one's completion.
-func (d *datagrams) receive(ctx context.Context) (first uverbs.WC, err error) {
+func (d *datagrams) receive(ctx context.Context) (first verbs.WC, err error) {
 	return d.take(ctx, d.RecvCQ())
 }
 
-func (d *datagrams) take(ctx context.Context, cq *uverbs.CQ) (first uverbs.WC, err error) {
-	var wcs [1]uverbs.WC
+func (d *datagrams) take(ctx context.Context, cq *uverbs.CQ) (first verbs.WC, err error) {
+	var wcs [1]verbs.WC
 	for i := range d.count {
 		n, err := cq.Wait(ctx, wcs[:])
 		if n == 0 {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 	"github.com/goverbs/goverbs/rdmacm"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 var mckey = &Program{
@@ -111,7 +111,7 @@ func (s *session) join(ctx context.Context, src, group netip.Addr) (_ *member, e
 	}
 	cfg := e.config(receives)
 	if s.noLoopback {
-		cfg.QP.Flags = uverbs.QPBlockMulticastLoopback
+		cfg.QP.Flags = verbs.QPBlockMulticastLoopback
 	}
 	if _, err := rdmacm.OpenUD(src, cfg); err != nil {
 		return nil, err

@@ -6,6 +6,7 @@ import (
 
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // makeQP makes the queue pair on the device that the ID is on, with room for so many
@@ -20,7 +21,7 @@ func (n *conn) makeQP(d *devices, count int, cqs func() (send, recv *uverbs.CQ, 
 	}
 	room := uint32(max(count, 1))
 	n.qp, err = n.dev.pd.CreateQP(&uverbs.QPOptions{SendCQ: send, RecvCQ: recv,
-		Cap: uverbs.QPCap{MaxSendWR: room, MaxRecvWR: room, MaxSendSGE: 1, MaxRecvSGE: 1}})
+		Cap: verbs.QPCap{MaxSendWR: room, MaxRecvWR: room, MaxSendSGE: 1, MaxRecvSGE: 1}})
 	if err != nil {
 		return err
 	}
@@ -49,12 +50,12 @@ func (n *conn) prepare(d *devices, count, size int) error {
 	if err != nil || count == 0 {
 		return err
 	}
-	if n.mr, err = n.dev.pd.AllocMR(2*size, uverbs.AccessLocalWrite, nil); err != nil {
+	if n.mr, err = n.dev.pd.AllocMR(2*size, verbs.AccessLocalWrite, nil); err != nil {
 		return err
 	}
 	n.made.add(n.mr)
 	for range count {
-		if _, err := n.qp.PostRecv([]uverbs.RecvWR{{SGL: []uverbs.SGE{n.mr.SGE(0, size)}}}); err != nil {
+		if _, err := n.qp.PostRecv([]verbs.RecvWR{{SGL: []verbs.SGE{n.mr.SGE(0, size)}}}); err != nil {
 			return err
 		}
 	}
@@ -63,8 +64,8 @@ func (n *conn) prepare(d *devices, count, size int) error {
 
 func (n *conn) postSends(count, size int) error {
 	for range count {
-		wr := uverbs.SendWR{Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled, SGL: []uverbs.SGE{n.mr.SGE(size, size)}}
-		if _, err := n.qp.PostSend([]uverbs.SendWR{wr}); err != nil {
+		wr := verbs.SendWR{Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: []verbs.SGE{n.mr.SGE(size, size)}}
+		if _, err := n.qp.PostSend([]verbs.SendWR{wr}); err != nil {
 			return err
 		}
 	}
@@ -73,7 +74,7 @@ func (n *conn) postSends(count, size int) error {
 
 // take waits for so many completions, all of which have to be good.
 func (n *conn) take(ctx context.Context, cq *uverbs.CQ, count int) error {
-	var wcs [8]uverbs.WC
+	var wcs [8]verbs.WC
 	for count > 0 {
 		got, err := cq.Wait(ctx, wcs[:min(count, len(wcs))])
 		if err != nil {
@@ -91,8 +92,8 @@ func (n *conn) take(ctx context.Context, cq *uverbs.CQ, count int) error {
 
 // whyFailed finds the reason for which a work request was dropped. The event may come a
 // little after the completion.
-func (n *conn) whyFailed(wc *uverbs.WC) error {
-	if wc.Status != uverbs.StatusWRFlushErr {
+func (n *conn) whyFailed(wc *verbs.WC) error {
+	if wc.Status != verbs.StatusWRFlushErr {
 		return wc.Err()
 	}
 	select {
@@ -106,14 +107,14 @@ func (n *conn) whyFailed(wc *uverbs.WC) error {
 // lastSends looks at the sends that the peer may have cut short by disconnecting: it does
 // so when it has received them, maybe before its device has said so.
 func (n *conn) lastSends() error {
-	var wcs [8]uverbs.WC
+	var wcs [8]verbs.WC
 	for {
 		got, err := n.qp.SendCQ().Poll(wcs[:])
 		if got == 0 || err != nil {
 			return err
 		}
 		for i := range wcs[:got] {
-			if err := wcs[i].Err(); err != nil && wcs[i].Status != uverbs.StatusWRFlushErr {
+			if err := wcs[i].Err(); err != nil && wcs[i].Status != verbs.StatusWRFlushErr {
 				return err
 			}
 		}

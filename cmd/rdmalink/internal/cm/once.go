@@ -8,6 +8,7 @@ import (
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/peer"
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // onceSize is the one size of a message of rdma_client and its kin.
@@ -22,17 +23,17 @@ type once struct {
 
 func (o *once) config() *rdmacm.Config {
 	return &rdmacm.Config{
-		QP:      uverbs.QPOptions{Cap: uverbs.QPCap{MaxSendWR: 4, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}},
+		QP:      uverbs.QPOptions{Cap: verbs.QPCap{MaxSendWR: 4, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}},
 		Prepare: o.prepare,
 	}
 }
 
 func (o *once) prepare(c *rdmacm.Conn) (err error) {
-	if o.mr, err = c.PD().AllocMR(2*onceSize, uverbs.AccessLocalWrite, nil); err != nil {
+	if o.mr, err = c.PD().AllocMR(2*onceSize, verbs.AccessLocalWrite, nil); err != nil {
 		return err
 	}
 	c.Own(o.mr)
-	_, err = c.QP().PostRecv([]uverbs.RecvWR{{SGL: []uverbs.SGE{o.mr.SGE(0, onceSize)}}})
+	_, err = c.QP().PostRecv([]verbs.RecvWR{{SGL: []verbs.SGE{o.mr.SGE(0, onceSize)}}})
 	return err
 }
 
@@ -79,12 +80,12 @@ func (o *once) run(ctx context.Context, talk func(*once, context.Context) error)
 // send sends a message. A peer that has what it wanted may disconnect before its device
 // has said that the message came; that is no failure.
 func (o *once) send(ctx context.Context) error {
-	wr := uverbs.SendWR{Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled, SGL: []uverbs.SGE{o.mr.SGE(onceSize, onceSize)}}
-	if _, err := o.conn.QP().PostSend([]uverbs.SendWR{wr}); err != nil {
+	wr := verbs.SendWR{Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: []verbs.SGE{o.mr.SGE(onceSize, onceSize)}}
+	if _, err := o.conn.QP().PostSend([]verbs.SendWR{wr}); err != nil {
 		return err
 	}
 	wc, err := o.take(ctx, o.conn.SendCQ())
-	if wc.Status == uverbs.StatusWRFlushErr && o.left(ctx) {
+	if wc.Status == verbs.StatusWRFlushErr && o.left(ctx) {
 		return nil
 	}
 	return err
@@ -98,13 +99,13 @@ const remindAfter = 20 * time.Millisecond
 // nothing, which the peer's kernel gives by itself. Once that is under way the connection
 // has been taken over.
 func (o *once) receive(ctx context.Context) error {
-	if o.conn.Device().Info().Driver == uverbs.DriverSIW {
+	if o.conn.Device().Info().Driver == verbs.DriverSIW {
 		soon, cancel := context.WithTimeout(ctx, remindAfter)
 		defer cancel()
 		if _, err := o.take(soon, o.conn.RecvCQ()); ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
 			return err
 		}
-		if _, err := o.conn.QP().PostSend([]uverbs.SendWR{{Opcode: uverbs.OpRDMARead, SGL: make([]uverbs.SGE, 1)}}); err != nil {
+		if _, err := o.conn.QP().PostSend([]verbs.SendWR{{Opcode: verbs.OpRDMARead, SGL: make([]verbs.SGE, 1)}}); err != nil {
 			return err
 		}
 	}
@@ -112,8 +113,8 @@ func (o *once) receive(ctx context.Context) error {
 	return err
 }
 
-func (o *once) take(ctx context.Context, cq *uverbs.CQ) (uverbs.WC, error) {
-	var wcs [1]uverbs.WC
+func (o *once) take(ctx context.Context, cq *uverbs.CQ) (verbs.WC, error) {
+	var wcs [1]verbs.WC
 	if n, err := cq.Wait(ctx, wcs[:]); n == 0 {
 		return wcs[0], err
 	}

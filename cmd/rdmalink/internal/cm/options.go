@@ -6,17 +6,16 @@ import (
 	"strings"
 
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
-	"github.com/goverbs/goverbs/rdmacm"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // options are those of all programs; each has some.
 type options struct {
 	server, bind, group string
 	port                int
-	portSpace           rdmacm.PortSpace
-	qpType              uverbs.QPType // 0: that of the port space
-	numeric             bool          // addresses are no names
+	portSpace           verbs.PortSpace
+	qpType              verbs.QPType // 0: that of the port space
+	numeric             bool         // addresses are no names
 	connections         int
 	count, size         int // of messages
 	tos, ackTimeout     int // -1: the system's

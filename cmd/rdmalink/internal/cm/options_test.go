@@ -8,8 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
-	"github.com/goverbs/goverbs/rdmacm"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // TestOptions: the letters are those of C's programs.
@@ -19,19 +18,19 @@ func TestOptions(t *testing.T) {
 		line string
 		want options
 	}{
-		{ucmatose, "", options{port: 7471, portSpace: rdmacm.PortSpaceTCP, connections: 1, count: 10, size: 100, tos: -1, ackTimeout: -1}},
+		{ucmatose, "", options{port: 7471, portSpace: verbs.PortSpaceTCP, connections: 1, count: 10, size: 100, tos: -1, ackTimeout: -1}},
 		{ucmatose, "-s h -b a -f ipv6 -P IB -c 3 -C4 -S 5 -t 0xff -p 6 -m -a 14 -j", options{server: "h", bind: "a", numeric: true, port: 6,
-			portSpace: rdmacm.PortSpaceIB, connections: 3, count: 4, size: 5, tos: 255, migrate: true, ackTimeout: 14, asJSON: true}},
-		{ucmatose, "-f name -P tcp -S 0", options{port: 7471, portSpace: rdmacm.PortSpaceTCP, connections: 1, tos: -1, ackTimeout: -1}},
-		{udaddy, "-s h -P udp -p 0x111 -c 2 -t 0", options{server: "h", port: 7174, portSpace: rdmacm.PortSpaceUDP, connections: 2, count: 10, size: 100}},
+			portSpace: verbs.PortSpaceIB, connections: 3, count: 4, size: 5, tos: 255, migrate: true, ackTimeout: 14, asJSON: true}},
+		{ucmatose, "-f name -P tcp -S 0", options{port: 7471, portSpace: verbs.PortSpaceTCP, connections: 1, tos: -1, ackTimeout: -1}},
+		{udaddy, "-s h -P udp -p 0x111 -c 2 -t 0", options{server: "h", port: 7174, portSpace: verbs.PortSpaceUDP, connections: 2, count: 10, size: 100}},
 		{mckey, "-m g -s -b a -o -l -p 273", options{group: "g", bind: "a", connections: 1, count: 10, size: 100, sender: true, sendOnly: true, noLoopback: true}},
-		{cmtime, "-s h -c 5 -r 0 -t 9", options{server: "h", port: 7471, portSpace: rdmacm.PortSpaceTCP, connections: 5, limit: 9}},
+		{cmtime, "-s h -c 5 -r 0 -t 9", options{server: "h", port: 7471, portSpace: verbs.PortSpaceTCP, connections: 5, limit: 9}},
 		{rdmaClient, "-p 1", options{server: "127.0.0.1", port: 1}},
 		{rdmaServer, "-s a", options{bind: "a", port: 7471}},
 		{rdmaXClient, "-c r -s h", options{server: "h", port: 7471}},
 		{rdmaXServer, "-c RC -p 5", options{port: 5}},
-		{rdmaXClient, "-c r -c x", options{server: "127.0.0.1", port: 7471, portSpace: rdmacm.PortSpaceIB, qpType: uverbs.QPTypeXRCInitiator}},
-		{rdmaXServer, "-c XRC", options{port: 7471, portSpace: rdmacm.PortSpaceIB, qpType: uverbs.QPTypeXRCTarget}},
+		{rdmaXClient, "-c r -c x", options{server: "127.0.0.1", port: 7471, portSpace: verbs.PortSpaceIB, qpType: verbs.QPTypeXRCInitiator}},
+		{rdmaXServer, "-c XRC", options{port: 7471, portSpace: verbs.PortSpaceIB, qpType: verbs.QPTypeXRCTarget}},
 	} {
 		got, err := test.p.parse(strings.Fields(test.line))
 		if diff := cmp.Diff(test.want, got, cmp.AllowUnexported(options{})); err != nil || diff != "" {

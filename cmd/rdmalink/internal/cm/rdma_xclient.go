@@ -6,18 +6,17 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
-	"github.com/goverbs/goverbs/rdmacm"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // typeRow has the queue pair's type for XRC: one sends, the other one receives.
-func typeRow(xrc uverbs.QPType) row {
+func typeRow(xrc verbs.QPType) row {
 	return cli.NewRow('c', "type", "TYPE", "r for a reliable connection (default); x for XRC, which neither siw nor rxe has", func(o *options, value string) error {
 		switch {
 		case value != "" && strings.ContainsAny(value[:1], "rR"):
 			o.portSpace, o.qpType = 0, 0
 		case value != "" && strings.ContainsAny(value[:1], "xX"):
-			o.portSpace, o.qpType = rdmacm.PortSpaceIB, xrc
+			o.portSpace, o.qpType = verbs.PortSpaceIB, xrc
 		default:
 			return cli.Expected(value, "r", "x")
 		}
@@ -33,7 +32,7 @@ The client disconnects first, when its message has arrived.
 
 ---
 `,
-	table:    cli.Options(onceServerRow, portRow("where the server listens (default 7471)"), typeRow(uverbs.QPTypeXRCInitiator), jsonRow),
+	table:    cli.Options(onceServerRow, portRow("where the server listens (default 7471)"), typeRow(verbs.QPTypeXRCInitiator), jsonRow),
 	defaults: onceDefaults,
 	run: func(ctx context.Context, s *session) error {
 		if s.qpType != 0 {
@@ -51,7 +50,7 @@ The client disconnects first, when its message has arrived.
 
 ---
 `,
-	table:    cli.Options(portRow("to listen on (default 7471)"), typeRow(uverbs.QPTypeXRCTarget), jsonRow),
+	table:    cli.Options(portRow("to listen on (default 7471)"), typeRow(verbs.QPTypeXRCTarget), jsonRow),
 	defaults: options{port: 7471},
 	run: func(ctx context.Context, s *session) error {
 		if s.qpType != 0 {

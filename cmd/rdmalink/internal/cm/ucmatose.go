@@ -8,6 +8,7 @@ import (
 
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 	"github.com/goverbs/goverbs/rdmacm"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 var ucmatose = &Program{
@@ -29,16 +30,16 @@ waits for 50 ms before, so that the client's kernel is ready; nothing tells it.
 		cli.NewRow('m', "migrate", "", "move all to another event channel before they end", cli.Flag(func(o *options) *bool { return &o.migrate })),
 		cli.NewRow('a', "ack-timeout", "N", "4.096 µs times 2 to the power of N, up to 31, until a message is sent again", cli.Number("exponent", 0, 31, func(o *options) *int { return &o.ackTimeout })),
 		jsonRow),
-	defaults: options{port: 7471, portSpace: rdmacm.PortSpaceTCP, connections: 1, count: 10, size: 100, tos: -1, ackTimeout: -1},
+	defaults: options{port: 7471, portSpace: verbs.PortSpaceTCP, connections: 1, count: 10, size: 100, tos: -1, ackTimeout: -1},
 	run:      func(ctx context.Context, s *session) error { return (&matose{session: s}).run(ctx) },
 }
 
 func setMatoseSpace(o *options, value string) error {
 	switch v := strings.ToLower(value); {
 	case strings.HasPrefix(v, "tcp"):
-		o.portSpace = rdmacm.PortSpaceTCP
+		o.portSpace = verbs.PortSpaceTCP
 	case strings.HasPrefix(v, "ib"):
-		o.portSpace = rdmacm.PortSpaceIB
+		o.portSpace = verbs.PortSpaceIB
 	default:
 		return cli.Expected(value, "tcp", "ib")
 	}

@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/goverbs/goverbs/netlinkrdma"
 	"github.com/goverbs/goverbs/rdmacm"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // serve is the server.
@@ -88,7 +88,7 @@ func (m *matose) speak(ctx context.Context) error {
 		return nil
 	}
 	start := time.Now()
-	if m.conns[0].dev.Info().NodeType == netlinkrdma.NodeRNIC {
+	if m.conns[0].dev.Info().NodeType == verbs.NodeRNIC {
 		select {
 		case <-time.After(iwarpPause):
 		case <-ctx.Done():

@@ -11,6 +11,7 @@ import (
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/peer"
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 var udaddy = &Program{
@@ -27,7 +28,7 @@ waits until it is interrupted. iWARP has no datagrams.
 		cli.NewRow('P', "port-space", "PS", "udp (default); ipoib is InfiniBand's", setDatagramSpace),
 		cli.NewRow('p', "space", "N", "the same as a number: 0x111 for udp", setDatagramSpaceNumber),
 		connectionsRow("how many queue pairs (default 1)"), countRow, sizeRow, tosRow, jsonRow),
-	defaults: options{port: 7174, portSpace: rdmacm.PortSpaceUDP, connections: 1, count: 10, size: 100, tos: -1},
+	defaults: options{port: 7174, portSpace: verbs.PortSpaceUDP, connections: 1, count: 10, size: 100, tos: -1},
 	run:      runUdaddy,
 }
 
@@ -44,9 +45,9 @@ func setDatagramSpace(o *options, value string) error {
 func setDatagramSpaceNumber(o *options, value string) error {
 	n, err := strconv.ParseUint(value, 0, 32)
 	switch {
-	case err == nil && rdmacm.PortSpace(n) == rdmacm.PortSpaceUDP:
+	case err == nil && verbs.PortSpace(n) == verbs.PortSpaceUDP:
 		return nil
-	case err == nil && rdmacm.PortSpace(n) == rdmacm.PortSpaceIPoIB:
+	case err == nil && verbs.PortSpace(n) == verbs.PortSpaceIPoIB:
 		return setDatagramSpace(o, "ipoib")
 	}
 	return cli.Expected(value, "0x111", "0x2")
@@ -120,7 +121,7 @@ func (s *session) exchange(ctx context.Context, ends []*datagrams, pass func(con
 
 // beFound is the server.
 func (s *session) beFound(ctx context.Context, ends []*datagrams) error {
-	l, err := rdmacm.Listen(s.listenAddress(), &rdmacm.Config{QP: uverbs.QPOptions{Type: uverbs.QPTypeUD}})
+	l, err := rdmacm.Listen(s.listenAddress(), &rdmacm.Config{QP: uverbs.QPOptions{Type: verbs.QPTypeUD}})
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/peer"
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // xrc is a connection of XRC, which carries one message, from the side that asks. The other
@@ -39,7 +40,7 @@ func (x *xrc) prepareOn() (cq *uverbs.CQ, err error) {
 	if x.dev, err = x.devices.of(x.id); err != nil {
 		return nil, err
 	}
-	if x.mr, err = x.dev.pd.AllocMR(onceSize, uverbs.AccessLocalWrite, nil); err != nil {
+	if x.mr, err = x.dev.pd.AllocMR(onceSize, verbs.AccessLocalWrite, nil); err != nil {
 		return nil, err
 	}
 	x.made.add(x.mr)

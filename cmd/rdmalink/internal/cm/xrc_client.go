@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // send is the client.
@@ -38,9 +39,9 @@ func (x *xrc) send(ctx context.Context) error {
 		return err
 	}
 	start := time.Now()
-	wr := uverbs.SendWR{Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled, SGL: []uverbs.SGE{x.mr.SGE(0, onceSize)},
+	wr := verbs.SendWR{Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: []verbs.SGE{x.mr.SGE(0, onceSize)},
 		SRQN: binary.BigEndian.Uint32(x.private)}
-	if _, err := x.qp.PostSend([]uverbs.SendWR{wr}); err != nil {
+	if _, err := x.qp.PostSend([]verbs.SendWR{wr}); err != nil {
 		return err
 	}
 	if err := x.take(ctx, x.qp.SendCQ(), 1); err != nil {
@@ -58,7 +59,7 @@ func (x *xrc) makeInitiator() (err error) {
 	if err != nil {
 		return err
 	}
-	x.qp, err = x.dev.pd.CreateQP(&uverbs.QPOptions{Type: uverbs.QPTypeXRCInitiator, SendCQ: cq, Cap: uverbs.QPCap{MaxSendWR: 1, MaxSendSGE: 1}})
+	x.qp, err = x.dev.pd.CreateQP(&uverbs.QPOptions{Type: verbs.QPTypeXRCInitiator, SendCQ: cq, Cap: verbs.QPCap{MaxSendWR: 1, MaxSendSGE: 1}})
 	if err != nil {
 		return err
 	}

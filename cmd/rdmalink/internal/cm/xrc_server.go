@@ -7,6 +7,7 @@ import (
 
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // receive is the server.
@@ -60,7 +61,7 @@ func (x *xrc) admit(ctx context.Context) (cq *uverbs.CQ, err error) {
 		return nil, err
 	}
 	x.made.add(srq)
-	if _, err := srq.PostRecv([]uverbs.RecvWR{{SGL: []uverbs.SGE{x.mr.SGE(0, onceSize)}}}); err != nil {
+	if _, err := srq.PostRecv([]verbs.RecvWR{{SGL: []verbs.SGE{x.mr.SGE(0, onceSize)}}}); err != nil {
 		return nil, err
 	}
 	if x.qp, err = domain.CreateQP(); err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/table"
 	"github.com/goverbs/goverbs/netlinkrdma"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // inspector gathers what is known of devices from netlink, the devices
@@ -27,8 +28,8 @@ type subject struct {
 	*inspector
 	netlinkrdma.Device
 	dev     *uverbs.Device
-	attr    *uverbs.DeviceAttr
-	gids    []uverbs.GIDEntry
+	attr    *verbs.DeviceAttr
+	gids    []verbs.GIDEntry
 	missing []string
 }
 
@@ -87,7 +88,7 @@ func (s *subject) driver(t *table.Table) {
 		s.lack("driver, provider", err)
 		return
 	}
-	info := uverbs.DeviceInfo{Name: s.Name, Driver: uverbs.DriverID(c.DriverID), ABI: uint32(c.ABI)}
+	info := uverbs.DeviceInfo{Name: s.Name, Driver: verbs.DriverID(c.DriverID), ABI: uint32(c.ABI)}
 	t.Add("driver", info.Driver.String())
 	t.Add("driver_abi", c.ABI)
 	err = info.Provider()
@@ -115,15 +116,15 @@ func (s *subject) node(t *table.Table) {
 
 // transport names it as libibverbs does, which takes RoCE for InfiniBand; the
 // protocol tells them apart.
-func transport(n netlinkrdma.NodeType) string {
+func transport(n verbs.NodeType) string {
 	switch n {
-	case netlinkrdma.NodeCA, netlinkrdma.NodeSwitch, netlinkrdma.NodeRouter:
+	case verbs.NodeCA, verbs.NodeSwitch, verbs.NodeRouter:
 		return "InfiniBand"
-	case netlinkrdma.NodeRNIC:
+	case verbs.NodeRNIC:
 		return "iWARP"
-	case netlinkrdma.NodeUSNIC:
+	case verbs.NodeUSNIC:
 		return "usNIC"
-	case netlinkrdma.NodeUSNICUDP:
+	case verbs.NodeUSNICUDP:
 		return "usNIC UDP"
 	}
 	return "unspecified"

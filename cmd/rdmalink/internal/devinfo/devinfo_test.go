@@ -20,7 +20,7 @@ import (
 	"github.com/goverbs/goverbs/netlinkrdma"
 	"github.com/goverbs/goverbs/netlinkrdma/nltest"
 	_ "github.com/goverbs/goverbs/provider/all"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // printed is what Show prints.
@@ -157,7 +157,7 @@ func TestDevinfoLeft(t *testing.T) {
 		if test.edit != nil {
 			test.edit(&m, kernel)
 		}
-		k := fakeverbs.New(uint32(uverbs.DriverSIW))
+		k := fakeverbs.New(uint32(verbs.DriverSIW))
 		if test.fail != "" {
 			k.Fail(test.fail, 0, syscall.EIO)
 		}
@@ -203,7 +203,7 @@ func (f failingOn) Execute(req netlinkrdma.Request) ([][]byte, error) {
 func TestVirtualLanes(t *testing.T) {
 	for code, want := range map[uint8]int{1: 1, 3: 4, 5: 15, 6: 0} {
 		var port table.Table
-		portDetails(&port, true, &uverbs.PortAttr{MaxVLNum: code})
+		portDetails(&port, true, &verbs.PortAttr{MaxVLNum: code})
 		if !slices.ContainsFunc(port, func(e table.Entry) bool { return e.Key == "max_vl_num" && e.Value == want }) {
 			t.Errorf("%d: %v, want %d", code, port, want)
 		}

@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/table"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // limits adds what the device can do, and how much.
@@ -58,13 +58,13 @@ func (s *subject) limits(t *table.Table) {
 }
 
 // atomicCap has C's names, as ibv_devinfo does.
-func atomicCap(c uverbs.AtomicCap) string {
+func atomicCap(c verbs.AtomicCap) string {
 	switch c {
-	case uverbs.AtomicNone:
+	case verbs.AtomicNone:
 		return "ATOMIC_NONE"
-	case uverbs.AtomicHCA:
+	case verbs.AtomicHCA:
 		return "ATOMIC_HCA"
-	case uverbs.AtomicGlobal:
+	case verbs.AtomicGlobal:
 		return "ATOMIC_GLOB"
 	}
 	return c.String()

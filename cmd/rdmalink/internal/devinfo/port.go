@@ -12,7 +12,7 @@ import (
 
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/table"
 	"github.com/goverbs/goverbs/netlinkrdma"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 func (s *subject) port(p netlinkrdma.Port) table.Table {
@@ -41,7 +41,7 @@ func (s *subject) port(p netlinkrdma.Port) table.Table {
 	return t
 }
 
-func (s *subject) queryPort(port uint32) *uverbs.PortAttr {
+func (s *subject) queryPort(port uint32) *verbs.PortAttr {
 	if s.dev == nil {
 		return nil
 	}
@@ -54,7 +54,7 @@ func (s *subject) queryPort(port uint32) *uverbs.PortAttr {
 }
 
 // addresses are those that a subnet manager gives.
-func (s *subject) addresses(t *table.Table, p netlinkrdma.Port, attr *uverbs.PortAttr) {
+func (s *subject) addresses(t *table.Table, p netlinkrdma.Port, attr *verbs.PortAttr) {
 	if p.InfiniBand {
 		t.Add("subnet_prefix", p.SubnetPrefix.String())
 		t.Add("port_lid", p.LID)
@@ -68,7 +68,7 @@ func (s *subject) addresses(t *table.Table, p netlinkrdma.Port, attr *uverbs.Por
 }
 
 // portDetails are what ibv_devinfo tells with -v.
-func portDetails(t *table.Table, wanted bool, a *uverbs.PortAttr) {
+func portDetails(t *table.Table, wanted bool, a *verbs.PortAttr) {
 	if a == nil || !wanted {
 		return
 	}
@@ -92,27 +92,27 @@ func portDetails(t *table.Table, wanted bool, a *uverbs.PortAttr) {
 var virtualLanes = map[uint8]int{1: 1, 2: 2, 3: 4, 4: 8, 5: 15}
 
 // gidsOf lists the used slots: the device's own list, or else sysfs's.
-func (s *subject) gidsOf(p netlinkrdma.Port, dir string) []uverbs.GIDEntry {
+func (s *subject) gidsOf(p netlinkrdma.Port, dir string) []verbs.GIDEntry {
 	gids := s.gids
 	if gids == nil {
 		gids = s.sysfsGIDs(p, dir)
 	}
-	gids = slices.DeleteFunc(slices.Clone(gids), func(e uverbs.GIDEntry) bool { return e.Port != p.Index })
-	slices.SortStableFunc(gids, func(a, b uverbs.GIDEntry) int { return cmp.Compare(a.Index, b.Index) })
+	gids = slices.DeleteFunc(slices.Clone(gids), func(e verbs.GIDEntry) bool { return e.Port != p.Index })
+	slices.SortStableFunc(gids, func(a, b verbs.GIDEntry) int { return cmp.Compare(a.Index, b.Index) })
 	return gids
 }
 
 // portGUID is the lower half of the first GID, as ibstat has it; iWARP's has none.
-func (s *subject) portGUID(t *table.Table, gids []uverbs.GIDEntry) {
-	if s.NodeType != netlinkrdma.NodeRNIC && len(gids) > 0 && gids[0].Index == 0 {
-		t.Add("port_guid", netlinkrdma.GUID(binary.BigEndian.Uint64(gids[0].GID[8:])).String())
+func (s *subject) portGUID(t *table.Table, gids []verbs.GIDEntry) {
+	if s.NodeType != verbs.NodeRNIC && len(gids) > 0 && gids[0].Index == 0 {
+		t.Add("port_guid", verbs.GUID(binary.BigEndian.Uint64(gids[0].GID[8:])).String())
 	}
 }
 
-func (s *subject) gidTables(gids []uverbs.GIDEntry, dir string) (all []table.Table) {
+func (s *subject) gidTables(gids []verbs.GIDEntry, dir string) (all []table.Table) {
 	for _, e := range gids {
 		t := table.Table{{Key: "index", Value: e.Index}, {Key: "gid", Value: e.GID.String()}}
-		if s.NodeType != netlinkrdma.NodeRNIC { // iWARP has one kind, which has no name
+		if s.NodeType != verbs.NodeRNIC { // iWARP has one kind, which has no name
 			t.Add("type", e.Type.String())
 		}
 		t.AddText("netdev", cmp.Or(s.netdevs[e.NetdevIndex], s.Sys.Text(dir, "gid_attrs/ndevs", strconv.FormatUint(uint64(e.Index), 10))))
@@ -121,21 +121,21 @@ func (s *subject) gidTables(gids []uverbs.GIDEntry, dir string) (all []table.Tab
 	return all
 }
 
-func (s *subject) sysfsGIDs(p netlinkrdma.Port, dir string) (all []uverbs.GIDEntry) {
+func (s *subject) sysfsGIDs(p netlinkrdma.Port, dir string) (all []verbs.GIDEntry) {
 	sys := s.Sys
 	for _, slot := range sys.List(path.Join(dir, "gids")) {
 		index, err := strconv.ParseUint(slot, 10, 32)
 		raw, err2 := hex.DecodeString(strings.ReplaceAll(sys.Text(dir, "gids", slot), ":", ""))
-		if err != nil || err2 != nil || len(raw) != 16 || uverbs.GID(raw) == (uverbs.GID{}) {
+		if err != nil || err2 != nil || len(raw) != 16 || verbs.GID(raw) == (verbs.GID{}) {
 			continue
 		}
-		e := uverbs.GIDEntry{GID: uverbs.GID(raw), Port: p.Index, Index: uint32(index)}
+		e := verbs.GIDEntry{GID: verbs.GID(raw), Port: p.Index, Index: uint32(index)}
 		switch sys.Text(dir, "gid_attrs/types", slot) {
 		case "RoCE v2":
-			e.Type = uverbs.GIDTypeRoCEv2
+			e.Type = verbs.GIDTypeRoCEv2
 		case "IB/RoCE v1":
 			if s.Protocol == "roce" {
-				e.Type = uverbs.GIDTypeRoCEv1
+				e.Type = verbs.GIDTypeRoCEv1
 			}
 		}
 		all = append(all, e)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 func checkNodes(p *patient) (all []finding) {
@@ -80,7 +81,7 @@ func registerPage(dev *uverbs.Device) error {
 	if err != nil {
 		return err
 	}
-	mr, err := pd.AllocMR(4096, uverbs.AccessLocalWrite, nil)
+	mr, err := pd.AllocMR(4096, verbs.AccessLocalWrite, nil)
 	if err == nil {
 		err = mr.Close()
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/host"
 	"github.com/goverbs/goverbs/netlinkrdma"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // checkLossless reads what the network devices of RoCE ports do when a buffer is full. It
@@ -20,7 +20,7 @@ func checkLossless(p *patient) []finding {
 	return p.eachRoCE(func(l *limb, d host.Netdev) []finding {
 		dcb, err := p.DCB(d.Name)
 		switch {
-		case errors.Is(err, syscall.EOPNOTSUPP) && l.info.Driver == uverbs.DriverRXE:
+		case errors.Is(err, syscall.EOPNOTSUPP) && l.info.Driver == verbs.DriverRXE:
 			return []finding{found(fine, "", "%s has no DCB; soft RoCE sends again what is lost", d.Name)}
 		case errors.Is(err, syscall.EOPNOTSUPP):
 			return []finding{found(noted, "", "%s has no DCB, or does not show it to the kernel: whether RoCE's packets are dropped is up to its firmware and the switch", d.Name)}

@@ -9,8 +9,7 @@ import (
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/host"
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/host/hosttest"
-	"github.com/goverbs/goverbs/netlinkrdma"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // bridged is dummy0 set up for RoCE: priority 3, DSCP 26, half of the link.
@@ -25,7 +24,7 @@ func bridged() *host.DCB {
 func withCard(routes *hosttest.Rtnetlink) *ward {
 	w := healthy()
 	c := w.kernel.CharDevs[7]
-	c.DriverID = uint32(uverbs.DriverBNXTRE)
+	c.DriverID = uint32(verbs.DriverBNXTRE)
 	w.kernel.CharDevs[7] = c
 	w.Route = routes.Route
 	return w
@@ -135,7 +134,7 @@ func TestNoRoCE(t *testing.T) {
 	w := healthy()
 	w.Route = func(uint16, bool, []byte) ([][]byte, error) { return nil, errors.New("nobody should ask") }
 	w.kernel.Devices[1].Protocol = "iw"
-	w.kernel.Ports[1].State = netlinkrdma.PortActive
+	w.kernel.Ports[1].State = verbs.PortActive
 	got, err := w.doctor(cli.Output{}, "")
 	if err != nil || strings.Contains(got, "nobody should ask") {
 		t.Errorf("%v\n%s", err, got)

@@ -23,6 +23,7 @@ import (
 	_ "github.com/goverbs/goverbs/provider/all"
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // ward is a machine with nothing wrong: siw0 and rxe0 on dummy0.
@@ -39,12 +40,12 @@ func healthy() *ward {
 	m, kernel, nets := hosttest.Machine()
 	siw0 := kernel.Devices[0].Index
 	kernel.System.NetnsMode = netlinkrdma.NetnsShared
-	kernel.Devices = append(kernel.Devices, netlinkrdma.Device{Index: 7, Name: "rxe0", Ports: 1, NodeType: netlinkrdma.NodeCA, Protocol: "roce"})
-	kernel.Ports = append(kernel.Ports, netlinkrdma.Port{DeviceIndex: 7, DeviceName: "rxe0", Index: 1, State: netlinkrdma.PortActive,
-		PhysState: netlinkrdma.PhysLinkUp, NetdevIndex: 1, NetdevName: "dummy0"})
+	kernel.Devices = append(kernel.Devices, netlinkrdma.Device{Index: 7, Name: "rxe0", Ports: 1, NodeType: verbs.NodeCA, Protocol: "roce"})
+	kernel.Ports = append(kernel.Ports, netlinkrdma.Port{DeviceIndex: 7, DeviceName: "rxe0", Index: 1, State: verbs.PortActive,
+		PhysState: verbs.PhysLinkUp, NetdevIndex: 1, NetdevName: "dummy0"})
 	kernel.CharDevs = map[uint32]netlinkrdma.CharDev{
-		siw0: {Name: "uverbs0", ABI: 1, Major: 231, Minor: 192, DriverID: uint32(uverbs.DriverSIW)},
-		7:    {Name: "uverbs1", ABI: 2, Major: 231, Minor: 193, DriverID: uint32(uverbs.DriverRXE)},
+		siw0: {Name: "uverbs0", ABI: 1, Major: 231, Minor: 192, DriverID: uint32(verbs.DriverSIW)},
+		7:    {Name: "uverbs1", ABI: 2, Major: 231, Minor: 193, DriverID: uint32(verbs.DriverRXE)},
 	}
 	for i, index := range []uint32{9, 1, 2, 3} {
 		nets.All[i].Index, nets.All[i].Carrier = index, true
@@ -185,30 +186,30 @@ func TestDoctorFinds(t *testing.T) {
 		{"another error", []func(*ward){openFails(&uverbs.Error{Op: "open", Object: "device", Device: "siw0", Err: syscall.EIO})}, "nodes", problem,
 			"open device on siw0: input/output error", "look at the kernel's log: dmesg"},
 		{"no provider", []func(*ward){func(w *ward) {
-			w.kernel.CharDevs[7] = netlinkrdma.CharDev{Name: "uverbs1", ABI: 1, Major: 231, Minor: 193, DriverID: uint32(uverbs.DriverMANA)}
+			w.kernel.CharDevs[7] = netlinkrdma.CharDev{Name: "uverbs1", ABI: 1, Major: 231, Minor: 193, DriverID: uint32(verbs.DriverMANA)}
 		}}, "provider", problem, "use device on rxe0: no provider: this program links none for driver mana",
 			"use a device that has one: rdmalink add NAME type rxe (or siw) netdev NETDEV, on the same network device; programs that use libibverbs are not concerned"},
 		{"no rdma_cm", []func(*ward){func(w *ward) {
 			w.OpenCM = func() error { return &rdmacm.OpError{Op: "open", Err: syscall.ENOENT, Hint: "run modprobe rdma_ucm"} }
 		}}, "rdma_cm", problem, "open: no such file or directory", "run modprobe rdma_ucm"},
-		{"down", []func(*ward){portIs(0, netlinkrdma.PortDown), func(w *ward) { w.nets.All[1].Up = false }}, "port", problem,
+		{"down", []func(*ward){portIs(0, verbs.PortDown), func(w *ward) { w.nets.All[1].Up = false }}, "port", problem,
 			"siw0/1 is DOWN, LINK_UP: network device dummy0 is down", "ip link set dummy0 up"},
-		{"no carrier", []func(*ward){portIs(0, netlinkrdma.PortDown), func(w *ward) { w.nets.All[1].Carrier = false }}, "port", problem,
+		{"no carrier", []func(*ward){portIs(0, verbs.PortDown), func(w *ward) { w.nets.All[1].Carrier = false }}, "port", problem,
 			"siw0/1 is DOWN, LINK_UP: network device dummy0 has no carrier", "plug the cable in, and look at its other end (ethtool dummy0)"},
-		{"down for no reason", []func(*ward){portIs(0, netlinkrdma.PortDown)}, "port", problem,
+		{"down for no reason", []func(*ward){portIs(0, verbs.PortDown)}, "port", problem,
 			"siw0/1 is DOWN, LINK_UP: although network device dummy0 is up", "look at the kernel's log: dmesg"},
-		{"no subnet manager", []func(*ward){portIs(1, netlinkrdma.PortInit)}, "port", problem,
+		{"no subnet manager", []func(*ward){portIs(1, verbs.PortInit)}, "port", problem,
 			"rxe0/1 is INIT, LINK_UP: it has a link, but no subnet manager has set it up", "start one on this fabric, on a switch or a host (opensm)"},
-		{"down elsewhere", []func(*ward){portIs(1, netlinkrdma.PortDown), func(w *ward) { w.kernel.Ports[1].NetdevIndex = 0 }}, "port", problem,
+		{"down elsewhere", []func(*ward){portIs(1, verbs.PortDown), func(w *ward) { w.kernel.Ports[1].NetdevIndex = 0 }}, "port", problem,
 			"rxe0/1 is DOWN, LINK_UP: its network device lives in another network namespace, or is gone", "set it up there: ip -n NAMESPACE link set NETDEV up"},
-		{"no cable", []func(*ward){portIs(1, netlinkrdma.PortDown), func(w *ward) {
+		{"no cable", []func(*ward){portIs(1, verbs.PortDown), func(w *ward) {
 			w.kernel.Ports[1].NetdevIndex, w.kernel.Devices[1].Protocol = 0, "ib"
 		}}, "port", problem, "rxe0/1 is DOWN, LINK_UP: there is no link", "plug the cable in, and look at its other end"},
-		{"turned off", []func(*ward){portIs(1, netlinkrdma.PortDown), func(w *ward) {
-			w.kernel.Ports[1].InfiniBand, w.kernel.Ports[1].PhysState = true, netlinkrdma.PhysDisabled
+		{"turned off", []func(*ward){portIs(1, verbs.PortDown), func(w *ward) {
+			w.kernel.Ports[1].InfiniBand, w.kernel.Ports[1].PhysState = true, verbs.PhysDisabled
 		}}, "port", problem, "rxe0/1 is DOWN, DISABLED: it is turned off", "ibportstate -C rxe0 -D 0 1 enable"},
-		{"turned off with its network device", []func(*ward){portIs(1, netlinkrdma.PortDown), func(w *ward) {
-			w.kernel.Ports[1].PhysState, w.nets.All[1].Up = netlinkrdma.PhysDisabled, false
+		{"turned off with its network device", []func(*ward){portIs(1, verbs.PortDown), func(w *ward) {
+			w.kernel.Ports[1].PhysState, w.nets.All[1].Up = verbs.PhysDisabled, false
 		}}, "port", problem, "rxe0/1 is DOWN, DISABLED: network device dummy0 is down", "ip link set dummy0 up"},
 		{"GIDs of another port", []func(*ward){func(w *ward) {
 			w.kernel.Devices[1].Ports, w.kernel.Ports[1].Index = 2, 2
@@ -219,7 +220,7 @@ func TestDoctorFinds(t *testing.T) {
 		{"no GID on rxe", []func(*ward){gids(0)}, "gid", problem,
 			"rxe0/1 has no GID: they are made of the addresses of its network device, here dummy0", "ip addr add ADDRESS/LENGTH dev dummy0"},
 		{"GIDs not told", []func(*ward){func(w *ward) {
-			k := fakeverbs.New(uint32(uverbs.DriverSIW))
+			k := fakeverbs.New(uint32(verbs.DriverSIW))
 			k.Fail("QUERY_GID_TABLE", 0, syscall.EIO)
 			w.Open = hosttest.Opens(k)
 		}}, "gid", noted, "siw0/1: query the GID table of device on siw0: input/output error", ""},
@@ -250,13 +251,13 @@ func TestDoctorFinds(t *testing.T) {
 			w.sys["fs/cgroup/rdma/x/rdma.max"] = "rxe0 hca_handle=max hca_object=0"
 		}}, "cgroup", problem, "rxe0: the cgroup allows 0 hca_object and has 0: another one fails with EAGAIN", "raise it: echo 'rxe0 hca_object=max' > /sys/fs/cgroup/rdma/x/rdma.max"},
 		{"registering fails", []func(*ward){func(w *ward) {
-			k := fakeverbs.New(uint32(uverbs.DriverSIW))
+			k := fakeverbs.New(uint32(verbs.DriverSIW))
 			k.Fail("REG_MR", 0, syscall.EAGAIN)
 			w.Open = hosttest.Opens(k)
 		}}, "register", problem, "create MR on siw0: resource temporarily unavailable: the cgroup's limit in rdma.max is reached",
 			"raise rdma.max of the cgroup, or of the one above that is full"},
 		{"registering fails otherwise", []func(*ward){func(w *ward) {
-			k := fakeverbs.New(uint32(uverbs.DriverSIW))
+			k := fakeverbs.New(uint32(verbs.DriverSIW))
 			k.Fail("ALLOC_PD", 0, syscall.EIO)
 			w.Open = hosttest.Opens(k)
 		}}, "register", problem, "create PD on siw0: input/output error", "look at the kernel's log: dmesg"},
@@ -286,7 +287,7 @@ func TestDoctorFinds(t *testing.T) {
 	}
 }
 
-func portIs(n int, s netlinkrdma.PortState) func(*ward) {
+func portIs(n int, s verbs.PortState) func(*ward) {
 	return func(w *ward) { w.kernel.Ports[n].State = s }
 }
 
@@ -294,9 +295,9 @@ func portIs(n int, s netlinkrdma.PortState) func(*ward) {
 func gids(n uint64) func(*ward) {
 	return func(w *ward) {
 		w.Open = func(name string) (*uverbs.Device, error) {
-			driver := uverbs.DriverSIW
+			driver := verbs.DriverSIW
 			if name == "rxe0" {
-				driver = uverbs.DriverRXE
+				driver = verbs.DriverRXE
 			}
 			k := fakeverbs.New(uint32(driver))
 			k.Tamper = func(call string, r *ioctl.Request) {
@@ -313,7 +314,7 @@ func gids(n uint64) func(*ward) {
 func TestDoctorClosesWhatItOpened(t *testing.T) {
 	for _, fail := range []string{"", "ALLOC_PD", "REG_MR", "QUERY_GID_TABLE"} {
 		w := healthy()
-		k := fakeverbs.New(uint32(uverbs.DriverSIW))
+		k := fakeverbs.New(uint32(verbs.DriverSIW))
 		if fail != "" {
 			k.Fail(fail, 0, syscall.EIO)
 		}

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // memlockEnough is less than most programs register, and more than systems allow
@@ -87,7 +87,7 @@ func (p *patient) mayLock() bool {
 
 func (p *patient) hasSiw() bool {
 	for _, l := range p.devices {
-		if l.info.Driver == uverbs.DriverSIW {
+		if l.info.Driver == verbs.DriverSIW {
 			return true
 		}
 	}

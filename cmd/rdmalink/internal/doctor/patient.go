@@ -5,6 +5,7 @@ import (
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/sandbox"
 	"github.com/goverbs/goverbs/netlinkrdma"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // patient is what the checks look at, asked for once.
@@ -26,7 +27,7 @@ type limb struct {
 	nodeErr error             // why there is no char device
 	dev     *uverbs.Device
 	openErr error // why it is not open
-	gids    []uverbs.GIDEntry
+	gids    []verbs.GIDEntry
 	gidErr  error  // why there are none
 	sandbox string // the address of a device that rdmalink sandbox made, else empty
 }
@@ -66,7 +67,7 @@ func examineLimb(m *host.Machine, d netlinkrdma.Device, ports []netlinkrdma.Port
 		l.nodeErr = err
 		return l
 	}
-	l.info.Driver, l.info.ABI = uverbs.DriverID(c.DriverID), uint32(c.ABI)
+	l.info.Driver, l.info.ABI = verbs.DriverID(c.DriverID), uint32(c.ABI)
 	if l.dev, l.openErr = m.Open(d.Name); l.openErr != nil {
 		l.dev = nil
 		return l

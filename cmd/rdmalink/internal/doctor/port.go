@@ -5,13 +5,13 @@ import (
 
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 	"github.com/goverbs/goverbs/netlinkrdma"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 func checkPort(p *patient) []finding {
 	return p.eachPort(func(l *limb, port netlinkrdma.Port) []finding {
 		name := fmt.Sprintf("%s/%d is %v", l.Name, port.Index, port.State)
-		if port.State == netlinkrdma.PortActive {
+		if port.State == verbs.PortActive {
 			return []finding{found(fine, "", "%s", name)}
 		}
 		why, remedy := p.inactive(l, port)
@@ -23,9 +23,9 @@ func checkPort(p *patient) []finding {
 func (p *patient) inactive(l *limb, port netlinkrdma.Port) (why, remedy string) {
 	d, here := p.netdevs[port.NetdevIndex]
 	switch {
-	case port.State == netlinkrdma.PortInit || port.State == netlinkrdma.PortArmed:
+	case port.State == verbs.PortInit || port.State == verbs.PortArmed:
 		return "it has a link, but no subnet manager has set it up", "start one on this fabric, on a switch or a host (opensm)"
-	case port.InfiniBand && port.PhysState == netlinkrdma.PhysDisabled:
+	case port.InfiniBand && port.PhysState == verbs.PhysDisabled:
 		return "it is turned off", fmt.Sprintf("ibportstate -C %s -D 0 %d enable", l.Name, port.Index)
 	case port.NetdevIndex == 0 && l.onNetdev():
 		return "its network device lives in another network namespace, or is gone", "set it up there: ip -n NAMESPACE link set NETDEV up"
@@ -43,7 +43,7 @@ func (p *patient) inactive(l *limb, port netlinkrdma.Port) (why, remedy string) 
 // have none was found before.
 func checkGID(p *patient) []finding {
 	return p.eachPort(func(l *limb, port netlinkrdma.Port) []finding {
-		if _, here := p.netdevs[port.NetdevIndex]; l.dev == nil || port.State != netlinkrdma.PortActive || !here && l.onNetdev() {
+		if _, here := p.netdevs[port.NetdevIndex]; l.dev == nil || port.State != verbs.PortActive || !here && l.onNetdev() {
 			return nil
 		}
 		if l.gidErr != nil {
@@ -91,7 +91,7 @@ func checkAddress(p *patient) []finding {
 		switch {
 		case !here || !l.onNetdev():
 			return nil
-		case l.info.Driver == uverbs.DriverRXE && d.Loopback:
+		case l.info.Driver == verbs.DriverRXE && d.Loopback:
 			return []finding{found(problem, "add it on a dummy or veth device; verbs alone work (GID index 1)", "%s is on %s, where rdma_cm can't connect through rxe", l.Name, d.Name)}
 		case !d.Usable():
 			return []finding{found(problem, d.AddrCommand(), "%s has no IP address outside 127/8, by which rdma_cm would find %s", d.Name, l.Name)}

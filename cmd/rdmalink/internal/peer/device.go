@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // ErrOnlyCM is for devices that leave connecting to rdma_cm.
@@ -44,5 +45,5 @@ func OpenDevice[T any](name string, prepare func(*uverbs.Device) (T, error)) (no
 
 // unable tells a device that can't from one that could.
 func unable(err error) bool {
-	return errors.Is(err, ErrOnlyCM) || errors.Is(err, uverbs.ErrNoProvider) || errors.Is(err, uverbs.ErrNotSupported)
+	return errors.Is(err, ErrOnlyCM) || errors.Is(err, verbs.ErrNoProvider) || errors.Is(err, verbs.ErrNotSupported)
 }

@@ -6,12 +6,13 @@ import (
 	"net/netip"
 
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // SourceGID picks the own GID of a port: the one with the index that was given
 // (flag), or, with a negative one, one that fits. own is the own address of the TCP
 // connection, peer one that the peer can be reached from.
-func SourceGID(dev *uverbs.Device, port uint32, flag string, index int, own, peer netip.Addr) (gid *uverbs.GIDEntry, err error) {
+func SourceGID(dev *uverbs.Device, port uint32, flag string, index int, own, peer netip.Addr) (gid *verbs.GIDEntry, err error) {
 	if index >= 0 {
 		if gid, err = dev.QueryGID(port, uint32(index)); err != nil {
 			return nil, fmt.Errorf("%s %d: %w", flag, index, err)
@@ -19,7 +20,7 @@ func SourceGID(dev *uverbs.Device, port uint32, flag string, index int, own, pee
 		return gid, nil
 	}
 	for _, choice := range gidChoices(own, peer) {
-		if gid, err = dev.ChooseGID(port, &choice); !errors.Is(err, uverbs.ErrNoGID) {
+		if gid, err = dev.ChooseGID(port, &choice); !errors.Is(err, verbs.ErrNoGID) {
 			break
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"runtime"
 
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 var ErrInterrupted = errors.New("interrupted")
@@ -21,7 +22,7 @@ func Interrupted(err error) error {
 }
 
 // Poll polls until there is a completion or ctx ends.
-func Poll(ctx context.Context, cq *uverbs.CQ, wcs []uverbs.WC) (int, error) {
+func Poll(ctx context.Context, cq *uverbs.CQ, wcs []verbs.WC) (int, error) {
 	for {
 		if n, err := cq.Poll(wcs); n > 0 || err != nil {
 			return n, err

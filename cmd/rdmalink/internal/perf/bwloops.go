@@ -5,6 +5,7 @@ import (
 	"runtime"
 
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // sendBandwidth keeps the send queues of all flows full.
@@ -33,19 +34,19 @@ func (r *run) sendBandwidth() error {
 }
 
 // flowOf is the flow of a completion, whose WRID has been in the device's memory.
-func (r *run) flowOf(wc *uverbs.WC) (*flow, error) {
+func (r *run) flowOf(wc *verbs.WC) (*flow, error) {
 	if i := wc.WRID &^ (isRecv | isCredit); i < uint64(len(r.flows)) {
 		return r.flows[i], nil
 	}
 	return nil, notPosted(wc)
 }
 
-func notPosted(wc *uverbs.WC) error {
+func notPosted(wc *verbs.WC) error {
 	return fmt.Errorf("a completion for work request %#x on QP %d, which was not under way", wc.WRID, wc.QPN)
 }
 
 // finished counts what a completion stands for.
-func (r *run) finished(wc *uverbs.WC, done *int) error {
+func (r *run) finished(wc *verbs.WC, done *int) error {
 	f, err := r.flowOf(wc)
 	if err != nil {
 		return err
@@ -128,7 +129,7 @@ func (r *run) recvBandwidth() error {
 
 // took posts new receives in the place of those that completed, those of a flow
 // that stand together at once.
-func (r *run) took(wcs []uverbs.WC, got *int) error {
+func (r *run) took(wcs []verbs.WC, got *int) error {
 	for len(wcs) > 0 {
 		id, n := wcs[0].WRID, 1
 		f, err := r.flowOf(&wcs[0])
@@ -218,7 +219,7 @@ func (r *run) bothBandwidth() error {
 }
 
 // sort deals out completions of a CQ that has all kinds.
-func (r *run) sort(wcs []uverbs.WC, done, got *int) error {
+func (r *run) sort(wcs []verbs.WC, done, got *int) error {
 	for i := range wcs {
 		if wcs[i].WRID&(isRecv|isCredit) == 0 {
 			if err := r.finished(&wcs[i], done); err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/goverbs/goverbs/internal/perftest"
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // CM is the way to a peer that rdma_cm finds: a connection for what there is to
@@ -39,7 +40,7 @@ func DialCM(ctx context.Context, address string, source netip.AddrPort) (*CM, er
 // AcceptCM is the way of a server to the first client that comes to an address; note is told
 // of those whose handshakes failed.
 // QPs of that type it will be asked for; datagrams have ports of their own.
-func AcceptCM(ctx context.Context, address string, typ uverbs.QPType, note func(error)) (*CM, error) {
+func AcceptCM(ctx context.Context, address string, typ verbs.QPType, note func(error)) (*CM, error) {
 	l, err := rdmacm.Listen(address, nil)
 	if err != nil {
 		return nil, err
@@ -50,7 +51,7 @@ func AcceptCM(ctx context.Context, address string, typ uverbs.QPType, note func(
 		_, err := r.Accept(ctx, w.control.config())
 		return err
 	}, note)
-	if err == nil && typ == uverbs.QPTypeUD {
+	if err == nil && typ == verbs.QPTypeUD {
 		if err = w.listenForDatagrams(address); err != nil {
 			w.Leave(err)
 		}
@@ -67,7 +68,7 @@ func (w *CM) listenForDatagrams(address string) error {
 	if err := w.listener.Close(); err != nil {
 		return err
 	}
-	l, err := rdmacm.Listen(address, &rdmacm.Config{QP: uverbs.QPOptions{Type: uverbs.QPTypeUD}})
+	l, err := rdmacm.Listen(address, &rdmacm.Config{QP: uverbs.QPOptions{Type: verbs.QPTypeUD}})
 	w.listener = l
 	return err
 }
@@ -151,10 +152,10 @@ func (w *CM) config(e *end) *rdmacm.Config {
 // patience shortens the time that a message without a receive waits, which
 // rdma_cm sets to the longest there is. iWARP does not know it.
 func (w *CM) patience(e *end, qp *uverbs.QP) error {
-	if e.iWARP() || e.Type != uverbs.QPTypeRC {
+	if e.iWARP() || e.Type != verbs.QPTypeRC {
 		return nil
 	}
-	return qp.Modify(&uverbs.QPAttr{MinRNRTimer: 12}, uverbs.QPAttrMinRNRTimer)
+	return qp.Modify(&verbs.QPAttr{MinRNRTimer: 12}, verbs.QPAttrMinRNRTimer)
 }
 
 // How often, and how long after a refusal, a client asks again: the server may

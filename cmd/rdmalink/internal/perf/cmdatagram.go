@@ -7,6 +7,7 @@ import (
 
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // Of a datagram service rdma_cm tells the client only where it is. Where the
@@ -22,18 +23,18 @@ const introduction = 4 // bytes, which nobody looks at
 //
 // C: rdma_cm_request_ud_connection_parameters
 func (e *end) expectClient(f *flow, conn *rdmacm.Conn) error {
-	if e.Type != uverbs.QPTypeUD || !e.answered() || e.client() {
+	if e.Type != verbs.QPTypeUD || !e.answered() || e.client() {
 		return nil
 	}
 	sge := e.mr.SGE(e.front+f.index*e.part, uverbs.GRHSize+introduction)
-	_, err := conn.QP().PostRecv([]uverbs.RecvWR{{WRID: uint64(f.index), SGL: []uverbs.SGE{sge}}})
+	_, err := conn.QP().PostRecv([]verbs.RecvWR{{WRID: uint64(f.index), SGL: []verbs.SGE{sge}}})
 	return err
 }
 
 // acquaint has each end of a flow know where to send.
 func (e *end) acquaint(ctx context.Context, f *flow, conn *rdmacm.Conn) error {
 	switch {
-	case e.Type != uverbs.QPTypeUD:
+	case e.Type != verbs.QPTypeUD:
 		return nil
 	case e.client():
 		p := conn.Peer()
@@ -50,9 +51,9 @@ func (e *end) acquaint(ctx context.Context, f *flow, conn *rdmacm.Conn) error {
 
 // C: rdma_cm_send_ud_connection_parameters
 func (e *end) introduce(ctx context.Context, f *flow) error {
-	wr := uverbs.SendWR{WRID: uint64(f.index), Opcode: uverbs.OpSendImm, Flags: uverbs.SendSignaled, Imm: f.qp.Num(),
-		SGL: []uverbs.SGE{e.mr.SGE(f.index*e.part, introduction)}, AH: f.to.ah, RemoteQPN: f.to.qpn, RemoteQKey: f.to.qkey}
-	if _, err := f.qp.PostSend([]uverbs.SendWR{wr}); err != nil {
+	wr := verbs.SendWR{WRID: uint64(f.index), Opcode: verbs.OpSendImm, Flags: verbs.SendSignaled, Imm: f.qp.Num(),
+		SGL: []verbs.SGE{e.mr.SGE(f.index*e.part, introduction)}, AH: f.to.ah, RemoteQPN: f.to.qpn, RemoteQKey: f.to.qkey}
+	if _, err := f.qp.PostSend([]verbs.SendWR{wr}); err != nil {
 		return err
 	}
 	_, err := e.await(ctx, e.sendCQ)
@@ -84,9 +85,9 @@ func (e *end) meetClient(ctx context.Context, f *flow) error {
 
 // introduced is the number of the client's QP, in the immediate data of its first
 // datagram.
-func introduced(wc *uverbs.WC) (uint32, error) {
+func introduced(wc *verbs.WC) (uint32, error) {
 	switch {
-	case wc.Flags&uverbs.WCWithImm == 0:
+	case wc.Flags&verbs.WCWithImm == 0:
 		return 0, fmt.Errorf("the client's first datagram has no immediate data, which should be the number of its QP")
 	case wc.Imm > maxQPN:
 		return 0, fmt.Errorf("the client's first datagram has %#x as immediate data, which is no QP's number", wc.Imm)
@@ -98,8 +99,8 @@ func introduced(wc *uverbs.WC) (uint32, error) {
 const maxQPN = 1<<24 - 1
 
 // await takes one completion, before the test.
-func (e *end) await(ctx context.Context, cq *uverbs.CQ) (uverbs.WC, error) {
-	var wcs [1]uverbs.WC
+func (e *end) await(ctx context.Context, cq *uverbs.CQ) (verbs.WC, error) {
+	var wcs [1]verbs.WC
 	for {
 		n, err := cq.Poll(wcs[:])
 		switch {

@@ -8,16 +8,17 @@ import (
 	"github.com/goverbs/goverbs/internal/perftest"
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // control is the connection over which two ends speak that rdma_cm connects. It
 // is a perftest.Messenger.
 type control struct {
 	conn *rdmacm.Conn
-	mr   *uverbs.MR  // places to send from, and behind them those to receive into
-	sent uint64      // how many messages, and the WRID of the last
-	come []uverbs.WC // of messages that nobody has received yet
-	met  bool        // the peer has said something
+	mr   *uverbs.MR // places to send from, and behind them those to receive into
+	sent uint64     // how many messages, and the WRID of the last
+	come []verbs.WC // of messages that nobody has received yet
+	met  bool       // the peer has said something
 }
 
 // places is how many messages an end sends, or receives, at once: one, and a
@@ -26,11 +27,11 @@ const places = 2
 
 func (c *control) config() *rdmacm.Config {
 	return &rdmacm.Config{Prepare: c.prepare, RetryCount: 7,
-		QP: uverbs.QPOptions{Cap: uverbs.QPCap{MaxSendWR: 16, MaxRecvWR: places, MaxSendSGE: 1, MaxRecvSGE: 1}}}
+		QP: uverbs.QPOptions{Cap: verbs.QPCap{MaxSendWR: 16, MaxRecvWR: places, MaxSendSGE: 1, MaxRecvSGE: 1}}}
 }
 
 func (c *control) prepare(conn *rdmacm.Conn) error {
-	mr, err := conn.PD().AllocMR(2*places*perftest.MaxMessage, uverbs.AccessLocalWrite, nil)
+	mr, err := conn.PD().AllocMR(2*places*perftest.MaxMessage, verbs.AccessLocalWrite, nil)
 	if err != nil {
 		return err
 	}
@@ -46,7 +47,7 @@ func (c *control) prepare(conn *rdmacm.Conn) error {
 
 func (c *control) postRecv(place int) error {
 	sge := c.mr.SGE((places+place)*perftest.MaxMessage, perftest.MaxMessage)
-	_, err := c.conn.QP().PostRecv([]uverbs.RecvWR{{WRID: uint64(place), SGL: []uverbs.SGE{sge}}})
+	_, err := c.conn.QP().PostRecv([]verbs.RecvWR{{WRID: uint64(place), SGL: []verbs.SGE{sge}}})
 	return err
 }
 
@@ -57,8 +58,8 @@ func (c *control) Send(ctx context.Context, message []byte) error {
 	at := int(c.sent%places) * perftest.MaxMessage
 	n := copy(c.mr.Bytes()[at:][:perftest.MaxMessage], message)
 	c.sent++
-	wr := uverbs.SendWR{WRID: c.sent, Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled, SGL: []uverbs.SGE{c.mr.SGE(at, n)}}
-	if _, err := c.conn.QP().PostSend([]uverbs.SendWR{wr}); err != nil {
+	wr := verbs.SendWR{WRID: c.sent, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: []verbs.SGE{c.mr.SGE(at, n)}}
+	if _, err := c.conn.QP().PostSend([]verbs.SendWR{wr}); err != nil {
 		return c.lastWord(err)
 	}
 	for {
@@ -89,7 +90,7 @@ func (c *control) Receive(ctx context.Context, buf []byte) (int, error) {
 	return n, c.postRecv(int(wc.WRID))
 }
 
-func (c *control) next(ctx context.Context) (uverbs.WC, error) {
+func (c *control) next(ctx context.Context) (verbs.WC, error) {
 	if len(c.come) == 0 {
 		return c.takeFirst(ctx)
 	}
@@ -99,7 +100,7 @@ func (c *control) next(ctx context.Context) (uverbs.WC, error) {
 }
 
 // message is what came, where the device says it did.
-func (c *control) message(wc *uverbs.WC) ([]byte, error) {
+func (c *control) message(wc *verbs.WC) ([]byte, error) {
 	if wc.WRID >= places || wc.ByteLen > perftest.MaxMessage {
 		return nil, fmt.Errorf("a completion of receive %d with %d bytes: it was not posted", wc.WRID, wc.ByteLen)
 	}

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/internal/farewell"
-	"github.com/goverbs/goverbs/netlinkrdma"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // remindEvery is how long an answer may take before the peer's kernel is reminded.
@@ -18,8 +18,8 @@ const remindEvery = 20 * time.Millisecond
 // comes while it takes over the connection, until something else comes. rdmacm
 // proves a connection by a READ, but perftest allows none on this one: a WRITE of
 // nothing it has to take.
-func (c *control) takeFirst(ctx context.Context) (uverbs.WC, error) {
-	for !c.met && c.conn.Device().Info().Driver == uverbs.DriverSIW {
+func (c *control) takeFirst(ctx context.Context) (verbs.WC, error) {
+	for !c.met && c.conn.Device().Info().Driver == verbs.DriverSIW {
 		soon, cancel := context.WithTimeout(ctx, remindEvery)
 		wc, err := c.take(soon, c.conn.RecvCQ())
 		cancel()
@@ -27,7 +27,7 @@ func (c *control) takeFirst(ctx context.Context) (uverbs.WC, error) {
 			return wc, err
 		}
 		// A full queue is enough under way.
-		_, _ = c.conn.QP().PostSend([]uverbs.SendWR{{Opcode: uverbs.OpRDMAWrite, SGL: make([]uverbs.SGE, 1)}})
+		_, _ = c.conn.QP().PostSend([]verbs.SendWR{{Opcode: verbs.OpRDMAWrite, SGL: make([]verbs.SGE, 1)}})
 	}
 	return c.take(ctx, c.conn.RecvCQ())
 }
@@ -35,7 +35,7 @@ func (c *control) takeFirst(ctx context.Context) (uverbs.WC, error) {
 // awaitFirst waits until the peer has spoken, where it has to be the first (RFC 5044, 7.1):
 // with a message that came before its own, siw ends the dial as a bad answer.
 func (c *control) awaitFirst(ctx context.Context) error {
-	if c.met || len(c.come) > 0 || c.conn.Device().Info().NodeType != netlinkrdma.NodeRNIC {
+	if c.met || len(c.come) > 0 || c.conn.Device().Info().NodeType != verbs.NodeRNIC {
 		return nil
 	}
 	wc, err := c.takeFirst(ctx)
@@ -46,7 +46,7 @@ func (c *control) awaitFirst(ctx context.Context) error {
 }
 
 // take waits for a completion, until the connection ends.
-func (c *control) take(ctx context.Context, cq *uverbs.CQ) (wc uverbs.WC, err error) {
+func (c *control) take(ctx context.Context, cq *uverbs.CQ) (wc verbs.WC, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	go func() {
@@ -56,7 +56,7 @@ func (c *control) take(ctx context.Context, cq *uverbs.CQ) (wc uverbs.WC, err er
 			cancel(c.conn.Err())
 		}
 	}()
-	var wcs [1]uverbs.WC
+	var wcs [1]verbs.WC
 	n, err := cq.Wait(ctx, wcs[:])
 	if n == 0 && ctx.Err() != nil {
 		// What the peer did before it disconnected is in the CQ by now.
@@ -74,8 +74,8 @@ func (c *control) take(ctx context.Context, cq *uverbs.CQ) (wc uverbs.WC, err er
 }
 
 // explain tells the end of a connection from a failure of its own.
-func (c *control) explain(ctx context.Context, wc *uverbs.WC) error {
-	if wc.Status != uverbs.StatusWRFlushErr {
+func (c *control) explain(ctx context.Context, wc *verbs.WC) error {
+	if wc.Status != verbs.StatusWRFlushErr {
 		return wc.Err()
 	}
 	select {

@@ -3,15 +3,15 @@ package perf
 import (
 	"sync/atomic"
 
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // credit is what the ends of a flow know of the receives at the other end.
 type credit struct {
 	given *atomic.Uint32 // what this end has received, written to the peer from here
 	got   *atomic.Uint32 // what the peer has received, written by it
-	wr    [1]uverbs.SendWR
-	sge   [1]uverbs.SGE
+	wr    [1]verbs.SendWR
+	sge   [1]verbs.SGE
 	every int // messages
 	due   int // messages until the next
 	busy  int // credits that have not completed
@@ -31,7 +31,7 @@ func (f *flow) prepareCredit(e *end) {
 	c.due = c.every
 	c.given.Store(0)
 	c.sge[0] = e.creditMR.SGE(f.index*creditSize, creditSize)
-	c.wr[0] = uverbs.SendWR{WRID: uint64(f.index) | isCredit, Opcode: uverbs.OpRDMAWrite, Flags: uverbs.SendSignaled,
+	c.wr[0] = verbs.SendWR{WRID: uint64(f.index) | isCredit, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled,
 		SGL: c.sge[:], RemoteAddr: f.peer.VAddr, RKey: f.peer.RKey}
 }
 
@@ -57,7 +57,7 @@ func (r *run) give(f *flow) error {
 }
 
 // gave notes that a credit got there, and gives the next if it had to wait.
-func (r *run) gave(f *flow, wc *uverbs.WC) error {
+func (r *run) gave(f *flow, wc *verbs.WC) error {
 	if f.credit.busy == 0 {
 		return notPosted(wc)
 	}

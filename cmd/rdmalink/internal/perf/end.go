@@ -8,8 +8,8 @@ import (
 
 	"github.com/goverbs/goverbs/internal/perftest"
 	"github.com/goverbs/goverbs/mmap"
-	"github.com/goverbs/goverbs/netlinkrdma"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // end is one end of a run: the objects that it works with.
@@ -19,7 +19,7 @@ type end struct {
 	*Options
 	memory
 	dev    *uverbs.Device
-	port   *uverbs.PortAttr
+	port   *verbs.PortAttr
 	pd     *uverbs.PD
 	mr     *uverbs.MR
 	words  *mmap.Region // mr's memory, to look at while the peer writes
@@ -47,10 +47,10 @@ func (e *end) Close() error {
 	return err
 }
 
-func (e *end) iWARP() bool { return e.dev.Info().NodeType == netlinkrdma.NodeRNIC }
+func (e *end) iWARP() bool { return e.dev.Info().NodeType == verbs.NodeRNIC }
 
 // newEnd makes what all QPs share.
-func newEnd(o *Options, dev *uverbs.Device, port *uverbs.PortAttr, sys perftest.System) (*end, error) {
+func newEnd(o *Options, dev *uverbs.Device, port *verbs.PortAttr, sys perftest.System) (*end, error) {
 	e := &end{Options: o, memory: o.layout(sys), dev: dev, port: port}
 	for i := range o.QPCount {
 		e.flows = append(e.flows, &flow{index: i})
@@ -93,7 +93,7 @@ func (e *end) makeCredits() (err error) {
 	if !e.iWARP() || e.Verb != perftest.Send || e.Latency {
 		return nil
 	}
-	if e.creditMR, err = e.pd.AllocMR(2*creditSize*e.QPCount, uverbs.AccessLocalWrite|uverbs.AccessRemoteWrite, nil); err != nil {
+	if e.creditMR, err = e.pd.AllocMR(2*creditSize*e.QPCount, verbs.AccessLocalWrite|verbs.AccessRemoteWrite, nil); err != nil {
 		return err
 	}
 	e.own(e.creditMR)
@@ -142,7 +142,7 @@ func (e *end) makeCQs() (err error) {
 
 // qpOptions describe each QP.
 func (e *end) qpOptions() uverbs.QPOptions {
-	return uverbs.QPOptions{Type: e.Type, SendCQ: e.sendCQ, RecvCQ: e.recvCQ, Cap: uverbs.QPCap{
+	return uverbs.QPOptions{Type: e.Type, SendCQ: e.sendCQ, RecvCQ: e.recvCQ, Cap: verbs.QPCap{
 		MaxSendWR: uint32(e.TxDepth + creditRoom), MaxRecvWR: uint32(e.RxDepth),
 		MaxSendSGE: 1, MaxRecvSGE: 1, MaxInline: uint32(e.Inline)}}
 }

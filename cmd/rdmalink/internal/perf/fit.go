@@ -5,8 +5,8 @@ import (
 	"os"
 
 	"github.com/goverbs/goverbs/internal/perftest"
-	"github.com/goverbs/goverbs/netlinkrdma"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // cacheLine is how far apart small messages are, in bytes.
@@ -21,7 +21,7 @@ func Fits(o Options, dev *uverbs.Device) error {
 
 // fit completes the options with what a device and its port can do, and says
 // what of them is too much.
-func (o *Options) fit(dev *uverbs.Device) (*uverbs.PortAttr, error) {
+func (o *Options) fit(dev *uverbs.Device) (*verbs.PortAttr, error) {
 	name := dev.Info().Name
 	attr, err := dev.Query()
 	if err != nil {
@@ -31,7 +31,7 @@ func (o *Options) fit(dev *uverbs.Device) (*uverbs.PortAttr, error) {
 	if err != nil {
 		return nil, fmt.Errorf("-i %d (%s has %d): %w", o.Port, name, attr.PhysPortCnt, err)
 	}
-	if port.State != netlinkrdma.PortActive {
+	if port.State != verbs.PortActive {
 		return nil, fmt.Errorf("port %d of %s is %v: is the link up (ip link set up)?", o.Port, name, port.State)
 	}
 	if o.Link != 0 && o.Link != port.LinkLayer {
@@ -41,23 +41,23 @@ func (o *Options) fit(dev *uverbs.Device) (*uverbs.PortAttr, error) {
 		return nil, fmt.Errorf("-m %d: the MTU of %s's port is %d", o.MTU.Bytes(), name, port.ActiveMTU.Bytes())
 	}
 	or(&o.MTU, port.ActiveMTU)
-	if o.Type != uverbs.QPTypeUD && int64(o.Size) > int64(port.MaxMsgSize) {
+	if o.Type != verbs.QPTypeUD && int64(o.Size) > int64(port.MaxMsgSize) {
 		return nil, fmt.Errorf("-s %d: %s sends %d bytes at most", o.Size, name, port.MaxMsgSize)
 	}
-	return port, o.within(name, attr, dev.Info().NodeType == netlinkrdma.NodeRNIC)
+	return port, o.within(name, attr, dev.Info().NodeType == verbs.NodeRNIC)
 }
 
 // within compares with the limits of the device.
-func (o *Options) within(name string, attr *uverbs.DeviceAttr, iWARP bool) error {
+func (o *Options) within(name string, attr *verbs.DeviceAttr, iWARP bool) error {
 	mostWRs := int(attr.MaxQPWR) - creditRoom
 	switch {
-	case iWARP && o.Type != uverbs.QPTypeRC:
-		return fmt.Errorf("-c %v: %s is iWARP, which has RC only: %w", o.Type, name, uverbs.ErrNotSupported)
-	case o.Verb == perftest.Atomic && attr.AtomicCap == uverbs.AtomicNone:
-		return fmt.Errorf("%s has no atomics: %w", name, uverbs.ErrNotSupported)
+	case iWARP && o.Type != verbs.QPTypeRC:
+		return fmt.Errorf("-c %v: %s is iWARP, which has RC only: %w", o.Type, name, verbs.ErrNotSupported)
+	case o.Verb == perftest.Atomic && attr.AtomicCap == verbs.AtomicNone:
+		return fmt.Errorf("%s has no atomics: %w", name, verbs.ErrNotSupported)
 	case o.TxDepth > mostWRs:
 		return fmt.Errorf("-t %d: %s takes %d sends of a QP at most", o.TxDepth, name, mostWRs)
-	case o.RxDepth > mostWRs && o.Type != uverbs.QPTypeRC:
+	case o.RxDepth > mostWRs && o.Type != verbs.QPTypeRC:
 		o.RxDepth = mostWRs // not what was asked for, but what lossy services get by default
 	case o.RxDepth > mostWRs:
 		return fmt.Errorf("-r %d: %s takes %d receives of a QP at most", o.RxDepth, name, mostWRs)
@@ -84,7 +84,7 @@ func (o *Options) system() perftest.System {
 // C: check_mtu
 func (o *Options) agree(sys perftest.System, asked bool) error {
 	o.MTU = sys.MTU
-	if o.Type != uverbs.QPTypeUD || o.Size <= o.MTU.Bytes() {
+	if o.Type != verbs.QPTypeUD || o.Size <= o.MTU.Bytes() {
 		return nil
 	}
 	if asked {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/perftest"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // flow is one QP and how far it has got with the messages of a size.
@@ -15,8 +16,8 @@ type flow struct {
 	peer  perftest.Endpoint
 	to    datagramPeer
 
-	sends []uverbs.SendWR // posted together
-	recvs []uverbs.RecvWR
+	sends []verbs.SendWR // posted together
+	recvs []verbs.RecvWR
 	place []place // of sends: SGE and data
 
 	step, slots   int
@@ -29,13 +30,13 @@ type flow struct {
 
 // datagramPeer is the way to a peer that the QP is not connected with.
 type datagramPeer struct {
-	ah        *uverbs.AH
+	ah        *verbs.AH
 	qpn, qkey uint32
 }
 
 // place is where the messages of a work request are.
 type place struct {
-	sge   [1]uverbs.SGE
+	sge   [1]verbs.SGE
 	data  []byte // the whole part, for inline data
 	local uint64
 }
@@ -59,7 +60,7 @@ func (f *flow) prepare(e *end, size int) {
 	if !e.Latency {
 		f.step, f.slots = e.walk(size)
 	}
-	f.sends, f.place = make([]uverbs.SendWR, e.PostList), make([]place, e.PostList)
+	f.sends, f.place = make([]verbs.SendWR, e.PostList), make([]place, e.PostList)
 	for j := range f.sends {
 		f.prepareSend(e, j, size)
 	}
@@ -72,7 +73,7 @@ func (f *flow) prepareSend(e *end, j, size int) {
 	offset := f.index * e.part
 	p := &f.place[j]
 	p.sge[0], p.local = e.mr.SGE(offset, size), e.mr.Addr()+uint64(offset)
-	wr := uverbs.SendWR{WRID: uint64(f.index), Opcode: e.opcode(), SGL: p.sge[:],
+	wr := verbs.SendWR{WRID: uint64(f.index), Opcode: e.opcode(), SGL: p.sge[:],
 		RemoteAddr: f.peer.VAddr, RKey: f.peer.RKey,
 		AH: f.to.ah, RemoteQPN: f.to.qpn, RemoteQKey: f.to.qkey}
 	if e.Verb == perftest.Atomic {
@@ -83,7 +84,7 @@ func (f *flow) prepareSend(e *end, j, size int) {
 		wr.SGL, wr.Inline = nil, p.data[:size]
 	}
 	if (j+1)%e.CQMod == 0 {
-		wr.Flags = uverbs.SendSignaled
+		wr.Flags = verbs.SendSignaled
 	}
 	f.sends[j] = wr
 	f.aim(j, j%f.slots)
@@ -99,30 +100,30 @@ func (f *flow) aim(j, slot int) {
 	wr.RemoteAddr = f.peer.VAddr + uint64(offset)
 }
 
-func (e *end) opcode() uverbs.Opcode {
+func (e *end) opcode() verbs.Opcode {
 	switch e.Verb {
 	case perftest.Write:
-		return uverbs.OpRDMAWrite
+		return verbs.OpRDMAWrite
 	case perftest.Read:
-		return uverbs.OpRDMARead
+		return verbs.OpRDMARead
 	case perftest.Atomic:
 		return e.Atomic
 	}
-	return uverbs.OpSend
+	return verbs.OpSend
 }
 
 func (f *flow) prepareRecvs(e *end, size int) {
-	if e.Type == uverbs.QPTypeUD {
+	if e.Type == verbs.QPTypeUD {
 		size += uverbs.GRHSize
 	}
 	step, slots := 0, 1
 	if !e.Latency {
 		step, slots = e.walk(size)
 	}
-	f.recvs = make([]uverbs.RecvWR, recvBatch)
+	f.recvs = make([]verbs.RecvWR, recvBatch)
 	for i := range f.recvs {
 		at := e.front + f.index*e.part + i%slots*step
-		f.recvs[i] = uverbs.RecvWR{WRID: uint64(f.index) | isRecv, SGL: []uverbs.SGE{e.mr.SGE(at, size)}}
+		f.recvs[i] = verbs.RecvWR{WRID: uint64(f.index) | isRecv, SGL: []verbs.SGE{e.mr.SGE(at, size)}}
 	}
 }
 
@@ -161,7 +162,7 @@ func (f *flow) aimNext(cqMod, last int) {
 	wr := &f.sends[0]
 	wr.Flags = 0
 	if f.silent++; f.silent == cqMod || f.sent+1 == last {
-		f.silent, wr.Flags = 0, uverbs.SendSignaled
+		f.silent, wr.Flags = 0, verbs.SendSignaled
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/internal/farewell"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // Why a run may end early.
@@ -50,7 +50,7 @@ func (c *course) guarded(r *run) error {
 		case err != nil:
 			time.AfterFunc(peerGrace, func() { r.cancel(fmt.Errorf("%w (%w)", errPeerGone, err)) })
 		case c.Test.Duration: // the peer's time is up sooner
-		case c.Type == uverbs.QPTypeRC:
+		case c.Type == verbs.QPTypeRC:
 			go r.watchProgress(doneLimit, errUnlike)
 		default:
 			go r.watchProgress(lostLimit, errLost)
@@ -84,7 +84,7 @@ func (r *run) blame(err error) error {
 // alone tells whether it may be the peer's QP that failed, or is gone. siw calls
 // that an operation that the own QP can't do.
 func alone(err error) bool {
-	for _, sign := range []error{uverbs.StatusWRFlushErr, uverbs.StatusRetryExcErr, uverbs.StatusRNRRetryExcErr, uverbs.StatusLocQPOpErr, syscall.ENOTCONN} {
+	for _, sign := range []error{verbs.StatusWRFlushErr, verbs.StatusRetryExcErr, verbs.StatusRNRRetryExcErr, verbs.StatusLocQPOpErr, syscall.ENOTCONN} {
 		if errors.Is(err, sign) {
 			return true
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/perftest"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // qKey is that of perftest's datagram QPs.
@@ -23,12 +24,12 @@ const qKey = 0x11111111
 type Hand struct {
 	conn *watchedConn
 	dev  *uverbs.Device
-	gid  *uverbs.GIDEntry // nil on InfiniBand, which has its LID
+	gid  *verbs.GIDEntry // nil on InfiniBand, which has its LID
 }
 
 // ByHand is the way over conn, from a device's port with this GID. Device and
 // connection stay the caller's.
-func ByHand(conn net.Conn, dev *uverbs.Device, gid *uverbs.GIDEntry) *Hand {
+func ByHand(conn net.Conn, dev *uverbs.Device, gid *verbs.GIDEntry) *Hand {
 	return &Hand{conn: &watchedConn{Conn: conn, in: bufio.NewReader(conn)}, dev: dev, gid: gid}
 }
 
@@ -49,8 +50,8 @@ func (h *Hand) makePairs(_ context.Context, _ *perftest.Session, e *end) error {
 			return err
 		}
 		f.qp, f.close = qp, qp.Close
-		access := e.access(false) &^ uverbs.AccessLocalWrite
-		if err := qp.Init(&uverbs.QPAttr{Port: e.Port, PKeyIndex: e.PKeyIndex, QKey: qKey, Access: access}); err != nil {
+		access := e.access(false) &^ verbs.AccessLocalWrite
+		if err := qp.Init(&verbs.QPAttr{Port: e.Port, PKeyIndex: e.PKeyIndex, QKey: qKey, Access: access}); err != nil {
 			return err
 		}
 	}
@@ -58,7 +59,7 @@ func (h *Hand) makePairs(_ context.Context, _ *perftest.Session, e *end) error {
 }
 
 // endpoints are what the peer has to know of the QPs.
-func (e *end) endpoints(gid *uverbs.GIDEntry) []perftest.Endpoint {
+func (e *end) endpoints(gid *verbs.GIDEntry) []perftest.Endpoint {
 	all := make([]perftest.Endpoint, len(e.flows))
 	for i, f := range e.flows {
 		all[i] = perftest.Endpoint{LID: e.port.LID, OutReads: uint16(e.OutReads), QPN: f.qp.Num(), PSN: rand.Uint32N(1 << 24),
@@ -87,7 +88,7 @@ func (h *Hand) connect(e *end, local, remote []perftest.Endpoint) error {
 		if err := f.qp.Connect(attr); err != nil {
 			return err
 		}
-		if e.Type != uverbs.QPTypeUD {
+		if e.Type != verbs.QPTypeUD {
 			continue
 		}
 		ah, err := e.pd.CreateAH(&attr.AH)
@@ -102,23 +103,23 @@ func (h *Hand) connect(e *end, local, remote []perftest.Endpoint) error {
 
 // connected is what a QP is told of its counterpart, which may be ready for more
 // READs than a QP can be told.
-func (h *Hand) connected(e *end, local, remote *perftest.Endpoint) *uverbs.QPAttr {
-	return &uverbs.QPAttr{PathMTU: e.MTU, DestQPN: remote.QPN, RQPSN: remote.PSN, SQPSN: local.PSN, AH: h.path(e, remote),
+func (h *Hand) connected(e *end, local, remote *perftest.Endpoint) *verbs.QPAttr {
+	return &verbs.QPAttr{PathMTU: e.MTU, DestQPN: remote.QPN, RQPSN: remote.PSN, SQPSN: local.PSN, AH: h.path(e, remote),
 		MaxDestRDAtomic: uint8(local.OutReads), MaxRDAtomic: uint8(min(remote.OutReads, math.MaxUint8)), Timeout: e.QPTimeout}
 }
 
 // sameFamily: RoCE sends no IPv4 packet to an IPv6 address.
 //
 // C: ctx_check_gid_compatibility
-func (h *Hand) sameFamily(remote uverbs.GID) error {
+func (h *Hand) sameFamily(remote verbs.GID) error {
 	if h.gid == nil || h.gid.GID.Addr().Is4() == remote.Addr().Is4() {
 		return nil
 	}
 	return fmt.Errorf("the own GID %v and the peer's %v are of different address families: give -x to this end or to the other", h.gid.GID, remote)
 }
 
-func (h *Hand) path(e *end, remote *perftest.Endpoint) uverbs.AHAttr {
-	attr := uverbs.AHAttr{DLID: cmp.Or(e.DLID, remote.LID), SL: e.SL, Port: e.Port}
+func (h *Hand) path(e *end, remote *perftest.Endpoint) verbs.AHAttr {
+	attr := verbs.AHAttr{DLID: cmp.Or(e.DLID, remote.LID), SL: e.SL, Port: e.Port}
 	if h.gid != nil {
 		attr.Global, attr.DGID, attr.SGIDIndex, attr.HopLimit, attr.TrafficClass = true, remote.GID, h.gid.Index, e.HopLimit, e.TrafficClass
 	}

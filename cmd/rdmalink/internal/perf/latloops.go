@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // sendLatency has one message go to and fro. A time stamp before each of the own
@@ -28,7 +28,7 @@ func (r *run) sendLatency() error {
 		if err := f.send(r.end, r.last()); err != nil {
 			return err
 		}
-		if f.sends[0].Flags&uverbs.SendSignaled != 0 {
+		if f.sends[0].Flags&verbs.SendSignaled != 0 {
 			if _, err := r.next(r.sendCQ, r.one[:]); err != nil {
 				return fmt.Errorf("message %d: %w", f.sent, err)
 			}

@@ -15,6 +15,7 @@ import (
 	"github.com/goverbs/goverbs/internal/kernel"
 	"github.com/goverbs/goverbs/internal/perftest"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // at is a reporter that does something at a point of the run.
@@ -35,8 +36,8 @@ func did(do func()) error {
 // handEnd is an end of a run by hand, on a fake kernel that moves no messages.
 func handEnd(t *testing.T, conn net.Conn) *Hand {
 	t.Helper()
-	k := fakeverbs.New(uint32(uverbs.DriverRXE))
-	dev, err := uverbs.DeviceInfo{Name: "rxe0", Driver: uverbs.DriverRXE, ABI: 2, Node: kernel.Node(k)}.Open()
+	k := fakeverbs.New(uint32(verbs.DriverRXE))
+	dev, err := uverbs.DeviceInfo{Name: "rxe0", Driver: verbs.DriverRXE, ABI: 2, Node: kernel.Node(k)}.Open()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +46,7 @@ func handEnd(t *testing.T, conn net.Conn) *Hand {
 			t.Error(err)
 		}
 	})
-	return ByHand(conn, dev, &uverbs.GIDEntry{GID: fakeverbs.IPv4GID, Index: 1})
+	return ByHand(conn, dev, &verbs.GIDEntry{GID: fakeverbs.IPv4GID, Index: 1})
 }
 
 // TestInterruptedTells: whichever end is interrupted, and whenever, the other
@@ -145,7 +146,7 @@ func TestListen(t *testing.T) {
 // TestBlame: where a QP failed because the peer's is gone, the peer's reason comes
 // first, whichever was seen first; other failures wait for nobody.
 func TestBlame(t *testing.T) {
-	gone, own := (&uverbs.WC{Status: uverbs.StatusRetryExcErr}).Err(), errLost
+	gone, own := (&verbs.WC{Status: verbs.StatusRetryExcErr}).Err(), errLost
 	said := &farewell.Error{Why: "why"}
 	for _, test := range []struct {
 		err  error
@@ -180,7 +181,7 @@ func TestBlame(t *testing.T) {
 // TestControlMessage: where the device says that a message is, there has to be one.
 func TestControlMessage(t *testing.T) {
 	c := new(control)
-	for _, wc := range []uverbs.WC{{WRID: places}, {WRID: 1 << 63}, {ByteLen: perftest.MaxMessage + 1}, {ByteLen: 1<<32 - 1}} {
+	for _, wc := range []verbs.WC{{WRID: places}, {WRID: 1 << 63}, {ByteLen: perftest.MaxMessage + 1}, {ByteLen: 1<<32 - 1}} {
 		if _, err := c.message(&wc); err == nil {
 			t.Errorf("%+v is taken", wc)
 		}

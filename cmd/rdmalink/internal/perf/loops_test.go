@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/internal/perftest"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 var allTests = []perftest.Test{
@@ -205,8 +205,8 @@ func TestFit(t *testing.T) {
 	w := newWorld(t, Options{Iters: 5})
 	for want, o := range map[string]Options{
 		"-i 2":                      {Port: 2},
-		"--force-link: the port of": {Link: uverbs.LinkInfiniBand},
-		"-m 4096":                   {MTU: uverbs.MTU4096},
+		"--force-link: the port of": {Link: verbs.LinkInfiniBand},
+		"-m 4096":                   {MTU: verbs.MTU4096},
 		"-t 2000000":                {TxDepth: 2000000, Iters: 2000000},
 		"-r 2000000":                {RxDepth: 2000000, Iters: 2000000},
 		"-o 200: rxe0 has 128":      {Test: perftest.Test{Verb: perftest.Read}, OutReads: 200},

@@ -3,6 +3,7 @@ package perf
 import (
 	"github.com/goverbs/goverbs/internal/perftest"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // memory is how an end's buffer is divided: a part for each QP to send from, or
@@ -17,7 +18,7 @@ type memory struct {
 func (o *Options) layout(sys perftest.System) memory {
 	m := memory{cycle: sys.CycleBuffer, line: sys.CacheLine}
 	m.part = roundUp(max(o.Size, m.cycle), m.line)
-	if o.Type == uverbs.QPTypeUD {
+	if o.Type == verbs.QPTypeUD {
 		m.part = roundUp(max(o.Size+uverbs.GRHSize, m.cycle), m.line)
 	}
 	m.front = o.QPCount * m.part
@@ -40,21 +41,21 @@ func (m memory) walk(size int) (step, slots int) {
 
 // access is what the peer may do with the buffer, and iWARP with what it reads
 // into.
-func (o *Options) access(iWARP bool) uverbs.Access {
-	a := uverbs.AccessLocalWrite
+func (o *Options) access(iWARP bool) verbs.Access {
+	a := verbs.AccessLocalWrite
 	if o.ODP {
-		a |= uverbs.AccessOnDemand
+		a |= verbs.AccessOnDemand
 	}
 	switch o.Verb {
 	case perftest.Write:
-		a |= uverbs.AccessRemoteWrite
+		a |= verbs.AccessRemoteWrite
 	case perftest.Read:
-		a |= uverbs.AccessRemoteRead
+		a |= verbs.AccessRemoteRead
 		if iWARP {
-			a |= uverbs.AccessRemoteWrite
+			a |= verbs.AccessRemoteWrite
 		}
 	case perftest.Atomic:
-		a |= uverbs.AccessRemoteAtomic
+		a |= verbs.AccessRemoteAtomic
 	}
 	return a
 }

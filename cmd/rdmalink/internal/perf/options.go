@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/internal/perftest"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // Options say what is measured. Both ends need the same, because no end tells
@@ -13,8 +13,8 @@ type Options struct {
 	perftest.Test // Duration and LIDOnly follow from the rest
 	Role          perftest.Role
 
-	Type   uverbs.QPType // RC (0), UC or UD
-	Atomic uverbs.Opcode // OpFetchAdd (0) or OpCompareSwap
+	Type   verbs.QPType // RC (0), UC or UD
+	Atomic verbs.Opcode // OpFetchAdd (0) or OpCompareSwap
 
 	Size  int           // bytes of a message; AllSizes: from 2 on
 	Iters int           // messages of each QP
@@ -40,9 +40,9 @@ type Options struct {
 	CompVector  uint32        // of the CQs' events
 	WaitDestroy time.Duration // before all is closed
 
-	Port         uint32           // of the device, from 1
-	Link         uverbs.LinkLayer // which the port must have; 0: any
-	MTU          uverbs.MTU       // of the path; 0: the port's
+	Port         uint32          // of the device, from 1
+	Link         verbs.LinkLayer // which the port must have; 0: any
+	MTU          verbs.MTU       // of the path; 0: the port's
 	SL           uint8
 	PKeyIndex    uint32
 	DLID         uint16 // in the place of the one that the peer tells
@@ -69,8 +69,8 @@ const (
 // C: init_perftest_params, force_dependecies
 func (o *Options) setDefaults() {
 	o.Test.Duration = o.Time > 0
-	or(&o.Type, uverbs.QPTypeRC)
-	or(&o.Atomic, uverbs.OpFetchAdd)
+	or(&o.Type, verbs.QPTypeRC)
+	or(&o.Atomic, verbs.OpFetchAdd)
 	or(&o.Port, 1)
 	or(&o.QPTimeout, 14)
 	or(&o.HopLimit, 64)
@@ -86,7 +86,7 @@ func (o *Options) setDefaults() {
 	switch {
 	case !asked && o.PostList > 1:
 		o.CQMod = o.PostList
-	case !asked && o.Size > moderateUpTo && o.Type != uverbs.QPTypeUD && !o.AllSizes && !o.Events:
+	case !asked && o.Size > moderateUpTo && o.Type != verbs.QPTypeUD && !o.AllSizes && !o.Events:
 		o.CQMod = 1
 	}
 	o.CQMod = min(o.CQMod, o.TxDepth)
@@ -123,7 +123,7 @@ func (o *Options) setDepths() {
 	if o.Verb != perftest.Send {
 		return
 	}
-	if o.Type != uverbs.QPTypeRC && o.RxDepth == defaultRxDepth {
+	if o.Type != verbs.QPTypeRC && o.RxDepth == defaultRxDepth {
 		o.RxDepth = mostLossyReceives
 	}
 	o.RxDepth = min(o.RxDepth, o.Iters)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/perftest"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // TestDefaults are perftest's, as it prints them for the same options.
@@ -33,10 +34,10 @@ func TestDefaults(t *testing.T) {
 		"atomic bw":               {Options{Test: bw(perftest.Atomic), Size: 100}, result{8, 1000, 128, 1, 1, 100}},
 		"send bw -n 25":           {Options{Test: bw(perftest.Send), Iters: 25}, result{65536, 25, 25, 26, 1, 1}},
 		"send bw -a -n 25":        {Options{Test: perftest.Test{AllSizes: true}, Iters: 25}, result{8 << 20, 25, 25, 25, 1, 25}},
-		"send bw -c UD":           {Options{Test: bw(perftest.Send), Type: uverbs.QPTypeUD}, result{65536, 1000, 128, 1000, 1, 100}},
-		"send bw -c UC -n 100000": {Options{Test: bw(perftest.Send), Type: uverbs.QPTypeUC, Iters: 100000}, result{65536, 100000, 128, 16000, 1, 1}},
-		"send bw -c UC -r 600":    {Options{Test: bw(perftest.Send), Type: uverbs.QPTypeUC, RxDepth: 600}, result{65536, 1000, 128, 600, 1, 1}},
-		"send bw -D 1 -c UD":      {Options{Test: bw(perftest.Send), Type: uverbs.QPTypeUD, Time: time.Second}, result{65536, 1000, 128, 512, 1, 100}},
+		"send bw -c UD":           {Options{Test: bw(perftest.Send), Type: verbs.QPTypeUD}, result{65536, 1000, 128, 1000, 1, 100}},
+		"send bw -c UC -n 100000": {Options{Test: bw(perftest.Send), Type: verbs.QPTypeUC, Iters: 100000}, result{65536, 100000, 128, 16000, 1, 1}},
+		"send bw -c UC -r 600":    {Options{Test: bw(perftest.Send), Type: verbs.QPTypeUC, RxDepth: 600}, result{65536, 1000, 128, 600, 1, 1}},
+		"send bw -D 1 -c UD":      {Options{Test: bw(perftest.Send), Type: verbs.QPTypeUD, Time: time.Second}, result{65536, 1000, 128, 512, 1, 100}},
 	} {
 		o := Completed(test.o)
 		if diff := cmp.Diff(test.want, result{o.Size, o.Iters, o.TxDepth, o.RxDepth, o.PostList, o.CQMod}); diff != "" {
@@ -74,7 +75,7 @@ func TestWalk(t *testing.T) {
 
 // TestPlaces: nothing overlaps that is used at the same time.
 func TestPlaces(t *testing.T) {
-	m := (&Options{Size: 5000, QPCount: 3, Type: uverbs.QPTypeUD}).layout(perftest.System{CycleBuffer: 4096, CacheLine: cacheLine})
+	m := (&Options{Size: 5000, QPCount: 3, Type: verbs.QPTypeUD}).layout(perftest.System{CycleBuffer: 4096, CacheLine: cacheLine})
 	if m.part < 5000+uverbs.GRHSize || m.front != 3*m.part {
 		t.Errorf("%+v", m)
 	}
@@ -101,13 +102,13 @@ func TestStopwatch(t *testing.T) {
 
 // TestPathOptions: what is asked of the way to the peer.
 func TestPathOptions(t *testing.T) {
-	way := &Hand{gid: &uverbs.GIDEntry{Index: 3}}
+	way := &Hand{gid: &verbs.GIDEntry{Index: 3}}
 	for _, test := range []struct {
 		o    Options
-		want uverbs.AHAttr
+		want verbs.AHAttr
 	}{
-		{Options{}, uverbs.AHAttr{DLID: 5, HopLimit: 64}},
-		{Options{DLID: 7, HopLimit: 9, SL: 2, TrafficClass: 4}, uverbs.AHAttr{DLID: 7, HopLimit: 9, SL: 2, TrafficClass: 4}},
+		{Options{}, verbs.AHAttr{DLID: 5, HopLimit: 64}},
+		{Options{DLID: 7, HopLimit: 9, SL: 2, TrafficClass: 4}, verbs.AHAttr{DLID: 7, HopLimit: 9, SL: 2, TrafficClass: 4}},
 	} {
 		test.want.Global, test.want.SGIDIndex, test.want.Port = true, 3, 1
 		o := Completed(test.o)
@@ -115,7 +116,7 @@ func TestPathOptions(t *testing.T) {
 			t.Errorf("%+v, want %+v", got, test.want)
 		}
 	}
-	if a := (&Options{ODP: true}).access(false); a&uverbs.AccessOnDemand == 0 {
+	if a := (&Options{ODP: true}).access(false); a&verbs.AccessOnDemand == 0 {
 		t.Error(a)
 	}
 }

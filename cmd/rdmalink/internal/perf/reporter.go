@@ -2,7 +2,7 @@ package perf
 
 import (
 	"github.com/goverbs/goverbs/internal/perftest"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // Reporter hears how a run goes.
@@ -20,8 +20,8 @@ type Reporter interface {
 type Setting struct {
 	Options       // completed
 	Device        string
-	Driver        uverbs.DriverID
-	Link          uverbs.LinkLayer
+	Driver        verbs.DriverID
+	Link          verbs.LinkLayer
 	Local, Remote []perftest.Endpoint // a QP each
 	Version       string              // of the peer's perftest
 }

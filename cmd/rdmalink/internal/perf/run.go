@@ -7,6 +7,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/perftest"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // run is the measuring of one size.
@@ -23,8 +24,8 @@ type run struct {
 	completed []int64 // of bandwidth: when so many messages were known to be done
 	began     int64   // of bandwidth
 	ended     int64
-	wcs       [pollBatch]uverbs.WC
-	one       [1]uverbs.WC
+	wcs       [pollBatch]verbs.WC
+	one       [1]verbs.WC
 }
 
 // pollBatch is how many completions are taken off at a time.
@@ -73,7 +74,7 @@ func (o *Options) more(n int) bool { return n < o.Iters || o.Test.Duration }
 
 // next waits for completions, none of which is a failure. Where the time
 // decides there may always be one: rxe of Linux 6.1 completes within the doorbell.
-func (r *run) next(cq *uverbs.CQ, wcs []uverbs.WC) (int, error) {
+func (r *run) next(cq *uverbs.CQ, wcs []verbs.WC) (int, error) {
 	if r.Test.Duration && r.stopped.Load() {
 		return 0, context.Cause(r.ctx)
 	}
@@ -96,7 +97,7 @@ func (r *run) next(cq *uverbs.CQ, wcs []uverbs.WC) (int, error) {
 }
 
 // look takes what completions there are.
-func (r *run) look(cq *uverbs.CQ, wcs []uverbs.WC) (int, error) {
+func (r *run) look(cq *uverbs.CQ, wcs []verbs.WC) (int, error) {
 	if r.stopped.Load() {
 		return 0, context.Cause(r.ctx)
 	}
@@ -104,9 +105,9 @@ func (r *run) look(cq *uverbs.CQ, wcs []uverbs.WC) (int, error) {
 	return n, check(wcs[:n], err)
 }
 
-func check(wcs []uverbs.WC, err error) error {
+func check(wcs []verbs.WC, err error) error {
 	for i := range wcs {
-		if wcs[i].Status != uverbs.StatusSuccess {
+		if wcs[i].Status != verbs.StatusSuccess {
 			return explainWC(&wcs[i])
 		}
 	}
@@ -114,12 +115,12 @@ func check(wcs []uverbs.WC, err error) error {
 }
 
 // explainWC says what else a failed completion may mean.
-func explainWC(wc *uverbs.WC) error {
+func explainWC(wc *verbs.WC) error {
 	err := wc.Err()
 	switch wc.Status {
-	case uverbs.StatusRetryExcErr:
+	case verbs.StatusRetryExcErr:
 		return fmt.Errorf("%w: the peer is gone, or its GID can't be reached from this one (-x)", err)
-	case uverbs.StatusLocLenErr, uverbs.StatusLocQPOpErr, uverbs.StatusRemInvReqErr, uverbs.StatusRemOpErr, uverbs.StatusRemAccessErr:
+	case verbs.StatusLocLenErr, verbs.StatusLocQPOpErr, verbs.StatusRemInvReqErr, verbs.StatusRemOpErr, verbs.StatusRemAccessErr:
 		return fmt.Errorf("%w: do both ends have the same options?", err)
 	}
 	return err

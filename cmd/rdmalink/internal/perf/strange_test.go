@@ -6,14 +6,14 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/internal/perftest"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // TestStrangeCompletions: a WRID that the device's memory has, and nobody posted,
 // is an error, whichever loop finds it.
 func TestStrangeCompletions(t *testing.T) {
 	both := Options{Test: perftest.Test{Verb: perftest.Send, Bidirectional: true}, QPCount: 2, Iters: 10, Size: 8}
-	for _, wc := range []uverbs.WC{
+	for _, wc := range []verbs.WC{
 		{WRID: 2}, {WRID: 1 << 31}, {WRID: 1<<64 - 1}, // no flow's
 		{WRID: 2 | isRecv}, {WRID: 1<<34 | isRecv}, {WRID: 2 | isCredit}, {WRID: isRecv | isCredit | 9},
 		{WRID: 1},            // nothing was sent
@@ -22,20 +22,20 @@ func TestStrangeCompletions(t *testing.T) {
 		w := newWorld(t, both)
 		r := w.newRuns(8)[0]
 		var done, got int
-		if err := r.sort([]uverbs.WC{wc}, &done, &got); err == nil || !strings.Contains(err.Error(), "which was not under way") || done+got > 0 {
+		if err := r.sort([]verbs.WC{wc}, &done, &got); err == nil || !strings.Contains(err.Error(), "which was not under way") || done+got > 0 {
 			t.Errorf("%#x: %v, %d done, %d got", wc.WRID, err, done, got)
 		}
-		if err := r.took([]uverbs.WC{wc}, &got); err == nil || got > 0 {
+		if err := r.took([]verbs.WC{wc}, &got); err == nil || got > 0 {
 			t.Errorf("%#x: %v, %d got", wc.WRID, err, got)
 		}
 	}
 	w := newWorld(t, both)
 	r := w.newRuns(8)[0]
 	var got int
-	if err := r.took(make([]uverbs.WC, 1, 2), &got); err == nil { // WRID 0 without isRecv
+	if err := r.took(make([]verbs.WC, 1, 2), &got); err == nil { // WRID 0 without isRecv
 		t.Error("a send is taken for a receive")
 	}
-	all := make([]uverbs.WC, 11) // one more than was posted
+	all := make([]verbs.WC, 11) // one more than was posted
 	for i := range all {
 		all[i].WRID = isRecv
 	}
@@ -80,10 +80,10 @@ func TestManyReads(t *testing.T) {
 
 // TestIntroduced: a client is not answered to where no QP can be.
 func TestIntroduced(t *testing.T) {
-	if qpn, err := introduced(&uverbs.WC{Flags: uverbs.WCWithImm, Imm: maxQPN}); qpn != maxQPN || err != nil {
+	if qpn, err := introduced(&verbs.WC{Flags: verbs.WCWithImm, Imm: maxQPN}); qpn != maxQPN || err != nil {
 		t.Error(qpn, err)
 	}
-	for _, wc := range []uverbs.WC{{Imm: 5}, {Flags: uverbs.WCWithImm, Imm: maxQPN + 1}} {
+	for _, wc := range []verbs.WC{{Imm: 5}, {Flags: verbs.WCWithImm, Imm: maxQPN + 1}} {
 		if _, err := introduced(&wc); err == nil {
 			t.Errorf("%+v is taken", wc)
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/goverbs/goverbs/internal/perftest"
 	_ "github.com/goverbs/goverbs/provider/rxe"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // world is two ends, each on a fake kernel, and the wire between them.
@@ -29,8 +30,8 @@ func newWorld(t *testing.T, o Options) *world {
 	var way [2]*Hand
 	var told [2][]perftest.Endpoint
 	for i, role := range []perftest.Role{perftest.Client, perftest.Server} {
-		k := fakeverbs.New(uint32(uverbs.DriverRXE))
-		dev, err := openOn(uverbs.DeviceInfo{Name: "rxe0", Driver: uverbs.DriverRXE, ABI: 2}, k)
+		k := fakeverbs.New(uint32(verbs.DriverRXE))
+		dev, err := openOn(uverbs.DeviceInfo{Name: "rxe0", Driver: verbs.DriverRXE, ABI: 2}, k)
 		w.ok(err)
 		t.Cleanup(func() { w.ok(dev.Close()) })
 		mine := Completed(o)
@@ -40,7 +41,7 @@ func newWorld(t *testing.T, o Options) *world {
 		w.ends[i], err = newEnd(&mine, dev, port, mine.system())
 		w.ok(err)
 		t.Cleanup(func() { w.ok(w.ends[i].Close()) })
-		way[i] = &Hand{dev: dev, gid: &uverbs.GIDEntry{GID: fakeverbs.IPv4GID, Index: 1}}
+		way[i] = &Hand{dev: dev, gid: &verbs.GIDEntry{GID: fakeverbs.IPv4GID, Index: 1}}
 		w.ok(way[i].makePairs(t.Context(), nil, w.ends[i]))
 		told[i] = way[i].endpoints(w.ends[i])
 		w.qps[i] = k.QueuePairs()

@@ -6,7 +6,7 @@ import (
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/perf"
 	"github.com/goverbs/goverbs/internal/perftest"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // options is the command line of one of the programs.
@@ -38,8 +38,8 @@ type row struct {
 func isLatency(k Kind) bool   { return k.Latency }
 func isBandwidth(k Kind) bool { return !k.Latency }
 
-// verbs are all tests of these.
-func verbs(list ...perftest.Verb) func(Kind) bool {
+// verbsOf are all tests of these.
+func verbsOf(list ...perftest.Verb) func(Kind) bool {
 	return func(k Kind) bool {
 		for _, v := range list {
 			if v == k.Verb {
@@ -52,8 +52,8 @@ func verbs(list ...perftest.Verb) func(Kind) bool {
 
 // table has perftest's names for what is perftest's.
 var table = []row{
-	{cli.NewRow('a', "all", "", "all sizes, 2 bytes to 8 MiB, of datagrams to the MTU", cli.Flag(func(o *options) *bool { return &o.AllSizes })), verbs(perftest.Send, perftest.Write, perftest.Read)},
-	{cli.NewRow('A', "atomic_type", "TYPE", "FETCH_AND_ADD (default) or CMP_AND_SWAP", setAtomic), verbs(perftest.Atomic)},
+	{cli.NewRow('a', "all", "", "all sizes, 2 bytes to 8 MiB, of datagrams to the MTU", cli.Flag(func(o *options) *bool { return &o.AllSizes })), verbsOf(perftest.Send, perftest.Write, perftest.Read)},
+	{cli.NewRow('A', "atomic_type", "TYPE", "FETCH_AND_ADD (default) or CMP_AND_SWAP", setAtomic), verbsOf(perftest.Atomic)},
 	{cli.NewRow('b', "bidirectional", "", "in both directions at once", cli.Flag(func(o *options) *bool { return &o.Bidirectional })), isBandwidth},
 	{cli.NewRow('c', "connection", "TYPE", "service: RC (default), UC for SEND and WRITE, UD for SEND", setConnection), nil},
 	{cli.NewRow('d', "ib-dev", "DEV", "RDMA device (default: the first that can do this)", func(o *options, v string) error { o.device = v; return nil }), nil},
@@ -63,20 +63,20 @@ var table = []row{
 	{cli.NewRow('F', "CPU-freq", "", "taken as perftest's; there is no warning to leave out", func(*options, string) error { return nil }), nil},
 	{cli.NewRow('H', "report-histogram", "", "print every latency, the fastest first", cli.Flag(func(o *options) *bool { return &o.sorted })), isLatency},
 	{cli.NewRow('i', "ib-port", "PORT", "port of the device (default 1)", cli.Number("device port", 1, math.MaxUint8, func(o *options) *int { return &o.ibPort })), nil},
-	{cli.NewRow('I', "inline_size", "BYTES", "messages up to this size go into the work request (default 0)", cli.Number("size of inline data", 0, 912, func(o *options) *int { return &o.Inline })), verbs(perftest.Send, perftest.Write)},
+	{cli.NewRow('I', "inline_size", "BYTES", "messages up to this size go into the work request (default 0)", cli.Number("size of inline data", 0, 912, func(o *options) *int { return &o.Inline })), verbsOf(perftest.Send, perftest.Write)},
 	{cli.NewRow('j', "json", "", "print one line of JSON, at the end", cli.Flag(func(o *options) *bool { return &o.asJSON })), nil},
 	{cli.NewRow('l', "post_list", "N", "post so many at a time (default 1)", cli.Number("length of a list", 1, 15000, func(o *options) *int { return &o.PostList })), isBandwidth},
 	{cli.NewRow('L', "hop_limit", "N", "hop limit, which RoCE has of the kernel's route (default 64)", cli.Number("hop limit", 1, math.MaxUint8, func(o *options) *int { return &o.hopLimit })), nil},
-	{cli.NewRow('m', "mtu", "BYTES", "path MTU: 256 to 4096 (default: the port's; the smaller of both ends counts)", cli.MTU(func(o *options) *uverbs.MTU { return &o.MTU })), nil},
+	{cli.NewRow('m', "mtu", "BYTES", "path MTU: 256 to 4096 (default: the port's; the smaller of both ends counts)", cli.MTU(func(o *options) *verbs.MTU { return &o.MTU })), nil},
 	{cli.NewRow('n', "iters", "N", "messages of each QP, at least 5 (default 1000, write bw 5000)", cli.Number("number of messages", 5, 100000000, func(o *options) *int { return &o.Iters })), nil},
 	{cli.NewRow('N', "noPeak", "", "don't look for the peak", cli.Flag(func(o *options) *bool { return &o.NoPeak })), isBandwidth},
-	{cli.NewRow('o', "outs", "N", "READs or atomics in flight (default: what the device can)", cli.Number("number of outstanding reads", 1, math.MaxUint8, func(o *options) *int { return &o.OutReads })), verbs(perftest.Read, perftest.Atomic)},
+	{cli.NewRow('o', "outs", "N", "READs or atomics in flight (default: what the device can)", cli.Number("number of outstanding reads", 1, math.MaxUint8, func(o *options) *int { return &o.OutReads })), verbsOf(perftest.Read, perftest.Atomic)},
 	{cli.NewRow('p', "port", "PORT", "port to listen on or connect to (default 18515)", cli.Number("port", 1, math.MaxUint16, func(o *options) *int { return &o.tcpPort })), nil},
 	{cli.NewRow('q', "qp", "N", "QPs (default 1)", cli.Number("number of QPs", 1, 16384, func(o *options) *int { return &o.QPCount })), isBandwidth},
 	{cli.NewRow('Q', "cq-mod", "N", "a completion for so many messages (default 100; 1 beyond 8192 bytes)", cli.Number("number of messages to a completion", 1, 1024, func(o *options) *int { return &o.CQMod })), isBandwidth},
-	{cli.NewRow('r', "rx-depth", "N", "receives posted (default 512; UC and UD: up to 16000)", cli.Number("number of receives", 1, 16384, func(o *options) *int { return &o.RxDepth })), verbs(perftest.Send)},
+	{cli.NewRow('r', "rx-depth", "N", "receives posted (default 512; UC and UD: up to 16000)", cli.Number("number of receives", 1, 16384, func(o *options) *int { return &o.RxDepth })), verbsOf(perftest.Send)},
 	{cli.NewRow('R', "rdma_cm", "", "connect with rdma_cm; HOST is an address of the server's device", cli.Flag(func(o *options) *bool { return &o.CM })), nil},
-	{cli.NewRow('s', "size", "BYTES", "size of a message, also as 64K or 1M (default: lat 2, bw 65536)", setSize), verbs(perftest.Send, perftest.Write, perftest.Read)},
+	{cli.NewRow('s', "size", "BYTES", "size of a message, also as 64K or 1M (default: lat 2, bw 65536)", setSize), verbsOf(perftest.Send, perftest.Write, perftest.Read)},
 	{cli.NewRow('S', "sl", "SL", "service level (default 0)", cli.Number("service level", 0, 15, func(o *options) *int { return &o.sl })), nil},
 	{cli.NewRow(0, "source_ip", "ADDR", "with -R: the local address to connect from or to listen on", func(o *options, v string) error { o.source = v; return nil }), nil},
 	{cli.NewRow(0, "tclass", "N", "traffic class (default 0)", cli.Number("traffic class", 0, math.MaxUint8, func(o *options) *int { return &o.tclass })), nil},

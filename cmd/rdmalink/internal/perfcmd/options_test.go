@@ -10,7 +10,7 @@ import (
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/perf"
 	"github.com/goverbs/goverbs/internal/perftest"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // parseLine reads a line such as "send lat -s 2 host".
@@ -36,21 +36,21 @@ func TestPerfOptions(t *testing.T) {
 		"send lat host": engine(perftest.Send, func(o *perf.Options) { o.Latency, o.Role = true, perftest.Client }),
 		"send bw -abeNR -c UD -d rxe0 -I 64 -l 8 -n 16 -p 7 -q 64 -Q 4 -r 32 -t 16 --report_gbits -j h": engine(perftest.Send, func(o *perf.Options) {
 			o.AllSizes, o.Bidirectional, o.Events, o.NoPeak, o.CM, o.Gbits, o.Role = true, true, true, true, true, true, perftest.Client
-			o.Type, o.Inline, o.PostList, o.Iters, o.QPCount, o.CQMod, o.RxDepth, o.TxDepth = uverbs.QPTypeUD, 64, 8, 16, 64, 4, 32, 16
+			o.Type, o.Inline, o.PostList, o.Iters, o.QPCount, o.CQMod, o.RxDepth, o.TxDepth = verbs.QPTypeUD, 64, 8, 16, 64, 4, 32, 16
 		}),
 		"write bw --size=64K --iters 10 --connection UC -i 2 -m 256 -S 3 --tclass 4 -u 5 -x 6 --perform_warm_up": engine(perftest.Write, func(o *perf.Options) {
-			o.Size, o.Iters, o.Type, o.Port, o.MTU, o.SL, o.TrafficClass, o.QPTimeout, o.WarmUp = 64<<10, 10, uverbs.QPTypeUC, 2, uverbs.MTU256, 3, 4, 5, true
+			o.Size, o.Iters, o.Type, o.Port, o.MTU, o.SL, o.TrafficClass, o.QPTimeout, o.WarmUp = 64<<10, 10, verbs.QPTypeUC, 2, verbs.MTU256, 3, 4, 5, true
 		}),
 		"read lat -s 1M -o 4 -D 3": engine(perftest.Read, func(o *perf.Options) {
 			o.Latency, o.Size, o.OutReads, o.Time = true, 1<<20, 4, 3*time.Second
 		}),
 		"send bw -e -X 3 -D 9 -f 2 -F -L 9 --pkey_index 1 --dlid 7 --force-link Ethernet --odp --wait_destroy 4": engine(perftest.Send, func(o *perf.Options) {
-			o.Events, o.CompVector, o.Time, o.Margin, o.HopLimit, o.PKeyIndex, o.DLID, o.Link = true, 3, 9*time.Second, 2*time.Second, 9, 1, 7, uverbs.LinkEthernet
+			o.Events, o.CompVector, o.Time, o.Margin, o.HopLimit, o.PKeyIndex, o.DLID, o.Link = true, 3, 9*time.Second, 2*time.Second, 9, 1, 7, verbs.LinkEthernet
 			o.ODP, o.WaitDestroy = true, 4*time.Second
 		}),
 		"send lat -R --retry_count 3": engine(perftest.Send, func(o *perf.Options) { o.Latency, o.CM, o.RetryCount = true, true, 3 }),
 		"send lat -R --retry_count 0": engine(perftest.Send, func(o *perf.Options) { o.Latency, o.CM, o.RetryCount = true, true, -1 }),
-		"atomic bw -A CMP_AND_SWAP":   engine(perftest.Atomic, func(o *perf.Options) { o.Atomic = uverbs.OpCompareSwap }),
+		"atomic bw -A CMP_AND_SWAP":   engine(perftest.Atomic, func(o *perf.Options) { o.Atomic = verbs.OpCompareSwap }),
 	} {
 		got, err := parseLine(line)
 		if diff := cmp.Diff(want, got.Options); err != nil || diff != "" {

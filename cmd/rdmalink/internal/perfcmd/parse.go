@@ -6,7 +6,7 @@ import (
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/perf"
 	"github.com/goverbs/goverbs/internal/perftest"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 func parse(k Kind, args []string) (options, error) {
@@ -52,9 +52,9 @@ func (o *options) conflict() string {
 		return "-f: twice as long has to be less than -D"
 	case o.given["vector"] && !o.Events:
 		return "-X is for -e"
-	case o.Type == uverbs.QPTypeUD && o.Verb != perftest.Send:
+	case o.Type == verbs.QPTypeUD && o.Verb != perftest.Send:
 		return "-c UD: datagrams can do SEND only"
-	case o.Type == uverbs.QPTypeUC && (o.Verb == perftest.Read || o.Verb == perftest.Atomic):
+	case o.Type == verbs.QPTypeUC && (o.Verb == perftest.Read || o.Verb == perftest.Atomic):
 		return "-c UC: READ and atomics want an answer, which RC only has"
 	}
 	if why := o.cmConflict(); why != "" {
@@ -73,7 +73,7 @@ func (o *options) cmConflict() string {
 		}
 		return ""
 	}
-	if o.Type == uverbs.QPTypeUC {
+	if o.Type == verbs.QPTypeUC {
 		return "-R and -c UC: rdma_cm connects RC and UD only"
 	}
 	for _, row := range table {

@@ -30,8 +30,8 @@ const (
 // refused has what perftest's help has and table has not.
 var refused = []refusal{
 	{'C', "report-cycles", false, "latencies are in microseconds: multiply by the MHz of the CPU", isLatency},
-	{'g', "mcg", false, whyMcast, verbs(perftest.Send)},
-	{'M', "MGID", true, whyMcast, verbs(perftest.Send)},
+	{'g', "mcg", false, whyMcast, verbsOf(perftest.Send)},
+	{'M', "MGID", true, whyMcast, verbsOf(perftest.Send)},
 	{'O', "dualport", false, whyPorts, isBandwidth},
 	{'T', "tos", true, "rdma_cm takes the type of service from its configuration: set default_roce_tos of the device in configfs, below /sys/kernel/config/rdma_cm", nil},
 	{'V', "version", false, "it is for rdmalink itself, not for perf: rdmalink -V", nil},

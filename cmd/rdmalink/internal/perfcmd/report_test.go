@@ -15,7 +15,7 @@ import (
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/perf"
 	"github.com/goverbs/goverbs/internal/perftest"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // newSession is a run that prints into out.
@@ -30,9 +30,9 @@ func newSession(t *testing.T, line string) (*session, *bytes.Buffer) {
 }
 
 func setting(p *session) *perf.Setting {
-	s := &perf.Setting{Options: perf.Completed(p.Options), Device: "rxe0", Driver: uverbs.DriverRXE, Link: uverbs.LinkEthernet}
-	s.MTU = uverbs.MTU1024
-	s.Local = []perftest.Endpoint{{QPN: 17, PSN: 5, GID: uverbs.GID{0: 0xfe, 1: 0x80, 15: 1}}}
+	s := &perf.Setting{Options: perf.Completed(p.Options), Device: "rxe0", Driver: verbs.DriverRXE, Link: verbs.LinkEthernet}
+	s.MTU = verbs.MTU1024
+	s.Local = []perftest.Endpoint{{QPN: 17, PSN: 5, GID: verbs.GID{0: 0xfe, 1: 0x80, 15: 1}}}
 	s.Remote = []perftest.Endpoint{{QPN: 18, PSN: 6}}
 	return s
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/peer"
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/perf"
 	"github.com/goverbs/goverbs/internal/farewell"
-	"github.com/goverbs/goverbs/netlinkrdma"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // session is one run of the command.
@@ -66,7 +66,7 @@ func (p *session) suits(dev *uverbs.Device) (*uverbs.Device, error) {
 
 func (p *session) misfit(dev *uverbs.Device) error {
 	name := dev.Info().Name
-	if dev.Info().NodeType == netlinkrdma.NodeRNIC {
+	if dev.Info().NodeType == verbs.NodeRNIC {
 		return fmt.Errorf("%s: %w: give -R, and as HOST the server's address there", name, peer.ErrOnlyCM)
 	}
 	if err := perf.Fits(p.Options, dev); err != nil {
@@ -80,7 +80,7 @@ func (p *session) misfit(dev *uverbs.Device) error {
 }
 
 // chooseGID finds none on InfiniBand unless one is asked for: it has its LID.
-func (p *session) chooseGID(dev *uverbs.Device, conn net.Conn) (*uverbs.GIDEntry, error) {
+func (p *session) chooseGID(dev *uverbs.Device, conn net.Conn) (*verbs.GIDEntry, error) {
 	port, err := dev.QueryPort(uint32(p.ibPort))
 	if err != nil {
 		return nil, err

@@ -8,7 +8,7 @@ import (
 
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 	"github.com/goverbs/goverbs/internal/perftest"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // options are the rows that hold for the kind. Each notes that it was given.
@@ -41,9 +41,9 @@ func (k Kind) parser() cli.Getopt[options] {
 func setAtomic(o *options, value string) error {
 	switch value {
 	case "FETCH_AND_ADD":
-		o.Atomic = uverbs.OpFetchAdd
+		o.Atomic = verbs.OpFetchAdd
 	case "CMP_AND_SWAP":
-		o.Atomic = uverbs.OpCompareSwap
+		o.Atomic = verbs.OpCompareSwap
 	default:
 		return cli.Expected(value, "FETCH_AND_ADD", "CMP_AND_SWAP")
 	}
@@ -51,7 +51,7 @@ func setAtomic(o *options, value string) error {
 }
 
 func setConnection(o *options, value string) error {
-	types := map[string]uverbs.QPType{"RC": uverbs.QPTypeRC, "UC": uverbs.QPTypeUC, "UD": uverbs.QPTypeUD}
+	types := map[string]verbs.QPType{"RC": verbs.QPTypeRC, "UC": verbs.QPTypeUC, "UD": verbs.QPTypeUD}
 	typ, ok := types[value]
 	if !ok {
 		return cli.Expected(value, "RC", "UC", "UD")
@@ -78,9 +78,9 @@ func setSize(o *options, value string) error {
 func setLink(o *options, value string) error {
 	switch value {
 	case "IB":
-		o.Link = uverbs.LinkInfiniBand
+		o.Link = verbs.LinkInfiniBand
 	case "Ethernet":
-		o.Link = uverbs.LinkEthernet
+		o.Link = verbs.LinkEthernet
 	default:
 		return cli.Expected(value, "IB", "Ethernet")
 	}

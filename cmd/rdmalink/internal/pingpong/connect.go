@@ -3,23 +3,23 @@ package pingpong
 import (
 	"fmt"
 
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // connect makes each QP ready to talk with its counterpart.
 //
 // C: pp_connect_ctx
 func (p *session) connect(e *end, local, remote []addr, sgid uint32) (err error) {
-	if e.port.GRHRequired && remote[0].gid == (uverbs.GID{}) {
+	if e.port.GRHRequired && remote[0].gid == (verbs.GID{}) {
 		return fmt.Errorf("the peer told no GID, without which nothing finds it on %s: give it -g and the index of one", e.dev.Info().Name)
 	}
 	for i, qp := range e.qps {
-		attr := &uverbs.QPAttr{PathMTU: p.mtu, DestQPN: remote[i].qpn, RQPSN: remote[i].psn, SQPSN: local[i].psn, AH: p.path(remote[i], sgid)}
+		attr := &verbs.QPAttr{PathMTU: p.mtu, DestQPN: remote[i].qpn, RQPSN: remote[i].psn, SQPSN: local[i].psn, AH: p.path(remote[i], sgid)}
 		if err := qp.Connect(attr); err != nil {
 			return err
 		}
 	}
-	if p.kind.qpType != uverbs.QPTypeUD {
+	if p.kind.qpType != verbs.QPTypeUD {
 		return nil
 	}
 	path := p.path(remote[0], sgid)
@@ -31,9 +31,9 @@ func (p *session) connect(e *end, local, remote []addr, sgid uint32) (err error)
 }
 
 // path is the way to the peer. C sends connected traffic with a hop limit of 1.
-func (p *session) path(remote addr, sgid uint32) uverbs.AHAttr {
-	attr := uverbs.AHAttr{DLID: remote.lid, SL: uint8(p.sl), Port: uint32(p.ibPort)}
-	if remote.gid != (uverbs.GID{}) {
+func (p *session) path(remote addr, sgid uint32) verbs.AHAttr {
+	attr := verbs.AHAttr{DLID: remote.lid, SL: uint8(p.sl), Port: uint32(p.ibPort)}
+	if remote.gid != (verbs.GID{}) {
 		attr.Global, attr.DGID, attr.SGIDIndex, attr.HopLimit = true, remote.gid, sgid, 64
 	}
 	return attr

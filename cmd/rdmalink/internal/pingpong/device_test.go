@@ -4,14 +4,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/goverbs/goverbs/netlinkrdma"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 func TestPingpongMisfit(t *testing.T) {
-	port := &uverbs.PortAttr{State: netlinkrdma.PortActive, ActiveMTU: uverbs.MTU2048, MaxMsgSize: 1 << 20}
-	attr := &uverbs.DeviceAttr{MaxQPWR: 1000, MaxSRQWR: 2000, MaxCQE: 1600}
-	attr.ODP.General, attr.ODP.RC = uverbs.ODPSupport, uverbs.ODPSend|uverbs.ODPRecv
+	port := &verbs.PortAttr{State: verbs.PortActive, ActiveMTU: verbs.MTU2048, MaxMsgSize: 1 << 20}
+	attr := &verbs.DeviceAttr{MaxQPWR: 1000, MaxSRQWR: 2000, MaxCQE: 1600}
+	attr.ODP.General, attr.ODP.RC = verbs.ODPSupport, verbs.ODPSend|verbs.ODPRecv
 	for line, want := range map[string]string{
 		"rc":                 "",
 		"ud -s 2048":         "",
@@ -40,7 +39,7 @@ func TestPingpongMisfit(t *testing.T) {
 		}
 	}
 	down := *port
-	down.State = netlinkrdma.PortDown
+	down.State = verbs.PortDown
 	p := &session{kind: kindOf("rc"), options: kindOf("rc").defaults()}
 	if err := p.misfit("rxe0", &down, attr); err == nil || err.Error() != "port 1 of rxe0 is DOWN: is the link up (ip link set up)?" {
 		t.Error(err)

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // end is one end: the objects that it works with.
@@ -13,12 +14,12 @@ import (
 // C: struct pingpong_context
 type end struct {
 	dev  *uverbs.Device
-	port *uverbs.PortAttr
+	port *verbs.PortAttr
 	pd   *uverbs.PD
 	mr   *uverbs.MR // one message, behind what a receive has in front of it
 	cq   *uverbs.CQ
 	srq  *uverbs.SRQ // nil, or in the QPs' place for receives
-	ah   *uverbs.AH  // the way to the peer, for datagrams
+	ah   *verbs.AH   // the way to the peer, for datagrams
 	qps  []*uverbs.QP
 	rest []io.Closer // what else to close, in the order of making
 }
@@ -54,9 +55,9 @@ func (p *session) makeMemory(e *end) (err error) {
 		return err
 	}
 	e.own(e.pd)
-	access := uverbs.AccessLocalWrite
+	access := verbs.AccessLocalWrite
 	if p.odp {
-		access |= uverbs.AccessOnDemand
+		access |= verbs.AccessOnDemand
 	}
 	if e.mr, err = e.pd.AllocMR(p.kind.front+p.size, access, nil); err != nil {
 		return err
@@ -64,7 +65,7 @@ func (p *session) makeMemory(e *end) (err error) {
 	e.own(e.mr)
 	fill(e.mr.Bytes())
 	if p.prefetch {
-		return e.pd.AdviseMR(uverbs.MRPrefetchWrite, true, []uverbs.SGE{e.mr.SGE(0, e.mr.Len())})
+		return e.pd.AdviseMR(verbs.MRPrefetchWrite, true, []verbs.SGE{e.mr.SGE(0, e.mr.Len())})
 	}
 	return nil
 }
@@ -97,7 +98,7 @@ func (p *session) makeSRQ(e *end) (err error) {
 
 func (p *session) makePairs(e *end) error {
 	opts := &uverbs.QPOptions{Type: p.kind.qpType, SendCQ: e.cq, RecvCQ: e.cq, SRQ: e.srq,
-		Cap: uverbs.QPCap{MaxSendWR: 1, MaxSendSGE: 1}}
+		Cap: verbs.QPCap{MaxSendWR: 1, MaxSendSGE: 1}}
 	if e.srq == nil {
 		opts.Cap.MaxRecvWR, opts.Cap.MaxRecvSGE = uint32(p.rxDepth), 1
 	}
@@ -107,7 +108,7 @@ func (p *session) makePairs(e *end) error {
 			return err
 		}
 		e.qps = append(e.qps, qp)
-		if err := qp.Init(&uverbs.QPAttr{Port: uint32(p.ibPort), QKey: qkey}); err != nil {
+		if err := qp.Init(&verbs.QPAttr{Port: uint32(p.ibPort), QKey: qkey}); err != nil {
 			return err
 		}
 	}

@@ -1,6 +1,6 @@
 package pingpong
 
-import "github.com/goverbs/goverbs/uverbs"
+import "github.com/goverbs/goverbs/verbs"
 
 // Kinds of completions. As a set they are the ones that a QP still waits for.
 const (
@@ -12,9 +12,9 @@ const (
 type game struct {
 	*end
 	*session
-	wr             [1]uverbs.SendWR
-	recvs          []uverbs.RecvWR // as many as are posted at most
-	posted         int             // receives that the device has
+	wr             [1]verbs.SendWR
+	recvs          []verbs.RecvWR // as many as are posted at most
+	posted         int            // receives that the device has
 	sent, received int
 	pending        []uint64       // by QP: a send follows when both have completed
 	index          map[uint32]int // of a QP, by its number
@@ -22,19 +22,19 @@ type game struct {
 
 func (p *session) newGame(e *end) *game {
 	g := &game{end: e, session: p,
-		recvs: make([]uverbs.RecvWR, p.rxDepth), pending: make([]uint64, len(e.qps)), index: make(map[uint32]int)}
+		recvs: make([]verbs.RecvWR, p.rxDepth), pending: make([]uint64, len(e.qps)), index: make(map[uint32]int)}
 	for i := range g.recvs {
-		g.recvs[i] = uverbs.RecvWR{WRID: recvID, SGL: []uverbs.SGE{e.mr.SGE(0, e.mr.Len())}}
+		g.recvs[i] = verbs.RecvWR{WRID: recvID, SGL: []verbs.SGE{e.mr.SGE(0, e.mr.Len())}}
 	}
 	for i, qp := range e.qps {
 		g.pending[i] = recvID
 		g.index[qp.Num()] = i
 	}
-	wr := uverbs.SendWR{WRID: sendID, Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled}
+	wr := verbs.SendWR{WRID: sendID, Opcode: verbs.OpSend, Flags: verbs.SendSignaled}
 	if int(e.qps[0].Cap().MaxInline) >= p.size {
 		wr.Inline = g.message()
 	} else {
-		wr.SGL = []uverbs.SGE{e.mr.SGE(p.kind.front, p.size)}
+		wr.SGL = []verbs.SGE{e.mr.SGE(p.kind.front, p.size)}
 	}
 	g.wr[0] = wr
 	return g

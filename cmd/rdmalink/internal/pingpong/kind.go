@@ -1,6 +1,9 @@
 package pingpong
 
-import "github.com/goverbs/goverbs/uverbs"
+import (
+	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
+)
 
 // Kind is what tells one of C's programs from the others.
 type Kind struct {
@@ -8,7 +11,7 @@ type Kind struct {
 	Summary string
 	without string // letters of options that are not for it
 	size    int    // of a message, by default
-	qpType  uverbs.QPType
+	qpType  verbs.QPType
 	srq     bool // the QPs share a receive queue
 	front   int  // bytes that a receive has in front of the message
 	records int  // addresses that an end tells, used or not
@@ -16,13 +19,13 @@ type Kind struct {
 
 var Kinds = []*Kind{
 	{Name: "rc", Summary: "over a reliable connection", without: "q",
-		size: 4096, qpType: uverbs.QPTypeRC, records: 1},
+		size: 4096, qpType: verbs.QPTypeRC, records: 1},
 	{Name: "uc", Summary: "over an unreliable connection", without: "qoP",
-		size: 4096, qpType: uverbs.QPTypeUC, records: 1},
+		size: 4096, qpType: verbs.QPTypeUC, records: 1},
 	{Name: "ud", Summary: "with datagrams", without: "mqoP",
-		size: 1024, qpType: uverbs.QPTypeUD, records: 1, front: uverbs.GRHSize},
+		size: 1024, qpType: verbs.QPTypeUD, records: 1, front: uverbs.GRHSize},
 	{Name: "srq", Summary: "over several reliable connections, with one shared receive queue", without: "P",
-		size: 4096, qpType: uverbs.QPTypeRC, records: maxQP, srq: true},
+		size: 4096, qpType: verbs.QPTypeRC, records: maxQP, srq: true},
 }
 
 const (

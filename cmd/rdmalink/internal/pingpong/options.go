@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // options is the command line of one of the programs.
@@ -16,7 +16,7 @@ type options struct {
 	size, rxDepth    int
 	iters, qpCount   int
 	sl, gid          int // gid is -1 unless given
-	mtu              uverbs.MTU
+	mtu              verbs.MTU
 	events, validate bool
 	odp, prefetch    bool
 	asJSON           bool
@@ -30,7 +30,7 @@ var table = []option{
 	cli.NewRow('d', "ib-dev", "DEV", "RDMA device (default: the first that can do this)", func(o *options, v string) error { o.device = v; return nil }),
 	cli.NewRow('i', "ib-port", "PORT", "port of the device (default 1)", cli.Number("device port", 1, math.MaxUint8, func(o *options) *int { return &o.ibPort })),
 	cli.NewRow('s', "size", "BYTES", "size of a message (default %d)", cli.Number("size", 1, math.MaxInt32, func(o *options) *int { return &o.size })),
-	cli.NewRow('m', "mtu", "BYTES", "path MTU: 256, 512, 1024, 2048 or 4096 (default 1024)", cli.MTU(func(o *options) *uverbs.MTU { return &o.mtu })),
+	cli.NewRow('m', "mtu", "BYTES", "path MTU: 256, 512, 1024, 2048 or 4096 (default 1024)", cli.MTU(func(o *options) *verbs.MTU { return &o.mtu })),
 	cli.NewRow('q', "num-qp", "N", "QPs to use (default 16)", cli.Number("number of QPs", 1, maxQP-1, func(o *options) *int { return &o.qpCount })),
 	cli.NewRow('r', "rx-depth", "N", "receives to post at a time (default 500)", cli.Number("number of receives", 1, math.MaxInt32, func(o *options) *int { return &o.rxDepth })),
 	cli.NewRow('n', "iters", "N", "exchanges, of all QPs together (default 1000)", cli.Number("number of exchanges", 1, math.MaxInt32, func(o *options) *int { return &o.iters })),

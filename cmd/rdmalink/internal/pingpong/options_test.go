@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 func kindOf(name string) *Kind {
@@ -18,7 +18,7 @@ func kindOf(name string) *Kind {
 }
 
 func TestPingpongOptions(t *testing.T) {
-	base := options{tcpPort: 18515, ibPort: 1, size: 4096, mtu: uverbs.MTU1024, rxDepth: 500, iters: 1000, gid: -1, qpCount: 1}
+	base := options{tcpPort: 18515, ibPort: 1, size: 4096, mtu: verbs.MTU1024, rxDepth: 500, iters: 1000, gid: -1, qpCount: 1}
 	with := func(change func(*options)) options { o := base; change(&o); return o }
 	for line, want := range map[string]options{
 		"rc":            base,
@@ -30,11 +30,11 @@ func TestPingpongOptions(t *testing.T) {
 		"uc -p 1 h -s2": with(func(o *options) { o.host, o.tcpPort, o.size = "h", 1, 2 }),
 		"rc -ecoPj -d rxe0 -i 2 -m 4096 -r 0x10 -n 5 -l 15 -g 0": with(func(o *options) {
 			o.events, o.validate, o.odp, o.prefetch, o.asJSON, o.device, o.ibPort = true, true, true, true, true, "rxe0", 2
-			o.mtu, o.rxDepth, o.iters, o.sl, o.gid = uverbs.MTU4096, 16, 5, 15, 0
+			o.mtu, o.rxDepth, o.iters, o.sl, o.gid = verbs.MTU4096, 16, 5, 15, 0
 		}),
 		"ud -ecg1 h": with(func(o *options) { o.size, o.events, o.validate, o.gid, o.host = 1024, true, true, 1, "h" }),
 		"srq --port=1 --ib-dev rxe0 --ib-port=2 --size=3 --mtu=256 --num-qp=255 --rx-depth 255 --iters=6 --sl=7 --events --gid-idx=8 --odp --chk --json h": {
-			tcpPort: 1, device: "rxe0", ibPort: 2, size: 3, mtu: uverbs.MTU256, qpCount: 255, rxDepth: 255, iters: 6, sl: 7,
+			tcpPort: 1, device: "rxe0", ibPort: 2, size: 3, mtu: verbs.MTU256, qpCount: 255, rxDepth: 255, iters: 6, sl: 7,
 			events: true, gid: 8, odp: true, validate: true, asJSON: true, host: "h",
 		},
 	} {

@@ -4,11 +4,11 @@ import (
 	"fmt"
 
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 func (k *Kind) defaults() options {
-	o := options{tcpPort: 18515, ibPort: 1, size: k.size, mtu: uverbs.MTU1024, rxDepth: 500, iters: 1000, gid: -1, qpCount: 1}
+	o := options{tcpPort: 18515, ibPort: 1, size: k.size, mtu: verbs.MTU1024, rxDepth: 500, iters: 1000, gid: -1, qpCount: 1}
 	if k.srq {
 		o.qpCount = 16
 	}

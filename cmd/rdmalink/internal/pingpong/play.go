@@ -6,6 +6,7 @@ import (
 
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/peer"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // play goes on until both directions have had their number.
@@ -19,9 +20,9 @@ func (g *game) play(ctx context.Context) error {
 	}
 	next := peer.Poll
 	if g.events {
-		next = func(ctx context.Context, cq *uverbs.CQ, wcs []uverbs.WC) (int, error) { return cq.Wait(ctx, wcs) }
+		next = func(ctx context.Context, cq *uverbs.CQ, wcs []verbs.WC) (int, error) { return cq.Wait(ctx, wcs) }
 	}
-	wcs := make([]uverbs.WC, 2*len(g.qps))
+	wcs := make([]verbs.WC, 2*len(g.qps))
 	for g.sent < g.iters || g.received < g.iters {
 		n, err := next(ctx, g.cq, wcs)
 		for i := 0; i < n && err == nil; i++ {
@@ -37,10 +38,10 @@ func (g *game) play(ctx context.Context) error {
 // completed takes note of a completion, and sends when it is time.
 //
 // C: parse_single_wc
-func (g *game) completed(wc *uverbs.WC) error {
+func (g *game) completed(wc *verbs.WC) error {
 	i, ours := g.index[wc.QPN]
 	switch {
-	case wc.Status != uverbs.StatusSuccess:
+	case wc.Status != verbs.StatusSuccess:
 		return explainWC(wc)
 	case !ours:
 		return fmt.Errorf("a completion for QP %d, which is not ours", wc.QPN)
@@ -66,11 +67,11 @@ func (g *game) completed(wc *uverbs.WC) error {
 }
 
 // explainWC says what else a failed completion may mean.
-func explainWC(wc *uverbs.WC) error {
+func explainWC(wc *verbs.WC) error {
 	switch wc.Status {
-	case uverbs.StatusRetryExcErr:
+	case verbs.StatusRetryExcErr:
 		return fmt.Errorf("%w: the peer is gone, or its GID can't be reached from this one (-g)", wc.Err())
-	case uverbs.StatusLocLenErr, uverbs.StatusLocQPOpErr, uverbs.StatusRemInvReqErr, uverbs.StatusRemOpErr:
+	case verbs.StatusLocLenErr, verbs.StatusLocQPOpErr, verbs.StatusRemInvReqErr, verbs.StatusRemOpErr:
 		return fmt.Errorf("%w: do both ends have the same -s?", wc.Err()) // which of them depends on the kernel
 	}
 	return wc.Err()

@@ -6,7 +6,7 @@ import (
 	"math/rand/v2"
 
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/peer"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // run is a whole run of either side.
@@ -72,7 +72,7 @@ func (p *session) introduceOver(t *talker, g *game, report *report) (err error) 
 		}
 		from = remote[0].gid.Addr()
 	}
-	gid := &uverbs.GIDEntry{} // InfiniBand has its LID
+	gid := &verbs.GIDEntry{} // InfiniBand has its LID
 	if p.gid >= 0 || g.port.GRHRequired {
 		if gid, err = peer.SourceGID(g.dev, uint32(p.ibPort), "-g", p.gid, t.local(), from); err != nil {
 			return err
@@ -107,7 +107,7 @@ func (p *session) introduceOver(t *talker, g *game, report *report) (err error) 
 }
 
 // addrs are the addresses of the QPs of this end.
-func (e *end) addrs(gid uverbs.GID) []addr {
+func (e *end) addrs(gid verbs.GID) []addr {
 	all := make([]addr, len(e.qps))
 	for i, qp := range e.qps {
 		all[i] = addr{lid: e.port.LID, qpn: qp.Num(), psn: rand.Uint32N(1 << 24), gid: gid}

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"strconv"
 
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // addr is the address of a QP, as the ends tell it each other. On the
@@ -18,7 +18,7 @@ type addr struct {
 	lid uint16
 	qpn uint32 // 24 bits, 0 where there is no QP
 	psn uint32 // 24 bits
-	gid uverbs.GID
+	gid verbs.GID
 }
 
 const addrSize = len("0000:000000:000000:00000000000000000000000000000000") + 1

@@ -6,18 +6,18 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // cAddress is what ibv_rc_pingpong sent.
 const cAddress = "0000:000011:2ab3f9:00000000000000000000ffff0a510001\x00"
 
-var cAddressRead = addr{qpn: 0x11, psn: 0x2ab3f9, gid: uverbs.GID{10: 0xff, 0xff, 10, 0x51, 0, 1}}
+var cAddressRead = addr{qpn: 0x11, psn: 0x2ab3f9, gid: verbs.GID{10: 0xff, 0xff, 10, 0x51, 0, 1}}
 
 func TestPingpongAddr(t *testing.T) {
 	for text, want := range map[string]addr{
 		cAddress: cAddressRead,
-		"ffff:ffffff:ffffff:ffffffffffffffffffffffffffffffff\x00": {0xffff, 0xffffff, 0xffffff, uverbs.GID(bytes.Repeat([]byte{0xff}, 16))},
+		"ffff:ffffff:ffffff:ffffffffffffffffffffffffffffffff\x00": {0xffff, 0xffffff, 0xffffff, verbs.GID(bytes.Repeat([]byte{0xff}, 16))},
 		"0000:000000:000000:00000000000000000000000000000000\x00": {},
 	} {
 		got, err := parseAddr([]byte(text))

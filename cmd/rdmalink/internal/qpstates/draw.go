@@ -4,30 +4,30 @@ import (
 	"strings"
 
 	"github.com/goverbs/goverbs/internal/qpstate"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // chain are the states that lie in a row. SQE is below RTS, and ERR, to which all
 // lead, stands apart.
-var chain = []uverbs.QPState{uverbs.QPStateReset, uverbs.QPStateInit, uverbs.QPStateRTR, uverbs.QPStateRTS, uverbs.QPStateSQD}
+var chain = []verbs.QPState{verbs.QPStateReset, verbs.QPStateInit, verbs.QPStateRTR, verbs.QPStateRTS, verbs.QPStateSQD}
 
 // machine tells which moves the types have.
-type machine map[[2]uverbs.QPState]bool
+type machine map[[2]verbs.QPState]bool
 
-func machineOf(types []uverbs.QPType) machine {
+func machineOf(types []verbs.QPType) machine {
 	m := make(machine)
 	for _, typ := range types {
 		for _, t := range qpstate.Of(typ) {
-			m[[2]uverbs.QPState{t.From, t.To}] = true
+			m[[2]verbs.QPState{t.From, t.To}] = true
 		}
 	}
 	return m
 }
 
-func (m machine) has(from, to uverbs.QPState) bool { return m[[2]uverbs.QPState{from, to}] }
+func (m machine) has(from, to verbs.QPState) bool { return m[[2]verbs.QPState{from, to}] }
 
 // arrow is the one between two states that stand side by side.
-func (m machine) arrow(left, right uverbs.QPState) string {
+func (m machine) arrow(left, right verbs.QPState) string {
 	switch there, back := m.has(left, right), m.has(right, left); {
 	case there && back:
 		return "<-->"
@@ -46,13 +46,13 @@ func (m machine) draw() string {
 		if i > 0 {
 			row += " " + m.arrow(chain[i-1], s) + " "
 		}
-		if s == uverbs.QPStateRTS {
+		if s == verbs.QPStateRTS {
 			below = len(row)
 		}
 		row += "[" + s.String() + "]"
 	}
 	lines := []string{row}
-	if m.has(uverbs.QPStateSQE, uverbs.QPStateRTS) {
+	if m.has(verbs.QPStateSQE, verbs.QPStateRTS) {
 		gap := strings.Repeat(" ", below)
 		lines = append(lines, gap+" | ^", gap+" | |   down: a send fails", gap+" v |", gap+"[SQE]")
 	}

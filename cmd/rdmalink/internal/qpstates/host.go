@@ -6,7 +6,7 @@ import (
 
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/host"
 	"github.com/goverbs/goverbs/netlinkrdma"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // qp is a QP of this host.
@@ -18,7 +18,7 @@ type qp struct {
 	TID    uint32 `json:"pid,omitempty"` // named as in rdmalink resource
 	Kernel string `json:"kernel,omitempty"`
 
-	state uverbs.QPState
+	state verbs.QPState
 }
 
 func (q qp) owner() string {

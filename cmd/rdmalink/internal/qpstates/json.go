@@ -4,7 +4,7 @@ import (
 	"strings"
 
 	"github.com/goverbs/goverbs/internal/qpstate"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 type jsonState struct {
@@ -45,7 +45,7 @@ func (p *picture) json() jsonPicture {
 	return j
 }
 
-func names(m uverbs.QPAttrMask) []string {
+func names(m verbs.QPAttrMask) []string {
 	if m == 0 {
 		return []string{}
 	}

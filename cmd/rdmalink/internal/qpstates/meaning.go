@@ -3,30 +3,30 @@ package qpstates
 import (
 	"slices"
 
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // meaning is what a state allows (IBA specification, volume 1, 10.3.1).
 type meaning struct {
-	state           uverbs.QPState
+	state           verbs.QPState
 	recv, send, net string // posted receives, posted sends, packets that arrive
 	about           string
 }
 
 // meanings are in the order of a QP's life.
 var meanings = []meaning{
-	{uverbs.QPStateReset, "refused", "refused", "dropped", "as made; what was on the queues is gone"},
-	{uverbs.QPStateInit, "kept", "refused", "dropped", "receives may be posted, so that none is missing when the peer begins"},
-	{uverbs.QPStateRTR, "used", "refused", "taken", "it knows its peer, receives, and answers READ, WRITE and atomics"},
-	{uverbs.QPStateRTS, "used", "sent", "taken", "it works in both directions"},
-	{uverbs.QPStateSQD, "used", "kept", "taken", "sends under way are finished and no other begins; attributes can change"},
-	{uverbs.QPStateSQE, "used", "flushed", "taken", "a send of UC or UD failed; the QP still receives"},
-	{uverbs.QPStateErr, "flushed", "flushed", "dropped", "every work request completes in error; the way out is RESET"},
+	{verbs.QPStateReset, "refused", "refused", "dropped", "as made; what was on the queues is gone"},
+	{verbs.QPStateInit, "kept", "refused", "dropped", "receives may be posted, so that none is missing when the peer begins"},
+	{verbs.QPStateRTR, "used", "refused", "taken", "it knows its peer, receives, and answers READ, WRITE and atomics"},
+	{verbs.QPStateRTS, "used", "sent", "taken", "it works in both directions"},
+	{verbs.QPStateSQD, "used", "kept", "taken", "sends under way are finished and no other begins; attributes can change"},
+	{verbs.QPStateSQE, "used", "flushed", "taken", "a send of UC or UD failed; the QP still receives"},
+	{verbs.QPStateErr, "flushed", "flushed", "dropped", "every work request completes in error; the way out is RESET"},
 }
 
 // meanings are of the states that the types have: RC and XRC have no SQE.
 func (m machine) meanings() []meaning {
 	return slices.DeleteFunc(slices.Clone(meanings), func(one meaning) bool {
-		return one.state == uverbs.QPStateSQE && !m.has(uverbs.QPStateSQE, uverbs.QPStateRTS)
+		return one.state == verbs.QPStateSQE && !m.has(verbs.QPStateSQE, verbs.QPStateRTS)
 	})
 }

@@ -18,16 +18,16 @@ import (
 	"github.com/goverbs/goverbs/internal/qpstate"
 	"github.com/goverbs/goverbs/netlinkrdma"
 	"github.com/goverbs/goverbs/netlinkrdma/nltest"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // machineWithSome has a QP of the kernel and two of a process.
 func machineWithSome() *host.Machine {
 	kernel := &nltest.Kernel{Devices: []netlinkrdma.Device{{Index: 3, Name: "rxe0", Ports: 1}}}
 	kernel.Objects = map[uint32]nltest.Objects{3: {QP: []netlinkrdma.QP{
-		{Owner: netlinkrdma.Owner{Kernel: "ib_core"}, Port: 1, LQPN: 1, Type: netlinkrdma.QPTypeGSI, State: uverbs.QPStateRTS},
-		{Owner: netlinkrdma.Owner{TID: 70}, LQPN: 17, Type: uverbs.QPTypeRC, State: uverbs.QPStateRTR},
-		{LQPN: 18, Type: uverbs.QPTypeUD, State: uverbs.QPStateRTS},
+		{Owner: netlinkrdma.Owner{Kernel: "ib_core"}, Port: 1, LQPN: 1, Type: verbs.QPTypeGSI, State: verbs.QPStateRTS},
+		{Owner: netlinkrdma.Owner{TID: 70}, LQPN: 17, Type: verbs.QPTypeRC, State: verbs.QPStateRTR},
+		{LQPN: 18, Type: verbs.QPTypeUD, State: verbs.QPStateRTS},
 	}}}
 	return &host.Machine{RDMA: &netlinkrdma.Client{Kernel: kernel}}
 }
@@ -83,7 +83,7 @@ func TestJSON(t *testing.T) {
 	if err := json.Unmarshal([]byte(show(t, machineWithSome(), "ud", cli.Output{JSON: true}).out), &got); err != nil {
 		t.Fatal(err)
 	}
-	if len(got.States) != 7 || len(got.Transitions) != len(qpstate.Of(uverbs.QPTypeUD)) || len(got.Here) != 1 || got.Here[0].Number != 18 {
+	if len(got.States) != 7 || len(got.Transitions) != len(qpstate.Of(verbs.QPTypeUD)) || len(got.Here) != 1 || got.Here[0].Number != 18 {
 		t.Errorf("%+v", got)
 	}
 	first := got.Transitions[0]
@@ -95,7 +95,7 @@ func TestJSON(t *testing.T) {
 // TestDrawingIsWhole: each transition between two states is an arrow of the text, and of the SVG.
 func TestDrawingIsWhole(t *testing.T) {
 	for _, typ := range qpstate.Types() {
-		p := picture{types: []uverbs.QPType{typ}}
+		p := picture{types: []verbs.QPType{typ}}
 		text, svg := machineOf(p.types).draw(), p.svg()
 		arrows := 0
 		for _, tr := range qpstate.Of(typ) {
@@ -105,11 +105,11 @@ func TestDrawingIsWhole(t *testing.T) {
 			arrows++
 			from, to := "["+tr.From.String()+"]", "["+tr.To.String()+"]"
 			beside := strings.Contains(text, from+" ---> "+to) || strings.Contains(text, from+" <--> "+to) || strings.Contains(text, to+" <--> "+from)
-			if !beside && (tr.From != uverbs.QPStateSQE || !strings.Contains(text, "^\n")) {
+			if !beside && (tr.From != verbs.QPStateSQE || !strings.Contains(text, "^\n")) {
 				t.Errorf("%v: %v to %v is not drawn", typ, tr.From, tr.To)
 			}
 		}
-		if typ == uverbs.QPTypeUC || typ == uverbs.QPTypeUD {
+		if typ == verbs.QPTypeUC || typ == verbs.QPTypeUD {
 			arrows++ // to SQE
 		}
 		if n := strings.Count(svg, "marker-end"); n != arrows {

@@ -10,7 +10,7 @@ import (
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/host"
 	"github.com/goverbs/goverbs/internal/qpstate"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // Details is what -h tells.
@@ -18,7 +18,7 @@ const Details = `
 A QP is made in RESET. Before it works, its program moves it to INIT, RTR (ready to
 receive) and RTS (ready to send), and tells it with each step what it must know by
 then. rdma_cm does this for its users. The drawing is followed by what each state
-allows, by the attributes of each transition, named as in uverbs.QPAttr, and by the
+allows, by the attributes of each transition, named as in verbs.QPAttr, and by the
 QPs of this host, those of the kernel with the kernel's name for them in brackets.
 The table is that of the InfiniBand specification, volume 1, 10.3.1.
 
@@ -26,7 +26,7 @@ On a host without RDMA all but the last part is printed.`
 
 // picture is what is printed.
 type picture struct {
-	types []uverbs.QPType
+	types []verbs.QPType
 	qps   []qp
 	asked bool // qps are known
 }
@@ -35,7 +35,7 @@ type picture struct {
 func Show(m *host.Machine, out *cli.Output, name, svgFile string) error {
 	p := picture{types: qpstate.Types()}
 	if name != "" {
-		p.types = slices.DeleteFunc(p.types, func(t uverbs.QPType) bool { return !strings.EqualFold(t.String(), name) })
+		p.types = slices.DeleteFunc(p.types, func(t verbs.QPType) bool { return !strings.EqualFold(t.String(), name) })
 	}
 	var err error
 	p.qps, err = queuePairs(m, name)

@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/goverbs/goverbs/internal/qpstate"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // The boxes of the drawing, in pixels.
@@ -15,14 +15,14 @@ const (
 )
 
 // place is the middle of a state's box.
-var place = map[uverbs.QPState][2]int{
-	uverbs.QPStateReset: {330, 60},
-	uverbs.QPStateInit:  {330, 190},
-	uverbs.QPStateRTR:   {330, 320},
-	uverbs.QPStateRTS:   {330, 450},
-	uverbs.QPStateSQD:   {760, 450},
-	uverbs.QPStateSQE:   {330, 580},
-	uverbs.QPStateErr:   {760, 580},
+var place = map[verbs.QPState][2]int{
+	verbs.QPStateReset: {330, 60},
+	verbs.QPStateInit:  {330, 190},
+	verbs.QPStateRTR:   {330, 320},
+	verbs.QPStateRTS:   {330, 450},
+	verbs.QPStateSQD:   {760, 450},
+	verbs.QPStateSQE:   {330, 580},
+	verbs.QPStateErr:   {760, 580},
 }
 
 // svg is the drawing: boxes with what a state does with receives and sends and how many
@@ -42,8 +42,8 @@ func (p *picture) svg() string {
 			}
 		}
 	}
-	if m.has(uverbs.QPStateSQE, uverbs.QPStateRTS) {
-		p.arrow(&b, uverbs.QPStateRTS, uverbs.QPStateSQE, []string{"a send fails"})
+	if m.has(verbs.QPStateSQE, verbs.QPStateRTS) {
+		p.arrow(&b, verbs.QPStateRTS, verbs.QPStateSQE, []string{"a send fails"})
 	}
 	for _, one := range m.meanings() {
 		p.box(&b, one)
@@ -55,7 +55,7 @@ func (p *picture) svg() string {
 }
 
 // needs has a line for each type.
-func (p *picture) needs(from, to uverbs.QPState) (lines []string) {
+func (p *picture) needs(from, to verbs.QPState) (lines []string) {
 	for _, typ := range p.types {
 		for _, t := range qpstate.Of(typ) {
 			if t.From == from && t.To == to && t.Required != 0 {
@@ -90,7 +90,7 @@ func (p *picture) box(b *strings.Builder, m meaning) {
 
 // arrow goes from the edge of a box to that of another, beside the one that goes back.
 // Its label stands behind it.
-func (p *picture) arrow(b *strings.Builder, from, to uverbs.QPState, label []string) {
+func (p *picture) arrow(b *strings.Builder, from, to verbs.QPState, label []string) {
 	x1, y1, x2, y2 := place[from][0], place[from][1], place[to][0], place[to][1]
 	const beside = 10
 	switch {

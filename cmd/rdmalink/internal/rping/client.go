@@ -7,6 +7,7 @@ import (
 
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/peer"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // grace is how long an interrupted client goes on with the ping under way.
@@ -80,7 +81,7 @@ func outlast(ctx context.Context, by time.Duration) (context.Context, func()) {
 // offer tells the server where mr is and waits until it says that it is done.
 func (e *end) offer(ctx context.Context, mr *uverbs.MR) error {
 	info := info{addr: mr.Addr(), rkey: mr.RKey(), size: uint32(mr.Len())}
-	if err := e.tell(info, uverbs.SendSignaled); err != nil {
+	if err := e.tell(info, verbs.SendSignaled); err != nil {
 		return err
 	}
 	if _, err := e.hear(ctx); err != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/peer"
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // end is one end of a connection, with the memory that the protocol needs.
@@ -24,10 +25,10 @@ type end struct {
 }
 
 // On iWARP memory has to be open to the peer's writes also to read into it.
-const access = uverbs.AccessLocalWrite | uverbs.AccessRemoteRead | uverbs.AccessRemoteWrite
+const access = verbs.AccessLocalWrite | verbs.AccessRemoteRead | verbs.AccessRemoteWrite
 
 // queues are as large as C's.
-var queues = uverbs.QPCap{MaxSendWR: 16, MaxRecvWR: 2, MaxSendSGE: 1, MaxRecvSGE: 1}
+var queues = verbs.QPCap{MaxSendWR: 16, MaxRecvWR: 2, MaxSendSGE: 1, MaxRecvSGE: 1}
 
 // config prepares the end while it connects.
 func (e *end) config() *rdmacm.Config {
@@ -65,20 +66,20 @@ func (e *end) alloc(size int) (*uverbs.MR, error) {
 }
 
 func (e *end) postRecv() error {
-	_, err := e.conn.QP().PostRecv([]uverbs.RecvWR{{SGL: []uverbs.SGE{e.messages.SGE(infoSize, infoSize)}}})
+	_, err := e.conn.QP().PostRecv([]verbs.RecvWR{{SGL: []verbs.SGE{e.messages.SGE(infoSize, infoSize)}}})
 	return err
 }
 
 // tell posts a message; flags say whether it reports to the send CQ.
-func (e *end) tell(info info, flags uverbs.SendFlags) error {
+func (e *end) tell(info info, flags verbs.SendFlags) error {
 	e.debug("send: %v", info)
 	info.encode(e.messages.Bytes())
-	wr := uverbs.SendWR{Opcode: uverbs.OpSend, Flags: flags, SGL: []uverbs.SGE{e.messages.SGE(0, infoSize)}}
+	wr := verbs.SendWR{Opcode: verbs.OpSend, Flags: flags, SGL: []verbs.SGE{e.messages.SGE(0, infoSize)}}
 	return e.post(wr)
 }
 
-func (e *end) post(wr uverbs.SendWR) error {
-	_, err := e.conn.QP().PostSend([]uverbs.SendWR{wr})
+func (e *end) post(wr verbs.SendWR) error {
+	_, err := e.conn.QP().PostSend([]verbs.SendWR{wr})
 	return err
 }
 
@@ -98,9 +99,9 @@ func (e *end) hear(ctx context.Context) (info, error) {
 }
 
 // move carries out one RDMA operation.
-func (e *end) move(ctx context.Context, op uverbs.Opcode, peer info, size int) error {
-	err := e.post(uverbs.SendWR{
-		Opcode: op, Flags: uverbs.SendSignaled, SGL: []uverbs.SGE{e.data.SGE(0, size)},
+func (e *end) move(ctx context.Context, op verbs.Opcode, peer info, size int) error {
+	err := e.post(verbs.SendWR{
+		Opcode: op, Flags: verbs.SendSignaled, SGL: []verbs.SGE{e.data.SGE(0, size)},
 		RemoteAddr: peer.addr, RKey: peer.rkey,
 	})
 	if err != nil {
@@ -114,23 +115,23 @@ func (e *end) move(ctx context.Context, op uverbs.Opcode, peer info, size int) e
 }
 
 // wait takes the next completion, until ctx or the connection ends.
-func (e *end) wait(ctx context.Context, cq *uverbs.CQ) (uverbs.WC, error) {
-	var wcs [1]uverbs.WC
+func (e *end) wait(ctx context.Context, cq *uverbs.CQ) (verbs.WC, error) {
+	var wcs [1]verbs.WC
 	n, err := e.take(ctx, cq, wcs[:])
 	switch wc := wcs[0]; {
 	case n == 0:
 		return wc, err
-	case wc.Status == uverbs.StatusWRFlushErr:
+	case wc.Status == verbs.StatusWRFlushErr:
 		return wc, e.whyFlushed(&wc)
 	default:
 		return wc, wc.Err()
 	}
 }
 
-func (e *end) take(ctx context.Context, cq *uverbs.CQ, wcs []uverbs.WC) (n int, err error) {
+func (e *end) take(ctx context.Context, cq *uverbs.CQ, wcs []verbs.WC) (n int, err error) {
 	next := cq.Wait
 	if e.poll {
-		next = func(ctx context.Context, wcs []uverbs.WC) (int, error) { return peer.Poll(ctx, cq, wcs) }
+		next = func(ctx context.Context, wcs []verbs.WC) (int, error) { return peer.Poll(ctx, cq, wcs) }
 	}
 	n, err = next(ctx, wcs)
 	if n == 0 && ctx.Err() != nil {
@@ -147,7 +148,7 @@ func (e *end) take(ctx context.Context, cq *uverbs.CQ, wcs []uverbs.WC) (n int, 
 
 // whyFlushed finds the reason for which a work request was dropped; the flush
 // comes a little before the event.
-func (e *end) whyFlushed(wc *uverbs.WC) error {
+func (e *end) whyFlushed(wc *verbs.WC) error {
 	select {
 	case <-e.conn.Done():
 		return e.conn.Err()

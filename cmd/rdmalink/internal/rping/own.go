@@ -8,9 +8,9 @@ import (
 	"net/netip"
 	"sync"
 
-	"github.com/goverbs/goverbs/netlinkrdma"
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // ownConn is a connection whose queue pair is no business of the ID's: it is made and
@@ -86,12 +86,12 @@ func (c *ownConn) make() (err error) {
 	if c.qp, err = c.pd.CreateQP(&uverbs.QPOptions{SendCQ: cqs[0], RecvCQ: cqs[1], Cap: queues}); err != nil {
 		return err
 	}
-	return c.move(uverbs.QPStateInit)
+	return c.move(verbs.QPStateInit)
 }
 
 // move takes the queue pair from state to state, with the attributes that the kernel has
 // for it. Over iWARP the kernel itself does what follows INIT.
-func (c *ownConn) move(states ...uverbs.QPState) error {
+func (c *ownConn) move(states ...verbs.QPState) error {
 	for _, state := range states {
 		attr, mask, err := c.id.InitQPAttr(state)
 		if err == nil {
@@ -104,7 +104,7 @@ func (c *ownConn) move(states ...uverbs.QPState) error {
 	return nil
 }
 
-func (c *ownConn) iWARP() bool { return c.dev.Info().NodeType == netlinkrdma.NodeRNIC }
+func (c *ownConn) iWARP() bool { return c.dev.Info().NodeType == verbs.NodeRNIC }
 
 // want waits for the next event, which has to be of that type.
 func (c *ownConn) want(ctx context.Context, typ rdmacm.EventType) error {
@@ -144,7 +144,7 @@ func (c *ownConn) established() {
 
 // fail flushes what is posted.
 func (c *ownConn) fail() {
-	_ = c.qp.Modify(&uverbs.QPAttr{State: uverbs.QPStateErr}, uverbs.QPAttrState)
+	_ = c.qp.Modify(&verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState)
 }
 
 // Close disconnects and frees all.
@@ -163,7 +163,7 @@ func (c *ownConn) Close() error {
 		}
 	}
 	if c.id != nil {
-		if err := c.id.Destroy(); !errors.Is(err, uverbs.ErrClosed) { // a Connect that was cancelled has
+		if err := c.id.Destroy(); !errors.Is(err, verbs.ErrClosed) { // a Connect that was cancelled has
 			errs = append(errs, err)
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/rdmacm"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // resolveLimit is how long the kernel may look for an address or a route.
@@ -37,7 +37,7 @@ func (e *end) dialOwn(ctx context.Context, address string, source netip.AddrPort
 }
 
 func (c *ownConn) dial(ctx context.Context, e *end, dst, source netip.AddrPort) (err error) {
-	if c.id, err = c.channel.NewID(rdmacm.PortSpaceTCP, 0); err != nil {
+	if c.id, err = c.channel.NewID(verbs.PortSpaceTCP, 0); err != nil {
 		return err
 	}
 	if err := c.id.ResolveAddr(source, dst, resolveLimit); err != nil {
@@ -76,7 +76,7 @@ func (c *ownConn) confirm(ctx context.Context) error {
 	if err := c.want(ctx, rdmacm.EventConnectResponse); err != nil {
 		return err
 	}
-	if err := c.move(uverbs.QPStateInit, uverbs.QPStateRTR, uverbs.QPStateRTS); err != nil {
+	if err := c.move(verbs.QPStateInit, verbs.QPStateRTR, verbs.QPStateRTS); err != nil {
 		return err
 	}
 	return c.id.Establish()
@@ -91,7 +91,7 @@ func (c *ownConn) accept(ctx context.Context, e *end) error {
 		return err
 	}
 	if !c.iWARP() {
-		if err := c.move(uverbs.QPStateInit, uverbs.QPStateRTR, uverbs.QPStateRTS); err != nil {
+		if err := c.move(verbs.QPStateInit, verbs.QPStateRTR, verbs.QPStateRTS); err != nil {
 			return err
 		}
 	}

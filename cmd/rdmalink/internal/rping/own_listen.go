@@ -8,6 +8,7 @@ import (
 	"net/netip"
 
 	"github.com/goverbs/goverbs/rdmacm"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // ownListener is a listener call by call: an ID an address family.
@@ -43,7 +44,7 @@ func listenOwn(ctx context.Context, address string) (listener, error) {
 }
 
 func (l *ownListener) listen(addr netip.AddrPort) error {
-	id, err := l.channel.NewID(rdmacm.PortSpaceTCP, 0)
+	id, err := l.channel.NewID(verbs.PortSpaceTCP, 0)
 	if err != nil {
 		return err
 	}

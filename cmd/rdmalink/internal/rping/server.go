@@ -10,7 +10,7 @@ import (
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/peer"
 	"github.com/goverbs/goverbs/rdmacm"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // serve is the server.
@@ -140,7 +140,7 @@ func (r *session) answer(ctx context.Context, end *end, source info) error {
 		return fmt.Errorf("the client offers %d bytes, %d is the limit", source.size, MaxSize)
 	}
 	size := int(source.size)
-	if err := end.move(ctx, uverbs.OpRDMARead, source, size); err != nil {
+	if err := end.move(ctx, verbs.OpRDMARead, source, size); err != nil {
 		return fmt.Errorf("RDMA READ of %d bytes: %w", size, err)
 	}
 	data := end.data.Bytes()[:size]
@@ -155,7 +155,7 @@ func (r *session) answer(ctx context.Context, end *end, source info) error {
 		return fmt.Errorf("waiting to be told where to write: %w", err)
 	}
 	size = echoSize(data)
-	if err := end.move(ctx, uverbs.OpRDMAWrite, sink, size); err != nil {
+	if err := end.move(ctx, verbs.OpRDMAWrite, sink, size); err != nil {
 		return fmt.Errorf("RDMA WRITE of %d bytes: %w", size, err)
 	}
 	return end.tell(info{}, 0)

@@ -16,6 +16,7 @@ import (
 	"github.com/goverbs/goverbs/internal/kernel"
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/rdmatest"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // serving runs a server on a host of software. It returns a client's session, and what is
@@ -52,7 +53,7 @@ func stranger(t *testing.T, server string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.id, err = c.channel.NewID(rdmacm.PortSpaceTCP, 0); err != nil {
+	if c.id, err = c.channel.NewID(verbs.PortSpaceTCP, 0); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.ask(t.Context(), netip.AddrPortFrom(netip.MustParseAddr(server), Port)); err != nil {

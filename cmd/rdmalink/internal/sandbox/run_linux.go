@@ -13,7 +13,7 @@ import (
 
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 	"github.com/goverbs/goverbs/internal/record"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // Run is the command.
@@ -34,7 +34,7 @@ func Run(ctx context.Context, out cli.Output, args []string) error {
 	}
 	defer f.remove()
 	if o.trap && !canTrap {
-		return fmt.Errorf("--trap: %w on this architecture: it knows the instructions of amd64", uverbs.ErrNotSupported)
+		return fmt.Errorf("--trap: %w on this architecture: it knows the instructions of amd64", verbs.ErrNotSupported)
 	}
 	s := &supervisor{files: f, trap: o.trap, old: o.kind == "mlx5-old"}
 	if o.record != "" {

@@ -7,7 +7,7 @@ import (
 	"fmt"
 
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // Run is the command.
@@ -18,5 +18,5 @@ func Run(_ context.Context, out cli.Output, args []string) error {
 	if _, err := parseOptions(args); err != nil {
 		return err
 	}
-	return fmt.Errorf("sandbox: %w: it is made of Linux's seccomp", uverbs.ErrNotSupported)
+	return fmt.Errorf("sandbox: %w: it is made of Linux's seccomp", verbs.ErrNotSupported)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/goverbs/goverbs/internal/kernel"
 	"github.com/goverbs/goverbs/internal/record"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // TestSizes: of queues of a thousand random sizes, libmlx5 and provider/mlx5 grant the same,
@@ -83,10 +84,10 @@ func sizesAsked(recording string) []string { return askedSizes.FindAllString(rec
 // ourSizes carries the requests out with provider/mlx5.
 func ourSizes(t *testing.T, requests []string) (granted, asked []string) {
 	t.Helper()
-	k := fakeverbs.New(uint32(uverbs.DriverMLX5))
+	k := fakeverbs.New(uint32(verbs.DriverMLX5))
 	var b bytes.Buffer
 	record.New(&b).Attach(k)
-	dev := opened[*uverbs.Device](t)(uverbs.DeviceInfo{Name: "mlx5_0", Driver: uverbs.DriverMLX5, ABI: 1, Node: kernel.Node(k)}.Open())
+	dev := opened[*uverbs.Device](t)(uverbs.DeviceInfo{Name: "mlx5_0", Driver: verbs.DriverMLX5, ABI: 1, Node: kernel.Node(k)}.Open())
 	pd := opened[*uverbs.PD](t)(dev.AllocPD())
 	cq := opened[*uverbs.CQ](t)(dev.CreateCQ(1, nil))
 	srq := opened[*uverbs.SRQ](t)(pd.CreateSRQ(&uverbs.SRQOptions{MaxWR: 1, MaxSGE: 1}))
@@ -117,7 +118,7 @@ func ourSize(t *testing.T, line string, dev *uverbs.Device, pd *uverbs.PD, cq *u
 	var made interface{ Close() error }
 	var n, sge int
 	var typ string
-	var c uverbs.QPCap
+	var c verbs.QPCap
 	if _, err := fmt.Sscanf(line, "CQ %d", &n); err == nil {
 		own, err := dev.CreateCQ(n, nil)
 		if err != nil {
@@ -136,9 +137,9 @@ func ourSize(t *testing.T, line string, dev *uverbs.Device, pd *uverbs.PD, cq *u
 		o := &uverbs.QPOptions{SendCQ: cq, RecvCQ: cq, Cap: c}
 		switch typ {
 		case "uc":
-			o.Type = uverbs.QPTypeUC
+			o.Type = verbs.QPTypeUC
 		case "ud":
-			o.Type = uverbs.QPTypeUD
+			o.Type = verbs.QPTypeUD
 		case "srq":
 			o.SRQ = srq
 		}

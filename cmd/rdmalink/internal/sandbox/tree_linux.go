@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"strconv"
 
-	"github.com/goverbs/goverbs/netlinkrdma"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // plant makes the files that processes read of devices.
@@ -59,19 +59,19 @@ func (d verbsDevice) plantPort(files map[string]string, dir string) {
 	} {
 		files[dir+name] = text
 	}
-	if d.NodeType == netlinkrdma.NodeCA {
+	if d.NodeType == verbs.NodeCA {
 		files[dir+"pkeys/0"] = "0xffff"
 	}
 }
 
-func nodeType(t netlinkrdma.NodeType) string {
-	if t == netlinkrdma.NodeRNIC {
+func nodeType(t verbs.NodeType) string {
+	if t == verbs.NodeRNIC {
 		return "4: RNIC"
 	}
 	return "1: CA"
 }
 
 // colons writes a GUID as sysfs does.
-func colons(g netlinkrdma.GUID) string {
+func colons(g verbs.GUID) string {
 	return fmt.Sprintf("%04x:%04x:%04x:%04x", uint64(g)>>48, uint64(g)>>32&0xffff, uint64(g)>>16&0xffff, uint64(g)&0xffff)
 }

@@ -9,19 +9,19 @@ import (
 	"slices"
 
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/host"
-	"github.com/goverbs/goverbs/netlinkrdma"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // bed is the device and what all tests need of it.
 type bed struct {
 	ctx  context.Context
 	dev  *uverbs.Device
-	attr *uverbs.DeviceAttr
+	attr *verbs.DeviceAttr
 	port uint32
-	link *uverbs.PortAttr
-	gid  *uverbs.GIDEntry // nil where addresses need none, and on iWARP
-	addr netip.Addr       // of its network device; the zero value where there is none
+	link *verbs.PortAttr
+	gid  *verbs.GIDEntry // nil where addresses need none, and on iWARP
+	addr netip.Addr      // of its network device; the zero value where there is none
 	os   string
 
 	made []func() error // of the test under way: what closes it, in order of making
@@ -35,7 +35,7 @@ func newBed(ctx context.Context, m *host.Machine, dev *uverbs.Device) (b *bed, e
 	if err := b.findPort(); err != nil {
 		return nil, err
 	}
-	if b.link.GRHRequired || b.link.LinkLayer == uverbs.LinkEthernet && !b.iwarp() {
+	if b.link.GRHRequired || b.link.LinkLayer == verbs.LinkEthernet && !b.iwarp() {
 		if b.gid, err = dev.ChooseGID(b.port, nil); err != nil {
 			return nil, err
 		}
@@ -48,7 +48,7 @@ func newBed(ctx context.Context, m *host.Machine, dev *uverbs.Device) (b *bed, e
 	return b, nil
 }
 
-func (b *bed) iwarp() bool { return b.dev.Info().NodeType == netlinkrdma.NodeRNIC }
+func (b *bed) iwarp() bool { return b.dev.Info().NodeType == verbs.NodeRNIC }
 
 // findPort finds the first port that is active.
 func (b *bed) findPort() (err error) {
@@ -56,7 +56,7 @@ func (b *bed) findPort() (err error) {
 		if b.link, err = b.dev.QueryPort(b.port); err != nil {
 			return err
 		}
-		if b.link.State == netlinkrdma.PortActive {
+		if b.link.State == verbs.PortActive {
 			return nil
 		}
 	}
@@ -128,7 +128,7 @@ func (b *bed) keep(closes func() error) { b.made = append(b.made, closes) }
 
 func (b *bed) close() (err error) {
 	for _, closes := range slices.Backward(b.made) {
-		if failed := closes(); !errors.Is(failed, uverbs.ErrClosed) {
+		if failed := closes(); !errors.Is(failed, verbs.ErrClosed) {
 			err = errors.Join(err, failed)
 		}
 	}

@@ -4,12 +4,13 @@ import (
 	"fmt"
 
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // statuses takes n completions, whatever they are.
-func (p *pair) statuses(cq *uverbs.CQ, n int) (all []uverbs.WC, err error) {
+func (p *pair) statuses(cq *uverbs.CQ, n int) (all []verbs.WC, err error) {
 	for len(all) < n {
-		wcs := make([]uverbs.WC, n-len(all))
+		wcs := make([]verbs.WC, n-len(all))
 		got, err := cq.Wait(p.ctx, wcs)
 		if err != nil {
 			return all, fmt.Errorf("%d of %d completions: %w", len(all), n, err)
@@ -24,14 +25,14 @@ func wrongKey(b *bed) (string, error) {
 	if b.iwarp() {
 		return "", none("iWARP tells the writer nothing")
 	}
-	p, err := b.pair(uverbs.QPTypeRC)
+	p, err := b.pair(verbs.QPTypeRC)
 	if err != nil {
 		return "", err
 	}
 	to := &p.ends[1]
-	write := uverbs.SendWR{WRID: p.id(), Opcode: uverbs.OpRDMAWrite, Flags: uverbs.SendSignaled, SGL: p.ends[0].sgl(0, 8, 1),
+	write := verbs.SendWR{WRID: p.id(), Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled, SGL: p.ends[0].sgl(0, 8, 1),
 		RemoteAddr: to.mr.Addr(), RKey: to.mr.RKey() ^ 0xabcdef00}
-	behind := uverbs.SendWR{WRID: p.id(), Opcode: uverbs.OpSend, SGL: p.ends[0].sgl(0, 8, 1)}
+	behind := verbs.SendWR{WRID: p.id(), Opcode: verbs.OpSend, SGL: p.ends[0].sgl(0, 8, 1)}
 	if err := p.post(write, behind); err != nil {
 		return "", err
 	}
@@ -39,7 +40,7 @@ func wrongKey(b *bed) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if wcs[0].Status != uverbs.StatusRemAccessErr || wcs[1].Status != uverbs.StatusWRFlushErr || wcs[1].WRID != behind.WRID {
+	if wcs[0].Status != verbs.StatusRemAccessErr || wcs[1].Status != verbs.StatusWRFlushErr || wcs[1].WRID != behind.WRID {
 		return "", fmt.Errorf("it completes with %v, and what is behind it with %v", wcs[0].Status, wcs[1].Status)
 	}
 	return fmt.Sprintf("%v, vendor's code %#x", wcs[0].Status, wcs[0].VendorErr), nil
@@ -47,21 +48,21 @@ func wrongKey(b *bed) (string, error) {
 
 // secondLife flushes both queues and uses the queue pairs again.
 func secondLife(b *bed) (string, error) {
-	p, err := b.pair(uverbs.QPTypeRC)
+	p, err := b.pair(verbs.QPTypeRC)
 	if err != nil {
 		return "", err
 	}
-	if err := p.message(message{op: uverbs.OpSend, size: 100}); err != nil {
+	if err := p.message(message{op: verbs.OpSend, size: 100}); err != nil {
 		return "", err
 	}
 	const waiting = 5
 	for range waiting {
-		if err := p.postRecv(uverbs.RecvWR{WRID: p.id(), SGL: p.ends[1].sgl(half, 8, 1)}); err != nil {
+		if err := p.postRecv(verbs.RecvWR{WRID: p.id(), SGL: p.ends[1].sgl(half, 8, 1)}); err != nil {
 			return "", err
 		}
 	}
 	to := p.ends[1].qp
-	if err := to.Modify(&uverbs.QPAttr{State: uverbs.QPStateErr}, uverbs.QPAttrState); err != nil {
+	if err := to.Modify(&verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState); err != nil {
 		return "", err
 	}
 	wcs, err := p.statuses(to.RecvCQ(), waiting)
@@ -69,7 +70,7 @@ func secondLife(b *bed) (string, error) {
 		return "", err
 	}
 	for i := range wcs {
-		if wcs[i].Status != uverbs.StatusWRFlushErr {
+		if wcs[i].Status != verbs.StatusWRFlushErr {
 			return "", fmt.Errorf("flushed receive %d: %v", i, wcs[i].Status)
 		}
 	}
@@ -77,7 +78,7 @@ func secondLife(b *bed) (string, error) {
 		return fmt.Sprintf("%d receives flushed; iWARP has no second life", waiting), nil
 	}
 	for i := range p.ends {
-		if err := p.ends[i].qp.Modify(&uverbs.QPAttr{State: uverbs.QPStateReset}, uverbs.QPAttrState); err != nil {
+		if err := p.ends[i].qp.Modify(&verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPAttrState); err != nil {
 			return "", err
 		}
 	}
@@ -85,7 +86,7 @@ func secondLife(b *bed) (string, error) {
 		return "", err
 	}
 	for range 3 * depth {
-		if err := p.message(message{op: uverbs.OpSend, size: 100}); err != nil {
+		if err := p.message(message{op: verbs.OpSend, size: 100}); err != nil {
 			return "", err
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 const windowed = 4096 // bytes of a window
@@ -13,14 +14,14 @@ func (p *pair) through(key uint32) error {
 	from, to := &p.ends[0], &p.ends[1]
 	p.fill(from.source(windowed))
 	clear(to.target(windowed))
-	if err := p.send(uverbs.SendWR{Opcode: uverbs.OpRDMAWrite, SGL: from.sgl(0, windowed, 1), RemoteAddr: to.mr.Addr() + half, RKey: key}); err != nil {
+	if err := p.send(verbs.SendWR{Opcode: verbs.OpRDMAWrite, SGL: from.sgl(0, windowed, 1), RemoteAddr: to.mr.Addr() + half, RKey: key}); err != nil {
 		return fmt.Errorf("write by the window's key: %w", err)
 	}
 	return p.same("what was written by the window's key", to.target(windowed), from.source(windowed))
 }
 
-func (p *pair) window(typ uverbs.MWType) (*uverbs.MW, error) {
-	if !p.dev.Supports(uverbs.QPTypeRC, uverbs.OpBindMW) {
+func (p *pair) window(typ verbs.MWType) (*uverbs.MW, error) {
+	if !p.dev.Supports(verbs.QPTypeRC, verbs.OpBindMW) {
 		return nil, none("there are no memory windows")
 	}
 	mw, err := p.ends[1].qp.PD().AllocMW(typ)
@@ -42,19 +43,19 @@ func (p *pair) own(op string, err error) error {
 }
 
 func windows1(b *bed) (string, error) {
-	p, err := b.pair(uverbs.QPTypeRC)
+	p, err := b.pair(verbs.QPTypeRC)
 	if err != nil {
 		return "", err
 	}
-	mw, err := p.window(uverbs.MWType1)
+	mw, err := p.window(verbs.MWType1)
 	if err != nil {
 		return "", err
 	}
 	to := &p.ends[1]
 	const times = 5
 	for range times {
-		bind := uverbs.BindMW{MR: to.mr, Addr: to.mr.Addr() + half, Length: windowed, Access: uverbs.AccessRemoteWrite}
-		if err := p.own("bind", mw.Bind(to.qp, p.id(), uverbs.SendSignaled, bind)); err != nil {
+		bind := verbs.BindMW{MR: to.mr, Addr: to.mr.Addr() + half, Length: windowed, Access: verbs.AccessRemoteWrite}
+		if err := p.own("bind", mw.Bind(to.qp, p.id(), verbs.SendSignaled, bind)); err != nil {
 			return "", err
 		}
 		if err := p.through(mw.RKey()); err != nil {
@@ -66,11 +67,11 @@ func windows1(b *bed) (string, error) {
 
 // windows2 ends each binding: by its owner, and by the peer's SEND_WITH_INV.
 func windows2(b *bed) (string, error) {
-	p, err := b.pair(uverbs.QPTypeRC)
+	p, err := b.pair(verbs.QPTypeRC)
 	if err != nil {
 		return "", err
 	}
-	mw, err := p.window(uverbs.MWType2)
+	mw, err := p.window(verbs.MWType2)
 	if err != nil {
 		return "", err
 	}
@@ -78,8 +79,8 @@ func windows2(b *bed) (string, error) {
 	const times = 6
 	for i := range times {
 		key := uverbs.IncRKey(mw.RKey())
-		_, err := to.qp.PostSend([]uverbs.SendWR{{WRID: p.id(), Opcode: uverbs.OpBindMW, Flags: uverbs.SendSignaled,
-			Bind: &uverbs.BindMW{MW: mw, RKey: key, MR: to.mr, Addr: to.mr.Addr() + half, Length: windowed, Access: uverbs.AccessRemoteWrite}}})
+		_, err := to.qp.PostSend([]verbs.SendWR{{WRID: p.id(), Opcode: verbs.OpBindMW, Flags: verbs.SendSignaled,
+			Bind: &verbs.BindMW{MW: mw, RKey: key, MR: to.mr, Addr: to.mr.Addr() + half, Length: windowed, Access: verbs.AccessRemoteWrite}}})
 		if err := p.own("bind", err); err != nil {
 			return "", err
 		}
@@ -87,7 +88,7 @@ func windows2(b *bed) (string, error) {
 			return "", err
 		}
 		if i%2 == 0 {
-			_, err := to.qp.PostSend([]uverbs.SendWR{{WRID: p.id(), Opcode: uverbs.OpLocalInv, Flags: uverbs.SendSignaled, InvalidateRKey: key}})
+			_, err := to.qp.PostSend([]verbs.SendWR{{WRID: p.id(), Opcode: verbs.OpLocalInv, Flags: verbs.SendSignaled, InvalidateRKey: key}})
 			if err := p.own("LOCAL_INV", err); err != nil {
 				return "", err
 			}
@@ -101,10 +102,10 @@ func windows2(b *bed) (string, error) {
 }
 
 func (p *pair) endKey(key uint32) error {
-	if err := p.postRecv(uverbs.RecvWR{WRID: p.id(), SGL: p.ends[1].sgl(half, 8, 1)}); err != nil {
+	if err := p.postRecv(verbs.RecvWR{WRID: p.id(), SGL: p.ends[1].sgl(half, 8, 1)}); err != nil {
 		return err
 	}
-	if err := p.send(uverbs.SendWR{Opcode: uverbs.OpSendWithInv, SGL: p.ends[0].sgl(0, 8, 1), InvalidateRKey: key}); err != nil {
+	if err := p.send(verbs.SendWR{Opcode: verbs.OpSendWithInv, SGL: p.ends[0].sgl(0, 8, 1), InvalidateRKey: key}); err != nil {
 		return fmt.Errorf("SEND_WITH_INV: %w", err)
 	}
 	wcs, err := p.wait(p.ends[1].qp.RecvCQ(), 1)

@@ -4,16 +4,16 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // sizes are those at which requests, segments and packets end.
 func (p *pair) sizes() (all []int) {
 	mtu, most := p.link.ActiveMTU.Bytes(), longest
 	switch p.typ {
-	case uverbs.QPTypeUC:
+	case verbs.QPTypeUC:
 		most = 16 * mtu
-	case uverbs.QPTypeUD:
+	case verbs.QPTypeUD:
 		most = mtu
 	}
 	for _, n := range []int{0, 1, 7, 8, 15, 16, 17, 63, 64, 65, 1000, mtu - 1, mtu, mtu + 1, 2*mtu + 3, longest} {
@@ -26,7 +26,7 @@ func (p *pair) sizes() (all []int) {
 
 // messages tries an operation in all sizes, from one piece of memory, from several, and
 // inline.
-func messages(typ uverbs.QPType, op uverbs.Opcode) func(*bed) (string, error) {
+func messages(typ verbs.QPType, op verbs.Opcode) func(*bed) (string, error) {
 	return func(b *bed) (string, error) {
 		if !b.dev.Supports(typ, op) {
 			return "", none("%v queue pairs have no %v", typ, op)
@@ -42,7 +42,7 @@ func messages(typ uverbs.QPType, op uverbs.Opcode) func(*bed) (string, error) {
 				return message{op: op, size: size, pieces: p.pieces(op)}, size >= 16 && p.pieces(op) > 1
 			},
 			func(size int) (message, bool) {
-				return message{op: op, size: size, inline: true}, size > 0 && op != uverbs.OpRDMARead && size <= int(p.ends[0].qp.Cap().MaxInline)
+				return message{op: op, size: size, inline: true}, size > 0 && op != verbs.OpRDMARead && size <= int(p.ends[0].qp.Cap().MaxInline)
 			},
 		} {
 			for _, size := range p.sizes() {
@@ -57,7 +57,7 @@ func messages(typ uverbs.QPType, op uverbs.Opcode) func(*bed) (string, error) {
 			}
 		}
 		detail := fmt.Sprintf("%d messages, to %d bytes", n, slices.Max(p.sizes()))
-		if op != uverbs.OpRDMARead {
+		if op != verbs.OpRDMARead {
 			detail += fmt.Sprintf(", inline to %d", p.ends[0].qp.Cap().MaxInline)
 		}
 		return detail, nil
@@ -66,7 +66,7 @@ func messages(typ uverbs.QPType, op uverbs.Opcode) func(*bed) (string, error) {
 
 // message is one to try.
 type message struct {
-	op     uverbs.Opcode
+	op     verbs.Opcode
 	size   int
 	pieces int // 0 is one
 	inline bool
@@ -86,20 +86,20 @@ func (m message) String() string {
 const immediate = 0xa1b2c3d4
 
 // takesRecv tells whether an operation completes a receive of the peer.
-func takesRecv(op uverbs.Opcode) bool { return op != uverbs.OpRDMAWrite && op != uverbs.OpRDMARead }
+func takesRecv(op verbs.Opcode) bool { return op != verbs.OpRDMAWrite && op != verbs.OpRDMARead }
 
 // pieces is of how many pieces the memory of a message may be, four at most.
-func (p *pair) pieces(op uverbs.Opcode) int {
+func (p *pair) pieces(op verbs.Opcode) int {
 	c := p.ends[0].qp.Cap()
 	most := min(c.MaxSendSGE, c.MaxRecvSGE, 4)
-	if op == uverbs.OpRDMARead {
+	if op == verbs.OpRDMARead {
 		most = min(most, p.attr.MaxSGERead)
 	}
 	return int(most)
 }
 
 // sgl names memory of an end, in pieces of different lengths.
-func (e *end) sgl(at, n, pieces int) (sgl []uverbs.SGE) {
+func (e *end) sgl(at, n, pieces int) (sgl []verbs.SGE) {
 	for ; pieces > 1; pieces-- {
 		some := n / 3
 		sgl = append(sgl, e.mr.SGE(at, some))
@@ -113,13 +113,13 @@ func (e *end) sgl(at, n, pieces int) (sgl []uverbs.SGE) {
 
 func (p *pair) message(m message) error {
 	from, to := &p.ends[0], &p.ends[1]
-	wr := uverbs.SendWR{Opcode: m.op, Imm: immediate, SGL: from.sgl(0, m.size, m.pieces)}
+	wr := verbs.SendWR{Opcode: m.op, Imm: immediate, SGL: from.sgl(0, m.size, m.pieces)}
 	source, target := from.source(m.size), to.target(m.size)
 	switch {
-	case m.op == uverbs.OpRDMARead:
+	case m.op == verbs.OpRDMARead:
 		source, target = to.source(m.size), from.target(m.size)
 		wr.RemoteAddr, wr.RKey, wr.SGL = to.mr.Addr(), to.mr.RKey(), from.sgl(half, m.size, m.pieces)
-	case m.op == uverbs.OpRDMAWrite || m.op == uverbs.OpRDMAWriteImm:
+	case m.op == verbs.OpRDMAWrite || m.op == verbs.OpRDMAWriteImm:
 		wr.RemoteAddr, wr.RKey = to.mr.Addr()+half, to.mr.RKey()
 	}
 	p.fill(source)
@@ -128,11 +128,11 @@ func (p *pair) message(m message) error {
 		wr.SGL, wr.Inline = nil, source
 	}
 	header := 0
-	if p.typ == uverbs.QPTypeUD {
+	if p.typ == verbs.QPTypeUD {
 		header = grh
 	}
 	if takesRecv(m.op) {
-		if err := p.postRecv(uverbs.RecvWR{WRID: p.id(), SGL: to.sgl(half-header, m.size+header, m.pieces)}); err != nil {
+		if err := p.postRecv(verbs.RecvWR{WRID: p.id(), SGL: to.sgl(half-header, m.size+header, m.pieces)}); err != nil {
 			return err
 		}
 	}
@@ -152,16 +152,16 @@ func (p *pair) message(m message) error {
 }
 
 // received looks at the completion of a receive.
-func (p *pair) received(wc *uverbs.WC, m message, header int) error {
-	withImm := m.op == uverbs.OpSendImm || m.op == uverbs.OpRDMAWriteImm
+func (p *pair) received(wc *verbs.WC, m message, header int) error {
+	withImm := m.op == verbs.OpSendImm || m.op == verbs.OpRDMAWriteImm
 	switch {
 	case wc.QPN != p.ends[1].qp.Num():
 		return fmt.Errorf("the receive is of QP %d, not %d", wc.QPN, p.ends[1].qp.Num())
 	case int(wc.ByteLen) != m.size+header:
 		return fmt.Errorf("the receive has %d bytes, not %d", wc.ByteLen, m.size+header)
-	case withImm && (wc.Flags&uverbs.WCWithImm == 0 || wc.Imm != immediate):
+	case withImm && (wc.Flags&verbs.WCWithImm == 0 || wc.Imm != immediate):
 		return fmt.Errorf("the immediate data is %#x (flags %#x), not %#x", wc.Imm, wc.Flags, uint32(immediate))
-	case p.typ == uverbs.QPTypeUD && wc.SrcQP != p.ends[0].qp.Num():
+	case p.typ == verbs.QPTypeUD && wc.SrcQP != p.ends[0].qp.Num():
 		return fmt.Errorf("the datagram is of QP %d, not %d", wc.SrcQP, p.ends[0].qp.Num())
 	}
 	return nil

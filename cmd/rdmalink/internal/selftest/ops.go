@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // operands are those of an atomic operation on before, and what becomes of it.
@@ -14,25 +15,25 @@ type operands struct{ compareAdd, swap, want uint64 }
 const before, other uint64 = 0x1122334455667788, 0x99aabbccddeeff00
 
 func compareSwap(b *bed) (string, error) {
-	return atomics(b, uverbs.OpCompareSwap, []operands{{before, other, other}, {before + 1, other, before}, {before, 0, 0}})
+	return atomics(b, verbs.OpCompareSwap, []operands{{before, other, other}, {before + 1, other, before}, {before, 0, 0}})
 }
 
 func fetchAdd(b *bed) (string, error) {
-	return atomics(b, uverbs.OpFetchAdd, []operands{{1, 0, before + 1}, {1 << 63, 0, before + 1<<63}, {^before + 1, 0, 0}})
+	return atomics(b, verbs.OpFetchAdd, []operands{{1, 0, before + 1}, {1 << 63, 0, before + 1<<63}, {^before + 1, 0, 0}})
 }
 
-func atomics(b *bed, op uverbs.Opcode, all []operands) (string, error) {
-	if b.attr.AtomicCap == uverbs.AtomicNone || !b.dev.Supports(uverbs.QPTypeRC, op) {
+func atomics(b *bed, op verbs.Opcode, all []operands) (string, error) {
+	if b.attr.AtomicCap == verbs.AtomicNone || !b.dev.Supports(verbs.QPTypeRC, op) {
 		return "", none("the device has no atomic operations")
 	}
-	p, err := b.pair(uverbs.QPTypeRC)
+	p, err := b.pair(verbs.QPTypeRC)
 	if err != nil {
 		return "", err
 	}
 	from, to := &p.ends[0], &p.ends[1]
 	for _, o := range all {
 		binary.NativeEndian.PutUint64(to.mem[half:], before)
-		err := p.send(uverbs.SendWR{Opcode: op, SGL: from.sgl(half, 8, 1), RemoteAddr: to.mr.Addr() + half, RKey: to.mr.RKey(), CompareAdd: o.compareAdd, Swap: o.swap})
+		err := p.send(verbs.SendWR{Opcode: op, SGL: from.sgl(half, 8, 1), RemoteAddr: to.mr.Addr() + half, RKey: to.mr.RKey(), CompareAdd: o.compareAdd, Swap: o.swap})
 		if err != nil {
 			return "", err
 		}
@@ -46,7 +47,7 @@ func atomics(b *bed, op uverbs.Opcode, all []operands) (string, error) {
 // lists posts sends in lists of all lengths, of which only the last asks for a completion,
 // until the queues have gone around several times.
 func lists(b *bed) (string, error) {
-	p, err := b.pair(uverbs.QPTypeRC)
+	p, err := b.pair(verbs.QPTypeRC)
 	if err != nil {
 		return "", err
 	}
@@ -54,14 +55,14 @@ func lists(b *bed) (string, error) {
 	all := 0
 	for round := range 4 * depth {
 		n := round%depth + 1
-		sends, recvs := make([]uverbs.SendWR, n), make([]uverbs.RecvWR, n)
+		sends, recvs := make([]verbs.SendWR, n), make([]verbs.RecvWR, n)
 		p.fill(p.ends[0].source(n * size))
 		clear(p.ends[1].target(n * size))
 		for i := range n {
-			sends[i] = uverbs.SendWR{WRID: p.id(), Opcode: uverbs.OpSend, SGL: p.ends[0].sgl(i*size, size, 1+i%p.pieces(uverbs.OpSend))}
-			recvs[i] = uverbs.RecvWR{WRID: p.id(), SGL: p.ends[1].sgl(half+i*size, size, 1)}
+			sends[i] = verbs.SendWR{WRID: p.id(), Opcode: verbs.OpSend, SGL: p.ends[0].sgl(i*size, size, 1+i%p.pieces(verbs.OpSend))}
+			recvs[i] = verbs.RecvWR{WRID: p.id(), SGL: p.ends[1].sgl(half+i*size, size, 1)}
 		}
-		sends[n-1].Flags = uverbs.SendSignaled
+		sends[n-1].Flags = verbs.SendSignaled
 		if err := errors.Join(p.postRecv(recvs...), p.post(sends...)); err != nil {
 			return "", err
 		}
@@ -86,7 +87,7 @@ func lists(b *bed) (string, error) {
 
 // fence reads, and sends what was read, in one list.
 func fence(b *bed) (string, error) {
-	p, err := b.pair(uverbs.QPTypeRC)
+	p, err := b.pair(verbs.QPTypeRC)
 	if err != nil {
 		return "", err
 	}
@@ -96,11 +97,11 @@ func fence(b *bed) (string, error) {
 		p.fill(to.source(size))
 		clear(from.target(size))
 		clear(to.target(size))
-		if err := p.postRecv(uverbs.RecvWR{WRID: p.id(), SGL: to.sgl(half, size, 1)}); err != nil {
+		if err := p.postRecv(verbs.RecvWR{WRID: p.id(), SGL: to.sgl(half, size, 1)}); err != nil {
 			return "", err
 		}
-		err := p.post(uverbs.SendWR{WRID: p.id(), Opcode: uverbs.OpRDMARead, SGL: from.sgl(half, size, 1), RemoteAddr: to.mr.Addr(), RKey: to.mr.RKey()},
-			uverbs.SendWR{WRID: p.id(), Opcode: uverbs.OpSend, Flags: uverbs.SendFence | uverbs.SendSignaled, SGL: from.sgl(half, size, 1)})
+		err := p.post(verbs.SendWR{WRID: p.id(), Opcode: verbs.OpRDMARead, SGL: from.sgl(half, size, 1), RemoteAddr: to.mr.Addr(), RKey: to.mr.RKey()},
+			verbs.SendWR{WRID: p.id(), Opcode: verbs.OpSend, Flags: verbs.SendFence | verbs.SendSignaled, SGL: from.sgl(half, size, 1)})
 		if err != nil {
 			return "", err
 		}
@@ -119,25 +120,25 @@ func fence(b *bed) (string, error) {
 
 // bothWays has both ends send at the same time.
 func bothWays(b *bed) (string, error) {
-	p, err := b.pair(uverbs.QPTypeRC)
+	p, err := b.pair(verbs.QPTypeRC)
 	if err != nil {
 		return "", err
 	}
 	const size, times = 4096, 50
-	if err := p.message(message{op: uverbs.OpSend, size: size}); err != nil { // of iWARP the dialling end speaks first
+	if err := p.message(message{op: verbs.OpSend, size: size}); err != nil { // of iWARP the dialling end speaks first
 		return "", err
 	}
 	for range times {
 		for i := range p.ends {
 			e := &p.ends[i]
 			p.fill(e.source(size))
-			if _, err := e.qp.PostRecv([]uverbs.RecvWR{{WRID: p.id(), SGL: e.sgl(half, size, 1)}}); err != nil {
+			if _, err := e.qp.PostRecv([]verbs.RecvWR{{WRID: p.id(), SGL: e.sgl(half, size, 1)}}); err != nil {
 				return "", err
 			}
 		}
 		for i := range p.ends {
-			wr := uverbs.SendWR{WRID: p.id(), Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled, SGL: p.ends[i].sgl(0, size, 1)}
-			if _, err := p.ends[i].qp.PostSend([]uverbs.SendWR{wr}); err != nil {
+			wr := verbs.SendWR{WRID: p.id(), Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: p.ends[i].sgl(0, size, 1)}
+			if _, err := p.ends[i].qp.PostSend([]verbs.SendWR{wr}); err != nil {
 				return "", err
 			}
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 const (
@@ -33,31 +34,31 @@ func (e *end) target(n int) []byte { return e.mem[half:][:n] }
 // pair sends from its first end to its second.
 type pair struct {
 	*bed
-	typ  uverbs.QPType
+	typ  verbs.QPType
 	ends [2]end
 	srq  *uverbs.SRQ // of the second
-	ah   *uverbs.AH  // of datagrams
+	ah   *verbs.AH   // of datagrams
 	next uint64      // WRID
 }
 
 // access is what the device allows to open memory to.
-func (b *bed) access() uverbs.Access {
-	a := uverbs.AccessLocalWrite | uverbs.AccessRemoteWrite | uverbs.AccessRemoteRead
-	if b.attr.AtomicCap != uverbs.AtomicNone {
-		a |= uverbs.AccessRemoteAtomic
+func (b *bed) access() verbs.Access {
+	a := verbs.AccessLocalWrite | verbs.AccessRemoteWrite | verbs.AccessRemoteRead
+	if b.attr.AtomicCap != verbs.AtomicNone {
+		a |= verbs.AccessRemoteAtomic
 	}
-	if b.dev.Supports(uverbs.QPTypeRC, uverbs.OpBindMW) {
-		a |= uverbs.AccessMWBind
+	if b.dev.Supports(verbs.QPTypeRC, verbs.OpBindMW) {
+		a |= verbs.AccessMWBind
 	}
 	return a
 }
 
 // pair makes and connects two queue pairs.
-func (b *bed) pair(typ uverbs.QPType) (*pair, error) { return b.pairWith(typ, false) }
+func (b *bed) pair(typ verbs.QPType) (*pair, error) { return b.pairWith(typ, false) }
 
 // pairWith has the second use an SRQ.
-func (b *bed) pairWith(typ uverbs.QPType, srq bool) (*pair, error) {
-	if !b.dev.Supports(typ, uverbs.OpSend) {
+func (b *bed) pairWith(typ verbs.QPType, srq bool) (*pair, error) {
+	if !b.dev.Supports(typ, verbs.OpSend) {
 		return nil, none("there are no %v queue pairs", typ)
 	}
 	p := &pair{bed: b, typ: typ}
@@ -93,7 +94,7 @@ func (b *bed) pairWith(typ uverbs.QPType, srq bool) (*pair, error) {
 
 func (p *pair) options(second bool) uverbs.QPOptions {
 	sges := min(p.attr.MaxSGE, 4)
-	o := uverbs.QPOptions{Type: p.typ, Cap: uverbs.QPCap{MaxSendWR: depth, MaxRecvWR: depth, MaxSendSGE: sges, MaxRecvSGE: sges, MaxInline: 48}}
+	o := uverbs.QPOptions{Type: p.typ, Cap: verbs.QPCap{MaxSendWR: depth, MaxRecvWR: depth, MaxSendSGE: sges, MaxRecvSGE: sges, MaxInline: 48}}
 	if second && p.srq != nil {
 		o.SRQ = p.srq
 	}
@@ -122,7 +123,7 @@ func (p *pair) join(pd *uverbs.PD) error {
 		p.keep(qp.Close)
 		p.ends[i].qp = qp
 	}
-	if err := p.connect(); err != nil || p.typ != uverbs.QPTypeUD {
+	if err := p.connect(); err != nil || p.typ != verbs.QPTypeUD {
 		return err
 	}
 	ah, err := pd.CreateAH(p.way())
@@ -136,16 +137,16 @@ func (p *pair) join(pd *uverbs.PD) error {
 // connect takes the queue pairs from RESET to RTS.
 func (p *pair) connect() error {
 	for i := range p.ends {
-		init := &uverbs.QPAttr{Port: p.port, Access: p.access() &^ uverbs.AccessMWBind, QKey: qkey}
-		if p.typ == uverbs.QPTypeUC {
-			init.Access = uverbs.AccessLocalWrite | uverbs.AccessRemoteWrite
+		init := &verbs.QPAttr{Port: p.port, Access: p.access() &^ verbs.AccessMWBind, QKey: qkey}
+		if p.typ == verbs.QPTypeUC {
+			init.Access = verbs.AccessLocalWrite | verbs.AccessRemoteWrite
 		}
 		if err := p.ends[i].qp.Init(init); err != nil {
 			return err
 		}
 	}
 	for i := range p.ends {
-		err := p.ends[i].qp.Connect(&uverbs.QPAttr{Port: p.port, AH: *p.way(), DestQPN: p.ends[1-i].qp.Num(), RQPSN: 0x1234, SQPSN: 0x1234,
+		err := p.ends[i].qp.Connect(&verbs.QPAttr{Port: p.port, AH: *p.way(), DestQPN: p.ends[1-i].qp.Num(), RQPSN: 0x1234, SQPSN: 0x1234,
 			MaxRDAtomic: uint8(cmp.Or(min(p.attr.MaxQPInitRDAtom, 4), 1)), MaxDestRDAtomic: uint8(cmp.Or(min(p.attr.MaxQPRDAtom, 4), 1))})
 		if err != nil {
 			return err
@@ -155,8 +156,8 @@ func (p *pair) connect() error {
 }
 
 // way is the address of the port itself.
-func (p *pair) way() *uverbs.AHAttr {
-	a := &uverbs.AHAttr{Port: p.port, DLID: p.link.LID}
+func (p *pair) way() *verbs.AHAttr {
+	a := &verbs.AHAttr{Port: p.port, DLID: p.link.LID}
 	if p.gid != nil {
 		a.Global, a.DGID, a.SGIDIndex, a.HopLimit = true, p.gid.GID, p.gid.Index, 64
 	}
@@ -165,7 +166,7 @@ func (p *pair) way() *uverbs.AHAttr {
 
 // dial connects by rdma_cm.
 func (p *pair) dial(pd *uverbs.PD) error {
-	if p.typ != uverbs.QPTypeRC {
+	if p.typ != verbs.QPTypeRC {
 		return none("iWARP has RC only")
 	}
 	accepting := &rdmacm.Config{PD: pd, QP: p.options(true)}
@@ -208,8 +209,8 @@ func (p *pair) id() uint64 {
 }
 
 // wait takes n completions, which must be successes.
-func (p *pair) wait(cq *uverbs.CQ, n int) ([]uverbs.WC, error) {
-	wcs := make([]uverbs.WC, n)
+func (p *pair) wait(cq *uverbs.CQ, n int) ([]verbs.WC, error) {
+	wcs := make([]verbs.WC, n)
 	for have := 0; have < n; {
 		got, err := cq.Wait(p.ctx, wcs[have:])
 		if err != nil {
@@ -226,7 +227,7 @@ func (p *pair) wait(cq *uverbs.CQ, n int) ([]uverbs.WC, error) {
 }
 
 // post posts to the first end's send queue.
-func (p *pair) post(wrs ...uverbs.SendWR) error {
+func (p *pair) post(wrs ...verbs.SendWR) error {
 	for i := range wrs {
 		if p.ah != nil {
 			wrs[i].AH, wrs[i].RemoteQPN, wrs[i].RemoteQKey = p.ah, p.ends[1].qp.Num(), qkey
@@ -237,7 +238,7 @@ func (p *pair) post(wrs ...uverbs.SendWR) error {
 }
 
 // postRecv posts to the second end's receive queue, or its SRQ.
-func (p *pair) postRecv(wrs ...uverbs.RecvWR) (err error) {
+func (p *pair) postRecv(wrs ...verbs.RecvWR) (err error) {
 	if p.srq != nil {
 		_, err = p.srq.PostRecv(wrs)
 		return err
@@ -247,8 +248,8 @@ func (p *pair) postRecv(wrs ...uverbs.RecvWR) (err error) {
 }
 
 // send posts a request and waits until it is done.
-func (p *pair) send(wr uverbs.SendWR) error {
-	wr.WRID, wr.Flags = p.id(), wr.Flags|uverbs.SendSignaled
+func (p *pair) send(wr verbs.SendWR) error {
+	wr.WRID, wr.Flags = p.id(), wr.Flags|verbs.SendSignaled
 	if err := p.post(wr); err != nil {
 		return err
 	}
@@ -276,7 +277,7 @@ func (p *pair) fill(b []byte) {
 // before it has arrived.
 func (p *pair) same(what string, got, want []byte) error {
 	for !bytes.Equal(got, want) {
-		if p.ctx.Err() != nil || p.typ == uverbs.QPTypeRC && !p.iwarp() {
+		if p.ctx.Err() != nil || p.typ == verbs.QPTypeRC && !p.iwarp() {
 			return differ(what, got, want)
 		}
 		time.Sleep(time.Millisecond)

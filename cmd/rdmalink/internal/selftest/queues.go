@@ -3,18 +3,18 @@ package selftest
 import (
 	"fmt"
 
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // sharedReceives sends to a queue pair with an SRQ, which goes around several times.
 func sharedReceives(b *bed) (string, error) {
-	p, err := b.pairWith(uverbs.QPTypeRC, true)
+	p, err := b.pairWith(verbs.QPTypeRC, true)
 	if err != nil {
 		return "", err
 	}
 	const times = 4 * depth
 	for i := range times {
-		if err := p.message(message{op: uverbs.OpSend, size: 1 + 13*i}); err != nil {
+		if err := p.message(message{op: verbs.OpSend, size: 1 + 13*i}); err != nil {
 			return fmt.Sprintf("%d messages", i), err
 		}
 	}
@@ -28,13 +28,13 @@ func events(b *bed) (string, error) { return armed(b, false) }
 func solicitedEvents(b *bed) (string, error) { return armed(b, true) }
 
 func armed(b *bed, solicited bool) (string, error) {
-	p, err := b.pair(uverbs.QPTypeRC)
+	p, err := b.pair(verbs.QPTypeRC)
 	if err != nil {
 		return "", err
 	}
 	to := &p.ends[1]
 	cq := to.qp.RecvCQ()
-	if err := p.message(message{op: uverbs.OpSend, size: 8}); err != nil { // the CQ was armed and may have an event
+	if err := p.message(message{op: verbs.OpSend, size: 8}); err != nil { // the CQ was armed and may have an event
 		return "", err
 	}
 	const times = 50
@@ -44,7 +44,7 @@ func armed(b *bed, solicited bool) (string, error) {
 			n++
 		}
 		for range n {
-			if err := p.postRecv(uverbs.RecvWR{WRID: p.id(), SGL: to.sgl(half, 8, 1)}); err != nil {
+			if err := p.postRecv(verbs.RecvWR{WRID: p.id(), SGL: to.sgl(half, 8, 1)}); err != nil {
 				return "", err
 			}
 		}
@@ -52,9 +52,9 @@ func armed(b *bed, solicited bool) (string, error) {
 			return "", err
 		}
 		for j := range n {
-			wr := uverbs.SendWR{Opcode: uverbs.OpSend, SGL: p.ends[0].sgl(0, 8, 1)}
+			wr := verbs.SendWR{Opcode: verbs.OpSend, SGL: p.ends[0].sgl(0, 8, 1)}
 			if j == n-1 {
-				wr.Flags = uverbs.SendSolicited
+				wr.Flags = verbs.SendSolicited
 			}
 			if err := p.send(wr); err != nil {
 				return "", err
@@ -76,7 +76,7 @@ func armed(b *bed, solicited bool) (string, error) {
 
 // resize changes a CQ's size with completions in it.
 func resize(b *bed) (string, error) {
-	p, err := b.pair(uverbs.QPTypeRC)
+	p, err := b.pair(verbs.QPTypeRC)
 	if err != nil {
 		return "", err
 	}
@@ -86,7 +86,7 @@ func resize(b *bed) (string, error) {
 	for _, size := range sizes {
 		var ids []uint64
 		for range waiting {
-			wr := uverbs.SendWR{WRID: p.id(), Opcode: uverbs.OpRDMAWrite, Flags: uverbs.SendSignaled, SGL: p.ends[0].sgl(0, 8, 1),
+			wr := verbs.SendWR{WRID: p.id(), Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled, SGL: p.ends[0].sgl(0, 8, 1),
 				RemoteAddr: p.ends[1].mr.Addr() + half, RKey: p.ends[1].mr.RKey()}
 			ids = append(ids, wr.WRID)
 			if err := p.post(wr); err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/host"
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/table"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // Details is what -h tells.
@@ -77,7 +77,7 @@ func (b *bed) try(t test) finding {
 	switch {
 	case err == nil:
 		return finding{t.name, ok, detail}
-	case errors.Is(err, errNone), errors.Is(err, uverbs.ErrNotSupported):
+	case errors.Is(err, errNone), errors.Is(err, verbs.ErrNotSupported):
 		return finding{t.name, notOffered, cli.Plain(err)}
 	}
 	if detail != "" {

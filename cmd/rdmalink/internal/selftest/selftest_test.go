@@ -15,6 +15,7 @@ import (
 	"github.com/goverbs/goverbs/netlinkrdma"
 	"github.com/goverbs/goverbs/rdmatest"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // selftest runs the tests on a device of a fabric, with its address on a network device.
@@ -83,7 +84,7 @@ func TestAll(t *testing.T) {
 func TestFound(t *testing.T) {
 	f := rdmatest.NewWith(t, &rdmatest.Options{Kind: rdmatest.MLX5})
 	d := f.Host(0).Device(0)
-	d.FailSend(3, uverbs.StatusGeneralErr)
+	d.FailSend(3, verbs.StatusGeneralErr)
 	out, err := selftest(t, d, cli.Output{})
 	if err == nil || !strings.HasPrefix(err.Error(), "1 of ") {
 		t.Error(err)

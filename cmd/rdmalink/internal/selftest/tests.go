@@ -1,6 +1,6 @@
 package selftest
 
-import "github.com/goverbs/goverbs/uverbs"
+import "github.com/goverbs/goverbs/verbs"
 
 // test is a line of the report. run says what it did, or why it failed.
 type test struct {
@@ -10,22 +10,22 @@ type test struct {
 
 // tests are all there are. Later ones need what earlier ones try.
 var tests = []test{
-	{"RC SEND", messages(uverbs.QPTypeRC, uverbs.OpSend)},
-	{"RC SEND with immediate", messages(uverbs.QPTypeRC, uverbs.OpSendImm)},
-	{"RC WRITE", messages(uverbs.QPTypeRC, uverbs.OpRDMAWrite)},
-	{"RC WRITE with immediate", messages(uverbs.QPTypeRC, uverbs.OpRDMAWriteImm)},
-	{"RC READ", messages(uverbs.QPTypeRC, uverbs.OpRDMARead)},
+	{"RC SEND", messages(verbs.QPTypeRC, verbs.OpSend)},
+	{"RC SEND with immediate", messages(verbs.QPTypeRC, verbs.OpSendImm)},
+	{"RC WRITE", messages(verbs.QPTypeRC, verbs.OpRDMAWrite)},
+	{"RC WRITE with immediate", messages(verbs.QPTypeRC, verbs.OpRDMAWriteImm)},
+	{"RC READ", messages(verbs.QPTypeRC, verbs.OpRDMARead)},
 	{"RC COMPARE_SWAP", compareSwap},
 	{"RC FETCH_ADD", fetchAdd},
 	{"RC lists", lists},
 	{"RC fence", fence},
 	{"RC in both directions", bothWays},
-	{"UC SEND", messages(uverbs.QPTypeUC, uverbs.OpSend)},
-	{"UC SEND with immediate", messages(uverbs.QPTypeUC, uverbs.OpSendImm)},
-	{"UC WRITE", messages(uverbs.QPTypeUC, uverbs.OpRDMAWrite)},
-	{"UC WRITE with immediate", messages(uverbs.QPTypeUC, uverbs.OpRDMAWriteImm)},
-	{"UD SEND", messages(uverbs.QPTypeUD, uverbs.OpSend)},
-	{"UD SEND with immediate", messages(uverbs.QPTypeUD, uverbs.OpSendImm)},
+	{"UC SEND", messages(verbs.QPTypeUC, verbs.OpSend)},
+	{"UC SEND with immediate", messages(verbs.QPTypeUC, verbs.OpSendImm)},
+	{"UC WRITE", messages(verbs.QPTypeUC, verbs.OpRDMAWrite)},
+	{"UC WRITE with immediate", messages(verbs.QPTypeUC, verbs.OpRDMAWriteImm)},
+	{"UD SEND", messages(verbs.QPTypeUD, verbs.OpSend)},
+	{"UD SEND with immediate", messages(verbs.QPTypeUD, verbs.OpSendImm)},
 	{"SRQ", sharedReceives},
 	{"events", events},
 	{"solicited events", solicitedEvents},

@@ -5,7 +5,7 @@ import (
 	"github.com/goverbs/goverbs/internal/fakeverbs"
 	"github.com/goverbs/goverbs/netlinkrdma"
 	"github.com/goverbs/goverbs/netlinkrdma/nltest"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // Informed is a machine with an InfiniBand adapter, for which there is no
@@ -14,13 +14,13 @@ func Informed() (host.Machine, *nltest.Kernel, *Netdevs) {
 	m, kernel, nets := Machine()
 	kernel.Devices[0].Index = 1
 	kernel.Ports[0].DeviceIndex = 1
-	kernel.Devices = append(kernel.Devices, netlinkrdma.Device{Index: 5, Name: "mlx4_0", Ports: 1, NodeType: netlinkrdma.NodeCA, Protocol: "ib",
+	kernel.Devices = append(kernel.Devices, netlinkrdma.Device{Index: 5, Name: "mlx4_0", Ports: 1, NodeType: verbs.NodeCA, Protocol: "ib",
 		FWVersion: "16.35.2000", NodeGUID: 0xb8599f0300a1b2c3, SysImageGUID: 0xb8599f0300a1b2c3})
-	kernel.Ports = append(kernel.Ports, netlinkrdma.Port{DeviceIndex: 5, DeviceName: "mlx4_0", Index: 1, State: netlinkrdma.PortActive,
-		PhysState: netlinkrdma.PhysLinkUp, InfiniBand: true, SubnetPrefix: 0xfe80000000000000, LID: 12, SMLID: 1})
+	kernel.Ports = append(kernel.Ports, netlinkrdma.Port{DeviceIndex: 5, DeviceName: "mlx4_0", Index: 1, State: verbs.PortActive,
+		PhysState: verbs.PhysLinkUp, InfiniBand: true, SubnetPrefix: 0xfe80000000000000, LID: 12, SMLID: 1})
 	kernel.CharDevs = map[uint32]netlinkrdma.CharDev{
-		1: {Name: "uverbs0", ABI: 1, Major: 231, Minor: 192, DriverID: uint32(uverbs.DriverSIW)},
-		5: {Name: "uverbs1", ABI: 1, Major: 231, Minor: 193, DriverID: uint32(uverbs.DriverMLX4)},
+		1: {Name: "uverbs0", ABI: 1, Major: 231, Minor: 192, DriverID: uint32(verbs.DriverSIW)},
+		5: {Name: "uverbs1", ABI: 1, Major: 231, Minor: 193, DriverID: uint32(verbs.DriverMLX4)},
 	}
 	for i := range nets.All {
 		nets.All[i].Index = uint32(i) + fakeverbs.Netdev - 1 // that of dummy0 is behind GIDs

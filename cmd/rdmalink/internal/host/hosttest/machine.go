@@ -13,6 +13,7 @@ import (
 	"github.com/goverbs/goverbs/netlinkrdma"
 	"github.com/goverbs/goverbs/netlinkrdma/nltest"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // Machine has netdevs lo, dummy0, bare and vlan5, and device siw0 on dummy0.
@@ -29,9 +30,9 @@ func Machine() (host.Machine, *nltest.Kernel, *Netdevs) {
 // Opens makes fake devices of siw and rxe, of these kernels first; others forbid it.
 func Opens(kernels ...*fakeverbs.Kernel) func(string) (*uverbs.Device, error) {
 	return func(name string) (*uverbs.Device, error) {
-		info := uverbs.DeviceInfo{Name: name, Driver: uverbs.DriverSIW, ABI: 1, Ports: 1}
+		info := uverbs.DeviceInfo{Name: name, Driver: verbs.DriverSIW, ABI: 1, Ports: 1}
 		if strings.HasPrefix(name, "rxe") {
-			info.Driver, info.ABI = uverbs.DriverRXE, 2
+			info.Driver, info.ABI = verbs.DriverRXE, 2
 		}
 		if strings.HasPrefix(name, "mlx4") {
 			return nil, &uverbs.Error{Op: "open", Object: "device", Device: name, Err: syscall.EACCES, Hint: "allow it"}

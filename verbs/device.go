@@ -1,0 +1,284 @@
+package verbs
+
+import (
+	"fmt"
+
+	"github.com/goverbs/goverbs/internal/abi"
+)
+
+// DeviceAttr is what a device can do. Counts are limits of one device.
+//
+// C: struct ibv_device_attr_ex
+type DeviceAttr struct {
+	FWVer                         uint64
+	NodeGUID, SysImageGUID        GUID
+	MaxMRSize                     uint64 // bytes
+	PageSizeCap                   uint64 // a bit a page size
+	VendorID, VendorPartID, HWVer uint32
+	CapFlags                      DeviceCap
+	MaxQP, MaxQPWR                uint32
+	MaxSGE, MaxSGERead            uint32
+	MaxCQ, MaxCQE                 uint32
+	MaxMR, MaxPD, MaxMW, MaxAH    uint32
+	MaxQPRDAtom, MaxResRDAtom     uint32 // reads and atomics in flight, as responder
+	MaxQPInitRDAtom               uint32 // and as initiator
+	AtomicCap                     AtomicCap
+	MaxMcastGrp, MaxMcastQPAttach uint32
+	MaxTotalMcastQPAttach         uint32
+	MaxSRQ, MaxSRQWR, MaxSRQSGE   uint32
+	MaxPKeys                      uint16
+	LocalCAAckDelay               uint8
+	PhysPortCnt                   uint8
+	TimestampMask, HCACoreClock   uint64 // of completion timestamps; the clock in kHz
+	MaxDMSize                     uint64 // bytes of device memory
+	ODP                           ODPCaps
+	CQModerationMaxCount          uint16
+	CQModerationMaxPeriod         uint16 // µs
+	RSS                           RSSCaps
+	MaxWQTypeRQ                   uint32 // receive queues that belong to no QP
+	RawPacketCaps                 uint32 // a set of IB_UVERBS_RAW_PACKET_CAP_…
+	TagMatching                   TagMatchingCaps
+}
+
+// DeviceCap is a set of things that a device can do.
+//
+// C: enum ibv_device_cap_flags, with the bits that verbs.h defines apart
+type DeviceCap uint64
+
+// The capabilities. Bits of newer kernels have no name here.
+const (
+	DeviceCapResizeMaxWR    = DeviceCap(abi.IB_UVERBS_DEVICE_RESIZE_MAX_WR)
+	DeviceCapBadPKeyCounter = DeviceCap(abi.IB_UVERBS_DEVICE_BAD_PKEY_CNTR)
+	DeviceCapBadQKeyCounter = DeviceCap(abi.IB_UVERBS_DEVICE_BAD_QKEY_CNTR)
+	DeviceCapRawMulti       = DeviceCap(abi.IB_UVERBS_DEVICE_RAW_MULTI)
+	// DeviceCapAutoPathMig: QPs can go over to their alternate path.
+	DeviceCapAutoPathMig     = DeviceCap(abi.IB_UVERBS_DEVICE_AUTO_PATH_MIG)
+	DeviceCapChangePhyPort   = DeviceCap(abi.IB_UVERBS_DEVICE_CHANGE_PHY_PORT)
+	DeviceCapUDAVPortEnforce = DeviceCap(abi.IB_UVERBS_DEVICE_UD_AV_PORT_ENFORCE)
+	// DeviceCapCurQPStateMod: QPAttrCurState means something.
+	DeviceCapCurQPStateMod   = DeviceCap(abi.IB_UVERBS_DEVICE_CURR_QP_STATE_MOD)
+	DeviceCapShutdownPort    = DeviceCap(abi.IB_UVERBS_DEVICE_SHUTDOWN_PORT)
+	DeviceCapPortActiveEvent = DeviceCap(abi.IB_UVERBS_DEVICE_PORT_ACTIVE_EVENT)
+	DeviceCapSysImageGUID    = DeviceCap(abi.IB_UVERBS_DEVICE_SYS_IMAGE_GUID)
+	DeviceCapRCRNRNAKGen     = DeviceCap(abi.IB_UVERBS_DEVICE_RC_RNR_NAK_GEN)
+	// DeviceCapSRQResize: SRQ.Resize works.
+	DeviceCapSRQResize = DeviceCap(abi.IB_UVERBS_DEVICE_SRQ_RESIZE)
+	DeviceCapNNotifyCQ = DeviceCap(abi.IB_UVERBS_DEVICE_N_NOTIFY_CQ)
+	// DeviceCapMemWindow: windows of MWType1.
+	DeviceCapMemWindow = DeviceCap(abi.IB_UVERBS_DEVICE_MEM_WINDOW)
+	DeviceCapUDIPCsum  = DeviceCap(abi.IB_UVERBS_DEVICE_UD_IP_CSUM)
+	DeviceCapXRC       = DeviceCap(abi.IB_UVERBS_DEVICE_XRC)
+	// DeviceCapMemMgtExtensions: OpLocalInv and OpSendWithInv.
+	DeviceCapMemMgtExtensions = DeviceCap(abi.IB_UVERBS_DEVICE_MEM_MGT_EXTENSIONS)
+	// DeviceCapMemWindowType2A and DeviceCapMemWindowType2B: windows of MWType2,
+	// which belong to a QP number (2A) or to a QP and its PD (2B).
+	DeviceCapMemWindowType2A     = DeviceCap(abi.IB_UVERBS_DEVICE_MEM_WINDOW_TYPE_2A)
+	DeviceCapMemWindowType2B     = DeviceCap(abi.IB_UVERBS_DEVICE_MEM_WINDOW_TYPE_2B)
+	DeviceCapRCIPCsum            = DeviceCap(abi.IB_UVERBS_DEVICE_RC_IP_CSUM)
+	DeviceCapRawIPCsum           = DeviceCap(abi.IB_UVERBS_DEVICE_RAW_IP_CSUM)
+	DeviceCapManagedFlowSteering = DeviceCap(abi.IB_UVERBS_DEVICE_MANAGED_FLOW_STEERING)
+	DeviceCapRawScatterFCS       = DeviceCap(abi.IB_UVERBS_DEVICE_RAW_SCATTER_FCS)
+	DeviceCapPCIWriteEndPadding  = DeviceCap(abi.IB_UVERBS_DEVICE_PCI_WRITE_END_PADDING)
+	// DeviceCapFlushGlobal and DeviceCapFlushPersistent: OpFlush of that type.
+	DeviceCapFlushGlobal     = DeviceCap(abi.IB_UVERBS_DEVICE_FLUSH_GLOBAL)
+	DeviceCapFlushPersistent = DeviceCap(abi.IB_UVERBS_DEVICE_FLUSH_PERSISTENT)
+	// DeviceCapAtomicWrite: OpAtomicWrite.
+	DeviceCapAtomicWrite = DeviceCap(abi.IB_UVERBS_DEVICE_ATOMIC_WRITE)
+)
+
+var deviceCapNames = map[int]string{
+	0: "ResizeMaxWR", 1: "BadPKeyCounter", 2: "BadQKeyCounter", 3: "RawMulti", 4: "AutoPathMig", 5: "ChangePhyPort",
+	6: "UDAVPortEnforce", 7: "CurQPStateMod", 8: "ShutdownPort", 10: "PortActiveEvent", 11: "SysImageGUID",
+	12: "RCRNRNAKGen", 13: "SRQResize", 14: "NNotifyCQ", 17: "MemWindow", 18: "UDIPCsum", 20: "XRC",
+	21: "MemMgtExtensions", 23: "MemWindowType2A", 24: "MemWindowType2B", 25: "RCIPCsum", 26: "RawIPCsum",
+	29: "ManagedFlowSteering", 34: "RawScatterFCS", 36: "PCIWriteEndPadding", 38: "FlushGlobal",
+	39: "FlushPersistent", 40: "AtomicWrite",
+}
+
+// String names the bits; one without a name prints as a number.
+func (c DeviceCap) String() string { return bitNames(uint64(c), deviceCapNames) }
+
+// AtomicCap says with whose accesses a device's atomic operations are atomic.
+//
+// C: enum ibv_atomic_cap
+type AtomicCap uint32
+
+const (
+	AtomicNone   AtomicCap = 0 // there are none
+	AtomicHCA    AtomicCap = 1 // with those of the same device
+	AtomicGlobal AtomicCap = 2 // also with those of other devices and of processors
+)
+
+// String gives none, HCA or global.
+func (c AtomicCap) String() string {
+	switch c {
+	case AtomicNone:
+		return "none"
+	case AtomicHCA:
+		return "HCA"
+	case AtomicGlobal:
+		return "global"
+	}
+	return fmt.Sprintf("AtomicCap(%d)", uint32(c))
+}
+
+// ODPCaps tells what a device does with regions of AccessOnDemand.
+//
+// C: struct ibv_odp_caps
+type ODPCaps struct {
+	General         ODPGeneral
+	RC, UC, UD, XRC ODPTransport // which requests may use such a region, by QP type
+}
+
+// ODPGeneral is a set of capabilities of the whole device.
+//
+// C: enum ibv_odp_general_caps
+type ODPGeneral uint64
+
+const (
+	// ODPSupport: there is on-demand paging.
+	ODPSupport = ODPGeneral(abi.IB_ODP_SUPPORT)
+	// ODPImplicit: one region can stand for the whole address space.
+	ODPImplicit = ODPGeneral(abi.IB_ODP_SUPPORT_IMPLICIT)
+)
+
+// String names the bits.
+func (c ODPGeneral) String() string {
+	return bitNames(uint64(c), map[int]string{0: "Support", 1: "Implicit"})
+}
+
+// ODPTransport is a set of requests that may use on-demand regions.
+//
+// C: enum ibv_odp_transport_cap_bits
+type ODPTransport uint32
+
+// The last two are newer than Linux 6.12.
+const (
+	ODPSend        = ODPTransport(abi.IB_ODP_SUPPORT_SEND)
+	ODPRecv        = ODPTransport(abi.IB_ODP_SUPPORT_RECV)
+	ODPWrite       = ODPTransport(abi.IB_ODP_SUPPORT_WRITE)
+	ODPRead        = ODPTransport(abi.IB_ODP_SUPPORT_READ)
+	ODPAtomic      = ODPTransport(abi.IB_ODP_SUPPORT_ATOMIC)
+	ODPSRQRecv     = ODPTransport(abi.IB_ODP_SUPPORT_SRQ_RECV)
+	ODPFlush       = ODPTransport(1 << 6)
+	ODPAtomicWrite = ODPTransport(1 << 7)
+)
+
+// String names the bits.
+func (c ODPTransport) String() string {
+	return bitNames(uint64(c), map[int]string{0: "Send", 1: "Recv", 2: "Write", 3: "Read", 4: "Atomic", 5: "SRQRecv",
+		6: "Flush", 7: "AtomicWrite"})
+}
+
+// RSSCaps are limits of spreading packets over receive queues that belong to no QP.
+//
+// C: struct ibv_rss_caps, as far as the kernel tells it for all drivers
+type RSSCaps struct {
+	SupportedQPTypes        uint32 // a bit a QP type
+	MaxIndirectionTables    uint32
+	MaxIndirectionTableSize uint32 // entries of one
+}
+
+// TagMatchingCaps are limits of SRQs that match tags.
+//
+// C: struct ibv_tm_caps
+type TagMatchingCaps struct {
+	MaxRndvHdrSize uint32 // bytes of a rendezvous request
+	MaxTags        uint32 // 0: there is no tag matching
+	Flags          uint32
+	MaxOps, MaxSGE uint32
+}
+
+// NodeType says what kind of device it is.
+//
+// C: enum rdma_node_type
+type NodeType uint8
+
+// The node types the kernel knows.
+const (
+	NodeCA          NodeType = 1 // InfiniBand or RoCE adapter
+	NodeSwitch      NodeType = 2
+	NodeRouter      NodeType = 3
+	NodeRNIC        NodeType = 4 // iWARP adapter
+	NodeUSNIC       NodeType = 5
+	NodeUSNICUDP    NodeType = 6
+	NodeUnspecified NodeType = 7 // a driver with a transport of its own, such as efa
+)
+
+var nodeTypeNames = [...]string{
+	NodeCA: "ca", NodeSwitch: "switch", NodeRouter: "router", NodeRNIC: "rnic",
+	NodeUSNIC: "usnic", NodeUSNICUDP: "usnic_udp", NodeUnspecified: "unspecified",
+}
+
+// String gives iproute2's word, or NodeType(27) for a value without one.
+func (t NodeType) String() string {
+	if int(t) < len(nodeTypeNames) && nodeTypeNames[t] != "" {
+		return nodeTypeNames[t]
+	}
+	return fmt.Sprintf("NodeType(%d)", uint8(t))
+}
+
+// DriverID says which kernel driver runs a device.
+//
+// C: enum rdma_driver_id
+type DriverID uint32
+
+// The drivers that Linux numbers.
+const (
+	DriverUnknown DriverID = 0
+	DriverMLX5    DriverID = 1
+	DriverMLX4    DriverID = 2
+	DriverCXGB4   DriverID = 4
+	DriverMTHCA   DriverID = 5
+	DriverBNXTRE  DriverID = 6
+	DriverOCRDMA  DriverID = 7
+	DriverIRDMA   DriverID = 9
+	DriverPVRDMA  DriverID = 10
+	DriverQEDR    DriverID = 11
+	DriverHNS     DriverID = 12
+	DriverUSNIC   DriverID = 13
+	DriverRXE     DriverID = 14
+	DriverHFI1    DriverID = 15
+	DriverQIB     DriverID = 16
+	DriverEFA     DriverID = 17
+	DriverSIW     DriverID = 18
+	DriverERDMA   DriverID = 19
+	DriverMANA    DriverID = 20
+	DriverIonic   DriverID = 21
+)
+
+var idNames = map[DriverID]string{
+	DriverMLX5: "mlx5", DriverMLX4: "mlx4", DriverCXGB4: "cxgb4", DriverMTHCA: "mthca",
+	DriverBNXTRE: "bnxt_re", DriverOCRDMA: "ocrdma", DriverIRDMA: "irdma", DriverPVRDMA: "vmw_pvrdma",
+	DriverQEDR: "qedr", DriverHNS: "hns", DriverUSNIC: "usnic", DriverRXE: "rxe", DriverHFI1: "hfi1",
+	DriverQIB: "qib", DriverEFA: "efa", DriverSIW: "siw", DriverERDMA: "erdma", DriverMANA: "mana", DriverIonic: "ionic",
+}
+
+func (i DriverID) String() string {
+	if s, ok := idNames[i]; ok {
+		return s
+	}
+	return fmt.Sprintf("DriverID(%d)", uint32(i))
+}
+
+// ObjectKind is a kind of the kernel's objects.
+//
+// C: enum uverbs_default_objects
+type ObjectKind uint16
+
+// The kinds that have handles.
+const (
+	ObjectPD          ObjectKind = abi.UVERBS_OBJECT_PD
+	ObjectCQ          ObjectKind = abi.UVERBS_OBJECT_CQ
+	ObjectQP          ObjectKind = abi.UVERBS_OBJECT_QP
+	ObjectSRQ         ObjectKind = abi.UVERBS_OBJECT_SRQ
+	ObjectAH          ObjectKind = abi.UVERBS_OBJECT_AH
+	ObjectMR          ObjectKind = abi.UVERBS_OBJECT_MR
+	ObjectMW          ObjectKind = abi.UVERBS_OBJECT_MW
+	ObjectFlow        ObjectKind = abi.UVERBS_OBJECT_FLOW
+	ObjectXRCD        ObjectKind = abi.UVERBS_OBJECT_XRCD
+	ObjectRWQIndTable ObjectKind = abi.UVERBS_OBJECT_RWQ_IND_TBL
+	ObjectWQ          ObjectKind = abi.UVERBS_OBJECT_WQ
+	ObjectDM          ObjectKind = abi.UVERBS_OBJECT_DM
+	ObjectCounters    ObjectKind = abi.UVERBS_OBJECT_COUNTERS
+)

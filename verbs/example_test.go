@@ -1,0 +1,64 @@
+package verbs_test
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// A work request names registered memory by address, length and key.
+func Example() {
+	wr := verbs.SendWR{
+		WRID:   7,
+		Opcode: verbs.OpRDMAWrite,
+		Flags:  verbs.SendSignaled,
+		SGL:    []verbs.SGE{{Addr: 0x10000, Length: 64, LKey: 0x1234}},
+	}
+	fmt.Println(wr.Opcode, wr.SGL[0].Length)
+	// Output: RDMA_WRITE 64
+}
+
+// Package uverbs makes address handles with NewAH, and providers read what they store in one
+// until it is closed.
+func ExampleAH() {
+	ah, setClosed := verbs.NewAH("number 5", func() error {
+		fmt.Println("closed")
+		return nil
+	})
+	setClosed(false)
+	fmt.Println(ah.Data())
+	if err := ah.Close(); err != nil {
+		panic(err)
+	}
+	// Output:
+	// number 5
+	// closed
+}
+
+// The GID of a RoCE v2 port is its IP address.
+func ExampleGIDFromAddr() {
+	gid := verbs.GIDFromAddr(netip.MustParseAddr("192.0.2.1"))
+	fmt.Println(gid, gid.Addr(), gid.IsMulticast())
+	// Output: ::ffff:192.0.2.1 192.0.2.1 false
+}
+
+// An MTU has a code, as packets have it, and a size.
+func ExampleMTU() {
+	fmt.Println(verbs.MTU1024.Bytes())
+	// Output: 1024
+}
+
+// A completion that failed is an error that matches its status.
+func ExampleWC_Err() {
+	good := verbs.WC{WRID: 1, Status: verbs.StatusSuccess}
+	bad := verbs.WC{WRID: 2, Status: verbs.StatusRemAccessErr}
+	fmt.Println(good.Err())
+	fmt.Println(bad.Err())
+	fmt.Println(errors.Is(bad.Err(), verbs.StatusRemAccessErr))
+	// Output:
+	// <nil>
+	// uverbs: work request 0x2 on QP 0: remote access error
+	// true
+}

@@ -1,0 +1,172 @@
+package flow
+
+import (
+	"encoding/binary"
+
+	"github.com/goverbs/goverbs/internal/abi"
+)
+
+// Spec is a part of a flow rule: a header that packets have, or what to do with those
+// that match. A header's Val is compared in the bits that are set in Mask. Inner headers are
+// those of the packet in a tunnel. Numbers are in the machine's byte order.
+//
+// C: struct ibv_flow_spec
+type Spec interface {
+	// AppendSpec appends the spec as the kernel reads it.
+	AppendSpec(b []byte) []byte
+}
+
+// The types of specs, as the kernel numbers them.
+// C: enum ib_flow_spec_type
+const (
+	specEth   = 0x20
+	specIPv4  = 0x30
+	specIPv6  = 0x31
+	specESP   = 0x34
+	specTCP   = 0x40
+	specUDP   = 0x41
+	specVXLAN = 0x50
+	specGRE   = 0x51
+	specMPLS  = 0x60
+	specInner = 0x100
+	specTag   = 0x1000
+	specDrop  = 0x1001
+)
+
+// appendSpec appends a header's filters behind their type and length.
+func appendSpec(b []byte, typ uint32, inner bool, parts ...[]byte) []byte {
+	if inner {
+		typ |= specInner
+	}
+	hdr := abi.IbUverbsFlowSpecHdr{Type: typ, Size: 8}
+	for _, p := range parts {
+		hdr.Size += uint16(len(p))
+	}
+	b = append(b, abi.Bytes(&hdr)...)
+	for _, p := range parts {
+		b = append(b, p...)
+	}
+	return b
+}
+
+// Eth is an Ethernet header.
+//
+// C: struct ibv_flow_spec_eth
+type Eth struct {
+	Val, Mask EthFields
+	Inner     bool
+}
+
+// AppendSpec implements [Spec].
+func (s *Eth) AppendSpec(b []byte) []byte {
+	return appendSpec(b, specEth, s.Inner, s.Val.bytes(), s.Mask.bytes())
+}
+
+// be16 and be32 are numbers whose bytes lie as in a packet.
+func be16(v uint16) uint16 {
+	return binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, v))
+}
+
+// EthFields are those of an Ethernet header.
+//
+// C: struct ibv_flow_eth_filter
+type EthFields struct {
+	DstMAC, SrcMAC     [6]byte
+	EtherType, VLANTag uint16
+}
+
+func (f *EthFields) bytes() []byte {
+	return abi.Bytes(&abi.IbUverbsFlowEthFilter{DstMac: f.DstMAC, SrcMac: f.SrcMAC, EtherType: be16(f.EtherType), VlanTag: be16(f.VLANTag)})
+}
+
+// IPv4 is an IPv4 header.
+//
+// C: struct ibv_flow_spec_ipv4_ext
+type IPv4 struct {
+	Val, Mask IPv4Fields
+	Inner     bool
+}
+
+// AppendSpec implements [Spec].
+func (s *IPv4) AppendSpec(b []byte) []byte {
+	return appendSpec(b, specIPv4, s.Inner, s.Val.bytes(), s.Mask.bytes())
+}
+
+// IPv4Fields are those of an IPv4 header.
+//
+// C: struct ibv_flow_ipv4_ext_filter
+type IPv4Fields struct {
+	Src, Dst               [4]byte
+	Proto, TOS, TTL, Flags uint8
+}
+
+func (f *IPv4Fields) bytes() []byte {
+	return abi.Bytes(&abi.IbUverbsFlowIpv4Filter{SrcIp: binary.NativeEndian.Uint32(f.Src[:]), DstIp: binary.NativeEndian.Uint32(f.Dst[:]),
+		Proto: f.Proto, Tos: f.TOS, Ttl: f.TTL, Flags: f.Flags})
+}
+
+// IPv6 is an IPv6 header.
+//
+// C: struct ibv_flow_spec_ipv6
+type IPv6 struct {
+	Val, Mask IPv6Fields
+	Inner     bool
+}
+
+// AppendSpec implements [Spec].
+func (s *IPv6) AppendSpec(b []byte) []byte {
+	return appendSpec(b, specIPv6, s.Inner, s.Val.bytes(), s.Mask.bytes())
+}
+
+func be32(v uint32) uint32 {
+	return binary.NativeEndian.Uint32(binary.BigEndian.AppendUint32(nil, v))
+}
+
+// IPv6Fields are those of an IPv6 header.
+//
+// C: struct ibv_flow_ipv6_filter
+type IPv6Fields struct {
+	Src, Dst                           [16]byte
+	FlowLabel                          uint32 // 20 bits
+	NextHeader, TrafficClass, HopLimit uint8
+}
+
+func (f *IPv6Fields) bytes() []byte {
+	return abi.Bytes(&abi.IbUverbsFlowIpv6Filter{SrcIp: f.Src, DstIp: f.Dst, FlowLabel: be32(f.FlowLabel),
+		NextHdr: f.NextHeader, TrafficClass: f.TrafficClass, HopLimit: f.HopLimit})
+}
+
+// TCP is a TCP header.
+//
+// C: struct ibv_flow_spec_tcp_udp
+type TCP struct {
+	Val, Mask Ports
+	Inner     bool
+}
+
+// AppendSpec implements [Spec].
+func (s *TCP) AppendSpec(b []byte) []byte {
+	return appendSpec(b, specTCP, s.Inner, s.Val.bytes(), s.Mask.bytes())
+}
+
+// UDP is a UDP header.
+//
+// C: struct ibv_flow_spec_tcp_udp
+type UDP struct {
+	Val, Mask Ports
+	Inner     bool
+}
+
+// AppendSpec implements [Spec].
+func (s *UDP) AppendSpec(b []byte) []byte {
+	return appendSpec(b, specUDP, s.Inner, s.Val.bytes(), s.Mask.bytes())
+}
+
+// Ports are those of a TCP or UDP header.
+//
+// C: struct ibv_flow_tcp_udp_filter
+type Ports struct{ Dst, Src uint16 }
+
+func (f *Ports) bytes() []byte {
+	return abi.Bytes(&abi.IbUverbsFlowTcpUdpFilter{DstPort: be16(f.Dst), SrcPort: be16(f.Src)})
+}

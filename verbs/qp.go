@@ -1,0 +1,187 @@
+package verbs
+
+import "github.com/goverbs/goverbs/internal/abi"
+
+// QPType is the transport service of a queue pair.
+//
+// C: enum ib_qp_type
+type QPType uint8
+
+// The types the kernel knows.
+const (
+	QPTypeSMI          QPType = 0 // subnet management, QP 0
+	QPTypeGSI          QPType = 1 // general services, QP 1
+	QPTypeRC           QPType = abi.IB_UVERBS_QPT_RC
+	QPTypeUC           QPType = abi.IB_UVERBS_QPT_UC
+	QPTypeUD           QPType = abi.IB_UVERBS_QPT_UD
+	QPTypeRawPacket    QPType = abi.IB_UVERBS_QPT_RAW_PACKET
+	QPTypeXRCInitiator QPType = abi.IB_UVERBS_QPT_XRC_INI
+	QPTypeXRCTarget    QPType = abi.IB_UVERBS_QPT_XRC_TGT
+	QPTypeDriver       QPType = abi.IB_UVERBS_QPT_DRIVER // what only the driver understands
+)
+
+var qpTypeNames = [...]string{
+	"SMI", "GSI", "RC", "UC", "UD", "RAW_IPV6", "RAW_ETHERTYPE", "", "RAW_PACKET", "XRC_INI", "XRC_TGT",
+}
+
+// String gives iproute2's word, or QPType(27) for a value without one.
+func (t QPType) String() string {
+	if t == QPTypeDriver {
+		return "DRIVER"
+	}
+	return wordFor("QPType", qpTypeNames[:], uint8(t))
+}
+
+// QPState is where a queue pair stands in its life.
+//
+// C: enum ib_qp_state
+type QPState uint8
+
+// The states of the verbs specification.
+const (
+	QPStateReset QPState = 0
+	QPStateInit  QPState = 1
+	QPStateRTR   QPState = 2 // ready to receive
+	QPStateRTS   QPState = 3 // ready to send
+	QPStateSQD   QPState = 4 // send queue drained
+	QPStateSQE   QPState = 5 // send queue error
+	QPStateErr   QPState = 6
+)
+
+var qpStateNames = [...]string{"RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR"}
+
+// String gives iproute2's word, or QPState(27) for a value without one.
+func (s QPState) String() string { return wordFor("QPState", qpStateNames[:], uint8(s)) }
+
+// QPCap is the capacity of a QP.
+//
+// C: struct ibv_qp_cap
+type QPCap struct {
+	MaxSendWR, MaxRecvWR   uint32 // work requests that can be outstanding
+	MaxSendSGE, MaxRecvSGE uint32 // SGEs in one
+	MaxInline              uint32 // bytes of inline data in one
+}
+
+// QPFlags refine a new QP; the values combine with |.
+//
+// C: enum ibv_qp_create_flags
+type QPFlags uint32
+
+// Which of them there are depends on the driver and on the type of the QP.
+const (
+	QPBlockMulticastLoopback QPFlags = abi.IB_UVERBS_QP_CREATE_BLOCK_MULTICAST_LOOPBACK
+	QPScatterFCS             QPFlags = abi.IB_UVERBS_QP_CREATE_SCATTER_FCS
+	QPCVLANStripping         QPFlags = abi.IB_UVERBS_QP_CREATE_CVLAN_STRIPPING
+	QPPCIWriteEndPadding     QPFlags = abi.IB_UVERBS_QP_CREATE_PCI_WRITE_END_PADDING
+)
+
+// QPAttr is the state of a QP, as far as a mask says. Times have the encoding of
+// the InfiniBand specification, so that a 0 is not always the least.
+//
+// C: struct ibv_qp_attr
+type QPAttr struct {
+	State, CurState QPState
+	PathMTU         MTU
+	QKey            uint32 // UD; with the top bit set only for who has CAP_NET_RAW
+	RQPSN, SQPSN    uint32 // 24 bits: of the first packet that comes, and that goes
+	DestQPN         uint32 // 24 bits
+	Access          Access // what the peer may do; RC and UC
+	AH              AHAttr // the way to the peer; its Port must be Port
+	PKeyIndex       uint32 // the kernel takes 65535 at most
+	MaxRDAtomic     uint8  // reads and atomics in flight, as initiator
+	MaxDestRDAtomic uint8  // and as responder
+	MinRNRTimer     uint8  // how long the peer waits for a receive: 1 to 31 are 0.01 to 491.52 ms, 12 is 0.64 ms, 0 is 655.36 ms
+	Port            uint32 // from 1; the kernel takes 255 at most
+	Timeout         uint8  // of an acknowledgement: 4.096 µs × 2^Timeout, to 31; 0 means never
+	RetryCnt        uint8  // after such timeouts, 0 to 7
+	RNRRetry        uint8  // after such waits, 0 to 6; 7 means for ever
+
+	// EnSQDAsyncNotify asks for EventSQDrained when the move to SQD is done.
+	// Until then SQDraining is set (Query only).
+	EnSQDAsyncNotify, SQDraining bool
+
+	// The alternate path (QPAttrAltPath), and what becomes of it.
+	AltAH        AHAttr // its Port must be AltPort
+	AltPKeyIndex uint32 // limits as above
+	AltPort      uint32
+	AltTimeout   uint8 // as Timeout
+	PathMigState PathMigState
+
+	RateLimit uint32 // kbit/s; 0 means none; Modify only, of raw packet QPs
+	Cap       QPCap  // Query only: as the kernel has it, see uverbs.QP.Cap
+}
+
+// QPAttrMask says which fields of a QPAttr count.
+//
+// C: enum ibv_qp_attr_mask
+type QPAttrMask uint32
+
+// One bit an attribute.
+const (
+	QPAttrState           QPAttrMask = 1 << 0
+	QPAttrCurState        QPAttrMask = 1 << 1
+	QPAttrEnSQDAsync      QPAttrMask = 1 << 2
+	QPAttrAccess          QPAttrMask = 1 << 3
+	QPAttrPKeyIndex       QPAttrMask = 1 << 4
+	QPAttrPort            QPAttrMask = 1 << 5
+	QPAttrQKey            QPAttrMask = 1 << 6
+	QPAttrAV              QPAttrMask = 1 << 7
+	QPAttrPathMTU         QPAttrMask = 1 << 8
+	QPAttrTimeout         QPAttrMask = 1 << 9
+	QPAttrRetryCnt        QPAttrMask = 1 << 10
+	QPAttrRNRRetry        QPAttrMask = 1 << 11
+	QPAttrRQPSN           QPAttrMask = 1 << 12
+	QPAttrMaxQPRDAtomic   QPAttrMask = 1 << 13
+	QPAttrAltPath         QPAttrMask = 1 << 14
+	QPAttrMinRNRTimer     QPAttrMask = 1 << 15
+	QPAttrSQPSN           QPAttrMask = 1 << 16
+	QPAttrMaxDestRDAtomic QPAttrMask = 1 << 17
+	QPAttrPathMigState    QPAttrMask = 1 << 18
+	QPAttrCap             QPAttrMask = 1 << 19
+	QPAttrDestQPN         QPAttrMask = 1 << 20
+	QPAttrRateLimit       QPAttrMask = 1 << 25
+)
+
+var attrNames = map[int]string{
+	0: "State", 1: "CurState", 2: "EnSQDAsync", 3: "Access", 4: "PKeyIndex", 5: "Port", 6: "QKey", 7: "AV", 8: "PathMTU",
+	9: "Timeout", 10: "RetryCnt", 11: "RNRRetry", 12: "RQPSN", 13: "MaxQPRDAtomic", 14: "AltPath", 15: "MinRNRTimer",
+	16: "SQPSN", 17: "MaxDestRDAtomic", 18: "PathMigState", 19: "Cap", 20: "DestQPN", 25: "RateLimit",
+}
+
+// String names the bits.
+func (m QPAttrMask) String() string { return bitNames(uint64(m), attrNames) }
+
+// PathMigState tells about the automatic migration to another path.
+//
+// C: enum ib_mig_state
+type PathMigState uint8
+
+// The states of the verbs specification.
+const (
+	PathMigMigrated PathMigState = 0
+	PathMigRearm    PathMigState = 1
+	PathMigArmed    PathMigState = 2
+)
+
+var pathMigNames = [...]string{"MIGRATED", "REARM", "ARMED"}
+
+// String gives iproute2's word, or PathMigState(27) for a value without one.
+func (s PathMigState) String() string { return wordFor("PathMigState", pathMigNames[:], uint8(s)) }
+
+// DataOrder tells how far the data of one message becomes visible in memory in
+// order, so that a program may wait for its last byte instead of a completion. The
+// values combine with |; 0 promises nothing.
+//
+// C: enum ibv_query_qp_data_in_order_caps
+type DataOrder uint32
+
+const (
+	DataOrderWholeMessage DataOrder = 1 << 0
+	// DataOrderAligned128: within each aligned block of 128 bytes.
+	DataOrderAligned128 DataOrder = 1 << 1
+)
+
+// String names the bits.
+func (o DataOrder) String() string {
+	return bitNames(uint64(o), map[int]string{0: "WholeMessage", 1: "Aligned128"})
+}

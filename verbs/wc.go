@@ -1,0 +1,216 @@
+package verbs
+
+import (
+	"fmt"
+
+	"github.com/goverbs/goverbs/internal/abi"
+)
+
+// WC is a work completion. When Status is not StatusSuccess only WRID, Status,
+// QPN and VendorErr mean anything, and the rest is 0; so is what the driver
+// can't tell. The fields stand as in struct ib_uverbs_wc, so that a provider whose
+// queue is made of those can copy one as it is.
+//
+// C: struct ibv_wc
+type WC struct {
+	WRID      uint64   // as given with the work request
+	Status    Status   // how it ended
+	Opcode    WCOpcode // what it was
+	VendorErr uint32   // the driver's own code for the error
+	ByteLen   uint32   // bytes received or read; of UD with the 40 bytes in front
+	// Imm is, with WCWithImm, the number that the sender gave (C: ntohl of
+	// imm_data); with WCWithInv, the key that he ended: InvalidatedRKey.
+	Imm          uint32
+	QPN          uint32 // the local QP
+	SrcQP        uint32 // UD: the sender's QP
+	Flags        WCFlags
+	PKeyIndex    uint16 // UD on a GSI QP
+	SLID         uint16 // UD: the sender's LID, 0 on RoCE
+	SL           uint8  // UD
+	DLIDPathBits uint8  // UD: the path bits of the local LID
+	_            [2]uint8
+}
+
+// InvalidatedRKey is the own key that the sender ended, with WCWithInv, else 0.
+//
+// C: invalidated_rkey of struct ibv_wc
+func (wc *WC) InvalidatedRKey() uint32 {
+	if wc.Flags&WCWithInv == 0 {
+		return 0
+	}
+	return wc.Imm
+}
+
+// Err returns nil for success, otherwise an error that matches the Status.
+func (wc *WC) Err() error {
+	if wc.Status == StatusSuccess {
+		return nil
+	}
+	return &CompletionError{*wc}
+}
+
+// WCOpcode says which kind of work request completed.
+//
+// C: enum ibv_wc_opcode
+type WCOpcode uint32
+
+// Receives have bit 7 set.
+const (
+	WCSend            WCOpcode = 0
+	WCRDMAWrite       WCOpcode = 1
+	WCRDMARead        WCOpcode = 2
+	WCCompareSwap     WCOpcode = 3
+	WCFetchAdd        WCOpcode = 4
+	WCBindMW          WCOpcode = 5
+	WCLocalInv        WCOpcode = 6
+	WCFlush           WCOpcode = 8
+	WCAtomicWrite     WCOpcode = 9
+	WCRecv            WCOpcode = 128
+	WCRecvRDMAWithImm WCOpcode = 129
+)
+
+var wcOpcodeNames = map[WCOpcode]string{
+	WCSend: "SEND", WCRDMAWrite: "RDMA_WRITE", WCRDMARead: "RDMA_READ", WCCompareSwap: "COMP_SWAP",
+	WCFetchAdd: "FETCH_ADD", WCBindMW: "BIND_MW", WCLocalInv: "LOCAL_INV",
+	WCFlush: "FLUSH", WCAtomicWrite: "ATOMIC_WRITE",
+	WCRecv: "RECV", WCRecvRDMAWithImm: "RECV_RDMA_WITH_IMM",
+}
+
+func (o WCOpcode) String() string {
+	if s, ok := wcOpcodeNames[o]; ok {
+		return s
+	}
+	return fmt.Sprintf("WCOpcode(%d)", uint32(o))
+}
+
+// WCFlags say what else a completed receive carries.
+//
+// C: enum ibv_wc_flags
+type WCFlags uint32
+
+const (
+	// WCGRH: the message came with a global route header. Only on UD QPs does it
+	// stand in the buffer, in the first 40 bytes.
+	WCGRH WCFlags = 1 << 0
+	// WCWithImm: Imm is valid.
+	WCWithImm WCFlags = 1 << 1
+	// WCIPCsumOK: a raw packet of IPv4 came, and its checksums are right, the header's and
+	// that of TCP or UDP. Without it they were not looked at, or are wrong.
+	WCIPCsumOK WCFlags = 1 << 2
+	// WCWithInv: InvalidatedRKey is valid, Imm is not.
+	WCWithInv WCFlags = 1 << 3
+)
+
+// CompletionError is a completion that was not a success.
+type CompletionError struct{ WC WC }
+
+func (e *CompletionError) Error() string {
+	return fmt.Sprintf("uverbs: work request %#x on QP %d: %v", e.WC.WRID, e.WC.QPN, e.WC.Status)
+}
+
+// Unwrap lets errors.Is match the Status.
+func (e *CompletionError) Unwrap() error { return e.WC.Status }
+
+// Status is how a work request ended. Every value but StatusSuccess is an error.
+//
+// C: enum ibv_wc_status
+type Status uint32
+
+// The statuses of the verbs specification.
+const (
+	StatusSuccess        = Status(abi.IB_WC_SUCCESS)
+	StatusLocLenErr      = Status(abi.IB_WC_LOC_LEN_ERR)
+	StatusLocQPOpErr     = Status(abi.IB_WC_LOC_QP_OP_ERR)
+	StatusLocEECOpErr    = Status(abi.IB_WC_LOC_EEC_OP_ERR)
+	StatusLocProtErr     = Status(abi.IB_WC_LOC_PROT_ERR)
+	StatusWRFlushErr     = Status(abi.IB_WC_WR_FLUSH_ERR)
+	StatusMWBindErr      = Status(abi.IB_WC_MW_BIND_ERR)
+	StatusBadRespErr     = Status(abi.IB_WC_BAD_RESP_ERR)
+	StatusLocAccessErr   = Status(abi.IB_WC_LOC_ACCESS_ERR)
+	StatusRemInvReqErr   = Status(abi.IB_WC_REM_INV_REQ_ERR)
+	StatusRemAccessErr   = Status(abi.IB_WC_REM_ACCESS_ERR)
+	StatusRemOpErr       = Status(abi.IB_WC_REM_OP_ERR)
+	StatusRetryExcErr    = Status(abi.IB_WC_RETRY_EXC_ERR)
+	StatusRNRRetryExcErr = Status(abi.IB_WC_RNR_RETRY_EXC_ERR)
+	StatusRemAbortErr    = Status(abi.IB_WC_REM_ABORT_ERR)
+	StatusFatalErr       = Status(abi.IB_WC_FATAL_ERR)
+	StatusRespTimeoutErr = Status(abi.IB_WC_RESP_TIMEOUT_ERR)
+	StatusGeneralErr     = Status(abi.IB_WC_GENERAL_ERR)
+)
+
+var statusTexts = map[Status]string{
+	StatusSuccess:        "success",
+	StatusLocLenErr:      "local length error",
+	StatusLocQPOpErr:     "local QP operation error",
+	StatusLocEECOpErr:    "local EE context operation error",
+	StatusLocProtErr:     "local protection error",
+	StatusWRFlushErr:     "work request flushed",
+	StatusMWBindErr:      "memory window bind error",
+	StatusBadRespErr:     "bad response",
+	StatusLocAccessErr:   "local access error",
+	StatusRemInvReqErr:   "remote invalid request",
+	StatusRemAccessErr:   "remote access error",
+	StatusRemOpErr:       "remote operation error",
+	StatusRetryExcErr:    "transport retries exceeded",
+	StatusRNRRetryExcErr: "receiver-not-ready retries exceeded",
+	StatusRemAbortErr:    "remote aborted",
+	StatusFatalErr:       "fatal error",
+	StatusRespTimeoutErr: "response timeout",
+	StatusGeneralErr:     "general error",
+}
+
+// Error and String name the status; a number that this package does not know
+// prints as Status(27).
+func (s Status) Error() string {
+	if t, ok := statusTexts[s]; ok {
+		return t
+	}
+	return fmt.Sprintf("Status(%d)", uint32(s))
+}
+
+func (s Status) String() string { return s.Error() }
+
+// WCExt extends a WC of a CQ that was made with extended completions. It is not part of
+// WC, so that other CQs don't pay for it.
+//
+// C: the ibv_wc_read_… functions
+type WCExt struct {
+	Timestamp uint64 // ticks of the device's clock (DeviceAttr.HCACoreClock)
+	WallClock int64  // the same in nanoseconds since 1970, as the host's clock has them
+	FlowTag   uint32
+	VLAN      uint16 // tag of the packet, 0 for none
+	Flags     WCExtFlags
+}
+
+// WCExtFlags say more of a received packet.
+type WCExtFlags uint16
+
+// WCExtChecksumOK says that the checksums of the packet's IP, TCP and UDP headers are right.
+const WCExtChecksumOK WCExtFlags = 1 << 0
+
+// WCExtMask says which fields of a WCExt are wanted; the values combine with |.
+//
+// C: enum ibv_create_cq_wc_flags, the part that struct ibv_wc lacks
+type WCExtMask uint32
+
+// One bit a field.
+const (
+	// WCExtTimestamp: when the completion was, by the device's clock.
+	WCExtTimestamp WCExtMask = 1 << iota
+	WCExtFlowTag
+	WCExtVLAN
+	WCExtChecksum
+	// WCExtWallClock: the same as a time. The kernel compares both clocks from time to time, and
+	// says by what the ticks are to be multiplied; a poll reads that once, without a system
+	// call. So times of one poll are as far apart as their ticks, and a completion may seem to be
+	// older than one before it if the host's clock was set back between two polls.
+	WCExtWallClock
+)
+
+// CQFlags refine a new CQ; the values combine with |.
+//
+// C: enum ibv_create_cq_attr_flags
+type CQFlags uint32
+
+// CQIgnoreOverrun says that the device need not watch for completions that find no room.
+const CQIgnoreOverrun CQFlags = abi.IB_UVERBS_CQ_FLAGS_IGNORE_OVERRUN
