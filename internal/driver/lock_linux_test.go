@@ -15,7 +15,7 @@ func TestLockInBubble(t *testing.T) {
 		l.Lock()
 		var all sync.WaitGroup
 		for range 2 {
-			all.Go(func() { l.Lock(); l.Unlock() })
+			all.Go(func() { l.Lock(); defer l.Unlock() })
 		}
 		busy(50 * time.Millisecond) // both wait now, and the first has given up to yield
 		l.Unlock()

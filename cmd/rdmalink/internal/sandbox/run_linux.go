@@ -63,7 +63,7 @@ func Run(ctx context.Context, out cli.Output, args []string) error {
 	case err != nil:
 		// The exit code is the command's. A misuse may be why it failed, or hung until it was killed.
 		if misuse != nil {
-			fmt.Fprintf(out.Stderr, "rdmalink: %v\n", misuse)
+			out.Note("%v", misuse)
 		}
 		return err
 	case misuse != nil:

@@ -159,7 +159,7 @@ func TestMisuse(t *testing.T) {
 	}
 	// A command that fails keeps its exit code, and its programs' misuse is reported all the same.
 	out, err = inside(t, []string{"-d", "erdma"}, "sh", "-c", program+"; exit 3")
-	if err != cli.ExitCode(3) || !strings.Contains(out, "rdmalink: a device was used as it must not be:\nerdma0: ") {
+	if err != cli.ExitCode(3) || !strings.Contains(out, "rdmalink: note: a device was used as it must not be:\nerdma0: ") {
 		t.Errorf("%v\n%s", err, out)
 	}
 }
