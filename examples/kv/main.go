@@ -31,7 +31,7 @@ const entries, entrySize = 4096, 256
 func main() {
 	dev := flag.String("dev", "siw0", "serve on this RDMA `device`")
 	listen := flag.String("listen", ":7471", "serve at this `address`")
-	flag.Usage = func() { fmt.Fprintln(os.Stderr, "kv [options] serves; kv ADDRESS put KEY VALUE and kv ADDRESS get KEY ask a server."); flag.PrintDefaults() }
+	flag.Usage = func() { fmt.Fprintln(os.Stderr, "kv [options] | kv ADDRESS put KEY VALUE | kv ADDRESS get KEY"); flag.PrintDefaults() }
 	flag.Parse()
 	if flag.NArg() == 0 {
 		log.Fatal(serve(*dev, *listen))
@@ -84,7 +84,7 @@ func answer(pool *msg.Pool, table []byte) {
 			store(table[entryOf(key):][:entrySize], m.Bytes())
 		}
 		m.Release()
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second) // no client holds up another for longer
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		_ = c.Send(ctx, nil)
 		cancel()
 	}
