@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/internal/abi"
+	fakesiw "github.com/goverbs/goverbs/internal/fakeverbs/siw"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -87,7 +88,7 @@ func TestGetArmed(t *testing.T) {
 		if err := w.cq.Arm(false); err != nil {
 			t.Fatal(err)
 		}
-		w.kcq().SIW.Complete(abi.SiwCqe{Id: uint64(i), Opcode: abi.SIW_OP_RECEIVE})
+		fakesiw.CQOf(w.kcq()).Complete(abi.SiwCqe{Id: uint64(i), Opcode: abi.SIW_OP_RECEIVE})
 		if cq := get(t, w.channel); cq != w.cq {
 			t.Fatal("another CQ")
 		}
@@ -159,7 +160,7 @@ func TestGetForgetsClosed(t *testing.T) {
 	for i := range all {
 		w.k.CQs()[i+1].Event()
 	}
-	w.kcq().SIW.Complete(abi.SiwCqe{Opcode: abi.SIW_OP_RECEIVE}) // whose event comes last
+	fakesiw.CQOf(w.kcq()).Complete(abi.SiwCqe{Opcode: abi.SIW_OP_RECEIVE}) // whose event comes last
 	if err := within(t, "wait", done); err != nil {
 		t.Fatal(err)
 	}
@@ -180,7 +181,7 @@ func TestGetLeavesWaiters(t *testing.T) {
 		untilAwaited(t, w.kcq())
 		ctx, cancel := context.WithCancel(context.Background())
 		got := run(func() error { _, err := w.channel.Get(ctx); return err })
-		w.kcq().SIW.Complete(abi.SiwCqe{Opcode: abi.SIW_OP_RECEIVE})
+		fakesiw.CQOf(w.kcq()).Complete(abi.SiwCqe{Opcode: abi.SIW_OP_RECEIVE})
 		if err := within(t, "wait", done); err != nil {
 			t.Fatal(err)
 		}
@@ -246,7 +247,7 @@ func TestGetAndWaitTogether(t *testing.T) {
 		go func() {
 			k := w.k.CQs()[i+1]
 			for n := 0; n < rounds; {
-				if k.SIW.Complete(abi.SiwCqe{Opcode: abi.SIW_OP_RECEIVE}) {
+				if fakesiw.CQOf(k).Complete(abi.SiwCqe{Opcode: abi.SIW_OP_RECEIVE}) {
 					n++
 					continue
 				}

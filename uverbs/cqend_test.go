@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/internal/abi"
+	fakerxe "github.com/goverbs/goverbs/internal/fakeverbs/rxe"
+	fakesiw "github.com/goverbs/goverbs/internal/fakeverbs/siw"
 	"github.com/goverbs/goverbs/internal/hooks"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
@@ -19,7 +21,7 @@ import (
 
 func TestWaitWithoutRoom(t *testing.T) {
 	w := newWorld(t)
-	w.kcq().SIW.Complete(abi.SiwCqe{Id: 1})
+	fakesiw.CQOf(w.kcq()).Complete(abi.SiwCqe{Id: 1})
 	if n, err := w.cq.Wait(t.Context(), nil); n != 0 || !errors.Is(err, syscall.EINVAL) {
 		t.Error(n, err)
 	}
@@ -162,12 +164,12 @@ func TestOnError(t *testing.T) {
 			t.Fatalf("%+v, %v", wcs[0], err)
 		}
 	}
-	w.kcq().SIW.Complete(abi.SiwCqe{Id: 1, QpId: uint64(w.qp.Num())})
+	fakesiw.CQOf(w.kcq()).Complete(abi.SiwCqe{Id: 1, QpId: uint64(w.qp.Num())})
 	if poll(verbs.StatusSuccess); len(heard) != 0 {
 		t.Error("of a success", heard)
 	}
-	w.kcq().SIW.Complete(abi.SiwCqe{Id: 2, QpId: uint64(w.qp.Num()), Status: abi.SIW_WC_REM_ACCESS_ERR})
-	w.kcq().SIW.Complete(abi.SiwCqe{Id: 3, QpId: uint64(w.qp.Num()), Status: abi.SIW_WC_WR_FLUSH_ERR})
+	fakesiw.CQOf(w.kcq()).Complete(abi.SiwCqe{Id: 2, QpId: uint64(w.qp.Num()), Status: abi.SIW_WC_REM_ACCESS_ERR})
+	fakesiw.CQOf(w.kcq()).Complete(abi.SiwCqe{Id: 3, QpId: uint64(w.qp.Num()), Status: abi.SIW_WC_WR_FLUSH_ERR})
 	if poll(verbs.StatusRemAccessErr); len(heard) != 1 || heard[0] != verbs.StatusRemAccessErr {
 		t.Error("of the first failure", heard)
 	}
@@ -181,7 +183,7 @@ func TestOnError(t *testing.T) {
 func TestOnErrorLate(t *testing.T) {
 	w := newWorld(t)
 	w.kqp().Connect()
-	w.kcq().SIW.Complete(abi.SiwCqe{Id: 2, QpId: uint64(w.qp.Num()), Status: abi.SIW_WC_REM_ACCESS_ERR})
+	fakesiw.CQOf(w.kcq()).Complete(abi.SiwCqe{Id: 2, QpId: uint64(w.qp.Num()), Status: abi.SIW_WC_REM_ACCESS_ERR})
 	if _, err := w.cq.Wait(t.Context(), make([]verbs.WC, 1)); err != nil {
 		t.Fatal(err)
 	}
@@ -197,7 +199,7 @@ func TestOnErrorUnlocked(t *testing.T) {
 	w := newWorld(t)
 	w.kqp().Connect()
 	fail := func(id uint64) {
-		w.kcq().SIW.Complete(abi.SiwCqe{Id: id, QpId: uint64(w.qp.Num()), Status: abi.SIW_WC_REM_ACCESS_ERR})
+		fakesiw.CQOf(w.kcq()).Complete(abi.SiwCqe{Id: id, QpId: uint64(w.qp.Num()), Status: abi.SIW_WC_REM_ACCESS_ERR})
 	}
 	poll := func() error {
 		n, err := w.cq.Poll(make([]verbs.WC, 1))
@@ -236,9 +238,9 @@ func TestEndWaitsForDevice(t *testing.T) {
 		{"send", func(qp *uverbs.QP) (int, error) {
 			return qp.PostSend([]verbs.SendWR{{WRID: 1, Opcode: verbs.OpSend}})
 		},
-			func(w *world) { w.kqp().RXE.TakeSend() }},
+			func(w *world) { fakerxe.QPOf(w.kqp()).TakeSend() }},
 		{"receive", func(qp *uverbs.QP) (int, error) { return qp.PostRecv([]verbs.RecvWR{{WRID: 1}}) },
-			func(w *world) { w.kqp().RXE.TakeRecv() }},
+			func(w *world) { fakerxe.QPOf(w.kqp()).TakeRecv() }},
 	} {
 		test := func(t *testing.T) {
 			w := bubbleWorldOn(t, rxe0)
@@ -248,7 +250,7 @@ func TestEndWaitsForDevice(t *testing.T) {
 			}
 			w.k.Fail("MODIFY_QP", 0, syscall.EIO) // for it would flush at once
 			complete := func(id uint64) {
-				w.kcq().RXE.Complete(abi.IbUverbsWc{WrId: id, Status: abi.IB_WC_WR_FLUSH_ERR, QpNum: w.qp.Num()})
+				fakerxe.CQOf(w.kcq()).Complete(abi.IbUverbsWc{WrId: id, Status: abi.IB_WC_WR_FLUSH_ERR, QpNum: w.qp.Num()})
 			}
 			wcs := make([]verbs.WC, 1)
 			complete(9)

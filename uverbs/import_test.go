@@ -9,6 +9,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/fakeverbs"
+	fakemlx5 "github.com/goverbs/goverbs/internal/fakeverbs/mlx5"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/providertest"
 	"github.com/goverbs/goverbs/uverbs"
@@ -125,7 +126,7 @@ func TestImportRefused(t *testing.T) {
 		text string
 	}{
 		"no context":       {fresh(mlx50, nil), syscall.EINVAL, "has no context"},
-		"static registers": {fresh(mlx50, func(k *fakeverbs.Kernel) { k.MLX5.StaticUARs = true }), syscall.EINVAL, "registers of its own"},
+		"static registers": {fresh(mlx50, func(k *fakeverbs.Kernel) { fakemlx5.OptionsOf(k).StaticUARs = true }), syscall.EINVAL, "registers of its own"},
 		"siw":              {fresh(siw0, used), verbs.ErrNotSupported, "does not share"},
 		"another ABI":      {fresh(foreign, nil), verbs.ErrNoProvider, "ABI 99"},
 		"no provider":      {fresh(uverbs.DeviceInfo{Name: "hollow0", Driver: 9999}, nil), verbs.ErrNoProvider, "provider/"},

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/internal/fakeverbs"
+	fakemlx5 "github.com/goverbs/goverbs/internal/fakeverbs/mlx5"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -55,7 +56,7 @@ func second[T any](_ T, err error) error { return err }
 // TestNoNullMR: other drivers have no such key, and older kernels do not tell it.
 func TestNoNullMR(t *testing.T) {
 	old := fakeverbs.New(uint32(verbs.DriverMLX5))
-	old.MLX5.NoNullKey = true
+	fakemlx5.OptionsOf(old).NoNullKey = true
 	for _, dev := range []*uverbs.Device{newWorld(t).dev, openWith(t, old, mlx50)} {
 		pd := must[*uverbs.PD](t)(dev.AllocPD())
 		if _, err := pd.AllocNullMR(); !errors.Is(err, verbs.ErrNotSupported) || !strings.Contains(err.Error(), "create MR on "+dev.Info().Name) {

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/internal/abi"
+	fakerxe "github.com/goverbs/goverbs/internal/fakeverbs/rxe"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/mmap"
 	"github.com/goverbs/goverbs/uverbs"
@@ -21,7 +22,7 @@ import (
 func (w *roce) complete(t testing.TB, first, n uint64) {
 	t.Helper()
 	for id := first; id < first+n; id++ {
-		if !w.kcq().RXE.Complete(abi.IbUverbsWc{WrId: id, QpNum: 99}) {
+		if !fakerxe.CQOf(w.kcq()).Complete(abi.IbUverbsWc{WrId: id, QpNum: 99}) {
 			t.Fatal("the CQ is full")
 		}
 	}
@@ -148,7 +149,7 @@ func TestResizeWhilePolled(t *testing.T) {
 	others.Go(func() {
 		for id := uint64(0); id < total; { // never more than the smallest size holds
 			for end := <-taken + 3; id < end && id < total; id++ {
-				kcq.RXE.Complete(abi.IbUverbsWc{WrId: id})
+				fakerxe.CQOf(kcq).Complete(abi.IbUverbsWc{WrId: id})
 			}
 		}
 	})

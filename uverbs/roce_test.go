@@ -5,6 +5,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/fakeverbs"
+	fakerxe "github.com/goverbs/goverbs/internal/fakeverbs/rxe"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -65,4 +66,4 @@ func (w *roce) datagram() []verbs.SendWR {
 }
 
 // rxeBind is what a send says of a window.
-func rxeBind(s *fakeverbs.RXESend) abi.RxeSendWrMw { return fakeverbs.RXEWR[abi.RxeSendWrMw](s) }
+func rxeBind(s *fakerxe.Send) abi.RxeSendWrMw { return fakerxe.WR[abi.RxeSendWrMw](s) }

@@ -6,6 +6,7 @@ import (
 	"syscall"
 	"testing"
 
+	fakerxe "github.com/goverbs/goverbs/internal/fakeverbs/rxe"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
@@ -73,7 +74,7 @@ func TestClosedAH(t *testing.T) {
 	if n, err := w.ud.PostSend(w.datagram()); n != 1 || err != nil {
 		t.Fatal(n, err)
 	}
-	if _, ok := w.kud().RXE.TakeSend(); !ok {
+	if _, ok := fakerxe.QPOf(w.kud()).TakeSend(); !ok {
 		t.Fatal("nothing was sent")
 	}
 	w.k.Tamper = func(call string, _ *ioctl.Request) {
@@ -86,7 +87,7 @@ func TestClosedAH(t *testing.T) {
 	}
 	w.k.Tamper = nil
 	n, err := w.ud.PostSend(w.datagram())
-	if _, ok := w.kud().RXE.TakeSend(); ok || n != 0 || !errors.Is(err, verbs.ErrInvalidWR) || !strings.Contains(err.Error(), "the AH is closed") {
+	if _, ok := fakerxe.QPOf(w.kud()).TakeSend(); ok || n != 0 || !errors.Is(err, verbs.ErrInvalidWR) || !strings.Contains(err.Error(), "the AH is closed") {
 		t.Errorf("%d sent, %v, %v", n, ok, err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/goverbs/goverbs/internal/abi"
+	fakerxe "github.com/goverbs/goverbs/internal/fakeverbs/rxe"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -22,18 +23,18 @@ func TestRoCEWait(t *testing.T) {
 	kcq := w.kcq()
 	done := run(func() error { return failed(w.cq.Wait(context.Background(), make([]verbs.WC, 1))) })
 	untilAwaited(t, kcq)
-	kcq.RXE.Complete(abi.IbUverbsWc{})
+	fakerxe.CQOf(kcq).Complete(abi.IbUverbsWc{})
 	if err := within(t, "wait", done); err != nil || kcq.Armed() {
 		t.Error(err, kcq.Armed())
 	}
 	if err := w.cq.Arm(true); err != nil {
 		t.Fatal(err)
 	}
-	kcq.RXE.Complete(abi.IbUverbsWc{})
+	fakerxe.CQOf(kcq).Complete(abi.IbUverbsWc{})
 	if !kcq.Armed() {
 		t.Error("a completion that was not solicited raised the event")
 	}
-	kcq.RXE.CompleteSolicited(abi.IbUverbsWc{})
+	fakerxe.CQOf(kcq).CompleteSolicited(abi.IbUverbsWc{})
 	if kcq.Armed() {
 		t.Error("a solicited completion raised no event")
 	}
@@ -48,7 +49,7 @@ func TestArmAfterResize(t *testing.T) {
 	if err := w.cq.Resize(100); err != nil {
 		t.Fatal(err)
 	}
-	w.kcq().RXE.Complete(abi.IbUverbsWc{})
+	fakerxe.CQOf(w.kcq()).Complete(abi.IbUverbsWc{})
 	if err := within(t, "wait", done); err != nil {
 		t.Error(err)
 	}
@@ -85,7 +86,7 @@ func TestBindMW(t *testing.T) {
 		if err := w.mw.Bind(w.qp, 5, verbs.SendSignaled, b); err != nil {
 			t.Fatal(err)
 		}
-		s, _ := w.kqp().RXE.TakeSend()
+		s, _ := fakerxe.QPOf(w.kqp()).TakeSend()
 		wr := rxeBind(&s)
 		next := key&^0xff | (key+1)&0xff
 		if s.Wr.Opcode != uint32(verbs.OpBindMW) || wr.MwRkey != key || wr.Rkey != next || wr.MrLkey != w.mr.LKey() || w.mw.RKey() != next {

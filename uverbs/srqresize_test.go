@@ -10,13 +10,13 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/goverbs/goverbs/internal/fakeverbs"
+	fakerxe "github.com/goverbs/goverbs/internal/fakeverbs/rxe"
 	"github.com/goverbs/goverbs/mmap"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
 )
 
-func (w *roce) ksrq() *fakeverbs.RXESRQ { return w.k.SRQs()[0].RXE }
+func (w *roce) ksrq() *fakerxe.SRQ { return fakerxe.SRQOf(w.k.SRQs()[0]) }
 
 // postSRQ posts n receives, with ids from first on.
 func (w *roce) postSRQ(t testing.TB, first, n uint64) {
@@ -28,7 +28,7 @@ func (w *roce) postSRQ(t testing.TB, first, n uint64) {
 	}
 }
 
-func takeSRQ(t testing.TB, ksrq *fakeverbs.RXESRQ, first, n uint64) {
+func takeSRQ(t testing.TB, ksrq *fakerxe.SRQ, first, n uint64) {
 	t.Helper()
 	for id := first; id < first+n; id++ {
 		if r, ok := ksrq.TakeRecv(); !ok || r.WrId != id {

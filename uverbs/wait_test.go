@@ -13,6 +13,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/fakeverbs"
+	fakesiw "github.com/goverbs/goverbs/internal/fakeverbs/siw"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -72,7 +73,7 @@ func TestWaitReturnsCompletion(t *testing.T) {
 	n := 0
 	done := run(func() (err error) { n, err = w.cq.Wait(context.Background(), wcs); return err })
 	untilAwaited(t, w.kcq())
-	w.kcq().SIW.Complete(abi.SiwCqe{Id: 7, Opcode: abi.SIW_OP_RECEIVE, Bytes: 3, QpId: 1})
+	fakesiw.CQOf(w.kcq()).Complete(abi.SiwCqe{Id: 7, Opcode: abi.SIW_OP_RECEIVE, Bytes: 3, QpId: 1})
 	if err := within(t, "wait", done); err != nil || n != 1 {
 		t.Fatal(n, err)
 	}
@@ -136,7 +137,7 @@ func TestWaitAfterCancel(t *testing.T) {
 		cancel()
 	}
 	done := run(func() error { return failed(w.cq.Wait(context.Background(), make([]verbs.WC, 1))) })
-	w.kcq().SIW.Complete(abi.SiwCqe{})
+	fakesiw.CQOf(w.kcq()).Complete(abi.SiwCqe{})
 	if err := within(t, "wait", done); err != nil {
 		t.Error(err)
 	}
@@ -154,7 +155,7 @@ func TestEventsOfNobody(t *testing.T) {
 	untilAwaited(t, w.kcq())
 	w.kcq().EventBytes([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff})
 	w.kcq().Event() // for the right CQ, which has nothing
-	w.kcq().SIW.Complete(abi.SiwCqe{})
+	fakesiw.CQOf(w.kcq()).Complete(abi.SiwCqe{})
 	if err := within(t, "wait", done); err != nil {
 		t.Error(err)
 	}
@@ -193,7 +194,7 @@ func oneEventManyWaiters(t *testing.T) {
 	}
 	untilAwaited(t, w.kcq())
 	for i := range waiters {
-		w.kcq().SIW.Complete(abi.SiwCqe{Id: uint64(i)})
+		fakesiw.CQOf(w.kcq()).Complete(abi.SiwCqe{Id: uint64(i)})
 	}
 	if err := within(t, "waiters", run(func() error { wg.Wait(); return nil })); err != nil {
 		t.Error(err)
@@ -232,7 +233,7 @@ func TestNoLostWakeup(t *testing.T) {
 			for round := range rounds {
 				batch := 1 + round%4
 				for range batch {
-					kcq.SIW.Complete(abi.SiwCqe{})
+					fakesiw.CQOf(kcq).Complete(abi.SiwCqe{})
 				}
 				for batch > 0 {
 					batch -= <-taken

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/internal/abi"
+	fakesiw "github.com/goverbs/goverbs/internal/fakeverbs/siw"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -17,7 +18,7 @@ func TestWaitAllocatesNothing(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	wcs, got, kcq := make([]verbs.WC, 4), make(chan error), w.kcq()
-	complete := func() { kcq.SIW.Complete(abi.SiwCqe{QpId: 1}) }
+	complete := func() { fakesiw.CQOf(kcq).Complete(abi.SiwCqe{QpId: 1}) }
 	done := run(func() error {
 		for {
 			if _, err := w.cq.Wait(ctx, wcs); err != nil {
