@@ -72,7 +72,7 @@ func (b *births) begin(cm *rdmacm.Conn, o *uverbs.QPOptions) error {
 			return err
 		}
 		cm.Own(closer(func() error { p.remove(c); return nil }))
-		o.SendCQ, o.RecvCQ = c.pump.sendCQ, c.pump.recvCQ
+		o.SendCQ, o.RecvCQ = c.poller.sendCQ, c.poller.recvCQ
 	}
 	cm.Own(c.heap)
 	b.made[cm] = c

@@ -3,6 +3,7 @@ package msg
 import (
 	"context"
 
+	"github.com/goverbs/goverbs/internal/wait"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -37,7 +38,7 @@ func (b *Buffer) Bytes() []byte { return b.data }
 func (b *Buffer) Free() {
 	if b != nil && b.lent {
 		b.c.recycle(b)
-		b.c.pump.nudge()
+		b.c.poller.turn.Wake()
 	}
 }
 
@@ -89,8 +90,8 @@ func (c *Conn) takeSmall(ctx context.Context) (*Buffer, error) {
 	}
 	c.hungry(1)
 	defer c.hungry(-1)
-	c.pump.reap()
-	return await(ctx, c.pump, c.small, c.down)
+	c.poller.reap()
+	return wait.Await(ctx, &c.poller.turn, c.poller, c.small, c.down)
 }
 
 func (c *Conn) hungry(n int) {

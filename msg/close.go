@@ -7,6 +7,8 @@ import (
 	"net"
 	"os"
 	"time"
+
+	"github.com/goverbs/goverbs/internal/wait"
 )
 
 // closePatience is how long a closed connection waits in the background for the peer.
@@ -147,7 +149,7 @@ func (c *Conn) parting(is bool) {
 func (c *Conn) free(lost error) {
 	err := c.link.close()
 	if c.shape.pool == nil {
-		c.pump.retire()
+		c.poller.turn.DropBackground()
 	}
 	c.finish()
 	c.parting(false)
@@ -193,7 +195,7 @@ func (c *Conn) shutDown(abort bool) bool {
 		c.flush()
 	}
 	c.arrived.raise()
-	c.pump.nudge()
+	c.poller.turn.Wake()
 	return true
 }
 
@@ -208,12 +210,12 @@ func (c *Conn) dropWaiting() {
 
 // linger waits until the peer has all.
 func (c *Conn) linger(limit time.Duration) error {
-	_ = c.sendTurn.take(context.Background(), nil) // senders leave, because down is closed; then nobody else waits for room
+	_ = c.sendTurn.Acquire(context.Background(), nil) // senders leave, because down is closed; then nobody else waits for room
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	for !c.isDelivered() {
-		switch _, err := await(ctx, c.pump, c.room, c.over); {
-		case err == errEnd:
+		switch _, err := wait.Await(ctx, &c.poller.turn, c.poller, c.room, c.over); {
+		case err == wait.ErrEnded:
 			return nil
 		case err != nil:
 			return os.ErrDeadlineExceeded

@@ -60,8 +60,8 @@ func (c *Conn) want(n int) {
 	c.wants += n
 	switch {
 	case before <= 0 && c.wants > 0:
-		c.pump.wantSends()
+		c.poller.wantSends()
 	case before > 0 && c.wants <= 0:
-		c.pump.sends.Add(-1)
+		c.poller.sends.Add(-1)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"sync"
 
+	"github.com/goverbs/goverbs/internal/wait"
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -21,8 +22,8 @@ type Conn struct {
 	leaving bool // no program will have it; guarded by the pool's lock
 	parts   bool // it is closed in the background; likewise
 	place   place
-	seat    *seat // in the pool
-	pump    *pump // its own, or the seat's
+	seat    *seat   // in the pool
+	poller  *poller // its own, or the seat's
 
 	// Once the connection is open, these stay as they are.
 	peer  hello
@@ -39,7 +40,7 @@ type Conn struct {
 	expecting sync.Mutex // guards expects
 	expects   bool       // the receives of FINs are posted
 
-	sendTurn, recvTurn turn
+	sendTurn, recvTurn wait.Turn
 	room               signal        // for the call with the sendTurn: there may be credit
 	arrived            signal        // for the call with the recvTurn: a message, or the end
 	opened             chan struct{} // closed when this side may send
@@ -86,10 +87,10 @@ func newConn(l link, id uint32, s shape, domain any) *Conn {
 		waiting: newFIFO[arrival](s.window), fins: newFIFO[uint64](s.window),
 	}
 	if s.pool == nil {
-		c.pump = new(pump)
+		c.poller = new(poller)
 	}
-	c.sendTurn.init()
-	c.recvTurn.init()
+	c.sendTurn.Init(nil)
+	c.recvTurn.Init(nil)
 	c.heap = &heap{register: l.register, account: &account{budget: s.budget(), wake: c.wakeReceiver}}
 	c.ending.shut = make(chan struct{})
 	return c

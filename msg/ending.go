@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net"
 
+	"github.com/goverbs/goverbs/internal/wait"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -47,9 +48,9 @@ func (c *Conn) downCause() error {
 	return c.ending.whyDown()
 }
 
-// explainEnd replaces errEnd with the reason why the connection went down.
+// explainEnd replaces wait.ErrEnded with the reason why the connection went down.
 func (c *Conn) explainEnd(err error) error {
-	if err == errEnd {
+	if err == wait.ErrEnded {
 		return c.downCause()
 	}
 	return err
@@ -59,7 +60,7 @@ func (c *Conn) goDown() {
 	if !c.ending.isDown {
 		c.ending.isDown = true
 		close(c.down)
-		c.pump.nudge()
+		c.poller.turn.Wake()
 	}
 }
 
@@ -111,7 +112,7 @@ func (c *Conn) endAll() {
 		c.want(-c.wants)
 	}
 	c.wake()
-	c.pump.nudge()
+	c.poller.turn.Wake()
 }
 
 // peerCloses takes a CLOSE. It is answered, so that the peer knows that all it sent has

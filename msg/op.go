@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 
+	"github.com/goverbs/goverbs/internal/wait"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -44,10 +45,10 @@ func (c *Conn) takeOp(ctx context.Context) (*op, error) {
 		return nil, err
 	}
 	c.opsOnce.Do(c.makeOps)
-	if _, err := await(ctx, c.pump, c.opened, c.down); err != nil {
+	if _, err := wait.Await(ctx, &c.poller.turn, c.poller, c.opened, c.down); err != nil {
 		return nil, c.explainEnd(err)
 	}
-	o, err := await(ctx, c.pump, c.ops, c.down)
+	o, err := wait.Await(ctx, &c.poller.turn, c.poller, c.ops, c.down)
 	return o, c.explainEnd(err)
 }
 
@@ -58,12 +59,12 @@ func (c *Conn) run(ctx context.Context, o *op) error {
 	if err := c.start(o); err != nil {
 		return err
 	}
-	result, err := await(ctx, c.pump, o.done, c.ending.shut)
+	result, err := wait.Await(ctx, &c.poller.turn, c.poller, o.done, c.ending.shut)
 	if err == nil {
 		return c.end(o, result)
 	}
 	c.mu.Lock()
-	if err == errEnd {
+	if err == wait.ErrEnded {
 		err = c.ending.whyDown()
 	}
 	if o.posted {
@@ -147,7 +148,7 @@ func (c *Conn) freeOp(o *op) {
 	}
 	o.wr[0] = verbs.SendWR{}
 	c.ops <- o // there is room for all
-	c.pump.nudge()
+	c.poller.turn.Wake()
 }
 
 // old is what an atomic operation found.

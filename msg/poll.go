@@ -10,9 +10,9 @@ import (
 
 // pollAlone begins to take the completions of a connection without a pool.
 func (c *Conn) pollAlone() {
-	p := c.pump
+	p := c.poller
 	p.sendCQ, p.recvCQ, p.channel = c.cm.SendCQ(), c.cm.RecvCQ(), c.cm.RecvCQ().Channel()
-	p.take, p.over, p.ended = c.completeOwn, c.cm.Done(), c.pollLast
+	p.handle, p.over, p.ended = c.completeOwn, c.cm.Done(), c.pollLast
 	p.start()
 }
 
@@ -27,7 +27,7 @@ func (c *Conn) completeOwn(wc *verbs.WC) {
 func (c *Conn) pollLast(err error) {
 	c.stop(err)
 	var both sync.WaitGroup // one CQ ends only when the other has been polled
-	for _, cq := range []*uverbs.CQ{c.pump.recvCQ, c.pump.sendCQ} {
+	for _, cq := range []*uverbs.CQ{c.poller.recvCQ, c.poller.sendCQ} {
 		both.Go(func() { pollToEnd(cq, c.completeOwn) })
 	}
 	both.Wait()

@@ -38,8 +38,8 @@ type Pool struct {
 
 // seat is a pair of completion queues, with what takes completions from them.
 type seat struct {
-	pump pump
-	room entries // that no connection has been promised; guarded by the pool's lock
+	poller poller
+	room   entries // that no connection has been promised; guarded by the pool's lock
 }
 
 // entries are completions in the two queues.
@@ -79,7 +79,7 @@ func NewPool(dev *uverbs.Device, conns int, cfg *Config) (*Pool, error) {
 		return nil, failed("make a pool", errors.Join(err, p.free()))
 	}
 	for _, s := range p.seats {
-		s.pump.start()
+		s.poller.start()
 	}
 	return p, nil
 }
@@ -111,16 +111,16 @@ func (p *Pool) make(conns int, each entries) error {
 }
 
 func (p *Pool) furnish(s *seat, room entries) (err error) {
-	s.room, s.pump.take = room, p.dispatch
-	s.pump.ended = func(err error) { p.fail(s, err) }
-	if s.pump.channel, err = p.dev.CreateCompChannel(); err != nil {
+	s.room, s.poller.handle = room, p.dispatch
+	s.poller.ended = func(err error) { p.fail(s, err) }
+	if s.poller.channel, err = p.dev.CreateCompChannel(); err != nil {
 		return err
 	}
-	opts := &uverbs.CQOptions{Channel: s.pump.channel}
-	if s.pump.sendCQ, err = p.dev.CreateCQ(room.sends, opts); err != nil {
+	opts := &uverbs.CQOptions{Channel: s.poller.channel}
+	if s.poller.sendCQ, err = p.dev.CreateCQ(room.sends, opts); err != nil {
 		return err
 	}
-	s.pump.recvCQ, err = p.dev.CreateCQ(room.receives, opts)
+	s.poller.recvCQ, err = p.dev.CreateCQ(room.receives, opts)
 	return err
 }
 
@@ -161,7 +161,7 @@ func (p *Pool) admit(c *Conn) error {
 		if n := c.shape.entries(); s.room.holds(n) && p.last < 1<<32-2 {
 			s.room = s.room.plus(n.times(-1))
 			p.last++
-			c.id, c.seat, c.pump = p.last, s, &s.pump
+			c.id, c.seat, c.poller = p.last, s, &s.poller
 			p.conns[c.id] = c
 			return nil
 		}
@@ -237,7 +237,7 @@ func (p *Pool) Close() error {
 	p.mu.Unlock()
 	p.once.Do(func() { close(p.stopped) })
 	for _, s := range p.seats {
-		s.pump.stop()
+		s.poller.turn.StopBackground()
 	}
 	err := p.free()
 	p.mu.Lock()
@@ -249,7 +249,7 @@ func (p *Pool) Close() error {
 func (p *Pool) free() error {
 	errs := []error{p.heap.Close()}
 	for _, s := range p.seats {
-		errs = append(errs, s.pump.free())
+		errs = append(errs, s.poller.free())
 	}
 	if p.pd != nil {
 		errs = append(errs, notClosed(p.pd.Close()))

@@ -145,7 +145,7 @@ func TestPoolOfSeveralCQs(t *testing.T) {
 		}
 		m.Release()
 	}
-	if served[p.seats[0].pump.recvCQ] != fit || served[p.seats[1].pump.recvCQ] != fit || served[p.seats[2].pump.recvCQ] != 1 {
+	if served[p.seats[0].poller.recvCQ] != fit || served[p.seats[1].poller.recvCQ] != fit || served[p.seats[2].poller.recvCQ] != 1 {
 		t.Errorf("%v", served)
 	}
 	if _, _, _, err := meet(t, l, &small); !errors.Is(err, ErrPoolFull) {

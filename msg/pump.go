@@ -5,104 +5,61 @@ import (
 	"errors"
 	"slices"
 	"sync/atomic"
-	"time"
 
 	"github.com/goverbs/goverbs/internal/hooks"
+	"github.com/goverbs/goverbs/internal/wait"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// pump hands completions to connections: to one that has its queues to itself, or to all of
-// a pool. One call at a time has the turn: it polls the queues, waits for events, and so
-// works for all calls that wait. While no call waits, the keeper has the turn, so that
-// receives are posted again and credits go out whatever the program does.
+// poller takes completions off the queues of one connection, or of all connections of a
+// pool, and hands them to the connections. It has a turn: the call that holds it polls, and
+// waits for events, for all calls that wait. While no call waits, the background does, so
+// that receives are posted again and credits are granted whatever the program does.
 //
-// The zero value is the pump of a connection that something else drives.
-type pump struct {
+// The zero value is the poller of a connection that something else drives.
+type poller struct {
 	channel        *uverbs.CompChannel
 	sendCQ, recvCQ *uverbs.CQ
-	take           func(*verbs.WC)
-	over           <-chan struct{} // closed when no connection is left; nil: that never happens
+	handle         func(*verbs.WC)
+	over           <-chan struct{} // closed when no connection is left; nil for a pool
 	ended          func(error)     // runs once, when the queues are of no more use
 
-	turn    turn
-	wanted  atomic.Int32 // calls that would take the turn from the keeper
-	sends   atomic.Int32 // reasons to hear of completed sends at once
-	keeping atomic.Bool  // the keeper has the turn
-	waiting atomic.Bool  // whoever has the turn needs an event to notice a change
-	ticking atomic.Bool  // the keeper will look again
-	stopped atomic.Bool
-	ending  chan struct{} // closed when ended is about to be called
-	keeper  *time.Timer
+	turn  wait.Turn
+	sends atomic.Int32 // reasons to handle completed sends at once
 
-	// These belong to who has the turn.
-	wcs   [32]verbs.WC
-	turns uint64 // how often a call had it
-	seen  uint64 // of them by the keeper
+	wcs [32]verbs.WC // owned by the holder of the turn
 }
 
-// start begins. The program has no connection yet.
-func (p *pump) start() {
-	p.ending = make(chan struct{})
-	p.turn.init()
-	p.ticking.Store(true)
-	p.keeper = time.AfterFunc(time.Hour, p.keep)
-	p.keeper.Reset(keeperLag) // only now, because the keeper uses the timer
+// start starts the background. The program has no connection yet.
+func (p *poller) start() {
+	p.turn.Init(func() { hooks.Wake(p.recvCQ) })
+	p.turn.StartBackground(p)
 }
 
-// stop has nobody take the turn any more, and waits for a call that has it. That call must
-// have a reason to return.
-func (p *pump) stop() {
-	if p.keeper == nil || p.stopped.Swap(true) {
-		return
-	}
-	p.wake()
-	_ = p.turn.take(context.Background(), p.ending)
-	p.keeper.Stop()
-}
-
-// retire is for when the queues are closed, which ends whoever has the turn.
-func (p *pump) retire() {
-	p.stopped.Store(true)
-	if p.keeper != nil {
-		p.keeper.Stop()
-	}
-}
-
-// wake has the call or keeper that waits for an event look around, or the next one.
-func (p *pump) wake() { hooks.Wake(p.recvCQ) }
-
-// nudge is for a change that a call may wait for and that no completion of this pump made.
-func (p *pump) nudge() {
-	if p.waiting.Load() {
-		p.wake()
-	}
-}
-
-// step hands completions on, and waits for some if there are none. It may return without
-// any. It returns false when the queues have ended; the caller then has no turn any more.
-func (p *pump) step(ctx context.Context) bool {
+// Work implements [wait.Worker]. It handles completions, and waits for some if there are
+// none. When the queues have ended it retires the turn.
+func (p *poller) Work(ctx context.Context) (done bool, err error) {
 	n, err := p.drain()
 	if n == 0 && err == nil && p.isOver() {
 		if n, err = p.drain(); n == 0 && err == nil { // nothing came before the end
-			err = errEnd
+			err = errOver
 		}
 	}
 	if n == 0 && err == nil {
 		err = p.sleep(ctx)
 	}
 	if err == nil || err == ctx.Err() {
-		return true
+		return false, nil
 	}
-	close(p.ending)
 	go p.ended(err)
-	return false
+	return false, wait.ErrRetire
 }
 
-func (p *pump) isOver() bool { return p.over != nil && isClosed(p.over) }
+func (p *poller) isOver() bool { return p.over != nil && isClosed(p.over) }
 
-// sleep arms the queues and waits for an event, unless something came meanwhile.
-func (p *pump) sleep(ctx context.Context) error {
+// sleep arms the queues and waits for an event, unless a completion came meanwhile.
+func (p *poller) sleep(ctx context.Context) error {
 	queues := []*uverbs.CQ{p.recvCQ, p.sendCQ}
 	if p.sends.Load() == 0 {
 		queues = queues[:1]
@@ -121,9 +78,9 @@ func (p *pump) sleep(ctx context.Context) error {
 	return nil
 }
 
-// drain hands on the completions that there are. It looks for those of sends if there are
-// no others, or if somebody wants to hear of them.
-func (p *pump) drain() (int, error) {
+// drain handles the completions that there are. It polls the send CQ only if there are no
+// others, or if something waits for completed sends.
+func (p *poller) drain() (int, error) {
 	n, err := p.empty(p.recvCQ)
 	if n > 0 && p.sends.Load() == 0 || err != nil {
 		return n, err
@@ -132,18 +89,18 @@ func (p *pump) drain() (int, error) {
 	return n + sent, err
 }
 
-// empty hands on the completions of some queues.
-func (p *pump) empty(queues ...*uverbs.CQ) (total int, err error) {
+// empty handles the completions of some queues.
+func (p *poller) empty(queues ...*uverbs.CQ) (total int, err error) {
 	for _, cq := range queues {
 		for n := len(p.wcs); n == len(p.wcs) && err == nil; total += n {
 			if n, err = cq.Poll(p.wcs[:]); n > 0 {
-				p.waiting.Store(false) // it looks again when these are dealt with
+				p.turn.Awake() // the waits are checked again after these have been handled
 			}
 			if cq == p.recvCQ && slices.ContainsFunc(p.wcs[:n], isFlushed) {
-				p.reap() // the send that failed first tells why
+				p.reap() // the send that failed first has the cause
 			}
 			for i := range p.wcs[:n] {
-				p.take(&p.wcs[i])
+				p.handle(&p.wcs[i])
 			}
 		}
 		if err != nil {
@@ -155,34 +112,34 @@ func (p *pump) empty(queues ...*uverbs.CQ) (total int, err error) {
 
 func isFlushed(wc verbs.WC) bool { return wc.Status == verbs.StatusWRFlushErr }
 
-// wantSends notes a reason to hear of completed sends as they complete. What has completed
-// already makes no event. End it with Add(-1).
-func (p *pump) wantSends() {
-	if p.sends.Add(1) == 1 && p.waiting.Load() {
-		_ = p.sendCQ.Arm(false) // whoever has the turn meets the same error
+// wantSends notes a reason to handle completed sends as they complete. Sends that have
+// completed already make no event. p.sends.Add(-1) ends it.
+func (p *poller) wantSends() {
+	if p.sends.Add(1) == 1 && p.turn.IsSleeping() {
+		_ = p.sendCQ.Arm(false) // the holder of the turn gets the same error
 	}
 }
 
-// reap takes completions of sends without the turn.
-func (p *pump) reap() {
+// reap handles completed sends without the turn.
+func (p *poller) reap() {
 	if p.sendCQ == nil {
 		return
 	}
 	var wcs [8]verbs.WC
 	total := 0
 	for n := len(wcs); n == len(wcs); total += n {
-		n, _ = p.sendCQ.Poll(wcs[:]) // whoever has the turn meets the same error
+		n, _ = p.sendCQ.Poll(wcs[:]) // the holder of the turn gets the same error
 		for i := range wcs[:n] {
-			p.take(&wcs[i])
+			p.handle(&wcs[i])
 		}
 	}
 	if total > 0 {
-		p.nudge()
+		p.turn.Wake()
 	}
 }
 
-// free closes the queues, those that there are.
-func (p *pump) free() error {
+// free closes the queues and the channel, if they have been created.
+func (p *poller) free() error {
 	var errs []error
 	for _, cq := range []*uverbs.CQ{p.sendCQ, p.recvCQ} {
 		if cq != nil {

@@ -5,6 +5,8 @@ import (
 	"io"
 	"net"
 	"sync"
+
+	"github.com/goverbs/goverbs/internal/wait"
 )
 
 // readiness is the connections of a pool that have something to receive: a message, or
@@ -94,8 +96,8 @@ func (p *Pool) Recv(ctx context.Context) (*Conn, *Message, error) {
 		}
 		c := p.ready.pop()
 		if c == nil {
-			_, err := await(ctx, &p.seats[0].pump, p.ready.some, p.stopped)
-			if err == errEnd {
+			_, err := wait.Await(ctx, &p.seats[0].poller.turn, &p.seats[0].poller, p.ready.some, p.stopped)
+			if err == wait.ErrEnded {
 				return nil, nil, failed("receive", net.ErrClosed)
 			}
 			continue
@@ -151,6 +153,6 @@ func (c *Conn) wake() {
 func (c *Conn) wakeIfReady() {
 	if p := c.shape.pool; p != nil && !c.ending.isShut && (c.waiting.len() > 0 || c.ending.peerClosed || isClosed(c.over)) {
 		p.ready.push(c)
-		p.seats[0].pump.nudge()
+		p.seats[0].poller.turn.Wake()
 	}
 }

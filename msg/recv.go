@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 
+	"github.com/goverbs/goverbs/internal/wait"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -24,10 +25,10 @@ func (c *Conn) recv(ctx context.Context) (*Message, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	if err := c.recvTurn.take(ctx, c.ending.shut); err != nil {
+	if err := c.recvTurn.Acquire(ctx, c.ending.shut); err != nil {
 		return nil, c.explainEnd(err)
 	}
-	defer c.recvTurn.give()
+	defer c.recvTurn.Release()
 	for {
 		m, err := c.tryRecv()
 		if err == errSupply {
@@ -36,7 +37,7 @@ func (c *Conn) recv(ctx context.Context) (*Message, error) {
 		if err != errAgain {
 			return m, err
 		}
-		if _, err := await(ctx, c.pump, c.arrived, nil); err != nil {
+		if _, err := wait.Await(ctx, &c.poller.turn, c.poller, c.arrived, nil); err != nil {
 			return nil, err
 		}
 	}
@@ -209,9 +210,9 @@ func (c *Conn) read() {
 // wakeReceiver has the call of Recv go on that waits for memory, or the next one.
 func (c *Conn) wakeReceiver() {
 	c.arrived.raise()
-	c.pump.nudge()
+	c.poller.turn.Wake()
 	if p := c.shape.pool; p != nil {
 		p.ready.push(c)
-		p.seats[0].pump.nudge()
+		p.seats[0].poller.turn.Wake()
 	}
 }

@@ -4,12 +4,13 @@ import (
 	"context"
 	"errors"
 
+	"github.com/goverbs/goverbs/internal/wait"
 	"github.com/goverbs/goverbs/verbs"
 )
 
 var (
 	errAgain = errors.New("not yet")
-	errEnd   = errors.New("the connection ends")
+	errOver  = errors.New("the connection has ended")
 )
 
 // Send sends a copy of b. It returns when the message is on its way, which may be before
@@ -43,15 +44,15 @@ func (c *Conn) sendBuffer(ctx context.Context, b *Buffer) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if err := c.sendTurn.take(ctx, c.down); err != nil {
+	if err := c.sendTurn.Acquire(ctx, c.down); err != nil {
 		return c.explainEnd(err)
 	}
-	defer c.sendTurn.give()
+	defer c.sendTurn.Release()
 	for {
 		if err := c.trySend(b); err != errAgain {
 			return err
 		}
-		if _, err := await(ctx, c.pump, c.room, c.down); err != nil {
+		if _, err := wait.Await(ctx, &c.poller.turn, c.poller, c.room, c.down); err != nil {
 			return c.explainEnd(err)
 		}
 	}

@@ -1,42 +1,5 @@
 package msg
 
-import (
-	"context"
-	"sync/atomic"
-)
-
-// turn lets one goroutine at a time through. Waiting for it ends with a context. The zero
-// value lets nobody through.
-type turn struct {
-	taken atomic.Bool
-	freed signal
-}
-
-func (t *turn) init() { t.freed = newSignal() }
-
-func (t *turn) try() bool { return t.freed != nil && t.taken.CompareAndSwap(false, true) }
-
-// take waits for the turn until ctx is done or end is closed.
-func (t *turn) take(ctx context.Context, end <-chan struct{}) error {
-	for !t.try() {
-		select {
-		case <-t.freed:
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-end:
-			return errEnd
-		}
-	}
-	return nil
-}
-
-// give wakes one that waits. If another was quicker to take the turn, that one wakes it
-// again.
-func (t *turn) give() {
-	t.taken.Store(false)
-	t.freed.raise()
-}
-
 // signal wakes the one goroutine that waits, or the next one that will.
 type signal chan struct{}
 

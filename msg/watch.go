@@ -45,7 +45,7 @@ func (w *watch) stop() {
 // look ends a connection whose peer keeps this end waiting, and asks an idle one for a sign
 // of life.
 func (c *Conn) look() {
-	c.pump.reap() // the last keep-alive may have completed
+	c.poller.reap() // the last keep-alive may have completed
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.ending.failing || c.ending.isShut {
