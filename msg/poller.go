@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"sync/atomic"
 
 	"github.com/goverbs/goverbs/internal/hooks"
@@ -23,7 +24,7 @@ type poller struct {
 	sendCQ, recvCQ *uverbs.CQ
 	handle         func(*verbs.WC)
 	over           <-chan struct{} // closed when no connection is left; nil for a pool
-	ended          func(error)     // runs once, when the queues are of no more use
+	ended          func(error)     // called once, when the queues can't be used any more
 
 	turn  wait.Turn
 	sends atomic.Int32 // reasons to handle completed sends at once
@@ -143,11 +144,124 @@ func (p *poller) free() error {
 	var errs []error
 	for _, cq := range []*uverbs.CQ{p.sendCQ, p.recvCQ} {
 		if cq != nil {
-			errs = append(errs, notClosed(cq.Close()))
+			errs = append(errs, ignoreClosed(cq.Close()))
 		}
 	}
 	if p.channel != nil {
-		errs = append(errs, notClosed(p.channel.Close()))
+		errs = append(errs, ignoreClosed(p.channel.Close()))
 	}
 	return errors.Join(errs...)
+}
+
+// pollAlone starts the poller of a connection without a pool.
+func (c *Conn) pollAlone() {
+	p := c.poller
+	p.sendCQ, p.recvCQ, p.channel = c.cm.SendCQ(), c.cm.RecvCQ(), c.cm.RecvCQ().Channel()
+	p.handle, p.over, p.ended = c.completeOwn, c.cm.Done(), c.drainAfterEnd
+	p.start()
+}
+
+// completeOwn handles a completion, unless it is one of rdmacm's own work requests.
+func (c *Conn) completeOwn(wc *verbs.WC) {
+	if wrid(wc.WRID).conn() == c.id {
+		c.complete(wc)
+	}
+}
+
+// drainAfterEnd handles the last completions of a connection that has ended.
+func (c *Conn) drainAfterEnd(err error) {
+	c.stop(err)
+	var both sync.WaitGroup // a CQ ends only when the other one has been polled
+	for _, cq := range []*uverbs.CQ{c.poller.recvCQ, c.poller.sendCQ} {
+		both.Go(func() { pollToEnd(cq, c.completeOwn) })
+	}
+	both.Wait()
+	c.finish()
+}
+
+// stop forbids further posts, because the completions have ended.
+func (c *Conn) stop(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.failBecause(c.link.explain(err))
+	c.endIfIdle()
+}
+
+// pollToEnd handles the remaining completions of a CQ to whose queue pair nothing more
+// is posted.
+func pollToEnd(cq *uverbs.CQ, to func(*verbs.WC)) {
+	wcs := make([]verbs.WC, 32)
+	for {
+		n, err := cq.Wait(context.Background(), wcs)
+		for i := range wcs[:n] {
+			to(&wcs[i])
+		}
+		if err != nil {
+			return // rdmacm ends the CQ, or closes it
+		}
+	}
+}
+
+// complete handles a completion. It does not wait.
+func (c *Conn) complete(wc *verbs.WC) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	w := wrid(wc.WRID)
+	if w.kind() != kindUnsignaled {
+		c.outstanding--
+	}
+	if wc.Status == verbs.StatusSuccess {
+		c.watchdog.heard = true
+	} else {
+		c.failWith(wc)
+	}
+	switch w.kind() {
+	case kindRecv:
+		c.completeReceive(w.slot(), wc)
+	case kindData:
+		for b := c.buffers[w.slot()]; b != nil; {
+			before := b.before
+			c.recycle(b)
+			b = before
+		}
+	case kindControl:
+		c.controls--
+		c.want(-1)
+		c.room.raise()
+	case kindRead:
+		c.want(-1)
+		if wc.Status == verbs.StatusSuccess {
+			c.onRead()
+		}
+	case kindOp:
+		c.completeOp(w, wc)
+	case kindKeepAlive:
+		c.watchdog.probing = false
+	}
+	c.flush()
+	c.endIfIdle()
+}
+
+// completeReceive handles a received frame, even if the connection has failed since.
+func (c *Conn) completeReceive(slot int, wc *verbs.WC) {
+	if wc.Status != verbs.StatusSuccess {
+		return
+	}
+	if err := c.onFrame(slot, wc.ByteLen); err != nil {
+		c.fail(err)
+	}
+	c.room.raise()
+	c.wake()
+}
+
+// want adds n reasons to handle completed sends as soon as they complete. c is held.
+func (c *Conn) want(n int) {
+	before := c.wants
+	c.wants += n
+	switch {
+	case before <= 0 && c.wants > 0:
+		c.poller.wantSends()
+	case before > 0 && c.wants <= 0:
+		c.poller.sends.Add(-1)
+	}
 }

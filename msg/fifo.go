@@ -1,6 +1,6 @@
 package msg
 
-// signal wakes the one goroutine that waits, or the next one that will.
+// signal wakes one goroutine: the one that waits, or else the next one that does.
 type signal chan struct{}
 
 func newSignal() signal { return make(signal, 1) }
@@ -21,7 +21,7 @@ func isClosed(ch <-chan struct{}) bool {
 	}
 }
 
-// fifo is a queue. It grows when it has more than it was made for.
+// fifo is a queue. It grows when it is full.
 type fifo[T any] struct {
 	ring       []T
 	next, size int
