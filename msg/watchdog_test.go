@@ -81,7 +81,7 @@ func TestCauseOutOfOrder(t *testing.T) {
 func TestKeepAlive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, c := hostile(t)
-		c.watch.heard = false
+		c.watchdog.heard = false
 		c.startWatch(c.shape.keepAlive)
 		e := w.ends[0]
 		asked := func() (n int) {

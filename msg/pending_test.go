@@ -24,7 +24,7 @@ func (m *closedMemory) Close() error {
 
 // A connection that nobody will have leaves its pool at any moment of its own close, so the
 // pool waits for it. Once nobody waits for connections, none is made.
-func TestBirthsEnd(t *testing.T) {
+func TestPendingEnd(t *testing.T) {
 	for _, kind := range rdmatest.Kinds {
 		t.Run(kind.String(), func(t *testing.T) {
 			f, cfg := newFabric(t, kind), small
@@ -35,14 +35,14 @@ func TestBirthsEnd(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			made, leaving := births{shape: s}, false
+			made, leaving := pendingConns{shape: s}, false
 			settings := made.config()
 			settings.PrepareQP = func(cm *rdmacm.Conn, o *uverbs.QPOptions) error {
 				err := made.begin(cm, o)
 				c := made.made[cm]
 				m, addErr := c.heap.add(make([]byte, 8), 0)
 				delete(c.heap.all, m)
-				c.heap.all[&closedMemory{m, func() { made.end(); leaving = c.leaving }}] = struct{}{}
+				c.heap.all[&closedMemory{m, func() { made.end(); leaving = c.abandoned }}] = struct{}{}
 				return errors.Join(err, addErr)
 			}
 			cm, err := rdmacm.Dial(t.Context(), l.Addr().String(), settings)
@@ -67,14 +67,14 @@ func TestBirthsEnd(t *testing.T) {
 
 // A pool hands out a connection before Accept returns it, and the program may close it: Accept
 // returns it all the same. One that nobody had, or that could not be accepted, is forgotten.
-func TestBirthClosedEarly(t *testing.T) {
+func TestPendingClosedEarly(t *testing.T) {
 	f, cfg := newFabric(t, rdmatest.SIW), small
 	cfg.Pool = newPool(t, f, 4)
 	shape, err := cfg.shape()
 	if err != nil {
 		t.Fatal(err)
 	}
-	made := births{shape: shape, accepts: true}
+	made := pendingConns{shape: shape, accepts: true}
 	l, err := rdmacm.Listen(anyPort, made.config())
 	if err != nil {
 		t.Fatal(err)

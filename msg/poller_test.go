@@ -121,7 +121,7 @@ func TestWaitsEnd(t *testing.T) {
 		}
 		asleep := func() {
 			t.Helper()
-			for end := time.Now().Add(time.Minute); !a.pump.waiting.Load() || a.pump.keeping.Load(); time.Sleep(time.Millisecond) {
+			for end := time.Now().Add(time.Minute); !a.poller.turn.IsSleeping() || a.poller.turn.InBackground(); time.Sleep(time.Millisecond) {
 				if time.Now().After(end) {
 					t.Fatal("no call waits")
 				}
