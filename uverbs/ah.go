@@ -2,6 +2,8 @@ package uverbs
 
 import (
 	"errors"
+	"fmt"
+	"math"
 	"syscall"
 
 	"github.com/goverbs/goverbs/internal/abi"
@@ -114,3 +116,117 @@ func ahHint(err error, attr *verbs.AHAttr) string {
 }
 
 const emptySlotHint = "no such GID: SGIDIndex must be a used slot of the port's GID table (Device.ChooseGID)"
+
+func pathToABI(a *verbs.AHAttr) abi.IbUverbsQpDest {
+	return abi.IbUverbsQpDest{
+		Dgid: a.DGID, FlowLabel: a.FlowLabel, Dlid: a.DLID, SgidIndex: uint8(a.SGIDIndex), HopLimit: a.HopLimit,
+		TrafficClass: a.TrafficClass, Sl: a.SL, SrcPathBits: a.SrcPathBits, StaticRate: a.StaticRate,
+		IsGlobal: boolByte(a.Global), PortNum: uint8(a.Port),
+	}
+}
+
+func ahFromABI(d *abi.IbUverbsQpDest) verbs.AHAttr {
+	return verbs.AHAttr{
+		DGID: d.Dgid, FlowLabel: d.FlowLabel, DLID: d.Dlid, SGIDIndex: uint32(d.SgidIndex), HopLimit: d.HopLimit,
+		TrafficClass: d.TrafficClass, SL: d.Sl, SrcPathBits: d.SrcPathBits, StaticRate: d.StaticRate,
+		Global: d.IsGlobal != 0, Port: uint32(d.PortNum),
+	}
+}
+
+func ahToABI(a *verbs.AHAttr) abi.IbUverbsAhAttr {
+	return abi.IbUverbsAhAttr{
+		Grh: abi.IbUverbsGlobalRoute{Dgid: a.DGID, FlowLabel: a.FlowLabel, SgidIndex: uint8(a.SGIDIndex),
+			HopLimit: a.HopLimit, TrafficClass: a.TrafficClass},
+		Dlid: a.DLID, Sl: a.SL, SrcPathBits: a.SrcPathBits, StaticRate: a.StaticRate,
+		IsGlobal: boolByte(a.Global), PortNum: uint8(a.Port),
+	}
+}
+
+func boolByte(b bool) uint8 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// AHFromWC makes the address handle to answer a message with that a UD QP
+// received through port (from 1). wc is the completion, grh the first 40 bytes of
+// the receive buffer. The answer goes to wc.SrcQP. Handles cost a system call and
+// the look at the GID table two more, so keep one a peer, not one a message.
+//
+// C: ibv_create_ah_from_wc
+func (pd *PD) AHFromWC(port uint32, wc *verbs.WC, grh []byte) (*verbs.AH, error) {
+	attr, err := pd.dev.AHAttrFromWC(port, wc, grh)
+	if err != nil {
+		return nil, err
+	}
+	return pd.CreateAH(attr)
+}
+
+// AHAttrFromWC finds the address for [PD.AHFromWC]. SGIDIndex is the slot that
+// the message came to; flow label, traffic class and hop limit are the message's.
+// A message to a multicast group came to no GID of the port's and is refused;
+// [ParseGRH] tells the sender, and [Device.ChooseGID] a GID to answer from.
+//
+// C: ibv_init_ah_from_wc
+func (d *Device) AHAttrFromWC(port uint32, wc *verbs.WC, grh []byte) (*verbs.AHAttr, error) {
+	const op = "find the sender of a message to"
+	if wc == nil || wc.Status != verbs.StatusSuccess {
+		return nil, d.fail(op, syscall.EINVAL, "only a completion without an error tells of one")
+	}
+	attr := &verbs.AHAttr{DLID: wc.SLID, SL: wc.SL, SrcPathBits: wc.DLIDPathBits, Port: port}
+	if wc.Flags&verbs.WCGRH == 0 {
+		return d.localAddress(attr, port)
+	}
+	g, why := parseGRH(grh)
+	if why == "" {
+		why = g.unanswerable()
+	}
+	if why != "" {
+		return nil, d.fail(op, syscall.EINVAL, why)
+	}
+	index, err := d.findGID(port, &g)
+	if err != nil {
+		return nil, err
+	}
+	attr.Global, attr.DGID, attr.SGIDIndex = true, g.SGID, index
+	attr.FlowLabel, attr.TrafficClass, attr.HopLimit = g.FlowLabel, g.TrafficClass, g.HopLimit
+	return attr, nil
+}
+
+// localAddress is the way by LID, which only InfiniBand has.
+func (d *Device) localAddress(attr *verbs.AHAttr, port uint32) (*verbs.AHAttr, error) {
+	p, err := d.QueryPort(port)
+	if err != nil {
+		return nil, err
+	}
+	if p.LinkLayer == verbs.LinkEthernet || p.GRHRequired {
+		return nil, d.fail("find the sender of a message to", syscall.EINVAL, "the completion has no WCGRH, without which RoCE names no sender; is it that of a receive?")
+	}
+	return attr, nil
+}
+
+func (g *GRH) unanswerable() string {
+	switch {
+	case g.DGID.IsMulticast():
+		return fmt.Sprintf("it came to the multicast group %v, which is no GID to answer from: make the address with ParseGRH and ChooseGID", g.DGID)
+	case g.SGID.IsMulticast() || g.SGID.Addr().IsUnspecified():
+		return fmt.Sprintf("its sender has the address %v, which is nobody's", g.SGID)
+	}
+	return ""
+}
+
+// findGID finds the slot of the port's table that a message came to.
+func (d *Device) findGID(port uint32, g *GRH) (uint32, error) {
+	table, err := d.GIDTable()
+	if err != nil {
+		return 0, err
+	}
+	for i := range table {
+		e := &table[i]
+		if e.Port == port && e.GID == g.DGID && (e.Type == verbs.GIDTypeRoCEv2) == (g.Type == verbs.GIDTypeRoCEv2) && e.Index <= math.MaxUint8 {
+			return e.Index, nil
+		}
+	}
+	return 0, d.fail("find the sender of a message to", verbs.ErrNoGID, fmt.Sprintf("it came to %v, which is no GID (any more) of port %d", g.DGID.Addr(), port))
+}

@@ -1,8 +1,12 @@
 package uverbs
 
 import (
+	"errors"
+	"fmt"
 	"math"
 	"sync/atomic"
+	"syscall"
+	"time"
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/driver"
@@ -281,4 +285,167 @@ func (cq *CQ) cannotArm(closed bool) error {
 		return cq.fail("arm", verbs.ErrClosed, "")
 	}
 	return cq.fail("arm", verbs.ErrNotSupported, "it was created without a CompChannel")
+}
+
+// cqFlags are the kernel's flags for a CQ.
+func cqFlags(r *driver.CreateCQ) uint32 {
+	flags := uint32(r.Flags)
+	if r.Ext&(verbs.WCExtTimestamp|verbs.WCExtWallClock) != 0 {
+		flags |= abi.IB_UVERBS_CQ_FLAGS_TIMESTAMP_COMPLETION
+	}
+	return flags
+}
+
+// PollExt is [CQ.Poll] of a CQ that was made with [CQOptions].Ext: ext[i] belongs to
+// wcs[i]. ext is at least as long as wcs. Completions that were made in user space have
+// an empty one.
+//
+// C: ibv_start_poll, ibv_next_poll, ibv_end_poll
+func (cq *CQ) PollExt(wcs []verbs.WC, ext []verbs.WCExt) (int, error) {
+	switch {
+	case cq.ext == nil:
+		return 0, cq.fail("poll", verbs.ErrNotSupported, "it was created without Ext")
+	case len(ext) < len(wcs):
+		return 0, cq.fail("poll", syscall.EINVAL, "ext is shorter than wcs")
+	}
+	ext = ext[:len(wcs)]
+	cq.mu.Lock()
+	if cq.closed {
+		cq.mu.Unlock()
+		return 0, cq.fail("poll", verbs.ErrClosed, "")
+	}
+	old := take(wcs, &cq.old)
+	take(ext, &cq.oldExt)
+	n, _, err := cq.ext.PollExt(wcs[old:], ext[old:])
+	n += old
+	made := take(wcs[n:], &cq.made)
+	clear(ext[n : n+made])
+	cq.setOdd()
+	n, err = cq.polledBad(wcs, old, n, err)
+	return n + made, err
+}
+
+// Moderate has an armed CQ raise its event at the count-th completion, or at the end of a
+// period that begins with the first one, whichever comes first. 1 and 0 raise it at once. The
+// period counts in microseconds; [verbs.DeviceAttr] says how much of both a device takes. Drivers in
+// software have no moderation.
+//
+// C: ibv_modify_cq with IBV_CQ_ATTR_MODERATE
+func (cq *CQ) Moderate(count uint16, period time.Duration) error {
+	const op, moderate = "moderate", 1
+	if period < 0 || period.Microseconds() > math.MaxUint16 {
+		return cq.fail(op, syscall.EINVAL, fmt.Sprintf("a period is %d µs at most", math.MaxUint16))
+	}
+	return cq.using(op, func() error {
+		in := &abi.IbUverbsExModifyCq{CqHandle: cq.handle, AttrMask: moderate,
+			Attr: abi.IbUverbsCqModeration{CqCount: count, CqPeriod: uint16(period.Microseconds())}}
+		r := writeCommand(cq.dev, ioctl.Extended(abi.IB_USER_VERBS_EX_CMD_MODIFY_CQ), in)
+		defer r.Free()
+		if err := r.Do(cq.dev.file); err != nil {
+			return cq.fail(op, err, cq.moderateHint(err))
+		}
+		return nil
+	})
+}
+
+func (cq *CQ) moderateHint(err error) string {
+	a, failed := cq.dev.Attr()
+	if failed != nil || !errors.Is(err, syscall.EINVAL) {
+		return ""
+	}
+	return fmt.Sprintf("the device takes a count of %d and a period of %d µs at most", a.CQModerationMaxCount, a.CQModerationMaxPeriod)
+}
+
+// Resize gives the CQ room for at least entries completions, which may be fewer
+// than before but not fewer than it holds. Those it holds stay. Where the driver
+// can't, the error matches ErrNotSupported and nothing has changed.
+//
+// C: ibv_resize_cq
+func (cq *CQ) Resize(entries int) error {
+	return cq.using("resize", func() error {
+		cq.mu.Lock()
+		defer cq.mu.Unlock()
+		if cq.closed {
+			return cq.fail("resize", verbs.ErrClosed, "")
+		}
+		if err := cq.resize(entryCount(entries)); err != nil {
+			return cq.fail("resize", err, resizeHint(err, entries))
+		}
+		return nil
+	})
+}
+
+func (cq *CQ) resize(entries uint32) error {
+	resizer, ok := cq.ring.(driver.CQResizer)
+	if !ok {
+		return verbs.ErrNotSupported
+	}
+	c := cq.dev.replacement(cq.memory)
+	r := &driver.ResizeCQ{Call: c, CQE: entries}
+	c.issue = func(u driver.UHW, extra []driver.Attr) error { return cq.issueResize(r, u, extra) }
+	if err := c.replaced(cq.memory, resizer.Resize(r)); err != nil {
+		return err
+	}
+	cq.cqe = int(r.CQE)
+	return nil
+}
+
+func (cq *CQ) issueResize(r *driver.ResizeCQ, u driver.UHW, extra []driver.Attr) error {
+	var resp abi.IbUverbsResizeCqResp
+	q := writeCommand(cq.dev, abi.IB_USER_VERBS_CMD_RESIZE_CQ, &abi.IbUverbsResizeCq{CqHandle: cq.handle, Cqe: r.CQE})
+	defer q.Free()
+	ioctl.Out(q, abi.UVERBS_ATTR_CORE_OUT, &resp)
+	if err := cq.dev.doWith(q, u, extra); err != nil {
+		return err
+	}
+	r.CQE = resp.Cqe
+	return nil
+}
+
+func resizeHint(err error, entries int) string {
+	if errors.Is(err, syscall.EINVAL) {
+		return fmt.Sprintf("%d is more than the device allows (DeviceAttr.MaxCQE), or less than the CQ holds", entries)
+	}
+	return ""
+}
+
+// Close destroys the CQ. QPs and SRQs that use it must be closed before. A
+// waiter returns ErrClosed.
+//
+// C: ibv_destroy_cq
+func (cq *CQ) Close() error {
+	if cq == nil {
+		return closeNil("CQ")
+	}
+	return cq.close(cq.destroy, cq.release)
+}
+
+// destroy keeps Arm from naming a CQ that is gone to the kernel.
+func (cq *CQ) destroy() error {
+	cq.mu.Lock()
+	defer cq.mu.Unlock()
+	err := destroy(cq.ring, func() error { return cq.issueDestroy(cq.handle) })
+	cq.closed = err == nil
+	cq.setOdd()
+	return err
+}
+
+func (cq *CQ) release() error {
+	cq.mu.Lock()
+	err := cq.memory.free()
+	cq.mu.Unlock()
+	cq.dev.events.remove(cq.cookie)
+	cq.events.End()
+	return err
+}
+
+// issueDestroy destroys the kernel's CQ. The answer counts the events that were
+// read from the descriptors; none of them can do harm, so nobody waits.
+func (cq *CQ) issueDestroy(handle uint32) error {
+	var resp abi.IbUverbsDestroyCqResp
+	r := cq.dev.request(abi.UVERBS_OBJECT_CQ, abi.UVERBS_METHOD_CQ_DESTROY)
+	defer r.Free()
+	r.Handle(abi.UVERBS_ATTR_DESTROY_CQ_HANDLE, handle)
+	ioctl.Out(r, abi.UVERBS_ATTR_DESTROY_CQ_RESP, &resp)
+	return r.Do(cq.dev.file)
 }

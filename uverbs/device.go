@@ -3,7 +3,10 @@ package uverbs
 import (
 	"errors"
 	"fmt"
+	"io"
+	"math/bits"
 	"runtime"
+	"sync"
 	"sync/atomic"
 
 	"github.com/goverbs/goverbs/internal/abi"
@@ -145,3 +148,230 @@ func writeCommand[T any](d *Device, command uint32, in *T) *ioctl.Request {
 func newCommand[In, Answer any](d *Device, command uint32, in In) *ioctl.Command {
 	return ioctl.NewCommand[In, Answer](d.file.File, uint32(d.info.Driver), command, in)
 }
+
+// Query asks the kernel what the device can do.
+//
+// C: ibv_query_device_ex
+func (d *Device) Query() (*verbs.DeviceAttr, error) { return d.query(nil) }
+
+// query has room for the driver's own bytes in out.
+func (d *Device) query(out []byte) (*verbs.DeviceAttr, error) {
+	var resp abi.IbUverbsExQueryDeviceResp
+	r := writeCommand(d, ioctl.Extended(abi.IB_USER_VERBS_EX_CMD_QUERY_DEVICE), &abi.IbUverbsExQueryDevice{})
+	defer r.Free()
+	ioctl.Out(r, abi.UVERBS_ATTR_CORE_OUT, &resp)
+	r.Driver(nil, out)
+	if err := r.Do(d.file); err != nil {
+		return nil, d.fail("query", err, "")
+	}
+	return newDeviceAttr(&resp), nil
+}
+
+// Attr is a copy of what the first Query told. Most of it never changes, and to ask
+// again is a system call.
+//
+// C: what verbs_context keeps for its providers and librdmacm
+func (d *Device) Attr() (*verbs.DeviceAttr, error) {
+	a := d.attr.Load()
+	if a == nil {
+		var err error
+		if a, err = d.Query(); err != nil {
+			return nil, err
+		}
+		d.attr.Store(a)
+	}
+	mine := *a // has no slices or pointers
+	return &mine, nil
+}
+
+func newDeviceAttr(resp *abi.IbUverbsExQueryDeviceResp) *verbs.DeviceAttr {
+	b := &resp.Base
+	a := &verbs.DeviceAttr{
+		FWVer: b.FwVer, NodeGUID: guidFromBE(b.NodeGuid), SysImageGUID: guidFromBE(b.SysImageGuid),
+		MaxMRSize: b.MaxMrSize, PageSizeCap: b.PageSizeCap,
+		VendorID: b.VendorId, VendorPartID: b.VendorPartId, HWVer: b.HwVer,
+		CapFlags: verbs.DeviceCap(b.DeviceCapFlags) | verbs.DeviceCap(resp.DeviceCapFlagsEx),
+		MaxQP:    b.MaxQp, MaxQPWR: b.MaxQpWr, MaxSGE: b.MaxSge, MaxSGERead: b.MaxSgeRd,
+		MaxCQ: b.MaxCq, MaxCQE: b.MaxCqe, MaxMR: b.MaxMr, MaxPD: b.MaxPd, MaxMW: b.MaxMw, MaxAH: b.MaxAh,
+		MaxQPRDAtom: b.MaxQpRdAtom, MaxResRDAtom: b.MaxResRdAtom, MaxQPInitRDAtom: b.MaxQpInitRdAtom,
+		AtomicCap: verbs.AtomicCap(b.AtomicCap), MaxMcastGrp: b.MaxMcastGrp, MaxMcastQPAttach: b.MaxMcastQpAttach,
+		MaxTotalMcastQPAttach: b.MaxTotalMcastQpAttach,
+		MaxSRQ:                b.MaxSrq, MaxSRQWR: b.MaxSrqWr, MaxSRQSGE: b.MaxSrqSge,
+		MaxPKeys: b.MaxPkeys, LocalCAAckDelay: b.LocalCaAckDelay, PhysPortCnt: b.PhysPortCnt,
+		TimestampMask: resp.TimestampMask, HCACoreClock: resp.HcaCoreClock, MaxDMSize: resp.MaxDmSize,
+		ODP: newODPCaps(resp),
+	}
+	a.CQModerationMaxCount = resp.CqModerationCaps.MaxCqModerationCount
+	a.CQModerationMaxPeriod = resp.CqModerationCaps.MaxCqModerationPeriod
+	a.RSS = verbs.RSSCaps{
+		SupportedQPTypes: resp.RssCaps.SupportedQpts, MaxIndirectionTables: resp.RssCaps.MaxRwqIndirectionTables,
+		MaxIndirectionTableSize: resp.RssCaps.MaxRwqIndirectionTableSize,
+	}
+	a.MaxWQTypeRQ, a.RawPacketCaps = resp.MaxWqTypeRq, resp.RawPacketCaps
+	a.TagMatching = verbs.TagMatchingCaps{
+		MaxRndvHdrSize: resp.TmCaps.MaxRndvHdrSize, MaxTags: resp.TmCaps.MaxNumTags, Flags: resp.TmCaps.Flags,
+		MaxOps: resp.TmCaps.MaxOps, MaxSGE: resp.TmCaps.MaxSge,
+	}
+	return a
+}
+
+// guidFromBE turns a GUID as the kernel stores it, most significant byte first,
+// into a number. Both platforms are little-endian.
+func guidFromBE(v uint64) verbs.GUID { return verbs.GUID(bits.ReverseBytes64(v)) }
+
+func newODPCaps(resp *abi.IbUverbsExQueryDeviceResp) verbs.ODPCaps {
+	c := &resp.OdpCaps.PerTransportCaps
+	return verbs.ODPCaps{
+		General: verbs.ODPGeneral(resp.OdpCaps.GeneralCaps),
+		RC:      verbs.ODPTransport(c.RcOdpCaps), UC: verbs.ODPTransport(c.UcOdpCaps), UD: verbs.ODPTransport(c.UdOdpCaps),
+		XRC: verbs.ODPTransport(resp.XrcOdpCaps),
+	}
+}
+
+// QueryClock reads the device's clock, by which completions are stamped ([verbs.WCExtTimestamp]). It
+// makes as many ticks in a millisecond as [verbs.DeviceAttr].HCACoreClock says, and wraps around in as
+// many bits as [verbs.DeviceAttr].TimestampMask has: ticks between two readings are their difference
+// and that mask. Only the first reading makes a system call.
+//
+// mlx5 devices have it; others are ErrNotSupported.
+//
+// C: ibv_query_rt_values_ex with IBV_VALUES_MASK_RAW_CLOCK
+func (d *Device) QueryClock() (ticks uint64, err error) {
+	err = d.using("query the clock of", func() error {
+		p, ok := d.provider.(driver.ClockReader)
+		if !ok {
+			return d.fail("query the clock of", verbs.ErrNotSupported, "it has no clock that programs can read")
+		}
+		if ticks, err = p.Clock(); err != nil {
+			return d.fail("query the clock of", err, "")
+		}
+		return nil
+	})
+	return ticks, err
+}
+
+// Handles lists the kernel's handles of all objects of a kind that were made through this
+// Device's descriptor, by whomever has it. It tells whether something was left open.
+func (d *Device) Handles(kind verbs.ObjectKind) (handles []uint32, err error) {
+	const most = 65535 / 4 // a request has room for
+	err = d.using("list the objects of", func() error {
+		for room := 64; ; room *= 4 {
+			handles = make([]uint32, min(room, most))
+			n, err := d.issueHandles(kind, handles)
+			if err != nil {
+				return d.fail("list the objects of", err, "")
+			}
+			if int(n) < len(handles) || len(handles) == most { // the kernel counts no further than there is room
+				handles = handles[:min(int(n), len(handles))]
+				return nil
+			}
+		}
+	})
+	return handles, err
+}
+
+func (d *Device) issueHandles(kind verbs.ObjectKind, handles []uint32) (n uint32, err error) {
+	r := d.request(abi.UVERBS_OBJECT_DEVICE, abi.UVERBS_METHOD_INFO_HANDLES)
+	defer r.Free()
+	r.Const(abi.UVERBS_ATTR_INFO_OBJECT_ID, uint64(kind))
+	ioctl.Out(r, abi.UVERBS_ATTR_INFO_TOTAL_HANDLES, &n)
+	ioctl.OutSlice(r, abi.UVERBS_ATTR_INFO_HANDLES_LIST, handles)
+	err = r.Do(d.file)
+	return n, err
+}
+
+// Supports tells whether a QP of type t on this device takes send work requests of
+// opcode op, without a system call: siw takes no immediate data, for instance. PostSend
+// refuses what it does not take with an error that matches ErrNotSupported. The answer
+// is the provider's, so it is false of all when there is none
+// ([DeviceInfo.Provider] says why) or when it does not know.
+//
+// A device may support an opcode and still refuse some requests of it: of OpFlush,
+// [verbs.DeviceCap] tells which types there are.
+func (d *Device) Supports(t verbs.QPType, op verbs.Opcode) bool {
+	p, ok := d.provider.(driver.Supporter)
+	return ok && p.Supports(t, op)
+}
+
+// deviceFile is all that the process holds of the kernel for one device: the
+// descriptor and the queues mapped through it. Every mapping pins the kernel's
+// context, so the runtime's cleanup of a forgotten Device must unmap as well as
+// close. That is safe, because any queue in use keeps its Device reachable.
+type deviceFile struct {
+	ioctl.File
+	calls  sync.RWMutex // held for reading by calls, for writing by Close
+	closed bool
+	mu     sync.Mutex                   // guards what follows
+	memory map[io.Closer]struct{}       // mapped, or allocated for queues
+	pins   map[*runtime.Pinner]struct{} // of registered Go memory; a Pinner forgotten while it pins ends the process
+}
+
+func newDeviceFile(f ioctl.File) *deviceFile {
+	return &deviceFile{File: f, memory: make(map[io.Closer]struct{}), pins: make(map[*runtime.Pinner]struct{})}
+}
+
+// Ioctl refuses calls after Close, when the descriptor's number may be another
+// file's.
+func (f *deviceFile) Ioctl(r *ioctl.Request) error {
+	f.calls.RLock()
+	defer f.calls.RUnlock()
+	if f.closed {
+		return verbs.ErrClosed
+	}
+	return f.File.Ioctl(r)
+}
+
+func (f *deviceFile) hold(c io.Closer) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.memory[c] = struct{}{}
+}
+
+func (f *deviceFile) release(c io.Closer) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.memory, c)
+	return c.Close()
+}
+
+// pin holds b in place until unpin.
+func (f *deviceFile) pin(b []byte) *runtime.Pinner {
+	p := new(runtime.Pinner)
+	p.Pin(&b[0])
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.pins[p] = struct{}{}
+	return p
+}
+
+func (f *deviceFile) unpin(p *runtime.Pinner) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.pins, p)
+	p.Unpin()
+}
+
+// Close lets go of the kernel: of queues first, for a mapping keeps the kernel's
+// context alive. The objects have returned theirs; what a provider mapped for the
+// whole device is still there.
+func (f *deviceFile) Close() error {
+	f.calls.Lock()
+	defer f.calls.Unlock()
+	f.closed = true
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var errs []error
+	for c := range f.memory {
+		errs = append(errs, c.Close())
+	}
+	clear(f.memory)
+	errs = append(errs, f.File.Close())
+	for p := range f.pins {
+		p.Unpin()
+	}
+	clear(f.pins)
+	return errors.Join(errs...)
+}
+
+// abandon frees everything, for a Device that nobody can reach any more.
+func (f *deviceFile) abandon() { _ = f.Close() } // nobody is left to tell

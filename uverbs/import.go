@@ -2,6 +2,7 @@ package uverbs
 
 import (
 	"errors"
+	"math"
 	"os"
 	"syscall"
 
@@ -55,4 +56,102 @@ func (d *Device) issueQueryContext(u driver.UHW, extra []driver.Attr) error {
 	defer r.Free()
 	ioctl.Out(r, abi.UVERBS_ATTR_QUERY_CONTEXT_NUM_COMP_VECTORS, &d.compVectors)
 	return d.doWith(r, u, extra)
+}
+
+// ImportPD takes a protection domain by the handle that its maker told ([PD.Handle]). The
+// maker is another process with the same descriptor ([ImportFile]), or this one. The maker
+// must keep the domain open for as long as this process uses it. A handle of nothing is ENOENT.
+//
+// C: ibv_import_pd
+func (d *Device) ImportPD(handle uint32) (*PD, error) {
+	pd := &PD{dev: d, handle: handle, memory: &memory{file: d.file}, lent: true}
+	if err := pd.attach("PD", &d.object); err != nil {
+		return nil, err
+	}
+	if err := pd.identify(); err != nil {
+		pd.detach()
+		return nil, pd.fail("import", err, importHint(err))
+	}
+	pd.setNumber(handle)
+	return pd, nil
+}
+
+func (pd *PD) identify() (err error) {
+	p, ok := pd.dev.provider.(driver.PDImporter)
+	if !ok {
+		return verbs.ErrNotSupported
+	}
+	pd.data, err = p.ImportPD(pd.handle)
+	return err
+}
+
+// ImportMR takes a memory region by the handle that its maker told ([MR.Handle]), for use in
+// its domain or an imported one. [MR.Addr], [MR.Len] and the keys are the maker's; [MR.Bytes]
+// is nil, because the memory need not be mapped here. Devices write to it; what a provider
+// itself puts into memory, such as mlx5's short messages, can't go there. A handle of
+// nothing is ENOENT.
+//
+// C: ibv_import_mr
+func (pd *PD) ImportMR(handle uint32) (*MR, error) {
+	mr := &MR{pd: pd, handle: handle, memory: &memory{file: pd.dev.file}, lent: true}
+	if err := mr.attach("MR", &pd.object); err != nil {
+		return nil, err
+	}
+	if err := mr.identify(); err != nil {
+		mr.detach()
+		return nil, mr.fail("import", err, importHint(err))
+	}
+	mr.setNumber(handle)
+	return mr, nil
+}
+
+func (mr *MR) identify() error {
+	attr, err := mr.pd.dev.issueQueryMR(mr.handle)
+	switch {
+	case err != nil:
+		return err
+	case attr.Length > math.MaxInt:
+		return syscall.EOVERFLOW
+	}
+	mr.lkey, mr.rkey, mr.length, mr.iova = attr.LKey, attr.RKey, int(attr.Length), attr.IOVA
+	return nil
+}
+
+// ImportDM takes device memory by the handle that its maker told ([DM.Handle]). It is mapped here
+// as well: both see the same bytes. The maker must keep it allocated for as long as this process
+// uses it. A handle of nothing is ENOENT.
+//
+// C: ibv_import_dm
+func (d *Device) ImportDM(handle uint32) (*DM, error) {
+	if d.provider == nil {
+		return nil, d.noProvider("import", "DM")
+	}
+	dm := &DM{dev: d, handle: handle, memory: &memory{file: d.file}, lent: true}
+	if err := dm.attach("DM", &d.object); err != nil {
+		return nil, err
+	}
+	if err := dm.identify(); err != nil {
+		dm.detach()
+		return nil, dm.fail("import", err, importHint(err))
+	}
+	dm.setNumber(handle)
+	return dm, nil
+}
+
+func (dm *DM) identify() (err error) {
+	p, ok := dm.dev.provider.(driver.DMImporter)
+	if !ok {
+		return verbs.ErrNotSupported
+	}
+	r := &driver.ImportDM{Memory: dm.memory, Handle: dm.handle}
+	dm.data, err = p.ImportDM(r)
+	dm.length = r.Length
+	return err
+}
+
+func importHint(err error) string {
+	if err == syscall.ENOENT {
+		return "the descriptor has no such object"
+	}
+	return ""
 }

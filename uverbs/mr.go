@@ -1,10 +1,13 @@
 package uverbs
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"math"
 	"os"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"syscall"
 
@@ -279,3 +282,269 @@ func (mr *MR) release() error {
 	}
 	return err
 }
+
+// MRAttr is what the kernel has of a region.
+type MRAttr struct {
+	LKey, RKey uint32
+	Length     uint64 // bytes
+	IOVA       uint64 // the address by which work requests name the first byte
+}
+
+// Query asks the kernel what it has of the region.
+//
+// C: part of ibv_import_mr
+func (mr *MR) Query() (attr MRAttr, err error) {
+	err = mr.using("query", func() error {
+		if mr.null {
+			return mr.failNull("query")
+		}
+		if attr, err = mr.pd.dev.issueQueryMR(mr.handle); err != nil {
+			return mr.fail("query", err, "")
+		}
+		return nil
+	})
+	return attr, err
+}
+
+func (d *Device) issueQueryMR(handle uint32) (attr MRAttr, err error) {
+	r := d.request(abi.UVERBS_OBJECT_MR, abi.UVERBS_METHOD_QUERY_MR)
+	defer r.Free()
+	r.Handle(abi.UVERBS_ATTR_QUERY_MR_HANDLE, handle)
+	ioctl.Out(r, abi.UVERBS_ATTR_QUERY_MR_RESP_LKEY, &attr.LKey)
+	ioctl.Out(r, abi.UVERBS_ATTR_QUERY_MR_RESP_RKEY, &attr.RKey)
+	ioctl.Out(r, abi.UVERBS_ATTR_QUERY_MR_RESP_LENGTH, &attr.Length)
+	ioctl.Out(r, abi.UVERBS_ATTR_QUERY_MR_RESP_IOVA, &attr.IOVA)
+	err = r.Do(d.file)
+	return attr, err
+}
+
+// ReregOptions say what of a region is to change.
+type ReregOptions struct {
+	PD     *PD           // the region's from then on; nil leaves it as it is
+	Access *verbs.Access // nil leaves it as it is
+}
+
+// Rereg changes a region in place. Its keys may change with it. No work request
+// may use the region meanwhile, and nobody read its keys or its PD. Drivers that
+// can't, and kernels before 6.3 on rxe, return an error that matches
+// ErrNotSupported; register the memory anew then. The memory itself stays what it
+// is. An imported region is EPERM.
+//
+// C: ibv_rereg_mr with IBV_REREG_MR_CHANGE_PD and IBV_REREG_MR_CHANGE_ACCESS
+func (mr *MR) Rereg(opts ReregOptions) error {
+	return mr.alone("change", func() error {
+		if mr.null {
+			return mr.failNull("change")
+		}
+		if mr.lent {
+			return mr.fail("change", syscall.EPERM, "it was imported: the process that made it may change it")
+		}
+		in := &abi.IbUverbsReregMr{MrHandle: mr.handle}
+		if opts.Access != nil {
+			in.Flags, in.AccessFlags = in.Flags|reregAccess, uint32(*opts.Access)
+		}
+		if opts.PD == nil {
+			return mr.rereg(in)
+		}
+		in.Flags, in.PdHandle = in.Flags|reregPD, opts.PD.handle
+		return mr.move(&mr.pd.object, &opts.PD.object, func() error {
+			if err := mr.rereg(in); err != nil {
+				return err
+			}
+			mr.pd = opts.PD
+			return nil
+		})
+	})
+}
+
+// The bits of enum ib_mr_rereg_flags, which no uapi header has.
+const (
+	reregPD     = 1 << 1
+	reregAccess = 1 << 2
+)
+
+func (mr *MR) rereg(in *abi.IbUverbsReregMr) error {
+	var resp abi.IbUverbsReregMrResp
+	r := writeCommand(mr.pd.dev, abi.IB_USER_VERBS_CMD_REREG_MR, in)
+	defer r.Free()
+	ioctl.Out(r, abi.UVERBS_ATTR_CORE_OUT, &resp)
+	if err := r.Do(mr.pd.dev.file); err != nil {
+		hint := reregHint(err, in)
+		if hint == "" {
+			hint, err = mr.pd.dev.lack(err, verbs.Access(in.AccessFlags))
+		}
+		return mr.fail("change", err, hint)
+	}
+	mr.delist()
+	mr.lkey, mr.rkey = resp.Lkey, resp.Rkey
+	if in.Flags&reregAccess != 0 {
+		mr.access = verbs.Access(in.AccessFlags) | mr.access&(verbs.AccessOnDemand|verbs.AccessZeroBased) // which are the memory's
+	}
+	mr.enlist()
+	return nil
+}
+
+func reregHint(err error, in *abi.IbUverbsReregMr) string {
+	switch {
+	case !errors.Is(err, syscall.EINVAL):
+		return ""
+	case in.Flags == 0:
+		return "neither PD nor Access is to change"
+	}
+	return accessHint(verbs.Access(in.AccessFlags))
+}
+
+// AdviseMR tells the device of a use to come of regions with AccessOnDemand, by
+// local key, so that it need not wait for page faults then. With flush it returns
+// when that is done, or with the reason why not; without, it is a hint that may
+// come to nothing. Devices without on-demand paging return an error that matches
+// ErrNotSupported.
+//
+// C: ibv_advise_mr, with IBV_ADVISE_MR_FLAG_FLUSH for flush
+func (pd *PD) AdviseMR(advice verbs.MRAdvice, flush bool, sgl []verbs.SGE) error {
+	const op = "advise on memory of"
+	if len(sgl) == 0 || len(sgl) > maxAdvised {
+		return pd.fail(op, syscall.EINVAL, fmt.Sprintf("the list has 1 to %d entries", maxAdvised))
+	}
+	for i, s := range sgl {
+		if s.Length == verbs.BadLength {
+			return pd.fail(op, syscall.EINVAL, fmt.Sprintf("entry %d has BadLength: MR.SGE could not name what it was asked for", i))
+		}
+		// The kernel's rxe does not look (Linux 7.2): it takes any region for one with
+		// on-demand paging, and then random memory for pointers.
+		if !pd.dev.regions.isOnDemand(s.LKey) {
+			return pd.fail(op, syscall.EINVAL, fmt.Sprintf("the region of LKey %#x has no AccessOnDemand", s.LKey))
+		}
+	}
+	return pd.using(op, func() error {
+		if err := pd.issueAdvise(advice, flush, sgl); err != nil {
+			return pd.fail(op, err, adviseHint(err))
+		}
+		return nil
+	})
+}
+
+// maxAdvised is what fits behind the 16-bit length of a request's attribute.
+const maxAdvised = (1<<16 - 1) / 16
+
+func (pd *PD) issueAdvise(advice verbs.MRAdvice, flush bool, sgl []verbs.SGE) error {
+	list := make([]abi.IbUverbsSge, len(sgl))
+	for i, s := range sgl {
+		list[i] = abi.IbUverbsSge{Addr: s.Addr, Length: s.Length, Lkey: s.LKey}
+	}
+	var flags uint32
+	if flush {
+		flags = abi.IB_UVERBS_ADVISE_MR_FLAG_FLUSH
+	}
+	r := pd.dev.request(abi.UVERBS_OBJECT_MR, abi.UVERBS_METHOD_ADVISE_MR)
+	defer r.Free()
+	r.Handle(abi.UVERBS_ATTR_ADVISE_MR_PD_HANDLE, pd.handle)
+	r.Const(abi.UVERBS_ATTR_ADVISE_MR_ADVICE, uint64(advice))
+	r.Flags(abi.UVERBS_ATTR_ADVISE_MR_FLAGS, flags)
+	ioctl.InSlice(r, abi.UVERBS_ATTR_ADVISE_MR_SGE_LIST, list)
+	return r.Do(pd.dev.file)
+}
+
+func adviseHint(err error) string {
+	switch {
+	case errors.Is(err, syscall.EINVAL), errors.Is(err, syscall.ENOENT):
+		return "an LKey is of another PD's region, or of one without AccessLocalWrite"
+	case errors.Is(err, syscall.EPERM):
+		return "the region is not writable"
+	case errors.Is(err, syscall.EFAULT):
+		return "memory of the list is outside its region, or not mapped"
+	case ioctl.Unsupported(err):
+		return "the device has no on-demand paging, or no such advice (DeviceAttr.ODP)"
+	}
+	return ""
+}
+
+// prefetchStep is how much Prefetch asks for at once, in bytes.
+const prefetchStep = 64 << 20
+
+// Prefetch has a region with AccessOnDemand be there before work requests name it: n bytes from
+// off on, to be written with MRPrefetchWrite, or to be read. It asks for 64 MiB at a time, and
+// tells progress, unless it is nil, of all that is there after each; then it looks at ctx. What
+// was there may be gone again when memory is short.
+//
+// C: ibv_advise_mr with IBV_ADVISE_MR_FLAG_FLUSH
+func (mr *MR) Prefetch(ctx context.Context, advice verbs.MRAdvice, off, n int, progress func(done int)) error {
+	if off < 0 || n < 0 {
+		return mr.fail("prefetch", syscall.EINVAL, "the offset or the length is negative")
+	}
+	for done := 0; done < n; {
+		if err := ctx.Err(); err != nil {
+			return mr.fail("prefetch", err, "")
+		}
+		step := min(n-done, prefetchStep)
+		if err := mr.pd.AdviseMR(advice, true, []verbs.SGE{mr.SGE(off+done, step)}); err != nil {
+			return err
+		}
+		if done += step; progress != nil {
+			progress(done)
+		}
+	}
+	return nil
+}
+
+// regions are the open memory regions of a device, by local key.
+type regions struct {
+	mu   sync.RWMutex
+	open map[uint32]*MR
+}
+
+func (r *regions) add(mr *MR) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.open == nil {
+		r.open = make(map[uint32]*MR)
+	}
+	r.open[mr.lkey] = mr
+}
+
+// remove returns when nobody writes to the region any more.
+func (r *regions) remove(mr *MR) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.open, mr.lkey)
+}
+
+// isOnDemand tells of a key that it is of a region whose pages are not pinned.
+func (r *regions) isOnDemand(lkey uint32) bool {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	mr := r.open[lkey]
+	return mr != nil && mr.access&verbs.AccessOnDemand != 0
+}
+
+// read takes bytes from the region of a key, as its device would.
+func (r *regions) read(lkey uint32, addr uint64, b []byte) bool {
+	return r.at(lkey, addr, len(b), 0, func(data []byte) { copy(b, data) })
+}
+
+// write puts bytes into the region of a key, as its device would.
+func (r *regions) write(lkey uint32, addr uint64, b []byte) bool {
+	return r.at(lkey, addr, len(b), verbs.AccessLocalWrite, func(data []byte) { copy(data, b) })
+}
+
+// at has n bytes of the region of a key used, if its rights and bounds allow that.
+func (r *regions) at(lkey uint32, addr uint64, n int, rights verbs.Access, use func(data []byte)) bool {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	mr := r.open[lkey]
+	if mr == nil || mr.access&rights != rights {
+		return false
+	}
+	off := addr
+	if mr.access&verbs.AccessZeroBased == 0 {
+		off -= mr.iova
+	}
+	if size := uint64(len(mr.data)); off > size || uint64(n) > size-off {
+		return false
+	}
+	use(mr.data[off:][:n])
+	return true
+}
+
+func (mr *MR) enlist() { mr.pd.dev.regions.add(mr) }
+func (mr *MR) delist() { mr.pd.dev.regions.remove(mr) }

@@ -3,7 +3,14 @@ package uverbs
 import (
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 
+	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/netlinkrdma"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -35,4 +42,122 @@ func find(what string, match func(DeviceInfo) bool) (*Device, error) {
 		}
 	}
 	return nil, &Error{Op: "open", Object: what, Err: errors.Join(verbs.ErrNoDevice, skipped), Hint: haveDevices(infos)}
+}
+
+// OpenNetdev opens the RDMA device that has a port on the network interface of that name,
+// such as "eth0", and returns the port's number. Only netlink knows interfaces. VLANs and
+// bonds have no device of their own: give the interface below, or open the device of an
+// address with rdmacm.OpenDevice.
+func OpenNetdev(name string) (*Device, uint32, error) {
+	infos, skipped, err := list()
+	if err != nil {
+		return nil, 0, err
+	}
+	var have []string
+	for _, info := range infos {
+		ports, err := (&netlinkrdma.Client{Kernel: info.listedBy}).Ports(info.Index)
+		skipped = errors.Join(skipped, err)
+		for _, p := range ports {
+			if p.NetdevName == name {
+				d, err := info.Open()
+				return d, p.Index, err
+			}
+			if p.NetdevName != "" {
+				have = append(have, fmt.Sprintf("%s (%s)", p.NetdevName, info.Name))
+			}
+		}
+	}
+	hint := haveDevices(infos)
+	if len(have) > 0 {
+		hint = "RDMA devices are on " + strings.Join(have, ", ")
+	}
+	return nil, 0, &Error{Op: "open", Object: "device on " + name, Err: errors.Join(verbs.ErrNoDevice, skipped), Hint: hint}
+}
+
+// OpenNode opens the RDMA device of a device node, such as "/dev/infiniband/uverbs0". The
+// node may have any name: its number tells which device it is.
+func OpenNode(path string) (*Device, error) {
+	infos, skipped, err := list()
+	if err != nil {
+		return nil, err
+	}
+	for _, info := range infos {
+		if info.Node == path {
+			return info.Open()
+		}
+	}
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return nil, &Error{Op: "open", Object: "node", Err: errors.Join(err, skipped), Hint: nodeHint(err, DeviceInfo{Node: path})}
+	}
+	defer f.Close()
+	return OpenFile(f)
+}
+
+// OpenFile opens the RDMA device of a descriptor of its node, which another process may
+// have opened: a parent, or one that sent it over a Unix socket (SCM_RIGHTS). So a program
+// that may not open the node can use the device. The kernel makes one context for a
+// descriptor: it must not be in use, and can be used once. The device keeps a copy of the
+// descriptor; the caller closes f.
+//
+// [ImportFile] takes a descriptor that is in use.
+func OpenFile(f *os.File) (*Device, error) { return onFile("open", f, DeviceInfo.openOn) }
+
+// onFile finds out which device a descriptor is of.
+func onFile(op string, f *os.File, use func(DeviceInfo, ioctl.File) (*Device, error)) (*Device, error) {
+	infos, skipped, err := list()
+	if err != nil {
+		return nil, err
+	}
+	file, rdev, err := ioctl.FromFile(f)
+	if err != nil {
+		return nil, &Error{Op: op, Object: f.Name(), Err: err}
+	}
+	for _, info := range infos {
+		if info.rdev != 0 && info.rdev == rdev {
+			return use(info, file)
+		}
+	}
+	return nil, &Error{Op: op, Object: f.Name(), Err: errors.Join(verbs.ErrNoDevice, skipped, file.Close()),
+		Hint: "it is no node of a device; " + haveDevices(infos)}
+}
+
+// OpenPCI opens the RDMA device of a PCI function, such as "0000:3b:00.0"; without a
+// domain, 0000 is meant. It reads sysfs. Software devices have no PCI address.
+func OpenPCI(address string) (*Device, error) {
+	name, err := pciDevice("/sys", address)
+	if err != nil {
+		return nil, err
+	}
+	return Open(name)
+}
+
+// pciDevice is the name of the RDMA device of a PCI function, the first if there are
+// several.
+func pciDevice(root, address string) (string, error) {
+	if strings.Count(address, ":") == 1 {
+		address = "0000:" + address
+	}
+	functions := filepath.Join(root, "bus/pci/devices")
+	entries, err := os.ReadDir(filepath.Join(functions, strings.ToLower(address), "infiniband"))
+	if err == nil && len(entries) > 0 {
+		return entries[0].Name(), nil
+	}
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		err = verbs.ErrNoDevice
+	}
+	return "", &Error{Op: "open", Object: "device at PCI address " + address, Err: err, Hint: havePCI(functions)}
+}
+
+func havePCI(functions string) string {
+	with, _ := filepath.Glob(filepath.Join(functions, "*/infiniband"))
+	if len(with) == 0 {
+		return "no PCI function has an RDMA device"
+	}
+	var addresses []string
+	for _, dir := range with {
+		addresses = append(addresses, filepath.Base(filepath.Dir(dir)))
+	}
+	slices.Sort(addresses)
+	return "RDMA devices are at " + strings.Join(addresses, ", ")
 }

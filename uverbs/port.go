@@ -3,6 +3,9 @@ package uverbs
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
+	"strconv"
+	"strings"
 	"syscall"
 
 	"github.com/goverbs/goverbs/internal/abi"
@@ -48,4 +51,59 @@ func newPortAttr(resp *abi.IbUverbsQueryPortRespEx) *verbs.PortAttr {
 		a.ActiveSpeed = resp.ActiveSpeedEx
 	}
 	return a
+}
+
+// QueryPortSpeed asks for the bandwidth that a port, counted from 1, really has, in units of
+// 100 Mb/s. A port of several bonded links has the bandwidth of all of them. It may be no product
+// of the widths and speeds that [verbs.PortAttr] names. It needs Linux 7.2 and a driver that tells, of which
+// mlx5 is one; otherwise the error matches [verbs.ErrNotSupported].
+//
+// C: ibv_query_port_speed
+func (d *Device) QueryPortSpeed(port uint32) (speed uint64, err error) {
+	r := d.request(abi.UVERBS_OBJECT_DEVICE, abi.UVERBS_METHOD_QUERY_PORT_SPEED)
+	defer r.Free()
+	r.Const(abi.UVERBS_ATTR_QUERY_PORT_SPEED_PORT_NUM, uint64(port))
+	ioctl.Out(r, abi.UVERBS_ATTR_QUERY_PORT_SPEED_RESP, &speed)
+	if err := r.Do(d.file); err != nil {
+		hint := d.methodHint(err, "DEVICE", "QUERY_PORT_SPEED")
+		if hint == "" {
+			hint = portHint(err)
+		}
+		return 0, d.fail(fmt.Sprintf("query the speed of port %d of", port), err, hint)
+	}
+	return speed, nil
+}
+
+// methodHint names a method that the kernel has since 7.2, where it or the driver has none.
+func (d *Device) methodHint(err error, object, method string) string {
+	if !ioctl.Unsupported(err) {
+		return ""
+	}
+	return fmt.Sprintf("method %s of object %s is of Linux 7.2, and driver %v may have none", method, object, d.info.Driver)
+}
+
+// QueryPKey returns an entry of a port's partition key table. The kernel shows
+// them in sysfs only, so this one query needs /sys. iWARP has no such table.
+//
+// C: ibv_query_pkey
+func (d *Device) QueryPKey(port, index uint32) (uint16, error) {
+	op := fmt.Sprintf("query P_Key %d of port %d of", index, port)
+	attr, err := d.QueryPort(port)
+	if err != nil {
+		return 0, err
+	}
+	if index >= attr.PKeyTableLen {
+		return 0, d.fail(op, syscall.EINVAL, fmt.Sprintf("the table has %d entries", attr.PKeyTableLen))
+	}
+	var sys sysfsReader
+	text := sys.text("/sys/class/infiniband", d.info.Name, "ports", strconv.FormatUint(uint64(port), 10),
+		filepath.Join("pkeys", strconv.FormatUint(uint64(index), 10)))
+	if sys.err != nil {
+		return 0, d.fail(op, sys.err, "mount sysfs on /sys")
+	}
+	key, err := strconv.ParseUint(strings.TrimPrefix(text, "0x"), 16, 16)
+	if err != nil {
+		return 0, d.fail(op, err, "")
+	}
+	return uint16(key), nil
 }

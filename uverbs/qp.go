@@ -2,6 +2,7 @@ package uverbs
 
 import (
 	"errors"
+	"runtime"
 	"sync/atomic"
 	"syscall"
 
@@ -195,3 +196,127 @@ func (qp *QP) SRQ() *SRQ { return qp.srq }
 
 // SignalAll tells whether every send makes a completion.
 func (qp *QP) SignalAll() bool { return qp.signalAll }
+
+// DataOrder tells of what arrives through this QP, by OpSend or OpRDMAWrite of the
+// peer or OpRDMARead of its own, in memory without AccessRelaxedOrdering. It is 0
+// where the provider does not say, as of siw and rxe, and on processors other than
+// x86.
+//
+// C: ibv_query_qp_data_in_order with IBV_QUERY_QP_DATA_IN_ORDER_RETURN_CAPS
+func (qp *QP) DataOrder(op verbs.Opcode) verbs.DataOrder {
+	ring, ok := qp.ring.(driver.DataOrderer)
+	if !ok || runtime.GOARCH != "amd64" {
+		return 0
+	}
+	order := ring.DataOrder(op)
+	if order&verbs.DataOrderWholeMessage != 0 {
+		order |= verbs.DataOrderAligned128
+	}
+	return order
+}
+
+// AttachMcast has a UD QP receive what is sent to a multicast group. lid is the
+// group's LID, 0 on RoCE.
+//
+// C: ibv_attach_mcast
+func (qp *QP) AttachMcast(gid verbs.GID, lid uint16) error {
+	return qp.using("attach to a multicast group", func() error {
+		in := &abi.IbUverbsAttachMcast{Gid: gid, QpHandle: qp.handle, Mlid: lid}
+		r := writeCommand(qp.dev, abi.IB_USER_VERBS_CMD_ATTACH_MCAST, in)
+		defer r.Free()
+		if err := r.Do(qp.dev.file); err != nil {
+			return qp.fail("attach to multicast group "+gid.String(), err, qp.mcastHint(err, gid))
+		}
+		return nil
+	})
+}
+
+// DetachMcast ends what AttachMcast began; the QP can't be closed before.
+//
+// C: ibv_detach_mcast
+func (qp *QP) DetachMcast(gid verbs.GID, lid uint16) error {
+	return qp.using("detach from a multicast group", func() error {
+		in := &abi.IbUverbsDetachMcast{Gid: gid, QpHandle: qp.handle, Mlid: lid}
+		r := writeCommand(qp.dev, abi.IB_USER_VERBS_CMD_DETACH_MCAST, in)
+		defer r.Free()
+		if err := r.Do(qp.dev.file); err != nil {
+			return qp.fail("detach from multicast group "+gid.String(), err, "")
+		}
+		return nil
+	})
+}
+
+func (qp *QP) mcastHint(err error, gid verbs.GID) string {
+	switch {
+	case !errors.Is(err, syscall.EINVAL):
+		return ""
+	case qp.typ != verbs.QPTypeUD:
+		return "only UD QPs take part in multicast"
+	case !gid.IsMulticast():
+		return "a multicast GID begins with ff, or stands for an IPv4 group (GIDFromAddr)"
+	}
+	return ""
+}
+
+// Close destroys the QP, which must have left its multicast groups. Completions
+// that it left on its CQs may still be polled, unless the provider removes them, as
+// providers of hardware do.
+//
+// C: ibv_destroy_qp
+func (qp *QP) Close() error {
+	if qp == nil {
+		return closeNil("QP")
+	}
+	err := qp.close(qp.destroy, qp.release)
+	var e *Error
+	if qp.typ == verbs.QPTypeUD && errors.Is(err, syscall.EBUSY) && errors.As(err, &e) {
+		e.Hint = "it is attached to a multicast group: DetachMcast first"
+	}
+	return err
+}
+
+func (qp *QP) destroy() error {
+	qp.shut(true)
+	l := leaving{qp: qp}
+	err := destroy(qp.ring, func() error {
+		err := qp.issueDestroy(qp.handle)
+		if err == nil {
+			l.begin()
+		}
+		return err
+	})
+	if err != nil {
+		qp.shut(false)
+		return err
+	}
+	for _, cq := range qp.cqs() {
+		cq.removeQP(qp)
+	}
+	l.end()
+	tell(l.failures)
+	return nil
+}
+
+func (qp *QP) release() error {
+	qp.dev.events.remove(qp.cookie)
+	return qp.memory.free()
+}
+
+// shut keeps posts off the queues that are about to be unmapped.
+func (qp *QP) shut(closed bool) {
+	qp.sq.Lock()
+	defer qp.sq.Unlock()
+	qp.rq.Lock()
+	defer qp.rq.Unlock()
+	qp.closed = closed
+	qp.setOdd()
+}
+
+func (qp *QP) issueDestroy(handle uint32) error {
+	var resp abi.IbUverbsDestroyQpResp
+	r := qp.dev.request(abi.UVERBS_OBJECT_QP, abi.UVERBS_METHOD_QP_DESTROY)
+	defer r.Free()
+	r.Handle(abi.UVERBS_ATTR_DESTROY_QP_HANDLE, handle)
+	ioctl.Out(r, abi.UVERBS_ATTR_DESTROY_QP_RESP, &resp)
+	return r.Do(qp.dev.file)
+}

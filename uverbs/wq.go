@@ -1,6 +1,8 @@
 package uverbs
 
 import (
+	"fmt"
+	"math/bits"
 	"syscall"
 
 	"github.com/goverbs/goverbs/internal/abi"
@@ -174,3 +176,220 @@ func (w *WQ) issueDestroy(handle uint32) error {
 	ioctl.Out(r, abi.UVERBS_ATTR_DESTROY_WQ_RESP, &reported)
 	return r.Do(w.dev.file)
 }
+
+// Modify changes the attributes that mask names. Nobody can post meanwhile.
+//
+// C: ibv_modify_wq
+func (w *WQ) Modify(attr *rss.WQAttr, mask rss.WQAttrMask) error {
+	if attr == nil {
+		return w.fail("modify", syscall.EINVAL, "no attributes")
+	}
+	return w.using("modify", func() error {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if err := w.modify(attr, mask); err != nil {
+			return w.fail("modify", err, w.modifyHint(err, attr, mask))
+		}
+		return nil
+	})
+}
+
+func (w *WQ) modify(attr *rss.WQAttr, mask rss.WQAttrMask) error {
+	r := &driver.ModifyWQ{From: w.state, To: w.state}
+	if mask&rss.WQAttrState != 0 {
+		r.To = attr.State
+	}
+	c := &call{memory: w.memory}
+	c.issue = func(u driver.UHW, extra []driver.Attr) error {
+		err := w.issueModify(attr, mask, u, extra)
+		if err == nil {
+			w.state = r.To // whatever the provider says
+			if r.To == rss.WQStateReset {
+				w.clean()
+			}
+		}
+		return err
+	}
+	r.Call = c
+	if m, ok := w.ring.(driver.WQModifier); ok {
+		return m.Modify(r)
+	}
+	return c.Do(driver.UHW{})
+}
+
+func (w *WQ) issueModify(attr *rss.WQAttr, mask rss.WQAttrMask, u driver.UHW, extra []driver.Attr) error {
+	in := &abi.IbUverbsExModifyWq{AttrMask: uint32(mask), WqHandle: w.handle, WqState: uint32(attr.State), CurrWqState: uint32(attr.CurState),
+		Flags: uint32(attr.Flags), FlagsMask: uint32(attr.Mask)}
+	r := writeCommand(w.dev, ioctl.Extended(abi.IB_USER_VERBS_EX_CMD_MODIFY_WQ), in)
+	defer r.Free()
+	return w.dev.doWith(r, u, extra)
+}
+
+func (w *WQ) modifyHint(err error, attr *rss.WQAttr, mask rss.WQAttrMask) string {
+	if mask&rss.WQAttrState != 0 && w.state == rss.WQStateErr && attr.State == rss.WQStateReady {
+		return "a WQ goes from ERR to RDY by RESET"
+	}
+	return createHint(err)
+}
+
+// RWQIndTable is a table of WQs among which a QP deals out the packets it receives
+// ([PD.CreateRSSQP]).
+//
+// C: struct ibv_rwq_ind_table
+type RWQIndTable struct {
+	object
+	dev         *Device
+	handle, num uint32
+}
+
+// CreateRWQIndTable makes a table of 1, 2, 4, … WQs. A WQ may stand in it more than once, and
+// in several tables. [verbs.DeviceAttr] says how long a table may be.
+//
+// C: ibv_create_rwq_ind_table
+func (d *Device) CreateRWQIndTable(wqs []*WQ) (*RWQIndTable, error) {
+	if bits.OnesCount(uint(len(wqs))) != 1 {
+		return nil, &Error{Op: "create", Object: "WQ table", Device: d.info.Name, Err: syscall.EINVAL, Hint: "a table has 1, 2, 4, … WQs"}
+	}
+	t := &RWQIndTable{dev: d}
+	parents := []*object{&d.object}
+	for _, w := range wqs {
+		if w == nil {
+			return nil, &Error{Op: "create", Object: "WQ table", Device: d.info.Name, Err: syscall.EINVAL, Hint: "a WQ is nil"}
+		}
+		parents = append(parents, &w.object)
+	}
+	if err := t.attach("WQ table", parents...); err != nil {
+		return nil, err
+	}
+	if err := t.create(wqs); err != nil {
+		t.detach()
+		return nil, t.fail("create", err, createHint(err))
+	}
+	t.setNumber(t.handle)
+	return t, nil
+}
+
+func (t *RWQIndTable) create(wqs []*WQ) error {
+	var resp abi.IbUverbsExCreateRwqIndTableResp
+	in := abi.IbUverbsExCreateRwqIndTable{LogIndTblSize: uint32(bits.TrailingZeros(uint(len(wqs))))}
+	b := abi.Bytes(&in)
+	for _, w := range wqs {
+		b = append(b, abi.Bytes(&w.handle)...)
+	}
+	b = append(b, make([]byte, -len(b)&7)...)
+	r := ioctl.WriteBytes(uint32(t.dev.info.Driver), ioctl.Extended(abi.IB_USER_VERBS_EX_CMD_CREATE_RWQ_IND_TBL), b)
+	defer r.Free()
+	ioctl.Out(r, abi.UVERBS_ATTR_CORE_OUT, &resp)
+	if err := r.Do(t.dev.file); err != nil {
+		return err
+	}
+	t.handle, t.num = resp.IndTblHandle, resp.IndTblNum
+	return nil
+}
+
+// Num is the table's number.
+func (t *RWQIndTable) Num() uint32 { return t.num }
+
+// Close destroys the table. QPs that use it must be closed before.
+//
+// C: ibv_destroy_rwq_ind_table
+func (t *RWQIndTable) Close() error {
+	if t == nil {
+		return closeNil("RWQIndTable")
+	}
+	return t.close(func() error {
+		r := t.dev.request(abi.UVERBS_OBJECT_RWQ_IND_TBL, abi.UVERBS_METHOD_RWQ_IND_TBL_DESTROY)
+		defer r.Free()
+		r.Handle(abi.UVERBS_ATTR_DESTROY_RWQ_IND_TBL_HANDLE, t.handle)
+		return r.Do(t.dev.file)
+	}, nothing)
+}
+
+// RSSOptions describe a QP that deals packets out to a table's WQs.
+//
+// C: struct ibv_qp_init_attr_ex with rwq_ind_tbl and rx_hash_conf
+type RSSOptions struct {
+	Type  verbs.QPType // QPTypeRawPacket if it is 0, which needs CAP_NET_RAW; or QPTypeUD
+	Table *RWQIndTable // needed
+	Hash  rss.Hash
+	Flags verbs.QPFlags
+}
+
+// CreateRSSQP makes a QP that has no queues: what it receives goes to the WQs of a table, and
+// nothing can be posted. Flow rules give it packets ([QP.CreateFlow]).
+//
+// C: ibv_create_qp_ex with rwq_ind_tbl
+func (pd *PD) CreateRSSQP(opts *RSSOptions) (*QP, error) {
+	dev := pd.dev
+	if dev.provider == nil {
+		return nil, dev.noProvider("create", "QP")
+	}
+	if opts == nil || opts.Table == nil {
+		return nil, &Error{Op: "create", Object: "QP", Device: dev.info.Name, Err: syscall.EINVAL, Hint: "RSSOptions must name a table"}
+	}
+	qp := &QP{dev: dev, pd: pd, typ: opts.Type, ring: noQueues{}, cookie: dev.cookie()}
+	if qp.typ == 0 {
+		qp.typ = verbs.QPTypeRawPacket
+	}
+	if err := qp.attach("QP", &pd.object, &opts.Table.object); err != nil {
+		return nil, err
+	}
+	if err := qp.createRSS(opts); err != nil {
+		qp.detach()
+		return nil, qp.fail("create", err, createHint(err))
+	}
+	qp.setNumber(qp.num)
+	return qp, nil
+}
+
+func (qp *QP) createRSS(opts *RSSOptions) error {
+	creator, ok := qp.dev.provider.(driver.WQCreator)
+	if !ok {
+		return verbs.ErrNotSupported
+	}
+	c := qp.dev.creation(nil)
+	r := &driver.CreateRSSQP{Call: c, Type: qp.typ, Flags: opts.Flags, Hash: opts.Hash, PD: qp.pd.data}
+	c.issue = func(u driver.UHW, extra []driver.Attr) error { return qp.issueCreateRSS(r, opts, u, extra) }
+	err := creator.CreateRSSQP(r)
+	if err = c.made(err, func() error { return qp.issueDestroy(r.Handle) }); err != nil {
+		return err
+	}
+	qp.memory = c.memory
+	qp.dev.events.add(qp.cookie, AsyncEvent{QP: qp})
+	return nil
+}
+
+func (qp *QP) issueCreateRSS(r *driver.CreateRSSQP, opts *RSSOptions, u driver.UHW, extra []driver.Attr) error {
+	var capIn, capOut abi.IbUverbsQpCap
+	q := qp.dev.request(abi.UVERBS_OBJECT_QP, abi.UVERBS_METHOD_QP_CREATE)
+	defer q.Free()
+	q.NewObject(abi.UVERBS_ATTR_CREATE_QP_HANDLE)
+	q.Handle(abi.UVERBS_ATTR_CREATE_QP_PD_HANDLE, qp.pd.handle)
+	q.Handle(abi.UVERBS_ATTR_CREATE_QP_IND_TABLE_HANDLE, opts.Table.handle)
+	q.U64(abi.UVERBS_ATTR_CREATE_QP_USER_HANDLE, qp.cookie)
+	q.Const(abi.UVERBS_ATTR_CREATE_QP_TYPE, uint64(r.Type))
+	if r.Flags != 0 {
+		q.Flags(abi.UVERBS_ATTR_CREATE_QP_FLAGS, uint32(r.Flags))
+	}
+	ioctl.In(q, abi.UVERBS_ATTR_CREATE_QP_CAP, &capIn)
+	ioctl.Out(q, abi.UVERBS_ATTR_CREATE_QP_RESP_CAP, &capOut)
+	ioctl.Out(q, abi.UVERBS_ATTR_CREATE_QP_RESP_QP_NUM, &r.Num)
+	if err := qp.dev.doWith(q, u, extra); err != nil {
+		return err
+	}
+	r.Handle = q.Created(abi.UVERBS_ATTR_CREATE_QP_HANDLE)
+	qp.handle, qp.num = r.Handle, r.Num
+	return nil
+}
+
+// noQueues stands for the queues that a QP has not: a target QP of XRC, or one that deals
+// out to WQs.
+type noQueues struct{}
+
+var errNoQueues = fmt.Errorf("%w: the QP has no queues of its own", verbs.ErrNotSupported)
+
+// PostSend implements driver.QP.
+func (noQueues) PostSend([]verbs.SendWR) (int, error) { return 0, errNoQueues }
+
+// PostRecv implements driver.QP.
+func (noQueues) PostRecv([]verbs.RecvWR) (int, error) { return 0, errNoQueues }

@@ -1,6 +1,8 @@
 package verbs
 
-import "github.com/goverbs/goverbs/internal/abi"
+import (
+	"github.com/goverbs/goverbs/internal/abi"
+)
 
 // QPType is the transport service of a queue pair.
 //
@@ -184,4 +186,12 @@ const (
 // String names the bits.
 func (o DataOrder) String() string {
 	return bitNames(uint64(o), map[int]string{0: "WholeMessage", 1: "Aligned128"})
+}
+
+// SRQAttr is the state of an SRQ.
+//
+// C: struct ibv_srq_attr
+type SRQAttr struct {
+	MaxWR, MaxSGE uint32
+	Limit         uint32 // as last set; some drivers put it to 0 when the event was raised
 }

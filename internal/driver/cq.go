@@ -57,3 +57,9 @@ type EventCounter interface{ Event() }
 // from its queue, and frees their entries of an SRQ. Without it package uverbs sets aside
 // what is on the queue, to be polled first.
 type Cleaner interface{ Clean(queue any) }
+
+// ExtPoller is a CQ that fills ext[i] beside wcs[i]; ext is as long as wcs. A CQ that
+// is made with an Ext must be one.
+type ExtPoller interface {
+	PollExt(wcs []verbs.WC, ext []verbs.WCExt) (n int, bad bool, err error)
+}

@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"errors"
 	"sync"
 
 	"github.com/goverbs/goverbs/verbs"
@@ -140,3 +141,10 @@ func Lookup(id verbs.DriverID) Driver {
 	defer drivers.RUnlock()
 	return drivers.byID[id]
 }
+
+// The errors of providers that users never see. Package verbs has the others.
+var (
+	// ErrQPFailing is how PostSend says that the device is letting go of the QP. What
+	// was posted will be flushed.
+	ErrQPFailing = errors.New("QP is going to the error state")
+)
