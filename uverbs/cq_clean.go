@@ -6,38 +6,38 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// leaving is a QP's way out of its CQs, when the kernel has put it into RESET or
-// destroyed it: nothing comes of it any more, and what the CQs hold of it must not be
-// taken for the next life's, or for that of the next QP with its number, which may
-// exist already. The CQs are held from begin to end.
-type leaving struct {
+// cqCleanup cleans a QP's CQs after the kernel has put the QP into RESET or destroyed it.
+// No more completions of the QP can arrive then. Those that are still on the rings must not
+// be attributed to the QP's next generation, or to the next QP with its number, which may
+// exist already. The CQs are locked from begin to end.
+type cqCleanup struct {
 	qp       *QP
 	begun    bool
-	failures []failure // of other QPs, found on the way
+	failures []failure // of other QPs, found on the rings
 }
 
-// begin is called when the kernel is done, perhaps twice.
-func (l *leaving) begin() {
-	if l.begun {
+// begin locks the CQs and cleans them. It is called after the kernel's call, perhaps twice.
+func (c *cqCleanup) begin() {
+	if c.begun {
 		return
 	}
-	l.begun = true
-	for _, cq := range l.qp.cqs() {
+	c.begun = true
+	for _, cq := range c.qp.cqs() {
 		cq.mu.Lock()
-		l.failures = append(l.failures, cq.forget(l.qp)...)
+		c.failures = append(c.failures, cq.clean(c.qp)...)
 	}
 }
 
-func (l *leaving) end() {
-	if !l.begun {
+func (c *cqCleanup) end() {
+	if !c.begun {
 		return
 	}
-	for _, cq := range l.qp.cqs() {
+	for _, cq := range c.qp.cqs() {
 		cq.mu.Unlock()
 	}
 }
 
-// cqs are the QP's CQs in the order in which they are to be locked.
+// cqs returns the QP's CQs in the order in which they must be locked.
 func (qp *QP) cqs() []*CQ {
 	switch a, b := qp.sendCQ, qp.recvCQ; {
 	case a == nil: // it has no queues
@@ -51,9 +51,9 @@ func (qp *QP) cqs() []*CQ {
 	}
 }
 
-// forget takes a QP's completions off the ring, if the CQ still knows it under its
-// number. It is called with the CQ held.
-func (cq *CQ) forget(qp *QP) []failure {
+// clean takes a QP's completions off the ring, if the CQ still knows the QP under its
+// number. The caller holds the CQ.
+func (cq *CQ) clean(qp *QP) []failure {
 	switch {
 	case cq.qps[qp.num] != qp:
 		return nil
@@ -64,34 +64,34 @@ func (cq *CQ) forget(qp *QP) []failure {
 	return cq.drain()
 }
 
-// addQP makes qp the one that completions with its number speak of. A QP that is
-// being destroyed may have the number still; what is on the ring is that one's.
+// addQP attributes completions with qp's number to qp from now on. A QP that is being
+// destroyed may still have the number, and the completions on the ring belong to it.
 func (cq *CQ) addQP(qp *QP) {
 	cq.mu.Lock()
 	var failed []failure
 	if former := cq.qps[qp.num]; former != nil && former != qp {
-		failed = cq.forget(former)
+		failed = cq.clean(former)
 	}
 	if cq.qps == nil {
 		cq.qps = make(map[uint32]*QP)
 	}
 	cq.qps[qp.num] = qp
 	cq.mu.Unlock()
-	tell(failed)
+	handleFailures(failed)
 }
 
-// removeQP is called with the CQ held.
+// removeQP makes the CQ forget qp. The caller holds the CQ.
 func (cq *CQ) removeQP(qp *QP) {
 	if cq.qps[qp.num] == qp {
 		delete(cq.qps, qp.num)
 	}
 }
 
-// batches are for drain, which every QP that is closed needs.
+// batches holds buffers for drain, because every QP that is closed needs one.
 var batches = sync.Pool{New: func() any { return new([16]verbs.WC) }}
 
-// drain moves completions from the ring to old, no more than the ring can hold,
-// and tells whose failed. It is called with the CQ held.
+// drain moves completions from the ring to old, at most as many as the ring has entries,
+// and returns the QPs that failed. The caller holds the CQ.
 func (cq *CQ) drain() (failed []failure) {
 	batch := batches.Get().(*[16]verbs.WC)
 	defer batches.Put(batch)
@@ -103,22 +103,7 @@ func (cq *CQ) drain() (failed []failure) {
 			break
 		}
 	}
-	cq.setOdd()
-	return failed
-}
-
-// failures finds the QPs of completions that were no success. It is called with
-// the lock held that the completions were taken under, for the numbers may be
-// other QPs' later.
-func (cq *CQ) failures(wcs []verbs.WC) (failed []failure) {
-	for i := range wcs {
-		if wcs[i].Status != verbs.StatusSuccess {
-			if qp := cq.qps[wcs[i].QPN]; qp != nil {
-				qp.first.note(wcs[i].Status)
-				failed = append(failed, failure{qp, qp.life.Load()})
-			}
-		}
-	}
+	cq.setSlowPath()
 	return failed
 }
 

@@ -13,10 +13,11 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Wait takes completions off the CQ. It waits until there is at least one, ctx is
-// done, the CQ is closed, or no completion is to come because the CQ is one of an
-// rdmacm.Conn's own and the connection has ended. It parks the goroutine. Cancellation, Close and completions made in user space may be
-// noticed up to 500 µs late. A call without room in wcs is refused.
+// Wait takes completions off the CQ and stores them in wcs, which must have room for one. It
+// blocks the goroutine until the CQ has a completion, ctx is done, or the CQ is closed. On a
+// CQ that belongs to an rdmacm.Conn, it also returns when the connection has ended and no
+// more completions will arrive. Wait may notice cancellation, Close, and completions made in
+// user space up to 500 µs late.
 //
 // C: ibv_req_notify_cq, ibv_get_cq_event, ibv_ack_cq_events and ibv_poll_cq
 func (cq *CQ) Wait(ctx context.Context, wcs []verbs.WC) (int, error) {
@@ -42,17 +43,17 @@ func (cq *CQ) Wait(ctx context.Context, wcs []verbs.WC) (int, error) {
 			}
 			continue
 		}
-		if ending = cq.looks(ending); ending == looksAtEnd {
+		if ending = cq.countIdle(ending); ending == idleChecks {
 			return 0, cq.fail("wait for", *cause, "")
 		}
-		if err := cq.waitAtEnd(ctx); err != nil {
+		if err := cq.waitIdle(ctx); err != nil {
 			return 0, cq.waitFailed(ctx, "wait for", err)
 		}
 	}
 }
 
-// waitFailed is the error of a wait. The end of the caller's context is returned as it
-// is.
+// waitFailed returns the error of a wait. It returns the error of the caller's context
+// unchanged.
 func (o *object) waitFailed(ctx context.Context, op string, err error) error {
 	switch {
 	case ctx.Err() != nil && err == ctx.Err():
@@ -70,25 +71,25 @@ func (cq *CQ) end(cause error) {
 	}
 }
 
-// A device may take a work request off its queue a moment before it writes the
-// completion, or complete the last one without a completion. So Wait looks more
-// than once, with a pause between.
+// A device may take a work request off its queue a moment before it writes the completion,
+// or write no completion for the last one. So an ended CQ must be found idle more than once,
+// with a pause between.
 const (
-	looksAtEnd = 2
-	pauseAtEnd = time.Millisecond
+	idleChecks = 2
+	idlePause  = time.Millisecond
 )
 
-// looks counts the looks in a row that found nothing more to come.
-func (cq *CQ) looks(before int) int {
+// countIdle returns the number of checks in a row that found the CQ idle.
+func (cq *CQ) countIdle(before int) int {
 	if cq.isIdle() {
 		return before + 1
 	}
 	return 0
 }
 
-// waitAtEnd waits for an event, but not for long.
-func (cq *CQ) waitAtEnd(ctx context.Context) error {
-	short, cancel := context.WithTimeout(ctx, pauseAtEnd)
+// waitIdle waits for an event, but at most for idlePause.
+func (cq *CQ) waitIdle(ctx context.Context) error {
+	short, cancel := context.WithTimeout(ctx, idlePause)
 	defer cancel()
 	err := cq.events.Wait(short)
 	if ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
@@ -97,8 +98,8 @@ func (cq *CQ) waitAtEnd(ctx context.Context) error {
 	return err
 }
 
-// isIdle tells that no QP of the CQ has a work request outstanding, nor will have
-// one carried out.
+// isIdle reports whether all QPs of the CQ have failed or are closed, and have no work
+// requests outstanding.
 func (cq *CQ) isIdle() bool {
 	cq.mu.Lock()
 	qps := slices.Collect(maps.Values(cq.qps))
@@ -111,7 +112,7 @@ func (qp *QP) isIdle() bool {
 	defer qp.sq.Unlock()
 	qp.rq.Lock()
 	defer qp.rq.Unlock()
-	if qp.closed || !qp.failing() {
+	if qp.closed || !qp.hasFailed() {
 		return qp.closed
 	}
 	ring, ok := qp.ring.(driver.Idler)

@@ -22,20 +22,20 @@ type Device struct {
 	object
 	info        DeviceInfo
 	file        *deviceFile
-	provider    driver.Context // nil when the program links none that fits
-	foreign     string         // why a provider that is linked does not
+	provider    driver.Context // nil if the program links none that fits
+	mismatch    string         // why the linked provider does not fit, or ""
 	compVectors uint32
 	cookies     atomic.Uint64
-	attr        atomic.Pointer[verbs.DeviceAttr] // once somebody asked
+	attr        atomic.Pointer[verbs.DeviceAttr] // set by the first Attr
 	regions     regions
 	windows     map[uint32]*MW // by the upper 24 bits of their keys; guarded by graph
 	events      *asyncEvents
 	cleanup     runtime.Cleanup
 }
 
-// newDevice makes a Device of an open uverbs file, the kernel's or one that stands in
-// for it. The Device owns file from then on, also when this fails.
-// getContext gives it its context: a new one or, of an imported device, the one that is there.
+// newDevice returns a Device on an open uverbs file, of the kernel or of a model. It takes
+// ownership of file, even if it fails. getContext creates the kernel's context or, for an
+// imported device, queries the existing one.
 func newDevice(info DeviceInfo, file ioctl.File, getContext func(*Device) error) (*Device, error) {
 	d := &Device{info: info, file: newDeviceFile(file)}
 	d.root(info.Name, info.Driver.String())
@@ -70,7 +70,7 @@ func (d *Device) getContext() error {
 	if p == nil {
 		return d.openBare()
 	}
-	if d.foreign = d.info.foreign(p); d.foreign != "" {
+	if d.mismatch = d.info.mismatch(p); d.mismatch != "" {
 		return d.openBare()
 	}
 	if err := d.provide(p.Open, d.issueGetContext); err != nil {
@@ -79,7 +79,7 @@ func (d *Device) getContext() error {
 	return nil
 }
 
-// provide has the provider make its view of the context, with a call that issue carries out.
+// provide opens the device through its provider. issue makes the call to the kernel.
 func (d *Device) provide(open func(*driver.Open) (driver.Context, error), issue func(driver.UHW, []driver.Attr) error) error {
 	c := d.creation(nil)
 	r := &driver.Open{Call: c, Device: driverDevice{c.memory, d}}
@@ -89,7 +89,7 @@ func (d *Device) provide(open func(*driver.Open) (driver.Context, error), issue 
 		return err
 	}
 	ctx, err := open(r)
-	if err = c.made(err, nothing); err == nil {
+	if err = c.made(err, noop); err == nil {
 		d.provider = ctx
 	}
 	return err
@@ -102,49 +102,49 @@ func (d *Device) issueGetContext(u driver.UHW, extra []driver.Attr) error {
 	return d.doWith(r, u, extra)
 }
 
-// Info returns what discovery found out about the device.
+// Info returns the device's description from discovery.
 func (d *Device) Info() DeviceInfo { return d.info }
 
-// CompVectors is the number of completion vectors a CQ can choose from.
+// CompVectors returns the number of completion vectors that a CQ can choose from.
 func (d *Device) CompVectors() uint32 { return d.compVectors }
 
-// Close closes the device. Everything made from it must be closed before.
+// Close closes the device. All objects created from it must be closed first.
 //
 // C: ibv_close_device
 func (d *Device) Close() error {
 	if d == nil {
 		return closeNil("Device")
 	}
-	return d.close(nothing, func() error {
+	return d.close(noop, func() error {
 		d.cleanup.Stop()
 		return errors.Join(d.closeProvider(), d.events.close(), d.file.Close())
 	})
 }
 
-// cookie is a number that stands for an object in the kernel's events: never 0,
-// never used again, and harmless when it arrives late.
+// cookie returns a number that identifies an object in the kernel's events. It is never 0
+// and never used again, so a late event finds no other object.
 func (d *Device) cookie() uint64 { return d.cookies.Add(1) }
 
 func (d *Device) request(object, method uint16) *ioctl.Request {
 	return ioctl.New(uint32(d.info.Driver), object, method)
 }
 
-// noProvider explains why an object with queues can't be made.
+// noProvider returns the error of creating an object with queues without a provider.
 func (d *Device) noProvider(op, object string) error {
-	if d.foreign != "" {
-		return &Error{Op: op, Object: object, Device: d.info.Name, Err: verbs.ErrNoProvider, Hint: d.foreign}
+	if d.mismatch != "" {
+		return &Error{Op: op, Object: object, Device: d.info.Name, Err: verbs.ErrNoProvider, Hint: d.mismatch}
 	}
 	return &Error{Op: op, Object: object, Device: d.info.Name, Err: verbs.ErrNoProvider,
 		Hint: fmt.Sprintf("import _ %q, if it exists for this driver", fmt.Sprintf("github.com/goverbs/goverbs/provider/%v", d.info.Driver))}
 }
 
-// writeCommand begins a command from before the ioctl interface.
+// writeCommand returns a request for a command that predates the ioctl interface.
 func writeCommand[T any](d *Device, command uint32, in *T) *ioctl.Request {
 	return ioctl.Write(uint32(d.info.Driver), command, in)
 }
 
-// newCommand makes such a command for many times. It goes straight to the kernel:
-// what it is for is closed before its device.
+// newCommand returns such a command that can be issued many times. It bypasses deviceFile's
+// check for Close, because the command's object is closed before its device.
 func newCommand[In, Answer any](d *Device, command uint32, in In) *ioctl.Command {
 	return ioctl.NewCommand[In, Answer](d.file.File, uint32(d.info.Driver), command, in)
 }
@@ -154,7 +154,7 @@ func newCommand[In, Answer any](d *Device, command uint32, in In) *ioctl.Command
 // C: ibv_query_device_ex
 func (d *Device) Query() (*verbs.DeviceAttr, error) { return d.query(nil) }
 
-// query has room for the driver's own bytes in out.
+// query is Query with room for the driver's private bytes in out.
 func (d *Device) query(out []byte) (*verbs.DeviceAttr, error) {
 	var resp abi.IbUverbsExQueryDeviceResp
 	r := writeCommand(d, ioctl.Extended(abi.IB_USER_VERBS_EX_CMD_QUERY_DEVICE), &abi.IbUverbsExQueryDevice{})
@@ -167,8 +167,8 @@ func (d *Device) query(out []byte) (*verbs.DeviceAttr, error) {
 	return newDeviceAttr(&resp), nil
 }
 
-// Attr is a copy of what the first Query told. Most of it never changes, and to ask
-// again is a system call.
+// Attr returns a copy of the result of the first Query. Most attributes never change, and
+// each Query is a system call.
 //
 // C: what verbs_context keeps for its providers and librdmacm
 func (d *Device) Attr() (*verbs.DeviceAttr, error) {
@@ -180,8 +180,8 @@ func (d *Device) Attr() (*verbs.DeviceAttr, error) {
 		}
 		d.attr.Store(a)
 	}
-	mine := *a // has no slices or pointers
-	return &mine, nil
+	attr := *a // it has no slices or pointers
+	return &attr, nil
 }
 
 func newDeviceAttr(resp *abi.IbUverbsExQueryDeviceResp) *verbs.DeviceAttr {
@@ -215,8 +215,8 @@ func newDeviceAttr(resp *abi.IbUverbsExQueryDeviceResp) *verbs.DeviceAttr {
 	return a
 }
 
-// guidFromBE turns a GUID as the kernel stores it, most significant byte first,
-// into a number. Both platforms are little-endian.
+// guidFromBE converts a GUID from the kernel's big-endian form. Both supported platforms are
+// little-endian.
 func guidFromBE(v uint64) verbs.GUID { return verbs.GUID(bits.ReverseBytes64(v)) }
 
 func newODPCaps(resp *abi.IbUverbsExQueryDeviceResp) verbs.ODPCaps {
@@ -228,12 +228,13 @@ func newODPCaps(resp *abi.IbUverbsExQueryDeviceResp) verbs.ODPCaps {
 	}
 }
 
-// QueryClock reads the device's clock, by which completions are stamped ([verbs.WCExtTimestamp]). It
-// makes as many ticks in a millisecond as [verbs.DeviceAttr].HCACoreClock says, and wraps around in as
-// many bits as [verbs.DeviceAttr].TimestampMask has: ticks between two readings are their difference
-// and that mask. Only the first reading makes a system call.
+// QueryClock reads the device's clock, which also provides the timestamps of completions
+// ([verbs.WCExtTimestamp]). [verbs.DeviceAttr].HCACoreClock is the number of ticks in a
+// millisecond. To get the ticks between two readings, subtract them and mask the difference with
+// [verbs.DeviceAttr].TimestampMask, because the clock wraps around. Only the first reading
+// makes a system call.
 //
-// mlx5 devices have it; others are ErrNotSupported.
+// mlx5 devices have such a clock. For others the error matches ErrNotSupported.
 //
 // C: ibv_query_rt_values_ex with IBV_VALUES_MASK_RAW_CLOCK
 func (d *Device) QueryClock() (ticks uint64, err error) {
@@ -250,10 +251,11 @@ func (d *Device) QueryClock() (ticks uint64, err error) {
 	return ticks, err
 }
 
-// Handles lists the kernel's handles of all objects of a kind that were made through this
-// Device's descriptor, by whomever has it. It tells whether something was left open.
+// Handles returns the kernel's handles of all objects of a kind that were created through
+// this Device's descriptor, also by other processes that have it. Use it to find objects that
+// were left open.
 func (d *Device) Handles(kind verbs.ObjectKind) (handles []uint32, err error) {
-	const most = 65535 / 4 // a request has room for
+	const most = 65535 / 4 // a request has room for no more
 	err = d.using("list the objects of", func() error {
 		for room := 64; ; room *= 4 {
 			handles = make([]uint32, min(room, most))
@@ -261,7 +263,7 @@ func (d *Device) Handles(kind verbs.ObjectKind) (handles []uint32, err error) {
 			if err != nil {
 				return d.fail("list the objects of", err, "")
 			}
-			if int(n) < len(handles) || len(handles) == most { // the kernel counts no further than there is room
+			if int(n) < len(handles) || len(handles) == most { // the kernel counts only as many as there is room for
 				handles = handles[:min(int(n), len(handles))]
 				return nil
 			}
@@ -280,38 +282,38 @@ func (d *Device) issueHandles(kind verbs.ObjectKind, handles []uint32) (n uint32
 	return n, err
 }
 
-// Supports tells whether a QP of type t on this device takes send work requests of
-// opcode op, without a system call: siw takes no immediate data, for instance. PostSend
-// refuses what it does not take with an error that matches ErrNotSupported. The answer
-// is the provider's, so it is false of all when there is none
-// ([DeviceInfo.Provider] says why) or when it does not know.
+// Supports reports whether a QP of type t on this device accepts send work requests with
+// opcode op. It makes no system call. For example, siw accepts no immediate data. PostSend
+// refuses other opcodes with an error that matches ErrNotSupported. Supports asks the
+// provider, so it returns false if there is none ([DeviceInfo.Provider] says why) or if the
+// provider does not know.
 //
-// A device may support an opcode and still refuse some requests of it: of OpFlush,
-// [verbs.DeviceCap] tells which types there are.
+// A device that supports an opcode may still refuse some requests with it. For example,
+// [verbs.DeviceCap] has the types of OpFlush that a device supports.
 func (d *Device) Supports(t verbs.QPType, op verbs.Opcode) bool {
 	p, ok := d.provider.(driver.Supporter)
 	return ok && p.Supports(t, op)
 }
 
-// deviceFile is all that the process holds of the kernel for one device: the
-// descriptor and the queues mapped through it. Every mapping pins the kernel's
-// context, so the runtime's cleanup of a forgotten Device must unmap as well as
-// close. That is safe, because any queue in use keeps its Device reachable.
+// deviceFile holds all resources of the kernel that the process has for one device: the
+// descriptor and the queues that are mapped through it. Every mapping keeps the kernel's
+// context alive, so the cleanup of an unreachable Device must unmap them as well as close the
+// descriptor. That is safe, because a queue in use keeps its Device reachable.
 type deviceFile struct {
 	ioctl.File
 	calls  sync.RWMutex // held for reading by calls, for writing by Close
 	closed bool
-	mu     sync.Mutex                   // guards what follows
-	memory map[io.Closer]struct{}       // mapped, or allocated for queues
-	pins   map[*runtime.Pinner]struct{} // of registered Go memory; a Pinner forgotten while it pins ends the process
+	mu     sync.Mutex                   // guards the fields below
+	memory map[io.Closer]struct{}       // mappings and memory of queues
+	pins   map[*runtime.Pinner]struct{} // of registered Go memory; the runtime panics if it collects a Pinner that pins
 }
 
 func newDeviceFile(f ioctl.File) *deviceFile {
 	return &deviceFile{File: f, memory: make(map[io.Closer]struct{}), pins: make(map[*runtime.Pinner]struct{})}
 }
 
-// Ioctl refuses calls after Close, when the descriptor's number may be another
-// file's.
+// Ioctl refuses calls after Close, because the descriptor's number may belong to another
+// file then.
 func (f *deviceFile) Ioctl(r *ioctl.Request) error {
 	f.calls.RLock()
 	defer f.calls.RUnlock()
@@ -334,7 +336,7 @@ func (f *deviceFile) release(c io.Closer) error {
 	return c.Close()
 }
 
-// pin holds b in place until unpin.
+// pin keeps b in place until unpin.
 func (f *deviceFile) pin(b []byte) *runtime.Pinner {
 	p := new(runtime.Pinner)
 	p.Pin(&b[0])
@@ -351,9 +353,9 @@ func (f *deviceFile) unpin(p *runtime.Pinner) {
 	p.Unpin()
 }
 
-// Close lets go of the kernel: of queues first, for a mapping keeps the kernel's
-// context alive. The objects have returned theirs; what a provider mapped for the
-// whole device is still there.
+// Close frees all resources, mappings first, because a mapping keeps the kernel's context
+// alive. Only what a provider mapped for the whole device is still mapped, unless the Device
+// became unreachable.
 func (f *deviceFile) Close() error {
 	f.calls.Lock()
 	defer f.calls.Unlock()
@@ -373,5 +375,5 @@ func (f *deviceFile) Close() error {
 	return errors.Join(errs...)
 }
 
-// abandon frees everything, for a Device that nobody can reach any more.
-func (f *deviceFile) abandon() { _ = f.Close() } // nobody is left to tell
+// abandon is the cleanup of an unreachable Device.
+func (f *deviceFile) abandon() { _ = f.Close() } // the error has no receiver

@@ -143,7 +143,7 @@ func (dm *DM) Close() error {
 		return closeNil("DM")
 	}
 	if dm.lent {
-		return dm.close(nothing, dm.memory.free)
+		return dm.close(noop, dm.memory.free)
 	}
 	return dm.close(func() error {
 		return destroy(dm.data, func() error { return dm.issueFree(dm.handle) })
@@ -222,7 +222,7 @@ func (h *DMAH) Close() error {
 	if h == nil {
 		return closeNil("DMAH")
 	}
-	return h.close(h.issueFree, nothing)
+	return h.close(h.issueFree, noop)
 }
 
 func (h *DMAH) issueFree() error {

@@ -1,21 +1,22 @@
-// Package uverbs is the RDMA verbs over the Linux kernel's own interface,
-// /dev/infiniband/uverbs*, without C and without libibverbs.
+// Package uverbs implements the RDMA verbs on the Linux kernel's own interface,
+// /dev/infiniband/uverbs*, without C and libibverbs.
 //
-// [Open] a [Device]; from it come completion queues ([CQ]) and a [PD], and from
-// that memory regions ([MR]) and windows on them ([MW]), queue pairs ([QP]), shared
-// receive queues ([SRQ]) and addresses for datagrams ([verbs.AH]). Posting and polling
-// run in user space on queues shared with the device, through a provider: a package
-// that knows one driver's queues. Name the providers a program needs with blank
-// imports,
+// [Open] returns a [Device]. A Device creates completion queues ([CQ]) and protection domains
+// ([PD]). A PD creates memory regions ([MR]) and windows on them ([MW]), queue pairs ([QP]),
+// shared receive queues ([SRQ]) and address handles for datagrams ([verbs.AH]). Posting and
+// polling run in user space, on queues shared with the device, through a provider. A provider
+// is a package that knows the queues of one driver. Link the providers that a program needs
+// with blank imports:
 //
 //	import _ "github.com/goverbs/goverbs/provider/rxe"
 //
-// What needs no queues (query, GID table, PD, async events) works without one.
+// Operations without queues (queries, GID tables, PDs, asynchronous events) work without a
+// provider.
 //
-// Open takes a name. [OpenNetdev], [OpenPCI], [OpenNode], [OpenFile] and
-// rdmacm.OpenDevice find a device by its interface, its PCI address, its node, a
-// descriptor that another process opened, or an IP address. [ImportFile] shares one that
-// another process uses.
+// Open finds a device by its name. [OpenNetdev], [OpenPCI], [OpenNode], [OpenFile] and
+// rdmacm.OpenDevice find it by its network interface, its PCI address, its device node, a
+// descriptor that another process opened, or an IP address. [ImportFile] shares a device with
+// another process.
 //
 // The shortest whole program:
 //
@@ -51,23 +52,24 @@
 //
 // # Ownership
 //
-// Every object keeps its parents reachable, and Close of an object still in use
-// is refused with [verbs.ErrInUse]. Objects must be closed, children first; only a
-// Device that became unreachable with all it owns is closed by the runtime.
+// Every object keeps its parents reachable. Close of an object that others use returns
+// [verbs.ErrInUse], so close children first. All objects must be closed. As the only
+// exception, the runtime closes a Device that became unreachable together with all of its
+// objects.
 //
 // # Concurrency
 //
-// All methods may be called from several goroutines. Posts to one send queue
-// take turns, as do posts to one receive queue and polls of one CQ; different
-// queues never wait for each other.
+// All methods may be called from several goroutines. Posts to one send queue are serialized,
+// as are posts to one receive queue and polls of one CQ. Different queues never wait for each
+// other.
 //
-// Waiting parks a goroutine, not a thread. A lone waiter on a [CompChannel] first
-// blocks its thread, for at most 500 µs. It does so only while recent events arrived
-// that fast and another P is free.
+// A waiter blocks its goroutine, not a thread. A lone waiter on a [CompChannel] first blocks
+// its thread, for at most 500 µs. It does so only while recent events arrived that fast and
+// another P is free.
 //
 // # Errors
 //
-// Errors name the operation, the object, the device and, where it is known,
-// the remedy. They match the kernel's errno and this package's sentinels with
-// errors.Is. A completion's [verbs.Status] is an error as well.
+// Errors name the operation, the object, the device and, if it is known, the remedy. With
+// errors.Is, they match the kernel's errno and the sentinels of package verbs. The
+// [verbs.Status] of a completion is an error as well.
 package uverbs

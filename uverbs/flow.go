@@ -239,7 +239,7 @@ func (c *Counters) Close() error {
 		defer r.Free()
 		r.Handle(abi.UVERBS_ATTR_DESTROY_COUNTERS_HANDLE, c.handle)
 		return r.Do(c.dev.file)
-	}, nothing)
+	}, noop)
 }
 
 // FlowCount counts what matches.

@@ -14,12 +14,12 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// maxGIDEntries is what fits behind the 16-bit length of a request's attribute.
+// maxGIDEntries is the number of entries that fit into an attribute, whose length has 16 bits.
 const maxGIDEntries = (1<<16 - 1) / gidEntrySize
 
 const gidEntrySize = 32
 
-// GIDTable lists the used GIDs of all ports.
+// GIDTable returns the GIDs of all ports that are in use.
 //
 // C: ibv_query_gid_table
 func (d *Device) GIDTable() ([]verbs.GIDEntry, error) {
@@ -41,7 +41,7 @@ func (d *Device) GIDTable() ([]verbs.GIDEntry, error) {
 	return table, nil
 }
 
-// QueryGID returns one slot of a port's GID table. An empty slot is ENODATA.
+// QueryGID returns one slot of a port's GID table. For an empty slot the error is ENODATA.
 //
 // C: ibv_query_gid_ex
 func (d *Device) QueryGID(port, index uint32) (*verbs.GIDEntry, error) {
@@ -63,24 +63,23 @@ func newGIDEntry(e *abi.IbUverbsGidEntry) verbs.GIDEntry {
 	return verbs.GIDEntry{GID: gidBytes(&e.Gid), Type: verbs.GIDType(e.GidType), Port: e.PortNum, Index: e.GidIndex, NetdevIndex: e.NetdevIfindex}
 }
 
-// GIDChoice says what [Device.ChooseGID] may choose. Nil and the zero value mean
-// anything.
+// GIDChoice restricts the GIDs that [Device.ChooseGID] may choose. Nil and the zero value
+// allow all GIDs.
 type GIDChoice struct {
-	Addr netip.Addr    // the own IP address that it must stand for; the zero Addr means any
-	Type verbs.GIDType // GIDTypeIB, the zero value, means any
-	// IPv4 and IPv6 allow GIDs of that family only; both or none mean either.
+	Addr netip.Addr    // local IP address of the GID; the zero Addr allows any
+	Type verbs.GIDType // GIDTypeIB, the zero value, allows any
+	// IPv4 and IPv6 allow only GIDs of that family; both or none allow either.
 	IPv4, IPv6 bool
 }
 
-// ChooseGID chooses a GID of a port, counted from 1, whose Index is then the
-// SGIDIndex of addresses. RoCE v2 goes before v1, IPv4 before IPv6, and that
-// before link-local addresses; among equals, and on InfiniBand, the first is
-// taken. Both ends of a connection need GIDs of the same type and family. The
-// port must be active.
+// ChooseGID chooses a GID of a port. Ports count from 1. Use the Index of the result as the
+// SGIDIndex of addresses. ChooseGID prefers RoCE v2 to v1, IPv4 to IPv6, and link-local
+// addresses least. Among equals, and on InfiniBand, it chooses the first. Both ends of a
+// connection need GIDs of the same type and family. The port must be active.
 //
-// When there is none the error matches ErrNoGID and lists those there are. On
-// RoCE the addresses of the network device make the GIDs; a new address takes a
-// moment to become one.
+// If no GID is allowed, the error matches ErrNoGID and lists the GIDs of the port. On RoCE, the
+// kernel derives GIDs from the IP addresses of the network device; after an address is added,
+// this takes a moment.
 //
 // libibverbs leaves the choice to its users.
 func (d *Device) ChooseGID(port uint32, choice *GIDChoice) (*verbs.GIDEntry, error) {
@@ -118,7 +117,7 @@ func (c *GIDChoice) allows(e *verbs.GIDEntry) bool {
 	switch {
 	case c.Addr.IsValid() && c.Addr.WithZone("").Unmap() != ip:
 		return false
-	case e.Index > math.MaxUint8: // there is no room for more in an address
+	case e.Index > math.MaxUint8: // an address has room for 8 bits
 		return false
 	case c.Type != verbs.GIDTypeIB && c.Type != e.Type:
 		return false
@@ -128,8 +127,8 @@ func (c *GIDChoice) allows(e *verbs.GIDEntry) bool {
 	return c.IPv4 == ip.Is4()
 }
 
-// familyRank is lower for an address that reaches further, in a network as most
-// are.
+// familyRank returns a lower rank for an address that is likely to be reachable from more
+// hosts.
 func familyRank(g verbs.GID) int {
 	switch ip := g.Addr(); {
 	case ip.Is4():
@@ -140,7 +139,8 @@ func familyRank(g verbs.GID) int {
 	return 1
 }
 
-// advice tells what a port has, none of which is allowed, and how it gets more.
+// advice returns a hint for a port without an allowed GID. It lists the GIDs of the port and
+// says how to add one.
 func (c *GIDChoice) advice(table []verbs.GIDEntry, link verbs.LinkLayer) string {
 	have := "the port has none"
 	netdev := "the network device"

@@ -34,15 +34,15 @@ func TestParentThatIsClosing(t *testing.T) {
 		if err := new(object).attach("MR", parent); !errors.Is(err, verbs.ErrClosed) {
 			t.Error("made of it:", err)
 		}
-		if err := child.move(other, parent, nothing); !errors.Is(err, verbs.ErrClosed) {
+		if err := child.move(other, parent, noop); !errors.Is(err, verbs.ErrClosed) {
 			t.Error("moved to it:", err)
 		}
 		return nil
-	}, nothing)
+	}, noop)
 	if err != nil {
 		t.Error(err)
 	}
-	if err := other.close(nothing, nothing); !errors.Is(err, verbs.ErrInUse) {
+	if err := other.close(noop, noop); !errors.Is(err, verbs.ErrInUse) {
 		t.Error("a move that was refused changed the parent:", err)
 	}
 }
@@ -51,7 +51,7 @@ func TestParentThatIsClosing(t *testing.T) {
 func TestDestroyRefused(t *testing.T) {
 	_, n, _ := family(t)
 	refused := errors.New("refused")
-	if err := n.close(func() error { return refused }, nothing); !errors.Is(err, refused) {
+	if err := n.close(func() error { return refused }, noop); !errors.Is(err, refused) {
 		t.Error(err)
 	}
 	child := new(object)
@@ -59,7 +59,7 @@ func TestDestroyRefused(t *testing.T) {
 		t.Error(err)
 	}
 	child.detach()
-	if err := n.close(nothing, nothing); err != nil {
+	if err := n.close(noop, noop); err != nil {
 		t.Error(err)
 	}
 }

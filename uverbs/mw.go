@@ -186,7 +186,7 @@ func (mw *MW) holdQP(qp *object) error {
 	if mw.holds != nil {
 		mw.leaveLocked(mw.holds)
 	}
-	mw.lean(qp)
+	mw.addParentLocked(qp)
 	mw.holds = qp
 	return nil
 }

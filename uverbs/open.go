@@ -14,17 +14,16 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Open opens the RDMA device of that name, such as "siw0".
+// Open opens the RDMA device with the given name, such as "siw0".
 //
 // C: ibv_open_device
 func Open(name string) (*Device, error) {
 	return find(name, func(info DeviceInfo) bool { return info.Name == name })
 }
 
-// OpenIndex opens the RDMA device with that kernel index, which is how
-// connection management names the device it chose. guid is the device's node
-// GUID, which settles it where only sysfs could be asked, and sysfs knows no
-// indexes.
+// OpenIndex opens the RDMA device with the given kernel index, by which the connection
+// manager identifies devices. guid is the device's node GUID. If netlink is not available,
+// OpenIndex finds the device by guid alone, because sysfs has no indexes.
 func OpenIndex(index uint32, guid verbs.GUID) (*Device, error) {
 	return find(fmt.Sprintf("device index %d", index), func(info DeviceInfo) bool {
 		return info.NodeGUID == guid && (info.Index == index || info.Driver == verbs.DriverUnknown)
@@ -44,9 +43,9 @@ func find(what string, match func(DeviceInfo) bool) (*Device, error) {
 	return nil, &Error{Op: "open", Object: what, Err: errors.Join(verbs.ErrNoDevice, skipped), Hint: haveDevices(infos)}
 }
 
-// OpenNetdev opens the RDMA device that has a port on the network interface of that name,
-// such as "eth0", and returns the port's number. Only netlink knows interfaces. VLANs and
-// bonds have no device of their own: give the interface below, or open the device of an
+// OpenNetdev opens the RDMA device that has a port on the named network interface, such as
+// "eth0", and returns the port's number. It needs netlink. VLANs and bonds have no RDMA
+// device of their own. For these, name the underlying interface, or open the device of an IP
 // address with rdmacm.OpenDevice.
 func OpenNetdev(name string) (*Device, uint32, error) {
 	infos, skipped, err := list()
@@ -75,7 +74,7 @@ func OpenNetdev(name string) (*Device, uint32, error) {
 }
 
 // OpenNode opens the RDMA device of a device node, such as "/dev/infiniband/uverbs0". The
-// node may have any name: its number tells which device it is.
+// node may have any name: its device number identifies the device.
 func OpenNode(path string) (*Device, error) {
 	infos, skipped, err := list()
 	if err != nil {
@@ -94,16 +93,16 @@ func OpenNode(path string) (*Device, error) {
 	return OpenFile(f)
 }
 
-// OpenFile opens the RDMA device of a descriptor of its node, which another process may
-// have opened: a parent, or one that sent it over a Unix socket (SCM_RIGHTS). So a program
-// that may not open the node can use the device. The kernel makes one context for a
-// descriptor: it must not be in use, and can be used once. The device keeps a copy of the
-// descriptor; the caller closes f.
+// OpenFile opens the RDMA device of an open file of its node. Another process may have opened
+// the file: a parent, or a process that sent it over a Unix socket (SCM_RIGHTS). So a program
+// without permission to open the node can use the device. The kernel creates one context for
+// each open file, so the file must not be in use and can be used only once. The Device has a
+// duplicate of the descriptor; the caller closes f.
 //
-// [ImportFile] takes a descriptor that is in use.
+// [ImportFile] takes a file that is in use.
 func OpenFile(f *os.File) (*Device, error) { return onFile("open", f, DeviceInfo.openOn) }
 
-// onFile finds out which device a descriptor is of.
+// onFile calls use with the device that f belongs to and a duplicate of f.
 func onFile(op string, f *os.File, use func(DeviceInfo, ioctl.File) (*Device, error)) (*Device, error) {
 	infos, skipped, err := list()
 	if err != nil {
@@ -122,8 +121,8 @@ func onFile(op string, f *os.File, use func(DeviceInfo, ioctl.File) (*Device, er
 		Hint: "it is no node of a device; " + haveDevices(infos)}
 }
 
-// OpenPCI opens the RDMA device of a PCI function, such as "0000:3b:00.0"; without a
-// domain, 0000 is meant. It reads sysfs. Software devices have no PCI address.
+// OpenPCI opens the RDMA device of a PCI function, such as "0000:3b:00.0". The domain
+// defaults to 0000. OpenPCI reads sysfs. Software devices have no PCI address.
 func OpenPCI(address string) (*Device, error) {
 	name, err := pciDevice("/sys", address)
 	if err != nil {
@@ -132,8 +131,7 @@ func OpenPCI(address string) (*Device, error) {
 	return Open(name)
 }
 
-// pciDevice is the name of the RDMA device of a PCI function, the first if there are
-// several.
+// pciDevice returns the name of the first RDMA device of a PCI function.
 func pciDevice(root, address string) (string, error) {
 	if strings.Count(address, ":") == 1 {
 		address = "0000:" + address

@@ -83,7 +83,7 @@ func (pd *PD) Close() error {
 		return closeNil("PD")
 	}
 	if pd.lent {
-		return pd.close(nothing, pd.memory.free)
+		return pd.close(noop, pd.memory.free)
 	}
 	return pd.close(func() error {
 		return destroy(pd.data, func() error { return pd.dev.issueDeallocPD(pd.handle) })

@@ -13,7 +13,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// QueryPort asks the kernel about a port, counted from 1.
+// QueryPort returns the attributes of a port. Ports count from 1.
 //
 // C: ibv_query_port
 func (d *Device) QueryPort(port uint32) (*verbs.PortAttr, error) {
@@ -53,10 +53,12 @@ func newPortAttr(resp *abi.IbUverbsQueryPortRespEx) *verbs.PortAttr {
 	return a
 }
 
-// QueryPortSpeed asks for the bandwidth that a port, counted from 1, really has, in units of
-// 100 Mb/s. A port of several bonded links has the bandwidth of all of them. It may be no product
-// of the widths and speeds that [verbs.PortAttr] names. It needs Linux 7.2 and a driver that tells, of which
-// mlx5 is one; otherwise the error matches [verbs.ErrNotSupported].
+// QueryPortSpeed returns the actual bandwidth of a port in units of 100 Mb/s. Ports count from
+// 1. A port of several bonded links has the bandwidth of all of them, so the result may not
+// be a product of a width and a speed in [verbs.PortAttr]. It needs Linux 7.2 and support by
+// the driver, such as mlx5's. Otherwise the error matches [verbs.ErrNotSupported].
+//
+// Experimental: may change in any release; see docs/stability.md.
 //
 // C: ibv_query_port_speed
 func (d *Device) QueryPortSpeed(port uint32) (speed uint64, err error) {
@@ -74,7 +76,8 @@ func (d *Device) QueryPortSpeed(port uint32) (speed uint64, err error) {
 	return speed, nil
 }
 
-// methodHint names a method that the kernel has since 7.2, where it or the driver has none.
+// methodHint explains that a method needs Linux 7.2 and support by the driver, if err says that
+// it is not supported.
 func (d *Device) methodHint(err error, object, method string) string {
 	if !ioctl.Unsupported(err) {
 		return ""
@@ -82,8 +85,8 @@ func (d *Device) methodHint(err error, object, method string) string {
 	return fmt.Sprintf("method %s of object %s is of Linux 7.2, and driver %v may have none", method, object, d.info.Driver)
 }
 
-// QueryPKey returns an entry of a port's partition key table. The kernel shows
-// them in sysfs only, so this one query needs /sys. iWARP has no such table.
+// QueryPKey returns an entry of a port's partition key table. It reads sysfs, because the
+// kernel has no other interface for it. iWARP has no such table.
 //
 // C: ibv_query_pkey
 func (d *Device) QueryPKey(port, index uint32) (uint16, error) {

@@ -11,14 +11,14 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// call is one call to the kernel that the provider makes, so that it can act before
-// and after the kernel does: a driver.Call.
+// call implements driver.Call, one call to the kernel that the provider makes, so that it can
+// act before and after the kernel.
 type call struct {
 	*memory
-	own   memory // of an object that is being made, which then keeps the call for it
+	own   memory // memory of a new object, which keeps the call alive for it
 	issue func(driver.UHW, []driver.Attr) error
-	again bool // may be made more than once
-	done  bool // was made
+	again bool // Do may be called more than once
+	done  bool // Do has succeeded
 }
 
 // Do implements driver.Call.
@@ -33,17 +33,17 @@ func (c *call) Do(u driver.UHW, extra ...driver.Attr) error {
 	return nil
 }
 
-// creation is the call that makes an object, with memory for that object.
+// creation returns a call that creates an object, with memory for that object.
 func (d *Device) creation(issue func(driver.UHW, []driver.Attr) error) *call {
 	c := &call{own: memory{file: d.file}, issue: issue}
 	c.memory = &c.own
 	return c
 }
 
-// made tells what came of a creation. A provider that gave up, or made no call, is
-// undone: the kernel's object goes if it was made, then the memory.
+// made finishes a creation and returns its error. If the provider failed or did not call Do,
+// made destroys the kernel's object, if there is one, and then frees the memory.
 func (c *call) made(err error, destroy func() error) error {
-	c.issue = nil // and all that it holds
+	c.issue = nil // frees everything that the closure holds
 	switch {
 	case err == nil && c.done:
 		return nil
@@ -55,8 +55,9 @@ func (c *call) made(err error, destroy func() error) error {
 	return errors.Join(err, c.memory.free())
 }
 
-// destroy has the provider take part, if it wants to, when the kernel's object goes.
-// The kernel's result counts, whatever the provider says of it.
+// destroy destroys a kernel's object through its provider if that is a driver.Destroyer, or
+// else directly. It succeeds if the kernel has destroyed the object, even if the provider
+// then returns an error.
 func destroy(provider any, do func() error) error {
 	d, ok := provider.(driver.Destroyer)
 	if !ok {
@@ -77,13 +78,13 @@ func destroy(provider any, do func() error) error {
 	return err
 }
 
-// replacement is a call that may exchange the memory of an object.
+// replacement returns a call that may replace the memory of an object.
 func (d *Device) replacement(of *memory) *call {
 	return &call{memory: &memory{file: d.file, owner: of}, again: true}
 }
 
-// replaced ends a replacement: the object takes over the new memory, unless the
-// provider gave up. The provider has freed the old memory.
+// replaced finishes a replacement and returns its error. If the provider succeeded, the
+// object takes over the new memory; the provider has freed the old memory.
 func (c *call) replaced(of *memory, err error) error {
 	switch {
 	case err != nil:
@@ -100,7 +101,7 @@ var (
 	errNotMade   = errors.New("the provider made no call")
 )
 
-// driverPart adds what is the driver's own to a request.
+// driverPart adds the driver's private bytes and attributes to a request.
 func driverPart(r *ioctl.Request, u driver.UHW, extra []driver.Attr) {
 	r.Driver(u.In, u.Out)
 	for i := range extra {
@@ -117,7 +118,7 @@ func driverPart(r *ioctl.Request, u driver.UHW, extra []driver.Attr) {
 	}
 }
 
-// doWith issues a request with what is the driver's own.
+// doWith issues a request with the driver's private bytes and attributes.
 func (d *Device) doWith(r *ioctl.Request, u driver.UHW, extra []driver.Attr) error {
 	driverPart(r, u, extra)
 	if err := r.Do(d.file); err != nil {
@@ -131,7 +132,7 @@ func (d *Device) doWith(r *ioctl.Request, u driver.UHW, extra []driver.Attr) err
 	return nil
 }
 
-// driverDevice is a Device as its provider sees it: a driver.Device.
+// driverDevice implements driver.Device, a provider's view of a Device.
 type driverDevice struct {
 	*memory
 	dev *Device
@@ -194,14 +195,14 @@ func (d driverDevice) Notifier(cq uint32) func(solicitedOnly bool) error {
 	return n.arm
 }
 
-// notifier arms the CQs of drivers that are told so with a system call.
+// notifier arms the CQs of drivers that arm them with a system call.
 type notifier struct {
 	dev            *Device
 	cq             uint32
 	any, solicited *ioctl.Command // nil until needed, as few CQs need both
 }
 
-// arm asks for one event and, but for the first time, allocates nothing.
+// arm requests one event. It allocates only at its first use.
 func (n *notifier) arm(solicitedOnly bool) error {
 	if solicitedOnly {
 		return n.issue(&n.solicited, 1)
@@ -230,10 +231,10 @@ func (d driverDevice) Write(lkey uint32, addr uint64, b []byte) bool {
 	return d.dev.regions.write(lkey, addr, b)
 }
 
-// bareBytes are the least bytes of its own that a kernel driver wants, so that a
-// device opens, and has PDs and MRs, without a provider. What the kernel answers is
-// not read: sizes are those of the newest answer known, because some drivers write
-// all of it whatever room they are told of.
+// bareBytes describes the private bytes that a kernel driver requires at least, so that a
+// device can be opened, and can have PDs and MRs, without a provider. The driver's response
+// is ignored. Its buffer is as long as the longest known response, because some drivers write
+// all of it, whatever length the request has.
 type bareBytes struct {
 	openIn  []byte
 	openOut int
@@ -245,23 +246,23 @@ type bareBytes struct {
 }
 
 var bareDrivers = map[verbs.DriverID]bareBytes{
-	// Two pages of registers, CQEs of version 1, and no register for the context
-	// where the kernel can do without.
+	// Two pages of registers, version 1 CQEs, and no register for the context if the
+	// kernel needs none.
 	// C: struct mlx5_ib_alloc_ucontext_req_v2
 	verbs.DriverMLX5: {openIn: []byte{0: 16, 4: 4, 16: 1, 24: 3, 31: 0}, openOut: 72, pdOut: 4, xrcIn: 56, xrcOut: 40},
 	verbs.DriverMLX4: {openOut: 16, pdOut: 4},
-	// The capabilities of batches and of a smallest send queue, without which some
-	// devices refuse.
+	// The capabilities of batches and of a minimal send queue, which some devices
+	// require.
 	// C: struct efa_ibv_alloc_ucontext_cmd
 	verbs.DriverEFA: {openIn: []byte{0: 3, 7: 0}, openOut: 24},
 	// C: struct erdma_uresp_alloc_ctx
 	verbs.DriverERDMA: {openOut: 40},
-	// The version of the interface. An answer of 16 bytes would ask for hardware of
-	// the first generation.
+	// The version of the interface. A response of 16 bytes would mean first-generation
+	// hardware.
 	// C: struct irdma_alloc_ucontext_req
 	verbs.DriverIRDMA: {openIn: []byte{4: 5, 15: 0}, openOut: 80, pdOut: 8, mrIn: 8},
 	verbs.DriverIonic: {openIn: make([]byte, 8), openOut: 40},
-	// Less room turns off a page of the whole device.
+	// With a shorter response, the driver turns off a page for the whole device.
 	// C: struct c4iw_alloc_ucontext_resp
 	verbs.DriverCXGB4:  {openOut: 16, pdOut: 4},
 	verbs.DriverOCRDMA: {openOut: 80, pdOut: 24},
@@ -270,8 +271,8 @@ var bareDrivers = map[verbs.DriverID]bareBytes{
 	verbs.DriverSIW:    {openOut: 8, mrIn: 8, mrOut: 8},
 }
 
-// bare is what goes to the kernel where no provider takes part. Devices with a
-// provider get nothing of it.
+// bare returns the private bytes of a device without a provider. They are empty for a device
+// that has one.
 func (d *Device) bare() bareBytes {
 	if d.provider != nil {
 		return bareBytes{}
@@ -294,7 +295,7 @@ func room(n int) []byte {
 	return make([]byte, n)
 }
 
-// openBare opens the device for what needs no provider.
+// openBare opens the device without a provider.
 func (d *Device) openBare() error {
 	err := d.issueGetContext(d.bare().open(), nil)
 	if err == nil {
@@ -302,7 +303,7 @@ func (d *Device) openBare() error {
 	}
 	hint := contextHint(err)
 	if _, known := bareDrivers[d.info.Driver]; hint == "" && !known && (errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.EFAULT)) {
-		hint = "this kernel driver may want bytes of its own, which only a provider for it knows"
+		hint = "this kernel driver may require private bytes, which only a provider for it knows"
 	}
 	return d.fail("open", err, hint)
 }

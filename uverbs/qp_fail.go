@@ -9,67 +9,111 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// failed notes that the QP has failed, and lets the provider complete what the device
-// will not, where it has to. A failed completion, a fatal event and a move to the error
-// state call it. Errors from before the last RESET are ignored.
-//
-// It returns once the QP has been flushed, by this goroutine or another. A refused post
-// calls it, and then posts what is to be flushed.
-func (qp *QP) failed(life uint32) {
-	if qp.failing() {
+// failure is a failed completion's QP, and the generation of the QP that the completion
+// belongs to.
+type failure struct {
+	qp         *QP
+	generation uint32
+}
+
+// failures returns the QPs of the failed completions among wcs. The caller holds the CQ's
+// lock since it took wcs off the ring, because the numbers may belong to other QPs later.
+func (cq *CQ) failures(wcs []verbs.WC) (failed []failure) {
+	for i := range wcs {
+		if wcs[i].Status != verbs.StatusSuccess {
+			if qp := cq.qps[wcs[i].QPN]; qp != nil {
+				qp.errorOnce.note(wcs[i].Status)
+				failed = append(failed, failure{qp, qp.generation.Load()})
+			}
+		}
+	}
+	return failed
+}
+
+// handleFailures moves the QPs to ERR, flushes them and reports their first errors. The
+// caller holds no lock of a queue.
+func handleFailures(failures []failure) {
+	for _, f := range failures {
+		f.qp.onError(f.generation)
+		f.qp.errorOnce.report()
+	}
+}
+
+// onError moves the QP to ERR and flushes it, unless its device does that by itself.
+// It returns once the QP has been flushed, by this goroutine or another. Errors from
+// before the last RESET are ignored.
+func (qp *QP) onError(generation uint32) {
+	if qp.hasFailed() {
 		return
 	}
-	if qp.flusher == nil { // nothing to flush, so no lock: a device in software may complete within a post
-		qp.noteFailed(life)
+	if !qp.needsFlush() { // nothing to flush, so no lock: a model may complete work within a post
+		qp.setFailed(generation)
 		return
 	}
 	qp.sq.Lock()
 	defer qp.sq.Unlock()
 	qp.rq.Lock()
 	defer qp.rq.Unlock()
-	if qp.life.Load() == life {
-		qp.beginFailing(qp.moveToErr)
-	}
-}
-
-// beginFailing is failed with both queues held. move puts the QP into ERR.
-func (qp *QP) beginFailing(move func() error) {
-	if qp.closed || qp.failing() {
+	if qp.generation.Load() != generation || qp.closed || qp.hasFailed() {
 		return
 	}
-	if qp.flusher != nil {
-		qp.flush(move)
-	}
-	qp.noteFailed(qp.life.Load())
-	qp.setOdd()
+	_ = qp.moveToErr() // an error means that the QP can't fail any further
+	qp.enteredErr()
 }
 
-// failing reports whether the QP is in the error state, and flushed where the provider has to.
-func (qp *QP) failing() bool { return qp.failedIn.Load() == uint64(qp.life.Load())+1 }
+// enteredErr flushes a QP that has just been moved to ERR. The caller holds both queues,
+// and has held them since before the move.
+func (qp *QP) enteredErr() {
+	if qp.closed || qp.hasFailed() {
+		return
+	}
+	qp.flush()
+	qp.setFailed(qp.generation.Load())
+	qp.setSlowPath()
+}
 
-// noteFailed ignores what is older than the last RESET.
-func (qp *QP) noteFailed(life uint32) {
-	for old := qp.failedIn.Load(); old < uint64(life)+1 && !qp.failedIn.CompareAndSwap(old, uint64(life)+1); {
+// needsFlush reports whether the device leaves work requests of a failed QP on its queues.
+func (qp *QP) needsFlush() bool { return qp.flusher != nil || qp.flushedByErr }
+
+// flush appends to the CQs the completions that the provider makes for the device. The
+// caller holds both queues.
+func (qp *QP) flush() {
+	if qp.flusher == nil {
+		return
+	}
+	f := qp.flusher.Flush()
+	qp.sendCQ.complete(f.Send)
+	if qp.recvCQ != nil {
+		qp.recvCQ.complete(f.Recv)
+	}
+}
+
+// hasFailed reports whether the QP has failed since the last RESET and has been flushed.
+func (qp *QP) hasFailed() bool { return qp.failedIn.Load() == uint64(qp.generation.Load())+1 }
+
+// setFailed records that the QP failed in a generation, unless it has failed in a later one.
+func (qp *QP) setFailed(generation uint32) {
+	for old := qp.failedIn.Load(); old < uint64(generation)+1 && !qp.failedIn.CompareAndSwap(old, uint64(generation)+1); {
 		old = qp.failedIn.Load()
 	}
 }
 
 func (qp *QP) moveToErr() error {
-	return qp.modify(&verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState, nothingMore)
+	return qp.modify(&verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState, nil)
 }
 
-// heardOfEnd is failed for an asynchronous event. Nothing in an event tells when it was
-// raised, and it may have waited for a reader since before a RESET. So the kernel is
-// asked what state the QP is in now, unless this is the QP's first life.
-func (qp *QP) heardOfEnd() {
-	life := qp.life.Load()
-	if life == 0 || qp.inError() {
-		qp.failed(life)
+// onFatalEvent is onError for an asynchronous event. An event does not say when it was
+// raised, and may have waited for a reader since before a RESET. So the kernel is asked for
+// the QP's state, unless the QP has never been in RESET since it was created.
+func (qp *QP) onFatalEvent() {
+	generation := qp.generation.Load()
+	if generation == 0 || qp.inError() {
+		qp.onError(generation)
 	}
 }
 
-// inError takes a QP of which the kernel can't say for a failed one. Linux 6.1's siw says
-// RESET of all.
+// inError reports whether the kernel says that the QP has failed, or can't say. Linux 6.1's
+// siw says RESET for every QP.
 func (qp *QP) inError() bool {
 	attr, err := qp.Query()
 	switch {
@@ -81,31 +125,22 @@ func (qp *QP) inError() bool {
 	return attr.State == verbs.QPStateErr || attr.State == verbs.QPStateSQE
 }
 
-// flush has the provider take back what the device will not complete. Both queues
-// are held.
-func (qp *QP) flush(move func() error) {
-	f := qp.flusher.Fail(move)
-	qp.sendCQ.complete(f.Send)
-	if qp.recvCQ != nil {
-		qp.recvCQ.complete(f.Recv)
-	}
+// setSlowPath recomputes whether posts must take the slow path. The caller holds both
+// queues. Posts to a failed QP that needs no flush take the fast path: its device
+// completes them.
+func (qp *QP) setSlowPath() { qp.slowPath = qp.closed || qp.needsFlush() && qp.hasFailed() }
+
+func (qp *QP) postSendSlow(wrs []verbs.SendWR) (int, error) {
+	return qp.postSlow(qp.sendCQ, len(wrs), func(from, to int) (int, error) { return qp.ring.PostSend(wrs[from:to]) })
 }
 
-// setOdd recomputes whether posts must take the slow path. Both queues are held. The device
-// itself flushes what is posted to a failed QP where the provider is no Flusher.
-func (qp *QP) setOdd() { qp.odd = qp.closed || qp.flusher != nil && qp.failing() }
-
-func (qp *QP) postSendOdd(wrs []verbs.SendWR) (int, error) {
-	return qp.postOdd(qp.sendCQ, len(wrs), func(from, to int) (int, error) { return qp.ring.PostSend(wrs[from:to]) })
+func (qp *QP) postRecvSlow(wrs []verbs.RecvWR) (int, error) {
+	return qp.postSlow(qp.recvCQ, len(wrs), func(from, to int) (int, error) { return qp.ring.PostRecv(wrs[from:to]) })
 }
 
-func (qp *QP) postRecvOdd(wrs []verbs.RecvWR) (int, error) {
-	return qp.postOdd(qp.recvCQ, len(wrs), func(from, to int) (int, error) { return qp.ring.PostRecv(wrs[from:to]) })
-}
-
-// postOdd is a post that went no further than to see odd; post posts some of all work
-// requests.
-func (qp *QP) postOdd(cq *CQ, all int, post func(from, to int) (int, error)) (int, error) {
+// postSlow posts all work requests to a QP whose slowPath is set. It calls post for a range
+// of them at a time.
+func (qp *QP) postSlow(cq *CQ, all int, post func(from, to int) (int, error)) (int, error) {
 	qp.sq.Lock()
 	defer qp.sq.Unlock()
 	qp.rq.Lock()
@@ -113,21 +148,21 @@ func (qp *QP) postOdd(cq *CQ, all int, post func(from, to int) (int, error)) (in
 	switch {
 	case qp.closed:
 		return 0, verbs.ErrClosed
-	case !qp.odd, cq == nil: // put into RESET meanwhile; or without such a queue
+	case !qp.slowPath, cq == nil: // the QP was put into RESET meanwhile, or has no such queue
 		return post(0, all)
 	}
 	return qp.postFlushed(min(all, cq.room()), all, post)
 }
 
-// postFlushed has what is posted to a failed QP flushed at once. No device holds the
-// poster up any more, so the room on the CQ does.
+// postFlushed posts up to some work requests to a failed QP and flushes them at once. No
+// device limits the caller any more, so the room on the CQ does.
 func (qp *QP) postFlushed(some, all int, post func(from, to int) (int, error)) (n int, err error) {
 	for n < some {
 		var queued int
 		queued, err = post(n, some)
 		n += queued
 		if queued > 0 {
-			qp.flush(qp.moveToErr)
+			qp.flushPosted()
 		}
 		flushed := err == nil || err == driver.ErrQPFailing || errors.Is(err, verbs.ErrQueueFull)
 		if queued == 0 || !flushed {
@@ -140,44 +175,39 @@ func (qp *QP) postFlushed(some, all int, post func(from, to int) (int, error)) (
 	return n, nil
 }
 
-// failure is the news of a failed completion, with the life that it tells of.
-type failure struct {
-	qp   *QP
-	life uint32
-}
-
-// tell passes news on. Nobody's queues may be held.
-func tell(failures []failure) {
-	for _, f := range failures {
-		f.qp.failed(f.life)
-		f.qp.first.tell()
+// flushPosted flushes what was posted to a failed QP. The caller holds both queues.
+func (qp *QP) flushPosted() {
+	if qp.flushedByErr {
+		_ = qp.moveToErr()
 	}
+	qp.flush()
 }
 
 func init() {
-	hooks.OnError = func(qp hooks.QP, f func(error)) { qp.(*QP).first.listen(f) }
+	hooks.OnError = func(qp hooks.QP, f func(error)) { qp.(*QP).errorOnce.setHandler(f) }
 	hooks.End = func(cq hooks.CQ, cause error) { cq.(*CQ).end(cause) }
 	hooks.Wake = func(cq hooks.CQ) { cq.(*CQ).events.Wake() }
 }
 
-// firstError is the first completion of a QP that was no success, for hooks.OnError.
-type firstError struct {
-	mu     sync.Mutex
-	status verbs.Status
-	hear   func(error)
-	heard  chan struct{} // closed when hear has returned
+// errorOnce passes the status of a QP's first failed completion to a handler, once. It
+// implements hooks.OnError.
+type errorOnce struct {
+	mu      sync.Mutex
+	status  verbs.Status
+	handler func(error)
+	done    chan struct{} // closed when handler has returned
 }
 
-func (e *firstError) listen(f func(error)) {
+func (e *errorOnce) setHandler(f func(error)) {
 	e.mu.Lock()
-	e.hear = f
+	e.handler = f
 	e.mu.Unlock()
-	e.tell()
+	e.report()
 }
 
-// note keeps the first status. It is called with the CQ's lock held, so that the
-// first is the first.
-func (e *firstError) note(s verbs.Status) {
+// note keeps the first status. The caller holds the CQ's lock, so that the order is that
+// of the completions.
+func (e *errorOnce) note(s verbs.Status) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.status == verbs.StatusSuccess {
@@ -185,22 +215,23 @@ func (e *firstError) note(s verbs.Status) {
 	}
 }
 
-// tell calls hear, or waits until another goroutine has. No lock may be held.
-func (e *firstError) tell() {
+// report calls the handler if there is a status to report, or waits until another
+// goroutine's call has returned. The caller holds no lock.
+func (e *errorOnce) report() {
 	e.mu.Lock()
-	hear, heard := e.hear, e.heard
+	handler, done := e.handler, e.done
 	switch {
-	case hear == nil || e.status == verbs.StatusSuccess:
+	case handler == nil || e.status == verbs.StatusSuccess:
 		e.mu.Unlock()
 		return
-	case heard != nil:
+	case done != nil:
 		e.mu.Unlock()
-		<-heard
+		<-done
 		return
 	}
-	heard = make(chan struct{})
-	e.heard = heard
+	done = make(chan struct{})
+	e.done = done
 	e.mu.Unlock()
-	defer close(heard)
-	hear(e.status)
+	defer close(done)
+	handler(e.status)
 }

@@ -15,9 +15,9 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Modify changes the attributes that mask names, and with QPAttrState the QP's
-// state. When the kernel refuses a transition the error says what it misses. Nobody
-// can post meanwhile.
+// Modify changes the attributes in mask and, with QPAttrState, the QP's state. If the
+// kernel refuses a transition, the error says which attributes are missing or wrong. Posts
+// wait until Modify is done.
 //
 // C: ibv_modify_qp
 func (qp *QP) Modify(attr *verbs.QPAttr, mask verbs.QPAttrMask) error {
@@ -39,29 +39,27 @@ func (qp *QP) Modify(attr *verbs.QPAttr, mask verbs.QPAttrMask) error {
 	})
 }
 
-// modifyHeld has the provider complete what the device will not, after a move to the error
-// state. Nothing was posted since the kernel flushed the queues.
+// modifyHeld carries out a Modify that is not to RESET, with both queues held. So nothing
+// is posted between a move to ERR and the flush.
 func (qp *QP) modifyHeld(a *verbs.QPAttr, mask verbs.QPAttrMask) error {
 	qp.sq.Lock()
 	defer qp.sq.Unlock()
 	qp.rq.Lock()
 	defer qp.rq.Unlock()
-	if err := qp.modify(a, mask, nothingMore); err != nil {
+	if err := qp.modify(a, mask, nil); err != nil {
 		return err
 	}
 	if mask&verbs.QPAttrState != 0 && a.State == verbs.QPStateErr {
-		qp.beginFailing(moved)
+		qp.enteredErr()
 	}
 	return nil
 }
 
-// moved is for a QP that the kernel has just moved.
-func moved() error { return nil }
-
-// modify has the provider make the call, where it wants to; moved is called each time
-// the kernel has done it. Both queues are held.
-func (qp *QP) modify(a *verbs.QPAttr, mask verbs.QPAttrMask, moved func()) error {
-	x := &modification{qp: qp, attr: a, mask: mask, moved: moved, call: call{memory: qp.memory, again: true}}
+// modify modifies the QP through its provider if that is a driver.QPModifier, or else
+// directly. It calls then, which may be nil, after each call of the kernel that succeeds. The
+// caller holds both queues.
+func (qp *QP) modify(a *verbs.QPAttr, mask verbs.QPAttrMask, then func()) error {
+	x := &modification{qp: qp, attr: a, mask: mask, then: then, call: call{memory: qp.memory, again: true}}
 	x.issue = x.issueModify
 	x.request = driver.ModifyQP{Call: &x.call, From: verbs.QPState(qp.state.Load()), Attr: a, Mask: mask}
 	if x.request.To = x.request.From; mask&verbs.QPAttrState != 0 {
@@ -73,8 +71,8 @@ func (qp *QP) modify(a *verbs.QPAttr, mask verbs.QPAttrMask, moved func()) error
 	return x.Do(driver.UHW{})
 }
 
-// A modification is all that one call of modify makes, in one piece: a queue pair is moved
-// three or four times on its way into a connection.
+// modification holds everything that one call of modify needs in one allocation, because a
+// QP is modified three or four times while it connects.
 type modification struct {
 	call
 	request driver.ModifyQP
@@ -82,46 +80,46 @@ type modification struct {
 	qp      *QP
 	attr    *verbs.QPAttr
 	mask    verbs.QPAttrMask
-	moved   func()
+	then    func()
 }
 
-// nothingMore is what a move has to do that is not to RESET.
-func nothingMore() {}
-
-// reset carries out a move to RESET and begins a new life. Nobody can post meanwhile:
-// what came to a queue that the kernel is emptying would be left for the QP's next
-// life. What the CQs still hold of the earlier one leaves their rings, so that whatever
-// they tell of later is the next. When the kernel has done it the new life has begun,
-// even if the provider fails after that.
+// reset moves the QP to RESET and begins a new generation. Posts wait meanwhile: a work
+// request that reached a queue while the kernel empties it would be left for the next
+// generation. The CQs are cleaned of the old generation's completions, so that completions
+// that arrive later belong to the new one. Once the kernel has moved the QP, the new
+// generation has begun, even if the provider fails after that.
 func (qp *QP) reset(a *verbs.QPAttr, mask verbs.QPAttrMask) error {
-	l := leaving{qp: qp}
-	err := qp.resetHeld(a, mask, &l)
-	tell(l.failures)
+	c := cqCleanup{qp: qp}
+	err := qp.resetHeld(a, mask, &c)
+	handleFailures(c.failures)
 	return err
 }
 
-func (qp *QP) resetHeld(a *verbs.QPAttr, mask verbs.QPAttrMask, l *leaving) error {
+func (qp *QP) resetHeld(a *verbs.QPAttr, mask verbs.QPAttrMask, c *cqCleanup) error {
 	qp.sq.Lock()
 	defer qp.sq.Unlock()
 	qp.rq.Lock()
 	defer qp.rq.Unlock()
-	defer l.end()
-	err := qp.modify(a, mask, l.begin)
-	if l.begun {
-		qp.life.Add(1)
-		qp.setOdd()
+	defer c.end()
+	err := qp.modify(a, mask, c.begin)
+	if c.begun {
+		qp.generation.Add(1)
+		qp.setSlowPath()
 	}
 	return err
 }
 
-// issueModify makes the call to the kernel.
+// issueModify calls the kernel.
 func (x *modification) issueModify(u driver.UHW, extra []driver.Attr) error {
 	err := x.carryOut(u, extra)
-	if err == nil {
-		x.qp.state.Store(uint32(x.request.To)) // whatever the provider says
-		x.moved()
+	if err != nil {
+		return err
 	}
-	return err
+	x.qp.state.Store(uint32(x.request.To)) // even if the provider fails later
+	if x.then != nil {
+		x.then()
+	}
+	return nil
 }
 
 func (x *modification) carryOut(u driver.UHW, extra []driver.Attr) error {
@@ -140,7 +138,7 @@ func (x *modification) carryOut(u driver.UHW, extra []driver.Attr) error {
 	return qp.dev.doWith(r, u, extra)
 }
 
-// Query asks the kernel for the QP's attributes. Linux 6.1's siw always says
+// Query asks the kernel for the QP's attributes. Linux 6.1's siw always reports the state
 // RESET.
 //
 // C: ibv_query_qp
@@ -166,12 +164,12 @@ func (qp *QP) issueQuery() (*verbs.QPAttr, error) {
 	return newQPAttr(&resp), nil
 }
 
-// Init takes a QP from RESET to INIT, where receives can be posted, with Port (0
-// means 1), PKeyIndex, and Access or, of a UD QP, QKey of attr. A raw packet QP takes
-// its Port only. It is the first of two steps of a connection made by hand, of which
-// [QP.Connect] is the second; package rdmacm takes both by itself.
+// Init moves a QP from RESET to INIT, where receives can be posted. It uses Port (0 means 1),
+// PKeyIndex and Access of attr. For a UD QP it uses QKey instead of Access, and for a raw
+// packet QP it uses Port only. Init and then [QP.Connect] connect a QP without a connection
+// manager. Package rdmacm does both itself.
 func (qp *QP) Init(attr *verbs.QPAttr) error {
-	a := connecting(attr)
+	a := withDefaults(attr)
 	a.State = verbs.QPStateInit
 	mask := verbs.QPAttrState | verbs.QPAttrPKeyIndex | verbs.QPAttrPort | verbs.QPAttrAccess
 	switch qp.typ {
@@ -183,26 +181,26 @@ func (qp *QP) Init(attr *verbs.QPAttr) error {
 	return qp.Modify(a, mask)
 }
 
-// Connect takes a QP from INIT to RTR and to RTS. It needs the peer's QP number
-// (DestQPN), the address of its port (AH, of which Port may be left out), the
-// number of its first packet (RQPSN) and that of the own one (SQPSN, which the
-// peer has as RQPSN). A UD QP needs SQPSN only, and a raw packet QP nothing: attr may
-// be nil. The peers tell each other by other means, such as a TCP connection, between Init and Connect.
+// Connect moves a QP from INIT to RTR and then to RTS. It needs the peer's QP number
+// (DestQPN), the address of the peer's port (AH; its Port may be 0), the peer's initial packet
+// sequence number (RQPSN), and the QP's own (SQPSN, which is the peer's RQPSN). A UD QP needs
+// only SQPSN. A raw packet QP needs no attributes, and attr may be nil. Between Init and
+// Connect, the peers exchange these values by other means, such as a TCP connection.
 //
-// A field that is 0 gets a usual value: PathMTU the port's active MTU (which must be
-// the peer's as well), MaxRDAtomic and MaxDestRDAtomic 1, MinRNRTimer 12 (0.64
-// ms), Timeout 14 (67 ms), RetryCnt 7, RNRRetry 7 (retry forever). Use Modify to set 0.
-// When the second move fails the QP is in RTR.
+// Fields that are 0 get a default: PathMTU the port's active MTU (which must be the peer's as
+// well), MaxRDAtomic and MaxDestRDAtomic 1, MinRNRTimer 12 (0.64 ms), Timeout 14 (67 ms),
+// RetryCnt 7, RNRRetry 7 (retry forever). Use Modify to set 0. If the second move fails, the
+// QP stays in RTR.
 //
-// C: the two calls of ibv_modify_qp that every program has
+// C: two calls of ibv_modify_qp
 func (qp *QP) Connect(attr *verbs.QPAttr) error {
-	a := connecting(attr)
+	a := withDefaults(attr)
 	rtr, rts := verbs.QPAttrState, verbs.QPAttrState|verbs.QPAttrSQPSN
-	if qp.typ == verbs.QPTypeRC || qp.typ == verbs.QPTypeXRCTarget { // answers requests
+	if qp.typ == verbs.QPTypeRC || qp.typ == verbs.QPTypeXRCTarget { // it answers requests
 		rtr |= verbs.QPAttrMaxDestRDAtomic | verbs.QPAttrMinRNRTimer
 		rts |= verbs.QPAttrTimeout
 	}
-	if qp.typ == verbs.QPTypeRC || qp.typ == verbs.QPTypeXRCInitiator { // sends them until they are answered
+	if qp.typ == verbs.QPTypeRC || qp.typ == verbs.QPTypeXRCInitiator { // it repeats requests until they are answered
 		rts |= verbs.QPAttrTimeout | verbs.QPAttrRetryCnt | verbs.QPAttrRNRRetry | verbs.QPAttrMaxQPRDAtomic
 	}
 	switch qp.typ {
@@ -235,21 +233,21 @@ func (qp *QP) defaultMTU(a *verbs.QPAttr) error {
 	return nil
 }
 
-// connecting is attr with the usual values for what is 0.
-func connecting(attr *verbs.QPAttr) *verbs.QPAttr {
+// withDefaults returns a copy of attr with defaults for the fields that are 0.
+func withDefaults(attr *verbs.QPAttr) *verbs.QPAttr {
 	var a verbs.QPAttr
 	if attr != nil {
 		a = *attr
 	}
 	for _, d := range []struct {
 		field *uint8
-		usual uint8
+		value uint8
 	}{
 		{&a.MaxRDAtomic, 1}, {&a.MaxDestRDAtomic, 1}, {&a.MinRNRTimer, 12}, {&a.Timeout, 14},
 		{&a.RetryCnt, 7}, {&a.RNRRetry, 7},
 	} {
 		if *d.field == 0 {
-			*d.field = d.usual
+			*d.field = d.value
 		}
 	}
 	a.Port = cmp.Or(a.Port, 1)
@@ -282,11 +280,11 @@ func newQPAttr(r *abi.IbUverbsQueryQpResp) *verbs.QPAttr {
 	}
 }
 
-// Ports and indexes of tables are uint32 everywhere, but the kernel's structures hold
-// some of them in 8 bits, and indexes of P_Keys in 16. A value that does not fit is
-// refused: cut off, it would name another port or slot.
+// Ports and table indexes are uint32 in this API, but the kernel's structures hold some of
+// them in 8 bits, and P_Key indexes in 16. A value that does not fit is refused, because its
+// low bits would name another port or slot.
 
-// tooWide describes the first of the attributes in mask that does not fit.
+// tooWide describes the first attribute in mask that does not fit, or returns "".
 func tooWide(a *verbs.QPAttr, mask verbs.QPAttrMask) string {
 	for _, f := range []struct {
 		bit         verbs.QPAttrMask
@@ -311,7 +309,7 @@ func tooWide(a *verbs.QPAttr, mask verbs.QPAttrMask) string {
 	return ""
 }
 
-// addressTooWide describes the first field of an address that does not fit.
+// addressTooWide describes the first field of an address that does not fit, or returns "".
 func addressTooWide(a *verbs.AHAttr) string {
 	switch {
 	case a.Port > math.MaxUint8:
@@ -322,7 +320,7 @@ func addressTooWide(a *verbs.AHAttr) string {
 	return ""
 }
 
-// explain tells why the kernel refused a change.
+// explain returns a hint why the kernel refused a change.
 func (qp *QP) explain(err error, attr *verbs.QPAttr, mask verbs.QPAttrMask) string {
 	switch {
 	case errors.Is(err, syscall.EPERM) && mask&verbs.QPAttrQKey != 0:
@@ -354,9 +352,9 @@ func (qp *QP) explain(err error, attr *verbs.QPAttr, mask verbs.QPAttrMask) stri
 	return qp.explainValues(attr, mask)
 }
 
-// stateNow is the QP's state as the kernel sees it, because the kernel moves QPs too.
-// Where the kernel can't tell, or tells nothing (siw before Linux 6.12), it is the
-// state that this process set.
+// stateNow returns the QP's state in the kernel, which moves QPs too. If the kernel does not
+// know it, or does not report it (siw before Linux 6.12), stateNow returns the state that
+// this process set.
 func (qp *QP) stateNow() (s verbs.QPState, draining bool) {
 	attr, err := qp.issueQuery()
 	if err != nil || attr.State == verbs.QPStateReset {
@@ -365,8 +363,8 @@ func (qp *QP) stateNow() (s verbs.QPState, draining bool) {
 	return attr.State, attr.SQDraining
 }
 
-// explainValues finds what is out of range in attributes that the transition
-// allows, or names what may be.
+// explainValues names an attribute that is out of range, or those that may be, for a
+// transition that allows all attributes in mask.
 func (qp *QP) explainValues(a *verbs.QPAttr, mask verbs.QPAttrMask) string {
 	for _, v := range []struct {
 		bit  verbs.QPAttrMask
@@ -408,8 +406,7 @@ func (qp *QP) explainValues(a *verbs.QPAttr, mask verbs.QPAttrMask) string {
 	return "check " + strings.Join(suspects, ", ")
 }
 
-// unreachable tells that the kernel looked for the way to an IP address and
-// found none.
+// unreachable reports whether the kernel found no route to an IP address.
 func unreachable(err error) bool {
 	for _, errno := range []syscall.Errno{syscall.ENETUNREACH, syscall.EHOSTUNREACH, syscall.ETIMEDOUT, syscall.EADDRNOTAVAIL} {
 		if errors.Is(err, errno) {

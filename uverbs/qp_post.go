@@ -5,27 +5,28 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// PostSend queues work requests for sending and tells the device once. It returns how
-// many it queued, n: wrs[:n] belong to the device and will complete, wrs[n:] are the
-// caller's. A successful call allocates nothing.
+// PostSend queues work requests for sending and rings the doorbell once. It returns the
+// number n of work requests that it queued. wrs[:n] belong to the device and will complete;
+// wrs[n:] still belong to the caller. A successful call allocates nothing.
 //
-//   - n == len(wrs) and err == nil: all are queued, and the device knows.
-//   - n < len(wrs): err says why wrs[n] was refused. A full queue is ErrQueueFull.
-//   - n == len(wrs) and err != nil: all are queued, but the system call failed that
-//     tells the device. This happens with drivers whose doorbell is a system call that
-//     can fail on a working QP (rxe). Don't post the requests again: the next PostSend
-//     tells the device of all that is queued, even one without requests; otherwise they
-//     wait until the QP is put into ERR, which flushes them, or RESET, which drops them.
+//   - n == len(wrs) and err == nil: all are queued.
+//   - n < len(wrs): err says why wrs[n] was refused. ErrQueueFull means that the queue is full.
+//   - n == len(wrs) and err != nil: all are queued, but the doorbell failed. This happens
+//     with drivers whose doorbell is a system call that can fail on a working QP (rxe).
+//     Don't post the requests again. The next PostSend rings the doorbell for everything
+//     that is queued, even if it has no requests. Without one, the requests wait until the
+//     QP is put into ERR, which flushes them, or into RESET, which drops them.
 //
-// Both may happen at once. Then n < len(wrs), and errors.Is finds both reasons.
+// If a request is refused and the doorbell fails too, n < len(wrs) and errors.Is finds both
+// errors.
 //
 // C: ibv_post_send
 func (qp *QP) PostSend(wrs []verbs.SendWR) (int, error) {
-	ring := qp.ring // before the lock, which holds up what is loaded behind it
+	ring := qp.ring // a load after the lock would wait for it
 	qp.sq.Lock()
-	if qp.odd {
+	if qp.slowPath {
 		qp.sq.Unlock()
-		n, err := qp.postSendOdd(wrs)
+		n, err := qp.postSendSlow(wrs)
 		return n, qp.sendError(err)
 	}
 	n, err := ring.PostSend(wrs)
@@ -34,8 +35,8 @@ func (qp *QP) PostSend(wrs []verbs.SendWR) (int, error) {
 		return n, nil
 	}
 	if err == driver.ErrQPFailing {
-		qp.failed(qp.life.Load())
-		rest, err := qp.postSendOdd(wrs[n:]) // to be flushed
+		qp.onError(qp.generation.Load())
+		rest, err := qp.postSendSlow(wrs[n:]) // to be flushed
 		return n + rest, qp.sendError(err)
 	}
 	return n, qp.sendError(err)
@@ -48,17 +49,17 @@ func (qp *QP) sendError(err error) error {
 	return qp.fail("post a send to", err, postHint(err))
 }
 
-// PostRecv queues buffers for incoming sends, with the rules of PostSend, but no driver
-// has to be told of them: err != nil means n < len(wrs). A QP that was created with an
-// SRQ takes none.
+// PostRecv queues buffers for incoming sends. It follows the rules of PostSend, but has no
+// doorbell that could fail: err != nil means n < len(wrs). A QP that was created with an SRQ
+// refuses receives.
 //
 // C: ibv_post_recv
 func (qp *QP) PostRecv(wrs []verbs.RecvWR) (int, error) {
 	ring := qp.ring // as in PostSend
 	qp.rq.Lock()
-	if qp.odd {
+	if qp.slowPath {
 		qp.rq.Unlock()
-		n, err := qp.postRecvOdd(wrs)
+		n, err := qp.postRecvSlow(wrs)
 		return n, qp.recvError(err)
 	}
 	n, err := ring.PostRecv(wrs)
@@ -67,8 +68,8 @@ func (qp *QP) PostRecv(wrs []verbs.RecvWR) (int, error) {
 		return n, nil
 	}
 	if err == driver.ErrQPFailing {
-		qp.failed(qp.life.Load())
-		rest, err := qp.postRecvOdd(wrs[n:]) // to be flushed
+		qp.onError(qp.generation.Load())
+		rest, err := qp.postRecvSlow(wrs[n:]) // to be flushed
 		return n + rest, qp.recvError(err)
 	}
 	return n, qp.recvError(err)

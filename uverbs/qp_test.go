@@ -152,12 +152,12 @@ func TestReusedNumber(t *testing.T) {
 		if cleaner {
 			want = 0
 		}
-		if got := w.pollAll(t); len(got) != want || w.count("fail") != 0 {
-			t.Errorf("cleaner %v: polled %d, the new QP failed %d times", cleaner, got, w.count("fail"))
+		if got := w.pollAll(t); len(got) != want || w.count("flush") != 0 {
+			t.Errorf("cleaner %v: polled %d, the new QP failed %d times", cleaner, got, w.count("flush"))
 		}
 		w.cqs[0].push(bad(num, 2))
-		if got := w.pollAll(t); len(got) != 1 || w.count("fail") != 1 {
-			t.Errorf("cleaner %v: polled %d, the new QP failed %d times", cleaner, got, w.count("fail"))
+		if got := w.pollAll(t); len(got) != 1 || w.count("flush") != 1 {
+			t.Errorf("cleaner %v: polled %d, the new QP failed %d times", cleaner, got, w.count("flush"))
 		}
 		if w.table.Get(num) == nil {
 			t.Error("the provider's table lost the new QP")
@@ -217,8 +217,8 @@ func TestFailedReset(t *testing.T) {
 	if err := w.qp.Modify(&verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPAttrState); !errors.Is(err, errSpy) {
 		t.Fatal(err)
 	}
-	if got := w.pollAll(t); len(got) != 1 || w.count("fail") != 0 {
-		t.Errorf("polled %d, failed %d times", got, w.count("fail"))
+	if got := w.pollAll(t); len(got) != 1 || w.count("flush") != 0 {
+		t.Errorf("polled %d, failed %d times", got, w.count("flush"))
 	}
 }
 
@@ -241,8 +241,8 @@ func TestDestroyFails(t *testing.T) {
 		if n, err := w.qp.PostSend(make([]verbs.SendWR, 2)); n != 2 || err != nil {
 			t.Error(n, err)
 		}
-		if got := w.pollAll(t); len(got) != 1 || w.count("fail") != 1 {
-			t.Errorf("polled %d, failed %d times", got, w.count("fail"))
+		if got := w.pollAll(t); len(got) != 1 || w.count("flush") != 1 {
+			t.Errorf("polled %d, failed %d times", got, w.count("flush"))
 		}
 		if got := w.pollAll(t); len(got) != 2 { // flushed
 			t.Errorf("polled %d", got)

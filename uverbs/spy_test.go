@@ -251,9 +251,8 @@ func (q *spyQP) Modify(r *driver.ModifyQP) error {
 	return err
 }
 
-func (q *spyQP) Fail(move func() error) driver.Flushed {
-	_ = q.hook("fail")
-	_ = move()
+func (q *spyQP) Flush() driver.Flushed {
+	_ = q.hook("flush")
 	f := driver.Flushed{Send: q.posted}
 	q.posted = nil
 	return f
@@ -450,7 +449,7 @@ func TestDriverHooks(t *testing.T) {
 	}
 	for _, hook := range []string{
 		"after open", "after PD", "after MR", "after MW", "after AH", "after SRQ", "after CQ", "after QP", "after modify",
-		"after srq modify", "after resize", "srq recv", "arm", "send", "recv", "poll", "event", "fail", "clean",
+		"after srq modify", "after resize", "srq recv", "arm", "send", "recv", "poll", "event", "flush", "clean",
 		"RESET to INIT", "INIT to ERR", "ERR to ERR", "ERR to RESET",
 		"destroy PD", "destroy AH", "destroy SRQ", "destroy CQ", "destroy QP", "close",
 	} {
@@ -474,7 +473,7 @@ func TestDriverHookFails(t *testing.T) {
 	if err := all.walk(); err != nil {
 		t.Fatal(err)
 	}
-	silent := map[string]bool{"event": true, "fail": true, "clean": true} // return no error
+	silent := map[string]bool{"event": true, "flush": true, "clean": true} // return no error
 	for _, hook := range slices.Sorted(maps.Keys(all.counts)) {
 		if silent[hook] || strings.Contains(hook, " to ") {
 			continue

@@ -302,7 +302,7 @@ func (t *RWQIndTable) Close() error {
 		defer r.Free()
 		r.Handle(abi.UVERBS_ATTR_DESTROY_RWQ_IND_TBL_HANDLE, t.handle)
 		return r.Do(t.dev.file)
-	}, nothing)
+	}, noop)
 }
 
 // RSSOptions describe a QP that deals packets out to a table's WQs.

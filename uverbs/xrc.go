@@ -98,7 +98,7 @@ func (x *XRCD) Close() error {
 		defer r.Free()
 		r.Handle(abi.UVERBS_ATTR_DESTROY_XRCD_HANDLE, x.handle)
 		return r.Do(x.dev.file)
-	}, nothing)
+	}, noop)
 }
 
 // Device returns the device that the domain belongs to.

@@ -63,14 +63,18 @@ type ModifyQP struct {
 	Mask     verbs.QPAttrMask
 }
 
-// Flusher is a QP whose device does not complete all work of a failed QP. Fail is
-// called with both queues held: at the first completion with an error, move to ERR or
-// fatal event, and then after each post, until the QP is put into RESET. move puts the
-// QP into ERR, through Modify where there is one, unless that has just been done. Fail
-// returns the completions of work that it took back; they stand behind those of the device.
-type Flusher interface {
-	Fail(move func() error) Flushed
-}
+// Flusher is a QP whose device does not complete all work of a failed QP. When the QP
+// fails, package uverbs moves it to ERR and then calls Flush. Until the QP is put into
+// RESET, uverbs calls Flush again after each post. Flush is called with both queues held.
+// It returns the completions of the work requests that it took off the queues. They are
+// polled after those of the device.
+type Flusher interface{ Flush() Flushed }
+
+// ErrFlusher is a QP whose device may flush a queue only when the QP is moved to ERR.
+// FlushedByErr reports whether that is so; it is called once, when the QP is created. If
+// so, package uverbs moves the QP to ERR when it fails, and again after each later post
+// until the QP is put into RESET.
+type ErrFlusher interface{ FlushedByErr() bool }
 
 // Flushed are completions that a provider made itself, oldest first.
 type Flushed struct{ Send, Recv []verbs.WC }
@@ -81,8 +85,8 @@ type DataOrderer interface {
 }
 
 // Idler is a QP whose device completes the work of a failed QP some time later. Idle
-// tells that the device has taken all work requests off the queues. It is called with
-// both queues held, after Fail.
+// reports whether the device has taken all work requests off the queues. It is called with
+// both queues held, after [Flusher]'s Flush.
 type Idler interface{ Idle() bool }
 
 // SumSGL returns how many bytes an SGL names. It refuses one that has more SGEs than
