@@ -12,18 +12,18 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// addressHandle is an AH's place among the objects, and in the kernel.
+// addressHandle is the object behind a verbs.AH.
 type addressHandle struct {
 	object
 	pd        *PD
 	handle    uint32
-	setClosed func(bool) // tells work requests that name it
-	made      bool       // in the kernel too
+	setClosed func(bool) // marks the verbs.AH, which work requests may still name
+	made      bool       // the kernel has an object for it
 	data      any
 	memory    *memory
 }
 
-// CreateAH makes an address handle. On RoCE the address must be Global.
+// CreateAH creates an address handle. On RoCE the address must be Global.
 //
 // C: ibv_create_ah
 func (pd *PD) CreateAH(attr *verbs.AHAttr) (*verbs.AH, error) {
@@ -63,7 +63,7 @@ func (h *addressHandle) create(attr *verbs.AHAttr) error {
 	data, err := creator.CreateAH(&driver.CreateAH{Call: c, Attr: *attr, PD: h.pd.data})
 	h.data, h.memory, h.made = data, c.memory, c.done
 	if err == nil && !c.done {
-		return nil // it is all in user space
+		return nil // the handle exists only in user space
 	}
 	return c.made(err, h.issueDestroy)
 }
@@ -81,7 +81,7 @@ func (h *addressHandle) issueCreate(attr *verbs.AHAttr, u driver.UHW, extra []dr
 	return nil
 }
 
-// Close is [verbs.AH.Close].
+// Close implements [verbs.AH.Close].
 func (h *addressHandle) Close() error {
 	return h.close(func() error {
 		h.setClosed(true)
@@ -149,10 +149,10 @@ func boolByte(b bool) uint8 {
 	return 0
 }
 
-// AHFromWC makes the address handle to answer a message with that a UD QP
-// received through port (from 1). wc is the completion, grh the first 40 bytes of
-// the receive buffer. The answer goes to wc.SrcQP. Handles cost a system call and
-// the look at the GID table two more, so keep one a peer, not one a message.
+// AHFromWC creates an address handle for the sender of a message that a UD QP received
+// through port. Ports count from 1. wc is the completion, and grh is the first 40 bytes of the
+// receive buffer. Send answers to wc.SrcQP. AHFromWC makes three system calls, so keep one
+// handle for each peer instead of creating one for each message.
 //
 // C: ibv_create_ah_from_wc
 func (pd *PD) AHFromWC(port uint32, wc *verbs.WC, grh []byte) (*verbs.AH, error) {
@@ -163,16 +163,16 @@ func (pd *PD) AHFromWC(port uint32, wc *verbs.WC, grh []byte) (*verbs.AH, error)
 	return pd.CreateAH(attr)
 }
 
-// AHAttrFromWC finds the address for [PD.AHFromWC]. SGIDIndex is the slot that
-// the message came to; flow label, traffic class and hop limit are the message's.
-// A message to a multicast group came to no GID of the port's and is refused;
-// [ParseGRH] tells the sender, and [Device.ChooseGID] a GID to answer from.
+// AHAttrFromWC returns the address that [PD.AHFromWC] uses. SGIDIndex is the slot of the GID
+// that the message was sent to; flow label, traffic class and hop limit are the message's. A
+// message to a multicast group is refused, because it was sent to no GID of the port. Use
+// [ParseGRH] for its sender, and [Device.ChooseGID] for a GID to answer from.
 //
 // C: ibv_init_ah_from_wc
 func (d *Device) AHAttrFromWC(port uint32, wc *verbs.WC, grh []byte) (*verbs.AHAttr, error) {
 	const op = "find the sender of a message to"
 	if wc == nil || wc.Status != verbs.StatusSuccess {
-		return nil, d.fail(op, syscall.EINVAL, "only a completion without an error tells of one")
+		return nil, d.fail(op, syscall.EINVAL, "only a completion without an error names one")
 	}
 	attr := &verbs.AHAttr{DLID: wc.SLID, SL: wc.SL, SrcPathBits: wc.DLIDPathBits, Port: port}
 	if wc.Flags&verbs.WCGRH == 0 {
@@ -194,7 +194,7 @@ func (d *Device) AHAttrFromWC(port uint32, wc *verbs.WC, grh []byte) (*verbs.AHA
 	return attr, nil
 }
 
-// localAddress is the way by LID, which only InfiniBand has.
+// localAddress returns an address by LID. Only InfiniBand has these.
 func (d *Device) localAddress(attr *verbs.AHAttr, port uint32) (*verbs.AHAttr, error) {
 	p, err := d.QueryPort(port)
 	if err != nil {
@@ -216,7 +216,7 @@ func (g *GRH) unanswerable() string {
 	return ""
 }
 
-// findGID finds the slot of the port's table that a message came to.
+// findGID returns the slot of the port's GID table that a message was sent to.
 func (d *Device) findGID(port uint32, g *GRH) (uint32, error) {
 	table, err := d.GIDTable()
 	if err != nil {

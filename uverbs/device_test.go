@@ -195,7 +195,7 @@ func TestOpensWithoutProvider(t *testing.T) {
 // knows: the error says so, and keeps the errno.
 func TestUnknownDriverRefuses(t *testing.T) {
 	for errno, want := range map[syscall.Errno]string{
-		syscall.EINVAL: "may want bytes of its own", syscall.EFAULT: "may want bytes of its own", syscall.EAGAIN: "cgroup",
+		syscall.EINVAL: "may require private bytes", syscall.EFAULT: "may require private bytes", syscall.EAGAIN: "cgroup",
 	} {
 		k := fakeverbs.New(63)
 		noLeaks(t, k)

@@ -14,7 +14,9 @@ import (
 	"github.com/goverbs/goverbs/verbs/flow"
 )
 
-// Flow is a rule that gives packets to a QP.
+// Flow is a rule that steers packets to a QP.
+//
+// Experimental: may change in any release; see docs/stability.md.
 //
 // C: struct ibv_flow
 type Flow struct {
@@ -24,19 +26,23 @@ type Flow struct {
 	memory *memory
 }
 
-// FlowOptions describe a flow rule.
+// FlowOptions describes a flow rule.
+//
+// Experimental: may change in any release; see docs/stability.md.
 //
 // C: struct ibv_flow_attr
 type FlowOptions struct {
 	Type     flow.Type
 	Port     uint32 // 0 means 1
-	Priority uint16 // 0 comes first
+	Priority uint16 // 0 is matched first
 	Flags    flow.Flags
-	Specs    []flow.Spec // at most 10: headers from the outermost on, then actions
+	Specs    []flow.Spec // at most 10: headers, the outermost first, then actions
 }
 
-// CreateFlow has the device give packets to a QP of type [verbs.QPTypeRawPacket] or [verbs.QPTypeUD]. It
-// needs CAP_NET_RAW.
+// CreateFlow creates a rule that steers packets to a QP of type [verbs.QPTypeRawPacket] or
+// [verbs.QPTypeUD]. It needs CAP_NET_RAW.
+//
+// Experimental: may change in any release; see docs/stability.md.
 //
 // C: ibv_create_flow
 func (qp *QP) CreateFlow(opts *FlowOptions) (*Flow, error) {
@@ -125,7 +131,7 @@ func (qp *QP) flowHint(err error) string {
 	return createHint(err)
 }
 
-// Close ends the rule.
+// Close removes the rule.
 //
 // C: ibv_destroy_flow
 func (f *Flow) Close() error {
@@ -142,7 +148,9 @@ func (f *Flow) issueDestroy() error {
 	return r.Do(f.qp.dev.file)
 }
 
-// Counters are numbers that a device counts of flow rules.
+// Counters is a set of counters of a device, which flow rules update.
+//
+// Experimental: may change in any release; see docs/stability.md.
 //
 // C: struct ibv_counters
 type Counters struct {
@@ -152,8 +160,10 @@ type Counters struct {
 	points []driver.CounterPoint // guarded by the graph's lock
 }
 
-// CreateCounters makes counters of nothing yet. Count says of what, and [FlowCount] of which
-// flows.
+// CreateCounters creates an empty set of counters. [Counters.Count] adds counters to the set, and
+// a [FlowCount] makes a flow rule update them.
+//
+// Experimental: may change in any release; see docs/stability.md.
 //
 // C: ibv_create_counters
 func (d *Device) CreateCounters() (*Counters, error) {
@@ -180,7 +190,8 @@ func (c *Counters) create() error {
 	return nil
 }
 
-// Count has the number of an index count something, of flows that are made after that.
+// Count adds a counter of the given kind at an index. It affects flow rules that are created
+// later.
 //
 // C: ibv_attach_counters_point_flow, without a flow
 func (c *Counters) Count(kind flow.CounterKind, index uint32) error {
@@ -198,8 +209,8 @@ func (c *Counters) counted() []driver.CounterPoint {
 	return slices.Clone(c.points)
 }
 
-// Read reads the numbers from index 0 on, as many as values has room for. With cached the
-// device may give those that it read some time ago, which costs it less.
+// Read reads the counters from index 0 on, as many as values has room for. With cached, the
+// device may return older values, which is cheaper.
 //
 // C: ibv_read_counters
 func (c *Counters) Read(values []uint64, cached bool) error {
@@ -227,7 +238,7 @@ func countersHint(err error) string {
 	return ""
 }
 
-// Close destroys the counters. Flows that have them must be closed before.
+// Close destroys the counters. Flow rules that use them must be closed first.
 //
 // C: ibv_destroy_counters
 func (c *Counters) Close() error {
@@ -242,7 +253,9 @@ func (c *Counters) Close() error {
 	}, noop)
 }
 
-// FlowCount counts what matches.
+// FlowCount is an action of a flow rule that updates counters.
+//
+// Experimental: may change in any release; see docs/stability.md.
 //
 // C: struct ibv_flow_spec_counter_action
 type FlowCount struct{ Counters *Counters }

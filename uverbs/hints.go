@@ -10,8 +10,9 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// lack explains a refusal of access flags that the device or its driver lacks.
-// Some kernels say EINVAL of what others call not supported; it is all the latter.
+// lack explains why access flags were refused that the device or its driver lacks. Some kernels
+// return EINVAL where others say that a flag is not supported. lack makes both match
+// ErrNotSupported.
 func (d *Device) lack(err error, access verbs.Access) (hint string, _ error) {
 	if !errors.Is(err, syscall.EINVAL) && !errors.Is(err, syscall.EOPNOTSUPP) {
 		return "", err
@@ -21,11 +22,11 @@ func (d *Device) lack(err error, access verbs.Access) (hint string, _ error) {
 		return "", err
 	}
 	missing := lacked(attr, access)
-	switch odd := access & (verbs.AccessZeroBased | verbs.AccessHugeTLB); {
+	switch unlisted := access & (verbs.AccessZeroBased | verbs.AccessHugeTLB); {
 	case missing != 0:
 		hint = fmt.Sprintf("the device, or this kernel, has no %v (see DeviceAttr)", missing)
-	case odd != 0 && ioctl.Unsupported(err): // no capability tells of these
-		hint = fmt.Sprintf("the driver takes no %v", odd)
+	case unlisted != 0 && ioctl.Unsupported(err): // no capability bit exists for these
+		hint = fmt.Sprintf("the driver takes no %v", unlisted)
 	case access&verbs.AccessFlushPersistent != 0 && errors.Is(err, syscall.EINVAL):
 		return "FlushPersistent wants persistent memory", err
 	default:
@@ -37,11 +38,11 @@ func (d *Device) lack(err error, access verbs.Access) (hint string, _ error) {
 	return hint, err
 }
 
-// accessDefined are the flags that some kernel knows. A kernel ignores an optional flag
-// that it does not know.
+// accessDefined has the flags that some kernel defines. A kernel ignores optional flags that it
+// does not know.
 const accessDefined = verbs.AccessFlushPersistent<<1 - 1 | verbs.Access(abi.IB_UVERBS_ACCESS_OPTIONAL_RANGE)
 
-// lacked tells which flags stand for something that the device has not.
+// lacked returns the flags that the device does not support.
 func lacked(a *verbs.DeviceAttr, access verbs.Access) (missing verbs.Access) {
 	const windows = verbs.DeviceCapMemWindow | verbs.DeviceCapMemWindowType2A | verbs.DeviceCapMemWindowType2B
 	for _, c := range []struct {
@@ -61,7 +62,7 @@ func lacked(a *verbs.DeviceAttr, access verbs.Access) (missing verbs.Access) {
 	return missing | access&^accessDefined
 }
 
-// accessHint tells which flags are missing.
+// accessHint explains which flag is missing, or returns "".
 func accessHint(access verbs.Access) string {
 	if access&(verbs.AccessRemoteWrite|verbs.AccessRemoteAtomic) != 0 && access&verbs.AccessLocalWrite == 0 {
 		return "remote write and remote atomic need AccessLocalWrite too"
@@ -69,15 +70,14 @@ func accessHint(access verbs.Access) string {
 	return ""
 }
 
-// limit is a number that was asked for, and the most that there can be.
+// limit is a requested number and the device's maximum.
 type limit struct {
 	field       string
 	asked, most uint32
-	from        string // the field of DeviceAttr that says so
+	from        string // the field of DeviceAttr with the maximum
 }
 
-// capHint names what was more than the device allows, for which the kernel has no
-// word but EINVAL.
+// capHint names the number that exceeds a limit of the device. The kernel only returns EINVAL.
 func (d *Device) capHint(err error, limits func(*verbs.DeviceAttr) []limit) string {
 	if !errors.Is(err, syscall.EINVAL) {
 		return createHint(err)
@@ -103,7 +103,7 @@ func (qp *QP) createHint(err error, c verbs.QPCap) string {
 	}); hint != "" || c.MaxInline == 0 || !errors.Is(err, syscall.EINVAL) {
 		return hint
 	}
-	return fmt.Sprintf("MaxInline %d may be more than the driver allows, which does not tell how much that is", c.MaxInline)
+	return fmt.Sprintf("MaxInline %d may be more than the driver allows, which does not report its limit", c.MaxInline)
 }
 
 func (s *SRQ) createHint(err error, o *SRQOptions) string {
@@ -124,7 +124,7 @@ func (cq *CQ) createHint(err error, entries int, vector uint32) string {
 	})
 }
 
-// contextHint tells what to do about a device that would not open.
+// contextHint returns a remedy for a device that could not be opened.
 func contextHint(err error) string {
 	switch {
 	case errors.Is(err, syscall.EAGAIN):
@@ -139,7 +139,7 @@ func contextHint(err error) string {
 
 const limitHint = "the cgroup's limit in rdma.max is reached"
 
-// createHint tells what to do about an object that could not be made.
+// createHint returns a remedy for an object that could not be created.
 func createHint(err error) string {
 	switch {
 	case errors.Is(err, syscall.EAGAIN):
@@ -150,7 +150,7 @@ func createHint(err error) string {
 	return ""
 }
 
-// destroyHint tells why an object would not go.
+// destroyHint explains why an object could not be destroyed.
 func destroyHint(err error) string {
 	if errors.Is(err, syscall.EBUSY) {
 		return "the kernel still uses it"
@@ -158,7 +158,7 @@ func destroyHint(err error) string {
 	return ""
 }
 
-// postHint tells why a work request was refused.
+// postHint explains why a work request was refused.
 func postHint(err error) string {
 	if errors.Is(err, syscall.ENOTCONN) {
 		return "the QP is not connected"
@@ -166,6 +166,6 @@ func postHint(err error) string {
 	return ""
 }
 
-// errNoData is Linux's ENODATA, of an empty slot of a GID table; not every system
-// that this package must compile on has one.
+// errNoData is Linux's ENODATA, which the kernel returns for an empty slot of a GID table. Some
+// systems that this package must compile on do not define it.
 const errNoData = syscall.Errno(61)

@@ -10,7 +10,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// mrHint tells why memory could not be registered.
+// mrHint explains why memory could not be registered.
 func mrHint(err error, access verbs.Access, size int) string {
 	switch {
 	case errors.Is(err, unix.ENOMEM), errors.Is(err, unix.EPERM):
@@ -25,8 +25,8 @@ func mrHint(err error, access verbs.Access, size int) string {
 	return ""
 }
 
-// memlockHint speaks of RLIMIT_MEMLOCK, against which pinned memory counts
-// unless the process has CAP_IPC_LOCK.
+// memlockHint explains RLIMIT_MEMLOCK. Pinned memory counts against it unless the process has
+// CAP_IPC_LOCK.
 func memlockHint(size int) string {
 	var lim unix.Rlimit
 	if unix.Getrlimit(unix.RLIMIT_MEMLOCK, &lim) != nil || lim.Cur == unix.RLIM_INFINITY {

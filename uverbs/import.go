@@ -12,15 +12,17 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// ImportFile opens the RDMA device of a descriptor that another process uses and has sent
-// over a Unix socket (SCM_RIGHTS): both share the kernel's context, and with it the objects.
-// [Device.ImportPD] and [PD.ImportMR] take objects of the other process by their handles. What
-// either process makes belongs to it alone: Close of the imported device destroys nothing of
-// the other's. The kernel frees all when the last of them has closed the descriptor.
+// ImportFile opens the RDMA device of a file that another process uses and has sent over a Unix
+// socket (SCM_RIGHTS). Both processes share the kernel's context and its objects.
+// [Device.ImportPD] and [PD.ImportMR] import objects of the other process by their handles. Each
+// process owns the objects that it creates, so Close of the imported device destroys none of the
+// other process's. The kernel frees everything when both have closed the file.
 //
-// Of the drivers of Linux 6.12 mlx5 alone can do it, in a context with dynamic UARs; others
-// are ErrNotSupported. A descriptor that is not in use is EINVAL: [OpenFile] takes it. The
-// device keeps a copy of the descriptor; the caller closes f.
+// Among the drivers of Linux 6.12, only mlx5 supports this, in a context with dynamic UARs. For
+// others the error matches ErrNotSupported. For a file that is not in use the error is EINVAL; use
+// [OpenFile]. The Device has a duplicate of the descriptor; the caller closes f.
+//
+// Experimental: may change in any release; see docs/stability.md.
 //
 // C: ibv_import_device
 func ImportFile(f *os.File) (*Device, error) { return onFile("import", f, DeviceInfo.importOn) }
@@ -34,7 +36,7 @@ func (d *Device) importContext() error {
 	if p == nil {
 		return d.noProvider("import", "device")
 	}
-	if d.foreign = d.info.foreign(p); d.foreign != "" {
+	if d.mismatch = d.info.mismatch(p); d.mismatch != "" {
 		return d.noProvider("import", "device")
 	}
 	i, ok := p.(driver.Importer)
@@ -58,9 +60,11 @@ func (d *Device) issueQueryContext(u driver.UHW, extra []driver.Attr) error {
 	return d.doWith(r, u, extra)
 }
 
-// ImportPD takes a protection domain by the handle that its maker told ([PD.Handle]). The
-// maker is another process with the same descriptor ([ImportFile]), or this one. The maker
-// must keep the domain open for as long as this process uses it. A handle of nothing is ENOENT.
+// ImportPD imports a protection domain by its handle ([PD.Handle]). Its owner is another process
+// with the same descriptor ([ImportFile]), or this one. The owner must keep the domain open while
+// this process uses it. For an unknown handle the error is ENOENT.
+//
+// Experimental: may change in any release; see docs/stability.md.
 //
 // C: ibv_import_pd
 func (d *Device) ImportPD(handle uint32) (*PD, error) {
@@ -85,11 +89,13 @@ func (pd *PD) identify() (err error) {
 	return err
 }
 
-// ImportMR takes a memory region by the handle that its maker told ([MR.Handle]), for use in
-// its domain or an imported one. [MR.Addr], [MR.Len] and the keys are the maker's; [MR.Bytes]
-// is nil, because the memory need not be mapped here. Devices write to it; what a provider
-// itself puts into memory, such as mlx5's short messages, can't go there. A handle of
-// nothing is ENOENT.
+// ImportMR imports a memory region by its handle ([MR.Handle]), for use in its domain or an
+// imported one. [MR.Addr], [MR.Len] and the keys are those of the owner. [MR.Bytes] is nil,
+// because the memory need not be mapped in this process. The device can write to the region, but
+// a provider can't, as mlx5's does for short messages. For an unknown handle the error is
+// ENOENT.
+//
+// Experimental: may change in any release; see docs/stability.md.
 //
 // C: ibv_import_mr
 func (pd *PD) ImportMR(handle uint32) (*MR, error) {
@@ -117,9 +123,11 @@ func (mr *MR) identify() error {
 	return nil
 }
 
-// ImportDM takes device memory by the handle that its maker told ([DM.Handle]). It is mapped here
-// as well: both see the same bytes. The maker must keep it allocated for as long as this process
-// uses it. A handle of nothing is ENOENT.
+// ImportDM imports device memory by its handle ([DM.Handle]) and maps it into this process, so
+// both processes see the same bytes. The owner must keep it allocated while this process uses
+// it. For an unknown handle the error is ENOENT.
+//
+// Experimental: may change in any release; see docs/stability.md.
 //
 // C: ibv_import_dm
 func (d *Device) ImportDM(handle uint32) (*DM, error) {

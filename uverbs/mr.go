@@ -18,7 +18,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// MR is a memory region: memory that the device may use, pinned in place.
+// MR is a memory region, memory that the device may access. It is pinned in place.
 //
 // C: struct ibv_mr
 type MR struct {
@@ -26,26 +26,26 @@ type MR struct {
 	pd         *PD
 	handle     uint32
 	lkey, rkey uint32
-	data       []byte // nil where it is a device's
+	data       []byte // nil for memory that is not mapped here
 	length     int
-	iova       uint64          // the address of the first byte to work requests
-	gone       atomic.Bool     // closed: data is not the region's any more
-	own        *mmap.Region    // memory that came with the region
-	pin        *runtime.Pinner // holds a caller's slice in place
+	iova       uint64          // the address of the first byte in work requests
+	gone       atomic.Bool     // closed: data must not be used any more
+	own        *mmap.Region    // memory that AllocMR mapped
+	pin        *runtime.Pinner // keeps a caller's slice in place
 	access     verbs.Access
 	memory     *memory
-	lent       bool // imported: the kernel's object is another's
-	null       bool // of no memory: there is no object of the kernel's
+	lent       bool // imported: another process owns the kernel's object
+	null       bool // from AllocNullMR: the kernel has no object for it
 }
 
-// MROptions refine [PD.AllocMR]. Nil and the zero value ask for ordinary pages.
+// MROptions are the options of [PD.AllocMR]. A nil pointer and the zero value mean ordinary
+// pages.
 type MROptions struct {
-	Huge bool // 2 MiB pages, from the pool that vm.nr_hugepages sets aside
+	Huge bool // 2 MiB pages from the pool of vm.nr_hugepages
 }
 
-// AllocMR registers size bytes of fresh, zeroed memory outside the Go heap,
-// rounded up to whole pages. The memory is unmapped when the region is closed, and
-// [MR.Bytes] is nil from then on.
+// AllocMR allocates size bytes of zeroed memory outside the Go heap, rounded up to whole pages,
+// and registers them. Closing the region unmaps the memory; [MR.Bytes] returns nil from then on.
 func (pd *PD) AllocMR(size int, access verbs.Access, opts *MROptions) (*MR, error) {
 	if opts == nil {
 		opts = &MROptions{}
@@ -61,28 +61,26 @@ func (pd *PD) AllocMR(size int, access verbs.Access, opts *MROptions) (*MR, erro
 	return mr, nil
 }
 
-// RegMR registers the caller's memory: a mapping of its own, or a Go slice,
-// which stays pinned until the region is closed. The memory must not be empty.
-// A caller's mapping must outlive the region.
+// RegMR registers memory of the caller: a mapping, or a Go slice, which stays pinned until the
+// region is closed. The memory must not be empty. A mapping must outlive the region.
 //
-// With AccessOnDemand the pages are not pinned: they count against no limit, may
-// be swapped out, and cost a page fault each when the device first touches them
-// ([PD.AdviseMR] spares it that). Memory that the caller unmaps under such a region
-// is a protection error, where a pinned one goes on with the old pages. A Go slice
-// is kept alive and in place as it is without; but it shares its pages with other
-// objects, and whatever the runtime and the kernel do to those pages makes the
-// device fault again. AllocMR's pages are the region's own. With rxe of Linux 7.2
-// each packet of such memory must begin and end in one page, at its start: it takes
-// every other offset for 0.
+// With AccessOnDemand, the pages are not pinned. They count against no limit, may be swapped
+// out, and cost a page fault each when the device first touches them ([PD.AdviseMR] avoids
+// that). If the caller unmaps the memory of such a region, accesses are protection errors; a
+// pinned region keeps using the old pages. A Go slice is kept alive and in place in either case.
+// But it shares its pages with other objects, and the device faults again when the runtime or the
+// kernel changes these pages. The pages of AllocMR belong to the region alone. With rxe of Linux
+// 7.2, each packet in such memory must begin at the start of a page and end in the same page,
+// because rxe takes every other offset for 0.
 //
 // C: ibv_reg_mr
 func (pd *PD) RegMR(b []byte, access verbs.Access) (*MR, error) {
 	return pd.RegMRAt(b, address(b), access)
 }
 
-// RegMRAt is RegMR for memory that work requests and peers name by addresses from iova on, a
-// value of the caller's choice that lies at the same place of its page as b. siw has only the
-// memory's own addresses.
+// RegMRAt is like RegMR, but work requests and peers address the memory from iova on. The caller
+// chooses iova; its offset in its page must be that of b. siw supports only the memory's own
+// address.
 //
 // C: ibv_reg_mr_iova
 func (pd *PD) RegMRAt(b []byte, iova uint64, access verbs.Access) (*MR, error) {
@@ -110,7 +108,7 @@ func (mr *MR) register(access verbs.Access) error {
 	})
 }
 
-// made has create make the region, a user of its PD and of more.
+// made creates the region by calling create, as a user of its PD and of more.
 func (mr *MR) made(access verbs.Access, create func(verbs.Access) error, remedy func(error) (hint string, err error), more ...*object) error {
 	if err := mr.attach("MR", append([]*object{&mr.pd.object}, more...)...); err != nil {
 		return err
@@ -130,7 +128,8 @@ func (mr *MR) create(access verbs.Access) error {
 	return mr.lending(func() error { return mr.ask(access) })
 }
 
-// lending lends the memory, if it is the process's, before the kernel hears of its address.
+// lending calls ask. If the region is memory of this process, lending lends it first, so that a
+// model of a device can find the memory behind the address.
 func (mr *MR) lending(ask func() error) error {
 	if mr.data == nil {
 		return ask()
@@ -179,20 +178,19 @@ func (d *Device) issueRegMR(in *abi.IbUverbsRegMr, u driver.UHW, extra []driver.
 	return resp, err
 }
 
-// Addr is the region's address, as work requests and peers name it.
+// Addr returns the region's address in work requests.
 func (mr *MR) Addr() uint64 { return mr.iova }
 
 // PD returns the protection domain of the region.
 func (mr *MR) PD() *PD { return mr.pd }
 
-// Handle is the kernel's number of the region, for [PD.ImportMR] by another process.
+// Handle returns the kernel's number of the region, for [PD.ImportMR] in another process.
 func (mr *MR) Handle() uint32 { return mr.handle }
 
-// Bytes returns the registered memory, or nil once the region is closed, or if the memory
-// is a device's or the region was imported. A slice that the caller keeps, of [PD.AllocMR]'s
-// memory, must not be used after Close: the memory is unmapped, so touching it kills the process, or touches
-// whatever was mapped there since. Make sure that no other goroutine is using one when you
-// call Close.
+// Bytes returns the registered memory. It returns nil if the region is closed or imported, or if
+// the memory is on a device. For a region from [PD.AllocMR], don't use the slice after Close,
+// which unmaps the memory: an access would crash the process, or reach memory that was mapped
+// there since. Make sure that no goroutine uses the slice when you call Close.
 func (mr *MR) Bytes() []byte {
 	if mr.gone.Load() {
 		return nil
@@ -200,10 +198,10 @@ func (mr *MR) Bytes() []byte {
 	return mr.data
 }
 
-// Len is the size of the region in bytes. It outlives Close, as do Addr and the keys.
+// Len returns the size of the region in bytes. Len, Addr and the keys can be read after Close.
 func (mr *MR) Len() int { return mr.length }
 
-// LKey is the key for local use, in a [verbs.SGE]. No region, a nil MR, has key 0.
+// LKey returns the key for local use, in a [verbs.SGE]. The key of a nil MR is 0.
 func (mr *MR) LKey() uint32 {
 	if mr == nil {
 		return 0
@@ -211,16 +209,15 @@ func (mr *MR) LKey() uint32 {
 	return mr.lkey
 }
 
-// RKey is the key to give to a peer that may read or write the region.
+// RKey returns the key that a peer needs to read or write the region.
 func (mr *MR) RKey() uint32 { return mr.rkey }
 
-// SGE names n bytes of the region from off on, for a work request. The device checks
-// the end of the region when it carries the request out.
+// SGE returns a scatter/gather entry for n bytes of the region at offset off. The device checks
+// the bounds of the region when it executes the work request.
 //
-// An SGE can name at most 4 GiB less two bytes; a larger n, a negative n and a negative
-// off give an SGE whose Length is [verbs.BadLength]. PostSend, PostRecv and AdviseMR refuse
-// that with an error. A device may take less than an SGE can name: no message is longer
-// tha [verbs.PortAttr.MaxMsgSize].
+// An SGE can have at most 4 GiB minus two bytes. For a larger n, a negative n or a negative off,
+// its Length is [verbs.BadLength], which PostSend, PostRecv and AdviseMR refuse. A device's limit
+// may be smaller: no message is longer than MaxMsgSize of [verbs.PortAttr].
 func (mr *MR) SGE(off, n int) verbs.SGE {
 	length := uint32(verbs.BadLength)
 	if off >= 0 && n >= 0 && uint64(n) < verbs.BadLength {
@@ -229,11 +226,10 @@ func (mr *MR) SGE(off, n int) verbs.SGE {
 	return verbs.SGE{Addr: mr.Addr() + uint64(off), Length: length, LKey: mr.lkey}
 }
 
-// Close ends the registration and frees memory that came with the region, of which
-// no slice may be used any more; see [MR.Bytes]. Memory that was the caller's stays.
-// Work requests that still use the region complete with an error. When Close fails
-// because the kernel refuses it, the region lives on. Of a region that was imported only the
-// knowledge of it ends: the registration is left to the process that made it.
+// Close deregisters the region. It unmaps memory that AllocMR allocated (see [MR.Bytes]) and
+// leaves the caller's memory alone. Work requests that still use the region complete with an
+// error. If the kernel refuses to deregister it, Close fails and the region stays open. An
+// imported region stays registered in the process that owns it.
 //
 // C: ibv_dereg_mr
 func (mr *MR) Close() error {
@@ -283,14 +279,14 @@ func (mr *MR) release() error {
 	return err
 }
 
-// MRAttr is what the kernel has of a region.
+// MRAttr describes a region as the kernel knows it.
 type MRAttr struct {
 	LKey, RKey uint32
 	Length     uint64 // bytes
-	IOVA       uint64 // the address by which work requests name the first byte
+	IOVA       uint64 // the address of the first byte in work requests
 }
 
-// Query asks the kernel what it has of the region.
+// Query asks the kernel for the region's attributes.
 //
 // C: part of ibv_import_mr
 func (mr *MR) Query() (attr MRAttr, err error) {
@@ -318,17 +314,17 @@ func (d *Device) issueQueryMR(handle uint32) (attr MRAttr, err error) {
 	return attr, err
 }
 
-// ReregOptions say what of a region is to change.
+// ReregOptions has the changes that [MR.Rereg] makes. A nil field means no change.
 type ReregOptions struct {
-	PD     *PD           // the region's from then on; nil leaves it as it is
-	Access *verbs.Access // nil leaves it as it is
+	PD     *PD
+	Access *verbs.Access
 }
 
-// Rereg changes a region in place. Its keys may change with it. No work request
-// may use the region meanwhile, and nobody read its keys or its PD. Drivers that
-// can't, and kernels before 6.3 on rxe, return an error that matches
-// ErrNotSupported; register the memory anew then. The memory itself stays what it
-// is. An imported region is EPERM.
+// Rereg changes the PD or the access flags of a region. The keys may change, but not the memory.
+// While Rereg runs, no work request may use the region, and no goroutine may call RKey, LKey or
+// PD. If the driver can't do it, or the kernel's rxe is older than Linux 6.3, the error matches
+// ErrNotSupported; close the region and register the memory again. For an imported region the
+// error is EPERM.
 //
 // C: ibv_rereg_mr with IBV_REREG_MR_CHANGE_PD and IBV_REREG_MR_CHANGE_ACCESS
 func (mr *MR) Rereg(opts ReregOptions) error {
@@ -357,7 +353,7 @@ func (mr *MR) Rereg(opts ReregOptions) error {
 	})
 }
 
-// The bits of enum ib_mr_rereg_flags, which no uapi header has.
+// The bits of enum ib_mr_rereg_flags. No uapi header has them.
 const (
 	reregPD     = 1 << 1
 	reregAccess = 1 << 2
@@ -378,7 +374,7 @@ func (mr *MR) rereg(in *abi.IbUverbsReregMr) error {
 	mr.delist()
 	mr.lkey, mr.rkey = resp.Lkey, resp.Rkey
 	if in.Flags&reregAccess != 0 {
-		mr.access = verbs.Access(in.AccessFlags) | mr.access&(verbs.AccessOnDemand|verbs.AccessZeroBased) // which are the memory's
+		mr.access = verbs.Access(in.AccessFlags) | mr.access&(verbs.AccessOnDemand|verbs.AccessZeroBased) // these never change
 	}
 	mr.enlist()
 	return nil
@@ -394,11 +390,10 @@ func reregHint(err error, in *abi.IbUverbsReregMr) string {
 	return accessHint(verbs.Access(in.AccessFlags))
 }
 
-// AdviseMR tells the device of a use to come of regions with AccessOnDemand, by
-// local key, so that it need not wait for page faults then. With flush it returns
-// when that is done, or with the reason why not; without, it is a hint that may
-// come to nothing. Devices without on-demand paging return an error that matches
-// ErrNotSupported.
+// AdviseMR advises the device that regions with AccessOnDemand will be used soon, so that it can
+// handle the page faults early. The entries of sgl name the regions by LKey. With flush, AdviseMR
+// returns when that is done, or with an error. Without flush, it is only a hint, which the device
+// may ignore. If the device has no on-demand paging, the error matches ErrNotSupported.
 //
 // C: ibv_advise_mr, with IBV_ADVISE_MR_FLAG_FLUSH for flush
 func (pd *PD) AdviseMR(advice verbs.MRAdvice, flush bool, sgl []verbs.SGE) error {
@@ -408,10 +403,10 @@ func (pd *PD) AdviseMR(advice verbs.MRAdvice, flush bool, sgl []verbs.SGE) error
 	}
 	for i, s := range sgl {
 		if s.Length == verbs.BadLength {
-			return pd.fail(op, syscall.EINVAL, fmt.Sprintf("entry %d has BadLength: MR.SGE could not name what it was asked for", i))
+			return pd.fail(op, syscall.EINVAL, fmt.Sprintf("entry %d has BadLength: MR.SGE got an offset or a length below 0, or a length of 4 GiB or more", i))
 		}
-		// The kernel's rxe does not look (Linux 7.2): it takes any region for one with
-		// on-demand paging, and then random memory for pointers.
+		// The kernel's rxe does not check this (Linux 7.2): it treats every region as one
+		// with on-demand paging, and would follow random memory as pointers.
 		if !pd.dev.regions.isOnDemand(s.LKey) {
 			return pd.fail(op, syscall.EINVAL, fmt.Sprintf("the region of LKey %#x has no AccessOnDemand", s.LKey))
 		}
@@ -424,7 +419,7 @@ func (pd *PD) AdviseMR(advice verbs.MRAdvice, flush bool, sgl []verbs.SGE) error
 	})
 }
 
-// maxAdvised is what fits behind the 16-bit length of a request's attribute.
+// maxAdvised is the number of entries that fit into an attribute, whose length has 16 bits.
 const maxAdvised = (1<<16 - 1) / 16
 
 func (pd *PD) issueAdvise(advice verbs.MRAdvice, flush bool, sgl []verbs.SGE) error {
@@ -448,7 +443,7 @@ func (pd *PD) issueAdvise(advice verbs.MRAdvice, flush bool, sgl []verbs.SGE) er
 func adviseHint(err error) string {
 	switch {
 	case errors.Is(err, syscall.EINVAL), errors.Is(err, syscall.ENOENT):
-		return "an LKey is of another PD's region, or of one without AccessLocalWrite"
+		return "an LKey belongs to a region of another PD, or to one without AccessLocalWrite"
 	case errors.Is(err, syscall.EPERM):
 		return "the region is not writable"
 	case errors.Is(err, syscall.EFAULT):
@@ -459,13 +454,13 @@ func adviseHint(err error) string {
 	return ""
 }
 
-// prefetchStep is how much Prefetch asks for at once, in bytes.
+// prefetchStep is the number of bytes that Prefetch requests at once.
 const prefetchStep = 64 << 20
 
-// Prefetch has a region with AccessOnDemand be there before work requests name it: n bytes from
-// off on, to be written with MRPrefetchWrite, or to be read. It asks for 64 MiB at a time, and
-// tells progress, unless it is nil, of all that is there after each; then it looks at ctx. What
-// was there may be gone again when memory is short.
+// Prefetch loads n bytes at offset off of a region with AccessOnDemand into memory, before work
+// requests use them. advice says whether they will be read or written. Prefetch proceeds in steps
+// of 64 MiB. After each step it calls progress, unless that is nil, with the number of bytes
+// loaded so far, and checks ctx. The kernel may evict the pages again when memory is short.
 //
 // C: ibv_advise_mr with IBV_ADVISE_MR_FLAG_FLUSH
 func (mr *MR) Prefetch(ctx context.Context, advice verbs.MRAdvice, off, n int, progress func(done int)) error {
@@ -487,7 +482,7 @@ func (mr *MR) Prefetch(ctx context.Context, advice verbs.MRAdvice, off, n int, p
 	return nil
 }
 
-// regions are the open memory regions of a device, by local key.
+// regions has the open memory regions of a device by local key.
 type regions struct {
 	mu   sync.RWMutex
 	open map[uint32]*MR
@@ -502,14 +497,14 @@ func (r *regions) add(mr *MR) {
 	r.open[mr.lkey] = mr
 }
 
-// remove returns when nobody writes to the region any more.
+// remove returns when no goroutine accesses the region any more.
 func (r *regions) remove(mr *MR) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.open, mr.lkey)
 }
 
-// isOnDemand tells of a key that it is of a region whose pages are not pinned.
+// isOnDemand reports whether the key belongs to a region whose pages are not pinned.
 func (r *regions) isOnDemand(lkey uint32) bool {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
@@ -517,17 +512,17 @@ func (r *regions) isOnDemand(lkey uint32) bool {
 	return mr != nil && mr.access&verbs.AccessOnDemand != 0
 }
 
-// read takes bytes from the region of a key, as its device would.
+// read copies bytes from the region with the key, as its device would.
 func (r *regions) read(lkey uint32, addr uint64, b []byte) bool {
 	return r.at(lkey, addr, len(b), 0, func(data []byte) { copy(b, data) })
 }
 
-// write puts bytes into the region of a key, as its device would.
+// write copies bytes into the region with the key, as its device would.
 func (r *regions) write(lkey uint32, addr uint64, b []byte) bool {
 	return r.at(lkey, addr, len(b), verbs.AccessLocalWrite, func(data []byte) { copy(data, b) })
 }
 
-// at has n bytes of the region of a key used, if its rights and bounds allow that.
+// at calls use with n bytes of the region with the key, if its rights and bounds allow that.
 func (r *regions) at(lkey uint32, addr uint64, n int, rights verbs.Access, use func(data []byte)) bool {
 	r.mu.RLock()
 	defer r.mu.RUnlock()

@@ -13,9 +13,11 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// RegDM registers length bytes of the device's memory, from offset on. Work requests and
-// peers name them by addresses from 0 on: the access is ZeroBased, whether access says so or
-// not. The program itself can't touch them through the region: [MR.Bytes] is nil.
+// RegDM registers length bytes of device memory at an offset. Work requests and peers address
+// them from 0 on: RegDM adds AccessZeroBased to access. The memory is not mapped into the
+// process, so [MR.Bytes] is nil.
+//
+// Experimental: may change in any release; see docs/stability.md.
 //
 // C: ibv_reg_dm_mr
 func (pd *PD) RegDM(dm *DM, offset uint64, length int, access verbs.Access) (*MR, error) {
@@ -60,19 +62,18 @@ func (mr *MR) issueDM(dm *DM, offset uint64, access verbs.Access) error {
 	return nil
 }
 
-// RegDMABuf registers memory that another device exports as a dma-buf, such as a GPU's:
-// length bytes from offset on. buf is the dma-buf's descriptor, and may be closed
-// afterwards. Work requests and peers name the memory by addresses from iova on, a value
-// of the caller's choice that lies at the same place of its page as offset. The program
-// itself can't touch it through the region: [MR.Bytes] is nil.
+// RegDMABuf registers length bytes at an offset of a dma-buf, which is memory that another device
+// exports, such as a GPU. buf is the dma-buf's file and may be closed afterwards. Work requests
+// and peers address the memory from iova on. The caller chooses iova; its offset in its page must
+// be that of offset. The memory is not mapped into the process, so [MR.Bytes] is nil.
 //
-// Access is LocalWrite, the remote rights and RelaxedOrdering. Drivers that have no
-// dma-bufs, siw and rxe among them, return an error that matches ErrNotSupported.
+// access may have LocalWrite, the remote rights and RelaxedOrdering. If the driver does not
+// support dma-bufs, as siw and rxe, the error matches ErrNotSupported.
 //
 // C: ibv_reg_dmabuf_mr
 func (pd *PD) RegDMABuf(buf *os.File, offset uint64, length int, iova uint64, access verbs.Access) (*MR, error) {
 	if length <= 0 {
-		return nil, &Error{Op: "create", Object: "MR", Device: pd.dev.info.Name, Err: syscall.EINVAL, Hint: "a region has one byte at least"}
+		return nil, &Error{Op: "create", Object: "MR", Device: pd.dev.info.Name, Err: syscall.EINVAL, Hint: "a region has at least one byte"}
 	}
 	c, err := buf.SyscallConn()
 	if err != nil {
@@ -108,7 +109,7 @@ func (mr *MR) issueDMABuf(fd int32, offset uint64, access verbs.Access) error {
 	return nil
 }
 
-// dmaBufAccess is what the kernel lets such a region have.
+// dmaBufAccess has the access flags that the kernel allows for dma-bufs.
 const dmaBufAccess = verbs.AccessLocalWrite | verbs.AccessRemoteRead | verbs.AccessRemoteWrite | verbs.AccessRemoteAtomic | verbs.AccessRelaxedOrdering
 
 func dmaBufHint(err error, offset, iova uint64, access verbs.Access) string {
@@ -128,8 +129,10 @@ func dmaBufHint(err error, offset, iova uint64, access verbs.Access) string {
 	return "the descriptor is no dma-buf's, or offset and length leave it"
 }
 
-// RegMRFor is [PD.RegMR] of memory that the device accesses with the hints of a DMA handle. The
-// handle must stay open until the region is closed.
+// RegMRFor is like [PD.RegMR], but the device accesses the memory with the hints of a DMA handle.
+// The handle must stay open until the region is closed.
+//
+// Experimental: may change in any release; see docs/stability.md.
 //
 // C: ibv_reg_mr_ex with IBV_REG_MR_MASK_DMAH
 func (pd *PD) RegMRFor(b []byte, dmah *DMAH, access verbs.Access) (*MR, error) {
@@ -178,15 +181,15 @@ func (mr *MR) issueFor(dmah *DMAH, access verbs.Access) error {
 	return nil
 }
 
-// RegImplicitMR registers the whole address space of the process, also what is mapped later. No
-// page is pinned: the device faults them in as it comes to them. Work requests and peers name
-// memory by its address, so [MR.SGE] takes addresses for offsets. [MR.Bytes] is nil, and the caller keeps
-// memory in place for as long as work requests name it: a mapping, or a slice that
-// a runtime.Pinner holds. Devices write to it; what a provider itself puts into
-// memory, such as mlx5's short messages, can't go there.
+// RegImplicitMR registers the whole address space of the process, including memory that is mapped
+// later. No pages are pinned: the device faults them in when it accesses them. Work requests and
+// peers name memory by its address, so offsets of [MR.SGE] are addresses. [MR.Bytes] is nil. The
+// caller must keep memory in place while work requests name it, such as a mapping, or a slice held
+// by a runtime.Pinner. The device can write to the region, but a provider can't, as mlx5's does for
+// short messages.
 //
-// Access gets AccessOnDemand in any case. A device without it ([verbs.ODPImplicit]), rxe among them,
-// returns an error that matches ErrNotSupported.
+// RegImplicitMR adds AccessOnDemand to access. If the device lacks [verbs.ODPImplicit], as rxe
+// does, the error matches ErrNotSupported.
 //
 // C: ibv_reg_mr of address NULL and length SIZE_MAX with IBV_ACCESS_ON_DEMAND
 func (pd *PD) RegImplicitMR(access verbs.Access) (*MR, error) {
@@ -207,12 +210,13 @@ func (pd *PD) RegImplicitMR(access verbs.Access) (*MR, error) {
 	return mr, nil
 }
 
-// AllocNullMR makes a region of no memory: what is written to it is discarded, and what is read
-// from it is 0. An SGE of it stands for the part of a message that nobody wants, or that is
-// zeros. Every offset and length is inside. It is for this side's SGEs alone, so [MR.RKey] is 0;
-// the kernel has no such object, so [MR.Handle] is 0, and [MR.Query] and [MR.Rereg] are EINVAL.
+// AllocNullMR returns a region without memory. Data written to it is discarded, and reads return
+// zeros. Use its SGEs for a part of a message that is not needed, or that is zeros. Every offset and
+// length is valid. It is for local SGEs only, so [MR.RKey] is 0. The kernel has no object for it, so
+// [MR.Handle] is 0, and [MR.Query] and [MR.Rereg] return EINVAL.
 //
-// mlx5 devices have it, on kernels that tell the device's key of it; others are ErrNotSupported.
+// mlx5 devices support it, on kernels that report the device's null key. For others the error matches
+// ErrNotSupported.
 //
 // C: ibv_alloc_null_mr
 func (pd *PD) AllocNullMR() (*MR, error) {
@@ -226,10 +230,10 @@ func (pd *PD) AllocNullMR() (*MR, error) {
 		}
 	}
 	mr.detach()
-	return nil, mr.fail("create", verbs.ErrNotSupported, "the device or its kernel has no region of no memory")
+	return nil, mr.fail("create", verbs.ErrNotSupported, "the device or its kernel has no null key")
 }
 
-// failNull refuses what only regions of the kernel have.
+// failNull returns the error of an operation that needs an object of the kernel.
 func (mr *MR) failNull(op string) error {
-	return mr.fail(op, syscall.EINVAL, "it is a region of no memory, of which the kernel does not know")
+	return mr.fail(op, syscall.EINVAL, "it is a null region, which the kernel does not know")
 }

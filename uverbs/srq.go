@@ -11,7 +11,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// SRQ is a shared receive queue: receives that any of its QPs may use.
+// SRQ is a shared receive queue. Its QPs take their receives from it.
 //
 // C: struct ibv_srq
 type SRQ struct {
@@ -22,32 +22,32 @@ type SRQ struct {
 	cookie uint64
 	maxSGE uint32
 	num    uint32
-	xrcd   *XRCD // nil if it is of no domain, as is cq
+	xrcd   *XRCD // nil unless the SRQ belongs to an XRC domain, as is cq
 	cq     *CQ
 
 	memory *memory
 
-	mu     driver.Lock // guards what follows
+	mu     driver.Lock // guards the fields below
 	maxWR  uint32
 	ring   driver.SRQ
 	closed bool
 }
 
-// SRQOptions describe a new SRQ.
+// SRQOptions describes a new SRQ.
 //
 // C: struct ibv_srq_init_attr
 type SRQOptions struct {
 	MaxWR  uint32 // receives that can be outstanding
 	MaxSGE uint32 // SGEs in one
-	Limit  uint32 // raise EventSRQLimitReached when fewer are left; 0 means never
+	Limit  uint32 // raise EventSRQLimitReached when fewer receives are left; 0 means never
 
-	// XRCD makes it an SRQ of an XRC domain, for the domain's target QPs alone. CQ is where
-	// its receives complete; no other SRQ has one.
+	// XRCD is set for an SRQ of an XRC domain, which serves only the domain's target QPs. Its
+	// receives complete on CQ. Other SRQs have no CQ.
 	XRCD *XRCD
 	CQ   *CQ
 }
 
-// CreateSRQ makes a shared receive queue.
+// CreateSRQ creates a shared receive queue.
 //
 // C: ibv_create_srq
 func (pd *PD) CreateSRQ(opts *SRQOptions) (*SRQ, error) {
@@ -133,23 +133,23 @@ func (s *SRQ) issueCreate(r *driver.CreateSRQ, limit uint32, u driver.UHW, extra
 	return nil
 }
 
-// MaxWR is the number of receives that the SRQ has room for.
+// MaxWR returns the number of receives that the SRQ has room for.
 func (s *SRQ) MaxWR() uint32 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.maxWR
 }
 
-// MaxSGE is the number of SGEs that a receive may have.
+// MaxSGE returns the number of SGEs that a receive may have.
 func (s *SRQ) MaxSGE() uint32 { return s.maxSGE }
 
-// Num is the number by which a peer's work requests name an SRQ of an XRC domain; 0 for any
-// other SRQ.
+// Num returns the number by which a peer's work requests name an SRQ of an XRC domain. It is 0
+// for other SRQs.
 //
 // C: ibv_get_srq_num
 func (s *SRQ) Num() uint32 { return s.num }
 
-// PostRecv queues buffers, with the rules of [QP.PostSend].
+// PostRecv queues buffers for incoming sends. It follows the rules of [QP.PostRecv].
 //
 // C: ibv_post_srq_recv
 func (s *SRQ) PostRecv(wrs []verbs.RecvWR) (int, error) {
@@ -166,7 +166,7 @@ func (s *SRQ) PostRecv(wrs []verbs.RecvWR) (int, error) {
 	return n, nil
 }
 
-// asObject lets a nil SRQ stand for none.
+// asObject returns nil for a nil SRQ.
 func (s *SRQ) asObject() *object {
 	if s == nil {
 		return nil
@@ -188,21 +188,21 @@ func (s *SRQ) Query() (*verbs.SRQAttr, error) {
 	return &verbs.SRQAttr{MaxWR: resp.MaxWr, MaxSGE: resp.MaxSge, Limit: resp.SrqLimit}, nil
 }
 
-// SetLimit arms one EventSRQLimitReached for when fewer than limit receives are
-// left; 0 disarms.
+// SetLimit makes the SRQ raise EventSRQLimitReached once, when fewer than limit receives are
+// left. A limit of 0 disarms it.
 //
 // C: ibv_modify_srq with IBV_SRQ_LIMIT
 func (s *SRQ) SetLimit(limit uint32) error {
 	return s.modify("set the limit of", 0, limit)
 }
 
-// Resize gives the SRQ room for at least maxWR receives. Those posted stay; a
-// limit that was set is disarmed by some drivers. Where the driver can't, the
-// error matches ErrNotSupported and nothing has changed.
+// Resize changes the size of the SRQ to at least maxWR receives. Receives that were posted stay.
+// Some drivers disarm the limit. If the driver can't resize SRQs, the error matches
+// ErrNotSupported and nothing has changed.
 //
 // C: ibv_modify_srq with IBV_SRQ_MAX_WR
 func (s *SRQ) Resize(maxWR uint32) error {
-	if maxWR == 0 { // which would be no resizing
+	if maxWR == 0 { // the provider would take it for a change of the limit
 		return s.fail("resize", syscall.EINVAL, "maxWR is 0")
 	}
 	return s.modify("resize", maxWR, 0)
@@ -267,14 +267,13 @@ func (s *SRQ) command(op string, r *ioctl.Request) error {
 	})
 }
 
-// IB_SRQ_MAX_WR and IB_SRQ_LIMIT of enum ib_srq_attr_mask, which no uapi header
-// has.
+// IB_SRQ_MAX_WR and IB_SRQ_LIMIT of enum ib_srq_attr_mask. No uapi header has them.
 const (
 	srqMaxWR = 1
 	srqLimit = 2
 )
 
-// Close destroys the SRQ. QPs that use it must be closed before.
+// Close destroys the SRQ. QPs that use it must be closed first.
 //
 // C: ibv_destroy_srq
 func (s *SRQ) Close() error {

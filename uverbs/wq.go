@@ -12,8 +12,10 @@ import (
 	"github.com/goverbs/goverbs/verbs/rss"
 )
 
-// WQ is a receive queue without a QP. A table of such queues ([RWQIndTable]) takes the packets
-// of one QP, each queue a part of them.
+// WQ is a receive queue that belongs to no QP. The packets of one QP are distributed among the
+// WQs of a table ([RWQIndTable]).
+//
+// Experimental: may change in any release; see docs/stability.md.
 //
 // C: struct ibv_wq
 type WQ struct {
@@ -27,23 +29,27 @@ type WQ struct {
 	cookie      uint64
 	memory      *memory
 
-	mu     driver.Lock // guards what follows
+	mu     driver.Lock // guards the fields below
 	state  rss.WQState
 	ring   driver.WQ
 	closed bool
 }
 
-// WQOptions describe a new WQ.
+// WQOptions describes a new WQ.
+//
+// Experimental: may change in any release; see docs/stability.md.
 //
 // C: struct ibv_wq_init_attr
 type WQOptions struct {
 	MaxWR  uint32 // receives that can be outstanding
 	MaxSGE uint32 // SGEs in one
-	CQ     *CQ    // where they complete; needed
+	CQ     *CQ    // required: receives complete on it
 	Flags  rss.WQFlags
 }
 
-// CreateWQ makes a receive queue, in the state RESET.
+// CreateWQ creates a receive queue in the state RESET.
+//
+// Experimental: may change in any release; see docs/stability.md.
 //
 // C: ibv_create_wq
 func (pd *PD) CreateWQ(opts *WQOptions) (*WQ, error) {
@@ -105,16 +111,16 @@ func (w *WQ) issueCreate(r *driver.CreateWQ, u driver.UHW, extra []driver.Attr) 
 	return nil
 }
 
-// Num is the WQ's number.
+// Num returns the WQ's number.
 func (w *WQ) Num() uint32 { return w.num }
 
-// MaxWR is the number of receives that the WQ has room for.
+// MaxWR returns the number of receives that the WQ has room for.
 func (w *WQ) MaxWR() uint32 { return w.maxWR }
 
-// MaxSGE is the number of SGEs that a receive may have.
+// MaxSGE returns the number of SGEs that a receive may have.
 func (w *WQ) MaxSGE() uint32 { return w.maxSGE }
 
-// PostRecv queues buffers, with the rules of [QP.PostSend].
+// PostRecv queues buffers for incoming packets. It follows the rules of [QP.PostRecv].
 //
 // C: ibv_post_wq_recv
 func (w *WQ) PostRecv(wrs []verbs.RecvWR) (int, error) {
@@ -132,7 +138,7 @@ func (w *WQ) PostRecv(wrs []verbs.RecvWR) (int, error) {
 	return n, nil
 }
 
-// Close destroys the WQ. Tables that it is in must be closed before.
+// Close destroys the WQ. Tables that contain it must be closed first.
 //
 // C: ibv_destroy_wq
 func (w *WQ) Close() error {
@@ -150,7 +156,7 @@ func (w *WQ) Close() error {
 	}, w.release)
 }
 
-// clean takes the WQ's completions off its CQ, when the kernel has put it into RESET or
+// clean takes the WQ's completions off its CQ after the kernel has put the WQ into RESET or
 // destroyed it.
 func (w *WQ) clean() {
 	w.cq.mu.Lock()
@@ -177,7 +183,7 @@ func (w *WQ) issueDestroy(handle uint32) error {
 	return r.Do(w.dev.file)
 }
 
-// Modify changes the attributes that mask names. Nobody can post meanwhile.
+// Modify changes the attributes in mask. Posts wait until Modify is done.
 //
 // C: ibv_modify_wq
 func (w *WQ) Modify(attr *rss.WQAttr, mask rss.WQAttrMask) error {
@@ -203,7 +209,7 @@ func (w *WQ) modify(attr *rss.WQAttr, mask rss.WQAttrMask) error {
 	c.issue = func(u driver.UHW, extra []driver.Attr) error {
 		err := w.issueModify(attr, mask, u, extra)
 		if err == nil {
-			w.state = r.To // whatever the provider says
+			w.state = r.To // even if the provider fails later
 			if r.To == rss.WQStateReset {
 				w.clean()
 			}
@@ -232,8 +238,10 @@ func (w *WQ) modifyHint(err error, attr *rss.WQAttr, mask rss.WQAttrMask) string
 	return createHint(err)
 }
 
-// RWQIndTable is a table of WQs among which a QP deals out the packets it receives
+// RWQIndTable is a table of WQs. A QP distributes the packets that it receives among them
 // ([PD.CreateRSSQP]).
+//
+// Experimental: may change in any release; see docs/stability.md.
 //
 // C: struct ibv_rwq_ind_table
 type RWQIndTable struct {
@@ -242,8 +250,10 @@ type RWQIndTable struct {
 	handle, num uint32
 }
 
-// CreateRWQIndTable makes a table of 1, 2, 4, … WQs. A WQ may stand in it more than once, and
-// in several tables. [verbs.DeviceAttr] says how long a table may be.
+// CreateRWQIndTable creates a table of WQs, whose length must be a power of two. A WQ may occur
+// more than once, and in several tables. [verbs.DeviceAttr] has the maximum length.
+//
+// Experimental: may change in any release; see docs/stability.md.
 //
 // C: ibv_create_rwq_ind_table
 func (d *Device) CreateRWQIndTable(wqs []*WQ) (*RWQIndTable, error) {
@@ -287,10 +297,10 @@ func (t *RWQIndTable) create(wqs []*WQ) error {
 	return nil
 }
 
-// Num is the table's number.
+// Num returns the table's number.
 func (t *RWQIndTable) Num() uint32 { return t.num }
 
-// Close destroys the table. QPs that use it must be closed before.
+// Close destroys the table. QPs that use it must be closed first.
 //
 // C: ibv_destroy_rwq_ind_table
 func (t *RWQIndTable) Close() error {
@@ -305,18 +315,23 @@ func (t *RWQIndTable) Close() error {
 	}, noop)
 }
 
-// RSSOptions describe a QP that deals packets out to a table's WQs.
+// RSSOptions describes a QP that distributes packets among the WQs of a table.
+//
+// Experimental: may change in any release; see docs/stability.md.
 //
 // C: struct ibv_qp_init_attr_ex with rwq_ind_tbl and rx_hash_conf
 type RSSOptions struct {
-	Type  verbs.QPType // QPTypeRawPacket if it is 0, which needs CAP_NET_RAW; or QPTypeUD
-	Table *RWQIndTable // needed
+	Type  verbs.QPType // QPTypeUD or QPTypeRawPacket, which is the default and needs CAP_NET_RAW
+	Table *RWQIndTable // required
 	Hash  rss.Hash
 	Flags verbs.QPFlags
 }
 
-// CreateRSSQP makes a QP that has no queues: what it receives goes to the WQs of a table, and
-// nothing can be posted. Flow rules give it packets ([QP.CreateFlow]).
+// CreateRSSQP creates a QP without queues of its own, so nothing can be posted to it. It
+// distributes its packets among the WQs of a table. Flow rules steer packets to it
+// ([QP.CreateFlow]).
+//
+// Experimental: may change in any release; see docs/stability.md.
 //
 // C: ibv_create_qp_ex with rwq_ind_tbl
 func (pd *PD) CreateRSSQP(opts *RSSOptions) (*QP, error) {
@@ -382,8 +397,7 @@ func (qp *QP) issueCreateRSS(r *driver.CreateRSSQP, opts *RSSOptions, u driver.U
 	return nil
 }
 
-// noQueues stands for the queues that a QP has not: a target QP of XRC, or one that deals
-// out to WQs.
+// noQueues is the driver.QP of QPs without queues: XRC target QPs and those of CreateRSSQP.
 type noQueues struct{}
 
 var errNoQueues = fmt.Errorf("%w: the QP has no queues of its own", verbs.ErrNotSupported)

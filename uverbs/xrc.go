@@ -11,10 +11,10 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// XRCD is an XRC domain. A peer has one QP for all processes of a host that share a domain,
-// and each of its work requests names the SRQ that receives it. A process takes part with
-// SRQs of the domain ([SRQOptions]) and with target QPs, made by one process and opened by
-// the others. The peer sends on a QP of type [verbs.QPTypeXRCInitiator].
+// XRCD is an XRC domain, which several processes of a host can share. A peer needs one QP for
+// all of them, and each of its work requests names the SRQ that receives it. A process has
+// SRQs of the domain ([SRQOptions]) and target QPs. One process creates a target QP, and the
+// others open it. The peer sends on a QP of type [verbs.QPTypeXRCInitiator].
 //
 // C: struct ibv_xrcd
 type XRCD struct {
@@ -24,9 +24,9 @@ type XRCD struct {
 }
 
 // OpenXRCD opens an XRC domain. All processes that open it with the same file get the same
-// domain; what the file holds does not matter. flag is os.O_CREATE to make the domain if
-// the file has none yet, and os.O_EXCL with it to refuse one that it has. file may be
-// closed afterwards. Without a file the domain is of this process alone.
+// domain; the file's content does not matter. With os.O_CREATE in flag, OpenXRCD creates the
+// domain if the file has none yet. With os.O_EXCL as well, it fails if the file has one. file
+// may be closed afterwards. If file is nil, the domain is private to this process.
 //
 // C: ibv_open_xrcd
 func (d *Device) OpenXRCD(file *os.File, flag int) (*XRCD, error) {
@@ -70,7 +70,7 @@ func (x *XRCD) issueOpen(fd int32, flag int) error {
 	return nil
 }
 
-// O_CREAT and O_EXCL of Linux on amd64 and arm64, which are others elsewhere.
+// O_CREAT and O_EXCL of Linux on amd64 and arm64. They differ on other systems.
 const (
 	linuxCreate = 0o100
 	linuxExcl   = 0o200
@@ -86,7 +86,7 @@ func openFlags(flag int) (oflags uint32) {
 	return oflags
 }
 
-// Close leaves the domain. It exists until the last process has left it.
+// Close closes the domain. The kernel destroys it when the last process has closed it.
 //
 // C: ibv_close_xrcd
 func (x *XRCD) Close() error {
@@ -104,7 +104,7 @@ func (x *XRCD) Close() error {
 // Device returns the device that the domain belongs to.
 func (x *XRCD) Device() *Device { return x.dev }
 
-// asObject lets a nil XRCD stand for none.
+// asObject returns nil for a nil XRCD.
 func (x *XRCD) asObject() *object {
 	if x == nil {
 		return nil
@@ -124,15 +124,16 @@ func xrcdHint(err error) string {
 	return ""
 }
 
-// CreateQP makes a target QP: the one that a peer's QP of type [verbs.QPTypeXRCInitiator] is
-// connected to. It has no queues of its own, and no PD: requests that arrive take receives of
-// the domain's SRQs, and nothing can be posted. It needs no provider.
+// CreateQP creates a target QP. A peer connects its QP of type [verbs.QPTypeXRCInitiator] to it.
+// A target QP has no PD and no queues, so nothing can be posted to it. Incoming requests take
+// receives from the domain's SRQs. It needs no provider.
 //
 // C: ibv_create_qp_ex with IBV_QPT_XRC_RECV
 func (x *XRCD) CreateQP() (*QP, error) { return x.newTarget("create", (*QP).createTarget) }
 
-// OpenQP opens the target QP of that number, which another process of the domain made. All of
-// them may modify it and hear its events. It exists until the last of them closes it.
+// OpenQP opens the target QP with the given number, which another process of the domain
+// created. All processes may modify it, and all receive its events. It exists until the last of
+// them closes it.
 //
 // C: ibv_open_qp
 func (x *XRCD) OpenQP(num uint32) (*QP, error) {
@@ -154,7 +155,8 @@ func (x *XRCD) newTarget(op string, issue func(*QP, *XRCD) error) (*QP, error) {
 	return qp, nil
 }
 
-// createTarget has a provider add what its driver wants to know of a target QP.
+// createTarget creates a target QP. A provider that is a driver.XRCTargetCreator adds its
+// driver's private bytes.
 func (qp *QP) createTarget(x *XRCD) error {
 	c := qp.dev.creation(func(u driver.UHW, extra []driver.Attr) error { return qp.issueCreateTarget(x, u, extra) })
 	var err error
