@@ -11,8 +11,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// ipv4GRH is what stands in front of a message over IPv4: the header behind 20
-// bytes that are anybody's.
+// ipv4GRH returns the bytes before a message over IPv4: 20 undefined bytes and the header.
 func ipv4GRH(first byte, src, dst string) []byte {
 	b := make([]byte, 40)
 	b[0] = first
@@ -113,7 +112,7 @@ func TestAHAttrFromWCRefused(t *testing.T) {
 	}
 }
 
-// TestAHAttrFromLID answers where there are LIDs.
+// TestAHAttrFromLID finds a sender by its LID.
 func TestAHAttrFromLID(t *testing.T) {
 	_, dev := openPort(t, &port1{verbs.LinkInfiniBand, active, nil})
 	got, err := dev.AHAttrFromWC(1, &verbs.WC{SLID: 5, SL: 6, DLIDPathBits: 7}, nil)

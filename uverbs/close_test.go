@@ -83,7 +83,7 @@ func TestUseAfterClose(t *testing.T) {
 	}
 }
 
-// TestNumberUsedAgain has a closed QP's handle belong to another one.
+// TestNumberUsedAgain: the kernel gives a closed QP's handle to another QP.
 func TestNumberUsedAgain(t *testing.T) {
 	w := newWorld(t)
 	old := w.qp
@@ -111,7 +111,7 @@ func TestOtherDevice(t *testing.T) {
 	}
 }
 
-// calls counts what goroutines do, each for itself.
+// calls counts the calls of each goroutine.
 type calls []*atomic.Int64
 
 func (c *calls) counter() *atomic.Int64 {
@@ -120,7 +120,7 @@ func (c *calls) counter() *atomic.Int64 {
 	return n
 }
 
-// untilEach waits for each to have come to n.
+// untilEach waits until each count is n.
 func (c calls) untilEach(t *testing.T, n int64) {
 	t.Helper()
 	until(t, "called often enough", func() bool {
@@ -128,7 +128,7 @@ func (c calls) untilEach(t *testing.T, n int64) {
 	})
 }
 
-// most is the highest of the counts.
+// most returns the highest count.
 func (c calls) most() (n int64) {
 	for _, count := range c {
 		n = max(n, count.Load())
@@ -136,7 +136,7 @@ func (c calls) most() (n int64) {
 	return n
 }
 
-// TestConcurrentUse has everything happen at once; the race detector judges.
+// TestConcurrentUse does everything at once, for the race detector.
 func TestConcurrentUse(t *testing.T) {
 	w := newWorld(t)
 	w.kqp().Connect()
@@ -184,7 +184,7 @@ func TestConcurrentUse(t *testing.T) {
 	}
 	others.untilEach(t, 20)
 	posts.untilEach(t, 20)
-	kqp.Break() // from here on posts are flushed; only polls see them, which are faster than who waits
+	kqp.Break() // from here on posts are flushed; only polls see them, because they are faster than waiters
 	posts.untilEach(t, posts.most()+20)
 	close(done)
 	if err := w.qp.Close(); err != nil {
@@ -201,7 +201,7 @@ func TestConcurrentUse(t *testing.T) {
 	wg.Wait()
 }
 
-// TestConcurrentClose has many close one object: one succeeds.
+// TestConcurrentClose: many goroutines close one object, and one succeeds.
 func TestConcurrentClose(t *testing.T) {
 	w := newWorld(t)
 	results := make(chan error, 8)
@@ -221,8 +221,8 @@ func TestConcurrentClose(t *testing.T) {
 	}
 }
 
-// TestForgottenDevice drops a device with all it owns: the runtime closes the
-// file, unmaps the queues and lets go of pinned memory.
+// TestForgottenDevice: after a device and all its objects became unreachable, the runtime closes
+// the file, unmaps the queues and unpins memory.
 func TestForgottenDevice(t *testing.T) {
 	k := fakeverbs.New(uint32(verbs.DriverSIW))
 	live := mmap.Live()
@@ -244,7 +244,7 @@ func TestForgottenDevice(t *testing.T) {
 	runtime.GC()
 }
 
-// TestRoCEHolders has address handles and windows keep their domain.
+// TestRoCEHolders: address handles and windows keep their domain open.
 func TestRoCEHolders(t *testing.T) {
 	w := newRoCE(t)
 	closeAll(t, w.ud, w.qp, w.srq, w.mr)
@@ -288,7 +288,7 @@ func TestRoCEUseAfterClose(t *testing.T) {
 	}
 }
 
-// TestCloseFails has the kernel keep an address handle: it goes on being one.
+// TestCloseFails: an address handle that the kernel does not destroy stays usable.
 func TestCloseFails(t *testing.T) {
 	w := connected(t)
 	w.k.Fail("AH_DESTROY", 0, syscall.EBUSY)
@@ -300,7 +300,7 @@ func TestCloseFails(t *testing.T) {
 	}
 }
 
-// TestClosedAH posts to where nobody may go any more.
+// TestClosedAH posts to a closed address handle.
 func TestClosedAH(t *testing.T) {
 	w := connected(t)
 	if n, err := w.ud.PostSend(w.datagram()); n != 1 || err != nil {
@@ -324,7 +324,7 @@ func TestClosedAH(t *testing.T) {
 	}
 }
 
-// TestMcast attaches to two groups: the QP stays until the last is left.
+// TestMcast attaches a QP to two groups. It can be closed after it has left both.
 func TestMcast(t *testing.T) {
 	w := newRoCE(t)
 	other := verbs.GID{0xff, 0x0e, 15: 2}

@@ -29,7 +29,7 @@ func (w *world) cqs(t *testing.T, n int) []*uverbs.CQ {
 	return all
 }
 
-// get is Get with patience.
+// get is Get with a timeout.
 func get(t *testing.T, ch *uverbs.CompChannel) *uverbs.CQ {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -98,7 +98,7 @@ func TestGetArmed(t *testing.T) {
 	w.nothingLeft(t)
 }
 
-// TestGetMadeCompletion has the provider complete work while a Get is parked.
+// TestGetMadeCompletion: the provider completes work while a Get waits.
 func TestGetMadeCompletion(t *testing.T) { synctest.Test(t, testGetMadeCompletion) }
 
 func testGetMadeCompletion(t *testing.T) {
@@ -172,7 +172,7 @@ func TestGetForgetsClosed(t *testing.T) {
 	w.nothingLeft(t)
 }
 
-// TestGetLeavesWaiters their events.
+// TestGetLeavesWaiters: Get takes no events of CQs with waiters.
 func TestGetLeavesWaiters(t *testing.T) {
 	w := newWorld(t)
 	for range 20 {
@@ -191,8 +191,7 @@ func TestGetLeavesWaiters(t *testing.T) {
 	}
 }
 
-// TestGetAndWaitTogether has both on one channel, on CQs of their own, and loses
-// nothing.
+// TestGetAndWaitTogether uses both on one channel, on different CQs. No event is lost.
 func TestGetAndWaitTogether(t *testing.T) {
 	const rounds = 200
 	w := newWorld(t)

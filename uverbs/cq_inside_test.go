@@ -21,7 +21,7 @@ type stubCQ struct {
 func (q stubCQ) Poll(wcs []verbs.WC) (int, bool, error) { return q.poll(wcs), false, nil }
 func (q stubCQ) Arm(bool) error                         { q.arm(); return nil }
 
-// newInside is a device and a CQ with a channel, whose insides the test may change.
+// newInside returns a CQ with a channel, for tests of unexported parts.
 func newInside(t *testing.T) (*Device, *CQ) {
 	t.Helper()
 	dev, err := DeviceInfo{Name: "siw0", Driver: verbs.DriverSIW, ABI: 1, Ports: 1, Node: kernel.Node(fakeverbs.New(uint32(verbs.DriverSIW)))}.Open()
@@ -47,8 +47,8 @@ func newInside(t *testing.T) (*Device, *CQ) {
 	return dev, cq
 }
 
-// A completion that comes before the CQ is armed raises no event, so Wait looks once
-// more after arming.
+// A completion that arrives before the CQ is armed raises no event, so Wait polls once more after
+// arming.
 func TestWaitPollsAfterArming(t *testing.T) {
 	_, cq := newInside(t)
 	came := 0
@@ -63,8 +63,8 @@ func TestWaitPollsAfterArming(t *testing.T) {
 	}
 }
 
-// A QP leaves though the kernel fills the CQ as fast as it is emptied: no more is taken
-// off than there can be.
+// A QP is cleaned up while the kernel fills the CQ as fast as drain empties it. drain takes off at
+// most as many completions as the CQ has entries.
 func TestDrainIsBounded(t *testing.T) {
 	_, cq := newInside(t)
 	polls := 0
@@ -82,7 +82,7 @@ func TestDrainIsBounded(t *testing.T) {
 	}
 }
 
-// Nothing of a closed object is left in what finds objects by number.
+// A closed object is in no table.
 func TestNothingLeftOfClosed(t *testing.T) {
 	dev, cq := newInside(t)
 	recvCQ, err := dev.CreateCQ(4, nil)

@@ -17,8 +17,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestPollExt: what stands beside a completion stays with it, also when the completion
-// is set aside because a QP left, and one made in user space has nothing.
+// TestPollExt: a completion keeps its WCExt, also if it is set aside because a QP was cleaned up. A
+// completion made in user space has the zero WCExt.
 func TestPollExt(t *testing.T) {
 	w := newSpyWorld(t, true)
 	cq := must[*uverbs.CQ](t)(w.dev.CreateCQ(16, &uverbs.CQOptions{Ext: verbs.WCExtTimestamp | verbs.WCExtVLAN, Flags: verbs.CQIgnoreOverrun}))
@@ -34,7 +34,7 @@ func TestPollExt(t *testing.T) {
 	if err := first.Close(); err != nil {
 		t.Error(err)
 	}
-	if n, err := cq.Poll(make([]verbs.WC, 1)); n != 1 || err != nil { // takes what is beside it along
+	if n, err := cq.Poll(make([]verbs.WC, 1)); n != 1 || err != nil { // removes its WCExt, too
 		t.Error(n, err)
 	}
 	ring.push(verbs.WC{WRID: 4})
@@ -70,7 +70,7 @@ func TestPollExt(t *testing.T) {
 	}
 }
 
-// TestExtUnsupported: siw's CQs have nothing to tell.
+// TestExtUnsupported: siw's CQs have no WCExt.
 func TestExtUnsupported(t *testing.T) {
 	k, dev := openSIW(t)
 	if _, err := dev.CreateCQ(1, &uverbs.CQOptions{Ext: verbs.WCExtVLAN}); !errors.Is(err, verbs.ErrNotSupported) {
@@ -117,8 +117,8 @@ func (w *roce) polled(t testing.TB, first, n uint64) {
 	}
 }
 
-// TestResizeCQ makes a CQ larger and smaller again, while it holds completions
-// from round the corner of its ring.
+// TestResizeCQ makes a CQ larger and smaller again, while its completions wrap around the end of
+// the ring.
 func TestResizeCQ(t *testing.T) {
 	w := newRoCE(t)
 	id := uint64(0)
@@ -144,7 +144,7 @@ func TestResizeCQ(t *testing.T) {
 	}
 }
 
-// TestResizeRefused asks for less than the CQ holds: it keeps it.
+// TestResizeRefused: a CQ does not shrink below the number of completions that it holds.
 func TestResizeRefused(t *testing.T) {
 	w := newRoCE(t)
 	w.complete(t, 0, 5)
@@ -157,8 +157,8 @@ func TestResizeRefused(t *testing.T) {
 	w.polled(t, 0, 5)
 }
 
-// TestResizeKeepsOld has completions of an earlier QP off the ring when it is
-// resized: they come first.
+// TestResizeKeepsOld: completions of an earlier QP, which are off the ring during Resize, are polled
+// first.
 func TestResizeKeepsOld(t *testing.T) {
 	w := newRoCE(t)
 	w.complete(t, 0, 4)
@@ -173,8 +173,8 @@ func TestResizeKeepsOld(t *testing.T) {
 	w.polled(t, 0, 6)
 }
 
-// TestResizeFails fails before and after the kernel has resized. Before, nothing
-// has changed; after, the queue is gone for good, but nothing else.
+// TestResizeFails fails before and after the kernel has resized the CQ. Before, nothing changes.
+// After, only the queue is lost.
 func TestResizeFails(t *testing.T) {
 	w := newRoCE(t)
 	alive, live := w.k.Alive(), mmap.Live()
@@ -212,8 +212,8 @@ func TestResizeFails(t *testing.T) {
 	}
 }
 
-// TestResizeWhilePolled resizes all the time while completions are written and
-// polled: each arrives once, in order.
+// TestResizeWhilePolled resizes a CQ while completions are written and polled. Each arrives once, in
+// order.
 func TestResizeWhilePolled(t *testing.T) {
 	w := newRoCE(t)
 	const total = 10000

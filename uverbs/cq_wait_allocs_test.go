@@ -10,8 +10,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestWaitAllocatesNothing parks and wakes a waiter that may be cancelled, over and
-// over, and fetches events from the channel.
+// TestWaitAllocatesNothing blocks and wakes a waiter with a context again and again, and gets events
+// from the channel.
 func TestWaitAllocatesNothing(t *testing.T) {
 	w := newWorld(t)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -33,7 +33,7 @@ func TestWaitAllocatesNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// within makes a timer, and what it is made of.
+	// within allocates a timer.
 	timer := testing.AllocsPerRun(10, func() { within(t, "nothing", closed) })
 	if n := testing.AllocsPerRun(20, wait); n > timer {
 		t.Errorf("Wait allocates %v times", n-timer)

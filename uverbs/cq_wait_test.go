@@ -21,7 +21,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// patience is how long a wait that must end may take on a busy machine.
+// patience is the longest time that a wait may take on a busy machine.
 const patience = time.Minute
 
 func within(t *testing.T, what string, done <-chan error) error {
@@ -41,14 +41,14 @@ func run(f func() error) <-chan error {
 	return done
 }
 
-// untilArmed waits for a waiter to have armed the CQ.
+// untilArmed waits until a waiter has armed the CQ.
 func untilArmed(t *testing.T, cq *fakeverbs.CQ) {
 	t.Helper()
 	until(t, "armed", cq.Armed)
 }
 
-// untilAwaited waits for a waiter to have armed the CQ, and looked at it once
-// more: only the event tells it what comes now.
+// untilAwaited waits until a waiter has armed the CQ and polled it once more. From then on, only an
+// event wakes it.
 func untilAwaited(t *testing.T, cq *fakeverbs.CQ) {
 	t.Helper()
 	until(t, "awaited", func() bool { return cq.Armed() && cq.Awaited() })
@@ -63,8 +63,8 @@ func until(t *testing.T, what string, done func() bool) {
 	}
 }
 
-// parked has all others in a bubble come to where they park, be it after a moment of
-// patience.
+// parked waits until all other goroutines in the bubble are blocked, including lone waiters, which
+// block their thread first.
 func parked() {
 	time.Sleep(time.Second)
 	synctest.Wait()
@@ -128,8 +128,8 @@ func TestWaitEnds(t *testing.T) {
 	}
 }
 
-// TestWaitAfterCancel has the deadline that a cancelled wait left on the
-// descriptor not harm the next one.
+// TestWaitAfterCancel: the deadline that a cancelled wait left on the descriptor does not affect the
+// next wait.
 func TestWaitAfterCancel(t *testing.T) {
 	w := newWorld(t)
 	for range 20 {
@@ -179,7 +179,7 @@ func TestWaitNeedsChannel(t *testing.T) {
 // TestOneEventManyWaiters completes several work requests with one event, while
 // several goroutines wait for one each: the event's waiter must pass it on.
 func TestOneEventManyWaiters(t *testing.T) {
-	for i := range 50 { // each closes what it opened
+	for i := range 50 { // each closes its objects
 		t.Run(strconv.Itoa(i), oneEventManyWaiters)
 	}
 }
@@ -204,9 +204,9 @@ func oneEventManyWaiters(t *testing.T) {
 	}
 }
 
-// TestNoLostWakeup has several CQs share a channel and several waiters share each
-// CQ. A few completions go out only when all before were taken, so one lost wake-up
-// stops everything. Waits on one more CQ time out all along, to stir the channel.
+// TestNoLostWakeup: several CQs share a channel, and several waiters share each CQ. A few completions
+// are written only after all earlier ones were taken, so one lost wake-up stops everything. Waits on
+// another CQ time out meanwhile, to disturb the channel.
 func TestNoLostWakeup(t *testing.T) {
 	w := newWorld(t)
 	const waiters, rounds = 3, 1000
@@ -370,7 +370,7 @@ func toError(t *testing.T, qp *uverbs.QP) {
 	}
 }
 
-// start brings the QP to RTS.
+// start moves the QP to RTS.
 func start(t *testing.T, w *world) {
 	t.Helper()
 	if w.dev.Info().Driver == verbs.DriverSIW {
@@ -383,7 +383,7 @@ func start(t *testing.T, w *world) {
 	}
 }
 
-// All who wait get what is flushed first, and then the cause of the end.
+// Every waiter gets the flushed completions first, and then the cause of the end.
 func TestEndOfCQ(t *testing.T) { synctest.Test(t, testEndOfCQ) }
 
 func testEndOfCQ(t *testing.T) {
@@ -436,7 +436,7 @@ func testEndOfCQ(t *testing.T) {
 		if len(flushed) != 2 {
 			t.Errorf("%s: ended after %v", info.Name, flushed)
 		}
-		// Of what comes later the flush is seen, too.
+		// Completions that are flushed later are returned, too.
 		if _, err := w.qp.PostRecv([]verbs.RecvWR{{WRID: 3}}); err != nil {
 			t.Fatal(err)
 		}
@@ -470,7 +470,7 @@ func testEndOfCQContext(t *testing.T) {
 	}
 }
 
-// Get tells of the end as it tells of an event.
+// Get returns an ended CQ as it does for an event.
 func TestEndOfCQWakesGet(t *testing.T) {
 	w := newWorld(t)
 	got := run(func() error {
@@ -486,7 +486,7 @@ func TestEndOfCQWakesGet(t *testing.T) {
 	}
 }
 
-// Whoever has seen a failed completion finds the owner told of the first one.
+// When a caller sees a failed completion, the hook has been called with the first one.
 func TestOnError(t *testing.T) {
 	w := newWorld(t)
 	w.kqp().Connect()
@@ -515,7 +515,7 @@ func TestOnError(t *testing.T) {
 	}
 }
 
-// An owner that asks late hears of what was before.
+// A hook that is set late is called for an earlier failure.
 func TestOnErrorLate(t *testing.T) {
 	w := newWorld(t)
 	w.kqp().Connect()
@@ -564,7 +564,7 @@ func TestOnErrorUnlocked(t *testing.T) {
 	}
 }
 
-// A device that flushes in its own time is waited for, whatever it has to flush.
+// Wait waits for a device that flushes later.
 func TestEndWaitsForDevice(t *testing.T) {
 	for _, kind := range []struct {
 		name string

@@ -159,8 +159,8 @@ func TestOtherABI(t *testing.T) {
 	}
 }
 
-// TestOpensWithoutProvider has every driver that Linux numbers open, answer queries,
-// and make a PD and an MR, with no provider for it.
+// TestOpensWithoutProvider opens a device of every driver that Linux assigns a number, queries it, and
+// creates a PD and an MR, without a provider.
 func TestOpensWithoutProvider(t *testing.T) {
 	for id := verbs.DriverMLX5; id <= verbs.DriverIonic; id++ {
 		if strings.HasPrefix(id.String(), "DriverID(") {
@@ -191,8 +191,8 @@ func TestOpensWithoutProvider(t *testing.T) {
 	}
 }
 
-// TestUnknownDriverRefuses has a driver without a number want bytes that nobody
-// knows: the error says so, and keeps the errno.
+// TestUnknownDriverRefuses: a driver without a number requires unknown private bytes. The error says
+// so and keeps the errno.
 func TestUnknownDriverRefuses(t *testing.T) {
 	for errno, want := range map[syscall.Errno]string{
 		syscall.EINVAL: "may require private bytes", syscall.EFAULT: "may require private bytes", syscall.EAGAIN: "cgroup",
@@ -220,7 +220,7 @@ func TestNoClock(t *testing.T) {
 	}
 }
 
-// TestSupports asks a provider that knows, one that does not, and none.
+// TestSupports asks a provider that knows, one that does not know, and none.
 func TestSupports(t *testing.T) {
 	_, dev := openSIW(t)
 	if !dev.Supports(verbs.QPTypeRC, verbs.OpSend) || dev.Supports(verbs.QPTypeRC, verbs.OpSendImm) || dev.Supports(verbs.QPTypeUD, verbs.OpSend) {

@@ -65,7 +65,7 @@ func TestSysfsDamaged(t *testing.T) {
 	}
 }
 
-// TestSysfsUnplugged has one of two devices vanish while they are listed.
+// TestSysfsUnplugged: one of two devices vanishes while they are listed.
 func TestSysfsUnplugged(t *testing.T) {
 	files := siw0Files()
 	files["infiniband_verbs/uverbs1/dev"] = "231:193"

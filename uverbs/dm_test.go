@@ -107,7 +107,7 @@ func TestDMRefused(t *testing.T) {
 	}
 }
 
-// newestWorld is a device on Linux 7.2, with a DMA handle and a region of it.
+// newestWorld is a device on Linux 7.2, with a DMA handle and a region for it.
 type newestWorld struct {
 	*hard
 	dmah *uverbs.DMAH
@@ -189,7 +189,7 @@ func TestDMAH(t *testing.T) {
 	}
 }
 
-// TestPortSpeed: a device tells it of its ports alone.
+// TestPortSpeed: a device reports the speed of its own ports only.
 func TestPortSpeed(t *testing.T) {
 	w := newNewest(t)
 	if speed, err := w.dev.QueryPortSpeed(1); speed != fakeverbs.PortSpeed || err != nil {

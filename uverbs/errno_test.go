@@ -27,7 +27,7 @@ func notSupported(errno syscall.Errno) bool {
 
 type closer interface{ Close() error }
 
-// closing closes what a call made.
+// closing closes the object that a call created.
 func closing[T closer](v T, err error) error {
 	if err != nil {
 		return err
@@ -37,7 +37,7 @@ func closing[T closer](v T, err error) error {
 
 func failed[T any](_ T, err error) error { return err }
 
-// verb is a call that reaches the kernel, and what it calls there.
+// verb is a function and the kernel's calls that it makes.
 type verb[W any] struct {
 	name  string
 	calls []string // each of which is made to fail; "MMAP+1" is the second one
@@ -45,7 +45,7 @@ type verb[W any] struct {
 	do    func(W) error
 }
 
-// words are the calls that all devices have.
+// words has the calls that all devices support.
 var words = []verb[*world]{
 	{"AllocPD", []string{"ALLOC_PD"}, "create PD on siw0", func(w *world) error { return closing(w.dev.AllocPD()) }},
 	{"AllocMR", []string{"REG_MR"}, "create MR on siw0", func(w *world) error { return closing(w.pd.AllocMR(100, 0, nil)) }},
@@ -95,8 +95,8 @@ var words = []verb[*world]{
 	}},
 }
 
-// TestEveryErrno has every kernel call of every verb fail with every errno: the
-// error says so, nothing leaks, nothing breaks, and the verb works afterwards.
+// TestEveryErrno makes every kernel call of every verb fail with every errno. The error matches it,
+// nothing leaks, and the verb works afterwards.
 func TestEveryErrno(t *testing.T) { everyErrno(t, "siw0", newWorld, words) }
 
 func everyErrno[W interface{ kernel() *fakeverbs.Kernel }](t *testing.T, device string, newWorld func(testing.TB) W, verbs []verb[W]) {
@@ -129,8 +129,8 @@ func everyErrno[W interface{ kernel() *fakeverbs.Kernel }](t *testing.T, device 
 	}
 }
 
-// isNotSupported holds an error to the rule for what is not supported, if it is one of those:
-// it matches both sentinels, and names device and driver.
+// isNotSupported checks that an error that means "not supported" matches both sentinels and names the
+// device and its driver.
 func isNotSupported(t *testing.T, err error, device string, want bool) {
 	t.Helper()
 	if errors.Is(err, verbs.ErrNotSupported) != want || errors.Is(err, errors.ErrUnsupported) != want {
@@ -145,8 +145,8 @@ func isNotSupported(t *testing.T, err error, device string, want bool) {
 	}
 }
 
-// TestNotSupported: what the device, its driver or the kernel lacks is one kind of error, from
-// whichever of them it comes. Where the kernel says so, the error names its object and method.
+// TestNotSupported: a missing feature of the device, its driver or the kernel is always the same kind
+// of error. If the kernel refuses it, the error names the kernel's object and method.
 func TestNotSupported(t *testing.T) {
 	w := newWorld(t)
 	for name, err := range map[string]error{
@@ -224,8 +224,7 @@ func TestHints(t *testing.T) {
 	}
 }
 
-// roceVerbs are the calls of a device with RoCE, as far as they are not carried
-// out as on others.
+// roceVerbs has the calls that only devices with RoCE support.
 var roceVerbs = []verb[*roce]{
 	{"CreateAH", []string{"CREATE_AH"}, "create AH on rxe0", func(w *roce) error { return closing(w.pd.CreateAH(address)) }},
 	{"AH.Close", []string{"AH_DESTROY"}, "close AH ", func(w *roce) error { return w.ah.Close() }},
@@ -273,12 +272,12 @@ var roceVerbs = []verb[*roce]{
 	{"QP.Connect's port", []string{"QUERY_PORT"}, "query port 1 of device on rxe0", connecting},
 }
 
-// answering makes an address handle to answer a message with.
+// answering creates an address handle from a message.
 func answering(w *roce) error {
 	return closing(w.pd.AHFromWC(1, &verbs.WC{Flags: verbs.WCGRH}, ipv4GRH(0, "10.0.0.9", "10.9.9.9")))
 }
 
-// connecting takes a new QP to RTS.
+// connecting moves a new QP to RTS.
 func connecting(w *roce) error {
 	qp, err := w.pd.CreateQP(w.qpOptions())
 	if err != nil {
@@ -294,7 +293,7 @@ func choosing(w *roce) error { return failed(w.dev.ChooseGID(1, nil)) }
 
 func TestRoCEEveryErrno(t *testing.T) { everyErrno(t, "rxe0", newRoCE, roceVerbs) }
 
-// TestConnectedEveryErrno does it with what needs a QP in RTS.
+// TestConnectedEveryErrno is TestEveryErrno for calls that need a QP in RTS.
 func TestConnectedEveryErrno(t *testing.T) {
 	everyErrno(t, "rxe0", connected, []verb[*roce]{
 		{"PostSend", []string{"POST_SEND"}, "post a send to QP 17 on rxe0", func(w *roce) error { return failed(w.qp.PostSend(send)) }},
@@ -302,7 +301,7 @@ func TestConnectedEveryErrno(t *testing.T) {
 	})
 }
 
-// TestLacking asks siw for what only RoCE has. Nothing changes.
+// TestLacking: siw refuses operations that only RoCE supports, and nothing changes.
 func TestLacking(t *testing.T) {
 	w := newWorld(t)
 	access := verbs.AccessLocalWrite
@@ -321,7 +320,7 @@ func TestLacking(t *testing.T) {
 	}
 }
 
-// TestRoCEHints has the kernel refuse what is wrong with a request.
+// TestRoCEHints: the kernel refuses wrong requests, and the errors name the mistake.
 func TestRoCEHints(t *testing.T) {
 	w := newRoCE(t)
 	with := func(change func(*verbs.AHAttr)) *verbs.AHAttr {

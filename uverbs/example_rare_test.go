@@ -13,8 +13,8 @@ import (
 	"github.com/goverbs/goverbs/verbs/rss"
 )
 
-// Processes share a domain by a file. This needs a card, as do the examples below; they are
-// compiled and not run.
+// Processes share an XRC domain through a file. This example and those below need a card, so they
+// are compiled but not run.
 func ExampleXRCD() {
 	var dev *uverbs.Device
 	file, err := os.OpenFile("/run/domain", os.O_RDONLY|os.O_CREATE, 0o600)
@@ -35,7 +35,7 @@ func ExampleXRCD() {
 	fmt.Println("other processes open it with OpenQP:", target.Num())
 }
 
-// Memory on the card, which peers reach without crossing the bus.
+// Peers access memory on the card without crossing the bus.
 func ExampleDM() {
 	var dev *uverbs.Device
 	var pd *uverbs.PD
@@ -54,7 +54,7 @@ func ExampleDM() {
 	}
 }
 
-// What a peer writes to the region gets into the cache of processor 3.
+// Data that a peer writes to the region goes to the cache of processor 3.
 func ExampleDMAH() {
 	var dev *uverbs.Device
 	var pd *uverbs.PD
@@ -71,7 +71,7 @@ func ExampleDMAH() {
 	defer mr.Close()
 }
 
-// A raw packet queue pair takes the packets of a UDP port, and they are counted.
+// A raw packet queue pair receives the packets of a UDP port, and counters count them.
 func ExampleFlow() {
 	var qp *uverbs.QP // of QPTypeRawPacket
 	counters, err := qp.PD().Device().CreateCounters()
@@ -92,7 +92,7 @@ func ExampleFlow() {
 	defer rule.Close()
 }
 
-// Counters are read by their number.
+// A program reads counters by their index.
 func ExampleCounters() {
 	var counters *uverbs.Counters
 	var values [1]uint64
@@ -102,7 +102,7 @@ func ExampleCounters() {
 	fmt.Println(values[0], "packets")
 }
 
-// Two receive queues take the packets of one queue pair, each a part of them.
+// The packets of one queue pair are distributed between two receive queues.
 func ExampleRWQIndTable() {
 	var pd *uverbs.PD
 	var cqs [2]*uverbs.CQ
@@ -128,7 +128,7 @@ func ExampleRWQIndTable() {
 	defer qp.Close()
 }
 
-// A receive queue is made in RESET, and takes receives in RDY.
+// A new receive queue is in RESET. It accepts receives in RDY.
 func ExampleWQ() {
 	var wq *uverbs.WQ
 	var mr *uverbs.MR
@@ -140,7 +140,7 @@ func ExampleWQ() {
 	}
 }
 
-// An Ethernet frame goes to the QP that a rule gives frames of its type to.
+// A rule steers Ethernet frames of one type to a QP.
 func ExampleQP_CreateFlow() {
 	t := new(exampleTest)
 	fabric := rdmatest.NewWith(t, &rdmatest.Options{Kind: rdmatest.MLX5, Endless: true})
@@ -168,7 +168,7 @@ func ExampleQP_CreateFlow() {
 	// Output: 29 bytes: hello, Ethernet
 }
 
-// rawEnd has a raw packet QP, which is ready at once.
+// rawEnd has a raw packet QP in RTS.
 func rawEnd(h *rdmatest.Host) (e exampleEnd) {
 	e.dev = try(uverbs.Open(h.Device(0).Name()))
 	e.pd = try(e.dev.AllocPD())

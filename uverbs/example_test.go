@@ -44,7 +44,7 @@ func ExampleDevices() {
 	}
 }
 
-// Make a queue pair with everything it needs, and take it down in order.
+// Create a queue pair with everything that it needs, and close it all in order.
 func ExamplePD_CreateQP() {
 	dev, err := uverbs.Open("siw0")
 	if err != nil {
@@ -77,8 +77,8 @@ func ExamplePD_CreateQP() {
 	fmt.Println("QP number", qp.Num(), "holds", qp.Cap().MaxSendWR, "sends")
 }
 
-// Read a peer's memory into our own. The connection comes from package rdmacm,
-// the peer's address and key from the peer.
+// Read a peer's memory. Package rdmacm makes the connection, and the peer sends its address
+// and key.
 func ExampleQP_PostSend() {
 	var (
 		qp         *uverbs.QP
@@ -107,14 +107,14 @@ func ExampleQP_PostSend() {
 	fmt.Printf("%x\n", mr.Bytes())
 }
 
-// exampleTest is what devices in software need in place of a *testing.T.
+// exampleTest implements the part of testing.TB that rdmatest needs.
 type exampleTest struct{ ends []func() }
 
 func (e *exampleTest) Helper()                           {}
 func (e *exampleTest) Cleanup(f func())                  { e.ends = append(e.ends, f) }
 func (e *exampleTest) Errorf(format string, args ...any) { fmt.Printf(format+"\n", args...) }
 
-// exampleEnd is a queue pair with what it needs.
+// exampleEnd is a queue pair and its parents.
 type exampleEnd struct {
 	dev *uverbs.Device
 	pd  *uverbs.PD
@@ -123,11 +123,11 @@ type exampleEnd struct {
 	gid *verbs.GIDEntry
 }
 
-// examplePair has two connected queue pairs, on two hosts with soft RoCE. A program leaves
-// panics out, and closes what it has made.
+// examplePair returns two connected queue pairs, on two hosts with soft RoCE. A real program would
+// not panic, and would close its objects.
 func examplePair() (a, b exampleEnd, end func()) { return examplePairOf(rdmatest.RXE) }
 
-// examplePairOf has them on devices of a kind.
+// examplePairOf is like examplePair, on devices of the given kind.
 func examplePairOf(kind rdmatest.Kind) (a, b exampleEnd, end func()) {
 	t := new(exampleTest)
 	fabric := rdmatest.NewWith(t, &rdmatest.Options{Kind: kind, Endless: true})
@@ -160,7 +160,7 @@ func try[T any](v T, err error) T {
 	return v
 }
 
-// carryOut posts a send and waits for it.
+// carryOut posts a send and waits for its completion.
 func carryOut(e exampleEnd, wr verbs.SendWR) verbs.Status {
 	wr.Flags |= verbs.SendSignaled
 	try(e.qp.PostSend([]verbs.SendWR{wr}))
@@ -191,7 +191,7 @@ func Example() {
 	// Output: success: hello, RDMA
 }
 
-// What a device can do is asked without a provider.
+// A device can be queried without a provider.
 func ExampleDevice() {
 	t := new(exampleTest)
 	fabric := rdmatest.NewWith(t, &rdmatest.Options{Kind: rdmatest.SIW, Endless: true})
@@ -208,7 +208,7 @@ func ExampleDevice() {
 	// Output: siw ACTIVE false
 }
 
-// A Go slice is registered, and a peer reads it. When the region is closed, its key opens nothing.
+// A peer reads a registered Go slice. After the region is closed, its key is invalid.
 func ExampleMR() {
 	a, b, end := examplePair()
 	defer end()
@@ -226,7 +226,7 @@ func ExampleMR() {
 	// remote access error
 }
 
-// A window opens a part of a region, and is closed by a work request.
+// A window gives a peer access to part of a region, until a work request invalidates it.
 func ExampleMW() {
 	a, b, end := examplePair()
 	defer end()
@@ -245,7 +245,7 @@ func ExampleMW() {
 	// written again: remote access error
 }
 
-// Completions are polled. A queue that is full asks for that.
+// A full queue has room again after its completions are polled.
 func ExampleCQ() {
 	a, b, end := examplePair()
 	defer end()
@@ -267,7 +267,7 @@ func ExampleCQ() {
 	// 1 RECV success 7
 }
 
-// Queue pairs that share receives.
+// Two queue pairs share receives.
 func ExampleSRQ() {
 	a, _, end := examplePair()
 	defer end()
@@ -289,7 +289,7 @@ func ExampleSRQ() {
 	// Output: true true
 }
 
-// A receive into no memory takes a message that nobody wants.
+// A receive into a null region discards a message.
 func ExamplePD_AllocNullMR() {
 	a, b, end := examplePairOf(rdmatest.MLX5)
 	defer end()
@@ -302,8 +302,8 @@ func ExamplePD_AllocNullMR() {
 	// Output: success 8 bytes
 }
 
-// A datagram's way stands in front of it in the receive buffer. This one came over RoCE v2
-// and IPv4, whose header fills the second half of the 40 bytes.
+// A datagram's network header precedes it in the receive buffer. This one arrived over RoCE v2 and
+// IPv4, whose header fills the second half of the 40 bytes.
 func ExampleParseGRH() {
 	buffer := make([]byte, uverbs.GRHSize)
 	ip := buffer[20:]

@@ -15,7 +15,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// port1 is what a device says of its only port.
+// port1 has the attributes of a device's only port.
 type port1 struct {
 	link  verbs.LinkLayer
 	state uint8

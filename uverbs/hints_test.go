@@ -11,8 +11,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestCapHint: an error says what was more than the device allows, and by how
-// much, where the kernel only says that something is wrong.
+// TestCapHint: an error names the number that exceeds a limit, and the limit, where the kernel only
+// returns EINVAL.
 func TestCapHint(t *testing.T) {
 	w := newRoCE(t)
 	qp := func(c verbs.QPCap) error {
@@ -44,7 +44,7 @@ func TestCapHint(t *testing.T) {
 	}
 }
 
-// TestCreateQPType: of what rxe has no QPs, it is not asked for any.
+// TestCreateQPType: rxe's kernel is not asked for QP types that it does not have.
 func TestCreateQPType(t *testing.T) {
 	w := newRoCE(t)
 	opts := w.qpOptions()

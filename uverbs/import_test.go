@@ -17,8 +17,8 @@ import (
 
 var mlx50 = uverbs.DeviceInfo{Name: "mlx5_0", Driver: verbs.DriverMLX5, ABI: 1, Ports: 1}
 
-// sharing is a device with a domain and a region, and what another descriptor of the same
-// file imports of it.
+// sharing is a device with a domain and a region, and the objects that another opening of the same
+// file imports.
 type sharing struct {
 	k          *fakeverbs.Kernel
 	maker, dev *uverbs.Device
@@ -51,7 +51,7 @@ func TestImportEveryErrno(t *testing.T) {
 	})
 }
 
-// TestImportSends has a queue pair of the importer's send from the maker's memory.
+// TestImportSends: a queue pair of the importer sends from the owner's memory.
 func TestImportSends(t *testing.T) {
 	s := newSharing(t)
 	copy(s.memory.Bytes(), "of the maker")
@@ -74,7 +74,7 @@ func TestImportSends(t *testing.T) {
 	}
 }
 
-// TestImportCloses: what was imported is not the importer's to destroy.
+// TestImportCloses: the importer's Close does not destroy imported objects.
 func TestImportCloses(t *testing.T) {
 	s := newSharing(t)
 	if s.mr.Addr() != s.memory.Addr() || s.mr.Len() != 4096 || s.mr.LKey() != s.memory.LKey() || s.mr.RKey() != s.memory.RKey() || s.mr.Bytes() != nil {
@@ -191,7 +191,7 @@ func TestQueryContext(t *testing.T) {
 	}
 }
 
-// dmSharing has device memory as well, and what the other process imports of it.
+// dmSharing also has device memory and its import in the other process.
 type dmSharing struct {
 	*sharing
 	dm, same *uverbs.DM
@@ -212,8 +212,8 @@ func TestImportDMEveryErrno(t *testing.T) {
 	})
 }
 
-// TestImportDM: two processes see the same memory of the device's. It stays when one that
-// imported it closes it.
+// TestImportDM: two processes see the same device memory. It stays allocated when the importer
+// closes it.
 func TestImportDM(t *testing.T) {
 	s := newDMSharing(t)
 	must[int](t)(s.dm.WriteAt([]byte("both see this..."), 20))

@@ -22,8 +22,7 @@ func family(t *testing.T) (root, first, second *object) {
 	return root, first, second
 }
 
-// While the kernel is asked to destroy an object nothing can be made of it, nor moved
-// to it.
+// While an object is being closed, no object can be created from it or moved to it.
 func TestParentThatIsClosing(t *testing.T) {
 	_, parent, other := family(t)
 	child := new(object)
@@ -97,7 +96,7 @@ func TestODPCaps(t *testing.T) {
 	}
 }
 
-// TestOffloads: what soft devices have none of.
+// TestOffloads: software devices have none of these.
 func TestOffloads(t *testing.T) {
 	resp := abi.IbUverbsExQueryDeviceResp{
 		RssCaps:     abi.IbUverbsRssCaps{SupportedQpts: 1, MaxRwqIndirectionTables: 2, MaxRwqIndirectionTableSize: 3},
@@ -140,8 +139,7 @@ func TestHintsFit(t *testing.T) {
 	}
 }
 
-// TestRegionsWrite: a provider writes where the key's region has memory that may be written, and
-// nowhere else.
+// TestRegionsWrite: a provider can write only to writable memory of the key's region.
 func TestRegionsWrite(t *testing.T) {
 	newMR := func(key uint32, access verbs.Access) *MR {
 		return &MR{lkey: key, data: make([]byte, 16), iova: 0x1000, access: access}
@@ -191,7 +189,7 @@ func TestRegionsWrite(t *testing.T) {
 	}
 }
 
-// TestUnknownNumbers has values of a newer kernel print as numbers.
+// TestUnknownNumbers: unknown values print as numbers.
 func TestUnknownNumbers(t *testing.T) {
 	for _, c := range []struct{ got, want string }{
 		{verbs.Status(27).String(), "Status(27)"}, {verbs.WCOpcode(27).String(), "WCOpcode(27)"}, {verbs.Opcode(27).String(), "Opcode(27)"},

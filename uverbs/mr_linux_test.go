@@ -15,7 +15,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// exported is a file that stands for memory of another device.
+// exported is a file in the role of a dma-buf.
 func exported(t *testing.T, size int64) *os.File {
 	t.Helper()
 	f := must[*os.File](t)(os.Create(filepath.Join(t.TempDir(), "memory")))
@@ -64,7 +64,7 @@ func TestRegDMABuf(t *testing.T) {
 	}
 }
 
-// TestRegDMABufRefused: each refusal has its remedy, and leaves nothing.
+// TestRegDMABufRefused: each error has a remedy, and nothing leaks.
 func TestRegDMABufRefused(t *testing.T) {
 	k, pd := bareMLX5(t)
 	f := exported(t, 1<<16)
@@ -76,7 +76,7 @@ func TestRegDMABufRefused(t *testing.T) {
 		want         error
 		hint         string
 	}{
-		{length: 0, want: syscall.EINVAL, hint: "one byte at least"},
+		{length: 0, want: syscall.EINVAL, hint: "at least one byte"},
 		{length: 1, offset: 8, iova: 16, want: syscall.EINVAL, hint: "different places of their pages"},
 		{length: 1, access: verbs.AccessOnDemand, want: syscall.EINVAL, hint: "RelaxedOrdering at most"},
 		{length: 1, access: verbs.AccessRemoteWrite, want: syscall.EINVAL, hint: "AccessLocalWrite"},

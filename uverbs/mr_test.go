@@ -19,8 +19,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestRegMRKeepsSlice has nobody but a region know of a slice while the collector
-// runs and the stack moves.
+// TestRegMRKeepsSlice: only a region references a slice while the collector runs and the stack moves.
 func TestRegMRKeepsSlice(t *testing.T) {
 	w := newWorld(t)
 	mr := must[*uverbs.MR](t)(w.pd.RegMR(make([]byte, 3*4096), verbs.AccessLocalWrite))
@@ -61,8 +60,7 @@ func grow(n int) int {
 	return grow(n-1) + int(room[n%128])
 }
 
-// TestRegMRLetsGo has a slice be collected once its region is closed, or was
-// refused.
+// TestRegMRLetsGo: a slice is collected after its region was closed or refused.
 func TestRegMRLetsGo(t *testing.T) {
 	w := newWorld(t)
 	for _, refuse := range []bool{false, true} {
@@ -122,8 +120,7 @@ func TestAllocMRSize(t *testing.T) {
 	}
 }
 
-// TestBytesAfterClose: Bytes hands out nothing once the memory is gone, and all of it
-// while a Close has failed.
+// TestBytesAfterClose: Bytes returns nil after Close, but all of the memory after a Close that failed.
 func TestBytesAfterClose(t *testing.T) {
 	w := newWorld(t)
 	mine := make([]byte, 4096)
@@ -141,7 +138,7 @@ func TestBytesAfterClose(t *testing.T) {
 	}
 }
 
-// TestBytesBesideClose: once Bytes was nil it stays so, and it is nil when Close is done.
+// TestBytesBesideClose: once Bytes has returned nil, it always does, and it returns nil after Close.
 func TestBytesBesideClose(t *testing.T) {
 	w := newWorld(t)
 	for range 100 {
@@ -162,7 +159,7 @@ func TestBytesBesideClose(t *testing.T) {
 	}
 }
 
-// TestSGEOutOfReach: what an SGE can't name is named so that every post refuses it.
+// TestSGEOutOfReach: MR.SGE returns an SGE that every post refuses, if the length does not fit.
 func TestSGEOutOfReach(t *testing.T) {
 	w := newWorld(t)
 	w.kqp().Connect()
@@ -186,8 +183,8 @@ func TestSGEOutOfReach(t *testing.T) {
 	}
 }
 
-// TestAccessLacking has kernels refuse flags in their several ways. What the
-// device says of itself decides what the error is.
+// TestAccessLacking: kernels refuse flags with different errnos. The device's capabilities decide which
+// error is returned.
 func TestAccessLacking(t *testing.T) {
 	const all = verbs.AccessLocalWrite | verbs.AccessOnDemand | verbs.AccessFlushGlobal | verbs.AccessFlushPersistent | verbs.AccessMWBind | verbs.AccessRemoteAtomic
 	plain := abi.IbUverbsExQueryDeviceResp{}
@@ -234,7 +231,7 @@ func TestAccessLacking(t *testing.T) {
 	}
 }
 
-// TestAccessUnexplained has the device not answer either.
+// TestAccessUnexplained: the capabilities can't be queried, either.
 func TestAccessUnexplained(t *testing.T) {
 	k := fakeverbs.New(uint32(verbs.DriverHNS))
 	pd := openBare(t, k, verbs.QPTypeRC).PD()
@@ -280,7 +277,7 @@ func TestAdviseMR(t *testing.T) {
 		t.Error(err)
 	}
 	for errno, hint := range map[syscall.Errno]string{
-		syscall.EPERM: "not writable", syscall.EFAULT: "outside its region", syscall.EOPNOTSUPP: "no on-demand paging", syscall.ENOENT: "another PD's",
+		syscall.EPERM: "not writable", syscall.EFAULT: "outside its region", syscall.EOPNOTSUPP: "no on-demand paging", syscall.ENOENT: "region of another PD",
 		syscall.EIO: "input/output error",
 	} {
 		k.Fail("ADVISE_MR", 0, errno)
@@ -290,7 +287,7 @@ func TestAdviseMR(t *testing.T) {
 	}
 }
 
-// TestAdviseRefused keeps from the kernel what it does not look at itself.
+// TestAdviseRefused: uverbs refuses advice that the kernel does not check.
 func TestAdviseRefused(t *testing.T) {
 	k := fakeverbs.New(uint32(verbs.DriverHNS))
 	k.OnDemand = true
@@ -327,7 +324,7 @@ func TestAdviseRefused(t *testing.T) {
 	}
 }
 
-// TestAdviseAfterRereg goes with the key.
+// TestAdviseAfterRereg: after Rereg, only the new key is valid.
 func TestAdviseAfterRereg(t *testing.T) {
 	k := fakeverbs.New(uint32(verbs.DriverHNS))
 	k.OnDemand = true
@@ -376,7 +373,7 @@ func TestImplicitMR(t *testing.T) {
 	closeAll(t, mr, pd)
 }
 
-// TestNoImplicitMR: a device without on-demand paging, and one that has it of ranges alone.
+// TestNoImplicitMR: a device without on-demand paging, and one that supports it for ranges only.
 func TestNoImplicitMR(t *testing.T) {
 	for name, onDemand := range map[string]bool{"siw": false, "rxe of Linux 7.2": true} {
 		info := siw0
@@ -391,7 +388,7 @@ func TestNoImplicitMR(t *testing.T) {
 	}
 }
 
-// TestPrefetch asks for a large region piece by piece.
+// TestPrefetch prefetches a large region in steps.
 func TestPrefetch(t *testing.T) {
 	k, dev := open(t, mlx50)
 	pd := must[*uverbs.PD](t)(dev.AllocPD())
@@ -399,8 +396,8 @@ func TestPrefetch(t *testing.T) {
 	mr := must[*uverbs.MR](t)(pd.AllocMR(size, verbs.AccessLocalWrite|verbs.AccessOnDemand, nil))
 	defer closeAll(t, mr, pd)
 	var done []int
-	told := func(n int) { done = append(done, n) }
-	if err := mr.Prefetch(t.Context(), verbs.MRPrefetchWrite, 4096, size-4096, told); err != nil {
+	progress := func(n int) { done = append(done, n) }
+	if err := mr.Prefetch(t.Context(), verbs.MRPrefetchWrite, 4096, size-4096, progress); err != nil {
 		t.Fatal(err)
 	}
 	if want := []int{64 << 20, 128 << 20, size - 4096}; !slices.Equal(done, want) || k.Calls("ADVISE_MR") != 3 {
@@ -426,8 +423,7 @@ func TestPrefetch(t *testing.T) {
 	}
 }
 
-// TestNullMR: the kernel hears nothing of a region of no memory. What only the kernel's
-// regions have is refused.
+// TestNullMR: the kernel is not asked for a null region. Operations that need the kernel fail.
 func TestNullMR(t *testing.T) {
 	k, dev := open(t, mlx50)
 	pd := must[*uverbs.PD](t)(dev.AllocPD())
@@ -466,7 +462,7 @@ func TestNullMR(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-// TestNoNullMR: other drivers have no such key, and older kernels do not tell it.
+// TestNoNullMR: other drivers have no null key, and older kernels do not report it.
 func TestNoNullMR(t *testing.T) {
 	old := fakeverbs.New(uint32(verbs.DriverMLX5))
 	old.MLX5.NoNullKey = true
@@ -504,7 +500,7 @@ func TestReregMoves(t *testing.T) {
 	}
 }
 
-// TestReregStays has the kernel refuse a move, and moves to where the region is.
+// TestReregStays: the kernel refuses a move, and a move to the same domain does nothing.
 func TestReregStays(t *testing.T) {
 	foreign := newRoCE(t).pd
 	w := newRoCE(t)
@@ -527,7 +523,7 @@ func TestReregStays(t *testing.T) {
 	}
 }
 
-// TestReregKeys has the kernel give the region other keys, as NICs do.
+// TestReregKeys: the kernel gives the region other keys, as NICs do.
 func TestReregKeys(t *testing.T) {
 	w := newRoCE(t)
 	w.k.Tamper = func(call string, r *ioctl.Request) {
@@ -544,8 +540,7 @@ func TestReregKeys(t *testing.T) {
 	}
 }
 
-// TestReregTogether moves a region to and fro from two sides. It ends up in one
-// domain, and in no other.
+// TestReregTogether: two goroutines move a region back and forth. It ends up in exactly one domain.
 func TestReregTogether(t *testing.T) {
 	w := newRoCE(t)
 	closeAll(t, w.ud, w.ah, w.mw, w.qp, w.srq)

@@ -65,7 +65,7 @@ func TestNodeNumber(t *testing.T) {
 	}
 }
 
-// An index stands for a device only as long as the GUID is the same.
+// An index identifies a device only together with its GUID.
 func TestOpenIndex(t *testing.T) {
 	register(t)
 	dev := must[*uverbs.Device](t)(uverbs.OpenIndex(listedIndex, listedGUID))
@@ -79,7 +79,7 @@ func TestOpenIndex(t *testing.T) {
 	}
 }
 
-// An interface tells the device and the port that are on it.
+// A network interface identifies a device and a port.
 func TestOpenNetdev(t *testing.T) {
 	l := register(t)
 	l.Ports = []netlinkrdma.Port{{DeviceIndex: listedIndex, DeviceName: "siw77", Index: 2, NetdevIndex: 9, NetdevName: "listed9"}}
@@ -99,7 +99,7 @@ func TestOpenNetdev(t *testing.T) {
 	}
 }
 
-// A node is known by its path, and where that is another, by its number.
+// A node is found by its path or, under another path, by its number.
 func TestOpenNode(t *testing.T) {
 	l := register(t)
 	dev := must[*uverbs.Device](t)(uverbs.OpenNode("/dev/infiniband/" + l.node()))

@@ -15,8 +15,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestExplainModify has the kernel refuse changes of a QP that is in a state of
-// the kernel's choice.
+// TestExplainModify: the kernel refuses changes of a QP, whose state the kernel reports.
 func TestExplainModify(t *testing.T) {
 	k := fakeverbs.New(uint32(verbs.DriverHNS))
 	var answer abi.IbUverbsQueryQpResp
@@ -96,7 +95,7 @@ func TestQPAttrRoundTrip(t *testing.T) {
 	}
 }
 
-// TestRateLimit goes by another command, which this kernel lacks.
+// TestRateLimit needs another command, which this kernel lacks.
 func TestRateLimit(t *testing.T) {
 	k := fakeverbs.New(uint32(verbs.DriverHNS))
 	qp := openBare(t, k, verbs.QPTypeRC)
@@ -106,7 +105,7 @@ func TestRateLimit(t *testing.T) {
 	}
 }
 
-// TestTooWide: what the kernel has too few bits for is refused, and not cut off.
+// TestTooWide: values that do not fit into the kernel's fields are refused, not truncated.
 func TestTooWide(t *testing.T) {
 	w := newRoCE(t)
 	for want, c := range map[string]struct {
@@ -141,15 +140,14 @@ func TestTooWide(t *testing.T) {
 	}
 }
 
-// bare0 is a device whose kernel driver does what all have in common, and whose provider
-// does nothing.
+// bare0 is a device of a generic kernel driver, with a provider that does nothing.
 var bare0 = uverbs.DeviceInfo{Name: "bare0", Driver: verbs.DriverHNS, Ports: 1}
 
 type bareProvider struct{ hardware }
 
 func (bareProvider) ID() verbs.DriverID { return verbs.DriverHNS }
 
-// openBare opens bare0 with a QP on it, all of which are closed at the test's end.
+// openBare opens bare0 and creates a QP. The test's cleanup closes them.
 func openBare(t *testing.T, k *fakeverbs.Kernel, typ verbs.QPType) *uverbs.QP {
 	t.Helper()
 	driver.Register(bareProvider{hardware{new(string)}})
@@ -168,7 +166,7 @@ func openBare(t *testing.T, k *fakeverbs.Kernel, typ verbs.QPType) *uverbs.QP {
 	return qp
 }
 
-// modifications records every MODIFY_QP that k agrees to.
+// modifications records every MODIFY_QP that k accepts.
 func modifications(k *fakeverbs.Kernel) *[]abi.IbUverbsModifyQp {
 	var all []abi.IbUverbsModifyQp
 	k.Tamper = func(call string, r *ioctl.Request) {
@@ -182,7 +180,7 @@ func modifications(k *fakeverbs.Kernel) *[]abi.IbUverbsModifyQp {
 	return &all
 }
 
-// TestConnect compares the three moves of each type with what C programs ask for.
+// TestConnect compares the three moves of each QP type with those of C programs.
 func TestConnect(t *testing.T) {
 	const init = verbs.QPAttrState | verbs.QPAttrPKeyIndex | verbs.QPAttrPort
 	const rtr = verbs.QPAttrState | verbs.QPAttrAV | verbs.QPAttrPathMTU | verbs.QPAttrDestQPN | verbs.QPAttrRQPSN
@@ -233,7 +231,7 @@ func TestConnect(t *testing.T) {
 	}
 }
 
-// TestConnectRefused has the kernel refuse each move; the error tells which.
+// TestConnectRefused: the kernel refuses each move, and the error names it.
 func TestConnectRefused(t *testing.T) {
 	for skip, want := range []string{"", "check AH.Port", "check MaxRDAtomic"} {
 		k := fakeverbs.New(uint32(verbs.DriverHNS))

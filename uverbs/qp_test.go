@@ -59,7 +59,7 @@ func TestDataOrder(t *testing.T) {
 	closeAll(t, qp, cq, pd, dev)
 }
 
-// newTwoCQs is a QP with a small CQ for receives.
+// newTwoCQs returns a QP with a small CQ for receives.
 func newTwoCQs(t *testing.T, info uverbs.DeviceInfo) (w *world, recvCQ *uverbs.CQ, qp *uverbs.QP) {
 	t.Helper()
 	w = worldOn(t, info)
@@ -71,8 +71,7 @@ func newTwoCQs(t *testing.T, info uverbs.DeviceInfo) (w *world, recvCQ *uverbs.C
 	return w, recvCQ, qp
 }
 
-// What is posted to a failed QP is bounded by the room on the CQ on which it completes,
-// and completes there.
+// Posts to a failed QP complete on their own CQ, and are limited by its room.
 func TestFlushOnTwoCQs(t *testing.T) {
 	w, recvCQ, qp := newTwoCQs(t, siw0)
 	toError(t, qp)
@@ -133,8 +132,8 @@ func (w *spyWorld) pollAll(t *testing.T) (ids []uint64) {
 	return ids
 }
 
-// TestReusedNumber has the kernel give a QP's number away before its owner hears that
-// it is gone. What the old QP left is not the new one's failure; what comes later is.
+// TestReusedNumber: the kernel gives a QP's number to a new QP before Close of the old one returns.
+// Earlier completions do not fail the new QP, and later ones do.
 func TestReusedNumber(t *testing.T) {
 	for _, cleaner := range []bool{false, true} {
 		w := newSpyWorld(t, !cleaner)
@@ -168,9 +167,9 @@ func TestReusedNumber(t *testing.T) {
 	}
 }
 
-// TestResetUnderPolling has others poll all the time while a QP is put into RESET. From
-// the end of the kernel's part to that of the provider's none of them gets at the ring,
-// and a completion of the earlier life fails nothing.
+// TestResetUnderPolling: other goroutines poll while a QP is put into RESET. They can't access the ring
+// between the kernel's call and the end of the provider's Modify, and a completion of the earlier
+// generation does not fail the QP.
 func TestResetUnderPolling(t *testing.T) {
 	for _, cleaner := range []bool{false, true} {
 		w := newSpyWorld(t, !cleaner)
@@ -208,8 +207,8 @@ func TestResetUnderPolling(t *testing.T) {
 	}
 }
 
-// TestFailedReset: the provider fails when the kernel has done its part. The new life
-// has begun, so what the earlier one left fails nothing.
+// TestFailedReset: the provider fails after the kernel's call. The new generation has begun, so
+// completions of the earlier one do not fail the QP.
 func TestFailedReset(t *testing.T) {
 	w := newSpyWorld(t, true)
 	w.cqs[0].push(bad(w.qp.Num(), 1))
@@ -222,8 +221,7 @@ func TestFailedReset(t *testing.T) {
 	}
 }
 
-// TestDestroyFails: when the kernel or the provider refuses, the QP goes on, with its
-// completions, its failures and its posts.
+// TestDestroyFails: if the kernel or the provider refuses to destroy a QP, it keeps working.
 func TestDestroyFails(t *testing.T) {
 	for _, refuse := range []func(w *spyWorld){
 		func(w *spyWorld) { w.file.Fail("QP_DESTROY", 0, syscall.EBUSY) },
@@ -266,7 +264,7 @@ func TestCQDestroyFails(t *testing.T) {
 	}
 }
 
-// TestTold: objects tell what they were made of and with.
+// TestTold: objects report their parents and options.
 func TestTold(t *testing.T) {
 	w := newWorld(t)
 	if w.cq.Device() != w.dev || w.cq.Channel() != w.channel {

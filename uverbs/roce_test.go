@@ -16,7 +16,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// roce is a world of rxe, with what RoCE has besides.
+// roce is a world of rxe, with objects that only RoCE has.
 type roce struct {
 	*world
 	other *uverbs.PD
@@ -45,7 +45,7 @@ func newRoCE(t testing.TB) *roce {
 
 func (w *roce) closeRoCE(t testing.TB) { closeAll(t, w.ud, w.ah, w.mw, w.mr, w.other) }
 
-// connected is a world whose QPs are in RTS.
+// connected returns a world whose QPs are in RTS.
 func connected(t testing.TB) *roce {
 	t.Helper()
 	w := newRoCE(t)
@@ -66,16 +66,16 @@ func (w *roce) kud() *fakeverbs.QP { return w.k.QueuePairs()[1] }
 
 var send = []verbs.SendWR{{WRID: 7, Opcode: verbs.OpSend, Flags: verbs.SendSignaled}}
 
-// datagram is a send of ud's.
+// datagram returns a send for ud.
 func (w *roce) datagram() []verbs.SendWR {
 	return []verbs.SendWR{{WRID: 8, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, AH: w.ah, RemoteQPN: 9, RemoteQKey: 10}}
 }
 
-// rxeBind is what a send says of a window.
+// rxeBind is the part of a send that binds a window.
 func rxeBind(s *fakeverbs.RXESend) abi.RxeSendWrMw { return fakeverbs.RXEWR[abi.RxeSendWrMw](s) }
 
-// TestRoCEWait waits for a completion of each kind. A solicited-only event is
-// asked for with Arm, and comes with the second completion.
+// TestRoCEWait waits for a completion of each kind. Arm requests a solicited event, which the second
+// completion raises.
 func TestRoCEWait(t *testing.T) {
 	w := newRoCE(t)
 	kcq := w.kcq()
@@ -99,7 +99,7 @@ func TestRoCEWait(t *testing.T) {
 	w.polled(t, 0, 1)
 }
 
-// TestArmAfterResize has the request for an event outlive the queue.
+// TestArmAfterResize: a CQ that was armed before Resize still raises an event.
 func TestArmAfterResize(t *testing.T) {
 	w := newRoCE(t)
 	done := run(func() error { return failed(w.cq.Wait(context.Background(), make([]verbs.WC, 1))) })
@@ -113,7 +113,7 @@ func TestArmAfterResize(t *testing.T) {
 	}
 }
 
-// TestConnected reads back what connecting a QP asked for.
+// TestConnected reads back the attributes that Connect set.
 func TestConnected(t *testing.T) {
 	w := connected(t)
 	want := &verbs.QPAttr{State: verbs.QPStateRTS, CurState: verbs.QPStateRTS, PathMTU: verbs.MTU1024, DestQPN: 17,
@@ -131,7 +131,7 @@ func TestConnected(t *testing.T) {
 	}
 }
 
-// TestBindMW chooses a window's key with every binding that is accepted.
+// TestBindMW: every binding that is accepted changes the window's key.
 func TestBindMW(t *testing.T) {
 	w := connected(t)
 	kmw := w.k.MWs()[0]
@@ -167,7 +167,7 @@ func TestBindMW(t *testing.T) {
 	}
 }
 
-// TestConcurrentRoCE has everything happen at once; the race detector judges.
+// TestConcurrentRoCE does everything at once, for the race detector.
 func TestConcurrentRoCE(t *testing.T) {
 	w := connected(t)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -229,7 +229,7 @@ func TestConcurrentRoCE(t *testing.T) {
 	}
 }
 
-// TestClosingRoCE closes what others are using, until each is refused.
+// TestClosingRoCE closes objects while other goroutines use them.
 func TestClosingRoCE(t *testing.T) {
 	for range 10 {
 		w := connected(t)

@@ -21,8 +21,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// spy is a driver that has every hook and counts its calls. Every call to the kernel
-// carries bytes in, and takes back the same bytes, which spyFile answers with.
+// spy is a driver that implements every optional interface and counts the calls. Every call to the
+// kernel has private bytes, and spyFile returns the same bytes.
 type spy struct {
 	mu         sync.Mutex
 	counts     map[string]int
@@ -44,7 +44,7 @@ var errSpy = errors.New("the spy gave up")
 func (s *spy) ID() verbs.DriverID    { return verbs.DriverUSNIC }
 func (s *spy) ABI() (uint32, uint32) { return 0, 9 }
 
-// hook counts a call, and fails once if told to.
+// hook counts a call, and fails once if s.fail names it.
 func (s *spy) hook(name string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -62,7 +62,7 @@ func (s *spy) count(name string) int {
 	return s.counts[name]
 }
 
-// do carries bytes to the kernel and back, and gives up before or after it when told.
+// do makes the kernel's call with private bytes. It may fail before or after it.
 func (s *spy) do(name string, c driver.Call, extra ...driver.Attr) error {
 	if err := s.hook("before " + name); err != nil {
 		return err
@@ -111,7 +111,7 @@ func (s *spy) RegMR(r *driver.RegMR) error              { return s.do("MR", r) }
 func (s *spy) AllocMW(r *driver.AllocMW) error          { return s.do("MW", r) }
 func (s *spy) CreateAH(r *driver.CreateAH) (any, error) { return &spyData{s, "AH"}, s.do("AH", r) }
 
-// spyData stands for a PD and an AH.
+// spyData is the data of a PD or an AH.
 type spyData struct {
 	*spy
 	kind string
@@ -126,7 +126,7 @@ func (s *spy) destroy(kind string, do func() error) error {
 	return do()
 }
 
-// queue makes memory of every kind for an object.
+// queue allocates and maps memory of every kind for an object.
 func (s *spy) queue(r driver.Call) error {
 	if _, err := r.Alloc(5000, nil); err != nil {
 		return err
@@ -184,7 +184,7 @@ func (q *spyCQ) Poll(wcs []verbs.WC) (n int, bad bool, err error) {
 	return n, slices.ContainsFunc(wcs[:n], func(wc verbs.WC) bool { return wc.Status != 0 }), q.hook("poll")
 }
 
-// PollExt tells the work request's number as its time.
+// PollExt returns the work request's WRID as its timestamp.
 func (q *spyCQ) PollExt(wcs []verbs.WC, ext []verbs.WCExt) (n int, bad bool, err error) {
 	n, bad, err = q.Poll(wcs)
 	for i := range n {
@@ -258,6 +258,9 @@ func (q *spyQP) Flush() driver.Flushed {
 	return f
 }
 
+// FlushedByErr makes uverbs move the QP to ERR again after each post.
+func (q *spyQP) FlushedByErr() bool { return true }
+
 func (q *spyQP) Destroy(do func() error) error {
 	err := q.destroy("QP", do)
 	if err == nil {
@@ -284,7 +287,7 @@ func (q *spySRQ) Destroy(do func() error) error            { return q.destroy("S
 type spyFile struct {
 	*fakeverbs.Kernel
 	spy       *spy
-	destroyed func() // when a QP is gone in the kernel, before its owner hears of it
+	destroyed func() // called after the kernel has destroyed a QP, before Close returns
 }
 
 func (f *spyFile) Ioctl(r *ioctl.Request) error {
@@ -334,7 +337,7 @@ func newSpy(t *testing.T, tellsNoQP bool) (*spy, *spyFile) {
 
 var spyInfo = uverbs.DeviceInfo{Name: "spy0", Driver: verbs.DriverUSNIC, Ports: 1}
 
-// spyWorld is a QP of the spy's.
+// spyWorld is a QP of the spy with its parents.
 type spyWorld struct {
 	*spy
 	file *spyFile
@@ -362,8 +365,8 @@ func (w *spyWorld) newQP(t *testing.T) *uverbs.QP {
 	return must[*uverbs.QP](t)(w.pd.CreateQP(&uverbs.QPOptions{SendCQ: w.cq, RecvCQ: w.cq, Cap: verbs.QPCap{MaxSendWR: 4}}))
 }
 
-// walk does with a device all that there is a hook for, and returns the first error. It
-// closes what it made, twice when the first time fails.
+// walk performs every operation that has a hook and returns the first error. It closes all objects,
+// and tries again if Close fails.
 func (w *spyWorld) walk() (err error) {
 	try := func(f func() error) {
 		if err == nil {
@@ -465,8 +468,8 @@ func TestDriverHooks(t *testing.T) {
 	}
 }
 
-// TestDriverHookFails has each hook fail once: the user hears of it, the walk's second
-// attempt works, and nothing is left behind.
+// TestDriverHookFails: each hook fails once. The caller gets the error, the second walk succeeds, and
+// nothing leaks.
 func TestDriverHookFails(t *testing.T) {
 	all := &spyWorld{}
 	all.spy, all.file = newSpy(t, false)
@@ -493,7 +496,7 @@ func TestDriverHookFails(t *testing.T) {
 	}
 }
 
-// TestDriverDevice is what a provider can ask of a device apart from objects.
+// TestDriverDevice calls the methods of driver.Device.
 func TestDriverDevice(t *testing.T) {
 	w := newSpyWorld(t, false)
 	d := w.device

@@ -37,7 +37,7 @@ func takeSRQ(t testing.TB, ksrq *fakeverbs.RXESRQ, first, n uint64) {
 	}
 }
 
-// TestResizeSRQ makes an SRQ larger and smaller again, while receives lie on it.
+// TestResizeSRQ makes an SRQ larger and smaller again, while it holds receives.
 func TestResizeSRQ(t *testing.T) {
 	w := newRoCE(t)
 	id, live := uint64(0), 0
@@ -92,7 +92,7 @@ func TestResizeSRQFails(t *testing.T) {
 	}
 }
 
-// TestSRQLimit has the event come when too few are left, and once.
+// TestSRQLimit: the event is raised once, when fewer receives than the limit are left.
 func TestSRQLimit(t *testing.T) {
 	w := newRoCE(t)
 	w.postSRQ(t, 0, 5)

@@ -21,7 +21,7 @@ var (
 	rxe0 = uverbs.DeviceInfo{Name: "rxe0", Index: 4, Driver: verbs.DriverRXE, ABI: 2, NodeType: verbs.NodeCA, Ports: 1}
 )
 
-// world is a device with one of everything that all devices have.
+// world is a device with one object of each kind that all devices support.
 type world struct {
 	k       *fakeverbs.Kernel
 	dev     *uverbs.Device
@@ -43,8 +43,7 @@ func must[T any](t testing.TB) func(T, error) T {
 	}
 }
 
-// noLeaks fails the test when it ends with anything of k, or a region, not given
-// back.
+// noLeaks fails the test if an object of k, or a region, is still open at its end.
 func noLeaks(t testing.TB, k *fakeverbs.Kernel) {
 	live := mmap.Live()
 	t.Cleanup(func() {
@@ -78,7 +77,7 @@ func openWith(t testing.TB, k *fakeverbs.Kernel, info uverbs.DeviceInfo) *uverbs
 	return dev
 }
 
-// newWorld is one of siw, newRoCE one of rxe.
+// newWorld returns a world of siw. newRoCE returns one of rxe.
 func newWorld(t testing.TB) *world { return worldOn(t, siw0) }
 
 func worldOn(t testing.TB, info uverbs.DeviceInfo) *world {
@@ -87,7 +86,7 @@ func worldOn(t testing.TB, info uverbs.DeviceInfo) *world {
 	return worldIn(t, k, openWith(t, k, info))
 }
 
-// newBubbleWorld is one of siw for a bubble of testing/synctest.
+// newBubbleWorld returns a world of siw for a bubble of testing/synctest.
 func newBubbleWorld(t testing.TB) *world { return bubbleWorldOn(t, siw0) }
 
 func bubbleWorldOn(t testing.TB, info uverbs.DeviceInfo) *world {
@@ -125,7 +124,7 @@ func (w *world) kcq() *fakeverbs.CQ { return w.k.CQs()[0] }
 
 func (w *world) kernel() *fakeverbs.Kernel { return w.k }
 
-// close closes everything, children first, except what the test closed.
+// close closes all objects that the test has not closed, children first.
 func (w *world) close(t testing.TB) { closeAll(t, w.qp, w.srq, w.cq, w.channel, w.mr, w.pd) }
 
 func closeAll(t testing.TB, all ...closer) {
@@ -137,14 +136,14 @@ func closeAll(t testing.TB, all ...closer) {
 	}
 }
 
-// openOn opens a device on a kernel that stands in for the real one.
+// openOn opens a device on a fake kernel.
 func openOn(info uverbs.DeviceInfo, file ioctl.File) (*uverbs.Device, error) {
 	info.Node = kernel.Node(file)
 	return info.Open()
 }
 
-// hollow is a driver of hardware that has every object and no queues: the calls for objects
-// that no driver in software has need one.
+// hollow is a provider of hardware that supports every object but has no queues. Tests of objects that
+// no software driver has need it.
 type hollow struct{}
 
 func init() { driver.Register(hollow{}) }
@@ -172,7 +171,7 @@ func (hollow) CreateWQ(r *driver.CreateWQ) (driver.WQ, error) {
 	return hollowQueue{}, r.Do(driver.UHW{})
 }
 
-// CreateRSSQP passes the hash on in a way of its own.
+// CreateRSSQP passes the hash on in private bytes.
 func (hollow) CreateRSSQP(r *driver.CreateRSSQP) error {
 	return r.Do(driver.UHW{In: append([]byte{byte(r.Hash.Function), byte(r.Hash.Fields)}, r.Hash.Key...)})
 }
@@ -181,7 +180,7 @@ func (hollow) AllocDM(r *driver.AllocDM) (driver.DM, error) {
 	return hollowMemory(make([]byte, r.Length)), r.Do(driver.UHW{})
 }
 
-// hollowMemory is reached in words.
+// hollowMemory can be accessed in words only.
 type hollowMemory []byte
 
 func (m hollowMemory) CopyTo(offset uint64, b []byte) error {
@@ -197,7 +196,7 @@ func (m hollowMemory) CopyFrom(b []byte, offset uint64) error {
 	return nil
 }
 
-// CreateFlow passes on what is counted.
+// CreateFlow passes the kinds of the counters on.
 func (hollow) CreateFlow(r *driver.CreateFlow) error {
 	var in []byte
 	for _, p := range r.Counters {
@@ -213,7 +212,7 @@ func (hollowQueue) Arm(bool) error                               { return nil }
 func (hollowQueue) PostSend(wrs []verbs.SendWR) (int, error)     { return len(wrs), nil }
 func (hollowQueue) PostRecv(wrs []verbs.RecvWR) (int, error)     { return len(wrs), nil }
 
-// hard is a world of such a device.
+// hard is a world of a hollow device.
 type hard struct {
 	k   *fakeverbs.Kernel
 	dev *uverbs.Device
@@ -225,7 +224,7 @@ func (w *hard) kernel() *fakeverbs.Kernel { return w.k }
 
 func newHard(t testing.TB) *hard { return hardOn(t, fakeverbs.NewDevice(uint32(hollow0.Driver))) }
 
-// hardOn is another opening of a device.
+// hardOn opens a device once more.
 func hardOn(t testing.TB, d *fakeverbs.Device) *hard {
 	t.Helper()
 	w := &hard{k: d.Open()}

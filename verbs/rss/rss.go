@@ -4,7 +4,7 @@ import (
 	"github.com/goverbs/goverbs/internal/abi"
 )
 
-// Hash is how a device chooses among the WQs of a table.
+// Hash selects the WQ of a table for each packet.
 //
 // C: struct ibv_rx_hash_conf
 type Hash struct {
@@ -13,20 +13,20 @@ type Hash struct {
 	Fields   HashFields
 }
 
-// HashFunction is a function of the fields of a packet.
+// HashFunction is a hash function for the fields of a packet.
 //
 // C: enum ibv_rx_hash_function_flags
 type HashFunction uint8
 
-// Toeplitz is the function of Microsoft's RSS.
+// Toeplitz is the hash function of Microsoft's RSS.
 const Toeplitz HashFunction = 1
 
-// HashFields are the fields of a packet that count; the values combine with |.
+// HashFields selects the fields of a packet that are hashed; the values combine with |.
 //
 // C: enum ibv_rx_hash_fields
 type HashFields uint64
 
-// The fields. Those of one IP version, and of one transport, go together.
+// The fields. A hash can use fields of only one IP version and of only one transport.
 const (
 	SrcIPv4 HashFields = 1 << iota
 	DstIPv4
@@ -37,7 +37,7 @@ const (
 	SrcPortUDP
 	DstPortUDP
 	IPSecSPI
-	Inner HashFields = 1 << 31 // the fields of the inner packet, of a tunnel's
+	Inner HashFields = 1 << 31 // the fields of the packet inside a tunnel
 )
 
 // WQState is the state of a WQ.
@@ -45,42 +45,42 @@ const (
 // C: enum ibv_wq_state
 type WQState uint32
 
-// The states. A WQ can take receives in WQStateReady, and is made in WQStateReset.
+// The states. A new WQ is in WQStateReset. It accepts receives in WQStateReady.
 const (
 	WQStateReset WQState = 0
 	WQStateReady WQState = 1
 	WQStateErr   WQState = 2
 )
 
-// WQFlags refine a WQ; the values combine with |.
+// WQFlags are options of a WQ; the values combine with |.
 //
 // C: enum ibv_create_wq_flags
 type WQFlags uint32
 
-// Which of them there are depends on the driver.
+// The driver determines which flags are supported.
 const (
-	WQCVLANStripping     = WQFlags(abi.IB_UVERBS_WQ_FLAGS_CVLAN_STRIPPING) // takes the VLAN tag off packets
-	WQScatterFCS         = WQFlags(abi.IB_UVERBS_WQ_FLAGS_SCATTER_FCS)     // leaves their checksum behind them
-	WQDelayDrop          = WQFlags(abi.IB_UVERBS_WQ_FLAGS_DELAY_DROP)      // waits a while for a receive
+	WQCVLANStripping     = WQFlags(abi.IB_UVERBS_WQ_FLAGS_CVLAN_STRIPPING) // strips the VLAN tag of packets
+	WQScatterFCS         = WQFlags(abi.IB_UVERBS_WQ_FLAGS_SCATTER_FCS)     // leaves the frame checksum after the packet
+	WQDelayDrop          = WQFlags(abi.IB_UVERBS_WQ_FLAGS_DELAY_DROP)      // waits for a receive before dropping a packet
 	WQPCIWriteEndPadding = WQFlags(abi.IB_UVERBS_WQ_FLAGS_PCI_WRITE_END_PADDING)
 )
 
-// WQAttr are attributes of a WQ that change.
+// WQAttr has the attributes of a WQ that can be modified.
 //
 // C: struct ibv_wq_attr
 type WQAttr struct {
 	State    WQState // RESET to RDY to take receives, any to RESET, RDY to ERR
-	CurState WQState // the one that it must be in
-	Flags    WQFlags // to set, of those in Mask
-	Mask     WQFlags // to change: WQCVLANStripping at most
+	CurState WQState // the state that it must be in
+	Flags    WQFlags // new values of the flags in Mask
+	Mask     WQFlags // flags to change: WQCVLANStripping at most
 }
 
-// WQAttrMask names attributes of a [WQAttr]; the values combine with |.
+// WQAttrMask selects attributes of a [WQAttr]; the values combine with |.
 //
 // C: enum ibv_wq_attr_mask
 type WQAttrMask uint32
 
-// One for each attribute; flags have one for both of theirs.
+// One bit for each attribute. WQAttrFlags selects both Flags and Mask.
 const (
 	WQAttrState WQAttrMask = 1 << iota
 	WQAttrCurState
