@@ -149,7 +149,7 @@ func newCommand[In, Answer any](d *Device, command uint32, in In) *ioctl.Command
 	return ioctl.NewCommand[In, Answer](d.file.File, uint32(d.info.Driver), command, in)
 }
 
-// Query asks the kernel what the device can do.
+// Query asks the kernel for the device's attributes.
 //
 // C: ibv_query_device_ex
 func (d *Device) Query() (*verbs.DeviceAttr, error) { return d.query(nil) }
@@ -354,8 +354,8 @@ func (f *deviceFile) unpin(p *runtime.Pinner) {
 }
 
 // Close frees all resources, mappings first, because a mapping keeps the kernel's context
-// alive. Only what a provider mapped for the whole device is still mapped, unless the Device
-// became unreachable.
+// alive. Closed objects have freed theirs; the mappings of the provider for the whole device
+// remain.
 func (f *deviceFile) Close() error {
 	f.calls.Lock()
 	defer f.calls.Unlock()

@@ -73,3 +73,36 @@
 // errors.Is, they match the kernel's errno and the sentinels of package verbs. The
 // [verbs.Status] of a completion is an error as well.
 package uverbs
+
+// Implementation
+//
+// Objects. A create call attaches the new object to the ownership graph (object.go) before it asks
+// the kernel, and detaches it if the kernel refuses, so a parent can't be closed in between. A call
+// that passes an object to the kernel keeps the object open meanwhile (object.using), because after
+// Close the kernel may give its number to another object. Posts and polls have the queue's lock
+// for that. A failed destroy leaves the object open, as in the kernel. The cleanup of an unreachable
+// Device unmaps its queues, because each mapping keeps the kernel's context alive.
+//
+// Locks. They are taken in this order: send queue, receive queue, CQs by handle, SRQ, then the
+// provider's own. Package uverbs takes all but the last, with one exception: a provider whose CQ
+// frees entries of an SRQ while it is polled takes driver.CreateSRQ.Lock.
+//
+// Events. An event contains the cookie of its object, a number that is never used twice. An event
+// that arrives after its object was destroyed finds no object. So, unlike libibverbs, Close does not wait
+// until all events have been acknowledged.
+//
+// Failures (qp_fail.go). CQ.Poll finds the QP of a failed completion under the CQ's lock. Without
+// that lock, uverbs moves the QP to ERR and calls the provider's Flush. A move to ERR by the user
+// and a fatal event have the same effect. The QP's generation, which grows at each RESET, identifies
+// completions from before a RESET; these have no effect. A post to a failed QP takes the slow
+// path: Flush is called after it, and the room on the CQ limits it. siw needs that, because its
+// kernel flushes the queues only when the QP enters ERR. rxe's kernel flushes receives whenever the
+// QP is moved to ERR, so uverbs moves it again after each post. One failure can't be detected: siw
+// may put a QP into ERR while no work is outstanding and nobody reads the device's events. Its
+// doorbell still succeeds then, and the program waits forever for what it posts, as with libsiw.
+// rdmacm reads the events.
+//
+// RESET and Close (cq_clean.go). After the kernel's call, no more completions of the QP can arrive.
+// So both CQs are locked and cleaned, and stay locked until the provider is done. The kernel may
+// give the number of a destroyed QP to a new one before the CQs are cleaned; then the new QP cleans
+// them.

@@ -109,7 +109,7 @@ type QPAttr struct {
 	AltTimeout   uint8 // as Timeout
 	PathMigState PathMigState
 
-	RateLimit uint32 // kbit/s; 0 means none; raw packet QPs, Modify only
+	RateLimit uint32 // kbit/s; 0 means none; raw packet QPs, Modify only; experimental, see docs/stability.md
 	Cap       QPCap  // Query only: the kernel's values; see uverbs.QP.Cap
 }
 

@@ -1,4 +1,4 @@
-// Package flow describes flow rules: which packets a rule matches, and what happens to them.
+// Package flow describes flow rules: the packets that a rule matches, and the actions on them.
 // The CreateFlow method of a queue pair in package uverbs creates a rule.
 //
 // Experimental: may change in any release; see docs/stability.md. No card has run it yet.
