@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net"
 	"os"
 	"runtime"
 	"testing"
@@ -78,7 +79,7 @@ func TestCloseTwice(t *testing.T) {
 	if err := r.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.Close(); !errors.Is(err, os.ErrClosed) {
+	if err := r.Close(); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("second Close: %v", err)
 	}
 	if r.Bytes() != nil || r.Len() != 64 {
@@ -140,5 +141,22 @@ func TestWrapUntil(t *testing.T) {
 	}
 	if _, err := WrapUntil(nil, nil); err == nil {
 		t.Error("no memory was wrapped")
+	}
+}
+
+// A region that is closed while another Close unmaps it is unmapped once: the second
+// time the address may be another mapping's.
+func TestCloseAtTheSameTime(t *testing.T) {
+	var r *Region
+	unmapped := 0
+	r = track(&Region{data: make([]byte, 1), unmap: func([]byte) error {
+		unmapped++
+		if err := r.Close(); !errors.Is(err, net.ErrClosed) {
+			t.Error("a Close during another:", err)
+		}
+		return nil
+	}})
+	if err := r.Close(); err != nil || unmapped != 1 {
+		t.Errorf("unmapped %d times, %v", unmapped, err)
 	}
 }

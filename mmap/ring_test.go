@@ -89,7 +89,7 @@ func TestDoc(t *testing.T) {
 			}
 		}
 	}
-	if number := map[int]string{2: "two", 3: "three", 4: "four"}[len(kinds)]; !strings.Contains(string(text), "the "+number+" kinds of rings") {
+	if number := map[int]string{2: "two", 3: "three", 4: "four"}[len(kinds)]; !strings.Contains(string(text), number+" kinds of rings") {
 		t.Errorf("there are %d kinds of rings, which doc.go does not say", len(kinds))
 	}
 }
