@@ -87,3 +87,15 @@
 // between goroutines that synchronize through a mapped ring. A test that plays the kernel
 // uses memory from the heap, see [Wrap].
 package mmap
+
+/*
+Implementation
+
+A Page rotates an offset right by the size of the word and compares it with the number of
+words. One comparison so checks bounds and alignment. The number of words is 0 in a watched
+page, so the same comparison sends every store to the watcher, and an unwatched page pays
+nothing for watchers.
+
+A test assembles the stores for both architectures and compares the machine code, because no
+test run detects a missing barrier on amd64.
+*/

@@ -6,7 +6,7 @@ import (
 	"github.com/goverbs/goverbs/mmap"
 )
 
-// A program and a device share a ring of 8 elements, in one region. Both ends are here.
+// A program and a device share a ring of 8 elements in one region. The example plays both.
 func Example() {
 	r, err := mmap.Anonymous(8*16, nil)
 	if err != nil {
@@ -46,7 +46,7 @@ func Example() {
 	// valid: true
 }
 
-// Memory outside of Go's heap.
+// Allocate memory outside of Go's heap.
 func ExampleRegion() {
 	r, err := mmap.Anonymous(4096, nil)
 	if err != nil {
@@ -88,7 +88,7 @@ func ExamplePage() {
 // entry is an element of the rings below.
 type entry struct{ Word, Value uint32 }
 
-// exampleRegion is memory for a ring. A program uses what its device's driver maps.
+// exampleRegion returns memory for a ring. A program uses memory that the device's driver maps.
 func exampleRegion(bytes int) *mmap.Region {
 	r, err := mmap.Anonymous(bytes, nil)
 	if err != nil {
@@ -97,7 +97,7 @@ func exampleRegion(bytes int) *mmap.Region {
 	return r
 }
 
-// Elements that are reached by index go around: index 5 of 4 elements is the second.
+// Indexes wrap around: index 5 of 4 elements is the second element.
 func ExampleArray() {
 	r := exampleRegion(4096)
 	defer r.Close()
@@ -110,8 +110,8 @@ func ExampleArray() {
 	// Output: 7
 }
 
-// The producer gives two elements with one store, and takes none back before the consumer
-// has returned it.
+// The producer hands over two elements with one store. They are free again once the consumer
+// has returned them.
 func ExampleFlagProducer() {
 	r := exampleRegion(4096)
 	defer r.Close()
@@ -130,7 +130,7 @@ func ExampleFlagProducer() {
 	// Output: room for 0
 }
 
-// The consumer looks at the word of an element before it reads the rest.
+// The consumer checks the word of an element before it reads the rest.
 func ExampleFlagConsumer() {
 	r := exampleRegion(4096)
 	defer r.Close()
@@ -175,7 +175,7 @@ func ExampleIndexedProducer() {
 	// Output: 3
 }
 
-// The consumer takes what is there in one batch, and gives it back with one store.
+// The consumer takes all elements in one batch, and returns them with one store.
 func ExampleIndexedConsumer() {
 	r := exampleRegion(4096)
 	defer r.Close()
@@ -208,7 +208,7 @@ func ExampleIndexedConsumer() {
 	// <nil>
 }
 
-// A device that fills a ring in laps is played by hand: it sets the owner bit in the first lap.
+// The example plays a device that fills a ring in laps: it sets the owner bit in the first lap.
 func ExampleLapConsumer() {
 	const owner = 1 << 31
 	r := exampleRegion(4096)
@@ -233,7 +233,7 @@ func ExampleLapConsumer() {
 	// Output: 1 7
 }
 
-// A program that polls looks at one word, whatever kind of ring it polls.
+// A program that polls checks one word for any kind of ring.
 func ExamplePeek() {
 	r := exampleRegion(4096)
 	defer r.Close()

@@ -41,7 +41,7 @@ func statKernel() *nltest.Kernel {
 	return k
 }
 
-// statCalls are the calls that read, with what they give of device 7.
+// statCalls are the calls that read counters, with their results for device 7.
 func statCalls(c *netlinkrdma.Client, k *nltest.Kernel) []resCall {
 	o := k.Objects[7]
 	const op = abi.RDMA_NLDEV_CMD_STAT_GET
@@ -75,7 +75,7 @@ func TestStatistics(t *testing.T) {
 	}
 }
 
-// setCalls are those that change something, under their operation.
+// setCalls are the calls that change something, by name.
 func setCalls(c *netlinkrdma.Client) map[string]resCall {
 	const set, del = abi.RDMA_NLDEV_CMD_STAT_SET, abi.RDMA_NLDEV_CMD_STAT_DEL
 	change := func(op uint16, f func(d uint32) error) resCall {

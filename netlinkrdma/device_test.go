@@ -136,7 +136,7 @@ func TestSubDevice(t *testing.T) {
 	}
 }
 
-// TestSetRequests: what changes things is read strictly.
+// TestSetRequests checks that the fake kernel parses requests for changes strictly.
 func TestSetRequests(t *testing.T) {
 	k := kernel()
 	c := netlinkrdma.Client{Kernel: k}

@@ -98,3 +98,21 @@
 // GOVERBS_DEBUG=netlink in the environment prints every request and its result to standard
 // error.
 package netlinkrdma
+
+/*
+Implementation
+
+A call opens a socket, sends one request, reads the answer and closes the socket, so nothing
+is shared and several goroutines may use a Client. The kernel carries a request out inside
+the system call that sends it. Only events wait, in Go's netpoller.
+
+A dump is yielded while it is read. If the kernel reports that its list changed, the dump is
+repeated, and objects that were yielded before are skipped by their numbers.
+
+Unknown attributes are skipped, so that newer kernels work. A wrong length is an error that
+names the attribute.
+
+Netns opens the socket on a thread that enters the namespace and ends with its goroutine,
+because the goroutine returns while it is locked to the thread. The main thread cannot end,
+so it waits while another thread does the work.
+*/

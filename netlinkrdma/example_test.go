@@ -14,8 +14,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// What a device plugin hands to a container: the device's node, and the network
-// devices behind its ports.
+// A device plugin passes a container the device's node and the network devices of its ports.
 func ExampleClient_Devices() {
 	var c netlinkrdma.Client
 	devices, err := c.Devices()
@@ -39,8 +38,8 @@ func ExampleClient_Devices() {
 	}
 }
 
-// The queue pairs of one process that are in error. The kernel picks by port only, and
-// names the thread that made each queue pair.
+// List the queue pairs of one process that are in error. The kernel filters by port only, and
+// returns the thread that created each queue pair.
 func ExampleClient_DumpQP() {
 	var c netlinkrdma.Client
 	d, err := c.DeviceByName("rxe0")
@@ -58,7 +57,7 @@ func ExampleClient_DumpQP() {
 	}
 }
 
-// What an exporter reads. Not every driver counts.
+// An exporter reads counters. Some drivers have none.
 func ExampleClient_PortCounters() {
 	var c netlinkrdma.Client
 	d, err := c.DeviceByName("rxe0")
@@ -79,9 +78,8 @@ func ExampleClient_PortCounters() {
 	}
 }
 
-// A program that keeps a list of devices subscribes first and lists them then. It
-// lists them again when something happened, when events were lost and, on a kernel
-// without events, from time to time.
+// A program that keeps a list of devices subscribes before it lists them. It lists them again
+// after an event, after events were lost and, on a kernel without events, from time to time.
 func ExampleClient_Subscribe() {
 	ctx := context.Background()
 	var c netlinkrdma.Client
@@ -132,8 +130,8 @@ func ExampleNetns() {
 	}
 }
 
-// exampleKernel answers like a kernel with one device. A program leaves Client's Kernel
-// out, and is answered by the running one.
+// exampleKernel answers like a kernel with one device. A program leaves Client.Kernel nil, so
+// that the running kernel answers.
 func exampleKernel() *nltest.Kernel {
 	return &nltest.Kernel{
 		Devices:  []netlinkrdma.Device{{Index: 7, Name: "rxe0", Ports: 1, Protocol: "roce"}},
@@ -142,7 +140,7 @@ func exampleKernel() *nltest.Kernel {
 	}
 }
 
-// The devices of this host, with their ports.
+// List the devices of this host and their ports.
 func Example() {
 	c := netlinkrdma.Client{Kernel: exampleKernel()}
 	devices, err := c.Devices()
@@ -161,7 +159,7 @@ func Example() {
 	// Output: rxe0 1 ACTIVE eth0
 }
 
-// A device goes away, and a program that subscribed before is told.
+// A program that has subscribed receives an event when a device goes away.
 func ExampleEvents() {
 	kernel := exampleKernel()
 	kernel.System.Monitor = true // as Linux 6.12, which sends events
@@ -177,7 +175,7 @@ func ExampleEvents() {
 	// Output: UNREGISTER rxe0 <nil>
 }
 
-// The node of a device, as a container is given it.
+// Find the node of a device, for a container.
 func ExampleCharDev() {
 	c := netlinkrdma.Client{Kernel: exampleKernel()}
 	node, err := c.UverbsCharDev(7)
@@ -188,7 +186,7 @@ func ExampleCharDev() {
 	// Output: /dev/infiniband/uverbs0 231 192
 }
 
-// The kernel names the thread that made an object. Its process is found in /proc.
+// The kernel returns the thread that created an object. /proc has its process.
 func ExampleOwner_PIDIn() {
 	owner := netlinkrdma.Owner{TID: 43}
 	proc := fstest.MapFS{"43/status": {Data: []byte("Name:\tserver\nTgid:\t42\nPid:\t43\n")}}
@@ -197,7 +195,7 @@ func ExampleOwner_PIDIn() {
 	// Output: 42 <nil>
 }
 
-// The key of a pool is written as text and read again.
+// Format the key of a pool as text and parse it again.
 func ExampleFRMRPoolKey() {
 	key := netlinkrdma.FRMRPoolKey{DMABlocks: 16, AccessFlags: 1}
 	again, err := netlinkrdma.ParseFRMRPoolKey(key.String())

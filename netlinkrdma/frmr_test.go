@@ -77,7 +77,7 @@ func TestSetFRMRAging(t *testing.T) {
 	}
 }
 
-// frmrCalls are all calls for pools, under their operation.
+// frmrCalls are all calls for pools.
 func frmrCalls(c *netlinkrdma.Client) []resCall {
 	const set = abi.RDMA_NLDEV_CMD_FRMR_POOLS_SET
 	return []resCall{

@@ -32,8 +32,8 @@ func FuzzCounterID(f *testing.F)      { fuzzReply(f, parseCounterID) }
 func FuzzCounterStatus(f *testing.F)  { fuzzReply(f, parseCounterStatus) }
 func FuzzEvent(f *testing.F)          { fuzzReply(f, parseEvent) }
 
-// FuzzNotification lets any bytes be a datagram of notifications: all of it is
-// read, and nothing outside.
+// FuzzNotification parses any bytes as a datagram of notifications. All of it must be read,
+// and nothing outside.
 func FuzzNotification(f *testing.F) {
 	event := attr(102, "\x00")
 	f.Add([]byte(msgOf(0, notification, 0, event) + msgOf(0, notification, 0, event)))
@@ -56,7 +56,7 @@ func FuzzNotification(f *testing.F) {
 	})
 }
 
-// FuzzDriver reads any bytes as the driver's own attributes.
+// FuzzDriver parses any bytes as driver-specific attributes.
 func FuzzDriver(f *testing.F) {
 	f.Add([]byte(driverTable)[attrHeader:])
 	f.Fuzz(func(t *testing.T, table []byte) {
@@ -73,8 +73,8 @@ func FuzzDriver(f *testing.F) {
 	})
 }
 
-// fuzzObject lets a decoder read any bytes: it may not panic, and what it
-// accepts it must accept again with unknown attributes around it.
+// fuzzObject passes any bytes to a decoder. It must not panic, and must accept the same
+// bytes with unknown attributes around them.
 func fuzzObject[T any](f *testing.F, parse func(*attributes, *T)) {
 	fuzzReply(f, parses(parse))
 }
@@ -94,7 +94,7 @@ func fuzzReply[T any](f *testing.F, decode func([]byte) (T, error)) {
 	})
 }
 
-// FuzzDump reads any bytes as a reply of a dump.
+// FuzzDump parses any bytes as a reply to a dump.
 func FuzzDump(f *testing.F) {
 	for _, r := range recordedDumps {
 		f.Add([]byte(r.reply))

@@ -18,7 +18,7 @@ import (
 func u16be(v uint16) string { return string(binary.BigEndian.AppendUint16(nil, v)) }
 func u16(v uint16) string   { return string(binary.NativeEndian.AppendUint16(nil, v)) }
 
-// storage fills a sockaddr up to the size of the kernel's.
+// storage pads a sockaddr to the size of sockaddr_storage.
 func storage(s string) string { return s + zeros(sockaddrStorage-len(s)) }
 
 var (
@@ -28,8 +28,8 @@ var (
 	strange = storage(u16(17) + "hello")
 )
 
-// driverTable has an attribute of each type, one with a print type, one of a
-// type that nobody knows, and padding.
+// driverTable has an attribute of each type, one with a print type, one of an unknown type,
+// and padding.
 var driverTable = attr(abi.RDMA_NLDEV_ATTR_DRIVER,
 	attr(54, "name\x00")+attr(54, "text\x00")+
 		attr(54, "s32\x00")+attr(56, u32(0xfffffffb))+
@@ -51,8 +51,8 @@ var (
 	module  = attr(29, "ib_core\x00")
 )
 
-// goldens hold every attribute of every kind of objects, by the numbers of
-// the kernel's header, and what no kernel sends: unknown ones.
+// goldens have every attribute of every kind of object, by the numbers of the kernel's header,
+// and unknown attributes.
 var goldens = []golden{
 	{"QP", parses(parseQP),
 		attr(3, u32(2)) + attr(21, u32(17)) + attr(60, u32(9)) + process + attr(22, u32(18)) + attr(23, u32(1<<24)) + attr(24, u32(5)) +
@@ -110,7 +110,7 @@ type golden struct {
 	needs uint16 // an attribute that can't be left out
 }
 
-// parses makes the decoder of an entry one of a reply.
+// parses turns the decoder of an entry into one of a reply.
 func parses[T any](parse func(*attributes, *T)) func([]byte) (any, error) {
 	return func(b []byte) (any, error) {
 		var v T
@@ -133,7 +133,7 @@ func TestGoldenObjects(t *testing.T) {
 	}
 }
 
-// each calls f for every attribute of a list, with where it begins and ends.
+// each calls f with the start and the end of every attribute of a list.
 func each(attrs string, f func(begin, end int)) {
 	for at := 0; at < len(attrs); {
 		n := int(binary.NativeEndian.Uint16([]byte(attrs[at:])))
@@ -159,7 +159,7 @@ func TestObjectsCutShort(t *testing.T) {
 	}
 }
 
-// TestObjectsWithWrongSizes gives every number one byte too many.
+// TestObjectsWithWrongSizes makes every number one byte too long.
 func TestObjectsWithWrongSizes(t *testing.T) {
 	words := map[uint16]bool{2: true, 5: true, 51: true, 67: true, 70: true, 100: true, 29: true, 33: true, 34: true, 98: true, 85: true, 0: true}
 	for _, g := range allGoldens {
@@ -252,7 +252,7 @@ func TestObjectNames(t *testing.T) {
 	}
 }
 
-// replyGoldens are of replies that are neither a device nor an object.
+// replyGoldens are the goldens of other replies.
 var replyGoldens = []golden{
 	{"character device", whole(parseCharDev), attr(73, u32(18)) + attr(0, "") + attr(72, u64(0x100a04)) + attr(71, u64(4)) + attr(70, "rdma_cm\x00"),
 		CharDev{Name: "rdma_cm", ABI: 4, Major: 10, Minor: 260, DriverID: 18}, 72},
@@ -262,7 +262,7 @@ var replyGoldens = []golden{
 		[]Resource{{"qp", 1 << 40}, {"novel", 0}}, 0},
 }
 
-// whole is the decoder of replies that are one thing.
+// whole returns the decoder of replies that hold one value.
 func whole[T any](parse func([]byte) (T, error)) func([]byte) (any, error) {
 	return func(b []byte) (any, error) { return parse(b) }
 }
@@ -280,7 +280,7 @@ var (
 	counterList = []Counter{{"rx_write_requests", 1 << 63}, {"out_of_buffer", 0}}
 )
 
-// moreGoldens hold every attribute of what is no object, by the numbers of the
+// moreGoldens have every attribute of the replies that hold no objects, by the numbers of the
 // kernel's header.
 var moreGoldens = []golden{
 	{"device", whole(parseDevice),
@@ -444,7 +444,7 @@ func TestFRMRPoolKey(t *testing.T) {
 	}
 }
 
-// FuzzFRMRPoolKey: what is taken is given again.
+// FuzzFRMRPoolKey checks that an accepted key has the same text again.
 func FuzzFRMRPoolKey(f *testing.F) {
 	f.Add("0:1000:f:1")
 	f.Add("0xffffffffffffffff:0:ffffffff:0:0")
@@ -459,8 +459,8 @@ func FuzzFRMRPoolKey(f *testing.F) {
 	})
 }
 
-// DecodedAttributes are those whose loss some decoder notices, by the goldens;
-// and the tables that objects of a dump are in.
+// DecodedAttributes returns the attributes whose absence changes the result of a decoder for
+// some golden, and the tables that enclose the objects of a dump.
 func DecodedAttributes() map[uint16]bool {
 	decoded := make(map[uint16]bool)
 	for _, g := range allGoldens {
@@ -481,11 +481,11 @@ func DecodedAttributes() map[uint16]bool {
 	return decoded
 }
 
-// nestedTypes are attributes of the goldens that have others inside.
+// nestedTypes are attributes of the goldens that hold others.
 var nestedTypes = []uint16{15, 16, 19, 20, 52, 80, 81, 107}
 
-// withoutEach calls f for every attribute of a list, and of those inside, with
-// what is left when that one is not there.
+// withoutEach calls f with every attribute of a list, also those inside others, and with the
+// list without that attribute.
 func withoutEach(attrs string, f func(typ uint16, rest string)) {
 	each(attrs, func(begin, end int) {
 		head := []byte(attrs[begin:end])

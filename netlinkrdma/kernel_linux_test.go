@@ -17,8 +17,8 @@ func socket(t *testing.T, protocol int) int {
 	return fd
 }
 
-// An exchange closes its socket, whatever comes of it. The running kernel need not have
-// RDMA: another family answers that it knows no such request.
+// TestExchangeClosesSocket checks that exchange closes its socket after an error. The running
+// kernel need not have RDMA: the route family refuses the request.
 func TestExchangeClosesSocket(t *testing.T) {
 	fd := socket(t, unix.NETLINK_ROUTE)
 	if err := exchange(fd, Request{}, func([]byte) bool { return true }); err == nil {
@@ -29,7 +29,8 @@ func TestExchangeClosesSocket(t *testing.T) {
 	}
 }
 
-// A datagram that is longer than the buffer is an error, and never read beyond it.
+// TestReceiveTooLong checks that a datagram longer than the buffer is an error, and that the
+// buffer is not read beyond its end.
 func TestReceiveTooLong(t *testing.T) {
 	fd := socket(t, unix.NETLINK_ROUTE)
 	defer unix.Close(fd)
@@ -43,7 +44,7 @@ func TestReceiveTooLong(t *testing.T) {
 	}
 }
 
-// What another process sends is no answer.
+// A message from another process is not an answer.
 func TestReceiveFromKernelOnly(t *testing.T) {
 	fd, other := socket(t, unix.NETLINK_USERSOCK), socket(t, unix.NETLINK_USERSOCK)
 	defer unix.Close(fd)

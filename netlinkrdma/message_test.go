@@ -13,7 +13,7 @@ import (
 	"github.com/goverbs/goverbs/internal/abi"
 )
 
-// msg lays out one message of the answer to request 7.
+// msg returns one message of the answer to request 7.
 func msg(typ, flags uint16, body string) string { return msgOf(7, typ, flags, body) }
 
 func msgOf(seq uint32, typ, flags uint16, body string) string {
@@ -100,7 +100,7 @@ func TestRequestMessage(t *testing.T) {
 	}
 }
 
-// FuzzAnswer lets any bytes answer: nothing may panic or stand outside them.
+// FuzzAnswer parses any bytes as an answer. Nothing may panic or be read outside them.
 func FuzzAnswer(f *testing.F) {
 	f.Add([]byte(request))
 	f.Add([]byte(msg(reply, 2, "abcd") + msg(messageDone, 2, errorCode(0))))
@@ -118,7 +118,7 @@ func FuzzAnswer(f *testing.F) {
 	})
 }
 
-// attr lays out one attribute and its padding.
+// attr returns the bytes of one attribute with its padding.
 func attr(typ uint16, value string) string {
 	b := binary.NativeEndian.AppendUint16(nil, uint16(4+len(value)))
 	b = binary.NativeEndian.AppendUint16(b, typ)

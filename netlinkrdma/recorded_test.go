@@ -11,8 +11,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// recorded holds what Debian's kernels answered: siw0 on dummy0 and rxe0 on
-// dummy1, which was down, while rping listened on the wildcard address.
+// recorded are answers of Debian's kernels with siw0 on dummy0, rxe0 on dummy1, which was
+// down, and rping listening on the wildcard address.
 var recorded = []struct {
 	name  string
 	reply string
@@ -106,8 +106,8 @@ type one string
 
 func (o one) Execute(Request) ([][]byte, error) { return [][]byte{[]byte(o)}, nil }
 
-// recordedDumps hold what Debian's kernels answered: siw0 with both ends of
-// rping -a fd01::1, and rxe0 with ibv_srq_pingpong waiting for a peer.
+// recordedDumps are answers of Debian's kernels with both ends of rping -a fd01::1 on siw0,
+// and ibv_srq_pingpong waiting for a peer on rxe0.
 var recordedDumps = []struct {
 	name  string
 	reply string
@@ -188,7 +188,7 @@ var recordedDumps = []struct {
 	},
 }
 
-// at is an address of a CM id.
+// at returns an address of a CM id.
 func at(s string) CMAddr {
 	a := netip.MustParseAddrPort(s)
 	if a.Addr().Is4() {

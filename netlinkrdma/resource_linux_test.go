@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestOwnerPID: each thread of this process is this process's, and another process's
-// is not.
+// TestOwnerPID checks that the threads of this process belong to it, and that another
+// process's thread does not.
 func TestOwnerPID(t *testing.T) {
 	tids, end := make(chan int), make(chan bool)
 	for range 3 {

@@ -34,7 +34,7 @@ var (
 	}
 )
 
-// objects have every attribute, and some none that can be absent.
+// objects are objects with all attributes, and objects without the optional ones.
 var objects = nltest.Objects{
 	QP: []netlinkrdma.QP{
 		{
@@ -78,7 +78,7 @@ func objectsKernel() *nltest.Kernel {
 	return k
 }
 
-// all gathers a dump.
+// all collects a dump.
 func all[T any](dump iter.Seq2[T, error]) (any, error) {
 	var list []T
 	for v, err := range dump {
@@ -90,7 +90,7 @@ func all[T any](dump iter.Seq2[T, error]) (any, error) {
 	return list, nil
 }
 
-// resCalls are all calls for objects of device 7, with what they give.
+// resCalls are all calls for objects of device 7, with their results.
 func resCalls(c *netlinkrdma.Client) []resCall {
 	o := &netlinkrdma.DumpOptions{DriverDetails: true}
 	raws := [][]byte{objects.Raw, objects.Raw}
@@ -215,7 +215,7 @@ func TestDumpRequest(t *testing.T) {
 	}
 }
 
-// many are QPs enough for several replies.
+// many returns enough QPs for several replies.
 func many(n int) *nltest.Kernel {
 	k := kernel()
 	list := make([]netlinkrdma.QP, n)
@@ -246,8 +246,7 @@ func TestDumpEndsWhereWanted(t *testing.T) {
 	}
 }
 
-// halfway gives the first replies of the first n dumps, and then says that
-// these were disturbed.
+// halfway sends the first replies of the first n dumps and then EINTR.
 type halfway struct {
 	*nltest.Kernel
 	n, asked, replies int
@@ -274,7 +273,7 @@ func (h *halfway) Stream(req netlinkrdma.Request, f func([]byte) bool) error {
 	return nil
 }
 
-// TestDisturbedAtManagement: the QP 1 of port 1 is not that of port 2.
+// TestDisturbedAtManagement checks that QP 1 of port 1 is not taken for that of port 2.
 func TestDisturbedAtManagement(t *testing.T) {
 	k := many(60)
 	o := k.Objects[7]
@@ -300,7 +299,7 @@ func TestDisturbedDumpGivesEachOnce(t *testing.T) {
 	}
 }
 
-// TestDisturbedRawDump: raw data has no number to know it again by.
+// TestDisturbedRawDump checks that a dump of raw data, which has no numbers, is not repeated.
 func TestDisturbedRawDump(t *testing.T) {
 	for _, test := range []struct{ replies, asked, got int }{{0, 2, 60}, {1, 1, 20}} {
 		h := &halfway{Kernel: many(60), n: 1, replies: test.replies}
@@ -314,8 +313,7 @@ func TestDisturbedRawDump(t *testing.T) {
 	}
 }
 
-// TestDumpAllocates: the number of allocations does not follow that of QPs,
-// but for the numbers given out.
+// TestDumpAllocates checks that a dump allocates nothing per QP but the list of numbers.
 func TestDumpAllocates(t *testing.T) {
 	k := many(5000)
 	replies, err := k.Execute(netlinkrdma.Request{Op: abi.RDMA_NLDEV_CMD_RES_QP_GET, Dump: true, Attrs: []netlinkrdma.Attr{

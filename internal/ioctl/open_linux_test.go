@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestOpen stands another device and a file in for uverbs nodes.
+// TestOpen uses another device and a file as uverbs nodes.
 func TestOpen(t *testing.T) {
 	if _, err := Open(filepath.Join(t.TempDir(), "uverbs0"), 0); !errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)
@@ -35,7 +35,7 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// TestWrite: what a command is goes to the descriptor in one piece.
+// TestWrite checks that a command is written to the descriptor with one call.
 func TestWrite(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -59,7 +59,7 @@ func TestWrite(t *testing.T) {
 	}
 }
 
-// descriptorCount is how many descriptors the process has, with that of the question.
+// descriptorCount returns the number of open descriptors, including its own.
 func descriptorCount(t *testing.T) int {
 	t.Helper()
 	entries, err := os.ReadDir("/proc/self/fd")
@@ -69,7 +69,7 @@ func descriptorCount(t *testing.T) int {
 	return len(entries)
 }
 
-// A node that is another device's by now is closed.
+// TestStaleNodeIsClosed checks that a stale node is closed.
 func TestStaleNodeIsClosed(t *testing.T) {
 	before := descriptorCount(t)
 	for range 10 {
@@ -82,7 +82,7 @@ func TestStaleNodeIsClosed(t *testing.T) {
 	}
 }
 
-// interrupted is a call that signals interrupt three times before it ends with err.
+// interrupted returns a call that signals interrupt three times before it returns err.
 func interrupted(calls *int, err syscall.Errno) syscall.Errno {
 	if *calls++; *calls <= 3 {
 		return syscall.EINTR
@@ -90,7 +90,7 @@ func interrupted(calls *int, err syscall.Errno) syscall.Errno {
 	return err
 }
 
-// A call that a signal interrupts is issued again, and only then.
+// A call is repeated if a signal interrupts it, and only then.
 func TestInterrupted(t *testing.T) {
 	for _, want := range []syscall.Errno{0, syscall.EINVAL} {
 		calls := 0

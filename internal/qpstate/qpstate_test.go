@@ -6,8 +6,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// The attributes of a transition, each a letter, as the kernel's qp_state_table
-// has them (drivers/infiniband/core/verbs.c).
+// A letter for each attribute of a transition in the kernel's qp_state_table
+// (drivers/infiniband/core/verbs.c).
 var letters = map[rune]verbs.QPAttrMask{
 	'c': 1 << 1, 'n': 1 << 2, 'a': 1 << 3, 'k': 1 << 4, 'p': 1 << 5, 'q': 1 << 6, 'v': 1 << 7, 'm': 1 << 8, 't': 1 << 9,
 	'r': 1 << 10, 'R': 1 << 11, 'e': 1 << 12, 'i': 1 << 13, 'l': 1 << 14, 'w': 1 << 15, 's': 1 << 16, 'd': 1 << 17,
@@ -22,7 +22,7 @@ func mask(s string) (m verbs.QPAttrMask) {
 }
 
 // legal lists from, to, then required and optional attributes of RC, UC, UD, XRC initiators and
-// XRC targets. "-" is a transition that the type has not.
+// XRC targets. "-" is a transition that the type does not have.
 var legal = []struct {
 	from, to verbs.QPState
 	types    [5][2]string
@@ -38,7 +38,7 @@ var legal = []struct {
 	{verbs.QPStateSQE, verbs.QPStateRTS, [5][2]string{{"-", ""}, {"", "ca"}, {"", "cq"}, {"-", ""}, {"-", ""}}},
 }
 
-// TestTransitions compares every pair of states and every attribute of them.
+// TestTransitions compares every attribute of every pair of states.
 func TestTransitions(t *testing.T) {
 	for typ, column := range map[verbs.QPType]int{verbs.QPTypeRC: 0, verbs.QPTypeUC: 1, verbs.QPTypeUD: 2, verbs.QPTypeXRCInitiator: 3, verbs.QPTypeXRCTarget: 4} {
 		want := make(map[transition]rule)
