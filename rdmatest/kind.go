@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/internal/abi"
-	_ "github.com/goverbs/goverbs/internal/fakeverbs/models" // of all kinds
-	_ "github.com/goverbs/goverbs/provider/erdma"            // programs know the provider of their own device only
+	_ "github.com/goverbs/goverbs/internal/fakeverbs/models"
+	_ "github.com/goverbs/goverbs/provider/erdma"
 	_ "github.com/goverbs/goverbs/provider/mlx5"
 	_ "github.com/goverbs/goverbs/provider/rxe"
 	_ "github.com/goverbs/goverbs/provider/siw"
