@@ -235,8 +235,8 @@ func ExampleRegion() {
 	// <nil> <nil>
 }
 
-// A part of a region is described with offsets of its own. What lies outside of it is
-// refused before the device sees the operation.
+// The description of a part of a region has its own offsets. An operation beyond it is
+// refused before the device sees it.
 func ExampleRemoteRegion_Slice() {
 	ctx := context.Background()
 	client, server := exampleConns(ctx)
@@ -259,7 +259,7 @@ func ExampleRemoteRegion_Slice() {
 	// true
 }
 
-// exampleTest is what devices in software need in place of a *testing.T.
+// exampleTest stands in for the *testing.T that devices in software need.
 type exampleTest struct{}
 
 func (exampleTest) Helper()                           {}

@@ -22,8 +22,8 @@ func (m *closedMemory) Close() error {
 	return m.memory.Close()
 }
 
-// A connection that nobody will have leaves its pool at any moment of its own close, so the
-// pool waits for it. Once nobody waits for connections, none is made.
+// TestPendingEnd: a connection that will not be returned leaves its pool at some point
+// of its Close, so the pool waits for it. After end, no connection is set up.
 func TestPendingEnd(t *testing.T) {
 	for _, kind := range rdmatest.Kinds {
 		t.Run(kind.String(), func(t *testing.T) {
@@ -65,8 +65,9 @@ func TestPendingEnd(t *testing.T) {
 	}
 }
 
-// A pool hands out a connection before Accept returns it, and the program may close it: Accept
-// returns it all the same. One that nobody had, or that could not be accepted, is forgotten.
+// TestPendingClosedEarly: a pool delivers a connection before Accept returns it, and
+// the program may close it. Accept returns it all the same. A connection that was not
+// delivered, or could not be accepted, is removed.
 func TestPendingClosedEarly(t *testing.T) {
 	f, cfg := newFabric(t, rdmatest.SIW), small
 	cfg.Pool = newPool(t, f, 4)
