@@ -3,12 +3,14 @@ package rdmacm
 import (
 	"context"
 	"errors"
+	"net"
 	"net/netip"
 	"syscall"
 	"time"
 
 	"github.com/goverbs/goverbs/internal/dialer"
 	"github.com/goverbs/goverbs/internal/kernel"
+	"github.com/goverbs/goverbs/netlinkrdma"
 )
 
 // Dial connects to an address such as "10.0.0.1:7471", "[fe80::1%eth0]:7471" or
@@ -166,4 +168,151 @@ func (c *Conn) try(ctx context.Context, want EventType, step func(time.Duration)
 			return err
 		}
 	}
+}
+
+// connectTries bounds how many source ports of the kernel's choice a dial tries.
+const connectTries = 16
+
+// connect asks the peer and waits for its answer. The connection manager chooses a
+// source port without a look at the host's TCP sockets. On iWARP, where the
+// connection is one of TCP, the port may still be in TIME_WAIT towards that peer
+// or belong to another program; then another port is tried. A port of the caller's
+// choice is the caller's to change.
+func (c *Conn) connect(ctx context.Context, dst netip.AddrPort, cfg *Config) (*Event, error) {
+	for n := 1; ; n++ {
+		err := c.id.Connect(ctx, cfg.param(c.announced))
+		if err == nil {
+			ev, err := c.await(ctx, EventEstablished)
+			return ev, c.explainAnswer(err)
+		}
+		if n == connectTries || cfg.Source.Port() != 0 || !c.id.isIWARP() || !isPortTaken(err) {
+			return nil, err
+		}
+		if err := c.takeAnotherPort(ctx, dst, cfg); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// earlyPeer explains what siw makes of an answer with more data right behind it. It
+// can't tell that from an answer that is wrong.
+const earlyPeer = "the peer's answer is not valid, or data came right behind it: on iWARP the side that dials has to send first"
+
+// explainAnswer treats an event's errno as the command's.
+func (c *Conn) explainAnswer(err error) error {
+	if errno, ok := err.(syscall.Errno); ok && c.id.isIWARP() {
+		return hinted("connect", c.id, errno, map[syscall.Errno]string{syscall.EINVAL: earlyPeer})
+	}
+	return err
+}
+
+func isPortTaken(err error) bool {
+	return errors.Is(err, syscall.EADDRNOTAVAIL) || errors.Is(err, syscall.EADDRINUSE)
+}
+
+// takeAnotherPort gives c a new ID, since the port of one is fixed. The queue pair
+// stays: the caller has prepared it.
+func (c *Conn) takeAnotherPort(ctx context.Context, dst netip.AddrPort, cfg *Config) error {
+	c.id.DetachQP()
+	if err := c.id.Destroy(); err != nil {
+		return err
+	}
+	if err := c.resolve(ctx, dst, cfg); err != nil {
+		return err
+	}
+	if err := c.sameDevice(c); err != nil {
+		return err
+	}
+	return c.id.AttachQP(c.qp)
+}
+
+// use makes id the Conn's, in place of one that is destroyed.
+func (c *Conn) use(id *ID) {
+	if c.id == nil {
+		c.link.add(freeing(func() error { return c.id.Destroy() }))
+	}
+	c.id = id
+}
+
+// lookup understands what package net does.
+func lookup(ctx context.Context, resolver *net.Resolver, address string) ([]netip.AddrPort, error) {
+	if addr, err := netip.ParseAddrPort(address); err == nil {
+		return []netip.AddrPort{addr}, nil
+	}
+	host, service, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
+	port, err := resolver.LookupPort(ctx, "tcp", service)
+	if err != nil {
+		return nil, err
+	}
+	if host == "" {
+		host = "localhost"
+	}
+	ips, err := resolver.LookupNetIP(ctx, "ip", host)
+	if err != nil {
+		return nil, err
+	}
+	addrs := make([]netip.AddrPort, len(ips))
+	for i, ip := range ips {
+		addrs[i] = netip.AddrPortFrom(ip.Unmap(), uint16(port))
+	}
+	return addrs, nil
+}
+
+// loopbackSource finds an address to dial the loopback address dst from: one
+// of an interface that has an RDMA link and the loopback flag, so that the
+// device is known before the kernel's own loopback path, which asks siw for a
+// P_Key that it hasn't got. None is no error: the kernel then decides.
+func loopbackSource(dst netip.Addr) netip.AddrPort {
+	for _, ifi := range rdmaInterfaces() {
+		if ifi.Flags&net.FlagLoopback == 0 {
+			continue
+		}
+		addrs, err := ifi.Addrs()
+		if err != nil {
+			continue
+		}
+		if ip := pickSource(dst, addrs); ip.IsValid() {
+			return netip.AddrPortFrom(ip, 0)
+		}
+	}
+	return netip.AddrPort{}
+}
+
+// rdmaInterfaces are the network interfaces with an RDMA link on them.
+func rdmaInterfaces() []*net.Interface {
+	var nl netlinkrdma.Client
+	devs, err := nl.Devices()
+	if err != nil {
+		return nil
+	}
+	var found []*net.Interface
+	for _, dev := range devs {
+		ports, err := nl.Ports(dev.Index)
+		if err != nil {
+			continue
+		}
+		for _, port := range ports {
+			if ifi, err := net.InterfaceByIndex(int(port.NetdevIndex)); err == nil {
+				found = append(found, ifi)
+			}
+		}
+	}
+	return found
+}
+
+func pickSource(dst netip.Addr, addrs []net.Addr) netip.Addr {
+	for _, addr := range addrs {
+		prefix, ok := addr.(*net.IPNet)
+		if !ok {
+			continue
+		}
+		ip, ok := netip.AddrFromSlice(prefix.IP)
+		if ip = ip.Unmap(); ok && ip.Is4() == dst.Unmap().Is4() && !ip.IsLoopback() && !ip.IsLinkLocalUnicast() {
+			return ip
+		}
+	}
+	return netip.Addr{}
 }

@@ -1,3 +1,4 @@
+// Package conntest has what the tests of packages with connections share.
 package conntest
 
 import (
@@ -9,7 +10,25 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/goverbs/goverbs/rdmacm"
+	"github.com/goverbs/goverbs/rdmatest"
 )
+
+// Removed removes a device under calls that wait. Each of them has to end, and to say why.
+func Removed(t *testing.T, d *rdmatest.Device, waits ...func() error) {
+	t.Helper()
+	ends := make(chan error)
+	for _, wait := range waits {
+		go func() { ends <- wait() }()
+	}
+	d.Remove()
+	for range waits {
+		if err := <-ends; !errors.Is(err, rdmacm.ErrDeviceRemoved) {
+			t.Error(err)
+		}
+	}
+}
 
 // Cycles runs cycle 50 times, or as often as GOVERBS_CYCLES says, so many of them at a time,
 // and fails the test if one fails, or if goroutines or memory are left. It first runs cycle

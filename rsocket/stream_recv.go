@@ -1,5 +1,9 @@
 package rsocket
 
+import (
+	"encoding/binary"
+)
+
 // receiver keeps account of the receive buffer. The buffer is offered in halves, in
 // turn. Positions count bytes since the start; modulo the size they are places.
 type receiver struct {
@@ -80,4 +84,63 @@ func (r *receiver) offer() (off int, number uint64) {
 	r.offered += uint64(r.half)
 	r.offers++
 	return off, r.offers
+}
+
+// table is the memory that the peer writes its offers to, in this machine's byte
+// order. The peer may write at any time, so an entry is looked at only when a word
+// told that something may be there, copied once, and emptied before the data goes out
+// after which the peer may fill it again.
+type table []byte
+
+// take copies and empties an entry. An entry without bytes is no offer.
+func (t table) take(i int) (offer, bool) {
+	entry := t[i*offerSize:][:offerSize]
+	// The length last written decides: memory is filled in ascending order.
+	keyLength := loadWord(entry[8:])
+	addr := loadWord(entry)
+	var b [offerSize]byte
+	binary.NativeEndian.PutUint64(b[:], addr)
+	binary.NativeEndian.PutUint64(b[8:], keyLength)
+	o := parseOffer(b[:], ownOrder)
+	if o.length == 0 {
+		return o, false
+	}
+	storeWord(entry[8:], 0)
+	return o, true
+}
+
+// window is how many messages of data may be sent. Limit and count have 16 bits and
+// wrap.
+type window struct {
+	most  uint16 // credits that the peer gave in its hello
+	spare uint16 // credits that are left unused
+	seq   uint16 // messages sent
+	limit uint16 // as many may be sent
+}
+
+// iwarpSpare leaves entries of the peer's receive queue to words without data. The
+// queue of librdmacm has as many entries as it gives credits, and is refilled only when
+// its program polls. On iWARP a word that finds it empty ends the connection; elsewhere
+// it is sent again.
+const iwarpSpare = 8
+
+func newWindow(credits uint16, iwarp bool) window {
+	w := window{most: credits, limit: credits}
+	if iwarp {
+		w.spare = min(iwarpSpare, credits/2)
+	}
+	return w
+}
+
+func (w *window) open() bool { return w.limit-w.seq > w.spare }
+
+// raise takes a new limit, which may not be below the last one nor leave the peer more
+// to receive than it has receives for.
+func (w *window) raise(limit uint16) error {
+	left := limit - w.seq
+	if left > w.most || left < w.limit-w.seq {
+		return violation("credit limit %d after %d, with %d messages sent and %d credits", limit, w.limit, w.seq, w.most)
+	}
+	w.limit = limit
+	return nil
 }

@@ -1,5 +1,9 @@
 package rsocket
 
+import (
+	"fmt"
+)
+
 // arrived takes the word of a message that the peer sent. Words count after a send has
 // failed too: they arrived before the end, though their completions are polled behind it.
 func (s *stream) arrived(w word) {
@@ -107,3 +111,78 @@ func (s *stream) end(all bool) {
 func (s *stream) delivered() bool {
 	return s.failed != nil || s.ends.gotDisconnect || s.sent == 0 && !s.shut
 }
+
+// ends tells which of the two directions have ended, and how.
+type ends struct {
+	sentShutdown, sentDisconnect bool
+	gotShutdown, gotDisconnect   bool
+}
+
+// finished tells that the peer sends nothing more.
+func (e *ends) finished() bool { return e.gotShutdown || e.gotDisconnect }
+
+// writable tells that neither side has ended what this side sends.
+func (e *ends) writable() bool { return !e.sentShutdown && !e.sentDisconnect && !e.gotDisconnect }
+
+// over tells that nothing is to be sent any more in either direction.
+func (e *ends) over() bool { return e.finished() && !e.writable() }
+
+// shut ends this side's sending, and with all also its receiving. It returns the word to
+// send, if there is one.
+func (e *ends) shut(all bool) (value uint32, ok bool) {
+	switch {
+	case e.sentDisconnect || e.over():
+		return 0, false
+	case all || e.gotShutdown:
+		e.sentDisconnect = true
+		return ctrlDisconnect, true
+	case e.sentShutdown:
+		return 0, false
+	}
+	e.sentShutdown = true
+	return ctrlShutdown, true
+}
+
+// got takes note of the peer's word. Words that rsocket does not know are dropped.
+func (e *ends) got(value uint32) {
+	switch value {
+	case ctrlShutdown:
+		e.gotShutdown = true
+	case ctrlDisconnect:
+		e.gotDisconnect = true
+	}
+}
+
+// word is what a message tells the peer: an op in the three upper bits and a value
+// in the others. On InfiniBand and RoCE it is the immediate data of an RDMA WRITE; on
+// iWARP it is a SEND of four bytes.
+type word uint32
+
+type op uint8
+
+// The ops. Those that are missing are reserved.
+const (
+	opData    op = 0 // so many bytes were written where the last offer says
+	opSGL     op = 4 // the new credit limit, and maybe an offer before it
+	opIOMap   op = 6 // an entry in the table of mappings
+	opControl op = 7
+)
+
+// The values of opControl.
+const (
+	ctrlDisconnect uint32 = 0
+	ctrlKeepAlive  uint32 = 1
+	ctrlShutdown   uint32 = 2
+)
+
+const (
+	opShift   = 29
+	valueMask = 1<<opShift - 1
+)
+
+func newWord(o op, value uint32) word { return word(uint32(o)<<opShift | value&valueMask) }
+
+func (w word) op() op        { return op(w >> opShift) }
+func (w word) value() uint32 { return uint32(w) & valueMask }
+
+func (w word) String() string { return fmt.Sprintf("op %d, value %d", w.op(), w.value()) }
