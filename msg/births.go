@@ -4,6 +4,7 @@ import (
 	"maps"
 	"net"
 	"sync"
+	"time"
 
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/uverbs"
@@ -26,15 +27,16 @@ type births struct {
 // for without end: a network that is gone would end no connection.
 const retryCount = 6
 
-// ackTimeout is 4.096 µs times 2^18, a second. With retryCount a network may be gone for seven.
-const ackTimeout = 18
+// ackTimeout is how long a packet may stay unacknowledged before it is sent again. With
+// retryCount, a connection survives a network that is gone for seven seconds.
+const ackTimeout = time.Second
 
 // config is the connection manager's part.
 func (b *births) config() *rdmacm.Config {
 	s := &b.shape
 	cfg := &rdmacm.Config{
-		PrivateData: s.hello().bytes(), PrepareQP: b.begin, Prepare: b.prepare, Source: s.source, Backlog: s.backlog,
-		RetryCount: retryCount, AckTimeout: ackTimeout,
+		PrivateData: s.hello().bytes(), PrepareQP: b.begin, Prepare: b.prepare,
+		RetryCount: retryCount,
 		QP: uverbs.QPOptions{Cap: verbs.QPCap{MaxSendWR: uint32(s.sends()), MaxRecvWR: uint32(s.receives()),
 			MaxSendSGE: 1, MaxRecvSGE: 1, MaxInline: frameSize + rtsSize}},
 	}

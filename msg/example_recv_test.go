@@ -22,7 +22,8 @@ func ExamplePool_Recv() {
 	if cfg.Pool, err = msg.NewPool(dev, 10000, &cfg); err != nil {
 		log.Fatal(err)
 	}
-	l, err := msg.Listen(":7471", &cfg)
+	lc := msg.ListenConfig{Config: cfg}
+	l, err := lc.Listen(context.Background(), ":7471")
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -19,7 +19,7 @@ func (exampleTest) Errorf(format string, args ...any) { log.Printf(format, args.
 // exampleConns are both ends of a connection between two hosts in software.
 func exampleConns(ctx context.Context) (client, server *msg.Conn) {
 	fabric := rdmatest.NewWith(exampleTest{}, &rdmatest.Options{Endless: true})
-	l, err := msg.Listen(fabric.Host(1).Addr()+":0", nil)
+	l, err := msg.Listen(fabric.Host(1).Addr() + ":0")
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -31,7 +31,7 @@ func exampleConns(ctx context.Context) (client, server *msg.Conn) {
 		}
 		accepted <- c
 	}()
-	if client, err = msg.Dial(ctx, l.Addr().String(), nil); err != nil {
+	if client, err = msg.Dial(ctx, l.Addr().String()); err != nil {
 		log.Fatal(err)
 	}
 	return client, <-accepted
@@ -40,7 +40,7 @@ func exampleConns(ctx context.Context) (client, server *msg.Conn) {
 // A listener says at which port it is when it was asked for any.
 func ExampleListener() {
 	fabric := rdmatest.NewWith(exampleTest{}, &rdmatest.Options{Endless: true})
-	l, err := msg.Listen(fabric.Host(0).Addr()+":0", nil)
+	l, err := msg.Listen(fabric.Host(0).Addr() + ":0")
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -16,7 +16,7 @@ import (
 // An echo server: each message goes back to where it came from.
 func Example() {
 	ctx := context.Background()
-	l, err := msg.Listen(":7471", nil)
+	l, err := msg.Listen(":7471")
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -55,7 +55,7 @@ func echo(ctx context.Context, c *msg.Conn) {
 // A client that sends a question without copying it.
 func ExampleConn_Alloc() {
 	ctx := context.Background()
-	c, err := msg.Dial(ctx, "10.0.0.1:7471", nil)
+	c, err := msg.Dial(ctx, "10.0.0.1:7471")
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -80,7 +80,7 @@ func ExampleConn_Alloc() {
 // peer's program.
 func ExampleConn_FetchAdd() {
 	ctx := context.Background()
-	c, err := msg.Dial(ctx, "10.0.0.1:7471", nil)
+	c, err := msg.Dial(ctx, "10.0.0.1:7471")
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -112,7 +112,8 @@ func ExamplePool() {
 	}
 	defer pool.Close()
 	cfg.Pool = pool
-	l, err := msg.Listen("10.0.0.1:7471", &cfg)
+	lc := msg.ListenConfig{Config: cfg}
+	l, err := lc.Listen(context.Background(), "10.0.0.1:7471")
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/uverbs"
@@ -15,17 +16,15 @@ import (
 // What means nothing is refused, by name, whoever gets the Config.
 func TestConfigRefused(t *testing.T) {
 	for want, cfg := range map[string]*Config{
-		"Config.RecvCQEntries is negative": {RecvCQEntries: -1}, "Config.Backlog is negative": {Backlog: -1},
-		"Config.ResolveTimeout is negative": {ResolveTimeout: -1}, "Config.FallbackDelay is negative": {FallbackDelay: -1},
-		"Config.AcceptTimeout is negative": {AcceptTimeout: -1},
+		"Config.RecvCQEntries is negative": {RecvCQEntries: -1},
 		"Config.QP.SRQ needs Config.PD":    {QP: uverbs.QPOptions{SRQ: new(uverbs.SRQ)}},
 		"Config.QP.Type is XRC_INI":        {QP: uverbs.QPOptions{Type: verbs.QPTypeXRCInitiator}},
 	} {
 		w := newWorld(t, aSIW)
 		l, r := w.mustAsk(nil)
 		for who, do := range map[string]func() error{
-			"Dial":   func() error { _, err := DialAddrPort(t.Context(), addr4, cfg); return err },
-			"Listen": func() error { _, err := Listen("10.1.2.3:2", cfg); return err },
+			"Dial":   func() error { _, err := dialAddr(t.Context(), addr4, cfg); return err },
+			"Listen": func() error { _, err := listenOn("10.1.2.3:2", cfg); return err },
 			"OpenUD": func() error { _, err := OpenUD(local4, cfg); return err },
 			"Accept": func() error { _, err := r.Accept(t.Context(), cfg); return err },
 		} {
@@ -37,6 +36,43 @@ func TestConfigRefused(t *testing.T) {
 			t.Error(err)
 		}
 		w.empty()
+	}
+}
+
+// Each invalid field of a Dialer or a ListenConfig is named.
+func TestOptionsRefused(t *testing.T) {
+	for want, d := range map[string]*Dialer{
+		"Dialer.Timeout is negative": {Timeout: -1}, "Dialer.FallbackDelay is negative": {FallbackDelay: -1},
+		"Dialer.ResolveTimeout is negative": {ResolveTimeout: -1}, "Dialer.AckTimeout is negative": {AckTimeout: -1},
+		"Dialer.AckTimeout is too long": {AckTimeout: maxAckTimeout + 1},
+	} {
+		if _, err := d.Dial(t.Context(), "10.1.2.3:1"); !errors.Is(err, syscall.EINVAL) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+	for want, lc := range map[string]*ListenConfig{
+		"ListenConfig.Backlog is negative": {Backlog: -1}, "ListenConfig.AcceptTimeout is negative": {AcceptTimeout: -1},
+		"ListenConfig.ConfirmTimeout is negative": {ConfirmTimeout: -1},
+	} {
+		if _, err := lc.Listen(t.Context(), "10.1.2.3:1"); !errors.Is(err, syscall.EINVAL) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}
+
+// A timeout is rounded up to one that queue pairs have.
+func TestAckTimeout(t *testing.T) {
+	const unit = 4096 * time.Nanosecond
+	for d, want := range map[time.Duration]uint8{0: 0, 1: 1, unit: 1, 2 * unit: 1, 2*unit + 1: 2, 4 * unit: 2, 4*unit + 1: 3,
+		time.Second: 18, unit<<30 + 1: 31, unit << 31: 31} {
+		if got, err := ackTimeoutExponent(d); got != want || err != nil {
+			t.Errorf("%v: %d, %v, want %d", d, got, err, want)
+		}
+	}
+	for _, d := range []time.Duration{-1, unit<<31 + 1} {
+		if err := new(ID).SetAckTimeout(d); !errors.Is(err, syscall.EINVAL) {
+			t.Errorf("%v: %v", d, err)
+		}
 	}
 }
 
@@ -71,7 +107,7 @@ func TestConfigCQWithoutPD(t *testing.T) {
 	} {
 		w := newWorld(t, aSIW)
 		cq, closeAll := w.sharedCQ()
-		c, err := DialAddrPort(t.Context(), addr4, &Config{QP: options(cq)})
+		c, err := dialAddr(t.Context(), addr4, &Config{QP: options(cq)})
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
@@ -89,7 +125,7 @@ func TestConfigCQOfAnotherDevice(t *testing.T) {
 	other := newWorld(t, uverbs.DeviceInfo{Name: "siw1", Driver: verbs.DriverSIW, ABI: 1})
 	cq, closeAll := other.sharedCQ()
 	w := newWorld(t, aSIW)
-	_, err := DialAddrPort(context.Background(), addr4, &Config{QP: uverbs.QPOptions{SendCQ: cq}})
+	_, err := dialAddr(context.Background(), addr4, &Config{QP: uverbs.QPOptions{SendCQ: cq}})
 	if !errors.Is(err, syscall.EXDEV) || !strings.Contains(err.Error(), "use the Config's PD or CQ on") {
 		t.Error(err)
 	}
@@ -103,7 +139,7 @@ func TestConfigInline(t *testing.T) {
 	for _, info := range []uverbs.DeviceInfo{aSIW, aRXE} {
 		for want, cfg := range map[int]*Config{48: nil, 80: {QP: uverbs.QPOptions{Cap: verbs.QPCap{MaxInline: 80}}}} {
 			w := newWorld(t, info)
-			c, err := DialAddrPort(t.Context(), addr4, cfg)
+			c, err := dialAddr(t.Context(), addr4, cfg)
 			if err != nil {
 				t.Fatalf("%s: %v", info.Name, err)
 			}
@@ -121,7 +157,7 @@ func TestConfigInline(t *testing.T) {
 func TestPreparePanics(t *testing.T) {
 	cfg := &Config{Prepare: func(*Conn) error { panic("no") }}
 	for name, call := range map[string]func(func(*Config) *Listener){
-		"dial":   func(func(*Config) *Listener) { _, _ = DialAddrPort(t.Context(), addr4, cfg) },
+		"dial":   func(func(*Config) *Listener) { _, _ = dialAddr(t.Context(), addr4, cfg) },
 		"UD":     func(func(*Config) *Listener) { _, _ = OpenUD(local4, cfg) },
 		"accept": func(listen func(*Config) *Listener) { _, _ = listen(cfg).Accept(t.Context()) },
 		"request": func(listen func(*Config) *Listener) {
@@ -137,7 +173,7 @@ func TestPreparePanics(t *testing.T) {
 			var l *Listener
 			listen := func(cfg *Config) *Listener {
 				var err error
-				if l, err = Listen("10.1.2.3:1", cfg); err != nil {
+				if l, err = listenOn("10.1.2.3:1", cfg); err != nil {
 					t.Fatal(err)
 				}
 				w.ask(50)
@@ -178,7 +214,7 @@ func TestPrepareQP(t *testing.T) {
 			return nil
 		},
 	}
-	c, err := DialAddrPort(t.Context(), addr4, cfg)
+	c, err := dialAddr(t.Context(), addr4, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -187,7 +223,7 @@ func TestPrepareQP(t *testing.T) {
 	}
 	closeConn(t, c)
 	cfg.PrepareQP = func(*Conn, *uverbs.QPOptions) error { return syscall.ENOBUFS }
-	if _, err := DialAddrPort(t.Context(), addr4, cfg); !errors.Is(err, syscall.ENOBUFS) || prepared != 1 {
+	if _, err := dialAddr(t.Context(), addr4, cfg); !errors.Is(err, syscall.ENOBUFS) || prepared != 1 {
 		t.Error(err, prepared)
 	}
 	if cfg.QP.SendCQ != nil || cfg.QP.Cap.MaxSendWR != 0 {
@@ -204,7 +240,7 @@ func TestSetPrivateData(t *testing.T) {
 		return nil
 	}}
 	for _, want := range []string{"of this one", "of all"} {
-		c, err := DialAddrPort(t.Context(), addr4, cfg)
+		c, err := dialAddr(t.Context(), addr4, cfg)
 		if err != nil {
 			t.Fatal(err)
 		}

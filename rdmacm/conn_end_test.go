@@ -19,7 +19,7 @@ import (
 // dialIn dials in the world and posts receives 1 and 2.
 func (w *world) dialIn() *Conn {
 	w.t.Helper()
-	c, err := DialAddrPort(w.t.Context(), addr4, nil)
+	c, err := dialAddr(w.t.Context(), addr4, nil)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -163,7 +163,7 @@ func TestFailsBeforeItStands(t *testing.T) {
 		t.Error("ended during the set-up")
 	default:
 	}
-	c.ending.stand()
+	c.ending.establish()
 	if <-c.Done(); c.Err() != verbs.StatusLocProtErr {
 		t.Error(c.Err())
 	}
@@ -204,7 +204,7 @@ func testEndLeavesSharedCQs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	second, err := DialAddrPort(t.Context(), addr4, &Config{PD: first.PD(), QP: uverbs.QPOptions{SendCQ: cq, RecvCQ: cq}})
+	second, err := dialAddr(t.Context(), addr4, &Config{PD: first.PD(), QP: uverbs.QPOptions{SendCQ: cq, RecvCQ: cq}})
 	if err != nil {
 		t.Fatal(err)
 	}

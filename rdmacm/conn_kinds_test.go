@@ -19,7 +19,11 @@ const patience = 2 * time.Minute
 func connect(t *testing.T, kind rdmatest.Kind, server *rdmacm.Config) (dialled, accepted *rdmacm.Conn) {
 	t.Helper()
 	f := rdmatest.NewWith(t, &rdmatest.Options{Kind: kind})
-	l, err := rdmacm.Listen(f.Host(1).Addr()+":0", server)
+	var lc rdmacm.ListenConfig
+	if server != nil {
+		lc.Config = *server
+	}
+	l, err := lc.Listen(context.Background(), f.Host(1).Addr()+":0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +38,7 @@ func connect(t *testing.T, kind rdmatest.Kind, server *rdmacm.Config) (dialled, 
 		}
 		got <- c
 	}()
-	dialled, err = rdmacm.DialAddrPort(ctx, l.Addr(), nil)
+	dialled, err = rdmacm.Dial(ctx, l.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -81,7 +81,7 @@ func peerKernel(ctx context.Context, qp *fakeverbs.QP, writes, status int) {
 	if status < 0 || ctx.Err() != nil {
 		return
 	}
-	qp.SendCQ.SIW.Complete(abi.SiwCqe{Id: settleWRID, Opcode: abi.SIW_OP_READ, Status: uint16(status), QpId: uint64(qp.Num)})
+	qp.SendCQ.SIW.Complete(abi.SiwCqe{Id: proofWRID, Opcode: abi.SIW_OP_READ, Status: uint16(status), QpId: uint64(qp.Num)})
 }
 
 // Whatever proves the connection, none of it is left for the user to find. In a
@@ -124,7 +124,7 @@ func TestProveLeavesNothing(t *testing.T) {
 			if err := c.prove(t.Context(), time.Minute); err != nil {
 				t.Error(err)
 			}
-			time.Sleep(2 * settleKick)
+			time.Sleep(2 * proofInterval)
 			select {
 			case <-answered:
 			default:
@@ -147,12 +147,12 @@ func TestProveUnseen(t *testing.T) {
 		defer close(gone)
 		peerKernel(t.Context(), qp, 0, -1)
 	}()
-	err := c.prove(t.Context(), 5*settleKick)
+	err := c.prove(t.Context(), 5*proofInterval)
 	if !errors.Is(err, syscall.ETIMEDOUT) {
 		t.Error(err)
 	}
 
-	ctx, cancel := context.WithTimeout(t.Context(), 5*settleKick)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*proofInterval)
 	defer cancel()
 	if err := c.prove(ctx, time.Minute); err != context.DeadlineExceeded {
 		t.Error(err)

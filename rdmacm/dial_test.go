@@ -59,7 +59,7 @@ func TestDialFails(t *testing.T) {
 		} else {
 			k.fail(test.cmd, syscall.ENODEV)
 		}
-		_, err := Dial(t.Context(), dst, nil)
+		_, err := Dial(t.Context(), dst)
 		if !errors.Is(err, syscall.ENODEV) || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: %v", test.name, err)
 		}
@@ -80,7 +80,7 @@ func TestDialRetries(t *testing.T) {
 			k.report(1, EventAddrError, func(ev *abi.RdmaUcmEventResp) { ev.Status = uint32(1<<32 - int64(syscall.ETIMEDOUT)) })
 		}
 	}
-	_, err := DialAddrPort(t.Context(), addr4, &Config{ResolveTimeout: 7 * time.Millisecond})
+	_, err := (&Dialer{ResolveTimeout: 7 * time.Millisecond}).Dial(t.Context(), addr4.String())
 	var timeout interface{ Timeout() bool }
 	if !errors.As(err, &timeout) || !timeout.Timeout() {
 		t.Error(err)
@@ -115,7 +115,7 @@ func TestDialContext(t *testing.T) {
 			}
 			return cmd == test.on
 		}
-		_, err := DialAddrPort(ctx, addr4, &udConfig)
+		_, err := dialAddr(ctx, addr4, &udConfig)
 		want := "rdmacm: dial: " + test.at + " 10.1.2.3:7471: " + test.end.Error()
 		if !errors.Is(err, test.end) || err.Error() != want {
 			t.Errorf("%s: %v, want %s", test.name, err, want)
@@ -126,7 +126,7 @@ func TestDialContext(t *testing.T) {
 			t.Errorf("%s: %#v", test.name, err)
 		}
 		<-w.cms[0].closed // in the background
-		if _, err := DialAddrPort(ctx, addr4, nil); !errors.Is(err, test.end) || !strings.Contains(err.Error(), addr4.String()) {
+		if _, err := dialAddr(ctx, addr4, nil); !errors.Is(err, test.end) || !strings.Contains(err.Error(), addr4.String()) {
 			t.Error(err)
 		}
 	}
@@ -186,7 +186,7 @@ func TestConnectCancelled(t *testing.T) {
 			close(hang)
 		}
 	}
-	if err := id.Connect(ctx, nil); err != context.Canceled {
+	if err := id.Connect(ctx, nil); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 	eventually(t, "destroying the ID", func() bool { found, _ := id.ch.lookup(id.uid); return found == nil })
@@ -236,7 +236,7 @@ func TestDialTriesAnotherPort(t *testing.T) {
 				k.fail(cmd, 0)
 			}
 		}
-		c, err := DialAddrPort(t.Context(), addr4, cfg)
+		c, err := dialAddr(t.Context(), addr4, cfg)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -266,7 +266,7 @@ func TestDialPortTaken(t *testing.T) {
 	} {
 		w := newWorld(t, aSIW)
 		w.fail(abi.RDMA_USER_CM_CMD_CONNECT, syscall.EADDRNOTAVAIL)
-		_, err := DialAddrPort(t.Context(), addr4, &Config{Source: source})
+		_, err := (&Dialer{LocalAddr: source}).Dial(t.Context(), addr4.String())
 		if !errors.Is(err, syscall.EADDRNOTAVAIL) {
 			t.Error(err)
 		}
@@ -289,7 +289,7 @@ func TestDialAnotherPortFails(t *testing.T) {
 				k.failOnce(cmd, syscall.EIO)
 			}
 		}
-		if _, err := DialAddrPort(t.Context(), addr4, nil); !errors.Is(err, syscall.EIO) {
+		if _, err := dialAddr(t.Context(), addr4, nil); !errors.Is(err, syscall.EIO) {
 			t.Errorf("command %d: %v", cmd, err)
 		}
 		w.empty()
@@ -302,7 +302,7 @@ func TestDialPeerSpeaksFirst(t *testing.T) {
 	w.answers = func(ev *abi.RdmaUcmEventResp) {
 		ev.Event, ev.Status = uint32(EventConnectError), uint32(1<<32-int64(syscall.EINVAL))
 	}
-	_, err := DialAddrPort(t.Context(), addr4, nil)
+	_, err := dialAddr(t.Context(), addr4, nil)
 	want := "rdmacm: dial: connect 10.1.2.3:7471: invalid argument (" + earlyPeer + ")"
 	if !errors.Is(err, syscall.EINVAL) || err.Error() != want {
 		t.Error(err)
@@ -321,15 +321,15 @@ func TestDialOptions(t *testing.T) {
 			values = append(values, append([]byte{byte(view[abi.RdmaUcmSetOption](b).Optname)}, k.option...))
 		}
 	}
-	if _, err := DialAddrPort(t.Context(), addr4, &Config{TOS: 0x20, AckTimeout: 18}); err == nil {
+	if _, err := (&Dialer{TOS: 0x20, AckTimeout: time.Second}).Dial(t.Context(), addr4.String()); err == nil {
 		t.Error("resolved")
 	}
 	if !slices.EqualFunc(values, [][]byte{{abi.RDMA_OPTION_ID_TOS, 0x20}, {abi.RDMA_OPTION_ID_ACK_TIMEOUT, 18}}, slices.Equal) {
 		t.Errorf("% x", values)
 	}
 	k.fail(abi.RDMA_USER_CM_CMD_SET_OPTION, 22)
-	for _, cfg := range []*Config{{TOS: 1}, {AckTimeout: 1}} {
-		if _, err := DialAddrPort(t.Context(), addr4, cfg); err == nil || k.calls[len(k.calls)-2] != abi.RDMA_USER_CM_CMD_SET_OPTION {
+	for _, d := range []*Dialer{{TOS: 1}, {AckTimeout: 1}} {
+		if _, err := d.Dial(t.Context(), addr4.String()); err == nil || k.calls[len(k.calls)-2] != abi.RDMA_USER_CM_CMD_SET_OPTION {
 			t.Errorf("went on after a refusal: %v", err)
 		}
 	}

@@ -4,10 +4,12 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"math/bits"
 	"net"
 	"slices"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/verbs"
@@ -244,13 +246,38 @@ func (id *ID) SetAFOnly(on bool) error {
 	return setIDOption(id, "AFONLY", abi.RDMA_OPTION_ID_AFONLY, [1]int32{int32(flag(on))})
 }
 
-// SetAckTimeout sets how long the queue pair waits for an acknowledgement:
-// 4.096 µs times 2 to the power of exponent, which is 0 (for ever) to 31. Not
-// on iWARP. Set it before Connect or Accept.
+// SetAckTimeout sets how long the queue pair waits for an acknowledgement before it sends
+// again. Zero stands for no limit. Other values are rounded up to the next one that queue
+// pairs have: 4.096 µs times a power of two, from 8.192 µs to 2 hours, 26 minutes and 36
+// seconds. A negative or longer one returns an error that matches syscall.EINVAL. iWARP
+// does not have this option. Set it before Connect or Accept.
 //
 // C: rdma_set_option(RDMA_OPTION_ID_ACK_TIMEOUT)
-func (id *ID) SetAckTimeout(exponent uint8) error {
+func (id *ID) SetAckTimeout(d time.Duration) error {
+	exponent, err := ackTimeoutExponent(d)
+	if err != nil {
+		return &OpError{Op: "set option ACK_TIMEOUT", Object: id.String(), Err: err, Hint: d.String() + " is not from 0 to " + maxAckTimeout.String()}
+	}
 	return setIDOption(id, "ACK_TIMEOUT", abi.RDMA_OPTION_ID_ACK_TIMEOUT, [1]uint8{exponent})
+}
+
+// The timeouts of queue pairs are ackTimeoutUnit times 2 to a power of at most 31. A power
+// of 0 stands for no timeout.
+const (
+	ackTimeoutUnit = 4096 * time.Nanosecond
+	maxAckTimeout  = ackTimeoutUnit << 31
+)
+
+// ackTimeoutExponent returns the power for the shortest timeout that is at least d, and 0
+// for 0.
+func ackTimeoutExponent(d time.Duration) (uint8, error) {
+	switch {
+	case d < 0 || d > maxAckTimeout:
+		return 0, syscall.EINVAL
+	case d == 0:
+		return 0, nil
+	}
+	return uint8(max(bits.Len64(uint64((d-1)/ackTimeoutUnit)), 1)), nil
 }
 
 // setIDOption sets an option that all transports know.

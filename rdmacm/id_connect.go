@@ -16,7 +16,7 @@ import (
 //
 // On iWARP the kernel makes the TCP connection within this call, for two
 // minutes if nobody answers. When ctx ends meanwhile, Connect destroys the ID
-// and returns ctx.Err().
+// and returns an error that matches ctx.Err().
 //
 // C: rdma_connect
 func (id *ID) Connect(ctx context.Context, p *ConnParam) error {
@@ -46,7 +46,7 @@ func (id *ID) Connect(ctx context.Context, p *ConnParam) error {
 	close(over)
 	if !stop() {
 		<-destroyed // or it might interrupt what the thread does next
-		return ctx.Err()
+		return &OpError{Op: op, Object: id.String(), Err: ctx.Err()}
 	}
 	return err
 }

@@ -192,8 +192,8 @@ type Group struct {
 	Peer
 	Addr netip.Addr
 
-	conn *Conn // that has joined
-	side *Conn // the ID for it
+	conn   *Conn // that has joined
+	member *Conn // owns the ID of the membership
 }
 
 // JoinMulticast joins a group, 239.1.2.3 for instance, through c's device. c's
@@ -205,11 +205,11 @@ type Group struct {
 //
 // C: rdma_join_multicast_ex
 func (c *Conn) JoinMulticast(ctx context.Context, group netip.Addr, flags JoinFlags) (*Group, error) {
-	s, err := c.side(joinOp, group.String())
+	s, err := c.sibling(joinOp, group.String())
 	if err != nil {
 		return nil, err
 	}
-	g := &Group{Addr: group, conn: c, side: s}
+	g := &Group{Addr: group, conn: c, member: s}
 	if err := g.join(ctx, flags); err != nil {
 		return nil, s.abandon(ctx, err)
 	}
@@ -217,7 +217,7 @@ func (c *Conn) JoinMulticast(ctx context.Context, group netip.Addr, flags JoinFl
 }
 
 func (g *Group) join(ctx context.Context, flags JoinFlags) error {
-	s := g.side
+	s := g.member
 	if err := s.bind(g.conn.local.Addr()); err != nil {
 		return err
 	}
@@ -250,13 +250,13 @@ func (c *Conn) addGroup(g *Group, ev *Event, flags JoinFlags) error {
 		return err
 	}
 	g.Peer = *peer
-	g.side.link.add(peer.AH)
+	g.member.link.add(peer.AH)
 	if flags != JoinSendOnly {
 		gid, lid := ev.UD.AH.DGID, ev.UD.AH.DLID
 		if err := c.qp.AttachMcast(gid, lid); err != nil {
 			return err
 		}
-		g.side.link.add(freeing(func() error { return c.qp.DetachMcast(gid, lid) }))
+		g.member.link.add(freeing(func() error { return c.qp.DetachMcast(gid, lid) }))
 	}
 	c.groups = append(c.groups, g)
 	return nil
@@ -277,7 +277,7 @@ func (g *Group) Leave() error {
 }
 
 func (g *Group) leave() error {
-	err := g.side.Close()
+	err := g.member.Close()
 	if err == nil {
 		g.conn.groups = slices.DeleteFunc(g.conn.groups, func(other *Group) bool { return other == g })
 	}

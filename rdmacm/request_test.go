@@ -13,7 +13,7 @@ import (
 // mustAsk has a request come in at a fresh listener of the world.
 func (w *world) mustAsk(cfg *Config) (*Listener, *Request) {
 	w.t.Helper()
-	l, err := Listen("10.1.2.3:1", cfg)
+	l, err := listenOn("10.1.2.3:1", cfg)
 	if err != nil {
 		w.t.Fatal(err)
 	}

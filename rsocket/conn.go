@@ -64,7 +64,7 @@ func newConn() *Conn {
 
 // begin starts the protocol on a connection that stands. The side that dialled speaks
 // first: over iWARP it has to, and the other side waits for that.
-func (c *Conn) begin(rc *rdmacm.Conn, peer hello, z *Sizes, dialled bool, keepAlive time.Duration) {
+func (c *Conn) begin(rc *rdmacm.Conn, peer hello, cfg *Config, dialled bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.rc, c.local, c.remote = rc, rc.LocalAddr(), rc.RemoteAddr()
@@ -72,12 +72,12 @@ func (c *Conn) begin(rc *rdmacm.Conn, peer hello, z *Sizes, dialled bool, keepAl
 	c.verbs.order = peer.order()
 	c.mappings.most = peer.mappings
 	rc.Own(&c.mappings)
-	c.stream = newStream(&c.verbs, c.verbs.memory(z), peer, z.SendQueue, uint16(z.RecvQueue), c.verbs.iwarp)
+	c.stream = newStream(&c.verbs, c.verbs.memory(cfg), peer, cfg.SendQueue, uint16(cfg.RecvQueue), c.verbs.iwarp)
 	c.stream.silent = c.verbs.iwarp && !dialled
 	c.stream.settle()
 	c.begun = time.Now()
-	if keepAlive > 0 {
-		c.alive = time.AfterFunc(keepAlive, func() { c.keepAlive(keepAlive) })
+	if period := cfg.KeepAlive; period > 0 {
+		c.alive = time.AfterFunc(period, func() { c.keepAlive(period) })
 	}
 }
 

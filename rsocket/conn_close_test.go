@@ -23,7 +23,7 @@ func isTimeout(err error) bool {
 }
 
 // stuckConn is a connection in a network that delivers nothing, with data that was written.
-func stuckConn(t *testing.T, z Sizes) (a, b *Conn, resume func()) {
+func stuckConn(t *testing.T, z Config) (a, b *Conn, resume func()) {
 	t.Helper()
 	f := newFabric(t, rdmatest.RXE) // over iWARP a send has completed once it is on its way
 	a, b = f.pair(z)
@@ -38,7 +38,7 @@ func stuckConn(t *testing.T, z Sizes) (a, b *Conn, resume func()) {
 // connection end, mappings are the program's again, and the data is sent in the background.
 func TestCloseReturnsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, b, resume := stuckConn(t, Sizes{Mappings: 1})
+		a, b, resume := stuckConn(t, Config{Mappings: 1})
 		blocked := make(chan error, 2)
 		go func() {
 			_, err := a.Read(make([]byte, 1))
@@ -87,7 +87,7 @@ func TestCloseGivesUp(t *testing.T) {
 			linger       int
 			close, freed time.Duration
 		}{{-1, 0, 10 * time.Second}, {3, 3 * time.Second, 3 * time.Second}, {100, 100 * time.Second, 100 * time.Second}} {
-			a, b, resume := stuckConn(t, Sizes{})
+			a, b, resume := stuckConn(t, Config{})
 			if err := a.SetLinger(test.linger); err != nil {
 				t.Fatal(err)
 			}
@@ -111,7 +111,7 @@ func TestCloseGivesUp(t *testing.T) {
 // is still sent.
 func TestShutdown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, b, resume := stuckConn(t, Sizes{})
+		a, b, resume := stuckConn(t, Config{})
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		defer cancel()
 		start := time.Now()
@@ -137,7 +137,7 @@ func TestShutdown(t *testing.T) {
 func TestShutdownBroken(t *testing.T) {
 	for _, kind := range rdmatest.Kinds {
 		t.Run(kind.String(), func(t *testing.T) {
-			a, b := newFabric(t, kind).pair(Sizes{})
+			a, b := newFabric(t, kind).pair(Config{})
 			if err := errors.Join(b.SetLinger(0), b.Close()); err != nil {
 				t.Error(err)
 			}
@@ -154,7 +154,7 @@ func TestShutdownBroken(t *testing.T) {
 func TestShutdownInOrder(t *testing.T) {
 	for _, kind := range rdmatest.Kinds {
 		t.Run(kind.String(), func(t *testing.T) {
-			a, b := newFabric(t, kind).pair(Sizes{})
+			a, b := newFabric(t, kind).pair(Config{})
 			for _, c := range []*Conn{a, b} {
 				if err := c.CloseWrite(); err != nil {
 					t.Error(err)
@@ -182,7 +182,7 @@ func TestReset(t *testing.T) {
 	for _, kind := range rdmatest.Kinds {
 		t.Run(kind.String(), func(t *testing.T) {
 			f := newFabric(t, kind)
-			a, b := f.pair(Sizes{})
+			a, b := f.pair(Config{})
 			signal(t, a, b)
 			if err := errors.Join(a.SetLinger(0), a.Close()); err != nil {
 				t.Error(err)
@@ -205,12 +205,12 @@ func TestReset(t *testing.T) {
 // TestCloseAgain: a second Close returns net.ErrClosed, and one of nothing os.ErrInvalid.
 func TestCloseAgain(t *testing.T) {
 	newFabric(t, rdmatest.RXE)
-	l, err := Listen("rsocket", fabricHost+":0")
+	l, err := Listen(fabricHost + ":0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	accepted := acceptAndClose(l)
-	c, err := Dial("rsocket", l.Addr().String())
+	c, err := Dial(t.Context(), l.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -240,7 +240,7 @@ func TestCloseWriteEndsWrite(t *testing.T) {
 		t.Run(kind.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFabric(t, kind)
-				a, b := f.pair(Sizes{})
+				a, b := f.pair(Config{})
 				signal(t, a, b)
 				type result struct {
 					n   int
@@ -270,7 +270,7 @@ func TestCloseWriteEndsWrite(t *testing.T) {
 }
 
 // pair makes both ends of a connection, which the test closes.
-func (f *fabric) pair(z Sizes) (a, b *Conn) {
+func (f *fabric) pair(z Config) (a, b *Conn) {
 	f.t.Helper()
 	c1, c2, stop, err := f.pipe(z)
 	if err != nil {
@@ -286,7 +286,7 @@ func TestBroken(t *testing.T) {
 	for _, kind := range rdmatest.Kinds {
 		t.Run(kind.String(), func(t *testing.T) {
 			f := newFabric(t, kind)
-			a, b := f.pair(Sizes{})
+			a, b := f.pair(Config{})
 			if _, err := a.Write([]byte("last words")); err != nil {
 				t.Fatal(err)
 			}
@@ -323,7 +323,7 @@ func TestBroken(t *testing.T) {
 func TestHalfClose(t *testing.T) {
 	for _, kind := range rdmatest.Kinds {
 		t.Run(kind.String(), func(t *testing.T) {
-			a, b := newFabric(t, kind).pair(Sizes{})
+			a, b := newFabric(t, kind).pair(Config{})
 			question, answer := bytes.Repeat([]byte("?"), 300000), bytes.Repeat([]byte("!"), 400000)
 			served := make(chan error, 1)
 			go func() {
@@ -366,7 +366,7 @@ func TestHalfClose(t *testing.T) {
 func TestReadAndLeave(t *testing.T) {
 	for _, kind := range rdmatest.Kinds {
 		t.Run(kind.String(), func(t *testing.T) {
-			a, b := newFabric(t, kind).pair(Sizes{RecvBuffer: leastBuffer, RecvQueue: leastQueue})
+			a, b := newFabric(t, kind).pair(Config{RecvBuffer: leastBuffer, RecvQueue: leastQueue})
 			const n = 40
 			wrote := make(chan error, 1)
 			go func() {
@@ -429,7 +429,7 @@ func TestStreamAllocs(t *testing.T) {
 func TestWriteBehindClose(t *testing.T) {
 	for _, kind := range rdmatest.Kinds {
 		t.Run(kind.String(), func(t *testing.T) {
-			a, b := newFabric(t, kind).pair(Sizes{Mappings: 1})
+			a, b := newFabric(t, kind).pair(Config{Mappings: 1})
 			signal(t, a, b)
 			// More than one poll of the receive queue takes.
 			for range 3 * recvBatch {
@@ -490,8 +490,8 @@ func TestRemoved(t *testing.T) {
 	for _, kind := range rdmatest.Kinds {
 		t.Run(kind.String(), func(t *testing.T) {
 			f := newFabric(t, kind)
-			a, b := f.pair(Sizes{})
-			l, err := Listen("rsocket", fabricHost+":0")
+			a, b := f.pair(Config{})
+			l, err := Listen(fabricHost + ":0")
 			if err != nil {
 				t.Fatal(err)
 			}

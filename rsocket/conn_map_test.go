@@ -43,7 +43,7 @@ func mapped(t *testing.T, c *Conn, b []byte, offset int64) *Mapping {
 func TestMap(t *testing.T) {
 	for _, kind := range rdmatest.Kinds {
 		t.Run(kind.String(), func(t *testing.T) {
-			c1, c2 := newFabric(t, kind).pair(Sizes{Mappings: 2, SendBuffer: leastBuffer})
+			c1, c2 := newFabric(t, kind).pair(Config{Mappings: 2, SendBuffer: leastBuffer})
 			for _, ends := range [][2]*Conn{{c1, c2}, {c2, c1}} {
 				owner, writer := ends[0], ends[1]
 				low, high := make([]byte, 10000), make([]byte, 5000)
@@ -71,7 +71,7 @@ func TestMap(t *testing.T) {
 
 // TestMapNot: what can't be mapped, and where nothing is.
 func TestMapNot(t *testing.T) {
-	a, b := newFabric(t, rdmatest.RXE).pair(Sizes{Mappings: 1})
+	a, b := newFabric(t, rdmatest.RXE).pair(Config{Mappings: 1})
 	memory := make([]byte, 100)
 	for _, test := range []struct {
 		b      []byte
@@ -130,7 +130,7 @@ func TestMapNot(t *testing.T) {
 
 // TestMapNone: a peer without a table is told of nothing.
 func TestMapNone(t *testing.T) {
-	a, _ := newFabric(t, rdmatest.SIW).pair(Sizes{})
+	a, _ := newFabric(t, rdmatest.SIW).pair(Config{})
 	if _, err := a.Map(make([]byte, 1), 0); !errors.Is(err, syscall.ENOMEM) {
 		t.Error(err)
 	}
@@ -141,7 +141,7 @@ func TestMapNone(t *testing.T) {
 func TestMapCredits(t *testing.T) {
 	for _, kind := range rdmatest.Kinds {
 		t.Run(kind.String(), func(t *testing.T) {
-			a, b := newFabric(t, kind).pair(Sizes{Mappings: 1, RecvQueue: leastQueue})
+			a, b := newFabric(t, kind).pair(Config{Mappings: 1, RecvQueue: leastQueue})
 			memory := make([]byte, 8)
 			for range 4 * leastQueue {
 				signal(t, a, b)

@@ -1,6 +1,7 @@
 package rsocket
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -20,7 +21,7 @@ import (
 // and buffers.
 func TestConn(t *testing.T) {
 	for _, kind := range rdmatest.Kinds {
-		for name, z := range map[string]Sizes{"default": {}, "least": {SendBuffer: leastBuffer, RecvBuffer: leastBuffer, SendQueue: leastQueue, RecvQueue: leastQueue}} {
+		for name, z := range map[string]Config{"default": {}, "least": {SendBuffer: leastBuffer, RecvBuffer: leastBuffer, SendQueue: leastQueue, RecvQueue: leastQueue}} {
 			t.Run(kind.String()+" "+name, func(t *testing.T) {
 				f := newFabric(t, kind)
 				nettest.TestConn(t, func() (c1, c2 net.Conn, stop func(), err error) { return f.pipe(z) })
@@ -33,7 +34,7 @@ func TestConn(t *testing.T) {
 // that fails ends its wait.
 func TestTend(t *testing.T) {
 	f := newFabric(t, rdmatest.RXE)
-	a, _ := f.pair(Sizes{})
+	a, _ := f.pair(Config{})
 	stuck, resume := f.Pause()
 	defer resume()
 	alone := func() { // as if a call waited that had nothing under way when it began
@@ -70,7 +71,7 @@ func TestTend(t *testing.T) {
 func TestArmIgnored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFabric(t, rdmatest.ERDMA)
-		a, _ := f.pair(Sizes{})
+		a, _ := f.pair(Config{})
 		post := func() {
 			a.mu.Lock()
 			defer a.mu.Unlock()
@@ -99,22 +100,22 @@ func TestArmIgnored(t *testing.T) {
 func TestKeepAliveSilent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFabric(t, rdmatest.SIW)
-		l, err := (&ListenConfig{KeepAlive: 4 * time.Second}).Listen(t.Context(), "tcp", fabricHost+":0")
+		l, err := (&ListenConfig{Config: Config{KeepAlive: 4 * time.Second}}).Listen(t.Context(), fabricHost+":0")
 		if err != nil {
 			t.Fatal(err)
 		}
 		accepted := acceptAndHold(l)
-		z, err := new(Sizes).withDefaults()
+		z, err := new(Config).withDefaults()
 		if err != nil {
 			t.Fatal(err)
 		}
-		peer, cfg := newConn(), z.config()
-		cfg.Prepare = func(rc *rdmacm.Conn) error {
+		peer := newConn()
+		d := rdmacm.Dialer{Config: z.rdmacm(func(rc *rdmacm.Conn) error {
 			err := peer.verbs.prepare(rc, &z)
 			rc.SetPrivateData(peer.verbs.hello(&z).marshal())
 			return err
-		}
-		rc, err := rdmacm.DialAddrPort(t.Context(), l.Addr().(Addr).AddrPort(), &cfg)
+		})}
+		rc, err := d.Dial(t.Context(), l.Addr().String())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -158,7 +159,7 @@ func TestCycles(t *testing.T) {
 	for _, kind := range rdmatest.Kinds {
 		t.Run(kind.String(), func(t *testing.T) {
 			newFabric(t, kind)
-			l, err := Listen("rsocket", fabricHost+":0")
+			l, err := Listen(fabricHost + ":0")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -179,7 +180,7 @@ func cycle(l net.Listener) error {
 		}
 		said <- err
 	}()
-	c, err := Dial("rsocket", l.Addr().String())
+	c, err := Dial(context.Background(), l.Addr().String())
 	if err != nil {
 		return err
 	}

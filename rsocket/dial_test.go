@@ -16,21 +16,20 @@ import (
 // Accept goes on to the next.
 func TestStrangers(t *testing.T) {
 	newFabric(t, rdmatest.RXE)
-	l, err := Listen("rsocket4", fabricHost+":0")
+	l, err := Listen(fabricHost + ":0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
 	accepted := acceptAndClose(l)
-	at := l.Addr().(Addr).AddrPort()
 	for _, private := range [][]byte{nil, []byte("hello"), make([]byte, helloSize)} {
 		var rejected *rdmacm.RejectedError
-		_, err := rdmacm.DialAddrPort(t.Context(), at, &rdmacm.Config{PrivateData: private})
+		_, err := (&rdmacm.Dialer{Config: rdmacm.Config{PrivateData: private}}).Dial(t.Context(), l.Addr().String())
 		if !errors.As(err, &rejected) || rejected.Reason != rdmacm.RejectConsumer {
 			t.Errorf("%q: %v", private, err)
 		}
 	}
-	c, err := DialContext(t.Context(), "rsocket", l.Addr().String())
+	c, err := Dial(t.Context(), l.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +41,7 @@ func TestStrangers(t *testing.T) {
 // TestDialStranger: so is one that is dialled.
 func TestDialStranger(t *testing.T) {
 	newFabric(t, rdmatest.SIW)
-	l, err := rdmacm.Listen(fabricHost+":0", &rdmacm.Config{PrivateData: []byte("some other protocol")})
+	l, err := (&rdmacm.ListenConfig{Config: rdmacm.Config{PrivateData: []byte("some other protocol")}}).Listen(t.Context(), fabricHost+":0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +54,7 @@ func TestDialStranger(t *testing.T) {
 		}
 		accepted <- err
 	}()
-	_, err = DialContext(t.Context(), "tcp", l.Addr().String())
+	_, err = Dial(t.Context(), l.Addr().String())
 	var op *net.OpError
 	if !errors.Is(err, ErrProtocol) || !errors.As(err, &op) || op.Op != "dial" || op.Addr.String() != l.Addr().String() {
 		t.Error(err)
@@ -76,9 +75,9 @@ func TestDialErrors(t *testing.T) {
 		{Dialer{}, "udp", fabricHost + ":1", net.UnknownNetworkError("udp")},
 		{Dialer{}, "rsocket5", fabricHost + ":1", net.UnknownNetworkError("rsocket5")},
 		{Dialer{}, "tcp", fabricHost + ":1", syscall.ECONNREFUSED},
-		{Dialer{Sizes: Sizes{SendQueue: 15}}, "tcp", fabricHost + ":1", syscall.EINVAL},
-		{Dialer{Sizes: Sizes{RecvBuffer: 5001}}, "tcp", fabricHost + ":1", syscall.EINVAL},
-		{Dialer{Sizes: Sizes{SendBuffer: -1}}, "tcp", fabricHost + ":1", syscall.EINVAL},
+		{Dialer{Config: Config{SendQueue: 15}}, "tcp", fabricHost + ":1", syscall.EINVAL},
+		{Dialer{Config: Config{RecvBuffer: 5001}}, "tcp", fabricHost + ":1", syscall.EINVAL},
+		{Dialer{Config: Config{SendBuffer: -1}}, "tcp", fabricHost + ":1", syscall.EINVAL},
 		{Dialer{LocalAddr: netip.MustParseAddrPort("[::1]:5")}, "tcp6", fabricHost + ":1", nil},
 	} {
 		_, err := test.d.DialContext(t.Context(), test.network, test.address)
@@ -87,8 +86,9 @@ func TestDialErrors(t *testing.T) {
 			t.Errorf("%s %s: %v", test.network, test.address, err)
 		}
 	}
-	for _, network := range []string{"unix", "tcp5", ""} {
-		if _, err := Listen(network, fabricHost+":0"); !errors.Is(err, net.UnknownNetworkError(network)) {
+	for _, lc := range []ListenConfig{{Config: Config{SendQueue: 15}}, {Backlog: -1}} {
+		var op *net.OpError
+		if _, err := lc.Listen(t.Context(), fabricHost+":0"); !errors.As(err, &op) || op.Op != "listen" || !errors.Is(err, syscall.EINVAL) {
 			t.Error(err)
 		}
 	}
@@ -111,17 +111,17 @@ func acceptAndClose(l net.Listener) <-chan error {
 // the error tells of both.
 func TestDialFamilies(t *testing.T) {
 	newFabric(t, rdmatest.RXE)
-	l, err := Listen("tcp", fabricHost+":0")
+	l, err := Listen(fabricHost + ":0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
 	accepted := acceptAndClose(l)
-	var z Sizes
-	sizes, _ := z.withDefaults()
+	var z Config
+	cfg, _ := z.withDefaults()
 	there := l.Addr().(Addr).AddrPort()
 	nowhere, noOne := netip.MustParseAddrPort("[2001:db8::1]:1"), netip.AddrPortFrom(there.Addr(), 1)
-	c, err := new(Dialer).dialAll(t.Context(), []netip.AddrPort{nowhere, noOne, there}, &sizes)
+	c, err := new(Dialer).dialAll(t.Context(), []netip.AddrPort{nowhere, noOne, there}, &cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +131,7 @@ func TestDialFamilies(t *testing.T) {
 	if err := errors.Join(<-accepted, c.Close()); err != nil {
 		t.Error(err)
 	}
-	c, err = new(Dialer).dialAll(t.Context(), []netip.AddrPort{nowhere, noOne}, &sizes)
+	c, err = new(Dialer).dialAll(t.Context(), []netip.AddrPort{nowhere, noOne}, &cfg)
 	var op *net.OpError
 	if c != nil || !errors.As(err, &op) || op.Op != "dial" || !errors.Is(err, syscall.ECONNREFUSED) || !strings.Contains(err.Error(), nowhere.String()) {
 		t.Errorf("%v, %v", c, err)
@@ -141,7 +141,7 @@ func TestDialFamilies(t *testing.T) {
 // TestAcceptEnds: Close ends Accept.
 func TestAcceptEnds(t *testing.T) {
 	newFabric(t, rdmatest.RXE)
-	l, err := Listen("tcp", fabricHost+":0")
+	l, err := Listen(fabricHost + ":0")
 	if err != nil {
 		t.Fatal(err)
 	}

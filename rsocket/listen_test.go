@@ -21,12 +21,12 @@ func TestAcceptTemporary(t *testing.T) {
 	}{
 		{rdmatest.CallRegMR, syscall.ENOMEM}, // as with too little memlock
 		{rdmatest.CallCreateChannel, syscall.EMFILE},
-		{rdmatest.CallCreateQP, syscall.EINVAL}, // as with Sizes that the device does not have
+		{rdmatest.CallCreateQP, syscall.EINVAL}, // as with Config that the device does not have
 		{rdmatest.CallAllocPD, syscall.ENOSPC},
 	} {
 		t.Run(string(test.call), func(t *testing.T) {
 			f := newFabric(t, rdmatest.RXE)
-			l, err := Listen("rsocket", fabricHost+":0")
+			l, err := Listen(fabricHost + ":0")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -39,7 +39,7 @@ func TestAcceptTemporary(t *testing.T) {
 			f.Host(0).Device(0).Fail(test.call, skip, test.err)
 			dialled := make(chan error, 1)
 			go func() {
-				_, err := DialContext(t.Context(), "rsocket", l.Addr().String())
+				_, err := Dial(t.Context(), l.Addr().String())
 				dialled <- err
 			}()
 			_, err = l.Accept()
@@ -66,20 +66,20 @@ func TestAcceptPeersFault(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFabric(t, rdmatest.RXE)
-			l, err := Listen("rsocket", fabricHost+":0")
+			l, err := Listen(fabricHost + ":0")
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer l.Close()
 			accepted := acceptAndClose(l)
 			fault(f)
-			if c, err := DialContext(t.Context(), "rsocket", l.Addr().String()); err == nil {
+			if c, err := Dial(t.Context(), l.Addr().String()); err == nil {
 				t.Error("the fault did not strike")
 				_ = c.Close()
 				<-accepted
 				return
 			}
-			c, err := DialContext(t.Context(), "rsocket", l.Addr().String())
+			c, err := Dial(t.Context(), l.Addr().String())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -94,7 +94,7 @@ func TestAcceptPeersFault(t *testing.T) {
 func nextPeer(t *testing.T, l net.Listener) {
 	t.Helper()
 	accepted := acceptAndClose(l)
-	c, err := DialContext(t.Context(), "rsocket", l.Addr().String())
+	c, err := Dial(t.Context(), l.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +110,7 @@ func TestAcceptAbandoned(t *testing.T) {
 		for _, command := range []rdmatest.CMCommand{rdmatest.CMConnect, rdmatest.CMAccept} {
 			t.Run(kind.String()+" "+map[rdmatest.CMCommand]string{rdmatest.CMConnect: "connect", rdmatest.CMAccept: "accept"}[command], func(t *testing.T) {
 				f := newFabric(t, kind)
-				l, err := Listen("rsocket", fabricHost+":0")
+				l, err := Listen(fabricHost + ":0")
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -119,10 +119,10 @@ func TestAcceptAbandoned(t *testing.T) {
 				held := f.HoldCM(command)
 				ctx, cancel := context.WithCancel(t.Context())
 				go func() { <-held; cancel() }()
-				if _, err := DialContext(ctx, "rsocket", l.Addr().String()); !errors.Is(err, context.Canceled) {
+				if _, err := Dial(ctx, l.Addr().String()); !errors.Is(err, context.Canceled) {
 					t.Error(err)
 				}
-				c, err := DialContext(t.Context(), "rsocket", l.Addr().String())
+				c, err := Dial(t.Context(), l.Addr().String())
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -137,7 +137,7 @@ func TestAcceptAbandoned(t *testing.T) {
 // TestHTTPGoesOn: net/http's server goes on after an error that concerns one peer.
 func TestHTTPGoesOn(t *testing.T) {
 	f := newFabric(t, rdmatest.SIW)
-	l, err := Listen("rsocket", fabricHost+":0")
+	l, err := Listen(fabricHost + ":0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +145,7 @@ func TestHTTPGoesOn(t *testing.T) {
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(l) }()
 	f.Host(0).Device(0).Fail(rdmatest.CallRegMR, 2, syscall.ENOMEM)
-	if _, err := Dial("rsocket", l.Addr().String()); !errors.Is(err, syscall.ECONNREFUSED) && !errors.Is(err, syscall.ECONNRESET) {
+	if _, err := Dial(t.Context(), l.Addr().String()); !errors.Is(err, syscall.ECONNREFUSED) && !errors.Is(err, syscall.ECONNRESET) {
 		t.Error(err)
 	}
 	transport := &http.Transport{DialContext: new(Dialer).DialContext}

@@ -30,7 +30,7 @@ const (
 type modelEnd struct {
 	*stream
 	peer   *modelEnd
-	sizes  Sizes
+	sizes  Config
 	wire   []flight // posted, not arrived
 	words  []word   // arrived, not taken
 	done   []done   // completed, not taken
@@ -57,7 +57,7 @@ type flight struct {
 	torn  int // bytes that have arrived
 }
 
-func newModel(sizes [2]Sizes, iwarp bool) (a, b *modelEnd) {
+func newModel(sizes [2]Config, iwarp bool) (a, b *modelEnd) {
 	ends := [2]*modelEnd{}
 	var hellos [2]hello
 	for i := range ends {
@@ -247,8 +247,8 @@ func TestModel(t *testing.T) {
 	if testing.Short() {
 		seeds = 6
 	}
-	small := Sizes{SendBuffer: 4096, RecvBuffer: 4096, SendQueue: 16, RecvQueue: 16}
-	for _, sizes := range [][2]Sizes{{small, small}, {small, {SendBuffer: 8192, RecvBuffer: 20000, SendQueue: 40, RecvQueue: 100}},
+	small := Config{SendBuffer: 4096, RecvBuffer: 4096, SendQueue: 16, RecvQueue: 16}
+	for _, sizes := range [][2]Config{{small, small}, {small, {SendBuffer: 8192, RecvBuffer: 20000, SendQueue: 40, RecvQueue: 100}},
 		{{SendBuffer: 5000, RecvBuffer: 4098, SendQueue: 17, RecvQueue: 19}, small}} {
 		for _, iwarp := range []bool{false, true} {
 			for seed := range seeds {
@@ -379,7 +379,7 @@ type tellEnd struct {
 
 func playEnd(t *testing.T, kind rdmatest.Kind, what string, r *rand.Rand) {
 	f := newFabric(t, kind)
-	small := Sizes{SendBuffer: 4096, RecvBuffer: 4096, SendQueue: 16, RecvQueue: 16}
+	small := Config{SendBuffer: 4096, RecvBuffer: 4096, SendQueue: 16, RecvQueue: 16}
 	a, b, _, err := f.pipe(small)
 	if err != nil {
 		t.Fatal(err)

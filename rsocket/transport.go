@@ -40,12 +40,12 @@ const (
 )
 
 // prepare registers memory and posts all receives.
-func (v *transport) prepare(c *rdmacm.Conn, z *Sizes) (err error) {
-	v.conn, v.sends, v.recvs = c, z.SendBuffer, z.RecvQueue+spareRecvs
+func (v *transport) prepare(c *rdmacm.Conn, cfg *Config) (err error) {
+	v.conn, v.sends, v.recvs = c, cfg.SendBuffer, cfg.RecvQueue+spareRecvs
 	// The buffer behind the tables is aligned.
-	v.tables = (tableEntries*offerSize + z.Mappings*mappingSize + 63) &^ 63
+	v.tables = (tableEntries*offerSize + cfg.Mappings*mappingSize + 63) &^ 63
 	v.iwarp = !c.Device().Supports(verbs.QPTypeRC, verbs.OpRDMAWriteImm)
-	if v.shared, err = c.PD().AllocMR(v.tables+z.RecvBuffer, verbs.AccessLocalWrite|verbs.AccessRemoteWrite, nil); err != nil {
+	if v.shared, err = c.PD().AllocMR(v.tables+cfg.RecvBuffer, verbs.AccessLocalWrite|verbs.AccessRemoteWrite, nil); err != nil {
 		return err
 	}
 	c.Own(v.shared)
@@ -66,16 +66,16 @@ func (v *transport) prepare(c *rdmacm.Conn, z *Sizes) (err error) {
 	return nil
 }
 
-func (v *transport) hello(z *Sizes) *hello {
+func (v *transport) hello(cfg *Config) *hello {
 	at := v.shared.Addr()
-	return &hello{bigEndian: bigEndian, credits: uint16(z.RecvQueue), mappings: z.Mappings,
+	return &hello{bigEndian: bigEndian, credits: uint16(cfg.RecvQueue), mappings: cfg.Mappings,
 		table:  offer{at, v.shared.RKey(), tableEntries},
-		buffer: offer{at + uint64(v.tables), v.shared.RKey(), uint32(z.RecvBuffer / 2)}}
+		buffer: offer{at + uint64(v.tables), v.shared.RKey(), uint32(cfg.RecvBuffer / 2)}}
 }
 
-func (v *transport) memory(z *Sizes) memory {
+func (v *transport) memory(cfg *Config) memory {
 	b := v.shared.Bytes()
-	return memory{table: b[:tableEntries*offerSize], mappings: b[tableEntries*offerSize:][:z.Mappings*mappingSize],
+	return memory{table: b[:tableEntries*offerSize], mappings: b[tableEntries*offerSize:][:cfg.Mappings*mappingSize],
 		recv: b[v.tables:], send: v.own.Bytes()[:v.sends],
 		addr: v.shared.Addr() + uint64(v.tables), key: v.shared.RKey(), inline: int(v.conn.QP().Cap().MaxInline)}
 }
