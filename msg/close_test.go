@@ -342,7 +342,7 @@ func TestEndWithoutCompletions(t *testing.T) {
 func TestEndUnderCalls(t *testing.T) {
 	onFabrics(t, func(t *testing.T, _ *rdmatest.Fabric, cfg Config) {
 		for range 20 {
-			l, err := Listen(anyPort, &cfg)
+			l, err := (&ListenConfig{Config: cfg}).Listen(t.Context(), anyPort)
 			if err != nil {
 				t.Fatal(err)
 			}

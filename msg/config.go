@@ -3,13 +3,12 @@ package msg
 import (
 	"fmt"
 	"math/bits"
-	"net/netip"
 	"syscall"
 	"time"
 )
 
-// Config refines [Dial] and [Listen]. Nil and the zero value will do. It is not
-// changed, and may be shared. A negative number is refused, except in KeepAlive.
+// Config describes a connection. [Dialer] and [ListenConfig] embed it. The zero value is
+// valid. It is not changed, and may be shared. A negative number is refused, except in KeepAlive.
 type Config struct {
 	// Pool has what the connection shares with others. Nil: the connection has
 	// everything to itself, takes a descriptor, and a goroutine while no call waits.
@@ -43,13 +42,6 @@ type Config struct {
 	// still there. A peer that takes 30 seconds and more to hand out a piece of a large
 	// message is found at the same time. Zero: 15 seconds. Negative: never.
 	KeepAlive time.Duration
-
-	// Source is the local address to dial from; the zero value lets the routing table
-	// decide.
-	Source netip.AddrPort
-
-	// Backlog is how many connect requests may wait in a Listener. Zero: 128.
-	Backlog int
 }
 
 const (
@@ -72,15 +64,13 @@ type shape struct {
 	longest   int
 	memory    uint64 // of large messages, outside a pool
 	keepAlive time.Duration
-	source    netip.AddrPort
-	backlog   int
 }
 
 func (c *Config) shape() (s shape, err error) {
 	memory := 0
 	if c != nil {
 		s = shape{pool: c.Pool, eager: c.EagerSize, window: c.Window, longest: c.MaxMessage,
-			keepAlive: c.KeepAlive, source: c.Source, backlog: c.Backlog}
+			keepAlive: c.KeepAlive}
 		memory = c.MaxMemory
 	}
 	if s.eager == 0 {

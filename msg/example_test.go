@@ -18,7 +18,7 @@ import (
 // An echo server: each message goes back to where it came from.
 func Example() {
 	ctx := context.Background()
-	l, err := msg.Listen(":7471", nil)
+	l, err := msg.Listen(":7471")
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -57,7 +57,7 @@ func echo(ctx context.Context, c *msg.Conn) {
 // A client that sends a question without copying it.
 func ExampleConn_Alloc() {
 	ctx := context.Background()
-	c, err := msg.Dial(ctx, "10.0.0.1:7471", nil)
+	c, err := msg.Dial(ctx, "10.0.0.1:7471")
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -82,7 +82,7 @@ func ExampleConn_Alloc() {
 // peer's program.
 func ExampleConn_FetchAdd() {
 	ctx := context.Background()
-	c, err := msg.Dial(ctx, "10.0.0.1:7471", nil)
+	c, err := msg.Dial(ctx, "10.0.0.1:7471")
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -114,7 +114,8 @@ func ExamplePool() {
 	}
 	defer pool.Close()
 	cfg.Pool = pool
-	l, err := msg.Listen("10.0.0.1:7471", &cfg)
+	lc := msg.ListenConfig{Config: cfg}
+	l, err := lc.Listen(context.Background(), "10.0.0.1:7471")
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -137,7 +138,8 @@ func ExamplePool_Recv() {
 	if cfg.Pool, err = msg.NewPool(dev, 10000, &cfg); err != nil {
 		log.Fatal(err)
 	}
-	l, err := msg.Listen(":7471", &cfg)
+	lc := msg.ListenConfig{Config: cfg}
+	l, err := lc.Listen(context.Background(), ":7471")
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -269,7 +271,7 @@ func (exampleTest) Errorf(format string, args ...any) { log.Printf(format, args.
 // exampleConns are both ends of a connection between two hosts in software.
 func exampleConns(ctx context.Context) (client, server *msg.Conn) {
 	fabric := rdmatest.NewWith(exampleTest{}, &rdmatest.Options{Endless: true})
-	l, err := msg.Listen(fabric.Host(1).Addr()+":0", nil)
+	l, err := msg.Listen(fabric.Host(1).Addr() + ":0")
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -281,7 +283,7 @@ func exampleConns(ctx context.Context) (client, server *msg.Conn) {
 		}
 		accepted <- c
 	}()
-	if client, err = msg.Dial(ctx, l.Addr().String(), nil); err != nil {
+	if client, err = msg.Dial(ctx, l.Addr().String()); err != nil {
 		log.Fatal(err)
 	}
 	return client, <-accepted
@@ -290,7 +292,7 @@ func exampleConns(ctx context.Context) (client, server *msg.Conn) {
 // A listener says at which port it is when it was asked for any.
 func ExampleListener() {
 	fabric := rdmatest.NewWith(exampleTest{}, &rdmatest.Options{Endless: true})
-	l, err := msg.Listen(fabric.Host(0).Addr()+":0", nil)
+	l, err := msg.Listen(fabric.Host(0).Addr() + ":0")
 	if err != nil {
 		log.Fatal(err)
 	}

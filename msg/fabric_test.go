@@ -68,7 +68,7 @@ func newFabric(t *testing.T, kind rdmatest.Kind) *rdmatest.Fabric {
 
 func listen(t *testing.T, cfg *Config) *Listener {
 	t.Helper()
-	l, err := Listen(anyPort, cfg)
+	l, err := (&ListenConfig{Config: *cfg}).Listen(t.Context(), anyPort)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +86,7 @@ func meet(t *testing.T, l *Listener, cfg *Config) (dialled, accepted *Conn, dial
 		defer close(done)
 		accepted, acceptErr = l.Accept(ctx)
 	}()
-	dialled, dialErr = Dial(t.Context(), l.Addr().String(), cfg)
+	dialled, dialErr = (&Dialer{Config: *cfg}).Dial(t.Context(), l.Addr().String())
 	var rejected *rdmacm.RejectedError
 	if dialErr != nil && !errors.As(dialErr, &rejected) { // otherwise Accept is about to return the cause
 		cancel()
@@ -104,7 +104,7 @@ func meet(t *testing.T, l *Listener, cfg *Config) (dialled, accepted *Conn, dial
 // connect makes both ends of a connection, which are closed when the test ends.
 func connect(t *testing.T, cfg *Config) (dialled, accepted *Conn) {
 	t.Helper()
-	l, err := Listen(anyPort, cfg)
+	l, err := (&ListenConfig{Config: *cfg}).Listen(t.Context(), anyPort)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,14 +17,36 @@ type Listener struct {
 	closed  atomic.Bool
 }
 
-// Listen listens at an address that rdmacm.Listen takes.
-func Listen(address string, cfg *Config) (*Listener, error) {
-	s, err := cfg.shape()
+// ListenConfig listens with options. The zero value is valid, and listening with it is what
+// [Listen] does.
+type ListenConfig struct {
+	// Config describes the connections that [Listener.Accept] returns.
+	Config
+
+	// Resolver looks up names. Nil stands for net.DefaultResolver.
+	Resolver *net.Resolver
+
+	// Backlog is how many connections may be set up at a time, or wait for Accept. Zero
+	// stands for 128.
+	Backlog int
+}
+
+// Listen listens on an address with the defaults of [ListenConfig]. See [ListenConfig.Listen].
+func Listen(address string) (*Listener, error) {
+	return new(ListenConfig).Listen(context.Background(), address)
+}
+
+// Listen listens on an address such as "10.0.0.1:7471", or on all addresses of both families
+// of all RDMA devices, ":7471". With port 0 the kernel chooses the port. ctx bounds the
+// lookup of a name, and does not affect the Listener.
+func (lc *ListenConfig) Listen(ctx context.Context, address string) (*Listener, error) {
+	s, err := lc.Config.shape()
 	if err != nil {
 		return nil, failed("listen", err)
 	}
 	l := &Listener{pending: pendingConns{shape: s, accepts: true}}
-	if l.cm, err = rdmacm.Listen(address, l.pending.config()); err != nil {
+	cm := rdmacm.ListenConfig{Config: *l.pending.config(), Resolver: lc.Resolver, Backlog: lc.Backlog}
+	if l.cm, err = cm.Listen(ctx, address); err != nil {
 		return nil, failed("listen", err)
 	}
 	return l, nil

@@ -212,7 +212,7 @@ func TestBudgetRefused(t *testing.T) {
 	for name, cfg := range map[string]Config{
 		"less than a message": {MaxMessage: 5000, MaxMemory: 8191}, "negative": {MaxMemory: -1}, "a small pool": pooled,
 	} {
-		if _, err := Listen(anyPort, &cfg); !errors.Is(err, syscall.EINVAL) {
+		if _, err := (&ListenConfig{Config: cfg}).Listen(t.Context(), anyPort); !errors.Is(err, syscall.EINVAL) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

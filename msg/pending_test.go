@@ -45,7 +45,7 @@ func TestPendingEnd(t *testing.T) {
 				c.heap.all[&closedMemory{m, func() { made.end(); leaving = c.abandoned }}] = struct{}{}
 				return errors.Join(err, addErr)
 			}
-			cm, err := rdmacm.Dial(t.Context(), l.Addr().String(), settings)
+			cm, err := (&rdmacm.Dialer{Config: *settings}).Dial(t.Context(), l.Addr().String())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -54,7 +54,7 @@ func TestPendingEnd(t *testing.T) {
 			}
 			<-accepted
 			accepted = acceptOne(t, l)
-			if _, err := rdmacm.Dial(t.Context(), l.Addr().String(), made.config()); !errors.Is(err, net.ErrClosed) {
+			if _, err := (&rdmacm.Dialer{Config: *made.config()}).Dial(t.Context(), l.Addr().String()); !errors.Is(err, net.ErrClosed) {
 				t.Error(err)
 			}
 			if err := l.Close(); err != nil {
@@ -76,7 +76,7 @@ func TestPendingClosedEarly(t *testing.T) {
 		t.Fatal(err)
 	}
 	made := pendingConns{shape: shape, accepts: true}
-	l, err := rdmacm.Listen(anyPort, made.config())
+	l, err := (&rdmacm.ListenConfig{Config: *made.config()}).Listen(t.Context(), anyPort)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +91,7 @@ func TestPendingClosedEarly(t *testing.T) {
 			}
 			accepted <- cm
 		}()
-		dialled, err := Dial(t.Context(), l.Addr().String(), &small)
+		dialled, err := (&Dialer{Config: small}).Dial(t.Context(), l.Addr().String())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -82,7 +82,7 @@ func (c *EventChannel) Get(ctx context.Context) (*Event, error) {
 	case c.getting <- struct{}{}:
 		defer func() { <-c.getting }()
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return nil, getError(ctx, ctx.Err())
 	}
 	for {
 		ev, err := c.next(ctx)
@@ -114,11 +114,12 @@ func (c *EventChannel) read(ctx context.Context) (*Event, error) {
 }
 
 func getError(ctx context.Context, err error) error {
+	const op, object = "get event from", "event channel"
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
-		return ctx.Err()
+		return &OpError{Op: op, Object: object, Err: ctx.Err()}
 	}
 	if err := closedError(err); errors.Is(err, net.ErrClosed) {
-		return err
+		return &OpError{Op: op, Object: object, Err: net.ErrClosed}
 	}
 	return commandError("get event", nil, err)
 }

@@ -2,10 +2,12 @@ package rdmacm
 
 import (
 	"encoding/binary"
+	"fmt"
 	"sync/atomic"
 	"syscall"
 
 	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // Event is one report from the kernel. It holds copies only and stays valid
@@ -118,4 +120,74 @@ func errno(status int32) syscall.Errno {
 		return syscall.Errno(-int64(status))
 	}
 	return syscall.Errno(status)
+}
+
+// EventType says what happened to an ID.
+//
+// C: enum rdma_cm_event_type
+type EventType uint32
+
+// ADDR_CHANGE and TIMEWAIT_EXIT need no answer. Linux 6.12 does not have the last four yet. After DEVICE_REMOVAL the queue
+// pair, the ID and all else on that device has to be closed.
+const (
+	EventAddrResolved EventType = iota
+	EventAddrError
+	EventRouteResolved
+	EventRouteError
+	EventConnectRequest
+	EventConnectResponse
+	EventConnectError
+	EventUnreachable
+	EventRejected
+	EventEstablished
+	EventDisconnected
+	EventDeviceRemoval
+	EventMulticastJoin
+	EventMulticastError
+	EventAddrChange
+	EventTimewaitExit
+	EventAddrInfoResolved // ResolveService
+	EventAddrInfoError
+	EventUser     // WriteEvent
+	EventInternal // librdmacm's, to itself
+)
+
+var eventNames = [...]string{
+	"ADDR_RESOLVED", "ADDR_ERROR", "ROUTE_RESOLVED", "ROUTE_ERROR",
+	"CONNECT_REQUEST", "CONNECT_RESPONSE", "CONNECT_ERROR", "UNREACHABLE",
+	"REJECTED", "ESTABLISHED", "DISCONNECTED", "DEVICE_REMOVAL",
+	"MULTICAST_JOIN", "MULTICAST_ERROR", "ADDR_CHANGE", "TIMEWAIT_EXIT",
+	"ADDRINFO_RESOLVED", "ADDRINFO_ERROR", "USER", "INTERNAL",
+}
+
+// String names the event; a number that this package does not know prints as
+// Event(27).
+//
+// C: rdma_event_str
+func (t EventType) String() string {
+	if int(t) < len(eventNames) {
+		return eventNames[t]
+	}
+	return fmt.Sprintf("Event(%d)", uint32(t))
+}
+
+// UDPQKey is the Q_Key that the connection manager gives to every datagram queue
+// pair of the port spaces UDP and IPoIB.
+//
+// C: RDMA_UDP_QKEY
+const UDPQKey uint32 = 0x01234567
+
+// UDParam is how to reach the peer of a datagram ID.
+//
+// C: struct rdma_ud_param
+type UDParam struct {
+	QPNum uint32
+	QKey  uint32
+	AH    verbs.AHAttr
+}
+
+// decodeUD returns the private data, which an Event keeps in one place.
+func decodeUD(p *UDParam, w abi.RdmaUcmUdParam) []byte {
+	*p = UDParam{QPNum: w.QpNum, QKey: w.Qkey, AH: ahAttr(&w.AhAttr)}
+	return private(w.PrivateData[:], w.PrivateDataLen)
 }

@@ -51,7 +51,8 @@ func ExampleConfig_sharedCQ() {
 			}
 		}
 	}()
-	l, err := rdmacm.Listen("10.0.0.1:7471", &rdmacm.Config{PD: pd, QP: uverbs.QPOptions{SendCQ: cq, RecvCQ: cq}})
+	lc := rdmacm.ListenConfig{Config: rdmacm.Config{PD: pd, QP: uverbs.QPOptions{SendCQ: cq, RecvCQ: cq}}}
+	l, err := lc.Listen(context.Background(), "10.0.0.1:7471")
 	if err != nil {
 		log.Fatal(err)
 	}

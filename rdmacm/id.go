@@ -1,12 +1,15 @@
 package rdmacm
 
 import (
+	"encoding/binary"
 	"fmt"
 	"math"
+	"math/bits"
 	"net"
 	"slices"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/verbs"
@@ -182,4 +185,133 @@ func command[B any](id *ID, cmd uint32, fill func(*B)) error {
 	defer r.free()
 	fill(&r.body)
 	return closedError(id.channel().file.Command(r.in(), nil))
+}
+
+// Migrate moves id, and the events still queued for it, to another channel. It
+// waits until the events already got for it are acknowledged.
+//
+// C: rdma_migrate_id
+func (id *ID) Migrate(to *EventChannel) error {
+	id.joins.Lock()
+	from, groups := id.channel(), slices.Clone(id.groups)
+	if from == to {
+		id.joins.Unlock()
+		return nil
+	}
+	to.add(id, groups...) // before the kernel may report there
+	r := newRequest[abi.RdmaUcmMigrateId, abi.RdmaUcmMigrateResp](abi.RDMA_USER_CM_CMD_MIGRATE_ID)
+	defer r.free()
+	r.body.Response, r.body.Id = r.respAddr(), id.handle
+	var err error
+	if lent := from.file.Descriptor(func(fd uint32) {
+		r.body.Fd = fd
+		err = to.file.Command(r.in(), r.out())
+	}); lent != nil {
+		err = lent
+	}
+	if err != nil {
+		to.remove(id, groups...)
+		id.joins.Unlock()
+		return commandError("migrate", id, closedError(err))
+	}
+	id.mu.Lock()
+	id.ch = to
+	id.mu.Unlock()
+	id.joins.Unlock()
+	id.waitAcked(r.resp.EventsReported)
+	from.remove(id, groups...)
+	return nil
+}
+
+// SetTOS sets the IPv4 type of service or IPv6 traffic class of the
+// connection's packets. Set it before ResolveRoute.
+//
+// C: rdma_set_option(RDMA_OPTION_ID_TOS)
+func (id *ID) SetTOS(tos uint8) error {
+	return setIDOption(id, "TOS", abi.RDMA_OPTION_ID_TOS, [1]uint8{tos})
+}
+
+// SetReuseAddr lets several IDs share a local address. Set it before Bind.
+//
+// C: rdma_set_option(RDMA_OPTION_ID_REUSEADDR)
+func (id *ID) SetReuseAddr(on bool) error {
+	return setIDOption(id, "REUSEADDR", abi.RDMA_OPTION_ID_REUSEADDR, [1]int32{int32(flag(on))})
+}
+
+// SetAFOnly keeps an IPv6 wildcard address from standing for IPv4 too. Set it
+// before Bind.
+//
+// C: rdma_set_option(RDMA_OPTION_ID_AFONLY)
+func (id *ID) SetAFOnly(on bool) error {
+	return setIDOption(id, "AFONLY", abi.RDMA_OPTION_ID_AFONLY, [1]int32{int32(flag(on))})
+}
+
+// SetAckTimeout sets how long the queue pair waits for an acknowledgement before it sends
+// again. Zero stands for no limit. Other values are rounded up to the next one that queue
+// pairs have: 4.096 µs times a power of two, from 8.192 µs to 2 hours, 26 minutes and 36
+// seconds. A negative or longer one returns an error that matches syscall.EINVAL. iWARP
+// does not have this option. Set it before Connect or Accept.
+//
+// C: rdma_set_option(RDMA_OPTION_ID_ACK_TIMEOUT)
+func (id *ID) SetAckTimeout(d time.Duration) error {
+	exponent, err := ackTimeoutExponent(d)
+	if err != nil {
+		return &OpError{Op: "set option ACK_TIMEOUT", Object: id.String(), Err: err, Hint: d.String() + " is not from 0 to " + maxAckTimeout.String()}
+	}
+	return setIDOption(id, "ACK_TIMEOUT", abi.RDMA_OPTION_ID_ACK_TIMEOUT, [1]uint8{exponent})
+}
+
+// The timeouts of queue pairs are ackTimeoutUnit times 2 to a power of at most 31. A power
+// of 0 stands for no timeout.
+const (
+	ackTimeoutUnit = 4096 * time.Nanosecond
+	maxAckTimeout  = ackTimeoutUnit << 31
+)
+
+// ackTimeoutExponent returns the power for the shortest timeout that is at least d, and 0
+// for 0.
+func ackTimeoutExponent(d time.Duration) (uint8, error) {
+	switch {
+	case d < 0 || d > maxAckTimeout:
+		return 0, syscall.EINVAL
+	case d == 0:
+		return 0, nil
+	}
+	return uint8(max(bits.Len64(uint64((d-1)/ackTimeoutUnit)), 1)), nil
+}
+
+// setIDOption sets an option that all transports know.
+func setIDOption[T [1]uint8 | [1]int32](id *ID, name string, option uint32, value T) error {
+	return hinted("set option "+name, id, setOption(id, abi.RDMA_OPTION_ID, option, value), map[syscall.Errno]string{
+		syscall.EINVAL: "too late in the ID's life, or a value that the transport doesn't have",
+		syscall.ENOSYS: "this kernel has no such option",
+	})
+}
+
+// setOption lends the value to the kernel from where other commands have
+// their answer: memory that does not move.
+func setOption[T any](id *ID, level, option uint32, value T) error {
+	r := newRequest[abi.RdmaUcmSetOption, T](abi.RDMA_USER_CM_CMD_SET_OPTION)
+	defer r.free()
+	r.hdr.Out = 0
+	r.resp = value
+	r.body.Optval, r.body.Optlen = r.respAddr(), uint32(len(r.out()))
+	r.body.Id, r.body.Level, r.body.Optname = id.handle, level, option
+	return closedError(id.channel().file.Command(r.in(), r.out()))
+}
+
+// newCommand explains the answer of a kernel to a command that it does not know.
+const newCommand = "the ID is in the wrong state, or the kernel is too old: Linux 6.12 does not have this yet"
+
+// WriteEvent has the ID's channel report an event of the caller's own, EventUser with Arg
+// and, unless cause is 0, Err. So it wakes a goroutine, or another process with the same
+// channel, that waits in Get. The ID may be in any state.
+//
+// C: rdma_write_cm_event
+func (id *ID) WriteEvent(cause syscall.Errno, arg uint64) error {
+	err := command(id, abi.RDMA_USER_CM_CMD_WRITE_CM_EVENT, func(b *abi.RdmaUcmWriteCmEvent) {
+		b.Id, b.Event, b.Status = id.handle, uint32(EventUser), uint32(-int32(cause))
+		binary.NativeEndian.PutUint64(b.Param[:], arg)
+	})
+	return hinted("write an event of", id, err, map[syscall.Errno]string{syscall.EINVAL: newCommand})
 }

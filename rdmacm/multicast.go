@@ -1,7 +1,11 @@
 package rdmacm
 
 import (
+	"context"
+	"errors"
+	"net"
 	"net/netip"
+	"slices"
 	"syscall"
 
 	"github.com/goverbs/goverbs/internal/abi"
@@ -108,4 +112,183 @@ func (m *Multicast) attach(to *UDParam) error {
 		}
 		return err
 	})
+}
+
+func (m *Multicast) detach() error {
+	return m.id.lendQP(func(qp queuePair) error {
+		to := m.attached
+		if to == nil {
+			return nil
+		}
+		err := qp.DetachMcast(to.AH.DGID, to.AH.DLID)
+		if err == nil {
+			m.attached = nil
+		}
+		return err
+	})
+}
+
+// Leave ends the membership. Datagrams on their way to the queue pair may still arrive.
+// Like Destroy it waits until the events that Get has returned for the membership are
+// acknowledged. A second call returns net.ErrClosed.
+//
+// C: rdma_leave_multicast
+func (m *Multicast) Leave() error {
+	if m == nil {
+		return closeNil("Multicast")
+	}
+	const op = "leave multicast group"
+	if m.setLeft(true) {
+		return &OpError{Op: op, Object: m.group.String(), Err: net.ErrClosed}
+	}
+	err := m.detach()
+	if err == nil {
+		err = m.leave()
+	}
+	if err != nil {
+		m.setLeft(false)
+	}
+	return commandError(op, m.group, err)
+}
+
+func (m *Multicast) leave() error {
+	ch, reported, err := m.leaveKernel()
+	if err != nil {
+		return err
+	}
+	m.id.waitCount(&m.acked, reported)
+	ch.forget(m)
+	return nil
+}
+
+func (m *Multicast) leaveKernel() (ch *EventChannel, reported uint32, err error) {
+	id := m.id
+	id.joins.Lock()
+	defer id.joins.Unlock()
+	if id.isDestroyed() { // and the number may be another membership's
+		return nil, 0, net.ErrClosed
+	}
+	ch = id.channel()
+	r := newRequest[abi.RdmaUcmDestroyId, abi.RdmaUcmDestroyIdResp](abi.RDMA_USER_CM_CMD_LEAVE_MCAST)
+	defer r.free()
+	r.body.Response, r.body.Id = r.respAddr(), m.handle
+	if err := ch.file.Command(r.in(), r.out()); err != nil {
+		return nil, 0, closedError(err)
+	}
+	id.groups = slices.DeleteFunc(id.groups, func(other *Multicast) bool { return other == m })
+	return ch, r.resp.EventsReported, nil
+}
+
+func (m *Multicast) setLeft(left bool) (before bool) {
+	m.id.qpMu.Lock()
+	defer m.id.qpMu.Unlock()
+	before, m.left = m.left, left
+	return before
+}
+
+// Group is a multicast group that a datagram Conn has joined. The Peer is for
+// sending to all its members; the Group owns its AH.
+type Group struct {
+	Peer
+	Addr netip.Addr
+
+	conn   *Conn // that has joined
+	member *Conn // owns the ID of the membership
+}
+
+// JoinMulticast joins a group, 239.1.2.3 for instance, through c's device. c's
+// queue pair receives what is sent to it, its own messages included, unless flags
+// say JoinSendOnly. Any number of groups may be joined; Leave ends one, Close all.
+//
+// On RoCE v2 the kernel knows IPv4 groups only: others match
+// verbs.ErrNotSupported.
+//
+// C: rdma_join_multicast_ex
+func (c *Conn) JoinMulticast(ctx context.Context, group netip.Addr, flags JoinFlags) (*Group, error) {
+	s, err := c.sibling(joinOp, group.String())
+	if err != nil {
+		return nil, err
+	}
+	g := &Group{Addr: group, conn: c, member: s}
+	if err := g.join(ctx, flags); err != nil {
+		return nil, s.abandon(ctx, err)
+	}
+	return g, nil
+}
+
+func (g *Group) join(ctx context.Context, flags JoinFlags) error {
+	s := g.member
+	if err := s.bind(g.conn.local.Addr()); err != nil {
+		return err
+	}
+	if err := s.sameDevice(g.conn); err != nil {
+		return err
+	}
+	if _, err := s.id.JoinMulticast(g.Addr, flags); err != nil {
+		return err
+	}
+	ev, err := s.await(ctx, EventMulticastJoin)
+	if _, ok := err.(*OpError); ok {
+		return err
+	}
+	if err != nil {
+		return hinted(joinOp, g.Addr, err, joinHints)
+	}
+	return g.conn.addGroup(g, ev, flags)
+}
+
+// addGroup has the queue pair take part. Close waits meanwhile, and then knows of
+// the group.
+func (c *Conn) addGroup(g *Group, ev *Event, flags JoinFlags) error {
+	c.closing.Lock()
+	defer c.closing.Unlock()
+	if c.closed {
+		return net.ErrClosed
+	}
+	peer, err := newPeer(c.pd, ev)
+	if err != nil {
+		return err
+	}
+	g.Peer = *peer
+	g.member.link.add(peer.AH)
+	if flags != JoinSendOnly {
+		gid, lid := ev.UD.AH.DGID, ev.UD.AH.DLID
+		if err := c.qp.AttachMcast(gid, lid); err != nil {
+			return err
+		}
+		g.member.link.add(freeing(func() error { return c.qp.DetachMcast(gid, lid) }))
+	}
+	c.groups = append(c.groups, g)
+	return nil
+}
+
+// Leave ends the membership and closes the Peer's AH: work requests that use it
+// must have completed. Datagrams on their way may still arrive. A second call returns an
+// error that matches net.ErrClosed.
+//
+// C: rdma_leave_multicast
+func (g *Group) Leave() error {
+	if g == nil {
+		return closeNil("Group")
+	}
+	g.conn.closing.Lock()
+	defer g.conn.closing.Unlock()
+	return g.leave()
+}
+
+func (g *Group) leave() error {
+	err := g.member.Close()
+	if err == nil {
+		g.conn.groups = slices.DeleteFunc(g.conn.groups, func(other *Group) bool { return other == g })
+	}
+	return err
+}
+
+// leaveAll is for Close, which holds closing.
+func (c *Conn) leaveAll() error {
+	var errs []error
+	for _, g := range slices.Clone(c.groups) {
+		errs = append(errs, g.leave())
+	}
+	return errors.Join(errs...)
 }

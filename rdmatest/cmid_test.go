@@ -2,6 +2,7 @@ package rdmatest_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/rdmatest"
@@ -12,7 +13,7 @@ import (
 func TestAckTimeout(t *testing.T) {
 	for _, kind := range []rdmatest.Kind{rdmatest.RXE, rdmatest.MLX5} {
 		t.Run(kind.String(), func(t *testing.T) {
-			dialled, _ := meet(t, rdmatest.NewWith(t, &rdmatest.Options{Kind: kind}), &rdmacm.Config{AckTimeout: 21})
+			dialled, _ := meetBy(t, rdmatest.NewWith(t, &rdmatest.Options{Kind: kind}), &rdmacm.Dialer{AckTimeout: 8 * time.Second})
 			if a, err := dialled.QP().Query(); err != nil || a.Timeout != 21 {
 				t.Error(a, err)
 			}

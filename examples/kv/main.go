@@ -31,7 +31,10 @@ const entries, entrySize = 4096, 256
 func main() {
 	dev := flag.String("dev", "siw0", "serve on this RDMA `device`")
 	listen := flag.String("listen", ":7471", "serve at this `address`")
-	flag.Usage = func() { fmt.Fprintln(os.Stderr, "kv [options] serves; kv ADDRESS put KEY VALUE and kv ADDRESS get KEY ask a server."); flag.PrintDefaults() }
+	flag.Usage = func() {
+		fmt.Fprintln(os.Stderr, "kv [options] serves; kv ADDRESS put KEY VALUE and kv ADDRESS get KEY ask a server.")
+		flag.PrintDefaults()
+	}
 	flag.Parse()
 	if flag.NArg() == 0 {
 		log.Fatal(serve(*dev, *listen))
@@ -56,7 +59,8 @@ func serve(device, address string) error {
 	for at := 0; at < entries*entrySize; at += entrySize {
 		store(table.Bytes()[at:][:entrySize], nil)
 	}
-	l, err := msg.Listen(address, &msg.Config{Pool: pool})
+	lc := msg.ListenConfig{Config: msg.Config{Pool: pool}}
+	l, err := lc.Listen(context.Background(), address)
 	if err != nil {
 		return err
 	}
@@ -100,7 +104,7 @@ func store(entry, text []byte) {
 func ask(args []string, to io.Writer) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	c, err := msg.Dial(ctx, args[0], nil)
+	c, err := msg.Dial(ctx, args[0])
 	if err != nil {
 		return err
 	}

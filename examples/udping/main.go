@@ -86,7 +86,8 @@ func serve(address netip.AddrPort, _ int) error {
 	if _, err := rdmacm.OpenUD(address.Addr(), &rdmacm.Config{Prepare: e.prepare}); err != nil {
 		return err
 	}
-	l, err := rdmacm.Listen(address.String(), &rdmacm.Config{QP: uverbs.QPOptions{Type: verbs.QPTypeUD}})
+	lc := rdmacm.ListenConfig{Config: rdmacm.Config{QP: uverbs.QPOptions{Type: verbs.QPTypeUD}}}
+	l, err := lc.Listen(context.Background(), address.String())
 	if err != nil {
 		return err
 	}
@@ -120,7 +121,8 @@ func serve(address netip.AddrPort, _ int) error {
 
 func ping(address netip.AddrPort, n int) error {
 	var e end
-	conn, err := rdmacm.DialAddrPort(context.Background(), address, &rdmacm.Config{QP: uverbs.QPOptions{Type: verbs.QPTypeUD}, Prepare: e.prepare})
+	d := rdmacm.Dialer{Config: rdmacm.Config{QP: uverbs.QPOptions{Type: verbs.QPTypeUD}, Prepare: e.prepare}}
+	conn, err := d.Dial(context.Background(), address.String())
 	if err != nil {
 		return err
 	}
