@@ -16,7 +16,7 @@ import (
 // poller takes completions off the queues of one connection, or of all connections of a
 // pool, and hands them to the connections. It has a turn: the call that holds it polls, and
 // waits for events, for all calls that wait. While no call waits, the background does, so
-// that receives are posted again and credits are granted whatever the program does.
+// that receives are posted again and credits are granted even if the program makes no call.
 //
 // The zero value is the poller of a connection that something else drives.
 type poller struct {
