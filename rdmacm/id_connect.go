@@ -188,7 +188,7 @@ func (id *ID) connParam(op string, p *ConnParam, limit privateLimit) (*abi.RdmaU
 	if err := checkPrivate(op, id, p.PrivateData, limit); err != nil {
 		return nil, err
 	}
-	resources, depth, err := id.limits.settle(p)
+	resources, depth, err := id.limits.negotiate(p)
 	if err != nil {
 		return nil, &OpError{Op: op, Object: id.String(), Err: err}
 	}

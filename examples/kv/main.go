@@ -59,8 +59,7 @@ func serve(device, address string) error {
 	for at := 0; at < entries*entrySize; at += entrySize {
 		store(table.Bytes()[at:][:entrySize], nil)
 	}
-	lc := msg.ListenConfig{Config: msg.Config{Pool: pool}}
-	l, err := lc.Listen(context.Background(), address)
+	l, err := (&msg.ListenConfig{Config: msg.Config{Pool: pool}}).Listen(context.Background(), address)
 	if err != nil {
 		return err
 	}
