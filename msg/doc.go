@@ -1,8 +1,8 @@
 // Package msg carries messages over RDMA connections, with one-sided operations beside them.
 //
-//	l, err := msg.Listen(":7471", nil)
+//	l, err := msg.Listen(":7471")
 //	c, err := l.Accept(ctx)
-//	c, err := msg.Dial(ctx, "10.0.0.1:7471", nil)
+//	c, err := msg.Dial(ctx, "10.0.0.1:7471")
 //
 //	err = c.Send(ctx, []byte("question"))
 //	m, err := c.Recv(ctx)
@@ -31,7 +31,7 @@
 //
 //	func main() {
 //		ctx := context.Background()
-//		c, err := msg.Dial(ctx, "10.0.0.1:7471", nil)
+//		c, err := msg.Dial(ctx, "10.0.0.1:7471")
 //		if err != nil {
 //			log.Fatal(err)
 //		}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log"
 	"net"
+	"syscall"
 	"time"
 
 	"github.com/goverbs/goverbs/msg"
@@ -314,4 +315,25 @@ func ExampleMessage() {
 	fmt.Printf("%s\n", m.Bytes())
 	m.Release()
 	// Output: hello
+}
+
+// A listener with a small backlog and small buffers.
+func ExampleListenConfig() {
+	fabric := rdmatest.NewWith(exampleTest{}, &rdmatest.Options{Endless: true})
+	lc := msg.ListenConfig{Backlog: 16, Config: msg.Config{EagerSize: 256}}
+	l, err := lc.Listen(context.Background(), fabric.Host(0).Addr()+":0")
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(l.Close())
+	// Output: <nil>
+}
+
+// A dial that gives up after a second.
+func ExampleDialer() {
+	fabric := rdmatest.NewWith(exampleTest{}, &rdmatest.Options{Endless: true})
+	d := msg.Dialer{Timeout: time.Second}
+	_, err := d.Dial(context.Background(), fabric.Host(0).Addr()+":7471")
+	fmt.Println(errors.Is(err, syscall.ECONNREFUSED))
+	// Output: true
 }

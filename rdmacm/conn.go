@@ -132,7 +132,7 @@ func (c *Conn) event(ev *Event) {
 	}
 }
 
-func (c *Conn) doomed(cause error) { c.ending.note(c.because(cause)) }
+func (c *Conn) failing(cause error) { c.ending.note(c.because(cause)) }
 
 func (c *Conn) broken(err error) { c.ending.end(err) }
 
@@ -158,8 +158,8 @@ func (c *Conn) await(ctx context.Context, want EventType) (*Event, error) {
 	}
 }
 
-// take implements sink. It succeeds while a goroutine waits in await.
-func (c *Conn) take(do func()) bool {
+// tryRun implements sink. It succeeds while a goroutine waits in await.
+func (c *Conn) tryRun(do func()) bool {
 	select {
 	case c.turn <- do:
 		return true

@@ -12,9 +12,9 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// OpenDevice opens the RDMA device that has a local address, be it of a VLAN or a bond, and
-// returns the number of the port. The kernel's connection manager chooses both, as it does
-// for Dial and Listen.
+// OpenDevice opens the RDMA device of a local address, which may be that of a VLAN or a bond. It also
+// returns the number of the port. The kernel's connection manager chooses both, as it does for Dial
+// and Listen.
 //
 // C: rdma_bind_addr, id->verbs, id->port_num
 func OpenDevice(local netip.Addr) (dev *uverbs.Device, port uint32, err error) {
@@ -26,7 +26,7 @@ func OpenDevice(local netip.Addr) (dev *uverbs.Device, port uint32, err error) {
 	return dev, addr.Port, err
 }
 
-// deviceOf has an ID for as long as it takes to ask.
+// deviceOf binds a temporary ID to find the device of a local address.
 func deviceOf(local netip.Addr) (addr *Addr, err error) {
 	if err := ofOneDevice(local); err != nil {
 		return nil, err
@@ -47,7 +47,7 @@ func deviceOf(local netip.Addr) (addr *Addr, err error) {
 	return id.QueryAddr()
 }
 
-// ofOneDevice refuses addresses that more than one device may have.
+// ofOneDevice returns an error for an address that more than one device may have.
 func ofOneDevice(local netip.Addr) error {
 	if !local.IsValid() || local.IsUnspecified() || local.IsLoopback() {
 		return &OpError{Op: "bind", Object: local.String(), Err: syscall.EINVAL, Hint: "no device in particular has it: give an address of an interface with an RDMA link"}
@@ -55,15 +55,15 @@ func ofOneDevice(local netip.Addr) error {
 	return nil
 }
 
-// devices are the RDMA devices that connections of this process have open, by
-// kernel index: a thousand connections over one device open it once.
+// devices holds the RDMA devices that connections of this process have opened. A thousand connections
+// over one device open it once.
 var devices = deviceTable{open: uverbs.OpenIndex, shared: make(map[uint32]*sharedDevice)}
 
 type deviceTable struct {
 	open func(index uint32, guid verbs.GUID) (*uverbs.Device, error)
 
 	mu     sync.Mutex
-	shared map[uint32]*sharedDevice
+	shared map[uint32]*sharedDevice // by kernel index
 }
 
 type sharedDevice struct {
@@ -73,8 +73,8 @@ type sharedDevice struct {
 	refs  int
 }
 
-// get opens the device or shares the one that is open. The GUID guards against an
-// index that now stands for another device than it did.
+// get opens the device, or shares it if it is open. It compares the GUID too, because an index may be
+// reused for another device.
 func (t *deviceTable) get(index uint32, guid verbs.GUID) (*sharedDevice, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -91,8 +91,8 @@ func (t *deviceTable) get(index uint32, guid verbs.GUID) (*sharedDevice, error) 
 	return s, nil
 }
 
-// put closes the device with its last user. It fails, and may be tried again,
-// while objects are left on it.
+// put closes the device with its last user. While objects are left on the device it fails, and may be
+// called again.
 func (s *sharedDevice) put() error {
 	s.table.mu.Lock()
 	defer s.table.mu.Unlock()

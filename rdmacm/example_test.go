@@ -15,7 +15,7 @@ import (
 
 // A client that sends one message. It needs an RDMA link and a server, so it is
 // compiled but not run here.
-func ExampleDial() {
+func ExampleDialer() {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	d := rdmacm.Dialer{Config: rdmacm.Config{PrivateData: []byte("example")}}

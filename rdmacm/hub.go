@@ -12,32 +12,31 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// sink takes an ID's events, one at a time and in their order. event runs on the hub's
-// goroutine and must not wait there, except for the events that hub.deal gives a
-// goroutine of their own. The other methods must not wait either.
+// sink receives an ID's events, one at a time and in order. event runs on the hub's goroutine, where it
+// must not wait. It may wait only for the events that hub.deliver runs on a goroutine of their own.
+// The other methods must not wait.
 type sink interface {
-	// doomed tells why the queue pair is about to be moved to the error state.
-	doomed(cause error)
+	// failing reports the cause for which the queue pair is about to move to the error state.
+	failing(cause error)
 	event(*Event)
-	// broken tells that no more events will come.
+	// broken reports that no more events will come.
 	broken(error)
-	// take has a goroutine of the sink's do something that may wait. It reports whether one
-	// is there for that.
-	take(do func()) bool
+	// tryRun runs a function that may wait on a goroutine of the sink. It reports whether one
+	// was free.
+	tryRun(do func()) bool
 }
 
-// hub is an event channel with the goroutine that deals out its events. All
-// connections that were dialled share one; a listener shares one with the
-// connections it accepted, which may outlive it.
+// hub is an event channel with a goroutine that delivers its events. All connections that were dialled
+// share one. A listener shares one with the connections it accepted, which may outlive it.
 type hub struct {
 	kernel  kernel.Kernel
 	ch      *EventChannel
 	stopped chan struct{}
-	turns   sync.WaitGroup // see deal
+	running sync.WaitGroup // see deliver
 
 	mu     sync.Mutex
 	refs   int
-	failed error // why no more events come
+	failed error // the reason why no more events come
 }
 
 func newHub(k kernel.Kernel) (*hub, error) {
@@ -61,11 +60,11 @@ func (h *hub) run() {
 			}
 			return
 		}
-		h.deal(ev)
+		h.deliver(ev)
 	}
 }
 
-// newID makes an ID whose events go to s.
+// newID creates an ID whose events go to s.
 func (h *hub) newID(s sink, ps verbs.PortSpace) (*ID, error) {
 	id, err := h.ch.NewID(ps, 0)
 	if err != nil {
@@ -96,8 +95,8 @@ func (h *hub) hold() {
 	h.refs++
 }
 
-// release closes the channel with the last user and waits for the goroutine,
-// so it must not run on it.
+// release closes the channel with the last user and waits for the hub's goroutine, so it must not run
+// on that goroutine.
 func (h *hub) release() error {
 	h.mu.Lock()
 	h.refs--
@@ -107,23 +106,23 @@ func (h *hub) release() error {
 		return nil
 	}
 	dialHubs.forget(h)
-	// Not the channel's Close: an ID that the kernel would not destroy goes
-	// with the file.
+	// The channel's Close would fail if the kernel has failed to destroy an ID. Closing the file
+	// destroys such IDs too.
 	err := closedError(h.ch.file.Close())
 	<-h.stopped
-	h.turns.Wait()
+	h.running.Wait()
 	return err
 }
 
-// broken tells the owners of all IDs. No event will flush their queue pairs any
-// more, so broken flushes them, before it tells anybody.
+// broken reports the error to the sinks of all IDs. No event will flush their queue pairs any more, so
+// broken flushes each one before it calls the sink.
 func (c *EventChannel) broken(err error) {
 	c.mu.Lock()
 	ids := slices.Collect(maps.Values(c.ids))
 	c.mu.Unlock()
 	for _, id := range ids {
 		if s := id.sink(); s != nil {
-			s.doomed(err)
+			s.failing(err)
 			id.failQP()
 			s.broken(err)
 		}
@@ -142,25 +141,25 @@ func (id *ID) sink() sink {
 	return id.to
 }
 
-// deal passes an event on. Those upon which a queue pair is moved, which takes
-// several system calls, run beside those of other IDs, so that a device that is
-// slow with one connection holds up no other. The goroutine that waits for the
-// connection carries them out, or else one of the hub's. An ID's own keep their order.
-func (h *hub) deal(ev *Event) {
+// deliver delivers an event. An event that moves a queue pair takes several system calls, so it runs
+// concurrently with the events of other IDs: a device that is slow with one connection does not
+// stall others. It runs on the goroutine that waits for the connection or, if none waits, on a new
+// one. The events of one ID keep their order.
+func (h *hub) deliver(ev *Event) {
 	switch p := &ev.account.pending; {
 	case p.follow(ev):
 	case ev.movesQP():
 		p.begin()
 		run := func() { p.run(ev) }
-		if s := ev.account.sink(); s == nil || !s.take(run) {
-			h.turns.Go(func() { growStack(); run() })
+		if s := ev.account.sink(); s == nil || !s.tryRun(run) {
+			h.running.Go(func() { growStack(); run() })
 		}
 	default:
 		ev.deliver()
 	}
 }
 
-// movesQP tells whether the queue pair may be moved upon the event.
+// movesQP reports whether the event may move the queue pair.
 func (e *Event) movesQP() bool {
 	switch e.Type {
 	case EventConnectResponse, EventRejected, EventDisconnected, EventDeviceRemoval:
@@ -173,7 +172,7 @@ func (e *Event) movesQP() bool {
 func (e *Event) deliver() {
 	s := e.account.sink()
 	if cause := e.ends(); s != nil && cause != nil {
-		s.doomed(cause)
+		s.failing(cause)
 	}
 	if !e.react() {
 		return
@@ -184,7 +183,7 @@ func (e *Event) deliver() {
 	e.Ack()
 }
 
-// ends tells why the connection is over, if it is.
+// ends returns the cause for which the event ends the connection, or nil if it does not.
 func (e *Event) ends() error {
 	switch e.Type {
 	case EventDisconnected:
@@ -195,14 +194,14 @@ func (e *Event) ends() error {
 	return nil
 }
 
-// pending are an ID's events behind one that is being delivered.
+// pending holds an ID's events behind the one that is being delivered.
 type pending struct {
 	mu     sync.Mutex
 	busy   bool
 	events []*Event
 }
 
-// follow queues ev if another one is being delivered.
+// follow queues ev if another event is being delivered, and reports whether it did.
 func (p *pending) follow(ev *Event) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -218,7 +217,7 @@ func (p *pending) begin() {
 	p.busy = true
 }
 
-// run delivers ev and what has come behind it by then.
+// run delivers ev and the events that have been queued behind it.
 func (p *pending) run(ev *Event) {
 	for ; ev != nil; ev = p.next() {
 		ev.deliver()
@@ -237,11 +236,10 @@ func (p *pending) next() *Event {
 	return ev
 }
 
-// dialHubs are the hubs of the connections that were dialled, one a kernel, while
-// there are any: a descriptor and a goroutine for each would be most of what an idle
-// one takes.
-// The network namespace of an ID is that of the thread which makes it, not of the
-// thread which opened the channel.
+// dialHubs holds the hubs of the connections that were dialled, one for each kernel. An idle connection
+// needs little more than a descriptor and a goroutine, so sharing these saves most of its cost. Sharing
+// works across network namespaces: the namespace of an ID is that of the thread that creates it, not
+// of the thread that opened the channel.
 var dialHubs = sharedHubs{hubs: make(map[kernel.Kernel]*hub)}
 
 type sharedHubs struct {
@@ -271,7 +269,7 @@ func (s *sharedHubs) forget(h *hub) {
 	}
 }
 
-// join is hold for a caller that does not know whether the hub still runs.
+// join takes a reference if the hub still runs, and reports whether it did.
 func (h *hub) join() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -282,9 +280,9 @@ func (h *hub) join() bool {
 	return true
 }
 
-// growStack has the calling goroutine's stack grow to what making and moving a queue pair
-// takes. It is for a goroutine that has just begun: to grow step by step in the depth of
-// that costs more, because each frame is looked up each time.
+// growStack grows the calling goroutine's stack to the size that creating and moving a queue pair needs.
+// It is for a new goroutine. Growing step by step at a greater depth costs more, because each step
+// visits all frames.
 //
 //go:noinline
 func growStack() byte {
@@ -292,5 +290,5 @@ func growStack() byte {
 	return room[len(room)-int(zero)-1]
 }
 
-// zero keeps the compiler from doing without the room.
+// zero keeps the compiler from removing the array.
 var zero uint8

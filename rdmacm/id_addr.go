@@ -20,9 +20,8 @@ var bindHints = map[syscall.Errno]string{
 	syscall.ENODEV:        "no RDMA device on the interface with that address; rdmalink show lists the devices",
 }
 
-// Bind gives the ID its local address. The unspecified address (0.0.0.0, ::)
-// stands for all devices, port 0 for one of the kernel's choice; QueryAddr
-// tells which.
+// Bind sets the ID's local address. The unspecified address (0.0.0.0, ::) stands for all devices. With port
+// 0 the kernel chooses a port, which QueryAddr returns.
 //
 // C: rdma_bind_addr
 func (id *ID) Bind(addr netip.AddrPort) error {
@@ -37,8 +36,8 @@ func (id *ID) Bind(addr netip.AddrPort) error {
 	return hinted("bind", addr, err, bindHints)
 }
 
-// Listen lets connect requests come in, as events of type EventConnectRequest.
-// The kernel queues backlog of them; 0 or too many stand for the limit, sysctl
+// Listen makes the ID a listener. Connect requests arrive as events of type EventConnectRequest. The
+// kernel queues backlog of them. 0, or more than the limit, stands for the limit, which is sysctl
 // net.rdma_ucm.max_backlog.
 //
 // C: rdma_listen
@@ -49,9 +48,9 @@ func (id *ID) Listen(backlog int) error {
 	return hinted("listen", id, err, bindHints)
 }
 
-// ResolveAddr finds the RDMA device and the addresses for a destination. src
-// may be the zero value. EventAddrResolved or EventAddrError follows, the
-// latter with ETIMEDOUT when timeout, in steps of a millisecond, has passed.
+// ResolveAddr finds the RDMA device and the addresses for a destination. src may be the zero value.
+// EventAddrResolved or EventAddrError follows. The latter has ETIMEDOUT if timeout has passed. timeout is
+// rounded down to milliseconds, and is at least one.
 //
 // C: rdma_resolve_addr
 func (id *ID) ResolveAddr(src, dst netip.AddrPort, timeout time.Duration) error {
@@ -79,8 +78,8 @@ func (id *ID) ResolveRoute(timeout time.Duration) error {
 	return commandError("resolve route", id, err)
 }
 
-// resolveError explains why the kernel finds no RDMA way to dst. It serves the
-// command and the event.
+// resolveError explains why the kernel finds no RDMA device or route to dst. It is for the errors of both
+// the command and the event.
 func resolveError(op string, dst netip.AddrPort, err error) error {
 	if err == nil {
 		return nil
@@ -107,8 +106,8 @@ func milliseconds(d time.Duration) uint32 {
 	return uint32(min(max(d.Milliseconds(), 1), 1<<31-1))
 }
 
-// Addr is where an ID is. Before it is bound to a device, Port is 0 and
-// DeviceIndex and NodeGUID mean nothing. PKey is InfiniBand's; the kernel leaves it
+// Addr holds the addresses and the device of an ID. Before the ID is bound to a device, Port is 0, and
+// DeviceIndex and NodeGUID have no meaning. PKey is for InfiniBand; the kernel leaves it
 // 0 for RoCE, where all goes with 0xffff.
 type Addr struct {
 	Local, Remote netip.AddrPort
@@ -118,7 +117,7 @@ type Addr struct {
 	PKey          uint16
 }
 
-// QueryAddr asks the kernel for the ID's addresses and device.
+// QueryAddr returns the ID's addresses and device.
 //
 // C: rdma_get_local_addr, rdma_get_peer_addr, id->verbs, id->port_num
 func (id *ID) QueryAddr() (*Addr, error) {
@@ -136,8 +135,8 @@ func (id *ID) QueryAddr() (*Addr, error) {
 	}, nil
 }
 
-// isOn compares indexes unless the device has none because only sysfs could be
-// asked about it.
+// isOn reports whether the ID is on the device. A device that was found through sysfs alone has no index;
+// then only the GUIDs are compared.
 func (a *Addr) isOn(info uverbs.DeviceInfo) bool {
 	return a.NodeGUID == info.NodeGUID && (a.DeviceIndex == info.Index || info.Index == 0)
 }
@@ -150,7 +149,7 @@ func (a *Addr) mustBeOn(info uverbs.DeviceInfo, what string) error {
 		Hint: fmt.Sprintf("needed is one on the RDMA device with index %d", a.DeviceIndex)}
 }
 
-// QueryGID asks for the GIDs at both ends of the path.
+// QueryGID returns the GIDs of both ends of the path.
 //
 // C: id->route.addr.addr.ibaddr
 func (id *ID) QueryGID() (local, remote verbs.GID, err error) {

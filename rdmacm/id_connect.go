@@ -10,13 +10,12 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// Connect asks the peer for a connection, once the route is resolved.
-// EventEstablished follows, or EventRejected, EventUnreachable or
-// EventConnectError.
+// Connect sends a connect request to the peer. The route must be resolved. EventEstablished follows, or
+// EventRejected, EventUnreachable or EventConnectError.
 //
-// On iWARP the kernel makes the TCP connection within this call, for two
-// minutes if nobody answers. When ctx ends meanwhile, Connect destroys the ID
-// and returns an error that matches ctx.Err().
+// On iWARP the kernel establishes the TCP connection within this call, which takes two minutes if
+// there is no answer. If ctx ends meanwhile, Connect destroys the ID and returns an error that matches
+// ctx.Err().
 //
 // C: rdma_connect
 func (id *ID) Connect(ctx context.Context, p *ConnParam) error {
@@ -45,15 +44,14 @@ func (id *ID) Connect(ctx context.Context, p *ConnParam) error {
 	err = connect()
 	close(over)
 	if !stop() {
-		<-destroyed // or it might interrupt what the thread does next
+		<-destroyed // or it might interrupt the thread's next system call
 		return &OpError{Op: op, Object: id.String(), Err: ctx.Err()}
 	}
 	return err
 }
 
-// destroyUnder ends a CONNECT that waits in the kernel. The Go runtime has
-// interrupted calls begin anew; with the ID gone there is nothing left for this
-// one to begin with.
+// destroyUnder ends a CONNECT that waits in the kernel. The Go runtime restarts interrupted calls. With
+// the ID destroyed, the restarted call fails.
 func (id *ID) destroyUnder(interrupt interrupter, over <-chan struct{}) {
 	go id.Destroy() // returns when CONNECT has
 	for {
@@ -76,9 +74,8 @@ var connectHints = map[syscall.Errno]string{
 	syscall.ENOENT:       "the peer gave up meanwhile, or the ID is destroyed",
 }
 
-// Accept answers a connect request with yes. With a queue pair attached it
-// brings that to RTS first, except on iWARP, where the kernel does so.
-// EventEstablished follows.
+// Accept accepts a connect request. It first moves an attached queue pair to RTS, except on iWARP, where
+// the kernel does that. EventEstablished follows.
 //
 // C: rdma_accept
 func (id *ID) Accept(p *ConnParam) error {
@@ -99,20 +96,20 @@ func (id *ID) Accept(p *ConnParam) error {
 	return hinted(op, id, err, connectHints)
 }
 
-// Reject answers a connect request with no. The ID must still be destroyed.
+// Reject refuses a connect request. The ID must still be destroyed.
 //
 // C: rdma_reject
 func (id *ID) Reject(private []byte) error { return id.reject(private, 0) }
 
-// RejectECE is Reject because of the options in [ConnParam].ECE, which the peer may leave
-// out and try again. The peer's error matches RejectVendorOption.
+// RejectECE refuses a connect request because of the options in [ConnParam].ECE. The peer may try again
+// without them. Its [RejectedError] has the reason RejectVendorOption.
 //
 // C: rdma_reject_ece
 func (id *ID) RejectECE(private []byte) error {
 	return id.reject(private, uint8(RejectVendorOption))
 }
 
-// reject says no for a reason; 0 is the kernel's default, RejectConsumer.
+// reject refuses a connect request for a reason. 0 stands for the kernel's default, RejectConsumer.
 func (id *ID) reject(private []byte, reason uint8) error {
 	const op = "reject"
 	id.learnTransport()
@@ -129,10 +126,9 @@ func (id *ID) reject(private []byte, reason uint8) error {
 	return hinted(op, id, err, connectHints)
 }
 
-// Disconnect ends the connection and, except on iWARP, moves an attached queue
-// pair to the error state, so that outstanding work is flushed. Both sides get
-// EventDisconnected; except on iWARP this side gets it when the peer has answered
-// its own with Disconnect too.
+// Disconnect ends the connection. Except on iWARP, it also moves an attached queue pair to the error
+// state, which flushes outstanding work. Both sides get EventDisconnected. Except on iWARP, this side
+// gets it once the peer has called Disconnect too, in answer to its own event.
 //
 // C: rdma_disconnect
 func (id *ID) Disconnect() error {
@@ -149,9 +145,9 @@ func (id *ID) disconnect() error {
 	return hinted("disconnect", id, err, connectHints)
 }
 
-// Notify tells the connection manager of an asynchronous event that its queue pair had.
-// EventCommEst is the one it wants to know: a message came in before the peer's
-// confirmation, which was lost, so the connection is there.
+// Notify passes an asynchronous event of the queue pair to the connection manager. It acts on
+// EventCommEst: a message has arrived although the peer's confirmation was lost, so the connection is
+// established.
 //
 // C: rdma_notify
 func (id *ID) Notify(event uverbs.EventType) error {
@@ -159,13 +155,12 @@ func (id *ID) Notify(event uverbs.EventType) error {
 		b.Id, b.Event = id.handle, uint32(event)
 	})
 	return hinted("notify", id, err, map[syscall.Errno]string{
-		syscall.EINVAL: "an event that does not concern connections, or no connection is being made",
+		syscall.EINVAL: "an event that does not concern connections, or no connection is being set up",
 	})
 }
 
-// Establish completes a connection on the active side after
-// EventConnectResponse, for an ID without attached queue pair: its owner has
-// brought the queue pair to RTS.
+// Establish completes a connection on the active side after EventConnectResponse. It is for an ID without
+// an attached queue pair. The caller must have moved its queue pair to RTS.
 //
 // C: rdma_establish
 func (id *ID) Establish() error {
@@ -175,7 +170,7 @@ func (id *ID) Establish() error {
 	return hinted("establish", id, err, connectHints)
 }
 
-// connParam decides what goes to the peer and checks it.
+// connParam checks the parameters and returns those for the peer.
 func (id *ID) connParam(op string, p *ConnParam, limit privateLimit) (*abi.RdmaUcmConnParam, error) {
 	if p == nil {
 		p = new(ConnParam)
@@ -188,7 +183,7 @@ func (id *ID) connParam(op string, p *ConnParam, limit privateLimit) (*abi.RdmaU
 	if err := checkPrivate(op, id, p.PrivateData, limit); err != nil {
 		return nil, err
 	}
-	resources, depth, err := id.limits.settle(p)
+	resources, depth, err := id.limits.negotiate(p)
 	if err != nil {
 		return nil, &OpError{Op: op, Object: id.String(), Err: err}
 	}

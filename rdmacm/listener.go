@@ -258,9 +258,9 @@ func (l *Listener) event(ev *Event) {
 	}
 }
 
-func (l *Listener) doomed(error) {}
+func (l *Listener) failing(error) {}
 
-func (l *Listener) take(func()) bool { return false }
+func (l *Listener) tryRun(func()) bool { return false }
 
 func (l *Listener) broken(cause error) { l.end(&listenerEnd{cause}) }
 

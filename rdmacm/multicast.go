@@ -11,7 +11,7 @@ import (
 	"github.com/goverbs/goverbs/internal/abi"
 )
 
-// JoinFlags say how to take part in a multicast group.
+// JoinFlags is the kind of a membership in a multicast group.
 //
 // C: enum rdma_cm_mc_join_flags
 type JoinFlags uint16
@@ -26,10 +26,10 @@ const (
 // called concurrently.
 type Multicast struct {
 	id     *ID
-	uid    uint64 // the kernel's name for us in events
+	uid    uint64 // identifies the membership in events
 	group  netip.Addr
 	flags  JoinFlags
-	handle uint32 // our name for the kernel's object; guarded by id.joins
+	handle uint32 // identifies the membership in commands; guarded by id.joins
 	acked  uint32 // guarded by id.mu
 
 	// Guarded by id.qpMu.
@@ -37,8 +37,8 @@ type Multicast struct {
 	attached *UDParam // where the ID's queue pair is attached
 }
 
-// notSupported is the kernel's own number for it, which joining lets out: user
-// space has no name for it.
+// notSupported is the kernel's internal ENOTSUPP, which JOIN_MCAST returns although user space has no name
+// for it.
 const notSupported = syscall.Errno(524)
 
 const joinOp = "join multicast group"
@@ -50,12 +50,12 @@ var joinHints = map[syscall.Errno]string{
 	syscall.EOPNOTSUPP: "the kernel has no IPv6 multicast over RoCE v2",
 }
 
-// JoinMulticast makes the ID a member of a group, 239.1.2.3 for instance. It
-// takes an ID with a device that is not connected, so one that was bound to an
-// address, or has resolved the group's. EventMulticastJoin or
-// EventMulticastError follows; the former tells with UD how to send to the
-// group. A queue pair attached to the ID receives from then on, unless flags say
-// JoinSendOnly; without one, attach yours to UD.AH.DGID. An ID may join several
+// JoinMulticast makes the ID a member of a group, such as 239.1.2.3. The ID must have a device and must
+// not be connected: it is bound to an address, or has resolved the group's. EventMulticastJoin or
+// EventMulticastError follows. The UD of the former is the destination for datagrams to the group.
+//
+// A queue pair that is attached to the ID then receives datagrams of the group, unless flags is
+// JoinSendOnly. Without an attached queue pair, attach yours to UD.AH.DGID. An ID may join several
 // groups.
 //
 // C: rdma_join_multicast, rdma_join_multicast_ex
@@ -97,7 +97,7 @@ func (m *Multicast) join(body abi.RdmaUcmJoinMcast) error {
 	return nil
 }
 
-// attach has an attached queue pair receive what the group is sent.
+// attach attaches the ID's queue pair to the group, if there is one.
 func (m *Multicast) attach(to *UDParam) error {
 	if m == nil || m.flags == JoinSendOnly {
 		return nil
@@ -128,9 +128,9 @@ func (m *Multicast) detach() error {
 	})
 }
 
-// Leave ends the membership. Datagrams on their way to the queue pair may still arrive.
-// Like Destroy it waits until the events that Get has returned for the membership are
-// acknowledged. A second call returns net.ErrClosed.
+// Leave ends the membership. Datagrams that are under way may still arrive. Like Destroy, it waits until
+// all events that Get has returned for the membership are acknowledged. A second call returns an error
+// that matches net.ErrClosed.
 //
 // C: rdma_leave_multicast
 func (m *Multicast) Leave() error {
@@ -165,7 +165,7 @@ func (m *Multicast) leaveKernel() (ch *EventChannel, reported uint32, err error)
 	id := m.id
 	id.joins.Lock()
 	defer id.joins.Unlock()
-	if id.isDestroyed() { // and the number may be another membership's
+	if id.isDestroyed() { // and the handle may belong to another membership
 		return nil, 0, net.ErrClosed
 	}
 	ch = id.channel()
@@ -186,8 +186,8 @@ func (m *Multicast) setLeft(left bool) (before bool) {
 	return before
 }
 
-// Group is a multicast group that a datagram Conn has joined. The Peer is for
-// sending to all its members; the Group owns its AH.
+// Group is a multicast group that a datagram Conn has joined. The Peer is the destination for datagrams to
+// all members. The Group owns its AH.
 type Group struct {
 	Peer
 	Addr netip.Addr
@@ -196,12 +196,11 @@ type Group struct {
 	member *Conn // owns the ID of the membership
 }
 
-// JoinMulticast joins a group, 239.1.2.3 for instance, through c's device. c's
-// queue pair receives what is sent to it, its own messages included, unless flags
-// say JoinSendOnly. Any number of groups may be joined; Leave ends one, Close all.
+// JoinMulticast joins a group, such as 239.1.2.3, through c's device. c's queue pair then receives the
+// datagrams of the group, including its own, unless flags is JoinSendOnly. A Conn may join any number of
+// groups. Leave leaves one, and Close leaves all.
 //
-// On RoCE v2 the kernel knows IPv4 groups only: others match
-// verbs.ErrNotSupported.
+// On RoCE v2 the kernel supports only IPv4 groups. For others the error matches verbs.ErrNotSupported.
 //
 // C: rdma_join_multicast_ex
 func (c *Conn) JoinMulticast(ctx context.Context, group netip.Addr, flags JoinFlags) (*Group, error) {
@@ -237,8 +236,7 @@ func (g *Group) join(ctx context.Context, flags JoinFlags) error {
 	return g.conn.addGroup(g, ev, flags)
 }
 
-// addGroup has the queue pair take part. Close waits meanwhile, and then knows of
-// the group.
+// addGroup attaches the queue pair to the group. Close waits meanwhile, and then leaves the group.
 func (c *Conn) addGroup(g *Group, ev *Event, flags JoinFlags) error {
 	c.closing.Lock()
 	defer c.closing.Unlock()
@@ -262,9 +260,9 @@ func (c *Conn) addGroup(g *Group, ev *Event, flags JoinFlags) error {
 	return nil
 }
 
-// Leave ends the membership and closes the Peer's AH: work requests that use it
-// must have completed. Datagrams on their way may still arrive. A second call returns an
-// error that matches net.ErrClosed.
+// Leave ends the membership and closes the Peer's AH. Work requests that use the AH must have completed.
+// Datagrams that are under way may still arrive. A second call returns an error that matches
+// net.ErrClosed.
 //
 // C: rdma_leave_multicast
 func (g *Group) Leave() error {
@@ -284,7 +282,7 @@ func (g *Group) leave() error {
 	return err
 }
 
-// leaveAll is for Close, which holds closing.
+// leaveAll leaves all groups. The caller holds closing.
 func (c *Conn) leaveAll() error {
 	var errs []error
 	for _, g := range slices.Clone(c.groups) {

@@ -8,9 +8,9 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Path is a way from one port to another, as subnet administration describes it
-// (PathRecord, section 15.2.5.16 of the InfiniBand specification). On RoCE the kernel
-// makes one up: it has no LIDs, and most fields are 0.
+// Path is a path from one port to another, as a record of subnet administration (PathRecord, section
+// 15.2.5.16 of the InfiniBand specification). On RoCE the kernel synthesizes it, without LIDs and with
+// most fields 0.
 //
 // C: struct ibv_path_record
 type Path struct {
@@ -27,14 +27,14 @@ type Path struct {
 	QoSClass     uint16 // 12 bits
 	SL           uint8  // service level, 4 bits
 
-	// The selectors say how the value behind them is meant: 0 greater than, 1 less
-	// than, 2 exactly, 3 the largest there is (for life times the smallest).
+	// A selector is how to compare the value behind it: 0 greater than, 1 less than, 2 equal,
+	// 3 the largest available (for lifetimes the smallest).
 	MTUSelector      uint8
 	MTU              verbs.MTU
 	RateSelector     uint8
 	Rate             uint8 // as PortInfo codes rates: 2 is 2.5 Gbit/s, 3 is 10 Gbit/s, ...
 	LifeTimeSelector uint8
-	LifeTime         uint8 // 4.096 µs times 2 to its power
+	LifeTime         uint8 // 4.096 µs times 2 to the power of LifeTime
 	Preference       uint8 // 0 is best
 }
 
@@ -59,7 +59,7 @@ func parsePath(b [pathSize]byte) Path {
 	}
 }
 
-// wire is the way back. Bits beyond a field's width are dropped.
+// wire returns the record of a path. It drops bits beyond a field's width.
 func (p *Path) wire() (b [pathSize]byte) {
 	be := binary.BigEndian
 	be.PutUint64(b[0:], p.ServiceID)
@@ -78,11 +78,10 @@ func (p *Path) wire() (b [pathSize]byte) {
 	return b
 }
 
-// maxPaths is as many as a port can have to another.
+// maxPaths is how many paths fit into an answer.
 const maxPaths = 6
 
-// QueryPaths asks for the paths that ResolveRoute found, the one in use first. iWARP has
-// none.
+// QueryPaths returns the paths that ResolveRoute found. The first one is in use. iWARP has none.
 //
 // C: id->route.path_rec
 func (id *ID) QueryPaths() ([]Path, error) {
@@ -103,9 +102,8 @@ func (id *ID) QueryPaths() ([]Path, error) {
 	return paths, nil
 }
 
-// SetPath takes the place of ResolveRoute: the connection uses this path.
-// EventRouteResolved follows. It needs an ID whose address is resolved, on InfiniBand or
-// RoCE.
+// SetPath sets the path that the connection uses. It replaces ResolveRoute. EventRouteResolved follows.
+// The ID's address must be resolved, and the transport must be InfiniBand or RoCE.
 //
 // C: rdma_set_option(RDMA_OPTION_IB_PATH)
 func (id *ID) SetPath(p *Path) error {
@@ -116,11 +114,11 @@ func (id *ID) SetPath(p *Path) error {
 	})
 }
 
-// usedPath is what the kernel wants a path's flags to say: it is for packets and
-// messages of connection management, the first choice, and goes both ways.
+// usedPath has the flags that the kernel requires of a path: for data and for connection management,
+// primary, bidirectional.
 const usedPath = 1<<0 | 1<<1 | 1<<3 | 1<<5
 
-// bytesOfRecord is the record's bytes, which the structure has as words.
+// bytesOfRecord returns the bytes of a record, which the structure holds as words.
 func bytesOfRecord(words [pathSize / 4]uint32) (b [pathSize]byte) {
 	for i, word := range words {
 		binary.NativeEndian.PutUint32(b[4*i:], word)

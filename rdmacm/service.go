@@ -10,8 +10,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Service is a service that InfiniBand's subnet administrator knows, with its ID or by
-// its name.
+// Service is a record of a service in InfiniBand's subnet administrator.
 //
 // C: struct ib_user_service_rec
 type Service struct {
@@ -19,20 +18,20 @@ type Service struct {
 	Name  string // at most 63 bytes
 	GID   verbs.GID
 	PKey  uint16
-	Lease time.Duration // how long it stays known; see LeaseForEver
+	Lease time.Duration // how long the record is kept; see LeaseForEver
 	Key   [16]byte
 	Data  [64]byte // the service's own
 }
 
-// LeaseForEver is the lease of a service that stays until it is deleted.
+// LeaseForEver is the lease of a record that is kept until it is deleted.
 const LeaseForEver = (1<<32 - 1) * time.Second
 
 const maxServiceName = abi.RDMA_USER_CM_IB_SERVICE_NAME_SIZE - 1
 
-// ResolveService asks InfiniBand's subnet administrator for the services with a name or,
-// if the name is empty, an ID. The ID must be bound to an address (BindIB, Bind).
-// EventAddrInfoResolved or EventAddrInfoError follows; QueryServices then tells what
-// there is. Linux 6.12 does not have it yet, and only an InfiniBand link layer does.
+// ResolveService asks InfiniBand's subnet administrator for the services with a name or, if the name is
+// empty, with a service ID. The ID must be bound to an address (BindIB, Bind). EventAddrInfoResolved or
+// EventAddrInfoError follows. After the former, QueryServices returns the services. Only an InfiniBand
+// link layer has this, and Linux 6.12 does not have it yet.
 //
 // C: rdma_resolve_addrinfo
 func (id *ID) ResolveService(name string, serviceID uint64) error {
@@ -61,11 +60,11 @@ var serviceHints = map[syscall.Errno]string{
 
 const onlyInfiniBand = "only InfiniBand has a subnet administrator, which Linux 6.12 can't ask yet"
 
-// maxServices is as many as fit into an answer.
+// maxServices is how many services fit into an answer.
 const maxServices = 6
 
-// QueryServices asks for the services that ResolveService found, of many the first six. If
-// there is none the error matches syscall.ENODATA.
+// QueryServices returns the services that ResolveService found, but at most six. If there are none, the
+// error matches syscall.ENODATA.
 //
 // C: rdma_query_addrinfo
 func (id *ID) QueryServices() ([]Service, error) {
@@ -103,7 +102,7 @@ func decodeService(w *abi.IbUserServiceRec) Service {
 	return s
 }
 
-// hostOrder32 reads a number that the kernel leaves in big endian.
+// hostOrder32 converts a number that the kernel leaves in big endian.
 func hostOrder32(v uint32) uint32 {
 	return binary.BigEndian.Uint32(binary.NativeEndian.AppendUint32(nil, v))
 }

@@ -13,14 +13,14 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// The kernel's own numbers, whatever the platform this compiles on.
+// These are Linux's numbers on all platforms.
 const (
 	afInet  = 2
 	afInet6 = 10
 )
 
-// putSockaddr writes addr as struct sockaddr_in or sockaddr_in6 and returns
-// its size. An invalid addr is none at all: size 0.
+// putSockaddr writes addr as struct sockaddr_in or sockaddr_in6 and returns its size. For an invalid addr
+// it writes nothing and returns 0.
 func putSockaddr(b *[128]byte, addr netip.AddrPort) (uint16, error) {
 	ip := addr.Addr().Unmap()
 	switch {
@@ -40,7 +40,7 @@ func putSockaddr(b *[128]byte, addr netip.AddrPort) (uint16, error) {
 	return put(b, &sa), nil
 }
 
-// sockaddr is the way back. An unknown family gives an invalid address.
+// sockaddr reads an address. For an unknown family it returns an invalid one.
 func sockaddr(b *[128]byte) netip.AddrPort {
 	switch sa := view[abi.SockaddrIn6](b[:]); sa.Sin6Family {
 	case afInet:
@@ -87,21 +87,21 @@ func zone(scope uint32) string {
 	return strconv.FormatUint(uint64(scope), 10)
 }
 
-// IBAddr is an address of family AF_IB: a port's GID, and which service there. Only an
-// InfiniBand link layer has such addresses; RoCE and iWARP have those of IP.
+// IBAddr is an address of family AF_IB: the GID of a port, and a service. Only an InfiniBand link layer has
+// such addresses. RoCE and iWARP have IP addresses.
 //
 // C: struct sockaddr_ib
 type IBAddr struct {
 	PKey     uint16 // 0xffff: any
 	FlowInfo uint32
 	GID      verbs.GID
-	// ServiceID holds the port space and the port, as [IBServiceID] makes it, or a number
-	// of PortSpaceIB that programs agree upon. ServiceMask says which of its bits count.
+	// ServiceID holds the port space and the port, as [IBServiceID] returns it, or a number of
+	// PortSpaceIB that programs agree upon. ServiceMask has the bits that count.
 	ServiceID, ServiceMask uint64
 	Scope                  uint64
 }
 
-// IBServiceID is the service ID that stands for a port of a port space.
+// IBServiceID returns the service ID of a port in a port space.
 func IBServiceID(ps verbs.PortSpace, port uint16) uint64 { return uint64(ps)<<16 | uint64(port) }
 
 func (a IBAddr) String() string { return fmt.Sprintf("%v service %#x", a.GID, a.ServiceID) }
@@ -126,7 +126,7 @@ func (a *IBAddr) put(b *[128]byte) uint16 {
 
 var ibHints = map[syscall.Errno]string{syscall.ENODEV: anyBinding, syscall.EADDRNOTAVAIL: anyBinding, syscall.EADDRINUSE: "another ID listens for that service"}
 
-// BindIB is Bind to an InfiniBand address.
+// BindIB sets the ID's local address to an InfiniBand address.
 //
 // C: rdma_bind_addr
 func (id *ID) BindIB(addr *IBAddr) error {
@@ -136,7 +136,7 @@ func (id *ID) BindIB(addr *IBAddr) error {
 	return hinted("bind", addr, err, ibHints)
 }
 
-// ResolveIB is ResolveAddr for InfiniBand addresses; src may be nil.
+// ResolveIB is ResolveAddr for InfiniBand addresses. src may be nil.
 //
 // C: rdma_resolve_addr
 func (id *ID) ResolveIB(src, dst *IBAddr, timeout time.Duration) error {

@@ -24,17 +24,14 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// The table has one entry for a key, which is lost when another key has the same entry. An
-// entry is a checksum and what was put: the key, a zero byte, the value.
+// The table has one entry for all keys with the same hash. An entry is a checksum, the key, a zero byte and the value.
 const entries, entrySize = 4096, 256
+const usage = "kv [options] serves; kv ADDRESS put KEY VALUE and kv ADDRESS get KEY ask a server."
 
 func main() {
 	dev := flag.String("dev", "siw0", "serve on this RDMA `device`")
 	listen := flag.String("listen", ":7471", "serve at this `address`")
-	flag.Usage = func() {
-		fmt.Fprintln(os.Stderr, "kv [options] serves; kv ADDRESS put KEY VALUE and kv ADDRESS get KEY ask a server.")
-		flag.PrintDefaults()
-	}
+	flag.Usage = func() { fmt.Fprintln(os.Stderr, usage); flag.PrintDefaults() }
 	flag.Parse()
 	if flag.NArg() == 0 {
 		log.Fatal(serve(*dev, *listen))
@@ -59,8 +56,7 @@ func serve(device, address string) error {
 	for at := 0; at < entries*entrySize; at += entrySize {
 		store(table.Bytes()[at:][:entrySize], nil)
 	}
-	lc := msg.ListenConfig{Config: msg.Config{Pool: pool}}
-	l, err := lc.Listen(context.Background(), address)
+	l, err := (&msg.ListenConfig{Config: msg.Config{Pool: pool}}).Listen(context.Background(), address)
 	if err != nil {
 		return err
 	}

@@ -86,8 +86,7 @@ func serve(address netip.AddrPort, _ int) error {
 	if _, err := rdmacm.OpenUD(address.Addr(), &rdmacm.Config{Prepare: e.prepare}); err != nil {
 		return err
 	}
-	lc := rdmacm.ListenConfig{Config: rdmacm.Config{QP: uverbs.QPOptions{Type: verbs.QPTypeUD}}}
-	l, err := lc.Listen(context.Background(), address.String())
+	l, err := (&rdmacm.ListenConfig{Config: rdmacm.Config{QP: uverbs.QPOptions{Type: verbs.QPTypeUD}}}).Listen(context.Background(), address.String())
 	if err != nil {
 		return err
 	}
@@ -121,8 +120,7 @@ func serve(address netip.AddrPort, _ int) error {
 
 func ping(address netip.AddrPort, n int) error {
 	var e end
-	d := rdmacm.Dialer{Config: rdmacm.Config{QP: uverbs.QPOptions{Type: verbs.QPTypeUD}, Prepare: e.prepare}}
-	conn, err := d.Dial(context.Background(), address.String())
+	conn, err := (&rdmacm.Dialer{Config: rdmacm.Config{QP: uverbs.QPOptions{Type: verbs.QPTypeUD}, Prepare: e.prepare}}).Dial(context.Background(), address.String())
 	if err != nil {
 		return err
 	}
