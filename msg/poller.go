@@ -95,7 +95,7 @@ func (p *poller) empty(queues ...*uverbs.CQ) (total int, err error) {
 	for _, cq := range queues {
 		for n := len(p.wcs); n == len(p.wcs) && err == nil; total += n {
 			if n, err = cq.Poll(p.wcs[:]); n > 0 {
-				p.turn.Awake() // the waits are checked again after these have been handled
+				p.turn.Awake() // the holder checks its wait again after these have been handled
 			}
 			if cq == p.recvCQ && slices.ContainsFunc(p.wcs[:n], isFlushed) {
 				p.reap() // the send that failed first has the cause
