@@ -285,7 +285,8 @@ func testGetEnds(t *testing.T) {
 	ch := newEventChannel(k)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
-	if _, err := ch.Get(ctx); err != context.DeadlineExceeded {
+	var e *OpError
+	if _, err := ch.Get(ctx); !errors.Is(err, context.DeadlineExceeded) || !errors.As(err, &e) || !e.Timeout() || e.Object == "" {
 		t.Error(err)
 	}
 	got := make(chan error)

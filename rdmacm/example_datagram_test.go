@@ -20,7 +20,8 @@ const grh = 40
 func ExampleConn_Peer() {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	conn, err := rdmacm.Dial(ctx, "10.0.0.1:7471", &rdmacm.Config{QP: uverbs.QPOptions{Type: verbs.QPTypeUD}})
+	d := rdmacm.Dialer{Config: rdmacm.Config{QP: uverbs.QPOptions{Type: verbs.QPTypeUD}}}
+	conn, err := d.Dial(ctx, "10.0.0.1:7471")
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -63,7 +64,8 @@ func ExampleRequest_AcceptOn() {
 		log.Fatal(err)
 	}
 	defer conn.Close()
-	l, err := rdmacm.Listen("10.0.0.1:7471", &rdmacm.Config{QP: uverbs.QPOptions{Type: verbs.QPTypeUD}})
+	lc := rdmacm.ListenConfig{Config: rdmacm.Config{QP: uverbs.QPOptions{Type: verbs.QPTypeUD}}}
+	l, err := lc.Listen(context.Background(), "10.0.0.1:7471")
 	if err != nil {
 		log.Fatal(err)
 	}

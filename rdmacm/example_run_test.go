@@ -28,7 +28,8 @@ func (exampleTest) Errorf(format string, args ...any) { log.Printf(format, args.
 func Example() {
 	fabric := rdmatest.NewWith(exampleTest{}, &rdmatest.Options{Endless: true})
 	ctx := context.Background()
-	l, err := rdmacm.Listen(fabric.Host(1).Addr()+":0", &rdmacm.Config{PrivateData: []byte("server 1")})
+	lc := rdmacm.ListenConfig{Config: rdmacm.Config{PrivateData: []byte("server 1")}}
+	l, err := lc.Listen(context.Background(), fabric.Host(1).Addr()+":0")
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -41,7 +42,7 @@ func Example() {
 		}
 		accepted <- conn
 	}()
-	conn, err := rdmacm.Dial(ctx, l.Addr().String(), nil)
+	conn, err := rdmacm.Dial(ctx, l.Addr().String())
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -174,16 +175,16 @@ func askShared(ctx context.Context, address, text string) error {
 		return err
 	}
 	var mr *uverbs.MR
-	config := &rdmacm.Config{Prepare: func(c *rdmacm.Conn) (err error) {
+	d := rdmacm.Dialer{Config: rdmacm.Config{Prepare: func(c *rdmacm.Conn) (err error) {
 		if mr, err = c.PD().AllocMR(64, verbs.AccessLocalWrite, nil); err != nil {
 			return err
 		}
 		c.Own(mr)
 		return answers(c, mr)
-	}}
-	c, err := rdmacm.Dial(ctx, address, config)
+	}}}
+	c, err := d.Dial(ctx, address)
 	for errors.Is(err, syscall.ECONNREFUSED) {
-		c, err = rdmacm.Dial(ctx, address, config)
+		c, err = d.Dial(ctx, address)
 	}
 	if err != nil {
 		return err

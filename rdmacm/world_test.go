@@ -1,6 +1,7 @@
 package rdmacm
 
 import (
+	"context"
 	"net/netip"
 	"syscall"
 	"testing"
@@ -14,6 +15,24 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
 )
+
+// dialAddr dials with a Config, which may be nil.
+func dialAddr(ctx context.Context, addr netip.AddrPort, cfg *Config) (*Conn, error) {
+	var d Dialer
+	if cfg != nil {
+		d.Config = *cfg
+	}
+	return d.Dial(ctx, addr.String())
+}
+
+// listenOn listens with a Config, which may be nil.
+func listenOn(address string, cfg *Config) (*Listener, error) {
+	var lc ListenConfig
+	if cfg != nil {
+		lc.Config = *cfg
+	}
+	return lc.Listen(context.Background(), address)
+}
 
 // world is a machine with one device. There all connections, lookups and joins
 // succeed, unless a command was told to fail.

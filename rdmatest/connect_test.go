@@ -27,10 +27,10 @@ func TestHandshakeLost(t *testing.T) {
 			request, answer = 7*time.Second, 6200*time.Millisecond
 		}
 		for _, c := range []struct {
-			server, client *rdmacm.Config
+			server, client rdmacm.Config
 			want           time.Duration
-		}{{nil, &rdmacm.Config{Prepare: lose}, request}, {&rdmacm.Config{Prepare: lose}, nil, answer}} {
-			l := must(rdmacm.Listen(f.Host(1).Addr()+":0", c.server))(t)
+		}{{client: rdmacm.Config{Prepare: lose}, want: request}, {server: rdmacm.Config{Prepare: lose}, want: answer}} {
+			l := must((&rdmacm.ListenConfig{Config: c.server}).Listen(t.Context(), f.Host(1).Addr()+":0"))(t)
 			served := make(chan error, 1)
 			go func() {
 				s, err := l.Accept(context.Background())
@@ -41,7 +41,7 @@ func TestHandshakeLost(t *testing.T) {
 				served <- err
 			}()
 			start := time.Now()
-			conn := must(rdmacm.Dial(t.Context(), l.Addr().String(), c.client))(t)
+			conn := must((&rdmacm.Dialer{Config: c.client}).Dial(t.Context(), l.Addr().String()))(t)
 			if took := time.Since(start); took != c.want {
 				t.Errorf("connected after %v, want %v", took, c.want)
 			}
@@ -55,11 +55,11 @@ func TestHandshakeLost(t *testing.T) {
 // ib_send_cm_rep answers EINVAL, siw and erdma answer ECONNRESET.
 func TestAcceptAbandoned(t *testing.T) {
 	inBubbles(t, func(t *testing.T, f *rdmatest.Fabric, k rdmatest.Kind) {
-		l := must(rdmacm.Listen(f.Host(1).Addr()+":0", nil))(t)
+		l := must(rdmacm.Listen(f.Host(1).Addr() + ":0"))(t)
 		defer l.Close()
 		ctx, cancel := context.WithCancel(t.Context())
 		dialled := make(chan error, 1)
-		go func() { _, err := rdmacm.Dial(ctx, l.Addr().String(), nil); dialled <- err }()
+		go func() { _, err := rdmacm.Dial(ctx, l.Addr().String()); dialled <- err }()
 		r := must(l.Next(t.Context()))(t)
 		cancel()
 		if err := <-dialled; !errors.Is(err, context.Canceled) {
@@ -78,11 +78,14 @@ func TestAcceptAbandoned(t *testing.T) {
 
 // another one, are those of Linux 6.12 (TestCMRxeAckTimeouts measures them).
 func TestAckTimeouts(t *testing.T) {
-	for _, c := range []struct{ set, dialled, accepted uint8 }{{0, 17, 17}, {15, 15, 16}, {21, 21, 21}} {
-		dialled, accepted := meet(t, rdmatest.New(t), &rdmacm.Config{AckTimeout: c.set})
+	for _, c := range []struct {
+		set               time.Duration
+		dialled, accepted uint8
+	}{{0, 17, 17}, {100 * time.Millisecond, 15, 16}, {8 * time.Second, 21, 21}} {
+		dialled, accepted := meetBy(t, rdmatest.New(t), &rdmacm.Dialer{AckTimeout: c.set})
 		for conn, want := range map[*rdmacm.Conn]uint8{dialled: c.dialled, accepted: c.accepted} {
 			if a := must(conn.QP().Query())(t); a.Timeout != want || a.RetryCnt != 7 {
-				t.Errorf("%d: %d, %d retries, want %d", c.set, a.Timeout, a.RetryCnt, want)
+				t.Errorf("%v: %d, %d retries, want %d", c.set, a.Timeout, a.RetryCnt, want)
 			}
 		}
 	}
@@ -92,13 +95,13 @@ func TestAckTimeouts(t *testing.T) {
 func TestSlowAccept(t *testing.T) {
 	limits := map[rdmatest.Kind]time.Duration{rdmatest.SIW: 10 * time.Second, rdmatest.ERDMA: 20 * time.Second}
 	inBubbles(t, func(t *testing.T, f *rdmatest.Fabric, k rdmatest.Kind) {
-		l := must(rdmacm.Listen(f.Host(1).Addr()+":0", nil))(t)
+		l := must(rdmacm.Listen(f.Host(1).Addr() + ":0"))(t)
 		defer l.Close()
 		start := time.Now()
 		var took time.Duration
 		dialled := make(chan error, 1)
 		go func() {
-			c, err := rdmacm.Dial(context.Background(), l.Addr().String(), nil)
+			c, err := rdmacm.Dial(context.Background(), l.Addr().String())
 			took = time.Since(start)
 			if err == nil {
 				<-c.Done()
@@ -134,7 +137,7 @@ func TestConfirmationLost(t *testing.T) {
 		f.SetLatency(time.Second)
 		time.AfterFunc(2500*time.Millisecond, func() { f.SetLoss(1) }) // it is on its way
 		time.AfterFunc(4*time.Second, func() { f.SetLoss(0) })
-		l := must(rdmacm.Listen(f.Host(1).Addr()+":0", nil))(t)
+		l := must(rdmacm.Listen(f.Host(1).Addr() + ":0"))(t)
 		defer l.Close()
 		start := time.Now()
 		served := make(chan error, 1)
@@ -149,7 +152,7 @@ func TestConfirmationLost(t *testing.T) {
 			}
 			served <- err
 		}()
-		c := must(rdmacm.Dial(t.Context(), l.Addr().String(), nil))(t)
+		c := must(rdmacm.Dial(t.Context(), l.Addr().String()))(t)
 		if took := time.Since(start); took != 2*time.Second {
 			t.Errorf("connected after %v", took)
 		}
@@ -213,7 +216,7 @@ func TestCloseBehindCut(t *testing.T) {
 func TestAckTimeout(t *testing.T) {
 	for _, kind := range []rdmatest.Kind{rdmatest.RXE, rdmatest.MLX5} {
 		t.Run(kind.String(), func(t *testing.T) {
-			dialled, _ := meet(t, rdmatest.NewWith(t, &rdmatest.Options{Kind: kind}), &rdmacm.Config{AckTimeout: 21})
+			dialled, _ := meetBy(t, rdmatest.NewWith(t, &rdmatest.Options{Kind: kind}), &rdmacm.Dialer{AckTimeout: 8 * time.Second})
 			if a, err := dialled.QP().Query(); err != nil || a.Timeout != 21 {
 				t.Error(a, err)
 			}

@@ -4,9 +4,9 @@
 // nothing else: no kernel module, no root, no network, and no Linux.
 //
 //	fabric := rdmatest.New(t)
-//	l, err := rdmacm.Listen(fabric.Host(1).Addr()+":0", nil)
+//	l, err := rdmacm.Listen(fabric.Host(1).Addr()+":0")
 //	…
-//	c, err := rdmacm.Dial(ctx, l.Addr().String(), nil)
+//	c, err := rdmacm.Dial(ctx, l.Addr().String())
 //
 // The shortest whole program:
 //

@@ -242,11 +242,11 @@ func TestRemove(t *testing.T) {
 // A connection ends when a device does.
 func TestRemoveConnected(t *testing.T) {
 	onKinds(t, func(t *testing.T, f *rdmatest.Fabric) {
-		l := must(rdmacm.Listen(f.Host(1).Addr()+":0", nil))(t)
+		l := must(rdmacm.Listen(f.Host(1).Addr() + ":0"))(t)
 		defer l.Close()
 		accepted := make(chan *rdmacm.Conn, 1)
 		go func() { c, _ := l.Accept(context.Background()); accepted <- c }()
-		c := must(rdmacm.Dial(t.Context(), l.Addr().String(), nil))(t)
+		c := must(rdmacm.Dial(t.Context(), l.Addr().String()))(t)
 		f.Host(0).Device(0).Remove()
 		<-c.Done()
 		if c.Err() == nil {
@@ -343,17 +343,17 @@ func TestCutSend(t *testing.T) {
 
 func TestCM(t *testing.T) {
 	onKinds(t, func(t *testing.T, f *rdmatest.Fabric) {
-		if _, err := rdmacm.Dial(t.Context(), f.Host(1).Addr()+":1", nil); !errors.Is(err, syscall.ECONNREFUSED) {
+		if _, err := rdmacm.Dial(t.Context(), f.Host(1).Addr()+":1"); !errors.Is(err, syscall.ECONNREFUSED) {
 			t.Error("nobody listens:", err)
 		}
 		f.FailCM(rdmatest.CMResolveAddr, syscall.ENOMEM)
-		if _, err := rdmacm.Dial(t.Context(), f.Host(1).Addr()+":1", nil); !errors.Is(err, syscall.ENOMEM) {
+		if _, err := rdmacm.Dial(t.Context(), f.Host(1).Addr()+":1"); !errors.Is(err, syscall.ENOMEM) {
 			t.Error(err)
 		}
 		held := f.HoldCM(rdmatest.CMResolveRoute)
 		ctx, cancel := context.WithCancel(t.Context())
 		go func() { <-held; cancel() }()
-		if _, err := rdmacm.Dial(ctx, f.Host(1).Addr()+":1", nil); !errors.Is(err, context.Canceled) {
+		if _, err := rdmacm.Dial(ctx, f.Host(1).Addr()+":1"); !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
 	})

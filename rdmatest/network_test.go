@@ -41,12 +41,12 @@ func TestDialUnreachable(t *testing.T) {
 			inBubbles(t, func(t *testing.T, f *rdmatest.Fabric, _ rdmatest.Kind) {
 				undo := separate(f)
 				start := time.Now()
-				_, err := rdmacm.Dial(t.Context(), f.Host(1).Addr()+":1", nil)
+				_, err := rdmacm.Dial(t.Context(), f.Host(1).Addr()+":1")
 				if took := time.Since(start); !errors.Is(err, syscall.ETIMEDOUT) || took < 2*time.Second || took > time.Minute {
 					t.Error(err, took)
 				}
 				undo()
-				if _, err := rdmacm.Dial(t.Context(), f.Host(1).Addr()+":1", nil); !errors.Is(err, syscall.ECONNREFUSED) {
+				if _, err := rdmacm.Dial(t.Context(), f.Host(1).Addr()+":1"); !errors.Is(err, syscall.ECONNREFUSED) {
 					t.Error("reachable again:", err)
 				}
 			})
@@ -59,11 +59,11 @@ func TestDialUnreachable(t *testing.T) {
 // seconds; its network device, which iWARP uses, refuses.
 func TestDialRemoved(t *testing.T) {
 	inBubbles(t, func(t *testing.T, f *rdmatest.Fabric, k rdmatest.Kind) {
-		l := must(rdmacm.Listen(f.Host(1).Addr()+":0", nil))(t)
+		l := must(rdmacm.Listen(f.Host(1).Addr() + ":0"))(t)
 		defer l.Close()
 		f.Host(1).Device(0).Remove()
 		start := time.Now()
-		_, err := rdmacm.Dial(t.Context(), l.Addr().String(), nil)
+		_, err := rdmacm.Dial(t.Context(), l.Addr().String())
 		want, wait := error(syscall.ETIMEDOUT), 16*(4096+2*256)*time.Millisecond
 		if k == rdmatest.SIW || k == rdmatest.ERDMA {
 			want, wait = syscall.ECONNREFUSED, 0
@@ -140,7 +140,7 @@ func TestPartition(t *testing.T) {
 			want     error
 		}{{0, 1, syscall.ETIMEDOUT}, {1, 0, syscall.ETIMEDOUT}, {0, 2, syscall.ECONNREFUSED}, {2, 1, syscall.ECONNREFUSED}, {1, 1, syscall.ECONNREFUSED}} {
 			ctx := f.Host(c.from).Context(t.Context())
-			if _, err := rdmacm.Dial(ctx, f.Host(c.to).Addr()+":1", nil); !errors.Is(err, c.want) {
+			if _, err := rdmacm.Dial(ctx, f.Host(c.to).Addr()+":1"); !errors.Is(err, c.want) {
 				t.Errorf("from %d to %d: %v, want %v", c.from, c.to, err, c.want)
 			}
 		}

@@ -65,7 +65,7 @@ func newConn() *Conn {
 
 // begin starts the protocol on a connection that stands. The side that dialled speaks
 // first: over iWARP it has to, and the other side waits for that.
-func (c *Conn) begin(rc *rdmacm.Conn, peer hello, z *Sizes, dialled bool, keepAlive time.Duration) {
+func (c *Conn) begin(rc *rdmacm.Conn, peer hello, cfg *Config, dialled bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.rc, c.local, c.remote = rc, rc.LocalAddr(), rc.RemoteAddr()
@@ -73,12 +73,12 @@ func (c *Conn) begin(rc *rdmacm.Conn, peer hello, z *Sizes, dialled bool, keepAl
 	c.verbs.order = peer.order()
 	c.mappings.most = peer.mappings
 	rc.Own(&c.mappings)
-	c.stream = newStream(&c.verbs, c.verbs.memory(z), peer, z.SendQueue, uint16(z.RecvQueue), c.verbs.iwarp)
+	c.stream = newStream(&c.verbs, c.verbs.memory(cfg), peer, cfg.SendQueue, uint16(cfg.RecvQueue), c.verbs.iwarp)
 	c.stream.silent = c.verbs.iwarp && !dialled
 	c.stream.settle()
 	c.begun = time.Now()
-	if keepAlive > 0 {
-		c.alive = time.AfterFunc(keepAlive, func() { c.keepAlive(keepAlive) })
+	if period := cfg.KeepAlive; period > 0 {
+		c.alive = time.AfterFunc(period, func() { c.keepAlive(period) })
 	}
 }
 
@@ -135,3 +135,109 @@ func (c *Conn) isClosed() bool {
 }
 
 func (c *Conn) fail(op string, err error) error { return opError(op, c.local, c.remote, err) }
+
+// progress takes what has completed and does what that calls for. It is called with the
+// lock held.
+func (c *Conn) progress() {
+	ended := c.hasEnded() // before the queues are emptied, which hold what came before
+	n := c.receive()
+	n += c.reclaim()
+	if ended && n == 0 {
+		c.stream.fail(c.verbs.reset(nil))
+	}
+	c.stream.settle()
+	if c.stream.failed != nil && !c.torn {
+		c.torn = true
+		n++
+		_ = c.rc.Disconnect() // may be over already
+	}
+	if n > 0 {
+		c.changed()
+	}
+}
+
+// changed wakes the calls that wait.
+func (c *Conn) changed() {
+	c.changes++
+	for _, s := range [...]*side{&c.reader, &c.writer, &c.closer} {
+		select {
+		case s.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+func (c *Conn) hasEnded() bool {
+	select {
+	case <-c.rc.Done():
+		return true
+	default:
+		return false
+	}
+}
+
+// receive takes the words that have arrived and posts the receives again. It returns how
+// many there were.
+func (c *Conn) receive() (total int) {
+	for {
+		n, err := c.recvCQ.Poll(c.wcs[:])
+		if err != nil {
+			c.stream.fail(c.verbs.reset(err))
+			return total
+		}
+		again := 0
+		for i := range c.wcs[:n] {
+			wc := &c.wcs[i]
+			if wc.Status != verbs.StatusSuccess {
+				continue // the end, of which the Conn tells
+			}
+			w, err := c.verbs.received(wc)
+			if err != nil {
+				c.stream.violate(err)
+				continue
+			}
+			c.stream.arrived(w)
+			c.verbs.fill(again, wc.WRID)
+			again++
+		}
+		if err := c.verbs.postRecvs(again); err != nil {
+			c.stream.fail(c.verbs.reset(err))
+		}
+		if total += n; n < len(c.wcs) {
+			return total
+		}
+	}
+}
+
+// reclaim takes back what completed messages took up.
+func (c *Conn) reclaim() (total int) {
+	for {
+		n, err := c.sendCQ.Poll(c.wcs[:])
+		if err != nil {
+			c.stream.fail(c.verbs.reset(err))
+			return total
+		}
+		var failed error
+		for i := range c.wcs[:n] {
+			wc := &c.wcs[i]
+			if err := wc.Err(); err != nil && failed == nil {
+				failed = err
+			}
+			if wc.WRID != 0 {
+				c.stream.completed(refund(wc.WRID))
+			}
+		}
+		if n > 0 {
+			c.armed = false
+		}
+		left := n == len(c.wcs)
+		if total += n; failed != nil {
+			// The peer may have said before that it leaves.
+			total += c.receive()
+			c.stream.fail(c.verbs.reset(failed))
+		}
+		if !left {
+			return total
+		}
+	}
+}

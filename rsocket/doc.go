@@ -1,8 +1,8 @@
 // Package rsocket carries byte streams over RDMA, as net.Conns:
 //
-//	l, err := rsocket.Listen("rsocket", ":7471")
+//	l, err := rsocket.Listen(":7471")
 //	conn, err := l.Accept()
-//	conn, err := rsocket.DialContext(ctx, "rsocket", "10.0.0.1:7471")
+//	conn, err := rsocket.Dial(ctx, "10.0.0.1:7471")
 //
 // Programs that take a net.Conn, a net.Listener or a function that dials, such as
 // net/http, crypto/tls and net/rpc, run over it unchanged. The peer may be a program of
@@ -26,7 +26,7 @@
 //
 //	func main() {
 //		if len(os.Args) < 2 {
-//			l, err := rsocket.Listen("rsocket", ":7471")
+//			l, err := rsocket.Listen(":7471")
 //			if err != nil {
 //				log.Fatal(err)
 //			}
@@ -44,7 +44,7 @@
 //			}
 //			return
 //		}
-//		conn, err := rsocket.Dial("rsocket", os.Args[1]) // 10.0.0.1:7471
+//		conn, err := rsocket.Dial(context.Background(), os.Args[1]) // 10.0.0.1:7471
 //		if err != nil {
 //			log.Fatal(err)
 //		}
@@ -52,7 +52,7 @@
 //		if _, err := io.WriteString(conn, "hello\n"); err != nil {
 //			log.Fatal(err)
 //		}
-//		if err := conn.(*rsocket.Conn).CloseWrite(); err != nil {
+//		if err := conn.CloseWrite(); err != nil {
 //			log.Fatal(err)
 //		}
 //		if _, err := io.Copy(os.Stdout, conn); err != nil {
@@ -63,7 +63,7 @@
 // # Differences from TCP
 //
 // Data is written into the peer's memory by the devices, without a copy in a kernel. Each
-// connection pins its buffers, 256 KiB unless [Sizes] says otherwise, and has two file
+// connection pins its buffers, 256 KiB unless [Config] says otherwise, and has two file
 // descriptors, but no goroutine until it is closed.
 //
 // The connection lives in the process. Close returns at once and the data is sent in the
@@ -85,7 +85,7 @@
 //
 // # Writing into the peer's memory
 //
-// A program lets its peer write into its memory with [Conn.Map], if the peer's [Sizes] has
+// A program lets its peer write into its memory with [Conn.Map], if the peer's [Config] has
 // room for a mapping. The peer does so with [Conn.WriteAt], and the program does nothing for
 // it:
 //

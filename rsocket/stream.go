@@ -243,3 +243,42 @@ func (s *stream) completed(r refund) {
 	s.slots += r.slots()
 	s.spare += r.spare()
 }
+
+// sendRing keeps account of the send buffer: bytes are taken in order and come back
+// in order.
+type sendRing struct {
+	size, used, next int
+}
+
+// piece is a part of the send buffer.
+type piece struct{ off, n int }
+
+func (r *sendRing) free() int { return r.size - r.used }
+
+// take takes n bytes, of which there are enough, in one piece or two.
+func (r *sendRing) take(n int) [2]piece {
+	first := min(n, r.size-r.next)
+	pieces := [2]piece{{r.next, first}, {0, n - first}}
+	r.used += n
+	r.next = (r.next + n) % r.size
+	return pieces
+}
+
+// give returns the n oldest bytes.
+func (r *sendRing) give(n int) { r.used -= n }
+
+// refund is what the completion of messages gives back: bytes of the send buffer, slots for
+// data and slots for words. It is the number of a work request. Those of several messages
+// add up.
+type refund uint64
+
+func newRefund(ring, slots, spare int) refund {
+	return refund(ring)<<32 | refund(slots)<<8 | refund(spare)
+}
+
+func (r refund) ring() int  { return int(r >> 32) }
+func (r refund) slots() int { return int(r >> 8 & 0xffffff) }
+func (r refund) spare() int { return int(r & 0xff) }
+
+// within tells whether neither the bytes nor the slots are more than most's.
+func (r refund) within(most refund) bool { return r.ring() <= most.ring() && r.slots() <= most.slots() }

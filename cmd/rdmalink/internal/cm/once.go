@@ -44,7 +44,7 @@ func ask(ctx context.Context, s *session, talk func(*once, context.Context) erro
 		return err
 	}
 	o := &once{session: s}
-	if o.conn, err = rdmacm.DialAddrPort(ctx, dst, o.config()); err != nil {
+	if o.conn, err = (&rdmacm.Dialer{Config: *o.config()}).Dial(ctx, dst.String()); err != nil {
 		return peer.Interrupted(err)
 	}
 	return o.run(ctx, talk)
@@ -53,7 +53,7 @@ func ask(ctx context.Context, s *session, talk func(*once, context.Context) erro
 // serve serves one client.
 func serve(ctx context.Context, s *session, talk func(*once, context.Context) error) error {
 	s.report.Role = "server"
-	l, err := rdmacm.Listen(s.listenAddress(), nil)
+	l, err := rdmacm.Listen(s.listenAddress())
 	if err != nil {
 		return err
 	}

@@ -84,9 +84,17 @@ func (m *matose) setOptions(id *rdmacm.ID) error {
 		}
 	}
 	if m.ackTimeout >= 0 {
-		return id.SetAckTimeout(uint8(m.ackTimeout))
+		return id.SetAckTimeout(ackTimeout(m.ackTimeout))
 	}
 	return nil
+}
+
+// ackTimeout returns the timeout for an exponent. 0 stands for no timeout.
+func ackTimeout(exponent int) time.Duration {
+	if exponent == 0 {
+		return 0
+	}
+	return 4096 * time.Nanosecond << exponent
 }
 
 func (m *matose) send(ctx context.Context, i int) error {

@@ -83,9 +83,8 @@ func (s *session) lookUp(ctx context.Context, ends []*datagrams) error {
 	}
 	err = each(ctx, len(ends), func(ctx context.Context, i int) error {
 		e := s.newDatagrams()
-		cfg := e.config(s.count)
-		cfg.Source, cfg.TOS = src, uint8(max(s.tos, 0))
-		if _, err := rdmacm.DialAddrPort(ctx, dst, cfg); err != nil {
+		d := rdmacm.Dialer{LocalAddr: src, TOS: uint8(max(s.tos, 0)), Config: *e.config(s.count)}
+		if _, err := d.Dial(ctx, dst.String()); err != nil {
 			return err
 		}
 		ends[i] = e
@@ -121,7 +120,7 @@ func (s *session) exchange(ctx context.Context, ends []*datagrams, pass func(con
 
 // beFound is the server.
 func (s *session) beFound(ctx context.Context, ends []*datagrams) error {
-	l, err := rdmacm.Listen(s.listenAddress(), &rdmacm.Config{QP: uverbs.QPOptions{Type: verbs.QPTypeUD}})
+	l, err := (&rdmacm.ListenConfig{Config: rdmacm.Config{QP: uverbs.QPOptions{Type: verbs.QPTypeUD}}}).Listen(ctx, s.listenAddress())
 	if err != nil {
 		return err
 	}

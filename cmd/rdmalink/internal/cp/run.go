@@ -65,7 +65,7 @@ func Run(ctx context.Context, out cli.Output, args []string) error {
 	}
 	defer root.Close()
 	var lc rsocket.ListenConfig
-	l, err := lc.Listen(ctx, "rsocket", ":"+o.port)
+	l, err := lc.Listen(ctx, ":"+o.port)
 	if err != nil {
 		return err
 	}

@@ -41,7 +41,7 @@ func (c *command) sendFile(ctx context.Context) error {
 	if !info.Mode().IsRegular() {
 		return fmt.Errorf("%s is not a regular file", c.file)
 	}
-	conn, err := rsocket.DialContext(ctx, "rsocket", net.JoinHostPort(c.host, c.port))
+	conn, err := rsocket.Dial(ctx, net.JoinHostPort(c.host, c.port))
 	if err != nil {
 		return err
 	}
@@ -57,7 +57,7 @@ func (c *command) sendFile(ctx context.Context) error {
 	c.tell(r)
 	// The server has answered, so it has everything. This process goes on until the server has
 	// the end of the connection too, which it would else take for a failure.
-	_ = conn.(*rsocket.Conn).Shutdown(ctx)
+	_ = conn.Shutdown(ctx)
 	return nil
 }
 

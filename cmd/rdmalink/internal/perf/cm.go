@@ -28,9 +28,8 @@ type CM struct {
 // "10.0.0.1:18515", from a local address if source is valid.
 func DialCM(ctx context.Context, address string, source netip.AddrPort) (*CM, error) {
 	w := &CM{control: &control{}, address: address, source: source}
-	cfg := w.control.config()
-	cfg.Source = source
-	_, err := rdmacm.Dial(ctx, address, cfg)
+	d := rdmacm.Dialer{LocalAddr: source, Config: *w.control.config()}
+	_, err := d.Dial(ctx, address)
 	if err != nil {
 		return nil, err
 	}
@@ -41,7 +40,7 @@ func DialCM(ctx context.Context, address string, source netip.AddrPort) (*CM, er
 // of those whose handshakes failed.
 // QPs of that type it will be asked for; datagrams have ports of their own.
 func AcceptCM(ctx context.Context, address string, typ verbs.QPType, note func(error)) (*CM, error) {
-	l, err := rdmacm.Listen(address, nil)
+	l, err := rdmacm.Listen(address)
 	if err != nil {
 		return nil, err
 	}
@@ -68,7 +67,7 @@ func (w *CM) listenForDatagrams(address string) error {
 	if err := w.listener.Close(); err != nil {
 		return err
 	}
-	l, err := rdmacm.Listen(address, &rdmacm.Config{QP: uverbs.QPOptions{Type: verbs.QPTypeUD}})
+	l, err := (&rdmacm.ListenConfig{Config: rdmacm.Config{QP: uverbs.QPOptions{Type: verbs.QPTypeUD}}}).Listen(context.Background(), address)
 	w.listener = l
 	return err
 }
@@ -146,7 +145,7 @@ func (w *CM) config(e *end) *rdmacm.Config {
 	if e.Verb == perftest.Read || e.Verb == perftest.Atomic {
 		depth = e.OutReads
 	}
-	return &rdmacm.Config{PD: e.pd, QP: e.qpOptions(), ResponderResources: depth, InitiatorDepth: depth, RetryCount: e.RetryCount, Source: w.source}
+	return &rdmacm.Config{PD: e.pd, QP: e.qpOptions(), ResponderResources: depth, InitiatorDepth: depth, RetryCount: e.RetryCount}
 }
 
 // patience shortens the time that a message without a receive waits, which
@@ -174,8 +173,9 @@ func (w *CM) next(ctx context.Context, cfg *rdmacm.Config) (*rdmacm.Conn, error)
 		}
 		return request.Accept(ctx, cfg)
 	}
+	d := rdmacm.Dialer{LocalAddr: w.source, Config: *cfg}
 	for n := 1; ; n++ {
-		conn, err := rdmacm.Dial(ctx, w.address, cfg)
+		conn, err := d.Dial(ctx, w.address)
 		if err == nil || n == dialTries || !errors.Is(err, syscall.ECONNREFUSED) {
 			return conn, err
 		}

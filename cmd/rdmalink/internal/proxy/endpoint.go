@@ -30,7 +30,7 @@ func parseEndpoint(word string) (endpoint, error) {
 func (e endpoint) listen(ctx context.Context) (net.Listener, error) {
 	if e.rdma {
 		var lc rsocket.ListenConfig
-		return lc.Listen(ctx, "rsocket", e.address)
+		return lc.Listen(ctx, e.address)
 	}
 	var lc net.ListenConfig
 	return lc.Listen(ctx, "tcp", e.address)
@@ -38,7 +38,7 @@ func (e endpoint) listen(ctx context.Context) (net.Listener, error) {
 
 func (e endpoint) dial(ctx context.Context) (net.Conn, error) {
 	if e.rdma {
-		return rsocket.DialContext(ctx, "rsocket", e.address)
+		return rsocket.Dial(ctx, e.address)
 	}
 	var d net.Dialer
 	return d.DialContext(ctx, "tcp", e.address)

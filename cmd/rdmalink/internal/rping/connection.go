@@ -41,7 +41,7 @@ type request struct {
 type requests struct{ *rdmacm.Listener }
 
 func listen(_ context.Context, address string) (listener, error) {
-	l, err := rdmacm.Listen(address, nil)
+	l, err := rdmacm.Listen(address)
 	if err != nil {
 		return nil, err
 	}

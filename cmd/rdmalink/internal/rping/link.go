@@ -29,9 +29,8 @@ func Dial(ctx context.Context, address string, source netip.AddrPort, size int, 
 }
 
 func (e *end) dial(ctx context.Context, address string, source netip.AddrPort) error {
-	cfg := e.config()
-	cfg.Source = source
-	_, err := rdmacm.Dial(ctx, address, cfg)
+	d := rdmacm.Dialer{LocalAddr: source, Config: *e.config()}
+	_, err := d.Dial(ctx, address)
 	return err
 }
 

@@ -23,7 +23,7 @@ func byAddress(b *bed) (string, error) {
 
 // reach connects an address to itself. It says which device that leads to.
 func (b *bed) reach(addr netip.Addr) (device string, err error) {
-	l, err := rdmacm.Listen(netip.AddrPortFrom(addr, 0).String(), nil)
+	l, err := rdmacm.Listen(netip.AddrPortFrom(addr, 0).String())
 	if err != nil {
 		return "", err
 	}
@@ -38,7 +38,8 @@ func (b *bed) reach(addr netip.Addr) (device string, err error) {
 		}
 		accepted <- err
 	}()
-	c, err := rdmacm.DialAddrPort(ctx, l.Addr(), &rdmacm.Config{Source: netip.AddrPortFrom(addr, 0)})
+	d := rdmacm.Dialer{LocalAddr: netip.AddrPortFrom(addr, 0)}
+	c, err := d.Dial(ctx, l.Addr().String())
 	if err != nil {
 		cancel()
 		<-accepted

@@ -169,8 +169,8 @@ func (p *pair) dial(pd *uverbs.PD) error {
 	if p.typ != verbs.QPTypeRC {
 		return none("iWARP has RC only")
 	}
-	accepting := &rdmacm.Config{PD: pd, QP: p.options(true)}
-	l, err := rdmacm.Listen(netip.AddrPortFrom(p.addr, 0).String(), accepting)
+	lc := rdmacm.ListenConfig{Config: rdmacm.Config{PD: pd, QP: p.options(true)}}
+	l, err := lc.Listen(p.ctx, netip.AddrPortFrom(p.addr, 0).String())
 	if err != nil {
 		return err
 	}
@@ -184,7 +184,8 @@ func (p *pair) dial(pd *uverbs.PD) error {
 		c, err := l.Accept(p.ctx)
 		came <- answer{c, err}
 	}()
-	c, err := rdmacm.DialAddrPort(p.ctx, l.Addr(), &rdmacm.Config{PD: pd, QP: p.options(false), Source: netip.AddrPortFrom(p.addr, 0)})
+	d := rdmacm.Dialer{LocalAddr: netip.AddrPortFrom(p.addr, 0), Config: rdmacm.Config{PD: pd, QP: p.options(false)}}
+	c, err := d.Dial(p.ctx, l.Addr().String())
 	if err != nil {
 		l.Close() // Accept ends
 		if a := <-came; a.Conn != nil {
