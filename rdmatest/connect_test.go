@@ -185,7 +185,7 @@ func TestSendToClosed(t *testing.T) {
 	}
 }
 
-// TestCloseBehindCut: over siw TCP has what was sent before a connection was closed, and delivers it
+// TestCloseBehindCut: over siw TCP has the data that was sent before a connection was closed, and delivers it
 // when the network is back.
 func TestCloseBehindCut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -209,7 +209,7 @@ func TestCloseBehindCut(t *testing.T) {
 	})
 }
 
-// TestAckTimeout: what a program sets is in its queue pair, over RoCE.
+// TestAckTimeout: the program's timeout is in its queue pair, over RoCE.
 func TestAckTimeout(t *testing.T) {
 	for _, kind := range []rdmatest.Kind{rdmatest.RXE, rdmatest.MLX5} {
 		t.Run(kind.String(), func(t *testing.T) {

@@ -104,7 +104,7 @@ func (fs *faults) strike(list *[]*Fault, concerns func(*Fault) bool) *Fault {
 func anyFault(*Fault) bool { return true }
 
 // Fail has a call fail, in any opening of the device: the next one, or a later one after
-// some were let through. Faults of one call queue up. The error is what the kernel answers, a [syscall.Errno].
+// some were let through. Faults of one call queue up. The error is the kernel's answer, a [syscall.Errno].
 func (d *Device) Fail(call Call, skip int, err error) *Fault {
 	return d.faults.add(&d.faults.calls, &Fault{at: d.name, what: "Fail of " + cmp.Or(string(call), "any call"), call: call, skip: skip, err: err})
 }

@@ -137,7 +137,7 @@ func TestFrames(t *testing.T) {
 	}
 }
 
-// Rules of one device: who comes first, and who gets the rest.
+// Rules of one device: which comes first, and which gets the rest.
 func TestFrameRules(t *testing.T) {
 	f := rdmatest.NewWith(t, &rdmatest.Options{Kind: rdmatest.MLX5})
 	d := f.Host(1).Device(0)

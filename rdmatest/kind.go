@@ -27,7 +27,7 @@ const (
 // Kinds are all there are.
 var Kinds = []Kind{RXE, SIW, ERDMA, MLX5}
 
-// kindInfo is what a kind of device is: an entry of the constructor table. No other file
+// kindInfo describes a kind of device: an entry of the constructor table. No other file
 // asks for a kind by name.
 type kindInfo struct {
 	name       string // that devices of the kind begin with

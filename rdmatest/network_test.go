@@ -167,7 +167,7 @@ func TestPartition(t *testing.T) {
 
 // TestAcceptAbandoned: a peer that gives up before it is accepted makes Accept fail as on Linux:
 
-// TestAckTimeouts: the default of the connection manager, and what the accepting side makes of
+// TestAckTimeouts: the default of the connection manager, and the accepting side's use of
 
 // TestConnectionSurvives: a link may be down for seconds under a connection with the kernel's
 
@@ -198,7 +198,7 @@ func TestConnectionSurvives(t *testing.T) {
 
 // TestConfirmationLost: over RoCE the third message of a handshake is sent again when the second one
 
-// TestSendToClosed: over iWARP what is sent to a connection that is closed ends this side, also
+// TestSendToClosed: over iWARP a send to a connection that is closed ends this side, also
 
 // TestSequence: a packet that a queue pair does not expect, as one is that a former
 // connection sends to the same number, is not answered on a reliable connection. An

@@ -8,7 +8,7 @@ import (
 )
 
 // siwRules are those of soft iWARP: TCP carries everything, and any mistake ends the
-// connection. Nothing but what a READ fetches is acknowledged.
+// connection. Only the data that a READ fetches is acknowledged.
 type siwRules struct{ iwarpRules }
 
 func (siwRules) check(f *Fabric, p *pair, k *packet) (status uint32) {

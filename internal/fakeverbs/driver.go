@@ -59,8 +59,8 @@ func unknownLimits() Limits {
 	return l
 }
 
-// Model is a driver of one opening: it answers what the core passes on unread, and says
-// what it can't do. The kernel's lock is held.
+// Model is the driver of one opening: it handles the private bytes that the core passes on unread,
+// and refuses the calls that the driver lacks. The kernel's lock is held.
 type Model interface {
 	Has(call string) bool
 	Context(*ioctl.Request) error
@@ -86,7 +86,7 @@ type Model interface {
 // core and every such driver refuse.
 type Bare struct{}
 
-// Has leaves out what only drivers in software take from user space: doorbells and arming are
+// Has leaves out the calls that only drivers in software have: with hardware, doorbells and arming are
 // stores to a device elsewhere.
 func (Bare) Has(call string) bool { return call != "POST_SEND" && call != "REQ_NOTIFY_CQ" }
 
@@ -182,7 +182,7 @@ func (Bare) CreateAH(*AH, *ioctl.Request) error { return nil }
 // ionic is a driver that the headers of Linux 6.12 do not know.
 const ionic = 21
 
-// Refusal is what a kernel driver answers to a call that lacks the private bytes which it
+// Refusal is a kernel driver's error for a call that lacks the private bytes which it
 // wants: In of them, and room for Out.
 type Refusal struct {
 	In, Out int
@@ -249,14 +249,14 @@ var (
 
 const gidEntrySize = 32
 
-// Limits is what a device says of itself.
+// Limits are the attributes of a device.
 type Limits struct {
 	Device abi.IbUverbsQueryDeviceResp
 	Caps   uint64
 	Port   abi.IbUverbsQueryPortResp
 	GIDs   []abi.IbUverbsGidEntry
 
-	// What no device in software has.
+	// These are 0 for devices in software.
 	MaxDM      uint64
 	ClockMask  uint64
 	ClockKHz   uint64

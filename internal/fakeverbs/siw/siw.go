@@ -25,7 +25,7 @@ type model struct {
 
 func (m *model) Freed(key int64) { m.places.Free(uint32(key / room)) }
 
-// Sizes of the entries, and of what stands behind a CQ's.
+// Sizes of the entries, and of the control word behind a CQ's.
 const (
 	sqeSize  = 120
 	rqeSize  = 112
