@@ -230,7 +230,7 @@ func (id *cmID) setOption(o abi.RdmaUcmSetOption, value []byte) error {
 
 // psn is the number of the first packet that the ID's end of a connection sends. The kernel
 // takes a random one, so that packets of a former connection to the same queue pair number
-// is none of this one's.
+// are none of this one's.
 func (id *cmID) psn() uint32 {
 	const odd, bits = 0x9e3779, 24 // different IDs have different numbers
 	return id.handle * odd & (1<<bits - 1)

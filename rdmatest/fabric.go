@@ -27,7 +27,7 @@ type Fabric struct {
 	hosts       []*Host
 	devices     []*Device // of all hosts
 
-	mu      sync.Mutex // guards the fields below, and what is on the way
+	mu      sync.Mutex // guards the fields below, and the packets on the way
 	wire    wire
 	random  *rand.Rand
 	pairs   map[*fakeverbs.QP]*pair
@@ -204,8 +204,8 @@ func (d *Device) Objects() (objects []string) {
 	return slices.DeleteFunc(objects, func(name string) bool { return strings.HasPrefix(name, "UAR ") })
 }
 
-// nothingLeft reports the objects that are left at the end of the test, faults that never struck, and what a
-// provider did wrong with the queues and registers of a device.
+// nothingLeft reports the objects that are left at the end of the test, faults that never
+// struck, and providers' violations of the queues and registers of a device.
 func (f *Fabric) nothingLeft() {
 	for _, d := range f.devices {
 		for _, v := range d.verbs.Violations() {

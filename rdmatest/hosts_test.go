@@ -94,6 +94,7 @@ func TestLeft(t *testing.T) {
 	}
 }
 
+// TestKill: a process that is killed takes nothing with it: its peer hears of it, its host
 // refuses, and another one takes its place.
 func TestKill(t *testing.T) {
 	onKinds(t, func(t *testing.T, f *rdmatest.Fabric) {

@@ -13,7 +13,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Kind is what a device is like.
+// Kind is a kind of device.
 type Kind int
 
 // The kinds of devices.

@@ -110,8 +110,8 @@ func (k *Kernel) crossCall(kind CrossingKind, name string, r *ioctl.Request) {
 	k.Cross(&Crossing{Kind: kind, Call: name, Bytes: b})
 }
 
-// crossDoorbell shows a call that stands for a store, and replaces its bytes by those that an observer leaves
-// of it. It reports whether the call shall get there. Without an observer it allocates nothing.
+// crossDoorbell shows a call that stands for a store, and replaces its
+// bytes by those that an observer leaves. It reports whether the call gets there. Without an observer it allocates nothing.
 func (k *Kernel) crossDoorbell(call string, says []byte, object uint32, waiting int) bool {
 	c := k.ShowCrossing(Crossing{Kind: Doorbell, Call: call, Object: object, Bytes: slices.Clone(says), Value: uint64(waiting)})
 	copy(says, c.Bytes)
@@ -215,8 +215,8 @@ func (k *Kernel) Store(key int64, offset, size int, value uint64) {
 	}
 }
 
-// listens reports whether stores get to the device. The kernel maps memory of no meaning for
-// gone, the kernel has go to memory of no meaning.
+// listens reports whether stores get to the device. A program whose
+// device is gone stores to memory of no meaning.
 func (k *Kernel) listens() bool { return !k.closed && !k.isGone() }
 
 // copier is a model that takes copies of whole requests, 64 bytes after 64 bytes.

@@ -81,9 +81,9 @@ type Model interface {
 	CreateAH(*AH, *ioctl.Request) error
 }
 
-// Bare is a driver of hardware. The fake knows nothing of its queues, which are between
-// user space and the device, and does not read its private bytes. It refuses what the
-// core and every such driver refuse.
+// Bare is a driver of hardware without a model. The fake knows nothing of its queues, which
+// are between user space and the device, and does not read its private bytes. It makes the
+// checks of the core and those that every such driver makes.
 type Bare struct{}
 
 // Has leaves out the calls that only drivers in software have: with hardware, doorbells and arming are

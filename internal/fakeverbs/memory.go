@@ -424,7 +424,7 @@ func copyUnseen(dst, src []byte, addr uint64) {
 // memoryEvents is an event descriptor in memory, both ends of it.
 type memoryEvents struct {
 	mu      sync.Mutex
-	changed sync.Cond      // of what follows
+	changed sync.Cond      // of the fields below
 	records []memoryRecord // the first taken of them were read
 	taken   int
 	expired bool // the read deadline is in the past

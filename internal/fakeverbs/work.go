@@ -309,8 +309,8 @@ func (qp *QP) Memory(key uint32, addr uint64) (Memory, uint64) {
 	return qp.k.User, addr
 }
 
-// RemoteMemory is Memory for a peer's request. The race detector does not see a peer's access to
-// with memory of this process, as it sees nothing of a device's access.
+// RemoteMemory is Memory for a peer's request. The race detector does not see a
+// peer's access to memory of this process, as it does not see a device's.
 func (qp *QP) RemoteMemory(key uint32, addr uint64) (Memory, uint64) {
 	m, at := qp.Memory(key, addr)
 	if l, ok := m.(*lent); ok && raceEnabled {

@@ -419,7 +419,7 @@ func received(r *fakeverbs.Recv, wc *abi.IbUverbsWc, solicited bool) *CQE {
 	return c
 }
 
-// EnterError flushes what the device was posted of. Of receives on an SRQ it knows nothing.
+// EnterError flushes the requests that the device knows. It knows no receives of an SRQ.
 func (q *QP) EnterError() {
 	q.qp.CurState = abi.IB_QPS_ERR
 	q.qp.FlushTaken()

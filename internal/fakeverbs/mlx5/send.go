@@ -411,7 +411,7 @@ func (c *reader) address(b []byte) {
 	c.roce(&a, b[20:26], port)
 }
 
-// roce holds an address to what the kernel was asked for, and posted.
+// roce compares an address with the kernel's answer to CREATE_AH.
 func (c *reader) roce(a *abi.IbUverbsAhAttr, mac []byte, port uint16) {
 	if want := mlx5MAC(a.Grh.Dgid); string(mac) != string(want[:]) {
 		c.note("the MAC is %x, and the kernel said %x", mac, want)
