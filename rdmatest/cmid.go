@@ -353,7 +353,7 @@ func (x *exchange) stop() {
 	}
 }
 
-// postpone has the ID wait longer, for a peer that has its message and needs time.
+// postpone lets the ID wait longer, for a peer that has its message and needs time.
 func (id *cmID) postpone() {
 	if x := id.waiting; x != nil {
 		if x.next = longWait; x.timer != nil {
@@ -385,7 +385,7 @@ func (m *manager) carry(from, to *Device, arrive func()) {
 	})
 }
 
-// stream has something arrive over TCP, which sends it again, after twice the time each time, as
+// stream delivers a message over TCP, which sends it again, after twice the time each time, as
 // long as it is wanted.
 func (m *manager) stream(from, to *Device, rto time.Duration, wanted func() bool, arrive func()) {
 	switch f := m.f; {

@@ -48,7 +48,7 @@ func (f *Fabric) post(l letter, now time.Time) {
 	})
 }
 
-// receive has a datagram arrive, wherever it is addressed to.
+// receive delivers a datagram to its address.
 func (f *Fabric) receive(l letter) {
 	to := l.k.w.To
 	switch {

@@ -153,7 +153,7 @@ func (h *Host) source(dst netip.Addr) netip.Addr {
 	return h.devices[0].addrs[0]
 }
 
-// Kill has the host's programs die, as by SIGKILL, with all that they have on its devices. The
+// Kill ends the host's programs, as SIGKILL does, with all that they have on its devices. The
 // host stays: its kernel ends their connections, frees their objects and their memory, and
 // refuses connections to them, and other programs may open the devices. The goroutines of the test
 // that stand for the dead programs find their devices gone, as after Remove. Objects that they don't
@@ -252,7 +252,7 @@ func (d *Device) isGone() bool {
 	return d.gone
 }
 
-// StallReceives has the device find no receive for any message, as if nobody posted any,
+// StallReceives makes the device find no receive for any message, as if nobody posted any,
 // until resume is called: over RoCE the sender's queue pair tries again as often as its RNR retry count says,
 // over iWARP the connection ends.
 func (d *Device) StallReceives() (resume func()) {

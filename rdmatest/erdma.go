@@ -50,7 +50,7 @@ func (erdmaRules) deliver(f *Fabric, p *pair, k *packet) (status uint32, again t
 	return status, 0
 }
 
-// serveERDMA has the peer carry out a message.
+// serveERDMA carries out a message at the peer.
 func (f *Fabric) serveERDMA(p, to *pair, k *packet) (status uint32) {
 	if right(k.w) == 0 {
 		return f.messageERDMA(to, k)

@@ -296,17 +296,17 @@ func (f *Fabric) setWire(set func(*wire)) {
 	set(&f.wire)
 }
 
-// SetLatency has everything take this long on its way, one way.
+// SetLatency sets how long every message takes, one way.
 func (f *Fabric) SetLatency(d time.Duration) { f.setWire(func(w *wire) { w.latency = d }) }
 
-// SetBandwidth has each port send no more than that many bytes a second. Zero is no limit.
+// SetBandwidth limits each port to that many bytes a second. Zero is no limit.
 func (f *Fabric) SetBandwidth(bytes int64) { f.setWire(func(w *wire) { w.bandwidth = bytes }) }
 
 // SetLoss loses that part of all messages, from 0 to 1. A reliable connection sends again:
 // one of RoCE after the time and as often as its queue pair says, one of iWARP for as long as it takes.
 func (f *Fabric) SetLoss(part float64) { f.setWire(func(w *wire) { w.loss = part }) }
 
-// SetReordering has that part of all datagrams, from 0 to 1, arrive after the next one.
+// SetReordering delivers that part of all datagrams, from 0 to 1, after the next one.
 // The last of all datagrams stays until there is another, or reordering ends.
 func (f *Fabric) SetReordering(part float64) {
 	f.setWire(func(w *wire) { w.reordered = part })

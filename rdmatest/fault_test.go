@@ -377,7 +377,7 @@ func TestPause(t *testing.T) {
 	}
 }
 
-// A strict fabric has a mistake fail the test.
+// A strict fabric fails the test for a mistake.
 func TestStrict(t *testing.T) {
 	strict := &recorder{T: t}
 	f := rdmatest.NewWith(strict, &rdmatest.Options{Strict: true})

@@ -19,7 +19,7 @@ const (
 	flowSniffer
 )
 
-// receiveFrame has a frame arrive wherever a rule asks for it, also where it came from: the
+// receiveFrame delivers a frame wherever a rule asks for it, also where it came from: the
 // NIC is a switch.
 func (f *Fabric) receiveFrame(from *Device, k *packet) {
 	b := k.data

@@ -27,7 +27,7 @@ func (iwarpRules) ended(f *Fabric, p *pair) {
 
 // unsentServer is a kind whose closed connections still deliver their unsent messages.
 type unsentServer interface {
-	// serveUnsent has the peer carry out a message. If it does not, event is the peer's.
+	// serveUnsent carries out a message at the peer. If it fails, event is the peer's.
 	serveUnsent(f *Fabric, p, peer *pair, k *packet) (event uint32, ok bool)
 }
 

@@ -44,7 +44,7 @@ type HostOptions struct {
 type DeviceOptions struct {
 	// Kind is the kind of the device. Zero: the Kind of the fabric.
 	Kind Kind
-	// InfiniBand has a device of kind MLX5 be on InfiniBand, with a LID, in place of Ethernet.
+	// InfiniBand puts a device of kind MLX5 on InfiniBand, with a LID, in place of Ethernet.
 	InfiniBand bool
 	// Name is the name of the device. Empty: the kind and the lowest number that is free.
 	Name string

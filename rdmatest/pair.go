@@ -128,7 +128,7 @@ func (f *Fabric) sent(p *pair, w *fakeverbs.Work, status uint32) {
 	}
 }
 
-// arrive has the oldest send that is due arrive at the peer.
+// arrive delivers the oldest send that is due to the peer.
 func (f *Fabric) arrive(p *pair, now time.Time) bool {
 	if p.arrived == len(p.way) || p.way[p.arrived].due.After(now) {
 		return false
@@ -154,7 +154,7 @@ func (f *Fabric) arrive(p *pair, now time.Time) bool {
 	return true
 }
 
-// arriveAll has all arrive that is on its way, as TCP sees to when one side ends its
+// arriveAll delivers all packets on their way, as TCP does when one side ends its
 // connection: the end comes behind it.
 func (f *Fabric) arriveAll(p *pair) {
 	for f.wire.loss < 1 && p.arrived < len(p.way) && f.arrive(p, p.way[p.arrived].due) {
@@ -247,7 +247,7 @@ type rules interface {
 	acknowledges(qp *fakeverbs.QP, w *fakeverbs.Work) bool
 	// blocked reports whether the network holds back the packets on their way.
 	blocked(p *pair) bool
-	// deliver has the peer take a send. It is tried again after a while, if that is not 0.
+	// deliver passes a send to the peer. The send is tried again after the time again, if that is not 0.
 	deliver(f *Fabric, p *pair, k *packet) (status uint32, again time.Duration)
 	// ended is called when the queue pair is in no state to send any more.
 	ended(f *Fabric, p *pair)

@@ -100,7 +100,7 @@ func (p *pair) through(srqn uint32) *pair {
 	return nil
 }
 
-// takeRecv takes a receive, unless the test has the device find none.
+// takeRecv takes a receive, unless the test stalls the device's receives.
 func (p *pair) takeRecv() *fakeverbs.Recv {
 	if p.d.stalled {
 		return nil
@@ -123,7 +123,7 @@ var (
 	broken  = verdict{status: abi.IB_WC_REM_OP_ERR, ends: true, own: true}
 )
 
-// serve has the peer carry out a message; r is the receive that it takes, if it takes one.
+// serve carries out a message at the peer; r is the receive that it takes, if it takes one.
 func (f *Fabric) serve(p, to *pair, k *packet, r *fakeverbs.Recv) verdict {
 	switch {
 	case right(k.w) == 0:
@@ -178,7 +178,7 @@ func (f *Fabric) message(p, to *pair, k *packet, r *fakeverbs.Recv) verdict {
 	return fine
 }
 
-// received completes a receive, unless the test has it fail.
+// received completes a receive, unless the test makes it fail.
 func (f *Fabric) received(to *pair, k *packet, r *fakeverbs.Recv, wc *abi.IbUverbsWc) {
 	if hasImm(k.w) {
 		wc.Ex, wc.WcFlags = k.w.Imm, wc.WcFlags|abi.IB_WC_WITH_IMM

@@ -171,6 +171,7 @@ func (cq *CQ) EventBytes(b []byte) {
 	cq.channel.send(b)
 }
 
+// RaiseEvent raises a completion event. The lock is held.
 func (cq *CQ) RaiseEvent() {
 	cq.events++
 	var b [8]byte
@@ -178,6 +179,7 @@ func (cq *CQ) RaiseEvent() {
 	cq.channel.send(b[:])
 }
 
+// Raise raises an asynchronous event of an object, which its cookie names. The lock is held.
 func (k *Kernel) Raise(element uint64, typ uint32) {
 	var b [16]byte
 	binary.NativeEndian.PutUint64(b[:], element)
@@ -185,6 +187,7 @@ func (k *Kernel) Raise(element uint64, typ uint32) {
 	k.async.send(b[:])
 }
 
+// RoundPow2 rounds up to a power of two, or to 1<<31.
 func RoundPow2(n uint32) uint32 {
 	p := uint32(1)
 	for p < n && p < 1<<31 {

@@ -35,7 +35,7 @@ type Crossing struct {
 	Late         func() // with EntryCQE: see [Crossing.Torn]
 }
 
-// Torn has the device hand over a completion before it is written, and call between
+// Torn makes the device hand over a completion before it is written, and call between
 // before it writes the rest.
 func (c *Crossing) Torn(between func()) { c.Late = between }
 

@@ -115,7 +115,7 @@ func (d *Device) remove(qp *QP) {
 	d.qpns.Free(qp.Num - d.firstQPN())
 }
 
-// SetInfiniBand has the device be on InfiniBand, where port 1 has a LID. It comes before
+// SetInfiniBand puts the device on InfiniBand, where port 1 has a LID. It comes before
 // SetGIDs, and before the device is opened.
 func (d *Device) SetInfiniBand(lid uint16) {
 	p := &d.Limits.Port
@@ -125,6 +125,7 @@ func (d *Device) SetInfiniBand(lid uint16) {
 // LinkInfiniBand is a link layer, as IBV_LINK_LAYER_INFINIBAND.
 const LinkInfiniBand = 1
 
+// IsInfiniBand reports whether the device is on InfiniBand.
 func (d *Device) IsInfiniBand() bool { return d.Limits.Port.LinkLayer == LinkInfiniBand }
 
 // SetGIDs replaces the GID table, which begins with the GID of index 0.
@@ -360,7 +361,7 @@ func (k *Kernel) Violations() []string { return k.Device.Violations() }
 // onDemand reports whether the device has on-demand paging.
 func (k *Kernel) onDemand() bool { return k.OnDemand || k.limits().ODP.GeneralCaps != 0 }
 
-// Dup has the file be one that another process got a descriptor of: it is closed when it was
+// Dup counts a descriptor that another process got of the file: the file is closed when it was
 // closed once more.
 func (k *Kernel) Dup() *Kernel {
 	k.mu.Lock()
@@ -369,6 +370,7 @@ func (k *Kernel) Dup() *Kernel {
 	return k
 }
 
+// ContextAttrs are the attributes of QUERY_CONTEXT that all drivers have.
 var ContextAttrs = []MethodAttr{
 	Out(abi.UVERBS_ATTR_QUERY_CONTEXT_NUM_COMP_VECTORS, 4).Optional(),
 	Out(abi.UVERBS_ATTR_QUERY_CONTEXT_CORE_SUPPORT, 8).Optional(),

@@ -28,14 +28,14 @@ type Kernel struct {
 	// Pin, when set, is called with the number of bytes that a region pins, and with its negative
 	// when it goes. An error refuses the region. Set it before use.
 	Pin func(bytes int64) error
-	// Newest has the kernel be Linux 7.2, and not 6.12. Set it before use.
+	// Newest makes the kernel Linux 7.2 in place of 6.12. Set it before use.
 	Newest bool
 	// OnDemand gives the device on-demand paging. Set it before use.
 	OnDemand bool
-	// InBubble has events come from memory instead of pipes, so that testing/synctest
+	// InBubble delivers events through memory instead of pipes, so that testing/synctest
 	// sees that a goroutine waits for one. Set it before use.
 	InBubble bool
-	// OtherCredentials has the process be one whose credentials are not those that the
+	// OtherCredentials gives the process other credentials than those that the
 	// device was opened with: write(2) is refused, ioctl is not. Set it before use.
 	OtherCredentials bool
 	// User is the memory of the process that has the file open; New sets it to the memory that this
@@ -321,6 +321,8 @@ type object struct {
 	free func()
 }
 
+// Add makes body an object of a kind, which uses others, and returns its handle. The end of the
+// object calls free. The lock is held.
 func (k *Kernel) Add(kind string, body any, free func(), uses ...*object) uint32 {
 	h := k.handles.Take(func(h uint32) bool { return k.objects[h] != nil })
 	k.objects[h] = &object{kind: kind, body: body, free: free, uses: uses}
@@ -330,6 +332,7 @@ func (k *Kernel) Add(kind string, body any, free func(), uses ...*object) uint32
 	return h
 }
 
+// Remove ends an object, unless others use it. The lock is held.
 func (k *Kernel) Remove(kind string, handle uint32) error {
 	o, err := k.Find(kind, handle)
 	if err != nil {
@@ -347,6 +350,7 @@ func (k *Kernel) Remove(kind string, handle uint32) error {
 	return nil
 }
 
+// Find returns an object of a kind. The lock is held.
 func (k *Kernel) Find(kind string, handle uint32) (*object, error) {
 	o := k.objects[handle]
 	if o == nil || o.kind != kind {
@@ -432,6 +436,7 @@ func (k *Kernel) infoHandles(r *ioctl.Request) error {
 // Numbers hands out the lowest number that is free, without counting up to it each time.
 type Numbers struct{ below uint32 } // all of these are taken
 
+// Take returns the lowest number that is not taken.
 func (n *Numbers) Take(isTaken func(uint32) bool) uint32 {
 	for isTaken(n.below) {
 		n.below++
@@ -440,4 +445,5 @@ func (n *Numbers) Take(isTaken func(uint32) bool) uint32 {
 	return n.below - 1
 }
 
+// Free returns a number, which comes again.
 func (n *Numbers) Free(i uint32) { n.below = min(n.below, i) }

@@ -75,8 +75,10 @@ func (o Offer) Mapped(length int) (*mmap.Region, error) {
 	return mmap.Wrap(o.Bytes[:length])
 }
 
+// RoundUp rounds up to whole pages.
 func RoundUp(n int) int { return (n + PageSize - 1) / PageSize * PageSize }
 
+// PageSize is the system's.
 var PageSize = os.Getpagesize()
 
 // own is memory of this process itself, where the race detector watches both sides of a
@@ -199,7 +201,7 @@ func (l *lent) add(p piece) {
 	l.pieces = append(slices.DeleteFunc(l.pieces, func(p piece) bool { return p.isGone() }), p)
 }
 
-// alias has memory be found at another address too, until undo is called.
+// alias makes memory visible at another address too, until undo is called.
 func (l *lent) alias(addr, length, other uint64) (undo func(), err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

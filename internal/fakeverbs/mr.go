@@ -101,7 +101,7 @@ func answerMR(r *ioctl.Request, mr *MR, h uint32, handle, lkey, rkey uint16) err
 	return Answer(r, rkey, mr.Key)
 }
 
-// moved has the device find memory at another address than the process does. Of another
+// moved makes memory visible to the device at another address than the process's. Of another
 // process's memory it can't.
 func (k *Kernel) moved(in *abi.IbUverbsRegMr) (undo func(), err error) {
 	if in.HcaVa == in.Start {
@@ -349,6 +349,7 @@ type dmModel interface {
 	DMAccess() uint64
 }
 
+// AllocDMAttrs are the attributes of DM_ALLOC that all drivers have.
 var AllocDMAttrs = []MethodAttr{
 	Obj(abi.UVERBS_ATTR_ALLOC_DM_HANDLE),
 	in(abi.UVERBS_ATTR_ALLOC_DM_LENGTH, 8),

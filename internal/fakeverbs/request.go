@@ -27,6 +27,7 @@ type MethodAttr struct {
 	must     bool
 }
 
+// Method is a method of an object, with the attributes that it takes.
 type Method struct {
 	name  string
 	run   func(*Kernel, *ioctl.Request) error
@@ -39,6 +40,9 @@ func NewMethod(name string, run func(*Kernel, *ioctl.Request) error, attrs []Met
 }
 
 const anyLen = 1<<16 - 1
+
+// The functions below describe attributes: Out and OutMin an output of a size or more, Enum a
+// constant, Obj a handle. Destroys is the only attribute of a method that destroys an object.
 
 func in(id uint16, size int) MethodAttr      { return MethodAttr{id, ptrIn, size, size, true} }
 func inMin(id uint16, size int) MethodAttr   { return MethodAttr{id, ptrIn, size, anyLen, true} }

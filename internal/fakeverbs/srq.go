@@ -127,6 +127,7 @@ func (k *Kernel) querySRQ(r *ioctl.Request) error {
 	return respond(r, abi.IbUverbsQuerySrqResp{MaxWr: srq.MaxWR, MaxSge: srq.MaxSGE, SrqLimit: srq.Limit})
 }
 
+// Seam returns the place where observers see the SRQ's receives.
 func (s *SRQ) Seam() Seam { return Seam{Kernel: s.k, Object: s.id, srq: true, Kind: EntryRQE} }
 
 // SRQs returns the shared receive queues, lowest handle first.

@@ -74,14 +74,19 @@ type Recv struct {
 	Data    []byte // that come in the completion
 }
 
-// Queues is what every driver does with a queue pair's queues. The kernel's lock is held.
-// Statuses and completions are those of the verbs.
+// Queues is a model's side of a queue pair's queues. The kernel's lock is held. Statuses and
+// completions are those of the verbs. A model whose queues are played by unit tests has the
+// methods of QP.Carry and QP.Receive too.
 type Queues interface {
 	// EnterError moves the queue pair to the error state: all is flushed, taken sends first.
 	EnterError()
+	// NextSend takes the oldest send.
 	NextSend() (*Work, bool)
-	SendDone(w *Work, status uint32, completes bool) // the oldest that was taken, with a completion or without
+	// SendDone ends the oldest send that was taken, with a completion or without.
+	SendDone(w *Work, status uint32, completes bool)
+	// NextRecv takes the oldest receive, of the queue pair or its SRQ.
 	NextRecv() (*Recv, bool)
+	// RecvDone completes a receive that was taken.
 	RecvDone(r *Recv, wc abi.IbUverbsWc, solicited bool)
 }
 
@@ -143,7 +148,7 @@ type keeper interface {
 	KeepFetched(w *Work, data []byte) bool
 }
 
-// Keep has the data of a SEND come in the completion of its receive, in place of the memory
+// Keep puts the data of a SEND into the completion of its receive, in place of the memory
 // that it names. It reports whether the device does so.
 func (qp *QP) Keep(r *Recv, data []byte) bool {
 	q, ok := qp.Made.(keeper)

@@ -250,10 +250,10 @@ func flip(byte, bit int) func(*Pair, *fakeverbs.Crossing) {
 	}
 }
 
-// HandedOverEarly has a completion be seen before it is written.
+// HandedOverEarly makes a completion visible before it is written.
 var HandedOverEarly = Change{"is handed over before it is written", func(p *Pair, c *fakeverbs.Crossing) { c.Torn(p.pollEarly) }}
 
-// WrittenLate has an entry be written after the doorbell.
+// WrittenLate writes an entry after the doorbell.
 var WrittenLate = Change{"is written after the doorbell", func(_ *Pair, c *fakeverbs.Crossing) { clear(c.Bytes) }}
 
 // NotMade leaves out a doorbell.

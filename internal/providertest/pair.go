@@ -52,9 +52,9 @@ type Options struct {
 	// Kernel is called with the kernel before that is used.
 	Kernel func(*fakeverbs.Kernel)
 	Type   verbs.QPType
-	// SignalAll has every send complete.
+	// SignalAll makes every send complete with a completion.
 	SignalAll bool
-	// SRQ has a side receive from an SRQ.
+	// SRQ makes a side receive from an SRQ.
 	SRQ    [2]bool
 	CQE    int
 	Cap    verbs.QPCap

@@ -32,7 +32,7 @@ func isIWARP(k *fakeverbs.Kernel) bool {
 	return k.Driver() == abi.RDMA_DRIVER_SIW || k.Driver() == abi.RDMA_DRIVER_ERDMA
 }
 
-// Join has two QPs send to each other. Datagrams find their way themselves.
+// Join connects two QPs to each other. Datagrams carry their own addresses.
 func (w *Wire) Join(a, b *fakeverbs.QP) {
 	w.Peers[a], w.Peers[b] = b, a
 	if isIWARP(w.k) {

@@ -1,3 +1,4 @@
+// Package erdma is the model of the eRDMA driver and its device, for package fakeverbs.
 package erdma
 
 import (
@@ -24,7 +25,7 @@ func init() {
 // model answers as the eRDMA driver, and is its device too: queues and doorbell records are
 // user memory, doorbells are registers. Its rules come from the kernel driver and from
 // rdma-core's provider; where these say nothing, a comment names the choice. It notes each
-// breach of a rule as a violation, see [Kernel.Violations].
+// breach of a rule as a violation, see [fakeverbs.Kernel.Violations].
 type model struct {
 	fakeverbs.Bare
 	k       *fakeverbs.Kernel
@@ -158,7 +159,7 @@ func QPOf(qp *fakeverbs.QP) *QP {
 	return q
 }
 
-// IsArmed implements [CQQueue].
+// IsArmed implements [fakeverbs.CQQueue].
 func (q *CQ) IsArmed() bool { return q.armed }
 
 func (e *model) AdjustLimits(l *fakeverbs.Limits) {

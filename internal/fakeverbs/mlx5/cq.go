@@ -146,7 +146,7 @@ func addCQ(d *fakeverbs.Device, q *CQ) {
 	q.Num = 0x400 + shared.cqs&0xfffff
 }
 
-// Free implements [CQQueue].
+// Free implements [fakeverbs.CQQueue].
 func (q *CQ) Free() {
 	q.armed = false
 	q.m.forgetRecord(q.record)

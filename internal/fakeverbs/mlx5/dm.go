@@ -49,7 +49,7 @@ func (p *pages) set(first, n int, used bool) {
 	}
 }
 
-// AllocDM has memory begin behind the start of its first page where there is room, as on a
+// AllocDM places memory behind the start of its first page where there is room, as on a
 // device whose memory does not begin at a page.
 func (m *model) AllocDM(dm *fakeverbs.DM, r *ioctl.Request) (free func(), err error) {
 	if kind, ok := r.Value(abi.MLX5_IB_ATTR_ALLOC_DM_REQ_TYPE); ok && kind != abi.MLX5_IB_UAPI_DM_TYPE_MEMIC {

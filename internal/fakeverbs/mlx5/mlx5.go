@@ -1,3 +1,4 @@
+// Package mlx5 is the model of the mlx5 driver and its device, for package fakeverbs.
 package mlx5
 
 import (
@@ -37,7 +38,7 @@ func shared(d *fakeverbs.Device) *device { return d.Shared.(*device) }
 // model answers as the mlx5 driver of Linux 6.12, and is its device too: queues and doorbell
 // records are user memory, doorbells are registers of UARs. Its demands were taken
 // from the kernel driver's structures and from the device's documentation. What user space
-// does wrong is a violation, see [Kernel.Violations].
+// does wrong is a violation, see [fakeverbs.Kernel.Violations].
 type model struct {
 	fakeverbs.Bare
 	k        *fakeverbs.Kernel
@@ -375,7 +376,7 @@ func SRQOf(srq *fakeverbs.SRQ) *SRQ {
 	return q
 }
 
-// IsArmed implements [CQQueue].
+// IsArmed implements [fakeverbs.CQQueue].
 func (q *CQ) IsArmed() bool { return q.armed }
 
 func (m *model) AdjustLimits(l *fakeverbs.Limits) {

@@ -441,7 +441,7 @@ func (q *QP) flushRecvs() {
 	}
 }
 
-// Look has a queue pair in the error state flush the receives that were posted since. The
+// Look flushes the receives that were posted to a queue pair in the error state. The
 // device finds them by itself, some time later: nothing is stored to a register for a
 // receive.
 func (q *QP) Look() {

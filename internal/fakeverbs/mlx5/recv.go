@@ -151,7 +151,7 @@ func (m *model) ModifySRQ(srq *fakeverbs.SRQ, in *abi.IbUverbsModifySrq, r *ioct
 	return m.Bare.ModifySRQ(srq, in, r)
 }
 
-// Free implements [SRQQueue].
+// Free implements [fakeverbs.SRQQueue].
 func (s *SRQ) Free() {
 	s.m.forgetRecord(s.record)
 	if s.xrc {
@@ -247,10 +247,10 @@ func (m *model) CreateWQ(w *fakeverbs.WQ, r *ioctl.Request) error {
 	return answer(m, call, r, abi.Mlx5IbCreateWqResp{ResponseLength: 8})
 }
 
-// StandIn implements [WQQueue].
+// StandIn implements [fakeverbs.WQQueue].
 func (q *QP) StandIn() *fakeverbs.QP { return q.qp }
 
-// EndWQ implements [WQQueue].
+// EndWQ implements [fakeverbs.WQQueue].
 func (q *QP) EndWQ() {
 	q.m.forgetRecord(q.record)
 	delete(q.m.indexes, q.index)
@@ -373,7 +373,7 @@ func (c *reader) sharedNumber() {
 	}
 }
 
-// target has a target QP receive through an SRQ of its domain, whose process may be
+// target is a target QP's view of an SRQ of its domain, whose process may be
 // another. The lock is that of the SRQ's kernel.
 type target struct {
 	fakeverbs.Gone
@@ -402,7 +402,7 @@ func (t *target) EnterError() {
 	})
 }
 
-// Target implements [targetQueue].
+// Target implements the SRQ queues that target QPs receive through.
 func (s *SRQ) Target(view *fakeverbs.QP, srq *fakeverbs.SRQ) fakeverbs.Queues {
 	return &target{qp: view, srq: srq}
 }

@@ -96,7 +96,7 @@ func (m *model) addUAR(key int64, number uint32, wc bool) *uar {
 	return u
 }
 
-// addStatic makes the UARs of a context that has them from the start: their keys are their
+// addStatic makes the UARs of a context without dynamic ones: their keys are their
 // indexes, low bits and high bits apart.
 func (m *model) addStatic() {
 	perPage := fakeverbs.PageSize / uarSize
