@@ -13,7 +13,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// quiet is a benchmark whose cleanups run when they are told to.
+// quiet is a benchmark whose cleanups run when the test calls them.
 type quiet struct {
 	*testing.B
 	cleanups []func()

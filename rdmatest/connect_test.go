@@ -14,6 +14,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
+// TestHandshakeLost: requests and answers that are lost are sent again, after the kernel's times:
 // MADs after 4.608 and 4.096 seconds, SYNs after 1, 2 and 4, data of TCP after 0.2, 0.4 and so on.
 func TestHandshakeLost(t *testing.T) {
 	inBubbles(t, func(t *testing.T, f *rdmatest.Fabric, k rdmatest.Kind) {
@@ -52,6 +53,7 @@ func TestHandshakeLost(t *testing.T) {
 	})
 }
 
+// TestAcceptAbandoned: a peer that gives up before it is accepted makes Accept fail as on Linux:
 // ib_send_cm_rep answers EINVAL, siw and erdma answer ECONNRESET.
 func TestAcceptAbandoned(t *testing.T) {
 	inBubbles(t, func(t *testing.T, f *rdmatest.Fabric, k rdmatest.Kind) {
@@ -76,6 +78,7 @@ func TestAcceptAbandoned(t *testing.T) {
 	})
 }
 
+// TestAckTimeouts: the default of the connection manager, and the accepting side's timeouts of
 // another one, are those of Linux 6.12 (TestCMRxeAckTimeouts measures them).
 func TestAckTimeouts(t *testing.T) {
 	for _, c := range []struct {
@@ -91,6 +94,7 @@ func TestAckTimeouts(t *testing.T) {
 	}
 }
 
+// TestSlowAccept: a program over RoCE has 15 times 66 seconds to accept, because its kernel says that
 // it needs time. Over iWARP the side that dials gives up after 10 or 20 seconds.
 func TestSlowAccept(t *testing.T) {
 	limits := map[rdmatest.Kind]time.Duration{rdmatest.SIW: 10 * time.Second, rdmatest.ERDMA: 20 * time.Second}
@@ -130,6 +134,7 @@ func TestSlowAccept(t *testing.T) {
 	})
 }
 
+// TestConfirmationLost: over RoCE the third message of a handshake is sent again when the second one
 // is.
 func TestConfirmationLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -163,6 +168,7 @@ func TestConfirmationLost(t *testing.T) {
 	})
 }
 
+// TestSendToClosed: over iWARP a send to a connection that is closed ends this side, also
 // before the other's FIN is here.
 func TestSendToClosed(t *testing.T) {
 	for _, k := range []rdmatest.Kind{rdmatest.SIW, rdmatest.ERDMA} {
@@ -188,7 +194,7 @@ func TestSendToClosed(t *testing.T) {
 	}
 }
 
-// TestCloseBehindCut: over siw TCP has what was sent before a connection was closed, and delivers it
+// TestCloseBehindCut: over siw TCP has the data that was sent before a connection was closed, and delivers it
 // when the network is back.
 func TestCloseBehindCut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -212,7 +218,7 @@ func TestCloseBehindCut(t *testing.T) {
 	})
 }
 
-// TestAckTimeout: what a program sets is in its queue pair, over RoCE.
+// TestAckTimeout: the program's timeout is in its queue pair, over RoCE.
 func TestAckTimeout(t *testing.T) {
 	for _, kind := range []rdmatest.Kind{rdmatest.RXE, rdmatest.MLX5} {
 		t.Run(kind.String(), func(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// example is what a test has as its *testing.T, and an example has not.
+// example is the TB of examples, which have no *testing.T.
 type example struct{ cleanups []func() }
 
 func (e *example) Helper()                           {}
@@ -70,7 +70,7 @@ func Example() {
 	// Output: hello
 }
 
-// A device refuses what it is told to refuse.
+// A device refuses the calls that the test chooses.
 func ExampleDevice_Fail() {
 	t := new(example)
 	defer t.end()

@@ -183,7 +183,7 @@ func TestLinkDown(t *testing.T) {
 	})
 }
 
-// Over iWARP what is sent waits for the link.
+// Over iWARP sent data waits for the link.
 func TestLinkDownSIW(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := rdmatest.NewWith(t, &rdmatest.Options{Kind: rdmatest.SIW})
@@ -377,7 +377,7 @@ func TestPause(t *testing.T) {
 	}
 }
 
-// A strict fabric has a mistake fail the test.
+// A strict fabric fails the test for a mistake.
 func TestStrict(t *testing.T) {
 	strict := &recorder{T: t}
 	f := rdmatest.NewWith(strict, &rdmatest.Options{Strict: true})
@@ -407,7 +407,7 @@ const (
 	refused   = "1 remote access error; ERR"
 )
 
-// What becomes of what is right.
+// The outcome of valid requests.
 func TestRXEOutcomes(t *testing.T) {
 	const rc, uc, ud = verbs.QPTypeRC, verbs.QPTypeUC, verbs.QPTypeUD
 	const send, arrived = verbs.OpSend, "1000 RECV success 8, 1001 work request flushed; RTS"
@@ -421,7 +421,7 @@ func TestRXEOutcomes(t *testing.T) {
 	})
 }
 
-// TestRXEFailures: what goes wrong ends as on Linux 6.12, which TestRxeErrors in package test
+// TestRXEFailures: failures end as on Linux 6.12, which TestRxeErrors in package test
 // holds to the same table.
 func TestRXEFailures(t *testing.T) {
 	for _, c := range refusals.Failures(refusals.Layout{Memory: memory, Source: sendFrom, Recv: recvSize}) {
@@ -474,7 +474,7 @@ type trial struct {
 	typ                  verbs.QPType
 	op                   verbs.Opcode
 	size                 int
-	his                  verbs.Access // what the peer allows on its memory
+	his                  verbs.Access // the access that the peer allows to its memory
 	change               func(*verbs.SendWR)
 	requester, responder string
 }

@@ -18,7 +18,7 @@ import (
 )
 
 // A host with two devices of two kinds dials from that of the destination's kind, or from
-// the one that it is told.
+// the one that it is given.
 func TestSources(t *testing.T) {
 	v4, v6 := netip.MustParseAddr("203.0.113.7"), netip.MustParseAddr("2001:db8::7")
 	both := rdmatest.HostOptions{Devices: []rdmatest.DeviceOptions{
@@ -75,7 +75,7 @@ func TestParallel(t *testing.T) {
 	}
 }
 
-// What is left open is an error of the test, which names it.
+// An object that is left open is an error of the test, which names it.
 func TestLeft(t *testing.T) {
 	f := rdmatest.New(t)
 	dev := must(uverbs.Open(f.Host(0).Device(0).Name()))(t)
@@ -94,6 +94,7 @@ func TestLeft(t *testing.T) {
 	}
 }
 
+// TestKill: a process that is killed takes nothing with it: its peer hears of it, its host
 // refuses, and another one takes its place.
 func TestKill(t *testing.T) {
 	onKinds(t, func(t *testing.T, f *rdmatest.Fabric) {
@@ -120,7 +121,7 @@ func TestKill(t *testing.T) {
 		}
 		dev := must(uverbs.Open(f.Host(1).Device(0).Name()))(t)
 		pd := must(dev.AllocPD())(t)
-		next := must(pd.AllocMR(4096, 0, nil))(t) // what the dead program had pinned is free
+		next := must(pd.AllocMR(4096, 0, nil))(t) // the dead program's pinned memory is free
 		if err := errors.Join(next.Close(), pd.Close(), dev.Close()); err != nil {
 			t.Error(err)
 		}
@@ -148,7 +149,7 @@ func TestKillUnreachable(t *testing.T) {
 	})
 }
 
-// TestContext: what dials with the context of a host leaves from there, unless it says otherwise.
+// TestContext: a connection that is dialed with the context of a host leaves from there, unless its options say otherwise.
 func TestContext(t *testing.T) {
 	onKinds(t, func(t *testing.T, f *rdmatest.Fabric) {
 		l := must(rdmacm.Listen(f.Host(0).Addr() + ":0"))(t)

@@ -33,7 +33,6 @@ var separations = map[string]func(f *rdmatest.Fabric) (undo func()){
 }
 
 // TestDialUnreachable: a host that nothing reaches refuses nothing. The connection manager gives up
-
 // after a while.
 func TestDialUnreachable(t *testing.T) {
 	for name, separate := range separations {
@@ -55,7 +54,6 @@ func TestDialUnreachable(t *testing.T) {
 }
 
 // TestDialRemoved: over RoCE nobody answers for a device that was removed, 16 times in 73.7
-
 // seconds; its network device, which iWARP uses, refuses.
 func TestDialRemoved(t *testing.T) {
 	inBubbles(t, func(t *testing.T, f *rdmatest.Fabric, k rdmatest.Kind) {
@@ -74,10 +72,7 @@ func TestDialRemoved(t *testing.T) {
 	})
 }
 
-// TestHandshakeLost: requests and answers that are lost are sent again, after the kernel's times:
-
-// TestDisconnectUnreachable: the peer hears of the end of a connection when there is a way to tell
-
+// TestDisconnectUnreachable: the peer hears of the end of a connection when there is a path to report
 // it, over iWARP, or never, over RoCE.
 func TestDisconnectUnreachable(t *testing.T) {
 	for name, separate := range separations {
@@ -114,7 +109,6 @@ func TestDisconnectUnreachable(t *testing.T) {
 }
 
 // TestDisconnectAgain: a connection that is disconnected and kept tries again until the peer
-
 // hears.
 func TestDisconnectAgain(t *testing.T) {
 	inBubbles(t, func(t *testing.T, f *rdmatest.Fabric, _ rdmatest.Kind) {
@@ -165,12 +159,7 @@ func TestPartition(t *testing.T) {
 	})
 }
 
-// TestAcceptAbandoned: a peer that gives up before it is accepted makes Accept fail as on Linux:
-
-// TestAckTimeouts: the default of the connection manager, and what the accepting side makes of
-
 // TestConnectionSurvives: a link may be down for seconds under a connection with the kernel's
-
 // defaults.
 func TestConnectionSurvives(t *testing.T) {
 	for _, k := range []rdmatest.Kind{rdmatest.RXE, rdmatest.MLX5} {
@@ -191,14 +180,6 @@ func TestConnectionSurvives(t *testing.T) {
 		})
 	}
 }
-
-// TestKill: a process that is killed takes nothing with it: its peer hears of it, its host
-
-// TestSlowAccept: a program over RoCE has 15 times 66 seconds to accept, because its kernel says that
-
-// TestConfirmationLost: over RoCE the third message of a handshake is sent again when the second one
-
-// TestSendToClosed: over iWARP what is sent to a connection that is closed ends this side, also
 
 // TestSequence: a packet that a queue pair does not expect, as one is that a former
 // connection sends to the same number, is not answered on a reliable connection. An
