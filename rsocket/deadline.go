@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// deadline is the end of the time that one kind of call has. Calls wait with the moment of
-// its expiry, so none makes a context or a timer of its own.
+// deadline is the deadline of one kind of call. Calls wait with its expiry, so they need no context or timer
+// of their own.
 type deadline struct {
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	at     time.Time
 	timer  *time.Timer
 	expiry *moment
@@ -37,8 +37,8 @@ func (d *deadline) set(t time.Time) {
 	if d.timer != nil {
 		d.timer.Stop()
 	}
-	// The wall clock may be set back before a time that has no monotonic reading, and the
-	// timer would then find it still to come.
+	// If t has no monotonic reading and the wall clock is set back, the timer would find that t has
+	// not come yet.
 	left := time.Until(t)
 	if d.at = t; !t.IsZero() {
 		d.at = time.Now().Add(left)
@@ -57,8 +57,7 @@ func (d *deadline) set(t time.Time) {
 	}
 }
 
-// expired is what the timer calls. A timer that was stopped too late finds another
-// deadline.
+// expired is the timer's function. If the timer was stopped too late, the deadline is another one.
 func (d *deadline) expired() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -67,7 +66,7 @@ func (d *deadline) expired() {
 	}
 }
 
-// interrupt ends the waits for this deadline, which is still to come.
+// interrupt ends the waits for this deadline without passing it.
 func (d *deadline) interrupt() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -83,7 +82,7 @@ func (d *deadline) renew() {
 	}
 }
 
-// close lets no call wait from now on.
+// close ends all waits, now and later.
 func (d *deadline) close() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
