@@ -12,8 +12,8 @@ import (
 	"github.com/goverbs/goverbs/rdmacm"
 )
 
-// closeTimeout bounds how long a closed connection waits in the background for the peer's
-// machine to take what was written.
+// closeTimeout bounds how long a closed connection waits in the background until the peer's machine has
+// taken the data.
 const closeTimeout = 10 * time.Second
 
 // CloseWrite ends this side's data: the peer's Read returns io.EOF after all that was
@@ -30,7 +30,7 @@ func (c *Conn) CloseWrite() error {
 	}
 	c.stream.end(false)
 	c.watch()
-	// A Write that waits has to see the end, also if it waits for events.
+	// Wake a Write that waits, even one that waits for events.
 	c.changed()
 	c.writer.deadline.interrupt()
 	return nil
@@ -128,7 +128,7 @@ func (c *Conn) beginClose() (linger int, ok bool) {
 	if !done {
 		c.progress()
 		for c.hasEnded() && c.stream.failed == nil && !c.stream.ends.gotDisconnect {
-			c.progress() // until all that had arrived is polled
+			c.progress() // until all arrivals are polled
 		}
 		c.stream.end(true)
 		c.progress()
@@ -137,8 +137,8 @@ func (c *Conn) beginClose() (linger int, ok bool) {
 	c.mu.Unlock()
 	c.reader.deadline.close()
 	c.writer.deadline.close()
-	// The memory is the program's again when Close returns. What does not close is tried again,
-	// and reported, as the connection is freed.
+	// The memory belongs to the program again when Close returns. A mapping that fails to close is
+	// tried again, and its error reported, when the connection is freed.
 	_ = c.mappings.Close()
 	if done {
 		c.free(nil)
@@ -156,7 +156,7 @@ func deliveryLimit(linger int) time.Duration {
 	return time.Duration(min(linger, math.MaxInt32)) * time.Second
 }
 
-// deliver waits until the peer's machine has all that was written.
+// deliver waits until the peer's machine has taken the data.
 func (c *Conn) deliver(limit time.Duration) error {
 	c.closer.deadline.set(time.Now().Add(limit))
 	defer c.closer.deadline.close()

@@ -81,7 +81,7 @@ func newModel(sizes [2]Config, iwarp bool) (a, b *modelEnd) {
 		e.window.seq += start
 		e.window.limit += start
 		e.stream.in.seq += start
-		e.stream.in.told += start
+		e.stream.in.sent += start
 	}
 	return ends[0], ends[1]
 }
