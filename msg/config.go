@@ -8,39 +8,40 @@ import (
 )
 
 // Config describes a connection. [Dialer] and [ListenConfig] embed it. The zero value is
-// valid. It is not changed, and may be shared. A negative number is refused, except in KeepAlive.
+// valid. It is not changed, and may be shared. Only KeepAlive may be negative.
 type Config struct {
-	// Pool has what the connection shares with others. Nil: the connection has
-	// everything to itself, takes a descriptor, and a goroutine while no call waits.
+	// Pool provides the resources that the connection shares with others. Nil means
+	// that the connection has its own. It then takes a descriptor, and a goroutine
+	// while no call waits.
 	Pool *Pool
 
-	// EagerSize is how many bytes fit into a receive buffer. Messages that fit
-	// into one of the peer's are copied there; longer ones are read by the peer from the
-	// sender's memory. From 64 to 1 MiB. Zero: 4096.
+	// EagerSize is the size of a receive buffer in bytes, without headers. Messages
+	// that fit into a receive buffer of the peer are copied there. The peer reads
+	// longer ones from the sender's memory. From 64 to 1 MiB. Zero: 4096.
 	EagerSize int
 
-	// Window is how many messages the peer may have sent that were not yet received and
-	// released. A program that keeps half as many stops the peer. There are as many receive
-	// buffers and send buffers, and a few more.
-	// From 4 to 1024. Zero: 32.
+	// Window is how many messages the peer may have sent that have not been received
+	// and released. A program that keeps half as many stops the peer. There are as many
+	// receive buffers and send buffers, and a few more. From 4 to 1024. Zero: 32.
 	Window int
 
-	// MaxMessage is the longest message that is received, in bytes, from EagerSize to
-	// 1 GiB. Zero: 4 MiB, or EagerSize if that is more.
+	// MaxMessage is the maximum length of a received message in bytes, from EagerSize
+	// to 1 GiB. Zero: 4 MiB, or EagerSize if that is more.
 	MaxMessage int
 
-	// MaxMemory is how many bytes of memory large messages may take that are received: those
-	// longer than EagerSize, from the first byte that is read to Release. Buffers that are
-	// kept to be used again count too. Each message takes its length, rounded up to a power
-	// of two. While there is no room for one, it waits at the sender, and so does all that
-	// was sent after it on its connection. A connection outside a pool has this
-	// for itself. The connections of a pool share what the Config of NewPool says.
-	// At least MaxMessage, rounded up. Zero: 64 MiB, or twice that least if that is more.
+	// MaxMemory limits the memory of received large messages in bytes. Large messages
+	// are longer than EagerSize. Each counts with its length, rounded up to a power of
+	// two, from the first byte that is read to Release. Free buffers that are kept for
+	// reuse count too. While there is no room for a message, it waits at the sender,
+	// and so do all later messages of its connection. A connection without a pool has
+	// this memory for itself. The connections of a pool share the MaxMemory of the
+	// Config that NewPool was called with. At least MaxMessage, rounded up. Zero: 64
+	// MiB, or twice the minimum if that is more.
 	MaxMemory int
 
-	// KeepAlive is how long a connection may be idle before it looks whether the peer is
-	// still there. A peer that takes 30 seconds and more to hand out a piece of a large
-	// message is found at the same time. Zero: 15 seconds. Negative: never.
+	// KeepAlive is how long a connection may be idle before it checks whether the peer
+	// is still there. The same check ends the connection if a READ of a large message
+	// takes 30 seconds or more. Zero: 15 seconds. Negative: never.
 	KeepAlive time.Duration
 }
 
@@ -51,7 +52,7 @@ const (
 	defaultMemory                       = 64 << 20
 	defaultKeepAlive                    = 15 * time.Second
 
-	rendezvous = 8  // large messages that may be under way in each direction
+	rendezvous = 8  // limit of announced large messages in each direction
 	controls   = 16 // frames without a buffer in the send queue
 	opSlots    = 16 // one-sided operations in the send queue
 )
@@ -110,11 +111,11 @@ func (c *Config) shape() (s shape, err error) {
 	return s, nil
 }
 
-// classOf is the class of the buffers for large messages of n bytes. Those of class k have
-// 2^k bytes.
+// classOf returns the size class of the buffer for a large message of n bytes. The
+// buffers of class k have 2^k bytes.
 func classOf(n int) int { return bits.Len(uint(n - 1)) }
 
-// budget is what the memory of large messages counts towards.
+// budget returns the budget that the memory of large messages counts towards.
 func (s *shape) budget() *budget {
 	if s.pool != nil {
 		return &s.pool.budget
@@ -124,19 +125,21 @@ func (s *shape) budget() *budget {
 
 func (s *shape) hello() hello { return hello{uint16(s.window), uint32(s.eager), uint64(s.longest)} }
 
-// receives are one for each credit, for the FIN of each RTS, and for a CLOSE.
+// receives returns the size of the receive queue: one for each credit, for the FIN of
+// each RTS, and for a CLOSE.
 func (s *shape) receives() int { return s.window + rendezvous + 1 }
 
-// sends are as many work requests as the send queue ever holds: besides those that have
-// numbers a READ of a large message and a keep-alive.
+// sends returns the size of the send queue. Besides the numbered work requests it holds
+// a READ of a large message and a keep-alive.
 func (s *shape) sends() int { return s.buffers() + controls + opSlots + 2 }
 
-// quiet is how many messages in a row are sent without a completion.
-func (s *shape) quiet() int { return min(s.window/8, 3) }
+// maxUnsignaled returns how many messages in a row are sent unsignaled.
+func (s *shape) maxUnsignaled() int { return min(s.window/8, 3) }
 
-// buffers are those that small messages are sent from. Quiet messages keep theirs until a
-// later one completes; the program can have a window of them all the same.
-func (s *shape) buffers() int { return s.window + s.quiet() }
+// buffers returns the number of small send buffers. Unsignaled messages keep theirs
+// until a later message completes. The program can have a window of buffers all the
+// same.
+func (s *shape) buffers() int { return s.window + s.maxUnsignaled() }
 
-// stride is the size of a buffer with its header.
+// stride returns the size of a buffer with its header.
 func (s *shape) stride() int { return (frameSize + s.eager + 63) &^ 63 }

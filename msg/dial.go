@@ -46,7 +46,7 @@ func (d *Dialer) Dial(ctx context.Context, address string) (*Conn, error) {
 	if err != nil {
 		return nil, failed("dial", err)
 	}
-	made := births{shape: s}
+	made := pendingConns{shape: s}
 	dialer := rdmacm.Dialer{Config: *made.config(), Timeout: d.Timeout, LocalAddr: d.LocalAddr, Resolver: d.Resolver,
 		FallbackDelay: d.FallbackDelay, AckTimeout: ackTimeout}
 	cm, err := dialer.Dial(ctx, address)
@@ -56,12 +56,12 @@ func (d *Dialer) Dial(ctx context.Context, address string) (*Conn, error) {
 		return nil, failed("dial", err)
 	}
 	if err := c.begin(ctx); err != nil {
-		return nil, failed("dial", errors.Join(err, cm.Close()))
+		return nil, c.failed("dial", errors.Join(err, cm.Close()))
 	}
 	return c, nil
 }
 
-// begin is for when the connection that this side dialled stands.
+// begin starts the protocol on a connection that this side has dialled.
 func (c *Conn) begin(ctx context.Context) error {
 	greeting, err := parseHello(c.cm.PrivateData())
 	if err != nil {

@@ -48,8 +48,8 @@ func TestConnect(t *testing.T) {
 	})
 }
 
-// Each call to the device fails once, while both ends connect. That is told, and nothing
-// is left.
+// TestConnectWithoutDevice: each call to the device fails once while both ends connect. An
+// error is returned, and nothing is leaked.
 func TestConnectWithoutDevice(t *testing.T) {
 	for _, kind := range rdmatest.Kinds {
 		for _, call := range []rdmatest.Call{rdmatest.CallOpen, rdmatest.CallAsyncEvents, rdmatest.CallAllocPD, rdmatest.CallCreateChannel,
@@ -122,7 +122,7 @@ func TestDialCancelled(t *testing.T) {
 	})
 }
 
-// acceptOne accepts in the background, and closes what it gets.
+// acceptOne accepts in the background, and closes the connection.
 func acceptOne(t *testing.T, l *Listener) <-chan error {
 	accepted := make(chan error, 1)
 	go func() {

@@ -48,7 +48,7 @@ func newPool(t *testing.T, f *rdmatest.Fabric, conns int) *Pool {
 	return p
 }
 
-// closeLater closes what the test itself may have closed.
+// closeLater closes an object at the end of the test, unless the test has closed it.
 func closeLater(t *testing.T, c interface{ Close() error }) {
 	t.Cleanup(func() {
 		if err := c.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
@@ -88,7 +88,7 @@ func meet(t *testing.T, l *Listener, cfg *Config) (dialled, accepted *Conn, dial
 	}()
 	dialled, dialErr = (&Dialer{Config: *cfg}).Dial(t.Context(), l.Addr().String())
 	var rejected *rdmacm.RejectedError
-	if dialErr != nil && !errors.As(dialErr, &rejected) { // else Accept is about to tell why
+	if dialErr != nil && !errors.As(dialErr, &rejected) { // otherwise Accept is about to return the cause
 		cancel()
 	}
 	<-done

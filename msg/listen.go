@@ -12,9 +12,9 @@ import (
 
 // Listener accepts connections. Its methods may be called concurrently.
 type Listener struct {
-	cm     *rdmacm.Listener
-	made   births
-	closed atomic.Bool
+	cm      *rdmacm.Listener
+	pending pendingConns
+	closed  atomic.Bool
 }
 
 // ListenConfig listens with options. The zero value is valid, and listening with it is what
@@ -44,39 +44,41 @@ func (lc *ListenConfig) Listen(ctx context.Context, address string) (*Listener, 
 	if err != nil {
 		return nil, failed("listen", err)
 	}
-	l := &Listener{made: births{shape: s, accepts: true}}
-	cm := rdmacm.ListenConfig{Config: *l.made.config(), Resolver: lc.Resolver, Backlog: lc.Backlog}
+	l := &Listener{pending: pendingConns{shape: s, accepts: true}}
+	cm := rdmacm.ListenConfig{Config: *l.pending.config(), Resolver: lc.Resolver, Backlog: lc.Backlog}
 	if l.cm, err = cm.Listen(ctx, address); err != nil {
 		return nil, failed("listen", err)
 	}
 	return l, nil
 }
 
-// Accept waits for a connection. An error that matches net.ErrClosed means that the
-// listener has ended. Any other error but that of ctx concerns one peer, such as one that
-// speaks another protocol ([ErrVersion]) or finds the pool full ([ErrPoolFull]); it is
-// temporary ([Error.Temporary]), and the listener goes on. A peer that says nothing within 10
-// seconds of Accept loses its connection.
+// Accept waits for a connection. After an error that matches net.ErrClosed the listener
+// is closed. An error that is temporary ([Error.Temporary]) concerns one peer, such as
+// one that speaks another protocol ([ErrVersion]) or finds the pool full
+// ([ErrPoolFull]), and the listener continues to accept others. Any other error is
+// caused by ctx. A peer that sends nothing within 10 seconds of Accept loses its
+// connection.
 //
-// A connection in a pool may have been closed already: [Pool.Recv] tells of its messages, and of
-// its end, as soon as they are there.
+// The program may have closed a connection in a pool already, because [Pool.Recv]
+// returns its messages, and its end, as soon as they are there.
 func (l *Listener) Accept(ctx context.Context) (*Conn, error) {
 	for {
 		cm, err := l.cm.Accept(ctx)
 		if err != nil {
-			l.made.sweep()
-			if ctx.Err() == nil && !errors.Is(err, net.ErrClosed) {
+			l.pending.sweep()
+			if byContext := ctx.Err() != nil && errors.Is(err, ctx.Err()); !byContext && !errors.Is(err, net.ErrClosed) {
 				err = ofPeer{err}
 			}
 			return nil, failed("accept", err)
 		}
-		if c := l.made.take(cm); c != nil {
+		if c := l.pending.take(cm); c != nil {
 			l.welcome(c)
 			return c, nil
 		}
 	}
 }
 
+// welcome starts the protocol on an accepted connection.
 func (l *Listener) welcome(c *Conn) {
 	if c.shape.pool == nil {
 		c.pollAlone()
@@ -84,15 +86,15 @@ func (l *Listener) welcome(c *Conn) {
 	c.startWatch(firstFrameLimit)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.ending.failing { // so early that there was no connection to end
+	if c.ending.failing { // before the connection could be disconnected
 		go c.link.disconnect()
 	}
 }
 
-// Addr is the address listened on, as rdmacm.Listener.Addr tells it.
+// Addr returns the address that the listener listens on, like rdmacm.Listener.Addr.
 func (l *Listener) Addr() netip.AddrPort { return l.cm.Addr() }
 
-// Close stops listening. Connections that were accepted stay. A second Close returns an
+// Close stops listening. Accepted connections stay open. A second Close returns an
 // error that matches net.ErrClosed.
 func (l *Listener) Close() error {
 	if l == nil {
@@ -100,9 +102,9 @@ func (l *Listener) Close() error {
 	}
 	again := l.closed.Swap(true)
 	err := l.cm.Close()
-	l.made.end()
+	l.pending.end()
 	if again && err == nil {
 		err = net.ErrClosed
 	}
-	return failed("close listener", err)
+	return failedOn("listener on "+l.Addr().String(), "close", err)
 }

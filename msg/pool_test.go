@@ -1,9 +1,13 @@
 package msg
 
 import (
+	"bytes"
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -13,7 +17,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// A pool that is full refuses a connection on either side. One that closes makes room.
+// TestPoolFull: a full pool refuses a connection on either side. A connection that
+// closes makes room.
 func TestPoolFull(t *testing.T) {
 	for _, kind := range rdmatest.Kinds {
 		t.Run(kind.String(), func(t *testing.T) {
@@ -44,7 +49,7 @@ func TestPoolFull(t *testing.T) {
 	}
 }
 
-// Each call to the device fails once while a pool is made. It leaves nothing.
+// TestNewPoolFails: each call to the device fails once in NewPool. Nothing is leaked.
 func TestNewPoolFails(t *testing.T) {
 	for _, kind := range rdmatest.Kinds {
 		for n, struck := 0, true; struck; n++ {
@@ -60,7 +65,7 @@ func TestNewPoolFails(t *testing.T) {
 				p, err := NewPool(dev, 2, &small)
 				var typed *Error
 				switch struck = !fault.Stop(); {
-				case struck && err == nil: // it struck the pool's own goroutine, which tells
+				case struck && err == nil: // the fault hit the background, which reports it
 					if _, _, err := p.Recv(t.Context()); !errors.Is(err, syscall.EIO) {
 						t.Error("the pool goes on:", err)
 					}
@@ -79,7 +84,7 @@ func TestNewPoolFails(t *testing.T) {
 	}
 }
 
-// What a pool can't be is refused.
+// TestNewPoolRefused: NewPool refuses bad arguments.
 func TestNewPoolRefused(t *testing.T) {
 	f := newFabric(t, rdmatest.RXE)
 	dev, err := uverbs.Open("rxe0")
@@ -107,7 +112,8 @@ func TestNewPoolRefused(t *testing.T) {
 	}
 }
 
-// Where a completion queue has not room for all connections there are several.
+// TestPoolOfSeveralCQs: there are several pairs of completion queues if one has no room
+// for all connections.
 func TestPoolOfSeveralCQs(t *testing.T) {
 	f := newFabric(t, rdmatest.RXE)
 	dev, err := uverbs.Open(f.Host(0).Device(0).Name())
@@ -123,8 +129,8 @@ func TestPoolOfSeveralCQs(t *testing.T) {
 		t.Fatal(err)
 	}
 	closeLater(t, p)
-	if len(p.seats) != 3 || p.seats[0].room != p.seats[1].room || p.seats[2].room.times(fit) != p.seats[0].room {
-		t.Errorf("%+v", p.seats)
+	if len(p.pairs) != 3 || p.pairs[0].room != p.pairs[1].room || p.pairs[2].room.times(fit) != p.pairs[0].room {
+		t.Errorf("%+v", p.pairs)
 	}
 	cfg.Pool = p
 	l := listen(t, &cfg)
@@ -145,7 +151,7 @@ func TestPoolOfSeveralCQs(t *testing.T) {
 		}
 		m.Release()
 	}
-	if served[p.seats[0].pump.recvCQ] != fit || served[p.seats[1].pump.recvCQ] != fit || served[p.seats[2].pump.recvCQ] != 1 {
+	if served[p.pairs[0].poller.recvCQ] != fit || served[p.pairs[1].poller.recvCQ] != fit || served[p.pairs[2].poller.recvCQ] != 1 {
 		t.Errorf("%v", served)
 	}
 	if _, _, _, err := meet(t, l, &small); !errors.Is(err, ErrPoolFull) {
@@ -153,7 +159,7 @@ func TestPoolOfSeveralCQs(t *testing.T) {
 	}
 }
 
-// A pool of another device than the one that a connection runs over is refused.
+// TestPoolElsewhere: a pool on another device than that of the connection is refused.
 func TestPoolElsewhere(t *testing.T) {
 	for _, kind := range rdmatest.Kinds {
 		t.Run(kind.String(), func(t *testing.T) {
@@ -183,7 +189,7 @@ func TestPoolElsewhere(t *testing.T) {
 	}
 }
 
-// A closed pool takes no connection and no region.
+// TestPoolClosed: a closed pool accepts no connection and no region.
 func TestPoolClosed(t *testing.T) {
 	for _, kind := range rdmatest.Kinds {
 		t.Run(kind.String(), func(t *testing.T) {
@@ -211,5 +217,126 @@ func TestPoolClosed(t *testing.T) {
 				t.Error("dial:", err1)
 			}
 		})
+	}
+}
+
+// served returns connections to a pool whose messages Pool.Recv receives.
+func served(t *testing.T, n int) (p *Pool, clients []*Conn) {
+	f := newFabric(t, rdmatest.RXE)
+	cfg := small
+	cfg.Pool = newPool(t, f, n)
+	l := listen(t, &cfg)
+	for range n {
+		a, b, err1, err2 := meet(t, l, &small)
+		if err := errors.Join(err1, err2); err != nil {
+			t.Fatal(err)
+		}
+		clients = append(clients, a)
+		t.Cleanup(func() { bothFree(t, a, b) })
+	}
+	return cfg.Pool, clients
+}
+
+// TestPoolRecv: Recv of a pool returns the messages of all connections, those of each
+// in order, short and long, also with several goroutines.
+func TestPoolRecv(t *testing.T) {
+	const count = 30
+	p, clients := served(t, 5)
+	var all sync.WaitGroup
+	for i, c := range clients {
+		all.Go(func() {
+			for n := range count {
+				if err := c.Send(t.Context(), bytes.Repeat([]byte{byte(i)}, 1+n*10)); err != nil { // the last ones are long
+					t.Error(err)
+				}
+			}
+		})
+	}
+	var mu sync.Mutex
+	next := make(map[*Conn]int)
+	for range 3 {
+		all.Go(func() {
+			for range count * len(clients) / 3 {
+				mu.Lock() // otherwise the test would depend on the order of goroutines
+				c, m, err := p.Recv(t.Context())
+				if err != nil || len(m.Bytes()) != 1+next[c]*10 {
+					t.Error(m, err)
+				}
+				next[c]++
+				mu.Unlock()
+				m.Release()
+			}
+		})
+	}
+	all.Wait()
+	if len(next) != len(clients) {
+		t.Errorf("of %d connections", len(next))
+	}
+}
+
+// TestPoolRecvEnds: Recv of a pool returns each end once, after the messages.
+func TestPoolRecvEnds(t *testing.T) {
+	p, clients := served(t, 2)
+	if err := clients[0].Send(t.Context(), []byte("last words")); err != nil {
+		t.Fatal(err)
+	}
+	closed := make(chan error, 1)
+	go func() { closed <- clients[0].Close() }()
+	c, m, err := p.Recv(t.Context())
+	if err != nil || string(m.Bytes()) != "last words" {
+		t.Fatal(m, err)
+	}
+	m.Release()
+	ended, m, err := p.Recv(t.Context())
+	if ended != c || m != nil || err != io.EOF {
+		t.Error(m, err)
+	}
+	if err := errors.Join(<-closed, c.Close()); err != nil {
+		t.Error(err)
+	}
+	if err := clients[1].CM().Close(); err != nil { // as when the peer dies
+		t.Error(err)
+	}
+	var typed *Error
+	c, m, err = p.Recv(t.Context())
+	if c == nil || m != nil || !errors.Is(err, rdmacm.ErrDisconnected) || !errors.As(err, &typed) {
+		t.Error(m, err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if c, m, err := p.Recv(ctx); c != nil || m != nil || !errors.Is(err, context.Canceled) {
+		t.Error("returned again:", m, err)
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	waits := make(chan error, 1)
+	go func() { _, _, err := p.Recv(t.Context()); waits <- err }()
+	if err := p.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := <-waits; !errors.Is(err, net.ErrClosed) {
+		t.Error(err)
+	}
+}
+
+// TestReadyList: a connection that is removed is not in the list any more.
+func TestReadyList(t *testing.T) {
+	r := readyList{some: newSignal()}
+	var c [4]Conn
+	for _, i := range []int{0, 1, 2, 3, 1} {
+		r.push(&c[i])
+	}
+	r.remove(&c[1])
+	r.remove(&c[1])
+	r.remove(&c[3])
+	r.push(&c[1])
+	for _, want := range []*Conn{&c[0], &c[2], &c[1], nil} {
+		if got := r.pop(); got != want {
+			t.Errorf("%p, want %p", got, want)
+		}
+	}
+	if r.first != nil || r.last != nil {
+		t.Error("something is left")
 	}
 }

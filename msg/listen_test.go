@@ -100,7 +100,7 @@ func TestAcceptGone(t *testing.T) {
 	})
 }
 
-// What a Config or an address can't be is refused before anything is made.
+// TestRefused: bad configurations and addresses are refused before anything is created.
 func TestRefused(t *testing.T) {
 	newFabric(t, rdmatest.RXE)
 	for name, cfg := range map[string]Config{

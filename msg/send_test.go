@@ -29,8 +29,8 @@ func receiveOne(t *testing.T, c *Conn, want int) {
 	m.Release()
 }
 
-// Shutdown waits until the peer has read what it was told of. Close leaves that to the
-// background.
+// TestShutdownWaitsForLarge: Shutdown waits until the peer has read all large messages.
+// Close leaves that to the background.
 func TestShutdownWaitsForLarge(t *testing.T) {
 	pairWith(t, 8, func(t *testing.T, a, b *Conn) {
 		if err := a.Send(t.Context(), make([]byte, 900)); err != nil {
@@ -55,7 +55,8 @@ func TestShutdownWaitsForLarge(t *testing.T) {
 	})
 }
 
-// There are only so many large messages that the peer was told of and has not read.
+// TestLargeMessagesUnderWay: the number of large messages that the peer has not read is
+// limited.
 func TestLargeMessagesUnderWay(t *testing.T) {
 	pairWith(t, 4*rendezvous, func(t *testing.T, a, b *Conn) {
 		for range rendezvous {
@@ -78,4 +79,30 @@ func TestLargeMessagesUnderWay(t *testing.T) {
 		receiveOne(t, b, 901)
 		bothClose(t, a, b)
 	})
+}
+
+// TestUnsignaledMessagesKeepNoBuffers: the program can have a window of buffers, no matter
+// how many unsignaled messages keep theirs.
+func TestUnsignaledMessagesKeepNoBuffers(t *testing.T) {
+	s, err := (&Config{EagerSize: 64, Window: 32}).shape()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newWorld(t, s)
+	w.open()
+	a, b := w.ends[0].conn, w.ends[1].conn
+	for sent := 1; sent <= 12; sent++ {
+		if err := a.Send(t.Context(), []byte("hello")); err != nil {
+			t.Fatal(err)
+		}
+		w.settle()
+		m, err := b.Recv(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.Release()
+		if free, quiet := len(a.small), sent%4; free != s.window+3-quiet {
+			t.Errorf("%d buffers are free after %d messages", free, sent)
+		}
+	}
 }

@@ -22,9 +22,9 @@ func (m *closedMemory) Close() error {
 	return m.memory.Close()
 }
 
-// A connection that nobody will have leaves its pool at any moment of its own close, so the
-// pool waits for it. Once nobody waits for connections, none is made.
-func TestBirthsEnd(t *testing.T) {
+// TestPendingEnd: a connection that will not be returned leaves its pool at some point
+// of its Close, so the pool waits for it. After end, no connection is set up.
+func TestPendingEnd(t *testing.T) {
 	for _, kind := range rdmatest.Kinds {
 		t.Run(kind.String(), func(t *testing.T) {
 			f, cfg := newFabric(t, kind), small
@@ -35,14 +35,14 @@ func TestBirthsEnd(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			made, leaving := births{shape: s}, false
+			made, leaving := pendingConns{shape: s}, false
 			settings := made.config()
 			settings.PrepareQP = func(cm *rdmacm.Conn, o *uverbs.QPOptions) error {
 				err := made.begin(cm, o)
 				c := made.made[cm]
 				m, addErr := c.heap.add(make([]byte, 8), 0)
 				delete(c.heap.all, m)
-				c.heap.all[&closedMemory{m, func() { made.end(); leaving = c.leaving }}] = struct{}{}
+				c.heap.all[&closedMemory{m, func() { made.end(); leaving = c.abandoned }}] = struct{}{}
 				return errors.Join(err, addErr)
 			}
 			cm, err := (&rdmacm.Dialer{Config: *settings}).Dial(t.Context(), l.Addr().String())
@@ -65,16 +65,17 @@ func TestBirthsEnd(t *testing.T) {
 	}
 }
 
-// A pool hands out a connection before Accept returns it, and the program may close it: Accept
-// returns it all the same. One that nobody had, or that could not be accepted, is forgotten.
-func TestBirthClosedEarly(t *testing.T) {
+// TestPendingClosedEarly: a pool delivers a connection before Accept returns it, and
+// the program may close it. Accept returns it all the same. A connection that was not
+// delivered, or could not be accepted, is removed.
+func TestPendingClosedEarly(t *testing.T) {
 	f, cfg := newFabric(t, rdmatest.SIW), small
 	cfg.Pool = newPool(t, f, 4)
 	shape, err := cfg.shape()
 	if err != nil {
 		t.Fatal(err)
 	}
-	made := births{shape: shape, accepts: true}
+	made := pendingConns{shape: shape, accepts: true}
 	l, err := (&rdmacm.ListenConfig{Config: *made.config()}).Listen(t.Context(), anyPort)
 	if err != nil {
 		t.Fatal(err)

@@ -9,16 +9,16 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// heap has all the memory of a connection, or of a pool, that is registered. It closes
-// last what is left. The memory itself belongs to Go's collector, so a slice that
-// somebody kept stays good.
+// heap holds all registered memory of a connection or of a pool, and is closed after
+// everything else. The memory itself is allocated by Go, so a slice that the program
+// keeps remains valid.
 type heap struct {
 	register func([]byte, verbs.Access) (memory, error)
 	account  *account // of large buffers
 
-	adding sync.WaitGroup // registrations under way
+	adding sync.WaitGroup // registrations in progress
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	all    map[memory]struct{}
 	closed bool
 }
@@ -56,7 +56,7 @@ func (h *heap) remove(m memory) error {
 	return h.end(m)
 }
 
-// end ends a registration, or leaves it to Close if that fails.
+// end ends a registration. If that fails, Close tries again.
 func (h *heap) end(m memory) error {
 	err := m.Close()
 	if err == nil {
@@ -65,7 +65,7 @@ func (h *heap) end(m memory) error {
 	return err
 }
 
-// large makes a buffer, whose memory the peer may read.
+// large allocates a buffer that the peer may read.
 func (h *heap) large(size int) (*Buffer, error) {
 	b := &Buffer{slot: noSlot, heap: h, all: make([]byte, size)}
 	var err error
@@ -73,7 +73,7 @@ func (h *heap) large(size int) (*Buffer, error) {
 	return b, err
 }
 
-// toSend takes a buffer for a large message of n bytes.
+// toSend returns a buffer for a large message of n bytes.
 func (h *heap) toSend(n int) (*Buffer, error) {
 	size := 1 << classOf(n)
 	if b := h.account.toSend(size); b != nil {
@@ -85,12 +85,12 @@ func (h *heap) toSend(n int) (*Buffer, error) {
 // put takes a large buffer back.
 func (h *heap) put(b *Buffer) {
 	if evicted := h.account.put(b); evicted != nil {
-		_ = h.remove(evicted.mem) // Close does what this could not
+		_ = h.remove(evicted.mem) // if it fails, Close tries again
 	}
 }
 
-// Close ends all registrations. It waits for those under way, which would keep the protection
-// domain in use.
+// Close ends all registrations. It waits for those that are in progress, because they
+// would keep the protection domain in use.
 func (h *heap) Close() error {
 	if h.account != nil {
 		h.account.close()
@@ -108,35 +108,35 @@ func (h *heap) Close() error {
 	return errors.Join(errs...)
 }
 
-// budget bounds the memory of large messages that are received. It belongs to a connection,
-// or to all of a pool. A message's whole length is reserved before its first byte is read, so
-// no two messages ever wait for each other.
+// budget limits the memory of received large messages, of a connection or of all
+// connections of a pool. The whole length of a message is reserved before its first
+// byte is read, so no two messages ever wait for each other.
 type budget struct {
 	most uint64
 
-	mu             sync.Mutex // guards what follows, and the accounts
-	used           uint64     // reserved, and of free buffers
-	oldest, newest *Buffer    // of the free buffers of all connections
-	queue          []*account // wait for room; there is no free buffer then
+	mu             sync.Mutex // guards the fields below, and the accounts
+	used           uint64     // bytes that are reserved or in free buffers
+	oldest, newest *Buffer    // list of the free buffers of all connections
+	queue          []*account // those that wait for room; there is no free buffer meanwhile
 }
 
 // account is a connection's share of a budget.
 type account struct {
 	budget *budget
-	wake   func() // what the connection waits for has been reserved; it must not wait
+	wake   func() // called when wants has been reserved; it must not block
 
 	reserved uint64
-	free     []*Buffer // to be used again, the oldest first
-	wants    uint64    // what the connection waits for; 0: it does not
+	free     []*Buffer // for reuse, the oldest first
+	wants    uint64    // bytes that the connection waits for, or 0
 	granted  bool      // wants has been reserved
 	closed   bool
 }
 
-// keep is how many free buffers a connection has at most.
+// keep is the maximum number of free buffers of a connection.
 const keep = 4
 
-// toSend takes a free buffer of a size. It counts no more then: the program decides how much
-// it sends. The result is nil when there is none.
+// toSend takes a free buffer of a size, or returns nil if there is none. The buffer no
+// longer counts towards the budget, because the program decides how much it sends.
 func (a *account) toSend(size int) *Buffer {
 	a.budget.mu.Lock()
 	defer a.budget.mu.Unlock()
@@ -147,9 +147,10 @@ func (a *account) toSend(size int) *Buffer {
 	return b
 }
 
-// toReceive reserves room for a message, and takes a free buffer of that size if there is
-// one. If it reports that there is no room, wake is called when there is, and toReceive is to
-// be called again. The registrations of the evicted buffers are to be ended.
+// toReceive reserves room for a message, and takes a free buffer of that size if there
+// is one. If ok is false, there is no room. wake is called as soon as there is, and
+// then toReceive has to be called again. The caller ends the registrations of the
+// evicted buffers.
 func (a *account) toReceive(size int) (b *Buffer, evicted []*Buffer, ok bool) {
 	g, n := a.budget, uint64(size)
 	g.mu.Lock()
@@ -181,7 +182,7 @@ func (a *account) reserve(n uint64) {
 	a.budget.used += n
 }
 
-// giveUp is for a message that is not received after all.
+// giveUp releases the reservation of a message that is not received after all.
 func (a *account) giveUp(size int) {
 	a.budget.mu.Lock()
 	defer a.budget.mu.Unlock()
@@ -196,7 +197,7 @@ func (a *account) unreserve(n uint64) {
 	}
 }
 
-// put takes a buffer back, and returns one whose registration is to be ended, or nil.
+// put takes a buffer back. If evicted is not nil, the caller ends its registration.
 func (a *account) put(b *Buffer) (evicted *Buffer) {
 	g, n := a.budget, uint64(len(b.all))
 	g.mu.Lock()
@@ -223,7 +224,7 @@ func (a *account) put(b *Buffer) (evicted *Buffer) {
 	return evicted
 }
 
-// find finds a free buffer; nil: there is none.
+// find returns a free buffer of a size, or nil.
 func (a *account) find(size int) *Buffer {
 	for _, b := range a.free {
 		if len(b.all) == size {
@@ -233,7 +234,7 @@ func (a *account) find(size int) *Buffer {
 	return nil
 }
 
-// take takes a free buffer off the lists.
+// take removes a free buffer from the lists.
 func (a *account) take(b *Buffer) {
 	g := a.budget
 	if b.older == nil {
@@ -252,7 +253,7 @@ func (a *account) take(b *Buffer) {
 	g.used -= uint64(len(b.all))
 }
 
-// grant reserves what the connections wait for that are next.
+// grant reserves room for the connections that are first in the queue.
 func (g *budget) grant() {
 	for len(g.queue) > 0 && g.used+g.queue[0].wants <= g.most {
 		a := g.queue[0]
@@ -263,7 +264,7 @@ func (g *budget) grant() {
 	}
 }
 
-// close gives back all that the connection has of the budget.
+// close releases everything that the connection has reserved.
 func (a *account) close() {
 	g := a.budget
 	g.mu.Lock()
