@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// deadline is the deadline of one kind of call. Calls wait with its context, so none makes
-// a context or a timer of its own.
+// deadline is the deadline of one kind of call. Calls wait with its context, so they need no
+// context or timer of their own.
 type deadline struct {
 	mu     sync.Mutex // guards the fields below
 	at     time.Time
