@@ -13,7 +13,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// What means nothing is refused, by name, whoever gets the Config.
+// All functions that take a Config return an error that names an invalid field.
 func TestConfigRefused(t *testing.T) {
 	for want, cfg := range map[string]*Config{
 		"Config.RecvCQEntries is negative": {RecvCQEntries: -1},
@@ -197,7 +197,7 @@ func TestPreparePanics(t *testing.T) {
 	}
 }
 
-// PrepareQP chooses what the queue pair of one connection is made of. Its error ends the
+// PrepareQP changes the options of one connection's queue pair. Its error ends the
 // attempt, and Prepare does not run.
 func TestPrepareQP(t *testing.T) {
 	newWorld(t, aRXE)
@@ -231,7 +231,7 @@ func TestPrepareQP(t *testing.T) {
 	}
 }
 
-// What Prepare gives goes to the peer in place of what the Config has, which other
+// Private data that Prepare sets goes to the peer instead of the Config's, which other
 // connections share and nobody changes.
 func TestSetPrivateData(t *testing.T) {
 	w := newWorld(t, aRXE)

@@ -121,7 +121,7 @@ func TestEndsOfConn(t *testing.T) {
 }
 
 // The first work request that fails ends the connection, though neither kernel nor
-// peer say anything. What is flushed behind it, or said later, is no cause.
+// peer say anything. Later flushes and reports are not the cause.
 func TestFailedWorkEndsConn(t *testing.T) {
 	for _, info := range []uverbs.DeviceInfo{aSIW, aRXE} {
 		w := newWorld(t, info)
@@ -223,7 +223,7 @@ func testEndLeavesSharedCQs(t *testing.T) {
 	w.empty()
 }
 
-// TestExplain: before anybody tells of a removal, calls that fail with EIO do.
+// TestExplain: calls that fail with EIO show a removal before its event arrives.
 func TestExplain(t *testing.T) {
 	w := newWorld(t, aRXE)
 	c := w.dialIn()
@@ -242,7 +242,7 @@ func TestExplain(t *testing.T) {
 }
 
 // TestCloseAcknowledges: Close disconnects, and frees the queue pair, without the error
-// state, in which rxe no longer acknowledges what it has taken.
+// state, in which rxe no longer acknowledges messages.
 func TestCloseAcknowledges(t *testing.T) {
 	w := newWorld(t, aRXE)
 	var states []uint8

@@ -85,8 +85,8 @@ func peerKernel(ctx context.Context, qp *fakeverbs.QP, writes, status int) {
 	fakesiw.CQOf(qp.SendCQ).Complete(abi.SiwCqe{Id: proofWRID, Opcode: abi.SIW_OP_READ, Status: uint16(status), QpId: uint64(qp.Num)})
 }
 
-// Whatever proves the connection, none of it is left for the user to find. In a
-// bubble a moment is enough for all who have something to do.
+// The proof of a connection leaves no completions for the user. In a bubble, a short wait is
+// enough for all goroutines that have work to do.
 func TestProveLeavesNothing(t *testing.T) {
 	tests := []struct {
 		name      string

@@ -22,7 +22,7 @@ func TestOutcomeBeforeEnd(t *testing.T) {
 	}
 }
 
-// TestCommandsOfConn counts what a connection asks of the kernel, from Dial to Close, when
+// TestCommandsOfConn counts the commands that a connection issues, from Dial to Close, when
 // its peer disconnects. Each is a system call: none may come twice without need.
 func TestCommandsOfConn(t *testing.T) {
 	objects := map[string]int{"ALLOC_PD": 1, "PD_DESTROY": 1, "CREATE_COMP_CHANNEL": 1, "CQ_CREATE": 2, "CQ_DESTROY": 2, "QP_CREATE": 1, "QP_DESTROY": 1}

@@ -77,7 +77,7 @@ func TestUDEveryErrno(t *testing.T) {
 	}
 }
 
-// A Conn outlives whatever goes wrong at its side, and then does it.
+// A Conn survives all failures of a sibling, and a later attempt succeeds.
 func TestUDSideEveryErrno(t *testing.T) {
 	w := newDatagramWorld(t)
 	c := w.openUD()
@@ -127,7 +127,7 @@ func TestUDSideEveryErrno(t *testing.T) {
 	w.empty()
 }
 
-// The device refuses: what was made before goes.
+// If the device fails, the objects created before are freed.
 func TestUDDeviceErrors(t *testing.T) {
 	w := newDatagramWorld(t)
 	c := w.openUD()

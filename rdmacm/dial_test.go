@@ -72,7 +72,7 @@ func TestDialFails(t *testing.T) {
 	}
 }
 
-// What times out is tried three times.
+// A step that times out is tried three times.
 func TestDialRetries(t *testing.T) {
 	k := newFake()
 	useFake(t, k)
@@ -278,7 +278,7 @@ func TestDialPortTaken(t *testing.T) {
 	}
 }
 
-// Whatever fails on the way to another port ends the dial and leaves nothing.
+// A failure on the way to another port ends the dial and leaves nothing.
 func TestDialAnotherPortFails(t *testing.T) {
 	for _, cmd := range []uint32{abi.RDMA_USER_CM_CMD_DESTROY_ID, abi.RDMA_USER_CM_CMD_CREATE_ID,
 		abi.RDMA_USER_CM_CMD_RESOLVE_ADDR, abi.RDMA_USER_CM_CMD_RESOLVE_ROUTE,

@@ -40,7 +40,7 @@ func TestConnectRequest(t *testing.T) {
 	if listener.acked != 1 {
 		t.Error("two calls of Ack counted", listener.acked)
 	}
-	// What is reported under the uid given to accept is the new ID's.
+	// Events with the uid passed to accept belong to the new ID.
 	if err := ev.ID.Accept(nil); err != nil {
 		t.Fatal(err)
 	}
@@ -251,7 +251,7 @@ func TestConnectResponseWithoutQP(t *testing.T) {
 	}
 }
 
-// A failure after the peer's answer is told once; what the kernel says about
+// A failure after the peer's answer is reported once; what the kernel reports about
 // the same connection afterwards is not.
 func TestConnectResponseFailure(t *testing.T) {
 	k := newFake()

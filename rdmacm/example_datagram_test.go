@@ -88,7 +88,7 @@ func ExampleRequest_AcceptOn() {
 	fmt.Printf("QP %d says %q\n", wcs[0].SrcQP, mr.Bytes()[grh:wcs[0].ByteLen])
 }
 
-// A receiver of what is sent to a multicast group.
+// A receiver of the datagrams of a multicast group.
 func ExampleConn_JoinMulticast() {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()

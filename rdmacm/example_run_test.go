@@ -17,14 +17,14 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// exampleTest is what devices in software need in place of a *testing.T.
+// exampleTest takes the place of a *testing.T for devices in software.
 type exampleTest struct{}
 
 func (exampleTest) Helper()                           {}
 func (exampleTest) Cleanup(func())                    {}
 func (exampleTest) Errorf(format string, args ...any) { log.Printf(format, args...) }
 
-// A server and a client, on devices in software. The server tells with the connection who it is.
+// A server and a client, on devices in software. The server sends its name with the connection.
 func Example() {
 	fabric := rdmatest.NewWith(exampleTest{}, &rdmatest.Options{Endless: true})
 	ctx := context.Background()
@@ -84,7 +84,7 @@ func ExampleEventChannel() {
 	event.Ack()
 }
 
-// An ID listens, and its event channel tells of those who come.
+// An ID listens, and its event channel reports connect requests.
 func ExampleID() {
 	var ch *rdmacm.EventChannel
 	id, err := ch.NewID(verbs.PortSpaceTCP, verbs.QPTypeRC)
@@ -123,7 +123,7 @@ func ExampleGroup() {
 	defer group.Leave()
 }
 
-// The same of an ID: the event MULTICAST_JOIN tells when it has joined.
+// The same with an ID: the event MULTICAST_JOIN reports that it has joined.
 func ExampleMulticast() {
 	var id *rdmacm.ID
 	member, err := id.JoinMulticast(netip.MustParseAddr("239.1.2.3"), rdmacm.JoinSendOnly)

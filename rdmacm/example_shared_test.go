@@ -14,7 +14,7 @@ import (
 
 // A server of thousands of clients with one CQ and one protection domain for all of
 // them: no connection takes a file descriptor, and one loop takes all completions,
-// which it tells apart by the QP number. Room for 64 work requests a connection and
+// which it distinguishes by the QP number. Room for 64 work requests a connection and
 // queue is the default.
 func ExampleListenConfig_sharedCQ() {
 	const clients, room = 1000, 2 * 64

@@ -133,7 +133,7 @@ func TestHubFailsNotesCause(t *testing.T) {
 	}
 }
 
-// The hub does not end before what it has dealt out is done with.
+// The hub does not end before the events that it has delivered are processed.
 func TestHubWaitsForTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k, h := fakeHub(t)
@@ -155,7 +155,7 @@ func TestHubWaitsForTurns(t *testing.T) {
 }
 
 // TestSharedHub: those who dial have one channel, which goes with the last of
-// them; who comes later gets another.
+// them; later connections get another.
 func TestSharedHub(t *testing.T) {
 	w := newDatagramWorld(t)
 	for range 2 {

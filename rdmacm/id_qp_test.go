@@ -42,7 +42,7 @@ func TestNothingToSet(t *testing.T) {
 	}
 }
 
-// xrcSide is one side of a connection of XRC. What it makes is closed when the test ends.
+// xrcSide is one side of a connection of XRC. Its objects are closed when the test ends.
 type xrcSide struct {
 	t   *testing.T
 	ch  *EventChannel
@@ -113,7 +113,7 @@ func newXRCSide(t *testing.T, h *rdmatest.Host, typ verbs.QPType) *xrcSide {
 	return s
 }
 
-// open makes what the side needs on the device of its ID.
+// open creates the objects of the side on the device of its ID.
 func (s *xrcSide) open() {
 	s.t.Helper()
 	addr := value(s.id.QueryAddr())(s.t)
@@ -134,7 +134,7 @@ func (s *xrcSide) attach() {
 	s.later(func() error { s.id.DetachQP(); return nil })
 }
 
-// later has the test close what it leaves, the last one first.
+// later registers an object to close at the end of the test, the last one first.
 func (s *xrcSide) later(all ...func() error) {
 	for _, close := range all {
 		s.t.Cleanup(func() { noErr(s.t, close()) })

@@ -354,7 +354,7 @@ func TestAcceptFailureFailsQP(t *testing.T) {
 	}
 }
 
-// A device that only sysfs told of has no index.
+// A device that was found through sysfs alone has no index.
 func TestAddrIsOn(t *testing.T) {
 	a := &Addr{DeviceIndex: 3, NodeGUID: 7}
 	for _, test := range []struct {

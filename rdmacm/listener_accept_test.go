@@ -105,7 +105,7 @@ func TestAcceptSilentPeer(t *testing.T) {
 	}
 }
 
-// An error that concerns one peer is temporary, whatever its cause, and the listener goes on.
+// An error that concerns one peer is temporary for any cause, and the listener continues.
 func TestAcceptErrorTemporary(t *testing.T) {
 	refused := errors.New("refused")
 	for name, breakIt := range map[string]func(*world, *Config){

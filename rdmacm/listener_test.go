@@ -198,7 +198,7 @@ func TestChannelBreaks(t *testing.T) {
 	ended(t, l, syscall.EACCES)
 }
 
-// ended: each wait tells that the listener has ended, and why.
+// ended: each wait returns the end of the listener, and its cause.
 func ended(t *testing.T, l *Listener, cause error) {
 	t.Helper()
 	for range 2 {
@@ -267,7 +267,7 @@ func TestOwnedFree(t *testing.T) {
 	}
 }
 
-// What a closed Conn is given it closes at once, or, failing that, when closed
+// Own of a closed Conn closes the object at once, or, failing that, when closed
 // again.
 func TestOwnAfterClose(t *testing.T) {
 	c, _ := connOnFake(t, false)

@@ -49,7 +49,7 @@ func TestAcceptOn(t *testing.T) {
 	w.empty()
 }
 
-// What can't be answered so is rejected.
+// A request that can't be answered so is rejected.
 func TestAcceptOnFails(t *testing.T) {
 	tests := []struct {
 		name string
@@ -92,7 +92,7 @@ func TestAcceptOnFails(t *testing.T) {
 	}
 }
 
-// A datagram request gets a datagram queue pair whatever its Config says, and its
+// A datagram request gets a datagram queue pair despite the type in its Config, and its
 // Conn doesn't wait for a confirmation that never comes.
 func TestAcceptDatagram(t *testing.T) {
 	w := newDatagramWorld(t)

@@ -35,7 +35,7 @@ func listenOn(address string, cfg *Config) (*Listener, error) {
 }
 
 // world is a machine with one device. There all connections, lookups and joins
-// succeed, unless a command was told to fail.
+// succeed, unless a command is set to fail.
 type world struct {
 	t     *testing.T
 	info  uverbs.DeviceInfo
@@ -129,7 +129,7 @@ func (w *world) report(k *fakeKernel, cmd uint32, body []byte) {
 	}
 }
 
-// answer is the peer's to a request to connect, or to be told an address.
+// answer reports the peer's answer to a connect request or a lookup.
 func (w *world) answer(k *fakeKernel, id uint32, address func(*abi.RdmaUcmEventResp)) {
 	switch {
 	case k.datagram:

@@ -14,8 +14,8 @@ import (
 
 // Conn is a connection. It is a [net.Conn], and its methods may be called concurrently.
 //
-// It has no goroutine until Close, and makes progress during its calls. Read returns credits
-// to the peer. Of the calls that wait, one takes the completions for all.
+// It has no goroutine until Close, and makes progress only during its calls. Of the calls that wait,
+// one polls the completions for all.
 type Conn struct {
 	rc             *rdmacm.Conn
 	local, remote  netip.AddrPort
@@ -26,16 +26,16 @@ type Conn struct {
 	reader, writer, closer side
 	turn                   wait.Turn // held by the one call that waits for events
 	mappings               mappings
-	freed                  chan struct{} // closed when the closed connection holds nothing any more
+	freed                  chan struct{} // closed once the closed connection has freed everything
 	closeErr               error         // set before freed is closed
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	verbs   transport
 	stream  *stream
-	changes uint64 // how often something completed or arrived
-	waiting bool   // somebody waits for events
-	armed   bool   // sendCQ is
-	torn    bool   // the connection is of no more use
+	changes uint64 // counts completions and arrivals
+	waiting bool   // a call waits for events
+	armed   bool   // sendCQ is armed
+	broken  bool   // the connection has failed
 	closed  bool
 	linger  int         // see SetLinger
 	alive   *time.Timer // posts keep-alives
@@ -43,7 +43,7 @@ type Conn struct {
 	wcs     [recvBatch]verbs.WC
 }
 
-// side is what one kind of call waits with.
+// side is the state that one kind of call waits with.
 type side struct {
 	deadline deadline
 	wake     chan struct{} // holds a token when something may have changed
@@ -63,8 +63,8 @@ func newConn() *Conn {
 	return c
 }
 
-// begin starts the protocol on a connection that stands. The side that dialled speaks
-// first: over iWARP it has to, and the other side waits for that.
+// begin starts the protocol on an established connection. The side that dialled sends first. Over iWARP it
+// has to, and the other side waits for that.
 func (c *Conn) begin(rc *rdmacm.Conn, peer hello, cfg *Config, dialled bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -82,15 +82,15 @@ func (c *Conn) begin(rc *rdmacm.Conn, peer hello, cfg *Config, dialled bool) {
 	}
 }
 
-// mpaTimeout is how long a kernel waits for the answer to an iWARP connect request. The
-// side that accepted may send nothing while that answer may still be on its way. A peer
-// that has said nothing by then may have vanished, of which a keep-alive tells.
+// mpaTimeout is how long a kernel waits for the answer to an iWARP connect request. The side that accepted
+// must not send while that answer may still be under way. A peer that has sent nothing by then may be
+// gone, which a keep-alive finds out.
 const mpaTimeout = 10 * time.Second
 
 func (c *Conn) keepAlive(period time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.closed || c.torn {
+	if c.closed || c.broken {
 		return
 	}
 	c.stream.overdue = time.Since(c.begun) >= mpaTimeout
@@ -105,7 +105,7 @@ func (c *Conn) LocalAddr() net.Addr { return Addr{c.local} }
 // RemoteAddr returns the peer's address, an [Addr].
 func (c *Conn) RemoteAddr() net.Addr { return Addr{c.remote} }
 
-// SetDeadline sets both deadlines.
+// SetDeadline sets the deadlines of SetReadDeadline and SetWriteDeadline.
 func (c *Conn) SetDeadline(t time.Time) error {
 	err := c.SetReadDeadline(t)
 	if err == nil {
@@ -114,10 +114,11 @@ func (c *Conn) SetDeadline(t time.Time) error {
 	return err
 }
 
-// SetReadDeadline bounds Reads, those under way too. They may notice it up to 500 µs late.
+// SetReadDeadline sets the deadline of Read, including calls that are under way. They may notice it up
+// to 500 µs late.
 func (c *Conn) SetReadDeadline(t time.Time) error { return c.setDeadline(&c.reader, t) }
 
-// SetWriteDeadline bounds Writes, those under way too.
+// SetWriteDeadline sets the deadline of Write, WriteAt and Map, including calls that are under way.
 func (c *Conn) SetWriteDeadline(t time.Time) error { return c.setDeadline(&c.writer, t) }
 
 func (c *Conn) setDeadline(s *side, t time.Time) error {
@@ -136,27 +137,26 @@ func (c *Conn) isClosed() bool {
 
 func (c *Conn) fail(op string, err error) error { return opError(op, c.local, c.remote, err) }
 
-// progress takes what has completed and does what that calls for. It is called with the
-// lock held.
+// progress polls both queues and acts on the completions. The caller holds the lock.
 func (c *Conn) progress() {
-	ended := c.hasEnded() // before the queues are emptied, which hold what came before
+	ended := c.hasEnded() // checked before the queues are emptied, which hold the messages before the end
 	n := c.receive()
 	n += c.reclaim()
 	if ended && n == 0 {
 		c.stream.fail(c.verbs.reset(nil))
 	}
 	c.stream.settle()
-	if c.stream.failed != nil && !c.torn {
-		c.torn = true
+	if c.stream.failed != nil && !c.broken {
+		c.broken = true
 		n++
-		_ = c.rc.Disconnect() // may be over already
+		_ = c.rc.Disconnect() // the connection may have ended already
 	}
 	if n > 0 {
 		c.changed()
 	}
 }
 
-// changed wakes the calls that wait.
+// changed wakes all calls that wait.
 func (c *Conn) changed() {
 	c.changes++
 	for _, s := range [...]*side{&c.reader, &c.writer, &c.closer} {
@@ -176,8 +176,8 @@ func (c *Conn) hasEnded() bool {
 	}
 }
 
-// receive takes the words that have arrived and posts the receives again. It returns how
-// many there were.
+// receive polls the words that have arrived and posts the receives again. It returns the number of
+// completions.
 func (c *Conn) receive() (total int) {
 	for {
 		n, err := c.recvCQ.Poll(c.wcs[:])
@@ -189,7 +189,7 @@ func (c *Conn) receive() (total int) {
 		for i := range c.wcs[:n] {
 			wc := &c.wcs[i]
 			if wc.Status != verbs.StatusSuccess {
-				continue // the end, of which the Conn tells
+				continue // the end, which the rdmacm.Conn reports
 			}
 			w, err := c.verbs.received(wc)
 			if err != nil {
@@ -209,7 +209,7 @@ func (c *Conn) receive() (total int) {
 	}
 }
 
-// reclaim takes back what completed messages took up.
+// reclaim returns the slots and buffers of completed messages. It returns the number of completions.
 func (c *Conn) reclaim() (total int) {
 	for {
 		n, err := c.sendCQ.Poll(c.wcs[:])
@@ -232,7 +232,7 @@ func (c *Conn) reclaim() (total int) {
 		}
 		left := n == len(c.wcs)
 		if total += n; failed != nil {
-			// The peer may have said before that it leaves.
+			// The peer may have announced its end before.
 			total += c.receive()
 			c.stream.fail(c.verbs.reset(failed))
 		}

@@ -79,7 +79,7 @@ func TestCloseReturnsAtOnce(t *testing.T) {
 	})
 }
 
-// TestCloseGivesUp: what a machine does not take is discarded when its time is over: 10
+// TestCloseGivesUp: data that a machine does not take is discarded after the limit: 10
 // seconds, or as long as SetLinger allows.
 func TestCloseGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -176,7 +176,7 @@ func TestShutdownInOrder(t *testing.T) {
 	}
 }
 
-// TestReset: with SetLinger(0) Close discards what was written, resets the connection, and
+// TestReset: with SetLinger(0) Close discards the data, resets the connection, and
 // has freed everything when it returns.
 func TestReset(t *testing.T) {
 	for _, kind := range rdmatest.Kinds {
@@ -234,7 +234,7 @@ func TestCloseAgain(t *testing.T) {
 }
 
 // TestCloseWriteEndsWrite: CloseWrite does not wait for a Write that is blocked, but ends it.
-// The peer gets what that had written.
+// The peer gets its data.
 func TestCloseWriteEndsWrite(t *testing.T) {
 	for _, kind := range rdmatest.Kinds {
 		t.Run(kind.String(), func(t *testing.T) {
@@ -280,7 +280,7 @@ func (f *fabric) pair(z Config) (a, b *Conn) {
 	return c1.(*Conn), c2.(*Conn)
 }
 
-// TestBroken: a connection that breaks is ECONNRESET for both calls, after what had
+// TestBroken: a connection that breaks is ECONNRESET for both calls, after the data that had
 // arrived, and not io.EOF; Close does not mind.
 func TestBroken(t *testing.T) {
 	for _, kind := range rdmatest.Kinds {
@@ -361,7 +361,7 @@ func TestHalfClose(t *testing.T) {
 	}
 }
 
-// TestReadAndLeave: a program that has read all and then only writes has told its peer of
+// TestReadAndLeave: a program that has read all and then only writes has informed its peer of
 // the room, which a peer that waits to write more needs.
 func TestReadAndLeave(t *testing.T) {
 	for _, kind := range rdmatest.Kinds {
@@ -424,7 +424,7 @@ func TestStreamAllocs(t *testing.T) {
 	}
 }
 
-// TestWriteBehindClose: the first Write after the peer has closed succeeds, and what the peer
+// TestWriteBehindClose: the first Write after the peer has closed succeeds, and the data that the peer
 // sent before can be read, as over TCP; later Writes fail.
 func TestWriteBehindClose(t *testing.T) {
 	for _, kind := range rdmatest.Kinds {

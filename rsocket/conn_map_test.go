@@ -38,7 +38,7 @@ func mapped(t *testing.T, c *Conn, b []byte, offset int64) *Mapping {
 	return m
 }
 
-// TestMap: what is written to a mapping lies there before data that is written afterwards,
+// TestMap: a write to a mapping arrives before data that is written afterwards,
 // across mappings that adjoin, from both ends.
 func TestMap(t *testing.T) {
 	for _, kind := range rdmatest.Kinds {
@@ -69,7 +69,7 @@ func TestMap(t *testing.T) {
 	}
 }
 
-// TestMapNot: what can't be mapped, and where nothing is.
+// TestMapNot: memory that can't be mapped, and writes to unmapped offsets.
 func TestMapNot(t *testing.T) {
 	a, b := newFabric(t, rdmatest.RXE).pair(Config{Mappings: 1})
 	memory := make([]byte, 100)
@@ -128,7 +128,7 @@ func TestMapNot(t *testing.T) {
 	}
 }
 
-// TestMapNone: a peer without a table is told of nothing.
+// TestMapNone: a peer without a table gets no mappings.
 func TestMapNone(t *testing.T) {
 	a, _ := newFabric(t, rdmatest.SIW).pair(Config{})
 	if _, err := a.Map(make([]byte, 1), 0); !errors.Is(err, syscall.ENOMEM) {

@@ -30,7 +30,7 @@ func TestConn(t *testing.T) {
 	}
 }
 
-// TestTend: while a call waits for events, it hears of what other calls send, so that a send
+// TestTend: a call that waits for events notices sends of other calls, so that a send
 // that fails ends its wait.
 func TestTend(t *testing.T) {
 	f := newFabric(t, rdmatest.RXE)

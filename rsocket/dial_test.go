@@ -64,7 +64,7 @@ func TestDialStranger(t *testing.T) {
 	}
 }
 
-// TestDialErrors: what can't be is refused with the reason, as package net does.
+// TestDialErrors: invalid options and addresses are errors that name the reason, as in package net.
 func TestDialErrors(t *testing.T) {
 	newFabric(t, rdmatest.RXE)
 	for _, test := range []struct {
@@ -108,7 +108,7 @@ func acceptAndClose(l net.Listener) <-chan error {
 }
 
 // TestDialFamilies: an address that fails is no hindrance to one of the other family, and
-// the error tells of both.
+// the error names both.
 func TestDialFamilies(t *testing.T) {
 	newFabric(t, rdmatest.RXE)
 	l, err := Listen(fabricHost + ":0")

@@ -11,7 +11,7 @@ import (
 	"github.com/goverbs/goverbs/rsocket"
 )
 
-// exampleTest is what devices in software need in place of a *testing.T.
+// exampleTest takes the place of a *testing.T for devices in software.
 type exampleTest struct{}
 
 func (exampleTest) Helper()                           {}
@@ -71,7 +71,7 @@ func Example() {
 	// Output: hello, <nil>
 }
 
-// One end ends its data, and may still read what the other sends.
+// One end ends its data, and can still read the data of the other.
 func ExampleConn_CloseWrite() {
 	client, server := exampleConns(rsocket.Config{})
 	defer client.Close()
@@ -143,7 +143,7 @@ func ExampleMapping() {
 		log.Fatal(err)
 	}
 	go func() {
-		// What the server wrote behind the mapping tells that the mapping is known.
+		// The server's data behind the mapping shows that the mapping has arrived.
 		if _, err := io.ReadFull(client, make([]byte, 1)); err != nil {
 			log.Fatal(err)
 		}

@@ -34,7 +34,7 @@ func TestHello(t *testing.T) {
 	}
 }
 
-// A number of mappings is told in a byte, by peers that tell it.
+// A number of mappings is encoded in a byte, if the peer sends it.
 func TestHelloMappings(t *testing.T) {
 	b, _ := hex.DecodeString(helloBytes)
 	for v, want := range map[byte]int{0: 0, 1: 1, 128: 128, 129: 256, 255: 127 * 256} {
@@ -47,7 +47,7 @@ func TestHelloMappings(t *testing.T) {
 	}
 }
 
-// A stranger's private data is refused, whatever is wrong with it.
+// All kinds of invalid private data are refused.
 func TestHelloOfStranger(t *testing.T) {
 	for name, change := range map[string]func([]byte) []byte{
 		"none":            func([]byte) []byte { return nil },

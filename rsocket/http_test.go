@@ -118,7 +118,7 @@ func TestHTTP(t *testing.T) {
 func serveHTTP(w http.ResponseWriter, r *http.Request) {
 	rc := http.NewResponseController(w)
 	if r.URL.Path == "/echo" {
-		_ = rc.EnableFullDuplex() // the client sees what is missing
+		_ = rc.EnableFullDuplex() // the client notices missing data
 		_, _ = io.Copy(w, r.Body)
 		return
 	}
@@ -230,7 +230,7 @@ func (c *writeFirst) Close() error {
 }
 
 // TestHTTPServerClose: net/http's Server.Close waits for none of its connections, though the
-// network delivers nothing of what they have written.
+// network delivers none of their data.
 func TestHTTPServerClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFabric(t, rdmatest.RXE)

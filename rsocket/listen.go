@@ -34,7 +34,7 @@ type Listener struct {
 	ln  *rdmacm.Listener
 	cfg Config // with defaults
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	pending map[*rdmacm.Conn]*Conn
 	closed  bool
 }
@@ -60,7 +60,7 @@ func (lc *ListenConfig) Listen(ctx context.Context, address string) (*Listener, 
 	return l, nil
 }
 
-// prepare makes the connection that Accept returns. A stranger is refused.
+// prepare creates the connection that Accept returns. It refuses peers that do not speak rsocket.
 func (l *Listener) prepare(rc *rdmacm.Conn) error {
 	if _, err := parseHello(rc.PrivateData()); err != nil {
 		return err
@@ -77,13 +77,13 @@ func (l *Listener) prepare(rc *rdmacm.Conn) error {
 	return nil
 }
 
-// entry is a connection's place among those that are being made.
+// entry is the entry of a connection in Listener.pending.
 type entry struct {
 	l  *Listener
 	rc *rdmacm.Conn
 }
 
-// Close gives the place back.
+// Close removes the entry.
 func (e *entry) Close() error {
 	e.l.mu.Lock()
 	defer e.l.mu.Unlock()
@@ -91,13 +91,13 @@ func (e *entry) Close() error {
 	return nil
 }
 
-// Accept waits for a peer and returns the connection, a *Conn. Peers that do not speak
-// rsocket or leave before the connection stands are refused without an error, as over TCP.
+// Accept waits for a peer and returns the connection, a *Conn. Peers that do not speak rsocket, or that leave
+// before the connection is established, are refused without an error, as over TCP.
 //
 // Errors are of type *net.OpError. One that matches net.ErrClosed means that the listener has
-// ended. All others are temporary, as Temporary of the *net.OpError reports: this machine
-// could not serve one peer, because it ran out of memory to pin or of descriptors, for
-// instance. The next call may succeed.
+// ended. All others are temporary, as the Temporary method of *net.OpError reports: this
+// machine could not serve one peer, for instance because it ran out of descriptors or of memory
+// to pin. The next call may succeed.
 func (l *Listener) Accept() (net.Conn, error) {
 	for {
 		rc, err := l.ln.Accept(context.Background())
@@ -106,26 +106,25 @@ func (l *Listener) Accept() (net.Conn, error) {
 			return l.begin(rc), nil
 		case errors.Is(err, net.ErrClosed):
 			return nil, l.fail("accept", err)
-		case !isPeers(err):
+		case !isPeerFault(err):
 			return nil, l.fail("accept", &acceptError{err})
 		}
 	}
 }
 
-// acceptError concerns one peer. Servers such as net/http's go on after it.
+// acceptError is an error that concerns one peer. Servers such as net/http's continue after it.
 type acceptError struct{ error }
 
 func (e *acceptError) Unwrap() error { return e.error }
 func (*acceptError) Timeout() bool   { return false }
 func (*acceptError) Temporary() bool { return true }
 
-// isPeers reports whether an attempt to let a peer in failed because of what the peer is,
-// sent or did. Such errors stay hidden: net/http waits up to a second after each temporary
-// error, so peers that cause them would keep others out.
+// isPeerFault reports whether the peer caused the error. Accept hides such errors: net/http waits up to a
+// second after each temporary error, so peers that cause them would keep others out.
 //
-// Of the verbs, only those that fail when the peer leaves or sent wrong parameters count.
-// Of the connection manager's commands and events all do, but for shortages of this machine.
-func isPeers(err error) bool {
+// Of the verbs, only modify counts, which fails when the peer leaves or sent wrong parameters. All errors
+// of the connection manager's commands and events count, except for shortages of this machine.
+func isPeerFault(err error) bool {
 	if isAny(err, ErrProtocol, rdmacm.ErrDisconnected, syscall.ENOTCONN, syscall.ECONNRESET) {
 		return true
 	}
@@ -151,8 +150,8 @@ func (l *Listener) begin(rc *rdmacm.Conn) *Conn {
 	return c
 }
 
-// Close stops listening, and ends an Accept that waits. Connections from Accept stay as they
-// are. A second Close returns an error that matches net.ErrClosed.
+// Close stops listening, and ends an Accept that waits. It does not affect connections from
+// Accept. A second Close returns an error that matches net.ErrClosed.
 func (l *Listener) Close() error {
 	if l == nil {
 		return os.ErrInvalid

@@ -12,7 +12,7 @@ import (
 	"github.com/goverbs/goverbs/rdmatest"
 )
 
-// TestAcceptTemporary: what this machine lacks for one peer is a temporary error of Accept,
+// TestAcceptTemporary: a shortage of this machine is a temporary error of Accept,
 // and the next peer is let in.
 func TestAcceptTemporary(t *testing.T) {
 	for _, test := range []struct {

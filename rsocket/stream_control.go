@@ -4,8 +4,8 @@ import (
 	"fmt"
 )
 
-// arrived takes the word of a message that the peer sent. Words count after a send has
-// failed too: they arrived before the end, though their completions are polled behind it.
+// arrived processes the word of a message from the peer. Words count even after a send has failed: they
+// arrived before the end, although their completions are polled after it.
 func (s *stream) arrived(w word) {
 	s.silent = false
 	if s.violated || s.ends.gotDisconnect {
@@ -16,7 +16,7 @@ func (s *stream) arrived(w word) {
 	}
 }
 
-// violate ends a connection whose peer broke a rule. What else that peer sends is ignored.
+// violate ends a connection whose peer violated the protocol. Later words are ignored.
 func (s *stream) violate(err error) {
 	s.violated = true
 	s.fail(err)
@@ -41,7 +41,7 @@ func (s *stream) take(w word) error {
 	return violation("%v", w)
 }
 
-// gotData takes note of n bytes, or of a message that only used up a credit.
+// gotData accounts for n bytes, or for a message that only used a credit.
 func (s *stream) gotData(n uint32) error {
 	if s.ends.gotShutdown {
 		return violation("data after the end of data")
@@ -49,7 +49,7 @@ func (s *stream) gotData(n uint32) error {
 	return s.in.arrived(n)
 }
 
-// settle tells the peer what it is owed: room to send to, credits, and the end.
+// settle sends the words that are due: offers, credits, and the end.
 func (s *stream) settle() {
 	if s.silent || s.failed != nil {
 		return
@@ -67,8 +67,8 @@ func (s *stream) settle() {
 	}
 }
 
-// grant tells the peer of the half that is free, or only of credits. It returns false
-// when the send queue has no slot for that.
+// grant sends the peer credits, and an offer if a half is free. It reports whether the send queue had a slot
+// for that.
 func (s *stream) grant() bool {
 	isOffer := s.in.owesOffer()
 	if s.spare-s.slotsFor(isOffer) < endSlots {
@@ -89,42 +89,41 @@ func (s *stream) postSpare(m message) {
 	cost := s.slotsFor(m.hasData())
 	s.spare -= cost
 	s.m = m
-	_ = s.post(newRefund(0, 0, cost)) // failed tells
+	_ = s.post(newRefund(0, 0, cost)) // an error is in s.failed
 }
 
-// keepAlive writes nothing to the peer, which does not hear of it; but it fails when the
-// peer has gone.
+// keepAlive posts an empty WRITE. The peer's program does not notice it. It fails if the peer is gone.
 func (s *stream) keepAlive() {
 	if (!s.silent || s.overdue) && s.failed == nil && !s.ends.over() && !s.ends.sentDisconnect && s.spare > endSlots {
 		s.postSpare(message{bare: true})
 	}
 }
 
-// end has the peer told that this side sends nothing more, and with all that it does not
-// receive any more either.
+// end sends the word that this side sends nothing more and, with all, that it does not receive any more
+// either.
 func (s *stream) end(all bool) {
 	s.shut, s.all = true, s.all || all
 	s.settle()
 }
 
-// delivered tells that the peer has, or does not want, all that was written.
+// delivered reports whether the peer has all data, or does not take it any more.
 func (s *stream) delivered() bool {
 	return s.failed != nil || s.ends.gotDisconnect || s.sent == 0 && !s.shut
 }
 
-// ends tells which of the two directions have ended, and how.
+// ends holds which of the two directions have ended, and how.
 type ends struct {
 	sentShutdown, sentDisconnect bool
 	gotShutdown, gotDisconnect   bool
 }
 
-// finished tells that the peer sends nothing more.
+// finished reports whether the peer sends nothing more.
 func (e *ends) finished() bool { return e.gotShutdown || e.gotDisconnect }
 
-// writable tells that neither side has ended what this side sends.
+// writable reports whether neither side has ended this side's sending.
 func (e *ends) writable() bool { return !e.sentShutdown && !e.sentDisconnect && !e.gotDisconnect }
 
-// over tells that nothing is to be sent any more in either direction.
+// over reports whether nothing is sent any more in either direction.
 func (e *ends) over() bool { return e.finished() && !e.writable() }
 
 // shut ends this side's sending, and with all also its receiving. It returns the word to
@@ -143,7 +142,7 @@ func (e *ends) shut(all bool) (value uint32, ok bool) {
 	return ctrlShutdown, true
 }
 
-// got takes note of the peer's word. Words that rsocket does not know are dropped.
+// got records the peer's word. Unknown words are ignored.
 func (e *ends) got(value uint32) {
 	switch value {
 	case ctrlShutdown:
@@ -153,22 +152,21 @@ func (e *ends) got(value uint32) {
 	}
 }
 
-// word is what a message tells the peer: an op in the three upper bits and a value
-// in the others. On InfiniBand and RoCE it is the immediate data of an RDMA WRITE; on
-// iWARP it is a SEND of four bytes.
+// word is the control word of a message: an op in the upper three bits, and a value in the others. On
+// InfiniBand and RoCE it is the immediate data of an RDMA WRITE. On iWARP it is a SEND of four bytes.
 type word uint32
 
 type op uint8
 
-// The ops. Those that are missing are reserved.
+// These are the ops. The missing numbers are reserved.
 const (
-	opData    op = 0 // so many bytes were written where the last offer says
-	opSGL     op = 4 // the new credit limit, and maybe an offer before it
-	opIOMap   op = 6 // an entry in the table of mappings
+	opData    op = 0 // value is how many bytes were written to the last offer
+	opSGL     op = 4 // value is the new credit limit; an offer may precede it
+	opIOMap   op = 6 // value is an entry of the table of mappings
 	opControl op = 7
 )
 
-// The values of opControl.
+// These are the values of opControl.
 const (
 	ctrlDisconnect uint32 = 0
 	ctrlKeepAlive  uint32 = 1

@@ -38,11 +38,11 @@ type modelEnd struct {
 	posted int      // slots of the send queue in use
 	recvs  int      // receives that are posted
 
-	out, in      byte   // what is written and read next
-	sent, got    int    // bytes
-	shared, told []byte // mapped memory, and what the peer has written there
-	eof          bool
-	closing      bool
+	out, in          byte   // next byte to write and to read
+	sent, got        int    // bytes
+	shared, expected []byte // mapped memory, and the data that the peer has written there
+	eof              bool
+	closing          bool
 }
 
 type done struct {
@@ -68,7 +68,7 @@ func newModel(sizes [2]Config, iwarp bool) (a, b *modelEnd) {
 	}
 	for i, e := range ends {
 		z := sizes[i]
-		e.shared, e.told = make([]byte, mapSize), make([]byte, mapSize)
+		e.shared, e.expected = make([]byte, mapSize), make([]byte, mapSize)
 		own := memory{table: make(table, tableEntries*offerSize), mappings: make([]byte, 2*mappingSize), recv: make([]byte, z.RecvBuffer), send: make([]byte, z.SendBuffer),
 			addr: modelRecv, key: 7, inline: inlineData}
 		e.peer = ends[1-i]
@@ -81,7 +81,7 @@ func newModel(sizes [2]Config, iwarp bool) (a, b *modelEnd) {
 		e.window.seq += start
 		e.window.limit += start
 		e.stream.in.seq += start
-		e.stream.in.told += start
+		e.stream.in.sent += start
 	}
 	return ends[0], ends[1]
 }
@@ -222,7 +222,7 @@ func (e *modelEnd) writeSomewhere(r *rand.Rand) error {
 		}
 		err = nil
 	}
-	copy(e.peer.told[at:], b[:n])
+	copy(e.peer.expected[at:], b[:n])
 	return err
 }
 
@@ -240,7 +240,7 @@ func (e *modelEnd) writeSome(n int) error {
 	return err
 }
 
-// TestModel: whatever happens when, no byte is lost or doubled, no queue overflows, and
+// TestModel: under all schedules, no byte is lost or doubled, no queue overflows, and
 // no end waits for ever.
 func TestModel(t *testing.T) {
 	seeds := uint64(60)
@@ -308,7 +308,7 @@ func play(a, b *modelEnd, r *rand.Rand) error {
 		if !e.eof || e.got != ends[1-i].sent || !e.delivered() || !e.ends.over() || e.stream.sent != 0 || e.ring.used != 0 {
 			return fmt.Errorf("end %d: %+v, %d got", i, e.ends, e.got)
 		}
-		if !bytes.Equal(e.shared, e.told) {
+		if !bytes.Equal(e.shared, e.expected) {
 			return fmt.Errorf("end %d has other bytes in its mapped memory than were written", i)
 		}
 		if e.slots != e.sizes.SendQueue || e.spare != spareSlots {
@@ -333,8 +333,8 @@ func drain(ends [2]*modelEnd, r *rand.Rand) error {
 }
 
 // TestModelEnds has two programs write and read at once over a network that takes its time,
-// and something happen in the middle. Whatever it is, all calls end, and what arrived is the
-// beginning of what was written, or all of it where the end was an orderly one.
+// and something happen in the middle. All calls end, and the data that arrived is the
+// beginning of the data sent, or all of it after an orderly end.
 func TestModelEnds(t *testing.T) {
 	seeds := uint64(30)
 	if testing.Short() {
@@ -353,7 +353,7 @@ func TestModelEnds(t *testing.T) {
 	}
 }
 
-// accidents are what may happen to a connection between a device and itself.
+// accidents are the faults of a connection between a device and itself.
 var accidents = map[string]func(d *rdmatest.Device, a, b net.Conn, r *rand.Rand){
 	"nothing":         func(*rdmatest.Device, net.Conn, net.Conn, *rand.Rand) {},
 	"one closes":      func(_ *rdmatest.Device, a, _ net.Conn, _ *rand.Rand) { _ = a.Close() },
@@ -369,12 +369,12 @@ var accidents = map[string]func(d *rdmatest.Device, a, b net.Conn, r *rand.Rand)
 	"a deadline comes": func(_ *rdmatest.Device, a, _ net.Conn, _ *rand.Rand) { _ = a.SetDeadline(time.Now()) },
 }
 
-// tellEnd is one end: what it wrote and read, and why it stopped.
-type tellEnd struct {
+// endRecord is one end: the data it wrote and read, and why it stopped.
+type endRecord struct {
 	net.Conn
 	sent, got         int
 	wrote, read       error
-	finished, foreign bool // it wrote all; it read what was not written
+	finished, foreign bool // it wrote all; it read data that was not written
 }
 
 func playEnd(t *testing.T, kind rdmatest.Kind, what string, r *rand.Rand) {
@@ -385,7 +385,7 @@ func playEnd(t *testing.T, kind rdmatest.Kind, what string, r *rand.Rand) {
 		t.Fatal(err)
 	}
 	f.SetLatency(20 * time.Microsecond)
-	ends := [2]*tellEnd{{Conn: a}, {Conn: b}}
+	ends := [2]*endRecord{{Conn: a}, {Conn: b}}
 	var all sync.WaitGroup
 	for _, e := range ends {
 		one, two := rand.New(rand.NewPCG(r.Uint64(), 1)), rand.New(rand.NewPCG(r.Uint64(), 2))
@@ -395,7 +395,7 @@ func playEnd(t *testing.T, kind rdmatest.Kind, what string, r *rand.Rand) {
 			calls.Go(func() { e.write(one, total) })
 			calls.Go(func() { e.readOn(two) })
 			calls.Wait()
-			_ = e.Close() // says what the calls said
+			_ = e.Close() // returns the error of the calls
 		})
 	}
 	time.Sleep(time.Duration(r.IntN(2000)) * time.Microsecond) // any moment will do
@@ -408,7 +408,7 @@ func playEnd(t *testing.T, kind rdmatest.Kind, what string, r *rand.Rand) {
 	}
 }
 
-func (e *tellEnd) write(r *rand.Rand, total int) {
+func (e *endRecord) write(r *rand.Rand, total int) {
 	b := make([]byte, 9000)
 	for e.sent < total {
 		n := min(1+r.IntN(len(b)), total-e.sent)
@@ -424,7 +424,7 @@ func (e *tellEnd) write(r *rand.Rand, total int) {
 	e.finished = e.wrote == nil
 }
 
-func (e *tellEnd) readOn(r *rand.Rand) {
+func (e *endRecord) readOn(r *rand.Rand) {
 	b := make([]byte, 9000)
 	for e.read == nil {
 		var n int
@@ -436,8 +436,8 @@ func (e *tellEnd) readOn(r *rand.Rand) {
 	}
 }
 
-// judge tells what an end read that it should not have.
-func (e *tellEnd) judge(peer *tellEnd, what string) string {
+// judge reports data that an end should not have read.
+func (e *endRecord) judge(peer *endRecord, what string) string {
 	var op *net.OpError
 	switch {
 	case e.foreign:

@@ -4,8 +4,8 @@ import (
 	"encoding/binary"
 )
 
-// receiver keeps account of the receive buffer. The buffer is offered in halves, in
-// turn. Positions count bytes since the start; modulo the size they are places.
+// receiver manages the receive buffer. Its halves are offered in turn. Positions count bytes since the start
+// of the connection; modulo the size of the buffer they are indexes.
 type receiver struct {
 	half    int
 	offered uint64
@@ -14,31 +14,31 @@ type receiver struct {
 
 	credits uint16 // messages that may be unread
 	lengths []uint32
-	first   int    // of lengths
+	first   int    // index into lengths
 	unread  uint16 // messages
 	seq     uint16 // messages read
-	told    uint16 // the limit that the peer knows
-	offers  uint64 // made by messages, that is without the one in the hello
+	sent    uint16 // the last limit sent to the peer
+	offers  uint64 // offers sent by messages, without the one in the hello
 }
 
 func newReceiver(size int, credits uint16) receiver {
 	half := size / 2
-	return receiver{half: half, offered: uint64(half), credits: credits, told: credits, lengths: make([]uint32, credits)}
+	return receiver{half: half, offered: uint64(half), credits: credits, sent: credits, lengths: make([]uint32, credits)}
 }
 
 func (r *receiver) buffered() int { return int(r.filled - r.read) }
 
-// place is where a position lies in the buffer.
+// place returns the index of a position in the buffer.
 func (r *receiver) place(position uint64) int { return int(position % uint64(2*r.half)) }
 
-// arrived takes note of a message of n bytes, which must be what the peer was let send. A
-// message of none has been read when all before it has.
+// arrived accounts for a message of n bytes, which must be within the offer and the credits. An empty message
+// counts as read once all messages before it have been read.
 func (r *receiver) arrived(n uint32) error {
 	rest := min(r.offered-r.filled, uint64(r.half)-r.filled%uint64(r.half))
 	switch {
 	case uint64(n) > rest:
 		return violation("a message of %d bytes, the rest of the offer is %d", n, rest)
-	case r.seq+r.unread == r.told:
+	case r.seq+r.unread == r.sent:
 		return violation("a message beyond the credits")
 	}
 	r.lengths[(r.first+int(r.unread))%len(r.lengths)] = n
@@ -48,7 +48,7 @@ func (r *receiver) arrived(n uint32) error {
 	return nil
 }
 
-// take is the program's reading of n bytes, which are there.
+// take accounts for n bytes that the program has read.
 func (r *receiver) take(n int) {
 	r.read += uint64(n)
 	for r.unread > 0 {
@@ -64,21 +64,21 @@ func (r *receiver) take(n int) {
 	}
 }
 
-// owesOffer tells that the half which is next has been read.
+// owesOffer reports whether the next half has been read, so it can be offered.
 func (r *receiver) owesOffer() bool { return r.offered-r.read <= uint64(r.half) }
 
-// owes tells that the peer should be told of room.
+// owes reports whether the peer should get an offer or credits.
 func (r *receiver) owes() bool {
-	return r.owesOffer() || r.seq+r.credits-r.told >= max(r.credits/2, 1)
+	return r.owesOffer() || r.seq+r.credits-r.sent >= max(r.credits/2, 1)
 }
 
-// limit is the limit to tell the peer, which then knows it.
+// limit returns the credit limit, for a message to the peer.
 func (r *receiver) limit() uint16 {
-	r.told = r.seq + r.credits
-	return r.told
+	r.sent = r.seq + r.credits
+	return r.sent
 }
 
-// offer makes the next half an offer: where it begins, and the number of this offer.
+// offer makes the next half an offer. It returns the offset of the half and the number of the offer.
 func (r *receiver) offer() (off int, number uint64) {
 	off = r.place(r.offered)
 	r.offered += uint64(r.half)
@@ -86,16 +86,15 @@ func (r *receiver) offer() (off int, number uint64) {
 	return off, r.offers
 }
 
-// table is the memory that the peer writes its offers to, in this machine's byte
-// order. The peer may write at any time, so an entry is looked at only when a word
-// told that something may be there, copied once, and emptied before the data goes out
-// after which the peer may fill it again.
+// table is the memory that the peer writes its offers to, in this machine's byte order. The peer may write at
+// any time. An entry is therefore read only after a word has announced it, and only once. It is emptied
+// before the data goes out after which the peer may fill it again.
 type table []byte
 
 // take copies and empties an entry. An entry without bytes is no offer.
 func (t table) take(i int) (offer, bool) {
 	entry := t[i*offerSize:][:offerSize]
-	// The length last written decides: memory is filled in ascending order.
+	// The length is written last, because memory is filled in ascending order.
 	keyLength := loadWord(entry[8:])
 	addr := loadWord(entry)
 	var b [offerSize]byte
@@ -109,19 +108,17 @@ func (t table) take(i int) (offer, bool) {
 	return o, true
 }
 
-// window is how many messages of data may be sent. Limit and count have 16 bits and
-// wrap.
+// window limits the messages of data that may be sent. limit and seq have 16 bits and wrap.
 type window struct {
-	most  uint16 // credits that the peer gave in its hello
-	spare uint16 // credits that are left unused
+	most  uint16 // credits in the peer's hello
+	spare uint16 // credits that stay unused
 	seq   uint16 // messages sent
-	limit uint16 // as many may be sent
+	limit uint16 // seq must not exceed it
 }
 
-// iwarpSpare leaves entries of the peer's receive queue to words without data. The
-// queue of librdmacm has as many entries as it gives credits, and is refilled only when
-// its program polls. On iWARP a word that finds it empty ends the connection; elsewhere
-// it is sent again.
+// iwarpSpare is how many credits stay unused on iWARP, for words without data. librdmacm's receive queue has
+// only as many entries as it gives credits, and is refilled only when its program polls. On iWARP, a word
+// that finds the queue empty ends the connection. On other transports it is sent again.
 const iwarpSpare = 8
 
 func newWindow(credits uint16, iwarp bool) window {
@@ -134,8 +131,8 @@ func newWindow(credits uint16, iwarp bool) window {
 
 func (w *window) open() bool { return w.limit-w.seq > w.spare }
 
-// raise takes a new limit, which may not be below the last one nor leave the peer more
-// to receive than it has receives for.
+// raise sets a new limit. It must not be below the last one, nor allow more messages than the peer has
+// receives for.
 func (w *window) raise(limit uint16) error {
 	left := limit - w.seq
 	if left > w.most || left < w.limit-w.seq {

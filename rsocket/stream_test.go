@@ -26,7 +26,7 @@ func TestEndHasRoom(t *testing.T) {
 	}
 }
 
-// TestNoCrumbs: what is too long for the room in the send buffer waits until there is
+// TestNoCrumbs: data that is too long for the free send buffer waits until there is
 // room for a message worth its while.
 func TestNoCrumbs(t *testing.T) {
 	s, _ := testStream(false)
@@ -208,8 +208,8 @@ func TestEnds(t *testing.T) {
 	}
 }
 
-// FuzzStream has a peer send any words, and write anything to the table: whatever it
-// does, what is sent stays within what was offered last, and nothing panics.
+// FuzzStream lets a peer send any words and write anything to the table. All sends stay within the
+// last offer, and nothing panics.
 func FuzzStream(f *testing.F) {
 	f.Add(binary.BigEndian.AppendUint32(nil, uint32(newWord(opData, 100))), []byte{0, 16, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0, 8}, false)
 	f.Add(binary.BigEndian.AppendUint32(nil, uint32(newWord(opSGL, 17))), []byte{}, true)

@@ -10,9 +10,9 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// transport is a queue pair with the memory of a connection. It carries messages as the
-// transport can: as RDMA WRITE with immediate data on InfiniBand and RoCE; as RDMA WRITE
-// and a SEND of the word on iWARP, which has no immediate data.
+// transport is a queue pair with the memory of a connection. It sends a message as an RDMA WRITE with immediate
+// data on InfiniBand and RoCE. On iWARP, which has no immediate data, it sends an RDMA WRITE and a SEND of
+// the word.
 type transport struct {
 	conn   *rdmacm.Conn
 	iwarp  bool
@@ -33,9 +33,9 @@ type transport struct {
 const (
 	wordSize  = 4
 	recvBatch = 16
-	// spareRecvs are receives beyond the credits. As long as a program does not read, its
-	// peer sends at most seven words without data: two offers and two credit limits in
-	// answer to what it was sent, its first offer, SHUTDOWN and DISCONNECT.
+	// spareRecvs is the number of receives beyond the credits. While a program does not read, its
+	// peer sends at most seven words without data: two offers and two credit limits in answer to
+	// the program's messages, its first offer, SHUTDOWN and DISCONNECT.
 	spareRecvs = 8
 )
 
@@ -80,8 +80,8 @@ func (v *transport) memory(cfg *Config) memory {
 		addr: v.shared.Addr() + uint64(v.tables), key: v.shared.RKey(), inline: int(v.conn.QP().Cap().MaxInline)}
 }
 
-// fill makes entry i of the batch a receive of a word. On InfiniBand and RoCE words are
-// immediate data, which need no memory.
+// fill sets entry i of the batch to a receive of a word. On InfiniBand and RoCE words are immediate data, which
+// needs no memory.
 func (v *transport) fill(i int, slot uint64) {
 	v.recv[i] = verbs.RecvWR{WRID: slot}
 	if v.iwarp {
@@ -98,7 +98,7 @@ func (v *transport) postRecvs(n int) error {
 	return err
 }
 
-// received reads the word of a completed receive.
+// received returns the word of a completed receive.
 func (v *transport) received(wc *verbs.WC) (word, error) {
 	switch {
 	case !v.iwarp && wc.Flags&verbs.WCWithImm != 0 && wc.Opcode == verbs.WCRecvRDMAWithImm:
@@ -132,21 +132,20 @@ func (v *transport) post(m *message) error {
 		n = v.addSend(m, flags)
 	}
 	_, err := v.conn.QP().PostSend(v.wrs[:n])
-	wr.Inline = nil // the caller's
+	wr.Inline = nil // it belongs to the caller
 	if err != nil {
 		return v.reset(err)
 	}
 	return nil
 }
 
-// reset is what the program is told of a connection that broke.
+// reset returns the error for a connection that broke.
 func (v *transport) reset(cause error) error {
 	return fmt.Errorf("%w: %w", syscall.ECONNRESET, v.conn.Explain(cause))
 }
 
-// addSend makes the word a SEND of its own. It completes after the RDMA WRITE before it,
-// which therefore needs no completion. One that fails has one all the same, with a number
-// that gives nothing back.
+// addSend adds a SEND of the word. It completes after the RDMA WRITE before it, which therefore needs no
+// completion. A WRITE that fails has one even so, whose WRID returns no resources.
 func (v *transport) addSend(m *message, flags verbs.SendFlags) int {
 	send := &v.wrs[0]
 	n := 1

@@ -1,4 +1,4 @@
-// Package conntest has what the tests of packages with connections share.
+// Package conntest holds helpers for the tests of packages with connections.
 package conntest
 
 import (
@@ -15,7 +15,8 @@ import (
 	"github.com/goverbs/goverbs/rdmatest"
 )
 
-// Removed removes a device under calls that wait. Each of them has to end, and to say why.
+// Removed removes a device while calls wait. All of them must return an error that matches
+// rdmacm.ErrDeviceRemoved.
 func Removed(t *testing.T, d *rdmatest.Device, waits ...func() error) {
 	t.Helper()
 	ends := make(chan error)
@@ -30,9 +31,9 @@ func Removed(t *testing.T, d *rdmatest.Device, waits ...func() error) {
 	}
 }
 
-// Cycles runs cycle 50 times, or as often as GOVERBS_CYCLES says, so many of them at a time,
-// and fails the test if one fails, or if goroutines or memory are left. It first runs cycle
-// a few times, because some things are made once.
+// Cycles runs cycle 50 times, or $GOVERBS_CYCLES times, abreast of them concurrently. It fails the
+// test if one fails, or if goroutines or memory are left. It first runs cycle a few times,
+// because some objects are created once.
 func Cycles(t *testing.T, abreast int, cycle func() error) {
 	t.Helper()
 	n := 50
@@ -42,7 +43,7 @@ func Cycles(t *testing.T, abreast int, cycle func() error) {
 	run(t, 20, abreast, cycle)
 	goroutines, heap := runtime.NumGoroutine(), heapInUse()
 	run(t, n, abreast, cycle)
-	most := goroutines + n/10 // some serve all connections, and come and go
+	most := goroutines + n/10 // a few goroutines that serve all connections come and go
 	if left := fewestGoroutines(most); left > most {
 		t.Errorf("%d goroutines, %d before", left, goroutines)
 	}
@@ -80,7 +81,7 @@ func fewestGoroutines(most int) int {
 
 func heapInUse() int64 {
 	runtime.GC()
-	runtime.GC() // also what finalizers kept
+	runtime.GC() // frees objects that finalizers kept
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc)

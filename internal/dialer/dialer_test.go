@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// attempt is what comes of a connection to an address.
+// attempt is the outcome of a connection attempt to an address.
 type attempt struct {
 	takes  time.Duration // 0: for ever
 	err    error
