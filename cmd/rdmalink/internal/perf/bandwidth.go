@@ -17,7 +17,7 @@ type Bandwidth struct {
 	Rate     float64 // messages a second
 }
 
-// newBandwidth is what messages in a time make.
+// newBandwidth computes the result from the messages and the time that they took.
 func newBandwidth(size int, messages, ns int64) *Bandwidth {
 	b := &Bandwidth{Size: size, Messages: messages}
 	if ns > 0 {
@@ -27,8 +27,8 @@ func newBandwidth(size int, messages, ns int64) *Bandwidth {
 	return b
 }
 
-// findPeak looks for the messages, from one to another, that took the least time
-// each. Completed[i] is set where the i-th message, of all, was known to be done.
+// findPeak finds the range of messages with the shortest time per message.
+// completed[i] is the time at which message i was known to be complete.
 //
 // C: print_report_bw
 func (b *Bandwidth) findPeak(posted, completed []int64, postList int) {
@@ -64,8 +64,8 @@ func (b *Bandwidth) report(unit float64) perftest.Report {
 		Peak: b.Peak / unit, Average: b.Average / unit, Rate: b.Rate / 1e6}
 }
 
-// checkReport refuses what can be nobody's result. Not every report is one: what
-// an end of perftest tells that only lent its memory means nothing.
+// checkReport returns an error for an impossible report. An end of perftest that
+// only provides its memory sends a report without meaning, which is not checked.
 func checkReport(r *perftest.Report) error {
 	for _, figure := range []float64{r.Peak, r.Average, r.Rate} {
 		if !(figure >= 0 && figure <= math.MaxFloat32) { // nor NaN
@@ -85,7 +85,8 @@ func (b *Bandwidth) add(peer *perftest.Report, unit float64) {
 	b.Rate += peer.Rate * 1e6
 }
 
-// fromReport is what a server prints that only lent its memory.
+// fromReport returns the result that a server prints if it only provided its
+// memory.
 func fromReport(r *perftest.Report, unit float64) *Bandwidth {
 	b := &Bandwidth{Size: int(r.Size), Messages: int64(r.Iterations)}
 	b.add(r, unit)

@@ -45,7 +45,7 @@ func notPosted(wc *verbs.WC) error {
 	return fmt.Errorf("a completion for work request %#x on QP %d, which was not under way", wc.WRID, wc.QPN)
 }
 
-// finished counts what a completion stands for.
+// finished counts the messages of a completion.
 func (r *run) finished(wc *verbs.WC, done *int) error {
 	f, err := r.flowOf(wc)
 	if err != nil {
@@ -82,8 +82,8 @@ func (r *run) fill(sent int) (int, error) {
 	return sent - before, nil
 }
 
-// nextOf waits for completions, unless it is for credit that the flows wait,
-// which makes none.
+// nextOf waits for completions. It does not wait if the flows wait for credit,
+// which causes no completion.
 func (r *run) nextOf(cq *uverbs.CQ) (int, error) {
 	if r.creditMR == nil || r.Events && r.completing() {
 		return r.next(cq, r.wcs[:])
@@ -95,7 +95,7 @@ func (r *run) nextOf(cq *uverbs.CQ) (int, error) {
 	return n, err
 }
 
-// completing tells whether a send under way is sure to make a completion.
+// completing reports whether a posted send is sure to produce a completion.
 func (r *run) completing() bool {
 	for _, f := range r.flows {
 		if f.sent > f.done && (!f.hasRoom(r.end) || !r.more(f.sent)) {
@@ -105,7 +105,7 @@ func (r *run) completing() bool {
 	return false
 }
 
-// recvBandwidth takes what comes.
+// recvBandwidth receives messages.
 //
 // C: run_iter_bw_server
 func (r *run) recvBandwidth() error {
@@ -189,8 +189,8 @@ func (r *run) reapAll() error {
 	return nil
 }
 
-// bothBandwidth sends and receives as fast as it can. The server begins when
-// something comes.
+// bothBandwidth sends and receives as fast as it can. The server begins when the
+// first message arrives.
 //
 // C: run_iter_bi
 func (r *run) bothBandwidth() error {

@@ -60,8 +60,8 @@ func (w *stopwatch) count(n int) {
 	}
 }
 
-// over tells whether all has been counted that counts. A peer whose time is up
-// sooner may be gone then, of ib_write_lat without a word.
+// over reports whether the measured interval has ended. A peer whose time ended
+// sooner may have left by then; ib_write_lat leaves without a message.
 func (w *stopwatch) over() bool { return w.ended.Load() != 0 }
 
 func (w *stopwatch) ns() int64 { return w.ended.Load() - w.began.Load() }

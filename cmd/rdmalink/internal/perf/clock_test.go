@@ -2,7 +2,7 @@ package perf
 
 import "testing"
 
-// BenchmarkNow is what a time stamp costs.
+// BenchmarkNow measures the cost of a time stamp.
 func BenchmarkNow(b *testing.B) {
 	for b.Loop() {
 		now()

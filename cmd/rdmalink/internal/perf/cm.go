@@ -15,8 +15,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// CM is the way to a peer that rdma_cm finds: a connection for what there is to
-// say, and then one for each QP.
+// CM is the path to a peer through rdma_cm: a control connection, then one connection for
+// each QP.
 type CM struct {
 	control  *control
 	address  string           // of the server, for a client
@@ -37,9 +37,9 @@ func DialCM(ctx context.Context, address string, source netip.AddrPort) (*CM, er
 	return w, nil
 }
 
-// AcceptCM is the way of a server to the first client that comes to an address; note is told
-// of those whose handshakes failed.
-// QPs of that type it will be asked for; datagrams have ports of their own.
+// AcceptCM accepts the first client that connects to an address. It calls note for each
+// client whose handshake failed. qpType is the type of the QPs that follow, because
+// datagrams have a port space of their own.
 func AcceptCM(ctx context.Context, address string, typ verbs.QPType, note func(error)) (*CM, error) {
 	l, err := rdmacm.Listen(address, nil)
 	if err != nil {
@@ -62,8 +62,8 @@ func AcceptCM(ctx context.Context, address string, typ verbs.QPType, note func(e
 	return w, nil
 }
 
-// listenForDatagrams takes the place of the first listener: an iWARP device, if
-// there is one too, lets one of them have the port only.
+// listenForDatagrams replaces the first listener, because with an iWARP device present only
+// one of the two listeners can have the port.
 func (w *CM) listenForDatagrams(address string) error {
 	if err := w.listener.Close(); err != nil {
 		return err
@@ -98,10 +98,10 @@ func (w *CM) session(o *Options) *perftest.Session {
 
 func (w *CM) endpoints(e *end) []perftest.Endpoint { return e.endpoints(nil) }
 
-// connect: the QPs are connected before their addresses are told.
+// connect has nothing to do: the QPs were connected before the endpoints were exchanged.
 func (w *CM) connect(*end, []perftest.Endpoint, []perftest.Endpoint) error { return nil }
 
-// makePairs makes the QPs, connected.
+// makePairs creates and connects the QPs.
 //
 // C: create_rdma_cm_connection
 func (w *CM) makePairs(ctx context.Context, session *perftest.Session, e *end) error {
@@ -114,7 +114,7 @@ func (w *CM) makePairs(ctx context.Context, session *perftest.Session, e *end) e
 	return session.SyncCM(ctx)
 }
 
-// connectPairs gives up when the peer does, or goes away.
+// connectPairs stops when the peer fails or leaves.
 func (w *CM) connectPairs(ctx context.Context, e *end) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -149,8 +149,8 @@ func (w *CM) config(e *end) *rdmacm.Config {
 	return &rdmacm.Config{PD: e.pd, QP: e.qpOptions(), ResponderResources: depth, InitiatorDepth: depth, RetryCount: e.RetryCount, Source: w.source}
 }
 
-// patience shortens the time that a message without a receive waits, which
-// rdma_cm sets to the longest there is. iWARP does not know it.
+// patience sets the time that a message waits for a receive (RNR retries). rdma_cm sets it
+// to the maximum. iWARP has no such time.
 func (w *CM) patience(e *end, qp *uverbs.QP) error {
 	if e.iWARP() || e.Type != verbs.QPTypeRC {
 		return nil
@@ -165,7 +165,7 @@ const (
 	dialPause = 100 * time.Millisecond
 )
 
-// next makes the next connection.
+// next establishes the next connection.
 func (w *CM) next(ctx context.Context, cfg *rdmacm.Config) (*rdmacm.Conn, error) {
 	if w.listener != nil {
 		request, err := w.listener.Next(ctx)

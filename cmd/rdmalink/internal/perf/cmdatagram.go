@@ -10,14 +10,14 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Of a datagram service rdma_cm tells the client only where it is. Where the
-// server sends too, the client sends it a first datagram, with its QP's number as
+// For datagrams, rdma_cm gives only the client the address of the server. If the
+// server sends too, the client first sends it a datagram with its QP number as
 // immediate data.
 
-// answered tells whether the server sends.
+// answered reports whether the server sends.
 func (o *Options) answered() bool { return o.Latency || o.Bidirectional }
 
-const introduction = 4 // bytes, which nobody looks at
+const introduction = 4 // bytes, whose content is ignored
 
 // expectClient posts the receive for a client's first datagram.
 //

@@ -6,7 +6,8 @@ import (
 	"github.com/goverbs/goverbs/internal/farewell"
 )
 
-// Leave tells the peer why this end gives up, if the peer is still there.
+// Leave sends the peer the reason why this end fails, if the peer is still
+// connected.
 func (w *CM) Leave(why error) {
 	if farewell.Is(why) {
 		return
@@ -14,13 +15,13 @@ func (w *CM) Leave(why error) {
 	ctx, cancel := context.WithTimeout(context.Background(), wordLimit)
 	defer cancel()
 	if w.listener != nil && w.control.awaitFirst(ctx) != nil {
-		return // the peer is gone, or it never speaks
+		return // the peer has left, or never sends
 	}
 	_ = w.control.Send(ctx, farewell.Message(why))
 }
 
-// watch calls heard when the peer gives up or goes away, until the returned
-// function is called.
+// watch calls heard when the peer fails or leaves, until the returned function is
+// called.
 func (w *CM) watch(heard func(error)) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})

@@ -11,13 +11,13 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// control is the connection over which two ends speak that rdma_cm connects. It
-// is a perftest.Messenger.
+// control is the connection for control messages between two ends that rdma_cm connects.
+// It is a perftest.Messenger.
 type control struct {
 	conn *rdmacm.Conn
 	mr   *uverbs.MR // places to send from, and behind them those to receive into
 	sent uint64     // how many messages, and the WRID of the last
-	come []verbs.WC // of messages that nobody has received yet
+	come []verbs.WC // of messages that Receive has not returned yet
 	met  bool       // the peer has said something
 }
 
@@ -51,9 +51,9 @@ func (c *control) postRecv(place int) error {
 	return err
 }
 
-// Send sends a message. It is no error if the peer disconnects before the message is
-// acknowledged: an acknowledgement may come behind the disconnect of a peer that has the
-// message, and Receive tells of a peer that left too soon.
+// Send sends a message. If the peer disconnects before it acknowledges the message, Send
+// returns no error: the acknowledgement may arrive after the disconnect. Receive returns
+// the error if the peer left too soon.
 func (c *control) Send(ctx context.Context, message []byte) error {
 	at := int(c.sent%places) * perftest.MaxMessage
 	n := copy(c.mr.Bytes()[at:][:perftest.MaxMessage], message)
@@ -99,7 +99,7 @@ func (c *control) next(ctx context.Context) (verbs.WC, error) {
 	return wc, nil
 }
 
-// message is what came, where the device says it did.
+// message returns the received message, at the place that the completion gives.
 func (c *control) message(wc *verbs.WC) ([]byte, error) {
 	if wc.WRID >= places || wc.ByteLen > perftest.MaxMessage {
 		return nil, fmt.Errorf("a completion of receive %d with %d bytes: it was not posted", wc.WRID, wc.ByteLen)

@@ -32,8 +32,9 @@ func (c *control) takeFirst(ctx context.Context) (verbs.WC, error) {
 	return c.take(ctx, c.conn.RecvCQ())
 }
 
-// awaitFirst waits until the peer has spoken, where it has to be the first (RFC 5044, 7.1):
-// with a message that came before its own, siw ends the dial as a bad answer.
+// awaitFirst waits for the peer's first message if the peer has to send first (RFC 5044,
+// 7.1). siw would treat a message that arrives before its own as a malformed reply, and
+// fail the dial.
 func (c *control) awaitFirst(ctx context.Context) error {
 	if c.met || len(c.come) > 0 || c.conn.Device().Info().NodeType != verbs.NodeRNIC {
 		return nil
@@ -59,7 +60,7 @@ func (c *control) take(ctx context.Context, cq *uverbs.CQ) (wc verbs.WC, err err
 	var wcs [1]verbs.WC
 	n, err := cq.Wait(ctx, wcs[:])
 	if n == 0 && ctx.Err() != nil {
-		// What the peer did before it disconnected is in the CQ by now.
+		// Everything that the peer did before it disconnected is in the CQ by now.
 		if n, err = cq.Poll(wcs[:]); n == 0 {
 			err = context.Cause(ctx)
 		}
@@ -73,7 +74,7 @@ func (c *control) take(ctx context.Context, cq *uverbs.CQ) (wc verbs.WC, err err
 	return wcs[0], c.explain(ctx, &wcs[0])
 }
 
-// explain tells the end of a connection from a failure of its own.
+// explain distinguishes the end of a connection from other failures.
 func (c *control) explain(ctx context.Context, wc *verbs.WC) error {
 	if wc.Status != verbs.StatusWRFlushErr {
 		return wc.Err()
@@ -86,8 +87,7 @@ func (c *control) explain(ctx context.Context, wc *verbs.WC) error {
 	return cmp.Or(c.conn.Err(), wc.Err())
 }
 
-// listen waits until the peer gives up or the connection ends. It leaves what
-// comes to Receive.
+// listen waits until the peer fails or the connection ends. It leaves messages to Receive.
 func (c *control) listen(ctx context.Context) error {
 	for n := 0; ; n++ {
 		if n == len(c.come) {
@@ -104,8 +104,8 @@ func (c *control) listen(ctx context.Context) error {
 	}
 }
 
-// lastWord is the farewell of the peer, if there is one, in the place of what
-// failed because it was gone.
+// lastWord returns the peer's farewell, if there is one, instead of the error that its
+// leaving caused.
 func (c *control) lastWord(err error) error {
 	now, cancel := context.WithCancel(context.Background())
 	cancel()

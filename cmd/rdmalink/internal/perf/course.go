@@ -11,7 +11,7 @@ import (
 
 // Way is how the ends reach each other: [ByHand], [DialCM] or [AcceptCM].
 type Way interface {
-	// Leave tells the peer why this end gives up, while its QPs still stand.
+	// Leave sends the peer the reason why this end fails, while its QPs still exist.
 	Leave(why error)
 
 	device() *uverbs.Device
@@ -22,8 +22,8 @@ type Way interface {
 	watch(heard func(error)) (stop func())
 }
 
-// Run is a whole run of either end, over all its sizes. The peer hears why it
-// fails before it sees that the QPs are gone.
+// Run is a whole run of either end, over all sizes. On failure it sends the peer
+// the reason before the QPs are closed.
 func Run(ctx context.Context, o Options, way Way, reporter Reporter) error {
 	c := &course{way: way, reporter: reporter}
 	err := c.run(ctx, &o)
@@ -183,7 +183,8 @@ func (c *course) reportLatency(r *run) error {
 	return c.reporter.Latency(newLatency(r.size, r.stamps, perSample))
 }
 
-// reportBandwidth tells the peer, where it wants to know, and adds what it says.
+// reportBandwidth sends the result to the peer if the peer expects it, and adds the
+// peer's result.
 func (c *course) reportBandwidth(ctx context.Context, r *run) (perftest.Report, error) {
 	if err := r.counted(); err != nil {
 		return perftest.Report{}, err

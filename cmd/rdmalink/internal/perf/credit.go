@@ -6,10 +6,10 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// credit is what the ends of a flow know of the receives at the other end.
+// credit counts the receives that are posted at the other end of a flow.
 type credit struct {
-	given *atomic.Uint32 // what this end has received, written to the peer from here
-	got   *atomic.Uint32 // what the peer has received, written by it
+	given *atomic.Uint32 // number of messages received here, written to the peer from this memory
+	got   *atomic.Uint32 // number of messages that the peer has received, written by the peer
 	wr    [1]verbs.SendWR
 	sge   [1]verbs.SGE
 	every int // messages
@@ -22,7 +22,8 @@ const (
 	creditRoom = 4 // credits under way
 )
 
-// prepareCredit: the peer hears of every third of its depth.
+// prepareCredit prepares the WRITE that reports every third of the receive depth to
+// the peer.
 //
 // C: ctx_set_credit_wqes
 func (f *flow) prepareCredit(e *end) {
@@ -35,13 +36,14 @@ func (f *flow) prepareCredit(e *end) {
 		SGL: c.sge[:], RemoteAddr: f.peer.VAddr, RKey: f.peer.RKey}
 }
 
-// hasCredit tells whether the peer surely has a receive for the next list.
+// hasCredit reports whether the peer is sure to have a receive for each message of
+// the next list.
 func (f *flow) hasCredit(e *end) bool {
 	return e.creditMR == nil || f.sent+len(f.sends)-int(f.credit.got.Load()) < e.RxDepth
 }
 
-// give tells the peer what has been received, when it is time. Which count gets
-// there, depends on when the device reads it; it is this one or a later one.
+// give writes the number of received messages to the peer when it is due. The
+// device may read the number later, so the peer may get a newer one.
 func (r *run) give(f *flow) error {
 	c := &f.credit
 	if c.due > 0 || c.busy == creditRoom {

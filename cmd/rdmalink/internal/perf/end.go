@@ -22,7 +22,7 @@ type end struct {
 	port   *verbs.PortAttr
 	pd     *uverbs.PD
 	mr     *uverbs.MR
-	words  *mmap.Region // mr's memory, to look at while the peer writes
+	words  *mmap.Region // mr's memory, polled while the peer writes to it
 	sendCQ *uverbs.CQ
 	recvCQ *uverbs.CQ // the same one where both directions are measured
 	flows  []*flow
@@ -33,7 +33,7 @@ type end struct {
 
 func (e *end) own(c io.Closer) { e.rest = append(e.rest, c) }
 
-// Close closes the QPs first: what they still do ends with them.
+// Close closes the QPs first, which ends their outstanding work.
 func (e *end) Close() error {
 	var err error
 	for _, f := range e.flows {
@@ -49,7 +49,7 @@ func (e *end) Close() error {
 
 func (e *end) iWARP() bool { return e.dev.Info().NodeType == verbs.NodeRNIC }
 
-// newEnd makes what all QPs share.
+// newEnd creates the objects that all QPs share.
 func newEnd(o *Options, dev *uverbs.Device, port *verbs.PortAttr, sys perftest.System) (*end, error) {
 	e := &end{Options: o, memory: o.layout(sys), dev: dev, port: port}
 	for i := range o.QPCount {
@@ -112,7 +112,8 @@ func (e *end) makeCredits() (err error) {
 	return nil
 }
 
-// makeCQs makes one for both where sends and receives complete as they like.
+// makeCQs creates the CQs. Sends and receives share one if the order of their
+// completions does not matter.
 func (e *end) makeCQs() (err error) {
 	opts := uverbs.CQOptions{CompVector: e.CompVector}
 	if e.Events {

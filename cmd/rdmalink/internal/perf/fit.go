@@ -12,15 +12,15 @@ import (
 // cacheLine is how far apart small messages are, in bytes.
 const cacheLine = 64
 
-// Fits says what of the options is too much for a device.
+// Fits returns an error for options that exceed the limits of a device.
 func Fits(o Options, dev *uverbs.Device) error {
 	o.setDefaults()
 	_, err := o.fit(dev)
 	return err
 }
 
-// fit completes the options with what a device and its port can do, and says
-// what of them is too much.
+// fit completes the options with the limits of a device and its port, and returns
+// an error for options that exceed them.
 func (o *Options) fit(dev *uverbs.Device) (*verbs.PortAttr, error) {
 	name := dev.Info().Name
 	attr, err := dev.Query()
@@ -58,7 +58,7 @@ func (o *Options) within(name string, attr *verbs.DeviceAttr, iWARP bool) error 
 	case o.TxDepth > mostWRs:
 		return fmt.Errorf("-t %d: %s takes %d sends of a QP at most", o.TxDepth, name, mostWRs)
 	case o.RxDepth > mostWRs && o.Type != verbs.QPTypeRC:
-		o.RxDepth = mostWRs // not what was asked for, but what lossy services get by default
+		o.RxDepth = mostWRs // the default depth of lossy services, not one that the user chose
 	case o.RxDepth > mostWRs:
 		return fmt.Errorf("-r %d: %s takes %d receives of a QP at most", o.RxDepth, name, mostWRs)
 	}
@@ -74,12 +74,12 @@ func (o *Options) within(name string, attr *verbs.DeviceAttr, iWARP bool) error 
 	return nil
 }
 
-// system is what the peer has to know of this one.
+// system returns the properties of this host that the peer needs.
 func (o *Options) system() perftest.System {
 	return perftest.System{CycleBuffer: os.Getpagesize(), CacheLine: cacheLine, MTU: o.MTU}
 }
 
-// agree takes what both ends can do. A datagram is one packet.
+// agree computes the options that both ends support. A datagram is one packet.
 //
 // C: check_mtu
 func (o *Options) agree(sys perftest.System, asked bool) error {

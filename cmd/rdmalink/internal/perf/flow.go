@@ -22,7 +22,7 @@ type flow struct {
 
 	step, slots   int
 	slot          int // of the next message, if they are sent one by one
-	silent        int // sent since the last that makes a completion
+	silent        int // sends since the last signaled one
 	sent, done    int
 	got, received int // messages of the peer; and receives posted for them
 	credit        credit
@@ -41,7 +41,7 @@ type place struct {
 	local uint64
 }
 
-// WRIDs are the index of the flow and what it was.
+// A WRID holds the index of the flow and the kind of the work request.
 const (
 	isRecv   = 1 << 32
 	isCredit = 1 << 33
@@ -140,8 +140,8 @@ func (f *flow) postRecvs(n int) error {
 	return nil
 }
 
-// send posts the next list of messages; last is the number of all, or 0 when
-// nobody knows.
+// send posts the next list of messages. last is the number of all messages, or 0 if
+// it is unknown.
 func (f *flow) send(e *end, last int) error {
 	if len(f.sends) == 1 {
 		f.aimNext(e.CQMod, last)
@@ -153,7 +153,7 @@ func (f *flow) send(e *end, last int) error {
 	return nil
 }
 
-// aimNext has one message in so many make a completion, and the last one.
+// aimNext requests a completion for every CQMod-th message, and for the last one.
 func (f *flow) aimNext(cqMod, last int) {
 	f.aim(0, f.slot)
 	if f.slot++; f.slot == f.slots {
@@ -166,11 +166,11 @@ func (f *flow) aimNext(cqMod, last int) {
 	}
 }
 
-// hasRoom tells whether another list fits into the send queue.
+// hasRoom reports whether another list fits into the send queue.
 func (f *flow) hasRoom(e *end) bool { return f.sent-f.done+len(f.sends) <= e.TxDepth }
 
-// complete notes a completion, which stands for the silent ones before it too,
-// and says for how many messages.
+// complete handles a completion, which covers the unsignaled sends before it too,
+// and returns the number of messages that it covers.
 func (f *flow) complete(cqMod int) int {
 	n := min(cqMod, f.sent-f.done)
 	f.done += n

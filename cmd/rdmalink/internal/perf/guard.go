@@ -20,8 +20,8 @@ var (
 )
 
 const (
-	// peerGrace is for what the peer did before it went: its last messages
-	// are in the CQs or in memory by then.
+	// peerGrace is the time for the peer's last messages, sent before it left, to
+	// appear in the CQs or in memory.
 	peerGrace = time.Second
 	// wordLimit is how long the peer's farewell may take, or this end's to
 	// the peer. Nobody waits for it once the connection has ended.
@@ -33,7 +33,7 @@ const (
 	lostLimit  = 3 * time.Second
 )
 
-// counted tells when there is nothing to tell.
+// counted returns an error if no message was completed in the measured time.
 func (r *run) counted() error {
 	if r.Test.Duration && r.watch.counted == 0 {
 		return fmt.Errorf("no message was completed in the %v of %v that count: give -D more time", r.Time-2*r.Margin, r.Time)
@@ -65,8 +65,9 @@ func (c *course) guarded(r *run) error {
 	return r.blame(err)
 }
 
-// blame finds out whether what failed did so because the peer gave up: it says
-// so before it closes its QPs, but the failure may be seen first.
+// blame determines whether a failure was caused by the peer's. The peer reports its
+// failure before it closes its QPs, but this end may see the failed operation
+// first.
 func (r *run) blame(err error) error {
 	if alone(err) {
 		select {
@@ -81,8 +82,8 @@ func (r *run) blame(err error) error {
 	return fmt.Errorf("%w (%w)", why, err)
 }
 
-// alone tells whether it may be the peer's QP that failed, or is gone. siw calls
-// that an operation that the own QP can't do.
+// alone reports whether the peer's QP may be the one that failed or was closed. siw
+// reports that as an operation that the local QP can't carry out.
 func alone(err error) bool {
 	for _, sign := range []error{verbs.StatusWRFlushErr, verbs.StatusRetryExcErr, verbs.StatusRNRRetryExcErr, verbs.StatusLocQPOpErr, syscall.ENOTCONN} {
 		if errors.Is(err, sign) {

@@ -19,8 +19,8 @@ import (
 // C: DEF_QKEY
 const qKey = 0x11111111
 
-// Hand is the way to a peer with which QPs are connected by hand: what there is
-// to say goes over a TCP connection.
+// Hand is the path to a peer without a connection manager: control messages use a
+// TCP connection.
 type Hand struct {
 	conn *watchedConn
 	dev  *uverbs.Device
@@ -41,7 +41,7 @@ func (h *Hand) session(o *Options) *perftest.Session {
 	return perftest.OverTCP(h.conn, o.Role, test)
 }
 
-// makePairs makes the QPs, in INIT.
+// makePairs creates the QPs and moves them to INIT.
 func (h *Hand) makePairs(_ context.Context, _ *perftest.Session, e *end) error {
 	opts := e.qpOptions()
 	for _, f := range e.flows {
@@ -58,7 +58,7 @@ func (h *Hand) makePairs(_ context.Context, _ *perftest.Session, e *end) error {
 	return nil
 }
 
-// endpoints are what the peer has to know of the QPs.
+// endpoints returns the addresses of the QPs, for the peer.
 func (e *end) endpoints(gid *verbs.GIDEntry) []perftest.Endpoint {
 	all := make([]perftest.Endpoint, len(e.flows))
 	for i, f := range e.flows {
@@ -76,7 +76,7 @@ func (e *end) endpoints(gid *verbs.GIDEntry) []perftest.Endpoint {
 
 func (h *Hand) endpoints(e *end) []perftest.Endpoint { return e.endpoints(h.gid) }
 
-// connect makes each QP ready to talk with its counterpart.
+// connect connects each QP to its counterpart.
 //
 // C: ctx_connect
 func (h *Hand) connect(e *end, local, remote []perftest.Endpoint) error {
@@ -101,8 +101,8 @@ func (h *Hand) connect(e *end, local, remote []perftest.Endpoint) error {
 	return nil
 }
 
-// connected is what a QP is told of its counterpart, which may be ready for more
-// READs than a QP can be told.
+// connected returns the attributes of a QP's counterpart. The counterpart may
+// support more READs than a QP attribute can hold.
 func (h *Hand) connected(e *end, local, remote *perftest.Endpoint) *verbs.QPAttr {
 	return &verbs.QPAttr{PathMTU: e.MTU, DestQPN: remote.QPN, RQPSN: remote.PSN, SQPSN: local.PSN, AH: h.path(e, remote),
 		MaxDestRDAtomic: uint8(local.OutReads), MaxRDAtomic: uint8(min(remote.OutReads, math.MaxUint8)), Timeout: e.QPTimeout}

@@ -17,12 +17,12 @@ type watchedConn struct {
 
 func (c *watchedConn) Read(b []byte) (int, error) { return c.in.Read(b) }
 
-// Leave tells the peer why this end gives up. The connection is only good to be
-// closed then.
+// Leave sends the peer the reason why this end fails. The connection can only be
+// closed after that.
 func (h *Hand) Leave(why error) { farewell.Say(h.conn.Conn, why) }
 
-// watch calls heard when the peer says something (nil), gives up or goes away,
-// until the returned function is called.
+// watch calls heard when the peer sends a message (nil), fails or leaves, until the
+// returned function is called.
 func (h *Hand) watch(heard func(error)) (stop func()) {
 	over, ended := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -43,8 +43,8 @@ func (h *Hand) watch(heard func(error)) (stop func()) {
 	}
 }
 
-// listen looks at what comes until a farewell is in it or nothing comes any more.
-// A peer that has said something may close the connection, but not give up.
+// listen reads until it finds a farewell or the stream ends. A peer that closes the
+// connection after a message has not failed.
 func (c *watchedConn) listen(heard func(error)) {
 	for n := 1; ; n = c.in.Buffered() + 1 {
 		said, err := c.in.Peek(n)

@@ -34,7 +34,8 @@ func (l *Latency) Sorted() []float64 {
 	return all[:len(all)-tail]
 }
 
-// newLatency works out what time stamps before each message tell.
+// newLatency computes the result from the time stamps that were taken before each
+// message.
 //
 // C: print_report_lat
 func newLatency(size int, stamps []int64, perSample int) *Latency {

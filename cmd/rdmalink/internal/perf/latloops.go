@@ -7,8 +7,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// sendLatency has one message go to and fro. A time stamp before each of the own
-// ones makes a sample of two messages.
+// sendLatency sends a message to and fro. The time stamps before this end's
+// messages yield one sample for every two messages.
 //
 // C: run_iter_lat_send
 func (r *run) sendLatency() error {
@@ -53,8 +53,8 @@ func (r *run) receiveOne(f *flow) error {
 	return nil
 }
 
-// writeLatency has one WRITE go to and fro. Its last byte is the number of it,
-// and the peer looks at memory until it is there.
+// writeLatency exchanges WRITEs. The last byte of each is its number, which the
+// other end polls for in its memory.
 //
 // C: run_iter_lat_write
 func (r *run) writeLatency() error {

@@ -23,7 +23,8 @@ func nameOf(test perftest.Test, more string) string {
 	return fmt.Sprintf("%v %v %s", test, test.Bidirectional, more)
 }
 
-// TestLoops carries out every test: each end has sent and got what it should.
+// TestLoops runs every test, and checks that each end sent and received the right
+// number of messages.
 func TestLoops(t *testing.T) {
 	for _, test := range allTests {
 		for _, o := range []Options{{}, {Events: true}, {Inline: 64}, {QPCount: 3, CQMod: 7, RxDepth: 4}, {PostList: 5, TxDepth: 10, CQMod: 5, NoPeak: true}} {
@@ -132,7 +133,7 @@ func TestTimeUp(t *testing.T) {
 	}
 }
 
-// timeUp runs until the time is up, and returns what the client was left with.
+// timeUp runs until the time is over, and returns the state of the client.
 func timeUp(t *testing.T, o Options) *run {
 	t.Helper()
 	w := newWorld(t, o)
@@ -200,7 +201,7 @@ func TestPeakLimit(t *testing.T) {
 	}
 }
 
-// TestFit says what a device can't do.
+// TestFit checks the errors for options that exceed the limits of a device.
 func TestFit(t *testing.T) {
 	w := newWorld(t, Options{Iters: 5})
 	for want, o := range map[string]Options{
@@ -223,8 +224,8 @@ type quietWay struct{ Way }
 
 func (quietWay) watch(func(error)) func() { return func() {} }
 
-// TestGuardedAfterTime: what goes wrong when the peer's time was up sooner counts
-// for nothing; before, and an interrupt, it does.
+// TestGuardedAfterTime checks that failures after the end of the measured time are
+// ignored, unlike earlier ones and interrupts.
 func TestGuardedAfterTime(t *testing.T) {
 	why := errors.New("why")
 	for _, test := range []struct {

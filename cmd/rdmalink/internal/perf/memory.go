@@ -6,10 +6,10 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// memory is how an end's buffer is divided: a part for each QP to send from, or
-// where what it fetches comes to, and then one for each to receive into, which is
-// also the part that the peer writes to and reads. Small messages walk through a
-// part, a cache line or more a step, as far as the larger of the two ends' pages.
+// memory is the layout of an end's buffer. For each QP it has a part to send from,
+// or to read into, and a part to receive into, which is also the part that the peer
+// writes to and reads. Consecutive small messages use addresses at least a cache
+// line apart, within the larger of the two ends' page sizes.
 type memory struct {
 	part, front int // bytes of a part; and before the receiving parts
 	cycle, line int
@@ -39,8 +39,8 @@ func (m memory) walk(size int) (step, slots int) {
 	return step, max(m.cycle/step, 1)
 }
 
-// access is what the peer may do with the buffer, and iWARP with what it reads
-// into.
+// access returns the peer's access rights to the buffer. For iWARP they include the
+// destination of READs.
 func (o *Options) access(iWARP bool) verbs.Access {
 	a := verbs.AccessLocalWrite
 	if o.ODP {

@@ -7,8 +7,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Options say what is measured. Both ends need the same, because no end tells
-// the other. A zero field stands for perftest's default.
+// Options describes a measurement. Both ends need the same options, because they
+// are not exchanged. A zero field means perftest's default.
 type Options struct {
 	perftest.Test // Duration and LIDOnly follow from the rest
 	Role          perftest.Role
@@ -27,15 +27,15 @@ type Options struct {
 	TxDepth  int // sends outstanding, of each QP
 	RxDepth  int // receives posted
 	PostList int // sends posted at a time
-	CQMod    int // one send of so many makes a completion
+	CQMod    int // one send of CQMod is signaled
 	Inline   int // messages up to this size travel in the work request
-	OutReads int // READs and atomics in flight; 0: what the device can
+	OutReads int // outstanding READs and atomics; 0: the device's maximum
 
 	Events bool // sleep until a completion, else poll
 	NoPeak bool // no time stamp at every message
 	WarmUp bool // of WRITE, READ and atomic bandwidth: send some before
 	ODP    bool // page the buffer in on demand
-	Gbits  bool // bandwidth is told the peer in 10⁹ bit/s, else in MiB/s
+	Gbits  bool // bandwidth is reported to the peer in 10⁹ bit/s, otherwise in MiB/s
 
 	CompVector  uint32        // of the CQs' events
 	WaitDestroy time.Duration // before all is closed
@@ -45,7 +45,7 @@ type Options struct {
 	MTU          verbs.MTU       // of the path; 0: the port's
 	SL           uint8
 	PKeyIndex    uint32
-	DLID         uint16 // in the place of the one that the peer tells
+	DLID         uint16 // replaces the LID that the peer sends
 	TrafficClass uint8
 	HopLimit     uint8
 	QPTimeout    uint8 // of an acknowledgement: 4.096 µs × 2^QPTimeout
@@ -78,7 +78,7 @@ func (o *Options) setDefaults() {
 	or(&o.QPCount, 1)
 	or(&o.PostList, 1)
 	if o.Verb == perftest.Read || o.Verb == perftest.Atomic {
-		o.Inline = 0 // there is nothing to take along
+		o.Inline = 0 // there is no payload to send inline
 	}
 	o.setDepths()
 	asked := o.CQMod > 0
@@ -151,10 +151,10 @@ func (o *Options) sizes() (all []int) {
 	return all
 }
 
-// client tells the end that begins.
+// client reports whether this end starts the exchange.
 func (o *Options) client() bool { return o.Role == perftest.Client }
 
-// Completed is o with defaults for what is 0.
+// Completed returns o with the defaults in place of zeros.
 func Completed(o Options) Options {
 	o.setDefaults()
 	return o

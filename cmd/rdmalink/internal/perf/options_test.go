@@ -100,7 +100,7 @@ func TestStopwatch(t *testing.T) {
 	}
 }
 
-// TestPathOptions: what is asked of the way to the peer.
+// TestPathOptions checks the options of the path to the peer.
 func TestPathOptions(t *testing.T) {
 	way := &Hand{gid: &verbs.GIDEntry{Index: 3}}
 	for _, test := range []struct {

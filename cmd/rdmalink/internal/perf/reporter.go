@@ -5,7 +5,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Reporter hears how a run goes.
+// Reporter is notified of the progress of a run.
 type Reporter interface {
 	// Start comes when both ends are ready.
 	Start(*Setting) error
@@ -16,7 +16,7 @@ type Reporter interface {
 	Bandwidth(*Bandwidth) error
 }
 
-// Setting is what was made of the options, and between whom the run is.
+// Setting is the effective configuration of a run and its two ends.
 type Setting struct {
 	Options       // completed
 	Device        string

@@ -21,7 +21,7 @@ type run struct {
 	watch   stopwatch
 
 	stamps    []int64 // before each message
-	completed []int64 // of bandwidth: when so many messages were known to be done
+	completed []int64 // of bandwidth: the time at which each message was known to be complete
 	began     int64   // of bandwidth
 	ended     int64
 	wcs       [pollBatch]verbs.WC
@@ -50,7 +50,7 @@ func newRun(ctx context.Context, e *end, size int, done *Progress) *run {
 	return r
 }
 
-// sender tells an end that posts the messages of a bandwidth test.
+// sender reports whether this end posts the messages of a bandwidth test.
 func (o *Options) sender() bool { return o.client() || o.Bidirectional }
 
 // total is how many messages an end sends, or receives: 0 if the time decides.
@@ -69,7 +69,7 @@ func (o *Options) last() int {
 	return o.Iters
 }
 
-// more tells whether a flow has messages left.
+// more reports whether a flow has messages left.
 func (o *Options) more(n int) bool { return n < o.Iters || o.Test.Duration }
 
 // next waits for completions, none of which is a failure. Where the time
@@ -96,7 +96,7 @@ func (r *run) next(cq *uverbs.CQ, wcs []verbs.WC) (int, error) {
 	}
 }
 
-// look takes what completions there are.
+// look polls for completions.
 func (r *run) look(cq *uverbs.CQ, wcs []verbs.WC) (int, error) {
 	if r.stopped.Load() {
 		return 0, context.Cause(r.ctx)
@@ -114,7 +114,7 @@ func check(wcs []verbs.WC, err error) error {
 	return err
 }
 
-// explainWC says what else a failed completion may mean.
+// explainWC adds likely causes to the error of a failed completion.
 func explainWC(wc *verbs.WC) error {
 	err := wc.Err()
 	switch wc.Status {
@@ -126,7 +126,7 @@ func explainWC(wc *verbs.WC) error {
 	return err
 }
 
-// measure runs the loop that the test is made of.
+// measure runs the loop of the test.
 func (r *run) measure() error {
 	switch {
 	case r.Latency && r.Verb == perftest.Send:

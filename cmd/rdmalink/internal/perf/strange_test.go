@@ -9,8 +9,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestStrangeCompletions: a WRID that the device's memory has, and nobody posted,
-// is an error, whichever loop finds it.
+// TestStrangeCompletions checks that a WRID that was never posted, from the memory
+// of the device, is an error in every loop.
 func TestStrangeCompletions(t *testing.T) {
 	both := Options{Test: perftest.Test{Verb: perftest.Send, Bidirectional: true}, QPCount: 2, Iters: 10, Size: 8}
 	for _, wc := range []verbs.WC{
@@ -44,8 +44,8 @@ func TestStrangeCompletions(t *testing.T) {
 	}
 }
 
-// TestStrangeReport: what the peer says it measured is printed, and has to be such
-// that it can be.
+// TestStrangeReport checks that the peer's results are printed only if they are
+// possible.
 func TestStrangeReport(t *testing.T) {
 	fine := perftest.Report{Size: 1 << 23, Iterations: 5000, Peak: 0, Average: 12345.6, Rate: 0.5}
 	if err := checkReport(&fine); err != nil {

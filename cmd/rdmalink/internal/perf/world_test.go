@@ -129,7 +129,7 @@ func (w *world) write(from int, s *fakeverbs.RXESend) {
 	word.Store(word.Load()&^(0xff<<shift) | uint32(e.mr.Bytes()[s.Dma.Length-1])<<shift)
 }
 
-// newRuns makes both ends ready for a size.
+// newRuns prepares both ends for a size.
 func (w *world) newRuns(size int) (runs [2]*run) {
 	w.t.Helper()
 	for i, e := range w.ends {
@@ -140,7 +140,7 @@ func (w *world) newRuns(size int) (runs [2]*run) {
 	return runs
 }
 
-// measure runs one size at both ends, and returns what they were left with.
+// measure runs one size at both ends, and returns their states.
 func (w *world) measure(size int) [2]*run {
 	w.t.Helper()
 	runs := w.newRuns(size)
@@ -162,7 +162,7 @@ func (w *world) play(runs [2]*run) {
 	w.ok(err)
 }
 
-// openOn opens a device on a kernel that stands in for the real one.
+// openOn opens a device on a fake kernel.
 func openOn(info uverbs.DeviceInfo, file ioctl.File) (*uverbs.Device, error) {
 	info.Node = kernel.Node(file)
 	return info.Open()

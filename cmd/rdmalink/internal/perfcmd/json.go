@@ -8,7 +8,7 @@ import (
 	"github.com/goverbs/goverbs/internal/perftest"
 )
 
-// jsonReport is what -j prints. Names carry the units.
+// jsonReport is the output with -j. Names end with the unit.
 type jsonReport struct {
 	Test          string     `json:"test"` // send lat
 	Role          string     `json:"role"`

@@ -21,7 +21,7 @@ func (k Kind) Name() string {
 	return "bw"
 }
 
-// Details is what -h tells.
+// Details returns the help text.
 func (k Kind) Details() string {
 	return `
 Without HOST: serve one client. With it: the client of the server there. Options
@@ -37,7 +37,7 @@ The exit code is 0 after all messages; 1 after a failure, also if the peer goes
 away; 2 for a command line that makes no sense.`
 }
 
-// units says what the figures are.
+// units explains the units of the results.
 func (k Kind) units() string {
 	switch {
 	case !k.Latency:

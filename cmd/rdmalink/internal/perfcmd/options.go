@@ -23,7 +23,7 @@ type options struct {
 	hopLimit, pkeyIndex int
 	dlid, vector        int
 	retryCount          int
-	leastBW, leastRate  float64         // in what is printed
+	leastBW, leastRate  float64         // in the printed unit
 	given               map[string]bool // long names
 }
 
@@ -50,7 +50,7 @@ func verbsOf(list ...perftest.Verb) func(Kind) bool {
 	}
 }
 
-// table has perftest's names for what is perftest's.
+// table lists perftest's options under perftest's names.
 var table = []row{
 	{cli.NewRow('a', "all", "", "all sizes, 2 bytes to 8 MiB, of datagrams to the MTU", cli.Flag(func(o *options) *bool { return &o.AllSizes })), verbsOf(perftest.Send, perftest.Write, perftest.Read)},
 	{cli.NewRow('A', "atomic_type", "TYPE", "FETCH_AND_ADD (default) or CMP_AND_SWAP", setAtomic), verbsOf(perftest.Atomic)},

@@ -27,7 +27,7 @@ func (o *options) setHost(word string) error {
 	return nil
 }
 
-// check refuses what makes no sense together.
+// check returns an error for options that contradict each other.
 func (o *options) check() error {
 	if why := o.conflict(); why != "" {
 		return cli.UsageError{Text: why}

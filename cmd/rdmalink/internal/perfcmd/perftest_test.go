@@ -74,7 +74,7 @@ func checkPerftestOption(t *testing.T, test, name, long string) {
 	}
 }
 
-// TestPerfRefusedHidden: what is refused is not offered.
+// TestPerfRefusedHidden checks that the help lists no refused options.
 func TestPerfRefusedHidden(t *testing.T) {
 	k := Kind{}
 	_, err := parseLine("send bw --nothing")

@@ -10,10 +10,10 @@ import (
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/perf"
 )
 
-// progress is a line on a terminal that says how far a run is, and is gone
-// when there is something to print.
+// progress prints the state of a run in a line of the terminal, and erases the line
+// before other output.
 type progress struct {
-	out  io.Writer // nil when nobody watches
+	out  io.Writer // nil if the output is no terminal
 	over chan struct{}
 
 	mu     sync.Mutex

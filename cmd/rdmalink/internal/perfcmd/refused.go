@@ -12,7 +12,7 @@ type refusal struct {
 	letter     byte
 	long       string
 	takesValue bool
-	why        string // and what to do instead
+	why        string // the reason, and the alternative
 	has        func(Kind) bool
 }
 
@@ -27,7 +27,7 @@ const (
 	whyMmap   = "the memory is the program's own: leave it out here, the other end may have it"
 )
 
-// refused has what perftest's help has and table has not.
+// refused lists perftest's options that table does not have.
 var refused = []refusal{
 	{'C', "report-cycles", false, "latencies are in microseconds: multiply by the MHz of the CPU", isLatency},
 	{'g', "mcg", false, whyMcast, verbsOf(perftest.Send)},

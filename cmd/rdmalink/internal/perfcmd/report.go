@@ -9,7 +9,7 @@ import (
 	"github.com/goverbs/goverbs/internal/perftest"
 )
 
-// report is how a run goes: perftest's table, or what -j prints.
+// report prints a run: perftest's table, or JSON.
 type report struct {
 	session  *session
 	json     jsonReport
@@ -32,7 +32,7 @@ func (p *session) newReport() *report {
 	return r
 }
 
-// print writes what JSON has no place for.
+// print prints text that the JSON output does not contain.
 func (r *report) print(format string, args ...any) error {
 	if r.session.JSON {
 		return nil
@@ -41,7 +41,7 @@ func (r *report) print(format string, args ...any) error {
 	return r.session.Printf(format, args...)
 }
 
-// Start prints what is measured, and between whom.
+// Start prints the configuration and the two ends.
 func (r *report) Start(s *perf.Setting) error {
 	r.json.start(r.session, s)
 	var b strings.Builder
@@ -178,8 +178,8 @@ func (r *report) Bandwidth(b *perf.Bandwidth) error {
 		b.Size, b.Messages, b.Peak/unit, b.Average/unit, b.Rate/1e6)
 }
 
-// compare notes what is below the limits of -w and -y. The run goes on: the peer
-// has not failed.
+// compare prints a note for each result below the limits of -w and -y. The run
+// continues, because the peer has not failed.
 func (r *report) compare(b *perf.Bandwidth, unit float64) {
 	if got := b.Average / unit; got < r.session.leastBW {
 		r.missed = append(r.missed, fmt.Errorf("-w %g: the average bandwidth with %d bytes is %.2f", r.session.leastBW, b.Size, got))

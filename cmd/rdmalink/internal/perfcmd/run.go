@@ -35,7 +35,7 @@ func (p *session) run(ctx context.Context) error {
 	return report.finish(peer.Interrupted(err))
 }
 
-// byHand has the ends tell each other over TCP what they need to know.
+// byHand runs a test whose ends exchange their addresses over TCP.
 func (p *session) byHand(ctx context.Context, report *report) (err error) {
 	dev, err := peer.OpenDevice(p.device, p.suits)
 	if err != nil {
@@ -72,7 +72,7 @@ func (p *session) misfit(dev *uverbs.Device) error {
 	if err := perf.Fits(p.Options, dev); err != nil {
 		return err
 	}
-	cq, err := dev.CreateCQ(1, nil) // says whether there is a provider
+	cq, err := dev.CreateCQ(1, nil) // fails if there is no provider
 	if err != nil {
 		return err
 	}

@@ -1,5 +1,5 @@
-// Package perfcmd is the command line and the reports of rdmalink perf, which are those
-// of perftest; package perf does what they say.
+// Package perfcmd has the command line and the reports of rdmalink perf, which are
+// those of perftest. Package perf does the measurement.
 package perfcmd
 
 import (

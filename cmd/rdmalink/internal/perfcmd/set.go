@@ -101,7 +101,7 @@ func limit(what string, field func(*options) *float64) func(*options, string) er
 
 func seconds(n int) time.Duration { return time.Duration(n) * time.Second }
 
-// complete hands over what the engine takes in another type.
+// complete converts values that the engine takes in another type.
 func (o *options) complete() {
 	o.Role = perftest.Client
 	if o.host == "" {
