@@ -42,7 +42,8 @@ func (c *channel) run() {
 	}
 }
 
-// deal passes an event on. A connection has room for more events than it can get.
+// deal forwards an event. A connection's channel has room for all events that a
+// connection can get.
 func (c *channel) deal(ev *rdmacm.Event) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -29,7 +29,7 @@ func (m *timing) measure(ctx context.Context) error {
 	return m.table()
 }
 
-// action is what a step does for connection i.
+// action is the operation of a step on connection i.
 type action struct {
 	name string
 	do   func(ctx context.Context, i int) error
@@ -76,7 +76,7 @@ func (m *timing) take(ctx context.Context, a action) error {
 	return err
 }
 
-// again repeats what failed, as often as -r says.
+// again retries a failed operation as often as -r requests.
 func (m *timing) again(ctx context.Context, do func() error) (err error) {
 	for try := 0; try <= m.retries; try++ {
 		if err = do(); err == nil || ctx.Err() != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// conn is one end of a connection: an ID, and the queue pair with what it needs.
+// conn is one end of a connection: an ID, its queue pair and the objects of the queue pair.
 type conn struct {
 	channel *channel
 	id      *rdmacm.ID
@@ -37,14 +37,14 @@ func (c *channel) newConn(ps verbs.PortSpace, typ verbs.QPType) (*conn, error) {
 	return c.adopt(id), nil
 }
 
-// adopt is a connection of an ID that there is.
+// adopt returns a connection for an existing ID.
 func (c *channel) adopt(id *rdmacm.ID) *conn {
 	n := &conn{channel: c, id: id, events: make(chan *rdmacm.Event, roomForEvents)}
 	c.add(n)
 	return n
 }
 
-// await waits for the next event, which has to be of that type.
+// await waits for the next event, which must be of the given type.
 func (n *conn) await(ctx context.Context, want rdmacm.EventType) error {
 	select {
 	case ev := <-n.events:
@@ -69,7 +69,7 @@ func outcome(ev *rdmacm.Event, want rdmacm.EventType) error {
 	return fmt.Errorf("%v came instead of %v", ev.Type, want)
 }
 
-// patience is how long the kernel may look for an address or a route.
+// patience is the time for the kernel to resolve an address or a route.
 const patience = 2 * time.Second
 
 func (n *conn) resolveAddr(ctx context.Context, src netip.Addr, dst netip.AddrPort, limit time.Duration) error {
@@ -104,7 +104,7 @@ func (n *conn) accept(ctx context.Context, p *rdmacm.ConnParam) error {
 	return during("wait for the peer's confirmation", n.await(ctx, rdmacm.EventEstablished))
 }
 
-// during names the step in which an event told of an error.
+// during adds the step to an error that an event reported.
 func during(step string, err error) error {
 	if err == nil || errors.Is(err, context.Canceled) {
 		return err
@@ -112,8 +112,8 @@ func during(step string, err error) error {
 	return fmt.Errorf("%s: %w", step, err)
 }
 
-// portTaken tells of a source port that a TCP connection of this host still has. The
-// connection manager chooses ports without a look at those.
+// portTaken adds a hint to the error for a source port that a TCP connection of this host
+// still uses. The connection manager does not check for that when it chooses a port.
 func portTaken(err error) bool {
 	return errors.Is(err, syscall.EADDRNOTAVAIL) || errors.Is(err, syscall.EADDRINUSE)
 }

@@ -2,7 +2,7 @@ package cm
 
 import "sync/atomic"
 
-// countdown tells when the last of some has come.
+// countdown signals when the last of a number of operations is done.
 type countdown struct {
 	left atomic.Int64
 	zero chan struct{} // closed then

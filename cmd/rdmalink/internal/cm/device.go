@@ -8,7 +8,7 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// device is an open device with what its connections share.
+// device is an open device with the objects that its connections share.
 type device struct {
 	*uverbs.Device
 	pd      *uverbs.PD

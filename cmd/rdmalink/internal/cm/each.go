@@ -8,8 +8,7 @@ import (
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/peer"
 )
 
-// closeAll frees what there is of connections, side by side: much of it is waiting in the
-// kernel.
+// closeAll closes connections concurrently, because closing mostly waits for the kernel.
 func closeAll(conns []*conn) error {
 	errs := make([]error, len(conns))
 	var all sync.WaitGroup

@@ -9,7 +9,8 @@ import (
 	"github.com/goverbs/goverbs/rdmacm"
 )
 
-// listen makes the IDs that listen, one an address family; requests go to request.
+// listen creates the listening IDs, one for each address family. It forwards their
+// requests to request.
 func (s *session) listen(ctx context.Context, c *channel, request func(*rdmacm.Event)) (ids []*rdmacm.ID, err error) {
 	addrs, err := s.listenAddrs(ctx)
 	if err != nil {
@@ -58,7 +59,8 @@ func destroy(ids []*rdmacm.ID) (err error) {
 	return err
 }
 
-// refuse tells a peer that came too late, or for which nothing could be made.
+// refuse rejects a peer that came too late, or for which the objects could not be
+// created.
 func refuse(id *rdmacm.ID) {
 	_ = id.Reject(nil)
 	_ = id.Destroy()

@@ -9,8 +9,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// makeQP makes the queue pair on the device that the ID is on, with room for so many
-// messages each way.
+// makeQP creates the queue pair on the ID's device, with room for count messages in each
+// direction.
 func (n *conn) makeQP(d *devices, count int, cqs func() (send, recv *uverbs.CQ, err error)) (err error) {
 	if n.dev, err = d.of(n.id); err != nil {
 		return err
@@ -32,7 +32,7 @@ func (n *conn) makeQP(d *devices, count int, cqs func() (send, recv *uverbs.CQ, 
 // idleCQs are for queue pairs that carry nothing.
 func (n *conn) idleCQs() (send, recv *uverbs.CQ, err error) { return n.dev.idle, n.dev.idle, nil }
 
-// ownCQs have room for so many completions each.
+// ownCQs creates CQs with room for the given numbers of completions.
 func (n *conn) ownCQs(count int) (send, recv *uverbs.CQ, err error) {
 	var cqs [2]*uverbs.CQ
 	for i := range cqs {
@@ -44,7 +44,7 @@ func (n *conn) ownCQs(count int) (send, recv *uverbs.CQ, err error) {
 	return cqs[0], cqs[1], nil
 }
 
-// prepare makes the queue pair and posts a receive for each message.
+// prepare creates the queue pair and posts a receive for each message.
 func (n *conn) prepare(d *devices, count, size int) error {
 	err := n.makeQP(d, count, func() (send, recv *uverbs.CQ, err error) { return n.ownCQs(count) })
 	if err != nil || count == 0 {
@@ -72,7 +72,7 @@ func (n *conn) postSends(count, size int) error {
 	return nil
 }
 
-// take waits for so many completions, all of which have to be good.
+// take waits for n completions, and returns an error if one of them failed.
 func (n *conn) take(ctx context.Context, cq *uverbs.CQ, count int) error {
 	var wcs [8]verbs.WC
 	for count > 0 {
@@ -104,8 +104,9 @@ func (n *conn) whyFailed(wc *verbs.WC) error {
 	}
 }
 
-// lastSends looks at the sends that the peer may have cut short by disconnecting: it does
-// so when it has received them, maybe before its device has said so.
+// lastSends handles the sends that the peer may have aborted by disconnecting. A peer
+// disconnects when it has received them, possibly before its device has acknowledged
+// them.
 func (n *conn) lastSends() error {
 	var wcs [8]verbs.WC
 	for {

@@ -37,7 +37,7 @@ func (o *once) prepare(c *rdmacm.Conn) (err error) {
 	return err
 }
 
-// ask connects, and has talk speak.
+// ask connects and calls talk.
 func ask(ctx context.Context, s *session, talk func(*once, context.Context) error) error {
 	dst, err := s.destination(ctx)
 	if err != nil {
@@ -77,8 +77,8 @@ func (o *once) run(ctx context.Context, talk func(*once, context.Context) error)
 	return errors.Join(peer.Interrupted(err), o.conn.Close())
 }
 
-// send sends a message. A peer that has what it wanted may disconnect before its device
-// has said that the message came; that is no failure.
+// send sends a message. It is no error if the peer, having received the message,
+// disconnects before its device has acknowledged it.
 func (o *once) send(ctx context.Context) error {
 	wr := verbs.SendWR{Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: []verbs.SGE{o.mr.SGE(onceSize, onceSize)}}
 	if _, err := o.conn.QP().PostSend([]verbs.SendWR{wr}); err != nil {
@@ -136,8 +136,8 @@ func (o *once) left(ctx context.Context) bool {
 	return false
 }
 
-// told counts and tells of the messages.
-func (o *once) told(start time.Time, sent, received int) error {
+// reportMessages counts and prints the messages.
+func (o *once) reportMessages(start time.Time, sent, received int) error {
 	o.size = onceSize
 	o.report.Size = onceSize
 	return o.transferred(start, sent, received)

@@ -69,7 +69,7 @@ func TestOptionsRefused(t *testing.T) {
 	}
 }
 
-// TestDetails: -h tells of each option.
+// TestDetails checks that the help lists each option.
 func TestDetails(t *testing.T) {
 	for _, p := range Programs {
 		for _, r := range p.table {

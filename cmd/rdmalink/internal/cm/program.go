@@ -21,7 +21,7 @@ type Program struct {
 // Programs are all of them.
 var Programs = []*Program{ucmatose, udaddy, mckey, cmtime, rdmaClient, rdmaServer, rdmaXClient, rdmaXServer}
 
-// Details is what -h tells.
+// Details returns the help text.
 func (p *Program) Details() string {
 	before, after, _ := strings.Cut(p.text, "---\n")
 	return before + p.table.Help() + after + `

@@ -49,7 +49,7 @@ func (o *once) first(ctx context.Context) error {
 		return err
 	}
 	o.left(ctx)
-	return o.told(start, 1, 1)
+	return o.reportMessages(start, 1, 1)
 }
 
 // second receives, and then sends.
@@ -61,5 +61,5 @@ func (o *once) second(ctx context.Context) error {
 	if err := o.send(ctx); err != nil {
 		return err
 	}
-	return o.told(start, 1, 1)
+	return o.reportMessages(start, 1, 1)
 }

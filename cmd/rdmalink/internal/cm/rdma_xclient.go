@@ -65,7 +65,7 @@ func (o *once) onlySend(ctx context.Context) error {
 	if err := o.send(ctx); err != nil {
 		return err
 	}
-	return o.told(start, 1, 0)
+	return o.reportMessages(start, 1, 0)
 }
 
 func (o *once) onlyReceive(ctx context.Context) error {
@@ -74,5 +74,5 @@ func (o *once) onlyReceive(ctx context.Context) error {
 		return err
 	}
 	o.left(ctx)
-	return o.told(start, 0, 1)
+	return o.reportMessages(start, 0, 1)
 }

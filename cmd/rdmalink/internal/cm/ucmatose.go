@@ -71,12 +71,12 @@ func (m *matose) close() error {
 	return errors.Join(closeAll(m.conns), destroy(m.ids), m.channel.close(), m.devices.close())
 }
 
-// stand tells that all connections do.
+// stand prints that all connections are established.
 func (m *matose) stand() error {
 	return m.connected(m.conns[0].dev.Info().Name, len(m.conns))
 }
 
-// setOptions sets what is asked for on a new ID.
+// setOptions applies the options to a new ID.
 func (m *matose) setOptions(id *rdmacm.ID) error {
 	if m.tos >= 0 && m.server != "" {
 		if err := id.SetTOS(uint8(m.tos)); err != nil {
@@ -101,7 +101,7 @@ func (m *matose) receive(ctx context.Context, i int) error {
 	return m.conns[i].take(ctx, m.conns[i].qp.RecvCQ(), m.count)
 }
 
-// counted tells of the messages of all connections.
+// counted prints the number of messages of all connections.
 func (m *matose) counted(start time.Time) error {
 	n := len(m.conns) * m.count
 	return m.transferred(start, n, n)

@@ -39,7 +39,7 @@ func (m *matose) ask(ctx context.Context) error {
 // portTries bounds how many source ports of the kernel's choice a connection tries.
 const portTries = 16
 
-// dial makes connection i.
+// dial establishes connection i.
 func (m *matose) dial(ctx context.Context, i int, src netip.Addr, dst netip.AddrPort) error {
 	for try := 1; ; try++ {
 		n, err := m.channel.newConn(m.portSpace, m.qpType)

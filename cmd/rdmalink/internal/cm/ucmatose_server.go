@@ -77,9 +77,9 @@ func (m *matose) admitOn(ctx context.Context, n *conn) error {
 	return n.accept(ctx, nil)
 }
 
-// iwarpPause is how long the client's kernel is given to read the server's answer, behind
-// which it can't bear data yet. iWARP wants the end that connects to send first, which
-// the protocol of ucmatose does not; no event tells when the client is ready.
+// iwarpPause is the time for the client's kernel to read the server's reply, which must
+// not be followed by data at once. iWARP requires the connecting end to send first, which
+// the protocol of ucmatose does not do. No event reports that the client is ready.
 const iwarpPause = 50 * time.Millisecond
 
 // speak sends all messages and receives as many.

@@ -35,7 +35,7 @@ func overXRC(ctx context.Context, s *session, talk func(*xrc, context.Context) e
 	return errors.Join(err, destroy(x.ids), c.close(), x.devices.close())
 }
 
-// prepareOn makes what either side needs on the device of its ID.
+// prepareOn creates the objects that either side needs, on the device of its ID.
 func (x *xrc) prepareOn() (cq *uverbs.CQ, err error) {
 	if x.dev, err = x.devices.of(x.id); err != nil {
 		return nil, err
@@ -51,7 +51,7 @@ func (x *xrc) prepareOn() (cq *uverbs.CQ, err error) {
 	return cq, nil
 }
 
-func (x *xrc) told(start time.Time, sent, received int) error {
+func (x *xrc) reportMessages(start time.Time, sent, received int) error {
 	x.size, x.report.Size = onceSize, onceSize
 	return x.transferred(start, sent, received)
 }

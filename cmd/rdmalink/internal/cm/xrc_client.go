@@ -50,10 +50,10 @@ func (x *xrc) send(ctx context.Context) error {
 	if err := x.id.Disconnect(); err != nil {
 		return err
 	}
-	return x.told(start, 1, 0)
+	return x.reportMessages(start, 1, 0)
 }
 
-// makeInitiator makes a queue pair that only sends.
+// makeInitiator creates a queue pair that only sends.
 func (x *xrc) makeInitiator() (err error) {
 	cq, err := x.prepareOn()
 	if err != nil {

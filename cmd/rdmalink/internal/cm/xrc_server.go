@@ -43,10 +43,10 @@ func (x *xrc) receive(ctx context.Context) (err error) {
 		return err
 	}
 	x.left(ctx)
-	return x.told(start, 0, 1)
+	return x.reportMessages(start, 0, 1)
 }
 
-// admit makes a target queue pair and an SRQ with a receive, and accepts.
+// admit creates a target queue pair and an SRQ with a receive, and accepts the connection.
 func (x *xrc) admit(ctx context.Context) (cq *uverbs.CQ, err error) {
 	if cq, err = x.prepareOn(); err != nil {
 		return nil, err
@@ -74,7 +74,8 @@ func (x *xrc) admit(ctx context.Context) (cq *uverbs.CQ, err error) {
 	return cq, x.accept(ctx, &rdmacm.ConnParam{PrivateData: binary.BigEndian.AppendUint32(nil, srq.Num())})
 }
 
-// left waits for the client to disconnect, so that its device is told that the message came.
+// left waits for the client to disconnect, so that the client's device gets the
+// acknowledgement first.
 func (x *xrc) left(ctx context.Context) {
 	soon, cancel := context.WithTimeout(ctx, leaveLimit)
 	defer cancel()

@@ -70,9 +70,9 @@ func (r *receiver) do(h header, body []byte) error {
 	return syscall.EINVAL
 }
 
-// open makes a file beside the one that is named. It takes that one's place when its
-// content is complete, so that no half of a file and nothing but files is ever written to.
-// root refuses names that lead out of the directory.
+// open creates a temporary file beside the named file. It replaces the named file when its
+// content is complete. So the server never exposes an incomplete file, and never writes to
+// anything but a file. root refuses names that lead out of the directory.
 func (r *receiver) open(name []byte, mode fs.FileMode) (err error) {
 	if r.part != nil {
 		return syscall.EBUSY
@@ -117,11 +117,11 @@ func (r *receiver) write(size uint64) error {
 	if err != nil {
 		return err
 	}
-	r.tell(&copied{r.conn.RemoteAddr().String(), r.name, n, time.Since(r.began).Seconds(), hex.EncodeToString(sum.Sum(nil))})
+	r.print(&copied{r.conn.RemoteAddr().String(), r.name, n, time.Since(r.began).Seconds(), hex.EncodeToString(sum.Sum(nil))})
 	return nil
 }
 
-// drop forgets the file that is open, and what did not become one.
+// drop closes the open file, and removes it if it is incomplete.
 func (r *receiver) drop() {
 	if r.part == nil {
 		return
@@ -131,7 +131,7 @@ func (r *receiver) drop() {
 	r.part = nil
 }
 
-// status is the errno that a client is told.
+// status returns the errno for the reply to a client.
 func status(err error) uint32 {
 	var errno syscall.Errno
 	var pathError *fs.PathError

@@ -10,7 +10,7 @@ import (
 	"github.com/goverbs/goverbs/rsocket"
 )
 
-// Details is what -h tells.
+// Details returns the help text.
 func Details() string {
 	return `
   server$ rdmalink cp

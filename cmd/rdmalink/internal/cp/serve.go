@@ -30,8 +30,8 @@ func (c *command) client(ctx context.Context, conn net.Conn, root *os.Root) {
 	}
 }
 
-// tell prints how a file went.
-func (c *command) tell(r *copied) {
+// print prints the result of a file.
+func (c *command) print(r *copied) {
 	c.printing.Lock()
 	defer c.printing.Unlock()
 	if c.JSON {

@@ -14,16 +14,16 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// inspector gathers what is known of devices from netlink, the devices
-// themselves and sysfs.
+// inspector gathers the properties of devices from netlink, the devices themselves
+// and sysfs.
 type inspector struct {
 	*host.Machine
 	details bool
 	netdevs map[uint32]string // names by number
 }
 
-// subject is a device on the table. dev, attr and gids are nil when it can't be
-// opened or does not tell; missing says why.
+// subject is a device of the table. dev, attr and gids are nil if the device can't
+// be opened or does not report them; missing has the reasons.
 type subject struct {
 	*inspector
 	netlinkrdma.Device
@@ -41,7 +41,7 @@ func (i *inspector) device(d netlinkrdma.Device) (table.Table, error) {
 	s := &subject{inspector: i, Device: d}
 	s.openDevice()
 	if s.dev != nil {
-		defer s.dev.Close() // nothing was made from it
+		defer s.dev.Close() // it has no objects
 	}
 	t := table.Table{{Key: "ifname", Value: d.Name}, {Key: "ifindex", Value: d.Index}}
 	s.driver(&t)
@@ -81,7 +81,7 @@ func (s *subject) openDevice() {
 	}
 }
 
-// driver tells who runs the device, and whether this build can use it.
+// driver returns the driver of the device, and whether this build supports it.
 func (s *subject) driver(t *table.Table) {
 	c, err := s.RDMA.UverbsCharDev(s.Index)
 	if err != nil {
@@ -98,7 +98,7 @@ func (s *subject) driver(t *table.Table) {
 	}
 }
 
-// node tells what kind of device it is.
+// node returns the node type of a device.
 func (s *subject) node(t *table.Table) {
 	t.Add("node_type", s.NodeType.String())
 	t.Add("transport", transport(s.NodeType))
@@ -114,8 +114,8 @@ func (s *subject) node(t *table.Table) {
 	}
 }
 
-// transport names it as libibverbs does, which takes RoCE for InfiniBand; the
-// protocol tells them apart.
+// transport returns libibverbs's name for the transport. It is InfiniBand for RoCE
+// too; only the protocol differs.
 func transport(n verbs.NodeType) string {
 	switch n {
 	case verbs.NodeCA, verbs.NodeSwitch, verbs.NodeRouter:
@@ -130,7 +130,7 @@ func transport(n verbs.NodeType) string {
 	return "unspecified"
 }
 
-// place tells what sysfs knows of a device as a whole.
+// place returns the properties of a device in sysfs, except those of its ports.
 func (s *subject) place(t *table.Table) {
 	sys := s.Sys
 	if !sys.Has(s.sysDir()) {

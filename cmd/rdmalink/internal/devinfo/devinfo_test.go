@@ -23,7 +23,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// printed is what Show prints.
+// printed returns the output of Show.
 func printed(m host.Machine, out cli.Output, name string) (string, error) {
 	var b strings.Builder
 	out.Stdout = &b
@@ -109,7 +109,8 @@ mlx4_0
 	}
 }
 
-// TestDevinfoJSON: JSON has what text has, and numbers as numbers.
+// TestDevinfoJSON checks that JSON contains everything that text contains, and
+// numbers as numbers.
 func TestDevinfoJSON(t *testing.T) {
 	m, _, _ := hosttest.Informed()
 	got, err := printed(m, cli.Output{JSON: true, Details: 1}, "")
@@ -136,7 +137,7 @@ func TestDevinfoJSON(t *testing.T) {
 	}
 }
 
-// TestDevinfoLeft: whatever says no, the rest is told.
+// TestDevinfoLeft checks that everything else is printed if one source fails.
 func TestDevinfoLeft(t *testing.T) {
 	for _, test := range []struct {
 		name string
@@ -178,7 +179,7 @@ func TestDevinfoErrors(t *testing.T) {
 	if got, err := printed(m, cli.Output{JSON: true}, ""); !errors.Is(err, syscall.EIO) || got != "[]\n" {
 		t.Errorf("%s, %v", got, err)
 	}
-	// What was found before something failed is told.
+	// Values that were found before a failure are printed.
 	m, kernel, _ = hosttest.Informed()
 	m.RDMA.Kernel = failingOn{kernel, 5}
 	if got, err := printed(m, cli.Output{}, ""); !strings.HasPrefix(got, "siw0\n") || err == nil || cli.Plain(err) != "list ports of mlx4_0: input/output error" {
@@ -186,7 +187,7 @@ func TestDevinfoErrors(t *testing.T) {
 	}
 }
 
-// failingOn tells nothing of the ports of a device.
+// failingOn returns an error for the ports of a device.
 type failingOn struct {
 	*nltest.Kernel
 	device byte

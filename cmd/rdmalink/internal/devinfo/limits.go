@@ -8,7 +8,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// limits adds what the device can do, and how much.
+// limits adds the capabilities and limits of the device.
 func (s *subject) limits(t *table.Table) {
 	if s.attr == nil || !s.details {
 		return

@@ -67,7 +67,7 @@ func (s *subject) addresses(t *table.Table, p netlinkrdma.Port, attr *verbs.Port
 	}
 }
 
-// portDetails are what ibv_devinfo tells with -v.
+// portDetails adds the attributes that ibv_devinfo prints with -v.
 func portDetails(t *table.Table, wanted bool, a *verbs.PortAttr) {
 	if a == nil || !wanted {
 		return

@@ -8,7 +8,7 @@ import (
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/table"
 )
 
-// rate is what a port sends in a second: lanes times speed.
+// rate is the data rate of a port: lanes times speed.
 type rate struct {
 	lanes int
 	speed string // SDR

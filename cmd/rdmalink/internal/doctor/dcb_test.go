@@ -100,7 +100,7 @@ func TestNoDCB(t *testing.T) {
 	}
 }
 
-// TestCutReplies: whatever the kernel leaves out, nothing panics.
+// TestCutReplies checks that truncated replies of the kernel cause no panic.
 func TestCutReplies(t *testing.T) {
 	d := bridged()
 	for cut := range 400 {

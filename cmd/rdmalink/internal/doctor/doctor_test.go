@@ -119,7 +119,7 @@ func noDevices(w *ward) {
 	w.kernel.Devices, w.kernel.Ports = nil, nil
 }
 
-// TestDoctorFinds makes one thing wrong at a time.
+// TestDoctorFinds breaks one thing at a time.
 func TestDoctorFinds(t *testing.T) {
 	const limitRemedy = "ulimit -l unlimited; LimitMEMLOCK=infinity in the systemd unit; --ulimit memlock=-1 for the container; memlock in /etc/security/limits.conf"
 	limit := func(soft string) func(w *ward) {
@@ -291,7 +291,7 @@ func portIs(n int, s verbs.PortState) func(*ward) {
 	return func(w *ward) { w.kernel.Ports[n].State = s }
 }
 
-// gids has devices tell of their first n only.
+// gids limits the GIDs that devices report to the first n.
 func gids(n uint64) func(*ward) {
 	return func(w *ward) {
 		w.Open = func(name string) (*uverbs.Device, error) {
@@ -310,7 +310,8 @@ func gids(n uint64) func(*ward) {
 	}
 }
 
-// TestDoctorClosesWhatItOpened also when what it tries fails.
+// TestDoctorClosesWhatItOpened checks that everything is closed, also if a check
+// fails.
 func TestDoctorClosesWhatItOpened(t *testing.T) {
 	for _, fail := range []string{"", "ALLOC_PD", "REG_MR", "QUERY_GID_TABLE"} {
 		w := healthy()
@@ -342,7 +343,7 @@ func TestDoctorWriteFails(t *testing.T) {
 	}
 }
 
-// TestDoctorDocumented: docs/doctor.md tells of every check, in order.
+// TestDoctorDocumented checks that docs/doctor.md describes every check, in order.
 func TestDoctorDocumented(t *testing.T) {
 	page, err := os.ReadFile("../../../../docs/doctor.md")
 	if err != nil {

@@ -20,7 +20,7 @@ const (
 	problem level = "problem"
 )
 
-// finding is what a check came to, and what to do about it.
+// finding is the result of a check, with a remedy.
 type finding struct {
 	check  string // its name, which consult fills in
 	level  level
@@ -32,7 +32,7 @@ func found(l level, remedy, format string, args ...any) finding {
 	return finding{level: l, text: fmt.Sprintf(format, args...), remedy: remedy}
 }
 
-// failure is the problem that an error tells of, whose own hint is the remedy.
+// failure returns the finding for an error. The error's hint is the remedy.
 func failure(err error, otherwise string) finding {
 	var verb *uverbs.Error
 	var cm *rdmacm.OpError

@@ -1,5 +1,4 @@
-// Package doctor looks for what goes wrong with RDMA in practice, and says what to do
-// about it.
+// Package doctor looks for common problems with RDMA, and suggests remedies.
 package doctor
 
 import (
@@ -10,7 +9,7 @@ import (
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/host"
 )
 
-// Details is what -h tells: it lists the checks from their table.
+// Details returns the help text, with the checks from their table.
 func Details() string {
 	var b strings.Builder
 	b.WriteString(`
@@ -27,8 +26,8 @@ Checks:
 	return b.String()
 }
 
-// Run runs all checks, whatever the first ones find, on the device of this
-// name, or on all.
+// Run runs all checks on the device of this name, or on all devices. It does not stop
+// at the first finding.
 func Run(m *host.Machine, out *cli.Output, name string) error {
 	p, err := examine(m, name)
 	if err != nil {

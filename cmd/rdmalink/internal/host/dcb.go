@@ -10,11 +10,11 @@ type DCB struct {
 	HasPFC, HasETS bool
 	PFC            uint8      // a bit a priority that is paused rather than dropped
 	Class          [8]uint8   // the traffic class of each priority
-	Share          [8]uint8   // of each class, in percent, where it is shared
+	Share          [8]uint8   // of each class, in percent, if bandwidth is shared
 	Shared         [8]bool    // by ETS, in place of strict priority
 	DSCP           [64]uint8  // the priority of each DSCP that has one
 	HasDSCP        [64]bool   // which have
-	Trust          []Selector // what a packet's priority comes from, if the device says
+	Trust          []Selector // the sources of a packet's priority, if the device reports them
 }
 
 // Selector is a kind of number that a packet's priority comes from.
@@ -45,7 +45,8 @@ const (
 	pfcEnabledByte = 1
 )
 
-// DCB asks for the settings of a network device. One that has none is EOPNOTSUPP.
+// DCB reads the settings of a network device. It returns EOPNOTSUPP if the device
+// has none.
 func (m *Machine) DCB(netdev string) (*DCB, error) {
 	body := append([]byte{syscall.AF_UNSPEC, dcbIEEEGet, 0, 0}, attr(dcbIfname, append([]byte(netdev), 0))...)
 	replies, err := m.Route(rtmGetDCB, false, body)

@@ -1,3 +1,3 @@
-// Package host is what the commands of rdmalink see of the machine: RDMA devices,
-// network devices and the kernel's file systems.
+// Package host is the interface of rdmalink's commands to the machine: RDMA
+// devices, network devices and the kernel's file systems.
 package host

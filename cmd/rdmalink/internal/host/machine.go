@@ -8,8 +8,8 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// Machine is what commands see of the machine: the kernel, by each of its
-// interfaces, and its file systems. Tests put fakes here.
+// Machine is the interface of the commands to the machine: the kernel, by each of
+// its interfaces, and its file systems. Tests use fakes.
 type Machine struct {
 	RDMA      *netlinkrdma.Client
 	Net       Netdevs
@@ -26,7 +26,8 @@ func This() Machine {
 		Proc: Tree{os.DirFS("/proc")}, Sys: Tree{os.DirFS("/sys")}, Modules: Tree{os.DirFS("/lib/modules")}}
 }
 
-// openCM is what every connection begins with.
+// openCM opens the connection manager's channel, the first step of every
+// connection.
 func openCM() error {
 	ch, err := rdmacm.NewEventChannel()
 	if err != nil {

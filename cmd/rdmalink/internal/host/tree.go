@@ -22,7 +22,7 @@ func (s Tree) Text(elem ...string) string {
 	return strings.TrimSpace(string(b))
 }
 
-// List names what is in a directory.
+// List returns the names in a directory.
 func (s Tree) List(dir string) (names []string) {
 	entries, _ := fs.ReadDir(s.FS, dir)
 	for _, e := range entries {

@@ -43,7 +43,7 @@ func OpenDevice[T any](name string, prepare func(*uverbs.Device) (T, error)) (no
 	return none, fmt.Errorf("no device can do this; rdmalink add rxe0 type rxe netdev eth0 makes one that can: %w", errors.Join(why...))
 }
 
-// unable tells a device that can't from one that could.
+// unable distinguishes a device without a capability from one with an error.
 func unable(err error) bool {
 	return errors.Is(err, ErrOnlyCM) || errors.Is(err, verbs.ErrNoProvider) || errors.Is(err, verbs.ErrNotSupported)
 }

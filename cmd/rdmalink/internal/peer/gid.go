@@ -27,8 +27,8 @@ func SourceGID(dev *uverbs.Device, port uint32, flag string, index int, own, pee
 	return gid, err
 }
 
-// gidChoices are the choices from the best to the last: of the peer's address
-// family, if possible what TCP uses.
+// gidChoices returns the choices in order of preference: GIDs of the peer's address
+// family, if possible the one of the address that TCP uses.
 func gidChoices(own, peer netip.Addr) []uverbs.GIDChoice {
 	family := uverbs.GIDChoice{IPv4: peer.Is4(), IPv6: !peer.Is4()}
 	if own.Is4() != peer.Is4() {

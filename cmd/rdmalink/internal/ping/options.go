@@ -34,7 +34,7 @@ var table = cli.Options(
 func seconds(what string, field func(*options) *time.Duration) func(*options, string) error {
 	return func(o *options, value string) error {
 		s, err := strconv.ParseFloat(value, 64)
-		if err != nil || !(s >= 0 && s <= 1e6) { // also what is no number
+		if err != nil || !(s >= 0 && s <= 1e6) { // also true for NaN
 			return cli.UsageError{Text: fmt.Sprintf("%q: the %s is a number of seconds from 0 to 1000000", value, what)}
 		}
 		*field(o) = time.Duration(s * float64(time.Second))

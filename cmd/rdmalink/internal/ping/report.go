@@ -30,13 +30,13 @@ type report struct {
 	times times
 }
 
-// connected notes the connection and tells of it.
+// connected records and prints the connection.
 func (s *session) connected(l *rping.Link, took time.Duration) error {
 	s.Peer, s.Device, s.Connect = l.RemoteAddr(), l.Device(), usec(took)
 	return s.say("PING %s (%s) over %s: %d bytes, connected in %s\n", s.host, s.Peer, s.Device, s.size, millis(took))
 }
 
-// counted counts ping n, and tells of it.
+// counted counts and prints ping n.
 func (s *session) counted(n int, took time.Duration, err error) error {
 	s.Sent++
 	if err != nil {
@@ -48,7 +48,7 @@ func (s *session) counted(n int, took time.Duration, err error) error {
 	return s.say("%d bytes from %s: seq=%d time=%s\n", s.size, s.Peer.Addr(), n, millis(took))
 }
 
-// say prints what is said as it happens.
+// say prints a line of progress.
 func (s *session) say(format string, args ...any) error {
 	if s.quiet || s.JSON {
 		return nil
@@ -56,7 +56,7 @@ func (s *session) say(format string, args ...any) error {
 	return s.Printf(format, args...)
 }
 
-// summary is what is said at the end.
+// summary prints the summary at the end.
 func (s *session) summary() error {
 	r := &s.report
 	r.Seconds = time.Since(r.start).Seconds()

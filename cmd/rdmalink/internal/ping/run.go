@@ -16,7 +16,7 @@ import (
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/rping"
 )
 
-// Details is what -h tells.
+// Details returns the help text.
 func Details() string {
 	return `
 The other end is a server of rdmalink rping or of librdmacm's rping:
@@ -62,8 +62,7 @@ func Run(ctx context.Context, out cli.Output, args []string) error {
 	return errors.Join(s.summary(), err, s.outcome())
 }
 
-// known looks the host up: a name that nobody knows gets no answer however often it is
-// pinged.
+// known resolves the host name first, because an unknown name will not answer any ping.
 func (o *options) known(ctx context.Context) error {
 	if _, err := netip.ParseAddr(o.host); err == nil {
 		return nil
@@ -81,8 +80,8 @@ type session struct {
 	link *rping.Link // nil: connect first
 }
 
-// pings goes on until the count is reached or ctx ends. Only a changed ping is an error:
-// a lost one is counted.
+// pings runs until the count is reached or ctx ends. A ping with wrong data is an error;
+// a lost one is only counted.
 func (s *session) pings(ctx context.Context) error {
 	next := time.NewTimer(0)
 	defer next.Stop()
@@ -107,7 +106,7 @@ func (s *session) pings(ctx context.Context) error {
 	return nil
 }
 
-// one is a ping, and the connection before it if there is none.
+// one sends a ping. It connects first if there is no connection.
 func (s *session) one(ctx context.Context) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.limit)
 	defer cancel()

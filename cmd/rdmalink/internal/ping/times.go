@@ -14,8 +14,8 @@ type times struct {
 	buckets  [64 << subBits]int
 }
 
-// subBits is how many bits of a duration, behind the first that is set, tell buckets
-// apart.
+// subBits is the number of bits of a duration, after its first set bit, that select a
+// bucket.
 const subBits = 6
 
 func (t *times) add(d time.Duration) {

@@ -5,7 +5,7 @@ import (
 	"os"
 )
 
-// fillPingpong writes what is there before anything was received.
+// fillPingpong writes the content of a buffer before anything is received.
 func fill(b []byte) {
 	for i := range b {
 		b[i] = 0x7b
@@ -20,9 +20,9 @@ func mark(message []byte) {
 	}
 }
 
-// check looks for the client's marks in what arrived last: at the server what
-// the client sent, at the client what the server sent back. C only tells; here
-// the program fails as well.
+// check verifies the client's pattern in the last message received: at the server
+// the one that the client sent, at the client the one that the server returned. C
+// only prints an error; here the program fails as well.
 func (r *report) check(message []byte) error {
 	bad := 0
 	for i := 0; i < len(message); i += os.Getpagesize() {

@@ -6,12 +6,12 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// connect makes each QP ready to talk with its counterpart.
+// connect connects each QP to its counterpart.
 //
 // C: pp_connect_ctx
 func (p *session) connect(e *end, local, remote []addr, sgid uint32) (err error) {
 	if e.port.GRHRequired && remote[0].gid == (verbs.GID{}) {
-		return fmt.Errorf("the peer told no GID, without which nothing finds it on %s: give it -g and the index of one", e.dev.Info().Name)
+		return fmt.Errorf("the peer sent no GID, which %s needs: start the peer with -g and the index of a GID", e.dev.Info().Name)
 	}
 	for i, qp := range e.qps {
 		attr := &verbs.QPAttr{PathMTU: p.mtu, DestQPN: remote[i].qpn, RQPSN: remote[i].psn, SQPSN: local[i].psn, AH: p.path(remote[i], sgid)}

@@ -7,10 +7,10 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// open makes ready the device of -d, or the first that can do this.
+// open opens the device of -d, or the first suitable one.
 func (p *session) open() (*end, error) { return peer.OpenDevice(p.device, p.prepare) }
 
-// fits compares what is asked for with what device and port have.
+// fits compares the options with the limits of device and port.
 func (p *session) fits(e *end) (err error) {
 	name := e.dev.Info().Name
 	if e.dev.Info().NodeType == verbs.NodeRNIC {
@@ -26,7 +26,8 @@ func (p *session) fits(e *end) (err error) {
 	return p.misfit(name, e.port, attr)
 }
 
-// misfit says what of the command line is too much for a device or its port.
+// misfit returns the error for options that exceed the limits of a device or its
+// port.
 func (p *session) misfit(name string, port *verbs.PortAttr, attr *verbs.DeviceAttr) error {
 	mtu := port.ActiveMTU.Bytes()
 	switch most := p.mostReceives(attr); {

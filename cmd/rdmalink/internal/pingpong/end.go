@@ -16,17 +16,17 @@ type end struct {
 	dev  *uverbs.Device
 	port *verbs.PortAttr
 	pd   *uverbs.PD
-	mr   *uverbs.MR // one message, behind what a receive has in front of it
+	mr   *uverbs.MR // one message, preceded by the space that a receive needs in front of it
 	cq   *uverbs.CQ
 	srq  *uverbs.SRQ // nil, or in the QPs' place for receives
 	ah   *verbs.AH   // the way to the peer, for datagrams
 	qps  []*uverbs.QP
-	rest []io.Closer // what else to close, in the order of making
+	rest []io.Closer // other objects to close, in order of creation
 }
 
 func (e *end) own(c io.Closer) { e.rest = append(e.rest, c) }
 
-// Close closes the QPs first: what they still do ends with them.
+// Close closes the QPs first, which ends their outstanding work.
 func (e *end) Close() error {
 	var err error
 	for _, qp := range e.qps {
@@ -38,7 +38,7 @@ func (e *end) Close() error {
 	return err
 }
 
-// prepare makes all objects on a device, which it closes if that fails.
+// prepare creates all objects on a device. It closes the device on failure.
 func (p *session) prepare(dev *uverbs.Device) (*end, error) {
 	e := &end{dev: dev}
 	e.own(dev)

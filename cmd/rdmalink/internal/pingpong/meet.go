@@ -7,7 +7,7 @@ import (
 )
 
 // meet finds the other end.
-func (p *session) meet(ctx context.Context) (*talker, error) {
+func (p *session) meet(ctx context.Context) (*exchange, error) {
 	conn, err := peer.Meet(ctx, p.host, p.tcpPort)
 	if err != nil {
 		return nil, err

@@ -31,7 +31,7 @@ func (o *options) setHost(word string) error {
 	return nil
 }
 
-// check refuses what makes no sense together.
+// check returns an error for options that contradict each other.
 func (o *options) check() error {
 	switch {
 	case o.qpCount > o.rxDepth:

@@ -9,7 +9,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// play goes on until both directions have had their number.
+// play exchanges messages until the requested number has passed in both directions.
 func (g *game) play(ctx context.Context) error {
 	if g.host != "" {
 		for i := range g.qps {
@@ -66,7 +66,7 @@ func (g *game) completed(wc *verbs.WC) error {
 	return nil
 }
 
-// explainWC says what else a failed completion may mean.
+// explainWC adds likely causes to the error of a failed completion.
 func explainWC(wc *verbs.WC) error {
 	switch wc.Status {
 	case verbs.StatusRetryExcErr:

@@ -25,7 +25,7 @@ func (p *session) run(ctx context.Context) (err error) {
 	return report.finish(err)
 }
 
-// course is what happens once the objects are made.
+// course runs the exchange and the test after the objects have been created.
 func (p *session) course(ctx context.Context, g *game, report *report) error {
 	if err := p.introduce(ctx, g, report); err != nil {
 		return err
@@ -45,7 +45,8 @@ func (p *session) course(ctx context.Context, g *game, report *report) error {
 	return report.check(g.message())
 }
 
-// introduce has the ends meet. An end that can't go on tells the other why.
+// introduce connects the ends over TCP and exchanges their addresses. An end that
+// fails sends the other end the reason.
 func (p *session) introduce(ctx context.Context, g *game, report *report) error {
 	t, err := p.meet(ctx)
 	if err != nil {
@@ -58,16 +59,16 @@ func (p *session) introduce(ctx context.Context, g *game, report *report) error 
 	return t.Close()
 }
 
-// introduceOver has the ends tell their addresses and connect their QPs. The
-// client's address comes first, so that the server can choose a GID that fits.
-// The client connects before it says that it is ready: C does so after, and a
-// client that can't then leaves its server waiting.
-func (p *session) introduceOver(t *talker, g *game, report *report) (err error) {
+// introduceOver exchanges the addresses and connects the QPs. The client's address
+// comes first, so that the server can choose a matching GID. The client connects
+// its QPs before it reports that it is ready. C does it afterwards, so that a
+// client that fails then leaves its server waiting.
+func (p *session) introduceOver(t *exchange, g *game, report *report) (err error) {
 	server := p.host == ""
 	var remote []addr
 	from := t.local()
 	if server {
-		if remote, err = t.hear(p.qpCount, p.kind.records); err != nil {
+		if remote, err = t.recvAddrs(p.qpCount, p.kind.records); err != nil {
 			return err
 		}
 		from = remote[0].gid.Addr()
@@ -83,10 +84,10 @@ func (p *session) introduceOver(t *talker, g *game, report *report) (err error) 
 		return err
 	}
 	if !server {
-		if err := t.tell(local, p.kind.records); err != nil {
+		if err := t.sendAddrs(local, p.kind.records); err != nil {
 			return err
 		}
-		if remote, err = t.hear(p.qpCount, p.kind.records); err != nil {
+		if remote, err = t.recvAddrs(p.qpCount, p.kind.records); err != nil {
 			return err
 		}
 	}
@@ -100,7 +101,7 @@ func (p *session) introduceOver(t *talker, g *game, report *report) (err error) 
 	if !server {
 		return t.ready()
 	}
-	if err := t.tell(local, p.kind.records); err != nil {
+	if err := t.sendAddrs(local, p.kind.records); err != nil {
 		return err
 	}
 	return t.awaitReady()

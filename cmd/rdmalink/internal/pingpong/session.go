@@ -9,7 +9,7 @@ import (
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 )
 
-// Details is what -h tells, with the options from the table of the parser.
+// Details returns the help text, with the options from the parser's table.
 func (k *Kind) Details() string {
 	var b strings.Builder
 	b.WriteString(`

@@ -10,13 +10,13 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// addr is the address of a QP, as the ends tell it each other. On the
-// wire it is text of fixed length with a NUL behind it.
+// addr is the address of a QP, as the ends exchange it. On the wire it is text of
+// fixed length, followed by a NUL.
 //
 // C: struct pingpong_dest
 type addr struct {
 	lid uint16
-	qpn uint32 // 24 bits, 0 where there is no QP
+	qpn uint32 // 24 bits, 0 if there is no QP
 	psn uint32 // 24 bits
 	gid verbs.GID
 }
@@ -30,7 +30,7 @@ func (a addr) append(b []byte) []byte {
 	return fmt.Appendf(b, "%04x:%06x:%06x:%x\x00", a.lid, a.qpn, a.psn, a.gid[:])
 }
 
-var errNotPingpong = errors.New("not what a pingpong program says")
+var errNotPingpong = errors.New("not a message of a pingpong program")
 
 func parseAddr(b []byte) (a addr, err error) {
 	bad := func() (addr, error) {

@@ -10,7 +10,8 @@ import (
 	"github.com/goverbs/goverbs/rsocket"
 )
 
-// endpoint is where to listen, or what to connect to: tcp:HOST:PORT or rdma:HOST:PORT.
+// endpoint is an address to listen on or to connect to: tcp:HOST:PORT or
+// rdma:HOST:PORT.
 type endpoint struct {
 	rdma    bool
 	address string

@@ -122,7 +122,7 @@ func TestPass(t *testing.T) {
 	}
 }
 
-// A connection that leads nowhere is closed and told of; others go on.
+// A connection whose destination can't be reached is closed and reported; others continue.
 func TestNobodyThere(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -225,8 +225,8 @@ func TestEarlyAnswer(t *testing.T) {
 	})
 }
 
-// TestDrainIsBounded: an end that neither takes nor sends nor closes holds a connection that
-// failed no longer than the limit, whatever the other end sends.
+// TestDrainIsBounded checks that a peer that neither reads nor sends nor closes can't keep a
+// failed connection open longer than the limit, regardless of the other end.
 func TestDrainIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, server, over := exchanging(600)

@@ -9,7 +9,7 @@ import (
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 )
 
-// Details is what -h tells.
+// Details returns the help text.
 func Details() string {
 	return `
 Programs that know nothing of RDMA use it through two proxies, one beside each:

@@ -7,11 +7,11 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// chain are the states that lie in a row. SQE is below RTS, and ERR, to which all
-// lead, stands apart.
+// chain lists the states that are drawn in a row. SQE is below RTS. ERR, which
+// every state can reach, is apart.
 var chain = []verbs.QPState{verbs.QPStateReset, verbs.QPStateInit, verbs.QPStateRTR, verbs.QPStateRTS, verbs.QPStateSQD}
 
-// machine tells which moves the types have.
+// machine returns the transitions of the types.
 type machine map[[2]verbs.QPState]bool
 
 func machineOf(types []verbs.QPType) machine {

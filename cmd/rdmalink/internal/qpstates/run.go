@@ -13,7 +13,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Details is what -h tells.
+// Details is the help text.
 const Details = `
 A QP is made in RESET. Before it works, its program moves it to INIT, RTR (ready to
 receive) and RTS (ready to send), and tells it with each step what it must know by
@@ -24,7 +24,7 @@ The table is that of the InfiniBand specification, volume 1, 10.3.1.
 
 On a host without RDMA all but the last part is printed.`
 
-// picture is what is printed.
+// picture is the output of the command.
 type picture struct {
 	types []verbs.QPType
 	qps   []qp

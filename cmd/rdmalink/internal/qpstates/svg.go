@@ -25,8 +25,8 @@ var place = map[verbs.QPState][2]int{
 	verbs.QPStateErr:   {760, 580},
 }
 
-// svg is the drawing: boxes with what a state does with receives and sends and how many
-// QPs are in it, arrows with what a transition must have.
+// svg returns the drawing: a box for each state with its effect on receives and sends
+// and its number of QPs, an arrow for each transition with its required attributes.
 func (p *picture) svg() string {
 	var b strings.Builder
 	b.WriteString(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 960 660" font-family="sans-serif" font-size="12">
@@ -88,8 +88,8 @@ func (p *picture) box(b *strings.Builder, m meaning) {
 	text(b, x, y+8+lineHeight, "middle", "packets "+m.net)
 }
 
-// arrow goes from the edge of a box to that of another, beside the one that goes back.
-// Its label stands behind it.
+// arrow draws an arrow from the edge of a box to that of another, beside the arrow in
+// the other direction, with its label behind it.
 func (p *picture) arrow(b *strings.Builder, from, to verbs.QPState, label []string) {
 	x1, y1, x2, y2 := place[from][0], place[from][1], place[to][0], place[to][1]
 	const beside = 10

@@ -10,7 +10,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// grace is how long an interrupted client goes on with the ping under way.
+// grace is the time that an interrupted client has to complete its current ping.
 const grace = 2 * time.Second
 
 // ping is the client.
@@ -65,7 +65,7 @@ func (r *session) onePing(ctx context.Context, link *Link) error {
 	return r.show("ping data", back)
 }
 
-// outlast makes a context that ends a while after ctx does.
+// outlast returns a context that ends a while after ctx.
 func outlast(ctx context.Context, by time.Duration) (context.Context, func()) {
 	late, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	forget := context.AfterFunc(ctx, func() {
@@ -78,13 +78,14 @@ func outlast(ctx context.Context, by time.Duration) (context.Context, func()) {
 	return late, func() { forget(); cancel() }
 }
 
-// offer tells the server where mr is and waits until it says that it is done.
+// offer sends the server the address of mr, and waits until the server reports that
+// it is done.
 func (e *end) offer(ctx context.Context, mr *uverbs.MR) error {
 	info := info{addr: mr.Addr(), rkey: mr.RKey(), size: uint32(mr.Len())}
-	if err := e.tell(info, verbs.SendSignaled); err != nil {
+	if err := e.send(info, verbs.SendSignaled); err != nil {
 		return err
 	}
-	if _, err := e.hear(ctx); err != nil {
+	if _, err := e.recv(ctx); err != nil {
 		return err
 	}
 	// The answer shows that the message arrived; the buffer is free for the

@@ -9,7 +9,7 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// connection is what an end needs of an rdmacm.Conn, or of an ownConn.
+// connection is the part of an rdmacm.Conn, or of an ownConn, that an end uses.
 type connection interface {
 	LocalAddr() netip.AddrPort
 	RemoteAddr() netip.AddrPort

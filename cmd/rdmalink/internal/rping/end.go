@@ -18,13 +18,13 @@ type end struct {
 	poll     bool
 	size     int        // of data and sink
 	messages *uverbs.MR // one to send, then one to receive
-	data     *uverbs.MR // what the client sends from, or the server's copy
+	data     *uverbs.MR // the client's source, or the server's copy
 	sink     *uverbs.MR // where the client's data comes back; the server has none
 	client   bool
 	debug    func(format string, args ...any)
 }
 
-// On iWARP memory has to be open to the peer's writes also to read into it.
+// On iWARP, the destination of a READ needs remote write access.
 const access = verbs.AccessLocalWrite | verbs.AccessRemoteRead | verbs.AccessRemoteWrite
 
 // queues are as large as C's.
@@ -70,8 +70,8 @@ func (e *end) postRecv() error {
 	return err
 }
 
-// tell posts a message; flags say whether it reports to the send CQ.
-func (e *end) tell(info info, flags verbs.SendFlags) error {
+// send posts a message. flags determines whether it reports to the send CQ.
+func (e *end) send(info info, flags verbs.SendFlags) error {
 	e.debug("send: %v", info)
 	info.encode(e.messages.Bytes())
 	wr := verbs.SendWR{Opcode: verbs.OpSend, Flags: flags, SGL: []verbs.SGE{e.messages.SGE(0, infoSize)}}
@@ -83,9 +83,9 @@ func (e *end) post(wr verbs.SendWR) error {
 	return err
 }
 
-// hear waits for a message. The next one comes only after an answer, so one
-// receive at a time is enough.
-func (e *end) hear(ctx context.Context) (info, error) {
+// recv waits for a message. The peer sends the next one only after an answer, so a
+// single receive is enough.
+func (e *end) recv(ctx context.Context) (info, error) {
 	wc, err := e.wait(ctx, e.conn.RecvCQ())
 	if err != nil {
 		return info{}, err
@@ -135,7 +135,7 @@ func (e *end) take(ctx context.Context, cq *uverbs.CQ, wcs []verbs.WC) (n int, e
 	}
 	n, err = next(ctx, wcs)
 	if n == 0 && ctx.Err() != nil {
-		// What the peer did before it disconnected is in the CQ by now.
+		// Everything that the peer did before it disconnected is in the CQ by now.
 		if n, err = cq.Poll(wcs); n == 0 {
 			err = context.Cause(ctx)
 		}

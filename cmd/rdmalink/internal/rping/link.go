@@ -47,8 +47,8 @@ func (l *Link) Close() error { return l.end.conn.Close() }
 // ErrMismatch is the result of a ping whose data came back changed.
 var ErrMismatch = errors.New("data mismatch: what came back is not what was sent")
 
-// Ping has the server read the data and write it back. It returns what came back, which is
-// valid until the next call. After an error the connection is of no more use.
+// Ping makes the server read the data and write it back. It returns the data that came
+// back, which is valid until the next call. The connection is unusable after an error.
 func (l *Link) Ping(ctx context.Context) (back []byte, err error) {
 	end := l.end
 	fillPing(end.data.Bytes(), l.n)
@@ -64,7 +64,7 @@ func (l *Link) Ping(ctx context.Context) (back []byte, err error) {
 	return end.sink.Bytes(), nil
 }
 
-// Check compares what came back with what was sent.
+// Check compares the data that came back with the data that was sent.
 func (l *Link) Check() error {
 	if !bytes.Equal(l.end.data.Bytes(), l.end.sink.Bytes()) {
 		return ErrMismatch

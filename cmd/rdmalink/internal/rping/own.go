@@ -13,8 +13,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// ownConn is a connection whose queue pair is no business of the ID's: it is made and
-// taken through its states here. It has an event channel of its own.
+// ownConn is a connection whose queue pair the ID does not manage: ownConn creates the
+// queue pair and changes its states. It has an event channel of its own.
 type ownConn struct {
 	channel *rdmacm.EventChannel
 	id      *rdmacm.ID
@@ -58,7 +58,7 @@ func (c *ownConn) Err() error {
 	}
 }
 
-// make makes the queue pair, on the device that the ID is on, and gets it to INIT.
+// make creates the queue pair on the ID's device, and moves it to INIT.
 func (c *ownConn) make() (err error) {
 	if c.addr, err = c.id.QueryAddr(); err != nil {
 		return err
@@ -89,8 +89,8 @@ func (c *ownConn) make() (err error) {
 	return c.move(verbs.QPStateInit)
 }
 
-// move takes the queue pair from state to state, with the attributes that the kernel has
-// for it. Over iWARP the kernel itself does what follows INIT.
+// move changes the state of the queue pair, with the attributes that the kernel
+// provides. Over iWARP, the kernel makes all transitions after INIT.
 func (c *ownConn) move(states ...verbs.QPState) error {
 	for _, state := range states {
 		attr, mask, err := c.id.InitQPAttr(state)
@@ -106,7 +106,7 @@ func (c *ownConn) move(states ...verbs.QPState) error {
 
 func (c *ownConn) iWARP() bool { return c.dev.Info().NodeType == verbs.NodeRNIC }
 
-// want waits for the next event, which has to be of that type.
+// want waits for the next event, which must be of the given type.
 func (c *ownConn) want(ctx context.Context, typ rdmacm.EventType) error {
 	ev, err := c.channel.Get(ctx)
 	if err != nil {
@@ -142,7 +142,7 @@ func (c *ownConn) established() {
 	})
 }
 
-// fail flushes what is posted.
+// fail flushes the posted work requests.
 func (c *ownConn) fail() {
 	_ = c.qp.Modify(&verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState)
 }

@@ -11,10 +11,10 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// resolveLimit is how long the kernel may look for an address or a route.
+// resolveLimit is the time for the kernel to resolve an address or a route.
 const resolveLimit = 2 * time.Second
 
-// ownParam is what either side tells the other.
+// ownParam is the set of parameters that either side sends the other.
 func ownParam(c *ownConn) *rdmacm.ConnParam {
 	return &rdmacm.ConnParam{QPNum: c.qp.Num(), ResponderResources: 1, InitiatorDepth: 1}
 }

@@ -58,7 +58,7 @@ func (l *ownListener) listen(addr netip.AddrPort) error {
 	return id.Listen(0)
 }
 
-// Next gives each client's ID a channel of its own.
+// Next gives the ID of each client a channel of its own.
 func (l *ownListener) Next(ctx context.Context) (*request, error) {
 	ev, err := l.channel.Get(ctx)
 	if err != nil {

@@ -19,8 +19,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// serving runs a server on a host of software. It returns a client's session, and what is
-// called to wait for the server's end.
+// serving runs a server on devices in software. It returns a client's session, and a
+// function that waits for the server to end.
 func serving(t *testing.T, kind rdmatest.Kind, o options) (client *session, over func() (notes string, err error)) {
 	t.Helper()
 	f := rdmatest.NewWith(t, &rdmatest.Options{Kind: kind})

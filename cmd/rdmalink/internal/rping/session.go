@@ -8,7 +8,7 @@ import (
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 )
 
-// Details is what -h tells.
+// Details is the help text.
 const Details = `
 The client fills a buffer, the server reads it with RDMA READ and writes it back
 with RDMA WRITE; short messages in between keep the two in step.

@@ -42,7 +42,7 @@ func fillPing(b []byte, n int) {
 	b[len(b)-1] = 0
 }
 
-// pingText is what a ping says: all before the NUL, if there is one.
+// pingText returns the text of a ping: everything before the NUL, if there is one.
 func pingText(b []byte) []byte {
 	text, _, _ := bytes.Cut(b, []byte{0})
 	return text

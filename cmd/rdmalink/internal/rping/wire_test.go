@@ -38,7 +38,7 @@ func TestFillPing(t *testing.T) {
 	}
 }
 
-// TestPingText: what a client sends need not end with a NUL.
+// TestPingText checks a text without a NUL at the end.
 func TestPingText(t *testing.T) {
 	for data, want := range map[string]struct {
 		text string
@@ -98,7 +98,8 @@ func TestRpingReport(t *testing.T) {
 	}
 }
 
-// TestShow: what a peer sends reaches no terminal as it is, and the text of a ping does.
+// TestShow checks that bytes from a peer are escaped before they reach a terminal, and
+// that the text of a ping is printed.
 func TestShow(t *testing.T) {
 	ping := make([]byte, 64)
 	fillPing(ping, 1)

@@ -13,7 +13,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// bed is the device and what all tests need of it.
+// bed holds the device and the properties of it that all tests need.
 type bed struct {
 	ctx  context.Context
 	dev  *uverbs.Device
@@ -21,10 +21,10 @@ type bed struct {
 	port uint32
 	link *verbs.PortAttr
 	gid  *verbs.GIDEntry // nil where addresses need none, and on iWARP
-	addr netip.Addr      // of its network device; the zero value where there is none
+	addr netip.Addr      // of its network device; zero if there is none
 	os   string
 
-	made []func() error // of the test under way: what closes it, in order of making
+	made []func() error // of the current test: functions that close its objects, in order of creation
 }
 
 func newBed(ctx context.Context, m *host.Machine, dev *uverbs.Device) (b *bed, err error) {
@@ -100,7 +100,7 @@ func (b *bed) leadsHere(a netip.Addr) bool {
 	return err == nil && device == b.dev.Info().Name
 }
 
-// facts are what a reader of the report has to know.
+// facts returns the properties of the device that a reader of the report needs.
 func (b *bed) facts() []finding {
 	info, a := b.dev.Info(), b.attr
 	version := "unknown"
@@ -123,7 +123,7 @@ func (b *bed) facts() []finding {
 	}
 }
 
-// keep has what was made closed at the end of the test.
+// keep arranges for an object to be closed at the end of the test.
 func (b *bed) keep(closes func() error) { b.made = append(b.made, closes) }
 
 func (b *bed) close() (err error) {

@@ -1,5 +1,5 @@
 // Package selftest tries every operation that a device offers, in loopback on the device, and
-// compares the data. Its report is made to be sent to us by somebody who has such a device.
+// compares the data. Owners of a device can send us its report.
 package selftest
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Details is what -h tells.
+// Details is the help text.
 const Details = `
 With --selftest the doctor tries every operation that DEV offers, between queue pairs of
 DEV itself, and compares the data: it sends, writes, reads, adds and swaps, binds windows,
@@ -30,7 +30,7 @@ func Run(ctx context.Context, m *host.Machine, out *cli.Output, name string) err
 	if err != nil {
 		return err
 	}
-	defer dev.Close() // a test closes what it makes
+	defer dev.Close() // a test closes its objects
 	b, err := newBed(ctx, m, dev)
 	if err != nil {
 		return err
@@ -57,7 +57,7 @@ func Run(ctx context.Context, m *host.Machine, out *cli.Output, name string) err
 // patience is for one test. A device needs microseconds for it, and one in software milliseconds.
 const patience = time.Minute
 
-// errNone says that the device does not offer what was to be tried.
+// errNone means that the device does not support the tested operation.
 var errNone = errors.New("not offered")
 
 func none(format string, args ...any) error {

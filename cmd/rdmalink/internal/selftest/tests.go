@@ -2,13 +2,14 @@ package selftest
 
 import "github.com/goverbs/goverbs/verbs"
 
-// test is a line of the report. run says what it did, or why it failed.
+// test is a line of the report. run returns a description of the result, or an
+// error.
 type test struct {
 	name string
 	run  func(*bed) (string, error)
 }
 
-// tests are all there are. Later ones need what earlier ones try.
+// tests lists all tests. Later tests use operations that earlier ones try.
 var tests = []test{
 	{"RC SEND", messages(verbs.QPTypeRC, verbs.OpSend)},
 	{"RC SEND with immediate", messages(verbs.QPTypeRC, verbs.OpSendImm)},

@@ -1,2 +1,2 @@
-// Package hosttest makes machines for the tests of commands.
+// Package hosttest has fake machines for the tests of commands.
 package hosttest

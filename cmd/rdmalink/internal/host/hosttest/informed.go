@@ -8,8 +8,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Informed is a machine with an InfiniBand adapter, for which there is no
-// provider, and a siw device, none of which can be opened unless a test says so.
+// Informed returns a machine with an InfiniBand adapter, for which there is no
+// provider, and a siw device. Neither can be opened unless a test changes that.
 func Informed() (host.Machine, *nltest.Kernel, *Netdevs) {
 	m, kernel, nets := Machine()
 	kernel.Devices[0].Index = 1

@@ -27,7 +27,8 @@ func Machine() (host.Machine, *nltest.Kernel, *Netdevs) {
 	return m, kernel, nets
 }
 
-// Opens makes fake devices of siw and rxe, of these kernels first; others forbid it.
+// Opens returns a function that opens fake devices of siw and rxe, on the given
+// kernels first. It returns EACCES for others.
 func Opens(kernels ...*fakeverbs.Kernel) func(string) (*uverbs.Device, error) {
 	return func(name string) (*uverbs.Device, error) {
 		info := uverbs.DeviceInfo{Name: name, Driver: verbs.DriverSIW, ABI: 1, Ports: 1}
@@ -46,7 +47,7 @@ func Opens(kernels ...*fakeverbs.Kernel) func(string) (*uverbs.Device, error) {
 	}
 }
 
-// Tree makes a tree of files and, after an arrow, links.
+// Tree returns a tree of files and, for contents with an arrow, links.
 func Tree(files map[string]string) host.Tree {
 	tree := fstest.MapFS{}
 	for name, content := range files {
@@ -63,7 +64,7 @@ func Tree(files map[string]string) host.Tree {
 	return host.Tree{FS: tree}
 }
 
-// openOn opens a device on a kernel that stands in for the real one.
+// openOn opens a device on a fake kernel.
 func openOn(info uverbs.DeviceInfo, file ioctl.File) (*uverbs.Device, error) {
 	info.Node = kernel.Node(file)
 	return info.Open()
