@@ -1,5 +1,5 @@
-// Package dump prints RDMA as it is on the wire: RoCE v2 and iWARP, from a capture file
-// or from a network device.
+// Package dump prints RoCE v2 and iWARP packets, from a capture file or from a network
+// device.
 package dump
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/dump/decode"
 )
 
-// Details is what -h tells.
+// Details returns the help text.
 func Details() string {
 	return `
 FILE is a capture in pcap or pcapng, - for standard input. It prints a line for each
@@ -71,7 +71,7 @@ func isNetdev(name string) bool {
 	return err == nil
 }
 
-// open is what packets come from, and what to call in the end.
+// open returns the source of packets, and a function to call at the end.
 func (o *options) open(ctx context.Context, stdin io.Reader, note func(string, ...any)) (capture.Source, func() error, error) {
 	if o.netdev != "" {
 		return listen(ctx, o.netdev, note)

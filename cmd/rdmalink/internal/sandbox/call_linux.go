@@ -14,7 +14,8 @@ type call struct {
 	*process
 }
 
-// accept holds the process that makes a call. It is ESRCH if that was killed meanwhile.
+// accept opens the process that makes a call. It returns ESRCH if the process was killed
+// in the meantime.
 func (s *supervisor) accept(n notification) (*call, error) {
 	p, err := openProcess(int(n.PID))
 	c := &call{s, n, p}
@@ -47,12 +48,12 @@ type result struct {
 	value int64
 	errno syscall.Errno
 	goOn  bool // have the kernel carry it out
-	later bool // somebody answers later
+	later bool // the reply is sent later
 }
 
 var goOn = result{goOn: true}
 
-// failed is a call that ends with an error: an errno, or what wraps one.
+// failed is a call that ends with an error: an errno, or an error that wraps one.
 func failed(err error) result {
 	errno := syscall.EIO
 	errors.As(err, &errno)

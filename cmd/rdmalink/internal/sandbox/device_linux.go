@@ -75,9 +75,10 @@ func (d *device) close() {
 	d.owner.close()
 }
 
-// share makes room for a queue of the kernel's. Memory that was freed there is zero again.
-// The file may not grow over registers that a tracer watches: stores there would not fault any
-// more. So --trap has no clock of mlx5's kernel where the registers lie in front of it.
+// share allocates room for a queue of the kernel's. Freed memory is zeroed before it is used
+// again. The file may not grow over registers that a tracer watches, because stores there
+// would no longer fault. So with --trap there is no clock of mlx5's kernel if the registers
+// are in front of it.
 func (d *device) share(key int64, size int) (*mmap.Region, error) {
 	if d.supervisor.trap && d.registers.hasBelow(key) {
 		return nil, syscall.EOPNOTSUPP
@@ -90,7 +91,7 @@ func (d *device) share(key int64, size int) (*mmap.Region, error) {
 	return mmap.Map(fd, key, size, mmap.ProtRead|mmap.ProtWrite)
 }
 
-// mapped is told of a mapping, and refuses what the device does not have there.
+// mapped handles a new mapping. It rejects one of pages that the device does not have.
 func (d *device) mapped(offset int64, length int) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -105,7 +106,7 @@ func (d *device) mapped(offset int64, length int) error {
 	return err
 }
 
-// mapRegisters leaves the pages behind the end of the file when there is a tracer.
+// mapRegisters leaves the pages beyond the end of the file if there is a tracer.
 func (d *device) mapRegisters(offset int64, length int) error {
 	switch {
 	case d.registers.has(offset):

@@ -83,7 +83,7 @@ func (c *call) writevFile() result {
 	return w.take(c, b)
 }
 
-// gather reads what a vector of n pieces names.
+// gather reads the data that a vector of n pieces describes.
 func (c *call) gather(addr, n uint64) (b []byte, err error) {
 	if n > maxVectors {
 		return nil, syscall.EINVAL
@@ -122,7 +122,7 @@ func (c *call) readFile() result {
 	return result{errno: syscall.EINVAL}
 }
 
-// mmap lets the kernel map the file, if that is what the device has there.
+// mmap lets the kernel map the file, if the device has these pages there.
 func (c *call) mmap() result {
 	d, ok := find[*device](c, c.fd(4))
 	if !ok {

@@ -11,18 +11,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// file is what a descriptor of ours stands for: a device, a connection manager's channel,
-// a socket.
+// file is the object behind a descriptor of the sandbox: a device, a connection manager's
+// channel, a socket.
 type file interface {
-	// node is what stat(2) tells of it.
+	// node is the type and number that stat(2) returns for it.
 	node() node
 	// close is called when the last descriptor and the last mapping are gone.
 	close()
 }
 
-// files are the files behind the descriptors of ours. Each is a real one in a directory of
-// the sandbox's, without a name: so the kernel does whatever processes want done with
-// descriptors (fork, dup, exec, pass them on), and inotify tells when nobody has one any more.
+// files holds the files behind the sandbox's descriptors. Each is a real file, without a name,
+// in a directory of the sandbox. So the kernel implements everything that processes do with
+// descriptors (fork, dup, exec, passing them on), and inotify reports the last close.
 type files struct {
 	dir     string
 	inotify int
@@ -56,8 +56,8 @@ func (f *files) remove() {
 	_ = os.RemoveAll(f.dir)
 }
 
-// memory makes a file that can be mapped, and pipe one that can be polled. Both return our
-// own opening and the one to give away.
+// memory creates a file that can be mapped, and pipe one that can be polled. Both return the
+// supervisor's descriptor and the process's.
 func (f *files) memory() (own, theirs *os.File, err error) {
 	return f.make(func(path string) error {
 		return os.WriteFile(path, nil, 0o600)
@@ -96,7 +96,7 @@ func openRaw(path string, flags int) (*os.File, error) {
 	return os.NewFile(uintptr(fd), path), nil
 }
 
-// add says what an opening to give away stands for. It is added before it is given.
+// add registers the object of a descriptor, before the process gets the descriptor.
 func (f *files) add(theirs *os.File, is file) error {
 	var st unix.Stat_t
 	fd := int(theirs.Fd())
@@ -114,7 +114,7 @@ func (f *files) add(theirs *os.File, is file) error {
 	return nil
 }
 
-// find finds what a descriptor of a process stands for.
+// find returns the object behind a descriptor of a process.
 func (f *files) find(p *process, fd int32) (file, error) {
 	id, err := p.file(fd)
 	if err != nil {
@@ -125,7 +125,8 @@ func (f *files) find(p *process, fd int32) (file, error) {
 	return f.open[id], nil
 }
 
-// mapped finds what a process has mapped at an address, and the place in its file.
+// mapped returns the object that a process has mapped at an address, and the offset in its
+// file.
 func (f *files) mapped(p *process, addr uint64) (is file, at int64, ok bool) {
 	m, ok := p.mapping(addr)
 	if !ok || !strings.HasPrefix(m.path, f.dir+"/") {

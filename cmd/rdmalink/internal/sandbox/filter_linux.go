@@ -37,7 +37,7 @@ const (
 	dataArgs = 16
 )
 
-// program makes the filter: what no rule names is allowed, and so is all of another
+// program returns the filter. It allows calls that no rule names, and all calls of another
 // architecture.
 func program(arch uint32, rules []rule) []unix.SockFilter {
 	p := []unix.SockFilter{
@@ -51,7 +51,7 @@ func program(arch uint32, rules []rule) []unix.SockFilter {
 	return append(p, ret(unix.SECCOMP_RET_ALLOW))
 }
 
-// block goes on behind itself when the call is another one.
+// block jumps over its instructions if the call is another one.
 func (r rule) block() []unix.SockFilter {
 	size := 2 + 3*len(r.conditions) + 1
 	b := make([]unix.SockFilter, 0, size)

@@ -1,6 +1,6 @@
 package sandbox
 
-// Details is what -h tells.
+// Details returns the help text.
 func Details() string {
 	return `
 CMD and all that it starts see RDMA devices that are models in rdmalink: device nodes,

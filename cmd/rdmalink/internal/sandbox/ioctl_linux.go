@@ -58,8 +58,8 @@ func (c *call) translate(q *request) error {
 	return nil
 }
 
-// handOver gives the process the events that a call made, under a number that the answer
-// tells.
+// handOver passes the events that a call created to the process, under the number in the
+// reply.
 func (c *call) handOver(e *events, q *request) error {
 	fd, err := c.give(int(e.theirs.Fd()), true)
 	e.theirs.Close()

@@ -15,7 +15,7 @@ import (
 	"github.com/goverbs/goverbs/netlinkrdma"
 )
 
-// hostNumber reads it: the first host where it says nothing.
+// hostNumber returns the number of the host, by default the first.
 func hostNumber(value string, hosts int) int {
 	n, err := strconv.Atoi(value)
 	if err != nil || n < 1 || n > hosts {
@@ -114,7 +114,7 @@ func (m *machine) charDevice(req netlinkrdma.Request) ([][]byte, error) {
 
 const cmABI = 4
 
-// charDevice is an answer to GET_CHARDEV. driver is 0 for what has none.
+// charDevice is a reply to GET_CHARDEV. driver is 0 for a device without a driver ID.
 func charDevice(name string, is node, version uint64, driver uint32) (b []byte) {
 	if driver != 0 {
 		b = attribute(b, abi.RDMA_NLDEV_ATTR_UVERBS_DRIVER_ID, binary.NativeEndian.AppendUint32(nil, driver))

@@ -62,8 +62,8 @@ func parseMapping(line string) (m mapping, ok bool) {
 	return m, errors.Join(bad[:]...) == nil
 }
 
-// mapping finds the one at an address. Linux 6.11 and newer look it up; in older ones all lines
-// before it have to be read.
+// mapping returns the mapping at an address. Linux 6.11 and newer look it up; on older kernels
+// all lines before it have to be read.
 func (p *process) mapping(addr uint64) (m mapping, ok bool) {
 	f, err := p.open("maps", unix.O_RDONLY)
 	if err != nil {
@@ -85,7 +85,8 @@ func findMapping(maps io.Reader, addr uint64) (m mapping, ok bool) {
 	return m, false
 }
 
-// queryMapping asks the kernel for the one at an address. It does not tell the mode.
+// queryMapping asks the kernel for the mapping at an address. The kernel does not report the
+// mode.
 func queryMapping(maps *os.File, addr uint64) (m mapping, err error) {
 	var name [unix.PathMax]byte
 	q := mapQuery{Addr: addr}

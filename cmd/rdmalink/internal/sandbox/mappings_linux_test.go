@@ -24,8 +24,8 @@ func TestParseMapping(t *testing.T) {
 	}
 }
 
-// TestQueryMapping: the kernel tells of a mapping what its line says. Older kernels have no such
-// question, and their lines are read.
+// TestQueryMapping checks that the kernel's reply for a mapping equals its line. Older kernels
+// have no such request; then only the lines are read.
 func TestQueryMapping(t *testing.T) {
 	file, err := os.Create(filepath.Join(t.TempDir(), "mapped"))
 	if err != nil {

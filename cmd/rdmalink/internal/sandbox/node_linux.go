@@ -2,8 +2,8 @@ package sandbox
 
 import "golang.org/x/sys/unix"
 
-// node is the type and number that stat(2) tells of a file, in place of those of the file
-// behind it.
+// node is the type and number that stat(2) returns for a file, instead of those of the
+// file behind it.
 type node struct {
 	mode         uint32
 	major, minor uint32

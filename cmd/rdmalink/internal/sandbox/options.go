@@ -26,8 +26,8 @@ var withRegisters = []string{"erdma", "mlx5", "mlx5-ib", "mlx5-old"}
 
 const mostHosts = 64
 
-// AddressFile stands among a model's attributes in sysfs, in class/infiniband. It holds the
-// address that rdma_cm finds the device by, because there is no network device.
+// AddressFile is a file among a model's attributes in sysfs, in class/infiniband. It holds the address by which rdma_cm
+// finds the device, because there is no network device.
 const AddressFile = "rdmalink_sandbox"
 
 var optionTable = cli.Options(

@@ -39,8 +39,8 @@ var build = sync.OnceValue(func() (err error) {
 	return lookAtSources()
 })
 
-// lookAtSources asks for the state of what the tool is made of, so that go test, which caches
-// results, notices a change.
+// lookAtSources reads the state of the tool's sources, so that go test, which caches results,
+// notices a change.
 func lookAtSources() error {
 	const dirs, files = "{{.Dir}}\n", "{{$dir := .Dir}}{{range .GoFiles}}{{$dir}}/{{.}}\n{{end}}{{range .SFiles}}{{$dir}}/{{.}}\n{{end}}{{range .EmbedFiles}}{{$dir}}/{{.}}\n{{end}}"
 	c := exec.Command("go", "list", "-deps", "-f", "{{with .Module}}{{if .Main}}{{with $}}"+dirs+files+"{{end}}{{end}}{{end}}", "github.com/goverbs/goverbs/cmd/rdmalink")
@@ -130,7 +130,7 @@ func TestExitCode(t *testing.T) {
 	}
 }
 
-// TestLeftBehind: what a command leaves running ends with the sandbox.
+// TestLeftBehind checks that processes left running by a command end with the sandbox.
 func TestLeftBehind(t *testing.T) {
 	for way, options := range ways {
 		out, err := inside(t, options, "sh", "-c", "sleep 1000 & echo $!")
@@ -164,7 +164,7 @@ func descriptors(t *testing.T) int {
 	return len(open)
 }
 
-// TestFiles: paths show what the sandbox has, by any call, and no more than that.
+// TestFiles checks that every call sees the sandbox's files at its paths, and no others.
 func TestFiles(t *testing.T) {
 	for line, want := range map[string]string{
 		"cat /sys/class/infiniband_verbs/uverbs0/ibdev":               "rxe0\n",

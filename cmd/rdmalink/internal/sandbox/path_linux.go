@@ -14,7 +14,7 @@ var shown = []string{
 	"/sys/devices/virtual/infiniband", "/sys/devices/virtual/infiniband_verbs",
 }
 
-// covered tells whether a path, which is absolute, is in one of those.
+// covered reports whether an absolute path is in one of the directories.
 func covered(path string) bool {
 	for _, s := range shown {
 		if path == s || strings.HasPrefix(path, s) && path[len(s)] == '/' {
@@ -24,13 +24,13 @@ func covered(path string) bool {
 	return false
 }
 
-// may is a quick look at a path that is not clean yet.
+// may is a quick check of a path that is not clean yet.
 func may(path string) bool {
 	return strings.Contains(path, "infiniband") || strings.Contains(path, "rdma_cm")
 }
 
-// path reads the path of a call, and tells whether it is one that the sandbox shows. One
-// beneath a directory of the sandbox's that is open leads the right way by itself.
+// path reads the path of a call, and reports whether the sandbox shows it. A path
+// relative to an open directory of the sandbox needs no translation.
 func (c *call) path(dirfd int32, arg int) (path string, covers bool) {
 	path, err := c.text(c.Args[arg])
 	if err != nil || !may(path) {
@@ -46,7 +46,7 @@ func (c *call) path(dirfd int32, arg int) (path string, covers bool) {
 	return path, covered(path)
 }
 
-// behind is where the sandbox keeps what it shows at a path.
+// behind returns the place where the sandbox keeps the file that it shows at a path.
 func (c *call) behind(path string) string { return c.machine().behind(path) }
 
 // machine is the one that the process runs on.

@@ -8,7 +8,7 @@ import (
 	"github.com/goverbs/goverbs/internal/abi"
 )
 
-// Each of these carries out, on a path that the sandbox shows, what was asked for.
+// Each of these carries out a call on a path that the sandbox shows.
 
 func (c *call) open() result   { return c.openPath(unix.AT_FDCWD, 0, int(c.Args[1])) }
 func (c *call) openat() result { return c.openPath(c.fd(0), 1, int(c.Args[2])) }
@@ -47,7 +47,8 @@ func (c *call) fstatat() result {
 	return c.statPath(c.fd(0), 1, 2, int(c.Args[3]))
 }
 
-// itself tells whether a call means one of our descriptors, and no path.
+// itself reports whether a call refers to one of the sandbox's descriptors instead of a
+// path.
 func (c *call) itself(fd, path, flags int) bool {
 	if int(c.Args[flags])&unix.AT_EMPTY_PATH == 0 || c.fd(fd) < firstFD {
 		return false

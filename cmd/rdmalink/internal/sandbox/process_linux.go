@@ -14,10 +14,10 @@ import (
 	"github.com/goverbs/goverbs/internal/abi"
 )
 
-// process is a process of the sandbox, named by one of its threads, as its open directory in
-// /proc. The kernel gives the number of a process that has ended to another one. The open
-// directory, and what is opened beneath it, never become another's: calls then fail. Errors
-// are plain errnos, as the process's system calls return them.
+// process is a process of the sandbox, identified by one of its threads, as its open directory in
+// /proc. The kernel reuses the number of a process that has ended. The open directory, and files
+// opened below it, never refer to another process: calls fail instead. Errors are plain errnos, as
+// the process's system calls return them.
 type process struct {
 	id int // of the thread
 
@@ -30,8 +30,8 @@ type process struct {
 	err    error
 }
 
-// openProcess opens the process that has a number now. The caller has to know, afterwards,
-// that the number has not been another's.
+// openProcess opens the process that has a number now. The caller must check afterwards that the
+// number was not reused before.
 func openProcess(id int) (*process, error) {
 	dir, err := unix.Open(fmt.Sprintf("/proc/%d", id), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err == unix.ENOENT {
@@ -43,7 +43,7 @@ func openProcess(id int) (*process, error) {
 	return &process{id: id, dir: dir}, nil
 }
 
-// close closes what was opened. Later calls fail.
+// close closes the open directory and files. Later calls fail.
 func (p *process) close() {
 	p.once.Do(func() { p.err = unix.ESRCH })
 	if p.memory != nil {
@@ -115,7 +115,7 @@ func (p *process) copy(how func(*os.File, []byte, int64) (int, error), addr uint
 	return unix.EFAULT
 }
 
-// readFile reads a file of the process's directory, or nothing if there is none.
+// readFile reads a file of the process's directory. It returns nothing if the file does not exist.
 func (p *process) readFile(name string) []byte {
 	f, err := p.open(name, unix.O_RDONLY)
 	if err != nil {
@@ -126,7 +126,7 @@ func (p *process) readFile(name string) []byte {
 	return b
 }
 
-// status returns what stat(2) says of a file in the process's directory.
+// status returns the result of stat(2) for a file in the process's directory.
 func (p *process) status(name string, flags int) (st unix.Stat_t, err error) {
 	err = p.in(func(dir int) error { return unix.Fstatat(dir, name, &st, flags) })
 	return st, err
@@ -164,7 +164,7 @@ func (p *process) text(addr uint64) (string, error) {
 	return "", syscall.ENAMETOOLONG
 }
 
-// file returns the file that a descriptor of the process stands for.
+// file returns the file behind a descriptor of the process.
 func (p *process) file(fd int32) (fileID, error) {
 	st, err := p.status(fmt.Sprintf("fd/%d", fd), 0)
 	if err != nil {
@@ -206,7 +206,7 @@ func (p *process) getenv(name string) string {
 	return ""
 }
 
-// directory is what a relative path of the process begins at.
+// directory returns the directory to which a relative path of the process refers.
 func (p *process) directory() string {
 	path := "/"
 	_ = p.in(func(dir int) error {

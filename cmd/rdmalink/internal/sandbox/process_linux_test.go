@@ -54,8 +54,8 @@ func processOf(t *testing.T, id int) *process {
 	return p
 }
 
-// TestProcessEnded: a process that has ended is nobody, also once its number is another's: here the
-// struct is given the number of the test, where a lookup by number would succeed.
+// TestProcessEnded checks that calls for a process that has ended fail, even after its number was
+// reused: the test replaces the number with its own, for which a lookup by number would succeed.
 func TestProcessEnded(t *testing.T) {
 	for _, used := range []bool{false, true} {
 		c := exec.Command("cat")

@@ -21,7 +21,7 @@ import (
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 )
 
-// TestMain is also the command, and the process between the supervisor and what the command runs.
+// TestMain also implements the command, and the process between the supervisor and the command.
 func TestMain(m *testing.M) {
 	if os.Getenv(stage) != "" {
 		fmt.Fprintln(os.Stderr, become(os.Args[3:]))
@@ -35,7 +35,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// errorFile names, in the environment of a process that is to be the command, the file for its error.
+// errorFile is the environment variable with the name of the file for the error of a process that
+// becomes the command.
 const errorFile = "GOVERBS_SANDBOX_ERROR"
 
 // command runs the words of the command line in a sandbox.
@@ -60,9 +61,9 @@ func command(file string) int {
 // guard is how long a command may take, on however busy a machine.
 const guard = 10 * time.Minute
 
-// inside runs a command in a sandbox and returns what it printed, on both streams, and the error of
-// Run. The sandbox is a process of its own: a supervisor ends all children of its process, which
-// would be those of tests beside this one.
+// inside runs a command in a sandbox. It returns the output on both streams, and the error of Run. The
+// sandbox is a separate process, because a supervisor ends all children of its process, including
+// those of parallel tests.
 func inside(t *testing.T, options []string, words ...string) (string, error) {
 	t.Helper()
 	need(t, words[0])
@@ -127,14 +128,14 @@ func missing(t *testing.T, what string) {
 	t.Skip(what, "is not installed")
 }
 
-// script has a client try until there is a server, as long as there may be one. If the server
-// fails, the shell ends, and with it the sandbox and a client that still waits.
+// script makes a client retry until there is a server, as long as the server may still start. If the
+// server fails, the shell ends, which ends the sandbox and a client that still waits.
 func script(server, client string) string {
 	return fmt.Sprintf("(%s || kill $$) & until %s; do kill -0 $! || exit 1; done; wait $!", server, client)
 }
 
-// freePort is a TCP port of the machine's that nobody listens on. No two tests get the same one, and
-// none is of the range from which the kernel takes ports for others.
+// freePort returns a TCP port without a listener. No two tests get the same one, and it is outside the
+// range of ephemeral ports.
 func freePort(t *testing.T) string {
 	t.Helper()
 	for range lastPort - firstPort {
@@ -290,12 +291,12 @@ func TestRping(t *testing.T) {
 // tries is how often perftest may meet its own race.
 const tries = 10
 
-// perftest runs both ends. With -R a client that connects before its server listens is
-// rejected and, up to version 4.5, crashes. Both ends then begin again.
+// perftest runs both ends. With -R, a client that connects before its server listens is rejected and,
+// up to version 4.5, crashes. Both ends then start again.
 //
-// Over iWARP the client of ib_send_bw needs a credit for the last of an even number of messages.
-// With -e, and with all earlier sends completed, it does not look for one: it waits for an event,
-// and none comes. An odd number makes its server post one receive more, so it needs no credit.
+// Over iWARP the client of ib_send_bw needs a credit for the last of an even number of messages. With
+// -e, and with all earlier sends completed, it does not check for one: it waits for an event that
+// never comes. With an odd number its server posts one more receive, so it needs no credit.
 func perftest(t *testing.T, kind, server, client string) (out string, err error) {
 	for range tries {
 		flags := " -F -n 99 -p " + freePort(t)

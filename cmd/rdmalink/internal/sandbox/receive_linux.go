@@ -49,7 +49,7 @@ func (s *socket) deliver(c *call, to message) result {
 	if err != nil {
 		return failed(err)
 	}
-	if err := s.tellName(c, to, 0); err != nil {
+	if err := s.writeName(c, to, 0); err != nil {
 		return failed(err)
 	}
 	if to.header != 0 {
@@ -71,7 +71,7 @@ func (s *socket) deliver(c *call, to message) result {
 	return done(n, nil)
 }
 
-// scatter writes as much of a datagram as there is room for.
+// scatter writes a datagram to the buffers, up to their size.
 func (c *call) scatter(to message, d []byte) (n int, err error) {
 	if to.vectors == 0 {
 		n = int(min(to.room, uint64(len(d))))

@@ -14,14 +14,14 @@ import (
 	"github.com/goverbs/goverbs/mmap"
 )
 
-// registers are the pages of an opening that processes store doorbells to by themselves. The
-// model hears of a store when the page is looked at next: of two stores to the same place in
-// between, it hears of the second. A tracer tells it of each store; then there is nothing to
-// look at.
+// registers are the pages of an open device to which processes write doorbells without a
+// system call. The model sees a store when the pages are polled next; of two stores to the
+// same place between two polls it sees only the second. With a tracer it sees every store,
+// and the pages are not polled.
 type registers struct {
 	kernel *fakeverbs.Kernel
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	pages []*registerPage
 	stop  chan struct{}
 	idle  sync.WaitGroup
@@ -31,11 +31,10 @@ type registers struct {
 type registerPage struct {
 	key  int64
 	page *mmap.Region // nil: a tracer sees stores
-	seen []byte       // what stood there at the last look
+	seen []byte       // the content at the last poll
 }
 
-// Between two looks the pages are left alone for the time busy, or for the time quiet once
-// that many looks have seen nothing new.
+// The interval between two polls is busy, or quiet after that many polls without a change.
 const (
 	busy     = 20 * time.Microsecond
 	quiet    = 100 * time.Microsecond
@@ -61,22 +60,22 @@ func (r *registers) add(key int64, page *mmap.Region) {
 	}
 }
 
-// has tells whether a page is known: a process may map it again.
+// has reports whether a page is known: a process may map it again.
 func (r *registers) has(key int64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.ContainsFunc(r.pages, func(p *registerPage) bool { return p.key == key })
 }
 
-// hasBelow tells whether a page with a smaller key is known.
+// hasBelow reports whether a page with a smaller key is known.
 func (r *registers) hasBelow(key int64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.ContainsFunc(r.pages, func(p *registerPage) bool { return p.key < key })
 }
 
-// watch looks at the pages until stop is closed. Timers of Go take a millisecond when nothing
-// else goes on, so it sleeps on a thread of its own, which ends with it.
+// watch polls the pages until stop is closed. Go's timers take a millisecond in an idle
+// process, so watch sleeps on a thread of its own, which ends with it.
 func (r *registers) watch() {
 	runtime.LockOSThread()
 	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0) // nanoseconds, of 50 µs
@@ -97,9 +96,9 @@ func (r *registers) watch() {
 	}
 }
 
-// look tells the model of all stores since the last look, and reports whether there were any.
-// The first page is that of sends: a store to it is told after those to the others, because a
-// program posts the receive for an answer before it sends the question.
+// look passes all stores since the last poll to the model, and reports whether there were
+// any. The first page is that of sends. Its stores come last, because a program posts the
+// receive for an answer before it sends the question.
 func (r *registers) look() (any bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -114,7 +113,7 @@ func (r *registers) look() (any bool) {
 	return any
 }
 
-// look has others be told first of what was stored elsewhere.
+// look passes stores to other pages on first.
 func (p *registerPage) look(k *fakeverbs.Kernel, others func()) (any bool) {
 	if p.page == nil || bytes.Equal(p.page.Bytes(), p.seen) { // most often nothing is new, and this is quick
 		return false
@@ -134,7 +133,7 @@ func (p *registerPage) look(k *fakeverbs.Kernel, others func()) (any bool) {
 	return any
 }
 
-// close looks once more, and then no more.
+// close polls a last time.
 func (r *registers) close() {
 	r.look()
 	r.mu.Lock()

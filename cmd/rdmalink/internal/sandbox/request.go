@@ -9,7 +9,7 @@ import (
 	"github.com/goverbs/goverbs/internal/ioctl"
 )
 
-// memory is a process's, for what its requests point at.
+// memory is the memory of a process, to which its requests point.
 type memory interface {
 	read(addr uint64, b []byte) error
 	write(addr uint64, b []byte) error
@@ -58,7 +58,7 @@ func parse(m memory, addr uint64) (*request, error) {
 	return q, nil
 }
 
-// add takes over an attribute with what it points at.
+// add copies an attribute and the data that it points to.
 func (q *request) add(m memory, i int) error {
 	a := &q.attrs[i]
 	kind := fakeverbs.KindOf(q.header.DriverId, q.header.ObjectId, q.header.MethodId, a.AttrId)

@@ -8,8 +8,9 @@ import (
 	"github.com/goverbs/goverbs/internal/record"
 )
 
-// libibverbsDiffers are the requests in which libibverbs differs from package uverbs, and
-// why. What matches in libibverbs' recording is replaced before the recordings are compared.
+// libibverbsDiffers lists the requests in which libibverbs differs from package uverbs, with
+// the reasons. Matches in libibverbs' recording are replaced before the recordings are
+// compared.
 var libibverbsDiffers = []struct{ kind, theirs, ours, why string }{
 	{"mlx5", opening, "", "libmlx5 and provider/mlx5 each ask for what they need; TestScript compares what they tell the driver"},
 	{"mlx5", `(asks.SRQ_CREATE .*) 5:4=31`, "$1 5:4=15", "libmlx5 makes SRQs of twice the size, for page faults"},

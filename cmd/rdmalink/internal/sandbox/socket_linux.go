@@ -10,8 +10,8 @@ import (
 	"github.com/goverbs/goverbs/internal/abi"
 )
 
-// socket is one of NETLINK_RDMA. Nothing comes over it but answers: the sandbox's devices
-// stay as they are, so nobody is told of changes.
+// socket is a socket of NETLINK_RDMA. It receives replies only, and no events, because
+// the sandbox's devices do not change.
 type socket struct {
 	m    *machine
 	port uint32
@@ -28,13 +28,14 @@ type waiting struct {
 	to message
 }
 
-// message is where a datagram goes: struct msghdr, or what the simpler calls have of it.
+// message is the destination of a datagram: struct msghdr, or the equivalent arguments of
+// the simpler calls.
 type message struct {
 	base, room       uint64 // a buffer, or
 	vectors, count   uint64
 	name, nameLength uint64 // where the sender goes, and how long it is
 
-	header uint64 // where struct msghdr stands
+	header uint64 // the address of struct msghdr
 	flags  int
 }
 
@@ -71,7 +72,7 @@ func (c *call) socket() result {
 
 func (c *call) bind() result { return c.option() }
 
-// option accepts whatever a socket of ours is told.
+// option accepts all options of a socket of the sandbox.
 func (c *call) option() result {
 	if _, ok := find[*socket](c, c.fd(0)); !ok {
 		return goOn
@@ -108,11 +109,11 @@ func (c *call) getsockname() result {
 	if !ok {
 		return goOn
 	}
-	return done(0, s.tellName(c, message{name: c.Args[1], nameLength: c.Args[2]}, s.port))
+	return done(0, s.writeName(c, message{name: c.Args[1], nameLength: c.Args[2]}, s.port))
 }
 
-// tellName writes a struct sockaddr_nl where there is room for it.
-func (s *socket) tellName(c *call, to message, port uint32) error {
+// writeName writes a struct sockaddr_nl if there is room for it.
+func (s *socket) writeName(c *call, to message, port uint32) error {
 	if to.name == 0 {
 		return nil
 	}

@@ -27,10 +27,11 @@ type supervisor struct {
 	failed   error // of the sandbox itself
 }
 
-// workers is how many calls are answered at a time. One that has to wait keeps none of them.
+// workers is the number of calls that are answered concurrently. A call that has to wait
+// occupies none of them.
 const workers = 4
 
-// serve answers calls until no process is left that makes any.
+// serve answers calls until no process is left.
 func (s *supervisor) serve() {
 	wakeHere(s.listener)
 	var busy sync.WaitGroup

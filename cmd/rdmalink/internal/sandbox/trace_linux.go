@@ -43,14 +43,14 @@ func (s *supervisor) trace(l *launched) (*tracer, error) {
 	return t, nil
 }
 
-// wait waits for the command, of which exec.Cmd hears nothing.
+// wait waits for the command, because exec.Cmd gets no notification.
 func (t *tracer) wait(c *exec.Cmd) error {
 	status := <-t.ended
 	_ = c.Wait()
 	return exitCode(syscall.WaitStatus(status))
 }
 
-// watch has stopped processes go on until all have ended.
+// watch resumes stopped processes until all have ended.
 func (t *tracer) watch() {
 	defer close(t.done)
 	for {
@@ -83,7 +83,7 @@ func (t *tracer) goOn(thread int, status unix.WaitStatus) {
 	}
 }
 
-// isStop tells whether a signal stops processes until SIGCONT.
+// isStop reports whether a signal stops processes until SIGCONT.
 func isStop(s unix.Signal) bool {
 	return s == unix.SIGSTOP || s == unix.SIGTSTP || s == unix.SIGTTIN || s == unix.SIGTTOU
 }

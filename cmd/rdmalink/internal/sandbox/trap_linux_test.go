@@ -69,9 +69,9 @@ func TestTrapPrograms(t *testing.T) {
 	}
 }
 
-// TestTrapSignals: SIGBUS that is no store to a register, and what stops and continues
-// processes, are theirs. A process stops for its tracer when it is born as well: the one
-// that will stop says that it lives.
+// TestTrapSignals checks that processes receive a SIGBUS other than for a store to a
+// register, and signals that stop and continue them. A new process stops for its tracer too,
+// so the process that will stop reports that it runs.
 func TestTrapSignals(t *testing.T) {
 	needTrap(t)
 	born := filepath.Join(t.TempDir(), "born")
@@ -86,7 +86,7 @@ func TestTrapSignals(t *testing.T) {
 	}
 }
 
-// TestTrapUnknown: an instruction that is not known is told, and ends the program.
+// TestTrapUnknown checks that an unknown instruction is reported, and ends the program.
 func TestTrapUnknown(t *testing.T) {
 	needTrap(t)
 	source := filepath.Join(t.TempDir(), "unknown.c")
@@ -115,8 +115,7 @@ int main(void)
 }
 `
 
-// TestTrapForbidden: nobody may trace himself, as nobody may trace anything in some
-// containers.
+// TestTrapForbidden checks the error if tracing is forbidden, as in some containers.
 func TestTrapForbidden(t *testing.T) {
 	_, err := new(supervisor).trace(&launched{process: os.Getpid(), thread: os.Getpid()})
 	if err == nil || !strings.Contains(err.Error(), "--trap: ptrace: operation not permitted: ") {

@@ -9,7 +9,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// plant makes the files that processes read of devices.
+// plant creates the files in which processes read about devices.
 func (m *machine) plant() error {
 	files := map[string]string{
 		"/sys/class/infiniband_verbs/abi_version": "6",

@@ -5,12 +5,12 @@ import (
 	"syscall"
 )
 
-// userMemory is a process's memory as a device reaches it. It implements fakeverbs.Memory.
-// Loads and stores of words are copies that the kernel makes, between which system calls
-// stand: what was written before one is seen after it.
+// userMemory is the memory of a process as a device accesses it. It implements
+// fakeverbs.Memory. The kernel copies words for loads and stores. The system calls order
+// them: a store is visible to the accesses after it.
 type userMemory struct{ *process }
 
-// Check looks for mappings without a gap.
+// Check checks for mappings without a gap.
 func (m userMemory) Check(addr, length uint64) error {
 	end := addr + length
 	if end < addr {

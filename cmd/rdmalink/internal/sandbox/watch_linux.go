@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// opened has an opening be recorded, and the device be asked at the end for what its
-// programs did wrong.
+// opened records an open device, so that the errors of its programs are reported at the
+// end.
 func (s *supervisor) opened(m *machine, d *device) {
-	// Polled registers tell late, see registers.
+	// Polled registers are reported late, see registers.
 	d.kernel.ERDMA.Late, d.kernel.ERDMA.OldRecords = !s.trap, true
 	d.kernel.MLX5.Late, d.kernel.MLX5.OldBytes = !s.trap, true
 	d.kernel.MLX5.StaticUARs, d.kernel.MLX5.CQEVersion0, d.kernel.MLX5.InlineHeaders = s.old, s.old, s.old
@@ -28,8 +28,8 @@ func (s *supervisor) forget(d *device) {
 	s.openings = slices.DeleteFunc(s.openings, func(other *device) bool { return other == d })
 }
 
-// look tells the devices of all stores so far. A card would have seen them before it sees
-// the call that the kernel carries out next.
+// look passes all stores so far to the devices. A card would have seen them before the
+// call that the kernel carries out next.
 func (s *supervisor) look() {
 	s.mu.Lock()
 	openings := slices.Clone(s.openings)

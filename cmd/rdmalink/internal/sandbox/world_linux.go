@@ -10,8 +10,8 @@ import (
 	"github.com/goverbs/goverbs/rdmatest"
 )
 
-// newFabric makes the devices that were asked for: a host has one. Package uverbs finds
-// them as registered kernels; so does the supervisor.
+// newFabric creates the requested devices, one on each host. Package uverbs finds them
+// as registered kernels, as does the supervisor.
 func newFabric(o options) (kernel.Kernel, []netip.Addr) {
 	f := rdmatest.Options{}
 	var addrs []netip.Addr
@@ -38,7 +38,7 @@ func deviceName(kind rdmatest.Kind, i int) string {
 	return name + strconv.Itoa(i)
 }
 
-// witness stands in for a test: what a fabric says of one goes to standard error.
+// witness replaces a test: messages of a fabric go to standard error.
 type witness struct{}
 
 func (witness) Helper()        {}

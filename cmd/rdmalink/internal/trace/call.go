@@ -7,7 +7,7 @@ import (
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/table"
 )
 
-// Call is a system call that speaks to RDMA's device nodes.
+// Call is a system call on RDMA's device nodes.
 type Call struct {
 	Thread int
 	Node   string // uverbs0, rdma_cm
@@ -18,7 +18,7 @@ type Call struct {
 	Error  string
 }
 
-// Arg is an attribute of a request, or what an event says.
+// Arg is an attribute of a request, or a field of an event.
 type Arg struct {
 	Name  string
 	Value string

@@ -7,7 +7,8 @@ import (
 	"github.com/goverbs/goverbs/internal/abi"
 )
 
-// memory reads the memory of the process that made a call. What can't be read is nil.
+// memory reads the memory of the process that made a call. It returns nil for
+// unreadable memory.
 type memory func(addr uint64, size int) []byte
 
 // Sizes of the kernel's structures.
@@ -18,7 +19,7 @@ const (
 	mostBytes     = 16 << 10
 )
 
-// ioctl says what an RDMA_VERBS_IOCTL asks for.
+// ioctl decodes an RDMA_VERBS_IOCTL request.
 func ioctl(m memory, addr uint64) (name string, args []Arg) {
 	head := m(addr, requestHead)
 	if head == nil {
@@ -60,8 +61,8 @@ func attributeName(m method, id uint16) string {
 	return fmt.Sprintf("attribute %#x", id)
 }
 
-// attributeValue is the number of an object, a constant or a descriptor, or else how
-// much memory there is.
+// attributeValue returns the number of an object, a constant or a descriptor, or else
+// the size of the attribute's memory.
 func attributeValue(length uint16, data uint64) string {
 	if length == 0 {
 		return fmt.Sprint(int64(data))
@@ -78,7 +79,7 @@ func commandName(command uint32) string {
 	return named(writeCommands, number, "command")
 }
 
-// write says what a command is that is written to a node.
+// write decodes a command that is written to a node.
 func write(m memory, node string, addr, size uint64) (name string, response uint64) {
 	if size < commandHead {
 		return "command that is too short", 0

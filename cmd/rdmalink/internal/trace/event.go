@@ -7,7 +7,7 @@ import (
 	"github.com/goverbs/goverbs/rdmacm"
 )
 
-// event reads what GET_EVENT answered: the ID and the kind of event (struct
+// event decodes the reply to GET_EVENT: the ID and the kind of event (struct
 // rdma_ucm_event_resp).
 func event(m memory, addr uint64) []Arg {
 	b := m(addr, 20)

@@ -30,7 +30,7 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-// TestSignals: a signal reaches the program, and its end is told.
+// TestSignals checks that a signal reaches the program, and that the program's end by it is reported.
 func TestSignals(t *testing.T) {
 	err := follow(context.Background(), []string{"sh", "-c", "trap 'kill -KILL $$' USR1; kill -USR1 $$; exit 0"}, nil)
 	if err == nil || err.Error() != "sh: killed by SIGKILL" {

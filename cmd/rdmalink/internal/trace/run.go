@@ -1,5 +1,5 @@
-// Package trace prints what a program asks of RDMA's device nodes, in words, from its
-// system calls.
+// Package trace prints the requests of a program to RDMA's device nodes, decoded from
+// its system calls.
 package trace
 
 import (
@@ -12,7 +12,7 @@ import (
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/cli"
 )
 
-// Details is what -h tells.
+// Details returns the help text.
 func Details() string {
 	return `
 It runs PROGRAM, which may be written in any language, and prints a line on standard
@@ -49,7 +49,7 @@ func Run(ctx context.Context, out cli.Output, args []string) (err error) {
 		return err
 	}
 	out.JSON = out.JSON || o.asJSON
-	out.Stdout = out.Stderr // what is traced has the other
+	out.Stdout = out.Stderr // standard output belongs to the traced program
 	if o.to != "" {
 		file, err := os.Create(o.to)
 		if err != nil {
@@ -88,8 +88,8 @@ func parse(args []string) (o settings, err error) {
 	return o, nil
 }
 
-// takesNext tells whether the value of an option is the next word: that of -o, alone or
-// at the end of several, and of --output or its beginning.
+// takesNext reports whether the value of an option is the next word: true for -o, alone
+// or at the end of several letters, and for --output or an abbreviation.
 func takesNext(word string) bool {
 	if strings.HasPrefix(word, "--") {
 		return strings.HasPrefix("--output", word)

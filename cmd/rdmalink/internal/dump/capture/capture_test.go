@@ -38,7 +38,7 @@ func swapped() []byte {
 	return append(b, 'x')
 }
 
-// block makes one of a pcapng file.
+// block returns a block of a pcapng file.
 func block(order binary.AppendByteOrder, kind uint32, body []byte) []byte {
 	for len(body)%4 != 0 {
 		body = append(body, 0)
@@ -162,7 +162,8 @@ func TestReadError(t *testing.T) {
 	}
 }
 
-// FuzzOpen: no file makes it panic, or gives a packet that is longer than itself.
+// FuzzOpen checks that no file causes a panic, or yields a packet longer than the
+// file.
 func FuzzOpen(f *testing.F) {
 	for _, seed := range [][]byte{written(f), swapped(), sections()} {
 		f.Add(seed)

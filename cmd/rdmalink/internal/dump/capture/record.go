@@ -9,7 +9,7 @@ import (
 // Record is one captured packet.
 type Record struct {
 	Time time.Time
-	Link uint32 // LINKTYPE_…, what the packet begins with
+	Link uint32 // LINKTYPE_…, the type of the first header
 	Data []byte // valid until the next is read
 	Full int    // how long the packet was; Data may have its beginning only
 }

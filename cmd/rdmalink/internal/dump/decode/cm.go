@@ -5,7 +5,7 @@ import (
 	"net/netip"
 )
 
-// readIDs is what nearly all messages begin with: the numbers of the connection at
+// readIDs reads the beginning of nearly all messages: the connection's numbers at
 // either end.
 func readIDs(l *Layer, c *cursor) {
 	l.add("local_id", Hex(c.u32()))
@@ -74,7 +74,8 @@ func addService(l *Layer, service uint64) {
 	l.add("port", service&0xffff)
 }
 
-// readCMA is what rdma_cm puts before the private data of a request.
+// readCMA reads the header that rdma_cm puts in front of the private data of a
+// request.
 func readCMA(l *Layer, c *cursor, service uint64) {
 	if !isCMA(service) || c.short || len(c.b) < 36 || c.b[0] != 0 {
 		return

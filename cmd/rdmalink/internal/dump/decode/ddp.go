@@ -88,5 +88,5 @@ func untagged(r *Layer, c *cursor, op byte) {
 	}
 }
 
-// bytesOf is what private data looks like.
+// bytesOf formats private data.
 func bytesOf(b []byte) string { return hex.EncodeToString(b) }

@@ -8,18 +8,19 @@ import (
 // PortRoCE is the UDP port of RoCE v2.
 const PortRoCE = 4791
 
-// Decoder reads the packets of one capture, in their order. It follows TCP connections,
-// because iWARP's frames don't begin where segments do.
+// Decoder decodes the packets of one capture, in their order. It follows TCP connections,
+// because iWARP's frames need not begin where segments do.
 //
-// What it keeps of connections is bounded, however many there are and whatever they send.
-// The connection that was silent for longest is left out first, and a message says so.
+// The state that it keeps of connections is bounded, regardless of their number and
+// content. It drops the connection that was silent for longest first, and reports that in
+// a message.
 type Decoder struct {
 	flows  map[flowKey]*flow
 	recent list.List // of *flow: the one that a packet belonged to last is at the front
 	held   int       // bytes that flows hold
 }
 
-// New makes one.
+// New returns a Decoder.
 func New() *Decoder { return &Decoder{flows: make(map[flowKey]*flow)} }
 
 // Packet reads a packet. carries is false if it is neither of RoCE nor of TCP, and so

@@ -11,7 +11,7 @@ import (
 
 type flowKey struct{ src, dst netip.AddrPort }
 
-// Bounds of what strangers make us keep.
+// Limits for the state of connections, whose content is untrusted.
 const (
 	mostFlows   = 4096
 	mostHeld    = 64 << 20 // bytes, of all flows
@@ -31,7 +31,7 @@ type flow struct {
 	key     flowKey
 	place   *list.Element // among the recent ones
 	held    int           // its part of Decoder.held
-	lost    string        // why its frames can't be told from here on
+	lost    string        // the reason why frames can't be found from here on
 	next    uint32        // the sequence number that the next byte has
 	buf     []byte        // bytes in order, of a frame that is not complete
 	early   []early       // in the order of their numbers
@@ -96,7 +96,7 @@ func (d *Decoder) tcp(p datagram) []Message {
 	return append(all, d.evict(f)...)
 }
 
-// account brings what is held up to date with what f holds.
+// account updates the total size by the change in the size of f.
 func (d *Decoder) account(f *flow) {
 	d.held -= f.held
 	f.held = cap(f.buf) + f.waiting + segmentCost*(cap(f.early)-len(f.early))

@@ -7,9 +7,9 @@ import (
 
 const icrcSize = 4
 
-// checkICRC computes the invariant CRC of a whole RoCE v2 packet. What routers change
-// counts as all ones, and so do 8 bytes in the place of InfiniBand's own header (IBA
-// specification, annex A17.3.3).
+// checkICRC computes the invariant CRC of a whole RoCE v2 packet. Fields that routers
+// change count as all ones, as do 8 bytes in the place of InfiniBand's own header
+// (IBA specification, annex A17.3.3).
 func checkICRC(p datagram) string {
 	at := len(p.body) - icrcSize
 	if at < 8+12 {

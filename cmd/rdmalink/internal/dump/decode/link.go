@@ -17,7 +17,7 @@ const (
 	etherQinQ = 0x88a8
 )
 
-// KnowsLink tells whether packets of such links are read.
+// KnowsLink reports whether packets of this link type are supported.
 func KnowsLink(link uint32) bool {
 	switch link {
 	case LinkEthernet, LinkRaw, LinkSLL, LinkIPv4, LinkIPv6, LinkSLL2:

@@ -26,7 +26,7 @@ var cmMessages = map[uint64]cmMessage{
 	0x1a: {"APR", readIDs},
 }
 
-// mad reads a management datagram, which is what a packet to QP 1 carries.
+// mad decodes a management datagram, the content of packets to QP 1.
 func mad(b []byte) []Layer {
 	c := cursor{b: b}
 	l := Layer{Name: "MAD"}

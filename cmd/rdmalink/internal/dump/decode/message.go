@@ -1,6 +1,6 @@
-// Package decode reads RDMA off the wire: RoCE v2 with the messages of its connection
-// manager, and iWARP. Its input is what strangers sent: it is checked before it is used,
-// and nothing panics on it.
+// Package decode decodes RDMA packets: RoCE v2 with the messages of its connection
+// manager, and iWARP. Its input is untrusted: it is validated before use, and never
+// causes a panic.
 package decode
 
 import (
@@ -16,7 +16,7 @@ type Message struct {
 	Layers   []Layer
 }
 
-// Layer is one header, or what stands behind them all.
+// Layer is a header, or the data after the last header.
 type Layer struct {
 	Name   string
 	Fields table.Table
@@ -34,7 +34,7 @@ func (l *Layer) flag(name string, set bool) {
 // Hex is a number that text shows in base 16.
 type Hex uint64
 
-// Field finds a value, nil if there is none. Tests use it.
+// Field returns the value of a field, or nil. Tests use it.
 func (m *Message) Field(layer, name string) any {
 	for _, l := range m.Layers {
 		for _, f := range l.Fields {
@@ -46,7 +46,7 @@ func (m *Message) Field(layer, name string) any {
 	return nil
 }
 
-// damaged is the layer of what ends before it should, or does not make sense.
+// damaged returns the layer for truncated or malformed data.
 func damaged(about string) Layer {
 	l := Layer{Name: "damaged"}
 	l.add("why", about)

@@ -6,10 +6,10 @@ import (
 	"hash/crc32"
 )
 
-// mpa is what the two directions agreed on (RFC 5044, 7.1).
+// mpa is the result of the negotiation of the two directions (RFC 5044, 7.1).
 type mpa struct {
 	opened       bool // the request or reply was seen
-	markers, crc bool // what this end asked for
+	markers, crc bool // requested by this end
 }
 
 const (
@@ -23,8 +23,8 @@ func beginsMPA(b []byte) bool {
 	return bytes.HasPrefix(b, []byte(keyRequest)) || bytes.HasPrefix(b, []byte(keyReply))
 }
 
-// frame reads what the stream goes on with, of which b is there, and returns how many bytes
-// it is: 0 if not all of it is there. back is the other direction, if it is known.
+// frame decodes the next frame of the stream, of which b is available, and returns its
+// length: 0 if it is incomplete. back is the other direction, if it is known.
 func (f *flow) frame(b []byte, back *flow) (layers []Layer, used int) {
 	switch {
 	case !f.opened:
@@ -52,7 +52,7 @@ func (f *flow) frame(b []byte, back *flow) (layers []Layer, used int) {
 // check compares CRC32C where the ends agreed on it: one of them asking is enough.
 func (f *flow) check(back *flow, fpdu []byte) string {
 	at := len(fpdu) - 4
-	// The table is made here, once: made at start-up, every command would wait for it.
+	// The table is computed here, once: at start-up it would delay every command.
 	table := crc32.MakeTable(crc32.Castagnoli)
 	switch right := crc32.Checksum(fpdu[:at], table) == binary.LittleEndian.Uint32(fpdu[at:]); {
 	case right:

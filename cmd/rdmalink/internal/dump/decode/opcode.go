@@ -16,8 +16,8 @@ const (
 	isResponse // and therefore without XRCETH
 )
 
-// operation is what the lower five bits of an opcode say (IBA specification, volume 1,
-// table 38; FLUSH and ATOMIC_WRITE of annex A19).
+// operation is the meaning of the lower five bits of an opcode (IBA specification,
+// volume 1, table 38; FLUSH and ATOMIC_WRITE of annex A19).
 type operation struct {
 	name  string
 	parts parts
@@ -63,7 +63,7 @@ const (
 
 var services = [8]string{"RC", "UC", "RD", "UD", "CNP", "XRC", "service 6", "service 7"}
 
-// opcodeOf splits an opcode; its name is the number where it has none.
+// opcodeOf splits an opcode. An unknown opcode is named by its number.
 func opcodeOf(opcode byte) (service byte, op operation) {
 	service = opcode >> 5
 	if opcode == opcodeCNP {

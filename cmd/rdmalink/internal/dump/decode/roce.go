@@ -141,7 +141,7 @@ var rnrHundredths = [32]int{65536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96,
 
 var naks = map[byte]string{0: "PSN sequence error", 1: "invalid request", 2: "remote access error", 3: "remote operational error", 4: "invalid RD request"}
 
-// syndrome says what an acknowledgement answers.
+// syndrome returns the meaning of an acknowledgement.
 func syndrome(s byte) string {
 	low := s & 31
 	switch s >> 5 {

@@ -16,8 +16,8 @@ import (
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/dump/capture"
 )
 
-// fields are those of tshark and where ours stand. testdata/*.tsv has what tshark 4.0
-// says of the capture of the same name, as testdata/golden.sh asks for it.
+// fields maps tshark's fields to ours. testdata/*.tsv holds the output of tshark 4.0
+// for the capture of the same name, as testdata/golden.sh generates it.
 var fields = []struct{ tshark, layer, name string }{
 	{"infiniband.bth.opcode", "BTH", "opcode"},
 	{"infiniband.bth.se", "BTH", "solicited"},
