@@ -1,3 +1,7 @@
+// Package cli is the command framework of rdmalink: the table of commands with its
+// dispatch, help, usage errors, completion and manual page; the words, options and
+// filters of iproute2's commands; options as getopt_long parses them; and output
+// as text or JSON.
 package cli
 
 import (
@@ -134,5 +138,21 @@ func allCommands(c Command, above []Command) iter.Seq[[]Command] {
 				}
 			}
 		}
+	}
+}
+
+// Root returns the command rdmalink with the given sub-commands, followed by those
+// of this package. The order decides between commands that have Leads set.
+func Root(sub ...Command) Command {
+	return Command{
+		Names:   []string{"rdmalink"},
+		Summary: "iproute2's rdma command, and tools to inspect, test and measure RDMA devices.",
+		Details: `
+Each line of a batch (-b) is a command, possibly with options of its own: dev
+show -j. # begins a comment; a backslash at the end of a line continues it; quotes
+enclose words with blanks. The first command that fails ends the batch, unless -f
+is given.`,
+		Options: GlobalOptions(),
+		Sub:     append(sub, CompletionCommand(), ManCommand(), HelpCommand(), VersionCommand()),
 	}
 }

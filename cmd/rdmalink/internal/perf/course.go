@@ -1,3 +1,9 @@
+// Package perf measures latency and bandwidth of SEND, RDMA WRITE, RDMA READ and
+// atomics between two ends, as perftest's programs do, with which it also talks:
+// the exchange is theirs (internal/perftest), and so are the meaning of each
+// option and of each figure, so that results stand side by side.
+//
+// No flags and no printing here. The measured loops allocate nothing.
 package perf
 
 import (
@@ -7,6 +13,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/perftest"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // Way is how the ends reach each other: [ByHand], [DialCM] or [AcceptCM].
@@ -208,4 +215,25 @@ func (c *course) reportBandwidth(ctx context.Context, r *run) (perftest.Report, 
 		b.add(peer, c.Unit())
 	}
 	return own, c.reporter.Bandwidth(b)
+}
+
+// Reporter is notified of the progress of a run.
+type Reporter interface {
+	// Start comes when both ends are ready.
+	Start(*Setting) error
+	// Size comes before a size is measured; the messages that this end will
+	// count are 0 when the time decides.
+	Size(bytes int, messages int64, done *Progress)
+	Latency(*Latency) error
+	Bandwidth(*Bandwidth) error
+}
+
+// Setting is the effective configuration of a run and its two ends.
+type Setting struct {
+	Options       // completed
+	Device        string
+	Driver        verbs.DriverID
+	Link          verbs.LinkLayer
+	Local, Remote []perftest.Endpoint // a QP each
+	Version       string              // of the peer's perftest
 }

@@ -1,9 +1,13 @@
 package rping
 
 import (
+	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
+	"net/netip"
 	"time"
 
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/peer"
@@ -170,3 +174,102 @@ func (e *end) whileConnected(ctx context.Context) (context.Context, func()) {
 	}()
 	return ctx, func() { cancel(nil) }
 }
+
+// connection is the part of an rdmacm.Conn, or of an ownConn, that an end uses.
+type connection interface {
+	LocalAddr() netip.AddrPort
+	RemoteAddr() netip.AddrPort
+	Device() *uverbs.Device
+	PD() *uverbs.PD
+	QP() *uverbs.QP
+	SendCQ() *uverbs.CQ
+	RecvCQ() *uverbs.CQ
+	Own(io.Closer)
+	Done() <-chan struct{}
+	Err() error
+	Close() error
+}
+
+// listener is where clients come from.
+type listener interface {
+	Next(context.Context) (*request, error)
+	Close() error
+}
+
+// request is a client's.
+type request struct {
+	from   netip.AddrPort
+	accept func(context.Context, *end) error
+	reject func() error
+}
+
+// requests is an rdmacm.Listener.
+type requests struct{ *rdmacm.Listener }
+
+func listen(_ context.Context, address string) (listener, error) {
+	l, err := rdmacm.Listen(address, nil)
+	if err != nil {
+		return nil, err
+	}
+	return requests{l}, nil
+}
+
+func (l requests) Next(ctx context.Context) (*request, error) {
+	r, err := l.Listener.Next(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &request{
+		from: r.RemoteAddr,
+		accept: func(ctx context.Context, e *end) error {
+			_, err := r.Accept(ctx, e.config())
+			return err
+		},
+		reject: func() error { return r.Reject(nil) },
+	}, nil
+}
+
+// info is the one message of the protocol: where the client's buffer is.
+// On the wire its fields are big-endian and follow each other without a gap.
+// In the server's answers they mean nothing.
+type info struct {
+	addr uint64
+	rkey uint32
+	size uint32 // bytes
+}
+
+const infoSize = 16
+
+func (i info) String() string {
+	return fmt.Sprintf("%d bytes at %#x, key %#x", i.size, i.addr, i.rkey)
+}
+
+func (i info) encode(b []byte) {
+	binary.BigEndian.PutUint64(b, i.addr)
+	binary.BigEndian.PutUint32(b[8:], i.rkey)
+	binary.BigEndian.PutUint32(b[12:], i.size)
+}
+
+func decodeInfo(b []byte) info {
+	return info{binary.BigEndian.Uint64(b), binary.BigEndian.Uint32(b[8:]), binary.BigEndian.Uint32(b[12:])}
+}
+
+// fillPing writes the text of ping n: its number, then the characters from A to
+// z over and over, one further on with each ping, and a NUL.
+func fillPing(b []byte, n int) {
+	const first, characters = 'A', 'z' - 'A' + 1
+	head := copy(b, fmt.Sprintf("rdma-ping-%d: ", n))
+	for i := range b[head:] {
+		b[head+i] = byte(first + (n+i)%characters)
+	}
+	b[len(b)-1] = 0
+}
+
+// pingText returns the text of a ping: everything before the NUL, if there is one.
+func pingText(b []byte) []byte {
+	text, _, _ := bytes.Cut(b, []byte{0})
+	return text
+}
+
+// echoSize is how much of a ping the server writes back: the text and its NUL.
+func echoSize(b []byte) int { return min(len(pingText(b))+1, len(b)) }

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/host"
+	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -134,4 +135,43 @@ func (b *bed) close() (err error) {
 	}
 	b.made = nil
 	return err
+}
+
+// byAddress connects by rdma_cm.
+func byAddress(b *bed) (string, error) {
+	if !b.addr.IsValid() {
+		return "", none("the port's network device has no IP address here")
+	}
+	device, err := b.reach(b.addr)
+	if err == nil && device != b.dev.Info().Name {
+		err = fmt.Errorf("%v leads to %s", b.addr, device)
+	}
+	return fmt.Sprintf("connected to %v and closed", b.addr), err
+}
+
+// reach connects an address to itself. It says which device that leads to.
+func (b *bed) reach(addr netip.Addr) (device string, err error) {
+	l, err := rdmacm.Listen(netip.AddrPortFrom(addr, 0).String(), nil)
+	if err != nil {
+		return "", err
+	}
+	ctx, cancel := context.WithCancel(b.ctx)
+	defer cancel()
+	accepted := make(chan error, 1)
+	go func() {
+		c, err := l.Accept(ctx)
+		if err == nil {
+			<-c.Done()
+			err = c.Close()
+		}
+		accepted <- err
+	}()
+	c, err := rdmacm.DialAddrPort(ctx, l.Addr(), &rdmacm.Config{Source: netip.AddrPortFrom(addr, 0)})
+	if err != nil {
+		cancel()
+		<-accepted
+		return "", errors.Join(err, l.Close())
+	}
+	device = c.Device().Info().Name
+	return device, errors.Join(c.Close(), <-accepted, l.Close())
 }

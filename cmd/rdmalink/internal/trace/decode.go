@@ -3,8 +3,11 @@ package trace
 import (
 	"encoding/binary"
 	"fmt"
+	"strings"
 
+	"github.com/goverbs/goverbs/cmd/rdmalink/internal/table"
 	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/rdmacm"
 )
 
 // memory reads the memory of the process that made a call. It returns nil for
@@ -102,3 +105,85 @@ func write(m memory, node string, addr, size uint64) (name string, response uint
 
 // nodeCM is rdma_cm's node.
 const nodeCM = "rdma_cm"
+
+// Call is a system call on RDMA's device nodes.
+type Call struct {
+	Thread int
+	Node   string // uverbs0, rdma_cm
+	Kind   string // open, ioctl, write
+	Name   string // QP QP_CREATE, INVOKE_WRITE REG_MR, RESOLVE_IP
+	Args   []Arg
+	Result int64 // the error number if it is below 0
+	Error  string
+}
+
+// Arg is an attribute of a request, or a field of an event.
+type Arg struct {
+	Name  string
+	Value string
+}
+
+// String is a line: uverbs0 ioctl PD PD_DESTROY DESTROY_PD_HANDLE 1 = 0.
+func (c *Call) String() string {
+	words := []string{fmt.Sprintf("[%d]", c.Thread), c.Node, c.Kind}
+	if c.Name != "" {
+		words = append(words, c.Name)
+	}
+	for _, a := range c.Args {
+		words = append(words, a.Name, a.Value)
+	}
+	words = append(words, "=", fmt.Sprint(c.Result))
+	if c.Error != "" {
+		words = append(words, "("+c.Error+")")
+	}
+	return strings.Join(words, " ")
+}
+
+// table is the call for JSON.
+func (c *Call) table() table.Table {
+	t := table.Table{{Key: "thread", Value: c.Thread}, {Key: "node", Value: c.Node}, {Key: "call", Value: c.Kind}}
+	t.AddText("name", c.Name)
+	var args table.Table
+	for _, a := range c.Args {
+		args.Add(a.Name, a.Value)
+	}
+	if args != nil {
+		t.Add("args", args)
+	}
+	t.Add("result", c.Result)
+	t.AddText("error", c.Error)
+	return t
+}
+
+// event decodes the reply to GET_EVENT: the ID and the kind of event (struct
+// rdma_ucm_event_resp).
+func event(m memory, addr uint64) []Arg {
+	b := m(addr, 20)
+	if b == nil {
+		return nil
+	}
+	id, kind, status := binary.NativeEndian.Uint32(b[8:]), binary.NativeEndian.Uint32(b[12:]), int32(binary.NativeEndian.Uint32(b[16:]))
+	args := []Arg{{"event", rdmacm.EventType(kind).String()}, {"id", fmt.Sprint(id)}}
+	if status != 0 {
+		args = append(args, Arg{"status", fmt.Sprint(status)})
+	}
+	return args
+}
+
+//go:generate go run ./gen ../../../../internal/abi znames.go ../../../../internal/ioctl/znames.go
+
+type methodKey struct{ object, method uint16 }
+
+// method is one of an object's, with the names of its attributes.
+type method struct {
+	name       string
+	attributes map[uint16]string
+}
+
+// named is the name that a number has, or the number.
+func named(names map[uint32]string, n uint32, what string) string {
+	if name, ok := names[n]; ok {
+		return name
+	}
+	return fmt.Sprintf("%s %#x", what, n)
+}

@@ -1,2 +1,0 @@
-// Package hosttest has fake machines for the tests of commands.
-package hosttest
