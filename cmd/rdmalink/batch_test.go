@@ -75,7 +75,7 @@ func TestBatch(t *testing.T) {
 	}
 }
 
-// TestBatchConverses: each line is answered before the next one comes.
+// TestBatchConverses checks that each line is answered before the next one is sent.
 func TestBatchConverses(t *testing.T) {
 	ask, answer := io.Pipe()
 	defer answer.Close()
@@ -104,7 +104,8 @@ func (s sayer) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// TestBatchInterrupted: a read that never comes back does not hold it.
+// TestBatchInterrupted checks that an interrupt ends a batch whose read never
+// returns.
 func TestBatchInterrupted(t *testing.T) {
 	ctx, interrupt := context.WithCancel(context.Background())
 	in, other := io.Pipe()

@@ -16,7 +16,7 @@ import (
 	"github.com/goverbs/goverbs/internal/perftest"
 )
 
-// TestDevinfoLine is about the command line; what is printed is package devinfo's.
+// TestDevinfoLine checks the command line; package devinfo tests the output.
 func TestDevinfoLine(t *testing.T) {
 	for line, want := range map[string]clitest.Result{
 		"devinfo siw9":   {Code: 1, Err: "rdmalink: no such RDMA device: \"siw9\" (there are: siw0, mlx4_0)\n"},
@@ -35,8 +35,8 @@ func TestDevinfoLine(t *testing.T) {
 	}
 }
 
-// TestDoctorLine is about the command line and the exit code; what is found is
-// package doctor's.
+// TestDoctorLine checks the command line and the exit code; package doctor tests the
+// findings.
 func TestDoctorLine(t *testing.T) {
 	for line, want := range map[string]clitest.Result{
 		"doctor siw9":       {Code: 1, Err: "rdmalink: no such RDMA device: \"siw9\" (there are: siw0, mlx4_0)\n"},
@@ -50,7 +50,8 @@ func TestDoctorLine(t *testing.T) {
 	}
 }
 
-// TestPerfCommands: each program has its command, and help with its options.
+// TestPerfCommands checks that each program of perftest has a command, with help that
+// lists its options.
 func TestPerfCommands(t *testing.T) {
 	tool, _, nets := clitest.Machine()
 	for v := perftest.Send; v <= perftest.Atomic; v++ {
@@ -64,8 +65,8 @@ func TestPerfCommands(t *testing.T) {
 	}
 }
 
-// TestPingpongLine is about the command line as a whole; its options are package
-// pingpong's.
+// TestPingpongLine checks the command line as a whole; package pingpong tests its
+// options.
 func TestPingpongLine(t *testing.T) {
 	tool, _, nets := clitest.Machine()
 	want := clitest.Result{Code: 2, Err: "rdmalink: -P is for memory that is paged in on demand: -o\n" +
@@ -75,7 +76,7 @@ func TestPingpongLine(t *testing.T) {
 	}
 }
 
-// TestPingpongHelp: -h may stand anywhere.
+// TestPingpongHelp checks that -h may stand anywhere.
 func TestPingpongHelp(t *testing.T) {
 	for _, kind := range []string{"rc", "uc", "ud", "srq"} {
 		tool, _, nets := clitest.Machine()
@@ -109,7 +110,7 @@ func TestQPStates(t *testing.T) {
 	}
 }
 
-// TestRpingLine is about the command line as a whole; its options are package rping's.
+// TestRpingLine checks the command line as a whole; package rping tests its options.
 func TestRpingLine(t *testing.T) {
 	tool, _, nets := clitest.Machine()
 	want := clitest.Result{Code: 2, Err: "rdmalink: expected one of -s, -c\nUsage: rdmalink rping -s|-c [OPTIONS] (more: rdmalink rping -h)\n"}
@@ -118,7 +119,7 @@ func TestRpingLine(t *testing.T) {
 	}
 }
 
-// TestRpingHelp: -h may stand anywhere, as with the other commands.
+// TestRpingHelp checks that -h may stand anywhere, as with the other commands.
 func TestRpingHelp(t *testing.T) {
 	tool, _, nets := clitest.Machine()
 	want := runLine(tool, "rping -h", nets)
@@ -128,7 +129,7 @@ func TestRpingHelp(t *testing.T) {
 	}
 }
 
-// TestRpingInterrupted: an interrupt before there is a connection.
+// TestRpingInterrupted interrupts rping before it has a connection.
 func TestRpingInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()

@@ -41,7 +41,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// completions are lines, the last word possibly empty, and what that may be.
+// completions maps lines, whose last word may be empty, to the completions of that
+// word.
 var completions = map[string]string{
 	"-h":                             "-h",
 	"re":                             "resource",
@@ -131,8 +132,8 @@ func TestUsageBrackets(t *testing.T) {
 	}
 }
 
-// shells run a script that completes a line, of words by tabs, and prints what
-// they would offer.
+// shells maps shells to scripts that complete lines, of words separated by tabs,
+// and print the completions.
 var shells = map[string]string{
 	"bash": `source <(rdmalink completion bash)
 		while IFS= read -r line; do
@@ -152,7 +153,7 @@ var shells = map[string]string{
 		end`,
 }
 
-// TestShells has the shells that are installed complete with their scripts.
+// TestShells runs the completion scripts in the shells that are installed.
 func TestShells(t *testing.T) {
 	if testing.Short() {
 		t.Skip("one goroutine: nothing for the race detector")

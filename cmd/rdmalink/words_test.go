@@ -25,9 +25,9 @@ func runWords(t *testing.T, tool *cli.Tool, line string) clitest.Result {
 	return clitest.RunWords(tool, root(), list)
 }
 
-// TestEmptyWords: a word that is empty, or has no name before the slash, as in
-// scripts whose variable was never set, must not stand for all devices, nor end
-// the line.
+// TestEmptyWords checks that a word that is empty, or has no name before the slash,
+// as from an unset variable of a script, neither means all devices nor ends the
+// line.
 func TestEmptyWords(t *testing.T) {
 	for _, line := range []string{
 		"''", "dev ''", "dev show ''", "dev set '' name b", "link ''", "link show ''", "show ''", "show /1", "show /", "del ''",
@@ -52,7 +52,7 @@ func TestEmptyWords(t *testing.T) {
 	}
 }
 
-// TestEndOfOptions: a word behind -- is none.
+// TestEndOfOptions checks that a word behind -- is no option.
 func TestEndOfOptions(t *testing.T) {
 	for line, want := range map[string]string{
 		"-- dev show -j":   "7: -j: ",
@@ -71,9 +71,9 @@ func TestEndOfOptions(t *testing.T) {
 	}
 }
 
-// FuzzCommandLine gives any words: nothing panics, an error has words and its
-// exit code, a command line that makes no sense prints nothing, and what -j
-// prints of objects is JSON.
+// FuzzCommandLine runs arbitrary words, and checks that nothing panics, that an
+// error has a text and its exit code, that a usage error prints nothing else, and
+// that the output of -j is JSON.
 func FuzzCommandLine(f *testing.F) {
 	for _, line := range []string{
 		"dev", "-jp dev show siw0", "-d dev", "dev set siw0 name \xff", "link show siw0/1", "show /1", "-j resource", "-jp res show qp lqpn 1-20 state rts,err",
@@ -106,7 +106,7 @@ func fuzzedLine(t *testing.T, tool *cli.Tool, args []string) {
 	tool.Net, tool.Open, tool.OpenCM = &hosttest.Netdevs{All: []host.Netdev{hosttest.Loopback, hosttest.Dummy0}}, hosttest.Opens(), func() error { return nil }
 	tool.Proc, tool.Sys, tool.Modules = hosttest.Tree(nil), hosttest.Tree(nil), hosttest.Tree(nil)
 	ctx, cancel := context.WithCancel(t.Context())
-	cancel() // what waits ends
+	cancel() // to end waits
 	code := tool.Run(ctx, root(), args)
 	if code < cli.ExitOK || code > cli.ExitUsage || code != cli.ExitOK && stderr.Len() == 0 || code == cli.ExitUsage && stdout.Len() > 0 {
 		t.Fatalf("%q: %d\n%s%s", args, code, stdout.String(), stderr.String())

@@ -62,16 +62,16 @@ func escapeControls(b []byte) []byte {
 	return append(out, b[done:]...)
 }
 
-// Note prints what the user should know although the command did its work, to standard
-// error. Control characters are escaped as in Printf.
+// Note prints information for the user about a command that succeeded, to standard error.
+// Control characters are escaped as in Printf.
 func (o *Output) Note(format string, args ...any) {
 	fmt.Fprintf(o.Stderr, "rdmalink: note: %s\n", printableText(fmt.Sprintf(format, args...)))
 }
 
 // Printable returns s with every character that is not printable replaced by its escape in
-// Go syntax, line breaks and bytes that are not UTF-8 included. Whatever a peer, a device, a
-// file or the kernel names goes through it on its way to a terminal: such strings may hold
-// escape sequences that move the cursor, change the title or hide what follows.
+// Go syntax, including line breaks and bytes that are not UTF-8. All names from a peer, a
+// device, a file or the kernel go through it on their way to a terminal: they may hold
+// escape sequences that move the cursor, change the title or hide the text that follows.
 func Printable(s string) string {
 	plain := func(c byte) bool { return c >= ' ' && c < 0x7f }
 	first := 0
@@ -117,18 +117,18 @@ func printableText(s string) string {
 	return b.String()
 }
 
-// packages are the names that begin an error, or the one it wraps.
+// packages matches the package names at the beginning of an error, or of a wrapped one.
 var packages = regexp.MustCompile(`(^|: |\n)((netlinkrdma|rdmacm|uverbs): )+`)
 
-// Plain returns the text of an error without the packages that it comes from: the operation
-// says enough. Control characters are escaped, for errors quote what peers and files named;
-// line breaks stay, because they separate joined errors.
+// Plain returns the text of an error without the package names, because the operation is
+// enough. Control characters are escaped, because errors quote names from peers and files.
+// Line breaks stay, because they separate joined errors.
 func Plain(err error) string { return printableText(packages.ReplaceAllString(err.Error(), "$1")) }
 
 // PlainLine is Plain in one line.
 func PlainLine(err error) string { return strings.ReplaceAll(Plain(err), "\n", "; ") }
 
-// IsTerminal tells whether somebody watches what is written to w.
+// IsTerminal reports whether w is a terminal.
 func IsTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	if !ok {

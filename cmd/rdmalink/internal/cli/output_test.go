@@ -10,8 +10,8 @@ import (
 	"unicode/utf8"
 )
 
-// TestAppendJSON: any bytes become a string of JSON, and come back, but for
-// what is not UTF-8.
+// TestAppendJSON checks that any bytes become a valid JSON string, which decodes to the
+// same bytes unless they are not UTF-8.
 func TestAppendJSON(t *testing.T) {
 	var every strings.Builder
 	for c := range 256 {
@@ -37,8 +37,8 @@ func terminalObeys(s string) bool {
 	})
 }
 
-// TestPrintable: whatever a peer or the kernel names, text and JSON hold nothing that a
-// terminal obeys, and plain text stays as it is.
+// TestPrintable checks that text and JSON contain no control characters, regardless of
+// the names in them, and that plain text stays unchanged.
 func TestPrintable(t *testing.T) {
 	for s, want := range map[string]string{
 		"": "", "rxe0": "rxe0", `A\z~ é☃`: `A\z~ é☃`, "\x1b[2J": `\x1b[2J`, "a\nb\tc": `a\nb\tc`, "\x00\x7f": `\x00\x7f`,

@@ -16,7 +16,7 @@ const (
 	ExitUsage  = 2 // the command line makes no sense
 )
 
-// Tool holds what a command works with: its streams, the options that were
+// Tool holds the environment of a command: its streams, the options that were
 // given, and the machine that it runs on.
 type Tool struct {
 	Output

@@ -66,7 +66,7 @@ func (c *channel) deal(ev *rdmacm.Event) {
 	}
 }
 
-// add has the events of conn's ID dealt to it.
+// add starts to forward the events of conn's ID to conn.
 func (c *channel) add(conn *conn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -171,7 +171,7 @@ func (s *session) sourcePort(ctx context.Context) (netip.AddrPort, error) {
 // listenAddress is where Listen listens; no host means both address families.
 func (s *session) listenAddress() string { return net.JoinHostPort(s.bind, strconv.Itoa(s.port)) }
 
-// listenAddrs are those of -b, or of both families.
+// listenAddrs returns the addresses of -b, or of both families.
 func (s *session) listenAddrs(ctx context.Context) ([]netip.AddrPort, error) {
 	ip, err := s.source(ctx)
 	if err != nil {

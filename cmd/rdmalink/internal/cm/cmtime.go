@@ -177,8 +177,8 @@ func (n *conn) part(ctx context.Context) error {
 	return n.made.close()
 }
 
-// serve accepts connections side by side until ctx ends. One that fails does not end the
-// others.
+// serve accepts connections concurrently until ctx ends. A connection that fails does
+// not end the others.
 func (m *timing) serve(ctx context.Context) error {
 	var peers sync.WaitGroup
 	var served atomic.Int64

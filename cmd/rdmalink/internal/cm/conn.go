@@ -29,7 +29,8 @@ type conn struct {
 // roomForEvents is more than an ID reports in its life.
 const roomForEvents = 16
 
-// newConn is the side that asks, with a queue pair of that type; 0 is that of the port space.
+// newConn returns the active side of a connection, with a queue pair of that type; 0 is the
+// type of the port space.
 func (c *channel) newConn(ps verbs.PortSpace, typ verbs.QPType) (*conn, error) {
 	id, err := c.NewID(ps, typ)
 	if err != nil {
@@ -252,7 +253,7 @@ type device struct {
 	made    closers
 }
 
-// devices are those that the connections run over.
+// devices holds the open devices of the connections.
 type devices struct {
 	mu   sync.Mutex
 	open map[uint32]*device

@@ -9,7 +9,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// options are those of all programs; each has some.
+// options holds the options of all programs. Each program uses some of them.
 type options struct {
 	server, bind, group string
 	port                int

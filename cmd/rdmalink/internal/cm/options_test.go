@@ -11,7 +11,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestOptions: the letters are those of C's programs.
+// TestOptions checks that the letters are those of C's programs.
 func TestOptions(t *testing.T) {
 	for _, test := range []struct {
 		p    *Program

@@ -1,4 +1,5 @@
-// Package cm has the test programs of librdmacm: each may be the other end.
+// Package cm has equivalents of librdmacm's test programs, each of which may be the
+// other end.
 package cm
 
 import (

@@ -69,7 +69,7 @@ func (o *once) second(ctx context.Context) error {
 	return o.reportMessages(start, 1, 1)
 }
 
-// onceSize is the one size of a message of rdma_client and its kin.
+// onceSize is the message size of rdma_client and its relatives.
 const onceSize = 16
 
 // once is a connection that carries one message, or one each way.
@@ -152,10 +152,10 @@ func (o *once) send(ctx context.Context) error {
 // remindAfter is how long a message may take before siw is reminded of it.
 const remindAfter = 20 * time.Millisecond
 
-// receive works round siw's accepting side, which can overlook a message that comes while
-// it takes over the connection, until something else comes: the answer to a READ of
-// nothing, which the peer's kernel gives by itself. Once that is under way the connection
-// has been taken over.
+// receive works around a bug of siw's accepting side: a message that arrives while it
+// takes over the connection is noticed only with the next packet. The next packet is the
+// answer to an empty READ, which the peer's kernel sends automatically. The connection
+// has been taken over once the READ is under way.
 func (o *once) receive(ctx context.Context) error {
 	if o.conn.Device().Info().Driver == verbs.DriverSIW {
 		soon, cancel := context.WithTimeout(ctx, remindAfter)

@@ -16,7 +16,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// typeRow has the queue pair's type for XRC: one sends, the other one receives.
+// typeRow is the option for the type of an XRC queue pair: the initiator sends, the target
+// receives.
 func typeRow(xrc verbs.QPType) row {
 	return cli.NewRow('c', "type", "TYPE", "r for a reliable connection (default); x for XRC, which neither siw nor rxe has", func(o *options, value string) error {
 		switch {

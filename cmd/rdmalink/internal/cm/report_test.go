@@ -85,7 +85,7 @@ func TestCountdown(t *testing.T) {
 	<-c.zero
 }
 
-// TestResolve: addresses and names, of which -f ip wants the former.
+// TestResolve checks addresses and names. -f ip accepts only addresses.
 func TestResolve(t *testing.T) {
 	s := newSession("ucmatose", cli.Output{}, options{numeric: true, bind: "::ffff:10.0.0.1", port: 9})
 	if ip, err := s.source(t.Context()); err != nil || ip.String() != "10.0.0.1" {

@@ -106,7 +106,7 @@ func (s *session) lookUp(ctx context.Context, ends []*datagrams) error {
 	})
 }
 
-// exchange passes all messages, if there are any.
+// exchange exchanges all messages, if there are any.
 func (s *session) exchange(ctx context.Context, ends []*datagrams, pass func(context.Context, *datagrams) error) error {
 	if s.count == 0 {
 		return nil

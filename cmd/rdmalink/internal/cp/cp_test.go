@@ -335,8 +335,8 @@ func TestProgressLine(t *testing.T) {
 	}
 }
 
-// TestPatience: a client that is idle or stalls is let go, and nothing of its upload stays;
-// one that is slow is not.
+// TestPatience checks that an idle or stalled client is disconnected, without a trace of
+// its upload, unlike a slow one.
 func TestPatience(t *testing.T) {
 	size := func(n uint64) []byte { return binary.NativeEndian.AppendUint64(nil, n) }
 	name := append([]byte("file"), 0, 0, 0, 0)
@@ -405,7 +405,8 @@ func TestPatience(t *testing.T) {
 	}
 }
 
-// TestPatientClient: a server that never answers, or takes nothing, does not hold a client.
+// TestPatientClient checks that a server that never answers, or reads nothing, does not
+// block a client.
 func TestPatientClient(t *testing.T) {
 	for what, server := range map[string]func(net.Conn){
 		"silent": func(conn net.Conn) { _, _, _ = receive(conn) },

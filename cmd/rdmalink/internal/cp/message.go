@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// The commands of rcopy. An answer repeats the command and has the upper bit set.
+// The commands of rcopy. A reply repeats the command and has the upper bit set.
 const (
 	cmdOpen   = 1 // data is the mode; the path follows, with zeros up to a multiple of 8
 	cmdClose  = 2
@@ -28,7 +28,7 @@ type header struct {
 	Version, Command uint8
 	Length           uint16 // of the message, without the content
 	Data             uint32 // in an answer an errno
-	ID               uint64 // the answer has the same
+	ID               uint64 // the reply has the same
 }
 
 const headerSize = 16

@@ -28,7 +28,7 @@ type receiver struct {
 	began time.Time
 
 	name string   // of the file that is open
-	part *os.File // has the content until all of it is there; nil if no file is open
+	part *os.File // holds the content until it is complete; nil if no file is open
 	temp string   // its name
 }
 

@@ -150,8 +150,8 @@ func (s *subject) place(t *table.Table) {
 
 func (s *subject) sysDir() string { return path.Join("class/infiniband", s.Name) }
 
-// charDevices lists those of verbs, as netlink has it, and of management
-// datagrams, as sysfs has: to ask netlink for those loads the module.
+// charDevices lists the char devices of verbs, from netlink, and of management
+// datagrams, from sysfs, because a netlink request for those would load the module.
 func (s *subject) charDevices() (all []table.Table) {
 	if c, err := s.RDMA.UverbsCharDev(s.Index); err == nil {
 		all = append(all, charDevice(c.Name, fmt.Sprintf("%d:%d", c.Major, c.Minor)))

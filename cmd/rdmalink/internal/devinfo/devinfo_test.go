@@ -200,7 +200,7 @@ func (f failingOn) Execute(req netlinkrdma.Request) ([][]byte, error) {
 	return f.Kernel.Execute(req)
 }
 
-// TestVirtualLanes: the kernel sends a code of their number.
+// TestVirtualLanes checks the kernel's code for the number of virtual lanes.
 func TestVirtualLanes(t *testing.T) {
 	for code, want := range map[uint8]int{1: 1, 3: 4, 5: 15, 6: 0} {
 		var port table.Table

@@ -54,7 +54,7 @@ func (s *subject) queryPort(port uint32) *verbs.PortAttr {
 	return attr
 }
 
-// addresses are those that a subnet manager gives.
+// addresses adds the addresses that a subnet manager assigns.
 func (s *subject) addresses(t *table.Table, p netlinkrdma.Port, attr *verbs.PortAttr) {
 	if p.InfiniBand {
 		t.Add("subnet_prefix", p.SubnetPrefix.String())
@@ -103,7 +103,7 @@ func (s *subject) gidsOf(p netlinkrdma.Port, dir string) []verbs.GIDEntry {
 	return gids
 }
 
-// portGUID is the lower half of the first GID, as ibstat has it; iWARP's has none.
+// portGUID returns the lower half of the first GID, as ibstat does. iWARP has none.
 func (s *subject) portGUID(t *table.Table, gids []verbs.GIDEntry) {
 	if s.NodeType != verbs.NodeRNIC && len(gids) > 0 && gids[0].Index == 0 {
 		t.Add("port_guid", verbs.GUID(binary.BigEndian.Uint64(gids[0].GID[8:])).String())

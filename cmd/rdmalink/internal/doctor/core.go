@@ -31,7 +31,8 @@ func checkDevices(p *patient) []finding {
 	return []finding{found(fine, "", "there is %s", strings.Join(names, ", "))}
 }
 
-// softRemedy is how to come by a device: hardware's driver loads by itself.
+// softRemedy is the remedy for a host without devices. Drivers of hardware load
+// automatically.
 func (p *patient) softRemedy() string {
 	switch {
 	case p.system.NetnsMode == netlinkrdma.NetnsExclusive && p.exposed:

@@ -219,7 +219,7 @@ func TestDoctorFinds(t *testing.T) {
 			"rdmalink del siw0, then rdmalink add siw0 type siw netdev dummy0"},
 		{"no GID on rxe", []func(*ward){gids(0)}, "gid", problem,
 			"rxe0/1 has no GID: they are made of the addresses of its network device, here dummy0", "ip addr add ADDRESS/LENGTH dev dummy0"},
-		{"GIDs not told", []func(*ward){func(w *ward) {
+		{"GIDs not reported", []func(*ward){func(w *ward) {
 			k := fakeverbs.New(uint32(verbs.DriverSIW))
 			k.Fail("QUERY_GID_TABLE", 0, syscall.EIO)
 			w.Open = hosttest.Opens(k)
@@ -267,7 +267,7 @@ func TestDoctorFinds(t *testing.T) {
 			for _, wrong := range test.make {
 				wrong(w)
 			}
-			got, told := w.doctor(cli.Output{JSON: true}, "")
+			got, failed := w.doctor(cli.Output{JSON: true}, "")
 			var all []map[string]string
 			if err := json.Unmarshal([]byte(got), &all); err != nil {
 				t.Fatal(err)
@@ -280,8 +280,8 @@ func TestDoctorFinds(t *testing.T) {
 				}
 				wrong = wrong || f["check"] == test.check && f["level"] == string(test.level) && f["finding"] == test.text && f["remedy"] == test.remedy
 			}
-			if !wrong || problems != (told != nil) {
-				t.Errorf("%v\n%s", told, strings.ReplaceAll(got, "},{", "},\n{"))
+			if !wrong || problems != (failed != nil) {
+				t.Errorf("%v\n%s", failed, strings.ReplaceAll(got, "},{", "},\n{"))
 			}
 		})
 	}
@@ -330,7 +330,7 @@ func TestDoctorClosesWhatItOpened(t *testing.T) {
 	}
 }
 
-// TestDoctorWriteFails: the reader has gone away.
+// TestDoctorWriteFails checks the error if the output is closed.
 func TestDoctorWriteFails(t *testing.T) {
 	w := healthy()
 	if _, err := w.doctor(cli.Output{}, ""); err != nil {

@@ -57,7 +57,7 @@ func size(bytes uint64) string {
 	return fmt.Sprintf("%d KiB", bytes>>10)
 }
 
-// memlock is the soft limit as /proc has it.
+// memlock returns the soft limit from /proc.
 func (p *patient) memlock() (limit string, known bool) {
 	for line := range strings.Lines(p.Proc.Text("self/limits")) {
 		if rest, ok := strings.CutPrefix(line, "Max locked memory"); ok {

@@ -28,7 +28,7 @@ type limb struct {
 	dev     *uverbs.Device
 	openErr error // why it is not open
 	gids    []verbs.GIDEntry
-	gidErr  error  // why there are none
+	gidErr  error  // the error for missing GIDs
 	sandbox string // the address of a device of rdmalink sandbox, otherwise empty
 }
 

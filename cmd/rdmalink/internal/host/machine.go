@@ -27,7 +27,7 @@ type Machine struct {
 	Modules   Tree // /lib/modules
 }
 
-// This is the one that the process runs on.
+// This returns the machine that the process runs on.
 func This() Machine {
 	return Machine{RDMA: &netlinkrdma.Client{}, Net: kernelNetdevs{}, Route: kernelRoute, Open: uverbs.Open, OpenCM: openCM,
 		Proc: Tree{os.DirFS("/proc")}, Sys: Tree{os.DirFS("/sys")}, Modules: Tree{os.DirFS("/lib/modules")}}

@@ -49,9 +49,9 @@ func unable(err error) bool {
 	return errors.Is(err, ErrOnlyCM) || errors.Is(err, verbs.ErrNoProvider) || errors.Is(err, verbs.ErrNotSupported)
 }
 
-// SourceGID picks the own GID of a port: the one with the index that was given
-// (flag), or, with a negative one, one that fits. own is the own address of the TCP
-// connection, peer one that the peer can be reached from.
+// SourceGID chooses the local GID of a port: the one with the index of the option
+// (flag) or, if the index is negative, a matching one. own is the local address of
+// the TCP connection, peer an address of the peer.
 func SourceGID(dev *uverbs.Device, port uint32, flag string, index int, own, peer netip.Addr) (gid *verbs.GIDEntry, err error) {
 	if index >= 0 {
 		if gid, err = dev.QueryGID(port, uint32(index)); err != nil {

@@ -152,8 +152,8 @@ func (r *run) finished(wc *verbs.WC, done *int) error {
 	return nil
 }
 
-// fill posts as much as goes into the queues, and says how much that was. sent
-// is how much there was before.
+// fill posts as many messages as fit into the queues, and returns their number.
+// sent is the number of those posted before.
 func (r *run) fill(sent int) (int, error) {
 	before, last := sent, r.last()
 	for _, f := range r.flows {

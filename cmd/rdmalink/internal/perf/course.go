@@ -1,9 +1,10 @@
 // Package perf measures latency and bandwidth of SEND, RDMA WRITE, RDMA READ and
-// atomics between two ends, as perftest's programs do, with which it also talks:
-// the exchange is theirs (internal/perftest), and so are the meaning of each
-// option and of each figure, so that results stand side by side.
+// atomics between two ends. It interoperates with perftest's programs: the protocol
+// (internal/perftest), the meaning of each option and the definition of each figure
+// are theirs, so that results are comparable.
 //
-// No flags and no printing here. The measured loops allocate nothing.
+// The package parses no flags and prints nothing. The measured loops allocate
+// nothing.
 package perf
 
 import (

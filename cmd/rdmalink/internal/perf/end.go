@@ -177,8 +177,8 @@ func (o *Options) layout(sys perftest.System) memory {
 
 func roundUp(n, step int) int { return (n + step - 1) / step * step }
 
-// walk says how far it is from a message of a size to the next, and how many
-// there are before it begins again.
+// walk returns the distance from a message of a size to the next, and the number of
+// messages before the first place is used again.
 //
 // C: increase_loc_addr
 func (m memory) walk(size int) (step, slots int) {

@@ -16,7 +16,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// qKey is that of perftest's datagram QPs.
+// qKey is the Q_Key of perftest's datagram QPs.
 //
 // C: DEF_QKEY
 const qKey = 0x11111111

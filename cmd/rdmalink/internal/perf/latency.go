@@ -64,7 +64,7 @@ func newLatency(size int, stamps []int64, perSample int) *Latency {
 
 func rank(n int, share float64) int { return int(math.Ceil(float64(n) * share)) }
 
-// median has an upper one for an even number.
+// median returns the upper median for an even number of samples.
 func median(sorted []float64) float64 {
 	n := len(sorted)
 	if n%2 == 0 {

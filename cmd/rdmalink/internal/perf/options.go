@@ -212,7 +212,7 @@ func (o *Options) within(name string, attr *verbs.DeviceAttr, iWARP bool) error 
 	case o.TxDepth > mostWRs:
 		return fmt.Errorf("-t %d: %s takes %d sends of a QP at most", o.TxDepth, name, mostWRs)
 	case o.RxDepth > mostWRs && o.Type != verbs.QPTypeRC:
-		o.RxDepth = mostWRs // the default depth of lossy services, not one that the user chose
+		o.RxDepth = mostWRs // the default of lossy services, not one that the user chose
 	case o.RxDepth > mostWRs:
 		return fmt.Errorf("-r %d: %s takes %d receives of a QP at most", o.RxDepth, name, mostWRs)
 	}

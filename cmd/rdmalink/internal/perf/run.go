@@ -147,7 +147,7 @@ func (r *run) measure() error {
 	return r.recvBandwidth()
 }
 
-// startTime has the time decide, if it does.
+// startTime starts the stopwatch of a timed run.
 func (r *run) startTime() {
 	if r.Test.Duration {
 		r.watch.start(r.ctx, r.Time, r.Margin, r.cancel)

@@ -25,8 +25,8 @@ func BenchmarkLatency(b *testing.B) {
 	}
 }
 
-// TestWatchProgress: a run ends when it has not moved for as long as it may, and
-// not sooner.
+// TestWatchProgress checks that a run ends when it has made no progress for the
+// whole limit, and not sooner.
 func TestWatchProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		why := errors.New("why")
@@ -47,7 +47,7 @@ func TestWatchProgress(t *testing.T) {
 	})
 }
 
-// TestWatchProgressNever: one that never moves ends as soon.
+// TestWatchProgressNever checks the same for a run that never makes progress.
 func TestWatchProgressNever(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		why, begin := errors.New("why"), time.Now()

@@ -66,19 +66,20 @@ func TestStrangeReport(t *testing.T) {
 	}
 }
 
-// TestManyReads: a peer may take more READs at once than a QP has a number for.
+// TestManyReads checks a peer that supports more outstanding READs than a QP
+// attribute can hold.
 func TestManyReads(t *testing.T) {
 	w := newWorld(t, Options{Test: perftest.Test{Verb: perftest.Read}, Iters: 5})
 	way := &Hand{dev: w.ends[0].dev}
-	for told, want := range map[uint16]uint8{4: 4, 255: 255, 256: 255, 65535: 255} {
-		local, remote := perftest.Endpoint{}, perftest.Endpoint{OutReads: told}
+	for sent, want := range map[uint16]uint8{4: 4, 255: 255, 256: 255, 65535: 255} {
+		local, remote := perftest.Endpoint{}, perftest.Endpoint{OutReads: sent}
 		if got := way.connected(w.ends[0], &local, &remote).MaxRDAtomic; got != want {
-			t.Errorf("%d: %d, want %d", told, got, want)
+			t.Errorf("%d: %d, want %d", sent, got, want)
 		}
 	}
 }
 
-// TestIntroduced: a client is not answered to where no QP can be.
+// TestIntroduced checks that a client with an impossible QP number gets no answer.
 func TestIntroduced(t *testing.T) {
 	if qpn, err := introduced(&verbs.WC{Flags: verbs.WCWithImm, Imm: maxQPN}); qpn != maxQPN || err != nil {
 		t.Error(qpn, err)

@@ -28,7 +28,7 @@ func newWorld(t *testing.T, o Options) *world {
 	procs := runtime.GOMAXPROCS(4) // two that poll and the wire
 	t.Cleanup(func() { runtime.GOMAXPROCS(procs) })
 	var way [2]*Hand
-	var told [2][]perftest.Endpoint
+	var sent [2][]perftest.Endpoint
 	for i, role := range []perftest.Role{perftest.Client, perftest.Server} {
 		k := fakeverbs.New(uint32(verbs.DriverRXE))
 		dev, err := openOn(uverbs.DeviceInfo{Name: "rxe0", Driver: verbs.DriverRXE, ABI: 2}, k)
@@ -43,14 +43,14 @@ func newWorld(t *testing.T, o Options) *world {
 		t.Cleanup(func() { w.ok(w.ends[i].Close()) })
 		way[i] = &Hand{dev: dev, gid: &verbs.GIDEntry{GID: fakeverbs.IPv4GID, Index: 1}}
 		w.ok(way[i].makePairs(t.Context(), nil, w.ends[i]))
-		told[i] = way[i].endpoints(w.ends[i])
+		sent[i] = way[i].endpoints(w.ends[i])
 		w.qps[i] = k.QueuePairs()
 	}
 	for i, e := range w.ends {
 		for j, f := range e.flows {
-			f.peer = told[1-i][j]
+			f.peer = sent[1-i][j]
 		}
-		w.ok(way[i].connect(e, told[i], told[1-i]))
+		w.ok(way[i].connect(e, sent[i], sent[1-i]))
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	over := make(chan struct{})

@@ -92,7 +92,7 @@ var table = []row{
 	{cli.NewRow('X', "vector", "N", "with -e: completion vector of the events (default 0)", cli.Number("completion vector", 0, math.MaxUint16, func(o *options) *int { return &o.vector })), func(k Kind) bool { return k.Verb != perftest.Write }},
 	{cli.NewRow('y', "limit_msgrate", "N", "fail if the message rate is lower, in Mpps", limit("message rate", func(o *options) *float64 { return &o.leastRate })), isBandwidth},
 	{cli.NewRow(0, "disable_pcie_relaxed", "", "taken as perftest's; no memory is relaxed here", func(*options, string) error { return nil }), isBandwidth},
-	{cli.NewRow(0, "dlid", "LID", "LID to send to (default: the one that the peer tells)", cli.Number("LID", 1, math.MaxUint16, func(o *options) *int { return &o.dlid })), nil},
+	{cli.NewRow(0, "dlid", "LID", "LID to send to (default: the one that the peer sends)", cli.Number("LID", 1, math.MaxUint16, func(o *options) *int { return &o.dlid })), nil},
 	{cli.NewRow(0, "force-link", "TYPE", "IB or Ethernet: fail if the port is of the other", setLink), nil},
 	{cli.NewRow(0, "odp", "", "page the memory in on demand", cli.Flag(func(o *options) *bool { return &o.ODP })), nil},
 	{cli.NewRow(0, "report_gbits", "", "bandwidth in Gb/sec instead of MB/sec", cli.Flag(func(o *options) *bool { return &o.Gbits })), isBandwidth},

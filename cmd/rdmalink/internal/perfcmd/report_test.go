@@ -129,8 +129,8 @@ func TestPerfJSON(t *testing.T) {
 	}
 }
 
-// TestPerfProgress: the line is drawn, and gone before anything is printed. In a
-// bubble no time passes meanwhile.
+// TestPerfProgress checks that the line is drawn, and erased before other output. It
+// runs in a bubble, where no time passes meanwhile.
 func TestPerfProgress(t *testing.T) { synctest.Test(t, testPerfProgress) }
 
 func testPerfProgress(t *testing.T) {
@@ -166,8 +166,8 @@ func testPerfProgress(t *testing.T) {
 	}
 }
 
-// TestPerfLimits: a figure below -w or -y, in the unit printed, fails the run at its
-// end; all rows are printed before.
+// TestPerfLimits checks that a result below -w or -y, in the printed unit, fails the
+// run at its end, after all rows.
 func TestPerfLimits(t *testing.T) {
 	b := &perf.Bandwidth{Size: 1 << 20, Messages: 10, Average: 2 << 20, Rate: 2e6}
 	for line, want := range map[string]string{
@@ -188,7 +188,8 @@ func TestPerfLimits(t *testing.T) {
 	}
 }
 
-// TestJSONStdev: equal samples deviate by 0, which is a figure. A run by time has none.
+// TestJSONStdev checks that equal samples have a deviation of 0 in JSON, and that a
+// timed run has none.
 func TestJSONStdev(t *testing.T) {
 	for _, c := range []struct {
 		l    perf.Latency

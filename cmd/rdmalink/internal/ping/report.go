@@ -85,8 +85,8 @@ func usec(d time.Duration) float64  { return float64(d.Nanoseconds()) / 1e3 }
 func bare(d time.Duration) string   { return fmt.Sprintf("%.3f", float64(d.Nanoseconds())/1e6) }
 func millis(d time.Duration) string { return bare(d) + " ms" }
 
-// times counts durations, in a few kilobytes however many there are. A percentile is the
-// upper end of its bucket, at most 1.6 % too long.
+// times counts durations in a few kilobytes, regardless of their number. A percentile is
+// the upper end of its bucket, at most 1.6 % too long.
 type times struct {
 	n        int
 	min, max time.Duration

@@ -154,7 +154,7 @@ type options struct {
 	quiet, asJSON     bool
 }
 
-// table is in the words of ping(8) where that has the option.
+// table uses the wording of ping(8) for options that ping(8) has.
 var table = cli.Options(
 	cli.NewRow('c', "count", "N", "stop after so many pings (default 0, no end)", cli.Number("count", 0, math.MaxInt32, func(o *options) *int { return &o.count })),
 	cli.NewRow('i', "interval", "SECONDS", "from ping to ping (default 1; 0: the next at once)", seconds("interval", func(o *options) *time.Duration { return &o.interval })),

@@ -158,8 +158,8 @@ func (p *session) misfit(name string, port *verbs.PortAttr, attr *verbs.DeviceAt
 	return nil
 }
 
-// mostReceives is bounded by the CQ as well, which has a place for a send of
-// each QP.
+// mostReceives returns the largest number of receives. The CQ also limits it,
+// because it needs room for a send of each QP.
 func (p *session) mostReceives(attr *verbs.DeviceAttr) int {
 	most := attr.MaxQPWR
 	if p.kind.srq {

@@ -175,7 +175,8 @@ func TestPingpongInterrupted(t *testing.T) {
 	}
 }
 
-// TestPingpongMeetsNobody: so is the wait for another end.
+// TestPingpongMeetsNobody checks that the wait for another end ends with the
+// context too.
 func TestPingpongMeetsNobody(t *testing.T) {
 	for _, host := range []string{"", "192.0.2.1"} {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -195,7 +196,7 @@ func TestPingpongMeetsNobody(t *testing.T) {
 	}
 }
 
-// TestPingpongPortTaken: the error names the port.
+// TestPingpongPortTaken checks that the error names the port.
 func TestPingpongPortTaken(t *testing.T) {
 	l, err := net.Listen("tcp", ":0")
 	if err != nil {

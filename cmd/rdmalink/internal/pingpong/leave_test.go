@@ -14,7 +14,7 @@ import (
 )
 
 // TestPingpongLeaves checks that a failing end sends the other end the reason,
-// whatever the other end is waiting for, and although it has not read all data.
+// regardless of the state of the other end, and although it has not read all data.
 func TestPingpongLeaves(t *testing.T) {
 	srq := kindOf("srq")
 	for name, wait := range map[string]func(*exchange) error{
@@ -35,8 +35,8 @@ func TestPingpongLeaves(t *testing.T) {
 	}
 }
 
-// TestPingpongInterruptedLeaves: the deadline that ends an interrupted wait is not
-// that of the farewell.
+// TestPingpongInterruptedLeaves checks that the deadline of an interrupted wait
+// does not apply to the farewell.
 func TestPingpongInterruptedLeaves(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	client, server := talks(t, t.Context())

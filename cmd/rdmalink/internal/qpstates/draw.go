@@ -27,7 +27,7 @@ func machineOf(types []verbs.QPType) machine {
 
 func (m machine) has(from, to verbs.QPState) bool { return m[[2]verbs.QPState{from, to}] }
 
-// arrow is the one between two states that stand side by side.
+// arrow returns the arrow between two adjacent states.
 func (m machine) arrow(left, right verbs.QPState) string {
 	switch there, back := m.has(left, right), m.has(right, left); {
 	case there && back:
@@ -106,7 +106,7 @@ func (p *picture) svg() string {
 	return b.String()
 }
 
-// needs has a line for each type.
+// needs returns the required attributes, with a line for each type.
 func (p *picture) needs(from, to verbs.QPState) (lines []string) {
 	for _, typ := range p.types {
 		for _, t := range qpstate.Of(typ) {

@@ -121,7 +121,7 @@ type jsonTransition struct {
 type jsonPicture struct {
 	States      []jsonState      `json:"states"`
 	Transitions []jsonTransition `json:"transitions"`
-	Here        []qp             `json:"qps,omitzero"` // left out where the kernel does not tell
+	Here        []qp             `json:"qps,omitzero"` // left out if unknown
 }
 
 func (p *picture) json() jsonPicture {

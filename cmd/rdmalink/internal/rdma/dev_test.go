@@ -44,8 +44,8 @@ const (
 	portText = "link mlx5_0/1 subnet_prefix fe80:0000:0000:0000 lid 13 sm_lid 1 lmc 2 state INIT physical_state POLLING netdev ib0 "
 )
 
-// devTexts are lines and what they print. What no soft device has is compared
-// with rdma on the same fake kernel.
+// devTexts maps lines to their output. TestDevAsIproute2 compares it with rdma on
+// the same fake kernel.
 var devTexts = map[string]string{
 	"dev":                       siwText + "\n" + mlxText + "\n" + smiText + "\n",
 	"d":                         siwText + "\n" + mlxText + "\n" + smiText + "\n",
@@ -163,8 +163,8 @@ func TestDevUsage(t *testing.T) {
 	}
 }
 
-// devDifferences make of ours what rdma prints (docs/rdma-differences.md).
-// Those that newer ones have mended end with a version.
+// devDifferences rewrite our output into rdma's (docs/rdma-differences.md). If a
+// newer rdma has fixed the difference, mended is its version.
 var devDifferences = []struct {
 	ours, rdma string
 	mended     version
@@ -177,7 +177,7 @@ var devDifferences = []struct {
 
 var oneline = regexp.MustCompile(`-\w*o`)
 
-// TestDevAsIproute2 has rdma print the same.
+// TestDevAsIproute2 compares the output with rdma's.
 func TestDevAsIproute2(t *testing.T) {
 	r := newIproute2(t)
 	for line := range devTexts {
@@ -198,7 +198,8 @@ func TestDevAsIproute2(t *testing.T) {
 	}
 }
 
-// TestChangesAsIproute2 compares what the kernel is asked to change.
+// TestChangesAsIproute2 compares the kernel requests that change something with
+// rdma's.
 func TestChangesAsIproute2(t *testing.T) {
 	r := newIproute2(t)
 	for line, since := range map[string]version{
@@ -231,7 +232,7 @@ func TestChangesAsIproute2(t *testing.T) {
 	}
 }
 
-// changing are the requests that ask for more than to tell something.
+// changing returns the requests that change something.
 func changing(requests []netlinkrdma.Request) []netlinkrdma.Request {
 	return slices.DeleteFunc(slices.Clone(requests), func(r netlinkrdma.Request) bool {
 		return bytes.IndexByte([]byte{abi.RDMA_NLDEV_CMD_GET, abi.RDMA_NLDEV_CMD_PORT_GET, abi.RDMA_NLDEV_CMD_SYS_GET}, byte(r.Op)) >= 0

@@ -86,9 +86,9 @@ func lacks(t *testing.T, what string) {
 	t.Skip("missing: ", what)
 }
 
-// run is what rdma prints of this kernel, and whether it failed. As text it is
-// that of newer ones, which 6.1 prints with -p; as JSON that of 6.1, without the
-// line breaks of newer ones.
+// run returns the output of rdma on this kernel, and whether rdma failed. Text is
+// normalized to that of newer versions, which 6.1 prints with -p; JSON to that of
+// 6.1, without the line breaks of newer versions.
 func (r *iproute2) run(t *testing.T, kernel *nltest.Kernel, line string) (out string, failed bool) {
 	t.Helper()
 	if !strings.Contains(line, "-j") {
@@ -133,7 +133,7 @@ func (r *iproute2) serve(c net.Conn) {
 const (
 	nldevType   = abi.RDMA_NL_NLDEV << 10
 	headerSize  = 16
-	messageFail = 2 // NLMSG_ERROR, also what acknowledges
+	messageFail = 2 // NLMSG_ERROR, also the type of acknowledgements
 	messageDone = 3
 	flagMulti   = 2
 	flagDump    = 0x300

@@ -35,10 +35,11 @@ or let rdmalink do that: leave out --keep-netdev
 	}
 }
 
-// randomPart is what differs from run to run in the notes.
+// randomPart matches the part of the notes that is random.
 var randomPart = regexp.MustCompile(`02(:[0-9a-f]{2}){5}`)
 
-// TestAddMakesReady: only what is missing is set, and add tells how to undo it.
+// TestAddMakesReady checks that add sets only missing properties, and prints how to
+// undo each change.
 func TestAddMakesReady(t *testing.T) {
 	const (
 		mac  = "hardware address set to MAC; the kernel can't make it zero again, and lo needs none to work as before"
@@ -92,8 +93,8 @@ func TestAddMakesReady(t *testing.T) {
 	}
 }
 
-// TestAddAfterMAC: siw reads the hardware address when a link is added, so the
-// link that stays is the one added after the change.
+// TestAddAfterMAC checks that the remaining link was added after the change,
+// because siw reads the hardware address when a link is added.
 func TestAddAfterMAC(t *testing.T) {
 	tool, kernel, nets := clitest.Machine()
 	before := len(kernel.Requests)
@@ -112,8 +113,8 @@ func TestAddAfterMAC(t *testing.T) {
 	}
 }
 
-// TestAddLeavesNothing: what was set is undone when the link can't be added, or
-// when a later change fails. lo is not touched before the trial.
+// TestAddLeavesNothing checks that changes are undone if the link can't be added,
+// or if a later change fails, and that lo is unchanged before the trial.
 func TestAddLeavesNothing(t *testing.T) {
 	refused := func(k *nltest.Kernel, _ *hosttest.Netdevs) {
 		k.Fail = map[uint16]error{abi.RDMA_NLDEV_CMD_NEWLINK: syscall.EPERM}
@@ -158,7 +159,8 @@ func TestAddLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestNoAddressFree: another network would hide hosts.
+// TestNoAddressFree checks that add uses no address of another network, which would
+// hide hosts.
 func TestNoAddressFree(t *testing.T) {
 	tool, _, nets := clitest.Machine()
 	for a := fixNet.Addr(); fixNet.Contains(a); a = a.Next() {
@@ -170,7 +172,7 @@ func TestNoAddressFree(t *testing.T) {
 	}
 }
 
-// TestAddInBatch: the flag of one line does not hold for the next.
+// TestAddInBatch checks that the flag of one line does not apply to the next.
 func TestAddInBatch(t *testing.T) {
 	tool, kernel, nets := clitest.Machine()
 	tool.Stdin = strings.NewReader("add siw1 type siw netdev bare --keep-netdev\ndel siw1\nadd rxe1 type rxe netdev bare\nadd siw2 type siw netdev lo\n")
@@ -219,7 +221,7 @@ func TestAddAndDelete(t *testing.T) {
 	}
 }
 
-// TestErrors holds the exact words of every refusal.
+// TestErrors checks the text of every error.
 func TestErrors(t *testing.T) {
 	const permission = "needs CAP_NET_ADMIN in the initial user namespace (run as root, or setcap cap_net_admin+ep): operation not permitted\n"
 	for _, test := range []struct {

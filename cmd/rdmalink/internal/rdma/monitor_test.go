@@ -57,8 +57,7 @@ func monitored(t *testing.T, line string, events []netlinkrdma.Event) clitest.Re
 	return clitest.Result{Code: code, Out: stdout.String(), Err: stderr.String()}
 }
 
-// sending is a kernel with events for who subscribes, and an interrupt after
-// them.
+// sending is a kernel that sends events to subscribers, and then interrupts.
 type sending struct {
 	*nltest.Kernel
 	netlinkrdma.Subscription
@@ -128,7 +127,8 @@ func TestMonitorAsIproute2(t *testing.T) {
 	}
 }
 
-// TestMonitorLoses: it says so and goes on.
+// TestMonitorLoses checks that lost events are reported, and that monitor
+// continues.
 func TestMonitorLoses(t *testing.T) {
 	got := monitored(t, "-j monitor", make([]netlinkrdma.Event, 100))
 	if got.Code != 0 || strings.Count(got.Out, "\n") != 16 || !strings.Contains(got.Err, "rdmalink: note: wait for an event of an RDMA device: events were lost (list the devices and ports again)") {

@@ -101,8 +101,8 @@ func TestSetFRMRPoolsErrors(t *testing.T) {
 	}
 }
 
-// TestFRMRPoolsAsIproute2: where rdma knows of them it prints the same, and asks
-// the kernel for the same changes.
+// TestFRMRPoolsAsIproute2 compares output and requests with rdma's, if rdma
+// supports pools.
 func TestFRMRPoolsAsIproute2(t *testing.T) {
 	r := newIproute2(t)
 	if r.version.before(7, 1) {

@@ -51,8 +51,7 @@ const (
 	count7 = "7: mlx5_0: pd 2 cm_id 8589934592 \n"
 )
 
-// TestResourceTwoDevices: each object is printed once, those of a device
-// together.
+// TestResourceTwoDevices checks that each object is printed once, grouped by device.
 func TestResourceTwoDevices(t *testing.T) {
 	tool, kernel := clitest.Resources()
 	kernel.Objects[0] = nltest.Objects{QP: []netlinkrdma.QP{{Port: 1, LQPN: 3, Type: 2}, {LQPN: 4, Type: 2}}}
@@ -71,7 +70,8 @@ type countedFS struct {
 
 func (c countedFS) Open(name string) (fs.File, error) { *c.opened++; return c.FS.Open(name) }
 
-// TestResourceOwnersOnce: thousands of objects may be of one process.
+// TestResourceOwnersOnce checks that the name of an owner is read once, because
+// thousands of objects may belong to one process.
 func TestResourceOwnersOnce(t *testing.T) {
 	tool, _ := clitest.Resources()
 	opened := 0
@@ -81,7 +81,8 @@ func TestResourceOwnersOnce(t *testing.T) {
 	}
 }
 
-// TestResourceOfProcess: the kernel names threads, and a filter takes a process too.
+// TestResourceOfProcess checks that the filter pid accepts a process too, although
+// the kernel reports threads.
 func TestResourceOfProcess(t *testing.T) {
 	for line, want := range map[string]string{
 		"res show qp pid 5":   qp17,
@@ -212,7 +213,7 @@ func TestResourceJSON(t *testing.T) {
 	}
 }
 
-// TestResourceDriver: the driver's own part is asked for, and shown, with -dd.
+// TestResourceDriver checks that -dd requests and prints the driver's attributes.
 func TestResourceDriver(t *testing.T) {
 	line := strings.TrimSuffix(qp17, "\n")
 	for flags, want := range map[string]string{
@@ -256,7 +257,7 @@ func TestResourceRaw(t *testing.T) {
 	}
 }
 
-// TestResourceNoRaw: when no device has raw data, that is an error.
+// TestResourceNoRaw checks the error if no device has raw data.
 func TestResourceNoRaw(t *testing.T) {
 	tool, _ := clitest.Resources()
 	want := clitest.Result{Code: 1, Out: "[]\n", Err: "rdmalink: list the raw SRQs of siw0: the driver gives no raw data of its objects: invalid argument\n"}
@@ -293,7 +294,7 @@ func TestResourceErrors(t *testing.T) {
 	}
 }
 
-// TestResourceFails: what was printed before stays whole, as JSON too.
+// TestResourceFails checks that output before an error stays complete, also as JSON.
 func TestResourceFails(t *testing.T) {
 	tool, kernel := clitest.Resources()
 	kernel.Fail = map[uint16]error{abi.RDMA_NLDEV_CMD_RES_CQ_GET: syscall.EPERM}
@@ -315,7 +316,8 @@ func TestResourceWhileDeviceGoes(t *testing.T) {
 	}
 }
 
-// TestResourceDeviceNamedAsKind: one word that is a device means it.
+// TestResourceDeviceNamedAsKind checks that a single word that names a device means
+// the device.
 func TestResourceDeviceNamedAsKind(t *testing.T) {
 	tool, kernel := clitest.Resources()
 	kernel.Devices[0].Name = "qp"
@@ -332,8 +334,8 @@ func TestResourceHelp(t *testing.T) {
 	}
 }
 
-// plainMachine is that machine without what rdma, or that of 6.1, is known to
-// print otherwise (docs/rdma-differences.md).
+// plainMachine is clitest.Resources without objects that rdma, or rdma 6.1, is known
+// to print differently (docs/rdma-differences.md).
 func plainMachine() (*cli.Tool, *nltest.Kernel) {
 	tool, kernel := clitest.Resources()
 	o := kernel.Objects[7]
@@ -349,12 +351,12 @@ func plainMachine() (*cli.Tool, *nltest.Kernel) {
 // machine, and 6.1 prints it from a buffer that is gone.
 var anyComm = regexp.MustCompile(`comm (a reader|\S+) |,\s*"comm": ?"[^"]*"`)
 
-// rdmaPollContexts are rdma's words, in the order of older kernels, and what they
-// should be.
+// rdmaPollContexts replaces rdma's words, which follow the order of older kernels,
+// with the right ones.
 var rdmaPollContexts = strings.NewReplacer("UNBOUND_WORKQUEUE", "DIRECT", "WORKQUEUE", "UNBOUND_WORKQUEUE", "SOFTIRQ", "WORKQUEUE", "DIRECT", "SOFTIRQ")
 
-// TestResourceAsIproute2 has rdma print the same, of objects such as no soft
-// driver has too.
+// TestResourceAsIproute2 compares the output with rdma's, also for objects that no
+// soft driver has.
 func TestResourceAsIproute2(t *testing.T) {
 	r := newIproute2(t)
 	var lines []string
@@ -377,8 +379,8 @@ func TestResourceAsIproute2(t *testing.T) {
 	}
 }
 
-// TestResourceDriverAsIproute2: numbers of a driver's own are right in rdma's
-// text alone.
+// TestResourceDriverAsIproute2 compares the numbers of driver attributes, which are
+// right only in rdma's text.
 func TestResourceDriverAsIproute2(t *testing.T) {
 	r := newIproute2(t)
 	for _, line := range []string{"-dd res show qp lqpn 17", "-dd res show qp link mlx5_0/1"} {
@@ -392,8 +394,8 @@ func TestResourceDriverAsIproute2(t *testing.T) {
 	}
 }
 
-// TestResourceDriverLinesAsIproute2: rdma breaks the driver's part where it gets
-// longer than a number of bytes.
+// TestResourceDriverLinesAsIproute2 compares the places where rdma breaks long lines
+// of driver attributes.
 func TestResourceDriverLinesAsIproute2(t *testing.T) {
 	r := newIproute2(t)
 	for length := 30; length <= 36; length++ { // two of 33 are 80 bytes

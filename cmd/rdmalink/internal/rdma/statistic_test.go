@@ -21,8 +21,8 @@ import (
 	"github.com/goverbs/goverbs/netlinkrdma/nltest"
 )
 
-// statTexts are what is printed of statMachine. Where rdma can, it is asked too
-// (TestStatisticAsIproute2).
+// statTexts maps lines to their output on clitest.Statistics.
+// TestStatisticAsIproute2 compares it with rdma's.
 const (
 	port1 = "link mlx5_0/1 \n    rx_write_requests 9223372036854775808 \n    out_of_buffer 0 \n    cc_rx_ce_pkts 3 \n"
 	port2 = "link mlx5_0/2 \n    rx_write_requests 5 \n"
@@ -108,8 +108,8 @@ func TestStatistic(t *testing.T) {
 	}
 }
 
-// TestStatisticModes: a kernel that does not tell of optional counters, and one
-// that has them off.
+// TestStatisticModes checks a kernel that does not report optional counters, and
+// one with all of them off.
 func TestStatisticModes(t *testing.T) {
 	for want, o := range map[string]netlinkrdma.Opt[bool]{
 		"link mlx5_0/1 mode qp auto pid on \n":                       {},
@@ -125,7 +125,8 @@ func TestStatisticModes(t *testing.T) {
 	}
 }
 
-// statSet is a line that changes something, and what a further one shows then.
+// statSet is a line that changes a setting, and the output of another line
+// afterwards.
 type statSet struct{ line, show, want, unlike string }
 
 const auto2 = "link mlx5_0/2 mode qp auto "
@@ -235,7 +236,7 @@ func TestStatisticErrors(t *testing.T) {
 	}
 }
 
-// TestStatisticPermission: what sets something says which privilege it needs.
+// TestStatisticPermission checks that errors name the missing privilege.
 func TestStatisticPermission(t *testing.T) {
 	for _, line := range []string{
 		"stat qp set link mlx5_0/2 auto type on", "stat qp bind link mlx5_0/2 lqpn 17", "stat qp bind link mlx5_0/2 lqpn 17 cntn 3",
@@ -249,8 +250,8 @@ func TestStatisticPermission(t *testing.T) {
 	}
 }
 
-// TestStatisticFails: JSON stays whole, and a device that goes is no error
-// unless it was asked for.
+// TestStatisticFails checks that JSON stays valid, and that a device that is
+// removed is no error unless it was named.
 func TestStatisticFails(t *testing.T) {
 	lines := []string{"-j stat", "-j stat mode", "-j stat qp mode", "-j stat qp", "-j stat mr"}
 	for _, line := range lines {
@@ -308,7 +309,7 @@ var statDifferences = []struct {
 
 func thisProcess() (*cli.Tool, *nltest.Kernel) { return clitest.Statistics(uint32(os.Getpid())) }
 
-// TestStatisticAsIproute2 has rdma print the same.
+// TestStatisticAsIproute2 compares the output with rdma's.
 func TestStatisticAsIproute2(t *testing.T) {
 	r := newIproute2(t)
 	for line := range statTexts {
@@ -337,7 +338,8 @@ func TestStatisticAsIproute2(t *testing.T) {
 	}
 }
 
-// TestStatisticSetsAsIproute2 compares what the kernel is asked to change.
+// TestStatisticSetsAsIproute2 compares the kernel requests that change something
+// with rdma's.
 func TestStatisticSetsAsIproute2(t *testing.T) {
 	r := newIproute2(t)
 	for _, test := range statSets {
@@ -357,8 +359,8 @@ func TestStatisticSetsAsIproute2(t *testing.T) {
 	}
 }
 
-// changes are the requests that set something, with their attributes in order
-// and without one that is off, which is the same as none.
+// changes returns the requests that change something, with their attributes in
+// order and without an attribute that is off, which is the default.
 func changes(kernel *nltest.Kernel) []netlinkrdma.Request {
 	all := slices.Clone(kernel.Requests)
 	all = slices.DeleteFunc(all, func(r netlinkrdma.Request) bool {

@@ -229,9 +229,9 @@ func (l requests) Next(ctx context.Context) (*request, error) {
 	}, nil
 }
 
-// info is the one message of the protocol: where the client's buffer is.
-// On the wire its fields are big-endian and follow each other without a gap.
-// In the server's answers they mean nothing.
+// info is the only message of the protocol: the location of the client's buffer. On
+// the wire its fields are big-endian, without gaps. The server's answers leave them
+// undefined.
 type info struct {
 	addr uint64
 	rkey uint32

@@ -21,7 +21,7 @@ func TestRpingInfo(t *testing.T) {
 	}
 }
 
-// TestFillPing holds lines that librdmacm's rping printed.
+// TestFillPing compares the data with lines that librdmacm's rping printed.
 func TestFillPing(t *testing.T) {
 	for n, want := range map[int]string{
 		0:          "rdma-ping-0: ABCDEFGHIJKLMNOPQRSTUVWXYZ[\\]^_`abcdefghijklmnopqr",

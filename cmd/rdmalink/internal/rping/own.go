@@ -126,7 +126,7 @@ func (c *ownConn) want(ctx context.Context, typ rdmacm.EventType) error {
 	return nil
 }
 
-// established has the end of the connection noticed from now on.
+// established starts to watch for the end of the connection.
 func (c *ownConn) established() {
 	ctx, cancel := context.WithCancel(context.Background())
 	c.unwatch = cancel

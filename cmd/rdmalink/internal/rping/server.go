@@ -60,8 +60,8 @@ func (r *session) listenAddress() string {
 // mostClients is how many clients are served at a time. Others are refused.
 const mostClients = 256
 
-// serveAll serves clients side by side; a failure is the matter of one of them,
-// unless it is the listener's.
+// serveAll serves clients concurrently. The failure of a client does not affect the
+// others, unlike one of the listener.
 func (r *session) serveAll(ctx context.Context, l listener) error {
 	ctx, stop := context.WithCancel(ctx)
 	var clients sync.WaitGroup

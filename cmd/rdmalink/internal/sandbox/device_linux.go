@@ -136,7 +136,7 @@ var eventFDs = map[[3]uint16]bool{
 func (c *call) ioctl() result {
 	d, ok := find[*device](c, c.fd(0))
 	if !ok {
-		return goOn
+		return resume
 	}
 	q, err := parse(c.process, c.Args[2])
 	if err != nil {
@@ -194,8 +194,8 @@ func (c *call) handOver(e *events, q *request) error {
 	return nil
 }
 
-// take is a command that comes by write(2): a doorbell, or an arming. The answer goes
-// behind the command first, which is the only place that the kernel's side knows.
+// take carries out a command that comes by write(2): a doorbell, or an arming. The reply is
+// first written behind the command, the only place that the kernel's side knows.
 func (d *device) take(c *call, b []byte) result {
 	const header = 8
 	if len(b) < header {

@@ -190,7 +190,7 @@ func (c *call) fstat() result { return c.fstatTo(1) }
 func (c *call) fstatTo(to int) result {
 	f, ok := find[file](c, c.fd(0))
 	if !ok {
-		return goOn
+		return resume
 	}
 	var st unix.Stat_t
 	f.node().stat(&st)
@@ -200,7 +200,7 @@ func (c *call) fstatTo(to int) result {
 func (c *call) statxFile() result {
 	f, ok := find[file](c, c.fd(0))
 	if !ok {
-		return goOn
+		return resume
 	}
 	st := unix.Statx_t{Mask: unix.STATX_BASIC_STATS}
 	f.node().statx(&st)
@@ -218,7 +218,7 @@ const longest = 1 << 20
 func (c *call) writeFile() result {
 	f, ok := find[file](c, c.fd(0))
 	if !ok {
-		return goOn
+		return resume
 	}
 	w, ok := f.(writer)
 	if !ok || c.Args[2] > longest {
@@ -235,7 +235,7 @@ func (c *call) writeFile() result {
 func (c *call) writevFile() result {
 	f, ok := find[file](c, c.fd(0))
 	if !ok {
-		return goOn
+		return resume
 	}
 	w, ok := f.(writer)
 	if !ok {
@@ -280,7 +280,7 @@ type vector struct{ Base, Length uint64 }
 func (c *call) readFile() result {
 	f, ok := find[file](c, c.fd(0))
 	if !ok {
-		return goOn
+		return resume
 	}
 	if s, ok := f.(*socket); ok {
 		return s.receive(c, message{base: c.Args[1], room: c.Args[2]})
@@ -292,18 +292,18 @@ func (c *call) readFile() result {
 func (c *call) mmap() result {
 	d, ok := find[*device](c, c.fd(4))
 	if !ok {
-		return goOn
+		return resume
 	}
 	if err := d.mapped(int64(c.Args[5]), int(c.Args[1])); err != nil {
 		return failed(err)
 	}
-	return goOn
+	return resume
 }
 
 // dup gives the copy a number whose calls come here, too.
 func (c *call) dup() result {
 	if _, ok := find[file](c, c.fd(0)); !ok {
-		return goOn
+		return resume
 	}
 	pidfd, err := unix.PidfdOpen(c.leader(), 0)
 	if err != nil {

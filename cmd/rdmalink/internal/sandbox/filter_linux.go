@@ -2,9 +2,9 @@ package sandbox
 
 import "golang.org/x/sys/unix"
 
-// Descriptors of ours whose calls the supervisor sees have numbers from firstFD on, because
-// a filter can compare numbers and nothing else of a descriptor. Numbers below 1024 come
-// first: select(2) takes no others.
+// Descriptors of the sandbox have numbers from firstFD on, because a filter can only
+// compare the number of a descriptor. Numbers below 1024 are used first, because select(2)
+// supports no others.
 const (
 	firstFD = 900
 	lastFD  = 1<<20 - 1

@@ -22,7 +22,7 @@ const stage = "RDMALINK_SANDBOX_SOCKET"
 // launched is a process that is under the filter and waits for leave to become the command.
 type launched struct {
 	process  int
-	thread   int // of the process: the one that becomes the command
+	thread   int // of the process: the thread that becomes the command
 	listener int // the descriptor of its notifications
 	socket   *os.File
 }

@@ -77,7 +77,8 @@ func inject(listener int, a *addFD) (int, error) {
 	return int(fd), nil
 }
 
-// wakeHere has the kernel run the supervisor where the caller ran: they take turns.
+// wakeHere makes the kernel run the supervisor on the caller's CPU, because they take
+// turns.
 func wakeHere(listener int) {
 	_, _, _ = unix.Syscall(unix.SYS_IOCTL, uintptr(listener), ioctlSetFlags, unix.SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP)
 }

@@ -41,7 +41,7 @@ type machine struct {
 // verbsDevice is a device and its node.
 type verbsDevice struct {
 	netlinkrdma.Device
-	char netlinkrdma.CharDev // as the host has it
+	char netlinkrdma.CharDev // as on the host
 	n    uint32              // uverbsN
 }
 

@@ -17,11 +17,11 @@ type options struct {
 	command []string
 }
 
-// kinds are the devices that there are models of. mlx5-ib is mlx5 on InfiniBand. mlx5-old is mlx5 with the first kernels that
-// had it: registers that are there from the start, and completions of version 0.
+// kinds lists the devices that have models. mlx5-ib is mlx5 on InfiniBand. mlx5-old is mlx5 with its first kernels:
+// registers that exist from the start, and completions of version 0.
 var kinds = []string{"rxe", "siw", "erdma", "mlx5", "mlx5-ib", "mlx5-old"}
 
-// withRegisters are those that programs ring by a store.
+// withRegisters lists the devices whose doorbells are stores by the program.
 var withRegisters = []string{"erdma", "mlx5", "mlx5-ib", "mlx5-old"}
 
 const mostHosts = 64

@@ -56,7 +56,7 @@ func (c *call) path(dirfd int32, arg int) (path string, covers bool) {
 // behind returns the place where the sandbox keeps the file that it shows at a path.
 func (c *call) behind(path string) string { return c.machine().behind(path) }
 
-// machine is the one that the process runs on.
+// machine is the machine that the process runs on.
 func (c *call) machine() *machine {
 	return c.hosts[hostNumber(c.getenv(hostVariable), len(c.hosts))-1]
 }
@@ -69,7 +69,7 @@ func (c *call) openat() result { return c.openPath(c.fd(0), 1, int(c.Args[2])) }
 func (c *call) openat2() result {
 	how, err := get[unix.OpenHow](c.process, c.Args[2])
 	if err != nil {
-		return goOn
+		return resume
 	}
 	return c.openPath(c.fd(0), 1, int(how.Flags))
 }
@@ -77,7 +77,7 @@ func (c *call) openat2() result {
 func (c *call) openPath(dirfd int32, arg, flags int) result {
 	path, ok := c.path(dirfd, arg)
 	if !ok {
-		return goOn
+		return resume
 	}
 	if is, ok := c.machine().nodes[path]; ok && flags&unix.O_PATH == 0 {
 		return c.openNode(is, flags)
@@ -113,7 +113,7 @@ func (c *call) itself(fd, path, flags int) bool {
 func (c *call) statPath(dirfd int32, arg, to, flags int) result {
 	path, ok := c.path(dirfd, arg)
 	if !ok {
-		return goOn
+		return resume
 	}
 	var st unix.Stat_t
 	if err := unix.Fstatat(unix.AT_FDCWD, c.behind(path), &st, flags&unix.AT_SYMLINK_NOFOLLOW); err != nil {
@@ -132,7 +132,7 @@ func (c *call) statx() result {
 	}
 	path, ok := c.path(c.fd(0), 1)
 	if !ok {
-		return goOn
+		return resume
 	}
 	if err := unix.Statx(unix.AT_FDCWD, c.behind(path), int(c.Args[2]), int(c.Args[3]), &st); err != nil {
 		return failed(err)
@@ -146,11 +146,11 @@ func (c *call) statx() result {
 func (c *call) access() result    { return c.accessPath(unix.AT_FDCWD, 0) }
 func (c *call) faccessat() result { return c.accessPath(c.fd(0), 1) }
 
-// accessPath asks for no more than that the path is there: the nodes are open to all.
+// accessPath only checks that the path exists, because the nodes are accessible to all.
 func (c *call) accessPath(dirfd int32, arg int) result {
 	path, ok := c.path(dirfd, arg)
 	if !ok {
-		return goOn
+		return resume
 	}
 	return done(0, unix.Access(c.behind(path), unix.F_OK))
 }
@@ -161,7 +161,7 @@ func (c *call) readlinkat() result { return c.readlinkPath(c.fd(0), 1) }
 func (c *call) readlinkPath(dirfd int32, arg int) result {
 	path, ok := c.path(dirfd, arg)
 	if !ok {
-		return goOn
+		return resume
 	}
 	b := make([]byte, unix.PathMax)
 	n, err := unix.Readlink(c.behind(path), b)
@@ -175,7 +175,7 @@ func (c *call) readlinkPath(dirfd int32, arg int) result {
 // xattr answers that files of the sandbox's have no extended attributes, which ls asks for.
 func (c *call) xattr() result {
 	if _, ok := c.path(unix.AT_FDCWD, 0); !ok {
-		return goOn
+		return resume
 	}
 	return result{errno: syscall.EOPNOTSUPP}
 }

@@ -94,7 +94,8 @@ var mlx5Variants = []struct {
 		"raw_qp_ex_with_attr", "test_rss_traffic."}},
 }
 
-// TestPeerTestsOfVariants: on mlx5's other devices the tests end as on mlx5, but for a few.
+// TestPeerTestsOfVariants checks that the tests have the same results on mlx5's other devices
+// as on mlx5, with a few exceptions.
 func TestPeerTestsOfVariants(t *testing.T) {
 	long(t)
 	need(t, python)
@@ -124,8 +125,8 @@ func TestPeerTestsOfVariants(t *testing.T) {
 	}
 }
 
-// TestPeerTable: on soft RoCE and soft iWARP each test ends as on those of Linux 6.12, which
-// another table has.
+// TestPeerTable checks that the results on soft RoCE and soft iWARP equal those on Linux 6.12,
+// which another table holds.
 func TestPeerTable(t *testing.T) {
 	linux, err := os.ReadFile("../../../../test/peers.tsv")
 	if err != nil {
@@ -154,7 +155,7 @@ func TestPeerTable(t *testing.T) {
 	}
 }
 
-// TestPeerCounts: docs/sandbox.md says of how many tests the table has ok.
+// TestPeerCounts checks the number of passing tests in docs/sandbox.md.
 func TestPeerCounts(t *testing.T) {
 	page, err := os.ReadFile("../../../../docs/sandbox.md")
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/goverbs/goverbs/mmap"
 )
 
-// TestProcessMemory: memory of a process is read and written, and none of a process that was closed.
+// TestProcessMemory checks reads and writes of a process's memory, and that they fail after close.
 func TestProcessMemory(t *testing.T) {
 	r, err := mmap.Anonymous(os.Getpagesize(), nil)
 	if err != nil {
@@ -99,8 +99,8 @@ func TestProcessEnded(t *testing.T) {
 	}
 }
 
-// TestAcceptNobody: by the time that a call is received its caller may have been killed, and the
-// number of its thread be another's, here the test's own.
+// TestAcceptNobody checks a call whose caller was killed before the call was received, and whose
+// thread number was reused; here it is the test's own.
 func TestAcceptNobody(t *testing.T) {
 	c := exec.Command("true")
 	c.Args = []string{"true"}

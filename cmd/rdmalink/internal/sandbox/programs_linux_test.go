@@ -94,8 +94,8 @@ func inside(t *testing.T, options []string, words ...string) (string, error) {
 	return string(text), err
 }
 
-// long leaves a test of many seconds to make sandbox, which is a row of make test, and has it run
-// beside others: most of the time it waits.
+// long skips a test of many seconds outside make sandbox, which is a row of make test, and otherwise
+// runs it in parallel, because it mostly waits.
 func long(t *testing.T) {
 	t.Helper()
 	if os.Getenv("CI") == "" {
@@ -157,7 +157,7 @@ var nextPort = func() *atomic.Uint32 {
 	return &n
 }()
 
-// TestDevinfo: C's program finds the device by netlink, and opens and queries it.
+// TestDevinfo checks that C's program finds the device by netlink, and opens and queries it.
 func TestDevinfo(t *testing.T) {
 	for kind, want := range map[string][]string{
 		"rxe":      {"hca_id:\trxe0", "transport:\t\t\tInfiniBand (0)", "max_qp_wr:\t\t\t1048576", "PORT_ACTIVE", "::ffff:198.51.100.1, RoCE v2"},
@@ -179,8 +179,7 @@ func TestDevinfo(t *testing.T) {
 	}
 }
 
-// TestPingpong: rc, uc, ud and srq, waiting for events and polling. -c has both ends check
-// the data.
+// TestPingpong runs rc, uc, ud and srq, with events and polling. With -c both ends check the data.
 func TestPingpong(t *testing.T) {
 	long(t)
 	for _, kind := range []string{"rxe", "mlx5", "mlx5-old"} {
@@ -192,8 +191,8 @@ func TestPingpong(t *testing.T) {
 	}
 }
 
-// TestShortMessages: an mlx5 device puts short messages into completions, of 64 bytes or of
-// 128, from where libmlx5 has to copy them. The device leaves the receives as they are.
+// TestShortMessages checks that an mlx5 device puts short messages into completions, of 64 bytes or of
+// 128, from which libmlx5 has to copy them. The device leaves the receives unchanged.
 func TestShortMessages(t *testing.T) {
 	long(t)
 	for _, sizes := range []string{"64 -s 1", "64 -s 32", "64 -s 33", "128 -s 32", "128 -s 64", "128 -s 65"} {
@@ -204,7 +203,7 @@ func TestShortMessages(t *testing.T) {
 	}
 }
 
-// TestInfiniBand: addresses are LIDs, with and without a GRH.
+// TestInfiniBand checks addressing by LIDs, with and without a GRH.
 func TestInfiniBand(t *testing.T) {
 	long(t)
 	own := rdmalink(t)
@@ -226,7 +225,7 @@ func TestInfiniBand(t *testing.T) {
 	}
 }
 
-// TestXRC: receives of one process that several peers' QPs share, with names of SRQs in requests.
+// TestXRC checks receives that the QPs of several peers share, with the numbers of SRQs in requests.
 func TestXRC(t *testing.T) {
 	long(t)
 	need(t, "ibv_xsrq_pingpong")
@@ -241,7 +240,7 @@ func TestXRC(t *testing.T) {
 	}
 }
 
-// TestXRCPrograms: librdmacm's programs that connect XRC, and ours, both ways.
+// TestXRCPrograms runs librdmacm's programs that connect XRC, and ours, in both roles.
 func TestXRCPrograms(t *testing.T) {
 	long(t)
 	need(t, "rdma_xserver")
@@ -268,7 +267,7 @@ func pingpong(t *testing.T, kind, line string) {
 	}
 }
 
-// TestRping: on both transports, with the server on all addresses and with two hosts.
+// TestRping runs rping on both transports, with the server on all addresses and with two hosts.
 func TestRping(t *testing.T) {
 	long(t)
 	need(t, "rping")
@@ -312,8 +311,8 @@ func perftestScript(server, client string) string {
 	return fmt.Sprintf("(%s || kill $$) & until %s; do [ $? -lt 128 ] && kill -0 $! || exit 1; done; wait $!", server, client)
 }
 
-// TestPerftest: sends, writes, reads and atomics, polled and with events; on siw and eRDMA
-// through rdma_cm. Latencies are polled on mlx5: with -e perftest takes the next event for that of its
+// TestPerftest runs sends, writes, reads and atomics, with polling and with events; on siw and eRDMA
+// through rdma_cm. Latencies on mlx5 only poll: with -e perftest takes the next event for that of its
 // own send (perftest#127).
 func TestPerftest(t *testing.T) {
 	long(t)

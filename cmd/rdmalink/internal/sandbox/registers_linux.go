@@ -50,7 +50,7 @@ func (r *registers) trap(key int64) {
 	r.pages = append(r.pages, &registerPage{key: key})
 }
 
-// add has a page looked at from now on.
+// add starts polling a page.
 func (r *registers) add(key int64, page *mmap.Region) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -15,7 +15,8 @@ type memory interface {
 	write(addr uint64, b []byte) error
 }
 
-// request is an RDMA_VERBS_IOCTL of a process's, and its twin on memory of ours.
+// request is an RDMA_VERBS_IOCTL of a process, with a copy in the supervisor's
+// memory.
 type request struct {
 	*ioctl.Request
 	addr   uint64 // of the header
@@ -30,7 +31,7 @@ const (
 	attrSize   = 16
 )
 
-// parse reads a request. Errors are those of the kernel's dispatcher.
+// parse reads a request. It returns the same errors as the kernel's dispatcher.
 func parse(m memory, addr uint64) (*request, error) {
 	q := &request{addr: addr, outs: make(map[int][]byte)}
 	if err := m.read(addr, abi.Bytes(&q.header)); err != nil {

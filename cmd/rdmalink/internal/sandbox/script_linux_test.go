@@ -15,7 +15,7 @@ import (
 // TestScript runs the same script with rdma-core's providers and with ours, and compares the
 // data exchanged with driver and device. When polling, the sandbox sees only some of the stores
 // to registers; when trapping, it sees all. libmlx5 puts short messages in completions unless
-// told otherwise by its environment.
+// its environment disables that.
 func TestScript(t *testing.T) {
 	long(t)
 	const root = "../../../../"
@@ -127,7 +127,7 @@ func compared(t *testing.T, a, b string) (string, error) {
 	return out.String(), err
 }
 
-// TestDiff: addresses, keys and numbers may differ, nothing else.
+// TestDiff checks that only addresses, keys and numbers may differ.
 func TestDiff(t *testing.T) {
 	const line = "1 qp.send%q7 sqe op=SEND qpn=%q7 length=64 sge0.addr=@0x7f3a sge0.key=#0x100\n"
 	a := recorded(t, line)

@@ -33,7 +33,7 @@ type waiting struct {
 type message struct {
 	base, room       uint64 // a buffer, or
 	vectors, count   uint64
-	name, nameLength uint64 // where the sender goes, and how long it is
+	name, nameLength uint64 // the address and length of the sender
 
 	header uint64 // the address of struct msghdr
 	flags  int
@@ -75,7 +75,7 @@ func (c *call) bind() result { return c.option() }
 // option accepts all options of a socket of the sandbox.
 func (c *call) option() result {
 	if _, ok := find[*socket](c, c.fd(0)); !ok {
-		return goOn
+		return resume
 	}
 	return result{}
 }
@@ -85,7 +85,7 @@ func (c *call) setsockopt() result { return c.option() }
 // getsockopt answers that a buffer is large, and no to all else.
 func (c *call) getsockopt() result {
 	if _, ok := find[*socket](c, c.fd(0)); !ok {
-		return goOn
+		return resume
 	}
 	var v uint32
 	switch int(c.Args[2]) {
@@ -107,7 +107,7 @@ func (c *call) getsockopt() result {
 func (c *call) getsockname() result {
 	s, ok := find[*socket](c, c.fd(0))
 	if !ok {
-		return goOn
+		return resume
 	}
 	return done(0, s.writeName(c, message{name: c.Args[1], nameLength: c.Args[2]}, s.port))
 }
@@ -133,7 +133,7 @@ func (c *call) sendto() result {
 	s, ok := find[*socket](c, c.fd(0))
 	switch {
 	case !ok:
-		return goOn
+		return resume
 	case c.Args[2] > longest:
 		return result{errno: syscall.EMSGSIZE}
 	}
@@ -147,7 +147,7 @@ func (c *call) sendto() result {
 func (c *call) sendmsg() result {
 	s, ok := find[*socket](c, c.fd(0))
 	if !ok {
-		return goOn
+		return resume
 	}
 	h, err := get[messageHdr](c.process, c.Args[1])
 	if err != nil {
@@ -197,7 +197,7 @@ func (s *socket) take(c *call, b []byte) result {
 func (c *call) recvfrom() result {
 	s, ok := find[*socket](c, c.fd(0))
 	if !ok {
-		return goOn
+		return resume
 	}
 	return s.receive(c, message{base: c.Args[1], room: c.Args[2], flags: int(c.Args[3]),
 		name: c.Args[4], nameLength: c.Args[5]})
@@ -206,7 +206,7 @@ func (c *call) recvfrom() result {
 func (c *call) recvmsg() result {
 	s, ok := find[*socket](c, c.fd(0))
 	if !ok {
-		return goOn
+		return resume
 	}
 	h, err := get[messageHdr](c.process, c.Args[1])
 	if err != nil {

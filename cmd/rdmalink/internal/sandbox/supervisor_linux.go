@@ -110,8 +110,8 @@ func (s *supervisor) accept(n notification) (*call, error) {
 	return c, err
 }
 
-// waits reports whether the caller still waits for an answer. Until it does no more, the
-// numbers of its thread and its process are theirs.
+// waits reports whether the caller still waits for a reply. As long as it does, the numbers
+// of its thread and its process are not reused.
 func (c *call) waits() bool { return valid(c.listener, c.ID) == nil }
 
 // owner opens the process that the calling thread belongs to.
@@ -129,13 +129,13 @@ func (c *call) owner() (*process, error) {
 
 // result is an answer.
 type result struct {
-	value int64
-	errno syscall.Errno
-	goOn  bool // have the kernel carry it out
-	later bool // the reply is sent later
+	value  int64
+	errno  syscall.Errno
+	resume bool // have the kernel carry it out
+	later  bool // the reply is sent later
 }
 
-var goOn = result{goOn: true}
+var resume = result{resume: true}
 
 // failed is a call that ends with an error: an errno, or an error that wraps one.
 func failed(err error) result {
@@ -162,7 +162,7 @@ func (c *call) answer(r result) {
 		c.process.close()
 	}
 	resp := response{ID: c.ID, Val: r.value, Error: -int32(r.errno)}
-	if r.goOn {
+	if r.resume {
 		resp.Flags = unix.SECCOMP_USER_NOTIF_FLAG_CONTINUE
 	}
 	_ = respond(c.listener, &resp)
@@ -262,7 +262,7 @@ func rules() (all []rule) {
 func (c *call) handle() result {
 	h := table[int(c.Nr)]
 	if len(h) == 0 {
-		return goOn
+		return resume
 	}
 	return h[0].answer(c)
 }

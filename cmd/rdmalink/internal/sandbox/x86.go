@@ -77,7 +77,7 @@ func decodeStore(code []byte) (s storing, ok bool) {
 	return s, d.at <= len(code)
 }
 
-// decoder reads the bytes of an instruction. Behind the end there are zeros.
+// decoder reads the bytes of an instruction, followed by zeros.
 type decoder struct {
 	code   []byte
 	at     int

@@ -65,7 +65,7 @@ func (b *bed) findPort() (err error) {
 }
 
 // findAddress finds an address by which rdma_cm finds the port: one of its network device.
-// Where that is not known, all there are are tried.
+// If the network device is unknown, it tries all addresses.
 func (b *bed) findAddress(m *host.Machine) {
 	index, known := b.netdev(m)
 	nets, _ := m.Net.List()

@@ -23,7 +23,7 @@ func (p *pair) statuses(cq *uverbs.CQ, n int) (all []verbs.WC, err error) {
 // wrongKey writes with an invalid key. The device flushes the requests behind that write.
 func wrongKey(b *bed) (string, error) {
 	if b.iwarp() {
-		return "", none("iWARP tells the writer nothing")
+		return "", none("iWARP does not report errors to the writer")
 	}
 	p, err := b.pair(verbs.QPTypeRC)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// sizes are those at which requests, segments and packets end.
+// sizes lists message sizes at the limits of requests, segments and packets.
 func (p *pair) sizes() (all []int) {
 	mtu, most := p.link.ActiveMTU.Bytes(), longest
 	switch p.typ {

@@ -118,7 +118,7 @@ func fence(b *bed) (string, error) {
 	return fmt.Sprintf("%d reads of %d bytes, sent on", times, size), nil
 }
 
-// bothWays has both ends send at the same time.
+// bothWays sends from both ends at the same time.
 func bothWays(b *bed) (string, error) {
 	p, err := b.pair(verbs.QPTypeRC)
 	if err != nil {

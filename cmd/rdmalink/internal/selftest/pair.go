@@ -56,7 +56,7 @@ func (b *bed) access() verbs.Access {
 // pair creates and connects two queue pairs.
 func (b *bed) pair(typ verbs.QPType) (*pair, error) { return b.pairWith(typ, false) }
 
-// pairWith has the second use an SRQ.
+// pairWith creates a pair whose second queue pair uses an SRQ.
 func (b *bed) pairWith(typ verbs.QPType, srq bool) (*pair, error) {
 	if !b.dev.Supports(typ, verbs.OpSend) {
 		return nil, none("there are no %v queue pairs", typ)

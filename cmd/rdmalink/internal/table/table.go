@@ -14,8 +14,8 @@ import (
 // Table is a list of properties, in order. The first entry is the name.
 type Table []Entry
 
-// Entry is a line of a table. Value is a string, a number, a bool, Names, or
-// a list of tables; a []string has a line for each.
+// Entry is a line of a table. Value is a string, a number, a bool, Names, or a list
+// of tables. A []string has a line for each element.
 type Entry struct {
 	Key   string
 	Value any
@@ -44,8 +44,8 @@ func (n Names) String() string {
 	return strings.Join(n, " ")
 }
 
-// Tables are several of a kind, below another one. Those of one line have their
-// values side by side.
+// Tables are several tables of a kind, below another one. Tables of one line are
+// printed in columns.
 type Tables struct {
 	Singular string
 	OneLine  bool

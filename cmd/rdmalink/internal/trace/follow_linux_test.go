@@ -50,8 +50,8 @@ func TestOutput(t *testing.T) {
 	}
 }
 
-// TestRestarts: a call that the kernel has begun again is one call. EINTR, and errors of devices, are
-// results.
+// TestRestarts checks that a call that the kernel restarts is one call. EINTR, and errors of devices,
+// are results.
 func TestRestarts(t *testing.T) {
 	for result, want := range map[int64]bool{-512: true, -513: true, -514: true, -516: true, -4: false, -511: false, -517: false, 0: false, 512: false} {
 		if got := restarts(result); got != want {

@@ -129,7 +129,7 @@ func restarts(result int64) bool {
 	return restartBlock <= result && result <= restartSys
 }
 
-// entered is the call that a thread begins, nil if it has nothing to do with RDMA.
+// entered returns the call that a thread begins, or nil if it has nothing to do with RDMA.
 func entered(tid int, number uint64, args []uint64) *pending {
 	p := &pending{Call: Call{Thread: tid}}
 	m := memoryOf(tid)

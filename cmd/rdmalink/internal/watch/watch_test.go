@@ -43,7 +43,7 @@ type watchTest struct {
 type lockedBuffer struct {
 	mu   sync.Mutex
 	b    bytes.Buffer
-	full chan struct{} // while it is set and open, who writes waits
+	full chan struct{} // while it is set and open, Write blocks
 }
 
 func (l *lockedBuffer) Write(b []byte) (int, error) {
@@ -58,7 +58,7 @@ func (l *lockedBuffer) Write(b []byte) (int, error) {
 	return l.b.Write(b)
 }
 
-// fill has who writes wait until room is called.
+// fill makes Write block until room is called.
 func (l *lockedBuffer) fill() (room func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -66,7 +66,7 @@ func (l *lockedBuffer) fill() (room func()) {
 	return func() { close(l.full) }
 }
 
-// take returns what was written since the last time.
+// take returns the output since the last call.
 func (l *lockedBuffer) take() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -93,10 +93,10 @@ func (w *watchTest) change(f func(k *nltest.Kernel)) {
 }
 
 // watching starts one on a machine with siw0, whose devices can't be opened.
-func watching(t *testing.T, told bool, line string) *watchTest {
+func watching(t *testing.T, events bool, line string) *watchTest {
 	t.Helper()
 	tool, kernel, _ := clitest.Machine()
-	kernel.System.Monitor = told
+	kernel.System.Monitor = events
 	kernel.Devices[0].Index, kernel.Ports[0].DeviceIndex = 0, 0 // the first that a kernel gives
 	tool.Open = func(string) (*uverbs.Device, error) { return nil, syscall.EACCES }
 	w := &watchTest{t: t, kernel: &lockedKernel{Kernel: kernel}, code: make(chan int, 1)}
@@ -109,8 +109,8 @@ func watching(t *testing.T, told bool, line string) *watchTest {
 	return w
 }
 
-// prints compares what was printed since the last time, without the times, after
-// so many looks.
+// prints compares the output since the last call, without the times, after a number
+// of checks.
 func (w *watchTest) prints(looks int, want ...string) {
 	w.t.Helper()
 	time.Sleep(time.Duration(looks) * checkInterval)
@@ -138,7 +138,7 @@ func (w *watchTest) ends(code int, stderr string) {
 
 const unheard = "rdmalink: note: can't receive events of siw0, checking its ports instead: permission denied\n"
 
-// TestWatchLooks: where netlink sends nothing, every difference is found.
+// TestWatchLooks checks that every difference is found if netlink sends nothing.
 func TestWatchLooks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := watching(t, false, "watch")
@@ -179,8 +179,8 @@ func TestWatchLooks(t *testing.T) {
 	})
 }
 
-// TestWatchNetlink: an event is told once, by netlink or, if that is silent, by the
-// second look.
+// TestWatchNetlink checks that an event is printed once, from netlink or, if netlink
+// is silent, from the second check.
 func TestWatchNetlink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := watching(t, true, "watch")
@@ -226,8 +226,8 @@ func TestWatchNetlink(t *testing.T) {
 			notify(typ, netlinkrdma.Event{}) // of no device, which no kernel sends
 		}
 		w.prints(3, "netlink EventType(27)", "netlink NETDEV_DETACH", "netlink REGISTER", "netlink RENAME")
-		// One that waits to be printed, one that was read behind it, and more
-		// than the 16 that a subscriber keeps.
+		// One event that waits to be printed, one that was read after it, and more than the
+		// 16 that a subscriber buffers.
 		room := w.out.fill()
 		for range 2 {
 			notify(netlinkrdma.EventType(27), netlinkrdma.Event{})
@@ -242,8 +242,8 @@ func TestWatchNetlink(t *testing.T) {
 	})
 }
 
-// TestWatchNetdevOfTwo: a network device that is renamed is told of once, also when
-// one of the ports it is behind was seen with the new name.
+// TestWatchNetdevOfTwo checks that the renaming of a network device is printed once,
+// also if a check saw the new name at one of its ports.
 func TestWatchNetdevOfTwo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := watching(t, true, "watch")
@@ -269,7 +269,7 @@ func TestWatchNetdevOfTwo(t *testing.T) {
 		}
 		w.ends(0, unheard+strings.ReplaceAll(unheard, "siw0", "rxe0"))
 	})
-	synctest.Test(t, func(t *testing.T) { // what looking finds it tells of each port
+	synctest.Test(t, func(t *testing.T) { // a check prints the change for each port
 		w := watching(t, false, "watch")
 		w.change(func(k *nltest.Kernel) {
 			k.Devices = append(k.Devices, netlinkrdma.Device{Index: 9, Name: "rxe0", Ports: 1})
@@ -320,7 +320,7 @@ func TestWatchFails(t *testing.T) {
 	})
 }
 
-// TestWatchWriteFails: who reads has gone away.
+// TestWatchWriteFails checks the error if the reader has closed the pipe.
 func TestWatchWriteFails(t *testing.T) {
 	tool, _, _ := clitest.Machine()
 	tool.Open = hosttest.Opens()
@@ -337,9 +337,9 @@ type failing struct{}
 
 func (failing) Write([]byte) (int, error) { return 0, errFull }
 
-// TestWatchDevice: what a device reports is printed, and before that what it did
-// before it was heard; it is closed when it goes, or when it fails, after which it is
-// opened again.
+// TestWatchDevice checks that the events of a device are printed, after the changes
+// from before it was opened. The device is closed when it is removed, or when it
+// fails; then it is opened again.
 func TestWatchDevice(t *testing.T) { synctest.Test(t, testWatchDevice) }
 
 func testWatchDevice(t *testing.T) {

@@ -124,7 +124,7 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// TestDamaged: a file that is cut off says so, and one with absurd lengths is refused.
+// TestDamaged checks the errors for a truncated file and for one with absurd lengths.
 func TestDamaged(t *testing.T) {
 	for _, file := range [][]byte{written(t), swapped()} {
 		if _, err := records(file[:len(file)-1]); !errors.Is(err, errCorrupt) {

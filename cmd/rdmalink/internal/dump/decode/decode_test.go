@@ -53,7 +53,7 @@ func (m *Message) names() string {
 	return strings.Join(all, " ")
 }
 
-// TestOpcodes: each operation has its headers, and the rest is payload.
+// TestOpcodes checks the headers of each operation; the rest is payload.
 func TestOpcodes(t *testing.T) {
 	for opcode, want := range map[byte]struct{ operation, layers string }{
 		0x00: {"RC SEND_FIRST", "BTH payload ICRC"},
@@ -186,7 +186,7 @@ func TestStream(t *testing.T) {
 			}
 		}
 	}
-	start := uint32(1<<32 - 30) // it goes over the end of the numbers
+	start := uint32(1<<32 - 30) // the sequence numbers wrap around
 	opening := mpaFrame(keyRequest, 0x40, "private")
 	first, second := fpdu(1, "some data"), fpdu(2, strings.Repeat("more", 100))
 	stream := append(append(append([]byte(nil), opening...), first...), second...)
@@ -228,13 +228,13 @@ func TestCRC(t *testing.T) {
 func TestLost(t *testing.T) {
 	d := New()
 	d.Packet(LinkRaw, segment(here, there, 0, 0, mpaFrame(keyRequest, 0, "")))
-	var told int
+	var messages int
 	for i := range 100 {
 		all, _ := d.Packet(LinkRaw, segment(here, there, uint32(1000+i*60000), 0, make([]byte, 60000)))
-		told += len(all)
+		messages += len(all)
 	}
-	if told != 1 {
-		t.Errorf("%d messages", told)
+	if messages != 1 {
+		t.Errorf("%d messages", messages)
 	}
 	all, _ := d.Packet(LinkRaw, segment(here, there, 7, 0, mpaFrame(keyRequest, 0, "")))
 	if len(all) != 1 || all[0].Field("MPA", "frame") != "request" {
@@ -282,7 +282,7 @@ func TestICRC(t *testing.T) {
 	}
 }
 
-// TestICRC6: over IPv6 class, flow label and hop limit don't count, and all else does.
+// TestICRC6 checks that over IPv6 only class, flow label and hop limit are excluded.
 func TestICRC6(t *testing.T) {
 	packet := func(class, limit, checksum, congestion byte) []byte {
 		b := []byte{0x60 | class>>4, class<<4 | class&15, class, class, 0, 28, 17, limit}
@@ -303,7 +303,7 @@ func TestICRC6(t *testing.T) {
 	}
 }
 
-// FuzzPacket: no packets make it panic.
+// FuzzPacket checks that no packets cause a panic.
 func FuzzPacket(f *testing.F) {
 	for _, b := range [][]byte{udp(append(bth(0x64, 0), make([]byte, 300)...)...), segment(here, there, 0, 0, mpaFrame(keyRequest, 0, "x"))} {
 		f.Add(uint32(LinkRaw), b, uint16(len(b)))
@@ -403,7 +403,7 @@ func TestHostileStreams(t *testing.T) {
 	})
 }
 
-// TestOrder: segments in any order are put together.
+// TestOrder checks that segments are reassembled in any order.
 func TestOrder(t *testing.T) {
 	opening := mpaFrame(keyRequest, 0x40, "")
 	var stream []byte

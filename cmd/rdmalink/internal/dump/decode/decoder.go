@@ -20,7 +20,7 @@ const PortRoCE = 4791
 // a message.
 type Decoder struct {
 	flows  map[flowKey]*flow
-	recent list.List // of *flow: the one that a packet belonged to last is at the front
+	recent list.List // of *flow, most recently used first
 	held   int       // bytes that flows hold
 }
 
@@ -154,8 +154,8 @@ func (d *Decoder) forget(f *flow) {
 	delete(d.flows, f.key)
 }
 
-// evict drops the flows that were silent for longest while there are too many, or they hold
-// too much; f stays. It returns messages that say so.
+// evict drops the flows that were silent for longest, except f, while the limits are
+// exceeded. It returns messages about them.
 func (d *Decoder) evict(f *flow) (all []Message) {
 	for len(d.flows) > mostFlows || d.held > mostHeld {
 		why := "the connection is no longer followed: the capture has too many others"

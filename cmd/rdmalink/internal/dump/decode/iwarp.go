@@ -122,7 +122,7 @@ const (
 
 // ddp reads a DDP segment (RFC 5041, 4) and RDMAP's part of its header.
 func ddp(b []byte) []Layer {
-	if len(b) == 0 { // siw and others open a connection with an empty frame
+	if len(b) == 0 { // siw and other drivers start a connection with an empty frame
 		return nil
 	}
 	c := cursor{b: b}

@@ -10,7 +10,7 @@ import (
 func roce(p datagram) Message {
 	c := cursor{b: p.body}
 	c.take(4)
-	size := int(c.u16()) // as UDP has it
+	size := int(c.u16()) // as in UDP
 	c.take(2)
 	var m Message
 	if c.short || size > p.size || size < 8 {
