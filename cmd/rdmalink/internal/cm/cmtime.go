@@ -18,14 +18,15 @@ var cmtime = &Program{
 	Name: "cmtime", Args: "[OPTIONS]",
 	Summary: "measure how long each step of making connections takes; the other end may be cmtime up to rdma-core 51",
 	text: `
-The client takes all connections through each step before any goes on to the next,
-and prints how long the step took for all, for the slowest and the quickest, and the
-total divided by the number of connections. All queue pairs share a completion
-queue. The server accepts until it is interrupted.
+The client completes each step for all connections before the next step. It prints
+the time of the step for all connections, for the slowest and for the fastest, and the
+total divided by the number of connections. All queue pairs share a completion queue.
+The server accepts until it is interrupted.
 
 ---
 
-cmtime of rdma-core 52 and later agrees on each step over TCP, which this does not.
+This does not interoperate with cmtime of rdma-core 52 and later, which coordinates
+each step over TCP.
 `,
 	table: cli.Options(serverRow, bindRow, connectionsRow("how many (default 100)"), portRow("where the server listens (default 7471)"),
 		cli.NewRow('r', "retries", "N", "of finding the address and the route, and of each message (default 2)", cli.Number("number of retries", 0, 7, func(o *options) *int { return &o.retries })),

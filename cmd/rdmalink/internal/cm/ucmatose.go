@@ -17,14 +17,14 @@ var ucmatose = &Program{
 	Name: "ucmatose", Args: "[OPTIONS]",
 	Summary: "make many reliable connections and pass messages over each; the other end may be ucmatose",
 	text: `
-Both ends get the same -c, -C and -S. When all connections stand, the server sends
-its messages on each; the client answers with as many, and the server
+Both ends need the same -c, -C and -S. When all connections are established, the
+server sends its messages on each; the client answers with as many, and the server
 disconnects.
 
 ---
 
-Over iWARP the end that connects has to send first, and here the server does. It
-waits for 50 ms before, so that the client's kernel is ready; nothing tells it.
+Over iWARP the end that connects has to send first, but here the server does. So it
+waits for 50 ms until the client's kernel is ready; no event reports that.
 `,
 	table: cli.Options(serverRow, bindRow, formatRow,
 		cli.NewRow('P', "port-space", "PS", "tcp (default) or ib", setMatoseSpace),

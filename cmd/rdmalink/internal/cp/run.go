@@ -19,29 +19,28 @@ func Details() string {
   server$ rdmalink cp
   client$ rdmalink cp FILE 10.0.0.1
 
-Without words it takes files into the current directory. With FILE and HOST it sends
-a file; NAME is what it is called there, by default the last part of FILE. The other
-end may be librdmacm's rcopy. An IPv6 address stands in brackets: [fd00::1]:NAME.
+Without arguments, cp receives files into the current directory. With FILE and HOST,
+it sends a file. NAME is the name of the file there, by default the last part of FILE.
+The other end may be librdmacm's rcopy. Write an IPv6 address in brackets:
+[fd00::1]:NAME.
 
 ` + table.Help() + `
-Both ends print the number of bytes, the rate, and the SHA-256 of the content; that
-they are the same is for you to compare, as rcopy sends none. On a terminal a bar
-shows how far it is.
+Both ends print the number of bytes, the rate, and the SHA-256 of the content. Compare
+the hashes yourself, because rcopy's protocol has none. On a terminal, a bar shows the
+progress.
 
-Anybody who reaches the port may send files: rcopy knows no passwords. A client can
-replace files in the directory and below it, and nothing else: a name that leads
-out, also by a symbolic link, is refused, where C's rcopy writes to any path. A file
-is replaced when all of its content is there. Files get the permissions of FILE that
-the umask leaves.
+Anyone who can reach the port may send files: rcopy has no passwords. A client can
+replace files in the directory and below it only: a name that leads out of it, also by
+a symbolic link, is refused, unlike in C's rcopy, which writes to any path. A file is
+replaced when its content is complete. Files get the permissions of FILE, reduced by
+the umask.
 
-A client that is idle, or whose upload brings less than 256 KiB in the time of -t, is
-disconnected; what it had uploaded of a file, which stood beside the file under a name
-that begins with .rdmalink-, is removed. So at most as many such files exist as
-clients are served.
+The server disconnects a client that is idle, or that uploads less than 256 KiB in the
+time of -t, and removes its incomplete file. Such a file is in the same directory, with
+a name that begins with .rdmalink-; there are at most as many as there are clients.
 
-The server goes on until an interrupt. The exit code is 0 when the file was sent, or
-after an interrupt of the server; 1 after a failure; 2 for a command line that makes
-no sense.`
+The server runs until interrupted. The exit code is 0 if the file was sent, or after an
+interrupt of the server; 1 after a failure; 2 for a command line that makes no sense.`
 }
 
 // command is one run.

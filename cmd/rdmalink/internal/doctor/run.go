@@ -17,10 +17,10 @@ import (
 func Details() string {
 	var b strings.Builder
 	b.WriteString(`
-What it finds holds for the process that runs it: run it as the program in
-question is run, as the same user and in the same container. A line for each
-check that is fine, or each thing that was found, with a remedy below; a note is
-no problem by itself. The exit code is 1 when there is a problem, else 0.
+The findings apply to the process that runs doctor: run it as the same user and in
+the same container as the program in question. Each line is a check without findings,
+or a finding with a remedy below it. A note alone is no problem. The exit code is 1 if
+there is a problem, otherwise 0.
 
 Checks:
 `)

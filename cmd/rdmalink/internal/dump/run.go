@@ -23,24 +23,23 @@ import (
 // Details returns the help text.
 func Details() string {
 	return `
-FILE is a capture in pcap or pcapng, - for standard input. It prints a line for each
-packet of RoCE v2, and for each frame of iWARP: number and time of the packet, from
-where to where, then the headers and their fields. ICRC and CRC are computed and
-compared. Packets to QP 1 are shown as the messages of the connection manager that
-they hold. A connection of iWARP is shown if the capture has its beginning, by which
-it is found.
+FILE is a capture in pcap or pcapng format, - for standard input. dump prints a line
+for each packet of RoCE v2, and for each frame of iWARP: number and time of the packet,
+source and destination, then the headers and their fields. It verifies ICRC and CRC,
+and decodes the connection manager's messages in packets to QP 1. It finds an iWARP
+connection by its beginning, so the capture must include that.
 
 At most 4096 directions of iWARP connections are followed at a time, in 64 MiB. The one
-that was silent for longest is left out first, and a line "damaged" says so.
+that was silent for longest is dropped first, with a line "damaged".
 
 A packet that rxe sends to its own device never reaches a network device, so rxe's
-loopback can't be seen. siw's can, on lo.
+loopback can't be captured. siw's can, on lo.
 
 ` + flags.Help() + `
--i needs CAP_NET_RAW and ends with an interrupt. Packets that come faster than they are
-read are left out, and a note says how many. -w leaves out what is neither sent to
-RoCE's port nor TCP. The exit code is 0 at the end of the file or after an interrupt, 1 for what
-can't be read, 2 for a command line that makes no sense.`
+-i needs CAP_NET_RAW and runs until interrupted. If packets arrive faster than dump
+reads them, some are lost, and a note has their number. -w writes only packets to
+RoCE's port and TCP packets. The exit code is 0 at the end of the file or after an
+interrupt, 1 after a read error, 2 for a command line that makes no sense.`
 }
 
 // Run is the command.

@@ -24,18 +24,18 @@ The other end is a server of rdmalink rping or of librdmacm's rping:
 
   rdmalink rping -s -P
 
-librdmacm's takes no ping larger than its own -S, 64 bytes by default.
+librdmacm's server accepts no ping larger than its own -S, 64 bytes by default.
 
-A ping is a message with a buffer's address, which the server reads with RDMA
-READ, and another with a second buffer's, to which it writes back with RDMA
-WRITE; it answers each. The time is that of all this. All pings go over one
-connection. When that breaks, or a ping is not answered in time, the ping is lost
-and the next one connects again.
+A ping consists of a message with the address of a buffer, which the server reads
+with RDMA READ, and a message with the address of a second buffer, to which the
+server writes the data with RDMA WRITE. The server answers each message. The printed
+time covers all of this. All pings use one connection. If it breaks, or a ping is not
+answered in time, the ping is lost and the next one connects again.
 
 ` + table.Help() + `
-A name that can't be resolved at the start ends the command. An interrupt ends with
-the summary. The exit code is 0 if a ping was answered, 1
-if none was or a ping came back changed, 2 for a command line that makes no sense.`
+If the name can't be resolved at the start, ping fails. After an interrupt it prints
+the summary. The exit code is 0 if a ping was answered, 1 if none was or if a ping came
+back changed, 2 for a command line that makes no sense.`
 }
 
 // Run is the command.

@@ -17,15 +17,15 @@ import (
 func (k *Kind) Details() string {
 	var b strings.Builder
 	b.WriteString(`
-Without HOST: serve one client. With it: the client of the server there. The two
-tell each other their addresses over TCP, and then pass one message to and fro.
+Without HOST: serve one client. With HOST: be the client of the server there. The two
+ends exchange their addresses over TCP, and then pass one message to and fro.
 
 `)
 	b.WriteString(k.options().Help())
 	b.WriteString(`
-Without -g the GID is one for RoCE v2: that of the address which TCP uses, if the
-device has it, else one of the same address family. C needs its -g on RoCE. C's
--j (device memory) is JSON here; C's -t, -N, -O and -U there are not.
+Without -g, the GID is one for RoCE v2: the one of the address that TCP uses, if the
+device has it, otherwise one of the same address family. C needs its -g on RoCE. C's
+-j (device memory) means JSON here; C's -t, -N, -O and -U are not supported.
 
 An interrupt ends either side. The exit code is 0 after all exchanges; 1 after a
 failure, also if -c finds wrong data; 2 for a command line that makes no sense.`)

@@ -16,24 +16,25 @@ import (
 // Details returns the help text.
 func Details() string {
 	return `
-Programs that know nothing of RDMA use it through two proxies, one beside each:
+Two proxies, one beside each program, let programs without RDMA support use RDMA:
 
   server$ rdmalink proxy rdma::7471 tcp:127.0.0.1:80
   client$ rdmalink proxy tcp:127.0.0.1:8080 rdma:10.0.0.2:7471
   client$ curl http://127.0.0.1:8080/
 
-For each connection to LISTEN it connects to CONNECT and passes data on in both
-directions, the end of each direction too. rdma: is librdmacm's rsocket protocol, so
-one side may also be a program on rsocket. Without HOST it listens on all addresses.
+For each connection to LISTEN, the proxy connects to CONNECT and forwards data in
+both directions, including the end of each direction. rdma: is librdmacm's rsocket
+protocol, so one side may also be a program that uses rsocket. Without HOST, the proxy
+listens on all addresses.
 
 ` + table.Help() + `
-When one end fails or stops reading, what the other one has sent is still passed on,
-until nothing has passed for 5 seconds: a server that answers early and closes loses
-no answer.
+If one end fails or stops reading, the proxy still forwards the data of the other end,
+until it has been idle for 5 seconds. So no answer is lost if a server answers early
+and closes the connection.
 
-It goes on until an interrupt, which ends all connections. A connection that
-fails is told of and ends alone. The exit code is 0 after an interrupt, 1 when it
-can't listen, 2 for a command line that makes no sense.`
+The proxy runs until interrupted, which ends all connections. A connection that fails
+is reported, and does not affect the others. The exit code is 0 after an interrupt, 1
+if the proxy can't listen, 2 for a command line that makes no sense.`
 }
 
 // Run is the command.

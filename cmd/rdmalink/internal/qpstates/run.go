@@ -16,14 +16,14 @@ import (
 
 // Details is the help text.
 const Details = `
-A QP is made in RESET. Before it works, its program moves it to INIT, RTR (ready to
-receive) and RTS (ready to send), and tells it with each step what it must know by
-then. rdma_cm does this for its users. The drawing is followed by what each state
-allows, by the attributes of each transition, named as in verbs.QPAttr, and by the
-QPs of this host, those of the kernel with the kernel's name for them in brackets.
-The table is that of the InfiniBand specification, volume 1, 10.3.1.
+A new QP is in the state RESET. Before it can be used, its program moves it to INIT,
+RTR (ready to receive) and RTS (ready to send), and sets the required attributes with
+each step. rdma_cm does this for its users. After the drawing come the operations that
+each state allows, the attributes of each transition, named as in verbs.QPAttr, and
+the QPs of this host. The owner of a kernel QP is in brackets. The states and
+transitions are those of the InfiniBand specification, volume 1, 10.3.1.
 
-On a host without RDMA all but the last part is printed.`
+On a host without RDMA, the last part is missing.`
 
 // picture is the output of the command.
 type picture struct {

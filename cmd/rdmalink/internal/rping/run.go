@@ -19,26 +19,26 @@ with RDMA WRITE; short messages in between keep the two in step.
             or :: for one family). Client: the server's address or name
   -I ADDR   client: the local address to connect from
   -p PORT   port (default 7174)
-  -C COUNT  client: how many pings (default 0, no end). Server: fewer than that
-            from a client count as a failure
-  -S SIZE   client: bytes in a ping, 23 to 65535 (default 64). The server takes
-            any client's size
+  -C COUNT  client: number of pings (default 0, no limit). Server: a client that
+            sends fewer counts as a failure
+  -S SIZE   client: bytes in a ping, 23 to 65535 (default 64). The server accepts
+            any size
   -v        print the ping data
-  -V        client: compare what came back with what was sent
+  -V        client: compare the data that came back with the data sent
   -P        server: serve any number of clients, 256 at a time, until interrupted
-  -q        make the queue pair and take it through its states ourselves, call by
-            call, where otherwise Dial and Accept do; the peer sees no difference
-  -d        print on standard error what is sent, received and done
+  -q        create the queue pair and change its states in rping itself, call by
+            call, instead of in Dial and Accept; the peer sees no difference
+  -d        print each step to standard error
   --poll    poll for completions; default is to sleep until an event
   -j, --json
             print no ping data, and at the end of each connection one line of
-            JSON that says how it went
+            JSON with the result
 
-A client that does not complete its handshake within 10 seconds is passed over.
+The server drops a client that does not complete its handshake within 10 seconds.
 
-An interrupt lets the client finish the ping under way and disconnect. The exit
-code is 0 after a full count, a client's orderly end, or an interrupt where no
-end was set; 1 after a failure; 2 for a command line that makes no sense.`
+After an interrupt, the client finishes the current ping and disconnects. The exit
+code is 0 after a full count, after a client's orderly end, or after an interrupt if
+there was no count; 1 after a failure; 2 for a command line that makes no sense.`
 
 // Run is rping with a command line.
 func Run(ctx context.Context, out cli.Output, args []string) error {

@@ -16,12 +16,12 @@ import (
 
 // Details is the help text.
 const Details = `
-With --selftest the doctor tries every operation that DEV offers, between queue pairs of
-DEV itself, and compares the data: it sends, writes, reads, adds and swaps, binds windows,
-waits for events, resizes queues and has queue pairs fail. Its report is made to be pasted
-into an issue: a line for each operation, "ok", "none" for what DEV does not offer, or
-"FAILED". It takes some seconds and 1 MiB of memory. Devices of iWARP need an IP address.
-The exit code is 1 when something failed.
+With --selftest, doctor tries every operation that DEV supports, between queue pairs of
+DEV itself, and compares the data: sends, writes, reads, atomics, memory windows, events,
+resizing of queues, and failures of queue pairs. The report can be pasted into an issue:
+each line has an operation and "ok", "none" if DEV does not support it, or "FAILED". The
+test takes some seconds and 1 MiB of memory. iWARP devices need an IP address. The exit
+code is 1 if an operation failed.
 `
 
 // Run tries the device of this name.

@@ -15,20 +15,20 @@ import (
 // Details returns the help text.
 func Details() string {
 	return `
-It runs PROGRAM, which may be written in any language, and prints a line on standard
-error for each call of the program, its threads and what it starts: opens of the nodes
+trace runs PROGRAM, in any language, and prints a line to standard error for each
+system call on RDMA of the program, its threads and its children: opens of the nodes
 in /dev/infiniband, requests to them by object, method and attributes (ioctl) or by
-command (write), rdma_cm's commands and the events that it got, and the result. A
-number behind an attribute is an object, a descriptor or a constant, (N bytes) is memory.
+command (write), rdma_cm's commands, the events received, and the results. A number
+after an attribute is an object, a descriptor or a constant; (N bytes) is memory.
 
   rdmalink trace -- rping -c -a 10.0.0.2 -C 1
 
-Work that is posted to a queue of the process without a system call can't be seen.
+trace can't see work requests that are posted without a system call.
 
 ` + flags.Help() + `
-It needs what strace needs: a container may forbid ptrace. The exit code is 0 if that
-of PROGRAM is, 1 if not or if PROGRAM can't be traced, 2 for a command line that makes
-no sense.`
+Like strace, trace needs ptrace, which a container may forbid. The exit code is 0 if
+PROGRAM's is, 1 if it is not or if PROGRAM can't be traced, 2 for a command line that
+makes no sense.`
 }
 
 type settings struct {
