@@ -95,7 +95,7 @@ func TestRpingBadClient(t *testing.T) {
 		want string
 	}{
 		{"leaves", func(e *end) { e.tell(e.offer(e.mr.RKey(), 30)); e.told(0) },
-			"ping 0: waiting to be told where to write: peer disconnected"},
+			"ping 0: waiting for the address to write to: peer disconnected"},
 		{"too much", func(e *end) { e.tell(e.offer(e.mr.RKey(), 65536)); e.ended() },
 			"ping 0: the client offers 65536 bytes, 65535 is the limit"},
 		{"short message", func(e *end) { e.tell([]byte("hello")); e.ended() },

@@ -18,9 +18,9 @@ var udaddy = &Program{
 	Name: "udaddy", Args: "[OPTIONS]",
 	Summary: "look up datagram services and exchange datagrams with each; the other end may be udaddy",
 	text: `
-Both ends get the same -c, -C and -S. The client sends its messages on each queue
-pair; the server answers with as many. Datagrams can be lost, and then either end
-waits until it is interrupted. iWARP has no datagrams.
+Both ends need the same -c, -C and -S. The client sends its messages on each queue
+pair; the server answers with as many. If datagrams are lost, either end waits
+until it is interrupted. iWARP has no datagrams.
 
 ---
 `,
@@ -105,7 +105,7 @@ func (s *session) lookUp(ctx context.Context, ends []*datagrams) error {
 	})
 }
 
-// exchange passes all messages, if there are any.
+// exchange exchanges all messages, if there are any.
 func (s *session) exchange(ctx context.Context, ends []*datagrams, pass func(context.Context, *datagrams) error) error {
 	if s.count == 0 {
 		return nil

@@ -8,8 +8,9 @@ import (
 	"github.com/goverbs/goverbs/rdmatest"
 )
 
-// A peer may have the last message and be gone before this end sees the acknowledgement.
-// Send does not fail for that; Receive tells of a peer that left too soon.
+// A peer may have received the last message and left before this end sees the
+// acknowledgement. Send returns no error then; Receive returns the error of a peer that
+// left too soon.
 func TestControlPeerLeaves(t *testing.T) {
 	for _, kind := range rdmatest.Kinds {
 		t.Run(kind.String(), func(t *testing.T) {
