@@ -21,7 +21,7 @@ import (
 type ending struct {
 	done chan struct{}
 
-	mu          sync.Mutex // guards what follows
+	mu          sync.Mutex // guards the fields below
 	hasQP       bool       // so the Conn's device is known
 	cause       error
 	over        bool         // done is closed

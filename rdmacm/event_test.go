@@ -251,8 +251,8 @@ func TestConnectResponseWithoutQP(t *testing.T) {
 	}
 }
 
-// A failure after the peer's answer is reported once; what the kernel reports about
-// the same connection afterwards is not.
+// A failure after the peer's answer is reported once. Later events of the same connection
+// are hidden.
 func TestConnectResponseFailure(t *testing.T) {
 	k := newFake()
 	id := newTestID(t, k)

@@ -79,7 +79,7 @@ type backlog struct {
 	cancel context.CancelFunc
 	all    sync.WaitGroup
 
-	mu         sync.Mutex // guards what follows
+	mu         sync.Mutex // guards the fields below
 	changed    chan struct{}
 	requests   []pendingRequest // oldest first
 	handshakes []*handshake     // oldest first; until Accept returns them
