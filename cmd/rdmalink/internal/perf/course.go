@@ -30,8 +30,8 @@ type Way interface {
 	watch(heard func(error)) (stop func())
 }
 
-// Run is a whole run of either end, over all sizes. On failure it sends the peer
-// the reason before the QPs are closed.
+// Run carries out a whole run of either end, over all sizes. On failure it sends the peer the
+// reason before the QPs are closed.
 func Run(ctx context.Context, o Options, way Way, reporter Reporter) error {
 	c := &course{way: way, reporter: reporter}
 	err := c.run(ctx, &o)
