@@ -186,7 +186,7 @@ func (r *run) counted() error {
 
 // guarded measures while it watches that the peer is there and something moves.
 func (c *course) guarded(r *run) error {
-	stop := c.way.watch(func(err error) {
+	stop := c.path.watch(func(err error) {
 		switch {
 		case farewell.Is(err):
 			r.cancel(err)
