@@ -67,7 +67,7 @@ func (*model) Map(k *fakeverbs.Kernel, offset int64, length int) (*mmap.Region, 
 // length, and a free place is found at once.
 const room = 1 << 28
 
-// siwAlloc makes room for a queue at the lowest free place.
+// alloc makes room for a queue at the lowest free place.
 func (m *model) alloc(mem *fakeverbs.QueueMemory, size int) (key int64, r *mmap.Region, err error) {
 	n := m.places.Take(func(n uint32) bool { return m.k.Offers[int64(n)*room].Bytes != nil })
 	key = int64(n) * room
