@@ -50,7 +50,7 @@ func (p *poller) Work(ctx context.Context) (done bool, err error) {
 	if n == 0 && err == nil {
 		err = p.sleep(ctx)
 	}
-	if err == nil || err == ctx.Err() {
+	if err == nil || ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		return false, nil
 	}
 	go p.ended(err)
@@ -73,7 +73,7 @@ func (p *poller) sleep(ctx context.Context) error {
 	if n, err := p.empty(queues...); n > 0 || err != nil || p.isOver() {
 		return err
 	}
-	if _, err := p.channel.Get(ctx); err != ctx.Err() {
+	if _, err := p.channel.Get(ctx); ctx.Err() == nil || !errors.Is(err, ctx.Err()) {
 		return err
 	}
 	return nil

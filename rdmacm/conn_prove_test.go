@@ -155,7 +155,7 @@ func TestProveUnseen(t *testing.T) {
 
 	ctx, cancel := context.WithTimeout(t.Context(), 5*proofInterval)
 	defer cancel()
-	if err := c.prove(ctx, time.Minute); err != context.DeadlineExceeded {
+	if err := c.prove(ctx, time.Minute); !errors.Is(err, context.DeadlineExceeded) {
 		t.Error(err)
 	}
 

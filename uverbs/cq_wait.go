@@ -52,12 +52,11 @@ func (cq *CQ) Wait(ctx context.Context, wcs []verbs.WC) (int, error) {
 	}
 }
 
-// waitFailed returns the error of a wait. It returns the error of the caller's context
-// unchanged.
+// waitFailed returns the error of a wait. If ctx caused it, the error matches ctx.Err().
 func (o *object) waitFailed(ctx context.Context, op string, err error) error {
 	switch {
 	case ctx.Err() != nil && err == ctx.Err():
-		return err
+		return o.fail(op, err, "")
 	case errors.Is(err, os.ErrClosed):
 		err = verbs.ErrClosed
 	}

@@ -461,7 +461,7 @@ func testEndOfCQContext(t *testing.T) {
 		w := bubbleWorldOn(t, info)
 		hooks.End(w.cq, io.EOF)
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-		if _, err := w.cq.Wait(ctx, make([]verbs.WC, 1)); err != context.DeadlineExceeded {
+		if _, err := w.cq.Wait(ctx, make([]verbs.WC, 1)); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%s: %v", info.Name, err)
 		}
 		cancel()

@@ -42,6 +42,12 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
+// Timeout reports whether the cause is a time-out, such as a context whose deadline has passed.
+func (e *Error) Timeout() bool {
+	var t interface{ Timeout() bool }
+	return errors.As(e.Err, &t) && t.Timeout()
+}
+
 // Is reports whether target is ErrNotSupported or errors.ErrUnsupported and the cause is a
 // missing feature, however the kernel, the driver or the provider spells it.
 func (e *Error) Is(target error) bool {

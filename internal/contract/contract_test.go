@@ -1,0 +1,523 @@
+// Package contract holds the objects of all public packages to one contract: how they close,
+// refuse, wait and end.
+package contract
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/goverbs/goverbs/msg"
+	"github.com/goverbs/goverbs/netlinkrdma"
+	"github.com/goverbs/goverbs/netlinkrdma/nltest"
+	_ "github.com/goverbs/goverbs/provider/all"
+	"github.com/goverbs/goverbs/rdmacm"
+	"github.com/goverbs/goverbs/rdmatest"
+	"github.com/goverbs/goverbs/rsocket"
+	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// A world is a fabric of two hosts and what objects need.
+type world struct {
+	t   *testing.T
+	f   *rdmatest.Fabric
+	dev *uverbs.Device
+	pd  *uverbs.PD
+}
+
+func newWorld(t *testing.T, kind rdmatest.Kind) *world {
+	w := &world{t: t, f: rdmatest.NewWith(t, &rdmatest.Options{Kind: kind})}
+	w.dev = got(uverbs.Open(w.f.Host(0).Device(0).Name()))(t)
+	w.pd = got(w.dev.AllocPD())(t)
+	t.Cleanup(func() { w.pd.Close(); w.dev.Close() })
+	return w
+}
+
+func got[T any](v T, err error) func(t *testing.T) T {
+	return func(t *testing.T) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+// address is where the second host listens.
+func (w *world) address() string { return w.f.Host(1).Addr() + ":0" }
+
+// own closes c at the end of the test, if the test has not.
+func own[T io.Closer](w *world, c T) T {
+	w.t.Cleanup(func() { c.Close() })
+	return c
+}
+
+func (w *world) cq() *uverbs.CQ {
+	ch := own(w, got(w.dev.CreateCompChannel())(w.t))
+	return own(w, got(w.dev.CreateCQ(16, &uverbs.CQOptions{Channel: ch}))(w.t))
+}
+
+func (w *world) qp() *uverbs.QP {
+	cq := w.cq()
+	return own(w, got(w.pd.CreateQP(&uverbs.QPOptions{SendCQ: cq, RecvCQ: cq, Cap: verbs.QPCap{MaxSendWR: 4, MaxRecvWR: 4, MaxSendSGE: 1, MaxRecvSGE: 1}}))(w.t))
+}
+
+// pair connects the hosts. The first end is of the first host.
+func pair[C io.Closer](w *world, l io.Closer, accept func(context.Context) (C, error), dial func(context.Context) (C, error)) (C, C) {
+	accepted := make(chan C, 1)
+	go func() { accepted <- got(accept(w.t.Context()))(w.t) }()
+	ctx := w.f.Host(0).Context(w.t.Context())
+	a := own(w, got(dial(ctx))(w.t))
+	b := own(w, <-accepted)
+	own(w, l)
+	return a, b
+}
+
+func (w *world) conn() (a, b *rdmacm.Conn) {
+	l := got(rdmacm.Listen(w.address()))(w.t)
+	return pair(w, l, l.Accept, func(ctx context.Context) (*rdmacm.Conn, error) { return rdmacm.Dial(ctx, l.Addr().String()) })
+}
+
+func (w *world) stream() (a, b *rsocket.Conn) {
+	l := got(rsocket.Listen(w.address()))(w.t)
+	accept := func(context.Context) (net.Conn, error) { return l.Accept() }
+	x, y := pair(w, l, accept, func(ctx context.Context) (net.Conn, error) { return rsocket.Dial(ctx, l.Addr().String()) })
+	return x.(*rsocket.Conn), y.(*rsocket.Conn)
+}
+
+func (w *world) message() (a, b *msg.Conn) {
+	l := got(msg.Listen(w.address()))(w.t)
+	return pair(w, l, l.Accept, func(ctx context.Context) (*msg.Conn, error) { return msg.Dial(ctx, l.Addr().String()) })
+}
+
+// An object is one that a program opens and closes.
+type object struct {
+	name string
+	open func(w *world) io.Closer
+	null io.Closer
+	use  map[string]func(w *world, c io.Closer) error                      // refused after Close
+	wait map[string]func(ctx context.Context, w *world, c io.Closer) error // as long as the context lasts, or until Close
+}
+
+// of makes an object of functions that know its type.
+func of[T io.Closer](name string, open func(w *world) T, use map[string]func(w *world, c T) error, wait map[string]func(ctx context.Context, w *world, c T) error) object {
+	var null T
+	o := object{name: name, null: null, open: func(w *world) io.Closer { return own(w, open(w)) },
+		use:  make(map[string]func(*world, io.Closer) error),
+		wait: make(map[string]func(context.Context, *world, io.Closer) error)}
+	for n, f := range use {
+		o.use[n] = func(w *world, c io.Closer) error { return f(w, c.(T)) }
+	}
+	for n, f := range wait {
+		o.wait[n] = func(ctx context.Context, w *world, c io.Closer) error { return f(ctx, w, c.(T)) }
+	}
+	return o
+}
+
+type (
+	uses[T any]  = map[string]func(w *world, c T) error
+	waits[T any] = map[string]func(ctx context.Context, w *world, c T) error
+)
+
+// fail drops a result.
+func fail[T any](_ T, err error) error { return err }
+
+var objects = []object{
+	of("uverbs.Device", func(w *world) *uverbs.Device { return got(uverbs.Open(w.f.Host(0).Device(0).Name()))(w.t) }, uses[*uverbs.Device]{
+		"Query":    func(_ *world, d *uverbs.Device) error { return fail(d.Query()) },
+		"AllocPD":  func(_ *world, d *uverbs.Device) error { return fail(d.AllocPD()) },
+		"CreateCQ": func(_ *world, d *uverbs.Device) error { return fail(d.CreateCQ(1, nil)) },
+	}, waits[*uverbs.Device]{
+		"AsyncEvent": func(ctx context.Context, _ *world, d *uverbs.Device) error { return fail(d.AsyncEvent(ctx)) },
+	}),
+	of("uverbs.PD", func(w *world) *uverbs.PD { return got(w.dev.AllocPD())(w.t) }, uses[*uverbs.PD]{
+		"AllocMR": func(_ *world, p *uverbs.PD) error { return fail(p.AllocMR(4096, 0, nil)) },
+	}, nil),
+	of("uverbs.MR", func(w *world) *uverbs.MR { return got(w.pd.AllocMR(4096, 0, nil))(w.t) }, nil, nil),
+	of("uverbs.CompChannel", func(w *world) *uverbs.CompChannel { return got(w.dev.CreateCompChannel())(w.t) }, uses[*uverbs.CompChannel]{
+		"CreateCQ": func(w *world, ch *uverbs.CompChannel) error {
+			return fail(w.dev.CreateCQ(1, &uverbs.CQOptions{Channel: ch}))
+		},
+	}, waits[*uverbs.CompChannel]{
+		"Get": func(ctx context.Context, _ *world, ch *uverbs.CompChannel) error { return fail(ch.Get(ctx)) },
+	}),
+	of("uverbs.CQ", (*world).cq, uses[*uverbs.CQ]{
+		"Poll": func(_ *world, cq *uverbs.CQ) error { return fail(cq.Poll(make([]verbs.WC, 1))) },
+		"Arm":  func(_ *world, cq *uverbs.CQ) error { return cq.Arm(false) },
+	}, waits[*uverbs.CQ]{
+		"Wait": func(ctx context.Context, _ *world, cq *uverbs.CQ) error {
+			return fail(cq.Wait(ctx, make([]verbs.WC, 1)))
+		},
+	}),
+	of("uverbs.QP", (*world).qp, uses[*uverbs.QP]{
+		"PostSend": func(_ *world, qp *uverbs.QP) error { return fail(qp.PostSend([]verbs.SendWR{{Opcode: verbs.OpSend}})) },
+		"PostRecv": func(_ *world, qp *uverbs.QP) error { return fail(qp.PostRecv([]verbs.RecvWR{{}})) },
+		"Query":    func(_ *world, qp *uverbs.QP) error { return fail(qp.Query()) },
+	}, nil),
+	of("uverbs.SRQ", func(w *world) *uverbs.SRQ { return got(w.pd.CreateSRQ(&uverbs.SRQOptions{MaxWR: 4, MaxSGE: 1}))(w.t) }, uses[*uverbs.SRQ]{
+		"PostRecv": func(_ *world, s *uverbs.SRQ) error { return fail(s.PostRecv([]verbs.RecvWR{{}})) },
+	}, nil),
+	of("uverbs.MW", func(w *world) *uverbs.MW { return got(w.pd.AllocMW(verbs.MWType2))(w.t) }, nil, nil),
+
+	of("rdmacm.Listener", func(w *world) *rdmacm.Listener { return got(rdmacm.Listen(w.address()))(w.t) }, nil, waits[*rdmacm.Listener]{
+		"Accept": func(ctx context.Context, _ *world, l *rdmacm.Listener) error { return fail(l.Accept(ctx)) },
+		"Next":   func(ctx context.Context, _ *world, l *rdmacm.Listener) error { return fail(l.Next(ctx)) },
+	}),
+	of("rdmacm.Conn", func(w *world) *rdmacm.Conn { a, _ := w.conn(); return a }, uses[*rdmacm.Conn]{
+		"PostSend": func(_ *world, c *rdmacm.Conn) error {
+			return fail(c.QP().PostSend([]verbs.SendWR{{Opcode: verbs.OpSend}}))
+		},
+		"Err": func(_ *world, c *rdmacm.Conn) error { return c.Err() },
+	}, waits[*rdmacm.Conn]{
+		"RecvCQ.Wait": func(ctx context.Context, _ *world, c *rdmacm.Conn) error {
+			return fail(c.QP().RecvCQ().Wait(ctx, make([]verbs.WC, 1)))
+		},
+	}),
+
+	of("rsocket.Listener", func(w *world) *rsocket.Listener {
+		return got(rsocket.Listen(w.address()))(w.t)
+	}, uses[*rsocket.Listener]{
+		"Accept": func(_ *world, l *rsocket.Listener) error { return fail(l.Accept()) },
+	}, nil),
+	of("rsocket.Conn", func(w *world) *rsocket.Conn { a, _ := w.stream(); return a }, uses[*rsocket.Conn]{
+		"Read":        func(_ *world, c *rsocket.Conn) error { return fail(c.Read(make([]byte, 1))) },
+		"Write":       func(_ *world, c *rsocket.Conn) error { return fail(c.Write(make([]byte, 1))) },
+		"CloseWrite":  func(_ *world, c *rsocket.Conn) error { return c.CloseWrite() },
+		"SetDeadline": func(_ *world, c *rsocket.Conn) error { return c.SetDeadline(time.Now()) },
+		"SetLinger":   func(_ *world, c *rsocket.Conn) error { return c.SetLinger(1) },
+	}, nil),
+
+	of("msg.Listener", func(w *world) *msg.Listener { return got(msg.Listen(w.address()))(w.t) }, nil, waits[*msg.Listener]{
+		"Accept": func(ctx context.Context, _ *world, l *msg.Listener) error { return fail(l.Accept(ctx)) },
+	}),
+	of("msg.Conn", func(w *world) *msg.Conn { a, _ := w.message(); return a }, uses[*msg.Conn]{
+		"Send":      func(w *world, c *msg.Conn) error { return c.Send(w.t.Context(), make([]byte, 1)) },
+		"Register":  func(_ *world, c *msg.Conn) error { return fail(c.Register(make([]byte, 1), 0)) },
+		"SetLinger": func(_ *world, c *msg.Conn) error { return c.SetLinger(1) },
+	}, waits[*msg.Conn]{
+		"Recv": func(ctx context.Context, _ *world, c *msg.Conn) error { return fail(c.Recv(ctx)) },
+	}),
+	of("msg.Pool", func(w *world) *msg.Pool { return got(msg.NewPool(w.dev, 4, nil))(w.t) }, uses[*msg.Pool]{
+		"Register": func(_ *world, p *msg.Pool) error { return fail(p.Register(make([]byte, 1), 0)) },
+	}, waits[*msg.Pool]{
+		"Recv": func(ctx context.Context, _ *world, p *msg.Pool) error { return fail(recvOf(p.Recv(ctx))) },
+	}),
+	of("msg.Region", func(w *world) *msg.Region {
+		pool := own(w, got(msg.NewPool(w.dev, 4, nil))(w.t))
+		return got(pool.Register(make([]byte, 64), 0))(w.t)
+	}, nil, nil),
+
+	of("netlinkrdma.Events", func(w *world) *netlinkrdma.Events {
+		return got((&netlinkrdma.Client{Kernel: &nltest.Kernel{System: netlinkrdma.System{Monitor: true}}}).Subscribe())(w.t)
+	}, nil, waits[*netlinkrdma.Events]{
+		"Next": func(ctx context.Context, _ *world, e *netlinkrdma.Events) error { return fail(e.Next(ctx)) },
+	}),
+}
+
+func recvOf(_ *msg.Conn, m *msg.Message, err error) (*msg.Message, error) { return m, err }
+
+// eachObject runs a test on a fabric of its own.
+func eachObject(t *testing.T, test func(t *testing.T, w *world, o object)) {
+	for _, o := range objects {
+		t.Run(o.name, func(t *testing.T) { test(t, newWorld(t, rdmatest.RXE), o) })
+	}
+}
+
+// TestClose: Close succeeds once. The second one, and every call behind it, matches net.ErrClosed.
+func TestClose(t *testing.T) {
+	eachObject(t, func(t *testing.T, w *world, o object) {
+		c := o.open(w)
+		if err := c.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Close(); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("second Close: %v, want net.ErrClosed", err)
+		}
+		for name, use := range o.use {
+			if err := use(w, c); !errors.Is(err, net.ErrClosed) {
+				t.Errorf("%s after Close: %v, want net.ErrClosed", name, err)
+			}
+		}
+		for name, wait := range o.wait {
+			if err := wait(t.Context(), w, c); !errors.Is(err, net.ErrClosed) {
+				t.Errorf("%s after Close: %v, want net.ErrClosed", name, err)
+			}
+		}
+	})
+}
+
+// TestCloseNil: Close of a nil pointer is an error, and no panic.
+func TestCloseNil(t *testing.T) {
+	for _, o := range objects {
+		if err := o.null.Close(); !errors.Is(err, os.ErrInvalid) {
+			t.Errorf("%s: %v, want os.ErrInvalid", o.name, err)
+		}
+	}
+}
+
+// TestCloseEndsWaits: a call that waits ends when its object is closed, and Close does not wait
+// for the network.
+func TestCloseEndsWaits(t *testing.T) {
+	for _, o := range objects {
+		for name, wait := range o.wait {
+			t.Run(o.name+"."+name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					w := newWorld(t, rdmatest.RXE)
+					c := o.open(w)
+					ended := make(chan error, 1)
+					go func() { ended <- wait(context.Background(), w, c) }()
+					synctest.Wait()
+					start := time.Now()
+					if err := c.Close(); err != nil {
+						t.Error(err)
+					}
+					if err := <-ended; !errors.Is(err, net.ErrClosed) {
+						t.Errorf("%v, want net.ErrClosed", err)
+					}
+					if took := time.Since(start); took > 0 {
+						t.Errorf("Close took %v", took)
+					}
+				})
+			})
+		}
+	}
+}
+
+// TestContexts: an error that a context causes matches the context's and says what it ended. It is
+// a time-out if the context's deadline has passed.
+func TestContexts(t *testing.T) {
+	check := func(t *testing.T, ctx context.Context, err error) {
+		t.Helper()
+		if !errors.Is(err, ctx.Err()) || err == ctx.Err() {
+			t.Errorf("%v, want one that matches %v and names the operation", err, ctx.Err())
+		}
+		var timeout interface{ Timeout() bool }
+		late := ctx.Err() == context.DeadlineExceeded
+		if is := errors.As(err, &timeout) && timeout.Timeout(); is != late {
+			t.Errorf("%v: a time-out: %v, want %v", err, is, late)
+		}
+	}
+	waits := func(t *testing.T, w *world, name string, wait func(context.Context) error) {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(context.Background())
+			cancel()
+			check(t, ctx, wait(ctx))
+			late, cancel := context.WithDeadline(context.Background(), time.Unix(1, 0))
+			defer cancel()
+			check(t, late, wait(late))
+		})
+	}
+	eachObject(t, func(t *testing.T, w *world, o object) {
+		if len(o.wait) == 0 {
+			return
+		}
+		c := o.open(w)
+		for name, wait := range o.wait {
+			waits(t, w, name, func(ctx context.Context) error { return wait(ctx, w, c) })
+		}
+	})
+	w := newWorld(t, rdmatest.RXE)
+	there := w.f.Host(1).Addr() + ":7"
+	waits(t, w, "rdmacm.Dial", func(ctx context.Context) error { return fail(rdmacm.Dial(ctx, there)) })
+	waits(t, w, "rsocket.Dial", func(ctx context.Context) error { return fail(rsocket.Dial(ctx, there)) })
+	waits(t, w, "msg.Dial", func(ctx context.Context) error { return fail(msg.Dial(ctx, there)) })
+}
+
+// TestCloseDoesNotBlock: Close returns although the network is gone and data waits for it, and a
+// reset frees everything at once.
+func TestCloseDoesNotBlock(t *testing.T) {
+	for name, open := range map[string]func(w *world) (c io.Closer, write func() error){
+		"rdmacm": func(w *world) (io.Closer, func() error) {
+			a, _ := w.conn()
+			return a, func() error {
+				return fail(a.QP().PostSend([]verbs.SendWR{{Opcode: verbs.OpSend, Inline: []byte("x")}}))
+			}
+		},
+		"rsocket": func(w *world) (io.Closer, func() error) {
+			a, _ := w.stream()
+			return a, func() error { return fail(a.Write([]byte("x"))) }
+		},
+		"msg": func(w *world) (io.Closer, func() error) {
+			a, _ := w.message()
+			return a, func() error { return a.Send(w.t.Context(), []byte("x")) }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, rdmatest.RXE)
+				c, write := open(w)
+				heal := w.f.Partition(w.f.Host(0), w.f.Host(1))
+				defer heal()
+				if err := write(); err != nil {
+					t.Fatal(err)
+				}
+				start := time.Now()
+				if err := c.Close(); err != nil {
+					t.Error(err)
+				}
+				if took := time.Since(start); took > 0 {
+					t.Errorf("Close took %v", took)
+				}
+			})
+		})
+	}
+}
+
+// TestTemporary: a peer that cannot be accepted ends no listener. Accept drops it or returns a
+// temporary error, and takes the next peer.
+func TestTemporary(t *testing.T) {
+	type listener struct {
+		accept func() (io.Closer, error)
+		dial   func(ctx context.Context) (io.Closer, error)
+	}
+	for name, listen := range map[string]func(w *world) listener{
+		"rdmacm": func(w *world) listener {
+			l := own(w, got(rdmacm.Listen(w.address()))(w.t))
+			return listener{func() (io.Closer, error) { return l.Accept(w.t.Context()) },
+				func(ctx context.Context) (io.Closer, error) { return rdmacm.Dial(ctx, l.Addr().String()) }}
+		},
+		"rsocket": func(w *world) listener {
+			l := own(w, got(rsocket.Listen(w.address()))(w.t))
+			return listener{func() (io.Closer, error) { return l.Accept() },
+				func(ctx context.Context) (io.Closer, error) { return rsocket.Dial(ctx, l.Addr().String()) }}
+		},
+		"msg": func(w *world) listener {
+			l := own(w, got(msg.Listen(w.address()))(w.t))
+			return listener{func() (io.Closer, error) { return l.Accept(w.t.Context()) },
+				func(ctx context.Context) (io.Closer, error) { return msg.Dial(ctx, l.Addr().String()) }}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, rdmatest.RXE)
+			l := listen(w)
+			fault := w.f.FailCM(rdmatest.CMAccept, syscall.EINVAL)
+			accepted := make(chan io.Closer, 1)
+			go func() {
+				for {
+					c, err := l.accept()
+					if err == nil {
+						accepted <- c
+						return
+					}
+					var temporary interface{ Temporary() bool }
+					if !errors.As(err, &temporary) || !temporary.Temporary() {
+						t.Errorf("Accept: %v, which is not temporary", err)
+						close(accepted)
+						return
+					}
+				}
+			}()
+			ctx, cancel := context.WithTimeout(w.f.Host(0).Context(t.Context()), time.Minute)
+			defer cancel()
+			if c, err := l.dial(ctx); err == nil {
+				c.Close()
+				t.Error("the peer whose ACCEPT failed is connected")
+			}
+			if !fault.Struck() {
+				t.Error("no ACCEPT failed")
+			}
+			own(w, got(l.dial(ctx))(t))
+			if c := <-accepted; c != nil {
+				own(w, c)
+			}
+		})
+	}
+}
+
+// TestUnsupported: what a device or its driver does not have matches errors.ErrUnsupported, and the
+// error names the call, the device and the driver.
+func TestUnsupported(t *testing.T) {
+	w := newWorld(t, rdmatest.SIW)
+	cq := w.cq()
+	for name, call := range map[string]func() error{
+		"open XRC domain": func() error { return fail(w.dev.OpenXRCD(nil, os.O_CREATE)) },
+		"query clock":     func() error { return fail(w.dev.QueryClock()) },
+		"device memory":   func() error { return fail(w.dev.AllocDM(64, 1)) },
+		"counters":        func() error { return fail(w.dev.CreateCounters()) },
+		"MW":              func() error { return fail(w.pd.AllocMW(verbs.MWType2)) },
+		"UD QP": func() error {
+			return fail(w.pd.CreateQP(&uverbs.QPOptions{Type: verbs.QPTypeUD, SendCQ: cq, RecvCQ: cq}))
+		},
+		"resize": func() error { return cq.Resize(64) },
+	} {
+		err := call()
+		if !errors.Is(err, errors.ErrUnsupported) || !errors.Is(err, verbs.ErrNotSupported) {
+			t.Errorf("%s: %v, want one that matches errors.ErrUnsupported and verbs.ErrNotSupported", name, err)
+			continue
+		}
+		if text := err.Error(); !strings.Contains(text, w.f.Host(0).Device(0).Name()) || !strings.Contains(text, "siw") {
+			t.Errorf("%s: %q names no device or no driver", name, text)
+		}
+	}
+	if verbs.ErrClosed != net.ErrClosed {
+		t.Error("verbs.ErrClosed is not net.ErrClosed")
+	}
+}
+
+// TestHooks: the hooks that rdmacm and msg set belong to them alone.
+func TestHooks(t *testing.T) {
+	for _, typ := range []reflect.Type{reflect.TypeFor[*uverbs.QP](), reflect.TypeFor[*uverbs.CQ]()} {
+		for _, name := range []string{"OnError", "End", "Wake"} {
+			if _, ok := typ.MethodByName(name); ok {
+				t.Errorf("%v has the method %s", typ, name)
+			}
+		}
+	}
+}
+
+// TestDurations: every time in a configuration is a time.Duration.
+func TestDurations(t *testing.T) {
+	named := []string{"Timeout", "Delay", "KeepAlive", "Linger", "Interval", "Period", "Limit"}
+	for _, typ := range configs {
+		for i := range typ.NumField() {
+			f := typ.Field(i)
+			if f.IsExported() && slices.ContainsFunc(named, func(s string) bool { return strings.HasSuffix(f.Name, s) }) && f.Type != reflect.TypeFor[time.Duration]() {
+				t.Errorf("%v.%s is a %v, want a time.Duration", typ, f.Name, f.Type)
+			}
+		}
+	}
+}
+
+var configs = []reflect.Type{
+	reflect.TypeFor[rdmacm.Config](), reflect.TypeFor[rdmacm.Dialer](), reflect.TypeFor[rdmacm.ListenConfig](),
+	reflect.TypeFor[rsocket.Config](), reflect.TypeFor[rsocket.Dialer](), reflect.TypeFor[rsocket.ListenConfig](),
+	reflect.TypeFor[msg.Config](), reflect.TypeFor[msg.Dialer](), reflect.TypeFor[msg.ListenConfig](), reflect.TypeFor[rdmatest.Options](),
+}
+
+// TestDialing: the packages that connect have dialers and listeners of one shape.
+func TestDialing(t *testing.T) {
+	for name, c := range map[string]struct {
+		types  []reflect.Type
+		fields []string
+		method string
+	}{
+		"Dialer": {[]reflect.Type{reflect.TypeFor[rdmacm.Dialer](), reflect.TypeFor[rsocket.Dialer](), reflect.TypeFor[msg.Dialer]()},
+			[]string{"Timeout", "LocalAddr", "Resolver", "FallbackDelay"}, "Dial"},
+		"ListenConfig": {[]reflect.Type{reflect.TypeFor[rdmacm.ListenConfig](), reflect.TypeFor[rsocket.ListenConfig](), reflect.TypeFor[msg.ListenConfig]()},
+			[]string{"Resolver", "Backlog"}, "Listen"},
+	} {
+		for _, typ := range c.types {
+			for _, field := range append(c.fields, "Config") {
+				f, ok := typ.FieldByName(field)
+				first, _ := c.types[0].FieldByName(field)
+				if !ok || field != "Config" && f.Type != first.Type || field == "Config" && !f.Anonymous {
+					t.Errorf("%v.%s is a %v, want a %v as in %v", typ, field, f.Type, first.Type, c.types[0])
+				}
+			}
+			m, ok := reflect.PointerTo(typ).MethodByName(c.method)
+			if !ok || m.Type.NumIn() != 3 || m.Type.NumOut() != 2 || m.Type.Out(0).Kind() != reflect.Pointer {
+				t.Errorf("%v has no method %s(ctx, address) that returns a concrete type: %v", name, c.method, m.Type)
+			}
+		}
+	}
+}
