@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/bits"
 	"syscall"
+	"time"
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/ioctl"
@@ -26,6 +27,7 @@ type MLX5QP struct {
 	keys     bool            // the last send changed a key
 	scatters bool            // short messages come in completions
 	head     [mlx5Block]byte // of a send that is read
+	looker   *time.Timer     // in the error state
 }
 
 // mlx5Ring is a queue of blocks in user memory.
@@ -205,6 +207,9 @@ func (m *mlx5) modifyQP(qp *QP, in *abi.IbUverbsModifyQp) error {
 
 func (m *mlx5) destroyQP(qp *QP) {
 	if q := qp.MLX5; q != nil {
+		if q.looker != nil {
+			q.looker.Stop()
+		}
 		m.forgetRecord(q.record)
 		delete(m.indexes, q.index)
 	}

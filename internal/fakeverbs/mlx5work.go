@@ -3,6 +3,7 @@ package fakeverbs
 import (
 	"encoding/binary"
 	"slices"
+	"time"
 
 	"github.com/goverbs/goverbs/internal/abi"
 )
@@ -170,6 +171,25 @@ func (q *MLX5QP) fail() {
 		return
 	}
 	q.flushRecvs()
+	q.lookLater(mlx5FirstLook)
+}
+
+const mlx5FirstLook, mlx5LastLook = time.Millisecond, 64 * time.Millisecond
+
+// lookLater has the device look for receives after a time, and again more rarely, as long as
+// the queue pair is in the error state.
+func (q *MLX5QP) lookLater(after time.Duration) {
+	if q.looker != nil {
+		q.looker.Stop()
+	}
+	q.looker = time.AfterFunc(after, func() {
+		q.m.k.mu.Lock()
+		defer q.m.k.mu.Unlock()
+		if q.qp.state == abi.IB_QPS_ERR {
+			q.flushRecvs()
+			q.lookLater(min(2*after, mlx5LastLook))
+		}
+	})
 }
 
 func (q *MLX5QP) flushRecvs() {
@@ -178,7 +198,7 @@ func (q *MLX5QP) flushRecvs() {
 	}
 }
 
-// Look has a queue pair in the error state flush the receives that were posted since. The
+// Look has a queue pair in the error state flush the receives that were posted since, now. The
 // device finds them by itself, some time later: nothing is stored to a register for a
 // receive.
 func (q *MLX5QP) Look() {
