@@ -31,7 +31,8 @@ type Config struct {
 	// close the Conn, nor have anybody read SendCQ before Dial has returned:
 	// over siw Dial itself does, to prove the connection, and would miss what
 	// another takes (see QP). For Listener.Accept it may run for several
-	// connections at a time.
+	// connections at a time. It must not close the Listener, whose Close waits
+	// for it.
 	Prepare func(*Conn) error
 
 	// PrepareQP runs before Prepare, when the protection domain exists and the queue pair

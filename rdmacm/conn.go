@@ -95,7 +95,8 @@ func (c *Conn) SetPrivateData(private []byte) { c.announced = private }
 // closes it after the queue pair and before PD. What Prepare makes has to be
 // handed over, because nobody else can free the Conn if the attempt fails. After
 // Close it is closed at once. A memory window of type 2 has to go before the queue
-// pair, so it is the caller's to close.
+// pair, so it is the caller's to close. The child's Close runs within that of the Conn: it must
+// not call Close, Disconnect or Own of the Conn, which would wait for that without end.
 func (c *Conn) Own(child io.Closer) {
 	c.closing.Lock()
 	closed := c.closed
