@@ -16,6 +16,10 @@ import (
 // machine to take what was written.
 const closeTimeout = 10 * time.Second
 
+// silentLimit is how long a closed connection waits for the first word of a peer that dialled
+// over iWARP, which must speak first. An honest peer does so as soon as it is connected.
+const silentLimit = 2 * time.Second
+
 // CloseWrite ends this side's data: the peer's Read returns io.EOF after all that was
 // written. Read goes on as before. A Write that is under way in another goroutine ends at
 // once, with an error that matches syscall.EPIPE, and so do later ones. A second CloseWrite
@@ -158,25 +162,34 @@ func deliveryLimit(linger int) time.Duration {
 
 // deliver waits until the peer's machine has all that was written.
 func (c *Conn) deliver(limit time.Duration) error {
-	c.closer.deadline.set(time.Now().Add(limit))
+	end := time.Now().Add(limit)
 	defer c.closer.deadline.close()
 	for {
-		delivered, seen := c.tryDeliver()
+		delivered, seen, next := c.tryDeliver(end)
 		if delivered {
 			return nil
 		}
-		if c.closer.deadline.isOver() {
+		if time.Until(end) <= 0 {
 			return os.ErrDeadlineExceeded
 		}
+		c.closer.deadline.set(next)
 		c.park(&c.closer, seen)
 	}
 }
 
-func (c *Conn) tryDeliver() (delivered bool, seen uint64) {
+// tryDeliver reports whether the peer has all that was written, or else until when to wait.
+func (c *Conn) tryDeliver(end time.Time) (delivered bool, seen uint64, next time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if next = end; c.stream.silent {
+		if speak := c.begun.Add(silentLimit); time.Until(speak) <= 0 {
+			c.stream.silent = false
+		} else if speak.Before(end) {
+			next = speak
+		}
+	}
 	c.progress()
-	return c.stream.delivered(), c.changes
+	return c.stream.delivered(), c.changes, next
 }
 
 // free frees everything, once the last call has left the connection.

@@ -43,9 +43,11 @@ func (c *Conn) hasEnded() bool {
 }
 
 // receive takes the words that have arrived and posts the receives again. It returns how
-// many there were.
+// many there were. A call takes no more than about as many as there are receives: a peer that
+// sends words faster than they are polled must not keep the lock. Callers look again when
+// there was anything.
 func (c *Conn) receive() (total int) {
-	for {
+	for total < c.verbs.recvs {
 		n, err := c.recvCQ.Poll(c.wcs[:])
 		if err != nil {
 			c.stream.fail(c.verbs.reset(err))
@@ -70,9 +72,10 @@ func (c *Conn) receive() (total int) {
 			c.stream.fail(c.verbs.reset(err))
 		}
 		if total += n; n < len(c.wcs) {
-			return total
+			break
 		}
 	}
+	return total
 }
 
 // reclaim takes back what completed messages took up.

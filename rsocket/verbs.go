@@ -12,7 +12,7 @@ import (
 
 // transport is a queue pair with the memory of a connection. It carries messages as the
 // transport can: as RDMA WRITE with immediate data on InfiniBand and RoCE; as RDMA WRITE
-// and a SEND of the word on iWARP, which has no immediate data.
+// and a SEND of the word on iWARP, most devices of which have no immediate data.
 type transport struct {
 	conn   *rdmacm.Conn
 	iwarp  bool
@@ -44,7 +44,9 @@ func (v *transport) prepare(c *rdmacm.Conn, z *Sizes) (err error) {
 	v.conn, v.sends, v.recvs = c, z.SendBuffer, z.RecvQueue+spareRecvs
 	// The buffer behind the tables is aligned.
 	v.tables = (tableEntries*offerSize + z.Mappings*mappingSize + 63) &^ 63
-	v.iwarp = !c.Device().Supports(verbs.QPTypeRC, verbs.OpRDMAWriteImm)
+	// librdmacm asks for the transport, not for what a device can do: erdma is iWARP and has
+	// immediate data.
+	v.iwarp = c.Device().Info().NodeType == verbs.NodeRNIC
 	if v.shared, err = c.PD().AllocMR(v.tables+z.RecvBuffer, verbs.AccessLocalWrite|verbs.AccessRemoteWrite, nil); err != nil {
 		return err
 	}
