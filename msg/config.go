@@ -36,6 +36,8 @@ type Config struct {
 	// of two. While there is no room for one, it waits at the sender, and so does all that
 	// was sent after it on its connection. A connection outside a pool has this
 	// for itself. The connections of a pool share what the Config of NewPool says.
+	// A peer that hands out nothing of its message for 5 seconds while other connections of the
+	// pool wait for room loses its connection.
 	// At least MaxMessage, rounded up. Zero: 64 MiB, or twice that least if that is more.
 	MaxMemory int
 

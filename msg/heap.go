@@ -5,6 +5,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -114,16 +115,19 @@ func (h *heap) Close() error {
 type budget struct {
 	most uint64
 
-	mu             sync.Mutex // guards what follows, and the accounts
-	used           uint64     // reserved, and of free buffers
-	oldest, newest *Buffer    // of the free buffers of all connections
-	queue          []*account // wait for room; there is no free buffer then
+	mu             sync.Mutex            // guards what follows, and the accounts
+	used           uint64                // reserved, and of free buffers
+	oldest, newest *Buffer               // of the free buffers of all connections
+	queue          []*account            // wait for room; there is no free buffer then
+	holders        map[*account]struct{} // that have reserved some
+	watching       bool                  // a look at the holders is due, as long as some wait
 }
 
 // account is a connection's share of a budget.
 type account struct {
 	budget *budget
 	wake   func() // what the connection waits for has been reserved; it must not wait
+	hurry  func() // others wait for memory; called without the budget's lock
 
 	reserved uint64
 	free     []*Buffer // to be used again, the oldest first
@@ -170,6 +174,7 @@ func (a *account) toReceive(size int) (b *Buffer, evicted []*Buffer, ok bool) {
 	}
 	if b == nil && (len(g.queue) > 0 || g.used+n > g.most) {
 		a.wants, g.queue = n, append(g.queue, a)
+		g.watch()
 		return nil, evicted, false
 	}
 	a.reserve(n)
@@ -179,6 +184,10 @@ func (a *account) toReceive(size int) (b *Buffer, evicted []*Buffer, ok bool) {
 func (a *account) reserve(n uint64) {
 	a.reserved += n
 	a.budget.used += n
+	if a.budget.holders == nil {
+		a.budget.holders = make(map[*account]struct{})
+	}
+	a.budget.holders[a] = struct{}{}
 }
 
 // giveUp is for a message that is not received after all.
@@ -193,6 +202,35 @@ func (a *account) unreserve(n uint64) {
 	if !a.closed {
 		a.reserved -= n
 		a.budget.used -= n
+		if a.reserved == 0 {
+			delete(a.budget.holders, a)
+		}
+	}
+}
+
+// watch has the connections that hold memory looked at while others wait for it. The lock is
+// held.
+func (g *budget) watch() {
+	if !g.watching {
+		g.watching = true
+		time.AfterFunc(crowdLimit/4, g.look)
+	}
+}
+
+func (g *budget) look() {
+	g.mu.Lock()
+	var hurry []func()
+	if g.watching = false; len(g.queue) > 0 {
+		for a := range g.holders {
+			if a.hurry != nil {
+				hurry = append(hurry, a.hurry)
+			}
+		}
+		g.watch()
+	}
+	g.mu.Unlock()
+	for _, f := range hurry {
+		f()
 	}
 }
 

@@ -132,10 +132,16 @@ func (p *pump) drain() (int, error) {
 	return n + sent, err
 }
 
-// empty hands on the completions of some queues.
+// mostPolls is how often in a row a queue is polled that stays full. Peers that send without
+// end must not keep the call that has the turn from looking at its context.
+const mostPolls = 32
+
+// empty hands on the completions of some queues, or of a full one many.
 func (p *pump) empty(queues ...*uverbs.CQ) (total int, err error) {
 	for _, cq := range queues {
-		for n := len(p.wcs); n == len(p.wcs) && err == nil; total += n {
+		polls := 0
+		for n := len(p.wcs); n == len(p.wcs) && err == nil && polls < mostPolls; total += n {
+			polls++
 			if n, err = cq.Poll(p.wcs[:]); n > 0 {
 				p.waiting.Store(false) // it looks again when these are dealt with
 			}

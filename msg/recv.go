@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"time"
 
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -83,8 +84,9 @@ type fetch struct {
 	at     rts
 	slot   int // of the RTS
 	cookie uint64
-	done   int // bytes
-	under  int // bytes of the READ under way
+	done   int       // bytes
+	under  int       // bytes of the READ under way
+	since  time.Time // when that was posted
 	reads  uint64
 	op     [1]verbs.SendWR
 	sge    [1]verbs.SGE
@@ -178,7 +180,7 @@ func (c *Conn) grow(old *Buffer, size, done int) (*Buffer, error) {
 func (c *Conn) readMore() {
 	f := &c.fetch
 	f.under = min(int(f.at.length), len(f.into.all)) - f.done
-	f.under = min(f.under, piece)
+	f.under, f.since = min(f.under, piece), time.Now()
 	f.sge[0] = f.into.mem.SGE(f.done, f.under)
 	f.op[0] = verbs.SendWR{Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled, SGL: f.sge[:],
 		WRID: uint64(newWRID(c.id, kindRead, 0, 0)), RemoteAddr: f.at.addr + uint64(f.done), RKey: f.at.rkey}

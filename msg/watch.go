@@ -15,7 +15,20 @@ const (
 	// readLimit is how long one READ of a large message may take. A look at the time between
 	// decides.
 	readLimit = 30 * time.Second
+	// crowdLimit is how long one may take while another connection waits for memory: a few
+	// peers that hand out nothing could have all of a pool's.
+	crowdLimit = 5 * time.Second
 )
+
+// hurry ends a connection whose peer hands out nothing of a large message although others
+// wait for the memory.
+func (c *Conn) hurry() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if f := &c.fetch; f.under > 0 && !c.ending.failing && time.Since(f.since) >= crowdLimit {
+		c.fail(fmt.Errorf("%w: the peer handed out nothing of a large message for %v while others wait for memory", syscall.ETIMEDOUT, crowdLimit))
+	}
+}
 
 // watch finds a peer that has gone without a word, or that holds up this end. The
 // connection's lock guards it.
