@@ -152,7 +152,6 @@ func TestCloseStorm(t *testing.T) {
 							_ = m.Close()
 						}
 					})
-					all.Go(func() { _, _ = c.WriteAt(make([]byte, 100), 0) })
 					all.Go(func() { _ = c.CloseWrite() })
 					all.Go(func() { _ = c.SetLinger(round%3 - 1) })
 					for range 3 {

@@ -66,7 +66,8 @@ func (c *Conn) SetLinger(sec int) error {
 // Close ends the connection in both directions and returns at once, unless [Conn.SetLinger]
 // says otherwise. Calls that are under way return an error that matches net.ErrClosed. The
 // peer gets all that was written, even if it reads that later. Mappings are closed before
-// Close returns. A second Close returns an error that matches net.ErrClosed.
+// Close returns: a peer that still writes to one breaks the connection, and what was not
+// delivered by then is lost. A second Close returns an error that matches net.ErrClosed.
 //
 // The process must live until the data has been sent: when it exits, the kernel discards
 // what is left, unlike that of a TCP connection. A program that exits right after its last
