@@ -1,9 +1,15 @@
 package rdmacm
 
 import (
+	"errors"
+	"net/netip"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // Listener.Close returns when nothing is left of the handshakes that it ends: the caller may
@@ -29,4 +35,17 @@ func TestListenerCloseLeavesNothing(t *testing.T) {
 	}
 	<-ended
 	w.closed(l)
+}
+
+// What a device does not support names the call, the device and its driver.
+func TestUnsupportedNamesDevice(t *testing.T) {
+	w := newDatagramWorld(t)
+	c := w.openUD()
+	w.fail(abi.RDMA_USER_CM_CMD_JOIN_MCAST, notSupported)
+	_, err := c.JoinMulticast(t.Context(), netip.MustParseAddr("ff0e::1"), JoinFullMember)
+	if !errors.Is(err, verbs.ErrNotSupported) || !strings.Contains(err.Error(), "join multicast group ff0e::1 on "+c.Device().Info().Name+" (rxe)") {
+		t.Error(err)
+	}
+	closeConn(t, c)
+	w.empty()
 }

@@ -38,7 +38,8 @@ func (c *Conn) Done() <-chan struct{} { return c.ending.done }
 //
 // Whoever has polled a completion with an error finds Err set. Once all work
 // requests have completed, Wait on the connection's own CQs returns an error that
-// matches Err. On CQs of the caller's it does not,
+// matches Err; on some devices a Wait for one CQ first needs the completions of the
+// other to be polled. On CQs of the caller's Wait does not end,
 // for they may serve other connections: select on Done.
 func (c *Conn) Err() error {
 	c.ending.mu.Lock()

@@ -3,9 +3,13 @@ package rdmacm
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"slices"
+
+	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // Group is a multicast group that a datagram Conn has joined. The Peer is for
@@ -47,7 +51,7 @@ func (g *Group) join(ctx context.Context, flags JoinFlags) error {
 		return err
 	}
 	if _, err := s.id.JoinMulticast(g.Addr, flags); err != nil {
-		return err
+		return onDevice(err, g.conn.Device().Info())
 	}
 	ev, err := s.await(ctx, EventMulticastJoin)
 	if _, ok := err.(*OpError); ok {
@@ -113,4 +117,12 @@ func (c *Conn) leaveAll() error {
 		errs = append(errs, g.leave())
 	}
 	return errors.Join(errs...)
+}
+
+// onDevice names the device, and its driver, in the error of what it does not support.
+func onDevice(err error, d uverbs.DeviceInfo) error {
+	if e, ok := err.(*OpError); ok && errors.Is(e, verbs.ErrNotSupported) {
+		e.Object += fmt.Sprintf(" on %s (%v)", d.Name, d.Driver)
+	}
+	return err
 }
