@@ -97,34 +97,34 @@ func TestAbortAtOnce(t *testing.T) {
 func TestFullQueue(t *testing.T) {
 	newFabric(t, rdmatest.RXE)
 	a, _ := connect(t, &small)
-	var p pump
+	var p poller
 	post := func() {
 		wr := verbs.SendWR{Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled, SGL: make([]verbs.SGE, 1)}
 		for range 2 {
 			_, _ = a.link.PostSend([]verbs.SendWR{wr}) // there may be no room
 		}
 	}
-	if !a.pump.turn.try() {
+	if !a.poller.turn.TryAcquire() {
 		t.Skip("the keeper has the turn")
 	}
 	for range 20 {
 		post()
 	}
 	done, taken := make(chan struct{}), 0
-	p.take = func(*verbs.WC) {
+	p.handle = func(*verbs.WC) {
 		if taken++; taken < 1<<20 {
 			post()
 		}
 	}
 	go func() {
 		defer close(done)
-		_, _ = p.empty(a.pump.sendCQ)
+		_, _ = p.empty(a.poller.sendCQ)
 	}()
 	<-done
 	if taken > 2*mostPolls*len(p.wcs) {
 		t.Errorf("%d completions in a call", taken)
 	}
-	a.pump.turn.give()
+	a.poller.turn.Release()
 }
 
 // Closes of all kinds at a time, with calls under way, leave nothing behind.

@@ -46,7 +46,11 @@ func TestPostRefused(t *testing.T) {
 			"not supported: siw has no Opcode(99)"},
 	} {
 		n, err := c.QP().PostSend([]verbs.SendWR{test.wr})
-		want := fmt.Sprintf("uverbs: post a send to QP %d on %s: %s", c.QP().Num(), dummyLink, test.want)
+		device := dummyLink
+		if test.is == verbs.ErrNotSupported {
+			device += " (driver siw)"
+		}
+		want := fmt.Sprintf("uverbs: post a send to QP %d on %s: %s", c.QP().Num(), device, test.want)
 		if n != 0 || err == nil || err.Error() != want || !errors.Is(err, test.is) {
 			t.Errorf("%d posted, %v\nwant %s", n, err, want)
 		}

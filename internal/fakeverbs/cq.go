@@ -2,10 +2,14 @@ package fakeverbs
 
 import (
 	"encoding/binary"
+	"os"
+	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/internal/wait"
 )
 
 // CQ is the kernel's side of a completion queue.
@@ -15,19 +19,36 @@ type CQ struct {
 	Entries    uint32
 	Flags      uint64
 
-	// The queue itself, of the device's driver.
-	SIW   *SIWCQ
-	RXE   *RXECQ
-	ERDMA *ERDMACQ
-	MLX5  *MLX5CQ
+	// Queue is the queue itself, as the device's model keeps it; nil if it keeps none.
+	Queue CQQueue
 
 	k       *Kernel
-	id      uint32
+	ID      uint32
 	channel *channel
 	overrun bool
 	events  int
-	memory  memory
+	Mem     QueueMemory
 }
+
+// CQQueue is a model's side of a completion queue. The kernel's lock is held.
+type CQQueue interface {
+	// IsArmed reports whether user space asked for an event.
+	IsArmed() bool
+	// Free ends the queue, with its CQ.
+	Free()
+}
+
+// NewCQ makes cq a CQ of the opening, for models that need one which no request made.
+func NewCQ(k *Kernel, cq *CQ) *CQ {
+	cq.k = k
+	return cq
+}
+
+// Kernel is the opening that the CQ belongs to.
+func (cq *CQ) Kernel() *Kernel { return cq.k }
+
+// HasChannel reports whether the CQ has a completion channel.
+func (cq *CQ) HasChannel() bool { return cq.channel != nil }
 
 func (k *Kernel) createCQ(r *ioctl.Request) error {
 	n, _ := r.Value(abi.UVERBS_ATTR_CREATE_CQ_CQE)
@@ -35,7 +56,7 @@ func (k *Kernel) createCQ(r *ioctl.Request) error {
 	if n == 0 || vector >= CompVectors || !k.context {
 		return syscall.EINVAL
 	}
-	cq := &CQ{k: k, Entries: roundPow2(uint32(n))}
+	cq := &CQ{k: k, Entries: RoundPow2(uint32(n))}
 	cq.Flags, _ = r.Value(abi.UVERBS_ATTR_CREATE_CQ_FLAGS)
 	cq.Cookie, _ = r.Value(abi.UVERBS_ATTR_CREATE_CQ_USER_HANDLE)
 	if fd, ok := r.Value(abi.UVERBS_ATTR_CREATE_CQ_COMP_CHANNEL); ok {
@@ -43,23 +64,20 @@ func (k *Kernel) createCQ(r *ioctl.Request) error {
 			return syscall.EBADF
 		}
 	}
-	cq.id = k.add("CQ", cq, cq.free)
-	if err := k.model.createCQ(cq, r); err != nil {
-		_ = k.remove("CQ", cq.id)
+	cq.ID = k.Add("CQ", cq, cq.free)
+	if err := k.Model.CreateCQ(cq, r); err != nil {
+		_ = k.Remove("CQ", cq.ID)
 		return err
 	}
-	r.SetObject(abi.UVERBS_ATTR_CREATE_CQ_HANDLE, cq.id)
-	return answer(r, abi.UVERBS_ATTR_CREATE_CQ_RESP_CQE, cq.Entries)
+	r.SetObject(abi.UVERBS_ATTR_CREATE_CQ_HANDLE, cq.ID)
+	return Answer(r, abi.UVERBS_ATTR_CREATE_CQ_RESP_CQE, cq.Entries)
 }
 
 func (cq *CQ) free() {
-	if cq.ERDMA != nil {
-		cq.ERDMA.free()
+	if cq.Queue != nil {
+		cq.Queue.Free()
 	}
-	if cq.MLX5 != nil {
-		cq.MLX5.free()
-	}
-	cq.memory.free()
+	cq.Mem.Free()
 }
 
 func (k *Kernel) destroyCQ(r *ioctl.Request) error {
@@ -68,10 +86,10 @@ func (k *Kernel) destroyCQ(r *ioctl.Request) error {
 	if err != nil {
 		return err
 	}
-	if err := k.remove("CQ", uint32(h)); err != nil {
+	if err := k.Remove("CQ", uint32(h)); err != nil {
 		return err
 	}
-	return answer(r, abi.UVERBS_ATTR_DESTROY_CQ_RESP, abi.IbUverbsDestroyCqResp{
+	return Answer(r, abi.UVERBS_ATTR_DESTROY_CQ_RESP, abi.IbUverbsDestroyCqResp{
 		CompEventsReported:  cq.channel.reported(cq.Cookie, compEventSize),
 		AsyncEventsReported: k.async.reported(cq.Cookie, asyncEventSize),
 	})
@@ -87,7 +105,7 @@ func (k *Kernel) resizeCQ(r *ioctl.Request) error {
 	if err != nil {
 		return err
 	}
-	if err := k.model.resizeCQ(cq, in.Cqe, r); err != nil {
+	if err := k.Model.ResizeCQ(cq, in.Cqe, r); err != nil {
 		return err
 	}
 	return respond(r, abi.IbUverbsResizeCqResp{Cqe: cq.Entries})
@@ -109,34 +127,26 @@ func (k *Kernel) armCQ(in *abi.IbUverbsReqNotifyCq) error {
 		return err
 	}
 	if in.SolicitedOnly != 0 {
-		return k.model.notify(cq, abi.IB_CQ_SOLICITED)
+		return k.Model.Notify(cq, abi.IB_CQ_SOLICITED)
 	}
-	return k.model.notify(cq, abi.IB_CQ_NEXT_COMP)
+	return k.Model.Notify(cq, abi.IB_CQ_NEXT_COMP)
 }
 
-// Armed tells whether user space asked for an event.
+// Armed reports whether user space asked for an event.
 func (cq *CQ) Armed() bool {
 	cq.k.mu.Lock()
 	defer cq.k.mu.Unlock()
-	switch {
-	case cq.RXE != nil:
-		return cq.RXE.notify != 0
-	case cq.ERDMA != nil:
-		return cq.ERDMA.armed
-	case cq.MLX5 != nil:
-		return cq.MLX5.armed
-	}
-	return cq.SIW.notify.Load() != abi.SIW_NOTIFY_NOT
+	return cq.Queue != nil && cq.Queue.IsArmed()
 }
 
 // Awaited tells whether somebody waits for the events of the CQ's channel.
 func (cq *CQ) Awaited() bool { return cq.channel.readers.Load() > 0 }
 
-// overflow tells once of a lost completion: nobody may be reading.
-func (cq *CQ) overflow() {
+// Overflow tells once of a lost completion: nobody may be reading.
+func (cq *CQ) Overflow() {
 	if !cq.overrun {
 		cq.overrun = true
-		cq.k.raise(cq.Cookie, abi.IB_EVENT_CQ_ERR)
+		cq.k.Raise(cq.Cookie, abi.IB_EVENT_CQ_ERR)
 	}
 }
 
@@ -144,7 +154,7 @@ func (cq *CQ) overflow() {
 func (cq *CQ) Event() {
 	cq.k.mu.Lock()
 	defer cq.k.mu.Unlock()
-	cq.event()
+	cq.RaiseEvent()
 }
 
 // Events is how many events the CQ has raised.
@@ -161,21 +171,21 @@ func (cq *CQ) EventBytes(b []byte) {
 	cq.channel.send(b)
 }
 
-func (cq *CQ) event() {
+func (cq *CQ) RaiseEvent() {
 	cq.events++
 	var b [8]byte
 	binary.NativeEndian.PutUint64(b[:], cq.Cookie)
 	cq.channel.send(b[:])
 }
 
-func (k *Kernel) raise(element uint64, typ uint32) {
+func (k *Kernel) Raise(element uint64, typ uint32) {
 	var b [16]byte
 	binary.NativeEndian.PutUint64(b[:], element)
 	binary.NativeEndian.PutUint32(b[8:], typ)
 	k.async.send(b[:])
 }
 
-func roundPow2(n uint32) uint32 {
+func RoundPow2(n uint32) uint32 {
 	p := uint32(1)
 	for p < n && p < 1<<31 {
 		p <<= 1
@@ -193,10 +203,191 @@ func (k *Kernel) modifyCQ(r *ioctl.Request) error {
 		return syscall.EOPNOTSUPP
 	}
 	_, cq, err := find[*CQ](k, "CQ", in.CqHandle)
-	most := &k.device.limits.moderation
+	most := &k.Device.Limits.Moderation
 	if err != nil || in.Attr.CqCount > most.MaxCqModerationCount || in.Attr.CqPeriod > most.MaxCqModerationPeriod {
 		return syscall.EINVAL
 	}
 	cq.Moderation = in.Attr
 	return nil
+}
+
+// channel is an event descriptor: a pipe, so that the reading end sits in Go's
+// netpoller as the real one does, or in a bubble memory.
+type channel struct {
+	k           *Kernel
+	fd          int32
+	sink        Events        // of another process, or
+	memory      *memoryEvents // of a bubble, or
+	read, write *os.File
+	readers     atomic.Int32 // that are in a system call, or parked
+}
+
+// eventFile is the user's end.
+type eventFile struct {
+	wait.Source
+	k *Kernel
+	c *channel
+}
+
+func (f eventFile) Await(limit time.Duration) bool {
+	f.c.readers.Add(1)
+	defer f.c.readers.Add(-1)
+	return f.Source.Await(limit)
+}
+
+func (f eventFile) Read(b []byte) (int, error) {
+	f.c.readers.Add(1)
+	defer f.c.readers.Add(-1)
+	return f.Source.Read(b)
+}
+
+func (f eventFile) Close() error {
+	f.k.mu.Lock()
+	defer f.k.mu.Unlock()
+	delete(f.k.files, f.c.fd)
+	err := f.Source.Close() // first, so that a reader sees this and not the end of a pipe
+	f.c.closeEnds()
+	return err
+}
+
+// firstFD keeps the fake descriptors apart from real ones.
+const firstFD = 1 << 20
+
+func (k *Kernel) newChannel() (*channel, error) {
+	c := &channel{k: k, fd: firstFD}
+	for k.files[c.fd] != nil {
+		c.fd++
+	}
+	if err := c.open(); err != nil {
+		return nil, err
+	}
+	k.files[c.fd] = c
+	return c, nil
+}
+
+func (c *channel) close() {
+	delete(c.k.files, c.fd)
+	c.closeEnds()
+}
+
+func (c *channel) open() (err error) {
+	if c.k.Channel != nil {
+		c.sink, err = c.k.Channel(c.fd)
+		return err
+	}
+	if c.k.InBubble {
+		c.memory = newMemoryEvents()
+		return nil
+	}
+	c.read, c.write, err = os.Pipe()
+	return err
+}
+
+// events is the reading end.
+func (c *channel) events() (wait.Source, error) {
+	if c.memory != nil {
+		return c.memory, nil
+	}
+	return wait.OpenFile(c.read)
+}
+
+func (c *channel) closeEnds() {
+	if c.sink != nil {
+		c.sink.Close()
+		return
+	}
+	if c.memory != nil {
+		_ = c.memory.Close()
+		return
+	}
+	_ = c.read.Close()
+	_ = c.write.Close()
+}
+
+// hangUp has readers get an error once they read all that came.
+func (c *channel) hangUp(err error) {
+	if c.memory != nil {
+		c.memory.end(err)
+	}
+}
+
+// send allocates nothing where there is a pipe.
+func (c *channel) send(record []byte) {
+	switch {
+	case c == nil:
+	case c.sink != nil:
+		c.sink.Send(append([]byte(nil), record...))
+	case c.memory != nil:
+		c.memory.send(record)
+	default:
+		_, _ = c.write.Write(record) // nobody listens any more
+	}
+}
+
+func (k *Kernel) createCompChannel(r *ioctl.Request) error {
+	c, err := k.newChannel()
+	if err != nil {
+		return err
+	}
+	return respond(r, abi.IbUverbsCreateCompChannelResp{Fd: uint32(c.fd)})
+}
+
+func (k *Kernel) asyncEventAlloc(r *ioctl.Request) error {
+	c, err := k.newChannel()
+	if err != nil {
+		return err
+	}
+	if k.async == nil {
+		k.async = c
+	}
+	r.SetObject(abi.UVERBS_ATTR_ASYNC_EVENT_ALLOC_FD_HANDLE, uint32(c.fd))
+	return nil
+}
+
+// Async raises an asynchronous event. Element is an object's cookie or a port.
+func (k *Kernel) Async(element uint64, typ uint32) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.Raise(element, typ)
+}
+
+// AsyncBytes delivers any bytes as an asynchronous event.
+func (k *Kernel) AsyncBytes(record []byte) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.async.send(record)
+}
+
+// Events is where the events of a completion channel, or asynchronous ones, go when it is
+// not a pipe of this process. Its methods are called with the kernel's lock held.
+type Events interface {
+	Send(record []byte)
+	// Reported is told that an object goes. It drops the object's records that nobody has
+	// read, and says how many were read. A record has size bytes and begins with the cookie.
+	Reported(cookie uint64, size int) uint32
+	Close()
+}
+
+// CloseChannel closes a descriptor that CREATE_COMP_CHANNEL or ASYNC_EVENT_ALLOC made,
+// which Events of the process itself do by themselves.
+func (k *Kernel) CloseChannel(fd int32) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if c := k.files[fd]; c != nil {
+		c.close()
+	}
+}
+
+// Sizes of the records.
+const (
+	compEventSize  = 8
+	asyncEventSize = 16
+)
+
+// reported is how many events of an object were read, where that is known.
+func (c *channel) reported(cookie uint64, size int) uint32 {
+	if c == nil || c.sink == nil {
+		return 0
+	}
+	return c.sink.Reported(cookie, size)
 }

@@ -2,9 +2,11 @@ package fakeverbs
 
 import (
 	"slices"
+	"sync/atomic"
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/mmap"
 )
 
 // Crossing is something that crosses the seam between a provider and its driver or device:
@@ -14,12 +16,12 @@ type Crossing struct {
 	// Call names a call to the kernel, by the names of the tables in this package.
 	Call string
 	// Object is the device's number of the QP or CQ that a queue or a record is of, and with
-	// siw and rxe the handle of the CQ.
+	// drivers in software the handle of the CQ.
 	Object uint32
-	// SRQ says that Object is the handle of an SRQ, or with mlx5 its number. UD says that a send
-	// is of a UD QP, with siw and rxe, and XRC that it is of an initiator.
+	// SRQ says that Object is the handle of an SRQ, or with hardware its number. UD says that a
+	// send is of a UD QP, with drivers in software, and XRC that it is of an initiator.
 	SRQ, UD, XRC bool
-	// Queue is the kind of the entries of the queue that a record stands in, with siw and rxe.
+	// Queue is the kind of the entries of the queue that a record stands in, with drivers in software.
 	Queue CrossingKind
 	// Bytes are the entry as it is read or about to be written, or the private bytes of a
 	// call, or all that a doorbell says that is a call. They may be changed.
@@ -40,9 +42,9 @@ func (c *Crossing) Torn(between func()) { c.Late = between }
 // CrossingKind says what crosses.
 type CrossingKind string
 
-// The kinds of crossings. A record is read when a doorbell is stored to; with rxe it is an
-// index of user space's, with siw the word that asks for an event, and the driver reads it
-// when it looks at the queue.
+// The kinds of crossings. A record is read when a doorbell is stored to; with drivers in
+// software it is an index of user space's, or the word that asks for an event, and the driver
+// reads it when it looks at the queue.
 const (
 	CallIn   CrossingKind = "in"    // private bytes of a call, before the driver reads them
 	CallOut  CrossingKind = "out"   // and of its answer
@@ -53,43 +55,38 @@ const (
 	Doorbell CrossingKind = "store" // a store to a register, or the call in its place
 )
 
-// named is what has no more than a name.
-type named string
-
-func (n named) String() string { return string(n) }
-
-// crossRecord shows a doorbell record to Cross, and returns what that makes of it.
-func (k *Kernel) crossRecord(object uint32, offset, size int, v uint64) uint64 {
+// CrossRecord shows a doorbell record to Cross, and returns what that makes of it.
+func (k *Kernel) CrossRecord(object uint32, offset, size int, v uint64) uint64 {
 	if k.Cross == nil {
 		return v
 	}
-	return k.cross(Crossing{Kind: Record, Object: object, Offset: offset, Size: size, Value: v}).Value
+	return k.ShowCrossing(Crossing{Kind: Record, Object: object, Offset: offset, Size: size, Value: v}).Value
 }
 
-// crossEntry shows an entry that the device has read, which Cross may change.
-func (k *Kernel) crossEntry(kind CrossingKind, object uint32, entry []byte) {
+// CrossEntry shows an entry that the device has read, which Cross may change.
+func (k *Kernel) CrossEntry(kind CrossingKind, object uint32, entry []byte) {
 	if k.Cross != nil {
-		k.cross(Crossing{Kind: kind, Object: object, Bytes: entry})
+		k.ShowCrossing(Crossing{Kind: kind, Object: object, Bytes: entry})
 	}
 }
 
-// crossSend is crossEntry for a send.
-func (k *Kernel) crossSend(qp *QP, entry []byte) {
+// CrossSend is crossEntry for a send.
+func (k *Kernel) CrossSend(qp *QP, entry []byte) {
 	if k.Cross != nil {
-		k.cross(Crossing{Kind: EntrySQE, Object: qp.Num, XRC: qp.Type == abi.IB_UVERBS_QPT_XRC_INI, Bytes: entry})
+		k.ShowCrossing(Crossing{Kind: EntrySQE, Object: qp.Num, XRC: qp.Type == abi.IB_UVERBS_QPT_XRC_INI, Bytes: entry})
 	}
 }
 
-// crossShared is crossEntry for a receive of an SRQ.
-func (k *Kernel) crossShared(srq uint32, entry []byte) {
+// CrossShared is crossEntry for a receive of an SRQ.
+func (k *Kernel) CrossShared(srq uint32, entry []byte) {
 	if k.Cross != nil {
-		k.cross(Crossing{Kind: EntryRQE, Object: srq, SRQ: true, Bytes: entry})
+		k.ShowCrossing(Crossing{Kind: EntryRQE, Object: srq, SRQ: true, Bytes: entry})
 	}
 }
 
-// cross shows a crossing to Cross, and returns what that makes of it. If nobody looks, that
+// ShowCrossing shows a crossing to Cross, and returns what that makes of it. If nobody looks, that
 // is valid until the next one.
-func (k *Kernel) cross(c Crossing) *Crossing {
+func (k *Kernel) ShowCrossing(c Crossing) *Crossing {
 	if k.Cross == nil {
 		k.crossing = c
 		return &k.crossing
@@ -116,7 +113,127 @@ func (k *Kernel) crossCall(kind CrossingKind, name string, r *ioctl.Request) {
 // crossDoorbell shows a call that stands for a store, and has it say what an observer makes
 // of it. It reports whether the call shall get there. Without an observer it allocates nothing.
 func (k *Kernel) crossDoorbell(call string, says []byte, object uint32, waiting int) bool {
-	c := k.cross(Crossing{Kind: Doorbell, Call: call, Object: object, Bytes: slices.Clone(says), Value: uint64(waiting)})
+	c := k.ShowCrossing(Crossing{Kind: Doorbell, Call: call, Object: object, Bytes: slices.Clone(says), Value: uint64(waiting)})
 	copy(says, c.Bytes)
 	return !c.Drop
+}
+
+// Seam is where a queue of a driver in software is between user space and the driver. Without an
+// observer its methods allocate nothing.
+type Seam struct {
+	Kernel *Kernel
+	Object uint32
+	srq    bool
+	UD     bool
+	Kind   CrossingKind // of the entries
+}
+
+// ReadEntry shows an entry that the driver has copied, and has it be what an observer makes of it.
+func (s *Seam) ReadEntry(entry []byte) {
+	if s.Kernel.Cross == nil {
+		return
+	}
+	c := &Crossing{Kind: s.Kind, Object: s.Object, SRQ: s.srq, UD: s.UD, Bytes: slices.Clone(entry)}
+	s.Kernel.Cross(c)
+	copy(entry, c.Bytes)
+}
+
+// WriteEntry is read for an entry that the driver is about to write. It returns what is to be
+// called when the entry was handed over and is not written.
+func (s *Seam) WriteEntry(entry []byte) (late func()) {
+	if s.Kernel.Cross == nil {
+		return nil
+	}
+	c := &Crossing{Kind: s.Kind, Object: s.Object, Bytes: slices.Clone(entry)}
+	s.Kernel.Cross(c)
+	copy(entry, c.Bytes)
+	return c.Late
+}
+
+// ReadRecord reads a word of user space's, as user space wrote it or as an observer has it.
+func (s *Seam) ReadRecord(word *atomic.Uint32) uint32 {
+	v := word.Load()
+	if s.Kernel.Cross == nil {
+		return v
+	}
+	c := &Crossing{Kind: Record, Object: s.Object, SRQ: s.srq, Queue: s.Kind, Value: uint64(v)}
+	s.Kernel.Cross(c)
+	if uint32(c.Value) != v {
+		v = uint32(c.Value)
+		word.Store(v)
+	}
+	return v
+}
+
+// MapPage maps registers of the device's. The model sees each store to them.
+func (k *Kernel) MapPage(key int64, length int) (*mmap.Page, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if err := k.fault("MMAP"); err != nil {
+		return nil, err
+	}
+	if err := k.Model.MapRegisters(k, key, length); err != nil {
+		return nil, err
+	}
+	r, err := mmap.Wrap(make([]byte, RoundUp(length)))
+	if err != nil {
+		return nil, err
+	}
+	return mmap.NewPage(r, k.stored(key))
+}
+
+// stored has the model see the stores of a page, first how each is made and then what it stores.
+func (k *Kernel) stored(key int64) func(mmap.Store) {
+	w, _ := k.Model.(watcher)
+	c, _ := k.Model.(copier)
+	return func(s mmap.Store) {
+		k.mu.Lock()
+		defer k.unlock()
+		if !k.listens() {
+			return
+		}
+		if w != nil {
+			w.Watch(key, s)
+		}
+		switch s.Kind {
+		case mmap.StorePlain, mmap.StoreWC:
+			k.Model.Store(k, key, s.Offset, s.Size, s.Value)
+		case mmap.StoreCopy:
+			if c != nil {
+				c.Copy64(key, s.Offset, *s.Bytes)
+			}
+		}
+	}
+}
+
+// Store is a store of 4 or 8 bytes to the registers that are mapped at a key.
+func (k *Kernel) Store(key int64, offset, size int, value uint64) {
+	k.mu.Lock()
+	defer k.unlock()
+	if k.listens() {
+		k.Model.Store(k, key, offset, size, value)
+	}
+}
+
+// listens tells whether stores get to the device. What a program stores after its device is
+// gone, the kernel has go to memory of no meaning.
+func (k *Kernel) listens() bool { return !k.closed && !k.isGone() }
+
+// copier is a model that takes copies of whole requests, 64 bytes after 64 bytes.
+type copier interface {
+	Copy64(key int64, offset int, b [64]byte)
+}
+
+// Copy is a store of 64 bytes to the registers that are mapped at a key.
+func (k *Kernel) Copy(key int64, offset int, b [64]byte) {
+	k.mu.Lock()
+	defer k.unlock()
+	if c, ok := k.Model.(copier); ok && k.listens() {
+		c.Copy64(key, offset, b)
+	}
+}
+
+// watcher is a model that looks at the barriers of stores, as far as these are seen.
+type watcher interface {
+	Watch(key int64, s mmap.Store)
 }

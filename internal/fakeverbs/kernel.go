@@ -2,12 +2,15 @@ package fakeverbs
 
 import (
 	"fmt"
+	"iter"
+	"maps"
 	"os"
 	"slices"
 	"strings"
 	"sync"
 	"syscall"
 
+	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/wait"
 	"github.com/goverbs/goverbs/mmap"
@@ -59,45 +62,39 @@ type Kernel struct {
 	// Asked is told of each request that the dispatcher let through, before it is carried out.
 	// It must not call the Kernel. Set it before use.
 	Asked func(call string, r *ioctl.Request)
-	// ERDMA is which eRDMA device this is. Set it before use.
-	ERDMA ERDMAOptions
-	// MLX5 is which mlx5 device this is. Set it before use.
-	MLX5 MLX5Options
 	// Own are attributes of the driver's own, which its methods take beside those of
 	// the core. Set it before use.
 	Own map[uint16]bool
 
 	mu       sync.Mutex
-	device   *Device
-	driver   uint32
-	model    model
+	Device   *Device
+	Model    Model
 	context  bool
 	closed   bool
 	killed   bool // the program is dead
 	others   int  // descriptors of the file beside one
-	handles  numbers
-	places   numbers // that siw maps queues at
+	handles  Numbers
 	objects  map[uint32]*object
 	files    map[int32]*channel
-	memory   map[int64]offer
+	Offers   map[int64]Offer
 	faults   []fault
 	calls    map[string]int
 	left     []string // what was alive when the file was closed
 	async    *channel
 	keys     map[uint32]*MR // by key
 	windows  map[uint32]*MW // by key
-	nullKey  uint32         // of no memory, if the device has one
-	tick     func()         // moves a clock that the process has mapped
+	NullKey  uint32         // of no memory, if the device has one
+	Tick     func()         // moves a clock that the process has mapped
 	lent     lent
 	rung     []*QP    // to tell Rang of
 	crossing Crossing // the last, if there is no Cross
 }
 
 // Driver is the driver's number.
-func (k *Kernel) Driver() uint32 { return k.driver }
+func (k *Kernel) Driver() uint32 { return k.Device.driver.ID }
 
 // New returns the kernel side of a fresh file of a device that driver runs, which is
-// opened this once. A driver other than siw and rxe has no queues.
+// opened this once. A driver without a model in the table has no queues.
 func New(driver uint32) *Kernel { return NewDevice(driver).Open() }
 
 // Ioctl carries out a request.
@@ -136,12 +133,12 @@ func (k *Kernel) Ioctl(r *ioctl.Request) error {
 	return nil
 }
 
-func (k *Kernel) method(r *ioctl.Request) (*method, error) {
+func (k *Kernel) method(r *ioctl.Request) (*Method, error) {
 	h := r.Header()
-	if h.Length != 24+16*h.NumAttrs || h.DriverId != k.driver {
+	if h.Length != 24+16*h.NumAttrs || h.DriverId != k.Driver() {
 		return nil, syscall.EINVAL
 	}
-	m := methodOf(k.driver, h.ObjectId, h.MethodId)
+	m := methodOf(k.Driver(), h.ObjectId, h.MethodId)
 	if h.Reserved1 != 0 || h.Reserved2 != 0 || m == nil || !k.has(m.name) {
 		return nil, syscall.EPROTONOSUPPORT
 	}
@@ -155,7 +152,7 @@ func (k *Kernel) Map(offset int64, length int, _ mmap.Prot) (*mmap.Region, error
 	if err := k.fault("MMAP"); err != nil {
 		return nil, err
 	}
-	return k.model.mmap(k, offset, length)
+	return k.Model.Map(k, offset, length)
 }
 
 // Events hands over the reading end of a channel.
@@ -174,6 +171,18 @@ func (k *Kernel) Events(fd int32) (wait.Source, error) {
 	return eventFile{events, k, c}, err
 }
 
+// closer is a model that has something to release with the file.
+type closer interface{ Close() }
+
+// IsClosed reports whether the file was closed. The lock is held.
+func (k *Kernel) IsClosed() bool { return k.closed }
+
+// Lock takes the opening's lock, under which its model is called.
+func (k *Kernel) Lock() { k.mu.Lock() }
+
+// Unlock releases the lock, and tells nobody.
+func (k *Kernel) Unlock() { k.mu.Unlock() }
+
 // Close destroys what is left, as closing the last descriptor does.
 func (k *Kernel) Close() error {
 	k.mu.Lock()
@@ -188,8 +197,8 @@ func (k *Kernel) Close() error {
 	k.left = append(k.alive(), k.lent.leaks()...)
 	k.closed = true
 	k.freeAll()
-	if m, ok := k.model.(interface{ close() }); ok {
-		m.close()
+	if m, ok := k.Model.(closer); ok {
+		m.Close()
 	}
 	k.lent.forget()
 	return nil
@@ -200,7 +209,7 @@ func (k *Kernel) freeAll() {
 	for len(k.objects) > 0 {
 		for h, o := range k.objects {
 			if o.refs == 0 {
-				_ = k.remove(o.kind, h)
+				_ = k.Remove(o.kind, h)
 			}
 		}
 	}
@@ -250,3 +259,185 @@ func (k *Kernel) alive() []string {
 	slices.Sort(names)
 	return names
 }
+
+type fault struct {
+	call string
+	skip int
+	err  error
+}
+
+// Fail makes one call fail with err: the next one of that name, or a later one
+// after skipping some. Names are those of the tables in this package, "MMAP" and
+// "EVENTS"; "" is any call. Faults queue up.
+func (k *Kernel) Fail(call string, skip int, err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.faults = append(k.faults, fault{call, skip, err})
+}
+
+// Spare takes back the failures that have not come, and says how many they are.
+func (k *Kernel) Spare() int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	n := len(k.faults)
+	k.faults = nil
+	return n
+}
+
+// Calls is how often a call was made, well-formed and not closed.
+func (k *Kernel) Calls(call string) int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.calls[call]
+}
+
+func (k *Kernel) fault(call string) error {
+	k.calls[call]++
+	if k.Refuse != nil {
+		if err := k.Refuse(call); err != nil {
+			return err
+		}
+	}
+	for i := range k.faults {
+		f := &k.faults[i]
+		if f.call != call && f.call != "" {
+			continue
+		}
+		if f.skip--; f.skip < 0 {
+			err := f.err
+			k.faults = append(k.faults[:i], k.faults[i+1:]...)
+			return err
+		}
+	}
+	return nil
+}
+
+// object is what a handle stands for.
+type object struct {
+	kind string
+	uses []*object
+	refs int
+	body any
+	free func()
+}
+
+func (k *Kernel) Add(kind string, body any, free func(), uses ...*object) uint32 {
+	h := k.handles.Take(func(h uint32) bool { return k.objects[h] != nil })
+	k.objects[h] = &object{kind: kind, body: body, free: free, uses: uses}
+	for _, u := range uses {
+		u.refs++
+	}
+	return h
+}
+
+func (k *Kernel) Remove(kind string, handle uint32) error {
+	o, err := k.Find(kind, handle)
+	if err != nil {
+		return err
+	}
+	if o.refs > 0 {
+		return syscall.EBUSY
+	}
+	for _, u := range o.uses {
+		u.refs--
+	}
+	o.free()
+	delete(k.objects, handle)
+	k.handles.Free(handle)
+	return nil
+}
+
+func (k *Kernel) Find(kind string, handle uint32) (*object, error) {
+	o := k.objects[handle]
+	if o == nil || o.kind != kind {
+		return nil, syscall.ENOENT
+	}
+	return o, nil
+}
+
+func find[T any](k *Kernel, kind string, handle uint32) (*object, T, error) {
+	o, err := k.Find(kind, handle)
+	if err != nil {
+		var none T
+		return nil, none, err
+	}
+	return o, o.body.(T), nil
+}
+
+// FindIn finds the object that an attribute names.
+func FindIn[T any](k *Kernel, kind string, r *ioctl.Request, id uint16) (*object, T, error) {
+	h, ok := r.Value(id)
+	if !ok {
+		var none T
+		return nil, none, syscall.ENOENT
+	}
+	return find[T](k, kind, uint32(h))
+}
+
+// Objects yields all objects of a kind's type, in no order. The lock is held.
+func Objects[T any](k *Kernel) iter.Seq[T] {
+	return func(yield func(T) bool) {
+		for _, o := range k.objects {
+			if b, ok := o.body.(T); ok && !yield(b) {
+				return
+			}
+		}
+	}
+}
+
+// bodies returns all objects of a kind's type, lowest handle first.
+func bodies[T any](k *Kernel) []T {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	var all []T
+	for _, h := range slices.Sorted(maps.Keys(k.objects)) {
+		if b, ok := k.objects[h].body.(T); ok {
+			all = append(all, b)
+		}
+	}
+	return all
+}
+
+func nothing() {}
+
+// kinds are the objects' names here.
+var kinds = map[uint64]string{
+	abi.UVERBS_OBJECT_PD: "PD", abi.UVERBS_OBJECT_CQ: "CQ", abi.UVERBS_OBJECT_QP: "QP", abi.UVERBS_OBJECT_SRQ: "SRQ",
+	abi.UVERBS_OBJECT_AH: "AH", abi.UVERBS_OBJECT_MR: "MR", abi.UVERBS_OBJECT_MW: "MW", abi.UVERBS_OBJECT_FLOW: "FLOW",
+	abi.UVERBS_OBJECT_XRCD: "XRCD", abi.UVERBS_OBJECT_RWQ_IND_TBL: "IND_TBL", abi.UVERBS_OBJECT_WQ: "WQ", abi.UVERBS_OBJECT_DM: "DM",
+	abi.UVERBS_OBJECT_COUNTERS: "COUNTERS",
+}
+
+// infoHandles counts as many handles as there is room for.
+func (k *Kernel) infoHandles(r *ioctl.Request) error {
+	kind, _ := r.Value(abi.UVERBS_ATTR_INFO_OBJECT_ID)
+	list, ok := r.Bytes(abi.UVERBS_ATTR_INFO_HANDLES_LIST)
+	if !ok || len(list)%4 != 0 {
+		return syscall.EINVAL
+	}
+	n := uint32(0)
+	for _, h := range slices.Sorted(maps.Keys(k.objects)) {
+		if k.objects[h].kind == kinds[kind] && len(list) >= 4 {
+			copy(list, abi.Bytes(&h))
+			list = list[4:]
+			n++
+		}
+	}
+	if _, ok := r.Bytes(abi.UVERBS_ATTR_INFO_TOTAL_HANDLES); !ok {
+		return syscall.ENOENT
+	}
+	return Answer(r, abi.UVERBS_ATTR_INFO_TOTAL_HANDLES, n)
+}
+
+// Numbers hands out the lowest number that is free, without counting up to it each time.
+type Numbers struct{ below uint32 } // all of these are taken
+
+func (n *Numbers) Take(isTaken func(uint32) bool) uint32 {
+	for isTaken(n.below) {
+		n.below++
+	}
+	n.below++
+	return n.below - 1
+}
+
+func (n *Numbers) Free(i uint32) { n.below = min(n.below, i) }

@@ -26,10 +26,10 @@ type Work struct {
 	Bind          Binding
 	Flush         uint32 // bytes
 
-	index uint32 // for the driver's own use, as is the next
-	erdma uint8  // opcode
-	few   [2]SGE // room for the SGL of most
-	data  []byte // as in Recv
+	Index   uint32 // for the model's own use, as is the next
+	Code    uint8  // of the operation
+	SGLRoom [2]SGE // room for the SGL of most
+	Data    []byte // as in Recv
 }
 
 // NoOpcode is an operation that no verb has.
@@ -69,32 +69,32 @@ type Recv struct {
 	ID  uint64
 	SGL []SGE
 
-	index uint32 // for the driver's own use
-	few   [2]SGE // as in Work
-	data  []byte // that come in the completion
+	Index   uint32 // for the driver's own use
+	SGLRoom [2]SGE // as in Work
+	Data    []byte // that come in the completion
 }
 
-// queues is what every driver does with a queue pair's queues. The kernel's lock is held.
+// Queues is what every driver does with a queue pair's queues. The kernel's lock is held.
 // Statuses and completions are those of the verbs.
-type queues interface {
-	// fail is the move to the error state: all is flushed, what was taken first.
-	fail()
-	nextSend() (*Work, bool)
-	sendDone(w *Work, status uint32, tell bool) // the oldest that was taken; tell: with a completion
-	nextRecv() (*Recv, bool)
-	recvDone(r *Recv, wc abi.IbUverbsWc, solicited bool)
+type Queues interface {
+	// EnterError is the move to the error state: all is flushed, what was taken first.
+	EnterError()
+	NextSend() (*Work, bool)
+	SendDone(w *Work, status uint32, tell bool) // the oldest that was taken; tell: with a completion
+	NextRecv() (*Recv, bool)
+	RecvDone(r *Recv, wc abi.IbUverbsWc, solicited bool)
 }
 
 // TakeSend takes the oldest send of a queue pair in RTS.
 func (qp *QP) TakeSend() (*Work, bool) {
 	qp.k.mu.Lock()
 	defer qp.k.mu.Unlock()
-	if qp.state != abi.IB_QPS_RTS {
+	if qp.CurState != abi.IB_QPS_RTS {
 		return nil, false
 	}
-	w, ok := qp.queues.nextSend()
+	w, ok := qp.queues.NextSend()
 	if ok {
-		qp.taken = append(qp.taken, w)
+		qp.Taken = append(qp.Taken, w)
 	}
 	return w, ok
 }
@@ -104,24 +104,24 @@ func (qp *QP) TakeSend() (*Work, bool) {
 func (qp *QP) Sent(w *Work, status uint32) bool {
 	qp.k.mu.Lock()
 	defer qp.k.mu.Unlock()
-	i := slices.Index(qp.taken, w)
+	i := slices.Index(qp.Taken, w)
 	if i < 0 {
 		return false
 	}
-	qp.taken = slices.Delete(qp.taken, i, i+1)
-	qp.queues.sendDone(w, status, status != abi.IB_WC_SUCCESS || w.Flags&abi.IB_SEND_SIGNALED != 0)
+	qp.Taken = slices.Delete(qp.Taken, i, i+1)
+	qp.queues.SendDone(w, status, status != abi.IB_WC_SUCCESS || w.Flags&abi.IB_SEND_SIGNALED != 0)
 	if status != abi.IB_WC_SUCCESS {
-		qp.queues.fail()
+		qp.queues.EnterError()
 	}
 	return true
 }
 
-// flushTaken completes what was taken and is not done.
-func (qp *QP) flushTaken() {
-	taken := qp.taken
-	qp.taken = nil
+// FlushTaken completes what was taken and is not done.
+func (qp *QP) FlushTaken() {
+	taken := qp.Taken
+	qp.Taken = nil
 	for _, w := range taken {
-		qp.queues.sendDone(w, abi.IB_WC_WR_FLUSH_ERR, true)
+		qp.queues.SendDone(w, abi.IB_WC_WR_FLUSH_ERR, true)
 	}
 }
 
@@ -130,34 +130,43 @@ func (qp *QP) flushTaken() {
 func (qp *QP) TakeRecv() (*Recv, bool) {
 	qp.k.mu.Lock()
 	defer qp.k.mu.Unlock()
-	if qp.state == abi.IB_QPS_ERR {
+	if qp.CurState == abi.IB_QPS_ERR {
 		return nil, false
 	}
-	return qp.queues.nextRecv()
+	return qp.queues.NextRecv()
+}
+
+// keeper is a queue pair whose short messages may come in completions.
+type keeper interface {
+	Keeps() bool // fixed when the queue pair is made
+	Keep(r *Recv, data []byte) bool
+	KeepFetched(w *Work, data []byte) bool
 }
 
 // Keep has the data of a SEND come in the completion of its receive, in place of the memory
 // that it names. It reports whether the device does so.
 func (qp *QP) Keep(r *Recv, data []byte) bool {
-	if qp.MLX5 == nil || !qp.MLX5.scatters {
+	q, ok := qp.Made.(keeper)
+	if !ok || !q.Keeps() {
 		return false
 	}
 	qp.k.mu.Lock()
 	defer qp.k.mu.Unlock()
-	return qp.MLX5.keep(r, data)
+	return q.Keep(r, data)
 }
 
 // HasSRQ tells whether receives are those of an SRQ.
-func (qp *QP) HasSRQ() bool { return qp.srq != nil }
+func (qp *QP) HasSRQ() bool { return qp.SRQ != nil }
 
 // KeepFetched is Keep for what a send has brought, in place of the memory that it names.
 func (qp *QP) KeepFetched(w *Work, data []byte) bool {
-	if qp.MLX5 == nil || !qp.MLX5.scatters {
+	q, ok := qp.Made.(keeper)
+	if !ok || !q.Keeps() {
 		return false
 	}
 	qp.k.mu.Lock()
 	defer qp.k.mu.Unlock()
-	return qp.MLX5.keepFetched(w, data)
+	return q.KeepFetched(w, data)
 }
 
 // PeekRecv looks at the receive that TakeRecv would take, where devices look at one before
@@ -165,7 +174,7 @@ func (qp *QP) KeepFetched(w *Work, data []byte) bool {
 func (qp *QP) PeekRecv() (*Recv, bool) {
 	qp.k.mu.Lock()
 	defer qp.k.mu.Unlock()
-	return qp.queues.(interface{ oldestRecv() (*Recv, bool) }).oldestRecv()
+	return qp.queues.(interface{ OldestRecv() (*Recv, bool) }).OldestRecv()
 }
 
 // Received completes a receive. The completion needs no ID and no queue pair's number.
@@ -174,5 +183,138 @@ func (qp *QP) Received(r *Recv, wc *abi.IbUverbsWc, solicited bool) {
 	defer qp.k.mu.Unlock()
 	c := *wc
 	c.WrId, c.QpNum = r.ID, qp.Num
-	qp.queues.recvDone(r, c, solicited)
+	qp.queues.RecvDone(r, c, solicited)
+}
+
+// ReadSGE reads the memory of an SGE, of which the device has made sure by LocalOK. That of the
+// key of no memory is zeros.
+func (qp *QP) ReadSGE(s SGE, b []byte) error {
+	if qp.k.isNull(s.LKey) {
+		clear(b)
+		return nil
+	}
+	m, addr := qp.Memory(s.LKey, s.Addr)
+	return m.Read(addr, b)
+}
+
+// WriteSGE writes to the memory of an SGE in the same way. What is written to no memory is
+// dropped.
+func (qp *QP) WriteSGE(s SGE, b []byte) error {
+	if qp.k.isNull(s.LKey) {
+		return nil
+	}
+	m, addr := qp.Memory(s.LKey, s.Addr)
+	return m.Write(addr, b)
+}
+
+// isNull tells of a key that the device has it for no memory. It is told once, with the context.
+func (k *Kernel) isNull(lkey uint32) bool { return lkey == k.NullKey && lkey != 0 }
+
+// covers tells whether the region has a piece of memory.
+func (mr *MR) covers(addr, length uint64) bool {
+	return addr >= mr.Start && addr-mr.Start <= mr.Length && length <= mr.Length-(addr-mr.Start)
+}
+
+// LocalOK tells whether a work request of the queue pair may name a piece of memory, to be
+// read or written. Nothing needs no key.
+func (qp *QP) LocalOK(s SGE, write bool) bool {
+	if s.Length == 0 {
+		return true
+	}
+	qp.k.mu.Lock()
+	defer qp.k.mu.Unlock()
+	if qp.k.isNull(s.LKey) {
+		return true
+	}
+	mr := qp.k.keys[s.LKey]
+	return mr != nil && mr.PD == qp.PD && !mr.ended && mr.covers(s.Addr, uint64(s.Length)) &&
+		(!write || mr.Access&abi.IB_UVERBS_ACCESS_LOCAL_WRITE != 0)
+}
+
+// RemoteOK tells whether a peer's key opens memory to it. Right is an access flag.
+func (qp *QP) RemoteOK(key uint32, addr, length uint64, right uint32) bool {
+	qp.k.mu.Lock()
+	defer qp.k.mu.Unlock()
+	if mw := qp.k.windows[key]; mw != nil {
+		return mw.to(qp) && mw.Bound.Access&right == right && mw.covers(addr, length)
+	}
+	mr := qp.k.keys[key]
+	return mr != nil && mr.PD == qp.PD && !mr.ended && mr.Access&right == right && mr.covers(addr, length)
+}
+
+// QPAccess are the rights that the queue pair gives to its peer at all.
+func (qp *QP) QPAccess() uint32 {
+	qp.k.mu.Lock()
+	defer qp.k.mu.Unlock()
+	return qp.Attrs.QpAccessFlags
+}
+
+// Invalidate ends a key of a region, or of a window of type 2, and reports whether there
+// was such a one.
+func (qp *QP) Invalidate(key uint32) bool {
+	qp.k.mu.Lock()
+	defer qp.k.mu.Unlock()
+	if mw := qp.k.windows[key]; mw != nil {
+		if mw.Type != 2 || !mw.to(qp) {
+			return false
+		}
+		mw.Bound = nil
+		return true
+	}
+	mr := qp.k.keys[key]
+	if mr == nil || mr.PD != qp.PD || mr.ended {
+		return false
+	}
+	mr.ended = true
+	return true
+}
+
+// Bind opens a window, or with length 0 closes it, and reports whether it may.
+func (qp *QP) Bind(b *Binding) bool {
+	qp.k.mu.Lock()
+	defer qp.k.mu.Unlock()
+	mw, mr := qp.k.windows[b.RKey], qp.k.keys[b.LKey]
+	const writes = abi.IB_UVERBS_ACCESS_REMOTE_WRITE | abi.IB_UVERBS_ACCESS_REMOTE_ATOMIC
+	switch {
+	case mw == nil || mw.pd != qp.PD || mw.Type == 2 && mw.Bound != nil:
+		return false
+	case b.Length == 0 && mw.Type == 1:
+		mw.Bound = nil
+	case mr == nil || mr.PD != qp.PD || mr.ended || mr.Access&abi.IB_UVERBS_ACCESS_MW_BIND == 0 || !mr.covers(b.Addr, b.Length),
+		b.Access&writes != 0 && mr.Access&abi.IB_UVERBS_ACCESS_LOCAL_WRITE == 0:
+		return false
+	default:
+		mw.Bound, mw.qp = b, qp
+	}
+	delete(qp.k.windows, mw.RKey)
+	mw.RKey = mw.RKey&^0xff | b.NewRKey&0xff
+	qp.k.windows[mw.RKey] = mw
+	return true
+}
+
+// HasKey tells whether a key is one of the opening's.
+func (qp *QP) HasKey(key uint32) bool {
+	qp.k.mu.Lock()
+	defer qp.k.mu.Unlock()
+	return qp.k.keys[key] != nil || qp.k.windows[key] != nil
+}
+
+// Memory is what a key that is right names: where the memory is, and at which address in there.
+func (qp *QP) Memory(key uint32, addr uint64) (Memory, uint64) {
+	qp.k.mu.Lock()
+	defer qp.k.mu.Unlock()
+	if mr := qp.k.keys[key]; mr != nil && mr.DM != nil {
+		return &mr.DM.memory, mr.DM.Start + mr.Offset + addr - mr.Start
+	}
+	return qp.k.User, addr
+}
+
+// RemoteMemory is Memory for a peer's request. The race detector does not see what a peer does
+// with memory of this process, as it sees nothing of a device's access.
+func (qp *QP) RemoteMemory(key uint32, addr uint64) (Memory, uint64) {
+	m, at := qp.Memory(key, addr)
+	if l, ok := m.(*lent); ok && raceEnabled {
+		return unseen{l}, at
+	}
+	return m, at
 }
