@@ -26,7 +26,7 @@ func hostsVanish(t *testing.T, kind rdmatest.Kind) {
 	cfg := small
 	cfg.KeepAlive = time.Second
 	cfg.Pool = newPool(t, f, 16)
-	l, err := Listen(f.Host(0).Addr()+":7471", &cfg)
+	l, err := (&ListenConfig{Config: cfg}).Listen(t.Context(), f.Host(0).Addr()+":7471")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +71,7 @@ func hostsVanish(t *testing.T, kind rdmatest.Kind) {
 	}
 	dial := func(host int) *Conn {
 		t.Helper()
-		c, err := Dial(f.Host(host).Context(t.Context()), l.Addr().String(), &alone)
+		c, err := (&Dialer{Config: alone}).Dial(f.Host(host).Context(t.Context()), l.Addr().String())
 		if err == nil {
 			err = echo(c, 1)
 		}

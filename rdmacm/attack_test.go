@@ -18,10 +18,10 @@ func TestListenerCloseLeavesNothing(t *testing.T) {
 	w := newWorld(t, aRXE)
 	begun := make(chan uint32, 1)
 	var freed atomic.Bool
-	cfg := &Config{Prepare: func(c *Conn) error {
+	cfg := &ListenConfig{Config: Config{Prepare: func(c *Conn) error {
 		c.Own(freeing(func() error { time.Sleep(50 * time.Millisecond); freed.Store(true); return nil }))
 		return nil
-	}}
+	}}}
 	l := w.listenIn(cfg, func(id uint32) bool { begun <- id; return false })
 	w.ask(50)
 	ended := make(chan error)

@@ -26,7 +26,7 @@ func TestHostsVanish(t *testing.T) {
 
 func hostsVanish(t *testing.T, kind rdmatest.Kind) {
 	f := rdmatest.NewWith(t, &rdmatest.Options{Kind: kind, Hosts: make([]rdmatest.HostOptions, 4)})
-	l, err := (&ListenConfig{KeepAlive: time.Second}).Listen(t.Context(), "rsocket", f.Host(0).Addr()+":7471")
+	l, err := (&ListenConfig{Config: Config{KeepAlive: time.Second}}).Listen(t.Context(), f.Host(0).Addr()+":7471")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +56,7 @@ func hostsVanish(t *testing.T, kind rdmatest.Kind) {
 	}
 	dial := func(host int) net.Conn {
 		t.Helper()
-		d := &Dialer{KeepAlive: -1}
+		d := &Dialer{Config: Config{KeepAlive: -1}}
 		c, err := d.DialContext(f.Host(host).Context(t.Context()), "rsocket", l.Addr().String())
 		if err == nil {
 			err = echo(c)

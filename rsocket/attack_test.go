@@ -19,17 +19,17 @@ import (
 // strangerTo dials as rsocket does, and says nothing.
 func strangerTo(t *testing.T, l net.Listener) (*Conn, *rdmacm.Conn) {
 	t.Helper()
-	z, err := new(Sizes).withDefaults()
+	z, err := new(Config).withDefaults()
 	if err != nil {
 		t.Fatal(err)
 	}
-	peer, cfg := newConn(), z.config()
-	cfg.Prepare = func(rc *rdmacm.Conn) error {
+	peer := newConn()
+	d := rdmacm.Dialer{Config: z.rdmacm(func(rc *rdmacm.Conn) error {
 		err := peer.verbs.prepare(rc, &z)
 		rc.SetPrivateData(peer.verbs.hello(&z).marshal())
 		return err
-	}
-	rc, err := rdmacm.DialAddrPort(t.Context(), l.Addr().(Addr).AddrPort(), &cfg)
+	})}
+	rc, err := d.Dial(t.Context(), l.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +43,7 @@ func TestCloseSilentPeer(t *testing.T) {
 		t.Run(kind.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFabric(t, kind)
-				l, err := (&ListenConfig{KeepAlive: -1}).Listen(t.Context(), "tcp", fabricHost+":0")
+				l, err := (&ListenConfig{Config: Config{KeepAlive: -1}}).Listen(t.Context(), fabricHost+":0")
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -78,7 +78,7 @@ func TestFloodOfWords(t *testing.T) {
 	for _, kind := range []rdmatest.Kind{rdmatest.RXE, rdmatest.MLX5} {
 		t.Run(kind.String(), func(t *testing.T) {
 			f := newFabric(t, kind)
-			a, b := f.pair(Sizes{RecvQueue: leastQueue})
+			a, b := f.pair(Config{RecvQueue: leastQueue})
 			flood := b.verbs.recvs
 			b.mu.Lock()
 			b.receive() // what both say at first
@@ -117,7 +117,7 @@ func TestAbortAtOnce(t *testing.T) {
 		t.Run(kind.String(), func(t *testing.T) {
 			f := newFabric(t, kind)
 			for range 20 {
-				a, b := f.pair(Sizes{})
+				a, b := f.pair(Config{})
 				_ = a.SetLinger(0)
 				_ = a.Close()
 				_ = b.SetReadDeadline(time.Now().Add(time.Minute))
@@ -137,7 +137,7 @@ func TestCloseStorm(t *testing.T) {
 			f := newFabric(t, kind)
 			before := runtime.NumGoroutine()
 			for round := range 16 {
-				c1, c2, _, err := f.pipe(Sizes{Mappings: 2})
+				c1, c2, _, err := f.pipe(Config{Mappings: 2})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -48,22 +48,22 @@ func TestCMDescriptors(t *testing.T) {
 	shared := uverbs.QPOptions{SendCQ: cq, RecvCQ: cq}
 	var accepting sync.WaitGroup
 	t.Cleanup(accepting.Wait) // the connections use the CQ
-	l := must(rdmacm.Listen(rxeIPv4+":0", &rdmacm.Config{QP: shared}))(t)
+	l := must((&rdmacm.ListenConfig{Config: rdmacm.Config{QP: shared}}).Listen(t.Context(), rxeIPv4+":0"))(t)
 	closeLater(t, l)
 	accepting.Go(func() { acceptAll(l) })
-	dial := func(cfg *rdmacm.Config) *rdmacm.Conn {
-		c := must(rdmacm.DialAddrPort(t.Context(), l.Addr(), cfg))(t)
+	dial := func(cfg rdmacm.Config) *rdmacm.Conn {
+		c := must((&rdmacm.Dialer{Config: cfg}).Dial(t.Context(), l.Addr().String()))(t)
 		closeLater(t, c)
 		return c
 	}
-	dial(nil) // opens what all of them share
+	dial(rdmacm.Config{}) // opens what all of them share
 	before := descriptors(t)
-	c := dial(nil)
+	c := dial(rdmacm.Config{})
 	if n := descriptors(t) - before; n != 1 {
 		t.Error(n, "descriptors for a connection")
 	}
 	before = descriptors(t)
-	dial(&rdmacm.Config{QP: shared})
+	dial(rdmacm.Config{QP: shared})
 	if n := descriptors(t) - before; n != 0 {
 		t.Error(n, "descriptors for a connection with CQs that it shares")
 	}

@@ -33,7 +33,7 @@ func TestCMLoopback(t *testing.T) {
 	}
 	// The kernel listens with each device, and TCP has the address for one.
 	cmLink(t, "siw")
-	l, err := rdmacm.Listen("127.0.0.1:0", nil)
+	l, err := rdmacm.Listen("127.0.0.1:0")
 	if err == nil {
 		ok(t, l.Close())
 	}
@@ -54,7 +54,7 @@ func siwLinks(t *testing.T) (names []string) {
 }
 
 func cmLoopbackPings(t *testing.T, address string, hosts ...string) {
-	l, err := rdmacm.Listen(address, nil)
+	l, err := rdmacm.Listen(address)
 	if err != nil {
 		t.Fatal(err)
 	}

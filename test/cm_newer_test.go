@@ -117,7 +117,7 @@ func TestCMNamespaceOfThread(t *testing.T) {
 		}
 		var l *rdmacm.Listener
 		if err == nil {
-			l, err = rdmacm.Listen(farIPv4+":7471", nil)
+			l, err = rdmacm.Listen(farIPv4 + ":7471")
 		}
 		if err != nil {
 			failed <- err
@@ -149,7 +149,7 @@ func TestCMNamespaceOfThread(t *testing.T) {
 		accepted <- err
 	}()
 	var client cmPeer
-	c := must(rdmacm.Dial(ctx, farIPv4+":7471", &rdmacm.Config{Prepare: client.prepare}))(t)
+	c := must((&rdmacm.Dialer{Config: rdmacm.Config{Prepare: client.prepare}}).Dial(ctx, farIPv4+":7471"))(t)
 	if got := c.LocalAddr().Addr().String(); got != vethIPv4 {
 		t.Error("dialled from", got)
 	}
@@ -157,7 +157,7 @@ func TestCMNamespaceOfThread(t *testing.T) {
 	ok(t, c.Close())
 	ok(t, <-accepted)
 	// Here the address is nobody's.
-	if _, err := rdmacm.Listen(farIPv4+":7471", nil); !errors.Is(err, syscall.EADDRNOTAVAIL) {
+	if _, err := rdmacm.Listen(farIPv4 + ":7471"); !errors.Is(err, syscall.EADDRNOTAVAIL) {
 		t.Error(err)
 	}
 }

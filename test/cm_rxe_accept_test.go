@@ -18,7 +18,7 @@ import (
 func TestCMRxeAcceptBesideSilentPeer(t *testing.T) {
 	rxeFabric(t)
 	noLeak(t)
-	l := must(rdmacm.Listen(rxeIPv4+":0", &rdmacm.Config{ConfirmTimeout: 5 * time.Second}))(t)
+	l := must((&rdmacm.ListenConfig{ConfirmTimeout: 5 * time.Second}).Listen(t.Context(), rxeIPv4+":0"))(t)
 	type accepted struct {
 		conn *rdmacm.Conn
 		err  error
@@ -38,7 +38,7 @@ func TestCMRxeAcceptBesideSilentPeer(t *testing.T) {
 	ok(t, silent.Connect(t.Context(), &rdmacm.ConnParam{QPNum: 77}))
 	expect(t, ch, rdmacm.EventConnectResponse) // and is not answered
 
-	c := must(rdmacm.DialAddrPort(ctx, l.Addr(), nil))(t)
+	c := must(rdmacm.Dial(ctx, l.Addr().String()))(t)
 	first := <-all
 	if first.err != nil {
 		t.Fatal(first.err)

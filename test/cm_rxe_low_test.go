@@ -7,6 +7,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/verbs"
@@ -55,7 +56,7 @@ func TestCMRxeEvents(t *testing.T) {
 	id := resolveLow(t, ch, verbs.PortSpaceTCP, dst)
 	client, server := d.end(t, verbs.QPTypeRC, rxeSetup{}), d.end(t, verbs.QPTypeRC, rxeSetup{})
 	attachLater(t, id, client.qp)
-	ok(t, id.SetAckTimeout(21))
+	ok(t, id.SetAckTimeout(8*time.Second))
 	ok(t, id.Connect(t.Context(), &rdmacm.ConnParam{PrivateData: []byte("hello")}))
 
 	ev := expect(t, ch, rdmacm.EventConnectRequest)
@@ -64,7 +65,7 @@ func TestCMRxeEvents(t *testing.T) {
 		t.Errorf("%q, QP %d", got, ev.Param.QPNum)
 	}
 	attachLater(t, ev.ID, server.qp)
-	ok(t, ev.ID.SetAckTimeout(21))
+	ok(t, ev.ID.SetAckTimeout(8*time.Second))
 	ok(t, ev.ID.Accept(nil))
 	for range 2 {
 		if got := expect(t, ch, rdmacm.EventEstablished); got.ID != id && got.ID != ev.ID {

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/goverbs/goverbs/rdmacm"
 )
@@ -16,9 +17,9 @@ import (
 func TestCMRxeOptions(t *testing.T) {
 	rxeFabric(t)
 	noLeak(t)
-	l := must(rdmacm.Listen(rxeIPv4+":0", nil))(t)
+	l := must(rdmacm.Listen(rxeIPv4 + ":0"))(t)
 	served := acceptOne(t, l)
-	c := must(rdmacm.Dial(t.Context(), l.Addr().String(), &rdmacm.Config{TOS: 0x20, AckTimeout: 18}))(t)
+	c := must((&rdmacm.Dialer{TOS: 0x20, AckTimeout: time.Second}).Dial(t.Context(), l.Addr().String()))(t)
 	if attr := must(c.QP().Query())(t); attr.Timeout != 18 || attr.AH.TrafficClass != 0x20 {
 		t.Errorf("acknowledgement time-out %d, traffic class %#x", attr.Timeout, attr.AH.TrafficClass)
 	}
@@ -32,18 +33,21 @@ func TestCMRxeOptions(t *testing.T) {
 func TestCMRxeAckTimeouts(t *testing.T) {
 	rxeFabric(t)
 	noLeak(t)
-	l := must(rdmacm.Listen(rxeIPv4+":0", nil))(t)
+	l := must(rdmacm.Listen(rxeIPv4 + ":0"))(t)
 	path := uint8(17) // a path's life time is 2^16 × 4.096 µs
 	if onKernel("6.1") {
 		path = 19
 	}
-	for _, c := range []struct{ set, dialled, accepted uint8 }{{0, path, path}, {15, 15, 16}, {21, 21, 21}} {
+	for _, c := range []struct {
+		set               time.Duration
+		dialled, accepted uint8
+	}{{0, path, path}, {100 * time.Millisecond, 15, 16}, {8 * time.Second, 21, 21}} {
 		accepted := make(chan *rdmacm.Conn, 1)
 		go func() { accepted <- must(l.Accept(context.Background()))(t) }()
-		dialled := must(rdmacm.Dial(t.Context(), l.Addr().String(), &rdmacm.Config{AckTimeout: c.set}))(t)
+		dialled := must((&rdmacm.Dialer{AckTimeout: c.set}).Dial(t.Context(), l.Addr().String()))(t)
 		for conn, want := range map[*rdmacm.Conn]uint8{dialled: c.dialled, <-accepted: c.accepted} {
 			if a := must(conn.QP().Query())(t); a.Timeout != want || a.RetryCnt != 7 {
-				t.Errorf("%d: %d, %d retries, want %d", c.set, a.Timeout, a.RetryCnt, want)
+				t.Errorf("%v: %d, %d retries, want %d", c.set, a.Timeout, a.RetryCnt, want)
 			}
 			ok(t, conn.Close())
 		}
@@ -83,11 +87,11 @@ func TestCMRxeNames(t *testing.T) {
 		t.Fatal(ips, err)
 	}
 	for _, host := range []string{rxeIPv4, rxeIPv6} {
-		l := must(rdmacm.Listen(hostPort(host, "0"), nil))(t)
+		l := must(rdmacm.Listen(hostPort(host, "0")))(t)
 		served := acceptOne(t, l)
 		_, port, err := net.SplitHostPort(l.Addr().String())
 		ok(t, err)
-		c := must(rdmacm.Dial(t.Context(), "both:"+port, &rdmacm.Config{Resolver: resolver}))(t)
+		c := must((&rdmacm.Dialer{Resolver: resolver}).Dial(t.Context(), "both:"+port))(t)
 		if got := c.RemoteAddr().Addr(); got != netip.MustParseAddr(host) {
 			t.Errorf("connected to %v, want %s", got, host)
 		}

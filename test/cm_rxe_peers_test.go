@@ -53,7 +53,7 @@ func TestCMRxeNamespaces(t *testing.T) {
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 			defer cancel()
-			if _, err := rdmacm.Dial(ctx, "10.79.0.2:7174", nil); !errors.Is(err, context.DeadlineExceeded) {
+			if _, err := rdmacm.Dial(ctx, "10.79.0.2:7174"); !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("%v", err)
 			}
 			server.Process.Kill()

@@ -93,7 +93,7 @@ func TestCMRxePing(t *testing.T) {
 	}, 3) {
 		t.Run(test.listen+" "+test.host, func(t *testing.T) {
 			noLeak(t)
-			l := must(rdmacm.Listen(test.listen, nil))(t)
+			l := must(rdmacm.Listen(test.listen))(t)
 			served := cmEcho(t, l)
 			addr := netip.AddrPortFrom(netip.MustParseAddr(test.host), l.Addr().Port()).String()
 			for range 3 {
@@ -114,7 +114,7 @@ func TestCMRxeManyConns(t *testing.T) {
 	only612(t)
 	rxeFabric(t)
 	noLeak(t)
-	l := must(rdmacm.Listen(rxeIPv4+":0", nil))(t)
+	l := must(rdmacm.Listen(rxeIPv4 + ":0"))(t)
 	served := cmEcho(t, l)
 	for i := range 50 {
 		if err := cmPing(t.Context(), l.Addr().String(), fmt.Sprint("ping ", i)); err != nil {
@@ -137,19 +137,19 @@ func TestCMRxeErrors(t *testing.T) {
 		"192.0.2.1:9":                syscall.ENETUNREACH,
 		hostPort("2001:db8::1", "9"): syscall.ENETUNREACH,
 	} {
-		_, err := rdmacm.Dial(t.Context(), addr, nil)
+		_, err := rdmacm.Dial(t.Context(), addr)
 		if t.Log(err); !errors.Is(err, want) {
 			t.Errorf("%s: %v, want %v", addr, err, want)
 		}
 	}
 	var rejected *rdmacm.RejectedError
-	_, err := rdmacm.Dial(t.Context(), rxeIPv4+":9", nil)
+	_, err := rdmacm.Dial(t.Context(), rxeIPv4+":9")
 	if !errors.As(err, &rejected) || rejected.Reason != rdmacm.RejectInvalidServiceID {
 		t.Error(err)
 	}
-	l := must(rdmacm.Listen(rxeIPv4+":0", nil))(t)
+	l := must(rdmacm.Listen(rxeIPv4 + ":0"))(t)
 	closeLater(t, l)
-	if _, err := rdmacm.Listen(l.Addr().String(), nil); !errors.Is(err, syscall.EADDRINUSE) {
+	if _, err := rdmacm.Listen(l.Addr().String()); !errors.Is(err, syscall.EADDRINUSE) {
 		t.Error(err)
 	}
 }
@@ -159,7 +159,7 @@ func TestCMRxeErrors(t *testing.T) {
 func TestCMRxeReject(t *testing.T) {
 	rxeFabric(t)
 	noLeak(t)
-	l := must(rdmacm.Listen(rxeIPv4+":7174", nil))(t)
+	l := must(rdmacm.Listen(rxeIPv4 + ":7174"))(t)
 	closeLater(t, l)
 	refuse := func() {
 		r, err := l.Next(t.Context())
@@ -171,7 +171,7 @@ func TestCMRxeReject(t *testing.T) {
 		}
 	}
 	go refuse()
-	_, err := rdmacm.DialAddrPort(t.Context(), l.Addr(), nil)
+	_, err := rdmacm.Dial(t.Context(), l.Addr().String())
 	var rejected *rdmacm.RejectedError
 	if !errors.As(err, &rejected) || !errors.Is(err, syscall.ECONNREFUSED) || rejected.Reason != rdmacm.RejectConsumer {
 		t.Fatal(err)
@@ -191,18 +191,22 @@ func TestCMRxeReject(t *testing.T) {
 	}
 }
 
-// dialRxe dials a port at rxeIPv4.
+// dialRxe dials a port at rxeIPv4. cfg may be nil.
 func dialRxe(t *testing.T, port string, cfg *rdmacm.Config) (*rdmacm.Conn, error) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	return rdmacm.Dial(ctx, rxeIPv4+":"+port, cfg)
+	var d rdmacm.Dialer
+	if cfg != nil {
+		d.Config = *cfg
+	}
+	return d.Dial(ctx, rxeIPv4+":"+port)
 }
 
 // TestCMRxePrivateData holds the limits, and what a receiver sees of any length.
 func TestCMRxePrivateData(t *testing.T) {
 	rxeFabric(t)
 	noLeak(t)
-	l := must(rdmacm.Listen(rxeIPv4+":0", nil))(t)
+	l := must(rdmacm.Listen(rxeIPv4 + ":0"))(t)
 	closeLater(t, l)
 	text := strings.Repeat("0123456789", 20)
 	padded := func(n, to int) string { return text[:n] + strings.Repeat("\x00", to-n) }
@@ -225,7 +229,7 @@ func TestCMRxePrivateData(t *testing.T) {
 			}
 			accepted <- c
 		}()
-		c := must(rdmacm.DialAddrPort(t.Context(), l.Addr(), &rdmacm.Config{PrivateData: []byte(text[:n.connect])}))(t)
+		c := must((&rdmacm.Dialer{Config: rdmacm.Config{PrivateData: []byte(text[:n.connect])}}).Dial(t.Context(), l.Addr().String()))(t)
 		if got := string(c.PrivateData()); got != padded(n.accept, 196) {
 			t.Errorf("%d bytes came back as %q", n.accept, got)
 		}
@@ -235,7 +239,7 @@ func TestCMRxePrivateData(t *testing.T) {
 			}
 		}
 	}
-	_, err := rdmacm.DialAddrPort(t.Context(), l.Addr(), &rdmacm.Config{PrivateData: []byte(text[:57])})
+	_, err := (&rdmacm.Dialer{Config: rdmacm.Config{PrivateData: []byte(text[:57])}}).Dial(t.Context(), l.Addr().String())
 	if err == nil || !strings.Contains(err.Error(), "private data too long (57 bytes given, 56 allowed)") {
 		t.Error(err)
 	}
@@ -342,7 +346,7 @@ func TestCMRxePeerKilled(t *testing.T) {
 	for name, op := range map[string]verbs.Opcode{"idle": idle, "it writes": verbs.OpRDMAWrite, "it reads": verbs.OpRDMARead} {
 		t.Run(name, func(t *testing.T) {
 			noLeak(t)
-			ln := must(rdmacm.Listen(rxeIPv4+":0", nil))(t)
+			ln := must(rdmacm.Listen(rxeIPv4 + ":0"))(t)
 			closeLater(t, ln)
 			p := start(t, child("victim", ln.Addr().String(), fmt.Sprint(int(op))))
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -367,15 +371,15 @@ func TestCMRxePeerKilled(t *testing.T) {
 func TestCMRxeCancel(t *testing.T) {
 	rxeFabric(t)
 	noLeak(t)
-	l, silent := must(rdmacm.Listen(rxeIPv4+":0", nil))(t), must(rdmacm.Listen(rxeIPv4+":0", nil))(t)
+	l, silent := must(rdmacm.Listen(rxeIPv4+":0"))(t), must(rdmacm.Listen(rxeIPv4+":0"))(t)
 	closeLater(t, l)
 	closeLater(t, silent)
 	for name, wait := range map[string]func(context.Context) error{
 		"accept":       func(ctx context.Context) error { _, err := silent.Accept(ctx); return err },
-		"dial":         func(ctx context.Context) error { _, err := rdmacm.DialAddrPort(ctx, l.Addr(), nil); return err },
-		"dial silence": func(ctx context.Context) error { _, err := rdmacm.Dial(ctx, "10.83.0.99:1", nil); return err },
+		"dial":         func(ctx context.Context) error { _, err := rdmacm.Dial(ctx, l.Addr().String()); return err },
+		"dial silence": func(ctx context.Context) error { _, err := rdmacm.Dial(ctx, "10.83.0.99:1"); return err },
 		"look up silence": func(ctx context.Context) error {
-			_, err := rdmacm.Dial(ctx, "10.83.0.99:1", &rdmacm.Config{QP: uverbs.QPOptions{Type: verbs.QPTypeUD}})
+			_, err := (&rdmacm.Dialer{Config: rdmacm.Config{QP: uverbs.QPOptions{Type: verbs.QPTypeUD}}}).Dial(ctx, "10.83.0.99:1")
 			return err
 		},
 	} {

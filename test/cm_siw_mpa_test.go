@@ -63,7 +63,7 @@ func TestCMPeerSpeaksFirst(t *testing.T) {
 		answered := make(chan error, 1)
 		go func() { answered <- answerMPA(l, []byte(more)) }()
 		// Without READs Dial does not prove the connection, which has nobody behind it.
-		c, err := rdmacm.Dial(t.Context(), l.Addr().String(), &rdmacm.Config{InitiatorDepth: -1, ResponderResources: -1})
+		c, err := (&rdmacm.Dialer{Config: rdmacm.Config{InitiatorDepth: -1, ResponderResources: -1}}).Dial(t.Context(), l.Addr().String())
 		switch {
 		case more == "" && err == nil:
 			ok(t, c.Close())

@@ -54,7 +54,7 @@ func TestCMPortsInTimeWait(t *testing.T) {
 	sysctl(t, "ip_local_port_range", fmt.Sprintf("%d %d", first, first+ports-1))
 	sysctl(t, "tcp_tw_reuse", "0")
 	timeWait(t, addr, first, ports/2)
-	l := must(rdmacm.Listen(addr, nil))(t)
+	l := must(rdmacm.Listen(addr))(t)
 	served := cmEcho(t, l)
 	for i := range dials {
 		if err := cmPing(t.Context(), addr, "hello"); err != nil {

@@ -16,7 +16,7 @@ import (
 func TestCMPrivateData(t *testing.T) {
 	const limit = 251
 	cmLink(t, "siw")
-	l := must(rdmacm.Listen("10.78.0.1:0", nil))(t)
+	l := must(rdmacm.Listen("10.78.0.1:0"))(t)
 	closeLater(t, l)
 	data := bytes.Repeat([]byte("private"), 40)
 	tooLong := func(err error) {
@@ -26,7 +26,7 @@ func TestCMPrivateData(t *testing.T) {
 		}
 	}
 	dial := func(private []byte) (*rdmacm.Conn, error) {
-		return rdmacm.DialAddrPort(t.Context(), l.Addr(), &rdmacm.Config{PrivateData: private})
+		return (&rdmacm.Dialer{Config: rdmacm.Config{PrivateData: private}}).Dial(t.Context(), l.Addr().String())
 	}
 	// serve answers one request.
 	serve := func(answer func(*rdmacm.Request)) chan struct{} {

@@ -131,7 +131,7 @@ func cmPing(ctx context.Context, addr, text string) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	var p cmPeer
-	c, err := rdmacm.Dial(ctx, addr, &rdmacm.Config{Prepare: p.prepare, PrivateData: []byte(text)})
+	c, err := (&rdmacm.Dialer{Config: rdmacm.Config{Prepare: p.prepare, PrivateData: []byte(text)}}).Dial(ctx, addr)
 	if err != nil {
 		return err
 	}
@@ -165,7 +165,7 @@ func TestCMPing(t *testing.T) {
 		{"[::]:0", "fd78::1"},
 	}, 3) {
 		t.Run(test.listen+" "+test.host, func(t *testing.T) {
-			l, err := rdmacm.Listen(test.listen, nil)
+			l, err := rdmacm.Listen(test.listen)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -187,7 +187,7 @@ func TestCMPing(t *testing.T) {
 func TestCMNoLeak(t *testing.T) {
 	cmLink(t, "siw")
 	noLeak(t)
-	l, err := rdmacm.Listen(":0", nil)
+	l, err := rdmacm.Listen(":0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -214,7 +214,7 @@ func TestCMNoLeak(t *testing.T) {
 
 func TestCMReject(t *testing.T) {
 	cmLink(t, "siw")
-	l, err := rdmacm.Listen("10.78.0.1:0", nil)
+	l, err := rdmacm.Listen("10.78.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -232,7 +232,7 @@ func TestCMReject(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	_, err = rdmacm.DialAddrPort(t.Context(), l.Addr(), &rdmacm.Config{PrivateData: []byte("let me in")})
+	_, err = (&rdmacm.Dialer{Config: rdmacm.Config{PrivateData: []byte("let me in")}}).Dial(t.Context(), l.Addr().String())
 	var rejected *rdmacm.RejectedError
 	if !errors.As(err, &rejected) || !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Fatal(err)
@@ -253,21 +253,21 @@ func TestCMErrors(t *testing.T) {
 		{"192.0.2.1:9", syscall.ENETUNREACH},
 		{"127.0.0.1:9", nil},
 	} {
-		_, err := rdmacm.Dial(t.Context(), test.addr, nil)
+		_, err := rdmacm.Dial(t.Context(), test.addr)
 		t.Log(err)
 		if err == nil || test.want != nil && !errors.Is(err, test.want) {
 			t.Errorf("%s: %v, want %v", test.addr, err, test.want)
 		}
 	}
-	if _, err := rdmacm.Listen("192.0.2.1:9", nil); !errors.Is(err, syscall.EADDRNOTAVAIL) {
+	if _, err := rdmacm.Listen("192.0.2.1:9"); !errors.Is(err, syscall.EADDRNOTAVAIL) {
 		t.Error(err)
 	}
-	l, err := rdmacm.Listen("10.78.0.1:0", nil)
+	l, err := rdmacm.Listen("10.78.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	_, err = rdmacm.Listen(l.Addr().String(), nil)
+	_, err = rdmacm.Listen(l.Addr().String())
 	t.Log(err)
 	if !errors.Is(err, syscall.EADDRINUSE) {
 		t.Error(err)
@@ -277,7 +277,7 @@ func TestCMErrors(t *testing.T) {
 // A cancelled context ends each wait.
 func TestCMCancel(t *testing.T) {
 	cmLink(t, "siw")
-	l, err := rdmacm.Listen("10.78.0.1:0", nil)
+	l, err := rdmacm.Listen("10.78.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -285,7 +285,7 @@ func TestCMCancel(t *testing.T) {
 	cancelled(t, "next", "(*Listener).Next", func(ctx context.Context) error { _, err := l.Next(ctx); return err })
 	cancelled(t, "accept", "(*Listener).Accept", func(ctx context.Context) error { _, err := l.Accept(ctx); return err })
 	// Nobody answers the request.
-	cancelled(t, "dial", "(*Conn).await", func(ctx context.Context) error { _, err := rdmacm.DialAddrPort(ctx, l.Addr(), nil); return err })
+	cancelled(t, "dial", "(*Conn).await", func(ctx context.Context) error { _, err := rdmacm.Dial(ctx, l.Addr().String()); return err })
 	// Nobody answers on the wire.
-	cancelled(t, "dial silence", "(*ID).Connect", func(ctx context.Context) error { _, err := rdmacm.Dial(ctx, "10.78.0.99:1", nil); return err })
+	cancelled(t, "dial silence", "(*ID).Connect", func(ctx context.Context) error { _, err := rdmacm.Dial(ctx, "10.78.0.99:1"); return err })
 }

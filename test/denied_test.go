@@ -124,7 +124,7 @@ func unload(t *testing.T, module string) {
 func TestWithoutConnectionManager(t *testing.T) {
 	unload(t, "rdma_ucm")
 	t.Cleanup(func() { sh(t, "modprobe rdma_ucm") })
-	_, err := rdmacm.Dial(t.Context(), "10.81.0.1:1", nil)
+	_, err := rdmacm.Dial(t.Context(), "10.81.0.1:1")
 	if err == nil || err.Error() != noCM {
 		t.Error(err)
 	}

@@ -27,7 +27,7 @@ func TestExchange(t *testing.T) {
 			noLeak(t)
 			ctx, cancel := context.WithTimeout(t.Context(), 3*patience)
 			defer cancel()
-			ln, err := rdmacm.Listen(hostPort(host, "0"), nil)
+			ln, err := rdmacm.Listen(hostPort(host, "0"))
 			if err != nil {
 				t.Fatal(err)
 			}

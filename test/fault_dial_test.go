@@ -67,7 +67,7 @@ func TestHandshakeKilled(t *testing.T) {
 	only612(t)
 	onEachFabric(t, func(t *testing.T, _, host string) {
 		t.Run("who dials", func(t *testing.T) {
-			l := must(msg.Listen(host+":0", nil))(t)
+			l := must(msg.Listen(host + ":0"))(t)
 			closeLater(t, l)
 			p := start(t, child("msg victim", l.Addr().String()))
 			until(t, "a dial under way", func() bool { return asked(t, l) })
@@ -95,7 +95,7 @@ func TestHandshakeKilled(t *testing.T) {
 			p := start(t, child("silent listener", host+":0"))
 			addr := p.line(t)
 			dialled := make(chan error, 1)
-			go func() { _, err := msg.Dial(withPatience(t), addr, nil); dialled <- err }()
+			go func() { _, err := msg.Dial(withPatience(t), addr); dialled <- err }()
 			p.line(t) // it has been asked
 			p.Process.Kill()
 			if err := <-dialled; err == nil || errors.Is(err, context.DeadlineExceeded) {
@@ -104,7 +104,7 @@ func TestHandshakeKilled(t *testing.T) {
 		})
 		t.Run("who has accepted", func(t *testing.T) {
 			p := start(t, child("msg listener", host+":0"))
-			c := must(msg.Dial(withPatience(t), p.line(t), nil))(t)
+			c := must(msg.Dial(withPatience(t), p.line(t)))(t)
 			p.Process.Kill()
 			_, err := c.Recv(withPatience(t))
 			isEnd(t, err)
@@ -129,7 +129,7 @@ func asked(t *testing.T, l *msg.Listener) bool {
 
 // silentListener takes a request and does not answer it.
 func silentListener(args []string) error {
-	l, err := rdmacm.Listen(args[0], nil)
+	l, err := rdmacm.Listen(args[0])
 	if err != nil {
 		return err
 	}
@@ -143,7 +143,7 @@ func silentListener(args []string) error {
 
 // msgListener accepts one peer.
 func msgListener(args []string) error {
-	l, err := msg.Listen(args[0], nil)
+	l, err := msg.Listen(args[0])
 	if err != nil {
 		return err
 	}
@@ -159,7 +159,7 @@ func msgListener(args []string) error {
 func TestStopped(t *testing.T) {
 	only612(t)
 	onEachFabric(t, func(t *testing.T, _, host string) {
-		l := must(msg.Listen(host+":0", &msg.Config{Window: 8}))(t)
+		l := must((&msg.ListenConfig{Config: msg.Config{Window: 8}}).Listen(t.Context(), host+":0"))(t)
 		closeLater(t, l)
 		p := start(t, child("msg mirror", l.Addr().String()))
 		c := must(l.Accept(withPatience(t)))(t)
@@ -194,7 +194,7 @@ func TestStopped(t *testing.T) {
 // msgMirror sends back what it gets.
 func msgMirror(args []string) error {
 	ctx := context.Background()
-	c, err := msg.Dial(ctx, args[0], &msg.Config{Window: 8})
+	c, err := (&msg.Dialer{Config: msg.Config{Window: 8}}).Dial(ctx, args[0])
 	if err != nil {
 		return err
 	}

@@ -49,7 +49,7 @@ func peerKilled(t *testing.T, address string, ends ...verbs.Status) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			noLeak(t)
-			ln := must(rdmacm.Listen(address, nil))(t)
+			ln := must(rdmacm.Listen(address))(t)
 			closeLater(t, ln)
 			p := start(t, child("victim", ln.Addr().String(), strconv.Itoa(int(test.victim))))
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -88,7 +88,7 @@ func victim(args []string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	e := new(end)
-	conn, err := rdmacm.Dial(ctx, args[0], e.config(setup{size: killSize}))
+	conn, err := (&rdmacm.Dialer{Config: *e.config(setup{size: killSize})}).Dial(ctx, args[0])
 	if err != nil {
 		return err
 	}
@@ -139,8 +139,8 @@ func TestWaitsEnd(t *testing.T) {
 	cancelled(t, "CQ", "(*CQ).Wait", func(ctx context.Context) error { _, err := k.cq.Wait(ctx, make([]verbs.WC, 1)); return err })
 	cancelled(t, "async event", "(*Device).AsyncEvent", func(ctx context.Context) error { _, err := k.dev.AsyncEvent(ctx); return err })
 	dial := func(address string) func(context.Context) error {
-		return func(ctx context.Context) error { _, err := rdmacm.Dial(ctx, address, nil); return err }
+		return func(ctx context.Context) error { _, err := rdmacm.Dial(ctx, address); return err }
 	}
 	cancelled(t, "dial, no answer to TCP", "(*ID).Connect", dial("10.82.0.77:1"))
-	cancelled(t, "dial, no answer to ARP", "rdmacm.DialAddrPort", dial("10.82.0.99:1"))
+	cancelled(t, "dial, no answer to ARP", "rdmacm.(*Dialer).dialAddr", dial("10.82.0.99:1"))
 }

@@ -24,7 +24,7 @@ func TestMsgPeerKilledInMessage(t *testing.T) {
 			"who sends": whileReceiving, "who receives": whileSending, "who is written to": whileWriting,
 		} {
 			t.Run(what, func(t *testing.T) {
-				l := must(msg.Listen(host+":0", nil))(t)
+				l := must(msg.Listen(host + ":0"))(t)
 				closeLater(t, l)
 				p := start(t, child("msg large victim", l.Addr().String(), what))
 				c := must(l.Accept(withPatience(t)))(t)
@@ -101,7 +101,7 @@ func whileWriting(t *testing.T, p *process, c *msg.Conn) {
 // msgLargeVictim plays the part of args[1] until it is killed.
 func msgLargeVictim(args []string) error {
 	ctx := context.Background()
-	c, err := msg.Dial(ctx, args[0], nil)
+	c, err := msg.Dial(ctx, args[0])
 	if err != nil {
 		return err
 	}

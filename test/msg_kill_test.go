@@ -25,7 +25,7 @@ func TestRxeMsgPeerKilled(t *testing.T) {
 // and a Send that waits for credit ends too.
 func msgKill(t *testing.T, w msgWay) {
 	ctx := withPatience(t)
-	ln := must(msg.Listen(w.address, &w.cfg))(t)
+	ln := must((&msg.ListenConfig{Config: w.cfg}).Listen(t.Context(), w.address))(t)
 	closeLater(t, ln)
 	p := start(t, child("msg victim", ln.Addr().String()))
 	c := must(ln.Accept(ctx))(t)
@@ -71,7 +71,7 @@ func isEnd(t *testing.T, err error) {
 
 // msgVictim sends until it is killed.
 func msgVictim(args []string) error {
-	c, err := msg.Dial(context.Background(), args[0], nil)
+	c, err := msg.Dial(context.Background(), args[0])
 	for err == nil {
 		err = c.Send(context.Background(), []byte("and so on"))
 	}

@@ -42,7 +42,7 @@ func msgHundred(t *testing.T, link, address string) {
 	closeLater(t, client.Pool)
 	server.Pool = must(msg.NewPool(dev, conns, &server))(t)
 	closeLater(t, server.Pool)
-	ln := must(msg.Listen(address, &server))(t)
+	ln := must((&msg.ListenConfig{Config: server}).Listen(t.Context(), address))(t)
 	closeLater(t, ln)
 	connectOne := func() (a, b *msg.Conn, err error) {
 		accepted := make(chan error, 1)
@@ -51,7 +51,7 @@ func msgHundred(t *testing.T, link, address string) {
 			b, err = ln.Accept(withPatience(t))
 			accepted <- err
 		}()
-		a, err = msg.Dial(withPatience(t), ln.Addr().String(), &client)
+		a, err = (&msg.Dialer{Config: client}).Dial(withPatience(t), ln.Addr().String())
 		return a, b, errors.Join(err, <-accepted)
 	}
 	var ends [][2]*msg.Conn

@@ -56,7 +56,7 @@ func connectAt(t *testing.T, address string, client, server setup) (*end, *end) 
 	a, b := &end{t: t}, &end{t: t}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	ln, err := rdmacm.Listen(address, nil)
+	ln, err := rdmacm.Listen(address)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +69,7 @@ func connectAt(t *testing.T, address string, client, server setup) (*end, *end) 
 		}
 		accepted <- err
 	}()
-	a.Conn, err = rdmacm.DialAddrPort(ctx, ln.Addr(), a.config(client))
+	a.Conn, err = (&rdmacm.Dialer{Config: *a.config(client)}).Dial(ctx, ln.Addr().String())
 	if errAccept := <-accepted; err != nil || errAccept != nil {
 		t.Fatalf("dial: %v, accept: %v", err, errAccept)
 	}

@@ -76,7 +76,7 @@ func TestPingpongUnlike(t *testing.T) {
 		noLeak(t)
 		server := servePort(t, pingpong(t, "Go", "rc", ""), pingpongPort)
 		client := launch(t, exec.Command("ibv_rc_pingpong", "-d", rxeLink, "127.0.0.1"))
-		failed(t, server.end(), "the peer told no GID, without which nothing finds it on "+rxeLink+": give it -g")
+		failed(t, server.end(), "the peer sent no GID, which "+rxeLink+" needs: start the peer with -g")
 		client.Process.Kill() // what it makes of that is its own affair
 		client.end()
 	})
@@ -125,7 +125,7 @@ func TestPingpongGarbage(t *testing.T) {
 		conn = must(l.Accept())(t)
 		io.WriteString(conn, "0000:12")
 		conn.(*net.TCPConn).CloseWrite()
-		failed(t, client.end(), `"0000:12": not what a pingpong program says`)
+		failed(t, client.end(), `"0000:12": not a message of a pingpong program`)
 		conn.Close()
 		l.Close()
 	}

@@ -127,7 +127,7 @@ func TestRiostreamServer(t *testing.T) {
 				var server *running
 				notEarly(t, func() (err error) {
 					server = serveCM(t, exec.Command("riostream", append(r.args(), "-b", host)...), "7471")
-					if c, err = tryStream(host, rsocket.Sizes{Mappings: 1}); err == nil {
+					if c, err = tryStream(host, rsocket.Config{Mappings: 1}); err == nil {
 						err = r.run(c, true)
 					}
 					return failedWith(err, server.Cmd, c)
@@ -143,8 +143,8 @@ func TestRiostreamClient(t *testing.T) {
 	eachIPv4Host(t, func(t *testing.T, host string) {
 		for _, r := range fewElsewhere(riostreamRuns, 1) {
 			t.Run(fmt.Sprint(r), func(t *testing.T) {
-				lc := rsocket.ListenConfig{Sizes: rsocket.Sizes{Mappings: 1}}
-				l := must(lc.Listen(t.Context(), "rsocket", hostPort(host, "7471")))(t)
+				lc := rsocket.ListenConfig{Config: rsocket.Config{Mappings: 1}}
+				l := must(lc.Listen(t.Context(), hostPort(host, "7471")))(t)
 				defer l.Close()
 				client := launch(t, exec.Command("riostream", append(r.args(), "-s", host)...))
 				c := must(l.Accept())(t)

@@ -68,7 +68,7 @@ func TestRpingBadServer(t *testing.T) {
 			noLeak(t)
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
-			ln := must(rdmacm.Listen(dummyIPv4+":7174", nil))(t)
+			ln := must(rdmacm.Listen(dummyIPv4 + ":7174"))(t)
 			defer ln.Close()
 			client := launch(t, rping("Go", "-c -V -C 2 -a "+dummyIPv4))
 			e := &end{t: t}
@@ -95,7 +95,7 @@ func TestRpingBadClient(t *testing.T) {
 		want string
 	}{
 		{"leaves", func(e *end) { e.tell(e.offer(e.mr.RKey(), 30)); e.told(0) },
-			"ping 0: waiting to be told where to write: peer disconnected"},
+			"ping 0: waiting for the address to write to: peer disconnected"},
 		{"too much", func(e *end) { e.tell(e.offer(e.mr.RKey(), 65536)); e.ended() },
 			"ping 0: the client offers 65536 bytes, 65535 is the limit"},
 		{"short message", func(e *end) { e.tell([]byte("hello")); e.ended() },
@@ -124,7 +124,7 @@ func TestRpingBadClient(t *testing.T) {
 			defer cancel()
 			server := serveRping(t, rping("Go", "-s"))
 			e := &end{t: t}
-			e.Conn = must(rdmacm.Dial(ctx, dummyIPv4+":7174", e.config(setup{recvs: 4})))(t)
+			e.Conn = must((&rdmacm.Dialer{Config: *e.config(setup{recvs: 4})}).Dial(ctx, dummyIPv4+":7174"))(t)
 			test.ping(e)
 			if err := e.Close(); err != nil {
 				t.Error(err)

@@ -23,7 +23,7 @@ import (
 
 // rsocketListen listens on a host and a port.
 func rsocketListen(host, port string) (net.Listener, error) {
-	return rsocket.Listen("rsocket", hostPort(host, port))
+	return rsocket.Listen(hostPort(host, port))
 }
 
 // listenRsocket listens until the test ends.
@@ -116,7 +116,7 @@ func TestRsocketTLS(t *testing.T) {
 		}()
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
-		raw := must(rsocket.DialContext(ctx, "tcp", l.Addr().String()))(t)
+		raw := must(rsocket.Dial(ctx, l.Addr().String()))(t)
 		c := tls.Client(raw, &tls.Config{RootCAs: roots, ServerName: host})
 		defer c.Close()
 		ok(t, c.HandshakeContext(ctx))
@@ -171,7 +171,7 @@ func TestRsocketRPC(t *testing.T) {
 			}
 		}()
 		d := rsocket.Dialer{Timeout: patience}
-		client := rpc.NewClient(must(d.Dial("tcp", l.Addr().String()))(t))
+		client := rpc.NewClient(must(d.Dial(t.Context(), l.Addr().String()))(t))
 		defer client.Close()
 		var calls []*rpc.Call
 		for i := range 50 {

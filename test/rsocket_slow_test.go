@@ -32,7 +32,7 @@ func TestRsocketCloseSlow(t *testing.T) {
 			sent <- err
 		}()
 		d := rsocket.Dialer{Timeout: patience}
-		c := must(d.Dial("tcp", l.Addr().String()))(t)
+		c := must(d.Dial(t.Context(), l.Addr().String()))(t)
 		ok(t, c.SetDeadline(time.Now().Add(patience)))
 		got, err := io.Copy(io.Discard, struct{ io.Reader }{c})
 		if got != size || err != nil {

@@ -3,6 +3,7 @@
 package test
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -39,7 +40,7 @@ func eachRsocketHost(t *testing.T, test func(t *testing.T, host string)) {
 
 // streams makes both ends of a connection of byte streams.
 func streams(host string) (dialled, accepted net.Conn, stop func(), err error) {
-	l, err := rsocket.Listen("rsocket", hostPort(host, "0"))
+	l, err := rsocket.Listen(hostPort(host, "0"))
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -51,7 +52,7 @@ func streams(host string) (dialled, accepted net.Conn, stop func(), err error) {
 		failed <- err
 	}()
 	d := rsocket.Dialer{Timeout: patience}
-	if dialled, err = d.Dial("rsocket", l.Addr().String()); err != nil {
+	if dialled, err = d.Dial(context.Background(), l.Addr().String()); err != nil {
 		return nil, nil, nil, err
 	}
 	if err := <-failed; err != nil {
@@ -88,8 +89,8 @@ func TestRsocketAddresses(t *testing.T) {
 func TestRsocketKeepAlive(t *testing.T) {
 	only612(t)
 	eachRsocketHost(t, func(t *testing.T, host string) {
-		lc := rsocket.ListenConfig{KeepAlive: time.Millisecond}
-		l := must(lc.Listen(t.Context(), "rsocket", hostPort(host, "0")))(t)
+		lc := rsocket.ListenConfig{Config: rsocket.Config{KeepAlive: time.Millisecond}}
+		l := must(lc.Listen(t.Context(), hostPort(host, "0")))(t)
 		defer l.Close()
 		go func() {
 			c, err := l.Accept()
@@ -101,8 +102,8 @@ func TestRsocketKeepAlive(t *testing.T) {
 				t.Error(err)
 			}
 		}()
-		d := rsocket.Dialer{KeepAlive: time.Millisecond, Timeout: patience}
-		c := must(d.Dial("rsocket", l.Addr().String()))(t)
+		d := rsocket.Dialer{Config: rsocket.Config{KeepAlive: time.Millisecond}, Timeout: patience}
+		c := must(d.Dial(t.Context(), l.Addr().String()))(t)
 		defer c.Close()
 		ok(t, c.SetDeadline(time.Now().Add(2*patience)))
 		sent, got := make([]byte, 100), make([]byte, 100)

@@ -3,6 +3,7 @@
 package test
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -102,15 +103,15 @@ func (r rstreamRun) rstreamed(t *testing.T, c *running) {
 func dialStream(t *testing.T, host, port string) net.Conn {
 	t.Helper()
 	d := rsocket.Dialer{Timeout: patience}
-	c := must(d.Dial("rsocket", hostPort(host, port)))(t)
+	c := must(d.Dial(t.Context(), hostPort(host, port)))(t)
 	ok(t, c.SetDeadline(time.Now().Add(2*patience)))
 	return c
 }
 
 // tryStream dials one of librdmacm's servers.
-func tryStream(host string, z rsocket.Sizes) (net.Conn, error) {
-	d := rsocket.Dialer{Timeout: patience, Sizes: z}
-	c, err := d.Dial("rsocket", hostPort(host, "7471"))
+func tryStream(host string, z rsocket.Config) (net.Conn, error) {
+	d := rsocket.Dialer{Timeout: patience, Config: z}
+	c, err := d.Dial(context.Background(), hostPort(host, "7471"))
 	if err != nil {
 		return nil, err
 	}
@@ -139,7 +140,7 @@ func TestRstreamServer(t *testing.T) {
 				var server *running
 				notEarly(t, func() (err error) {
 					server = serveCM(t, exec.Command("rstream", append(r.args(), "-b", host)...), "7471")
-					if c, err = tryStream(host, rsocket.Sizes{}); err == nil {
+					if c, err = tryStream(host, rsocket.Config{}); err == nil {
 						err = r.run(c, true)
 					}
 					return failedWith(err, server.Cmd, c)
@@ -161,7 +162,7 @@ func TestRstreamClient(t *testing.T) {
 	eachRsocketHost(t, func(t *testing.T, host string) {
 		for _, r := range fewElsewhere(rstreamRuns, 1) {
 			t.Run(fmt.Sprint(r), func(t *testing.T) {
-				l := must(rsocket.Listen("rsocket", hostPort(host, "7471")))(t)
+				l := must(rsocket.Listen(hostPort(host, "7471")))(t)
 				defer l.Close()
 				client := launch(t, exec.Command("rstream", append(r.args(), "-s", host)...))
 				c := must(l.Accept())(t)

@@ -19,7 +19,7 @@ func TestRxeExchange(t *testing.T) {
 			noLeak(t)
 			ctx, cancel := context.WithTimeout(t.Context(), 3*patience)
 			defer cancel()
-			ln := must(rdmacm.Listen(hostPort(host, "0"), nil))(t)
+			ln := must(rdmacm.Listen(hostPort(host, "0")))(t)
 			defer ln.Close()
 			for _, size := range append([]int{1 << 20}, someSizes...) {
 				exchangeOnce(ctx, t, ln, size)

@@ -91,7 +91,7 @@ func dialUD(t *testing.T, address string, size, recvs int) (*udEnd, error) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	e := &udEnd{&end{t: t}, size}
-	_, err := rdmacm.Dial(ctx, address, e.udConfig(recvs))
+	_, err := (&rdmacm.Dialer{Config: *e.udConfig(recvs)}).Dial(ctx, address)
 	if err == nil {
 		closeLater(t, e)
 	}
@@ -126,7 +126,7 @@ func TestUdaddyClient(t *testing.T) {
 				noLeak(t)
 				const clients = 3
 				e := openUD(t, host, n.size, clients*n.count)
-				l := must(rdmacm.Listen(hostPort(host, "7174"), &rdmacm.Config{QP: uverbs.QPOptions{Type: verbs.QPTypeUD}}))(t)
+				l := must((&rdmacm.ListenConfig{Config: rdmacm.Config{QP: uverbs.QPOptions{Type: verbs.QPTypeUD}}}).Listen(t.Context(), hostPort(host, "7174")))(t)
 				closeLater(t, l)
 				client := launch(t, exec.Command("udaddy", "-s", host, "-c", fmt.Sprint(clients), "-C", fmt.Sprint(n.count), "-S", fmt.Sprint(n.size)))
 				ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -170,7 +170,7 @@ func TestUDOneToOne(t *testing.T) {
 			noLeak(t)
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
-			l := must(rdmacm.Listen(hostPort(host, "0"), &rdmacm.Config{QP: uverbs.QPOptions{Type: verbs.QPTypeUD}}))(t)
+			l := must((&rdmacm.ListenConfig{Config: rdmacm.Config{QP: uverbs.QPOptions{Type: verbs.QPTypeUD}}}).Listen(t.Context(), hostPort(host, "0")))(t)
 			closeLater(t, l)
 			server := &udEnd{&end{t: t}, 1024}
 			served := make(chan error, 1)
@@ -189,7 +189,7 @@ func TestUDOneToOne(t *testing.T) {
 			client := &udEnd{&end{t: t}, 1024}
 			cfg := client.udConfig(4)
 			cfg.PrivateData = []byte("who are you?")
-			must(rdmacm.DialAddrPort(ctx, l.Addr(), cfg))(t)
+			must((&rdmacm.Dialer{Config: *cfg}).Dial(ctx, l.Addr().String()))(t)
 			closeLater(t, client)
 			ok(t, <-served)
 			closeLater(t, server)
@@ -227,7 +227,7 @@ func TestUDLookup(t *testing.T) {
 	server := openUD(t, rxeIPv4, 64, 2)
 	cfg := &rdmacm.Config{QP: uverbs.QPOptions{Type: verbs.QPTypeUD}}
 	for i := range 2 {
-		l := must(rdmacm.Listen(rxeIPv4+":0", cfg))(t)
+		l := must((&rdmacm.ListenConfig{Config: *cfg}).Listen(t.Context(), rxeIPv4+":0"))(t)
 		closeLater(t, l)
 		accepted := make(chan error, 1)
 		go func() {
@@ -263,7 +263,7 @@ func TestUDRefused(t *testing.T) {
 	if !errors.As(err, &rejected) || !errors.Is(err, syscall.ECONNREFUSED) || rejected.Reason != rdmacm.RejectInvalidServiceID {
 		t.Error(err)
 	}
-	l := must(rdmacm.Listen(rxeIPv4+":0", &rdmacm.Config{QP: uverbs.QPOptions{Type: verbs.QPTypeUD}}))(t)
+	l := must((&rdmacm.ListenConfig{Config: rdmacm.Config{QP: uverbs.QPOptions{Type: verbs.QPTypeUD}}}).Listen(t.Context(), rxeIPv4+":0"))(t)
 	closeLater(t, l)
 	refused := make(chan error, 1)
 	go func() {

@@ -81,7 +81,7 @@ func TestWatch(t *testing.T) {
 			hears("UNREGISTER", watchLine{IfName: "gvgoes"})
 		}
 	}
-	w.interrupt(t, "looking at them every 500ms instead")
+	w.interrupt(t, "checking them every 500ms instead")
 }
 
 // interrupt ends it, with what it says on a kernel without events.
@@ -113,7 +113,7 @@ func TestWatchFromOutside(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.finish(t)
-	if want := "gvout is not heard, and its ports are looked at instead: open device on gvout"; !strings.Contains(w.stderr.String(), want) {
+	if want := "can't receive events of gvout, checking its ports instead: open device on gvout"; !strings.Contains(w.stderr.String(), want) {
 		t.Errorf("on stderr: %s", &w.stderr)
 	}
 }
