@@ -366,7 +366,7 @@ func (id *cmID) hangUp() {
 	}
 	if p := f.pairs[id.d.verbs.QP(id.qpn)]; p != nil && p.id == id {
 		f.arriveAll(p)
-		p.unsent = p.way[min(p.arrived, len(p.way)):]
+		p.unsent = p.inFlight[min(p.arrived, len(p.inFlight)):]
 		p.qp.Break()
 		p.end(f)
 	}

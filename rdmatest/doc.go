@@ -80,3 +80,33 @@
 //
 // [uverbs.Devices]: https://pkg.go.dev/github.com/goverbs/goverbs/uverbs#Devices
 package rdmatest
+
+// Implementation
+//
+// There are two layers. Package fakeverbs is the kernel's half of a device, with the model of
+// its driver: it checks requests, keeps objects, and reads and writes queues. This package
+// adds the surroundings: hosts, the network and the connection manager. The seam between
+// them knows no driver:
+//
+//   - A fakeverbs.Device is shared by all openings of a device; a Kernel is one opening.
+//   - Work and Recv are a send and a receive of any driver. QP.TakeSend takes the oldest send,
+//     and QP.Sent completes it. A queue pair that fails flushes the taken sends first.
+//   - Kernel.Rang is called for a queue pair that has sends or has changed, without locks.
+//   - QP.LocalOK, RemoteOK, Invalidate and Bind check and change keys.
+//
+// The fabric has one lock and no goroutine. A doorbell runs pump for its queue pair, which does
+// everything that is due: it completes the answered sends, delivers the oldest packet, and
+// launches the next send. Each queue pair has one timer for later work. Without latency, all
+// happens within the call that posted, so a course of events is the same each time. The lock is
+// taken before those of fakeverbs, which call nothing back while they hold theirs.
+//
+// kind.go is the table of kinds. Each kind has rules in a file of its own, on top of those of its
+// transport: iwarp.go (TCP: any mistake ends the connection) and roce.go (acknowledgements,
+// retries, receiver not ready). No other file names a kind.
+//
+// The connection manager (manager.go, cmid.go, connect.go) has the states of the kernel's cm.c.
+// A message that needs an answer is an exchange, which is sent again as a MAD is. Over iWARP it
+// is data of TCP (stream), which waits for a path.
+//
+// Names and addresses come from a registry of the process, so fabrics do not collide. Indexes
+// are never used again, as in a kernel: rdmacm keeps devices by them.

@@ -53,7 +53,7 @@ func (p *pair) deliverUnsent(f *Fabric, peer *pair) {
 func (p *pair) hangUp(f *Fabric) {
 	p.peer = nil
 	p.qp.Break()
-	p.way, p.arrived, p.fenced = nil, 0, nil
+	p.inFlight, p.arrived, p.fenced = nil, 0, nil
 	if p.id != nil {
 		f.manager.ended(p.id)
 	}

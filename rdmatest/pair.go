@@ -18,11 +18,11 @@ type pair struct {
 
 	unsent []*packet // that TCP still has when this end is closed
 
-	way     []*packet       // sent and not completed, oldest first
-	spare   []*packet       // completed, to be used again
-	arrived int             // how many of them the peer has had
-	fenced  *fakeverbs.Work // the next one, which waits for the data that earlier ones fetch
-	timer   *time.Timer
+	inFlight []*packet       // sent and not completed, oldest first
+	spare    []*packet       // completed, to be used again
+	arrived  int             // how many of them the peer has had
+	fenced   *fakeverbs.Work // the next one, which waits for the data that earlier ones fetch
+	timer    *time.Timer
 }
 
 // packet is a send on its way.
@@ -82,7 +82,7 @@ func (f *Fabric) pump(p *pair) {
 
 // end forgets the packets on the way, which the driver has flushed.
 func (p *pair) end(f *Fabric) {
-	p.way, p.arrived, p.fenced = nil, 0, nil
+	p.inFlight, p.arrived, p.fenced = nil, 0, nil
 	if p.timer != nil {
 		p.timer.Stop()
 	}
@@ -94,11 +94,11 @@ func (p *pair) end(f *Fabric) {
 
 // reply completes the oldest send whose answer is here.
 func (f *Fabric) reply(p *pair, now time.Time) bool {
-	if p.arrived == 0 || p.way[0].reply.After(now) {
+	if p.arrived == 0 || p.inFlight[0].reply.After(now) {
 		return false
 	}
-	k := p.way[0]
-	p.way, p.arrived = slices.Delete(p.way, 0, 1), p.arrived-1
+	k := p.inFlight[0]
+	p.inFlight, p.arrived = slices.Delete(p.inFlight, 0, 1), p.arrived-1
 	if !k.spare {
 		f.sent(p, k.w, k.status)
 	}
@@ -130,10 +130,10 @@ func (f *Fabric) sent(p *pair, w *fakeverbs.Work, status uint32) {
 
 // arrive delivers the oldest send that is due to the peer.
 func (f *Fabric) arrive(p *pair, now time.Time) bool {
-	if p.arrived == len(p.way) || p.way[p.arrived].due.After(now) {
+	if p.arrived == len(p.inFlight) || p.inFlight[p.arrived].due.After(now) {
 		return false
 	}
-	k := p.way[p.arrived]
+	k := p.inFlight[p.arrived]
 	if k.local {
 		p.arrived++
 		return true
@@ -143,7 +143,7 @@ func (f *Fabric) arrive(p *pair, now time.Time) bool {
 	}
 	status, again := p.d.rules.deliver(f, p, k)
 	switch {
-	case len(p.way) == 0: // it ended the connection
+	case len(p.inFlight) == 0: // it ended the connection
 		return false
 	case again > 0:
 		k.due = now.Add(again)
@@ -157,15 +157,15 @@ func (f *Fabric) arrive(p *pair, now time.Time) bool {
 // arriveAll delivers all packets on their way, as TCP does when one side ends its
 // connection: the end comes behind it.
 func (f *Fabric) arriveAll(p *pair) {
-	for f.wire.loss < 1 && p.arrived < len(p.way) && f.arrive(p, p.way[p.arrived].due) {
+	for f.wire.loss < 1 && p.arrived < len(p.inFlight) && f.arrive(p, p.inFlight[p.arrived].due) {
 	}
 }
 
 // failing reports whether the newest send failed locally. It ends the queue pair in its turn.
 // Nothing leaves behind it.
 func (p *pair) failing() bool {
-	n := len(p.way) - 1
-	return n >= 0 && p.way[n].local && p.way[n].status != abi.IB_WC_SUCCESS
+	n := len(p.inFlight) - 1
+	return n >= 0 && p.inFlight[n].local && p.inFlight[n].status != abi.IB_WC_SUCCESS
 }
 
 // launch sends the oldest work request on its way.
@@ -185,15 +185,15 @@ func (f *Fabric) launch(p *pair, now time.Time) bool {
 	switch {
 	case k.status != abi.IB_WC_SUCCESS || isLocal(w): // in its turn
 		k.due, k.local = time.Time{}, true
-		p.way = append(p.way, k)
+		p.inFlight = append(p.inFlight, k)
 	case p.d.rules.acknowledges(p.qp, w):
-		p.way = append(p.way, k)
+		p.inFlight = append(p.inFlight, k)
 	case p.qp.Type == abi.IB_UVERBS_QPT_UD || p.qp.Type == abi.IB_UVERBS_QPT_RAW_PACKET:
 		f.sent(p, w, abi.IB_WC_SUCCESS)
 		f.datagram(p, k, now)
 	default:
 		k.spare = true
-		p.way = append(p.way, k)
+		p.inFlight = append(p.inFlight, k)
 		f.sent(p, w, abi.IB_WC_SUCCESS)
 	}
 	return true
@@ -205,7 +205,7 @@ func (p *pair) next() (w *fakeverbs.Work, ok bool) {
 		w, ok = p.qp.TakeSend()
 	}
 	p.fenced = nil
-	if ok && w.Flags&abi.IB_SEND_FENCE != 0 && slices.ContainsFunc(p.way, func(k *packet) bool { return fetches(k.w) }) {
+	if ok && w.Flags&abi.IB_SEND_FENCE != 0 && slices.ContainsFunc(p.inFlight, func(k *packet) bool { return fetches(k.w) }) {
 		p.fenced = w
 		return nil, false
 	}
@@ -216,12 +216,12 @@ func (p *pair) next() (w *fakeverbs.Work, ok bool) {
 func (f *Fabric) arm(p *pair, now time.Time) {
 	next := p.d.busy
 	for _, at := range []int{0, p.arrived} {
-		if at >= len(p.way) {
+		if at >= len(p.inFlight) {
 			continue
 		}
-		when := p.way[at].due
+		when := p.inFlight[at].due
 		if at < p.arrived {
-			when = p.way[at].reply
+			when = p.inFlight[at].reply
 		}
 		if when.After(now) && (next.IsZero() || !next.After(now) || when.Before(next)) {
 			next = when
@@ -247,7 +247,7 @@ type rules interface {
 	acknowledges(qp *fakeverbs.QP, w *fakeverbs.Work) bool
 	// blocked reports whether the network holds back the packets on their way.
 	blocked(p *pair) bool
-	// deliver passes a send to the peer. The send is tried again after the time again, if that is not 0.
+	// deliver passes a send to the peer. If again is not 0, the send is tried again after that time.
 	deliver(f *Fabric, p *pair, k *packet) (status uint32, again time.Duration)
 	// ended is called when the queue pair is in no state to send any more.
 	ended(f *Fabric, p *pair)

@@ -35,7 +35,7 @@ type model struct {
 
 // Options are the differences between eRDMA devices.
 type Options struct {
-	// SDBType is how the context's doorbells for sends are laid out, an erdmaSDB number,
+	// SDBType is how the context's doorbells for sends are laid out, an sdb number,
 	// and SDBOffset says where with type 1.
 	SDBType, SDBOffset uint32
 	NoAtomics          bool

@@ -333,7 +333,7 @@ func (m *model) ResizeCQ(cq *fakeverbs.CQ, n uint32, r *ioctl.Request) error {
 }
 
 // Data of a short message, or of a READ, may come in its completion, if the queue pair was made so: up to
-// mlx5CQEData bytes in the completion's first half, or up to mlx5LongCQEData in front of a
+// cqeData bytes in the completion's first half, or up to longCQEData in front of a
 // completion that is the second half of an entry of 128 bytes.
 const (
 	cqeData     = 32

@@ -18,7 +18,7 @@ import (
 type ring struct {
 	fakeverbs.Seam
 	data  []byte
-	words []*atomic.Uint32 // with the flags, at siwFlags of each entry
+	words []*atomic.Uint32 // with the flags, at flags of each entry
 	size  int
 	next  int // free-running
 }

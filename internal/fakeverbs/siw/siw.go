@@ -67,12 +67,12 @@ func (*model) Map(k *fakeverbs.Kernel, offset int64, length int) (*mmap.Region, 
 // length, and a free place is found at once.
 const room = 1 << 28
 
-// siwAlloc makes room for a queue at the lowest free place.
-func (s *model) alloc(m *fakeverbs.QueueMemory, size int) (key int64, r *mmap.Region, err error) {
-	n := s.places.Take(func(n uint32) bool { return s.k.Offers[int64(n)*room].Bytes != nil })
+// alloc makes room for a queue at the lowest free place.
+func (m *model) alloc(mem *fakeverbs.QueueMemory, size int) (key int64, r *mmap.Region, err error) {
+	n := m.places.Take(func(n uint32) bool { return m.k.Offers[int64(n)*room].Bytes != nil })
 	key = int64(n) * room
-	if r, err = m.Alloc(s.k, key, size); err != nil {
-		s.places.Free(n)
+	if r, err = mem.Alloc(m.k, key, size); err != nil {
+		m.places.Free(n)
 	}
 	return key, r, err
 }

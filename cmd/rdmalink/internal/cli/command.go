@@ -2,6 +2,9 @@
 // dispatch, help, usage errors, completion and manual page; the words, options and
 // filters of iproute2's commands; options as getopt_long parses them; and output
 // as text or JSON.
+//
+// Completion parses the usage lines, so its proposals agree with the help. Commands
+// access the machine only through host.Machine, which tests replace with fakes.
 package cli
 
 import (

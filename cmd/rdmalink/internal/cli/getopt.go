@@ -21,12 +21,12 @@ type Row[T any] struct {
 	Set         func(o *T, value string) error
 }
 
-// NewRow is an option that sets with set.
+// NewRow returns an option that calls set.
 func NewRow[T any](letter byte, long, value, help string, set func(o *T, value string) error) Row[T] {
 	return Row[T]{letter, long, value, help, set}
 }
 
-// Options is a command's options, in the order of its -h.
+// Options returns a command's options, in the order of the help.
 func Options[T any](rows ...Row[T]) Getopt[T] {
 	g := make(Getopt[T], len(rows))
 	for i := range rows {
@@ -35,7 +35,7 @@ func Options[T any](rows ...Row[T]) Getopt[T] {
 	return g
 }
 
-// Name is the option as users write it, the letter if there is one.
+// Name returns the option as users write it: the letter, or else the long name.
 func (r *Row[T]) Name() string {
 	if r.Letter == 0 {
 		return "--" + r.Long
@@ -170,7 +170,7 @@ func Flag[T any](field func(*T) *bool) func(*T, string) error {
 	return func(o *T, _ string) error { *field(o) = true; return nil }
 }
 
-// Number takes all that strtol takes: 0x10 is 16.
+// Number returns a function that parses a number, in all forms of strtol: 0x10 is 16.
 func Number[T any](name string, least, most int64, field func(*T) *int) func(*T, string) error {
 	return func(o *T, value string) error {
 		n, err := strconv.ParseInt(value, 0, 64)
@@ -182,7 +182,7 @@ func Number[T any](name string, least, most int64, field func(*T) *int) func(*T,
 	}
 }
 
-// MTU takes a path MTU in bytes.
+// MTU returns a function that parses a path MTU in bytes.
 func MTU[T any](field func(*T) *verbs.MTU) func(*T, string) error {
 	return func(o *T, value string) error {
 		for mtu := verbs.MTU256; mtu <= verbs.MTU4096; mtu++ {

@@ -98,8 +98,7 @@ func Printable(s string) string {
 	return string(b)
 }
 
-// printableText is Printable for text that the command has laid out: line breaks and tabs
-// stay.
+// printableText is like Printable, but keeps line breaks and tabs, for text with a layout.
 func printableText(s string) string {
 	var b strings.Builder
 	for s != "" {
@@ -125,7 +124,7 @@ var packages = regexp.MustCompile(`(^|: |\n)((netlinkrdma|rdmacm|uverbs): )+`)
 // Line breaks stay, because they separate joined errors.
 func Plain(err error) string { return printableText(packages.ReplaceAllString(err.Error(), "$1")) }
 
-// PlainLine is Plain in one line.
+// PlainLine returns Plain in one line.
 func PlainLine(err error) string { return strings.ReplaceAll(Plain(err), "\n", "; ") }
 
 // IsTerminal reports whether w is a terminal.

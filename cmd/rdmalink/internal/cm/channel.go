@@ -126,7 +126,7 @@ func (s *session) listenOn(c *channel, addr netip.AddrPort) (*rdmacm.ID, error) 
 	return id, nil
 }
 
-// noIPv6 is how a kernel without IPv6 refuses its wildcard address.
+// noIPv6 reports whether a kernel without IPv6 refused its wildcard address.
 func noIPv6(err error) bool {
 	return errors.Is(err, syscall.EAFNOSUPPORT) || errors.Is(err, syscall.EADDRNOTAVAIL)
 }
@@ -145,13 +145,13 @@ func refuse(id *rdmacm.ID) {
 	_ = id.Destroy()
 }
 
-// destination is where the server listens.
+// destination returns the server's address.
 func (s *session) destination(ctx context.Context) (netip.AddrPort, error) {
 	ip, err := s.resolve(ctx, "-s", s.server)
 	return netip.AddrPortFrom(ip, uint16(s.port)), err
 }
 
-// source is the own address of -b, or none.
+// source returns the own address of -b, or none.
 func (s *session) source(ctx context.Context) (netip.Addr, error) {
 	if s.bind == "" {
 		return netip.Addr{}, nil
@@ -159,7 +159,7 @@ func (s *session) source(ctx context.Context) (netip.Addr, error) {
 	return s.resolve(ctx, "-b", s.bind)
 }
 
-// sourcePort is -b as Dial takes it.
+// sourcePort returns -b in the form for Dial.
 func (s *session) sourcePort(ctx context.Context) (netip.AddrPort, error) {
 	ip, err := s.source(ctx)
 	if !ip.IsValid() {
@@ -168,7 +168,7 @@ func (s *session) sourcePort(ctx context.Context) (netip.AddrPort, error) {
 	return netip.AddrPortFrom(ip, 0), err
 }
 
-// listenAddress is where Listen listens; no host means both address families.
+// listenAddress returns the address for Listen. No host means both address families.
 func (s *session) listenAddress() string { return net.JoinHostPort(s.bind, strconv.Itoa(s.port)) }
 
 // listenAddrs returns the addresses of -b, or of both families.

@@ -89,7 +89,7 @@ func (m *timing) table() error {
 	return err
 }
 
-// measure is the client.
+// measure runs the client.
 func (m *timing) measure(ctx context.Context) error {
 	src, err := m.source(ctx)
 	if err != nil {
@@ -142,7 +142,7 @@ func (m *timing) steps(src netip.Addr, dst netip.AddrPort) []action {
 	}...)
 }
 
-// take takes a step with all connections.
+// take performs a step on all connections.
 func (m *timing) take(ctx context.Context, a action) error {
 	took := make([]time.Duration, len(m.conns))
 	start := time.Now()
@@ -206,7 +206,7 @@ func (m *timing) serve(ctx context.Context) error {
 	return errors.Join(err, m.say("%s served", plural(m.report.Connections, "connection")))
 }
 
-// serveOne has one connection until the client ends it.
+// serveOne keeps a connection until the client ends it.
 func (m *timing) serveOne(ctx context.Context, id *rdmacm.ID) error {
 	n := m.channel.adopt(id)
 	err := n.makeQP(&m.devices, 1, n.idleCQs)

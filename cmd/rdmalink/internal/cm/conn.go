@@ -151,7 +151,7 @@ func (n *conn) makeQP(d *devices, count int, cqs func() (send, recv *uverbs.CQ, 
 	return n.id.AttachQP(n.qp)
 }
 
-// idleCQs are for queue pairs that carry nothing.
+// idleCQs returns CQs for queue pairs without work.
 func (n *conn) idleCQs() (send, recv *uverbs.CQ, err error) { return n.dev.idle, n.dev.idle, nil }
 
 // ownCQs creates CQs with room for the given numbers of completions.
@@ -259,7 +259,7 @@ type devices struct {
 	open map[uint32]*device
 }
 
-// of is the device that the connection manager chose for an ID.
+// of returns the device that the connection manager chose for an ID.
 func (d *devices) of(id *rdmacm.ID) (*device, error) {
 	addr, err := id.QueryAddr()
 	if err != nil {

@@ -81,7 +81,7 @@ func runMckey(ctx context.Context, s *session) (err error) {
 	return s.pass(ctx, members)
 }
 
-// groupSource is the own address to join from.
+// groupSource returns the own address to join from.
 func (s *session) groupSource(ctx context.Context, group netip.Addr) (netip.Addr, error) {
 	if src, err := s.source(ctx); src.IsValid() || err != nil {
 		return src, err

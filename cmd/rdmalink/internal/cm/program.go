@@ -30,7 +30,7 @@ The exit code is 0 if all went well, 1 after a failure, 2 for a command line tha
 makes no sense.`
 }
 
-// Run is the program with a command line.
+// Run runs the program with a command line.
 func (p *Program) Run(ctx context.Context, out cli.Output, args []string) error {
 	o, err := p.parse(args)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// typeRow is the option for the type of an XRC queue pair: the initiator sends, the target
+// typeRow returns the option for the type of an XRC queue pair: the initiator sends, the target
 // receives.
 func typeRow(xrc verbs.QPType) row {
 	return cli.NewRow('c', "type", "TYPE", "r for a reliable connection (default); x for XRC, which neither siw nor rxe has", func(o *options, value string) error {
@@ -95,7 +95,7 @@ type xrc struct {
 	*conn
 }
 
-// overXRC has one of the sides talk.
+// overXRC runs one of the sides.
 func overXRC(ctx context.Context, s *session, talk func(*xrc, context.Context) error) error {
 	c, err := openChannel()
 	if err != nil {
@@ -130,7 +130,7 @@ func (x *xrc) reportMessages(start time.Time, sent, received int) error {
 	return x.transferred(start, sent, received)
 }
 
-// send is the client.
+// send runs the client.
 func (x *xrc) send(ctx context.Context) error {
 	dst, err := x.destination(ctx)
 	if err != nil {
@@ -186,7 +186,7 @@ func (x *xrc) makeInitiator() (err error) {
 	return x.id.AttachQP(x.qp)
 }
 
-// receive is the server.
+// receive runs the server.
 func (x *xrc) receive(ctx context.Context) (err error) {
 	x.report.Role = "server"
 	requests := make(chan *rdmacm.ID, 1)

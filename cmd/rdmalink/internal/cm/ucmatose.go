@@ -117,7 +117,7 @@ func (m *matose) counted(start time.Time) error {
 	return m.transferred(start, n, n)
 }
 
-// ask is the client.
+// ask runs the client.
 func (m *matose) ask(ctx context.Context) error {
 	src, err := m.source(ctx)
 	if err != nil {
@@ -210,7 +210,7 @@ func (m *matose) leave(ctx context.Context, i int) error {
 	return n.lastSends()
 }
 
-// serve is the server.
+// serve runs the server.
 func (m *matose) serve(ctx context.Context) (err error) {
 	requests := make(chan *rdmacm.ID, len(m.conns))
 	var came atomic.Int64
@@ -243,7 +243,7 @@ func (m *matose) serve(ctx context.Context) (err error) {
 	return m.say("disconnected")
 }
 
-// admit takes the next request, and returns when no other is due.
+// admit accepts the next request. It returns when no other is due.
 func (m *matose) admit(ctx context.Context, i int, requests <-chan *rdmacm.ID, left *countdown) error {
 	var id *rdmacm.ID
 	select {
@@ -312,7 +312,7 @@ func (m *matose) end(ctx context.Context, i int) error {
 	return during("wait for the client to disconnect", n.await(ctx, rdmacm.EventDisconnected))
 }
 
-// move takes all IDs to another event channel, where their ends are reported.
+// move moves all IDs to another event channel, where their ends are reported.
 func (m *matose) move() error {
 	if !m.migrate {
 		return nil

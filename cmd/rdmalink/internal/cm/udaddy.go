@@ -53,7 +53,7 @@ func setDatagramSpaceNumber(o *options, value string) error {
 	return cli.Expected(value, "0x111", "0x2")
 }
 
-// newDatagrams is a queue pair of this run.
+// newDatagrams returns a queue pair of this run.
 func (s *session) newDatagrams() *datagrams { return &datagrams{count: s.count, size: s.size} }
 
 func runUdaddy(ctx context.Context, s *session) error {
@@ -71,7 +71,7 @@ func runUdaddy(ctx context.Context, s *session) error {
 	return err
 }
 
-// lookUp is the client.
+// lookUp runs the client.
 func (s *session) lookUp(ctx context.Context, ends []*datagrams) error {
 	src, err := s.sourcePort(ctx)
 	if err != nil {
@@ -118,7 +118,7 @@ func (s *session) exchange(ctx context.Context, ends []*datagrams, pass func(con
 	return s.transferred(start, n, n)
 }
 
-// beFound is the server.
+// beFound runs the server.
 func (s *session) beFound(ctx context.Context, ends []*datagrams) error {
 	l, err := (&rdmacm.ListenConfig{Config: rdmacm.Config{QP: uverbs.QPOptions{Type: verbs.QPTypeUD}}}).Listen(ctx, s.listenAddress())
 	if err != nil {

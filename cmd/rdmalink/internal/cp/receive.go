@@ -32,7 +32,7 @@ type receiver struct {
 	temp string   // its name
 }
 
-// run takes files until the client leaves.
+// run receives files until the client leaves.
 func (r *receiver) run() error {
 	defer r.drop()
 	for {
@@ -97,7 +97,7 @@ func (r *receiver) open(name []byte, mode fs.FileMode) (err error) {
 	return err
 }
 
-// write takes the content.
+// write receives content.
 func (r *receiver) write(size uint64) error {
 	switch {
 	case r.part == nil:
@@ -150,7 +150,7 @@ func status(err error) uint32 {
 	return uint32(syscall.EIO)
 }
 
-// serve takes files from any number of clients until ctx is over.
+// serve receives files from any number of clients until ctx ends.
 func (c *command) serve(ctx context.Context, l net.Listener, root *os.Root) error {
 	return cli.AcceptAll(ctx, l, c.clients,
 		func(ctx context.Context, conn net.Conn) { c.client(ctx, conn, root) },

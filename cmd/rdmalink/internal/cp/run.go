@@ -50,7 +50,7 @@ type command struct {
 	printing sync.Mutex
 }
 
-// Run is the command.
+// Run runs the command.
 func Run(ctx context.Context, out cli.Output, args []string) error {
 	o, err := parse(args)
 	if err != nil {

@@ -27,7 +27,7 @@ type copied struct {
 // piece is as much as is read from a file or a connection at a time.
 const piece = 256 << 10
 
-// sendFile is the command with FILE.
+// sendFile runs the command with FILE.
 func (c *command) sendFile(ctx context.Context) error {
 	f, err := os.Open(c.file)
 	if err != nil {

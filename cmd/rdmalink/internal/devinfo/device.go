@@ -220,7 +220,7 @@ func (s *subject) limits(t *table.Table) {
 	}
 }
 
-// atomicCap has C's names, as ibv_devinfo does.
+// atomicCap returns the name in C, as ibv_devinfo prints it.
 func atomicCap(c verbs.AtomicCap) string {
 	switch c {
 	case verbs.AtomicNone:
@@ -233,7 +233,7 @@ func atomicCap(c verbs.AtomicCap) string {
 	return c.String()
 }
 
-// bitList takes the names of a set apart.
+// bitList splits the names of a set.
 func bitList(set fmt.Stringer) table.Names {
 	if s := set.String(); s != "0" {
 		return strings.Split(s, "|")

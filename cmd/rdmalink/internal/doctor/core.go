@@ -31,7 +31,7 @@ func checkDevices(p *patient) []finding {
 	return []finding{found(fine, "", "there is %s", strings.Join(names, ", "))}
 }
 
-// softRemedy is the remedy for a host without devices. Drivers of hardware load
+// softRemedy returns the remedy for a host without devices. Drivers of hardware load
 // automatically.
 func (p *patient) softRemedy() string {
 	switch {
@@ -77,7 +77,7 @@ func checkModules(p *patient) []finding {
 	return all
 }
 
-// release is where the kernel's modules are, below /lib/modules.
+// release returns the directory of the kernel's modules, below /lib/modules.
 func (p *patient) release() string { return p.Proc.Text("sys/kernel/osrelease") }
 
 func (p *patient) modulesKnown() bool { return p.Modules.Has(p.release(), "modules.dep") }

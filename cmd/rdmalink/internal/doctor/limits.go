@@ -126,7 +126,7 @@ func checkCgroup(p *patient) (all []finding) {
 	return []finding{found(fine, "", "no limit is seen")}
 }
 
-// rdmaCgroups are the directories of the process's cgroup and those above.
+// rdmaCgroups returns the directories of the process's cgroup and those above.
 func (p *patient) rdmaCgroups() (dirs []string) {
 	for line := range strings.Lines(p.Proc.Text("self/cgroup")) {
 		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)

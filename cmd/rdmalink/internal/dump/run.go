@@ -42,7 +42,7 @@ RoCE's port and TCP packets. The exit code is 0 at the end of the file or after 
 interrupt, 1 after a read error, 2 for a command line that makes no sense.`
 }
 
-// Run is the command.
+// Run runs the command.
 func Run(ctx context.Context, out cli.Output, stdin io.Reader, args []string) error {
 	o, err := parse(args)
 	if err != nil {
@@ -210,7 +210,7 @@ func (s *session) print(since time.Duration, m *decode.Message) error {
 	return s.Printf("%d %.6f %s > %s %s\n", s.packets, since.Seconds(), m.Src, m.Dst, cli.Printable(text(m.Layers)))
 }
 
-// text is one line: BTH RC SEND_ONLY pad 0 ...; payload length 64; ICRC correct.
+// text returns one line: BTH RC SEND_ONLY pad 0 ...; payload length 64; ICRC correct.
 func text(layers []decode.Layer) string {
 	parts := make([]string, len(layers))
 	for i, l := range layers {

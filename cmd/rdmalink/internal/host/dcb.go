@@ -112,7 +112,7 @@ const (
 	redECN       = 1
 )
 
-// Qdiscs are the queues of a network device.
+// Qdiscs returns the queueing disciplines of a network device.
 func (m *Machine) Qdiscs(index uint32) (all []Qdisc, err error) {
 	body := make([]byte, 20) // struct tcmsg
 	body[0] = syscall.AF_UNSPEC

@@ -110,7 +110,7 @@ func (s Tree) List(dir string) (names []string) {
 	return names
 }
 
-// Link is the last part of where a symbolic link leads.
+// Link returns the last part of a symbolic link's target.
 func (s Tree) Link(elem ...string) string {
 	to, err := fs.ReadLink(s.FS, path.Join(elem...))
 	if err != nil {

@@ -125,8 +125,8 @@ func linkNamed(name string) netlink.Link {
 // so that it hides no host.
 var SpareAddr = netip.MustParsePrefix("192.0.2.1/32")
 
-// AddrCommand is the command that gives the device an address; which one, only the
-// user knows, except on lo.
+// AddrCommand returns the command that adds an address to the device. Except on lo, only the
+// user knows the address.
 func (d Netdev) AddrCommand() string {
 	if d.Loopback {
 		return fmt.Sprintf("ip addr add %s dev %s", SpareAddr, d.Name)

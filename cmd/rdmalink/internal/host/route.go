@@ -6,7 +6,7 @@ import "encoding/binary"
 // it requests all objects.
 type Route func(typ uint16, dump bool, body []byte) ([][]byte, error)
 
-// attr is one attribute of a message.
+// attr encodes an attribute of a message.
 func attr(typ uint16, value []byte) []byte {
 	b := binary.NativeEndian.AppendUint16(nil, uint16(4+len(value)))
 	b = append(binary.NativeEndian.AppendUint16(b, typ), value...)

@@ -53,7 +53,7 @@ func (b *Bandwidth) findPeak(posted, completed []int64, postList int) {
 	b.Peak = best * 1e9 * float64(b.Size)
 }
 
-// Unit is how many bytes a second the ends of perftest call 1.
+// Unit returns the number of bytes per second that is the unit of perftest's reports.
 func (o *Options) Unit() float64 {
 	if o.Gbits {
 		return 1e9 / 8
@@ -61,7 +61,7 @@ func (o *Options) Unit() float64 {
 	return 1 << 20
 }
 
-// report is b for the peer.
+// report returns b in the form for the peer.
 func (b *Bandwidth) report(unit float64) perftest.Report {
 	return perftest.Report{Size: uint64(b.Size), Iterations: uint64(b.Messages),
 		Peak: b.Peak / unit, Average: b.Average / unit, Rate: b.Rate / 1e6}
@@ -121,7 +121,7 @@ func (r *run) sendBandwidth() error {
 	return nil
 }
 
-// flowOf is the flow of a completion, whose WRID has been in the device's memory.
+// flowOf returns the flow of a completion, whose WRID has been in the device's memory.
 func (r *run) flowOf(wc *verbs.WC) (*flow, error) {
 	if i := wc.WRID &^ (isRecv | isCredit); i < uint64(len(r.flows)) {
 		return r.flows[i], nil

@@ -26,8 +26,8 @@ type CM struct {
 	listener *rdmacm.Listener // of a server
 }
 
-// DialCM is the way of a client to a server at an address such as
-// "10.0.0.1:18515", from a local address if source is valid.
+// DialCM connects a client to a server at an address such as "10.0.0.1:18515", from a local
+// address if source is valid.
 func DialCM(ctx context.Context, address string, source netip.AddrPort) (*CM, error) {
 	w := &CM{control: &control{}, address: address, source: source}
 	d := rdmacm.Dialer{LocalAddr: source, Config: *w.control.config()}
@@ -74,7 +74,7 @@ func (w *CM) listenForDatagrams(address string) error {
 	return err
 }
 
-// Device is the name of the device that rdma_cm chose.
+// Device returns the name of the device that rdma_cm chose.
 func (w *CM) Device() string { return w.device().Info().Name }
 
 // Close ends all connections.
@@ -241,7 +241,7 @@ func (e *end) expectClient(f *flow, conn *rdmacm.Conn) error {
 	return err
 }
 
-// acquaint has each end of a flow know where to send.
+// acquaint exchanges the addresses of a flow's ends.
 func (e *end) acquaint(ctx context.Context, f *flow, conn *rdmacm.Conn) error {
 	switch {
 	case e.Type != verbs.QPTypeUD:
@@ -293,7 +293,7 @@ func (e *end) meetClient(ctx context.Context, f *flow) error {
 	return nil
 }
 
-// introduced is the number of the client's QP, in the immediate data of its first
+// introduced returns the number of the client's QP, from the immediate data of its first
 // datagram.
 func introduced(wc *verbs.WC) (uint32, error) {
 	switch {

@@ -5,6 +5,18 @@
 //
 // The package parses no flags and prints nothing. The measured loops allocate
 // nothing.
+//
+// Either end may be a program of perftest, so the order of a run and each loop follow the
+// C function that the loop's comment names. Deliberate differences: a completion counts
+// exactly the messages that it covers, receives are posted in batches, sends and receives
+// share a CQ if their order does not matter, and an end notices a peer that has left or a
+// run without progress. iWARP has no receiver-not-ready, so the receiving end writes
+// credits, as in perftest.
+//
+// An end that fails or is interrupted sends its peer the reason (internal/farewell) over
+// the connection for control messages, and gives the peer time to read it before it closes
+// its QPs. So the peer reports the cause instead of a failed completion. C's programs
+// report a farewell as a message that is too short.
 package perf
 
 import (
@@ -17,8 +29,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Way is how the ends reach each other: [ByHand], [DialCM] or [AcceptCM].
-type Way interface {
+// Path is a path between the two ends: [ByHand], [DialCM] or [AcceptCM].
+type Path interface {
 	// Leave sends the peer the reason why this end fails, while its QPs still exist.
 	Leave(why error)
 
@@ -30,13 +42,13 @@ type Way interface {
 	watch(heard func(error)) (stop func())
 }
 
-// Run is a whole run of either end, over all sizes. On failure it sends the peer
-// the reason before the QPs are closed.
-func Run(ctx context.Context, o Options, way Way, reporter Reporter) error {
-	c := &course{way: way, reporter: reporter}
+// Run carries out a whole run of either end, over all sizes. On failure it sends the peer the
+// reason before the QPs are closed.
+func Run(ctx context.Context, o Options, path Path, reporter Reporter) error {
+	c := &course{path: path, reporter: reporter}
 	err := c.run(ctx, &o)
 	if err != nil {
-		way.Leave(err)
+		path.Leave(err)
 	}
 	if c.end == nil {
 		return err
@@ -51,7 +63,7 @@ func Run(ctx context.Context, o Options, way Way, reporter Reporter) error {
 // course is a run under way.
 type course struct {
 	*end
-	way      Way
+	path     Path
 	session  *perftest.Session
 	reporter Reporter
 }
@@ -59,12 +71,12 @@ type course struct {
 func (c *course) run(ctx context.Context, o *Options) error {
 	asked := o.Size > 0
 	o.setDefaults()
-	dev := c.way.device()
+	dev := c.path.device()
 	port, err := o.fit(dev)
 	if err != nil {
 		return err
 	}
-	c.session = c.way.session(o)
+	c.session = c.path.session(o)
 	sys, err := c.session.Greet(ctx, o.system())
 	if err != nil {
 		return err
@@ -86,10 +98,10 @@ func (c *course) run(ctx context.Context, o *Options) error {
 
 // meet connects the QPs.
 func (c *course) meet(ctx context.Context, version string) error {
-	if err := c.way.makePairs(ctx, c.session, c.end); err != nil {
+	if err := c.path.makePairs(ctx, c.session, c.end); err != nil {
 		return err
 	}
-	local := c.way.endpoints(c.end)
+	local := c.path.endpoints(c.end)
 	remote, err := c.session.Meet(ctx, local)
 	if err != nil {
 		return err
@@ -97,7 +109,7 @@ func (c *course) meet(ctx context.Context, version string) error {
 	for i, f := range c.flows {
 		f.peer = remote[i]
 	}
-	if err := c.way.connect(c.end, local, remote); err != nil {
+	if err := c.path.connect(c.end, local, remote); err != nil {
 		return err
 	}
 	if err := c.session.Ready(ctx); err != nil {

@@ -148,8 +148,8 @@ func (e *end) qpOptions() uverbs.QPOptions {
 		MaxSendSGE: 1, MaxRecvSGE: 1, MaxInline: uint32(e.Inline)}}
 }
 
-// lastByte is the word with the byte that the peer's WRITE of a size changes
-// last, and where in the word the byte is.
+// lastByte returns the word with the byte that a WRITE of a size by the peer changes last, and
+// the position of the byte in the word.
 func (e *end) lastByte(size int) (word *atomic.Uint32, shift uint, err error) {
 	at := e.front + size - 1
 	word, err = e.words.Word(at &^ 3)

@@ -29,7 +29,7 @@ type flow struct {
 	credit        credit
 }
 
-// datagramPeer is the way to a peer that the QP is not connected with.
+// datagramPeer is the path to a peer that the QP is not connected with.
 type datagramPeer struct {
 	ah        *verbs.AH
 	qpn, qkey uint32

@@ -29,8 +29,8 @@ type Hand struct {
 	gid  *verbs.GIDEntry // nil on InfiniBand, which has its LID
 }
 
-// ByHand is the way over conn, from a device's port with this GID. Device and
-// connection stay the caller's.
+// ByHand returns the path over conn, from a device's port with this GID. The caller keeps
+// ownership of device and connection.
 func ByHand(conn net.Conn, dev *uverbs.Device, gid *verbs.GIDEntry) *Hand {
 	return &Hand{conn: &watchedConn{Conn: conn, in: bufio.NewReader(conn)}, dev: dev, gid: gid}
 }

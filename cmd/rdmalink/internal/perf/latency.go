@@ -32,7 +32,7 @@ type Latency struct {
 // C: LAT_MEASURE_TAIL
 const tail = 2
 
-// Sorted are the samples that count, the fastest first.
+// Sorted returns the samples that count, in ascending order.
 func (l *Latency) Sorted() []float64 {
 	all := slices.Sorted(slices.Values(l.Samples))
 	return all[:len(all)-tail]
@@ -73,7 +73,7 @@ func median(sorted []float64) float64 {
 	return sorted[n/2]
 }
 
-// timedLatency is the result when the time decided.
+// timedLatency returns the result of a timed run.
 func timedLatency(size int, exchanges int64, ns int64, perSample int) *Latency {
 	seconds := float64(ns) / 1e9
 	return &Latency{Size: size, Iters: int(exchanges),

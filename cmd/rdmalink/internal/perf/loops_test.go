@@ -221,7 +221,7 @@ func TestFit(t *testing.T) {
 }
 
 // quietWay is a way on which nothing is heard.
-type quietWay struct{ Way }
+type quietWay struct{ Path }
 
 func (quietWay) watch(func(error)) func() { return func() {} }
 
@@ -234,7 +234,7 @@ func TestGuardedAfterTime(t *testing.T) {
 		why, want error
 	}{{0, why, why}, {1, why, nil}, {1, context.Canceled, context.Canceled}, {0, errTimeUp, nil}} {
 		w := newWorld(t, Options{Test: allTests[0], Time: time.Hour})
-		c := &course{end: w.ends[1], way: quietWay{}}
+		c := &course{end: w.ends[1], path: quietWay{}}
 		r := newRun(t.Context(), c.end, 8, new(Progress))
 		w.ok(c.prepare(r))
 		r.watch.ended.Store(test.ended)

@@ -143,7 +143,7 @@ func or[T comparable](field *T, value T) {
 	}
 }
 
-// sizes are the sizes to measure, one after the other.
+// sizes returns the sizes to measure, one after the other.
 func (o *Options) sizes() (all []int) {
 	if !o.AllSizes {
 		return []int{o.Size}

@@ -57,7 +57,7 @@ func newRun(ctx context.Context, e *end, size int, done *Progress) *run {
 // sender reports whether this end posts the messages of a bandwidth test.
 func (o *Options) sender() bool { return o.client() || o.Bidirectional }
 
-// total is how many messages an end sends, or receives: 0 if the time decides.
+// total returns the number of messages that an end sends, or receives: 0 for a timed run.
 func (o *Options) total() int {
 	if o.Test.Duration {
 		return 0
@@ -65,7 +65,7 @@ func (o *Options) total() int {
 	return o.Iters * o.QPCount
 }
 
-// last is the number of a flow's last message, 0 if the time decides.
+// last returns the number of a flow's last message, 0 for a timed run.
 func (o *Options) last() int {
 	if o.Test.Duration {
 		return 0
@@ -186,7 +186,7 @@ func (r *run) counted() error {
 
 // guarded measures while it watches that the peer is there and something moves.
 func (c *course) guarded(r *run) error {
-	stop := c.way.watch(func(err error) {
+	stop := c.path.watch(func(err error) {
 		switch {
 		case farewell.Is(err):
 			r.cancel(err)
@@ -276,14 +276,13 @@ func (r *run) warmUp() error {
 
 var origin = time.Now()
 
-// now is a monotonic time in ns. It costs as much as reading the clock does,
-// and reads the monotonic one only.
+// now returns a monotonic time in ns. It reads only the monotonic clock.
 func now() int64 { return int64(time.Since(origin)) }
 
 // Progress counts messages. One end writes it, anybody may read it.
 type Progress struct{ n atomic.Int64 }
 
-// Done is how many there were.
+// Done returns the number of completed messages.
 func (p *Progress) Done() int64 { return p.n.Load() }
 
 // errTimeUp ends a run of which the time decides.

@@ -19,7 +19,7 @@ func (k Kind) Program() string {
 	return perftest.Test{Verb: k.Verb, Latency: k.Latency}.String()
 }
 
-// Name is lat or bw.
+// Name returns lat or bw.
 func (k Kind) Name() string {
 	if k.Latency {
 		return "lat"

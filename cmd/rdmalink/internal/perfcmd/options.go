@@ -42,7 +42,7 @@ type row struct {
 func isLatency(k Kind) bool   { return k.Latency }
 func isBandwidth(k Kind) bool { return !k.Latency }
 
-// verbsOf are all tests of these.
+// verbsOf reports whether a test is one of these verbs.
 func verbsOf(list ...perftest.Verb) func(Kind) bool {
 	return func(k Kind) bool {
 		for _, v := range list {
@@ -260,7 +260,7 @@ var refused = []refusal{
 	{0, "use_hugepages", false, "have the kernel use them: echo always > /sys/kernel/mm/transparent_hugepage/enabled", nil},
 }
 
-// row is for the parser, and for no help.
+// row returns the row for the parser. The help does not list it.
 func (r *refusal) row() *option {
 	o := &option{Letter: r.letter, Long: r.long}
 	if r.takesValue {
@@ -270,7 +270,7 @@ func (r *refusal) row() *option {
 	return o
 }
 
-// options are the rows that hold for the kind. Each notes that it was given.
+// options returns the rows that apply to the kind. Each records that it was given.
 func (k Kind) options() (all cli.Getopt[options]) {
 	for _, row := range table {
 		if row.has != nil && !row.has(k) {
@@ -286,7 +286,7 @@ func (k Kind) options() (all cli.Getopt[options]) {
 	return all
 }
 
-// parser has also the rows of perftest's options that are refused.
+// parser returns the rows of options and those of perftest's refused options.
 func (k Kind) parser() cli.Getopt[options] {
 	all := k.options()
 	for _, row := range refused {
@@ -346,7 +346,7 @@ func setLink(o *options, value string) error {
 	return nil
 }
 
-// limit takes the least of a figure that is good enough.
+// limit parses the lower limit of a result.
 func limit(what string, field func(*options) *float64) func(*options, string) error {
 	return func(o *options, value string) error {
 		n, err := strconv.ParseFloat(value, 64)

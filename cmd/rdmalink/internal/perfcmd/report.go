@@ -114,7 +114,7 @@ func addresses(b *strings.Builder, side string, all []perftest.Endpoint) {
 	}
 }
 
-// columns is the head of the table; an end that has nothing to say has none.
+// columns returns the head of the table, which is empty for an end without results.
 func (r *report) columns() string {
 	switch {
 	case !r.session.Latency:
@@ -161,7 +161,7 @@ func (r *report) samples(l *perf.Latency) error {
 	return r.print("%s%s%s", &b, ruler, r.columns())
 }
 
-// samplesOf are the latencies in the order asked for.
+// samplesOf returns the latencies in the requested order.
 func (p *session) samplesOf(l *perf.Latency) []float64 {
 	switch {
 	case p.sorted:
@@ -371,14 +371,14 @@ func (p *progress) next(size int, total int64, done *perf.Progress) {
 	p.state, p.total, p.done, p.began = fmt.Sprintf("%d bytes", size), total, done, time.Now()
 }
 
-// rest says that a size is done.
+// rest records that a size is complete.
 func (p *progress) rest() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.state, p.done = "waiting for the peer", nil
 }
 
-// clear takes the line away.
+// clear erases the line.
 func (p *progress) clear() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -39,11 +39,11 @@ type session struct {
 func (p *session) run(ctx context.Context) error {
 	report := p.newReport()
 	go report.progress.show()
-	way := p.byHand
+	run := p.byHand
 	if p.CM {
-		way = p.byCM
+		run = p.byCM
 	}
-	err := way(ctx, report)
+	err := run(ctx, report)
 	report.progress.end()
 	return report.finish(peer.Interrupted(err))
 }
@@ -114,17 +114,17 @@ func addrOf(a net.Addr) netip.Addr {
 
 // byCM leaves finding the device, and the peer, to rdma_cm.
 func (p *session) byCM(ctx context.Context, report *report) (err error) {
-	way, err := p.meetOverCM(ctx)
+	path, err := p.meetOverCM(ctx)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, way.Close()) }()
-	if name := way.Device(); p.device != "" && p.device != name {
+	defer func() { err = errors.Join(err, path.Close()) }()
+	if name := path.Device(); p.device != "" && p.device != name {
 		err := fmt.Errorf("-d %s: rdma_cm took %s; give as HOST an address of the server's %[1]s, and --source_ip here", p.device, name)
-		way.Leave(err)
+		path.Leave(err)
 		return err
 	}
-	return perf.Run(ctx, p.Options, way, report)
+	return perf.Run(ctx, p.Options, path, report)
 }
 
 func (p *session) meetOverCM(ctx context.Context) (*perf.CM, error) {

@@ -109,20 +109,20 @@ func (t *times) add(d time.Duration) {
 	t.buckets[bucket(uint64(d))]++
 }
 
-// bucket has one duration each below 1<<subBits, and then 1<<subBits buckets from power to
-// power.
+// bucket returns the bucket of a duration. Each duration below 1<<subBits has its own; above
+// that, each power of two is divided into 1<<subBits buckets.
 func bucket(d uint64) int {
 	shift := max(bits.Len64(d)-subBits-1, 0)
 	return shift<<subBits + int(d>>shift)
 }
 
-// end is the longest duration in a bucket.
+// end returns the longest duration in a bucket.
 func end(bucket int) time.Duration {
 	shift := max(bucket>>subBits-1, 0)
 	return time.Duration((uint64(bucket-shift<<subBits)+1)<<shift - 1)
 }
 
-// percentile is the duration that p of a hundred don't exceed.
+// percentile returns the duration that p percent do not exceed.
 func (t *times) percentile(p float64) time.Duration {
 	rank := int(p / 100 * float64(t.n))
 	for i, n := range t.buckets {

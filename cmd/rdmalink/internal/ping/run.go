@@ -38,7 +38,7 @@ the summary. The exit code is 0 if a ping was answered, 1 if none was or if a pi
 back changed, 2 for a command line that makes no sense.`
 }
 
-// Run is the command.
+// Run runs the command.
 func Run(ctx context.Context, out cli.Output, args []string) error {
 	o, err := parse(args)
 	if err != nil {
@@ -135,7 +135,7 @@ func (s *session) one(ctx context.Context) (time.Duration, error) {
 	return took, err
 }
 
-// outcome is the error of a run in which nothing was reached.
+// outcome returns the error of a run without an answered ping.
 func (s *session) outcome() error {
 	switch {
 	case s.Answered > 0:
@@ -166,7 +166,7 @@ var table = cli.Options(
 	cli.NewRow('j', "json", "", "print one line of JSON, at the end", cli.Flag(func(o *options) *bool { return &o.asJSON })),
 )
 
-// seconds is an option of a time that may have a fraction.
+// seconds parses a time that may have a fraction.
 func seconds(what string, field func(*options) *time.Duration) func(*options, string) error {
 	return func(o *options, value string) error {
 		s, err := strconv.ParseFloat(value, 64)

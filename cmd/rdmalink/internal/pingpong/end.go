@@ -200,7 +200,7 @@ func (p *session) connect(e *end, local, remote []addr, sgid uint32) (err error)
 	return nil
 }
 
-// path is the way to the peer. C sends connected traffic with a hop limit of 1.
+// path returns the path to the peer. C sends connected traffic with a hop limit of 1.
 func (p *session) path(remote addr, sgid uint32) verbs.AHAttr {
 	attr := verbs.AHAttr{DLID: remote.lid, SL: uint8(p.sl), Port: uint32(p.ibPort)}
 	if remote.gid != (verbs.GID{}) {

@@ -52,7 +52,7 @@ func (t *exchange) leave(why error) {
 	_ = t.Conn.Close()
 }
 
-// local is the own address of the connection.
+// local returns the own address of the connection.
 func (t *exchange) local() netip.Addr {
 	at, err := netip.ParseAddrPort(t.LocalAddr().String())
 	if err != nil {
@@ -112,7 +112,7 @@ func (t *exchange) short(got []byte, err error) error {
 	return err
 }
 
-// ready is the last word of the exchange, the client's.
+// ready sends the last message of the exchange, the client's.
 func (t *exchange) ready() error {
 	return t.explain("ask the server to begin", t.say([]byte(done)))
 }

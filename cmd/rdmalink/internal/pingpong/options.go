@@ -44,7 +44,7 @@ var table = []option{
 	cli.NewRow('j', "json", "", "print one line of JSON, at the end", cli.Flag(func(o *options) *bool { return &o.asJSON })),
 }
 
-// options are the rows that hold for the kind.
+// options returns the rows that apply to the kind.
 func (k *Kind) options() (all cli.Getopt[options]) {
 	for _, o := range table {
 		if !strings.Contains(k.without, string(o.Letter)) {

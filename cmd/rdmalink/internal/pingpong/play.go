@@ -35,7 +35,7 @@ func (g *game) play(ctx context.Context) error {
 	return nil
 }
 
-// completed takes note of a completion, and sends when it is time.
+// completed handles a completion, and sends the next message when it is due.
 //
 // C: parse_single_wc
 func (g *game) completed(wc *verbs.WC) error {

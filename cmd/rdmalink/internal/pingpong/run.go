@@ -50,7 +50,7 @@ type session struct {
 	kind *Kind
 }
 
-// run is a whole run of either side.
+// run runs either end.
 func (p *session) run(ctx context.Context) (err error) {
 	e, err := p.open()
 	if err != nil {
@@ -148,7 +148,7 @@ func (p *session) introduceOver(t *exchange, g *game, report *report) (err error
 	return t.awaitReady()
 }
 
-// addrs are the addresses of the QPs of this end.
+// addrs returns the addresses of the QPs of this end.
 func (e *end) addrs(gid verbs.GID) []addr {
 	all := make([]addr, len(e.qps))
 	for i, qp := range e.qps {

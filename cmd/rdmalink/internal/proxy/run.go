@@ -37,7 +37,7 @@ is reported, and does not affect the others. The exit code is 0 after an interru
 if the proxy can't listen, 2 for a command line that makes no sense.`
 }
 
-// Run is the command.
+// Run runs the command.
 func Run(ctx context.Context, out cli.Output, args []string) error {
 	o, err := parse(args)
 	if err != nil {

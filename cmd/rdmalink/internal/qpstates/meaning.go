@@ -25,7 +25,7 @@ var meanings = []meaning{
 	{verbs.QPStateErr, "flushed", "flushed", "dropped", "every work request completes in error; the way out is RESET"},
 }
 
-// meanings are of the states that the types have: RC and XRC have no SQE.
+// meanings returns the meanings of the states of the types: RC and XRC have no SQE.
 func (m machine) meanings() []meaning {
 	return slices.DeleteFunc(slices.Clone(meanings), func(one meaning) bool {
 		return one.state == verbs.QPStateSQE && !m.has(verbs.QPStateSQE, verbs.QPStateRTS)

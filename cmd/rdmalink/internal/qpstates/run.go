@@ -53,7 +53,7 @@ func Show(m *host.Machine, out *cli.Output, name, svgFile string) error {
 	return p.writeText(out)
 }
 
-// Names are the words for Show.
+// Names returns the names of the types that Show accepts.
 func Names() []string {
 	var all []string
 	for _, t := range qpstate.Types() {

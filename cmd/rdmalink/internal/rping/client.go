@@ -19,7 +19,7 @@ import (
 // grace is the time that an interrupted client has to complete its current ping.
 const grace = 2 * time.Second
 
-// ping is the client.
+// ping runs the client.
 func (r *session) ping(ctx context.Context) error {
 	source, err := Source(ctx, r.source, r.addr)
 	if err != nil {
@@ -121,10 +121,10 @@ func (e *end) dial(ctx context.Context, address string, source netip.AddrPort) e
 	return err
 }
 
-// RemoteAddr is the server's address.
+// RemoteAddr returns the server's address.
 func (l *Link) RemoteAddr() netip.AddrPort { return l.end.conn.RemoteAddr() }
 
-// Device is the name of the device that the connection runs over.
+// Device returns the name of the device that the connection runs over.
 func (l *Link) Device() string { return l.end.conn.Device().Info().Name }
 
 // Close ends the connection.

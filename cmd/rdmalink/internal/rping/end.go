@@ -161,7 +161,7 @@ func (e *end) whyFlushed(wc *verbs.WC) error {
 	}
 }
 
-// whileConnected is ctx, ended also by the end of the connection, which is then
+// whileConnected returns a context that ends with ctx or with the connection, whose end is then
 // its cause.
 func (e *end) whileConnected(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -271,5 +271,6 @@ func pingText(b []byte) []byte {
 	return text
 }
 
-// echoSize is how much of a ping the server writes back: the text and its NUL.
+// echoSize returns the number of bytes of a ping that the server writes back: the text and its
+// NUL.
 func echoSize(b []byte) int { return min(len(pingText(b))+1, len(b)) }

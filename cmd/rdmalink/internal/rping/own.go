@@ -175,12 +175,12 @@ func (c *ownConn) Close() error {
 // resolveLimit is the time for the kernel to resolve an address or a route.
 const resolveLimit = 2 * time.Second
 
-// ownParam is the set of parameters that either side sends the other.
+// ownParam returns the set of parameters that either side sends the other.
 func ownParam(c *ownConn) *rdmacm.ConnParam {
 	return &rdmacm.ConnParam{QPNum: c.qp.Num(), ResponderResources: 1, InitiatorDepth: 1}
 }
 
-// dialOwn is dial without a Conn.
+// dialOwn dials without an rdmacm.Conn.
 func (e *end) dialOwn(ctx context.Context, address string, source netip.AddrPort) error {
 	dst, err := net.ResolveTCPAddr("tcp", address)
 	if err != nil {

@@ -40,7 +40,7 @@ After an interrupt, the client finishes the current ping and disconnects. The ex
 code is 0 after a full count, after a client's orderly end, or after an interrupt if
 there was no count; 1 after a failure; 2 for a command line that makes no sense.`
 
-// Run is rping with a command line.
+// Run runs rping with a command line.
 func Run(ctx context.Context, out cli.Output, args []string) error {
 	o, err := parse(args)
 	if err != nil {

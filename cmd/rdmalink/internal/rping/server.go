@@ -13,7 +13,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// serve is the server.
+// serve runs the server.
 func (r *session) serve(ctx context.Context) error {
 	l, err := r.listen(ctx)
 	if err != nil {
@@ -49,7 +49,7 @@ func (r *session) serveFrom(ctx context.Context, l listener) error {
 	return r.attend(ctx, end)
 }
 
-// listenAddress has no host to mean both address families.
+// listenAddress returns an address without a host to mean both address families.
 func (r *session) listenAddress() string {
 	if r.addr == "" {
 		return fmt.Sprintf(":%d", r.port)

@@ -21,7 +21,7 @@ func endChildren() {
 	}
 }
 
-// children are the processes whose parent is this one.
+// children returns the processes whose parent is this one.
 func children() (pids []int) {
 	lists, _ := filepath.Glob("/proc/self/task/*/children")
 	for _, name := range lists {

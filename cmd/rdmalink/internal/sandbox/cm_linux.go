@@ -74,7 +74,7 @@ func (m *cm) changed(waiting int) {
 	}
 }
 
-// take is a command.
+// take carries out a command.
 func (m *cm) take(c *call, b []byte) result {
 	var h abi.RdmaUcmCmdHdr
 	const header = 8

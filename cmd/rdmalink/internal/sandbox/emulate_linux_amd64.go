@@ -61,7 +61,7 @@ func (p *process) code(addr uint64) []byte {
 	return b
 }
 
-// generalRegisters are in the order of instructions.
+// generalRegisters returns the registers in the order of their numbers in instructions.
 func generalRegisters(r *unix.PtraceRegs) [16]*uint64 {
 	return [16]*uint64{&r.Rax, &r.Rcx, &r.Rdx, &r.Rbx, &r.Rsp, &r.Rbp, &r.Rsi, &r.Rdi,
 		&r.R8, &r.R9, &r.R10, &r.R11, &r.R12, &r.R13, &r.R14, &r.R15}

@@ -300,7 +300,7 @@ func (c *call) mmap() result {
 	return resume
 }
 
-// dup gives the copy a number whose calls come here, too.
+// dup gives the copy a number whose calls the supervisor sees.
 func (c *call) dup() result {
 	if _, ok := find[file](c, c.fd(0)); !ok {
 		return resume

@@ -23,7 +23,7 @@ type condition struct {
 	min, max uint32
 }
 
-// ours is a call whose descriptor, argument arg, is one of ours.
+// ours returns the rule for calls whose descriptor, argument arg, is one of the sandbox's.
 func ours(nr, arg int, also ...condition) rule {
 	return rule{nr, append([]condition{{arg, firstFD, lastFD}}, also...)}
 }

@@ -81,7 +81,7 @@ func (l *launched) take() error {
 	return err
 }
 
-// release gives leave.
+// release lets the process continue.
 func (l *launched) release() {
 	_, _ = unix.Write(int(l.socket.Fd()), []byte{0})
 	l.socket.Close()
@@ -93,8 +93,8 @@ func (l *launched) giveUp(c *exec.Cmd) {
 	_ = c.Wait()
 }
 
-// become is the process between: it does not return unless that fails. words are the
-// program's path, and its arguments.
+// become installs the filter and executes the command. It returns only on failure. words are
+// the path of the program, and its arguments.
 func become(words []string) error {
 	const socket = 3
 	unix.CloseOnExec(socket)
@@ -130,7 +130,7 @@ func enter(socket int) error {
 	return err
 }
 
-// explain says why there can be no filter.
+// explain returns the error for a filter that could not be installed.
 func explain(err error) error {
 	switch err {
 	case unix.EINVAL, unix.ENOSYS:

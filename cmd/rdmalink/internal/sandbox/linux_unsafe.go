@@ -118,7 +118,7 @@ func seize(thread int, options uintptr) error {
 // listen leaves a thread stopped until SIGCONT.
 func listen(thread int) error { return order(unix.PTRACE_LISTEN, thread, 0) }
 
-// faultAddress is the address of the access for which a thread was sent a signal. It is an
+// faultAddress returns the address of the access for which a thread was sent a signal. It is an
 // error if the thread was sent the signal by a process.
 func faultAddress(thread int) (uint64, error) {
 	var info struct {
@@ -148,7 +148,7 @@ func getFloatingPoint(thread int, fp *floatingPoint) error {
 	return fetch(getFPRegs, thread, unsafe.Pointer(fp))
 }
 
-// order is a ptrace(2) with a number.
+// order makes a ptrace(2) call with a number.
 func order(request, thread int, data uintptr) error {
 	_, _, errno := unix.Syscall6(unix.SYS_PTRACE, uintptr(request), uintptr(thread), 0, data, 0, 0)
 	if errno != 0 {
@@ -157,7 +157,7 @@ func order(request, thread int, data uintptr) error {
 	return nil
 }
 
-// fetch is a ptrace(2) that fills a struct.
+// fetch makes a ptrace(2) call that fills a struct.
 func fetch(request, thread int, into unsafe.Pointer) error {
 	_, _, errno := unix.Syscall6(unix.SYS_PTRACE, uintptr(request), uintptr(thread), 0, uintptr(into), 0, 0)
 	if errno != 0 {

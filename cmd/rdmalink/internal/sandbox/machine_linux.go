@@ -117,7 +117,7 @@ func (m *machine) charDevice(req netlinkrdma.Request) ([][]byte, error) {
 
 const cmABI = 4
 
-// charDevice is a reply to GET_CHARDEV. driver is 0 for a device without a driver ID.
+// charDevice returns a reply to GET_CHARDEV. driver is 0 for a device without a driver ID.
 func charDevice(name string, is node, version uint64, driver uint32) (b []byte) {
 	if driver != 0 {
 		b = attribute(b, abi.RDMA_NLDEV_ATTR_UVERBS_DRIVER_ID, binary.NativeEndian.AppendUint32(nil, driver))
@@ -147,7 +147,7 @@ func newFabric(o options) (kernel.Kernel, []netip.Addr) {
 var models = map[string]rdmatest.Kind{"rxe": rdmatest.RXE, "siw": rdmatest.SIW, "erdma": rdmatest.ERDMA,
 	"mlx5": rdmatest.MLX5, "mlx5-ib": rdmatest.MLX5, "mlx5-old": rdmatest.MLX5}
 
-// deviceName is as udev or the driver names the i-th device of a kind.
+// deviceName returns the name that udev or the driver gives the i-th device of a kind.
 func deviceName(kind rdmatest.Kind, i int) string {
 	name := kind.String()
 	if kind == rdmatest.MLX5 {

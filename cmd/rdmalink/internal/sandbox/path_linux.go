@@ -31,7 +31,7 @@ func covered(path string) bool {
 	return false
 }
 
-// may is a quick check of a path that is not clean yet.
+// may reports whether the sandbox may show a path that is not clean yet. It is a quick check.
 func may(path string) bool {
 	return strings.Contains(path, "infiniband") || strings.Contains(path, "rdma_cm")
 }
@@ -56,7 +56,7 @@ func (c *call) path(dirfd int32, arg int) (path string, covers bool) {
 // behind returns the place where the sandbox keeps the file that it shows at a path.
 func (c *call) behind(path string) string { return c.machine().behind(path) }
 
-// machine is the machine that the process runs on.
+// machine returns the machine that the process runs on.
 func (c *call) machine() *machine {
 	return c.hosts[hostNumber(c.getenv(hostVariable), len(c.hosts))-1]
 }
@@ -271,7 +271,7 @@ var (
 	socketNode = node{unix.S_IFSOCK | 0o777, 0, 0}
 )
 
-// verbsNode is the node of the n-th device.
+// verbsNode returns the node of the n-th device.
 func verbsNode(n uint32) node { return node{unix.S_IFCHR | 0o666, 231, 192 + n} }
 
 func (n node) rdev() uint64 { return unix.Mkdev(n.major, n.minor) }

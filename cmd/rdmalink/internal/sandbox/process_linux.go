@@ -137,7 +137,7 @@ func (p *process) status(name string, flags int) (st unix.Stat_t, err error) {
 	return st, err
 }
 
-// inode is the number of the file behind a descriptor of the process.
+// inode returns the number of the file behind a descriptor of the process.
 func (p *process) inode(fd int32) (uint64, error) {
 	id, err := p.file(fd)
 	return id.ino, err
@@ -181,7 +181,7 @@ func (p *process) file(fd int32) (fileID, error) {
 // fileID names a file.
 type fileID struct{ dev, ino uint64 }
 
-// freeFD is a number for one of our descriptors.
+// freeFD returns a number for one of our descriptors.
 func (p *process) freeFD() int {
 	for fd := firstFD; ; fd++ {
 		if _, err := p.status(fmt.Sprintf("fd/%d", fd), unix.AT_SYMLINK_NOFOLLOW); err != nil {
@@ -190,7 +190,7 @@ func (p *process) freeFD() int {
 	}
 }
 
-// leader is the number of the process that a thread belongs to.
+// leader returns the number of the process that a thread belongs to.
 func (p *process) leader() int {
 	tgid := p.id
 	for line := range bytes.Lines(p.readFile("status")) {

@@ -90,7 +90,7 @@ func (q *request) add(m memory, i int) error {
 	return nil
 }
 
-// object takes over a handle, of 32 bits in all kernels, or a descriptor.
+// object copies a handle, of 32 bits in all kernels, or a descriptor.
 func (q *request) object(a *abi.IbUverbsAttr) {
 	if a.Data>>32 != 0 && a.Data>>32 != 1<<32-1 {
 		a.Data = 1<<32 - 1 // no handle

@@ -16,7 +16,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Run is the command.
+// Run runs the command.
 func Run(ctx context.Context, out cli.Output, args []string) error {
 	if os.Getenv(stage) != "" {
 		return become(args[1:])
@@ -120,7 +120,7 @@ func wait(c *exec.Cmd) error {
 	return err
 }
 
-// exitCode is nil for success.
+// exitCode returns the command's exit code as an error, or nil for success.
 func exitCode(status syscall.WaitStatus) error {
 	switch {
 	case status.Signaled():

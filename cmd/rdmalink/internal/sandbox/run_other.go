@@ -10,7 +10,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Run is the command.
+// Run runs the command.
 func Run(_ context.Context, out cli.Output, args []string) error {
 	if isDiff(args) {
 		return diff(out, args[1:])

@@ -173,7 +173,7 @@ type messageHdr struct {
 	_             uint32
 }
 
-// take is a datagram of the process's; the kernel answers within the call.
+// take handles a datagram from the process. Like the kernel, it answers within the call.
 func (s *socket) take(c *call, b []byte) result {
 	answers := answerDatagram(s.m.netlink, s.port, b)
 	s.mu.Lock()

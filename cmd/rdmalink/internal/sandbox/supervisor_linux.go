@@ -137,7 +137,7 @@ type result struct {
 
 var resume = result{resume: true}
 
-// failed is a call that ends with an error: an errno, or an error that wraps one.
+// failed returns the result of a call that fails with an errno, or an error that wraps one.
 func failed(err error) result {
 	errno := syscall.EIO
 	errors.As(err, &errno)
@@ -168,7 +168,7 @@ func (c *call) answer(r result) {
 	_ = respond(c.listener, &resp)
 }
 
-// give gives the caller a descriptor at the lowest free number and returns that.
+// give gives the caller a descriptor at the lowest free number, and returns the number.
 func (c *call) give(fd int, closeOnExec bool) (int, error) {
 	a := addFD{ID: c.ID, Src: uint32(fd)}
 	if closeOnExec {
@@ -177,7 +177,7 @@ func (c *call) give(fd int, closeOnExec bool) (int, error) {
 	return inject(c.listener, &a)
 }
 
-// giveOurs gives it at a number whose calls come here.
+// giveOurs gives the caller a descriptor at a number whose calls the supervisor sees.
 func (c *call) giveOurs(fd int, closeOnExec bool) (int, error) {
 	c.numbering.Lock()
 	defer c.numbering.Unlock()
@@ -247,7 +247,7 @@ var table = func() map[int][]handler {
 	return all
 }()
 
-// rules are the filter's.
+// rules returns the rules of the filter.
 func rules() (all []rule) {
 	for _, nr := range slices.Sorted(maps.Keys(table)) {
 		for _, h := range table[nr] {

@@ -118,7 +118,7 @@ func (d *decoder) prefixes() {
 	}
 }
 
-// opcode is the key of storingOpcodes.
+// opcode returns the key of storingOpcodes.
 func (d *decoder) opcode() uint32 {
 	op := uint32(d.byte())
 	if op == 0x0f {
@@ -127,7 +127,7 @@ func (d *decoder) opcode() uint32 {
 	return op
 }
 
-// operand is the size of a general register's operand.
+// operand returns the size of a general register's operand.
 func (d *decoder) operand() int {
 	switch {
 	case d.rex&8 != 0:
@@ -148,7 +148,7 @@ func (d *decoder) immediate(size int) uint64 {
 	return uint64(int64(v<<(64-8*size)) >> (64 - 8*size))
 }
 
-// displacement is how many bytes of an address follow a ModRM byte.
+// displacement returns the number of address bytes that follow a ModRM byte.
 func displacement(modrm, sib byte) (n int) {
 	mod, rm := modrm>>6, modrm&7
 	if rm == 4 {

@@ -81,7 +81,7 @@ func (b *bed) findAddress(m *host.Machine) {
 	}
 }
 
-// netdev is the network device of the port.
+// netdev returns the network device of the port.
 func (b *bed) netdev(m *host.Machine) (index uint32, known bool) {
 	d, err := m.RDMA.DeviceByName(b.dev.Info().Name)
 	if err != nil {

@@ -88,7 +88,7 @@ const immediate = 0xa1b2c3d4
 // takesRecv reports whether an operation completes a receive of the peer.
 func takesRecv(op verbs.Opcode) bool { return op != verbs.OpRDMAWrite && op != verbs.OpRDMARead }
 
-// pieces is of how many pieces the memory of a message may be, four at most.
+// pieces returns the largest number of pieces of a message's memory, at most four.
 func (p *pair) pieces(op verbs.Opcode) int {
 	c := p.ends[0].qp.Cap()
 	most := min(c.MaxSendSGE, c.MaxRecvSGE, 4)

@@ -126,7 +126,7 @@ func (p *pair) join(pd *uverbs.PD) error {
 	if err := p.connect(); err != nil || p.typ != verbs.QPTypeUD {
 		return err
 	}
-	ah, err := pd.CreateAH(p.way())
+	ah, err := pd.CreateAH(p.path())
 	if err == nil {
 		p.ah = ah
 		p.keep(ah.Close)
@@ -146,7 +146,7 @@ func (p *pair) connect() error {
 		}
 	}
 	for i := range p.ends {
-		err := p.ends[i].qp.Connect(&verbs.QPAttr{Port: p.port, AH: *p.way(), DestQPN: p.ends[1-i].qp.Num(), RQPSN: 0x1234, SQPSN: 0x1234,
+		err := p.ends[i].qp.Connect(&verbs.QPAttr{Port: p.port, AH: *p.path(), DestQPN: p.ends[1-i].qp.Num(), RQPSN: 0x1234, SQPSN: 0x1234,
 			MaxRDAtomic: uint8(cmp.Or(min(p.attr.MaxQPInitRDAtom, 4), 1)), MaxDestRDAtomic: uint8(cmp.Or(min(p.attr.MaxQPRDAtom, 4), 1))})
 		if err != nil {
 			return err
@@ -155,8 +155,8 @@ func (p *pair) connect() error {
 	return nil
 }
 
-// way is the address of the port itself.
-func (p *pair) way() *verbs.AHAttr {
+// path returns the address of the port itself.
+func (p *pair) path() *verbs.AHAttr {
 	a := &verbs.AHAttr{Port: p.port, DLID: p.link.LID}
 	if p.gid != nil {
 		a.Global, a.DGID, a.SGIDIndex, a.HopLimit = true, p.gid.GID, p.gid.Index, 64

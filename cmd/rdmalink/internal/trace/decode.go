@@ -73,7 +73,7 @@ func attributeValue(length uint16, data uint64) string {
 	return fmt.Sprintf("(%d bytes)", length)
 }
 
-// commandName is a command of write(2), or in INVOKE_WRITE.
+// commandName returns the name of a command of write(2), or in INVOKE_WRITE.
 func commandName(command uint32) string {
 	number := command & abi.IB_USER_VERBS_CMD_COMMAND_MASK
 	if command&abi.IB_USER_VERBS_CMD_FLAG_EXTENDED != 0 {
@@ -123,7 +123,7 @@ type Arg struct {
 	Value string
 }
 
-// String is a line: uverbs0 ioctl PD PD_DESTROY DESTROY_PD_HANDLE 1 = 0.
+// String returns a line: uverbs0 ioctl PD PD_DESTROY DESTROY_PD_HANDLE 1 = 0.
 func (c *Call) String() string {
 	words := []string{fmt.Sprintf("[%d]", c.Thread), c.Node, c.Kind}
 	if c.Name != "" {
@@ -139,7 +139,7 @@ func (c *Call) String() string {
 	return strings.Join(words, " ")
 }
 
-// table is the call for JSON.
+// table returns the call for JSON.
 func (c *Call) table() table.Table {
 	t := table.Table{{Key: "thread", Value: c.Thread}, {Key: "node", Value: c.Node}, {Key: "call", Value: c.Kind}}
 	t.AddText("name", c.Name)
@@ -180,7 +180,7 @@ type method struct {
 	attributes map[uint16]string
 }
 
-// named is the name that a number has, or the number.
+// named returns the name of a number, or the number itself.
 func named(names map[uint32]string, n uint32, what string) string {
 	if name, ok := names[n]; ok {
 		return name

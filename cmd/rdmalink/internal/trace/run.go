@@ -42,7 +42,7 @@ var flags = cli.Options(
 	cli.NewRow('j', "json", "", "print a line of JSON for each call", cli.Flag(func(o *settings) *bool { return &o.asJSON })),
 )
 
-// Run is the command.
+// Run runs the command.
 func Run(ctx context.Context, out cli.Output, args []string) (err error) {
 	o, err := parse(args)
 	if err != nil {

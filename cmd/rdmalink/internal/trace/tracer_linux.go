@@ -179,7 +179,7 @@ func (p *pending) returned(result int64) *Call {
 // nodes is where RDMA's device nodes are.
 const nodes = "/dev/infiniband/"
 
-// nodeOf is the device node behind a descriptor, empty if it is another file.
+// nodeOf returns the device node behind a descriptor, empty if it is another file.
 func nodeOf(tid int, fd uint64) string {
 	path, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/%d", tid, int32(fd)))
 	node, ok := strings.CutPrefix(path, nodes)
