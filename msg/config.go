@@ -35,8 +35,9 @@ type Config struct {
 	// reuse count too. While there is no room for a message, it waits at the sender,
 	// and so do all later messages of its connection. A connection without a pool has
 	// this memory for itself. The connections of a pool share the MaxMemory of the
-	// Config that NewPool was called with. At least MaxMessage, rounded up. Zero: 64
-	// MiB, or twice the minimum if that is more.
+	// Config that NewPool was called with. A peer that stalls a message for 5 seconds
+	// while others of the pool wait for room loses its connection. At least MaxMessage,
+	// rounded up. Zero: 64 MiB, or twice the minimum if that is more.
 	MaxMemory int
 
 	// KeepAlive is how long a connection may be idle before it checks whether the peer

@@ -93,7 +93,7 @@ func newConn(l link, id uint32, s shape, domain any) *Conn {
 	}
 	c.sendTurn.Init(nil)
 	c.recvTurn.Init(nil)
-	c.heap = &heap{register: l.register, account: &account{budget: s.budget(), wake: c.wakeReceiver}}
+	c.heap = &heap{register: l.register, account: &account{budget: s.budget(), wake: c.wakeReceiver, hurry: c.hurry}}
 	c.ending.shut = make(chan struct{})
 	return c
 }

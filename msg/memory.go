@@ -5,6 +5,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -114,16 +115,19 @@ func (h *heap) Close() error {
 type budget struct {
 	most uint64
 
-	mu             sync.Mutex // guards the fields below, and the accounts
-	used           uint64     // bytes that are reserved or in free buffers
-	oldest, newest *Buffer    // list of the free buffers of all connections
-	queue          []*account // those that wait for room; there is no free buffer meanwhile
+	mu             sync.Mutex            // guards the fields below, and the accounts
+	used           uint64                // bytes that are reserved or in free buffers
+	oldest, newest *Buffer               // list of the free buffers of all connections
+	queue          []*account            // those that wait for room; there is no free buffer meanwhile
+	holders        map[*account]struct{} // those that have reserved memory
+	watching       bool                  // look is due
 }
 
 // account is a connection's share of a budget.
 type account struct {
 	budget *budget
 	wake   func() // called when wants has been reserved; it must not block
+	hurry  func() // called, without the budget's lock, while others wait for memory
 
 	reserved uint64
 	free     []*Buffer // for reuse, the oldest first
@@ -171,6 +175,7 @@ func (a *account) toReceive(size int) (b *Buffer, evicted []*Buffer, ok bool) {
 	}
 	if b == nil && (len(g.queue) > 0 || g.used+n > g.most) {
 		a.wants, g.queue = n, append(g.queue, a)
+		g.watch()
 		return nil, evicted, false
 	}
 	a.reserve(n)
@@ -180,6 +185,10 @@ func (a *account) toReceive(size int) (b *Buffer, evicted []*Buffer, ok bool) {
 func (a *account) reserve(n uint64) {
 	a.reserved += n
 	a.budget.used += n
+	if a.budget.holders == nil {
+		a.budget.holders = make(map[*account]struct{})
+	}
+	a.budget.holders[a] = struct{}{}
 }
 
 // giveUp releases the reservation of a message that is not received after all.
@@ -194,6 +203,35 @@ func (a *account) unreserve(n uint64) {
 	if !a.closed {
 		a.reserved -= n
 		a.budget.used -= n
+		if a.reserved == 0 {
+			delete(a.budget.holders, a)
+		}
+	}
+}
+
+// watch schedules a look at the connections that hold memory. The lock is held.
+func (g *budget) watch() {
+	if !g.watching {
+		g.watching = true
+		time.AfterFunc(crowdLimit/4, g.look)
+	}
+}
+
+// look calls hurry of all connections that hold memory, and goes on as long as others wait.
+func (g *budget) look() {
+	g.mu.Lock()
+	var hurry []func()
+	if g.watching = false; len(g.queue) > 0 {
+		for a := range g.holders {
+			if a.hurry != nil {
+				hurry = append(hurry, a.hurry)
+			}
+		}
+		g.watch()
+	}
+	g.mu.Unlock()
+	for _, f := range hurry {
+		f()
 	}
 }
 

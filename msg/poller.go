@@ -90,10 +90,16 @@ func (p *poller) drain() (int, error) {
 	return n + sent, err
 }
 
-// empty handles the completions of some queues.
+// mostPolls is how often in a row a queue is polled that stays full. Otherwise peers that
+// send without end would keep the holder of the turn from checking its context.
+const mostPolls = 32
+
+// empty handles the completions of some queues, but of a queue that stays full not all.
 func (p *poller) empty(queues ...*uverbs.CQ) (total int, err error) {
 	for _, cq := range queues {
-		for n := len(p.wcs); n == len(p.wcs) && err == nil; total += n {
+		polls := 0
+		for n := len(p.wcs); n == len(p.wcs) && err == nil && polls < mostPolls; total += n {
+			polls++
 			if n, err = cq.Poll(p.wcs[:]); n > 0 {
 				p.turn.Awake() // the holder checks its wait again after these have been handled
 			}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"time"
 
 	"github.com/goverbs/goverbs/internal/wait"
 	"github.com/goverbs/goverbs/verbs"
@@ -84,8 +85,9 @@ type fetch struct {
 	at       rts
 	slot     int // slot of the receive of the RTS
 	cookie   uint64
-	done     int // bytes that have been read
-	inFlight int // bytes of the posted READ
+	done     int       // bytes that have been read
+	inFlight int       // bytes of the posted READ
+	since    time.Time // when it was posted
 	reads    uint64
 	op       [1]verbs.SendWR
 	sge      [1]verbs.SGE
@@ -180,7 +182,7 @@ func (c *Conn) grow(old *Buffer, size, done int) (*Buffer, error) {
 func (c *Conn) postRead() {
 	f := &c.fetch
 	f.inFlight = min(int(f.at.length), len(f.into.all)) - f.done
-	f.inFlight = min(f.inFlight, piece)
+	f.inFlight, f.since = min(f.inFlight, piece), time.Now()
 	f.sge[0] = f.into.mem.SGE(f.done, f.inFlight)
 	f.op[0] = verbs.SendWR{Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled, SGL: f.sge[:],
 		WRID: uint64(newWRID(c.id, kindRead, 0, 0)), RemoteAddr: f.at.addr + uint64(f.done), RKey: f.at.rkey}

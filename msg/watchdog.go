@@ -15,7 +15,20 @@ const (
 	// readLimit is how long one READ of a large message may take. It is compared at every
 	// check.
 	readLimit = 30 * time.Second
+	// crowdLimit is how long one READ may take while another connection waits for memory.
+	// Otherwise a few stalled peers could hold all memory of a pool.
+	crowdLimit = 5 * time.Second
 )
+
+// hurry ends the connection if its peer stalls a large message. It is called while other
+// connections wait for memory.
+func (c *Conn) hurry() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if f := &c.fetch; f.inFlight > 0 && !c.ending.failing && time.Since(f.since) >= crowdLimit {
+		c.fail(fmt.Errorf("%w: the peer sent nothing of a large message for %v while others wait for memory", syscall.ETIMEDOUT, crowdLimit))
+	}
+}
 
 // watchdog detects a peer that has disappeared, or that makes this end wait. The
 // connection's lock guards it.

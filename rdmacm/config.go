@@ -25,7 +25,8 @@ type Config struct {
 	// to post receives. An error ends the attempt. Prepare must not close the Conn. It
 	// must not let anything poll SendCQ before Dial has returned: over siw, Dial polls
 	// SendCQ itself to prove the connection. Listener.Accept may call Prepare for
-	// several connections at a time.
+	// several connections at a time. It must not close the Listener, whose Close waits
+	// for it.
 	Prepare func(*Conn) error
 
 	// PrepareQP is called before Prepare, when the protection domain exists and the queue

@@ -95,7 +95,8 @@ func (c *Conn) SetPrivateData(private []byte) { c.announced = private }
 // after the queue pair and before PD. Prepare must pass on the objects that it creates, because
 // if the attempt fails only the Conn can free them. If the Conn is closed already, Own closes the
 // object at once. A memory window of type 2 must be closed before the queue pair, so the caller
-// has to close it.
+// has to close it. The object's Close must not call Close, Disconnect or Own of the Conn, which
+// would wait for it without end.
 func (c *Conn) Own(child io.Closer) {
 	c.closing.Lock()
 	closed := c.closed

@@ -3,12 +3,15 @@ package rdmacm
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"slices"
 	"syscall"
 
 	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // JoinFlags is the kind of a membership in a multicast group.
@@ -224,7 +227,7 @@ func (g *Group) join(ctx context.Context, flags JoinFlags) error {
 		return err
 	}
 	if _, err := s.id.JoinMulticast(g.Addr, flags); err != nil {
-		return err
+		return onDevice(err, g.conn.Device().Info())
 	}
 	ev, err := s.await(ctx, EventMulticastJoin)
 	if _, ok := err.(*OpError); ok {
@@ -289,4 +292,12 @@ func (c *Conn) leaveAll() error {
 		errs = append(errs, g.leave())
 	}
 	return errors.Join(errs...)
+}
+
+// onDevice adds the device and its driver to the error of what it does not support.
+func onDevice(err error, d uverbs.DeviceInfo) error {
+	if e, ok := err.(*OpError); ok && errors.Is(e, verbs.ErrNotSupported) {
+		e.Object += fmt.Sprintf(" on %s (%v)", d.Name, d.Driver)
+	}
+	return err
 }

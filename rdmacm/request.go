@@ -73,7 +73,9 @@ func (r *Request) accept(ctx context.Context, cfg *Config, answered func()) (*Co
 		err = c.accept(ctx, r.at, &settings, answered)
 	}
 	if returned = true; err != nil {
-		return nil, attemptError("accept", r.RemoteAddr, c.abandon(ctx, err))
+		// Nothing is left behind for a goroutine to close: after Listener.Close the caller may
+		// close the device. On this side the kernel waits for no answer.
+		return nil, attemptError("accept", r.RemoteAddr, c.abandon(context.Background(), err))
 	}
 	return c, nil
 }

@@ -177,9 +177,10 @@ func (c *Conn) hasEnded() bool {
 }
 
 // receive polls the words that have arrived and posts the receives again. It returns the number of
-// completions.
+// completions, at most about as many as there are receives: a peer that sends words faster than they
+// are polled must not keep the lock. Callers poll again if there were any.
 func (c *Conn) receive() (total int) {
-	for {
+	for total < c.verbs.recvs {
 		n, err := c.recvCQ.Poll(c.wcs[:])
 		if err != nil {
 			c.stream.fail(c.verbs.reset(err))
@@ -204,9 +205,10 @@ func (c *Conn) receive() (total int) {
 			c.stream.fail(c.verbs.reset(err))
 		}
 		if total += n; n < len(c.wcs) {
-			return total
+			break
 		}
 	}
+	return total
 }
 
 // reclaim returns the slots and buffers of completed messages. It returns the number of completions.

@@ -16,6 +16,10 @@ import (
 // taken the data.
 const closeTimeout = 10 * time.Second
 
+// silentLimit is how long a closed connection waits for the first word of a peer that dialled
+// over iWARP, which must speak first. A correct peer does so as soon as it is connected.
+const silentLimit = 2 * time.Second
+
 // CloseWrite ends this side's data: the peer's Read returns all data, and then io.EOF. Read is not
 // affected. A Write that is under way in another goroutine ends at once, with an error that matches
 // syscall.EPIPE, and so do later ones. A second CloseWrite does nothing.
@@ -156,25 +160,34 @@ func deliveryLimit(linger int) time.Duration {
 
 // deliver waits until the peer's machine has taken the data.
 func (c *Conn) deliver(limit time.Duration) error {
-	c.closer.deadline.set(time.Now().Add(limit))
+	end := time.Now().Add(limit)
 	defer c.closer.deadline.close()
 	for {
-		delivered, seen := c.tryDeliver()
+		delivered, seen, next := c.tryDeliver(end)
 		if delivered {
 			return nil
 		}
-		if c.closer.deadline.isOver() {
+		if time.Until(end) <= 0 {
 			return os.ErrDeadlineExceeded
 		}
+		c.closer.deadline.set(next)
 		c.park(&c.closer, seen)
 	}
 }
 
-func (c *Conn) tryDeliver() (delivered bool, seen uint64) {
+// tryDeliver reports whether the peer's machine has taken the data, or else until when to wait.
+func (c *Conn) tryDeliver(end time.Time) (delivered bool, seen uint64, next time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if next = end; c.stream.silent {
+		if speak := c.begun.Add(silentLimit); time.Until(speak) <= 0 {
+			c.stream.silent = false
+		} else if speak.Before(end) {
+			next = speak
+		}
+	}
 	c.progress()
-	return c.stream.delivered(), c.changes
+	return c.stream.delivered(), c.changes, next
 }
 
 // free frees everything, once the last call has returned.

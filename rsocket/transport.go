@@ -44,7 +44,9 @@ func (v *transport) prepare(c *rdmacm.Conn, cfg *Config) (err error) {
 	v.conn, v.sends, v.recvs = c, cfg.SendBuffer, cfg.RecvQueue+spareRecvs
 	// The buffer behind the tables is aligned.
 	v.tables = (tableEntries*offerSize + cfg.Mappings*mappingSize + 63) &^ 63
-	v.iwarp = !c.Device().Supports(verbs.QPTypeRC, verbs.OpRDMAWriteImm)
+	// librdmacm asks for the transport, not for what a device supports: erdma is iWARP and has
+	// immediate data.
+	v.iwarp = c.Device().Info().NodeType == verbs.NodeRNIC
 	if v.shared, err = c.PD().AllocMR(v.tables+cfg.RecvBuffer, verbs.AccessLocalWrite|verbs.AccessRemoteWrite, nil); err != nil {
 		return err
 	}

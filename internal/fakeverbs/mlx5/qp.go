@@ -7,6 +7,7 @@ import (
 	"math/bits"
 	"slices"
 	"syscall"
+	"time"
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/fakeverbs"
@@ -29,6 +30,7 @@ type QP struct {
 	keys     bool        // the last send changed a key
 	scatters bool        // short messages come in completions
 	head     [block]byte // of a send that is read
+	looker   *time.Timer // in the error state
 }
 
 // ring is a queue of blocks in user memory.
@@ -208,6 +210,9 @@ func (m *model) ModifyQP(qp *fakeverbs.QP, in *abi.IbUverbsModifyQp) error {
 
 func (m *model) DestroyQP(qp *fakeverbs.QP) {
 	if q := QPOf(qp); q != nil {
+		if q.looker != nil {
+			q.looker.Stop()
+		}
 		m.forgetRecord(q.record)
 		delete(m.indexes, q.index)
 	}
@@ -433,6 +438,25 @@ func (q *QP) EnterError() {
 		return
 	}
 	q.flushRecvs()
+	q.lookLater(firstLook)
+}
+
+// While a queue pair is in the error state, the device looks for new receives again and
+// again, more rarely each time.
+const firstLook, lastLook = time.Millisecond, 64 * time.Millisecond
+
+func (q *QP) lookLater(after time.Duration) {
+	if q.looker != nil {
+		q.looker.Stop()
+	}
+	q.looker = time.AfterFunc(after, func() {
+		q.m.k.Lock()
+		defer q.m.k.Unlock()
+		if q.qp.CurState == abi.IB_QPS_ERR {
+			q.flushRecvs()
+			q.lookLater(min(2*after, lastLook))
+		}
+	})
 }
 
 func (q *QP) flushRecvs() {

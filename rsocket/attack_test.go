@@ -1,0 +1,176 @@
+package rsocket
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"runtime"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/goverbs/goverbs/rdmacm"
+	"github.com/goverbs/goverbs/rdmatest"
+)
+
+// strangerTo dials as rsocket does, and says nothing.
+func strangerTo(t *testing.T, l net.Listener) (*Conn, *rdmacm.Conn) {
+	t.Helper()
+	z, err := new(Config).withDefaults()
+	if err != nil {
+		t.Fatal(err)
+	}
+	peer := newConn()
+	d := rdmacm.Dialer{Config: z.rdmacm(func(rc *rdmacm.Conn) error {
+		err := peer.verbs.prepare(rc, &z)
+		rc.SetPrivateData(peer.verbs.hello(&z).marshal())
+		return err
+	})}
+	rc, err := d.Dial(t.Context(), l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return peer, rc
+}
+
+// Over iWARP, erdma included, the side that accepted sends nothing to a peer that has never
+// spoken. When it closes it does not wait long for that.
+func TestCloseSilentPeer(t *testing.T) {
+	for _, kind := range []rdmatest.Kind{rdmatest.SIW, rdmatest.ERDMA} {
+		t.Run(kind.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFabric(t, kind)
+				l, err := (&ListenConfig{Config: Config{KeepAlive: -1}}).Listen(t.Context(), fabricHost+":0")
+				if err != nil {
+					t.Fatal(err)
+				}
+				accepted := acceptAndHold(l)
+				_, rc := strangerTo(t, l)
+				c := (<-accepted).(*Conn)
+				stuck, resume := f.Pause()
+				start := time.Now()
+				_ = c.Close()
+				time.Sleep(silentLimit - 1)
+				synctest.Wait()
+				select {
+				case <-stuck:
+					t.Error("something is sent too soon")
+				default:
+				}
+				resume()
+				<-c.freed
+				if d := time.Since(start); c.closeErr != nil || d > silentLimit+time.Second {
+					t.Errorf("%v, after %v", c.closeErr, d)
+				}
+				_ = rc.Close()
+				_ = l.Close()
+			})
+		})
+	}
+}
+
+// A peer that sends words without end does not keep the lock of a call: there is a bound of
+// them, and the rest is taken by the next look.
+func TestFloodOfWords(t *testing.T) {
+	for _, kind := range []rdmatest.Kind{rdmatest.RXE, rdmatest.MLX5} {
+		t.Run(kind.String(), func(t *testing.T) {
+			f := newFabric(t, kind)
+			a, b := f.pair(Config{RecvQueue: leastQueue})
+			flood := b.verbs.recvs
+			b.mu.Lock()
+			b.receive() // what both say at first
+			b.mu.Unlock()
+			a.mu.Lock()
+			for range flood {
+				m := message{word: newWord(opControl, ctrlKeepAlive)}
+				if err := a.verbs.post(&m); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for sent := 0; sent < flood; {
+				n, err := a.sendCQ.Wait(t.Context(), a.wcs[:])
+				if err != nil {
+					t.Fatal(err)
+				}
+				sent += n
+			}
+			a.mu.Unlock()
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			b.verbs.recvs = 1 // the bound
+			if n := b.receive(); n != recvBatch {
+				t.Errorf("%d words of %d in a call", n, flood)
+			}
+			if n := b.receive(); n != flood-recvBatch {
+				t.Errorf("%d words are left, of %d", n, flood-recvBatch)
+			}
+		})
+	}
+}
+
+// A peer that leaves without a word right after it has connected ends the connection.
+func TestAbortAtOnce(t *testing.T) {
+	for _, kind := range rdmatest.Kinds {
+		t.Run(kind.String(), func(t *testing.T) {
+			f := newFabric(t, kind)
+			for range 20 {
+				a, b := f.pair(Config{})
+				_ = a.SetLinger(0)
+				_ = a.Close()
+				_ = b.SetReadDeadline(time.Now().Add(time.Minute))
+				if _, err := b.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
+					t.Fatal(err)
+				}
+				_ = b.Close()
+			}
+		})
+	}
+}
+
+// Closes of all kinds at a time, with calls under way, leave nothing behind.
+func TestCloseStorm(t *testing.T) {
+	for _, kind := range rdmatest.Kinds {
+		t.Run(kind.String(), func(t *testing.T) {
+			f := newFabric(t, kind)
+			before := runtime.NumGoroutine()
+			for round := range 16 {
+				c1, c2, _, err := f.pipe(Config{Mappings: 2})
+				if err != nil {
+					t.Fatal(err)
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				var all sync.WaitGroup
+				for _, end := range []net.Conn{c1, c2} {
+					c := end.(*Conn)
+					all.Go(func() { _, _ = c.Write(make([]byte, 300_000)) })
+					all.Go(func() { _, _ = io.ReadFull(c, make([]byte, 100_000)) })
+					all.Go(func() {
+						if m, err := c.Map(make([]byte, 4096), 0); err == nil {
+							_ = m.Close()
+						}
+					})
+					all.Go(func() { _ = c.CloseWrite() })
+					all.Go(func() { _ = c.SetLinger(round%3 - 1) })
+					for range 3 {
+						all.Go(func() { _ = c.SetDeadline(time.Now().Add(time.Hour)) })
+						all.Go(func() { _ = c.Close() })
+						all.Go(func() { _ = c.Shutdown(ctx) })
+					}
+				}
+				cancel()
+				all.Wait()
+				for _, end := range []net.Conn{c1, c2} {
+					<-end.(*Conn).freed
+				}
+			}
+			for start := time.Now(); runtime.NumGoroutine() > before+2; time.Sleep(time.Millisecond) {
+				if time.Since(start) > 10*time.Second {
+					t.Fatalf("%d goroutines, %d before", runtime.NumGoroutine(), before)
+				}
+			}
+		})
+	}
+}
