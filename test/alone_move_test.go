@@ -15,7 +15,7 @@ import (
 
 // TestNldevMove moves devices to a namespace in exclusive mode and back, and
 // loses the namespace. No driver of software lets its devices be moved, so a
-// module of the rig gives them what they lack.
+// module of the rig adds the missing operation.
 func TestNldevMove(t *testing.T) {
 	needSiw(t) // the module is not built either
 	noFabric(t)

@@ -12,28 +12,13 @@ import (
 	"time"
 )
 
-// roleVariable tells this test binary to be something else than a test.
+// roleVariable names the role that this process plays instead of running tests.
 const roleVariable = "GOVERBS_TEST_ROLE"
 
-// roles are what a child can play.
-var roles = map[string]func(args []string) error{
-	"victim":           victim,
-	"memory too big":   registerTooMuch,
-	"memory on demand": registerOnDemand,
-	"privileged Q_Key": takePrivilegedQKey,
-	"new user":         changeUser,
-	"rxe new user":     rxeChangeUser,
-	"open":             openBoth,
-	"rxe passed":       rxePassed,
-	"rxe victim":       rxeVictim,
-	"msg victim":       msgVictim,
-	"msg listener":     msgListener,
-	"msg mirror":       msgMirror,
-	"msg large victim": msgLargeVictim,
-	"silent listener":  silentListener,
-}
+// roles holds the roles that a child can play, by name.
+var roles map[string]func(args []string) error
 
-// play carries out a role, with the arguments of the process.
+// play plays a role, with the arguments of the process.
 func play(role string) int {
 	if err := roles[role](os.Args[1:]); err != nil {
 		os.Stderr.WriteString(role + ": " + err.Error() + "\n")
@@ -42,15 +27,15 @@ func play(role string) int {
 	return 0
 }
 
-// child is this binary in another role.
+// child returns a command that runs this binary in a role.
 func child(role string, args ...string) *exec.Cmd {
 	cmd := exec.Command("/proc/self/exe", args...)
 	cmd.Env = append(os.Environ(), roleVariable+"="+role)
 	return cmd
 }
 
-// process is a command that talks while it runs. It is killed when the test
-// ends, or takes too long.
+// process is a running command whose output the test reads line by line. It is
+// killed when the test ends or takes too long.
 type process struct {
 	*exec.Cmd
 	out    *bufio.Reader
@@ -77,7 +62,7 @@ func start(t *testing.T, cmd *exec.Cmd) *process {
 	return p
 }
 
-// line reads one line of what it prints.
+// line reads one line of its output.
 func (p *process) line(t *testing.T) string {
 	t.Helper()
 	text, err := p.out.ReadString('\n')
@@ -88,7 +73,7 @@ func (p *process) line(t *testing.T) string {
 	return strings.TrimSuffix(text, "\n")
 }
 
-// finish waits for success and returns the rest of what it printed.
+// finish waits for success and returns the rest of its output.
 func (p *process) finish(t *testing.T) string {
 	t.Helper()
 	rest, _ := io.ReadAll(p.out)

@@ -15,15 +15,15 @@ import (
 func cmProgram(side, name, line string) *exec.Cmd {
 	words := append([]string{name}, strings.Fields(line)...)
 	if side == "Go" {
-		words = append([]string{"../bin/rdmalink", "cm"}, words...)
+		words = append([]string{rdmalinkBin, "cm"}, words...)
 	}
 	return exec.Command(words[0], words[1:]...)
 }
 
-// cmPairs are who serves whom.
+// cmPairs lists the pairs of server and client.
 var cmPairs = [][2]string{{"C", "Go"}, {"Go", "C"}, {"Go", "Go"}}
 
-// cmProgrammed says what a program should have done.
+// cmProgrammed checks the output of a program.
 func cmProgrammed(t *testing.T, side string, r *running) (out output) {
 	t.Helper()
 	if out = r.end(); out.Code != 0 || side == "Go" && out.Err != "" {
@@ -106,7 +106,7 @@ func TestCmtime(t *testing.T) {
 						server.end()
 						return
 					}
-					// An interrupt cuts off what a client ended and the server has not noticed.
+					// An interrupt ends the connections that a client closed and the server has not noticed yet.
 					until(t, "served", func() bool { return idsCM(t, server.Process.Pid) == listeners })
 					ok(t, server.Process.Signal(syscall.SIGTERM))
 					if out := cmProgrammed(t, side, server); out.Out != "cmtime: 40 connections served\n" {
@@ -154,7 +154,7 @@ func TestUdaddy(t *testing.T) {
 	}
 }
 
-// TestCMProgramsRefused holds the words for what can't be.
+// TestCMProgramsRefused checks the messages for impossible requests.
 func TestCMProgramsRefused(t *testing.T) {
 	only612(t)
 	cmLink(t, "rxe")
@@ -172,7 +172,7 @@ func TestCMProgramsRefused(t *testing.T) {
 		"rdma_xclient -s 10.78.0.1":                "nobody listens on that port",
 	} {
 		words := append([]string{"cm"}, strings.Fields(line)...)
-		out := launch(t, exec.Command("../bin/rdmalink", words...)).end()
+		out := launch(t, exec.Command(rdmalinkBin, words...)).end()
 		t.Logf("%s: %s%s", line, out.Err, out.Out)
 		if out.Code != 1 || !strings.Contains(out.Err, want) {
 			t.Errorf("%s: %+v", line, out)

@@ -31,8 +31,8 @@ func cmVeth(t *testing.T) {
 		ip addr add fd84::1/64 dev gvrvhere nodad
 		ip link set gvrvhere up
 		ip link set gvrvthere up
-		../bin/rdmalink add gvrxev type rxe netdev gvrvhere`)
-	t.Cleanup(func() { sh(t, "../bin/rdmalink del gvrxev && ip link del gvrvhere") })
+		../../bin/rdmalink add gvrxev type rxe netdev gvrvhere`)
+	t.Cleanup(func() { sh(t, "../../bin/rdmalink del gvrxev && ip link del gvrvhere") })
 }
 
 // serveCM starts a server and waits until one of its rdma_cm IDs listens on the
@@ -44,7 +44,7 @@ func serveCM(t *testing.T, cmd *exec.Cmd, port string) *running {
 	return server
 }
 
-// listeningCM tells whether an rdma_cm ID of a process listens on a port.
+// listeningCM reports whether an rdma_cm ID of a process listens on a port.
 func listeningCM(t *testing.T, pid int, port string) bool {
 	t.Helper()
 	var c netlinkrdma.Client

@@ -37,11 +37,11 @@ func partLow(t *testing.T, ch *rdmacm.EventChannel, asks, answers *rdmacm.ID) {
 	t.Helper()
 	ok(t, asks.Disconnect())
 	if ev := expect(t, ch, rdmacm.EventDisconnected); ev.ID != answers {
-		t.Error("the wrong side is told first")
+		t.Error("the wrong side sees the event first")
 	}
 	ok(t, answers.Disconnect())
 	if ev := expect(t, ch, rdmacm.EventDisconnected); ev.ID != asks {
-		t.Error("the wrong side is told")
+		t.Error("the wrong side sees the event")
 	}
 }
 
@@ -125,7 +125,7 @@ func TestCMRxeExternalQP(t *testing.T) {
 	}
 }
 
-// follow takes the end to RTS with what the kernel says for the ID.
+// follow moves the end to RTS with the attributes that the kernel returns for the ID.
 func (e *rxeEnd) follow(id *rdmacm.ID) {
 	e.t.Helper()
 	for _, state := range []verbs.QPState{verbs.QPStateInit, verbs.QPStateRTR, verbs.QPStateRTS} {
@@ -137,7 +137,7 @@ func (e *rxeEnd) follow(id *rdmacm.ID) {
 	}
 }
 
-// TestCMRxeWrongState: what comes at the wrong time is refused, and said so.
+// TestCMRxeWrongState: calls in the wrong state fail, and the error names the state.
 func TestCMRxeWrongState(t *testing.T) {
 	rxeFabric(t)
 	noLeak(t)

@@ -43,7 +43,7 @@ func TestCMRxeMigrate(t *testing.T) {
 	}
 }
 
-// TestCMRxeSRQ: both ends are told of the other's SRQ, and receive from their own.
+// TestCMRxeSRQ: both ends learn that the other has an SRQ, and receive from their own.
 func TestCMRxeSRQ(t *testing.T) {
 	d := openRxe(t)
 	noLeak(t)
@@ -57,7 +57,7 @@ func TestCMRxeSRQ(t *testing.T) {
 	ev := expect(t, ch, rdmacm.EventConnectRequest)
 	destroyLater(t, ev.ID)
 	if !ev.Param.SRQ {
-		t.Error("the server is not told of the client's SRQ")
+		t.Error("the server does not learn of the client's SRQ")
 	}
 	attachLater(t, ev.ID, server.qp)
 	ok(t, ev.ID.Accept(nil))

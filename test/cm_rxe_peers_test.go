@@ -28,12 +28,12 @@ func TestCMRxeNamespaces(t *testing.T) {
 		ip link set gvrnhere up
 		ip -n gvrfar addr add 10.79.0.2/24 dev gvrnthere
 		ip -n gvrfar link set gvrnthere up
-		../bin/rdmalink add gvrxen1 type rxe netdev gvrnhere
-		ip netns exec gvrfar ../bin/rdmalink add gvrxen2 type rxe netdev gvrnthere`)
+		../../bin/rdmalink add gvrxen1 type rxe netdev gvrnhere
+		ip netns exec gvrfar ../../bin/rdmalink add gvrxen2 type rxe netdev gvrnthere`)
 	// The interface may keep the kernel busy for a minute: packets that waited for
 	// an answer hold it. Nobody needs to wait for that.
 	t.Cleanup(func() {
-		sh(t, `../bin/rdmalink del gvrxen1 && ../bin/rdmalink del gvrxen2 || exit
+		sh(t, `../../bin/rdmalink del gvrxen1 && ../../bin/rdmalink del gvrxen2 || exit
 			(ip link del gvrnhere; ip netns del gvrfar) < /dev/null > /dev/null 2>&1 &`)
 		until(t, "off the list", func() bool { _, err := os.Stat("/sys/class/net/gvrnhere"); return err != nil })
 	})

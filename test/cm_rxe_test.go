@@ -56,7 +56,7 @@ func TestCMRxeRping(t *testing.T) {
 	}
 }
 
-// TestCMRxeRpingText: what -v prints is the same whoever prints it.
+// TestCMRxeRpingText: both programs print the same with -v.
 func TestCMRxeRpingText(t *testing.T) {
 	only612(t)
 	rxeFabric(t)
@@ -198,7 +198,7 @@ func dialRxe(t *testing.T, port string, cfg *rdmacm.Config) (*rdmacm.Conn, error
 	return rdmacm.Dial(ctx, rxeIPv4+":"+port, cfg)
 }
 
-// TestCMRxePrivateData holds the limits, and what a receiver sees of any length.
+// TestCMRxePrivateData checks the limits, and the bytes that a receiver sees for each length.
 func TestCMRxePrivateData(t *testing.T) {
 	rxeFabric(t)
 	noLeak(t)

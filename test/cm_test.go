@@ -112,7 +112,7 @@ func cmAnswer(r *rdmacm.Request) error {
 		return fmt.Errorf("receive: %w", err)
 	}
 	// Over RoCE the client may have the answer, and close, before its kernel has
-	// acknowledged it. That it has, the client tells.
+	// acknowledged it. The client reports that it has.
 	if err := p.send(ctx, c, "re: "+text); err != nil && !errors.Is(err, verbs.StatusWRFlushErr) {
 		return fmt.Errorf("send: %w", err)
 	}

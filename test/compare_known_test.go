@@ -78,7 +78,7 @@ func withCode(code int) func(output) output {
 	}
 }
 
-// without replaces what the expression matches.
+// without replaces all matches of the expression.
 func without(expression, by string) func(output) output {
 	e := regexp.MustCompile(expression)
 	return func(o output) output {
@@ -87,7 +87,7 @@ func without(expression, by string) func(output) output {
 	}
 }
 
-// compacted leaves out the blanks of JSON, and what is no JSON as it is.
+// compacted removes the blanks from JSON, and returns other text unchanged.
 func compacted(o output) output {
 	var b bytes.Buffer
 	for d := json.NewDecoder(strings.NewReader(o.Out)); d.More(); b.WriteByte('\n') {

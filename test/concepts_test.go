@@ -26,10 +26,10 @@ func TestConcepts(t *testing.T) {
 	cmLink(t, "siw")
 	for _, page := range onDevices {
 		t.Run(page, func(t *testing.T) {
-			text := string(must(os.ReadFile("../docs/concepts/" + page + ".md"))(t))
+			text := string(must(os.ReadFile("../../docs/concepts/" + page + ".md"))(t))
 			_, text, _ = strings.Cut(text, "<!-- run "+page+" -->\n```text\n")
 			want, _, ok := strings.Cut(text, "\n```")
-			end := launch(t, exec.Command("../bin/concepts", "-rxe", "gvrxe0", "-siw", "cmlink@10.78.0.1", page)).end()
+			end := launch(t, exec.Command("../../bin/concepts", "-rxe", "gvrxe0", "-siw", "cmlink@10.78.0.1", page)).end()
 			for here, there := range otherwise[page] {
 				if !strings.Contains(want, there) {
 					t.Errorf("%q is not on the page", there)

@@ -29,7 +29,7 @@ func newJail(t *testing.T) *jail {
 		}
 	}
 	for _, name := range []string{"rdmalink", "exchange"} {
-		binary, err := os.ReadFile("../bin/" + name)
+		binary, err := os.ReadFile("../../bin/" + name)
 		if err != nil {
 			t.Fatal(err)
 		}

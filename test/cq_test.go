@@ -48,7 +48,7 @@ func TestCQWait(t *testing.T) {
 	defer cancel()
 	short, stop := context.WithCancel(ctx)
 	idle := make(chan error, 1)
-	go func() { // on the channel of SendCQ, and mostly the one who reads for both
+	go func() { // on the channel of SendCQ; this goroutine usually reads for both
 		_, err := c.RecvCQ().Wait(short, make([]verbs.WC, 1))
 		idle <- err
 	}()
@@ -129,7 +129,7 @@ func TestCQRefused(t *testing.T) {
 	}
 }
 
-// TestCQClosedWhileWaiting: the waiter is told.
+// TestCQClosedWhileWaiting: the waiter gets an error.
 func TestCQClosedWhileWaiting(t *testing.T) {
 	noLeak(t)
 	k := newKit(t)

@@ -138,7 +138,7 @@ func TestWithoutNodes(t *testing.T) {
 	j.give("/dev/infiniband/rdma_cm")
 	uverbsNode := infoOf(t, dummyLink).Node
 	number := deviceNumber(t, uverbsNode)
-	server := start(t, exec.Command("../bin/exchange", "-s", ":7471"))
+	server := start(t, exec.Command("../../bin/exchange", "-s", ":7471"))
 	server.line(t)
 	says(t, j.command("/exchange", "-c", dummyIPv4+":7471"), "exchange: rdmacm: dial "+dummyIPv4+":7471: uverbs: open device on gvsiw0: open "+uverbsNode+
 		": no such file or directory: make the node (`mknod -m 666 "+uverbsNode+" c "+strings.ReplaceAll(number, ":", " ")+"`), or give it to the container (--device "+uverbsNode+")")

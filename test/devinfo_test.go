@@ -141,7 +141,7 @@ func sameField(t *testing.T, device, port map[string]any, field, theirs string) 
 				same = number(strings.TrimSuffix(text, "kbps")) == 0
 			}
 		}
-		if text == "" || field == "Unknown flags" { // a list's name, and what it is too old for
+		if text == "" || field == "Unknown flags" { // a list's name, or a field that it is too old for
 			same = true
 		}
 		if v := ours(field); v != "<nil>" {
@@ -171,7 +171,7 @@ func sameGID(t *testing.T, port map[string]any, field, theirs string) {
 	t.Errorf("ibv_devinfo says %s %s, we have %v", field, theirs, port["gids"])
 }
 
-// sameAsSystem compares what others than ibv_devinfo tell.
+// sameAsSystem compares with sources other than ibv_devinfo.
 func sameAsSystem(t *testing.T, name, netdev string, device, port map[string]any) {
 	t.Helper()
 	var c netlinkrdma.Client
@@ -186,7 +186,7 @@ func sameAsSystem(t *testing.T, name, netdev string, device, port map[string]any
 	same(t, sys+"node_desc", fmt.Sprint(device["node_desc"]))
 	for _, g := range port["gids"].([]any) {
 		gid := g.(map[string]any)
-		if !onKernel("6.1") || device["driver"] != "siw" { // 6.1 tells no interface for iWARP
+		if !onKernel("6.1") || device["driver"] != "siw" { // 6.1 reports no interface for iWARP
 			same(t, fmt.Sprintf("%sports/1/gid_attrs/ndevs/%v", sys, gid["index"]), gid["netdev"].(string))
 		}
 	}

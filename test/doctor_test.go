@@ -191,7 +191,7 @@ func TestDoctorWithoutModules(t *testing.T) {
 	none := symptom{"devices", "there is no RDMA device in this network namespace", "rdmalink add " + linkTypes()[0] + "0 type " + linkTypes()[0]}
 	ill(t, doctor(t), none)
 	hideModules(t)
-	none.remedy = "rdmalink add siw0 type siw netdev NETDEV makes a software one" // as far as can be told
+	none.remedy = "rdmalink add siw0 type siw netdev NETDEV makes a software one" // as far as the doctor can know
 	ill(t, doctor(t), none)
 	release := "/lib/modules/" + strings.TrimSpace(sh(t, "uname -r"))
 	sh(t, "mkdir -p "+release+" && touch "+release+"/modules.dep")

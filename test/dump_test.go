@@ -29,7 +29,7 @@ type dumpLine struct {
 // dumping starts rdmalink dump on a network device and waits until it listens.
 func dumping(t *testing.T, netdev string) *running {
 	t.Helper()
-	r := launch(t, exec.Command("../bin/rdmalink", "dump", "-j", "-i", netdev))
+	r := launch(t, exec.Command(rdmalinkBin, "dump", "-j", "-i", netdev))
 	for {
 		line, err := r.err.ReadString('\n')
 		if err != nil {

@@ -45,7 +45,7 @@ func TestNldevEventsLost(t *testing.T) {
 	}
 }
 
-// unread tells whether events wait in a socket of a network namespace, whose table of
+// unread reports whether events wait in a socket of a network namespace, whose table of
 // netlink sockets is this file. Of each it has the protocol, the groups and the memory
 // that what was not read takes.
 func unread(t *testing.T, table string) bool {

@@ -17,13 +17,13 @@ import (
 
 // example is one of the programs in examples/.
 func example(name string, args ...string) *exec.Cmd {
-	near("../bin/"+name, nearExamples)
-	return exec.Command("../bin/"+name, args...)
+	near("../../bin/"+name, nearExamples)
+	return exec.Command("../../bin/"+name, args...)
 }
 
 var nearExamples = make(map[string]bool)
 
-// prints runs a program to its end, and checks what it prints.
+// prints runs a program to its end and checks its output.
 func prints(t *testing.T, cmd *exec.Cmd, pattern string) {
 	t.Helper()
 	end := launch(t, cmd).end()

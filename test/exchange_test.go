@@ -70,7 +70,7 @@ func TestExchangeAcross(t *testing.T) {
 			noLeak(t)
 			ctx, cancel := context.WithTimeout(t.Context(), 3*patience)
 			defer cancel()
-			server := start(t, inFarSpace(exec.Command("../bin/exchange", "-s", hostPort(host, "7471"), "-n", fmt.Sprint(len(sizes)))))
+			server := start(t, inFarSpace(exec.Command("../../bin/exchange", "-s", hostPort(host, "7471"), "-n", fmt.Sprint(len(sizes)))))
 			server.line(t)
 			for _, size := range sizes {
 				sent, err := exchange.Client(ctx, hostPort(host, "7471"), size)
@@ -91,9 +91,9 @@ func TestExchangeAcross(t *testing.T) {
 // TestExchangeStatic has the static binary at both ends.
 func TestExchangeStatic(t *testing.T) {
 	fabric(t)
-	server := start(t, exec.Command("../bin/exchange", "-s", ":7471"))
+	server := start(t, exec.Command("../../bin/exchange", "-s", ":7471"))
 	server.line(t)
-	out := sh(t, "../bin/exchange -c "+dummyIPv4+":7471 -size 100000")
+	out := sh(t, "../../bin/exchange -c "+dummyIPv4+":7471 -size 100000")
 	if !strings.HasPrefix(out, "client: 100000 bytes,") || !strings.HasSuffix(out, "data equal\n") {
 		t.Errorf("%q", out)
 	}
@@ -102,7 +102,7 @@ func TestExchangeStatic(t *testing.T) {
 
 // TestStatic: neither program needs a loader or a library.
 func TestStatic(t *testing.T) {
-	for _, name := range []string{"../bin/rdmalink", "../bin/exchange"} {
+	for _, name := range []string{rdmalinkBin, "../../bin/exchange"} {
 		f, err := elf.Open(name)
 		if err != nil {
 			t.Fatal(err)

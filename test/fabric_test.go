@@ -3,6 +3,7 @@
 package test
 
 import (
+	"os"
 	"os/exec"
 	"strings"
 	"testing"
@@ -26,12 +27,16 @@ const (
 	farSpace  = "gvfar"
 )
 
-var fabricUp bool
+// hasDevice reports whether a link exists. The tests of an earlier binary may have left it.
+func hasDevice(link string) bool {
+	_, err := os.Stat("/sys/class/infiniband/" + link)
+	return err == nil
+}
 
 func fabric(t *testing.T) {
 	t.Helper()
 	needSiw(t)
-	if fabricUp {
+	if hasDevice(dummyLink) {
 		return
 	}
 	sh(t, `set -e
@@ -54,31 +59,29 @@ func fabric(t *testing.T) {
 			link set gvthere up
 			route replace fd82::/64 dev gvthere mtu 1500
 		END
-		../bin/rdmalink add gvsiw0 type siw netdev gvdummy
-		../bin/rdmalink add gvsiw1 type siw netdev gvhere
-		ip netns exec gvfar ../bin/rdmalink add gvsiw2 type siw netdev gvthere`)
-	fabricUp = true
+		../../bin/rdmalink add gvsiw0 type siw netdev gvdummy
+		../../bin/rdmalink add gvsiw1 type siw netdev gvhere
+		ip netns exec gvfar ../../bin/rdmalink add gvsiw2 type siw netdev gvthere`)
 }
 
-// noFabric takes it down, for a test that unloads modules.
+// noFabric removes the fabric, for a test that unloads modules.
 func noFabric(t *testing.T) {
 	t.Helper()
 	noRxeFabric(t)
-	if fabricUp {
-		sh(t, `for link in gvsiw0 gvsiw1 gvsiw2; do ../bin/rdmalink del $link || exit; done
+	if hasDevice(dummyLink) {
+		sh(t, `for link in gvsiw0 gvsiw1 gvsiw2; do ../../bin/rdmalink del $link || exit; done
 			ip link del gvdummy && ip link del gvhere && ip netns del gvfar`)
-		fabricUp = false
 	}
 }
 
-// inFarSpace is a command that runs in the other network namespace.
+// inFarSpace returns a command that runs in the other network namespace.
 func inFarSpace(cmd *exec.Cmd) *exec.Cmd {
 	far := exec.Command("ip", append([]string{"netns", "exec", farSpace}, cmd.Args...)...)
 	far.Env = cmd.Env
 	return far
 }
 
-// hostPort puts an address of the fabric and a port together.
+// hostPort joins an address of the fabric and a port.
 func hostPort(host, port string) string {
 	if strings.Contains(host, ":") {
 		return "[" + host + "]:" + port

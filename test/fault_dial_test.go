@@ -113,7 +113,7 @@ func TestHandshakeKilled(t *testing.T) {
 	})
 }
 
-// asked tells whether the kernel has an ID for a peer of a listener.
+// asked reports whether the kernel has an ID for a peer of a listener.
 func asked(t *testing.T, l *msg.Listener) bool {
 	t.Helper()
 	var client netlinkrdma.Client
@@ -191,7 +191,7 @@ func TestStopped(t *testing.T) {
 	})
 }
 
-// msgMirror sends back what it gets.
+// msgMirror sends back each message.
 func msgMirror(args []string) error {
 	ctx := context.Background()
 	c, err := msg.Dial(ctx, args[0], &msg.Config{Window: 8})

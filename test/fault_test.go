@@ -65,7 +65,7 @@ func TestCut(t *testing.T) {
 	})
 }
 
-// TestCutForGood: a network that does not come back ends the connection of whoever sends.
+// TestCutForGood: a network that does not come back ends the connection of a sender.
 func TestCutForGood(t *testing.T) {
 	const retries = "/proc/sys/net/ipv4/tcp_retries2" // else TCP takes a quarter of an hour
 	before := must(os.ReadFile(retries))(t)
@@ -109,7 +109,7 @@ func TestRemoved(t *testing.T) {
 			dummy(t, "gvremove", "10.87.0.1/24")
 			for i := range 3 {
 				ok(t, (&netlinkrdma.Client{}).AddLink("gvremoved", typ, "gvremove"))
-				removal := exec.Command("../bin/rdmalink", "del", "gvremoved")
+				removal := exec.Command(rdmalinkBin, "del", "gvremoved")
 				var running *running
 				t.Run(strconv.Itoa(i), func(calls *testing.T) {
 					removed(calls, talks(calls, "gvremoved")[i], func() { running = launch(t, removal) })

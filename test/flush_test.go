@@ -10,8 +10,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestFlush: what waits when a connection ends comes back flushed, in order; so
-// does what is posted afterwards, which siw itself would keep for ever.
+// TestFlush: work that waits when a connection ends is flushed, in order. So
+// is work that is posted afterwards, which siw itself would keep for ever.
 func TestFlush(t *testing.T) {
 	fabric(t)
 	waiting := []string{"1000 RECV work request flushed", "1001 RECV work request flushed", "1002 RECV work request flushed"}

@@ -16,8 +16,8 @@ func TestGRPC(t *testing.T) {
 	only612(t)
 	eachIPv4Host(t, func(t *testing.T, host string) {
 		cert := filepath.Join(t.TempDir(), "cert.pem")
-		server := serveCM(t, exec.Command("../bin/grpc/server", "-cert", cert, "-host", host), "7471")
-		out := launch(t, exec.Command("../bin/grpc/client", "-cert", cert, "-timeout", "10m", hostPort(host, "7471"))).end()
+		server := serveCM(t, exec.Command("../../bin/grpc/server", "-cert", cert, "-host", host), "7471")
+		out := launch(t, exec.Command("../../bin/grpc/client", "-cert", cert, "-timeout", "10m", hostPort(host, "7471"))).end()
 		if out.Code != 0 || !strings.HasSuffix(out.Out, "1000 streams at a time: ok\n") {
 			t.Errorf("%+v", out)
 		}

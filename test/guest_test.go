@@ -28,7 +28,7 @@ func TestGuestPeers(t *testing.T) {
 	rpingOver(t, "10.77.0.1")
 }
 
-// rpingOver has rdma-core's rping talk to itself over an address of siw.
+// rpingOver runs rdma-core's rping with itself over an address of siw.
 func rpingOver(t *testing.T, addr string) {
 	t.Helper()
 	text := rpingText(t, serveRping, "C", "C", "-C 10 -v", addr)

@@ -31,7 +31,7 @@ func TestSendWithInvalidate(t *testing.T) {
 		t.Error("the data changed")
 	}
 	c.post(write)
-	c.sent("1 RDMA_WRITE success") // as far as the initiator can tell
+	c.sent("1 RDMA_WRITE success") // as far as the initiator knows
 	c.ended()
 	s.ended()
 	s.got("1001 RECV work request flushed")

@@ -67,7 +67,7 @@ func peerKilled(t *testing.T, address string, ends ...verbs.Status) {
 				if !slices.Contains(ends, status) || err != nil {
 					t.Errorf("the stream ended with %v, %v", status, err)
 				}
-				orderly = false // a work request that fails may be the first to tell of the end
+				orderly = false // a failed work request may be the first sign of the end
 			}
 			err := e.ended()
 			failed := slices.ContainsFunc(ends, func(s verbs.Status) bool { return errors.Is(err, s) })
@@ -103,7 +103,7 @@ func victim(args []string) error {
 }
 
 // stream keeps the peer's memory busy until a work request fails, and says how,
-// when all of them have completed. It tells when it is well under way.
+// when all of them have completed. It prints a line once it is well under way.
 func (e *end) stream(ctx context.Context, op verbs.Opcode, underWay func()) (status verbs.Status, err error) {
 	wr := e.peer(verbs.SendWR{Opcode: op, Flags: verbs.SendSignaled, SGL: []verbs.SGE{e.mr.SGE(0, e.mr.Len())}})
 	var wcs [8]verbs.WC
@@ -134,7 +134,7 @@ func (e *end) stream(ctx context.Context, op verbs.Opcode, underWay func()) (sta
 func TestWaitsEnd(t *testing.T) {
 	noLeak(t)
 	k := newKit(t)
-	// The far end gets what is sent to this address, and drops it.
+	// The far end receives the packets for this address and drops them.
 	sh(t, `ip neigh replace 10.82.0.77 dev gvhere nud permanent lladdr $(ip netns exec gvfar cat /sys/class/net/gvthere/address)`)
 	cancelled(t, "CQ", "(*CQ).Wait", func(ctx context.Context) error { _, err := k.cq.Wait(ctx, make([]verbs.WC, 1)); return err })
 	cancelled(t, "async event", "(*Device).AsyncEvent", func(ctx context.Context) error { _, err := k.dev.AsyncEvent(ctx); return err })

@@ -11,7 +11,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// kit is what an unconnected test needs, closed when it ends.
+// objects holds the objects of a test without a connection. They are closed when the test ends.
 type kit struct {
 	dev     *uverbs.Device
 	pd      *uverbs.PD

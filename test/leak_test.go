@@ -43,7 +43,7 @@ func leaked(before, after map[string]uint64) map[string]uint64 {
 	return left
 }
 
-// held counts what can be leaked.
+// held counts everything that can leak.
 func held(t *testing.T) map[string]uint64 {
 	t.Helper()
 	descriptors, err := os.ReadDir("/proc/self/fd")

@@ -19,7 +19,7 @@ import (
 	"github.com/goverbs/goverbs/netlinkrdma"
 )
 
-// output is what a command did.
+// output is the result of a command.
 type output struct {
 	Out, Err string
 	Code     int
@@ -78,7 +78,7 @@ func TestLinkErrors(t *testing.T) {
 }
 
 func linkErrors(t *testing.T, typ string) {
-	noFabric(t) // of which the errors would tell
+	noFabric(t) // the errors would list its links
 	dummy(t, "err0", "10.1.1.1/24")
 	dummy(t, "err1", "10.1.2.1/24")
 	link(t, "gverr", typ, "err0")
@@ -174,7 +174,7 @@ func TestLinkInChroot(t *testing.T) {
 	}
 }
 
-// TestNetlinkAsSysfs compares what the client reads with the kernel's files.
+// TestNetlinkAsSysfs compares netlink's answers with the kernel's files.
 func TestNetlinkAsSysfs(t *testing.T) {
 	noFabric(t) // whose devices would be counted
 	for i, typ := range linkTypes() {

@@ -10,7 +10,7 @@ import (
 )
 
 // TestLinkOnLo: in a fresh network namespace, as a container has it, the line
-// that README begins with gives a link that connects, and tells what it set. Its
+// that README begins with adds a link that connects, and prints its settings. Its
 // commands undo that.
 func TestLinkOnLo(t *testing.T) {
 	needSiw(t)

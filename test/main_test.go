@@ -15,13 +15,15 @@ import (
 	"github.com/goverbs/goverbs/mmap"
 )
 
-// The first thread is kept from tests: one that moves to a network namespace for
-// good (see newNetns) would take /proc/net there for the whole process.
+// Tests do not run on the first thread: a test that moves its thread to a network namespace
+// for good (see newNetns) would otherwise move /proc/net for the whole process.
 func init() { runtime.LockOSThread() }
 
-// TestMain fails a run that leaves a mapping behind, and lets this binary be the
-// process that a test kills or puts elsewhere (see child).
-func TestMain(m *testing.M) {
+// Main is TestMain of each package of kernel tests. It prepares the machine, runs the
+// tests, and fails a run that leaves a mapping behind. A process that a test has started
+// with child plays one of the package's roles instead.
+func Main(m *testing.M, playable map[string]func(args []string) error) {
+	roles = playable
 	if role := os.Getenv(roleVariable); role != "" {
 		os.Exit(play(role))
 	}
@@ -35,8 +37,8 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, "raise RLIMIT_MEMLOCK:", err)
 		os.Exit(1)
 	}
-	// The module makes a dummy0 of its own accord unless told otherwise, which
-	// systemd's modprobe.d does where it is installed.
+	// The module creates a dummy0 unless numdummies is 0, which systemd's modprobe.d
+	// sets where it is installed.
 	if out, err := exec.Command("modprobe", "dummy", "numdummies=0").CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "modprobe dummy: %v: %s\n", err, out)
 		os.Exit(1)

@@ -41,7 +41,7 @@ func joinThe(t *testing.T, group netip.Addr, e *udEnd, flags rdmacm.JoinFlags) *
 
 // TestMckey has C's programs and ours send to groups and receive from them, all at once,
 // because the senders sleep most of the time. C's sender closes its queue pair without
-// looking whether all has left, so senders run until the receivers have what they want.
+// looking whether all has left, so senders run until the receivers have enough.
 func TestMckey(t *testing.T) {
 	only612(t)
 	rxeFabric(t)
@@ -154,7 +154,7 @@ func TestMulticastClose(t *testing.T) {
 	}
 }
 
-// igmpUsers counts who has joined the group on some interface: 239.83.1.2 in the
+// igmpUsers counts the members of the group on some interface: 239.83.1.2 in the
 // kernel's spelling.
 func igmpUsers(t *testing.T) int {
 	t.Helper()
@@ -209,7 +209,7 @@ func TestMulticastEvents(t *testing.T) {
 			e.postRecv(8, 0, recvSize)
 			e.post(send)
 			e.sent("0 SEND success")
-			// What it sends to itself comes behind that.
+			// Its messages to itself arrive behind that.
 			send.SGL[0].Length, send.AH, send.RemoteQPN = 9, d.ah(t, e.address(e)), e.qp.Num()
 			e.post(send)
 			e.sent("0 SEND success")

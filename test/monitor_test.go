@@ -70,7 +70,7 @@ func TestMonitor(t *testing.T) {
 	}
 }
 
-// monitorStory does what there is to see, and tells it.
+// monitorStory makes the changes and returns the expected lines.
 func monitorStory(t *testing.T) (want []monitored) {
 	t.Helper()
 	var c netlinkrdma.Client
@@ -93,7 +93,7 @@ func monitorStory(t *testing.T) (want []monitored) {
 	return want
 }
 
-// listens tells whether a process has joined the group of notifications.
+// listens reports whether a process has joined the group of notifications.
 func listens(t *testing.T, p *process) bool {
 	t.Helper()
 	joined := make(map[string]bool)

@@ -47,7 +47,7 @@ func TestRegMRAtSiw(t *testing.T) {
 	}
 }
 
-// TestHandles: the kernel lists what was made through a descriptor, and nothing that was closed.
+// TestHandles: the kernel lists the objects created through a descriptor, without those that were closed.
 func TestHandles(t *testing.T) {
 	onBoth(t, func(t *testing.T, pd *uverbs.PD) {
 		d := pd.Device()

@@ -13,7 +13,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestQueryMR: the kernel has of a region what we have.
+// TestQueryMR: the kernel reports the same keys and length of a region.
 func TestQueryMR(t *testing.T) {
 	onBoth(t, func(t *testing.T, pd *uverbs.PD) {
 		mr := must(pd.AllocMR(10_000, verbs.AccessLocalWrite|verbs.AccessRemoteRead, nil))(t)

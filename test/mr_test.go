@@ -78,7 +78,7 @@ func TestMemoryRefused(t *testing.T) {
 	}
 }
 
-// TestCloseOrder: what is in use does not close, and says who uses it.
+// TestCloseOrder: an object in use does not close, and the error names its users.
 func TestCloseOrder(t *testing.T) {
 	noLeak(t)
 	k := newKit(t)

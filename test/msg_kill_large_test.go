@@ -16,7 +16,7 @@ const largeMessage = 1 << 20
 
 // TestMsgPeerKilledInMessage: whoever dies in the middle of a message that its receiver
 // reads, or under one-sided operations, the other end's calls end, and not as after an
-// orderly end. What was received is whole.
+// orderly end. Messages that were received are whole.
 func TestMsgPeerKilledInMessage(t *testing.T) {
 	only612(t)
 	onEachFabric(t, func(t *testing.T, _, host string) {

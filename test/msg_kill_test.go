@@ -59,7 +59,7 @@ func msgKill(t *testing.T, w msgWay) {
 	}
 }
 
-// isEnd checks that an error tells of a peer that went without a word.
+// isEnd checks that an error reports a peer that vanished.
 func isEnd(t *testing.T, err error) {
 	t.Helper()
 	var typed *msg.Error
@@ -80,7 +80,7 @@ func msgVictim(args []string) error {
 
 func TestRxeMsgAtomics(t *testing.T) { overRxe(t, msg.Config{}, msgAtomics) }
 
-// Atomic operations of both kinds, and what they refuse before the device sees it.
+// Atomic operations of both kinds, and arguments that they refuse before the device sees them.
 func msgAtomics(t *testing.T, w msgWay) {
 	a, b := msgPair(t, w)
 	words := must(b.Register(make([]byte, 64), msg.MayRead|msg.MayAtomic))(t)

@@ -104,7 +104,7 @@ func msgHundred(t *testing.T, link, address string) {
 	all.Wait()
 }
 
-// freeMemory is the guest's, in bytes, when Go has given back what it can.
+// freeMemory returns the guest's free memory in bytes, after Go has returned its own.
 func freeMemory(t *testing.T) int {
 	t.Helper()
 	debug.FreeOSMemory()
@@ -113,6 +113,6 @@ func freeMemory(t *testing.T) int {
 			return 1024 * must(strconv.Atoi(strings.Fields(rest)[0]))(t)
 		}
 	}
-	t.Fatal("/proc/meminfo tells nothing of free memory")
+	t.Fatal("/proc/meminfo has no line for free memory")
 	return 0
 }

@@ -173,7 +173,7 @@ func msgOneSided(t *testing.T, w msgWay) {
 	ok(t, theirs.Close())
 }
 
-// What a context ends has not been sent, and has not been taken.
+// A call that a context ends has sent nothing and received nothing.
 func msgCancel(t *testing.T, w msgWay) {
 	a, b := msgPair(t, w)
 	for i := range 5 {

@@ -16,11 +16,15 @@ import (
 var (
 	often = []string{"sh", "ip", "rdma", "timeout", "modprobe", "ibv_devinfo", "ibv_devices", "rping", "mckey", "udaddy", "ucmatose", "cmtime", "rdma_client", "rdma_server", "rdma_xclient", "rdma_xserver", "rstream", "riostream", "rcopy",
 		"ib_send_lat", "ib_send_bw", "ib_write_lat", "ib_write_bw", "ib_read_lat", "ib_read_bw", "ib_atomic_lat", "ib_atomic_bw",
-		"ibv_rc_pingpong", "ibv_uc_pingpong", "ibv_ud_pingpong", "ibv_srq_pingpong", "../bin/rdmalink"}
+		"ibv_rc_pingpong", "ibv_uc_pingpong", "ibv_ud_pingpong", "ibv_srq_pingpong", rdmalinkBin}
 	oftenRead = []string{"/bin", "/sbin", "/lib", "/lib64", "/etc/ld.so.cache", "/etc/libibverbs.d/*", libraries + "/libibverbs/*"}
 )
 
 const libraries = "/lib/x86_64-linux-gnu"
+
+// rdmalinkBin is the static binary that make builds before the machine boots. Tests run
+// in the directories of their packages, which are two below the module's.
+const rdmalinkBin = "../../bin/rdmalink"
 
 // bringNear copies them from the host's files into the guest's memory. Elsewhere
 // starting a program takes up to 180 requests to the host, for a remote file system

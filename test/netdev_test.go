@@ -71,7 +71,7 @@ func link(t *testing.T, name, typ, netdev string) netlinkrdma.Device {
 	return d
 }
 
-// objects counts what lives on an RDMA device.
+// objects counts the objects of an RDMA device.
 func objects(t *testing.T, device uint32) (n uint64) {
 	t.Helper()
 	resources, err := new(netlinkrdma.Client).Resources(device, nil)
@@ -84,7 +84,7 @@ func objects(t *testing.T, device uint32) (n uint64) {
 	return n
 }
 
-// newNetns moves the test into a fresh network namespace: its goroutine keeps
+// newNetns moves the test to a new network namespace: its goroutine keeps
 // its thread for good, the processes it starts inherit the namespace.
 func newNetns(t *testing.T) {
 	t.Helper()
@@ -94,10 +94,10 @@ func newNetns(t *testing.T) {
 	}
 }
 
-// rdmalinkPath is the static binary that make builds before the machine boots.
+// rdmalinkPath returns the absolute path of the static binary.
 func rdmalinkPath(t *testing.T) string {
 	t.Helper()
-	path, err := filepath.Abs("../bin/rdmalink")
+	path, err := filepath.Abs(rdmalinkBin)
 	if err != nil {
 		t.Fatal(err)
 	}

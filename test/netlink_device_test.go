@@ -15,7 +15,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// change is for what has to succeed.
+// change fails the test if a change failed.
 func change(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {

@@ -93,7 +93,7 @@ func TestNldevCounterMode(t *testing.T) {
 	} {
 		change(t, c.SetAutoCounters(d, 1, want.By, nil))
 		if !onKernel("6.1") && !onKernel("6.12") && want.By != 0 {
-			want.Optional.Known = true // older kernels don't tell
+			want.Optional.Known = true // older kernels don't report it
 		}
 		if got := must(c.CounterMode(d, 1))(t); got != want {
 			t.Errorf("%+v, want %+v", got, want)

@@ -82,7 +82,7 @@ func TestOpenNothing(t *testing.T) {
 	}
 }
 
-// TestImportNothing: rxe shares no context, and what is no device has none.
+// TestImportNothing: rxe shares no context, and a descriptor of something else has none.
 func TestImportNothing(t *testing.T) {
 	rxeFabric(t)
 	noLeak(t)

@@ -10,7 +10,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// pattern fills b with bytes that tell where they are, and whose.
+// pattern fills b with bytes that depend on their place and on a seed.
 func pattern(b []byte, seed byte) []byte {
 	for i := range b {
 		b[i] = seed + byte(i) + byte(i>>8)
@@ -97,7 +97,7 @@ func TestInline(t *testing.T) {
 	}
 }
 
-// TestUnsignaled: only who asks for a completion gets one, and the queue goes
+// TestUnsignaled: only requests that ask for a completion get one, and the queue goes
 // round many times.
 func TestUnsignaled(t *testing.T) {
 	fabric(t)

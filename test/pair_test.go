@@ -81,7 +81,7 @@ func connectAt(t *testing.T, address string, client, server setup) (*end, *end) 
 	return a, b
 }
 
-// config makes memory when the connection is made, and tells the peer of it in
+// config allocates memory when the connection is made, and sends its address to the peer in
 // the private data.
 func (e *end) config(s setup) *rdmacm.Config {
 	s.cfg.Prepare = func(c *rdmacm.Conn) (err error) {
@@ -156,7 +156,7 @@ func next(t *testing.T, cq *uverbs.CQ) verbs.WC {
 	return wcs[0]
 }
 
-// sent waits for a send to complete as told: "7 SEND success".
+// sent waits for a send to complete as described: "7 SEND success".
 func (e *end) sent(want string) {
 	e.t.Helper()
 	if got := brief(e.next(e.SendCQ())); got != want {
@@ -164,7 +164,7 @@ func (e *end) sent(want string) {
 	}
 }
 
-// got waits for a receive to complete as told: "1000 RECV success 5".
+// got waits for a receive to complete as described: "1000 RECV success 5".
 func (e *end) got(want string) {
 	e.t.Helper()
 	if got := brief(e.next(e.RecvCQ())); got != want {
@@ -184,7 +184,7 @@ func (e *end) ended() error {
 	}
 }
 
-// brief is what matters of a completion.
+// brief describes a completion in short.
 func brief(wc verbs.WC) string {
 	s := fmt.Sprintf("%d %v %v", wc.WRID, wc.Opcode, wc.Status)
 	if wc.Status == verbs.StatusSuccess && wc.Opcode == verbs.WCRecv {

@@ -15,7 +15,7 @@ import (
 // happen.
 var goroutineWaits = regexp.MustCompile(`^goroutine \d+ \[(IO wait|select|chan receive|syscall)`)
 
-// parked tells whether a goroutine waits in a function.
+// parked reports whether a goroutine waits in a function.
 func parked(function string) bool {
 	stacks := make([]byte, 1<<20)
 	stacks = stacks[:runtime.Stack(stacks, true)]
@@ -27,8 +27,8 @@ func parked(function string) bool {
 	return false
 }
 
-// cancelled has a call that waits, in this function, end with its context. The kernel
-// may have said something before; it is not so quick each time.
+// cancelled checks that a call, waiting in this function, ends with its context. The kernel
+// may answer before the cancellation, but not each time.
 func cancelled(t *testing.T, name, function string, wait func(context.Context) error) {
 	t.Helper()
 	var err error

@@ -86,7 +86,7 @@ func interruptPerf(t *testing.T, l perfLink, name, line, victim string) {
 	}
 }
 
-// TestPerfUnlike: ends that were told different things find out. All wait for it
+// TestPerfUnlike: ends with different options detect it. All wait for it
 // at the same time, and those that wait for seconds sleep.
 func TestPerfUnlike(t *testing.T) {
 	only612(t)
@@ -119,7 +119,7 @@ func TestPerfUnlike(t *testing.T) {
 	}
 }
 
-// TestPerfUnable: what the device that rdma_cm found can't do.
+// TestPerfUnable: tests that the device which rdma_cm found does not support.
 func TestPerfUnable(t *testing.T) {
 	only612(t)
 	fabric(t)
@@ -133,7 +133,7 @@ func TestPerfUnable(t *testing.T) {
 	}
 }
 
-// TestPerfDevices: what a device or its port can't do is said before anybody waits.
+// TestPerfDevices: operations that a device or its port does not support fail before either end waits.
 func TestPerfDevices(t *testing.T) {
 	only612(t)
 	fabric(t)

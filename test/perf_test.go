@@ -34,7 +34,7 @@ const patientRxe = " -u 20"
 
 // perf is perftest's program for a test such as "send lat", or ours.
 func (l perfLink) perf(program, test, line string) *exec.Cmd {
-	words := []string{"../bin/rdmalink", "perf"}
+	words := []string{rdmalinkBin, "perf"}
 	if program == "C" {
 		words = []string{"ib_" + strings.ReplaceAll(test, " ", "_")}
 		test = "-F"
@@ -95,7 +95,7 @@ func decodePerf(t *testing.T, out output) (j perfJSON) {
 	return j
 }
 
-// has tells that a result has these figures, all greater than nothing. Samples may be
+// has reports whether a result has these figures, all greater than zero. Samples may be
 // equal where the clock is coarse.
 func (j perfJSON) has(t *testing.T, i int, names ...string) {
 	t.Helper()
@@ -111,7 +111,7 @@ var perfColumns = map[string][]string{
 	"bw":  {"size_bytes", "iterations", "bw_average_bytes_per_sec", "msg_rate_per_sec"},
 }
 
-// perfed has two of ours measure, and checks what they say.
+// perfed runs rdmalink perf at both ends and checks the output.
 func perfed(t *testing.T, l perfLink, test, line string) (server, client perfJSON) {
 	t.Helper()
 	noLeak(t)

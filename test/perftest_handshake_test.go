@@ -18,8 +18,8 @@ import (
 const perftestPort = 18515
 
 // TestPerftestHandshake is the client of perftest's servers that only lend their
-// memory, in all but the traffic: the QPs that it tells them of do not exist, and
-// on rxe nobody misses them. The servers end well, and print what they were told.
+// memory, in all but the traffic: the QPs that it announces do not exist, and
+// on rxe nobody misses them. The servers end well, and print the announced values.
 func TestPerftestHandshake(t *testing.T) {
 	only612(t)
 	rxeFabric(t)

@@ -20,7 +20,7 @@ type perftestRun struct {
 }
 
 // perftestByHand are the runs without rdma_cm. UC and UD bandwidth sends no more
-// than the server has receives for; rxe drops what is beyond. No message is
+// than the server has receives for; rxe drops the rest. No message is
 // longer than 64 packets (see TestPingpong), but with -a.
 var perftestByHand = []perftestRun{
 	{what: "send lat", line: "-n 30"},
@@ -59,7 +59,7 @@ var perftestByCM = []perftestRun{
 	{what: "read bw", line: "-n 200 -s 4096"},
 }
 
-// perftestByIWARP is what means something else there: with few receives the
+// perftestByIWARP lists options with another meaning there: with few receives the
 // sender waits for the count of those that the receiver has posted again.
 var perftestByIWARP = []perftestRun{
 	{what: "send bw", line: "-n 300 -s 100 -r 6 -t 10"},
@@ -106,7 +106,7 @@ func TestPerftestSiw(t *testing.T) {
 	playPerftest(t, withCM(fewElsewhere(slices.Concat(perftestByCM, perftestByIWARP), 1)), dummyLink, dummyIPv4)
 }
 
-// playPerftest has each be server once with the runs that tell most, and then in turns.
+// playPerftest makes each program the server once for the most telling runs, and then by turns.
 func playPerftest(t *testing.T, runs []perftestRun, link, address string) {
 	t.Helper()
 	servers := []string{"C", "Go"}
@@ -137,7 +137,7 @@ func (r perftestRun) serve(t *testing.T, link, address string, servers ...string
 // tried are the ends of one try.
 type tried struct{ server, client output }
 
-// gaveUp tells that one of them had no time to measure.
+// gaveUp reports whether one of them had no time to measure.
 func (o tried) gaveUp() bool {
 	said := o.server.Err + o.client.Err
 	return strings.Contains(said, perftestClock) || strings.Contains(said, perfNothingDone)
@@ -172,7 +172,7 @@ const perftestClock = "Can't produce a report"
 
 // end is the command of one side.
 func (r perftestRun) end(program, link string, more ...string) *exec.Cmd {
-	words := append([]string{"../bin/rdmalink", "perf"}, strings.Fields(r.what)...)
+	words := append([]string{rdmalinkBin, "perf"}, strings.Fields(r.what)...)
 	if program == "C" {
 		words = append([]string{"ib_" + strings.ReplaceAll(r.what, " ", "_")}, strings.Fields(r.onlyC)...)
 	}

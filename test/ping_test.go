@@ -11,7 +11,7 @@ import (
 )
 
 func pingHost(words ...string) *exec.Cmd {
-	return exec.Command("../bin/rdmalink", append([]string{"ping", "-i", "0"}, words...)...)
+	return exec.Command(rdmalinkBin, append([]string{"ping", "-i", "0"}, words...)...)
 }
 
 // TestPing: rdmalink ping has its answers from C's server and from ours, on both drivers,
@@ -70,7 +70,7 @@ func TestPingComesBack(t *testing.T) {
 		}
 	}
 	first := serve()
-	client := launch(t, exec.Command("../bin/rdmalink", "ping", "-i", "0.05", "-W", "60", "10.78.0.1"))
+	client := launch(t, exec.Command(rdmalinkBin, "ping", "-i", "0.05", "-W", "60", "10.78.0.1"))
 	until(client, "bytes from")
 	ok(t, first.Process.Signal(syscall.SIGKILL))
 	first.end()

@@ -21,13 +21,13 @@ func TestPingpongFirstDevice(t *testing.T) {
 	if hasSiw {
 		fabric(t)
 		for _, kind := range pingpongKinds {
-			failed(t, runCommand(t, exec.Command("../bin/rdmalink", "pingpong", kind, "-d", dummyLink)),
+			failed(t, runCommand(t, exec.Command(rdmalinkBin, "pingpong", kind, "-d", dummyLink)),
 				dummyLink+": iWARP connects QPs through rdma_cm only: use rdmalink rping there")
 		}
 	}
 	noLeak(t)
-	server := exec.Command("../bin/rdmalink", "pingpong", "rc", "-n", "10")
-	pingponged(t, server, exec.Command("../bin/rdmalink", "pingpong", "rc", "-n", "10", "localhost"))
+	server := exec.Command(rdmalinkBin, "pingpong", "rc", "-n", "10")
+	pingponged(t, server, exec.Command(rdmalinkBin, "pingpong", "rc", "-n", "10", "localhost"))
 }
 
 // TestPingpongODP: on-demand paging where the device has it, both ways with C.

@@ -22,8 +22,8 @@ func failed(t *testing.T, out output, want string) {
 	}
 }
 
-// TestPingpongData: wrong data is told in C's words. A C client without -c sends
-// other data; ours fails where C only tells.
+// TestPingpongData: wrong data is reported in C's words. A C client without -c sends
+// other data; ours fails where C only prints a message.
 func TestPingpongData(t *testing.T) {
 	only612(t)
 	rxeFabric(t)
@@ -69,7 +69,7 @@ func TestPingpongUnlike(t *testing.T) {
 		server := servePort(t, pingpong(t, "Go", "rc", "-s 200"), pingpongPort)
 		client := launch(t, pingpong(t, "Go", "rc", "-s 100 127.0.0.1"))
 		failed(t, server.end(), "after 0 of 1000 exchanges: a message of 100 bytes, not 200: start both ends with the same -s")
-		client.Process.Signal(syscall.SIGINT) // nothing tells it
+		client.Process.Signal(syscall.SIGINT) // it gets no other notice
 		failed(t, client.end(), "after 0 of 1000 exchanges: interrupted")
 	})
 	t.Run("no GID", func(t *testing.T) {
@@ -77,12 +77,12 @@ func TestPingpongUnlike(t *testing.T) {
 		server := servePort(t, pingpong(t, "Go", "rc", ""), pingpongPort)
 		client := launch(t, exec.Command("ibv_rc_pingpong", "-d", rxeLink, "127.0.0.1"))
 		failed(t, server.end(), "the peer told no GID, without which nothing finds it on "+rxeLink+": give it -g")
-		client.Process.Kill() // what it makes of that is its own affair
+		client.Process.Kill() // its reaction is not tested
 		client.end()
 	})
 }
 
-// TestPingpongRefused holds what can be told before a peer is there.
+// TestPingpongRefused checks the errors that need no peer.
 func TestPingpongRefused(t *testing.T) {
 	only612(t)
 	rxeFabric(t)
@@ -103,7 +103,7 @@ func TestPingpongRefused(t *testing.T) {
 		if !strings.Contains(line, "-d") {
 			words = append(words, "-d", rxeLink)
 		}
-		failed(t, runCommand(t, exec.CommandContext(ctx, "../bin/rdmalink", words...)), want)
+		failed(t, runCommand(t, exec.CommandContext(ctx, rdmalinkBin, words...)), want)
 		cancel()
 	}
 }
@@ -132,7 +132,7 @@ func TestPingpongGarbage(t *testing.T) {
 }
 
 // TestPingpongInterrupt ends either side in the middle, and a server that nobody
-// came to. Nothing tells the other side, as with C.
+// came to. The other side gets no notice, as with C.
 func TestPingpongInterrupt(t *testing.T) {
 	only612(t)
 	rxeFabric(t)

@@ -19,7 +19,7 @@ var pingpongKinds = []string{"rc", "uc", "ud", "srq"}
 // pingpong is C's program of a kind, with the GID index that it needs, or ours.
 func pingpong(t *testing.T, program, kind, line string) *exec.Cmd {
 	t.Helper()
-	words := []string{"../bin/rdmalink", "pingpong", kind}
+	words := []string{rdmalinkBin, "pingpong", kind}
 	if program == "C" {
 		words = []string{"ibv_" + kind + "_pingpong", "-g", fmt.Sprint(rxeGIDIndex(t, rxeIPv4))}
 	}
@@ -78,7 +78,7 @@ func addressesOf(text, side string) (all []string) {
 
 var pingpongNumbers = regexp.MustCompile(`(QPN|PSN) 0x[0-9a-f]{6}|[0-9]+\.[0-9]{2} `)
 
-// withoutNumbers is what stays the same from run to run.
+// withoutNumbers removes the numbers that change from run to run.
 func withoutNumbers(text string) string { return pingpongNumbers.ReplaceAllString(text, "$1 N ") }
 
 // TestPingpong is every kind, between C and Go both ways and between two of ours,
@@ -87,7 +87,7 @@ func withoutNumbers(text string) string { return pingpongNumbers.ReplaceAllStrin
 // checked by both ends.
 //
 // No message is longer than 64 packets. rxe lets no more be in flight, and on UC
-// can stop for good in a longer message, whoever sends it: when the last packet
+// can stop for good in a longer message, from either program: when the last packet
 // is gone between its look at their number and its note that it waits. RC goes on
 // with a retry.
 func TestPingpong(t *testing.T) {

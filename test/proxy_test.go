@@ -22,7 +22,7 @@ func TestProxy(t *testing.T) {
 			}
 			run := func(t *testing.T, server *running, listen, connect, port string, client *exec.Cmd) {
 				t.Helper()
-				p := launch(t, exec.Command("../bin/rdmalink", "proxy", "-v", at[listen], at[connect]))
+				p := launch(t, exec.Command(rdmalinkBin, "proxy", "-v", at[listen], at[connect]))
 				p.listens(func() bool {
 					return listening(p.Process.Pid, 7501) || listeningCM(t, p.Process.Pid, port)
 				})

@@ -11,7 +11,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestCreateQP: a QP can hold at least what was asked for, and what it says.
+// TestCreateQP: a QP holds at least the requested number of requests, and as many as it reports.
 func TestCreateQP(t *testing.T) {
 	noLeak(t)
 	k := newKit(t)

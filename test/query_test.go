@@ -78,7 +78,7 @@ func TestQueryGID(t *testing.T) {
 	copy(want[:], netdev.HardwareAddr)
 	behind := uint32(netdev.Index)
 	if onKernel("6.1") {
-		behind = 0 // it tells no interface for iWARP
+		behind = 0 // it reports no interface for iWARP
 	}
 	if diff := cmp.Diff([]verbs.GIDEntry{{GID: want, Port: 1, NetdevIndex: behind}}, table); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -101,12 +101,12 @@ func TestQueryPKey(t *testing.T) {
 	}
 }
 
-// TestQueryQP: the state follows the connection, where the kernel tells it.
+// TestQueryQP: the state follows the connection on kernels that report it.
 func TestQueryQP(t *testing.T) {
 	fabric(t)
 	noLeak(t)
 	c, s := connect(t, setup{}, setup{})
-	tells := func(want verbs.QPState) {
+	inState := func(want verbs.QPState) {
 		t.Helper()
 		if onKernel("6.1") {
 			want = verbs.QPStateReset // 6.1's siw leaves the field alone
@@ -115,11 +115,11 @@ func TestQueryQP(t *testing.T) {
 			t.Errorf("state %v, want %v", attr.State, want)
 		}
 	}
-	tells(verbs.QPStateRTS)
+	inState(verbs.QPStateRTS)
 	if err := s.Disconnect(); err != nil {
 		t.Fatal(err)
 	}
 	c.ended()
 	c.flushed()
-	tells(verbs.QPStateErr)
+	inState(verbs.QPStateErr)
 }

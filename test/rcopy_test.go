@@ -36,7 +36,7 @@ func eachIPv4Host(t *testing.T, test func(t *testing.T, host string)) {
 	})
 }
 
-// checkCopied compares a file with what was sent, and its checksum with what was printed.
+// checkCopied compares a file with the original, and its checksum with the printed one.
 func checkCopied(t *testing.T, path string, want []byte, printed string) {
 	t.Helper()
 	if got := must(os.ReadFile(path))(t); !bytes.Equal(got, want) {
@@ -51,7 +51,7 @@ func checkCopied(t *testing.T, path string, want []byte, printed string) {
 // TestRcopyClient has C's client send files to rdmalink cp, which refuses one that would
 // lie outside its directory.
 func TestRcopyClient(t *testing.T) {
-	tool := must(filepath.Abs("../bin/rdmalink"))(t)
+	tool := must(filepath.Abs(rdmalinkBin))(t)
 	eachIPv4Host(t, func(t *testing.T, host string) {
 		dir := t.TempDir()
 		cmd := exec.Command(tool, "cp")
@@ -107,7 +107,7 @@ func TestRcopyServer(t *testing.T) {
 func copiedTo(t *testing.T, from, to string) (out output) {
 	t.Helper()
 	notEarly(t, func() error {
-		out = launch(t, exec.Command("../bin/rdmalink", "cp", from, to)).end()
+		out = launch(t, exec.Command(rdmalinkBin, "cp", from, to)).end()
 		if err := errors.New("synchronize: " + out.Err); out.Code != 0 && spokeEarly.MatchString(err.Error()) {
 			return err
 		}
@@ -119,7 +119,7 @@ func copiedTo(t *testing.T, from, to string) (out output) {
 // TestCp has both ends of ours, over IPv6.
 func TestCp(t *testing.T) {
 	only612(t)
-	tool := must(filepath.Abs("../bin/rdmalink"))(t)
+	tool := must(filepath.Abs(rdmalinkBin))(t)
 	rxeFabric(t)
 	noLeak(t)
 	cmd := exec.Command(tool, "cp", "-p", "7428", "-j")

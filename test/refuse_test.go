@@ -90,7 +90,7 @@ func TestQueueFull(t *testing.T) {
 	for i := range sends {
 		sends[i] = verbs.SendWR{WRID: uint64(i), Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: []verbs.SGE{c.mr.SGE(0, 8)}}
 	}
-	// The kernel has not been told of the queue yet, so none leaves it meanwhile.
+	// The kernel does not know of the queue yet, so no request leaves it meanwhile.
 	n, err = c.QP().PostSend(sends)
 	want = fmt.Sprintf("uverbs: post a send to QP %d on %s: queue full", c.QP().Num(), dummyLink)
 	if n != room || !errors.Is(err, verbs.ErrQueueFull) || err.Error() != want {

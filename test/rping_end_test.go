@@ -73,7 +73,7 @@ func pinged(t *testing.T, server, client *running) (serverOut, clientOut output)
 	return serverOut, clientOut
 }
 
-// rpingEnds waits for both, for ours first, and tells whether all that they printed
+// rpingEnds waits for both, for ours first, and reports whether all that they printed
 // is there.
 func rpingEnds(server, client *running) (serverOut, clientOut output, whole bool) {
 	ends := []struct {

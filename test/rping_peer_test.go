@@ -20,15 +20,15 @@ func (e *end) offer(rkey uint32, size int) []byte {
 	return binary.BigEndian.AppendUint32(b, uint32(size))
 }
 
-func (e *end) tell(message []byte) {
+func (e *end) announce(message []byte) {
 	e.t.Helper()
 	copy(e.mr.Bytes()[sendFrom:], message)
 	e.post(verbs.SendWR{Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: []verbs.SGE{e.mr.SGE(sendFrom, len(message))}})
 	e.sent("0 SEND success")
 }
 
-// told waits for message i and says where the peer's buffer is.
-func (e *end) told(i int) verbs.SendWR {
+// offered waits for message i and returns a request for the peer's buffer.
+func (e *end) offered(i int) verbs.SendWR {
 	e.t.Helper()
 	if wc := e.next(e.RecvCQ()); wc.Status != verbs.StatusSuccess || wc.ByteLen != 16 {
 		e.t.Fatalf("message %d: %+v", i, wc)
@@ -45,22 +45,22 @@ func TestRpingBadServer(t *testing.T) {
 		serve func(e *end)
 		want  string
 	}{
-		{"leaves", func(e *end) { e.told(0) },
+		{"leaves", func(e *end) { e.offered(0) },
 			"ping 0: waiting for the server to read the data: peer disconnected"},
-		{"leaves half-way", func(e *end) { e.told(0); e.tell(make([]byte, 16)); e.told(1) },
+		{"leaves half-way", func(e *end) { e.offered(0); e.announce(make([]byte, 16)); e.offered(1) },
 			"ping 0: waiting for the server to write the data back: peer disconnected"},
-		{"short message", func(e *end) { e.told(0); e.tell(make([]byte, 8)); e.ended() },
+		{"short message", func(e *end) { e.offered(0); e.announce(make([]byte, 8)); e.ended() },
 			"ping 0: waiting for the server to read the data: the peer sent a message of 8 bytes, not rping's 16"},
-		{"long message", func(e *end) { e.told(0); e.tell(make([]byte, 17)); e.ended() },
+		{"long message", func(e *end) { e.offered(0); e.announce(make([]byte, 17)); e.ended() },
 			"ping 0: waiting for the server to read the data: work request "},
 		{"writes something else", func(e *end) {
-			e.told(0)
-			e.tell(make([]byte, 16))
-			wr := e.told(1)
+			e.offered(0)
+			e.announce(make([]byte, 16))
+			wr := e.offered(1)
 			wr.Opcode, wr.Flags, wr.SGL = verbs.OpRDMAWrite, verbs.SendSignaled, []verbs.SGE{e.mr.SGE(sendFrom, 64)}
 			e.post(wr)
 			e.sent("0 RDMA_WRITE success")
-			e.tell(make([]byte, 16))
+			e.announce(make([]byte, 16))
 			e.ended()
 		}, "ping 0: data mismatch: what came back is not what was sent"},
 	} {
@@ -94,25 +94,25 @@ func TestRpingBadClient(t *testing.T) {
 		ping func(e *end)
 		want string
 	}{
-		{"leaves", func(e *end) { e.tell(e.offer(e.mr.RKey(), 30)); e.told(0) },
+		{"leaves", func(e *end) { e.announce(e.offer(e.mr.RKey(), 30)); e.offered(0) },
 			"ping 0: waiting to be told where to write: peer disconnected"},
-		{"too much", func(e *end) { e.tell(e.offer(e.mr.RKey(), 65536)); e.ended() },
+		{"too much", func(e *end) { e.announce(e.offer(e.mr.RKey(), 65536)); e.ended() },
 			"ping 0: the client offers 65536 bytes, 65535 is the limit"},
-		{"short message", func(e *end) { e.tell([]byte("hello")); e.ended() },
+		{"short message", func(e *end) { e.announce([]byte("hello")); e.ended() },
 			"ping 0: the peer sent a message of 5 bytes, not rping's 16"},
-		{"long message", func(e *end) { e.tell(make([]byte, 17)); e.ended() },
+		{"long message", func(e *end) { e.announce(make([]byte, 17)); e.ended() },
 			"ping 0: "},
-		{"wrong key to read", func(e *end) { e.tell(e.offer(^e.mr.RKey(), 30)); e.ended() },
+		{"wrong key to read", func(e *end) { e.announce(e.offer(^e.mr.RKey(), 30)); e.ended() },
 			"ping 0: RDMA READ of 30 bytes: "},
 		{"nothing", func(e *end) {}, ""},
 		{"no NUL", func(e *end) {
 			memory := e.mr.Bytes()[sendFrom+64:]
 			copy(memory, "thirty bytes and no NUL at all")
-			e.tell(e.offer(e.mr.RKey(), 30))
-			e.told(0)
+			e.announce(e.offer(e.mr.RKey(), 30))
+			e.offered(0)
 			copy(memory, make([]byte, 31))
-			e.tell(e.offer(e.mr.RKey(), 31))
-			e.told(1)
+			e.announce(e.offer(e.mr.RKey(), 31))
+			e.offered(1)
 			if got := string(memory[:31]); got != "thirty bytes and no NUL at all\x00" {
 				t.Errorf("%q came back", got)
 			}

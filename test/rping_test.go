@@ -19,8 +19,8 @@ import (
 // rpings are the programs that have to understand each other.
 var rpings = map[string][]string{
 	"C":       {"rping"},
-	"Go":      {"../bin/rdmalink", "rping"},
-	"Go poll": {"../bin/rdmalink", "rping", "--poll"},
+	"Go":      {rdmalinkBin, "rping"},
+	"Go poll": {rdmalinkBin, "rping", "--poll"},
 }
 
 func rping(program, line string) *exec.Cmd {
@@ -40,7 +40,7 @@ func servePort(t *testing.T, cmd *exec.Cmd, port int) *running {
 	return server
 }
 
-// listening tells whether a TCP port is open in the network namespace of a process;
+// listening reports whether a TCP port is open in the network namespace of a process;
 // those of siw are among them.
 func listening(pid, port int) bool {
 	local := fmt.Sprintf(":%04X ", port)
@@ -101,7 +101,7 @@ func TestRping(t *testing.T) {
 	}
 }
 
-// TestRpingText: what -v prints is the same whoever prints it, for each size at
+// TestRpingText: both programs print the same with -v, for each size at
 // and between the limits.
 func TestRpingText(t *testing.T) {
 	only612(t)
@@ -259,7 +259,7 @@ func TestRpingInterrupt(t *testing.T) {
 				t.Error(client.brief(out))
 			}
 			if isCRping(server) {
-				return // what it makes of that is its own affair
+				return // its reaction is not tested
 			}
 			if serverOut := server.end(); serverOut.Code != 0 {
 				t.Error(server.brief(serverOut))

@@ -197,7 +197,7 @@ func TestRsocketAllocs(t *testing.T) {
 	})
 }
 
-// TestRsocketCloseAtOnce: what is written arrives though the writer closes at once, time
+// TestRsocketCloseAtOnce: written bytes arrive although the writer closes at once, time
 // after time.
 func TestRsocketCloseAtOnce(t *testing.T) {
 	only612(t)

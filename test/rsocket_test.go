@@ -27,7 +27,7 @@ func rsocketHosts(t *testing.T) []string {
 	return hosts
 }
 
-// eachRsocketHost runs a test on each, with a look at what it leaves behind.
+// eachRsocketHost runs a test on each address, and checks for leaks.
 func eachRsocketHost(t *testing.T, test func(t *testing.T, host string)) {
 	for _, host := range rsocketHosts(t) {
 		t.Run(host, func(t *testing.T) {
@@ -69,7 +69,7 @@ func TestRsocketConn(t *testing.T) {
 	})
 }
 
-// TestRsocketAddresses: addresses are what programs expect of an address and a port.
+// TestRsocketAddresses: addresses look as programs expect of an address and a port.
 func TestRsocketAddresses(t *testing.T) {
 	eachRsocketHost(t, func(t *testing.T, host string) {
 		a, b, stop, err := streams(host)

@@ -61,14 +61,14 @@ func (r *running) listens(ready func() bool) {
 	}
 }
 
-// over tells whether the command has ended, or at least closed its output.
+// over reports whether the command has ended, or at least closed its output.
 func (r *running) over() bool {
 	r.out.mu.Lock()
 	defer r.out.mu.Unlock()
 	return r.out.ended
 }
 
-// end waits for the command and says what it did.
+// end waits for the command and returns its result.
 func (r *running) end() output {
 	out, err := r.out.all(), r.err.all()
 	r.Wait()
@@ -76,7 +76,7 @@ func (r *running) end() output {
 	return output{out, err, r.ProcessState.ExitCode()}
 }
 
-// brief is what it did without the bulk of it.
+// brief describes a result in one line.
 func (r *running) brief(o output) string {
 	lines := strings.Split(strings.TrimSuffix(o.Out, "\n"), "\n")
 	last := lines[len(lines)-1]

@@ -29,7 +29,7 @@ func (d *rxeDevice) way(from, to string) verbs.AHAttr {
 	return verbs.AHAttr{Global: true, DGID: verbs.GIDFromAddr(netip.MustParseAddr(to)), SGIDIndex: source.Index, Port: 1}
 }
 
-// sendGRH sends a message along a way and returns what the receiver learns of it.
+// sendGRH sends a message along a path and returns the receiver's GRH.
 func sendGRH(t *testing.T, a, b *rxeEnd, ah *verbs.AH) (uverbs.GRH, verbs.WC) {
 	t.Helper()
 	clear(b.mr.Bytes()[:uverbs.GRHSize])
@@ -45,7 +45,7 @@ func sendGRH(t *testing.T, a, b *rxeEnd, ah *verbs.AH) (uverbs.GRH, verbs.WC) {
 	return must(uverbs.ParseGRH(b.mr.Bytes()))(t), wc
 }
 
-// TestRxeAH has the receiver see what the sender said of the way. The kernel takes
+// TestRxeAH: the receiver sees the path that the sender chose. The kernel takes
 // the hop limit from its own route, and rxe sends no flow label; see
 // TestRxeMulticast for a hop limit that counts.
 func TestRxeAH(t *testing.T) {
@@ -173,7 +173,7 @@ func TestRxeManyAHs(t *testing.T) {
 	}
 }
 
-// TestRxeAHFromWC answers messages, knowing of the sender only what they tell.
+// TestRxeAHFromWC answers messages, with only their completions to learn the sender from.
 func TestRxeAHFromWC(t *testing.T) {
 	rxeFabric(t)
 	noLeak(t)

@@ -35,7 +35,7 @@ func TestRxeManyPDs(t *testing.T) {
 	}
 }
 
-// TestRxeCloseOrder: what is in use does not close, and says who uses it; what is
+// TestRxeCloseOrder: an object in use does not close, and the error names its users; one that is
 // closed closes no second time, and is of no more use.
 func TestRxeCloseOrder(t *testing.T) {
 	rxeFabric(t)

@@ -49,7 +49,7 @@ func TestRxeCompletions(t *testing.T) {
 			same(fmt.Sprint("got ", id), verbs.WC{WRID: uint64(1000 + id), Opcode: c.got, QPN: b.qp.Num(), SrcQP: src, ByteLen: front + c.size,
 				Flags: verbs.WCGRH | c.flags, Imm: c.wr.Imm}, b.next(b.recvCQ))
 		}
-		// What failed tells whose it is, and how; what was there before it, nothing.
+		// The completion of the failed request names it and its error. Earlier ones do not.
 		b.postRecv(2000, 0, 100)
 		for _, e := range []*rxeEnd{a, b} {
 			e.modify(verbs.QPAttr{State: verbs.QPStateErr}, 0)
@@ -61,7 +61,7 @@ func TestRxeCompletions(t *testing.T) {
 	})
 }
 
-// completion is a send with what comes of it at both ends.
+// completion is a send with its completions at both ends.
 type completion struct {
 	wr        verbs.SendWR
 	sent, got verbs.WCOpcode

@@ -17,7 +17,7 @@ import (
 )
 
 // TestRxeCQ makes CQs of several sizes, with and without a channel, on each
-// completion vector, and what can't be made.
+// completion vector, and impossible requests.
 func TestRxeCQ(t *testing.T) {
 	rxeFabric(t)
 	noLeak(t)
@@ -139,7 +139,7 @@ func TestRxeCQResize(t *testing.T) {
 		for range 6 {
 			a.next(a.recvCQ)
 		}
-		a.toSQD() // in which what had begun is completed
+		a.toSQD() // requests that had begun are completed there
 		for _, size := range []int{1, 5} {
 			if err := a.sendCQ.Resize(size); !errors.Is(err, syscall.EINVAL) {
 				t.Errorf("to %d with 6 unread: %v", size, err)

@@ -13,7 +13,7 @@ import (
 )
 
 // TestRxeCreateQP makes QPs of each type with the least, with some and with the
-// most that can be asked for; what is more is refused, and the error says so.
+// most that can be requested. More is refused, and the error says so.
 func TestRxeCreateQP(t *testing.T) {
 	forAllTypes(t, func(t *testing.T, typ verbs.QPType) {
 		rxeFabric(t)
@@ -65,7 +65,7 @@ func atLeast(c, ask verbs.QPCap) bool {
 		c.MaxRecvSGE >= ask.MaxRecvSGE && c.MaxInline >= ask.MaxInline
 }
 
-// refusedFor expects an error that names what was too much.
+// refusedFor expects an error that names the excessive value.
 func refusedFor(t *testing.T, field string, create func() error) {
 	t.Helper()
 	if err := create(); err == nil || !strings.Contains(err.Error(), field) {

@@ -23,10 +23,10 @@ type rxeFailure struct {
 
 // TestRxeErrors pins what each kind of failure looks like.
 //
-// What is wrong at the requester's own end is told by Linux 6.1 only. Since then
+// Only Linux 6.1 reports an error at the requester's own end. Since then
 // the kernel puts the QP into the error state before it completes the request, so
-// that it is flushed like the others. What a responder finds wrong with a request
-// ends both RC QPs, while UC and UD drop it; what it finds wrong with its own
+// that it is flushed like the others. An error that a responder finds in a request
+// ends both RC QPs, while UC and UD drop the request; an error in its own
 // receive ends the QP of all three.
 func TestRxeErrors(t *testing.T) {
 	for _, f := range rxeFailures() {
@@ -100,7 +100,7 @@ func stateIn(want string) verbs.QPState {
 	return verbs.QPStateErr
 }
 
-// story tells all that became of an end, whose life this ends.
+// story destroys an end and returns the outcome of all its requests.
 func (e *rxeEnd) story(so []string, state string, events []string) string {
 	e.t.Helper()
 	sends, recvs := e.drain()
@@ -108,7 +108,7 @@ func (e *rxeEnd) story(so []string, state string, events []string) string {
 	return strings.Join(so, ", ") + "; " + strings.Join(append([]string{state}, events...), ", ")
 }
 
-// knock sends a message that arrives, and tells all that the peer got up to it.
+// knock sends a message that arrives, and returns everything that the peer received up to it.
 func (e *rxeEnd) knock(peer *rxeEnd) (got []string) {
 	e.t.Helper()
 	e.post(e.send(2, sendFrom, 8))

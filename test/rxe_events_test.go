@@ -88,7 +88,7 @@ func TestRxeEvents(t *testing.T) {
 			l.get(plain)
 			l.quiet() // it was not armed
 			l.arm(false)
-			l.quiet() // what is there raises nothing: poll after arming
+			l.quiet() // completions from before arming raise no event: poll after arming
 			l.polls(1)
 			l.get(plain, plain, solicited)
 			l.hears(l.recvCQ)

@@ -32,9 +32,9 @@ func TestRxeExchange(t *testing.T) {
 func TestRxeExchangeStatic(t *testing.T) {
 	rxeFabric(t)
 	noLeak(t)
-	server := start(t, exec.Command("../bin/exchange", "-s", rxeIPv4+":7471"))
+	server := start(t, exec.Command("../../bin/exchange", "-s", rxeIPv4+":7471"))
 	server.line(t)
-	out := sh(t, "../bin/exchange -c "+rxeIPv4+":7471 -size 1000000")
+	out := sh(t, "../../bin/exchange -c "+rxeIPv4+":7471 -size 1000000")
 	if !strings.HasPrefix(out, "client: 1000000 bytes,") || !strings.HasSuffix(out, "data equal\n") {
 		t.Errorf("%q", out)
 	}

@@ -13,19 +13,17 @@ import (
 )
 
 // The rxe fabric is one rxe link on a dummy interface with an IPv4 and an IPv6
-// address. Both ends of a pair are QPs of it. The first test that needs it makes
-// it, and it stays.
+// address. Both ends of a pair are QPs of this link. The first test that needs the
+// fabric creates it, and it stays.
 const (
 	rxeLink = "gvrxe0"
 	rxeIPv4 = "10.83.0.1"
 	rxeIPv6 = "fd83::1"
 )
 
-var rxeFabricUp bool
-
 func rxeFabric(t *testing.T) {
 	t.Helper()
-	if rxeFabricUp {
+	if hasDevice(rxeLink) {
 		return
 	}
 	sh(t, `set -e
@@ -35,16 +33,14 @@ func rxeFabric(t *testing.T) {
 			addr add fd83::1/64 dev gvroce nodad
 			link set gvroce up
 		END
-		../bin/rdmalink add gvrxe0 type rxe netdev gvroce`)
-	rxeFabricUp = true
+		../../bin/rdmalink add gvrxe0 type rxe netdev gvroce`)
 }
 
-// noRxeFabric takes it down, for a test that counts links or unloads modules.
+// noRxeFabric removes the fabric, for a test that counts links or unloads modules.
 func noRxeFabric(t *testing.T) {
 	t.Helper()
-	if rxeFabricUp {
-		sh(t, "../bin/rdmalink del gvrxe0 && ip link del gvroce")
-		rxeFabricUp = false
+	if hasDevice(rxeLink) {
+		sh(t, "../../bin/rdmalink del gvrxe0 && ip link del gvroce")
 	}
 }
 
@@ -118,7 +114,7 @@ type rxeSetup struct {
 	cqe    int          // entries of its CQs; zero: 128
 	srq    *uverbs.SRQ
 	all    bool          // signal all sends
-	peer   *verbs.Access // what the QP lets the peer do; nil: all there is
+	peer   *verbs.Access // what the peer may do; nil: everything
 }
 
 // rxeEnd is a QP with CQs, memory and, when it is connected, a peer.
@@ -276,7 +272,7 @@ func (e *rxeEnd) next(cq *uverbs.CQ) verbs.WC {
 	return next(e.t, cq)
 }
 
-// sent waits for a send to complete as told: "7 SEND success".
+// sent waits for a send to complete as described: "7 SEND success".
 func (e *rxeEnd) sent(want string) {
 	e.t.Helper()
 	if got := brief(e.next(e.sendCQ)); got != want {
@@ -284,7 +280,7 @@ func (e *rxeEnd) sent(want string) {
 	}
 }
 
-// got waits for a receive to complete as told: "1000 RECV success 5".
+// got waits for a receive to complete as described: "1000 RECV success 5".
 func (e *rxeEnd) got(want string) verbs.WC {
 	e.t.Helper()
 	wc := e.next(e.recvCQ)

@@ -13,7 +13,7 @@ import (
 
 // TestRxeFlush has everything that is posted to a failed QP come back once, before
 // and after anybody knows, and has the QP live again after RESET, though the CQs
-// still hold what is left of its first life.
+// still hold remains of its first generation.
 func TestRxeFlush(t *testing.T) {
 	forAllTypes(t, func(t *testing.T, typ verbs.QPType) {
 		rxeFabric(t)
@@ -45,7 +45,7 @@ func TestRxeFlush(t *testing.T) {
 		if ids := flushed(a.sendCQ, 2); !slices.Equal(ids, []uint64{10, 11}) {
 			t.Errorf("sends %v", ids)
 		}
-		// Who has seen one completion of a batch knows that the others are there.
+		// If one completion of a batch is visible, so are the others.
 		if _, err := a.qp.PostRecv([]verbs.RecvWR{{WRID: 5}, {WRID: 6}}); err != nil {
 			t.Fatal(err)
 		}
@@ -71,7 +71,7 @@ func TestRxeFlush(t *testing.T) {
 	})
 }
 
-// TestRxeReset has RESET throw away what was posted, sends and receives, so that
+// TestRxeReset: RESET discards posted sends and receives, so that
 // the next life begins with nothing.
 func TestRxeReset(t *testing.T) {
 	forAllTypes(t, func(t *testing.T, typ verbs.QPType) {

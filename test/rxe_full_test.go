@@ -15,8 +15,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestRxePostInState posts to a QP in each state of its life. What a state
-// refuses leaves nothing behind; what it takes comes back, done or flushed.
+// TestRxePostInState posts to a QP in each state. Work that a state
+// refuses leaves nothing behind; work that it accepts completes or is flushed.
 func TestRxePostInState(t *testing.T) {
 	forAllTypes(t, func(t *testing.T, typ verbs.QPType) {
 		rxeFabric(t)

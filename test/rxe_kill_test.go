@@ -14,7 +14,7 @@ import (
 )
 
 // TestRxePeerKilled kills a process in the middle of a transfer between QPs that
-// were connected by hand. Nobody tells the other one, who finds out by sending;
+// were connected by hand. The other one gets no notice and finds out by sending;
 // then all its work requests complete, and nothing of the dead process is left.
 func TestRxePeerKilled(t *testing.T) {
 	for _, who := range []string{"it", "we", "both"} {
@@ -130,7 +130,7 @@ func (q *talker) Close() error {
 	return errors.Join(q.qp.Close(), q.sendCQ.Close(), q.recvCQ.Close(), q.channel.Close(), q.mr.Close(), q.pd.Close())
 }
 
-// String is what the peer needs to know.
+// String encodes the address for the peer.
 func (q *talker) String() string {
 	return fmt.Sprintf("%d %d %d", q.qp.Num(), q.mr.Addr(), q.mr.RKey())
 }
@@ -146,8 +146,8 @@ func (q *talker) connect(peer string) error {
 	return errors.Join(q.qp.Init(attr), q.qp.Connect(attr))
 }
 
-// write writes to the peer's memory until a write fails, and tells the status of
-// each that did when all have completed. It tells when it is well under way.
+// write writes to the peer's memory until a write fails, and prints the status of
+// each failed write when all have completed. It prints a line once it is well under way.
 func (q *talker) write(ctx context.Context, underWay func()) (failed []verbs.Status, err error) {
 	wr := verbs.SendWR{Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled, RemoteAddr: q.addr, RKey: q.rkey,
 		SGL: []verbs.SGE{q.mr.SGE(0, q.mr.Len())}}

@@ -69,7 +69,7 @@ func fill(b []byte) { rand.NewChaCha8([32]byte{85}).Read(b) }
 type lossy struct {
 	a, b    *rxeDevice
 	percent int
-	random  *uverbs.MR // what messages are made of
+	random  *uverbs.MR // the messages' bytes
 }
 
 // heal ends what lose began, and has the device have lost packets.
@@ -204,7 +204,7 @@ func (l *lossy) stream(ctx context.Context, e *rxeEnd, s stream) error {
 	return nil
 }
 
-// remote reads and counts in the peer's memory. What is sent again must not count
+// remote reads and counts in the peer's memory. A retransmission must not count
 // again.
 func (l *lossy) remote(t *testing.T, n int) {
 	a, b := l.pair(t, verbs.QPTypeRC, 11, rxeSetup{})

@@ -16,14 +16,14 @@ import (
 )
 
 // joinHost has the host itself be a member of a group, without which the kernel's
-// IP layer drops what comes for it before rxe sees it.
+// IP layer drops its packets before rxe sees them.
 func joinHost(t *testing.T, group string) {
 	t.Helper()
 	c := must(net.ListenMulticastUDP("udp", must(net.InterfaceByName("gvroce"))(t), &net.UDPAddr{IP: net.ParseIP(group)}))(t)
 	closeLater(t, c)
 }
 
-// TestRxeMulticast has two QPs receive what is sent to a group, then one, then
+// TestRxeMulticast: two QPs receive the messages to a group, then one, then
 // none.
 func TestRxeMulticast(t *testing.T) {
 	rxeFabric(t)
@@ -39,7 +39,7 @@ func TestRxeMulticast(t *testing.T) {
 			attr := d.way(from, group)
 			attr.HopLimit, attr.TrafficClass = 3, 0x20
 			ah := d.ah(t, attr)
-			tell := func(id uint64) {
+			cast := func(id uint64) {
 				t.Helper()
 				wr := a.send(id, sendFrom, 8)
 				wr.AH, wr.RemoteQPN = ah, 0xffffff
@@ -52,7 +52,7 @@ func TestRxeMulticast(t *testing.T) {
 					t.Errorf("%+v", wc)
 				}
 			}
-			// What is sent to the QP itself comes behind what is sent to the group.
+			// Messages to the QP itself arrive behind those to the group.
 			direct := func(e *rxeEnd, id uint64) {
 				t.Helper()
 				wr := a.send(id, sendFrom, 9)
@@ -80,7 +80,7 @@ func TestRxeMulticast(t *testing.T) {
 				e.postRecv(1, 0, 100)
 				e.postRecv(2, 0, 100)
 			}
-			tell(1)
+			cast(1)
 			hears(b, 1)
 			hears(c, 1)
 			for _, e := range []*rxeEnd{b, c} {
@@ -95,12 +95,12 @@ func TestRxeMulticast(t *testing.T) {
 				t.Errorf("answered a group: %v", err)
 			}
 			detach(c)
-			tell(2)
+			cast(2)
 			hears(b, 2)
 			direct(c, 2)
 			detach(b)
 			b.postRecv(3, 0, 100)
-			tell(3)
+			cast(3)
 			direct(b, 3)
 			if err := b.qp.DetachMcast(gid, 0); !errors.Is(err, syscall.EINVAL) {
 				t.Errorf("detached twice: %v", err)
@@ -109,7 +109,7 @@ func TestRxeMulticast(t *testing.T) {
 	}
 }
 
-// TestRxeMulticastRefused: who may not attach, and a QP that did can't be closed.
+// TestRxeMulticastRefused: some QPs can't attach, and an attached one can't be closed.
 func TestRxeMulticastRefused(t *testing.T) {
 	rxeFabric(t)
 	noLeak(t)

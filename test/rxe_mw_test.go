@@ -57,7 +57,7 @@ func (w *windows) bind(mw *uverbs.MW, b verbs.BindMW) uint32 {
 	return mw.RKey()
 }
 
-// ends tells how a new peer's write or read through a window ends.
+// ends returns how a new peer's write or read through a window ends.
 func (w *windows) ends(t *testing.T, want verbs.Status, op verbs.Opcode, key uint32, offset int) {
 	t.Helper()
 	if got := w.attempt(t, op, w.mr.Addr()+uint64(offset), key); got != want {
@@ -70,8 +70,8 @@ const (
 	read  = verbs.OpRDMARead
 )
 
-// TestRxeWindow1: what a window of type 1 opens, to peers of any QP of its PD, and
-// what ends it. That the window is smaller than the region rxe does not see.
+// TestRxeWindow1: the memory that a window of type 1 opens, to peers of any QP of its PD, and
+// the calls that close it. rxe ignores that the window is smaller than the region.
 func TestRxeWindow1(t *testing.T) {
 	rxeFabric(t)
 	noLeak(t)

@@ -98,7 +98,7 @@ func TestRxeODP(t *testing.T) {
 	if d == nil {
 		return
 	}
-	// What a kernel with that fault gets right: a packet, from the start of a page.
+	// A kernel with that fault handles this right: a packet from the start of a page.
 	size, start := 1024, sendFrom
 	if d.findsOffsets(t) {
 		size, start = 8192, sendFrom+100
@@ -266,7 +266,7 @@ func TestRxeODPOffset(t *testing.T) {
 	}
 }
 
-// findsOffsets tells whether this kernel's rxe is free of a fault: it takes each
+// findsOffsets reports whether this kernel's rxe is free of a fault: it takes each
 // address in such a region for the start of the page, and of what goes on in the
 // next page it copies the start again.
 func (d *rxeDevice) findsOffsets(t *testing.T) bool {
@@ -287,7 +287,7 @@ func (d *rxeDevice) findsOffsets(t *testing.T) bool {
 	return bytes.Equal(got, right)
 }
 
-// pinnedMemory is what this process has pinned, in kB.
+// pinnedMemory returns the pinned memory of this process in kB.
 func pinnedMemory(t *testing.T) (kB int) {
 	t.Helper()
 	status := string(must(os.ReadFile("/proc/self/status"))(t))
@@ -298,7 +298,7 @@ func pinnedMemory(t *testing.T) (kB int) {
 	return kB
 }
 
-// TestRxeODPNoLimit: what is not pinned counts against no limit.
+// TestRxeODPNoLimit: memory that is not pinned counts against no limit.
 func TestRxeODPNoLimit(t *testing.T) {
 	rxeFabric(t)
 	noLeak(t)

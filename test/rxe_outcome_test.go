@@ -60,7 +60,7 @@ func (e *rxeEnd) upToMark(cq *uverbs.CQ) (all []string) {
 }
 
 // eventsSoFar are the asynchronous events that came. Behind them is one that this
-// makes happen, so that nobody has to wait for what may not come.
+// causes, so that nobody has to wait for an event that may not come.
 func (d *rxeDevice) eventsSoFar() (all []uverbs.AsyncEvent) {
 	d.t.Helper()
 	end := d.end(d.t, verbs.QPTypeUD, rxeSetup{})

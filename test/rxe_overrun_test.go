@@ -10,9 +10,9 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestRxeCQOverrun: a CQ that nobody polls loses completions, tells of it, and
+// TestRxeCQOverrun: a CQ that nobody polls loses completions, reports it, and
 // keeps those it has. A QP whose send was lost goes on; one whose receive was lost
-// ends, whatever its type. Both CQs and, after RESET, the QP are as good as new.
+// ends, with any type of QP. Both CQs and, after RESET, the QP are as good as new.
 func TestRxeCQOverrun(t *testing.T) {
 	overrun := func(d *rxeDevice, cq *uverbs.CQ) {
 		d.t.Helper()

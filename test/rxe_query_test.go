@@ -67,7 +67,7 @@ func sameNumbers(t *testing.T, info map[string]string, ours map[string]uint64) {
 	}
 }
 
-// TestRxeDevice compares with rdma-core what the device says of itself.
+// TestRxeDevice compares the device's attributes with rdma-core's output.
 func TestRxeDevice(t *testing.T) {
 	rxeFabric(t)
 	noLeak(t)
@@ -89,7 +89,7 @@ func TestRxeDevice(t *testing.T) {
 			t.Errorf("%s %v, ibv_devinfo says %s", name, got, info[name])
 		}
 	}
-	// What each kernel added, as it tells.
+	// Attributes that each kernel added.
 	newer := verbs.DeviceCapFlushGlobal | verbs.DeviceCapFlushPersistent | verbs.DeviceCapAtomicWrite
 	if has := a.CapFlags & newer; has != newer && (has != 0 || !onKernel("6.1")) {
 		t.Errorf("of %v it has %v", newer, has)

@@ -55,7 +55,7 @@ func TestRxeQueryQP(t *testing.T) {
 func (q *queried) same(step string) {
 	q.t.Helper()
 	want := q.want
-	if !onKernel("6.1") { // where it is what was given last
+	if !onKernel("6.1") { // where it is the last given value
 		want.CurState = want.State
 	}
 	if diff := cmp.Diff(&want, must(q.qp.Query())(q.t)); diff != "" {
@@ -93,7 +93,7 @@ func (q *queried) connectTo(peer *rxeEnd) {
 	q.modify(*w, allOf(q.rxeEnd))
 	w.MaxDestRDAtomic = (w.MaxDestRDAtomic + 3) &^ 3
 	if q.qp.Type() != verbs.QPTypeUD {
-		w.AH.HopLimit = 64 // of the route, whatever was asked for
+		w.AH.HopLimit = 64 // of the route, not the requested one
 	}
 	q.same("RTR")
 
@@ -119,7 +119,7 @@ func (q *queried) change(what string, mask verbs.QPAttrMask) {
 	q.same(what)
 }
 
-// again changes what can be changed in RTS.
+// again changes the attributes that may change in RTS.
 func (q *queried) again() {
 	q.t.Helper()
 	w := &q.want
@@ -144,7 +144,7 @@ func (q *queried) again() {
 	q.same("still")
 }
 
-// drainedToo changes what can be changed in SQD.
+// drainedToo changes the attributes that may change in SQD.
 func (q *queried) drainedToo() {
 	q.t.Helper()
 	w := &q.want
@@ -201,7 +201,7 @@ func TestRxeModifyRefused(t *testing.T) {
 	e.toRTS()
 }
 
-// TestRxeModifyUD: a datagram QP takes what has its Q_Key of the moment.
+// TestRxeModifyUD: a datagram QP receives messages with its current Q_Key.
 func TestRxeModifyUD(t *testing.T) {
 	rxeFabric(t)
 	noLeak(t)

@@ -33,7 +33,7 @@ func TestRxeManyPosters(t *testing.T) {
 			noLeak(t)
 			s := rxeSetup{cqe: throng, cap: verbs.QPCap{MaxSendWR: 32, MaxRecvWR: 64}}
 			if typ == verbs.QPTypeUD {
-				s.cap.MaxRecvWR = throng // what finds no receive is lost
+				s.cap.MaxRecvWR = throng // a message without a receive is lost
 			}
 			a, b := openRxe(t).pair(t, typ, s)
 			ctx, cancel := context.WithTimeout(t.Context(), 4*patience)

@@ -17,7 +17,7 @@ type bad struct {
 	want error
 }
 
-// TestRxeRefused posts what a QP can't carry out. Nothing of it is left behind:
+// TestRxeRefused posts requests that a QP can't carry out. They leave nothing behind:
 // the message after each arrives, and a batch stops where it goes wrong.
 func TestRxeRefused(t *testing.T) {
 	forAllTypes(t, func(t *testing.T, typ verbs.QPType) {

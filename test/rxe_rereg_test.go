@@ -12,7 +12,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// attempt has a new peer carry out a request, and tells how it ended.
+// attempt posts a request on a new peer and returns how it ended.
 func (d *rxeDevice) attempt(t *testing.T, op verbs.Opcode, addr uint64, key uint32) verbs.Status {
 	t.Helper()
 	a, _ := d.pair(t, verbs.QPTypeRC, rxeSetup{})
@@ -39,7 +39,7 @@ const (
 
 func access(a verbs.Access) *verbs.Access { return &a }
 
-// TestRxeRereg changes what peers may do with a region, and which QPs belong to
+// TestRxeRereg changes peers' access to a region, and which QPs belong to
 // it, in place. Linux 6.1's rxe can't.
 func TestRxeRereg(t *testing.T) {
 	rxeFabric(t)
@@ -88,7 +88,7 @@ func TestRxeRereg(t *testing.T) {
 		before = [2]verbs.Status{allowed, allowed}
 	}
 	become(before)
-	// What is refused changes nothing.
+	// A refused call changes nothing.
 	for _, o := range []uverbs.ReregOptions{{}, {Access: access(verbs.AccessRemoteWrite)}, {Access: access(verbs.AccessHugeTLB | verbs.AccessLocalWrite)}} {
 		err := mr.Rereg(o)
 		if err == nil || !onKernel("6.1") && !errors.Is(err, syscall.EINVAL) && !errors.Is(err, verbs.ErrNotSupported) {

@@ -11,8 +11,8 @@ import (
 )
 
 // TestRxeResizeCQ takes completions over into a larger and a smaller queue, from
-// wherever they stand in the old one, and can't lose any. What is sent completes
-// in its own time, so the test waits for what it resizes over.
+// wherever they stand in the old one, and can't lose any. Sends complete
+// in their own time, so the test waits for the completions that it resizes over.
 func TestRxeResizeCQ(t *testing.T) {
 	rxeFabric(t)
 	noLeak(t)

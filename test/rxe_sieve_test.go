@@ -18,7 +18,7 @@ import (
 // unreliable sends n messages into as many receives, so that the wire alone loses
 // any.
 func (l *lossy) unreliable(t *testing.T, typ verbs.QPType, n int, sizes []int) {
-	const more = 1000 // to tell that those have ended, until one arrives
+	const more = 1000 // to mark the end of those, until one arrives
 	s := &sieve{lossy: l, sizes: sizes, seen: make(map[int]bool)}
 	if typ == verbs.QPTypeUD {
 		s.front = uverbs.GRHSize
@@ -47,7 +47,7 @@ func (l *lossy) unreliable(t *testing.T, typ verbs.QPType, n int, sizes []int) {
 	s.until(t, func() bool { return s.has(whole, s.sent) })
 }
 
-// sieve is two ends of which one gets some of what the other sends.
+// sieve is a pair of ends on a lossy wire: one receives some of the messages that the other sends.
 type sieve struct {
 	*lossy
 	from, to    *rxeEnd
@@ -74,7 +74,7 @@ func (s *sieve) send(t *testing.T, n int) {
 	}
 }
 
-// until looks at what arrives until it is enough.
+// until receives until enough has arrived.
 func (s *sieve) until(t *testing.T, enough func() bool) {
 	t.Helper()
 	for begin := time.Now(); !enough(); s.look(t) {
@@ -84,7 +84,7 @@ func (s *sieve) until(t *testing.T, enough func() bool) {
 	}
 }
 
-// has tells whether the messages from one number to before another have arrived.
+// has reports whether the messages from one number to before another have arrived.
 func (s *sieve) has(from, to int) bool {
 	for i := from; i < to; i++ {
 		if !s.seen[i] {
@@ -94,7 +94,7 @@ func (s *sieve) has(from, to int) bool {
 	return true
 }
 
-// look takes what arrives, until it has been quiet for a while.
+// look receives until nothing has arrived for a while.
 func (s *sieve) look(t *testing.T) {
 	t.Helper()
 	wcs := make([]verbs.WC, 64)

@@ -263,7 +263,7 @@ func roomFor(n uint32) uint32 {
 	return room
 }
 
-// TestRxeSRQRefused asks for SRQs that can't be; the error names what is wrong.
+// TestRxeSRQRefused asks for impossible SRQs; the error names the reason.
 func TestRxeSRQRefused(t *testing.T) {
 	rxeFabric(t)
 	noLeak(t)

@@ -111,7 +111,7 @@ func (e *rxeEnd) waits(peer *rxeEnd) {
 }
 
 // TestRxeQPTransitions tries every way that a QP can't go, from each state, with
-// too little and with too much. The error tells why, and the QP stays where it is.
+// too few and with too many attributes. The error says why, and the QP stays in its state.
 func TestRxeQPTransitions(t *testing.T) {
 	states := []verbs.QPState{verbs.QPStateReset, verbs.QPStateInit, verbs.QPStateRTR, verbs.QPStateRTS, verbs.QPStateSQD, verbs.QPStateSQE, verbs.QPStateErr}
 	next := map[verbs.QPState]string{verbs.QPStateReset: "INIT", verbs.QPStateInit: "RTR", verbs.QPStateRTR: "RTS", verbs.QPStateRTS: "SQD",
@@ -259,7 +259,7 @@ func joinAll(t *testing.T, done <-chan error, n int) {
 	}
 }
 
-// TestRxeFlushAll: what is on a failed QP comes back, each once, signalled or not,
+// TestRxeFlushAll: requests on a failed QP come back, each once, signalled or not,
 // whether it was posted before, by several goroutines meanwhile, or after.
 func TestRxeFlushAll(t *testing.T) {
 	forAllTypes(t, func(t *testing.T, typ verbs.QPType) {

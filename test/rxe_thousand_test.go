@@ -131,14 +131,14 @@ func (m *member) receive(i uint64) error {
 	return err
 }
 
-// write puts into a letter what this member sends in a round.
+// write fills a letter with this member's message for a round.
 func (m *member) write(letter []byte, round int) []byte {
 	copy(pattern(letter, byte(round)), fmt.Sprintf("%d of QP %d;", round, m.id))
 	return letter
 }
 
 // talk sends all letters and gets as many, none before the answer to the last one:
-// who runs ahead of a peer whose goroutine has no turn yet finds no receive.
+// a member that runs ahead of a peer whose goroutine was not scheduled yet finds no receive.
 func (m *member) talk(ctx context.Context) error {
 	wcs := make([]verbs.WC, 2*letters)
 	posted, sent, got := 0, 0, 0

@@ -19,7 +19,7 @@ import (
 // gives it another address.
 func TestRxePortEvents(t *testing.T) {
 	plug(t)
-	t.Cleanup(func() { sh(t, "../bin/rdmalink del gvplugged && ip link del gvplug") })
+	t.Cleanup(func() { sh(t, "../../bin/rdmalink del gvplugged && ip link del gvplug") })
 	noLeak(t)
 	d := openRxeLink(t, "gvplugged", "10.86.0.1")
 	a, b := d.pair(t, verbs.QPTypeRC, rxeSetup{})
@@ -45,12 +45,12 @@ func TestRxePortEvents(t *testing.T) {
 }
 
 // TestRxeLinkDeleted deletes the link of an open device. The kernel waits until
-// everybody has closed it, and tells nobody; so long it can't be found any more,
-// but those who have it can use it.
+// everybody has closed it, without notice. Until then it can't be found any more,
+// but programs that have it open can use it.
 func TestRxeLinkDeleted(t *testing.T) {
 	plug(t)
 	noLeak(t)
-	removal := whileOpen(t, exec.Command("../bin/rdmalink", "del", "gvplugged"), func(d *rxeDevice, a, b *rxeEnd) {
+	removal := whileOpen(t, exec.Command(rdmalinkBin, "del", "gvplugged"), func(d *rxeDevice, a, b *rxeEnd) {
 		b.postRecv(1, 0, 10)
 		a.post(a.send(1, sendFrom, 10))
 		a.sent("1 SEND success")
@@ -118,7 +118,7 @@ func plug(t *testing.T) {
 		ip link add gvplug type dummy
 		ip addr add 10.86.0.1/24 dev gvplug
 		ip link set gvplug up
-		../bin/rdmalink add gvplugged type rxe netdev gvplug`)
+		../../bin/rdmalink add gvplugged type rxe netdev gvplug`)
 }
 
 // hasEvent waits for an event of port 1; others may come before it.

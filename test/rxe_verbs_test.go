@@ -126,7 +126,7 @@ func TestRxeGet(t *testing.T) {
 	}
 }
 
-// TestRxeAccess: what the device lacks is refused alike on every kernel.
+// TestRxeAccess: unsupported access is refused alike on every kernel.
 func TestRxeAccess(t *testing.T) {
 	d := openRxe(t)
 	for flag, has := range map[verbs.Access]bool{

@@ -43,12 +43,12 @@ func rxeWire(t *testing.T) (near, far *rxeDevice) {
 			rule add pref 99 lookup local
 			rule del pref 0
 		END
-		../bin/rdmalink add gvrxen type rxe netdev gvnear
-		../bin/rdmalink add gvrxef type rxe netdev gvaway`)
+		../../bin/rdmalink add gvrxen type rxe netdev gvnear
+		../../bin/rdmalink add gvrxef type rxe netdev gvaway`)
 	t.Cleanup(func() {
 		sh(t, `set -e
-			../bin/rdmalink del gvrxen
-			../bin/rdmalink del gvrxef
+			../../bin/rdmalink del gvrxen
+			../../bin/rdmalink del gvrxef
 			ip rule add pref 0 lookup local
 			ip rule del pref 99
 			ip rule del pref 85

@@ -54,7 +54,7 @@ func TestSRQ(t *testing.T) {
 	if err != nil || ev.Type != uverbs.EventSRQLimitReached || ev.SRQ != srq {
 		t.Errorf("%+v, %v", ev, err)
 	}
-	// One event an arming, although siw still tells the limit.
+	// One event per arming, although siw still reports the limit.
 	sameSRQ(t, srq, verbs.SRQAttr{MaxWR: 16, MaxSGE: 1, Limit: 5})
 	c1.post(verbs.SendWR{Opcode: verbs.OpSend})
 	s1.next(k.cq)

@@ -131,7 +131,7 @@ func watch(t *testing.T, e *end) *asyncLog {
 }
 
 // of returns the events of an end's QP. It waits for all that are wanted, and then a
-// moment for one that should not come: what comes later is missed.
+// moment for one that should not come: a later one is missed.
 func (l *asyncLog) of(e *end, want string) (names []string) {
 	wanted := strings.Count(want, ", QP")
 	var others []uverbs.AsyncEvent

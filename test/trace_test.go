@@ -44,12 +44,12 @@ func TestTrace(t *testing.T) {
 				}
 				return string(must(os.ReadFile(file))(t))
 			}
-			ours := tracedCM(t, under("../bin/rdmalink", "trace", "-jo", file, "--"))
+			ours := tracedCM(t, under(rdmalinkBin, "trace", "-jo", file, "--"))
 			theirs := stracedCM(under("strace", "-f", "-y", "-s", "1", "-xx", "-e", "trace=ioctl,write", "-o", file))
 			if ours["ioctl"] < 10 || ours["00"] == 0 {
 				t.Errorf("%v", ours)
 			}
-			if program == "Go" { // whose number of requests depends on what ends first
+			if program == "Go" { // whose number of requests depends on which end closes first
 				delete(ours, "ioctl")
 				delete(theirs, "ioctl")
 			}

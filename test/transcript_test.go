@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// transcript collects what a command prints, so that the command never waits
+// transcript collects the output of a command, so that the command never waits
 // for a reader; readers may wait for it.
 type transcript struct {
 	mu    sync.Mutex
@@ -39,7 +39,7 @@ func (tr *transcript) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// soFar is what has come.
+// soFar returns the output so far.
 func (tr *transcript) soFar() string {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
@@ -56,7 +56,7 @@ func (tr *transcript) all() string {
 	return string(tr.text)
 }
 
-// ReadString waits for the next end byte and returns what comes up to it.
+// ReadString waits for the next end byte and returns the output up to it.
 func (tr *transcript) ReadString(end byte) (string, error) {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()

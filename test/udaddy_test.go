@@ -72,7 +72,7 @@ func (e *udEnd) receive() (string, verbs.WC) {
 	return string(e.message(wc)[uverbs.GRHSize:]), wc
 }
 
-// message is what was received, header first.
+// message is a received datagram, header first.
 func (e *udEnd) message(wc verbs.WC) []byte {
 	return e.mr.Bytes()[int(wc.WRID)*(uverbs.GRHSize+e.size):][:wc.ByteLen]
 }
@@ -302,7 +302,7 @@ func TestUDOnSiw(t *testing.T) {
 	}
 }
 
-// TestUDMisuse: what can't be is refused with a reason.
+// TestUDMisuse: impossible requests are refused with a reason.
 func TestUDMisuse(t *testing.T) {
 	rxeFabric(t)
 	noLeak(t)

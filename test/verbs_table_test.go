@@ -77,7 +77,7 @@ var (
 func methodIDs(t *testing.T) map[string]methodID {
 	t.Helper()
 	number := func(s string) uint32 { return uint32(must(strconv.ParseUint(s, 0, 32))(t)) }
-	text := string(must(os.ReadFile("../internal/abi/zib_user_ioctl_cmds_h.go"))(t))
+	text := string(must(os.ReadFile("../../internal/abi/zib_user_ioctl_cmds_h.go"))(t))
 	objects, ids := make(map[string]uint32), make(map[string]methodID)
 	for _, m := range objectID.FindAllStringSubmatch(text, -1) {
 		objects[strings.ToLower(m[1])] = number(m[2])
@@ -91,7 +91,7 @@ func methodIDs(t *testing.T) map[string]methodID {
 			ids[m[1]] = methodID{object: object, number: number(m[2])}
 		}
 	}
-	for _, m := range idOf.FindAllStringSubmatch(string(must(os.ReadFile("../internal/abi/zib_user_verbs_h.go"))(t)), -1) {
+	for _, m := range idOf.FindAllStringSubmatch(string(must(os.ReadFile("../../internal/abi/zib_user_verbs_h.go"))(t)), -1) {
 		id := methodID{number: number(m[2]), write: true}
 		if strings.Contains(m[1], "_EX_") {
 			id.number |= abi.IB_USER_VERBS_CMD_FLAG_EXTENDED

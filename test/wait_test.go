@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// patience guards against a hang. What it waits for takes milliseconds, on a busy
+// patience guards against a hang. The events take milliseconds, on a busy
 // machine seconds.
 const patience = 2 * time.Minute
 
-// aChance is how long C's programs have where they hang now and then, by their own
-// fault or the kernel's, and get another chance. It can't make a test fail.
+// aChance is the time limit of C's programs where they hang now and then, by their own
+// fault or the kernel's, and are run again. It can't make a test fail.
 const aChance = 30 * time.Second
 
-// eventually asks until a condition holds, or patience is over.
+// eventually polls until a condition holds or patience is over.
 func eventually(holds func() bool) bool { return inTime(patience, holds) }
 
 func inTime(limit time.Duration, holds func() bool) bool {
@@ -27,7 +27,7 @@ func inTime(limit time.Duration, holds func() bool) bool {
 	return holds()
 }
 
-// until waits for what the kernel, or another process, does in its own time.
+// until waits for a change by the kernel or another process.
 func until(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	if !eventually(holds) {

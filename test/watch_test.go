@@ -46,9 +46,9 @@ func TestWatch(t *testing.T) {
 	dummy(t, "watch1", "10.88.1.1/24")
 	link(t, "gvwatch", "rxe", "watch0")
 	noLeak(t)
-	told := "netlink"
+	source := "netlink"
 	if onKernel("6.1") {
-		told = "look"
+		source = "look"
 	}
 	w := start(t, exec.Command(rdmalinkPath(t), "-j", "watch"))
 	w.hears(t, watchLine{Source: "look", Event: "PRESENT", IfName: "gvwatch", Port: 1, State: "ACTIVE", Netdev: "watch0"})
@@ -58,7 +58,7 @@ func TestWatch(t *testing.T) {
 	w.hears(t, watchLine{Source: "device", Event: "PORT_ACTIVE", IfName: "gvwatch", Port: 1})
 	sh(t, "ip addr add 10.88.0.2/24 dev watch0")
 	w.hears(t, watchLine{Source: "device", Event: "GID_CHANGE", IfName: "gvwatch", Port: 1})
-	// Looking may be faster at times than what the kernel sends.
+	// Polling may be faster at times than the kernel's events.
 	sources := make(map[string]bool)
 	hears := func(event string, want watchLine) {
 		t.Helper()
@@ -67,7 +67,7 @@ func TestWatch(t *testing.T) {
 	}
 	for _, typ := range linkTypes() {
 		clear(sources)
-		for !sources["REGISTER "+told] || !sources["NETDEV_ATTACH "+told] || !sources["PORT_ERR device"] || !sources["PORT_ACTIVE device"] {
+		for !sources["REGISTER "+source] || !sources["NETDEV_ATTACH "+source] || !sources["PORT_ERR device"] || !sources["PORT_ACTIVE device"] {
 			sh(t, rdmalinkPath(t)+" add gvcomes type "+typ+" netdev watch1")
 			hears("REGISTER", watchLine{IfName: "gvcomes"})
 			hears("NETDEV_ATTACH", watchLine{IfName: "gvcomes", Port: 1, Netdev: "watch1"})
@@ -84,7 +84,7 @@ func TestWatch(t *testing.T) {
 	w.interrupt(t, "looking at them every 500ms instead")
 }
 
-// interrupt ends it, with what it says on a kernel without events.
+// interrupt ends it and checks its message on a kernel without events.
 func (p *process) interrupt(t *testing.T, on61 string) {
 	t.Helper()
 	if err := p.Process.Signal(os.Interrupt); err != nil {
@@ -96,7 +96,7 @@ func (p *process) interrupt(t *testing.T, on61 string) {
 	}
 }
 
-// TestWatchFromOutside: without the device nodes there is less to tell, and ports
+// TestWatchFromOutside: without the device nodes there are fewer events, and ports
 // are looked at.
 func TestWatchFromOutside(t *testing.T) {
 	dummy(t, "watch2", "10.88.2.1/24")
