@@ -1,0 +1,57 @@
+//go:build vm
+
+package kit
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+// OnKernel reports whether the kernel is of a series.
+func OnKernel(series string) bool { return strings.HasPrefix(os.Getenv("GOVERBS_VM"), series+".") }
+
+// SinceLinux7 reports whether the kernel is newer than 6.1 and 6.12.
+func SinceLinux7() bool { return !strings.HasPrefix(os.Getenv("GOVERBS_VM"), "6.") }
+
+// OnUML reports whether the kernel is User Mode Linux.
+func OnUML() bool { return strings.Contains(os.Getenv("GOVERBS_VM"), "-uml-") }
+
+// Only612 is for tests of what programs print and send to each other, and for those that make
+// very many objects. No kernel's source changes their result; other tests try the verbs in them
+// on every kernel.
+func Only612(t *testing.T) {
+	t.Helper()
+	if !OnKernel("6.12") {
+		t.Skip("what programs print and send is tested on 6.12")
+	}
+}
+
+// FewElsewhere returns all cases on 6.12, and the first few on other kernels.
+func FewElsewhere[T any](cases []T, few int) []T {
+	if OnKernel("6.12") {
+		return cases
+	}
+	return cases[:few]
+}
+
+// HasSiw is false on a kernel that the test machine has no siw for, and says so.
+// Where siw should be, its absence fails the tests.
+var HasSiw = os.Getenv("GOVERBS_LACKS") != "siw"
+
+// NeedSiw leaves a test out where there is no siw. Tests of other drivers run
+// everywhere.
+func NeedSiw(t *testing.T) {
+	t.Helper()
+	if !HasSiw {
+		t.Skip("this kernel has no siw")
+	}
+}
+
+// LinkTypes are the types of RDMA links that the kernel can make.
+func LinkTypes() []string {
+	if !HasSiw {
+		return []string{"rxe"}
+	}
+	return []string{"siw", "rxe"}
+}

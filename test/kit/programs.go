@@ -1,0 +1,165 @@
+//go:build vm
+
+package kit
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// PingpongPort is the programs' default.
+const PingpongPort = 18515
+
+// lingering is how long C's rping may sleep once the connection has ended, before it
+// ends. It then waits for a last event, which siw loses now and then.
+const lingering = 2 * time.Second
+
+// RpingEnd waits for an end of rping. C's that knows of the end of the connection,
+// and does not end, is killed and has ended well as far as it goes: whole is false,
+// for its last lines may be missing.
+func RpingEnd(r *Running) (out Output, whole bool) {
+	if !IsCRping(r) {
+		return r.End(), true
+	}
+	var since time.Time
+	ended := false
+	known := Eventually(func() bool {
+		switch ended = r.Over(); {
+		case ended:
+		case !asleep(r.Process.Pid):
+			since = time.Time{}
+		case since.IsZero() && strings.Contains(r.Err.SoFar(), "DISCONNECT EVENT"):
+			since = time.Now()
+		}
+		return ended || !since.IsZero() && time.Since(since) > lingering
+	})
+	if ended {
+		return r.End(), true
+	}
+	r.Process.Kill()
+	if out = r.End(); known {
+		out.Code = 0
+	}
+	return out, false
+}
+
+// asleep reports whether all threads of a process sleep. One that wants the CPU and does not
+// get it on a busy machine doesn't.
+func asleep(pid int) bool {
+	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	for _, file := range threads {
+		text, _ := os.ReadFile(file)
+		if _, state, found := strings.Cut(string(text), ") "); found && !strings.HasPrefix(state, "S") {
+			return false
+		}
+	}
+	return len(threads) > 0
+}
+
+func IsCRping(r *Running) bool {
+	words := strings.Join(r.Args, " ")
+	return strings.HasPrefix(words, "rping ") || strings.Contains(words, " rping ") && !strings.Contains(words, "rdmalink rping ")
+}
+
+// Pinged are the two ends of a run, which have to end well. C prints its farewell
+// on stderr, we nothing.
+func Pinged(t *testing.T, server, client *Running) (serverOut, clientOut Output) {
+	t.Helper()
+	serverOut, clientOut, _ = rpingEnds(server, client)
+	wellPinged(t, server, serverOut)
+	wellPinged(t, client, clientOut)
+	return serverOut, clientOut
+}
+
+// rpingEnds waits for both, for ours first, and reports whether all that they printed
+// is there.
+func rpingEnds(server, client *Running) (serverOut, clientOut Output, whole bool) {
+	ends := []struct {
+		*Running
+		out *Output
+	}{{client, &clientOut}, {server, &serverOut}}
+	if IsCRping(client) {
+		slices.Reverse(ends)
+	}
+	whole = true
+	for _, e := range ends {
+		var all bool
+		*e.out, all = RpingEnd(e.Running)
+		whole = whole && all
+	}
+	return serverOut, clientOut, whole
+}
+
+func wellPinged(t *testing.T, r *Running, out Output) {
+	t.Helper()
+	ours := !IsCRping(r) && r.Args[0] != "ip"
+	if out.Code != 0 || ours && out.Err != "" || strings.Contains(out.Err, "mismatch") {
+		t.Error(r.Brief(out))
+	}
+}
+
+// Rpings are the programs that have to understand each other.
+var Rpings = map[string][]string{
+	"C":       {"rping"},
+	"Go":      {RdmalinkBin, "rping"},
+	"Go poll": {RdmalinkBin, "rping", "--poll"},
+}
+
+func Rping(program, line string) *exec.Cmd {
+	words := append(Rpings[program], strings.Fields(line)...)
+	return exec.Command(words[0], words[1:]...)
+}
+
+func ServePort(t *testing.T, cmd *exec.Cmd, port int) *Running {
+	t.Helper()
+	server := Launch(t, cmd)
+	server.Listens(func() bool { return Listening(server.Process.Pid, port) })
+	return server
+}
+
+// Listening reports whether a TCP port is open in the network namespace of a process;
+// those of siw are among them.
+func Listening(pid, port int) bool {
+	local := fmt.Sprintf(":%04X ", port)
+	for _, table := range []string{"tcp", "tcp6"} {
+		text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/net/%s", pid, table))
+		for line := range strings.Lines(string(text)) {
+			if before, after, ok := strings.Cut(line, local); ok && len(before) < 40 && strings.Contains(after, " 0A ") {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// RpingText is what server and client print. A C program whose last lines may be
+// missing gets another chance. So do two of C's that hang: a race in siw can leave the
+// first message lying, and C then waits for ever.
+func RpingText(t *testing.T, serve func(*testing.T, *exec.Cmd) *Running, server, client, line, addr string) [2]string {
+	t.Helper()
+	for range 5 {
+		s := serve(t, Rping(server, "-s "+line+" -a "+addr))
+		c := Launch(t, Rping(client, "-c -V "+line+" -a "+addr))
+		bothC := server == "C" && client == "C"
+		if bothC {
+			late := time.AfterFunc(AChance, func() { s.Process.Kill(); c.Process.Kill() })
+			defer late.Stop()
+		}
+		serverOut, clientOut, whole := rpingEnds(s, c)
+		if !whole || bothC && (serverOut.Code != 0 || clientOut.Code != 0) {
+			t.Logf("%s\n%s", s.Brief(serverOut), c.Brief(clientOut))
+			continue
+		}
+		wellPinged(t, s, serverOut)
+		wellPinged(t, c, clientOut)
+		return [2]string{serverOut.Out, clientOut.Out}
+	}
+	t.Fatal("C's rping hung five times")
+	return [2]string{}
+}

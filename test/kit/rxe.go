@@ -1,0 +1,306 @@
+//go:build vm
+
+package kit
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"testing"
+
+	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// Ah makes an address handle that is closed with the test.
+func (d *RxeDevice) Ah(t *testing.T, attr verbs.AHAttr) *verbs.AH {
+	t.Helper()
+	ah := Must(d.Pd.CreateAH(&attr))(t)
+	CloseLater(t, ah)
+	return ah
+}
+
+// The rxe fabric is one rxe link on a dummy interface with an IPv4 and an IPv6
+// address. Both ends of a pair are QPs of this link. The first test that needs the
+// fabric creates it, and it stays.
+const (
+	RxeLink = "gvrxe0"
+	RxeIPv4 = "10.83.0.1"
+	RxeIPv6 = "fd83::1"
+)
+
+func RxeFabric(t *testing.T) {
+	t.Helper()
+	if hasDevice(RxeLink) {
+		return
+	}
+	Sh(t, `set -e
+		ip -batch - <<-END
+			link add gvroce type dummy
+			addr add 10.83.0.1/24 dev gvroce
+			addr add fd83::1/64 dev gvroce nodad
+			link set gvroce up
+		END
+		../../bin/rdmalink add gvrxe0 type rxe netdev gvroce`)
+}
+
+// NoRxeFabric removes the fabric, for a test that counts links or unloads modules.
+func NoRxeFabric(t *testing.T) {
+	t.Helper()
+	if hasDevice(RxeLink) {
+		Sh(t, "../../bin/rdmalink del gvrxe0 && ip link del gvroce")
+	}
+}
+
+// RxeDevice is the open device, with a PD and the GID to send from. It is
+// closed when the test ends.
+type RxeDevice struct {
+	*uverbs.Device
+	T    *testing.T
+	Pd   *uverbs.PD
+	Attr *verbs.DeviceAttr
+	Gid  verbs.GIDEntry // of its IPv4 address
+}
+
+func OpenRxe(t *testing.T) *RxeDevice {
+	t.Helper()
+	RxeFabric(t)
+	return OpenRxeLink(t, RxeLink, RxeIPv4)
+}
+
+func OpenRxeLink(t *testing.T, name, addr string) *RxeDevice {
+	t.Helper()
+	d := &RxeDevice{Device: Must(uverbs.Open(name))(t), T: t}
+	CloseLater(t, d.Device)
+	d.Pd = Must(d.AllocPD())(t)
+	CloseLater(t, d.Pd)
+	d.Attr = Must(d.Query())(t)
+	Until(t, "with the GID of "+addr, func() bool { // which the kernel makes in the background
+		gid, err := d.ChooseGID(1, &uverbs.GIDChoice{Addr: netip.MustParseAddr(addr)})
+		if err == nil {
+			d.Gid = *gid
+		}
+		return err == nil
+	})
+	return d
+}
+
+// GidOf finds the GID that an address of the link has.
+func (d *RxeDevice) GidOf(addr string) (gid verbs.GIDEntry) {
+	d.T.Helper()
+	want := addr
+	if addr == RxeIPv4 {
+		want = "::ffff:" + addr
+	}
+	Until(d.T, "with the GID of "+addr, func() bool {
+		table := Must(d.GIDTable())(d.T)
+		i := slices.IndexFunc(table, func(e verbs.GIDEntry) bool { return e.GID.String() == want })
+		if i >= 0 {
+			gid = table[i]
+		}
+		return i >= 0
+	})
+	return gid
+}
+
+// Access is everything that the device lets a peer do.
+func (d *RxeDevice) Access() verbs.Access {
+	a := AllAccess | verbs.AccessRemoteAtomic | verbs.AccessMWBind
+	if d.Has(verbs.DeviceCapFlushGlobal) {
+		a |= verbs.AccessFlushGlobal // a persistent one wants persistent memory
+	}
+	return a
+}
+
+func (d *RxeDevice) Has(c verbs.DeviceCap) bool { return d.Attr.CapFlags&c == c }
+
+// RxeSetup describes one end. The zero value will do.
+type RxeSetup struct {
+	Cap    verbs.QPCap  // zero fields: 16 work requests, 1 SGE
+	Access verbs.Access // to its memory; zero: all there is
+	Size   int          // of its memory; zero: MemorySize
+	Cqe    int          // entries of its CQs; zero: 128
+	Srq    *uverbs.SRQ
+	all    bool          // signal all sends
+	AtPeer *verbs.Access // what the peer may do; nil: everything
+}
+
+// RxeEnd is a QP with CQs, memory and, when it is connected, a peer.
+type RxeEnd struct {
+	T              *testing.T
+	Dev            *RxeDevice
+	Qp             *uverbs.QP
+	SendCQ, RecvCQ *uverbs.CQ
+	RecvChannel    *uverbs.CompChannel
+	Mr             *uverbs.MR
+	Access         verbs.Access // of the peer
+	AtPeer         *RxeEnd
+	Ah             *verbs.AH // UD: the way to the peer
+}
+
+const RxeQKey = 0x1234
+
+// End makes an end in RESET.
+func (d *RxeDevice) End(t *testing.T, typ verbs.QPType, s RxeSetup) *RxeEnd {
+	t.Helper()
+	e := &RxeEnd{T: t, Dev: d, Access: d.Access() &^ verbs.AccessMWBind}
+	if s.AtPeer != nil {
+		e.Access = *s.AtPeer
+	}
+	if s.Cqe == 0 {
+		s.Cqe = 128
+	}
+	e.SendCQ, _ = d.cq(t, s.Cqe)
+	e.RecvCQ, e.RecvChannel = d.cq(t, s.Cqe)
+	if s.Access == 0 {
+		s.Access = d.Access()
+	}
+	e.Mr = Must(d.Pd.AllocMR(max(s.Size, MemorySize), s.Access, nil))(t)
+	CloseLater(t, e.Mr)
+	for _, n := range []*uint32{&s.Cap.MaxSendWR, &s.Cap.MaxRecvWR} {
+		if *n == 0 {
+			*n = 16
+		}
+	}
+	s.Cap.MaxSendSGE, s.Cap.MaxRecvSGE = max(s.Cap.MaxSendSGE, 1), max(s.Cap.MaxRecvSGE, 1)
+	e.Qp = Must(d.Pd.CreateQP(&uverbs.QPOptions{Type: typ, SendCQ: e.SendCQ, RecvCQ: e.RecvCQ, SRQ: s.Srq, Cap: s.Cap, SignalAll: s.all}))(t)
+	CloseLater(t, e.Qp)
+	return e
+}
+
+// cq makes a CQ with a CompChannel of its own.
+func (d *RxeDevice) cq(t *testing.T, entries int) (*uverbs.CQ, *uverbs.CompChannel) {
+	t.Helper()
+	channel := Must(d.CreateCompChannel())(t)
+	CloseLater(t, channel)
+	cq := Must(d.CreateCQ(entries, &uverbs.CQOptions{Channel: channel}))(t)
+	CloseLater(t, cq)
+	return cq, channel
+}
+
+// Pair makes two ends that are connected to each other, by hand.
+func (d *RxeDevice) Pair(t *testing.T, typ verbs.QPType, s RxeSetup) (*RxeEnd, *RxeEnd) {
+	t.Helper()
+	a, b := d.End(t, typ, s), d.End(t, typ, s)
+	a.Connect(b)
+	b.Connect(a)
+	return a, b
+}
+
+// Connect takes an end from RESET to RTS.
+func (e *RxeEnd) Connect(peer *RxeEnd) {
+	e.T.Helper()
+	e.ToInit()
+	e.ToRTR(peer)
+	e.ToRTS()
+}
+
+func (e *RxeEnd) Modify(attr verbs.QPAttr, mask verbs.QPAttrMask) {
+	e.T.Helper()
+	if err := e.Qp.Modify(&attr, mask|verbs.QPAttrState); err != nil {
+		e.T.Fatal(err)
+	}
+}
+
+func (e *RxeEnd) ToInit() {
+	e.T.Helper()
+	attr := verbs.QPAttr{State: verbs.QPStateInit, Port: 1, QKey: RxeQKey, Access: e.Access}
+	mask := verbs.QPAttrPKeyIndex | verbs.QPAttrPort | verbs.QPAttrAccess
+	if e.Qp.Type() == verbs.QPTypeUD {
+		mask = verbs.QPAttrPKeyIndex | verbs.QPAttrPort | verbs.QPAttrQKey
+	}
+	e.Modify(attr, mask)
+}
+
+// Address is the way to a peer, which may be on another device.
+func (e *RxeEnd) Address(peer *RxeEnd) verbs.AHAttr {
+	return verbs.AHAttr{Global: true, DGID: peer.Dev.Gid.GID, SGIDIndex: e.Dev.Gid.Index, HopLimit: 64, Port: 1}
+}
+
+func (e *RxeEnd) ToRTR(peer *RxeEnd) {
+	e.T.Helper()
+	e.AtPeer = peer
+	attr := verbs.QPAttr{State: verbs.QPStateRTR, PathMTU: verbs.MTU1024, DestQPN: peer.Qp.Num(), RQPSN: 0x123456,
+		AH: e.Address(peer), MaxDestRDAtomic: 4, MinRNRTimer: 12}
+	mask := verbs.QPAttrAV | verbs.QPAttrPathMTU | verbs.QPAttrDestQPN | verbs.QPAttrRQPSN
+	switch e.Qp.Type() {
+	case verbs.QPTypeRC:
+		mask |= verbs.QPAttrMaxDestRDAtomic | verbs.QPAttrMinRNRTimer
+	case verbs.QPTypeUD:
+		mask = 0
+		to := e.Address(peer)
+		e.Ah = Must(e.Dev.Pd.CreateAH(&to))(e.T)
+		CloseLater(e.T, e.Ah)
+	}
+	e.Modify(attr, mask)
+}
+
+// ToRTS has RC wait 4 seconds for an acknowledgement; see patientRxe.
+func (e *RxeEnd) ToRTS() {
+	e.T.Helper()
+	attr := verbs.QPAttr{State: verbs.QPStateRTS, SQPSN: 0x123456, Timeout: 20, RetryCnt: 7, RNRRetry: 7, MaxRDAtomic: 4}
+	mask := verbs.QPAttrSQPSN
+	if e.Qp.Type() == verbs.QPTypeRC {
+		mask |= verbs.QPAttrTimeout | verbs.QPAttrRetryCnt | verbs.QPAttrRNRRetry | verbs.QPAttrMaxQPRDAtomic
+	}
+	e.Modify(attr, mask)
+}
+
+// To makes wr go to the peer: to its QP, or to the start of its memory.
+func (e *RxeEnd) To(wr verbs.SendWR) verbs.SendWR {
+	wr.RemoteAddr, wr.RKey = e.AtPeer.Mr.Addr(), e.AtPeer.Mr.RKey()
+	wr.AH, wr.RemoteQPN, wr.RemoteQKey = e.Ah, e.AtPeer.Qp.Num(), RxeQKey
+	return wr
+}
+
+// Send is a signaled send of some memory.
+func (e *RxeEnd) Send(id uint64, offset, length int) verbs.SendWR {
+	return e.To(verbs.SendWR{WRID: id, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: []verbs.SGE{e.Mr.SGE(offset, length)}})
+}
+
+// Post queues sends, all of which have to be taken.
+func (e *RxeEnd) Post(wrs ...verbs.SendWR) {
+	e.T.Helper()
+	if n, err := e.Qp.PostSend(wrs); n != len(wrs) || err != nil {
+		e.T.Fatalf("posted %d of %d sends: %v", n, len(wrs), err)
+	}
+}
+
+// PostRecv queues a receive into some memory.
+func (e *RxeEnd) PostRecv(id uint64, offset, length int) {
+	e.T.Helper()
+	if _, err := e.Qp.PostRecv([]verbs.RecvWR{{WRID: id, SGL: []verbs.SGE{e.Mr.SGE(offset, length)}}}); err != nil {
+		e.T.Fatal(err)
+	}
+}
+
+// Next waits for one completion.
+func (e *RxeEnd) Next(cq *uverbs.CQ) verbs.WC {
+	e.T.Helper()
+	return next(e.T, cq)
+}
+
+// Sent waits for a send to complete as described: "7 SEND success".
+func (e *RxeEnd) Sent(want string) {
+	e.T.Helper()
+	if got := Brief(e.Next(e.SendCQ)); got != want {
+		e.T.Errorf("send completion %q, want %q", got, want)
+	}
+}
+
+// Got waits for a receive to complete as described: "1000 RECV success 5".
+func (e *RxeEnd) Got(want string) verbs.WC {
+	e.T.Helper()
+	wc := e.Next(e.RecvCQ)
+	if got := Brief(wc); got != want {
+		e.T.Errorf("receive completion %q, want %q", got, want)
+	}
+	return wc
+}
+
+// ForAllTypes runs a test once a service.
+func ForAllTypes(t *testing.T, test func(*testing.T, verbs.QPType)) {
+	for _, typ := range []verbs.QPType{verbs.QPTypeRC, verbs.QPTypeUC, verbs.QPTypeUD} {
+		t.Run(fmt.Sprint(typ), func(t *testing.T) { test(t, typ) })
+	}
+}

@@ -1,0 +1,89 @@
+//go:build vm
+
+package kit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// talkSize is that of a talker's write. It is done in much less time than the peer has
+// for an acknowledgement, for rxe does not always survive that it sends again; see
+// stream.
+const talkSize = 64 << 10
+
+// Talker is an RC QP that two processes connect by hand.
+type Talker struct {
+	pd             *uverbs.PD
+	Mr             *uverbs.MR
+	channel        *uverbs.CompChannel
+	SendCQ, RecvCQ *uverbs.CQ
+	Qp             *uverbs.QP
+	gid            *verbs.GIDEntry
+	Wcs            []verbs.WC
+	Addr           uint64 // of the peer's memory
+	Rkey           uint32
+}
+
+func NewTalker(d *uverbs.Device) (q *Talker, err error) {
+	q = &Talker{Wcs: make([]verbs.WC, 8)}
+	if q.gid, err = d.ChooseGID(1, nil); err != nil {
+		return q, err
+	}
+	if q.pd, err = d.AllocPD(); err != nil {
+		return q, err
+	}
+	if q.Mr, err = q.pd.AllocMR(talkSize, AllAccess, nil); err != nil {
+		return q, err
+	}
+	if q.channel, err = d.CreateCompChannel(); err != nil {
+		return q, err
+	}
+	for _, cq := range []**uverbs.CQ{&q.SendCQ, &q.RecvCQ} {
+		if *cq, err = d.CreateCQ(2*len(q.Wcs), &uverbs.CQOptions{Channel: q.channel}); err != nil {
+			return q, err
+		}
+	}
+	q.Qp, err = q.pd.CreateQP(&uverbs.QPOptions{SendCQ: q.SendCQ, RecvCQ: q.RecvCQ,
+		Cap: verbs.QPCap{MaxSendWR: uint32(len(q.Wcs)), MaxRecvWR: 2, MaxSendSGE: 1, MaxRecvSGE: 1}})
+	return q, err
+}
+
+func (q *Talker) Close() error {
+	return errors.Join(q.Qp.Close(), q.SendCQ.Close(), q.RecvCQ.Close(), q.channel.Close(), q.Mr.Close(), q.pd.Close())
+}
+
+// String encodes the address for the peer.
+func (q *Talker) String() string {
+	return fmt.Sprintf("%d %d %d", q.Qp.Num(), q.Mr.Addr(), q.Mr.RKey())
+}
+
+// Connect takes half a second and a retry for the end of the peer: 7 retries would
+// be without end, to rxe.
+func (q *Talker) Connect(peer string) error {
+	attr := &verbs.QPAttr{Access: AllAccess, Timeout: 17, RetryCnt: 1,
+		AH: verbs.AHAttr{Global: true, DGID: q.gid.GID, SGIDIndex: q.gid.Index, HopLimit: 1}}
+	if _, err := fmt.Sscan(peer, &attr.DestQPN, &q.Addr, &q.Rkey); err != nil {
+		return err
+	}
+	return errors.Join(q.Qp.Init(attr), q.Qp.Connect(attr))
+}
+
+// WriteOnce waits with an event, for which the CQ has to be armed.
+func (q *Talker) WriteOnce() error {
+	ctx, cancel := context.WithTimeout(context.Background(), Patience)
+	defer cancel()
+	wr := verbs.SendWR{Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled, RemoteAddr: q.Addr, RKey: q.Rkey,
+		SGL: []verbs.SGE{q.Mr.SGE(0, q.Mr.Len())}}
+	if _, err := q.Qp.PostSend([]verbs.SendWR{wr}); err != nil {
+		return err
+	}
+	if _, err := q.SendCQ.Wait(ctx, q.Wcs[:1]); err != nil {
+		return err
+	}
+	return q.Wcs[0].Err()
+}
