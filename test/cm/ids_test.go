@@ -245,7 +245,7 @@ func TestCMRxeEvents(t *testing.T) {
 }
 
 // TestCMRxeExternalQP: the caller takes its own queue pairs through the states
-// and tells their numbers.
+// and exchanges their numbers.
 func TestCMRxeExternalQP(t *testing.T) {
 	d := kit.OpenRxe(t)
 	kit.NoLeak(t)

@@ -88,8 +88,8 @@ func TestMckey(t *testing.T) {
 	}
 }
 
-// hearsOnly has an end send to itself. That comes behind what came before, and is the
-// first that it hears.
+// hearsOnly lets an end send to itself. The message arrives behind all earlier ones, and is the
+// first that the end receives.
 func (e *udEnd) hearsOnly(local string) {
 	e.T.Helper()
 	gid := kit.Must(e.Device().ChooseGID(1, &uverbs.GIDChoice{Addr: addr(local)}))(e.T)

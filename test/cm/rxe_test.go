@@ -379,8 +379,8 @@ func cmPair(t *testing.T, client, server kit.Setup) (*kit.End, *kit.End) {
 	return kit.ConnectAt(t, kit.RxeIPv4+":0", client, server)
 }
 
-// TestCMRxeRetryCounts: the dialler's RetryCount holds for both; RNRRetryCount
-// for what the peer sends.
+// TestCMRxeRetryCounts: the dialler's RetryCount applies to both ends, RNRRetryCount
+// to the peer's sends.
 func TestCMRxeRetryCounts(t *testing.T) {
 	for _, test := range []struct {
 		client, server     rdmacm.Config

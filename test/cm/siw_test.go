@@ -197,8 +197,8 @@ func TestCMPortsInTimeWait(t *testing.T) {
 	served.Wait()
 }
 
-// TestCMPrivateData holds siw's limit for each message: what is within it arrives
-// as it is, what is beyond it is refused here, and not by the peer's kernel.
+// TestCMPrivateData checks siw's limit for each message: data up to the limit arrives
+// unchanged, longer data is refused here and not by the peer's kernel.
 func TestCMPrivateData(t *testing.T) {
 	const limit = 251
 	kit.CMLink(t, "siw")
@@ -322,7 +322,7 @@ func cmWait(ctx context.Context, cq *uverbs.CQ) (verbs.WC, error) {
 }
 
 // cmEcho accepts connections until the listener is closed, and answers each
-// with what it received.
+// message with a copy.
 func cmEcho(t *testing.T, l *rdmacm.Listener) *sync.WaitGroup {
 	var wg sync.WaitGroup
 	wg.Add(1)

@@ -10,11 +10,13 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
+// Descriptors counts the open descriptors of this process.
 func Descriptors(t *testing.T) int {
 	t.Helper()
 	return len(Must(os.ReadDir("/proc/self/fd"))(t))
 }
 
+// InfoOf returns the listed device of a name.
 func InfoOf(t *testing.T, name string) uverbs.DeviceInfo {
 	t.Helper()
 	for _, info := range Must(uverbs.Devices())(t) {

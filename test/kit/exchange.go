@@ -15,6 +15,7 @@ var (
 	AllSizes  = []int{1, 7, 4095, 65537, 1 << 20, 64 << 20}
 )
 
+// ExchangeOnce runs one client of package exchange against a server on ln.
 func ExchangeOnce(ctx context.Context, t *testing.T, ln *rdmacm.Listener, size int) {
 	t.Helper()
 	served := make(chan error, 1)

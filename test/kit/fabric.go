@@ -15,7 +15,7 @@ import (
 // packets to the MTU: over veth they are large on IPv4, which would take its time
 // otherwise, and small on IPv6. Listening on all addresses, siw binds to each
 // device's interface by number, whatever its namespace; an interface that was
-// made here and moved keeps a number that is no other's.
+// created here and moved keeps a unique number.
 const (
 	DummyLink = "gvsiw0"
 	DummyIPv4 = "10.81.0.1"
@@ -33,6 +33,7 @@ func hasDevice(link string) bool {
 	return err == nil
 }
 
+// Fabric creates the fabric of siw if it does not exist.
 func Fabric(t *testing.T) {
 	t.Helper()
 	NeedSiw(t)

@@ -21,6 +21,7 @@ const (
 	NewerRDMA  RdmaVersion = "iproute2, newer" // of its backports
 )
 
+// Run runs a command line of rdma.
 func (v RdmaVersion) Run(t *testing.T, line string) Output {
 	t.Helper()
 	if inMemory[v] == nil {
@@ -33,6 +34,7 @@ func (v RdmaVersion) Run(t *testing.T, line string) Output {
 // files is that of loading libraries.
 var inMemory = make(map[RdmaVersion][]string)
 
+// toMemory copies a version of rdma and its libraries into memory and returns how to start it.
 func toMemory(t *testing.T, v RdmaVersion) []string {
 	t.Helper()
 	program := Must(exec.LookPath("rdma"))(t)

@@ -14,16 +14,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// jail is a directory to change root to. It holds the two static programs and
-// what else it was given: no /sys, no /proc, no /etc.
-type jail struct {
+// Jail is a directory to change root to. It holds two static programs and
+// the device nodes that it was given, but no /sys, no /proc, no /etc.
+type Jail struct {
 	t    *testing.T
 	root string
 }
 
-func NewJail(t *testing.T) *jail {
+// NewJail creates a chroot.
+func NewJail(t *testing.T) *Jail {
 	t.Helper()
-	j := &jail{t, t.TempDir()}
+	j := &Jail{t, t.TempDir()}
 	for dir := j.root; dir != "/" && dir != "."; dir = filepath.Dir(dir) {
 		if err := os.Chmod(dir, 0o755); err != nil {
 			break // not ours, and so open to all
@@ -42,7 +43,7 @@ func NewJail(t *testing.T) *jail {
 }
 
 // Give makes a device node in the jail, as docker's --device does.
-func (j *jail) Give(path string) {
+func (j *Jail) Give(path string) {
 	j.t.Helper()
 	inside := filepath.Join(j.root, path)
 	if err := os.MkdirAll(filepath.Dir(inside), 0o755); err != nil {
@@ -61,13 +62,14 @@ func (j *jail) Give(path string) {
 }
 
 // Command runs in the jail, with an empty environment.
-func (j *jail) Command(name string, args ...string) *exec.Cmd {
+func (j *Jail) Command(name string, args ...string) *exec.Cmd {
 	cmd := exec.Command(name, args...)
 	cmd.Dir, cmd.Env = "/", []string{}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: j.root}
 	return cmd
 }
 
+// DeviceNumber returns the numbers of a device node as mknod takes them.
 func DeviceNumber(t *testing.T, path string) string {
 	t.Helper()
 	var st unix.Stat_t
@@ -85,8 +87,8 @@ func Nobody(cmd *exec.Cmd) *exec.Cmd {
 	return cmd
 }
 
-// Unload takes a module away, if it is there. What the last test had of it may go in
-// the background.
+// Unload unloads a module if it is loaded. Objects of the last test may still be
+// released in the background.
 func Unload(t *testing.T, module string) {
 	t.Helper()
 	Until(t, "unloaded", func() bool {

@@ -17,7 +17,7 @@ func SinceLinux7() bool { return !strings.HasPrefix(os.Getenv("GOVERBS_VM"), "6.
 // OnUML reports whether the kernel is User Mode Linux.
 func OnUML() bool { return strings.Contains(os.Getenv("GOVERBS_VM"), "-uml-") }
 
-// Only612 is for tests of what programs print and send to each other, and for those that make
+// Only612 is for tests of the output and messages of programs, and for those that make
 // very many objects. No kernel's source changes their result; other tests try the verbs in them
 // on every kernel.
 func Only612(t *testing.T) {

@@ -50,6 +50,7 @@ func Must[T any](v T, err error) func(*testing.T) T {
 	}
 }
 
+// Same compares a text with the content of a file.
 func Same(t *testing.T, file, got string) {
 	t.Helper()
 	want, err := os.ReadFile(file)

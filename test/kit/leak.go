@@ -33,6 +33,7 @@ func NoLeak(t *testing.T) {
 	})
 }
 
+// leaked returns the counts that have grown.
 func leaked(before, after map[string]uint64) map[string]uint64 {
 	left := make(map[string]uint64)
 	for what, n := range after {

@@ -33,11 +33,13 @@ func SetNetnsMode(t *testing.T, mode netlinkrdma.NetnsMode) {
 	}
 }
 
+// Rdmalink runs a command line of rdmalink.
 func Rdmalink(t *testing.T, line string) Output {
 	t.Helper()
 	return RunCommand(t, exec.Command(RdmalinkPath(t), strings.Fields(line)...))
 }
 
+// Iproute2 runs a command line of Debian's rdma.
 func Iproute2(t *testing.T, line string) Output {
 	t.Helper()
 	return DebianRDMA.Run(t, line)

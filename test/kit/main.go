@@ -57,7 +57,7 @@ func Main(m *testing.M, playable map[string]func(args []string) error) {
 	os.Exit(code)
 }
 
-// The programs that tests start again and again, and what libibverbs reads each
+// The programs that tests start again and again, and the files that libibverbs reads each
 // time it looks for devices.
 var (
 	often = []string{"sh", "ip", "rdma", "timeout", "modprobe", "ibv_devinfo", "ibv_devices", "rping", "mckey", "udaddy", "ucmatose", "cmtime", "rdma_client", "rdma_server", "rdma_xclient", "rdma_xserver", "rstream", "riostream", "rcopy",
@@ -91,8 +91,8 @@ func bringNear() {
 }
 
 // Near copies a file, all files that symbolic links lead to, and the libraries
-// that the last of them is linked with. Giving a file the owner that it has is
-// what makes the overlay of the guest's root copy it.
+// that the last of them is linked with. The overlay of the guest's root
+// copies a file when it is given the owner that it already has.
 func Near(path string, seen map[string]bool) {
 	if seen[path] {
 		return

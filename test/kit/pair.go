@@ -129,6 +129,7 @@ func (e *End) Next(cq *uverbs.CQ) verbs.WC {
 	return next(e.T, cq)
 }
 
+// next waits for a completion.
 func next(t *testing.T, cq *uverbs.CQ) verbs.WC {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), Patience)

@@ -46,6 +46,7 @@ type Process struct {
 	Stderr strings.Builder
 }
 
+// Start starts a command whose output the test reads line by line.
 func Start(t *testing.T, cmd *exec.Cmd) *Process {
 	t.Helper()
 	p := &Process{Cmd: cmd}
@@ -93,6 +94,7 @@ type Output struct {
 	Code     int
 }
 
+// RunCommand runs a command to its end. Any exit code will do.
 func RunCommand(t *testing.T, cmd *exec.Cmd) Output {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
@@ -112,6 +114,7 @@ type Running struct {
 	Late     *time.Timer
 }
 
+// Launch starts a command and collects its output.
 func Launch(t *testing.T, cmd *exec.Cmd) *Running {
 	t.Helper()
 	r := &Running{Cmd: cmd, T: t}

@@ -62,6 +62,7 @@ func asleep(pid int) bool {
 	return len(threads) > 0
 }
 
+// IsCRping reports whether a command is rdma-core's rping.
 func IsCRping(r *Running) bool {
 	words := strings.Join(r.Args, " ")
 	return strings.HasPrefix(words, "rping ") || strings.Contains(words, " rping ") && !strings.Contains(words, "rdmalink rping ")
@@ -96,6 +97,7 @@ func rpingEnds(server, client *Running) (serverOut, clientOut Output, whole bool
 	return serverOut, clientOut, whole
 }
 
+// wellPinged checks the exit code and the output of an rping.
 func wellPinged(t *testing.T, r *Running, out Output) {
 	t.Helper()
 	ours := !IsCRping(r) && r.Args[0] != "ip"
@@ -111,11 +113,13 @@ var Rpings = map[string][]string{
 	"Go poll": {RdmalinkBin, "rping", "--poll"},
 }
 
+// Rping returns a command that runs a version of rping.
 func Rping(program, line string) *exec.Cmd {
 	words := append(Rpings[program], strings.Fields(line)...)
 	return exec.Command(words[0], words[1:]...)
 }
 
+// ServePort starts a server and waits until it listens on a TCP port.
 func ServePort(t *testing.T, cmd *exec.Cmd, port int) *Running {
 	t.Helper()
 	server := Launch(t, cmd)

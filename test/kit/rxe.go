@@ -29,6 +29,7 @@ const (
 	RxeIPv6 = "fd83::1"
 )
 
+// RxeFabric creates the rxe fabric if it does not exist.
 func RxeFabric(t *testing.T) {
 	t.Helper()
 	if hasDevice(RxeLink) {
@@ -62,12 +63,14 @@ type RxeDevice struct {
 	Gid  verbs.GIDEntry // of its IPv4 address
 }
 
+// OpenRxe opens the link of the rxe fabric.
 func OpenRxe(t *testing.T) *RxeDevice {
 	t.Helper()
 	RxeFabric(t)
 	return OpenRxeLink(t, RxeLink, RxeIPv4)
 }
 
+// OpenRxeLink opens an rxe link that has an address.
 func OpenRxeLink(t *testing.T, name, addr string) *RxeDevice {
 	t.Helper()
 	d := &RxeDevice{Device: Must(uverbs.Open(name))(t), T: t}
@@ -112,6 +115,7 @@ func (d *RxeDevice) Access() verbs.Access {
 	return a
 }
 
+// Has reports whether the device has a capability.
 func (d *RxeDevice) Has(c verbs.DeviceCap) bool { return d.Attr.CapFlags&c == c }
 
 // RxeSetup describes one end. The zero value will do.
@@ -195,6 +199,7 @@ func (e *RxeEnd) Connect(peer *RxeEnd) {
 	e.ToRTS()
 }
 
+// Modify changes attributes of the QP and has to succeed.
 func (e *RxeEnd) Modify(attr verbs.QPAttr, mask verbs.QPAttrMask) {
 	e.T.Helper()
 	if err := e.Qp.Modify(&attr, mask|verbs.QPAttrState); err != nil {
@@ -202,6 +207,7 @@ func (e *RxeEnd) Modify(attr verbs.QPAttr, mask verbs.QPAttrMask) {
 	}
 }
 
+// ToInit moves the QP to INIT.
 func (e *RxeEnd) ToInit() {
 	e.T.Helper()
 	attr := verbs.QPAttr{State: verbs.QPStateInit, Port: 1, QKey: RxeQKey, Access: e.Access}
@@ -217,6 +223,7 @@ func (e *RxeEnd) Address(peer *RxeEnd) verbs.AHAttr {
 	return verbs.AHAttr{Global: true, DGID: peer.Dev.Gid.GID, SGIDIndex: e.Dev.Gid.Index, HopLimit: 64, Port: 1}
 }
 
+// ToRTR moves the QP to RTR, connected to a peer.
 func (e *RxeEnd) ToRTR(peer *RxeEnd) {
 	e.T.Helper()
 	e.AtPeer = peer

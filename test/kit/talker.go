@@ -29,6 +29,7 @@ type Talker struct {
 	Rkey           uint32
 }
 
+// NewTalker creates the QP and the memory of a talker.
 func NewTalker(d *uverbs.Device) (q *Talker, err error) {
 	q = &Talker{Wcs: make([]verbs.WC, 8)}
 	if q.gid, err = d.ChooseGID(1, nil); err != nil {
@@ -53,6 +54,7 @@ func NewTalker(d *uverbs.Device) (q *Talker, err error) {
 	return q, err
 }
 
+// Close closes the objects of the talker.
 func (q *Talker) Close() error {
 	return errors.Join(q.Qp.Close(), q.SendCQ.Close(), q.RecvCQ.Close(), q.channel.Close(), q.Mr.Close(), q.pd.Close())
 }

@@ -57,6 +57,7 @@ const AChance = 30 * time.Second
 // Eventually polls until a condition holds or patience is over.
 func Eventually(holds func() bool) bool { return InTime(Patience, holds) }
 
+// InTime polls until a condition holds or the limit is over.
 func InTime(limit time.Duration, holds func() bool) bool {
 	for start := time.Now(); time.Since(start) < limit; time.Sleep(5 * time.Millisecond) {
 		if holds() {

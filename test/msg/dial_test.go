@@ -155,8 +155,8 @@ func msgListener(args []string) error {
 	select {}
 }
 
-// TestStopped: a peer that stands still holds up who sends to it, until the context of that
-// ends. When it goes on all goes on.
+// TestStopped: a stopped peer blocks its senders until their contexts
+// end. When it continues, so do they.
 func TestStopped(t *testing.T) {
 	kit.Only612(t)
 	onEachFabric(t, func(t *testing.T, _, host string) {
@@ -229,8 +229,8 @@ func TestCycles(t *testing.T) {
 					}
 					return errors.Join(swap(ctx, a, b, "text 000"), bothEnd(a, b))
 				}
-				// What cycles leave grows each time. What the guest does besides, and what the kernel
-				// keeps for later, does not.
+				// A leak grows with each round. Other memory of the guest, and the kernel's
+				// caches, do not.
 				const most, rounds = 3 << 20, 4
 				for i := range rounds {
 					before := kernelMemory(t)

@@ -216,8 +216,8 @@ func overCut(t *testing.T, rxeToo bool, test func(t *testing.T, pairs [][2]speak
 	})
 }
 
-// TestCut: a network that is gone for 3 seconds only holds things up. On rxe that is not
-// much less than what ends a connection (TestCutForGood), so a slow machine could not tell.
+// TestCut: a network that is gone for 3 seconds only delays messages. On rxe a connection
+// ends not much later (TestCutForGood), so a slow machine could not distinguish the two.
 func TestCut(t *testing.T) {
 	overCut(t, false, func(t *testing.T, pairs [][2]speaker, cut func(int)) {
 		cut(100)

@@ -36,7 +36,7 @@ func TestExclusiveAsRdma(t *testing.T) {
 			t.Errorf("%s, there: %s", line, got)
 		}
 	}
-	// Soft devices can't be moved; that is told after the namespace was found.
+	// Soft devices can't be moved. The error comes after the namespace was found.
 	for _, to := range []string{"gvother", netns.Name(), fmt.Sprint(os.Getpid())} {
 		got := kit.Rdmalink(t, "dev set gvalonerxe netns "+to)
 		if got.Code != 1 || !strings.HasPrefix(got.Err, "rdmalink: move gvalonerxe to ") || !strings.Contains(got.Err, "operation not supported") {
@@ -124,8 +124,8 @@ func rdmalinkDoes(t *testing.T, line string) {
 	}
 }
 
-// What is in this file wants the machine before any other test made a network
-// namespace; tests run in the order of their files.
+// The tests of this file need a machine on which no other test of this package has made a
+// network namespace. Tests run in the order of their files, and this one is the first.
 
 // TestNldevExclusive: devices belong to one namespace, and the soft ones to the
 // first, wherever they are added, for so their drivers register them. There they

@@ -15,9 +15,9 @@ import (
 	"github.com/goverbs/goverbs/test/kit"
 )
 
-// rdmaDifference is something that rdmalink prints otherwise than rdma, on
-// purpose. right makes of rdma's output what it should be, ours takes from
-// rdmalink's what rdma has not; neither may hide more than the reason says.
+// rdmaDifference is an intended difference between the outputs of rdmalink and rdma.
+// right corrects rdma's output; ours removes from rdmalink's output what rdma
+// lacks. Neither may hide more than the reason names.
 type rdmaDifference struct {
 	line        *regexp.Regexp
 	only        kit.RdmaVersion // empty: it is so in both
@@ -25,9 +25,9 @@ type rdmaDifference struct {
 	right, ours func(kit.Output) kit.Output
 }
 
-// rdmaDifferences are applied one after the other. What rdma refuses, or takes,
-// and we do not, and what no soft driver shows, stands in
-// docs/rdma-differences.md.
+// rdmaDifferences are applied one after the other. docs/rdma-differences.md also lists
+// arguments that only one of the two accepts, and differences that no soft driver
+// shows.
 var rdmaDifferences = slices.Concat(wordDifferences, resourceDifferences, statDifferences)
 
 // wordDifferences are those of dev, link, system, and of all commands.

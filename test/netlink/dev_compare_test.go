@@ -14,7 +14,7 @@ import (
 	"github.com/goverbs/goverbs/test/kit"
 )
 
-// TestDevAndLinkAsRdma compares what is said of devices and their ports: one
+// TestDevAndLinkAsRdma compares the listings of devices and their ports: one
 // that was renamed, one whose network device is down, from another namespace.
 func TestDevAndLinkAsRdma(t *testing.T) {
 	sameAsRDMA(t, "-jp dev") // with none, or those of other tests
@@ -57,7 +57,7 @@ func done(t *testing.T, line string) {
 	}
 }
 
-// changesAsRDMA: each sees what the other changed, and fails where it does.
+// changesAsRDMA checks that each program sees the other's changes and fails where the other fails.
 func changesAsRDMA(t *testing.T) {
 	for _, on := range []string{"on", "off"} {
 		done(t, "dev set gvnamed adaptive-moderation "+on)

@@ -47,8 +47,8 @@ func TestNldevEventsLost(t *testing.T) {
 }
 
 // unread reports whether events wait in a socket of a network namespace, whose table of
-// netlink sockets is this file. Of each it has the protocol, the groups and the memory
-// that what was not read takes.
+// netlink sockets is this file. Each line has the protocol, the groups and the memory
+// of unread events.
 func unread(t *testing.T, table string) bool {
 	t.Helper()
 	for line := range strings.Lines(string(kit.Must(os.ReadFile(table))(t))) {

@@ -50,9 +50,9 @@ func noThreadIn(t *testing.T, netns *os.File) {
 	})
 }
 
-// subscribeThere gives what fails if an event of this device was heard there, for in
-// shared mode all devices belong to the first namespace. There it is heard, and the
-// kernel tells all at once.
+// subscribeThere returns a function that fails if an event of a device arrived in the other
+// namespace: in shared mode all devices belong to the first namespace. The event arrives there,
+// and the kernel sends to all namespaces at once.
 func subscribeThere(t *testing.T, there netlinkrdma.Client) func(device string) {
 	t.Helper()
 	deaf, err := there.Subscribe()

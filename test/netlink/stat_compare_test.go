@@ -11,9 +11,9 @@ import (
 	"github.com/goverbs/goverbs/test/kit"
 )
 
-// TestStatisticAsIproute2 compares with rdma of two iproute2s what drivers count
-// and what they refuse. cmd/rdmalink's test of this name does so with all that
-// no soft driver has.
+// TestStatisticAsIproute2 compares the drivers' counters and refusals with rdma of two
+// versions of iproute2. cmd/rdmalink's test of this name covers everything that no soft driver
+// has.
 func TestStatisticAsIproute2(t *testing.T) {
 	for _, typ := range kit.LinkTypes() {
 		name := "gvstat" + typ

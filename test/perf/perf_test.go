@@ -242,7 +242,7 @@ func TestPerfDuration(t *testing.T) {
 	}
 }
 
-// perfNothingDone is what an end says in whose time nothing was done, as may be on a
+// perfNothingDone is the message of an end that completed nothing in its time, as may happen on a
 // busy machine.
 const perfNothingDone = "give -D more time"
 

@@ -257,8 +257,8 @@ func withCM(runs []perftestRun) []perftestRun {
 	return runs
 }
 
-// TestPerftestSiw is the same on iWARP, where ib_send_bw's receiver tells the
-// sender how far it is.
+// TestPerftestSiw is the same on iWARP, where ib_send_bw's receiver reports its
+// progress to the sender.
 func TestPerftestSiw(t *testing.T) {
 	kit.Fabric(t)
 	playPerftest(t, withCM(kit.FewElsewhere(slices.Concat(perftestByCM, perftestByIWARP), 1)), kit.DummyLink, kit.DummyIPv4)

@@ -23,8 +23,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestPingpongFirstDevice: without -d siw is passed over, with it the error says
-// what works there.
+// TestPingpongFirstDevice: without -d siw is skipped, with it the error names
+// the commands that work there.
 func TestPingpongFirstDevice(t *testing.T) {
 	kit.Only612(t)
 	kit.RxeFabric(t)

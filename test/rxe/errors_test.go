@@ -241,9 +241,9 @@ func state(e *kit.RxeEnd) verbs.QPState {
 	return kit.Must(e.Qp.Query())(e.T).State
 }
 
-// drain ends a QP's life and tells how all came out whose completion nobody has
-// polled. Two marks are posted behind it: that they are flushed, and nothing
-// comes after them, tells that this was all.
+// drain moves a QP to ERR and returns the outcomes of all requests whose completions nobody has
+// polled. It posts two marks behind them: the requests are complete when the marks
+// are flushed and nothing comes after them.
 func drain(e *kit.RxeEnd) (sends, recvs []string) {
 	e.T.Helper()
 	e.Modify(verbs.QPAttr{State: verbs.QPStateErr}, 0)

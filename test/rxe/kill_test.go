@@ -191,8 +191,8 @@ func TestRxeNetdevDeleted(t *testing.T) {
 	}
 }
 
-// whileOpen begins to remove the link of a device that is open, looks at what is
-// left of it, and closes it.
+// whileOpen begins to remove the link of a device that is open, looks at the
+// remaining device, and closes it.
 func whileOpen(t *testing.T, remove *exec.Cmd, look func(d *kit.RxeDevice, a, b *kit.RxeEnd)) (removal *kit.Running) {
 	t.Helper()
 	t.Run("while open", func(open *testing.T) {

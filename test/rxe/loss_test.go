@@ -23,8 +23,8 @@ import (
 )
 
 // TestRxeLoss loses packets, and has others overtake them. RC carries messages of
-// many sizes, none lost, changed or out of order, and executes atomics once; of UC
-// and UD what arrives is whole, and arrives once. UC and UD work on when the wire
+// many sizes, none lost, changed or out of order, and executes atomics once; messages of UC
+// and UD arrive whole and at most once. UC and UD continue when the wire
 // is good again.
 func TestRxeLoss(t *testing.T) {
 	near, far := kit.RxeWire(t)
@@ -57,8 +57,8 @@ var (
 // stream is what RC carries. The sender is deaf where acknowledgements are lost
 // too. For long messages they are not, and the timeout is long: rxe (6.12's and
 // others) loses its place when the acknowledgement of a message comes while it is in
-// the middle of sending it again; at the next retry the peer refuses what it sends,
-// or it sends nothing for ever, as perftest's ib_send_bw finds out too. What is one
+// the middle of retransmitting it. At the next retry the peer refuses its packets,
+// or it sends nothing for ever, as perftest's ib_send_bw finds out too. A message of one
 // packet has no middle.
 type stream struct {
 	n, window int // messages; so many under way at a time
@@ -105,7 +105,7 @@ func (l *lossy) message(e *kit.RxeEnd, i int, sizes []int) verbs.SendWR {
 		SGL: []verbs.SGE{l.random.SGE(offset, size)}})
 }
 
-// pair connects two ends. The timeout is what a lost packet costs an RC QP when
+// pair connects two ends. The timeout is the delay of an RC QP after a lost packet that
 // no other one follows: 11 is 8 ms, 14 is 67 ms. To rxe 7 retries are without end,
 // so none of them fails by bad luck.
 func (l *lossy) pair(t *testing.T, typ verbs.QPType, timeout uint8, s kit.RxeSetup) (*kit.RxeEnd, *kit.RxeEnd) {

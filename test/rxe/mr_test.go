@@ -74,7 +74,7 @@ func TestRxeFork(t *testing.T) {
 	}
 }
 
-// TestRxeAccessFlags: which access flags each kernel takes, and what is said of the
+// TestRxeAccessFlags checks which access flags each kernel accepts, and the errors for the
 // others.
 func TestRxeAccessFlags(t *testing.T) {
 	kit.RxeFabric(t)

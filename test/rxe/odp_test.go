@@ -268,8 +268,8 @@ func TestRxeODPOffset(t *testing.T) {
 }
 
 // findsOffsets reports whether this kernel's rxe is free of a fault: it takes each
-// address in such a region for the start of the page, and of what goes on in the
-// next page it copies the start again.
+// address in such a region for the start of the page, and repeats the start of the page
+// where the data continues in the next one.
 func findsOffsets(d *kit.RxeDevice, t *testing.T) bool {
 	t.Helper()
 	a, _ := d.Pair(t, verbs.QPTypeRC, kit.RxeSetup{})

@@ -16,8 +16,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// sharing is an SRQ with memory for its receives, and QPs that use it; what they
-// receive completes on one CQ.
+// sharing is an SRQ with memory for its receives, and QPs that use it. Their
+// receives complete on one CQ.
 type sharing struct {
 	*kit.RxeDevice
 	srq  *uverbs.SRQ

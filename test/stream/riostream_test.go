@@ -15,10 +15,10 @@ import (
 	"github.com/goverbs/goverbs/test/kit"
 )
 
-// riostreamRun is what librdmacm's riostream does with the options of the same names.
+// riostreamRun is a run of librdmacm's riostream with the options of the same names.
 // Both ends map memory and swap 16 bytes. Then in each round the client writes count times
-// size bytes to the server's memory, and the server as many back. Nothing but the last byte
-// tells of them: it is one more than that of the other side before. The bytes of the last
+// size bytes to the server's memory, and the server as many back. Only the last byte
+// announces them: it is one more than that of the other side before. The bytes of the last
 // write of a round continue a count.
 type riostreamRun struct{ rounds, count, size int }
 

@@ -24,8 +24,8 @@ import (
 //   - It comes right behind the answer to the dial. siw takes both for one answer that is
 //     not valid, and ends the dial.
 //   - It is under way when the READ of nothing comes with which Dial proves the connection.
-//     siw lays the READ aside without its length, answers it with the length of what was
-//     sent before, finds no memory of that length, and ends the connection.
+//     siw lays the READ aside without its length, answers it with the length of the previous
+//     send, finds no memory of that length, and ends the connection.
 //
 // The last pattern is another mistake, which riostream makes over any device. It listens
 // first and asks for room for mappings afterwards, while a thread of rsocket accepts

@@ -20,7 +20,7 @@ var otherwise = map[string]map[string]string{
 	"keys": {"a window: the byte before: success": "a window: the byte before: remote access error"},
 }
 
-// TestConcepts runs them on rxe and siw, and compares what they print with the pages, whose
+// TestConcepts runs them on rxe and siw, and compares their output with the pages, whose
 // output is that of the devices of package rdmatest.
 func TestConcepts(t *testing.T) {
 	kit.Only612(t)

@@ -41,9 +41,9 @@ func onlyPort(t *testing.T, table map[string]any) map[string]any {
 	return ports[0].(map[string]any)
 }
 
-// zeroElsewhere is what ibv_devinfo prints and we do not: of objects that the
-// kernel does not have any more, or what it tells of some hardware only, in the
-// driver's own bytes. It is 0 on soft devices.
+// zeroElsewhere lists fields that only ibv_devinfo prints: fields of objects that the
+// kernel no longer has, and fields that only some hardware drivers report in their
+// own bytes. They are 0 on soft devices.
 var zeroElsewhere = strings.Fields(`max_ee_rd_atom max_ee_init_rd_atom max_ee max_rdd max_raw_ipv6_qp max_raw_ethy_qp max_fmr max_tso
 	rx_hash_function rx_hash_fields_mask qp_rate_limit_min qp_rate_limit_max`)
 
@@ -200,8 +200,8 @@ func sameAsSystem(t *testing.T, name, netdev string, device, port map[string]any
 	}
 }
 
-// TestDevinfoDenied: who may not open the device is told what sysfs has, which is
-// the same as far as it goes, and why the rest is missing.
+// TestDevinfoDenied: without permission to open the device, devinfo prints sysfs's fields, which are
+// the same, and why the others are missing.
 func TestDevinfoDenied(t *testing.T) {
 	kit.Only612(t)
 	everybodys := everybodysRdmalink(t)
