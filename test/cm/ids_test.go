@@ -176,11 +176,11 @@ func exchangeOver(t *testing.T, a, b *kit.RxeEnd) {
 		}
 		text := strings.Repeat("from one to the other", i+1)
 		to.PostRecv(uint64(i), 0, kit.RecvSize)
-		copy(from.Mr.Bytes()[kit.SendFrom:], text)
-		from.Post(verbs.SendWR{WRID: 9, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: []verbs.SGE{from.Mr.SGE(kit.SendFrom, len(text))}})
+		copy(from.MR.Bytes()[kit.SendFrom:], text)
+		from.Post(verbs.SendWR{WRID: 9, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: []verbs.SGE{from.MR.SGE(kit.SendFrom, len(text))}})
 		from.Sent("9 SEND success")
 		wc := to.Next(to.RecvCQ)
-		if got := string(to.Mr.Bytes()[:wc.ByteLen]); got != text || wc.WRID != uint64(i) {
+		if got := string(to.MR.Bytes()[:wc.ByteLen]); got != text || wc.WRID != uint64(i) {
 			t.Errorf("message %d: %q", i, got)
 		}
 	}
@@ -208,16 +208,16 @@ func TestCMRxeEvents(t *testing.T) {
 	dst := listenLow(t, ch, verbs.PortSpaceTCP)
 	id := resolveLow(t, ch, verbs.PortSpaceTCP, dst)
 	client, server := d.End(t, verbs.QPTypeRC, kit.RxeSetup{}), d.End(t, verbs.QPTypeRC, kit.RxeSetup{})
-	attachLater(t, id, client.Qp)
+	attachLater(t, id, client.QP)
 	kit.OK(t, id.SetAckTimeout(21))
 	kit.OK(t, id.Connect(t.Context(), &rdmacm.ConnParam{PrivateData: []byte("hello")}))
 
 	ev := expect(t, ch, rdmacm.EventConnectRequest)
 	destroyLater(t, ev.ID)
-	if got := string(ev.Param.PrivateData); got != "hello"+strings.Repeat("\x00", 51) || ev.Param.QPNum != client.Qp.Num() {
+	if got := string(ev.Param.PrivateData); got != "hello"+strings.Repeat("\x00", 51) || ev.Param.QPNum != client.QP.Num() {
 		t.Errorf("%q, QP %d", got, ev.Param.QPNum)
 	}
-	attachLater(t, ev.ID, server.Qp)
+	attachLater(t, ev.ID, server.QP)
 	kit.OK(t, ev.ID.SetAckTimeout(21))
 	kit.OK(t, ev.ID.Accept(nil))
 	for range 2 {
@@ -226,11 +226,11 @@ func TestCMRxeEvents(t *testing.T) {
 		}
 	}
 	for _, e := range []*kit.RxeEnd{client, server} {
-		if attr := kit.Must(e.Qp.Query())(t); attr.Timeout != 21 || attr.State != verbs.QPStateRTS {
+		if attr := kit.Must(e.QP.Query())(t); attr.Timeout != 21 || attr.State != verbs.QPStateRTS {
 			t.Errorf("time-out %d in %v", attr.Timeout, attr.State)
 		}
 	}
-	index := kit.Must(client.Qp.Query())(t).PKeyIndex
+	index := kit.Must(client.QP.Query())(t).PKeyIndex
 	if key := kit.Must(d.QueryPKey(1, uint32(index)))(t); key != 0xffff {
 		t.Errorf("P_Key %#x at index %d", key, index)
 	}
@@ -238,7 +238,7 @@ func TestCMRxeEvents(t *testing.T) {
 
 	partLow(t, ch, id, ev.ID)
 	for _, e := range []*kit.RxeEnd{client, server} {
-		if state := kit.Must(e.Qp.Query())(t).State; state != verbs.QPStateErr {
+		if state := kit.Must(e.QP.Query())(t).State; state != verbs.QPStateErr {
 			t.Error("QP in", state)
 		}
 	}
@@ -253,18 +253,18 @@ func TestCMRxeExternalQP(t *testing.T) {
 	dst := listenLow(t, ch, verbs.PortSpaceTCP)
 	id := resolveLow(t, ch, verbs.PortSpaceTCP, dst)
 	client, server := d.End(t, verbs.QPTypeRC, kit.RxeSetup{}), d.End(t, verbs.QPTypeRC, kit.RxeSetup{})
-	kit.OK(t, id.Connect(t.Context(), &rdmacm.ConnParam{QPNum: client.Qp.Num()}))
+	kit.OK(t, id.Connect(t.Context(), &rdmacm.ConnParam{QPNum: client.QP.Num()}))
 
 	ev := expect(t, ch, rdmacm.EventConnectRequest)
 	destroyLater(t, ev.ID)
-	if ev.Param.QPNum != client.Qp.Num() {
+	if ev.Param.QPNum != client.QP.Num() {
 		t.Error("QP", ev.Param.QPNum)
 	}
 	follow(server, ev.ID)
-	kit.OK(t, ev.ID.Accept(&rdmacm.ConnParam{QPNum: server.Qp.Num()}))
+	kit.OK(t, ev.ID.Accept(&rdmacm.ConnParam{QPNum: server.QP.Num()}))
 
 	answer := expect(t, ch, rdmacm.EventConnectResponse)
-	if answer.ID != id || answer.Param.QPNum != server.Qp.Num() {
+	if answer.ID != id || answer.Param.QPNum != server.QP.Num() {
 		t.Errorf("%+v", answer)
 	}
 	follow(client, id)
@@ -274,7 +274,7 @@ func TestCMRxeExternalQP(t *testing.T) {
 	}
 	exchangeOver(t, client, server)
 	partLow(t, ch, id, ev.ID)
-	if state := kit.Must(client.Qp.Query())(t).State; state != verbs.QPStateRTS {
+	if state := kit.Must(client.QP.Query())(t).State; state != verbs.QPStateRTS {
 		t.Error("a queue pair that isn't attached was moved to", state)
 	}
 }
@@ -285,7 +285,7 @@ func follow(e *kit.RxeEnd, id *rdmacm.ID) {
 	for _, state := range []verbs.QPState{verbs.QPStateInit, verbs.QPStateRTR, verbs.QPStateRTS} {
 		attr, mask, err := id.InitQPAttr(state)
 		if err == nil {
-			err = e.Qp.Modify(attr, mask)
+			err = e.QP.Modify(attr, mask)
 		}
 		kit.OK(e.T, err)
 	}
@@ -319,12 +319,12 @@ func TestCMRxeMigrate(t *testing.T) {
 	ch, to := newChannel(t), newChannel(t)
 	id := resolveLow(t, ch, verbs.PortSpaceTCP, listenLow(t, ch, verbs.PortSpaceTCP))
 	client, server := d.End(t, verbs.QPTypeRC, kit.RxeSetup{}), d.End(t, verbs.QPTypeRC, kit.RxeSetup{})
-	kit.OK(t, id.Connect(t.Context(), &rdmacm.ConnParam{QPNum: client.Qp.Num()}))
+	kit.OK(t, id.Connect(t.Context(), &rdmacm.ConnParam{QPNum: client.QP.Num()}))
 	ev := expect(t, ch, rdmacm.EventConnectRequest)
 	destroyLater(t, ev.ID)
 	kit.OK(t, ev.ID.Migrate(to))
 	follow(server, ev.ID)
-	kit.OK(t, ev.ID.Accept(&rdmacm.ConnParam{QPNum: server.Qp.Num()}))
+	kit.OK(t, ev.ID.Accept(&rdmacm.ConnParam{QPNum: server.QP.Num()}))
 	expect(t, ch, rdmacm.EventConnectResponse)
 	follow(client, id)
 	kit.OK(t, id.Establish())
@@ -349,27 +349,27 @@ func TestCMRxeSRQ(t *testing.T) {
 	d := kit.OpenRxe(t)
 	kit.NoLeak(t)
 	ch := newChannel(t)
-	srq := kit.Must(d.Pd.CreateSRQ(&uverbs.SRQOptions{MaxWR: 4, MaxSGE: 1}))(t)
+	srq := kit.Must(d.PD.CreateSRQ(&uverbs.SRQOptions{MaxWR: 4, MaxSGE: 1}))(t)
 	kit.CloseLater(t, srq)
 	id := resolveLow(t, ch, verbs.PortSpaceTCP, listenLow(t, ch, verbs.PortSpaceTCP))
-	client, server := d.End(t, verbs.QPTypeRC, kit.RxeSetup{Srq: srq}), d.End(t, verbs.QPTypeRC, kit.RxeSetup{Srq: srq})
-	attachLater(t, id, client.Qp)
+	client, server := d.End(t, verbs.QPTypeRC, kit.RxeSetup{SRQ: srq}), d.End(t, verbs.QPTypeRC, kit.RxeSetup{SRQ: srq})
+	attachLater(t, id, client.QP)
 	kit.OK(t, id.Connect(t.Context(), nil))
 	ev := expect(t, ch, rdmacm.EventConnectRequest)
 	destroyLater(t, ev.ID)
 	if !ev.Param.SRQ {
 		t.Error("the server does not learn of the client's SRQ")
 	}
-	attachLater(t, ev.ID, server.Qp)
+	attachLater(t, ev.ID, server.QP)
 	kit.OK(t, ev.ID.Accept(nil))
 	expect(t, ch, rdmacm.EventEstablished)
 	expect(t, ch, rdmacm.EventEstablished)
 	for i, ends := range [][2]*kit.RxeEnd{{client, server}, {server, client}} {
 		from, to := ends[0], ends[1]
-		if _, err := srq.PostRecv([]verbs.RecvWR{{WRID: uint64(i), SGL: []verbs.SGE{to.Mr.SGE(0, kit.RecvSize)}}}); err != nil {
+		if _, err := srq.PostRecv([]verbs.RecvWR{{WRID: uint64(i), SGL: []verbs.SGE{to.MR.SGE(0, kit.RecvSize)}}}); err != nil {
 			t.Fatal(err)
 		}
-		from.Post(verbs.SendWR{WRID: 9, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: []verbs.SGE{from.Mr.SGE(kit.SendFrom, 8)}})
+		from.Post(verbs.SendWR{WRID: 9, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: []verbs.SGE{from.MR.SGE(kit.SendFrom, 8)}})
 		from.Sent("9 SEND success")
 		if wc := to.Next(to.RecvCQ); wc.WRID != uint64(i) || wc.ByteLen != 8 {
 			t.Errorf("%+v", wc)
@@ -405,11 +405,11 @@ func TestCMRxePath(t *testing.T) {
 		t.Error("another ID")
 	}
 	client, server := d.End(t, verbs.QPTypeRC, kit.RxeSetup{}), d.End(t, verbs.QPTypeRC, kit.RxeSetup{})
-	attachLater(t, id, client.Qp)
+	attachLater(t, id, client.QP)
 	kit.OK(t, id.Connect(t.Context(), nil))
 	ev := expect(t, ch, rdmacm.EventConnectRequest)
 	destroyLater(t, ev.ID)
-	attachLater(t, ev.ID, server.Qp)
+	attachLater(t, ev.ID, server.QP)
 	kit.OK(t, ev.ID.Accept(nil))
 	expect(t, ch, rdmacm.EventEstablished)
 	expect(t, ch, rdmacm.EventEstablished)
@@ -427,7 +427,7 @@ func TestCMRxeECE(t *testing.T) {
 	asked, agreed := rdmacm.ECE{VendorID: 0x123456, Options: 0x89abcdef}, rdmacm.ECE{VendorID: 0x123456, Options: 1}
 	dial := func() (*rdmacm.ID, *rdmacm.Event) {
 		id := resolveLow(t, ch, verbs.PortSpaceTCP, dst)
-		qp := d.End(t, verbs.QPTypeRC, kit.RxeSetup{}).Qp
+		qp := d.End(t, verbs.QPTypeRC, kit.RxeSetup{}).QP
 		kit.OK(t, id.Connect(t.Context(), &rdmacm.ConnParam{QPNum: qp.Num(), ECE: asked}))
 		ev := expect(t, ch, rdmacm.EventConnectRequest)
 		destroyLater(t, ev.ID)
@@ -439,7 +439,7 @@ func TestCMRxeECE(t *testing.T) {
 	id, ev := dial()
 	server := d.End(t, verbs.QPTypeRC, kit.RxeSetup{})
 	follow(server, ev.ID)
-	kit.OK(t, ev.ID.Accept(&rdmacm.ConnParam{QPNum: server.Qp.Num(), ECE: agreed}))
+	kit.OK(t, ev.ID.Accept(&rdmacm.ConnParam{QPNum: server.QP.Num(), ECE: agreed}))
 	if answer := expect(t, ch, rdmacm.EventConnectResponse); answer.ID != id || answer.Param.ECE != agreed {
 		t.Errorf("%+v", answer)
 	}
@@ -463,11 +463,11 @@ func TestCMRxeNotify(t *testing.T) {
 	ch := newChannel(t)
 	id := resolveLow(t, ch, verbs.PortSpaceTCP, listenLow(t, ch, verbs.PortSpaceTCP))
 	client, server := d.End(t, verbs.QPTypeRC, kit.RxeSetup{}), d.End(t, verbs.QPTypeRC, kit.RxeSetup{})
-	kit.OK(t, id.Connect(t.Context(), &rdmacm.ConnParam{QPNum: client.Qp.Num()}))
+	kit.OK(t, id.Connect(t.Context(), &rdmacm.ConnParam{QPNum: client.QP.Num()}))
 	ev := expect(t, ch, rdmacm.EventConnectRequest)
 	destroyLater(t, ev.ID)
 	follow(server, ev.ID)
-	kit.OK(t, ev.ID.Accept(&rdmacm.ConnParam{QPNum: server.Qp.Num()}))
+	kit.OK(t, ev.ID.Accept(&rdmacm.ConnParam{QPNum: server.QP.Num()}))
 	expect(t, ch, rdmacm.EventConnectResponse)
 
 	kit.OK(t, ev.ID.Notify(uverbs.EventCommEst))

@@ -66,7 +66,7 @@ func TestCMIBRefused(t *testing.T) {
 	kit.RxeFabric(t)
 	kit.NoLeak(t)
 	ch := newChannel(t)
-	gid := kit.OpenRxe(t).Gid.GID
+	gid := kit.OpenRxe(t).GID.GID
 	at := &rdmacm.IBAddr{GID: gid, ServiceID: rdmacm.IBServiceID(verbs.PortSpaceIB, 7471), ServiceMask: 1<<64 - 1}
 	id := newID(t, ch, verbs.PortSpaceIB)
 	if err := id.BindIB(at); !errors.Is(err, syscall.ENODEV) {

@@ -167,7 +167,7 @@ func TestCMProgramsRefused(t *testing.T) {
 		"udaddy -s 10.78.0.1":                      "nobody listens on that port",
 		"udaddy -s 10.78.0.1 -S 5000":              "a datagram on cmlink has at most 1024 bytes, -S says 5000",
 		"mckey -m 239.83.1.9 -b 10.78.0.1 -S 5000": "a datagram on cmlink has at most 1024 bytes, -S says 5000",
-		"mckey -m 239.83.1.9 -b 10.78.0.1 -l":      "create QP on cmlink: operation not supported",
+		"mckey -m 239.83.1.9 -b 10.78.0.1 -l":      "create QP on cmlink (driver rxe): operation not supported",
 		"mckey -m 10.78.0.9 -b 10.78.0.1":          "not a multicast address",
 		"cmtime -c 3 -s 10.78.0.1":                 "rdmalink: connect: connection rejected: nobody listens on that port",
 		"rdma_client -s 10.78.0.1":                 "nobody listens on that port",

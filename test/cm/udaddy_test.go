@@ -33,10 +33,10 @@ func (e *udEnd) udConfig(recvs int) *rdmacm.Config {
 		QP: uverbs.QPOptions{Type: verbs.QPTypeUD, Cap: verbs.QPCap{MaxSendWR: 64, MaxRecvWR: uint32(max(recvs, 1)), MaxSendSGE: 1, MaxRecvSGE: 1}},
 		Prepare: func(c *rdmacm.Conn) (err error) {
 			e.Conn = c
-			if e.Mr, err = c.PD().AllocMR((recvs+1)*(uverbs.GRHSize+e.size), verbs.AccessLocalWrite, nil); err != nil {
+			if e.MR, err = c.PD().AllocMR((recvs+1)*(uverbs.GRHSize+e.size), verbs.AccessLocalWrite, nil); err != nil {
 				return err
 			}
-			c.Own(e.Mr)
+			c.Own(e.MR)
 			for i := range recvs {
 				if _, err := c.QP().PostRecv([]verbs.RecvWR{e.slot(i)}); err != nil {
 					return err
@@ -50,16 +50,16 @@ func (e *udEnd) udConfig(recvs int) *rdmacm.Config {
 // slot is the receive into slot i, which is also its number. The slot after the
 // last is for sending from.
 func (e *udEnd) slot(i int) verbs.RecvWR {
-	return verbs.RecvWR{WRID: uint64(i), SGL: []verbs.SGE{e.Mr.SGE(i*(uverbs.GRHSize+e.size), uverbs.GRHSize+e.size)}}
+	return verbs.RecvWR{WRID: uint64(i), SGL: []verbs.SGE{e.MR.SGE(i*(uverbs.GRHSize+e.size), uverbs.GRHSize+e.size)}}
 }
 
 // send sends a message, with the own QP's number as immediate data like udaddy.
 func (e *udEnd) send(to *rdmacm.Peer, text string) {
 	e.T.Helper()
-	from := e.Mr.Len() - e.size
-	copy(e.Mr.Bytes()[from:], text)
+	from := e.MR.Len() - e.size
+	copy(e.MR.Bytes()[from:], text)
 	e.Post(verbs.SendWR{Opcode: verbs.OpSendImm, Flags: verbs.SendSignaled, Imm: e.QP().Num(),
-		SGL: []verbs.SGE{e.Mr.SGE(from, len(text))}, AH: to.AH, RemoteQPN: to.QPN, RemoteQKey: to.QKey})
+		SGL: []verbs.SGE{e.MR.SGE(from, len(text))}, AH: to.AH, RemoteQPN: to.QPN, RemoteQKey: to.QKey})
 	e.Sent("0 SEND success")
 }
 
@@ -75,7 +75,7 @@ func (e *udEnd) receive() (string, verbs.WC) {
 
 // message is a received datagram, header first.
 func (e *udEnd) message(wc verbs.WC) []byte {
-	return e.Mr.Bytes()[int(wc.WRID)*(uverbs.GRHSize+e.size):][:wc.ByteLen]
+	return e.MR.Bytes()[int(wc.WRID)*(uverbs.GRHSize+e.size):][:wc.ByteLen]
 }
 
 // sender finds the way back, as udaddy does.

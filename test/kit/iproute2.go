@@ -13,16 +13,16 @@ import (
 	"github.com/goverbs/goverbs/test/rig"
 )
 
-// RdmaVersion is a version of iproute2's rdma.
-type RdmaVersion string
+// RDMAVersion is a version of iproute2's rdma.
+type RDMAVersion string
 
 const (
-	DebianRDMA RdmaVersion = "iproute2 6.1"    // Debian 12's
-	NewerRDMA  RdmaVersion = "iproute2, newer" // of its backports
+	DebianRDMA RDMAVersion = "iproute2 6.1"    // Debian 12's
+	NewerRDMA  RDMAVersion = "iproute2, newer" // of its backports
 )
 
 // Run runs a command line of rdma.
-func (v RdmaVersion) Run(t *testing.T, line string) Output {
+func (v RDMAVersion) Run(t *testing.T, line string) Output {
 	t.Helper()
 	if inMemory[v] == nil {
 		inMemory[v] = toMemory(t, v)
@@ -32,10 +32,10 @@ func (v RdmaVersion) Run(t *testing.T, line string) Output {
 
 // inMemory is how to start them: half the time of a start from the host's
 // files is that of loading libraries.
-var inMemory = make(map[RdmaVersion][]string)
+var inMemory = make(map[RDMAVersion][]string)
 
 // toMemory copies a version of rdma and its libraries into memory and returns how to start it.
-func toMemory(t *testing.T, v RdmaVersion) []string {
+func toMemory(t *testing.T, v RDMAVersion) []string {
 	t.Helper()
 	program := Must(exec.LookPath("rdma"))(t)
 	if v == NewerRDMA {

@@ -5,7 +5,9 @@ package kit
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"net"
 	"testing"
 	"time"
 
@@ -37,7 +39,7 @@ const (
 type End struct {
 	*rdmacm.Conn
 	T  *testing.T
-	Mr *uverbs.MR
+	MR *uverbs.MR
 }
 
 // ConnectAt does so at an address of any link.
@@ -65,7 +67,7 @@ func ConnectAt(t *testing.T, address string, client, server Setup) (*End, *End) 
 	}
 	t.Cleanup(func() {
 		for _, e := range []*End{a, b} {
-			if err := e.Close(); err != nil {
+			if err := e.Close(); err != nil && !errors.Is(err, net.ErrClosed) { // a test may close it
 				t.Error(err)
 			}
 		}
@@ -87,12 +89,12 @@ func (e *End) Config(s Setup) *rdmacm.Config {
 		if s.Size == 0 {
 			s.Size = MemorySize
 		}
-		if e.Mr, err = c.PD().AllocMR(s.Size, s.Access, nil); err != nil {
+		if e.MR, err = c.PD().AllocMR(s.Size, s.Access, nil); err != nil {
 			return err
 		}
-		c.Own(e.Mr)
-		about := binary.BigEndian.AppendUint64(nil, e.Mr.Addr())
-		c.SetPrivateData(binary.BigEndian.AppendUint32(about, e.Mr.RKey()))
+		c.Own(e.MR)
+		about := binary.BigEndian.AppendUint64(nil, e.MR.Addr())
+		c.SetPrivateData(binary.BigEndian.AppendUint32(about, e.MR.RKey()))
 		for i := range s.Recvs {
 			if _, err := c.QP().PostRecv([]verbs.RecvWR{e.Recv(i)}); err != nil {
 				return err
@@ -103,7 +105,7 @@ func (e *End) Config(s Setup) *rdmacm.Config {
 	return &s.Cfg
 }
 
-// peer makes wr work on the start of the peer's memory.
+// AtPeer makes wr work on the start of the peer's memory.
 func (e *End) AtPeer(wr verbs.SendWR) verbs.SendWR {
 	about := e.PrivateData()
 	wr.RemoteAddr, wr.RKey = binary.BigEndian.Uint64(about), binary.BigEndian.Uint32(about[8:])
@@ -112,7 +114,7 @@ func (e *End) AtPeer(wr verbs.SendWR) verbs.SendWR {
 
 // Recv is the receive with work request ID 1000+i into slot i.
 func (e *End) Recv(i int) verbs.RecvWR {
-	return verbs.RecvWR{WRID: uint64(1000 + i), SGL: []verbs.SGE{e.Mr.SGE(i*RecvSize, RecvSize)}}
+	return verbs.RecvWR{WRID: uint64(1000 + i), SGL: []verbs.SGE{e.MR.SGE(i*RecvSize, RecvSize)}}
 }
 
 // Post queues sends, all of which have to be taken.

@@ -15,7 +15,7 @@ import (
 // Ah makes an address handle that is closed with the test.
 func (d *RxeDevice) Ah(t *testing.T, attr verbs.AHAttr) *verbs.AH {
 	t.Helper()
-	ah := Must(d.Pd.CreateAH(&attr))(t)
+	ah := Must(d.PD.CreateAH(&attr))(t)
 	CloseLater(t, ah)
 	return ah
 }
@@ -58,9 +58,9 @@ func NoRxeFabric(t *testing.T) {
 type RxeDevice struct {
 	*uverbs.Device
 	T    *testing.T
-	Pd   *uverbs.PD
+	PD   *uverbs.PD
 	Attr *verbs.DeviceAttr
-	Gid  verbs.GIDEntry // of its IPv4 address
+	GID  verbs.GIDEntry // of its IPv4 address
 }
 
 // OpenRxe opens the link of the rxe fabric.
@@ -75,21 +75,21 @@ func OpenRxeLink(t *testing.T, name, addr string) *RxeDevice {
 	t.Helper()
 	d := &RxeDevice{Device: Must(uverbs.Open(name))(t), T: t}
 	CloseLater(t, d.Device)
-	d.Pd = Must(d.AllocPD())(t)
-	CloseLater(t, d.Pd)
+	d.PD = Must(d.AllocPD())(t)
+	CloseLater(t, d.PD)
 	d.Attr = Must(d.Query())(t)
 	Until(t, "with the GID of "+addr, func() bool { // which the kernel makes in the background
 		gid, err := d.ChooseGID(1, &uverbs.GIDChoice{Addr: netip.MustParseAddr(addr)})
 		if err == nil {
-			d.Gid = *gid
+			d.GID = *gid
 		}
 		return err == nil
 	})
 	return d
 }
 
-// GidOf finds the GID that an address of the link has.
-func (d *RxeDevice) GidOf(addr string) (gid verbs.GIDEntry) {
+// GIDOf finds the GID that an address of the link has.
+func (d *RxeDevice) GIDOf(addr string) (gid verbs.GIDEntry) {
 	d.T.Helper()
 	want := addr
 	if addr == RxeIPv4 {
@@ -123,8 +123,8 @@ type RxeSetup struct {
 	Cap    verbs.QPCap  // zero fields: 16 work requests, 1 SGE
 	Access verbs.Access // to its memory; zero: all there is
 	Size   int          // of its memory; zero: MemorySize
-	Cqe    int          // entries of its CQs; zero: 128
-	Srq    *uverbs.SRQ
+	CQE    int          // entries of its CQs; zero: 128
+	SRQ    *uverbs.SRQ
 	all    bool          // signal all sends
 	AtPeer *verbs.Access // what the peer may do; nil: everything
 }
@@ -133,10 +133,10 @@ type RxeSetup struct {
 type RxeEnd struct {
 	T              *testing.T
 	Dev            *RxeDevice
-	Qp             *uverbs.QP
+	QP             *uverbs.QP
 	SendCQ, RecvCQ *uverbs.CQ
 	RecvChannel    *uverbs.CompChannel
-	Mr             *uverbs.MR
+	MR             *uverbs.MR
 	Access         verbs.Access // of the peer
 	AtPeer         *RxeEnd
 	Ah             *verbs.AH // UD: the way to the peer
@@ -151,24 +151,24 @@ func (d *RxeDevice) End(t *testing.T, typ verbs.QPType, s RxeSetup) *RxeEnd {
 	if s.AtPeer != nil {
 		e.Access = *s.AtPeer
 	}
-	if s.Cqe == 0 {
-		s.Cqe = 128
+	if s.CQE == 0 {
+		s.CQE = 128
 	}
-	e.SendCQ, _ = d.cq(t, s.Cqe)
-	e.RecvCQ, e.RecvChannel = d.cq(t, s.Cqe)
+	e.SendCQ, _ = d.cq(t, s.CQE)
+	e.RecvCQ, e.RecvChannel = d.cq(t, s.CQE)
 	if s.Access == 0 {
 		s.Access = d.Access()
 	}
-	e.Mr = Must(d.Pd.AllocMR(max(s.Size, MemorySize), s.Access, nil))(t)
-	CloseLater(t, e.Mr)
+	e.MR = Must(d.PD.AllocMR(max(s.Size, MemorySize), s.Access, nil))(t)
+	CloseLater(t, e.MR)
 	for _, n := range []*uint32{&s.Cap.MaxSendWR, &s.Cap.MaxRecvWR} {
 		if *n == 0 {
 			*n = 16
 		}
 	}
 	s.Cap.MaxSendSGE, s.Cap.MaxRecvSGE = max(s.Cap.MaxSendSGE, 1), max(s.Cap.MaxRecvSGE, 1)
-	e.Qp = Must(d.Pd.CreateQP(&uverbs.QPOptions{Type: typ, SendCQ: e.SendCQ, RecvCQ: e.RecvCQ, SRQ: s.Srq, Cap: s.Cap, SignalAll: s.all}))(t)
-	CloseLater(t, e.Qp)
+	e.QP = Must(d.PD.CreateQP(&uverbs.QPOptions{Type: typ, SendCQ: e.SendCQ, RecvCQ: e.RecvCQ, SRQ: s.SRQ, Cap: s.Cap, SignalAll: s.all}))(t)
+	CloseLater(t, e.QP)
 	return e
 }
 
@@ -202,7 +202,7 @@ func (e *RxeEnd) Connect(peer *RxeEnd) {
 // Modify changes attributes of the QP and has to succeed.
 func (e *RxeEnd) Modify(attr verbs.QPAttr, mask verbs.QPAttrMask) {
 	e.T.Helper()
-	if err := e.Qp.Modify(&attr, mask|verbs.QPAttrState); err != nil {
+	if err := e.QP.Modify(&attr, mask|verbs.QPAttrState); err != nil {
 		e.T.Fatal(err)
 	}
 }
@@ -212,7 +212,7 @@ func (e *RxeEnd) ToInit() {
 	e.T.Helper()
 	attr := verbs.QPAttr{State: verbs.QPStateInit, Port: 1, QKey: RxeQKey, Access: e.Access}
 	mask := verbs.QPAttrPKeyIndex | verbs.QPAttrPort | verbs.QPAttrAccess
-	if e.Qp.Type() == verbs.QPTypeUD {
+	if e.QP.Type() == verbs.QPTypeUD {
 		mask = verbs.QPAttrPKeyIndex | verbs.QPAttrPort | verbs.QPAttrQKey
 	}
 	e.Modify(attr, mask)
@@ -220,23 +220,23 @@ func (e *RxeEnd) ToInit() {
 
 // Address is the way to a peer, which may be on another device.
 func (e *RxeEnd) Address(peer *RxeEnd) verbs.AHAttr {
-	return verbs.AHAttr{Global: true, DGID: peer.Dev.Gid.GID, SGIDIndex: e.Dev.Gid.Index, HopLimit: 64, Port: 1}
+	return verbs.AHAttr{Global: true, DGID: peer.Dev.GID.GID, SGIDIndex: e.Dev.GID.Index, HopLimit: 64, Port: 1}
 }
 
 // ToRTR moves the QP to RTR, connected to a peer.
 func (e *RxeEnd) ToRTR(peer *RxeEnd) {
 	e.T.Helper()
 	e.AtPeer = peer
-	attr := verbs.QPAttr{State: verbs.QPStateRTR, PathMTU: verbs.MTU1024, DestQPN: peer.Qp.Num(), RQPSN: 0x123456,
+	attr := verbs.QPAttr{State: verbs.QPStateRTR, PathMTU: verbs.MTU1024, DestQPN: peer.QP.Num(), RQPSN: 0x123456,
 		AH: e.Address(peer), MaxDestRDAtomic: 4, MinRNRTimer: 12}
 	mask := verbs.QPAttrAV | verbs.QPAttrPathMTU | verbs.QPAttrDestQPN | verbs.QPAttrRQPSN
-	switch e.Qp.Type() {
+	switch e.QP.Type() {
 	case verbs.QPTypeRC:
 		mask |= verbs.QPAttrMaxDestRDAtomic | verbs.QPAttrMinRNRTimer
 	case verbs.QPTypeUD:
 		mask = 0
 		to := e.Address(peer)
-		e.Ah = Must(e.Dev.Pd.CreateAH(&to))(e.T)
+		e.Ah = Must(e.Dev.PD.CreateAH(&to))(e.T)
 		CloseLater(e.T, e.Ah)
 	}
 	e.Modify(attr, mask)
@@ -247,7 +247,7 @@ func (e *RxeEnd) ToRTS() {
 	e.T.Helper()
 	attr := verbs.QPAttr{State: verbs.QPStateRTS, SQPSN: 0x123456, Timeout: 20, RetryCnt: 7, RNRRetry: 7, MaxRDAtomic: 4}
 	mask := verbs.QPAttrSQPSN
-	if e.Qp.Type() == verbs.QPTypeRC {
+	if e.QP.Type() == verbs.QPTypeRC {
 		mask |= verbs.QPAttrTimeout | verbs.QPAttrRetryCnt | verbs.QPAttrRNRRetry | verbs.QPAttrMaxQPRDAtomic
 	}
 	e.Modify(attr, mask)
@@ -255,20 +255,20 @@ func (e *RxeEnd) ToRTS() {
 
 // To makes wr go to the peer: to its QP, or to the start of its memory.
 func (e *RxeEnd) To(wr verbs.SendWR) verbs.SendWR {
-	wr.RemoteAddr, wr.RKey = e.AtPeer.Mr.Addr(), e.AtPeer.Mr.RKey()
-	wr.AH, wr.RemoteQPN, wr.RemoteQKey = e.Ah, e.AtPeer.Qp.Num(), RxeQKey
+	wr.RemoteAddr, wr.RKey = e.AtPeer.MR.Addr(), e.AtPeer.MR.RKey()
+	wr.AH, wr.RemoteQPN, wr.RemoteQKey = e.Ah, e.AtPeer.QP.Num(), RxeQKey
 	return wr
 }
 
 // Send is a signaled send of some memory.
 func (e *RxeEnd) Send(id uint64, offset, length int) verbs.SendWR {
-	return e.To(verbs.SendWR{WRID: id, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: []verbs.SGE{e.Mr.SGE(offset, length)}})
+	return e.To(verbs.SendWR{WRID: id, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: []verbs.SGE{e.MR.SGE(offset, length)}})
 }
 
 // Post queues sends, all of which have to be taken.
 func (e *RxeEnd) Post(wrs ...verbs.SendWR) {
 	e.T.Helper()
-	if n, err := e.Qp.PostSend(wrs); n != len(wrs) || err != nil {
+	if n, err := e.QP.PostSend(wrs); n != len(wrs) || err != nil {
 		e.T.Fatalf("posted %d of %d sends: %v", n, len(wrs), err)
 	}
 }
@@ -276,7 +276,7 @@ func (e *RxeEnd) Post(wrs ...verbs.SendWR) {
 // PostRecv queues a receive into some memory.
 func (e *RxeEnd) PostRecv(id uint64, offset, length int) {
 	e.T.Helper()
-	if _, err := e.Qp.PostRecv([]verbs.RecvWR{{WRID: id, SGL: []verbs.SGE{e.Mr.SGE(offset, length)}}}); err != nil {
+	if _, err := e.QP.PostRecv([]verbs.RecvWR{{WRID: id, SGL: []verbs.SGE{e.MR.SGE(offset, length)}}}); err != nil {
 		e.T.Fatal(err)
 	}
 }

@@ -19,10 +19,10 @@ const talkSize = 64 << 10
 // Talker is an RC QP that two processes connect by hand.
 type Talker struct {
 	pd             *uverbs.PD
-	Mr             *uverbs.MR
+	MR             *uverbs.MR
 	channel        *uverbs.CompChannel
 	SendCQ, RecvCQ *uverbs.CQ
-	Qp             *uverbs.QP
+	QP             *uverbs.QP
 	gid            *verbs.GIDEntry
 	Wcs            []verbs.WC
 	Addr           uint64 // of the peer's memory
@@ -38,7 +38,7 @@ func NewTalker(d *uverbs.Device) (q *Talker, err error) {
 	if q.pd, err = d.AllocPD(); err != nil {
 		return q, err
 	}
-	if q.Mr, err = q.pd.AllocMR(talkSize, AllAccess, nil); err != nil {
+	if q.MR, err = q.pd.AllocMR(talkSize, AllAccess, nil); err != nil {
 		return q, err
 	}
 	if q.channel, err = d.CreateCompChannel(); err != nil {
@@ -49,19 +49,19 @@ func NewTalker(d *uverbs.Device) (q *Talker, err error) {
 			return q, err
 		}
 	}
-	q.Qp, err = q.pd.CreateQP(&uverbs.QPOptions{SendCQ: q.SendCQ, RecvCQ: q.RecvCQ,
+	q.QP, err = q.pd.CreateQP(&uverbs.QPOptions{SendCQ: q.SendCQ, RecvCQ: q.RecvCQ,
 		Cap: verbs.QPCap{MaxSendWR: uint32(len(q.Wcs)), MaxRecvWR: 2, MaxSendSGE: 1, MaxRecvSGE: 1}})
 	return q, err
 }
 
 // Close closes the objects of the talker.
 func (q *Talker) Close() error {
-	return errors.Join(q.Qp.Close(), q.SendCQ.Close(), q.RecvCQ.Close(), q.channel.Close(), q.Mr.Close(), q.pd.Close())
+	return errors.Join(q.QP.Close(), q.SendCQ.Close(), q.RecvCQ.Close(), q.channel.Close(), q.MR.Close(), q.pd.Close())
 }
 
 // String encodes the address for the peer.
 func (q *Talker) String() string {
-	return fmt.Sprintf("%d %d %d", q.Qp.Num(), q.Mr.Addr(), q.Mr.RKey())
+	return fmt.Sprintf("%d %d %d", q.QP.Num(), q.MR.Addr(), q.MR.RKey())
 }
 
 // Connect takes half a second and a retry for the end of the peer: 7 retries would
@@ -72,7 +72,7 @@ func (q *Talker) Connect(peer string) error {
 	if _, err := fmt.Sscan(peer, &attr.DestQPN, &q.Addr, &q.Rkey); err != nil {
 		return err
 	}
-	return errors.Join(q.Qp.Init(attr), q.Qp.Connect(attr))
+	return errors.Join(q.QP.Init(attr), q.QP.Connect(attr))
 }
 
 // WriteOnce waits with an event, for which the CQ has to be armed.
@@ -80,8 +80,8 @@ func (q *Talker) WriteOnce() error {
 	ctx, cancel := context.WithTimeout(context.Background(), Patience)
 	defer cancel()
 	wr := verbs.SendWR{Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled, RemoteAddr: q.Addr, RKey: q.Rkey,
-		SGL: []verbs.SGE{q.Mr.SGE(0, q.Mr.Len())}}
-	if _, err := q.Qp.PostSend([]verbs.SendWR{wr}); err != nil {
+		SGL: []verbs.SGE{q.MR.SGE(0, q.MR.Len())}}
+	if _, err := q.QP.PostSend([]verbs.SendWR{wr}); err != nil {
 		return err
 	}
 	if _, err := q.SendCQ.Wait(ctx, q.Wcs[:1]); err != nil {

@@ -39,7 +39,7 @@ func Victim(args []string) error {
 // Stream keeps the peer's memory busy until a work request fails, and says how,
 // when all of them have completed. It prints a line once it is well under way.
 func (e *End) Stream(ctx context.Context, op verbs.Opcode, underWay func()) (status verbs.Status, err error) {
-	wr := e.AtPeer(verbs.SendWR{Opcode: op, Flags: verbs.SendSignaled, SGL: []verbs.SGE{e.Mr.SGE(0, e.Mr.Len())}})
+	wr := e.AtPeer(verbs.SendWR{Opcode: op, Flags: verbs.SendSignaled, SGL: []verbs.SGE{e.MR.SGE(0, e.MR.Len())}})
 	var wcs [8]verbs.WC
 	done := 0
 	for inFlight := 0; status == verbs.StatusSuccess || inFlight > 0; {

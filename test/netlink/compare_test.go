@@ -20,7 +20,7 @@ import (
 // lacks. Neither may hide more than the reason names.
 type rdmaDifference struct {
 	line        *regexp.Regexp
-	only        kit.RdmaVersion // empty: it is so in both
+	only        kit.RDMAVersion // empty: it is so in both
 	reason      string
 	right, ours func(kit.Output) kit.Output
 }
@@ -138,7 +138,7 @@ func sameAsDebians(t *testing.T, line string) {
 // same compares what both print, and the exit codes; errors have words of their
 // own. A difference counts when rdma prints the same before and after ours: what
 // moves meanwhile proves nothing.
-func same(v kit.RdmaVersion, t *testing.T, line string, ours kit.Output) {
+func same(v kit.RDMAVersion, t *testing.T, line string, ours kit.Output) {
 	t.Helper()
 	before := v.Run(t, line)
 	if diff(v, line, before, ours) == "" {
@@ -159,7 +159,7 @@ func same(v kit.RdmaVersion, t *testing.T, line string, ours kit.Output) {
 }
 
 // diff compares what both printed, but for the known differences.
-func diff(v kit.RdmaVersion, line string, rdma, ours kit.Output) string {
+func diff(v kit.RDMAVersion, line string, rdma, ours kit.Output) string {
 	want, got := kit.Output{Out: rdma.Out, Code: rdma.Code}, kit.Output{Out: ours.Out, Code: ours.Code}
 	for _, d := range rdmaDifferences {
 		if d.line.MatchString(line) && (d.only == "" || d.only == v) {

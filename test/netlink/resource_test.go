@@ -77,7 +77,7 @@ func TestResourceDumpLong(t *testing.T) {
 	cq := kit.Must(dev.CreateCQ(16, nil))(t)
 	kit.CloseLater(t, cq)
 	create := func() *uverbs.QP {
-		return kit.Must(dev.Pd.CreateQP(&uverbs.QPOptions{SendCQ: cq, RecvCQ: cq,
+		return kit.Must(dev.PD.CreateQP(&uverbs.QPOptions{SendCQ: cq, RecvCQ: cq,
 			Cap: verbs.QPCap{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}}))(t)
 	}
 	lives := make(map[uint32]bool)

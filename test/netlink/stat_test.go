@@ -73,7 +73,7 @@ func TestNldevCounterMode(t *testing.T) {
 	dev := kit.OpenRxe(t)
 	cq := kit.Must(dev.CreateCQ(16, nil))(t)
 	kit.CloseLater(t, cq)
-	qp := kit.Must(dev.Pd.CreateQP(&uverbs.QPOptions{SendCQ: cq, RecvCQ: cq,
+	qp := kit.Must(dev.PD.CreateQP(&uverbs.QPOptions{SendCQ: cq, RecvCQ: cq,
 		Cap: verbs.QPCap{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}}))(t)
 	kit.CloseLater(t, qp)
 	var c netlinkrdma.Client
@@ -124,7 +124,7 @@ func TestNldevCounterMode(t *testing.T) {
 // TestNldevCountersOf: nothing is bound on rxe, and nothing counted of its MRs.
 func TestNldevCountersOf(t *testing.T) {
 	dev := kit.OpenRxe(t)
-	mr := kit.Must(dev.Pd.AllocMR(4096, verbs.AccessLocalWrite, nil))(t)
+	mr := kit.Must(dev.PD.AllocMR(4096, verbs.AccessLocalWrite, nil))(t)
 	kit.CloseLater(t, mr)
 	var c netlinkrdma.Client
 	d := kit.Must(c.DeviceByName(kit.RxeLink))(t).Index

@@ -78,7 +78,7 @@ func shakeHands(t *testing.T, test perftest.Test, qps int) error {
 		t.Errorf("agreed on %+v", agreed)
 	}
 	own := make([]perftest.Endpoint, qps)
-	gid := kit.OpenRxe(t).Gid.GID
+	gid := kit.OpenRxe(t).GID.GID
 	for i := range own {
 		own[i] = perftest.Endpoint{OutReads: 1, QPN: uint32(0x7f0000 + i), PSN: 0x123456, RKey: 1, VAddr: 0x1000, GID: gid}
 	}

@@ -300,7 +300,7 @@ func rxeGIDIndex(t *testing.T, addr string) uint32 {
 	t.Helper()
 	dev := kit.Must(uverbs.Open(kit.RxeLink))(t)
 	defer dev.Close()
-	return (&kit.RxeDevice{Device: dev, T: t}).GidOf(addr).Index
+	return (&kit.RxeDevice{Device: dev, T: t}).GIDOf(addr).Index
 }
 
 // playPingpong runs server and client to their end.

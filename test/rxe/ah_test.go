@@ -25,17 +25,17 @@ func pathOf(d *kit.RxeDevice, from, to string) verbs.AHAttr {
 // sendGRH sends a message along a path and returns the receiver's GRH.
 func sendGRH(t *testing.T, a, b *kit.RxeEnd, ah *verbs.AH) (uverbs.GRH, verbs.WC) {
 	t.Helper()
-	clear(b.Mr.Bytes()[:uverbs.GRHSize])
+	clear(b.MR.Bytes()[:uverbs.GRHSize])
 	b.PostRecv(1, 0, 100)
 	wr := a.Send(2, kit.SendFrom, 8)
 	wr.AH = ah
 	a.Post(wr)
 	a.Sent("2 SEND success")
 	wc := b.Got("1 RECV success 48")
-	if wc.Flags != verbs.WCGRH || wc.SrcQP != a.Qp.Num() || wc.PKeyIndex != 0 || wc.SLID != 0 || wc.SL != 0 || wc.DLIDPathBits != 0 {
+	if wc.Flags != verbs.WCGRH || wc.SrcQP != a.QP.Num() || wc.PKeyIndex != 0 || wc.SLID != 0 || wc.SL != 0 || wc.DLIDPathBits != 0 {
 		t.Errorf("%+v", wc)
 	}
-	return kit.Must(uverbs.ParseGRH(b.Mr.Bytes()))(t), wc
+	return kit.Must(uverbs.ParseGRH(b.MR.Bytes()))(t), wc
 }
 
 // TestRxeAH: the receiver sees the path that the sender chose. The kernel takes
@@ -103,7 +103,7 @@ func TestRxeAHRefused(t *testing.T) {
 	} {
 		attr := good
 		test.change(&attr)
-		ah, err := d.Pd.CreateAH(&attr)
+		ah, err := d.PD.CreateAH(&attr)
 		if err == nil {
 			t.Errorf("%s: made", name)
 			kit.CloseLater(t, ah)
@@ -113,7 +113,7 @@ func TestRxeAHRefused(t *testing.T) {
 			t.Errorf("%s: %v, want %v, %q", name, err, test.is, test.want)
 		}
 	}
-	if _, err := d.Pd.CreateAH(nil); !errors.Is(err, syscall.EINVAL) {
+	if _, err := d.PD.CreateAH(nil); !errors.Is(err, syscall.EINVAL) {
 		t.Error(err)
 	}
 }
@@ -126,7 +126,7 @@ func TestRxeAHClosed(t *testing.T) {
 	d := kit.OpenRxe(t)
 	a, b := d.Pair(t, verbs.QPTypeUD, kit.RxeSetup{})
 	attr := pathOf(d, kit.RxeIPv4, kit.RxeIPv4)
-	gone := kit.Must(d.Pd.CreateAH(&attr))(t)
+	gone := kit.Must(d.PD.CreateAH(&attr))(t)
 	if err := gone.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +140,7 @@ func TestRxeAHClosed(t *testing.T) {
 	for want, ah := range map[string]*verbs.AH{"the AH is closed": gone, "different PDs": foreign, "there is none": nil} {
 		wr := a.Send(1, kit.SendFrom, 8)
 		wr.AH = ah
-		if n, err := a.Qp.PostSend([]verbs.SendWR{wr}); n != 0 || !errors.Is(err, verbs.ErrInvalidWR) || !strings.Contains(err.Error(), want) {
+		if n, err := a.QP.PostSend([]verbs.SendWR{wr}); n != 0 || !errors.Is(err, verbs.ErrInvalidWR) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%d, %v, want %q", n, err, want)
 		}
 	}
@@ -176,12 +176,12 @@ func TestRxeAHFromWC(t *testing.T) {
 		attr := pathOf(d, addr, addr)
 		attr.TrafficClass = 0x40
 		_, wc := sendGRH(t, a, b, d.Ah(t, attr))
-		grh := b.Mr.Bytes()[:uverbs.GRHSize]
+		grh := b.MR.Bytes()[:uverbs.GRHSize]
 		back := kit.Must(d.AHAttrFromWC(1, &wc, grh))(t)
 		if back.DGID != attr.DGID || back.SGIDIndex != attr.SGIDIndex || back.TrafficClass != 0x40 || !back.Global || back.Port != 1 {
 			t.Errorf("%+v", back)
 		}
-		ah := kit.Must(d.Pd.AHFromWC(1, &wc, grh))(t)
+		ah := kit.Must(d.PD.AHFromWC(1, &wc, grh))(t)
 		kit.CloseLater(t, ah)
 		a.PostRecv(uint64(i), 0, 100)
 		answer := b.Send(3, kit.SendFrom, 5)
@@ -189,15 +189,15 @@ func TestRxeAHFromWC(t *testing.T) {
 		b.Post(answer)
 		b.Sent("3 SEND success")
 		a.Got(fmt.Sprintf("%d RECV success 45", i))
-		if got := kit.Must(uverbs.ParseGRH(a.Mr.Bytes()))(t); got.DGID != attr.DGID || got.TrafficClass != 0x40 {
+		if got := kit.Must(uverbs.ParseGRH(a.MR.Bytes()))(t); got.DGID != attr.DGID || got.TrafficClass != 0x40 {
 			t.Errorf("%+v", got)
 		}
 		for name, try := range map[string]func() (*verbs.AH, error){
-			"short": func() (*verbs.AH, error) { return d.Pd.AHFromWC(1, &wc, grh[:39]) },
-			"zeros": func() (*verbs.AH, error) { return d.Pd.AHFromWC(1, &wc, make([]byte, uverbs.GRHSize)) },
-			"port":  func() (*verbs.AH, error) { return d.Pd.AHFromWC(2, &wc, grh) },
-			"none":  func() (*verbs.AH, error) { return d.Pd.AHFromWC(1, &verbs.WC{}, grh) },
-			"nil":   func() (*verbs.AH, error) { return d.Pd.AHFromWC(1, nil, grh) },
+			"short": func() (*verbs.AH, error) { return d.PD.AHFromWC(1, &wc, grh[:39]) },
+			"zeros": func() (*verbs.AH, error) { return d.PD.AHFromWC(1, &wc, make([]byte, uverbs.GRHSize)) },
+			"port":  func() (*verbs.AH, error) { return d.PD.AHFromWC(2, &wc, grh) },
+			"none":  func() (*verbs.AH, error) { return d.PD.AHFromWC(1, &verbs.WC{}, grh) },
+			"nil":   func() (*verbs.AH, error) { return d.PD.AHFromWC(1, nil, grh) },
 		} {
 			if _, err := try(); !errors.Is(err, syscall.EINVAL) && !errors.Is(err, verbs.ErrNoGID) {
 				t.Errorf("%s: %v", name, err)

@@ -34,7 +34,7 @@ func TestRxeCompletions(t *testing.T) {
 		}
 		front, src := uint32(0), uint32(0)
 		if typ == verbs.QPTypeUD {
-			front, src = uverbs.GRHSize, a.Qp.Num()
+			front, src = uverbs.GRHSize, a.QP.Num()
 		}
 		for id, c := range []completion{
 			{wr: verbs.SendWR{Opcode: verbs.OpSendImm, Imm: 0x01020304}, Sent: verbs.WCSend, got: verbs.WCRecv, flags: verbs.WCWithImm, size: 100},
@@ -49,11 +49,11 @@ func TestRxeCompletions(t *testing.T) {
 			}
 			b.PostRecv(uint64(1000+id), 0, int(front)+1000)
 			wr := a.To(c.wr)
-			wr.WRID, wr.SGL = uint64(id), []verbs.SGE{a.Mr.SGE(kit.SendFrom, int(c.size))}
+			wr.WRID, wr.SGL = uint64(id), []verbs.SGE{a.MR.SGE(kit.SendFrom, int(c.size))}
 			wr.Flags |= verbs.SendSignaled
 			a.Post(wr)
-			same(fmt.Sprint("sent ", id), verbs.WC{WRID: uint64(id), Opcode: c.Sent, QPN: a.Qp.Num(), ByteLen: c.size}, a.Next(a.SendCQ))
-			same(fmt.Sprint("got ", id), verbs.WC{WRID: uint64(1000 + id), Opcode: c.got, QPN: b.Qp.Num(), SrcQP: src, ByteLen: front + c.size,
+			same(fmt.Sprint("sent ", id), verbs.WC{WRID: uint64(id), Opcode: c.Sent, QPN: a.QP.Num(), ByteLen: c.size}, a.Next(a.SendCQ))
+			same(fmt.Sprint("got ", id), verbs.WC{WRID: uint64(1000 + id), Opcode: c.got, QPN: b.QP.Num(), SrcQP: src, ByteLen: front + c.size,
 				Flags: verbs.WCGRH | c.flags, Imm: c.wr.Imm}, b.Next(b.RecvCQ))
 		}
 		// The completion of the failed request names it and its error. Earlier ones do not.
@@ -63,8 +63,8 @@ func TestRxeCompletions(t *testing.T) {
 		}
 		wr := numbered(a, 77)
 		a.Post(wr)
-		same("flushed send", verbs.WC{WRID: 77, Status: verbs.StatusWRFlushErr, QPN: a.Qp.Num()}, a.Next(a.SendCQ))
-		same("flushed receive", verbs.WC{WRID: 2000, Status: verbs.StatusWRFlushErr, QPN: b.Qp.Num()}, b.Next(b.RecvCQ))
+		same("flushed send", verbs.WC{WRID: 77, Status: verbs.StatusWRFlushErr, QPN: a.QP.Num()}, a.Next(a.SendCQ))
+		same("flushed receive", verbs.WC{WRID: 2000, Status: verbs.StatusWRFlushErr, QPN: b.QP.Num()}, b.Next(b.RecvCQ))
 	})
 }
 
@@ -323,7 +323,7 @@ func TestRxeCQOverrun(t *testing.T) {
 func giveUpSoon(e *kit.RxeEnd) {
 	e.T.Helper()
 	toSQD(e)
-	if err := e.Qp.Modify(&verbs.QPAttr{Timeout: 8, RetryCnt: 1}, verbs.QPAttrTimeout|verbs.QPAttrRetryCnt); err != nil {
+	if err := e.QP.Modify(&verbs.QPAttr{Timeout: 8, RetryCnt: 1}, verbs.QPAttrTimeout|verbs.QPAttrRetryCnt); err != nil {
 		e.T.Fatal(err)
 	}
 	e.Modify(verbs.QPAttr{State: verbs.QPStateRTS}, 0)
@@ -343,7 +343,7 @@ func TestRxeResizeCQ(t *testing.T) {
 	var posted, seen uint64
 	send := func(n int) {
 		t.Helper()
-		if _, err := b.Qp.PostRecv(make([]verbs.RecvWR, n)); err != nil {
+		if _, err := b.QP.PostRecv(make([]verbs.RecvWR, n)); err != nil {
 			t.Fatal(err)
 		}
 		for range n {
@@ -353,12 +353,12 @@ func TestRxeResizeCQ(t *testing.T) {
 		for range n { // the last is received when the others are acknowledged, or about to be
 			b.Next(b.RecvCQ)
 		}
-		a.Post(verbs.SendWR{WRID: posted, Opcode: verbs.OpRDMARead, RemoteAddr: b.Mr.Addr(), RKey: b.Mr.RKey()})
+		a.Post(verbs.SendWR{WRID: posted, Opcode: verbs.OpRDMARead, RemoteAddr: b.MR.Addr(), RKey: b.MR.RKey()})
 	}
 	poll := func(n int) {
 		t.Helper()
 		for range n {
-			if wc := a.Next(a.SendCQ); wc.WRID != seen || wc.Status != verbs.StatusSuccess || wc.QPN != a.Qp.Num() {
+			if wc := a.Next(a.SendCQ); wc.WRID != seen || wc.Status != verbs.StatusSuccess || wc.QPN != a.QP.Num() {
 				t.Errorf("completion %d: %+v", seen, wc)
 			}
 			seen++

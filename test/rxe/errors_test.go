@@ -44,18 +44,18 @@ func (f *rxeFailure) run(t *testing.T, d *kit.RxeDevice) {
 	for i := range 2 {
 		b.PostRecv(uint64(1000+i), i*kit.RecvSize, kit.RecvSize)
 	}
-	binary.NativeEndian.PutUint64(b.Mr.Bytes(), refusals.Before)
+	binary.NativeEndian.PutUint64(b.MR.Bytes(), refusals.Before)
 	wr := f.request(a, b)
 	wr.Flags = verbs.SendSignaled
 	if !d.Has(f.differs.needs) {
-		if n, err := a.Qp.PostSend([]verbs.SendWR{wr}); n != 0 || !errors.Is(err, verbs.ErrNotSupported) {
+		if n, err := a.QP.PostSend([]verbs.SendWR{wr}); n != 0 || !errors.Is(err, verbs.ErrNotSupported) {
 			t.Errorf("%d, %v", n, err)
 		}
 		return
 	}
 	a.Post(wr)
 	first := outcome(a.Next(a.SendCQ))
-	if got := binary.NativeEndian.Uint64(b.Mr.Bytes()); f.Changes(got) {
+	if got := binary.NativeEndian.Uint64(b.MR.Bytes()); f.Changes(got) {
 		t.Errorf("%d in memory", got)
 	}
 	f.compare(t, first, a, b)
@@ -67,11 +67,11 @@ func (f *rxeFailure) compare(t *testing.T, first string, a, b *kit.RxeEnd) {
 	sent, got := []string{first}, []string(nil)
 	reaches(a, stateIn(wantA))
 	reaches(b, stateIn(wantB))
-	if a.Qp.Type() != verbs.QPTypeRC && alive(wantA) && alive(wantB) {
+	if a.QP.Type() != verbs.QPTypeRC && alive(wantA) && alive(wantB) {
 		got = knock(a, b) // what went before has arrived by then, if ever
 	}
 	stateA, stateB := state(a).String(), state(b).String()
-	events := eventsOf(a.Dev, a.Qp, b.Qp)
+	events := eventsOf(a.Dev, a.QP, b.QP)
 	if diff := cmp.Diff(wantA, story(a, sent, stateA, events[0])); diff != "" {
 		t.Errorf("requester (-want +got):\n%s", diff)
 	}
@@ -174,9 +174,9 @@ func TestRxeRetries(t *testing.T) {
 	})
 	onRxe(t, "peer closed", func(t *testing.T, d *kit.RxeDevice) {
 		a := d.End(t, verbs.QPTypeRC, kit.RxeSetup{})
-		b := kit.Must(d.Pd.CreateQP(&uverbs.QPOptions{SendCQ: a.SendCQ, RecvCQ: a.RecvCQ, Cap: a.Qp.Cap()}))(t)
+		b := kit.Must(d.PD.CreateQP(&uverbs.QPOptions{SendCQ: a.SendCQ, RecvCQ: a.RecvCQ, Cap: a.QP.Cap()}))(t)
 		a.ToInit()
-		a.ToRTR(&kit.RxeEnd{T: t, Dev: d, Qp: b, Mr: a.Mr})
+		a.ToRTR(&kit.RxeEnd{T: t, Dev: d, QP: b, MR: a.MR})
 		a.Modify(short, all)
 		if err := b.Close(); err != nil {
 			t.Fatal(err)
@@ -217,9 +217,9 @@ func differences(f *refusals.Failure) (d differs) {
 
 // request is the request, and the region that it names if that has to be closed.
 func (f *rxeFailure) request(a, b *kit.RxeEnd) verbs.SendWR {
-	wr := f.Request(a.To(verbs.SendWR{Opcode: f.Op}), a.Mr.SGE(kit.SendFrom, f.Size))
+	wr := f.Request(a.To(verbs.SendWR{Opcode: f.Op}), a.MR.SGE(kit.SendFrom, f.Size))
 	if f.Closed {
-		gone := kit.Must(b.Dev.Pd.AllocMR(kit.MemorySize, b.Dev.Access(), nil))(b.T)
+		gone := kit.Must(b.Dev.PD.AllocMR(kit.MemorySize, b.Dev.Access(), nil))(b.T)
 		wr.RemoteAddr, wr.RKey = gone.Addr(), gone.RKey()
 		if err := gone.Close(); err != nil {
 			b.T.Fatal(err)
@@ -238,7 +238,7 @@ func outcome(wc verbs.WC) string {
 
 func state(e *kit.RxeEnd) verbs.QPState {
 	e.T.Helper()
-	return kit.Must(e.Qp.Query())(e.T).State
+	return kit.Must(e.QP.Query())(e.T).State
 }
 
 // drain moves a QP to ERR and returns the outcomes of all requests whose completions nobody has
@@ -249,8 +249,8 @@ func drain(e *kit.RxeEnd) (sends, recvs []string) {
 	e.Modify(verbs.QPAttr{State: verbs.QPStateErr}, 0)
 	e.Post(e.Send(kit.Mark, 0, 1))
 	sends = upToMark(e, e.SendCQ)
-	if e.Qp.SRQ() == nil {
-		if _, err := e.Qp.PostRecv([]verbs.RecvWR{{WRID: kit.Mark}}); err != nil {
+	if e.QP.SRQ() == nil {
+		if _, err := e.QP.PostRecv([]verbs.RecvWR{{WRID: kit.Mark}}); err != nil {
 			e.T.Fatal(err)
 		}
 		recvs = upToMark(e, e.RecvCQ)
@@ -285,7 +285,7 @@ func eventsSoFar(d *kit.RxeDevice) (all []uverbs.AsyncEvent) {
 	end.Modify(verbs.QPAttr{State: verbs.QPStateSQD}, 0)
 	for {
 		ev := event(d)
-		if ev.QP == end.Qp {
+		if ev.QP == end.QP {
 			return all
 		}
 		all = append(all, ev)

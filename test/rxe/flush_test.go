@@ -23,7 +23,7 @@ func TestRxeFlush(t *testing.T) {
 		for id := range uint64(3) {
 			a.PostRecv(id, 0, 100)
 		}
-		if err := a.Qp.Modify(&verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState); err != nil {
+		if err := a.QP.Modify(&verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState); err != nil {
 			t.Fatal(err)
 		}
 		for id := uint64(3); id < 6; id++ {
@@ -33,7 +33,7 @@ func TestRxeFlush(t *testing.T) {
 		flushed := func(cq *uverbs.CQ, n int) (ids []uint64) {
 			for range n {
 				wc := a.Next(cq)
-				if wc.Status != verbs.StatusWRFlushErr || wc.QPN != a.Qp.Num() {
+				if wc.Status != verbs.StatusWRFlushErr || wc.QPN != a.QP.Num() {
 					t.Errorf("%+v", wc)
 				}
 				ids = append(ids, wc.WRID)
@@ -47,7 +47,7 @@ func TestRxeFlush(t *testing.T) {
 			t.Errorf("sends %v", ids)
 		}
 		// If one completion of a batch is visible, so are the others.
-		if _, err := a.Qp.PostRecv([]verbs.RecvWR{{WRID: 5}, {WRID: 6}}); err != nil {
+		if _, err := a.QP.PostRecv([]verbs.RecvWR{{WRID: 5}, {WRID: 6}}); err != nil {
 			t.Fatal(err)
 		}
 		a.Post(a.Send(11, kit.SendFrom, 10), a.Send(12, kit.SendFrom, 10))
@@ -83,10 +83,10 @@ func TestRxeReset(t *testing.T) {
 		a.Modify(verbs.QPAttr{State: verbs.QPStateSQD}, 0)
 		ctx, cancel := context.WithTimeout(t.Context(), kit.Patience)
 		defer cancel()
-		if ev, err := d.AsyncEvent(ctx); err != nil || ev.Type != uverbs.EventSQDrained || ev.QP != a.Qp {
+		if ev, err := d.AsyncEvent(ctx); err != nil || ev.Type != uverbs.EventSQDrained || ev.QP != a.QP {
 			t.Fatalf("%+v, %v", ev, err)
 		}
-		room := int(a.Qp.Cap().MaxSendWR)
+		room := int(a.QP.Cap().MaxSendWR)
 		for range room {
 			a.Post(a.Send(66, kit.SendFrom, 10))
 		}

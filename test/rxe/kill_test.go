@@ -34,7 +34,7 @@ func TestRxePeerKilled(t *testing.T) {
 				t.Fatal(err)
 			}
 			for i := range uint64(2) {
-				if _, err := q.Qp.PostRecv([]verbs.RecvWR{{WRID: i}}); err != nil {
+				if _, err := q.QP.PostRecv([]verbs.RecvWR{{WRID: i}}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -93,11 +93,11 @@ func rxeVictim(args []string) error {
 // each failed write when all have completed. It prints a line once it is well under way.
 func writeUntilFailure(q *kit.Talker, ctx context.Context, underWay func()) (failed []verbs.Status, err error) {
 	wr := verbs.SendWR{Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled, RemoteAddr: q.Addr, RKey: q.Rkey,
-		SGL: []verbs.SGE{q.Mr.SGE(0, q.Mr.Len())}}
+		SGL: []verbs.SGE{q.MR.SGE(0, q.MR.Len())}}
 	done := 0
 	for inFlight := 0; len(failed) == 0 || inFlight > 0; {
 		for ; len(failed) == 0 && inFlight < len(q.Wcs); inFlight++ {
-			if _, err := q.Qp.PostSend([]verbs.SendWR{wr}); err != nil {
+			if _, err := q.QP.PostSend([]verbs.SendWR{wr}); err != nil {
 				return failed, err
 			}
 		}

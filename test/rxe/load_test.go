@@ -36,7 +36,7 @@ func TestRxeManyPosters(t *testing.T) {
 		t.Run(fmt.Sprint(typ), func(t *testing.T) {
 			kit.RxeFabric(t)
 			kit.NoLeak(t)
-			s := kit.RxeSetup{Cqe: throng, Cap: verbs.QPCap{MaxSendWR: 32, MaxRecvWR: 64}}
+			s := kit.RxeSetup{CQE: throng, Cap: verbs.QPCap{MaxSendWR: 32, MaxRecvWR: 64}}
 			if typ == verbs.QPTypeUD {
 				s.Cap.MaxRecvWR = throng // a message without a receive is lost
 			}
@@ -47,9 +47,9 @@ func TestRxeManyPosters(t *testing.T) {
 			recv := post(ctx, t, &work, func(ids []uint64) (int, error) {
 				wrs := make([]verbs.RecvWR, len(ids))
 				for i, id := range ids {
-					wrs[i] = verbs.RecvWR{WRID: id, SGL: []verbs.SGE{b.Mr.SGE(0, uverbs.GRHSize+8)}}
+					wrs[i] = verbs.RecvWR{WRID: id, SGL: []verbs.SGE{b.MR.SGE(0, uverbs.GRHSize+8)}}
 				}
-				return b.Qp.PostRecv(wrs)
+				return b.QP.PostRecv(wrs)
 			})
 			if typ == verbs.QPTypeUD {
 				work.Wait()
@@ -62,7 +62,7 @@ func TestRxeManyPosters(t *testing.T) {
 					wrs[i] = a.Send(id, kit.SendFrom, 8)
 					wrs[i].Opcode, wrs[i].Imm = verbs.OpSendImm, uint32(id)
 				}
-				return a.Qp.PostSend(wrs)
+				return a.QP.PostSend(wrs)
 			})
 			work.Wait()
 			t.Logf("queues were full %d and %d times", recv.Load(), posted.Load())
@@ -164,7 +164,7 @@ func TestRxeThousandQPs(t *testing.T) {
 	kit.RxeFabric(t)
 	kit.NoLeak(t)
 	d := kit.OpenRxe(t)
-	mr := kit.Must(d.Pd.AllocMR(crowd*(letters+1)*letterSize, verbs.AccessLocalWrite, nil))(t)
+	mr := kit.Must(d.PD.AllocMR(crowd*(letters+1)*letterSize, verbs.AccessLocalWrite, nil))(t)
 	kit.CloseLater(t, mr)
 	channel := kit.Must(d.CreateCompChannel())(t)
 	kit.CloseLater(t, channel)
@@ -227,7 +227,7 @@ type member struct {
 func (m *member) join(t *testing.T, d *kit.RxeDevice, channel *uverbs.CompChannel) {
 	t.Helper()
 	m.cq = kit.Must(d.CreateCQ(2*letters, &uverbs.CQOptions{Channel: channel}))(t)
-	m.qp = kit.Must(d.Pd.CreateQP(&uverbs.QPOptions{SendCQ: m.cq, RecvCQ: m.cq,
+	m.qp = kit.Must(d.PD.CreateQP(&uverbs.QPOptions{SendCQ: m.cq, RecvCQ: m.cq,
 		Cap: verbs.QPCap{MaxSendWR: 1, MaxRecvWR: letters, MaxSendSGE: 1, MaxRecvSGE: 1}}))(t)
 	if err := m.qp.Init(nil); err != nil {
 		t.Fatal(err)
@@ -243,7 +243,7 @@ func (m *member) meet(t *testing.T, d *kit.RxeDevice, peer *member) {
 	t.Helper()
 	m.peer = peer
 	if err := m.qp.Connect(&verbs.QPAttr{DestQPN: peer.qp.Num(), AH: verbs.AHAttr{
-		Global: true, DGID: d.Gid.GID, SGIDIndex: d.Gid.Index, HopLimit: 64}}); err != nil {
+		Global: true, DGID: d.GID.GID, SGIDIndex: d.GID.Index, HopLimit: 64}}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -345,15 +345,15 @@ func TestRxeClosedUnderUse(t *testing.T) {
 
 func closeUnderUse(t *testing.T, typ verbs.QPType) {
 	d := kit.Must(uverbs.Open(kit.RxeLink))(t)
-	r := &kit.RxeDevice{Device: d, T: t, Pd: kit.Must(d.AllocPD())(t), Attr: kit.Must(d.Query())(t), Gid: *kit.Must(d.ChooseGID(1, nil))(t)}
+	r := &kit.RxeDevice{Device: d, T: t, PD: kit.Must(d.AllocPD())(t), Attr: kit.Must(d.Query())(t), GID: *kit.Must(d.ChooseGID(1, nil))(t)}
 	u := &usage{t: t, channel: kit.Must(d.CreateCompChannel())(t)}
-	u.mr = kit.Must(r.Pd.AllocMR(kit.RecvSize, verbs.AccessLocalWrite, nil))(t)
+	u.mr = kit.Must(r.PD.AllocMR(kit.RecvSize, verbs.AccessLocalWrite, nil))(t)
 	u.cq = kit.Must(d.CreateCQ(1024, &uverbs.CQOptions{Channel: u.channel}))(t)
-	u.qp = kit.Must(r.Pd.CreateQP(&uverbs.QPOptions{Type: typ, SendCQ: u.cq, RecvCQ: u.cq,
+	u.qp = kit.Must(r.PD.CreateQP(&uverbs.QPOptions{Type: typ, SendCQ: u.cq, RecvCQ: u.cq,
 		Cap: verbs.QPCap{MaxSendWR: 16, MaxRecvWR: 16, MaxSendSGE: 1, MaxRecvSGE: 1}}))(t)
-	to := verbs.AHAttr{Global: true, DGID: r.Gid.GID, SGIDIndex: r.Gid.Index, HopLimit: 64, Port: 1}
+	to := verbs.AHAttr{Global: true, DGID: r.GID.GID, SGIDIndex: r.GID.Index, HopLimit: 64, Port: 1}
 	if typ == verbs.QPTypeUD {
-		u.ah = kit.Must(r.Pd.CreateAH(&to))(t)
+		u.ah = kit.Must(r.PD.CreateAH(&to))(t)
 	}
 	attr := &verbs.QPAttr{QKey: kit.RxeQKey, DestQPN: u.qp.Num(), AH: to}
 	if err := errors.Join(u.qp.Init(attr), u.qp.Connect(attr)); err != nil {
@@ -374,7 +374,7 @@ func closeUnderUse(t *testing.T, typ verbs.QPType) {
 		u.cq.Poll(make([]verbs.WC, 1))
 		runtime.Gosched()
 	}
-	for _, c := range []interface{ Close() error }{d, r.Pd, u.channel, u.cq} {
+	for _, c := range []interface{ Close() error }{d, r.PD, u.channel, u.cq} {
 		if err := c.Close(); !errors.Is(err, verbs.ErrInUse) {
 			t.Errorf("%T: %v", c, err)
 		}
@@ -386,7 +386,7 @@ func closeUnderUse(t *testing.T, typ verbs.QPType) {
 	u.closed(u.cq)
 	u.closed(u.channel)
 	u.closed(u.mr)
-	u.closed(r.Pd)
+	u.closed(r.PD)
 	u.closed(d)
 	u.all.Wait()
 }

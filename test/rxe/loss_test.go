@@ -31,7 +31,7 @@ func TestRxeLoss(t *testing.T) {
 	for _, percent := range kit.FewElsewhere([]int{10, 1}, 1) {
 		t.Run(fmt.Sprintf("%d%%", percent), func(t *testing.T) {
 			l := &lossy{a: near, b: far, percent: percent}
-			l.random = kit.Must(near.Pd.AllocMR(randomSize, verbs.AccessLocalWrite, nil))(t)
+			l.random = kit.Must(near.PD.AllocMR(randomSize, verbs.AccessLocalWrite, nil))(t)
 			kit.CloseLater(t, l.random)
 			fill(l.random.Bytes())
 			t.Run("RC", func(t *testing.T) {
@@ -175,10 +175,10 @@ func (l *lossy) receive(ctx context.Context, e *kit.RxeEnd, s stream, slot int) 
 			if wc.Status != verbs.StatusSuccess || wc.Imm != uint32(i) || wc.WRID != uint64(at) || int(wc.ByteLen) != len(want) {
 				return fmt.Errorf("message %d of %d bytes: %+v", i, len(want), wc)
 			}
-			if !bytes.Equal(e.Mr.Bytes()[at*slot:][:len(want)], want) {
+			if !bytes.Equal(e.MR.Bytes()[at*slot:][:len(want)], want) {
 				return fmt.Errorf("message %d of %d bytes: not what was sent", i, len(want))
 			}
-			if _, err := e.Qp.PostRecv([]verbs.RecvWR{{WRID: wc.WRID, SGL: []verbs.SGE{e.Mr.SGE(at*slot, slot)}}}); err != nil {
+			if _, err := e.QP.PostRecv([]verbs.RecvWR{{WRID: wc.WRID, SGL: []verbs.SGE{e.MR.SGE(at*slot, slot)}}}); err != nil {
 				return err
 			}
 			i++
@@ -192,7 +192,7 @@ func (l *lossy) stream(ctx context.Context, e *kit.RxeEnd, s stream) error {
 	wcs := make([]verbs.WC, s.window)
 	for posted, done := 0, 0; done < s.n; {
 		for ; posted < s.n && posted-done < s.window; posted++ {
-			if _, err := e.Qp.PostSend([]verbs.SendWR{l.message(e, posted, s.sizes)}); err != nil {
+			if _, err := e.QP.PostSend([]verbs.SendWR{l.message(e, posted, s.sizes)}); err != nil {
 				return fmt.Errorf("send %d: %w", posted, err)
 			}
 		}
@@ -217,26 +217,26 @@ func (l *lossy) remote(t *testing.T, n int) {
 	kit.Lose(t, "gvnear", l.percent)
 	kit.Lose(t, "gvaway", l.percent)
 	const size = 5000
-	fill(b.Mr.Bytes()[8:])
+	fill(b.MR.Bytes()[8:])
 	for i := range n {
 		offset := 8 + i*61%(kit.MemorySize-size-8)
-		clear(a.Mr.Bytes()[8:][:size])
+		clear(a.MR.Bytes()[8:][:size])
 		a.Post(a.To(verbs.SendWR{WRID: 1, Opcode: verbs.OpFetchAdd, CompareAdd: 1, Flags: verbs.SendSignaled,
-			SGL: []verbs.SGE{a.Mr.SGE(0, 8)}}))
+			SGL: []verbs.SGE{a.MR.SGE(0, 8)}}))
 		read := a.To(verbs.SendWR{WRID: 2, Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled,
-			SGL: []verbs.SGE{a.Mr.SGE(8, size)}})
+			SGL: []verbs.SGE{a.MR.SGE(8, size)}})
 		read.RemoteAddr += uint64(offset)
 		a.Post(read)
 		a.Sent("1 FETCH_ADD success")
 		a.Sent("2 RDMA_READ success")
-		if old := binary.NativeEndian.Uint64(a.Mr.Bytes()); old != uint64(i) {
+		if old := binary.NativeEndian.Uint64(a.MR.Bytes()); old != uint64(i) {
 			t.Fatalf("add %d: it was %d", i, old)
 		}
-		if !bytes.Equal(a.Mr.Bytes()[8:][:size], b.Mr.Bytes()[offset:][:size]) {
+		if !bytes.Equal(a.MR.Bytes()[8:][:size], b.MR.Bytes()[offset:][:size]) {
 			t.Fatalf("read %d: not what is there", i)
 		}
 	}
-	if got := binary.NativeEndian.Uint64(b.Mr.Bytes()); got != uint64(n) {
+	if got := binary.NativeEndian.Uint64(b.MR.Bytes()); got != uint64(n) {
 		t.Errorf("added %d times, want %d", got, n)
 	}
 	l.heal(t, "gvnear")
@@ -252,7 +252,7 @@ func (l *lossy) unreliable(t *testing.T, typ verbs.QPType, n int, sizes []int) {
 		s.front = uverbs.GRHSize
 	}
 	s.slot = s.front + slices.Max(sizes)
-	s.from, s.to = l.pair(t, typ, 0, kit.RxeSetup{Size: (n + more) * s.slot, Cqe: n + more,
+	s.from, s.to = l.pair(t, typ, 0, kit.RxeSetup{Size: (n + more) * s.slot, CQE: n + more,
 		Cap: verbs.QPCap{MaxSendWR: sendDepth, MaxRecvWR: uint32(n + more)}})
 	for i := range n + more {
 		s.to.PostRecv(uint64(i), i*s.slot, s.slot)
@@ -349,7 +349,7 @@ func (s *sieve) check(t *testing.T, wc verbs.WC) {
 	if wc.Status != verbs.StatusSuccess || int(wc.ByteLen) != s.front+len(want) || s.seen[i] {
 		t.Fatalf("message %d of %d bytes, seen before: %v: %+v", i, len(want), s.seen[i], wc)
 	}
-	if !bytes.Equal(s.to.Mr.Bytes()[int(wc.WRID)*s.slot+s.front:][:len(want)], want) {
+	if !bytes.Equal(s.to.MR.Bytes()[int(wc.WRID)*s.slot+s.front:][:len(want)], want) {
 		t.Fatalf("message %d of %d bytes: not what was sent", i, len(want))
 	}
 	s.seen[i], s.last = true, max(s.last, i)

@@ -49,7 +49,7 @@ func TestRxeMulticast(t *testing.T) {
 			}
 			hears := func(e *kit.RxeEnd, id uint64) {
 				t.Helper()
-				if wc := e.Got(fmt.Sprintf("%d RECV success 48", id)); wc.SrcQP != a.Qp.Num() {
+				if wc := e.Got(fmt.Sprintf("%d RECV success 48", id)); wc.SrcQP != a.QP.Num() {
 					t.Errorf("%+v", wc)
 				}
 			}
@@ -57,20 +57,20 @@ func TestRxeMulticast(t *testing.T) {
 			direct := func(e *kit.RxeEnd, id uint64) {
 				t.Helper()
 				wr := a.Send(id, kit.SendFrom, 9)
-				wr.RemoteQPN = e.Qp.Num()
+				wr.RemoteQPN = e.QP.Num()
 				a.Post(wr)
 				a.Sent(fmt.Sprintf("%d SEND success", id))
 				e.Got(fmt.Sprintf("%d RECV success 49", id))
 			}
 			attach := func(e *kit.RxeEnd) {
 				t.Helper()
-				if err := e.Qp.AttachMcast(gid, 0); err != nil {
+				if err := e.QP.AttachMcast(gid, 0); err != nil {
 					t.Fatal(err)
 				}
 			}
 			detach := func(e *kit.RxeEnd) {
 				t.Helper()
-				if err := e.Qp.DetachMcast(gid, 0); err != nil {
+				if err := e.QP.DetachMcast(gid, 0); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -85,14 +85,14 @@ func TestRxeMulticast(t *testing.T) {
 			hears(b, 1)
 			hears(c, 1)
 			for _, e := range []*kit.RxeEnd{b, c} {
-				got := kit.Must(uverbs.ParseGRH(e.Mr.Bytes()))(t)
+				got := kit.Must(uverbs.ParseGRH(e.MR.Bytes()))(t)
 				want := uverbs.GRH{SGID: verbs.GIDFromAddr(netip.MustParseAddr(from)), DGID: gid, Type: verbs.GIDTypeRoCEv2, TrafficClass: 0x20, HopLimit: 3}
 				if got != want {
 					t.Errorf("%+v, want %+v", got, want)
 				}
 			}
 			wc := verbs.WC{Flags: verbs.WCGRH}
-			if _, err := d.Pd.AHFromWC(1, &wc, b.Mr.Bytes()[:uverbs.GRHSize]); !errors.Is(err, syscall.EINVAL) || !strings.Contains(err.Error(), group) {
+			if _, err := d.PD.AHFromWC(1, &wc, b.MR.Bytes()[:uverbs.GRHSize]); !errors.Is(err, syscall.EINVAL) || !strings.Contains(err.Error(), group) {
 				t.Errorf("answered a group: %v", err)
 			}
 			detach(c)
@@ -103,7 +103,7 @@ func TestRxeMulticast(t *testing.T) {
 			b.PostRecv(3, 0, 100)
 			cast(3)
 			direct(b, 3)
-			if err := b.Qp.DetachMcast(gid, 0); !errors.Is(err, syscall.EINVAL) {
+			if err := b.QP.DetachMcast(gid, 0); !errors.Is(err, syscall.EINVAL) {
 				t.Errorf("detached twice: %v", err)
 			}
 		})
@@ -119,22 +119,22 @@ func TestRxeMulticastRefused(t *testing.T) {
 	rc := d.End(t, verbs.QPTypeRC, kit.RxeSetup{})
 	group := verbs.GIDFromAddr(netip.MustParseAddr("239.83.0.2"))
 	for want, err := range map[string]error{
-		"only UD QPs take part in multicast":        rc.Qp.AttachMcast(group, 0),
-		"a multicast GID begins with ff, or stands": a.Qp.AttachMcast(d.Gid.GID, 0),
-		"invalid argument":                          a.Qp.DetachMcast(group, 0),
+		"only UD QPs take part in multicast":        rc.QP.AttachMcast(group, 0),
+		"a multicast GID begins with ff, or stands": a.QP.AttachMcast(d.GID.GID, 0),
+		"invalid argument":                          a.QP.DetachMcast(group, 0),
 	} {
 		if !errors.Is(err, syscall.EINVAL) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
-	if err := a.Qp.AttachMcast(group, 0); err != nil {
+	if err := a.QP.AttachMcast(group, 0); err != nil {
 		t.Fatal(err)
 	}
-	if err := a.Qp.Close(); !errors.Is(err, syscall.EBUSY) || !strings.Contains(err.Error(), "it is attached to a multicast group: DetachMcast first") {
+	if err := a.QP.Close(); !errors.Is(err, syscall.EBUSY) || !strings.Contains(err.Error(), "it is attached to a multicast group: DetachMcast first") {
 		t.Errorf("%v", err)
 	}
 	a.PostRecv(1, 0, 100) // it lives
-	if err := a.Qp.DetachMcast(group, 0); err != nil {
+	if err := a.QP.DetachMcast(group, 0); err != nil {
 		t.Error(err)
 	}
 }
@@ -154,10 +154,10 @@ func TestRxeQKey(t *testing.T) {
 	}
 	old := uint32(kit.RxeQKey)
 	for _, key := range []uint32{0x99, 1<<31 | kit.RxeQKey, 0} {
-		if err := b.Qp.Modify(&verbs.QPAttr{QKey: key}, verbs.QPAttrQKey); err != nil {
+		if err := b.QP.Modify(&verbs.QPAttr{QKey: key}, verbs.QPAttrQKey); err != nil {
 			t.Fatal(err)
 		}
-		if got := kit.Must(b.Qp.Query())(t).QKey; got != key {
+		if got := kit.Must(b.QP.Query())(t).QKey; got != key {
 			t.Errorf("Q_Key %#x, want %#x", got, key)
 		}
 		b.PostRecv(2, 0, 100)
@@ -206,10 +206,10 @@ func TestRxePKeyIndex(t *testing.T) {
 	d := kit.OpenRxe(t)
 	a, b := d.End(t, verbs.QPTypeUD, kit.RxeSetup{}), d.End(t, verbs.QPTypeUD, kit.RxeSetup{})
 	for i, e := range []*kit.RxeEnd{a, b} {
-		if err := e.Qp.Init(&verbs.QPAttr{QKey: kit.RxeQKey, PKeyIndex: uint32(i)}); err != nil {
+		if err := e.QP.Init(&verbs.QPAttr{QKey: kit.RxeQKey, PKeyIndex: uint32(i)}); err != nil {
 			t.Fatal(err)
 		}
-		if got := kit.Must(e.Qp.Query())(t).PKeyIndex; got != uint32(i) {
+		if got := kit.Must(e.QP.Query())(t).PKeyIndex; got != uint32(i) {
 			t.Errorf("index %d, want %d", got, i)
 		}
 	}

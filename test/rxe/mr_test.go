@@ -25,10 +25,10 @@ func TestRxeMemory(t *testing.T) {
 			kit.NoLeak(t)
 			d := kit.OpenRxe(t)
 			a, _ := d.Pair(t, verbs.QPTypeRC, kit.RxeSetup{Size: 2 * kit.KindSize})
-			mr := register(t, d.Pd)
+			mr := register(t, d.PD)
 			kit.CloseLater(t, mr)
 			runtime.GC() // which neither frees nor moves it
-			kit.WrittenAndRead(t, a, a.Mr, mr, kit.KindSize)
+			kit.WrittenAndRead(t, a, a.MR, mr, kit.KindSize)
 		})
 	}
 }
@@ -42,18 +42,18 @@ func TestRxeMemorySizes(t *testing.T) {
 	memory := kit.Must(syscall.Mmap(-1, 0, 3*4096, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_PRIVATE|syscall.MAP_ANON))(t)
 	t.Cleanup(func() { syscall.Munmap(memory) })
 	for _, part := range [][2]int{{0, 1}, {4095, 1}, {4095, 2}, {0, 4096}, {1, 4096}, {0, 4097}, {1, 3*4096 - 2}} {
-		mr := kit.Must(d.Pd.RegMR(memory[part[0]:][:part[1]], kit.AllAccess))(t)
-		kit.WrittenAndRead(t, a, a.Mr, mr, part[1])
+		mr := kit.Must(d.PD.RegMR(memory[part[0]:][:part[1]], kit.AllAccess))(t)
+		kit.WrittenAndRead(t, a, a.MR, mr, part[1])
 		if err := mr.Close(); err != nil {
 			t.Error(err)
 		}
 	}
-	large := kit.Must(d.Pd.AllocMR(64<<20, kit.AllAccess, nil))(t)
+	large := kit.Must(d.PD.AllocMR(64<<20, kit.AllAccess, nil))(t)
 	kit.CloseLater(t, large)
 	copy(large.Bytes()[64<<20-4:], "tail")
-	a.Post(verbs.SendWR{WRID: 3, Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled, SGL: []verbs.SGE{a.Mr.SGE(0, 4)}, RemoteAddr: large.Addr() + 64<<20 - 4, RKey: large.RKey()})
+	a.Post(verbs.SendWR{WRID: 3, Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled, SGL: []verbs.SGE{a.MR.SGE(0, 4)}, RemoteAddr: large.Addr() + 64<<20 - 4, RKey: large.RKey()})
 	a.Sent("3 RDMA_READ success")
-	if got := string(a.Mr.Bytes()[:4]); got != "tail" {
+	if got := string(a.MR.Bytes()[:4]); got != "tail" {
 		t.Errorf("%q", got)
 	}
 }
@@ -66,11 +66,11 @@ func TestRxeFork(t *testing.T) {
 	kit.NoLeak(t)
 	d := kit.OpenRxe(t)
 	a, _ := d.Pair(t, verbs.QPTypeRC, kit.RxeSetup{})
-	mr := kit.Must(d.Pd.RegMR(make([]byte, 4096), kit.AllAccess))(t)
+	mr := kit.Must(d.PD.RegMR(make([]byte, 4096), kit.AllAccess))(t)
 	kit.CloseLater(t, mr)
 	kit.Start(t, exec.Command("sleep", "1000")) // ends with the test
 	for range 3 {
-		kit.WrittenAndRead(t, a, a.Mr, mr, 4096)
+		kit.WrittenAndRead(t, a, a.MR, mr, 4096)
 	}
 }
 
@@ -114,7 +114,7 @@ func TestRxeAccessFlags(t *testing.T) {
 		verbs.Access(1 << 10):             lacks(1 << 10),
 		local | verbs.Access(1<<31|1<<15): lacks(1<<31 | 1<<15),
 	} {
-		mr, err := d.Pd.AllocMR(100, access, nil)
+		mr, err := d.PD.AllocMR(100, access, nil)
 		if err == nil {
 			kit.CloseLater(t, mr)
 			if want != "" {
@@ -126,7 +126,7 @@ func TestRxeAccessFlags(t *testing.T) {
 			t.Errorf("%v: %v, want %q", access, err, want)
 		}
 	}
-	mr := kit.Must(d.Pd.AllocMR(100, local, nil))(t)
+	mr := kit.Must(d.PD.AllocMR(100, local, nil))(t)
 	kit.CloseLater(t, mr)
 	if want := mr.LKey(); mr.RKey() != want && (mr.RKey() != 0 || !kit.OnKernel("6.1")) {
 		t.Errorf("keys %#x and %#x", mr.LKey(), mr.RKey())
@@ -147,16 +147,16 @@ func TestRxeMemoryRefused(t *testing.T) {
 		is       error
 		want     string
 	}{
-		{func() (*uverbs.MR, error) { return d.Pd.RegMR(nil, kit.AllAccess) }, syscall.EINVAL,
+		{func() (*uverbs.MR, error) { return d.PD.RegMR(nil, kit.AllAccess) }, syscall.EINVAL,
 			"create MR on gvrxe0: invalid argument: the memory is empty"},
-		{func() (*uverbs.MR, error) { return d.Pd.RegMR(make([]byte, 8), verbs.AccessRemoteWrite) }, syscall.EINVAL, needsLocal},
-		{func() (*uverbs.MR, error) { return d.Pd.RegMR(make([]byte, 8), verbs.AccessRemoteAtomic) }, syscall.EINVAL, needsLocal},
+		{func() (*uverbs.MR, error) { return d.PD.RegMR(make([]byte, 8), verbs.AccessRemoteWrite) }, syscall.EINVAL, needsLocal},
+		{func() (*uverbs.MR, error) { return d.PD.RegMR(make([]byte, 8), verbs.AccessRemoteAtomic) }, syscall.EINVAL, needsLocal},
 		{func() (*uverbs.MR, error) {
-			return d.Pd.RegMR(make([]byte, 8), verbs.AccessRemoteAtomic|verbs.AccessRemoteWrite|verbs.AccessRemoteRead)
+			return d.PD.RegMR(make([]byte, 8), verbs.AccessRemoteAtomic|verbs.AccessRemoteWrite|verbs.AccessRemoteRead)
 		}, syscall.EINVAL, needsLocal},
-		{func() (*uverbs.MR, error) { return d.Pd.RegMR(readOnly, verbs.AccessLocalWrite) }, syscall.EFAULT,
+		{func() (*uverbs.MR, error) { return d.PD.RegMR(readOnly, verbs.AccessLocalWrite) }, syscall.EFAULT,
 			"create MR on gvrxe0: bad address: the memory is not mapped, or not writable although the access flags say so"},
-		{func() (*uverbs.MR, error) { return d.Pd.AllocMR(8, 0, &uverbs.MROptions{Huge: true}) }, noHuge,
+		{func() (*uverbs.MR, error) { return d.PD.AllocMR(8, 0, &uverbs.MROptions{Huge: true}) }, noHuge,
 			"allocate memory for MR on gvrxe0: mmap: 2097152 bytes of anonymous memory: " + noHugeWords},
 	} {
 		_, err := test.register()
@@ -164,7 +164,7 @@ func TestRxeMemoryRefused(t *testing.T) {
 			t.Errorf("%v\nwant %s", err, test.want)
 		}
 	}
-	mr, err := d.Pd.RegMR(make([]byte, 8), verbs.AccessLocalWrite|verbs.AccessFlushPersistent)
+	mr, err := d.PD.RegMR(make([]byte, 8), verbs.AccessLocalWrite|verbs.AccessFlushPersistent)
 	if err == nil {
 		kit.CloseLater(t, mr)
 	}
@@ -185,12 +185,12 @@ func TestRxeRelaxedOrdering(t *testing.T) {
 			kit.NoLeak(t)
 			a, b := kit.OpenRxe(t).Pair(t, typ, kit.RxeSetup{Access: verbs.AccessLocalWrite | verbs.AccessRelaxedOrdering})
 			for i := range uint64(100) {
-				message := kit.Pattern(a.Mr.Bytes()[kit.SendFrom:][:1024], byte(i))
+				message := kit.Pattern(a.MR.Bytes()[kit.SendFrom:][:1024], byte(i))
 				b.PostRecv(i, 0, front+1024)
 				a.Post(a.Send(i, kit.SendFrom, 1024))
 				a.Sent(fmt.Sprintf("%d SEND success", i))
 				b.Got(fmt.Sprintf("%d RECV success %d", i, front+1024))
-				if !bytes.Equal(b.Mr.Bytes()[front:][:1024], message) {
+				if !bytes.Equal(b.MR.Bytes()[front:][:1024], message) {
 					t.Fatalf("message %d: not what was sent", i)
 				}
 				a, b = b, a
@@ -209,7 +209,7 @@ func attemptFromNewPeer(d *kit.RxeDevice, t *testing.T, op verbs.Opcode, addr ui
 // attempt does so on a connection, which an error ends.
 func attempt(e *kit.RxeEnd, op verbs.Opcode, addr uint64, key uint32) verbs.Status {
 	e.T.Helper()
-	e.Post(verbs.SendWR{WRID: 1, Opcode: op, Flags: verbs.SendSignaled, SGL: []verbs.SGE{e.Mr.SGE(0, 8)}, RemoteAddr: addr, RKey: key})
+	e.Post(verbs.SendWR{WRID: 1, Opcode: op, Flags: verbs.SendSignaled, SGL: []verbs.SGE{e.MR.SGE(0, 8)}, RemoteAddr: addr, RKey: key})
 	return e.Next(e.SendCQ).Status
 }
 
@@ -232,7 +232,7 @@ func TestRxeRereg(t *testing.T) {
 	kit.RxeFabric(t)
 	kit.NoLeak(t)
 	d := kit.OpenRxe(t)
-	mr := kit.Must(d.Pd.AllocMR(4096, verbs.AccessLocalWrite|verbs.AccessRemoteRead, nil))(t)
+	mr := kit.Must(d.PD.AllocMR(4096, verbs.AccessLocalWrite|verbs.AccessRemoteRead, nil))(t)
 	kit.CloseLater(t, mr)
 	change := func(o uverbs.ReregOptions) bool {
 		t.Helper()
@@ -271,7 +271,7 @@ func TestRxeRereg(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 		become([2]verbs.Status{denied, denied})
-		change(uverbs.ReregOptions{PD: d.Pd, Access: access(kit.AllAccess)})
+		change(uverbs.ReregOptions{PD: d.PD, Access: access(kit.AllAccess)})
 		before = [2]verbs.Status{allowed, allowed}
 	}
 	become(before)

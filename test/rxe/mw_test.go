@@ -25,7 +25,7 @@ type windows struct {
 func newWindows(t *testing.T) *windows {
 	t.Helper()
 	w := &windows{RxeDevice: kit.OpenRxe(t)}
-	w.mr = kit.Must(w.Pd.AllocMR(3*4096, verbs.AccessLocalWrite|verbs.AccessMWBind, nil))(t)
+	w.mr = kit.Must(w.PD.AllocMR(3*4096, verbs.AccessLocalWrite|verbs.AccessMWBind, nil))(t)
 	kit.CloseLater(t, w.mr)
 	w.peer, w.owner = w.Pair(t, verbs.QPTypeRC, kit.RxeSetup{})
 	return w
@@ -33,7 +33,7 @@ func newWindows(t *testing.T) *windows {
 
 func (w *windows) window(t *testing.T, typ verbs.MWType) *uverbs.MW {
 	t.Helper()
-	mw := kit.Must(w.Pd.AllocMW(typ))(t)
+	mw := kit.Must(w.PD.AllocMW(typ))(t)
 	kit.CloseLater(t, mw)
 	return mw
 }
@@ -47,7 +47,7 @@ func (w *windows) middle(access verbs.Access) verbs.BindMW {
 func (w *windows) bind(mw *uverbs.MW, b verbs.BindMW) uint32 {
 	w.T.Helper()
 	if mw.Type() == verbs.MWType1 {
-		if err := mw.Bind(w.owner.Qp, 5, verbs.SendSignaled, b); err != nil {
+		if err := mw.Bind(w.owner.QP, 5, verbs.SendSignaled, b); err != nil {
 			w.T.Fatal(err)
 		}
 	} else {
@@ -146,7 +146,7 @@ func TestRxeWindow2(t *testing.T) {
 				}
 				end(w, key)
 				again := []verbs.SendWR{{Opcode: verbs.OpLocalInv, InvalidateRKey: key}}
-				if n, err := w.owner.Qp.PostSend(again); n != 0 || !errors.Is(err, verbs.ErrInvalidWR) { // it would be the end of the kernel
+				if n, err := w.owner.QP.PostSend(again); n != 0 || !errors.Is(err, verbs.ErrInvalidWR) { // it would be the end of the kernel
 					t.Errorf("ended again: %d, %v", n, err)
 				}
 				old = key
@@ -177,10 +177,10 @@ func TestRxeWindowClosed(t *testing.T) {
 	for _, typ := range []verbs.MWType{verbs.MWType1, verbs.MWType2} {
 		t.Run(fmt.Sprint(typ), func(t *testing.T) {
 			w := newWindows(t)
-			mr := kit.Must(w.Pd.AllocMR(3*4096, verbs.AccessLocalWrite|verbs.AccessMWBind, nil))(t)
+			mr := kit.Must(w.PD.AllocMR(3*4096, verbs.AccessLocalWrite|verbs.AccessMWBind, nil))(t)
 			b := w.middle(verbs.AccessRemoteWrite)
 			b.MR, b.Addr = mr, mr.Addr()
-			mw := kit.Must(w.Pd.AllocMW(typ))(t)
+			mw := kit.Must(w.PD.AllocMW(typ))(t)
 			key := w.bind(mw, b)
 			if got := attempt(w.peer, write, mr.Addr(), key); got != allowed {
 				t.Error(got)
@@ -213,9 +213,9 @@ func TestRxeWindowHoldsQP(t *testing.T) {
 	kit.RxeFabric(t)
 	kit.NoLeak(t)
 	w := newWindows(t)
-	mw := kit.Must(w.Pd.AllocMW(verbs.MWType2))(t)
+	mw := kit.Must(w.PD.AllocMW(verbs.MWType2))(t)
 	w.bind(mw, w.middle(verbs.AccessRemoteRead))
-	if err := w.owner.Qp.Close(); !errors.Is(err, verbs.ErrInUse) || !strings.HasSuffix(kit.Number.ReplaceAllString(err.Error(), "$1"), ": in use: close MW first") {
+	if err := w.owner.QP.Close(); !errors.Is(err, verbs.ErrInUse) || !strings.HasSuffix(kit.Number.ReplaceAllString(err.Error(), "$1"), ": in use: close MW first") {
 		t.Errorf("%v", err)
 	}
 	if err := mw.Close(); err != nil {
@@ -229,12 +229,12 @@ func TestRxeWindowRefused(t *testing.T) {
 	kit.NoLeak(t)
 	w := newWindows(t)
 	for _, typ := range []verbs.MWType{0, 3, 255} {
-		if _, err := w.Pd.AllocMW(typ); !errors.Is(err, syscall.EINVAL) || !strings.HasSuffix(err.Error(), "windows are of type 1 or 2") {
+		if _, err := w.PD.AllocMW(typ); !errors.Is(err, syscall.EINVAL) || !strings.HasSuffix(err.Error(), "windows are of type 1 or 2") {
 			t.Errorf("%v: %v", typ, err)
 		}
 	}
 	one, two := w.window(t, verbs.MWType1), w.window(t, verbs.MWType2)
-	if err := two.Bind(w.owner.Qp, 1, 0, w.middle(0)); !errors.Is(err, syscall.EINVAL) || !strings.HasSuffix(err.Error(), "it is of type 2: post OpBindMW") {
+	if err := two.Bind(w.owner.QP, 1, 0, w.middle(0)); !errors.Is(err, syscall.EINVAL) || !strings.HasSuffix(err.Error(), "it is of type 2: post OpBindMW") {
 		t.Error(err)
 	}
 	other := kit.Must(w.AllocPD())(t)
@@ -250,14 +250,14 @@ func TestRxeWindowRefused(t *testing.T) {
 		{MW: foreign}:          "the window, its MR and the QP must be of one PD",
 		{MW: one, MR: strange}: "the window, its MR and the QP must be of one PD",
 	} {
-		n, err := w.owner.Qp.PostSend([]verbs.SendWR{{Opcode: verbs.OpBindMW, Bind: b}})
+		n, err := w.owner.QP.PostSend([]verbs.SendWR{{Opcode: verbs.OpBindMW, Bind: b}})
 		if n != 0 || !errors.Is(err, verbs.ErrInvalidWR) || !strings.HasSuffix(err.Error(), want) {
 			t.Errorf("%d, %v, want %s", n, err, want)
 		}
 	}
-	closed := kit.Must(w.Pd.AllocMR(4096, verbs.AccessLocalWrite, nil))(t)
+	closed := kit.Must(w.PD.AllocMR(4096, verbs.AccessLocalWrite, nil))(t)
 	kit.CloseLater(t, closed)
-	fixed := kit.Must(w.Pd.AllocMR(4096, verbs.AccessMWBind, nil))(t)
+	fixed := kit.Must(w.PD.AllocMR(4096, verbs.AccessMWBind, nil))(t)
 	kit.CloseLater(t, fixed)
 	outside := w.middle(verbs.AccessRemoteRead)
 	outside.Length = 3 * 4096
@@ -281,7 +281,7 @@ func TestRxeWindowRefused(t *testing.T) {
 		c.b.MW, c.b.RKey = c.mw, uverbs.IncRKey(key)
 		e.Post(verbs.SendWR{WRID: 1, Opcode: verbs.OpBindMW, Flags: verbs.SendSignaled, Bind: &c.b})
 		wc := e.Next(e.SendCQ)
-		if wc.Status != bindFails || kit.Must(e.Qp.Query())(t).State != verbs.QPStateErr {
+		if wc.Status != bindFails || kit.Must(e.QP.Query())(t).State != verbs.QPStateErr {
 			t.Errorf("%s: %+v", name, wc)
 		}
 		c.mw.SetRKey(key) // as the kernel has it

@@ -31,7 +31,7 @@ func odp(t *testing.T) *kit.RxeDevice {
 	if kit.SinceLinux7() {
 		t.Errorf("%+v", d.Attr.ODP)
 	}
-	_, err := d.Pd.AllocMR(4096, verbs.AccessLocalWrite|verbs.AccessOnDemand, nil)
+	_, err := d.PD.AllocMR(4096, verbs.AccessLocalWrite|verbs.AccessOnDemand, nil)
 	if !errors.Is(err, verbs.ErrNotSupported) || !strings.HasSuffix(err.Error(), "the device, or this kernel, has no OnDemand (see DeviceAttr)") {
 		t.Errorf("%v", err)
 	}
@@ -49,7 +49,7 @@ func fresh(t *testing.T, size int) []byte {
 // onDemand registers such a mapping.
 func onDemand(d *kit.RxeDevice, t *testing.T, size int) *uverbs.MR {
 	t.Helper()
-	mr := kit.Must(d.Pd.RegMR(fresh(t, size), (d.Access()|verbs.AccessOnDemand)&^verbs.AccessMWBind))(t)
+	mr := kit.Must(d.PD.RegMR(fresh(t, size), (d.Access()|verbs.AccessOnDemand)&^verbs.AccessMWBind))(t)
 	kit.CloseLater(t, mr)
 	return mr
 }
@@ -86,7 +86,7 @@ func pages(t *testing.T, mr *uverbs.MR) (n int) {
 func odpPair(d *kit.RxeDevice, t *testing.T, typ verbs.QPType, s kit.RxeSetup) (a, b *kit.RxeEnd) {
 	t.Helper()
 	a, b = d.Pair(t, typ, s)
-	a.Mr, b.Mr = onDemand(d, t, kit.MemorySize), onDemand(d, t, kit.MemorySize)
+	a.MR, b.MR = onDemand(d, t, kit.MemorySize), onDemand(d, t, kit.MemorySize)
 	return a, b
 }
 
@@ -106,20 +106,20 @@ func TestRxeODP(t *testing.T) {
 	}
 	drop := func(a, b *kit.RxeEnd) {
 		t.Helper()
-		dropPages(t, a.Mr.Bytes())
-		dropPages(t, b.Mr.Bytes())
+		dropPages(t, a.MR.Bytes())
+		dropPages(t, b.MR.Bytes())
 	}
 	messages := func(t *testing.T, a, b *kit.RxeEnd, post func(id uint64, e *kit.RxeEnd)) {
 		t.Helper()
 		for i := range uint64(20) {
 			drop(a, b)
 			want := kit.Pattern(make([]byte, size), byte(i))
-			copy(a.Mr.Bytes()[start:], want)
+			copy(a.MR.Bytes()[start:], want)
 			post(i, b)
 			a.Post(a.Send(i, start, size))
 			a.Sent(fmt.Sprintf("%d SEND success", i))
 			b.Got(fmt.Sprintf("%d RECV success %d", i, size))
-			if !bytes.Equal(b.Mr.Bytes()[:size], want) {
+			if !bytes.Equal(b.MR.Bytes()[:size], want) {
 				t.Fatalf("message %d: not what was sent", i)
 			}
 			a, b = b, a
@@ -132,58 +132,58 @@ func TestRxeODP(t *testing.T) {
 	t.Run("datagram", func(t *testing.T) {
 		a, b := odpPair(d, t, verbs.QPTypeUD, kit.RxeSetup{Cap: verbs.QPCap{MaxRecvSGE: 2}})
 		// The header goes elsewhere, so that the message begins a page.
-		header := kit.Must(d.Pd.AllocMR(uverbs.GRHSize, verbs.AccessLocalWrite, nil))(t)
+		header := kit.Must(d.PD.AllocMR(uverbs.GRHSize, verbs.AccessLocalWrite, nil))(t)
 		kit.CloseLater(t, header)
 		for i := range uint64(20) {
 			drop(a, b)
-			if _, err := b.Qp.PostRecv([]verbs.RecvWR{{WRID: i, SGL: []verbs.SGE{header.SGE(0, uverbs.GRHSize), b.Mr.SGE(0, 1024)}}}); err != nil {
+			if _, err := b.QP.PostRecv([]verbs.RecvWR{{WRID: i, SGL: []verbs.SGE{header.SGE(0, uverbs.GRHSize), b.MR.SGE(0, 1024)}}}); err != nil {
 				t.Fatal(err)
 			}
-			want := kit.Pattern(a.Mr.Bytes()[kit.SendFrom:][:1024], byte(i))
+			want := kit.Pattern(a.MR.Bytes()[kit.SendFrom:][:1024], byte(i))
 			a.Post(a.Send(i, kit.SendFrom, 1024))
 			a.Sent(fmt.Sprintf("%d SEND success", i))
 			b.Got(fmt.Sprintf("%d RECV success %d", i, uverbs.GRHSize+1024))
-			if !bytes.Equal(b.Mr.Bytes()[:1024], want) {
+			if !bytes.Equal(b.MR.Bytes()[:1024], want) {
 				t.Fatalf("message %d: not what was sent", i)
 			}
 			a, b = b, a
 		}
 	})
 	t.Run("SRQ", func(t *testing.T) {
-		srq := kit.Must(d.Pd.CreateSRQ(&uverbs.SRQOptions{MaxWR: 4, MaxSGE: 1}))(t)
+		srq := kit.Must(d.PD.CreateSRQ(&uverbs.SRQOptions{MaxWR: 4, MaxSGE: 1}))(t)
 		kit.CloseLater(t, srq)
-		a, b := odpPair(d, t, verbs.QPTypeRC, kit.RxeSetup{Srq: srq})
+		a, b := odpPair(d, t, verbs.QPTypeRC, kit.RxeSetup{SRQ: srq})
 		messages(t, a, b, func(id uint64, e *kit.RxeEnd) {
-			if _, err := srq.PostRecv([]verbs.RecvWR{{WRID: id, SGL: []verbs.SGE{e.Mr.SGE(0, size)}}}); err != nil {
+			if _, err := srq.PostRecv([]verbs.RecvWR{{WRID: id, SGL: []verbs.SGE{e.MR.SGE(0, size)}}}); err != nil {
 				t.Fatal(err)
 			}
 		})
 	})
 	t.Run("write and read", func(t *testing.T) {
 		a, b := odpPair(d, t, verbs.QPTypeRC, kit.RxeSetup{})
-		sgl := []verbs.SGE{a.Mr.SGE(start, size)}
+		sgl := []verbs.SGE{a.MR.SGE(start, size)}
 		for i := range byte(20) {
 			drop(a, b)
 			want := kit.Pattern(make([]byte, size), i)
-			copy(a.Mr.Bytes()[start:], want)
+			copy(a.MR.Bytes()[start:], want)
 			a.Post(a.To(verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled, SGL: sgl}))
 			a.Sent("1 RDMA_WRITE success")
-			if !bytes.Equal(b.Mr.Bytes()[:size], want) {
+			if !bytes.Equal(b.MR.Bytes()[:size], want) {
 				t.Fatalf("write %d: not what was written", i)
 			}
-			dropPages(t, a.Mr.Bytes())
+			dropPages(t, a.MR.Bytes())
 			a.Post(a.To(verbs.SendWR{WRID: 2, Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled, SGL: sgl}))
 			a.Sent("2 RDMA_READ success")
-			if !bytes.Equal(a.Mr.Bytes()[start:][:size], want) {
+			if !bytes.Equal(a.MR.Bytes()[start:][:size], want) {
 				t.Fatalf("read %d: not what is there", i)
 			}
 		}
 	})
 	t.Run("atomics", func(t *testing.T) {
 		a, b := odpPair(d, t, verbs.QPTypeRC, kit.RxeSetup{})
-		word := func(e *kit.RxeEnd) uint64 { return binary.NativeEndian.Uint64(e.Mr.Bytes()) }
+		word := func(e *kit.RxeEnd) uint64 { return binary.NativeEndian.Uint64(e.MR.Bytes()) }
 		value := binary.NativeEndian.AppendUint64(nil, 99)
-		result := []verbs.SGE{a.Mr.SGE(0, 8)}
+		result := []verbs.SGE{a.MR.SGE(0, 8)}
 		for _, c := range []struct {
 			wr   verbs.SendWR
 			want string
@@ -197,7 +197,7 @@ func TestRxeODP(t *testing.T) {
 			{verbs.SendWR{Opcode: verbs.OpFlush, Flush: verbs.Flush{Length: 8192, Type: verbs.FlushGlobal}}, "0 FLUSH success", 42, 0},
 		} {
 			drop(a, b)
-			binary.NativeEndian.PutUint64(a.Mr.Bytes(), 42)
+			binary.NativeEndian.PutUint64(a.MR.Bytes(), 42)
 			c.wr.Flags = verbs.SendSignaled
 			a.Post(a.To(c.wr))
 			a.Sent(c.want)
@@ -224,13 +224,13 @@ func TestRxeODPPages(t *testing.T) {
 	if n, more := pages(t, mr), pinnedMemory(t)-pinned; n != 0 || more != 0 {
 		t.Errorf("%d pages in memory, %d kB pinned", n, more)
 	}
-	if err := d.Pd.AdviseMR(verbs.MRPrefetchWrite, true, []verbs.SGE{mr.SGE(0, size/2)}); err != nil {
+	if err := d.PD.AdviseMR(verbs.MRPrefetchWrite, true, []verbs.SGE{mr.SGE(0, size/2)}); err != nil {
 		t.Error(err)
 	}
 	if n := pages(t, mr); n != size/2/4096 {
 		t.Errorf("%d pages in memory after a prefetch of %d", n, size/2/4096)
 	}
-	if err := d.Pd.AdviseMR(verbs.MRPrefetchNoFault, true, []verbs.SGE{mr.SGE(size/2, size/2)}); err != nil {
+	if err := d.PD.AdviseMR(verbs.MRPrefetchNoFault, true, []verbs.SGE{mr.SGE(size/2, size/2)}); err != nil {
 		t.Error(err)
 	}
 	if n := pages(t, mr); n != size/2/4096 {
@@ -238,22 +238,22 @@ func TestRxeODPPages(t *testing.T) {
 	}
 	last := func(op verbs.Opcode, want string) {
 		t.Helper()
-		a.Post(verbs.SendWR{WRID: 1, Opcode: op, Flags: verbs.SendSignaled, SGL: []verbs.SGE{a.Mr.SGE(0, 8)}, RemoteAddr: mr.Addr() + size - 4096, RKey: mr.RKey()})
+		a.Post(verbs.SendWR{WRID: 1, Opcode: op, Flags: verbs.SendSignaled, SGL: []verbs.SGE{a.MR.SGE(0, 8)}, RemoteAddr: mr.Addr() + size - 4096, RKey: mr.RKey()})
 		a.Sent(want)
 	}
-	copy(a.Mr.Bytes(), "one word")
+	copy(a.MR.Bytes(), "one word")
 	last(verbs.OpRDMAWrite, "1 RDMA_WRITE success")
 	if n := pages(t, mr); n != size/2/4096+1 || string(mr.Bytes()[size-4096:][:8]) != "one word" {
 		t.Errorf("%d pages, %q", n, mr.Bytes()[size-4096:][:8])
 	}
 	dropPages(t, mr.Bytes())
 	last(verbs.OpRDMARead, "1 RDMA_READ success")
-	if got := a.Mr.Bytes()[:8]; !bytes.Equal(got, make([]byte, 8)) {
+	if got := a.MR.Bytes()[:8]; !bytes.Equal(got, make([]byte, 8)) {
 		t.Errorf("read %q out of a page that is gone", got)
 	}
 	copy(mr.Bytes()[size-4096:][:8], "new page")
 	last(verbs.OpRDMARead, "1 RDMA_READ success")
-	if got := string(a.Mr.Bytes()[:8]); got != "new page" {
+	if got := string(a.MR.Bytes()[:8]); got != "new page" {
 		t.Errorf("read %q", got)
 	}
 }
@@ -274,8 +274,8 @@ func findsOffsets(d *kit.RxeDevice, t *testing.T) bool {
 	t.Helper()
 	a, _ := d.Pair(t, verbs.QPTypeRC, kit.RxeSetup{})
 	mr := onDemand(d, t, 8192)
-	copy(a.Mr.Bytes(), "0123456789abcdef")
-	a.Post(verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled, SGL: []verbs.SGE{a.Mr.SGE(0, 16)}, RemoteAddr: mr.Addr() + 4088, RKey: mr.RKey()})
+	copy(a.MR.Bytes(), "0123456789abcdef")
+	a.Post(verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled, SGL: []verbs.SGE{a.MR.SGE(0, 16)}, RemoteAddr: mr.Addr() + 4088, RKey: mr.RKey()})
 	a.Sent("1 RDMA_WRITE success")
 	right, wrong := make([]byte, 8192), make([]byte, 8192)
 	copy(right[4088:], "0123456789abcdef")

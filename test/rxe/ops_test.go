@@ -26,18 +26,18 @@ func TestRxeSend(t *testing.T) {
 			sizes, front = sizes[:4], uverbs.GRHSize
 		}
 		for i, size := range sizes {
-			kit.Pattern(a.Mr.Bytes()[kit.SendFrom:kit.SendFrom+size], byte(i))
+			kit.Pattern(a.MR.Bytes()[kit.SendFrom:kit.SendFrom+size], byte(i))
 			b.PostRecv(uint64(1000+i), 0, front+size)
 			a.Post(a.Send(uint64(i), kit.SendFrom, size))
 			a.Sent(kit.Brief(verbs.WC{WRID: uint64(i), Opcode: verbs.WCSend}))
 			wc := b.Got(kit.Brief(verbs.WC{WRID: uint64(1000 + i), Opcode: verbs.WCRecv, ByteLen: uint32(front + size)}))
-			if wc.QPN != b.Qp.Num() || wc.Flags != verbs.WCGRH {
+			if wc.QPN != b.QP.Num() || wc.Flags != verbs.WCGRH {
 				t.Errorf("%d bytes: %+v", size, wc)
 			}
-			if from := wc.SrcQP; typ == verbs.QPTypeUD && from != a.Qp.Num() || typ != verbs.QPTypeUD && from != 0 {
+			if from := wc.SrcQP; typ == verbs.QPTypeUD && from != a.QP.Num() || typ != verbs.QPTypeUD && from != 0 {
 				t.Errorf("%d bytes: from QP %d", size, from)
 			}
-			if !bytes.Equal(b.Mr.Bytes()[front:front+size], a.Mr.Bytes()[kit.SendFrom:kit.SendFrom+size]) {
+			if !bytes.Equal(b.MR.Bytes()[front:front+size], a.MR.Bytes()[kit.SendFrom:kit.SendFrom+size]) {
 				t.Errorf("%d bytes: not what was sent", size)
 			}
 			a, b = b, a
@@ -51,16 +51,16 @@ func TestRxePayload(t *testing.T) {
 	kit.RxeFabric(t)
 	kit.NoLeak(t)
 	a, b := kit.OpenRxe(t).Pair(t, verbs.QPTypeRC, kit.RxeSetup{Cap: verbs.QPCap{MaxSendSGE: 32, MaxRecvSGE: 32}})
-	if c := a.Qp.Cap(); c.MaxInline != 512 || c.MaxSendSGE != 32 || c.MaxSendWR < 16 || c.MaxRecvWR < 16 {
+	if c := a.QP.Cap(); c.MaxInline != 512 || c.MaxSendSGE != 32 || c.MaxSendWR < 16 || c.MaxRecvWR < 16 {
 		t.Errorf("%+v", c)
 	}
 	var from, to []verbs.SGE
 	for i := range 32 {
-		from = append(from, a.Mr.SGE(kit.SendFrom+i*200, 100))
-		to = append(to, b.Mr.SGE(i*300, 100))
-		kit.Pattern(a.Mr.Bytes()[kit.SendFrom+i*200:][:100], byte(i))
+		from = append(from, a.MR.SGE(kit.SendFrom+i*200, 100))
+		to = append(to, b.MR.SGE(i*300, 100))
+		kit.Pattern(a.MR.Bytes()[kit.SendFrom+i*200:][:100], byte(i))
 	}
-	if _, err := b.Qp.PostRecv([]verbs.RecvWR{{WRID: 1, SGL: to}}); err != nil {
+	if _, err := b.QP.PostRecv([]verbs.RecvWR{{WRID: 1, SGL: to}}); err != nil {
 		t.Fatal(err)
 	}
 	b.PostRecv(2, 20000, 512)
@@ -74,11 +74,11 @@ func TestRxePayload(t *testing.T) {
 		b.Got(kit.Brief(verbs.WC{WRID: uint64(i + 1), Opcode: verbs.WCRecv, ByteLen: size}))
 	}
 	for i := range 32 {
-		if !bytes.Equal(b.Mr.Bytes()[i*300:][:100], a.Mr.Bytes()[kit.SendFrom+i*200:][:100]) {
+		if !bytes.Equal(b.MR.Bytes()[i*300:][:100], a.MR.Bytes()[kit.SendFrom+i*200:][:100]) {
 			t.Errorf("place %d: not what was sent", i)
 		}
 	}
-	if !bytes.Equal(b.Mr.Bytes()[20000:20512], long) {
+	if !bytes.Equal(b.MR.Bytes()[20000:20512], long) {
 		t.Error("inline: not what was sent")
 	}
 }
@@ -117,19 +117,19 @@ func TestRxeRDMA(t *testing.T) {
 	d := kit.OpenRxe(t)
 	a, b := d.Pair(t, verbs.QPTypeRC, kit.RxeSetup{})
 	const size = 5000
-	sgl := []verbs.SGE{a.Mr.SGE(kit.SendFrom, size)}
+	sgl := []verbs.SGE{a.MR.SGE(kit.SendFrom, size)}
 	write := verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMAWrite, SGL: sgl} // unsignaled
-	kit.Pattern(a.Mr.Bytes()[kit.SendFrom:][:size], 1)
-	back := verbs.SendWR{WRID: 2, Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled, SGL: []verbs.SGE{a.Mr.SGE(0, size)}}
+	kit.Pattern(a.MR.Bytes()[kit.SendFrom:][:size], 1)
+	back := verbs.SendWR{WRID: 2, Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled, SGL: []verbs.SGE{a.MR.SGE(0, size)}}
 	a.Post(a.To(write), a.To(back))
 	a.Sent("2 RDMA_READ success")
-	if !bytes.Equal(b.Mr.Bytes()[:size], a.Mr.Bytes()[kit.SendFrom:][:size]) || !bytes.Equal(a.Mr.Bytes()[:size], b.Mr.Bytes()[:size]) {
+	if !bytes.Equal(b.MR.Bytes()[:size], a.MR.Bytes()[kit.SendFrom:][:size]) || !bytes.Equal(a.MR.Bytes()[:size], b.MR.Bytes()[:size]) {
 		t.Error("not what was written")
 	}
 
-	word := func(e *kit.RxeEnd) uint64 { return binary.NativeEndian.Uint64(e.Mr.Bytes()) }
-	binary.NativeEndian.PutUint64(b.Mr.Bytes(), 40)
-	result := []verbs.SGE{a.Mr.SGE(0, 8)}
+	word := func(e *kit.RxeEnd) uint64 { return binary.NativeEndian.Uint64(e.MR.Bytes()) }
+	binary.NativeEndian.PutUint64(b.MR.Bytes(), 40)
+	result := []verbs.SGE{a.MR.SGE(0, 8)}
 	for _, c := range []struct {
 		wr       verbs.SendWR
 		want     string
@@ -159,7 +159,7 @@ func TestRxeRDMA(t *testing.T) {
 	}
 	if !has {
 		for _, wr := range newer {
-			if n, err := a.Qp.PostSend([]verbs.SendWR{wr}); n != 0 || !errors.Is(err, verbs.ErrNotSupported) {
+			if n, err := a.QP.PostSend([]verbs.SendWR{wr}); n != 0 || !errors.Is(err, verbs.ErrNotSupported) {
 				t.Errorf("%v: %d, %v", wr.Opcode, n, err)
 			}
 		}
@@ -179,13 +179,13 @@ func TestRxeUnreliableWrite(t *testing.T) {
 	kit.RxeFabric(t)
 	kit.NoLeak(t)
 	a, b := kit.OpenRxe(t).Pair(t, verbs.QPTypeUC, kit.RxeSetup{})
-	kit.Pattern(a.Mr.Bytes()[kit.SendFrom:][:3000], 7)
+	kit.Pattern(a.MR.Bytes()[kit.SendFrom:][:3000], 7)
 	b.PostRecv(1, 0, 1)
-	a.Post(a.To(verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMAWrite, SGL: []verbs.SGE{a.Mr.SGE(kit.SendFrom, 3000)}}),
+	a.Post(a.To(verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMAWrite, SGL: []verbs.SGE{a.MR.SGE(kit.SendFrom, 3000)}}),
 		a.To(verbs.SendWR{WRID: 2, Opcode: verbs.OpRDMAWriteImm, Flags: verbs.SendSignaled}))
 	a.Sent("2 RDMA_WRITE success")
 	b.Got("1 RECV_RDMA_WITH_IMM success")
-	if !bytes.Equal(b.Mr.Bytes()[:3000], a.Mr.Bytes()[kit.SendFrom:][:3000]) {
+	if !bytes.Equal(b.MR.Bytes()[:3000], a.MR.Bytes()[kit.SendFrom:][:3000]) {
 		t.Error("not what was written")
 	}
 }
@@ -195,33 +195,33 @@ func TestRxeWindow(t *testing.T) {
 	kit.RxeFabric(t)
 	kit.NoLeak(t)
 	a, b := kit.OpenRxe(t).Pair(t, verbs.QPTypeRC, kit.RxeSetup{})
-	part := verbs.BindMW{MR: b.Mr, Addr: b.Mr.Addr() + 4096, Length: 4096, Access: verbs.AccessRemoteWrite}
+	part := verbs.BindMW{MR: b.MR, Addr: b.MR.Addr() + 4096, Length: 4096, Access: verbs.AccessRemoteWrite}
 	write := func(key uint32, data string) {
 		t.Helper()
-		copy(a.Mr.Bytes(), data)
+		copy(a.MR.Bytes(), data)
 		a.Post(verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled, RemoteAddr: part.Addr, RKey: key,
-			SGL: []verbs.SGE{a.Mr.SGE(0, len(data))}})
+			SGL: []verbs.SGE{a.MR.SGE(0, len(data))}})
 		a.Sent("1 RDMA_WRITE success")
-		if got := string(b.Mr.Bytes()[4096:][:len(data)]); got != data {
+		if got := string(b.MR.Bytes()[4096:][:len(data)]); got != data {
 			t.Errorf("%q, want %q", got, data)
 		}
 	}
 
-	one := kit.Must(b.Dev.Pd.AllocMW(verbs.MWType1))(t)
+	one := kit.Must(b.Dev.PD.AllocMW(verbs.MWType1))(t)
 	kit.CloseLater(t, one)
 	for _, data := range []string{"first", "again"} {
-		if err := one.Bind(b.Qp, 5, verbs.SendSignaled, part); err != nil {
+		if err := one.Bind(b.QP, 5, verbs.SendSignaled, part); err != nil {
 			t.Fatal(err)
 		}
 		b.Sent("5 BIND_MW success")
 		write(one.RKey(), data)
 	}
-	if err := one.Bind(b.Qp, 6, verbs.SendSignaled, verbs.BindMW{}); err != nil {
+	if err := one.Bind(b.QP, 6, verbs.SendSignaled, verbs.BindMW{}); err != nil {
 		t.Fatal(err)
 	}
 	b.Sent("6 BIND_MW success")
 
-	two := kit.Must(b.Dev.Pd.AllocMW(verbs.MWType2))(t)
+	two := kit.Must(b.Dev.PD.AllocMW(verbs.MWType2))(t)
 	kit.CloseLater(t, two)
 	bind := func() uint32 {
 		t.Helper()
@@ -242,7 +242,7 @@ func TestRxeWindow(t *testing.T) {
 	if wc := b.Got("9 RECV success 0"); wc.Flags != verbs.WCGRH|verbs.WCWithInv || wc.InvalidatedRKey() != key {
 		t.Errorf("%+v", wc)
 	}
-	a.Post(verbs.SendWR{WRID: 10, Opcode: verbs.OpRDMAWrite, RemoteAddr: part.Addr, RKey: key, SGL: []verbs.SGE{a.Mr.SGE(0, 8)}})
+	a.Post(verbs.SendWR{WRID: 10, Opcode: verbs.OpRDMAWrite, RemoteAddr: part.Addr, RKey: key, SGL: []verbs.SGE{a.MR.SGE(0, 8)}})
 	if wc := a.Next(a.SendCQ); wc.Status != verbs.StatusRemAccessErr {
 		t.Errorf("a dead key: %+v", wc)
 	}
@@ -253,11 +253,11 @@ func TestRxeRing(t *testing.T) {
 	kit.RxeFabric(t)
 	kit.NoLeak(t)
 	a, b := kit.OpenRxe(t).Pair(t, verbs.QPTypeRC, kit.RxeSetup{})
-	room := int(a.Qp.Cap().MaxSendWR)
+	room := int(a.QP.Cap().MaxSendWR)
 	var next, seen, done uint64
 	for range 20 {
 		recvs := make([]verbs.RecvWR, room+3)
-		if n, err := b.Qp.PostRecv(recvs); n != room || !errors.Is(err, verbs.ErrQueueFull) {
+		if n, err := b.QP.PostRecv(recvs); n != room || !errors.Is(err, verbs.ErrQueueFull) {
 			t.Fatalf("%d receives, %v", n, err)
 		}
 		sends := make([]verbs.SendWR, room+3)
@@ -265,7 +265,7 @@ func TestRxeRing(t *testing.T) {
 			sends[i] = verbs.SendWR{WRID: next + uint64(i), Opcode: verbs.OpSendImm, Imm: uint32(next) + uint32(i), Flags: verbs.SendSignaled}
 		}
 		// A send may be done before the last of the batch is posted.
-		n, err := a.Qp.PostSend(sends[:room])
+		n, err := a.QP.PostSend(sends[:room])
 		if n != room || err != nil {
 			t.Fatalf("%d sends, %v", n, err)
 		}
@@ -290,12 +290,12 @@ func TestRxeZeroLength(t *testing.T) {
 	kit.NoLeak(t)
 	d := kit.OpenRxe(t)
 	a, b := d.Pair(t, verbs.QPTypeRC, kit.RxeSetup{Access: verbs.AccessLocalWrite})
-	kit.Pattern(a.Mr.Bytes(), 1)
-	kit.Pattern(b.Mr.Bytes(), 2)
-	mine, theirs := bytes.Clone(a.Mr.Bytes()), bytes.Clone(b.Mr.Bytes())
+	kit.Pattern(a.MR.Bytes(), 1)
+	kit.Pattern(b.MR.Bytes(), 2)
+	mine, theirs := bytes.Clone(a.MR.Bytes()), bytes.Clone(b.MR.Bytes())
 	b.PostRecv(1, 0, 100)
-	for name, sgl := range map[string][]verbs.SGE{"no SGE": nil, "an SGE of 0 bytes": {a.Mr.SGE(0, 0)}} {
-		for _, to := range []verbs.SendWR{{}, {RemoteAddr: b.Mr.Addr(), RKey: b.Mr.RKey()}} {
+	for name, sgl := range map[string][]verbs.SGE{"no SGE": nil, "an SGE of 0 bytes": {a.MR.SGE(0, 0)}} {
+		for _, to := range []verbs.SendWR{{}, {RemoteAddr: b.MR.Addr(), RKey: b.MR.RKey()}} {
 			for op, want := range map[verbs.Opcode]string{verbs.OpRDMAWrite: "RDMA_WRITE", verbs.OpRDMARead: "RDMA_READ"} {
 				to.WRID, to.Opcode, to.Flags, to.SGL = 7, op, verbs.SendSignaled, sgl
 				a.Post(to)
@@ -310,7 +310,7 @@ func TestRxeZeroLength(t *testing.T) {
 	if wc := b.Next(b.RecvCQ); wc.Status != verbs.StatusSuccess || wc.ByteLen != 0 || wc.Imm != 5 {
 		t.Errorf("%+v", wc)
 	}
-	if !bytes.Equal(a.Mr.Bytes(), mine) || !bytes.Equal(b.Mr.Bytes(), theirs) {
+	if !bytes.Equal(a.MR.Bytes(), mine) || !bytes.Equal(b.MR.Bytes(), theirs) {
 		t.Error("memory changed")
 	}
 }
@@ -322,7 +322,7 @@ func TestRxeDataOrder(t *testing.T) {
 		kit.NoLeak(t)
 		a, _ := kit.OpenRxe(t).Pair(t, typ, kit.RxeSetup{})
 		for _, op := range []verbs.Opcode{verbs.OpSend, verbs.OpRDMAWrite, verbs.OpRDMARead} {
-			if got := a.Qp.DataOrder(op); got != 0 {
+			if got := a.QP.DataOrder(op); got != 0 {
 				t.Errorf("%v: %v", op, got)
 			}
 		}

@@ -28,7 +28,7 @@ func TestRxeCreateQP(t *testing.T) {
 		cq := kit.Must(d.CreateCQ(16, nil))(t)
 		kit.CloseLater(t, cq)
 		create := func(c verbs.QPCap) (*uverbs.QP, error) {
-			return d.Pd.CreateQP(&uverbs.QPOptions{Type: typ, SendCQ: cq, RecvCQ: cq, Cap: c})
+			return d.PD.CreateQP(&uverbs.QPOptions{Type: typ, SendCQ: cq, RecvCQ: cq, Cap: c})
 		}
 		numbers := make(map[uint32]bool)
 		for _, ask := range []verbs.QPCap{
@@ -90,12 +90,12 @@ func TestRxeCreateQPRefused(t *testing.T) {
 	for name, typ := range map[string]verbs.QPType{
 		"GSI": 1, "raw IPv6": 5, "raw Ethertype": 6, "raw packet": 8, "driver": 0xff, "unknown": 99,
 	} {
-		_, err := d.Pd.CreateQP(&uverbs.QPOptions{Type: typ, SendCQ: cq, RecvCQ: cq, Cap: verbs.QPCap{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}})
+		_, err := d.PD.CreateQP(&uverbs.QPOptions{Type: typ, SendCQ: cq, RecvCQ: cq, Cap: verbs.QPCap{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}})
 		if !errors.Is(err, verbs.ErrNotSupported) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	_, err := d.Pd.CreateQP(&uverbs.QPOptions{Type: verbs.QPTypeXRCInitiator, SendCQ: cq, Cap: verbs.QPCap{MaxSendWR: 1, MaxSendSGE: 1}})
+	_, err := d.PD.CreateQP(&uverbs.QPOptions{Type: verbs.QPTypeXRCInitiator, SendCQ: cq, Cap: verbs.QPCap{MaxSendWR: 1, MaxSendSGE: 1}})
 	if !errors.Is(err, verbs.ErrNotSupported) {
 		t.Errorf("XRC initiator: %v", err)
 	}
@@ -109,7 +109,7 @@ func TestRxeCreateQPRefused(t *testing.T) {
 	for name, opts := range map[string]*uverbs.QPOptions{
 		"nothing": nil, "no CQ": {}, "no receive CQ": {SendCQ: cq}, "CQ closed": {SendCQ: cq, RecvCQ: gone},
 	} {
-		if _, err := d.Pd.CreateQP(opts); err == nil {
+		if _, err := d.PD.CreateQP(opts); err == nil {
 			t.Errorf("%s: created", name)
 		}
 	}
@@ -136,7 +136,7 @@ func TestRxeQueryQP(t *testing.T) {
 		peer := d.End(t, typ, kit.RxeSetup{})
 		q := &queried{RxeEnd: d.End(t, typ, kit.RxeSetup{Cap: verbs.QPCap{MaxSendWR: 10, MaxRecvWR: 20, MaxSendSGE: 3, MaxRecvSGE: 4}})}
 		peer.Connect(q.RxeEnd)
-		q.want = verbs.QPAttr{PathMTU: verbs.MTU256, AH: verbs.AHAttr{Global: true}, AltAH: verbs.AHAttr{Global: true}, Cap: q.Qp.Cap()}
+		q.want = verbs.QPAttr{PathMTU: verbs.MTU256, AH: verbs.AHAttr{Global: true}, AltAH: verbs.AHAttr{Global: true}, Cap: q.QP.Cap()}
 		q.same("new")
 		q.init()
 		q.connectTo(peer)
@@ -149,7 +149,7 @@ func TestRxeQueryQP(t *testing.T) {
 		peer.Next(peer.RecvCQ) // UC's send completes before the packet is there
 		q.want.SQPSN++         // of the next packet
 		q.same("after a packet")
-		if got := kit.Must(peer.Qp.Query())(t).RQPSN; typ != verbs.QPTypeUD && got != q.want.SQPSN {
+		if got := kit.Must(peer.QP.Query())(t).RQPSN; typ != verbs.QPTypeUD && got != q.want.SQPSN {
 			t.Errorf("the peer expects packet %#x, not %#x", got, q.want.SQPSN)
 		}
 		q.Modify(verbs.QPAttr{State: verbs.QPStateErr}, 0)
@@ -164,7 +164,7 @@ func (q *queried) same(step string) {
 	if !kit.OnKernel("6.1") { // where it is the last given value
 		want.CurState = want.State
 	}
-	if diff := cmp.Diff(&want, kit.Must(q.Qp.Query())(q.T)); diff != "" {
+	if diff := cmp.Diff(&want, kit.Must(q.QP.Query())(q.T)); diff != "" {
 		q.T.Errorf("%s (-want +got):\n%s", step, diff)
 	}
 }
@@ -174,7 +174,7 @@ func (q *queried) init() {
 	q.Access = verbs.AccessRemoteRead | verbs.AccessRemoteWrite
 	q.ToInit()
 	q.want.State, q.want.Port = verbs.QPStateInit, 1
-	if q.Qp.Type() == verbs.QPTypeUD {
+	if q.QP.Type() == verbs.QPTypeUD {
 		q.want.QKey = kit.RxeQKey
 	} else {
 		q.want.Access = q.Access
@@ -188,24 +188,24 @@ func (q *queried) connectTo(peer *kit.RxeEnd) {
 	q.AtPeer, q.Ah = peer, peer.Ah // the way to the one port there is
 	w := &q.want
 	w.State = verbs.QPStateRTR
-	if q.Qp.Type() != verbs.QPTypeUD {
-		w.PathMTU, w.DestQPN, w.RQPSN = verbs.MTU1024, peer.Qp.Num(), 0xabcdef
+	if q.QP.Type() != verbs.QPTypeUD {
+		w.PathMTU, w.DestQPN, w.RQPSN = verbs.MTU1024, peer.QP.Num(), 0xabcdef
 		w.AH = q.Address(peer)
 		w.AH.HopLimit, w.AH.TrafficClass, w.AH.FlowLabel = 63, 0x28, 0xfedcb
 	}
-	if q.Qp.Type() == verbs.QPTypeRC {
+	if q.QP.Type() == verbs.QPTypeRC {
 		w.MaxDestRDAtomic, w.MinRNRTimer = 13, 17
 	}
 	q.Modify(*w, allOf(q.RxeEnd))
 	w.MaxDestRDAtomic = (w.MaxDestRDAtomic + 3) &^ 3
-	if q.Qp.Type() != verbs.QPTypeUD {
+	if q.QP.Type() != verbs.QPTypeUD {
 		w.AH.HopLimit = 64 // of the route, not the requested one
 	}
 	q.same("RTR")
 
 	w.State, w.SQPSN = verbs.QPStateRTS, 0x123456
 	mask := verbs.QPAttrSQPSN
-	if q.Qp.Type() == verbs.QPTypeRC {
+	if q.QP.Type() == verbs.QPTypeRC {
 		w.Timeout, w.RetryCnt, w.RNRRetry, w.MaxRDAtomic = 20, 5, 6, 7
 		mask |= retries
 	}
@@ -219,7 +219,7 @@ const retries = verbs.QPAttrTimeout | verbs.QPAttrRetryCnt | verbs.QPAttrRNRRetr
 // change sets attributes without a change of state.
 func (q *queried) change(what string, mask verbs.QPAttrMask) {
 	q.T.Helper()
-	if err := q.Qp.Modify(&q.want, mask); err != nil {
+	if err := q.QP.Modify(&q.want, mask); err != nil {
 		q.T.Error(err)
 	}
 	q.same(what)
@@ -229,7 +229,7 @@ func (q *queried) change(what string, mask verbs.QPAttrMask) {
 func (q *queried) again() {
 	q.T.Helper()
 	w := &q.want
-	if q.Qp.Type() == verbs.QPTypeUD {
+	if q.QP.Type() == verbs.QPTypeUD {
 		w.QKey++
 		q.change("Q_Key", verbs.QPAttrQKey)
 		w.QKey--
@@ -238,13 +238,13 @@ func (q *queried) again() {
 	}
 	w.Access = verbs.AccessRemoteWrite
 	q.change("access", verbs.QPAttrAccess)
-	if q.Qp.Type() == verbs.QPTypeRC {
+	if q.QP.Type() == verbs.QPTypeRC {
 		w.MinRNRTimer = 1
 		q.change("RNR timer", verbs.QPAttrMinRNRTimer)
 	}
 	// The kernel has alternate paths on InfiniBand only.
 	alt := verbs.QPAttr{AltAH: q.Address(q.AtPeer), AltPort: 1, AltTimeout: 5}
-	if err := q.Qp.Modify(&alt, verbs.QPAttrAltPath); !errors.Is(err, syscall.EINVAL) {
+	if err := q.QP.Modify(&alt, verbs.QPAttrAltPath); !errors.Is(err, syscall.EINVAL) {
 		q.T.Errorf("an alternate path: %v", err)
 	}
 	q.same("still")
@@ -257,7 +257,7 @@ func (q *queried) drainedToo() {
 	toSQD(q.RxeEnd)
 	w.State = verbs.QPStateSQD
 	q.same("SQD")
-	if q.Qp.Type() == verbs.QPTypeRC {
+	if q.QP.Type() == verbs.QPTypeRC {
 		w.Timeout, w.RetryCnt, w.RNRRetry, w.MaxRDAtomic, w.MaxDestRDAtomic, w.MinRNRTimer = 14, 7, 7, 2, 2, 12
 		w.AH.TrafficClass, w.AH.FlowLabel, w.Access = 0, 1, verbs.AccessRemoteRead
 		q.change("in SQD", retries|verbs.QPAttrMaxDestRDAtomic|verbs.QPAttrMinRNRTimer|verbs.QPAttrAV|verbs.QPAttrAccess)
@@ -276,7 +276,7 @@ func TestRxeModifyRefused(t *testing.T) {
 	e := d.End(t, verbs.QPTypeRC, kit.RxeSetup{})
 	refuses := func(attr verbs.QPAttr, mask verbs.QPAttrMask, why string) {
 		t.Helper()
-		if err := e.Qp.Modify(&attr, mask|verbs.QPAttrState); !errors.Is(err, syscall.EINVAL) || !strings.Contains(err.Error(), why) {
+		if err := e.QP.Modify(&attr, mask|verbs.QPAttrState); !errors.Is(err, syscall.EINVAL) || !strings.Contains(err.Error(), why) {
 			t.Errorf("%v; want %q", err, why)
 		}
 	}
@@ -284,7 +284,7 @@ func TestRxeModifyRefused(t *testing.T) {
 	refuses(verbs.QPAttr{State: verbs.QPStateInit}, initial, "Port counts from 1")
 	refuses(verbs.QPAttr{State: verbs.QPStateInit, Port: 2}, initial, "check Port")
 	e.ToInit()
-	good := verbs.QPAttr{State: verbs.QPStateRTR, PathMTU: verbs.MTU1024, DestQPN: e.Qp.Num(), AH: e.Address(e), MaxDestRDAtomic: 1, MinRNRTimer: 1}
+	good := verbs.QPAttr{State: verbs.QPStateRTR, PathMTU: verbs.MTU1024, DestQPN: e.QP.Num(), AH: e.Address(e), MaxDestRDAtomic: 1, MinRNRTimer: 1}
 	for why, spoil := range map[string]func(*verbs.QPAttr){
 		"PathMTU is none of MTU256 to MTU4096": func(a *verbs.QPAttr) { a.PathMTU = 6 },
 		"RoCE needs a Global AH":               func(a *verbs.QPAttr) { a.AH.Global = false },
@@ -328,7 +328,7 @@ func TestRxeModifyUD(t *testing.T) {
 		if id < 3 {
 			continue
 		}
-		if err := b.Qp.Modify(&verbs.QPAttr{QKey: key}, verbs.QPAttrQKey); err != nil {
+		if err := b.QP.Modify(&verbs.QPAttr{QKey: key}, verbs.QPAttrQKey); err != nil {
 			t.Fatal(err)
 		}
 		keyed(2, kit.RxeQKey) // of before
@@ -446,7 +446,7 @@ func TestRxeQPTransitions(t *testing.T) {
 		refuses := func(attr verbs.QPAttr, mask verbs.QPAttrMask, why string) {
 			t.Helper()
 			before := state(e)
-			err := e.Qp.Modify(&attr, mask|verbs.QPAttrState)
+			err := e.QP.Modify(&attr, mask|verbs.QPAttrState)
 			if !errors.Is(err, syscall.EINVAL) || !strings.Contains(err.Error(), why) {
 				t.Errorf("%v to %v: %v; want %q", before, attr.State, err, why)
 			}
@@ -495,7 +495,7 @@ func TestRxeQPTransitions(t *testing.T) {
 func allOf(e *kit.RxeEnd) verbs.QPAttrMask {
 	all := verbs.QPAttrAV | verbs.QPAttrPathMTU | verbs.QPAttrDestQPN | verbs.QPAttrRQPSN
 	return map[verbs.QPType]verbs.QPAttrMask{
-		verbs.QPTypeRC: all | verbs.QPAttrMaxDestRDAtomic | verbs.QPAttrMinRNRTimer, verbs.QPTypeUC: all}[e.Qp.Type()]
+		verbs.QPTypeRC: all | verbs.QPAttrMaxDestRDAtomic | verbs.QPAttrMinRNRTimer, verbs.QPTypeUC: all}[e.QP.Type()]
 }
 
 // TestRxeSQD: a QP is drained when the sends that it had begun are done; those
@@ -514,7 +514,7 @@ func TestRxeSQD(t *testing.T) {
 					b.PostRecv(10*round+i, 0, 20000)
 				}
 				drained(a)
-				if attr := kit.Must(a.Qp.Query())(t); attr.State != verbs.QPStateSQD || attr.SQDraining {
+				if attr := kit.Must(a.QP.Query())(t); attr.State != verbs.QPStateSQD || attr.SQDraining {
 					t.Fatalf("round %d: %v, draining %v", round, attr.State, attr.SQDraining)
 				}
 				a.Modify(verbs.QPAttr{State: verbs.QPStateRTS}, 0)
@@ -531,7 +531,7 @@ func TestRxeSQD(t *testing.T) {
 	}
 	onRxe(t, "nothing to drain", func(t *testing.T, d *kit.RxeDevice) {
 		a, b := d.Pair(t, verbs.QPTypeRC, kit.RxeSetup{})
-		for id := range uint64(a.Qp.Cap().MaxSendWR) + 3 { // around the ring
+		for id := range uint64(a.QP.Cap().MaxSendWR) + 3 { // around the ring
 			b.PostRecv(id, 0, 8)
 			a.Post(a.Send(id, kit.SendFrom, 8))
 			a.Sent(fmt.Sprintf("%d SEND success", id))
@@ -548,21 +548,21 @@ func TestRxeSQD(t *testing.T) {
 		for tries, seen := 0, false; !seen; tries++ {
 			a, _ = d.Pair(t, verbs.QPTypeRC, kit.RxeSetup{})
 			a.Post(a.Send(1, kit.SendFrom, 8)) // nobody receives it
-			kit.Until(t, "begun", func() bool { return kit.Must(a.Qp.Query())(t).SQPSN != 0x123456 })
+			kit.Until(t, "begun", func() bool { return kit.Must(a.QP.Query())(t).SQPSN != 0x123456 })
 			a.Modify(verbs.QPAttr{State: verbs.QPStateSQD}, 0)
-			attr := kit.Must(a.Qp.Query())(t)
+			attr := kit.Must(a.QP.Query())(t)
 			if seen = attr.SQDraining; attr.State != verbs.QPStateSQD || tries == 50 {
 				t.Fatalf("%v, draining %v", attr.State, attr.SQDraining)
 			}
 		}
-		err := a.Qp.Modify(&verbs.QPAttr{State: verbs.QPStateRTS}, verbs.QPAttrState)
+		err := a.QP.Modify(&verbs.QPAttr{State: verbs.QPStateRTS}, verbs.QPAttrState)
 		if err == nil {
-			if attr := kit.Must(a.Qp.Query())(t); attr.State != verbs.QPStateRTS {
+			if attr := kit.Must(a.QP.Query())(t); attr.State != verbs.QPStateRTS {
 				t.Error(attr.State)
 			}
 		} else if !errors.Is(err, syscall.EINVAL) {
 			t.Error(err)
-		} else if !strings.Contains(fmt.Sprint(err), "the send queue is still draining: wait for EventSQDrained") && kit.Must(a.Qp.Query())(t).SQDraining {
+		} else if !strings.Contains(fmt.Sprint(err), "the send queue is still draining: wait for EventSQDrained") && kit.Must(a.QP.Query())(t).SQDraining {
 			t.Error(err)
 		}
 		a.Post(a.Send(2, kit.SendFrom, 8))
@@ -602,7 +602,7 @@ func TestRxeFlushAll(t *testing.T) {
 		done := make(chan error, 2)
 		go func() {
 			for id := uint64(120); id < 150; id++ {
-				if _, err := a.Qp.PostSend([]verbs.SendWR{unsignaled(id)}); err != nil {
+				if _, err := a.QP.PostSend([]verbs.SendWR{unsignaled(id)}); err != nil {
 					done <- err
 					return
 				}
@@ -611,7 +611,7 @@ func TestRxeFlushAll(t *testing.T) {
 		}()
 		go func() {
 			for id := uint64(120); id < 150; id++ {
-				if _, err := a.Qp.PostRecv([]verbs.RecvWR{{WRID: id}}); err != nil {
+				if _, err := a.QP.PostRecv([]verbs.RecvWR{{WRID: id}}); err != nil {
 					done <- err
 					return
 				}

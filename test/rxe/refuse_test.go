@@ -36,11 +36,11 @@ func TestRxePostInState(t *testing.T) {
 		}
 		sendIn := func(state verbs.QPState) {
 			t.Helper()
-			n, err := a.Qp.PostSend([]verbs.SendWR{{WRID: 66, Opcode: verbs.OpSend, Flags: verbs.SendSignaled}})
+			n, err := a.QP.PostSend([]verbs.SendWR{{WRID: 66, Opcode: verbs.OpSend, Flags: verbs.SendSignaled}})
 			refuses(state, "a send", n, err)
 		}
 		sendIn(verbs.QPStateReset)
-		n, err := a.Qp.PostRecv([]verbs.RecvWR{{WRID: 66}})
+		n, err := a.QP.PostRecv([]verbs.RecvWR{{WRID: 66}})
 		refuses(verbs.QPStateReset, "a receive", n, err)
 		a.ToInit()
 		sendIn(verbs.QPStateInit)
@@ -86,10 +86,10 @@ func TestRxeQueueFull(t *testing.T) {
 		}
 	})
 	onRxe(t, "SRQ", func(t *testing.T, d *kit.RxeDevice) {
-		srq := kit.Must(d.Pd.CreateSRQ(&uverbs.SRQOptions{MaxWR: 7, MaxSGE: 1}))(t)
+		srq := kit.Must(d.PD.CreateSRQ(&uverbs.SRQOptions{MaxWR: 7, MaxSGE: 1}))(t)
 		kit.CloseLater(t, srq)
 		few := verbs.QPCap{MaxSendWR: 7, MaxInline: 8}
-		a, b := d.End(t, verbs.QPTypeRC, kit.RxeSetup{Cap: few}), d.End(t, verbs.QPTypeRC, kit.RxeSetup{Srq: srq})
+		a, b := d.End(t, verbs.QPTypeRC, kit.RxeSetup{Cap: few}), d.End(t, verbs.QPTypeRC, kit.RxeSetup{SRQ: srq})
 		a.Connect(b)
 		b.Connect(a)
 		for range 3 {
@@ -102,29 +102,29 @@ func TestRxeQueueFull(t *testing.T) {
 // is being drained of others, in SQD.
 func fillBoth(t *testing.T, a, b *kit.RxeEnd, srq *uverbs.SRQ) {
 	t.Helper()
-	post, room := b.Qp.PostRecv, int(b.Qp.Cap().MaxRecvWR)
+	post, room := b.QP.PostRecv, int(b.QP.Cap().MaxRecvWR)
 	if srq != nil {
 		post, room = srq.PostRecv, int(srq.MaxWR())
 	}
 	recvs := make([]verbs.RecvWR, room+1)
 	for i := range recvs {
-		recvs[i] = verbs.RecvWR{WRID: uint64(1000 + i), SGL: []verbs.SGE{b.Mr.SGE(i*64, 64)}}
+		recvs[i] = verbs.RecvWR{WRID: uint64(1000 + i), SGL: []verbs.SGE{b.MR.SGE(i*64, 64)}}
 	}
 	full(t, "receives", room, func() (int, error) { return post(recvs) })
 	full(t, "one more receive", 0, func() (int, error) { return post(recvs[room:]) })
 
 	toSQD(a)
-	depth := int(a.Qp.Cap().MaxSendWR)
+	depth := int(a.QP.Cap().MaxSendWR)
 	sends := make([]verbs.SendWR, depth+1)
 	for i := range sends {
 		sends[i] = a.To(verbs.SendWR{WRID: uint64(i), Opcode: verbs.OpSendImm, Imm: uint32(i), Flags: verbs.SendSignaled, Inline: message(i)})
 	}
-	full(t, "sends", depth, func() (int, error) { return a.Qp.PostSend(sends) })
-	full(t, "one more send", 0, func() (int, error) { return a.Qp.PostSend(sends[depth:]) })
+	full(t, "sends", depth, func() (int, error) { return a.QP.PostSend(sends) })
+	full(t, "one more send", 0, func() (int, error) { return a.QP.PostSend(sends[depth:]) })
 
 	a.Modify(verbs.QPAttr{State: verbs.QPStateRTS}, 0)
 	front := 0
-	if a.Qp.Type() == verbs.QPTypeUD {
+	if a.QP.Type() == verbs.QPTypeUD {
 		front = uverbs.GRHSize
 	}
 	for i := range depth {
@@ -135,7 +135,7 @@ func fillBoth(t *testing.T, a, b *kit.RxeEnd, srq *uverbs.SRQ) {
 		if wc := b.Got(fmt.Sprintf("%d RECV success %d", 1000+i, front+8)); wc.Imm != uint32(i) {
 			t.Errorf("receive %d has number %d", i, wc.Imm)
 		}
-		if got := b.Mr.Bytes()[i*64+front:][:8]; !bytes.Equal(got, message(i)) {
+		if got := b.MR.Bytes()[i*64+front:][:8]; !bytes.Equal(got, message(i)) {
 			t.Errorf("receive %d: %q", i, got)
 		}
 	}
@@ -161,7 +161,7 @@ func toSQD(e *kit.RxeEnd) {
 // drained waits for the event.
 func drained(e *kit.RxeEnd) {
 	e.T.Helper()
-	if ev := event(e.Dev); ev.Type != uverbs.EventSQDrained || ev.QP != e.Qp {
+	if ev := event(e.Dev); ev.Type != uverbs.EventSQDrained || ev.QP != e.QP {
 		e.T.Errorf("%+v", ev)
 	}
 }
@@ -185,7 +185,7 @@ func TestRxeRefused(t *testing.T) {
 			id++
 			b.PostRecv(1000+id, 0, 100)
 			good := a.Send(id, kit.SendFrom, 10)
-			n, err := a.Qp.PostSend([]verbs.SendWR{good, c.wr, good})
+			n, err := a.QP.PostSend([]verbs.SendWR{good, c.wr, good})
 			if n != 1 || !errors.Is(err, c.want) {
 				t.Errorf("%s: %d, %v; want 1 and %v", c.name, n, err, c.want)
 			}
@@ -196,8 +196,8 @@ func TestRxeRefused(t *testing.T) {
 				t.Fatalf("%s: received %+v", c.name, wc)
 			}
 		}
-		long := slices.Repeat([]verbs.SGE{a.Mr.SGE(0, 1)}, int(b.Qp.Cap().MaxRecvSGE)+1)
-		if n, err := b.Qp.PostRecv([]verbs.RecvWR{{WRID: 1}, {WRID: 2, SGL: long}}); n != 1 || !errors.Is(err, verbs.ErrInvalidWR) {
+		long := slices.Repeat([]verbs.SGE{a.MR.SGE(0, 1)}, int(b.QP.Cap().MaxRecvSGE)+1)
+		if n, err := b.QP.PostRecv([]verbs.RecvWR{{WRID: 1}, {WRID: 2, SGL: long}}); n != 1 || !errors.Is(err, verbs.ErrInvalidWR) {
 			t.Errorf("receive: %d, %v", n, err)
 		}
 		sends, recvs := drain(b)
@@ -209,7 +209,7 @@ func TestRxeRefused(t *testing.T) {
 
 // malformed are sends of which the QP's capacity, or their own parts, say no.
 func malformed(a *kit.RxeEnd) []bad {
-	sge, c := a.Mr.SGE(kit.SendFrom, 8), a.Qp.Cap()
+	sge, c := a.MR.SGE(kit.SendFrom, 8), a.QP.Cap()
 	half := verbs.SGE{Addr: sge.Addr, Length: 1 << 31, LKey: sge.LKey}
 	send := func(change func(*verbs.SendWR)) verbs.SendWR {
 		wr := a.Send(66, kit.SendFrom, 8)
@@ -223,11 +223,11 @@ func malformed(a *kit.RxeEnd) []bad {
 		{"flags", send(func(wr *verbs.SendWR) { wr.Flags |= 1 << 3 }), verbs.ErrInvalidWR},
 		{"length", send(func(wr *verbs.SendWR) { wr.SGL = []verbs.SGE{half, sge} }), verbs.ErrInvalidWR},
 	}
-	if a.Qp.Type() == verbs.QPTypeUD {
+	if a.QP.Type() == verbs.QPTypeUD {
 		foreign := kit.Must(a.Dev.AllocPD())(a.T)
 		kit.CloseLater(a.T, foreign)
 		to := a.Address(a.AtPeer)
-		other, gone := kit.Must(foreign.CreateAH(&to))(a.T), kit.Must(a.Dev.Pd.CreateAH(&to))(a.T)
+		other, gone := kit.Must(foreign.CreateAH(&to))(a.T), kit.Must(a.Dev.PD.CreateAH(&to))(a.T)
 		kit.CloseLater(a.T, other)
 		if err := gone.Close(); err != nil {
 			a.T.Fatal(err)
@@ -239,7 +239,7 @@ func malformed(a *kit.RxeEnd) []bad {
 			bad{"no MTU is that large", send(func(wr *verbs.SendWR) { wr.SGL[0].Length = 4097 }), verbs.ErrInvalidWR})
 	}
 	all = append(all, bad{"a bind of nothing", send(func(wr *verbs.SendWR) { wr.Opcode, wr.SGL = verbs.OpBindMW, nil }), verbs.ErrInvalidWR})
-	if a.Qp.Type() == verbs.QPTypeRC {
+	if a.QP.Type() == verbs.QPTypeRC {
 		all = append(all,
 			bad{"atomic of 4 bytes", send(func(wr *verbs.SendWR) { wr.Opcode, wr.SGL[0].Length = verbs.OpFetchAdd, 4 }), verbs.ErrInvalidWR},
 			bad{"read into inline", send(func(wr *verbs.SendWR) { wr.Opcode, wr.SGL, wr.Inline = verbs.OpRDMARead, nil, make([]byte, 8) }), verbs.ErrInvalidWR},
@@ -252,11 +252,11 @@ func malformed(a *kit.RxeEnd) []bad {
 // nobody has. 32 is a fast registration, which is for the kernel's own QPs.
 func unsupported(a *kit.RxeEnd) (all []bad) {
 	ops := []verbs.Opcode{verbs.OpReadWithInv, 10, 12, 13, 16, 31, 32, 33, 255, 1 << 31, 1<<32 - 1}
-	if a.Qp.Type() != verbs.QPTypeRC {
+	if a.QP.Type() != verbs.QPTypeRC {
 		ops = append(ops, verbs.OpSendWithInv, verbs.OpRDMARead, verbs.OpCompareSwap, verbs.OpFetchAdd, verbs.OpLocalInv,
 			verbs.OpFlush, verbs.OpAtomicWrite)
 	}
-	if a.Qp.Type() == verbs.QPTypeUD {
+	if a.QP.Type() == verbs.QPTypeUD {
 		ops = append(ops, verbs.OpRDMAWrite, verbs.OpRDMAWriteImm, verbs.OpBindMW)
 	}
 	for _, op := range ops {

@@ -28,10 +28,10 @@ type sharing struct {
 
 func newSharing(d *kit.RxeDevice, t *testing.T, maxWR uint32) *sharing {
 	s := &sharing{RxeDevice: d}
-	s.srq = kit.Must(d.Pd.CreateSRQ(&uverbs.SRQOptions{MaxWR: maxWR, MaxSGE: 1}))(t)
+	s.srq = kit.Must(d.PD.CreateSRQ(&uverbs.SRQOptions{MaxWR: maxWR, MaxSGE: 1}))(t)
 	kit.CloseLater(t, s.srq)
-	s.cq = d.End(t, verbs.QPTypeUD, kit.RxeSetup{Srq: s.srq})
-	s.mr = s.cq.Mr
+	s.cq = d.End(t, verbs.QPTypeUD, kit.RxeSetup{SRQ: s.srq})
+	s.mr = s.cq.MR
 	return s
 }
 
@@ -39,7 +39,7 @@ func newSharing(d *kit.RxeDevice, t *testing.T, maxWR uint32) *sharing {
 func (s *sharing) pair(t *testing.T, typ verbs.QPType) (from, to *kit.RxeEnd) {
 	t.Helper()
 	from, to = s.End(t, typ, kit.RxeSetup{}), s.receiver(t, typ)
-	kit.CloseLater(t, to.Qp)
+	kit.CloseLater(t, to.QP)
 	from.Connect(to)
 	to.Connect(from)
 	return from, to
@@ -48,8 +48,8 @@ func (s *sharing) pair(t *testing.T, typ verbs.QPType) (from, to *kit.RxeEnd) {
 // receiver is a QP that nobody closes yet.
 func (s *sharing) receiver(t *testing.T, typ verbs.QPType) *kit.RxeEnd {
 	t.Helper()
-	to := &kit.RxeEnd{T: t, Dev: s.RxeDevice, SendCQ: s.cq.SendCQ, RecvCQ: s.cq.RecvCQ, Mr: s.mr, Access: s.cq.Access}
-	to.Qp = kit.Must(s.Pd.CreateQP(&uverbs.QPOptions{Type: typ, SendCQ: to.SendCQ, RecvCQ: to.RecvCQ, SRQ: s.srq, Cap: verbs.QPCap{MaxSendWR: 1, MaxSendSGE: 1}}))(t)
+	to := &kit.RxeEnd{T: t, Dev: s.RxeDevice, SendCQ: s.cq.SendCQ, RecvCQ: s.cq.RecvCQ, MR: s.mr, Access: s.cq.Access}
+	to.QP = kit.Must(s.PD.CreateQP(&uverbs.QPOptions{Type: typ, SendCQ: to.SendCQ, RecvCQ: to.RecvCQ, SRQ: s.srq, Cap: verbs.QPCap{MaxSendWR: 1, MaxSendSGE: 1}}))(t)
 	return to
 }
 
@@ -70,8 +70,8 @@ func (s *sharing) take(from, to *kit.RxeEnd) {
 	if got := outcome(from.Next(from.SendCQ)); got != fmt.Sprintf("%d SEND success", s.next) {
 		s.T.Errorf("sent %q", got)
 	}
-	if wc := to.Next(to.RecvCQ); wc.WRID != s.next || wc.Imm != uint32(s.next) || wc.Status != verbs.StatusSuccess || wc.QPN != to.Qp.Num() {
-		s.T.Errorf("receive %d of QP %d: %+v", s.next, to.Qp.Num(), wc)
+	if wc := to.Next(to.RecvCQ); wc.WRID != s.next || wc.Imm != uint32(s.next) || wc.Status != verbs.StatusSuccess || wc.QPN != to.QP.Num() {
+		s.T.Errorf("receive %d of QP %d: %+v", s.next, to.QP.Num(), wc)
 	}
 	s.next++
 }
@@ -103,9 +103,9 @@ func TestRxeSRQShared(t *testing.T) {
 		t.Errorf("closed under its QPs: %v", err)
 	}
 	for _, end := range []func(*kit.RxeEnd) error{
-		func(e *kit.RxeEnd) error { return e.Qp.Close() },
+		func(e *kit.RxeEnd) error { return e.QP.Close() },
 		func(e *kit.RxeEnd) error {
-			return errors.Join(e.Qp.Modify(&verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState), e.Qp.Close())
+			return errors.Join(e.QP.Modify(&verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState), e.QP.Close())
 		},
 	} {
 		from, to := s.End(t, verbs.QPTypeRC, kit.RxeSetup{}), s.receiver(t, verbs.QPTypeRC)
@@ -176,7 +176,7 @@ func TestRxeSRQLimit(t *testing.T) {
 	if err := s.srq.SetLimit(16); !errors.Is(err, syscall.EINVAL) {
 		t.Errorf("a limit that can never be kept: %v", err)
 	}
-	armed := kit.Must(s.Pd.CreateSRQ(&uverbs.SRQOptions{MaxWR: 3, MaxSGE: 1, Limit: 2}))(t)
+	armed := kit.Must(s.PD.CreateSRQ(&uverbs.SRQOptions{MaxWR: 3, MaxSGE: 1, Limit: 2}))(t)
 	kit.CloseLater(t, armed)
 	if attr := kit.Must(armed.Query())(t); attr.Limit != 2 {
 		t.Errorf("made with a limit of 2: %+v", attr)
@@ -276,9 +276,9 @@ func TestRxeSRQRefused(t *testing.T) {
 		"DeviceAttr.MaxSRQSGE": {MaxWR: 1, MaxSGE: d.Attr.MaxSRQSGE + 1},
 		"MaxSGE 4294967295":    {MaxWR: 1, MaxSGE: 1<<32 - 1},
 	} {
-		refusedFor(t, field, func() error { _, err := d.Pd.CreateSRQ(&o); return err })
+		refusedFor(t, field, func() error { _, err := d.PD.CreateSRQ(&o); return err })
 	}
-	most := kit.Must(d.Pd.CreateSRQ(&uverbs.SRQOptions{MaxWR: 1, MaxSGE: d.Attr.MaxSRQSGE}))(t)
+	most := kit.Must(d.PD.CreateSRQ(&uverbs.SRQOptions{MaxWR: 1, MaxSGE: d.Attr.MaxSRQSGE}))(t)
 	kit.CloseLater(t, most)
 	if most.MaxSGE() != d.Attr.MaxSRQSGE || most.MaxWR() < 1 {
 		t.Errorf("%d, %d", most.MaxSGE(), most.MaxWR())
@@ -289,10 +289,10 @@ func TestRxeSRQRefused(t *testing.T) {
 			t.Errorf("%s: %d, %v", name, n, err)
 		}
 	}
-	if _, err := d.End(t, verbs.QPTypeRC, kit.RxeSetup{Srq: most}).Qp.PostRecv(make([]verbs.RecvWR, 1)); !errors.Is(err, verbs.ErrInvalidWR) {
+	if _, err := d.End(t, verbs.QPTypeRC, kit.RxeSetup{SRQ: most}).QP.PostRecv(make([]verbs.RecvWR, 1)); !errors.Is(err, verbs.ErrInvalidWR) {
 		t.Errorf("a receive to a QP of an SRQ: %v", err)
 	}
-	gone := kit.Must(d.Pd.CreateSRQ(&uverbs.SRQOptions{MaxWR: 1}))(t)
+	gone := kit.Must(d.PD.CreateSRQ(&uverbs.SRQOptions{MaxWR: 1}))(t)
 	if err := gone.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -335,7 +335,7 @@ func TestRxeSRQErrors(t *testing.T) {
 		if wantState == verbs.QPStateErr && !kit.OnKernel("6.1") {
 			want = []string{"last WQE reached"}
 		}
-		if got := eventsOf(s.RxeDevice, to.Qp)[0]; cmp.Diff(want, got) != "" {
+		if got := eventsOf(s.RxeDevice, to.QP)[0]; cmp.Diff(want, got) != "" {
 			t.Errorf("events %q, want %q", got, want)
 		}
 		s.next++

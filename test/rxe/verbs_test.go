@@ -20,17 +20,17 @@ import (
 func byHand(t *testing.T, a, b *kit.RxeEnd) {
 	t.Helper()
 	for _, e := range []*kit.RxeEnd{a, b} {
-		if err := e.Qp.Init(&verbs.QPAttr{Access: e.Access, QKey: kit.RxeQKey}); err != nil {
+		if err := e.QP.Init(&verbs.QPAttr{Access: e.Access, QKey: kit.RxeQKey}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for e, peer := range map[*kit.RxeEnd]*kit.RxeEnd{a: b, b: a} {
 		e.AtPeer = peer
 		to := e.Address(peer)
-		if err := e.Qp.Connect(&verbs.QPAttr{AH: to, DestQPN: peer.Qp.Num(), RQPSN: 5, SQPSN: 5}); err != nil {
+		if err := e.QP.Connect(&verbs.QPAttr{AH: to, DestQPN: peer.QP.Num(), RQPSN: 5, SQPSN: 5}); err != nil {
 			t.Fatal(err)
 		}
-		e.Ah = kit.Must(e.Dev.Pd.CreateAH(&to))(t)
+		e.Ah = kit.Must(e.Dev.PD.CreateAH(&to))(t)
 		kit.CloseLater(t, e.Ah)
 	}
 }
@@ -49,7 +49,7 @@ func TestRxeConnect(t *testing.T) {
 		if wc := b.Next(b.RecvCQ); wc.Status != verbs.StatusSuccess {
 			t.Error(wc)
 		}
-		attr := kit.Must(a.Qp.Query())(t)
+		attr := kit.Must(a.QP.Query())(t)
 		if attr.State != verbs.QPStateRTS || typ == verbs.QPTypeRC && (attr.Timeout != 14 || attr.RetryCnt != 7 || attr.MinRNRTimer != 12 || attr.PathMTU == 0) {
 			t.Errorf("%+v", attr)
 		}
@@ -71,13 +71,13 @@ func TestRxeGet(t *testing.T) {
 	for i := range to {
 		cq := kit.Must(d.CreateCQ(rounds, &uverbs.CQOptions{Channel: channel}))(t)
 		kit.CloseLater(t, cq)
-		qp := kit.Must(d.Pd.CreateQP(&uverbs.QPOptions{Type: verbs.QPTypeUD, SendCQ: cq, RecvCQ: cq, Cap: verbs.QPCap{MaxRecvWR: rounds, MaxRecvSGE: 1, MaxSendWR: 1, MaxSendSGE: 1}}))(t)
+		qp := kit.Must(d.PD.CreateQP(&uverbs.QPOptions{Type: verbs.QPTypeUD, SendCQ: cq, RecvCQ: cq, Cap: verbs.QPCap{MaxRecvWR: rounds, MaxRecvSGE: 1, MaxSendWR: 1, MaxSendSGE: 1}}))(t)
 		kit.CloseLater(t, qp)
 		if err := errors.Join(qp.Init(&verbs.QPAttr{QKey: kit.RxeQKey}), qp.Connect(nil), cq.Arm(false)); err != nil {
 			t.Fatal(err)
 		}
 		for id := range rounds {
-			if _, err := qp.PostRecv([]verbs.RecvWR{{WRID: uint64(id), SGL: []verbs.SGE{a.Mr.SGE(0, 100)}}}); err != nil {
+			if _, err := qp.PostRecv([]verbs.RecvWR{{WRID: uint64(id), SGL: []verbs.SGE{a.MR.SGE(0, 100)}}}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -91,7 +91,7 @@ func TestRxeGet(t *testing.T) {
 			for _, qp := range to {
 				wr := a.Send(1, 0, 8)
 				wr.RemoteQPN = qp.Num()
-				if _, err := a.Qp.PostSend([]verbs.SendWR{wr}); err != nil {
+				if _, err := a.QP.PostSend([]verbs.SendWR{wr}); err != nil {
 					t.Error(err)
 					return
 				}
@@ -134,7 +134,7 @@ func TestRxeAccess(t *testing.T) {
 		verbs.AccessOnDemand:    d.Attr.ODP.General&verbs.ODPSupport != 0,
 		verbs.AccessFlushGlobal: d.Has(verbs.DeviceCapFlushGlobal),
 	} {
-		mr, err := d.Pd.AllocMR(1, verbs.AccessLocalWrite|flag, nil)
+		mr, err := d.PD.AllocMR(1, verbs.AccessLocalWrite|flag, nil)
 		if has {
 			if err != nil {
 				t.Errorf("%v: %v", flag, err)
@@ -147,7 +147,7 @@ func TestRxeAccess(t *testing.T) {
 			t.Errorf("%v: %v", flag, err)
 		}
 	}
-	if _, err := d.Pd.AllocMR(1, verbs.AccessRemoteWrite, nil); !errors.Is(err, syscall.EINVAL) || !strings.Contains(err.Error(), "AccessLocalWrite") {
+	if _, err := d.PD.AllocMR(1, verbs.AccessRemoteWrite, nil); !errors.Is(err, syscall.EINVAL) || !strings.Contains(err.Error(), "AccessLocalWrite") {
 		t.Error(err)
 	}
 }
@@ -164,16 +164,16 @@ func TestRxeOnDemand(t *testing.T) {
 	a, b := d.End(t, verbs.QPTypeRC, kit.RxeSetup{}), d.End(t, verbs.QPTypeRC, kit.RxeSetup{})
 	byHand(t, a, b)
 	if d.Attr.ODP.General&verbs.ODPSupport == 0 {
-		err := d.Pd.AdviseMR(verbs.MRPrefetch, true, []verbs.SGE{a.Mr.SGE(0, 1)})
+		err := d.PD.AdviseMR(verbs.MRPrefetch, true, []verbs.SGE{a.MR.SGE(0, 1)})
 		if !errors.Is(err, syscall.EINVAL) || !strings.Contains(err.Error(), "has no AccessOnDemand") {
 			t.Error(err)
 		}
 		return
 	}
 	const access = kit.AllAccess | verbs.AccessRemoteAtomic | verbs.AccessOnDemand
-	far := kit.Must(d.Pd.AllocMR(1<<20, access, nil))(t)
+	far := kit.Must(d.PD.AllocMR(1<<20, access, nil))(t)
 	kit.CloseLater(t, far)
-	near := kit.Must(d.Pd.RegMR(kit.Pattern(make([]byte, 1<<20), 3), access))(t)
+	near := kit.Must(d.PD.RegMR(kit.Pattern(make([]byte, 1<<20), 3), access))(t)
 	kit.CloseLater(t, near)
 	onDemandAdvice(t, d, near, far)
 	wr := verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled, SGL: []verbs.SGE{near.SGE(0, near.Len())}, RemoteAddr: far.Addr(), RKey: far.RKey()}
@@ -185,7 +185,7 @@ func TestRxeOnDemand(t *testing.T) {
 	a.Post(wr)
 	a.Sent("1 RDMA_READ success")
 	sameBytes(t, "read", near.Bytes(), far.Bytes())
-	if _, err := b.Qp.PostRecv([]verbs.RecvWR{{WRID: 2, SGL: []verbs.SGE{far.SGE(1<<19, 1<<19)}}}); err != nil {
+	if _, err := b.QP.PostRecv([]verbs.RecvWR{{WRID: 2, SGL: []verbs.SGE{far.SGE(1<<19, 1<<19)}}}); err != nil {
 		t.Fatal(err)
 	}
 	clear(far.Bytes())
@@ -193,7 +193,7 @@ func TestRxeOnDemand(t *testing.T) {
 	a.Sent("3 SEND success")
 	b.Got("2 RECV success 524288")
 	sameBytes(t, "send", far.Bytes()[1<<19:], near.Bytes()[:1<<19])
-	a.Post(verbs.SendWR{WRID: 4, Opcode: verbs.OpFetchAdd, Flags: verbs.SendSignaled, SGL: []verbs.SGE{a.Mr.SGE(0, 8)},
+	a.Post(verbs.SendWR{WRID: 4, Opcode: verbs.OpFetchAdd, Flags: verbs.SendSignaled, SGL: []verbs.SGE{a.MR.SGE(0, 8)},
 		RemoteAddr: far.Addr() + 16, RKey: far.RKey(), CompareAdd: 5})
 	a.Sent("4 FETCH_ADD success")
 	if far.Bytes()[16] != 5 {
@@ -206,14 +206,14 @@ func onDemandAdvice(t *testing.T, d *kit.RxeDevice, near, far *uverbs.MR) {
 	t.Helper()
 	for _, advice := range []verbs.MRAdvice{verbs.MRPrefetch, verbs.MRPrefetchWrite, verbs.MRPrefetchNoFault} {
 		for _, flush := range []bool{true, false} {
-			if err := d.Pd.AdviseMR(advice, flush, []verbs.SGE{far.SGE(0, 1<<19), near.SGE(0, 1<<19)}); err != nil {
+			if err := d.PD.AdviseMR(advice, flush, []verbs.SGE{far.SGE(0, 1<<19), near.SGE(0, 1<<19)}); err != nil {
 				t.Errorf("%v, flush %v: %v", advice, flush, err)
 			}
 		}
 	}
 	other := kit.Must(d.AllocPD())(t)
 	kit.CloseLater(t, other)
-	readOnly := kit.Must(d.Pd.RegMR(make([]byte, 100), verbs.AccessOnDemand))(t)
+	readOnly := kit.Must(d.PD.RegMR(make([]byte, 100), verbs.AccessOnDemand))(t)
 	kit.CloseLater(t, readOnly)
 	for _, c := range []struct {
 		name string
@@ -222,8 +222,8 @@ func onDemandAdvice(t *testing.T, d *kit.RxeDevice, near, far *uverbs.MR) {
 		want error
 	}{
 		{"another PD's", other, far.SGE(0, 1), syscall.EINVAL},
-		{"behind the region", d.Pd, far.SGE(1<<20, 1<<20), syscall.EFAULT},
-		{"read-only", d.Pd, readOnly.SGE(0, 1), syscall.EINVAL},
+		{"behind the region", d.PD, far.SGE(1<<20, 1<<20), syscall.EFAULT},
+		{"read-only", d.PD, readOnly.SGE(0, 1), syscall.EINVAL},
 	} {
 		if err := c.pd.AdviseMR(verbs.MRPrefetchWrite, true, []verbs.SGE{c.sge}); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v", c.name, err)
@@ -249,7 +249,7 @@ func TestRxeDrain(t *testing.T) {
 		a.Post(a.Send(id, 0, 1000))
 	}
 	sqd := &verbs.QPAttr{State: verbs.QPStateSQD, EnSQDAsyncNotify: true}
-	if err := a.Qp.Modify(sqd, verbs.QPAttrState|verbs.QPAttrEnSQDAsync); err != nil {
+	if err := a.QP.Modify(sqd, verbs.QPAttrState|verbs.QPAttrEnSQDAsync); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), kit.Patience)
@@ -259,18 +259,18 @@ func TestRxeDrain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if e.Type == uverbs.EventSQDrained && e.QP == a.Qp {
+		if e.Type == uverbs.EventSQDrained && e.QP == a.QP {
 			break
 		}
 	}
-	if attr := kit.Must(a.Qp.Query())(t); attr.State != verbs.QPStateSQD || attr.SQDraining {
+	if attr := kit.Must(a.QP.Query())(t); attr.State != verbs.QPStateSQD || attr.SQDraining {
 		t.Errorf("%v, draining %v", attr.State, attr.SQDraining)
 	}
-	err := a.Qp.Modify(&verbs.QPAttr{State: verbs.QPStateRTR}, verbs.QPAttrState)
+	err := a.QP.Modify(&verbs.QPAttr{State: verbs.QPStateRTR}, verbs.QPAttrState)
 	if !errors.Is(err, syscall.EINVAL) || !strings.Contains(err.Error(), "no RC QP goes from SQD to RTR") {
 		t.Error(err)
 	}
-	if err := a.Qp.Modify(&verbs.QPAttr{State: verbs.QPStateRTS}, verbs.QPAttrState); err != nil {
+	if err := a.QP.Modify(&verbs.QPAttr{State: verbs.QPStateRTS}, verbs.QPAttrState); err != nil {
 		t.Fatal(err)
 	}
 	b.PostRecv(8, 0, 1000)

@@ -29,7 +29,7 @@ func (o *objects) overflow(t *testing.T) {
 	over.Cfg.PD, over.Cfg.QP.SendCQ = o.pd, small
 	c, _ := connect(t, over, kit.Setup{})
 	for range small.Cap() + 1 {
-		c.Post(c.AtPeer(verbs.SendWR{Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled, SGL: []verbs.SGE{c.Mr.SGE(0, 8)}}))
+		c.Post(c.AtPeer(verbs.SendWR{Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled, SGL: []verbs.SGE{c.MR.SGE(0, 8)}}))
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), kit.Patience)
 	defer cancel()
@@ -54,7 +54,7 @@ func TestCQWait(t *testing.T) {
 		idle <- err
 	}()
 	const rounds = 50
-	write := c.AtPeer(verbs.SendWR{Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled, SGL: []verbs.SGE{c.Mr.SGE(0, 8)}})
+	write := c.AtPeer(verbs.SendWR{Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled, SGL: []verbs.SGE{c.MR.SGE(0, 8)}})
 	for round := range rounds {
 		late := round%2 == 0
 		if late {

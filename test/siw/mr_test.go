@@ -26,18 +26,18 @@ func TestRegMRAt(t *testing.T) {
 	a, b := kit.ConnectAt(t, kit.RxeIPv4+":0", kit.Setup{}, kit.Setup{})
 	const at, iova = 128, 0x10_0000_0000 + 128 // the same place of a page
 	for _, e := range []*kit.End{a, b} {
-		m := kit.Must(e.PD().RegMRAt(e.Mr.Bytes()[at:][:4096], iova, kit.AllAccess))(t)
+		m := kit.Must(e.PD().RegMRAt(e.MR.Bytes()[at:][:4096], iova, kit.AllAccess))(t)
 		e.Own(m)
 		if attr := kit.Must(m.Query())(t); attr.IOVA != iova || m.Addr() != iova || attr.Length != 4096 {
 			t.Errorf("%+v, Addr %#x", attr, m.Addr())
 		}
-		e.Mr = m // from here on; the first one is the Conn's to close
+		e.MR = m // from here on; the first one is the Conn's to close
 	}
-	want := kit.Pattern(a.Mr.Bytes()[:100], 9)
-	a.Post(verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled, SGL: []verbs.SGE{a.Mr.SGE(0, 100)},
-		RemoteAddr: iova + 1000, RKey: b.Mr.RKey()})
+	want := kit.Pattern(a.MR.Bytes()[:100], 9)
+	a.Post(verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled, SGL: []verbs.SGE{a.MR.SGE(0, 100)},
+		RemoteAddr: iova + 1000, RKey: b.MR.RKey()})
 	a.Sent("1 RDMA_WRITE success")
-	if !bytes.Equal(b.Mr.Bytes()[1000:1100], want) {
+	if !bytes.Equal(b.MR.Bytes()[1000:1100], want) {
 		t.Error("the data is not where the address says")
 	}
 }
@@ -127,7 +127,7 @@ func TestMemory(t *testing.T) {
 			mr := register(t, s.PD())
 			kit.CloseLater(t, mr)
 			runtime.GC() // which neither frees nor moves it
-			kit.WrittenAndRead(t, c, c.Mr, mr, kit.KindSize)
+			kit.WrittenAndRead(t, c, c.MR, mr, kit.KindSize)
 		})
 	}
 }
@@ -143,9 +143,9 @@ func TestMemoryAndFork(t *testing.T) {
 	kit.CloseLater(t, mr)
 	kit.Start(t, exec.Command("sleep", "1000")) // ends with the test
 	kit.Pattern(slice, 5)
-	c.Post(verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled, SGL: []verbs.SGE{c.Mr.SGE(0, 4096)}, RemoteAddr: mr.Addr(), RKey: mr.RKey()})
+	c.Post(verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled, SGL: []verbs.SGE{c.MR.SGE(0, 4096)}, RemoteAddr: mr.Addr(), RKey: mr.RKey()})
 	c.Sent("1 RDMA_READ success")
-	if !bytes.Equal(slice, c.Mr.Bytes()[:4096]) {
+	if !bytes.Equal(slice, c.MR.Bytes()[:4096]) {
 		t.Error("the device reads other memory")
 	}
 }

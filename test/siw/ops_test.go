@@ -21,15 +21,15 @@ func TestSendWithInvalidate(t *testing.T) {
 	lent := kit.Must(s.PD().AllocMR(4096, kit.AllAccess, nil))(t)
 	kit.CloseLater(t, lent)
 	write := verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled,
-		SGL: []verbs.SGE{c.Mr.SGE(0, 8)}, RemoteAddr: lent.Addr(), RKey: lent.RKey()}
-	kit.Pattern(c.Mr.Bytes()[:8], 1)
+		SGL: []verbs.SGE{c.MR.SGE(0, 8)}, RemoteAddr: lent.Addr(), RKey: lent.RKey()}
+	kit.Pattern(c.MR.Bytes()[:8], 1)
 	c.Post(write)
 	c.Sent("1 RDMA_WRITE success")
 	c.Post(verbs.SendWR{WRID: 2, Opcode: verbs.OpSendWithInv, Flags: verbs.SendSignaled,
-		SGL: []verbs.SGE{c.Mr.SGE(0, 8)}, InvalidateRKey: lent.RKey()})
+		SGL: []verbs.SGE{c.MR.SGE(0, 8)}, InvalidateRKey: lent.RKey()})
 	c.Sent("2 SEND success")
 	s.Got("1000 RECV success 8")
-	if !bytes.Equal(lent.Bytes()[:8], c.Mr.Bytes()[:8]) {
+	if !bytes.Equal(lent.Bytes()[:8], c.MR.Bytes()[:8]) {
 		t.Error("the data changed")
 	}
 	c.Post(write)
@@ -49,10 +49,10 @@ func TestReadWithInvalidate(t *testing.T) {
 	kit.NoLeak(t)
 	c, s := connect(t, kit.Setup{}, kit.Setup{})
 	for round := range 2 {
-		kit.Pattern(s.Mr.Bytes()[:64], byte(9*round))
-		c.Post(c.AtPeer(verbs.SendWR{WRID: 1, Opcode: verbs.OpReadWithInv, Flags: verbs.SendSignaled, SGL: []verbs.SGE{c.Mr.SGE(0, 64)}}))
+		kit.Pattern(s.MR.Bytes()[:64], byte(9*round))
+		c.Post(c.AtPeer(verbs.SendWR{WRID: 1, Opcode: verbs.OpReadWithInv, Flags: verbs.SendSignaled, SGL: []verbs.SGE{c.MR.SGE(0, 64)}}))
 		c.Sent("1 RDMA_READ success")
-		if !bytes.Equal(c.Mr.Bytes()[:64], s.Mr.Bytes()[:64]) {
+		if !bytes.Equal(c.MR.Bytes()[:64], s.MR.Bytes()[:64]) {
 			t.Error("the data changed")
 		}
 	}
@@ -65,12 +65,12 @@ func TestOperations(t *testing.T) {
 	many := kit.Setup{Recvs: 1}
 	many.Cfg.QP.Cap = verbs.QPCap{MaxSendWR: 16, MaxRecvWR: 16, MaxSendSGE: 6, MaxRecvSGE: 6}
 	c, s := connect(t, many, many)
-	ours, theirs := c.Mr.Bytes(), s.Mr.Bytes()
+	ours, theirs := c.MR.Bytes(), s.MR.Bytes()
 	sizes := []int{0, 1, 7, 80, 1024}
 	for _, size := range sizes {
 		t.Run(fmt.Sprintf("SEND %d", size), func(t *testing.T) {
 			want := kit.Pattern(ours[kit.SendFrom:kit.SendFrom+size], byte(size))
-			c.Post(verbs.SendWR{WRID: 2, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: []verbs.SGE{c.Mr.SGE(kit.SendFrom, size)}})
+			c.Post(verbs.SendWR{WRID: 2, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: []verbs.SGE{c.MR.SGE(kit.SendFrom, size)}})
 			c.Sent("2 SEND success")
 			s.Got(fmt.Sprintf("1000 RECV success %d", size))
 			if !bytes.Equal(theirs[:size], want) {
@@ -80,10 +80,10 @@ func TestOperations(t *testing.T) {
 		})
 		t.Run(fmt.Sprintf("WRITE and READ %d", size), func(t *testing.T) {
 			want := kit.Pattern(ours[kit.SendFrom:kit.SendFrom+size], byte(size+1))
-			wr := verbs.SendWR{WRID: 3, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled, SGL: []verbs.SGE{c.Mr.SGE(kit.SendFrom, size)}}
+			wr := verbs.SendWR{WRID: 3, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled, SGL: []verbs.SGE{c.MR.SGE(kit.SendFrom, size)}}
 			c.Post(c.AtPeer(wr))
 			c.Sent("3 RDMA_WRITE success")
-			wr = verbs.SendWR{WRID: 4, Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled, SGL: []verbs.SGE{c.Mr.SGE(0, size)}}
+			wr = verbs.SendWR{WRID: 4, Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled, SGL: []verbs.SGE{c.MR.SGE(0, size)}}
 			c.Post(c.AtPeer(wr)) // it waits behind the write, at the responder as well
 			c.Sent("4 RDMA_READ success")
 			if !bytes.Equal(theirs[:size], want) || !bytes.Equal(ours[:size], want) {
@@ -98,8 +98,8 @@ func TestOperations(t *testing.T) {
 		var want []byte
 		for i := range 6 {
 			want = append(want, kit.Pattern(ours[kit.SendFrom+100*i:][:10*(i+1)], byte(i))...)
-			gather = append(gather, c.Mr.SGE(kit.SendFrom+100*i, 10*(i+1)))
-			scatter = append(scatter, s.Mr.SGE(kit.RecvSize*i, 35))
+			gather = append(gather, c.MR.SGE(kit.SendFrom+100*i, 10*(i+1)))
+			scatter = append(scatter, s.MR.SGE(kit.RecvSize*i, 35))
 		}
 		postRecv(s, verbs.RecvWR{WRID: 1006, SGL: scatter})
 		c.Post(verbs.SendWR{WRID: 6, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: gather})
@@ -131,7 +131,7 @@ func TestInline(t *testing.T) {
 		c.Sent("1 RDMA_WRITE success")
 		c.Sent("2 SEND success")
 		s.Got(fmt.Sprintf("%d RECV success %d", 1000+i, size))
-		if !bytes.Equal(s.Mr.Bytes()[i*kit.RecvSize:][:size], want) || !bytes.Equal(s.Mr.Bytes()[kit.SendFrom:][:size], want) {
+		if !bytes.Equal(s.MR.Bytes()[i*kit.RecvSize:][:size], want) || !bytes.Equal(s.MR.Bytes()[kit.SendFrom:][:size], want) {
 			t.Errorf("%d bytes: the data changed", size)
 		}
 	}
@@ -148,8 +148,8 @@ func TestUnsignaled(t *testing.T) {
 	for round := range rounds {
 		for i := range batch {
 			at := (round*len(batch) + i) * 8
-			kit.Pattern(c.Mr.Bytes()[at:at+8], byte(round))
-			batch[i] = c.AtPeer(verbs.SendWR{Opcode: verbs.OpRDMAWrite, SGL: []verbs.SGE{c.Mr.SGE(at, 8)}})
+			kit.Pattern(c.MR.Bytes()[at:at+8], byte(round))
+			batch[i] = c.AtPeer(verbs.SendWR{Opcode: verbs.OpRDMAWrite, SGL: []verbs.SGE{c.MR.SGE(at, 8)}})
 			batch[i].RemoteAddr += uint64(at)
 		}
 		last := &batch[len(batch)-1]
@@ -157,10 +157,10 @@ func TestUnsignaled(t *testing.T) {
 		c.Post(batch[:]...)
 		c.Sent(fmt.Sprintf("%d RDMA_WRITE success", round))
 	}
-	c.Post(c.AtPeer(verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled, SGL: []verbs.SGE{c.Mr.SGE(kit.SendFrom, 8)}}))
+	c.Post(c.AtPeer(verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled, SGL: []verbs.SGE{c.MR.SGE(kit.SendFrom, 8)}}))
 	c.Sent("1 RDMA_READ success") // all writes have arrived
 	n := rounds * len(batch) * 8
-	if !bytes.Equal(c.Mr.Bytes()[:n], s.Mr.Bytes()[:n]) {
+	if !bytes.Equal(c.MR.Bytes()[:n], s.MR.Bytes()[:n]) {
 		t.Error("the data changed")
 	}
 	if n, err := c.SendCQ().Poll(make([]verbs.WC, 1)); n != 0 || err != nil {
@@ -175,13 +175,13 @@ func TestFence(t *testing.T) {
 	const size = 256 << 10
 	big := kit.Setup{Size: size + kit.RecvSize}
 	c, s := connect(t, big, big)
-	want := bytes.Clone(kit.Pattern(s.Mr.Bytes()[:size], 3))
-	postRecv(s, verbs.RecvWR{WRID: 5, SGL: []verbs.SGE{s.Mr.SGE(size, kit.RecvSize)}})
-	c.Post(c.AtPeer(verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMARead, SGL: []verbs.SGE{c.Mr.SGE(0, size)}}),
-		verbs.SendWR{WRID: 2, Opcode: verbs.OpSend, Flags: verbs.SendSignaled | verbs.SendFence, SGL: []verbs.SGE{c.Mr.SGE(size-kit.RecvSize, kit.RecvSize)}})
+	want := bytes.Clone(kit.Pattern(s.MR.Bytes()[:size], 3))
+	postRecv(s, verbs.RecvWR{WRID: 5, SGL: []verbs.SGE{s.MR.SGE(size, kit.RecvSize)}})
+	c.Post(c.AtPeer(verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMARead, SGL: []verbs.SGE{c.MR.SGE(0, size)}}),
+		verbs.SendWR{WRID: 2, Opcode: verbs.OpSend, Flags: verbs.SendSignaled | verbs.SendFence, SGL: []verbs.SGE{c.MR.SGE(size-kit.RecvSize, kit.RecvSize)}})
 	c.Sent("2 SEND success")
 	s.Got(fmt.Sprintf("5 RECV success %d", kit.RecvSize))
-	if !bytes.Equal(s.Mr.Bytes()[size:], want[size-kit.RecvSize:]) {
+	if !bytes.Equal(s.MR.Bytes()[size:], want[size-kit.RecvSize:]) {
 		t.Error("the send overtook the read")
 	}
 }
@@ -192,10 +192,10 @@ func TestReadNeedsNoAccess(t *testing.T) {
 	kit.Fabric(t)
 	kit.NoLeak(t)
 	c, s := connect(t, kit.Setup{}, kit.Setup{Access: verbs.AccessLocalWrite})
-	kit.Pattern(s.Mr.Bytes()[:64], 1)
-	c.Post(c.AtPeer(verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled, SGL: []verbs.SGE{c.Mr.SGE(0, 64)}}))
+	kit.Pattern(s.MR.Bytes()[:64], 1)
+	c.Post(c.AtPeer(verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled, SGL: []verbs.SGE{c.MR.SGE(0, 64)}}))
 	c.Sent("1 RDMA_READ success")
-	if !bytes.Equal(s.Mr.Bytes()[:64], c.Mr.Bytes()[:64]) {
+	if !bytes.Equal(s.MR.Bytes()[:64], c.MR.Bytes()[:64]) {
 		t.Error("the data changed")
 	}
 }

@@ -78,7 +78,7 @@ func TestSignalAll(t *testing.T) {
 	all.Cfg.QP.SignalAll = true
 	for range 20 {
 		c, _ := connect(t, all, kit.Setup{})
-		c.Post(c.AtPeer(verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMAWrite, SGL: []verbs.SGE{c.Mr.SGE(0, 8)}}))
+		c.Post(c.AtPeer(verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMAWrite, SGL: []verbs.SGE{c.MR.SGE(0, 8)}}))
 		c.Sent("1 RDMA_WRITE success")
 	}
 }

@@ -21,7 +21,7 @@ func TestPostRefused(t *testing.T) {
 	kit.Fabric(t)
 	kit.NoLeak(t)
 	c, s := connect(t, kit.Setup{}, kit.Setup{Recvs: 1})
-	sge := c.Mr.SGE(kit.SendFrom, 8)
+	sge := c.MR.SGE(kit.SendFrom, 8)
 	for _, test := range []struct {
 		wr   verbs.SendWR
 		is   error
@@ -47,7 +47,11 @@ func TestPostRefused(t *testing.T) {
 			"not supported: siw has no Opcode(99)"},
 	} {
 		n, err := c.QP().PostSend([]verbs.SendWR{test.wr})
-		want := fmt.Sprintf("uverbs: post a send to QP %d on %s: %s", c.QP().Num(), kit.DummyLink, test.want)
+		device := kit.DummyLink
+		if test.is == verbs.ErrNotSupported {
+			device += " (driver siw)"
+		}
+		want := fmt.Sprintf("uverbs: post a send to QP %d on %s: %s", c.QP().Num(), device, test.want)
 		if n != 0 || err == nil || err.Error() != want || !errors.Is(err, test.is) {
 			t.Errorf("%d posted, %v\nwant %s", n, err, want)
 		}
@@ -63,8 +67,8 @@ func TestReadWithTwoSGEs(t *testing.T) {
 	var two kit.Setup
 	two.Cfg.QP.Cap.MaxSendSGE = 2
 	c, s := connect(t, two, kit.Setup{})
-	sge := c.Mr.SGE(0, 8)
-	_, err := c.QP().PostSend([]verbs.SendWR{{Opcode: verbs.OpRDMARead, SGL: []verbs.SGE{sge, sge}, RemoteAddr: s.Mr.Addr(), RKey: s.Mr.RKey()}})
+	sge := c.MR.SGE(0, 8)
+	_, err := c.QP().PostSend([]verbs.SendWR{{Opcode: verbs.OpRDMARead, SGL: []verbs.SGE{sge, sge}, RemoteAddr: s.MR.Addr(), RKey: s.MR.RKey()}})
 	if !errors.Is(err, verbs.ErrInvalidWR) || !strings.HasSuffix(err.Error(), "a read on siw takes exactly one SGE") {
 		t.Error(err)
 	}
@@ -89,7 +93,7 @@ func TestQueueFull(t *testing.T) {
 	room = int(c.QP().Cap().MaxSendWR)
 	sends := make([]verbs.SendWR, room+1)
 	for i := range sends {
-		sends[i] = verbs.SendWR{WRID: uint64(i), Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: []verbs.SGE{c.Mr.SGE(0, 8)}}
+		sends[i] = verbs.SendWR{WRID: uint64(i), Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: []verbs.SGE{c.MR.SGE(0, 8)}}
 	}
 	// The kernel does not know of the queue yet, so no request leaves it meanwhile.
 	n, err = c.QP().PostSend(sends)

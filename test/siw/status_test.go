@@ -37,7 +37,7 @@ func runEnding(t *testing.T, f *refusals.Ending) {
 	}
 	c, s := connect(t, client, server)
 	events := watch(t, c)
-	c.Post(f.Request(named(s, f.Closed), c.Mr.SGE(kit.SendFrom, f.Size)))
+	c.Post(f.Request(named(s, f.Closed), c.MR.SGE(kit.SendFrom, f.Size)))
 	first := make(map[*kit.End][]string)
 	if f.Forgiven {
 		first[c] = []string{kit.Brief(c.Next(c.SendCQ()))}
@@ -74,7 +74,7 @@ func asSetup(a *verbs.Access) verbs.Access {
 // named is a request to this end's memory, or to memory that is closed.
 func named(e *kit.End, closed bool) verbs.SendWR {
 	e.T.Helper()
-	mr := e.Mr
+	mr := e.MR
 	if closed {
 		mr = kit.Must(e.PD().AllocMR(kit.MemorySize, kit.AllAccess, nil))(e.T)
 		if err := mr.Close(); err != nil {
@@ -88,7 +88,7 @@ func named(e *kit.End, closed bool) verbs.SendWR {
 // all else, and returns all else.
 func flushed(e *kit.End) []string {
 	e.T.Helper()
-	e.Post(verbs.SendWR{WRID: kit.Mark, Opcode: verbs.OpSend, SGL: []verbs.SGE{e.Mr.SGE(0, 1)}})
+	e.Post(verbs.SendWR{WRID: kit.Mark, Opcode: verbs.OpSend, SGL: []verbs.SGE{e.MR.SGE(0, 1)}})
 	if _, err := e.QP().PostRecv([]verbs.RecvWR{{WRID: kit.Mark}}); err != nil {
 		e.T.Fatal(err)
 	}

@@ -69,7 +69,7 @@ func TestDumpRxe(t *testing.T) {
 	near, far := kit.RxeWire(t)
 	dump := dumping(t, "gvnear")
 	words := func(link string, d *kit.RxeDevice) []string {
-		return []string{"-d", link, "-g", fmt.Sprint(d.Gid.Index), "-n", "5", "-s", "1000", "-m", "256"}
+		return []string{"-d", link, "-g", fmt.Sprint(d.GID.Index), "-n", "5", "-s", "1000", "-m", "256"}
 	}
 	server := kit.ServePort(t, exec.Command("ibv_rc_pingpong", words("gvrxef", far)...), kit.PingpongPort)
 	client := kit.Launch(t, exec.Command("ibv_rc_pingpong", append(words("gvrxen", near), "127.0.0.1")...)).End()

@@ -97,15 +97,15 @@ func TestRpingOwnQP(t *testing.T) {
 // offer is a message of rping's: 16 bytes that say where size bytes are. They
 // begin at kit.SendFrom+64 of the end's memory.
 func offer(e *kit.End, rkey uint32, size int) []byte {
-	b := binary.BigEndian.AppendUint64(nil, e.Mr.Addr()+kit.SendFrom+64)
+	b := binary.BigEndian.AppendUint64(nil, e.MR.Addr()+kit.SendFrom+64)
 	b = binary.BigEndian.AppendUint32(b, rkey)
 	return binary.BigEndian.AppendUint32(b, uint32(size))
 }
 
 func announce(e *kit.End, message []byte) {
 	e.T.Helper()
-	copy(e.Mr.Bytes()[kit.SendFrom:], message)
-	e.Post(verbs.SendWR{Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: []verbs.SGE{e.Mr.SGE(kit.SendFrom, len(message))}})
+	copy(e.MR.Bytes()[kit.SendFrom:], message)
+	e.Post(verbs.SendWR{Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: []verbs.SGE{e.MR.SGE(kit.SendFrom, len(message))}})
 	e.Sent("0 SEND success")
 }
 
@@ -115,7 +115,7 @@ func offered(e *kit.End, i int) verbs.SendWR {
 	if wc := e.Next(e.RecvCQ()); wc.Status != verbs.StatusSuccess || wc.ByteLen != 16 {
 		e.T.Fatalf("message %d: %+v", i, wc)
 	}
-	b := e.Mr.Bytes()[i*kit.RecvSize:]
+	b := e.MR.Bytes()[i*kit.RecvSize:]
 	return verbs.SendWR{RemoteAddr: binary.BigEndian.Uint64(b), RKey: binary.BigEndian.Uint32(b[8:])}
 }
 
@@ -139,7 +139,7 @@ func TestRpingBadServer(t *testing.T) {
 			offered(e, 0)
 			announce(e, make([]byte, 16))
 			wr := offered(e, 1)
-			wr.Opcode, wr.Flags, wr.SGL = verbs.OpRDMAWrite, verbs.SendSignaled, []verbs.SGE{e.Mr.SGE(kit.SendFrom, 64)}
+			wr.Opcode, wr.Flags, wr.SGL = verbs.OpRDMAWrite, verbs.SendSignaled, []verbs.SGE{e.MR.SGE(kit.SendFrom, 64)}
 			e.Post(wr)
 			e.Sent("0 RDMA_WRITE success")
 			announce(e, make([]byte, 16))
@@ -176,24 +176,24 @@ func TestRpingBadClient(t *testing.T) {
 		ping func(e *kit.End)
 		want string
 	}{
-		{"leaves", func(e *kit.End) { announce(e, offer(e, e.Mr.RKey(), 30)); offered(e, 0) },
+		{"leaves", func(e *kit.End) { announce(e, offer(e, e.MR.RKey(), 30)); offered(e, 0) },
 			"ping 0: waiting to be told where to write: peer disconnected"},
-		{"too much", func(e *kit.End) { announce(e, offer(e, e.Mr.RKey(), 65536)); e.Ended() },
+		{"too much", func(e *kit.End) { announce(e, offer(e, e.MR.RKey(), 65536)); e.Ended() },
 			"ping 0: the client offers 65536 bytes, 65535 is the limit"},
 		{"short message", func(e *kit.End) { announce(e, []byte("hello")); e.Ended() },
 			"ping 0: the peer sent a message of 5 bytes, not rping's 16"},
 		{"long message", func(e *kit.End) { announce(e, make([]byte, 17)); e.Ended() },
 			"ping 0: "},
-		{"wrong key to read", func(e *kit.End) { announce(e, offer(e, ^e.Mr.RKey(), 30)); e.Ended() },
+		{"wrong key to read", func(e *kit.End) { announce(e, offer(e, ^e.MR.RKey(), 30)); e.Ended() },
 			"ping 0: RDMA READ of 30 bytes: "},
 		{"nothing", func(e *kit.End) {}, ""},
 		{"no NUL", func(e *kit.End) {
-			memory := e.Mr.Bytes()[kit.SendFrom+64:]
+			memory := e.MR.Bytes()[kit.SendFrom+64:]
 			copy(memory, "thirty bytes and no NUL at all")
-			announce(e, offer(e, e.Mr.RKey(), 30))
+			announce(e, offer(e, e.MR.RKey(), 30))
 			offered(e, 0)
 			copy(memory, make([]byte, 31))
-			announce(e, offer(e, e.Mr.RKey(), 31))
+			announce(e, offer(e, e.MR.RKey(), 31))
 			offered(e, 1)
 			if got := string(memory[:31]); got != "thirty bytes and no NUL at all\x00" {
 				t.Errorf("%q came back", got)
