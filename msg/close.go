@@ -7,36 +7,40 @@ import (
 	"net"
 	"os"
 	"time"
+
+	"github.com/goverbs/goverbs/internal/wait"
+	"github.com/goverbs/goverbs/verbs"
 )
 
-// closePatience is how long a closed connection waits in the background for the peer.
-const closePatience = 10 * time.Second
+// closeTimeout bounds how long a closed connection waits in the background for the
+// peer.
+const closeTimeout = 10 * time.Second
 
-// closing is how far Close has come.
+// closing is the state of Close.
 type closing struct {
 	linger  int   // see SetLinger
-	set     bool  // linger is
-	lost    error // why the peer may not have everything
-	freeErr error // why something is left
+	set     bool  // SetLinger was called
+	lost    error // see Conn.lost
+	freeErr error // why something could not be freed
 }
 
-// SetLinger sets what Close does while the peer does not have everything yet, as
+// SetLinger sets what Close does while the peer has not received everything yet, as
 // [net.TCPConn.SetLinger] does.
 //
-// If sec < 0, which is the default, Close returns at once. What was sent is delivered in
-// the background, for at most 10 seconds.
+// If sec < 0, which is the default, Close returns at once. Messages that were sent are
+// delivered in the background, for at most 10 seconds.
 //
-// If sec == 0, Close discards what the peer does not have and resets the connection. The
-// peer's calls fail with an error that matches rdmacm.ErrDisconnected.
+// If sec == 0, Close discards what the peer has not received and resets the connection.
+// The peer's calls fail with an error that matches rdmacm.ErrDisconnected.
 //
-// If sec > 0, Close waits until the peer has everything. After sec seconds it discards what
-// is left and returns an error that is a timeout.
+// If sec > 0, Close waits until the peer has received everything. After sec seconds it
+// discards the rest and returns an error that is a timeout.
 func (c *Conn) SetLinger(sec int) error {
 	if c == nil {
 		return errNil("set")
 	}
 	if c.isShut() {
-		return failed("set", net.ErrClosed)
+		return c.failed("set", net.ErrClosed)
 	}
 	c.freeing.Lock()
 	defer c.freeing.Unlock()
@@ -44,19 +48,20 @@ func (c *Conn) SetLinger(sec int) error {
 	return nil
 }
 
-// Close ends the connection in order and returns at once, unless [Conn.SetLinger] says
-// otherwise. The peer receives all that was sent, and then io.EOF. Messages that came and
-// were not received are dropped. Calls that wait return an error that matches net.ErrClosed.
-// Messages that are lent stay readable.
+// Close closes the connection in order and returns at once, unless [Conn.SetLinger]
+// says otherwise. The peer receives all messages that were sent, and then io.EOF.
+// Messages that arrived and were not received are dropped. Calls that wait return an
+// error that matches net.ErrClosed. Messages that are lent stay readable.
 //
-// The background waits until the peer's end has everything, including the large messages,
-// which the peer's program has to receive for that. It gives up after 10 seconds. The process
-// must live until then: what is left when it exits is lost. A program that exits right after
-// its last Send calls [Conn.Shutdown] instead, or SetLinger with a positive number before.
+// In the background, the connection waits until the peer has received everything. The
+// peer's program has to receive the large messages for that. The wait ends after 10
+// seconds. The process must live until then: when it exits, unsent messages are lost. A
+// program that exits right after its last Send calls [Conn.Shutdown] instead, or
+// SetLinger with a positive number before.
 //
 // A second Close returns an error that matches net.ErrClosed. If something could not be
-// freed, such as a protection domain that a region of the program's is in, it tries again
-// and returns the outcome of that.
+// freed, such as a protection domain in which the program has registered memory,
+// another Close tries to free it again and returns the outcome.
 func (c *Conn) Close() error {
 	if c == nil {
 		return errNil("close")
@@ -64,7 +69,7 @@ func (c *Conn) Close() error {
 	linger, first := c.beginClose()
 	switch {
 	case !first:
-		return failed("close", c.freeRest())
+		return c.failed("close", c.freeRest())
 	case linger < 0 && !isClosed(c.closed):
 		return nil
 	}
@@ -73,16 +78,16 @@ func (c *Conn) Close() error {
 	if linger < 0 {
 		lost = nil
 	}
-	return failed("close", errors.Join(lost, err))
+	return c.failed("close", errors.Join(lost, err))
 }
 
-// Shutdown closes the connection and waits until the peer's end has everything, as Close
-// does in the background, and everything is freed. It may be called after Close, to wait for
-// the background. It fails if the connection broke before the peer had everything.
+// Shutdown closes the connection and waits until the peer has received everything and
+// all resources are freed. It may be called after Close, to wait for the background. It
+// fails if the connection broke before the peer had received everything.
 //
-// If ctx ends first, Shutdown returns an error that matches ctx.Err(), and the background
-// goes on. The limits of SetLinger hold for Shutdown too: without one it gives up after 10
-// seconds, with an error that is a timeout.
+// If ctx ends first, Shutdown returns an error that matches ctx.Err(), and the
+// background continues. The limits of SetLinger hold for Shutdown too: without one it
+// gives up after 10 seconds, with an error that is a timeout.
 func (c *Conn) Shutdown(ctx context.Context) error {
 	if c == nil {
 		return errNil("shut down")
@@ -92,13 +97,13 @@ func (c *Conn) Shutdown(ctx context.Context) error {
 		select {
 		case <-c.closed:
 		case <-ctx.Done():
-			return failed("shut down", ctx.Err())
+			return c.failed("shut down", ctx.Err())
 		}
 	}
-	return failed("shut down", errors.Join(c.outcome()))
+	return c.failed("shut down", errors.Join(c.outcome()))
 }
 
-func errNil(op string) error { return &Error{op, os.ErrInvalid} }
+func errNil(op string) error { return &Error{Op: op, Err: os.ErrInvalid} }
 
 func (c *Conn) outcome() (lost, freeErr error) {
 	c.freeing.Lock()
@@ -106,8 +111,8 @@ func (c *Conn) outcome() (lost, freeErr error) {
 	return c.closing.lost, c.closing.freeErr
 }
 
-// beginClose ends the calls that are under way, and reports whether it was the first to do
-// so.
+// beginClose ends the calls that are waiting. first reports whether it was the first to
+// do so.
 func (c *Conn) beginClose() (linger int, first bool) {
 	c.freeing.Lock()
 	if linger = -1; c.closing.set {
@@ -117,7 +122,7 @@ func (c *Conn) beginClose() (linger int, first bool) {
 	if !c.shutDown(linger == 0) {
 		return linger, false
 	}
-	c.parting(true)
+	c.setInBackground(true)
 	if linger == 0 || c.isDelivered() {
 		c.free(c.lost(linger))
 	} else {
@@ -128,36 +133,36 @@ func (c *Conn) beginClose() (linger int, first bool) {
 
 func lingerLimit(linger int) time.Duration {
 	if linger < 0 {
-		return closePatience
+		return closeTimeout
 	}
 	return time.Duration(min(linger, math.MaxInt32)) * time.Second
 }
 
-// parting has the pool's Close wait for the connection, or not any more.
-func (c *Conn) parting(is bool) {
+// setInBackground sets whether the pool's Close waits for the connection.
+func (c *Conn) setInBackground(is bool) {
 	if p := c.shape.pool; p != nil {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		c.parts = is
+		c.inBackground = is
 		p.gone.Broadcast()
 	}
 }
 
-// free frees everything. No call uses the connection any more, or it returns soon.
+// free frees everything. Calls that still use the connection are about to return.
 func (c *Conn) free(lost error) {
 	err := c.link.close()
 	if c.shape.pool == nil {
-		c.pump.retire()
+		c.poller.turn.DropBackground()
 	}
 	c.finish()
-	c.parting(false)
+	c.setInBackground(false)
 	c.freeing.Lock()
 	defer c.freeing.Unlock()
 	c.closing.lost, c.closing.freeErr = lost, err
 	close(c.closed)
 }
 
-// freeRest is for another Close.
+// freeRest is the second and every later Close.
 func (c *Conn) freeRest() error {
 	c.freeing.Lock()
 	defer c.freeing.Unlock()
@@ -168,15 +173,15 @@ func (c *Conn) freeRest() error {
 	return c.closing.freeErr
 }
 
-// isShut tells whether the program has called Close.
+// isShut reports whether the program has called Close.
 func (c *Conn) isShut() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.ending.isShut
 }
 
-// shutDown stops the program's calls, and says whether it was the first to do so. An abort
-// tells the peer nothing.
+// shutDown ends the program's calls, and reports whether it was the first to do so. If
+// abort is set, no CLOSE is sent.
 func (c *Conn) shutDown(abort bool) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -185,7 +190,7 @@ func (c *Conn) shutDown(abort bool) bool {
 	}
 	c.ending.isShut = true
 	close(c.ending.shut)
-	c.watch.stop()
+	c.watchdog.stop()
 	c.goDown()
 	if !abort {
 		c.sendClose(0)
@@ -193,27 +198,27 @@ func (c *Conn) shutDown(abort bool) bool {
 		c.flush()
 	}
 	c.arrived.raise()
-	c.pump.nudge()
+	c.poller.turn.Wake()
 	return true
 }
 
-// dropWaiting frees the messages that nobody will take.
+// dropWaiting frees the messages that will not be received.
 func (c *Conn) dropWaiting() {
 	for ; c.waiting.len() > 0; c.waiting.pop() {
-		if a := c.waiting.head(); !a.large || a.cookie != c.fetch.cookie || !c.fetch.isDone() { // else it has been freed
+		if a := c.waiting.head(); !a.large || a.cookie != c.fetch.cookie || !c.fetch.isDone() { // otherwise it has been freed
 			c.freeReceive(a.slot)
 		}
 	}
 }
 
-// linger waits until the peer has all.
+// linger waits until the peer has received everything.
 func (c *Conn) linger(limit time.Duration) error {
-	_ = c.sendTurn.take(context.Background(), nil) // senders leave, because down is closed; then nobody else waits for room
+	_ = c.sendTurn.Acquire(context.Background(), nil) // other senders return, because down is closed; then no other call waits for room
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	for !c.isDelivered() {
-		switch _, err := await(ctx, c.pump, c.room, c.over); {
-		case err == errEnd:
+		switch _, err := wait.Await(ctx, &c.poller.turn, c.poller, c.room, c.over); {
+		case err == wait.ErrEnded:
 			return nil
 		case err != nil:
 			return os.ErrDeadlineExceeded
@@ -222,7 +227,7 @@ func (c *Conn) linger(limit time.Duration) error {
 	return nil
 }
 
-// isDelivered tells that the peer needs this end no more.
+// isDelivered reports whether the peer no longer needs this end.
 func (c *Conn) isDelivered() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -231,12 +236,14 @@ func (c *Conn) isDelivered() bool {
 	return e.failing || sent && c.peerHasAll()
 }
 
-// peerHasAll tells that the peer has all that was sent, or does not want it. c is held.
+// peerHasAll reports whether the peer has received all messages, or will receive no
+// more. c is held.
 func (c *Conn) peerHasAll() bool {
-	return c.ending.peerClosed && (c.loans.count == 0 || c.ending.peerGone)
+	return c.ending.peerClosed && (c.lent.count == 0 || c.ending.peerGone)
 }
 
-// lost is why the peer may not have everything, unless the program wants it so.
+// lost returns why the peer may not have received everything, or nil if it has or the
+// program has discarded the rest.
 func (c *Conn) lost(linger int) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -246,19 +253,20 @@ func (c *Conn) lost(linger int) error {
 	return c.ending.first
 }
 
-// lose is finish for a queue pair that has gone beneath the Conn.
-func (c *Conn) lose() {
+// onQPClosed finishes a connection whose queue pair has been closed by other means than
+// Close.
+func (c *Conn) onQPClosed() {
 	c.mu.Lock()
 	c.failBecause(net.ErrClosed)
 	c.mu.Unlock()
 	c.finish()
 }
 
-// finish is for when no completion will come any more.
+// finish ends the calls that wait for completions. There will be no more completions.
 func (c *Conn) finish() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.watch.stop()
+	c.watchdog.stop()
 	cause := c.ending.first
 	if c.ending.isShut {
 		cause = net.ErrClosed
@@ -269,4 +277,130 @@ func (c *Conn) finish() {
 		}
 	}
 	c.endAll()
+}
+
+// ending is the state of a connection that ends. The connection's lock guards it.
+//
+//   - shut: the program has called Close. Nothing is received or sent any more.
+//   - peerClosed: a CLOSE has been received. The program can receive the messages before
+//     it, and cannot send.
+//   - failing: a work request failed, or the peer broke the protocol. The program can
+//     receive the messages that arrived. All work requests are about to complete, and
+//     then over is closed.
+//
+// Each of these closes down.
+type ending struct {
+	shut       chan struct{}
+	isShut     bool // shut is closed
+	isDown     bool // the connection's down is closed
+	peerClosed bool
+	peerGone   bool // the CLOSE says that the peer's program receives no more
+	failing    bool
+	first      error // the first cause of the failure
+	closeDue   bool  // a CLOSE has to be sent
+	closeSent  bool  // or is due
+	closeFlags uint8
+}
+
+// whyDown returns why nothing can be sent. c is held.
+func (e *ending) whyDown() error {
+	switch {
+	case e.isShut:
+		return net.ErrClosed
+	case e.peerClosed:
+		return ErrPeerClosed
+	}
+	return e.first
+}
+
+func (c *Conn) downCause() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.ending.whyDown()
+}
+
+// explainEnd replaces wait.ErrEnded with the cause of the end.
+func (c *Conn) explainEnd(err error) error {
+	if err == wait.ErrEnded {
+		return c.downCause()
+	}
+	return err
+}
+
+func (c *Conn) goDown() {
+	if !c.ending.isDown {
+		c.ending.isDown = true
+		close(c.down)
+		c.poller.turn.Wake()
+	}
+}
+
+// failWith handles a failed work request. The cause is that of the link if it has one.
+// A flush is only a consequence. Completions of two queues may be polled out of order,
+// so a more precise status replaces a flush.
+func (c *Conn) failWith(wc *verbs.WC) {
+	switch isFlush := wc.Status == verbs.StatusWRFlushErr; {
+	case !c.ending.failing:
+		c.failBecause(c.link.explain(wc.Err()))
+	case !isFlush && errors.Is(c.ending.first, verbs.StatusWRFlushErr):
+		c.ending.first = c.link.explain(wc.Err())
+	}
+}
+
+// failBecause forbids further posts, and records the first cause.
+func (c *Conn) failBecause(cause error) {
+	if !c.ending.failing {
+		c.ending.failing, c.ending.first = true, cause
+		c.want(1) // all that is outstanding is about to complete
+		c.goDown()
+	}
+}
+
+// fail ends the connection because of an error on this side. All its work requests then
+// complete. c is held. Another goroutine disconnects, because that may take a while.
+func (c *Conn) fail(cause error) {
+	if c.ending.failing {
+		return
+	}
+	c.failBecause(cause)
+	go c.link.disconnect()
+	c.endIfIdle()
+}
+
+func (c *Conn) endIfIdle() {
+	if c.ending.failing && c.outstanding == 0 {
+		c.endAll()
+	}
+}
+
+// endAll ends the calls that wait for completions. c is held.
+func (c *Conn) endAll() {
+	if isClosed(c.over) {
+		return
+	}
+	close(c.over)
+	if c.wants > 0 {
+		c.want(-c.wants)
+	}
+	c.wake()
+	c.poller.turn.Wake()
+}
+
+// onClose handles a CLOSE. The answer confirms that all messages before it have
+// arrived.
+func (c *Conn) onClose(f frame) error {
+	if c.ending.peerClosed || f.cookie != c.got {
+		return violation("CLOSE after %d messages with cookie %d", c.got, f.cookie)
+	}
+	c.ending.peerClosed, c.ending.peerGone = true, f.flags&flagReply == 0
+	c.goDown()
+	c.sendClose(flagReply)
+	return nil
+}
+
+// sendClose marks a CLOSE as due, unless one was sent before.
+func (c *Conn) sendClose(flags uint8) {
+	if !c.ending.closeSent {
+		c.ending.closeSent, c.ending.closeDue, c.ending.closeFlags = true, true, flags
+	}
 }

@@ -120,11 +120,11 @@ func (c *Config) shape() (s shape, err error) {
 	return s, nil
 }
 
-// classOf is the class of the buffers for large messages of n bytes. Those of class k have
-// 2^k bytes.
+// classOf returns the size class of the buffer for a large message of n bytes. The
+// buffers of class k have 2^k bytes.
 func classOf(n int) int { return bits.Len(uint(n - 1)) }
 
-// budget is what the memory of large messages counts towards.
+// budget returns the budget that the memory of large messages counts towards.
 func (s *shape) budget() *budget {
 	if s.pool != nil {
 		return &s.pool.budget
@@ -134,19 +134,21 @@ func (s *shape) budget() *budget {
 
 func (s *shape) hello() hello { return hello{uint16(s.window), uint32(s.eager), uint64(s.longest)} }
 
-// receives are one for each credit, for the FIN of each RTS, and for a CLOSE.
+// receives returns the size of the receive queue: one for each credit, for the FIN of
+// each RTS, and for a CLOSE.
 func (s *shape) receives() int { return s.window + rendezvous + 1 }
 
-// sends are as many work requests as the send queue ever holds: besides those that have
-// numbers a READ of a large message and a keep-alive.
+// sends returns the size of the send queue. Besides the numbered work requests it holds
+// a READ of a large message and a keep-alive.
 func (s *shape) sends() int { return s.buffers() + controls + opSlots + 2 }
 
-// quiet is how many messages in a row are sent without a completion.
-func (s *shape) quiet() int { return min(s.window/8, 3) }
+// maxUnsignaled returns how many messages in a row are sent unsignaled.
+func (s *shape) maxUnsignaled() int { return min(s.window/8, 3) }
 
-// buffers are those that small messages are sent from. Quiet messages keep theirs until a
-// later one completes; the program can have a window of them all the same.
-func (s *shape) buffers() int { return s.window + s.quiet() }
+// buffers returns the number of small send buffers. Unsignaled messages keep theirs
+// until a later message completes. The program can have a window of buffers all the
+// same.
+func (s *shape) buffers() int { return s.window + s.maxUnsignaled() }
 
-// stride is the size of a buffer with its header.
+// stride returns the size of a buffer with its header.
 func (s *shape) stride() int { return (frameSize + s.eager + 63) &^ 63 }

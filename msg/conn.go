@@ -1,9 +1,12 @@
 package msg
 
 import (
+	"errors"
+	"net"
 	"net/netip"
 	"sync"
 
+	"github.com/goverbs/goverbs/internal/wait"
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -17,85 +20,86 @@ type Conn struct {
 	shape shape
 	heap  *heap
 
-	domain  any  // within which memory keys are good
-	leaving bool // no program will have it; guarded by the pool's lock
-	parts   bool // it is closed in the background; likewise
-	place   place
-	seat    *seat // in the pool
-	pump    *pump // its own, or the seat's
+	domain       any  // the protection domain, in which memory keys are valid
+	abandoned    bool // it is being closed before any program got it; guarded by the pool's lock
+	inBackground bool // it is being closed in the background; guarded by the pool's lock
+	place        place
+	cqPair       *cqPair // in the pool
+	poller       *poller // its own, or that of the cqPair
 
-	// Once the connection is open, these stay as they are.
+	// These do not change once the connection is open.
 	peer  hello
-	eager int // the longest message that goes with its frame
+	eager int // the longest message that is sent in its frame
 
 	ring  memory       // of all small buffers
-	small chan *Buffer // that may be sent from
+	small chan *Buffer // free small buffers
 
 	opsOnce sync.Once
-	ops     chan *op // that are free
+	ops     chan *op // free slots
 	opRoom  []byte   // their memory, in the ring
 	opsAt   int
 
-	expecting sync.Mutex // guards expects
-	expects   bool       // the receives of FINs are posted
+	finMu      sync.Mutex // guards finsPosted
+	finsPosted bool       // the receives for FINs are posted
 
-	sendTurn, recvTurn turn
-	room               signal        // for the call with the sendTurn: there may be credit
-	arrived            signal        // for the call with the recvTurn: a message, or the end
+	sendTurn, recvTurn wait.Turn
+	room               signal        // wakes the holder of sendTurn: there may be credit
+	arrived            signal        // wakes the holder of recvTurn: a message or the end has come
 	opened             chan struct{} // closed when this side may send
 	down               chan struct{} // closed when nothing may be sent any more
 	over               chan struct{} // closed when no work request is left
 	closed             chan struct{} // closed when Close is done
 
-	freeing sync.Mutex // guards what follows
+	freeing sync.Mutex // guards closing
 	closing closing
 
-	mu       sync.Mutex // guards what follows
-	greeted  bool       // the peer's greeting is known
-	isOpen   bool       // opened is closed
-	allow    allowance
-	grant    grants
-	receives []*receive
-	buffers  []*Buffer // the small ones by slot
-	opBySlot []*op
-	waiting  fifo[arrival] // messages that nobody has taken
-	loans    loans         // large messages that the peer is to read
-	fins     fifo[uint64]  // owed to the peer
-	fetch    fetch         // of a large message
-	endTold  bool          // by the pool's Recv
-	watch    watch         // of the peer
+	mu          sync.Mutex // guards the fields below
+	greeted     bool       // the peer's greeting is known
+	isOpen      bool       // opened is closed
+	allow       allowance
+	grant       grants
+	receives    []*receive
+	buffers     []*Buffer // the small buffers, by slot
+	opBySlot    []*op
+	waiting     fifo[arrival] // messages that have not been received
+	lent        lentBuffers   // large messages that the peer has not read
+	fins        fifo[uint64]  // cookies of FINs that are due
+	fetch       fetch         // of a large message
+	endReported bool          // Pool.Recv has returned the end
+	watchdog    watchdog
 
 	sent, got   uint64 // messages
-	quiet       quiet
+	unsignaled  unsignaled
 	outstanding int // work requests that will complete
-	controls    int // of them frames without a buffer
-	wants       int // reasons to hear of completed sends
+	controls    int // those of them that are frames without a buffer
+	wants       int // reasons to handle completed sends at once
 	control     [1]verbs.SendWR
 	header      [frameSize + rtsSize]byte
 
 	ending
 }
 
-// newConn makes the part of a connection that does not know the peer.
+// newConn returns a connection that is not connected. It does not know the peer yet.
 func newConn(l link, id uint32, s shape, domain any) *Conn {
 	c := &Conn{
-		link: l, id: id, shape: s, domain: domain, quiet: quiet{most: s.quiet()},
+		link: l, id: id, shape: s, domain: domain, unsignaled: unsignaled{most: s.maxUnsignaled()},
 		small: make(chan *Buffer, s.buffers()), ops: make(chan *op, opSlots),
 		room: newSignal(), arrived: newSignal(),
 		opened: make(chan struct{}), down: make(chan struct{}), over: make(chan struct{}), closed: make(chan struct{}),
 		waiting: newFIFO[arrival](s.window), fins: newFIFO[uint64](s.window),
 	}
 	if s.pool == nil {
-		c.pump = new(pump)
+		c.poller = new(poller)
 	}
-	c.sendTurn.init()
-	c.recvTurn.init()
+	c.sendTurn.Init(nil)
+	c.recvTurn.Init(nil)
 	c.heap = &heap{register: l.register, account: &account{budget: s.budget(), wake: c.wakeReceiver}}
 	c.ending.shut = make(chan struct{})
 	return c
 }
 
-// prepare registers the small buffers and posts the receives of the window and of a CLOSE.
+// prepare registers the small buffers, and posts the receives for the window and for a
+// CLOSE.
 func (c *Conn) prepare() (err error) {
 	n, stride := c.shape.window+1, c.shape.stride()
 	opsAt := (n + c.shape.buffers()) * stride
@@ -118,9 +122,9 @@ func (c *Conn) prepare() (err error) {
 	return c.addReceives(made)
 }
 
-// open begins to exchange frames. The side that dialled may send at once, because the
-// peer's greeting says how much, and grants with its first frame; the other side may
-// send when that has come: over iWARP the side that dialled has to send first.
+// open starts the exchange of frames. The side that dialled may send at once: the
+// peer's greeting has its limits. Its first frame grants credits to the peer, and only
+// then may the peer send: over iWARP the side that dialled has to send first.
 func (c *Conn) open(peer hello, dialled bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -128,7 +132,7 @@ func (c *Conn) open(peer hello, dialled bool) {
 	c.peer, c.eager = peer, min(int(peer.eager), c.shape.eager)
 	c.allow.window, c.grant.window = peer.window, uint16(c.shape.window)
 	if !dialled {
-		c.grant.told = c.grant.window
+		c.grant.announced = c.grant.window
 		return
 	}
 	c.allow.limit = peer.window
@@ -142,12 +146,60 @@ func (c *Conn) maySend() {
 	close(c.opened)
 }
 
-// CM is the connection below, with the queue pair, the protection domain and the
-// device. Its completions are the Conn's: use Do to post, and Close of the Conn to close.
+// CM returns the underlying connection, with its queue pair, protection domain and
+// device. Its completions belong to c: use Do to post work requests, and c.Close to
+// close it.
 func (c *Conn) CM() *rdmacm.Conn { return c.cm }
 
-// LocalAddr is this end's address and port.
+// LocalAddr returns the local address and port.
 func (c *Conn) LocalAddr() netip.AddrPort { return c.cm.LocalAddr() }
 
-// RemoteAddr is the peer's.
+// RemoteAddr returns the peer's address and port.
 func (c *Conn) RemoteAddr() netip.AddrPort { return c.cm.RemoteAddr() }
+
+// link is the transport of a Conn: a connected queue pair, or a fake one in tests.
+type link interface {
+	PostSend([]verbs.SendWR) (int, error)
+	PostRecv([]verbs.RecvWR) (int, error)
+	register([]byte, verbs.Access) (memory, error)
+	explain(error) error // returns the cause of the end, or the error itself while the connection is up
+	disconnect()         // makes all posted work requests complete
+	close() error        // frees everything; no work request completes afterwards
+}
+
+// memory is a memory region.
+type memory interface {
+	SGE(off, n int) verbs.SGE
+	Addr() uint64
+	RKey() uint32
+	Close() error
+}
+
+// rdmaLink is a link over a connected queue pair.
+type rdmaLink struct{ *rdmacm.Conn }
+
+func (l rdmaLink) PostSend(wrs []verbs.SendWR) (int, error) { return l.QP().PostSend(wrs) }
+func (l rdmaLink) PostRecv(wrs []verbs.RecvWR) (int, error) { return l.QP().PostRecv(wrs) }
+func (l rdmaLink) disconnect()                              { _ = l.Disconnect() }
+
+// close closes the connection. A connection that was closed through Conn.CM is no
+// error.
+func (l rdmaLink) close() error {
+	if err := l.Close(); !errors.Is(err, net.ErrClosed) {
+		return err
+	}
+	return nil
+}
+
+// explain returns the cause of the end. If rdmacm knows only of a flushed receive, it
+// returns err: the receive may have been polled before the send that failed first.
+func (l rdmaLink) explain(err error) error {
+	if cause := l.Explain(err); !errors.Is(cause, verbs.StatusWRFlushErr) {
+		return cause
+	}
+	return err
+}
+
+func (l rdmaLink) register(b []byte, access verbs.Access) (memory, error) {
+	return l.PD().RegMR(b, access)
+}

@@ -14,7 +14,7 @@ func Dial(ctx context.Context, address string, cfg *Config) (*Conn, error) {
 	if err != nil {
 		return nil, failed("dial", err)
 	}
-	made := births{shape: s}
+	made := pendingConns{shape: s}
 	cm, err := rdmacm.Dial(ctx, address, made.config())
 	c := made.take(cm)
 	made.end()

@@ -9,14 +9,14 @@
 //	fmt.Printf("%s\n", m.Bytes())
 //	m.Release()
 //
-// It does what a program on package uverbs would have to do by itself: it registers buffers
-// once, posts receives again, counts credits so that no sender outruns its receiver, tells
-// completions apart, and finds out how a connection ends. Messages keep their boundaries and
-// their order. One that is too long for a receive buffer is read by the receiver from the
-// sender's memory. Either side may send first, also over iWARP. docs/messages.md has the
-// protocol.
+// A program on package uverbs would have to do all of this by itself: register buffers once,
+// post receives again, count credits so that no sender outruns its receiver, match
+// completions with work requests, and find out how a connection ends. Messages keep their
+// boundaries and their order. A message that is too long for a receive buffer is read by the
+// receiver from the sender's memory. Either side may send first, also over iWARP.
+// docs/messages.md describes the protocol.
 //
-// The shortest whole program:
+// The shortest complete program:
 //
 //	package main
 //
@@ -51,38 +51,60 @@
 //
 // A buffer belongs to one side at a time:
 //
-//   - [Conn.Send] copies. The slice is the caller's again when it returns.
+//   - [Conn.Send] copies. When it returns, the caller may use the slice again.
 //   - [Conn.Alloc] lends a [Buffer] of registered memory to the program, and
 //     [Conn.SendBuffer] takes it back, without a copy.
-//   - [Conn.Recv] lends the [Message] in the memory that the device put it into.
-//     [Message.Release] gives it back, and grants the peer another message. A program that
+//   - [Conn.Recv] lends the [Message] in the memory that the device has written it to.
+//     [Message.Release] returns it, and grants the peer another message. A program that
 //     keeps half of [Config]'s Window or more stops its peer.
-//   - A [Region] is the program's memory. While an operation uses it, it can't be closed.
+//   - A [Region] is the program's memory. It can't be closed while an operation uses it.
 //
-// The memory is that of Go's collector. A slice that outlives its connection is no danger.
+// The memory is allocated by Go and garbage collected, so a slice may safely outlive its
+// connection.
 //
 // # Cancelling
 //
-// Every call that may wait takes a context. A Send that its context ends has sent nothing, and a
-// Recv has taken nothing, so both may simply be called again. No device takes back a
-// work request. A [Conn.Read] that its context ends may therefore still write to its
-// [Span], until [Region.Close] succeeds. Its completion wakes no later call.
+// Every call that may wait takes a context. If the context ends first, the error matches
+// ctx.Err(). Send has then sent nothing and Recv has received nothing, so both may simply be
+// called again. No device takes back a work request. So a canceled [Conn.Read] may still
+// write to its [Span], until [Region.Close] succeeds. Its completion wakes no later call.
 //
 // # The end
 //
-// [Conn.Close] returns at once. The peer receives what was sent before, and then io.EOF; the
-// background sees to that, for 10 seconds at most. [Conn.Shutdown] waits for it, and
-// [Conn.SetLinger] changes what Close does. Any other end, such as the death of the peer, shows
-// as an [Error] behind the messages that came before it.
+// [Conn.Close] returns at once. The peer receives all messages that were sent, and then
+// io.EOF. The connection delivers them in the background, for at most 10 seconds.
+// [Conn.Shutdown] waits for that, and [Conn.SetLinger] changes it. If a connection ends in
+// any other way, such as by the death of the peer, calls return an [Error]. Recv returns the
+// messages that have arrived first.
 //
-// A connection that is idle asks its peer for a sign of life every 15 seconds
-// ([Config].KeepAlive). So a program that only receives notices too that its peer's machine or the
-// network has gone: about 7 seconds later over InfiniBand and RoCE, and when TCP gives up over
-// iWARP, which takes Linux a quarter of an hour.
+// An idle connection sends a keep-alive to its peer every 15 seconds ([Config].KeepAlive). So
+// even a program that only receives detects that the peer's machine or the network is down:
+// about 7 seconds later over InfiniBand and RoCE. Over iWARP it takes until TCP gives up,
+// which is a quarter of an hour on Linux.
 //
 // # Many connections
 //
-// A connection has everything to itself unless its Config names a [Pool]. Connections of
-// a pool share a protection domain, completion queues, and a goroutine that takes completions
+// A connection has its own resources unless its Config names a [Pool]. The connections of a
+// pool share a protection domain, completion queues, and a goroutine that handles completions
 // while no call waits.
 package msg
+
+// # Implementation
+//
+// A Conn is a state machine under one lock. Completions enter it by complete, and calls by
+// trySend, tryRecv and start. None of them waits with the lock held. It posts to a link,
+// which is an rdmacm.Conn, or a fake one in tests. TestModel plays whole connections on fakes,
+// step by step.
+//
+// One goroutine at a time holds the turn to send, and one the turn to receive. Only the
+// holder waits for credit or for a message. So each turn needs one channel with room for one
+// token, and a wait allocates nothing. flush posts the frames that do not depend on the
+// program (CREDIT, FIN, CLOSE). It runs after every completion and every release.
+//
+// Completions come from the poller of the connection, or of its pool. The call that waits
+// holds the poller's turn (see package internal/wait): it polls, arms, and sleeps in
+// CompChannel.Get for all calls that wait. So a busy program is never woken by way of
+// another goroutine. While no call waits, the background holds the turn, 20 ms after the last
+// call at the earliest, because setting a timer for each message would cost more than the
+// message. The send CQ is armed only while a call, a control frame or a READ waits for it
+// (Conn.want). One of four DATA frames is signaled.

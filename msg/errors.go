@@ -7,25 +7,32 @@ import (
 	"os"
 )
 
-// Error is what every call of this package fails with, but for [io.EOF]. errors.Is
-// finds the cause: the context's error, [net.ErrClosed] after Close, [ErrProtocol],
-// [ErrTooLong], [ErrPeerClosed], rdmacm.ErrDisconnected when the peer went without a
-// closing frame, a verbs.Status, and whatever else rdmacm's Conn.Err tells.
+// Error is the type of all errors of this package, except [io.EOF]. errors.Is matches
+// the cause: the error of the context, [net.ErrClosed] after Close, [ErrProtocol],
+// [ErrTooLong], [ErrPeerClosed], rdmacm.ErrDisconnected if the peer went without a
+// closing frame, a verbs.Status, and whatever rdmacm's Conn.Err returns.
 type Error struct {
-	Op  string // "send", "receive", "read", …
-	Err error
+	Op     string // "send", "receive", "read", …
+	Object string // "connection to 10.0.0.2:7471", "pool on siw0", …; may be empty
+	Err    error
 }
 
-func (e *Error) Error() string { return "msg: " + e.Op + ": " + e.Err.Error() }
+func (e *Error) Error() string {
+	if e.Object != "" {
+		return "msg: " + e.Object + ": " + e.Op + ": " + e.Err.Error()
+	}
+	return "msg: " + e.Op + ": " + e.Err.Error()
+}
+
 func (e *Error) Unwrap() error { return e.Err }
 
-// Timeout tells that a deadline passed.
+// Timeout reports whether a deadline passed.
 func (e *Error) Timeout() bool {
 	return errors.Is(e.Err, context.DeadlineExceeded) || errors.Is(e.Err, os.ErrDeadlineExceeded)
 }
 
-// Temporary reports whether an error of [Listener.Accept] concerns one peer only, so that
-// the listener goes on.
+// Temporary reports whether an error of [Listener.Accept] concerns only one peer, so
+// that the listener continues to accept others.
 func (e *Error) Temporary() bool {
 	_, ok := e.Err.(ofPeer)
 	return ok
@@ -39,15 +46,16 @@ func (e ofPeer) Unwrap() error { return e.error }
 var (
 	// ErrProtocol means that the peer broke the protocol, which ends the connection.
 	ErrProtocol = errors.New("the peer broke the protocol")
-	// ErrTooLong means that a message is longer than the peer takes.
-	ErrTooLong = errors.New("the message is longer than the peer takes")
+	// ErrTooLong means that a message is longer than the peer accepts.
+	ErrTooLong = errors.New("the message is longer than the peer accepts")
 	// ErrPeerClosed means that a message can't be sent because the peer has closed.
 	ErrPeerClosed = errors.New("the peer has closed the connection")
 	// ErrPoolFull means that a pool has no room for another connection.
 	ErrPoolFull = errors.New("the pool has no room for another connection")
-	// ErrInUse refuses to close what connections or work requests still use.
+	// ErrInUse means that connections or work requests still use the object to close.
 	ErrInUse = errors.New("in use")
-	// ErrOutOfBounds refuses an access to a region beyond its end or without the right.
+	// ErrOutOfBounds means that an access is beyond the end of a region, or that the
+	// region does not grant the right.
 	ErrOutOfBounds = errors.New("the region does not allow this access")
 )
 
@@ -55,7 +63,7 @@ func violation(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrProtocol, fmt.Sprintf(format, args...))
 }
 
-// failed wraps what is not wrapped yet.
+// failed wraps err, unless it is nil or wrapped already.
 func failed(op string, err error) error {
 	if err == nil {
 		return nil
@@ -63,5 +71,34 @@ func failed(op string, err error) error {
 	if e, ok := err.(*Error); ok {
 		return e
 	}
-	return &Error{op, err}
+	return &Error{Op: op, Err: err}
+}
+
+// failed wraps err, unless it is nil or wrapped already.
+func (c *Conn) failed(op string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return failedOn(c.object(), op, err)
+}
+
+func (c *Conn) object() string {
+	if c.cm == nil { // in a test
+		return "connection"
+	}
+	return "connection to " + c.RemoteAddr().String()
+}
+
+func (p *Pool) failed(op string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return failedOn("pool on "+p.dev.Info().Name, op, err)
+}
+
+func failedOn(object, op string, err error) error {
+	if e, ok := err.(*Error); ok {
+		return e
+	}
+	return &Error{op, object, err}
 }

@@ -325,5 +325,5 @@ func (e *fakeEnd) String() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return fmt.Sprintf("allowance %+v, grants %+v, %d waiting, %d lent, %d FINs due, %d control frames, %d outstanding, failing %v",
-		c.allow, c.grant, c.waiting.len(), c.loans.count, c.fins.len(), c.controls, c.outstanding, c.ending.failing)
+		c.allow, c.grant, c.waiting.len(), c.lent.count, c.fins.len(), c.controls, c.outstanding, c.ending.failing)
 }

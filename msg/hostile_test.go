@@ -167,7 +167,7 @@ func TestHugeCompletion(t *testing.T) {
 	_, c := hostile(t)
 	for _, n := range []uint32{1 << 31, 1<<32 - 1} {
 		c.mu.Lock()
-		err := c.received(0, n)
+		err := c.onFrame(0, n)
 		c.mu.Unlock()
 		if !errors.Is(err, ErrProtocol) {
 			t.Errorf("%d bytes: %v", n, err)

@@ -12,9 +12,9 @@ import (
 
 // Listener accepts connections. Its methods may be called concurrently.
 type Listener struct {
-	cm     *rdmacm.Listener
-	made   births
-	closed atomic.Bool
+	cm      *rdmacm.Listener
+	pending pendingConns
+	closed  atomic.Bool
 }
 
 // Listen listens at an address that rdmacm.Listen takes.
@@ -23,8 +23,8 @@ func Listen(address string, cfg *Config) (*Listener, error) {
 	if err != nil {
 		return nil, failed("listen", err)
 	}
-	l := &Listener{made: births{shape: s, accepts: true}}
-	if l.cm, err = rdmacm.Listen(address, l.made.config()); err != nil {
+	l := &Listener{pending: pendingConns{shape: s, accepts: true}}
+	if l.cm, err = rdmacm.Listen(address, l.pending.config()); err != nil {
 		return nil, failed("listen", err)
 	}
 	return l, nil
@@ -42,13 +42,13 @@ func (l *Listener) Accept(ctx context.Context) (*Conn, error) {
 	for {
 		cm, err := l.cm.Accept(ctx)
 		if err != nil {
-			l.made.sweep()
+			l.pending.sweep()
 			if ctx.Err() == nil && !errors.Is(err, net.ErrClosed) {
 				err = ofPeer{err}
 			}
 			return nil, failed("accept", err)
 		}
-		if c := l.made.take(cm); c != nil {
+		if c := l.pending.take(cm); c != nil {
 			l.welcome(c)
 			return c, nil
 		}
@@ -78,7 +78,7 @@ func (l *Listener) Close() error {
 	}
 	again := l.closed.Swap(true)
 	err := l.cm.Close()
-	l.made.end()
+	l.pending.end()
 	if again && err == nil {
 		err = net.ErrClosed
 	}

@@ -2,24 +2,28 @@ package msg
 
 import (
 	"context"
+	"encoding/binary"
+	"errors"
 	"fmt"
 
+	"github.com/goverbs/goverbs/internal/wait"
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Write puts the bytes of from into the peer's region, from off on, without the peer's
-// program. It returns when the device has completed it; over iWARP that does not mean that
-// the bytes have arrived. A Write and messages sent after it arrive in that order.
+// Write copies the bytes of from to the peer's region, starting at off, without
+// involving the peer's program. It returns when the device has completed the operation.
+// Over iWARP that does not mean that the bytes have arrived. A Write and messages sent
+// after it arrive in that order.
 //
-// When ctx ends first, the operation may still be carried out, and from belongs to the
-// device until it is: [Region.Close] says when. That holds for Read too.
+// If ctx ends first, the device may still perform the operation, and it owns from until
+// then. [Region.Close] succeeds once it has finished. This holds for Read too.
 func (c *Conn) Write(ctx context.Context, to RemoteRegion, off uint64, from Span) error {
-	return failed("write", c.transfer(ctx, verbs.OpRDMAWrite, MayWrite, to, off, from))
+	return c.failed("write", c.transfer(ctx, verbs.OpRDMAWrite, MayWrite, to, off, from))
 }
 
-// Read fills into with bytes of the peer's region, from off on.
+// Read fills into with bytes of the peer's region, starting at off.
 func (c *Conn) Read(ctx context.Context, into Span, from RemoteRegion, off uint64) error {
-	return failed("read", c.transfer(ctx, verbs.OpRDMARead, MayRead, from, off, into))
+	return c.failed("read", c.transfer(ctx, verbs.OpRDMARead, MayRead, from, off, into))
 }
 
 func (c *Conn) transfer(ctx context.Context, code verbs.Opcode, right Rights, r RemoteRegion, off uint64, s Span) error {
@@ -50,20 +54,20 @@ func (c *Conn) runAndFree(ctx context.Context, o *op) error {
 	return err
 }
 
-// CompareAndSwap stores new in the 8 bytes at off of the peer's region if they hold old.
-// It returns what they held. The bytes have the order of the peer's machine, and their
-// address must be a multiple of 8. Software iWARP has no atomic operations:
-// verbs.ErrInvalidWR or ErrNotSupported.
+// CompareAndSwap stores new in the 8 bytes at off of the peer's region if their value
+// is old. It returns their value from before. The bytes have the byte order of the
+// peer's machine, and their address must be a multiple of 8. Software iWARP has no
+// atomic operations: the error matches verbs.ErrInvalidWR or ErrNotSupported.
 func (c *Conn) CompareAndSwap(ctx context.Context, r RemoteRegion, off, old, new uint64) (uint64, error) {
 	v, err := c.atomic(ctx, r, off, verbs.SendWR{Opcode: verbs.OpCompareSwap, CompareAdd: old, Swap: new})
-	return v, failed("compare and swap", err)
+	return v, c.failed("compare and swap", err)
 }
 
-// FetchAdd adds to the 8 bytes at off of the peer's region, with the rules of
-// CompareAndSwap. It returns what they held before.
+// FetchAdd adds to the value of the 8 bytes at off of the peer's region. It returns
+// their value from before. The rules of CompareAndSwap hold.
 func (c *Conn) FetchAdd(ctx context.Context, r RemoteRegion, off, add uint64) (uint64, error) {
 	v, err := c.atomic(ctx, r, off, verbs.SendWR{Opcode: verbs.OpFetchAdd, CompareAdd: add})
-	return v, failed("fetch and add", err)
+	return v, c.failed("fetch and add", err)
 }
 
 func (c *Conn) atomic(ctx context.Context, r RemoteRegion, off uint64, wr verbs.SendWR) (uint64, error) {
@@ -87,19 +91,165 @@ func (c *Conn) atomic(ctx context.Context, r RemoteRegion, off uint64, wr verbs.
 	return v, nil
 }
 
-// Do posts any work request and waits for its completion, for what has no method here. Its
-// WRID and flags are completed. A SEND is refused, because it would take a receive that
-// the peer has not granted. What wr names in memory belongs to the device until the
-// completion, also when ctx ends first.
+// Do posts any work request and waits for its completion. It serves operations that
+// Conn has no method for. Do sets its WRID and the signaled flag. It refuses a SEND,
+// which would use up a receive that the peer has not granted. The device owns the
+// memory of wr until the completion, even if ctx ends first.
 func (c *Conn) Do(ctx context.Context, wr *verbs.SendWR) error {
 	switch wr.Opcode {
 	case verbs.OpSend, verbs.OpSendImm, verbs.OpSendWithInv, verbs.OpRDMAWriteImm:
-		return &Error{"do", fmt.Errorf("%w: %v takes a receive of the peer", verbs.ErrInvalidWR, wr.Opcode)}
+		return c.failed("do", fmt.Errorf("%w: %v takes a receive of the peer", verbs.ErrInvalidWR, wr.Opcode))
 	}
 	o, err := c.takeOp(ctx)
 	if err != nil {
-		return failed("do", err)
+		return c.failed("do", err)
 	}
 	o.wr[0] = *wr
-	return failed("do", c.runAndFree(ctx, o))
+	return c.failed("do", c.runAndFree(ctx, o))
 }
+
+// op is a slot for a work request that a call waits for. Its generation distinguishes
+// the completion of this use from those of earlier ones.
+type op struct {
+	slot      int
+	gen       uint16
+	wr        [1]verbs.SendWR
+	sge       [1]verbs.SGE // own, or that of a Span
+	own       verbs.SGE
+	value     []byte // the 8 bytes of own
+	region    *Region
+	done      chan error
+	abandoned bool // guarded by the connection's lock
+	posted    bool // guarded by the connection's lock
+}
+
+// opRoom is the size of an op's own memory, which receives the result of an atomic
+// operation.
+const opRoom = 8
+
+// makeOps allocates the slots before the first operation. Many connections need none.
+func (c *Conn) makeOps() {
+	made := make([]*op, opSlots)
+	for i := range made {
+		made[i] = &op{slot: i, value: c.opRoom[i*opRoom:][:opRoom], own: c.ring.SGE(c.opsAt+i*opRoom, opRoom), done: make(chan error, 1)}
+		c.ops <- made[i]
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.opBySlot = made
+}
+
+// takeOp waits for a free slot. If the peer has to send first, it waits for that too.
+func (c *Conn) takeOp(ctx context.Context) (*op, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	c.opsOnce.Do(c.makeOps)
+	if _, err := wait.Await(ctx, &c.poller.turn, c.poller, c.opened, c.down); err != nil {
+		return nil, c.explainEnd(err)
+	}
+	o, err := wait.Await(ctx, &c.poller.turn, c.poller, c.ops, c.down)
+	return o, c.explainEnd(err)
+}
+
+// run posts the op's work request and waits for it. If ctx ends first, the device may
+// still perform the operation, and the slot is used again afterwards. After an error
+// the caller no longer owns o.
+func (c *Conn) run(ctx context.Context, o *op) error {
+	if err := c.start(o); err != nil {
+		return err
+	}
+	result, err := wait.Await(ctx, &c.poller.turn, c.poller, o.done, c.ending.shut)
+	if err == nil {
+		return c.end(o, result)
+	}
+	c.mu.Lock()
+	if err == wait.ErrEnded {
+		err = c.ending.whyDown()
+	}
+	if o.posted {
+		o.abandoned = true
+		c.mu.Unlock()
+		return err
+	}
+	c.mu.Unlock()
+	return c.end(o, <-o.done) // it has completed meanwhile
+}
+
+func (c *Conn) end(o *op, err error) error {
+	if err != nil {
+		c.freeOp(o)
+	}
+	return err
+}
+
+func (c *Conn) start(o *op) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ending.isDown {
+		c.freeOp(o)
+		return c.ending.whyDown()
+	}
+	o.gen++
+	o.wr[0].WRID = uint64(newWRID(c.id, kindOp, o.gen, o.slot))
+	o.wr[0].Flags |= verbs.SendSignaled
+	c.want(1)
+	n, err := c.link.PostSend(o.wr[:])
+	c.outstanding += n
+	if o.posted = n == 1; !o.posted {
+		c.want(-1)
+	}
+	switch {
+	case n == 0 && errors.Is(err, verbs.ErrInvalidWR): // nothing happened
+		c.freeOp(o)
+		return err
+	case err != nil:
+		c.fail(c.link.explain(err))
+		if !o.posted {
+			c.freeOp(o)
+			return c.ending.whyDown()
+		}
+	}
+	return nil
+}
+
+// completeOp handles the completion of an op. c is held.
+func (c *Conn) completeOp(w wrid, wc *verbs.WC) {
+	o := c.opBySlot[w.slot()]
+	if !o.posted || w.gen() != o.gen&0xfff {
+		return
+	}
+	switch {
+	case wc.Status == verbs.StatusSuccess:
+		c.settleOp(o, nil)
+	case wc.Status == verbs.StatusWRFlushErr:
+		c.settleOp(o, c.ending.first)
+	default:
+		c.settleOp(o, wc.Err())
+	}
+}
+
+// settleOp wakes the waiter, or frees the slot if the waiter has left.
+func (c *Conn) settleOp(o *op, err error) {
+	o.posted = false
+	c.want(-1)
+	if o.abandoned {
+		o.abandoned = false
+		c.freeOp(o)
+		return
+	}
+	o.done <- err
+}
+
+func (c *Conn) freeOp(o *op) {
+	if o.region != nil {
+		o.region.users.Add(-1)
+		o.region = nil
+	}
+	o.wr[0] = verbs.SendWR{}
+	c.ops <- o // there is room for all
+	c.poller.turn.Wake()
+}
+
+// old returns the result of an atomic operation.
+func (o *op) old() uint64 { return binary.NativeEndian.Uint64(o.value) }

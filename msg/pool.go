@@ -1,51 +1,54 @@
 package msg
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"sync"
 	"syscall"
 
+	"github.com/goverbs/goverbs/internal/wait"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Pool is what many connections of a device share: a protection domain, completion queues,
-// and for each pair of these a descriptor, and a goroutine while no call waits. A
-// connection of a pool takes no descriptor and no goroutine. Its methods may be called
-// concurrently.
+// Pool holds the resources that many connections of a device share: a protection
+// domain, and pairs of completion queues. Each pair takes a descriptor, and a goroutine
+// while no call waits. A connection of a pool takes no descriptor and no goroutine. Its
+// methods may be called concurrently.
 //
-// All connections of a pool share a protection domain. A peer that guesses a key reaches any
-// region of the pool that grants the right to a peer.
+// All connections of a pool share a protection domain. A peer that guesses a key
+// reaches any region of the pool that grants rights to peers.
 type Pool struct {
 	dev     *uverbs.Device
 	pd      *uverbs.PD
-	seats   []*seat
+	pairs   []*cqPair
 	heap    heap
 	stopped chan struct{} // closed by the first Close
 	once    sync.Once
-	ready   readiness
+	ready   readyList
 	budget  budget
 
-	mu     sync.RWMutex // guards what follows
+	mu     sync.RWMutex // guards the fields below
 	conns  map[uint32]*Conn
-	gone   sync.Cond // conns has become smaller
-	last   uint32    // number of a connection; none is used twice
+	gone   sync.Cond // a connection has left conns or its state has changed
+	last   uint32    // the last number of a connection; none is used twice
 	closed bool
 	freed  bool
 }
 
-// seat is a pair of completion queues, with what takes completions from them.
-type seat struct {
-	pump pump
-	room entries // that no connection has been promised; guarded by the pool's lock
+// cqPair is a pair of completion queues with their poller.
+type cqPair struct {
+	poller poller
+	room   entries // that no connection has been promised; guarded by the pool's lock
 }
 
-// entries are completions in the two queues.
+// entries is a number of entries in each of two queues.
 type entries struct{ sends, receives int }
 
-// entries is how many completions a connection may cause at a time.
+// entries returns how many completions a connection may cause at a time.
 func (s *shape) entries() entries { return entries{s.sends(), s.receives()} }
 
 func (e entries) times(n int) entries { return entries{n * e.sends, n * e.receives} }
@@ -54,9 +57,9 @@ func (e entries) plus(o entries) entries { return entries{e.sends + o.sends, e.r
 
 func (e entries) holds(o entries) bool { return o.sends <= e.sends && o.receives <= e.receives }
 
-// NewPool makes a pool on an open device with room for conns connections such as cfg
-// describes, whose Pool is not used. A connection with larger queues takes more of the room.
-// A pool that is full refuses connections: [ErrPoolFull].
+// NewPool creates a pool on an open device, with room for conns connections with the
+// configuration cfg. The Pool of cfg is ignored. A connection with larger queues takes
+// up more of the room. A full pool refuses connections with [ErrPoolFull].
 func NewPool(dev *uverbs.Device, conns int, cfg *Config) (*Pool, error) {
 	var alone Config
 	if cfg != nil {
@@ -78,16 +81,16 @@ func NewPool(dev *uverbs.Device, conns int, cfg *Config) (*Pool, error) {
 	if err := p.make(conns, s.entries()); err != nil {
 		return nil, failed("make a pool", errors.Join(err, p.free()))
 	}
-	for _, s := range p.seats {
-		s.pump.start()
+	for _, s := range p.pairs {
+		s.poller.start()
 	}
 	return p, nil
 }
 
 const maxConns = 1 << 20
 
-// make makes as many completion queues as conns connections need, because a device has a
-// longest one.
+// make creates as many pairs of completion queues as conns connections need. There may
+// be several, because devices limit the length of a queue.
 func (p *Pool) make(conns int, each entries) error {
 	attr, err := p.dev.Query()
 	if err != nil {
@@ -101,36 +104,36 @@ func (p *Pool) make(conns int, each entries) error {
 		together = min(conns, most)
 	}
 	for ; conns > 0; conns -= together {
-		s := new(seat)
-		p.seats = append(p.seats, s)
-		if err := p.furnish(s, each.times(min(conns, together))); err != nil {
+		s := new(cqPair)
+		p.pairs = append(p.pairs, s)
+		if err := p.createQueues(s, each.times(min(conns, together))); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (p *Pool) furnish(s *seat, room entries) (err error) {
-	s.room, s.pump.take = room, p.dispatch
-	s.pump.ended = func(err error) { p.fail(s, err) }
-	if s.pump.channel, err = p.dev.CreateCompChannel(); err != nil {
+func (p *Pool) createQueues(s *cqPair, room entries) (err error) {
+	s.room, s.poller.handle = room, p.dispatch
+	s.poller.ended = func(err error) { p.fail(s, err) }
+	if s.poller.channel, err = p.dev.CreateCompChannel(); err != nil {
 		return err
 	}
-	opts := &uverbs.CQOptions{Channel: s.pump.channel}
-	if s.pump.sendCQ, err = p.dev.CreateCQ(room.sends, opts); err != nil {
+	opts := &uverbs.CQOptions{Channel: s.poller.channel}
+	if s.poller.sendCQ, err = p.dev.CreateCQ(room.sends, opts); err != nil {
 		return err
 	}
-	s.pump.recvCQ, err = p.dev.CreateCQ(room.receives, opts)
+	s.poller.recvCQ, err = p.dev.CreateCQ(room.receives, opts)
 	return err
 }
 
-// fail ends the connections of a seat whose queues are of no more use: nobody will hear of
-// what is outstanding.
-func (p *Pool) fail(s *seat, err error) {
+// fail ends the connections of a pair whose queues can't be used any more. Their
+// outstanding work requests never complete.
+func (p *Pool) fail(s *cqPair, err error) {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
 	for _, c := range p.conns {
-		if c.seat == s {
+		if c.cqPair == s {
 			c.mu.Lock()
 			c.fail(c.link.explain(err))
 			c.endAll()
@@ -139,8 +142,8 @@ func (p *Pool) fail(s *seat, err error) {
 	}
 }
 
-// dispatch finds the connection of a completion by the number in its WRID, which no other
-// connection ever has. A queue pair's number may be another's by now.
+// dispatch finds the connection of a completion by the number in its WRID, which no
+// other connection ever has. The number of a queue pair may have been reused.
 func (p *Pool) dispatch(wc *verbs.WC) {
 	p.mu.RLock()
 	c := p.conns[wrid(wc.WRID).conn()]
@@ -150,18 +153,18 @@ func (p *Pool) dispatch(wc *verbs.WC) {
 	}
 }
 
-// admit gives a connection a number and a seat.
+// admit gives a connection a number and a pair of completion queues.
 func (p *Pool) admit(c *Conn) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
 		return net.ErrClosed
 	}
-	for _, s := range p.seats {
+	for _, s := range p.pairs {
 		if n := c.shape.entries(); s.room.holds(n) && p.last < 1<<32-2 {
 			s.room = s.room.plus(n.times(-1))
 			p.last++
-			c.id, c.seat, c.pump = p.last, s, &s.pump
+			c.id, c.cqPair, c.poller = p.last, s, &s.poller
 			p.conns[c.id] = c
 			return nil
 		}
@@ -169,30 +172,31 @@ func (p *Pool) admit(c *Conn) error {
 	return ErrPoolFull
 }
 
-// remove is for a connection whose queue pair has gone, and with it its completions.
+// remove removes a connection whose queue pair has been closed, so that it has no more
+// completions.
 func (p *Pool) remove(c *Conn) {
-	c.lose()
+	c.onQPClosed()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.conns, c.id)
 	p.ready.remove(c)
-	c.seat.room = c.seat.room.plus(c.shape.entries())
+	c.cqPair.room = c.cqPair.room.plus(c.shape.entries())
 	p.gone.Broadcast()
 }
 
-// leaves says whether a connection is being closed that no program has.
-func (p *Pool) leaves(c *Conn, leaving bool) {
+// setAbandoned sets whether a connection is being closed before any program got it.
+func (p *Pool) setAbandoned(c *Conn, abandoned bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	c.leaving = leaving
+	c.abandoned = abandoned
 }
 
-// isEmpty waits for the connections that are leaving, and reports whether there are no
-// others. The lock is held.
+// isEmpty waits for the connections that are being closed, and reports whether there
+// are no others. The lock is held.
 func (p *Pool) isEmpty() bool {
 	for len(p.conns) > 0 {
 		for _, c := range p.conns {
-			if !c.leaving && !c.parts {
+			if !c.abandoned && !c.inBackground {
 				return false
 			}
 		}
@@ -201,25 +205,26 @@ func (p *Pool) isEmpty() bool {
 	return true
 }
 
-// Device is the device that the pool is on.
+// Device returns the device of the pool.
 func (p *Pool) Device() *uverbs.Device { return p.dev }
 
-// PD is the protection domain of the pool's connections.
+// PD returns the protection domain of the pool's connections.
 func (p *Pool) PD() *uverbs.PD { return p.pd }
 
 // Register registers b for all connections of the pool.
 func (p *Pool) Register(b []byte, rights Rights) (*Region, error) {
-	return register(&p.heap, p.pd, b, rights)
+	r, err := register(&p.heap, p.pd, b, rights)
+	return r, p.failed("register", err)
 }
 
-// Close frees the pool and the regions registered with it. While connections are open it
-// is refused with [ErrInUse]. It waits for those whose Close goes on in the background, as
-// long as that takes: 10 seconds at most, unless SetLinger says otherwise. It also waits for
-// those of a Dial that its context ended, and of a Listener that was closed, which may take 10
+// Close frees the pool and the regions registered with it. It returns [ErrInUse] while
+// connections are open. It waits for connections that are being closed in the
+// background: for at most 10 seconds, unless SetLinger says otherwise. It also waits
+// for the connections of a canceled Dial and of a closed Listener, which may take 10
 // seconds over iWARP. The device stays open.
 //
-// A second Close returns an error that matches net.ErrClosed, unless something could not be
-// freed, which it tries again.
+// A second Close returns an error that matches net.ErrClosed. If something could not be
+// freed, another Close tries again.
 func (p *Pool) Close() error {
 	if p == nil {
 		return errNil("close pool")
@@ -227,40 +232,189 @@ func (p *Pool) Close() error {
 	p.mu.Lock()
 	if p.freed {
 		p.mu.Unlock()
-		return &Error{"close pool", net.ErrClosed}
+		return p.failed("close", net.ErrClosed)
 	}
 	if !p.isEmpty() {
 		p.mu.Unlock()
-		return &Error{"close pool", ErrInUse}
+		return p.failed("close", ErrInUse)
 	}
 	p.closed = true
 	p.mu.Unlock()
 	p.once.Do(func() { close(p.stopped) })
-	for _, s := range p.seats {
-		s.pump.stop()
+	for _, s := range p.pairs {
+		s.poller.turn.StopBackground()
 	}
 	err := p.free()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.freed = err == nil
-	return failed("close pool", err)
+	return p.failed("close", err)
 }
 
 func (p *Pool) free() error {
 	errs := []error{p.heap.Close()}
-	for _, s := range p.seats {
-		errs = append(errs, s.pump.free())
+	for _, s := range p.pairs {
+		errs = append(errs, s.poller.free())
 	}
 	if p.pd != nil {
-		errs = append(errs, notClosed(p.pd.Close()))
+		errs = append(errs, ignoreClosed(p.pd.Close()))
 	}
 	return errors.Join(errs...)
 }
 
-// notClosed has what was freed before be freed again.
-func notClosed(err error) error {
+// ignoreClosed returns nil for an object that has been closed before.
+func ignoreClosed(err error) error {
 	if errors.Is(err, verbs.ErrClosed) {
 		return nil
 	}
 	return err
+}
+
+// readyList lists the connections of a pool that have a message or their end to
+// receive. Each is listed once.
+type readyList struct {
+	mu          sync.Mutex // guards the fields below, and place of all connections
+	first, last *Conn
+	some        signal // the list may not be empty
+}
+
+// place is the links of a connection in the list.
+type place struct {
+	queued     bool
+	prev, next *Conn
+}
+
+func (r *readyList) push(c *Conn) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if c.place.queued {
+		return
+	}
+	c.place = place{queued: true, prev: r.last}
+	if r.last == nil {
+		r.first = c
+	} else {
+		r.last.place.next = c
+	}
+	r.last = c
+	r.some.raise()
+}
+
+// remove removes c if it is in the list.
+func (r *readyList) remove(c *Conn) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.unlink(c)
+}
+
+func (r *readyList) unlink(c *Conn) {
+	p := &c.place
+	switch {
+	case !p.queued:
+		return
+	case p.prev == nil:
+		r.first = p.next
+	default:
+		p.prev.place.next = p.next
+	}
+	if p.next == nil {
+		r.last = p.prev
+	} else {
+		p.next.place.prev = p.prev
+	}
+	*p = place{}
+}
+
+// pop removes the first connection and returns it, or nil. If there are more, it wakes
+// the next goroutine.
+func (r *readyList) pop() *Conn {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c := r.first
+	if c == nil {
+		return nil
+	}
+	r.unlink(c)
+	if r.first != nil {
+		r.some.raise()
+	}
+	return c
+}
+
+// Recv waits for a message of any connection of the pool, and lends it as [Conn.Recv]
+// does. The connections that have waited longest come first. So a server needs no
+// goroutine for an idle connection. Several goroutines may call it. They receive the
+// messages of a connection in order. A message is returned either by Recv of the pool
+// or by Recv of its connection, whichever is called first.
+//
+// An error with a connection is the end of that connection: [io.EOF], or the error that
+// its Recv returns. It is returned once, and the program then closes the connection. An
+// error without a connection matches the error of ctx, or [net.ErrClosed] after the
+// pool's Close.
+func (p *Pool) Recv(ctx context.Context) (*Conn, *Message, error) {
+	for {
+		if err := ctx.Err(); err != nil {
+			return nil, nil, p.failed("receive", err)
+		}
+		c := p.ready.pop()
+		if c == nil {
+			_, err := wait.Await(ctx, &p.pairs[0].poller.turn, &p.pairs[0].poller, p.ready.some, p.stopped)
+			if err == wait.ErrEnded {
+				return nil, nil, p.failed("receive", net.ErrClosed)
+			}
+			continue
+		}
+		switch m, err := c.recvReady(); err {
+		case errAgain:
+		case nil, io.EOF:
+			return c, m, err
+		default:
+			return c, nil, c.failed("receive", err)
+		}
+	}
+}
+
+// recvReady receives a message, or the end if that has not been returned. A connection
+// with more messages goes to the end of the list.
+func (c *Conn) recvReady() (*Message, error) {
+	m, err := c.tryRecvReady()
+	if err != errNeedMemory {
+		return m, err
+	}
+	if err = c.continueFetch(); err != errAgain {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.endReported = true
+	}
+	return nil, err
+}
+
+func (c *Conn) tryRecvReady() (*Message, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.endReported || c.ending.isShut {
+		return nil, errAgain
+	}
+	m, err := c.tryRecvLocked()
+	switch err {
+	case nil:
+		c.wakeIfReady()
+	case errAgain, errNeedMemory:
+	default:
+		c.endReported = true
+	}
+	return m, err
+}
+
+// wake wakes the receivers after a message or the end may have come. c is held.
+func (c *Conn) wake() {
+	c.arrived.raise()
+	c.wakeIfReady()
+}
+
+func (c *Conn) wakeIfReady() {
+	if p := c.shape.pool; p != nil && !c.ending.isShut && (c.waiting.len() > 0 || c.ending.peerClosed || isClosed(c.over)) {
+		p.ready.push(c)
+		p.pairs[0].poller.turn.Wake()
+	}
 }

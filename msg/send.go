@@ -4,22 +4,23 @@ import (
 	"context"
 	"errors"
 
+	"github.com/goverbs/goverbs/internal/wait"
 	"github.com/goverbs/goverbs/verbs"
 )
 
 var (
 	errAgain = errors.New("not yet")
-	errEnd   = errors.New("the connection ends")
+	errOver  = errors.New("the connection has ended")
 )
 
-// Send sends a copy of b. It returns when the message is on its way, which may be before
-// the peer has it; b is the caller's again. It waits while the peer has not released
-// enough messages. An error means that the message was not sent, except one that
-// ends the connection. Messages sent one after another arrive in that order.
+// Send sends a copy of b. It returns when the message is on its way, which may be
+// before the peer has received it. It waits while the peer has not released enough
+// messages. After an error the message was not sent, unless the error is one that ends
+// the connection. Successive messages arrive in order.
 func (c *Conn) Send(ctx context.Context, b []byte) error {
 	buf, err := c.Alloc(ctx, len(b))
 	if err != nil {
-		return failed("send", err.(*Error).Err)
+		return c.failed("send", err.(*Error).Err)
 	}
 	copy(buf.data, b)
 	if err := c.SendBuffer(ctx, buf); err != nil {
@@ -29,11 +30,11 @@ func (c *Conn) Send(ctx context.Context, b []byte) error {
 	return nil
 }
 
-// SendBuffer sends a buffer that this connection's Alloc has lent, without a copy. When
-// it succeeds the buffer belongs to the connection; after an error it is still the
-// caller's. Otherwise it is like Send.
+// SendBuffer sends a buffer that Alloc of this connection has lent, without a copy. If
+// it succeeds, the buffer belongs to the connection. After an error it still belongs to
+// the caller. Otherwise SendBuffer is like Send.
 func (c *Conn) SendBuffer(ctx context.Context, b *Buffer) error {
-	return failed("send", c.sendBuffer(ctx, b))
+	return c.failed("send", c.sendBuffer(ctx, b))
 }
 
 func (c *Conn) sendBuffer(ctx context.Context, b *Buffer) error {
@@ -43,15 +44,15 @@ func (c *Conn) sendBuffer(ctx context.Context, b *Buffer) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if err := c.sendTurn.take(ctx, c.down); err != nil {
+	if err := c.sendTurn.Acquire(ctx, c.down); err != nil {
 		return c.explainEnd(err)
 	}
-	defer c.sendTurn.give()
+	defer c.sendTurn.Release()
 	for {
 		if err := c.trySend(b); err != errAgain {
 			return err
 		}
-		if _, err := await(ctx, c.pump, c.room, c.down); err != nil {
+		if _, err := wait.Await(ctx, &c.poller.turn, c.poller, c.room, c.down); err != nil {
 			return c.explainEnd(err)
 		}
 	}
@@ -59,7 +60,7 @@ func (c *Conn) sendBuffer(ctx context.Context, b *Buffer) error {
 
 var errNotLent = errors.New("the buffer is not lent by this connection, or was sent")
 
-// trySend posts b if the peer has room. The connection is ended by a post that fails.
+// trySend posts b if the peer has room. If the post fails, the connection ends.
 func (c *Conn) trySend(b *Buffer) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -70,39 +71,39 @@ func (c *Conn) trySend(b *Buffer) error {
 		return errAgain
 	}
 	if b.slot == noSlot {
-		return c.tryLend(b)
+		return c.trySendLarge(b)
 	}
 	b.lent = false
 	c.sent++
 	c.newFrame(typeData, 0, uint32(len(b.data)), c.sent).put(b.all)
 	b.sge[0].Length = uint32(frameSize + len(b.data))
-	c.quiet.sign(b)
+	c.unsignaled.prepare(b)
 	return c.post(b.wr[:])
 }
 
-// tryLend tells the peer where b lies.
-func (c *Conn) tryLend(b *Buffer) error {
-	if !c.loans.room() || c.controls >= controls-2 {
+// trySendLarge sends the location of b to the peer.
+func (c *Conn) trySendLarge(b *Buffer) error {
+	if !c.lent.room() || c.controls >= controls-2 {
 		return errAgain
 	}
 	b.lent = false
 	c.sent++
 	b.cookie = c.sent
-	c.loans.add(b)
+	c.lent.add(b)
 	rts{b.mem.Addr(), uint64(len(b.data)), b.mem.RKey()}.put(c.header[frameSize:])
 	return c.postControl(c.newFrame(typeRTS, 0, rtsSize, c.sent))
 }
 
-// newFrame makes a header that tells the peer its limit. c is held, and posts it.
+// newFrame returns a header with the peer's limit. c is held, and the caller posts the
+// frame.
 func (c *Conn) newFrame(t frameType, flags uint8, length uint32, cookie uint64) frame {
 	if t.usesCredit() {
 		c.allow.sent++
 	}
-	return frame{t, flags, c.grant.tell(), length, cookie}
+	return frame{t, flags, c.grant.announce(), length, cookie}
 }
 
-// postControl posts a frame that needs no buffer; what follows the header stands behind
-// it already.
+// postControl posts a frame that needs no buffer. The payload is in c.header already.
 func (c *Conn) postControl(f frame) error {
 	f.put(c.header[:])
 	c.control[0] = verbs.SendWR{Opcode: verbs.OpSend, Flags: verbs.SendSignaled,
@@ -112,7 +113,7 @@ func (c *Conn) postControl(f frame) error {
 	return c.post(c.control[:])
 }
 
-// post posts one work request. When it fails the connection ends.
+// post posts one work request. If that fails, the connection ends.
 func (c *Conn) post(wr []verbs.SendWR) error {
 	n, err := c.link.PostSend(wr)
 	if wr[0].Flags&verbs.SendSignaled != 0 {
@@ -125,7 +126,7 @@ func (c *Conn) post(wr []verbs.SendWR) error {
 	return nil
 }
 
-// flush sends the frames that are due and do not wait for the program. c is held.
+// flush posts the frames that are due and do not depend on the program. c is held.
 func (c *Conn) flush() {
 	for c.isOpen && !c.ending.failing && c.controls < controls {
 		switch {
@@ -142,4 +143,172 @@ func (c *Conn) flush() {
 			return
 		}
 	}
+}
+
+// Buffer is registered memory to send from without a copy. [Conn.Alloc] lends it.
+// [Conn.SendBuffer] and Free take it back. A program that keeps buffers takes them from
+// the other senders of the connection.
+type Buffer struct {
+	c      *Conn
+	slot   int // index among the connection's small buffers, or noSlot
+	mem    memory
+	all    []byte // the whole memory; a small buffer has room for the header
+	data   []byte // the part that the program uses
+	lent   bool
+	before *Buffer      // that of the unsignaled message before this one
+	cookie uint64       // cookie of the RTS
+	sge    [1]verbs.SGE // of a small buffer
+	wr     [1]verbs.SendWR
+	msg    Message // the large message received into it
+
+	// The rest is for large buffers. The lock of the budget guards it.
+	heap         *heap
+	received     bool    // its memory is reserved
+	older, newer *Buffer // links in the list of free buffers
+}
+
+const noSlot = -1
+
+// Bytes returns the memory, with the length passed to Alloc. It is not cleared.
+func (b *Buffer) Bytes() []byte { return b.data }
+
+// Free returns the buffer without sending it. It does nothing if the buffer was sent.
+func (b *Buffer) Free() {
+	if b != nil && b.lent {
+		b.c.recycle(b)
+		b.c.poller.turn.Wake()
+	}
+}
+
+// Alloc lends a buffer of n bytes. If all are in use, it waits for one until ctx is
+// done.
+func (c *Conn) Alloc(ctx context.Context, n int) (*Buffer, error) {
+	b, err := c.alloc(ctx, n)
+	if err != nil {
+		return nil, c.failed("allocate", err)
+	}
+	b.c, b.lent = c, true
+	return b, nil
+}
+
+func (c *Conn) alloc(ctx context.Context, n int) (*Buffer, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	switch {
+	case n < 0 || uint64(n) > c.peer.longest:
+		return nil, ErrTooLong
+	case n > c.eager:
+		if isClosed(c.down) {
+			return nil, c.downCause()
+		}
+		if err := c.expectFINs(); err != nil {
+			return nil, err
+		}
+		b, err := c.heap.toSend(n)
+		if err == nil {
+			b.data = b.all[:n]
+		}
+		return b, err
+	}
+	b, err := c.takeSmall(ctx)
+	if err != nil {
+		return nil, c.explainEnd(err)
+	}
+	b.data = b.all[frameSize:][:n]
+	return b, nil
+}
+
+// takeSmall waits for a small buffer. Completed sends return buffers, and are polled
+// only when there is none left.
+func (c *Conn) takeSmall(ctx context.Context) (*Buffer, error) {
+	select {
+	case b := <-c.small:
+		return b, nil
+	default:
+	}
+	c.wantBuffer(1)
+	defer c.wantBuffer(-1)
+	c.poller.reap()
+	return wait.Await(ctx, &c.poller.turn, c.poller, c.small, c.down)
+}
+
+func (c *Conn) wantBuffer(n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.want(n)
+}
+
+// recycle makes b available again. c may be held.
+func (c *Conn) recycle(b *Buffer) {
+	b.lent, b.data = false, nil
+	if b.slot == noSlot {
+		c.heap.put(b)
+		return
+	}
+	c.small <- b // it has room for all of them
+}
+
+// unsignaled leaves most messages unsignaled, because a completion costs the kernel and
+// this side a few hundred instructions each. Sends complete in order, so the completion
+// of a message stands for the unsignaled ones before it.
+type unsignaled struct {
+	most int     // in a row
+	last *Buffer // the latest message if that was unsignaled, or nil
+	n    int     // in a row so far
+}
+
+// prepare fills in the work request of the next message.
+func (q *unsignaled) prepare(b *Buffer) {
+	b.before = q.last
+	kind := kindUnsignaled
+	if q.n < q.most {
+		q.last, q.n = b, q.n+1
+		b.wr[0].Flags = 0
+	} else {
+		q.last, q.n = nil, 0
+		b.wr[0].Flags, kind = verbs.SendSignaled, kindData
+	}
+	b.wr[0].WRID = uint64(newWRID(b.c.id, kind, 0, b.slot))
+}
+
+// lentBuffers holds the large messages that have been announced to the peer and that it
+// has not read.
+type lentBuffers struct {
+	buffers [rendezvous]*Buffer
+	count   int
+}
+
+func (l *lentBuffers) room() bool { return l.count < rendezvous }
+
+func (l *lentBuffers) add(b *Buffer) {
+	for i := range l.buffers {
+		if l.buffers[i] == nil {
+			l.buffers[i] = b
+			l.count++
+			return
+		}
+	}
+}
+
+// remove removes the buffer with a cookie and returns it, or nil.
+func (l *lentBuffers) remove(cookie uint64) *Buffer {
+	for i, b := range l.buffers {
+		if b != nil && b.cookie == cookie {
+			l.buffers[i] = nil
+			l.count--
+			return b
+		}
+	}
+	return nil
+}
+
+// onFIN takes back a buffer that the peer has read.
+func (c *Conn) onFIN(cookie uint64) error {
+	b := c.lent.remove(cookie)
+	if b == nil {
+		return violation("FIN with cookie %d", cookie)
+	}
+	c.recycle(b)
+	return nil
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/fakeverbs"
+	fakesiw "github.com/goverbs/goverbs/internal/fakeverbs/siw"
 	_ "github.com/goverbs/goverbs/provider/siw"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
@@ -66,7 +67,7 @@ func peerKernel(ctx context.Context, qp *fakeverbs.QP, writes, status int) {
 	tick := time.NewTicker(100 * time.Microsecond)
 	defer tick.Stop()
 	for ctx.Err() == nil {
-		if _, ok := qp.SIW.TakeSend(); ok {
+		if _, ok := fakesiw.QPOf(qp).TakeSend(); ok {
 			break
 		}
 		<-tick.C
@@ -81,7 +82,7 @@ func peerKernel(ctx context.Context, qp *fakeverbs.QP, writes, status int) {
 	if status < 0 || ctx.Err() != nil {
 		return
 	}
-	qp.SendCQ.SIW.Complete(abi.SiwCqe{Id: settleWRID, Opcode: abi.SIW_OP_READ, Status: uint16(status), QpId: uint64(qp.Num)})
+	fakesiw.CQOf(qp.SendCQ).Complete(abi.SiwCqe{Id: settleWRID, Opcode: abi.SIW_OP_READ, Status: uint16(status), QpId: uint64(qp.Num)})
 }
 
 // Whatever proves the connection, none of it is left for the user to find. In a

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/internal/abi"
+	fakesiw "github.com/goverbs/goverbs/internal/fakeverbs/siw"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -43,7 +44,7 @@ func TestDialTriesAnotherPort(t *testing.T) {
 		if n := w.cms[0].count(abi.RDMA_USER_CM_CMD_DESTROY_ID); n != 2 {
 			t.Error(n, "IDs destroyed")
 		}
-		if e, ok := w.verbs.QueuePairs()[0].SIW.TakeRecv(); !ok || e.Id != 7 {
+		if e, ok := fakesiw.QPOf(w.verbs.QueuePairs()[0]).TakeRecv(); !ok || e.Id != 7 {
 			t.Error("the receive is gone")
 		}
 		if c.id.qp == nil {

@@ -50,7 +50,7 @@ func (m *manager) connect(id *cmID, p *abi.RdmaUcmConnParam) error {
 	id.begun, id.state, id.qpn, id.retries, id.rnr = true, connReqSent, p.QpNum, p.RetryCount, p.RnrRetryCount
 	param := *p
 	if id.d.kind.isIWARP() {
-		id.limit(connectLimits[id.d.kind])
+		id.limit(kinds[id.d.kind].connectLimit)
 		m.f.after(m.f.wire.latency, func() {
 			m.stream(id.d, id.to, firstSYN, func() bool { return id.state == connReqSent }, func() { m.request(id, param) })
 		})
@@ -86,7 +86,7 @@ func (m *manager) request(id *cmID, p abi.RdmaUcmConnParam) {
 		m.lookUp(id, l, &p)
 		return
 	case id.d.kind.isIWARP():
-		id.limit(answerLimits[id.d.kind])
+		id.limit(kinds[id.d.kind].answerLimit)
 	}
 	server := m.createChild(l, id)
 	server.retries, server.rnr = p.RetryCount, p.RnrRetryCount

@@ -42,23 +42,14 @@ func (f *Fabric) addDevice(h *Host, o *DeviceOptions) *Device {
 	d.verbs = fakeverbs.NewDevice(info.driver)
 	d.verbs.NodeGUID = reversed(d.guid())
 	d.gids = [][16]byte{{0: 2, 4: byte(d.index >> 8), 5: byte(d.index)}} // the MAC
-	switch d.kind {
-	case SIW:
-		d.rules = siwRules{}
-	case ERDMA:
-		d.rules = erdmaRules{}
-	case MLX5:
-		d.rules = mlx5Rules{}
-	default:
-		d.rules = rxeRules{}
-	}
+	d.rules = info.rules
 	if !d.kind.isIWARP() {
 		d.gids = [][16]byte{linkLocal(d.index)}
 		for _, a := range d.addrs {
 			d.gids = append(d.gids, a.As16())
 		}
 	}
-	if o.InfiniBand && d.kind == MLX5 {
+	if o.InfiniBand && info.infiniBand {
 		d.lid = uint16(d.index%mostLIDs) + 1
 		d.verbs.SetInfiniBand(d.lid)
 	}

@@ -12,7 +12,7 @@ func (id *cmID) settle(s connState) {
 }
 
 // The manager's times: of rdma_cm (CMA_CM_RESPONSE_TIMEOUT 20, CMA_IBOE_PACKET_LIFETIME 16), of a
-// program that needs time (CMA_CM_MRA_SETTING 24), and of siw and erdma.
+// program that needs time (CMA_CM_MRA_SETTING 24). Those of iWARP drivers are in the table of kinds.
 const (
 	sendAgain   = 15                                // CMA_MAX_CM_RETRIES
 	requestWait = (4096 + 2*256) * time.Millisecond // for an answer to a request to connect
@@ -21,13 +21,6 @@ const (
 
 	firstSYN   = time.Second // until TCP sends a SYN again
 	longestRTO = 120 * time.Second
-)
-
-// connectLimits bound how long a TCP connection takes, answerLimits how long the peer has for its
-// answer over it.
-var (
-	connectLimits = map[Kind]time.Duration{SIW: 127 * time.Second, ERDMA: 10 * time.Second}
-	answerLimits  = map[Kind]time.Duration{SIW: 10 * time.Second, ERDMA: 20 * time.Second}
 )
 
 // exchange is a message that is sent again until it is answered.

@@ -30,7 +30,7 @@ func (f *Fabric) addHost(o *HostOptions, kind Kind) {
 	}
 	for i := range devices {
 		d := devices[i]
-		d.Kind = cmp.Or(d.Kind, kind, RXE)
+		d.Kind = cmp.Or(d.Kind, kind, defaultKind)
 		h.devices = append(h.devices, f.addDevice(h, &d))
 	}
 	f.devices = append(f.devices, h.devices...)

@@ -2,9 +2,11 @@ package rdmatest
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/goverbs/goverbs/internal/abi"
-	_ "github.com/goverbs/goverbs/provider/erdma" // programs know the provider of their own device only
+	_ "github.com/goverbs/goverbs/internal/fakeverbs/models" // of all kinds
+	_ "github.com/goverbs/goverbs/provider/erdma"            // programs know the provider of their own device only
 	_ "github.com/goverbs/goverbs/provider/mlx5"
 	_ "github.com/goverbs/goverbs/provider/rxe"
 	_ "github.com/goverbs/goverbs/provider/siw"
@@ -25,19 +27,38 @@ const (
 // Kinds are all there are.
 var Kinds = []Kind{RXE, SIW, ERDMA, MLX5}
 
-// kinds are what the kernel says of them.
-var kinds = map[Kind]struct {
-	name     string
-	driver   uint32
-	abi      uint64
-	node     verbs.NodeType
-	protocol string
-}{
-	RXE:   {"rxe", abi.RDMA_DRIVER_RXE, 2, verbs.NodeCA, "roce"},
-	SIW:   {"siw", abi.RDMA_DRIVER_SIW, 1, verbs.NodeRNIC, "iw"},
-	ERDMA: {"erdma", abi.RDMA_DRIVER_ERDMA, 1, verbs.NodeRNIC, "iw"},
-	MLX5:  {"mlx5", abi.RDMA_DRIVER_MLX5, 1, verbs.NodeCA, "roce"},
+// kindInfo is what a kind of device is: an entry of the constructor table. No other file
+// asks for a kind by name.
+type kindInfo struct {
+	name       string // that devices of the kind begin with
+	nameFormat string // of a device's name, from the kind's and a number
+	driver     uint32
+	abi        uint64 // of the driver
+	node       verbs.NodeType
+	protocol   string // as netlink has it
+	rules      rules
+
+	// infiniBand says that a device may be on InfiniBand in place of Ethernet.
+	infiniBand bool
+	// iwarp says that only the connection manager connects queue pairs, with TCP.
+	iwarp bool
+	// connectLimit bounds how long a connection takes over iWARP, and answerLimit how long the
+	// peer has for its answer.
+	connectLimit, answerLimit time.Duration
 }
+
+var kinds = map[Kind]kindInfo{
+	RXE: {name: "rxe", nameFormat: "%v%d", driver: abi.RDMA_DRIVER_RXE, abi: 2, node: verbs.NodeCA, protocol: "roce", rules: rxeRules{}},
+	SIW: {name: "siw", nameFormat: "%v%d", driver: abi.RDMA_DRIVER_SIW, abi: 1, node: verbs.NodeRNIC, protocol: "iw", rules: siwRules{},
+		iwarp: true, connectLimit: 127 * time.Second, answerLimit: 10 * time.Second},
+	ERDMA: {name: "erdma", nameFormat: "%v%d", driver: abi.RDMA_DRIVER_ERDMA, abi: 1, node: verbs.NodeRNIC, protocol: "iw", rules: erdmaRules{},
+		iwarp: true, connectLimit: 10 * time.Second, answerLimit: 20 * time.Second},
+	MLX5: {name: "mlx5", nameFormat: "%v_%d", driver: abi.RDMA_DRIVER_MLX5, abi: 1, node: verbs.NodeCA, protocol: "roce", rules: mlx5Rules{},
+		infiniBand: true},
+}
+
+// defaultKind is the kind of devices whose options say none.
+const defaultKind = RXE
 
 // String is the name that devices of the kind begin with, as mlx5 of mlx5_0.
 func (k Kind) String() string {
@@ -47,5 +68,5 @@ func (k Kind) String() string {
 	return fmt.Sprintf("Kind(%d)", int(k))
 }
 
-// isIWARP tells that only the connection manager connects queue pairs, with TCP.
-func (k Kind) isIWARP() bool { return k == SIW || k == ERDMA }
+// isIWARP reports whether only the connection manager connects queue pairs, with TCP.
+func (k Kind) isIWARP() bool { return kinds[k].iwarp }

@@ -44,11 +44,7 @@ func nextIndex() uint32 { return kernel.FirstIndex + lastIndex.Add(1) }
 var lastIndex atomic.Uint32
 
 func freeName(f *Fabric, k Kind) string {
-	format := "%v%d"
-	if k == MLX5 {
-		format = "%v_%d"
-	}
-	return lowest(f, func(i int) string { return fmt.Sprintf(format, k, i) })
+	return lowest(f, func(i int) string { return fmt.Sprintf(kinds[k].nameFormat, k, i) })
 }
 
 // freeAddr is of 198.18.0.0/15, which is set aside for tests of networks.

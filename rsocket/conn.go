@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/goverbs/goverbs/internal/wait"
 	"github.com/goverbs/goverbs/rdmacm"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
@@ -23,7 +24,7 @@ type Conn struct {
 
 	reading, writing       sync.Mutex // held by the one Read, and the one Write, WriteAt or Map
 	reader, writer, closer side
-	turn                   chan struct{} // holds a token while nobody waits for events
+	turn                   wait.Turn // held by the one call that waits for events
 	mappings               mappings
 	freed                  chan struct{} // closed when the closed connection holds nothing any more
 	closeErr               error         // set before freed is closed
@@ -54,8 +55,8 @@ func (s *side) init() {
 }
 
 func newConn() *Conn {
-	c := &Conn{turn: make(chan struct{}, 1), freed: make(chan struct{}), linger: -1}
-	c.turn <- struct{}{}
+	c := &Conn{freed: make(chan struct{}), linger: -1}
+	c.turn.Init(nil)
 	for _, s := range []*side{&c.reader, &c.writer, &c.closer} {
 		s.init()
 	}

@@ -12,33 +12,26 @@ func (c *Conn) watch() {
 }
 
 // park waits until something may have changed since the caller saw changes, or the
-// side's time is over. One call at a time waits for events, and wakes the others.
+// side's time is over. One call at a time holds the turn: it waits for events, and wakes
+// the others.
 func (c *Conn) park(s *side, seen uint64) {
-	expiry := s.deadline.moment()
-	select { // nearly always the turn is free, and one channel costs less than three
-	case <-c.turn:
-	default:
-		select {
-		case <-expiry.Done():
-			return
-		case <-s.wake:
-			return
-		case <-c.turn:
-		}
+	expiry := s.deadline.expiry()
+	if c.turn.Acquire(expiry, s.wake) != nil {
+		return
 	}
+	defer c.turn.Release()
 	var rang *uverbs.CQ
 	if !c.hasChanged(seen) {
-		rang, _ = c.channel.Get(expiry) // the caller looks at what happened
+		rang, _ = c.channel.Get(expiry) // the caller finds out what happened
 	}
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.waiting = false
 	if rang == c.sendCQ {
 		// It is not armed, even if it was armed again before its event was read: some
 		// devices ignore that.
 		c.armed = false
 	}
-	c.mu.Unlock()
-	c.turn <- struct{}{}
 }
 
 // tend has the call that waits for events, if there is one, hear of what was posted. It

@@ -15,7 +15,7 @@ func TestDeadlineWallClock(t *testing.T) {
 	if d.at == d.at.Round(0) {
 		t.Error("the deadline has no monotonic reading")
 	}
-	waits := d.moment()
+	waits := d.expiry()
 	d.interrupt()
 	if waits.Err() == nil || d.isOver() {
 		t.Error("interrupt changes the deadline, or ends no wait")

@@ -2,6 +2,8 @@ package uverbs
 
 import (
 	"errors"
+	"fmt"
+	"math"
 	"syscall"
 
 	"github.com/goverbs/goverbs/internal/abi"
@@ -10,18 +12,18 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// addressHandle is an AH's place among the objects, and in the kernel.
+// addressHandle is the object behind a verbs.AH.
 type addressHandle struct {
 	object
 	pd        *PD
 	handle    uint32
-	setClosed func(bool) // tells work requests that name it
-	made      bool       // in the kernel too
+	setClosed func(bool) // marks the verbs.AH, which work requests may still name
+	made      bool       // the kernel has an object for it
 	data      any
 	memory    *memory
 }
 
-// CreateAH makes an address handle. On RoCE the address must be Global.
+// CreateAH creates an address handle. On RoCE the address must be Global.
 //
 // C: ibv_create_ah
 func (pd *PD) CreateAH(attr *verbs.AHAttr) (*verbs.AH, error) {
@@ -61,7 +63,7 @@ func (h *addressHandle) create(attr *verbs.AHAttr) error {
 	data, err := creator.CreateAH(&driver.CreateAH{Call: c, Attr: *attr, PD: h.pd.data})
 	h.data, h.memory, h.made = data, c.memory, c.done
 	if err == nil && !c.done {
-		return nil // it is all in user space
+		return nil // the handle exists only in user space
 	}
 	return c.made(err, h.issueDestroy)
 }
@@ -79,7 +81,7 @@ func (h *addressHandle) issueCreate(attr *verbs.AHAttr, u driver.UHW, extra []dr
 	return nil
 }
 
-// Close is [verbs.AH.Close].
+// Close implements [verbs.AH.Close].
 func (h *addressHandle) Close() error {
 	return h.close(func() error {
 		h.setClosed(true)
@@ -114,3 +116,117 @@ func ahHint(err error, attr *verbs.AHAttr) string {
 }
 
 const emptySlotHint = "no such GID: SGIDIndex must be a used slot of the port's GID table (Device.ChooseGID)"
+
+func pathToABI(a *verbs.AHAttr) abi.IbUverbsQpDest {
+	return abi.IbUverbsQpDest{
+		Dgid: a.DGID, FlowLabel: a.FlowLabel, Dlid: a.DLID, SgidIndex: uint8(a.SGIDIndex), HopLimit: a.HopLimit,
+		TrafficClass: a.TrafficClass, Sl: a.SL, SrcPathBits: a.SrcPathBits, StaticRate: a.StaticRate,
+		IsGlobal: boolByte(a.Global), PortNum: uint8(a.Port),
+	}
+}
+
+func ahFromABI(d *abi.IbUverbsQpDest) verbs.AHAttr {
+	return verbs.AHAttr{
+		DGID: d.Dgid, FlowLabel: d.FlowLabel, DLID: d.Dlid, SGIDIndex: uint32(d.SgidIndex), HopLimit: d.HopLimit,
+		TrafficClass: d.TrafficClass, SL: d.Sl, SrcPathBits: d.SrcPathBits, StaticRate: d.StaticRate,
+		Global: d.IsGlobal != 0, Port: uint32(d.PortNum),
+	}
+}
+
+func ahToABI(a *verbs.AHAttr) abi.IbUverbsAhAttr {
+	return abi.IbUverbsAhAttr{
+		Grh: abi.IbUverbsGlobalRoute{Dgid: a.DGID, FlowLabel: a.FlowLabel, SgidIndex: uint8(a.SGIDIndex),
+			HopLimit: a.HopLimit, TrafficClass: a.TrafficClass},
+		Dlid: a.DLID, Sl: a.SL, SrcPathBits: a.SrcPathBits, StaticRate: a.StaticRate,
+		IsGlobal: boolByte(a.Global), PortNum: uint8(a.Port),
+	}
+}
+
+func boolByte(b bool) uint8 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// AHFromWC creates an address handle for the sender of a message that a UD QP received
+// through port. Ports count from 1. wc is the completion, and grh is the first 40 bytes of the
+// receive buffer. Send answers to wc.SrcQP. AHFromWC makes three system calls, so keep one
+// handle for each peer instead of creating one for each message.
+//
+// C: ibv_create_ah_from_wc
+func (pd *PD) AHFromWC(port uint32, wc *verbs.WC, grh []byte) (*verbs.AH, error) {
+	attr, err := pd.dev.AHAttrFromWC(port, wc, grh)
+	if err != nil {
+		return nil, err
+	}
+	return pd.CreateAH(attr)
+}
+
+// AHAttrFromWC returns the address that [PD.AHFromWC] uses. SGIDIndex is the slot of the GID
+// that the message was sent to; flow label, traffic class and hop limit are the message's. A
+// message to a multicast group is refused, because it was sent to no GID of the port. Use
+// [ParseGRH] for its sender, and [Device.ChooseGID] for a GID to answer from.
+//
+// C: ibv_init_ah_from_wc
+func (d *Device) AHAttrFromWC(port uint32, wc *verbs.WC, grh []byte) (*verbs.AHAttr, error) {
+	const op = "find the sender of a message to"
+	if wc == nil || wc.Status != verbs.StatusSuccess {
+		return nil, d.fail(op, syscall.EINVAL, "only a completion without an error names one")
+	}
+	attr := &verbs.AHAttr{DLID: wc.SLID, SL: wc.SL, SrcPathBits: wc.DLIDPathBits, Port: port}
+	if wc.Flags&verbs.WCGRH == 0 {
+		return d.localAddress(attr, port)
+	}
+	g, why := parseGRH(grh)
+	if why == "" {
+		why = g.unanswerable()
+	}
+	if why != "" {
+		return nil, d.fail(op, syscall.EINVAL, why)
+	}
+	index, err := d.findGID(port, &g)
+	if err != nil {
+		return nil, err
+	}
+	attr.Global, attr.DGID, attr.SGIDIndex = true, g.SGID, index
+	attr.FlowLabel, attr.TrafficClass, attr.HopLimit = g.FlowLabel, g.TrafficClass, g.HopLimit
+	return attr, nil
+}
+
+// localAddress returns an address by LID. Only InfiniBand has these.
+func (d *Device) localAddress(attr *verbs.AHAttr, port uint32) (*verbs.AHAttr, error) {
+	p, err := d.QueryPort(port)
+	if err != nil {
+		return nil, err
+	}
+	if p.LinkLayer == verbs.LinkEthernet || p.GRHRequired {
+		return nil, d.fail("find the sender of a message to", syscall.EINVAL, "the completion has no WCGRH, without which RoCE names no sender; is it that of a receive?")
+	}
+	return attr, nil
+}
+
+func (g *GRH) unanswerable() string {
+	switch {
+	case g.DGID.IsMulticast():
+		return fmt.Sprintf("it came to the multicast group %v, which is no GID to answer from: make the address with ParseGRH and ChooseGID", g.DGID)
+	case g.SGID.IsMulticast() || g.SGID.Addr().IsUnspecified():
+		return fmt.Sprintf("its sender has the address %v, which is nobody's", g.SGID)
+	}
+	return ""
+}
+
+// findGID returns the slot of the port's GID table that a message was sent to.
+func (d *Device) findGID(port uint32, g *GRH) (uint32, error) {
+	table, err := d.GIDTable()
+	if err != nil {
+		return 0, err
+	}
+	for i := range table {
+		e := &table[i]
+		if e.Port == port && e.GID == g.DGID && (e.Type == verbs.GIDTypeRoCEv2) == (g.Type == verbs.GIDTypeRoCEv2) && e.Index <= math.MaxUint8 {
+			return e.Index, nil
+		}
+	}
+	return 0, d.fail("find the sender of a message to", verbs.ErrNoGID, fmt.Sprintf("it came to %v, which is no GID (any more) of port %d", g.DGID.Addr(), port))
+}

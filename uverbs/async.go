@@ -10,8 +10,8 @@ import (
 	"github.com/goverbs/goverbs/internal/wait"
 )
 
-// AsyncEvent is something that happened to a device, a port or an object
-// without a work request asking for it. At most one of CQ, QP, SRQ and WQ is set.
+// AsyncEvent is an event of a device, a port or an object that no work request caused. At
+// most one of CQ, QP, SRQ and WQ is set.
 //
 // C: struct ibv_async_event
 type AsyncEvent struct {
@@ -76,20 +76,20 @@ func (t EventType) ofPort() bool {
 	return false
 }
 
-// endsQP holds for the events that a QP of a connected type does not survive.
+// endsQP reports whether a QP of a connected type fails with the event.
 func (t EventType) endsQP() bool {
 	return t == EventQPFatal || t == EventQPReqErr || t == EventQPAccessErr
 }
 
-// asyncEvents is a device's event descriptor, and the objects behind its cookies.
+// asyncEvents is a device's event descriptor with the objects that its cookies stand for.
 type asyncEvents struct {
 	reader  *wait.Reader
 	mu      sync.Mutex
 	objects map[uint64]AsyncEvent
 }
 
-// openAsyncEvents makes the descriptor that all objects report to: the first
-// one allocated is the kernel's default.
+// openAsyncEvents creates the event descriptor for all objects. The kernel uses the first
+// one that is allocated as the default.
 func (d *Device) openAsyncEvents() (*asyncEvents, error) {
 	r := d.request(abi.UVERBS_OBJECT_ASYNC_EVENT, abi.UVERBS_METHOD_ASYNC_EVENT_ALLOC)
 	defer r.Free()
@@ -118,10 +118,10 @@ func (a *asyncEvents) remove(cookie uint64) {
 
 func (a *asyncEvents) close() error { return a.reader.Close() }
 
-// AsyncEvent waits for the next asynchronous event. Several goroutines may wait;
-// each event goes to one of them. An event whose object is closed meanwhile is
-// skipped. An event of a QP may have waited since before the QP was put into RESET; it
-// is returned all the same, and does the QP no harm.
+// AsyncEvent waits for the next asynchronous event. Several goroutines may wait; each event
+// goes to one of them. AsyncEvent skips events of objects that have been closed. It may
+// return an event of a QP from before the QP was put into RESET; such an event does not
+// affect the QP.
 //
 // C: ibv_get_async_event and ibv_ack_async_event
 func (d *Device) AsyncEvent(ctx context.Context) (AsyncEvent, error) {
@@ -132,7 +132,7 @@ func (d *Device) AsyncEvent(ctx context.Context) (AsyncEvent, error) {
 		}
 		if e, ok := d.events.decode([asyncEventSize]byte(record)); ok {
 			if e.QP != nil && e.Type.endsQP() {
-				e.QP.heardOfEnd()
+				e.QP.onFatalEvent()
 			}
 			return e, nil
 		}
@@ -147,7 +147,7 @@ func (a *asyncEvents) decode(record [asyncEventSize]byte) (AsyncEvent, bool) {
 	element := binary.NativeEndian.Uint64(record[:])
 	typ := EventType(binary.NativeEndian.Uint32(record[8:]))
 	switch {
-	case typ == EventDeviceFatal, !typ.known(): // what an unknown type's element names is unknown too
+	case typ == EventDeviceFatal, !typ.known(): // the element of an unknown type may be anything
 		return AsyncEvent{Type: typ}, true
 	case typ.ofPort():
 		return AsyncEvent{Type: typ, Port: uint32(element)}, true

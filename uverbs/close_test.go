@@ -10,11 +10,14 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/fakeverbs"
+	fakerxe "github.com/goverbs/goverbs/internal/fakeverbs/rxe"
+	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/mmap"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
@@ -81,7 +84,7 @@ func TestUseAfterClose(t *testing.T) {
 	}
 }
 
-// TestNumberUsedAgain has a closed QP's handle belong to another one.
+// TestNumberUsedAgain: the kernel gives a closed QP's handle to another QP.
 func TestNumberUsedAgain(t *testing.T) {
 	w := newWorld(t)
 	old := w.qp
@@ -109,7 +112,7 @@ func TestOtherDevice(t *testing.T) {
 	}
 }
 
-// calls counts what goroutines do, each for itself.
+// calls counts the calls of each goroutine.
 type calls []*atomic.Int64
 
 func (c *calls) counter() *atomic.Int64 {
@@ -118,7 +121,7 @@ func (c *calls) counter() *atomic.Int64 {
 	return n
 }
 
-// untilEach waits for each to have come to n.
+// untilEach waits until each count is n.
 func (c calls) untilEach(t *testing.T, n int64) {
 	t.Helper()
 	until(t, "called often enough", func() bool {
@@ -126,7 +129,7 @@ func (c calls) untilEach(t *testing.T, n int64) {
 	})
 }
 
-// most is the highest of the counts.
+// most returns the highest count.
 func (c calls) most() (n int64) {
 	for _, count := range c {
 		n = max(n, count.Load())
@@ -134,7 +137,7 @@ func (c calls) most() (n int64) {
 	return n
 }
 
-// TestConcurrentUse has everything happen at once; the race detector judges.
+// TestConcurrentUse does everything at once, for the race detector.
 func TestConcurrentUse(t *testing.T) {
 	w := newWorld(t)
 	w.kqp().Connect()
@@ -182,7 +185,7 @@ func TestConcurrentUse(t *testing.T) {
 	}
 	others.untilEach(t, 20)
 	posts.untilEach(t, 20)
-	kqp.Break() // from here on posts are flushed; only polls see them, which are faster than who waits
+	kqp.Break() // from here on posts are flushed; only polls see them, because they are faster than waiters
 	posts.untilEach(t, posts.most()+20)
 	close(done)
 	if err := w.qp.Close(); err != nil {
@@ -199,7 +202,7 @@ func TestConcurrentUse(t *testing.T) {
 	wg.Wait()
 }
 
-// TestConcurrentClose has many close one object: one succeeds.
+// TestConcurrentClose: many goroutines close one object, and one succeeds.
 func TestConcurrentClose(t *testing.T) {
 	w := newWorld(t)
 	results := make(chan error, 8)
@@ -219,8 +222,8 @@ func TestConcurrentClose(t *testing.T) {
 	}
 }
 
-// TestForgottenDevice drops a device with all it owns: the runtime closes the
-// file, unmaps the queues and lets go of pinned memory.
+// TestForgottenDevice: after a device and all its objects became unreachable, the runtime closes
+// the file, unmaps the queues and unpins memory.
 func TestForgottenDevice(t *testing.T) {
 	k := fakeverbs.New(uint32(verbs.DriverSIW))
 	live := mmap.Live()
@@ -240,4 +243,112 @@ func TestForgottenDevice(t *testing.T) {
 	}
 	runtime.GC() // a Pinner forgotten while it pins would end the process here
 	runtime.GC()
+}
+
+// TestRoCEHolders: address handles and windows keep their domain open.
+func TestRoCEHolders(t *testing.T) {
+	w := newRoCE(t)
+	closeAll(t, w.ud, w.qp, w.srq, w.mr)
+	for _, c := range []struct {
+		last   closer
+		holder string
+	}{{w.ah, "close AH 7, MW 6 first"}, {w.mw, "close MW 6 first"}} {
+		if err := w.pd.Close(); !errors.Is(err, verbs.ErrInUse) || !strings.Contains(err.Error(), c.holder) {
+			t.Error(err)
+		}
+		if err := c.last.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := w.pd.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestRoCEUseAfterClose(t *testing.T) {
+	w := newRoCE(t)
+	access := verbs.AccessLocalWrite
+	reset := uverbs.ReregOptions{PD: w.pd, Access: &access}
+	other := must[*uverbs.MR](t)(w.other.AllocMR(1, 0, nil))
+	closeAll(t, w.ud, w.ah, w.mw)
+	w.close(t)
+	for name, err := range map[string]error{
+		"CreateAH": failed(w.pd.CreateAH(address)), "AllocMW": failed(w.pd.AllocMW(verbs.MWType1)), "CQ.Resize": w.cq.Resize(9),
+		"SRQ.Resize": w.srq.Resize(9), "AttachMcast": w.ud.AttachMcast(group, 0), "DetachMcast": w.ud.DetachMcast(group, 0),
+		"Rereg": w.mr.Rereg(reset), "Rereg to": other.Rereg(reset), "AH": w.ah.Close(), "MW": w.mw.Close(),
+	} {
+		if !errors.Is(err, verbs.ErrClosed) || !strings.Contains(err.Error(), " on rxe0: ") {
+			t.Errorf("%s after close: %v", name, err)
+		}
+	}
+	if w.ah.Data() != nil {
+		t.Error("a closed AH still has a number")
+	}
+	if err := other.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestCloseFails: an address handle that the kernel does not destroy stays usable.
+func TestCloseFails(t *testing.T) {
+	w := connected(t)
+	w.k.Fail("AH_DESTROY", 0, syscall.EBUSY)
+	if err := w.ah.Close(); !errors.Is(err, syscall.EBUSY) {
+		t.Fatal(err)
+	}
+	if _, err := w.ud.PostSend(w.datagram()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestClosedAH posts to a closed address handle.
+func TestClosedAH(t *testing.T) {
+	w := connected(t)
+	if n, err := w.ud.PostSend(w.datagram()); n != 1 || err != nil {
+		t.Fatal(n, err)
+	}
+	if _, ok := fakerxe.QPOf(w.kud()).TakeSend(); !ok {
+		t.Fatal("nothing was sent")
+	}
+	w.k.Tamper = func(call string, _ *ioctl.Request) {
+		if w.ah.Data() != nil {
+			t.Error("the number of a destroyed AH can still be posted")
+		}
+	}
+	if err := w.ah.Close(); err != nil {
+		t.Fatal(err)
+	}
+	w.k.Tamper = nil
+	n, err := w.ud.PostSend(w.datagram())
+	if _, ok := fakerxe.QPOf(w.kud()).TakeSend(); ok || n != 0 || !errors.Is(err, verbs.ErrInvalidWR) || !strings.Contains(err.Error(), "the AH is closed") {
+		t.Errorf("%d sent, %v, %v", n, ok, err)
+	}
+}
+
+// TestMcast attaches a QP to two groups. It can be closed after it has left both.
+func TestMcast(t *testing.T) {
+	w := newRoCE(t)
+	other := verbs.GID{0xff, 0x0e, 15: 2}
+	for _, g := range []verbs.GID{group, other, group} { // the third changes nothing
+		if err := w.ud.AttachMcast(g, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, g := range []verbs.GID{group, other} {
+		if err := w.ud.Close(); !errors.Is(err, syscall.EBUSY) || !strings.Contains(err.Error(), "DetachMcast") {
+			t.Error(err)
+		}
+		if _, err := w.ud.PostRecv([]verbs.RecvWR{{}}); errors.Is(err, verbs.ErrClosed) {
+			t.Errorf("a QP that could not be closed: %v", err)
+		}
+		if err := w.ud.DetachMcast(g, 0); err != nil {
+			t.Error(err)
+		}
+		if err := w.ud.DetachMcast(g, 0); !errors.Is(err, syscall.EINVAL) {
+			t.Error(err)
+		}
+	}
+	if err := w.ud.Close(); err != nil {
+		t.Error(err)
+	}
 }

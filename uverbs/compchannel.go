@@ -1,14 +1,16 @@
 package uverbs
 
 import (
+	"context"
+
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/wait"
 )
 
-// CompChannel is where the events of CQs arrive. Any number of CQs may share
-// one; waiting for them ([CQ.Wait], [CompChannel.Get]) takes no goroutine of the
-// channel's own: one waiter reads for all.
+// CompChannel is a completion channel. It receives the events of any number of CQs. The
+// channel has no goroutine of its own: one of the goroutines in [CQ.Wait] and
+// [CompChannel.Get] reads the events for all of them.
 //
 // C: struct ibv_comp_channel
 type CompChannel struct {
@@ -18,7 +20,7 @@ type CompChannel struct {
 	waits *wait.Channel
 }
 
-// CreateCompChannel makes a completion channel.
+// CreateCompChannel creates a completion channel.
 //
 // C: ibv_create_comp_channel
 func (d *Device) CreateCompChannel() (*CompChannel, error) {
@@ -51,17 +53,17 @@ func (ch *CompChannel) open() error {
 	return nil
 }
 
-// Close closes the channel. Its CQs must be closed before.
+// Close closes the channel. Its CQs must be closed first.
 //
 // C: ibv_destroy_comp_channel
 func (ch *CompChannel) Close() error {
 	if ch == nil {
 		return closeNil("CompChannel")
 	}
-	return ch.close(nothing, ch.waits.Close)
+	return ch.close(noop, ch.waits.Close)
 }
 
-// asObject lets a nil channel stand for none.
+// asObject returns nil for a nil channel.
 func (ch *CompChannel) asObject() *object {
 	if ch == nil {
 		return nil
@@ -74,4 +76,22 @@ func (ch *CompChannel) events() *wait.Channel {
 		return nil
 	}
 	return ch.waits
+}
+
+// Get waits for the next event of any CQ of the channel and returns that CQ. Use it for a
+// loop over many CQs, and for solicited events: arm the CQs and poll them once more; then
+// repeat Get, poll and arm. Several events of a CQ count as one until Get returns the CQ.
+// Completions made in user space raise an event, too. The CQ that Get returns may be empty.
+// Several goroutines may call Get.
+//
+// For a single CQ, [CQ.Wait] is simpler. Wait and Get may be used on the same channel. An
+// event for a CQ with a waiter goes to that waiter; all other events go to Get.
+//
+// C: ibv_get_cq_event and ibv_ack_cq_events
+func (ch *CompChannel) Get(ctx context.Context) (*CQ, error) {
+	l, err := ch.waits.Get(ctx)
+	if err != nil {
+		return nil, ch.waitFailed(ctx, "wait for an event of", err)
+	}
+	return l.Owner.(*CQ), nil
 }

@@ -1,8 +1,12 @@
 package uverbs
 
 import (
+	"errors"
+	"fmt"
 	"math"
 	"sync/atomic"
+	"syscall"
+	"time"
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/driver"
@@ -12,7 +16,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// CQ is a completion queue: where work requests report how they ended.
+// CQ is a completion queue. Work requests report their results there.
 //
 // C: struct ibv_cq
 type CQ struct {
@@ -23,35 +27,36 @@ type CQ struct {
 	cookie  uint64
 
 	events  *wait.Listener
-	ended   atomic.Pointer[error] // by End
-	ring    driver.CQ             // the same from the CQ's first day to its last
+	ended   atomic.Pointer[error] // set by end
+	ring    driver.CQ             // never changes
 	peek    *mmap.Peek            // of ring; guarded by mu
 	cleaner driver.Cleaner
 	counter driver.EventCounter
-	ext     driver.ExtPoller // of a CQ made with Ext only
+	ext     driver.ExtPoller // nil if the CQ was created without Ext
 	memory  *memory
 
-	mu     driver.Lock // guards what follows, and what ring does
-	cqe    int
-	old    []verbs.WC    // completions taken off the ring when a QP left, before the device's
-	oldExt []verbs.WCExt // beside old, with ext
-	made   []verbs.WC    // completions that a provider made itself, behind the device's
-	qps    map[uint32]*QP
-	closed bool
-	odd    bool // closed, or old or made is not empty: Poll goes the long way
+	mu       driver.Lock // guards the fields below and the methods of ring
+	cqe      int
+	old      []verbs.WC    // taken off the ring when a QP was cleaned up; polled before the ring
+	oldExt   []verbs.WCExt // belongs to old, if ext is set
+	made     []verbs.WC    // made by a provider; polled after the ring
+	qps      map[uint32]*QP
+	closed   bool
+	slowPath bool // Poll takes the slow path: see setSlowPath
 }
 
-// CQOptions refine [Device.CreateCQ]. Nil and the zero value mean a CQ to poll.
+// CQOptions are the options of [Device.CreateCQ]. A nil pointer and the zero value mean a
+// CQ that can only be polled.
 type CQOptions struct {
-	Channel    *CompChannel // where events go; needed for Wait and Arm
+	Channel    *CompChannel // receives the CQ's events; needed for Wait and Arm
 	CompVector uint32       // completion vector, below Device.CompVectors
 	Flags      verbs.CQFlags
-	Ext        verbs.WCExtMask // what PollExt shall tell; not all drivers can
+	Ext        verbs.WCExtMask // the fields that PollExt fills in; not all drivers support it
 }
 
-// CreateCQ makes a completion queue with room for at least entries completions.
-// Overrunning it loses completions, so size it for all work requests that can be
-// outstanding on the QPs that use it.
+// CreateCQ creates a completion queue with room for at least entries completions. A CQ
+// that overflows loses completions. Make it large enough for all work requests that can be
+// outstanding on its QPs.
 //
 // C: ibv_create_cq
 func (d *Device) CreateCQ(entries int, opts *CQOptions) (*CQ, error) {
@@ -100,7 +105,7 @@ func (cq *CQ) create(entries int, opts *CQOptions) error {
 	return nil
 }
 
-// peekOf is hidden when ring can't tell.
+// peekOf returns ring's Peek. If ring has none, the result never reports an empty queue.
 func peekOf(ring driver.CQ) *mmap.Peek {
 	if p, ok := ring.(driver.Peeker); ok {
 		return p.Peek()
@@ -132,7 +137,7 @@ func (cq *CQ) issueCreate(r *driver.CreateCQ, u driver.UHW, extra []driver.Attr)
 	return nil
 }
 
-// asObject lets a nil CQ stand for none.
+// asObject returns nil for a nil CQ.
 func (cq *CQ) asObject() *object {
 	if cq == nil {
 		return nil
@@ -143,30 +148,30 @@ func (cq *CQ) asObject() *object {
 // Device returns the device that the CQ belongs to.
 func (cq *CQ) Device() *Device { return cq.dev }
 
-// Channel returns the completion channel that the CQ was created with, or nil. The CQs
-// of an rdmacm.Conn that has its own share one, so [CompChannel.Get] waits for both.
+// Channel returns the completion channel that the CQ was created with, or nil. If an
+// rdmacm.Conn has CQs of its own, both use one channel, so [CompChannel.Get] waits for both.
 //
 // C: cq->channel
 func (cq *CQ) Channel() *CompChannel { return cq.channel }
 
-// Cap is the number of completions that the CQ has room for.
+// Cap returns the number of completions that the CQ has room for.
 func (cq *CQ) Cap() int {
 	cq.mu.Lock()
 	defer cq.mu.Unlock()
 	return cq.cqe
 }
 
-// Poll takes completions off the CQ, without a system call, and says how many
-// it stored in wcs. An empty CQ is 0 and no error.
+// Poll takes completions off the CQ and stores them in wcs. It returns their number, which is
+// 0 if the CQ is empty. Poll makes no system call.
 //
 // C: ibv_poll_cq
 func (cq *CQ) Poll(wcs []verbs.WC) (int, error) {
-	ring, peek := cq.ring, cq.peek // before the lock, which holds up what is loaded behind it
+	ring, peek := cq.ring, cq.peek // loads after the lock would wait for it
 	if !cq.mu.TryLock() {
-		return cq.pollLate(wcs)
+		return cq.pollContended(wcs)
 	}
-	if cq.odd {
-		return cq.pollAll(wcs)
+	if cq.slowPath {
+		return cq.pollSlow(wcs)
 	}
 	if peek.Empty() {
 		cq.mu.Unlock()
@@ -174,23 +179,24 @@ func (cq *CQ) Poll(wcs []verbs.WC) (int, error) {
 	}
 	n, bad, err := ring.Poll(wcs)
 	if bad || err != nil {
-		return cq.polledBad(wcs, 0, n, err)
+		return cq.finishPoll(wcs, 0, n, err)
 	}
 	cq.mu.Unlock()
 	return n, nil
 }
 
-// pollLate is Poll when another goroutine holds the CQ.
-func (cq *CQ) pollLate(wcs []verbs.WC) (int, error) {
+// pollContended is Poll while another goroutine holds the CQ.
+func (cq *CQ) pollContended(wcs []verbs.WC) (int, error) {
 	cq.mu.Lock()
-	return cq.pollAll(wcs)
+	return cq.pollSlow(wcs)
 }
 
-// setOdd has Poll see what changed beside the ring. It is called with the lock held.
-func (cq *CQ) setOdd() { cq.odd = cq.closed || len(cq.old)+len(cq.made) > 0 }
+// setSlowPath recomputes whether Poll must take the slow path. The caller holds the lock.
+func (cq *CQ) setSlowPath() { cq.slowPath = cq.closed || len(cq.old)+len(cq.made) > 0 }
 
-// pollAll is Poll when the ring is not all there is.
-func (cq *CQ) pollAll(wcs []verbs.WC) (int, error) {
+// pollSlow is Poll of a CQ that is closed or has completions beside the ring. The caller
+// holds the lock; pollSlow releases it.
+func (cq *CQ) pollSlow(wcs []verbs.WC) (int, error) {
 	if cq.closed {
 		cq.mu.Unlock()
 		return 0, cq.fail("poll", verbs.ErrClosed, "")
@@ -200,24 +206,24 @@ func (cq *CQ) pollAll(wcs []verbs.WC) (int, error) {
 	n, _, err := cq.ring.Poll(wcs[old:])
 	n += old
 	made := take(wcs[n:], &cq.made)
-	cq.setOdd()
-	n, err = cq.polledBad(wcs, old, n, err)
+	cq.setSlowPath()
+	n, err = cq.finishPoll(wcs, old, n, err)
 	return n + made, err
 }
 
-// polledBad ends a Poll with failures among wcs[from:n], or an error. It gives the
-// lock back.
-func (cq *CQ) polledBad(wcs []verbs.WC, from, n int, err error) (int, error) {
+// finishPoll finishes a Poll that returned an error, or failed completions in wcs[from:n].
+// It releases the lock.
+func (cq *CQ) finishPoll(wcs []verbs.WC, from, n int, err error) (int, error) {
 	failed := cq.failures(wcs[from:n])
 	cq.mu.Unlock()
-	tell(failed)
+	handleFailures(failed)
 	if err != nil {
 		err = cq.fail("poll", err, "")
 	}
 	return n, err
 }
 
-// take moves the oldest of a list to wcs.
+// take moves the oldest elements of a list to wcs and returns their number.
 func take[T any](wcs []T, list *[]T) int {
 	if len(*list) == 0 {
 		return 0
@@ -227,27 +233,27 @@ func take[T any](wcs []T, list *[]T) int {
 	return n
 }
 
-// complete adds completions made in user space.
+// complete appends completions that a provider made.
 func (cq *CQ) complete(wcs []verbs.WC) {
 	if len(wcs) == 0 {
 		return
 	}
 	cq.mu.Lock()
 	cq.made = append(cq.made, wcs...)
-	cq.setOdd()
+	cq.setSlowPath()
 	cq.mu.Unlock()
 	cq.events.Wake()
 }
 
-// room is how many completions made in user space the CQ takes: as many as it has
-// entries.
+// room returns how many more completions complete may append. Together they are at most
+// as many as the CQ has entries.
 func (cq *CQ) room() int {
 	cq.mu.Lock()
 	defer cq.mu.Unlock()
 	return max(cq.cqe-len(cq.made), 0)
 }
 
-// countEvent tells the provider of an event.
+// countEvent passes an event on to the provider.
 func (cq *CQ) countEvent() {
 	cq.mu.Lock()
 	defer cq.mu.Unlock()
@@ -256,10 +262,10 @@ func (cq *CQ) countEvent() {
 	}
 }
 
-// Arm asks for an event at the next completion, or with solicitedOnly at the
-// next solicited or failed one; not all drivers count the failed. Completions that
-// are there already raise none: poll once more after arming. [CQ.Wait] arms by itself,
-// but not with solicitedOnly; for that there is [CompChannel.Get].
+// Arm requests an event at the next completion. With solicitedOnly, the event is raised at
+// the next solicited or failed completion; some drivers ignore failed ones. Completions that are on the CQ
+// already raise no event, so poll once more after arming. [CQ.Wait] arms the CQ itself, but
+// never with solicitedOnly. Use [CompChannel.Get] for solicited events.
 //
 // C: ibv_req_notify_cq
 func (cq *CQ) Arm(solicitedOnly bool) error {
@@ -281,4 +287,167 @@ func (cq *CQ) cannotArm(closed bool) error {
 		return cq.fail("arm", verbs.ErrClosed, "")
 	}
 	return cq.fail("arm", verbs.ErrNotSupported, "it was created without a CompChannel")
+}
+
+// cqFlags returns the kernel's flags for a CQ.
+func cqFlags(r *driver.CreateCQ) uint32 {
+	flags := uint32(r.Flags)
+	if r.Ext&(verbs.WCExtTimestamp|verbs.WCExtWallClock) != 0 {
+		flags |= abi.IB_UVERBS_CQ_FLAGS_TIMESTAMP_COMPLETION
+	}
+	return flags
+}
+
+// PollExt is like [CQ.Poll], for a CQ that was created with [CQOptions].Ext. It fills in
+// ext[i] for each completion wcs[i]. ext must be at least as long as wcs. A completion that
+// was made in user space has the zero WCExt.
+//
+// C: ibv_start_poll, ibv_next_poll, ibv_end_poll
+func (cq *CQ) PollExt(wcs []verbs.WC, ext []verbs.WCExt) (int, error) {
+	switch {
+	case cq.ext == nil:
+		return 0, cq.fail("poll", verbs.ErrNotSupported, "it was created without Ext")
+	case len(ext) < len(wcs):
+		return 0, cq.fail("poll", syscall.EINVAL, "ext is shorter than wcs")
+	}
+	ext = ext[:len(wcs)]
+	cq.mu.Lock()
+	if cq.closed {
+		cq.mu.Unlock()
+		return 0, cq.fail("poll", verbs.ErrClosed, "")
+	}
+	old := take(wcs, &cq.old)
+	take(ext, &cq.oldExt)
+	n, _, err := cq.ext.PollExt(wcs[old:], ext[old:])
+	n += old
+	made := take(wcs[n:], &cq.made)
+	clear(ext[n : n+made])
+	cq.setSlowPath()
+	n, err = cq.finishPoll(wcs, old, n, err)
+	return n + made, err
+}
+
+// Moderate delays the event of an armed CQ until count completions have arrived, or until
+// period has passed since the first of them, whichever is earlier. A count of 1 and a period
+// of 0 turn moderation off. The period is rounded down to microseconds. [verbs.DeviceAttr]
+// has the device's limits. Software drivers have no moderation.
+//
+// C: ibv_modify_cq with IBV_CQ_ATTR_MODERATE
+func (cq *CQ) Moderate(count uint16, period time.Duration) error {
+	const op, moderate = "moderate", 1
+	if period < 0 || period.Microseconds() > math.MaxUint16 {
+		return cq.fail(op, syscall.EINVAL, fmt.Sprintf("a period is %d µs at most", math.MaxUint16))
+	}
+	return cq.using(op, func() error {
+		in := &abi.IbUverbsExModifyCq{CqHandle: cq.handle, AttrMask: moderate,
+			Attr: abi.IbUverbsCqModeration{CqCount: count, CqPeriod: uint16(period.Microseconds())}}
+		r := writeCommand(cq.dev, ioctl.Extended(abi.IB_USER_VERBS_EX_CMD_MODIFY_CQ), in)
+		defer r.Free()
+		if err := r.Do(cq.dev.file); err != nil {
+			return cq.fail(op, err, cq.moderateHint(err))
+		}
+		return nil
+	})
+}
+
+func (cq *CQ) moderateHint(err error) string {
+	a, failed := cq.dev.Attr()
+	if failed != nil || !errors.Is(err, syscall.EINVAL) {
+		return ""
+	}
+	return fmt.Sprintf("the device takes a count of %d and a period of %d µs at most", a.CQModerationMaxCount, a.CQModerationMaxPeriod)
+}
+
+// Resize changes the size of the CQ to at least entries completions. The CQ may shrink, but
+// not below the number of completions that it holds; these stay on it. If the driver can't
+// resize CQs, the error matches ErrNotSupported and nothing has changed.
+//
+// C: ibv_resize_cq
+func (cq *CQ) Resize(entries int) error {
+	return cq.using("resize", func() error {
+		cq.mu.Lock()
+		defer cq.mu.Unlock()
+		if cq.closed {
+			return cq.fail("resize", verbs.ErrClosed, "")
+		}
+		if err := cq.resize(entryCount(entries)); err != nil {
+			return cq.fail("resize", err, resizeHint(err, entries))
+		}
+		return nil
+	})
+}
+
+func (cq *CQ) resize(entries uint32) error {
+	resizer, ok := cq.ring.(driver.CQResizer)
+	if !ok {
+		return verbs.ErrNotSupported
+	}
+	c := cq.dev.replacement(cq.memory)
+	r := &driver.ResizeCQ{Call: c, CQE: entries}
+	c.issue = func(u driver.UHW, extra []driver.Attr) error { return cq.issueResize(r, u, extra) }
+	if err := c.replaced(cq.memory, resizer.Resize(r)); err != nil {
+		return err
+	}
+	cq.cqe = int(r.CQE)
+	return nil
+}
+
+func (cq *CQ) issueResize(r *driver.ResizeCQ, u driver.UHW, extra []driver.Attr) error {
+	var resp abi.IbUverbsResizeCqResp
+	q := writeCommand(cq.dev, abi.IB_USER_VERBS_CMD_RESIZE_CQ, &abi.IbUverbsResizeCq{CqHandle: cq.handle, Cqe: r.CQE})
+	defer q.Free()
+	ioctl.Out(q, abi.UVERBS_ATTR_CORE_OUT, &resp)
+	if err := cq.dev.doWith(q, u, extra); err != nil {
+		return err
+	}
+	r.CQE = resp.Cqe
+	return nil
+}
+
+func resizeHint(err error, entries int) string {
+	if errors.Is(err, syscall.EINVAL) {
+		return fmt.Sprintf("%d is more than the device allows (DeviceAttr.MaxCQE), or less than the CQ holds", entries)
+	}
+	return ""
+}
+
+// Close destroys the CQ. QPs and SRQs that use it must be closed first. Waiters return
+// ErrClosed.
+//
+// C: ibv_destroy_cq
+func (cq *CQ) Close() error {
+	if cq == nil {
+		return closeNil("CQ")
+	}
+	return cq.close(cq.destroy, cq.release)
+}
+
+// destroy holds the lock, so that Arm never passes a destroyed CQ to the kernel.
+func (cq *CQ) destroy() error {
+	cq.mu.Lock()
+	defer cq.mu.Unlock()
+	err := destroy(cq.ring, func() error { return cq.issueDestroy(cq.handle) })
+	cq.closed = err == nil
+	cq.setSlowPath()
+	return err
+}
+
+func (cq *CQ) release() error {
+	cq.mu.Lock()
+	err := cq.memory.free()
+	cq.mu.Unlock()
+	cq.dev.events.remove(cq.cookie)
+	cq.events.End()
+	return err
+}
+
+// issueDestroy destroys the kernel's CQ. The response counts the events that were read from
+// the descriptors. It is ignored, because a late event finds no CQ under its cookie.
+func (cq *CQ) issueDestroy(handle uint32) error {
+	var resp abi.IbUverbsDestroyCqResp
+	r := cq.dev.request(abi.UVERBS_OBJECT_CQ, abi.UVERBS_METHOD_CQ_DESTROY)
+	defer r.Free()
+	r.Handle(abi.UVERBS_ATTR_DESTROY_CQ_HANDLE, handle)
+	ioctl.Out(r, abi.UVERBS_ATTR_DESTROY_CQ_RESP, &resp)
+	return r.Do(cq.dev.file)
 }

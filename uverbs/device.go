@@ -3,7 +3,10 @@ package uverbs
 import (
 	"errors"
 	"fmt"
+	"io"
+	"math/bits"
 	"runtime"
+	"sync"
 	"sync/atomic"
 
 	"github.com/goverbs/goverbs/internal/abi"
@@ -19,20 +22,20 @@ type Device struct {
 	object
 	info        DeviceInfo
 	file        *deviceFile
-	provider    driver.Context // nil when the program links none that fits
-	foreign     string         // why a provider that is linked does not
+	provider    driver.Context // nil if the program links none that fits
+	mismatch    string         // why the linked provider does not fit, or ""
 	compVectors uint32
 	cookies     atomic.Uint64
-	attr        atomic.Pointer[verbs.DeviceAttr] // once somebody asked
+	attr        atomic.Pointer[verbs.DeviceAttr] // set by the first Attr
 	regions     regions
 	windows     map[uint32]*MW // by the upper 24 bits of their keys; guarded by graph
 	events      *asyncEvents
 	cleanup     runtime.Cleanup
 }
 
-// newDevice makes a Device of an open uverbs file, the kernel's or one that stands in
-// for it. The Device owns file from then on, also when this fails.
-// getContext gives it its context: a new one or, of an imported device, the one that is there.
+// newDevice returns a Device on an open uverbs file, of the kernel or of a model. It takes
+// ownership of file, even if it fails. getContext creates the kernel's context or, for an
+// imported device, queries the existing one.
 func newDevice(info DeviceInfo, file ioctl.File, getContext func(*Device) error) (*Device, error) {
 	d := &Device{info: info, file: newDeviceFile(file)}
 	d.root(info.Name, info.Driver.String())
@@ -67,7 +70,7 @@ func (d *Device) getContext() error {
 	if p == nil {
 		return d.openBare()
 	}
-	if d.foreign = d.info.foreign(p); d.foreign != "" {
+	if d.mismatch = d.info.mismatch(p); d.mismatch != "" {
 		return d.openBare()
 	}
 	if err := d.provide(p.Open, d.issueGetContext); err != nil {
@@ -76,7 +79,7 @@ func (d *Device) getContext() error {
 	return nil
 }
 
-// provide has the provider make its view of the context, with a call that issue carries out.
+// provide opens the device through its provider. issue makes the call to the kernel.
 func (d *Device) provide(open func(*driver.Open) (driver.Context, error), issue func(driver.UHW, []driver.Attr) error) error {
 	c := d.creation(nil)
 	r := &driver.Open{Call: c, Device: driverDevice{c.memory, d}}
@@ -86,7 +89,7 @@ func (d *Device) provide(open func(*driver.Open) (driver.Context, error), issue 
 		return err
 	}
 	ctx, err := open(r)
-	if err = c.made(err, nothing); err == nil {
+	if err = c.made(err, noop); err == nil {
 		d.provider = ctx
 	}
 	return err
@@ -99,49 +102,278 @@ func (d *Device) issueGetContext(u driver.UHW, extra []driver.Attr) error {
 	return d.doWith(r, u, extra)
 }
 
-// Info returns what discovery found out about the device.
+// Info returns the device's description from discovery.
 func (d *Device) Info() DeviceInfo { return d.info }
 
-// CompVectors is the number of completion vectors a CQ can choose from.
+// CompVectors returns the number of completion vectors that a CQ can choose from.
 func (d *Device) CompVectors() uint32 { return d.compVectors }
 
-// Close closes the device. Everything made from it must be closed before.
+// Close closes the device. All objects created from it must be closed first.
 //
 // C: ibv_close_device
 func (d *Device) Close() error {
 	if d == nil {
 		return closeNil("Device")
 	}
-	return d.close(nothing, func() error {
+	return d.close(noop, func() error {
 		d.cleanup.Stop()
 		return errors.Join(d.closeProvider(), d.events.close(), d.file.Close())
 	})
 }
 
-// cookie is a number that stands for an object in the kernel's events: never 0,
-// never used again, and harmless when it arrives late.
+// cookie returns a number that identifies an object in the kernel's events. It is never 0
+// and never used again, so a late event finds no other object.
 func (d *Device) cookie() uint64 { return d.cookies.Add(1) }
 
 func (d *Device) request(object, method uint16) *ioctl.Request {
 	return ioctl.New(uint32(d.info.Driver), object, method)
 }
 
-// noProvider explains why an object with queues can't be made.
+// noProvider returns the error of creating an object with queues without a provider.
 func (d *Device) noProvider(op, object string) error {
-	if d.foreign != "" {
-		return &Error{Op: op, Object: object, Device: d.info.Name, Err: verbs.ErrNoProvider, Hint: d.foreign}
+	if d.mismatch != "" {
+		return &Error{Op: op, Object: object, Device: d.info.Name, Err: verbs.ErrNoProvider, Hint: d.mismatch}
 	}
 	return &Error{Op: op, Object: object, Device: d.info.Name, Err: verbs.ErrNoProvider,
 		Hint: fmt.Sprintf("import _ %q, if it exists for this driver", fmt.Sprintf("github.com/goverbs/goverbs/provider/%v", d.info.Driver))}
 }
 
-// writeCommand begins a command from before the ioctl interface.
+// writeCommand returns a request for a command that predates the ioctl interface.
 func writeCommand[T any](d *Device, command uint32, in *T) *ioctl.Request {
 	return ioctl.Write(uint32(d.info.Driver), command, in)
 }
 
-// newCommand makes such a command for many times. It goes straight to the kernel:
-// what it is for is closed before its device.
+// newCommand returns such a command that can be issued many times. It bypasses deviceFile's
+// check for Close, because the command's object is closed before its device.
 func newCommand[In, Answer any](d *Device, command uint32, in In) *ioctl.Command {
 	return ioctl.NewCommand[In, Answer](d.file.File, uint32(d.info.Driver), command, in)
 }
+
+// Query asks the kernel for the device's attributes.
+//
+// C: ibv_query_device_ex
+func (d *Device) Query() (*verbs.DeviceAttr, error) { return d.query(nil) }
+
+// query is Query with room for the driver's private bytes in out.
+func (d *Device) query(out []byte) (*verbs.DeviceAttr, error) {
+	var resp abi.IbUverbsExQueryDeviceResp
+	r := writeCommand(d, ioctl.Extended(abi.IB_USER_VERBS_EX_CMD_QUERY_DEVICE), &abi.IbUverbsExQueryDevice{})
+	defer r.Free()
+	ioctl.Out(r, abi.UVERBS_ATTR_CORE_OUT, &resp)
+	r.Driver(nil, out)
+	if err := r.Do(d.file); err != nil {
+		return nil, d.fail("query", err, "")
+	}
+	return newDeviceAttr(&resp), nil
+}
+
+// Attr returns a copy of the result of the first Query. Most attributes never change, and
+// each Query is a system call.
+//
+// C: what verbs_context keeps for its providers and librdmacm
+func (d *Device) Attr() (*verbs.DeviceAttr, error) {
+	a := d.attr.Load()
+	if a == nil {
+		var err error
+		if a, err = d.Query(); err != nil {
+			return nil, err
+		}
+		d.attr.Store(a)
+	}
+	attr := *a // it has no slices or pointers
+	return &attr, nil
+}
+
+func newDeviceAttr(resp *abi.IbUverbsExQueryDeviceResp) *verbs.DeviceAttr {
+	b := &resp.Base
+	a := &verbs.DeviceAttr{
+		FWVer: b.FwVer, NodeGUID: guidFromBE(b.NodeGuid), SysImageGUID: guidFromBE(b.SysImageGuid),
+		MaxMRSize: b.MaxMrSize, PageSizeCap: b.PageSizeCap,
+		VendorID: b.VendorId, VendorPartID: b.VendorPartId, HWVer: b.HwVer,
+		CapFlags: verbs.DeviceCap(b.DeviceCapFlags) | verbs.DeviceCap(resp.DeviceCapFlagsEx),
+		MaxQP:    b.MaxQp, MaxQPWR: b.MaxQpWr, MaxSGE: b.MaxSge, MaxSGERead: b.MaxSgeRd,
+		MaxCQ: b.MaxCq, MaxCQE: b.MaxCqe, MaxMR: b.MaxMr, MaxPD: b.MaxPd, MaxMW: b.MaxMw, MaxAH: b.MaxAh,
+		MaxQPRDAtom: b.MaxQpRdAtom, MaxResRDAtom: b.MaxResRdAtom, MaxQPInitRDAtom: b.MaxQpInitRdAtom,
+		AtomicCap: verbs.AtomicCap(b.AtomicCap), MaxMcastGrp: b.MaxMcastGrp, MaxMcastQPAttach: b.MaxMcastQpAttach,
+		MaxTotalMcastQPAttach: b.MaxTotalMcastQpAttach,
+		MaxSRQ:                b.MaxSrq, MaxSRQWR: b.MaxSrqWr, MaxSRQSGE: b.MaxSrqSge,
+		MaxPKeys: b.MaxPkeys, LocalCAAckDelay: b.LocalCaAckDelay, PhysPortCnt: b.PhysPortCnt,
+		TimestampMask: resp.TimestampMask, HCACoreClock: resp.HcaCoreClock, MaxDMSize: resp.MaxDmSize,
+		ODP: newODPCaps(resp),
+	}
+	a.CQModerationMaxCount = resp.CqModerationCaps.MaxCqModerationCount
+	a.CQModerationMaxPeriod = resp.CqModerationCaps.MaxCqModerationPeriod
+	a.RSS = verbs.RSSCaps{
+		SupportedQPTypes: resp.RssCaps.SupportedQpts, MaxIndirectionTables: resp.RssCaps.MaxRwqIndirectionTables,
+		MaxIndirectionTableSize: resp.RssCaps.MaxRwqIndirectionTableSize,
+	}
+	a.MaxWQTypeRQ, a.RawPacketCaps = resp.MaxWqTypeRq, resp.RawPacketCaps
+	a.TagMatching = verbs.TagMatchingCaps{
+		MaxRndvHdrSize: resp.TmCaps.MaxRndvHdrSize, MaxTags: resp.TmCaps.MaxNumTags, Flags: resp.TmCaps.Flags,
+		MaxOps: resp.TmCaps.MaxOps, MaxSGE: resp.TmCaps.MaxSge,
+	}
+	return a
+}
+
+// guidFromBE converts a GUID from the kernel's big-endian form. Both supported platforms are
+// little-endian.
+func guidFromBE(v uint64) verbs.GUID { return verbs.GUID(bits.ReverseBytes64(v)) }
+
+func newODPCaps(resp *abi.IbUverbsExQueryDeviceResp) verbs.ODPCaps {
+	c := &resp.OdpCaps.PerTransportCaps
+	return verbs.ODPCaps{
+		General: verbs.ODPGeneral(resp.OdpCaps.GeneralCaps),
+		RC:      verbs.ODPTransport(c.RcOdpCaps), UC: verbs.ODPTransport(c.UcOdpCaps), UD: verbs.ODPTransport(c.UdOdpCaps),
+		XRC: verbs.ODPTransport(resp.XrcOdpCaps),
+	}
+}
+
+// QueryClock reads the device's clock, which also provides the timestamps of completions
+// ([verbs.WCExtTimestamp]). [verbs.DeviceAttr].HCACoreClock is the number of ticks in a
+// millisecond. To get the ticks between two readings, subtract them and mask the difference with
+// [verbs.DeviceAttr].TimestampMask, because the clock wraps around. Only the first reading
+// makes a system call.
+//
+// mlx5 devices have such a clock. For others the error matches ErrNotSupported.
+//
+// C: ibv_query_rt_values_ex with IBV_VALUES_MASK_RAW_CLOCK
+func (d *Device) QueryClock() (ticks uint64, err error) {
+	err = d.using("query the clock of", func() error {
+		p, ok := d.provider.(driver.ClockReader)
+		if !ok {
+			return d.fail("query the clock of", verbs.ErrNotSupported, "it has no clock that programs can read")
+		}
+		if ticks, err = p.Clock(); err != nil {
+			return d.fail("query the clock of", err, "")
+		}
+		return nil
+	})
+	return ticks, err
+}
+
+// Handles returns the kernel's handles of all objects of a kind that were created through
+// this Device's descriptor, also by other processes that have it. Use it to find objects that
+// were left open.
+func (d *Device) Handles(kind verbs.ObjectKind) (handles []uint32, err error) {
+	const most = 65535 / 4 // a request has room for no more
+	err = d.using("list the objects of", func() error {
+		for room := 64; ; room *= 4 {
+			handles = make([]uint32, min(room, most))
+			n, err := d.issueHandles(kind, handles)
+			if err != nil {
+				return d.fail("list the objects of", err, "")
+			}
+			if int(n) < len(handles) || len(handles) == most { // the kernel counts only as many as there is room for
+				handles = handles[:min(int(n), len(handles))]
+				return nil
+			}
+		}
+	})
+	return handles, err
+}
+
+func (d *Device) issueHandles(kind verbs.ObjectKind, handles []uint32) (n uint32, err error) {
+	r := d.request(abi.UVERBS_OBJECT_DEVICE, abi.UVERBS_METHOD_INFO_HANDLES)
+	defer r.Free()
+	r.Const(abi.UVERBS_ATTR_INFO_OBJECT_ID, uint64(kind))
+	ioctl.Out(r, abi.UVERBS_ATTR_INFO_TOTAL_HANDLES, &n)
+	ioctl.OutSlice(r, abi.UVERBS_ATTR_INFO_HANDLES_LIST, handles)
+	err = r.Do(d.file)
+	return n, err
+}
+
+// Supports reports whether a QP of type t on this device accepts send work requests with
+// opcode op. It makes no system call. For example, siw accepts no immediate data. PostSend
+// refuses other opcodes with an error that matches ErrNotSupported. Supports asks the
+// provider, so it returns false if there is none ([DeviceInfo.Provider] says why) or if the
+// provider does not know.
+//
+// A device that supports an opcode may still refuse some requests with it. For example,
+// [verbs.DeviceCap] has the types of OpFlush that a device supports.
+func (d *Device) Supports(t verbs.QPType, op verbs.Opcode) bool {
+	p, ok := d.provider.(driver.Supporter)
+	return ok && p.Supports(t, op)
+}
+
+// deviceFile holds all resources of the kernel that the process has for one device: the
+// descriptor and the queues that are mapped through it. Every mapping keeps the kernel's
+// context alive, so the cleanup of an unreachable Device must unmap them as well as close the
+// descriptor. That is safe, because a queue in use keeps its Device reachable.
+type deviceFile struct {
+	ioctl.File
+	calls  sync.RWMutex // held for reading by calls, for writing by Close
+	closed bool
+	mu     sync.Mutex                   // guards the fields below
+	memory map[io.Closer]struct{}       // mappings and memory of queues
+	pins   map[*runtime.Pinner]struct{} // of registered Go memory; the runtime panics if it collects a Pinner that pins
+}
+
+func newDeviceFile(f ioctl.File) *deviceFile {
+	return &deviceFile{File: f, memory: make(map[io.Closer]struct{}), pins: make(map[*runtime.Pinner]struct{})}
+}
+
+// Ioctl refuses calls after Close, because the descriptor's number may belong to another
+// file then.
+func (f *deviceFile) Ioctl(r *ioctl.Request) error {
+	f.calls.RLock()
+	defer f.calls.RUnlock()
+	if f.closed {
+		return verbs.ErrClosed
+	}
+	return f.File.Ioctl(r)
+}
+
+func (f *deviceFile) hold(c io.Closer) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.memory[c] = struct{}{}
+}
+
+func (f *deviceFile) release(c io.Closer) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.memory, c)
+	return c.Close()
+}
+
+// pin keeps b in place until unpin.
+func (f *deviceFile) pin(b []byte) *runtime.Pinner {
+	p := new(runtime.Pinner)
+	p.Pin(&b[0])
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.pins[p] = struct{}{}
+	return p
+}
+
+func (f *deviceFile) unpin(p *runtime.Pinner) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.pins, p)
+	p.Unpin()
+}
+
+// Close frees all resources, mappings first, because a mapping keeps the kernel's context
+// alive. Closed objects have freed theirs; the mappings of the provider for the whole device
+// remain.
+func (f *deviceFile) Close() error {
+	f.calls.Lock()
+	defer f.calls.Unlock()
+	f.closed = true
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var errs []error
+	for c := range f.memory {
+		errs = append(errs, c.Close())
+	}
+	clear(f.memory)
+	errs = append(errs, f.File.Close())
+	for p := range f.pins {
+		p.Unpin()
+	}
+	clear(f.pins)
+	return errors.Join(errs...)
+}
+
+// abandon is the cleanup of an unreachable Device.
+func (f *deviceFile) abandon() { _ = f.Close() } // the error has no receiver

@@ -2,13 +2,17 @@ package uverbs_test
 
 import (
 	"errors"
+	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/fakeverbs"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
@@ -152,5 +156,188 @@ func TestOtherABI(t *testing.T) {
 	_, err := dev.CreateCQ(1, nil)
 	if !errors.Is(err, verbs.ErrNoProvider) || !strings.Contains(err.Error(), "siw driver speaks ABI 2, the provider linked in 1 to 1") {
 		t.Error(err)
+	}
+}
+
+// TestOpensWithoutProvider opens a device of every driver that Linux assigns a number, queries it, and
+// creates a PD and an MR, without a provider.
+func TestOpensWithoutProvider(t *testing.T) {
+	for id := verbs.DriverMLX5; id <= verbs.DriverIonic; id++ {
+		if strings.HasPrefix(id.String(), "DriverID(") {
+			continue
+		}
+		t.Run(id.String(), func(t *testing.T) {
+			k := fakeverbs.New(uint32(id))
+			noLeaks(t, k)
+			// An ABI that no provider of these tests knows.
+			dev := must[*uverbs.Device](t)(openOn(uverbs.DeviceInfo{Name: fmt.Sprint(id, 0), Driver: id, ABI: 99}, k))
+			if _, err := dev.Query(); err != nil {
+				t.Error(err)
+			}
+			if _, err := dev.QueryPort(1); err != nil {
+				t.Error(err)
+			}
+			if _, err := dev.GIDTable(); err != nil {
+				t.Error(err)
+			}
+			pd := must[*uverbs.PD](t)(dev.AllocPD())
+			mr := must[*uverbs.MR](t)(pd.AllocMR(1, 0, nil))
+			for _, c := range []closer{mr, pd, dev} {
+				if err := c.Close(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+}
+
+// TestUnknownDriverRefuses: a driver without a number requires unknown private bytes. The error says
+// so and keeps the errno.
+func TestUnknownDriverRefuses(t *testing.T) {
+	for errno, want := range map[syscall.Errno]string{
+		syscall.EINVAL: "may require private bytes", syscall.EFAULT: "may require private bytes", syscall.EAGAIN: "cgroup",
+	} {
+		k := fakeverbs.New(63)
+		noLeaks(t, k)
+		k.Fail("GET_CONTEXT", 0, errno)
+		_, err := openOn(uverbs.DeviceInfo{Name: "new0", Driver: 63}, k)
+		if !errors.Is(err, errno) || !strings.Contains(err.Error(), want) {
+			t.Error(err)
+		}
+	}
+}
+
+// TestNoClock: a driver without a clock, and a closed device.
+func TestNoClock(t *testing.T) {
+	w := newWorld(t)
+	if _, err := w.dev.QueryClock(); !errors.Is(err, verbs.ErrNotSupported) || !strings.Contains(err.Error(), "query the clock of") {
+		t.Error(err)
+	}
+	_, dev := open(t, mlx50)
+	closeAll(t, dev)
+	if _, err := dev.QueryClock(); !errors.Is(err, verbs.ErrClosed) {
+		t.Error(err)
+	}
+}
+
+// TestSupports asks a provider that knows, one that does not know, and none.
+func TestSupports(t *testing.T) {
+	_, dev := openSIW(t)
+	if !dev.Supports(verbs.QPTypeRC, verbs.OpSend) || dev.Supports(verbs.QPTypeRC, verbs.OpSendImm) || dev.Supports(verbs.QPTypeUD, verbs.OpSend) {
+		t.Error("siw has SEND on RC, and no immediate data")
+	}
+	silent := openBare(t, fakeverbs.New(uint32(verbs.DriverHNS)), verbs.QPTypeRC).PD().Device()
+	_, none := open(t, uverbs.DeviceInfo{Name: "ocrdma0", Driver: verbs.DriverOCRDMA})
+	for name, dev := range map[string]*uverbs.Device{"silent": silent, "none": none} {
+		for op := range verbs.Opcode(16) {
+			if dev.Supports(verbs.QPTypeRC, op) {
+				t.Errorf("%s: %v", name, op)
+			}
+		}
+	}
+}
+
+func TestInfoProvider(t *testing.T) {
+	for _, test := range []struct {
+		info uverbs.DeviceInfo
+		want string
+	}{
+		{siw0, ""},
+		{rxe0, ""},
+		{uverbs.DeviceInfo{Name: "qib0", Driver: verbs.DriverQIB, ABI: 1}, "uverbs: use device on qib0: no provider: this program links none for driver qib"},
+		{uverbs.DeviceInfo{Name: "rxe9", Driver: verbs.DriverRXE, ABI: 9}, "uverbs: use device on rxe9: no provider: the kernel's rxe driver speaks ABI 9, the provider linked in 2 to 2"},
+	} {
+		err := test.info.Provider()
+		switch {
+		case test.want == "" && err != nil:
+			t.Error(err)
+		case test.want != "" && (!errors.Is(err, verbs.ErrNoProvider) || err.Error() != test.want):
+			t.Errorf("%v, want %s", err, test.want)
+		}
+	}
+}
+
+func TestModerate(t *testing.T) {
+	everyErrno(t, "hollow0", newHard, []verb[*hard]{
+		{"CQ.Moderate", []string{"MODIFY_CQ"}, "moderate CQ ", func(w *hard) error { return w.cq.Moderate(10, time.Millisecond) }},
+	})
+	w := newHard(t)
+	if err := w.cq.Moderate(20, 300*time.Microsecond); err != nil {
+		t.Error(err)
+	}
+	if got := w.k.CQs()[0].Moderation; got != (abi.IbUverbsCqModeration{CqCount: 20, CqPeriod: 300}) {
+		t.Errorf("%+v", got)
+	}
+	for want, err := range map[string]error{
+		"a period is 65535 µs at most": w.cq.Moderate(1, time.Second),
+		"65535 µs":                     w.cq.Moderate(1, -1),
+		"a count of 1000 and a period of 4000 µs at mos": w.cq.Moderate(1001, 0),
+	} {
+		if !errors.Is(err, syscall.EINVAL) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+	if err := newWorld(t).cq.Moderate(1, 0); !errors.Is(err, verbs.ErrNotSupported) || !strings.Contains(err.Error(), " on siw0") {
+		t.Error(err)
+	}
+	if err := w.cq.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := w.cq.Moderate(1, 0); !errors.Is(err, verbs.ErrClosed) {
+		t.Error(err)
+	}
+}
+
+// TestHandles lists more than fit into the first request.
+func TestHandles(t *testing.T) {
+	everyErrno(t, "hollow0", newHard, []verb[*hard]{
+		{"Handles", []string{"INFO_HANDLES"}, "list the objects of device on hollow0", func(w *hard) error { return failed(w.dev.Handles(verbs.ObjectPD)) }},
+	})
+	w := newHard(t)
+	if got, err := w.dev.Handles(verbs.ObjectMR); err != nil || len(got) != 0 {
+		t.Error(got, err)
+	}
+	var want []uint32
+	for i := range 300 {
+		pd := must[*uverbs.PD](t)(w.dev.AllocPD())
+		defer pd.Close()
+		want = append(want, uint32(i+2)) // behind the world's PD and CQ
+	}
+	want = append([]uint32{0}, want...)
+	if got, err := w.dev.Handles(verbs.ObjectPD); err != nil || !slices.Equal(got, want) {
+		t.Errorf("%d, %v", got, err)
+	}
+	if got, err := w.dev.Handles(verbs.ObjectCQ); err != nil || !slices.Equal(got, []uint32{1}) {
+		t.Errorf("%d, %v", got, err)
+	}
+}
+
+// TestRegMRAt: work requests name the memory by another address.
+func TestRegMRAt(t *testing.T) {
+	w := newRoCE(t)
+	b := make([]byte, 8192)
+	own := must[*uverbs.MR](t)(w.pd.RegMR(b, 0))
+	defer own.Close()
+	const page = 4096
+	iova := own.Addr()%page | 1<<40
+	mr := must[*uverbs.MR](t)(w.pd.RegMRAt(b, iova, verbs.AccessLocalWrite))
+	defer mr.Close()
+	if mr.Addr() != iova || mr.SGE(8, 8).Addr != iova+8 || len(mr.Bytes()) != len(b) {
+		t.Errorf("%#x", mr.Addr())
+	}
+	if got, err := mr.Query(); err != nil || got.IOVA != iova || got.Length != 8192 {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if err := w.k.User.Write(iova+100, []byte{42}); err != nil || b[100] != 42 {
+		t.Error(err, b[100])
+	}
+	if _, err := w.pd.RegMRAt(b, iova+8, 0); !errors.Is(err, syscall.EINVAL) || !strings.Contains(err.Error(), "different places of their pages") {
+		t.Error(err)
+	}
+	if err := mr.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := w.k.User.Check(iova, 1); err == nil {
+		t.Error("the address still leads to memory")
 	}
 }

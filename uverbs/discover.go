@@ -3,32 +3,36 @@ package uverbs
 import (
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
 
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/kernel"
 	"github.com/goverbs/goverbs/netlinkrdma"
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// DeviceInfo is what can be told of a device without opening it.
+// DeviceInfo describes a device that need not be open.
 type DeviceInfo struct {
 	Name     string         // siw0
-	Index    uint32         // the kernel's number for it, 0 if only sysfs could be asked
-	Driver   verbs.DriverID // DriverUnknown if only sysfs could be asked; Open finds out
+	Index    uint32         // the kernel's number for it; 0 if it was found in sysfs
+	Driver   verbs.DriverID // DriverUnknown if it was found in sysfs; Open finds out
 	ABI      uint32         // version of the driver's private ABI
 	NodeType verbs.NodeType
 	NodeGUID verbs.GUID
-	Ports    uint32 // 0 if only sysfs could be asked
+	Ports    uint32 // 0 if it was found in sysfs
 	Node     string // path of the device node
-	rdev     uint64 // number the node must have; 0 has none
+	rdev     uint64 // required number of the node; 0 if it has none
 
-	listedBy netlinkrdma.Kernel // nil is the running one
+	listedBy netlinkrdma.Kernel // nil for the running kernel
 }
 
-// Devices lists the RDMA devices that can be opened. It asks the kernel over
-// netlink, which needs no file system but /dev; where netlink can't tell, sysfs
-// is read instead.
+// Devices lists the RDMA devices that can be opened. It asks the kernel over netlink, which
+// needs no file system except /dev. If netlink fails, it reads sysfs.
 //
 // C: ibv_get_device_list
 func Devices() ([]DeviceInfo, error) {
@@ -36,8 +40,8 @@ func Devices() ([]DeviceInfo, error) {
 	return infos, err
 }
 
-// list also tells why it left devices out. Devices of a registered kernel come last;
-// where there are such, those of the running kernel may be missing.
+// list is Devices, and also returns why it skipped devices. Devices of registered kernels
+// come last. If there are any, an error of the running kernel is only returned as skipped.
 func list() (infos []DeviceInfo, skipped, err error) {
 	infos, skipped, err = listRunning()
 	for _, k := range kernel.Registered() {
@@ -105,12 +109,12 @@ func (info DeviceInfo) openOn(f ioctl.File) (*Device, error) {
 	return newDevice(info, f, (*Device).getContext)
 }
 
-// maxKnownDriver is above all ids that are in use.
+// maxKnownDriver is above all driver ids in use.
 const maxKnownDriver = 64
 
-// probeDriver finds a driver id that only netlink tells: the kernel looks at a
-// request's driver id before it looks at the object, so a request for an object
-// that can't exist gets another error when the id is right.
+// probeDriver finds the driver id without netlink. The kernel checks a request's driver id
+// before the object, so a request for an object that can't exist fails with another error
+// once the id is right.
 func probeDriver(f ioctl.File) verbs.DriverID {
 	const noObject = 0xfff
 	for id := verbs.DriverUnknown; id < maxKnownDriver; id++ {
@@ -133,4 +137,100 @@ func haveDevices(infos []DeviceInfo) string {
 		names[i] = fmt.Sprintf("%s (%v, index %d)", info.Name, info.Driver, info.Index)
 	}
 	return "there are " + strings.Join(names, ", ")
+}
+
+// devicesFromSysfs lists the devices in sysfs, which is mounted at root. sysfs has less
+// information than netlink, but works where a sandbox forbids netlink sockets.
+func devicesFromSysfs(root string) ([]DeviceInfo, error) {
+	class := filepath.Join(root, "class/infiniband_verbs")
+	entries, err := os.ReadDir(class)
+	if err != nil {
+		return nil, err
+	}
+	var infos []DeviceInfo
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), "uverbs") {
+			continue // the directory has attributes too
+		}
+		info, err := deviceFromSysfs(root, filepath.Join(class, e.Name()))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // unplugged meanwhile
+		}
+		if err != nil {
+			return nil, err
+		}
+		infos = append(infos, info)
+	}
+	return infos, nil
+}
+
+func deviceFromSysfs(root, dir string) (DeviceInfo, error) {
+	attr := sysfsReader{}
+	info := DeviceInfo{Name: attr.text(dir, "ibdev"), Node: "/dev/infiniband/" + filepath.Base(dir)}
+	info.ABI = uint32(attr.number(dir, "abi_version", 10))
+	major, minor, _ := strings.Cut(attr.text(dir, "dev"), ":")
+	ma, errMajor := strconv.ParseUint(major, 10, 32)
+	mi, errMinor := strconv.ParseUint(minor, 10, 32)
+	if attr.err == nil && (errMajor != nil || errMinor != nil) {
+		return info, fmt.Errorf("%s/dev: %s:%s is no device number", dir, major, minor)
+	}
+	info.rdev = makedev(uint32(ma), uint32(mi))
+	ib := filepath.Join(root, "class/infiniband", info.Name)
+	nodeType, _, _ := strings.Cut(attr.text(ib, "node_type"), ":")
+	if n, err := strconv.ParseUint(nodeType, 10, 8); err == nil {
+		info.NodeType = verbs.NodeType(n)
+	}
+	guid, err := strconv.ParseUint(strings.ReplaceAll(attr.text(ib, "node_guid"), ":", ""), 16, 64)
+	if err == nil {
+		info.NodeGUID = verbs.GUID(guid)
+	}
+	return info, attr.err
+}
+
+// sysfsReader reads attribute files and remembers the first error.
+type sysfsReader struct{ err error }
+
+func (r *sysfsReader) text(elem ...string) string {
+	b, err := os.ReadFile(filepath.Join(elem...))
+	if err != nil && r.err == nil {
+		r.err = err
+	}
+	return strings.TrimSpace(string(b))
+}
+
+func (r *sysfsReader) number(dir, name string, base int) uint64 {
+	s := r.text(dir, name)
+	n, err := strconv.ParseUint(s, base, 64)
+	if err != nil && r.err == nil {
+		r.err = fmt.Errorf("%s/%s: %q is no number", dir, name, s)
+	}
+	return n
+}
+
+// Provider reports whether this program links a provider for the device, without opening it.
+// It returns nil, or an error that matches ErrNoProvider and says what is missing. Without a
+// provider, a device can be opened and queried, its events can be read, and PDs and memory
+// regions can be created, but no objects with queues. For a device that was found in sysfs, the driver
+// is not known.
+func (info DeviceInfo) Provider() error {
+	p := driver.Lookup(info.Driver)
+	if p == nil {
+		return info.noProvider(fmt.Sprintf("this program links none for driver %v", info.Driver))
+	}
+	if why := info.mismatch(p); why != "" {
+		return info.noProvider(why)
+	}
+	return nil
+}
+
+// mismatch returns why a provider does not fit the kernel's driver, or "".
+func (info DeviceInfo) mismatch(p driver.Driver) string {
+	if low, high := p.ABI(); info.ABI < low || info.ABI > high {
+		return fmt.Sprintf("the kernel's %v driver speaks ABI %d, the provider linked in %d to %d", info.Driver, info.ABI, low, high)
+	}
+	return ""
+}
+
+func (info DeviceInfo) noProvider(why string) error {
+	return &Error{Op: "use", Object: "device", Device: info.Name, Err: verbs.ErrNoProvider, Hint: why}
 }

@@ -9,12 +9,15 @@ import (
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/driver"
+	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// DM is memory of the device's own: a peer's reads and writes there cross no bus. A program
-// reaches it by [DM.ReadAt] and [DM.WriteAt], peers and work requests by a region
+// DM is memory on the device. Peers read and write it without crossing a bus. A program
+// accesses it with [DM.ReadAt] and [DM.WriteAt]; peers and work requests need a region
 // ([PD.RegDM]).
+//
+// Experimental: may change in any release; see docs/stability.md.
 //
 // C: struct ibv_dm
 type DM struct {
@@ -24,7 +27,7 @@ type DM struct {
 	length uint64
 	data   driver.DM
 	memory *memory
-	lent   bool // imported: the kernel's object is another's
+	lent   bool // imported: another process owns the kernel's object
 }
 
 var (
@@ -32,8 +35,11 @@ var (
 	_ io.WriterAt = (*DM)(nil)
 )
 
-// AllocDM allocates length bytes of the device's memory. Their address is a multiple of align,
-// a power of two; 0 leaves it to the device. [verbs.DeviceAttr] says how much there is.
+// AllocDM allocates length bytes of device memory. Their address is a multiple of align, which
+// must be a power of two, or 0 for the device's default. [verbs.DeviceAttr] has the size of the
+// memory.
+//
+// Experimental: may change in any release; see docs/stability.md.
 //
 // C: ibv_alloc_dm
 func (d *Device) AllocDM(length, align uint64) (*DM, error) {
@@ -91,18 +97,19 @@ func (d *Device) dmHint(err error, length uint64) string {
 	return createHint(err)
 }
 
-// Len is the length in bytes.
+// Len returns the length in bytes.
 func (dm *DM) Len() uint64 { return dm.length }
 
-// ReadAt copies from the memory. Of an access that goes beyond its end, the bytes before that
-// are copied, and io.EOF is returned.
+// ReadAt implements io.ReaderAt. If the access exceeds the memory, ReadAt copies the bytes before
+// its end and returns io.EOF.
 //
 // C: ibv_memcpy_from_dm
 func (dm *DM) ReadAt(b []byte, offset int64) (int, error) {
 	return dm.copy("read", b, offset, func(b []byte) error { return dm.data.CopyFrom(b, uint64(offset)) })
 }
 
-// WriteAt copies to the memory, under the same rule.
+// WriteAt implements io.WriterAt. If the access exceeds the memory, WriteAt copies the bytes
+// before its end and returns io.EOF.
 //
 // C: ibv_memcpy_to_dm
 func (dm *DM) WriteAt(b []byte, offset int64) (int, error) {
@@ -130,11 +137,11 @@ func (dm *DM) copy(op string, b []byte, offset int64, do func([]byte) error) (n 
 	return n, err
 }
 
-// Handle is the kernel's number of the memory, for [Device.ImportDM] by another process.
+// Handle returns the kernel's number of the memory, for [Device.ImportDM] in another process.
 func (dm *DM) Handle() uint32 { return dm.handle }
 
-// Close frees the memory; if it was imported, only this process's use of it ends. Regions of it
-// must be closed before.
+// Close frees the memory. Imported memory stays allocated in the process that owns it. Regions
+// of the memory must be closed first.
 //
 // C: ibv_free_dm, ibv_unimport_dm
 func (dm *DM) Close() error {
@@ -142,7 +149,7 @@ func (dm *DM) Close() error {
 		return closeNil("DM")
 	}
 	if dm.lent {
-		return dm.close(nothing, dm.memory.free)
+		return dm.close(noop, dm.memory.free)
 	}
 	return dm.close(func() error {
 		return destroy(dm.data, func() error { return dm.issueFree(dm.handle) })
@@ -154,4 +161,85 @@ func (dm *DM) issueFree(handle uint32) error {
 	defer r.Free()
 	r.Handle(abi.UVERBS_ATTR_FREE_DM_HANDLE, handle)
 	return r.Do(dm.dev.file)
+}
+
+// DMAH is a DMA handle. It has the hints that a device adds to its reads and writes on the bus,
+// so that data gets into the right processor's cache (TLP processing hints of PCIe). Register
+// regions with it by [PD.RegMRFor].
+//
+// Experimental: may change in any release; see docs/stability.md.
+//
+// C: struct ibv_dmah
+type DMAH struct {
+	object
+	dev    *Device
+	handle uint32
+}
+
+// DMAHOptions has the hints of a [DMAH]. A nil field means no hint. mlx5 requires PH, and either
+// both CPU and MemType or neither.
+//
+// Experimental: may change in any release; see docs/stability.md.
+//
+// C: struct ibv_dmah_init_attr
+type DMAHOptions struct {
+	CPU     *uint32           // a processor that the caller may run on (else EPERM)
+	MemType *verbs.TPHMemType // the kind of memory
+	PH      *uint8            // the user of the data, 0 to 3: both, the device, the host, the host again soon
+}
+
+// AllocDMAH creates a DMA handle. It needs Linux 7.2 and support by the driver (such as mlx5's),
+// the device and the host bridge. Otherwise the error matches [verbs.ErrNotSupported].
+//
+// Experimental: may change in any release; see docs/stability.md.
+//
+// C: ibv_alloc_dmah
+func (d *Device) AllocDMAH(opts DMAHOptions) (*DMAH, error) {
+	h := &DMAH{dev: d}
+	if err := h.attach("DMAH", &d.object); err != nil {
+		return nil, err
+	}
+	if err := h.issueAlloc(opts); err != nil {
+		h.detach()
+		return nil, h.fail("allocate", err, d.methodHint(err, "DMAH", "DMAH_ALLOC"))
+	}
+	h.setNumber(h.handle)
+	return h, nil
+}
+
+func (h *DMAH) issueAlloc(opts DMAHOptions) error {
+	r := h.dev.request(abi.UVERBS_OBJECT_DMAH, abi.UVERBS_METHOD_DMAH_ALLOC)
+	defer r.Free()
+	r.NewObject(abi.UVERBS_ATTR_ALLOC_DMAH_HANDLE)
+	if opts.CPU != nil {
+		r.U32(abi.UVERBS_ATTR_ALLOC_DMAH_CPU_ID, *opts.CPU)
+	}
+	if opts.MemType != nil {
+		r.Enum(abi.UVERBS_ATTR_ALLOC_DMAH_TPH_MEM_TYPE, uint8(*opts.MemType))
+	}
+	if opts.PH != nil {
+		ioctl.In(r, abi.UVERBS_ATTR_ALLOC_DMAH_PH, opts.PH)
+	}
+	if err := r.Do(h.dev.file); err != nil {
+		return err
+	}
+	h.handle = r.Created(abi.UVERBS_ATTR_ALLOC_DMAH_HANDLE)
+	return nil
+}
+
+// Close frees the handle. Regions that were registered with it must be closed first.
+//
+// C: ibv_dealloc_dmah
+func (h *DMAH) Close() error {
+	if h == nil {
+		return closeNil("DMAH")
+	}
+	return h.close(h.issueFree, noop)
+}
+
+func (h *DMAH) issueFree() error {
+	r := h.dev.request(abi.UVERBS_OBJECT_DMAH, abi.UVERBS_METHOD_DMAH_FREE)
+	defer r.Free()
+	r.Handle(abi.UVERBS_ATTR_FREE_DMA_HANDLE, h.handle)
+	return r.Do(h.dev.file)
 }

@@ -1,21 +1,22 @@
-// Package uverbs is the RDMA verbs over the Linux kernel's own interface,
-// /dev/infiniband/uverbs*, without C and without libibverbs.
+// Package uverbs implements the RDMA verbs on the Linux kernel's own interface,
+// /dev/infiniband/uverbs*, without C and libibverbs.
 //
-// [Open] a [Device]; from it come completion queues ([CQ]) and a [PD], and from
-// that memory regions ([MR]) and windows on them ([MW]), queue pairs ([QP]), shared
-// receive queues ([SRQ]) and addresses for datagrams ([verbs.AH]). Posting and polling
-// run in user space on queues shared with the device, through a provider: a package
-// that knows one driver's queues. Name the providers a program needs with blank
-// imports,
+// [Open] returns a [Device]. A Device creates completion queues ([CQ]) and protection domains
+// ([PD]). A PD creates memory regions ([MR]) and windows on them ([MW]), queue pairs ([QP]),
+// shared receive queues ([SRQ]) and address handles for datagrams ([verbs.AH]). Posting and
+// polling run in user space, on queues shared with the device, through a provider. A provider
+// is a package that knows the queues of one driver. Link the providers that a program needs
+// with blank imports:
 //
 //	import _ "github.com/goverbs/goverbs/provider/rxe"
 //
-// What needs no queues (query, GID table, PD, async events) works without one.
+// Operations without queues (queries, GID tables, PDs, asynchronous events) work without a
+// provider.
 //
-// Open takes a name. [OpenNetdev], [OpenPCI], [OpenNode], [OpenFile] and
-// rdmacm.OpenDevice find a device by its interface, its PCI address, its node, a
-// descriptor that another process opened, or an IP address. [ImportFile] shares one that
-// another process uses.
+// Open finds a device by its name. [OpenNetdev], [OpenPCI], [OpenNode], [OpenFile] and
+// rdmacm.OpenDevice find it by its network interface, its PCI address, its device node, a
+// descriptor that another process opened, or an IP address. [ImportFile] shares a device with
+// another process.
 //
 // The shortest whole program:
 //
@@ -51,23 +52,57 @@
 //
 // # Ownership
 //
-// Every object keeps its parents reachable, and Close of an object still in use
-// is refused with [verbs.ErrInUse]. Objects must be closed, children first; only a
-// Device that became unreachable with all it owns is closed by the runtime.
+// Every object keeps its parents reachable. Close of an object that others use returns
+// [verbs.ErrInUse], so close children first. All objects must be closed. As the only
+// exception, the runtime closes a Device that became unreachable together with all of its
+// objects.
 //
 // # Concurrency
 //
-// All methods may be called from several goroutines. Posts to one send queue
-// take turns, as do posts to one receive queue and polls of one CQ; different
-// queues never wait for each other.
+// All methods may be called from several goroutines. Posts to one send queue are serialized,
+// as are posts to one receive queue and polls of one CQ. Different queues never wait for each
+// other.
 //
-// Waiting parks a goroutine, not a thread. A lone waiter on a [CompChannel] first
-// blocks its thread, for at most 500 µs. It does so only while recent events arrived
-// that fast and another P is free.
+// A waiter blocks its goroutine, not a thread. A lone waiter on a [CompChannel] first blocks
+// its thread, for at most 500 µs. It does so only while recent events arrived that fast and
+// another P is free.
 //
 // # Errors
 //
-// Errors name the operation, the object, the device and, where it is known,
-// the remedy. They match the kernel's errno and this package's sentinels with
-// errors.Is. A completion's [verbs.Status] is an error as well.
+// Errors name the operation, the object, the device and, if it is known, the remedy. With
+// errors.Is, they match the kernel's errno and the sentinels of package verbs. The
+// [verbs.Status] of a completion is an error as well.
 package uverbs
+
+// Implementation
+//
+// Objects. A create call attaches the new object to the ownership graph (object.go) before it asks
+// the kernel, and detaches it if the kernel refuses, so a parent can't be closed in between. A call
+// that passes an object to the kernel keeps the object open meanwhile (object.using), because after
+// Close the kernel may give its number to another object. Posts and polls have the queue's lock
+// for that. A failed destroy leaves the object open, as in the kernel. The cleanup of an unreachable
+// Device unmaps its queues, because each mapping keeps the kernel's context alive.
+//
+// Locks. They are taken in this order: send queue, receive queue, CQs by handle, SRQ, then the
+// provider's own. Package uverbs takes all but the last, with one exception: a provider whose CQ
+// frees entries of an SRQ while it is polled takes driver.CreateSRQ.Lock.
+//
+// Events. An event contains the cookie of its object, a number that is never used twice. An event
+// that arrives after its object was destroyed finds no object. So, unlike libibverbs, Close does not wait
+// until all events have been acknowledged.
+//
+// Failures (qp_fail.go). CQ.Poll finds the QP of a failed completion under the CQ's lock. Without
+// that lock, uverbs moves the QP to ERR and calls the provider's Flush. A move to ERR by the user
+// and a fatal event have the same effect. The QP's generation, which grows at each RESET, identifies
+// completions from before a RESET; these have no effect. A post to a failed QP takes the slow
+// path: Flush is called after it, and the room on the CQ limits it. siw needs that, because its
+// kernel flushes the queues only when the QP enters ERR. rxe's kernel flushes receives whenever the
+// QP is moved to ERR, so uverbs moves it again after each post. One failure can't be detected: siw
+// may put a QP into ERR while no work is outstanding and nobody reads the device's events. Its
+// doorbell still succeeds then, and the program waits forever for what it posts, as with libsiw.
+// rdmacm reads the events.
+//
+// RESET and Close (cq_clean.go). After the kernel's call, no more completions of the QP can arrive.
+// So both CQs are locked and cleaned, and stay locked until the provider is done. The kernel may
+// give the number of a destroyed QP to a new one before the CQs are cleaned; then the new QP cleans
+// them.

@@ -8,15 +8,15 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Error is a verb that failed. Where it failed because something is not supported,
-// errors.Is matches it with errors.ErrUnsupported and [verbs.ErrNotSupported].
+// Error is the error of a verb. If the cause is a missing feature, the error matches
+// errors.ErrUnsupported and [verbs.ErrNotSupported].
 type Error struct {
-	Op     string // what was attempted: "create"
-	Object string // on which object: "QP", "CQ 3"
-	Device string // of which device: "siw0"
-	Driver string // of which driver, where that is what lacks something: "siw"
-	Err    error  // why: a syscall.Errno or one of the sentinels
-	Hint   string // what to do about it; may be empty
+	Op     string // operation: "create"
+	Object string // object: "QP", "CQ 3"
+	Device string // the object's device: "siw0"
+	Driver string // the device's driver, if a feature is missing: "siw"
+	Err    error  // cause: a syscall.Errno or a sentinel of package verbs
+	Hint   string // remedy; may be empty
 }
 
 func (e *Error) Error() string {
@@ -39,16 +39,17 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// Unwrap gives errors.Is and errors.As the cause.
+// Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Is makes all that means "not supported" match ErrNotSupported and errors.ErrUnsupported.
+// Is reports whether target is ErrNotSupported or errors.ErrUnsupported and the cause is a
+// missing feature, however the kernel, the driver or the provider spells it.
 func (e *Error) Is(target error) bool {
 	return (target == verbs.ErrNotSupported || target == errors.ErrUnsupported) && unsupported(e.Err)
 }
 
-// unsupported reports whether the operating system, the kernel, the driver or the provider
-// says that it lacks something.
+// unsupported reports whether err means that the operating system, the kernel, the driver or
+// the provider lacks a feature.
 func unsupported(err error) bool {
 	return errors.Is(err, errors.ErrUnsupported) || ioctl.Unsupported(err)
 }

@@ -1,18 +1,20 @@
 package uverbs_test
 
 import (
+	"context"
 	"fmt"
 	"log"
 	"os"
 
+	"github.com/goverbs/goverbs/rdmatest"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
 	"github.com/goverbs/goverbs/verbs/flow"
 	"github.com/goverbs/goverbs/verbs/rss"
 )
 
-// Processes share a domain by a file. This needs a card, as do the examples below; they are
-// compiled and not run.
+// Processes share an XRC domain through a file. This example and those below need a card, so they
+// are compiled but not run.
 func ExampleXRCD() {
 	var dev *uverbs.Device
 	file, err := os.OpenFile("/run/domain", os.O_RDONLY|os.O_CREATE, 0o600)
@@ -33,7 +35,7 @@ func ExampleXRCD() {
 	fmt.Println("other processes open it with OpenQP:", target.Num())
 }
 
-// Memory on the card, which peers reach without crossing the bus.
+// Peers access memory on the card without crossing the bus.
 func ExampleDM() {
 	var dev *uverbs.Device
 	var pd *uverbs.PD
@@ -52,7 +54,7 @@ func ExampleDM() {
 	}
 }
 
-// What a peer writes to the region gets into the cache of processor 3.
+// Data that a peer writes to the region goes to the cache of processor 3.
 func ExampleDMAH() {
 	var dev *uverbs.Device
 	var pd *uverbs.PD
@@ -69,7 +71,7 @@ func ExampleDMAH() {
 	defer mr.Close()
 }
 
-// A raw packet queue pair takes the packets of a UDP port, and they are counted.
+// A raw packet queue pair receives the packets of a UDP port, and counters count them.
 func ExampleFlow() {
 	var qp *uverbs.QP // of QPTypeRawPacket
 	counters, err := qp.PD().Device().CreateCounters()
@@ -90,7 +92,7 @@ func ExampleFlow() {
 	defer rule.Close()
 }
 
-// Counters are read by their number.
+// A program reads counters by their index.
 func ExampleCounters() {
 	var counters *uverbs.Counters
 	var values [1]uint64
@@ -100,7 +102,7 @@ func ExampleCounters() {
 	fmt.Println(values[0], "packets")
 }
 
-// Two receive queues take the packets of one queue pair, each a part of them.
+// The packets of one queue pair are distributed between two receive queues.
 func ExampleRWQIndTable() {
 	var pd *uverbs.PD
 	var cqs [2]*uverbs.CQ
@@ -126,7 +128,7 @@ func ExampleRWQIndTable() {
 	defer qp.Close()
 }
 
-// A receive queue is made in RESET, and takes receives in RDY.
+// A new receive queue is in RESET. It accepts receives in RDY.
 func ExampleWQ() {
 	var wq *uverbs.WQ
 	var mr *uverbs.MR
@@ -136,4 +138,44 @@ func ExampleWQ() {
 	if _, err := wq.PostRecv([]verbs.RecvWR{{WRID: 1, SGL: []verbs.SGE{mr.SGE(0, 2048)}}}); err != nil {
 		log.Fatal(err)
 	}
+}
+
+// A rule steers Ethernet frames of one type to a QP.
+func ExampleQP_CreateFlow() {
+	t := new(exampleTest)
+	fabric := rdmatest.NewWith(t, &rdmatest.Options{Kind: rdmatest.MLX5, Endless: true})
+	a, b := rawEnd(fabric.Host(0)), rawEnd(fabric.Host(1))
+
+	mr := try(b.pd.AllocMR(4096, verbs.AccessLocalWrite, nil))
+	try(b.qp.PostRecv([]verbs.RecvWR{{SGL: []verbs.SGE{mr.SGE(0, 2048)}}}))
+	const experimental = 0x88b5
+	rule := try(b.qp.CreateFlow(&uverbs.FlowOptions{Specs: []flow.Spec{
+		&flow.Eth{Val: flow.EthFields{EtherType: experimental}, Mask: flow.EthFields{EtherType: 0xffff}},
+	}}))
+	defer rule.Close()
+
+	frame := []byte{
+		0x02, 0, 0, 0, 0, 2, // to
+		0x02, 0, 0, 0, 0, 1, // from
+		experimental >> 8, experimental & 0xff,
+	}
+	frame = append(frame, "hello, Ethernet"...)
+	try(a.qp.PostSend([]verbs.SendWR{{Opcode: verbs.OpSend, Inline: frame}}))
+
+	var wcs [1]verbs.WC
+	try(b.cq.Wait(context.Background(), wcs[:]))
+	fmt.Printf("%d bytes: %s\n", wcs[0].ByteLen, mr.Bytes()[14:wcs[0].ByteLen])
+	// Output: 29 bytes: hello, Ethernet
+}
+
+// rawEnd has a raw packet QP in RTS.
+func rawEnd(h *rdmatest.Host) (e exampleEnd) {
+	e.dev = try(uverbs.Open(h.Device(0).Name()))
+	e.pd = try(e.dev.AllocPD())
+	e.cq = try(e.dev.CreateCQ(16, &uverbs.CQOptions{Channel: try(e.dev.CreateCompChannel())}))
+	e.qp = try(e.pd.CreateQP(&uverbs.QPOptions{Type: verbs.QPTypeRawPacket, SendCQ: e.cq, RecvCQ: e.cq,
+		Cap: verbs.QPCap{MaxSendWR: 4, MaxRecvWR: 4, MaxSendSGE: 1, MaxRecvSGE: 1, MaxInline: 64}}))
+	try(0, e.qp.Init(nil))
+	try(0, e.qp.Connect(nil))
+	return e
 }

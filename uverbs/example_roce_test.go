@@ -11,14 +11,14 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// endpoint is what the ends of a connection made by hand tell each other.
+// endpoint has the values that both ends exchange to connect QPs without a connection manager.
 type endpoint struct {
 	GID      verbs.GID
 	QPN, PSN uint32
 }
 
-// Connect two QPs on RoCE by hand. Both ends do the same; what they must know of
-// each other goes over a TCP connection. Package rdmacm does all this by itself.
+// Connect two QPs on RoCE without a connection manager. Both ends run the same code and exchange
+// their endpoints over a TCP connection. Package rdmacm does all this itself.
 func ExampleQP_Connect() {
 	var (
 		dev  *uverbs.Device
@@ -33,7 +33,7 @@ func ExampleQP_Connect() {
 	if err := qp.Init(&verbs.QPAttr{Port: 1, Access: verbs.AccessRemoteWrite}); err != nil {
 		log.Fatal(err)
 	}
-	// Receives go in before the other end can send.
+	// Post receives before the other end can send.
 	if _, err := qp.PostRecv([]verbs.RecvWR{{WRID: 1, SGL: []verbs.SGE{mr.SGE(0, mr.Len())}}}); err != nil {
 		log.Fatal(err)
 	}
@@ -51,10 +51,10 @@ func ExampleQP_Connect() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	// The other end may not be this far: tell each other before the first send.
+	// The other end may not be ready yet: synchronize before the first send.
 }
 
-// Answer a message that a UD QP received, to whoever sent it.
+// Answer the sender of a message that a UD QP received.
 func ExamplePD_AHFromWC() {
 	var (
 		qp *uverbs.QP // of QPTypeUD, in RTS, with a receive posted for mr
@@ -88,22 +88,22 @@ func ExamplePD_AHFromWC() {
 	}
 }
 
-// Serve many CQs in one goroutine, which sleeps until a peer wants it awake: only
-// messages with SendSolicited, and failures, raise an event. Others are polled
-// along with those. For all completions use Arm(false).
+// Serve many CQs in one goroutine, which sleeps until a solicited event: only messages with
+// SendSolicited, and failures, raise one. Other completions are polled along with these. To get
+// events for all completions, use Arm(false).
 func ExampleCompChannel_Get() {
 	var (
 		channel *uverbs.CompChannel
 		all     []*uverbs.CQ
 	)
 	wcs := make([]verbs.WC, 16)
-	// rearm empties a CQ, so that what comes next raises an event.
+	// rearm empties a CQ and arms it, so that the next completion raises an event.
 	rearm := func(cq *uverbs.CQ) error {
 		for {
 			if err := cq.Arm(true); err != nil {
 				return err
 			}
-			n, err := cq.Poll(wcs) // what came before it was armed raised no event
+			n, err := cq.Poll(wcs) // earlier completions raised no event
 			if n == 0 || err != nil {
 				return err
 			}

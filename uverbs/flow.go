@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"syscall"
 
 	"github.com/goverbs/goverbs/internal/abi"
@@ -13,7 +14,9 @@ import (
 	"github.com/goverbs/goverbs/verbs/flow"
 )
 
-// Flow is a rule that gives packets to a QP.
+// Flow is a rule that steers packets to a QP.
+//
+// Experimental: may change in any release; see docs/stability.md.
 //
 // C: struct ibv_flow
 type Flow struct {
@@ -23,19 +26,23 @@ type Flow struct {
 	memory *memory
 }
 
-// FlowOptions describe a flow rule.
+// FlowOptions describes a flow rule.
+//
+// Experimental: may change in any release; see docs/stability.md.
 //
 // C: struct ibv_flow_attr
 type FlowOptions struct {
 	Type     flow.Type
 	Port     uint32 // 0 means 1
-	Priority uint16 // 0 comes first
+	Priority uint16 // 0 is matched first
 	Flags    flow.Flags
-	Specs    []flow.Spec // at most 10: headers from the outermost on, then actions
+	Specs    []flow.Spec // at most 10: headers, the outermost first, then actions
 }
 
-// CreateFlow has the device give packets to a QP of type [verbs.QPTypeRawPacket] or [verbs.QPTypeUD]. It
-// needs CAP_NET_RAW.
+// CreateFlow creates a rule that steers packets to a QP of type [verbs.QPTypeRawPacket] or
+// [verbs.QPTypeUD]. It needs CAP_NET_RAW.
+//
+// Experimental: may change in any release; see docs/stability.md.
 //
 // C: ibv_create_flow
 func (qp *QP) CreateFlow(opts *FlowOptions) (*Flow, error) {
@@ -124,7 +131,7 @@ func (qp *QP) flowHint(err error) string {
 	return createHint(err)
 }
 
-// Close ends the rule.
+// Close removes the rule.
 //
 // C: ibv_destroy_flow
 func (f *Flow) Close() error {
@@ -139,4 +146,124 @@ func (f *Flow) issueDestroy() error {
 	defer r.Free()
 	r.Handle(abi.UVERBS_ATTR_DESTROY_FLOW_HANDLE, f.handle)
 	return r.Do(f.qp.dev.file)
+}
+
+// Counters is a set of counters of a device, which flow rules update.
+//
+// Experimental: may change in any release; see docs/stability.md.
+//
+// C: struct ibv_counters
+type Counters struct {
+	object
+	dev    *Device
+	handle uint32
+	points []driver.CounterPoint // guarded by the graph's lock
+}
+
+// CreateCounters creates an empty set of counters. [Counters.Count] adds counters to the set, and
+// a [FlowCount] makes a flow rule update them.
+//
+// Experimental: may change in any release; see docs/stability.md.
+//
+// C: ibv_create_counters
+func (d *Device) CreateCounters() (*Counters, error) {
+	c := &Counters{dev: d}
+	if err := c.attach("counters", &d.object); err != nil {
+		return nil, err
+	}
+	if err := c.create(); err != nil {
+		c.detach()
+		return nil, c.fail("create", err, createHint(err))
+	}
+	c.setNumber(c.handle)
+	return c, nil
+}
+
+func (c *Counters) create() error {
+	r := c.dev.request(abi.UVERBS_OBJECT_COUNTERS, abi.UVERBS_METHOD_COUNTERS_CREATE)
+	defer r.Free()
+	r.NewObject(abi.UVERBS_ATTR_CREATE_COUNTERS_HANDLE)
+	if err := r.Do(c.dev.file); err != nil {
+		return err
+	}
+	c.handle = r.Created(abi.UVERBS_ATTR_CREATE_COUNTERS_HANDLE)
+	return nil
+}
+
+// Count adds a counter of the given kind at an index. It affects flow rules that are created
+// later.
+//
+// C: ibv_attach_counters_point_flow, without a flow
+func (c *Counters) Count(kind flow.CounterKind, index uint32) error {
+	return c.using("attach a point to", func() error {
+		c.graph.Lock()
+		defer c.graph.Unlock()
+		c.points = append(c.points, driver.CounterPoint{Counts: kind, Index: index})
+		return nil
+	})
+}
+
+func (c *Counters) counted() []driver.CounterPoint {
+	c.graph.Lock()
+	defer c.graph.Unlock()
+	return slices.Clone(c.points)
+}
+
+// Read reads the counters from index 0 on, as many as values has room for. With cached, the
+// device may return older values, which is cheaper.
+//
+// C: ibv_read_counters
+func (c *Counters) Read(values []uint64, cached bool) error {
+	return c.using("read", func() error {
+		r := c.dev.request(abi.UVERBS_OBJECT_COUNTERS, abi.UVERBS_METHOD_COUNTERS_READ)
+		defer r.Free()
+		r.Handle(abi.UVERBS_ATTR_READ_COUNTERS_HANDLE, c.handle)
+		flags := uint32(0)
+		if cached {
+			flags = abi.IB_UVERBS_READ_COUNTERS_PREFER_CACHED
+		}
+		r.Flags(abi.UVERBS_ATTR_READ_COUNTERS_FLAGS, flags)
+		ioctl.OutSlice(r, abi.UVERBS_ATTR_READ_COUNTERS_BUFF, values)
+		if err := r.Do(c.dev.file); err != nil {
+			return c.fail("read", err, countersHint(err))
+		}
+		return nil
+	})
+}
+
+func countersHint(err error) string {
+	if errors.Is(err, syscall.EINVAL) {
+		return "no flow has them, or fewer numbers are counted"
+	}
+	return ""
+}
+
+// Close destroys the counters. Flow rules that use them must be closed first.
+//
+// C: ibv_destroy_counters
+func (c *Counters) Close() error {
+	if c == nil {
+		return closeNil("Counters")
+	}
+	return c.close(func() error {
+		r := c.dev.request(abi.UVERBS_OBJECT_COUNTERS, abi.UVERBS_METHOD_COUNTERS_DESTROY)
+		defer r.Free()
+		r.Handle(abi.UVERBS_ATTR_DESTROY_COUNTERS_HANDLE, c.handle)
+		return r.Do(c.dev.file)
+	}, noop)
+}
+
+// FlowCount is an action of a flow rule that updates counters.
+//
+// Experimental: may change in any release; see docs/stability.md.
+//
+// C: struct ibv_flow_spec_counter_action
+type FlowCount struct{ Counters *Counters }
+
+// AppendSpec implements [flow.Spec].
+func (s *FlowCount) AppendSpec(b []byte) []byte {
+	const specCount = 0x1003 // C: IB_FLOW_SPEC_ACTION_COUNT
+	hdr := abi.IbUverbsFlowSpecHdr{Type: specCount, Size: 16}
+	v := [2]uint32{s.Counters.handle, 0}
+	return append(append(b, abi.Bytes(&hdr)...), abi.Bytes(&v)...)
 }

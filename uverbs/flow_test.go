@@ -91,7 +91,7 @@ func TestFlowSpecs(t *testing.T) {
 	}
 }
 
-// TestFlowCounted: what is counted gets to the driver, and its numbers come back.
+// TestFlowCounted: the driver gets the counters' kinds, and their values can be read.
 func TestFlowCounted(t *testing.T) {
 	w := newFlow(t)
 	var points []byte

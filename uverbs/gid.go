@@ -1,19 +1,25 @@
 package uverbs
 
 import (
+	"cmp"
 	"fmt"
+	"math"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// maxGIDEntries is what fits behind the 16-bit length of a request's attribute.
+// maxGIDEntries is the number of entries that fit into an attribute, whose length has 16 bits.
 const maxGIDEntries = (1<<16 - 1) / gidEntrySize
 
 const gidEntrySize = 32
 
-// GIDTable lists the used GIDs of all ports.
+// GIDTable returns the GIDs of all ports that are in use.
 //
 // C: ibv_query_gid_table
 func (d *Device) GIDTable() ([]verbs.GIDEntry, error) {
@@ -35,7 +41,7 @@ func (d *Device) GIDTable() ([]verbs.GIDEntry, error) {
 	return table, nil
 }
 
-// QueryGID returns one slot of a port's GID table. An empty slot is ENODATA.
+// QueryGID returns one slot of a port's GID table. For an empty slot the error is ENODATA.
 //
 // C: ibv_query_gid_ex
 func (d *Device) QueryGID(port, index uint32) (*verbs.GIDEntry, error) {
@@ -55,4 +61,108 @@ func (d *Device) QueryGID(port, index uint32) (*verbs.GIDEntry, error) {
 
 func newGIDEntry(e *abi.IbUverbsGidEntry) verbs.GIDEntry {
 	return verbs.GIDEntry{GID: gidBytes(&e.Gid), Type: verbs.GIDType(e.GidType), Port: e.PortNum, Index: e.GidIndex, NetdevIndex: e.NetdevIfindex}
+}
+
+// GIDChoice restricts the GIDs that [Device.ChooseGID] may choose. Nil and the zero value
+// allow all GIDs.
+type GIDChoice struct {
+	Addr netip.Addr    // local IP address of the GID; the zero Addr allows any
+	Type verbs.GIDType // GIDTypeIB, the zero value, allows any
+	// IPv4 and IPv6 allow only GIDs of that family; both or none allow either.
+	IPv4, IPv6 bool
+}
+
+// ChooseGID chooses a GID of a port. Ports count from 1. Use the Index of the result as the
+// SGIDIndex of addresses. ChooseGID prefers RoCE v2 to v1, IPv4 to IPv6, and link-local
+// addresses least. Among equals, and on InfiniBand, it chooses the first. Both ends of a
+// connection need GIDs of the same type and family. The port must be active.
+//
+// If no GID is allowed, the error matches ErrNoGID and lists the GIDs of the port. On RoCE, the
+// kernel derives GIDs from the IP addresses of the network device; after an address is added,
+// this takes a moment.
+//
+// libibverbs leaves the choice to its users.
+func (d *Device) ChooseGID(port uint32, choice *GIDChoice) (*verbs.GIDEntry, error) {
+	if choice == nil {
+		choice = &GIDChoice{}
+	}
+	attr, err := d.QueryPort(port)
+	if err != nil {
+		return nil, err
+	}
+	op := fmt.Sprintf("choose a GID of port %d of", port)
+	if attr.State != verbs.PortActive {
+		return nil, d.fail(op, verbs.ErrNoGID, fmt.Sprintf("the port is %v: is its network device up, and its cable in?", attr.State))
+	}
+	table, err := d.GIDTable()
+	if err != nil {
+		return nil, err
+	}
+	table = slices.DeleteFunc(table, func(e verbs.GIDEntry) bool { return e.Port != port })
+	allowed := slices.DeleteFunc(slices.Clone(table), func(e verbs.GIDEntry) bool { return !choice.allows(&e) })
+	if len(allowed) == 0 {
+		return nil, d.fail(op, verbs.ErrNoGID, choice.advice(table, attr.LinkLayer))
+	}
+	best := slices.MinFunc(allowed, func(a, b verbs.GIDEntry) int {
+		if attr.LinkLayer != verbs.LinkEthernet {
+			return cmp.Compare(a.Index, b.Index)
+		}
+		return cmp.Or(cmp.Compare(b.Type, a.Type), cmp.Compare(familyRank(a.GID), familyRank(b.GID)), cmp.Compare(a.Index, b.Index))
+	})
+	return &best, nil
+}
+
+func (c *GIDChoice) allows(e *verbs.GIDEntry) bool {
+	ip := e.GID.Addr()
+	switch {
+	case c.Addr.IsValid() && c.Addr.WithZone("").Unmap() != ip:
+		return false
+	case e.Index > math.MaxUint8: // an address has room for 8 bits
+		return false
+	case c.Type != verbs.GIDTypeIB && c.Type != e.Type:
+		return false
+	case c.IPv4 == c.IPv6:
+		return true
+	}
+	return c.IPv4 == ip.Is4()
+}
+
+// familyRank returns a lower rank for an address that is likely to be reachable from more
+// hosts.
+func familyRank(g verbs.GID) int {
+	switch ip := g.Addr(); {
+	case ip.Is4():
+		return 0
+	case ip.IsLinkLocalUnicast():
+		return 2
+	}
+	return 1
+}
+
+// advice returns a hint for a port without an allowed GID. It lists the GIDs of the port and
+// says how to add one.
+func (c *GIDChoice) advice(table []verbs.GIDEntry, link verbs.LinkLayer) string {
+	have := "the port has none"
+	netdev := "the network device"
+	if len(table) > 0 {
+		have = "the port has " + gidList(table)
+		if i, err := net.InterfaceByIndex(int(table[0].NetdevIndex)); err == nil {
+			netdev = i.Name
+		}
+	}
+	switch {
+	case link != verbs.LinkEthernet:
+		return have
+	case c.Addr.IsValid():
+		return fmt.Sprintf("%s: add %v to %s (`ip addr add`), or choose another address", have, c.Addr, netdev)
+	}
+	return fmt.Sprintf("%s: add an address to %s (`ip addr add`)", have, netdev)
+}
+
+func gidList(table []verbs.GIDEntry) string {
+	names := make([]string, len(table))
+	for i := range table {
+		names[i] = fmt.Sprintf("%d %v (%v)", table[i].Index, table[i].GID.Addr(), table[i].Type)
+	}
+	return strings.Join(names, ", ")
 }

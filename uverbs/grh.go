@@ -7,24 +7,23 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// GRH is what a received message tells of its way: the global route header of
-// InfiniBand and RoCE v1, or the IP header of RoCE v2.
+// GRH is the network header of a received message: the global route header of InfiniBand and
+// RoCE v1, or the IP header of RoCE v2.
 //
 // C: struct ibv_grh
 type GRH struct {
-	SGID, DGID   verbs.GID     // of the sender, and whom it sent to
-	Type         verbs.GIDType // GIDTypeRoCEv2, or GIDTypeIB for InfiniBand and RoCE v1 alike
+	SGID, DGID   verbs.GID     // sender and destination
+	Type         verbs.GIDType // GIDTypeRoCEv2, or GIDTypeIB for InfiniBand and RoCE v1
 	FlowLabel    uint32        // 20 bits; IPv4 has none
 	TrafficClass uint8
-	HopLimit     uint8 // that is left
+	HopLimit     uint8 // remaining hops
 }
 
-// GRHSize is the number of bytes that stand in front of a message in the receive
-// buffer of a UD QP.
+// GRHSize is the number of bytes before the message in the receive buffer of a UD QP.
 const GRHSize = 40
 
-// ParseGRH reads the first 40 bytes of a receive buffer, when the completion has
-// WCGRH. The sender chooses what a header says.
+// ParseGRH parses the first 40 bytes of a receive buffer. They hold a header if the completion
+// has WCGRH. The sender may have forged it.
 func ParseGRH(b []byte) (GRH, error) {
 	g, why := parseGRH(b)
 	if why != "" {
@@ -33,7 +32,7 @@ func ParseGRH(b []byte) (GRH, error) {
 	return g, nil
 }
 
-// An IPv4 header is the second half of the 40 bytes; the first is anybody's.
+// An IPv4 header is the second half of the 40 bytes. The first half is undefined then.
 const ipv4Offset = 20
 
 func parseGRH(b []byte) (g GRH, why string) {
@@ -76,7 +75,7 @@ func parseIPv6(b []byte) (g GRH, why string) {
 	return g, ""
 }
 
-// checksumOK tells whether 20 bytes have the checksum of an IPv4 header.
+// checksumOK reports whether 20 bytes have the checksum of an IPv4 header.
 func checksumOK(b []byte) bool {
 	var sum uint32
 	for i := 0; i < len(b); i += 2 {

@@ -2,6 +2,7 @@ package uverbs
 
 import (
 	"errors"
+	"math"
 	"os"
 	"syscall"
 
@@ -11,15 +12,17 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// ImportFile opens the RDMA device of a descriptor that another process uses and has sent
-// over a Unix socket (SCM_RIGHTS): both share the kernel's context, and with it the objects.
-// [Device.ImportPD] and [PD.ImportMR] take objects of the other process by their handles. What
-// either process makes belongs to it alone: Close of the imported device destroys nothing of
-// the other's. The kernel frees all when the last of them has closed the descriptor.
+// ImportFile opens the RDMA device of a file that another process uses and has sent over a Unix
+// socket (SCM_RIGHTS). Both processes share the kernel's context and its objects.
+// [Device.ImportPD] and [PD.ImportMR] import objects of the other process by their handles. Each
+// process owns the objects that it creates, so Close of the imported device destroys none of the
+// other process's. The kernel frees everything when both have closed the file.
 //
-// Of the drivers of Linux 6.12 mlx5 alone can do it, in a context with dynamic UARs; others
-// are ErrNotSupported. A descriptor that is not in use is EINVAL: [OpenFile] takes it. The
-// device keeps a copy of the descriptor; the caller closes f.
+// Among the drivers of Linux 6.12, only mlx5 supports this, in a context with dynamic UARs. For
+// others the error matches ErrNotSupported. For a file that is not in use the error is EINVAL; use
+// [OpenFile]. The Device has a duplicate of the descriptor; the caller closes f.
+//
+// Experimental: may change in any release; see docs/stability.md.
 //
 // C: ibv_import_device
 func ImportFile(f *os.File) (*Device, error) { return onFile("import", f, DeviceInfo.importOn) }
@@ -33,7 +36,7 @@ func (d *Device) importContext() error {
 	if p == nil {
 		return d.noProvider("import", "device")
 	}
-	if d.foreign = d.info.foreign(p); d.foreign != "" {
+	if d.mismatch = d.info.mismatch(p); d.mismatch != "" {
 		return d.noProvider("import", "device")
 	}
 	i, ok := p.(driver.Importer)
@@ -55,4 +58,108 @@ func (d *Device) issueQueryContext(u driver.UHW, extra []driver.Attr) error {
 	defer r.Free()
 	ioctl.Out(r, abi.UVERBS_ATTR_QUERY_CONTEXT_NUM_COMP_VECTORS, &d.compVectors)
 	return d.doWith(r, u, extra)
+}
+
+// ImportPD imports a protection domain by its handle ([PD.Handle]). Its owner is another process
+// with the same descriptor ([ImportFile]), or this one. The owner must keep the domain open while
+// this process uses it. For an unknown handle the error is ENOENT.
+//
+// Experimental: may change in any release; see docs/stability.md.
+//
+// C: ibv_import_pd
+func (d *Device) ImportPD(handle uint32) (*PD, error) {
+	pd := &PD{dev: d, handle: handle, memory: &memory{file: d.file}, lent: true}
+	if err := pd.attach("PD", &d.object); err != nil {
+		return nil, err
+	}
+	if err := pd.identify(); err != nil {
+		pd.detach()
+		return nil, pd.fail("import", err, importHint(err))
+	}
+	pd.setNumber(handle)
+	return pd, nil
+}
+
+func (pd *PD) identify() (err error) {
+	p, ok := pd.dev.provider.(driver.PDImporter)
+	if !ok {
+		return verbs.ErrNotSupported
+	}
+	pd.data, err = p.ImportPD(pd.handle)
+	return err
+}
+
+// ImportMR imports a memory region by its handle ([MR.Handle]), for use in its domain or an
+// imported one. [MR.Addr], [MR.Len] and the keys are those of the owner. [MR.Bytes] is nil,
+// because the memory need not be mapped in this process. The device can write to the region, but
+// a provider can't, as mlx5's does for short messages. For an unknown handle the error is
+// ENOENT.
+//
+// Experimental: may change in any release; see docs/stability.md.
+//
+// C: ibv_import_mr
+func (pd *PD) ImportMR(handle uint32) (*MR, error) {
+	mr := &MR{pd: pd, handle: handle, memory: &memory{file: pd.dev.file}, lent: true}
+	if err := mr.attach("MR", &pd.object); err != nil {
+		return nil, err
+	}
+	if err := mr.identify(); err != nil {
+		mr.detach()
+		return nil, mr.fail("import", err, importHint(err))
+	}
+	mr.setNumber(handle)
+	return mr, nil
+}
+
+func (mr *MR) identify() error {
+	attr, err := mr.pd.dev.issueQueryMR(mr.handle)
+	switch {
+	case err != nil:
+		return err
+	case attr.Length > math.MaxInt:
+		return syscall.EOVERFLOW
+	}
+	mr.lkey, mr.rkey, mr.length, mr.iova = attr.LKey, attr.RKey, int(attr.Length), attr.IOVA
+	return nil
+}
+
+// ImportDM imports device memory by its handle ([DM.Handle]) and maps it into this process, so
+// both processes see the same bytes. The owner must keep it allocated while this process uses
+// it. For an unknown handle the error is ENOENT.
+//
+// Experimental: may change in any release; see docs/stability.md.
+//
+// C: ibv_import_dm
+func (d *Device) ImportDM(handle uint32) (*DM, error) {
+	if d.provider == nil {
+		return nil, d.noProvider("import", "DM")
+	}
+	dm := &DM{dev: d, handle: handle, memory: &memory{file: d.file}, lent: true}
+	if err := dm.attach("DM", &d.object); err != nil {
+		return nil, err
+	}
+	if err := dm.identify(); err != nil {
+		dm.detach()
+		return nil, dm.fail("import", err, importHint(err))
+	}
+	dm.setNumber(handle)
+	return dm, nil
+}
+
+func (dm *DM) identify() (err error) {
+	p, ok := dm.dev.provider.(driver.DMImporter)
+	if !ok {
+		return verbs.ErrNotSupported
+	}
+	r := &driver.ImportDM{Memory: dm.memory, Handle: dm.handle}
+	dm.data, err = p.ImportDM(r)
+	dm.length = r.Length
+	return err
+}
+
+func importHint(err error) string {
+	if err == syscall.ENOENT {
+		return "the descriptor has no such object"
+	}
+	return ""
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/fakeverbs"
+	fakemlx5 "github.com/goverbs/goverbs/internal/fakeverbs/mlx5"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/providertest"
 	"github.com/goverbs/goverbs/uverbs"
@@ -17,8 +18,8 @@ import (
 
 var mlx50 = uverbs.DeviceInfo{Name: "mlx5_0", Driver: verbs.DriverMLX5, ABI: 1, Ports: 1}
 
-// sharing is a device with a domain and a region, and what another descriptor of the same
-// file imports of it.
+// sharing is a device with a domain and a region, and the objects that another opening of the same
+// file imports.
 type sharing struct {
 	k          *fakeverbs.Kernel
 	maker, dev *uverbs.Device
@@ -51,7 +52,7 @@ func TestImportEveryErrno(t *testing.T) {
 	})
 }
 
-// TestImportSends has a queue pair of the importer's send from the maker's memory.
+// TestImportSends: a queue pair of the importer sends from the owner's memory.
 func TestImportSends(t *testing.T) {
 	s := newSharing(t)
 	copy(s.memory.Bytes(), "of the maker")
@@ -74,7 +75,7 @@ func TestImportSends(t *testing.T) {
 	}
 }
 
-// TestImportCloses: what was imported is not the importer's to destroy.
+// TestImportCloses: the importer's Close does not destroy imported objects.
 func TestImportCloses(t *testing.T) {
 	s := newSharing(t)
 	if s.mr.Addr() != s.memory.Addr() || s.mr.Len() != 4096 || s.mr.LKey() != s.memory.LKey() || s.mr.RKey() != s.memory.RKey() || s.mr.Bytes() != nil {
@@ -125,7 +126,7 @@ func TestImportRefused(t *testing.T) {
 		text string
 	}{
 		"no context":       {fresh(mlx50, nil), syscall.EINVAL, "has no context"},
-		"static registers": {fresh(mlx50, func(k *fakeverbs.Kernel) { k.MLX5.StaticUARs = true }), syscall.EINVAL, "registers of its own"},
+		"static registers": {fresh(mlx50, func(k *fakeverbs.Kernel) { fakemlx5.OptionsOf(k).StaticUARs = true }), syscall.EINVAL, "registers of its own"},
 		"siw":              {fresh(siw0, used), verbs.ErrNotSupported, "does not share"},
 		"another ABI":      {fresh(foreign, nil), verbs.ErrNoProvider, "ABI 99"},
 		"no provider":      {fresh(uverbs.DeviceInfo{Name: "hollow0", Driver: 9999}, nil), verbs.ErrNoProvider, "provider/"},
@@ -188,5 +189,43 @@ func TestQueryContext(t *testing.T) {
 		if err := ask(); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v", d.Info().Name, err)
 		}
+	}
+}
+
+// dmSharing also has device memory and its import in the other process.
+type dmSharing struct {
+	*sharing
+	dm, same *uverbs.DM
+}
+
+func newDMSharing(t testing.TB) *dmSharing {
+	t.Helper()
+	s := &dmSharing{sharing: newSharing(t)}
+	s.dm = must[*uverbs.DM](t)(s.maker.AllocDM(100, 0))
+	s.same = must[*uverbs.DM](t)(s.dev.ImportDM(s.dm.Handle()))
+	t.Cleanup(func() { closeAll(t, s.same, s.dm) })
+	return s
+}
+
+func TestImportDMEveryErrno(t *testing.T) {
+	everyErrno(t, "mlx5_0", newDMSharing, []verb[*dmSharing]{
+		{"ImportDM", []string{"DM_QUERY", "MMAP"}, "import DM on mlx5_0", func(s *dmSharing) error { return closing(s.dev.ImportDM(s.dm.Handle())) }},
+	})
+}
+
+// TestImportDM: two processes see the same device memory. It stays allocated when the importer
+// closes it.
+func TestImportDM(t *testing.T) {
+	s := newDMSharing(t)
+	must[int](t)(s.dm.WriteAt([]byte("both see this..."), 20))
+	got := make([]byte, 16)
+	if must[int](t)(s.same.ReadAt(got, 20)); string(got) != "both see this..." || s.same.Len() != 100 {
+		t.Errorf("%q of %d bytes", got, s.same.Len())
+	}
+	if err := s.same.Close(); err != nil || len(s.k.DMs()) != 1 {
+		t.Errorf("%v; the kernel has %d DMs", err, len(s.k.DMs()))
+	}
+	if _, err := s.dev.ImportDM(s.dm.Handle() + 1000); !errors.Is(err, syscall.ENOENT) || !strings.Contains(err.Error(), "no such object") {
+		t.Error(err)
 	}
 }

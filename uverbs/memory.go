@@ -9,16 +9,16 @@ import (
 	"github.com/goverbs/goverbs/mmap"
 )
 
-// memory is what a provider mapped or allocated for one object, or for the device: a
-// driver.Memory. The owner gives it back after the kernel let go of it, whatever the
-// provider does.
+// memory implements driver.Memory. It holds everything that a provider mapped or allocated
+// for one object, or for the device. The owner frees it after the kernel has destroyed the
+// object, even if the provider failed half-way.
 type memory struct {
 	file  *deviceFile
-	owner *memory // for what is replaced: holds what Free may be asked for too
+	owner *memory // during a replacement: the object's memory, which Free accepts too
 
 	mu   sync.Mutex
 	held []io.Closer  // regions and pages
-	room [2]io.Closer // of held, as few objects have more
+	room [2]io.Closer // backing array of held; few objects have more
 }
 
 // Map implements driver.Memory.
@@ -71,9 +71,9 @@ func (m *memory) Free(c io.Closer) error {
 	return errNotHeld
 }
 
-var errNotHeld = errors.New("the memory is not of this object, or was freed")
+var errNotHeld = errors.New("the memory belongs to another object, or was freed already")
 
-// adopt takes over all of another's.
+// adopt moves everything that from holds to m.
 func (m *memory) adopt(from *memory) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

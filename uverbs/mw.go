@@ -2,6 +2,7 @@ package uverbs
 
 import (
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"syscall"
 
@@ -11,8 +12,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// MW is a memory window: a key for part of a region, bound and ended by work
-// requests and so in order with the traffic.
+// MW is a memory window, a key for part of a memory region. Work requests bind and invalidate
+// it, so both happen in order with the traffic.
 //
 // C: struct ibv_mw
 type MW struct {
@@ -23,12 +24,13 @@ type MW struct {
 	rkey   atomic.Uint32
 	memory *memory
 
-	// Guarded by the graph's lock, of type 2 where the provider tells.
-	holds *object // the QP that can't be closed before
-	bound bool    // as far as is known
+	// Guarded by the graph's lock. They are set for windows of type 2 only, and only if the
+	// provider reports bindings.
+	holds *object // the QP that must be closed after the window
+	bound bool    // as far as this process knows
 }
 
-// AllocMW makes a memory window that is bound to nothing.
+// AllocMW creates an unbound memory window.
 //
 // C: ibv_alloc_mw
 func (pd *PD) AllocMW(typ verbs.MWType) (*MW, error) {
@@ -73,16 +75,16 @@ func (mw *MW) issueCreate(u driver.UHW, extra []driver.Attr) error {
 // PD returns the protection domain of the window.
 func (mw *MW) PD() *PD { return mw.pd }
 
-// Type tells who chooses the window's key.
+// Type returns the window's type.
 func (mw *MW) Type() verbs.MWType {
-	if mw == nil { // as a work request may have it
+	if mw == nil { // a work request may name a nil window
 		return 0
 	}
 	return mw.typ
 }
 
-// RKey is the window's key: as the kernel first made it, then as the binding
-// posted last makes it.
+// RKey returns the window's key, which is that of the last binding posted, or the kernel's
+// initial key.
 func (mw *MW) RKey() uint32 {
 	if mw == nil {
 		return 0
@@ -90,9 +92,8 @@ func (mw *MW) RKey() uint32 {
 	return mw.rkey.Load()
 }
 
-// SetRKey says which key the window has. It is needed before a window is bound again
-// after a binding that failed: RKey is that binding's, but the window has kept the
-// key from before.
+// SetRKey sets the window's key. Call it after a binding has failed, before the next one: RKey
+// returns the failed binding's key, but the window still has the key from before.
 func (mw *MW) SetRKey(rkey uint32) { mw.rkey.Store(rkey) }
 
 // Close frees the window. A peer that still uses its key gets an error.
@@ -117,4 +118,112 @@ func mwHint(err error, typ verbs.MWType) string {
 		return "windows are of type 1 or 2"
 	}
 	return createHint(err)
+}
+
+// IncRKey returns the key that follows key: the next tag in the low byte, the
+// same index above.
+//
+// C: ibv_inc_rkey
+func IncRKey(key uint32) uint32 { return key&^0xff | (key+1)&0xff }
+
+// Bind posts the binding of a type 1 window to qp. The key changes at once. The peer may use
+// the new key when the work request has completed. Bind fills in b.MW and b.RKey.
+//
+// C: ibv_bind_mw
+func (mw *MW) Bind(qp *QP, wrID uint64, flags verbs.SendFlags, b verbs.BindMW) error {
+	if mw.typ != verbs.MWType1 {
+		return mw.fail("bind", syscall.EINVAL, fmt.Sprintf("it is of %v: post OpBindMW", mw.typ))
+	}
+	return mw.alone("bind", func() error {
+		b.MW, b.RKey = mw, IncRKey(mw.RKey())
+		_, err := qp.PostSend([]verbs.SendWR{{WRID: wrID, Opcode: verbs.OpBindMW, Flags: flags, Bind: &b}})
+		return err
+	})
+}
+
+// bind implements driver.CreateQP.Bind. It records that a binding is about to be queued, and
+// sets the window's key to b's. The caller holds the send queue, and must not queue the binding
+// if bind fails.
+//
+// With hold, QP.Close fails until the window is closed or is bound through another QP, because
+// some drivers can't destroy a QP through which a window is bound. bind does not track the
+// end of such a binding: the QP stays held.
+//
+// rxe's kernel needs this: if the QP is destroyed first, it waits 50 seconds for the window. It
+// also follows a null pointer if a window is invalidated that is not bound; see unbind.
+func (qp *QP) bind(b *verbs.BindMW, hold bool) error {
+	mw, known := b.MW.(*MW)
+	mr, isMR := b.MR.(*MR)
+	switch {
+	case known && mw == nil:
+		return fmt.Errorf("%w: there is no window to bind", verbs.ErrInvalidWR)
+	case !known || b.MR != nil && !isMR:
+		return fmt.Errorf("%w: the window or its MR is not of package uverbs", verbs.ErrInvalidWR)
+	case mw.pd != qp.pd || mr != nil && mr.pd != qp.pd:
+		return fmt.Errorf("%w: the window, its MR and the QP must be of one PD", verbs.ErrInvalidWR)
+	case (b.RKey^mw.RKey())>>8 != 0: // a device may ignore the upper bytes
+		return fmt.Errorf("%w: %#x is no key of the window, which has %#x: IncRKey makes the next", verbs.ErrInvalidWR, b.RKey, mw.RKey())
+	}
+	if hold {
+		if err := mw.holdQP(&qp.object); err != nil {
+			return err
+		}
+	}
+	mw.rkey.Store(b.RKey)
+	return nil
+}
+
+func (mw *MW) holdQP(qp *object) error {
+	qp.graph.Lock()
+	defer qp.graph.Unlock()
+	for _, n := range []*object{qp, &mw.object} {
+		if n.stage != stageOpen {
+			return n.fail("bind", verbs.ErrClosed, "")
+		}
+	}
+	mw.bound = true
+	if mw.holds == qp {
+		return nil
+	}
+	if mw.holds != nil {
+		mw.leaveLocked(mw.holds)
+	}
+	mw.addParentLocked(qp)
+	mw.holds = qp
+	return nil
+}
+
+// unbind implements driver.Device.Unbind.
+func (d *Device) unbind(rkey uint32) bool {
+	d.graph.Lock()
+	defer d.graph.Unlock()
+	mw := d.windows[rkey>>8]
+	if mw == nil || !mw.bound || mw.RKey() != rkey {
+		return false
+	}
+	mw.bound = false
+	return true
+}
+
+// enlist adds the window to the device's table, by the part of its key that never changes.
+func (mw *MW) enlist() {
+	d := mw.pd.dev
+	d.graph.Lock()
+	defer d.graph.Unlock()
+	if d.windows == nil {
+		d.windows = make(map[uint32]*MW)
+	}
+	d.windows[mw.RKey()>>8] = mw
+}
+
+// delist removes the window from the device's table, unless another window has its key already,
+// and frees its memory.
+func (mw *MW) delist() error {
+	d := mw.pd.dev
+	d.graph.Lock()
+	defer d.graph.Unlock()
+	if index := mw.RKey() >> 8; d.windows[index] == mw {
+		delete(d.windows, index)
+	}
+	return mw.memory.free()
 }

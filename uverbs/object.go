@@ -10,35 +10,35 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// object is embedded in every object of a device: its place in the device's ownership
-// graph. Its fields are guarded by the graph's lock.
+// object is embedded in every object of a device. It is a node of the device's ownership
+// graph. The graph's lock guards its fields.
 type object struct {
 	graph   *graph
 	device  string
-	driver  string // of the device
+	driver  string // the device's
 	kind    string // "PD"
-	number  uint32 // the kernel's, 3
-	named   bool   // number is known
+	number  uint32 // the kernel's number, 3
+	named   bool   // number is set
 	parents []*object
-	room    [4]*object // of parents, as few objects have more
-	users   int        // how often it is a parent
+	room    [4]*object // backing array of parents; few objects have more
+	users   int        // number of objects that have it as a parent
 	stage   stage
 
-	// calls is held for reading by calls that name the object to the kernel, and
-	// for writing by those that change what it is, above all by Close, after which
-	// the number may be another object's.
+	// calls is held for reading by calls that pass the object to the kernel, and for
+	// writing by calls that replace or close it. After Close, the kernel may give the
+	// number to another object.
 	calls sync.RWMutex
 }
 
-// graph is all objects of a device but the device itself. An object knows its
-// parents and only counts its users: their names are wanted for error messages alone.
+// graph holds all objects of a device except the device itself. An object has a list of its
+// parents, but only a count of its users: their names are needed for error messages only.
 type graph struct {
 	sync.Mutex
 	objects map[*object]struct{}
 }
 
-// stage says how far an object is on its way to being closed. A QP also has a state, which
-// the verbs define, and lives, each of which ends with a move to RESET.
+// stage says whether an object is open, being closed, or closed. A QP also has a state, which
+// the verbs define, and a generation, which grows at each move to RESET.
 type stage int
 
 const (
@@ -47,14 +47,13 @@ const (
 	stageClosed
 )
 
-// root makes o the top of a new graph.
+// root makes o the root of a new graph.
 func (o *object) root(device, driver string) {
 	o.graph, o.device, o.driver, o.kind = &graph{objects: make(map[*object]struct{})}, device, driver, "device"
 }
 
-// attach makes o a user of its parents, so that none of them can be closed
-// before o. It fails when one of them is closed already. Nil parents are
-// skipped.
+// attach makes o a user of its parents, so that none of them can be closed before o. It
+// fails if one of them is closed already. Nil parents are skipped.
 func (o *object) attach(kind string, parents ...*object) error {
 	own := o.room[:0]
 	for _, p := range parents {
@@ -94,14 +93,14 @@ func (o *object) detachLocked() {
 	o.stage = stageClosed
 }
 
-// setNumber gives o the number it got from the kernel.
+// setNumber sets the number that the kernel gave o.
 func (o *object) setNumber(number uint32) {
 	o.graph.Lock()
 	defer o.graph.Unlock()
 	o.number, o.named = number, true
 }
 
-// name is for error messages: "PD 3".
+// name returns o's name for error messages, such as "PD 3".
 func (o *object) name() string {
 	if !o.named {
 		return o.kind
@@ -109,9 +108,9 @@ func (o *object) name() string {
 	return fmt.Sprintf("%s %d", o.kind, o.number)
 }
 
-// close takes o out of the graph if nothing uses it and destroy agrees. When
-// destroy fails the object stays alive, as it does in the kernel; when it
-// succeeds the object is gone, whatever release then has to say.
+// close removes o from the graph if it has no users and destroy succeeds. If destroy fails,
+// the object stays open, as it does in the kernel. If destroy succeeds, the object is closed,
+// even if release fails.
 func (o *object) close(destroy, release func() error) error {
 	o.calls.Lock()
 	defer o.calls.Unlock()
@@ -132,7 +131,7 @@ func (o *object) close(destroy, release func() error) error {
 	return nil
 }
 
-// closeNil is the error of a Close of a nil pointer.
+// closeNil returns the error of Close on a nil pointer.
 func closeNil(kind string) error {
 	return &Error{Op: "close", Object: kind, Err: os.ErrInvalid, Hint: "the pointer is nil"}
 }
@@ -150,15 +149,14 @@ func (o *object) beginClose() error {
 	return nil
 }
 
-// using carries out an operation while o can't be closed, or refuses it because
-// o is closed.
+// using calls f and keeps o open meanwhile. It returns an error if o is closed.
 func (o *object) using(op string, f func() error) error {
 	o.calls.RLock()
 	defer o.calls.RUnlock()
 	return o.whileOpen(op, f)
 }
 
-// alone is using with every other call held off, for what changes the object.
+// alone is like using, but excludes all other calls on o. It is for calls that replace the object.
 func (o *object) alone(op string, f func() error) error {
 	o.calls.Lock()
 	defer o.calls.Unlock()
@@ -175,9 +173,8 @@ func (o *object) whileOpen(op string, f func() error) error {
 	return f()
 }
 
-// nothing is what an object has to release, or to destroy, that has only the
-// other.
-func nothing() error { return nil }
+// noop is the destroy or release function of objects that need none.
+func noop() error { return nil }
 
 func (o *object) holders() string {
 	var names []string
@@ -190,12 +187,54 @@ func (o *object) holders() string {
 	return strings.Join(names, ", ")
 }
 
-// fail makes the error of an operation on o. All errors that something is not supported
-// by the device come from here.
+// fail returns the error of an operation on o. If the cause is a missing feature, the error
+// names the driver.
 func (o *object) fail(op string, err error, hint string) error {
 	e := &Error{Op: op, Object: o.name(), Device: o.device, Err: err, Hint: hint}
 	if unsupported(err) {
 		e.Driver = o.driver
 	}
 	return e
+}
+
+// move calls f and, if it succeeds, makes o a user of to instead of from. Both are kept open
+// meanwhile.
+func (o *object) move(from, to *object, f func() error) error {
+	if from == to {
+		return f()
+	}
+	if err := o.join(to); err != nil {
+		return err
+	}
+	err := f()
+	o.graph.Lock()
+	defer o.graph.Unlock()
+	left := from
+	if err != nil {
+		left = to
+	}
+	o.leaveLocked(left)
+	return err
+}
+
+func (o *object) leaveLocked(parent *object) {
+	parent.users--
+	i := slices.Index(o.parents, parent)
+	o.parents = slices.Delete(o.parents, i, i+1)
+}
+
+func (o *object) join(p *object) error {
+	o.graph.Lock()
+	defer o.graph.Unlock()
+	if p.graph != o.graph || p.stage != stageOpen {
+		return o.fail("change", verbs.ErrClosed, p.name()+" is closed or belongs to another device")
+	}
+	o.addParentLocked(p)
+	return nil
+}
+
+// addParentLocked makes o a user of parent. The caller holds the graph's lock.
+func (o *object) addParentLocked(parent *object) {
+	o.parents = append(o.parents, parent)
+	parent.users++
 }

@@ -6,8 +6,7 @@ import (
 	"github.com/goverbs/goverbs/internal/ioctl"
 )
 
-// PD is a protection domain: memory regions and queues of different domains
-// can't touch each other.
+// PD is a protection domain. Queues can access only memory regions of their own domain.
 //
 // C: struct ibv_pd
 type PD struct {
@@ -16,10 +15,10 @@ type PD struct {
 	handle uint32
 	data   any // the provider's, which may be a driver.Destroyer
 	memory *memory
-	lent   bool // imported: the kernel's object is another's
+	lent   bool // imported: another process owns the kernel's object
 }
 
-// AllocPD makes a protection domain.
+// AllocPD creates a protection domain.
 //
 // C: ibv_alloc_pd
 func (d *Device) AllocPD() (*PD, error) {
@@ -72,10 +71,10 @@ func (d *Device) issueDeallocPD(handle uint32) error {
 // Device returns the device that the domain belongs to.
 func (pd *PD) Device() *Device { return pd.dev }
 
-// Handle is the kernel's number of the domain, for [Device.ImportPD] by another process.
+// Handle returns the kernel's number of the domain, for [Device.ImportPD] in another process.
 func (pd *PD) Handle() uint32 { return pd.handle }
 
-// Close frees the domain. One that was imported is left to the process that made it.
+// Close frees the domain. An imported domain stays open in the process that created it.
 //
 // C: ibv_dealloc_pd
 func (pd *PD) Close() error {
@@ -83,7 +82,7 @@ func (pd *PD) Close() error {
 		return closeNil("PD")
 	}
 	if pd.lent {
-		return pd.close(nothing, pd.memory.free)
+		return pd.close(noop, pd.memory.free)
 	}
 	return pd.close(func() error {
 		return destroy(pd.data, func() error { return pd.dev.issueDeallocPD(pd.handle) })

@@ -3,6 +3,9 @@ package uverbs
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
+	"strconv"
+	"strings"
 	"syscall"
 
 	"github.com/goverbs/goverbs/internal/abi"
@@ -10,7 +13,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// QueryPort asks the kernel about a port, counted from 1.
+// QueryPort returns the attributes of a port. Ports count from 1.
 //
 // C: ibv_query_port
 func (d *Device) QueryPort(port uint32) (*verbs.PortAttr, error) {
@@ -48,4 +51,62 @@ func newPortAttr(resp *abi.IbUverbsQueryPortRespEx) *verbs.PortAttr {
 		a.ActiveSpeed = resp.ActiveSpeedEx
 	}
 	return a
+}
+
+// QueryPortSpeed returns the actual bandwidth of a port in units of 100 Mb/s. Ports count from
+// 1. A port of several bonded links has the bandwidth of all of them, so the result may not
+// be a product of a width and a speed in [verbs.PortAttr]. It needs Linux 7.2 and support by
+// the driver, such as mlx5's. Otherwise the error matches [verbs.ErrNotSupported].
+//
+// Experimental: may change in any release; see docs/stability.md.
+//
+// C: ibv_query_port_speed
+func (d *Device) QueryPortSpeed(port uint32) (speed uint64, err error) {
+	r := d.request(abi.UVERBS_OBJECT_DEVICE, abi.UVERBS_METHOD_QUERY_PORT_SPEED)
+	defer r.Free()
+	r.Const(abi.UVERBS_ATTR_QUERY_PORT_SPEED_PORT_NUM, uint64(port))
+	ioctl.Out(r, abi.UVERBS_ATTR_QUERY_PORT_SPEED_RESP, &speed)
+	if err := r.Do(d.file); err != nil {
+		hint := d.methodHint(err, "DEVICE", "QUERY_PORT_SPEED")
+		if hint == "" {
+			hint = portHint(err)
+		}
+		return 0, d.fail(fmt.Sprintf("query the speed of port %d of", port), err, hint)
+	}
+	return speed, nil
+}
+
+// methodHint explains that a method needs Linux 7.2 and support by the driver, if err says that
+// it is not supported.
+func (d *Device) methodHint(err error, object, method string) string {
+	if !ioctl.Unsupported(err) {
+		return ""
+	}
+	return fmt.Sprintf("method %s of object %s is of Linux 7.2, and driver %v may have none", method, object, d.info.Driver)
+}
+
+// QueryPKey returns an entry of a port's partition key table. It reads sysfs, because the
+// kernel has no other interface for it. iWARP has no such table.
+//
+// C: ibv_query_pkey
+func (d *Device) QueryPKey(port, index uint32) (uint16, error) {
+	op := fmt.Sprintf("query P_Key %d of port %d of", index, port)
+	attr, err := d.QueryPort(port)
+	if err != nil {
+		return 0, err
+	}
+	if index >= attr.PKeyTableLen {
+		return 0, d.fail(op, syscall.EINVAL, fmt.Sprintf("the table has %d entries", attr.PKeyTableLen))
+	}
+	var sys sysfsReader
+	text := sys.text("/sys/class/infiniband", d.info.Name, "ports", strconv.FormatUint(uint64(port), 10),
+		filepath.Join("pkeys", strconv.FormatUint(uint64(index), 10)))
+	if sys.err != nil {
+		return 0, d.fail(op, sys.err, "mount sysfs on /sys")
+	}
+	key, err := strconv.ParseUint(strings.TrimPrefix(text, "0x"), 16, 16)
+	if err != nil {
+		return 0, d.fail(op, err, "")
+	}
+	return uint16(key), nil
 }

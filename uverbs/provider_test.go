@@ -13,8 +13,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// hardware is a provider of the other kind: it keeps a page for the whole device
-// and allocates its queues before the kernel hears of them. It gives up when told.
+// hardware is a provider that keeps a page for the whole device and allocates its queues before the
+// kernel's call. It fails at a chosen step.
 type hardware struct{ giveUp *string }
 
 var errGaveUp = errors.New("gave up")
@@ -66,8 +66,8 @@ func (idle) Arm(bool) error                       { return nil }
 func (idle) PostSend([]verbs.SendWR) (int, error) { return 0, nil }
 func (idle) PostRecv([]verbs.RecvWR) (int, error) { return 0, nil }
 
-// TestProviderGivesUp has a provider fail before and after the kernel made the
-// object: both halves go, and the parents can be closed.
+// TestProviderGivesUp: a provider fails before and after the kernel's call. Both halves of the object
+// are destroyed, and its parents can be closed.
 func TestProviderGivesUp(t *testing.T) {
 	var giveUp string
 	driver.Register(hardware{&giveUp})

@@ -2,6 +2,7 @@ package uverbs
 
 import (
 	"errors"
+	"runtime"
 	"sync/atomic"
 	"syscall"
 
@@ -26,33 +27,34 @@ type QP struct {
 	cap            verbs.QPCap
 	cookie         uint64
 	state          atomic.Uint32 // as far as this process moved it
-	failedIn       atomic.Uint64 // the life that failed, plus 1; 0: none has
-	life           atomic.Uint32 // how often it was put into RESET
-	first          firstError
-	ring           driver.QP // the same from the QP's first day to its last
+	failedIn       atomic.Uint64 // the generation that failed, plus 1; 0 if none has
+	generation     atomic.Uint32 // the number of moves to RESET
+	errorOnce      errorOnce
+	ring           driver.QP // never changes
 	flusher        driver.Flusher
+	flushedByErr   bool // the answer of a driver.ErrFlusher
 	memory         *memory
 
-	// sq and rq guard the two queues. Whoever takes both takes sq first.
-	sq, rq driver.Lock
-	closed bool // written with both held, as is odd
-	odd    bool // closed, or failing: posts go the long way
+	// sq and rq guard the two queues. A goroutine that takes both takes sq first.
+	sq, rq   driver.Lock
+	closed   bool // written with both held
+	slowPath bool // posts take the slow path: see setSlowPath; written with both held
 }
 
-// QPOptions describe a new QP.
+// QPOptions describes a new QP.
 //
 // C: struct ibv_qp_init_attr
 type QPOptions struct {
 	Type           verbs.QPType // 0 means RC
-	SendCQ, RecvCQ *CQ          // both needed, RecvCQ not by an XRC initiator; they may be the same
-	SRQ            *SRQ         // instead of a receive queue of its own; may be nil
+	SendCQ, RecvCQ *CQ          // may be the same; an XRC initiator has no RecvCQ
+	SRQ            *SRQ         // replaces the QP's own receive queue; may be nil
 	Cap            verbs.QPCap
-	SignalAll      bool // every send makes a completion (C: sq_sig_all)
+	SignalAll      bool // every send generates a completion (C: sq_sig_all)
 	Flags          verbs.QPFlags
-	SourceQPN      uint32 // that packets name as their source, 0 for the own; needs CAP_NET_RAW
+	SourceQPN      uint32 // source QP number in packets, 0 for the QP's own; needs CAP_NET_RAW
 }
 
-// CreateQP makes a queue pair.
+// CreateQP creates a queue pair.
 //
 // C: ibv_create_qp
 func (pd *PD) CreateQP(opts *QPOptions) (*QP, error) {
@@ -79,7 +81,7 @@ func (pd *PD) CreateQP(opts *QPOptions) (*QP, error) {
 	return qp, nil
 }
 
-// check tells what else a QP needs, or can't have.
+// check returns an error that names a missing or contradictory option.
 func (o *QPOptions) check() error {
 	switch {
 	case o == nil || o.SendCQ == nil:
@@ -116,6 +118,9 @@ func (qp *QP) create(opts *QPOptions) error {
 	}
 	qp.ring, qp.memory, qp.cap, qp.cookie = ring, c.memory, r.Cap, cookie
 	qp.flusher, _ = ring.(driver.Flusher)
+	if f, ok := ring.(driver.ErrFlusher); ok {
+		qp.flushedByErr = f.FlushedByErr()
+	}
 	for _, cq := range qp.cqs() {
 		cq.addQP(qp)
 	}
@@ -142,7 +147,7 @@ func (qp *QP) issueCreate(r *driver.CreateQP, opts *QPOptions, cookie uint64, u 
 	return nil
 }
 
-// newRequest says which objects the QP is made of, and what it is.
+// newRequest returns a request with the attributes that need no memory of the caller.
 func (qp *QP) newRequest(r *driver.CreateQP, opts *QPOptions, cookie uint64) *ioctl.Request {
 	q := qp.dev.request(abi.UVERBS_OBJECT_QP, abi.UVERBS_METHOD_QP_CREATE)
 	q.NewObject(abi.UVERBS_ATTR_CREATE_QP_HANDLE)
@@ -169,29 +174,154 @@ func (qp *QP) newRequest(r *driver.CreateQP, opts *QPOptions, cookie uint64) *io
 	return q
 }
 
-// Num is the QP's number, which the peer calls destination QP number.
+// Num returns the QP's number. The peer uses it as the destination QP number.
 func (qp *QP) Num() uint32 { return qp.num }
 
-// Type is the QP's transport service.
+// Type returns the QP's transport type.
 func (qp *QP) Type() verbs.QPType { return qp.typ }
 
-// Cap is what the QP can really hold, at least what was asked for.
+// Cap returns the actual capacities of the QP, which are at least the requested ones.
 func (qp *QP) Cap() verbs.QPCap { return qp.cap }
 
 // Device returns the device that the QP belongs to.
 func (qp *QP) Device() *Device { return qp.dev }
 
-// PD returns the protection domain of the QP, or nil for a target QP, which has an XRCD's.
+// PD returns the protection domain of the QP, or nil for an XRC target QP.
 func (qp *QP) PD() *PD { return qp.pd }
 
 // SendCQ returns the CQ that sends complete on, or nil for a QP without queues.
 func (qp *QP) SendCQ() *CQ { return qp.sendCQ }
 
-// RecvCQ returns the CQ that receives complete on, or nil for a QP of XRC or without queues.
+// RecvCQ returns the CQ that receives complete on, or nil for an XRC QP or a QP without queues.
 func (qp *QP) RecvCQ() *CQ { return qp.recvCQ }
 
-// SRQ returns the shared receive queue, or nil when the QP has its own.
+// SRQ returns the shared receive queue, or nil if the QP has a receive queue of its own.
 func (qp *QP) SRQ() *SRQ { return qp.srq }
 
-// SignalAll tells whether every send makes a completion.
+// SignalAll reports whether every send generates a completion.
 func (qp *QP) SignalAll() bool { return qp.signalAll }
+
+// DataOrder returns the order in which incoming data becomes visible in memory that was
+// registered without AccessRelaxedOrdering. op is OpSend or OpRDMAWrite for data that the peer
+// sends, or OpRDMARead for data that this QP reads. The result is 0 if the provider does not
+// know, as with siw and rxe, and on processors other than x86.
+//
+// C: ibv_query_qp_data_in_order with IBV_QUERY_QP_DATA_IN_ORDER_RETURN_CAPS
+func (qp *QP) DataOrder(op verbs.Opcode) verbs.DataOrder {
+	ring, ok := qp.ring.(driver.DataOrderer)
+	if !ok || runtime.GOARCH != "amd64" {
+		return 0
+	}
+	order := ring.DataOrder(op)
+	if order&verbs.DataOrderWholeMessage != 0 {
+		order |= verbs.DataOrderAligned128
+	}
+	return order
+}
+
+// AttachMcast makes a UD QP receive the messages sent to a multicast group. lid is the group's
+// LID, 0 on RoCE.
+//
+// C: ibv_attach_mcast
+func (qp *QP) AttachMcast(gid verbs.GID, lid uint16) error {
+	return qp.using("attach to a multicast group", func() error {
+		in := &abi.IbUverbsAttachMcast{Gid: gid, QpHandle: qp.handle, Mlid: lid}
+		r := writeCommand(qp.dev, abi.IB_USER_VERBS_CMD_ATTACH_MCAST, in)
+		defer r.Free()
+		if err := r.Do(qp.dev.file); err != nil {
+			return qp.fail("attach to multicast group "+gid.String(), err, qp.mcastHint(err, gid))
+		}
+		return nil
+	})
+}
+
+// DetachMcast detaches the QP from a multicast group. A QP must be detached from all groups
+// before it is closed.
+//
+// C: ibv_detach_mcast
+func (qp *QP) DetachMcast(gid verbs.GID, lid uint16) error {
+	return qp.using("detach from a multicast group", func() error {
+		in := &abi.IbUverbsDetachMcast{Gid: gid, QpHandle: qp.handle, Mlid: lid}
+		r := writeCommand(qp.dev, abi.IB_USER_VERBS_CMD_DETACH_MCAST, in)
+		defer r.Free()
+		if err := r.Do(qp.dev.file); err != nil {
+			return qp.fail("detach from multicast group "+gid.String(), err, "")
+		}
+		return nil
+	})
+}
+
+func (qp *QP) mcastHint(err error, gid verbs.GID) string {
+	switch {
+	case !errors.Is(err, syscall.EINVAL):
+		return ""
+	case qp.typ != verbs.QPTypeUD:
+		return "only UD QPs take part in multicast"
+	case !gid.IsMulticast():
+		return "a multicast GID begins with ff, or stands for an IPv4 group (GIDFromAddr)"
+	}
+	return ""
+}
+
+// Close destroys the QP, which must have left its multicast groups. Its completions that are
+// still on the CQs can be polled after Close, except where the provider removes them, as
+// providers of hardware do.
+//
+// C: ibv_destroy_qp
+func (qp *QP) Close() error {
+	if qp == nil {
+		return closeNil("QP")
+	}
+	err := qp.close(qp.destroy, qp.release)
+	var e *Error
+	if qp.typ == verbs.QPTypeUD && errors.Is(err, syscall.EBUSY) && errors.As(err, &e) {
+		e.Hint = "it is attached to a multicast group: DetachMcast first"
+	}
+	return err
+}
+
+func (qp *QP) destroy() error {
+	qp.setClosed(true)
+	c := cqCleanup{qp: qp}
+	err := destroy(qp.ring, func() error {
+		err := qp.issueDestroy(qp.handle)
+		if err == nil {
+			c.begin()
+		}
+		return err
+	})
+	if err != nil {
+		qp.setClosed(false)
+		return err
+	}
+	for _, cq := range qp.cqs() {
+		cq.removeQP(qp)
+	}
+	c.end()
+	handleFailures(c.failures)
+	return nil
+}
+
+func (qp *QP) release() error {
+	qp.dev.events.remove(qp.cookie)
+	return qp.memory.free()
+}
+
+// setClosed makes posts fail before the queues are unmapped, or lets them through again.
+func (qp *QP) setClosed(closed bool) {
+	qp.sq.Lock()
+	defer qp.sq.Unlock()
+	qp.rq.Lock()
+	defer qp.rq.Unlock()
+	qp.closed = closed
+	qp.setSlowPath()
+}
+
+func (qp *QP) issueDestroy(handle uint32) error {
+	var resp abi.IbUverbsDestroyQpResp
+	r := qp.dev.request(abi.UVERBS_OBJECT_QP, abi.UVERBS_METHOD_QP_DESTROY)
+	defer r.Free()
+	r.Handle(abi.UVERBS_ATTR_DESTROY_QP_HANDLE, handle)
+	ioctl.Out(r, abi.UVERBS_ATTR_DESTROY_QP_RESP, &resp)
+	return r.Do(qp.dev.file)
+}

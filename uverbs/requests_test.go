@@ -11,8 +11,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// TestRequests asks the kernel for what test/sandbox/requests.c does. Whether libibverbs asks
-// in the same way, row sandbox finds out by the same golden recordings.
+// TestRequests makes the same requests of the kernel as test/sandbox/requests.c. Row sandbox compares
+// libibverbs with the same golden recordings.
 func TestRequests(t *testing.T) {
 	for _, c := range []struct {
 		golden string
@@ -35,7 +35,7 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// asker asks for something of each kind.
+// asker makes requests of each kind.
 type asker struct {
 	t          *testing.T
 	siw, rereg bool // what librxe, libsiw or libmlx5 has, or has not
@@ -118,7 +118,7 @@ func (a *asker) regions() {
 	a.ok(other.Close())
 }
 
-// hardware is what libmlx5 alone has.
+// hardware makes the requests that only libmlx5 supports.
 func (a *asker) hardware(mr *uverbs.MR) {
 	implicit := asked(a.pd.RegImplicitMR(verbs.AccessLocalWrite))(a.t)
 	a.ok(a.pd.AdviseMR(verbs.MRPrefetchWrite, true, []verbs.SGE{{Addr: mr.Addr(), Length: 100, LKey: implicit.LKey()}}))

@@ -2,9 +2,12 @@ package uverbs_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -18,8 +21,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// spy is a driver that has every hook and counts its calls. Every call to the kernel
-// carries bytes in, and takes back the same bytes, which spyFile answers with.
+// spy is a driver that implements every optional interface and counts the calls. Every call to the
+// kernel has private bytes, and spyFile returns the same bytes.
 type spy struct {
 	mu         sync.Mutex
 	counts     map[string]int
@@ -41,7 +44,7 @@ var errSpy = errors.New("the spy gave up")
 func (s *spy) ID() verbs.DriverID    { return verbs.DriverUSNIC }
 func (s *spy) ABI() (uint32, uint32) { return 0, 9 }
 
-// hook counts a call, and fails once if told to.
+// hook counts a call, and fails once if s.fail names it.
 func (s *spy) hook(name string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -59,7 +62,7 @@ func (s *spy) count(name string) int {
 	return s.counts[name]
 }
 
-// do carries bytes to the kernel and back, and gives up before or after it when told.
+// do makes the kernel's call with private bytes. It may fail before or after it.
 func (s *spy) do(name string, c driver.Call, extra ...driver.Attr) error {
 	if err := s.hook("before " + name); err != nil {
 		return err
@@ -108,7 +111,7 @@ func (s *spy) RegMR(r *driver.RegMR) error              { return s.do("MR", r) }
 func (s *spy) AllocMW(r *driver.AllocMW) error          { return s.do("MW", r) }
 func (s *spy) CreateAH(r *driver.CreateAH) (any, error) { return &spyData{s, "AH"}, s.do("AH", r) }
 
-// spyData stands for a PD and an AH.
+// spyData is the data of a PD or an AH.
 type spyData struct {
 	*spy
 	kind string
@@ -123,7 +126,7 @@ func (s *spy) destroy(kind string, do func() error) error {
 	return do()
 }
 
-// queue makes memory of every kind for an object.
+// queue allocates and maps memory of every kind for an object.
 func (s *spy) queue(r driver.Call) error {
 	if _, err := r.Alloc(5000, nil); err != nil {
 		return err
@@ -181,7 +184,7 @@ func (q *spyCQ) Poll(wcs []verbs.WC) (n int, bad bool, err error) {
 	return n, slices.ContainsFunc(wcs[:n], func(wc verbs.WC) bool { return wc.Status != 0 }), q.hook("poll")
 }
 
-// PollExt tells the work request's number as its time.
+// PollExt returns the work request's WRID as its timestamp.
 func (q *spyCQ) PollExt(wcs []verbs.WC, ext []verbs.WCExt) (n int, bad bool, err error) {
 	n, bad, err = q.Poll(wcs)
 	for i := range n {
@@ -248,13 +251,15 @@ func (q *spyQP) Modify(r *driver.ModifyQP) error {
 	return err
 }
 
-func (q *spyQP) Fail(move func() error) driver.Flushed {
-	_ = q.hook("fail")
-	_ = move()
+func (q *spyQP) Flush() driver.Flushed {
+	_ = q.hook("flush")
 	f := driver.Flushed{Send: q.posted}
 	q.posted = nil
 	return f
 }
+
+// FlushedByErr makes uverbs move the QP to ERR again after each post.
+func (q *spyQP) FlushedByErr() bool { return true }
 
 func (q *spyQP) Destroy(do func() error) error {
 	err := q.destroy("QP", do)
@@ -282,7 +287,7 @@ func (q *spySRQ) Destroy(do func() error) error            { return q.destroy("S
 type spyFile struct {
 	*fakeverbs.Kernel
 	spy       *spy
-	destroyed func() // when a QP is gone in the kernel, before its owner hears of it
+	destroyed func() // called after the kernel has destroyed a QP, before Close returns
 }
 
 func (f *spyFile) Ioctl(r *ioctl.Request) error {
@@ -332,7 +337,7 @@ func newSpy(t *testing.T, tellsNoQP bool) (*spy, *spyFile) {
 
 var spyInfo = uverbs.DeviceInfo{Name: "spy0", Driver: verbs.DriverUSNIC, Ports: 1}
 
-// spyWorld is a QP of the spy's.
+// spyWorld is a QP of the spy with its parents.
 type spyWorld struct {
 	*spy
 	file *spyFile
@@ -358,4 +363,162 @@ func newSpyWorld(t *testing.T, tellsNoQP bool) *spyWorld {
 func (w *spyWorld) newQP(t *testing.T) *uverbs.QP {
 	t.Helper()
 	return must[*uverbs.QP](t)(w.pd.CreateQP(&uverbs.QPOptions{SendCQ: w.cq, RecvCQ: w.cq, Cap: verbs.QPCap{MaxSendWR: 4}}))
+}
+
+// walk performs every operation that has a hook and returns the first error. It closes all objects,
+// and tries again if Close fails.
+func (w *spyWorld) walk() (err error) {
+	try := func(f func() error) {
+		if err == nil {
+			err = f()
+		}
+	}
+	var opened []closer
+	made := func(c closer, e error) {
+		if err = e; e == nil {
+			opened = append(opened, c)
+		}
+	}
+	defer func() {
+		for _, c := range slices.Backward(opened) {
+			if e := c.Close(); e != nil {
+				err = errors.Join(err, e, c.Close())
+			}
+		}
+	}()
+	dev, e := openOn(spyInfo, w.file)
+	if made(dev, e); e != nil {
+		return e
+	}
+	pd, e := dev.AllocPD()
+	if made(pd, e); e != nil {
+		return e
+	}
+	for _, f := range []func() (closer, error){
+		func() (closer, error) { return pd.AllocMR(4096, 0, nil) },
+		func() (closer, error) { return pd.AllocMW(verbs.MWType2) },
+		func() (closer, error) {
+			return pd.CreateAH(&verbs.AHAttr{Global: true, DGID: fakeverbs.GID, Port: 1})
+		},
+	} {
+		try(func() error { made(f()); return err })
+	}
+	if err != nil {
+		return err
+	}
+	srq, e := pd.CreateSRQ(&uverbs.SRQOptions{MaxWR: 4})
+	if made(srq, e); e != nil {
+		return e
+	}
+	ch, e := dev.CreateCompChannel()
+	if made(ch, e); e != nil {
+		return e
+	}
+	cq, e := dev.CreateCQ(16, &uverbs.CQOptions{Channel: ch})
+	if made(cq, e); e != nil {
+		return e
+	}
+	qp, e := pd.CreateQP(&uverbs.QPOptions{SendCQ: cq, RecvCQ: cq, Cap: verbs.QPCap{MaxSendWR: 4}})
+	if made(qp, e); e != nil {
+		return e
+	}
+	wcs := make([]verbs.WC, 8)
+	for _, f := range []func() error{
+		func() error { return srq.SetLimit(1) },
+		func() error { return failed(srq.PostRecv(make([]verbs.RecvWR, 1))) },
+		func() error { return cq.Resize(8) },
+		func() error { return cq.Arm(false) },
+		func() error { return qp.Init(nil) },
+		func() error { return failed(qp.PostSend(make([]verbs.SendWR, 1))) },
+		func() error { return failed(qp.PostRecv(make([]verbs.RecvWR, 1))) },
+		func() error { return failed(cq.Poll(wcs)) },
+		func() error { w.file.CQs()[0].Event(); return failed(ch.Get(context.Background())) },
+		func() error { return qp.Modify(&verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState) },
+		func() error { return failed(qp.PostRecv(make([]verbs.RecvWR, 1))) },
+		func() error { return qp.Modify(&verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPAttrState) },
+	} {
+		try(f)
+	}
+	return err
+}
+
+// TestDriverHooks walks through everything once: each hook is called, the bytes of each
+// call reach the kernel and come back, and each store to the device is seen.
+func TestDriverHooks(t *testing.T) {
+	w := &spyWorld{}
+	w.spy, w.file = newSpy(t, false)
+	if err := w.walk(); err != nil {
+		t.Fatal(err)
+	}
+	for _, hook := range []string{
+		"after open", "after PD", "after MR", "after MW", "after AH", "after SRQ", "after CQ", "after QP", "after modify",
+		"after srq modify", "after resize", "srq recv", "arm", "send", "recv", "poll", "event", "flush", "clean",
+		"RESET to INIT", "INIT to ERR", "ERR to ERR", "ERR to RESET",
+		"destroy PD", "destroy AH", "destroy SRQ", "destroy CQ", "destroy QP", "close",
+	} {
+		if w.counts[hook] == 0 {
+			t.Errorf("%s: never", hook)
+		}
+	}
+	if len(w.stores) != 1 || w.stores[0].Kind != mmap.StorePlain || w.stores[0].Offset != 64 || w.stores[0].Value != 1 || w.uar != 42 {
+		t.Errorf("stores %+v to page %d", w.stores, w.uar)
+	}
+	if w.attr == nil || w.attr.MaxQP != fakeverbs.MaxQP {
+		t.Errorf("%+v", w.attr)
+	}
+}
+
+// TestDriverHookFails: each hook fails once. The caller gets the error, the second walk succeeds, and
+// nothing leaks.
+func TestDriverHookFails(t *testing.T) {
+	all := &spyWorld{}
+	all.spy, all.file = newSpy(t, false)
+	if err := all.walk(); err != nil {
+		t.Fatal(err)
+	}
+	silent := map[string]bool{"event": true, "flush": true, "clean": true} // return no error
+	for _, hook := range slices.Sorted(maps.Keys(all.counts)) {
+		if silent[hook] || strings.Contains(hook, " to ") {
+			continue
+		}
+		t.Run(hook, func(t *testing.T) {
+			live := mmap.Live()
+			w := &spyWorld{}
+			w.spy, w.file = newSpy(t, false)
+			w.fail = hook
+			if err := w.walk(); !errors.Is(err, errSpy) {
+				t.Errorf("the walk says %v", err)
+			}
+			if mmap.Live() != live {
+				t.Errorf("%d regions live, %d before", mmap.Live(), live)
+			}
+		})
+	}
+}
+
+// TestDriverDevice calls the methods of driver.Device.
+func TestDriverDevice(t *testing.T) {
+	w := newSpyWorld(t, false)
+	d := w.device
+	if i := d.Info(); i != (driver.Info{Name: "spy0", Ports: 1}) {
+		t.Errorf("%+v", i)
+	}
+	if e, err := d.GID(1, 0); err != nil || e.GID != fakeverbs.GID {
+		t.Errorf("%v, %v", e, err)
+	}
+	pd := must[uint32](t)(d.AllocPD(driver.UHW{}))
+	queue := must[*mmap.Region](t)(d.Alloc(4096, nil))
+	mr := must[uint32](t)(d.RegisterQueue(pd, queue, driver.UHW{In: make([]byte, 8)}))
+	if got := w.file.MRs()[0]; got.Start != queue.Addr() || got.Length != 4096 || got.PD != pd {
+		t.Errorf("%+v", got)
+	}
+	if err := errors.Join(d.DeregisterQueue(mr), d.DeallocPD(pd), d.Free(queue)); err != nil {
+		t.Error(err)
+	}
+	if err := d.Free(queue); err == nil {
+		t.Error("freed twice")
+	}
+	if err := d.Invoke(spyObject, 0x1001); !errors.Is(err, errSpy) {
+		t.Error(err)
+	}
 }

@@ -1,6 +1,8 @@
 package uverbs
 
 import (
+	"errors"
+	"fmt"
 	"syscall"
 
 	"github.com/goverbs/goverbs/internal/abi"
@@ -9,7 +11,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// SRQ is a shared receive queue: receives that any of its QPs may use.
+// SRQ is a shared receive queue. Its QPs take their receives from it.
 //
 // C: struct ibv_srq
 type SRQ struct {
@@ -20,32 +22,32 @@ type SRQ struct {
 	cookie uint64
 	maxSGE uint32
 	num    uint32
-	xrcd   *XRCD // nil if it is of no domain, as is cq
+	xrcd   *XRCD // nil unless the SRQ belongs to an XRC domain, as is cq
 	cq     *CQ
 
 	memory *memory
 
-	mu     driver.Lock // guards what follows
+	mu     driver.Lock // guards the fields below
 	maxWR  uint32
 	ring   driver.SRQ
 	closed bool
 }
 
-// SRQOptions describe a new SRQ.
+// SRQOptions describes a new SRQ.
 //
 // C: struct ibv_srq_init_attr
 type SRQOptions struct {
 	MaxWR  uint32 // receives that can be outstanding
 	MaxSGE uint32 // SGEs in one
-	Limit  uint32 // raise EventSRQLimitReached when fewer are left; 0 means never
+	Limit  uint32 // raise EventSRQLimitReached when fewer receives are left; 0 means never
 
-	// XRCD makes it an SRQ of an XRC domain, for the domain's target QPs alone. CQ is where
-	// its receives complete; no other SRQ has one.
+	// XRCD is set for an SRQ of an XRC domain, which serves only the domain's target QPs. Its
+	// receives complete on CQ. Other SRQs have no CQ.
 	XRCD *XRCD
 	CQ   *CQ
 }
 
-// CreateSRQ makes a shared receive queue.
+// CreateSRQ creates a shared receive queue.
 //
 // C: ibv_create_srq
 func (pd *PD) CreateSRQ(opts *SRQOptions) (*SRQ, error) {
@@ -131,23 +133,23 @@ func (s *SRQ) issueCreate(r *driver.CreateSRQ, limit uint32, u driver.UHW, extra
 	return nil
 }
 
-// MaxWR is the number of receives that the SRQ has room for.
+// MaxWR returns the number of receives that the SRQ has room for.
 func (s *SRQ) MaxWR() uint32 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.maxWR
 }
 
-// MaxSGE is the number of SGEs that a receive may have.
+// MaxSGE returns the number of SGEs that a receive may have.
 func (s *SRQ) MaxSGE() uint32 { return s.maxSGE }
 
-// Num is the number by which a peer's work requests name an SRQ of an XRC domain; 0 for any
-// other SRQ.
+// Num returns the number by which a peer's work requests name an SRQ of an XRC domain. It is 0
+// for other SRQs.
 //
 // C: ibv_get_srq_num
 func (s *SRQ) Num() uint32 { return s.num }
 
-// PostRecv queues buffers, with the rules of [QP.PostSend].
+// PostRecv queues buffers for incoming sends. It follows the rules of [QP.PostRecv].
 //
 // C: ibv_post_srq_recv
 func (s *SRQ) PostRecv(wrs []verbs.RecvWR) (int, error) {
@@ -164,10 +166,138 @@ func (s *SRQ) PostRecv(wrs []verbs.RecvWR) (int, error) {
 	return n, nil
 }
 
-// asObject lets a nil SRQ stand for none.
+// asObject returns nil for a nil SRQ.
 func (s *SRQ) asObject() *object {
 	if s == nil {
 		return nil
 	}
 	return &s.object
+}
+
+// Query asks the kernel for the SRQ's state.
+//
+// C: ibv_query_srq
+func (s *SRQ) Query() (*verbs.SRQAttr, error) {
+	var resp abi.IbUverbsQuerySrqResp
+	r := writeCommand(s.dev, abi.IB_USER_VERBS_CMD_QUERY_SRQ, &abi.IbUverbsQuerySrq{SrqHandle: s.handle})
+	defer r.Free()
+	ioctl.Out(r, abi.UVERBS_ATTR_CORE_OUT, &resp)
+	if err := s.command("query", r); err != nil {
+		return nil, err
+	}
+	return &verbs.SRQAttr{MaxWR: resp.MaxWr, MaxSGE: resp.MaxSge, Limit: resp.SrqLimit}, nil
+}
+
+// SetLimit makes the SRQ raise EventSRQLimitReached once, when fewer than limit receives are
+// left. A limit of 0 disarms it.
+//
+// C: ibv_modify_srq with IBV_SRQ_LIMIT
+func (s *SRQ) SetLimit(limit uint32) error {
+	return s.modify("set the limit of", 0, limit)
+}
+
+// Resize changes the size of the SRQ to at least maxWR receives. Receives that were posted stay.
+// Some drivers disarm the limit. If the driver can't resize SRQs, the error matches
+// ErrNotSupported and nothing has changed.
+//
+// C: ibv_modify_srq with IBV_SRQ_MAX_WR
+func (s *SRQ) Resize(maxWR uint32) error {
+	if maxWR == 0 { // the provider would take it for a change of the limit
+		return s.fail("resize", syscall.EINVAL, "maxWR is 0")
+	}
+	return s.modify("resize", maxWR, 0)
+}
+
+func (s *SRQ) modify(op string, maxWR, limit uint32) error {
+	return s.using(op, func() error {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.closed {
+			return s.fail(op, verbs.ErrClosed, "")
+		}
+		c := s.dev.replacement(s.memory)
+		r := &driver.ModifySRQ{Call: c, MaxWR: maxWR, Limit: limit}
+		c.issue = func(u driver.UHW, extra []driver.Attr) error { return s.issueModify(r, u, extra) }
+		if err := c.replaced(s.memory, s.carryOut(r)); err != nil {
+			return s.fail(op, err, s.modifyHint(err, maxWR, limit))
+		}
+		if maxWR > 0 {
+			s.maxWR = r.MaxWR
+		}
+		return nil
+	})
+}
+
+func (s *SRQ) carryOut(r *driver.ModifySRQ) error {
+	if m, ok := s.ring.(driver.SRQModifier); ok {
+		return m.Modify(r)
+	}
+	if r.MaxWR > 0 {
+		return verbs.ErrNotSupported
+	}
+	return r.Do(driver.UHW{})
+}
+
+func (s *SRQ) modifyHint(err error, maxWR, limit uint32) string {
+	switch {
+	case !errors.Is(err, syscall.EINVAL):
+		return ""
+	case maxWR > 0:
+		return fmt.Sprintf("%d is more than the device allows (DeviceAttr.MaxSRQWR), or less than the receives posted or the limit", maxWR)
+	}
+	return fmt.Sprintf("%d is more than the SRQ has room for, which is %d", limit, s.maxWR)
+}
+
+func (s *SRQ) issueModify(r *driver.ModifySRQ, u driver.UHW, extra []driver.Attr) error {
+	in := &abi.IbUverbsModifySrq{SrqHandle: s.handle, AttrMask: srqLimit, SrqLimit: r.Limit}
+	if r.MaxWR > 0 {
+		in.AttrMask, in.MaxWr, in.SrqLimit = srqMaxWR, r.MaxWR, 0
+	}
+	q := writeCommand(s.dev, abi.IB_USER_VERBS_CMD_MODIFY_SRQ, in)
+	defer q.Free()
+	return s.dev.doWith(q, u, extra)
+}
+
+func (s *SRQ) command(op string, r *ioctl.Request) error {
+	return s.using(op, func() error {
+		if err := r.Do(s.dev.file); err != nil {
+			return s.fail(op, err, "")
+		}
+		return nil
+	})
+}
+
+// IB_SRQ_MAX_WR and IB_SRQ_LIMIT of enum ib_srq_attr_mask. No uapi header has them.
+const (
+	srqMaxWR = 1
+	srqLimit = 2
+)
+
+// Close destroys the SRQ. QPs that use it must be closed first.
+//
+// C: ibv_destroy_srq
+func (s *SRQ) Close() error {
+	if s == nil {
+		return closeNil("SRQ")
+	}
+	return s.close(func() error {
+		return destroy(s.ring, func() error { return s.issueDestroy(s.handle) })
+	}, s.release)
+}
+
+func (s *SRQ) release() error {
+	s.dev.events.remove(s.cookie)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	return s.memory.free()
+}
+
+func (s *SRQ) issueDestroy(handle uint32) error {
+	var resp abi.IbUverbsDestroySrqResp
+	r := s.dev.request(abi.UVERBS_OBJECT_SRQ, abi.UVERBS_METHOD_SRQ_DESTROY)
+	defer r.Free()
+	r.Handle(abi.UVERBS_ATTR_DESTROY_SRQ_HANDLE, handle)
+	ioctl.Out(r, abi.UVERBS_ATTR_DESTROY_SRQ_RESP, &resp)
+	return r.Do(s.dev.file)
 }

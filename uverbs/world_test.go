@@ -2,9 +2,12 @@ package uverbs_test
 
 import (
 	"errors"
+	"syscall"
 	"testing"
 
+	"github.com/goverbs/goverbs/internal/driver"
 	"github.com/goverbs/goverbs/internal/fakeverbs"
+	_ "github.com/goverbs/goverbs/internal/fakeverbs/models"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/kernel"
 	"github.com/goverbs/goverbs/mmap"
@@ -19,7 +22,7 @@ var (
 	rxe0 = uverbs.DeviceInfo{Name: "rxe0", Index: 4, Driver: verbs.DriverRXE, ABI: 2, NodeType: verbs.NodeCA, Ports: 1}
 )
 
-// world is a device with one of everything that all devices have.
+// world is a device with one object of each kind that all devices support.
 type world struct {
 	k       *fakeverbs.Kernel
 	dev     *uverbs.Device
@@ -41,8 +44,7 @@ func must[T any](t testing.TB) func(T, error) T {
 	}
 }
 
-// noLeaks fails the test when it ends with anything of k, or a region, not given
-// back.
+// noLeaks fails the test if an object of k, or a region, is still open at its end.
 func noLeaks(t testing.TB, k *fakeverbs.Kernel) {
 	live := mmap.Live()
 	t.Cleanup(func() {
@@ -76,7 +78,7 @@ func openWith(t testing.TB, k *fakeverbs.Kernel, info uverbs.DeviceInfo) *uverbs
 	return dev
 }
 
-// newWorld is one of siw, newRoCE one of rxe.
+// newWorld returns a world of siw. newRoCE returns one of rxe.
 func newWorld(t testing.TB) *world { return worldOn(t, siw0) }
 
 func worldOn(t testing.TB, info uverbs.DeviceInfo) *world {
@@ -85,7 +87,7 @@ func worldOn(t testing.TB, info uverbs.DeviceInfo) *world {
 	return worldIn(t, k, openWith(t, k, info))
 }
 
-// newBubbleWorld is one of siw for a bubble of testing/synctest.
+// newBubbleWorld returns a world of siw for a bubble of testing/synctest.
 func newBubbleWorld(t testing.TB) *world { return bubbleWorldOn(t, siw0) }
 
 func bubbleWorldOn(t testing.TB, info uverbs.DeviceInfo) *world {
@@ -123,7 +125,7 @@ func (w *world) kcq() *fakeverbs.CQ { return w.k.CQs()[0] }
 
 func (w *world) kernel() *fakeverbs.Kernel { return w.k }
 
-// close closes everything, children first, except what the test closed.
+// close closes all objects that the test has not closed, children first.
 func (w *world) close(t testing.TB) { closeAll(t, w.qp, w.srq, w.cq, w.channel, w.mr, w.pd) }
 
 func closeAll(t testing.TB, all ...closer) {
@@ -135,8 +137,101 @@ func closeAll(t testing.TB, all ...closer) {
 	}
 }
 
-// openOn opens a device on a kernel that stands in for the real one.
+// openOn opens a device on a fake kernel.
 func openOn(info uverbs.DeviceInfo, file ioctl.File) (*uverbs.Device, error) {
 	info.Node = kernel.Node(file)
 	return info.Open()
+}
+
+// hollow is a provider of hardware that supports every object but has no queues. Tests of objects that
+// no software driver has need it.
+type hollow struct{}
+
+func init() { driver.Register(hollow{}) }
+
+var hollow0 = uverbs.DeviceInfo{Name: "hollow0", Index: 5, Driver: verbs.DriverHFI1, NodeType: verbs.NodeCA, Ports: 1}
+
+func (hollow) ID() verbs.DriverID                          { return verbs.DriverHFI1 }
+func (hollow) ABI() (lowest, highest uint32)               { return 0, 9 }
+func (hollow) Open(r *driver.Open) (driver.Context, error) { return hollow{}, r.Do(driver.UHW{}) }
+
+func (hollow) CreateCQ(r *driver.CreateCQ) (driver.CQ, error) {
+	return hollowQueue{}, r.Do(driver.UHW{})
+}
+func (hollow) CreateQP(r *driver.CreateQP) (driver.QP, error) {
+	return hollowQueue{}, r.Do(driver.UHW{})
+}
+func (hollow) CreateSRQ(r *driver.CreateSRQ) (driver.SRQ, error) {
+	return hollowQueue{}, r.Do(driver.UHW{})
+}
+func (hollow) CreateXRCSRQ(r *driver.CreateXRCSRQ) (driver.SRQ, error) {
+	return hollowQueue{}, r.Do(driver.UHW{})
+}
+
+func (hollow) CreateWQ(r *driver.CreateWQ) (driver.WQ, error) {
+	return hollowQueue{}, r.Do(driver.UHW{})
+}
+
+// CreateRSSQP passes the hash on in private bytes.
+func (hollow) CreateRSSQP(r *driver.CreateRSSQP) error {
+	return r.Do(driver.UHW{In: append([]byte{byte(r.Hash.Function), byte(r.Hash.Fields)}, r.Hash.Key...)})
+}
+
+func (hollow) AllocDM(r *driver.AllocDM) (driver.DM, error) {
+	return hollowMemory(make([]byte, r.Length)), r.Do(driver.UHW{})
+}
+
+// hollowMemory can be accessed in words only.
+type hollowMemory []byte
+
+func (m hollowMemory) CopyTo(offset uint64, b []byte) error {
+	if (offset|uint64(len(b)))%4 != 0 {
+		return syscall.EINVAL
+	}
+	copy(m[offset:], b)
+	return nil
+}
+
+func (m hollowMemory) CopyFrom(b []byte, offset uint64) error {
+	copy(b, m[offset:])
+	return nil
+}
+
+// CreateFlow passes the kinds of the counters on.
+func (hollow) CreateFlow(r *driver.CreateFlow) error {
+	var in []byte
+	for _, p := range r.Counters {
+		in = append(in, byte(p.Counts), byte(p.Index))
+	}
+	return r.Do(driver.UHW{In: in})
+}
+
+type hollowQueue struct{}
+
+func (hollowQueue) Poll([]verbs.WC) (n int, bad bool, err error) { return 0, false, nil }
+func (hollowQueue) Arm(bool) error                               { return nil }
+func (hollowQueue) PostSend(wrs []verbs.SendWR) (int, error)     { return len(wrs), nil }
+func (hollowQueue) PostRecv(wrs []verbs.RecvWR) (int, error)     { return len(wrs), nil }
+
+// hard is a world of a hollow device.
+type hard struct {
+	k   *fakeverbs.Kernel
+	dev *uverbs.Device
+	pd  *uverbs.PD
+	cq  *uverbs.CQ
+}
+
+func (w *hard) kernel() *fakeverbs.Kernel { return w.k }
+
+func newHard(t testing.TB) *hard { return hardOn(t, fakeverbs.NewDevice(uint32(hollow0.Driver))) }
+
+// hardOn opens a device once more.
+func hardOn(t testing.TB, d *fakeverbs.Device) *hard {
+	t.Helper()
+	w := &hard{k: d.Open()}
+	w.dev = openWith(t, w.k, hollow0)
+	w.pd = must[*uverbs.PD](t)(w.dev.AllocPD())
+	w.cq = must[*uverbs.CQ](t)(w.dev.CreateCQ(16, nil))
+	t.Cleanup(func() { closeAll(t, w.cq, w.pd) })
+	return w
 }

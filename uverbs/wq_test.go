@@ -15,7 +15,7 @@ import (
 	"github.com/goverbs/goverbs/verbs/rss"
 )
 
-// wqWorld has two WQs, a table of both, and a QP that deals out to it.
+// wqWorld has two WQs, a table of both, and a QP on the table.
 type wqWorld struct {
 	*hard
 	wqs   [2]*uverbs.WQ
@@ -69,7 +69,7 @@ func TestWQEveryErrno(t *testing.T) {
 	})
 }
 
-// TestWQ: what the kernel is told, and what it tells.
+// TestWQ checks the kernel's requests and responses.
 func TestWQ(t *testing.T) {
 	w := newWQs(t)
 	kwq := w.k.WQs()[1]
@@ -164,7 +164,7 @@ func TestWQRefused(t *testing.T) {
 	}
 }
 
-// bareHollow is a PD of a device without a provider.
+// bareHollow returns a PD of a device without a provider.
 func bareHollow(t *testing.T) *uverbs.PD {
 	t.Helper()
 	_, dev := open(t, uverbs.DeviceInfo{Name: "qib0", Driver: verbs.DriverQIB})

@@ -66,7 +66,7 @@ func TestXRCEveryErrno(t *testing.T) {
 	})
 }
 
-// TestXRCObjects: what each object is made of, and what holds what.
+// TestXRCObjects checks the parents and users of each object.
 func TestXRCObjects(t *testing.T) {
 	w := newXRC(t)
 	ksrq := w.k.SRQs()[0]
@@ -127,7 +127,7 @@ func TestXRCRefused(t *testing.T) {
 	}
 }
 
-// TestXRCShared: processes that open a domain with the same file share it, and its target QPs.
+// TestXRCShared: processes that open a domain with the same file share the domain and its target QPs.
 func TestXRCShared(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("the fake kernel knows files of Linux")
@@ -174,7 +174,7 @@ func TestXRCShared(t *testing.T) {
 	}
 }
 
-// connectTarget moves a target QP by one handle, and looks at it by another.
+// connectTarget moves a target QP through one handle and queries it through another.
 func connectTarget(t *testing.T, qp, other *uverbs.QP) {
 	t.Helper()
 	attr := &verbs.QPAttr{DestQPN: 7, AH: *address, Access: verbs.AccessRemoteWrite, RQPSN: 8, PathMTU: verbs.MTU1024}
@@ -191,7 +191,7 @@ func connectTarget(t *testing.T, qp, other *uverbs.QP) {
 	}
 }
 
-// TestXRCInitiator is connected with what its type needs, and told of a failure by its CQ.
+// TestXRCInitiator connects an initiator with the attributes of its type; its CQ reports a failure.
 func TestXRCInitiator(t *testing.T) {
 	w := newXRC(t)
 	attr := &verbs.QPAttr{DestQPN: 7, AH: *address, PathMTU: verbs.MTU1024}

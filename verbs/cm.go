@@ -6,12 +6,12 @@ import (
 	"github.com/goverbs/goverbs/internal/abi"
 )
 
-// PortSpace is the space of port numbers that a CM id uses.
+// PortSpace is the space of port numbers of a connection manager id.
 //
 // C: enum rdma_ucm_port_space
 type PortSpace uint32
 
-// The port spaces there are.
+// The port spaces.
 const (
 	PortSpaceIPoIB PortSpace = abi.RDMA_PS_IPOIB
 	PortSpaceIB    PortSpace = abi.RDMA_PS_IB
@@ -19,7 +19,7 @@ const (
 	PortSpaceUDP   PortSpace = abi.RDMA_PS_UDP
 )
 
-// String gives iproute2's word, or PortSpace(27) for a value without one.
+// String returns iproute2's name, or PortSpace(27) for a value without one.
 func (p PortSpace) String() string {
 	switch p {
 	case PortSpaceIPoIB:

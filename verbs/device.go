@@ -6,14 +6,14 @@ import (
 	"github.com/goverbs/goverbs/internal/abi"
 )
 
-// DeviceAttr is what a device can do. Counts are limits of one device.
+// DeviceAttr has the capabilities and limits of a device.
 //
 // C: struct ibv_device_attr_ex
 type DeviceAttr struct {
 	FWVer                         uint64
 	NodeGUID, SysImageGUID        GUID
 	MaxMRSize                     uint64 // bytes
-	PageSizeCap                   uint64 // a bit a page size
+	PageSizeCap                   uint64 // one bit for each page size
 	VendorID, VendorPartID, HWVer uint32
 	CapFlags                      DeviceCap
 	MaxQP, MaxQPWR                uint32
@@ -29,7 +29,7 @@ type DeviceAttr struct {
 	MaxPKeys                      uint16
 	LocalCAAckDelay               uint8
 	PhysPortCnt                   uint8
-	TimestampMask, HCACoreClock   uint64 // of completion timestamps; the clock in kHz
+	TimestampMask, HCACoreClock   uint64 // mask of completion timestamps; frequency of their clock in kHz
 	MaxDMSize                     uint64 // bytes of device memory
 	ODP                           ODPCaps
 	CQModerationMaxCount          uint16
@@ -40,7 +40,7 @@ type DeviceAttr struct {
 	TagMatching                   TagMatchingCaps
 }
 
-// DeviceCap is a set of things that a device can do.
+// DeviceCap is a set of capabilities of a device.
 //
 // C: enum ibv_device_cap_flags, with the bits that verbs.h defines apart
 type DeviceCap uint64
@@ -51,11 +51,11 @@ const (
 	DeviceCapBadPKeyCounter = DeviceCap(abi.IB_UVERBS_DEVICE_BAD_PKEY_CNTR)
 	DeviceCapBadQKeyCounter = DeviceCap(abi.IB_UVERBS_DEVICE_BAD_QKEY_CNTR)
 	DeviceCapRawMulti       = DeviceCap(abi.IB_UVERBS_DEVICE_RAW_MULTI)
-	// DeviceCapAutoPathMig: QPs can go over to their alternate path.
+	// DeviceCapAutoPathMig: QPs can migrate to their alternate path.
 	DeviceCapAutoPathMig     = DeviceCap(abi.IB_UVERBS_DEVICE_AUTO_PATH_MIG)
 	DeviceCapChangePhyPort   = DeviceCap(abi.IB_UVERBS_DEVICE_CHANGE_PHY_PORT)
 	DeviceCapUDAVPortEnforce = DeviceCap(abi.IB_UVERBS_DEVICE_UD_AV_PORT_ENFORCE)
-	// DeviceCapCurQPStateMod: QPAttrCurState means something.
+	// DeviceCapCurQPStateMod: QPAttrCurState has an effect.
 	DeviceCapCurQPStateMod   = DeviceCap(abi.IB_UVERBS_DEVICE_CURR_QP_STATE_MOD)
 	DeviceCapShutdownPort    = DeviceCap(abi.IB_UVERBS_DEVICE_SHUTDOWN_PORT)
 	DeviceCapPortActiveEvent = DeviceCap(abi.IB_UVERBS_DEVICE_PORT_ACTIVE_EVENT)
@@ -95,21 +95,21 @@ var deviceCapNames = map[int]string{
 	39: "FlushPersistent", 40: "AtomicWrite",
 }
 
-// String names the bits; one without a name prints as a number.
+// String returns the names of the bits. Bits without a name print as a number.
 func (c DeviceCap) String() string { return bitNames(uint64(c), deviceCapNames) }
 
-// AtomicCap says with whose accesses a device's atomic operations are atomic.
+// AtomicCap is the scope of a device's atomic operations.
 //
 // C: enum ibv_atomic_cap
 type AtomicCap uint32
 
 const (
-	AtomicNone   AtomicCap = 0 // there are none
-	AtomicHCA    AtomicCap = 1 // with those of the same device
-	AtomicGlobal AtomicCap = 2 // also with those of other devices and of processors
+	AtomicNone   AtomicCap = 0 // no atomic operations
+	AtomicHCA    AtomicCap = 1 // atomic with respect to the same device
+	AtomicGlobal AtomicCap = 2 // atomic also with respect to other devices and processors
 )
 
-// String gives none, HCA or global.
+// String returns none, HCA or global.
 func (c AtomicCap) String() string {
 	switch c {
 	case AtomicNone:
@@ -122,7 +122,7 @@ func (c AtomicCap) String() string {
 	return fmt.Sprintf("AtomicCap(%d)", uint32(c))
 }
 
-// ODPCaps tells what a device does with regions of AccessOnDemand.
+// ODPCaps describes a device's support for regions with AccessOnDemand.
 //
 // C: struct ibv_odp_caps
 type ODPCaps struct {
@@ -136,13 +136,13 @@ type ODPCaps struct {
 type ODPGeneral uint64
 
 const (
-	// ODPSupport: there is on-demand paging.
+	// ODPSupport: the device supports on-demand paging.
 	ODPSupport = ODPGeneral(abi.IB_ODP_SUPPORT)
-	// ODPImplicit: one region can stand for the whole address space.
+	// ODPImplicit: a region can cover the whole address space.
 	ODPImplicit = ODPGeneral(abi.IB_ODP_SUPPORT_IMPLICIT)
 )
 
-// String names the bits.
+// String returns the names of the bits.
 func (c ODPGeneral) String() string {
 	return bitNames(uint64(c), map[int]string{0: "Support", 1: "Implicit"})
 }
@@ -164,22 +164,22 @@ const (
 	ODPAtomicWrite = ODPTransport(1 << 7)
 )
 
-// String names the bits.
+// String returns the names of the bits.
 func (c ODPTransport) String() string {
 	return bitNames(uint64(c), map[int]string{0: "Send", 1: "Recv", 2: "Write", 3: "Read", 4: "Atomic", 5: "SRQRecv",
 		6: "Flush", 7: "AtomicWrite"})
 }
 
-// RSSCaps are limits of spreading packets over receive queues that belong to no QP.
+// RSSCaps has the limits for distributing packets among receive queues that belong to no QP.
 //
-// C: struct ibv_rss_caps, as far as the kernel tells it for all drivers
+// C: struct ibv_rss_caps, the part that the kernel reports for all drivers
 type RSSCaps struct {
-	SupportedQPTypes        uint32 // a bit a QP type
+	SupportedQPTypes        uint32 // one bit for each QP type
 	MaxIndirectionTables    uint32
-	MaxIndirectionTableSize uint32 // entries of one
+	MaxIndirectionTableSize uint32 // entries in one table
 }
 
-// TagMatchingCaps are limits of SRQs that match tags.
+// TagMatchingCaps has the limits of SRQs that match tags.
 //
 // C: struct ibv_tm_caps
 type TagMatchingCaps struct {
@@ -189,12 +189,12 @@ type TagMatchingCaps struct {
 	MaxOps, MaxSGE uint32
 }
 
-// NodeType says what kind of device it is.
+// NodeType is the kind of a device.
 //
 // C: enum rdma_node_type
 type NodeType uint8
 
-// The node types the kernel knows.
+// The node types that the kernel defines.
 const (
 	NodeCA          NodeType = 1 // InfiniBand or RoCE adapter
 	NodeSwitch      NodeType = 2
@@ -210,7 +210,7 @@ var nodeTypeNames = [...]string{
 	NodeUSNIC: "usnic", NodeUSNICUDP: "usnic_udp", NodeUnspecified: "unspecified",
 }
 
-// String gives iproute2's word, or NodeType(27) for a value without one.
+// String returns iproute2's name, or NodeType(27) for a value without one.
 func (t NodeType) String() string {
 	if int(t) < len(nodeTypeNames) && nodeTypeNames[t] != "" {
 		return nodeTypeNames[t]
@@ -218,12 +218,12 @@ func (t NodeType) String() string {
 	return fmt.Sprintf("NodeType(%d)", uint8(t))
 }
 
-// DriverID says which kernel driver runs a device.
+// DriverID identifies the kernel driver of a device.
 //
 // C: enum rdma_driver_id
 type DriverID uint32
 
-// The drivers that Linux numbers.
+// The drivers that Linux assigns numbers to.
 const (
 	DriverUnknown DriverID = 0
 	DriverMLX5    DriverID = 1

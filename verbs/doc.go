@@ -1,7 +1,6 @@
-// Package verbs has the vocabulary of RDMA: work requests and completions, the attributes of
-// devices, ports and queue pairs, the values that those take, and the errors that calls match.
-// It makes no calls itself. Package uverbs makes them, and rdmacm, msg and netlinkrdma use the
-// same types.
+// Package verbs defines the types of RDMA that all packages share: work requests and completions,
+// attributes of devices, ports and queue pairs, their values, and errors. The operations are in
+// packages uverbs, rdmacm, msg and netlinkrdma.
 //
 // The shortest whole program:
 //
@@ -34,14 +33,15 @@
 //
 // # Work
 //
-// A [SendWR] asks for a message, an access to the peer's memory, or a change of a key; a
-// [RecvWR] takes a message. [SGE] names the memory. Each request that completes is reported by
-// a [WC], whose [Status] is an error unless it is StatusSuccess.
+// A [SendWR] sends a message, accesses the peer's memory, or changes a key. A [RecvWR] receives a
+// message. Both name memory by [SGE]s. A [WC] reports that a request has completed. Its [Status]
+// is an error unless it is StatusSuccess.
 //
 // # Attributes
 //
-// [DeviceAttr] and [PortAttr] are read. [QPAttr], together with a [QPAttrMask], is read and
-// written. [AHAttr] is an address. A [GID] identifies a port, and on RoCE it is an IP address.
+// [DeviceAttr] and [PortAttr] describe devices and ports. [QPAttr], together with a [QPAttrMask],
+// has the attributes of a queue pair. [AHAttr] is an address. A [GID] identifies a port; on RoCE
+// it is an IP address.
 //
 // # Values
 //

@@ -6,12 +6,12 @@ import (
 )
 
 var (
-	// ErrNotSupported matches every way in which the kernel, the driver or the
-	// provider says that it lacks a feature.
+	// ErrNotSupported matches all errors that mean that the kernel, the driver or the
+	// provider lacks a feature. They match errors.ErrUnsupported, too.
 	ErrNotSupported error = notSupported("not supported")
-	// ErrInUse refuses to close an object that others still use.
+	// ErrInUse means that an object can't be closed because others use it.
 	ErrInUse = errors.New("in use")
-	// ErrClosed is the result of using, or closing, a closed object. It is net.ErrClosed.
+	// ErrClosed means that an object is closed already. It is net.ErrClosed.
 	ErrClosed = net.ErrClosed
 	// ErrNoProvider means that the program links no provider for the driver.
 	ErrNoProvider = errors.New("no provider")
@@ -21,7 +21,7 @@ var (
 	ErrNoGID = errors.New("no such GID")
 	// ErrQueueFull means that a queue has no room for another work request.
 	ErrQueueFull = errors.New("queue full")
-	// ErrInvalidWR refuses a work request that the device could not carry out.
+	// ErrInvalidWR means that a work request is malformed.
 	ErrInvalidWR = errors.New("invalid work request")
 )
 

@@ -20,8 +20,8 @@ func Example() {
 	// Output: RDMA_WRITE 64
 }
 
-// Package uverbs makes address handles with NewAH, and providers read what they store in one
-// until it is closed.
+// Package uverbs creates address handles with NewAH. A provider can read the data that it stored in
+// one until the handle is closed.
 func ExampleAH() {
 	ah, setClosed := verbs.NewAH("number 5", func() error {
 		fmt.Println("closed")
@@ -44,7 +44,7 @@ func ExampleGIDFromAddr() {
 	// Output: ::ffff:192.0.2.1 192.0.2.1 false
 }
 
-// An MTU has a code, as packets have it, and a size.
+// An MTU is a code for a size.
 func ExampleMTU() {
 	fmt.Println(verbs.MTU1024.Bytes())
 	// Output: 1024

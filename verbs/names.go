@@ -6,8 +6,7 @@ import (
 	"strings"
 )
 
-// bitNames prints a set of bits, of which names tells those that have one by
-// their position.
+// bitNames formats a set of bits. names has the names of bits by position.
 func bitNames(v uint64, names map[int]string) string {
 	if v == 0 {
 		return "0"

@@ -12,7 +12,7 @@ type PortAttr struct {
 	MaxMTU, ActiveMTU         MTU
 	MaxMsgSize                uint32 // bytes
 	GIDTableLen, PKeyTableLen uint32
-	ActiveWidth               uint8  // IB encoding: 1, 2, 4, 8, 16 for 1x, 4x, 8x, 12x, 2x
+	ActiveWidth               uint8  // IB encoding: 1, 2, 4, 8, 16 mean 1x, 4x, 8x, 12x, 2x
 	ActiveSpeed               uint32 // IB encoding
 	CapFlags                  uint32
 	CapFlags2                 uint16
@@ -25,7 +25,7 @@ type PortAttr struct {
 	GRHRequired               bool // addresses need a GID, as on RoCE
 }
 
-// PortState is the logical state of a port; only an ACTIVE port carries data.
+// PortState is the logical state of a port. Only an active port carries data.
 //
 // C: enum ib_port_state
 type PortState uint8
@@ -42,7 +42,7 @@ const (
 
 var portStateNames = [...]string{"NOP", "DOWN", "INIT", "ARMED", "ACTIVE", "ACTIVE_DEFER"}
 
-// String gives iproute2's word, or PortState(27) for a value without one.
+// String returns iproute2's name, or PortState(27) for a value without one.
 func (s PortState) String() string {
 	if int(s) < len(portStateNames) {
 		return portStateNames[s]
@@ -68,13 +68,13 @@ const (
 	PhysOPATest     PhysState = 11
 )
 
-// Value 4 is called ARMED by iproute2, though it means that the link trains.
+// iproute2 calls value 4 ARMED, although it means that the link is training.
 var physStateNames = [...]string{
 	"NOP", "SLEEP", "POLLING", "DISABLED", "ARMED", "LINK_UP",
 	"LINK_ERROR_RECOVER", "PHY_TEST", "UNKNOWN", "OPA_OFFLINE", "UNKNOWN", "OPA_TEST",
 }
 
-// String gives iproute2's word, or PhysState(27) for a value without one.
+// String returns iproute2's name, or PhysState(27) for a value without one.
 func (s PhysState) String() string {
 	if int(s) < len(physStateNames) {
 		return physStateNames[s]
@@ -82,10 +82,10 @@ func (s PhysState) String() string {
 	return fmt.Sprintf("PhysState(%d)", uint8(s))
 }
 
-// LinkLayer is what a port's packets travel on.
+// LinkLayer is the link layer of a port.
 type LinkLayer uint8
 
-// A port without a say is InfiniBand.
+// LinkUnspecified means InfiniBand.
 const (
 	LinkUnspecified LinkLayer = 0
 	LinkInfiniBand  LinkLayer = 1
@@ -102,7 +102,7 @@ func (l LinkLayer) String() string {
 	return fmt.Sprintf("LinkLayer(%d)", uint8(l))
 }
 
-// MTU is the encoded payload of a packet.
+// MTU is the encoded maximum payload of a packet.
 //
 // C: enum ibv_mtu
 type MTU uint8
@@ -116,7 +116,7 @@ const (
 	MTU4096 MTU = 5
 )
 
-// Bytes is the MTU in bytes, or 0 if the code is unknown.
+// Bytes returns the MTU in bytes, or 0 for an unknown code.
 func (m MTU) Bytes() int {
 	if m < MTU256 || m > MTU4096 {
 		return 0

@@ -1,13 +1,15 @@
 package verbs
 
-import "github.com/goverbs/goverbs/internal/abi"
+import (
+	"github.com/goverbs/goverbs/internal/abi"
+)
 
 // QPType is the transport service of a queue pair.
 //
 // C: enum ib_qp_type
 type QPType uint8
 
-// The types the kernel knows.
+// The types that the kernel defines.
 const (
 	QPTypeSMI          QPType = 0 // subnet management, QP 0
 	QPTypeGSI          QPType = 1 // general services, QP 1
@@ -17,14 +19,14 @@ const (
 	QPTypeRawPacket    QPType = abi.IB_UVERBS_QPT_RAW_PACKET
 	QPTypeXRCInitiator QPType = abi.IB_UVERBS_QPT_XRC_INI
 	QPTypeXRCTarget    QPType = abi.IB_UVERBS_QPT_XRC_TGT
-	QPTypeDriver       QPType = abi.IB_UVERBS_QPT_DRIVER // what only the driver understands
+	QPTypeDriver       QPType = abi.IB_UVERBS_QPT_DRIVER // a type of the driver's own
 )
 
 var qpTypeNames = [...]string{
 	"SMI", "GSI", "RC", "UC", "UD", "RAW_IPV6", "RAW_ETHERTYPE", "", "RAW_PACKET", "XRC_INI", "XRC_TGT",
 }
 
-// String gives iproute2's word, or QPType(27) for a value without one.
+// String returns iproute2's name, or QPType(27) for a value without one.
 func (t QPType) String() string {
 	if t == QPTypeDriver {
 		return "DRIVER"
@@ -32,7 +34,7 @@ func (t QPType) String() string {
 	return wordFor("QPType", qpTypeNames[:], uint8(t))
 }
 
-// QPState is where a queue pair stands in its life.
+// QPState is the state of a queue pair.
 //
 // C: enum ib_qp_state
 type QPState uint8
@@ -50,7 +52,7 @@ const (
 
 var qpStateNames = [...]string{"RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR"}
 
-// String gives iproute2's word, or QPState(27) for a value without one.
+// String returns iproute2's name, or QPState(27) for a value without one.
 func (s QPState) String() string { return wordFor("QPState", qpStateNames[:], uint8(s)) }
 
 // QPCap is the capacity of a QP.
@@ -58,16 +60,16 @@ func (s QPState) String() string { return wordFor("QPState", qpStateNames[:], ui
 // C: struct ibv_qp_cap
 type QPCap struct {
 	MaxSendWR, MaxRecvWR   uint32 // work requests that can be outstanding
-	MaxSendSGE, MaxRecvSGE uint32 // SGEs in one
-	MaxInline              uint32 // bytes of inline data in one
+	MaxSendSGE, MaxRecvSGE uint32 // SGEs in one work request
+	MaxInline              uint32 // bytes of inline data in one work request
 }
 
-// QPFlags refine a new QP; the values combine with |.
+// QPFlags are options of a new QP; the values combine with |.
 //
 // C: enum ibv_qp_create_flags
 type QPFlags uint32
 
-// Which of them there are depends on the driver and on the type of the QP.
+// The driver and the type of the QP determine which flags are supported.
 const (
 	QPBlockMulticastLoopback QPFlags = abi.IB_UVERBS_QP_CREATE_BLOCK_MULTICAST_LOOPBACK
 	QPScatterFCS             QPFlags = abi.IB_UVERBS_QP_CREATE_SCATTER_FCS
@@ -75,48 +77,48 @@ const (
 	QPPCIWriteEndPadding     QPFlags = abi.IB_UVERBS_QP_CREATE_PCI_WRITE_END_PADDING
 )
 
-// QPAttr is the state of a QP, as far as a mask says. Times have the encoding of
-// the InfiniBand specification, so that a 0 is not always the least.
+// QPAttr has the attributes of a QP. A QPAttrMask says which fields are valid. Times have the
+// encoding of the InfiniBand specification, in which 0 is not always the shortest.
 //
 // C: struct ibv_qp_attr
 type QPAttr struct {
 	State, CurState QPState
 	PathMTU         MTU
-	QKey            uint32 // UD; with the top bit set only for who has CAP_NET_RAW
-	RQPSN, SQPSN    uint32 // 24 bits: of the first packet that comes, and that goes
+	QKey            uint32 // UD; a value with the top bit set needs CAP_NET_RAW
+	RQPSN, SQPSN    uint32 // 24 bits: sequence numbers of the first packet received and sent
 	DestQPN         uint32 // 24 bits
-	Access          Access // what the peer may do; RC and UC
-	AH              AHAttr // the way to the peer; its Port must be Port
+	Access          Access // rights of the peer; RC and UC
+	AH              AHAttr // the peer's address; its Port must be Port
 	PKeyIndex       uint32 // the kernel takes 65535 at most
 	MaxRDAtomic     uint8  // reads and atomics in flight, as initiator
 	MaxDestRDAtomic uint8  // and as responder
-	MinRNRTimer     uint8  // how long the peer waits for a receive: 1 to 31 are 0.01 to 491.52 ms, 12 is 0.64 ms, 0 is 655.36 ms
+	MinRNRTimer     uint8  // delay before the peer retries if no receive is posted: 1 to 31 are 0.01 to 491.52 ms, 12 is 0.64 ms, 0 is 655.36 ms
 	Port            uint32 // from 1; the kernel takes 255 at most
-	Timeout         uint8  // of an acknowledgement: 4.096 µs × 2^Timeout, to 31; 0 means never
-	RetryCnt        uint8  // after such timeouts, 0 to 7
-	RNRRetry        uint8  // after such waits, 0 to 6; 7 means for ever
+	Timeout         uint8  // timeout of an acknowledgement: 4.096 µs × 2^Timeout, up to 31; 0 means never
+	RetryCnt        uint8  // number of retries after a timeout, 0 to 7
+	RNRRetry        uint8  // number of retries after receiver-not-ready, 0 to 6; 7 means forever
 
-	// EnSQDAsyncNotify asks for EventSQDrained when the move to SQD is done.
-	// Until then SQDraining is set (Query only).
+	// EnSQDAsyncNotify requests EventSQDrained when the move to SQD is complete. SQDraining is
+	// true until then (Query only).
 	EnSQDAsyncNotify, SQDraining bool
 
-	// The alternate path (QPAttrAltPath), and what becomes of it.
+	// The alternate path (QPAttrAltPath) and its state.
 	AltAH        AHAttr // its Port must be AltPort
 	AltPKeyIndex uint32 // limits as above
 	AltPort      uint32
 	AltTimeout   uint8 // as Timeout
 	PathMigState PathMigState
 
-	RateLimit uint32 // kbit/s; 0 means none; Modify only, of raw packet QPs
-	Cap       QPCap  // Query only: as the kernel has it, see uverbs.QP.Cap
+	RateLimit uint32 // kbit/s; 0 means none; raw packet QPs, Modify only; experimental, see docs/stability.md
+	Cap       QPCap  // Query only: the kernel's values; see uverbs.QP.Cap
 }
 
-// QPAttrMask says which fields of a QPAttr count.
+// QPAttrMask is the set of valid fields of a QPAttr.
 //
 // C: enum ibv_qp_attr_mask
 type QPAttrMask uint32
 
-// One bit an attribute.
+// One bit for each attribute.
 const (
 	QPAttrState           QPAttrMask = 1 << 0
 	QPAttrCurState        QPAttrMask = 1 << 1
@@ -148,10 +150,10 @@ var attrNames = map[int]string{
 	16: "SQPSN", 17: "MaxDestRDAtomic", 18: "PathMigState", 19: "Cap", 20: "DestQPN", 25: "RateLimit",
 }
 
-// String names the bits.
+// String returns the names of the bits.
 func (m QPAttrMask) String() string { return bitNames(uint64(m), attrNames) }
 
-// PathMigState tells about the automatic migration to another path.
+// PathMigState is the state of automatic path migration.
 //
 // C: enum ib_mig_state
 type PathMigState uint8
@@ -165,12 +167,12 @@ const (
 
 var pathMigNames = [...]string{"MIGRATED", "REARM", "ARMED"}
 
-// String gives iproute2's word, or PathMigState(27) for a value without one.
+// String returns iproute2's name, or PathMigState(27) for a value without one.
 func (s PathMigState) String() string { return wordFor("PathMigState", pathMigNames[:], uint8(s)) }
 
-// DataOrder tells how far the data of one message becomes visible in memory in
-// order, so that a program may wait for its last byte instead of a completion. The
-// values combine with |; 0 promises nothing.
+// DataOrder says to which extent the data of one message becomes visible in memory in order. If it
+// does, a program may wait for the last byte instead of a completion. The values combine with |;
+// 0 means no guarantee.
 //
 // C: enum ibv_query_qp_data_in_order_caps
 type DataOrder uint32
@@ -181,7 +183,15 @@ const (
 	DataOrderAligned128 DataOrder = 1 << 1
 )
 
-// String names the bits.
+// String returns the names of the bits.
 func (o DataOrder) String() string {
 	return bitNames(uint64(o), map[int]string{0: "WholeMessage", 1: "Aligned128"})
+}
+
+// SRQAttr is the state of an SRQ.
+//
+// C: struct ibv_srq_attr
+type SRQAttr struct {
+	MaxWR, MaxSGE uint32
+	Limit         uint32 // the last value set; some drivers reset it to 0 when they raise the event
 }

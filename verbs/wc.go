@@ -6,20 +6,19 @@ import (
 	"github.com/goverbs/goverbs/internal/abi"
 )
 
-// WC is a work completion. When Status is not StatusSuccess only WRID, Status,
-// QPN and VendorErr mean anything, and the rest is 0; so is what the driver
-// can't tell. The fields stand as in struct ib_uverbs_wc, so that a provider whose
-// queue is made of those can copy one as it is.
+// WC is a work completion. If Status is not StatusSuccess, only WRID, Status, QPN and VendorErr are
+// valid, and the other fields are 0. Fields that the driver does not know are 0, too. The layout is
+// that of struct ib_uverbs_wc, so that a provider whose queue consists of these can copy them.
 //
 // C: struct ibv_wc
 type WC struct {
-	WRID      uint64   // as given with the work request
-	Status    Status   // how it ended
-	Opcode    WCOpcode // what it was
-	VendorErr uint32   // the driver's own code for the error
-	ByteLen   uint32   // bytes received or read; of UD with the 40 bytes in front
-	// Imm is, with WCWithImm, the number that the sender gave (C: ntohl of
-	// imm_data); with WCWithInv, the key that he ended: InvalidatedRKey.
+	WRID      uint64   // the work request's
+	Status    Status   // result
+	Opcode    WCOpcode // kind of work request
+	VendorErr uint32   // the driver's own error code
+	ByteLen   uint32   // bytes received or read; for UD including the 40 bytes before the message
+	// Imm is the sender's immediate data with WCWithImm (C: ntohl of imm_data). With
+	// WCWithInv it is the key that the sender invalidated: see InvalidatedRKey.
 	Imm          uint32
 	QPN          uint32 // the local QP
 	SrcQP        uint32 // UD: the sender's QP
@@ -31,7 +30,7 @@ type WC struct {
 	_            [2]uint8
 }
 
-// InvalidatedRKey is the own key that the sender ended, with WCWithInv, else 0.
+// InvalidatedRKey returns the local key that the sender invalidated, or 0 without WCWithInv.
 //
 // C: invalidated_rkey of struct ibv_wc
 func (wc *WC) InvalidatedRKey() uint32 {
@@ -49,7 +48,7 @@ func (wc *WC) Err() error {
 	return &CompletionError{*wc}
 }
 
-// WCOpcode says which kind of work request completed.
+// WCOpcode is the kind of a completed work request.
 //
 // C: enum ibv_wc_opcode
 type WCOpcode uint32
@@ -83,35 +82,35 @@ func (o WCOpcode) String() string {
 	return fmt.Sprintf("WCOpcode(%d)", uint32(o))
 }
 
-// WCFlags say what else a completed receive carries.
+// WCFlags describe a completed receive; the values combine with |.
 //
 // C: enum ibv_wc_flags
 type WCFlags uint32
 
 const (
-	// WCGRH: the message came with a global route header. Only on UD QPs does it
-	// stand in the buffer, in the first 40 bytes.
+	// WCGRH: the message had a global route header. On UD QPs, it is in the first 40 bytes
+	// of the buffer; on other QPs, it is not in the buffer.
 	WCGRH WCFlags = 1 << 0
 	// WCWithImm: Imm is valid.
 	WCWithImm WCFlags = 1 << 1
-	// WCIPCsumOK: a raw packet of IPv4 came, and its checksums are right, the header's and
-	// that of TCP or UDP. Without it they were not looked at, or are wrong.
+	// WCIPCsumOK: the message is a raw IPv4 packet, and the checksums of the IP header and of
+	// TCP or UDP are correct. Without it, they are wrong or were not checked.
 	WCIPCsumOK WCFlags = 1 << 2
-	// WCWithInv: InvalidatedRKey is valid, Imm is not.
+	// WCWithInv: InvalidatedRKey is valid and Imm is not.
 	WCWithInv WCFlags = 1 << 3
 )
 
-// CompletionError is a completion that was not a success.
+// CompletionError is the error of a failed completion.
 type CompletionError struct{ WC WC }
 
 func (e *CompletionError) Error() string {
 	return fmt.Sprintf("uverbs: work request %#x on QP %d: %v", e.WC.WRID, e.WC.QPN, e.WC.Status)
 }
 
-// Unwrap lets errors.Is match the Status.
+// Unwrap returns the Status.
 func (e *CompletionError) Unwrap() error { return e.WC.Status }
 
-// Status is how a work request ended. Every value but StatusSuccess is an error.
+// Status is the result of a work request. Every value except StatusSuccess is an error.
 //
 // C: enum ibv_wc_status
 type Status uint32
@@ -159,8 +158,7 @@ var statusTexts = map[Status]string{
 	StatusGeneralErr:     "general error",
 }
 
-// Error and String name the status; a number that this package does not know
-// prints as Status(27).
+// Error returns a description of the status, or Status(27) for an unknown one.
 func (s Status) Error() string {
 	if t, ok := statusTexts[s]; ok {
 		return t
@@ -170,47 +168,47 @@ func (s Status) Error() string {
 
 func (s Status) String() string { return s.Error() }
 
-// WCExt extends a WC of a CQ that was made with extended completions. It is not part of
-// WC, so that other CQs don't pay for it.
+// WCExt has further fields of a completion, for CQs that were created with them. They are not part
+// of WC, so that other CQs don't pay for them.
 //
 // C: the ibv_wc_read_… functions
 type WCExt struct {
 	Timestamp uint64 // ticks of the device's clock (DeviceAttr.HCACoreClock)
-	WallClock int64  // the same in nanoseconds since 1970, as the host's clock has them
+	WallClock int64  // the same in nanoseconds since 1970, by the host's clock
 	FlowTag   uint32
 	VLAN      uint16 // tag of the packet, 0 for none
 	Flags     WCExtFlags
 }
 
-// WCExtFlags say more of a received packet.
+// WCExtFlags describe a received packet.
 type WCExtFlags uint16
 
-// WCExtChecksumOK says that the checksums of the packet's IP, TCP and UDP headers are right.
+// WCExtChecksumOK means that the checksums of the packet's IP, TCP and UDP headers are correct.
 const WCExtChecksumOK WCExtFlags = 1 << 0
 
-// WCExtMask says which fields of a WCExt are wanted; the values combine with |.
+// WCExtMask selects fields of a WCExt; the values combine with |.
 //
 // C: enum ibv_create_cq_wc_flags, the part that struct ibv_wc lacks
 type WCExtMask uint32
 
-// One bit a field.
+// One bit for each field.
 const (
-	// WCExtTimestamp: when the completion was, by the device's clock.
+	// WCExtTimestamp: the time of the completion by the device's clock.
 	WCExtTimestamp WCExtMask = 1 << iota
 	WCExtFlowTag
 	WCExtVLAN
 	WCExtChecksum
-	// WCExtWallClock: the same as a time. The kernel compares both clocks from time to time, and
-	// says by what the ticks are to be multiplied; a poll reads that once, without a system
-	// call. So times of one poll are as far apart as their ticks, and a completion may seem to be
-	// older than one before it if the host's clock was set back between two polls.
+	// WCExtWallClock: the same time by the host's clock. The kernel compares both clocks from
+	// time to time and publishes a factor. Each poll reads the factor once, without a system
+	// call, so differences of times from one poll are exact. If the host's clock was set back
+	// between two polls, a completion may seem older than an earlier one.
 	WCExtWallClock
 )
 
-// CQFlags refine a new CQ; the values combine with |.
+// CQFlags are options of a new CQ; the values combine with |.
 //
 // C: enum ibv_create_cq_attr_flags
 type CQFlags uint32
 
-// CQIgnoreOverrun says that the device need not watch for completions that find no room.
+// CQIgnoreOverrun means that the device need not detect overruns of the CQ.
 const CQIgnoreOverrun CQFlags = abi.IB_UVERBS_CQ_FLAGS_IGNORE_OVERRUN

@@ -5,41 +5,40 @@ import (
 	"math"
 )
 
-// SendWR is a work request for the send queue. Its slices, and what its pointers
-// lead to, are read before PostSend returns and may be reused then; the memory
-// that SGL names belongs to the device until the request completed, and so does
-// the AH.
+// SendWR is a work request for the send queue. PostSend copies its slices and the objects that it
+// points to, so these may be reused when PostSend returns. The memory that SGL names, and the AH,
+// belong to the device until the request has completed.
 //
 // C: struct ibv_send_wr
 type SendWR struct {
-	WRID   uint64 // comes back in the completion
+	WRID   uint64 // copied to the completion
 	Opcode Opcode
 	Flags  SendFlags
 	SGL    []SGE
-	Inline []byte // data taken into the request itself, instead of SGL (C: IBV_SEND_INLINE)
+	Inline []byte // data that is copied into the request, instead of SGL (C: IBV_SEND_INLINE)
 
 	RemoteAddr uint64 // RDMA read and write, atomics, flush
 	RKey       uint32 // with RemoteAddr
-	// Imm is for OpSendImm and OpRDMAWriteImm: a number, which travels most
-	// significant byte first (C: imm_data is htonl of it).
+	// Imm is the immediate data of OpSendImm and OpRDMAWriteImm, a number that is sent in
+	// big-endian order (C: imm_data is its htonl).
 	Imm            uint32
-	InvalidateRKey uint32 // OpSendWithInv: the peer's key that ends; OpLocalInv: the own one
-	SRQN           uint32 // XRC: the peer's SRQ, which receives or whose domain's memory it is
+	InvalidateRKey uint32 // key to invalidate: the peer's for OpSendWithInv, a local one for OpLocalInv
+	SRQN           uint32 // XRC: the peer's SRQ, which receives the message or whose domain has the memory
 
-	// CompareAdd is what OpCompareSwap compares with, and what OpFetchAdd adds;
-	// Swap is what OpCompareSwap stores. Both in the peers' own byte order. The
-	// old value, 8 bytes, goes to SGL.
+	// CompareAdd is the comparand of OpCompareSwap and the addend of OpFetchAdd. Swap is the
+	// new value of OpCompareSwap. Both are in the peer's byte order. The old value is stored
+	// in SGL (8 bytes).
 	CompareAdd, Swap uint64
 
-	AH         *AH    // UD: the way to the peer
+	AH         *AH    // UD: the peer's address
 	RemoteQPN  uint32 // UD: the peer's QP
-	RemoteQKey uint32 // UD: its Q_Key; with the top bit set, the own QP's is sent, but not by rxe
+	RemoteQKey uint32 // UD: its Q_Key; if the top bit is set, the QP's own Q_Key is sent (not on rxe)
 
 	Flush Flush   // OpFlush
 	Bind  *BindMW // OpBindMW
 }
 
-// RecvWR is a work request for a receive queue, with the rules of [SendWR].
+// RecvWR is a work request for a receive queue. The rules of [SendWR] apply.
 //
 // C: struct ibv_recv_wr
 type RecvWR struct {
@@ -47,7 +46,7 @@ type RecvWR struct {
 	SGL  []SGE
 }
 
-// SGE names a piece of registered memory.
+// SGE is a scatter/gather entry, a piece of registered memory.
 //
 // C: struct ibv_sge
 type SGE struct {
@@ -56,18 +55,17 @@ type SGE struct {
 	LKey   uint32
 }
 
-// BadLength is the Length of an SGE that stands for a piece of memory that no SGE can
-// name: uverbs.MR.SGE was asked for 4 GiB or more, or for less than nothing. A work
-// request with one is refused.
+// BadLength is the Length of an invalid SGE. uverbs.MR.SGE returns one for a length of 4 GiB or
+// more, or a negative one. Work requests with such an SGE are refused.
 const BadLength = math.MaxUint32
 
-// Opcode is what a send work request asks for.
+// Opcode is the operation of a send work request.
 //
 // C: enum ibv_wr_opcode
 type Opcode uint32
 
-// Which of them a QP takes depends on its type and on the driver: uverbs.Device.Supports
-// tells.
+// The opcodes. A QP's type and its driver determine which it supports: see
+// uverbs.Device.Supports.
 const (
 	OpRDMAWrite    Opcode = 0
 	OpRDMAWriteImm Opcode = 1
@@ -81,7 +79,7 @@ const (
 	OpSendWithInv  Opcode = 9
 	OpReadWithInv  Opcode = 11
 	OpFlush        Opcode = 14
-	OpAtomicWrite  Opcode = 15 // the 8 bytes of Inline, all at once, to a multiple of 8
+	OpAtomicWrite  Opcode = 15 // writes the 8 bytes of Inline atomically to a multiple of 8
 )
 
 var opcodeNames = map[Opcode]string{
@@ -98,25 +96,25 @@ func (o Opcode) String() string {
 	return fmt.Sprintf("Opcode(%d)", uint32(o))
 }
 
-// SendFlags refine a send work request; the values combine with |.
+// SendFlags are options of a send work request; the values combine with |.
 //
 // C: enum ibv_send_flags
 type SendFlags uint32
 
 const (
-	// SendFence holds the request back until earlier reads and atomics are done.
+	// SendFence delays the request until earlier reads and atomics are complete.
 	SendFence SendFlags = 1 << iota
-	// SendSignaled asks for a completion even of a success.
+	// SendSignaled requests a completion even if the request succeeds.
 	SendSignaled
 	// SendSolicited raises a solicited event at the receiver.
 	SendSolicited
-	// SendIPCsum has the device fill in the checksums of a raw packet: of the header of IPv4,
-	// and of TCP or UDP. Devices with DeviceCapRawIPCsum can do that.
+	// SendIPCsum makes the device fill in the checksums of a raw packet: those of the IPv4
+	// header and of TCP or UDP. The device needs DeviceCapRawIPCsum.
 	SendIPCsum SendFlags = 1 << 4
 )
 
-// Flush is what OpFlush asks of the memory at RemoteAddr: that what was written
-// there before be visible, or durable, when the request completes.
+// Flush has the arguments of OpFlush. When the request completes, earlier writes to the memory at
+// RemoteAddr are visible or durable.
 //
 // C: the arguments of ibv_wr_flush
 type Flush struct {
@@ -125,23 +123,23 @@ type Flush struct {
 	Level  FlushLevel
 }
 
-// FlushType is where data must have got to; the values combine with |.
+// FlushType is the guarantee that OpFlush makes; the values combine with |.
 //
 // C: enum ibv_placement_type
 type FlushType uint8
 
-// The MR and the QP must allow each with the Access of the same name.
+// The MR and the QP need the Access flag of the same name.
 const (
-	FlushGlobal     FlushType = 1 << 0 // every reader sees it
-	FlushPersistent FlushType = 1 << 1 // it survives a loss of power
+	FlushGlobal     FlushType = 1 << 0 // every reader sees the data
+	FlushPersistent FlushType = 1 << 1 // the data survives a loss of power
 )
 
-// FlushLevel says which memory is meant.
+// FlushLevel selects the memory that OpFlush affects.
 //
 // C: enum ibv_selectivity_level
 type FlushLevel uint8
 
-// Either the range that the work request names, or the whole region of its RKey.
+// The range that the work request names, or the whole region of its RKey.
 const (
 	FlushRange FlushLevel = 0
 	FlushMR    FlushLevel = 1

@@ -12,6 +12,7 @@ import (
 
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/host/hosttest"
 	"github.com/goverbs/goverbs/internal/fakeverbs"
+	_ "github.com/goverbs/goverbs/internal/fakeverbs/models"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
 )

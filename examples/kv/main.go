@@ -31,13 +31,19 @@ const entries, entrySize = 4096, 256
 func main() {
 	dev := flag.String("dev", "siw0", "serve on this RDMA `device`")
 	listen := flag.String("listen", ":7471", "serve at this `address`")
-	flag.Usage = func() { fmt.Fprintln(os.Stderr, "kv [options] serves; kv ADDRESS put KEY VALUE and kv ADDRESS get KEY ask a server."); flag.PrintDefaults() }
+	flag.Usage = usage
 	flag.Parse()
 	if flag.NArg() == 0 {
 		log.Fatal(serve(*dev, *listen))
-	} else if err := ask(flag.Args(), os.Stdout); err != nil {
+	}
+	if err := ask(flag.Args(), os.Stdout); err != nil {
 		log.Fatal(err)
 	}
+}
+
+func usage() {
+	fmt.Fprintln(os.Stderr, "kv [options] serves; kv ADDRESS put KEY VALUE and kv ADDRESS get KEY ask a server.")
+	flag.PrintDefaults()
 }
 
 func serve(device, address string) error {
@@ -64,10 +70,10 @@ func serve(device, address string) error {
 	description, _ := table.Remote().MarshalBinary()
 	for {
 		c, err := l.Accept(context.Background())
-		if errors.Is(err, net.ErrClosed) {
-			return err
-		} else if err == nil { // any other is of one client
+		if err == nil {
 			go c.Send(context.Background(), description) // an error shows in Recv, too
+		} else if errors.Is(err, net.ErrClosed) { // any other is of one client
+			return err
 		}
 	}
 }
@@ -84,7 +90,7 @@ func answer(pool *msg.Pool, table []byte) {
 			store(table[entryOf(key):][:entrySize], m.Bytes())
 		}
 		m.Release()
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second) // no client holds up another for longer
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		_ = c.Send(ctx, nil)
 		cancel()
 	}

@@ -1,79 +1,80 @@
 package driver
 
 import (
+	"io"
+
 	"github.com/goverbs/goverbs/mmap"
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Open asks a provider to open a device (GET_CONTEXT). Mapped memory belongs to the
-// device.
+// Open asks a provider to open a device (GET_CONTEXT). Mapped memory belongs to the device.
 type Open struct {
 	Call
 	Device Device
-	// CompVectors is known after Do.
+	// CompVectors is set by Do.
 	CompVectors uint32
 }
 
-// Info is what is known of a device before it is opened.
+// Info describes a device that is being opened.
 type Info struct {
 	Name  string // mlx5_0
 	ABI   uint32 // version of the driver's private ABI
 	Ports uint32 // 0 if not known
 }
 
-// Device is what a provider may use at any time after Open's Do. The memory that it maps
-// and allocates (registers, pages of doorbell records) lives until the device is closed.
-// Its methods may be called concurrently.
+// Device has the services that a provider may use at any time after Do of Open. Memory that it maps
+// or allocates (registers, pages of doorbell records) is freed when the device is closed. Its
+// methods may be called concurrently.
 type Device interface {
 	Memory
 	Info() Info
-	// Query tells what the device can do. With out nil the kernel is asked once a
-	// device; otherwise out takes the driver's bytes.
+	// Query returns the device's attributes. If out is nil, the kernel is asked only once for
+	// each device. Otherwise out receives the driver's private bytes.
 	Query(out []byte) (*verbs.DeviceAttr, error)
 	// GID returns a slot of a port's GID table.
 	GID(port, index uint32) (*verbs.GIDEntry, error)
 	// Invoke calls a method of a driver's own object, or a driver's method of another.
 	Invoke(object, method uint16, attrs ...Attr) error
-	// AllocPD makes a PD of the provider's own, for [Device.RegisterQueue].
+	// AllocPD creates a PD for the provider's own use with [Device.RegisterQueue].
 	AllocPD(u UHW) (handle uint32, err error)
 	DeallocPD(handle uint32) error
-	// RegisterQueue makes a memory region of a queue, for drivers whose queues are
-	// named by one.
+	// RegisterQueue registers a queue as a memory region, for drivers that identify queues by
+	// a region.
 	RegisterQueue(pd uint32, queue *mmap.Region, u UHW) (handle uint32, err error)
 	DeregisterQueue(handle uint32) error
 	// Doorbell returns the doorbell of a QP whose doorbell is a system call (POST_SEND
 	// without work requests). Ring it with the send queue held. It allocates nothing,
 	// and its error is a syscall.Errno.
 	Doorbell(qp uint32) func() error
-	// Notifier returns the way to arm a CQ that is armed by a system call
-	// (REQ_NOTIFY_CQ), with the rules of Doorbell.
+	// Notifier returns a function that arms a CQ by a system call (REQ_NOTIFY_CQ). The rules
+	// of Doorbell apply.
 	Notifier(cq uint32) func(solicitedOnly bool) error
-	// Unbind tells whether an open window of type 2 has the key and counts as bound,
-	// which it does no more then: for a binding that is about to end, or that a
-	// completion says the peer has ended.
+	// Unbind records that a window of type 2 is no longer bound. It reports whether an open
+	// window with the key was recorded as bound. Call it before a binding is invalidated, or
+	// when a completion says that the peer has done so.
 	Unbind(rkey uint32) bool
-	// Read takes bytes from where an SGE of that key and address has them, for devices that
-	// want the start of a message in the request. It reports whether it is memory of an open
-	// region.
+	// Read copies from the memory of an SGE with the key and address to b, for devices that
+	// need the start of a message in the request. It reports whether the memory belongs to an
+	// open region.
 	Read(lkey uint32, addr uint64, b []byte) bool
-	// Write puts bytes where an SGE of that key and address has them, for devices that leave
-	// that to the provider. It reports whether it is memory of an open region that may be
-	// written.
+	// Write copies b to the memory of an SGE with the key and address, for devices that leave
+	// that to the provider. It reports whether the memory belongs to an open region that is
+	// writable.
 	Write(lkey uint32, addr uint64, b []byte) bool
 }
 
 // AllocPD asks a provider for a PD.
 type AllocPD struct {
 	Call
-	// Handle is known after Do.
+	// Handle is set by Do.
 	Handle uint32
 }
 
 // RegMR asks a provider to register memory.
 type RegMR struct {
 	Call
-	Addr uint64 // where the memory lies
-	IOVA uint64 // by what addresses SGEs and peers name it, mostly the same
+	Addr uint64 // address of the memory
+	IOVA uint64 // its address in SGEs and for peers, usually the same
 }
 
 // AllocMW asks a provider for a memory window.
@@ -86,13 +87,53 @@ type AllocMW struct {
 type CreateAH struct {
 	Call
 	Attr verbs.AHAttr
-	PD   any // what AllocPD returned
+	PD   any // the data that AllocPD returned
 }
 
-// Destroyer may be a CQ, a QP, an SRQ, the data of a PD or of an AH. Destroy calls do
-// once, which destroys the kernel's object, and returns do's error. When do fails the
-// object lives on, and must go on as before.
+// Destroyer is a CQ, a QP, an SRQ, or the data of a PD or an AH that takes part when it is destroyed.
+// Destroy calls do once, which destroys the kernel's object, and returns do's error. If do fails,
+// the object continues to exist and must work as before.
 //
-// A CQ is held meanwhile. Of a QP, do returns with both its CQs held and cleaned; they
-// are let go after Destroy.
+// A CQ's lock is held during Destroy. For a QP, do returns with both of its CQs locked and cleaned;
+// they are unlocked after Destroy.
 type Destroyer interface{ Destroy(do func() error) error }
+
+// Call is a call to the kernel. Package uverbs prepares it, and the provider makes it after its own
+// preparations. Memory that the provider maps or allocates through the Call belongs to the object.
+// Package uverbs frees it after the kernel has destroyed the object, even if the provider fails
+// half-way.
+type Call interface {
+	Memory
+	// Do makes the call, with private bytes and attributes of the kernel's driver. It stores
+	// the response in the fields of the request. After an error it may be called again.
+	Do(u UHW, extra ...Attr) error
+}
+
+// UHW has the private bytes of a call between a provider and its kernel driver. Either may be nil.
+// Out should be zeroed and as long as the longest known response: some kernels write all of it, and
+// others less, so that 0 means an old kernel.
+type UHW struct{ In, Out []byte }
+
+// Attr is a driver's own attribute of a call or of [Device.Invoke]. It has In (for a number or a set
+// of flags, its bytes in native order), Out, or a Handle. With New, the kernel creates an object and
+// the call sets Handle. Pass a slice of attributes then, and read the Handle from it.
+type Attr struct {
+	ID      uint16
+	In, Out []byte
+	Handle  uint32
+	New     bool
+}
+
+// Memory maps and allocates memory that a provider shares with a device, for one object or for the
+// whole device.
+type Memory interface {
+	// Map maps device memory that the kernel offers at an offset, such as a queue.
+	Map(offset int64, length int, prot mmap.Prot) (*mmap.Region, error)
+	// MapPage maps registers, for stores only.
+	MapPage(offset int64, length int) (*mmap.Page, error)
+	// Alloc returns zeroed memory of whole pages for a device to read and write. Child
+	// processes do not inherit it. opts may be nil.
+	Alloc(length int, opts *mmap.AnonymousOptions) (*mmap.Region, error)
+	// Free frees a Region or a Page before its owner does.
+	Free(memory io.Closer) error
+}

@@ -1,24 +1,24 @@
 package driver
 
 import (
+	"errors"
 	"sync"
 
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Driver is the user-space half of one kernel driver. A provider's package registers
-// it when it is imported.
+// Driver is the user-space half of one kernel driver. A provider's package registers it in init.
 type Driver interface {
-	// ID is the kernel driver that the provider belongs to.
+	// ID returns the kernel driver that the provider belongs to.
 	ID() verbs.DriverID
-	// ABI is the range of the driver's uverbs ABI versions that it speaks.
+	// ABI returns the range of the driver's uverbs ABI versions that the provider supports.
 	ABI() (lowest, highest uint32)
 	// Open carries out r (GET_CONTEXT).
 	Open(r *Open) (Context, error)
 }
 
-// Importer is a Driver that can join a context which another process has made: Import
-// carries out r (QUERY_CONTEXT).
+// Importer is a Driver that can share a context that another process created. Import carries out r
+// (QUERY_CONTEXT).
 type Importer interface {
 	Import(r *Open) (Context, error)
 }
@@ -26,23 +26,23 @@ type Importer interface {
 // Context is a provider's view of one open device. Its methods may be called
 // concurrently.
 //
-// It may also have the methods of [PDAllocator], [PDImporter], [MRRegistrar], [MWAllocator], [AHCreator],
-// [SRQCreator], [XRCCreator], [XRCTargetCreator], [WQCreator], [FlowCreator], [DMAllocator], [NullKeyer], [ClockReader], [Supporter] and
-// [Closer]. Without them PDs, MRs, MWs and flow rules go without private bytes, and AHs, SRQs,
-// XRC, WQs and memory of the device's are not supported.
+// It may implement [PDAllocator], [PDImporter], [MRRegistrar], [MWAllocator], [AHCreator],
+// [SRQCreator], [XRCCreator], [XRCTargetCreator], [WQCreator], [FlowCreator], [DMAllocator],
+// [NullKeyer], [ClockReader], [Supporter] and [Closer]. Without these, PDs, MRs, MWs and flow rules
+// have no private bytes, and AHs, SRQs, XRC, WQs and device memory are not supported.
 type Context interface {
 	CreateCQ(r *CreateCQ) (CQ, error)
 	CreateQP(r *CreateQP) (QP, error)
 }
 
-// PDAllocator is a Context whose PDs have private bytes, or data of the provider's.
-// Requests that name the PD carry that data.
+// PDAllocator is a Context whose PDs have private bytes, or data of the provider. Requests with the
+// PD contain the data.
 type PDAllocator interface {
 	AllocPD(r *AllocPD) (data any, err error)
 }
 
-// PDImporter is a Context that can use a PD of another process with the same context. Data
-// is as AllocPD's.
+// PDImporter is a Context that can use a PD of another process with the same context. data is like
+// that of AllocPD.
 type PDImporter interface {
 	ImportPD(handle uint32) (data any, err error)
 }
@@ -53,31 +53,30 @@ type MRRegistrar interface{ RegMR(r *RegMR) error }
 // MWAllocator is a Context whose memory windows have private bytes.
 type MWAllocator interface{ AllocMW(r *AllocMW) error }
 
-// AHCreator is a Context that has address handles. Data is what PostSend will want to
-// know of the address; AH.Data returns it. A handle that is made in user space alone
-// is made without a call of Do.
+// AHCreator is a Context that supports address handles. data is what PostSend needs of the address;
+// AH.Data returns it. If the handle exists only in user space, CreateAH does not call Do.
 type AHCreator interface {
 	CreateAH(r *CreateAH) (data any, err error)
 }
 
-// SRQCreator is a Context that has shared receive queues.
+// SRQCreator is a Context that supports shared receive queues.
 type SRQCreator interface {
 	CreateSRQ(r *CreateSRQ) (SRQ, error)
 }
 
-// XRCCreator is a Context that has XRC. No other is asked for a QP of type
+// XRCCreator is a Context that supports XRC. Only such a Context is asked for a QP of type
 // QPTypeXRCInitiator, which has neither RecvCQ nor SRQ.
 type XRCCreator interface {
 	CreateXRCSRQ(r *CreateXRCSRQ) (SRQ, error)
 }
 
-// XRCTargetCreator is a Context whose target QPs have private bytes. They have no queues, so
-// other providers take no part in them.
+// XRCTargetCreator is a Context whose target QPs have private bytes. Other providers take no part in
+// target QPs, because these have no queues.
 type XRCTargetCreator interface {
 	CreateXRCTarget(r *CreateXRCTarget) error
 }
 
-// WQCreator is a Context that has WQs, and QPs that deal packets out to them.
+// WQCreator is a Context that supports WQs, and QPs that distribute packets among them.
 type WQCreator interface {
 	CreateWQ(r *CreateWQ) (WQ, error)
 	CreateRSSQP(r *CreateRSSQP) error
@@ -91,12 +90,12 @@ type DMAllocator interface {
 	AllocDM(r *AllocDM) (DM, error)
 }
 
-// NullKeyer is a Context whose device may have a key of no memory: one whose data it drops, and
-// in whose place it sends zeros. NullKey tells it.
+// NullKeyer is a Context whose device may have a null key. The device discards data that it writes
+// with this key, and reads zeros with it. NullKey returns the key and whether there is one.
 type NullKeyer interface{ NullKey() (lkey uint32, ok bool) }
 
-// ClockReader is a Context whose device has a clock that a program can read, in its ticks. Of
-// kernels and devices that have none the error is ErrNotSupported.
+// ClockReader is a Context whose device has a clock that a program can read. Clock returns
+// ErrNotSupported if the kernel or the device has none.
 type ClockReader interface {
 	Clock() (ticks uint64, err error)
 }
@@ -106,16 +105,15 @@ type DMImporter interface {
 	ImportDM(r *ImportDM) (DM, error)
 }
 
-// Supporter is a Context that knows which work requests its QPs take. Supports tells
-// whether a QP of type t takes op: true for what PostSend carries out, and false for what
-// it refuses with ErrNotSupported. Without it package uverbs says false of all.
+// Supporter is a Context that knows which work requests its QPs accept. Supports reports whether
+// PostSend of a QP of type t accepts op, and does not refuse it with ErrNotSupported. Without it,
+// uverbs.Device.Supports returns false.
 type Supporter interface {
 	Supports(t verbs.QPType, op verbs.Opcode) bool
 }
 
-// Closer is a Context that has something to give back when the device is closed,
-// before its memory goes. A device that is forgotten instead of closed is given back by
-// the kernel alone.
+// Closer is a Context that must release something when the device is closed, before its memory is
+// freed. Close is not called for a device that becomes unreachable without being closed.
 type Closer interface{ Close() error }
 
 var drivers struct {
@@ -123,8 +121,8 @@ var drivers struct {
 	byID map[verbs.DriverID]Driver
 }
 
-// Register makes a driver known. A later one of the same ID replaces an earlier one,
-// for devices opened from then on.
+// Register registers a driver. It replaces an earlier driver with the same ID for devices that are
+// opened from then on.
 func Register(d Driver) {
 	drivers.Lock()
 	defer drivers.Unlock()
@@ -134,9 +132,16 @@ func Register(d Driver) {
 	drivers.byID[d.ID()] = d
 }
 
-// Lookup returns the driver that was registered for an ID, or nil.
+// Lookup returns the driver that is registered for an ID, or nil.
 func Lookup(id verbs.DriverID) Driver {
 	drivers.RLock()
 	defer drivers.RUnlock()
 	return drivers.byID[id]
 }
+
+// The errors of providers that users never see. Package verbs has the others.
+var (
+	// ErrQPFailing is returned by posts to a QP that has failed or is about to. The posted
+	// work requests will be flushed.
+	ErrQPFailing = errors.New("QP is going to the error state")
+)

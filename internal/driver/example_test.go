@@ -39,7 +39,7 @@ func ExampleTable() {
 	// <nil>
 }
 
-// Who finds a queue's lock taken may do something else.
+// A goroutine that finds a queue's lock taken may do something else.
 func ExampleLock() {
 	var lock driver.Lock
 	lock.Lock()

@@ -9,16 +9,16 @@ import (
 	"github.com/goverbs/goverbs/mmap"
 )
 
-// Lock guards a queue. It is held while the queue is touched: for a few nanoseconds a
-// batch, and for the system calls that belong to the queue: the doorbell of a send,
-// rxe's arming, moving a QP, replacing a queue. Taking and releasing it costs one locked
-// instruction. sync.Mutex needs two, which was most of the cost of an empty poll.
+// Lock guards a queue. It is held for a few nanoseconds for each batch, and during the system calls
+// for the queue: a send's doorbell, rxe's arming, modifying a QP, replacing a queue. Locking and
+// unlocking takes one locked instruction. sync.Mutex needs two, which was half the cost of an empty
+// poll.
 // Waiters queue up, but a goroutine that finds the lock free takes it before them.
 //
 // C: the pthread_spinlock_t of every provider
 type Lock struct {
 	held atomic.Uint32
-	line sync.Mutex // held by the first of those who wait
+	line sync.Mutex // held by the first waiter
 }
 
 func (l *Lock) Lock() {
@@ -27,14 +27,14 @@ func (l *Lock) Lock() {
 	}
 }
 
-// TryLock takes the lock if nobody holds it.
+// TryLock locks l if it is free, and reports whether it did.
 func (l *Lock) TryLock() bool { return l.held.CompareAndSwap(0, 1) }
 
 func (l *Lock) Unlock() { mmap.StoreRelease(&l.held, 0) }
 
-// wait yields the processor, perhaps to the holder, and sleeps longer and longer while
-// the holder stays in a system call. In a bubble of testing/synctest time.Sleep would wait for
-// those who queue up on line, which wait for it.
+// wait yields the processor, perhaps to the holder. If the holder stays in a system call, wait
+// sleeps for longer and longer. It does not use time.Sleep: in a bubble of testing/synctest, that
+// would wait for the goroutines in line, which wait for this one.
 func (l *Lock) wait() {
 	const yields, longest = 256, time.Millisecond
 	l.line.Lock()

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// sleep blocks the thread. Its time is that of the machine, also where a test has its own.
+// sleep blocks the thread. It uses the machine's time even in a test with fake time.
 func sleep(d time.Duration) {
 	ts := syscall.NsecToTimespec(int64(d))
-	_ = syscall.Nanosleep(&ts, nil) // the caller looks again, however early it wakes
+	_ = syscall.Nanosleep(&ts, nil) // the caller checks again, even if sleep returns early
 }

@@ -1,82 +1,106 @@
 package driver
 
-import "github.com/goverbs/goverbs/verbs"
+import (
+	"fmt"
+
+	"github.com/goverbs/goverbs/verbs"
+)
 
 // CreateQP asks a provider for a QP.
 type CreateQP struct {
 	Call
 	Type verbs.QPType
-	// Cap is as asked for, and after Do as the kernel granted it. The provider lowers
-	// or raises what its queues really hold.
+	// Cap has the requested capacities, and after Do those that the kernel granted. The
+	// provider corrects them to the actual capacities of its queues.
 	Cap       verbs.QPCap
-	SignalAll bool // every send completes with a CQE
+	SignalAll bool // every send generates a completion
 	Flags     verbs.QPFlags
-	SourceQPN uint32 // that packets name as their source, 0 for the QP's own
-	// PD is what AllocPD returned, and PDHandle the kernel's number.
+	SourceQPN uint32 // source QP number in packets, 0 for the QP's own
+	// PD is the data that AllocPD returned, and PDHandle is the kernel's number.
 	PD       any
 	PDHandle uint32
-	// SendCQ and RecvCQ are the provider's own, and so is SRQ, which is nil when the
-	// QP has a receive queue of its own.
+	// SendCQ, RecvCQ and SRQ are the provider's. SRQ is nil if the QP has a receive queue of
+	// its own.
 	SendCQ, RecvCQ CQ
 	SRQ            SRQ
-	// Handle and Num are known after Do.
+	// Handle and Num are set by Do.
 	Handle, Num uint32
-	// Bind notes a binding of a memory window that is about to be queued: the window
-	// has b's key from then on. Call it with the send queue held; an error forbids the
-	// binding. With hold the QP can't be closed before the window is, or is bound
-	// through another QP.
+	// Bind records a binding of a memory window that is about to be queued, and sets the
+	// window's key to b's. Call it with the send queue held, and don't queue the binding if it
+	// fails. With hold, the QP can't be closed until the window is closed or is bound through
+	// another QP.
 	Bind func(b *verbs.BindMW, hold bool) error
 }
 
-// QP is the user-space half of a QP. PostSend is called with the send queue held,
-// PostRecv with the receive queue; optional interfaces ([QPModifier], [Flusher], [Idler],
-// [DataOrderer], [Destroyer]) say what their methods are called with.
+// QP is the user-space half of a QP. PostSend is called with the send queue held, and PostRecv with
+// the receive queue held. A QP may implement [QPModifier], [Flusher], [ErrFlusher], [Idler],
+// [DataOrderer] and [Destroyer].
 type QP interface {
-	// PostSend queues work requests and tells the device once. It returns how many it
-	// queued, and why not all. ErrQPFailing says that those queued will be flushed. Any
-	// other error when all are queued says that the device could not be told. They stay
-	// queued, and the next PostSend must tell the device of them, even one of no requests.
-	// If a request was refused besides, the error is of both.
+	// PostSend queues work requests and rings the doorbell once. It returns the number of
+	// requests that it queued, and an error if that is not all. ErrQPFailing means that the
+	// queued requests will be flushed. Any other error, if all requests are queued, means that
+	// the doorbell failed. The requests stay queued, and the next PostSend must ring the
+	// doorbell for them, even if it has no requests. If a request was refused as well, the
+	// error matches both causes.
 	PostSend(wrs []verbs.SendWR) (int, error)
-	// PostRecv has the same rules, but must not fail when all are queued, unless with
+	// PostRecv has the same rules, but if all requests are queued, its only error is
 	// ErrQPFailing.
 	PostRecv(wrs []verbs.RecvWR) (int, error)
 }
 
-// QPModifier is a QP that takes part when it is modified, by the user or because it
-// failed. Modify is called with both queues held and calls Do of r, perhaps twice. When
-// that is a move to RESET, Do returns with both CQs held and cleaned; they are let go
-// after Modify.
+// QPModifier is a QP that takes part when it is modified, by the user or because it failed. Modify
+// is called with both queues held. It calls Do of r, perhaps twice. For a move to RESET, Do returns
+// with both CQs locked and cleaned; they are unlocked after Modify.
 type QPModifier interface{ Modify(r *ModifyQP) error }
 
-// ModifyQP asks a provider to modify a QP. From and To are the same when the state
-// stays. From is the state as far as this process moved the QP: one that failed by
-// itself may still seem to be in RTS. Mapped memory belongs to the QP.
+// ModifyQP asks a provider to modify a QP. From and To are equal if the state does not change. From
+// is the state to which this process moved the QP last, so a QP that has failed may still seem to be
+// in RTS. Mapped memory belongs to the QP.
 type ModifyQP struct {
 	Call
 	From, To verbs.QPState
-	Attr     *verbs.QPAttr // to be read only
+	Attr     *verbs.QPAttr // read-only
 	Mask     verbs.QPAttrMask
 }
 
-// Flusher is a QP whose device does not complete all work of a failed QP. Fail is
-// called with both queues held: at the first completion with an error, move to ERR or
-// fatal event, and then after each post, until the QP is put into RESET. move puts the
-// QP into ERR, through Modify where there is one, unless that has just been done. Fail
-// returns the completions of work that it took back; they stand behind those of the device.
-type Flusher interface {
-	Fail(move func() error) Flushed
-}
+// Flusher is a QP whose device does not complete all work of a failed QP. When the QP
+// fails, package uverbs moves it to ERR and then calls Flush. Until the QP is put into
+// RESET, uverbs calls Flush again after each post. Flush is called with both queues held.
+// It returns the completions of the work requests that it took off the queues. They are
+// polled after those of the device.
+type Flusher interface{ Flush() Flushed }
 
-// Flushed are completions that a provider made itself, oldest first.
+// ErrFlusher is a QP whose device may flush a queue only when the QP is moved to ERR.
+// FlushedByErr reports whether that is so; it is called once, when the QP is created. If
+// so, package uverbs moves the QP to ERR when it fails, and again after each later post
+// until the QP is put into RESET.
+type ErrFlusher interface{ FlushedByErr() bool }
+
+// Flushed has completions that a provider made itself, oldest first.
 type Flushed struct{ Send, Recv []verbs.WC }
 
-// DataOrderer is a QP that knows the order in which its device writes.
+// DataOrderer is a QP that knows the order in which its device writes data.
 type DataOrderer interface {
 	DataOrder(op verbs.Opcode) verbs.DataOrder
 }
 
 // Idler is a QP whose device completes the work of a failed QP some time later. Idle
-// tells that the device has taken all work requests off the queues. It is called with
-// both queues held, after Fail.
+// reports whether the device has taken all work requests off the queues. It is called with
+// both queues held, after [Flusher]'s Flush.
 type Idler interface{ Idle() bool }
+
+// SumSGL returns the number of bytes in an SGL. It returns an error if the SGL has more SGEs than the
+// queue supports, or an SGE with [verbs.BadLength].
+func SumSGL(sgl []verbs.SGE, most int) (bytes uint64, err error) {
+	if len(sgl) > most {
+		return 0, fmt.Errorf("%w: %d SGEs, the queue takes %d", verbs.ErrInvalidWR, len(sgl), most)
+	}
+	for i := range sgl {
+		n := sgl[i].Length // read once
+		if n == verbs.BadLength {
+			return 0, fmt.Errorf("%w: SGE %d has BadLength: MR.SGE got an offset or a length below 0, or a length of 4 GiB or more", verbs.ErrInvalidWR, i)
+		}
+		bytes += uint64(n)
+	}
+	return bytes, nil
+}

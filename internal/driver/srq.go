@@ -5,45 +5,44 @@ import "github.com/goverbs/goverbs/verbs"
 // CreateSRQ asks a provider for an SRQ.
 type CreateSRQ struct {
 	Call
-	// MaxWR and MaxSGE are as asked for, and after Do as granted.
+	// MaxWR and MaxSGE have the requested values, and after Do those that the kernel granted.
 	MaxWR, MaxSGE uint32
-	// PD is what AllocPD returned.
+	// PD is the data that AllocPD returned.
 	PD any
-	// Handle is known after Do.
+	// Handle is set by Do.
 	Handle uint32
-	// Lock is the SRQ's. A CQ that frees entries of the SRQ when it is polled takes it
-	// meanwhile; whoever holds it may take no CQ.
+	// Lock is the SRQ's lock. A CQ that frees entries of the SRQ while it is polled must take
+	// it. The holder of Lock must not take the lock of a CQ.
 	Lock *Lock
 }
 
 // CreateXRCSRQ asks a provider for an SRQ of an XRC domain.
 type CreateXRCSRQ struct {
 	CreateSRQ
-	// CQ is the provider's own, on which the SRQ's receives complete.
+	// CQ is the provider's CQ on which the SRQ's receives complete.
 	CQ CQ
-	// Num is known after Do: the number by which senders name the SRQ.
+	// Num is the number by which senders name the SRQ. Do sets it.
 	Num uint32
 }
 
 // CreateXRCTarget asks a provider for a target QP of an XRC domain.
 type CreateXRCTarget struct{ Call }
 
-// SRQ is the user-space half of an SRQ. Its methods, and that of [SRQModifier], are
-// called with the SRQ's Lock held.
+// SRQ is the user-space half of an SRQ. It may implement [SRQModifier] and [Destroyer]. PostRecv and
+// Modify are called with the SRQ's Lock held.
 type SRQ interface {
 	PostRecv(wrs []verbs.RecvWR) (int, error)
 }
 
-// SRQModifier is an SRQ that takes part when it is modified. Modify carries out r, goes
-// on with the queue that comes of it, in which are the receives that were not used
-// yet, and frees the memory that it needs no more. An error after Do is the end of the
-// queue. Without it, an SRQ has a limit but can't be resized.
+// SRQModifier is an SRQ that takes part when it is modified. Modify carries out r, continues with
+// the new queue, which holds the receives that were not used yet, and frees the old memory. If it
+// fails after Do, the queue is unusable. An SRQ without Modify has a limit but can't be resized.
 type SRQModifier interface{ Modify(r *ModifySRQ) error }
 
-// ModifySRQ asks a provider to change an SRQ: its size, or when MaxWR is 0 its limit.
+// ModifySRQ asks a provider to change the size of an SRQ or, if MaxWR is 0, its limit.
 type ModifySRQ struct {
 	Call
-	// MaxWR is the number of receives asked for, and after Do granted.
+	// MaxWR is the requested number of receives, and after Do the number that was granted.
 	MaxWR uint32
 	Limit uint32
 }

@@ -6,11 +6,11 @@ import (
 	"sync/atomic"
 )
 
-// Table finds objects by the number that completions name them by: a QPN, or an index
-// of the provider's own. Numbers have 24 bits. All methods may be called concurrently.
+// Table finds objects by the number that completions contain: a QPN, or an index of the provider.
+// Numbers have 24 bits. All methods may be called concurrently.
 type Table[T any] struct {
-	mu   sync.Mutex // held by those that change the table
-	next uint32     // where Put looks first
+	mu   sync.Mutex // held by methods that change the table
+	next uint32     // the number that Put tries first
 	rows [tableRow]atomic.Pointer[[tableRow]atomic.Pointer[T]]
 }
 
@@ -19,8 +19,7 @@ const (
 	tableSize = tableRow * tableRow
 )
 
-// Get returns what stands at a number, which may come from a device, or nil. It takes
-// no lock.
+// Get returns the object with a number, or nil. The number need not be valid. Get takes no lock.
 func (t *Table[T]) Get(n uint32) *T {
 	if n >= tableSize {
 		return nil
@@ -32,8 +31,8 @@ func (t *Table[T]) Get(n uint32) *T {
 	return row[n%tableRow].Load()
 }
 
-// Put chooses a number for v, the one longest out of use where it can. The highest
-// of 24 bits, which some devices take for none, is not among them.
+// Put chooses a number for v. If possible, that is the number that has been unused for the longest
+// time. It is never the highest number, which some devices reserve.
 func (t *Table[T]) Put(v *T) (uint32, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -48,7 +47,7 @@ func (t *Table[T]) Put(v *T) (uint32, error) {
 	return 0, fmt.Errorf("all %d numbers are in use", tableSize-1)
 }
 
-// Set has v stand at a number that the kernel chose, in place of what stood there.
+// Set gives v a number that the kernel chose, and replaces the object that had it.
 func (t *Table[T]) Set(n uint32, v *T) error {
 	if n >= tableSize {
 		return fmt.Errorf("number %#x has more than 24 bits", n)
@@ -68,8 +67,8 @@ func (t *Table[T]) set(n uint32, v *T) {
 	row[n%tableRow].Store(v)
 }
 
-// Delete frees a number if v stands there. Something else does when the kernel gave
-// the number to a new object before the old one was deleted here.
+// Delete frees a number if it is v's. The kernel may have given the number to a new object before
+// the old one was deleted here.
 func (t *Table[T]) Delete(n uint32, v *T) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 type AH struct {
 	Attr abi.IbUverbsAhAttr
 
-	num uint32 // rxe's
+	Num uint32 // for the model's own use
 }
 
 // createAH wants a global address, as the core does of RoCE ports.
@@ -20,20 +20,20 @@ func (k *Kernel) createAH(r *ioctl.Request) error {
 	if in.Attr.PortNum != 1 {
 		return syscall.EINVAL
 	}
-	parent, err := k.find("PD", in.PdHandle)
+	parent, err := k.Find("PD", in.PdHandle)
 	if err != nil {
 		return err
 	}
 	if in.Attr.IsGlobal == 0 {
 		return syscall.EINVAL
 	}
-	if _, err := k.gid(uint32(in.Attr.Grh.SgidIndex)); err != nil {
+	if _, err := k.GID(uint32(in.Attr.Grh.SgidIndex)); err != nil {
 		return err
 	}
 	ah := &AH{Attr: in.Attr}
-	h := k.add("AH", ah, nothing, parent)
-	if err := k.model.createAH(ah, r); err != nil {
-		_ = k.remove("AH", h)
+	h := k.Add("AH", ah, nothing, parent)
+	if err := k.Model.CreateAH(ah, r); err != nil {
+		_ = k.Remove("AH", h)
 		return err
 	}
 	return respond(r, abi.IbUverbsCreateAhResp{AhHandle: h})
@@ -41,7 +41,7 @@ func (k *Kernel) createAH(r *ioctl.Request) error {
 
 func (k *Kernel) destroyAH(r *ioctl.Request) error {
 	h, _ := r.Value(abi.UVERBS_ATTR_DESTROY_AH_HANDLE)
-	return k.remove("AH", uint32(h))
+	return k.Remove("AH", uint32(h))
 }
 
 // AddressHandles returns the address handles, lowest handle first.

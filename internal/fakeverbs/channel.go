@@ -147,7 +147,7 @@ func (k *Kernel) asyncEventAlloc(r *ioctl.Request) error {
 func (k *Kernel) Async(element uint64, typ uint32) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.raise(element, typ)
+	k.Raise(element, typ)
 }
 
 // AsyncBytes delivers any bytes as an asynchronous event.

@@ -1,6 +1,7 @@
 package fakeverbs
 
 import (
+	"encoding/binary"
 	"reflect"
 	"syscall"
 
@@ -66,3 +67,6 @@ func (k *Kernel) quickPostSend(in []byte) error {
 func (k *Kernel) quickNotifyCQ(in []byte) error {
 	return k.armCQ(&abi.IbUverbsReqNotifyCq{CqHandle: u32(in, 0), SolicitedOnly: u32(in, 4)})
 }
+
+func u64(b []byte, at int) uint64 { return binary.NativeEndian.Uint64(b[at:]) }
+func u32(b []byte, at int) uint32 { return binary.NativeEndian.Uint32(b[at:]) }

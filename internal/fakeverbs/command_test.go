@@ -1,4 +1,4 @@
-package fakeverbs
+package fakeverbs_test
 
 import (
 	"encoding/binary"
@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/fakeverbs"
+	_ "github.com/goverbs/goverbs/internal/fakeverbs/models"
 	"github.com/goverbs/goverbs/internal/ioctl"
 )
 
@@ -49,7 +51,7 @@ func TestCommandStrict(t *testing.T) {
 			return b
 		}, syscall.EFAULT},
 	} {
-		k := New(c.driver)
+		k := fakeverbs.New(c.driver)
 		context := ioctl.New(c.driver, abi.UVERBS_OBJECT_DEVICE, abi.UVERBS_METHOD_GET_CONTEXT)
 		context.Driver(nil, make([]byte, 8))
 		if err := errors.Join(context.Do(k), c.cmd.Do()); err != nil {

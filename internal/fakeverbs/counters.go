@@ -14,18 +14,18 @@ type Counters struct {
 }
 
 func (k *Kernel) createCounters(r *ioctl.Request) error {
-	r.SetObject(abi.UVERBS_ATTR_CREATE_COUNTERS_HANDLE, k.add("COUNTERS", &Counters{Values: []uint64{0, 0}}, nothing))
+	r.SetObject(abi.UVERBS_ATTR_CREATE_COUNTERS_HANDLE, k.Add("COUNTERS", &Counters{Values: []uint64{0, 0}}, nothing))
 	return nil
 }
 
 func (k *Kernel) destroyCounters(r *ioctl.Request) error {
 	h, _ := r.Value(abi.UVERBS_ATTR_DESTROY_COUNTERS_HANDLE)
-	return k.remove("COUNTERS", uint32(h))
+	return k.Remove("COUNTERS", uint32(h))
 }
 
 // readCounters wants a flow that has them.
 func (k *Kernel) readCounters(r *ioctl.Request) error {
-	o, c, err := findIn[*Counters](k, "COUNTERS", r, abi.UVERBS_ATTR_READ_COUNTERS_HANDLE)
+	o, c, err := FindIn[*Counters](k, "COUNTERS", r, abi.UVERBS_ATTR_READ_COUNTERS_HANDLE)
 	if err != nil {
 		return err
 	}

@@ -15,19 +15,36 @@ type CQ struct {
 	Entries    uint32
 	Flags      uint64
 
-	// The queue itself, of the device's driver.
-	SIW   *SIWCQ
-	RXE   *RXECQ
-	ERDMA *ERDMACQ
-	MLX5  *MLX5CQ
+	// Queue is the queue itself, as the device's model keeps it; nil if it keeps none.
+	Queue CQQueue
 
 	k       *Kernel
-	id      uint32
+	ID      uint32
 	channel *channel
 	overrun bool
 	events  int
-	memory  memory
+	Mem     QueueMemory
 }
+
+// CQQueue is a model's side of a completion queue. The kernel's lock is held.
+type CQQueue interface {
+	// IsArmed reports whether user space asked for an event.
+	IsArmed() bool
+	// Free ends the queue, with its CQ.
+	Free()
+}
+
+// NewCQ makes cq a CQ of the opening, for models that need one which no request made.
+func NewCQ(k *Kernel, cq *CQ) *CQ {
+	cq.k = k
+	return cq
+}
+
+// Kernel is the opening that the CQ belongs to.
+func (cq *CQ) Kernel() *Kernel { return cq.k }
+
+// HasChannel reports whether the CQ has a completion channel.
+func (cq *CQ) HasChannel() bool { return cq.channel != nil }
 
 func (k *Kernel) createCQ(r *ioctl.Request) error {
 	n, _ := r.Value(abi.UVERBS_ATTR_CREATE_CQ_CQE)
@@ -35,7 +52,7 @@ func (k *Kernel) createCQ(r *ioctl.Request) error {
 	if n == 0 || vector >= CompVectors || !k.context {
 		return syscall.EINVAL
 	}
-	cq := &CQ{k: k, Entries: roundPow2(uint32(n))}
+	cq := &CQ{k: k, Entries: RoundPow2(uint32(n))}
 	cq.Flags, _ = r.Value(abi.UVERBS_ATTR_CREATE_CQ_FLAGS)
 	cq.Cookie, _ = r.Value(abi.UVERBS_ATTR_CREATE_CQ_USER_HANDLE)
 	if fd, ok := r.Value(abi.UVERBS_ATTR_CREATE_CQ_COMP_CHANNEL); ok {
@@ -43,23 +60,20 @@ func (k *Kernel) createCQ(r *ioctl.Request) error {
 			return syscall.EBADF
 		}
 	}
-	cq.id = k.add("CQ", cq, cq.free)
-	if err := k.model.createCQ(cq, r); err != nil {
-		_ = k.remove("CQ", cq.id)
+	cq.ID = k.Add("CQ", cq, cq.free)
+	if err := k.Model.CreateCQ(cq, r); err != nil {
+		_ = k.Remove("CQ", cq.ID)
 		return err
 	}
-	r.SetObject(abi.UVERBS_ATTR_CREATE_CQ_HANDLE, cq.id)
-	return answer(r, abi.UVERBS_ATTR_CREATE_CQ_RESP_CQE, cq.Entries)
+	r.SetObject(abi.UVERBS_ATTR_CREATE_CQ_HANDLE, cq.ID)
+	return Answer(r, abi.UVERBS_ATTR_CREATE_CQ_RESP_CQE, cq.Entries)
 }
 
 func (cq *CQ) free() {
-	if cq.ERDMA != nil {
-		cq.ERDMA.free()
+	if cq.Queue != nil {
+		cq.Queue.Free()
 	}
-	if cq.MLX5 != nil {
-		cq.MLX5.free()
-	}
-	cq.memory.free()
+	cq.Mem.Free()
 }
 
 func (k *Kernel) destroyCQ(r *ioctl.Request) error {
@@ -68,10 +82,10 @@ func (k *Kernel) destroyCQ(r *ioctl.Request) error {
 	if err != nil {
 		return err
 	}
-	if err := k.remove("CQ", uint32(h)); err != nil {
+	if err := k.Remove("CQ", uint32(h)); err != nil {
 		return err
 	}
-	return answer(r, abi.UVERBS_ATTR_DESTROY_CQ_RESP, abi.IbUverbsDestroyCqResp{
+	return Answer(r, abi.UVERBS_ATTR_DESTROY_CQ_RESP, abi.IbUverbsDestroyCqResp{
 		CompEventsReported:  cq.channel.reported(cq.Cookie, compEventSize),
 		AsyncEventsReported: k.async.reported(cq.Cookie, asyncEventSize),
 	})
@@ -87,7 +101,7 @@ func (k *Kernel) resizeCQ(r *ioctl.Request) error {
 	if err != nil {
 		return err
 	}
-	if err := k.model.resizeCQ(cq, in.Cqe, r); err != nil {
+	if err := k.Model.ResizeCQ(cq, in.Cqe, r); err != nil {
 		return err
 	}
 	return respond(r, abi.IbUverbsResizeCqResp{Cqe: cq.Entries})
@@ -109,34 +123,26 @@ func (k *Kernel) armCQ(in *abi.IbUverbsReqNotifyCq) error {
 		return err
 	}
 	if in.SolicitedOnly != 0 {
-		return k.model.notify(cq, abi.IB_CQ_SOLICITED)
+		return k.Model.Notify(cq, abi.IB_CQ_SOLICITED)
 	}
-	return k.model.notify(cq, abi.IB_CQ_NEXT_COMP)
+	return k.Model.Notify(cq, abi.IB_CQ_NEXT_COMP)
 }
 
-// Armed tells whether user space asked for an event.
+// Armed reports whether user space asked for an event.
 func (cq *CQ) Armed() bool {
 	cq.k.mu.Lock()
 	defer cq.k.mu.Unlock()
-	switch {
-	case cq.RXE != nil:
-		return cq.RXE.notify != 0
-	case cq.ERDMA != nil:
-		return cq.ERDMA.armed
-	case cq.MLX5 != nil:
-		return cq.MLX5.armed
-	}
-	return cq.SIW.notify.Load() != abi.SIW_NOTIFY_NOT
+	return cq.Queue != nil && cq.Queue.IsArmed()
 }
 
 // Awaited tells whether somebody waits for the events of the CQ's channel.
 func (cq *CQ) Awaited() bool { return cq.channel.readers.Load() > 0 }
 
-// overflow tells once of a lost completion: nobody may be reading.
-func (cq *CQ) overflow() {
+// Overflow tells once of a lost completion: nobody may be reading.
+func (cq *CQ) Overflow() {
 	if !cq.overrun {
 		cq.overrun = true
-		cq.k.raise(cq.Cookie, abi.IB_EVENT_CQ_ERR)
+		cq.k.Raise(cq.Cookie, abi.IB_EVENT_CQ_ERR)
 	}
 }
 
@@ -144,7 +150,7 @@ func (cq *CQ) overflow() {
 func (cq *CQ) Event() {
 	cq.k.mu.Lock()
 	defer cq.k.mu.Unlock()
-	cq.event()
+	cq.RaiseEvent()
 }
 
 // Events is how many events the CQ has raised.
@@ -161,21 +167,21 @@ func (cq *CQ) EventBytes(b []byte) {
 	cq.channel.send(b)
 }
 
-func (cq *CQ) event() {
+func (cq *CQ) RaiseEvent() {
 	cq.events++
 	var b [8]byte
 	binary.NativeEndian.PutUint64(b[:], cq.Cookie)
 	cq.channel.send(b[:])
 }
 
-func (k *Kernel) raise(element uint64, typ uint32) {
+func (k *Kernel) Raise(element uint64, typ uint32) {
 	var b [16]byte
 	binary.NativeEndian.PutUint64(b[:], element)
 	binary.NativeEndian.PutUint32(b[8:], typ)
 	k.async.send(b[:])
 }
 
-func roundPow2(n uint32) uint32 {
+func RoundPow2(n uint32) uint32 {
 	p := uint32(1)
 	for p < n && p < 1<<31 {
 		p <<= 1
@@ -193,7 +199,7 @@ func (k *Kernel) modifyCQ(r *ioctl.Request) error {
 		return syscall.EOPNOTSUPP
 	}
 	_, cq, err := find[*CQ](k, "CQ", in.CqHandle)
-	most := &k.device.limits.moderation
+	most := &k.Device.Limits.Moderation
 	if err != nil || in.Attr.CqCount > most.MaxCqModerationCount || in.Attr.CqPeriod > most.MaxCqModerationPeriod {
 		return syscall.EINVAL
 	}

@@ -14,12 +14,12 @@ type Crossing struct {
 	// Call names a call to the kernel, by the names of the tables in this package.
 	Call string
 	// Object is the device's number of the QP or CQ that a queue or a record is of, and with
-	// siw and rxe the handle of the CQ.
+	// drivers in software the handle of the CQ.
 	Object uint32
-	// SRQ says that Object is the handle of an SRQ, or with mlx5 its number. UD says that a send
-	// is of a UD QP, with siw and rxe, and XRC that it is of an initiator.
+	// SRQ says that Object is the handle of an SRQ, or with hardware its number. UD says that a
+	// send is of a UD QP, with drivers in software, and XRC that it is of an initiator.
 	SRQ, UD, XRC bool
-	// Queue is the kind of the entries of the queue that a record stands in, with siw and rxe.
+	// Queue is the kind of the entries of the queue that a record stands in, with drivers in software.
 	Queue CrossingKind
 	// Bytes are the entry as it is read or about to be written, or the private bytes of a
 	// call, or all that a doorbell says that is a call. They may be changed.
@@ -40,9 +40,9 @@ func (c *Crossing) Torn(between func()) { c.Late = between }
 // CrossingKind says what crosses.
 type CrossingKind string
 
-// The kinds of crossings. A record is read when a doorbell is stored to; with rxe it is an
-// index of user space's, with siw the word that asks for an event, and the driver reads it
-// when it looks at the queue.
+// The kinds of crossings. A record is read when a doorbell is stored to; with drivers in
+// software it is an index of user space's, or the word that asks for an event, and the driver
+// reads it when it looks at the queue.
 const (
 	CallIn   CrossingKind = "in"    // private bytes of a call, before the driver reads them
 	CallOut  CrossingKind = "out"   // and of its answer
@@ -53,43 +53,38 @@ const (
 	Doorbell CrossingKind = "store" // a store to a register, or the call in its place
 )
 
-// named is what has no more than a name.
-type named string
-
-func (n named) String() string { return string(n) }
-
-// crossRecord shows a doorbell record to Cross, and returns what that makes of it.
-func (k *Kernel) crossRecord(object uint32, offset, size int, v uint64) uint64 {
+// CrossRecord shows a doorbell record to Cross, and returns what that makes of it.
+func (k *Kernel) CrossRecord(object uint32, offset, size int, v uint64) uint64 {
 	if k.Cross == nil {
 		return v
 	}
-	return k.cross(Crossing{Kind: Record, Object: object, Offset: offset, Size: size, Value: v}).Value
+	return k.ShowCrossing(Crossing{Kind: Record, Object: object, Offset: offset, Size: size, Value: v}).Value
 }
 
-// crossEntry shows an entry that the device has read, which Cross may change.
-func (k *Kernel) crossEntry(kind CrossingKind, object uint32, entry []byte) {
+// CrossEntry shows an entry that the device has read, which Cross may change.
+func (k *Kernel) CrossEntry(kind CrossingKind, object uint32, entry []byte) {
 	if k.Cross != nil {
-		k.cross(Crossing{Kind: kind, Object: object, Bytes: entry})
+		k.ShowCrossing(Crossing{Kind: kind, Object: object, Bytes: entry})
 	}
 }
 
-// crossSend is crossEntry for a send.
-func (k *Kernel) crossSend(qp *QP, entry []byte) {
+// CrossSend is crossEntry for a send.
+func (k *Kernel) CrossSend(qp *QP, entry []byte) {
 	if k.Cross != nil {
-		k.cross(Crossing{Kind: EntrySQE, Object: qp.Num, XRC: qp.Type == abi.IB_UVERBS_QPT_XRC_INI, Bytes: entry})
+		k.ShowCrossing(Crossing{Kind: EntrySQE, Object: qp.Num, XRC: qp.Type == abi.IB_UVERBS_QPT_XRC_INI, Bytes: entry})
 	}
 }
 
-// crossShared is crossEntry for a receive of an SRQ.
-func (k *Kernel) crossShared(srq uint32, entry []byte) {
+// CrossShared is crossEntry for a receive of an SRQ.
+func (k *Kernel) CrossShared(srq uint32, entry []byte) {
 	if k.Cross != nil {
-		k.cross(Crossing{Kind: EntryRQE, Object: srq, SRQ: true, Bytes: entry})
+		k.ShowCrossing(Crossing{Kind: EntryRQE, Object: srq, SRQ: true, Bytes: entry})
 	}
 }
 
-// cross shows a crossing to Cross, and returns what that makes of it. If nobody looks, that
+// ShowCrossing shows a crossing to Cross, and returns what that makes of it. If nobody looks, that
 // is valid until the next one.
-func (k *Kernel) cross(c Crossing) *Crossing {
+func (k *Kernel) ShowCrossing(c Crossing) *Crossing {
 	if k.Cross == nil {
 		k.crossing = c
 		return &k.crossing
@@ -116,7 +111,7 @@ func (k *Kernel) crossCall(kind CrossingKind, name string, r *ioctl.Request) {
 // crossDoorbell shows a call that stands for a store, and has it say what an observer makes
 // of it. It reports whether the call shall get there. Without an observer it allocates nothing.
 func (k *Kernel) crossDoorbell(call string, says []byte, object uint32, waiting int) bool {
-	c := k.cross(Crossing{Kind: Doorbell, Call: call, Object: object, Bytes: slices.Clone(says), Value: uint64(waiting)})
+	c := k.ShowCrossing(Crossing{Kind: Doorbell, Call: call, Object: object, Bytes: slices.Clone(says), Value: uint64(waiting)})
 	copy(says, c.Bytes)
 	return !c.Drop
 }

@@ -14,7 +14,7 @@ func (k *Kernel) getContext(r *ioctl.Request) error {
 	if err := k.insist("GET_CONTEXT", r); err != nil {
 		return err
 	}
-	if err := k.model.context(r); err != nil {
+	if err := k.Model.Context(r); err != nil {
 		return err
 	}
 	n := uint32(CompVectors)
@@ -27,21 +27,21 @@ func (k *Kernel) queryPort(r *ioctl.Request) error {
 	if port, _ := r.Value(abi.UVERBS_ATTR_QUERY_PORT_PORT_NUM); port != 1 {
 		return syscall.EINVAL
 	}
-	return answer(r, abi.UVERBS_ATTR_QUERY_PORT_RESP, abi.IbUverbsQueryPortRespEx{LegacyResp: k.device.port()})
+	return Answer(r, abi.UVERBS_ATTR_QUERY_PORT_RESP, abi.IbUverbsQueryPortRespEx{LegacyResp: k.Device.port()})
 }
 
 func (k *Kernel) queryGIDTable(r *ioctl.Request) error {
 	const id = abi.UVERBS_ATTR_QUERY_GID_TABLE_RESP_ENTRIES
 	room, _ := r.Bytes(id)
 	size, _ := r.Value(abi.UVERBS_ATTR_QUERY_GID_TABLE_ENTRY_SIZE)
-	gids := k.device.table()
+	gids := k.Device.table()
 	if size != gidEntrySize || len(room) < gidEntrySize*len(gids) {
 		return syscall.EINVAL
 	}
 	for i := range gids {
 		room = room[copy(room, abi.Bytes(&gids[i])):]
 	}
-	return answer(r, abi.UVERBS_ATTR_QUERY_GID_TABLE_RESP_NUM_ENTRIES, uint64(len(gids)))
+	return Answer(r, abi.UVERBS_ATTR_QUERY_GID_TABLE_RESP_NUM_ENTRIES, uint64(len(gids)))
 }
 
 func (k *Kernel) queryGIDEntry(r *ioctl.Request) error {
@@ -50,19 +50,19 @@ func (k *Kernel) queryGIDEntry(r *ioctl.Request) error {
 	if port != 1 {
 		return syscall.EINVAL
 	}
-	e, err := k.gid(uint32(index))
+	e, err := k.GID(uint32(index))
 	if err != nil {
 		return err
 	}
-	return answer(r, abi.UVERBS_ATTR_QUERY_GID_ENTRY_RESP_ENTRY, *e)
+	return Answer(r, abi.UVERBS_ATTR_QUERY_GID_ENTRY_RESP_ENTRY, *e)
 }
 
-// gid finds a slot of the GID table, as rdma_get_gid_attr does.
-func (k *Kernel) gid(index uint32) (*abi.IbUverbsGidEntry, error) {
-	if index >= k.device.limits.port.GidTblLen {
+// GID finds a slot of the GID table, as rdma_get_gid_attr does.
+func (k *Kernel) GID(index uint32) (*abi.IbUverbsGidEntry, error) {
+	if index >= k.Device.Limits.Port.GidTblLen {
 		return nil, syscall.EINVAL
 	}
-	gids := k.device.table()
+	gids := k.Device.table()
 	for i := range gids {
 		if gids[i].GidIndex == index {
 			return &gids[i], nil
@@ -76,27 +76,25 @@ func (k *Kernel) queryDevice(r *ioctl.Request) error {
 	if in, ok := r.Bytes(abi.UVERBS_ATTR_UHW_IN); ok && len(in) > 0 {
 		return syscall.EINVAL
 	}
-	return respond(r, abi.IbUverbsExQueryDeviceResp{Base: l.device, ResponseLength: 304, DeviceCapFlagsEx: l.caps,
-		MaxDmSize: l.maxDM, TimestampMask: l.clockMask, HcaCoreClock: l.clockKHz, RawPacketCaps: l.rawCaps, CqModerationCaps: l.moderation,
-		OdpCaps: l.odp, XrcOdpCaps: l.odpXRC})
+	return respond(r, abi.IbUverbsExQueryDeviceResp{Base: l.Device, ResponseLength: 304, DeviceCapFlagsEx: l.Caps,
+		MaxDmSize: l.MaxDM, TimestampMask: l.ClockMask, HcaCoreClock: l.ClockKHz, RawPacketCaps: l.RawCaps, CqModerationCaps: l.Moderation,
+		OdpCaps: l.ODP, XrcOdpCaps: l.ODPXRC})
 }
 
 // queryDeviceLegacy is the command that libibverbs asks for first of all, to learn whether
 // commands go by ioctl.
 func (k *Kernel) queryDeviceLegacy(r *ioctl.Request) error {
-	return respond(r, k.limits().device)
+	return respond(r, k.limits().Device)
 }
 
-func (k *Kernel) limits() limits {
-	l := k.device.limits
-	l.device.NodeGuid, l.device.SysImageGuid = k.device.NodeGUID, k.device.NodeGUID
-	if k.ERDMA.NoAtomics || k.MLX5.NoAtomics {
-		l.device.AtomicCap = 0
-	}
-	if k.MLX5.NoChecksums {
-		l.device.DeviceCapFlags &^= abi.IB_UVERBS_DEVICE_RAW_IP_CSUM
-		l.caps &^= abi.IB_UVERBS_DEVICE_RAW_IP_CSUM
-		l.rawCaps &^= abi.IB_UVERBS_RAW_PACKET_CAP_IP_CSUM
+// limiter is a model whose options change what the device says of itself.
+type limiter interface{ AdjustLimits(*Limits) }
+
+func (k *Kernel) limits() Limits {
+	l := k.Device.Limits
+	l.Device.NodeGuid, l.Device.SysImageGuid = k.Device.NodeGUID, k.Device.NodeGUID
+	if m, ok := k.Model.(limiter); ok {
+		m.AdjustLimits(&l)
 	}
 	return l
 }

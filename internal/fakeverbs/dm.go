@@ -5,6 +5,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/mmap"
 )
 
 // DM is memory of the device's own.
@@ -13,63 +14,66 @@ type DM struct {
 	LogAlign uint32
 
 	memory lent   // what it is made of, from address 0 on
-	start  uint64 // of the DM in that
-	page   uint16 // of the device where it begins
+	Start  uint64 // of the DM in that
+	Page   uint16 // of the device where it begins
 }
+
+// SetMemory gives the DM the memory that it is made of.
+func (dm *DM) SetMemory(r *mmap.Region) { dm.memory.add(piece{0, r, true}) }
 
 // dmModel is a model that has memory of its own. The others only count it.
 type dmModel interface {
-	allocDM(dm *DM, r *ioctl.Request) (free func(), err error)
-	// dmAccess is all that a region of such memory may allow.
-	dmAccess() uint64
+	AllocDM(dm *DM, r *ioctl.Request) (free func(), err error)
+	// DMAccess is all that a region of such memory may allow.
+	DMAccess() uint64
 }
 
-var allocDMAttrs = []attr{
-	obj(abi.UVERBS_ATTR_ALLOC_DM_HANDLE),
+var AllocDMAttrs = []MethodAttr{
+	Obj(abi.UVERBS_ATTR_ALLOC_DM_HANDLE),
 	in(abi.UVERBS_ATTR_ALLOC_DM_LENGTH, 8),
 	in(abi.UVERBS_ATTR_ALLOC_DM_ALIGNMENT, 4),
 }
 
-// allocDM takes as much as the device says that it has, each time, unless the model counts it.
-func (k *Kernel) allocDM(r *ioctl.Request) error {
+// AllocDM takes as much as the device says that it has, each time, unless the model counts it.
+func (k *Kernel) AllocDM(r *ioctl.Request) error {
 	length, _ := r.Value(abi.UVERBS_ATTR_ALLOC_DM_LENGTH)
 	align, _ := r.Value(abi.UVERBS_ATTR_ALLOC_DM_ALIGNMENT)
 	switch {
 	case length == 0, align > 63:
 		return syscall.EINVAL
-	case length > k.device.limits.maxDM:
+	case length > k.Device.Limits.MaxDM:
 		return syscall.ENOMEM
 	}
 	dm, free := &DM{Length: length, LogAlign: uint32(align)}, nothing
-	if m, ok := k.model.(dmModel); ok {
+	if m, ok := k.Model.(dmModel); ok {
 		var err error
-		if free, err = m.allocDM(dm, r); err != nil {
+		if free, err = m.AllocDM(dm, r); err != nil {
 			return err
 		}
 	}
-	r.SetObject(abi.UVERBS_ATTR_ALLOC_DM_HANDLE, k.add("DM", dm, free))
+	r.SetObject(abi.UVERBS_ATTR_ALLOC_DM_HANDLE, k.Add("DM", dm, free))
 	return nil
 }
 
 func (k *Kernel) freeDM(r *ioctl.Request) error {
 	h, _ := r.Value(abi.UVERBS_ATTR_FREE_DM_HANDLE)
-	return k.remove("DM", uint32(h))
+	return k.Remove("DM", uint32(h))
 }
 
 // regDM wants a region whose addresses begin at 0.
 func (k *Kernel) regDM(r *ioctl.Request) error {
-	parent, _, err := findIn[pd](k, "PD", r, abi.UVERBS_ATTR_REG_DM_MR_PD_HANDLE)
+	parent, _, err := FindIn[pd](k, "PD", r, abi.UVERBS_ATTR_REG_DM_MR_PD_HANDLE)
 	if err != nil {
 		return err
 	}
-	o, dm, err := findIn[*DM](k, "DM", r, abi.UVERBS_ATTR_REG_DM_MR_DM_HANDLE)
+	o, dm, err := FindIn[*DM](k, "DM", r, abi.UVERBS_ATTR_REG_DM_MR_DM_HANDLE)
 	if err != nil {
 		return err
 	}
 	offset, _ := r.Value(abi.UVERBS_ATTR_REG_DM_MR_OFFSET)
 	length, _ := r.Value(abi.UVERBS_ATTR_REG_DM_MR_LENGTH)
 	access, _ := r.Value(abi.UVERBS_ATTR_REG_DM_MR_ACCESS_FLAGS)
-	if m, ok := k.model.(dmModel); ok && access&^m.dmAccess() != 0 {
+	if m, ok := k.Model.(dmModel); ok && access&^m.DMAccess() != 0 {
 		return syscall.EINVAL
 	}
 	if access&abi.IB_UVERBS_ACCESS_ZERO_BASED == 0 || offset > dm.Length || length > dm.Length-offset {

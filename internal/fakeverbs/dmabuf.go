@@ -14,11 +14,11 @@ const dmaBufAccess = abi.IB_UVERBS_ACCESS_LOCAL_WRITE | abi.IB_UVERBS_ACCESS_REM
 // regDMABuf takes any file of memory for a dma-buf. Its memory becomes what the device finds
 // from iova on. Another process's descriptors mean nothing here.
 func (k *Kernel) regDMABuf(r *ioctl.Request) error {
-	if k.driver != abi.RDMA_DRIVER_MLX5 || k.User != Memory(&k.lent) {
+	if !k.Device.driver.DMABufs || k.User != Memory(&k.lent) {
 		return syscall.EOPNOTSUPP
 	}
 	pd, _ := r.Value(abi.UVERBS_ATTR_REG_DMABUF_MR_PD_HANDLE)
-	parent, err := k.find("PD", uint32(pd))
+	parent, err := k.Find("PD", uint32(pd))
 	if err != nil {
 		return err
 	}
@@ -27,13 +27,13 @@ func (k *Kernel) regDMABuf(r *ioctl.Request) error {
 	iova, _ := r.Value(abi.UVERBS_ATTR_REG_DMABUF_MR_IOVA)
 	fd, _ := r.Value(abi.UVERBS_ATTR_REG_DMABUF_MR_FD)
 	access, _ := r.Value(abi.UVERBS_ATTR_REG_DMABUF_MR_ACCESS_FLAGS)
-	if page := uint64(pageSize - 1); offset&page != iova&page || access&^dmaBufAccess != 0 {
+	if page := uint64(PageSize - 1); offset&page != iova&page || access&^dmaBufAccess != 0 {
 		return syscall.EINVAL
 	}
 	if err := k.checkAccess(uint32(access)); err != nil {
 		return err
 	}
-	start := offset &^ uint64(pageSize-1)
+	start := offset &^ uint64(PageSize-1)
 	region, err := exported(int(int32(fd)), start, offset-start, length)
 	if err != nil {
 		return err
@@ -54,17 +54,17 @@ func (k *Kernel) queryMR(r *ioctl.Request) error {
 	if err != nil {
 		return err
 	}
-	if err := answer(r, abi.UVERBS_ATTR_QUERY_MR_RESP_LKEY, mr.Key); err != nil {
+	if err := Answer(r, abi.UVERBS_ATTR_QUERY_MR_RESP_LKEY, mr.Key); err != nil {
 		return err
 	}
-	if err := answer(r, abi.UVERBS_ATTR_QUERY_MR_RESP_RKEY, mr.Key); err != nil {
+	if err := Answer(r, abi.UVERBS_ATTR_QUERY_MR_RESP_RKEY, mr.Key); err != nil {
 		return err
 	}
-	if err := answer(r, abi.UVERBS_ATTR_QUERY_MR_RESP_LENGTH, mr.Length); err != nil {
+	if err := Answer(r, abi.UVERBS_ATTR_QUERY_MR_RESP_LENGTH, mr.Length); err != nil {
 		return err
 	}
 	if _, ok := r.Bytes(abi.UVERBS_ATTR_QUERY_MR_RESP_IOVA); !ok {
 		return nil
 	}
-	return answer(r, abi.UVERBS_ATTR_QUERY_MR_RESP_IOVA, mr.Start)
+	return Answer(r, abi.UVERBS_ATTR_QUERY_MR_RESP_IOVA, mr.Start)
 }

@@ -18,28 +18,28 @@ type DMAH struct {
 var newest = map[string]bool{"QUERY_PORT_SPEED": true, "DMAH_ALLOC": true, "DMAH_FREE": true, "REG_MR_FOR": true}
 
 // newestMethods are the methods of these calls.
-var newestMethods = map[[2]uint16]*method{
-	{abi.UVERBS_OBJECT_DEVICE, abi.UVERBS_METHOD_QUERY_PORT_SPEED}: {"QUERY_PORT_SPEED", (*Kernel).queryPortSpeed, []attr{
-		enum(abi.UVERBS_ATTR_QUERY_PORT_SPEED_PORT_NUM),
-		out(abi.UVERBS_ATTR_QUERY_PORT_SPEED_RESP, 8),
+var newestMethods = map[[2]uint16]*Method{
+	{abi.UVERBS_OBJECT_DEVICE, abi.UVERBS_METHOD_QUERY_PORT_SPEED}: {"QUERY_PORT_SPEED", (*Kernel).queryPortSpeed, []MethodAttr{
+		Enum(abi.UVERBS_ATTR_QUERY_PORT_SPEED_PORT_NUM),
+		Out(abi.UVERBS_ATTR_QUERY_PORT_SPEED_RESP, 8),
 	}},
-	{abi.UVERBS_OBJECT_DMAH, abi.UVERBS_METHOD_DMAH_ALLOC}: {"DMAH_ALLOC", (*Kernel).allocDMAH, []attr{
-		obj(abi.UVERBS_ATTR_ALLOC_DMAH_HANDLE),
-		in(abi.UVERBS_ATTR_ALLOC_DMAH_CPU_ID, 4).optional(),
-		in(abi.UVERBS_ATTR_ALLOC_DMAH_TPH_MEM_TYPE, 0).optional(),
-		in(abi.UVERBS_ATTR_ALLOC_DMAH_PH, 1).optional(),
+	{abi.UVERBS_OBJECT_DMAH, abi.UVERBS_METHOD_DMAH_ALLOC}: {"DMAH_ALLOC", (*Kernel).allocDMAH, []MethodAttr{
+		Obj(abi.UVERBS_ATTR_ALLOC_DMAH_HANDLE),
+		in(abi.UVERBS_ATTR_ALLOC_DMAH_CPU_ID, 4).Optional(),
+		in(abi.UVERBS_ATTR_ALLOC_DMAH_TPH_MEM_TYPE, 0).Optional(),
+		in(abi.UVERBS_ATTR_ALLOC_DMAH_PH, 1).Optional(),
 	}},
-	{abi.UVERBS_OBJECT_DMAH, abi.UVERBS_METHOD_DMAH_FREE}: {"DMAH_FREE", (*Kernel).freeDMAH, destroys(abi.UVERBS_ATTR_FREE_DMA_HANDLE)},
+	{abi.UVERBS_OBJECT_DMAH, abi.UVERBS_METHOD_DMAH_FREE}: {"DMAH_FREE", (*Kernel).freeDMAH, Destroys(abi.UVERBS_ATTR_FREE_DMA_HANDLE)},
 	{abi.UVERBS_OBJECT_MR, abi.UVERBS_METHOD_REG_MR}: {"REG_MR_FOR", (*Kernel).regMRFor, udata(
-		obj(abi.UVERBS_ATTR_REG_MR_HANDLE),
-		obj(abi.UVERBS_ATTR_REG_MR_PD_HANDLE),
-		obj(abi.UVERBS_ATTR_REG_MR_DMA_HANDLE).optional(),
+		Obj(abi.UVERBS_ATTR_REG_MR_HANDLE),
+		Obj(abi.UVERBS_ATTR_REG_MR_PD_HANDLE),
+		Obj(abi.UVERBS_ATTR_REG_MR_DMA_HANDLE).Optional(),
 		in(abi.UVERBS_ATTR_REG_MR_IOVA, 8),
-		in(abi.UVERBS_ATTR_REG_MR_ADDR, 8).optional(),
+		in(abi.UVERBS_ATTR_REG_MR_ADDR, 8).Optional(),
 		in(abi.UVERBS_ATTR_REG_MR_LENGTH, 8),
 		flags(abi.UVERBS_ATTR_REG_MR_ACCESS_FLAGS),
-		out(abi.UVERBS_ATTR_REG_MR_RESP_LKEY, 4),
-		out(abi.UVERBS_ATTR_REG_MR_RESP_RKEY, 4),
+		Out(abi.UVERBS_ATTR_REG_MR_RESP_LKEY, 4),
+		Out(abi.UVERBS_ATTR_REG_MR_RESP_RKEY, 4),
 	)},
 }
 
@@ -55,13 +55,13 @@ func (k *Kernel) queryPortSpeed(r *ioctl.Request) error {
 	case port != 1:
 		return syscall.EINVAL
 	}
-	return answer(r, abi.UVERBS_ATTR_QUERY_PORT_SPEED_RESP, uint64(PortSpeed))
+	return Answer(r, abi.UVERBS_ATTR_QUERY_PORT_SPEED_RESP, uint64(PortSpeed))
 }
 
 // Processors is how many the machine of a device has that knows DMA handles.
 const Processors = 8
 
-// allocDMAH has what the core refuses, and behind that mlx5's driver.
+// allocDMAH refuses what the core refuses, and what the drivers refuse that have them.
 func (k *Kernel) allocDMAH(r *ioctl.Request) error {
 	d := &DMAH{}
 	d.HasCPU = ioctl.Argument(r, abi.UVERBS_ATTR_ALLOC_DMAH_CPU_ID, &d.CPU)
@@ -75,19 +75,19 @@ func (k *Kernel) allocDMAH(r *ioctl.Request) error {
 	case d.CPU >= Processors, d.PH > 3, !d.HasPH, d.HasCPU != d.HasMem:
 		return syscall.EINVAL
 	}
-	r.SetObject(abi.UVERBS_ATTR_ALLOC_DMAH_HANDLE, k.add("DMAH", d, nothing))
+	r.SetObject(abi.UVERBS_ATTR_ALLOC_DMAH_HANDLE, k.Add("DMAH", d, nothing))
 	return nil
 }
 
 func (k *Kernel) freeDMAH(r *ioctl.Request) error {
 	h, _ := r.Value(abi.UVERBS_ATTR_FREE_DMA_HANDLE)
-	return k.remove("DMAH", uint32(h))
+	return k.Remove("DMAH", uint32(h))
 }
 
 // regMRFor registers memory with a DMA handle, or without.
 func (k *Kernel) regMRFor(r *ioctl.Request) error {
 	pdHandle, _ := r.Value(abi.UVERBS_ATTR_REG_MR_PD_HANDLE)
-	parent, err := k.find("PD", uint32(pdHandle))
+	parent, err := k.Find("PD", uint32(pdHandle))
 	if err != nil {
 		return err
 	}
@@ -95,7 +95,7 @@ func (k *Kernel) regMRFor(r *ioctl.Request) error {
 	mr := &MR{PD: uint32(pdHandle)}
 	if _, ok := r.Value(abi.UVERBS_ATTR_REG_MR_DMA_HANDLE); ok {
 		var o *object
-		if o, mr.DMAH, err = findIn[*DMAH](k, "DMAH", r, abi.UVERBS_ATTR_REG_MR_DMA_HANDLE); err != nil {
+		if o, mr.DMAH, err = FindIn[*DMAH](k, "DMAH", r, abi.UVERBS_ATTR_REG_MR_DMA_HANDLE); err != nil {
 			return err
 		}
 		parents = append(parents, o)

@@ -41,7 +41,7 @@ var (
 )
 
 // flowModel is a driver that does not take all rules that the core does.
-type flowModel interface{ createFlow(*Flow) error }
+type flowModel interface{ CreateFlow(*Flow) error }
 
 func (k *Kernel) createFlow(r *ioctl.Request) error {
 	in := request[abi.IbUverbsCreateFlow](r)
@@ -54,7 +54,7 @@ func (k *Kernel) createFlow(r *ioctl.Request) error {
 		return syscall.EINVAL
 	case len(b) < int(a.Size):
 		return syscall.ENOSPC
-	case !zeros(b[a.Size:]):
+	case !IsZero(b[a.Size:]):
 		return syscall.EOPNOTSUPP
 	}
 	o, qp, err := find[*QP](k, "QP", in.QpHandle)
@@ -66,12 +66,12 @@ func (k *Kernel) createFlow(r *ioctl.Request) error {
 	if err != nil {
 		return err
 	}
-	if m, ok := k.model.(flowModel); ok {
-		if err := m.createFlow(f); err != nil {
+	if m, ok := k.Model.(flowModel); ok {
+		if err := m.CreateFlow(f); err != nil {
 			return err
 		}
 	}
-	return respond(r, abi.IbUverbsCreateFlowResp{FlowHandle: k.add("FLOW", f, nothing, append(uses, o)...)})
+	return respond(r, abi.IbUverbsCreateFlowResp{FlowHandle: k.Add("FLOW", f, nothing, append(uses, o)...)})
 }
 
 // readSpecs reads all specs, and finds the counters that they name.
@@ -89,7 +89,7 @@ func (k *Kernel) readSpecs(f *Flow, b []byte) (uses []*object, err error) {
 			return nil, err
 		}
 		if typ == flowCount {
-			o, err := k.find("COUNTERS", binary.NativeEndian.Uint32(s.Val))
+			o, err := k.Find("COUNTERS", binary.NativeEndian.Uint32(s.Val))
 			if err != nil {
 				return nil, syscall.EINVAL
 			}
@@ -117,7 +117,7 @@ func readSpec(typ uint32, b []byte) (s FlowSpec, err error) {
 	switch {
 	case known == 0 || half == 0 || half%4 != 0 || typ == 0x150:
 		return s, syscall.EINVAL
-	case half > known && !zeros(b[half+known:]):
+	case half > known && !IsZero(b[half+known:]):
 		return s, syscall.EINVAL
 	}
 	s = FlowSpec{typ, b[:half], b[half:]}
@@ -132,7 +132,7 @@ func readSpec(typ uint32, b []byte) (s FlowSpec, err error) {
 
 func (k *Kernel) destroyFlow(r *ioctl.Request) error {
 	h, _ := r.Value(abi.UVERBS_ATTR_DESTROY_FLOW_HANDLE)
-	return k.remove("FLOW", uint32(h))
+	return k.Remove("FLOW", uint32(h))
 }
 
 // Flows returns the flow rules, lowest handle first.

@@ -7,11 +7,11 @@ import (
 
 // The headers that rules are made of, as their types.
 const (
-	flowEthernet = 0x20
-	flowIPv4     = 0x30
-	flowIPv6     = 0x31
-	flowTCP      = 0x40
-	flowUDP      = 0x41
+	FlowEthernet = 0x20
+	FlowIPv4     = 0x30
+	FlowIPv6     = 0x31
+	FlowTCP      = 0x40
+	FlowUDP      = 0x41
 )
 
 // Frame is an Ethernet frame, with its headers laid out as filters have them.
@@ -49,7 +49,7 @@ func ReadFrame(b []byte) *Frame {
 	if typ == etherVLAN && len(rest) >= 4 {
 		tag, typ, rest = rest[:2], binary.BigEndian.Uint16(rest[2:]), rest[4:]
 	}
-	f.headers[flowEthernet] = slices.Concat(b[:12], binary.BigEndian.AppendUint16(nil, typ), tag)
+	f.headers[FlowEthernet] = slices.Concat(b[:12], binary.BigEndian.AppendUint16(nil, typ), tag)
 	switch {
 	case typ == etherIPv4 && len(rest) >= headerIPv4 && rest[0]>>4 == 4:
 		f.ipv4(rest)
@@ -63,7 +63,7 @@ func ReadFrame(b []byte) *Frame {
 }
 
 // IsIPv4 tells which of the two f.IP is of.
-func (f *Frame) IsIPv4() bool { return f.headers[flowIPv4] != nil }
+func (f *Frame) IsIPv4() bool { return f.headers[FlowIPv4] != nil }
 
 func (f *Frame) ipv4(b []byte) {
 	n := int(b[0]&15) * 4
@@ -71,14 +71,14 @@ func (f *Frame) ipv4(b []byte) {
 		return
 	}
 	f.IP, f.Proto, f.Inner = b, b[9], n
-	f.headers[flowIPv4] = slices.Concat(b[12:20], b[9:10], b[1:2], b[8:9], []byte{b[6] >> 5})
+	f.headers[FlowIPv4] = slices.Concat(b[12:20], b[9:10], b[1:2], b[8:9], []byte{b[6] >> 5})
 }
 
 func (f *Frame) ipv6(b []byte) {
 	f.IP, f.Proto, f.Inner = b, b[6], headerIPv6
 	first := binary.BigEndian.Uint32(b)
 	label := binary.BigEndian.AppendUint32(nil, first&0xfffff)
-	f.headers[flowIPv6] = slices.Concat(b[8:40], label, b[6:7], []byte{byte(first >> 20)}, b[7:8], []byte{0})
+	f.headers[FlowIPv6] = slices.Concat(b[8:40], label, b[6:7], []byte{byte(first >> 20)}, b[7:8], []byte{0})
 }
 
 // ports has the destination's first.
@@ -89,9 +89,9 @@ func (f *Frame) ports(b []byte) {
 	ports := slices.Concat(b[2:4], b[:2])
 	switch f.Proto {
 	case ProtoTCP:
-		f.headers[flowTCP] = ports
+		f.headers[FlowTCP] = ports
 	case ProtoUDP:
-		f.headers[flowUDP] = ports
+		f.headers[FlowUDP] = ports
 	}
 }
 

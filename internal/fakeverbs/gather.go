@@ -22,4 +22,4 @@ func (qp *QP) WriteSGE(s SGE, b []byte) error {
 }
 
 // isNull tells of a key that the device has it for no memory. It is told once, with the context.
-func (k *Kernel) isNull(lkey uint32) bool { return lkey == k.nullKey && lkey != 0 }
+func (k *Kernel) isNull(lkey uint32) bool { return lkey == k.NullKey && lkey != 0 }

@@ -35,5 +35,5 @@ func (k *Kernel) infoHandles(r *ioctl.Request) error {
 	if _, ok := r.Bytes(abi.UVERBS_ATTR_INFO_TOTAL_HANDLES); !ok {
 		return syscall.ENOENT
 	}
-	return answer(r, abi.UVERBS_ATTR_INFO_TOTAL_HANDLES, n)
+	return Answer(r, abi.UVERBS_ATTR_INFO_TOTAL_HANDLES, n)
 }

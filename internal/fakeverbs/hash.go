@@ -9,7 +9,7 @@ type Hash struct {
 }
 
 const (
-	hashToeplitz = 1
+	HashToeplitz = 1
 	hashSrcIPv4  = 1 << 0
 	hashDstIPv4  = 1 << 1
 	hashSrcIPv6  = 1 << 2
@@ -18,18 +18,18 @@ const (
 	hashDstTCP   = 1 << 5
 	hashSrcUDP   = 1 << 6
 	hashDstUDP   = 1 << 7
-	hashIPv4     = hashSrcIPv4 | hashDstIPv4
-	hashIPv6     = hashSrcIPv6 | hashDstIPv6
-	hashTCP      = hashSrcTCP | hashDstTCP
-	hashUDP      = hashSrcUDP | hashDstUDP
-	hashFields   = hashIPv4 | hashIPv6 | hashTCP | hashUDP
+	HashIPv4     = hashSrcIPv4 | hashDstIPv4
+	HashIPv6     = hashSrcIPv6 | hashDstIPv6
+	HashTCP      = hashSrcTCP | hashDstTCP
+	HashUDP      = hashSrcUDP | hashDstUDP
+	HashFields   = HashIPv4 | HashIPv6 | HashTCP | HashUDP
 )
 
 // Deal is the queue pair that stands for the WQ which a frame goes to, or nil.
 func (qp *QP) Deal(f *Frame) *QP {
 	wqs := qp.Table.WQs
-	if w := wqs[toeplitz(qp.Hash.Key, qp.Hash.input(f))%uint32(len(wqs))]; w.MLX5 != nil {
-		return w.MLX5.qp
+	if w := wqs[toeplitz(qp.Hash.Key, qp.Hash.input(f))%uint32(len(wqs))]; w.Queue != nil {
+		return w.Queue.StandIn()
 	}
 	return nil
 }
@@ -42,14 +42,14 @@ func (h *Hash) input(f *Frame) (b []byte) {
 			b = append(b, v[from:to]...)
 		}
 	}
-	part(hashSrcIPv4, flowIPv4, 0, 4)
-	part(hashDstIPv4, flowIPv4, 4, 8)
-	part(hashSrcIPv6, flowIPv6, 0, 16)
-	part(hashDstIPv6, flowIPv6, 16, 32)
-	part(hashSrcTCP, flowTCP, 2, 4)
-	part(hashDstTCP, flowTCP, 0, 2)
-	part(hashSrcUDP, flowUDP, 2, 4)
-	part(hashDstUDP, flowUDP, 0, 2)
+	part(hashSrcIPv4, FlowIPv4, 0, 4)
+	part(hashDstIPv4, FlowIPv4, 4, 8)
+	part(hashSrcIPv6, FlowIPv6, 0, 16)
+	part(hashDstIPv6, FlowIPv6, 16, 32)
+	part(hashSrcTCP, FlowTCP, 2, 4)
+	part(hashDstTCP, FlowTCP, 0, 2)
+	part(hashSrcUDP, FlowUDP, 2, 4)
+	part(hashDstUDP, FlowUDP, 0, 2)
 	return b
 }
 

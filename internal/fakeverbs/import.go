@@ -16,14 +16,16 @@ func (k *Kernel) Dup() *Kernel {
 	return k
 }
 
-var contextAttrs = []attr{
-	out(abi.UVERBS_ATTR_QUERY_CONTEXT_NUM_COMP_VECTORS, 4).optional(),
-	out(abi.UVERBS_ATTR_QUERY_CONTEXT_CORE_SUPPORT, 8).optional(),
+var ContextAttrs = []MethodAttr{
+	Out(abi.UVERBS_ATTR_QUERY_CONTEXT_NUM_COMP_VECTORS, 4).Optional(),
+	Out(abi.UVERBS_ATTR_QUERY_CONTEXT_CORE_SUPPORT, 8).Optional(),
 }
 
-// queryContext is for drivers that tell another process what they told the first.
-func (k *Kernel) queryContext(r *ioctl.Request) error {
-	m, ok := k.model.(interface{ queryContext(*ioctl.Request) })
+type contextQuerier interface{ QueryContext(*ioctl.Request) }
+
+// QueryContext is for drivers that tell another process what they told the first.
+func (k *Kernel) QueryContext(r *ioctl.Request) error {
+	m, ok := k.Model.(contextQuerier)
 	switch {
 	case !k.context:
 		return syscall.EINVAL
@@ -32,21 +34,6 @@ func (k *Kernel) queryContext(r *ioctl.Request) error {
 	}
 	n := uint32(CompVectors)
 	ioctl.Answer(r, abi.UVERBS_ATTR_QUERY_CONTEXT_NUM_COMP_VECTORS, &n)
-	m.queryContext(r)
+	m.QueryContext(r)
 	return nil
-}
-
-func (m *mlx5) queryContext(r *ioctl.Request) {
-	b, _ := r.Bytes(abi.MLX5_IB_ATTR_QUERY_CONTEXT_RESP_UCTX)
-	clear(b[copy(b, abi.Bytes(&m.told)):])
-	m.shared = true
-}
-
-// mlx5QueryPD tells the device's number of a PD.
-func (k *Kernel) mlx5QueryPD(r *ioctl.Request) error {
-	h, _ := r.Value(abi.MLX5_IB_ATTR_QUERY_PD_HANDLE)
-	if _, err := k.find("PD", uint32(h)); err != nil {
-		return err
-	}
-	return answer(r, abi.MLX5_IB_ATTR_QUERY_PD_RESP_PDN, uint32(h)+1)
 }

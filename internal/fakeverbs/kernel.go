@@ -59,45 +59,39 @@ type Kernel struct {
 	// Asked is told of each request that the dispatcher let through, before it is carried out.
 	// It must not call the Kernel. Set it before use.
 	Asked func(call string, r *ioctl.Request)
-	// ERDMA is which eRDMA device this is. Set it before use.
-	ERDMA ERDMAOptions
-	// MLX5 is which mlx5 device this is. Set it before use.
-	MLX5 MLX5Options
 	// Own are attributes of the driver's own, which its methods take beside those of
 	// the core. Set it before use.
 	Own map[uint16]bool
 
 	mu       sync.Mutex
-	device   *Device
-	driver   uint32
-	model    model
+	Device   *Device
+	Model    Model
 	context  bool
 	closed   bool
 	killed   bool // the program is dead
 	others   int  // descriptors of the file beside one
-	handles  numbers
-	places   numbers // that siw maps queues at
+	handles  Numbers
 	objects  map[uint32]*object
 	files    map[int32]*channel
-	memory   map[int64]offer
+	Offers   map[int64]Offer
 	faults   []fault
 	calls    map[string]int
 	left     []string // what was alive when the file was closed
 	async    *channel
 	keys     map[uint32]*MR // by key
 	windows  map[uint32]*MW // by key
-	nullKey  uint32         // of no memory, if the device has one
-	tick     func()         // moves a clock that the process has mapped
+	NullKey  uint32         // of no memory, if the device has one
+	Tick     func()         // moves a clock that the process has mapped
 	lent     lent
 	rung     []*QP    // to tell Rang of
 	crossing Crossing // the last, if there is no Cross
 }
 
 // Driver is the driver's number.
-func (k *Kernel) Driver() uint32 { return k.driver }
+func (k *Kernel) Driver() uint32 { return k.Device.driver.ID }
 
 // New returns the kernel side of a fresh file of a device that driver runs, which is
-// opened this once. A driver other than siw and rxe has no queues.
+// opened this once. A driver without a model in the table has no queues.
 func New(driver uint32) *Kernel { return NewDevice(driver).Open() }
 
 // Ioctl carries out a request.
@@ -136,12 +130,12 @@ func (k *Kernel) Ioctl(r *ioctl.Request) error {
 	return nil
 }
 
-func (k *Kernel) method(r *ioctl.Request) (*method, error) {
+func (k *Kernel) method(r *ioctl.Request) (*Method, error) {
 	h := r.Header()
-	if h.Length != 24+16*h.NumAttrs || h.DriverId != k.driver {
+	if h.Length != 24+16*h.NumAttrs || h.DriverId != k.Driver() {
 		return nil, syscall.EINVAL
 	}
-	m := methodOf(k.driver, h.ObjectId, h.MethodId)
+	m := methodOf(k.Driver(), h.ObjectId, h.MethodId)
 	if h.Reserved1 != 0 || h.Reserved2 != 0 || m == nil || !k.has(m.name) {
 		return nil, syscall.EPROTONOSUPPORT
 	}
@@ -155,7 +149,7 @@ func (k *Kernel) Map(offset int64, length int, _ mmap.Prot) (*mmap.Region, error
 	if err := k.fault("MMAP"); err != nil {
 		return nil, err
 	}
-	return k.model.mmap(k, offset, length)
+	return k.Model.Map(k, offset, length)
 }
 
 // Events hands over the reading end of a channel.
@@ -174,6 +168,18 @@ func (k *Kernel) Events(fd int32) (wait.Source, error) {
 	return eventFile{events, k, c}, err
 }
 
+// closer is a model that has something to release with the file.
+type closer interface{ Close() }
+
+// IsClosed reports whether the file was closed. The lock is held.
+func (k *Kernel) IsClosed() bool { return k.closed }
+
+// Lock takes the opening's lock, under which its model is called.
+func (k *Kernel) Lock() { k.mu.Lock() }
+
+// Unlock releases the lock, and tells nobody.
+func (k *Kernel) Unlock() { k.mu.Unlock() }
+
 // Close destroys what is left, as closing the last descriptor does.
 func (k *Kernel) Close() error {
 	k.mu.Lock()
@@ -188,8 +194,8 @@ func (k *Kernel) Close() error {
 	k.left = append(k.alive(), k.lent.leaks()...)
 	k.closed = true
 	k.freeAll()
-	if m, ok := k.model.(interface{ close() }); ok {
-		m.close()
+	if m, ok := k.Model.(closer); ok {
+		m.Close()
 	}
 	k.lent.forget()
 	return nil
@@ -200,7 +206,7 @@ func (k *Kernel) freeAll() {
 	for len(k.objects) > 0 {
 		for h, o := range k.objects {
 			if o.refs == 0 {
-				_ = k.remove(o.kind, h)
+				_ = k.Remove(o.kind, h)
 			}
 		}
 	}

@@ -11,9 +11,9 @@ import (
 
 // TestStrict sends requests that the kernel would refuse.
 func TestStrict(t *testing.T) {
-	const siw = abi.RDMA_DRIVER_SIW
+	const driver = abi.RDMA_DRIVER_UNKNOWN
 	cq := func(change func(r *ioctl.Request)) *ioctl.Request {
-		r := ioctl.New(siw, abi.UVERBS_OBJECT_CQ, abi.UVERBS_METHOD_CQ_CREATE)
+		r := ioctl.New(driver, abi.UVERBS_OBJECT_CQ, abi.UVERBS_METHOD_CQ_CREATE)
 		r.NewObject(abi.UVERBS_ATTR_CREATE_CQ_HANDLE)
 		r.U32(abi.UVERBS_ATTR_CREATE_CQ_CQE, 1)
 		r.U64(abi.UVERBS_ATTR_CREATE_CQ_USER_HANDLE, 1)
@@ -35,13 +35,13 @@ func TestStrict(t *testing.T) {
 		{"unknown attribute", cq(func(r *ioctl.Request) { vector(r); r.U32(77, 0) }), syscall.EPROTONOSUPPORT},
 		{"no such channel", cq(func(r *ioctl.Request) { vector(r); r.FD(abi.UVERBS_ATTR_CREATE_CQ_COMP_CHANNEL, 5) }), syscall.EBADF},
 		{"handle with a length", cq(func(r *ioctl.Request) { vector(r); r.U32(abi.UVERBS_ATTR_CREATE_CQ_COMP_CHANNEL, 5) }), syscall.EINVAL},
-		{"other driver", ioctl.New(siw+1, abi.UVERBS_OBJECT_CQ, abi.UVERBS_METHOD_CQ_CREATE), syscall.EINVAL},
-		{"no such object", ioctl.New(siw, 0xfff, 0), syscall.EPROTONOSUPPORT},
-		{"no such command", ioctl.Write(siw, 40, new(uint64)), syscall.EOPNOTSUPP},
-		{"short command", ioctl.Write(siw, abi.IB_USER_VERBS_CMD_REG_MR, new(uint64)), syscall.ENOSPC},
+		{"other driver", ioctl.New(driver+1, abi.UVERBS_OBJECT_CQ, abi.UVERBS_METHOD_CQ_CREATE), syscall.EINVAL},
+		{"no such object", ioctl.New(driver, 0xfff, 0), syscall.EPROTONOSUPPORT},
+		{"no such command", ioctl.Write(driver, 99, new(uint64)), syscall.EOPNOTSUPP},
+		{"short command", ioctl.Write(driver, abi.IB_USER_VERBS_CMD_REG_MR, new(uint64)), syscall.ENOSPC},
 	} {
-		k := New(siw)
-		context := ioctl.New(siw, abi.UVERBS_OBJECT_DEVICE, abi.UVERBS_METHOD_GET_CONTEXT)
+		k := New(driver)
+		context := ioctl.New(driver, abi.UVERBS_OBJECT_DEVICE, abi.UVERBS_METHOD_GET_CONTEXT)
 		context.Driver(nil, make([]byte, 8))
 		if err := context.Do(k); err != nil {
 			t.Fatal(err)

@@ -186,7 +186,7 @@ func (k *Kernel) Alloc(length int, _ *mmap.AnonymousOptions) (*mmap.Region, erro
 	if err := k.fault("ALLOC"); err != nil {
 		return nil, err
 	}
-	r, err := newOwn(users, roundUp(length)).region(roundUp(length))
+	r, err := newOwn(users, RoundUp(length)).region(RoundUp(length))
 	if err == nil {
 		k.lent.add(piece{r.Addr(), r, true})
 	}
@@ -203,7 +203,7 @@ func (k *Kernel) Lend(addr uint64, b []byte) {
 // Return implements ioctl.File. It is a violation for memory that was not lent.
 func (k *Kernel) Return(addr uint64) {
 	if !k.lent.remove(addr) {
-		k.device.violations.note("memory at %#x was returned that was not lent", addr)
+		k.Device.violations.note("memory at %#x was returned that was not lent", addr)
 	}
 }
 

@@ -25,41 +25,41 @@ var (
 
 const gidEntrySize = 32
 
-// limits is what a device says of itself.
-type limits struct {
-	device abi.IbUverbsQueryDeviceResp
-	caps   uint64
-	port   abi.IbUverbsQueryPortResp
-	gids   []abi.IbUverbsGidEntry
+// Limits is what a device says of itself.
+type Limits struct {
+	Device abi.IbUverbsQueryDeviceResp
+	Caps   uint64
+	Port   abi.IbUverbsQueryPortResp
+	GIDs   []abi.IbUverbsGidEntry
 
 	// What no device in software has.
-	maxDM      uint64
-	clockMask  uint64
-	clockKHz   uint64
-	rawCaps    uint32
-	moderation abi.IbUverbsCqModerationCaps
-	odp        abi.IbUverbsOdpCaps
-	odpXRC     uint32
+	MaxDM      uint64
+	ClockMask  uint64
+	ClockKHz   uint64
+	RawCaps    uint32
+	Moderation abi.IbUverbsCqModerationCaps
+	ODP        abi.IbUverbsOdpCaps
+	ODPXRC     uint32
 }
 
-func (bare) limits() limits {
+func BareLimits() Limits {
 	const caps = 0x200000
-	return limits{
-		caps: caps,
-		device: abi.IbUverbsQueryDeviceResp{
+	return Limits{
+		Caps: caps,
+		Device: abi.IbUverbsQueryDeviceResp{
 			NodeGuid: bits.ReverseBytes64(NodeGUID), MaxMrSize: 1<<64 - 1, MaxQp: MaxQP, MaxSge: 6, MaxSgeRd: 1,
 			DeviceCapFlags: caps, PhysPortCnt: 1,
 		},
-		port: abi.IbUverbsQueryPortResp{
+		Port: abi.IbUverbsQueryPortResp{
 			MaxMsgSz: 1<<31 - 1, GidTblLen: 1, State: 4, MaxMtu: 5, ActiveMtu: 3, PhysState: 5, LinkLayer: 2,
 			ActiveWidth: 1, ActiveSpeed: 1,
 		},
-		gids: []abi.IbUverbsGidEntry{gidEntry(GID, 0, 0)},
+		GIDs: []abi.IbUverbsGidEntry{GIDEntry(GID, 0, 0)},
 	}
 }
 
-// gidEntry is a slot of port 1's GID table; typ is 2 for RoCE v2.
-func gidEntry(gid [16]byte, index, typ uint32) abi.IbUverbsGidEntry {
+// GIDEntry is a slot of port 1's GID table; typ is 2 for RoCE v2.
+func GIDEntry(gid [16]byte, index, typ uint32) abi.IbUverbsGidEntry {
 	return abi.IbUverbsGidEntry{
 		Gid:      [2]uint64{binary.NativeEndian.Uint64(gid[:]), binary.NativeEndian.Uint64(gid[8:])},
 		GidIndex: index, GidType: typ, PortNum: 1, NetdevIfindex: Netdev,

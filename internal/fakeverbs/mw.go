@@ -7,6 +7,9 @@ import (
 	"github.com/goverbs/goverbs/internal/ioctl"
 )
 
+// firstMW is the index of the first window in its key.
+const firstMW = 1 << 19
+
 // MW is a memory window as the kernel made it.
 type MW struct {
 	Type uint8
@@ -31,7 +34,7 @@ func (mw *MW) covers(addr, length uint64) bool {
 
 func (k *Kernel) allocMW(r *ioctl.Request) error {
 	in := request[abi.IbUverbsAllocMw](r)
-	parent, err := k.find("PD", in.PdHandle)
+	parent, err := k.Find("PD", in.PdHandle)
 	if err != nil {
 		return err
 	}
@@ -39,15 +42,15 @@ func (k *Kernel) allocMW(r *ioctl.Request) error {
 		return syscall.EINVAL
 	}
 	mw := &MW{Type: in.MwType, pd: in.PdHandle}
-	h := k.add("MW", mw, func() { delete(k.windows, mw.RKey) }, parent)
-	mw.RKey = (firstRXEMW+h)<<8 | 0x5a
+	h := k.Add("MW", mw, func() { delete(k.windows, mw.RKey) }, parent)
+	mw.RKey = (firstMW+h)<<8 | 0x5a
 	k.windows[mw.RKey] = mw
 	return respond(r, abi.IbUverbsAllocMwResp{MwHandle: h, Rkey: mw.RKey})
 }
 
 func (k *Kernel) destroyMW(r *ioctl.Request) error {
 	h, _ := r.Value(abi.UVERBS_ATTR_DESTROY_MW_HANDLE)
-	return k.remove("MW", uint32(h))
+	return k.Remove("MW", uint32(h))
 }
 
 // MWs returns the memory windows, lowest handle first.

@@ -1,9 +1,9 @@
 package fakeverbs
 
-// numbers hands out the lowest number that is free, without counting up to it each time.
-type numbers struct{ below uint32 } // all of these are taken
+// Numbers hands out the lowest number that is free, without counting up to it each time.
+type Numbers struct{ below uint32 } // all of these are taken
 
-func (n *numbers) take(isTaken func(uint32) bool) uint32 {
+func (n *Numbers) Take(isTaken func(uint32) bool) uint32 {
 	for isTaken(n.below) {
 		n.below++
 	}
@@ -11,4 +11,4 @@ func (n *numbers) take(isTaken func(uint32) bool) uint32 {
 	return n.below - 1
 }
 
-func (n *numbers) free(i uint32) { n.below = min(n.below, i) }
+func (n *Numbers) Free(i uint32) { n.below = min(n.below, i) }

@@ -1,6 +1,7 @@
 package fakeverbs
 
 import (
+	"iter"
 	"maps"
 	"slices"
 	"syscall"
@@ -17,8 +18,8 @@ type object struct {
 	free func()
 }
 
-func (k *Kernel) add(kind string, body any, free func(), uses ...*object) uint32 {
-	h := k.handles.take(func(h uint32) bool { return k.objects[h] != nil })
+func (k *Kernel) Add(kind string, body any, free func(), uses ...*object) uint32 {
+	h := k.handles.Take(func(h uint32) bool { return k.objects[h] != nil })
 	k.objects[h] = &object{kind: kind, body: body, free: free, uses: uses}
 	for _, u := range uses {
 		u.refs++
@@ -26,8 +27,8 @@ func (k *Kernel) add(kind string, body any, free func(), uses ...*object) uint32
 	return h
 }
 
-func (k *Kernel) remove(kind string, handle uint32) error {
-	o, err := k.find(kind, handle)
+func (k *Kernel) Remove(kind string, handle uint32) error {
+	o, err := k.Find(kind, handle)
 	if err != nil {
 		return err
 	}
@@ -39,11 +40,11 @@ func (k *Kernel) remove(kind string, handle uint32) error {
 	}
 	o.free()
 	delete(k.objects, handle)
-	k.handles.free(handle)
+	k.handles.Free(handle)
 	return nil
 }
 
-func (k *Kernel) find(kind string, handle uint32) (*object, error) {
+func (k *Kernel) Find(kind string, handle uint32) (*object, error) {
 	o := k.objects[handle]
 	if o == nil || o.kind != kind {
 		return nil, syscall.ENOENT
@@ -52,7 +53,7 @@ func (k *Kernel) find(kind string, handle uint32) (*object, error) {
 }
 
 func find[T any](k *Kernel, kind string, handle uint32) (*object, T, error) {
-	o, err := k.find(kind, handle)
+	o, err := k.Find(kind, handle)
 	if err != nil {
 		var none T
 		return nil, none, err
@@ -60,14 +61,25 @@ func find[T any](k *Kernel, kind string, handle uint32) (*object, T, error) {
 	return o, o.body.(T), nil
 }
 
-// findIn finds the object that an attribute names.
-func findIn[T any](k *Kernel, kind string, r *ioctl.Request, id uint16) (*object, T, error) {
+// FindIn finds the object that an attribute names.
+func FindIn[T any](k *Kernel, kind string, r *ioctl.Request, id uint16) (*object, T, error) {
 	h, ok := r.Value(id)
 	if !ok {
 		var none T
 		return nil, none, syscall.ENOENT
 	}
 	return find[T](k, kind, uint32(h))
+}
+
+// Objects yields all objects of a kind's type, in no order. The lock is held.
+func Objects[T any](k *Kernel) iter.Seq[T] {
+	return func(yield func(T) bool) {
+		for _, o := range k.objects {
+			if b, ok := o.body.(T); ok && !yield(b) {
+				return
+			}
+		}
+	}
 }
 
 // bodies returns all objects of a kind's type, lowest handle first.

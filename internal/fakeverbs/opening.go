@@ -15,42 +15,30 @@ type Device struct {
 	// NodeGUID is in network order.
 	NodeGUID uint64
 
-	driver     uint32
-	limits     limits
+	driver     *Driver
+	Shared     any // of the driver's model: what all openings share
+	Limits     Limits
 	violations violations
 
 	mu       sync.Mutex
-	qpns     numbers            // counted from the first that the driver gives
+	qpns     Numbers            // counted from the first that the driver gives
 	qps      map[uint32]*QP     // by number
 	domains  map[uint64]*domain // of XRC, by the file that each is shared by
 	srqs     uint32             // how many SRQs of XRC were made
 	openings []*Kernel
-	gids     []abi.IbUverbsGidEntry // of port 1
+	GIDTable []abi.IbUverbsGidEntry // of port 1
 	down     atomic.Bool
 	removed  atomic.Bool
-	erdma    erdmaDevice
-	// How many of these were made: their numbers are never used twice.
-	mlx5CQs, mlx5SRQs uint32
-	mlx5DMs           mlx5Pages
 }
 
 // NewDevice makes a device that driver runs.
 func NewDevice(driver uint32) *Device {
-	d := &Device{driver: driver, qps: make(map[uint32]*QP), domains: make(map[uint64]*domain)}
-	switch driver {
-	case abi.RDMA_DRIVER_SIW:
-		d.limits = siw{}.limits()
-	case abi.RDMA_DRIVER_RXE:
-		d.limits = (*rxe)(nil).limits()
-	case abi.RDMA_DRIVER_ERDMA:
-		d.limits = (*erdma)(nil).limits()
-	case abi.RDMA_DRIVER_MLX5:
-		d.limits = (*mlx5)(nil).limits()
-	default:
-		d.limits = bare{}.limits()
-		d.limits.maxDM, d.limits.moderation = 64<<10, abi.IbUverbsCqModerationCaps{MaxCqModerationCount: 1000, MaxCqModerationPeriod: 4000}
+	d := &Device{driver: driverOf(driver), qps: make(map[uint32]*QP), domains: make(map[uint64]*domain)}
+	d.Limits = d.driver.Limits()
+	if d.driver.NewShared != nil {
+		d.Shared = d.driver.NewShared()
 	}
-	d.gids, d.NodeGUID = d.limits.gids, d.limits.device.NodeGuid
+	d.GIDTable, d.NodeGUID = d.Limits.GIDs, d.Limits.Device.NodeGuid
 	return d
 }
 
@@ -58,23 +46,12 @@ func NewDevice(driver uint32) *Device {
 func (d *Device) Open() *Kernel {
 	d.forget()
 	k := &Kernel{
-		Inode: inode, device: d, driver: d.driver, model: bare{}, objects: make(map[uint32]*object),
-		files: make(map[int32]*channel), memory: make(map[int64]offer), calls: make(map[string]int),
+		Inode: inode, Device: d, Own: d.driver.Own, objects: make(map[uint32]*object),
+		files: make(map[int32]*channel), Offers: make(map[int64]Offer), calls: make(map[string]int),
 		keys: make(map[uint32]*MR), windows: make(map[uint32]*MW),
 	}
 	k.User = &k.lent
-	switch d.driver {
-	case abi.RDMA_DRIVER_SIW:
-		k.model = siw{}
-	case abi.RDMA_DRIVER_RXE:
-		k.model = &rxe{k: k}
-	case abi.RDMA_DRIVER_ERDMA:
-		k.model = &erdma{k: k}
-	case abi.RDMA_DRIVER_MLX5:
-		k.model = &mlx5{k: k}
-		k.MLX5.Infiniband = d.isInfiniBand()
-		k.Own = map[uint16]bool{abi.MLX5_IB_ATTR_CREATE_CQ_UAR_INDEX: true}
-	}
+	k.Model = d.driver.New(k)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.openings = append(d.openings, k)
@@ -108,51 +85,57 @@ func (d *Device) QP(num uint32) *QP {
 	return d.qps[num]
 }
 
-// add gives a queue pair the lowest number that is free.
-func (d *Device) add(qp *QP) {
+// Lock takes the lock of what the openings share.
+func (d *Device) Lock() { d.mu.Lock() }
+
+// Unlock releases it.
+func (d *Device) Unlock() { d.mu.Unlock() }
+
+// Note adds a violation.
+func (d *Device) Note(format string, args ...any) { d.violations.note(format, args...) }
+
+// Add gives a queue pair the lowest number that is free.
+func (d *Device) Add(qp *QP) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	qp.Num = d.firstQPN() + d.qpns.take(func(i uint32) bool { return d.qps[d.firstQPN()+i] != nil })
+	qp.Num = d.firstQPN() + d.qpns.Take(func(i uint32) bool { return d.qps[d.firstQPN()+i] != nil })
 	d.qps[qp.Num] = qp
 }
 
 func (d *Device) firstQPN() uint32 {
-	if d.driver == abi.RDMA_DRIVER_RXE {
-		return firstRXEQPN
-	}
-	return 1
+	return max(d.driver.FirstQPN, 1)
 }
 
 func (d *Device) remove(qp *QP) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.qps, qp.Num)
-	d.qpns.free(qp.Num - d.firstQPN())
+	d.qpns.Free(qp.Num - d.firstQPN())
 }
 
 // SetInfiniBand has the device be on InfiniBand, where port 1 has a LID. It comes before
 // SetGIDs, and before the device is opened.
 func (d *Device) SetInfiniBand(lid uint16) {
-	p := &d.limits.port
-	p.LinkLayer, p.Lid, p.Flags = linkInfiniBand, lid, 0
+	p := &d.Limits.Port
+	p.LinkLayer, p.Lid, p.Flags = LinkInfiniBand, lid, 0
 }
 
-// linkInfiniBand is a link layer, as IBV_LINK_LAYER_INFINIBAND.
-const linkInfiniBand = 1
+// LinkInfiniBand is a link layer, as IBV_LINK_LAYER_INFINIBAND.
+const LinkInfiniBand = 1
 
-func (d *Device) isInfiniBand() bool { return d.limits.port.LinkLayer == linkInfiniBand }
+func (d *Device) IsInfiniBand() bool { return d.Limits.Port.LinkLayer == LinkInfiniBand }
 
 // SetGIDs replaces the GID table, which begins with the GID of index 0.
 func (d *Device) SetGIDs(gids ...[16]byte) {
 	typ := uint32(0)
-	if !d.isInfiniBand() && (d.driver == abi.RDMA_DRIVER_RXE || d.driver == abi.RDMA_DRIVER_MLX5) {
+	if !d.IsInfiniBand() && d.driver.RoCE {
 		typ = abi.IB_UVERBS_GID_TYPE_ROCE_V2
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.gids = nil
+	d.GIDTable = nil
 	for i, gid := range gids {
-		d.gids = append(d.gids, gidEntry(gid, uint32(i), typ))
+		d.GIDTable = append(d.GIDTable, GIDEntry(gid, uint32(i), typ))
 	}
 }
 
@@ -160,8 +143,8 @@ func (d *Device) SetGIDs(gids ...[16]byte) {
 func (d *Device) GIDs() (gids [][16]byte) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for i := range d.gids {
-		gids = append(gids, gidOf(&d.gids[i]))
+	for i := range d.GIDTable {
+		gids = append(gids, gidOf(&d.GIDTable[i]))
 	}
 	return gids
 }
@@ -169,7 +152,7 @@ func (d *Device) GIDs() (gids [][16]byte) {
 func (d *Device) table() []abi.IbUverbsGidEntry {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.gids
+	return d.GIDTable
 }
 
 func gidOf(e *abi.IbUverbsGidEntry) (gid [16]byte) {
@@ -196,11 +179,11 @@ func (d *Device) SetLink(up bool) {
 func (d *Device) Up() bool { return !d.down.Load() }
 
 // AckDelay is the time that the device takes for an acknowledgement, as a power of two.
-func (d *Device) AckDelay() uint8 { return d.limits.device.LocalCaAckDelay }
+func (d *Device) AckDelay() uint8 { return d.Limits.Device.LocalCaAckDelay }
 
 // port is what the device says of port 1.
 func (d *Device) port() abi.IbUverbsQueryPortResp {
-	p := d.limits.port
+	p := d.Limits.Port
 	if !d.Up() {
 		p.State, p.PhysState = 1, 3 // down, disabled
 	}
@@ -230,7 +213,7 @@ func (d *Device) Kill() {
 }
 
 // isGone reports whether the program has the device no more.
-func (k *Kernel) isGone() bool { return k.killed || k.device.isRemoved() }
+func (k *Kernel) isGone() bool { return k.killed || k.Device.isRemoved() }
 
 // dissociate frees what all objects have of the device, as the core does when their driver
 // goes. Their handles stay until the program destroys the objects.
@@ -240,7 +223,7 @@ func (k *Kernel) dissociate() {
 	if k.closed {
 		return
 	}
-	k.raise(0, abi.IB_EVENT_DEVICE_FATAL)
+	k.Raise(0, abi.IB_EVENT_DEVICE_FATAL)
 	for _, o := range k.objects {
 		o.free()
 		o.free = func() {}

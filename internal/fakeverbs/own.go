@@ -45,7 +45,7 @@ func newSpares(rest int) *[mostPages + 1]spare {
 
 // newOwn is memory of zeros.
 func newOwn(from *[mostPages + 1]spare, size int) *own {
-	pages := size / pageSize
+	pages := size / PageSize
 	if pages > mostPages {
 		return &own{bytes: make([]byte, size)}
 	}

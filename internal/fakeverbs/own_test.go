@@ -13,7 +13,7 @@ func TestOwn(t *testing.T) {
 		rest int
 	}{"the kernel's": {newSpares(0), 0}, "user space's": {newSpares(3), 3}} {
 		t.Run(name, func(t *testing.T) {
-			size := 2 * pageSize
+			size := 2 * PageSize
 			o := newOwn(c.from, size)
 			one, two := view(t, o, size), view(t, o, 8)
 			two.Bytes()[7] = 1
@@ -45,14 +45,14 @@ func TestOwnLong(t *testing.T) {
 	for _, pages := range []int{mostPages + 1, mostPages, 1} {
 		var held []*mmap.Region
 		for range mostSpare + 1 {
-			held = append(held, view(t, newOwn(from, pages*pageSize), pageSize))
+			held = append(held, view(t, newOwn(from, pages*PageSize), PageSize))
 		}
 		for _, r := range held {
 			closed(t, r)
 		}
 	}
 	for pages := range from {
-		if n := len(from[pages].queue); n > mostSpare || n*pages*pageSize > mostBytes {
+		if n := len(from[pages].queue); n > mostSpare || n*pages*PageSize > mostBytes {
 			t.Errorf("%d pieces of %d pages are kept", n, pages)
 		}
 	}

@@ -15,12 +15,12 @@ func (k *Kernel) allocPD(r *ioctl.Request) error {
 	if err := k.insist("ALLOC_PD", r); err != nil {
 		return err
 	}
-	return respond(r, abi.IbUverbsAllocPdResp{PdHandle: k.add("PD", pd{}, nothing)})
+	return respond(r, abi.IbUverbsAllocPdResp{PdHandle: k.Add("PD", pd{}, nothing)})
 }
 
 func (k *Kernel) destroyPD(r *ioctl.Request) error {
 	h, _ := r.Value(abi.UVERBS_ATTR_DESTROY_PD_HANDLE)
-	return k.remove("PD", uint32(h))
+	return k.Remove("PD", uint32(h))
 }
 
 // MR is a memory region as the kernel was told of it.
@@ -41,25 +41,25 @@ func (k *Kernel) regMR(r *ioctl.Request) error {
 		return err
 	}
 	in := request[abi.IbUverbsRegMr](r)
-	parent, err := k.find("PD", in.PdHandle)
+	parent, err := k.Find("PD", in.PdHandle)
 	if err != nil {
 		return err
 	}
 	paged := in.AccessFlags&abi.IB_UVERBS_ACCESS_ON_DEMAND != 0
 	whole := paged && in.Start == 0 && in.Length == math.MaxUint64
-	if in.Length == 0 || (in.Start^in.HcaVa)&uint64(pageSize-1) != 0 {
+	if in.Length == 0 || (in.Start^in.HcaVa)&uint64(PageSize-1) != 0 {
 		return syscall.EINVAL
 	}
 	if err := k.checkAccess(in.AccessFlags); err != nil {
 		return err
 	}
-	if whole && (in.HcaVa != 0 || k.limits().odp.GeneralCaps&abi.IB_ODP_SUPPORT_IMPLICIT == 0) {
+	if whole && (in.HcaVa != 0 || k.limits().ODP.GeneralCaps&abi.IB_ODP_SUPPORT_IMPLICIT == 0) {
 		return syscall.EINVAL
 	}
 	if err := k.User.Check(in.Start, in.Length); err != nil && !whole {
 		return err
 	}
-	pages := int64((in.Start+in.Length+uint64(pageSize)-1)/uint64(pageSize)-in.Start/uint64(pageSize)) * int64(pageSize)
+	pages := int64((in.Start+in.Length+uint64(PageSize)-1)/uint64(PageSize)-in.Start/uint64(PageSize)) * int64(PageSize)
 	if paged {
 		pages = 0
 	}
@@ -82,9 +82,9 @@ func (k *Kernel) regMR(r *ioctl.Request) error {
 // enlist makes a region an object of the kernel, with a key of the driver's. The end of the
 // object calls undo.
 func (k *Kernel) enlist(mr *MR, r *ioctl.Request, undo func(), parents ...*object) (handle uint32, err error) {
-	h := k.add("MR", mr, func() { delete(k.keys, mr.Key); undo() }, parents...)
-	if mr.Key, err = k.model.regMR(h, r); err != nil {
-		_ = k.remove("MR", h)
+	h := k.Add("MR", mr, func() { delete(k.keys, mr.Key); undo() }, parents...)
+	if mr.Key, err = k.Model.RegMR(h, r); err != nil {
+		_ = k.Remove("MR", h)
 		return 0, err
 	}
 	k.keys[mr.Key] = mr
@@ -94,10 +94,10 @@ func (k *Kernel) enlist(mr *MR, r *ioctl.Request, undo func(), parents ...*objec
 // answerMR tells the handle of a new region, and its key as both of its keys.
 func answerMR(r *ioctl.Request, mr *MR, h uint32, handle, lkey, rkey uint16) error {
 	r.SetObject(handle, h)
-	if err := answer(r, lkey, mr.Key); err != nil {
+	if err := Answer(r, lkey, mr.Key); err != nil {
 		return err
 	}
-	return answer(r, rkey, mr.Key)
+	return Answer(r, rkey, mr.Key)
 }
 
 // moved has the device find memory at another address than the process does. Of another
@@ -119,24 +119,26 @@ func (k *Kernel) pin(bytes int64) error {
 	return k.Pin(bytes)
 }
 
-// checkAccess is ib_check_mr_access, and what rxe adds to it.
+// OptionalAccess are the access flags that a device may ignore.
+const OptionalAccess = 0x3ff00000
+
+// checkAccess is ib_check_mr_access, and what the driver adds to it.
 func (k *Kernel) checkAccess(access uint32) error {
 	const (
 		remote   = abi.IB_UVERBS_ACCESS_REMOTE_WRITE | abi.IB_UVERBS_ACCESS_REMOTE_ATOMIC
-		known    = 0x3ff | rxeOptional
+		known    = 0x3ff | OptionalAccess
 		onDemand = abi.IB_UVERBS_ACCESS_ON_DEMAND
 	)
-	siw, rxe := k.driver == abi.RDMA_DRIVER_SIW, k.driver == abi.RDMA_DRIVER_RXE
 	switch {
 	case access&remote != 0 && access&abi.IB_UVERBS_ACCESS_LOCAL_WRITE == 0, access&^known != 0:
 		return syscall.EINVAL
-	case access&onDemand != 0 && !k.onDemand(), siw && access&rxeFlush != 0, rxe && access&^(rxeAccess|onDemand) != 0:
+	case access&onDemand != 0 && !k.onDemand(), access&k.Device.driver.RefusedAccess != 0:
 		return syscall.EOPNOTSUPP
 	}
 	return nil
 }
 
-// reregMR does what rxe can: another PD, other access.
+// reregMR does what drivers in software can: another PD, other access.
 func (k *Kernel) reregMR(r *ioctl.Request) error {
 	in := request[abi.IbUverbsReregMr](r)
 	switch {
@@ -155,7 +157,7 @@ func (k *Kernel) reregMR(r *ioctl.Request) error {
 		}
 	}
 	if in.Flags&abi.IB_MR_REREG_PD != 0 {
-		pd, err := k.find("PD", in.PdHandle)
+		pd, err := k.Find("PD", in.PdHandle)
 		if err != nil {
 			return err
 		}
@@ -172,7 +174,7 @@ func (k *Kernel) reregMR(r *ioctl.Request) error {
 // adviseMR is in the core for all drivers, whether they carry it out or not.
 func (k *Kernel) adviseMR(r *ioctl.Request) error {
 	pd, _ := r.Value(abi.UVERBS_ATTR_ADVISE_MR_PD_HANDLE)
-	if _, err := k.find("PD", uint32(pd)); err != nil {
+	if _, err := k.Find("PD", uint32(pd)); err != nil {
 		return err
 	}
 	if !k.onDemand() {
@@ -191,7 +193,7 @@ func (k *Kernel) adviseMR(r *ioctl.Request) error {
 	return nil
 }
 
-// prefetch refuses what mlx5 refuses of an SGE: a key of no region with on-demand paging,
+// prefetch refuses what drivers of hardware refuse of an SGE: a key of no region with on-demand paging,
 // another domain's, one that is not writable, memory outside.
 func (k *Kernel) prefetch(pd uint32, advice uint64, sge []byte) error {
 	addr, length := binary.NativeEndian.Uint64(sge), binary.NativeEndian.Uint32(sge[8:])
@@ -209,7 +211,7 @@ func (k *Kernel) prefetch(pd uint32, advice uint64, sge []byte) error {
 
 func (k *Kernel) destroyMR(r *ioctl.Request) error {
 	h, _ := r.Value(abi.UVERBS_ATTR_DESTROY_MR_HANDLE)
-	return k.remove("MR", uint32(h))
+	return k.Remove("MR", uint32(h))
 }
 
 // MRs returns the memory regions, oldest handle first.

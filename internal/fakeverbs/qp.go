@@ -21,24 +21,33 @@ type QP struct {
 	Table          *IndTable // of WQs that it deals out to, in place of queues
 	Hash           *Hash     // by which it does
 
-	// The queues themselves, of the device's driver.
-	SIW   *SIWQP
-	RXE   *RXEQP
-	ERDMA *ERDMAQP
-	MLX5  *MLX5QP
+	// Made are the queues as the device's model made them; nil if it keeps none.
+	Made Queues
 
-	queues queues // the same, for what all drivers do
-	taken  []*Work
-	k      *Kernel
-	id     uint32
-	state  uint8
-	attr   abi.IbUverbsModifyQp
-	groups []group
-	srq    *SRQ
-	target *target // of an XRC domain
-	domain *domain // that one
-	memory memory
+	queues   Queues // the same, until the queue pair is destroyed
+	Taken    []*Work
+	k        *Kernel
+	id       uint32
+	CurState uint8
+	Attrs    abi.IbUverbsModifyQp
+	groups   []group
+	SRQ      *SRQ
+	target   *target // of an XRC domain
+	domain   *domain // that one
+	Mem      QueueMemory
 }
+
+// NewQP makes qp a queue pair of the opening, for models that need one which no request made.
+func NewQP(k *Kernel, qp *QP) *QP {
+	qp.k = k
+	return qp
+}
+
+// SetQueues gives the queue pair its queues.
+func (qp *QP) SetQueues(q Queues) { qp.Made, qp.queues = q, q }
+
+// EndQueues takes them away: nothing is sent or received any more.
+func (qp *QP) EndQueues() { qp.queues = Gone{} }
 
 func (k *Kernel) createQP(r *ioctl.Request) error {
 	value := func(id uint16) uint32 { v, _ := r.Value(id); return uint32(v) }
@@ -54,21 +63,21 @@ func (k *Kernel) createQP(r *ioctl.Request) error {
 	qp.SourceQPN = value(abi.UVERBS_ATTR_CREATE_QP_SOURCE_QPN)
 	qp.Cookie, _ = r.Value(abi.UVERBS_ATTR_CREATE_QP_USER_HANDLE)
 	ioctl.Argument(r, abi.UVERBS_ATTR_CREATE_QP_CAP, &qp.Cap)
-	k.device.add(qp)
-	qp.id = k.add("QP", qp, qp.free, uses...)
-	create := k.model.createQP
+	k.Device.Add(qp)
+	qp.id = k.Add("QP", qp, qp.free, uses...)
+	create := k.Model.CreateQP
 	if qp.Table != nil {
-		create = k.model.(wqModel).createRSSQP
+		create = k.Model.(wqModel).CreateRSSQP
 	}
 	if err := create(qp, r); err != nil {
-		_ = k.remove("QP", qp.id)
+		_ = k.Remove("QP", qp.id)
 		return err
 	}
 	r.SetObject(abi.UVERBS_ATTR_CREATE_QP_HANDLE, qp.id)
-	if err := answer(r, abi.UVERBS_ATTR_CREATE_QP_RESP_QP_NUM, qp.Num); err != nil {
+	if err := Answer(r, abi.UVERBS_ATTR_CREATE_QP_RESP_QP_NUM, qp.Num); err != nil {
 		return err
 	}
-	return answer(r, abi.UVERBS_ATTR_CREATE_QP_RESP_CAP, qp.Cap)
+	return Answer(r, abi.UVERBS_ATTR_CREATE_QP_RESP_CAP, qp.Cap)
 }
 
 // find finds the objects that the queue pair is made of.
@@ -79,7 +88,7 @@ func (qp *QP) find(r *ioctl.Request) (uses []*object, err error) {
 	if inDomain || fromSRQ && initiator {
 		return nil, syscall.EINVAL
 	}
-	parent, _, err := findIn[pd](qp.k, "PD", r, abi.UVERBS_ATTR_CREATE_QP_PD_HANDLE)
+	parent, _, err := FindIn[pd](qp.k, "PD", r, abi.UVERBS_ATTR_CREATE_QP_PD_HANDLE)
 	if err != nil {
 		return nil, err
 	}
@@ -87,24 +96,24 @@ func (qp *QP) find(r *ioctl.Request) (uses []*object, err error) {
 		return qp.findTable(r, []*object{parent})
 	}
 	var cq, srq *object
-	if cq, qp.SendCQ, err = findIn[*CQ](qp.k, "CQ", r, abi.UVERBS_ATTR_CREATE_QP_SEND_CQ_HANDLE); err != nil {
+	if cq, qp.SendCQ, err = FindIn[*CQ](qp.k, "CQ", r, abi.UVERBS_ATTR_CREATE_QP_SEND_CQ_HANDLE); err != nil {
 		return nil, err
 	}
 	uses = []*object{parent, cq}
 	if initiator {
 		return uses, nil
 	}
-	if cq, qp.RecvCQ, err = findIn[*CQ](qp.k, "CQ", r, abi.UVERBS_ATTR_CREATE_QP_RECV_CQ_HANDLE); err != nil {
+	if cq, qp.RecvCQ, err = FindIn[*CQ](qp.k, "CQ", r, abi.UVERBS_ATTR_CREATE_QP_RECV_CQ_HANDLE); err != nil {
 		return nil, err
 	}
 	uses = append(uses, cq)
 	if !fromSRQ {
 		return uses, nil
 	}
-	if srq, qp.srq, err = findIn[*SRQ](qp.k, "SRQ", r, abi.UVERBS_ATTR_CREATE_QP_SRQ_HANDLE); err != nil {
+	if srq, qp.SRQ, err = FindIn[*SRQ](qp.k, "SRQ", r, abi.UVERBS_ATTR_CREATE_QP_SRQ_HANDLE); err != nil {
 		return nil, err
 	}
-	if qp.srq.CQ != nil { // of an XRC domain
+	if qp.SRQ.CQ != nil { // of an XRC domain
 		return nil, syscall.EINVAL
 	}
 	return append(uses, srq), nil
@@ -112,12 +121,12 @@ func (qp *QP) find(r *ioctl.Request) (uses []*object, err error) {
 
 // free ends the queue pair: what was taken and is not done completes no more.
 func (qp *QP) free() {
-	qp.k.device.remove(qp)
-	qp.k.model.destroyQP(qp)
-	qp.taken, qp.state = nil, abi.IB_QPS_RESET
-	qp.queues = gone{}
-	qp.memory.free()
-	qp.k.ring(qp)
+	qp.k.Device.remove(qp)
+	qp.k.Model.DestroyQP(qp)
+	qp.Taken, qp.CurState = nil, abi.IB_QPS_RESET
+	qp.EndQueues()
+	qp.Mem.Free()
+	qp.k.Ring(qp)
 }
 
 func (k *Kernel) destroyQP(r *ioctl.Request) error {
@@ -129,10 +138,10 @@ func (k *Kernel) destroyQP(r *ioctl.Request) error {
 	if len(qp.groups) > 0 {
 		return syscall.EBUSY
 	}
-	if err := k.remove("QP", uint32(h)); err != nil {
+	if err := k.Remove("QP", uint32(h)); err != nil {
 		return err
 	}
-	return answer(r, abi.UVERBS_ATTR_DESTROY_QP_RESP, abi.IbUverbsDestroyQpResp{
+	return Answer(r, abi.UVERBS_ATTR_DESTROY_QP_RESP, abi.IbUverbsDestroyQpResp{
 		EventsReported: k.async.reported(qp.Cookie, asyncEventSize),
 	})
 }
@@ -162,10 +171,10 @@ func (k *Kernel) ringDoorbell(in *abi.IbUverbsPostSend) error {
 	case qp == nil:
 		return syscall.EINVAL
 	}
-	if err := k.model.doorbell(qp); err != nil {
+	if err := k.Model.Doorbell(qp); err != nil {
 		return err
 	}
-	k.ring(qp)
+	k.Ring(qp)
 	return nil
 }
 
@@ -180,13 +189,13 @@ func (k *Kernel) qp(handle uint32) *QP {
 
 func (k *Kernel) crossPostSend(in *abi.IbUverbsPostSend) bool {
 	if qp := k.qp(in.QpHandle); qp != nil {
-		return k.crossDoorbell("POST_SEND", abi.Bytes(in), qp.Num, k.model.waiting(qp))
+		return k.crossDoorbell("POST_SEND", abi.Bytes(in), qp.Num, k.Model.Waiting(qp))
 	}
 	return true
 }
 
-// ring has Rang told of a queue pair, once the lock is let go.
-func (k *Kernel) ring(qp *QP) {
+// Ring has Rang told of a queue pair, once the lock is let go.
+func (k *Kernel) Ring(qp *QP) {
 	if k.Rang != nil {
 		k.rung = append(k.rung, qp)
 	}
@@ -194,8 +203,8 @@ func (k *Kernel) ring(qp *QP) {
 
 // unlock lets the lock go, and tells Rang.
 func (k *Kernel) unlock() {
-	if k.tick != nil {
-		k.tick()
+	if k.Tick != nil {
+		k.Tick()
 	}
 	if len(k.rung) == 0 {
 		k.mu.Unlock()
@@ -223,8 +232,8 @@ func (qp *QP) Kernel() *Kernel { return qp.k }
 func (qp *QP) Attr() abi.IbUverbsModifyQp {
 	qp.k.mu.Lock()
 	defer qp.k.mu.Unlock()
-	a := qp.attr
-	a.QpState = qp.state
+	a := qp.Attrs
+	a.QpState = qp.CurState
 	return a
 }
 

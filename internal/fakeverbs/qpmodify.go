@@ -31,19 +31,19 @@ func (k *Kernel) modify(in *abi.IbUverbsModifyQp) error {
 	if err != nil {
 		return err
 	}
-	err = qp.shared(func() error {
+	err = qp.Shared(func() error {
 		if err := k.checkModify(qp, in); err != nil {
 			return err
 		}
 		if qp.target != nil {
-			return bare{}.modifyQP(qp, in)
+			return Bare{}.ModifyQP(qp, in)
 		}
-		return k.model.modifyQP(qp, in)
+		return k.Model.ModifyQP(qp, in)
 	})
 	if err != nil {
 		return err
 	}
-	k.ring(qp)
+	k.Ring(qp)
 	return nil
 }
 
@@ -51,11 +51,11 @@ func (k *Kernel) modify(in *abi.IbUverbsModifyQp) error {
 func (k *Kernel) checkModify(qp *QP, in *abi.IbUverbsModifyQp) error {
 	has := func(bits uint32) bool { return in.AttrMask&bits != 0 }
 	switch toRTR := has(abi.IB_QP_STATE) && in.QpState == abi.IB_QPS_RTR; {
-	case has(abi.IB_QP_RATE_LIMIT) && k.driver != abi.RDMA_DRIVER_MLX5:
+	case has(abi.IB_QP_RATE_LIMIT) && !k.Device.driver.RateLimits:
 		return syscall.EOPNOTSUPP
 	case has(abi.IB_QP_PORT) && in.PortNum != 1,
 		has(abi.IB_QP_AV) && in.Dest.PortNum != 1,
-		has(abi.IB_QP_AV) && toRTR && in.Dest.PortNum != qp.attr.PortNum,
+		has(abi.IB_QP_AV) && toRTR && in.Dest.PortNum != qp.Attrs.PortNum,
 		has(abi.IB_QP_CUR_STATE) && in.CurQpState > abi.IB_QPS_ERR,
 		has(abi.IB_QP_STATE) && in.QpState > abi.IB_QPS_ERR:
 		return syscall.EINVAL
@@ -68,21 +68,21 @@ func (k *Kernel) queryQP(r *ioctl.Request) error {
 	if err != nil {
 		return err
 	}
-	_ = qp.shared(func() error { return nil })
-	a := &qp.attr
+	_ = qp.Shared(func() error { return nil })
+	a := &qp.Attrs
 	resp := abi.IbUverbsQueryQpResp{
-		Dest: a.Dest, AltDest: a.AltDest, QpState: qp.state, CurQpState: qp.state, PathMtu: a.PathMtu, PathMigState: a.PathMigState,
+		Dest: a.Dest, AltDest: a.AltDest, QpState: qp.CurState, CurQpState: qp.CurState, PathMtu: a.PathMtu, PathMigState: a.PathMigState,
 		Qkey: a.Qkey, RqPsn: a.RqPsn, SqPsn: a.SqPsn, DestQpNum: a.DestQpNum, QpAccessFlags: a.QpAccessFlags,
 		PkeyIndex: a.PkeyIndex, AltPkeyIndex: a.AltPkeyIndex, MaxRdAtomic: a.MaxRdAtomic, MaxDestRdAtomic: a.MaxDestRdAtomic,
 		MinRnrTimer: a.MinRnrTimer, PortNum: a.PortNum, Timeout: a.Timeout, RetryCnt: a.RetryCnt, RnrRetry: a.RnrRetry,
 		AltPortNum: a.AltPortNum, AltTimeout: a.AltTimeout,
 		MaxSendWr: qp.Cap.MaxSendWr, MaxSendSge: qp.Cap.MaxSendSge, MaxInlineData: qp.Cap.MaxInlineData,
 	}
-	if qp.srq == nil {
+	if qp.SRQ == nil {
 		resp.MaxRecvWr, resp.MaxRecvSge = qp.Cap.MaxRecvWr, qp.Cap.MaxRecvSge
 	}
-	if qp.MLX5 != nil {
-		resp.MaxRecvWr = qp.MLX5.rq.entries // those that the provider made room for
+	if q, ok := qp.Made.(interface{ RecvEntries() uint32 }); ok {
+		resp.MaxRecvWr = q.RecvEntries() // those that the provider made room for
 	}
 	if qp.Flags&abi.IB_UVERBS_QP_CREATE_SQ_SIG_ALL != 0 {
 		resp.SqSigAll = 1
@@ -94,15 +94,15 @@ func (k *Kernel) queryQP(r *ioctl.Request) error {
 func (qp *QP) State() uint8 {
 	qp.k.mu.Lock()
 	defer qp.k.mu.Unlock()
-	_ = qp.shared(func() error { return nil })
-	return qp.state
+	_ = qp.Shared(func() error { return nil })
+	return qp.CurState
 }
 
 // Connect puts the QP into RTS, as the connection manager does.
 func (qp *QP) Connect() {
 	qp.k.mu.Lock()
 	defer qp.k.mu.Unlock()
-	qp.state = abi.IB_QPS_RTS
+	qp.CurState = abi.IB_QPS_RTS
 }
 
 // Break puts the QP into the error state, as a lost peer does: all that is on the
@@ -110,28 +110,69 @@ func (qp *QP) Connect() {
 func (qp *QP) Break() {
 	qp.k.mu.Lock()
 	defer qp.k.mu.Unlock()
-	qp.queues.fail()
+	qp.queues.EnterError()
 }
 
 // Carry takes the oldest send and completes it with status, in the driver's own
 // numbers; a success only if it was signalled. It reports whether there was one. A QP in
-// the error state carries nothing, as siw and rxe only flush there.
+// the error state carries nothing: drivers only flush there.
 func (qp *QP) Carry(status uint32) bool {
 	qp.k.mu.Lock()
 	defer qp.k.mu.Unlock()
-	return qp.state != abi.IB_QPS_ERR && qp.queues.(player).carry(status)
+	return qp.CurState != abi.IB_QPS_ERR && qp.queues.(player).Carry(status)
 }
 
 // Receive takes the oldest receive and completes it with n bytes. Without one it
-// reports false; siw then ends the connection. A QP in the error state receives nothing.
+// reports false; over iWARP the connection then ends. A QP in the error state receives nothing.
 func (qp *QP) Receive(n uint32) bool {
 	qp.k.mu.Lock()
 	defer qp.k.mu.Unlock()
-	return qp.state != abi.IB_QPS_ERR && qp.queues.(player).receive(n)
+	return qp.CurState != abi.IB_QPS_ERR && qp.queues.(player).Receive(n)
 }
 
 // player carries what a test tells it to.
 type player interface {
-	carry(status uint32) bool
-	receive(n uint32) bool
+	Carry(status uint32) bool
+	Receive(n uint32) bool
+}
+
+// TakeOver keeps the attributes that the mask names, as drivers in software do.
+func (qp *QP) TakeOver(in *abi.IbUverbsModifyQp) {
+	for _, c := range qpAttrs {
+		if in.AttrMask&c.bit != 0 {
+			c.copy(&qp.Attrs, in)
+		}
+	}
+}
+
+// qpAttrs are the attributes that a modification may have.
+var qpAttrs = []struct {
+	bit  uint32
+	copy func(to, from *abi.IbUverbsModifyQp)
+}{
+	{abi.IB_QP_EN_SQD_ASYNC_NOTIFY, func(to, from *abi.IbUverbsModifyQp) { to.EnSqdAsyncNotify = from.EnSqdAsyncNotify }},
+	{abi.IB_QP_ACCESS_FLAGS, func(to, from *abi.IbUverbsModifyQp) { to.QpAccessFlags = from.QpAccessFlags }},
+	{abi.IB_QP_PKEY_INDEX, func(to, from *abi.IbUverbsModifyQp) { to.PkeyIndex = from.PkeyIndex }},
+	{abi.IB_QP_PORT, func(to, from *abi.IbUverbsModifyQp) { to.PortNum = from.PortNum }},
+	{abi.IB_QP_QKEY, func(to, from *abi.IbUverbsModifyQp) { to.Qkey = from.Qkey }},
+	{abi.IB_QP_AV, func(to, from *abi.IbUverbsModifyQp) { to.Dest = from.Dest }},
+	{abi.IB_QP_PATH_MTU, func(to, from *abi.IbUverbsModifyQp) { to.PathMtu = from.PathMtu }},
+	{abi.IB_QP_TIMEOUT, func(to, from *abi.IbUverbsModifyQp) { to.Timeout = from.Timeout }},
+	{abi.IB_QP_RETRY_CNT, func(to, from *abi.IbUverbsModifyQp) { to.RetryCnt = from.RetryCnt }},
+	{abi.IB_QP_RNR_RETRY, func(to, from *abi.IbUverbsModifyQp) { to.RnrRetry = from.RnrRetry }},
+	{abi.IB_QP_RQ_PSN, func(to, from *abi.IbUverbsModifyQp) { to.RqPsn = from.RqPsn & 0xffffff }},
+	{abi.IB_QP_MAX_QP_RD_ATOMIC, func(to, from *abi.IbUverbsModifyQp) { to.MaxRdAtomic = atomics(from.MaxRdAtomic) }},
+	{abi.IB_QP_MIN_RNR_TIMER, func(to, from *abi.IbUverbsModifyQp) { to.MinRnrTimer = from.MinRnrTimer }},
+	{abi.IB_QP_SQ_PSN, func(to, from *abi.IbUverbsModifyQp) { to.SqPsn = from.SqPsn & 0xffffff }},
+	{abi.IB_QP_MAX_DEST_RD_ATOMIC, func(to, from *abi.IbUverbsModifyQp) { to.MaxDestRdAtomic = atomics(from.MaxDestRdAtomic) }},
+	{abi.IB_QP_PATH_MIG_STATE, func(to, from *abi.IbUverbsModifyQp) { to.PathMigState = from.PathMigState }},
+	{abi.IB_QP_DEST_QPN, func(to, from *abi.IbUverbsModifyQp) { to.DestQpNum = from.DestQpNum }},
+}
+
+// atomics rounds as the kernel does: 0, or a power of two.
+func atomics(n uint8) uint8 {
+	if n == 0 {
+		return 0
+	}
+	return uint8(RoundPow2(uint32(n)))
 }

@@ -46,9 +46,9 @@ var ignored = map[uint64]uint32{
 	abi.IB_UVERBS_QPT_XRC_TGT: abi.IB_QP_MAX_QP_RD_ATOMIC | abi.IB_QP_RETRY_CNT | abi.IB_QP_RNR_RETRY,
 }
 
-// modifyIsOK is ib_modify_qp_is_ok. An RC QP may go from SQE to RTS with nothing,
+// ModifyIsOK is ib_modify_qp_is_ok. An RC QP may go from SQE to RTS with nothing,
 // which the specification does not know.
-func modifyIsOK(from, to uint8, typ uint64, mask uint32) bool {
+func ModifyIsOK(from, to uint8, typ uint64, mask uint32) bool {
 	if mask&abi.IB_QP_CUR_STATE != 0 && (from < abi.IB_QPS_RTR || from > abi.IB_QPS_SQE) {
 		return false
 	}

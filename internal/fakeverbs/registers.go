@@ -9,10 +9,10 @@ func (k *Kernel) MapPage(key int64, length int) (*mmap.Page, error) {
 	if err := k.fault("MMAP"); err != nil {
 		return nil, err
 	}
-	if err := k.model.registers(k, key, length); err != nil {
+	if err := k.Model.MapRegisters(k, key, length); err != nil {
 		return nil, err
 	}
-	r, err := mmap.Wrap(make([]byte, roundUp(length)))
+	r, err := mmap.Wrap(make([]byte, RoundUp(length)))
 	if err != nil {
 		return nil, err
 	}
@@ -21,8 +21,8 @@ func (k *Kernel) MapPage(key int64, length int) (*mmap.Page, error) {
 
 // stored has the model see the stores of a page, first how each is made and then what it stores.
 func (k *Kernel) stored(key int64) func(mmap.Store) {
-	w, _ := k.model.(watcher)
-	c, _ := k.model.(copier)
+	w, _ := k.Model.(watcher)
+	c, _ := k.Model.(copier)
 	return func(s mmap.Store) {
 		k.mu.Lock()
 		defer k.unlock()
@@ -30,14 +30,14 @@ func (k *Kernel) stored(key int64) func(mmap.Store) {
 			return
 		}
 		if w != nil {
-			w.watch(key, s)
+			w.Watch(key, s)
 		}
 		switch s.Kind {
 		case mmap.StorePlain, mmap.StoreWC:
-			k.model.store(k, key, s.Offset, s.Size, s.Value)
+			k.Model.Store(k, key, s.Offset, s.Size, s.Value)
 		case mmap.StoreCopy:
 			if c != nil {
-				c.copy64(key, s.Offset, *s.Bytes)
+				c.Copy64(key, s.Offset, *s.Bytes)
 			}
 		}
 	}
@@ -48,7 +48,7 @@ func (k *Kernel) Store(key int64, offset, size int, value uint64) {
 	k.mu.Lock()
 	defer k.unlock()
 	if k.listens() {
-		k.model.store(k, key, offset, size, value)
+		k.Model.Store(k, key, offset, size, value)
 	}
 }
 
@@ -58,19 +58,19 @@ func (k *Kernel) listens() bool { return !k.closed && !k.isGone() }
 
 // copier is a model that takes copies of whole requests, 64 bytes after 64 bytes.
 type copier interface {
-	copy64(key int64, offset int, b [64]byte)
+	Copy64(key int64, offset int, b [64]byte)
 }
 
 // Copy is a store of 64 bytes to the registers that are mapped at a key.
 func (k *Kernel) Copy(key int64, offset int, b [64]byte) {
 	k.mu.Lock()
 	defer k.unlock()
-	if c, ok := k.model.(copier); ok && k.listens() {
-		c.copy64(key, offset, b)
+	if c, ok := k.Model.(copier); ok && k.listens() {
+		c.Copy64(key, offset, b)
 	}
 }
 
 // watcher is a model that looks at the barriers of stores, as far as these are seen.
 type watcher interface {
-	watch(key int64, s mmap.Store)
+	Watch(key int64, s mmap.Store)
 }

@@ -40,7 +40,7 @@ func (qp *QP) RemoteOK(key uint32, addr, length uint64, right uint32) bool {
 func (qp *QP) QPAccess() uint32 {
 	qp.k.mu.Lock()
 	defer qp.k.mu.Unlock()
-	return qp.attr.QpAccessFlags
+	return qp.Attrs.QpAccessFlags
 }
 
 // Invalidate ends a key of a region, or of a window of type 2, and reports whether there
@@ -98,7 +98,7 @@ func (qp *QP) Memory(key uint32, addr uint64) (Memory, uint64) {
 	qp.k.mu.Lock()
 	defer qp.k.mu.Unlock()
 	if mr := qp.k.keys[key]; mr != nil && mr.DM != nil {
-		return &mr.DM.memory, mr.DM.start + mr.Offset + addr - mr.Start
+		return &mr.DM.memory, mr.DM.Start + mr.Offset + addr - mr.Start
 	}
 	return qp.k.User, addr
 }

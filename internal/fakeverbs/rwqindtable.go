@@ -24,7 +24,7 @@ func (k *Kernel) createIndTable(r *ioctl.Request) error {
 		return syscall.EINVAL
 	case len(b) < 4<<in.LogIndTblSize:
 		return syscall.ENOSPC
-	case !zeros(b[4<<in.LogIndTblSize:]):
+	case !IsZero(b[4<<in.LogIndTblSize:]):
 		return syscall.EOPNOTSUPP
 	}
 	t := &IndTable{}
@@ -36,16 +36,16 @@ func (k *Kernel) createIndTable(r *ioctl.Request) error {
 		}
 		t.WQs, uses = append(t.WQs, w), append(uses, o)
 	}
-	h := k.add("IND_TBL", t, nothing, uses...)
+	h := k.Add("IND_TBL", t, nothing, uses...)
 	return respond(r, abi.IbUverbsExCreateRwqIndTableResp{ResponseLength: 16, IndTblHandle: h, IndTblNum: 0x80 + h})
 }
 
 func (k *Kernel) destroyIndTable(r *ioctl.Request) error {
 	h, _ := r.Value(abi.UVERBS_ATTR_DESTROY_RWQ_IND_TBL_HANDLE)
-	return k.remove("IND_TBL", uint32(h))
+	return k.Remove("IND_TBL", uint32(h))
 }
 
-func zeros(b []byte) bool {
+func IsZero(b []byte) bool {
 	for _, v := range b {
 		if v != 0 {
 			return false
@@ -64,10 +64,10 @@ func (qp *QP) findTable(r *ioctl.Request, uses []*object) ([]*object, error) {
 	if recv || srq || c.MaxRecvWr != 0 || c.MaxRecvSge != 0 {
 		return nil, syscall.EINVAL
 	}
-	o, table, err := findIn[*IndTable](qp.k, "IND_TBL", r, abi.UVERBS_ATTR_CREATE_QP_IND_TABLE_HANDLE)
+	o, table, err := FindIn[*IndTable](qp.k, "IND_TBL", r, abi.UVERBS_ATTR_CREATE_QP_IND_TABLE_HANDLE)
 	if err != nil {
 		return nil, err
 	}
-	qp.Table, qp.queues = table, gone{}
+	qp.Table, qp.queues = table, Gone{}
 	return append(uses, o), nil
 }

@@ -17,42 +17,47 @@ const (
 	handle // of an object or a descriptor, existing or new
 )
 
-// attr is what the kernel wants of an attribute.
-type attr struct {
+// MethodAttr is what the kernel wants of an attribute.
+type MethodAttr struct {
 	id       uint16
 	kind     kind
 	min, max int
 	must     bool
 }
 
-type method struct {
+type Method struct {
 	name  string
 	run   func(*Kernel, *ioctl.Request) error
-	attrs []attr
+	attrs []MethodAttr
+}
+
+// NewMethod makes a method of a driver's own.
+func NewMethod(name string, run func(*Kernel, *ioctl.Request) error, attrs []MethodAttr) *Method {
+	return &Method{name, run, attrs}
 }
 
 const anyLen = 1<<16 - 1
 
-func in(id uint16, size int) attr      { return attr{id, ptrIn, size, size, true} }
-func inMin(id uint16, size int) attr   { return attr{id, ptrIn, size, anyLen, true} }
-func out(id uint16, size int) attr     { return attr{id, ptrOut, size, size, true} }
-func outMin(id uint16, size int) attr  { return attr{id, ptrOut, size, anyLen, true} }
-func enum(id uint16) attr              { return attr{id, constIn, 8, 8, true} }
-func flags(id uint16) attr             { return attr{id, flagsIn, 4, 8, true} }
-func obj(id uint16) attr               { return attr{id, handle, 0, 0, true} }
-func (a attr) optional() attr          { a.must = false; return a }
-func destroys(id uint16) []attr        { return []attr{obj(id)} }
-func udata(attrs ...attr) []attr       { return append(attrs, uhwIn, uhwOut) }
-func (a attr) fits(length uint16) bool { return int(length) >= a.min && int(length) <= a.max }
-func (k kind) byValue(length int) bool { return k == ptrIn && length <= 8 }
+func in(id uint16, size int) MethodAttr      { return MethodAttr{id, ptrIn, size, size, true} }
+func inMin(id uint16, size int) MethodAttr   { return MethodAttr{id, ptrIn, size, anyLen, true} }
+func Out(id uint16, size int) MethodAttr     { return MethodAttr{id, ptrOut, size, size, true} }
+func OutMin(id uint16, size int) MethodAttr  { return MethodAttr{id, ptrOut, size, anyLen, true} }
+func Enum(id uint16) MethodAttr              { return MethodAttr{id, constIn, 8, 8, true} }
+func flags(id uint16) MethodAttr             { return MethodAttr{id, flagsIn, 4, 8, true} }
+func Obj(id uint16) MethodAttr               { return MethodAttr{id, handle, 0, 0, true} }
+func (a MethodAttr) Optional() MethodAttr    { a.must = false; return a }
+func Destroys(id uint16) []MethodAttr        { return []MethodAttr{Obj(id)} }
+func udata(attrs ...MethodAttr) []MethodAttr { return append(attrs, uhwIn, uhwOut) }
+func (a MethodAttr) fits(length uint16) bool { return int(length) >= a.min && int(length) <= a.max }
+func (k kind) byValue(length int) bool       { return k == ptrIn && length <= 8 }
 
 var (
-	uhwIn  = attr{abi.UVERBS_ATTR_UHW_IN, ptrIn, 0, anyLen, false}
-	uhwOut = attr{abi.UVERBS_ATTR_UHW_OUT, ptrOut, 0, anyLen, false}
+	uhwIn  = MethodAttr{abi.UVERBS_ATTR_UHW_IN, ptrIn, 0, anyLen, false}
+	uhwOut = MethodAttr{abi.UVERBS_ATTR_UHW_OUT, ptrOut, 0, anyLen, false}
 )
 
 // check refuses a request as the kernel's dispatcher does. It allocates nothing.
-func (m *method) check(r *ioctl.Request, own map[uint16]bool) error {
+func (m *Method) check(r *ioctl.Request, own map[uint16]bool) error {
 	var seen uint64
 	attrs := r.Attrs()
 	for i := range attrs {
@@ -80,7 +85,7 @@ func (m *method) check(r *ioctl.Request, own map[uint16]bool) error {
 	return nil
 }
 
-func (m *method) index(id uint16) int {
+func (m *Method) index(id uint16) int {
 	for n := range m.attrs {
 		if m.attrs[n].id == id {
 			return n
@@ -91,7 +96,7 @@ func (m *method) index(id uint16) int {
 
 // checkMemory finds addresses where the kernel would look for a value, and the
 // other way round.
-func (a *attr) checkMemory(r *ioctl.Request, wire *abi.IbUverbsAttr) error {
+func (a *MethodAttr) checkMemory(r *ioctl.Request, wire *abi.IbUverbsAttr) error {
 	b, _ := r.Bytes(wire.AttrId)
 	switch {
 	case a.kind.byValue(len(b)):

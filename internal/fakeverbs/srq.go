@@ -14,21 +14,28 @@ type SRQ struct {
 	CQ                   *CQ    // of an SRQ of an XRC domain, as is Num
 	Num                  uint32 // of which the device knows it
 
-	// The queue itself, of the device's driver.
-	SIW  *SIWSRQ
-	RXE  *RXESRQ
-	MLX5 *MLX5SRQ
+	// Queue is the queue itself, as the device's model keeps it; nil if it keeps none.
+	Queue SRQQueue
 
 	PD     uint32 // handle
 	k      *Kernel
 	id     uint32
 	domain *domain // of XRC
-	memory memory
+	Mem    QueueMemory
 }
+
+// SRQQueue is a model's side of a shared receive queue. The kernel's lock is held.
+type SRQQueue interface {
+	// Free ends the queue, with its SRQ.
+	Free()
+}
+
+// Kernel is the opening that the SRQ belongs to.
+func (s *SRQ) Kernel() *Kernel { return s.k }
 
 func (k *Kernel) createSRQ(r *ioctl.Request) error {
 	value := func(id uint16) uint32 { v, _ := r.Value(id); return uint32(v) }
-	parent, err := k.find("PD", value(abi.UVERBS_ATTR_CREATE_SRQ_PD_HANDLE))
+	parent, err := k.Find("PD", value(abi.UVERBS_ATTR_CREATE_SRQ_PD_HANDLE))
 	if err != nil {
 		return err
 	}
@@ -50,43 +57,43 @@ func (k *Kernel) createSRQ(r *ioctl.Request) error {
 		return syscall.EINVAL
 	}
 	srq.Cookie, _ = r.Value(abi.UVERBS_ATTR_CREATE_SRQ_USER_HANDLE)
-	srq.id = k.add("SRQ", srq, srq.free, uses...)
-	if err := k.model.createSRQ(srq, r); err != nil {
-		_ = k.remove("SRQ", srq.id)
+	srq.id = k.Add("SRQ", srq, srq.free, uses...)
+	if err := k.Model.CreateSRQ(srq, r); err != nil {
+		_ = k.Remove("SRQ", srq.id)
 		return err
 	}
 	r.SetObject(abi.UVERBS_ATTR_CREATE_SRQ_HANDLE, srq.id)
-	if err := answer(r, abi.UVERBS_ATTR_CREATE_SRQ_RESP_MAX_WR, srq.MaxWR); err != nil {
+	if err := Answer(r, abi.UVERBS_ATTR_CREATE_SRQ_RESP_MAX_WR, srq.MaxWR); err != nil {
 		return err
 	}
-	if err := answer(r, abi.UVERBS_ATTR_CREATE_SRQ_RESP_MAX_SGE, srq.MaxSGE); err != nil || srq.CQ == nil {
+	if err := Answer(r, abi.UVERBS_ATTR_CREATE_SRQ_RESP_MAX_SGE, srq.MaxSGE); err != nil || srq.CQ == nil {
 		return err
 	}
-	return answer(r, abi.UVERBS_ATTR_CREATE_SRQ_RESP_SRQ_NUM, srq.Num)
+	return Answer(r, abi.UVERBS_ATTR_CREATE_SRQ_RESP_SRQ_NUM, srq.Num)
 }
 
 // find finds what an SRQ of an XRC domain is made of, and numbers it.
 func (s *SRQ) find(r *ioctl.Request) (uses []*object, err error) {
-	cq, body, err := findIn[*CQ](s.k, "CQ", r, abi.UVERBS_ATTR_CREATE_SRQ_CQ_HANDLE)
+	cq, body, err := FindIn[*CQ](s.k, "CQ", r, abi.UVERBS_ATTR_CREATE_SRQ_CQ_HANDLE)
 	if err != nil {
 		return nil, err
 	}
-	xrcd, d, err := findIn[*domain](s.k, "XRCD", r, abi.UVERBS_ATTR_CREATE_SRQ_XRCD_HANDLE)
+	xrcd, d, err := FindIn[*domain](s.k, "XRCD", r, abi.UVERBS_ATTR_CREATE_SRQ_XRCD_HANDLE)
 	if err != nil {
 		return nil, err
 	}
-	s.k.device.mu.Lock()
-	defer s.k.device.mu.Unlock()
-	s.k.device.srqs++
-	s.CQ, s.Num, s.domain = body, s.k.device.srqs, d
+	s.k.Device.mu.Lock()
+	defer s.k.Device.mu.Unlock()
+	s.k.Device.srqs++
+	s.CQ, s.Num, s.domain = body, s.k.Device.srqs, d
 	return []*object{cq, xrcd}, nil
 }
 
 func (s *SRQ) free() {
-	if s.MLX5 != nil {
-		s.MLX5.free()
+	if s.Queue != nil {
+		s.Queue.Free()
 	}
-	s.memory.free()
+	s.Mem.Free()
 }
 
 func (k *Kernel) destroySRQ(r *ioctl.Request) error {
@@ -95,10 +102,10 @@ func (k *Kernel) destroySRQ(r *ioctl.Request) error {
 	if err != nil {
 		return err
 	}
-	if err := k.remove("SRQ", uint32(h)); err != nil {
+	if err := k.Remove("SRQ", uint32(h)); err != nil {
 		return err
 	}
-	return answer(r, abi.UVERBS_ATTR_DESTROY_SRQ_RESP, abi.IbUverbsDestroySrqResp{
+	return Answer(r, abi.UVERBS_ATTR_DESTROY_SRQ_RESP, abi.IbUverbsDestroySrqResp{
 		EventsReported: k.async.reported(srq.Cookie, asyncEventSize),
 	})
 }
@@ -109,7 +116,7 @@ func (k *Kernel) modifySRQ(r *ioctl.Request) error {
 	if err != nil {
 		return err
 	}
-	return k.model.modifySRQ(srq, &in, r)
+	return k.Model.ModifySRQ(srq, &in, r)
 }
 
 func (k *Kernel) querySRQ(r *ioctl.Request) error {
@@ -120,7 +127,7 @@ func (k *Kernel) querySRQ(r *ioctl.Request) error {
 	return respond(r, abi.IbUverbsQuerySrqResp{MaxWr: srq.MaxWR, MaxSge: srq.MaxSGE, SrqLimit: srq.Limit})
 }
 
-func (s *SRQ) seam() seam { return seam{k: s.k, object: s.id, srq: true, kind: EntryRQE} }
+func (s *SRQ) Seam() Seam { return Seam{Kernel: s.k, Object: s.id, srq: true, Kind: EntryRQE} }
 
 // SRQs returns the shared receive queues, lowest handle first.
 func (k *Kernel) SRQs() []*SRQ { return bodies[*SRQ](k) }

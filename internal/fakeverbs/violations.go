@@ -33,4 +33,4 @@ func (d *Device) Violations() []string {
 }
 
 // Violations returns those of the device.
-func (k *Kernel) Violations() []string { return k.device.Violations() }
+func (k *Kernel) Violations() []string { return k.Device.Violations() }

@@ -26,10 +26,10 @@ type Work struct {
 	Bind          Binding
 	Flush         uint32 // bytes
 
-	index uint32 // for the driver's own use, as is the next
-	erdma uint8  // opcode
-	few   [2]SGE // room for the SGL of most
-	data  []byte // as in Recv
+	Index   uint32 // for the model's own use, as is the next
+	Code    uint8  // of the operation
+	SGLRoom [2]SGE // room for the SGL of most
+	Data    []byte // as in Recv
 }
 
 // NoOpcode is an operation that no verb has.
@@ -69,32 +69,32 @@ type Recv struct {
 	ID  uint64
 	SGL []SGE
 
-	index uint32 // for the driver's own use
-	few   [2]SGE // as in Work
-	data  []byte // that come in the completion
+	Index   uint32 // for the driver's own use
+	SGLRoom [2]SGE // as in Work
+	Data    []byte // that come in the completion
 }
 
-// queues is what every driver does with a queue pair's queues. The kernel's lock is held.
+// Queues is what every driver does with a queue pair's queues. The kernel's lock is held.
 // Statuses and completions are those of the verbs.
-type queues interface {
-	// fail is the move to the error state: all is flushed, what was taken first.
-	fail()
-	nextSend() (*Work, bool)
-	sendDone(w *Work, status uint32, tell bool) // the oldest that was taken; tell: with a completion
-	nextRecv() (*Recv, bool)
-	recvDone(r *Recv, wc abi.IbUverbsWc, solicited bool)
+type Queues interface {
+	// EnterError is the move to the error state: all is flushed, what was taken first.
+	EnterError()
+	NextSend() (*Work, bool)
+	SendDone(w *Work, status uint32, tell bool) // the oldest that was taken; tell: with a completion
+	NextRecv() (*Recv, bool)
+	RecvDone(r *Recv, wc abi.IbUverbsWc, solicited bool)
 }
 
 // TakeSend takes the oldest send of a queue pair in RTS.
 func (qp *QP) TakeSend() (*Work, bool) {
 	qp.k.mu.Lock()
 	defer qp.k.mu.Unlock()
-	if qp.state != abi.IB_QPS_RTS {
+	if qp.CurState != abi.IB_QPS_RTS {
 		return nil, false
 	}
-	w, ok := qp.queues.nextSend()
+	w, ok := qp.queues.NextSend()
 	if ok {
-		qp.taken = append(qp.taken, w)
+		qp.Taken = append(qp.Taken, w)
 	}
 	return w, ok
 }
@@ -104,24 +104,24 @@ func (qp *QP) TakeSend() (*Work, bool) {
 func (qp *QP) Sent(w *Work, status uint32) bool {
 	qp.k.mu.Lock()
 	defer qp.k.mu.Unlock()
-	i := slices.Index(qp.taken, w)
+	i := slices.Index(qp.Taken, w)
 	if i < 0 {
 		return false
 	}
-	qp.taken = slices.Delete(qp.taken, i, i+1)
-	qp.queues.sendDone(w, status, status != abi.IB_WC_SUCCESS || w.Flags&abi.IB_SEND_SIGNALED != 0)
+	qp.Taken = slices.Delete(qp.Taken, i, i+1)
+	qp.queues.SendDone(w, status, status != abi.IB_WC_SUCCESS || w.Flags&abi.IB_SEND_SIGNALED != 0)
 	if status != abi.IB_WC_SUCCESS {
-		qp.queues.fail()
+		qp.queues.EnterError()
 	}
 	return true
 }
 
-// flushTaken completes what was taken and is not done.
-func (qp *QP) flushTaken() {
-	taken := qp.taken
-	qp.taken = nil
+// FlushTaken completes what was taken and is not done.
+func (qp *QP) FlushTaken() {
+	taken := qp.Taken
+	qp.Taken = nil
 	for _, w := range taken {
-		qp.queues.sendDone(w, abi.IB_WC_WR_FLUSH_ERR, true)
+		qp.queues.SendDone(w, abi.IB_WC_WR_FLUSH_ERR, true)
 	}
 }
 
@@ -130,34 +130,43 @@ func (qp *QP) flushTaken() {
 func (qp *QP) TakeRecv() (*Recv, bool) {
 	qp.k.mu.Lock()
 	defer qp.k.mu.Unlock()
-	if qp.state == abi.IB_QPS_ERR {
+	if qp.CurState == abi.IB_QPS_ERR {
 		return nil, false
 	}
-	return qp.queues.nextRecv()
+	return qp.queues.NextRecv()
+}
+
+// keeper is a queue pair whose short messages may come in completions.
+type keeper interface {
+	Keeps() bool // fixed when the queue pair is made
+	Keep(r *Recv, data []byte) bool
+	KeepFetched(w *Work, data []byte) bool
 }
 
 // Keep has the data of a SEND come in the completion of its receive, in place of the memory
 // that it names. It reports whether the device does so.
 func (qp *QP) Keep(r *Recv, data []byte) bool {
-	if qp.MLX5 == nil || !qp.MLX5.scatters {
+	q, ok := qp.Made.(keeper)
+	if !ok || !q.Keeps() {
 		return false
 	}
 	qp.k.mu.Lock()
 	defer qp.k.mu.Unlock()
-	return qp.MLX5.keep(r, data)
+	return q.Keep(r, data)
 }
 
 // HasSRQ tells whether receives are those of an SRQ.
-func (qp *QP) HasSRQ() bool { return qp.srq != nil }
+func (qp *QP) HasSRQ() bool { return qp.SRQ != nil }
 
 // KeepFetched is Keep for what a send has brought, in place of the memory that it names.
 func (qp *QP) KeepFetched(w *Work, data []byte) bool {
-	if qp.MLX5 == nil || !qp.MLX5.scatters {
+	q, ok := qp.Made.(keeper)
+	if !ok || !q.Keeps() {
 		return false
 	}
 	qp.k.mu.Lock()
 	defer qp.k.mu.Unlock()
-	return qp.MLX5.keepFetched(w, data)
+	return q.KeepFetched(w, data)
 }
 
 // PeekRecv looks at the receive that TakeRecv would take, where devices look at one before
@@ -165,7 +174,7 @@ func (qp *QP) KeepFetched(w *Work, data []byte) bool {
 func (qp *QP) PeekRecv() (*Recv, bool) {
 	qp.k.mu.Lock()
 	defer qp.k.mu.Unlock()
-	return qp.queues.(interface{ oldestRecv() (*Recv, bool) }).oldestRecv()
+	return qp.queues.(interface{ OldestRecv() (*Recv, bool) }).OldestRecv()
 }
 
 // Received completes a receive. The completion needs no ID and no queue pair's number.
@@ -174,5 +183,5 @@ func (qp *QP) Received(r *Recv, wc *abi.IbUverbsWc, solicited bool) {
 	defer qp.k.mu.Unlock()
 	c := *wc
 	c.WrId, c.QpNum = r.ID, qp.Num
-	qp.queues.recvDone(r, c, solicited)
+	qp.queues.RecvDone(r, c, solicited)
 }

@@ -16,26 +16,34 @@ type WQ struct {
 	State         uint32
 	CQ            *CQ
 	PD            uint32  // handle
-	MLX5          *MLX5QP // of a queue pair that has nothing but the WQ's receives
+	Queue         WQQueue // the queue itself, as the device's model keeps it; nil if it keeps none
 	k             *Kernel
 }
 
 // wqModel is a driver that has WQs.
 type wqModel interface {
-	createWQ(*WQ, *ioctl.Request) error
-	modifyWQ(*WQ, *abi.IbUverbsExModifyWq, *ioctl.Request) error
-	createRSSQP(*QP, *ioctl.Request) error
+	CreateWQ(*WQ, *ioctl.Request) error
+	ModifyWQ(*WQ, *abi.IbUverbsExModifyWq, *ioctl.Request) error
+	CreateRSSQP(*QP, *ioctl.Request) error
+}
+
+// WQQueue is a model's side of a WQ. The kernel's lock is held.
+type WQQueue interface {
+	// StandIn returns a queue pair that has nothing but the WQ's receives.
+	StandIn() *QP
+	// EndWQ ends the queue, with its WQ.
+	EndWQ()
 }
 
 // States of a WQ.
 const (
-	wqReset = iota
-	wqReady
+	WQReset = iota
+	WQReady
 	wqErr
 )
 
 const (
-	wqAttrState = 1 << iota
+	WQAttrState = 1 << iota
 	wqAttrCurState
 	wqAttrFlags
 )
@@ -47,11 +55,11 @@ const knownWQFlags = abi.IB_UVERBS_WQ_FLAGS_CVLAN_STRIPPING | abi.IB_UVERBS_WQ_F
 // createWQ wants a CQ, as every driver does.
 func (k *Kernel) createWQ(r *ioctl.Request) error {
 	value := func(id uint16) uint32 { v, _ := r.Value(id); return uint32(v) }
-	parent, _, err := findIn[pd](k, "PD", r, abi.UVERBS_ATTR_CREATE_WQ_PD_HANDLE)
+	parent, _, err := FindIn[pd](k, "PD", r, abi.UVERBS_ATTR_CREATE_WQ_PD_HANDLE)
 	if err != nil {
 		return err
 	}
-	cq, body, err := findIn[*CQ](k, "CQ", r, abi.UVERBS_ATTR_CREATE_WQ_CQ_HANDLE)
+	cq, body, err := FindIn[*CQ](k, "CQ", r, abi.UVERBS_ATTR_CREATE_WQ_CQ_HANDLE)
 	if err != nil {
 		return err
 	}
@@ -61,10 +69,10 @@ func (k *Kernel) createWQ(r *ioctl.Request) error {
 		return syscall.EINVAL
 	}
 	w.Cookie, _ = r.Value(abi.UVERBS_ATTR_CREATE_WQ_USER_HANDLE)
-	h := k.add("WQ", w, w.free, parent, cq)
+	h := k.Add("WQ", w, w.free, parent, cq)
 	w.Num = 0x40 + h
-	if err := k.model.(wqModel).createWQ(w, r); err != nil {
-		_ = k.remove("WQ", h)
+	if err := k.Model.(wqModel).CreateWQ(w, r); err != nil {
+		_ = k.Remove("WQ", h)
 		return err
 	}
 	r.SetObject(abi.UVERBS_ATTR_CREATE_WQ_HANDLE, h)
@@ -74,7 +82,7 @@ func (k *Kernel) createWQ(r *ioctl.Request) error {
 	}{
 		{abi.UVERBS_ATTR_CREATE_WQ_RESP_MAX_WR, w.MaxWR}, {abi.UVERBS_ATTR_CREATE_WQ_RESP_MAX_SGE, w.MaxSGE}, {abi.UVERBS_ATTR_CREATE_WQ_RESP_WQ_NUM, w.Num},
 	} {
-		if err := answer(r, a.id, a.v); err != nil {
+		if err := Answer(r, a.id, a.v); err != nil {
 			return err
 		}
 	}
@@ -82,50 +90,50 @@ func (k *Kernel) createWQ(r *ioctl.Request) error {
 }
 
 func (w *WQ) free() {
-	if w.MLX5 != nil {
-		w.MLX5.endWQ()
+	if w.Queue != nil {
+		w.Queue.EndWQ()
 	}
 }
 
 func (k *Kernel) destroyWQ(r *ioctl.Request) error {
-	_, w, err := findIn[*WQ](k, "WQ", r, abi.UVERBS_ATTR_DESTROY_WQ_HANDLE)
+	_, w, err := FindIn[*WQ](k, "WQ", r, abi.UVERBS_ATTR_DESTROY_WQ_HANDLE)
 	if err != nil {
 		return err
 	}
 	h, _ := r.Value(abi.UVERBS_ATTR_DESTROY_WQ_HANDLE)
-	if err := k.remove("WQ", uint32(h)); err != nil {
+	if err := k.Remove("WQ", uint32(h)); err != nil {
 		return err
 	}
-	return answer(r, abi.UVERBS_ATTR_DESTROY_WQ_RESP, k.async.reported(w.Cookie, asyncEventSize))
+	return Answer(r, abi.UVERBS_ATTR_DESTROY_WQ_RESP, k.async.reported(w.Cookie, asyncEventSize))
 }
 
 func (k *Kernel) modifyWQ(r *ioctl.Request) error {
 	in := request[abi.IbUverbsExModifyWq](r)
-	if in.AttrMask == 0 || in.AttrMask > wqAttrState|wqAttrCurState|wqAttrFlags {
+	if in.AttrMask == 0 || in.AttrMask > WQAttrState|wqAttrCurState|wqAttrFlags {
 		return syscall.EINVAL
 	}
 	_, w, err := find[*WQ](k, "WQ", in.WqHandle)
-	if err != nil || in.AttrMask&wqAttrCurState != 0 && in.CurrWqState > wqErr || in.AttrMask&wqAttrState != 0 && in.WqState > wqErr {
+	if err != nil || in.AttrMask&wqAttrCurState != 0 && in.CurrWqState > wqErr || in.AttrMask&WQAttrState != 0 && in.WqState > wqErr {
 		return syscall.EINVAL
 	}
-	return k.model.(wqModel).modifyWQ(w, &in, r)
+	return k.Model.(wqModel).ModifyWQ(w, &in, r)
 }
 
-func (bare) createWQ(w *WQ, _ *ioctl.Request) error {
-	if w.MaxWR == 0 || w.MaxSGE > (bare{}).limits().device.MaxSge {
+func (Bare) CreateWQ(w *WQ, _ *ioctl.Request) error {
+	if w.MaxWR == 0 || w.MaxSGE > BareLimits().Device.MaxSge {
 		return syscall.EINVAL
 	}
 	return nil
 }
 
-// modifyWQ knows the moves of the specification.
-func (bare) modifyWQ(w *WQ, in *abi.IbUverbsExModifyWq, _ *ioctl.Request) error {
+// ModifyWQ knows the moves of the specification.
+func (Bare) ModifyWQ(w *WQ, in *abi.IbUverbsExModifyWq, _ *ioctl.Request) error {
 	to := w.State
-	if in.AttrMask&wqAttrState != 0 {
+	if in.AttrMask&WQAttrState != 0 {
 		to = in.WqState
 	}
 	switch {
-	case in.AttrMask&wqAttrCurState != 0 && in.CurrWqState != w.State, w.State == wqErr && to == wqReady:
+	case in.AttrMask&wqAttrCurState != 0 && in.CurrWqState != w.State, w.State == wqErr && to == WQReady:
 		return syscall.EINVAL
 	case in.AttrMask&wqAttrFlags != 0 && in.FlagsMask&^abi.IB_UVERBS_WQ_FLAGS_CVLAN_STRIPPING != 0:
 		return syscall.EOPNOTSUPP
@@ -137,7 +145,7 @@ func (bare) modifyWQ(w *WQ, in *abi.IbUverbsExModifyWq, _ *ioctl.Request) error 
 	return nil
 }
 
-func (bare) createRSSQP(qp *QP, _ *ioctl.Request) error {
+func (Bare) CreateRSSQP(qp *QP, _ *ioctl.Request) error {
 	if qp.Type != abi.IB_UVERBS_QPT_RAW_PACKET && qp.Type != abi.IB_UVERBS_QPT_UD {
 		return syscall.EOPNOTSUPP
 	}

@@ -67,12 +67,21 @@ func request[T any](r *ioctl.Request) (v T) {
 	return v
 }
 
-func respond[T any](r *ioctl.Request, v T) error { return answer(r, abi.UVERBS_ATTR_CORE_OUT, v) }
+func respond[T any](r *ioctl.Request, v T) error { return Answer(r, abi.UVERBS_ATTR_CORE_OUT, v) }
 
-// answer writes an output, or returns EINVAL when there is no room for it.
-func answer[T any](r *ioctl.Request, id uint16, v T) error {
+// Answer writes an output, or returns EINVAL when there is no room for it.
+func Answer[T any](r *ioctl.Request, id uint16, v T) error {
 	if !ioctl.Answer(r, id, &v) {
 		return syscall.EINVAL
 	}
 	return nil
+}
+
+// AnswerDriver writes a driver's answer, or returns EINVAL when there is no room for all of it.
+func AnswerDriver[T any](r *ioctl.Request, v T) error { return Answer(r, abi.UVERBS_ATTR_UHW_OUT, v) }
+
+// HasRoom reports whether a driver's answer of n bytes would fit.
+func HasRoom(r *ioctl.Request, n int) bool {
+	b, _ := r.Bytes(abi.UVERBS_ATTR_UHW_OUT)
+	return len(b) >= n
 }

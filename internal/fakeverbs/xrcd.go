@@ -25,12 +25,12 @@ var hardwareCalls = map[string]bool{
 
 // has tells whether the device's driver has a call.
 func (k *Kernel) has(call string) bool {
-	return k.model.has(call) && (k.Newest || !newest[call]) && !(k.isSoftware() && hardwareCalls[call])
+	return k.Model.Has(call) && (k.Newest || !newest[call]) && !(k.isSoftware() && hardwareCalls[call])
 }
 
 // isSoftware tells of the drivers that have no more than the software ones of Linux.
 func (k *Kernel) isSoftware() bool {
-	return k.driver == abi.RDMA_DRIVER_SIW || k.driver == abi.RDMA_DRIVER_RXE || k.driver == abi.RDMA_DRIVER_ERDMA
+	return k.Device.driver.Software
 }
 
 func (k *Kernel) openXRCD(r *ioctl.Request) error {
@@ -42,9 +42,9 @@ func (k *Kernel) openXRCD(r *ioctl.Request) error {
 		if err != nil {
 			return syscall.EBADF
 		}
-		k.device.mu.Lock()
-		defer k.device.mu.Unlock()
-		switch found := k.device.domains[inode]; {
+		k.Device.mu.Lock()
+		defer k.Device.mu.Unlock()
+		switch found := k.Device.domains[inode]; {
 		case found == nil && in.Oflags&create == 0:
 			return syscall.EAGAIN
 		case found != nil && in.Oflags&exclusive != 0:
@@ -53,11 +53,11 @@ func (k *Kernel) openXRCD(r *ioctl.Request) error {
 			d = found
 		default:
 			d.inode = inode
-			k.device.domains[inode] = d
+			k.Device.domains[inode] = d
 		}
 	}
 	d.users++
-	h := k.add("XRCD", d, func() { k.device.leave(d) })
+	h := k.Add("XRCD", d, func() { k.Device.leave(d) })
 	return respond(r, abi.IbUverbsOpenXrcdResp{XrcdHandle: h})
 }
 
@@ -71,7 +71,7 @@ func (d *Device) leave(x *domain) {
 
 func (k *Kernel) destroyXRCD(r *ioctl.Request) error {
 	h, _ := r.Value(abi.UVERBS_ATTR_DESTROY_XRCD_HANDLE)
-	return k.remove("XRCD", uint32(h))
+	return k.Remove("XRCD", uint32(h))
 }
 
 // Domains is how many XRC domains there are that a file shares.

@@ -16,6 +16,9 @@ type target struct {
 	handles map[*QP]bool
 }
 
+// targeter is a model that reads private bytes of target QPs.
+type targeter interface{ CreateTarget(*ioctl.Request) error }
+
 // createTarget is the part of QP_CREATE that is for target QPs. The core does without the
 // driver's private bytes.
 func (k *Kernel) createTarget(r *ioctl.Request) error {
@@ -25,7 +28,7 @@ func (k *Kernel) createTarget(r *ioctl.Request) error {
 			return syscall.EINVAL
 		}
 	}
-	o, d, err := findIn[*domain](k, "XRCD", r, abi.UVERBS_ATTR_CREATE_QP_XRCD_HANDLE)
+	o, d, err := FindIn[*domain](k, "XRCD", r, abi.UVERBS_ATTR_CREATE_QP_XRCD_HANDLE)
 	if err != nil {
 		return err
 	}
@@ -33,22 +36,22 @@ func (k *Kernel) createTarget(r *ioctl.Request) error {
 	if flags&^abi.IB_UVERBS_QP_CREATE_SQ_SIG_ALL != 0 {
 		return syscall.EINVAL
 	}
-	qp := &QP{k: k, Type: abi.IB_UVERBS_QPT_XRC_TGT, queues: gone{}}
+	qp := &QP{k: k, Type: abi.IB_UVERBS_QPT_XRC_TGT, queues: Gone{}}
 	qp.Cookie, _ = r.Value(abi.UVERBS_ATTR_CREATE_QP_USER_HANDLE)
 	ioctl.Argument(r, abi.UVERBS_ATTR_CREATE_QP_CAP, &qp.Cap)
-	if m, ok := k.model.(interface{ createTarget(*ioctl.Request) error }); ok {
-		if err := m.createTarget(r); err != nil {
+	if m, ok := k.Model.(targeter); ok {
+		if err := m.CreateTarget(r); err != nil {
 			return err
 		}
 	}
-	k.device.add(qp)
+	k.Device.Add(qp)
 	t := &target{num: qp.Num, handles: make(map[*QP]bool)}
 	k.join(t, d, qp, o)
 	r.SetObject(abi.UVERBS_ATTR_CREATE_QP_HANDLE, qp.id)
-	if err := answer(r, abi.UVERBS_ATTR_CREATE_QP_RESP_QP_NUM, qp.Num); err != nil {
+	if err := Answer(r, abi.UVERBS_ATTR_CREATE_QP_RESP_QP_NUM, qp.Num); err != nil {
 		return err
 	}
-	return answer(r, abi.UVERBS_ATTR_CREATE_QP_RESP_CAP, qp.Cap)
+	return Answer(r, abi.UVERBS_ATTR_CREATE_QP_RESP_CAP, qp.Cap)
 }
 
 func (k *Kernel) openQP(r *ioctl.Request) error {
@@ -57,25 +60,25 @@ func (k *Kernel) openQP(r *ioctl.Request) error {
 	if err != nil {
 		return syscall.EINVAL
 	}
-	k.device.mu.Lock()
+	k.Device.mu.Lock()
 	t := d.targets[in.Qpn]
-	k.device.mu.Unlock()
+	k.Device.mu.Unlock()
 	if t == nil || in.QpType != abi.IB_UVERBS_QPT_XRC_TGT {
 		return syscall.EINVAL
 	}
-	qp := &QP{k: k, Type: abi.IB_UVERBS_QPT_XRC_TGT, queues: gone{}, Num: t.num, Cookie: in.UserHandle}
+	qp := &QP{k: k, Type: abi.IB_UVERBS_QPT_XRC_TGT, queues: Gone{}, Num: t.num, Cookie: in.UserHandle}
 	k.join(t, d, qp, o)
 	return respond(r, abi.IbUverbsCreateQpResp{QpHandle: qp.id, Qpn: qp.Num})
 }
 
 // join makes a handle of a target QP, which goes with its last handle.
 func (k *Kernel) join(t *target, d *domain, qp *QP, domain *object) {
-	k.device.mu.Lock()
-	defer k.device.mu.Unlock()
+	k.Device.mu.Lock()
+	defer k.Device.mu.Unlock()
 	qp.target, qp.domain, t.handles[qp], d.targets[t.num] = t, d, true, t
-	qp.id = k.add("QP", qp, func() {
-		if k.device.part(t, d, qp) {
-			k.device.remove(qp)
+	qp.id = k.Add("QP", qp, func() {
+		if k.Device.part(t, d, qp) {
+			k.Device.remove(qp)
 		}
 	}, domain)
 }
@@ -91,17 +94,17 @@ func (d *Device) part(t *target, x *domain, qp *QP) (last bool) {
 	return true
 }
 
-// shared has f work on the state that a target QP's handles share, or on a QP's own.
-func (qp *QP) shared(f func() error) error {
+// Shared has f work on the state that a target QP's handles share, or on a QP's own.
+func (qp *QP) Shared(f func() error) error {
 	t := qp.target
 	if t == nil {
 		return f()
 	}
-	qp.k.device.mu.Lock()
-	defer qp.k.device.mu.Unlock()
-	qp.state, qp.attr = t.state, t.attr
+	qp.k.Device.mu.Lock()
+	defer qp.k.Device.mu.Unlock()
+	qp.CurState, qp.Attrs = t.state, t.attr
 	err := f()
-	t.state, t.attr = qp.state, qp.attr
+	t.state, t.attr = qp.CurState, qp.Attrs
 	return err
 }
 
@@ -110,14 +113,42 @@ func (qp *QP) shared(f func() error) error {
 func (qp *QP) Raise(event uint32) {
 	all := []*QP{qp}
 	if t := qp.target; t != nil {
-		qp.k.device.mu.Lock()
+		qp.k.Device.mu.Lock()
 		all = nil
 		for other := range t.handles {
 			all = append(all, other)
 		}
-		qp.k.device.mu.Unlock()
+		qp.k.Device.mu.Unlock()
 	}
 	for _, each := range all {
 		each.k.Async(each.Cookie, event)
 	}
+}
+
+// targetQueue is an SRQ's queue of a model that has XRC.
+type targetQueue interface {
+	// Target returns the queues of a target QP that receives through the SRQ. The view is the
+	// QP as the SRQ's process sees it.
+	Target(view *QP, srq *SRQ) Queues
+}
+
+// Through is a target QP as the SRQ of a number sees it: with the memory and the keys of the
+// SRQ's PD. It is nil if the domain has no such SRQ.
+func (qp *QP) Through(srqn uint32) *QP {
+	for _, k := range qp.Kernel().Device.Openings() {
+		for _, s := range k.SRQs() {
+			if s.CQ == nil || s.Num != srqn || s.domain != qp.domain {
+				continue
+			}
+			q, ok := s.Queue.(targetQueue)
+			if !ok {
+				continue
+			}
+			view := NewQP(k, &QP{Num: qp.Num, Type: qp.Type, PD: s.PD, target: qp.target, domain: qp.domain})
+			view.SetQueues(q.Target(view, s))
+			_ = view.Shared(func() error { return nil }) // has its attributes
+			return view
+		}
+	}
+	return nil
 }

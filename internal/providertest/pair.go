@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/internal/fakeverbs"
+	_ "github.com/goverbs/goverbs/internal/fakeverbs/models"
 	"github.com/goverbs/goverbs/internal/kernel"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"

@@ -8,6 +8,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/fakeverbs"
+	_ "github.com/goverbs/goverbs/internal/fakeverbs/models"
 )
 
 // TestMasked: what differs from run to run is replaced, in a way that still tells whether

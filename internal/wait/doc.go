@@ -1,28 +1,43 @@
-// Package wait parks goroutines until the kernel reports an event. It serves completion
-// channels and asynchronous events.
+// Package wait parks goroutines until the kernel reports an event, and lets one waiter work
+// for all others. It serves completion channels and asynchronous events of package uverbs,
+// and the connections of packages msg and rsocket.
 //
-// A [Source], a descriptor, delivers event records. No goroutine reads it in the
-// background: one of those that wait has the turn, reads, and delivers each record to the
-// [Listener] that it names. A waiter is in one of these states:
+// # Turns
 //
-//	looking     It looks for a reason to return: an event of its own, the end of
-//	            its listener, the end of its context. If there is none it takes the
-//	            turn, or, if another has that, it is queued.
-//	queued      Its goroutine blocks in a select on its reasons and on the turn.
-//	holding     It has the turn, it is the only waiter, and its patience is not used
-//	            up: its thread blocks in ppoll, for 500 µs at most. Only a record
-//	            ends this state early. Everything else is noticed afterwards.
-//	parked      It has the turn. Its goroutine is parked in Go's netpoller. A record
-//	            ends this, and a kick, which is a read deadline in the past.
-//	delivering  It has read a record. If the record is its own, it passes the turn on
-//	            and returns. If not, it puts a token on the listener, or tells Get, and
-//	            reads on, until it finds a reason to return in between.
+// A [Turn] implements the leader/followers pattern. Several goroutines wait, each for
+// something of its own. One of them holds the turn: it handles events, sleeps until the next
+// one, and wakes the others when it has handled theirs. When its own wait is over, it
+// releases the turn, and another waiter continues. So no goroutine reads in the background,
+// and a lone waiter is not woken by way of another goroutine.
 //
-// A kick makes the reader look around. It comes from a context that is done, from the end
-// of a listener, from [Listener.Wake] and from Close. A kick that nobody is there to hear
-// stays for the next reader.
+// A waiter is in one of these states:
 //
-// A listener's token stands for any number of events. Of several waiters of one listener
-// it wakes one, which may leave work behind: when it leaves, it wakes the next. A token
-// that the last waiter leaves behind is for [Channel.Get].
+//	checking    It looks for a reason to return: a value or an event of its own, the end
+//	            of its object, the end of its context. If there is none, it acquires the
+//	            turn, or follows if another waiter holds it.
+//	following   Its goroutine blocks in a select on its reasons and on the turn.
+//	leading     It holds the turn. It works, sleeps, and checks in between.
+//
+// A change that the leader does not make itself, and that no event follows, wakes it:
+// [Turn.Wake]. A turn may also have a background, which leads while there is no waiter
+// ([Turn.StartBackground]).
+//
+// # Channels
+//
+// A [Channel] reads event records from a [Source], a descriptor, and delivers each to the
+// [Listener] whose number it has. The waiters of all its listeners share a turn. The leader
+// sleeps in one of two ways:
+//
+//	holding     It is the only waiter, and its patience is not used up: its thread blocks
+//	            in ppoll, for 500 µs at most. Only a record ends this early. Anything else
+//	            is noticed afterwards.
+//	parked      Its goroutine is parked in Go's netpoller. A record ends this, and a kick,
+//	            which is a read deadline in the past.
+//
+// A kick comes from a context that is done, from the end of a listener, from
+// [Listener.Wake] and from Close. A kick that meets no reader stays for the next one.
+//
+// A listener's token stands for any number of events. It wakes one of the listener's
+// waiters, which may leave work behind: when it leaves, it wakes the next. If the last
+// waiter leaves a token behind, [Channel.Get] receives it.
 package wait

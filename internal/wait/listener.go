@@ -1,13 +1,18 @@
 package wait
 
-import "sync/atomic"
+import (
+	"context"
+	"encoding/binary"
+	"sync/atomic"
+)
 
-// Listener receives the events of one number of a channel, a completion queue's.
+// Listener receives the events of one number of a channel, such as those of a completion
+// queue.
 type Listener struct {
-	// Owner is what Get's caller knows the listener by.
+	// Owner identifies the listener to the caller of [Channel.Get].
 	Owner any
-	// Counted, unless it is nil, is called for each event that was read, before
-	// anybody hears of it.
+	// Counted, unless it is nil, is called for each event that has been read, before
+	// any waiter is woken.
 	Counted func()
 
 	channel *Channel // nil if nobody can wait
@@ -15,23 +20,23 @@ type Listener struct {
 	waiters atomic.Int32
 	event   chan struct{} // holds a token after an event
 	ended   chan struct{} // closed by End
-	noted   bool          // in the channel's list; guarded by its lock
+	noted   bool          // in the channel's list; guarded by the channel's lock
 }
 
-// NewListener makes a listener that receives nothing before Begin. Without a channel it
-// never will.
+// NewListener returns a listener that receives nothing before Begin. Without a channel it
+// receives nothing at all.
 func NewListener(ch *Channel, number uint64, owner any) *Listener {
 	return &Listener{Owner: owner, channel: ch, number: number, event: make(chan struct{}, 1), ended: make(chan struct{})}
 }
 
-// Begin has events arrive.
+// Begin starts the delivery of events.
 func (l *Listener) Begin() {
 	if l.channel != nil {
 		l.channel.add(l)
 	}
 }
 
-// End has Wait return at once, now and later, and drops events to come.
+// End ends all waits, now and later, and drops the events to come.
 func (l *Listener) End() {
 	close(l.ended)
 	if l.channel != nil {
@@ -40,9 +45,37 @@ func (l *Listener) End() {
 	}
 }
 
-// Join announces a waiter, so that events are for it and not for [Channel.Get]. Each Join
+// Join announces a waiter, so that events go to it and not to [Channel.Get]. Each Join
 // needs a Leave.
 func (l *Listener) Join() { l.waiters.Add(1) }
+
+// Wait waits for an event, and returns nil when one has come or the listener has ended. It
+// returns ctx.Err() when ctx ends first. The caller has called Join.
+func (l *Listener) Wait(ctx context.Context) error {
+	ch := l.channel
+	ch.waiters.Add(1)
+	defer ch.waiters.Add(-1)
+	if _, err := Await(ctx, &ch.reader.turn, l, l.event, l.ended); err != ErrEnded {
+		return err
+	}
+	return nil
+}
+
+// Work implements [Worker]. It reads one record. An event of l ends the wait.
+func (l *Listener) Work(ctx context.Context) (done bool, err error) {
+	record, kicked, err := l.channel.reader.read(ctx, l.channel.alone())
+	switch {
+	case err != nil:
+		return false, err
+	case kicked:
+		return false, nil
+	case binary.NativeEndian.Uint64(record) == l.number:
+		l.count()
+		return true, nil
+	}
+	l.channel.deliver(record)
+	return false, nil
+}
 
 // Leave wakes the next waiter. One event wakes one waiter, which may leave completions
 // behind and has not armed the queue again. The chain ends with a waiter that finds
@@ -54,8 +87,8 @@ func (l *Listener) Leave() {
 	}
 }
 
-// Wake gives a waiter a reason to look around, wherever it waits, or makes an event for
-// Get if there is none.
+// Wake makes one waiter check again, whatever its state. If there is no waiter, it makes
+// an event for Get.
 func (l *Listener) Wake() {
 	l.signal()
 	if l.channel != nil {
@@ -69,7 +102,7 @@ func (l *Listener) count() {
 	}
 }
 
-// signal wakes one waiter, or lets the next one not wait.
+// signal wakes one waiter, or the next one at once if there is none.
 func (l *Listener) signal() {
 	select {
 	case l.event <- struct{}{}:
@@ -84,15 +117,6 @@ func (l *Listener) signal() {
 func (l *Listener) takeEvent() bool {
 	select {
 	case <-l.event:
-		return true
-	default:
-		return false
-	}
-}
-
-func (l *Listener) hasEnded() bool {
-	select {
-	case <-l.ended:
 		return true
 	default:
 		return false

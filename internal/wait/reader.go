@@ -5,41 +5,41 @@ import (
 	"context"
 	"errors"
 	"os"
+	"runtime"
 	"sync/atomic"
 	"time"
 )
 
-// Reader reads the records of a source for one goroutine at a time, the one that has the
-// turn.
+// Reader reads the records of a source. Only the goroutine that holds the turn reads.
 type Reader struct {
-	source   Source
-	turn     chan struct{} // holds a token while nobody reads
-	record   []byte        // the turn's
-	patience patience      // the turn's
-	kicked   func()        // kick, made once
-	closed   atomic.Bool
+	source Source
+	turn   Turn
+	kicked func() // kick, made once, because a method value allocates
+	closed atomic.Bool
 
-	done <-chan struct{} // of the context that kicks when it is done; the turn's
-	stop func() bool     // ends that; the turn's
+	// The holder of the turn owns these.
+	record   []byte
+	patience patience
+	done     <-chan struct{} // of the context that kicks when it is done
+	stop     func() bool     // ends that
 }
 
-// NewReader takes over a source whose records have the given size, in bytes.
+// NewReader returns a reader that owns the source. recordSize is the size of a record in
+// bytes.
 func NewReader(s Source, recordSize int) *Reader {
-	r := &Reader{source: s, turn: make(chan struct{}, 1), record: make([]byte, recordSize)}
+	r := &Reader{source: s, record: make([]byte, recordSize)}
 	r.kicked = r.kick
-	r.turn <- struct{}{}
+	r.turn.Init(r.kicked)
 	return r
 }
 
 // Read waits for a record. Several goroutines may call it; each record goes to one. It
 // returns ctx.Err() when ctx ends first, and os.ErrClosed after Close.
 func (r *Reader) Read(ctx context.Context) ([]byte, error) {
-	select {
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	case <-r.turn:
+	if err := r.turn.Acquire(ctx, nil); err != nil {
+		return nil, err
 	}
-	defer r.pass()
+	defer r.turn.Release()
 	for ctx.Err() == nil {
 		record, kicked, err := r.read(ctx, false)
 		if err != nil || !kicked {
@@ -54,15 +54,15 @@ func (r *Reader) Read(ctx context.Context) ([]byte, error) {
 func (r *Reader) Close() error {
 	r.closed.Store(true)
 	r.kick()
-	<-r.turn
-	defer r.pass()
+	_ = r.turn.Acquire(context.Background(), nil)
+	defer r.turn.Release()
 	r.watch(context.Background())
 	return r.source.Close()
 }
 
-// read returns one record, which is valid until the next call. The caller has the turn.
-// kicked is true when the caller should look around. alone says that there is no other
-// waiter, so that the thread may be held.
+// read returns one record, which is valid until the next call. kicked reports that there is
+// no record, because of a kick. alone means that there is no other waiter, so that the
+// thread may be held. The caller holds the turn.
 func (r *Reader) read(ctx context.Context, alone bool) (record []byte, kicked bool, err error) {
 	if r.closed.Load() {
 		return nil, false, os.ErrClosed
@@ -74,10 +74,10 @@ func (r *Reader) read(ctx context.Context, alone bool) (record []byte, kicked bo
 	n, err := r.source.Read(r.record)
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		// A kick that comes between here and the reset is lost, so the caller
-		// looks at what it could have been about only after this returned.
+		// A kick between here and the reset is lost. So the caller checks for the
+		// reasons of kicks only after this call has returned.
 		if r.source.SetReadDeadline(time.Time{}) != nil {
-			return nil, false, os.ErrClosed // nothing else stops it
+			return nil, false, os.ErrClosed // otherwise nothing would stop it
 		}
 		return nil, true, nil
 	case err != nil:
@@ -88,8 +88,9 @@ func (r *Reader) read(ctx context.Context, alone bool) (record []byte, kicked bo
 	return r.record, false, nil
 }
 
-// watch has ctx, and no other context, kick when it is done. Waiting again with the same
-// context, as a loop does, changes nothing and allocates nothing. The caller has the turn.
+// watch arranges a kick for when ctx is done, instead of that for the previous context.
+// Waiting again with the same context, as a loop does, changes nothing and allocates
+// nothing. The caller holds the turn.
 func (r *Reader) watch(ctx context.Context) {
 	if ctx.Done() == r.done {
 		return
@@ -102,24 +103,64 @@ func (r *Reader) watch(ctx context.Context) {
 	}
 }
 
-// kick makes the reader of the moment look around, or the next one if there is none.
+// kick makes the current reader return, or the next one if there is none.
 func (r *Reader) kick() {
-	_ = r.source.SetReadDeadline(past) // fails only when the source is closed, which ends a read too
+	_ = r.source.SetReadDeadline(past) // it fails only when the source is closed, which ends a read too
 }
-
-// tryTurn takes the turn if nobody reads.
-func (r *Reader) tryTurn() bool {
-	select {
-	case <-r.turn:
-		return true
-	default:
-		return false
-	}
-}
-
-func (r *Reader) pass() { r.turn <- struct{}{} }
 
 var (
 	past     = time.Unix(1, 0)
 	errShort = errors.New("the kernel delivered a truncated event")
 )
+
+// patience decides whether a waiter blocks its thread in ppoll for up to holdTime before it
+// parks. A wake-up by the netpoller costs epoll and two passes of the scheduler. A
+// goroutine that returns from ppoll continues at once. Blocking pays only if peers answer
+// within that time, so each time it was in vain, more of the next waits park at once.
+type patience struct {
+	skip  uint8 // how many of the next waits park at once
+	grown uint8 // the last value that skip was set to
+	waits uint8 // since the last runtime.Gosched
+}
+
+const (
+	// holdTime is longer than a round trip of a message.
+	holdTime    = 500 * time.Microsecond
+	mostSkipped = 64
+	yieldAfter  = 16
+)
+
+// held counts the threads that are blocked in ppoll. At most GOMAXPROCS - 1 may be, so
+// that other goroutines can run meanwhile.
+var (
+	held    atomic.Int32
+	maxHeld = int32(runtime.GOMAXPROCS(0)) - 1
+)
+
+// await returns when there is a record to read, or when it is better to park.
+func (p *patience) await(f Source) {
+	if p.skip > 0 {
+		p.skip--
+		return
+	}
+	if held.Add(1) > maxHeld {
+		held.Add(-1)
+		return
+	}
+	p.learn(f.Await(holdTime))
+	held.Add(-1)
+	// If a goroutine runs for 10 ms without being scheduled, the runtime's monitor, which
+	// looks every 20 µs, takes its processor at each system call.
+	if p.waits++; p.waits%yieldAfter == 0 {
+		runtime.Gosched()
+	}
+}
+
+func (p *patience) learn(came bool) {
+	if came {
+		p.grown = 0
+		return
+	}
+	p.grown = min(max(1, 2*p.grown), mostSkipped)
+	p.skip = p.grown
+}

@@ -1,10 +1,14 @@
 package wait
 
 import (
+	"errors"
 	"io"
 	"os"
+	"runtime"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // TestAwait: a pipe stands in for the kernel's file.
@@ -45,5 +49,287 @@ func TestAwait(t *testing.T) {
 	}
 	if err := e.Close(); err != nil || e.Await(ever) {
 		t.Error("something to read in a closed file", err)
+	}
+}
+
+func newEvents(t *testing.T) (Source, *os.File) {
+	t.Helper()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := OpenFile(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(e.Close(), w.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return e, w
+}
+
+func read(e Source) <-chan error {
+	done := make(chan error, 1)
+	go func() {
+		_, err := e.Read(make([]byte, 1))
+		done <- err
+	}()
+	return done
+}
+
+func ends(t *testing.T, done <-chan error, want error) {
+	t.Helper()
+	select {
+	case err := <-done:
+		if !errors.Is(err, want) {
+			t.Errorf("%v, want %v", err, want)
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("Read hangs")
+	}
+}
+
+// A deadline counts whether it is set before the first Read, which makes the file
+// known to the netpoller, or afterwards; and one that is taken back does not.
+func TestDeadline(t *testing.T) {
+	e, w := newEvents(t)
+	past := time.Unix(1, 0)
+	set := func(due time.Time) {
+		t.Helper()
+		if err := e.SetReadDeadline(due); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set(past)
+	ends(t, read(e), os.ErrDeadlineExceeded)
+	set(time.Time{})
+	if _, err := w.Write([]byte("a")); err != nil {
+		t.Fatal(err)
+	}
+	ends(t, read(e), nil)
+	set(past)
+	ends(t, read(e), os.ErrDeadlineExceeded)
+}
+
+// A deadline that is set while a Read is parked ends it.
+func TestDeadlineWakesReader(t *testing.T) {
+	e, _ := newEvents(t)
+	done := read(e)
+	if err := e.SetReadDeadline(time.Unix(1, 0)); err != nil {
+		t.Fatal(err)
+	}
+	ends(t, done, os.ErrDeadlineExceeded)
+}
+
+// What was awaited is not read when the deadline is over.
+func TestDeadlineAfterAwait(t *testing.T) {
+	e, w := newEvents(t)
+	if _, err := w.Write([]byte("a")); err != nil {
+		t.Fatal(err)
+	}
+	if !e.Await(time.Hour) {
+		t.Fatal("nothing came")
+	}
+	if err := e.SetReadDeadline(time.Unix(1, 0)); err != nil {
+		t.Fatal(err)
+	}
+	ends(t, read(e), os.ErrDeadlineExceeded)
+}
+
+// descriptorCount is how many descriptors the process has, with that of the question.
+func descriptorCount(t *testing.T) int {
+	t.Helper()
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(entries)
+}
+
+// collect has the collector find what nobody holds, and the cleanups run.
+func collect() {
+	for range 3 {
+		done := make(chan struct{})
+		runtime.AddCleanup(new([64]byte), func(struct{}) { close(done) }, struct{}{})
+		runtime.GC()
+		<-done
+	}
+}
+
+// The collector leaves descriptors alone that were closed, because their numbers may
+// be other files' by then.
+func TestClosedEventsAreNotClosedAgain(t *testing.T) {
+	for _, parked := range []bool{false, true} {
+		makeEvents(t, parked, true)
+		var reused []int
+		for range 3 {
+			fd, err := unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			reused = append(reused, fd)
+		}
+		collect()
+		for _, fd := range reused {
+			if err := unix.Close(fd); err != nil {
+				t.Errorf("parked %v: descriptor %d was closed by somebody else: %v", parked, fd, err)
+			}
+		}
+	}
+}
+
+// The descriptor of an event file is gone after Close, and after a while when nobody
+// holds the file any more, whether the netpoller has it or not.
+func TestEventsLeaveNoDescriptor(t *testing.T) {
+	before := descriptorCount(t)
+	for _, closed := range []bool{true, false} {
+		for _, parked := range []bool{false, true} {
+			makeEvents(t, parked, closed)
+			for end := time.Now().Add(time.Minute); descriptorCount(t) != before; collect() {
+				if closed || time.Now().After(end) {
+					t.Fatalf("closed %v, parked %v: %d descriptors, %d before", closed, parked, descriptorCount(t), before)
+				}
+			}
+		}
+	}
+}
+
+// makeEvents makes an event file, has it park if asked to, and closes or forgets it.
+func makeEvents(t *testing.T, parked, closed bool) {
+	t.Helper()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := OpenFile(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Write([]byte("a")); err != nil {
+		t.Fatal(err)
+	}
+	if parked {
+		if _, err := e.Read(make([]byte, 1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if !closed {
+		return
+	}
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// noDescriptors uses up what the process may open until the test ends.
+func noDescriptors(t *testing.T) {
+	t.Helper()
+	var old unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
+		t.Fatal(err)
+	}
+	limit := old
+	limit.Cur = 64
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
+			t.Error(err)
+		}
+	})
+	for {
+		fd, err := unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		if err == unix.EMFILE {
+			return
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { unix.Close(fd) })
+	}
+}
+
+// An event file waits in the netpoller, again and again, in a process that is out
+// of descriptors by then.
+func TestParkWithoutDescriptors(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	e, err := OpenFile(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	awaited := func(n int) {
+		t.Helper()
+		for range n {
+			if _, err := w.Write([]byte("a")); err != nil {
+				t.Fatal(err)
+			}
+			if !e.Await(1 << 40) {
+				t.Fatal("nothing came")
+			}
+			if _, err := e.Read(make([]byte, 1)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	parked := func() {
+		t.Helper()
+		if _, err := w.Write([]byte("a")); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := e.Read(make([]byte, 1)); err != nil { // not awaited
+			t.Fatal(err)
+		}
+	}
+	parked()
+	awaited(unparkAfter) // forgotten by the netpoller
+	noDescriptors(t)
+	if _, err := unix.Dup(0); err != unix.EMFILE {
+		t.Fatal("descriptors are left:", err)
+	}
+	parked()
+	awaited(unparkAfter) // would be forgotten
+	parked()
+	if err := e.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := e.Close(); !errors.Is(err, os.ErrClosed) {
+		t.Error(err)
+	}
+	if _, err := unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil { // that which Close gave back
+		t.Error(err)
+	}
+}
+
+// An event file needs no descriptor but its own. That is not an os.File's, which the
+// collector would close once more.
+func TestEventsWithoutDescriptors(t *testing.T) {
+	var pipe [2]int
+	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(pipe[1])
+	noDescriptors(t)
+	e := Open(pipe[0])
+	if _, err := unix.Write(pipe[1], []byte("a")); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := e.Read(make([]byte, 1)); n != 1 || err != nil {
+		t.Error(n, err)
+	}
+	if err := e.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := unix.Close(pipe[0]); err != unix.EBADF {
+		t.Error("the descriptor was left open:", err)
 	}
 }

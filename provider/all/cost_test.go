@@ -10,6 +10,9 @@ import (
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/fakeverbs"
+	_ "github.com/goverbs/goverbs/internal/fakeverbs/models"
+	fakerxe "github.com/goverbs/goverbs/internal/fakeverbs/rxe"
+	fakesiw "github.com/goverbs/goverbs/internal/fakeverbs/siw"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/kernel"
 	"github.com/goverbs/goverbs/uverbs"
@@ -92,30 +95,30 @@ func (r *rig) connect(b *testing.B, driver verbs.DriverID) {
 
 func (r *rig) takeSends() {
 	for ok := true; ok; {
-		if r.kqp.SIW != nil {
-			_, ok = r.kqp.SIW.TakeSend()
+		if fakesiw.QPOf(r.kqp) != nil {
+			_, ok = fakesiw.QPOf(r.kqp).TakeSend()
 		} else {
-			_, ok = r.kqp.RXE.TakeSend()
+			_, ok = fakerxe.QPOf(r.kqp).TakeSend()
 		}
 	}
 }
 
 func (r *rig) takeRecvs() {
 	for ok := true; ok; {
-		if r.kqp.SIW != nil {
-			_, ok = r.kqp.SIW.TakeRecv()
+		if fakesiw.QPOf(r.kqp) != nil {
+			_, ok = fakesiw.QPOf(r.kqp).TakeRecv()
 		} else {
-			_, ok = r.kqp.RXE.TakeRecv()
+			_, ok = fakerxe.QPOf(r.kqp).TakeRecv()
 		}
 	}
 }
 
 func (r *rig) complete() {
 	for i := range uint64(perRound) {
-		if r.kcq.SIW != nil {
-			r.kcq.SIW.Complete(abi.SiwCqe{Id: i, Bytes: 64, QpId: 1})
+		if fakesiw.CQOf(r.kcq) != nil {
+			fakesiw.CQOf(r.kcq).Complete(abi.SiwCqe{Id: i, Bytes: 64, QpId: 1})
 		} else {
-			r.kcq.RXE.Complete(abi.IbUverbsWc{WrId: i, ByteLen: 64, QpNum: 1, Opcode: abi.IB_WC_RECV})
+			fakerxe.CQOf(r.kcq).Complete(abi.IbUverbsWc{WrId: i, ByteLen: 64, QpNum: 1, Opcode: abi.IB_WC_RECV})
 		}
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/internal/abi"
-	"github.com/goverbs/goverbs/internal/fakeverbs"
+	fakeerdma "github.com/goverbs/goverbs/internal/fakeverbs/erdma"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -78,13 +78,13 @@ func TestStatuses(t *testing.T) {
 		want.QPN = 1
 		w := newWorld(t, nil)
 		w.post(t, verbs.SendWR{WRID: 4, Opcode: verbs.OpSend}) // no completion was asked for
-		w.kqp.ERDMA.Fail(syndrome)
+		fakeerdma.QPOf(w.kqp).Fail(syndrome)
 		if want.WRID = 4; w.one(t) != want {
 			t.Errorf("syndrome %d of a send: want %+v", syndrome, want)
 		}
 		w = newWorld(t, nil)
 		w.postRecv(t, verbs.RecvWR{WRID: 5})
-		w.kqp.ERDMA.FailRecv(syndrome)
+		fakeerdma.QPOf(w.kqp).FailRecv(syndrome)
 		if want.WRID = 5; w.one(t) != want {
 			t.Errorf("syndrome %d of a receive: want %+v", syndrome, want)
 		}
@@ -118,13 +118,13 @@ func TestHostile(t *testing.T) {
 	qpn := w.qp.Num()
 	w.post(t, verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, Inline: data(96)}, verbs.SendWR{WRID: 2, Opcode: verbs.OpSend, Flags: verbs.SendSignaled})
 	w.postRecv(t, verbs.RecvWR{WRID: 3}, verbs.RecvWR{WRID: 4})
-	for _, c := range []fakeverbs.ERDMACQE{
+	for _, c := range []fakeerdma.CQE{
 		{QPN: qpn + 1}, {QPN: 1<<32 - 1}, {QPN: 1 << 24},
 		{QPN: qpn, Index: 1}, {QPN: qpn, Index: 3}, // inside the first send
 		{QPN: qpn, Index: 5}, {QPN: qpn, Index: 0xffff}, {QPN: qpn, Index: 16}, // where there is none
 		{QPN: qpn, QueueType: 1, Index: 1}, {QPN: qpn, QueueType: 1, Index: 3}, {QPN: qpn, QueueType: 9, Index: 2},
 	} {
-		w.kcq.ERDMA.Complete(c)
+		fakeerdma.CQOf(w.kcq).Complete(c)
 		if wcs := w.poll(t); len(wcs) > 0 {
 			t.Errorf("%+v comes of %+v", wcs, c)
 		}
@@ -134,7 +134,7 @@ func TestHostile(t *testing.T) {
 	if wc := w.one(t); wc.WRID != 2 {
 		t.Errorf("%+v", wc)
 	}
-	w.kcq.ERDMA.Complete(fakeverbs.ERDMACQE{QPN: qpn, Index: 4}) // once more
+	fakeerdma.CQOf(w.kcq).Complete(fakeerdma.CQE{QPN: qpn, Index: 4}) // once more
 	if wcs := w.poll(t); len(wcs) > 0 {
 		t.Errorf("%+v comes twice", wcs)
 	}
@@ -146,9 +146,9 @@ func TestWrongCQ(t *testing.T) {
 	other := must[*uverbs.CQ](t)(w.dev.CreateCQ(1, nil))
 	w.post(t, verbs.SendWR{Opcode: verbs.OpSend})
 	w.postRecv(t, verbs.RecvWR{})
-	kother := w.k.CQs()[1].ERDMA
-	kother.Complete(fakeverbs.ERDMACQE{QPN: w.qp.Num()})
-	kother.Complete(fakeverbs.ERDMACQE{QPN: w.qp.Num(), QueueType: 1})
+	kother := fakeerdma.CQOf(w.k.CQs()[1])
+	kother.Complete(fakeerdma.CQE{QPN: w.qp.Num()})
+	kother.Complete(fakeerdma.CQE{QPN: w.qp.Num(), QueueType: 1})
 	if n, err := other.Poll(make([]verbs.WC, 4)); n != 0 || err != nil {
 		t.Error(n, err)
 	}
@@ -187,7 +187,7 @@ func FuzzCQE(f *testing.F) {
 		w := newWorld(t, nil)
 		w.post(t, verbs.SendWR{WRID: 1, Opcode: verbs.OpSend})
 		w.postRecv(t, verbs.RecvWR{WRID: 2})
-		w.kcq.ERDMA.Complete(fakeverbs.ERDMACQE{Opcode: op, QueueType: queue, Syndrome: syndrome, Index: index, QPN: qpn, Imm: imm, InvalidatedKey: imm, Size: size})
+		fakeerdma.CQOf(w.kcq).Complete(fakeerdma.CQE{Opcode: op, QueueType: queue, Syndrome: syndrome, Index: index, QPN: qpn, Imm: imm, InvalidatedKey: imm, Size: size})
 		for _, wc := range w.poll(t) {
 			if wc.QPN != w.qp.Num() || wc.WRID != 1 && wc.WRID != 2 {
 				t.Errorf("%+v", wc)

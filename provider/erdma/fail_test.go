@@ -7,6 +7,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/fakeverbs"
+	fakeerdma "github.com/goverbs/goverbs/internal/fakeverbs/erdma"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -149,7 +150,7 @@ func TestNumberAgain(t *testing.T) {
 		t.Fatalf("QP %d, then %d", qpn, w.qp.Num())
 	}
 	w.poll(t) // the old one's, which was set aside
-	w.kcq.ERDMA.Complete(fakeverbs.ERDMACQE{QPN: qpn})
+	fakeerdma.CQOf(w.kcq).Complete(fakeerdma.CQE{QPN: qpn})
 	if wcs := w.poll(t); len(wcs) > 0 {
 		t.Errorf("%+v", wcs)
 	}

@@ -5,14 +5,11 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Fail has the kernel stop the QP. The device then completes the work requests that it was
-// told of, and would complete no others. Those posted later are therefore completed here,
-// and the device is not told of them. Their completions may overtake the device's.
-func (q *qp) Fail(move func() error) driver.Flushed {
-	if !q.failed {
-		q.failed = true
-		_ = move() // fails only when the QP is past caring
-	}
+// Flush returns the completions of work requests that were posted after the kernel stopped
+// the QP. The device completes those that it was notified of before, and would complete no
+// others, so it is not notified of later ones. Their completions may overtake the device's.
+func (q *qp) Flush() driver.Flushed {
+	q.failed = true
 	f := q.flushed
 	q.flushed = driver.Flushed{}
 	return f

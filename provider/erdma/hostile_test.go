@@ -8,6 +8,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/fakeverbs"
+	fakeerdma "github.com/goverbs/goverbs/internal/fakeverbs/erdma"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/mmap"
 	"github.com/goverbs/goverbs/uverbs"
@@ -98,7 +99,7 @@ func TestHostileOpen(t *testing.T) {
 func TestOneDoorbell(t *testing.T) {
 	for _, offset := range []uint32{0, 7, 15} {
 		w := newWorld(t, func(k *fakeverbs.Kernel, _ *uverbs.QPOptions) {
-			k.ERDMA.SDBType, k.ERDMA.SDBOffset = 1, offset
+			fakeerdma.OptionsOf(k).SDBType, fakeerdma.OptionsOf(k).SDBOffset = 1, offset
 		})
 		w.send(t)
 		w.one(t)

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/internal/fakeverbs"
+	fakeerdma "github.com/goverbs/goverbs/internal/fakeverbs/erdma"
 	"github.com/goverbs/goverbs/internal/providertest"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -30,7 +31,7 @@ func TestScript(t *testing.T) {
 // TestScriptLate has the model be told of stores late, as one is that looks at pages now
 // and then; here they are in time all the same.
 func TestScriptLate(t *testing.T) {
-	runScript(t, &script, func(k *fakeverbs.Kernel) { k.ERDMA.Late = true })
+	runScript(t, &script, func(k *fakeverbs.Kernel) { fakeerdma.OptionsOf(k).Late = true })
 }
 
 func runScript(t *testing.T, s *providertest.Script, change func(*fakeverbs.Kernel)) {

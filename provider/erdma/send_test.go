@@ -10,6 +10,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/fakeverbs"
+	fakeerdma "github.com/goverbs/goverbs/internal/fakeverbs/erdma"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -245,7 +246,7 @@ func TestRefuses(t *testing.T) {
 
 // TestNoAtomics: a device without them takes none.
 func TestNoAtomics(t *testing.T) {
-	w := newWorld(t, func(k *fakeverbs.Kernel, _ *uverbs.QPOptions) { k.ERDMA.NoAtomics = true })
+	w := newWorld(t, func(k *fakeverbs.Kernel, _ *uverbs.QPOptions) { fakeerdma.OptionsOf(k).NoAtomics = true })
 	if w.dev.Supports(verbs.QPTypeRC, verbs.OpFetchAdd) || !w.dev.Supports(verbs.QPTypeRC, verbs.OpSend) || w.dev.Supports(verbs.QPTypeUD, verbs.OpSend) {
 		t.Error("Supports")
 	}

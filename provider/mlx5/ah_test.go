@@ -6,13 +6,16 @@ import (
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/fakeverbs"
+	fakemlx5 "github.com/goverbs/goverbs/internal/fakeverbs/mlx5"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
 )
 
 // newUD makes a world whose QP sends datagrams.
-func newUD(t *testing.T, device fakeverbs.MLX5Options) *world {
-	return newWorld(t, func(k *fakeverbs.Kernel, o *uverbs.QPOptions) { k.MLX5, o.Type = device, verbs.QPTypeUD })
+func newUD(t *testing.T, device fakemlx5.Options) *world {
+	return newWorld(t, func(k *fakeverbs.Kernel, o *uverbs.QPOptions) {
+		*fakemlx5.OptionsOf(k), o.Type = device, verbs.QPTypeUD
+	})
 }
 
 // TestAddress has the device find each part of an address. The model holds what it finds
@@ -30,7 +33,7 @@ func TestAddress(t *testing.T) {
 		"InfiniBand": {ib, true}, "InfiniBand with GRH": {grh, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newUD(t, fakeverbs.MLX5Options{Infiniband: c.infiniband})
+			w := newUD(t, fakemlx5.Options{Infiniband: c.infiniband})
 			ah := must[*verbs.AH](t)(w.pd.CreateAH(&c.attr))
 			defer ah.Close()
 			w.post(t, verbs.SendWR{Opcode: verbs.OpSend, AH: ah, RemoteQPN: 0xff123456, RemoteQKey: 0x80010203, Inline: data(5)})
@@ -58,7 +61,7 @@ func TestRates(t *testing.T) {
 			t.Errorf("rate %d is %d, want %d", static, got, want)
 		}
 	}
-	w := newUD(t, fakeverbs.MLX5Options{Infiniband: true})
+	w := newUD(t, fakemlx5.Options{Infiniband: true})
 	ah := must[*verbs.AH](t)(w.pd.CreateAH(&verbs.AHAttr{Port: 1, DLID: 1, StaticRate: 10}))
 	defer ah.Close()
 	w.post(t, verbs.SendWR{Opcode: verbs.OpSend, AH: ah})
@@ -84,7 +87,7 @@ func TestUDPPort(t *testing.T) {
 
 // TestDatagramRefused: what has no address goes nowhere.
 func TestDatagramRefused(t *testing.T) {
-	w := newUD(t, fakeverbs.MLX5Options{})
+	w := newUD(t, fakemlx5.Options{})
 	attr := &verbs.AHAttr{Port: 1, Global: true, SGIDIndex: 1, DGID: fakeverbs.IPv4GID}
 	closed := must[*verbs.AH](t)(w.pd.CreateAH(attr))
 	if err := closed.Close(); err != nil {
@@ -108,12 +111,12 @@ func TestDatagramRefused(t *testing.T) {
 
 // TestAddressRefused: a kernel that does not tell the MAC, and a GID that is not there.
 func TestAddressRefused(t *testing.T) {
-	w := newUD(t, fakeverbs.MLX5Options{NoMAC: true})
+	w := newUD(t, fakemlx5.Options{NoMAC: true})
 	attr := &verbs.AHAttr{Port: 1, Global: true, SGIDIndex: 1, DGID: fakeverbs.IPv4GID}
 	if _, err := w.pd.CreateAH(attr); !errors.Is(err, verbs.ErrNotSupported) {
 		t.Error(err)
 	}
-	w = newUD(t, fakeverbs.MLX5Options{})
+	w = newUD(t, fakemlx5.Options{})
 	attr.SGIDIndex = 9
 	if _, err := w.pd.CreateAH(attr); err == nil {
 		t.Error("an address from no GID")
@@ -123,7 +126,7 @@ func TestAddressRefused(t *testing.T) {
 // TestDatagramReceived: what a completion says of the sender.
 func TestDatagramReceived(t *testing.T) {
 	for _, infiniband := range []bool{false, true} {
-		w := newUD(t, fakeverbs.MLX5Options{Infiniband: infiniband})
+		w := newUD(t, fakemlx5.Options{Infiniband: infiniband})
 		w.postRecv(t, verbs.RecvWR{WRID: 3})
 		r, _ := w.kqp.TakeRecv()
 		w.kqp.Received(r, &abi.IbUverbsWc{ByteLen: 77, SrcQp: 0xabcdef, Sl: 0xd, Slid: 0x1234, DlidPathBits: 0x7f, WcFlags: abi.IB_WC_GRH | abi.IB_WC_WITH_IMM, Ex: be32(0x01020304)}, false)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/fakeverbs"
+	fakemlx5 "github.com/goverbs/goverbs/internal/fakeverbs/mlx5"
 	"github.com/goverbs/goverbs/mmap"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
@@ -60,7 +61,7 @@ func TestTimestampOfError(t *testing.T) {
 
 // TestNoClock: without the kernel's help a device tells its ticks alone.
 func TestNoClock(t *testing.T) {
-	w := newWorld(t, func(k *fakeverbs.Kernel, _ *uverbs.QPOptions) { k.MLX5.NoClock = true })
+	w := newWorld(t, func(k *fakeverbs.Kernel, _ *uverbs.QPOptions) { fakemlx5.OptionsOf(k).NoClock = true })
 	for mask, refused := range map[verbs.WCExtMask]bool{verbs.WCExtTimestamp: false, verbs.WCExtWallClock: true, verbs.WCExtVLAN | verbs.WCExtTimestamp: true} {
 		cq, err := w.dev.CreateCQ(1, &uverbs.CQOptions{Ext: mask})
 		if errors.Is(err, verbs.ErrNotSupported) != refused || err == nil && cq.Close() != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/fakeverbs"
+	fakemlx5 "github.com/goverbs/goverbs/internal/fakeverbs/mlx5"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/providertest"
 	"github.com/goverbs/goverbs/uverbs"
@@ -91,13 +92,13 @@ func TestStatuses(t *testing.T) {
 		}
 		w := newWorld(t, nil)
 		w.post(t, verbs.SendWR{WRID: 4, Opcode: verbs.OpSend}) // no completion was asked for
-		w.kqp.MLX5.Fail(uint8(syndrome), uint8(255-syndrome))
+		fakemlx5.QPOf(w.kqp).Fail(uint8(syndrome), uint8(255-syndrome))
 		if want.WRID = 4; w.one(t) != want {
 			t.Errorf("syndrome %#x of a send: want %+v", syndrome, want)
 		}
 		w = newWorld(t, nil)
 		w.postRecv(t, verbs.RecvWR{WRID: 5})
-		w.kqp.MLX5.FailRecv(uint8(syndrome), uint8(255-syndrome))
+		fakemlx5.QPOf(w.kqp).FailRecv(uint8(syndrome), uint8(255-syndrome))
 		if want.WRID = 5; w.one(t) != want {
 			t.Errorf("syndrome %#x of a receive: want %+v", syndrome, want)
 		}
@@ -107,21 +108,21 @@ func TestStatuses(t *testing.T) {
 // TestHostile has the device say what it must not: nothing comes of it, and all works
 // afterwards.
 func TestHostile(t *testing.T) {
-	for name, device := range map[string]fakeverbs.MLX5Options{"index": {}, "number": {CQEVersion0: true}} {
+	for name, device := range map[string]fakemlx5.Options{"index": {}, "number": {CQEVersion0: true}} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, func(k *fakeverbs.Kernel, _ *uverbs.QPOptions) { k.MLX5 = device })
+			w := newWorld(t, func(k *fakeverbs.Kernel, _ *uverbs.QPOptions) { *fakemlx5.OptionsOf(k) = device })
 			w.post(t, verbs.SendWR{WRID: 1, Opcode: verbs.OpSend, SGL: sges(maxSGE)}, verbs.SendWR{WRID: 2, Opcode: verbs.OpSend, Flags: verbs.SendSignaled})
 			w.postRecv(t, verbs.RecvWR{WRID: 3}, verbs.RecvWR{WRID: 4})
 			var queue uint32 // the QP's, with version 1
 			qpn := w.qp.Num()
-			for _, c := range []fakeverbs.MLX5CQE{
+			for _, c := range []fakemlx5.CQE{
 				{QPN: qpn + 1, Queue: 1}, {QPN: 0xffffff, Queue: 0xffffff}, {QPN: 0x8000, Queue: 0x8000}, // no such QP
 				{QPN: qpn, Queue: queue, Counter: 1},                                                                                                           // inside the first send
 				{QPN: qpn, Queue: queue, Counter: 3}, {QPN: qpn, Queue: queue, Counter: 0xffff}, {QPN: qpn, Queue: queue, Opcode: 13, Counter: 3, Syndrome: 1}, // no such send
 				{QPN: qpn, Queue: queue, Opcode: 2, Counter: 2}, {QPN: qpn, Queue: queue, Opcode: 14, Counter: 3, Syndrome: 1}, // no such receive
 				{QPN: qpn, Queue: queue, Opcode: 5}, {QPN: qpn, Queue: queue, Opcode: 6}, {QPN: qpn, Queue: queue, Opcode: 12}, {QPN: qpn, Queue: queue, Opcode: 8}, // not of a work request
 			} {
-				w.kcq.MLX5.Complete(c)
+				fakemlx5.CQOf(w.kcq).Complete(c)
 				if wcs := w.poll(t); len(wcs) > 0 {
 					t.Errorf("%+v comes of %+v", wcs, c)
 				}
@@ -131,9 +132,9 @@ func TestHostile(t *testing.T) {
 			if wc := w.one(t); wc.WRID != 2 {
 				t.Errorf("%+v", wc)
 			}
-			w.kcq.MLX5.Complete(fakeverbs.MLX5CQE{QPN: qpn, Queue: queue, Counter: 2}) // once more
-			w.kcq.MLX5.Complete(fakeverbs.MLX5CQE{QPN: qpn, Queue: queue, Opcode: 2, Counter: 1})
-			w.kcq.MLX5.Complete(fakeverbs.MLX5CQE{QPN: qpn, Queue: queue, Opcode: 2, Counter: 1})
+			fakemlx5.CQOf(w.kcq).Complete(fakemlx5.CQE{QPN: qpn, Queue: queue, Counter: 2}) // once more
+			fakemlx5.CQOf(w.kcq).Complete(fakemlx5.CQE{QPN: qpn, Queue: queue, Opcode: 2, Counter: 1})
+			fakemlx5.CQOf(w.kcq).Complete(fakemlx5.CQE{QPN: qpn, Queue: queue, Opcode: 2, Counter: 1})
 			if wc := w.one(t); wc.WRID != 4 {
 				t.Errorf("%+v", wc)
 			}
@@ -147,9 +148,9 @@ func TestWrongCQ(t *testing.T) {
 	other := must[*uverbs.CQ](t)(w.dev.CreateCQ(7, nil))
 	w.post(t, verbs.SendWR{Opcode: verbs.OpSend})
 	w.postRecv(t, verbs.RecvWR{})
-	kother := w.k.CQs()[1].MLX5
+	kother := fakemlx5.CQOf(w.k.CQs()[1])
 	for _, op := range []uint8{0, 1, 2, 3, 4, 13, 14} {
-		kother.Complete(fakeverbs.MLX5CQE{QPN: w.qp.Num(), Opcode: op, Syndrome: 1})
+		kother.Complete(fakemlx5.CQE{QPN: w.qp.Num(), Opcode: op, Syndrome: 1})
 		if n, err := other.Poll(make([]verbs.WC, 4)); n != 0 || err != nil {
 			t.Error(op, n, err)
 		}
@@ -167,7 +168,7 @@ func TestReceivesOutOfOrder(t *testing.T) {
 		w.postRecv(t, verbs.RecvWR{WRID: i})
 	}
 	complete := func(place uint16) {
-		w.kcq.MLX5.Complete(fakeverbs.MLX5CQE{QPN: w.qp.Num(), Opcode: 2, Counter: place})
+		fakemlx5.CQOf(w.kcq).Complete(fakemlx5.CQE{QPN: w.qp.Num(), Opcode: 2, Counter: place})
 		if wc := w.one(t); wc.WRID != uint64(place) {
 			t.Errorf("%+v, want %d", wc, place)
 		}
@@ -186,7 +187,7 @@ func TestReceivesOutOfOrder(t *testing.T) {
 // TestClean: what is left of a QP goes from a CQ that others use, all around the queue,
 // and the places of its receives on an SRQ are free again.
 func TestClean(t *testing.T) {
-	for _, device := range []fakeverbs.MLX5Options{{}, {CQEVersion0: true}} {
+	for _, device := range []fakemlx5.Options{{}, {CQEVersion0: true}} {
 		for laps := range 9 {
 			p := newPair(t, pairOptions{device: device, typ: verbs.QPTypeUC, srq: true})
 			cq := p.Side[0].CQ
@@ -250,7 +251,7 @@ func TestClean(t *testing.T) {
 
 // TestNumberAgain: what a QP left on its CQ is not the next one's that has its number.
 func TestNumberAgain(t *testing.T) {
-	w := newWorld(t, func(k *fakeverbs.Kernel, _ *uverbs.QPOptions) { k.MLX5.CQEVersion0 = true })
+	w := newWorld(t, func(k *fakeverbs.Kernel, _ *uverbs.QPOptions) { fakemlx5.OptionsOf(k).CQEVersion0 = true })
 	w.send(t)
 	num := w.qp.Num()
 	if err := w.qp.Close(); err != nil {
@@ -352,7 +353,7 @@ func FuzzCQE(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte, byNumber bool) {
 		var entry []byte
 		w := newWorld(t, func(k *fakeverbs.Kernel, _ *uverbs.QPOptions) {
-			k.MLX5.CQEVersion0 = byNumber
+			fakemlx5.OptionsOf(k).CQEVersion0 = byNumber
 			k.Cross = func(c *fakeverbs.Crossing) {
 				if c.Kind == fakeverbs.EntryCQE && entry != nil {
 					copy(c.Bytes, entry)
@@ -362,7 +363,7 @@ func FuzzCQE(f *testing.F) {
 		w.post(t, verbs.SendWR{WRID: 1, Opcode: verbs.OpSend})
 		w.postRecv(t, verbs.RecvWR{WRID: 2})
 		entry = b
-		w.kcq.MLX5.Complete(fakeverbs.MLX5CQE{})
+		fakemlx5.CQOf(w.kcq).Complete(fakemlx5.CQE{})
 		for _, wc := range w.poll(t) {
 			if wc.QPN != w.qp.Num() || wc.WRID != 1 && wc.WRID != 2 || fmt.Sprint(wc) == "" {
 				t.Errorf("%+v", wc)

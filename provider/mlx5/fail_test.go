@@ -10,6 +10,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/fakeverbs"
+	fakemlx5 "github.com/goverbs/goverbs/internal/fakeverbs/mlx5"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/providertest"
 	"github.com/goverbs/goverbs/mmap"
@@ -40,7 +41,7 @@ func TestFlush(t *testing.T) {
 	for i := range uint64(9) {
 		w.post(t, verbs.SendWR{WRID: 10 + i, Opcode: verbs.OpSend, Inline: data(60)})
 		w.postRecv(t, verbs.RecvWR{WRID: 20 + i})
-		w.kqp.MLX5.Look()
+		fakemlx5.QPOf(w.kqp).Look()
 		flushed(10+i, 20+i)
 	}
 }
@@ -168,7 +169,7 @@ func TestCreateRefused(t *testing.T) {
 func TestManyQPs(t *testing.T) {
 	for name, device := range devices {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, func(k *fakeverbs.Kernel, _ *uverbs.QPOptions) { k.MLX5 = device })
+			w := newWorld(t, func(k *fakeverbs.Kernel, _ *uverbs.QPOptions) { *fakemlx5.OptionsOf(k) = device })
 			var qps []*uverbs.QP
 			for range 70 {
 				qp := must[*uverbs.QP](t)(w.pd.CreateQP(&uverbs.QPOptions{SendCQ: w.cq, RecvCQ: w.cq, Cap: verbs.QPCap{MaxSendWR: 2, MaxSendSGE: 1, MaxInline: 8}}))
@@ -202,7 +203,7 @@ func TestManyQPs(t *testing.T) {
 // TestFirstRegister has QPs post concurrently that share the register which needs no lock.
 // It is for the race detector.
 func TestFirstRegister(t *testing.T) {
-	w := newWorld(t, func(k *fakeverbs.Kernel, _ *uverbs.QPOptions) { k.MLX5.StaticUARs = true })
+	w := newWorld(t, func(k *fakeverbs.Kernel, _ *uverbs.QPOptions) { fakemlx5.OptionsOf(k).StaticUARs = true })
 	qps := []*uverbs.QP{w.qp}
 	for range 16 {
 		qp := must[*uverbs.QP](t)(w.pd.CreateQP(&uverbs.QPOptions{SendCQ: w.cq, RecvCQ: w.cq, Cap: verbs.QPCap{MaxSendWR: 4, MaxSendSGE: 1}}))
@@ -266,7 +267,7 @@ func TestHostileAnswers(t *testing.T) {
 		}, makeQP},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, func(k *fakeverbs.Kernel, _ *uverbs.QPOptions) { k.MLX5.StaticUARs = true })
+			w := newWorld(t, func(k *fakeverbs.Kernel, _ *uverbs.QPOptions) { fakemlx5.OptionsOf(k).StaticUARs = true })
 			alive, live := w.k.Alive(), mmap.Live()
 			w.k.Tamper = c.tamper
 			if err := c.create(w); err == nil || !strings.Contains(err.Error(), "on mlx5_0") {

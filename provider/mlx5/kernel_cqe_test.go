@@ -8,6 +8,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/fakeverbs"
+	fakemlx5 "github.com/goverbs/goverbs/internal/fakeverbs/mlx5"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -66,7 +67,7 @@ type kernelWorld struct {
 func newKernelWorld(t *testing.T, typ verbs.QPType, infiniband bool) *kernelWorld {
 	w := &kernelWorld{}
 	w.world = newWorld(t, func(k *fakeverbs.Kernel, o *uverbs.QPOptions) {
-		o.Type, k.MLX5.Infiniband = typ, infiniband
+		o.Type, fakemlx5.OptionsOf(k).Infiniband = typ, infiniband
 		k.Cross = func(c *fakeverbs.Crossing) {
 			switch {
 			case c.Kind == fakeverbs.CallIn && c.Call == "QP_CREATE":

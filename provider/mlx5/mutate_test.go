@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/internal/fakeverbs"
+	fakemlx5 "github.com/goverbs/goverbs/internal/fakeverbs/mlx5"
 	"github.com/goverbs/goverbs/internal/providertest"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -45,7 +46,7 @@ func TestMutations(t *testing.T) {
 var tours = []pairOptions{
 	{typ: verbs.QPTypeRC},
 	{typ: verbs.QPTypeUD, srq: true},
-	{typ: verbs.QPTypeRC, srq: true, device: fakeverbs.MLX5Options{CQEVersion0: true, StaticUARs: true}},
+	{typ: verbs.QPTypeRC, srq: true, device: fakemlx5.Options{CQEVersion0: true, StaticUARs: true}},
 	{typ: verbs.QPTypeXRCInitiator},
 	{typ: verbs.QPTypeRC, all: true, short: true},
 }

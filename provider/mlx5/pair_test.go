@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/internal/fakeverbs"
+	fakemlx5 "github.com/goverbs/goverbs/internal/fakeverbs/mlx5"
 	"github.com/goverbs/goverbs/internal/providertest"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -23,7 +24,7 @@ var inline, gathered = providertest.Inline, providertest.Gathered
 type pair struct{ *providertest.Pair }
 
 type pairOptions struct {
-	device fakeverbs.MLX5Options
+	device fakemlx5.Options
 	typ    verbs.QPType
 	srq    bool
 	all    bool                    // sends complete
@@ -47,7 +48,7 @@ func newPair(t testing.TB, o pairOptions) *pair {
 		opts.CQE, opts.Pieces, opts.Cap.MaxRecvSGE, opts.Cap.MaxInline = 64, false, 1, 0
 	}
 	opts.Kernel = func(k *fakeverbs.Kernel) {
-		k.MLX5 = o.device
+		*fakemlx5.OptionsOf(k) = o.device
 		if o.kernel != nil {
 			o.kernel(k)
 		}
@@ -68,7 +69,7 @@ func expect(p *providertest.Pair, wr *verbs.SendWR, want *verbs.WC) {
 	case wr != nil && wr.Opcode != verbs.OpRDMARead && wr.Opcode != verbs.OpFetchAdd && wr.Opcode != verbs.OpCompareSwap:
 		want.ByteLen = 0
 	case wr != nil || p.Type != verbs.QPTypeUD || want.Status != verbs.StatusSuccess:
-	case p.K.MLX5.Infiniband:
+	case fakemlx5.OptionsOf(p.K).Infiniband:
 		want.SL, want.SLID = 5, 0x1234
 	default:
 		want.SL = 5

@@ -8,16 +8,17 @@ import (
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/fakeverbs"
+	fakemlx5 "github.com/goverbs/goverbs/internal/fakeverbs/mlx5"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
 )
 
 // rawWorld is a world with a raw packet QP. Receives that are posted early count from RTR on,
 // which the model watches.
-func rawWorld(t *testing.T, options fakeverbs.MLX5Options) *world {
+func rawWorld(t *testing.T, options fakemlx5.Options) *world {
 	t.Helper()
 	return newWorld(t, func(k *fakeverbs.Kernel, o *uverbs.QPOptions) {
-		k.MLX5, o.Type, o.Cap.MaxInline = options, verbs.QPTypeRawPacket, 140
+		*fakemlx5.OptionsOf(k), o.Type, o.Cap.MaxInline = options, verbs.QPTypeRawPacket, 140
 	})
 }
 
@@ -39,7 +40,7 @@ func (w *world) read(t *testing.T, s *fakeverbs.Work) []byte {
 // the request or not.
 func TestSendFrame(t *testing.T) {
 	const length = 100
-	for name, options := range map[string]fakeverbs.MLX5Options{
+	for name, options := range map[string]fakemlx5.Options{
 		"no header": {}, "header": {InlineHeaders: true}, "header, static UARs": {InlineHeaders: true, StaticUARs: true, CQEVersion0: true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -76,7 +77,7 @@ func TestSendFrame(t *testing.T) {
 
 // What no device would send as a frame is refused.
 func TestRefusesFrame(t *testing.T) {
-	w := rawWorld(t, fakeverbs.MLX5Options{InlineHeaders: true})
+	w := rawWorld(t, fakemlx5.Options{InlineHeaders: true})
 	short := ethernetHeader - 1
 	for name, c := range map[string]struct {
 		wr   verbs.SendWR
@@ -108,7 +109,7 @@ func TestRefusesFrame(t *testing.T) {
 
 // A device without checksums refuses to fill them in.
 func TestNoChecksums(t *testing.T) {
-	w := rawWorld(t, fakeverbs.MLX5Options{NoChecksums: true})
+	w := rawWorld(t, fakemlx5.Options{NoChecksums: true})
 	if _, err := w.qp.PostSend([]verbs.SendWR{{Opcode: verbs.OpSend, Flags: verbs.SendIPCsum, Inline: data(64)}}); !errors.Is(err, verbs.ErrNotSupported) {
 		t.Error(err)
 	}
@@ -116,7 +117,7 @@ func TestNoChecksums(t *testing.T) {
 
 // A completion tells which checksums are right: of IPv4, both.
 func TestReceiveFrame(t *testing.T) {
-	w := rawWorld(t, fakeverbs.MLX5Options{})
+	w := rawWorld(t, fakemlx5.Options{})
 	for i, c := range []struct {
 		checks [2]byte
 		want   verbs.WCFlags
@@ -125,7 +126,7 @@ func TestReceiveFrame(t *testing.T) {
 		{[2]byte{0x02, 2 << 2}, 0}, {[2]byte{0x04, 2 << 2}, 0}, {[2]byte{0x06, 1 << 2}, 0}, {},
 	} {
 		w.postRecv(t, verbs.RecvWR{WRID: uint64(i), SGL: []verbs.SGE{w.mr.SGE(0, 2048)}})
-		w.kcq.MLX5.Complete(fakeverbs.MLX5CQE{Opcode: 2, Counter: uint16(i), QPN: w.qp.Num(), Queue: 0, Bytes: 64, Checks: c.checks})
+		fakemlx5.CQOf(w.kcq).Complete(fakemlx5.CQE{Opcode: 2, Counter: uint16(i), QPN: w.qp.Num(), Queue: 0, Bytes: 64, Checks: c.checks})
 		if wc := w.one(t); wc.WRID != uint64(i) || wc.ByteLen != 64 || wc.Flags != c.want || wc.SrcQP != 0 {
 			t.Errorf("%x: %+v", c.checks, wc)
 		}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/internal/fakeverbs"
+	fakemlx5 "github.com/goverbs/goverbs/internal/fakeverbs/mlx5"
 	"github.com/goverbs/goverbs/internal/providertest"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
@@ -151,13 +152,13 @@ func TestScript(t *testing.T) {
 // (rdmalink sandbox --trap), whose recordings are the golden ones.
 func TestGolden(t *testing.T) {
 	for golden, o := range map[string]struct {
-		device fakeverbs.MLX5Options
+		device fakemlx5.Options
 		all    bool
 		tuning string
 		xrc    bool
 	}{
 		"script":       {},
-		"script-old":   {device: fakeverbs.MLX5Options{CQEVersion0: true, StaticUARs: true}},
+		"script-old":   {device: fakemlx5.Options{CQEVersion0: true, StaticUARs: true}},
 		"script-short": {all: true, tuning: "short"},
 		"script-xrc":   {xrc: true},
 		"script-128":   {tuning: "short 128"},

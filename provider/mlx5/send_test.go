@@ -15,6 +15,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/fakeverbs"
+	fakemlx5 "github.com/goverbs/goverbs/internal/fakeverbs/mlx5"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -107,7 +108,7 @@ var flagForms = map[verbs.SendFlags]uint32{
 }
 
 // devices are all ways in which a context's registers and completions may be.
-var devices = map[string]fakeverbs.MLX5Options{
+var devices = map[string]fakemlx5.Options{
 	"dynamic UARs":               {},
 	"dynamic UARs, no BlueFlame": {NoBlueFlame: true},
 	"dynamic UARs, no WC":        {NoWC: true},
@@ -127,7 +128,7 @@ func TestSend(t *testing.T) {
 		for typ, bit := range map[verbs.QPType]uint8{verbs.QPTypeRC: typeRC, verbs.QPTypeUC: typeUC} {
 			t.Run(fmt.Sprint(name, ", ", typ), func(t *testing.T) {
 				w := newWorld(t, func(k *fakeverbs.Kernel, o *uverbs.QPOptions) {
-					k.MLX5, o.Type, o.Cap.MaxInline = options, typ, 140
+					*fakemlx5.OptionsOf(k), o.Type, o.Cap.MaxInline = options, typ, 140
 				})
 				id, list := uint64(1), 0
 				for name, f := range forms(bit, 140) {
@@ -307,7 +308,7 @@ func TestRefuses(t *testing.T) {
 
 // TestNoAtomics: a device without them.
 func TestNoAtomics(t *testing.T) {
-	w := newWorld(t, func(k *fakeverbs.Kernel, _ *uverbs.QPOptions) { k.MLX5.NoAtomics = true })
+	w := newWorld(t, func(k *fakeverbs.Kernel, _ *uverbs.QPOptions) { fakemlx5.OptionsOf(k).NoAtomics = true })
 	wr := verbs.SendWR{Opcode: verbs.OpFetchAdd, SGL: []verbs.SGE{{Length: 8}}}
 	if _, err := w.qp.PostSend([]verbs.SendWR{wr}); !errors.Is(err, verbs.ErrNotSupported) || w.dev.Supports(verbs.QPTypeRC, verbs.OpFetchAdd) {
 		t.Error(err)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/internal/fakeverbs"
+	fakemlx5 "github.com/goverbs/goverbs/internal/fakeverbs/mlx5"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -29,7 +30,7 @@ func tune(t *testing.T, words map[string]string) {
 func TestTunedScript(t *testing.T) {
 	for name, words := range tunings {
 		for _, o := range []pairOptions{{typ: verbs.QPTypeRC}, {typ: verbs.QPTypeRC, all: true}, {typ: verbs.QPTypeUC, srq: true}, {typ: verbs.QPTypeUD},
-			{typ: verbs.QPTypeRC, srq: true, device: fakeverbs.MLX5Options{CQEVersion0: true, StaticUARs: true}}} {
+			{typ: verbs.QPTypeRC, srq: true, device: fakemlx5.Options{CQEVersion0: true, StaticUARs: true}}} {
 			t.Run(fmt.Sprintf("%s, %v, SRQ %v, all %v", name, o.typ, o.srq, o.all), func(t *testing.T) {
 				tune(t, words)
 				p := newPair(t, o)

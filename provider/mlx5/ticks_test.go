@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/internal/fakeverbs"
+	fakemlx5 "github.com/goverbs/goverbs/internal/fakeverbs/mlx5"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/mmap"
 	"github.com/goverbs/goverbs/uverbs"
@@ -64,7 +65,7 @@ func TestNoTicks(t *testing.T) {
 		_, err := dev.QueryClock()
 		return err
 	}
-	if err := query(func(k *fakeverbs.Kernel) { k.MLX5.NoTicks = true }); !errors.Is(err, verbs.ErrNotSupported) {
+	if err := query(func(k *fakeverbs.Kernel) { fakemlx5.OptionsOf(k).NoTicks = true }); !errors.Is(err, verbs.ErrNotSupported) {
 		t.Error(err)
 	}
 	if err := query(func(*fakeverbs.Kernel) {}); !errors.Is(err, syscall.EPERM) {

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/internal/abi"
+	fakerxe "github.com/goverbs/goverbs/internal/fakeverbs/rxe"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -24,7 +25,7 @@ func hot(t testing.TB) map[string]func() {
 		return func() {
 			n, err := w.qp.PostSend(wrs)
 			check(n, 1, err)
-			w.kqp.RXE.TakeSend()
+			fakerxe.QPOf(w.kqp).TakeSend()
 		}
 	}
 	return map[string]func(){
@@ -37,15 +38,15 @@ func hot(t testing.TB) map[string]func() {
 		"PostRecv": func() {
 			n, err := w.qp.PostRecv(recv)
 			check(n, 1, err)
-			w.kqp.RXE.TakeRecv()
+			fakerxe.QPOf(w.kqp).TakeRecv()
 		},
 		"PostRecv to an SRQ": func() {
 			n, err := w.srq.PostRecv(recv)
 			check(n, 1, err)
-			w.ksrq.RXE.TakeRecv()
+			fakerxe.SRQOf(w.ksrq).TakeRecv()
 		},
 		"Poll": func() {
-			w.kcq.RXE.Complete(abi.IbUverbsWc{Opcode: abi.IB_WC_RECV, WcFlags: 7})
+			fakerxe.CQOf(w.kcq).Complete(abi.IbUverbsWc{Opcode: abi.IB_WC_RECV, WcFlags: 7})
 			n, err := w.cq.Poll(wcs)
 			check(n, 1, err)
 		},

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/goverbs/goverbs/internal/abi"
+	fakerxe "github.com/goverbs/goverbs/internal/fakeverbs/rxe"
 	"github.com/goverbs/goverbs/mmap"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -40,7 +41,7 @@ func TestCompletions(t *testing.T) {
 		{with(func(e *abi.IbUverbsWc) { e.Opcode, e.WcFlags = 128, 8 }), recv}, // libibverbs's number is not the kernel's
 		{with(func(e *abi.IbUverbsWc) { e.Opcode = 77 }), verbs.WC{WRID: 1, Opcode: 77, VendorErr: 3, ByteLen: 4, QPN: 6}},
 	} {
-		if !w.kcq.RXE.Complete(c.cqe) {
+		if !fakerxe.CQOf(w.kcq).Complete(c.cqe) {
 			t.Fatal("no room")
 		}
 		if diff := cmp.Diff([]verbs.WC{c.want}, w.poll(t)); diff != "" {
@@ -55,7 +56,7 @@ func TestPollBatches(t *testing.T) {
 	w := newWorld(t, verbs.QPTypeRC, nil)
 	var sent, seen uint64
 	for range 20 {
-		for w.kcq.RXE.Complete(abi.IbUverbsWc{WrId: sent}) {
+		for fakerxe.CQOf(w.kcq).Complete(abi.IbUverbsWc{WrId: sent}) {
 			sent++
 		}
 		for seen < sent {
@@ -74,11 +75,11 @@ func TestPollBatches(t *testing.T) {
 // TestLostIndex: the kernel's index is nowhere in the ring.
 func TestLostIndex(t *testing.T) {
 	w := newWorld(t, verbs.QPTypeRC, nil)
-	w.kcq.RXE.Complete(abi.IbUverbsWc{WrId: 1})
+	fakerxe.CQOf(w.kcq).Complete(abi.IbUverbsWc{WrId: 1})
 	if n := len(w.poll(t)); n != 1 {
 		t.Fatal(n)
 	}
-	w.kcq.RXE.SetProducer(1 << 20)
+	fakerxe.CQOf(w.kcq).SetProducer(1 << 20)
 	for range 2 {
 		if n, err := w.cq.Poll(make([]verbs.WC, 1)); n != 0 || !errors.Is(err, mmap.ErrIndex) {
 			t.Errorf("%d, %v", n, err)
@@ -91,18 +92,18 @@ func TestArm(t *testing.T) {
 	if err := w.cq.Arm(true); err != nil || !w.kcq.Armed() {
 		t.Fatal(err)
 	}
-	w.kcq.RXE.Complete(abi.IbUverbsWc{})
+	fakerxe.CQOf(w.kcq).Complete(abi.IbUverbsWc{})
 	if !w.kcq.Armed() {
 		t.Error("an unsolicited completion raised an event")
 	}
-	w.kcq.RXE.CompleteSolicited(abi.IbUverbsWc{})
+	fakerxe.CQOf(w.kcq).CompleteSolicited(abi.IbUverbsWc{})
 	if w.kcq.Armed() {
 		t.Error("a solicited completion raised no event")
 	}
 	if err := w.cq.Arm(false); err != nil {
 		t.Fatal(err)
 	}
-	w.kcq.RXE.Complete(abi.IbUverbsWc{})
+	fakerxe.CQOf(w.kcq).Complete(abi.IbUverbsWc{})
 	if w.kcq.Armed() {
 		t.Error("a completion raised no event")
 	}
@@ -119,7 +120,7 @@ func TestResizeCQ(t *testing.T) {
 	complete := func(n int) {
 		t.Helper()
 		for range n {
-			if !w.kcq.RXE.Complete(abi.IbUverbsWc{WrId: sent}) {
+			if !fakerxe.CQOf(w.kcq).Complete(abi.IbUverbsWc{WrId: sent}) {
 				t.Fatal("no room")
 			}
 			sent++

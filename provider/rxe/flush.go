@@ -1,9 +1,6 @@
 package rxe
 
-import (
-	"github.com/goverbs/goverbs/internal/driver"
-	"github.com/goverbs/goverbs/verbs"
-)
+import "github.com/goverbs/goverbs/verbs"
 
 // PostRecv needs no doorbell: the kernel looks when a packet arrives. In RESET it
 // would throw the receives away.
@@ -17,15 +14,11 @@ func (q *qp) PostRecv(wrs []verbs.RecvWR) (int, error) {
 	return q.rq.post(wrs)
 }
 
-// Fail has the kernel flush the receives that were posted after it flushed the
-// queue by itself: a QP that is in the error state and told to go there looks at its
-// receive queue again. Sends it flushes at every doorbell.
+// FlushedByErr reports whether the QP has a receive queue of its own. The kernel flushes
+// receives only when the QP is moved to ERR, also from ERR. It flushes sends at every
+// doorbell.
 //
-// With an SRQ there is nothing to do, and it may not even be true: a message that
-// was too long for the receive that the SRQ gave does a UC or UD QP no harm.
-func (q *qp) Fail(move func() error) driver.Flushed {
-	if q.rq != nil {
-		_ = move() // fails only when the QP is past caring
-	}
-	return driver.Flushed{}
-}
+// With an SRQ there is nothing to flush. A failed completion does not even mean that the QP
+// failed: a UC or UD QP survives a message that was too long for the receive that the SRQ
+// supplied.
+func (q *qp) FlushedByErr() bool { return q.rq != nil }

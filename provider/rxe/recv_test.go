@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/goverbs/goverbs/internal/abi"
-	"github.com/goverbs/goverbs/internal/fakeverbs"
+	fakerxe "github.com/goverbs/goverbs/internal/fakeverbs/rxe"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -18,10 +18,10 @@ func TestReceives(t *testing.T) {
 	w := ready(t, verbs.QPTypeRC)
 	posts := map[string]struct {
 		post func([]verbs.RecvWR) (int, error)
-		take func() (fakeverbs.RXERecv, bool)
+		take func() (fakerxe.Recv, bool)
 	}{
-		"QP":  {w.qp.PostRecv, w.kqp.RXE.TakeRecv},
-		"SRQ": {w.srq.PostRecv, w.ksrq.RXE.TakeRecv},
+		"QP":  {w.qp.PostRecv, fakerxe.QPOf(w.kqp).TakeRecv},
+		"SRQ": {w.srq.PostRecv, fakerxe.SRQOf(w.ksrq).TakeRecv},
 	}
 	for name, c := range posts {
 		for i := range 3 * (depth + 1) {
@@ -99,7 +99,7 @@ func TestResizeSRQ(t *testing.T) {
 	take := func(n int) {
 		t.Helper()
 		for range n {
-			if r, ok := w.ksrq.RXE.TakeRecv(); !ok || r.WrId != taken {
+			if r, ok := fakerxe.SRQOf(w.ksrq).TakeRecv(); !ok || r.WrId != taken {
 				t.Fatalf("%d, %v; want %d", r.WrId, ok, taken)
 			}
 			taken++

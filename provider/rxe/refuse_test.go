@@ -7,6 +7,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/fakeverbs"
+	fakerxe "github.com/goverbs/goverbs/internal/fakeverbs/rxe"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
@@ -41,7 +42,7 @@ func TestOpcodes(t *testing.T) {
 			if refused := errors.Is(err, verbs.ErrNotSupported); refused == takes[op] || refused && n != 0 {
 				t.Errorf("%v on %v: %d, %v", op, typ, n, err)
 			}
-			s, ok := w.kqp.RXE.TakeSend()
+			s, ok := fakerxe.QPOf(w.kqp).TakeSend()
 			if ok && !takes[verbs.Opcode(s.Wr.Opcode)] {
 				t.Errorf("the kernel got %v on %v", op, typ)
 			}
@@ -143,7 +144,7 @@ func TestRefusals(t *testing.T) {
 			t.Errorf("%v: %d, %v, want %q", c.wr.Opcode, n, err, c.want)
 		}
 		c.w.take(t)
-		if _, ok := c.w.kqp.RXE.TakeSend(); ok {
+		if _, ok := fakerxe.QPOf(c.w.kqp).TakeSend(); ok {
 			t.Errorf("%v was sent: %q", c.wr.Opcode, c.want)
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/goverbs/goverbs/internal/abi"
-	"github.com/goverbs/goverbs/internal/fakeverbs"
+	fakerxe "github.com/goverbs/goverbs/internal/fakeverbs/rxe"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -149,7 +149,7 @@ func TestEntries(t *testing.T) {
 	}
 }
 
-func checkPayload(t *testing.T, wr *verbs.SendWR, s *fakeverbs.RXESend) {
+func checkPayload(t *testing.T, wr *verbs.SendWR, s *fakerxe.Send) {
 	t.Helper()
 	if !bytes.Equal(s.Payload[:len(wr.Inline)], wr.Inline) {
 		t.Errorf("%v: inline %q", wr.Opcode, s.Payload[:len(wr.Inline)])
@@ -174,7 +174,7 @@ func TestWindowKey(t *testing.T) {
 	w.post(t, bind(first+1), bind(first+2))
 	for i := range uint32(2) {
 		s := w.take(t)
-		if mw := fakeverbs.RXEWR[abi.RxeSendWrMw](&s); mw.MwRkey != first+i || mw.Rkey != first+i+1 {
+		if mw := fakerxe.WR[abi.RxeSendWrMw](&s); mw.MwRkey != first+i || mw.Rkey != first+i+1 {
 			t.Errorf("from %#x to %#x", mw.MwRkey, mw.Rkey)
 		}
 	}
@@ -277,7 +277,7 @@ func TestDoorbellFails(t *testing.T) {
 		}
 	}
 	for i := range depth {
-		if _, ok := w.kqp.RXE.TakeSend(); !ok {
+		if _, ok := fakerxe.QPOf(w.kqp).TakeSend(); !ok {
 			t.Errorf("only %d are queued", i)
 		}
 	}

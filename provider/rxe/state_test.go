@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/goverbs/goverbs/internal/abi"
+	fakerxe "github.com/goverbs/goverbs/internal/fakeverbs/rxe"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
@@ -40,7 +41,7 @@ func TestWrongState(t *testing.T) {
 		}
 		w.modify(t, verbs.QPStateRTR)
 		refused(send(), "in RTR")
-		if _, ok := w.kqp.RXE.TakeSend(); ok || w.k.Calls("POST_SEND") != 0 {
+		if _, ok := fakerxe.QPOf(w.kqp).TakeSend(); ok || w.k.Calls("POST_SEND") != 0 {
 			t.Error("the kernel was told")
 		}
 		w.modify(t, verbs.QPStateReset)
@@ -289,7 +290,7 @@ func TestSecondResetFails(t *testing.T) {
 func TestHarmlessError(t *testing.T) {
 	w := newWorld(t, verbs.QPTypeUD, func(w *world, o *uverbs.QPOptions) { o.SRQ = w.srq })
 	w.connect(t)
-	w.kcq.RXE.Complete(abi.IbUverbsWc{Status: abi.IB_WC_REM_INV_REQ_ERR, QpNum: 17})
+	fakerxe.CQOf(w.kcq).Complete(abi.IbUverbsWc{Status: abi.IB_WC_REM_INV_REQ_ERR, QpNum: 17})
 	if wcs := w.poll(t); len(wcs) != 1 || wcs[0].Status != verbs.StatusRemInvReqErr {
 		t.Errorf("%+v", wcs)
 	}

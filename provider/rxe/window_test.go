@@ -7,6 +7,7 @@ import (
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/fakeverbs"
+	fakerxe "github.com/goverbs/goverbs/internal/fakeverbs/rxe"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -43,7 +44,7 @@ func TestWindowHoldsQP(t *testing.T) {
 	if err := w.qp.Close(); !errors.Is(err, verbs.ErrInUse) {
 		t.Errorf("a refused binding let the QP go: %v", err)
 	}
-	ksecond := w.k.QueuePairs()[1].RXE
+	ksecond := fakerxe.QPOf(w.k.QueuePairs()[1])
 	ksecond.TakeSend()
 	if err := bindOn(second, w.mw, w.mr); err != nil {
 		t.Error(err)
@@ -78,7 +79,7 @@ func TestWindowEnds(t *testing.T) {
 	one := must[*uverbs.MW](t)(w.pd.AllocMW(verbs.MWType1))
 	end := func(key uint32) error {
 		_, err := w.qp.PostSend([]verbs.SendWR{{Opcode: verbs.OpLocalInv, InvalidateRKey: key}})
-		w.kqp.RXE.TakeSend()
+		fakerxe.QPOf(w.kqp).TakeSend()
 		return err
 	}
 	bind := func() {
@@ -106,7 +107,7 @@ func TestWindowEnds(t *testing.T) {
 		refused("ended already", w.mw.RKey())
 	}
 	bind()
-	w.kcq.RXE.Complete(abi.IbUverbsWc{Opcode: abi.IB_WC_RECV, WcFlags: abi.IB_WC_WITH_INVALIDATE, Ex: w.mw.RKey()})
+	fakerxe.CQOf(w.kcq).Complete(abi.IbUverbsWc{Opcode: abi.IB_WC_RECV, WcFlags: abi.IB_WC_WITH_INVALIDATE, Ex: w.mw.RKey()})
 	w.poll(t)
 	refused("ended by the peer", w.mw.RKey())
 	bind()

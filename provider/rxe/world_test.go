@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/internal/fakeverbs"
+	_ "github.com/goverbs/goverbs/internal/fakeverbs/models"
+	fakerxe "github.com/goverbs/goverbs/internal/fakeverbs/rxe"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/kernel"
 	"github.com/goverbs/goverbs/mmap"
@@ -123,9 +125,9 @@ func (w *world) post(t testing.TB, wrs ...verbs.SendWR) {
 }
 
 // take returns the oldest send as the kernel finds it.
-func (w *world) take(t testing.TB) fakeverbs.RXESend {
+func (w *world) take(t testing.TB) fakerxe.Send {
 	t.Helper()
-	s, ok := w.kqp.RXE.TakeSend()
+	s, ok := fakerxe.QPOf(w.kqp).TakeSend()
 	if !ok {
 		t.Fatal("nothing was sent")
 	}

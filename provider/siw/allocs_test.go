@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/internal/abi"
+	fakesiw "github.com/goverbs/goverbs/internal/fakeverbs/siw"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -24,20 +25,20 @@ func hot(t testing.TB) (w *world, calls map[string]func()) {
 		"PostSend": func() {
 			n, err := w.qp.PostSend(send)
 			check(n, 1, err)
-			w.kqp.SIW.TakeSend()
+			fakesiw.QPOf(w.kqp).TakeSend()
 		},
 		"PostRecv": func() {
 			n, err := w.qp.PostRecv(recv)
 			check(n, 1, err)
-			w.kqp.SIW.TakeRecv()
+			fakesiw.QPOf(w.kqp).TakeRecv()
 		},
 		"PostRecv to an SRQ": func() {
 			n, err := w.srq.PostRecv(recv)
 			check(n, 1, err)
-			w.ksrq.SIW.TakeRecv()
+			fakesiw.SRQOf(w.ksrq).TakeRecv()
 		},
 		"Poll": func() {
-			w.kcq.SIW.Complete(abi.SiwCqe{QpId: 1})
+			fakesiw.CQOf(w.kcq).Complete(abi.SiwCqe{QpId: 1})
 			n, err := w.cq.Poll(wcs)
 			check(n, 1, err)
 		},

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/goverbs/goverbs/internal/abi"
+	fakesiw "github.com/goverbs/goverbs/internal/fakeverbs/siw"
 	"github.com/goverbs/goverbs/mmap"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -38,7 +39,7 @@ func TestCompletions(t *testing.T) {
 		{abi.SiwCqe{Id: 6, Opcode: abi.SIW_OP_RECEIVE, Bytes: 1 << 31}, verbs.WC{WRID: 6, Opcode: verbs.WCRecv, ByteLen: 1 << 31}},
 		{abi.SiwCqe{Id: 7, Opcode: 200, Status: 77}, verbs.WC{WRID: 7, Opcode: 1<<16 | 200, Status: verbs.StatusGeneralErr, VendorErr: 77}},
 	} {
-		if !w.kcq.SIW.Complete(c.cqe) {
+		if !fakesiw.CQOf(w.kcq).Complete(c.cqe) {
 			t.Fatal("no room")
 		}
 		if diff := cmp.Diff([]verbs.WC{c.want}, w.poll(t)); diff != "" {
@@ -56,7 +57,7 @@ func TestPollBatches(t *testing.T) {
 	sent, seen := uint64(0), uint64(0)
 	for range 20 {
 		for range 7 {
-			if !w.kcq.SIW.Complete(abi.SiwCqe{Id: sent}) {
+			if !fakesiw.CQOf(w.kcq).Complete(abi.SiwCqe{Id: sent}) {
 				t.Fatal("no room")
 			}
 			sent++

@@ -7,18 +7,15 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Fail completes what the kernel will not. siw flushes its queues when a QP goes to
-// the error state and never looks at them again, so whatever was posted after that is
-// taken back here. A QP that failed stays so: siw lets none live again.
+// Flush completes the work requests that the kernel does not. siw flushes its queues when a
+// QP enters ERR and never looks at them again, so work requests that were posted later are
+// taken back here. A failed QP stays failed: siw can't put it back to work.
 //
-// The move to the error state comes first: it returns with the kernel's flush
-// done. Only a QP that the caller had moved to SQD or SQE is flushed once more
-// later, and an entry that this takes back at that moment would complete twice.
-func (q *qp) Fail(move func() error) (f driver.Flushed) {
-	if !q.failed {
-		q.failed, q.connected = true, true // the kernel is asked nothing any more
-		_ = move()                         // fails only when the QP is past caring
-	}
+// The move to ERR returns after the kernel's flush, so the kernel no longer reads the queues
+// here. There is one exception: the kernel flushes a QP that its user had moved to SQD or SQE once
+// more, later. If Flush takes an entry back at that moment, the entry completes twice.
+func (q *qp) Flush() (f driver.Flushed) {
+	q.failed, q.connected = true, true // so that posts ring no doorbell
 	for e, word := range q.sq.Retract {
 		f.Send = append(f.Send, q.flushed(e.Id, opcodeOf(uint8(word>>24))))
 	}

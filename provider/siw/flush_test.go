@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/goverbs/goverbs/internal/abi"
+	fakesiw "github.com/goverbs/goverbs/internal/fakeverbs/siw"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -205,7 +206,7 @@ func TestStaleCompletions(t *testing.T) {
 	}
 	kqp := w.k.QueuePairs()[0]
 	kqp.Connect()
-	w.kcq.SIW.Complete(abi.SiwCqe{Id: 2, Opcode: abi.SIW_OP_RECEIVE, QpId: 99})
+	fakesiw.CQOf(w.kcq).Complete(abi.SiwCqe{Id: 2, Opcode: abi.SIW_OP_RECEIVE, QpId: 99})
 	for want := range uint64(3) {
 		wcs := make([]verbs.WC, 1)
 		if n := must[int](t)(w.cq.Poll(wcs)); n != 1 || wcs[0].WRID != want {
@@ -216,7 +217,7 @@ func TestStaleCompletions(t *testing.T) {
 		t.Errorf("the new QP is in state %v", verbs.QPState(s))
 	}
 	// One of the new QP's own still counts.
-	w.kcq.SIW.Complete(abi.SiwCqe{Status: abi.SIW_WC_LOC_LEN_ERR, QpId: 1})
+	fakesiw.CQOf(w.kcq).Complete(abi.SiwCqe{Status: abi.SIW_WC_LOC_LEN_ERR, QpId: 1})
 	w.poll(t)
 	if s := kqp.State(); s != abi.IB_QPS_ERR {
 		t.Errorf("the failed QP is in state %v", verbs.QPState(s))

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/goverbs/goverbs/internal/abi"
+	fakesiw "github.com/goverbs/goverbs/internal/fakeverbs/siw"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -24,7 +25,7 @@ func TestRecvEntry(t *testing.T) {
 		}
 		want := abi.SiwRqe{Id: uint64(n), Flags: abi.SIW_WQE_VALID, NumSge: uint8(n)}
 		sge := sges(n)
-		for _, take := range []func() (abi.SiwRqe, bool){w.kqp.SIW.TakeRecv, w.ksrq.SIW.TakeRecv} {
+		for _, take := range []func() (abi.SiwRqe, bool){fakesiw.QPOf(w.kqp).TakeRecv, fakesiw.SRQOf(w.ksrq).TakeRecv} {
 			got, _ := take()
 			if diff := cmp.Diff(sge[:n], got.Sge[:n]); diff != "" {
 				t.Error(diff)

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/goverbs/goverbs/internal/abi"
+	fakesiw "github.com/goverbs/goverbs/internal/fakeverbs/siw"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
@@ -57,7 +58,7 @@ func TestSendEntry(t *testing.T) {
 			if n, err := w.qp.PostSend([]verbs.SendWR{c.wr}); n != 1 || err != nil {
 				t.Fatal(n, err)
 			}
-			got, ok := w.kqp.SIW.TakeSend()
+			got, ok := fakesiw.QPOf(w.kqp).TakeSend()
 			if !ok {
 				t.Fatal("nothing was posted")
 			}
@@ -74,7 +75,7 @@ func TestSignalAll(t *testing.T) {
 	if _, err := w.qp.PostSend([]verbs.SendWR{{Opcode: verbs.OpSend}}); err != nil {
 		t.Fatal(err)
 	}
-	if e, _ := w.kqp.SIW.TakeSend(); e.Flags&abi.SIW_WQE_SIGNALLED == 0 {
+	if e, _ := fakesiw.QPOf(w.kqp).TakeSend(); e.Flags&abi.SIW_WQE_SIGNALLED == 0 {
 		t.Errorf("flags %#x", e.Flags)
 	}
 }
@@ -87,7 +88,7 @@ func TestInline(t *testing.T) {
 		if _, err := w.qp.PostSend([]verbs.SendWR{{Opcode: verbs.OpRDMAWrite, Inline: data[:n], RKey: 3}}); err != nil {
 			t.Fatal(err)
 		}
-		e, ok := w.kqp.SIW.TakeSend()
+		e, ok := fakesiw.QPOf(w.kqp).TakeSend()
 		got := abi.Bytes(&e.Sge)[16:]
 		if !ok || e.Flags != abi.SIW_WQE_VALID|abi.SIW_WQE_INLINE || e.Sge[0].Length != uint32(n) || e.Sge[0].Laddr != 0 || !bytes.Equal(got[:n], data[:n]) {
 			t.Fatalf("%d bytes: %+v", n, e)
@@ -135,10 +136,10 @@ func TestRefusedSends(t *testing.T) {
 			if n != 1 || !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.text) || !strings.Contains(err.Error(), "post a send to QP 1 on siw0") {
 				t.Errorf("%d, %v", n, err)
 			}
-			if _, ok := w.kqp.SIW.TakeSend(); !ok {
+			if _, ok := fakesiw.QPOf(w.kqp).TakeSend(); !ok {
 				t.Error("the one before was not posted")
 			}
-			if _, ok := w.kqp.SIW.TakeSend(); ok {
+			if _, ok := fakesiw.QPOf(w.kqp).TakeSend(); ok {
 				t.Error("more was posted")
 			}
 		})
@@ -156,7 +157,7 @@ func TestSupports(t *testing.T) {
 	}
 	for _, op := range ops {
 		n, err := w.qp.PostSend([]verbs.SendWR{{Opcode: op, SGL: sgl[:1]}})
-		if w.kqp.SIW.TakeSend(); (n == 1) != takes[op] || errors.Is(err, verbs.ErrNotSupported) == takes[op] {
+		if fakesiw.QPOf(w.kqp).TakeSend(); (n == 1) != takes[op] || errors.Is(err, verbs.ErrNotSupported) == takes[op] {
 			t.Errorf("%v: %d, %v", op, n, err)
 		}
 		for _, typ := range []verbs.QPType{0, verbs.QPTypeRC, verbs.QPTypeUC, verbs.QPTypeUD, verbs.QPTypeDriver} {
@@ -178,7 +179,7 @@ func TestSendQueueFull(t *testing.T) {
 			t.Fatal(n, err)
 		}
 		for i := range depth {
-			if e, ok := w.kqp.SIW.TakeSend(); !ok || e.Id != uint64(i) {
+			if e, ok := fakesiw.QPOf(w.kqp).TakeSend(); !ok || e.Id != uint64(i) {
 				t.Fatalf("entry %d: %+v", i, e)
 			}
 		}
@@ -205,7 +206,7 @@ func TestDoorbell(t *testing.T) {
 		{0, 0, 3},
 	} {
 		for range step.take {
-			w.kqp.SIW.TakeSend()
+			fakesiw.QPOf(w.kqp).TakeSend()
 		}
 		post(step.post)
 		if rings() != step.rings {
@@ -231,7 +232,7 @@ func TestDoorbellPath(t *testing.T) {
 			if n, err := w.qp.PostSend([]verbs.SendWR{{Opcode: verbs.OpSend}}); n != 1 || err != nil {
 				t.Fatal(n, err)
 			}
-			w.kqp.SIW.TakeSend()
+			fakesiw.QPOf(w.kqp).TakeSend()
 		}
 		if all := w.k.Calls("POST_SEND") - before; all != 3 || byIoctl != 0 && !changed || byIoctl != 3 && changed {
 			t.Errorf("changed: %t, %d doorbells, %d by ioctl", changed, all, byIoctl)
@@ -247,7 +248,7 @@ func TestNotConnected(t *testing.T) {
 			t.Errorf("%d, %v", n, err)
 		}
 	}
-	if _, ok := w.kqp.SIW.TakeSend(); ok {
+	if _, ok := fakesiw.QPOf(w.kqp).TakeSend(); ok {
 		t.Error("an entry lies in wait for the connection")
 	}
 	w.kqp.Connect()

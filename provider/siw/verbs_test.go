@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/internal/abi"
+	fakesiw "github.com/goverbs/goverbs/internal/fakeverbs/siw"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
 )
@@ -47,7 +48,7 @@ func TestRegMRAt(t *testing.T) {
 // A completion leaves nothing of what was in the caller's array.
 func TestPollOverOldCompletion(t *testing.T) {
 	w := newWorld(t, nil)
-	w.kcq.SIW.Complete(abi.SiwCqe{Id: 1, Opcode: abi.SIW_OP_SEND, QpId: 9})
+	fakesiw.CQOf(w.kcq).Complete(abi.SiwCqe{Id: 1, Opcode: abi.SIW_OP_SEND, QpId: 9})
 	old := verbs.WC{WRID: 5, Imm: 6, SrcQP: 7, Flags: verbs.WCWithImm, PKeyIndex: 8, SLID: 9, SL: 1, DLIDPathBits: 2}
 	wcs := []verbs.WC{old, old}
 	if n, err := w.cq.Poll(wcs); n != 1 || err != nil || wcs[0] != (verbs.WC{WRID: 1, Opcode: verbs.WCSend, QPN: 9}) || wcs[1] != old {

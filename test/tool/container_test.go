@@ -17,7 +17,7 @@ func TestContainer(t *testing.T) {
 	j := kit.NewJail(t)
 	j.Give("/dev/infiniband/rdma_cm")
 	j.Give(kit.InfoOf(t, kit.DummyLink).Node)
-	for name, credential := range map[string]*syscall.Credential{"root": nil, "nobody": {Uid: 65534, GID: 65534}} {
+	for name, credential := range map[string]*syscall.Credential{"root": nil, "nobody": {Uid: 65534, Gid: 65534}} {
 		t.Run(name, func(t *testing.T) {
 			kit.NoLeak(t)
 			command := func(name string, args ...string) *exec.Cmd {

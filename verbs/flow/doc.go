@@ -1,5 +1,7 @@
-// Package flow describes which packets a flow rule takes, and what becomes of them. A rule is
-// made with the CreateFlow method of a queue pair of package uverbs.
+// Package flow describes flow rules: the packets that a rule matches, and the actions on them.
+// The CreateFlow method of a queue pair in package uverbs creates a rule.
+//
+// Experimental: may change in any release; see docs/stability.md. No card has run it yet.
 //
 // The shortest whole program:
 //
@@ -20,6 +22,4 @@
 //		}}
 //		fmt.Println(len(web.Specs), "specs for qp.CreateFlow(&web)")
 //	}
-//
-// No card has run it yet; it may change in any release.
 package flow

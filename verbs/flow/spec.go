@@ -6,13 +6,13 @@ import (
 	"github.com/goverbs/goverbs/internal/abi"
 )
 
-// Spec is a part of a flow rule: a header that packets have, or what to do with those
-// that match. A header's Val is compared in the bits that are set in Mask. Inner headers are
-// those of the packet in a tunnel. Numbers are in the machine's byte order.
+// Spec is a part of a flow rule: a header to match or an action. A header matches if it equals Val
+// in the bits that are set in Mask. Inner means a header of the packet inside a tunnel. Numbers
+// are in the machine's byte order.
 //
 // C: struct ibv_flow_spec
 type Spec interface {
-	// AppendSpec appends the spec as the kernel reads it.
+	// AppendSpec appends the spec in the kernel's format.
 	AppendSpec(b []byte) []byte
 }
 
@@ -33,7 +33,7 @@ const (
 	specDrop  = 0x1001
 )
 
-// appendSpec appends a header's filters behind their type and length.
+// appendSpec appends a type, a length and the parts of a spec.
 func appendSpec(b []byte, typ uint32, inner bool, parts ...[]byte) []byte {
 	if inner {
 		typ |= specInner
@@ -62,12 +62,12 @@ func (s *Eth) AppendSpec(b []byte) []byte {
 	return appendSpec(b, specEth, s.Inner, s.Val.bytes(), s.Mask.bytes())
 }
 
-// be16 and be32 are numbers whose bytes lie as in a packet.
+// be16 and be32 convert a number to big-endian order.
 func be16(v uint16) uint16 {
 	return binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, v))
 }
 
-// EthFields are those of an Ethernet header.
+// EthFields has the fields of an Ethernet header.
 //
 // C: struct ibv_flow_eth_filter
 type EthFields struct {
@@ -92,7 +92,7 @@ func (s *IPv4) AppendSpec(b []byte) []byte {
 	return appendSpec(b, specIPv4, s.Inner, s.Val.bytes(), s.Mask.bytes())
 }
 
-// IPv4Fields are those of an IPv4 header.
+// IPv4Fields has the fields of an IPv4 header.
 //
 // C: struct ibv_flow_ipv4_ext_filter
 type IPv4Fields struct {
@@ -122,7 +122,7 @@ func be32(v uint32) uint32 {
 	return binary.NativeEndian.Uint32(binary.BigEndian.AppendUint32(nil, v))
 }
 
-// IPv6Fields are those of an IPv6 header.
+// IPv6Fields has the fields of an IPv6 header.
 //
 // C: struct ibv_flow_ipv6_filter
 type IPv6Fields struct {
@@ -162,11 +162,83 @@ func (s *UDP) AppendSpec(b []byte) []byte {
 	return appendSpec(b, specUDP, s.Inner, s.Val.bytes(), s.Mask.bytes())
 }
 
-// Ports are those of a TCP or UDP header.
+// Ports has the ports of a TCP or UDP header.
 //
 // C: struct ibv_flow_tcp_udp_filter
 type Ports struct{ Dst, Src uint16 }
 
 func (f *Ports) bytes() []byte {
 	return abi.Bytes(&abi.IbUverbsFlowTcpUdpFilter{DstPort: be16(f.Dst), SrcPort: be16(f.Src)})
+}
+
+// VXLAN is a VXLAN header. The headers that follow it are inner ones.
+//
+// C: struct ibv_flow_spec_tunnel
+type VXLAN struct{ Val, Mask uint32 } // the VNI, 24 bits
+
+// AppendSpec implements [Spec].
+func (s *VXLAN) AppendSpec(b []byte) []byte {
+	return appendSpec(b, specVXLAN, false, abi.Bytes(&abi.IbUverbsFlowTunnelFilter{TunnelId: be32(s.Val)}),
+		abi.Bytes(&abi.IbUverbsFlowTunnelFilter{TunnelId: be32(s.Mask)}))
+}
+
+// GRE is a GRE header.
+//
+// C: struct ibv_flow_spec_gre
+type GRE struct {
+	Val, Mask GREFields
+	Inner     bool
+}
+
+// AppendSpec implements [Spec].
+func (s *GRE) AppendSpec(b []byte) []byte {
+	return appendSpec(b, specGRE, s.Inner, s.Val.bytes(), s.Mask.bytes())
+}
+
+// GREFields has the fields of a GRE header. Flags are its first 16 bits, including the version.
+//
+// C: struct ibv_flow_gre_filter
+type GREFields struct {
+	Flags, Protocol uint16
+	Key             uint32
+}
+
+func (f *GREFields) bytes() []byte {
+	return abi.Bytes(&abi.IbUverbsFlowGreFilter{CKsRes0Ver: be16(f.Flags), Protocol: be16(f.Protocol), Key: be32(f.Key)})
+}
+
+// MPLS is an MPLS label, with its traffic class, bottom bit and TTL.
+//
+// C: struct ibv_flow_spec_mpls
+type MPLS struct {
+	Val, Mask uint32
+	Inner     bool
+}
+
+// AppendSpec implements [Spec].
+func (s *MPLS) AppendSpec(b []byte) []byte {
+	return appendSpec(b, specMPLS, s.Inner, abi.Bytes(&abi.IbUverbsFlowMplsFilter{Label: be32(s.Val)}),
+		abi.Bytes(&abi.IbUverbsFlowMplsFilter{Label: be32(s.Mask)}))
+}
+
+// ESP is an ESP header of IPsec.
+//
+// C: struct ibv_flow_spec_esp
+type ESP struct {
+	Val, Mask ESPFields
+	Inner     bool
+}
+
+// AppendSpec implements [Spec].
+func (s *ESP) AppendSpec(b []byte) []byte {
+	return appendSpec(b, specESP, s.Inner, s.Val.bytes(), s.Mask.bytes())
+}
+
+// ESPFields has the fields of an ESP header.
+//
+// C: struct ibv_flow_esp_filter
+type ESPFields struct{ SPI, Seq uint32 }
+
+func (f *ESPFields) bytes() []byte {
+	return abi.Bytes(&abi.IbUverbsFlowSpecEspFilter{Spi: be32(f.SPI), Seq: be32(f.Seq)})
 }

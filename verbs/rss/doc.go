@@ -1,6 +1,8 @@
-// Package rss describes receive queues that belong to no queue pair, and how a device spreads
-// packets over them: receive side scaling. Package uverbs makes such queues with CreateWQ,
-// tables of them with CreateRWQIndTable, and queue pairs on a table with CreateRSSQP.
+// Package rss describes receive side scaling: receive queues that belong to no queue pair, and how
+// a device distributes packets among them. In package uverbs, CreateWQ creates such queues,
+// CreateRWQIndTable creates tables of them, and CreateRSSQP creates queue pairs on a table.
+//
+// Experimental: may change in any release; see docs/stability.md. No card has run it yet.
 //
 // The shortest whole program:
 //
@@ -21,6 +23,4 @@
 //		}}
 //		fmt.Println(len(opts.Hash.Key), "bytes of key for pd.CreateRSSQP(&opts)")
 //	}
-//
-// No card has run it yet; it may change in any release.
 package rss

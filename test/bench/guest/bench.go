@@ -26,7 +26,7 @@ type bench struct {
 
 	out   *json.Encoder
 	log   io.Writer
-	links map[string]*link // by driver
+	links map[string]*link // by driver; the suites of a boot share them
 }
 
 // program is the path of rdmalink, or of a measuring program: ring and scale are

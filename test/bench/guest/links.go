@@ -38,9 +38,6 @@ func (b *bench) link(driver string) (*link, error) {
 	if err := b.findGID(l); err != nil {
 		return nil, err
 	}
-	if b.links == nil {
-		b.links = make(map[string]*link)
-	}
 	b.links[driver] = l
 	return l, nil
 }

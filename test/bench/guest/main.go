@@ -32,7 +32,7 @@ var suites = map[string]func(*bench) error{
 }
 
 func main() {
-	b := &bench{ctx: context.Background(), out: json.NewEncoder(os.Stdout), log: os.Stderr}
+	b := &bench{ctx: context.Background(), out: json.NewEncoder(os.Stdout), log: os.Stderr, links: make(map[string]*link)}
 	fs := flag.NewFlagSet("guest", flag.ContinueOnError)
 	fs.IntVar(&b.runs, "runs", 3, "how often each program runs")
 	fs.BoolVar(&b.quick, "quick", false, "fewer rows, shorter runs")

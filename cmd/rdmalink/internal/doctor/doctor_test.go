@@ -17,6 +17,7 @@ import (
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/host/hosttest"
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/fakeverbs"
+	_ "github.com/goverbs/goverbs/internal/fakeverbs/models"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/netlinkrdma"
 	"github.com/goverbs/goverbs/netlinkrdma/nltest"

@@ -7,6 +7,8 @@ import (
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/fakeverbs"
+	_ "github.com/goverbs/goverbs/internal/fakeverbs/models"
+	fakerxe "github.com/goverbs/goverbs/internal/fakeverbs/rxe"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/kernel"
 	"github.com/goverbs/goverbs/internal/perftest"
@@ -77,7 +79,7 @@ func (w *world) ok(err error) {
 func (w *world) move() (moved bool) {
 	for i := range w.qps {
 		for j, qp := range w.qps[i] {
-			s, ok := qp.RXE.TakeSend()
+			s, ok := fakerxe.QPOf(qp).TakeSend()
 			if !ok {
 				continue
 			}
@@ -90,7 +92,7 @@ func (w *world) move() (moved bool) {
 				w.write(i, &s)
 			}
 			if s.Wr.SendFlags&abi.IB_SEND_SIGNALED != 0 {
-				qp.SendCQ.RXE.Complete(abi.IbUverbsWc{WrId: s.Wr.WrId, QpNum: qp.Num})
+				fakerxe.CQOf(qp.SendCQ).Complete(abi.IbUverbsWc{WrId: s.Wr.WrId, QpNum: qp.Num})
 			}
 		}
 	}
@@ -100,8 +102,8 @@ func (w *world) move() (moved bool) {
 // deliver waits for a receive, as reliable connections do.
 func (w *world) deliver(qp *fakeverbs.QP, n uint32) {
 	for w.t.Context().Err() == nil {
-		if r, ok := qp.RXE.TakeRecv(); ok {
-			qp.RecvCQ.RXE.Complete(abi.IbUverbsWc{WrId: r.WrId, Opcode: abi.IB_WC_RECV, ByteLen: n, QpNum: qp.Num})
+		if r, ok := fakerxe.QPOf(qp).TakeRecv(); ok {
+			fakerxe.CQOf(qp.RecvCQ).Complete(abi.IbUverbsWc{WrId: r.WrId, Opcode: abi.IB_WC_RECV, ByteLen: n, QpNum: qp.Num})
 			return
 		}
 		runtime.Gosched()
@@ -109,9 +111,9 @@ func (w *world) deliver(qp *fakeverbs.QP, n uint32) {
 }
 
 // write carries the last byte only, by which the peer knows a WRITE.
-func (w *world) write(from int, s *fakeverbs.RXESend) {
+func (w *world) write(from int, s *fakerxe.Send) {
 	e, peer := w.ends[from], w.ends[1-from]
-	rdma := fakeverbs.RXEWR[abi.RxeSendWrRdma](s)
+	rdma := fakerxe.WR[abi.RxeSendWrRdma](s)
 	last := rdma.RemoteAddr - peer.mr.Addr() + uint64(s.Dma.Length) - 1
 	if last >= uint64(peer.mr.Len()) || rdma.Rkey != peer.mr.RKey() {
 		w.t.Errorf("WRITE to %#x, key %#x", rdma.RemoteAddr, rdma.Rkey)

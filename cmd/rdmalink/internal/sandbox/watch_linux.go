@@ -4,15 +4,22 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	fakeerdma "github.com/goverbs/goverbs/internal/fakeverbs/erdma"
+	fakemlx5 "github.com/goverbs/goverbs/internal/fakeverbs/mlx5"
 )
 
 // opened has an opening be recorded, and the device be asked at the end for what its
 // programs did wrong.
 func (s *supervisor) opened(m *machine, d *device) {
 	// Polled registers tell late, see registers.
-	d.kernel.ERDMA.Late, d.kernel.ERDMA.OldRecords = !s.trap, true
-	d.kernel.MLX5.Late, d.kernel.MLX5.OldBytes = !s.trap, true
-	d.kernel.MLX5.StaticUARs, d.kernel.MLX5.CQEVersion0, d.kernel.MLX5.InlineHeaders = s.old, s.old, s.old
+	if o := fakeerdma.OptionsOf(d.kernel); o != nil {
+		o.Late, o.OldRecords = !s.trap, true
+	}
+	if o := fakemlx5.OptionsOf(d.kernel); o != nil {
+		o.Late, o.OldBytes = !s.trap, true
+		o.StaticUARs, o.CQEVersion0, o.InlineHeaders = s.old, s.old, s.old
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	m.opened = d.kernel

@@ -8,6 +8,7 @@ import (
 
 	"github.com/goverbs/goverbs/cmd/rdmalink/internal/host"
 	"github.com/goverbs/goverbs/internal/fakeverbs"
+	_ "github.com/goverbs/goverbs/internal/fakeverbs/models"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/kernel"
 	"github.com/goverbs/goverbs/netlinkrdma"

@@ -1,0 +1,165 @@
+package erdma
+
+import (
+	"syscall"
+
+	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/fakeverbs"
+	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/mmap"
+)
+
+func init() {
+	fakeverbs.Register(&fakeverbs.Driver{
+		ID: abi.RDMA_DRIVER_ERDMA, Limits: limits, New: func(k *fakeverbs.Kernel) fakeverbs.Model { return &model{k: k} },
+		NewShared: func() any { return new(device) },
+		Software:  true, // it has no more than they have
+		Refusals:  map[string]fakeverbs.Refusal{"GET_CONTEXT": {Out: 40, Err: syscall.EINVAL}},
+	})
+}
+
+// model answers as the eRDMA driver, and is its device too: queues and doorbell records are
+// user memory, doorbells are registers. Its rules come from the kernel driver and from
+// rdma-core's provider; where these say nothing, a comment names the choice. It notes each
+// breach of a rule as a violation, see [Kernel.Violations].
+type model struct {
+	fakeverbs.Bare
+	k       *fakeverbs.Kernel
+	options Options
+	page    []byte // of a new queue that is read
+}
+
+// Options are what differs between eRDMA devices.
+type Options struct {
+	// SDBType is how the context's doorbells for sends are laid out, an erdmaSDB number,
+	// and SDBOffset says where with type 1.
+	SDBType, SDBOffset uint32
+	NoAtomics          bool
+	// OldRecords is for rdma-core of before 2026: CQs' records begin with 0, and those of QPs
+	// with what was in that memory before.
+	OldRecords bool
+	// Late says that stores are seen some time after they were made, when further ones may
+	// have been made: records may be newer, and doorbells may be missing.
+	Late bool
+}
+
+// The layouts of a page of send doorbells.
+const (
+	sdbEntry  = 1
+	erdmaPage = 4096
+	maxWR     = 8192
+	maxCQE    = 1 << 20
+	maxSGE    = 6
+	maxInline = 96
+)
+
+// The offsets at which the pages of doorbells are mapped, in system pages.
+const (
+	sdb = iota + 1
+	rdb
+	cdb
+)
+
+func limits() fakeverbs.Limits {
+	l := fakeverbs.BareLimits()
+	d := &l.Device
+	d.VendorId, d.VendorPartId, d.MaxQpWr, d.MaxCqe = 0x1ded, 0x107f, maxWR, maxCQE
+	d.MaxCq, d.MaxMr, d.MaxPd, d.MaxSge = 1<<17, 1<<17, 1<<17, 1 // the least of 6 to send and 1 to receive
+	d.MaxQpRdAtom, d.MaxQpInitRdAtom, d.AtomicCap, d.PageSizeCap = 128, 128, 2, 0x7ffff000
+	l.Port.MaxMsgSz = 1<<32 - 1
+	return l
+}
+
+// Has leaves out what erdma has no functions for.
+func (*model) Has(call string) bool {
+	switch call {
+	case "CREATE_AH", "AH_DESTROY", "ALLOC_MW", "MW_DESTROY", "RESIZE_CQ", "REQ_NOTIFY_CQ", "POST_SEND", "ATTACH_MCAST", "DETACH_MCAST",
+		"REREG_MR", "SRQ_CREATE", "SRQ_DESTROY", "MODIFY_SRQ", "QUERY_SRQ":
+		return false
+	}
+	return true
+}
+
+func (e *model) Context(r *ioctl.Request) error {
+	e.wantNoInput("GET_CONTEXT", r)
+	o := &e.options
+	page := uint64(fakeverbs.PageSize)
+	return fakeverbs.AnswerDriver(r, abi.ErdmaUrespAllocCtx{DevId: 0x107f, SdbType: o.SDBType, SdbOffset: o.SDBOffset,
+		Sdb: sdb * page, Rdb: rdb * page, Cdb: cdb * page})
+}
+
+// wantNoInput: newer kernels refuse private bytes that a method does not take.
+func (e *model) wantNoInput(call string, r *ioctl.Request) {
+	if in, ok := r.Bytes(abi.UVERBS_ATTR_UHW_IN); ok && len(in) > 0 {
+		e.note("%s carries %d private bytes, and takes none", call, len(in))
+	}
+}
+
+func (e *model) note(format string, args ...any) { e.k.Device.Note(format, args...) }
+
+// MapRegisters wants the length that was offered.
+func (e *model) MapRegisters(_ *fakeverbs.Kernel, key int64, length int) error {
+	if page := key / int64(fakeverbs.PageSize); key%int64(fakeverbs.PageSize) != 0 || page < sdb || page > cdb || fakeverbs.RoundUp(length) != fakeverbs.RoundUp(erdmaPage) {
+		return syscall.EINVAL
+	}
+	return nil
+}
+
+// Map refuses: the queues are user memory.
+func (*model) Map(*fakeverbs.Kernel, int64, int) (*mmap.Region, error) { return nil, syscall.EINVAL }
+
+// input reads the private bytes of a create call. Linux 6.12 takes fewer, and leaves
+// the rest to what was on its stack.
+func input[T any](e *model, call string, r *ioctl.Request) (in T, err error) {
+	b, _ := r.Bytes(abi.UVERBS_ATTR_UHW_IN)
+	if len(b) != len(abi.Bytes(&in)) {
+		e.note("%s carries %d private bytes, and takes %d", call, len(b), len(abi.Bytes(&in)))
+		return in, syscall.EINVAL
+	}
+	ioctl.Argument(r, abi.UVERBS_ATTR_UHW_IN, &in)
+	return in, nil
+}
+
+// answerWhole is for answers of which the kernel writes everything, however little room there is.
+func answerWhole[T any](e *model, call string, r *ioctl.Request, v T) error {
+	if room, _ := r.Bytes(abi.UVERBS_ATTR_UHW_OUT); len(room) < len(abi.Bytes(&v)) {
+		e.note("%s has room for %d private bytes, and the kernel writes %d", call, len(room), len(abi.Bytes(&v)))
+		return syscall.EFAULT
+	}
+	return fakeverbs.AnswerDriver(r, v)
+}
+
+func (e *model) RegMR(h uint32, r *ioctl.Request) (uint32, error) {
+	e.wantNoInput("REG_MR", r)
+	return (h + 1) << 8, nil
+}
+
+// OptionsOf returns the options of an opening, to be set before use, or nil if its
+// device is another driver's.
+func OptionsOf(k *fakeverbs.Kernel) *Options {
+	if e, ok := k.Model.(*model); ok {
+		return &e.options
+	}
+	return nil
+}
+
+// CQOf returns the device's side of a completion queue, or nil.
+func CQOf(cq *fakeverbs.CQ) *CQ {
+	q, _ := cq.Queue.(*CQ)
+	return q
+}
+
+// QPOf returns the device's side of a queue pair, or nil.
+func QPOf(qp *fakeverbs.QP) *QP {
+	q, _ := qp.Made.(*QP)
+	return q
+}
+
+// IsArmed implements [CQQueue].
+func (q *CQ) IsArmed() bool { return q.armed }
+
+func (e *model) AdjustLimits(l *fakeverbs.Limits) {
+	if e.options.NoAtomics {
+		l.Device.AtomicCap = 0
+	}
+}

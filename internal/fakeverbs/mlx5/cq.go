@@ -1,0 +1,333 @@
+package mlx5
+
+import (
+	"encoding/binary"
+	"syscall"
+	"time"
+
+	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/fakeverbs"
+	"github.com/goverbs/goverbs/internal/ioctl"
+)
+
+// CQ is the device's side of a completion queue.
+type CQ struct {
+	Num uint32 // the device's number
+
+	m       *model
+	cq      *fakeverbs.CQ
+	uar     *uar
+	ring    uint64 // address
+	entries uint32
+	size    uint64 // bytes of one
+	record  uint64
+	pi      uint32 // entries written, free-running
+
+	everArmed bool
+	lastArm   uint32
+	armed     bool
+	solicits  bool
+	raised    uint32 // events
+	held      uint16 // completions since that should raise one
+	late      *time.Timer
+	entry     [64]byte // of a completion that is written
+}
+
+// The opcodes of completions.
+const (
+	cqeRequest  = 0
+	cqeWriteImm = 1
+	cqeRecv     = 2
+	cqeRecvImm  = 3
+	cqeRecvInv  = 4
+	cqeResize   = 5
+	cqeReqErr   = 13
+	cqeRespErr  = 14
+	cqeInvalid  = 15
+)
+
+func (m *model) CreateCQ(cq *fakeverbs.CQ, r *ioctl.Request) error {
+	if err := (fakeverbs.Bare{}).CreateCQ(cq, r); err != nil {
+		return err
+	}
+	n, _ := r.Value(abi.UVERBS_ATTR_CREATE_CQ_CQE)
+	if n > maxCQE {
+		return syscall.EINVAL
+	}
+	const call = "CQ_CREATE"
+	in, err := input[abi.Mlx5IbCreateCq](m, call, r, 22)
+	if err != nil {
+		return err
+	}
+	if in.CqeSize != 64 && in.CqeSize != 128 || in.Flags&^7 != 0 {
+		return syscall.EINVAL
+	}
+	m.wantZero(call, "compression", uint64(in.CqeCompEn)|uint64(in.CqeCompResFormat))
+	m.wantZero(call, "the reserved part", uint64(in.Reserved0)|uint64(in.Reserved1))
+	m.wantZero(call, "flags beside the UAR's", uint64(in.Flags&^abi.MLX5_IB_CREATE_CQ_FLAGS_UAR_PAGE_INDEX))
+	q := &CQ{m: m, cq: cq, entries: fakeverbs.RoundPow2(uint32(n) + 1), size: uint64(in.CqeSize), ring: in.BufAddr, record: in.DbAddr}
+	if q.uar, err = m.uarOfCQ(&in, r); err != nil {
+		return err
+	}
+	if err := m.pin(call, in.BufAddr, uint64(q.entries)*q.size); err != nil {
+		return err
+	}
+	if err := m.pinRecord(call, in.DbAddr); err != nil {
+		return err
+	}
+	q.wantInvalid(call)
+	addCQ(m.k.Device, q)
+	m.cqs[q.Num] = q
+	cq.Queue, cq.Entries = q, q.entries-1
+	return answer(m, call, r, abi.Mlx5IbCreateCqResp{Cqn: q.Num})
+}
+
+// uarOfCQ finds the UAR through which the CQ will be armed. A context with dynamic ones
+// must name it.
+func (m *model) uarOfCQ(in *abi.Mlx5IbCreateCq, r *ioctl.Request) (*uar, error) {
+	number, named := r.Value(abi.MLX5_IB_ATTR_CREATE_CQ_UAR_INDEX)
+	if in.Flags&abi.MLX5_IB_CREATE_CQ_FLAGS_UAR_PAGE_INDEX != 0 {
+		number, named = uint64(in.UarPageIndex), true
+	} else {
+		m.wantZero("CQ_CREATE", "the UAR's number, without its flag,", uint64(in.UarPageIndex))
+	}
+	switch {
+	case !m.dynamic:
+		if named {
+			m.note("CQ_CREATE names UAR %d in a context without dynamic ones", number)
+		}
+		return m.uars[0], nil
+	case !named:
+		return nil, syscall.EINVAL
+	}
+	if u := m.findUAR(uint32(number)); u != nil {
+		return u, nil
+	}
+	m.note("CQ_CREATE names UAR %d, which is not the context's", number)
+	return nil, syscall.EINVAL
+}
+
+// wantInvalid: no entry of a new queue may look like one that was written.
+func (q *CQ) wantInvalid(call string) {
+	all := uint64(q.entries) * q.size
+	if q.m.part == nil {
+		q.m.part = make([]byte, 1<<14)
+	}
+	b := q.m.part[:min(all, uint64(len(q.m.part)))]
+	for at := uint64(0); at < all; at += uint64(len(b)) {
+		if q.m.k.User.Read(q.ring+at, b) != nil {
+			q.m.note("%v: its memory is gone", q)
+			return
+		}
+		for end := q.size; end <= uint64(len(b)); end += q.size {
+			if last := b[end-1]; last>>4 != cqeInvalid {
+				q.m.note("%s: entry %d of a new queue ends with %#x, and is not marked as never written", call, (at+end)/q.size-1, last)
+				return
+			}
+		}
+	}
+}
+
+// at reads the part of an entry that matters, the last 64 bytes.
+func (q *CQ) at(i uint32) (b [64]byte) {
+	q.m.blame(q.m.k.User.Read(q.address(i), b[:]), "%v: its memory is gone", q)
+	return b
+}
+
+func (q *CQ) address(i uint32) uint64 {
+	return q.ring + uint64(i&(q.entries-1))*q.size + q.size - 64
+}
+
+func addCQ(d *fakeverbs.Device, q *CQ) {
+	d.Lock()
+	defer d.Unlock()
+	shared := shared(d)
+	shared.cqs++
+	q.Num = 0x400 + shared.cqs&0xfffff
+}
+
+// Free implements [CQQueue].
+func (q *CQ) Free() {
+	q.armed = false
+	q.m.forgetRecord(q.record)
+	delete(q.m.cqs, q.Num)
+}
+
+// CQE is a completion as the device writes it, but for the owner bit.
+type CQE struct {
+	Opcode, Syndrome, Vendor uint8
+	WQEOpcode                uint8
+	Counter                  uint16
+	QPN, Queue, Bytes        uint32
+	Imm                      [4]byte // as it stands
+	From                     uint32  // sender's number, SL and GRH of a datagram
+	SLID                     uint16
+	Path                     uint8
+	Solicited                bool
+	Checks                   [2]byte // of a raw packet: what is right, and the types of its headers
+	Data                     []byte  // of a short message, in place of its receive
+}
+
+// Complete writes an entry, and raises an event if user space asked for one.
+func (q *CQ) Complete(c CQE) {
+	q.cq.Kernel().Lock()
+	defer q.cq.Kernel().Unlock()
+	q.complete(&c)
+}
+
+func (q *CQ) complete(c *CQE) {
+	b := &q.entry
+	clear(b[:])
+	binary.BigEndian.PutUint32(b[32:], c.Queue)
+	binary.BigEndian.PutUint32(b[56:], uint32(c.WQEOpcode)<<24|c.QPN)
+	binary.BigEndian.PutUint16(b[60:], c.Counter)
+	if c.Opcode == cqeReqErr || c.Opcode == cqeRespErr {
+		b[54], b[55] = c.Vendor, c.Syndrome
+	} else {
+		b[17] = c.Path
+		binary.BigEndian.PutUint16(b[22:], c.SLID)
+		binary.BigEndian.PutUint32(b[24:], c.From)
+		copy(b[28:30], c.Checks[:])
+		copy(b[36:40], c.Imm[:])
+		binary.BigEndian.PutUint32(b[44:], c.Bytes)
+		binary.BigEndian.PutUint64(b[48:], q.m.clock.stamp())
+	}
+	b[63] = c.Opcode << 4
+	if c.Solicited {
+		b[63] |= 2
+	}
+	if !q.hasRoom() {
+		q.cq.Overflow()
+		return
+	}
+	q.putData(b, c.Data)
+	q.write(b)
+	q.event(c.Solicited || b[54]|b[55] != 0 && c.Opcode >= cqeReqErr)
+}
+
+// hasRoom asks the record how much was consumed.
+func (q *CQ) hasRoom() bool {
+	ci := q.m.load(q, q.Num, q.record)
+	if ci > 0xffffff {
+		q.m.note("%v: the record says that %#x were consumed, which has more than 24 bits", q, ci)
+	}
+	used := (q.pi - ci) & 0xffffff
+	if used > q.entries {
+		q.m.note("%v: the record says that %d were consumed, of %d that were written", q, ci, q.pi)
+		return true
+	}
+	return used < q.entries
+}
+
+// write puts an entry into the ring, the word with the owner bit last.
+func (q *CQ) write(b *[64]byte) {
+	if q.pi&q.entries != 0 {
+		b[63] |= 1
+	}
+	user := q.m.k.User
+	c := q.m.k.ShowCrossing(fakeverbs.Crossing{Kind: fakeverbs.EntryCQE, Object: q.Num, Bytes: b[:]})
+	at := q.address(q.pi)
+	if c.Late != nil {
+		_ = user.Store32(at+60, binary.LittleEndian.Uint32(b[60:]))
+		c.Late()
+	}
+	q.m.blame(user.Write(at, b[:56]), "%v: its memory is gone", q)
+	_ = user.Store32(at+56, binary.LittleEndian.Uint32(b[56:]))
+	_ = user.Store32(at+60, binary.LittleEndian.Uint32(b[60:]))
+	q.pi++
+}
+
+// event raises an event if the CQ is armed for a completion of this kind. A CQ that is
+// moderated waits for as many as it was told, or for as long.
+func (q *CQ) event(solicited bool) {
+	if !q.armed || !solicited && q.solicits {
+		return
+	}
+	q.held++
+	m := &q.cq.Moderation
+	if q.held >= m.CqCount {
+		q.raise()
+		return
+	}
+	if m.CqPeriod > 0 && q.held == 1 {
+		q.late = time.AfterFunc(time.Duration(m.CqPeriod)*time.Microsecond, q.expire)
+	}
+}
+
+func (q *CQ) raise() {
+	q.armed, q.held = false, 0
+	if q.late != nil {
+		q.late.Stop()
+	}
+	q.raised++
+	q.cq.RaiseEvent()
+}
+
+// expire is the end of a period.
+func (q *CQ) expire() {
+	q.cq.Kernel().Lock()
+	defer q.cq.Kernel().Unlock()
+	if q.armed && q.held > 0 {
+		q.raise()
+	}
+}
+
+// arm is a store to the doorbell: a sequence number, what for, and the index up to which
+// completions are known. One that comes later raises the event at once.
+func (q *CQ) arm(v uint32) {
+	m := q.m
+	if rec := m.load(q, q.Num, q.record+4); rec != v {
+		m.note("%v: the doorbell says %#x, and its record %#x", q, v, rec)
+	}
+	q.everArmed, q.lastArm = true, v
+	sequence, ci := v>>28&3, v&0xffffff
+	switch {
+	case v>>30 != 0 || v>>25&7 != 0:
+		m.note("%v: reserved bits of the doorbell are set: %#x", q, v)
+	case (q.raised-sequence)&3 > 1:
+		m.note("%v: it is armed with sequence number %d, and %d events were raised", q, sequence, q.raised)
+	}
+	if known := m.load(q, q.Num, q.record); known != ci && !m.options.Late {
+		m.note("%v: it is armed from %d on, and the record says that %d were consumed", q, ci, known)
+	}
+	if sequence != q.raised&3 || (q.pi-ci)&0xffffff > q.entries {
+		return // of an event that was not read, or from nowhere
+	}
+	q.armed, q.solicits, q.held = true, v&(1<<24) != 0, 0
+	for i := ci; i != q.pi&0xffffff; i = (i + 1) & 0xffffff {
+		b := q.at(i)
+		q.event(b[63]&2 != 0 || b[63]>>4 >= cqeReqErr)
+	}
+}
+
+// ResizeCQ goes on in another queue, and says in the old one where that begins.
+func (m *model) ResizeCQ(cq *fakeverbs.CQ, n uint32, r *ioctl.Request) error {
+	const call = "RESIZE_CQ"
+	if n == 0 || n > maxCQE {
+		return syscall.EINVAL
+	}
+	in, err := input[abi.Mlx5IbResizeCq](m, call, r, 10)
+	if err != nil {
+		return err
+	}
+	q := CQOf(cq)
+	if uint64(in.CqeSize) != q.size {
+		return syscall.EINVAL
+	}
+	m.wantZero(call, "the reserved part", uint64(in.Reserved0)|uint64(in.Reserved1))
+	next := *q
+	next.ring, next.entries = in.BufAddr, fakeverbs.RoundPow2(n+1)
+	if err := m.pin(call, next.ring, uint64(next.entries)*next.size); err != nil {
+		return err
+	}
+	used := (q.pi - m.load(q, q.Num, q.record)) & 0xffffff
+	if used+1 >= next.entries || used >= q.entries {
+		return syscall.EINVAL
+	}
+	next.wantInvalid(call)
+	var marker [64]byte
+	marker[63] = cqeResize << 4
+	q.write(&marker)
+	q.ring, q.entries, cq.Entries = next.ring, next.entries, next.entries-1
+	return nil
+}

@@ -1,0 +1,109 @@
+package mlx5
+
+import (
+	"syscall"
+
+	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/fakeverbs"
+	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/mmap"
+)
+
+// The device's memory is given out in blocks, and each DM has pages of its own.
+const (
+	maxDM      = 256 << 10
+	logDMBlock = 6
+	maxDMAlign = logDMBlock + 6 // what the device can align to
+	dmKey      = 8 << 8         // command 8, in pages
+	dmAccess   = abi.IB_UVERBS_ACCESS_LOCAL_WRITE | abi.IB_UVERBS_ACCESS_REMOTE_WRITE | abi.IB_UVERBS_ACCESS_REMOTE_READ |
+		abi.IB_UVERBS_ACCESS_REMOTE_ATOMIC | abi.IB_UVERBS_ACCESS_ZERO_BASED
+)
+
+// mlx5DM is what a DM is mapped as.
+type mlx5DM struct {
+	offer  fakeverbs.Offer
+	region *mmap.Region
+}
+
+// pages are those of the device's memory that are in use.
+type pages [maxDM / 4096]bool
+
+// take finds n pages in a row.
+func (p *pages) take(n int) (first int, ok bool) {
+	run := 0
+	for i := range maxDM / fakeverbs.PageSize {
+		if run++; p[i] {
+			run = 0
+		}
+		if run == n {
+			p.set(i+1-n, n, true)
+			return i + 1 - n, true
+		}
+	}
+	return 0, false
+}
+
+func (p *pages) set(first, n int, used bool) {
+	for i := range n {
+		p[first+i] = used
+	}
+}
+
+// AllocDM has memory begin behind the start of its first page where there is room, as on a
+// device whose memory does not begin at a page.
+func (m *model) AllocDM(dm *fakeverbs.DM, r *ioctl.Request) (free func(), err error) {
+	if kind, ok := r.Value(abi.MLX5_IB_ATTR_ALLOC_DM_REQ_TYPE); ok && kind != abi.MLX5_IB_UAPI_DM_TYPE_MEMIC {
+		return nil, syscall.EOPNOTSUPP
+	}
+	if dm.LogAlign > maxDMAlign {
+		return nil, syscall.EINVAL
+	}
+	d, pages := m.k.Device, fakeverbs.RoundUp(int(dm.Length))/fakeverbs.PageSize
+	d.Lock()
+	defer d.Unlock()
+	first, ok := shared(d).dms.take(pages)
+	if !ok {
+		return nil, syscall.ENOMEM
+	}
+	key := int64(dmKey+first) * int64(fakeverbs.PageSize)
+	o, region, err := m.k.ShareMemory(key, pages*fakeverbs.PageSize)
+	if err != nil {
+		shared(d).dms.set(first, pages, false)
+		return nil, err
+	}
+	m.dms[key] = mlx5DM{o, region}
+	dm.SetMemory(region)
+	if behind := uint64(1) << max(dm.LogAlign, logDMBlock); behind+dm.Length <= uint64(region.Len()) {
+		dm.Start = behind
+	}
+	dm.Page = uint16(first)
+	ioctl.Answer(r, abi.MLX5_IB_ATTR_ALLOC_DM_RESP_START_OFFSET, &dm.Start)
+	ioctl.Answer(r, abi.MLX5_IB_ATTR_ALLOC_DM_RESP_PAGE_INDEX, &dm.Page)
+	return func() { m.freeDM(key, first, pages) }, nil
+}
+
+func (m *model) freeDM(key int64, first, pages int) {
+	_ = m.dms[key].region.Close()
+	delete(m.dms, key)
+	d := m.k.Device
+	d.Lock()
+	defer d.Unlock()
+	shared(d).dms.set(first, pages, false)
+}
+
+func (*model) DMAccess() uint64 { return dmAccess }
+
+// queryDM tells another process of the descriptor how to map a DM.
+func queryDM(k *fakeverbs.Kernel, r *ioctl.Request) error {
+	_, dm, err := fakeverbs.FindIn[*fakeverbs.DM](k, "DM", r, abi.MLX5_IB_ATTR_QUERY_DM_REQ_HANDLE)
+	if err != nil {
+		return err
+	}
+	if err := fakeverbs.Answer(r, abi.MLX5_IB_ATTR_QUERY_DM_RESP_START_OFFSET, dm.Start); err != nil {
+		return err
+	}
+	if err := fakeverbs.Answer(r, abi.MLX5_IB_ATTR_QUERY_DM_RESP_PAGE_INDEX, dm.Page); err != nil {
+		return err
+	}
+	return fakeverbs.Answer(r, abi.MLX5_IB_ATTR_QUERY_DM_RESP_LENGTH, dm.Length)
+}

@@ -1,0 +1,395 @@
+package mlx5
+
+import (
+	"errors"
+	"fmt"
+	"math/bits"
+	"syscall"
+
+	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/fakeverbs"
+	"github.com/goverbs/goverbs/internal/ioctl"
+)
+
+func init() {
+	fakeverbs.Register(&fakeverbs.Driver{
+		ID: abi.RDMA_DRIVER_MLX5, Limits: limits, New: open, NewShared: func() any { return new(device) },
+		RoCE: true, RateLimits: true, DMABufs: true, Methods: methods(), Own: map[uint16]bool{abi.MLX5_IB_ATTR_CREATE_CQ_UAR_INDEX: true},
+		Refusals: map[string]fakeverbs.Refusal{"GET_CONTEXT": {In: 8, Err: syscall.EINVAL}, "ALLOC_PD": {Out: 4, Err: syscall.EFAULT}},
+	})
+}
+
+func open(k *fakeverbs.Kernel) fakeverbs.Model {
+	m := &model{k: k}
+	m.options.Infiniband = k.Device.IsInfiniBand()
+	return m
+}
+
+// device is what all openings of a device share. The device's lock guards it.
+type device struct {
+	// How many of these were made: their numbers are never used twice.
+	cqs, srqs uint32
+	dms       pages
+}
+
+func shared(d *fakeverbs.Device) *device { return d.Shared.(*device) }
+
+// model answers as the mlx5 driver of Linux 6.12, and is its device too: queues and doorbell
+// records are user memory, doorbells are registers of UARs. What it insists on was taken
+// from the kernel driver's structures and from what the device documents. What user space
+// does wrong is a violation, see [Kernel.Violations].
+type model struct {
+	fakeverbs.Bare
+	k       *fakeverbs.Kernel
+	options Options
+	version uint8 // of completions
+	told    abi.Mlx5IbAllocUcontextResp
+	dynamic bool
+	uars    map[int64]*uar // by the key that they are mapped at
+	lastUAR uint32
+	nextReg uint32          // static register for the next QP
+	records map[uint64]bool // cache lines in use
+	indexes map[uint32]bool // of queue pairs
+	shared  bool            // by processes, each of which counts its own indexes
+	cqs     map[uint32]*CQ
+	dms     map[int64]mlx5DM // by the key that they are mapped at
+	part    []byte           // of a new queue that is read
+	clock   clock
+	exited  bool // the process has: what it left half done is no violation
+}
+
+// Options are what differs between mlx5 devices and their kernels.
+type Options struct {
+	Infiniband bool
+	NoAtomics  bool
+	// NoChecksums is a device that fills in none of raw packets.
+	NoChecksums bool
+	// StaticUARs is a kernel without dynamic UARs, and NoBlueFlame a processor that can't
+	// combine writes: it has no registers for copies. NoWC has registers, but refuses UARs
+	// for copies.
+	StaticUARs, NoBlueFlame, NoWC bool
+	// CQEVersion0 is a device that names queue pairs in completions by their numbers.
+	CQEVersion0 bool
+	// InlineHeaders is a device that wants the Ethernet header of a raw packet in the request.
+	InlineHeaders bool
+	// Request is the longest request for a context that the kernel takes; 0 is any.
+	Request int
+	// FirstUAR is the number of the first dynamic UAR.
+	FirstUAR uint32
+	// NoClock is a kernel that does not tell how to make times of a clock's ticks.
+	NoClock bool
+	// NoMAC is a kernel that does not tell the MAC of an address.
+	NoMAC bool
+	// NoTicks is a kernel that does not let programs read the device's clock.
+	NoTicks bool
+	// NoNullKey is a kernel that does not tell of the key of no memory.
+	NoNullKey bool
+	// OldBytes is for rdma-core's provider. Parts of a changed key that mean nothing hold what
+	// stood in the queue before, as do those behind the number of the peer's SRQ, and so does the second word of an SRQ's doorbell record. A
+	// program that allocates records itself may put two of them into a cache line.
+	OldBytes bool
+	// Late says that not every store to a register is seen: of two to the same place the
+	// first may not be. So a store to a page is only a reason to look at the records of
+	// all that uses the page.
+	Late bool
+}
+
+// What the device says of itself.
+const (
+	bfSize     = 512
+	line       = 64
+	block      = 64 // bytes
+	maxSQDesc  = 1024
+	maxRQDesc  = 512
+	maxBlocks  = 1 << 15
+	maxRecv    = 1 << 15
+	maxSRQ     = 1<<15 - 1
+	maxCQE     = 1<<22 - 1
+	bfregs     = 16
+	contextLen = 72
+	nullKey    = 0xfffff700
+)
+
+func (m *model) note(format string, args ...any) {
+	if !m.exited {
+		m.k.Device.Note(format, args...)
+	}
+}
+
+// blame notes that memory could not be reached, as the fault of a process that still runs.
+func (m *model) blame(err error, format string, args ...any) {
+	m.exited = m.exited || errors.Is(err, syscall.ESRCH)
+	if err != nil {
+		m.note(format, args...)
+	}
+}
+
+func limits() fakeverbs.Limits {
+	l := fakeverbs.BareLimits()
+	d := &l.Device
+	d.PageSizeCap, d.MaxPkeys = 1<<64-1<<12, 128
+	d.VendorId, d.VendorPartId, d.MaxQpWr, d.MaxCqe = 0x2c9, 4121, maxBlocks, maxCQE
+	d.MaxCq, d.MaxMr, d.MaxPd, d.MaxMw, d.MaxSge, d.MaxSgeRd = 1<<24, 1<<24, 1<<24, 1<<24, 30, 30
+	d.DeviceCapFlags |= abi.IB_UVERBS_DEVICE_RAW_IP_CSUM
+	d.MaxSrq, d.MaxSrqWr, d.MaxSrqSge, d.MaxQpRdAtom, d.MaxQpInitRdAtom, d.AtomicCap = 1<<23, maxSRQ, 31, 16, 16, 1
+	l.Port.MaxMsgSz, l.Port.GidTblLen, l.Port.PkeyTblLen, l.Port.Flags = 1<<30, 256, 1, 1
+	l.GIDs = []abi.IbUverbsGidEntry{fakeverbs.GIDEntry(fakeverbs.LinkLocalGID, 0, abi.IB_UVERBS_GID_TYPE_ROCE_V1), fakeverbs.GIDEntry(fakeverbs.IPv4GID, 1, abi.IB_UVERBS_GID_TYPE_ROCE_V2)}
+	l.ClockMask, l.ClockKHz, l.MaxDM = clockMask, clockKHz, maxDM
+	l.RawCaps, l.Caps = abi.IB_UVERBS_RAW_PACKET_CAP_IP_CSUM, l.Caps|abi.IB_UVERBS_DEVICE_RAW_IP_CSUM
+	l.Moderation = abi.IbUverbsCqModerationCaps{MaxCqModerationCount: 65535, MaxCqModerationPeriod: 4095}
+	l.ODP, l.ODPXRC = odp, odp.PerTransportCaps.RcOdpCaps
+	return l
+}
+
+// applyOptions has the device say of itself what the options make of it.
+func (m *model) applyOptions() {
+	d := m.k.Device
+	d.Lock()
+	defer d.Unlock()
+	if m.options.Infiniband && !d.IsInfiniBand() {
+		d.Limits.Port.LinkLayer = fakeverbs.LinkInfiniBand
+		d.Limits.Device.DeviceCapFlags &^= abi.IB_UVERBS_DEVICE_RAW_IP_CSUM
+		d.Limits.RawCaps = 0
+		d.GIDTable = []abi.IbUverbsGidEntry{fakeverbs.GIDEntry(fakeverbs.GID, 0, abi.IB_UVERBS_GID_TYPE_IB)}
+	}
+}
+
+// Has leaves out what the model does not carry out.
+func (m *model) Has(call string) bool {
+	switch call {
+	case "COUNTERS_CREATE":
+		return false
+	}
+	return m.Bare.Has(call)
+}
+
+// input reads the private bytes of a create call. Fewer than least are refused; behind
+// what the kernel knows only zeros may stand.
+func input[T any](m *model, call string, r *ioctl.Request, least int) (in T, err error) {
+	b, _ := r.Bytes(abi.UVERBS_ATTR_UHW_IN)
+	all := abi.Bytes(&in)
+	if len(b) < least {
+		return in, syscall.EINVAL
+	}
+	if len(b) != len(all) {
+		m.note("%s carries %d private bytes, and takes %d", call, len(b), len(all))
+	}
+	copy(all, b)
+	return in, nil
+}
+
+func (m *model) wantZero(call, what string, v uint64) {
+	if v != 0 {
+		m.note("%s: %s is %#x", call, what, v)
+	}
+}
+
+// answer is clipped to the room for it.
+func answer[T any](m *model, call string, r *ioctl.Request, v T) error {
+	b, _ := r.Bytes(abi.UVERBS_ATTR_UHW_OUT)
+	if len(b) < len(abi.Bytes(&v)) {
+		m.note("%s has room for %d private bytes, and the kernel has %d", call, len(b), len(abi.Bytes(&v)))
+	}
+	copy(b, abi.Bytes(&v))
+	return nil
+}
+
+func (m *model) Context(r *ioctl.Request) error {
+	b, _ := r.Bytes(abi.UVERBS_ATTR_UHW_IN)
+	o := &m.options
+	if len(b) != 8 && len(b) < 16 || o.Request > 0 && len(b) > o.Request {
+		return syscall.EINVAL
+	}
+	m.applyOptions()
+	var in abi.Mlx5IbAllocUcontextReqV2
+	copy(abi.Bytes(&in), b)
+	switch {
+	case in.TotalNumBfregs == 0, in.TotalNumBfregs > 512, in.NumLowLatencyBfregs > in.TotalNumBfregs-1:
+		return syscall.EINVAL
+	case in.Flags != 0: // DEVX, for which the firmware would need general contexts
+		return syscall.EINVAL
+	case in.CompMask != 0 || in.Reserved0 != 0 || in.Reserved1 != 0 || in.Reserved2 != 0:
+		return syscall.EOPNOTSUPP
+	}
+	m.dynamic = in.LibCaps&abi.MLX5_LIB_CAP_DYN_UAR != 0 && !o.StaticUARs && o.Request == 0
+	if m.version = min(in.MaxCqeVersion, 1); o.CQEVersion0 {
+		m.version = 0
+	}
+	m.uars, m.records, m.indexes, m.cqs = make(map[int64]*uar), make(map[uint64]bool), make(map[uint32]bool), make(map[uint32]*CQ)
+	m.dms = make(map[int64]mlx5DM)
+	resp := abi.Mlx5IbAllocUcontextResp{
+		QpTabSize: 1 << 18, BfRegSize: bfSize, CacheLineSize: line, MaxSqDescSz: maxSQDesc, MaxRqDescSz: maxRQDesc,
+		MaxSendWqebb: maxBlocks, MaxRecvWr: maxRecv, MaxSrqRecvWr: maxSRQ, NumPorts: 1, ResponseLength: contextLen,
+		CqeVersion: m.version, CmdsSuppUhw: abi.MLX5_USER_CMDS_SUPP_UHW_QUERY_DEVICE | abi.MLX5_USER_CMDS_SUPP_UHW_CREATE_AH,
+		EthMinInline: abi.MLX5_USER_INLINE_MODE_NONE, LogUarSize: 12, NumUarsPerPage: uint32(fakeverbs.PageSize / uarSize), NumDynBfregs: 1024,
+	}
+	if o.NoBlueFlame {
+		resp.BfRegSize = 0
+	}
+	if o.InlineHeaders {
+		resp.EthMinInline = abi.MLX5_USER_INLINE_MODE_L2
+	}
+	if !o.NoClock {
+		resp.ClockInfoVersions = 1
+	}
+	if o.NoMAC {
+		resp.CmdsSuppUhw &^= abi.MLX5_USER_CMDS_SUPP_UHW_CREATE_AH
+	}
+	if !m.dynamic {
+		resp.TotBfregs = bfregs
+		resp.NumDynBfregs = 0
+		m.addStatic()
+	}
+	if !o.NoTicks {
+		resp.CompMask |= abi.MLX5_IB_ALLOC_UCONTEXT_RESP_MASK_CORE_CLOCK_OFFSET
+		resp.HcaCoreClockOffset = ticksAt
+	}
+	if !o.NoNullKey {
+		resp.CompMask |= abi.MLX5_IB_ALLOC_UCONTEXT_RESP_MASK_DUMP_FILL_MKEY
+		resp.DumpFillMkey = nullKey
+	}
+	m.k.NullKey = resp.DumpFillMkey
+	m.told = resp
+	return answer(m, "GET_CONTEXT", r, resp)
+}
+
+func (m *model) RegMR(h uint32, r *ioctl.Request) (uint32, error) {
+	if in, ok := r.Bytes(abi.UVERBS_ATTR_UHW_IN); ok && len(in) > 0 {
+		m.note("REG_MR carries %d private bytes, and takes none", len(in))
+	}
+	return (h + 1) << 8, nil
+}
+
+// CreateAH tells the MAC, which here is made of the end of the GID.
+func (m *model) CreateAH(ah *fakeverbs.AH, r *ioctl.Request) error {
+	if m.options.Infiniband {
+		m.note("CREATE_AH on InfiniBand, where addresses are made in user space alone")
+		return nil
+	}
+	if !fakeverbs.HasRoom(r, 10) {
+		return syscall.EINVAL
+	}
+	return answer(m, "CREATE_AH", r, abi.Mlx5IbCreateAhResp{ResponseLength: 16, Dmac: mlx5MAC(ah.Attr.Grh.Dgid)})
+}
+
+func mlx5MAC(gid [16]uint8) [6]uint8 { return [6]uint8{2, gid[11], gid[12], gid[13], gid[14], gid[15]} }
+
+// pinRecord is what the kernel does with a doorbell record: it pins the page. The cache
+// line that it stands in belongs to it alone.
+func (m *model) pinRecord(call string, addr uint64) error {
+	if addr%8 != 0 {
+		m.note("%s: the doorbell record at %#x is not aligned to 8 bytes", call, addr)
+	}
+	if m.records[addr/line] && !m.options.OldBytes {
+		m.note("%s: the doorbell record at %#x stands in the cache line of another", call, addr)
+	}
+	if err := m.k.User.Check(addr&^uint64(fakeverbs.PageSize-1), uint64(fakeverbs.PageSize)); err != nil {
+		return err
+	}
+	words := []string{"first", "second"}
+	if call == "SRQ_CREATE" && m.options.OldBytes {
+		words = words[:1]
+	}
+	for i, name := range words {
+		if v := m.load(named(call), 0, addr+uint64(4*i)); v != 0 {
+			m.note("%s: the %s word of a new doorbell record is %#x", call, name, v)
+		}
+	}
+	m.records[addr/line] = true
+	return nil
+}
+
+func (m *model) forgetRecord(addr uint64) { delete(m.records, addr/line) }
+
+// load reads a word of a record, which is big-endian.
+func (m *model) load(what fmt.Stringer, object uint32, addr uint64) uint32 {
+	v, err := m.k.User.Load32(addr)
+	if err != nil { // else the arguments are made for nothing
+		m.blame(err, "%s: the doorbell record at %#x is gone", what, addr)
+	}
+	return uint32(m.k.CrossRecord(object, int(addr%8), 4, uint64(bits.ReverseBytes32(v))))
+}
+
+// pin is what the kernel does with a queue: all of it must be there.
+func (m *model) pin(call string, addr, length uint64) error {
+	if addr%block != 0 {
+		m.note("%s: the queue at %#x is not aligned to %d bytes", call, addr, block)
+	}
+	if length == 0 {
+		return nil
+	}
+	return m.k.User.Check(addr, length)
+}
+
+func (q *CQ) String() string { return fmt.Sprintf("CQ %d", q.Num) }
+func (q *QP) String() string { return fmt.Sprintf("QP %d", q.qp.Num) }
+
+func (m *model) QueryContext(r *ioctl.Request) {
+	b, _ := r.Bytes(abi.MLX5_IB_ATTR_QUERY_CONTEXT_RESP_UCTX)
+	clear(b[copy(b, abi.Bytes(&m.told)):])
+	m.shared = true
+}
+
+// queryPD tells the device's number of a PD.
+func queryPD(k *fakeverbs.Kernel, r *ioctl.Request) error {
+	h, _ := r.Value(abi.MLX5_IB_ATTR_QUERY_PD_HANDLE)
+	if _, err := k.Find("PD", uint32(h)); err != nil {
+		return err
+	}
+	return fakeverbs.Answer(r, abi.MLX5_IB_ATTR_QUERY_PD_RESP_PDN, uint32(h)+1)
+}
+
+// odp is what mlx5 devices do with regions whose pages are not pinned.
+var odp = func() (c abi.IbUverbsOdpCaps) {
+	const all = abi.IB_ODP_SUPPORT_SEND | abi.IB_ODP_SUPPORT_RECV | abi.IB_ODP_SUPPORT_WRITE | abi.IB_ODP_SUPPORT_READ |
+		abi.IB_ODP_SUPPORT_ATOMIC | abi.IB_ODP_SUPPORT_SRQ_RECV
+	c.GeneralCaps = abi.IB_ODP_SUPPORT | abi.IB_ODP_SUPPORT_IMPLICIT
+	c.PerTransportCaps.RcOdpCaps, c.PerTransportCaps.UdOdpCaps = all, abi.IB_ODP_SUPPORT_SEND
+	return c
+}()
+
+// OptionsOf returns the options of an opening, to be set before use, or nil if its
+// device is another driver's.
+func OptionsOf(k *fakeverbs.Kernel) *Options {
+	if m, ok := k.Model.(*model); ok {
+		return &m.options
+	}
+	return nil
+}
+
+// CQOf returns the device's side of a completion queue, or nil.
+func CQOf(cq *fakeverbs.CQ) *CQ {
+	q, _ := cq.Queue.(*CQ)
+	return q
+}
+
+// QPOf returns the device's side of a queue pair, or nil.
+func QPOf(qp *fakeverbs.QP) *QP {
+	q, _ := qp.Made.(*QP)
+	return q
+}
+
+// SRQOf returns the device's side of a shared receive queue, or nil.
+func SRQOf(srq *fakeverbs.SRQ) *SRQ {
+	q, _ := srq.Queue.(*SRQ)
+	return q
+}
+
+// IsArmed implements [CQQueue].
+func (q *CQ) IsArmed() bool { return q.armed }
+
+func (m *model) AdjustLimits(l *fakeverbs.Limits) {
+	if m.options.NoAtomics {
+		l.Device.AtomicCap = 0
+	}
+	if m.options.NoChecksums {
+		l.Device.DeviceCapFlags &^= abi.IB_UVERBS_DEVICE_RAW_IP_CSUM
+		l.Caps &^= abi.IB_UVERBS_DEVICE_RAW_IP_CSUM
+		l.RawCaps &^= abi.IB_UVERBS_RAW_PACKET_CAP_IP_CSUM
+	}
+}
+
+// named is what has no more than a name.
+type named string
+
+func (n named) String() string { return string(n) }

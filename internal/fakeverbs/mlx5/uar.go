@@ -1,0 +1,296 @@
+package mlx5
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math/bits"
+	"slices"
+	"syscall"
+
+	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/fakeverbs"
+	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/mmap"
+)
+
+// uar is a system page of registers.
+type uar struct {
+	m      *model
+	key    int64
+	number uint32 // of the page
+	wc     bool   // copies may be made to it
+	regs   map[int]*register
+	copied mlx5Copy
+	part   [64]byte // of a copy, the last
+	told   struct { // the last request that a word told of, and where
+		at   int
+		send *send
+	}
+}
+
+// register is one that sends are told of.
+type register struct {
+	half int // offset of the half that is next, with copies
+}
+
+// mlx5Copy is a request that is on its way, 64 bytes after 64 bytes.
+type mlx5Copy struct {
+	offset int
+	b      []byte
+	done   bool
+}
+
+// Where registers stand in a UAR.
+const (
+	uarSize    = 4096
+	uarcq      = 0x20
+	uarSend    = 0x800
+	plainReg   = 0x100
+	firstKey   = 9 << 8 // command 9 and above are keys that objects hand out
+	uarPerPage = 2      // registers in use of each
+)
+
+// methods are those of the driver's own objects.
+func methods() map[[2]uint16]*fakeverbs.Method {
+	return map[[2]uint16]*fakeverbs.Method{
+		{abi.MLX5_IB_OBJECT_UAR, abi.MLX5_IB_METHOD_UAR_OBJ_ALLOC}: fakeverbs.NewMethod("UAR_OBJ_ALLOC", allocUAR, []fakeverbs.MethodAttr{
+			fakeverbs.Obj(abi.MLX5_IB_ATTR_UAR_OBJ_ALLOC_HANDLE),
+			fakeverbs.Enum(abi.MLX5_IB_ATTR_UAR_OBJ_ALLOC_TYPE),
+			fakeverbs.Out(abi.MLX5_IB_ATTR_UAR_OBJ_ALLOC_MMAP_OFFSET, 8),
+			fakeverbs.Out(abi.MLX5_IB_ATTR_UAR_OBJ_ALLOC_MMAP_LENGTH, 4),
+			fakeverbs.Out(abi.MLX5_IB_ATTR_UAR_OBJ_ALLOC_PAGE_ID, 4),
+		}),
+		{abi.MLX5_IB_OBJECT_UAR, abi.MLX5_IB_METHOD_UAR_OBJ_DESTROY}: fakeverbs.NewMethod("UAR_OBJ_DESTROY", destroyUAR, fakeverbs.Destroys(abi.MLX5_IB_ATTR_UAR_OBJ_DESTROY_HANDLE)),
+		{abi.UVERBS_OBJECT_DEVICE, abi.UVERBS_METHOD_QUERY_CONTEXT}: fakeverbs.NewMethod("QUERY_CONTEXT", (*fakeverbs.Kernel).QueryContext,
+			append(slices.Clone(fakeverbs.ContextAttrs), fakeverbs.OutMin(abi.MLX5_IB_ATTR_QUERY_CONTEXT_RESP_UCTX, contextLen))),
+		{abi.UVERBS_OBJECT_PD, abi.MLX5_IB_METHOD_PD_QUERY}: fakeverbs.NewMethod("PD_QUERY", queryPD, []fakeverbs.MethodAttr{
+			fakeverbs.Obj(abi.MLX5_IB_ATTR_QUERY_PD_HANDLE),
+			fakeverbs.Out(abi.MLX5_IB_ATTR_QUERY_PD_RESP_PDN, 4),
+		}),
+		{abi.UVERBS_OBJECT_DM, abi.UVERBS_METHOD_DM_ALLOC}: fakeverbs.NewMethod("DM_ALLOC", (*fakeverbs.Kernel).AllocDM, append(slices.Clone(fakeverbs.AllocDMAttrs),
+			fakeverbs.Out(abi.MLX5_IB_ATTR_ALLOC_DM_RESP_START_OFFSET, 8),
+			fakeverbs.Out(abi.MLX5_IB_ATTR_ALLOC_DM_RESP_PAGE_INDEX, 2).Optional(),
+			fakeverbs.Enum(abi.MLX5_IB_ATTR_ALLOC_DM_REQ_TYPE).Optional(),
+		)),
+		{abi.UVERBS_OBJECT_DM, abi.MLX5_IB_METHOD_DM_QUERY}: fakeverbs.NewMethod("DM_QUERY", queryDM, []fakeverbs.MethodAttr{
+			fakeverbs.Obj(abi.MLX5_IB_ATTR_QUERY_DM_REQ_HANDLE),
+			fakeverbs.Out(abi.MLX5_IB_ATTR_QUERY_DM_RESP_START_OFFSET, 8),
+			fakeverbs.Out(abi.MLX5_IB_ATTR_QUERY_DM_RESP_PAGE_INDEX, 2),
+			fakeverbs.Out(abi.MLX5_IB_ATTR_QUERY_DM_RESP_LENGTH, 8),
+		}),
+	}
+}
+
+func (m *model) addUAR(key int64, number uint32, wc bool) *uar {
+	u := &uar{m: m, key: key, number: number, wc: wc, regs: make(map[int]*register)}
+	size := bfSize
+	if !wc || m.options.NoBlueFlame {
+		size = plainReg
+	}
+	for uar := 0; uar < fakeverbs.PageSize; uar += uarSize {
+		for i := range uarPerPage {
+			u.regs[uar+uarSend+i*size] = &register{}
+		}
+	}
+	m.uars[key] = u
+	return u
+}
+
+// addStatic makes the UARs of a context that has them from the start: their keys are their
+// indexes, low bits and high bits apart.
+func (m *model) addStatic() {
+	perPage := fakeverbs.PageSize / uarSize
+	for i := range bfregs / uarPerPage / perPage {
+		m.addUAR(int64(i)*int64(fakeverbs.PageSize), uint32(i*perPage), true)
+	}
+}
+
+func allocUAR(k *fakeverbs.Kernel, r *ioctl.Request) error {
+	m := k.Model.(*model)
+	kind, _ := r.Value(abi.MLX5_IB_ATTR_UAR_OBJ_ALLOC_TYPE)
+	wc := kind == abi.MLX5_IB_UAPI_UAR_ALLOC_TYPE_BF
+	switch {
+	case kind > abi.MLX5_IB_UAPI_UAR_ALLOC_TYPE_NC:
+		return syscall.EINVAL
+	case wc && m.options.NoWC:
+		return syscall.EOPNOTSUPP
+	case wc && m.options.NoBlueFlame:
+		m.note("UAR_OBJ_ALLOC: a UAR for copies, of a device that has no registers for them")
+	}
+	if m.lastUAR == 0 {
+		m.lastUAR = max(m.options.FirstUAR, 3)
+	}
+	m.lastUAR++
+	key := int64(firstKey+m.lastUAR) * int64(fakeverbs.PageSize)
+	u := m.addUAR(key, m.lastUAR, wc)
+	h := k.Add("UAR", u, func() { delete(m.uars, key) })
+	r.SetObject(abi.MLX5_IB_ATTR_UAR_OBJ_ALLOC_HANDLE, h)
+	offset, length := uint64(key), uint32(fakeverbs.PageSize)
+	ioctl.Answer(r, abi.MLX5_IB_ATTR_UAR_OBJ_ALLOC_MMAP_OFFSET, &offset)
+	ioctl.Answer(r, abi.MLX5_IB_ATTR_UAR_OBJ_ALLOC_MMAP_LENGTH, &length)
+	ioctl.Answer(r, abi.MLX5_IB_ATTR_UAR_OBJ_ALLOC_PAGE_ID, &m.lastUAR)
+	return nil
+}
+
+func destroyUAR(k *fakeverbs.Kernel, r *ioctl.Request) error {
+	h, _ := r.Value(abi.MLX5_IB_ATTR_UAR_OBJ_DESTROY_HANDLE)
+	return k.Remove("UAR", uint32(h))
+}
+
+// MapRegisters maps a UAR that was offered, whole.
+func (m *model) MapRegisters(_ *fakeverbs.Kernel, key int64, length int) error {
+	if m.uars[key] == nil || length != fakeverbs.PageSize {
+		return syscall.EINVAL
+	}
+	return nil
+}
+
+// Watch looks at what a store is, before it is carried out: one to a UAR goes through
+// memory that may combine writes, so it needs the barriers for that.
+func (m *model) Watch(key int64, s mmap.Store) {
+	u := m.uars[key]
+	switch {
+	case u == nil:
+		m.note("a store to a page of registers that is gone, at %#x", key)
+	case s.Kind == mmap.StorePlain:
+		m.note("a store at %#x of UAR %d, without the barriers of memory that combines writes", s.Offset, u.number)
+	case s.Kind == mmap.FlushWC && !u.copied.done && len(u.copied.b) > 0:
+		m.note("UAR %d: a copy of %d bytes ends too early", u.number, len(u.copied.b))
+	}
+	if u != nil && (s.Kind == mmap.FlushWC || s.Kind == mmap.StartWC) {
+		u.copied = mlx5Copy{b: u.copied.b[:0]}
+	}
+}
+
+// Store is a store of a word: to the doorbell of CQs, or the start of a request.
+func (m *model) Store(_ *fakeverbs.Kernel, key int64, offset, size int, v uint64) {
+	u := m.uars[key]
+	if u == nil {
+		return
+	}
+	if m.options.Late {
+		u.look(offset%uarSize == uarcq)
+		return
+	}
+	c := m.k.ShowCrossing(fakeverbs.Crossing{Kind: fakeverbs.Doorbell, Page: int(u.number), Offset: offset, Size: size, Value: v})
+	if c.Drop {
+		return
+	}
+	offset, size, v = c.Offset, c.Size, bits.ReverseBytes64(c.Value)
+	switch {
+	case size != 8:
+		m.note("a store of %d bytes at %#x of UAR %d, whose registers take 8", size, offset, u.number)
+	case offset%uarSize == uarcq:
+		u.arm(v)
+	default:
+		var b [8]byte
+		binary.BigEndian.PutUint64(b[:], v)
+		if within := offset % (bfSize / 2); within > 0 {
+			u.goOn(offset-within, within, b[:])
+			return
+		}
+		u.send(offset, b[:])
+	}
+}
+
+// goOn is a store behind the start of a request: a copy that is made word by word. Its first
+// word was the doorbell.
+func (u *uar) goOn(start, within int, b []byte) {
+	t := u.told
+	if t.send == nil || t.at != start || within+8 > len(t.send.raw) || !bytes.Equal(t.send.raw[within:][:8], b) {
+		u.m.note("UAR %d: %x at %#x goes on with no request", u.number, b, start+within)
+	}
+}
+
+// Copy64 is a store of 64 bytes, of a request that may have more. The request itself tells
+// how long it is.
+func (m *model) Copy64(key int64, offset int, b [64]byte) {
+	u := m.uars[key]
+	if u == nil {
+		return
+	}
+	u.part = b
+	c := m.k.ShowCrossing(fakeverbs.Crossing{Kind: fakeverbs.Doorbell, Page: int(u.number), Offset: offset, Size: len(b), Bytes: u.part[:]})
+	if c.Drop {
+		return
+	}
+	if !u.wc || m.options.NoBlueFlame {
+		m.note("UAR %d: a copy to a page that takes words only", u.number)
+	}
+	if u.copied.done || len(u.copied.b) == 0 {
+		u.copied = mlx5Copy{offset: c.Offset, b: u.copied.b[:0]}
+	}
+	to := &u.copied
+	if c.Offset != to.offset+len(to.b) {
+		m.note("UAR %d: the next 64 bytes of a copy go to %#x, not %#x", u.number, c.Offset, to.offset+len(to.b))
+	}
+	to.b = append(to.b, c.Bytes...)
+	if segs := int(to.b[7] & 0x3f); len(to.b) >= segs*16 {
+		to.done = true
+		u.send(to.offset, to.b)
+	}
+}
+
+// send is the start of a request, or all of it.
+func (u *uar) send(offset int, b []byte) {
+	m := u.m
+	num := binary.BigEndian.Uint32(b[4:]) >> 8
+	qp := m.k.Device.QP(num)
+	if qp == nil || qp.Kernel() != m.k || QPOf(qp) == nil {
+		m.note("a doorbell for QP %d, which is not there: %x at %#x", num, b[:8], offset)
+		return
+	}
+	q := QPOf(qp)
+	at := offset
+	reg := u.regs[at]
+	if reg == nil {
+		at &^= bfSize / 2
+		reg = u.regs[at]
+	}
+	if reg == nil || q.uar != u || q.register >= 0 && q.register != at {
+		m.note("%v: a doorbell at %#x of UAR %d, which is not the QP's", q, offset, u.number)
+		return
+	}
+	want := at
+	if u.wc && !m.options.NoBlueFlame && !(!m.dynamic && u.number == 0 && at == uarSend) {
+		want += reg.half
+		reg.half ^= bfSize / 2
+	} else if len(b) > 8 {
+		m.note("%v: a copy to a register that takes words only", q)
+	}
+	if offset != want {
+		m.note("%v: the doorbell is at %#x, and its turn was %#x", q, offset, want)
+	}
+	u.told.at, u.told.send = offset, q.doorbell(b)
+	m.k.Ring(qp)
+}
+
+// arm is the doorbell of CQs.
+func (u *uar) arm(v uint64) {
+	m := u.m
+	num := uint32(v)
+	q := m.cqs[num]
+	if q == nil {
+		m.note("a doorbell for CQ %d, which is not there: %#016x", num, v)
+		return
+	}
+	if q.uar != u {
+		m.note("%v: it is armed through UAR %d, and belongs to %d", q, u.number, q.uar.number)
+	}
+	q.arm(uint32(v >> 32))
+}
+
+// findUAR finds a dynamic UAR by its number.
+func (m *model) findUAR(number uint32) *uar {
+	for _, u := range m.uars {
+		if u.number == number {
+			return u
+		}
+	}
+	return nil
+}
+
+// sameBytes tells whether a copy of a request is what stands in the queue.
+func sameBytes(copied, queue []byte) bool {
+	return bytes.Equal(copied[:min(len(copied), len(queue))], queue)
+}

@@ -1,0 +1,157 @@
+package siw
+
+import (
+	"encoding/binary"
+	"sync/atomic"
+	"syscall"
+
+	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/fakeverbs"
+	"github.com/goverbs/goverbs/mmap"
+)
+
+// ring is the driver's side of one of siw's queues: entries of one size, whose owner
+// a flag tells. It knows the layout by its offsets and reads and writes bytes, so that
+// it shares no mistake with the rings of package mmap. Go has no atomics of 8 and 16
+// bits: what the driver does to a flag alone is done to the word of 32 bits that the
+// flag is the start of.
+type ring struct {
+	fakeverbs.Seam
+	data  []byte
+	words []*atomic.Uint32 // with the flags, at siwFlags of each entry
+	size  int
+	next  int // free-running
+}
+
+// Where the fields of an entry stand: struct siw_sqe, siw_rqe, siw_cqe, and siw_sge.
+const (
+	id    = 0 // of all three
+	flags = 8 // u16, of a CQE u8
+
+	sqerKey  = 12
+	sqerAddr = 16
+	sqesge   = 24
+	rqesge   = 16
+
+	cqeBytes = 12
+	cqeImm   = 16
+	cqeqp    = 24
+
+	sgeSize = 16
+)
+
+func newRing(at fakeverbs.Seam, region *mmap.Region, n uint32, size int) (*ring, error) {
+	q := &ring{Seam: at, data: region.Bytes(), words: make([]*atomic.Uint32, n), size: size}
+	for i := range q.words {
+		var err error
+		if q.words[i], err = region.Word(i*size + flags); err != nil {
+			return nil, syscall.EINVAL
+		}
+	}
+	return q, nil
+}
+
+// head is the entry that is next, and its word.
+func (q *ring) head() (entry []byte, word *atomic.Uint32) {
+	i := q.next % len(q.words)
+	return q.data[i*q.size:][:q.size], q.words[i]
+}
+
+// waiting counts the entries that are the driver's.
+func (q *ring) waiting() (n int) {
+	for n < len(q.words) && q.words[(q.next+n)%len(q.words)].Load()&abi.SIW_WQE_VALID != 0 {
+		n++
+	}
+	return n
+}
+
+// copied is an entry whose word was loaded, and the word.
+func (q *ring) copied(e []byte, word uint32) (b [sqeSize]byte, now uint32) {
+	copy(b[:], e)
+	binary.NativeEndian.PutUint32(b[flags:], word)
+	q.ReadEntry(b[:q.size])
+	return b, u32(b[:], flags)
+}
+
+// takeSend copies the oldest send out and gives the entry back. The driver clears the
+// flags and leaves all else as it is.
+func (q *ring) takeSend() (s abi.SiwSqe, ok bool) {
+	e, w := q.head()
+	word := w.Load()
+	if word&abi.SIW_WQE_VALID == 0 {
+		return s, false
+	}
+	b, word := q.copied(e, word)
+	if e = b[:]; word&abi.SIW_WQE_VALID == 0 {
+		return s, false
+	}
+	s = abi.SiwSqe{Id: u64(e, id), Flags: uint16(word), NumSge: uint8(word >> 16), Opcode: uint8(word >> 24),
+		Rkey: u32(e, sqerKey), Raddr: u64(e, sqerAddr)}
+	readSGEs(&s.Sge, e[sqesge:])
+	q.drop(w, word&^0xffff)
+	return s, true
+}
+
+// takeRecv ignores an entry with any flag but the one.
+func (q *ring) takeRecv() (r abi.SiwRqe, ok bool) {
+	e, w := q.head()
+	word := w.Load()
+	if uint16(word) != abi.SIW_WQE_VALID {
+		return r, false
+	}
+	b, word := q.copied(e, word)
+	if e = b[:]; uint16(word) != abi.SIW_WQE_VALID {
+		return r, false
+	}
+	r = abi.SiwRqe{Id: u64(e, id), Flags: uint16(word), NumSge: uint8(word >> 16)}
+	readSGEs(&r.Sge, e[rqesge:])
+	q.drop(w, word&^0xffff)
+	if r.NumSge > abi.SIW_MAX_SGE {
+		q.Kernel.Device.Note("receive %d: %d SGEs", r.Id, r.NumSge)
+	}
+	return r, true
+}
+
+func (q *ring) drop(w *atomic.Uint32, rest uint32) {
+	w.Store(rest)
+	q.next++
+}
+
+// put writes a completion: its fields, then the flag. It reports whether user space had
+// given the entry back.
+func (q *ring) put(c *abi.SiwCqe) bool {
+	e, w := q.head()
+	if w.Load()&0xff != 0 {
+		return false
+	}
+	var b [cqeSize]byte
+	binary.NativeEndian.PutUint64(b[id:], c.Id)
+	binary.NativeEndian.PutUint32(b[flags:], abi.SIW_WQE_VALID|uint32(c.Opcode)<<8|uint32(c.Status)<<16)
+	binary.NativeEndian.PutUint32(b[cqeBytes:], c.Bytes)
+	binary.NativeEndian.PutUint64(b[cqeImm:], c.ImmData)
+	binary.NativeEndian.PutUint64(b[cqeqp:], c.QpId)
+	late := q.WriteEntry(b[:])
+	word := u32(b[:], flags)
+	if late != nil {
+		w.Store(word)
+		late()
+	}
+	copy(e[:flags], b[:])
+	copy(e[cqeBytes:], b[cqeBytes:])
+	w.Store(word &^ 0xff)
+	w.Store(word)
+	q.next++
+	return true
+}
+
+// readSGEs reads all that an entry has room for, used or not: inline data stands there
+// too.
+func readSGEs(to *[abi.SIW_MAX_SGE]abi.SiwSge, from []byte) {
+	for i := range to {
+		b := from[i*sgeSize:]
+		to[i] = abi.SiwSge{Laddr: u64(b, 0), Length: u32(b, 8), Lkey: u32(b, 12)}
+	}
+}
+
+func u64(b []byte, at int) uint64 { return binary.NativeEndian.Uint64(b[at:]) }
+func u32(b []byte, at int) uint32 { return binary.NativeEndian.Uint32(b[at:]) }

@@ -1,0 +1,228 @@
+package siw
+
+import (
+	"syscall"
+
+	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/fakeverbs"
+	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/mmap"
+)
+
+func init() {
+	fakeverbs.Register(&fakeverbs.Driver{
+		ID: abi.RDMA_DRIVER_SIW, Limits: limits, New: func(k *fakeverbs.Kernel) fakeverbs.Model { return &model{k: k} },
+		Software: true, RefusedAccess: abi.IB_UVERBS_ACCESS_FLUSH_GLOBAL | abi.IB_UVERBS_ACCESS_FLUSH_PERSISTENT,
+	})
+}
+
+// model answers as the soft iWARP driver.
+type model struct {
+	fakeverbs.Bare
+	k      *fakeverbs.Kernel
+	places fakeverbs.Numbers // that queues are mapped at
+}
+
+func (m *model) Freed(key int64) { m.places.Free(uint32(key / room)) }
+
+// Sizes of the entries, and of what stands behind a CQ's.
+const (
+	sqeSize  = 120
+	rqeSize  = 112
+	cqeSize  = 32
+	ctrlSize = 8
+)
+
+// limits are those of siw.h.
+func limits() fakeverbs.Limits {
+	l := fakeverbs.BareLimits()
+	d := &l.Device
+	d.VendorId, d.VendorPartId, d.HwVer = 0x626d74, 1, 0
+	d.MaxQp, d.MaxQpWr, d.MaxCq, d.MaxCqe = fakeverbs.MaxQP, 32768, 102400, 3276800
+	d.MaxMr, d.MaxPd, d.MaxSrq, d.MaxSrqWr, d.MaxSrqSge = 1024000, 102400, 102400, 327680, abi.SIW_MAX_SGE
+	d.MaxQpRdAtom, d.MaxQpInitRdAtom, d.PageSizeCap = 128, 128, uint64(fakeverbs.PageSize)
+	return l
+}
+
+// Has leaves out what siw has no functions for.
+func (*model) Has(call string) bool {
+	switch call {
+	case "CREATE_AH", "AH_DESTROY", "ALLOC_MW", "MW_DESTROY", "RESIZE_CQ", "REQ_NOTIFY_CQ", "ATTACH_MCAST", "DETACH_MCAST", "REREG_MR":
+		return false
+	}
+	return true
+}
+
+// Map wants the exact length, and maps as often as it is asked to.
+func (*model) Map(k *fakeverbs.Kernel, offset int64, length int) (*mmap.Region, error) {
+	o, ok := k.Offers[offset]
+	if !ok || fakeverbs.RoundUp(length) != len(o.Bytes) {
+		return nil, syscall.EINVAL
+	}
+	return o.Mapped(len(o.Bytes))
+}
+
+// room is more than the longest queue takes, so that each has its place whatever its
+// length, and a free place is found at once.
+const room = 1 << 28
+
+// siwAlloc makes room for a queue at the lowest free place.
+func (s *model) alloc(m *fakeverbs.QueueMemory, size int) (key int64, r *mmap.Region, err error) {
+	n := s.places.Take(func(n uint32) bool { return s.k.Offers[int64(n)*room].Bytes != nil })
+	key = int64(n) * room
+	if r, err = m.Alloc(s.k, key, size); err != nil {
+		s.places.Free(n)
+	}
+	return key, r, err
+}
+
+func (*model) Context(r *ioctl.Request) error {
+	return fakeverbs.AnswerDriver(r, abi.SiwUrespAllocCtx{DevId: 1})
+}
+
+func (m *model) CreateCQ(cq *fakeverbs.CQ, r *ioctl.Request) error {
+	if n, _ := r.Value(abi.UVERBS_ATTR_CREATE_CQ_CQE); n > uint64(cq.Kernel().Device.Limits.Device.MaxCqe) {
+		return syscall.EINVAL
+	}
+	key, region, err := m.alloc(&cq.Mem, int(cq.Entries)*cqeSize+ctrlSize)
+	if err != nil {
+		return err
+	}
+	cq.Queue = &CQ{cq: cq}
+	if CQOf(cq).ring, err = newRing(fakeverbs.Seam{Kernel: cq.Kernel(), Object: cq.ID, Kind: fakeverbs.EntryCQE}, region, cq.Entries, cqeSize); err != nil {
+		return err
+	}
+	if CQOf(cq).notify, err = region.Word(int(cq.Entries) * cqeSize); err != nil {
+		return syscall.EINVAL
+	}
+	return fakeverbs.AnswerDriver(r, abi.SiwUrespCreateCq{CqId: cq.ID, NumCqe: cq.Entries, CqKey: uint64(key)})
+}
+
+func (m *model) CreateQP(qp *fakeverbs.QP, r *ioctl.Request) error {
+	if qp.Type != abi.IB_UVERBS_QPT_RC {
+		return syscall.EOPNOTSUPP
+	}
+	most := qp.Kernel().Device.Limits.Device.MaxQpWr
+	if qp.Cap.MaxSendSge > abi.SIW_MAX_SGE || qp.Cap.MaxRecvSge > abi.SIW_MAX_SGE ||
+		qp.Cap.MaxSendWr == 0 || qp.Cap.MaxSendWr > most || qp.Cap.MaxRecvWr > most {
+		return syscall.EINVAL
+	}
+	resp := abi.SiwUrespCreateQp{QpId: qp.Num, NumSqe: fakeverbs.RoundPow2(qp.Cap.MaxSendWr)}
+	key, region, err := m.alloc(&qp.Mem, int(resp.NumSqe)*sqeSize)
+	if err != nil {
+		return err
+	}
+	resp.SqKey = uint64(key)
+	q := &QP{qp: qp}
+	qp.SetQueues(q)
+	qp.CurState = abi.IB_QPS_INIT // as a query shows it
+	if q.sq, err = newRing(fakeverbs.Seam{Kernel: qp.Kernel(), Object: qp.Num, Kind: fakeverbs.EntrySQE}, region, resp.NumSqe, sqeSize); err != nil {
+		return err
+	}
+	if qp.SRQ == nil && qp.Cap.MaxRecvWr > 0 {
+		resp.NumRqe = fakeverbs.RoundPow2(qp.Cap.MaxRecvWr)
+		if key, q.rq, err = m.recvRing(fakeverbs.Seam{Kernel: qp.Kernel(), Object: qp.Num, Kind: fakeverbs.EntryRQE}, &qp.Mem, resp.NumRqe); err != nil {
+			return err
+		}
+		resp.RqKey = uint64(key)
+	}
+	return fakeverbs.AnswerDriver(r, resp)
+}
+
+func (m *model) CreateSRQ(srq *fakeverbs.SRQ, r *ioctl.Request) error {
+	if srq.MaxWR == 0 || srq.MaxWR > srq.Kernel().Device.Limits.Device.MaxSrqWr || srq.MaxSGE > abi.SIW_MAX_SGE || srq.Limit > srq.MaxWR {
+		return syscall.EINVAL
+	}
+	n := fakeverbs.RoundPow2(srq.MaxWR)
+	key, rq, err := m.recvRing(srq.Seam(), &srq.Mem, n)
+	if err != nil {
+		return err
+	}
+	srq.Queue = &SRQ{srq: srq, rq: rq}
+	return fakeverbs.AnswerDriver(r, abi.SiwUrespCreateSrq{NumRqe: n, SrqKey: uint64(key)})
+}
+
+func (m *model) recvRing(at fakeverbs.Seam, mem *fakeverbs.QueueMemory, n uint32) (int64, *ring, error) {
+	key, region, err := m.alloc(mem, int(n)*rqeSize)
+	if err != nil {
+		return 0, nil, err
+	}
+	rq, err := newRing(at, region, n, rqeSize)
+	return key, rq, err
+}
+
+func (*model) RegMR(h uint32, r *ioctl.Request) (uint32, error) {
+	var in abi.SiwUreqRegMr
+	if !ioctl.Argument(r, abi.UVERBS_ATTR_UHW_IN, &in) {
+		return 0, syscall.EINVAL
+	}
+	stag := (h+1)<<8 | uint32(in.StagKey)
+	return stag, fakeverbs.AnswerDriver(r, abi.SiwUrespRegMr{Stag: stag})
+}
+
+func (*model) ModifyQP(qp *fakeverbs.QP, in *abi.IbUverbsModifyQp) error {
+	qp.Attrs = *in
+	switch state := in.QpState; {
+	case in.AttrMask&abi.IB_QP_STATE == 0:
+	case state == abi.IB_QPS_ERR:
+		QPOf(qp).EnterError()
+	case qp.CurState == abi.IB_QPS_ERR: // it stays there
+	case state == abi.IB_QPS_RTS:
+		return syscall.EINVAL // only the connection manager moves it there
+	case state == abi.IB_QPS_RTR: // means nothing
+	default:
+		qp.CurState = state
+	}
+	return nil
+}
+
+func (*model) DestroyQP(qp *fakeverbs.QP) {
+	if QPOf(qp) != nil {
+		QPOf(qp).EnterError()
+	}
+}
+
+func (*model) ModifySRQ(srq *fakeverbs.SRQ, in *abi.IbUverbsModifySrq, _ *ioctl.Request) error {
+	if in.AttrMask != abi.IB_SRQ_LIMIT || in.SrqLimit > srq.MaxWR {
+		return syscall.EINVAL
+	}
+	srq.Limit = in.SrqLimit
+	return nil
+}
+
+func (*model) Waiting(qp *fakeverbs.QP) int { return QPOf(qp).sq.waiting() }
+
+func (*model) Doorbell(qp *fakeverbs.QP) error {
+	switch qp.CurState {
+	case abi.IB_QPS_RTS, abi.IB_QPS_ERR:
+		return nil
+	}
+	return syscall.ENOTCONN
+}
+
+// CQOf returns siw's side of a completion queue, or nil.
+func CQOf(cq *fakeverbs.CQ) *CQ {
+	q, _ := cq.Queue.(*CQ)
+	return q
+}
+
+// QPOf returns siw's side of a QP's queues, or nil.
+func QPOf(qp *fakeverbs.QP) *QP {
+	q, _ := qp.Made.(*QP)
+	return q
+}
+
+// SRQOf returns siw's side of a shared receive queue, or nil.
+func SRQOf(srq *fakeverbs.SRQ) *SRQ {
+	q, _ := srq.Queue.(*SRQ)
+	return q
+}
+
+// IsArmed implements [CQQueue].
+func (q *CQ) IsArmed() bool { return q.notify.Load() != abi.SIW_NOTIFY_NOT }
+
+// Free implements [CQQueue].
+func (q *CQ) Free() {}
+
+// Free implements [SRQQueue].
+func (q *SRQ) Free() {}

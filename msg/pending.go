@@ -1,0 +1,197 @@
+package msg
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"net"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/goverbs/goverbs/rdmacm"
+	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// pendingConns holds the connections that are being set up and have not been returned
+// by Dial or Accept. There may be several at a time: a Listener sets up connections
+// concurrently, and Dial may try two addresses at once.
+type pendingConns struct {
+	shape   shape
+	accepts bool
+
+	mu    sync.Mutex
+	made  map[*rdmacm.Conn]*Conn
+	ended bool // no more connections are set up
+}
+
+// retryCount is how often an unacknowledged packet is sent again. The largest value is
+// 7, for which rxe retries forever, so a broken network would end no connection.
+const retryCount = 6
+
+// ackTimeout is 4.096 µs times 2^18, about a second. With retryCount, a connection
+// survives an outage of up to 7 seconds.
+const ackTimeout = 18
+
+// config returns the configuration for the connection manager.
+func (b *pendingConns) config() *rdmacm.Config {
+	s := &b.shape
+	cfg := &rdmacm.Config{
+		PrivateData: s.hello().bytes(), PrepareQP: b.begin, Prepare: b.prepare, Source: s.source, Backlog: s.backlog,
+		RetryCount: retryCount, AckTimeout: ackTimeout,
+		QP: uverbs.QPOptions{Cap: verbs.QPCap{MaxSendWR: uint32(s.sends()), MaxRecvWR: uint32(s.receives()),
+			MaxSendSGE: 1, MaxRecvSGE: 1, MaxInline: frameSize + rtsSize}},
+	}
+	if s.pool != nil {
+		cfg.PD = s.pool.pd
+	}
+	return cfg
+}
+
+// begin creates the Conn before its queue pair. It is closed together with cm. The
+// accepting side knows the peer's greeting, and an error rejects the peer.
+func (b *pendingConns) begin(cm *rdmacm.Conn, o *uverbs.QPOptions) error {
+	var greeting hello
+	var err error
+	if b.accepts {
+		if greeting, err = parseHello(cm.PrivateData()); err != nil {
+			return err
+		}
+	}
+	c := newConn(rdmaLink{cm}, 1, b.shape, cm.PD())
+	c.cm, c.peer = cm, greeting
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.ended { // Dial may begin a second address after the first one has ended
+		return net.ErrClosed
+	}
+	if b.made == nil {
+		b.made = make(map[*rdmacm.Conn]*Conn)
+	}
+	// Resources are closed in reverse order. end has to find the connection as long
+	// as the pool has it.
+	cm.Own(closer(func() error { b.closed(c); return nil }))
+	if p := b.shape.pool; p != nil {
+		if err := p.admit(c); err != nil {
+			return err
+		}
+		cm.Own(closer(func() error { p.remove(c); return nil }))
+		o.SendCQ, o.RecvCQ = c.poller.sendCQ, c.poller.recvCQ
+	}
+	cm.Own(c.heap)
+	b.made[cm] = c
+	return nil
+}
+
+// prepare is called when the queue pair has been created and is not connected yet.
+func (b *pendingConns) prepare(cm *rdmacm.Conn) error {
+	b.mu.Lock()
+	c := b.made[cm]
+	b.mu.Unlock()
+	if b.accepts {
+		c.open(c.peer, false)
+	}
+	return c.prepare()
+}
+
+type closer func() error
+
+func (f closer) Close() error { return f() }
+
+// closed removes a connection that has not been returned. A pool delivers a
+// connection's messages and its end before Accept returns it, so the program may have
+// closed it by then. Such a connection stays, and Accept returns it.
+func (b *pendingConns) closed(c *Conn) {
+	if !c.isShut() {
+		b.remove(c.cm)
+	}
+}
+
+// sweep removes the connections that the program has closed. It is called when the
+// accept of one of them may have failed.
+func (b *pendingConns) sweep() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	maps.DeleteFunc(b.made, func(_ *rdmacm.Conn, c *Conn) bool { return c.isShut() })
+}
+
+func (b *pendingConns) remove(cm *rdmacm.Conn) *Conn {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	c := b.made[cm]
+	delete(b.made, cm)
+	return c
+}
+
+// take removes a connection and returns it to Dial or Accept. It returns nil for a
+// connection that sweep has removed.
+func (b *pendingConns) take(cm *rdmacm.Conn) *Conn {
+	c := b.remove(cm)
+	if c != nil && c.shape.pool != nil {
+		c.shape.pool.setAbandoned(c, false)
+	}
+	return c
+}
+
+// end is called when no connection will be returned any more. Those that are left are
+// being closed.
+func (b *pendingConns) end() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.ended = true
+	for _, c := range b.made {
+		if p := c.shape.pool; p != nil {
+			p.setAbandoned(c, true)
+		}
+	}
+}
+
+const (
+	proveInterval = 2 * time.Millisecond
+	proveTimeout  = 10 * time.Second
+)
+
+// prove works around a race in the siw driver, as rdmacm.Dial does where it may read
+// the send CQ: the accepting side may overlook the first message until another one
+// follows. An empty READ proves that it has seen the message, and empty WRITEs remind
+// it.
+func (c *Conn) prove(caller context.Context) error {
+	read := make(chan error, 1)
+	ctx, cancel := context.WithTimeoutCause(caller, proveTimeout, syscall.ETIMEDOUT)
+	defer cancel()
+	go func() { read <- c.emptyOp(ctx, verbs.OpRDMARead) }()
+	kick := time.NewTicker(proveInterval)
+	defer kick.Stop()
+	for {
+		select {
+		case err := <-read:
+			if err != nil && caller.Err() != nil {
+				return caller.Err()
+			}
+			if errors.Is(err, ErrPeerClosed) { // the peer has sent a CLOSE, so it has seen the message
+				return nil
+			}
+			return err
+		case <-kick.C:
+			short, cancel := context.WithTimeout(ctx, proveInterval)
+			_ = c.emptyOp(short, verbs.OpRDMAWrite) // the READ reports the error
+			cancel()
+		}
+	}
+}
+
+// emptyOp performs an operation on no bytes, which affects neither memory nor the
+// peer's program.
+func (c *Conn) emptyOp(ctx context.Context, code verbs.Opcode) error {
+	o, err := c.takeOp(ctx)
+	if err != nil {
+		return err
+	}
+	o.sge[0] = verbs.SGE{}
+	o.wr[0] = verbs.SendWR{Opcode: code, SGL: o.sge[:]}
+	if err = c.runAndFree(ctx, o); err != nil && ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
+}

@@ -1,0 +1,119 @@
+package msg
+
+import (
+	"errors"
+	"io"
+	"net"
+	"testing"
+
+	"github.com/goverbs/goverbs/rdmacm"
+	"github.com/goverbs/goverbs/rdmatest"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// closedMemory calls closed when it is closed.
+type closedMemory struct {
+	memory
+	closed func()
+}
+
+func (m *closedMemory) Close() error {
+	m.closed()
+	return m.memory.Close()
+}
+
+// A connection that nobody will have leaves its pool at any moment of its own close, so the
+// pool waits for it. Once nobody waits for connections, none is made.
+func TestPendingEnd(t *testing.T) {
+	for _, kind := range rdmatest.Kinds {
+		t.Run(kind.String(), func(t *testing.T) {
+			f, cfg := newFabric(t, kind), small
+			cfg.Pool = newPool(t, f, 4)
+			l := listen(t, &cfg)
+			accepted := acceptOne(t, l)
+			s, err := cfg.shape()
+			if err != nil {
+				t.Fatal(err)
+			}
+			made, leaving := pendingConns{shape: s}, false
+			settings := made.config()
+			settings.PrepareQP = func(cm *rdmacm.Conn, o *uverbs.QPOptions) error {
+				err := made.begin(cm, o)
+				c := made.made[cm]
+				m, addErr := c.heap.add(make([]byte, 8), 0)
+				delete(c.heap.all, m)
+				c.heap.all[&closedMemory{m, func() { made.end(); leaving = c.abandoned }}] = struct{}{}
+				return errors.Join(err, addErr)
+			}
+			cm, err := rdmacm.Dial(t.Context(), l.Addr().String(), settings)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := cm.Close(); err != nil || !leaving {
+				t.Error("leaving:", leaving, err)
+			}
+			<-accepted
+			accepted = acceptOne(t, l)
+			if _, err := rdmacm.Dial(t.Context(), l.Addr().String(), made.config()); !errors.Is(err, net.ErrClosed) {
+				t.Error(err)
+			}
+			if err := l.Close(); err != nil {
+				t.Error(err)
+			}
+			<-accepted
+		})
+	}
+}
+
+// A pool hands out a connection before Accept returns it, and the program may close it: Accept
+// returns it all the same. One that nobody had, or that could not be accepted, is forgotten.
+func TestPendingClosedEarly(t *testing.T) {
+	f, cfg := newFabric(t, rdmatest.SIW), small
+	cfg.Pool = newPool(t, f, 4)
+	shape, err := cfg.shape()
+	if err != nil {
+		t.Fatal(err)
+	}
+	made := pendingConns{shape: shape, accepts: true}
+	l, err := rdmacm.Listen(anyPort, made.config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	closeLater(t, l)
+	// early is a connection of a client that has gone, which the program has closed.
+	early := func() (*rdmacm.Conn, *Conn) {
+		accepted := make(chan *rdmacm.Conn, 1)
+		go func() {
+			cm, err := l.Accept(t.Context())
+			if err != nil {
+				t.Error(err)
+			}
+			accepted <- cm
+		}()
+		dialled, err := Dial(t.Context(), l.Addr().String(), &small)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cm := <-accepted // which a close before would have failed
+		if err := dialled.Close(); err != nil {
+			t.Error(err)
+		}
+		c, _, err := cfg.Pool.Recv(t.Context())
+		if err != io.EOF {
+			t.Fatal(err)
+		}
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+		return cm, c
+	}
+	cm, c := early()
+	if got := made.take(cm); got != c {
+		t.Errorf("%p, want %p", got, c)
+	}
+	cm, _ = early()
+	made.sweep()
+	if got := made.take(cm); got != nil || len(made.made) > 0 {
+		t.Error(got, made.made)
+	}
+}

@@ -1,0 +1,119 @@
+package uverbs
+
+import (
+	"sync"
+
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// cqCleanup cleans a QP's CQs after the kernel has put the QP into RESET or destroyed it.
+// No more completions of the QP can arrive then. Those that are still on the rings must not
+// be attributed to the QP's next generation, or to the next QP with its number, which may
+// exist already. The CQs are locked from begin to end.
+type cqCleanup struct {
+	qp       *QP
+	begun    bool
+	failures []failure // of other QPs, found on the rings
+}
+
+// begin locks the CQs and cleans them. It is called after the kernel's call, perhaps twice.
+func (c *cqCleanup) begin() {
+	if c.begun {
+		return
+	}
+	c.begun = true
+	for _, cq := range c.qp.cqs() {
+		cq.mu.Lock()
+		c.failures = append(c.failures, cq.clean(c.qp)...)
+	}
+}
+
+func (c *cqCleanup) end() {
+	if !c.begun {
+		return
+	}
+	for _, cq := range c.qp.cqs() {
+		cq.mu.Unlock()
+	}
+}
+
+// cqs returns the QP's CQs in the order in which they must be locked.
+func (qp *QP) cqs() []*CQ {
+	switch a, b := qp.sendCQ, qp.recvCQ; {
+	case a == nil: // it has no queues
+		return nil
+	case b == nil, a == b:
+		return []*CQ{a}
+	case a.handle < b.handle:
+		return []*CQ{a, b}
+	default:
+		return []*CQ{b, a}
+	}
+}
+
+// clean takes a QP's completions off the ring, if the CQ still knows the QP under its
+// number. The caller holds the CQ.
+func (cq *CQ) clean(qp *QP) []failure {
+	switch {
+	case cq.qps[qp.num] != qp:
+		return nil
+	case cq.cleaner != nil:
+		cq.cleaner.Clean(qp.ring)
+		return nil
+	}
+	return cq.drain()
+}
+
+// addQP attributes completions with qp's number to qp from now on. A QP that is being
+// destroyed may still have the number, and the completions on the ring belong to it.
+func (cq *CQ) addQP(qp *QP) {
+	cq.mu.Lock()
+	var failed []failure
+	if former := cq.qps[qp.num]; former != nil && former != qp {
+		failed = cq.clean(former)
+	}
+	if cq.qps == nil {
+		cq.qps = make(map[uint32]*QP)
+	}
+	cq.qps[qp.num] = qp
+	cq.mu.Unlock()
+	handleFailures(failed)
+}
+
+// removeQP makes the CQ forget qp. The caller holds the CQ.
+func (cq *CQ) removeQP(qp *QP) {
+	if cq.qps[qp.num] == qp {
+		delete(cq.qps, qp.num)
+	}
+}
+
+// batches holds buffers for drain, because every QP that is closed needs one.
+var batches = sync.Pool{New: func() any { return new([16]verbs.WC) }}
+
+// drain moves completions from the ring to old, at most as many as the ring has entries,
+// and returns the QPs that failed. The caller holds the CQ.
+func (cq *CQ) drain() (failed []failure) {
+	batch := batches.Get().(*[16]verbs.WC)
+	defer batches.Put(batch)
+	for all := 0; all < cq.cqe; all += len(batch) {
+		n, err := cq.drainSome(batch[:])
+		cq.old = append(cq.old, batch[:n]...)
+		failed = append(failed, cq.failures(batch[:n])...)
+		if n < len(batch) || err != nil {
+			break
+		}
+	}
+	cq.setSlowPath()
+	return failed
+}
+
+func (cq *CQ) drainSome(batch []verbs.WC) (n int, err error) {
+	if cq.ext == nil {
+		n, _, err = cq.ring.Poll(batch)
+		return n, err
+	}
+	ext := make([]verbs.WCExt, len(batch))
+	n, _, err = cq.ext.PollExt(batch, ext)
+	cq.oldExt = append(cq.oldExt, ext[:n]...)
+	return n, err
+}

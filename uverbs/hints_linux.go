@@ -1,0 +1,52 @@
+package uverbs
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// mrHint explains why memory could not be registered.
+func mrHint(err error, access verbs.Access, size int) string {
+	switch {
+	case errors.Is(err, unix.ENOMEM), errors.Is(err, unix.EPERM):
+		return memlockHint(size)
+	case errors.Is(err, unix.EAGAIN):
+		return limitHint
+	case errors.Is(err, unix.EFAULT):
+		return "the memory is not mapped, or not writable although the access flags say so"
+	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.EOPNOTSUPP):
+		return accessHint(access)
+	}
+	return ""
+}
+
+// memlockHint explains RLIMIT_MEMLOCK. Pinned memory counts against it unless the process has
+// CAP_IPC_LOCK.
+func memlockHint(size int) string {
+	var lim unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_MEMLOCK, &lim) != nil || lim.Cur == unix.RLIM_INFINITY {
+		return ""
+	}
+	return fmt.Sprintf("RLIMIT_MEMLOCK allows this process %d KiB of pinned memory and the region needs %d KiB on top of what is pinned: raise it (`ulimit -l`, LimitMEMLOCK=, --ulimit memlock=-1) or give CAP_IPC_LOCK (siw of Linux 6.1 wants the limit raised all the same)",
+		lim.Cur>>10, (size+1023)>>10)
+}
+
+func makedev(major, minor uint32) uint64 { return unix.Mkdev(major, minor) }
+
+func nodeHint(err error, info DeviceInfo) string {
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && info.rdev != 0:
+		return fmt.Sprintf("make the node (`mknod -m 666 %s c %d %d`), or give it to the container (--device %s)",
+			info.Node, unix.Major(info.rdev), unix.Minor(info.rdev), info.Node)
+	case errors.Is(err, unix.EACCES):
+		return fmt.Sprintf("allow reading and writing it (`chmod 666 %s`)", info.Node)
+	case errors.Is(err, unix.EPERM):
+		return fmt.Sprintf("the container's device cgroup forbids %s (--device %s), or %s", info.Node, info.Node, contextHint(err))
+	}
+	return contextHint(err)
+}

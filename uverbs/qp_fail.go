@@ -1,0 +1,237 @@
+package uverbs
+
+import (
+	"errors"
+	"sync"
+
+	"github.com/goverbs/goverbs/internal/driver"
+	"github.com/goverbs/goverbs/internal/hooks"
+	"github.com/goverbs/goverbs/verbs"
+)
+
+// failure is a failed completion's QP, and the generation of the QP that the completion
+// belongs to.
+type failure struct {
+	qp         *QP
+	generation uint32
+}
+
+// failures returns the QPs of the failed completions among wcs. The caller holds the CQ's
+// lock since it took wcs off the ring, because the numbers may belong to other QPs later.
+func (cq *CQ) failures(wcs []verbs.WC) (failed []failure) {
+	for i := range wcs {
+		if wcs[i].Status != verbs.StatusSuccess {
+			if qp := cq.qps[wcs[i].QPN]; qp != nil {
+				qp.errorOnce.note(wcs[i].Status)
+				failed = append(failed, failure{qp, qp.generation.Load()})
+			}
+		}
+	}
+	return failed
+}
+
+// handleFailures moves the QPs to ERR, flushes them and reports their first errors. The
+// caller holds no lock of a queue.
+func handleFailures(failures []failure) {
+	for _, f := range failures {
+		f.qp.onError(f.generation)
+		f.qp.errorOnce.report()
+	}
+}
+
+// onError moves the QP to ERR and flushes it, unless its device does that by itself.
+// It returns once the QP has been flushed, by this goroutine or another. Errors from
+// before the last RESET are ignored.
+func (qp *QP) onError(generation uint32) {
+	if qp.hasFailed() {
+		return
+	}
+	if !qp.needsFlush() { // nothing to flush, so no lock: a model may complete work within a post
+		qp.setFailed(generation)
+		return
+	}
+	qp.sq.Lock()
+	defer qp.sq.Unlock()
+	qp.rq.Lock()
+	defer qp.rq.Unlock()
+	if qp.generation.Load() != generation || qp.closed || qp.hasFailed() {
+		return
+	}
+	_ = qp.moveToErr() // an error means that the QP can't fail any further
+	qp.enteredErr()
+}
+
+// enteredErr flushes a QP that has just been moved to ERR. The caller holds both queues,
+// and has held them since before the move.
+func (qp *QP) enteredErr() {
+	if qp.closed || qp.hasFailed() {
+		return
+	}
+	qp.flush()
+	qp.setFailed(qp.generation.Load())
+	qp.setSlowPath()
+}
+
+// needsFlush reports whether the device leaves work requests of a failed QP on its queues.
+func (qp *QP) needsFlush() bool { return qp.flusher != nil || qp.flushedByErr }
+
+// flush appends to the CQs the completions that the provider makes for the device. The
+// caller holds both queues.
+func (qp *QP) flush() {
+	if qp.flusher == nil {
+		return
+	}
+	f := qp.flusher.Flush()
+	qp.sendCQ.complete(f.Send)
+	if qp.recvCQ != nil {
+		qp.recvCQ.complete(f.Recv)
+	}
+}
+
+// hasFailed reports whether the QP has failed since the last RESET and has been flushed.
+func (qp *QP) hasFailed() bool { return qp.failedIn.Load() == uint64(qp.generation.Load())+1 }
+
+// setFailed records that the QP failed in a generation, unless it has failed in a later one.
+func (qp *QP) setFailed(generation uint32) {
+	for old := qp.failedIn.Load(); old < uint64(generation)+1 && !qp.failedIn.CompareAndSwap(old, uint64(generation)+1); {
+		old = qp.failedIn.Load()
+	}
+}
+
+func (qp *QP) moveToErr() error {
+	return qp.modify(&verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPAttrState, nil)
+}
+
+// onFatalEvent is onError for an asynchronous event. An event does not say when it was
+// raised, and may have waited for a reader since before a RESET. So the kernel is asked for
+// the QP's state, unless the QP has never been in RESET since it was created.
+func (qp *QP) onFatalEvent() {
+	generation := qp.generation.Load()
+	if generation == 0 || qp.inError() {
+		qp.onError(generation)
+	}
+}
+
+// inError reports whether the kernel says that the QP has failed, or can't say. Linux 6.1's
+// siw says RESET for every QP.
+func (qp *QP) inError() bool {
+	attr, err := qp.Query()
+	switch {
+	case err != nil:
+		return true
+	case attr.State == verbs.QPStateReset:
+		return verbs.QPState(qp.state.Load()) != verbs.QPStateReset
+	}
+	return attr.State == verbs.QPStateErr || attr.State == verbs.QPStateSQE
+}
+
+// setSlowPath recomputes whether posts must take the slow path. The caller holds both
+// queues. Posts to a failed QP that needs no flush take the fast path: its device
+// completes them.
+func (qp *QP) setSlowPath() { qp.slowPath = qp.closed || qp.needsFlush() && qp.hasFailed() }
+
+func (qp *QP) postSendSlow(wrs []verbs.SendWR) (int, error) {
+	return qp.postSlow(qp.sendCQ, len(wrs), func(from, to int) (int, error) { return qp.ring.PostSend(wrs[from:to]) })
+}
+
+func (qp *QP) postRecvSlow(wrs []verbs.RecvWR) (int, error) {
+	return qp.postSlow(qp.recvCQ, len(wrs), func(from, to int) (int, error) { return qp.ring.PostRecv(wrs[from:to]) })
+}
+
+// postSlow posts all work requests to a QP whose slowPath is set. It calls post for a range
+// of them at a time.
+func (qp *QP) postSlow(cq *CQ, all int, post func(from, to int) (int, error)) (int, error) {
+	qp.sq.Lock()
+	defer qp.sq.Unlock()
+	qp.rq.Lock()
+	defer qp.rq.Unlock()
+	switch {
+	case qp.closed:
+		return 0, verbs.ErrClosed
+	case !qp.slowPath, cq == nil: // the QP was put into RESET meanwhile, or has no such queue
+		return post(0, all)
+	}
+	return qp.postFlushed(min(all, cq.room()), all, post)
+}
+
+// postFlushed posts up to some work requests to a failed QP and flushes them at once. No
+// device limits the caller any more, so the room on the CQ does.
+func (qp *QP) postFlushed(some, all int, post func(from, to int) (int, error)) (n int, err error) {
+	for n < some {
+		var queued int
+		queued, err = post(n, some)
+		n += queued
+		if queued > 0 {
+			qp.flushPosted()
+		}
+		flushed := err == nil || err == driver.ErrQPFailing || errors.Is(err, verbs.ErrQueueFull)
+		if queued == 0 || !flushed {
+			return n, err
+		}
+	}
+	if some < all {
+		return n, verbs.ErrQueueFull
+	}
+	return n, nil
+}
+
+// flushPosted flushes what was posted to a failed QP. The caller holds both queues.
+func (qp *QP) flushPosted() {
+	if qp.flushedByErr {
+		_ = qp.moveToErr()
+	}
+	qp.flush()
+}
+
+func init() {
+	hooks.OnError = func(qp hooks.QP, f func(error)) { qp.(*QP).errorOnce.setHandler(f) }
+	hooks.End = func(cq hooks.CQ, cause error) { cq.(*CQ).end(cause) }
+	hooks.Wake = func(cq hooks.CQ) { cq.(*CQ).events.Wake() }
+}
+
+// errorOnce passes the status of a QP's first failed completion to a handler, once. It
+// implements hooks.OnError.
+type errorOnce struct {
+	mu      sync.Mutex
+	status  verbs.Status
+	handler func(error)
+	done    chan struct{} // closed when handler has returned
+}
+
+func (e *errorOnce) setHandler(f func(error)) {
+	e.mu.Lock()
+	e.handler = f
+	e.mu.Unlock()
+	e.report()
+}
+
+// note keeps the first status. The caller holds the CQ's lock, so that the order is that
+// of the completions.
+func (e *errorOnce) note(s verbs.Status) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.status == verbs.StatusSuccess {
+		e.status = s
+	}
+}
+
+// report calls the handler if there is a status to report, or waits until another
+// goroutine's call has returned. The caller holds no lock.
+func (e *errorOnce) report() {
+	e.mu.Lock()
+	handler, done := e.handler, e.done
+	switch {
+	case handler == nil || e.status == verbs.StatusSuccess:
+		e.mu.Unlock()
+		return
+	case done != nil:
+		e.mu.Unlock()
+		<-done
+		return
+	}
+	done = make(chan struct{})
+	e.done = done
+	e.mu.Unlock()
+	defer close(done)
+	handler(e.status)
+}
