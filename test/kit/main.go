@@ -48,7 +48,7 @@ func Main(m *testing.M, playable map[string]func(args []string) error) {
 		fmt.Fprintf(os.Stderr, "modprobe dummy: %v: %s\n", err, out)
 		os.Exit(1)
 	}
-	bringNear()
+	copyPrograms()
 	code := m.Run()
 	if n := mmap.Live(); n > 0 {
 		fmt.Fprintf(os.Stderr, "%d mappings left\n", n)
@@ -72,28 +72,28 @@ const libraries = "/lib/x86_64-linux-gnu"
 // in the directories of their packages, which are two below the module's.
 const RdmalinkBin = "../../bin/rdmalink"
 
-// bringNear copies them from the host's files into the guest's memory. Elsewhere
+// copyPrograms copies them from the host's files into the guest's memory. Elsewhere
 // starting a program takes up to 180 requests to the host, for a remote file system
 // asks at every open, and for every symbolic link on the way.
-func bringNear() {
+func copyPrograms() {
 	seen := make(map[string]bool)
 	for _, pattern := range oftenRead {
 		files, _ := filepath.Glob(pattern)
 		for _, file := range files {
-			Near(file, seen)
+			CopyToGuest(file, seen)
 		}
 	}
 	for _, name := range often {
 		if path, err := exec.LookPath(name); err == nil {
-			Near(path, seen)
+			CopyToGuest(path, seen)
 		}
 	}
 }
 
-// Near copies a file, all files that symbolic links lead to, and the libraries
+// CopyToGuest copies a file, all files that symbolic links lead to, and the libraries
 // that the last of them is linked with. The overlay of the guest's root
 // copies a file when it is given the owner that it already has.
-func Near(path string, seen map[string]bool) {
+func CopyToGuest(path string, seen map[string]bool) {
 	if seen[path] {
 		return
 	}
@@ -108,7 +108,7 @@ func Near(path string, seen map[string]bool) {
 		if !filepath.IsAbs(to) {
 			to = filepath.Join(filepath.Dir(path), to)
 		}
-		Near(to, seen)
+		CopyToGuest(to, seen)
 		return
 	}
 	program, err := elf.Open(path)
@@ -118,6 +118,6 @@ func Near(path string, seen map[string]bool) {
 	defer program.Close()
 	needed, _ := program.ImportedLibraries()
 	for _, library := range needed {
-		Near(filepath.Join(libraries, strings.TrimPrefix(library, "/")), seen)
+		CopyToGuest(filepath.Join(libraries, strings.TrimPrefix(library, "/")), seen)
 	}
 }

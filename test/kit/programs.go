@@ -152,7 +152,7 @@ func RpingText(t *testing.T, serve func(*testing.T, *exec.Cmd) *Running, server,
 		c := Launch(t, Rping(client, "-c -V "+line+" -a "+addr))
 		bothC := server == "C" && client == "C"
 		if bothC {
-			late := time.AfterFunc(AChance, func() { s.Process.Kill(); c.Process.Kill() })
+			late := time.AfterFunc(RetryTimeout, func() { s.Process.Kill(); c.Process.Kill() })
 			defer late.Stop()
 		}
 		serverOut, clientOut, whole := rpingEnds(s, c)

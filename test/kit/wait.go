@@ -50,9 +50,9 @@ func Cancelled(t *testing.T, name, function string, wait func(context.Context) e
 // machine seconds.
 const Patience = 2 * time.Minute
 
-// AChance is the time limit of C's programs where they hang now and then, by their own
+// RetryTimeout is the time limit of C's programs where they hang now and then, by their own
 // fault or the kernel's, and are run again. It can't make a test fail.
-const AChance = 30 * time.Second
+const RetryTimeout = 30 * time.Second
 
 // Eventually polls until a condition holds or patience is over.
 func Eventually(holds func() bool) bool { return InTime(Patience, holds) }

@@ -201,7 +201,7 @@ func holdRping(t *testing.T, device uint32, addr string) {
 		server := kit.Launch(t, exec.Command(ping[0], append(ping[1:], "-s")...))
 		server.Listens(func() bool { return ids("LISTEN") == 1 })
 		client := kit.Launch(t, exec.Command(ping[0], append(ping[1:], "-c")...))
-		if kit.InTime(kit.AChance, func() bool { return strings.Contains(client.Out.SoFar(), "ping data") }) {
+		if kit.InTime(kit.RetryTimeout, func() bool { return strings.Contains(client.Out.SoFar(), "ping data") }) {
 			stop(client)
 			stop(server)
 			return

@@ -19,7 +19,7 @@ import (
 
 // example is one of the programs in examples/.
 func example(name string, args ...string) *exec.Cmd {
-	kit.Near("../../bin/"+name, nearExamples)
+	kit.CopyToGuest("../../bin/"+name, nearExamples)
 	return exec.Command("../../bin/"+name, args...)
 }
 
