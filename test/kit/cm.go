@@ -11,7 +11,7 @@ import (
 )
 
 // ServeCM starts a server and waits until one of its rdma_cm IDs listens on the
-// port. Over RoCE there is no TCP port to see.
+// port. Over RoCE there is no TCP port to wait for.
 func ServeCM(t *testing.T, cmd *exec.Cmd, port string) *Running {
 	t.Helper()
 	server := Launch(t, cmd)
@@ -34,8 +34,8 @@ func ListeningCM(t *testing.T, pid int, port string) bool {
 	return false
 }
 
-// CMLink puts an RDMA link of that type on a dummy interface with an address of
-// each family.
+// CMLink adds an RDMA link of a type on a dummy interface with an IPv4 and an IPv6
+// address.
 func CMLink(t *testing.T, typ string) {
 	t.Helper()
 	if typ == "siw" {

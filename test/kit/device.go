@@ -28,7 +28,7 @@ func InfoOf(t *testing.T, name string) uverbs.DeviceInfo {
 	return uverbs.DeviceInfo{}
 }
 
-// Devinfo is what rdma-core's ibv_devinfo -v says of a device, by field.
+// Devinfo returns the output of rdma-core's ibv_devinfo -v for a device, by field.
 func Devinfo(t *testing.T, device string) map[string]string {
 	t.Helper()
 	fields := make(map[string]string)

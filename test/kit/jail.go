@@ -42,7 +42,7 @@ func NewJail(t *testing.T) *Jail {
 	return j
 }
 
-// Give makes a device node in the jail, as docker's --device does.
+// Give creates a device node in the jail, as docker's --device does.
 func (j *Jail) Give(path string) {
 	j.t.Helper()
 	inside := filepath.Join(j.root, path)
@@ -81,7 +81,7 @@ func DeviceNumber(t *testing.T, path string) string {
 
 // What rdmalink says without rights and without modules is in link_test.go.
 
-// Nobody takes every privilege from a command.
+// Nobody makes a command run as an unprivileged user.
 func Nobody(cmd *exec.Cmd) *exec.Cmd {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 	return cmd

@@ -35,11 +35,11 @@ func FewElsewhere[T any](cases []T, few int) []T {
 	return cases[:few]
 }
 
-// HasSiw is false on a kernel that the test machine has no siw for, and says so.
-// Where siw should be, its absence fails the tests.
+// HasSiw is false if the test machine says that this kernel has no siw.
+// Otherwise the tests fail if there is none.
 var HasSiw = os.Getenv("GOVERBS_LACKS") != "siw"
 
-// NeedSiw leaves a test out where there is no siw. Tests of other drivers run
+// NeedSiw skips a test on a kernel without siw. Tests of other drivers run
 // everywhere.
 func NeedSiw(t *testing.T) {
 	t.Helper()
@@ -48,7 +48,7 @@ func NeedSiw(t *testing.T) {
 	}
 }
 
-// LinkTypes are the types of RDMA links that the kernel can make.
+// LinkTypes returns the types of RDMA links that the kernel supports.
 func LinkTypes() []string {
 	if !HasSiw {
 		return []string{"rxe"}

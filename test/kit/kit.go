@@ -30,7 +30,7 @@ func Sh(t *testing.T, script string) string {
 	return string(out)
 }
 
-// CloseLater closes when the test ends, in the opposite order.
+// CloseLater closes c when the test ends, after everything that was registered later.
 func CloseLater(t *testing.T, c interface{ Close() error }) {
 	t.Cleanup(func() {
 		if err := c.Close(); err != nil && !errors.Is(err, net.ErrClosed) { // the test may have closed it
@@ -39,7 +39,7 @@ func CloseLater(t *testing.T, c interface{ Close() error }) {
 	})
 }
 
-// Must returns a value, or ends the test: must(f())(t).
+// Must returns a value, or ends the test if there is an error: Must(f())(t).
 func Must[T any](v T, err error) func(*testing.T) T {
 	return func(t *testing.T) T {
 		t.Helper()
@@ -50,7 +50,7 @@ func Must[T any](v T, err error) func(*testing.T) T {
 	}
 }
 
-// Same compares a text with the content of a file.
+// Same fails the test if a text differs from the content of a file.
 func Same(t *testing.T, file, got string) {
 	t.Helper()
 	want, err := os.ReadFile(file)
@@ -62,7 +62,7 @@ func Same(t *testing.T, file, got string) {
 	}
 }
 
-// Number is the kernel's number of an object that no test knows.
+// Number matches an object with its number, which the kernel chooses and no test can predict.
 var Number = regexp.MustCompile(`\b(completion channel|AH|MR|MW|SRQ|CQ|PD) \d+`)
 
 // Pattern fills b with bytes that depend on their place and on a seed.

@@ -17,8 +17,8 @@ import (
 
 // NoLeak fails the test if it leaves kernel objects, mappings, descriptors or
 // goroutines behind. Objects may outlive their Close: the kernel frees connections
-// in the background, and so does a cancelled Dial. Call it when the links exist,
-// before anything is made.
+// in the background, and so does a cancelled Dial. Call NoLeak when the links exist,
+// before any other object is created.
 func NoLeak(t *testing.T) {
 	t.Helper()
 	before := held(t)

@@ -17,7 +17,7 @@ import (
 	"github.com/goverbs/goverbs/netlinkrdma"
 )
 
-// SetNetnsMode waits for namespaces that are on their way out.
+// SetNetnsMode sets the mode, once namespaces that are being deleted are gone.
 func SetNetnsMode(t *testing.T, mode netlinkrdma.NetnsMode) {
 	t.Helper()
 	var c netlinkrdma.Client
@@ -45,8 +45,8 @@ func Iproute2(t *testing.T, line string) Output {
 	return DebianRDMA.Run(t, line)
 }
 
-// Dummy makes a dummy network device with these addresses (10.1.1.1/24), up,
-// that goes away with the test.
+// Dummy creates a dummy network device that is up and has addresses such as 10.1.1.1/24.
+// It is deleted when the test ends.
 func Dummy(t *testing.T, name string, addrs ...string) {
 	t.Helper()
 	d := &netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Name: name}}
@@ -74,8 +74,8 @@ func Dummy(t *testing.T, name string, addrs ...string) {
 	}
 }
 
-// Link adds an RDMA link that goes away with the test, which fails if objects
-// are left on it then.
+// Link adds an RDMA link that is deleted when the test ends. The test fails if objects
+// are left on the link then.
 func Link(t *testing.T, name, typ, netdev string) netlinkrdma.Device {
 	t.Helper()
 	if typ == "siw" {
@@ -116,7 +116,7 @@ func objects(t *testing.T, device uint32) (n uint64) {
 }
 
 // NewNetns moves the test to a new network namespace: its goroutine keeps
-// its thread for good, the processes it starts inherit the namespace.
+// its thread for good, and processes that it starts inherit the namespace.
 func NewNetns(t *testing.T) {
 	t.Helper()
 	runtime.LockOSThread() // never unlocked: the thread ends with the goroutine

@@ -15,7 +15,7 @@ import (
 // KindSize is the size of the regions that MemoryKinds makes, in bytes.
 const KindSize = 100_000
 
-// MemoryKinds registers each kind of memory.
+// MemoryKinds registers a region of each kind of memory.
 var MemoryKinds = map[string]func(*testing.T, *uverbs.PD) *uverbs.MR{
 	"own": func(t *testing.T, pd *uverbs.PD) *uverbs.MR {
 		return Must(pd.AllocMR(KindSize, AllAccess, nil))(t)
@@ -44,8 +44,8 @@ var MemoryKinds = map[string]func(*testing.T, *uverbs.PD) *uverbs.MR{
 	},
 }
 
-// WithoutHugePages is how asking for one fails with an empty pool, or on a kernel that has
-// none at all.
+// WithoutHugePages is the error of a request for a huge page with an empty pool, or on a kernel
+// without huge pages.
 func WithoutHugePages() (words string, errno error) {
 	if OnUML() {
 		return "invalid argument (this kernel has no 2 MiB pages)", syscall.EINVAL
@@ -70,8 +70,8 @@ type Poster interface {
 	Sent(want string)
 }
 
-// WrittenAndRead writes the first bytes of local, which has room for twice as
-// many, to the peer's region, and reads them back.
+// WrittenAndRead writes the first size bytes of local to the peer's region, and reads them back
+// into the bytes behind.
 func WrittenAndRead(t *testing.T, e Poster, local, mr *uverbs.MR, size int) {
 	t.Helper()
 	Pattern(local.Bytes()[:size], 7)

@@ -42,7 +42,7 @@ type End struct {
 	MR *uverbs.MR
 }
 
-// ConnectAt does so at an address of any link.
+// ConnectAt connects two ends over the link that has an address.
 func ConnectAt(t *testing.T, address string, client, server Setup) (*End, *End) {
 	t.Helper()
 	a, b := &End{T: t}, &End{T: t}
@@ -105,19 +105,19 @@ func (e *End) Config(s Setup) *rdmacm.Config {
 	return &s.Cfg
 }
 
-// AtPeer makes wr work on the start of the peer's memory.
+// AtPeer returns wr with the address and key of the peer's memory.
 func (e *End) AtPeer(wr verbs.SendWR) verbs.SendWR {
 	about := e.PrivateData()
 	wr.RemoteAddr, wr.RKey = binary.BigEndian.Uint64(about), binary.BigEndian.Uint32(about[8:])
 	return wr
 }
 
-// Recv is the receive with work request ID 1000+i into slot i.
+// Recv returns a receive with work request ID 1000+i into slot i.
 func (e *End) Recv(i int) verbs.RecvWR {
 	return verbs.RecvWR{WRID: uint64(1000 + i), SGL: []verbs.SGE{e.MR.SGE(i*RecvSize, RecvSize)}}
 }
 
-// Post queues sends, all of which have to be taken.
+// Post posts sends and fails the test if any is refused.
 func (e *End) Post(wrs ...verbs.SendWR) {
 	e.T.Helper()
 	if n, err := e.QP().PostSend(wrs); n != len(wrs) || err != nil {
@@ -159,7 +159,7 @@ func (e *End) Got(want string) {
 	}
 }
 
-// Ended waits for the connection to be over.
+// Ended waits for the end of the connection.
 func (e *End) Ended() error {
 	e.T.Helper()
 	select {
@@ -171,7 +171,7 @@ func (e *End) Ended() error {
 	}
 }
 
-// Brief describes a completion in short.
+// Brief describes a completion in a few words.
 func Brief(wc verbs.WC) string {
 	s := fmt.Sprintf("%d %v %v", wc.WRID, wc.Opcode, wc.Status)
 	if wc.Status == verbs.StatusSuccess && wc.Opcode == verbs.WCRecv {

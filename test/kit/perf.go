@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// PerfLink is where a test runs: a device, and how its ends meet.
+// PerfLink is a device, and the way in which the two ends of a test connect on it.
 type PerfLink struct {
 	Name, Device, Host string
 	Cm                 bool
@@ -18,7 +18,7 @@ var (
 	PerfSiwCM = PerfLink{"siw -R", DummyLink, DummyIPv4, true}
 )
 
-// Up makes the link.
+// Up adds the link.
 func (l PerfLink) Up(t *testing.T) {
 	if l.Device == RxeLink {
 		RxeFabric(t)

@@ -105,7 +105,7 @@ func RunCommand(t *testing.T, cmd *exec.Cmd) Output {
 	return Output{stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()}
 }
 
-// Running is a command under way. It is killed when it takes too long, and when
+// Running is a running command. It is killed when it takes too long and when
 // the test ends.
 type Running struct {
 	*exec.Cmd
@@ -147,7 +147,7 @@ func (r *Running) within(limit time.Duration) {
 	})
 }
 
-// Listens waits until a server is ready, or has failed.
+// Listens waits until ready returns true, and fails the test if the server ends before.
 func (r *Running) Listens(ready func() bool) {
 	r.T.Helper()
 	if !Eventually(func() bool { return ready() || r.Over() }) || !ready() {
@@ -171,14 +171,14 @@ func (r *Running) End() Output {
 	return Output{out, err, r.ProcessState.ExitCode()}
 }
 
-// Brief describes a result in one line.
+// Brief describes the command and its result in one line.
 func (r *Running) Brief(o Output) string {
 	lines := strings.Split(strings.TrimSuffix(o.Out, "\n"), "\n")
 	last := lines[len(lines)-1]
 	return fmt.Sprintf("%q: exit code %d, %d lines, the last %.40q, %q", r.Args, o.Code, len(lines), last, o.Err)
 }
 
-// Until waits for a line with this in it.
+// Until waits for a line that contains text.
 func (r *Running) Until(text string) {
 	r.T.Helper()
 	for {

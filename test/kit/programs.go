@@ -13,16 +13,16 @@ import (
 	"time"
 )
 
-// PingpongPort is the programs' default.
+// PingpongPort is the default port of the pingpong programs.
 const PingpongPort = 18515
 
-// lingering is how long C's rping may sleep once the connection has ended, before it
-// ends. It then waits for a last event, which siw loses now and then.
+// lingering is how long C's rping may sleep between the end of the connection and its
+// exit. It waits for a last event, which siw loses now and then.
 const lingering = 2 * time.Second
 
-// RpingEnd waits for an end of rping. C's that knows of the end of the connection,
-// and does not end, is killed and has ended well as far as it goes: whole is false,
-// for its last lines may be missing.
+// RpingEnd waits for an rping to exit. If C's rping has printed the end of the connection
+// and does not exit, it is killed. That counts as success, but whole is false, because its
+// last lines may be missing.
 func RpingEnd(r *Running) (out Output, whole bool) {
 	if !IsCRping(r) {
 		return r.End(), true
@@ -49,8 +49,8 @@ func RpingEnd(r *Running) (out Output, whole bool) {
 	return out, false
 }
 
-// asleep reports whether all threads of a process sleep. One that wants the CPU and does not
-// get it on a busy machine doesn't.
+// asleep reports whether all threads of a process sleep. A thread that waits for a CPU on a
+// busy machine does not.
 func asleep(pid int) bool {
 	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
 	for _, file := range threads {
@@ -68,8 +68,8 @@ func IsCRping(r *Running) bool {
 	return strings.HasPrefix(words, "rping ") || strings.Contains(words, " rping ") && !strings.Contains(words, "rdmalink rping ")
 }
 
-// Pinged are the two ends of a run, which have to end well. C prints its farewell
-// on stderr, we nothing.
+// Pinged waits for the two ends of a run, which must succeed. C prints a last line
+// on stderr, ours prints nothing there.
 func Pinged(t *testing.T, server, client *Running) (serverOut, clientOut Output) {
 	t.Helper()
 	serverOut, clientOut, _ = rpingEnds(server, client)
@@ -106,7 +106,7 @@ func wellPinged(t *testing.T, r *Running, out Output) {
 	}
 }
 
-// Rpings are the programs that have to understand each other.
+// Rpings lists the versions of rping that have to work with each other.
 var Rpings = map[string][]string{
 	"C":       {"rping"},
 	"Go":      {RdmalinkBin, "rping"},
@@ -142,9 +142,9 @@ func Listening(pid, port int) bool {
 	return false
 }
 
-// RpingText is what server and client print. A C program whose last lines may be
-// missing gets another chance. So do two of C's that hang: a race in siw can leave the
-// first message lying, and C then waits for ever.
+// RpingText returns the output of server and client. It runs them again if the last lines of a C
+// program may be missing, and if two C programs hang: a race in siw can delay the first message
+// for ever.
 func RpingText(t *testing.T, serve func(*testing.T, *exec.Cmd) *Running, server, client, line, addr string) [2]string {
 	t.Helper()
 	for range 5 {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Dumped collects a dump that has to succeed.
+// Dumped returns the elements of a dump, which has to succeed.
 func Dumped[T any](t *testing.T, dump iter.Seq2[T, error]) (list []T) {
 	t.Helper()
 	for v, err := range dump {

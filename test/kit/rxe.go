@@ -12,7 +12,7 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Ah makes an address handle that is closed with the test.
+// Ah creates an address handle that is closed when the test ends.
 func (d *RxeDevice) Ah(t *testing.T, attr verbs.AHAttr) *verbs.AH {
 	t.Helper()
 	ah := Must(d.PD.CreateAH(&attr))(t)
@@ -53,7 +53,7 @@ func NoRxeFabric(t *testing.T) {
 	}
 }
 
-// RxeDevice is the open device, with a PD and the GID to send from. It is
+// RxeDevice is an open device with a PD and the GID to send from. It is
 // closed when the test ends.
 type RxeDevice struct {
 	*uverbs.Device
@@ -88,7 +88,7 @@ func OpenRxeLink(t *testing.T, name, addr string) *RxeDevice {
 	return d
 }
 
-// GIDOf finds the GID that an address of the link has.
+// GIDOf returns the GID of an address of the link.
 func (d *RxeDevice) GIDOf(addr string) (gid verbs.GIDEntry) {
 	d.T.Helper()
 	want := addr
@@ -106,7 +106,7 @@ func (d *RxeDevice) GIDOf(addr string) (gid verbs.GIDEntry) {
 	return gid
 }
 
-// Access is everything that the device lets a peer do.
+// Access returns all access rights that the device can grant to a peer.
 func (d *RxeDevice) Access() verbs.Access {
 	a := AllAccess | verbs.AccessRemoteAtomic | verbs.AccessMWBind
 	if d.Has(verbs.DeviceCapFlushGlobal) {
@@ -144,7 +144,7 @@ type RxeEnd struct {
 
 const RxeQKey = 0x1234
 
-// End makes an end in RESET.
+// End creates an end whose QP is in RESET.
 func (d *RxeDevice) End(t *testing.T, typ verbs.QPType, s RxeSetup) *RxeEnd {
 	t.Helper()
 	e := &RxeEnd{T: t, Dev: d, Access: d.Access() &^ verbs.AccessMWBind}
@@ -172,7 +172,7 @@ func (d *RxeDevice) End(t *testing.T, typ verbs.QPType, s RxeSetup) *RxeEnd {
 	return e
 }
 
-// cq makes a CQ with a CompChannel of its own.
+// cq creates a CQ with its own CompChannel.
 func (d *RxeDevice) cq(t *testing.T, entries int) (*uverbs.CQ, *uverbs.CompChannel) {
 	t.Helper()
 	channel := Must(d.CreateCompChannel())(t)
@@ -182,7 +182,7 @@ func (d *RxeDevice) cq(t *testing.T, entries int) (*uverbs.CQ, *uverbs.CompChann
 	return cq, channel
 }
 
-// Pair makes two ends that are connected to each other, by hand.
+// Pair creates two ends and connects them by hand.
 func (d *RxeDevice) Pair(t *testing.T, typ verbs.QPType, s RxeSetup) (*RxeEnd, *RxeEnd) {
 	t.Helper()
 	a, b := d.End(t, typ, s), d.End(t, typ, s)
@@ -191,7 +191,7 @@ func (d *RxeDevice) Pair(t *testing.T, typ verbs.QPType, s RxeSetup) (*RxeEnd, *
 	return a, b
 }
 
-// Connect takes an end from RESET to RTS.
+// Connect moves an end from RESET to RTS.
 func (e *RxeEnd) Connect(peer *RxeEnd) {
 	e.T.Helper()
 	e.ToInit()
@@ -218,7 +218,7 @@ func (e *RxeEnd) ToInit() {
 	e.Modify(attr, mask)
 }
 
-// Address is the way to a peer, which may be on another device.
+// Address returns the address of a peer, which may be on another device.
 func (e *RxeEnd) Address(peer *RxeEnd) verbs.AHAttr {
 	return verbs.AHAttr{Global: true, DGID: peer.Dev.GID.GID, SGIDIndex: e.Dev.GID.Index, HopLimit: 64, Port: 1}
 }
@@ -242,7 +242,7 @@ func (e *RxeEnd) ToRTR(peer *RxeEnd) {
 	e.Modify(attr, mask)
 }
 
-// ToRTS has RC wait 4 seconds for an acknowledgement; see patientRxe.
+// ToRTS moves the QP to RTS. RC then waits 4 seconds for an acknowledgement.
 func (e *RxeEnd) ToRTS() {
 	e.T.Helper()
 	attr := verbs.QPAttr{State: verbs.QPStateRTS, SQPSN: 0x123456, Timeout: 20, RetryCnt: 7, RNRRetry: 7, MaxRDAtomic: 4}
@@ -253,19 +253,19 @@ func (e *RxeEnd) ToRTS() {
 	e.Modify(attr, mask)
 }
 
-// To makes wr go to the peer: to its QP, or to the start of its memory.
+// To addresses wr to the peer: to its QP, or to the start of its memory.
 func (e *RxeEnd) To(wr verbs.SendWR) verbs.SendWR {
 	wr.RemoteAddr, wr.RKey = e.AtPeer.MR.Addr(), e.AtPeer.MR.RKey()
 	wr.AH, wr.RemoteQPN, wr.RemoteQKey = e.Ah, e.AtPeer.QP.Num(), RxeQKey
 	return wr
 }
 
-// Send is a signaled send of some memory.
+// Send returns a signaled send of some memory.
 func (e *RxeEnd) Send(id uint64, offset, length int) verbs.SendWR {
 	return e.To(verbs.SendWR{WRID: id, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGL: []verbs.SGE{e.MR.SGE(offset, length)}})
 }
 
-// Post queues sends, all of which have to be taken.
+// Post posts sends and fails the test if any is refused.
 func (e *RxeEnd) Post(wrs ...verbs.SendWR) {
 	e.T.Helper()
 	if n, err := e.QP.PostSend(wrs); n != len(wrs) || err != nil {
@@ -273,7 +273,7 @@ func (e *RxeEnd) Post(wrs ...verbs.SendWR) {
 	}
 }
 
-// PostRecv queues a receive into some memory.
+// PostRecv posts a receive into some memory.
 func (e *RxeEnd) PostRecv(id uint64, offset, length int) {
 	e.T.Helper()
 	if _, err := e.QP.PostRecv([]verbs.RecvWR{{WRID: id, SGL: []verbs.SGE{e.MR.SGE(offset, length)}}}); err != nil {
@@ -305,7 +305,7 @@ func (e *RxeEnd) Got(want string) verbs.WC {
 	return wc
 }
 
-// ForAllTypes runs a test once a service.
+// ForAllTypes runs a test for each type of QP.
 func ForAllTypes(t *testing.T, test func(*testing.T, verbs.QPType)) {
 	for _, typ := range []verbs.QPType{verbs.QPTypeRC, verbs.QPTypeUC, verbs.QPTypeUD} {
 		t.Run(fmt.Sprint(typ), func(t *testing.T) { test(t, typ) })

@@ -11,9 +11,8 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// talkSize is that of a talker's write. It is done in much less time than the peer has
-// for an acknowledgement, for rxe does not always survive that it sends again; see
-// stream.
+// talkSize is the size of a talker's write. The write takes much less time than the timeout of
+// an acknowledgement, because rxe does not always survive retransmissions.
 const talkSize = 64 << 10
 
 // Talker is an RC QP that two processes connect by hand.
@@ -64,8 +63,8 @@ func (q *Talker) String() string {
 	return fmt.Sprintf("%d %d %d", q.QP.Num(), q.MR.Addr(), q.MR.RKey())
 }
 
-// Connect takes half a second and a retry for the end of the peer: 7 retries would
-// be without end, to rxe.
+// Connect connects the QP with half a second and one retry for the peer's acknowledgement: rxe
+// takes 7 retries for an infinite number.
 func (q *Talker) Connect(peer string) error {
 	attr := &verbs.QPAttr{Access: AllAccess, Timeout: 17, RetryCnt: 1,
 		AH: verbs.AHAttr{Global: true, DGID: q.gid.GID, SGIDIndex: q.gid.Index, HopLimit: 1}}
@@ -75,7 +74,7 @@ func (q *Talker) Connect(peer string) error {
 	return errors.Join(q.QP.Init(attr), q.QP.Connect(attr))
 }
 
-// WriteOnce waits with an event, for which the CQ has to be armed.
+// WriteOnce writes and waits for a completion event, for which the CQ has to be armed.
 func (q *Talker) WriteOnce() error {
 	ctx, cancel := context.WithTimeout(context.Background(), Patience)
 	defer cancel()

@@ -36,8 +36,8 @@ func Victim(args []string) error {
 	return conn.Err()
 }
 
-// Stream keeps the peer's memory busy until a work request fails, and says how,
-// when all of them have completed. It prints a line once it is well under way.
+// Stream transfers to and from the peer's memory until a work request fails, and prints the
+// statuses when all requests have completed. It prints a line once it is well under way.
 func (e *End) Stream(ctx context.Context, op verbs.Opcode, underWay func()) (status verbs.Status, err error) {
 	wr := e.AtPeer(verbs.SendWR{Opcode: op, Flags: verbs.SendSignaled, SGL: []verbs.SGE{e.MR.SGE(0, e.MR.Len())}})
 	var wcs [8]verbs.WC

@@ -12,8 +12,7 @@ import (
 	"time"
 )
 
-// goroutineWaits is the head of a goroutine's stack that waits for something to
-// happen.
+// goroutineWaits matches the stack of a goroutine that waits.
 var goroutineWaits = regexp.MustCompile(`^goroutine \d+ \[(IO wait|select|chan receive|syscall)`)
 
 // Parked reports whether a goroutine waits in a function.

@@ -7,17 +7,17 @@ import (
 	"testing"
 )
 
-// Two rxe links on the two ends of a veth pair. A packet from rxe to its own
-// network device never leaves the kernel's rxe; these cross a queue each way, in
-// which they can be lost. Both ends are in one network namespace, the only one
-// that rxe knows before Linux 7.1 or so, and there the way to the other end's
-// address would be lo's: hence the rules that look at other routes first.
+// The wire is two rxe links on the two ends of a veth pair. A packet from rxe to its own
+// network device never leaves the kernel's rxe. These packets cross a queue in each direction, in
+// which they can be lost. Both ends are in one network namespace, the only one that rxe supports
+// before Linux 7.1 or so. There the other end's address would be routed over lo, so rules look at
+// other routes first.
 const (
 	WireNear = "10.85.0.1"
 	WireFar  = "10.85.0.2"
 )
 
-// RxeWire makes the links and opens their devices, for the test.
+// RxeWire adds the links and opens their devices until the test ends.
 func RxeWire(t *testing.T) (near, far *RxeDevice) {
 	t.Helper()
 	Sh(t, `set -e
@@ -55,8 +55,8 @@ func RxeWire(t *testing.T) (near, far *RxeDevice) {
 	return OpenRxeLink(t, "gvrxen", WireNear), OpenRxeLink(t, "gvrxef", WireFar)
 }
 
-// Lose has a link lose so many packets in a hundred, if not 0; of the others, which
-// take a millisecond, two in a hundred overtake. A queue that is full would be an error to
+// Lose sets the percentage of packets that a link loses. The others take a millisecond, and two
+// percent of them overtake. A queue that is full would be an error to
 // rxe since Linux 6.2, not a loss.
 func Lose(t *testing.T, dev string, percent int) {
 	t.Helper()
