@@ -67,7 +67,7 @@ func BenchmarkFlagEmpty(b *testing.B) {
 	}
 }
 
-// One element published and taken: two publications.
+// Publish and take one element: two publications.
 func BenchmarkFlagOnce(b *testing.B) {
 	r := anonymous(b, 8*elementSize)
 	p := must[*FlagProducer[element]](b)(NewFlagProducer[element](r, 8, elementWord))
@@ -78,7 +78,7 @@ func BenchmarkFlagOnce(b *testing.B) {
 	}
 }
 
-// Seven elements published and taken in one batch: two publications.
+// Publish and take seven elements in one batch: two publications.
 func BenchmarkIndexedBatch7(b *testing.B) {
 	r := anonymous(b, 128+indexedSlots*indexedStride)
 	p := must[*IndexedProducer[element]](b)(NewIndexedProducer[element](r, indexedLayout))

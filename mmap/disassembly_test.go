@@ -9,9 +9,8 @@ import (
 	"testing"
 )
 
-// What the stores have to be in machine code: amd64's SFENCE, LFENCE, MOV and MOVDQU,
-// arm64's DMB OSHLD, DMB OSHST, DSB ST, STR, LD4 and ST4. In front of them stand loads
-// of the arguments.
+// The machine code of the stores: amd64's SFENCE, LFENCE, MOV and MOVDQU, arm64's DMB OSHLD,
+// DMB OSHST, DSB ST, STR, LD4 and ST4. Loads of the arguments precede them.
 const (
 	sfence, lfence = "0faef8", "0faee8"
 	mov32, mov64   = "8908", "488908"
@@ -45,9 +44,9 @@ var machineCode = map[string]map[string][]string{
 	},
 }
 
-// TestMachineCode assembles the stores of both architectures and reads what came of
-// it. No run can tell whether a barrier is there: amd64 hides all that are missing,
-// and memory is no device.
+// TestMachineCode assembles the stores of both architectures and checks the machine code. No
+// test run can detect a missing barrier: amd64 orders the stores anyway, and memory does not
+// behave like a device.
 func TestMachineCode(t *testing.T) {
 	root := must[[]byte](t)(exec.Command("go", "env", "GOROOT").Output())
 	include := filepath.Join(strings.TrimSpace(string(root)), "pkg", "include")

@@ -1,6 +1,6 @@
-// Package mmap holds memory that a program shares with a kernel or a device: a
-// [Region] outside the Go heap, the three kinds of rings built in one, and a [Page],
-// through which a program stores to a device.
+// Package mmap is memory that a program shares with a kernel or a device. It has a [Region]
+// of memory outside the Go heap, three kinds of rings in a region, and a [Page], through
+// which a program stores to the registers of a device.
 //
 // The shortest whole program:
 //
@@ -29,61 +29,73 @@
 //
 // # Rings
 //
-// A flag ring ([FlagProducer], [FlagConsumer]; siw) has a 32-bit word in each
-// element, and that word's [Valid] bit says whose the element is. Positions are
-// private free-running counters; the number of elements is a power of two.
+// A flag ring ([FlagProducer], [FlagConsumer]; siw) has a 32-bit word in each element. The
+// word's [Valid] bit decides which side owns the element. Each side keeps its position in a
+// private free-running counter. The number of elements is a power of two.
 //
-// An indexed ring ([IndexedProducer], [IndexedConsumer]; rxe) has two 32-bit
-// index words, one written by each side, always masked to 0 … slots-1. Equal
-// means empty, producer one before consumer means full, so one slot stays empty.
+// An indexed ring ([IndexedProducer], [IndexedConsumer]; rxe) has two 32-bit index words, one
+// written by each side, always from 0 to slots-1. The ring is empty if they are equal, and
+// full if the producer is one before the consumer, so one slot stays empty.
 //
-// A lap ring ([LapConsumer]; erdma's completions) is filled by a device and only
-// read here. An owner bit in each element changes each time that the device comes around, so
-// the consumer writes nothing. How far it has come it tells the device elsewhere.
+// A lap ring ([LapConsumer]; erdma's completions) is filled by a device. Each element has an
+// owner bit, which changes with every lap of the device, so the consumer writes nothing to
+// the ring. It reports its position to the device by a doorbell.
 //
 //	             producer writes        consumer writes
 //	flag ring    element, word|Valid    word = 0
 //	indexed      element, producer      consumer
 //	lap ring     element, owner bit     nothing
 //
-// An [Array] is a ring's memory without any of these rules, for queues whose elements change
-// hands by doorbells and completions (mlx5, erdma).
+// An [Array] has no such rules. It is for queues whose elements change their owner by
+// doorbells and completions (mlx5, erdma).
 //
 // # Ordering
 //
-//   - What hands an element over is one atomic store, after every plain store to
-//     the element (producer) or after the last plain load from it (consumer). It
-//     is a release: whoever loads the new value sees what came before it.
-//   - An element is accepted by an atomic load, an acquire, before any other access to
-//     it; what a device wrote, by [FromDevice] behind that load. The producer of a flag ring loads only the word of the last element of a
-//     batch, because the consumer gives elements back in order.
-//   - An element is touched only between the accepting load and the handing store.
-//   - Go's atomics are sequentially consistent: stronger than the two rules need,
-//     as strong as [FlagProducer.PublishBehind] needs. The price is an XCHG on
-//     amd64, some 20 plain stores, so all others publish with [StoreRelease]: a
-//     plain store where that is one, on amd64 with Go's own compiler. The processor
-//     keeps stores behind earlier loads and stores; the compiler threads all that
-//     touches memory on one chain; what it may do there, join adjacent stores and drop
-//     one that another covers, never shows a word before what belongs to it. The
-//     language promises neither, and so arm64, other compilers and the race detector get the
-//     atomic.
-//   - A batch is handed over with one store. On a flag ring the words of all but its
-//     first element are stored before: the consumer takes elements in order.
-//   - Go has no 8- or 16-bit atomics. Where the C struct has a u8 or u16 flag, the
-//     word is the aligned 32 bits around it, and its neighbours go with it: put
-//     them in the published word, take them from the loaded one.
+//   - One atomic store hands an element over. It follows every plain store to the element
+//     (producer) or the last plain load from it (consumer). It is a release: a side that
+//     loads the new value sees everything before the store.
+//   - An atomic load, an acquire, accepts an element before any other access to it. After
+//     the load, [FromDevice] orders the reads of memory that a device wrote. The producer of
+//     a flag ring loads only the word of the last element of a batch, because the consumer
+//     returns elements in order.
+//   - An element is used only between the accepting load and the handing store.
+//   - Go's atomics are sequentially consistent. [FlagProducer.PublishBehind] needs that.
+//     The two rules need less, and an XCHG on amd64 costs as much as 20 plain stores. So all
+//     others publish with [StoreRelease], which is a plain store on amd64 with Go's own
+//     compiler. The processor keeps stores behind earlier loads and stores. The compiler
+//     orders all memory operations in one chain. It may join adjacent stores, and drop a
+//     store that another covers, but that never shows a word before its element. The
+//     language promises neither, so arm64, other compilers and the race detector get the
+//     atomic store.
+//   - One store hands a batch over. On a flag ring the words of all elements but the first
+//     are stored before it, because the consumer takes elements in order.
+//   - Go has no 8- or 16-bit atomics. For a u8 or u16 flag of a C struct, the word is the
+//     aligned 32 bits around it, which include neighbouring fields. The producer stores those
+//     fields with the word, and the consumer takes them from the loaded word.
 //
 // # The other side is hostile
 //
-// Counts, strides, offsets and indexes that come through shared memory are checked
-// before use: a constructor refuses a ring that doesn't fit in its region, and an
-// index out of range is [ErrIndex], never an address. The contents of an element are
-// not checked: read each field once, into a variable, and check that.
+// Counts, strides, offsets and indexes from shared memory are checked before use. A
+// constructor refuses a ring that does not fit in its region. An index out of range is
+// [ErrIndex], and never used as an offset. The contents of an element are not checked: read
+// each field once, into a variable, and check the variable.
 //
 // # Concurrency and the race detector
 //
-// A ring has two sides, and each may be used by one goroutine at a time. The race
-// detector ignores mapped memory, and atomics in it order nothing for it, so
-// goroutines that meet through a mapped ring seem to race. A test that plays the
-// kernel uses memory from the heap, by [Wrap].
+// A ring has two sides. One goroutine at a time may use each. The race detector ignores
+// mapped memory, and atomic operations there create no order for it. It so reports a race
+// between goroutines that synchronize through a mapped ring. A test that plays the kernel
+// uses memory from the heap, see [Wrap].
 package mmap
+
+/*
+Implementation
+
+A Page rotates an offset right by the size of the word and compares it with the number of
+words. One comparison so checks bounds and alignment. The number of words is 0 in a watched
+page, so the same comparison sends every store to the watcher, and an unwatched page pays
+nothing for watchers.
+
+A test assembles the stores for both architectures and compares the machine code, because no
+test run detects a missing barrier on amd64.
+*/

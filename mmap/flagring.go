@@ -5,21 +5,21 @@ import (
 	"sync/atomic"
 )
 
-// Valid is the bit of an element's word that hands it to the consumer: the
-// producer sets it, the consumer clears it.
+// Valid is the bit of an element's word that is set while the consumer owns the element. The
+// producer sets it and the consumer clears it.
 const Valid uint32 = 1
 
-// flagRing is an array of elements, each with a word that says who owns it.
+// flagRing is an array of elements. A word in each holds the owner.
 type flagRing[T any] struct {
 	slots FlagSlots[T]
 	word  uintptr // offset of the word in an element
 }
 
-// FlagSlots is to a flag ring what [Slots] is to an indexed one. Its elements stand
-// as close as in an array.
+// FlagSlots is a copy of one side's view of a flag ring, like [Slots]. Its elements are
+// adjacent, as in an array.
 type FlagSlots[T any] struct {
 	start slotsStart
-	next  uint32 // elements the side has passed on; free-running, private
+	next  uint32 // number of elements that the side has passed on; free-running, private
 	mask  uint32
 }
 
@@ -41,20 +41,20 @@ func newFlagRing[T any](r *Region, n uint32, wordOffset uintptr) (flagRing[T], e
 
 func (r *flagRing[T]) wordOf(e *T) *atomic.Uint32 { return wordIn(e, r.word) }
 
-// A FlagProducer fills a ring whose elements carry their own ownership word, as
-// siw's send and receive queues do. An element is the producer's while its word
-// has [Valid] clear. One goroutine at a time may use it.
+// A FlagProducer fills a ring with an ownership word in each element, such as siw's send and
+// receive queues. The producer owns an element while [Valid] is clear in its word. One
+// goroutine at a time may use a FlagProducer.
 //
-// A batch is handed over with one store: [FlagProducer.Stage] stores the words of
-// all elements but the first, which the consumer looks at first.
+// One store hands a batch over: [FlagProducer.Stage] stores the words of all elements but the
+// first, and the consumer takes the first element first.
 type FlagProducer[T any] struct {
 	ring  flagRing[T]
 	first uint32 // the word of the first element staged
 }
 
-// NewFlagProducer returns the producing side of n elements at the start of r, each
-// with its word at wordOffset. n usually comes from the other side; a number that
-// is no power of two or doesn't fit in r is an error.
+// NewFlagProducer returns the producing side of a ring of n elements at the start of r, each
+// with its word at wordOffset. n usually comes from the other side. It must be a power of
+// two, and the ring must fit in r.
 func NewFlagProducer[T any](r *Region, n uint32, wordOffset uintptr) (*FlagProducer[T], error) {
 	ring, err := newFlagRing[T](r, n, wordOffset)
 	if err != nil {
@@ -63,12 +63,13 @@ func NewFlagProducer[T any](r *Region, n uint32, wordOffset uintptr) (*FlagProdu
 	return &FlagProducer[T]{ring: ring}, nil
 }
 
-// Room tells how many elements can be filled, at most want, and where they are.
-// Everything but the word may be written; nothing is taken before the batch is
-// published. The consumer takes elements in their order, so that the last one's
-// word speaks for those before it: to load the word of each would bring its cache
-// line here to be read, and once more to be written. A consumer that keeps no order
-// may find an element overwritten, and has itself to blame.
+// Room returns the number of free elements, at most want, and the elements. The caller may
+// write everything but the words. Nothing is handed over before the batch is published.
+//
+// Room checks the word of the last element only, because the consumer takes elements in
+// order. Checking every word would transfer each cache line twice: once for the check, and
+// once for the write. A consumer that does not keep the order may find an element
+// overwritten.
 func (p *FlagProducer[T]) Room(want int) (FlagSlots[T], int) {
 	want = min(want, int(p.ring.slots.mask)+1)
 	if want > 0 && !p.free(want-1) {
@@ -81,7 +82,7 @@ func (p *FlagProducer[T]) free(i int) bool {
 	return p.ring.wordOf(p.ring.slots.At(i)).Load()&Valid == 0
 }
 
-// count is the number of free elements, at most most.
+// count returns the number of free elements, at most most.
 func (p *FlagProducer[T]) count(most int) (n int) {
 	for n < most && p.free(n) {
 		n++
@@ -89,9 +90,9 @@ func (p *FlagProducer[T]) count(most int) (n int) {
 	return n
 }
 
-// Stage adds element e, at i of the batch, with the word to store, which must have
-// [Valid] set. A consumer that looks beyond the first element, as siw does for the limit
-// of an SRQ, may see it before the batch is published.
+// Stage adds element e to the batch at position i. word is the word to store, which must have
+// [Valid] set. A consumer that looks beyond the first element may see e before the batch is
+// published. siw does that for the limit of an SRQ.
 func (p *FlagProducer[T]) Stage(i int, e *T, word uint32) {
 	if i == 0 {
 		p.first = word
@@ -100,8 +101,8 @@ func (p *FlagProducer[T]) Stage(i int, e *T, word uint32) {
 	StoreRelease(p.ring.wordOf(e), word)
 }
 
-// Publish hands the n elements staged to a consumer that takes elements in their
-// order and needs no doorbell. A consumer that sees a word also sees all earlier stores.
+// Publish hands the n staged elements to a consumer that takes elements in order and needs no
+// doorbell. A consumer that sees a word also sees all earlier stores.
 func (p *FlagProducer[T]) Publish(n int) {
 	if n > 0 {
 		StoreRelease(p.ring.wordOf(p.ring.slots.At(0)), p.first)
@@ -109,11 +110,11 @@ func (p *FlagProducer[T]) Publish(n int) {
 	}
 }
 
-// PublishBehind publishes the n elements staged, and reports whether the consumer
-// has yet to take the element before them. If so it is bound to see the batch
-// without a doorbell: this store and this load, and the consumer's clearing store
-// and its load of the next word, are sequentially consistent, so one side sees the
-// other. When the batch is the whole ring there is no such element: false.
+// PublishBehind publishes the n staged elements. It reports whether the consumer still owns
+// the element before them. The consumer then sees the batch without a doorbell: this store
+// and load, and the consumer's clearing store and its load of the next word, are
+// sequentially consistent, so at least one side sees the other's store. PublishBehind
+// returns false if the batch is the whole ring, which has no element before it.
 func (p *FlagProducer[T]) PublishBehind(n int) bool {
 	if n == 0 {
 		return true
@@ -124,13 +125,13 @@ func (p *FlagProducer[T]) PublishBehind(n int) bool {
 	return n <= int(slots.mask) && p.ring.wordOf(slots.At(-1)).Load()&Valid != 0
 }
 
-// Retract takes back, oldest first, the elements that the consumer has not taken:
+// Retract takes back the elements that the consumer has not taken, and yields each with its
+// word, oldest first:
 //
 //	for e, word := range p.Retract { … }
 //
-// with the word they were published with. An element is free once it was yielded.
-// A consumer that is still at work may take the same element: retract only from one
-// that has stopped.
+// A yielded element is free. The consumer must have stopped, because it might take the same
+// element.
 func (p *FlagProducer[T]) Retract(yield func(*T, uint32) bool) {
 	for i := range int(p.ring.slots.mask) + 1 {
 		e := p.ring.slots.At(i)
@@ -144,15 +145,16 @@ func (p *FlagProducer[T]) Retract(yield func(*T, uint32) bool) {
 	}
 }
 
-// A FlagConsumer empties a ring whose elements carry their own ownership word,
-// as siw's completion queues do. An element is the consumer's while its word has
-// [Valid] set. One goroutine at a time may use it.
+// A FlagConsumer empties a ring with an ownership word in each element, such as siw's
+// completion queues. The consumer owns an element while [Valid] is set in its word. One
+// goroutine at a time may use a FlagConsumer.
 type FlagConsumer[T any] struct {
 	ring flagRing[T]
 	peek Peek
 }
 
-// NewFlagConsumer returns the consuming side; arguments as for [NewFlagProducer].
+// NewFlagConsumer returns the consuming side of a ring. The arguments are those of
+// [NewFlagProducer].
 func NewFlagConsumer[T any](r *Region, n uint32, wordOffset uintptr) (*FlagConsumer[T], error) {
 	ring, err := newFlagRing[T](r, n, wordOffset)
 	if err != nil {
@@ -161,25 +163,23 @@ func NewFlagConsumer[T any](r *Region, n uint32, wordOffset uintptr) (*FlagConsu
 	return &FlagConsumer[T]{ring, Peek{start: ring.slots.start, offset: uint64(wordOffset)}}, nil
 }
 
-// Peek tells whether the ring is empty. A copy of the consumer has its own.
+// Peek returns the ring's Peek. A copy of the consumer has its own.
 func (c *FlagConsumer[T]) Peek() *Peek { return &c.peek }
 
-// At returns the element i places behind the oldest. Whether it is this side's only
-// [FlagConsumer.Word] can tell.
+// At returns the element i places after the oldest. [FlagConsumer.Word] has its owner.
 func (c *FlagConsumer[T]) At(i int) *T { return c.ring.slots.At(i) }
 
-// Word returns the word of an element, which is this side's if [Valid] is set. Use
-// it, not the bytes behind it, and read every other field once: the other side may
-// still write.
+// Word returns the word of an element. The consumer owns the element if [Valid] is set. Use
+// the returned word instead of the element's bytes, and read every other field once: the
+// other side may still write.
 func (c *FlagConsumer[T]) Word(e *T) uint32 { return wordIn(e, c.ring.word).Load() }
 
-// Return gives an element back to the producer: in their order, and each that is
-// counted by Release. Copy what is needed first. The element is free at some time
-// after: a producer that relies on [FlagProducer.PublishBehind] needs a consumer
-// with a barrier behind this.
+// Return returns an element to the producer. Elements must be returned in order, and each
+// that Release counts must be returned. Copy the contents first. The producer may see the
+// store later: [FlagProducer.PublishBehind] needs a consumer with a barrier after it.
 func (c *FlagConsumer[T]) Return(e *T) { StoreRelease(wordIn(e, c.ring.word), 0) }
 
-// Release counts the n oldest elements, all returned, as passed on.
+// Release advances past the n oldest elements, all of which must have been returned.
 func (c *FlagConsumer[T]) Release(n int) {
 	next := c.ring.slots.next + uint32(n)
 	c.ring.slots.next = next

@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// TestPublishBehindMachineCode reads what the compiler made of PublishBehind: a locked
-// exchange, and behind it the look at the element before. A plain store in its place, or
-// the other order, loses a doorbell, but so rarely that no run shows it.
+// TestPublishBehindMachineCode checks the machine code of PublishBehind: a locked exchange
+// must precede the load of the previous element's word. A plain store or the other order
+// would lose a doorbell, but too rarely for a test run to show it.
 func TestPublishBehindMachineCode(t *testing.T) {
 	binary := filepath.Join(t.TempDir(), "mmap.test")
 	if out, err := exec.Command("go", "test", "-c", "-o", binary, ".").CombinedOutput(); err != nil {

@@ -11,7 +11,7 @@ func wordOf(t testing.TB, r *Region, i int) (word func() uint32, set func(uint32
 	return w.Load, w.Store
 }
 
-// The counters start just before 2³² so that they wrap on the way.
+// The counters start just below 2³² so that they wrap.
 const nearWrap = math.MaxUint32 - 2
 
 func TestFlagProducerFullAndFree(t *testing.T) {
@@ -170,8 +170,8 @@ func TestFlagProducerRetract(t *testing.T) {
 
 const transfers = 20000
 
-// The kernel takes elements, and sleeps when there is none until the doorbell
-// rings. A doorbell skipped wrongly leaves it asleep for ever.
+// The kernel takes elements, and sleeps until the doorbell when there is none. A missing
+// doorbell would leave it asleep forever.
 func TestFlagProducerAgainstKernel(t *testing.T) {
 	const n = 8
 	r := heap(t, n*elementSize)
@@ -250,7 +250,7 @@ func TestFlagConsumerAgainstKernel(t *testing.T) {
 	}
 }
 
-// Whatever the other side stores, each element returned is one of the ring's.
+// Any stores of the other side must not yield an element outside the ring.
 func FuzzFlagOtherSide(f *testing.F) {
 	f.Add([]byte{0, 1, 2, 3, 4, 5}, Valid)
 	f.Add([]byte{5, 10, 15, 3, 4, 0, 1, 2, 3, 4}, uint32(math.MaxUint32))

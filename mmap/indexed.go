@@ -6,12 +6,12 @@ import (
 	"sync/atomic"
 )
 
-// ErrIndex says that the other side of an indexed ring stored an index outside
-// it. The ring is beyond repair; what it belongs to must be destroyed.
+// ErrIndex means that the other side of an indexed ring stored an index that is out of
+// range. The ring cannot be repaired: destroy the object that it belongs to.
 var ErrIndex = errors.New("mmap: the other side's ring index is out of range")
 
-// IndexedLayout says where the parts of an indexed ring stand in a region. All
-// offsets are in bytes from its start.
+// IndexedLayout is the layout of an indexed ring in a region. Offsets are in bytes from the
+// start of the region.
 type IndexedLayout struct {
 	Slots    uint32 // number of elements, a power of two; one always stays empty
 	Stride   uint32 // bytes from one element to the next
@@ -20,8 +20,8 @@ type IndexedLayout struct {
 	Consumer int    // offset of the consumer's index
 }
 
-// indexedRing is an array of elements and two index words. Indexes never leave
-// 0 … mask: equal means empty, and producer one before consumer means full.
+// indexedRing is an array of elements and two index words. Indexes are from 0 to mask. The
+// ring is empty if they are equal, and full if the producer is one before the consumer.
 type indexedRing[T any] struct {
 	slots Slots[T]
 	own   *atomic.Uint32 // written by this side, never read again
@@ -29,9 +29,9 @@ type indexedRing[T any] struct {
 	seen  uint32         // *other when last loaded, checked
 }
 
-// Slots is a ring's elements as seen from one side's index, by value: it costs
-// registers where the ring would cost a load for every field. It holds until the
-// side publishes or releases.
+// Slots is a copy of one side's view of an indexed ring: its elements from the side's index
+// on. Its fields can stay in registers, while each access through the ring would load them.
+// It is valid until the side publishes or releases.
 type Slots[T any] struct {
 	start  slotsStart
 	next   uint32 // the side's index
@@ -76,19 +76,19 @@ func (r *indexedRing[T]) refresh() error {
 	return nil
 }
 
-// advance moves this side's index by n elements with one store.
+// advance advances this side's index by n elements with one store.
 func (r *indexedRing[T]) advance(n int) {
 	r.slots.next = (r.slots.next + uint32(n)) & r.slots.mask
 	StoreRelease(r.own, r.slots.next)
 }
 
-// An IndexedProducer fills a ring with one index a side, as rxe's work queues.
-// One goroutine at a time may use it.
+// An IndexedProducer fills a ring with two indexes, such as rxe's work queues. One goroutine
+// at a time may use it.
 type IndexedProducer[T any] struct{ ring indexedRing[T] }
 
-// NewIndexedProducer returns the producing side of the ring that l describes in r,
-// starting from the indexes found there. Numbers in l usually come from the other
-// side; what doesn't fit in r is an error.
+// NewIndexedProducer returns the producing side of a ring in r. It starts at the indexes that
+// are stored there. The numbers in l usually come from the other side. The ring must fit
+// in r.
 func NewIndexedProducer[T any](r *Region, l IndexedLayout) (*IndexedProducer[T], error) {
 	ring, err := newIndexedRing[T](r, l, l.Producer, l.Consumer)
 	if err != nil {
@@ -97,10 +97,9 @@ func NewIndexedProducer[T any](r *Region, l IndexedLayout) (*IndexedProducer[T],
 	return &IndexedProducer[T]{ring}, nil
 }
 
-// Room tells how many elements can be filled, at most want, and where they are;
-// the one behind them is this side's as well, though it can't be published yet. The
-// consumer's index is loaded only when there seem to be fewer. The error is
-// [ErrIndex].
+// Room returns the number of free elements, at most want, and the elements. The producer also
+// owns the element after them, but cannot publish it yet. Room loads the consumer's index
+// only if fewer than want seem free. The error is [ErrIndex].
 func (p *IndexedProducer[T]) Room(want int) (Slots[T], int, error) {
 	if p.room() >= want {
 		return p.ring.slots, want, nil
@@ -113,18 +112,19 @@ func (p *IndexedProducer[T]) room() int {
 	return int((p.ring.seen - p.ring.slots.next - 1) & p.ring.slots.mask)
 }
 
-// Publish hands the first n elements to the consumer with one store: call it once
-// a batch. A consumer that sees the index also sees all earlier stores.
+// Publish hands the first n elements to the consumer with one store. Call it once a batch. A
+// consumer that sees the index also sees all earlier stores.
 func (p *IndexedProducer[T]) Publish(n int) { p.ring.advance(n) }
 
-// An IndexedConsumer empties a ring with one index a side, as rxe's completion
-// queues. One goroutine at a time may use it.
+// An IndexedConsumer empties a ring with two indexes, such as rxe's completion queues. One
+// goroutine at a time may use it.
 type IndexedConsumer[T any] struct {
 	ring indexedRing[T]
 	peek Peek
 }
 
-// NewIndexedConsumer returns the consuming side; arguments as for [NewIndexedProducer].
+// NewIndexedConsumer returns the consuming side of a ring. The arguments are those of
+// [NewIndexedProducer].
 func NewIndexedConsumer[T any](r *Region, l IndexedLayout) (*IndexedConsumer[T], error) {
 	ring, err := newIndexedRing[T](r, l, l.Consumer, l.Producer)
 	if err != nil {
@@ -133,12 +133,12 @@ func NewIndexedConsumer[T any](r *Region, l IndexedLayout) (*IndexedConsumer[T],
 	return &IndexedConsumer[T]{ring, Peek{start: startOf(r.Bytes(), l.Producer), empty: ring.slots.next}}, nil
 }
 
-// Peek tells whether the ring is empty. A copy of the consumer has its own.
+// Peek returns the ring's Peek. A copy of the consumer has its own.
 func (c *IndexedConsumer[T]) Peek() *Peek { return &c.peek }
 
-// Ready tells how many elements there are to read, at most want, and where they
-// are. Read every field once: the other side may still write. There are none in a ring
-// that the other side corrupted: see [IndexedConsumer.Err].
+// Ready returns the number of elements to read, at most want, and the elements. Read every
+// field once: the other side may still write. Ready returns 0 if the other side's index is
+// out of range, see [IndexedConsumer.Err].
 func (c *IndexedConsumer[T]) Ready(want int) (Slots[T], int) {
 	s, end := c.ring.slots, c.ring.other.Load()
 	if end > s.mask {
@@ -147,7 +147,7 @@ func (c *IndexedConsumer[T]) Ready(want int) (Slots[T], int) {
 	return s, min(int((end-s.next)&s.mask), want)
 }
 
-// Err is [ErrIndex] if the other side's index is out of range now.
+// Err returns [ErrIndex] if the other side's index is out of range.
 func (c *IndexedConsumer[T]) Err() error {
 	if c.ring.other.Load() > c.ring.slots.mask {
 		return ErrIndex
@@ -155,15 +155,15 @@ func (c *IndexedConsumer[T]) Err() error {
 	return nil
 }
 
-// Lose ends the use of the ring's memory: from then on there is nothing to read, and
-// nothing else may be done with the consumer.
+// Lose detaches the consumer from the ring's memory. From then on Ready returns 0, and no
+// other method may be called.
 func (c *IndexedConsumer[T]) Lose() {
 	c.ring.other, c.ring.slots = new(atomic.Uint32), Slots[T]{}
 	c.peek.Hide()
 }
 
-// Release gives the n oldest elements back to the producer with one store: call
-// it once a batch. Copy what is needed first.
+// Release returns the n oldest elements to the producer with one store. Call it once a
+// batch. Copy the contents first.
 func (c *IndexedConsumer[T]) Release(n int) {
 	next := (c.ring.slots.next + uint32(n)) & c.ring.slots.mask
 	c.ring.slots.next, c.peek.empty = next, next

@@ -185,8 +185,8 @@ func TestIndexedConsumerAgainstKernel(t *testing.T) {
 	}
 }
 
-// Whatever the other side stores, and in whatever order a careful caller acts,
-// each element returned is one of the ring's.
+// Any stores of the other side and any order of calls must not yield an element outside the
+// ring.
 func FuzzIndexedOtherSide(f *testing.F) {
 	f.Add([]byte{0, 1, 2, 3, 4, 5}, uint32(indexedSlots))
 	f.Add([]byte{0, 0, 0, 0, 0, 0, 0, 0, 1, 3, 2, 3, 3}, uint32(math.MaxUint32))
@@ -222,7 +222,7 @@ func FuzzIndexedOtherSide(f *testing.F) {
 	})
 }
 
-// The element behind the last that may be filled is there as well.
+// The element after the last free one is inside the ring as well.
 func TestIndexedProducerSpare(t *testing.T) {
 	r := indexedRegion(t)
 	p := must[*IndexedProducer[element]](t)(NewIndexedProducer[element](r, indexedLayout))

@@ -7,7 +7,7 @@ import (
 
 type lapElement struct{ _, value uint32 }
 
-// lapRing is both sides of a ring of four elements.
+// lapRing has both sides of a ring of four elements.
 type lapRing struct {
 	*LapConsumer[lapElement]
 	memory []byte
@@ -31,7 +31,7 @@ func newLapRing(t *testing.T) *lapRing {
 	return &lapRing{c, memory, 0}
 }
 
-// put is the device: bit set in even laps.
+// put plays the device, which sets the bit in even laps.
 func (r *lapRing) put(value uint32) {
 	at := r.memory[r.pi%4*8:]
 	binary.NativeEndian.PutUint32(at[4:], value)
@@ -43,7 +43,7 @@ func (r *lapRing) put(value uint32) {
 	r.pi++
 }
 
-// TestLapConsumer goes around nine times, with batches of all sizes.
+// TestLapConsumer consumes nine laps, with batches of all sizes.
 func TestLapConsumer(t *testing.T) {
 	r := newLapRing(t)
 	var in, out uint32
@@ -75,7 +75,7 @@ func TestLapConsumer(t *testing.T) {
 	}
 }
 
-// TestLapConsumerBounds: at most what is asked for, and at most a ring of it.
+// TestLapConsumerBounds checks that Ready returns neither more than want nor more than a ring.
 func TestLapConsumerBounds(t *testing.T) {
 	r := newLapRing(t)
 	if r.Peek().Empty() {
@@ -138,8 +138,8 @@ func TestArray(t *testing.T) {
 	}
 }
 
-// TestLapConsumerStalePeek goes on for more than two laps without finding the ring empty. The
-// word that Peek compared with then stands in its place again.
+// TestLapConsumerStalePeek consumes more than two laps without finding the ring empty. Then
+// the word that Peek compared with is in its place again.
 func TestLapConsumerStalePeek(t *testing.T) {
 	r := newLapRing(t)
 	for range 8 { // the second lap's words come again in the fourth

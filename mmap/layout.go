@@ -7,9 +7,9 @@ import (
 	"sync/atomic"
 )
 
-// Word returns the control word at a byte offset, for loads and stores that
-// order the memory around them. It must lie in the region, at a multiple of 4.
-// The word is valid until Close.
+// Word returns the control word at a byte offset, for loads and stores that order the memory
+// around them. The word must be inside the region, at a multiple of 4. It is valid until
+// Close.
 func (r *Region) Word(offset int) (*atomic.Uint32, error) {
 	memory, err := r.word(offset, 4)
 	if err != nil {
@@ -18,7 +18,7 @@ func (r *Region) Word(offset int) (*atomic.Uint32, error) {
 	return wordAt(memory, uint64(offset)), nil
 }
 
-// Word64 is Word of 8 bytes, at a multiple of 8.
+// Word64 is like Word, for 8 bytes at a multiple of 8.
 func (r *Region) Word64(offset int) (*atomic.Uint64, error) {
 	memory, err := r.word(offset, 8)
 	if err != nil {
@@ -27,7 +27,7 @@ func (r *Region) Word64(offset int) (*atomic.Uint64, error) {
 	return quadAt(memory, uint64(offset)), nil
 }
 
-// word returns the memory if it has a word of that size at an offset.
+// word returns the memory if it has an aligned word of this size at an offset.
 func (r *Region) word(offset, size int) ([]byte, error) {
 	memory := r.Bytes()
 	if offset < 0 || offset > len(memory)-size {
@@ -39,8 +39,8 @@ func (r *Region) word(offset, size int) ([]byte, error) {
 	return memory, nil
 }
 
-// checkArray says why n elements of T, stride bytes apart from offset on, can't
-// stand in memory. All numbers but T come from the other side.
+// checkArray returns an error if memory cannot hold n elements of T, stride bytes apart from
+// offset on. All numbers come from the other side.
 func checkArray[T any](memory []byte, offset int, n, stride uint32) error {
 	size, align := sizeOf[T](), alignOf[T]()
 	switch t := reflect.TypeFor[T](); {
@@ -59,8 +59,8 @@ func checkArray[T any](memory []byte, offset int, n, stride uint32) error {
 	return nil
 }
 
-// known holds what plain found out: every connection makes four rings of the same
-// types, and reflection was a twentieth of connecting.
+// known caches the results of plain: every connection creates four rings of the same types,
+// and reflection took a twentieth of the time to connect.
 var known sync.Map // reflect.Type to bool
 
 func isPlain(t reflect.Type) bool {
@@ -72,8 +72,8 @@ func isPlain(t reflect.Type) bool {
 	return is
 }
 
-// plain holds for types that any bytes are a valid value of: neither pointers
-// nor bools may be read from memory somebody else writes.
+// plain reports whether any bytes are a valid value of a type. Pointers and bools must not be
+// read from memory that another side writes.
 func plain(t reflect.Type) bool {
 	switch t.Kind() {
 	case reflect.Array:
@@ -87,4 +87,27 @@ func plain(t reflect.Type) bool {
 		return true
 	}
 	return t.Kind() >= reflect.Int && t.Kind() <= reflect.Uint64
+}
+
+// Array is an array of elements that a provider accesses by index. It has no rules for the
+// ownership of an element, which the device's doorbells and completions determine.
+type Array[T any] struct {
+	start slotsStart
+	mask  uint32
+}
+
+// NewArray returns an array of n elements in r from a byte offset on. n must be a power of
+// two, and the array must fit in r.
+func NewArray[T any](r *Region, offset int, n uint32) (Array[T], error) {
+	memory := r.Bytes()
+	if err := checkArray[T](memory, offset, n, uint32(sizeOf[T]())); err != nil {
+		return Array[T]{}, err
+	}
+	return Array[T]{startOf(memory, offset), n - 1}, nil
+}
+
+// At returns an element by its free-running index, which wraps around at the end of the
+// array.
+func (a Array[T]) At(i uint32) *T {
+	return elementFrom[T](a.start, uint64(i&a.mask)*sizeOf[T]())
 }

@@ -3,31 +3,31 @@ package mmap
 import (
 	"fmt"
 	"math/bits"
+	"os"
 	"sync"
 )
 
-// Page is a mapping through which a program talks to a device: doorbells,
-// registers, windows for whole work requests. Its methods are the only way to store
-// to a device. Each store is one instruction, or one assembly function with its
-// barriers in it, so the compiler can't drop, merge, split or move it.
+// Page is a mapping of a device's doorbells, registers, or windows for whole work requests.
+// Its methods are the only way to store to a device. Each store is one instruction, or one
+// assembly function that includes its barriers, so the compiler cannot drop, merge, split or
+// move it.
 //
-// An offset is in bytes from the start of the page and a multiple of the size of
-// the store. Another offset panics, as an index outside a slice does: check what the
-// kernel says once, with [Page.Holds].
+// An offset is in bytes from the start of the page, and must be a multiple of the size of the
+// store. Another offset panics, as an index outside a slice does: check offsets that come
+// from the kernel once, with [Page.Holds].
 //
-// Stores to different registers may be made concurrently. Stores that share a
-// register need a lock that covers the doorbell record as well. Nothing may be
-// stored after Close.
+// Stores to different registers may be made concurrently. Stores to the same register need a
+// lock that covers the doorbell record as well. Nothing may be stored after Close.
 type Page struct {
 	start slotsStart
-	// How many words of 4, 8 and 64 bytes there are: an offset rotated right by the
-	// size of the word is below that, or is outside or not aligned. All three are 0
-	// on a watched page, so that one compare serves for bounds and watcher.
+	// Number of words of 4, 8 and 64 bytes. An offset rotated right by the size of the word
+	// is below that number unless it is outside or not aligned. All three are 0 in a watched
+	// page, so that one comparison checks both the bounds and the watcher.
 	words, quads, lines uint64
 
 	region  *Region
 	watcher func(Store)
-	mu      sync.Mutex // orders what the watcher sees, and guards buffer
+	mu      sync.Mutex // serializes calls of the watcher, and guards buffer
 	buffer  [64]byte
 }
 
@@ -38,10 +38,10 @@ type Store struct {
 	Offset int
 	Size   int       // bytes; 0 with StartWC
 	Value  uint64    // of 4 or 8 bytes
-	Bytes  *[64]byte // of 64 bytes; good until the watcher returns
+	Bytes  *[64]byte // of 64 bytes; valid until the watcher returns
 }
 
-// StoreKind says which method made a store, and so which barriers it has.
+// StoreKind is the method that made a store, and so the barriers that it has.
 type StoreKind uint8
 
 // The methods of a Page.
@@ -53,15 +53,15 @@ const (
 	FlushWC                     // the end of CopyWC: no store, only the barrier
 )
 
-// NewPage makes a Page of a region, whose length must be a multiple of 64 bytes, and
-// owns it from then on. With a watcher nothing is stored in the region: the watcher
-// gets every store instead, in order and on the goroutine that stores. That
-// goroutine may hold locks, so a watcher only notes what it got and wakes somebody.
-// It must not store to the page itself.
+// NewPage returns a Page of a region, and takes ownership of the region. The region's length
+// must be a multiple of 64 bytes. If watcher is not nil, nothing is stored in the region.
+// Instead every store is passed to watcher, in order and on the goroutine that stores. That
+// goroutine may hold locks, so a watcher should only record the store and wake another
+// goroutine. It must not store to the page. Models of devices use it.
 func NewPage(r *Region, watcher func(Store)) (*Page, error) {
 	memory := r.Bytes()
 	if len(memory) == 0 || len(memory)%64 != 0 || address(memory)%64 != 0 {
-		return nil, fmt.Errorf("mmap: %d bytes at %#x are no page of a device", len(memory), r.Addr())
+		return nil, fmt.Errorf("mmap: %d bytes at %#x cannot be a device page (its address and length must be multiples of 64)", len(memory), r.Addr())
 	}
 	p := &Page{start: startOf(memory, 0), region: r, watcher: watcher}
 	if watcher == nil {
@@ -71,8 +71,8 @@ func NewPage(r *Region, watcher func(Store)) (*Page, error) {
 	return p, nil
 }
 
-// MapPage maps length bytes of fd from offset on, for stores only. How the
-// processor caches them is the kernel's choice.
+// MapPage maps length bytes of fd from offset on, for stores only. The kernel chooses how the
+// processor caches them.
 //
 // C: mmap with PROT_WRITE and MAP_SHARED
 func MapPage(fd int, offset int64, length int) (*Page, error) {
@@ -83,28 +83,30 @@ func MapPage(fd int, offset int64, length int) (*Page, error) {
 	return NewPage(r, nil)
 }
 
-// Len is the length in bytes.
+// Len returns the length in bytes.
 func (p *Page) Len() int { return p.region.Len() }
 
-// Holds tells whether size bytes (4, 8 or 64) can be stored at an offset.
+// Holds reports whether size bytes (4, 8 or 64) can be stored at an offset.
 func (p *Page) Holds(offset uint64, size int) bool {
 	n := uint64(size)
 	return bits.OnesCount64(n) == 1 && n <= 64 && offset%n == 0 && offset < uint64(p.Len())
 }
 
-// Close unmaps the page.
+// Close unmaps the page. A second Close returns an error that matches [net.ErrClosed].
 func (p *Page) Close() error {
+	if p == nil {
+		return fmt.Errorf("mmap: close page: the pointer is nil: %w", os.ErrInvalid)
+	}
 	p.words, p.quads, p.lines = 0, 0, 0
 	return p.region.Close()
 }
 
-// report handles a store that is watched, and panics at one that is outside. Providers
-// compute offsets from numbers that they checked with Holds, so no input gets here. The
-// watcher gets a copy of the 64 bytes at from: those are often on the caller's stack, and
-// would have to be on the heap.
+// report passes a store to the watcher, and panics if the store is outside the page. Providers
+// check offsets with Holds, so no input causes the panic. The watcher gets a copy of the 64
+// bytes at from: otherwise they would escape from the caller's stack to the heap.
 func (p *Page) report(s Store, from *[64]byte) {
 	if s.Size > 0 && !p.Holds(uint64(s.Offset), s.Size) || p.watcher == nil || p.region.closed.Load() {
-		panic(fmt.Sprintf("mmap: a store of %d bytes at offset %d of a page of %d bytes, or after its end", s.Size, s.Offset, p.Len()))
+		panic(fmt.Sprintf("mmap: store of %d bytes at offset %d, outside a page of %d bytes or after Close", s.Size, s.Offset, p.Len()))
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -115,3 +117,106 @@ func (p *Page) report(s Store, from *[64]byte) {
 	}
 	p.watcher(s)
 }
+
+// Store32 stores v at an offset after all earlier stores to memory are visible to the device.
+//
+// C: udma_to_device_barrier, mmio_write32
+func (p *Page) Store32(offset int, v uint32) {
+	if bits.RotateLeft64(uint64(offset), -2) >= p.words {
+		p.report(Store{Kind: StorePlain, Offset: offset, Size: 4, Value: uint64(v)}, nil)
+		return
+	}
+	store32(at(p.start, offset), v)
+}
+
+// Store64 is like Store32, for 8 bytes.
+//
+// C: udma_to_device_barrier, mmio_write64
+func (p *Page) Store64(offset int, v uint64) {
+	if bits.RotateLeft64(uint64(offset), -3) >= p.quads {
+		p.report(Store{Kind: StorePlain, Offset: offset, Size: 8, Value: v}, nil)
+		return
+	}
+	store64(at(p.start, offset), v)
+}
+
+// StoreWC32 stores v at an offset of a write-combining page. The store follows all earlier
+// stores to memory and to such pages, and has left the write-combining buffer when StoreWC32
+// returns.
+//
+// C: mmio_wc_start, mmio_write32, mmio_flush_writes
+func (p *Page) StoreWC32(offset int, v uint32) {
+	if bits.RotateLeft64(uint64(offset), -2) >= p.words {
+		p.report(Store{Kind: StoreWC, Offset: offset, Size: 4, Value: uint64(v)}, nil)
+		return
+	}
+	storeWC32(at(p.start, offset), v)
+}
+
+// StoreWC64 is like StoreWC32, for 8 bytes.
+//
+// C: mmio_wc_start, mmio_write64, mmio_flush_writes
+func (p *Page) StoreWC64(offset int, v uint64) {
+	if bits.RotateLeft64(uint64(offset), -3) >= p.quads {
+		p.report(Store{Kind: StoreWC, Offset: offset, Size: 8, Value: v}, nil)
+		return
+	}
+	storeWC64(at(p.start, offset), v)
+}
+
+// StartWC orders all earlier stores, to memory and to write-combining pages, before the
+// copies that follow.
+//
+// C: mmio_wc_start
+func (p *Page) StartWC() {
+	if p.words == 0 {
+		p.report(Store{Kind: StartWC}, nil)
+		return
+	}
+	startWC()
+}
+
+// Copy64 stores 64 bytes at an offset, with one write if the processor can. Call StartWC
+// before the first of several copies, and StoreWC32 or StoreWC64, which flush, after the last.
+//
+// C: mmio_memcpy_x64
+func (p *Page) Copy64(offset int, b *[64]byte) {
+	if bits.RotateLeft64(uint64(offset), -6) >= p.lines {
+		p.report(Store{Kind: StoreCopy, Offset: offset, Size: 64}, b)
+		return
+	}
+	copy64(at(p.start, offset), b)
+}
+
+// CopyWC stores b at an offset in units of 64 bytes: StartWC, copies, flush. The length of b
+// must be a multiple of 64. The device gets a short work request this way without reading
+// memory.
+//
+// C: mmio_wc_start, mmio_memcpy_x64, mmio_flush_writes
+func (p *Page) CopyWC(offset int, b []byte) {
+	last := offset + len(b) - 64
+	if len(b) == 0 || len(b)%64 != 0 ||
+		bits.RotateLeft64(uint64(offset), -6) >= p.lines || bits.RotateLeft64(uint64(last), -6) >= p.lines {
+		p.reportCopies(offset, b)
+		return
+	}
+	copyWC(at(p.start, offset), (*[64]byte)(b), len(b))
+}
+
+func (p *Page) reportCopies(offset int, b []byte) {
+	if len(b) == 0 || len(b)%64 != 0 { // a bug of the caller: providers round up
+		panic("mmap: CopyWC: the length is not a multiple of 64")
+	}
+	p.report(Store{Kind: StartWC}, nil)
+	for ; len(b) > 0; b = b[64:] {
+		p.report(Store{Kind: StoreCopy, Offset: offset, Size: 64}, (*[64]byte)(b))
+		offset += 64
+	}
+	p.report(Store{Kind: FlushWC}, nil)
+}
+
+// FromDevice orders the load of the word by which a device handed over memory before the
+// loads of that memory that follow.
+//
+// C: udma_from_device_barrier
+func FromDevice() { fromDevice() }

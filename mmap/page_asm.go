@@ -2,7 +2,7 @@
 
 package mmap
 
-// These are the instructions of page_amd64.s and page_arm64.s.
+// The functions in page_amd64.s and page_arm64.s.
 
 //go:noescape
 func store32(to slotsStart, v uint32)

@@ -4,7 +4,7 @@ package mmap
 
 import "sync/atomic"
 
-// There is no device here: pages are for models, or for compiling only.
+// These architectures have no devices: pages serve models only.
 
 func store32(to slotsStart, v uint32) { elementFrom[atomic.Uint32](to, 0).Store(v) }
 

@@ -48,7 +48,7 @@ func TestPageStores(t *testing.T) {
 	}
 }
 
-// stores is each method with a good offset's neighbours in it, by size.
+// stores has each method by its size.
 func stores(p *Page, at int) map[string]func() {
 	return map[string]func(){
 		"Store32": func() { p.Store32(at, 1) }, "StoreWC32": func() { p.StoreWC32(at, 1) },
@@ -63,8 +63,8 @@ func panics(f func()) (did bool) {
 	return false
 }
 
-// TestPageBounds has every store refuse what is outside or not aligned, watched or
-// not, and take the last place there is.
+// TestPageBounds checks that every store panics outside the page and at unaligned offsets,
+// watched or not, and works at the last offset.
 func TestPageBounds(t *testing.T) {
 	sizes := map[string]int{"Store32": 4, "StoreWC32": 4, "Store64": 8, "StoreWC64": 8, "Copy64": 64, "CopyWC": 64}
 	for _, watcher := range []func(Store){nil, func(Store) {}} {
@@ -95,7 +95,7 @@ func TestPageBounds(t *testing.T) {
 	}
 }
 
-// TestWatcher has a watcher see each store and barrier, with its value, in order.
+// TestWatcher checks that a watcher gets each store and barrier with its value, in order.
 func TestWatcher(t *testing.T) {
 	var got []string
 	p, _ := newPage(t, func(s Store) {
@@ -121,7 +121,7 @@ func TestWatcher(t *testing.T) {
 	}
 }
 
-// TestPageClosed: a store behind Close is no store to what the address is by then.
+// TestPageClosed checks that a store after Close panics.
 func TestPageClosed(t *testing.T) {
 	for _, watcher := range []func(Store){nil, func(Store) { t.Error("a store after Close") }} {
 		p := must[*Page](t)(NewPage(must[*Region](t)(Wrap(aligned(pageSize))), watcher))
@@ -139,7 +139,7 @@ func TestPageClosed(t *testing.T) {
 	}
 }
 
-// aligned is memory of the heap that starts where a page may.
+// aligned returns memory of the heap that is aligned like a page.
 func aligned(n int) []byte {
 	b := make([]byte, n+64)
 	return b[(64-address(b)%64)%64:][:n]
@@ -188,7 +188,7 @@ func TestWord64(t *testing.T) {
 	}
 }
 
-// BenchmarkPage tells what bounds and watcher cost beside the bare store.
+// BenchmarkPage measures the cost of bounds and watcher besides the bare store.
 func BenchmarkPage(b *testing.B) {
 	p, _ := newPage(b, nil)
 	watched, _ := newPage(b, func(Store) {})

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestFlagPeek goes around a ring: it is empty while the oldest element is the other
-// side's.
+// TestFlagPeek checks for a whole lap that the ring is empty while the other side owns the
+// oldest element.
 func TestFlagPeek(t *testing.T) {
 	const n = 4
 	r := anonymous(t, n*elementSize)
@@ -35,7 +35,7 @@ func TestFlagPeek(t *testing.T) {
 	}
 }
 
-// TestPeekExpect: a ring that is read in another way is empty while a word has its value.
+// TestPeekExpect checks a Peek that compares a word that the caller chose.
 func TestPeekExpect(t *testing.T) {
 	r := anonymous(t, 64)
 	word := must[*atomic.Uint32](t)(r.Word(8))

@@ -3,45 +3,46 @@ package mmap
 import (
 	"fmt"
 	"math"
+	"net"
 	"os"
 	"sync/atomic"
 )
 
-// Prot says how a mapping may be used; the values combine with |.
+// Prot is the access to a mapping. The values combine with |.
 type Prot int
 
 const (
-	ProtRead  Prot = 1 << iota // loads; a device's clock page has nothing else
-	ProtWrite                  // stores; a doorbell page may have nothing else
+	ProtRead  Prot = 1 << iota // loads, for instance of a device's clock page
+	ProtWrite                  // stores, for instance to a doorbell page
 )
 
-// AnonymousOptions refine [Anonymous]. The zero value, like nil, asks for ordinary pages.
+// AnonymousOptions are options of [Anonymous]. Nil means the zero value: ordinary pages.
 type AnonymousOptions struct {
 	// Huge asks for 2 MiB pages from the pool that vm.nr_hugepages reserves;
 	// the length then rounds up to 2 MiB.
 	Huge bool
-	// DontFork keeps the memory out of child processes, so that pages a device has
-	// pinned stay this process's whatever a child does. Kernels before 5.12 need it.
+	// DontFork keeps the memory out of child processes, so that pages that a device has
+	// pinned stay with this process. Kernels before 5.12 need it.
 	DontFork bool
 }
 
-// A Region is memory shared with a kernel or a device, outside the Go heap.
-// The garbage collector neither moves nor frees it: whoever made it closes it.
-// There is deliberately no finalizer, for a []byte into the mapping keeps
-// nothing alive and would be left dangling.
+// A Region is memory shared with a kernel or a device, outside the Go heap. The garbage
+// collector neither moves nor frees it: the creator closes it. It has no finalizer, because a
+// []byte into the mapping does not keep the Region reachable and would be left dangling.
 //
-// The methods are safe for concurrent use. The memory is not, and using it
-// (or a ring over it) after Close is a fault that kills the process.
+// The methods are safe for concurrent use. The memory is not. Using the memory or a ring in
+// it after Close is a fault that kills the process.
 type Region struct {
 	data   []byte
 	unmap  func([]byte) error // nil: the memory is the caller's
 	closed atomic.Bool
 }
 
-// Map maps length bytes of fd from offset on, shared with whatever stands
-// behind fd. Offset must be a multiple of the page; length rounds up to it.
-// The descriptor may be closed afterwards; the mapping holds its file.
-// Errors match the errno of mmap(2). C: mmap.
+// Map maps length bytes of fd from offset on, shared with the file or device. offset must be
+// a multiple of the page size, and length is rounded up to one. The descriptor may be closed
+// afterwards, because the mapping holds its file. Errors match the errno of mmap(2).
+//
+// C: mmap
 func Map(fd int, offset int64, length int, prot Prot) (*Region, error) {
 	size, err := roundUp(length, os.Getpagesize())
 	if err != nil {
@@ -54,16 +55,18 @@ func Map(fd int, offset int64, length int, prot Prot) (*Region, error) {
 	return track(&Region{data: data, unmap: unmapMemory}), nil
 }
 
-// Anonymous returns length bytes of zeroed memory, rounded up to the page,
-// readable and writable; opts may be nil. It is private (MAP_PRIVATE), so it
-// can use transparent huge pages and is not charged as shared memory. That is
-// sound under a device that has pinned it: a Go process forks only to exec, as a
-// rule on the parent's own page tables, and when a fork does copy them the kernel
-// gives the child copies of pinned pages at once (what uverbs reports as
-// COPY_ON_FORK), so the parent and the device keep theirs. Memory that two
-// processes work on is a file's: use [Map] on a memfd. Errors match the errno of
-// mmap(2); ENOMEM with Huge means that the pool is too small, and says so.
-// C: mmap.
+// Anonymous returns length bytes of zeroed memory, readable and writable, rounded up to the
+// page size. opts may be nil. Errors match the errno of mmap(2). ENOMEM with Huge means that
+// the pool of huge pages is too small.
+//
+// The memory is private (MAP_PRIVATE), so it can use transparent huge pages and is not
+// charged as shared memory. That is safe for memory that a device has pinned. A Go process
+// forks only to exec, and usually shares its page tables with the child until then. If a
+// fork copies the page tables, the kernel copies pinned pages for the child at once
+// (COPY_ON_FORK), and the parent and the device keep theirs. For memory that two processes
+// share, use [Map] on a memfd.
+//
+// C: mmap
 func Anonymous(length int, opts *AnonymousOptions) (*Region, error) {
 	if opts == nil {
 		opts = &AnonymousOptions{}
@@ -83,10 +86,9 @@ func Anonymous(length int, opts *AnonymousOptions) (*Region, error) {
 	return track(&Region{data: data, unmap: unmapMemory}), nil
 }
 
-// Wrap makes a Region of memory that stays the caller's; Close leaves it alone.
-// It is for a device inside this process and for tests: the race detector sees
-// the Go heap only and is blind to accesses and to ordering in mapped memory.
-// Don't register such memory with a real device.
+// Wrap returns a Region of memory that the caller owns. Close does not free it. Wrap is for
+// devices inside this process and for tests, because the race detector sees accesses and
+// ordering in the Go heap only. Do not register such memory with a real device.
 func Wrap(memory []byte) (*Region, error) {
 	if len(memory) == 0 {
 		return nil, fmt.Errorf("mmap: wrap: %w", errLength(0))
@@ -94,7 +96,7 @@ func Wrap(memory []byte) (*Region, error) {
 	return track(&Region{data: memory}), nil
 }
 
-// WrapUntil is like [Wrap], and Close calls a function that takes the memory back.
+// WrapUntil is like [Wrap], and Close calls closed, for a model that lends the memory.
 func WrapUntil(memory []byte, closed func()) (*Region, error) {
 	r, err := Wrap(memory)
 	if err == nil {
@@ -111,17 +113,22 @@ func (r *Region) Bytes() []byte {
 	return r.data
 }
 
-// Len is the length in bytes after rounding. It outlives Close.
+// Len returns the length in bytes after rounding. It may be called after Close.
 func (r *Region) Len() int { return len(r.data) }
 
-// Addr is the address of the first byte, for a kernel or a device. It outlives Close.
+// Addr returns the address of the first byte, for a kernel or a device. It may be called after
+// Close.
 func (r *Region) Addr() uint64 { return uint64(address(r.data)) }
 
-// Close unmaps the memory. A second Close returns an error matching [os.ErrClosed].
-// C: munmap.
+// Close unmaps the memory. A second Close returns an error that matches [net.ErrClosed].
+//
+// C: munmap
 func (r *Region) Close() error {
+	if r == nil {
+		return fmt.Errorf("mmap: close region: the pointer is nil: %w", os.ErrInvalid)
+	}
 	if r.closed.Swap(true) {
-		return fmt.Errorf("mmap: close region %#x: %w", r.Addr(), os.ErrClosed)
+		return fmt.Errorf("mmap: close region %#x: %w", r.Addr(), net.ErrClosed)
 	}
 	live.Add(-1)
 	if r.unmap == nil {
@@ -142,4 +149,14 @@ func roundUp(length, unit int) (int, error) {
 
 func errLength(length int) error {
 	return fmt.Errorf("%w: length %d", os.ErrInvalid, length)
+}
+
+var live atomic.Int64
+
+// Live returns the number of regions that are not closed, for tests of leaks.
+func Live() int { return int(live.Load()) }
+
+func track(r *Region) *Region {
+	live.Add(1)
+	return r
 }

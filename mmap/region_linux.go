@@ -25,7 +25,7 @@ func mapFile(fd int, offset int64, size int, prot Prot) ([]byte, error) {
 	return mapMemory(fd, offset, size, p, unix.MAP_SHARED)
 }
 
-// mapMemory is not unix.Mmap, which keeps a table of all there is.
+// mapMemory does not use unix.Mmap, which keeps a table of all mappings.
 func mapMemory(fd int, offset int64, size, prot, flags int) ([]byte, error) {
 	start, err := unix.MmapPtr(fd, offset, nil, uintptr(size), prot, flags)
 	if err != nil {

@@ -51,8 +51,7 @@ func TestMapNamesErrnoAndOffset(t *testing.T) {
 	}
 }
 
-// No machine has that many huge pages, so the message can be had anywhere; the
-// pool itself may be empty or not.
+// No machine has that many huge pages, so the error does not depend on the pool's size.
 func TestHugePages(t *testing.T) {
 	_, err := Anonymous(math.MaxInt/2, &AnonymousOptions{Huge: true})
 	if !errors.Is(err, unix.ENOMEM) || !strings.Contains(err.Error(), "vm.nr_hugepages") {
@@ -77,8 +76,8 @@ func TestHugePages(t *testing.T) {
 	}
 }
 
-// qemuUser reports whether make arm64 runs the test: the processor is emulated, and some
-// system calls are.
+// qemuUser reports whether make arm64 runs the test, which emulates the processor and some
+// system calls.
 func qemuUser() bool { return os.Getenv("GOVERBS_QEMU_USER") != "" }
 
 // TestDontFork looks for the flag dc (do not copy) of the mapping.

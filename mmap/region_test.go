@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net"
 	"os"
 	"runtime"
 	"testing"
@@ -78,7 +79,7 @@ func TestCloseTwice(t *testing.T) {
 	if err := r.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.Close(); !errors.Is(err, os.ErrClosed) {
+	if err := r.Close(); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("second Close: %v", err)
 	}
 	if r.Bytes() != nil || r.Len() != 64 {
@@ -90,7 +91,7 @@ func TestCloseTwice(t *testing.T) {
 	memory[0] = 1 // still the caller's
 }
 
-// TestClosedRegion: nothing gives a view of memory that is gone.
+// TestClosedRegion checks that no method returns memory after Close.
 func TestClosedRegion(t *testing.T) {
 	r := must[*Region](t)(Anonymous(4096, nil))
 	if err := r.Close(); err != nil {
@@ -125,20 +126,37 @@ func TestLive(t *testing.T) {
 	}
 }
 
-// TestWrapUntil: whoever lends the memory is told once that it is closed.
+// TestWrapUntil checks that Close calls the function once.
 func TestWrapUntil(t *testing.T) {
-	told := 0
-	r, err := WrapUntil(make([]byte, 8), func() { told++ })
-	if err != nil || told != 0 || r.Len() != 8 {
-		t.Fatal(err, told)
+	calls := 0
+	r, err := WrapUntil(make([]byte, 8), func() { calls++ })
+	if err != nil || calls != 0 || r.Len() != 8 {
+		t.Fatal(err, calls)
 	}
-	if err := r.Close(); err != nil || told != 1 {
-		t.Error(err, told)
+	if err := r.Close(); err != nil || calls != 1 {
+		t.Error(err, calls)
 	}
-	if err := r.Close(); err == nil || told != 1 {
-		t.Error("closed twice:", err, told)
+	if err := r.Close(); err == nil || calls != 1 {
+		t.Error("closed twice:", err, calls)
 	}
 	if _, err := WrapUntil(nil, nil); err == nil {
 		t.Error("no memory was wrapped")
+	}
+}
+
+// TestCloseAtTheSameTime checks that concurrent calls of Close unmap a region once: by the second
+// time, the address may belong to another mapping.
+func TestCloseAtTheSameTime(t *testing.T) {
+	var r *Region
+	unmapped := 0
+	r = track(&Region{data: make([]byte, 1), unmap: func([]byte) error {
+		unmapped++
+		if err := r.Close(); !errors.Is(err, net.ErrClosed) {
+			t.Error("a Close during another:", err)
+		}
+		return nil
+	}})
+	if err := r.Close(); err != nil || unmapped != 1 {
+		t.Errorf("unmapped %d times, %v", unmapped, err)
 	}
 }

@@ -4,15 +4,14 @@ package mmap
 
 import "sync/atomic"
 
-// StoreRelease stores v in w so that whoever sees it there sees all that was
-// written before; what is read or written after may come first. Where that is
-// enough it is cheaper than Store of sync/atomic, which also waits until others
-// can see v: on amd64 a locked instruction, about 5 ns. amd64 keeps stores behind
-// earlier loads and stores by itself, and so does Go's compiler; the package's
-// documentation says more.
+// StoreRelease stores v in w with release ordering: a side that loads v also sees all earlier
+// stores. Later loads and stores may happen before it. The Store of sync/atomic also waits
+// until others can see v, with a locked instruction that takes about 5 ns on amd64. amd64
+// and Go's compiler both keep stores behind earlier loads and stores; see the package's
+// documentation.
 //
 // C: atomic_store_explicit with memory_order_release
 func StoreRelease(w *atomic.Uint32, v uint32) { *plainWord(w) = v }
 
-// StoreRelease64 is StoreRelease of 8 bytes.
+// StoreRelease64 is like StoreRelease, for 8 bytes.
 func StoreRelease64(w *atomic.Uint64, v uint64) { *plainQuad(w) = v }

@@ -24,7 +24,7 @@ const (
 	elementWord = 8
 )
 
-// heap is memory that the race detector watches, unlike a mapping.
+// heap returns memory of the heap, which the race detector watches, unlike a mapping.
 func heap(t testing.TB, length int) *Region {
 	t.Helper()
 	r, err := Wrap(make([]byte, length))
@@ -66,7 +66,7 @@ func (e *element) holds(i int) bool {
 	return e.ID == want.ID && e.Size == want.Size && e.Data == want.Data
 }
 
-// TestDoc: the documentation of the package names each kind of ring.
+// TestDoc checks that the documentation of the package names each kind of ring.
 func TestDoc(t *testing.T) {
 	text, err := os.ReadFile("doc.go")
 	if err != nil {
@@ -89,7 +89,7 @@ func TestDoc(t *testing.T) {
 			}
 		}
 	}
-	if number := map[int]string{2: "two", 3: "three", 4: "four"}[len(kinds)]; !strings.Contains(string(text), "the "+number+" kinds of rings") {
+	if number := map[int]string{2: "two", 3: "three", 4: "four"}[len(kinds)]; !strings.Contains(string(text), number+" kinds of rings") {
 		t.Errorf("there are %d kinds of rings, which doc.go does not say", len(kinds))
 	}
 }

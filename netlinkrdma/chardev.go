@@ -6,47 +6,46 @@ import (
 	"github.com/goverbs/goverbs/internal/abi"
 )
 
-// CharDev is a character device of the RDMA subsystem. Compare the device number
-// of its node (st_rdev) with Major and Minor before trusting it, since names are
-// used again.
+// CharDev is a character device of the RDMA subsystem. Names are reused: before you trust a
+// node, compare its device number (st_rdev) with Major and Minor.
 type CharDev struct {
 	Name     string // uverbs0, umad0, rdma_cm
-	ABI      uint64 // of the driver for uverbs (siw 1, rxe 2), of rdma_cm itself
+	ABI      uint64 // version of the driver's ABI for uverbs (siw 1, rxe 2), of its own for others
 	Major    uint32
 	Minor    uint32
-	DriverID uint32 // RDMA_DRIVER_…, picks the provider; 0 for all but uverbs
+	DriverID uint32 // RDMA_DRIVER_…, selects the provider; 0 unless it is a uverbs device
 }
 
-// Path is where its node is, unless the system is set up in another way.
+// Path returns the path of its node on a system with the usual udev rules.
 func (d CharDev) Path() string { return "/dev/infiniband/" + d.Name }
 
-// UverbsCharDev tells the verbs node of the device with this index. The
-// kernel loads ib_uverbs for it when need be.
+// UverbsCharDev returns the verbs character device of the device with this index. The
+// kernel loads ib_uverbs if necessary.
 func (c *Client) UverbsCharDev(device uint32) (CharDev, error) {
 	return c.charDev("uverbs", byIndex(device))
 }
 
-// UmadCharDev tells the node for management datagrams of this port, which
-// InfiniBand, OmniPath and RoCE have. The kernel loads ib_umad for it when need be.
+// UmadCharDev returns the character device for management datagrams of a port. InfiniBand,
+// OmniPath and RoCE ports have one. The kernel loads ib_umad if necessary.
 func (c *Client) UmadCharDev(device, port uint32) (CharDev, error) {
 	return c.charDev("umad", byPort(device, port)...)
 }
 
-// IssmCharDev tells the node by which a subnet manager says that it manages
-// the subnet of this port.
+// IssmCharDev returns the character device that a subnet manager keeps open while it manages
+// the subnet of a port.
 func (c *Client) IssmCharDev(device, port uint32) (CharDev, error) {
 	return c.charDev("issm", byPort(device, port)...)
 }
 
-// CMCharDev tells the node of the connection manager, of which there is one
-// for all devices. The kernel loads rdma_ucm for it when need be.
+// CMCharDev returns the character device of the connection manager, which serves all
+// devices. The kernel loads rdma_ucm if necessary.
 func (c *Client) CMCharDev() (CharDev, error) {
 	return c.charDev("rdma_cm")
 }
 
 func (c *Client) charDev(kind string, of ...Attr) (CharDev, error) {
-	what := "find the character device " + kind
-	reply, err := c.callOne(what, Request{
+	op := "find the character device " + kind
+	reply, err := c.callOne(op, Request{
 		Op:    abi.RDMA_NLDEV_CMD_GET_CHARDEV,
 		Attrs: append(of, Attr{abi.RDMA_NLDEV_ATTR_CHARDEV_TYPE, stringValue(kind)}),
 	})
@@ -55,7 +54,7 @@ func (c *Client) charDev(kind string, of ...Attr) (CharDev, error) {
 	}
 	d, err := parseCharDev(reply)
 	if err != nil {
-		return CharDev{}, fmt.Errorf("netlinkrdma: %s: %w", what, err)
+		return CharDev{}, fmt.Errorf("netlinkrdma: %s: %w", op, err)
 	}
 	return d, nil
 }
@@ -85,9 +84,9 @@ func parseCharDev(reply []byte) (CharDev, error) {
 	return d, nil
 }
 
-// splitDev undoes the kernel's huge_encode_dev, which is not the dev_t layout
-// of user space: twelve bits of major number stand between two parts of the
-// minor one.
+// splitDev decodes the kernel's huge_encode_dev, which differs from the dev_t of user space:
+// the minor number has its low 8 bits below the 12 bits of the major number, and the rest
+// above them.
 func splitDev(v uint64) (major, minor uint32) {
 	return uint32(v>>8) & 0xfff, uint32(v)&0xff | uint32(v>>12)&0xfff00
 }

@@ -7,25 +7,27 @@ import (
 	"syscall"
 
 	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/debug"
 )
 
-// Client asks the kernel about RDMA devices and changes them. The zero value is ready to use, holds no resources and may be used
-// by several goroutines at once. A call takes no context: the kernel answers
-// inside the send, which nothing can interrupt.
+// Client asks the kernel about RDMA devices and changes them. The zero value is ready to
+// use and holds no resources. Several goroutines may use a Client at once. Calls take no
+// context, because the kernel carries out a request inside the system call that sends it,
+// which cannot be interrupted.
 type Client struct {
-	// Kernel answers the requests. Nil means the running kernel; tests put
-	// one of their own here (see the nltest package).
+	// Kernel answers the requests. Nil means the running kernel. Tests set a fake kernel
+	// (see package nltest).
 	Kernel Kernel
 }
 
-// Kernel is the seam below [Client]: something that answers NETLINK_RDMA
-// requests of the NLDEV client. Replies are never trusted: a Kernel that
-// returns nonsense makes calls fail with [ErrMalformed], not panic.
+// Kernel answers a [Client]'s requests, which are those of the NLDEV client of
+// NETLINK_RDMA. Replies are not trusted: malformed ones make calls fail with
+// [ErrMalformed].
 type Kernel interface {
-	// Execute sends one request and returns the payload of each reply to it.
-	// An errno the kernel answered with, in an acknowledgement or at the end
-	// of a dump, is returned as an error that wraps the syscall.Errno; a dump
-	// that was disturbed while it ran returns EINTR.
+	// Execute sends one request and returns the payload of each reply. If the kernel
+	// answers with an errno, in an acknowledgement or at the end of a dump, the error
+	// wraps that syscall.Errno. A dump during which the kernel's list changed returns
+	// EINTR.
 	Execute(req Request) ([][]byte, error)
 }
 
@@ -36,8 +38,8 @@ type Request struct {
 	Attrs []Attr
 }
 
-// Attr is one attribute of a request: its value is laid out as the kernel
-// wants it, in native byte order, strings with their NUL.
+// Attr is one attribute of a request. Its value is laid out as the kernel reads it:
+// integers in native byte order, strings with a NUL.
 type Attr struct {
 	Type  uint16 // RDMA_NLDEV_ATTR_…
 	Value []byte
@@ -48,8 +50,8 @@ type Attr struct {
 // C: RDMA_NL_GET_TYPE
 const nldevType = abi.RDMA_NL_NLDEV << 10
 
-// invalid tells what EINVAL means in answer to req, if that is known. The
-// kernel says it, not ENODEV, when a device is gone.
+// invalid returns the meaning of EINVAL in the answer to r, or nil if several reasons are
+// possible. The kernel returns EINVAL, not ENODEV, when a device is gone.
 func (r Request) invalid() error {
 	switch r.Op {
 	case abi.RDMA_NLDEV_CMD_DELLINK, abi.RDMA_NLDEV_CMD_NEWDEV, abi.RDMA_NLDEV_CMD_DELDEV,
@@ -71,7 +73,7 @@ func (r Request) invalid() error {
 	return nil
 }
 
-// dumpAttempts bounds how often a disturbed dump is asked for again.
+// dumpAttempts is how often a dump is tried if the kernel's list changes meanwhile.
 const dumpAttempts = 10
 
 func (c *Client) kernel() Kernel {
@@ -81,40 +83,58 @@ func (c *Client) kernel() Kernel {
 	return c.Kernel
 }
 
-// call executes req and explains its failure; what names the operation.
-func (c *Client) call(what string, req Request) ([][]byte, error) {
+// call executes req and wraps its error. op is the operation's name in errors.
+func (c *Client) call(op string, req Request) ([][]byte, error) {
 	k := c.kernel()
 	for attempt := 1; ; attempt++ {
-		replies, err := k.Execute(req)
+		replies, err := execute(k, req)
 		if err == nil {
 			return replies, nil
 		}
 		if !req.Dump || !errors.Is(err, syscall.EINTR) || attempt == dumpAttempts {
-			return nil, explain(what, req, err)
+			return nil, explain(op, req, err)
 		}
 	}
 }
 
-// Streamer is what a [Kernel] may be besides, as the running one is.
+// execute executes a request, and prints it if GOVERBS_DEBUG names netlink.
+func execute(k Kernel, req Request) ([][]byte, error) {
+	if debug.Netlink {
+		return printExecute(k, req)
+	}
+	return k.Execute(req)
+}
+
+// Streamer is an optional interface of a [Kernel]. The running kernel implements it.
 type Streamer interface {
-	// Stream is Execute that hands out the replies one by one. A reply may be
-	// overwritten when f has returned; when it returns false that is the end.
+	// Stream is like Execute, but calls f with each reply. The reply may be overwritten
+	// after f returns. Stream ends early if f returns false.
 	Stream(req Request, f func(reply []byte) bool) error
 }
 
-// stream is call for a dump that may be long: replies are given to f. Before a
-// disturbed dump is asked for again, again is called, and may refuse.
-func (c *Client) stream(what string, req Request, f func(reply []byte) bool, again func() bool) error {
+// stream is like call for a dump that may be long: it calls f with each reply. If the
+// kernel's list changed during the dump, stream calls again, and repeats the dump if that
+// returns true.
+func (c *Client) stream(op string, req Request, f func(reply []byte) bool, again func() bool) error {
 	k := c.kernel()
 	for attempt := 1; ; attempt++ {
-		err := streamFrom(k, req, f)
+		err := stream(k, req, f)
 		switch {
 		case err == nil:
 			return nil
 		case !errors.Is(err, syscall.EINTR) || attempt == dumpAttempts || !again():
-			return explain(what, req, err)
+			return explain(op, req, err)
 		}
 	}
+}
+
+// stream executes a request, calls f with each reply, and prints the request if
+// GOVERBS_DEBUG names netlink.
+func stream(k Kernel, req Request, f func(reply []byte) bool) error {
+	if debug.Netlink {
+		return printStream(k, req, f)
+	}
+	return streamFrom(k, req, f)
 }
 
 func streamFrom(k Kernel, req Request, f func(reply []byte) bool) error {
@@ -130,24 +150,24 @@ func streamFrom(k Kernel, req Request, f func(reply []byte) bool) error {
 	return err
 }
 
-// callOne executes a request that has exactly one reply.
-func (c *Client) callOne(what string, req Request) ([]byte, error) {
-	replies, err := c.call(what, req)
+// callOne executes a request to which the kernel sends exactly one reply.
+func (c *Client) callOne(op string, req Request) ([]byte, error) {
+	replies, err := c.call(op, req)
 	if err != nil {
 		return nil, err
 	}
 	if len(replies) != 1 {
-		return nil, fmt.Errorf("netlinkrdma: %s: %w: %d replies, want 1", what, ErrMalformed, len(replies))
+		return nil, fmt.Errorf("netlinkrdma: %s: %w: %d replies, want 1", op, ErrMalformed, len(replies))
 	}
 	return replies[0], nil
 }
 
-// byIndex is the attribute that names a device.
+// byIndex returns the attribute that selects a device.
 func byIndex(index uint32) Attr {
 	return Attr{abi.RDMA_NLDEV_ATTR_DEV_INDEX, uint32Value(index)}
 }
 
-// byPort are the attributes that name a port of a device.
+// byPort returns the attributes that select a port of a device.
 func byPort(device, port uint32) []Attr {
 	return []Attr{byIndex(device), {abi.RDMA_NLDEV_ATTR_PORT_INDEX, uint32Value(port)}}
 }

@@ -127,7 +127,7 @@ func TestAddLinkRefusesNames(t *testing.T) {
 	}
 }
 
-// calls has every call of the client under the operation it uses.
+// calls has every call of the client, by operation.
 func calls(c *netlinkrdma.Client) map[string]struct {
 	op   uint16
 	call func() error
@@ -187,7 +187,7 @@ func TestDeviceGone(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	// A device that can't be deleted is there all the same.
+	// A device that cannot be deleted still exists.
 	if err := c.DeleteLink(77); !errors.Is(err, syscall.EINVAL) || errors.Is(err, netlinkrdma.ErrNotFound) {
 		t.Errorf("DeleteLink: %v", err)
 	}
@@ -214,7 +214,7 @@ func TestNumberOfReplies(t *testing.T) {
 	}
 }
 
-// disturbed interrupts the first n dumps.
+// disturbed returns EINTR for the first n dumps.
 type disturbed struct {
 	nltest.Kernel
 	n, asked int

@@ -15,20 +15,20 @@ import (
 	"github.com/goverbs/goverbs/netlinkrdma"
 )
 
-// commandsNotCalled are those of the kernel's that no call sends, and why.
+// commandsNotCalled are the kernel's commands that no call sends, with the reasons.
 var commandsNotCalled = map[uint16]string{
 	abi.RDMA_NLDEV_CMD_UNSPEC:  "no command",
 	abi.RDMA_NLDEV_CMD_MONITOR: "the kernel sends it, see Subscribe",
 }
 
-// attributesNotUsed are those of the kernel's that are neither decoded nor
-// sent, and why.
+// attributesNotUsed are the kernel's attributes that are neither decoded nor sent, with the
+// reasons.
 var attributesNotUsed = map[uint16]string{
 	abi.RDMA_NLDEV_ATTR_UNSPEC:       "padding",
 	abi.RDMA_NLDEV_ATTR_DRIVER_ENTRY: "no kernel sends it: what the driver says stands in DRIVER itself",
 }
 
-// nldevConstants are the constants of the kernel's header that begin so.
+// nldevConstants returns the constants of the kernel's header with one of the prefixes.
 func nldevConstants(t *testing.T, prefixes ...string) map[string]uint16 {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), "../internal/abi/zrdma_netlink_h.go", nil, 0)
@@ -51,15 +51,15 @@ func nldevConstants(t *testing.T, prefixes ...string) map[string]uint16 {
 	return found
 }
 
-// requests are what all calls send, made of the tables that also meet every
-// errno.
+// requests returns the requests that all calls send. The calls are those of the tables that
+// the errno tests use.
 func requests() []netlinkrdma.Request {
 	k := statKernel()
 	c := &netlinkrdma.Client{Kernel: k}
 	for _, entry := range calls(c) {
 		entry.call()
 	}
-	// The readers go first: those that set take counters and devices away.
+	// The calls that read come first: the others remove counters and devices.
 	for _, test := range slices.Concat(resCalls(c), statCalls(c, k), frmrCalls(c)) {
 		test.call(7)
 	}
@@ -71,8 +71,7 @@ func requests() []netlinkrdma.Request {
 	return k.Requests
 }
 
-// TestEveryCall: a new call of the client that no table of calls has, which meet
-// every errno, fails this.
+// TestEveryCall checks that every call of the client is in a table of the errno tests.
 func TestEveryCall(t *testing.T) {
 	k := statKernel()
 	c := &netlinkrdma.Client{Kernel: k}
@@ -95,7 +94,7 @@ func TestEveryCall(t *testing.T) {
 	}
 }
 
-// TestEveryCommand: of a newer header, a new command fails this.
+// TestEveryCommand fails if the header of a newer kernel has a new command.
 func TestEveryCommand(t *testing.T) {
 	sent := make(map[uint16]bool)
 	for _, req := range requests() {
@@ -112,7 +111,7 @@ func TestEveryCommand(t *testing.T) {
 	}
 }
 
-// TestEveryAttribute: of a newer header, a new attribute fails this.
+// TestEveryAttribute fails if the header of a newer kernel has a new attribute.
 func TestEveryAttribute(t *testing.T) {
 	used := netlinkrdma.DecodedAttributes()
 	for _, req := range requests() {
@@ -132,8 +131,7 @@ func TestEveryAttribute(t *testing.T) {
 	}
 }
 
-// sentAttributes notes an attribute of a request and, of a nested one, those
-// inside.
+// sentAttributes records an attribute of a request and the attributes inside it.
 func sentAttributes(typ uint16, value []byte, used map[uint16]bool) {
 	used[typ&0x3fff] = true
 	for typ&0x8000 != 0 && len(value) >= 4 {

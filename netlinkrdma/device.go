@@ -2,7 +2,10 @@ package netlinkrdma
 
 import (
 	"fmt"
+	"os"
+	"runtime"
 	"strings"
+	"syscall"
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/verbs"
@@ -10,7 +13,7 @@ import (
 
 // Device is an RDMA device as the kernel lists it.
 type Device struct {
-	Index        uint32 // the kernel's handle; never reused while the device lives
+	Index        uint32 // the kernel's handle; not reused while the device exists
 	Name         string // for instance siw0
 	Ports        uint32 // ports are numbered from 1 to this
 	CapFlags     uint64 // device capability flags (IB_DEVICE_…)
@@ -19,21 +22,21 @@ type Device struct {
 	SysImageGUID verbs.GUID
 	NodeType     verbs.NodeType
 	Protocol     string // ib, roce, iw, opa or usnic; empty on kernels before 4.20
-	// AdaptiveModeration: whether the interrupts of the kernel's own CQs are
-	// moderated as the load has it.
+	// AdaptiveModeration reports whether the device adapts the interrupt moderation of the
+	// kernel's own CQs to the load.
 	AdaptiveModeration Opt[bool]
 	Type               DeviceType          // DeviceOrdinary unless it is a sub-device
 	Parent             string              // the device a sub-device belongs to
-	NameAssign         Opt[NameAssignType] // Linux 6.1 doesn't tell
+	NameAssign         Opt[NameAssignType] // not known on Linux 6.1
 }
 
-// Devices lists the RDMA devices the calling thread's network namespace sees,
-// in the kernel's order. None is not an error.
+// Devices lists the RDMA devices that the calling thread's network namespace sees, in the
+// kernel's order. It is not an error if there are none.
 //
 // C: ibv_get_device_list, rdma dev show
 func (c *Client) Devices() ([]Device, error) {
-	const what = "list RDMA devices"
-	replies, err := c.call(what, Request{Op: abi.RDMA_NLDEV_CMD_GET, Dump: true})
+	const op = "list RDMA devices"
+	replies, err := c.call(op, Request{Op: abi.RDMA_NLDEV_CMD_GET, Dump: true})
 	if err != nil {
 		return nil, err
 	}
@@ -41,29 +44,29 @@ func (c *Client) Devices() ([]Device, error) {
 	for _, reply := range replies {
 		d, err := parseDevice(reply)
 		if err != nil {
-			return nil, fmt.Errorf("netlinkrdma: %s: %w", what, err)
+			return nil, fmt.Errorf("netlinkrdma: %s: %w", op, err)
 		}
 		devices = append(devices, d)
 	}
 	return devices, nil
 }
 
-// Device asks for the device with this index.
+// Device returns the device with this index.
 func (c *Client) Device(index uint32) (Device, error) {
-	what := fmt.Sprintf("find RDMA device %d", index)
-	reply, err := c.callOne(what, Request{Op: abi.RDMA_NLDEV_CMD_GET, Attrs: []Attr{byIndex(index)}})
+	op := fmt.Sprintf("find RDMA device %d", index)
+	reply, err := c.callOne(op, Request{Op: abi.RDMA_NLDEV_CMD_GET, Attrs: []Attr{byIndex(index)}})
 	if err != nil {
 		return Device{}, err
 	}
 	d, err := parseDevice(reply)
 	if err != nil {
-		return Device{}, fmt.Errorf("netlinkrdma: %s: %w", what, err)
+		return Device{}, fmt.Errorf("netlinkrdma: %s: %w", op, err)
 	}
 	return d, nil
 }
 
-// DeviceByName finds a device by its name. When there is none the error is an
-// [ErrNotFound] and lists the devices there are.
+// DeviceByName returns the device with this name. If there is none, the error matches
+// [ErrNotFound] and lists all devices.
 func (c *Client) DeviceByName(name string) (Device, error) {
 	devices, err := c.Devices()
 	if err != nil {
@@ -118,7 +121,7 @@ func parseDevice(reply []byte) (Device, error) {
 	return d, nil
 }
 
-// parseDeviceOrigin reads how the device came about, and its moderation.
+// parseDeviceOrigin parses the attributes about the device's origin and its moderation.
 func parseDeviceOrigin(d *Device, a *attributes) {
 	switch a.typ {
 	case abi.RDMA_NLDEV_ATTR_DEV_DIM:
@@ -132,4 +135,133 @@ func parseDeviceOrigin(d *Device, a *attributes) {
 	case abi.RDMA_NLDEV_ATTR_NAME_ASSIGN_TYPE:
 		d.NameAssign = known(NameAssignType(a.uint8()))
 	}
+}
+
+// DeviceType is the purpose of a sub-device.
+//
+// C: enum rdma_nl_dev_type
+type DeviceType uint8
+
+// The types of devices.
+const (
+	DeviceOrdinary DeviceType = 0
+	DeviceSMI      DeviceType = 1 // has the subnet management interface of its parent
+)
+
+// String returns iproute2's word, "" for an ordinary device, or DeviceType(27) for a value
+// without a word.
+func (t DeviceType) String() string {
+	switch t {
+	case DeviceOrdinary:
+		return ""
+	case DeviceSMI:
+		return "smi"
+	}
+	return fmt.Sprintf("DeviceType(%d)", uint8(t))
+}
+
+// NameAssignType is the origin of a device's name.
+//
+// C: enum rdma_nl_name_assign_type
+type NameAssignType uint8
+
+// The origins of names.
+const (
+	NameAssignUnknown NameAssignType = abi.RDMA_NAME_ASSIGN_TYPE_UNKNOWN
+	NameAssignUser    NameAssignType = abi.RDMA_NAME_ASSIGN_TYPE_USER // udev rules must not change it
+)
+
+var nameAssignNames = [...]string{"UNKNOWN", "USER"}
+
+// String returns USER, UNKNOWN, or NameAssignType(27) for a value without a word.
+func (t NameAssignType) String() string {
+	return wordFor("NameAssignType", nameAssignNames[:], uint8(t))
+}
+
+// RenameDevice renames the device with this index. The index does not change. Names are
+// restricted as in [Client.AddLink]. It needs CAP_NET_ADMIN, and fails with EEXIST if a
+// device in any namespace has that name.
+//
+// C: rdma dev set DEV name NAME
+func (c *Client) RenameDevice(device uint32, name string) error {
+	op := fmt.Sprintf("rename RDMA device %d to %s", device, name)
+	if err := checkName("name", name, maxDeviceName); err != nil {
+		return fmt.Errorf("netlinkrdma: %s: %w", op, err)
+	}
+	err := c.setDevice(op, device, Attr{abi.RDMA_NLDEV_ATTR_DEV_NAME, stringValue(name)})
+	return remedy(err, syscall.EEXIST, "another device has that name; it may live in another network namespace")
+}
+
+// SetAdaptiveModeration turns adaptive interrupt moderation on or off for CQs that the
+// kernel creates from then on. It needs CAP_NET_ADMIN.
+//
+// C: rdma dev set DEV adaptive-moderation on
+func (c *Client) SetAdaptiveModeration(device uint32, on bool) error {
+	op := fmt.Sprintf("set adaptive moderation of RDMA device %d to %t", device, on)
+	return c.setDevice(op, device, Attr{abi.RDMA_NLDEV_ATTR_DEV_DIM, boolValue(on)})
+}
+
+// MoveDevice moves the device with this index to another network namespace. to is an open
+// /run/netns/NAME or /proc/PID/ns/net. Programs that have the device open lose it. The call
+// needs CAP_NET_ADMIN in both namespaces, exclusive mode (see [Client.SetNetnsMode]), and a
+// driver that can disassociate a device from its users. siw and rxe cannot.
+//
+// To move the device back, call MoveDevice from its current namespace (see [Netns]). The
+// index does not change. When a namespace ends, the kernel moves its devices to the initial
+// one. The kernel sends no events of moves.
+//
+// C: rdma dev set DEV netns NETNS
+func (c *Client) MoveDevice(device uint32, to *os.File) error {
+	if to == nil {
+		return fmt.Errorf("netlinkrdma: move RDMA device %d: no network namespace given: %w", device, os.ErrInvalid)
+	}
+	op := fmt.Sprintf("move RDMA device %d to network namespace %s", device, to.Name())
+	err := c.setDevice(op, device, Attr{abi.RDMA_NLDEV_NET_NS_FD, uint32Value(uint32(to.Fd()))})
+	runtime.KeepAlive(to)
+	err = remedy(err, syscall.EINVAL, "there is no such device here, or this file is not a network namespace")
+	return remedy(err, syscall.EOPNOTSUPP,
+		"in shared mode devices belong to all namespaces: rdma system set netns exclusive; in exclusive mode the driver cannot do it, as siw and rxe")
+}
+
+func (c *Client) setDevice(op string, device uint32, to Attr) error {
+	_, err := c.call(op, Request{Op: abi.RDMA_NLDEV_CMD_SET, Attrs: []Attr{byIndex(device), to}})
+	return err
+}
+
+// AddSubDevice creates a sub-device of the device with index parent. It needs
+// CAP_NET_ADMIN, a kernel that supports sub-devices (6.12 does, 6.1 does not), and hardware
+// that supports them, such as some mlx5 devices.
+//
+// C: rdma dev add NAME type SMI parent DEV
+func (c *Client) AddSubDevice(parent uint32, name string, typ DeviceType) error {
+	op := fmt.Sprintf("add sub-device %s type %v to RDMA device %d", name, typ, parent)
+	if err := checkName("name", name, maxSubDeviceName); err != nil {
+		return fmt.Errorf("netlinkrdma: %s: %w", op, err)
+	}
+	_, err := c.call(op, Request{
+		Op: abi.RDMA_NLDEV_CMD_NEWDEV,
+		Attrs: []Attr{
+			byIndex(parent),
+			{abi.RDMA_NLDEV_ATTR_DEV_NAME, stringValue(name)},
+			{abi.RDMA_NLDEV_ATTR_DEV_TYPE, []byte{uint8(typ)}},
+		},
+	})
+	err = remedy(err, syscall.EOPNOTSUPP, "this device has no sub-devices of that type")
+	return remedy(err, syscall.EINVAL, "there is no such device, or this kernel knows of no sub-devices, as 6.1")
+}
+
+// maxSubDeviceName is shorter than maxDeviceName, because the kernel cuts the names of
+// sub-devices at IFNAMSIZ.
+const maxSubDeviceName = 15
+
+// DeleteSubDevice deletes the sub-device with this index. It needs
+// CAP_NET_ADMIN. Links are deleted with [Client.DeleteLink] instead.
+//
+// C: rdma dev delete DEV
+func (c *Client) DeleteSubDevice(device uint32) error {
+	_, err := c.call(fmt.Sprintf("delete sub-device RDMA device %d", device), Request{
+		Op: abi.RDMA_NLDEV_CMD_DELDEV, Attrs: []Attr{byIndex(device)},
+	})
+	err = remedy(err, syscall.EOPNOTSUPP, "it is no sub-device; rdma link delete takes siw and rxe away")
+	return remedy(err, syscall.EINVAL, "there is no such device, or this kernel knows of no sub-devices, as 6.1")
 }

@@ -101,7 +101,7 @@ func TestMoveDevice(t *testing.T) {
 	if err := c.MoveDevice(3, nil); !errors.Is(err, os.ErrInvalid) {
 		t.Error(err)
 	}
-	if err := c.MoveDevice(3, to); !errors.Is(err, syscall.EINVAL) || !strings.Contains(err.Error(), "this file is no network namespace") {
+	if err := c.MoveDevice(3, to); !errors.Is(err, syscall.EINVAL) || !strings.Contains(err.Error(), "this file is not a network namespace") {
 		t.Error(err)
 	}
 }
@@ -136,7 +136,7 @@ func TestSubDevice(t *testing.T) {
 	}
 }
 
-// TestSetRequests: what changes things is read strictly.
+// TestSetRequests checks that the fake kernel parses requests for changes strictly.
 func TestSetRequests(t *testing.T) {
 	k := kernel()
 	c := netlinkrdma.Client{Kernel: k}

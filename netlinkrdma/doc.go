@@ -1,28 +1,28 @@
-// Package netlinkrdma speaks the kernel's NETLINK_RDMA family: it lists RDMA
-// devices, their ports, character devices, the objects that live on them and
-// what they count, changes devices and what holds for all of them, adds and
-// deletes the links of the software drivers (siw, rxe), and tells of devices
-// that come and go. It needs no /sys, no /proc and no device node.
+// Package netlinkrdma speaks the kernel's NETLINK_RDMA family. It lists RDMA devices,
+// their ports, character devices, objects and counters. It changes the settings of a
+// device and of the whole system, adds and deletes the links of the software drivers
+// (siw, rxe), and reports devices that come and go. It needs no /sys, no /proc and no
+// device node.
 //
-// A [Client] does all of it; its zero value talks to the running kernel:
+// [Client] has all calls. Its zero value talks to the running kernel:
 //
 //	var c netlinkrdma.Client
 //	devices, err := c.Devices()
 //
-// Objects, of which there may be many, come one by one while the kernel lists
+// A device may have many objects, so they are returned one by one while the kernel lists
 // them (DumpQP, DumpCMID, DumpCQ, DumpMR, DumpPD, DumpContext, DumpSRQ,
-// DumpFRMRPools), most of them also by their number (GetQP and so on):
+// DumpFRMRPools). GetQP and its like return the object with a given number:
 //
 //	for qp, err := range c.DumpQP(devices[0].Index, nil) {
 //
-// A dump is no snapshot. The kernel fills one datagram at a time and goes on at
-// the same position: what is made meanwhile may be missing, and when an object
-// goes away, another one may be.
+// A dump is not a snapshot. The kernel fills one datagram at a time and continues at the
+// same position. An object that is created during a dump may be missing. When an object
+// is destroyed during a dump, another object may be missing too.
 //
-// Statistics are those of a port (PortCounters), of QPs that share a counter
-// (DumpQPCounter) and of memory regions (DumpMRCounters). Which QPs share one is
-// up to the mode of the port (SetAutoCounters, BindCounter). Counters that cost
-// something are off at first (CounterStatus, SetOptionalCounters).
+// There are counters of a port (PortCounters), of QPs that share a counter
+// (DumpQPCounter) and of memory regions (DumpMRCounters). The mode of the port decides
+// which QPs share a counter (SetAutoCounters, BindCounter). Optional counters slow the
+// device down and are off at first (CounterStatus, SetOptionalCounters).
 //
 // The shortest whole program:
 //
@@ -48,7 +48,7 @@
 //
 // # Events
 //
-// Subscribe first, then list, and nothing is missed:
+// Subscribe before you list the devices, so that no change is missed:
 //
 //	events, err := c.Subscribe()
 //	devices, err := c.Devices()
@@ -57,40 +57,62 @@
 //		if errors.Is(err, netlinkrdma.ErrEventsLost) {
 //			devices, err = c.Devices() // start over
 //
-// Linux 6.1 sends no events, and Subscribe says [verbs.ErrNotSupported]. In shared mode
-// they are heard in the first network namespace only. A program that is to run on
-// 6.1, or in a container, compares what Devices and Ports list from time to time, by
-// Device.Index: a name may be used again, an index isn't while the device lives.
+// Linux 6.1 sends no events, and Subscribe returns [verbs.ErrNotSupported]. In shared mode
+// the kernel sends events to the initial network namespace only. A program that must run
+// on 6.1 or in a container should call Devices and Ports from time to time and compare
+// the results by Device.Index. A name may be used again by another device; an index is
+// not reused while the device exists.
 //
 // # Values
 //
-// An attribute that the kernel may leave out is an [Opt]. An attribute of a newer kernel is
-// ignored, and a value without a name prints as QPState(27).
+// An attribute that the kernel may leave out is an [Opt]. Attributes that only a newer
+// kernel has are ignored. A value without a name prints as QPState(27).
 //
 // # Network namespaces
 //
-// Every call opens a socket of its own and closes it. The socket belongs to
-// the network namespace of the calling thread, or to that of a [Netns], whose
-// calls leave no thread behind:
+// Every call opens a socket and closes it. The socket belongs to the network namespace of
+// the calling thread. With a [Netns] it belongs to that namespace, and no thread of the
+// program stays there:
 //
 //	blue := netlinkrdma.Client{Kernel: netlinkrdma.Netns{File: f}}
 //	err := c.MoveDevice(device, f)         // there, in exclusive mode
 //	err = blue.MoveDevice(device, initial) // and back
 //
-// What the kernel shows depends on it: in exclusive mode only the devices of
-// that namespace, in shared mode all of them, but a port's netdev only when
-// it lives there too. In exclusive mode a link of siw or rxe belongs to the
-// first namespace, wherever it was added, and can't be moved; it goes when its
-// netdev does, as all netdevs of a namespace that ends.
+// In exclusive mode the kernel shows only the devices of the socket's namespace. In
+// shared mode it shows all devices, but a port's network device only if that is in the
+// same namespace. In exclusive mode a link of siw or rxe belongs to the initial namespace,
+// wherever it was added, and cannot be moved. The kernel deletes the link when its network
+// device is deleted, as happens to most network devices of a namespace that ends.
 //
 // # Errors
 //
-// The kernel's errno is kept: errors.Is(err, syscall.EPERM) works. Beside it
-// stand [ErrNotFound], [ErrNoObject], [ErrNoRaw], [ErrNoFRMRPools], [ErrNoStatistics],
-// [ErrEventsLost], [verbs.ErrNotSupported], [ErrPermission], [ErrInvalidName] and
-// [ErrMalformed]. Where the kernel says in words what is wrong, the error has
-// them.
+// Errors match the kernel's errno: errors.Is(err, syscall.EPERM) works. They also match
+// [ErrNotFound], [ErrNoObject], [ErrNoRaw], [ErrNoFRMRPools], [ErrNoStatistics],
+// [ErrEventsLost], [verbs.ErrNotSupported], [ErrPermission], [ErrInvalidName] or
+// [ErrMalformed] where these apply. If the kernel explains a failure in words, the error
+// has that text.
 //
-// Only linux has NETLINK_RDMA. Elsewhere every call fails with
-// [verbs.ErrNotSupported].
+// Whatever a kernel or driver does not support matches [errors.ErrUnsupported]. Only Linux
+// has NETLINK_RDMA: elsewhere every call fails with [verbs.ErrNotSupported].
+//
+// GOVERBS_DEBUG=netlink in the environment prints every request and its result to standard
+// error.
 package netlinkrdma
+
+/*
+Implementation
+
+A call opens a socket, sends one request, reads the answer and closes the socket, so nothing
+is shared and several goroutines may use a Client. The kernel carries a request out inside
+the system call that sends it. Only events wait, in Go's netpoller.
+
+A dump is yielded while it is read. If the kernel reports that its list changed, the dump is
+repeated, and objects that were yielded before are skipped by their numbers.
+
+Unknown attributes are skipped, so that newer kernels work. A wrong length is an error that
+names the attribute.
+
+Netns opens the socket on a thread that enters the namespace and ends with its goroutine,
+because the goroutine returns while it is locked to the thread. The main thread cannot end,
+so it waits while another thread does the work.
+*/

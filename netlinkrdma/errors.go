@@ -9,36 +9,37 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Errors to compare with errors.Is. Where an errno is behind one, that errno
-// is in the chain too.
+// Errors to compare with errors.Is. If the cause is an errno, the error matches that
+// errno too. The errors that say "not supported" match [errors.ErrUnsupported].
 var (
-	// ErrNotFound: there is no such device.
+	// ErrNotFound means that there is no such device.
 	ErrNotFound = errors.New("no such RDMA device")
-	// ErrNoObject: the device has no such object any more, or never had.
+	// ErrNoObject means that the device has no such object.
 	ErrNoObject = errors.New("no such object")
-	// ErrNoProcess: the object is a kernel module's, or the thread that made it has
-	// ended or is of another PID namespace.
+	// ErrNoProcess means that a kernel module created the object, or that the thread that
+	// created it has ended or belongs to another PID namespace.
 	ErrNoProcess = errors.New("no process is known")
-	// ErrNoRaw: this driver, or this kernel, does not tell what the device holds
-	// of its objects, or the device went away.
-	ErrNoRaw = errors.New("the driver gives no raw data of its objects")
-	// ErrNoFRMRPools: this kernel, older than Linux 7.2, keeps no such pools, or
-	// there is no such device.
-	ErrNoFRMRPools = errors.New("this kernel keeps no FRMR pools, Linux 7.2 does, or there is no such device")
-	// ErrNoStatistics: the driver does not count this, or there is no such device
-	// or port.
-	ErrNoStatistics = errors.New("the driver has no such statistics, or there is no such device or port")
-	// ErrEventsLost: events came faster than they were read, and some are gone.
-	// Those that follow can be read; list the devices and ports again first.
+	// ErrNoRaw means that the driver or the kernel does not support raw data of this kind
+	// of object, or that there is no such device.
+	ErrNoRaw error = notSupported("the driver gives no raw data of its objects")
+	// ErrNoFRMRPools means that the kernel does not support FRMR pools, because it is
+	// older than Linux 7.2, or that there is no such device.
+	ErrNoFRMRPools error = notSupported("this kernel keeps no FRMR pools, Linux 7.2 does, or there is no such device")
+	// ErrNoStatistics means that the driver does not support these counters, or that there
+	// is no such device or port.
+	ErrNoStatistics error = notSupported("the driver has no such statistics, or there is no such device or port")
+	// ErrEventsLost means that events arrived faster than they were read, and that some
+	// were dropped. Later events can be read. List the devices and ports again first.
 	ErrEventsLost = errors.New("events were lost (list the devices and ports again)")
-	// ErrPermission: the kernel wants CAP_NET_ADMIN.
+	// ErrPermission means that the call needs CAP_NET_ADMIN.
 	ErrPermission = errors.New("needs CAP_NET_ADMIN in the initial user namespace (run as root, or setcap cap_net_admin+ep)")
-	// ErrInvalidName: the kernel would refuse this name, or cut it short.
+	// ErrInvalidName means that the kernel would refuse the name or cut it short.
 	ErrInvalidName = errors.New("invalid name")
-	// ErrMalformed: a reply breaks the rules of the protocol.
+	// ErrMalformed means that a reply breaks the rules of the protocol.
 	ErrMalformed = errors.New("malformed netlink reply")
 )
 
+// notSupported is an error that matches errors.ErrUnsupported and verbs.ErrNotSupported.
 type notSupported string
 
 func (e notSupported) Error() string { return string(e) }
@@ -47,19 +48,19 @@ func (notSupported) Is(target error) bool {
 	return target == errors.ErrUnsupported || target == verbs.ErrNotSupported
 }
 
-// The ErrNotSupported of machines without NETLINK_RDMA, and of kernels that have it.
+// The errors of systems without NETLINK_RDMA, and of kernels that send no events.
 const (
 	errNoNetlink = notSupported("no NETLINK_RDMA here (on linux: modprobe ib_core)")
 	errNoEvents  = notSupported("this kernel sends no events of RDMA devices, Linux 6.12 does (list the devices and ports from time to time instead)")
 )
 
-// unsupported makes an errno that means so match ErrNotSupported.
+// unsupported is an errno that means "not supported". It matches what notSupported does.
 type unsupported struct{ error }
 
 func (e unsupported) Unwrap() error      { return e.error }
-func (unsupported) Is(target error) bool { return target == verbs.ErrNotSupported }
+func (unsupported) Is(target error) bool { return notSupported("").Is(target) }
 
-// remedy adds what to do to an error that errno is behind.
+// remedy adds a hint to an error that matches errno.
 func remedy(err error, errno syscall.Errno, text string) error {
 	if errors.Is(err, errno) {
 		return fmt.Errorf("%w (%s)", err, text)
@@ -67,17 +68,16 @@ func remedy(err error, errno syscall.Errno, text string) error {
 	return err
 }
 
-// explain wraps what the kernel answered to req with the operation and the
-// remedy.
-func explain(what string, req Request, err error) error {
+// explain adds the operation and a remedy to the error with which the kernel answered req.
+func explain(op string, req Request, err error) error {
 	var errno syscall.Errno
-	var enter *os.PathError // a namespace was not entered, and the kernel not asked
+	var enter *os.PathError // entering a network namespace failed before the request was sent
 	if errors.As(err, &errno) && !errors.As(err, &enter) {
 		switch errno {
 		case syscall.EPERM, syscall.EACCES:
 			err = fmt.Errorf("%w: %w", ErrPermission, err)
 		case syscall.EPROTONOSUPPORT, syscall.EAFNOSUPPORT, syscall.ECONNREFUSED:
-			// Without ib_core the socket can't be made, or nobody listens on it.
+			// Without ib_core, socket or sendto fails.
 			err = fmt.Errorf("%w: %w", errNoNetlink, err)
 		case syscall.EOPNOTSUPP, syscall.ENOSYS:
 			err = unsupported{err}
@@ -91,5 +91,5 @@ func explain(what string, req Request, err error) error {
 			}
 		}
 	}
-	return fmt.Errorf("netlinkrdma: %s: %w", what, err)
+	return fmt.Errorf("netlinkrdma: %s: %w", op, err)
 }

@@ -7,20 +7,22 @@ import (
 	"net"
 	"os"
 	"syscall"
+	"time"
 
 	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/debug"
 )
 
-// EventType says what happened to a device.
+// EventType is the kind of an event.
 //
 // C: enum rdma_nl_notify_event_type
 type EventType uint8
 
-// The events there are; names change silently on kernels as old as 6.12.
+// The types of events. Kernels up to 6.12 send no event when a name changes.
 const (
-	EventRegister     EventType = abi.RDMA_REGISTER_EVENT // a device is there
+	EventRegister     EventType = abi.RDMA_REGISTER_EVENT // a device was added
 	EventUnregister   EventType = abi.RDMA_UNREGISTER_EVENT
-	EventNetdevAttach EventType = abi.RDMA_NETDEV_ATTACH_EVENT // a port has a network device
+	EventNetdevAttach EventType = abi.RDMA_NETDEV_ATTACH_EVENT // a port got a network device
 	EventNetdevDetach EventType = abi.RDMA_NETDEV_DETACH_EVENT
 	EventRename       EventType = abi.RDMA_RENAME_EVENT        // the event has the new name
 	EventNetdevRename EventType = abi.RDMA_NETDEV_RENAME_EVENT // the event has the new name of the network device, and nothing else
@@ -28,14 +30,14 @@ const (
 
 var eventTypeNames = [...]string{"REGISTER", "UNREGISTER", "NETDEV_ATTACH", "NETDEV_DETACH", "RENAME", "NETDEV_RENAME"}
 
-// String gives iproute2's word, or EventType(27) for a value without one.
+// String returns iproute2's word, or EventType(27) for a value without one.
 func (t EventType) String() string { return wordFor("EventType", eventTypeNames[:], uint8(t)) }
 
-// Event is one event.
+// Event is one event of a device.
 type Event struct {
 	Type EventType
-	// DeviceIndex and DeviceName are those of the device. The name is empty when
-	// the kernel tells neither: of a network device in another namespace.
+	// DeviceIndex and DeviceName are those of the device. For a network device in
+	// another namespace the kernel sends neither, and the name is empty.
 	DeviceIndex uint32
 	DeviceName  string
 	Port        uint32 // 0: the event is not about a port
@@ -43,86 +45,109 @@ type Event struct {
 	NetdevName  string
 }
 
-// Subscriber is what a [Kernel] may be besides, as the running one is.
+// Subscriber is an optional interface of a [Kernel]. The running kernel implements it.
 type Subscriber interface {
 	// Subscribe joins the group of notifications.
 	Subscribe() (Subscription, error)
 }
 
-// Subscription is notifications from a [Subscriber].
+// Subscription receives the notifications of a [Subscriber].
 type Subscription interface {
-	// Receive waits for a notification and returns its attributes. ENOBUFS says
-	// that some are gone, and that others will follow.
+	// Receive waits for a notification and returns its attributes. ENOBUFS means that
+	// notifications were dropped. Later ones can still be received.
 	Receive(ctx context.Context) ([]byte, error)
-	// Close ends it, and a Receive that waits.
+	// Close ends the subscription and a Receive that is waiting.
 	Close() error
 }
 
-// Events are the events of devices since the subscription.
+// Events receives the events of devices.
 type Events struct{ s Subscription }
 
-// Subscribe has the kernel send the events of devices that belong to the network
-// namespace. In shared mode every device belongs to the first one, so from another,
-// as in a container, nothing is heard although the devices are seen: list them from
-// time to time there. It needs no privileges. Subscribe first and list the devices then: what
-// changes in between is in the events. A port's state is in no event of this
-// kind; the device itself reports it.
+// Subscribe starts to receive the events of the devices that belong to the network
+// namespace. It needs no privileges. Subscribe before you list the devices, so that the
+// events have all later changes.
 //
-// A kernel without events, as 6.1 is, gives [verbs.ErrNotSupported]. There, compare
-// what [Client.Devices] and [Client.Ports] list from time to time.
+// In shared mode every device belongs to the initial namespace. Another namespace, such as
+// a container's, sees the devices but receives no events: list the devices from time to
+// time there. No event reports the state of a port; the asynchronous events of package
+// uverbs do.
+//
+// Linux 6.1 has no events, and Subscribe returns [verbs.ErrNotSupported]. There, call
+// [Client.Devices] and [Client.Ports] from time to time and compare.
 //
 // C: rdma monitor
 func (c *Client) Subscribe() (*Events, error) {
-	const what = "subscribe to the events of RDMA devices"
-	// Every kernel lets a socket join the group, those too that send nothing.
+	const op = "subscribe to the events of RDMA devices"
+	// Kernels that send no events let a socket join the group as well.
 	system, err := c.System()
 	if err != nil {
 		return nil, err
 	}
 	k, ok := c.kernel().(Subscriber)
 	if !system.Monitor || !ok {
-		return nil, fmt.Errorf("netlinkrdma: %s: %w", what, errNoEvents)
+		return nil, fmt.Errorf("netlinkrdma: %s: %w", op, errNoEvents)
 	}
+	began := time.Now()
 	s, err := k.Subscribe()
+	if debug.Netlink {
+		debug.Print("netlink", began, "subscribe to MONITOR", err)
+	}
 	if err != nil {
-		return nil, explain(what, Request{Op: abi.RDMA_NLDEV_CMD_MONITOR}, err)
+		return nil, explain(op, Request{Op: abi.RDMA_NLDEV_CMD_MONITOR}, err)
 	}
 	return &Events{s}, nil
 }
 
-// Next waits for the next event, parking the goroutine and no thread, until ctx
-// is done. After [ErrEventsLost], and after an error of ctx, it can be called
-// again. One goroutine at a time may call it; Close ends it from another.
+// Next waits for the next event until ctx is done. It parks the goroutine and blocks no
+// thread. Next may be called again after [ErrEventsLost] and after an error caused by ctx,
+// which matches ctx.Err(); if a deadline passed, its Timeout method returns true. Only one
+// goroutine at a time may call Next. Another may call Close, which ends Next.
 func (e *Events) Next(ctx context.Context) (Event, error) {
-	const what = "wait for an event of an RDMA device"
+	const op = "wait for an event of an RDMA device"
+	if e == nil {
+		return Event{}, fmt.Errorf("netlinkrdma: %s: the pointer is nil: %w", op, os.ErrInvalid)
+	}
 	body, err := e.s.Receive(ctx)
 	switch {
 	case errors.Is(err, syscall.ENOBUFS):
-		return Event{}, fmt.Errorf("netlinkrdma: %s: %w: %w", what, ErrEventsLost, err)
+		return Event{}, fmt.Errorf("netlinkrdma: %s: %w: %w", op, ErrEventsLost, err)
+	case errors.Is(err, context.DeadlineExceeded):
+		return Event{}, timeoutError{fmt.Errorf("netlinkrdma: %s: %w", op, err)}
 	case err != nil:
-		return Event{}, fmt.Errorf("netlinkrdma: %s: %w", what, closedError(err))
+		return Event{}, fmt.Errorf("netlinkrdma: %s: %w", op, closedError(err))
 	}
 	event, err := parseEvent(body)
 	if err != nil {
-		return Event{}, fmt.Errorf("netlinkrdma: %s: %w", what, err)
+		return Event{}, fmt.Errorf("netlinkrdma: %s: %w", op, err)
 	}
 	return event, nil
 }
 
-// Close ends the subscription. From then on Next and Close return errors that match
-// net.ErrClosed.
+// Close ends the subscription. Later calls of Next and Close return errors that match
+// [net.ErrClosed].
 func (e *Events) Close() error {
-	const what = "close the events of RDMA devices"
+	const op = "close the events of RDMA devices"
 	if e == nil {
-		return fmt.Errorf("netlinkrdma: %s: the pointer is nil: %w", what, os.ErrInvalid)
+		return fmt.Errorf("netlinkrdma: %s: the pointer is nil: %w", op, os.ErrInvalid)
 	}
 	if err := closedError(e.s.Close()); err != nil {
-		return fmt.Errorf("netlinkrdma: %s: %w", what, err)
+		return fmt.Errorf("netlinkrdma: %s: %w", op, err)
 	}
 	return nil
 }
 
-// closedError replaces what a file returns after Close.
+// timeoutError is the error of a call whose context's deadline passed.
+type timeoutError struct{ error }
+
+func (e timeoutError) Unwrap() error { return e.error }
+
+// Timeout returns true.
+func (timeoutError) Timeout() bool { return true }
+
+// Temporary returns true: together with Timeout it makes the error a net.Error.
+func (timeoutError) Temporary() bool { return true }
+
+// closedError replaces a file's error after Close by net.ErrClosed.
 func closedError(err error) error {
 	if errors.Is(err, os.ErrClosed) {
 		return net.ErrClosed

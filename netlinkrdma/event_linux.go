@@ -12,19 +12,19 @@ import (
 	"github.com/goverbs/goverbs/internal/abi"
 )
 
-// Subscribe joins the group in the network namespace of the calling thread.
+// Subscribe joins the multicast group in the network namespace of the calling thread.
 func (runningKernel) Subscribe() (Subscription, error) { return joinNotifications() }
 
-// notifications is a socket in the group.
+// notifications is a socket in the multicast group.
 type notifications struct {
 	f    *os.File
 	raw  syscall.RawConn
 	buf  []byte
-	left []byte // of the last datagram
+	left []byte // the rest of the last datagram
 }
 
-// joinNotifications opens a socket in the group. Only one with a port gets what
-// is sent to it, which bind gives.
+// joinNotifications opens a socket in the multicast group. bind gives the socket a port,
+// without which it would receive nothing.
 func joinNotifications() (*notifications, error) {
 	fd, err := openSocket()
 	if err != nil {
@@ -38,8 +38,8 @@ func joinNotifications() (*notifications, error) {
 	return notificationsOf(fd)
 }
 
-// notificationsOf puts the socket into the netpoller. A file outside it would
-// block a thread.
+// notificationsOf adds the socket to the netpoller. A file that is not there would block a
+// thread.
 func notificationsOf(fd int) (*notifications, error) {
 	if err := unix.SetNonblock(fd, true); err != nil {
 		unix.Close(fd)
@@ -73,14 +73,14 @@ func (n *notifications) Receive(ctx context.Context) ([]byte, error) {
 	}
 }
 
-// datagram waits for one.
+// datagram waits for a datagram.
 func (n *notifications) datagram(ctx context.Context) ([]byte, error) {
 	stop := context.AfterFunc(ctx, func() { n.f.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
 	for {
-		// An earlier context may have left its deadline behind, even just
-		// now; so clear it, then look at our own context, then wait. The file
-		// itself fails for one reason: it was closed.
+		// The context of an earlier call may have set a deadline, even just now. So
+		// clear the deadline, then check this call's context, then wait. SetReadDeadline
+		// fails only if the file was closed.
 		if n.f.SetReadDeadline(time.Time{}) != nil {
 			return nil, os.ErrClosed
 		}

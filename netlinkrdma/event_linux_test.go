@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// quiet is a socket like that of notifications, on which nothing is sent; the
-// running kernel need not have RDMA.
+// quiet returns a subscription whose socket receives nothing. The running kernel need not
+// have RDMA.
 func quiet(t *testing.T) *notifications {
 	t.Helper()
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
@@ -58,7 +58,7 @@ func TestReceiveEnds(t *testing.T) {
 	}
 }
 
-// counting is a context that counts who waits for its end.
+// counting is a context that counts its AfterFuncs.
 type counting struct {
 	context.Context
 	done    chan struct{}
@@ -72,7 +72,8 @@ func (c counting) AfterFunc(func()) func() bool {
 	return func() bool { *c.waiters--; return true }
 }
 
-// TestReceiveLeavesContext: one context may see a million notifications.
+// TestReceiveLeavesContext checks that Receive leaves nothing behind in a context, which may
+// serve a million notifications.
 func TestReceiveLeavesContext(t *testing.T) {
 	n, ctx := quiet(t), counting{t.Context(), make(chan struct{}), new(int)}
 	if _, err := n.f.Write([]byte(listLinks)); err != nil {
@@ -83,7 +84,7 @@ func TestReceiveLeavesContext(t *testing.T) {
 	}
 }
 
-// TestReceiveFromProcess: what comes from a process is not the kernel's.
+// TestReceiveFromProcess checks that datagrams from processes are dropped.
 func TestReceiveFromProcess(t *testing.T) {
 	var fds [2]int
 	for i := range fds {
@@ -132,8 +133,8 @@ func collectError[T any](dump func(yield func(T, error) bool)) error {
 	return err
 }
 
-// spareThread did work that was asked for on the main thread, which is where
-// variables get their first values.
+// spareThread is the thread that ran a function for the main thread, on which package
+// variables are initialized.
 var spareThread = func() (id int) {
 	onSpareThread(func() { id = unix.Gettid() })
 	return id
@@ -142,5 +143,17 @@ var spareThread = func() (id int) {
 func TestSpareThread(t *testing.T) {
 	if spareThread == 0 || spareThread == unix.Getpid() {
 		t.Errorf("thread %d did it, of process %d", spareThread, unix.Getpid())
+	}
+}
+
+// TestReceiveMalformed checks that a malformed datagram returns one error and no notification.
+func TestReceiveMalformed(t *testing.T) {
+	n := quiet(t)
+	n.left = []byte("abc")
+	if body, err := n.Receive(t.Context()); body != nil || !errors.Is(err, ErrMalformed) {
+		t.Errorf("%q, %v", body, err)
+	}
+	if len(n.left) > 0 {
+		t.Errorf("%q is left", n.left)
 	}
 }

@@ -71,7 +71,7 @@ func TestEventsLost(t *testing.T) {
 	}
 }
 
-// TestNoEvents: a kernel that sends none, and a Kernel that can't.
+// TestNoEvents subscribes to a kernel without events, and to a Kernel that is no Subscriber.
 func TestNoEvents(t *testing.T) {
 	deaf := kernel()
 	deaf.System.Monitor = true
@@ -83,7 +83,7 @@ func TestNoEvents(t *testing.T) {
 	}
 }
 
-// badNews sends what is no notification.
+// badNews sends malformed notifications.
 type badNews struct{ netlinkrdma.Kernel }
 
 func (b badNews) Subscribe() (netlinkrdma.Subscription, error) { return b, nil }

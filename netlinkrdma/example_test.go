@@ -6,14 +6,15 @@ import (
 	"fmt"
 	"log"
 	"os"
+	"testing/fstest"
 	"time"
 
 	"github.com/goverbs/goverbs/netlinkrdma"
+	"github.com/goverbs/goverbs/netlinkrdma/nltest"
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// What a device plugin hands to a container: the device's node, and the network
-// devices behind its ports.
+// A device plugin passes a container the device's node and the network devices of its ports.
 func ExampleClient_Devices() {
 	var c netlinkrdma.Client
 	devices, err := c.Devices()
@@ -37,8 +38,8 @@ func ExampleClient_Devices() {
 	}
 }
 
-// The queue pairs of one process that are in error. The kernel picks by port only, and
-// names the thread that made each queue pair.
+// List the queue pairs of one process that are in error. The kernel filters by port only, and
+// returns the thread that created each queue pair.
 func ExampleClient_DumpQP() {
 	var c netlinkrdma.Client
 	d, err := c.DeviceByName("rxe0")
@@ -56,7 +57,7 @@ func ExampleClient_DumpQP() {
 	}
 }
 
-// What an exporter reads. Not every driver counts.
+// An exporter reads counters. Some drivers have none.
 func ExampleClient_PortCounters() {
 	var c netlinkrdma.Client
 	d, err := c.DeviceByName("rxe0")
@@ -77,9 +78,8 @@ func ExampleClient_PortCounters() {
 	}
 }
 
-// A program that keeps a list of devices subscribes first and lists them then. It
-// lists them again when something happened, when events were lost and, on a kernel
-// without events, from time to time.
+// A program that keeps a list of devices subscribes before it lists them. It lists them again
+// after an event, after events were lost and, on a kernel without events, from time to time.
 func ExampleClient_Subscribe() {
 	ctx := context.Background()
 	var c netlinkrdma.Client
@@ -128,4 +128,77 @@ func ExampleNetns() {
 	if err := there.MoveDevice(d.Index, initial); err != nil {
 		log.Fatal(err)
 	}
+}
+
+// exampleKernel answers like a kernel with one device. A program leaves Client.Kernel nil, so
+// that the running kernel answers.
+func exampleKernel() *nltest.Kernel {
+	return &nltest.Kernel{
+		Devices:  []netlinkrdma.Device{{Index: 7, Name: "rxe0", Ports: 1, Protocol: "roce"}},
+		Ports:    []netlinkrdma.Port{{DeviceIndex: 7, DeviceName: "rxe0", Index: 1, State: verbs.PortActive, NetdevIndex: 4, NetdevName: "eth0"}},
+		CharDevs: map[uint32]netlinkrdma.CharDev{7: {Name: "uverbs0", ABI: 2, Major: 231, Minor: 192}},
+	}
+}
+
+// List the devices of this host and their ports.
+func Example() {
+	c := netlinkrdma.Client{Kernel: exampleKernel()}
+	devices, err := c.Devices()
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, d := range devices {
+		ports, err := c.Ports(d.Index)
+		if err != nil {
+			log.Fatal(err)
+		}
+		for _, p := range ports {
+			fmt.Println(d.Name, p.Index, p.State, p.NetdevName)
+		}
+	}
+	// Output: rxe0 1 ACTIVE eth0
+}
+
+// A program that has subscribed receives an event when a device goes away.
+func ExampleEvents() {
+	kernel := exampleKernel()
+	kernel.System.Monitor = true // as Linux 6.12, which sends events
+	c := netlinkrdma.Client{Kernel: kernel}
+	events, err := c.Subscribe()
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer events.Close()
+	kernel.Notify(netlinkrdma.Event{Type: netlinkrdma.EventUnregister, DeviceIndex: 7, DeviceName: "rxe0"})
+	event, err := events.Next(context.Background())
+	fmt.Println(event.Type, event.DeviceName, err)
+	// Output: UNREGISTER rxe0 <nil>
+}
+
+// Find the node of a device, for a container.
+func ExampleCharDev() {
+	c := netlinkrdma.Client{Kernel: exampleKernel()}
+	node, err := c.UverbsCharDev(7)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(node.Path(), node.Major, node.Minor)
+	// Output: /dev/infiniband/uverbs0 231 192
+}
+
+// The kernel returns the thread that created an object. /proc has its process.
+func ExampleOwner_PIDIn() {
+	owner := netlinkrdma.Owner{TID: 43}
+	proc := fstest.MapFS{"43/status": {Data: []byte("Name:\tserver\nTgid:\t42\nPid:\t43\n")}}
+	pid, err := owner.PIDIn(proc)
+	fmt.Println(pid, err)
+	// Output: 42 <nil>
+}
+
+// Format the key of a pool as text and parse it again.
+func ExampleFRMRPoolKey() {
+	key := netlinkrdma.FRMRPoolKey{DMABlocks: 16, AccessFlags: 1}
+	again, err := netlinkrdma.ParseFRMRPoolKey(key.String())
+	fmt.Println(again == key, err)
+	// Output: true <nil>
 }

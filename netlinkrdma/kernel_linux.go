@@ -3,21 +3,22 @@ package netlinkrdma
 import (
 	"bytes"
 	"fmt"
+	"os"
 	"sync"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 )
 
-// receiveSize is the most the kernel puts into one datagram of a dump. It
-// fills as much as the last receive had room for, and looks at all objects
-// once a datagram: a small buffer makes a dump slow.
+// receiveSize is the largest datagram of a dump. The kernel makes datagrams as large as the
+// buffer of the last receive, and walks all objects once for each datagram, so a small
+// buffer would make a dump slow.
 const receiveSize = 32 << 10
 
-// buffers are made again and again otherwise: each connection that ends may ask.
+// buffers saves an allocation for each request: a connection that ends may send one.
 var buffers = sync.Pool{New: func() any { return new([receiveSize]byte) }}
 
-// runningKernel answers through a NETLINK_RDMA socket, one for each request.
+// runningKernel is the running kernel, asked through one NETLINK_RDMA socket a request.
 type runningKernel struct{}
 
 var sequence atomic.Uint32
@@ -34,7 +35,7 @@ func (k runningKernel) Execute(req Request) ([][]byte, error) {
 	return replies, nil
 }
 
-// Stream hands out the replies as they come; each is overwritten by the next.
+// Stream calls f with the replies as they arrive. The next reply overwrites the last.
 func (runningKernel) Stream(req Request, f func(reply []byte) bool) error {
 	fd, err := openSocket()
 	if err != nil {
@@ -43,10 +44,10 @@ func (runningKernel) Stream(req Request, f func(reply []byte) bool) error {
 	return exchange(fd, req, f)
 }
 
-// exchange sends one request, reads the answer and closes the socket. Replies
-// are matched by sequence number only: the kernel answers some operations under
-// the name of another. The acknowledgement is asked for so that an operation
-// without a reply reports its errno too.
+// exchange sends one request, reads the answer and closes the socket. It matches replies by
+// sequence number only, because the kernel answers some operations with the type of
+// another. The request asks for an acknowledgement, so that an operation without a reply
+// reports its errno as well.
 func exchange(fd int, req Request, f func(reply []byte) bool) error {
 	defer unix.Close(fd)
 	a := answer{seq: sequence.Add(1)}
@@ -70,8 +71,8 @@ func exchange(fd int, req Request, f func(reply []byte) bool) error {
 	return nil
 }
 
-// openSocket leaves the port to the kernel. Without the first option an error
-// repeats the request, without the second it has no text.
+// openSocket opens a NETLINK_RDMA socket, whose port the kernel chooses. NETLINK_CAP_ACK
+// keeps the request out of errors. NETLINK_EXT_ACK adds a text to errors.
 func openSocket() (int, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_RDMA)
 	if err != nil {
@@ -86,7 +87,7 @@ func openSocket() (int, error) {
 	return fd, nil
 }
 
-// receive takes a datagram of the kernel's; what a process sends is dropped.
+// receive receives a datagram from the kernel, and drops those from other processes.
 func receive(fd int, buf []byte) (int, error) {
 	for {
 		n, from, err := unix.Recvfrom(fd, buf, unix.MSG_TRUNC)
@@ -101,4 +102,10 @@ func receive(fd int, buf []byte) (int, error) {
 			return n, nil
 		}
 	}
+}
+
+// isOwnThread reports whether a thread belongs to this process. It asks the kernel whether
+// a signal could be sent to such a thread, and sends none.
+func isOwnThread(tid uint32) bool {
+	return unix.Tgkill(os.Getpid(), int(tid), 0) == nil
 }

@@ -8,33 +8,34 @@ import (
 	"github.com/goverbs/goverbs/internal/abi"
 )
 
-// Longest names the kernel keeps, without the NUL. It would cut longer ones.
+// The longest names that the kernel keeps, without the NUL. It would cut longer ones.
 const (
 	maxDeviceName = 63 // IB_DEVICE_NAME_MAX
 	maxNetdevName = 15 // IFNAMSIZ, which bounds link types too
 )
 
-// AddLink makes a software RDMA device called name on the network device
-// netdev. typ is its driver, "siw" or "rxe"; the kernel tries to load module
-// rdma-link-TYPE when it does not know the driver. It needs CAP_NET_ADMIN in
-// the initial user namespace.
+// AddLink creates a software RDMA device on the network device netdev. typ is its driver,
+// "siw" or "rxe". If the kernel does not know the driver, it tries to load module
+// rdma-link-TYPE. The call needs CAP_NET_ADMIN in the initial user namespace.
 //
-// What the errnos mean: ENODEV, no such netdev in this network namespace;
-// EINVAL, an unknown type whose module did not load, or a netdev the driver
-// does not take; ENFILE or EEXIST, the name is taken, or EEXIST, the netdev
-// has a device of this type already; ENOENT from rxe, module crc32_generic
-// is not loaded.
+// The errnos mean:
+//   - ENODEV: there is no such netdev in this network namespace.
+//   - EINVAL: the type is unknown and its module did not load, or the driver does not
+//     support the netdev.
+//   - ENFILE: the name is in use.
+//   - EEXIST: the name is in use, or the netdev has a device of this type.
+//   - ENOENT from rxe: module crc32_generic is not loaded.
 //
-// siw takes its GID from the netdev's hardware address when it is added: on
-// lo, whose address is zero, the link comes up but rdma_cm can't use it.
+// siw takes its GID from the netdev's hardware address when the link is added. The address
+// of lo is zero, so rdma_cm cannot use a link on lo.
 //
 // C: rdma link add NAME type TYPE netdev NETDEV
 func (c *Client) AddLink(name, typ, netdev string) error {
-	what := fmt.Sprintf("add link %s type %s netdev %s", name, typ, netdev)
+	op := fmt.Sprintf("add link %s type %s netdev %s", name, typ, netdev)
 	if err := checkLinkNames(name, typ, netdev); err != nil {
-		return fmt.Errorf("netlinkrdma: %s: %w", what, err)
+		return fmt.Errorf("netlinkrdma: %s: %w", op, err)
 	}
-	_, err := c.call(what, Request{
+	_, err := c.call(op, Request{
 		Op: abi.RDMA_NLDEV_CMD_NEWLINK,
 		Attrs: []Attr{
 			{abi.RDMA_NLDEV_ATTR_DEV_NAME, stringValue(name)},
@@ -45,7 +46,7 @@ func (c *Client) AddLink(name, typ, netdev string) error {
 	return err
 }
 
-// checkLinkNames refuses what the kernel would cut short or not explain.
+// checkLinkNames refuses names that the kernel would cut, or refuse without a reason.
 func checkLinkNames(name, typ, netdev string) error {
 	for _, n := range []struct {
 		kind, value string
@@ -74,10 +75,9 @@ func checkName(kind, name string, longest int) error {
 	return nil
 }
 
-// DeleteLink deletes the software RDMA device with this index. It needs
-// CAP_NET_ADMIN in the initial user namespace, fails with EINVAL when the
-// device is gone or belongs to hardware, and blocks, beyond the reach of
-// signals, until every process has closed the device.
+// DeleteLink deletes the software RDMA device with this index. It needs CAP_NET_ADMIN in
+// the initial user namespace, and fails with EINVAL if the device is gone or is hardware.
+// It blocks until every process has closed the device; signals do not interrupt it.
 //
 // C: rdma link delete NAME
 func (c *Client) DeleteLink(device uint32) error {

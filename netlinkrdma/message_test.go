@@ -13,7 +13,7 @@ import (
 	"github.com/goverbs/goverbs/internal/abi"
 )
 
-// msg lays out one message of the answer to request 7.
+// msg returns one message of the answer to request 7.
 func msg(typ, flags uint16, body string) string { return msgOf(7, typ, flags, body) }
 
 func msgOf(seq uint32, typ, flags uint16, body string) string {
@@ -100,7 +100,7 @@ func TestRequestMessage(t *testing.T) {
 	}
 }
 
-// FuzzAnswer lets any bytes answer: nothing may panic or stand outside them.
+// FuzzAnswer parses any bytes as an answer. Nothing may panic or be read outside them.
 func FuzzAnswer(f *testing.F) {
 	f.Add([]byte(request))
 	f.Add([]byte(msg(reply, 2, "abcd") + msg(messageDone, 2, errorCode(0))))
@@ -116,4 +116,116 @@ func FuzzAnswer(f *testing.F) {
 			t.Fatal(err)
 		}
 	})
+}
+
+// attr returns the bytes of one attribute with its padding.
+func attr(typ uint16, value string) string {
+	b := binary.NativeEndian.AppendUint16(nil, uint16(4+len(value)))
+	b = binary.NativeEndian.AppendUint16(b, typ)
+	return string(b) + value + strings.Repeat("\x00", -len(value)&3)
+}
+
+func u32(v uint32) string { return string(binary.NativeEndian.AppendUint32(nil, v)) }
+func u64(v uint64) string { return string(binary.NativeEndian.AppendUint64(nil, v)) }
+
+var (
+	index = attr(abi.RDMA_NLDEV_ATTR_DEV_INDEX, u32(2))
+	name  = attr(abi.RDMA_NLDEV_ATTR_DEV_NAME, "siw0\x00")
+)
+
+func TestParseDeviceOddities(t *testing.T) {
+	want := Device{Index: 2, Name: "siw0"}
+	for what, reply := range map[string]string{
+		"plain":              index + name,
+		"other order":        name + index,
+		"padding":            attr(0, "") + index + attr(0, "") + name + attr(0, ""),
+		"name without NUL":   index + attr(abi.RDMA_NLDEV_ATTR_DEV_NAME, "siw0"),
+		"name with two NULs": index + attr(abi.RDMA_NLDEV_ATTR_DEV_NAME, "siw0\x00\x00x"),
+		"unknown attribute":  attr(4000, "what is it") + index + name,
+		"unknown and nested": attr(0x8000|4001, attr(1, "\x01")) + index + name,
+		"flags on a type":    attr(0xc000|abi.RDMA_NLDEV_ATTR_DEV_INDEX, u32(2)) + name,
+		"no last padding":    index + strings.TrimSuffix(name, "\x00\x00\x00"),
+	} {
+		got, err := parseDevice([]byte(reply))
+		if err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", what, diff)
+		}
+	}
+}
+
+func TestMalformedReplies(t *testing.T) {
+	device := func(b []byte) error { _, err := parseDevice(b); return err }
+	port := func(b []byte) error { _, err := parsePort(b); return err }
+	chardev := func(b []byte) error { _, err := parseCharDev(b); return err }
+	resources := func(b []byte) error { _, err := parseResources(b); return err }
+	summary := func(s string) string {
+		return attr(abi.RDMA_NLDEV_ATTR_RES_SUMMARY, attr(0x8000|abi.RDMA_NLDEV_ATTR_RES_SUMMARY_ENTRY, s))
+	}
+	for _, test := range []struct {
+		what  string
+		parse func([]byte) error
+		reply string
+		want  string
+	}{
+		{"empty", device, "", "no attribute DEV_INDEX"},
+		{"no name", device, index, "no attribute DEV_NAME"},
+		{"empty name", device, index + attr(abi.RDMA_NLDEV_ATTR_DEV_NAME, ""), "no attribute DEV_NAME"},
+		{"stray bytes", device, index + name + "abc", "3 bytes where an attribute should start"},
+		{"index too short", device, attr(abi.RDMA_NLDEV_ATTR_DEV_INDEX, "\x01\x02"), "attribute DEV_INDEX has 2 bytes, want 4"},
+		{"index too long", device, attr(abi.RDMA_NLDEV_ATTR_DEV_INDEX, "12345678") + name, "attribute DEV_INDEX has 8 bytes, want 4"},
+		{"GUID empty", device, index + name + attr(abi.RDMA_NLDEV_ATTR_NODE_GUID, ""), "attribute NODE_GUID has 0 bytes, want 8"},
+		{"length 0", device, index + "\x00\x00\x02\x00", "attribute DEV_NAME says it has 0 bytes"},
+		{"length 3", device, index + "\x03\x00\x02\x00", "says it has 3 bytes, of 4 left"},
+		{"length past the end", device, index + "\xff\xff\x02\x00siw0", "says it has 65535 bytes, of 8 left"},
+		{"unknown past the end", device, index + name + "\x09\x00\xa0\x0fabcd", "attribute 4000 says it has 9 bytes"},
+		{"port 0", port, index + name + attr(abi.RDMA_NLDEV_ATTR_PORT_INDEX, u32(0)), "no attribute PORT_INDEX"},
+		{"port state", port, index + name + attr(abi.RDMA_NLDEV_ATTR_PORT_STATE, u32(4)), "attribute PORT_STATE has 4 bytes, want 1"},
+		{"LID", port, index + name + attr(abi.RDMA_NLDEV_ATTR_LID, "\x01\x00"), "attribute LID has 2 bytes"},
+		{"no number", chardev, attr(abi.RDMA_NLDEV_ATTR_CHARDEV_NAME, "uverbs0\x00"), "no attribute CHARDEV"},
+		{"no node", chardev, attr(abi.RDMA_NLDEV_ATTR_CHARDEV, u64(0xe7c0)), "no attribute CHARDEV_NAME"},
+		{"entry cut", resources, summary("\x08\x00\x11"), "in RES_SUMMARY: in RES_SUMMARY_ENTRY: "},
+		{"entry without name", resources, summary(attr(abi.RDMA_NLDEV_ATTR_RES_SUMMARY_ENTRY_CURR, u64(1))), "no attribute RES_SUMMARY_ENTRY_NAME"},
+	} {
+		err := test.parse([]byte(test.reply))
+		if !errors.Is(err, ErrMalformed) || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: %v, want %q", test.what, err, test.want)
+		}
+	}
+}
+
+func TestSplitDev(t *testing.T) {
+	for _, test := range []struct {
+		v            uint64
+		major, minor uint32
+	}{
+		{0xe7c0, 231, 192},
+		{0x100a04, 10, 260},
+		{0xfffffff, 0xfff, 0xffff},
+		{0xffffffff, 0xfff, 0xfffff},
+	} {
+		if major, minor := splitDev(test.v); major != test.major || minor != test.minor {
+			t.Errorf("%#x = %d:%d, want %d:%d", test.v, major, minor, test.major, test.minor)
+		}
+	}
+}
+
+func check[T any](t *testing.T, parse func([]byte) (T, error), reply, again []byte) {
+	t.Helper()
+	first, err := parse(reply)
+	if err != nil {
+		if !errors.Is(err, ErrMalformed) {
+			t.Fatalf("strange error: %v", err)
+		}
+		return
+	}
+	second, err := parse(again)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(first, second, sameAddr); diff != "" {
+		t.Fatal(diff)
+	}
 }

@@ -2,15 +2,14 @@ package netlinkrdma
 
 import "os"
 
-// Netns is the running kernel as another network namespace sees it, for
-// [Client.Kernel]. It needs CAP_SYS_ADMIN there. Threads are borrowed: none that
-// the program goes on with is left in the namespace.
+// Netns is a [Kernel] that asks the running kernel from another network namespace. It needs
+// CAP_SYS_ADMIN there. Each call enters the namespace on a thread that ends with the call.
 //
 //	f, err := os.Open("/run/netns/blue")
 //	c := netlinkrdma.Client{Kernel: netlinkrdma.Netns{File: f}}
 type Netns struct {
-	// File is an open /run/netns/NAME or /proc/PID/ns/net, kept open as long as
-	// the Client is used.
+	// File is an open /run/netns/NAME or /proc/PID/ns/net. It must stay open while the
+	// Client is used.
 	File *os.File
 }
 

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Execute asks from a thread in the namespace: the kernel looks not only at
-// where the socket was made when it moves a device.
+// Execute sends the request from a thread in the namespace: when the kernel moves a device,
+// the namespace of the socket is not the only one that it checks.
 func (n Netns) Execute(req Request) (replies [][]byte, err error) {
 	err = n.in(func() error {
 		replies, err = runningKernel{}.Execute(req)
@@ -17,7 +17,7 @@ func (n Netns) Execute(req Request) (replies [][]byte, err error) {
 	return replies, err
 }
 
-// Stream only makes its socket there: f runs where its caller is.
+// Stream opens its socket in the namespace, and calls f on the caller's goroutine.
 func (n Netns) Stream(req Request, f func(reply []byte) bool) error {
 	var fd int
 	err := n.in(func() (err error) {
@@ -30,7 +30,7 @@ func (n Netns) Stream(req Request, f func(reply []byte) bool) error {
 	return exchange(fd, req, f)
 }
 
-// Subscribe joins the group of that namespace.
+// Subscribe joins the multicast group in that namespace.
 func (n Netns) Subscribe() (s Subscription, err error) {
 	err = n.in(func() error {
 		s, err = joinNotifications()
@@ -39,7 +39,7 @@ func (n Netns) Subscribe() (s Subscription, err error) {
 	return s, err
 }
 
-// in runs f on a thread in the namespace, which ends with it.
+// in runs f on a thread in the namespace. The thread ends after f.
 func (n Netns) in(f func() error) error {
 	done := make(chan error)
 	go onSpareThread(func() { done <- n.enter(f) })
@@ -61,9 +61,10 @@ func (n Netns) name() string {
 	return n.File.Name()
 }
 
-// onSpareThread runs f on a thread that ends with this goroutine, for it stays
-// locked. The main thread can't end, and what /proc/PID/ns says is where it is,
-// so it is held while another one does the work.
+// onSpareThread runs f on a thread that ends with this goroutine, which stays locked to it.
+// The main thread cannot end, and /proc/PID/ns shows the namespace of the main thread. If
+// this goroutine runs on the main thread, it keeps that thread until another goroutine has
+// run f.
 func onSpareThread(f func()) {
 	runtime.LockOSThread()
 	if unix.Gettid() != unix.Getpid() {

@@ -14,7 +14,7 @@ type Port struct {
 	Index        uint32 // from 1
 	State        verbs.PortState
 	PhysState    verbs.PhysState
-	NetdevIndex  uint32     // 0: none, or it lives in another network namespace
+	NetdevIndex  uint32     // 0: none, or it is in another network namespace
 	NetdevName   string     // empty when NetdevIndex is 0
 	InfiniBand   bool       // the fields below are only set on InfiniBand ports
 	CapFlags     uint64     // port capability flags, CapMask2 in the upper half
@@ -28,8 +28,8 @@ type Port struct {
 //
 // C: rdma link show
 func (c *Client) Ports(device uint32) ([]Port, error) {
-	what := fmt.Sprintf("list ports of RDMA device %d", device)
-	replies, err := c.call(what, Request{
+	op := fmt.Sprintf("list ports of RDMA device %d", device)
+	replies, err := c.call(op, Request{
 		Op: abi.RDMA_NLDEV_CMD_PORT_GET, Dump: true, Attrs: []Attr{byIndex(device)},
 	})
 	if err != nil {
@@ -39,23 +39,23 @@ func (c *Client) Ports(device uint32) ([]Port, error) {
 	for _, reply := range replies {
 		p, err := parsePort(reply)
 		if err != nil {
-			return nil, fmt.Errorf("netlinkrdma: %s: %w", what, err)
+			return nil, fmt.Errorf("netlinkrdma: %s: %w", op, err)
 		}
 		ports = append(ports, p)
 	}
 	return ports, nil
 }
 
-// Port asks for one port of the device with this index; ports are numbered from 1.
+// Port returns one port of the device with this index. Ports are numbered from 1.
 func (c *Client) Port(device, port uint32) (Port, error) {
-	what := fmt.Sprintf("find port %d of RDMA device %d", port, device)
-	reply, err := c.callOne(what, Request{Op: abi.RDMA_NLDEV_CMD_PORT_GET, Attrs: byPort(device, port)})
+	op := fmt.Sprintf("find port %d of RDMA device %d", port, device)
+	reply, err := c.callOne(op, Request{Op: abi.RDMA_NLDEV_CMD_PORT_GET, Attrs: byPort(device, port)})
 	if err != nil {
 		return Port{}, err
 	}
 	p, err := parsePort(reply)
 	if err != nil {
-		return Port{}, fmt.Errorf("netlinkrdma: %s: %w", what, err)
+		return Port{}, fmt.Errorf("netlinkrdma: %s: %w", op, err)
 	}
 	return p, nil
 }
@@ -93,8 +93,8 @@ func parsePort(reply []byte) (Port, error) {
 	return p, nil
 }
 
-// parseInfiniBand reads the attributes only InfiniBand ports have; the LID
-// (0 is a value of it) tells that they are there.
+// parseInfiniBand parses the attributes that only InfiniBand ports have. A port that has the
+// LID attribute, which may be 0, is an InfiniBand port.
 func parseInfiniBand(p *Port, a *attributes) {
 	switch a.typ {
 	case abi.RDMA_NLDEV_ATTR_CAP_FLAGS:

@@ -1,15 +1,18 @@
 package netlinkrdma
 
 import (
+	"net/netip"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// recorded holds what Debian's kernels answered: siw0 on dummy0 and rxe0 on
-// dummy1, which was down, while rping listened on the wildcard address.
+// recorded are answers of Debian's kernels with siw0 on dummy0, rxe0 on dummy1, which was
+// down, and rping listening on the wildcard address.
 var recorded = []struct {
 	name  string
 	reply string
@@ -90,6 +93,131 @@ func TestRecordedReplies(t *testing.T) {
 		}
 		for n := range len(r.reply) {
 			if got, err := r.parse([]byte(r.reply[:n])); err == nil && cmp.Equal(got, r.want) && n < len(r.reply)-3 {
+				t.Errorf("%s: the first %d bytes are taken for all of it", r.name, n)
+			}
+		}
+	}
+}
+
+func zeros(n int) string { return strings.Repeat("\x00", n) }
+
+// one answers every request with one reply.
+type one string
+
+func (o one) Execute(Request) ([][]byte, error) { return [][]byte{[]byte(o)}, nil }
+
+// recordedDumps are answers of Debian's kernels with both ends of rping -a fd01::1 on siw0,
+// and ibv_srq_pingpong waiting for a peer on rxe0.
+var recordedDumps = []struct {
+	name  string
+	reply string
+	dump  func(c *Client) (any, error)
+	want  any
+}{
+	{
+		"6.12 QPs of siw0",
+		"\b\x00\x01\x00\x00\x00\x00\x00\t\x00\x02\x00siw0\x00\x00\x00\x00\xac\x00\x13\x00T\x00\x14\x00\b\x00\x03\x00\x01\x00\x00\x00\b\x00\x15\x00\x01\x00\x00\x00\b\x00<\x00\x02\x00\x00\x00\b\x00\x1c\x00\xbf\x00\x00\x00\b\x00\x16\x00\x00\x00\x00\x00\b\x00\x17\x00\x00\x00\x00\x00\b\x00\x18\x00\x00\x00\x00\x00\x05\x00\x19\x00\x00\x00\x00\x00\x05\x00\x1a\x00\x02\x00\x00\x00\x05\x00\x1b\x00\x03\x00\x00\x00T\x00\x14\x00\b\x00\x03\x00\x01\x00\x00\x00\b\x00\x15\x00\x02\x00\x00\x00\b\x00<\x00\x03\x00\x00\x00\b\x00\x1c\x00\xb9\x00\x00\x00\b\x00\x16\x00\x00\x00\x00\x00\b\x00\x17\x00\x00\x00\x00\x00\b\x00\x18\x00\x00\x00\x00\x00\x05\x00\x19\x00\x00\x00\x00\x00\x05\x00\x1a\x00\x02\x00\x00\x00\x05\x00\x1b\x00\x03\x00\x00\x00",
+		func(c *Client) (any, error) { return collect(c.DumpQP(0, nil)) },
+		[]QP{
+			{Owner: Owner{TID: 191}, Port: 1, LQPN: 1, Type: 2, State: 3, RQPN: known[uint32](0), RQPSN: known[uint32](0), PathMigState: known(verbs.PathMigState(0)), PDN: known[uint32](2)},
+			{Owner: Owner{TID: 185}, Port: 1, LQPN: 2, Type: 2, State: 3, RQPN: known[uint32](0), RQPSN: known[uint32](0), PathMigState: known(verbs.PathMigState(0)), PDN: known[uint32](3)},
+		},
+	},
+	{
+		"6.12 CM ids of siw0",
+		"\b\x00\x01\x00\x00\x00\x00\x00\t\x00\x02\x00siw0\x00\x00\x00\x00\xc0\x03\x1e\x004\x01\x1f\x00\b\x00\x03\x00\x01\x00\x00\x00\b\x00 \x00\x06\x01\x00\x00\x05\x00\x1b\x00\b\x00\x00\x00\x84\x00!\x00\n\x00\x1c\x06\x00\x00\x00\x00\xfd\x01" + zeros(13) + "\x01" + zeros(104) + "\x84\x00\"\x00\n" + zeros(127) + "\b\x00?\x00\x00\x00\x00\x00\b\x00\x1c\x00\xb9\x00\x00\x00D\x01\x1f\x00\b\x00\x03\x00\x01\x00\x00\x00\b\x00\x15\x00\x01\x00\x00\x00\x05\x00\x1a\x00\x02\x00\x00\x00\b\x00 \x00\x06\x01\x00\x00\x05\x00\x1b\x00\x05\x00\x00\x00\x84\x00!\x00\n\x00\xbd<\x00\x00\x00\x00\xfd\x01" + zeros(13) + "\x01" + zeros(104) + "\x84\x00\"\x00\n\x00\x1c\x06\x00\x00\x00\x00\xfd\x01" + zeros(13) + "\x01" + zeros(104) + "\b\x00?\x00\x01\x00\x00\x00\b\x00\x1c\x00\xbf\x00\x00\x00D\x01\x1f\x00\b\x00\x03\x00\x01\x00\x00\x00\b\x00\x15\x00\x02\x00\x00\x00\x05\x00\x1a\x00\x02\x00\x00\x00\b\x00 \x00\x06\x01\x00\x00\x05\x00\x1b\x00\x05\x00\x00\x00\x84\x00!\x00\n\x00\x1c\x06\x00\x00\x00\x00\xfd\x01" + zeros(13) + "\x01" + zeros(104) + "\x84\x00\"\x00\n\x00\xbd<\x00\x00\x00\x00\xfd\x01" + zeros(13) + "\x01" + zeros(104) + "\b\x00?\x00\x02\x00\x00\x00\b\x00\x1c\x00\xb9\x00\x00\x00",
+		func(c *Client) (any, error) { return collect(c.DumpCMID(0, nil)) },
+		[]CMID{
+			{Owner: Owner{TID: 185}, Port: 1, CMIDN: 0, PS: 0x106, State: 8, Src: at("[fd01::1]:7174"), Dst: at("[::]:0")},
+			{Owner: Owner{TID: 191}, Port: 1, CMIDN: 1, LQPN: 1, QPType: known(verbs.QPType(2)), PS: 0x106, State: 5, Src: at("[fd01::1]:48444"), Dst: at("[fd01::1]:7174")},
+			{Owner: Owner{TID: 185}, Port: 1, CMIDN: 2, LQPN: 2, QPType: known(verbs.QPType(2)), PS: 0x106, State: 5, Src: at("[fd01::1]:7174"), Dst: at("[fd01::1]:48444")},
+		},
+	},
+	{
+		"6.12 CQs of rxe0",
+		"\b\x00\x01\x00\x01\x00\x00\x00\t\x00\x02\x00rxe0\x00\x00\x00\x00x\x00#\x00<\x00$\x00\b\x00%\x00\xff\x03\x00\x00\f\x00&\x00\x02\x00\x00\x00\x00\x00\x00\x00\x05\x00'\x00\x02\x00\x00\x00\x05\x00T\x00\x00\x00\x00\x00\b\x00=\x00\x00\x00\x00\x00\f\x00\x1d\x00ib_core\x008\x00$\x00\b\x00%\x00\xff\x03\x00\x00\f\x00&\x00 \x00\x00\x00\x00\x00\x00\x00\x05\x00T\x00\x00\x00\x00\x00\b\x00=\x00\x01\x00\x00\x00\b\x00@\x00\x00\x00\x00\x00\b\x00\x1c\x00\xc0\x00\x00\x00",
+		func(c *Client) (any, error) { return collect(c.DumpCQ(1, nil)) },
+		[]CQ{
+			{Owner: Owner{Kernel: "ib_core"}, CQE: 1023, Users: 2, PollContext: known(PollContext(2)), AdaptiveModeration: known(false)},
+			{Owner: Owner{TID: 192}, CQN: 1, CQE: 1023, Users: 32, AdaptiveModeration: known(false), CTXN: known[uint32](0)},
+		},
+	},
+	{
+		"6.12 MRs of rxe0",
+		"\b\x00\x01\x00\x01\x00\x00\x00\t\x00\x02\x00rxe0\x00\x00\x00\x00<\x00(\x008\x00)\x00\b\x00*\x00#\x02\x00\x00\b\x00+\x00#\x02\x00\x00\f\x00-\x00\x00\x10\x00\x00\x00\x00\x00\x00\b\x00>\x00\x00\x00\x00\x00\b\x00<\x00\x01\x00\x00\x00\b\x00\x1c\x00\xc0\x00\x00\x00",
+		func(c *Client) (any, error) { return collect(c.DumpMR(1, nil)) },
+		[]MR{
+			{Owner: Owner{TID: 192}, RKey: known[uint32](0x223), LKey: known[uint32](0x223), Length: 4096, PDN: known[uint32](1)},
+		},
+	},
+	{
+		"6.12 PDs of rxe0",
+		"\b\x00\x01\x00\x01\x00\x00\x00\t\x00\x02\x00rxe0\x00\x00\x00\x00`\x00.\x00,\x00/\x00\b\x000\x00\xd6\x01\x00\x00\f\x00&\x00\x01\x00\x00\x00\x00\x00\x00\x00\b\x00<\x00\x00\x00\x00\x00\f\x00\x1d\x00ib_core\x000\x00/\x00\b\x000\x00\x00\x00\x00\x00\f\x00&\x00\x12\x00\x00\x00\x00\x00\x00\x00\b\x00<\x00\x01\x00\x00\x00\b\x00@\x00\x00\x00\x00\x00\b\x00\x1c\x00\xc0\x00\x00\x00",
+		func(c *Client) (any, error) { return collect(c.DumpPD(1, nil)) },
+		[]PD{
+			{Owner: Owner{Kernel: "ib_core"}, Users: 1, LocalDMALKey: known[uint32](0x1d6)},
+			{Owner: Owner{TID: 192}, PDN: 1, Users: 18, LocalDMALKey: known[uint32](0), CTXN: known[uint32](0)},
+		},
+	},
+	{
+		"6.12 contexts of siw0",
+		"\b\x00\x01\x00\x00\x00\x00\x00\t\x00\x02\x00siw0\x00\x00\x00\x00,\x00V\x00\x14\x00W\x00\b\x00@\x00\x00\x00\x00\x00\b\x00\x1c\x00\xb9\x00\x00\x00\x14\x00W\x00\b\x00@\x00\x01\x00\x00\x00\b\x00\x1c\x00\xc2\x00\x00\x00",
+		func(c *Client) (any, error) { return collect(c.DumpContext(0, nil)) },
+		[]Context{{Owner: Owner{TID: 185}}, {Owner: Owner{TID: 194}, CTXN: 1}},
+	},
+	{
+		"6.12 SRQs of rxe0",
+		"\b\x00\x01\x00\x01\x00\x00\x00\t\x00\x02\x00rxe0\x00\x00\x00\x00@\x00X\x00<\x00Y\x00\b\x00Z\x00\x00\x00\x00\x00\x05\x00\x1a\x00\x00\x00\x00\x00\b\x00<\x00\x01\x00\x00\x00\x18\x00\x13\x80\x14\x00\x14\x80\b\x00[\x00\x11\x00\x00\x00\b\x00\\\x00 \x00\x00\x00\b\x00\x1c\x00\xc0\x00\x00\x00",
+		func(c *Client) (any, error) { return collect(c.DumpSRQ(1, nil)) },
+		[]SRQ{{Owner: Owner{TID: 192}, PDN: known[uint32](1), LQPN: []QPRange{{17, 32}}}},
+	},
+	{
+		"6.1 CQs of rxe0",
+		"\b\x00\x01\x00\x01\x00\x00\x00\t\x00\x02\x00rxe0\x00\x00\x00\x00x\x00#\x00<\x00$\x00\b\x00%\x00\xff\x03\x00\x00\f\x00&\x00\x02\x00\x00\x00\x00\x00\x00\x00\x05\x00'\x00\x02\x00\x00\x00\x05\x00T\x00\x00\x00\x00\x00\b\x00=\x00\x00\x00\x00\x00\f\x00\x1d\x00ib_core\x008\x00$\x00\b\x00%\x00\xff\x03\x00\x00\f\x00&\x00 \x00\x00\x00\x00\x00\x00\x00\x05\x00T\x00\x00\x00\x00\x00\b\x00=\x00\x01\x00\x00\x00\b\x00@\x00\x00\x00\x00\x00\b\x00\x1c\x00\x8a\x00\x00\x00",
+		func(c *Client) (any, error) { return collect(c.DumpCQ(1, nil)) },
+		[]CQ{
+			{Owner: Owner{Kernel: "ib_core"}, CQE: 1023, Users: 2, PollContext: known(PollContext(2)), AdaptiveModeration: known(false)},
+			{Owner: Owner{TID: 138}, CQN: 1, CQE: 1023, Users: 32, AdaptiveModeration: known(false), CTXN: known[uint32](0)},
+		},
+	},
+	{
+		"6.1 SRQs of rxe0",
+		"\b\x00\x01\x00\x01\x00\x00\x00\t\x00\x02\x00rxe0\x00\x00\x00\x00@\x00X\x00<\x00Y\x00\b\x00Z\x00\x00\x00\x00\x00\x05\x00\x1a\x00\x00\x00\x00\x00\b\x00<\x00\x01\x00\x00\x00\x18\x00\x13\x80\x14\x00\x14\x80\b\x00[\x00\x11\x00\x00\x00\b\x00\\\x00 \x00\x00\x00\b\x00\x1c\x00\x8a\x00\x00\x00",
+		func(c *Client) (any, error) { return collect(c.DumpSRQ(1, nil)) },
+		[]SRQ{{Owner: Owner{TID: 138}, PDN: known[uint32](1), LQPN: []QPRange{{17, 32}}}},
+	},
+}
+
+// at returns an address of a CM id.
+func at(s string) CMAddr {
+	a := netip.MustParseAddrPort(s)
+	if a.Addr().Is4() {
+		return CMAddr{Family: afINET, AddrPort: a}
+	}
+	return CMAddr{Family: afINET6, AddrPort: a}
+}
+
+func collect[T any](dump func(yield func(T, error) bool)) (any, error) {
+	var list []T
+	for v, err := range dump {
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, v)
+	}
+	return list, nil
+}
+
+var sameAddr = cmpopts.EquateComparable(netip.AddrPort{})
+
+func TestRecordedDumps(t *testing.T) {
+	for _, r := range recordedDumps {
+		got, err := r.dump(&Client{Kernel: one(r.reply)})
+		if diff := cmp.Diff(r.want, got, sameAddr); err != nil || diff != "" {
+			t.Errorf("%s: %v (-want +got):\n%s", r.name, err, diff)
+		}
+		for n := range len(r.reply) {
+			if got, err := r.dump(&Client{Kernel: one(r.reply[:n])}); err == nil && cmp.Equal(got, r.want, sameAddr) {
 				t.Errorf("%s: the first %d bytes are taken for all of it", r.name, n)
 			}
 		}

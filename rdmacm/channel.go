@@ -39,7 +39,7 @@ func NewEventChannel() (*EventChannel, error) {
 }
 
 func openChannel(k kernel.Kernel) (*EventChannel, error) {
-	file, err := k.OpenCM()
+	file, err := kernel.OpenCM(k)
 	if err != nil {
 		return nil, openError(err)
 	}

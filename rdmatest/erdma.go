@@ -9,7 +9,7 @@ import (
 
 // erdmaRules are those of eRDMA: connections are TCP's, as with iWARP, and so is what ends
 // them, but the peer answers everything.
-type erdmaRules struct{ siwRules }
+type erdmaRules struct{ iwarpRules }
 
 func (erdmaRules) check(f *Fabric, p *pair, k *packet) (status uint32) {
 	ok := k.w.Opcode != fakeverbs.NoOpcode

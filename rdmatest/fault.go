@@ -2,10 +2,12 @@ package rdmatest
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
 
+	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/verbs"
 )
 
@@ -154,4 +156,102 @@ func (fs *faults) strikeRecv() (status uint32, ok bool) {
 		return f.status, true
 	}
 	return 0, false
+}
+
+// Call is a call to a device that can be made to fail.
+type Call string
+
+// The calls.
+const (
+	AnyCall           Call = ""
+	CallOpen          Call = "GET_CONTEXT"
+	CallAsyncEvents   Call = "ASYNC_EVENT_ALLOC"
+	CallQueryDevice   Call = "QUERY_DEVICE"
+	CallQueryPort     Call = "QUERY_PORT"
+	CallQueryGIDs     Call = "QUERY_GID_TABLE"
+	CallAllocPD       Call = "ALLOC_PD"
+	CallDeallocPD     Call = "PD_DESTROY"
+	CallRegMR         Call = "REG_MR"
+	CallReregMR       Call = "REREG_MR"
+	CallDeregMR       Call = "MR_DESTROY"
+	CallAllocMW       Call = "ALLOC_MW"
+	CallDeallocMW     Call = "MW_DESTROY"
+	CallCreateChannel Call = "CREATE_COMP_CHANNEL"
+	CallCreateCQ      Call = "CQ_CREATE"
+	CallResizeCQ      Call = "RESIZE_CQ"
+	CallDestroyCQ     Call = "CQ_DESTROY"
+	CallCreateQP      Call = "QP_CREATE"
+	CallModifyQP      Call = "MODIFY_QP"
+	CallQueryQP       Call = "QUERY_QP"
+	CallDestroyQP     Call = "QP_DESTROY"
+	CallCreateSRQ     Call = "SRQ_CREATE"
+	CallModifySRQ     Call = "MODIFY_SRQ"
+	CallQuerySRQ      Call = "QUERY_SRQ"
+	CallDestroySRQ    Call = "SRQ_DESTROY"
+	CallCreateAH      Call = "CREATE_AH"
+	CallDestroyAH     Call = "AH_DESTROY"
+	CallAttachMcast   Call = "ATTACH_MCAST"
+	CallDetachMcast   Call = "DETACH_MCAST"
+	CallPostSend      Call = "POST_SEND"     // the doorbell, where it is a call
+	CallReqNotifyCQ   Call = "REQ_NOTIFY_CQ" // arming, where it is a call
+	CallMap           Call = "MMAP"          // mapping a queue
+	CallAlloc         Call = "ALLOC"         // memory for a queue that the program makes
+	CallEvents        Call = "EVENTS"        // the descriptor of a channel
+)
+
+// CMCommand is a command of the connection manager that can be made to fail, or to have no
+// answer.
+type CMCommand uint32
+
+// The commands.
+const (
+	CMCreateID     CMCommand = abi.RDMA_USER_CM_CMD_CREATE_ID
+	CMDestroyID    CMCommand = abi.RDMA_USER_CM_CMD_DESTROY_ID
+	CMBind         CMCommand = abi.RDMA_USER_CM_CMD_BIND
+	CMResolveAddr  CMCommand = abi.RDMA_USER_CM_CMD_RESOLVE_ADDR
+	CMResolveRoute CMCommand = abi.RDMA_USER_CM_CMD_RESOLVE_ROUTE
+	CMQuery        CMCommand = abi.RDMA_USER_CM_CMD_QUERY
+	CMInitQPAttr   CMCommand = abi.RDMA_USER_CM_CMD_INIT_QP_ATTR
+	CMConnect      CMCommand = abi.RDMA_USER_CM_CMD_CONNECT
+	CMListen       CMCommand = abi.RDMA_USER_CM_CMD_LISTEN
+	CMAccept       CMCommand = abi.RDMA_USER_CM_CMD_ACCEPT
+	CMReject       CMCommand = abi.RDMA_USER_CM_CMD_REJECT
+	CMDisconnect   CMCommand = abi.RDMA_USER_CM_CMD_DISCONNECT
+	CMSetOption    CMCommand = abi.RDMA_USER_CM_CMD_SET_OPTION
+	CMMigrateID    CMCommand = abi.RDMA_USER_CM_CMD_MIGRATE_ID
+	CMJoinMcast    CMCommand = abi.RDMA_USER_CM_CMD_JOIN_MCAST
+	CMLeaveMcast   CMCommand = abi.RDMA_USER_CM_CMD_LEAVE_MCAST
+)
+
+// FailCM makes the connection manager refuse the next command of a kind, on any host. Faults of one
+// command queue up.
+func (f *Fabric) FailCM(cmd CMCommand, err error) *Fault {
+	return f.faults.add(&f.faults.commands, &Fault{at: manages, what: fmt.Sprintf("FailCM of command %d", cmd), cmd: cmd, err: err})
+}
+
+// HoldCM makes the next command of a kind succeed and do nothing, so that the event which
+// answers it never comes. The channel is closed when the command was issued, which is to happen
+// before the test ends.
+func (f *Fabric) HoldCM(cmd CMCommand) <-chan struct{} {
+	held := make(chan struct{})
+	f.faults.add(&f.faults.commands, &Fault{at: manages, what: fmt.Sprintf("HoldCM of command %d", cmd), cmd: cmd, held: held})
+	return held
+}
+
+// manages is where faults of FailCM and HoldCM are.
+const manages = "connection manager"
+
+// interfere does what FailCM and HoldCM asked for.
+func (fs *faults) interfere(cmd CMCommand) (done bool, err error) {
+	if !fs.pending.Load() {
+		return false, nil
+	}
+	f := fs.strike(&fs.commands, func(f *Fault) bool { return f.cmd == cmd })
+	if f == nil {
+		return false, nil
+	}
+	if f.held != nil {
+		close(f.held)
+	}
+	return true, f.err
 }

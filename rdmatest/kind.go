@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/internal/abi"
-	_ "github.com/goverbs/goverbs/internal/fakeverbs/models" // of all kinds
-	_ "github.com/goverbs/goverbs/provider/erdma"            // programs know the provider of their own device only
+	_ "github.com/goverbs/goverbs/internal/fakeverbs/models"
+	_ "github.com/goverbs/goverbs/provider/erdma"
 	_ "github.com/goverbs/goverbs/provider/mlx5"
 	_ "github.com/goverbs/goverbs/provider/rxe"
 	_ "github.com/goverbs/goverbs/provider/siw"
@@ -38,6 +38,8 @@ type kindInfo struct {
 	protocol   string // as netlink has it
 	rules      rules
 
+	// retriesForever says that a retry count of 7 is no limit.
+	retriesForever bool
 	// infiniBand says that a device may be on InfiniBand in place of Ethernet.
 	infiniBand bool
 	// iwarp says that only the connection manager connects queue pairs, with TCP.
@@ -48,7 +50,8 @@ type kindInfo struct {
 }
 
 var kinds = map[Kind]kindInfo{
-	RXE: {name: "rxe", nameFormat: "%v%d", driver: abi.RDMA_DRIVER_RXE, abi: 2, node: verbs.NodeCA, protocol: "roce", rules: rxeRules{}},
+	RXE: {name: "rxe", nameFormat: "%v%d", driver: abi.RDMA_DRIVER_RXE, abi: 2, node: verbs.NodeCA, protocol: "roce", rules: rxeRules{},
+		retriesForever: true},
 	SIW: {name: "siw", nameFormat: "%v%d", driver: abi.RDMA_DRIVER_SIW, abi: 1, node: verbs.NodeRNIC, protocol: "iw", rules: siwRules{},
 		iwarp: true, connectLimit: 127 * time.Second, answerLimit: 10 * time.Second},
 	ERDMA: {name: "erdma", nameFormat: "%v%d", driver: abi.RDMA_DRIVER_ERDMA, abi: 1, node: verbs.NodeRNIC, protocol: "iw", rules: erdmaRules{},

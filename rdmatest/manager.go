@@ -1,14 +1,24 @@
 package rdmatest
 
 import (
+	"context"
 	"fmt"
+	"io/fs"
 	"maps"
 	"math"
+	"math/bits"
 	"net/netip"
+	"os"
 	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/internal/kernel"
+	"github.com/goverbs/goverbs/netlinkrdma"
+	"github.com/goverbs/goverbs/netlinkrdma/nltest"
+	"github.com/goverbs/goverbs/verbs"
 )
 
 // manager is the connection manager of all hosts. The fabric's lock guards it.
@@ -263,4 +273,174 @@ func (m *manager) isBound(id *cmID, a netip.AddrPort) bool {
 		}
 	}
 	return false
+}
+
+// channel is an event channel of the manager's. It implements kernel.CM. The fabric's lock
+// guards it.
+type channel struct {
+	m      *manager
+	fd     uint32
+	events []event
+	watch  func(waiting int)
+	some   chan struct{}
+	closed chan struct{}
+}
+
+type event struct {
+	id    *cmID
+	join  *join // of a membership
+	child *cmID // that asks to connect
+	resp  abi.RdmaUcmEventResp
+}
+
+func view[T any](b []byte) (t T) { copy(abi.Bytes(&t), b); return t }
+
+func (ch *channel) report(ev event) {
+	ch.events = append(ch.events, ev)
+	ch.changed()
+	select {
+	case ch.some <- struct{}{}:
+	default:
+	}
+}
+
+// forget drops the events of an ID that is destroyed, and the connections that it has not heard of.
+func (ch *channel) forget(id *cmID) {
+	var children []*cmID
+	ch.events = slices.DeleteFunc(ch.events, func(ev event) bool {
+		if ev.id == id && ev.child != nil {
+			children = append(children, ev.child)
+		}
+		return ev.id == id
+	})
+	ch.changed()
+	for _, child := range children {
+		if ch.m.isAlive(child) {
+			ch.m.destroy(child)
+		}
+	}
+}
+
+// Watch implements kernel.Watchable.
+func (ch *channel) Watch(changed func(waiting int)) {
+	ch.m.f.mu.Lock()
+	defer ch.m.f.mu.Unlock()
+	ch.watch = changed
+}
+
+func (ch *channel) changed() {
+	if ch.watch != nil {
+		ch.watch(len(ch.events))
+	}
+}
+
+// Await hands out the oldest event.
+func (ch *channel) Await(ctx context.Context, _, out []byte) error {
+	for !ch.next(out) {
+		select {
+		case <-ch.some:
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-ch.closed:
+			return os.ErrClosed
+		}
+	}
+	return nil
+}
+
+func (ch *channel) next(out []byte) bool {
+	f := ch.m.f
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(ch.events) == 0 {
+		return false
+	}
+	ev := ch.events[0]
+	ch.events = ch.events[1:]
+	ch.changed()
+	ev.id.told++
+	if ev.join != nil {
+		ev.join.told++
+	}
+	copy(out, abi.Bytes(&ev.resp))
+	return true
+}
+
+// Command carries out a command.
+func (ch *channel) Command(in, out []byte) error {
+	f := ch.m.f
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	cmd := CMCommand(view[abi.RdmaUcmCmdHdr](in).Cmd)
+	if done, err := f.faults.interfere(cmd); done {
+		return err
+	}
+	return ch.m.command(ch, cmd, in[8:], out)
+}
+
+// Descriptor lends a number that only MIGRATE_ID takes.
+func (ch *channel) Descriptor(use func(uint32)) error { use(ch.fd); return nil }
+
+// Close closes the channel and destroys its IDs.
+func (ch *channel) Close() error {
+	f := ch.m.f
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	ch.m.abandon(ch)
+	delete(ch.m.channels, ch.fd)
+	close(ch.closed)
+	return nil
+}
+
+// asKernel is a fabric as packages uverbs and rdmacm see it.
+type asKernel struct{ *Fabric }
+
+func (k asKernel) Netlink() netlinkrdma.Kernel { return k }
+
+func (k asKernel) Owns(a netip.Addr) bool { return k.owner(a.Unmap()) != nil }
+
+func (k asKernel) OpenCM() (kernel.CM, error) { return k.manager.open(), nil }
+
+const nodes = "/dev/infiniband/rdmatest"
+
+func (d *Device) node() string { return fmt.Sprintf("%s%d", nodes, d.index) }
+
+func (k asKernel) OpenDevice(path string, _ uint64) (ioctl.File, error) {
+	for _, d := range k.devices {
+		if d.node() == path && !d.isRemoved() {
+			return d.open()
+		}
+	}
+	return nil, fs.ErrNotExist
+}
+
+func (d *Device) guid() verbs.GUID {
+	return verbs.GUID(0x0200_00ff_fe00_0000 | uint64(d.index&0xffffff))
+}
+
+func reversed(g verbs.GUID) uint64 { return bits.ReverseBytes64(uint64(g)) }
+
+// Execute answers a request of netlink. As in a kernel, a device that is being removed is
+// off the list and still found by its index.
+func (k asKernel) Execute(req netlinkrdma.Request) ([][]byte, error) {
+	n := nltest.Kernel{CharDevs: make(map[uint32]netlinkrdma.CharDev)}
+	for _, d := range k.devices {
+		if d.isRemoved() && (req.Dump || d.isGone()) {
+			continue
+		}
+		info := kinds[d.kind]
+		n.Devices = append(n.Devices, netlinkrdma.Device{Index: d.index, Name: d.name, NodeGUID: d.guid(), SysImageGUID: d.guid(), Ports: 1,
+			NodeType: info.node, Protocol: info.protocol})
+		n.Ports = append(n.Ports, d.port())
+		n.CharDevs[d.index] = netlinkrdma.CharDev{Name: strings.TrimPrefix(d.node(), "/dev/infiniband/"), ABI: info.abi, DriverID: info.driver}
+	}
+	return n.Execute(req)
+}
+
+func (d *Device) port() netlinkrdma.Port {
+	p := netlinkrdma.Port{DeviceIndex: d.index, DeviceName: d.name, Index: 1, State: verbs.PortActive, PhysState: verbs.PhysLinkUp}
+	if !d.verbs.Up() {
+		p.State, p.PhysState = verbs.PortDown, verbs.PhysDisabled
+	}
+	return p
 }

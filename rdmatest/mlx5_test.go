@@ -1,13 +1,19 @@
 package rdmatest_test
 
 import (
+	"bytes"
+	"encoding/binary"
+	"errors"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 
 	"github.com/goverbs/goverbs/rdmatest"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/verbs"
+	"github.com/goverbs/goverbs/verbs/flow"
+	"github.com/goverbs/goverbs/verbs/rss"
 )
 
 // TestXRC: a host has one queue pair for all its processes, and each message says whose SRQ
@@ -113,4 +119,273 @@ func TestMLX5Outcomes(t *testing.T) {
 		"UD SEND, not writable there": {ud, send, 8, verbs.AccessRemoteRead, nil, "1 SEND success; RTS", unwritable},
 		"BIND_MW, no region":          {rc, verbs.OpBindMW, 0, all, nil, "1 memory window bind error; ERR", untouched},
 	})
+}
+
+// TestNullMR: parts of messages come from no memory, as zeros, and go to none, whether the
+// device or the provider puts them where they belong. test/sandbox/null.c does the same.
+func TestNullMR(t *testing.T) {
+	for name, short := range map[string]string{"in memory": "0", "in completions": "1"} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv("MLX5_SCATTER_TO_CQE", short)
+			f := rdmatest.NewWith(t, &rdmatest.Options{Kind: rdmatest.MLX5})
+			a, b := newNode(t, f.Host(0).Device(0), verbs.QPTypeRC, all), newNode(t, f.Host(1).Device(0), verbs.QPTypeRC, all)
+			a.connect(b, nil)
+			b.connect(a, nil)
+			from, to := closed(t, must(a.pd.AllocNullMR())(t)), closed(t, must(b.pd.AllocNullMR())(t))
+			copy(a.mr.Bytes()[sendFrom:], "headbody")
+			copy(b.mr.Bytes(), "........")
+			receive := func(sgl ...verbs.SGE) {
+				must(b.qp.PostRecv([]verbs.RecvWR{{SGL: sgl}}))(t)
+			}
+			send := func(n uint32, sgl ...verbs.SGE) {
+				a.post(verbs.SendWR{Opcode: verbs.OpSend, SGL: sgl})
+				if sent := a.next(); sent.Err() != nil {
+					t.Fatal(sent)
+				}
+				if got := b.next(); got.Err() != nil || got.ByteLen != n {
+					t.Error(got)
+				}
+			}
+			want := func(n *node, text string) {
+				if got := string(n.mr.Bytes()[:len(text)]); got != text {
+					t.Errorf("%q, want %q", got, text)
+				}
+			}
+			receive(to.SGE(1<<40, 4), b.mr.SGE(0, 4))
+			send(8, a.mr.SGE(sendFrom, 8))
+			want(b, "body....")
+			receive(b.mr.SGE(0, 8))
+			send(8, a.mr.SGE(sendFrom, 4), from.SGE(0, 4))
+			want(b, "head\x00\x00\x00\x00")
+			a.post(verbs.SendWR{Opcode: verbs.OpRDMARead, SGL: []verbs.SGE{from.SGE(0, 4), a.mr.SGE(0, 4)}, RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey()})
+			if wc := a.next(); wc.Err() != nil {
+				t.Error(wc)
+			}
+			want(a, "\x00\x00\x00\x00")
+			a.post(verbs.SendWR{Opcode: verbs.OpRDMAWrite, SGL: []verbs.SGE{a.mr.SGE(0, 4)}, RemoteAddr: b.mr.Addr(), RKey: to.LKey()})
+			if wc := a.next(); wc.Status != verbs.StatusRemAccessErr {
+				t.Error("a peer writes to no memory:", wc)
+			}
+		})
+	}
+}
+
+// deviceMemory is a DM of a node's, and a region of it from offset 64 on.
+func deviceMemory(t *testing.T, n *node, access verbs.Access) (*uverbs.DM, *uverbs.MR) {
+	t.Helper()
+	dm := closed(t, must(n.dev.AllocDM(1000, 128))(t))
+	return dm, closed(t, must(n.pd.RegDM(dm, 64, 512, access))(t))
+}
+
+// holds tells what a DM has at an offset.
+func holds(t *testing.T, dm *uverbs.DM, offset int64, want string) {
+	t.Helper()
+	got := make([]byte, len(want))
+	if must(dm.ReadAt(got, offset))(t); string(got) != want {
+		t.Errorf("at %d: %q, want %q", offset, got, want)
+	}
+}
+
+// TestDeviceMemory is what test_mr.DeviceMemoryTest does, and READs and atomics: sends come
+// from memory of the device's, and go there.
+func TestDeviceMemory(t *testing.T) {
+	f := rdmatest.NewWith(t, &rdmatest.Options{Kind: rdmatest.MLX5})
+	a, b := two(t, f, verbs.QPTypeRC, all)
+	mine, from := deviceMemory(t, a, verbs.AccessLocalWrite)
+	his, to := deviceMemory(t, b, verbs.AccessLocalWrite|verbs.AccessRemoteWrite|verbs.AccessRemoteRead|verbs.AccessRemoteAtomic)
+	must(mine.WriteAt([]byte("device memory it is!"), 64))(t)
+	good := func(wr verbs.SendWR) {
+		t.Helper()
+		a.post(wr)
+		if wc := a.next(); wc.Err() != nil {
+			t.Fatal(wc)
+		}
+	}
+	good(verbs.SendWR{Opcode: verbs.OpSend, SGL: []verbs.SGE{from.SGE(0, 20)}})
+	if got := b.mr.Bytes()[:20]; string(got) != "device memory it is!" {
+		t.Errorf("received %q", got)
+	}
+	good(verbs.SendWR{Opcode: verbs.OpRDMAWrite, SGL: []verbs.SGE{from.SGE(7, 13)}, RemoteAddr: 40, RKey: to.RKey()})
+	holds(t, his, 64+40, "memory it is!\x00\x00\x00")
+	good(verbs.SendWR{Opcode: verbs.OpRDMARead, SGL: []verbs.SGE{from.SGE(100, 13)}, RemoteAddr: 40, RKey: to.RKey()})
+	holds(t, mine, 164, "memory it is!\x00\x00\x00")
+	word := binary.NativeEndian.AppendUint64(nil, 40)
+	must(his.WriteAt(word, 64+8))(t)
+	good(verbs.SendWR{Opcode: verbs.OpFetchAdd, SGL: []verbs.SGE{from.SGE(200, 8)}, RemoteAddr: 8, RKey: to.RKey(), CompareAdd: 2})
+	holds(t, mine, 264, string(word))
+	holds(t, his, 64+8, string(binary.NativeEndian.AppendUint64(nil, 42)))
+	a.post(verbs.SendWR{Opcode: verbs.OpRDMAWrite, SGL: []verbs.SGE{from.SGE(0, 8)}, RemoteAddr: 505, RKey: to.RKey()})
+	if wc := a.next(); wc.Status != verbs.StatusRemAccessErr {
+		t.Errorf("behind the end of the region: %v", wc)
+	}
+}
+
+// TestDeviceMemoryAPI is what test_device.DMTest, test_mr.DeviceMemoryAPITest and
+// test_device.SharedDMTest do, but for what needs another process.
+func TestDeviceMemoryAPI(t *testing.T) {
+	f := rdmatest.NewWith(t, &rdmatest.Options{Kind: rdmatest.MLX5})
+	dev := closed(t, must(uverbs.Open(f.Host(0).Device(0).Name()))(t))
+	pd := closed(t, must(dev.AllocPD())(t))
+	most := must(dev.Attr())(t).MaxDMSize
+	for _, length := range []uint64{4, 100, 4096, most / 4, most / 2} {
+		for align := range 7 {
+			dm := must(dev.AllocDM(length, 1<<align))(t)
+			data := bytes.Repeat([]byte{byte(align + 1)}, int(length))
+			must(dm.WriteAt(data, 0))(t)
+			holds(t, dm, 0, string(data))
+			if err := errors.Join(must(pd.RegDM(dm, 0, int(length), verbs.AccessLocalWrite))(t).Close(), dm.Close()); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	dm := closed(t, must(dev.AllocDM(100, 0))(t))
+	for name, err := range map[string]error{
+		"more than there is":    second(dev.AllocDM(most+1, 0)),
+		"an alignment of 1<<40": second(dev.AllocDM(4, 1<<40)),
+		"offset 3":              second(dm.WriteAt(make([]byte, 4), 3)),
+		"length 3":              second(dm.ReadAt(make([]byte, 3), 4)),
+		"a window's right":      second(pd.RegDM(dm, 0, 100, verbs.AccessLocalWrite|verbs.AccessMWBind)),
+		"behind the end":        second(pd.RegDM(dm, 0, 104, verbs.AccessLocalWrite)),
+	} {
+		if !errors.Is(err, syscall.EINVAL) && !errors.Is(err, syscall.ENOMEM) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	whole := closed(t, must(dev.AllocDM(most/2, 0))(t))
+	if err := second(dev.AllocDM(most/2, 0)); !errors.Is(err, syscall.ENOMEM) || whole.Len() != most/2 {
+		t.Errorf("when too little is left: %v", err)
+	}
+}
+
+func second[T any](_ T, err error) error { return err }
+
+// TestNoDeviceMemory: other drivers have none.
+func TestNoDeviceMemory(t *testing.T) {
+	for _, kind := range []rdmatest.Kind{rdmatest.SIW, rdmatest.RXE, rdmatest.ERDMA} {
+		f := rdmatest.NewWith(t, &rdmatest.Options{Kind: kind})
+		dev := closed(t, must(uverbs.Open(f.Host(0).Device(0).Name()))(t))
+		if a := must(dev.Attr())(t); a.MaxDMSize != 0 {
+			t.Errorf("%v has %d bytes", kind, a.MaxDMSize)
+		}
+		if err := second(dev.AllocDM(64, 0)); !errors.Is(err, verbs.ErrNotSupported) {
+			t.Errorf("AllocDM on %v: %v", kind, err)
+		}
+		if err := second(dev.ImportDM(0)); !errors.Is(err, verbs.ErrNotSupported) {
+			t.Errorf("ImportDM on %v: %v", kind, err)
+		}
+	}
+}
+
+// hashKey is the key of Microsoft's examples of RSS.
+var hashKey = []byte{
+	0x6d, 0x5a, 0x56, 0xda, 0x25, 0x5b, 0x0e, 0xc2, 0x41, 0x67, 0x25, 0x3d, 0x43, 0xa3, 0x8f, 0xb0, 0xd0, 0xca, 0x2b, 0xcb,
+	0xae, 0x7b, 0x30, 0xb4, 0x77, 0xcb, 0x2d, 0xa3, 0x80, 0x30, 0xf2, 0x0c, 0x6a, 0x42, 0xb7, 0x3b, 0xbe, 0xac, 0x01, 0xfa,
+}
+
+// spread is a QP that deals frames out to WQs.
+type spread struct {
+	*node
+	wqs []*uverbs.WQ
+	rss *uverbs.QP
+}
+
+func newSpread(t *testing.T, d *rdmatest.Device, wqs int, fields rss.HashFields) *spread {
+	t.Helper()
+	s := &spread{node: newNode(t, d, verbs.QPTypeRawPacket, all)}
+	for range wqs {
+		w := closed(t, must(s.pd.CreateWQ(&uverbs.WQOptions{MaxWR: 4, MaxSGE: 2, CQ: s.cq}))(t))
+		s.state(w, rss.WQStateReady)
+		s.wqs = append(s.wqs, w)
+	}
+	table := closed(t, must(s.dev.CreateRWQIndTable(s.wqs))(t))
+	s.rss = closed(t, must(s.pd.CreateRSSQP(&uverbs.RSSOptions{Table: table,
+		Hash: rss.Hash{Function: rss.Toeplitz, Key: hashKey, Fields: fields}}))(t))
+	closed(t, must(s.rss.CreateFlow(&uverbs.FlowOptions{Specs: []flow.Spec{ethernet(0x800)}}))(t))
+	return s
+}
+
+func (s *spread) state(w *uverbs.WQ, to rss.WQState) {
+	s.t.Helper()
+	if err := w.Modify(&rss.WQAttr{State: to}, rss.WQAttrState); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *spread) receiveAt(w *uverbs.WQ, id uint64) {
+	s.t.Helper()
+	if _, err := w.PostRecv([]verbs.RecvWR{{WRID: id, SGL: []verbs.SGE{s.mr.SGE(0, recvSize)}}}); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// from is a frame of other addresses and ports.
+func from(src, dst [4]byte, srcPort, dstPort uint16) []byte {
+	b := frameOf(false)
+	copy(b[26:], src[:])
+	copy(b[30:], dst[:])
+	binary.BigEndian.PutUint16(b[34:], srcPort)
+	binary.BigEndian.PutUint16(b[36:], dstPort)
+	return b
+}
+
+// RSS deals frames out as Microsoft's verification suite says: of the hash, the low bits are
+// the place in the table.
+func TestRSS(t *testing.T) {
+	const addresses = rss.SrcIPv4 | rss.DstIPv4
+	f := rdmatest.NewWith(t, &rdmatest.Options{Kind: rdmatest.MLX5})
+	a := rawNode(t, f.Host(0).Device(0))
+	for _, c := range []struct {
+		fields rss.HashFields
+		frame  []byte
+		hash   uint32
+	}{
+		{addresses, from([4]byte{66, 9, 149, 187}, [4]byte{161, 142, 100, 80}, 2794, 1766), 0x323e8fc2},
+		{addresses, from([4]byte{199, 92, 111, 2}, [4]byte{65, 69, 140, 83}, 14230, 4739), 0xd718262a},
+		{addresses | rss.SrcPortUDP | rss.DstPortUDP, from([4]byte{66, 9, 149, 187}, [4]byte{161, 142, 100, 80}, 2794, 1766), 0x51ccc178},
+		{addresses | rss.SrcPortUDP | rss.DstPortUDP, from([4]byte{199, 92, 111, 2}, [4]byte{65, 69, 140, 83}, 14230, 4739), 0xc626b0ea},
+	} {
+		const wqs = 8
+		s := newSpread(t, f.Host(1).Device(0), wqs, c.fields)
+		for i, w := range s.wqs {
+			s.receiveAt(w, uint64(i))
+		}
+		a.send(c.frame, 0)
+		wc := s.next()
+		if want := s.wqs[c.hash%wqs]; wc.Err() != nil || wc.WRID != uint64(c.hash%wqs) || wc.QPN != want.Num() || !bytes.Equal(s.mr.Bytes()[:frameSize], c.frame) {
+			t.Errorf("%#x: %+v, want WQ %d", c.hash, wc, c.hash%wqs)
+		}
+		if _, err := s.rss.PostRecv([]verbs.RecvWR{{}}); !errors.Is(err, verbs.ErrNotSupported) {
+			t.Error(err)
+		}
+	}
+}
+
+// A WQ begins anew in RESET, and loses its completions; in ERR its receives are flushed.
+func TestWQStates(t *testing.T) {
+	f := rdmatest.NewWith(t, &rdmatest.Options{Kind: rdmatest.MLX5})
+	a := rawNode(t, f.Host(0).Device(0))
+	s := newSpread(t, f.Host(1).Device(0), 1, rss.SrcIPv4)
+	w := s.wqs[0]
+	s.receiveAt(w, 1)
+	s.receiveAt(w, 2)
+	a.send(frameOf(false), 0)
+	s.state(w, rss.WQStateReset)
+	if _, err := w.PostRecv([]verbs.RecvWR{{}}); err == nil {
+		t.Error("a WQ takes a receive in RESET")
+	}
+	s.state(w, rss.WQStateReady)
+	a.send(frameOf(false), 0) // nobody waits
+	s.receiveAt(w, 3)
+	a.send(frameOf(false), 0)
+	if wc := s.next(); wc.WRID != 3 || wc.Err() != nil {
+		t.Errorf("%+v", wc)
+	}
+	s.receiveAt(w, 4)
+	s.state(w, rss.WQStateErr)
+	if wc := s.next(); wc.WRID != 4 || !errors.Is(wc.Err(), verbs.StatusWRFlushErr) {
+		t.Errorf("%+v", wc)
+	}
+	if err := w.Modify(&rss.WQAttr{State: rss.WQStateReady}, rss.WQAttrState); err == nil {
+		t.Error("a WQ goes from ERR to RDY")
+	}
 }

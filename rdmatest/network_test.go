@@ -1,6 +1,7 @@
 package rdmatest_test
 
 import (
+	"encoding/binary"
 	"errors"
 	"syscall"
 	"testing"
@@ -198,3 +199,91 @@ func TestConnectionSurvives(t *testing.T) {
 // TestConfirmationLost: over RoCE the third message of a handshake is sent again when the second one
 
 // TestSendToClosed: over iWARP what is sent to a connection that is closed ends this side, also
+
+// TestSequence: a packet that a queue pair does not expect, as one is that a former
+// connection sends to the same number, is not answered on a reliable connection. An
+// unreliable one takes the first packet of any message.
+func TestSequence(t *testing.T) {
+	for typ, want := range map[verbs.QPType]string{verbs.QPTypeRC: "1 transport retries exceeded", verbs.QPTypeUC: "1 SEND success"} {
+		for _, kind := range []rdmatest.Kind{rdmatest.RXE, rdmatest.MLX5} {
+			synctest.Test(t, func(t *testing.T) {
+				f := rdmatest.NewWith(t, &rdmatest.Options{Kind: kind})
+				a, b := newNode(t, f.Host(0).Device(0), typ, all), newNode(t, f.Host(1).Device(0), typ, all)
+				a.connect(b, func(q *verbs.QPAttr) { q.SQPSN, q.Timeout, q.RetryCnt = 7, 1, 1 })
+				b.connect(a, func(q *verbs.QPAttr) { q.RQPSN = 8 })
+				b.receive(1000, 0, recvSize)
+				a.post(a.to(b, verbs.OpSend, 8))
+				if got := outcome(a.next()); got != want {
+					t.Errorf("%v on %v: %s, want %s", typ, kind, got, want)
+				}
+			})
+		}
+	}
+}
+
+// A send with a fence has what the READ before it fetched; one without is taken before.
+func TestFence(t *testing.T) {
+	for _, kind := range []rdmatest.Kind{rdmatest.RXE, rdmatest.MLX5} {
+		for flags, want := range map[verbs.SendFlags]string{0: "old", verbs.SendFence: "new"} {
+			synctest.Test(t, func(t *testing.T) {
+				f := rdmatest.NewWith(t, &rdmatest.Options{Kind: kind})
+				a, b := two(t, f, verbs.QPTypeRC, all)
+				f.SetLatency(time.Second)
+				copy(b.mr.Bytes()[sendFrom:], "new")
+				copy(a.mr.Bytes()[sendFrom:], "old")
+				read := a.to(b, verbs.OpRDMARead, 3)
+				read.RemoteAddr += sendFrom
+				a.post(read)
+				send := a.to(b, verbs.OpSend, 3)
+				send.WRID, send.Flags = 2, flags
+				a.post(send)
+				if wc := b.next(); wc.WRID != 1000 || string(b.mr.Bytes()[:3]) != want {
+					t.Errorf("%v, fence %v: %v, %q", kind, flags, outcome(wc), b.mr.Bytes()[:3])
+				}
+				if first, second := a.next(), a.next(); first.WRID != 1 || second.WRID != 2 {
+					t.Errorf("%v then %v", outcome(first), outcome(second))
+				}
+			})
+		}
+	}
+}
+
+// TestStoreWhileRead: a server stores while a client reads and writes beside it, as with a cache of
+// one-sided reads. The race detector sees nothing of the client, as of a device, and each
+// aligned word is whole.
+func TestStoreWhileRead(t *testing.T) {
+	onKinds(t, func(t *testing.T, f *rdmatest.Fabric) {
+		a, b := meet(t, f, nil)
+		cache := make([]byte, 128)
+		reader := region(t, a, nil)
+		mr := closed(t, must(b.PD().RegMR(cache, verbs.AccessLocalWrite|verbs.AccessRemoteRead|verbs.AccessRemoteWrite))(t))
+		const rounds = 100
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			for i := range uint64(rounds) {
+				binary.NativeEndian.PutUint64(cache, i<<32|i)
+				_ = cache[64]
+			}
+		}()
+		wcs := make([]verbs.WC, 1)
+		for range rounds {
+			for _, wr := range []verbs.SendWR{
+				{Opcode: verbs.OpRDMARead, SGL: []verbs.SGE{reader.SGE(0, 64)}, RemoteAddr: mr.Addr(), RKey: mr.RKey()},
+				{Opcode: verbs.OpRDMAWrite, SGL: []verbs.SGE{reader.SGE(64, 64)}, RemoteAddr: mr.Addr() + 64, RKey: mr.RKey()},
+			} {
+				wr.Flags = verbs.SendSignaled
+				if _, err := a.QP().PostSend([]verbs.SendWR{wr}); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := a.SendCQ().Wait(t.Context(), wcs); err != nil || wcs[0].Status != verbs.StatusSuccess {
+					t.Fatal(wcs[0].Status, err)
+				}
+			}
+			if v := binary.NativeEndian.Uint64(reader.Bytes()); v>>32 != v&(1<<32-1) {
+				t.Errorf("a word is torn: %#x", v)
+			}
+		}
+		<-done
+	})
+}

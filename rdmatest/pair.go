@@ -236,3 +236,135 @@ func (f *Fabric) arm(p *pair, now time.Time) {
 	}
 	p.timer.Reset(next.Sub(now))
 }
+
+// rules are what a kind of device makes of sends. Statuses are those of completions.
+type rules interface {
+	// check gathers what a send sends, carries out what needs no peer, and says what is
+	// wrong with it at this end.
+	check(f *Fabric, p *pair, k *packet) (status uint32)
+	// acknowledges tells that a send is done when the peer has answered, and not when
+	// it has left.
+	acknowledges(qp *fakeverbs.QP, w *fakeverbs.Work) bool
+	// blocked tells that the network keeps what is on its way.
+	blocked(p *pair) bool
+	// deliver has the peer take a send. It is tried again after a while, if that is not 0.
+	deliver(f *Fabric, p *pair, k *packet) (status uint32, again time.Duration)
+	// ended is told that the queue pair is in no state to send any more.
+	ended(f *Fabric, p *pair)
+}
+
+// roce are rules of devices over RoCE.
+type roce interface {
+	// unfit is what becomes of a SEND and the receive that it took: it is too long for that,
+	// or may not be written there.
+	unfit(long bool) (recv uint32, v verdict)
+}
+
+// isLocal tells that a send needs no peer.
+func isLocal(w *fakeverbs.Work) bool {
+	return w.Opcode == abi.IB_UVERBS_WR_LOCAL_INV || w.Opcode == abi.IB_UVERBS_WR_BIND_MW || w.Opcode == fakeverbs.NoOpcode
+}
+
+// right is what a send needs at the peer; 0 is a receive.
+func right(w *fakeverbs.Work) uint32 {
+	switch w.Opcode {
+	case abi.IB_UVERBS_WR_RDMA_READ, abi.IB_UVERBS_WR_RDMA_READ_WITH_INV:
+		return abi.IB_UVERBS_ACCESS_REMOTE_READ
+	case abi.IB_UVERBS_WR_RDMA_WRITE, abi.IB_UVERBS_WR_RDMA_WRITE_WITH_IMM, abi.IB_UVERBS_WR_ATOMIC_WRITE:
+		return abi.IB_UVERBS_ACCESS_REMOTE_WRITE
+	case abi.IB_UVERBS_WR_ATOMIC_FETCH_AND_ADD, abi.IB_UVERBS_WR_ATOMIC_CMP_AND_SWP:
+		return abi.IB_UVERBS_ACCESS_REMOTE_ATOMIC
+	case abi.IB_UVERBS_WR_FLUSH:
+		return abi.IB_UVERBS_ACCESS_FLUSH_GLOBAL
+	}
+	return 0
+}
+
+// fetches tells that a send brings data back.
+func fetches(w *fakeverbs.Work) bool {
+	r := right(w)
+	return r == abi.IB_UVERBS_ACCESS_REMOTE_READ || r == abi.IB_UVERBS_ACCESS_REMOTE_ATOMIC
+}
+
+func hasImm(w *fakeverbs.Work) bool {
+	return w.Opcode == abi.IB_UVERBS_WR_SEND_WITH_IMM || w.Opcode == abi.IB_UVERBS_WR_RDMA_WRITE_WITH_IMM
+}
+
+// takes tells that a send takes a receive of the peer's.
+func takes(w *fakeverbs.Work) bool { return right(w) == 0 || hasImm(w) }
+
+// longest is the length of the longest message of any device, in bytes.
+const longest = 1 << 31
+
+// gather reads the memory that a send names. It reports whether its keys are right.
+func gather(qp *fakeverbs.QP, k *packet) (ok bool) {
+	w := k.w
+	if w.Inline != nil && len(w.Front) == 0 {
+		k.data = w.Inline
+		return true
+	}
+	if w.Len() > longest || !mayUse(qp, w.SGL, false) {
+		return false
+	}
+	k.buffer = slices.Grow(k.buffer[:0], int(w.Len()))[:w.Len()]
+	rest := k.buffer[copy(k.buffer, w.Front):]
+	rest = rest[copy(rest, w.Inline):]
+	for _, s := range w.SGL {
+		if s.Length == 0 {
+			continue // its address means nothing
+		}
+		if qp.ReadSGE(s, rest[:s.Length]) != nil {
+			return false
+		}
+		rest = rest[s.Length:]
+	}
+	k.data = k.buffer
+	return true
+}
+
+// mayUse tells whether the keys of an SGL let it be read, or written.
+func mayUse(qp *fakeverbs.QP, sgl []fakeverbs.SGE, write bool) bool {
+	for _, s := range sgl {
+		if !qp.LocalOK(s, write) {
+			return false
+		}
+	}
+	return true
+}
+
+// endSink ends the key of the memory that a READ_WITH_INV filled. One of no bytes may name
+// none.
+func endSink(qp *fakeverbs.QP, w *fakeverbs.Work) {
+	if w.Opcode == abi.IB_UVERBS_WR_RDMA_READ_WITH_INV && len(w.SGL) > 0 {
+		qp.Invalidate(w.SGL[0].LKey)
+	}
+}
+
+// roomIn is how many bytes an SGL has room for.
+func roomIn(sgl []fakeverbs.SGE) (n int) {
+	for _, s := range sgl {
+		n += int(s.Length)
+	}
+	return n
+}
+
+// scatter fills an SGL as far as there are bytes. It reports whether its keys are right.
+func scatter(qp *fakeverbs.QP, sgl []fakeverbs.SGE, b []byte) bool {
+	for _, s := range sgl {
+		n := min(len(b), int(s.Length))
+		if n == 0 {
+			continue
+		}
+		if s.Length = uint32(n); !qp.LocalOK(s, true) || qp.WriteSGE(s, b[:n]) != nil {
+			return false
+		}
+		b = b[n:]
+	}
+	return true
+}
+
+// place puts data where the peer's request says.
+func place(to *pair, w *fakeverbs.Work, data []byte) {
+	m, addr := to.qp.RemoteMemory(w.RKey, w.RemoteAddr)
+	_ = m.Write(addr, data)
+}

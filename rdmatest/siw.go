@@ -9,7 +9,7 @@ import (
 
 // siwRules are those of soft iWARP: TCP carries everything, and any mistake ends the
 // connection. Nothing but what a READ fetches is acknowledged.
-type siwRules struct{}
+type siwRules struct{ iwarpRules }
 
 func (siwRules) check(f *Fabric, p *pair, k *packet) (status uint32) {
 	event := uint32(abi.IB_EVENT_QP_FATAL)
@@ -38,64 +38,10 @@ func (siwRules) check(f *Fabric, p *pair, k *packet) (status uint32) {
 
 func (siwRules) acknowledges(_ *fakeverbs.QP, w *fakeverbs.Work) bool { return fetches(w) }
 
-// blocked: TCP waits until there is a way.
-func (siwRules) blocked(p *pair) bool {
-	return p.peer != nil && !p.d.fabric.isLinked(p.d, p.peer.d)
+// serveUnsent implements [unsentServer].
+func (siwRules) serveUnsent(f *Fabric, p, peer *pair, k *packet) (event uint32, ok bool) {
+	return f.serveSIW(p, peer, k)
 }
-
-// ended takes the connection down. The peer learns about it when there is a way.
-func (siwRules) ended(f *Fabric, p *pair) {
-	peer := p.peer
-	if peer == nil {
-		return
-	}
-	p.hangUp(f)
-	f.manager.stream(p.d, peer.d, retransmission, func() bool { return peer.peer == p }, func() {
-		p.deliverUnsent(f, peer)
-		peer.hangUp(f)
-	})
-}
-
-// deliverUnsent has the messages arrive that siw had given to TCP when the connection was closed.
-// What eRDMA's hardware had not sent is lost.
-func (p *pair) deliverUnsent(f *Fabric, peer *pair) {
-	for _, k := range p.unsent {
-		if p.d.kind != SIW || k.local || k.cut >= 0 || fetches(k.w) {
-			break
-		}
-		if event, ok := f.serveSIW(p, peer, k); !ok {
-			if event != 0 {
-				peer.qp.Raise(event)
-			}
-			break
-		}
-	}
-	p.unsent = nil
-}
-
-// hangUp ends one side of a connection of TCP.
-func (p *pair) hangUp(f *Fabric) {
-	p.peer = nil
-	p.qp.Break()
-	p.way, p.arrived, p.fenced = nil, 0, nil
-	if p.id != nil {
-		f.manager.ended(p.id)
-	}
-}
-
-// other is the other end of a connection of TCP, or nil if it is gone. What is sent there
-// ends this side too.
-func (p *pair) other(f *Fabric) *pair {
-	to := p.peer
-	if to != nil && to.peer != p {
-		p.hangUp(f)
-		return nil
-	}
-	return to
-}
-
-// retransmission is how long TCP waits for an acknowledgement.
-const retransmission = 200 * time.Millisecond
 
 func (siwRules) deliver(f *Fabric, p *pair, k *packet) (status uint32, again time.Duration) {
 	to := p.other(f)

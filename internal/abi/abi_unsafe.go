@@ -2,7 +2,7 @@ package abi
 
 import "unsafe"
 
-// Bytes is the memory of *v, for the calls that carry a struct as bytes.
+// Bytes returns the memory of *v, for calls that carry a struct as bytes.
 func Bytes[T any](v *T) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(v)), unsafe.Sizeof(*v))
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/goverbs/goverbs/internal/abi/gen/headers"
 )
 
-// TestGeneratedIsCurrent runs the generator and compares with what is committed.
+// TestGeneratedIsCurrent runs the generator and compares its output with the committed files.
 func TestGeneratedIsCurrent(t *testing.T) {
 	if os.Getenv("CI") == "" {
 		t.Skip("make abi runs it")

@@ -11,8 +11,8 @@ import (
 	"github.com/goverbs/goverbs/internal/abi/gen/headers"
 )
 
-// TestIDsOnlyGrow: each enum of ids of Series is the beginning of one of Newest, so the ids of
-// both are the same.
+// TestIDsOnlyGrow checks that each enum of ids in Series is the beginning of one in Newest, so
+// that their ids are the same.
 func TestIDsOnlyGrow(t *testing.T) {
 	include, err := headers.Dir()
 	if err != nil {
@@ -34,7 +34,7 @@ var (
 	comment  = regexp.MustCompile(`(?s)/\*.*?\*/`)
 )
 
-// idsOf are the enums of a header, by their first members.
+// idsOf returns the enums of a header by their first members.
 func idsOf(t *testing.T, header string) map[string][]string {
 	t.Helper()
 	text, err := os.ReadFile(header)

@@ -23,16 +23,16 @@ import (
 
 type cField struct{ goName, c string }
 
-// cType is a struct under both its names.
+// cType has both names of a struct.
 type cType struct {
 	goName, c string
 	fields    []cField
 }
 
-// crossCompilers names gcc for the architectures whose layout is promised.
+// crossCompilers has gcc for each supported architecture.
 var crossCompilers = map[string]string{"amd64": "x86_64-linux-gnu-gcc", "arm64": "aarch64-linux-gnu-gcc"}
 
-// TestLayout has a C compiler confirm what Go's compiler says of every struct, field and constant.
+// TestLayout compares every struct, field and constant of Go's compiler with those of a C compiler.
 func TestLayout(t *testing.T) {
 	for arch := range crossCompilers {
 		t.Run(arch, func(t *testing.T) {
@@ -50,7 +50,7 @@ func TestLayout(t *testing.T) {
 	}
 }
 
-// TestLayoutCanFail feeds the same path with structs and a constant that are wrong.
+// TestLayoutCanFail checks that wrong structs and constants fail TestLayout.
 func TestLayoutCanFail(t *testing.T) {
 	table := []cType{{"IbUverbsGlobalRoute", "struct ib_uverbs_global_route",
 		[]cField{{"FlowLabel", "flow_label"}, {"HopLimit", "hop_limit"}}}}
@@ -86,7 +86,7 @@ func TestLayoutCanFail(t *testing.T) {
 	}
 }
 
-// TestTableCanFail is the other half: a struct or field that the table does not know is refused before C is asked.
+// TestTableCanFail checks that a struct or field that is not in the table is an error before C is compiled.
 func TestTableCanFail(t *testing.T) {
 	table := []cType{{"A", "struct a", []cField{{"X", "x"}}}}
 	for _, src := range []string{
@@ -109,7 +109,7 @@ func missing(t *testing.T, what any) {
 	t.Skip(what)
 }
 
-// newCompiler returns a function that has C assertions checked on top of the headers.
+// newCompiler returns a function that compiles C assertions with the headers.
 func newCompiler(t *testing.T, arch string) func(asserts string) error {
 	t.Helper()
 	include, err := headers.Dir()
@@ -137,7 +137,7 @@ func newCompiler(t *testing.T, arch string) func(asserts string) error {
 	}
 }
 
-// generated returns the sources that gen wrote.
+// generated returns the generated sources.
 func generated(t *testing.T) []string {
 	t.Helper()
 	names, err := filepath.Glob("z*_h.go")
@@ -155,7 +155,7 @@ func generated(t *testing.T) []string {
 	return srcs
 }
 
-// check type-checks sources for an architecture; a source without a package clause gets one.
+// check type-checks sources for an architecture, and adds missing package clauses.
 func check(t *testing.T, sizes types.Sizes, srcs ...string) *types.Package {
 	t.Helper()
 	if build.Default.GOROOT == "" { // a test built with -trimpath knows none
@@ -185,7 +185,7 @@ func check(t *testing.T, sizes types.Sizes, srcs ...string) *types.Package {
 	return pkg
 }
 
-// structAsserts turns Go's layout of every struct in pkg into C assertions. The table must know exactly these structs.
+// structAsserts turns Go's layout of every struct in pkg into C assertions. The table must have exactly these structs.
 func structAsserts(pkg *types.Package, sizes types.Sizes, table []cType) (string, error) {
 	var b bytes.Buffer
 	known := map[string]bool{}

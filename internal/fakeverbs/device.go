@@ -1,11 +1,239 @@
 package fakeverbs
 
 import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/ioctl"
 )
+
+// Device is what all openings of one device share.
+type Device struct {
+	// NodeGUID is in network order.
+	NodeGUID uint64
+
+	driver     *Driver
+	Shared     any // of the driver's model: what all openings share
+	Limits     Limits
+	violations violations
+
+	mu       sync.Mutex
+	qpns     Numbers            // counted from the first that the driver gives
+	qps      map[uint32]*QP     // by number
+	domains  map[uint64]*domain // of XRC, by the file that each is shared by
+	srqs     uint32             // how many SRQs of XRC were made
+	openings []*Kernel
+	GIDTable []abi.IbUverbsGidEntry // of port 1
+	down     atomic.Bool
+	removed  atomic.Bool
+}
+
+// NewDevice makes a device that driver runs.
+func NewDevice(driver uint32) *Device {
+	d := &Device{driver: driverOf(driver), qps: make(map[uint32]*QP), domains: make(map[uint64]*domain)}
+	d.Limits = d.driver.Limits()
+	if d.driver.NewShared != nil {
+		d.Shared = d.driver.NewShared()
+	}
+	d.GIDTable, d.NodeGUID = d.Limits.GIDs, d.Limits.Device.NodeGuid
+	return d
+}
+
+// Open returns the kernel side of a fresh file of the device.
+func (d *Device) Open() *Kernel {
+	d.forget()
+	k := &Kernel{
+		Inode: inode, Device: d, Own: d.driver.Own, objects: make(map[uint32]*object),
+		files: make(map[int32]*channel), Offers: make(map[int64]Offer), calls: make(map[string]int),
+		keys: make(map[uint32]*MR), windows: make(map[uint32]*MW),
+	}
+	k.User = &k.lent
+	k.Model = d.driver.New(k)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.openings = append(d.openings, k)
+	return k
+}
+
+// forget drops the openings that are closed and have left nothing, so that a program may
+// open the device any number of times.
+func (d *Device) forget() {
+	for _, k := range d.Openings() {
+		if len(k.Leaks()) > 0 {
+			continue
+		}
+		d.mu.Lock()
+		d.openings = slices.DeleteFunc(d.openings, func(other *Kernel) bool { return other == k })
+		d.mu.Unlock()
+	}
+}
+
+// Openings are all that are open or have left something, oldest first.
+func (d *Device) Openings() []*Kernel {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Clone(d.openings)
+}
+
+// QP finds the queue pair of a number, in all openings.
+func (d *Device) QP(num uint32) *QP {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.qps[num]
+}
+
+// Lock takes the lock of what the openings share.
+func (d *Device) Lock() { d.mu.Lock() }
+
+// Unlock releases it.
+func (d *Device) Unlock() { d.mu.Unlock() }
+
+// Note adds a violation.
+func (d *Device) Note(format string, args ...any) { d.violations.note(format, args...) }
+
+// Add gives a queue pair the lowest number that is free.
+func (d *Device) Add(qp *QP) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	qp.Num = d.firstQPN() + d.qpns.Take(func(i uint32) bool { return d.qps[d.firstQPN()+i] != nil })
+	d.qps[qp.Num] = qp
+}
+
+func (d *Device) firstQPN() uint32 {
+	return max(d.driver.FirstQPN, 1)
+}
+
+func (d *Device) remove(qp *QP) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.qps, qp.Num)
+	d.qpns.Free(qp.Num - d.firstQPN())
+}
+
+// SetInfiniBand has the device be on InfiniBand, where port 1 has a LID. It comes before
+// SetGIDs, and before the device is opened.
+func (d *Device) SetInfiniBand(lid uint16) {
+	p := &d.Limits.Port
+	p.LinkLayer, p.Lid, p.Flags = LinkInfiniBand, lid, 0
+}
+
+// LinkInfiniBand is a link layer, as IBV_LINK_LAYER_INFINIBAND.
+const LinkInfiniBand = 1
+
+func (d *Device) IsInfiniBand() bool { return d.Limits.Port.LinkLayer == LinkInfiniBand }
+
+// SetGIDs replaces the GID table, which begins with the GID of index 0.
+func (d *Device) SetGIDs(gids ...[16]byte) {
+	typ := uint32(0)
+	if !d.IsInfiniBand() && d.driver.RoCE {
+		typ = abi.IB_UVERBS_GID_TYPE_ROCE_V2
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.GIDTable = nil
+	for i, gid := range gids {
+		d.GIDTable = append(d.GIDTable, GIDEntry(gid, uint32(i), typ))
+	}
+}
+
+// GIDs is the GID table.
+func (d *Device) GIDs() (gids [][16]byte) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for i := range d.GIDTable {
+		gids = append(gids, gidOf(&d.GIDTable[i]))
+	}
+	return gids
+}
+
+func (d *Device) table() []abi.IbUverbsGidEntry {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.GIDTable
+}
+
+func gidOf(e *abi.IbUverbsGidEntry) (gid [16]byte) {
+	binary.NativeEndian.PutUint64(gid[:], e.Gid[0])
+	binary.NativeEndian.PutUint64(gid[8:], e.Gid[1])
+	return gid
+}
+
+// SetLink takes port 1 down or up, and tells everybody.
+func (d *Device) SetLink(up bool) {
+	changed := d.down.Swap(!up) == up
+	event := uint32(abi.IB_EVENT_PORT_ERR)
+	if up {
+		event = abi.IB_EVENT_PORT_ACTIVE
+	}
+	for _, k := range d.Openings() {
+		if changed {
+			k.Async(1, event)
+		}
+	}
+}
+
+// Up tells whether port 1 is up.
+func (d *Device) Up() bool { return !d.down.Load() }
+
+// AckDelay is the time that the device takes for an acknowledgement, as a power of two.
+func (d *Device) AckDelay() uint8 { return d.Limits.Device.LocalCaAckDelay }
+
+// port is what the device says of port 1.
+func (d *Device) port() abi.IbUverbsQueryPortResp {
+	p := d.Limits.Port
+	if !d.Up() {
+		p.State, p.PhysState = 1, 3 // down, disabled
+	}
+	return p
+}
+
+// Remove unplugs the device: all openings are told, and from then on all their calls are
+// EIO, but those that destroy an object. Mappings of user space stay, and nothing looks at them.
+func (d *Device) Remove() {
+	d.removed.Store(true)
+	for _, k := range d.Openings() {
+		k.dissociate()
+	}
+}
+
+func (d *Device) isRemoved() bool { return d.removed.Load() }
+
+// Kill frees what the programs have that have the device open, as the kernel does when they are
+// killed. To what is left of them in this process the device is gone. Others may open it.
+func (d *Device) Kill() {
+	for _, k := range d.Openings() {
+		k.mu.Lock()
+		k.killed = true
+		k.unlock()
+		k.dissociate()
+	}
+}
+
+// isGone reports whether the program has the device no more.
+func (k *Kernel) isGone() bool { return k.killed || k.Device.isRemoved() }
+
+// dissociate frees what all objects have of the device, as the core does when their driver
+// goes. Their handles stay until the program destroys the objects.
+func (k *Kernel) dissociate() {
+	k.mu.Lock()
+	defer k.unlock()
+	if k.closed {
+		return
+	}
+	k.Raise(0, abi.IB_EVENT_DEVICE_FATAL)
+	for _, o := range k.objects {
+		o.free()
+		o.free = func() {}
+	}
+	for _, c := range k.files {
+		c.hangUp(syscall.EIO)
+	}
+}
 
 func (k *Kernel) getContext(r *ioctl.Request) error {
 	if k.context {
@@ -97,4 +325,68 @@ func (k *Kernel) limits() Limits {
 		m.AdjustLimits(&l)
 	}
 	return l
+}
+
+// violations are what user space did that the device does not bear, in words. All openings
+// of a device share them. A kernel can't tell of these, since they are between user space
+// and the device.
+type violations struct {
+	mu    sync.Mutex
+	words []string
+}
+
+// most keeps a program that goes wrong for ever from filling the memory.
+const most = 1000
+
+func (v *violations) note(format string, args ...any) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if len(v.words) < most {
+		v.words = append(v.words, fmt.Sprintf(format, args...))
+	}
+}
+
+// Violations returns what user space did wrong with the device's queues and registers so
+// far, oldest first.
+func (d *Device) Violations() []string {
+	d.violations.mu.Lock()
+	defer d.violations.mu.Unlock()
+	return append([]string(nil), d.violations.words...)
+}
+
+// Violations returns those of the device.
+func (k *Kernel) Violations() []string { return k.Device.Violations() }
+
+// onDemand tells that the device has on-demand paging.
+func (k *Kernel) onDemand() bool { return k.OnDemand || k.limits().ODP.GeneralCaps != 0 }
+
+// Dup has the file be one that another process got a descriptor of: it is closed when it was
+// closed once more.
+func (k *Kernel) Dup() *Kernel {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.others++
+	return k
+}
+
+var ContextAttrs = []MethodAttr{
+	Out(abi.UVERBS_ATTR_QUERY_CONTEXT_NUM_COMP_VECTORS, 4).Optional(),
+	Out(abi.UVERBS_ATTR_QUERY_CONTEXT_CORE_SUPPORT, 8).Optional(),
+}
+
+type contextQuerier interface{ QueryContext(*ioctl.Request) }
+
+// QueryContext is for drivers that tell another process what they told the first.
+func (k *Kernel) QueryContext(r *ioctl.Request) error {
+	m, ok := k.Model.(contextQuerier)
+	switch {
+	case !k.context:
+		return syscall.EINVAL
+	case !ok:
+		return syscall.EOPNOTSUPP
+	}
+	n := uint32(CompVectors)
+	ioctl.Answer(r, abi.UVERBS_ATTR_QUERY_CONTEXT_NUM_COMP_VECTORS, &n)
+	m.QueryContext(r)
+	return nil
 }

@@ -1,9 +1,14 @@
 package fakeverbs
 
 import (
+	"encoding/binary"
 	"fmt"
+	"math/bits"
+	"syscall"
 
 	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/ioctl"
+	"github.com/goverbs/goverbs/mmap"
 )
 
 // Driver is a driver that devices may have: an entry of the constructor table. A package
@@ -52,4 +57,235 @@ func unknownLimits() Limits {
 	l := BareLimits()
 	l.MaxDM, l.Moderation = 64<<10, abi.IbUverbsCqModerationCaps{MaxCqModerationCount: 1000, MaxCqModerationPeriod: 4000}
 	return l
+}
+
+// Model is a driver of one opening: it answers what the core passes on unread, and says
+// what it can't do. The kernel's lock is held.
+type Model interface {
+	Has(call string) bool
+	Context(*ioctl.Request) error
+	Map(k *Kernel, offset int64, length int) (*mmap.Region, error)
+	MapRegisters(k *Kernel, key int64, length int) error
+	Store(k *Kernel, key int64, offset, size int, value uint64)
+	CreateCQ(*CQ, *ioctl.Request) error
+	ResizeCQ(cq *CQ, entries uint32, r *ioctl.Request) error
+	Notify(cq *CQ, flags uint32) error
+	CreateQP(*QP, *ioctl.Request) error
+	ModifyQP(*QP, *abi.IbUverbsModifyQp) error
+	DestroyQP(*QP)
+	Doorbell(*QP) error
+	Waiting(*QP) int // sends that user space has handed over
+	CreateSRQ(*SRQ, *ioctl.Request) error
+	ModifySRQ(*SRQ, *abi.IbUverbsModifySrq, *ioctl.Request) error
+	RegMR(handle uint32, r *ioctl.Request) (key uint32, err error)
+	CreateAH(*AH, *ioctl.Request) error
+}
+
+// Bare is a driver of hardware. The fake knows nothing of its queues, which are between
+// user space and the device, and does not read its private bytes. It refuses what the
+// core and every such driver refuse.
+type Bare struct{}
+
+// Has leaves out what only drivers in software take from user space: doorbells and arming are
+// stores to a device elsewhere.
+func (Bare) Has(call string) bool { return call != "POST_SEND" && call != "REQ_NOTIFY_CQ" }
+
+func (Bare) Context(*ioctl.Request) error { return nil }
+
+func (Bare) Map(*Kernel, int64, int) (*mmap.Region, error) { return nil, syscall.EINVAL }
+
+func (Bare) MapRegisters(*Kernel, int64, int) error { return syscall.EINVAL }
+
+func (Bare) Store(*Kernel, int64, int, int, uint64) {}
+
+// cqFlags are those that the core knows.
+const cqFlags = abi.IB_UVERBS_CQ_FLAGS_TIMESTAMP_COMPLETION | abi.IB_UVERBS_CQ_FLAGS_IGNORE_OVERRUN
+
+func (Bare) CreateCQ(cq *CQ, _ *ioctl.Request) error {
+	if cq.Flags&^cqFlags != 0 {
+		return syscall.EOPNOTSUPP
+	}
+	return nil
+}
+
+func (Bare) ResizeCQ(cq *CQ, entries uint32, _ *ioctl.Request) error {
+	if entries == 0 {
+		return syscall.EINVAL
+	}
+	cq.Entries = entries
+	return nil
+}
+
+func (Bare) Notify(*CQ, uint32) error { return syscall.EOPNOTSUPP }
+
+func (Bare) CreateQP(qp *QP, _ *ioctl.Request) error {
+	switch qp.Type {
+	case abi.IB_UVERBS_QPT_RC, abi.IB_UVERBS_QPT_UC, abi.IB_UVERBS_QPT_UD, abi.IB_UVERBS_QPT_XRC_INI, abi.IB_UVERBS_QPT_DRIVER:
+	default:
+		return syscall.EOPNOTSUPP
+	}
+	c, most := &qp.Cap, BareLimits().Device.MaxSge
+	if c.MaxSendSge > most || qp.SRQ == nil && c.MaxRecvSge > most {
+		return syscall.EINVAL
+	}
+	return nil
+}
+
+// ModifyQP holds a QP of the driver's own type to no table: the driver has one.
+func (Bare) ModifyQP(qp *QP, in *abi.IbUverbsModifyQp) error {
+	from, to := qp.CurState, qp.CurState
+	if in.AttrMask&abi.IB_QP_CUR_STATE != 0 {
+		from = in.CurQpState
+	}
+	if in.AttrMask&abi.IB_QP_STATE != 0 {
+		to = in.QpState
+	}
+	if qp.Type != abi.IB_UVERBS_QPT_DRIVER && !ModifyIsOK(from, to, qp.Type, in.AttrMask) {
+		return syscall.EINVAL
+	}
+	qp.CurState = to
+	qp.TakeOver(in)
+	return nil
+}
+
+func (Bare) DestroyQP(*QP)      {}
+func (Bare) Doorbell(*QP) error { return syscall.EOPNOTSUPP }
+func (Bare) Waiting(*QP) int    { return 0 }
+
+func (Bare) CreateSRQ(srq *SRQ, _ *ioctl.Request) error {
+	if srq.MaxWR == 0 || srq.MaxSGE > BareLimits().Device.MaxSge || srq.Limit > srq.MaxWR {
+		return syscall.EINVAL
+	}
+	return nil
+}
+
+func (Bare) ModifySRQ(srq *SRQ, in *abi.IbUverbsModifySrq, _ *ioctl.Request) error {
+	const known = abi.IB_SRQ_MAX_WR | abi.IB_SRQ_LIMIT
+	maxWR, limit := srq.MaxWR, srq.Limit
+	if in.AttrMask&abi.IB_SRQ_MAX_WR != 0 {
+		maxWR = in.MaxWr
+	}
+	if in.AttrMask&abi.IB_SRQ_LIMIT != 0 {
+		limit = in.SrqLimit
+	}
+	if in.AttrMask&^known != 0 || maxWR == 0 || limit > maxWR {
+		return syscall.EINVAL
+	}
+	srq.MaxWR, srq.Limit = maxWR, limit
+	return nil
+}
+
+func (Bare) RegMR(h uint32, _ *ioctl.Request) (uint32, error) { return h<<8 | 1, nil }
+
+func (Bare) CreateAH(*AH, *ioctl.Request) error { return nil }
+
+// ionic is a driver that the headers of Linux 6.12 do not know.
+const ionic = 21
+
+// Refusal is what a kernel driver answers to a call that lacks the private bytes which it
+// wants: In of them, and room for Out.
+type Refusal struct {
+	In, Out int
+	Err     error
+}
+
+// refusals are those of drivers of hardware that no package models.
+var refusals = map[string]map[uint32]Refusal{
+	"GET_CONTEXT": {
+		abi.RDMA_DRIVER_MLX4:       {0, 16, syscall.EFAULT},
+		abi.RDMA_DRIVER_EFA:        {8, 0, syscall.EOPNOTSUPP}, // where the device has batches
+		abi.RDMA_DRIVER_IRDMA:      {8, 17, syscall.EINVAL},    // 16 bytes are of old hardware
+		ionic:                      {8, 40, syscall.EINVAL},
+		abi.RDMA_DRIVER_CXGB4:      {0, 12, syscall.EINVAL}, // it agrees, and breaks others
+		abi.RDMA_DRIVER_OCRDMA:     {0, 80, syscall.EFAULT},
+		abi.RDMA_DRIVER_MTHCA:      {0, 8, syscall.EFAULT},
+		abi.RDMA_DRIVER_VMW_PVRDMA: {0, 8, syscall.EFAULT},
+	},
+	"ALLOC_PD": {
+		abi.RDMA_DRIVER_MLX4:       {0, 4, syscall.EFAULT},
+		abi.RDMA_DRIVER_IRDMA:      {0, 8, syscall.EINVAL},
+		abi.RDMA_DRIVER_CXGB4:      {0, 4, syscall.EFAULT},
+		abi.RDMA_DRIVER_OCRDMA:     {0, 24, syscall.EFAULT},
+		abi.RDMA_DRIVER_MTHCA:      {0, 4, syscall.EFAULT},
+		abi.RDMA_DRIVER_VMW_PVRDMA: {0, 8, syscall.EFAULT},
+	},
+	"REG_MR": {
+		abi.RDMA_DRIVER_IRDMA: {8, 0, syscall.EINVAL},
+	},
+}
+
+// insist refuses a call without the driver's own bytes, as its kernel driver does.
+func (k *Kernel) insist(call string, r *ioctl.Request) error {
+	want, ok := k.Device.driver.Refusals[call]
+	if !ok {
+		want, ok = refusals[call][k.Driver()]
+	}
+	if !ok {
+		return nil
+	}
+	in, _ := r.Bytes(abi.UVERBS_ATTR_UHW_IN)
+	out, _ := r.Bytes(abi.UVERBS_ATTR_UHW_OUT)
+	if len(in) < want.In || len(out) < want.Out {
+		return want.Err
+	}
+	return nil
+}
+
+// What every fake device says of itself.
+const (
+	CompVectors = 2
+	NodeGUID    = 0x020000fffe000001
+	Netdev      = 7 // index of the network device behind port 1
+	MaxQP       = 64 * 1024
+)
+
+// GID is the only entry of the GID table of a device without RoCE. One with RoCE
+// has LinkLocalGID in slot 0 and IPv4GID in slot 1.
+var (
+	GID          = [16]byte{0x02, 0, 0, 0xff, 0xfe, 0, 0, 1}
+	LinkLocalGID = [16]byte{0xfe, 0x80, 11: 0xff, 12: 0xfe, 15: 1}
+	IPv4GID      = [16]byte{10: 0xff, 11: 0xff, 12: 10, 13: 9, 14: 9, 15: 9}
+)
+
+const gidEntrySize = 32
+
+// Limits is what a device says of itself.
+type Limits struct {
+	Device abi.IbUverbsQueryDeviceResp
+	Caps   uint64
+	Port   abi.IbUverbsQueryPortResp
+	GIDs   []abi.IbUverbsGidEntry
+
+	// What no device in software has.
+	MaxDM      uint64
+	ClockMask  uint64
+	ClockKHz   uint64
+	RawCaps    uint32
+	Moderation abi.IbUverbsCqModerationCaps
+	ODP        abi.IbUverbsOdpCaps
+	ODPXRC     uint32
+}
+
+func BareLimits() Limits {
+	const caps = 0x200000
+	return Limits{
+		Caps: caps,
+		Device: abi.IbUverbsQueryDeviceResp{
+			NodeGuid: bits.ReverseBytes64(NodeGUID), MaxMrSize: 1<<64 - 1, MaxQp: MaxQP, MaxSge: 6, MaxSgeRd: 1,
+			DeviceCapFlags: caps, PhysPortCnt: 1,
+		},
+		Port: abi.IbUverbsQueryPortResp{
+			MaxMsgSz: 1<<31 - 1, GidTblLen: 1, State: 4, MaxMtu: 5, ActiveMtu: 3, PhysState: 5, LinkLayer: 2,
+			ActiveWidth: 1, ActiveSpeed: 1,
+		},
+		GIDs: []abi.IbUverbsGidEntry{GIDEntry(GID, 0, 0)},
+	}
+}
+
+// GIDEntry is a slot of port 1's GID table; typ is 2 for RoCE v2.
+func GIDEntry(gid [16]byte, index, typ uint32) abi.IbUverbsGidEntry {
+	return abi.IbUverbsGidEntry{
+		Gid:      [2]uint64{binary.NativeEndian.Uint64(gid[:]), binary.NativeEndian.Uint64(gid[8:])},
+		GidIndex: index, GidType: typ, PortNum: 1, NetdevIfindex: Netdev,
+	}
 }

@@ -2,12 +2,15 @@ package fakeverbs
 
 import (
 	"fmt"
+	"iter"
+	"maps"
 	"os"
 	"slices"
 	"strings"
 	"sync"
 	"syscall"
 
+	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/ioctl"
 	"github.com/goverbs/goverbs/internal/wait"
 	"github.com/goverbs/goverbs/mmap"
@@ -256,3 +259,185 @@ func (k *Kernel) alive() []string {
 	slices.Sort(names)
 	return names
 }
+
+type fault struct {
+	call string
+	skip int
+	err  error
+}
+
+// Fail makes one call fail with err: the next one of that name, or a later one
+// after skipping some. Names are those of the tables in this package, "MMAP" and
+// "EVENTS"; "" is any call. Faults queue up.
+func (k *Kernel) Fail(call string, skip int, err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.faults = append(k.faults, fault{call, skip, err})
+}
+
+// Spare takes back the failures that have not come, and says how many they are.
+func (k *Kernel) Spare() int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	n := len(k.faults)
+	k.faults = nil
+	return n
+}
+
+// Calls is how often a call was made, well-formed and not closed.
+func (k *Kernel) Calls(call string) int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.calls[call]
+}
+
+func (k *Kernel) fault(call string) error {
+	k.calls[call]++
+	if k.Refuse != nil {
+		if err := k.Refuse(call); err != nil {
+			return err
+		}
+	}
+	for i := range k.faults {
+		f := &k.faults[i]
+		if f.call != call && f.call != "" {
+			continue
+		}
+		if f.skip--; f.skip < 0 {
+			err := f.err
+			k.faults = append(k.faults[:i], k.faults[i+1:]...)
+			return err
+		}
+	}
+	return nil
+}
+
+// object is what a handle stands for.
+type object struct {
+	kind string
+	uses []*object
+	refs int
+	body any
+	free func()
+}
+
+func (k *Kernel) Add(kind string, body any, free func(), uses ...*object) uint32 {
+	h := k.handles.Take(func(h uint32) bool { return k.objects[h] != nil })
+	k.objects[h] = &object{kind: kind, body: body, free: free, uses: uses}
+	for _, u := range uses {
+		u.refs++
+	}
+	return h
+}
+
+func (k *Kernel) Remove(kind string, handle uint32) error {
+	o, err := k.Find(kind, handle)
+	if err != nil {
+		return err
+	}
+	if o.refs > 0 {
+		return syscall.EBUSY
+	}
+	for _, u := range o.uses {
+		u.refs--
+	}
+	o.free()
+	delete(k.objects, handle)
+	k.handles.Free(handle)
+	return nil
+}
+
+func (k *Kernel) Find(kind string, handle uint32) (*object, error) {
+	o := k.objects[handle]
+	if o == nil || o.kind != kind {
+		return nil, syscall.ENOENT
+	}
+	return o, nil
+}
+
+func find[T any](k *Kernel, kind string, handle uint32) (*object, T, error) {
+	o, err := k.Find(kind, handle)
+	if err != nil {
+		var none T
+		return nil, none, err
+	}
+	return o, o.body.(T), nil
+}
+
+// FindIn finds the object that an attribute names.
+func FindIn[T any](k *Kernel, kind string, r *ioctl.Request, id uint16) (*object, T, error) {
+	h, ok := r.Value(id)
+	if !ok {
+		var none T
+		return nil, none, syscall.ENOENT
+	}
+	return find[T](k, kind, uint32(h))
+}
+
+// Objects yields all objects of a kind's type, in no order. The lock is held.
+func Objects[T any](k *Kernel) iter.Seq[T] {
+	return func(yield func(T) bool) {
+		for _, o := range k.objects {
+			if b, ok := o.body.(T); ok && !yield(b) {
+				return
+			}
+		}
+	}
+}
+
+// bodies returns all objects of a kind's type, lowest handle first.
+func bodies[T any](k *Kernel) []T {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	var all []T
+	for _, h := range slices.Sorted(maps.Keys(k.objects)) {
+		if b, ok := k.objects[h].body.(T); ok {
+			all = append(all, b)
+		}
+	}
+	return all
+}
+
+func nothing() {}
+
+// kinds are the objects' names here.
+var kinds = map[uint64]string{
+	abi.UVERBS_OBJECT_PD: "PD", abi.UVERBS_OBJECT_CQ: "CQ", abi.UVERBS_OBJECT_QP: "QP", abi.UVERBS_OBJECT_SRQ: "SRQ",
+	abi.UVERBS_OBJECT_AH: "AH", abi.UVERBS_OBJECT_MR: "MR", abi.UVERBS_OBJECT_MW: "MW", abi.UVERBS_OBJECT_FLOW: "FLOW",
+	abi.UVERBS_OBJECT_XRCD: "XRCD", abi.UVERBS_OBJECT_RWQ_IND_TBL: "IND_TBL", abi.UVERBS_OBJECT_WQ: "WQ", abi.UVERBS_OBJECT_DM: "DM",
+	abi.UVERBS_OBJECT_COUNTERS: "COUNTERS",
+}
+
+// infoHandles counts as many handles as there is room for.
+func (k *Kernel) infoHandles(r *ioctl.Request) error {
+	kind, _ := r.Value(abi.UVERBS_ATTR_INFO_OBJECT_ID)
+	list, ok := r.Bytes(abi.UVERBS_ATTR_INFO_HANDLES_LIST)
+	if !ok || len(list)%4 != 0 {
+		return syscall.EINVAL
+	}
+	n := uint32(0)
+	for _, h := range slices.Sorted(maps.Keys(k.objects)) {
+		if k.objects[h].kind == kinds[kind] && len(list) >= 4 {
+			copy(list, abi.Bytes(&h))
+			list = list[4:]
+			n++
+		}
+	}
+	if _, ok := r.Bytes(abi.UVERBS_ATTR_INFO_TOTAL_HANDLES); !ok {
+		return syscall.ENOENT
+	}
+	return Answer(r, abi.UVERBS_ATTR_INFO_TOTAL_HANDLES, n)
+}
+
+// Numbers hands out the lowest number that is free, without counting up to it each time.
+type Numbers struct{ below uint32 } // all of these are taken
+
+func (n *Numbers) Take(isTaken func(uint32) bool) uint32 {
+	for isTaken(n.below) {
+		n.below++
+	}
+	n.below++
+	return n.below - 1
+}
+
+func (n *Numbers) Free(i uint32) { n.below = min(n.below, i) }

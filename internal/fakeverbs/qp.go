@@ -1,6 +1,7 @@
 package fakeverbs
 
 import (
+	"net/netip"
 	"slices"
 	"syscall"
 
@@ -246,3 +247,53 @@ func (qp *QP) IsIn(gid [16]byte) bool {
 
 // QueuePairs returns the queue pairs, lowest handle first.
 func (k *Kernel) QueuePairs() []*QP { return bodies[*QP](k) }
+
+// Gone are the queues of a queue pair that was destroyed, whose memory may be another's. A
+// network that still knows the queue pair finds nothing there.
+type Gone struct{}
+
+func (Gone) EnterError()                          {}
+func (Gone) NextSend() (*Work, bool)              { return nil, false }
+func (Gone) SendDone(*Work, uint32, bool)         {}
+func (Gone) NextRecv() (*Recv, bool)              { return nil, false }
+func (Gone) OldestRecv() (*Recv, bool)            { return nil, false }
+func (Gone) RecvDone(*Recv, abi.IbUverbsWc, bool) {}
+func (Gone) Carry(uint32) bool                    { return false }
+func (Gone) Receive(uint32) bool                  { return false }
+
+// group is a multicast group that a QP is attached to.
+type group struct {
+	gid [16]byte
+	lid uint16
+}
+
+func (k *Kernel) attachMcast(r *ioctl.Request) error {
+	in := request[abi.IbUverbsAttachMcast](r)
+	_, qp, err := find[*QP](k, "QP", in.QpHandle)
+	if err != nil {
+		return err
+	}
+	g := group{in.Gid, in.Mlid}
+	switch {
+	case slices.Contains(qp.groups, g):
+		return nil
+	case !netip.AddrFrom16(in.Gid).Unmap().IsMulticast() || qp.Type != abi.IB_UVERBS_QPT_UD:
+		return syscall.EINVAL
+	}
+	qp.groups = append(qp.groups, g)
+	return nil
+}
+
+func (k *Kernel) detachMcast(r *ioctl.Request) error {
+	in := request[abi.IbUverbsDetachMcast](r)
+	_, qp, err := find[*QP](k, "QP", in.QpHandle)
+	if err != nil {
+		return err
+	}
+	i := slices.Index(qp.groups, group{in.Gid, in.Mlid})
+	if i < 0 {
+		return syscall.EINVAL
+	}
+	qp.groups = slices.Delete(qp.groups, i, i+1)
+	return nil
+}

@@ -1,6 +1,8 @@
 package fakeverbs
 
 import (
+	"encoding/binary"
+	"slices"
 	"syscall"
 
 	"github.com/goverbs/goverbs/internal/abi"
@@ -157,3 +159,134 @@ func (w *WQ) Raise(event uint32) { w.k.Async(w.Cookie, event) }
 
 // WQs returns the WQs, lowest handle first.
 func (k *Kernel) WQs() []*WQ { return bodies[*WQ](k) }
+
+// IndTable is a table of WQs.
+type IndTable struct{ WQs []*WQ }
+
+// maxLogIndTable is IB_USER_VERBS_MAX_LOG_IND_TBL_SIZE.
+const maxLogIndTable = 0x0d
+
+func (k *Kernel) createIndTable(r *ioctl.Request) error {
+	in := request[abi.IbUverbsExCreateRwqIndTable](r)
+	b, _ := r.Bytes(abi.UVERBS_ATTR_CORE_IN)
+	switch b = b[8:]; {
+	case in.CompMask != 0:
+		return syscall.EOPNOTSUPP
+	case in.LogIndTblSize > maxLogIndTable:
+		return syscall.EINVAL
+	case len(b) < 4<<in.LogIndTblSize:
+		return syscall.ENOSPC
+	case !IsZero(b[4<<in.LogIndTblSize:]):
+		return syscall.EOPNOTSUPP
+	}
+	t := &IndTable{}
+	var uses []*object
+	for i := range 1 << in.LogIndTblSize {
+		o, w, err := find[*WQ](k, "WQ", binary.NativeEndian.Uint32(b[4*i:]))
+		if err != nil {
+			return syscall.EINVAL
+		}
+		t.WQs, uses = append(t.WQs, w), append(uses, o)
+	}
+	h := k.Add("IND_TBL", t, nothing, uses...)
+	return respond(r, abi.IbUverbsExCreateRwqIndTableResp{ResponseLength: 16, IndTblHandle: h, IndTblNum: 0x80 + h})
+}
+
+func (k *Kernel) destroyIndTable(r *ioctl.Request) error {
+	h, _ := r.Value(abi.UVERBS_ATTR_DESTROY_RWQ_IND_TBL_HANDLE)
+	return k.Remove("IND_TBL", uint32(h))
+}
+
+func IsZero(b []byte) bool {
+	for _, v := range b {
+		if v != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// findTable finds the objects that a queue pair without queues is made of: it deals out to
+// the WQs of a table.
+func (qp *QP) findTable(r *ioctl.Request, uses []*object) ([]*object, error) {
+	var c abi.IbUverbsQpCap
+	ioctl.Argument(r, abi.UVERBS_ATTR_CREATE_QP_CAP, &c)
+	_, recv := r.Value(abi.UVERBS_ATTR_CREATE_QP_RECV_CQ_HANDLE)
+	_, srq := r.Value(abi.UVERBS_ATTR_CREATE_QP_SRQ_HANDLE)
+	if recv || srq || c.MaxRecvWr != 0 || c.MaxRecvSge != 0 {
+		return nil, syscall.EINVAL
+	}
+	o, table, err := FindIn[*IndTable](qp.k, "IND_TBL", r, abi.UVERBS_ATTR_CREATE_QP_IND_TABLE_HANDLE)
+	if err != nil {
+		return nil, err
+	}
+	qp.Table, qp.queues = table, Gone{}
+	return append(uses, o), nil
+}
+
+// Hash is how a queue pair that deals packets out chooses among its WQs.
+type Hash struct {
+	Fields uint64
+	Key    []byte
+}
+
+const (
+	HashToeplitz = 1
+	hashSrcIPv4  = 1 << 0
+	hashDstIPv4  = 1 << 1
+	hashSrcIPv6  = 1 << 2
+	hashDstIPv6  = 1 << 3
+	hashSrcTCP   = 1 << 4
+	hashDstTCP   = 1 << 5
+	hashSrcUDP   = 1 << 6
+	hashDstUDP   = 1 << 7
+	HashIPv4     = hashSrcIPv4 | hashDstIPv4
+	HashIPv6     = hashSrcIPv6 | hashDstIPv6
+	HashTCP      = hashSrcTCP | hashDstTCP
+	HashUDP      = hashSrcUDP | hashDstUDP
+	HashFields   = HashIPv4 | HashIPv6 | HashTCP | HashUDP
+)
+
+// Deal is the queue pair that stands for the WQ which a frame goes to, or nil.
+func (qp *QP) Deal(f *Frame) *QP {
+	wqs := qp.Table.WQs
+	if w := wqs[toeplitz(qp.Hash.Key, qp.Hash.input(f))%uint32(len(wqs))]; w.Queue != nil {
+		return w.Queue.StandIn()
+	}
+	return nil
+}
+
+// input are the fields that count, in the order of Microsoft's RSS: sources before destinations,
+// addresses before ports.
+func (h *Hash) input(f *Frame) (b []byte) {
+	part := func(field uint64, header uint32, from, to int) {
+		if v := f.headers[header]; h.Fields&field != 0 && v != nil {
+			b = append(b, v[from:to]...)
+		}
+	}
+	part(hashSrcIPv4, FlowIPv4, 0, 4)
+	part(hashDstIPv4, FlowIPv4, 4, 8)
+	part(hashSrcIPv6, FlowIPv6, 0, 16)
+	part(hashDstIPv6, FlowIPv6, 16, 32)
+	part(hashSrcTCP, FlowTCP, 2, 4)
+	part(hashDstTCP, FlowTCP, 0, 2)
+	part(hashSrcUDP, FlowUDP, 2, 4)
+	part(hashDstUDP, FlowUDP, 0, 2)
+	return b
+}
+
+// toeplitz adds up, for each bit of the input that is set, the 32 bits of the key from there on.
+func toeplitz(key, input []byte) (sum uint32) {
+	key = append(slices.Clone(key), 0)
+	window := uint32(key[0])<<24 | uint32(key[1])<<16 | uint32(key[2])<<8 | uint32(key[3])
+	for i, v := range input {
+		next := key[i+4]
+		for bit := 7; bit >= 0; bit-- {
+			if v>>bit&1 != 0 {
+				sum ^= window
+			}
+			window = window<<1 | uint32(next>>bit&1)
+		}
+	}
+	return sum
+}

@@ -6,56 +6,58 @@ import (
 	"github.com/goverbs/goverbs/internal/abi"
 )
 
-// Command is a command from before the ioctl interface that is issued again and
-// again, as it is: a doorbell. It goes by write(2), which costs the kernel
-// two thirds of what an ioctl with its attributes does.
+// Command is a command of the older write(2) interface that is issued many times without
+// changes: a doorbell. write(2) costs the kernel two thirds of the time of an ioctl with
+// its attributes.
 //
-// The kernel refuses write(2) with EACCES to a process whose credentials are not
-// those that the device was opened with: that one goes on by ioctl.
+// The kernel refuses write(2) with EACCES if the process's credentials have changed since
+// it opened the device. From then on the Command uses ioctl.
 //
-// A Command must not be issued by two goroutines at once.
+// Only one goroutine at a time may issue a Command. GOVERBS_DEBUG does not print it.
 //
 // C: execute_cmd_write_no_uhw
 type Command struct {
 	file   File
-	quick  Commander
-	wire   []byte // as write(2) takes it: header and input
+	writer Commander // nil if only ioctl works
+	wire   []byte    // header and input, for write(2)
 	driver uint32
-	source interface{ request() *Request } // of slow
-	slow   *Request                        // by ioctl, once it is known to be needed
+	source interface{ request() *Request } // creates ioctl
+	ioctl  *Request                        // nil until it is needed
 }
 
-// Commander is a File that takes commands by write(2) too, a header and what
-// follows it. The error is a plain syscall.Errno.
+// Commander is an optional interface of a File that supports commands by write(2). The error
+// is a plain syscall.Errno.
 type Commander interface {
+	// Command issues a command: a header and its input.
 	Command(wire []byte) error
 }
 
-// NewCommand makes a command. in, which is copied, begins with the address of
-// the answer, unless the answer is struct{}.
+// NewCommand creates a command with a copy of in. Unless Answer is struct{}, the first field
+// of in is the address of the answer, which NewCommand sets.
 func NewCommand[In, Answer any](f File, driver, command uint32, in In) *Command {
 	m := &message[In, Answer]{in: in}
-	quick, _ := f.(Commander)
-	m.Command = Command{file: f, quick: quick, wire: m.bytes(command), driver: driver, source: m}
+	writer, _ := f.(Commander)
+	m.Command = Command{file: f, writer: writer, wire: m.bytes(command), driver: driver, source: m}
 	return &m.Command
 }
 
-// Do issues the command and, but for the first time by ioctl, allocates nothing.
-// The error is a syscall.Errno.
+// Do issues the command. It allocates only when it uses ioctl for the first time. The error
+// is a syscall.Errno.
 func (c *Command) Do() error {
-	if c.quick != nil {
-		if err := c.quick.Command(c.wire); err != syscall.EACCES {
+	if c.writer != nil {
+		if err := c.writer.Command(c.wire); err != syscall.EACCES {
 			return err
 		}
-		c.quick = nil
+		c.writer = nil
 	}
-	if c.slow == nil {
-		c.slow = c.source.request()
+	if c.ioctl == nil {
+		c.ioctl = c.source.request()
+		c.ioctl.finish()
 	}
-	return c.slow.Do(c.file)
+	return c.ioctl.issue(c.file)
 }
 
-// message is a command with its answer behind.
+// message is a command and its answer, in one block of memory.
 type message[In, Answer any] struct {
 	Command
 	header abi.IbUverbsCmdHdr

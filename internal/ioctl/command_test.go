@@ -9,7 +9,7 @@ import (
 	"github.com/goverbs/goverbs/internal/abi"
 )
 
-// writable is a file that takes commands, until it refuses.
+// writable is a file with write(2), until it refuses commands.
 type writable struct {
 	file
 	wrote  [][]byte
@@ -26,7 +26,7 @@ func doorbell(f File) *Command {
 		abi.IbUverbsPostSend{QpHandle: 3, WqeSize: 128})
 }
 
-// TestCommand compares what write(2) is given with struct ib_uverbs_cmd_hdr and
+// TestCommand compares the bytes for write(2) with struct ib_uverbs_cmd_hdr and
 // struct ib_uverbs_post_send.
 func TestCommand(t *testing.T) {
 	w := &writable{}
@@ -54,7 +54,7 @@ func TestCommand(t *testing.T) {
 	}
 }
 
-// TestCommandByIoctl: so it goes where write(2) is refused, or not there.
+// TestCommandByIoctl checks that a command uses ioctl if write(2) is refused or missing.
 func TestCommandByIoctl(t *testing.T) {
 	var asked [][]byte
 	take := file(func(r *Request) error {

@@ -13,13 +13,13 @@ import (
 	"github.com/goverbs/goverbs/mmap"
 )
 
-// device is the real kernel behind a descriptor.
+// device is an open device of the running kernel.
 type device struct {
 	fd int
 }
 
-// Open opens a uverbs character device. rdev, when not 0, is the device number
-// it must have: names under /dev/infiniband are reused, numbers tell them apart.
+// Open opens a uverbs character device. Unless rdev is 0, the node must have that device
+// number, because names under /dev/infiniband are reused.
 func Open(path string, rdev uint64) (File, error) {
 	fd, err := open(path)
 	if err != nil {
@@ -37,8 +37,8 @@ func Open(path string, rdev uint64) (File, error) {
 	return &device{fd}, nil
 }
 
-// FromFile makes a file of a copy of f's descriptor, and tells the number of the character
-// device that it is of; 0 if it is of none.
+// FromFile returns a File with a duplicate of f's descriptor, and the device number if f is
+// a character device.
 func FromFile(f *os.File) (file File, rdev uint64, err error) {
 	c, err := f.SyscallConn()
 	if err != nil {
@@ -72,7 +72,7 @@ func (d *device) Ioctl(r *Request) error {
 	return err
 }
 
-// Command implements Commander. write(2) takes a command as a whole or not at all.
+// Command implements Commander. write(2) accepts a command as a whole or not at all.
 func (d *device) Command(wire []byte) error {
 	err := repeat(func() syscall.Errno {
 		_, _, errno := unix.Syscall(unix.SYS_WRITE, uintptr(d.fd), uintptr(bytesPointer(wire)), uintptr(len(wire)))
@@ -90,7 +90,7 @@ func (d *device) MapPage(offset int64, length int) (*mmap.Page, error) {
 	return mmap.MapPage(d.fd, offset, length)
 }
 
-// Alloc implements File. A child process has no use for queues.
+// Alloc implements File.
 func (d *device) Alloc(length int, opts *mmap.AnonymousOptions) (*mmap.Region, error) {
 	var o mmap.AnonymousOptions
 	if opts != nil {
@@ -104,7 +104,7 @@ func (d *device) Lend(uint64, []byte) {}
 func (d *device) Return(uint64)       {}
 
 func (d *device) Events(fd int32) (wait.Source, error) {
-	// The kernel makes the descriptor without any of the flags that this sets.
+	// The descriptor has no file status flags yet that F_SETFL could clear.
 	if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETFL, unix.O_NONBLOCK); err != nil {
 		return nil, errors.Join(err, unix.Close(int(fd)))
 	}
@@ -113,8 +113,8 @@ func (d *device) Events(fd int32) (wait.Source, error) {
 
 func (d *device) Close() error { return unix.Close(d.fd) }
 
-// repeat issues a call until no signal interrupts it. The compiler puts the loop and
-// the call in the caller's place.
+// repeat repeats a call while signals interrupt it. The compiler inlines both the loop and
+// the call.
 func repeat(call func() syscall.Errno) error {
 	errno := call()
 	for errno == syscall.EINTR {

@@ -14,7 +14,7 @@ import (
 	"github.com/goverbs/goverbs/mmap"
 )
 
-// file hands every request to a function.
+// file passes every request to a function.
 type file func(*Request) error
 
 func (f file) Ioctl(r *Request) error                        { return f(r) }
@@ -46,7 +46,7 @@ func attrBytes(id, length, flags uint16, data uint64) (b []byte) {
 	return binary.NativeEndian.AppendUint64(b, data)
 }
 
-// TestWire compares requests with the bytes that the kernel wants.
+// TestWire compares requests with the bytes that the kernel expects.
 func TestWire(t *testing.T) {
 	big := [9]byte{1, 2, 3}
 	five := [5]byte{1, 2, 3, 4, 5}
@@ -136,8 +136,8 @@ func TestBothSides(t *testing.T) {
 	}
 }
 
-// TestGrown: a request of any size lies in one piece, as the kernel reads it, and
-// what was added before it grew is still there.
+// TestGrown checks that a request of any size is contiguous, as the kernel reads it, and keeps
+// its attributes when it grows.
 func TestGrown(t *testing.T) {
 	for n := range MaxAttrs + 1 {
 		r := New(18, 4, 1)
@@ -161,8 +161,8 @@ func TestGrown(t *testing.T) {
 	}
 }
 
-// TestFree: a request has nothing of those that had its room before, whatever they
-// were, and lets go of what they pointed at.
+// TestFree checks that a reused request has nothing of earlier ones, and that Free drops all
+// pointers.
 func TestFree(t *testing.T) {
 	for n := range MaxAttrs + 2 {
 		old := New(18, 4, 1)
@@ -184,7 +184,7 @@ func TestFree(t *testing.T) {
 	}
 }
 
-// TestTooMuch has what does not fit in a request become one that the kernel refuses.
+// TestTooMuch checks that the kernel refuses a request to which too much was added.
 func TestTooMuch(t *testing.T) {
 	many := New(0, 0, 0)
 	for i := range MaxAttrs {
@@ -207,7 +207,7 @@ func TestTooMuch(t *testing.T) {
 	}
 }
 
-// TestKeepsMemory has only a request know of a buffer while the collector runs.
+// TestKeepsMemory runs the collector while only a request refers to a buffer.
 func TestKeepsMemory(t *testing.T) {
 	r := New(0, 0, 0)
 	func() {

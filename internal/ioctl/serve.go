@@ -2,15 +2,15 @@ package ioctl
 
 import "github.com/goverbs/goverbs/internal/abi"
 
-// The methods in this file are the kernel's side of a request: a fake kernel in
-// a test, or a software NIC in this process, reads and answers with them what
-// the real kernel copies from and to user memory.
+// The methods in this file are the kernel's side of a request. With them a fake kernel in a
+// test, or a software NIC in this process, reads inputs and writes outputs, as the running
+// kernel does by copying from and to user memory.
 
 // Header returns the header as it was issued.
 func (r *Request) Header() abi.IbUverbsIoctlHdr { return *r.hdr }
 
-// Attrs returns the attributes as they were issued. What one points at is
-// [Request.Bytes].
+// Attrs returns the attributes as they were issued. [Request.Bytes] returns the memory
+// behind an address.
 func (r *Request) Attrs() []abi.IbUverbsAttr { return r.attrs }
 
 // Command returns the command that an INVOKE_WRITE carries.
@@ -22,7 +22,7 @@ func (r *Request) Command() (uint32, bool) {
 	return uint32(v), ok
 }
 
-// Element returns the choice of an attribute that has nothing else.
+// Element returns the choice in an attribute added by Enum.
 func (r *Request) Element(id uint16) (uint16, bool) {
 	i, ok := r.index(id)
 	if !ok {
@@ -31,7 +31,7 @@ func (r *Request) Element(id uint16) (uint16, bool) {
 	return r.attrs[i].AttrData, true
 }
 
-// Value returns what an attribute carries by value.
+// Value returns the value in an attribute.
 func (r *Request) Value(id uint16) (uint64, bool) {
 	i, ok := r.index(id)
 	if !ok {
@@ -40,7 +40,7 @@ func (r *Request) Value(id uint16) (uint64, bool) {
 	return r.attrs[i].Data, true
 }
 
-// Bytes returns the memory of an attribute, inline or pointed at.
+// Bytes returns the memory of an attribute, inline or behind its address.
 func (r *Request) Bytes(id uint16) ([]byte, bool) {
 	i, ok := r.index(id)
 	if !ok {
@@ -56,14 +56,15 @@ func (r *Request) SetObject(id uint16, handle uint32) {
 	}
 }
 
-// Answer copies v into an output attribute. It reports whether the attribute
-// is there and large enough.
+// Answer copies v to an output attribute. It reports whether the attribute exists and is
+// large enough.
 func Answer[T any](r *Request, id uint16, v *T) bool {
 	i, ok := r.index(id)
 	return ok && put(r.bytes(i), v)
 }
 
-// Argument copies an input attribute into v, the missing tail as zeros.
+// Argument copies an input attribute to v, and reports whether the attribute exists. Bytes of
+// v beyond the input keep their value.
 func Argument[T any](r *Request, id uint16, v *T) bool {
 	i, ok := r.index(id)
 	if ok {

@@ -5,25 +5,24 @@ import "context"
 // CMPath is the running kernel's connection manager.
 const CMPath = "/dev/infiniband/rdma_cm"
 
-// CM is an open event channel of a connection manager. in is a whole command, header
-// first; out is the memory that the command's response pointer names, so that a
-// stand-in for the kernel needs no pointers to answer. Only Await may be called by one
-// goroutine at a time.
+// CM is an open event channel of a connection manager. in is a whole command with its
+// header. out is the memory at the command's response address, so that a fake kernel can
+// answer without pointers. Only one goroutine at a time may call Await. The other methods
+// may be called concurrently.
 type CM interface {
-	// Command issues one command. A refusal is a bare syscall.Errno.
+	// Command issues one command. If the kernel refuses it, the error is a syscall.Errno.
 	Command(in, out []byte) error
-	// Await is Command for GET_EVENT: it parks the goroutine until the file is
-	// readable, for as long as the kernel answers EAGAIN. It returns ctx.Err() when
-	// ctx ends first.
+	// Await is Command for GET_EVENT. While the kernel answers EAGAIN, Await parks the
+	// goroutine until the file is readable. It returns ctx.Err() if ctx ends first.
 	Await(ctx context.Context, in, out []byte) error
-	// Descriptor lends the file descriptor, which stays open meanwhile.
+	// Descriptor calls use with the file descriptor, which stays open during the call.
 	Descriptor(use func(fd uint32)) error
 	Close() error
 }
 
-// Watchable is a CM that tells how many events wait in it.
+// Watchable is an optional interface of a CM that reports how many events are waiting.
 type Watchable interface {
-	// Watch has changed called each time that the number changes. changed must not call
-	// the CM.
+	// Watch sets a function that is called each time that the number changes. changed
+	// must not call the CM.
 	Watch(changed func(waiting int))
 }

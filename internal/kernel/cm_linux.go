@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cmFile is the kernel's file. It has no read(): an event is fetched by a
-// write, which is why os.File's own Read and Write don't serve.
+// cmFile is an event channel of the running kernel. A write fetches an event and there is no
+// read, so the Read and Write of os.File cannot wait for events.
 type cmFile struct {
 	f   *os.File
 	raw syscall.RawConn
@@ -26,10 +26,10 @@ func openCM() (CM, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A file outside the netpoller would block a thread for each waiter.
+	// Without the netpoller, each waiter would block a thread.
 	if err := f.SetReadDeadline(time.Time{}); err != nil {
 		f.Close()
-		return nil, fmt.Errorf("the file cannot be polled, is it the rdma_cm device node? %w", err)
+		return nil, fmt.Errorf("the file cannot be polled (is it the rdma_cm device node?): %w", err)
 	}
 	raw, err := f.SyscallConn()
 	if err != nil {
@@ -43,7 +43,7 @@ func (f *cmFile) Command(in, out []byte) error {
 	c := calls.Get().(*call)
 	defer calls.Put(c)
 	c.in = in
-	// Control takes no lock: a slow CONNECT must not hold up other IDs.
+	// Control takes no lock: a slow CONNECT must not delay the commands of other IDs.
 	err := f.raw.Control(c.issue)
 	runtime.KeepAlive(out)
 	if err != nil {
@@ -72,16 +72,16 @@ func (f *cmFile) Await(ctx context.Context, in, out []byte) error {
 		case !errors.Is(err, os.ErrDeadlineExceeded):
 			return err
 		}
-		// The deadline is our own context's, which is looked at after this, or one that an
-		// earlier context left behind.
+		// This call's context has ended, as the loop's next check finds, or the deadline
+		// was left by the context of an earlier call.
 		if err := f.f.SetReadDeadline(time.Time{}); err != nil {
 			return err
 		}
 	}
 }
 
-// call is a command on its way to the descriptor. It is used again, because the
-// functions that take it there are garbage each if they are made for each command.
+// call is a command that is being issued. Calls are reused, because new closures for each
+// command would be garbage.
 type call struct {
 	in              []byte
 	err             error

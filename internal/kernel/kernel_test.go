@@ -28,8 +28,8 @@ func (p *plain) OpenDevice(node string, _ uint64) (ioctl.File, error) {
 	return nil, p.err
 }
 
-// An address belongs to the kernel that was registered last and says so, for as long
-// as it is registered; any other to the running kernel.
+// TestOwner checks that an address belongs to the kernel that was registered last and owns it,
+// and other addresses to the running kernel.
 func TestOwner(t *testing.T) {
 	first, second := &plain{addr: "10.0.0.1"}, &plain{addr: "10.0.0.1"}
 	removeFirst, removeSecond := Register(first), Register(second)
@@ -49,8 +49,8 @@ func TestOwner(t *testing.T) {
 	owner(Running, addr)
 }
 
-// A node is opened by its own kernel, whose refusal counts; a node of nobody's by the
-// running one.
+// TestOpenDevice checks that a node's kernel opens it, and that its error is returned. The
+// running kernel opens all other nodes.
 func TestOpenDevice(t *testing.T) {
 	defer Register(&plain{node: "another"})()
 	defer Register(&plain{node: "mine", err: context.Canceled})()
@@ -63,7 +63,7 @@ func TestOpenDevice(t *testing.T) {
 	}
 }
 
-// A Node opens once.
+// TestNode checks that a Node opens once.
 func TestNode(t *testing.T) {
 	type file struct{ ioctl.File }
 	f := new(file)

@@ -38,7 +38,7 @@ Chapter 11 of the InfiniBand Architecture Specification, volume 1.
 
 `
 
-// Page is docs/verbs.md. top is the module.
+// Page returns the text of docs/verbs.md. top is the module's root.
 func Page(top fs.FS) (string, error) {
 	fake, err := fs.Sub(top, "internal/fakeverbs")
 	if err != nil {
@@ -80,7 +80,7 @@ func methodTable(b *strings.Builder, faked, asC map[string]bool, write bool) {
 	}
 }
 
-// short leaves out what all names have in common.
+// short returns the name without its prefix.
 func (m *Method) short() string {
 	for _, prefix := range []string{"UVERBS_METHOD_", "IB_USER_VERBS_CMD_", "IB_USER_VERBS_"} {
 		if s, ok := strings.CutPrefix(m.Name, prefix); ok {
@@ -102,4 +102,30 @@ func mark(has bool) string {
 		return "yes"
 	}
 	return ""
+}
+
+// comparedWithC returns the short names of the methods and commands in the recordings with
+// which libibverbs's requests are compared.
+func comparedWithC(top fs.FS) (map[string]bool, error) {
+	files, err := fs.Glob(top, "uverbs/testdata/requests-*.rec")
+	if err != nil {
+		return nil, err
+	}
+	all := make(map[string]bool)
+	for _, file := range files {
+		text, err := fs.ReadFile(top, file)
+		if err != nil {
+			return nil, err
+		}
+		for line := range strings.Lines(string(text)) {
+			_, rest, _ := strings.Cut(line, "asks.")
+			call, fields, _ := strings.Cut(rest, " ")
+			// Package fakeverbs has one name for two commands.
+			if call == "QUERY_DEVICE" && strings.Contains(fields, "in:") {
+				call = "EX_CMD_QUERY_DEVICE"
+			}
+			all[call] = true
+		}
+	}
+	return all, nil
 }

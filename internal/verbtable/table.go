@@ -1,6 +1,6 @@
-// Package verbtable says which Go call each verb has: of the kernel's methods and write
-// commands, of libibverbs's functions, and of the verbs of the InfiniBand specification. It
-// writes docs/verbs.md. Its tests fail when a kernel's headers have a method that no row has.
+// Package verbtable has tables of the kernel's methods and write commands, of libibverbs's
+// functions and of the InfiniBand specification's verbs, with the Go call for each. It writes
+// docs/verbs.md. Its tests fail if a kernel's headers have a method without a row.
 package verbtable
 
 import (
@@ -16,13 +16,13 @@ import (
 // Method is a row of the kernel's side.
 type Method struct {
 	Name    string   // UVERBS_METHOD_QUERY_PORT
-	Drivers string   // those of siw and rxe that have it
-	Go      []string // the calls that issue it: Device.QueryPort
+	Drivers string   // siw, rxe or both, if they have it
+	Go      []string // the calls that issue it, for instance Device.QueryPort
 	C       string
 	Note    string
 }
 
-// Write tells whether it is a command that came before the ioctl interface.
+// Write reports whether it is a command of the older write(2) interface.
 func (m *Method) Write() bool { return strings.HasPrefix(m.Name, "IB_USER_VERBS_") }
 
 // Verb is a row of libibverbs's side, or of the specification's.
@@ -42,7 +42,7 @@ var (
 	chapterRows string
 )
 
-// Methods are all methods and commands that Linux has had a number for.
+// Methods returns all methods and commands for which Linux has or had a number.
 func Methods() (all []Method) {
 	for _, c := range cells(methodRows, 5) {
 		all = append(all, Method{c[0], c[1], list(c[2]), c[3], c[4]})
@@ -50,7 +50,7 @@ func Methods() (all []Method) {
 	return all
 }
 
-// Functions are those of libibverbs that need a device.
+// Functions returns the functions of libibverbs that need a device.
 func Functions() (all []Verb) {
 	for _, c := range cells(functionRows, 3) {
 		all = append(all, Verb{Name: c[0], Go: list(c[1]), Note: c[2]})
@@ -58,7 +58,7 @@ func Functions() (all []Verb) {
 	return all
 }
 
-// Chapter11 are the verbs of the specification, volume 1, chapter 11.
+// Chapter11 returns the verbs of the specification, volume 1, chapter 11.
 func Chapter11() (all []Verb) {
 	for _, c := range cells(chapterRows, 4) {
 		all = append(all, Verb{c[0], list(c[1]), c[2], c[3]})
@@ -66,7 +66,7 @@ func Chapter11() (all []Verb) {
 	return all
 }
 
-// cells splits a table whose last cells may be missing.
+// cells splits a table into rows of n cells. Missing cells at the end of a row are empty.
 func cells(rows string, n int) (all [][]string) {
 	for line := range strings.Lines(rows) {
 		c := strings.Split(strings.TrimSuffix(line, "\n"), "\t")
@@ -82,7 +82,7 @@ func list(cell string) []string {
 	return strings.Split(cell, ", ")
 }
 
-// Mentioned are the kernel's names that the files of a directory use, but for tests.
+// Mentioned returns the kernel's names that the files of a directory use, apart from tests.
 func Mentioned(dir fs.FS) (map[string]bool, error) {
 	names := make(map[string]bool)
 	files, err := fs.Glob(dir, "*.go")

@@ -37,7 +37,7 @@ var (
 	noVerbs = map[string]bool{"IB_USER_VERBS_CMD_COMMAND_MASK": true, "IB_USER_VERBS_CMD_FLAG_EXTENDED": true, "IB_USER_VERBS_CMD_THRESHOLD": true}
 )
 
-// wantRows tells which names of a text have no row.
+// wantRows reports the names in a text that have no row.
 func wantRows(t *testing.T, from, text string) {
 	t.Helper()
 	rows, names := make(map[string]bool), make(map[string]bool)
@@ -57,7 +57,8 @@ func wantRows(t *testing.T, from, text string) {
 	}
 }
 
-// TestRowsOfABI: what internal/abi knows has a row. This needs no headers.
+// TestRowsOfABI checks that every method and command in internal/abi has a row. It needs no
+// headers.
 func TestRowsOfABI(t *testing.T) {
 	text := ""
 	for _, file := range []string{"zib_user_ioctl_cmds_h.go", "zib_user_verbs_h.go"} {
@@ -70,7 +71,7 @@ func TestRowsOfABI(t *testing.T) {
 	wantRows(t, "internal/abi", text)
 }
 
-// TestRowsOfHeaders: what the headers of a kernel know has a row.
+// TestRowsOfHeaders checks that every method and command in a kernel's headers has a row.
 func TestRowsOfHeaders(t *testing.T) {
 	old, err := headers.Dir()
 	if err != nil {
@@ -96,8 +97,8 @@ func missing(t *testing.T, err error) {
 	t.Skip(err)
 }
 
-// TestCallsAreThere: a row that names a call names one that is declared, and a method has a
-// call exactly where package uverbs issues it. Every row has a call, or says why not.
+// TestCallsAreThere checks that the calls in rows are declared, that a method has a call if and
+// only if package uverbs issues it, and that a row without a call has a reason.
 func TestCallsAreThere(t *testing.T) {
 	issued, err := Mentioned(os.DirFS(filepath.Join(top, "uverbs")))
 	if err != nil {
@@ -188,8 +189,8 @@ func receiver(e ast.Expr) string {
 	return ""
 }
 
-// TestFunctionsOfC: each function of libibverbs that a comment of package uverbs names as a
-// twin has a row.
+// TestFunctionsOfC checks that each function of libibverbs in a "C:" line of package uverbs has
+// a row.
 func TestFunctionsOfC(t *testing.T) {
 	rows := make(map[string]bool)
 	for _, f := range Functions() {

@@ -8,7 +8,7 @@ import (
 	"github.com/goverbs/goverbs/netlinkrdma"
 )
 
-// set changes the first thing that the kernel looks for.
+// set carries out one change: that of the attribute that the kernel checks for first.
 func (k *Kernel) set(req netlinkrdma.Request) error {
 	i, err := k.device(req)
 	if err != nil {
@@ -54,7 +54,7 @@ func (k *Kernel) move(i int) error {
 	return nil
 }
 
-// newDev makes sub-devices of InfiniBand devices only.
+// newDev creates sub-devices of InfiniBand devices only.
 func (k *Kernel) newDev(req netlinkrdma.Request) error {
 	i, err := k.device(req)
 	if err != nil {
@@ -87,7 +87,7 @@ func (k *Kernel) delDev(req netlinkrdma.Request) error {
 	return nil
 }
 
-// remove takes a device and its ports away.
+// remove removes a device and its ports.
 func (k *Kernel) remove(i int) {
 	index := k.Devices[i].Index
 	k.Devices = slices.Delete(k.Devices, i, i+1)
@@ -116,7 +116,7 @@ func (k *Kernel) sysSet(req netlinkrdma.Request) error {
 	return syscall.EINVAL
 }
 
-// has tells whether a request has this attribute.
+// has reports whether a request has an attribute.
 func has(req netlinkrdma.Request, typ uint16) bool {
 	return slices.ContainsFunc(req.Attrs, func(a netlinkrdma.Attr) bool { return a.Type == typ })
 }
@@ -130,7 +130,7 @@ func byteOf(req netlinkrdma.Request, typ uint16) (uint8, error) {
 	return 0, syscall.EINVAL
 }
 
-// flag is a byte that may be 0 or 1.
+// flag returns an attribute that is 0 or 1.
 func flag(req netlinkrdma.Request, typ uint16) (bool, error) {
 	v, err := byteOf(req, typ)
 	if err != nil || v > 1 {

@@ -11,7 +11,7 @@ import (
 
 var _ netlinkrdma.Subscriber = (*Kernel)(nil)
 
-// subscription keeps as much as a socket would, after a fashion.
+// subscription keeps a bounded number of events, as a socket does.
 type subscription struct {
 	messages chan []byte
 	lost     chan struct{}
@@ -21,15 +21,15 @@ type subscription struct {
 
 const eventsKept = 16
 
-// Subscribe joins those that [Kernel.Notify] tells.
+// Subscribe adds a subscriber, which receives the events of [Kernel.Notify].
 func (k *Kernel) Subscribe() (netlinkrdma.Subscription, error) {
 	s := &subscription{messages: make(chan []byte, eventsKept), lost: make(chan struct{}, 1), closed: make(chan struct{})}
 	k.subscriptions = append(k.subscriptions, s)
 	return s, nil
 }
 
-// Notify sends an event to all subscribers. One that does not read loses what
-// comes after the first 16.
+// Notify sends an event to all subscribers. A subscriber that does not read loses all but
+// 16 events.
 func (k *Kernel) Notify(e netlinkrdma.Event) {
 	for _, s := range k.subscriptions {
 		select {

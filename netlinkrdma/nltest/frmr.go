@@ -11,7 +11,7 @@ import (
 
 var frmrKind = objectKind{table: abi.RDMA_NLDEV_ATTR_FRMR_POOLS, entry: abi.RDMA_NLDEV_ATTR_FRMR_POOL_ENTRY}
 
-// frmrGet lists the pools, the kernel's own with DRIVER_DETAILS only.
+// frmrGet lists the pools. It includes the kernel's own pools with DRIVER_DETAILS only.
 func (k *Kernel) frmrGet(req netlinkrdma.Request) ([][]byte, error) {
 	i, err := k.device(req)
 	if err != nil || !req.Dump {
@@ -27,7 +27,7 @@ func (k *Kernel) frmrGet(req netlinkrdma.Request) ([][]byte, error) {
 	return frmrKind.dump(k.Devices[i], list, 0), nil
 }
 
-// frmrSet sets the aging period, else it pins handles and makes them.
+// frmrSet sets the aging period, or pins handles and creates missing ones.
 func (k *Kernel) frmrSet(req netlinkrdma.Request) error {
 	i, err := k.device(req)
 	if err != nil {
@@ -67,7 +67,7 @@ func (k *Kernel) frmrSet(req netlinkrdma.Request) error {
 	return nil
 }
 
-// frmrKey reads the key, which the kernel wants with the nested flag.
+// frmrKey parses the key, which must have the nested flag.
 func frmrKey(req netlinkrdma.Request) (netlinkrdma.FRMRPoolKey, error) {
 	i := slices.IndexFunc(req.Attrs, func(a netlinkrdma.Attr) bool { return a.Type == nested|abi.RDMA_NLDEV_ATTR_FRMR_POOL_KEY })
 	if i < 0 {
@@ -94,8 +94,8 @@ func frmrKey(req netlinkrdma.Request) (netlinkrdma.FRMRPoolKey, error) {
 	return k, nil
 }
 
-// EncodeFRMRPool gives the attributes the kernel lists a pool with. Its key has
-// the nested flag, as in the kernel.
+// EncodeFRMRPool returns the attributes with which the kernel lists a pool. Its key has the
+// nested flag, as in the kernel.
 func EncodeFRMRPool(p netlinkrdma.FRMRPool) []byte {
 	key := putBool(nil, abi.RDMA_NLDEV_ATTR_FRMR_POOL_KEY_ATS, p.Key.ATS)
 	key = putUint32(key, abi.RDMA_NLDEV_ATTR_FRMR_POOL_KEY_ACCESS_FLAGS, p.Key.AccessFlags)

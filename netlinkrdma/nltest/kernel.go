@@ -1,6 +1,6 @@
-// Package nltest stands in for the kernel's side of NETLINK_RDMA, so that
-// programs which list or change devices can be tested without privileges,
-// without a kernel that has RDMA, and for every errno.
+// Package nltest is a fake of the kernel's side of NETLINK_RDMA. With it, programs that list
+// or change devices can be tested without privileges, without a kernel that has RDMA, and
+// for every errno.
 //
 // The shortest whole program:
 //
@@ -31,32 +31,31 @@ import (
 	"github.com/goverbs/goverbs/verbs"
 )
 
-// Kernel answers requests from the lists it holds; requests that change
-// something change them. Not safe for concurrent use.
+// Kernel answers requests from its lists, and changes them on request. It is not safe for
+// concurrent use.
 type Kernel struct {
 	Devices  []netlinkrdma.Device
 	Ports    []netlinkrdma.Port
-	CharDevs map[uint32]netlinkrdma.CharDev // by device index, of whatever kind
+	CharDevs map[uint32]netlinkrdma.CharDev // by device index; answers for all kinds but rdma_cm
 	CM       netlinkrdma.CharDev
-	// Resources are what every device answers with.
+	// Resources are the same for every device.
 	Resources []netlinkrdma.Resource
-	// Objects are what lives on a device, by its index.
+	// Objects has the objects of each device, by device index.
 	Objects map[uint32]Objects
-	// Statistics are what is counted of a port.
+	// Statistics has the counters of each port.
 	Statistics map[PortID]Statistics
 	System     netlinkrdma.System
 	// Moved are the devices that were moved to another network namespace.
 	Moved []netlinkrdma.Device
-	// Netdevs are the network devices a link may be added on.
+	// Netdevs are the network devices to which a link can be added.
 	Netdevs []string
-	// Types are the link types whose driver is loaded or loads.
+	// Types are the link types whose driver is loaded or can be loaded.
 	Types []string
-	// FRMRAging is the aging period of FRMR pools that was set, in seconds, by
-	// device.
+	// FRMRAging has the aging periods of FRMR pools that were set, in seconds, by device.
 	FRMRAging map[uint32]uint32
 	// Fail makes an operation (RDMA_NLDEV_CMD_…) fail with this error.
 	Fail map[uint16]error
-	// Requests are those that came, oldest first.
+	// Requests are the requests so far, oldest first.
 	Requests []netlinkrdma.Request
 
 	subscriptions []*subscription
@@ -138,7 +137,7 @@ func (k *Kernel) portGet(req netlinkrdma.Request) ([][]byte, error) {
 	return all(ports, EncodePort), nil
 }
 
-// newLink refuses in the order the kernel does.
+// newLink makes its checks in the kernel's order.
 func (k *Kernel) newLink(req netlinkrdma.Request) error {
 	name := text(req, abi.RDMA_NLDEV_ATTR_DEV_NAME)
 	netdev := text(req, abi.RDMA_NLDEV_ATTR_NDEV_NAME)
@@ -197,8 +196,8 @@ func (k *Kernel) resGet(req netlinkrdma.Request) ([][]byte, error) {
 	return [][]byte{EncodeResources(k.Devices[i], k.Resources)}, nil
 }
 
-// device finds the position of the device a request names. An unknown one is
-// EINVAL: that is what the kernel says, not ENODEV.
+// device returns the position of the device that a request selects. Like the kernel, it
+// returns EINVAL, not ENODEV, for an unknown device.
 func (k *Kernel) device(req netlinkrdma.Request) (int, error) {
 	for _, a := range req.Attrs {
 		if a.Type == abi.RDMA_NLDEV_ATTR_DEV_INDEX && len(a.Value) == 4 {

@@ -8,7 +8,7 @@ import (
 	"github.com/goverbs/goverbs/netlinkrdma"
 )
 
-// Objects are what lives on a device.
+// Objects are the objects of a device.
 type Objects struct {
 	QP        []netlinkrdma.QP
 	CMID      []netlinkrdma.CMID
@@ -18,22 +18,21 @@ type Objects struct {
 	Context   []netlinkrdma.Context
 	SRQ       []netlinkrdma.SRQ
 	QPCounter []netlinkrdma.QPCounter
-	// MRCounters are what is counted of MRs.
+	// MRCounters are the counters of MRs.
 	MRCounters []netlinkrdma.MRCounters
-	// FRMRPools are the driver's pools; nil on a driver without.
+	// FRMRPools are the driver's pools; nil for a driver without pools.
 	FRMRPools []netlinkrdma.FRMRPool
-	// Raw is what every object of a QP, CQ, MR or SRQ is to the device; nil on
-	// a driver that does not tell.
+	// Raw is the raw data of every QP, CQ, MR and SRQ; nil for a driver without raw data.
 	Raw []byte
 }
 
-// object is one of them as the kernel sends it.
+// object is an object as the kernel sends it.
 type object struct {
 	number, port uint32
 	attrs        []byte
 }
 
-// objectsOf turns a list into objects, with what is known of each.
+// objectsOf turns a list into objects.
 func objectsOf[T any](list []T, encode func(T) []byte, id func(T) (number, port uint32)) []object {
 	objects := make([]object, len(list))
 	for i, v := range list {
@@ -43,7 +42,7 @@ func objectsOf[T any](list []T, encode func(T) []byte, id func(T) (number, port 
 	return objects
 }
 
-// objectKind is what requests for one kind have in common.
+// objectKind describes the requests for one kind of object.
 type objectKind struct {
 	table, entry, id uint16
 	perPort          bool
@@ -81,7 +80,8 @@ var (
 	}}
 )
 
-// qpNumber: each port has a QP 0 and a QP 1 of its own, for management.
+// qpNumber returns the number by which the kernel stores a QP, and its port. Each port has
+// its own QP 0 and QP 1, for management.
 func qpNumber(q netlinkrdma.QP) (number, port uint32) {
 	if q.Type <= 1 {
 		return q.LQPN | q.Port<<24, q.Port
@@ -89,7 +89,7 @@ func qpNumber(q netlinkrdma.QP) (number, port uint32) {
 	return q.LQPN, q.Port
 }
 
-// objectKinds are all, under the operations that ask for them.
+// objectKinds has all kinds, by operation.
 var objectKinds = map[uint16]objectKind{
 	abi.RDMA_NLDEV_CMD_RES_QP_GET:      qpKind,
 	abi.RDMA_NLDEV_CMD_RES_CM_ID_GET:   cmIDKind,
@@ -109,8 +109,8 @@ func (k objectKind) asRaw() objectKind {
 	return k
 }
 
-// objectGet answers for one object, or for all in several replies, as the
-// kernel does when they don't fit into one.
+// objectGet answers with one object, or with all objects in several replies, as the kernel
+// does if one reply is too small.
 func (k *Kernel) objectGet(req netlinkrdma.Request, kind objectKind) ([][]byte, error) {
 	i, err := k.device(req)
 	if err != nil {
@@ -162,13 +162,13 @@ func (k objectKind) dump(d netlinkrdma.Device, list []object, port uint32) [][]b
 	return replies
 }
 
-// handle is what every reply about a device begins with.
+// handle returns the beginning of every reply about a device.
 func handle(d netlinkrdma.Device) []byte {
 	b := putUint32(nil, abi.RDMA_NLDEV_ATTR_DEV_INDEX, d.Index)
 	return putString(b, abi.RDMA_NLDEV_ATTR_DEV_NAME, d.Name)
 }
 
-// number is a u32 attribute of a request, 0 when it is not there.
+// number returns a u32 attribute of a request, or 0 if it is missing.
 func number(req netlinkrdma.Request, typ uint16) uint32 {
 	for _, a := range req.Attrs {
 		if a.Type == typ && len(a.Value) == 4 {

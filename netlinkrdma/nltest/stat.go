@@ -9,18 +9,17 @@ import (
 	"github.com/goverbs/goverbs/netlinkrdma"
 )
 
-// PortID names a port.
+// PortID identifies a port.
 type PortID struct{ Device, Port uint32 }
 
-// Statistics are what is counted of a port. The counters of QPs and MRs are
-// among the [Objects].
+// Statistics are the counters of a port. The counters of QPs and MRs are in [Objects].
 type Statistics struct {
 	Counters []netlinkrdma.Counter
 	Status   []netlinkrdma.CounterStatus
 	Setting  netlinkrdma.CounterSetting
 }
 
-// statistics finds those of the port that a request names.
+// statistics returns the port that a request selects, if it has statistics.
 func (k *Kernel) statistics(req netlinkrdma.Request) (PortID, netlinkrdma.Device, error) {
 	i, err := k.device(req)
 	if err != nil {
@@ -94,7 +93,7 @@ func (k *Kernel) statSet(req netlinkrdma.Request) ([][]byte, error) {
 	return [][]byte{b}, nil
 }
 
-// setOptional reads what must be a nested table of numbers.
+// setOptional sets the optional counters from a nested table of numbers.
 func (k *Kernel) setOptional(req netlinkrdma.Request, id PortID) error {
 	i := slices.IndexFunc(req.Attrs, func(a netlinkrdma.Attr) bool { return a.Type == nested|abi.RDMA_NLDEV_ATTR_STAT_HWCOUNTERS })
 	if i < 0 || len(req.Attrs[i].Value)%8 != 0 {
@@ -134,7 +133,64 @@ func (k *Kernel) setAuto(id PortID, by netlinkrdma.CounterMask, optional bool) e
 	return nil
 }
 
-// portHandle is what a reply about a port begins with.
+// portHandle returns the beginning of a reply about a port.
 func portHandle(d netlinkrdma.Device, port uint32) []byte {
 	return putUint32(handle(d), abi.RDMA_NLDEV_ATTR_PORT_INDEX, port)
+}
+
+// bind binds a QP to the counter in the request, or to a new counter.
+func (k *Kernel) bind(req netlinkrdma.Request, id PortID) (uint32, error) {
+	o, lqpn := k.Objects[id.Device], number(req, abi.RDMA_NLDEV_ATTR_RES_LQPN)
+	if k.Statistics[id].Setting.Mode == netlinkrdma.CountersAuto {
+		return 0, syscall.EINVAL
+	}
+	if !slices.ContainsFunc(o.QP, func(q netlinkrdma.QP) bool { return q.LQPN == lqpn }) {
+		return 0, syscall.ENOENT
+	}
+	counter := number(req, abi.RDMA_NLDEV_ATTR_STAT_COUNTER_ID)
+	if !has(req, abi.RDMA_NLDEV_ATTR_STAT_COUNTER_ID) {
+		counter = uint32(len(k.Requests)) + 1000
+		o.QPCounter = append(o.QPCounter, netlinkrdma.QPCounter{ID: counter, Port: id.Port, Mode: netlinkrdma.CountersManual})
+	}
+	i := slices.IndexFunc(o.QPCounter, func(q netlinkrdma.QPCounter) bool { return q.ID == counter })
+	if i < 0 {
+		return 0, syscall.ENOENT
+	}
+	o.QPCounter[i].LQPN = append(o.QPCounter[i].LQPN, netlinkrdma.QPRange{First: lqpn, Last: lqpn})
+	k.Objects[id.Device] = o
+	k.setMode(id, netlinkrdma.CountersManual)
+	return counter, nil
+}
+
+// statDel unbinds a QP from a counter, and deletes the counter with its last QP.
+func (k *Kernel) statDel(req netlinkrdma.Request) ([][]byte, error) {
+	id, d, err := k.statistics(req)
+	if err != nil {
+		return nil, err
+	}
+	o := k.Objects[id.Device]
+	counter, lqpn := number(req, abi.RDMA_NLDEV_ATTR_STAT_COUNTER_ID), number(req, abi.RDMA_NLDEV_ATTR_RES_LQPN)
+	i := slices.IndexFunc(o.QPCounter, func(q netlinkrdma.QPCounter) bool {
+		return q.ID == counter && slices.Contains(q.LQPN, netlinkrdma.QPRange{First: lqpn, Last: lqpn})
+	})
+	if i < 0 || k.Statistics[id].Setting.Mode != netlinkrdma.CountersManual {
+		return nil, syscall.EINVAL
+	}
+	q := &o.QPCounter[i]
+	q.LQPN = slices.DeleteFunc(q.LQPN, func(r netlinkrdma.QPRange) bool { return r.First == lqpn })
+	if len(q.LQPN) == 0 {
+		o.QPCounter = slices.Delete(o.QPCounter, i, i+1)
+	}
+	if len(o.QPCounter) == 0 {
+		k.setMode(id, netlinkrdma.CountersNone)
+	}
+	k.Objects[id.Device] = o
+	b := putUint32(portHandle(d, id.Port), abi.RDMA_NLDEV_ATTR_STAT_COUNTER_ID, counter)
+	return [][]byte{putUint32(b, abi.RDMA_NLDEV_ATTR_RES_LQPN, lqpn)}, nil
+}
+
+func (k *Kernel) setMode(id PortID, mode netlinkrdma.CounterMode) {
+	s := k.Statistics[id]
+	s.Setting = netlinkrdma.CounterSetting{Mode: mode}
+	k.Statistics[id] = s
 }

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// union says what a Go program sees of a union where the first member, or plain bytes, would not do.
-// The key is the struct's C name and the member godefs shows.
+// unions has the Go fields of unions for which neither the first member nor plain bytes will do.
+// The key is the struct's C name and the member that godefs shows.
 var unions = map[string]goField{
 	"struct siw_cqe.base_qp":          {"qp_id", "uint64"}, // base_qp is the kernel's pointer; user space reads the number
 	"struct ib_uverbs_attr.attr_data": {"attr_data", "uint16"},
@@ -16,7 +16,7 @@ var unions = map[string]goField{
 	"struct rxe_send_wr.ex":           {"ex", "uint32"},
 }
 
-// name gives godefs's fields the names of the C members they stand for, and checks that they do.
+// name gives godefs's fields the names of their C members, and checks that the two match.
 func name(c *cHeaders, g *goDefs) error {
 	for _, s := range c.Structs {
 		fields := g.Structs[camel(s.C)]

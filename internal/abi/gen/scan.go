@@ -29,27 +29,27 @@ type cStruct struct {
 	Fields []cField
 }
 
-// cConsts are the ids that stand together in a header: one enum, or the macros.
+// cConsts are the constants of one enum, or the macros of one header.
 type cConsts struct {
 	Title  string
 	Header string
 	Names  []string
 }
 
-// cHeaders is what the headers declare, in their order.
+// cHeaders has the declarations of the headers, in their order.
 type cHeaders struct {
 	Structs []*cStruct
 	Consts  []*cConsts
 }
 
-// wanted names the headers whose declarations become Go. Of other headers only the structs of extra are taken.
+// wanted has the headers whose declarations become Go. Of other headers only the structs in extra do.
 var wanted = map[string]bool{
 	"ib_user_sa.h": true, "ib_user_verbs.h": true, "ib_user_ioctl_cmds.h": true, "ib_user_ioctl_verbs.h": true,
 	"rdma_user_ioctl_cmds.h": true, "rdma_user_cm.h": true, "rdma_netlink.h": true, "siw-abi.h": true, "rdma_user_rxe.h": true, "erdma-abi.h": true, "mlx5-abi.h": true, "mlx5_user_ioctl_cmds.h": true, "mlx5_user_ioctl_verbs.h": true,
 	"kernel_enums.h": true,
 }
 
-// extra are structs of other headers that members of the wanted ones are made of.
+// extra has structs of other headers that are types of members of the wanted ones.
 var extra = map[string]bool{"sockaddr_in": true, "sockaddr_in6": true, "in_addr": true, "in6_addr": true}
 
 func compiler() string {
@@ -59,7 +59,7 @@ func compiler() string {
 	return "gcc"
 }
 
-// scan lists what the preamble's headers declare.
+// scan lists the declarations of the preamble's headers.
 func scan(tmp, include, preamble string) (*cHeaders, error) {
 	src := filepath.Join(tmp, "scan.c")
 	if err := os.WriteFile(src, []byte(headers.CText(preamble)), 0o644); err != nil {
@@ -131,7 +131,7 @@ func scanTypes(obj string, c *cHeaders) error {
 // armsOf stands for a header's name where types.go.in names the arms of unions.
 const armsOf = "unions"
 
-// scanType takes one top-level declaration.
+// scanType adds one top-level declaration.
 func scanType(d *dwarf.Data, e *dwarf.Entry, file string, c *cHeaders) error {
 	tag, _ := e.Val(dwarf.AttrName).(string)
 	header := filepath.Base(file)
@@ -165,7 +165,7 @@ func scanType(d *dwarf.Data, e *dwarf.Entry, file string, c *cHeaders) error {
 	return nil
 }
 
-// newStruct lists the members that take up room: arrays of no fixed length are left to the reader of the header.
+// newStruct lists the members whose size is not 0. It leaves out arrays without a fixed length.
 func newStruct(c, header string, t *dwarf.StructType) *cStruct {
 	s := &cStruct{C: c, Header: header, Size: t.ByteSize}
 	for _, f := range t.Field {
@@ -185,7 +185,7 @@ var (
 	macro      = regexp.MustCompile(`^#define ([A-Z][A-Za-z0-9_]*) +([^" ].*)$`)
 )
 
-// scanMacros takes the object-like macros with a value that is not a string.
+// scanMacros adds the object-like macros whose value is not a string.
 func scanMacros(text []byte, c *cHeaders) {
 	groups := map[string]*cConsts{}
 	header := ""

@@ -2,6 +2,7 @@ package erdma
 
 import (
 	"fmt"
+	"slices"
 	"syscall"
 
 	"github.com/goverbs/goverbs/internal/abi"
@@ -114,4 +115,324 @@ func (q *QP) stop() {
 		q.EnterError()
 		q.stopped = true
 	}
+}
+
+// Store is a store to a doorbell. All of the context's QPs and CQs share the pages.
+func (e *model) Store(_ *fakeverbs.Kernel, key int64, offset, size int, v uint64) {
+	c := e.k.ShowCrossing(fakeverbs.Crossing{Kind: fakeverbs.Doorbell, Page: int(key / int64(fakeverbs.PageSize)), Offset: offset, Size: size, Value: v})
+	if c.Drop {
+		return
+	}
+	page := c.Page
+	offset, size, v = c.Offset, c.Size, c.Value
+	if size != 8 {
+		e.note("a store of %d bytes at %#x of a page of doorbells, which take 8", size, offset)
+		return
+	}
+	if page == cdb {
+		e.storeCQ(offset, v)
+		return
+	}
+	num := uint32(v >> 32)
+	qp := e.k.Device.QP(num)
+	switch {
+	case qp != nil && qp.Kernel() == e.k && QPOf(qp) != nil:
+	case e.options.Late: // it was there
+		return
+	default:
+		e.note("a doorbell for QP %d, which is not there: %#016x at %#x", num, v, offset)
+		return
+	}
+	if page == sdb {
+		QPOf(qp).sendDoorbell(offset, v)
+	} else {
+		QPOf(qp).recvDoorbell(offset, v)
+	}
+}
+
+func (e *model) storeCQ(offset int, v uint64) {
+	num := uint32(v >> 32 & 0xffffff)
+	q := cq(e.k.Device, num)
+	switch {
+	case q != nil && q.e == e:
+	case e.options.Late:
+		return
+	default:
+		e.note("a doorbell for CQ %d, which is not there: %#016x at %#x", num, v, offset)
+		return
+	}
+	if want := int(num%512) * 8; offset != want {
+		e.note("%v: the doorbell is at %#x, not %#x", q, want, offset)
+	}
+	if e.wantStored(q, q.Num, q.record, v) {
+		q.arm(v)
+	}
+}
+
+// wantStored holds the record to be written before the doorbell. It reports whether there is
+// a record.
+func (e *model) wantStored(what fmt.Stringer, object uint32, record, v uint64) bool {
+	got, ok := e.load(what, object, record)
+	if ok && got != v && !e.options.Late {
+		e.note("%s: the doorbell says %#016x, and its record %#016x", what, v, got)
+	}
+	return ok
+}
+
+func (q *QP) sendDoorbell(offset int, v uint64) {
+	e, o := q.e, &q.e.options
+	want := int(q.qp.Num%32) * 128
+	if o.SDBType == sdbEntry {
+		want = int(o.SDBOffset) * 256
+	}
+	if offset != want {
+		e.note("%v: the doorbell for sends is at %#x, not %#x", q, want, offset)
+	}
+	if v>>16&0xffff != 0 {
+		e.note("%v: reserved bits of the doorbell for sends are set: %#016x", q, v)
+	}
+	if !e.wantStored(q, q.qp.Num, q.record, v) {
+		return
+	}
+	n := uint32(uint16(uint32(v) - q.sqTold))
+	switch {
+	case n == 0:
+		e.note("%v: a doorbell for sends without a new one", q)
+		return
+	case q.sqTold+n-q.oldest() > q.sqDepth:
+		e.note("%v: %d blocks of sends are not completed, of a queue of %d", q, q.sqTold+n-q.oldest(), q.sqDepth)
+		return
+	}
+	q.takeSends(q.sqTold + n)
+	q.qp.Kernel().Ring(q.qp)
+}
+
+// recvDoorbell is of one receive. The half-word behind the index is nobody's: rdma-core
+// leaves it as it was.
+func (q *QP) recvDoorbell(offset int, v uint64) {
+	e := q.e
+	if want := int(q.qp.Num%128) * 32; offset != want {
+		e.note("%v: the doorbell for receives is at %#x, not %#x", q, want, offset)
+	}
+	if e.wantStored(q, q.qp.Num, q.record+8, v) {
+		q.takeRecvs(v)
+	}
+}
+
+// takeRecvs takes the receives up to where a doorbell or its record says.
+func (q *QP) takeRecvs(v uint64) {
+	e := q.e
+	n := uint32(uint16(uint32(v) - q.rqTold))
+	switch {
+	case n != 1 && !e.options.Late:
+		e.note("%v: a doorbell for %d receives, which takes one", q, n)
+		return
+	case n == 0: // the record told before
+		return
+	case uint32(len(q.recvs))+n > q.rqDepth:
+		e.note("%v: %d receives are not completed, of a queue of %d", q, len(q.recvs)+int(n), q.rqDepth)
+		return
+	}
+	for ok := true; ok && n > 0; n-- {
+		doorbell := v
+		if n > 1 {
+			doorbell = uint64(q.qp.Num)<<32 | uint64(uint16(q.rqTold+1))
+		}
+		ok = q.takeRecv(doorbell)
+	}
+}
+
+// oldest is the first block that is not done.
+func (q *QP) oldest() uint32 {
+	switch {
+	case len(q.qp.Taken) > 0:
+		return q.sqTold - uint32(uint16(q.sqTold-q.qp.Taken[0].Index))
+	case len(q.sends) > 0:
+		return q.sends[0].at
+	}
+	return q.sqTold
+}
+
+// NextSend answers a malformed send with an error, which is the end of the QP.
+func (q *QP) NextSend() (*fakeverbs.Work, bool) {
+	if len(q.sends) == 0 {
+		return nil, false
+	}
+	s := q.sends[0]
+	if q.sends = slices.Delete(q.sends, 0, 1); s.bad {
+		q.sent(s.Work, sendFormat)
+		q.EnterError()
+		return nil, false
+	}
+	return s.Work, true
+}
+
+// sent writes the completion of a send.
+func (q *QP) sent(w *fakeverbs.Work, syndrome uint8) {
+	CQOf(q.qp.SendCQ).complete(&CQE{Opcode: w.Code, QueueType: sendQueue, Syndrome: syndrome,
+		Index: w.Index, QPN: q.qp.Num, Size: w.Len()})
+}
+
+func (q *QP) SendDone(w *fakeverbs.Work, status uint32, tell bool) {
+	if tell {
+		q.sent(w, q.syndrome(w, status))
+	}
+}
+
+// NextRecv looks at the record, where doorbells come late.
+func (q *QP) NextRecv() (*fakeverbs.Recv, bool) {
+	if len(q.recvs) == 0 && q.e.options.Late && !q.stopped {
+		if v, ok := q.e.load(q, q.qp.Num, q.record+8); ok {
+			q.takeRecvs(v)
+		}
+	}
+	if len(q.recvs) == 0 {
+		return nil, false
+	}
+	r := q.recvs[0]
+	q.recvs = slices.Delete(q.recvs, 0, 1)
+	return r, true
+}
+
+func (q *QP) RecvDone(r *fakeverbs.Recv, wc abi.IbUverbsWc, solicited bool) {
+	c := &CQE{Opcode: receive, QueueType: recvQueue, Index: r.Index, QPN: q.qp.Num, Size: wc.ByteLen, Solicited: solicited}
+	switch {
+	case wc.Status != abi.IB_WC_SUCCESS:
+		c.Syndrome = recvSyndromes[wc.Status]
+		if c.Syndrome == 0 {
+			c.Syndrome = general
+		}
+	case wc.WcFlags&abi.IB_WC_WITH_IMM != 0:
+		c.Opcode, c.Imm = rspSendImm, imm(wc.Ex)
+		if wc.Opcode == abi.IB_WC_RECV_RDMA_WITH_IMM {
+			c.Opcode = recvImm
+		}
+	case wc.WcFlags&abi.IB_WC_WITH_INVALIDATE != 0:
+		c.Opcode, c.InvalidatedKey = recvInv, wc.Ex
+	}
+	CQOf(q.qp.RecvCQ).complete(c)
+}
+
+// EnterError flushes the requests that the device was told of. It leaves later ones until the kernel
+// stops the QP. The real device may differ: nothing in rdma-core depends on it, because its
+// provider posts nothing after a failure. For QPs of its own the kernel has a command by which
+// the device looks at later requests.
+func (q *QP) EnterError() {
+	if q.stopped {
+		return
+	}
+	q.qp.CurState = abi.IB_QPS_ERR
+	q.qp.FlushTaken()
+	for _, s := range q.sends {
+		q.sent(s.Work, flushed)
+	}
+	for _, r := range q.recvs {
+		CQOf(q.qp.RecvCQ).complete(&CQE{Opcode: receive, QueueType: recvQueue, Syndrome: flushed,
+			Index: r.Index, QPN: q.qp.Num})
+	}
+	q.sends, q.recvs = nil, nil
+}
+
+// Fail completes the oldest send with any syndrome, which is the end of the QP. It reports
+// whether there was one.
+func (q *QP) Fail(syndrome uint8) bool {
+	q.qp.Kernel().Lock()
+	defer q.qp.Kernel().Unlock()
+	w, ok := q.NextSend()
+	if ok {
+		q.sent(w, syndrome)
+		q.EnterError()
+	}
+	return ok
+}
+
+// FailRecv is Fail for a receive.
+func (q *QP) FailRecv(syndrome uint8) bool {
+	q.qp.Kernel().Lock()
+	defer q.qp.Kernel().Unlock()
+	r, ok := q.NextRecv()
+	if ok {
+		CQOf(q.qp.RecvCQ).complete(&CQE{Opcode: receive, QueueType: recvQueue, Syndrome: syndrome, Index: r.Index, QPN: q.qp.Num})
+		q.EnterError()
+	}
+	return ok
+}
+
+// The device's syndromes.
+const (
+	general     = 1
+	recvFormat  = 2
+	recvKey     = 3 // the receiving end, as 4 to 7: outside, not allowed, another PD, wraps around
+	recvAddr    = 4
+	recvRight   = 5
+	recvPD      = 6
+	recvWrap    = 7
+	sendFormat  = 8
+	noReads     = 9
+	sendKey     = 10 // the sending end, as 11 to 14
+	sendAddr    = 11
+	sendRight   = 12
+	sendPD      = 13
+	sendWrap    = 14
+	flushed     = 15
+	retriesGone = 16
+)
+
+var sendSyndromes = map[uint32]uint8{
+	abi.IB_WC_LOC_QP_OP_ERR: sendFormat, abi.IB_WC_LOC_PROT_ERR: sendKey, abi.IB_WC_LOC_ACCESS_ERR: sendKey,
+	abi.IB_WC_REM_ACCESS_ERR: recvKey, abi.IB_WC_WR_FLUSH_ERR: flushed, abi.IB_WC_RETRY_EXC_ERR: retriesGone,
+}
+
+var recvSyndromes = map[uint32]uint8{
+	abi.IB_WC_LOC_QP_OP_ERR: recvFormat, abi.IB_WC_LOC_PROT_ERR: recvKey, abi.IB_WC_LOC_ACCESS_ERR: recvKey,
+	abi.IB_WC_LOC_LEN_ERR: recvAddr, abi.IB_WC_REM_ACCESS_ERR: recvRight, abi.IB_WC_WR_FLUSH_ERR: flushed,
+}
+
+// syndrome is how the device tells that a send ended with a status of the verbs. Of bad
+// memory of its own it knows what is wrong.
+func (q *QP) syndrome(w *fakeverbs.Work, status uint32) uint8 {
+	switch status {
+	case abi.IB_WC_SUCCESS:
+		return 0
+	case abi.IB_WC_LOC_PROT_ERR, abi.IB_WC_LOC_ACCESS_ERR:
+		for _, s := range w.SGL {
+			if why := q.wrongWith(s, writesHere(w)); why != 0 {
+				return why
+			}
+		}
+	}
+	if s, ok := sendSyndromes[status]; ok {
+		return s
+	}
+	return general
+}
+
+// writesHere tells whether a send has the device write to local memory.
+func writesHere(w *fakeverbs.Work) bool {
+	switch w.Opcode {
+	case abi.IB_UVERBS_WR_RDMA_READ, abi.IB_UVERBS_WR_RDMA_READ_WITH_INV,
+		abi.IB_UVERBS_WR_ATOMIC_CMP_AND_SWP, abi.IB_UVERBS_WR_ATOMIC_FETCH_AND_ADD:
+		return true
+	}
+	return false
+}
+
+// wrongWith is 0 for an SGE that is good.
+func (q *QP) wrongWith(s fakeverbs.SGE, write bool) uint8 {
+	for mr := range fakeverbs.Objects[*fakeverbs.MR](q.qp.Kernel()) {
+		switch {
+		case mr.Key != s.LKey:
+		case s.Addr+uint64(s.Length) < s.Addr:
+			return sendWrap
+		case s.Addr < mr.Start || s.Addr-mr.Start+uint64(s.Length) > mr.Length:
+			return sendAddr
+		case write && mr.Access&abi.IB_UVERBS_ACCESS_LOCAL_WRITE == 0:
+			return sendRight
+		case mr.PD != q.qp.PD:
+			return sendPD
+		default:
+			return 0
+		}
+	}
+	return sendKey
 }

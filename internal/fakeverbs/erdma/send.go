@@ -2,6 +2,8 @@ package erdma
 
 import (
 	"encoding/binary"
+	"math/bits"
+	"slices"
 
 	"github.com/goverbs/goverbs/internal/abi"
 	"github.com/goverbs/goverbs/internal/fakeverbs"
@@ -135,3 +137,177 @@ func (q *QP) takeRecv(doorbell uint64) (ok bool) {
 func readSGE(b []byte) fakeverbs.SGE {
 	return fakeverbs.SGE{Addr: binary.LittleEndian.Uint64(b), Length: binary.LittleEndian.Uint32(b[8:]), LKey: binary.LittleEndian.Uint32(b[12:])}
 }
+
+// The bits of a send's header.
+const (
+	inline    = 1 << 25
+	fence     = 1 << 24
+	solicited = 1 << 23
+	signaled  = 1 << 22
+	reserved  = 1<<55 | 1<<26 | 0x3f<<16
+)
+
+// sendCheck reads a send and notes all that is wrong with it.
+type sendCheck struct {
+	*send
+	q      *QP
+	b      []byte // the blocks
+	header uint64
+}
+
+func (c *sendCheck) note(format string, args ...any) {
+	c.bad = true
+	c.q.e.note("%v: send at %d: "+format, append([]any{c.q, uint16(c.at)}, args...)...)
+}
+
+func (c *sendCheck) u32(at int) uint32 { return binary.LittleEndian.Uint32(c.b[at:]) }
+func (c *sendCheck) u64(at int) uint64 { return binary.LittleEndian.Uint64(c.b[at:]) }
+
+func (c *sendCheck) count() int { return int(c.header >> 56) }
+
+func (c *sendCheck) run() {
+	c.checkHeader()
+	op, ok := ops[c.op]
+	if !ok {
+		c.note("operation %d is none", c.op)
+		return
+	}
+	c.Opcode = op.verb
+	c.flags()
+	switch op.layout {
+	case sendLayout:
+		c.data(16)
+	case writeLayout:
+		c.RKey, c.RemoteAddr = c.u32(16), uint64(c.u32(20))|uint64(c.u32(24))<<32
+		c.data(32)
+	case readLayout:
+		c.read()
+	case atomicLayout:
+		c.atomic()
+	case invLayout:
+		c.wantBlocks(1)
+		c.Imm = c.u32(20)
+		c.wantCount()
+	}
+	c.immediate()
+}
+
+func (c *sendCheck) checkHeader() {
+	if next := uint16(c.header); next != uint16(c.at+c.blocks) {
+		c.note("the next one would be at %d, and the header says %d", uint16(c.at+c.blocks), next)
+	}
+	if num := uint32(c.header >> 32 & 0xfffff); num != c.q.qp.Num {
+		c.note("the header says QP %d", num)
+	}
+	if r := c.header & reserved; r != 0 {
+		c.note("reserved bits of the header are set: %#x", r)
+	}
+	if c.q.qp.Flags&abi.IB_UVERBS_QP_CREATE_SQ_SIG_ALL != 0 && c.header&signaled == 0 {
+		c.note("it asks for no completion, though its QP does for all")
+	}
+}
+
+func (c *sendCheck) flags() {
+	for _, f := range []struct {
+		header uint64
+		verbs  uint32
+	}{{inline, abi.IB_SEND_INLINE}, {fence, abi.IB_SEND_FENCE}, {solicited, abi.IB_SEND_SOLICITED}, {signaled, abi.IB_SEND_SIGNALED}} {
+		if c.header&f.header != 0 {
+			c.Flags |= f.verbs
+		}
+	}
+}
+
+// wantBlocks holds the entry to as many blocks as it needs, and gives it those that are
+// missing, empty, to be read on.
+func (c *sendCheck) wantBlocks(n int) {
+	if int(c.blocks) != n {
+		c.note("it has %d blocks, and operation %d with a count of %d takes %d", c.blocks, c.op, c.count(), n)
+	}
+	if len(c.b) < n*entry {
+		c.b = append(c.b, make([]byte, n*entry-len(c.b))...)
+	}
+}
+
+// wantCount is for operations without a list of SGEs.
+func (c *sendCheck) wantCount() {
+	if c.count() != 0 || c.header&inline != 0 {
+		c.note("operation %d has no list of SGEs and no inline data, and the header counts %d", c.op, c.count())
+	}
+}
+
+// data reads SGEs or inline data from byte start on.
+func (c *sendCheck) data(start int) {
+	length, n := c.u32(12), c.count()
+	if c.header&inline != 0 {
+		if n > maxInline {
+			c.note("%d bytes inline, of %d", n, maxInline)
+			n = maxInline
+		}
+		c.wantBlocks((start + n + entry - 1) / entry)
+		c.Inline = slices.Clone(c.b[start:][:n])
+		if length != uint32(n) {
+			c.note("%d bytes inline, and the length is %d", n, length)
+		}
+		return
+	}
+	if most := c.q.qp.Cap.MaxSendSge; n > int(most) {
+		c.note("%d SGEs, of %d", n, most)
+		n = int(most)
+	}
+	c.wantBlocks((start + n*16 + entry - 1) / entry)
+	var sum uint32
+	for i := range n {
+		at := start + 16*i
+		c.SGL = append(c.SGL, readSGE(c.b[at:]))
+		sum += c.SGL[i].Length
+		if at%entry == 0 && i == n-1 && c.u32(at+28) != c.q.qp.Num {
+			c.note("behind the last SGE stands %d, not the number of the QP", c.u32(at+28))
+		}
+	}
+	if length != sum {
+		c.note("the SGEs have %d bytes, and the length is %d", sum, length)
+	}
+}
+
+func (c *sendCheck) read() {
+	c.wantBlocks(2)
+	c.wantCount()
+	c.SGL = []fakeverbs.SGE{{Addr: uint64(c.u32(20)) | uint64(c.u32(24))<<32, Length: c.u32(12), LKey: c.u32(16)}}
+	remote := readSGE(c.b[32:])
+	c.RemoteAddr, c.RKey = remote.Addr, remote.LKey
+	if remote.Length != c.SGL[0].Length {
+		c.note("it reads %d bytes into %d", remote.Length, c.SGL[0].Length)
+	}
+}
+
+// atomic: the operand to add stands where that to store does.
+func (c *sendCheck) atomic() {
+	c.wantBlocks(2)
+	c.wantCount()
+	if c.q.e.options.NoAtomics {
+		c.note("the device has no atomics")
+	}
+	c.RemoteAddr, c.RKey = c.u64(32), c.u32(44)
+	c.SGL = []fakeverbs.SGE{readSGE(c.b[48:])}
+	if c.Opcode == abi.IB_UVERBS_WR_ATOMIC_CMP_AND_SWP {
+		c.Swap, c.Compare = c.u64(16), c.u64(24)
+	} else {
+		c.Compare = c.u64(16)
+	}
+	if c.SGL[0].Length != 8 {
+		c.note("the result of an atomic has 8 bytes, not %d", c.SGL[0].Length)
+	}
+}
+
+// immediate reads what stands behind the header: a number in network order, or a key.
+func (c *sendCheck) immediate() {
+	switch c.Opcode {
+	case abi.IB_UVERBS_WR_SEND_WITH_IMM, abi.IB_UVERBS_WR_RDMA_WRITE_WITH_IMM,
+		abi.IB_UVERBS_WR_SEND_WITH_INV, abi.IB_UVERBS_WR_RDMA_READ_WITH_INV:
+		c.Imm = c.u32(8)
+	}
+}
+
+// imm is immediate data as completions have it: the number itself.
+func imm(wire uint32) uint32 { return bits.ReverseBytes32(wire) }

@@ -207,3 +207,202 @@ func (s *SRQ) take() (*fakeverbs.Recv, bool) {
 func (s *SRQ) done(index uint32) {
 	s.busy = slices.DeleteFunc(s.busy, func(place uint16) bool { return uint32(place) == index })
 }
+
+// CreateWQ makes the receives of a queue pair that no request made: that is all a WQ is.
+func (m *model) CreateWQ(w *fakeverbs.WQ, r *ioctl.Request) error {
+	const call = "WQ_CREATE"
+	if m.options.Infiniband || m.version == 0 || w.Flags != 0 {
+		return syscall.EOPNOTSUPP
+	}
+	in, err := input[abi.Mlx5IbCreateWq](m, call, r, 40)
+	if err != nil {
+		return err
+	}
+	switch {
+	case in.CompMask != 0 || in.SingleStrideLogNumOfBytes|in.SingleWqeLogNumOfStrides|in.TwoByteShiftEn != 0:
+		return syscall.EOPNOTSUPP
+	case w.MaxWR == 0:
+		return syscall.EINVAL
+	}
+	m.wantZero(call, "the flags", uint64(in.Flags))
+	qp := fakeverbs.NewQP(m.k, &fakeverbs.QP{Num: w.Num, PD: w.PD, RecvCQ: w.CQ, Type: abi.IB_UVERBS_QPT_RAW_PACKET,
+		Cap: abi.IbUverbsQpCap{MaxRecvWr: w.MaxWR, MaxRecvSge: w.MaxSGE}})
+	q := &QP{m: m, qp: qp, record: in.DbAddr, index: in.UserIndex, register: -1}
+	sizes := &abi.Mlx5IbCreateQp{BufAddr: in.BufAddr, RqWqeCount: in.RqWqeCount, RqWqeShift: in.RqWqeShift}
+	if err := q.checkSizes(sizes); err != nil {
+		return err
+	}
+	if err := q.pinQueues(call, sizes); err != nil {
+		return err
+	}
+	if err := m.takeIndex(call, q.index); err != nil {
+		return err
+	}
+	if err := m.pinRecord(call, in.DbAddr); err != nil {
+		delete(m.indexes, q.index)
+		return err
+	}
+	qp.SetQueues(q)
+	w.Queue = q
+	return answer(m, call, r, abi.Mlx5IbCreateWqResp{ResponseLength: 8})
+}
+
+// StandIn implements [WQQueue].
+func (q *QP) StandIn() *fakeverbs.QP { return q.qp }
+
+// EndWQ implements [WQQueue].
+func (q *QP) EndWQ() {
+	q.m.forgetRecord(q.record)
+	delete(q.m.indexes, q.index)
+	q.qp.EndQueues()
+	q.qp.CurState = abi.IB_QPS_RESET
+}
+
+// ModifyWQ: a WQ takes packets when it is ready, and forgets its receives in RESET.
+func (m *model) ModifyWQ(w *fakeverbs.WQ, in *abi.IbUverbsExModifyWq, r *ioctl.Request) error {
+	b, _ := r.Bytes(abi.UVERBS_ATTR_UHW_IN)
+	if len(b) < 8 {
+		return syscall.EINVAL
+	}
+	if !fakeverbs.IsZero(b) {
+		return syscall.EOPNOTSUPP
+	}
+	was := w.State
+	if err := (fakeverbs.Bare{}).ModifyWQ(w, in, r); err != nil {
+		return err
+	}
+	q := w.Queue.(*QP)
+	switch {
+	case w.State == was:
+	case w.State == fakeverbs.WQReset:
+		q.rq.reset()
+		q.qp.CurState = abi.IB_QPS_RESET
+	case w.State == fakeverbs.WQReady:
+		if v := m.load(q, w.Num, q.record); v != 0 {
+			m.note("WQ %d: its record is %d when it becomes ready", w.Num, v)
+		}
+		q.qp.CurState = abi.IB_QPS_RTR
+	default:
+		q.EnterError()
+	}
+	return nil
+}
+
+const hashKey = 40 // bytes
+
+// CreateRSSQP takes what the device can compute from: addresses of one version of IP, and ports
+// of one transport.
+func (m *model) CreateRSSQP(qp *fakeverbs.QP, r *ioctl.Request) error {
+	const call = "QP_CREATE"
+	in, err := input[abi.Mlx5IbCreateQpRss](m, call, r, 152)
+	switch both := func(a, b uint64) bool { return in.RxHashFieldsMask&a != 0 && in.RxHashFieldsMask&b != 0 }; {
+	case err != nil:
+		return err
+	case qp.Type != abi.IB_UVERBS_QPT_RAW_PACKET, in.CompMask != 0, in.Flags != 0, in.RxHashFunction != fakeverbs.HashToeplitz, in.RxHashFieldsMask&^fakeverbs.HashFields != 0:
+		return syscall.EOPNOTSUPP
+	case in.RxKeyLen != hashKey || in.Reserved != [6]uint8{}, both(fakeverbs.HashIPv4, fakeverbs.HashIPv6), both(fakeverbs.HashTCP, fakeverbs.HashUDP):
+		return syscall.EINVAL
+	}
+	qp.Hash = &fakeverbs.Hash{Fields: in.RxHashFieldsMask, Key: in.RxHashKey[:hashKey:hashKey]}
+	return answer(m, call, r, abi.Mlx5IbCreateQpResp{})
+}
+
+// CreateTarget reads what the driver wants to know of a target QP, which is the same as of
+// others, and of which no queue counts. librdmacm asks for room to receive all the same, and
+// libmlx5 then tells the size of a receive queue that it does not make.
+func (m *model) CreateTarget(r *ioctl.Request) error {
+	const call = "QP_CREATE"
+	in, err := input[abi.Mlx5IbCreateQp](m, call, r, 48)
+	switch {
+	case err != nil:
+		return err
+	case m.badIndex(in.Uidx):
+		return syscall.EINVAL
+	}
+	var asked abi.IbUverbsQpCap
+	ioctl.Argument(r, abi.UVERBS_ATTR_CREATE_QP_CAP, &asked)
+	m.wantZero(call, "a queue of a target QP", uint64(in.SqWqeCount)|in.SqBufAddr)
+	if asked.MaxRecvWr == 0 {
+		m.wantZero(call, "a receive queue of a target QP", uint64(in.RqWqeCount)|uint64(in.RqWqeShift))
+	}
+	if !m.options.OldBytes {
+		in.Uidx &= uint32(m.version) * 0xffffff
+		m.wantZero(call, "what a target QP does not need", in.BufAddr|in.DbAddr|uint64(in.Flags|in.BfregIndex|in.Uidx|in.EceOptions)|
+			uint64(in.Reserved)|uint64(in.DciStreams.LogNumConcurent)|uint64(in.DciStreams.LogNumErrored))
+	}
+	return answer(m, call, r, abi.Mlx5IbCreateQpResp{})
+}
+
+// badIndex: with one version of completions user space chooses a number that they name an
+// object by, and with the other there is none.
+func (m *model) badIndex(index uint32) bool {
+	const none = 0xffffff
+	return m.version == 0 && index != none || m.version == 1 && index >= none
+}
+
+// xrcIndex takes the index of an SRQ of XRC, which is one of those of queue pairs.
+func (m *model) xrcIndex(s *SRQ, index uint32) error {
+	if err := m.takeIndex("SRQ_CREATE", index); err != nil {
+		return err
+	}
+	s.xrc, s.index = true, index
+	return nil
+}
+
+// takeIndex is for objects beside queue pairs.
+func (m *model) takeIndex(call string, index uint32) error {
+	if m.badIndex(index) {
+		return syscall.EINVAL
+	}
+	if m.isTaken(index) {
+		m.note("%s: index %d is that of another object", call, index)
+	}
+	m.indexes[index] = true
+	return nil
+}
+
+// sharedNumber reads which SRQ of the peer's a send is for.
+func (c *reader) sharedNumber() {
+	b := c.take("the number of an SRQ", 16)
+	c.SRQN = binary.BigEndian.Uint32(b)
+	if !c.q.m.options.OldBytes {
+		c.wantZeros("the number of an SRQ", b[4:])
+	}
+	if c.SRQN>>24 != 0 {
+		c.note("an SRQ's number of %#x", c.SRQN)
+	}
+}
+
+// target has a target QP receive through an SRQ of its domain, whose process may be
+// another. The lock is that of the SRQ's kernel.
+type target struct {
+	fakeverbs.Gone
+	qp  *fakeverbs.QP // as the SRQ's process sees it
+	srq *fakeverbs.SRQ
+}
+
+func (t *target) NextRecv() (*fakeverbs.Recv, bool) { return SRQOf(t.srq).take() }
+
+func (t *target) RecvDone(r *fakeverbs.Recv, wc abi.IbUverbsWc, solicited bool) {
+	c := received(r, &wc, solicited)
+	s := SRQOf(t.srq)
+	s.done(r.Index)
+	c.QPN, c.Counter, c.Queue = t.qp.Num, uint16(r.Index), s.index
+	if s.m.version == 0 {
+		c.Queue = s.Num
+	}
+	CQOf(t.srq.CQ).complete(c)
+}
+
+// EnterError is the end of the target, wherever it is.
+func (t *target) EnterError() {
+	_ = t.qp.Shared(func() error {
+		t.qp.CurState = abi.IB_QPS_ERR
+		return nil
+	})
+}
+
+// Target implements [targetQueue].
+func (s *SRQ) Target(view *fakeverbs.QP, srq *fakeverbs.SRQ) fakeverbs.Queues {
+	return &target{qp: view, srq: srq}
+}

@@ -1,6 +1,9 @@
 package rxe
 
 import (
+	"encoding/binary"
+	"math/bits"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/goverbs/goverbs/internal/abi"
@@ -74,3 +77,116 @@ func (m *model) ResizeCQ(cq *fakeverbs.CQ, n uint32, r *ioctl.Request) error {
 	cq.Mem, CQOf(cq).ring, cq.Entries = mem, ring, ring.mask
 	return fakeverbs.AnswerDriver(r, abi.RxeResizeCqResp{Mi: mi})
 }
+
+// ring is the kernel's side of a queue, as rxe_queue.h has it: the index that
+// the kernel owns is private and only copied to the shared header.
+type ring struct {
+	fakeverbs.Seam
+	data               []byte
+	mask, stride       uint32
+	producer, consumer *atomic.Uint32
+	index              uint32 // this side's
+}
+
+// Offsets in struct rxe_queue_buf.
+const (
+	producer = 128
+	consumer = 256
+	data     = 384
+)
+
+// cqeSize is the kernel's own struct ib_wc, the larger half of the union that
+// is an entry.
+const cqeSize = 72
+
+const (
+	sendSize  = 208
+	sgeSize   = 16
+	cacheLine = 64
+	mostRecv  = 1024 // a receive of maxRXESGE, to the power of two
+)
+
+func recvSize(sge uint32) uint32 { return 40 + sgeSize*sge }
+
+// newRing makes a ring for at least n elements, at an offset that was never used
+// before.
+func (m *model) newRing(at fakeverbs.Seam, mem *fakeverbs.QueueMemory, n, size uint32) (*ring, abi.Mminfo, error) {
+	at.Kernel = m.k
+	q := &ring{Seam: at, stride: fakeverbs.RoundPow2(max(size, cacheLine)), mask: fakeverbs.RoundPow2(n+1) - 1}
+	length := fakeverbs.RoundUp(data + int(q.mask+1)*int(q.stride))
+	if m.offset == 0 {
+		m.offset = int64(fakeverbs.PageSize)
+	}
+	mi := abi.Mminfo{Offset: uint64(m.offset), Size: uint32(length)}
+	region, err := mem.Alloc(m.k, m.offset, length)
+	if err != nil {
+		return nil, mi, err
+	}
+	m.offset += int64(length)
+	q.data = region.Bytes()[data:]
+	copy(region.Bytes(), abi.Bytes(&abi.RxeQueueBuf{Log2ElemSize: uint32(bits.Len32(q.stride) - 1), IndexMask: q.mask}))
+	if q.producer, err = region.Word(producer); err != nil {
+		return nil, mi, syscall.EINVAL
+	}
+	if q.consumer, err = region.Word(consumer); err != nil {
+		return nil, mi, syscall.EINVAL
+	}
+	return q, mi, nil
+}
+
+// at is the element that index, whoever wrote it, leads to.
+func (q *ring) at(index uint32) []byte {
+	return q.data[(index&q.mask)*q.stride:][:q.stride]
+}
+
+// head is the oldest element of a queue that user space fills, or nil.
+func (q *ring) head() []byte {
+	if (q.producer.Load()-q.index)&q.mask == 0 {
+		return nil
+	}
+	return q.at(q.index)
+}
+
+// count is how many elements a queue holds that user space fills.
+func (q *ring) count() uint32 { return (q.producer.Load() - q.index) & q.mask }
+
+// drop is done with the head.
+func (q *ring) drop() {
+	q.index = (q.index + 1) & q.mask
+	q.consumer.Store(q.index)
+}
+
+// put adds an element to a queue that user space empties.
+func (q *ring) put(element []byte) bool {
+	if (q.index+1-q.ReadRecord(q.consumer))&q.mask == 0 {
+		return false
+	}
+	late := q.WriteEntry(element)
+	next := (q.index + 1) & q.mask
+	if late != nil {
+		q.producer.Store(next)
+		late()
+	}
+	copy(q.at(q.index), element)
+	q.index = next
+	q.producer.Store(next)
+	return true
+}
+
+// move copies what is in q, from index first to before last, to the start of
+// another ring, and leaves q empty.
+func (q *ring) move(to *ring, first, last uint32) error {
+	n := (last - first) & q.mask
+	if n > to.mask {
+		return syscall.EINVAL
+	}
+	for i := range n {
+		copy(to.at(i), q.at(first + i)[:min(q.stride, to.stride)])
+	}
+	to.producer.Store(n)
+	q.consumer.Store(last)
+	return nil
+}
+
+func u64(b []byte, at int) uint64 { return binary.NativeEndian.Uint64(b[at:]) }
+func u32(b []byte, at int) uint32 { return binary.NativeEndian.Uint32(b[at:]) }

@@ -1,6 +1,7 @@
 package rxe
 
 import (
+	"slices"
 	"syscall"
 
 	"github.com/goverbs/goverbs/internal/abi"
@@ -105,5 +106,368 @@ func (q *QP) reset() {
 		if ring != nil {
 			clear(ring.data)
 		}
+	}
+}
+
+// ModifyQP checks as rxe_qp_chk_attr and __qp_chk_state do, moves the QP, then
+// takes over what the mask names.
+func (m *model) ModifyQP(qp *fakeverbs.QP, in *abi.IbUverbsModifyQp) error {
+	if err := m.checkAttr(qp, in); err != nil {
+		return err
+	}
+	if in.AttrMask&abi.IB_QP_STATE != 0 {
+		from := qp.CurState
+		if in.AttrMask&abi.IB_QP_CUR_STATE != 0 {
+			from = in.CurQpState
+		}
+		if !fakeverbs.ModifyIsOK(from, in.QpState, qp.Type, in.AttrMask) {
+			return syscall.EINVAL
+		}
+		QPOf(qp).enter(in.QpState)
+	}
+	qp.TakeOver(in)
+	return nil
+}
+
+func (m *model) checkAttr(qp *fakeverbs.QP, in *abi.IbUverbsModifyQp) error {
+	has := func(bit uint32) bool { return in.AttrMask&bit != 0 }
+	if has(abi.IB_QP_AV) {
+		if in.Dest.IsGlobal == 0 {
+			return syscall.EINVAL
+		}
+		if _, err := m.k.GID(uint32(in.Dest.SgidIndex)); err != nil {
+			return err
+		}
+	}
+	access := has(abi.IB_QP_ACCESS_FLAGS) && (qp.Type == abi.IB_UVERBS_QPT_UD || in.QpAccessFlags&^access != 0)
+	if access || has(abi.IB_QP_ALT_PATH) || has(abi.IB_QP_PATH_MTU) && in.PathMtu > 5 ||
+		has(abi.IB_QP_MAX_QP_RD_ATOMIC) && in.MaxRdAtomic > maxRDAtom || has(abi.IB_QP_TIMEOUT) && in.Timeout > 31 {
+		return syscall.EINVAL
+	}
+	return nil
+}
+
+func (q *QP) enter(state uint8) {
+	q.qp.CurState = state
+	switch state {
+	case abi.IB_QPS_RESET:
+		q.reset()
+	case abi.IB_QPS_ERR:
+		q.EnterError()
+	case abi.IB_QPS_SQD:
+		q.qp.Kernel().Raise(q.qp.Cookie, abi.IB_EVENT_SQ_DRAINED) // nothing is ever under way here
+	}
+}
+
+// NextSend leaves the send on the queue, whose room it takes until it is done.
+func (q *QP) NextSend() (*fakeverbs.Work, bool) {
+	var s Send
+	if !q.sq.peekSend(uint32(len(q.qp.Taken)), &s) {
+		return nil, false
+	}
+	q.check(&s)
+	w := &fakeverbs.Work{ID: s.Wr.WrId, Opcode: s.Wr.Opcode, Flags: s.Wr.SendFlags, Imm: s.Wr.Ex}
+	if _, ok := wcOpcodes[w.Opcode]; !ok {
+		w.Opcode = fakeverbs.NoOpcode
+	}
+	if q.qp.Flags&abi.IB_UVERBS_QP_CREATE_SQ_SIG_ALL != 0 {
+		w.Flags |= abi.IB_SEND_SIGNALED
+	}
+	q.arm(w, &s)
+	length := min(int(s.Dma.Length), len(s.Payload))
+	switch {
+	case w.Flags&abi.IB_SEND_INLINE != 0, w.Opcode == abi.IB_UVERBS_WR_ATOMIC_WRITE:
+		w.Inline = slices.Clone(s.Payload[:length])
+	default:
+		w.SGL = w.SGLRoom[:0]
+		for i := range min(s.Dma.NumSge, maxSGE) {
+			w.SGL = append(w.SGL, s.sge(i))
+		}
+	}
+	return w, true
+}
+
+func (s *Send) sge(i uint32) fakeverbs.SGE {
+	b := s.Payload[sgeSize*i:]
+	return fakeverbs.SGE{Addr: u64(b, 0), Length: u32(b, 8), LKey: u32(b, 12)}
+}
+
+// arm reads the part of a send that depends on the opcode, and of a datagram where it goes.
+func (q *QP) arm(w *fakeverbs.Work, s *Send) {
+	switch w.Opcode {
+	case abi.IB_UVERBS_WR_ATOMIC_CMP_AND_SWP, abi.IB_UVERBS_WR_ATOMIC_FETCH_AND_ADD:
+		r := WR[abi.RxeSendWrAtomic](s)
+		w.RemoteAddr, w.RKey, w.Compare, w.Swap = s.Iova, r.Rkey, r.CompareAdd, r.Swap
+	case abi.IB_UVERBS_WR_BIND_MW:
+		r := WR[abi.RxeSendWrMw](s)
+		w.Bind = fakeverbs.Binding{Addr: r.Addr, Length: r.Length, LKey: r.MrLkey, RKey: r.MwRkey, NewRKey: r.Rkey, Access: r.Access}
+	case abi.IB_UVERBS_WR_FLUSH:
+		r := WR[abi.RxeSendWrFlush](s)
+		w.RemoteAddr, w.RKey, w.Flush = s.Iova, r.Rkey, s.Dma.Resid
+	case abi.IB_UVERBS_WR_SEND, abi.IB_UVERBS_WR_SEND_WITH_IMM:
+		if q.qp.Type == abi.IB_UVERBS_QPT_UD {
+			r := WR[abi.RxeSendWrUd](s)
+			w.To = fakeverbs.Destination{QPN: r.RemoteQpn, QKey: r.RemoteQkey, AH: ah(q.qp.Kernel(), r.AhNum)}
+		}
+	default:
+		w.RemoteAddr, w.RKey = s.Iova, WR[abi.RxeSendWrRdma](s).Rkey
+	}
+}
+
+// ah finds an AH by the number that a send names, or nil.
+func ah(k *fakeverbs.Kernel, num uint32) *fakeverbs.AH {
+	for ah := range fakeverbs.Objects[*fakeverbs.AH](k) {
+		if ah.Num == num {
+			return ah
+		}
+	}
+	return nil
+}
+
+// SendDone leaves the opcode of a failure 0, as rxe does.
+func (q *QP) SendDone(w *fakeverbs.Work, status uint32, tell bool) {
+	q.sq.drop()
+	if !tell {
+		return
+	}
+	wc := &abi.IbUverbsWc{WrId: w.ID, Status: status, QpNum: q.qp.Num}
+	if status == abi.IB_WC_SUCCESS {
+		wc.Opcode, wc.ByteLen = wcOpcodes[w.Opcode], w.Len()
+		if w.Opcode == abi.IB_UVERBS_WR_SEND_WITH_IMM || w.Opcode == abi.IB_UVERBS_WR_RDMA_WRITE_WITH_IMM {
+			wc.WcFlags = abi.IB_WC_WITH_IMM
+		}
+	}
+	CQOf(q.qp.SendCQ).complete(wc, false)
+}
+
+func (q *QP) NextRecv() (*fakeverbs.Recv, bool) {
+	r, ok := q.takeRecv()
+	if !ok {
+		return nil, false
+	}
+	return r.recv(), true
+}
+
+func (r *Recv) recv() *fakeverbs.Recv {
+	to := &fakeverbs.Recv{ID: r.WrId}
+	to.SGL = to.SGLRoom[:0]
+	for _, g := range r.SGE[:min(r.Dma.NumSge, maxSGE)] {
+		to.SGL = append(to.SGL, fakeverbs.SGE{Addr: g.Addr, Length: g.Length, LKey: g.Lkey})
+	}
+	return to
+}
+
+// OldestRecv looks at the receive that is next.
+func (q *QP) OldestRecv() (*fakeverbs.Recv, bool) {
+	ring := q.rq
+	if ring == nil {
+		ring = SRQOf(q.qp.SRQ).ring
+	}
+	var r Recv
+	ok := ring.peekRecv(&r)
+	return r.recv(), ok
+}
+
+func (q *QP) RecvDone(_ *fakeverbs.Recv, wc abi.IbUverbsWc, solicited bool) {
+	CQOf(q.qp.RecvCQ).complete(&wc, solicited)
+}
+
+// Send is a send as user space wrote it.
+type Send struct {
+	abi.RxeSendWqe
+	// Payload is what stands behind it: SGEs, or inline data.
+	Payload [maxInline]byte
+}
+
+// WR reads the part of a send that depends on the opcode.
+func WR[T any](s *Send) (wr T) {
+	copy(abi.Bytes(&wr), s.Wr.Wr[:])
+	return wr
+}
+
+// Recv is a receive as user space wrote it.
+type Recv struct {
+	abi.RxeRecvWqe
+	SGE [maxSGE]abi.RxeSge // the first Dma.NumSge count
+}
+
+// TakeSend takes the oldest send, as when it was acknowledged: its slot is free.
+func (q *QP) TakeSend() (Send, bool) {
+	q.qp.Kernel().Lock()
+	defer q.qp.Kernel().Unlock()
+	return takeSend(q.sq)
+}
+
+// TakeRecv takes the oldest receive, of the QP or its SRQ, as for an arriving
+// message.
+func (q *QP) TakeRecv() (Recv, bool) {
+	q.qp.Kernel().Lock()
+	defer q.qp.Kernel().Unlock()
+	return q.takeRecv()
+}
+
+func (q *QP) takeRecv() (Recv, bool) {
+	if q.rq == nil {
+		return SRQOf(q.qp.SRQ).take()
+	}
+	r, ok := takeRecv(q.rq)
+	if ok {
+		q.rq.check(&r, q.qp.Cap.MaxRecvSge)
+	}
+	return r, ok
+}
+
+func takeSend(q *ring) (s Send, ok bool) {
+	if ok = q.peekSend(0, &s); ok {
+		q.drop()
+	}
+	return s, ok
+}
+
+// peekSend reads the send that is n behind the oldest.
+func (q *ring) peekSend(n uint32, s *Send) bool {
+	if n >= q.count() {
+		return false
+	}
+	var b [sendSize + maxInline]byte
+	entry := b[:copy(b[:], q.at(q.index+n))]
+	q.ReadEntry(entry)
+	copy(s.Payload[:], entry[copy(abi.Bytes(&s.RxeSendWqe), entry):])
+	return true
+}
+
+func takeRecv(q *ring) (r Recv, ok bool) {
+	q.ReadRecord(q.producer)
+	e := q.head()
+	if e == nil {
+		return r, false
+	}
+	var b [mostRecv]byte
+	entry := b[:copy(b[:], e)]
+	q.ReadEntry(entry)
+	r.fill(entry)
+	q.drop()
+	return r, true
+}
+
+func (q *ring) peekRecv(r *Recv) bool {
+	b := q.head()
+	if b != nil {
+		r.fill(b)
+	}
+	return b != nil
+}
+
+func (r *Recv) fill(b []byte) {
+	b = b[copy(abi.Bytes(&r.RxeRecvWqe), b):]
+	for i := range r.SGE[:min(r.Dma.NumSge, maxSGE)] {
+		b = b[copy(abi.Bytes(&r.SGE[i]), b):]
+	}
+}
+
+// Carry completes as do_complete does: errors always, and move the QP to the
+// error state.
+func (q *QP) Carry(status uint32) bool {
+	s, ok := takeSend(q.sq)
+	if !ok {
+		return false
+	}
+	wc := abi.IbUverbsWc{WrId: s.Wr.WrId, Status: status, QpNum: q.qp.Num}
+	switch {
+	case status != abi.IB_WC_SUCCESS:
+		CQOf(q.qp.SendCQ).complete(&wc, false)
+		q.EnterError()
+	case s.Wr.SendFlags&abi.IB_SEND_SIGNALED != 0 || q.qp.Flags&abi.IB_UVERBS_QP_CREATE_SQ_SIG_ALL != 0:
+		wc.Opcode, wc.ByteLen = wcOpcodes[s.Wr.Opcode], s.Dma.Length
+		if s.Wr.Opcode == abi.IB_UVERBS_WR_SEND_WITH_IMM || s.Wr.Opcode == abi.IB_UVERBS_WR_RDMA_WRITE_WITH_IMM {
+			wc.WcFlags = abi.IB_WC_WITH_IMM
+		}
+		CQOf(q.qp.SendCQ).complete(&wc, false)
+	}
+	return true
+}
+
+var wcOpcodes = map[uint32]uint32{
+	abi.IB_UVERBS_WR_RDMA_WRITE: abi.IB_WC_RDMA_WRITE, abi.IB_UVERBS_WR_RDMA_WRITE_WITH_IMM: abi.IB_WC_RDMA_WRITE,
+	abi.IB_UVERBS_WR_SEND: abi.IB_WC_SEND, abi.IB_UVERBS_WR_SEND_WITH_IMM: abi.IB_WC_SEND, abi.IB_UVERBS_WR_SEND_WITH_INV: abi.IB_WC_SEND,
+	abi.IB_UVERBS_WR_RDMA_READ: abi.IB_WC_RDMA_READ, abi.IB_UVERBS_WR_RDMA_READ_WITH_INV: abi.IB_WC_RDMA_READ,
+	abi.IB_UVERBS_WR_ATOMIC_CMP_AND_SWP: abi.IB_WC_COMP_SWAP, abi.IB_UVERBS_WR_ATOMIC_FETCH_AND_ADD: abi.IB_WC_FETCH_ADD,
+	abi.IB_UVERBS_WR_LOCAL_INV: abi.IB_WC_LOCAL_INV, abi.IB_UVERBS_WR_BIND_MW: abi.IB_WC_BIND_MW,
+	abi.IB_UVERBS_WR_FLUSH: abi.IB_WC_FLUSH, abi.IB_UVERBS_WR_ATOMIC_WRITE: abi.IB_WC_ATOMIC_WRITE,
+}
+
+// Receive completes a SEND; every message comes with a GRH on RoCE.
+func (q *QP) Receive(n uint32) bool {
+	r, ok := q.takeRecv()
+	if ok {
+		CQOf(q.qp.RecvCQ).complete(&abi.IbUverbsWc{WrId: r.WrId, Opcode: abi.IB_WC_RECV, ByteLen: n, QpNum: q.qp.Num,
+			WcFlags: abi.IB_WC_GRH, PortNum: 1}, false)
+	}
+	return ok
+}
+
+// remote are the operations that name memory of the peer. The packets of the first try
+// have the address that stands beside the operation, those of a later one the operation's own.
+var remote = map[uint32]bool{
+	abi.IB_UVERBS_WR_RDMA_WRITE: true, abi.IB_UVERBS_WR_RDMA_WRITE_WITH_IMM: true, abi.IB_UVERBS_WR_RDMA_READ: true,
+	abi.IB_UVERBS_WR_ATOMIC_CMP_AND_SWP: true, abi.IB_UVERBS_WR_ATOMIC_FETCH_AND_ADD: true,
+	abi.IB_UVERBS_WR_FLUSH: true, abi.IB_UVERBS_WR_ATOMIC_WRITE: true,
+}
+
+// check notes what leads the driver astray: it works on a send where user space left it.
+func (q *QP) check(s *Send) {
+	note := func(format string, args ...any) {
+		q.qp.Kernel().Device.Note("QP %d: send %d: "+format, append([]any{q.qp.Num, s.Wr.WrId}, args...)...)
+	}
+	op := s.Wr.Opcode
+	if _, ok := wcOpcodes[op]; !ok {
+		note("there is no operation %d, and the driver takes it for an index", op)
+		return
+	}
+	if s.State != 0 || s.Status != 0 || s.HasRdAtomic != 0 {
+		note("state %d, status %d, %d reads: it is not as a new one", s.State, s.Status, s.HasRdAtomic)
+	}
+	if at := WR[abi.RxeSendWrRdma](s).RemoteAddr; remote[op] && s.Iova != at {
+		note("it goes to %#x at first and to %#x when it is sent again", s.Iova, at)
+	}
+	inline := s.Wr.SendFlags&abi.IB_SEND_INLINE != 0 || op == abi.IB_UVERBS_WR_ATOMIC_WRITE
+	checkDMA(note, &s.Dma, q.qp.Cap.MaxSendSge, inline)
+	switch {
+	case inline && s.Dma.Length > q.qp.Cap.MaxInlineData:
+		note("%d bytes inline, of %d", s.Dma.Length, q.qp.Cap.MaxInlineData)
+	case !inline && op != abi.IB_UVERBS_WR_FLUSH && s.sum() != uint64(s.Dma.Length):
+		note("its SGEs have %d bytes, it says %d", s.sum(), s.Dma.Length)
+	}
+}
+
+// checkDMA: copying begins where the entry says, and goes on for as long as it says.
+func checkDMA(note func(string, ...any), d *abi.RxeDmaInfo, most uint32, inline bool) {
+	if d.Resid != d.Length || d.CurSge != 0 || d.SgeOffset != 0 {
+		note("of %d bytes %d are left, from byte %d of SGE %d", d.Length, d.Resid, d.SgeOffset, d.CurSge)
+	}
+	if !inline && d.NumSge > most {
+		note("%d SGEs, of %d", d.NumSge, most)
+	}
+}
+
+// sum is how many bytes the SGEs have.
+func (s *Send) sum() (n uint64) {
+	for i := range min(s.Dma.NumSge, maxSGE) {
+		n += uint64(s.sge(i).Length)
+	}
+	return n
+}
+
+func (q *ring) check(r *Recv, most uint32) {
+	note := func(format string, args ...any) {
+		q.Kernel.Device.Note("receive %d: "+format, append([]any{r.WrId}, args...)...)
+	}
+	checkDMA(note, &r.Dma, most, false)
+	n := uint64(0)
+	for _, g := range r.SGE[:min(r.Dma.NumSge, maxSGE)] {
+		n += uint64(g.Length)
+	}
+	if n != uint64(r.Dma.Length) {
+		note("its SGEs have %d bytes, it says %d", n, r.Dma.Length)
 	}
 }

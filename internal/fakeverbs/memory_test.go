@@ -1,0 +1,149 @@
+package fakeverbs
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/mmap"
+)
+
+// TestOwn: memory is used again when all have let go of it, and not before, and is zero then.
+func TestOwn(t *testing.T) {
+	for name, c := range map[string]struct {
+		from *[mostPages + 1]spare
+		rest int
+	}{"the kernel's": {newSpares(0), 0}, "user space's": {newSpares(3), 3}} {
+		t.Run(name, func(t *testing.T) {
+			size := 2 * PageSize
+			o := newOwn(c.from, size)
+			one, two := view(t, o, size), view(t, o, 8)
+			two.Bytes()[7] = 1
+			if one.Bytes()[7] != 1 {
+				t.Error("two views of a queue differ")
+			}
+			closed(t, one)
+			if other := newOwn(c.from, size); other == o {
+				t.Fatal("memory that somebody holds was given away")
+			}
+			closed(t, two)
+			for range c.rest {
+				other := newOwn(c.from, size)
+				if other == o {
+					t.Fatal("memory of user space was given away at once")
+				}
+				closed(t, view(t, other, size))
+			}
+			if again := newOwn(c.from, size); again != o || again.bytes[7] != 0 {
+				t.Error("memory is not used again, or not zero")
+			}
+		})
+	}
+}
+
+// TestOwnLong: of long memory none is kept, of short memory only some.
+func TestOwnLong(t *testing.T) {
+	from := newSpares(0)
+	for _, pages := range []int{mostPages + 1, mostPages, 1} {
+		var held []*mmap.Region
+		for range mostSpare + 1 {
+			held = append(held, view(t, newOwn(from, pages*PageSize), PageSize))
+		}
+		for _, r := range held {
+			closed(t, r)
+		}
+	}
+	for pages := range from {
+		if n := len(from[pages].queue); n > mostSpare || n*pages*PageSize > mostBytes {
+			t.Errorf("%d pieces of %d pages are kept", n, pages)
+		}
+	}
+}
+
+func view(t *testing.T, o *own, length int) *mmap.Region {
+	t.Helper()
+	r, err := o.region(length)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func closed(t *testing.T, r *mmap.Region) {
+	t.Helper()
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestReturnStrange: memory that comes back without having been lent is a violation, and
+// nothing else happens.
+func TestReturnStrange(t *testing.T) {
+	k := New(abi.RDMA_DRIVER_UNKNOWN)
+	b := make([]byte, 64)
+	k.Lend(0x1000, b)
+	k.Return(0x2000)
+	if got := k.Violations(); !slices.Equal(got, []string{"memory at 0x2000 was returned that was not lent"}) {
+		t.Errorf("%q", got)
+	}
+	if leaks := k.lent.leaks(); len(leaks) != 1 {
+		t.Errorf("%q", leaks)
+	}
+	k.Return(0x1000)
+	if leaks := k.lent.leaks(); len(leaks) != 0 || len(k.Violations()) != 1 {
+		t.Errorf("%q, %q", leaks, k.Violations())
+	}
+}
+
+// TestReturnShorter: a region within another one, with the same address, ends alone.
+func TestReturnShorter(t *testing.T) {
+	for _, lengths := range [][2]int{{64, 16}, {16, 64}} {
+		k := New(abi.RDMA_DRIVER_UNKNOWN)
+		b := make([]byte, 64)
+		for _, n := range lengths {
+			k.Lend(0x1000, b[:n])
+		}
+		k.Return(0x1000)
+		if err := k.User.Write(0x1000, b); err != nil {
+			t.Errorf("%v: %v", lengths, err)
+		}
+		k.Return(0x1000)
+		if leaks := k.lent.leaks(); len(leaks) != 0 || len(k.Violations()) != 0 {
+			t.Errorf("%q, %q", leaks, k.Violations())
+		}
+	}
+}
+
+// TestNumbers: the lowest free number is next, and one that is free again comes again.
+func TestNumbers(t *testing.T) {
+	var n Numbers
+	taken := map[uint32]bool{2: true}
+	for _, want := range []uint32{0, 1, 3} {
+		if got := n.Take(func(i uint32) bool { return taken[i] }); got != want {
+			t.Errorf("%d, want %d", got, want)
+		}
+		taken[want] = true
+	}
+	for _, free := range []uint32{3, 1} {
+		delete(taken, free)
+		n.Free(free)
+	}
+	for _, want := range []uint32{1, 3, 4} {
+		if got := n.Take(func(i uint32) bool { return taken[i] }); got != want {
+			t.Errorf("%d, want %d", got, want)
+		}
+		taken[want] = true
+	}
+}
+
+// TestLongWork: the lengths of an SGL do not wrap around.
+func TestLongWork(t *testing.T) {
+	w := &Work{SGL: []SGE{{Length: 1 << 31}, {Length: 1<<31 + 5}}}
+	if got := w.Len(); got != 1<<32-1 {
+		t.Error(got)
+	}
+	w.SGL[1].Length = 7
+	if got := w.Len(); got != 1<<31+7 {
+		t.Error(got)
+	}
+}

@@ -1,0 +1,490 @@
+package mlx5
+
+import (
+	"encoding/binary"
+	"slices"
+	"syscall"
+
+	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/fakeverbs"
+)
+
+// send is a send as the device found it.
+type send struct {
+	*fakeverbs.Work
+	at     uint32 // the first block, free-running
+	blocks uint32
+	code   uint8
+	raw    []byte
+	first  [block]byte    // room for the raw bytes of most
+	work   fakeverbs.Work // what Work is
+	bad    bool           // malformed: the device answers with an error
+}
+
+// parts are the segments that an operation has behind the first, in this order.
+type parts struct {
+	verb           uint32
+	remote, atomic bool
+	umr            bool
+	data           bool
+	inline         bool // data may be inline
+	ud             bool // a datagram may be it
+	uc             bool // an unreliable connection has it
+	raw            bool // a raw packet may be it
+}
+
+var operations = map[uint8]parts{
+	0x01: {verb: abi.IB_UVERBS_WR_SEND_WITH_INV, data: true, inline: true},
+	0x08: {verb: abi.IB_UVERBS_WR_RDMA_WRITE, remote: true, data: true, inline: true, uc: true},
+	0x09: {verb: abi.IB_UVERBS_WR_RDMA_WRITE_WITH_IMM, remote: true, data: true, inline: true, uc: true},
+	0x0a: {verb: abi.IB_UVERBS_WR_SEND, data: true, inline: true, ud: true, uc: true, raw: true},
+	0x0b: {verb: abi.IB_UVERBS_WR_SEND_WITH_IMM, data: true, inline: true, ud: true, uc: true},
+	0x10: {verb: abi.IB_UVERBS_WR_RDMA_READ, remote: true, data: true},
+	0x11: {verb: abi.IB_UVERBS_WR_ATOMIC_CMP_AND_SWP, remote: true, atomic: true, data: true},
+	0x12: {verb: abi.IB_UVERBS_WR_ATOMIC_FETCH_AND_ADD, remote: true, atomic: true, data: true},
+	0x25: {verb: abi.IB_UVERBS_WR_BIND_MW, umr: true, uc: true},
+}
+
+// reader reads a send, segment after segment, and notes all that is wrong with it.
+type reader struct {
+	*send
+	q    *QP
+	rest []byte // that no segment took yet
+	mask []byte // of the control segment
+}
+
+func (c *reader) note(format string, args ...any) {
+	c.bad = true
+	c.q.m.note("%v: send at block %d: "+format, append([]any{c.q, uint16(c.at)}, args...)...)
+}
+
+// takeSends reads the sends up to where the record tells.
+func (q *QP) takeSends(to uint32) {
+	for q.told != to {
+		s := q.readSend(to)
+		q.told += s.blocks
+		q.sends = append(q.sends, s)
+	}
+}
+
+func (q *QP) readSend(to uint32) *send {
+	left := to - q.told
+	q.sq.read(q, q.told, q.head[:])
+	segs := uint32(q.head[7] & 0x3f)
+	blocks := (segs + 3) / 4
+	if blocks == 0 || blocks > left {
+		blocks = 1
+	}
+	s := &send{at: q.told, first: q.head}
+	s.raw = append(s.first[:], make([]byte, (blocks-1)*block)...)
+	q.sq.read(q, q.told+1, s.raw[block:])
+	b := s.raw
+	q.m.k.CrossSend(q.qp, b)
+	segs = uint32(b[7] & 0x3f)
+	s.Work, s.blocks, s.code = &s.work, max(1, (segs+3)/4), b[3]
+	c := &reader{q: q, send: s}
+	c.Opcode, c.Index, c.SGL = fakeverbs.NoOpcode, uint32(uint16(q.told)), c.SGLRoom[:0]
+	if segs == 0 || c.blocks > left || int(segs)*16 > len(b) {
+		c.note("it has %d segments, and the record leaves %d blocks", segs, left)
+		c.blocks = left
+		return c.send
+	}
+	c.rest = b[16 : segs*16]
+	c.control(b[:16])
+	c.segments()
+	return c.send
+}
+
+// control reads the segment that all sends begin with.
+func (c *reader) control(b []byte) {
+	if b[0] != 0 {
+		c.note("its operation is modified by %#x", b[0])
+	}
+	if at := binary.BigEndian.Uint16(b[1:]); at != uint16(c.at) {
+		c.note("it says that it is at %d", at)
+	}
+	if num := binary.BigEndian.Uint32(b[4:]) >> 8; num != c.q.qp.Num {
+		c.note("it says that it is of QP %d", num)
+	}
+	if b[7]&0xc0 != 0 || b[8]|b[9]|b[10] != 0 {
+		c.note("reserved bits or a signature are set: %x", b[7:11])
+	}
+	c.flags(b[11])
+	c.mask = b
+}
+
+// flags: when a completion is written, whether it is solicited, and what the send waits for.
+func (c *reader) flags(f uint8) {
+	if f&0x11 != 0 {
+		c.note("reserved flags are set: %#x", f)
+	}
+	switch f >> 2 & 3 {
+	case 0:
+		if c.q.qp.Flags&abi.IB_UVERBS_QP_CREATE_SQ_SIG_ALL != 0 {
+			c.note("it asks for no completion, though its QP does for all")
+		}
+	case 2:
+		c.Flags |= abi.IB_SEND_SIGNALED
+	default:
+		c.note("it asks for a completion of kind %d", f>>2&3)
+	}
+	if f&2 != 0 {
+		c.Flags |= abi.IB_SEND_SOLICITED
+	}
+	switch f >> 5 {
+	case 0:
+		if c.q.keys {
+			c.note("it does not wait for the change of a key before it")
+		}
+	case 1:
+		if !c.q.keys {
+			c.note("it waits for a change of a key, and there is none before it")
+		}
+	case 4:
+		c.Flags |= abi.IB_SEND_FENCE
+	default:
+		c.note("its fence is %d", f>>5)
+	}
+	c.q.keys = false
+}
+
+// take cuts off the next n bytes.
+func (c *reader) take(what string, n int) []byte {
+	if len(c.rest) < n {
+		c.note("%d bytes are left for %s of %d", len(c.rest), what, n)
+		c.rest = nil
+		return make([]byte, n)
+	}
+	b := c.rest[:n]
+	c.rest = c.rest[n:]
+	return b
+}
+
+func (c *reader) segments() {
+	parts, ok := operations[c.code]
+	typ := c.q.qp.Type
+	if !ok || typ == abi.IB_UVERBS_QPT_UD && !parts.ud || typ == abi.IB_UVERBS_QPT_UC && !parts.uc || c.q.isRaw() && !parts.raw {
+		c.note("operation %#x is none of its QP", c.code)
+		return
+	}
+	c.Opcode = parts.verb
+	c.immediate()
+	switch {
+	case parts.umr:
+		c.umr()
+	case typ == abi.IB_UVERBS_QPT_XRC_INI:
+		c.sharedNumber()
+	}
+	if typ == abi.IB_UVERBS_QPT_UD {
+		c.address(c.take("an address", 48))
+	}
+	if c.q.isRaw() {
+		c.ethernet()
+	}
+	if parts.remote {
+		b := c.take("a remote address", 16)
+		c.RemoteAddr, c.RKey = binary.BigEndian.Uint64(b), binary.BigEndian.Uint32(b[8:])
+		c.wantZeros("the remote address", b[12:])
+	}
+	if parts.atomic {
+		c.operands()
+	}
+	if parts.data {
+		c.data(&parts)
+	}
+	if len(c.rest) > 0 {
+		c.note("%d bytes are left behind its last segment", len(c.rest))
+	}
+}
+
+func (c *reader) wantZeros(where string, b []byte) {
+	for _, v := range b {
+		if v != 0 {
+			c.note("reserved bytes of %s are set: %x", where, b)
+			return
+		}
+	}
+}
+
+// immediate reads the last word of the control segment: a number as it stands, or a key.
+func (c *reader) immediate() {
+	b := c.mask[12:]
+	switch c.Opcode {
+	case abi.IB_UVERBS_WR_SEND_WITH_IMM, abi.IB_UVERBS_WR_RDMA_WRITE_WITH_IMM:
+		c.Imm = binary.NativeEndian.Uint32(b)
+	case abi.IB_UVERBS_WR_SEND_WITH_INV, abi.IB_UVERBS_WR_BIND_MW:
+		c.Imm = binary.BigEndian.Uint32(b)
+	default:
+		c.wantZeros("an operation without immediate data", b)
+	}
+}
+
+func (c *reader) operands() {
+	if c.q.m.options.NoAtomics {
+		c.note("the device has no atomics")
+	}
+	b := c.take("the operands of an atomic", 16)
+	first, second := binary.BigEndian.Uint64(b), binary.BigEndian.Uint64(b[8:])
+	if c.Opcode == abi.IB_UVERBS_WR_ATOMIC_CMP_AND_SWP {
+		c.Swap, c.Compare = first, second
+		return
+	}
+	c.Compare = first
+	c.wantZeros("an addition", b[8:])
+}
+
+// data reads SGEs, or one piece of inline data, up to the end.
+func (c *reader) data(parts *parts) {
+	if len(c.rest) > 0 && c.rest[0]&0x80 != 0 {
+		c.inlineData(parts.inline)
+		return
+	}
+	for len(c.rest) > 0 {
+		b := c.take("an SGE", 16)
+		s := fakeverbs.SGE{Length: binary.BigEndian.Uint32(b), LKey: binary.BigEndian.Uint32(b[4:]), Addr: binary.BigEndian.Uint64(b[8:])}
+		if s.Length == 0 || s.Length&(1<<31) != 0 {
+			c.note("an SGE of %#x bytes", s.Length)
+		}
+		c.SGL = append(c.SGL, s)
+	}
+	if len(c.SGL) > int(c.q.qp.Cap.MaxSendSge) {
+		c.note("%d SGEs, of %d", len(c.SGL), c.q.qp.Cap.MaxSendSge)
+	}
+	if parts.atomic && (len(c.SGL) != 1 || c.SGL[0].Length != 8) {
+		c.note("the result of an atomic goes to %v", c.SGL)
+	}
+}
+
+func (c *reader) inlineData(allowed bool) {
+	n := int(binary.BigEndian.Uint32(c.rest) &^ (1 << 31))
+	if !allowed {
+		c.note("operation %#x has inline data", c.code)
+	}
+	if want := (4 + n + 15) / 16 * 16; n == 0 || want != len(c.rest) {
+		c.note("%d bytes inline, in %d", n, len(c.rest))
+		n = min(n, len(c.rest)-4)
+	}
+	c.Flags |= abi.IB_SEND_INLINE
+	c.Inline = slices.Clone(c.rest[4:][:n])
+	c.rest = nil
+}
+
+// What a change of a key changes, as its mask has it.
+const (
+	maskLength = 1 << 0
+	maskStart  = 1 << 6
+	maskKey    = 1 << 13
+	maskQPN    = 1 << 14
+	maskRights = 1<<18 | 1<<19 | 1<<20 | 1<<21
+	maskFree   = 1 << 29
+)
+
+// umr reads a change of a key: the binding of a window, or the end of one or of a key.
+func (c *reader) umr() {
+	head, key := c.take("what a change of a key changes", 48), c.take("a key", 64)
+	c.q.keys = true
+	old := c.Imm
+	c.Imm = 0
+	mask := binary.BigEndian.Uint64(head[8:])
+	type2, binds := mask&maskQPN != 0, mask&maskLength != 0
+	c.checkHead(head, mask, type2, binds)
+	fixed, word := key[0], binary.BigEndian.Uint32(key[4:])
+	c.wantUnused(key[1:2])
+	c.wantUnused(key[3:4])
+	c.wantUnused(key[8:16])
+	c.wantUnused(key[32:])
+	qpn := word >> 8
+	switch {
+	case binds && type2 && qpn != c.q.qp.Num, !(binds && type2) && qpn != 0xffffff:
+		c.note("the key becomes that of QP %#x", qpn)
+	case binds && fixed != 0, !binds && fixed != 0x40:
+		c.note("the key is marked %#x, free is 0x40", fixed)
+	}
+	if !binds {
+		c.wantUnused(key[2:3])
+		c.wantUnused(key[16:32])
+		if type2 {
+			c.Opcode, c.Imm = abi.IB_UVERBS_WR_LOCAL_INV, old
+			return
+		}
+		c.Bind = fakeverbs.Binding{RKey: old, NewRKey: old&^0xff | word&0xff}
+		return
+	}
+	c.binding(key, old, word)
+}
+
+// wantUnused wants zeros in a part of a key that the change leaves alone.
+func (c *reader) wantUnused(b []byte) {
+	if !c.q.m.options.OldBytes {
+		c.wantZeros("a key", b)
+	}
+}
+
+func (c *reader) checkHead(head []byte, mask uint64, type2, binds bool) {
+	flags, lists, want := uint8(0x90), uint16(0), uint64(maskFree|maskKey)
+	if type2 {
+		want |= maskQPN
+	}
+	switch {
+	case binds:
+		want |= maskLength | maskStart | maskRights
+		lists = 4
+		if type2 {
+			flags |= 0x20
+		}
+	case type2:
+		flags |= 0x08
+	}
+	if head[0] != flags {
+		c.note("the change of a key has flags %#x, not %#x", head[0], flags)
+	}
+	if got := binary.BigEndian.Uint16(head[4:]); got != lists {
+		c.note("the change of a key has %d units of lists, not %d", got, lists)
+	}
+	if mask != want {
+		c.note("the change of a key changes %#x, not %#x", mask, want)
+	}
+	c.wantZeros("the change of a key", head[1:4])
+	c.wantZeros("the change of a key", head[6:8])
+	c.wantZeros("the change of a key", head[16:])
+}
+
+// binding reads what the window covers, from the key and from the one list behind it.
+func (c *reader) binding(key []byte, old, word uint32) {
+	list := c.take("a list", 64)
+	c.wantZeros("a list", list[16:])
+	b := fakeverbs.Binding{
+		RKey: old, NewRKey: old&^0xff | word&0xff, Length: binary.BigEndian.Uint64(key[24:]),
+		Addr: binary.BigEndian.Uint64(list[8:]), LKey: binary.BigEndian.Uint32(list[4:]),
+	}
+	if n := uint64(binary.BigEndian.Uint32(list)); n != b.Length {
+		c.note("a window of %d bytes, of a list of %d", b.Length, n)
+	}
+	for bit, access := range map[uint8]uint32{
+		0x40: abi.IB_UVERBS_ACCESS_REMOTE_ATOMIC, 0x20: abi.IB_UVERBS_ACCESS_REMOTE_WRITE,
+		0x10: abi.IB_UVERBS_ACCESS_REMOTE_READ, 0x08: abi.IB_UVERBS_ACCESS_LOCAL_WRITE,
+	} {
+		if key[2]&bit != 0 {
+			b.Access |= access
+		}
+	}
+	if key[2]&^0x78 != 0 {
+		c.note("unknown rights of a key: %#x", key[2])
+	}
+	switch start := binary.BigEndian.Uint64(key[16:]); start {
+	case b.Addr:
+	case 0:
+		b.Access |= abi.IB_UVERBS_ACCESS_ZERO_BASED
+	default:
+		c.note("a window starts at %#x, and its list at %#x", start, b.Addr)
+	}
+	c.Bind = b
+}
+
+// address reads where a datagram goes.
+func (c *reader) address(b []byte) {
+	c.wantZeros("an address", b[4:8])
+	c.wantZeros("an address", b[16:20])
+	num := binary.BigEndian.Uint32(b[8:])
+	if num>>24 != 0x80 {
+		c.note("the word with the number of the peer's QP is %#x", num)
+	}
+	c.To = fakeverbs.Destination{QPN: num & 0xffffff, QKey: binary.BigEndian.Uint32(b)}
+	port, word := binary.BigEndian.Uint16(b[14:]), binary.BigEndian.Uint32(b[28:])
+	a := abi.IbUverbsAhAttr{PortNum: 1, IsGlobal: 1, StaticRate: b[12] >> 4}
+	copy(a.Grh.Dgid[:], b[32:48])
+	a.Grh.SgidIndex, a.Grh.FlowLabel = uint8(word>>20), word&0xfffff
+	a.Grh.TrafficClass, a.Grh.HopLimit = b[26], b[27]
+	if c.q.m.options.Infiniband {
+		a.Sl, a.Dlid, a.SrcPathBits = b[12]&0xf, port, b[13]&0x7f
+		a.IsGlobal = uint8(word >> 30 & 1)
+		if word>>31 != 0 || b[13]&0x80 != 0 {
+			c.note("reserved bits of the address are set: %x", b)
+		}
+		c.wantZeros("an address of InfiniBand, which has no MAC,", b[20:26])
+		c.To.AH = &fakeverbs.AH{Attr: a}
+		return
+	}
+	if a.Sl = b[12] & 0xf >> 1; b[12]&1 != 0 || b[13] != 0 || word>>28 != 0 {
+		c.note("the address says of RoCE what is InfiniBand's: %x", b)
+	}
+	c.roce(&a, b[20:26], port)
+}
+
+// roce holds an address to what the kernel was asked for, and told.
+func (c *reader) roce(a *abi.IbUverbsAhAttr, mac []byte, port uint16) {
+	if want := mlx5MAC(a.Grh.Dgid); string(mac) != string(want[:]) {
+		c.note("the MAC is %x, and the kernel said %x", mac, want)
+	}
+	gid, err := c.q.m.k.GID(uint32(a.Grh.SgidIndex))
+	if err != nil {
+		c.note("the address goes out from GID %d, which is none", a.Grh.SgidIndex)
+		return
+	}
+	label := a.Grh.FlowLabel
+	switch {
+	case gid.GidType != abi.IB_UVERBS_GID_TYPE_ROCE_V2:
+		if port != 0 {
+			c.note("RoCE v1 has no port of UDP, and the address has %#x", port)
+		}
+	case port < 0xc000:
+		c.note("the port of UDP is %#x", port)
+	case label != 0 && port != uint16(label&0x3fff^label>>14)|0xc000:
+		c.note("the port of UDP is %#x, and the flow label %#x", port, label)
+	}
+	for ah := range fakeverbs.Objects[*fakeverbs.AH](c.q.m.k) {
+		if ah.Attr.Grh == a.Grh && ah.Attr.Sl&7 == a.Sl {
+			c.To.AH = ah
+			return
+		}
+	}
+	c.note("the kernel knows of no such address")
+}
+
+func (q *QP) isRaw() bool { return q.qp.Type == abi.IB_UVERBS_QPT_RAW_PACKET }
+
+const (
+	checksums    = 0xc0 // of layers 3 and 4, which the device fills in
+	ethHeader    = 18   // with a VLAN's tag
+	ethFrameAt   = 14
+	headersRight = 0x06 // layers 3 and 4
+)
+
+// ipv4OK are the bytes of a completion that tell of a packet of IPv4 whose checksums are right.
+var ipv4OK = [2]byte{headersRight, 2 << 2}
+
+// ethernet reads the segment in front of a raw packet: which checksums the device shall fill
+// in, and the start of the frame where the device wants it in the request.
+func (c *reader) ethernet() {
+	want := 0
+	if c.q.m.options.InlineHeaders {
+		want = ethHeader
+	}
+	b := c.take("an Ethernet segment", (ethFrameAt+want+2)&^15)
+	if n := int(binary.BigEndian.Uint16(b[12:])); n != want {
+		c.note("%d bytes of the frame are in the request, and the device wants %d", n, want)
+	}
+	switch b[4] {
+	case 0:
+	case checksums:
+		c.Flags |= abi.IB_SEND_IP_CSUM
+	default:
+		c.note("the checksums to fill in are %#x", b[4])
+	}
+	c.wantZeros("an Ethernet segment", b[:4])
+	c.wantZeros("an Ethernet segment", b[5:12])
+	c.wantZeros("an Ethernet segment", b[ethFrameAt+want:])
+	c.Front = append([]byte(nil), b[ethFrameAt:][:want]...)
+}
+
+// CreateFlow takes the headers that the model knows.
+func (m *model) CreateFlow(f *fakeverbs.Flow) error {
+	for _, s := range f.Specs {
+		switch s.Type {
+		case fakeverbs.FlowEthernet, fakeverbs.FlowIPv4, fakeverbs.FlowIPv6, fakeverbs.FlowTCP, fakeverbs.FlowUDP:
+		default:
+			return syscall.EOPNOTSUPP
+		}
+	}
+	return nil
+}

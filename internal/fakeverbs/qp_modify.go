@@ -1,0 +1,237 @@
+package fakeverbs
+
+import (
+	"syscall"
+
+	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/ioctl"
+)
+
+func (k *Kernel) modifyQP(r *ioctl.Request) error {
+	in := request[abi.IbUverbsModifyQp](r)
+	if in.AttrMask&^abi.IB_QP_ATTR_STANDARD_BITS != 0 {
+		return syscall.EOPNOTSUPP
+	}
+	return k.modify(&in)
+}
+
+func (k *Kernel) exModifyQP(r *ioctl.Request) error {
+	in := request[abi.IbUverbsExModifyQp](r)
+	if in.Base.AttrMask&^(abi.IB_QP_ATTR_STANDARD_BITS|abi.IB_QP_RATE_LIMIT) != 0 {
+		return syscall.EOPNOTSUPP
+	}
+	if err := k.modify(&in.Base); err != nil {
+		return err
+	}
+	return respond(r, abi.IbUverbsExModifyQpResp{ResponseLength: 8})
+}
+
+func (k *Kernel) modify(in *abi.IbUverbsModifyQp) error {
+	_, qp, err := find[*QP](k, "QP", in.QpHandle)
+	if err != nil {
+		return err
+	}
+	err = qp.Shared(func() error {
+		if err := k.checkModify(qp, in); err != nil {
+			return err
+		}
+		if qp.target != nil {
+			return Bare{}.ModifyQP(qp, in)
+		}
+		return k.Model.ModifyQP(qp, in)
+	})
+	if err != nil {
+		return err
+	}
+	k.Ring(qp)
+	return nil
+}
+
+// checkModify refuses what the core does, whatever the driver.
+func (k *Kernel) checkModify(qp *QP, in *abi.IbUverbsModifyQp) error {
+	has := func(bits uint32) bool { return in.AttrMask&bits != 0 }
+	switch toRTR := has(abi.IB_QP_STATE) && in.QpState == abi.IB_QPS_RTR; {
+	case has(abi.IB_QP_RATE_LIMIT) && !k.Device.driver.RateLimits:
+		return syscall.EOPNOTSUPP
+	case has(abi.IB_QP_PORT) && in.PortNum != 1,
+		has(abi.IB_QP_AV) && in.Dest.PortNum != 1,
+		has(abi.IB_QP_AV) && toRTR && in.Dest.PortNum != qp.Attrs.PortNum,
+		has(abi.IB_QP_CUR_STATE) && in.CurQpState > abi.IB_QPS_ERR,
+		has(abi.IB_QP_STATE) && in.QpState > abi.IB_QPS_ERR:
+		return syscall.EINVAL
+	}
+	return nil
+}
+
+func (k *Kernel) queryQP(r *ioctl.Request) error {
+	_, qp, err := find[*QP](k, "QP", request[abi.IbUverbsQueryQp](r).QpHandle)
+	if err != nil {
+		return err
+	}
+	_ = qp.Shared(func() error { return nil })
+	a := &qp.Attrs
+	resp := abi.IbUverbsQueryQpResp{
+		Dest: a.Dest, AltDest: a.AltDest, QpState: qp.CurState, CurQpState: qp.CurState, PathMtu: a.PathMtu, PathMigState: a.PathMigState,
+		Qkey: a.Qkey, RqPsn: a.RqPsn, SqPsn: a.SqPsn, DestQpNum: a.DestQpNum, QpAccessFlags: a.QpAccessFlags,
+		PkeyIndex: a.PkeyIndex, AltPkeyIndex: a.AltPkeyIndex, MaxRdAtomic: a.MaxRdAtomic, MaxDestRdAtomic: a.MaxDestRdAtomic,
+		MinRnrTimer: a.MinRnrTimer, PortNum: a.PortNum, Timeout: a.Timeout, RetryCnt: a.RetryCnt, RnrRetry: a.RnrRetry,
+		AltPortNum: a.AltPortNum, AltTimeout: a.AltTimeout,
+		MaxSendWr: qp.Cap.MaxSendWr, MaxSendSge: qp.Cap.MaxSendSge, MaxInlineData: qp.Cap.MaxInlineData,
+	}
+	if qp.SRQ == nil {
+		resp.MaxRecvWr, resp.MaxRecvSge = qp.Cap.MaxRecvWr, qp.Cap.MaxRecvSge
+	}
+	if q, ok := qp.Made.(interface{ RecvEntries() uint32 }); ok {
+		resp.MaxRecvWr = q.RecvEntries() // those that the provider made room for
+	}
+	if qp.Flags&abi.IB_UVERBS_QP_CREATE_SQ_SIG_ALL != 0 {
+		resp.SqSigAll = 1
+	}
+	return respond(r, resp)
+}
+
+// State is the QP's state, an IB_QPS_ number.
+func (qp *QP) State() uint8 {
+	qp.k.mu.Lock()
+	defer qp.k.mu.Unlock()
+	_ = qp.Shared(func() error { return nil })
+	return qp.CurState
+}
+
+// Connect puts the QP into RTS, as the connection manager does.
+func (qp *QP) Connect() {
+	qp.k.mu.Lock()
+	defer qp.k.mu.Unlock()
+	qp.CurState = abi.IB_QPS_RTS
+}
+
+// Break puts the QP into the error state, as a lost peer does: all that is on the
+// queues is flushed, and what comes later is not looked at by itself.
+func (qp *QP) Break() {
+	qp.k.mu.Lock()
+	defer qp.k.mu.Unlock()
+	qp.queues.EnterError()
+}
+
+// Carry takes the oldest send and completes it with status, in the driver's own
+// numbers; a success only if it was signalled. It reports whether there was one. A QP in
+// the error state carries nothing: drivers only flush there.
+func (qp *QP) Carry(status uint32) bool {
+	qp.k.mu.Lock()
+	defer qp.k.mu.Unlock()
+	return qp.CurState != abi.IB_QPS_ERR && qp.queues.(player).Carry(status)
+}
+
+// Receive takes the oldest receive and completes it with n bytes. Without one it
+// reports false; over iWARP the connection then ends. A QP in the error state receives nothing.
+func (qp *QP) Receive(n uint32) bool {
+	qp.k.mu.Lock()
+	defer qp.k.mu.Unlock()
+	return qp.CurState != abi.IB_QPS_ERR && qp.queues.(player).Receive(n)
+}
+
+// player carries what a test tells it to.
+type player interface {
+	Carry(status uint32) bool
+	Receive(n uint32) bool
+}
+
+// TakeOver keeps the attributes that the mask names, as drivers in software do.
+func (qp *QP) TakeOver(in *abi.IbUverbsModifyQp) {
+	for _, c := range qpAttrs {
+		if in.AttrMask&c.bit != 0 {
+			c.copy(&qp.Attrs, in)
+		}
+	}
+}
+
+// qpAttrs are the attributes that a modification may have.
+var qpAttrs = []struct {
+	bit  uint32
+	copy func(to, from *abi.IbUverbsModifyQp)
+}{
+	{abi.IB_QP_EN_SQD_ASYNC_NOTIFY, func(to, from *abi.IbUverbsModifyQp) { to.EnSqdAsyncNotify = from.EnSqdAsyncNotify }},
+	{abi.IB_QP_ACCESS_FLAGS, func(to, from *abi.IbUverbsModifyQp) { to.QpAccessFlags = from.QpAccessFlags }},
+	{abi.IB_QP_PKEY_INDEX, func(to, from *abi.IbUverbsModifyQp) { to.PkeyIndex = from.PkeyIndex }},
+	{abi.IB_QP_PORT, func(to, from *abi.IbUverbsModifyQp) { to.PortNum = from.PortNum }},
+	{abi.IB_QP_QKEY, func(to, from *abi.IbUverbsModifyQp) { to.Qkey = from.Qkey }},
+	{abi.IB_QP_AV, func(to, from *abi.IbUverbsModifyQp) { to.Dest = from.Dest }},
+	{abi.IB_QP_PATH_MTU, func(to, from *abi.IbUverbsModifyQp) { to.PathMtu = from.PathMtu }},
+	{abi.IB_QP_TIMEOUT, func(to, from *abi.IbUverbsModifyQp) { to.Timeout = from.Timeout }},
+	{abi.IB_QP_RETRY_CNT, func(to, from *abi.IbUverbsModifyQp) { to.RetryCnt = from.RetryCnt }},
+	{abi.IB_QP_RNR_RETRY, func(to, from *abi.IbUverbsModifyQp) { to.RnrRetry = from.RnrRetry }},
+	{abi.IB_QP_RQ_PSN, func(to, from *abi.IbUverbsModifyQp) { to.RqPsn = from.RqPsn & 0xffffff }},
+	{abi.IB_QP_MAX_QP_RD_ATOMIC, func(to, from *abi.IbUverbsModifyQp) { to.MaxRdAtomic = atomics(from.MaxRdAtomic) }},
+	{abi.IB_QP_MIN_RNR_TIMER, func(to, from *abi.IbUverbsModifyQp) { to.MinRnrTimer = from.MinRnrTimer }},
+	{abi.IB_QP_SQ_PSN, func(to, from *abi.IbUverbsModifyQp) { to.SqPsn = from.SqPsn & 0xffffff }},
+	{abi.IB_QP_MAX_DEST_RD_ATOMIC, func(to, from *abi.IbUverbsModifyQp) { to.MaxDestRdAtomic = atomics(from.MaxDestRdAtomic) }},
+	{abi.IB_QP_PATH_MIG_STATE, func(to, from *abi.IbUverbsModifyQp) { to.PathMigState = from.PathMigState }},
+	{abi.IB_QP_DEST_QPN, func(to, from *abi.IbUverbsModifyQp) { to.DestQpNum = from.DestQpNum }},
+}
+
+// atomics rounds as the kernel does: 0, or a power of two.
+func atomics(n uint8) uint8 {
+	if n == 0 {
+		return 0
+	}
+	return uint8(RoundPow2(uint32(n)))
+}
+
+type move struct{ from, to uint8 }
+
+// need is what a transition must have, and may have, for RC, UC, UD, XRC_INI, XRC_TGT and RAW_PACKET.
+type need struct{ must, may [6]uint32 }
+
+const (
+	first  = abi.IB_QP_PKEY_INDEX | abi.IB_QP_PORT
+	heard  = abi.IB_QP_MAX_DEST_RD_ATOMIC | abi.IB_QP_MIN_RNR_TIMER
+	path   = abi.IB_QP_AV | abi.IB_QP_PATH_MTU | abi.IB_QP_DEST_QPN | abi.IB_QP_RQ_PSN
+	retry  = abi.IB_QP_TIMEOUT | abi.IB_QP_RETRY_CNT | abi.IB_QP_RNR_RETRY | abi.IB_QP_MAX_QP_RD_ATOMIC
+	later  = abi.IB_QP_ALT_PATH | abi.IB_QP_ACCESS_FLAGS | abi.IB_QP_PKEY_INDEX
+	live   = abi.IB_QP_CUR_STATE | abi.IB_QP_ALT_PATH | abi.IB_QP_ACCESS_FLAGS | abi.IB_QP_PATH_MIG_STATE
+	keyed  = abi.IB_QP_CUR_STATE | abi.IB_QP_QKEY
+	told   = abi.IB_QP_EN_SQD_ASYNC_NOTIFY
+	rights = first | abi.IB_QP_ACCESS_FLAGS
+	calm   = abi.IB_QP_AV | later | abi.IB_QP_PATH_MIG_STATE
+)
+
+// moves is the kernel's qp_state_table, without the moves to RESET and ERR.
+var moves = map[move]need{
+	{abi.IB_QPS_RESET, abi.IB_QPS_INIT}: {must: [6]uint32{rights, rights, first | abi.IB_QP_QKEY, rights, rights, abi.IB_QP_PORT}},
+	{abi.IB_QPS_INIT, abi.IB_QPS_INIT}:  {may: [6]uint32{rights, rights, first | abi.IB_QP_QKEY, rights, rights}},
+	{abi.IB_QPS_INIT, abi.IB_QPS_RTR}: {must: [6]uint32{path | heard, path, 0, path, path | heard},
+		may: [6]uint32{later, later, abi.IB_QP_PKEY_INDEX | abi.IB_QP_QKEY, later, later}},
+	{abi.IB_QPS_RTR, abi.IB_QPS_RTS}: {
+		must: [6]uint32{retry | abi.IB_QP_SQ_PSN, abi.IB_QP_SQ_PSN, abi.IB_QP_SQ_PSN, retry | abi.IB_QP_SQ_PSN, abi.IB_QP_TIMEOUT | abi.IB_QP_SQ_PSN},
+		may:  sending},
+	{abi.IB_QPS_RTS, abi.IB_QPS_RTS}: {may: sending},
+	{abi.IB_QPS_RTS, abi.IB_QPS_SQD}: {may: [6]uint32{told, told, told, told, told}},
+	{abi.IB_QPS_SQD, abi.IB_QPS_RTS}: {may: sending},
+	{abi.IB_QPS_SQD, abi.IB_QPS_SQD}: {may: [6]uint32{calm | abi.IB_QP_PORT | retry | heard, calm, abi.IB_QP_PKEY_INDEX | abi.IB_QP_QKEY,
+		calm | abi.IB_QP_PORT | retry, calm | abi.IB_QP_PORT | abi.IB_QP_TIMEOUT | heard}},
+	{abi.IB_QPS_SQE, abi.IB_QPS_RTS}: {may: [6]uint32{0, abi.IB_QP_CUR_STATE | abi.IB_QP_ACCESS_FLAGS, keyed}},
+}
+
+// sending is what may change while sends are carried out.
+var sending = [6]uint32{live | abi.IB_QP_MIN_RNR_TIMER, live, keyed, live, live | abi.IB_QP_MIN_RNR_TIMER, abi.IB_QP_RATE_LIMIT}
+
+// ignored are attributes that the core leaves out of a QP's modification.
+var ignored = map[uint64]uint32{
+	abi.IB_UVERBS_QPT_XRC_INI: heard,
+	abi.IB_UVERBS_QPT_XRC_TGT: abi.IB_QP_MAX_QP_RD_ATOMIC | abi.IB_QP_RETRY_CNT | abi.IB_QP_RNR_RETRY,
+}
+
+// ModifyIsOK is ib_modify_qp_is_ok. An RC QP may go from SQE to RTS with nothing,
+// which the specification does not know.
+func ModifyIsOK(from, to uint8, typ uint64, mask uint32) bool {
+	if mask&abi.IB_QP_CUR_STATE != 0 && (from < abi.IB_QPS_RTR || from > abi.IB_QPS_SQE) {
+		return false
+	}
+	n, ok := moves[move{from, to}]
+	if to == abi.IB_QPS_RESET || to == abi.IB_QPS_ERR && from != abi.IB_QPS_RESET {
+		n, ok = need{}, true
+	}
+	mask &^= ignored[typ]
+	i := map[uint64]int{abi.IB_UVERBS_QPT_RC: 0, abi.IB_UVERBS_QPT_UC: 1, abi.IB_UVERBS_QPT_UD: 2, abi.IB_UVERBS_QPT_XRC_INI: 3, abi.IB_UVERBS_QPT_XRC_TGT: 4, abi.IB_UVERBS_QPT_RAW_PACKET: 5}[typ]
+	return ok && mask&n.must[i] == n.must[i] && mask&^(n.must[i]|n.may[i]|abi.IB_QP_STATE) == 0
+}

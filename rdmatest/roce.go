@@ -1,0 +1,241 @@
+package rdmatest
+
+import (
+	"encoding/binary"
+	"time"
+
+	"github.com/goverbs/goverbs/internal/abi"
+	"github.com/goverbs/goverbs/internal/fakeverbs"
+)
+
+// mtu is how long a datagram may be.
+const mtu = 1024
+
+// isReliable tells connections that send again until they are answered.
+func isReliable(qp *fakeverbs.QP) bool {
+	return qp.Type == abi.IB_UVERBS_QPT_RC || qp.Type == abi.IB_UVERBS_QPT_XRC_INI
+}
+
+// dropped tells of a WRITE_WITH_IMM over an unreliable connection that may not be, which takes no
+// receive from a queue pair's own queue.
+func dropped(to *pair, k *packet) bool {
+	return to.qp.Type == abi.IB_UVERBS_QPT_UC && right(k.w) != 0 && !to.qp.HasSRQ() && (to.qp.QPAccess()&right(k.w) == 0 || !isOpen(to, k))
+}
+
+// unanswered waits for the peer as long and as often as the queue pair says: once behind the first
+// packet, and once behind each that is sent again. Some devices send again for ever if that is 7 times.
+func (p *pair) unanswered(k *packet) (status uint32, again time.Duration) {
+	a := p.qp.Attr()
+	if a.Timeout == 0 {
+		return 0, forever
+	}
+	const always = 7
+	if k.tries++; k.tries > int(a.RetryCnt) && (!kinds[p.d.kind].retriesForever || a.RetryCnt != always) {
+		k.givenUp = true
+	}
+	return 0, 4096 * time.Nanosecond << min(a.Timeout, 31)
+}
+
+// forever is longer than any test.
+const forever = 1 << 40 * time.Microsecond
+
+// notReady waits as long as the peer says, as often as the queue pair does. 7 is always.
+func (p *pair) notReady(to *pair, k *packet) (status uint32, again time.Duration) {
+	const always = 7
+	if n := p.qp.Attr().RnrRetry; n != always {
+		if k.rnr++; k.rnr > int(n) {
+			return abi.IB_WC_RNR_RETRY_EXC_ERR, 0
+		}
+	}
+	return 0, rnrTimer(to.qp.Attr().MinRnrTimer)
+}
+
+// rnrTimer is the time that a number stands for: table 45 of the InfiniBand specification.
+func rnrTimer(n uint8) time.Duration {
+	const unit = 10 * time.Microsecond
+	units := [32]int{65536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144,
+		8192, 12288, 16384, 24576, 32768, 49152}
+	return time.Duration(units[n&31]) * unit
+}
+
+// connected finds the peer that the queue pair's address names, if it can be reached and
+// takes packets.
+func (f *Fabric) connected(p *pair) *pair {
+	a := p.qp.Attr()
+	d := f.at(p.d, a.Dest.Dgid, a.Dest.Dlid)
+	if d == nil || !f.hasPath(p.d, d) {
+		return nil
+	}
+	qp := d.verbs.QP(a.DestQpNum)
+	if qp == nil || !fit(p.qp.Type, qp.Type) || !p.inSequence(a, qp.Attr()) {
+		return nil
+	}
+	if s := qp.State(); s < abi.IB_QPS_RTR || s == abi.IB_QPS_ERR {
+		return nil
+	}
+	return f.pairOf(qp)
+}
+
+// inSequence tells whether the receiver expects the sender's packets, which it does not if
+// its queue pair has the number of one that the sender was connected to before. An
+// unreliable connection goes on with any first packet of a message.
+func (p *pair) inSequence(from, to abi.IbUverbsModifyQp) bool {
+	const bits = 1<<24 - 1
+	return p.qp.Type == abi.IB_UVERBS_QPT_UC || from.SqPsn&bits == to.RqPsn&bits
+}
+
+// fit tells which types of queue pairs are connected to each other.
+func fit(from, to uint64) bool {
+	if from == abi.IB_UVERBS_QPT_XRC_INI {
+		return to == abi.IB_UVERBS_QPT_XRC_TGT
+	}
+	return from == to && from != abi.IB_UVERBS_QPT_XRC_TGT
+}
+
+// through is a target queue pair as an SRQ of its domain sees it, or nil.
+func (p *pair) through(srqn uint32) *pair {
+	if qp := p.qp.Through(srqn); qp != nil {
+		return &pair{d: p.d, qp: qp}
+	}
+	return nil
+}
+
+// takeRecv takes a receive, unless the test has the device find none.
+func (p *pair) takeRecv() *fakeverbs.Recv {
+	if p.d.stalled {
+		return nil
+	}
+	r, _ := p.qp.TakeRecv()
+	return r
+}
+
+// verdict is what a peer over RoCE makes of a message.
+type verdict struct {
+	status uint32 // of the send
+	ends   bool   // the peer's queue pair
+	own    bool   // because of its own receive
+}
+
+var (
+	fine    = verdict{}
+	refused = verdict{status: abi.IB_WC_REM_ACCESS_ERR, ends: true}
+	invalid = verdict{status: abi.IB_WC_REM_INV_REQ_ERR, ends: true}
+	broken  = verdict{status: abi.IB_WC_REM_OP_ERR, ends: true, own: true}
+)
+
+// serve has the peer carry out a message; r is the receive that it takes, if it takes one.
+func (f *Fabric) serve(p, to *pair, k *packet, r *fakeverbs.Recv) verdict {
+	switch {
+	case right(k.w) == 0:
+		return f.message(p, to, k, r)
+	case to.qp.QPAccess()&right(k.w) == 0:
+		f.mistake(to, "the queue pair does not let its peer do opcode %d", k.w.Opcode)
+		return invalid
+	case !isOpen(to, k):
+		f.mistake(to, "key %#x does not open %d bytes at %#x", k.w.RKey, reach(k), k.w.RemoteAddr)
+		if r != nil {
+			to.qp.Received(r, &abi.IbUverbsWc{Status: abi.IB_WC_REM_ACCESS_ERR}, false)
+		}
+		return refused
+	case !aligned(k.w):
+		f.mistake(to, "opcode %d at %#x, which is no multiple of 8", k.w.Opcode, k.w.RemoteAddr)
+		return invalid
+	case fetches(k.w):
+		if data := f.fetch(to, k); !p.qp.KeepFetched(k.w, data) && !scatter(p.qp, k.w.SGL, data) {
+			f.mistake(p, "what was read has nowhere to go")
+			return verdict{status: abi.IB_WC_LOC_PROT_ERR}
+		}
+	case len(k.data) > 0:
+		place(to, k.w, k.data)
+	}
+	if r != nil {
+		f.received(to, k, r, &abi.IbUverbsWc{Opcode: abi.IB_WC_RECV_RDMA_WITH_IMM, ByteLen: uint32(len(k.data))})
+	}
+	return fine
+}
+
+// message is a SEND.
+func (f *Fabric) message(p, to *pair, k *packet, r *fakeverbs.Recv) verdict {
+	if long := len(k.data) > roomIn(r.SGL); long || !to.qp.Keep(r, k.data) && !scatter(to.qp, r.SGL, k.data) {
+		f.mistake(to, "a message of %d bytes has no room in its receive", len(k.data))
+		status, v := to.d.rules.(roce).unfit(long)
+		to.qp.Received(r, &abi.IbUverbsWc{Status: status}, false)
+		if !isReliable(p.qp) {
+			v.status = abi.IB_WC_SUCCESS
+		}
+		return v
+	}
+	wc := &abi.IbUverbsWc{Opcode: abi.IB_WC_RECV, ByteLen: uint32(len(k.data))}
+	if k.w.Opcode == abi.IB_UVERBS_WR_SEND_WITH_INV {
+		if !to.qp.Invalidate(k.w.Imm) {
+			f.mistake(to, "there is no key %#x to end", k.w.Imm)
+			to.qp.Received(r, &abi.IbUverbsWc{Status: abi.IB_WC_REM_INV_REQ_ERR}, false)
+			return verdict{ends: true} // it was acknowledged before
+		}
+		wc.Ex, wc.WcFlags = k.w.Imm, abi.IB_WC_WITH_INVALIDATE
+	}
+	f.received(to, k, r, wc)
+	return fine
+}
+
+// received completes a receive, unless the test has it fail.
+func (f *Fabric) received(to *pair, k *packet, r *fakeverbs.Recv, wc *abi.IbUverbsWc) {
+	if hasImm(k.w) {
+		wc.Ex, wc.WcFlags = k.w.Imm, wc.WcFlags|abi.IB_WC_WITH_IMM
+	}
+	if status, ok := to.d.faults.strikeRecv(); ok {
+		wc.Status = status
+	}
+	wc.PortNum = 1
+	if ah := k.w.To.AH; ah == nil || ah.Attr.IsGlobal != 0 {
+		wc.WcFlags |= abi.IB_WC_GRH
+	}
+	to.qp.Received(r, wc, k.w.Flags&abi.IB_SEND_SOLICITED != 0)
+	if wc.Status != abi.IB_WC_SUCCESS {
+		to.qp.Break()
+		to.end(f)
+	}
+}
+
+// reach is how many bytes of the peer's memory a message is about.
+func reach(k *packet) uint64 {
+	switch k.w.Opcode {
+	case abi.IB_UVERBS_WR_ATOMIC_FETCH_AND_ADD, abi.IB_UVERBS_WR_ATOMIC_CMP_AND_SWP, abi.IB_UVERBS_WR_ATOMIC_WRITE:
+		return 8
+	case abi.IB_UVERBS_WR_FLUSH:
+		return uint64(k.w.Flush)
+	}
+	return uint64(k.w.Len())
+}
+
+// aligned: words must be.
+func aligned(w *fakeverbs.Work) bool {
+	switch w.Opcode {
+	case abi.IB_UVERBS_WR_ATOMIC_FETCH_AND_ADD, abi.IB_UVERBS_WR_ATOMIC_CMP_AND_SWP, abi.IB_UVERBS_WR_ATOMIC_WRITE:
+		return w.RemoteAddr%8 == 0
+	}
+	return true
+}
+
+func isOpen(to *pair, k *packet) bool {
+	n := reach(k)
+	return n == 0 || to.qp.RemoteOK(k.w.RKey, k.w.RemoteAddr, n, right(k.w))
+}
+
+// fetch reads what a message asks for, and does its arithmetic.
+func (f *Fabric) fetch(to *pair, k *packet) []byte {
+	from, addr := to.qp.RemoteMemory(k.w.RKey, k.w.RemoteAddr)
+	if right(k.w) == abi.IB_UVERBS_ACCESS_REMOTE_READ {
+		b := make([]byte, k.w.Len())
+		_ = from.Read(addr, b)
+		return b
+	}
+	old, _ := from.Load64(addr)
+	switch {
+	case k.w.Opcode == abi.IB_UVERBS_WR_ATOMIC_FETCH_AND_ADD:
+		_ = from.Store64(addr, old+k.w.Compare)
+	case old == k.w.Compare:
+		_ = from.Store64(addr, k.w.Swap)
+	}
+	return binary.NativeEndian.AppendUint64(nil, old)
+}
